@@ -1,0 +1,135 @@
+# Trireme. `make` builds, `make demo` shows it, `make test` proves it; see README.md.
+#
+# Packages that are missing are installed by the set-up step (tools/setup.sh) where that is allowed.
+
+VERSION  = 0.1.0
+PREFIX  ?= /usr/local
+BUILD   ?= build
+CC      ?= gcc
+SHELL    = /bin/bash
+
+WARN     = -Wall -Wextra -Werror -Wno-format-truncation
+CFLAGS  ?= -O2 -g
+BASE     = -std=c17 -D_GNU_SOURCE $(WARN) -Iinclude -Isrc -MMD -MP -pthread $(CFLAGS) $(SANITIZE)
+# The fast CPU kernels: vectorised, once for each instruction set; the choice is made at run time.
+FAST     = -O3 -fno-math-errno -fno-trapping-math -ffp-contract=fast
+ISA_base   =
+ISA_avx2   = -march=x86-64-v3
+ISA_avx512 = -march=x86-64-v4 -mprefer-vector-width=512
+ifeq ($(shell uname -m),x86_64)
+ISAS     = base avx2 avx512
+else
+ISAS     = base
+endif
+
+PACKAGES = yaml-0.1 jansson
+LIBS     = $(shell pkg-config --libs $(PACKAGES) 2>/dev/null) -lm -ldl -pthread
+
+FAST_SRC = $(wildcard src/device/cpu/fast/*.c)
+CLI_SRC  = $(wildcard src/cli/*.c)
+LIB_SRC  = $(filter-out $(CLI_SRC) $(FAST_SRC),$(wildcard src/*/*.c src/*/*/*.c src/*/*/*/*.c))
+FAST_OBJ = $(foreach isa,$(ISAS),$(FAST_SRC:%.c=$(BUILD)/%.$(isa).o))
+LIB_OBJ  = $(LIB_SRC:%.c=$(BUILD)/%.o) $(FAST_OBJ)
+CLI_OBJ  = $(CLI_SRC:%.c=$(BUILD)/%.o)
+
+LIBRARY  = $(BUILD)/libtrireme.a
+PROGRAM  = $(BUILD)/trireme
+TESTS    = $(patsubst tests/%.c,$(BUILD)/tests/%,$(wildcard tests/test_*.c))
+TEST_SUPPORT = $(patsubst tests/%.c,$(BUILD)/tests/%.o,$(filter-out tests/test_%,$(wildcard tests/*.c)))
+EXAMPLES = $(patsubst examples/%.c,$(BUILD)/examples/%,$(wildcard examples/*.c))
+BENCHES  = $(patsubst bench/%.c,$(BUILD)/bench/%,$(wildcard bench/*.c))
+
+.PHONY: all setup programs demo test test-programs test-full bench asan tsan install format \
+        format-check docs clean
+.SECONDARY:
+.DEFAULT_GOAL := all
+
+# Set-up first, then a second make that sees the packages it installed.
+all test-programs: setup
+	@$(MAKE) --no-print-directory -j$$(nproc) $(if $(filter all,$@),programs,test-binaries)
+
+setup:
+	@tools/setup.sh
+
+programs: $(PROGRAM) $(LIBRARY) $(EXAMPLES)
+
+test-binaries: programs $(TESTS)
+
+$(BUILD)/%.o: %.c
+	@mkdir -p $(@D)
+	$(CC) $(BASE) -c $< -o $@
+
+define isa_rule
+$(BUILD)/%.$(1).o: %.c
+	@mkdir -p $$(@D)
+	$(CC) $(BASE) $(FAST) $(ISA_$(1)) -DTRI_ISA=$(1) -c $$< -o $$@
+endef
+$(foreach isa,$(ISAS),$(eval $(call isa_rule,$(isa))))
+
+$(LIBRARY): $(LIB_OBJ)
+	@rm -f $@
+	ar rcs $@ $^
+
+$(PROGRAM): $(CLI_OBJ) $(LIBRARY)
+	$(CC) $(BASE) $(CLI_OBJ) $(LIBRARY) -o $@ $(LIBS)
+
+$(BUILD)/tests/%.o: tests/%.c
+	@mkdir -p $(@D)
+	$(CC) $(BASE) -Itests -c $< -o $@
+
+$(BUILD)/tests/test_%: $(BUILD)/tests/test_%.o $(TEST_SUPPORT) $(LIBRARY) $(CLI_OBJ)
+	$(CC) $(BASE) $< $(TEST_SUPPORT) $(filter-out %/main.o,$(TEST_CLI_OBJ)) $(LIBRARY) -o $@ -lcmocka $(LIBS)
+
+$(BUILD)/examples/%: examples/%.c $(LIBRARY)
+	@mkdir -p $(@D)
+	$(CC) $(BASE) $< $(LIBRARY) -o $@ $(LIBS)
+
+$(BUILD)/bench/%: bench/%.c $(LIBRARY)
+	@mkdir -p $(@D)
+	$(CC) $(BASE) -Itests $< $(LIBRARY) -o $@ $(LIBS)
+
+demo: all
+	@tools/demo.sh $(PROGRAM)
+
+# Every test is a process of its own with a time limit; the last line counts them.
+test: test-programs
+	@tools/run_tests.sh $(BUILD)
+
+test-full: test-programs
+	@TRIREME_TEST_FULL=1 tools/run_tests.sh $(BUILD)
+
+asan:
+	@$(MAKE) --no-print-directory BUILD=build-asan CFLAGS="-O1 -g -fno-omit-frame-pointer" \
+	  SANITIZE="-fsanitize=address,undefined -fno-sanitize-recover=undefined" test
+
+tsan:
+	@$(MAKE) --no-print-directory BUILD=build-tsan CFLAGS="-O1 -g" SANITIZE="-fsanitize=thread" test
+
+bench: all
+	@$(MAKE) --no-print-directory $(BENCHES)
+	@bench/run.sh $(BUILD)
+
+install: all
+	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/lib/pkgconfig \
+	  $(DESTDIR)$(PREFIX)/include/trireme $(DESTDIR)$(PREFIX)/share/trireme/recipes
+	install -m 755 $(PROGRAM) $(DESTDIR)$(PREFIX)/bin/
+	install -m 644 $(LIBRARY) $(DESTDIR)$(PREFIX)/lib/
+	install -m 644 include/trireme/*.h $(DESTDIR)$(PREFIX)/include/trireme/
+	install -m 644 recipes/*.yaml $(DESTDIR)$(PREFIX)/share/trireme/recipes/
+	sed -e 's|@PREFIX@|$(PREFIX)|; s|@VERSION@|$(VERSION)|' tools/trireme.pc.in \
+	  > $(DESTDIR)$(PREFIX)/lib/pkgconfig/trireme.pc
+
+docs: all
+	$(PROGRAM) settings --markdown > docs/settings.md
+	$(PROGRAM) explain --ops --markdown > docs/operators.md
+
+SOURCES = $(shell git ls-files '*.c' '*.h')
+format:
+	clang-format -i $(SOURCES)
+format-check:
+	clang-format --dry-run -Werror $(SOURCES)
+
+clean:
+	rm -rf build build-asan build-tsan
+
+-include $(LIB_OBJ:.o=.d) $(CLI_OBJ:.o=.d)

@@ -1,0 +1,63 @@
+/* A session trains one model: settings in, steps out. */
+#ifndef TRIREME_SESSION_H
+#define TRIREME_SESSION_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "trireme/settings.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct tr_session tr_session;
+
+typedef struct tr_step {
+    int64_t step;     /* number of this step, from 0 */
+    double loss;      /* mean over the targets of the batch */
+    double grad_norm; /* before clipping */
+    double lr;
+    int64_t tokens; /* in this step's batch */
+    double seconds;
+} tr_step;
+
+/* Compiles, allocates and initialises. Settings that follow from others are filled in (see
+ * tr_settings_fill); the settings must outlive the session. */
+tr_status tr_session_create(tr_settings *settings, tr_session **session, tr_error *err);
+void tr_session_destroy(tr_session *session);
+
+/* One training step; step may be NULL. */
+tr_status tr_session_step(tr_session *session, tr_step *step, tr_error *err);
+/* Mean loss on held-out data. */
+tr_status tr_session_eval(tr_session *session, double *loss, tr_error *err);
+/* Writes the weights as safetensors; the file appears whole or not at all. */
+tr_status tr_session_save(tr_session *session, const char *path, tr_error *err);
+
+/* Text after a prompt, by the generate.* settings; out gets every piece as it is made. */
+typedef void (*tr_text_fn)(void *context, const char *bytes, size_t num_bytes);
+tr_status tr_session_generate(tr_session *session, const char *prompt, tr_text_fn out,
+                              void *context, tr_error *err);
+
+/* Parameters, in the order of the model. */
+typedef struct tr_param {
+    const char *name;
+    int rank;
+    int64_t size[6];
+    int64_t count;
+    float *data;
+} tr_param;
+size_t tr_session_num_params(const tr_session *session);
+tr_param tr_session_param(const tr_session *session, size_t i);
+
+/* Bytes that the session's memory plan holds. */
+uint64_t tr_session_planned_bytes(const tr_session *session);
+
+/* The step program of these settings as text, without allocating what it describes. The caller
+ * frees the text. */
+tr_status tr_explain(tr_settings *settings, char **text, tr_error *err);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,22 @@
+/* Between the public API and the session: for code that needs both. */
+#ifndef TRI_API_API_H
+#define TRI_API_API_H
+
+#include "config/resolve.h"
+#include "serve/generate.h"
+#include "trireme/session.h"
+
+struct tr_session {
+    tri_session session;
+    tr_settings *settings;
+    char *weights_from;
+};
+
+/* tr_session_create in two parts: up to the memory plan, and the rest. */
+tr_status tri_api_compile(tr_settings *settings, tr_session **session, tr_error *err);
+tr_status tri_api_start(tr_session *session, tr_error *err);
+
+/* Path of the weights for model.from: a file, or a run directory that holds one. Heap, or NULL. */
+char *tri_api_weights_path(const char *from);
+
+#endif

@@ -1,0 +1,175 @@
+#include <stdlib.h>
+#include <string.h>
+
+#include "api/api.h"
+#include "base/fs.h"
+#include "ckpt/weights.h"
+#include "trireme/trireme.h"
+
+char *tri_api_weights_path(const char *from)
+{
+    return tri_path_is_dir(from) ? tri_path_join(from, "weights.safetensors") : strdup(from);
+}
+
+tr_status tri_api_compile(tr_settings *settings, tr_session **session, tr_error *err)
+{
+    *session = NULL;
+    TRI_TRY(tri_settings_complete(settings, err));
+    tr_session *made = calloc(1, sizeof *made);
+    if (!made)
+        return tri_fail(err, TR_ERROR_RUNTIME, "no memory for a session");
+    made->settings = settings;
+    made->weights_from = tri_api_weights_path(tr_settings_string(settings, "model.from"));
+    tri_session_config config;
+    tr_status status = made->weights_from
+                           ? tri_session_config_from(settings, &config, err)
+                           : tri_fail(err, TR_ERROR_RUNTIME, "no memory for a session");
+    if (status == TR_OK) {
+        config.weights_from = made->weights_from;
+        status = tri_session_compile(&made->session, &config, err);
+    }
+    if (status != TR_OK) {
+        tr_session_destroy(made);
+        return status;
+    }
+    *session = made;
+    return TR_OK;
+}
+
+tr_status tri_api_start(tr_session *session, tr_error *err)
+{
+    return tri_session_start(&session->session, err);
+}
+
+tr_status tr_session_create(tr_settings *settings, tr_session **session, tr_error *err)
+{
+    TRI_TRY(tri_api_compile(settings, session, err));
+    tr_status status = tri_api_start(*session, err);
+    if (status != TR_OK) {
+        tr_session_destroy(*session);
+        *session = NULL;
+    }
+    return status;
+}
+
+void tr_session_destroy(tr_session *session)
+{
+    if (!session)
+        return;
+    tri_session_fini(&session->session);
+    free(session->weights_from);
+    free(session);
+}
+
+tr_status tr_session_step(tr_session *session, tr_step *step, tr_error *err)
+{
+    tri_session *s = &session->session;
+    int64_t number = s->step;
+    tri_step_result result;
+    tr_status status = tri_session_step(s, &result, err);
+    if (step)
+        *step = (tr_step){.step = number,
+                          .loss = (double)result.loss,
+                          .grad_norm = (double)result.grad_norm,
+                          .lr = result.lr,
+                          .tokens = s->config.compile.batch * s->config.compile.seq_len,
+                          .seconds = result.seconds};
+    return status;
+}
+
+tr_status tr_session_eval(tr_session *session, double *loss, tr_error *err)
+{
+    return tri_session_eval(&session->session, loss, err);
+}
+
+tr_status tr_session_save(tr_session *session, const char *path, tr_error *err)
+{
+    tri_session *s = &session->session;
+    return tri_weights_save(path, &s->params, (const float *const *)s->weights, s->step, err);
+}
+
+typedef struct text_out {
+    tr_text_fn out;
+    void *context;
+} text_out;
+
+static void token_out(void *context, int32_t token)
+{
+    const text_out *text = context;
+    char byte = (char)token;
+    text->out(text->context, &byte, 1);
+}
+
+tr_status tr_session_generate(tr_session *session, const char *prompt, tr_text_fn out,
+                              void *context, tr_error *err)
+{
+    const tr_settings *settings = session->settings;
+    tri_session *s = &session->session;
+    if (!tri_model_find(s->config.compile.model.kind)->sequences)
+        return tri_fail(err, TR_ERROR_INPUT, "model.kind %s has no text to generate",
+                        s->config.compile.model.kind);
+    const char *start = prompt[0] ? prompt : "\n"; /* something to continue from */
+    size_t length = strlen(start);
+    int32_t *tokens = malloc(length * sizeof *tokens);
+    if (!tokens)
+        return tri_fail(err, TR_ERROR_RUNTIME, "no memory for the prompt");
+    tr_status status = TR_OK;
+    for (size_t i = 0; i < length; i++) {
+        tokens[i] = (unsigned char)start[i];
+        if (tokens[i] >= s->config.compile.model.vocab)
+            status = tri_fail(err, TR_ERROR_INPUT,
+                              "the prompt has the byte %d, but model.vocab is %lld", tokens[i],
+                              (long long)s->config.compile.model.vocab);
+    }
+    tri_sampling sampling = {
+        .temperature = tr_settings_float(settings, "generate.temperature"),
+        .top_k = tr_settings_int(settings, "generate.top_k"),
+        .seed = (uint64_t)tr_settings_int(settings, "generate.seed"),
+    };
+    text_out text = {.out = out, .context = context};
+    if (status == TR_OK)
+        status = tri_generate(s, tokens, (int64_t)length,
+                              tr_settings_int(settings, "generate.tokens"), &sampling, token_out,
+                              &text, err);
+    free(tokens);
+    return status;
+}
+
+size_t tr_session_num_params(const tr_session *session)
+{
+    return session->session.params.count;
+}
+
+tr_param tr_session_param(const tr_session *session, size_t i)
+{
+    const tri_param *param = &session->session.params.items[i];
+    tr_param view = {.name = param->name,
+                     .rank = param->shape.rank,
+                     .count = tri_shape_count(&param->shape),
+                     .data = session->session.weights ? session->session.weights[i] : NULL};
+    for (int d = 0; d < view.rank; d++)
+        view.size[d] = param->shape.dim[d].size;
+    return view;
+}
+
+uint64_t tr_session_planned_bytes(const tr_session *session)
+{
+    return tri_session_planned_bytes(&session->session);
+}
+
+tr_status tr_explain(tr_settings *settings, char **text, tr_error *err)
+{
+    tr_session *session;
+    TRI_TRY(tri_api_compile(settings, &session, err));
+    tri_text out;
+    tri_text_init(&out);
+    tri_program_explain(&session->session.programs[TRI_PROGRAM_TRAIN], &(tri_explain_options){0},
+                        &out);
+    tr_session_destroy(session);
+    if (out.failed) {
+        tri_text_fini(&out);
+        return tri_fail(err, TR_ERROR_RUNTIME, "no memory for the text of the program");
+    }
+    *text = out.chars;
+    return TR_OK;
+}

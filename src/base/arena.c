@@ -1,0 +1,87 @@
+#include "base/arena.h"
+
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { BLOCK_BYTES = 64 * 1024, ALIGN = 16 };
+
+struct tri_arena_block {
+    tri_arena_block *next;
+    size_t used, size;
+    _Alignas(ALIGN) unsigned char bytes[];
+};
+
+void tri_arena_init(tri_arena *arena)
+{
+    *arena = (tri_arena){0};
+}
+
+void tri_arena_fini(tri_arena *arena)
+{
+    tri_arena_block *block = arena->blocks;
+    while (block) {
+        tri_arena_block *next = block->next;
+        free(block);
+        block = next;
+    }
+    *arena = (tri_arena){0};
+}
+
+void *tri_arena_alloc(tri_arena *arena, size_t bytes)
+{
+    bytes = (bytes + ALIGN - 1) / ALIGN * ALIGN;
+    tri_arena_block *block = arena->blocks;
+    if (!block || block->size - block->used < bytes) {
+        size_t size = bytes > BLOCK_BYTES ? bytes : BLOCK_BYTES;
+        block = calloc(1, sizeof *block + size);
+        if (!block) {
+            arena->failed = true;
+            return NULL;
+        }
+        block->size = size;
+        block->next = arena->blocks;
+        arena->blocks = block;
+    }
+    void *piece = block->bytes + block->used;
+    block->used += bytes;
+    return piece;
+}
+
+const char *tri_arena_vprintf(tri_arena *arena, const char *format, va_list args)
+{
+    va_list again;
+    va_copy(again, args);
+    int length = vsnprintf(NULL, 0, format, again);
+    va_end(again);
+    char *text = length < 0 ? NULL : tri_arena_alloc(arena, (size_t)length + 1);
+    if (!text)
+        return "";
+    vsnprintf(text, (size_t)length + 1, format, args);
+    return text;
+}
+
+const char *tri_arena_printf(tri_arena *arena, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    const char *text = tri_arena_vprintf(arena, format, args);
+    va_end(args);
+    return text;
+}
+
+void *tri_array_grow(void *items, size_t count, size_t *capacity, size_t item_bytes)
+{
+    if (count < *capacity)
+        return items;
+    size_t wanted = *capacity ? *capacity * 2 : 16;
+    if (wanted > SIZE_MAX / item_bytes)
+        return NULL;
+    unsigned char *grown = realloc(items, wanted * item_bytes);
+    if (!grown)
+        return NULL;
+    memset(grown + *capacity * item_bytes, 0, (wanted - *capacity) * item_bytes);
+    *capacity = wanted;
+    return grown;
+}

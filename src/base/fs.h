@@ -1,0 +1,61 @@
+/* Files: mapping them to read, replacing them whole, and looking around in directories.
+ *
+ * Every error message begins with the path it is about. A file that cannot be read is wrong input
+ * (TR_ERROR_INPUT); one that cannot be written is a failure while running (TR_ERROR_RUNTIME). */
+#ifndef TRI_BASE_FS_H
+#define TRI_BASE_FS_H
+
+#include "base/error.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+
+/* A whole file, read-only. The caller owns the struct; an empty file has num_bytes 0. Whoever cuts
+ * the file short while it is mapped makes a later read end in SIGBUS: our own writers never do,
+ * they replace files by rename. */
+typedef struct tri_mapping {
+    const unsigned char *data;
+    size_t num_bytes;
+} tri_mapping;
+
+tr_status tri_mapping_open(tri_mapping *mapping, const char *path, tr_error *err);
+void tri_mapping_close(tri_mapping *mapping); /* also fine on a zeroed or a closed one */
+
+/* A file that appears whole or not at all: begin, write any number of times, then commit or abort.
+ * Until commit the bytes are under a hidden temporary name in the same directory. When write or
+ * commit fails the temporary is gone, the file that was there before is untouched, and the struct
+ * may be dropped; abort after a failure or a commit does nothing. */
+typedef struct tri_atomic_file {
+    int fd; /* -1 when nothing is open */
+    char *path;
+    char *temporary;
+} tri_atomic_file;
+
+tr_status tri_atomic_begin(tri_atomic_file *file, const char *path, tr_error *err);
+tr_status tri_atomic_write(tri_atomic_file *file, const void *data, size_t num_bytes,
+                           tr_error *err);
+tr_status tri_atomic_commit(tri_atomic_file *file, tr_error *err);
+void tri_atomic_abort(tri_atomic_file *file);
+
+/* The three above in one call. */
+tr_status tri_file_replace(const char *path, const void *data, size_t num_bytes, tr_error *err);
+
+/* Makes a directory and those above it; one that exists already is fine. */
+tr_status tri_make_dirs(const char *path, tr_error *err);
+
+bool tri_path_exists(const char *path);
+bool tri_path_is_dir(const char *path);
+/* "dir/name" on the heap, or NULL when there is no memory. */
+char *tri_path_join(const char *dir, const char *name);
+
+/* Names (not paths) of the regular files in a directory, in the order of their bytes. Symbolic
+ * links, hidden files and subdirectories are left out. */
+typedef struct tri_file_list {
+    char **name;
+    size_t num;
+} tri_file_list;
+
+tr_status tri_file_list_read(tri_file_list *list, const char *dir, tr_error *err);
+void tri_file_list_free(tri_file_list *list);
+
+#endif

@@ -1,0 +1,16 @@
+/* Parameters to and from a safetensors file: logical tensors, by canonical name. */
+#ifndef TRI_CKPT_WEIGHTS_H
+#define TRI_CKPT_WEIGHTS_H
+
+#include "base/error.h"
+#include "graph/param.h"
+
+/* One pointer per row of the table, to fp32 elements. */
+tr_status tri_weights_save(const char *path, const tri_param_table *params,
+                           const float *const *data, int64_t step, tr_error *err);
+/* Every parameter of the table must be there in its shape; others in the file are an error, since
+ * they mean that the file belongs to another model. */
+tr_status tri_weights_load(const char *path, const tri_param_table *params, float *const *data,
+                           tr_error *err);
+
+#endif

@@ -1,0 +1,101 @@
+/* The frame of the command line: trireme VERB [FILE.yaml] [--set section.key=value ...] [flags].
+ *
+ * A verb is a row of the table in main.c and a function in a file of its own. The row declares what
+ * the verb takes, and parsing, help and "did you mean" follow from it; the function gets a command
+ * that has been read, with the settings resolved. Only the code in this folder prints, exits or
+ * reads the environment. */
+#ifndef TRI_CLI_CLI_H
+#define TRI_CLI_CLI_H
+
+#include <stdint.h>
+
+#include "base/error.h"
+#include "trireme/settings.h"
+
+#define TRI_VERSION "0.1.0"
+
+enum {
+    TRI_EXIT_OK = 0,
+    TRI_EXIT_FAILED = 1, /* while running */
+    TRI_EXIT_USAGE = 2   /* the command line or an input is wrong */
+};
+
+/* A flag of one verb, beside the common --set and --help. */
+typedef struct tri_flag {
+    const char *name;     /* without the dashes; NULL ends a list of flags */
+    const char *argument; /* what its value is called in the help, "N"; NULL when it takes none */
+    const char *help;
+} tri_flag;
+
+typedef enum tri_operands {
+    TRI_OPERANDS_SETTINGS, /* at most one: a YAML file or a run directory, loaded before --set */
+    TRI_OPERANDS_NONE,
+    TRI_OPERANDS_NAMES /* as SETTINGS, or any number of names that the verb reads: a word is the
+                          file when it has a '/' in it or ends in .yaml or .yml */
+} tri_operands;
+
+typedef struct tri_cli tri_cli;
+
+typedef struct tri_verb {
+    const char *name;
+    const char *help;     /* one line, without a full stop */
+    const char *usage;    /* what follows the name on the command line */
+    const char *sections; /* of the settings it reads, for its help: "model run"; NULL for all */
+    tri_operands operands;
+    const tri_flag *flags; /* ends with a NULL name; may be NULL */
+    int (*run)(const tri_cli *cli);
+} tri_verb;
+
+typedef struct tri_flag_value {
+    const tri_flag *flag;
+    const char *value; /* "" for a flag that takes none */
+} tri_flag_value;
+
+/* A command as typed. Everything that is not settings points into argv. */
+struct tri_cli {
+    const tri_verb *verb;
+    tr_settings *settings; /* defaults, then the file, then every --set in order */
+    const char *file;      /* the settings file or run directory as typed, or NULL */
+    const char **operands; /* what was typed beside flags, the file included */
+    int num_operands;
+    tri_flag_value *flags;
+    int num_flags;
+    bool wants_help; /* --help: nothing else was looked at */
+};
+
+/* main.c. The table ends with a NULL name. */
+extern const tri_verb tri_verbs[];
+const tri_verb *tri_verb_find(const char *name); /* NULL when there is none */
+
+/* options.c: args are what follows the verb. On failure cli is empty and needs no fini. */
+tr_status tri_cli_init(tri_cli *cli, const tri_verb *verb, int num_args, char **args,
+                       tr_error *err);
+void tri_cli_fini(tri_cli *cli);
+tr_status tri_verb_unknown(const char *name, tr_error *err); /* says what was meant */
+
+/* The last value given for a flag the verb declares, "" if it takes none; NULL when not given. */
+const char *tri_cli_flag(const tri_cli *cli, const char *name);
+/* The same as a whole number in [min, max]; *value is left alone when the flag is not given. */
+tr_status tri_cli_flag_int(const tri_cli *cli, const char *name, int64_t min, int64_t max,
+                           int64_t *value, tr_error *err);
+
+/* help.c */
+void tri_help_write(FILE *file);                            /* trireme --help */
+void tri_help_write_verb(FILE *file, const tri_verb *verb); /* trireme VERB --help */
+
+/* main.c: "trireme: MESSAGE" on stderr. */
+void tri_cli_error(const char *format, ...) __attribute__((format(printf, 1, 2)));
+/* Prints the error and gives the exit code for it: return tri_cli_fail(&err); */
+int tri_cli_fail(const tr_error *err);
+
+/* The verbs, one file each. */
+int tri_verb_train(const tri_cli *cli);
+int tri_verb_generate(const tri_cli *cli);
+int tri_verb_plan(const tri_cli *cli);
+int tri_verb_explain(const tri_cli *cli);
+int tri_verb_check(const tri_cli *cli);
+int tri_verb_bench(const tri_cli *cli);
+int tri_verb_doctor(const tri_cli *cli);
+int tri_verb_settings(const tri_cli *cli);
+
+#endif

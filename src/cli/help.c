@@ -1,0 +1,44 @@
+/* Help texts. Nothing here touches more than the tables, so that help is there at once. */
+#include <string.h>
+
+#include "cli/cli.h"
+#include "cli/text.h"
+
+void tri_help_write(FILE *file)
+{
+    bool colour = tri_terminal_colour(file);
+    const char *bold = colour ? "\033[1m" : "", *plain = colour ? "\033[0m" : "";
+    fprintf(file, "%strireme %s%s: trains language models\n\n", bold, TRI_VERSION, plain);
+    fprintf(file, "%sUsage%s: trireme VERB [FILE.yaml] [--set section.key=value ...]\n\n", bold,
+            plain);
+    for (const tri_verb *verb = tri_verbs; verb->name; verb++)
+        fprintf(file, "  %s%-10s%s %s\n", bold, verb->name, plain, verb->help);
+    fprintf(file, "\n%sFirst steps%s\n", bold, plain);
+    fprintf(file,
+            "  trireme doctor                          is this machine ready?\n"
+            "  trireme train recipes/tiny.yaml         a tiny model, in about a second\n"
+            "  trireme train recipes/demo.yaml         a small one, on text\n"
+            "  trireme generate recipes/demo.yaml      what it has learned\n\n"
+            "trireme VERB --help tells more about a verb, trireme settings about every setting.\n");
+}
+
+void tri_help_write_verb(FILE *file, const tri_verb *verb)
+{
+    bool colour = tri_terminal_colour(file);
+    const char *bold = colour ? "\033[1m" : "", *plain = colour ? "\033[0m" : "";
+    fprintf(file, "%strireme %s%s: %s\n\n", bold, verb->name, plain, verb->help);
+    fprintf(file, "%sUsage%s: trireme %s %s%s[--set section.key=value ...]%s\n\n", bold, plain,
+            verb->name, verb->usage, *verb->usage ? " " : "",
+            verb->flags && verb->flags->name ? " [flags]" : "");
+    for (const tri_flag *flag = verb->flags; flag && flag->name; flag++) {
+        char name[64];
+        snprintf(name, sizeof name, "--%s%s%s", flag->name, flag->argument ? " " : "",
+                 flag->argument ? flag->argument : "");
+        fprintf(file, "  %-28s %s\n", name, flag->help);
+    }
+    fprintf(file, "  %-28s %s\n", "--set section.key=value",
+            "change one setting; wins over the file");
+    fprintf(file, "  %-28s %s\n\n", "--help", "this text");
+    fprintf(file, "%sSettings%s (name, default, meaning)\n\n", bold, plain);
+    tr_settings_help(file, verb->sections, tri_terminal_width(file), NULL);
+}

@@ -1,0 +1,272 @@
+/* Reading a command. Two passes: first what was typed is sorted into operands, flags and
+ * assignments, then the file is loaded and the assignments are made, so that --set wins over the
+ * file wherever it stands. */
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "cli/cli.h"
+#include "config/nearest.h"
+#include "config/settings_table.h"
+
+/* argv as it is read: where we are, and the assignments for the second pass. */
+typedef struct cursor {
+    int num_args;
+    char **args;
+    int at;
+    const char **assignments;
+    int num_assignments;
+} cursor;
+
+static bool ends_with(const char *text, const char *end)
+{
+    size_t length = strlen(text), tail = strlen(end);
+    return length >= tail && strcmp(text + length - tail, end) == 0;
+}
+
+static bool is_yaml(const char *name)
+{
+    return ends_with(name, ".yaml") || ends_with(name, ".yml");
+}
+
+tr_status tri_verb_unknown(const char *name, tr_error *err)
+{
+    if (is_yaml(name))
+        return tri_fail(err, TR_ERROR_INPUT,
+                        "\"%s\" is not a verb; say first what to do with it: trireme train %s",
+                        name, name);
+    if (*name == '-')
+        return tri_fail(err, TR_ERROR_INPUT,
+                        "\"%s\" stands before the verb; flags come after it: trireme VERB "
+                        "[FILE.yaml] [flags]; trireme --help lists the verbs",
+                        name);
+    const char *best = "help";
+    int least = tri_edit_distance(name, best);
+    for (const tri_verb *verb = tri_verbs; verb->name; verb++) {
+        int distance = tri_edit_distance(name, verb->name);
+        if (distance < least) {
+            least = distance;
+            best = verb->name;
+        }
+    }
+    return tri_fail(err, TR_ERROR_INPUT,
+                    "unknown verb \"%.60s\"; did you mean %s? trireme --help lists the verbs", name,
+                    best);
+}
+
+static const tri_flag *find_flag(const tri_verb *verb, const char *name, size_t length)
+{
+    for (const tri_flag *flag = verb->flags; flag && flag->name; flag++)
+        if (strlen(flag->name) == length && memcmp(flag->name, name, length) == 0)
+            return flag;
+    return NULL;
+}
+
+/* value is the word after it, or NULL. */
+static tr_status unknown_flag(const tri_verb *verb, const char *arg, const char *value,
+                              tr_error *err)
+{
+    const char *name = arg + strspn(arg, "-");
+    char word[64] = "";
+    size_t length = strcspn(name, "=");
+    memcpy(word, name, length < sizeof word - 1 ? length : sizeof word - 1);
+    const char *best = "help";
+    if (tri_edit_distance(word, "set") < tri_edit_distance(word, best))
+        best = "set";
+    for (const tri_flag *flag = verb->flags; flag && flag->name; flag++)
+        if (tri_edit_distance(word, flag->name) < tri_edit_distance(word, best))
+            best = flag->name;
+    if (2 * tri_edit_distance(word, best) > (int)strlen(best)) {
+        /* --model.dim=64, --lr 1e-3: other programs make a flag of every setting. */
+        bool far;
+        const tri_setting *row = &tri_settings_table[tri_setting_nearest(word, &far)];
+        if (name[length] == '=')
+            value = name + length + 1;
+        if (!far)
+            return tri_fail(err, TR_ERROR_INPUT,
+                            "unknown flag \"%.60s\"; settings are changed with --set: --set "
+                            "%s=%.60s",
+                            arg, row->name, value ? value : "VALUE");
+    }
+    return tri_fail(err, TR_ERROR_INPUT,
+                    "unknown flag \"%.60s\"; did you mean --%s? trireme %s --help lists the flags",
+                    arg, best, verb->name);
+}
+
+/* The value of a flag: after '=' in the same word, or the next word. */
+static tr_status flag_value(cursor *c, const char *arg, const char *example, const char **value,
+                            tr_error *err)
+{
+    const char *equals = strchr(arg, '=');
+    if (equals) {
+        *value = equals + 1;
+        return TR_OK;
+    }
+    if (c->at >= c->num_args)
+        return tri_fail(err, TR_ERROR_INPUT, "%s needs a value: %s %s", arg, arg, example);
+    *value = c->args[c->at++];
+    return TR_OK;
+}
+
+static tr_status read_assignment(cursor *c, const char *arg, tr_error *err)
+{
+    const char *assignment;
+    TRI_TRY(flag_value(c, arg, "optim.lr=3e-4", &assignment, err));
+    if (!strchr(assignment, '=')) /* "--set optim.lr 3e-4": the value became a word of its own */
+        return tri_fail(err, TR_ERROR_INPUT,
+                        "--set %.60s gives no value; write --set %.60s=%.60s, without a blank",
+                        assignment, assignment, c->at < c->num_args ? c->args[c->at] : "VALUE");
+    c->assignments[c->num_assignments++] = assignment;
+    return TR_OK;
+}
+
+/* One word that begins with a dash; the cursor stands behind it. */
+static tr_status read_flag(tri_cli *cli, cursor *c, const char *arg, tr_error *err)
+{
+    const char *name = arg + strspn(arg, "-");
+    size_t length = strcspn(name, "=");
+    bool two_dashes = strncmp(arg, "--", 2) == 0; /* no flag of ours has one only */
+    if (two_dashes && length == 3 && memcmp(name, "set", 3) == 0)
+        return read_assignment(c, arg, err);
+    const tri_flag *flag = two_dashes ? find_flag(cli->verb, name, length) : NULL;
+    if (!flag)
+        return unknown_flag(cli->verb, arg, c->at < c->num_args ? c->args[c->at] : NULL, err);
+    tri_flag_value *given = &cli->flags[cli->num_flags++];
+    given->flag = flag;
+    given->value = "";
+    if (flag->argument)
+        return flag_value(c, arg, flag->argument, &given->value, err);
+    if (name[length] == '=')
+        return tri_fail(err, TR_ERROR_INPUT, "--%s takes no value; write --%s alone", flag->name,
+                        flag->name);
+    return TR_OK;
+}
+
+static tr_status sort_words(tri_cli *cli, cursor *c, tr_error *err)
+{
+    bool flags_end = false;
+    while (c->at < c->num_args) {
+        const char *arg = c->args[c->at++];
+        if (!flags_end && strcmp(arg, "--") == 0) {
+            flags_end = true;
+        } else if (!flags_end && arg[0] == '-' && arg[1]) {
+            TRI_TRY(read_flag(cli, c, arg, err));
+        } else if (!flags_end && strchr(arg, '=') && !is_yaml(arg)) {
+            return tri_fail(err, TR_ERROR_INPUT,
+                            "\"%.60s\" looks like an assignment; put --set before it: --set %.60s",
+                            arg, arg);
+        } else {
+            cli->operands[cli->num_operands++] = arg;
+        }
+    }
+    return TR_OK;
+}
+
+/* A run directory stands for the settings it was run with. */
+static tr_status load_file(tri_cli *cli, const char *name, tr_error *err)
+{
+    struct stat info;
+    cli->file = name;
+    if (stat(name, &info) != 0 || !S_ISDIR(info.st_mode))
+        return tr_settings_load(cli->settings, name, err);
+    char *path = NULL;
+    if (asprintf(&path, "%s/config.yaml", name) < 0)
+        return tri_fail(err, TR_ERROR_RUNTIME, "out of memory while reading %s", name);
+    tr_status status =
+        stat(path, &info) == 0
+            ? tr_settings_load(cli->settings, path, err)
+            : tri_fail(err, TR_ERROR_INPUT,
+                       "%s is a directory without config.yaml, so not a run; give a YAML file, for "
+                       "example recipes/tiny.yaml",
+                       name);
+    free(path);
+    return status;
+}
+
+static tr_status resolve(tri_cli *cli, const cursor *c, tr_error *err)
+{
+    const tri_verb *verb = cli->verb;
+    int num = cli->num_operands;
+    if (verb->operands == TRI_OPERANDS_NONE && num > 0)
+        return tri_fail(err, TR_ERROR_INPUT, "trireme %s takes no file, but \"%.60s\" was given",
+                        verb->name, cli->operands[0]);
+    bool file = verb->operands == TRI_OPERANDS_SETTINGS && num > 0;
+    for (int i = 0; i < num && verb->operands == TRI_OPERANDS_NAMES; i++)
+        file = file || is_yaml(cli->operands[i]) || strchr(cli->operands[i], '/');
+    if (file && num > 1)
+        return tri_fail(err, TR_ERROR_INPUT,
+                        "trireme %s takes one settings file, but \"%.60s\" and \"%.60s\" were "
+                        "given; change single settings with --set section.key=value",
+                        verb->name, cli->operands[0], cli->operands[1]);
+    if (file)
+        TRI_TRY(load_file(cli, cli->operands[0], err));
+    for (int i = 0; i < c->num_assignments; i++) {
+        tr_status status = tr_settings_set(cli->settings, c->assignments[i], err);
+        if (status != TR_OK)
+            return tri_fail_prefix(err, status, "--set");
+    }
+    return TR_OK;
+}
+
+tr_status tri_cli_init(tri_cli *cli, const tri_verb *verb, int num_args, char **args, tr_error *err)
+{
+    *cli = (tri_cli){.verb = verb};
+    for (int i = 0; i < num_args && strcmp(args[i], "--") != 0; i++)
+        cli->wants_help |= strcmp(args[i], "--help") == 0 || strcmp(args[i], "-h") == 0;
+    if (cli->wants_help)
+        return TR_OK;
+    cursor c = {.num_args = num_args, .args = args};
+    size_t most = (size_t)num_args + 1; /* of each kind */
+    c.assignments = calloc(most, sizeof *c.assignments);
+    cli->operands = calloc(most, sizeof *cli->operands);
+    cli->flags = calloc(most, sizeof *cli->flags);
+    tr_status status = TR_OK;
+    if (!c.assignments || !cli->operands || !cli->flags)
+        status = tri_fail(err, TR_ERROR_RUNTIME, "out of memory while reading the command line");
+    if (status == TR_OK)
+        status = tr_settings_create(&cli->settings, err);
+    if (status == TR_OK)
+        status = sort_words(cli, &c, err);
+    if (status == TR_OK)
+        status = resolve(cli, &c, err);
+    free(c.assignments);
+    if (status != TR_OK)
+        tri_cli_fini(cli);
+    return status;
+}
+
+void tri_cli_fini(tri_cli *cli)
+{
+    tr_settings_destroy(cli->settings);
+    free(cli->operands);
+    free(cli->flags);
+    *cli = (tri_cli){0};
+}
+
+const char *tri_cli_flag(const tri_cli *cli, const char *name)
+{
+    for (int i = cli->num_flags - 1; i >= 0; i--)
+        if (strcmp(cli->flags[i].flag->name, name) == 0)
+            return cli->flags[i].value;
+    return NULL;
+}
+
+tr_status tri_cli_flag_int(const tri_cli *cli, const char *name, int64_t min, int64_t max,
+                           int64_t *value, tr_error *err)
+{
+    const char *text = tri_cli_flag(cli, name);
+    if (!text)
+        return TR_OK;
+    char *end;
+    long long number = strtoll(text, &end, 10);
+    if (end == text || *end)
+        return tri_fail(err, TR_ERROR_INPUT,
+                        "--%s is \"%.60s\"; expected a whole number from %lld to %lld", name, text,
+                        (long long)min, (long long)max);
+    if (number < min || number > max) /* also an overflow, which strtoll clamps */
+        return tri_fail(err, TR_ERROR_INPUT,
+                        "--%s is %.60s, out of range; it must be from %lld to %lld", name, text,
+                        (long long)min, (long long)max);
+    *value = number;
+    return TR_OK;
+}

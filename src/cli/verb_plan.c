@@ -1,0 +1,113 @@
+/* trireme plan: the bytes of every class, before anything is allocated. */
+#include <inttypes.h>
+#include <stdio.h>
+
+#include "api/api.h"
+#include "cli/cli.h"
+#include "cli/memory.h"
+
+static const char *const role_names[] = {"embedding", "matrix", "bias", "norm"};
+
+static void print_params(const tri_param_table *params)
+{
+    char shape[128];
+    for (size_t i = 0; i < params->count; i++) {
+        const tri_param *param = &params->items[i];
+        printf("  %-28s %-34s %14" PRId64 "  %s\n", param->name,
+               tri_shape_text(&param->shape, shape, sizeof shape), tri_shape_count(&param->shape),
+               role_names[param->role]);
+    }
+}
+
+static void print_row(const char *name, const char *meaning, uint64_t bytes)
+{
+    char text[16];
+    printf("  %-10s %-28s %12s  %20" PRIu64 " bytes\n", name, meaning,
+           tri_text_bytes((double)bytes, text), bytes);
+}
+
+/* What the shared slab holds in the program that needs most of it. */
+static void print_shared(const tri_session *session)
+{
+    const tri_program *largest = NULL;
+    uint64_t most = 0;
+    static const char *const names[] = {"training", "evaluation", "prediction"};
+    int which = 0;
+    for (int p = 0; p < TRI_NUM_PROGRAMS; p++) {
+        uint64_t bytes = 0;
+        const tri_program *program = &session->programs[p];
+        for (size_t s = 0; s < program->num_spaces; s++)
+            if (tri_slab_of(program->spaces[s].kind) == TRI_SLAB_SHARED)
+                bytes += tri_space_total(&program->spaces[s]);
+        if (bytes > most) {
+            most = bytes;
+            largest = program;
+            which = p;
+        }
+    }
+    if (!largest)
+        return;
+    printf("             of which, in the %s program:\n", names[which]);
+    for (size_t s = 0; s < largest->num_spaces; s++) {
+        const tri_space *space = &largest->spaces[s];
+        char text[16];
+        if (tri_slab_of(space->kind) != TRI_SLAB_SHARED || tri_space_total(space) == 0)
+            continue;
+        printf("               %-10s %-13s %12s", space->name,
+               space->kind == TRI_SPACE_FRAME   ? "activations"
+               : space->kind == TRI_SPACE_WORK  ? "workspace"
+               : space->kind == TRI_SPACE_BATCH ? "inputs"
+                                                : "",
+               tri_text_bytes((double)tri_space_total(space), text));
+        if (space->num_instances > 1)
+            printf("  (%u x %s)", space->num_instances,
+                   tri_text_bytes((double)space->bytes, text));
+        printf("\n");
+    }
+}
+
+static void print_memory(const tri_session *session)
+{
+    const tri_store *store = &session->store;
+    uint64_t exact = store->scratch_bytes;
+    for (int i = 0; i < TRI_NUM_SLABS; i++)
+        exact += store->slabs[i].bytes;
+    print_row("param", "parameters", store->slabs[TRI_SLAB_PARAM].bytes);
+    print_row("grad", "gradient accumulators", store->slabs[TRI_SLAB_GRAD].bytes);
+    print_row("optim", "optimizer state", store->slabs[TRI_SLAB_OPTIM].bytes);
+    print_row("shared", "largest program's own", store->slabs[TRI_SLAB_SHARED].bytes);
+    print_shared(session);
+    print_row("scratch", "of the device's kernels", store->scratch_bytes);
+    print_row("rounding", "to whole pages", tri_store_total(store) - exact);
+    print_row("plan", "total", tri_store_total(store));
+    print_row("overhead", "of the process, fixed", TRI_PROCESS_OVERHEAD_BYTES);
+    print_row("expected", "anonymous memory of the run",
+              tri_store_total(store) + TRI_PROCESS_OVERHEAD_BYTES);
+}
+
+int tri_verb_plan(const tri_cli *cli)
+{
+    tr_error err = {0};
+    tr_session *session;
+    if (tri_api_compile(cli->settings, &session, &err) != TR_OK)
+        return tri_cli_fail(&err);
+    const tri_session *s = &session->session;
+    const tri_compile_config *compile = &s->config.compile;
+    char count[16];
+    printf("%s, %" PRId64 " layers: %s parameters (%" PRId64 ") in %zu tensors\n",
+           compile->model.kind, compile->model.num_layers,
+           tri_text_count((double)tri_param_total(&s->params), count),
+           tri_param_total(&s->params), s->params.count);
+    printf("a step: %" PRId64 " rows of %" PRId64 ", %" PRId64 " micro-batch%s of %" PRId64
+           " rows; %sFLOP; %s\n\n",
+           compile->batch, compile->seq_len, compile->num_microbatches,
+           compile->num_microbatches == 1 ? "" : "es", tri_microbatch_rows(compile),
+           tri_text_count(tri_program_cost(&s->programs[TRI_PROGRAM_TRAIN]).flops, count),
+           s->device.description);
+    if (tri_cli_flag(cli, "params"))
+        print_params(&s->params);
+    else
+        print_memory(s);
+    tr_session_destroy(session);
+    return TRI_EXIT_OK;
+}

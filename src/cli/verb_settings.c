@@ -1,0 +1,47 @@
+/* trireme settings: the list of settings or some of them, or what a file resolves to. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/cli.h"
+#include "cli/text.h"
+#include "config/settings_table.h"
+
+static bool any_given(const tr_settings *settings)
+{
+    bool given = false;
+    for (int i = 0; i < tri_num_settings && !given; i++)
+        given = tr_settings_given(settings, tri_settings_table[i].name);
+    return given;
+}
+
+static tr_status list_settings(const tri_cli *cli, tr_error *err)
+{
+    char *which = NULL;
+    if (cli->num_operands == 0)
+        return tr_settings_help(stdout, NULL, tri_terminal_width(stdout), err);
+    for (int i = 0; i < cli->num_operands; i++) {
+        char *longer = NULL;
+        if (asprintf(&longer, "%s%s%s", which ? which : "", which ? " " : "", cli->operands[i]) < 0)
+            longer = NULL;
+        free(which);
+        which = longer;
+        if (!which)
+            return tri_fail(err, TR_ERROR_RUNTIME, "out of memory");
+    }
+    tr_status status = tr_settings_help(stdout, which, tri_terminal_width(stdout), err);
+    free(which);
+    return status;
+}
+
+int tri_verb_settings(const tri_cli *cli)
+{
+    tr_error err = {0};
+    tr_status status = TR_OK;
+    if (tri_cli_flag(cli, "markdown"))
+        tr_settings_markdown(stdout);
+    else if (cli->file || (cli->num_operands == 0 && any_given(cli->settings)))
+        status = tr_settings_write_yaml(cli->settings, stdout, &err);
+    else
+        status = list_settings(cli, &err);
+    return status == TR_OK ? TRI_EXIT_OK : tri_cli_fail(&err);
+}

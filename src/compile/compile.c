@@ -1,0 +1,95 @@
+#include "compile/compile.h"
+
+#include <stdlib.h>
+
+int64_t tri_microbatch_rows(const tri_compile_config *config)
+{
+    return (config->batch + config->num_microbatches - 1) / config->num_microbatches;
+}
+
+/* Names the pass in the verifier's message: only a bug in the pass can get here. */
+static tr_status after(const char *pass, const tri_graph *graph, tr_error *err)
+{
+    tr_status status = tri_graph_verify(graph, err);
+    return status == TR_OK ? TR_OK : tri_fail_prefix(err, status, "after %s", pass);
+}
+
+float tri_loss_seed(const tri_compile_config *config)
+{
+    if (!tri_model_find(config->model.kind)->sequences)
+        return 1;
+    return 1 / ((float)config->batch * (float)config->seq_len);
+}
+
+static tr_status passes(const tri_compile_config *config, tri_mode mode,
+                        const tri_batch_shape *batch, tri_graph *graph, tr_error *err)
+{
+    TRI_TRY(tri_model_emit(&config->model, mode, batch, graph, err));
+    TRI_TRY(after("the model", graph, err));
+    if (mode == TRI_MODE_TRAIN) {
+        TRI_TRY(tri_autodiff(graph, tri_loss_seed(config), err));
+        TRI_TRY(after("autodiff", graph, err));
+        TRI_TRY(tri_optim_emit(graph, &config->optim, err));
+        TRI_TRY(after("the update rule", graph, err));
+    } else if (mode == TRI_MODE_EVAL) {
+        tri_mark_output(graph, graph->loss);
+        tri_mark_output(graph, graph->count);
+    }
+    TRI_TRY(tri_fold_accumulate(graph, err));
+    TRI_TRY(after("folding accumulation", graph, err));
+    TRI_TRY(tri_fuse_epilogues(graph, &config->fusions, err));
+    return after("fusing epilogues", graph, err);
+}
+
+/* One rank, one chunk: forward and backward of each micro-batch in turn, then the update. */
+static size_t plain_schedule(tri_mode mode, uint32_t num_microbatches, bool split,
+                             tri_action *actions)
+{
+    size_t count = 0;
+    for (uint32_t m = 0; m < num_microbatches; m++) {
+        actions[count++] = (tri_action){TRI_ACTION_F, m};
+        if (mode != TRI_MODE_TRAIN)
+            continue;
+        actions[count++] = (tri_action){split ? TRI_ACTION_I : TRI_ACTION_B, m};
+        if (split)
+            actions[count++] = (tri_action){TRI_ACTION_W, m};
+    }
+    if (mode == TRI_MODE_TRAIN)
+        actions[count++] = (tri_action){TRI_ACTION_U, 0};
+    return count;
+}
+
+static tr_status build(const tri_compile_config *config, tri_mode mode, const tri_graph *graph,
+                       tri_program *program, tr_error *err)
+{
+    uint32_t num = mode == TRI_MODE_TRAIN ? (uint32_t)config->num_microbatches : 1;
+    tri_action *actions = calloc(3 * (size_t)num + 1, sizeof *actions);
+    if (!actions)
+        return tri_fail(err, TR_ERROR_RUNTIME, "no memory for the schedule");
+    size_t count = plain_schedule(mode, num, config->split_backward, actions);
+    tr_status status = tri_program_build(graph, actions, count, num, program, err);
+    free(actions);
+    return status;
+}
+
+tr_status tri_compile(const tri_compile_config *config, const tri_param_table *params,
+                      tri_mode mode, const tri_batch_shape *batch, tri_program *program,
+                      tri_text *graph_text, tr_error *err)
+{
+    tri_graph graph;
+    TRI_TRY(tri_graph_init(&graph, params, err));
+    tr_status status = passes(config, mode, batch, &graph, err);
+    if (status == TR_OK && graph_text)
+        tri_graph_print(&graph, graph_text);
+    if (status == TR_OK)
+        status = build(config, mode, &graph, program, err);
+    tri_graph_fini(&graph);
+    if (status == TR_OK) {
+        status = tri_program_check(program, err);
+        if (status != TR_OK) {
+            tri_program_fini(program);
+            status = tri_fail_prefix(err, TR_ERROR_INTERNAL, "the compiled program is wrong");
+        }
+    }
+    return status;
+}

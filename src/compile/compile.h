@@ -1,0 +1,34 @@
+/* The order of the passes, and their only caller: model description in, step program out. */
+#ifndef TRI_COMPILE_COMPILE_H
+#define TRI_COMPILE_COMPILE_H
+
+#include "graph/passes.h"
+#include "model/model.h"
+#include "optim/optim.h"
+#include "program/program.h"
+
+typedef struct tri_compile_config {
+    tri_model_config model;
+    tri_optim_config optim;
+    int64_t batch; /* rows of the global batch */
+    int64_t seq_len;
+    int64_t num_microbatches;
+    bool split_backward; /* run the backward as I then W instead of B */
+    tri_fusions fusions; /* what the device offers */
+} tri_compile_config;
+
+/* Rows of one micro-batch: the batch divided, rounded up (rows past the end have no targets). */
+int64_t tri_microbatch_rows(const tri_compile_config *config);
+
+/* The constant that the backward starts from. For a mean over targets it would be one over their
+ * number, which is known only when the batch is; one over the number of places is a constant of the
+ * same size. Dividing by the true count is part of the factor that FINISH computes. */
+float tri_loss_seed(const tri_compile_config *config);
+
+/* The program for one mode. Evaluation and prediction run one micro-batch at a time.
+ * graph_text, when given, receives the graph as it stands after the last pass. */
+tr_status tri_compile(const tri_compile_config *config, const tri_param_table *params,
+                      tri_mode mode, const tri_batch_shape *batch, tri_program *program,
+                      tri_text *graph_text, tr_error *err);
+
+#endif

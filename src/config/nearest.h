@@ -1,0 +1,9 @@
+/* "Did you mean ...?" */
+#ifndef TRI_CONFIG_NEAREST_H
+#define TRI_CONFIG_NEAREST_H
+
+/* The edits (insert, delete, replace, swap neighbours; letter case and '-' for '_' are free) that
+ * turn a into b. Only the first 64 bytes of each count. */
+int tri_edit_distance(const char *a, const char *b);
+
+#endif

@@ -1,0 +1,144 @@
+#include "config/resolve.h"
+
+#include <stdio.h>
+#include <string.h>
+
+
+static tr_status fill(tr_settings *settings, const char *name, int64_t value, tr_error *err)
+{
+    char assignment[96];
+    snprintf(assignment, sizeof assignment, "%s=%lld", name, (long long)value);
+    return tr_settings_fill(settings, assignment, err);
+}
+
+static tr_status unknown_preset(const char *name, tr_error *err)
+{
+    char names[400] = "";
+    for (size_t i = 0; tri_preset_at(i); i++) {
+        if (i)
+            strncat(names, ", ", sizeof names - strlen(names) - 1);
+        strncat(names, tri_preset_at(i)->name, sizeof names - strlen(names) - 1);
+    }
+    return tri_fail(err, TR_ERROR_INPUT, "model.preset is \"%s\"; known presets: %s", name, names);
+}
+
+static tr_status apply_preset(tr_settings *settings, tr_error *err)
+{
+    const char *name = tr_settings_string(settings, "model.preset");
+    if (!name[0])
+        return TR_OK;
+    const tri_preset *preset = tri_preset_find(name);
+    if (!preset)
+        return unknown_preset(name, err);
+    char kind[64];
+    snprintf(kind, sizeof kind, "model.kind=%s", preset->kind);
+    TRI_TRY(tr_settings_fill(settings, kind, err));
+    TRI_TRY(fill(settings, "model.num_layers", preset->num_layers, err));
+    TRI_TRY(fill(settings, "model.dim", preset->dim, err));
+    TRI_TRY(fill(settings, "model.num_heads", preset->num_heads, err));
+    TRI_TRY(fill(settings, "model.ffn_dim", preset->ffn_dim, err));
+    TRI_TRY(fill(settings, "model.vocab", preset->vocab, err));
+    return fill(settings, "model.positions", preset->positions, err);
+}
+
+tr_status tri_settings_complete(tr_settings *settings, tr_error *err)
+{
+    TRI_TRY(apply_preset(settings, err));
+    if (tr_settings_int(settings, "model.ffn_dim") == 0)
+        TRI_TRY(fill(settings, "model.ffn_dim", 4 * tr_settings_int(settings, "model.dim"), err));
+    if (tr_settings_int(settings, "model.vocab") == 0)
+        TRI_TRY(fill(settings, "model.vocab", 256, err)); /* bytes */
+    if (tr_settings_int(settings, "model.positions") == 0)
+        TRI_TRY(fill(settings, "model.positions", tr_settings_int(settings, "data.seq_len"), err));
+    if (strcmp(tr_settings_string(settings, "optim.kind"), "muon") == 0) {
+        TRI_TRY(tr_settings_fill(settings, "optim.momentum=0.95", err));
+        TRI_TRY(tr_settings_fill(settings, "optim.nesterov=true", err));
+    }
+    return TR_OK;
+}
+
+static void model_config(const tr_settings *s, tri_model_config *model)
+{
+    static const tri_mlp_act acts[] = {TRI_MLP_NONE, TRI_MLP_RELU, TRI_MLP_GELU};
+    static const tri_out_loss losses[] = {TRI_LOSS_SSE, TRI_LOSS_MSE, TRI_LOSS_MEAN};
+    *model = (tri_model_config){
+        .kind = tr_settings_string(s, "model.kind"),
+        .num_layers = tr_settings_int(s, "model.num_layers"),
+        .dim = tr_settings_int(s, "model.dim"),
+        .num_heads = tr_settings_int(s, "model.num_heads"),
+        .ffn_dim = tr_settings_int(s, "model.ffn_dim"),
+        .vocab = tr_settings_int(s, "model.vocab"),
+        .positions = tr_settings_int(s, "model.positions"),
+        .dropout = (float)tr_settings_float(s, "model.dropout"),
+        .init_std = (float)tr_settings_float(s, "model.init_std"),
+        .bias = tr_settings_bool(s, "model.bias"),
+        .act = acts[tr_settings_choice(s, "model.act")],
+        .loss = losses[tr_settings_choice(s, "model.loss")],
+    };
+}
+
+static void optim_config(const tr_settings *s, tri_optim_config *optim)
+{
+    *optim = (tri_optim_config){
+        .rule = {.kind = tr_settings_string(s, "optim.kind"),
+                 .lr_scale = 1,
+                 .weight_decay = (float)tr_settings_float(s, "optim.weight_decay")},
+        .beta1 = (float)tr_settings_float(s, "optim.beta1"),
+        .beta2 = (float)tr_settings_float(s, "optim.beta2"),
+        .eps = (float)tr_settings_float(s, "optim.eps"),
+        .momentum = (float)tr_settings_float(s, "optim.momentum"),
+        .nesterov = tr_settings_bool(s, "optim.nesterov"),
+        .clip = (float)tr_settings_float(s, "train.clip"),
+        .groups = tr_settings_string(s, "optim.groups"),
+    };
+}
+
+static void lr_config(const tr_settings *s, tri_lr_schedule *lr)
+{
+    *lr = (tri_lr_schedule){
+        .lr = tr_settings_float(s, "optim.lr"),
+        .min_ratio = tr_settings_float(s, "optim.min_lr_ratio"),
+        .steps = tr_settings_int(s, "train.steps"),
+        .warmup_steps = tr_settings_int(s, "optim.warmup_steps"),
+        .decay_steps = tr_settings_int(s, "optim.decay_steps"),
+    };
+    tri_lr_kind_parse(tr_settings_string(s, "optim.schedule"), &lr->kind);
+}
+
+tr_status tri_session_config_from(const tr_settings *s, tri_session_config *config, tr_error *err)
+{
+    *config = (tri_session_config){
+        .device = {.kind = tr_settings_string(s, "run.device"),
+                   .num_threads = (int)tr_settings_int(s, "run.threads"),
+                   .isa = tr_settings_string(s, "run.isa"),
+                   .reference = strcmp(tr_settings_string(s, "run.kernels"), "reference") == 0},
+        .data = {.source = tr_settings_string(s, "data.source"),
+                 .seq_len = tr_settings_int(s, "data.seq_len"),
+                 .vocab = tr_settings_int(s, "model.vocab"),
+                 .seed = (uint64_t)tr_settings_int(s, "run.seed"),
+                 .eval_fraction = tr_settings_float(s, "data.eval_fraction")},
+        .seed = (uint64_t)tr_settings_int(s, "run.seed"),
+        .eval_batches = tr_settings_int(s, "train.eval_batches"),
+        .weights_from = tr_settings_string(s, "model.from"),
+    };
+    tri_compile_config *compile = &config->compile;
+    model_config(s, &compile->model);
+    optim_config(s, &compile->optim);
+    lr_config(s, &config->lr);
+    compile->batch = tr_settings_int(s, "train.batch");
+    compile->seq_len = tr_settings_int(s, "data.seq_len");
+    compile->num_microbatches = tr_settings_int(s, "layout.microbatches");
+    compile->split_backward = tr_settings_bool(s, "layout.split_backward");
+    if (compile->num_microbatches > compile->batch)
+        return tri_fail(err, TR_ERROR_INPUT,
+                        "layout.microbatches is %lld, but train.batch has only %lld rows to "
+                        "divide; use %lld at most",
+                        (long long)compile->num_microbatches, (long long)compile->batch,
+                        (long long)compile->batch);
+    if (strcmp(compile->model.kind, "mlp") == 0 && compile->batch % compile->num_microbatches != 0)
+        return tri_fail(err, TR_ERROR_INPUT,
+                        "train.batch %lld is not a multiple of layout.microbatches %lld, which an "
+                        "mlp needs",
+                        (long long)compile->batch, (long long)compile->num_microbatches);
+    return TR_OK;
+}

@@ -1,0 +1,306 @@
+/* The settings object: one value per row of the table, looked up by name.
+ *
+ * Names are searched from the front each time. There are a few dozen of them, read once at start,
+ * so anything cleverer would cost more to read than it saves. */
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#include "config/nearest.h"
+#include "config/settings_internal.h"
+
+enum { MAX_NAME = 64 }; /* longer than any name in the table */
+
+int tri_setting_find(const char *name)
+{
+    for (int i = 0; i < tri_num_settings; i++)
+        if (strcmp(tri_settings_table[i].name, name) == 0)
+            return i;
+    return -1;
+}
+
+int tri_section_find(const char *name)
+{
+    for (int i = 0; i < tri_num_sections; i++)
+        if (strcmp(tri_sections[i].name, name) == 0)
+            return i;
+    return -1;
+}
+
+const char *tri_setting_key(const tri_setting *row)
+{
+    return strchr(row->name, '.') + 1;
+}
+
+bool tri_setting_in(const tri_setting *row, const char *section_name)
+{
+    size_t length = strlen(section_name);
+    return strncmp(row->name, section_name, length) == 0 && row->name[length] == '.';
+}
+
+int tri_section_meant(const char *name)
+{
+    int best = -1, least = 1000;
+    for (int i = 0; i < tri_num_sections; i++) {
+        const char *section = tri_sections[i].name;
+        int distance = tri_edit_distance(name, section);
+        if (strncasecmp(name, section, strlen(section)) == 0)
+            distance = 0; /* optimizer, training, dataset */
+        if (distance < least && 2 * distance < (int)strlen(name)) {
+            least = distance;
+            best = i;
+        }
+    }
+    return best;
+}
+
+/* Is word one of the words of list? */
+static bool is_among(const char *word, const char *list)
+{
+    size_t length = strlen(word);
+    while (list && *list) {
+        size_t n = strcspn(list, " ");
+        if (n == length && strncasecmp(list, word, n) == 0)
+            return true;
+        list += n;
+        list += strspn(list, " ");
+    }
+    return false;
+}
+
+/* How far a row is from what was typed, in half edits. Four ways to be near it: a typing error in
+ * the key, the right key in another section, another trainer's word, a part of the key. */
+static int distance_to(const tri_setting *row, const char *section, const char *key)
+{
+    enum { NOT_MEANT = 1000 };
+    bool elsewhere = !tri_setting_in(row, section);
+    const char *row_key = tri_setting_key(row);
+    int edits = tri_edit_distance(key, row_key);
+    int least = 2 * edits + elsewhere;
+    /* In another section only a good match counts, or layout.tp would lead to optim.lr. */
+    if (elsewhere && *section && 3 * edits > (int)strlen(key))
+        least = NOT_MEANT;
+    if (is_among(key, row->also) && 1 + elsewhere < least)
+        least = 1 + elsewhere;
+    else if (strlen(key) >= 3 && (strcasestr(row_key, key) || strcasestr(key, row_key)))
+        least -= elsewhere ? 1 : 2;
+    return least;
+}
+
+int tri_setting_nearest(const char *name, bool *far)
+{
+    char section[MAX_NAME] = "", key[MAX_NAME];
+    const char *dot = strchr(name, '.');
+    if (dot)
+        snprintf(section, sizeof section, "%.*s", (int)(dot - name < MAX_NAME ? dot - name : 0),
+                 name);
+    snprintf(key, sizeof key, "%s", dot ? dot + 1 : name);
+    if (tri_section_find(section) < 0) {
+        int meant = tri_section_meant(section);
+        snprintf(section, sizeof section, "%s", meant < 0 ? "" : tri_sections[meant].name);
+    }
+    int best = 0, least = 10000;
+    for (int i = 0; i < tri_num_settings; i++) {
+        int distance = distance_to(&tri_settings_table[i], section, key);
+        if (distance < least) {
+            least = distance;
+            best = i;
+        }
+    }
+    *far = least > (int)strlen(key) + 1;
+    return best;
+}
+
+tr_status tri_setting_unknown(const char *name, tr_error *err)
+{
+    char shown[80];
+    bool far;
+    const tri_setting *row = &tri_settings_table[tri_setting_nearest(name, &far)];
+    tri_setting_show(name, shown, sizeof shown);
+    if (far)
+        return tri_fail(err, TR_ERROR_INPUT,
+                        "unknown setting \"%s\"; the nearest is %s, and trireme settings lists all",
+                        shown, row->name);
+    return tri_fail(err, TR_ERROR_INPUT, "unknown setting \"%s\"; did you mean %s (%s)?", shown,
+                    row->name, row->help);
+}
+
+tr_status tri_section_unknown(const char *name, tr_error *err)
+{
+    char shown[80];
+    int section = strchr(name, '.') ? -1 : tri_section_meant(name);
+    if (section < 0)
+        return tri_setting_unknown(name, err);
+    tri_setting_show(name, shown, sizeof shown);
+    return tri_fail(err, TR_ERROR_INPUT, "unknown section \"%s\"; did you mean %s?", shown,
+                    tri_sections[section].name);
+}
+
+int tri_section_first(const char *section)
+{
+    int i = 0;
+    while (i < tri_num_settings - 1 && !tri_setting_in(&tri_settings_table[i], section))
+        i++;
+    return i;
+}
+
+void tr_settings_destroy(tr_settings *settings)
+{
+    if (!settings)
+        return;
+    for (int i = 0; settings->values && i < tri_num_settings; i++)
+        free(settings->values[i].string);
+    free(settings->values);
+    free(settings);
+}
+
+static tr_settings *allocate(tr_error *err)
+{
+    tr_settings *settings = calloc(1, sizeof *settings);
+    if (settings)
+        settings->values = calloc((size_t)tri_num_settings, sizeof *settings->values);
+    if (settings && settings->values)
+        return settings;
+    tr_settings_destroy(settings);
+    tri_fail(err, TR_ERROR_RUNTIME, "out of memory while reading the settings");
+    return NULL;
+}
+
+tr_status tr_settings_create(tr_settings **settings, tr_error *err)
+{
+    *settings = NULL;
+    tr_settings *made = allocate(err);
+    if (!made)
+        return TR_ERROR_RUNTIME;
+    for (int i = 0; i < tri_num_settings; i++) {
+        const tri_setting *row = &tri_settings_table[i];
+        tr_status status = tri_setting_parse(row, row->fallback, &made->values[i], err);
+        if (status != TR_OK) {
+            assert(status == TR_ERROR_RUNTIME && "a default in the table is not valid");
+            tr_settings_destroy(made);
+            return status;
+        }
+    }
+    *settings = made;
+    return TR_OK;
+}
+
+tr_status tri_settings_clone(const tr_settings *from, tr_settings **to, tr_error *err)
+{
+    *to = NULL;
+    tr_settings *made = allocate(err);
+    if (!made)
+        return TR_ERROR_RUNTIME;
+    for (int i = 0; i < tri_num_settings; i++) {
+        const tri_setting_value *value = &from->values[i];
+        made->values[i] = *value;
+        if (value->string && !(made->values[i].string = strdup(value->string))) {
+            tr_settings_destroy(made);
+            return tri_fail(err, TR_ERROR_RUNTIME, "out of memory while reading the settings");
+        }
+    }
+    *to = made;
+    return TR_OK;
+}
+
+/* Cuts "section.key=value" into its row and the place of the value. */
+static tr_status split_assignment(const char *assignment, int *index, const char **value,
+                                  tr_error *err)
+{
+    char name[2 * MAX_NAME], shown[80];
+    const char *equals = strchr(assignment, '=');
+    const char *from = assignment + strspn(assignment, " \t");
+    const char *to = equals ? equals : from;
+    while (to > from && strchr(" \t", to[-1]))
+        to--;
+    if (to == from) {
+        tri_setting_show(assignment, shown, sizeof shown);
+        return tri_fail(err, TR_ERROR_INPUT,
+                        "\"%s\" does not assign a value; write section.key=value, for example "
+                        "optim.lr=3e-4",
+                        shown);
+    }
+    size_t length = (size_t)(to - from);
+    snprintf(name, sizeof name, "%.*s", (int)(length < sizeof name ? length : sizeof name), from);
+    *index = tri_setting_find(name);
+    if (*index < 0 && tri_section_find(name) >= 0) {
+        const tri_setting *row = &tri_settings_table[tri_section_first(name)];
+        return tri_fail(err, TR_ERROR_INPUT,
+                        "%s is a section; name one of its settings, for example %s=%s", name,
+                        row->name, row->fallback);
+    }
+    if (*index < 0)
+        return tri_setting_unknown(name, err);
+    *value = equals + 1;
+    /* Blanks may belong to a text; around anything else they are only typing. */
+    if (tri_settings_table[*index].type != TRI_SETTING_STRING)
+        *value += strspn(*value, " \t");
+    return TR_OK;
+}
+
+tr_status tr_settings_set(tr_settings *settings, const char *assignment, tr_error *err)
+{
+    int index;
+    const char *value;
+    TRI_TRY(split_assignment(assignment, &index, &value, err));
+    TRI_TRY(tri_setting_parse(&tri_settings_table[index], value, &settings->values[index], err));
+    settings->values[index].given = true;
+    return TR_OK;
+}
+
+tr_status tr_settings_fill(tr_settings *settings, const char *assignment, tr_error *err)
+{
+    int index;
+    const char *value;
+    TRI_TRY(split_assignment(assignment, &index, &value, err));
+    if (settings->values[index].given)
+        return TR_OK;
+    return tri_setting_parse(&tri_settings_table[index], value, &settings->values[index], err);
+}
+
+/* The value of a setting that the program itself names, so a wrong name or type is a bug. */
+static const tri_setting_value *lookup(const tr_settings *settings, const char *name,
+                                       tri_setting_type type, tri_setting_type or_type)
+{
+    int index = tri_setting_find(name);
+    assert(index >= 0 && "no setting of this name");
+    tri_setting_type found = tri_settings_table[index].type;
+    assert((found == type || found == or_type) && "the setting has another type");
+    (void)found;
+    (void)type;
+    (void)or_type;
+    return &settings->values[index];
+}
+
+bool tr_settings_given(const tr_settings *settings, const char *name)
+{
+    int index = tri_setting_find(name);
+    assert(index >= 0 && "no setting of this name");
+    return settings->values[index].given;
+}
+
+bool tr_settings_bool(const tr_settings *settings, const char *name)
+{
+    return lookup(settings, name, TRI_SETTING_BOOL, TRI_SETTING_BOOL)->integer != 0;
+}
+
+int64_t tr_settings_int(const tr_settings *settings, const char *name)
+{
+    return lookup(settings, name, TRI_SETTING_INT, TRI_SETTING_INT)->integer;
+}
+
+double tr_settings_float(const tr_settings *settings, const char *name)
+{
+    return lookup(settings, name, TRI_SETTING_FLOAT, TRI_SETTING_FLOAT)->real;
+}
+
+const char *tr_settings_string(const tr_settings *settings, const char *name)
+{
+    return lookup(settings, name, TRI_SETTING_STRING, TRI_SETTING_CHOICE)->string;
+}
+
+int tr_settings_choice(const tr_settings *settings, const char *name)
+{
+    return (int)lookup(settings, name, TRI_SETTING_CHOICE, TRI_SETTING_CHOICE)->integer;
+}

@@ -1,0 +1,47 @@
+/* What the files of the settings share. */
+#ifndef TRI_CONFIG_SETTINGS_INTERNAL_H
+#define TRI_CONFIG_SETTINGS_INTERNAL_H
+
+#include "base/error.h"
+#include "config/settings_table.h"
+#include "trireme/settings.h"
+
+typedef struct tri_setting_value {
+    int64_t integer; /* BOOL as 0 or 1, INT, CHOICE as its place in the list */
+    double real;     /* FLOAT */
+    char *string;    /* STRING and CHOICE, owned; NULL otherwise */
+    bool given;
+} tri_setting_value;
+
+struct tr_settings {
+    tri_setting_value *values; /* one per row of the table */
+};
+
+/* settings.c */
+const char *tri_setting_key(const tri_setting *row); /* after the dot */
+bool tri_setting_in(const tri_setting *row, const char *section_name);
+/* The errors for names that the table does not have; they say what was meant. Where the second is
+ * used, a section may stand as well as a setting. */
+tr_status tri_setting_unknown(const char *name, tr_error *err);
+tr_status tri_section_unknown(const char *name, tr_error *err);
+int tri_section_first(const char *section); /* its first setting, for an example */
+tr_status tri_settings_clone(const tr_settings *from, tr_settings **to, tr_error *err);
+
+/* settings_value.c: one value, from and to text. */
+
+/* Replaces what value holds, except given; unchanged when the text is wrong. */
+tr_status tri_setting_parse(const tri_setting *row, const char *text, tri_setting_value *value,
+                            tr_error *err);
+/* "a whole number from 1 to 1000", ...: what a value of this row looks like. */
+void tri_setting_expected(const tri_setting *row, char *out, size_t size);
+/* BOOL, INT and FLOAT so that they parse to the same value; size of 32 is enough. */
+void tri_setting_format(const tri_setting *row, const tri_setting_value *value, char *out,
+                        size_t size);
+/* A bound of a range, as short as it is exact: 0.95, 1000, 1e9. */
+void tri_setting_bound(double bound, char *out, size_t size);
+/* Text from a user, made fit for a message: short, one line, no control characters. */
+void tri_setting_show(const char *text, char *out, size_t size);
+/* Decodes one character of UTF-8 and returns its length; 0 when it is not valid. */
+int tri_utf8_decode(const char *text, uint32_t *code);
+
+#endif

@@ -1,0 +1,73 @@
+/* The resolved settings as YAML: what run.dir/config.yaml holds. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/fs.h"
+#include "config/settings_internal.h"
+
+/* A text in double quotes, where YAML has escapes for everything. What YAML calls printable stands
+ * as it is, so that prompts in any script stay readable. */
+static void write_quoted(const char *text, FILE *file)
+{
+    fputc('"', file);
+    while (*text) {
+        uint32_t code = 0;
+        int length = tri_utf8_decode(text, &code);
+        if (code == '"' || code == '\\')
+            fprintf(file, "\\%c", (char)code);
+        else if (code == '\n')
+            fputs("\\n", file);
+        else if (code == '\t')
+            fputs("\\t", file);
+        else if (code < 0x20 || (code >= 0x7F && code < 0xA0) || code == 0x2028 || code == 0x2029 ||
+                 code == 0xFEFF || code == 0xFFFE || code == 0xFFFF)
+            fprintf(file, "\\u%04X", (unsigned)code);
+        else
+            fwrite(text, 1, (size_t)length, file);
+        text += length;
+    }
+    fputc('"', file);
+}
+
+tr_status tr_settings_write_yaml(const tr_settings *settings, FILE *file, tr_error *err)
+{
+    fprintf(file, "version: 1\n");
+    for (int s = 0; s < tri_num_sections; s++) {
+        fprintf(file, "%s:\n", tri_sections[s].name);
+        for (int i = 0; i < tri_num_settings; i++) {
+            const tri_setting *row = &tri_settings_table[i];
+            const tri_setting_value *value = &settings->values[i];
+            if (!tri_setting_in(row, tri_sections[s].name))
+                continue;
+            fprintf(file, "  %s: ", tri_setting_key(row));
+            if (value->string) {
+                write_quoted(value->string, file);
+            } else {
+                char text[32];
+                tri_setting_format(row, value, text, sizeof text);
+                fputs(text, file);
+            }
+            fputc('\n', file);
+        }
+    }
+    if (fflush(file) != 0 || ferror(file))
+        return tri_fail(err, TR_ERROR_RUNTIME, "cannot write the settings: %s", strerror(errno));
+    return TR_OK;
+}
+
+tr_status tr_settings_save(const tr_settings *settings, const char *path, tr_error *err)
+{
+    char *text = NULL;
+    size_t num_bytes = 0;
+    FILE *memory = open_memstream(&text, &num_bytes);
+    if (!memory)
+        return tri_fail(err, TR_ERROR_RUNTIME, "out of memory while writing %s", path);
+    tr_status status = tr_settings_write_yaml(settings, memory, err);
+    if (fclose(memory) != 0 && status == TR_OK)
+        status = tri_fail(err, TR_ERROR_RUNTIME, "out of memory while writing %s", path);
+    if (status == TR_OK)
+        status = tri_file_replace(path, text, num_bytes, err);
+    free(text);
+    return status;
+}

@@ -1,0 +1,56 @@
+/* Rows of tokens to train on.
+ *
+ * A row is a pure function of (seed, sample), where sample = step * batch + row of the batch. That
+ * is all the state there is: the data cursor is one integer, and every layout and every resumed
+ * run sees the same rows in the same order. An opened tri_data never changes, so any number of
+ * threads may ask it for rows.
+ *
+ * Sources:
+ *   "synthetic"  tokens of a Zipf distribution, half of which follow a fixed map of the token
+ *                before; nothing needs a file, and there is something to learn
+ *   a path       a text file, or a directory whose regular files are put one after the other in
+ *                the order of their names (links, hidden files and subdirectories are left out),
+ *                read as plain bytes */
+#ifndef TRI_DATA_DATA_H
+#define TRI_DATA_DATA_H
+
+#include "base/error.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+typedef struct tri_data tri_data;
+
+typedef enum tri_split { TRI_SPLIT_TRAIN, TRI_SPLIT_EVAL } tri_split;
+
+typedef struct tri_data_config {
+    const char *source;   /* data.source */
+    int64_t seq_len;      /* data.seq_len: tokens in a row */
+    int64_t vocab;        /* model.vocab; 0 where the source may choose (text: 256) */
+    uint64_t seed;        /* run.seed */
+    double eval_fraction; /* data.eval_fraction: this part of a text, from its end, is kept for
+                             evaluation, but never less than one window; 0 keeps nothing */
+} tri_data_config;
+
+tr_status tri_data_open(const tri_data_config *config, tri_data **data, tr_error *err);
+void tri_data_close(tri_data *data);
+
+/* Fills seq_len tokens and their targets: targets[i] is the token after tokens[i]. Training rows
+ * go through all windows once in each epoch, in an order and with borders that differ from epoch
+ * to epoch; evaluation rows go through theirs from first to last and begin again. The split must
+ * not be empty. */
+void tri_data_row(const tri_data *data, tri_split split, uint64_t sample, int32_t *tokens,
+                  int32_t *targets);
+
+/* The windows of one epoch; 0 for a split that was not asked for. */
+#define TRI_DATA_ENDLESS INT64_MAX
+int64_t tri_data_num_windows(const tri_data *data, tri_split split);
+
+/* Tokens are in [0, this): the smallest model.vocab that fits. */
+int64_t tri_data_vocab_needed(const tri_data *data);
+
+/* "268 KiB of text in 12 files, bytes, 1,980 windows of 128, 103 more for evaluation"; returns
+ * text. */
+char *tri_data_describe(const tri_data *data, char *text, size_t text_size);
+
+#endif

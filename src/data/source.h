@@ -1,0 +1,31 @@
+/* What a source of rows provides. A new source is one file that fills this table, and one line in
+ * tri_data_open. */
+#ifndef TRI_DATA_SOURCE_H
+#define TRI_DATA_SOURCE_H
+
+#include "data/data.h"
+
+typedef struct tri_data_source {
+    void *state;
+    int64_t vocab_needed;
+    void (*row)(const void *state, tri_split split, uint64_t sample, int32_t *tokens,
+                int32_t *targets);
+    int64_t (*num_windows)(const void *state, tri_split split);
+    void (*describe)(const void *state, char *text, size_t text_size);
+    void (*destroy)(void *state);
+} tri_data_source;
+
+/* config has been checked by tri_data_open: a source, seq_len >= 1, 0 <= eval_fraction < 1. */
+tr_status tri_synthetic_source_create(const tri_data_config *config, tri_data_source *source,
+                                      tr_error *err);
+tr_status tri_text_source_create(const tri_data_config *config, tri_data_source *source,
+                                 tr_error *err);
+
+/* Where a pseudo-random reordering of 0 .. num - 1, one per (seed, epoch), puts i. A bijection
+ * that needs no table. */
+uint64_t tri_data_shuffle(uint64_t seed, uint64_t epoch, uint64_t num, uint64_t i);
+
+/* "1,980"; returns text. */
+char *tri_data_grouped(int64_t value, char text[32]);
+
+#endif

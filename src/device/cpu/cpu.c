@@ -1,0 +1,157 @@
+/* The CPU as a device: a thread pool, an instruction set, memory in huge pages. */
+#include "device/cpu/cpu.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <time.h>
+
+#include "device/cpu/gemm.h"
+#include "device/device.h"
+
+typedef struct cpu_state {
+    tri_cpu shared; /* first: kernels see this part */
+    bool reference;
+} cpu_state;
+
+static tr_status choose_isa(const char *name, tri_isa *isa, tr_error *err)
+{
+    *isa = tri_isa_detect();
+    if (strcmp(name, "auto") == 0)
+        return TR_OK;
+    for (int i = 0; i < TRI_NUM_ISA; i++) {
+        if (strcmp(name, tri_isa_name((tri_isa)i)) != 0)
+            continue;
+        if ((tri_isa)i > *isa)
+            return tri_fail(err, TR_ERROR_INPUT,
+                            "run.isa is %s, but this processor goes up to %s; use auto", name,
+                            tri_isa_name(*isa));
+        *isa = (tri_isa)i;
+        return TR_OK;
+    }
+    return tri_fail(err, TR_ERROR_INPUT, "run.isa is \"%s\"; known: auto, base, avx2, avx512",
+                    name);
+}
+
+static tr_status open_cpu(tri_device *device, const tri_device_config *config, tr_error *err)
+{
+    cpu_state *state = calloc(1, sizeof *state);
+    if (!state)
+        return tri_fail(err, TR_ERROR_RUNTIME, "no memory for the device");
+    state->reference = config->reference;
+    tr_status status = choose_isa(config->isa, &state->shared.isa, err);
+    if (status == TR_OK && device->num_threads > 1)
+        status = tri_pool_create(device->num_threads, &state->shared.pool, err);
+    if (status != TR_OK) {
+        free(state);
+        return status;
+    }
+    device->state = state;
+    snprintf(device->description, sizeof device->description, "cpu, %d thread%s, %s",
+             device->num_threads, device->num_threads == 1 ? "" : "s",
+             state->reference ? "reference kernels" : tri_isa_name(state->shared.isa));
+    return TR_OK;
+}
+
+static void *alloc_cpu(size_t bytes)
+{
+    size_t rounded = tri_device_round(bytes), huge = 2 << 20;
+    if (rounded < huge) {
+        void *small =
+            mmap(NULL, rounded, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        return small == MAP_FAILED ? NULL : small;
+    }
+    /* Aligned to a huge page by mapping more and giving the ends back. */
+    char *memory = mmap(NULL, rounded + huge, PROT_READ | PROT_WRITE,
+                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (memory == MAP_FAILED)
+        return NULL;
+    size_t before = (huge - (size_t)memory % huge) % huge;
+    if (before)
+        munmap(memory, before);
+    munmap(memory + before + rounded, huge - before);
+    memory += before;
+    madvise(memory, rounded, MADV_HUGEPAGE);
+    return memory;
+}
+
+static void free_cpu(void *memory, size_t bytes)
+{
+    if (memory)
+        munmap(memory, tri_device_round(bytes));
+}
+
+static void close_cpu(tri_device *device)
+{
+    cpu_state *state = device->state;
+    tri_pool_destroy(state->shared.pool);
+    free_cpu(state->shared.scratch, state->shared.scratch_bytes);
+    free(state);
+}
+
+static const tri_kernel *kernel_cpu(const tri_device *device, tri_op op)
+{
+    const cpu_state *state = device->state;
+    const tri_kernel *fast = state->reference ? NULL : tri_cpu_fast(op, state->shared.isa);
+    return fast ? fast : tri_cpu_reference(op);
+}
+
+static tr_status reserve_scratch(tri_device *device, size_t bytes, tr_error *err)
+{
+    tri_cpu *cpu = &((cpu_state *)device->state)->shared;
+    if (bytes <= cpu->scratch_bytes)
+        return TR_OK;
+    free_cpu(cpu->scratch, cpu->scratch_bytes);
+    cpu->scratch = alloc_cpu(bytes);
+    cpu->scratch_bytes = cpu->scratch ? bytes : 0;
+    device->scratch_bytes = cpu->scratch_bytes;
+    if (!cpu->scratch)
+        return tri_fail(err, TR_ERROR_RUNTIME, "no memory for %zu bytes of kernel scratch", bytes);
+    return TR_OK;
+}
+
+static double seconds_now(void)
+{
+    struct timespec time;
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    return (double)time.tv_sec + (double)time.tv_nsec * 1e-9;
+}
+
+/* The best of a few products that fit the caches. */
+static double peak_flops(tri_device *device)
+{
+    enum { N = 480, TRIES = 6 };
+    tri_cpu *cpu = &((cpu_state *)device->state)->shared;
+    size_t bytes = 3 * (size_t)N * N * sizeof(float);
+    if (cpu->scratch_bytes < tri_gemm_scratch_bytes(device->num_threads))
+        return 0;
+    float *a = alloc_cpu(bytes);
+    if (!a)
+        return 0;
+    for (size_t i = 0; i < bytes / sizeof *a; i++)
+        a[i] = 1; /* zeros and denormals are not what training multiplies */
+    tri_gemm gemm = {.m = N, .n = N, .k = N, .a = a, .lda = N, .b = a + N * N, .ldb = N,
+                     .c = a + 2 * N * N, .ldc = N, .alpha = 1};
+    double best = 1e30;
+    for (int i = 0; i < TRIES; i++) {
+        double start = seconds_now();
+        tri_gemm_run(cpu->pool, cpu->isa, cpu->scratch, &gemm);
+        double time = seconds_now() - start;
+        best = time < best ? time : best;
+    }
+    free_cpu(a, bytes);
+    return 2.0 * N * N * N / best;
+}
+
+const tri_device_def tri_device_cpu = {
+    .kind = "cpu",
+    .fusions = {.bias = true, .bias_gelu = true, .gelu_grad = true},
+    .open = open_cpu,
+    .close = close_cpu,
+    .kernel = kernel_cpu,
+    .alloc = alloc_cpu,
+    .free = free_cpu,
+    .reserve_scratch = reserve_scratch,
+    .peak_flops = peak_flops,
+};

@@ -1,0 +1,24 @@
+/* The CPU device: what its kernels share. */
+#ifndef TRI_DEVICE_CPU_CPU_H
+#define TRI_DEVICE_CPU_CPU_H
+
+#include "base/pool.h"
+#include "device/cpu/isa.h"
+#include "device/kernel.h"
+
+/* Reached from a kernel as args->device. */
+typedef struct tri_cpu {
+    tri_pool *pool; /* NULL: one thread */
+    tri_isa isa;
+    void *scratch; /* at least as large as the largest kernel of the program asked for */
+    size_t scratch_bytes;
+} tri_cpu;
+
+/* The portable kernel of an operator: plain loops in the order of the formula, one thread. Every
+ * operator has one. */
+const tri_kernel *tri_cpu_reference(tri_op op);
+
+/* The fast kernel for this instruction set, or NULL where there is only the reference. */
+const tri_kernel *tri_cpu_fast(tri_op op, tri_isa isa);
+
+#endif

@@ -1,0 +1,132 @@
+/* Attention in blocks of queries and keys; T x T scores never exist.
+ *
+ * Everything is kept transposed, with the queries of a block in the lanes: a row of the block of
+ * scores belongs to one key. The maximum and the sum of the softmax are then taken lane by lane,
+ * keys and values are read where they lie, one number at a time, and only the queries are copied.
+ *
+ *     st[j][i] = k_j . (alpha q_i)     pt = exp(st - max_i)     ot[c][i] = sum_j v_j[c] pt[j][i]
+ *
+ * The maximum is the one so far; when a block of keys raises it, what was summed is scaled down.
+ *
+ * Lanes beyond the last position compute with zeros and are not written. */
+#include "device/cpu/fast/attention.h"
+#include "device/cpu/fast/block.h"
+
+#include <math.h>
+
+typedef struct forward {
+    attention_shape shape;
+    const tri_kernel_args *args;
+    int64_t num_blocks; /* of queries, in one head */
+    int64_t worker_floats;
+} forward;
+
+/* Of one worker: queries, output [width][QUERIES], scores, words [KEYS][QUERIES], values
+ * [KEYS][width].
+ */
+static int64_t forward_floats(int64_t width)
+{
+    return 2 * width * QUERIES + 2 * KEYS * QUERIES + KEYS * width;
+}
+
+static size_t attention_scratch(const tri_kernel_args *args, int num_threads)
+{
+    return (size_t)(forward_floats(args->in[0].size[4]) * num_threads) * sizeof(float);
+}
+
+/* The softmax over one more block of keys: scores become weights, and the state of each query is
+ * carried on. shrink is the factor for what was summed before. */
+static void softmax_block(float *scores, int64_t num_keys, float *restrict max, float *restrict sum,
+                          float *restrict shrink)
+{
+    float(*row)[QUERIES] = (float(*)[QUERIES])scores;
+    float next[QUERIES], add[QUERIES] = {0};
+    memcpy(next, max, sizeof next);
+    for (int64_t j = 0; j < num_keys; j++)
+        for (int i = 0; i < QUERIES; i++)
+            next[i] = row[j][i] > next[i] ? row[j][i] : next[i];
+    for (int64_t j = 0; j < num_keys; j++) {
+        for (int i = 0; i < QUERIES; i++) {
+            row[j][i] = exp_weight(row[j][i] - next[i]);
+            add[i] += row[j][i];
+        }
+    }
+    for (int i = 0; i < QUERIES; i++) {
+        shrink[i] = exp_weight(max[i] - next[i]);
+        sum[i] = sum[i] * shrink[i] + add[i];
+        max[i] = next[i];
+    }
+}
+
+static void write_output(const forward *f, const attention_head *head, int64_t first, float *ot,
+                         const float *max, const float *sum)
+{
+    const attention_shape *s = &f->shape;
+    float *o = f->args->out[0].data, *lse = f->args->out[1].data;
+    int64_t num = min_i64(QUERIES, s->num_pos - first);
+    float factor[QUERIES];
+    for (int i = 0; i < QUERIES; i++)
+        factor[i] = s->keep_scale / sum[i];
+    for (int64_t c = 0; c < s->width; c++)
+        for (int i = 0; i < QUERIES; i++)
+            ot[c * QUERIES + i] *= factor[i];
+    o += (head->row * s->num_pos + first) * s->heads * s->width + head->index * s->width;
+    transpose(ot, QUERIES, s->width, num, 1.0f, o, s->heads * s->width);
+    lse += (head->row * s->heads + head->index) * s->num_pos + first;
+    for (int64_t i = 0; i < num; i++)
+        lse[i] = max[i] + logf(sum[i]);
+}
+
+/* One block of queries of one head. */
+static void forward_task(void *context, int task, int worker)
+{
+    const forward *f = context;
+    const attention_shape *s = &f->shape;
+    attention_head head = attention_head_of(s, task / f->num_blocks);
+    int64_t first = task % f->num_blocks * QUERIES;
+    float *qt = (float *)cpu_of(f->args)->scratch + worker * f->worker_floats;
+    float *ot = qt + s->width * QUERIES;
+    float *st = ot + s->width * QUERIES, *v = st + KEYS * QUERIES;
+    uint32_t *words = (uint32_t *)(v + KEYS * s->width);
+    float max[QUERIES], sum[QUERIES] = {0}, shrink[QUERIES];
+    for (int i = 0; i < QUERIES; i++)
+        max[i] = -INFINITY;
+
+    pack_lanes(head.q + first * s->step, s->step, min_i64(QUERIES, s->num_pos - first), s->width,
+               s->alpha, qt);
+    int64_t end = s->causal ? min_i64(s->num_pos, first + QUERIES) : s->num_pos;
+    for (int64_t j = 0; j < end; j += KEYS) {
+        int64_t num = min_i64(KEYS, end - j);
+        product_rows(num, QUERIES, s->width, (operand){head.k + j * s->step, s->step},
+                     (operand){qt, QUERIES}, st, QUERIES, false);
+        if (s->causal)
+            fill_future(st, j, num, first, -INFINITY);
+        softmax_block(st, num, max, sum, shrink);
+        if (s->dropout > 0) {
+            dropout_words(s, &head, first, j, num, words);
+            for (int64_t at = 0; at < num * QUERIES; at++)
+                st[at] = words[at] >= s->threshold ? st[at] : 0;
+        }
+        if (j > 0)
+            for (int64_t c = 0; c < s->width; c++)
+                for (int i = 0; i < QUERIES; i++)
+                    ot[c * QUERIES + i] *= shrink[i];
+        pack_rows(head.v + j * s->step, s->step, num, s->width, 1.0f, v, s->width);
+        product_cols(s->width, QUERIES, num, (operand){v, s->width}, (operand){st, QUERIES}, ot,
+                     QUERIES, j > 0);
+    }
+    write_output(f, &head, first, ot, max, sum);
+}
+
+static void attention(const tri_kernel_args *args)
+{
+    const tri_tensor *qkv = &args->in[0];
+    forward f = {.shape = attention_shape_of(args, qkv, args->in[1].data, args->in[2].data),
+                 .args = args,
+                 .num_blocks = ceil_div(qkv->size[1], QUERIES),
+                 .worker_floats = forward_floats(qkv->size[4])};
+    int64_t num_tasks = qkv->size[0] * qkv->size[3] * f.num_blocks;
+    run_tasks(args, num_tasks * QUERIES * qkv->size[1], num_tasks, forward_task, &f);
+}
+
+const tri_kernel TRI_ISA_NAME(tri_fast_attention) = {attention, attention_scratch};

@@ -1,0 +1,217 @@
+/* The gradient of attention, block by block, with the queries in the lanes as in attention.c.
+ *
+ *     pt[j][i] = exp(k_j . (alpha q_i) - lse_i)                the weights, from the kept lse
+ *     dpt[j][i] = m_ij (v_j . do_i)                            m: dropout mask times its scale
+ *     dst = pt * (dpt - delta_i)        delta_i = do_i . o_i
+ *     dqt[c][i] += k_j[c] dst[j][i]                            times alpha at the end
+ *     dv_j += m_ij pt[j][i] do_i        dk_j += dst[j][i] (alpha q_i)
+ *
+ * A task owns a head and every num_parts-th block of its queries. It writes their dq, and sums dk
+ * and dv of the whole head in its own scratch, in the order of the queries; then the parts of a
+ * head are added in order. num_parts is more than one only when there are few heads. */
+#include "device/cpu/fast/attention.h"
+#include "device/cpu/fast/block.h"
+
+#include <math.h>
+
+/* As many tasks as should keep a large machine busy. */
+enum { WANTED_TASKS = 32 };
+
+typedef struct backward {
+    attention_shape shape;
+    const tri_kernel_args *args;
+    int64_t num_parts;
+    int64_t lanes;       /* width of a head, up to whole vectors */
+    int64_t part_floats; /* scratch of a task: dk and dv */
+    int64_t worker_floats;
+    float *parts, *workers;
+} backward;
+
+/* The blocks of one worker; all [rows][QUERIES] but q and dout, which are [QUERIES][lanes]. */
+typedef struct blocks {
+    float *qt, *doutt, *dqt; /* width rows */
+    float *st, *dpt;         /* KEYS rows */
+    uint32_t *words;         /* KEYS rows */
+    float *q, *dout;
+    float *k; /* keys as rows: [KEYS][width] */
+    float delta[QUERIES], lse[QUERIES];
+} blocks;
+
+static backward backward_of(const tri_kernel_args *args)
+{
+    const tri_tensor *qkv = &args->in[1];
+    int64_t num_heads = qkv->size[0] * qkv->size[3], width = qkv->size[4];
+    int64_t num_blocks = ceil_div(qkv->size[1], QUERIES);
+    backward b = {.args = args, .lanes = round_up(width, VEC_LANES)};
+    b.num_parts = min_i64(ceil_div(WANTED_TASKS, num_heads), ceil_div(num_blocks, 2));
+    b.part_floats = 2 * qkv->size[1] * b.lanes;
+    b.worker_floats =
+        3 * width * QUERIES + 3 * KEYS * QUERIES + 2 * QUERIES * b.lanes + KEYS * width;
+    return b;
+}
+
+static size_t attention_grad_scratch(const tri_kernel_args *args, int num_threads)
+{
+    backward b = backward_of(args);
+    int64_t num_tasks = args->in[1].size[0] * args->in[1].size[3] * b.num_parts;
+    return (size_t)(num_tasks * b.part_floats + num_threads * b.worker_floats) * sizeof(float);
+}
+
+static blocks blocks_of(const backward *b, int worker)
+{
+    blocks w;
+    int64_t width = b->shape.width;
+    w.qt = b->workers + worker * b->worker_floats;
+    w.doutt = w.qt + width * QUERIES;
+    w.dqt = w.doutt + width * QUERIES;
+    w.st = w.dqt + width * QUERIES;
+    w.dpt = w.st + KEYS * QUERIES;
+    w.q = w.dpt + KEYS * QUERIES;
+    w.dout = w.q + QUERIES * b->lanes;
+    w.k = w.dout + QUERIES * b->lanes;
+    w.words = (uint32_t *)(w.k + KEYS * width);
+    return w;
+}
+
+/* Loads a block of queries: both layouts of q and dout, delta and lse. */
+static void load_queries(const backward *b, const attention_head *head, int64_t first, blocks *w)
+{
+    const attention_shape *s = &b->shape;
+    int64_t num = min_i64(QUERIES, s->num_pos - first), o_step = s->heads * s->width;
+    int64_t at = (head->row * s->num_pos + first) * o_step + head->index * s->width;
+    const float *dout = (const float *)b->args->in[0].data + at;
+    const float *o = (const float *)b->args->in[2].data + at;
+    const float *lse = b->args->in[3].data;
+    pack_lanes(head->q + first * s->step, s->step, num, s->width, s->alpha, w->qt);
+    pack_lanes(dout, o_step, num, s->width, 1.0f, w->doutt);
+    if (num < QUERIES || s->width < b->lanes)
+        memset(w->q, 0, (size_t)(2 * QUERIES * b->lanes) * sizeof(float)); /* q and dout */
+    pack_rows(head->q + first * s->step, s->step, num, s->width, s->alpha, w->q, b->lanes);
+    pack_rows(dout, o_step, num, s->width, 1.0f, w->dout, b->lanes);
+    memset(w->delta, 0, sizeof w->delta);
+    memset(w->lse, 0, sizeof w->lse);
+    memcpy(w->lse, lse + (head->row * s->heads + head->index) * s->num_pos + first,
+           (size_t)num * sizeof(float));
+    for (int64_t i = 0; i < num; i++) {
+        float lane[SUM_LANES] = {0};
+        int64_t c = 0;
+        for (; c + SUM_LANES <= s->width; c += SUM_LANES)
+            for (int l = 0; l < SUM_LANES; l++)
+                lane[l] += dout[i * o_step + c + l] * o[i * o_step + c + l];
+        for (; c < s->width; c++)
+            lane[0] += dout[i * o_step + c] * o[i * o_step + c];
+        w->delta[i] = sum_of_lanes(lane);
+    }
+}
+
+/* Scores become weights, dpt becomes dst. */
+static void weights(float *restrict st, float *restrict dpt, int64_t num_keys,
+                    const float *restrict lse, const float *restrict delta)
+{
+    for (int64_t j = 0; j < num_keys; j++, st += QUERIES, dpt += QUERIES) {
+        for (int i = 0; i < QUERIES; i++) {
+            float p = exp_weight(st[i] - lse[i]);
+            dpt[i] = p * (dpt[i] - delta[i]);
+            st[i] = p;
+        }
+    }
+}
+
+/* With dropout; the weights become those that count in dv. */
+static void dropped_weights(float *restrict st, float *restrict dpt, int64_t num_keys,
+                            const float *restrict lse, const float *restrict delta,
+                            const uint32_t *restrict words, uint32_t threshold, float scale)
+{
+    for (int64_t j = 0; j < num_keys; j++, st += QUERIES, dpt += QUERIES, words += QUERIES) {
+        for (int i = 0; i < QUERIES; i++) {
+            float p = exp_weight(st[i] - lse[i]), m = words[i] >= threshold ? scale : 0;
+            dpt[i] = p * (m * dpt[i] - delta[i]);
+            st[i] = m * p;
+        }
+    }
+}
+
+/* One block of queries against all the keys it sees. */
+static void backward_queries(const backward *b, const attention_head *head, int64_t first,
+                             float *dk, float *dv, blocks *w)
+{
+    const attention_shape *s = &b->shape;
+    int64_t end = s->causal ? min_i64(s->num_pos, first + QUERIES) : s->num_pos;
+    load_queries(b, head, first, w);
+    for (int64_t j = 0; j < end; j += KEYS) {
+        int64_t num = min_i64(KEYS, end - j);
+        operand k = {w->k, s->width}, v = {head->v + j * s->step, s->step};
+        operand st = {w->st, QUERIES}, dst = {w->dpt, QUERIES};
+        pack_rows(head->k + j * s->step, s->step, num, s->width, 1.0f, w->k, s->width);
+        product_rows(num, QUERIES, s->width, k, (operand){w->qt, QUERIES}, w->st, QUERIES, false);
+        product_rows(num, QUERIES, s->width, v, (operand){w->doutt, QUERIES}, w->dpt, QUERIES,
+                     false);
+        if (s->causal)
+            fill_future(w->st, j, num, first, -INFINITY);
+        if (s->dropout > 0) {
+            dropout_words(s, head, first, j, num, w->words);
+            dropped_weights(w->st, w->dpt, num, w->lse, w->delta, w->words, s->threshold,
+                            s->keep_scale);
+        } else {
+            weights(w->st, w->dpt, num, w->lse, w->delta);
+        }
+        product_cols(s->width, QUERIES, num, k, dst, w->dqt, QUERIES, j > 0);
+        product_rows(num, b->lanes, QUERIES, dst, (operand){w->q, b->lanes}, dk + j * b->lanes,
+                     b->lanes, true);
+        product_rows(num, b->lanes, QUERIES, st, (operand){w->dout, b->lanes}, dv + j * b->lanes,
+                     b->lanes, true);
+    }
+    float *dq = (float *)b->args->out[0].data + (head->q - s->qkv) + first * s->step;
+    int64_t num = min_i64(QUERIES, s->num_pos - first);
+    transpose(w->dqt, QUERIES, s->width, num, s->alpha, dq, s->step);
+}
+
+static void backward_task(void *context, int task, int worker)
+{
+    const backward *b = context;
+    attention_head head = attention_head_of(&b->shape, task / b->num_parts);
+    int64_t part = task % b->num_parts;
+    float *dk = b->parts + task * b->part_floats;
+    blocks w = blocks_of(b, worker);
+    memset(dk, 0, (size_t)b->part_floats * sizeof(float));
+    for (int64_t first = part * QUERIES; first < b->shape.num_pos; first += b->num_parts * QUERIES)
+        backward_queries(b, &head, first, dk, dk + b->part_floats / 2, &w);
+}
+
+/* Adds the parts of one head and writes its dk and dv. */
+static void combine_task(void *context, int task, int worker)
+{
+    (void)worker;
+    const backward *b = context;
+    const attention_shape *s = &b->shape;
+    attention_head head = attention_head_of(s, task);
+    float *out = (float *)b->args->out[0].data + (head.k - s->qkv);
+    for (int64_t j = 0; j < s->num_pos; j++) {
+        float *dk = b->parts + task * b->num_parts * b->part_floats + j * b->lanes;
+        float *dv = dk + b->part_floats / 2;
+        float *dk_out = out + j * s->step, *dv_out = dk_out + s->heads * s->width;
+        for (int64_t part = 1; part < b->num_parts; part++) {
+            for (int64_t c = 0; c < b->lanes; c++) {
+                dk[c] += dk[part * b->part_floats + c];
+                dv[c] += dv[part * b->part_floats + c];
+            }
+        }
+        memcpy(dk_out, dk, (size_t)s->width * sizeof(float));
+        memcpy(dv_out, dv, (size_t)s->width * sizeof(float));
+    }
+}
+
+static void attention_grad(const tri_kernel_args *args)
+{
+    const tri_tensor *qkv = &args->in[1];
+    backward b = backward_of(args);
+    int64_t num_heads = qkv->size[0] * qkv->size[3];
+    b.shape = attention_shape_of(args, qkv, args->in[4].data, args->in[5].data);
+    b.parts = cpu_of(args)->scratch;
+    b.workers = b.parts + num_heads * b.num_parts * b.part_floats;
+    int64_t work = num_heads * qkv->size[1] * qkv->size[1];
+    run_tasks(args, work, num_heads * b.num_parts, backward_task, &b);
+    run_tasks(args, work, num_heads, combine_task, &b);
+}
+
+const tri_kernel TRI_ISA_NAME(tri_fast_attention_grad) = {attention_grad, attention_grad_scratch};

@@ -1,0 +1,188 @@
+/* Operators that look at one element, or one column, at a time: bound by memory, except GELU and
+ * dropout, whose arithmetic just about keeps up with it. */
+#include "device/cpu/fast/fast.h"
+#include "device/cpu/fast/vecmath.h"
+
+/* The elements of one task. */
+typedef struct range {
+    int64_t first, num;
+} range;
+
+static range range_of(const tri_kernel_args *args, int task)
+{
+    int64_t first = (int64_t)task * TASK_ELEMENTS;
+    return (range){first, min_i64(TASK_ELEMENTS, args->out[0].count - first)};
+}
+
+static void run_elements(const tri_kernel_args *args, tri_task_fn fn)
+{
+    int64_t num = args->out[0].count;
+    run_tasks(args, num, ceil_div(num, TASK_ELEMENTS), fn, (void *)args);
+}
+
+static void add_task(void *context, int task, int worker)
+{
+    (void)worker;
+    const tri_kernel_args *args = context;
+    range r = range_of(args, task);
+    const float *a = (const float *)args->in[0].data + r.first;
+    const float *b = (const float *)args->in[1].data + r.first;
+    float *c = (float *)args->out[0].data + r.first;
+    INDEPENDENT
+    for (int64_t i = 0; i < r.num; i++)
+        c[i] = a[i] + b[i];
+}
+
+static void add(const tri_kernel_args *args)
+{
+    run_elements(args, add_task);
+}
+
+static void axpby_task(void *context, int task, int worker)
+{
+    (void)worker;
+    const tri_kernel_args *args = context;
+    range r = range_of(args, task);
+    const float *x = (const float *)args->in[0].data + r.first;
+    const float *y = (const float *)args->in[1].data + r.first;
+    float *z = (float *)args->out[0].data + r.first;
+    float alpha = args->attr->alpha, beta = args->attr->beta;
+    INDEPENDENT
+    for (int64_t i = 0; i < r.num; i++)
+        z[i] = alpha * x[i] + beta * y[i];
+}
+
+static void axpby(const tri_kernel_args *args)
+{
+    run_elements(args, axpby_task);
+}
+
+static void accumulate_task(void *context, int task, int worker)
+{
+    (void)worker;
+    const tri_kernel_args *args = context;
+    range r = range_of(args, task);
+    const float *x = (const float *)args->in[0].data + r.first;
+    float *acc = (float *)args->out[0].data + r.first;
+    if (args->overwrite) {
+        memmove(acc, x, (size_t)r.num * sizeof(float));
+        return;
+    }
+    INDEPENDENT
+    for (int64_t i = 0; i < r.num; i++)
+        acc[i] += x[i];
+}
+
+static void accumulate(const tri_kernel_args *args)
+{
+    run_elements(args, accumulate_task);
+}
+
+static void act_task(void *context, int task, int worker)
+{
+    (void)worker;
+    const tri_kernel_args *args = context;
+    range r = range_of(args, task);
+    const float *x = (const float *)args->in[0].data + r.first;
+    float *y = (float *)args->out[0].data + r.first;
+    if (args->attr->act == TRI_ACT_GELU) {
+        INDEPENDENT
+        for (int64_t i = 0; i < r.num; i++)
+            y[i] = tri_gelu(x[i]);
+    } else {
+        INDEPENDENT
+        for (int64_t i = 0; i < r.num; i++)
+            y[i] = x[i] > 0 ? x[i] : 0;
+    }
+}
+
+static void act(const tri_kernel_args *args)
+{
+    run_elements(args, act_task);
+}
+
+static void act_grad_task(void *context, int task, int worker)
+{
+    (void)worker;
+    const tri_kernel_args *args = context;
+    range r = range_of(args, task);
+    const float *x = (const float *)args->in[0].data + r.first;
+    const float *dy = (const float *)args->in[1].data + r.first;
+    float *dx = (float *)args->out[0].data + r.first;
+    if (args->attr->act == TRI_ACT_GELU) {
+        INDEPENDENT
+        for (int64_t i = 0; i < r.num; i++)
+            dx[i] = tri_gelu_grad(x[i]) * dy[i];
+    } else {
+        INDEPENDENT
+        for (int64_t i = 0; i < r.num; i++)
+            dx[i] = x[i] > 0 ? dy[i] : 0;
+    }
+}
+
+static void act_grad(const tri_kernel_args *args)
+{
+    run_elements(args, act_grad_task);
+}
+
+static void bias_row(const float *x, const float *bias, int64_t dim, float *y)
+{
+    INDEPENDENT
+    for (int64_t d = 0; d < dim; d++)
+        y[d] = x[d] + bias[d];
+}
+
+static void bias_add_task(void *context, int task, int worker)
+{
+    (void)worker;
+    const tri_kernel_args *args = context;
+    const float *x = args->in[0].data;
+    float *y = args->out[0].data;
+    int64_t dim = args->in[1].count, num_rows = args->in[0].count / dim;
+    int64_t rows = rows_per_task(dim), first = task * rows;
+    for (int64_t i = first; i < min_i64(num_rows, first + rows); i++)
+        bias_row(x + i * dim, args->in[1].data, dim, y + i * dim);
+}
+
+static void bias_add(const tri_kernel_args *args)
+{
+    int64_t dim = args->in[1].count, num_rows = args->in[0].count / dim;
+    run_tasks(args, args->in[0].count, ceil_div(num_rows, rows_per_task(dim)), bias_add_task,
+              (void *)args);
+}
+
+/* One block of rows into its own sums. */
+static void bias_grad_task(void *context, int task, int worker)
+{
+    (void)worker;
+    const tri_kernel_args *args = context;
+    const float *dy = args->in[0].data;
+    int64_t dim = args->out[0].count, num_rows = args->in[0].count / dim;
+    int64_t block = row_block(num_rows), first = task * block;
+    float *sum = (float *)cpu_of(args)->scratch + task * dim;
+    memset(sum, 0, (size_t)dim * sizeof(float));
+    for (int64_t i = first; i < min_i64(num_rows, first + block); i++)
+        bias_row(sum, dy + i * dim, dim, sum);
+}
+
+static size_t bias_grad_scratch(const tri_kernel_args *args, int num_threads)
+{
+    (void)num_threads;
+    int64_t dim = args->out[0].count;
+    return (size_t)(num_row_blocks(args->in[0].count / dim) * dim) * sizeof(float);
+}
+
+static void bias_grad(const tri_kernel_args *args)
+{
+    int64_t dim = args->out[0].count, num_blocks = num_row_blocks(args->in[0].count / dim);
+    run_tasks(args, args->in[0].count, num_blocks, bias_grad_task, (void *)args);
+    combine_rows(cpu_of(args)->scratch, num_blocks, dim, dim, args->out[0].data, args->overwrite);
+}
+
+const tri_kernel TRI_ISA_NAME(tri_fast_add) = {add, NULL};
+const tri_kernel TRI_ISA_NAME(tri_fast_bias_add) = {bias_add, NULL};
+const tri_kernel TRI_ISA_NAME(tri_fast_bias_grad) = {bias_grad, bias_grad_scratch};
+const tri_kernel TRI_ISA_NAME(tri_fast_act) = {act, NULL};
+const tri_kernel TRI_ISA_NAME(tri_fast_act_grad) = {act_grad, NULL};
+const tri_kernel TRI_ISA_NAME(tri_fast_accumulate) = {accumulate, NULL};
+const tri_kernel TRI_ISA_NAME(tri_fast_axpby) = {axpby, NULL};

@@ -1,0 +1,229 @@
+/* The micro kernel of the matrix product, and the loop over a block of tiles.
+ *
+ * A tile of c is computed in registers, mr rows by nr columns, one rank-1 update per value of k.
+ * The order of k is fixed and each element of c is one chain of additions per block, so the way a
+ * product is cut into blocks of rows and columns does not change any bit of it. */
+#include "device/cpu/fast/gemm_kernel.h"
+#include "device/cpu/fast/gemm_tile.h"
+#include "device/cpu/fast/vecmath.h"
+
+#define ALWAYS_INLINE static inline __attribute__((always_inline))
+
+/* acc[i][j] += a[i][p] * b[p][j] for p < depth. num_vectors and by_rows are constants at each call,
+ * so that everything unrolls and acc stays in registers. by_rows: a row of a is contiguous and
+ * stride_a goes from row to row; else a column is, and stride_a goes from column to column. */
+ALWAYS_INLINE void multiply(const int num_vectors, const bool by_rows, int64_t depth,
+                            const float *restrict a, int64_t stride_a, const float *restrict b,
+                            int64_t stride_b, vec acc[MR][NV])
+{
+#pragma GCC unroll 4
+    for (int64_t p = 0; p < depth; p++) {
+        vec row[NV];
+#pragma GCC unroll 4
+        for (int j = 0; j < num_vectors; j++)
+            row[j] = load(b + j * WIDTH);
+        if (!by_rows)
+            __builtin_prefetch(a + 16 * stride_a);
+#pragma GCC unroll 16
+        for (int i = 0; i < MR; i++) {
+            float element = by_rows ? a[i * stride_a] : a[i];
+#pragma GCC unroll 4
+            for (int j = 0; j < num_vectors; j++)
+                acc[i][j] += element * row[j];
+        }
+        a += by_rows ? 1 : stride_a;
+        b += stride_b;
+    }
+}
+
+/* c = alpha * acc (+ c) for a tile of which only rows x cols exist. */
+static void store_edge(float *restrict c, int64_t ldc, const float *restrict tile, int64_t rows,
+                       int64_t cols, float alpha, bool load_c)
+{
+    for (int64_t i = 0; i < rows; i++) {
+        for (int64_t j = 0; j < cols; j++) {
+            float old = load_c ? c[i * ldc + j] : 0.0f;
+            c[i * ldc + j] = old + alpha * tile[i * NR + j];
+        }
+    }
+}
+
+ALWAYS_INLINE void run_tile(const int num_vectors, const bool by_rows, const tri_gemm_block *block,
+                            const float *a, int64_t stride_a, const float *b, int64_t stride_b,
+                            float *c, int64_t rows, int64_t cols)
+{
+    const int64_t ldc = block->ldc;
+    bool whole = rows == MR && cols == num_vectors * WIDTH;
+    vec acc[MR][NV];
+#pragma GCC unroll 16
+    for (int i = 0; i < MR; i++) {
+#pragma GCC unroll 4
+        for (int j = 0; j < num_vectors; j++)
+            acc[i][j] = (vec){0};
+    }
+    if (whole) { /* c is needed only at the end: time enough to fetch it */
+#pragma GCC unroll 16
+        for (int i = 0; i < MR; i++) {
+#pragma GCC unroll 4
+            for (int j = 0; j < num_vectors; j++)
+                __builtin_prefetch(c + i * ldc + j * WIDTH, 1);
+        }
+    }
+    multiply(num_vectors, by_rows, block->depth, a, stride_a, b, stride_b, acc);
+    if (!whole) {
+        float tile[MR * NR];
+        /* Unrolled like the rest: an index known only at run time would force acc into memory. */
+#pragma GCC unroll 16
+        for (int i = 0; i < MR; i++) {
+#pragma GCC unroll 4
+            for (int j = 0; j < num_vectors; j++)
+                store(tile + i * NR + j * WIDTH, acc[i][j]);
+        }
+        store_edge(c, ldc, tile, rows, cols, block->alpha, block->load_c);
+        return;
+    }
+    const float alpha = block->alpha;
+    const bool load_c = block->load_c;
+#pragma GCC unroll 16
+    for (int i = 0; i < MR; i++) {
+#pragma GCC unroll 4
+        for (int j = 0; j < num_vectors; j++) {
+            float *out = c + i * ldc + j * WIDTH;
+            vec old = load_c ? load(out) : (vec){0};
+            store(out, old + alpha * acc[i][j]);
+        }
+    }
+}
+
+/* These two exist so that the micro kernel is compiled for each constant it needs, and for no
+ * more. */
+static void run_tile_by_rows(const tri_gemm_block *block, const float *a, int64_t stride_a,
+                             const float *b, int64_t stride_b, float *c, int64_t rows, int64_t cols)
+{
+    if (cols > 2 * WIDTH && NV > 2)
+        run_tile(NV, true, block, a, stride_a, b, stride_b, c, rows, cols);
+    else if (cols > WIDTH)
+        run_tile(2, true, block, a, stride_a, b, stride_b, c, rows, cols);
+    else
+        run_tile(1, true, block, a, stride_a, b, stride_b, c, rows, cols);
+}
+
+static void run_tile_by_columns(const tri_gemm_block *block, const float *a, int64_t stride_a,
+                                const float *b, int64_t stride_b, float *c, int64_t rows,
+                                int64_t cols)
+{
+    if (cols > 2 * WIDTH && NV > 2)
+        run_tile(NV, false, block, a, stride_a, b, stride_b, c, rows, cols);
+    else if (cols > WIDTH)
+        run_tile(2, false, block, a, stride_a, b, stride_b, c, rows, cols);
+    else
+        run_tile(1, false, block, a, stride_a, b, stride_b, c, rows, cols);
+}
+
+static void add_bias(float *restrict c, const float *restrict bias, int64_t cols)
+{
+    for (int64_t j = 0; j < cols; j++)
+        c[j] += bias[j];
+}
+
+static void add_bias_gelu(float *restrict c, const float *restrict bias, int64_t cols)
+{
+    for (int64_t j = 0; j < cols; j++)
+        c[j] = tri_gelu(c[j] + bias[j]);
+}
+
+static void add_bias_gelu_keep(float *restrict c, const float *restrict bias, float *restrict aux,
+                               int64_t cols)
+{
+    for (int64_t j = 0; j < cols; j++) {
+        float x = c[j] + bias[j];
+        aux[j] = x;
+        c[j] = tri_gelu(x);
+    }
+}
+
+static void multiply_gelu_grad(float *restrict c, const float *restrict aux, int64_t cols)
+{
+    for (int64_t j = 0; j < cols; j++)
+        c[j] *= tri_gelu_grad(aux[j]);
+}
+
+/* On a tile that was just stored, while it is in the first-level cache. */
+static void apply_epilogue(const tri_gemm_block *block, int64_t i0, int64_t j0, int64_t rows,
+                           int64_t cols)
+{
+    const float *bias = block->bias != NULL ? block->bias + j0 : NULL;
+    for (int64_t i = i0; i < i0 + rows; i++) {
+        float *c = block->c + i * block->ldc + j0;
+        float *aux = block->aux != NULL ? block->aux + i * block->ldaux + j0 : NULL;
+        switch (block->epilogue) {
+        case TRI_GEMM_PLAIN:
+            return;
+        case TRI_GEMM_BIAS:
+            add_bias(c, bias, cols);
+            break;
+        case TRI_GEMM_BIAS_GELU:
+            if (aux == NULL)
+                add_bias_gelu(c, bias, cols);
+            else
+                add_bias_gelu_keep(c, bias, aux, cols);
+            break;
+        case TRI_GEMM_GELU_GRAD:
+            multiply_gelu_grad(c, aux, cols);
+            break;
+        }
+    }
+}
+
+/* Columns outside, rows inside: a panel of b stays in the first-level cache while the panels of a
+ * stream past it from the second. */
+static void run_block(const tri_gemm_block *block)
+{
+    const float *packed = block->b;
+    int64_t cols;
+    for (int64_t j = 0; j < block->cols; j += cols, packed += block->b_panel) {
+        cols = panel_cols(block->cols - j);
+        const float *b = block->b_panel != 0 ? packed : block->b + j;
+        int64_t stride_b = block->b_depth;
+        if (block->b_edge != NULL && j + cols == block->cols) {
+            b = block->b_edge;
+            stride_b = NR;
+        }
+        for (int64_t i = 0; i < block->rows; i += MR) {
+            int64_t rows = min_i64(MR, block->rows - i);
+            const float *a = block->a + i / MR * block->a_panel;
+            float *c = block->c + i * block->ldc + j;
+            if (rows < MR && block->a_edge != NULL)
+                run_tile_by_columns(block, block->a_edge, MR, b, stride_b, c, rows, cols);
+            else if (block->a_row == 1)
+                run_tile_by_columns(block, a, block->a_depth, b, stride_b, c, rows, cols);
+            else
+                run_tile_by_rows(block, a, block->a_row, b, stride_b, c, rows, cols);
+            if (block->epilogue != TRI_GEMM_PLAIN)
+                apply_epilogue(block, i, j, rows, cols);
+        }
+    }
+}
+
+static int64_t last_panel(int64_t cols)
+{
+    int64_t j = 0;
+    while (panel_cols(cols - j) < cols - j)
+        j += panel_cols(cols - j);
+    return j;
+}
+
+void TRI_ISA_NAME(tri_gemm_pack_a)(float *out, int64_t panel, const float *a, int64_t lda,
+                                   bool trans_a, int64_t rows, int64_t depth);
+void TRI_ISA_NAME(tri_gemm_pack_b)(float *out, int64_t panel, const float *b, int64_t ldb,
+                                   bool trans_b, int64_t depth, int64_t cols);
+
+const tri_gemm_kernels TRI_ISA_NAME(tri_gemm_kernels) = {
+    .mr = MR,
+    .nr = NR,
+    .width = WIDTH,
+    .run_block = run_block,
+    .last_panel = last_panel,
+    .pack_a = TRI_ISA_NAME(tri_gemm_pack_a),
+    .pack_b = TRI_ISA_NAME(tri_gemm_pack_b),
+};

@@ -1,0 +1,88 @@
+/* Rows picked by an integer. */
+#include "device/cpu/fast/fast.h"
+
+/* Columns of a task that adds rows: every task sees all tokens in their order, so the order of the
+ * sums does not depend on the cut. */
+enum { STRIP = 64 };
+
+static void embed_task(void *context, int task, int worker)
+{
+    (void)worker;
+    const tri_kernel_args *args = context;
+    const tri_tensor *table = &args->in[0];
+    const int32_t *ids = args->in[1].data;
+    int64_t dim = table->size[1], rows = rows_per_task(dim), first = task * rows;
+    size_t row_bytes = (size_t)dim * sizeof(float);
+    for (int64_t i = first; i < min_i64(args->in[1].count, first + rows); i++) {
+        int64_t row = ids[i] - table->origin[0];
+        float *out = (float *)args->out[0].data + i * dim;
+        if (row >= 0 && row < table->size[0])
+            memcpy(out, (const float *)table->data + row * dim, row_bytes);
+        else
+            memset(out, 0, row_bytes);
+    }
+}
+
+static void embed(const tri_kernel_args *args)
+{
+    run_tasks(args, args->out[0].count,
+              ceil_div(args->in[1].count, rows_per_task(args->in[0].size[1])), embed_task,
+              (void *)args);
+}
+
+static void clear_task(void *context, int task, int worker)
+{
+    (void)worker;
+    const tri_kernel_args *args = context;
+    int64_t first = (int64_t)task * TASK_ELEMENTS;
+    int64_t num = min_i64(TASK_ELEMENTS, args->out[0].count - first);
+    memset((float *)args->out[0].data + first, 0, (size_t)num * sizeof(float));
+}
+
+static void add_row(float *restrict to, const float *restrict from, int64_t num)
+{
+    for (int64_t d = 0; d < num; d++)
+        to[d] += from[d];
+}
+
+static void embed_grad_task(void *context, int task, int worker)
+{
+    (void)worker;
+    const tri_kernel_args *args = context;
+    const tri_tensor *table = &args->out[0];
+    const int32_t *ids = args->in[1].data;
+    int64_t dim = table->size[1], first = (int64_t)task * STRIP;
+    int64_t num = min_i64(STRIP, dim - first);
+    const float *dy = (const float *)args->in[0].data + first;
+    float *dtable = (float *)table->data + first;
+    for (int64_t i = 0; i < args->in[1].count; i++) {
+        int64_t row = ids[i] - table->origin[0];
+        if (row >= 0 && row < table->size[0])
+            add_row(dtable + row * dim, dy + i * dim, num);
+    }
+}
+
+static void embed_grad(const tri_kernel_args *args)
+{
+    int64_t num = args->out[0].count;
+    if (args->overwrite)
+        run_tasks(args, num, ceil_div(num, TASK_ELEMENTS), clear_task, (void *)args);
+    run_tasks(args, args->in[0].count, ceil_div(args->out[0].size[1], STRIP), embed_grad_task,
+              (void *)args);
+}
+
+/* One row of each sample: small. */
+static void select_row(const tri_kernel_args *args)
+{
+    const tri_tensor *x = &args->in[0];
+    const int32_t *index = args->in[1].data;
+    int64_t dim = x->size[2];
+    for (int64_t b = 0; b < x->size[0]; b++)
+        memcpy((float *)args->out[0].data + b * dim,
+               (const float *)x->data + (b * x->size[1] + index[b]) * dim,
+               (size_t)dim * sizeof(float));
+}
+
+const tri_kernel TRI_ISA_NAME(tri_fast_embed) = {embed, NULL};
+const tri_kernel TRI_ISA_NAME(tri_fast_embed_grad) = {embed_grad, NULL};
+const tri_kernel TRI_ISA_NAME(tri_fast_select_row) = {select_row, NULL};

@@ -1,0 +1,221 @@
+/* The end of a step: one pass over the state, bound by memory. */
+#include "device/cpu/fast/fast.h"
+
+#include <math.h>
+
+/* Elements of a task, and of one partial sum of squares. */
+enum { UPDATE_ELEMENTS = 65536 };
+
+typedef struct update_job {
+    const tri_kernel_args *args;
+    double *partial;
+    float factor, lr; /* lr with the scale of the parameter's group */
+    float bias1, bias2;
+    float norm; /* unit_norm: what to divide by */
+} update_job;
+
+static void run_update(const tri_kernel_args *args, update_job *job, tri_task_fn fn)
+{
+    int64_t num = args->in[0].count;
+    job->args = args;
+    run_tasks(args, num, ceil_div(num, UPDATE_ELEMENTS), fn, job);
+}
+
+static int64_t task_first(int task)
+{
+    return (int64_t)task * UPDATE_ELEMENTS;
+}
+
+static int64_t task_num(const update_job *job, int task)
+{
+    return min_i64(UPDATE_ELEMENTS, job->args->in[0].count - task_first(task));
+}
+
+static void sum_squares_task(void *context, int task, int worker)
+{
+    (void)worker;
+    const update_job *job = context;
+    const float *x = (const float *)job->args->in[0].data + task_first(task);
+    int64_t num = task_num(job, task), i = 0;
+    double lane[SUM_LANES] = {0}, sum = 0;
+    for (; i + SUM_LANES <= num; i += SUM_LANES)
+        for (int l = 0; l < SUM_LANES; l++)
+            lane[l] += (double)x[i + l] * x[i + l];
+    for (int l = 0; l < SUM_LANES; l++)
+        sum += lane[l];
+    for (; i < num; i++)
+        sum += (double)x[i] * x[i];
+    job->partial[task] = sum;
+}
+
+static double sum_squares_of(const tri_kernel_args *args)
+{
+    update_job job = {.partial = cpu_of(args)->scratch};
+    run_update(args, &job, sum_squares_task);
+    double sum = 0;
+    for (int64_t i = 0; i < ceil_div(args->in[0].count, UPDATE_ELEMENTS); i++)
+        sum += job.partial[i];
+    return sum;
+}
+
+static size_t sum_squares_scratch(const tri_kernel_args *args, int num_threads)
+{
+    (void)num_threads;
+    return (size_t)ceil_div(args->in[0].count, UPDATE_ELEMENTS) * sizeof(double);
+}
+
+static void sum_squares(const tri_kernel_args *args)
+{
+    float *out = args->out[0].data;
+    double sum = sum_squares_of(args);
+    *out = (float)(args->overwrite ? sum : *out + sum);
+}
+
+/* Reads sched and result; false when the step must write nothing. Either may be missing. */
+static bool read_step(update_job *job, const tri_attr *attr, const float *sched,
+                      const float *result)
+{
+    job->factor = result[TRI_RESULT_FACTOR];
+    if (sched) {
+        job->lr = sched[TRI_SCHED_LR] * attr->lr_scale;
+        job->bias1 = sched[TRI_SCHED_BIAS1];
+        job->bias2 = sched[TRI_SCHED_BIAS2];
+    }
+    return result[TRI_RESULT_OK] != 0;
+}
+
+static void sgd_task(void *context, int task, int worker)
+{
+    (void)worker;
+    const update_job *job = context;
+    const tri_attr *attr = job->args->attr;
+    int64_t first = task_first(task), num = task_num(job, task);
+    float *restrict p = (float *)job->args->out[0].data + first;
+    float *restrict mom = (float *)job->args->out[1].data;
+    const float *restrict g = (const float *)job->args->in[2].data + first;
+    float factor = job->factor, lr = job->lr, decay = attr->weight_decay, beta = attr->beta1;
+    /* The step is lr * (grad_part * grad + mom_part * mom). */
+    float grad_part = attr->nesterov ? 1.0f : 0.0f, mom_part = attr->nesterov ? beta : 1.0f;
+    if (!mom) {
+        for (int64_t i = 0; i < num; i++)
+            p[i] -= lr * (g[i] * factor + decay * p[i]);
+        return;
+    }
+    mom += first;
+    for (int64_t i = 0; i < num; i++) {
+        float grad = g[i] * factor + decay * p[i];
+        float next = beta * mom[i] + grad;
+        mom[i] = next;
+        p[i] -= lr * (grad_part * grad + mom_part * next);
+    }
+}
+
+static void sgd(const tri_kernel_args *args)
+{
+    update_job job = {0};
+    if (read_step(&job, args->attr, args->in[3].data, args->in[4].data))
+        run_update(args, &job, sgd_task);
+}
+
+static void adam_task(void *context, int task, int worker)
+{
+    (void)worker;
+    const update_job *job = context;
+    const tri_attr *attr = job->args->attr;
+    int64_t first = task_first(task), num = task_num(job, task);
+    float *restrict p = (float *)job->args->out[0].data + first;
+    float *restrict m = (float *)job->args->out[1].data + first;
+    float *restrict v = (float *)job->args->out[2].data + first;
+    const float *restrict g = (const float *)job->args->in[3].data + first;
+    float beta1 = attr->beta1, beta2 = attr->beta2, rest1 = 1.0f - beta1, rest2 = 1.0f - beta2;
+    float factor = job->factor, lr_bias1 = job->lr * job->bias1, bias2 = job->bias2;
+    float eps = attr->eps;
+    float grad_decay = attr->decoupled ? 0.0f : attr->weight_decay;
+    float shrink = attr->decoupled ? 1.0f - job->lr * attr->weight_decay : 1.0f;
+    for (int64_t i = 0; i < num; i++) {
+        float grad = g[i] * factor + grad_decay * p[i];
+        float mean = beta1 * m[i] + rest1 * grad;
+        float square = beta2 * v[i] + rest2 * (grad * grad);
+        m[i] = mean;
+        v[i] = square;
+        p[i] = shrink * p[i] - lr_bias1 * mean / (sqrtf(square * bias2) + eps);
+    }
+}
+
+static void adam(const tri_kernel_args *args)
+{
+    update_job job = {0};
+    if (read_step(&job, args->attr, args->in[4].data, args->in[5].data))
+        run_update(args, &job, adam_task);
+}
+
+static void momentum_task(void *context, int task, int worker)
+{
+    (void)worker;
+    const update_job *job = context;
+    int64_t first = task_first(task), num = task_num(job, task);
+    float *restrict mom = (float *)job->args->out[0].data + first;
+    float *restrict update = (float *)job->args->out[1].data + first;
+    const float *restrict g = (const float *)job->args->in[1].data + first;
+    float beta = job->args->attr->beta1, factor = job->factor;
+    float grad_part = job->args->attr->nesterov ? 1.0f : 0.0f;
+    float mom_part = job->args->attr->nesterov ? beta : 1.0f;
+    for (int64_t i = 0; i < num; i++) {
+        float grad = g[i] * factor, next = beta * mom[i] + grad;
+        mom[i] = next;
+        update[i] = grad_part * grad + mom_part * next;
+    }
+}
+
+static void momentum(const tri_kernel_args *args)
+{
+    update_job job = {0};
+    if (read_step(&job, args->attr, NULL, args->in[2].data))
+        run_update(args, &job, momentum_task);
+}
+
+static void unit_norm_task(void *context, int task, int worker)
+{
+    (void)worker;
+    const update_job *job = context;
+    const float *x = (const float *)job->args->in[0].data + task_first(task);
+    float *y = (float *)job->args->out[0].data + task_first(task);
+    float norm = job->norm;
+    int64_t num = task_num(job, task);
+    INDEPENDENT
+    for (int64_t i = 0; i < num; i++)
+        y[i] = x[i] / norm;
+}
+
+static void unit_norm(const tri_kernel_args *args)
+{
+    update_job job = {.norm = (float)(sqrt(sum_squares_of(args)) + args->attr->eps)};
+    run_update(args, &job, unit_norm_task);
+}
+
+static void apply_update_task(void *context, int task, int worker)
+{
+    (void)worker;
+    const update_job *job = context;
+    const tri_attr *attr = job->args->attr;
+    float *restrict p = (float *)job->args->out[0].data + task_first(task);
+    const float *restrict update = (const float *)job->args->in[1].data + task_first(task);
+    float shrink = 1.0f - job->lr * attr->weight_decay, step = job->lr * attr->alpha;
+    int64_t num = task_num(job, task);
+    for (int64_t i = 0; i < num; i++)
+        p[i] = shrink * p[i] - step * update[i];
+}
+
+static void apply_update(const tri_kernel_args *args)
+{
+    update_job job = {0};
+    if (read_step(&job, args->attr, args->in[2].data, args->in[3].data))
+        run_update(args, &job, apply_update_task);
+}
+
+const tri_kernel TRI_ISA_NAME(tri_fast_sum_squares) = {sum_squares, sum_squares_scratch};
+const tri_kernel TRI_ISA_NAME(tri_fast_sgd) = {sgd, NULL};
+const tri_kernel TRI_ISA_NAME(tri_fast_adam) = {adam, NULL};
+const tri_kernel TRI_ISA_NAME(tri_fast_momentum) = {momentum, NULL};
+const tri_kernel TRI_ISA_NAME(tri_fast_unit_norm) = {unit_norm, sum_squares_scratch};
+const tri_kernel TRI_ISA_NAME(tri_fast_apply_update) = {apply_update, NULL};

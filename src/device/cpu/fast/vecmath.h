@@ -1,0 +1,104 @@
+/* Scalar functions that the compiler can vectorise: exp, tanh and GELU without branches or calls.
+ *
+ * A loop such as   for (i = 0; i < n; i++) y[i] = tri_gelu(x[i]);   becomes vector code at -O3
+ * -fno-math-errno -fno-trapping-math. Never build with -ffast-math or -fassociative-math: rounding
+ * by a magic constant (below) would be optimised away.
+ *
+ * tests/test_gemm.c measures the errors quoted here against double precision. */
+#ifndef TRI_DEVICE_CPU_FAST_VECMATH_H
+#define TRI_DEVICE_CPU_FAST_VECMATH_H
+
+#include <stdint.h>
+#include <string.h>
+
+static inline float tri_float_from_bits(uint32_t bits)
+{
+    float value;
+    memcpy(&value, &bits, sizeof value);
+    return value;
+}
+
+static inline uint32_t tri_bits_from_float(float value)
+{
+    uint32_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    return bits;
+}
+
+/* Written as comparisons, not fminf/fmaxf: these map to one instruction each, and a NaN passes. */
+static inline float tri_clampf(float x, float low, float high)
+{
+    x = x < low ? low : x;
+    return x > high ? high : x;
+}
+
+/* Splits x = n ln 2 + r with |r| <= ln 2 / 2. Adding 1.5 * 2^23 leaves the rounded n in the low
+ * bits of the sum, so that *n costs no conversion. Needs |x| < 2^21. */
+static inline float tri_exp_reduce(float x, int32_t *n)
+{
+    const float magic = 12582912.0f;
+    float t = x * 1.44269504f + magic;
+    float n_float = t - magic;
+    *n = (int32_t)(tri_bits_from_float(t) - 0x4b400000u);
+    /* ln 2 in two parts; the first has so few bits that its product with n is exact. */
+    return (x - n_float * 0.693359375f) + n_float * 2.12194440e-4f;
+}
+
+/* exp(r) - 1 for |r| <= ln 2 / 2, relative error 2e-8 before rounding (minimax). */
+static inline float tri_expm1_reduced(float r)
+{
+    float q = 1.388249802e-03f;
+    q = q * r + 8.366647176e-03f;
+    q = q * r + 4.166720435e-02f;
+    q = q * r + 1.666654199e-01f;
+    q = q * r + 4.999999702e-01f;
+    return q * (r * r) + r;
+}
+
+/* Relative error below 2e-7. Results under 1.7e-38 become 0 (exp(-inf) is 0), exp(> 88.73) is inf,
+ * NaN stays NaN. */
+static inline float tri_expf(float x)
+{
+    int32_t n;
+    float r = tri_exp_reduce(tri_clampf(x, -87.3f, 88.8f), &n);
+    /* 2^(n-1), so that n = 128 still has a representation; n = -126 gives the bits of zero. */
+    float half_scale = tri_float_from_bits((uint32_t)(n + 126) << 23);
+    return (2.0f * tri_expm1_reduced(r) + 2.0f) * half_scale;
+}
+
+/* Relative error below 4e-7, odd, exactly 1 from 9.02 on, NaN stays NaN. */
+static inline float tri_tanhf(float x)
+{
+    uint32_t sign = tri_bits_from_float(x) & 0x80000000u;
+    float magnitude = tri_float_from_bits(tri_bits_from_float(x) ^ sign);
+    int32_t n;
+    /* With e = exp(-2|x|) - 1, tanh|x| = -e / (e + 2): no cancellation near zero, no overflow. */
+    float r = tri_exp_reduce(-2.0f * (magnitude > 10.0f ? 10.0f : magnitude), &n);
+    float scale = tri_float_from_bits((uint32_t)(n + 127) << 23);
+    float e = scale * tri_expm1_reduced(r) + (scale - 1.0f);
+    float t = -e / (e + 2.0f);
+    return tri_float_from_bits(tri_bits_from_float(t) | sign);
+}
+
+/* GELU in its tanh form, 0.5 x (1 + tanh(u)) with u = sqrt(2/pi) (x + 0.044715 x^3), written as
+ * x / (1 + exp(-2u)), which is the same function and keeps its relative accuracy where x < 0. */
+static inline float tri_gelu(float x)
+{
+    float minus_2u = x * (-1.5957691216f - 0.0713548163f * (x * x));
+    return x / (1.0f + tri_expf(minus_2u));
+}
+
+/* The derivative of tri_gelu. With s = 1 / (1 + exp(-2u)): s + x s (1 - s) 2u'. */
+static inline float tri_gelu_grad(float x)
+{
+    /* Beyond 9.5 the result is 0 or 1 to the last bit of float arithmetic, and nothing overflows
+     * inside: e * s below is never inf * 0. */
+    x = tri_clampf(x, -9.5f, 9.5f);
+    float square = x * x;
+    float e = tri_expf(x * (-1.5957691216f - 0.0713548163f * square));
+    float s = 1.0f / (1.0f + e);
+    float x_2du = x * (1.5957691216f + 0.2140644488f * square);
+    return s + x_2du * s * (e * s); /* 1 - s = e s */
+}
+
+#endif

@@ -1,0 +1,124 @@
+/* Operators that look at one element, or one column, at a time. */
+#include "base/rng.h"
+#include "device/cpu/ref/ref.h"
+
+#include <math.h>
+
+static void add(const tri_kernel_args *args)
+{
+    const float *a = args->in[0].data, *b = args->in[1].data;
+    float *c = args->out[0].data;
+    for (int64_t i = 0; i < args->out[0].count; i++)
+        c[i] = a[i] + b[i];
+}
+
+static void bias_add(const tri_kernel_args *args)
+{
+    const float *x = args->in[0].data, *b = args->in[1].data;
+    float *y = args->out[0].data;
+    int64_t n = args->in[1].count;
+    for (int64_t i = 0; i < args->out[0].count; i++)
+        y[i] = x[i] + b[i % n];
+}
+
+static void bias_grad(const tri_kernel_args *args)
+{
+    const float *dy = args->in[0].data;
+    float *db = args->out[0].data;
+    int64_t n = args->out[0].count, rows = args->in[0].count / n;
+    for (int64_t j = 0; j < n; j++) {
+        double sum = 0;
+        for (int64_t i = 0; i < rows; i++)
+            sum += dy[i * n + j];
+        tri_ref_store(&db[j], sum, args->overwrite);
+    }
+}
+
+/* gelu(x) = x/2 * (1 + tanh(u)), u = sqrt(2/pi) * (x + 0.044715 x^3) */
+double tri_ref_gelu(double x)
+{
+    double u = sqrt(2.0 / M_PI) * (x + 0.044715 * x * x * x);
+    return 0.5 * x * (1.0 + tanh(u));
+}
+
+double tri_ref_gelu_grad(double x)
+{
+    double t = tanh(sqrt(2.0 / M_PI) * (x + 0.044715 * x * x * x));
+    double du = sqrt(2.0 / M_PI) * (1.0 + 3.0 * 0.044715 * x * x);
+    return 0.5 * (1.0 + t) + 0.5 * x * (1.0 - t * t) * du;
+}
+
+static void act(const tri_kernel_args *args)
+{
+    const float *x = args->in[0].data;
+    float *y = args->out[0].data;
+    bool gelu = args->attr->act == TRI_ACT_GELU;
+    for (int64_t i = 0; i < args->out[0].count; i++)
+        y[i] = gelu ? (float)tri_ref_gelu(x[i]) : fmaxf(x[i], 0);
+}
+
+static void act_grad(const tri_kernel_args *args)
+{
+    const float *x = args->in[0].data, *dy = args->in[1].data;
+    float *dx = args->out[0].data;
+    bool gelu = args->attr->act == TRI_ACT_GELU;
+    for (int64_t i = 0; i < args->out[0].count; i++) {
+        double slope = gelu ? tri_ref_gelu_grad(x[i]) : x[i] > 0;
+        dx[i] = (float)(slope * dy[i]);
+    }
+}
+
+/* The global index of a local element: dim 0 is a sample, known by its id; the others lie at
+ * origin within the logical tensor. */
+static uint64_t global_index(const tri_tensor *x, const int32_t *rows, int64_t local)
+{
+    int64_t at[TRI_MAX_RANK] = {0};
+    for (int d = x->rank - 1; d >= 0; d--) {
+        at[d] = local % x->size[d];
+        local /= x->size[d];
+    }
+    uint64_t g = (uint64_t)rows[at[0]];
+    for (int d = 1; d < x->rank; d++)
+        g = g * (uint64_t)x->global[d] + (uint64_t)(at[d] + x->origin[d]);
+    return g;
+}
+
+static void dropout(const tri_kernel_args *args)
+{
+    const float *x = args->in[0].data;
+    const int32_t *rows = args->in[1].data, *step = args->in[2].data;
+    float *y = args->out[0].data;
+    uint32_t threshold = tri_dropout_threshold(args->attr->dropout);
+    float scale = 1.0f / (1.0f - args->attr->dropout);
+    for (int64_t i = 0; i < args->out[0].count; i++) {
+        uint64_t g = global_index(&args->in[0], rows, i);
+        uint32_t word = tri_random_word(args->seed, g, (uint32_t)step[0], args->attr->stream);
+        y[i] = word >= threshold ? x[i] * scale : 0;
+    }
+}
+
+static void accumulate(const tri_kernel_args *args)
+{
+    const float *x = args->in[0].data;
+    float *acc = args->out[0].data;
+    for (int64_t i = 0; i < args->out[0].count; i++)
+        tri_ref_store(&acc[i], x[i], args->overwrite);
+}
+
+static void axpby(const tri_kernel_args *args)
+{
+    const float *x = args->in[0].data, *y = args->in[1].data;
+    float *z = args->out[0].data;
+    double alpha = args->attr->alpha, beta = args->attr->beta;
+    for (int64_t i = 0; i < args->out[0].count; i++)
+        z[i] = (float)(alpha * x[i] + beta * y[i]);
+}
+
+const tri_kernel tri_ref_add = {add, NULL};
+const tri_kernel tri_ref_bias_add = {bias_add, NULL};
+const tri_kernel tri_ref_bias_grad = {bias_grad, NULL};
+const tri_kernel tri_ref_act = {act, NULL};
+const tri_kernel tri_ref_act_grad = {act_grad, NULL};
+const tri_kernel tri_ref_dropout = {dropout, NULL};
+const tri_kernel tri_ref_accumulate = {accumulate, NULL};
+const tri_kernel tri_ref_axpby = {axpby, NULL};

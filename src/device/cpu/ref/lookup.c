@@ -1,0 +1,53 @@
+/* Rows picked by an integer. */
+#include "device/cpu/ref/ref.h"
+
+#include <string.h>
+
+static void embed(const tri_kernel_args *args)
+{
+    const tri_tensor *table = &args->in[0];
+    const int32_t *ids = args->in[1].data;
+    const float *rows = table->data;
+    float *out = args->out[0].data;
+    int64_t dim = table->size[1];
+    for (int64_t i = 0; i < args->in[1].count; i++) {
+        int64_t row = ids[i] - table->origin[0];
+        bool here = row >= 0 && row < table->size[0]; /* else on another rank's shard */
+        for (int64_t d = 0; d < dim; d++)
+            out[i * dim + d] = here ? rows[row * dim + d] : 0;
+    }
+}
+
+static void embed_grad(const tri_kernel_args *args)
+{
+    const float *dy = args->in[0].data;
+    const int32_t *ids = args->in[1].data;
+    const tri_tensor *table = &args->out[0];
+    float *dtable = table->data;
+    int64_t dim = table->size[1];
+    if (args->overwrite)
+        memset(dtable, 0, (size_t)table->count * sizeof(float));
+    for (int64_t i = 0; i < args->in[1].count; i++) {
+        int64_t row = ids[i] - table->origin[0];
+        if (row < 0 || row >= table->size[0])
+            continue;
+        for (int64_t d = 0; d < dim; d++)
+            dtable[row * dim + d] += dy[i * dim + d];
+    }
+}
+
+static void select_row(const tri_kernel_args *args)
+{
+    const tri_tensor *x = &args->in[0];
+    const float *rows = x->data;
+    const int32_t *index = args->in[1].data;
+    float *out = args->out[0].data;
+    int64_t num_batch = x->size[0], num_rows = x->size[1], dim = x->size[2];
+    for (int64_t b = 0; b < num_batch; b++)
+        for (int64_t d = 0; d < dim; d++)
+            out[b * dim + d] = rows[(b * num_rows + index[b]) * dim + d];
+}
+
+const tri_kernel tri_ref_embed = {embed, NULL};
+const tri_kernel tri_ref_embed_grad = {embed_grad, NULL};
+const tri_kernel tri_ref_select_row = {select_row, NULL};

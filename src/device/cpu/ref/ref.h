@@ -1,0 +1,57 @@
+/* The portable kernels: what every other kernel is compared with.
+ *
+ * Plain loops in the order of the formula, one thread. Sums run in double, so that the reference is
+ * an oracle and not just another rounding. Each operator is one static function beside one
+ * tri_kernel; table.c lists them. */
+#ifndef TRI_DEVICE_CPU_REF_H
+#define TRI_DEVICE_CPU_REF_H
+
+#include "device/cpu/cpu.h"
+
+extern const tri_kernel tri_ref_matmul;
+extern const tri_kernel tri_ref_add;
+extern const tri_kernel tri_ref_bias_add;
+extern const tri_kernel tri_ref_bias_grad;
+extern const tri_kernel tri_ref_act;
+extern const tri_kernel tri_ref_act_grad;
+extern const tri_kernel tri_ref_dropout;
+extern const tri_kernel tri_ref_accumulate;
+extern const tri_kernel tri_ref_axpby;
+extern const tri_kernel tri_ref_embed;
+extern const tri_kernel tri_ref_embed_grad;
+extern const tri_kernel tri_ref_select_row;
+extern const tri_kernel tri_ref_layernorm;
+extern const tri_kernel tri_ref_add_layernorm;
+extern const tri_kernel tri_ref_layernorm_grad;
+extern const tri_kernel tri_ref_layernorm_param_grad;
+extern const tri_kernel tri_ref_attention;
+extern const tri_kernel tri_ref_attention_grad;
+extern const tri_kernel tri_ref_ce_stats;
+extern const tri_kernel tri_ref_ce_loss;
+extern const tri_kernel tri_ref_ce_grad;
+extern const tri_kernel tri_ref_out_loss;
+extern const tri_kernel tri_ref_out_loss_grad;
+extern const tri_kernel tri_ref_sum_squares;
+extern const tri_kernel tri_ref_finish;
+extern const tri_kernel tri_ref_sgd;
+extern const tri_kernel tri_ref_adam;
+extern const tri_kernel tri_ref_momentum;
+extern const tri_kernel tri_ref_unit_norm;
+extern const tri_kernel tri_ref_apply_update;
+
+/* An output that accumulates: the first contribution of a step overwrites. */
+static inline void tri_ref_store(float *out, double value, bool overwrite)
+{
+    *out = overwrite ? (float)value : (float)(*out + value);
+}
+
+static inline int64_t tri_ref_last(const tri_tensor *t)
+{
+    return t->size[t->rank - 1];
+}
+
+/* GELU in its tanh form, and its slope. */
+double tri_ref_gelu(double x);
+double tri_ref_gelu_grad(double x);
+
+#endif

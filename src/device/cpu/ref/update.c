@@ -1,0 +1,128 @@
+/* The end of a step: the norm of the gradient, the one factor, the update rules.
+ *
+ * A rule reads the accumulated gradient times FACTOR and writes nothing when OK is 0. State is
+ * updated in place: out k and in k are the same memory. */
+#include "device/cpu/ref/ref.h"
+
+#include <math.h>
+
+static double sum_squares_of(const tri_tensor *x)
+{
+    const float *data = x->data;
+    double sum = 0;
+    for (int64_t i = 0; i < x->count; i++)
+        sum += (double)data[i] * data[i];
+    return sum;
+}
+
+static void sum_squares(const tri_kernel_args *args)
+{
+    tri_ref_store(args->out[0].data, sum_squares_of(&args->in[0]), args->overwrite);
+}
+
+static void finish(const tri_kernel_args *args)
+{
+    float loss = *(const float *)args->in[0].data, count = *(const float *)args->in[1].data;
+    float sumsq = *(const float *)args->in[2].data;
+    const float *sched = args->in[3].data;
+    float *result = args->out[0].data;
+    double counted = fmax(count, 1);
+    double divisor = counted * args->attr->alpha * sched[TRI_SCHED_LOSS_SCALE];
+    double norm = sqrt(sumsq) / divisor;
+    double clip = args->attr->clip;
+    result[TRI_RESULT_LOSS] = (float)(loss / counted);
+    result[TRI_RESULT_NORM] = (float)norm;
+    result[TRI_RESULT_FACTOR] = (float)(1 / divisor * (clip > 0 && norm > clip ? clip / norm : 1));
+    result[TRI_RESULT_OK] = isfinite(loss) && isfinite(sumsq);
+    result[TRI_RESULT_COUNT] = count;
+}
+
+static void sgd(const tri_kernel_args *args)
+{
+    const float *g = args->in[2].data, *sched = args->in[3].data, *result = args->in[4].data;
+    float *p = args->out[0].data, *mom = args->out[1].data;
+    const tri_attr *attr = args->attr;
+    double lr = (double)sched[TRI_SCHED_LR] * attr->lr_scale;
+    if (result[TRI_RESULT_OK] == 0)
+        return;
+    for (int64_t i = 0; i < args->out[0].count; i++) {
+        double grad = (double)g[i] * result[TRI_RESULT_FACTOR] + (double)attr->weight_decay * p[i];
+        double direction = grad;
+        if (mom) {
+            double next = (double)attr->beta1 * mom[i] + grad;
+            direction = attr->nesterov ? grad + attr->beta1 * next : next;
+            mom[i] = (float)next;
+        }
+        p[i] = (float)(p[i] - lr * direction);
+    }
+}
+
+static void adam(const tri_kernel_args *args)
+{
+    const float *g = args->in[3].data, *sched = args->in[4].data, *result = args->in[5].data;
+    float *p = args->out[0].data, *m = args->out[1].data, *v = args->out[2].data;
+    const tri_attr *attr = args->attr;
+    double lr = (double)sched[TRI_SCHED_LR] * attr->lr_scale;
+    double beta1 = attr->beta1, beta2 = attr->beta2, decay = attr->weight_decay;
+    if (result[TRI_RESULT_OK] == 0)
+        return;
+    for (int64_t i = 0; i < args->out[0].count; i++) {
+        double grad = (double)g[i] * result[TRI_RESULT_FACTOR];
+        double param = p[i];
+        if (attr->decoupled)
+            param -= lr * decay * param;
+        else
+            grad += decay * param;
+        double mean = beta1 * m[i] + (1 - beta1) * grad;
+        double square = beta2 * v[i] + (1 - beta2) * grad * grad;
+        double direction =
+            mean * sched[TRI_SCHED_BIAS1] / (sqrt(square * sched[TRI_SCHED_BIAS2]) + attr->eps);
+        m[i] = (float)mean;
+        v[i] = (float)square;
+        p[i] = (float)(param - lr * direction);
+    }
+}
+
+static void momentum(const tri_kernel_args *args)
+{
+    const float *g = args->in[1].data, *result = args->in[2].data;
+    float *mom = args->out[0].data, *update = args->out[1].data;
+    double beta1 = args->attr->beta1;
+    if (result[TRI_RESULT_OK] == 0)
+        return;
+    for (int64_t i = 0; i < args->out[0].count; i++) {
+        double grad = (double)g[i] * result[TRI_RESULT_FACTOR];
+        double next = beta1 * mom[i] + grad;
+        mom[i] = (float)next;
+        update[i] = (float)(args->attr->nesterov ? grad + beta1 * next : next);
+    }
+}
+
+static void unit_norm(const tri_kernel_args *args)
+{
+    const float *x = args->in[0].data;
+    float *y = args->out[0].data;
+    double norm = sqrt(sum_squares_of(&args->in[0])) + args->attr->eps;
+    for (int64_t i = 0; i < args->out[0].count; i++)
+        y[i] = (float)(x[i] / norm);
+}
+
+static void apply_update(const tri_kernel_args *args)
+{
+    const float *update = args->in[1].data, *sched = args->in[2].data, *result = args->in[3].data;
+    float *p = args->out[0].data;
+    const tri_attr *attr = args->attr;
+    double lr = (double)sched[TRI_SCHED_LR] * attr->lr_scale;
+    if (result[TRI_RESULT_OK] == 0)
+        return;
+    for (int64_t i = 0; i < args->out[0].count; i++)
+        p[i] = (float)(p[i] - lr * attr->weight_decay * p[i] - lr * attr->alpha * update[i]);
+}
+
+const tri_kernel tri_ref_sum_squares = {sum_squares, NULL};
+const tri_kernel tri_ref_finish = {finish, NULL};
+const tri_kernel tri_ref_sgd = {sgd, NULL};
+const tri_kernel tri_ref_adam = {adam, NULL};
+const tri_kernel tri_ref_momentum = {momentum, NULL};
+const tri_kernel tri_ref_unit_norm = {unit_norm, NULL};
+const tri_kernel tri_ref_apply_update = {apply_update, NULL};

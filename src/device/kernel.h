@@ -1,0 +1,37 @@
+/* How a kernel is called. A device is a table of these, keyed by operator. */
+#ifndef TRI_DEVICE_KERNEL_H
+#define TRI_DEVICE_KERNEL_H
+
+#include "graph/op.h"
+
+/* One operand. Dense, row-major. origin and global place a shard in its logical tensor: for what
+ * depends on where an element is (dropout, vocabulary shards). On one rank origin is 0 and global
+ * equals size. */
+typedef struct tri_tensor {
+    void *data;
+    tri_dtype dtype;
+    int rank;
+    int64_t size[TRI_MAX_RANK];
+    int64_t origin[TRI_MAX_RANK];
+    int64_t global[TRI_MAX_RANK];
+    int64_t count; /* product of size */
+} tri_tensor;
+
+typedef struct tri_kernel_args {
+    const tri_attr *attr;
+    int num_in, num_out;
+    tri_tensor in[TRI_MAX_IN];   /* an absent optional input has data NULL and count 0 */
+    tri_tensor out[TRI_MAX_OUT];
+    bool overwrite; /* for outputs that accumulate: true on the first contribution of a step */
+    uint64_t seed;  /* key of the random streams */
+    void *device;   /* the device's own state (tri_cpu for kernels of the CPU) */
+} tri_kernel_args;
+
+typedef struct tri_kernel {
+    void (*run)(const tri_kernel_args *args);
+    /* Bytes of scratch that run needs for operands of these sizes (their data is NULL here), or
+     * NULL for none. It becomes part of the memory plan: kernels allocate nothing. */
+    size_t (*scratch_bytes)(const tri_kernel_args *args, int num_threads);
+} tri_kernel;
+
+#endif

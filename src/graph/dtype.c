@@ -1,0 +1,19 @@
+#include "graph/dtype.h"
+
+static const struct {
+    const char *name;
+    size_t bytes;
+} dtypes[TRI_NUM_DTYPES] = {
+    [TRI_F32] = {"f32", 4}, [TRI_BF16] = {"bf16", 2}, [TRI_F16] = {"f16", 2},
+    [TRI_I32] = {"i32", 4}, [TRI_I64] = {"i64", 8},   [TRI_U8] = {"u8", 1},
+};
+
+const char *tri_dtype_name(tri_dtype dtype)
+{
+    return dtypes[dtype].name;
+}
+
+size_t tri_dtype_bytes(tri_dtype dtype)
+{
+    return dtypes[dtype].bytes;
+}

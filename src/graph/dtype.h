@@ -1,0 +1,21 @@
+/* Element types. */
+#ifndef TRI_GRAPH_DTYPE_H
+#define TRI_GRAPH_DTYPE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+typedef enum tri_dtype {
+    TRI_F32,
+    TRI_BF16,
+    TRI_F16,
+    TRI_I32,
+    TRI_I64,
+    TRI_U8,
+    TRI_NUM_DTYPES
+} tri_dtype;
+
+const char *tri_dtype_name(tri_dtype dtype); /* "f32", "bf16", ... */
+size_t tri_dtype_bytes(tri_dtype dtype);
+
+#endif

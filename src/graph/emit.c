@@ -1,0 +1,211 @@
+#include "graph/emit.h"
+
+#include <math.h>
+
+#include "base/rng.h"
+#include "graph/op_table.h"
+
+tri_id tri_node_out(const tri_graph *graph, tri_id node, int k)
+{
+    return node == TRI_NONE ? TRI_NONE : graph->nodes[node].out[k];
+}
+
+/* The parameter "scope.name.suffix", or TRI_NONE when the table has none. */
+static tri_id find_param(tri_graph *graph, const char *name, const char *suffix)
+{
+    const char *full =
+        tri_arena_printf(&graph->arena, "%s.%s", tri_graph_name(graph, name), suffix);
+    return tri_param_find(graph->params, full);
+}
+
+static tri_id need_param(tri_graph *graph, const char *name, const char *suffix)
+{
+    tri_id param = find_param(graph, name, suffix);
+    if (param != TRI_NONE)
+        return tri_graph_param(graph, param);
+    tri_graph_fail(graph, "the model has no parameter %s.%s", tri_graph_name(graph, name), suffix);
+    return TRI_NONE;
+}
+
+/* y = x W^T, with W's trailing dims (after its split) contracted. */
+static tri_id product(tri_graph *graph, const char *full_name, tri_id x, tri_id param)
+{
+    tri_id weight = tri_graph_param(graph, param);
+    if (x == TRI_NONE || weight == TRI_NONE)
+        return TRI_NONE;
+    const tri_param *p = &graph->params->items[param];
+    int contracted = p->shape.rank - p->split;
+    tri_attr attr = {.alpha = 1,
+                     .split_a = (uint8_t)(graph->values[x].shape.rank - contracted),
+                     .split_b = p->split,
+                     .trans_b = true};
+    return tri_node_out(
+        graph,
+        tri_graph_emit(graph, TRI_OP_MATMUL, full_name, &attr, (tri_id[]){x, weight}, 2, 1), 0);
+}
+
+tri_id tri_linear(tri_graph *graph, const char *name, tri_id x)
+{
+    tri_id weight = find_param(graph, name, "weight"), bias = find_param(graph, name, "bias");
+    const char *full = tri_graph_name(graph, name);
+    if (weight == TRI_NONE) {
+        tri_graph_fail(graph, "the model has no parameter %s.weight", full);
+        return TRI_NONE;
+    }
+    if (bias == TRI_NONE)
+        return product(graph, full, x, weight);
+    tri_id y = product(graph, tri_arena_printf(&graph->arena, "%s.product", full), x, weight);
+    tri_id b = tri_graph_param(graph, bias);
+    return tri_node_out(
+        graph, tri_graph_emit(graph, TRI_OP_BIAS_ADD, full, NULL, (tri_id[]){y, b}, 2, 1), 0);
+}
+
+tri_id tri_linear_tied(tri_graph *graph, const char *name, const char *weight, tri_id x)
+{
+    tri_id param = tri_param_find(graph->params, weight);
+    if (param == TRI_NONE) {
+        tri_graph_fail(graph, "the model has no parameter %s", weight);
+        return TRI_NONE;
+    }
+    return product(graph, tri_graph_name(graph, name), x, param);
+}
+
+tri_id tri_embed(tri_graph *graph, const char *name, tri_id ids)
+{
+    tri_id in[] = {need_param(graph, name, "weight"), ids};
+    return tri_node_out(
+        graph,
+        tri_graph_emit(graph, TRI_OP_EMBED, tri_graph_name(graph, name), NULL, in, 2, 1), 0);
+}
+
+tri_id tri_add(tri_graph *graph, const char *name, tri_id a, tri_id b)
+{
+    return tri_node_out(graph,
+                        tri_graph_emit(graph, TRI_OP_ADD, tri_graph_name(graph, name), NULL,
+                                       (tri_id[]){a, b}, 2, 1),
+                        0);
+}
+
+tri_id tri_activation(tri_graph *graph, const char *name, tri_act act, tri_id x)
+{
+    tri_attr attr = {.act = act};
+    return tri_node_out(
+        graph, tri_graph_emit(graph, TRI_OP_ACT, tri_graph_name(graph, name), &attr, &x, 1, 1), 0);
+}
+
+tri_id tri_dropout(tri_graph *graph, const char *name, tri_id x, float p,
+                   const tri_batch_inputs *in)
+{
+    if (p <= 0)
+        return x;
+    const char *full = tri_graph_name(graph, name);
+    tri_attr attr = {.dropout = p, .stream = tri_stream("drop", full)};
+    return tri_node_out(graph,
+                        tri_graph_emit(graph, TRI_OP_DROPOUT, full, &attr,
+                                       (tri_id[]){x, in->rows, in->step}, 3, 1),
+                        0);
+}
+
+tri_id tri_residual_layernorm(tri_graph *graph, const char *name, tri_id *stream, tri_id branch,
+                              float eps)
+{
+    tri_attr attr = {.eps = eps};
+    tri_id gain = need_param(graph, name, "weight"), shift = need_param(graph, name, "bias");
+    const char *full = tri_graph_name(graph, name);
+    if (branch == TRI_NONE)
+        return tri_node_out(graph,
+                            tri_graph_emit(graph, TRI_OP_LAYERNORM, full, &attr,
+                                           (tri_id[]){*stream, gain, shift}, 3, 2),
+                            0);
+    tri_id node = tri_graph_emit(graph, TRI_OP_ADD_LAYERNORM, full, &attr,
+                                 (tri_id[]){*stream, branch, gain, shift}, 4, 3);
+    *stream = tri_node_out(graph, node, 0);
+    return tri_node_out(graph, node, 1);
+}
+
+tri_id tri_attention(tri_graph *graph, const char *name, tri_id qkv, bool causal, float dropout,
+                     const tri_batch_inputs *in)
+{
+    if (qkv == TRI_NONE)
+        return TRI_NONE;
+    const char *full = tri_graph_name(graph, name);
+    const char *probs = tri_arena_printf(&graph->arena, "%s.probs", full);
+    tri_attr attr = {.causal = causal,
+                     .dropout = dropout,
+                     .stream = tri_stream("drop", probs),
+                     .alpha = 1 / sqrtf((float)graph->values[qkv].shape.dim[4].size)};
+    return tri_node_out(graph,
+                        tri_graph_emit(graph, TRI_OP_ATTENTION, full, &attr,
+                                       (tri_id[]){qkv, in->rows, in->step}, 3, 2),
+                        0);
+}
+
+tri_id tri_select_row(tri_graph *graph, const char *name, tri_id x, tri_id index)
+{
+    return tri_node_out(graph,
+                        tri_graph_emit(graph, TRI_OP_SELECT_ROW, tri_graph_name(graph, name), NULL,
+                                       (tri_id[]){x, index}, 2, 1),
+                        0);
+}
+
+/* Outputs 0 and 1 of a loss add to the two statistics that every loss feeds. */
+static void become_loss(tri_graph *graph, tri_id node)
+{
+    if (node == TRI_NONE)
+        return;
+    tri_shape one = tri_shape_scalar(1);
+    tri_id loss = tri_graph_state(graph, TRI_STATE_STAT, "loss", TRI_F32, one, TRI_NONE);
+    tri_id count = tri_graph_state(graph, TRI_STATE_STAT, "count", TRI_F32, one, TRI_NONE);
+    if (graph->arena.failed)
+        return;
+    tri_graph_write_state(graph, node, 0, loss, TRI_WRITE_START);
+    tri_graph_write_state(graph, node, 1, count, TRI_WRITE_START);
+    graph->loss = graph->nodes[node].out[0];
+    graph->count = graph->nodes[node].out[1];
+}
+
+void tri_cross_entropy(tri_graph *graph, tri_id logits, tri_id targets)
+{
+    tri_id stats = tri_node_out(graph,
+                                tri_graph_emit(graph, TRI_OP_CE_STATS, tri_graph_name(graph, "ce"),
+                                               NULL, (tri_id[]){logits, targets}, 2, 1),
+                                0);
+    become_loss(graph, tri_graph_emit(graph, TRI_OP_CE_LOSS, tri_graph_name(graph, "ce"), NULL,
+                                      (tri_id[]){stats, targets}, 2, 3));
+}
+
+void tri_output_loss(tri_graph *graph, tri_out_loss kind, tri_id out, tri_id target)
+{
+    tri_attr attr = {.out_loss = kind};
+    become_loss(graph, tri_graph_emit(graph, TRI_OP_OUT_LOSS, tri_graph_name(graph, "out"), &attr,
+                                      (tri_id[]){out, target}, 2, 2));
+}
+
+void tri_mark_output(tri_graph *graph, tri_id value)
+{
+    if (value != TRI_NONE)
+        graph->values[value].output = true;
+}
+
+tri_id tri_matmul(tri_graph *graph, const char *name, tri_id a, uint8_t split_a, bool trans_a,
+                  tri_id b, uint8_t split_b, bool trans_b)
+{
+    tri_attr attr = {.alpha = 1,
+                     .split_a = split_a,
+                     .trans_a = trans_a,
+                     .split_b = split_b,
+                     .trans_b = trans_b};
+    return tri_node_out(graph,
+                        tri_graph_emit(graph, TRI_OP_MATMUL, tri_graph_name(graph, name), &attr,
+                                       (tri_id[]){a, b}, 2, 1),
+                        0);
+}
+
+tri_id tri_axpby(tri_graph *graph, const char *name, float alpha, tri_id x, float beta, tri_id y)
+{
+    tri_attr attr = {.alpha = alpha, .beta = beta};
+    return tri_node_out(graph,
+                        tri_graph_emit(graph, TRI_OP_AXPBY, tri_graph_name(graph, name), &attr,
+                                       (tri_id[]){x, y}, 2, 1),
+                        0);
+}

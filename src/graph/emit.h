@@ -1,0 +1,50 @@
+/* The vocabulary in which models are written. Each call emits one or two nodes; weights are found by
+ * name ("scope.name.weight", "scope.name.bias") in the parameter table. */
+#ifndef TRI_GRAPH_EMIT_H
+#define TRI_GRAPH_EMIT_H
+
+#include "graph/graph.h"
+
+/* Integer inputs that come with every batch of sequences. Whatever depends on where a token stands
+ * reads these, so packing, sharding and caches are matters of data. */
+typedef struct tri_batch_inputs {
+    tri_id tokens;    /* [B, T] */
+    tri_id targets;   /* [B, T], negative: no loss here; absent for prediction */
+    tri_id positions; /* [B, T] */
+    tri_id rows;      /* [B], number of the row within the global batch */
+    tri_id step;      /* [1], number of the step */
+    tri_id index;     /* [B], for prediction: the position whose next token is wanted */
+} tri_batch_inputs;
+
+/* y = x W^T (+ bias when the table has one). The last dims of W are those of x that it contracts. */
+tri_id tri_linear(tri_graph *graph, const char *name, tri_id x);
+/* The same with a named weight of the table and no bias: a tied head. */
+tri_id tri_linear_tied(tri_graph *graph, const char *name, const char *weight, tri_id x);
+tri_id tri_embed(tri_graph *graph, const char *name, tri_id ids);
+tri_id tri_add(tri_graph *graph, const char *name, tri_id a, tri_id b);
+tri_id tri_activation(tri_graph *graph, const char *name, tri_act act, tri_id x);
+/* No node when p is 0. */
+tri_id tri_dropout(tri_graph *graph, const char *name, tri_id x, float p,
+                   const tri_batch_inputs *in);
+/* y = layernorm(*stream + branch), and *stream becomes that sum; branch may be TRI_NONE. */
+tri_id tri_residual_layernorm(tri_graph *graph, const char *name, tri_id *stream, tri_id branch,
+                              float eps);
+tri_id tri_attention(tri_graph *graph, const char *name, tri_id qkv, bool causal, float dropout,
+                     const tri_batch_inputs *in);
+/* x [B, T, D] at position index[b] of each row: [B, D]. */
+tri_id tri_select_row(tri_graph *graph, const char *name, tri_id x, tri_id index);
+/* Losses become the graph's loss and count. */
+void tri_cross_entropy(tri_graph *graph, tri_id logits, tri_id targets);
+void tri_output_loss(tri_graph *graph, tri_out_loss kind, tri_id out, tri_id target);
+/* The host will read this value after the program has run. */
+void tri_mark_output(tri_graph *graph, tri_id value);
+
+/* For update rules. Products of values seen as matrices, cut at split. */
+tri_id tri_matmul(tri_graph *graph, const char *name, tri_id a, uint8_t split_a, bool trans_a,
+                  tri_id b, uint8_t split_b, bool trans_b);
+tri_id tri_axpby(tri_graph *graph, const char *name, float alpha, tri_id x, float beta, tri_id y);
+
+/* Output k of a node that may be TRI_NONE after a failure. */
+tri_id tri_node_out(const tri_graph *graph, tri_id node, int k);
+
+#endif

@@ -1,0 +1,134 @@
+/* The graph: the whole step on one imaginary device, in single assignment.
+ *
+ * A value is an input of the step, a version of a state, or a temporary; exactly one node produces
+ * a version or a temporary. Nodes stand in an order in which they may run. A state (parameter,
+ * gradient accumulator, moment) changes by getting a new version: the node that makes it names the
+ * version it replaces (`prev`), both share one address, and nothing may read the old one afterwards.
+ *
+ * Building is without ceremony: a failure (a wrong shape, no memory) is kept in the graph, calls
+ * after it do nothing, and tri_graph_status tells at the end. */
+#ifndef TRI_GRAPH_GRAPH_H
+#define TRI_GRAPH_GRAPH_H
+
+#include "base/arena.h"
+#include "base/error.h"
+#include "graph/op.h"
+#include "graph/param.h"
+
+typedef enum tri_value_kind { TRI_VALUE_INPUT, TRI_VALUE_STATE, TRI_VALUE_TEMP } tri_value_kind;
+
+typedef struct tri_value {
+    const char *name;
+    tri_shape shape;
+    tri_dtype dtype;
+    tri_value_kind kind;
+    tri_id producer;     /* node, or TRI_NONE for inputs and first versions */
+    tri_id state;        /* of which state this is a version, or TRI_NONE */
+    bool per_microbatch; /* inputs: one for each micro-batch, or one for the step */
+    bool output;         /* the host reads it after the program has run */
+} tri_value;
+
+typedef enum tri_state_kind {
+    TRI_STATE_PARAM,
+    TRI_STATE_GRAD,  /* gradient accumulators */
+    TRI_STATE_OPTIM, /* moments */
+    TRI_STATE_STAT,  /* loss, target count, squared norm */
+    TRI_NUM_STATE_KINDS
+} tri_state_kind;
+
+typedef struct tri_state {
+    const char *name;
+    tri_state_kind kind;
+    tri_shape shape;
+    tri_dtype dtype;
+    tri_id param;  /* row of the parameter table that it belongs to, or TRI_NONE */
+    tri_id latest; /* its newest version */
+} tri_state;
+
+typedef enum tri_phase { TRI_PHASE_FORWARD, TRI_PHASE_BACKWARD, TRI_PHASE_UPDATE } tri_phase;
+
+/* How an output meets what its memory held before. */
+typedef enum tri_write {
+    TRI_WRITE_NEW,   /* a fresh value */
+    TRI_WRITE_START, /* accumulator: overwrites on the first micro-batch, adds on the others */
+    TRI_WRITE_ADD,   /* accumulator: always adds */
+    TRI_WRITE_UPDATE /* new version of a state computed from the old one (an input of the node) */
+} tri_write;
+
+typedef struct tri_node {
+    tri_op op;
+    tri_attr attr;
+    uint8_t num_in, num_out;
+    tri_id in[TRI_MAX_IN]; /* TRI_NONE: an optional input that is absent */
+    tri_id out[TRI_MAX_OUT];
+    tri_write write[TRI_MAX_OUT];
+    tri_id prev[TRI_MAX_OUT]; /* the version that the output replaces, unless it is new */
+    tri_phase phase;
+    int layer; /* as of the model: -1 before the first layer, num_layers after the last */
+    /* Backward of a node that has only parameters to pass gradients to (an embedding, the first
+     * product): what it reads is as far as the gradient of activations goes. */
+    bool ends_chain;
+} tri_node;
+
+typedef struct tri_graph {
+    const tri_param_table *params;
+    tri_value *values;
+    size_t num_values, values_capacity;
+    tri_node *nodes;
+    size_t num_nodes, nodes_capacity;
+    tri_state *states;
+    size_t num_states, states_capacity;
+    tri_id *param_state; /* state of each parameter, TRI_NONE when the graph does not use it */
+    tri_id *grad_state;  /* gradient accumulator of each parameter, after autodiff */
+    tri_id loss, count;  /* versions of the statistics that the model's loss feeds */
+    float loss_seed;     /* the constant that the backward starts from */
+    int num_layers;
+    /* where new nodes go */
+    const char *scope;
+    int layer;
+    tri_phase phase;
+    bool ends_chain;
+    tri_arena arena;
+    tr_status status;
+    tr_error error;
+} tri_graph;
+
+tr_status tri_graph_init(tri_graph *graph, const tri_param_table *params, tr_error *err);
+void tri_graph_fini(tri_graph *graph);
+tr_status tri_graph_status(const tri_graph *graph, tr_error *err);
+void tri_graph_fail(tri_graph *graph, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+
+/* Nodes emitted from here on belong to this layer; their names begin with the scope. */
+void tri_graph_enter(tri_graph *graph, int layer, const char *scope_format, ...)
+    __attribute__((format(printf, 3, 4)));
+/* "scope.name", in the graph's arena. */
+const char *tri_graph_name(tri_graph *graph, const char *name);
+
+tri_id tri_graph_input(tri_graph *graph, const char *name, tri_dtype dtype, tri_shape shape,
+                       bool per_microbatch);
+/* The input of that name, or TRI_NONE. */
+tri_id tri_graph_find_input(const tri_graph *graph, const char *name);
+/* A new state; its first version is what the step finds. */
+tri_id tri_graph_state(tri_graph *graph, tri_state_kind kind, const char *name, tri_dtype dtype,
+                       tri_shape shape, tri_id param);
+/* Newest version of a parameter. */
+tri_id tri_graph_param(tri_graph *graph, tri_id param);
+
+/* One node: fills phase, layer, shapes of the outputs (by the operator table) and fresh values.
+ * in[] and num_in are given; returns the node. The value names are "name" and "name.1", ... */
+tri_id tri_graph_emit(tri_graph *graph, tri_op op, const char *name, const tri_attr *attr,
+                      const tri_id *in, int num_in, int num_out);
+/* Makes output k of a node a new version of a state instead of a temporary. */
+void tri_graph_write_state(tri_graph *graph, tri_id node, int k, tri_id state, tri_write write);
+
+/* For rules and passes: */
+static inline const tri_value *tri_value_at(const tri_graph *graph, tri_id value)
+{
+    return &graph->values[value];
+}
+
+/* Checks every invariant stated above, and each node against the operator table. */
+tr_status tri_graph_verify(const tri_graph *graph, tr_error *err);
+
+#endif

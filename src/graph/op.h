@@ -1,0 +1,108 @@
+/* The operator table: what each operator means, on any device.
+ *
+ * A row states shapes, gradient, cost, which outputs update which inputs in place, and the text of
+ * `trireme explain --ops`. Kernels are not here: a device has its own table, keyed by tri_op. To add
+ * an operator: a value below, a tri_op_def in ops/, a row in op_table.c, a reference kernel. */
+#ifndef TRI_GRAPH_OP_H
+#define TRI_GRAPH_OP_H
+
+#include "base/error.h"
+#include "base/id.h"
+#include "graph/dtype.h"
+#include "graph/shape.h"
+
+typedef enum tri_op {
+    /* products */
+    TRI_OP_MATMUL,
+    /* elementwise */
+    TRI_OP_ADD,
+    TRI_OP_BIAS_ADD,
+    TRI_OP_BIAS_GRAD,
+    TRI_OP_ACT,
+    TRI_OP_ACT_GRAD,
+    TRI_OP_DROPOUT,
+    TRI_OP_ACCUMULATE,
+    TRI_OP_AXPBY,
+    /* lookup */
+    TRI_OP_EMBED,
+    TRI_OP_EMBED_GRAD,
+    TRI_OP_SELECT_ROW,
+    /* norms */
+    TRI_OP_LAYERNORM,
+    TRI_OP_ADD_LAYERNORM,
+    TRI_OP_LAYERNORM_GRAD,
+    TRI_OP_LAYERNORM_PARAM_GRAD,
+    /* attention */
+    TRI_OP_ATTENTION,
+    TRI_OP_ATTENTION_GRAD,
+    /* losses */
+    TRI_OP_CE_STATS,
+    TRI_OP_CE_LOSS,
+    TRI_OP_CE_GRAD,
+    TRI_OP_OUT_LOSS,
+    TRI_OP_OUT_LOSS_GRAD,
+    /* the end of a step */
+    TRI_OP_SUM_SQUARES,
+    TRI_OP_FINISH,
+    TRI_OP_SGD,
+    TRI_OP_ADAM,
+    TRI_OP_MOMENTUM,
+    TRI_OP_UNIT_NORM,
+    TRI_OP_APPLY_UPDATE,
+    TRI_NUM_OPS
+} tri_op;
+
+enum { TRI_MAX_IN = 8, TRI_MAX_OUT = 4 };
+
+typedef enum tri_act { TRI_ACT_GELU, TRI_ACT_RELU } tri_act; /* GELU is the tanh form */
+
+typedef enum tri_out_loss {
+    TRI_LOSS_SSE,  /* half the sum of squared differences, not averaged: its gradient is out - target */
+    TRI_LOSS_MSE,  /* mean of squared differences */
+    TRI_LOSS_MEAN, /* mean of the outputs; the target is not looked at */
+} tri_out_loss;
+
+/* What a product does to a finished tile. Chosen by the fusion pass, never by a model. */
+typedef enum tri_epilogue {
+    TRI_EPILOGUE_NONE,
+    TRI_EPILOGUE_BIAS,      /* + bias */
+    TRI_EPILOGUE_BIAS_GELU, /* + bias, kept; then GELU */
+    TRI_EPILOGUE_GELU_GRAD, /* times the slope of GELU at the kept value */
+} tri_epilogue;
+
+/* Constants of one node. Each operator reads the few that its row in the table names. */
+typedef struct tri_attr {
+    bool trans_a, trans_b;    /* matmul: contract the leading dims instead of the trailing ones */
+    uint8_t split_a, split_b; /* matmul: dims before the split are the rows of the 2-d view */
+    tri_epilogue epilogue;
+    tri_act act;
+    tri_out_loss out_loss;
+    bool causal;
+    bool nesterov;
+    bool decoupled;      /* adam: weight decay apart from the gradient (AdamW) */
+    uint32_t stream;     /* random stream: hash of the canonical name */
+    float dropout;       /* probability that an element becomes zero */
+    float alpha, beta;   /* scale factors */
+    float eps;
+    float beta1, beta2;  /* moments' decay */
+    float weight_decay;
+    float lr_scale;      /* of the parameter's group */
+    float clip;          /* finish: largest global norm, 0 = none */
+} tri_attr;
+
+/* Numbers that differ from step to step: the input `sched`, f32 [TRI_NUM_SCHED]. */
+enum { TRI_SCHED_LR, TRI_SCHED_BIAS1, TRI_SCHED_BIAS2, TRI_SCHED_LOSS_SCALE, TRI_NUM_SCHED };
+
+/* What FINISH computes for the update and for the host: f32 [TRI_NUM_RESULT].
+ * FACTOR turns an accumulated gradient into the one to apply: normalisation, clipping and loss
+ * scale in one. OK is 1 when loss and norm are finite; an update with OK 0 writes nothing. */
+enum {
+    TRI_RESULT_LOSS,
+    TRI_RESULT_NORM,
+    TRI_RESULT_FACTOR,
+    TRI_RESULT_OK,
+    TRI_RESULT_COUNT,
+    TRI_NUM_RESULT
+};
+
+#endif

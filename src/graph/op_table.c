@@ -1,0 +1,84 @@
+/* The rows, in the order of tri_op. */
+#include "graph/op_table.h"
+
+static const tri_op_def *const table[TRI_NUM_OPS] = {
+    [TRI_OP_MATMUL] = &tri_def_matmul,
+    [TRI_OP_ADD] = &tri_def_add,
+    [TRI_OP_BIAS_ADD] = &tri_def_bias_add,
+    [TRI_OP_BIAS_GRAD] = &tri_def_bias_grad,
+    [TRI_OP_ACT] = &tri_def_act,
+    [TRI_OP_ACT_GRAD] = &tri_def_act_grad,
+    [TRI_OP_DROPOUT] = &tri_def_dropout,
+    [TRI_OP_ACCUMULATE] = &tri_def_accumulate,
+    [TRI_OP_AXPBY] = &tri_def_axpby,
+    [TRI_OP_EMBED] = &tri_def_embed,
+    [TRI_OP_EMBED_GRAD] = &tri_def_embed_grad,
+    [TRI_OP_SELECT_ROW] = &tri_def_select_row,
+    [TRI_OP_LAYERNORM] = &tri_def_layernorm,
+    [TRI_OP_ADD_LAYERNORM] = &tri_def_add_layernorm,
+    [TRI_OP_LAYERNORM_GRAD] = &tri_def_layernorm_grad,
+    [TRI_OP_LAYERNORM_PARAM_GRAD] = &tri_def_layernorm_param_grad,
+    [TRI_OP_ATTENTION] = &tri_def_attention,
+    [TRI_OP_ATTENTION_GRAD] = &tri_def_attention_grad,
+    [TRI_OP_CE_STATS] = &tri_def_ce_stats,
+    [TRI_OP_CE_LOSS] = &tri_def_ce_loss,
+    [TRI_OP_CE_GRAD] = &tri_def_ce_grad,
+    [TRI_OP_OUT_LOSS] = &tri_def_out_loss,
+    [TRI_OP_OUT_LOSS_GRAD] = &tri_def_out_loss_grad,
+    [TRI_OP_SUM_SQUARES] = &tri_def_sum_squares,
+    [TRI_OP_FINISH] = &tri_def_finish,
+    [TRI_OP_SGD] = &tri_def_sgd,
+    [TRI_OP_ADAM] = &tri_def_adam,
+    [TRI_OP_MOMENTUM] = &tri_def_momentum,
+    [TRI_OP_UNIT_NORM] = &tri_def_unit_norm,
+    [TRI_OP_APPLY_UPDATE] = &tri_def_apply_update,
+};
+
+const tri_op_def *tri_op_get(tri_op op)
+{
+    return table[op];
+}
+
+tri_shape tri_shape_scalar(int64_t count)
+{
+    return tri_shape_of(1, TRI_DIM_N, count);
+}
+
+tr_status tri_infer_same(const tri_node *node, const tri_shape *in, tri_shape *out,
+                         tri_dtype *out_dtype, tr_error *err)
+{
+    (void)out_dtype;
+    (void)err;
+    for (int k = 0; k < node->num_out; k++)
+        out[k] = in[0];
+    return TR_OK;
+}
+
+static double operand_bytes(const tri_value *value)
+{
+    return (double)tri_shape_count(&value->shape) * (double)tri_dtype_bytes(value->dtype);
+}
+
+tri_cost tri_node_cost(const tri_graph *graph, const tri_node *node)
+{
+    tri_cost cost = {0};
+    tri_shape in[TRI_MAX_IN] = {0}, out[TRI_MAX_OUT];
+    for (int j = 0; j < node->num_in; j++) {
+        in[j].rank = -1;
+        if (node->in[j] == TRI_NONE)
+            continue;
+        in[j] = graph->values[node->in[j]].shape;
+        cost.bytes += operand_bytes(&graph->values[node->in[j]]);
+    }
+    for (int k = 0; k < node->num_out; k++) {
+        const tri_value *value = &graph->values[node->out[k]];
+        out[k] = value->shape;
+        bool adds = node->write[k] == TRI_WRITE_START || node->write[k] == TRI_WRITE_ADD;
+        cost.bytes += operand_bytes(value) * (adds ? 2 : 1);
+        cost.flops += (double)tri_shape_count(&out[k]);
+    }
+    const tri_op_def *def = tri_op_get(node->op);
+    if (def->flops)
+        cost.flops = def->flops(node, in, out);
+    return cost;
+}

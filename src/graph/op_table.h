@@ -1,0 +1,59 @@
+/* One row of the operator table. */
+#ifndef TRI_GRAPH_OP_TABLE_H
+#define TRI_GRAPH_OP_TABLE_H
+
+#include "graph/graph.h"
+
+typedef struct tri_cost {
+    double flops;
+    double bytes; /* read and written, each operand once */
+} tri_cost;
+
+typedef struct tri_op_def {
+    const char *name;
+    const char *inputs;  /* for people: "x [...,D], gain [D], shift [D]" */
+    const char *outputs;
+    const char *suffix[TRI_MAX_OUT]; /* outputs are named "node" + "." + suffix; none for NULL */
+    const char *meaning; /* what it computes, in one or two lines */
+    uint8_t min_in, max_in, min_out, max_out;
+    /* Output k replaces input updates[k] - 1 in place: it is a state's new version (0: it is not). */
+    uint8_t updates[TRI_MAX_OUT];
+    uint8_t may_alias[TRI_MAX_OUT]; /* bit j: output k may take over the memory of input j */
+    uint8_t can_accumulate;         /* bit k: output k may be an accumulator */
+    uint8_t optional;               /* bit j: input j may be absent */
+
+    /* Checks inputs and attributes and fills the outputs' shapes (and dtypes, preset to f32).
+     * shapes of absent inputs have rank -1. */
+    tr_status (*infer)(const tri_node *node, const tri_shape *in, tri_shape *out,
+                       tri_dtype *out_dtype, tr_error *err);
+    /* Emits the backward of a node. dout[k] is the gradient of output k or TRI_NONE; the rule fills
+     * din[j] for the inputs that `wanted` asks for. NULL: no gradient passes. */
+    void (*grad)(tri_graph *graph, tri_id node, const tri_id *dout, const bool *wanted,
+                 tri_id *din);
+    /* Arithmetic of one call. NULL: one operation per element of the outputs. Bytes are always the
+     * sum of the operands unless the rule says otherwise. */
+    double (*flops)(const tri_node *node, const tri_shape *in, const tri_shape *out);
+    /* The placement rule stands here once the placement pass needs it. */
+} tri_op_def;
+
+const tri_op_def *tri_op_get(tri_op op);
+tri_cost tri_node_cost(const tri_graph *graph, const tri_node *node);
+
+/* Used by rules. */
+tr_status tri_infer_same(const tri_node *node, const tri_shape *in, tri_shape *out,
+                         tri_dtype *out_dtype, tr_error *err);
+tri_shape tri_shape_scalar(int64_t count); /* [n count] */
+
+extern const tri_op_def tri_def_matmul;
+extern const tri_op_def tri_def_add, tri_def_bias_add, tri_def_bias_grad, tri_def_act,
+    tri_def_act_grad, tri_def_dropout, tri_def_accumulate, tri_def_axpby;
+extern const tri_op_def tri_def_embed, tri_def_embed_grad, tri_def_select_row;
+extern const tri_op_def tri_def_layernorm, tri_def_add_layernorm, tri_def_layernorm_grad,
+    tri_def_layernorm_param_grad;
+extern const tri_op_def tri_def_attention, tri_def_attention_grad;
+extern const tri_op_def tri_def_ce_stats, tri_def_ce_loss, tri_def_ce_grad, tri_def_out_loss,
+    tri_def_out_loss_grad;
+extern const tri_op_def tri_def_sum_squares, tri_def_finish, tri_def_sgd, tri_def_adam,
+    tri_def_momentum, tri_def_unit_norm, tri_def_apply_update;
+
+#endif

@@ -1,0 +1,161 @@
+/* Losses. A loss adds a sum and a count of targets to two statistics; dividing one by the other is
+ * left to the end of the step, when all micro-batches and ranks have added theirs. */
+#include "graph/op_table.h"
+
+static double flops_logits(const tri_node *node, const tri_shape *in, const tri_shape *out)
+{
+    (void)node;
+    (void)out;
+    return 5.0 * (double)tri_shape_count(&in[0]);
+}
+
+static tr_status infer_ce_stats(const tri_node *node, const tri_shape *in, tri_shape *out,
+                                tri_dtype *out_dtype, tr_error *err)
+{
+    (void)node;
+    (void)out_dtype;
+    if (in[0].rank != in[1].rank + 1)
+        return tri_fail(err, TR_ERROR_INPUT, "needs logits [B, T, V] and targets [B, T]");
+    out[0] = in[1];
+    out[0].dim[out[0].rank++] = (tri_dim){TRI_DIM_STAT, 3};
+    return TR_OK;
+}
+
+/* What comes back from ce_loss as the gradient of the statistics is the row's lse: it is all that
+ * the gradient of the logits needs besides the logits themselves. */
+static void grad_ce_stats(tri_graph *graph, tri_id id, const tri_id *dout, const bool *wanted,
+                          tri_id *din)
+{
+    (void)wanted;
+    const tri_node node = graph->nodes[id];
+    tri_attr attr = {.alpha = graph->loss_seed};
+    const char *name = tri_arena_printf(&graph->arena, "d.%s", graph->values[node.in[0]].name);
+    tri_id backward = tri_graph_emit(graph, TRI_OP_CE_GRAD, name, &attr,
+                                     (tri_id[]){node.in[0], node.in[1], dout[0]}, 3, 1);
+    din[0] = backward == TRI_NONE ? TRI_NONE : graph->nodes[backward].out[0];
+}
+
+const tri_op_def tri_def_ce_stats = {
+    .name = "ce_stats",
+    .inputs = "logits [B, T, V], targets i32 [B, T]",
+    .outputs = "stats [B, T, 3]",
+    .meaning = "Per row: largest logit, sum of exponentials relative to it, logit of the target.",
+    .min_in = 2,
+    .max_in = 2,
+    .min_out = 1,
+    .max_out = 1,
+    .infer = infer_ce_stats,
+    .grad = grad_ce_stats,
+    .flops = flops_logits,
+};
+
+static tr_status infer_ce_loss(const tri_node *node, const tri_shape *in, tri_shape *out,
+                               tri_dtype *out_dtype, tr_error *err)
+{
+    (void)node;
+    (void)out_dtype;
+    (void)err;
+    out[0] = out[1] = tri_shape_scalar(1);
+    out[2] = in[1];
+    return TR_OK;
+}
+
+static void grad_ce_loss(tri_graph *graph, tri_id id, const tri_id *dout, const bool *wanted,
+                         tri_id *din)
+{
+    (void)wanted;
+    (void)dout;
+    din[0] = graph->nodes[id].out[2];
+}
+
+const tri_op_def tri_def_ce_loss = {
+    .name = "ce_loss",
+    .inputs = "stats [B, T, 3], targets i32 [B, T]",
+    .outputs = "loss [1], count [1], lse [B, T]",
+    .suffix = {"loss", "count", "lse"},
+    .meaning = "lse = max + log(sum); loss += lse - target's logit and count += 1 for every row "
+               "whose target is not negative.",
+    .min_in = 2,
+    .max_in = 2,
+    .min_out = 3,
+    .max_out = 3,
+    .can_accumulate = 3,
+    .infer = infer_ce_loss,
+    .grad = grad_ce_loss,
+};
+
+const tri_op_def tri_def_ce_grad = {
+    .name = "ce_grad",
+    .inputs = "logits [B, T, V], targets i32 [B, T], lse [B, T]",
+    .outputs = "dlogits [B, T, V]",
+    .meaning = "dlogits = alpha * (softmax - onehot(target)), 0 in ignored rows; takes the place "
+               "of the logits.",
+    .min_in = 3,
+    .max_in = 3,
+    .min_out = 1,
+    .max_out = 1,
+    .may_alias = {1},
+    .infer = tri_infer_same,
+    .flops = flops_logits,
+};
+
+static tr_status infer_out_loss(const tri_node *node, const tri_shape *in, tri_shape *out,
+                                tri_dtype *out_dtype, tr_error *err)
+{
+    (void)node;
+    (void)out_dtype;
+    if (!tri_shape_equal(&in[0], &in[1]))
+        return tri_fail(err, TR_ERROR_INPUT, "output and target differ in shape");
+    out[0] = out[1] = tri_shape_scalar(1);
+    return TR_OK;
+}
+
+static void grad_out_loss(tri_graph *graph, tri_id id, const tri_id *dout, const bool *wanted,
+                          tri_id *din)
+{
+    (void)wanted;
+    (void)dout;
+    const tri_node node = graph->nodes[id];
+    tri_attr attr = node.attr;
+    attr.alpha = graph->loss_seed;
+    const char *name = tri_arena_printf(&graph->arena, "d.%s", graph->values[node.in[0]].name);
+    tri_id backward = tri_graph_emit(graph, TRI_OP_OUT_LOSS_GRAD, name, &attr, node.in, 2, 1);
+    din[0] = backward == TRI_NONE ? TRI_NONE : graph->nodes[backward].out[0];
+}
+
+static double flops_out_loss(const tri_node *node, const tri_shape *in, const tri_shape *out)
+{
+    (void)node;
+    (void)out;
+    return 3.0 * (double)tri_shape_count(&in[0]);
+}
+
+const tri_op_def tri_def_out_loss = {
+    .name = "out_loss",
+    .inputs = "out, target",
+    .outputs = "loss [1], count [1]",
+    .suffix = {"loss", "count"},
+    .meaning = "sse: half the sum of squared differences, count 1; mse: their sum, counting "
+               "elements; mean: the sum of the outputs, counting elements.",
+    .min_in = 2,
+    .max_in = 2,
+    .min_out = 2,
+    .max_out = 2,
+    .can_accumulate = 3,
+    .infer = infer_out_loss,
+    .grad = grad_out_loss,
+    .flops = flops_out_loss,
+};
+
+const tri_op_def tri_def_out_loss_grad = {
+    .name = "out_loss_grad",
+    .inputs = "out, target",
+    .outputs = "dout",
+    .meaning = "alpha times: out - target (sse), 2 (out - target) (mse), 1 (mean).",
+    .min_in = 2,
+    .max_in = 2,
+    .min_out = 1,
+    .max_out = 1,
+    .may_alias = {1},
+    .infer = tri_infer_same,
+};

@@ -1,0 +1,158 @@
+/* The end of a step: norm, factor, and the pieces that update rules are made of.
+ * Rules that write state look at result[ok] and write nothing when it is 0. */
+#include "graph/op_table.h"
+
+static tr_status infer_one(const tri_node *node, const tri_shape *in, tri_shape *out,
+                           tri_dtype *out_dtype, tr_error *err)
+{
+    (void)node;
+    (void)in;
+    (void)out_dtype;
+    (void)err;
+    out[0] = tri_shape_scalar(1);
+    return TR_OK;
+}
+
+static double flops_2(const tri_node *node, const tri_shape *in, const tri_shape *out)
+{
+    (void)node;
+    (void)out;
+    return 2.0 * (double)tri_shape_count(&in[0]);
+}
+
+const tri_op_def tri_def_sum_squares = {
+    .name = "sum_squares",
+    .inputs = "x",
+    .outputs = "sum [1]",
+    .meaning = "Adds the squares of x to a statistic, in fixed blocks.",
+    .min_in = 1,
+    .max_in = 1,
+    .min_out = 1,
+    .max_out = 1,
+    .can_accumulate = 1,
+    .infer = infer_one,
+    .flops = flops_2,
+};
+
+static tr_status infer_finish(const tri_node *node, const tri_shape *in, tri_shape *out,
+                              tri_dtype *out_dtype, tr_error *err)
+{
+    (void)node;
+    (void)in;
+    (void)out_dtype;
+    (void)err;
+    out[0] = tri_shape_scalar(TRI_NUM_RESULT);
+    return TR_OK;
+}
+
+const tri_op_def tri_def_finish = {
+    .name = "finish",
+    .inputs = "loss [1], count [1], sum_squares [1], sched",
+    .outputs = "result",
+    .meaning = "result = (mean loss, gradient norm, factor, ok, count). The factor turns an "
+               "accumulated gradient into the one to apply: normalised, clipped, unscaled.",
+    .min_in = 4,
+    .max_in = 4,
+    .min_out = 1,
+    .max_out = 1,
+    .infer = infer_finish,
+};
+
+/* in[0] is the state that out[0] replaces; further states follow the same way. */
+static tr_status infer_update(const tri_node *node, const tri_shape *in, tri_shape *out,
+                              tri_dtype *out_dtype, tr_error *err)
+{
+    (void)out_dtype;
+    (void)err;
+    for (int k = 0; k < node->num_out; k++)
+        out[k] = in[0];
+    return TR_OK;
+}
+
+static double flops_update(const tri_node *node, const tri_shape *in, const tri_shape *out)
+{
+    (void)out;
+    return (node->op == TRI_OP_ADAM ? 14.0 : 6.0) * (double)tri_shape_count(&in[0]);
+}
+
+const tri_op_def tri_def_sgd = {
+    .name = "sgd",
+    .inputs = "p, momentum or none, g, sched, result",
+    .outputs = "p, [momentum]",
+    .meaning = "g' = factor g + decay p; momentum = beta1 momentum + g'; p -= lr * momentum (or g' "
+               "+ beta1 momentum with Nesterov, or g' without momentum).",
+    .min_in = 5,
+    .max_in = 5,
+    .min_out = 1,
+    .max_out = 2,
+    .updates = {1, 2},
+    .optional = 2,
+    .infer = infer_update,
+    .flops = flops_update,
+};
+
+const tri_op_def tri_def_adam = {
+    .name = "adam",
+    .inputs = "p, m, v, g, sched, result",
+    .outputs = "p, m, v",
+    .meaning = "Adam on g' = factor g, bias-corrected by sched; decay apart from the gradient "
+               "(AdamW) where marked, else added to it.",
+    .min_in = 6,
+    .max_in = 6,
+    .min_out = 3,
+    .max_out = 3,
+    .updates = {1, 2, 3},
+    .infer = infer_update,
+    .flops = flops_update,
+};
+
+const tri_op_def tri_def_momentum = {
+    .name = "momentum",
+    .inputs = "momentum, g, result",
+    .outputs = "momentum, update",
+    .suffix = {NULL, "update"},
+    .meaning = "momentum = beta1 momentum + factor g; update = momentum, or factor g + beta1 "
+               "momentum with Nesterov.",
+    .min_in = 3,
+    .max_in = 3,
+    .min_out = 2,
+    .max_out = 2,
+    .updates = {1},
+    .infer = infer_update,
+    .flops = flops_update,
+};
+
+static double flops_unit_norm(const tri_node *node, const tri_shape *in, const tri_shape *out)
+{
+    (void)node;
+    (void)out;
+    return 3.0 * (double)tri_shape_count(&in[0]);
+}
+
+const tri_op_def tri_def_unit_norm = {
+    .name = "unit_norm",
+    .inputs = "x",
+    .outputs = "y",
+    .meaning = "y = x / (norm(x) + eps).",
+    .min_in = 1,
+    .max_in = 1,
+    .min_out = 1,
+    .max_out = 1,
+    .may_alias = {1},
+    .infer = tri_infer_same,
+    .flops = flops_unit_norm,
+};
+
+const tri_op_def tri_def_apply_update = {
+    .name = "apply_update",
+    .inputs = "p, update, sched, result",
+    .outputs = "p",
+    .meaning = "p -= lr (alpha update + decay p).",
+    .min_in = 4,
+    .max_in = 4,
+    .min_out = 1,
+    .max_out = 1,
+    .updates = {1},
+    .infer = infer_update,
+    .flops = flops_update,
+};

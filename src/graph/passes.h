@@ -1,0 +1,30 @@
+/* Passes over the graph. src/compile calls them in order and runs the verifier after each. */
+#ifndef TRI_GRAPH_PASSES_H
+#define TRI_GRAPH_PASSES_H
+
+#include "base/text.h"
+#include "graph/graph.h"
+
+/* Adds the backward of the graph's loss, and a gradient accumulator for every parameter used.
+ * loss_seed is the constant that the backward starts from. */
+tr_status tri_autodiff(tri_graph *graph, float loss_seed, tr_error *err);
+
+/* Which products a device can finish with more than a product. */
+typedef struct tri_fusions {
+    bool bias, bias_gelu, gelu_grad;
+} tri_fusions;
+
+/* Contributions to an accumulator write into it themselves where their operator can. */
+tr_status tri_fold_accumulate(tri_graph *graph, tr_error *err);
+/* Biases and GELU move into the product before them. */
+tr_status tri_fuse_epilogues(tri_graph *graph, const tri_fusions *can, tr_error *err);
+
+/* The graph as text, a line per node. */
+void tri_graph_print(const tri_graph *graph, tri_text *text);
+
+/* Tools for passes: how many inputs read each value (caller frees; NULL without memory). */
+uint32_t *tri_graph_count_uses(const tri_graph *graph);
+/* Drops the nodes marked in `dead`, keeping order and fixing producers. */
+void tri_graph_remove_nodes(tri_graph *graph, const bool *dead);
+
+#endif

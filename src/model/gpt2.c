@@ -1,0 +1,160 @@
+/* GPT-2: learned positions, layer norm before each branch, GELU (tanh form), biases, dropout, and a
+ * head that shares the token table. Parameter names are those of the released model. */
+#include <math.h>
+
+#include "model/model.h"
+
+static const float norm_eps = 1e-5f;
+
+/* One block: attention and feed-forward, each added to the residual stream. */
+static tri_id block(tri_graph *g, float dropout, const tri_batch_inputs *in, tri_id *stream,
+                    tri_id branch)
+{
+    tri_id x = tri_residual_layernorm(g, "ln_1", stream, branch, norm_eps);
+    x = tri_linear(g, "attn.c_attn", x); /* [B, T, qkv, H, K] */
+    x = tri_attention(g, "attn", x, true, dropout, in);
+    x = tri_linear(g, "attn.c_proj", x);
+    x = tri_dropout(g, "attn.resid", x, dropout, in);
+
+    x = tri_residual_layernorm(g, "ln_2", stream, x, norm_eps);
+    x = tri_linear(g, "mlp.c_fc", x);
+    x = tri_activation(g, "mlp.gelu", TRI_ACT_GELU, x);
+    x = tri_linear(g, "mlp.c_proj", x);
+    return tri_dropout(g, "mlp.resid", x, dropout, in);
+}
+
+static void emit(const tri_model_config *m, tri_mode mode, const tri_batch_shape *batch,
+                 tri_graph *g)
+{
+    tri_shape bt = tri_shape_of(2, TRI_DIM_B, batch->rows, TRI_DIM_T, batch->seq_len);
+    tri_shape b = tri_shape_of(1, TRI_DIM_B, batch->rows);
+    tri_batch_inputs in = {
+        .tokens = tri_graph_input(g, "tokens", TRI_I32, bt, true),
+        .targets = TRI_NONE,
+        .positions = tri_graph_input(g, "positions", TRI_I32, bt, true),
+        .rows = tri_graph_input(g, "rows", TRI_I32, b, true),
+        .step = tri_graph_input(g, "step", TRI_I32, tri_shape_of(1, TRI_DIM_N, (int64_t)1), false),
+        .index = TRI_NONE,
+    };
+    float dropout = mode == TRI_MODE_TRAIN ? m->dropout : 0;
+
+    tri_graph_enter(g, -1, "%s", "");
+    tri_id stream = tri_add(g, "embd.sum", tri_embed(g, "wte", in.tokens),
+                            tri_embed(g, "wpe", in.positions));
+    stream = tri_dropout(g, "embd", stream, dropout, &in);
+    tri_id branch = TRI_NONE;
+    for (int l = 0; l < (int)m->num_layers; l++) {
+        tri_graph_enter(g, l, "h.%d", l);
+        branch = block(g, dropout, &in, &stream, branch);
+    }
+    tri_graph_enter(g, (int)m->num_layers, "%s", "");
+    tri_id x = tri_residual_layernorm(g, "ln_f", &stream, branch, norm_eps);
+    if (mode == TRI_MODE_PREDICT) {
+        in.index = tri_graph_input(g, "index", TRI_I32, b, true);
+        x = tri_select_row(g, "last", x, in.index);
+    }
+    tri_id logits = tri_linear_tied(g, "logits", "wte.weight", x);
+    if (mode == TRI_MODE_PREDICT) {
+        tri_mark_output(g, logits);
+        return;
+    }
+    in.targets = tri_graph_input(g, "targets", TRI_I32, bt, true);
+    tri_cross_entropy(g, logits, in.targets);
+}
+
+typedef struct table_writer {
+    tri_param_table *table;
+    const char *scope;
+    int layer;
+} table_writer;
+
+static void add(const table_writer *w, const char *name, tri_param_role role, tri_init init,
+                uint8_t split, tri_shape shape)
+{
+    const char *full = tri_arena_printf(&w->table->arena, "%s%s", w->scope, name);
+    tri_param_add(w->table, (tri_param){.name = full,
+                                        .shape = shape,
+                                        .split = split,
+                                        .init = init,
+                                        .role = role,
+                                        .layer = w->layer});
+}
+
+static void add_norm(const table_writer *w, const char *name, int64_t dim)
+{
+    tri_shape d = tri_shape_of(1, TRI_DIM_D, dim);
+    add(w, tri_arena_printf(&w->table->arena, "%s.weight", name), TRI_ROLE_NORM,
+        (tri_init){TRI_INIT_ONE, 0}, 1, d);
+    add(w, tri_arena_printf(&w->table->arena, "%s.bias", name), TRI_ROLE_NORM,
+        (tri_init){TRI_INIT_ZERO, 0}, 1, d);
+}
+
+static void add_block(const table_writer *w, const tri_model_config *m)
+{
+    const tri_init zero = {TRI_INIT_ZERO, 0};
+    const tri_init normal = {TRI_INIT_NORMAL, m->init_std};
+    /* Branches that end in the residual stream start smaller, so that its size does not grow with
+     * the number of layers. */
+    const tri_init residual = {TRI_INIT_NORMAL, m->init_std / sqrtf(2.0f * (float)m->num_layers)};
+    int64_t d = m->dim, h = m->num_heads, k = m->dim / m->num_heads, f = m->ffn_dim, three = 3;
+    add_norm(w, "ln_1", d);
+    add(w, "attn.c_attn.weight", TRI_ROLE_MATRIX, normal, 3,
+        tri_shape_of(4, TRI_DIM_QKV, three, TRI_DIM_H, h, TRI_DIM_K, k, TRI_DIM_D, d));
+    add(w, "attn.c_attn.bias", TRI_ROLE_BIAS, zero, 3,
+        tri_shape_of(3, TRI_DIM_QKV, three, TRI_DIM_H, h, TRI_DIM_K, k));
+    add(w, "attn.c_proj.weight", TRI_ROLE_MATRIX, residual, 1,
+        tri_shape_of(3, TRI_DIM_D, d, TRI_DIM_H, h, TRI_DIM_K, k));
+    add(w, "attn.c_proj.bias", TRI_ROLE_BIAS, zero, 1, tri_shape_of(1, TRI_DIM_D, d));
+    add_norm(w, "ln_2", d);
+    add(w, "mlp.c_fc.weight", TRI_ROLE_MATRIX, normal, 1,
+        tri_shape_of(2, TRI_DIM_F, f, TRI_DIM_D, d));
+    add(w, "mlp.c_fc.bias", TRI_ROLE_BIAS, zero, 1, tri_shape_of(1, TRI_DIM_F, f));
+    add(w, "mlp.c_proj.weight", TRI_ROLE_MATRIX, residual, 1,
+        tri_shape_of(2, TRI_DIM_D, d, TRI_DIM_F, f));
+    add(w, "mlp.c_proj.bias", TRI_ROLE_BIAS, zero, 1, tri_shape_of(1, TRI_DIM_D, d));
+}
+
+static void params(const tri_model_config *m, tri_param_table *table)
+{
+    table_writer w = {.table = table, .scope = "", .layer = -1};
+    add(&w, "wte.weight", TRI_ROLE_EMBEDDING, (tri_init){TRI_INIT_NORMAL, m->init_std}, 1,
+        tri_shape_of(2, TRI_DIM_V, m->vocab, TRI_DIM_D, m->dim));
+    add(&w, "wpe.weight", TRI_ROLE_EMBEDDING, (tri_init){TRI_INIT_NORMAL, m->init_std / 2}, 1,
+        tri_shape_of(2, TRI_DIM_P, m->positions, TRI_DIM_D, m->dim));
+    for (int l = 0; l < (int)m->num_layers; l++) {
+        w.layer = l;
+        w.scope = tri_arena_printf(&table->arena, "h.%d.", l);
+        add_block(&w, m);
+    }
+    w.layer = (int)m->num_layers;
+    w.scope = "";
+    add_norm(&w, "ln_f", m->dim);
+}
+
+static tr_status check(const tri_model_config *m, const tri_batch_shape *batch, tr_error *err)
+{
+    if (m->dim % m->num_heads != 0) {
+        int64_t heads = m->num_heads;
+        while (m->dim % heads != 0)
+            heads--;
+        return tri_fail(err, TR_ERROR_INPUT,
+                        "model.num_heads is %lld, which does not divide model.dim %lld; the "
+                        "nearest that does is %lld",
+                        (long long)m->num_heads, (long long)m->dim, (long long)heads);
+    }
+    if (batch->seq_len > m->positions)
+        return tri_fail(err, TR_ERROR_INPUT,
+                        "data.seq_len is %lld but the model has positions for %lld; lower it, or "
+                        "set model.positions",
+                        (long long)batch->seq_len, (long long)m->positions);
+    return TR_OK;
+}
+
+const tri_model_def tri_model_gpt2 = {
+    .kind = "gpt2",
+    .help = "GPT-2 and GPT-3: LayerNorm, learned positions, GELU, biases, tied head, dropout",
+    .sequences = true,
+    .check = check,
+    .params = params,
+    .emit = emit,
+};

@@ -1,0 +1,63 @@
+/* Models: a description becomes a table of parameters and, for a mode, a graph.
+ *
+ * A model knows nothing of ranks, devices or schedules. To add one: a file with two functions and a
+ * row in model.c. */
+#ifndef TRI_MODEL_MODEL_H
+#define TRI_MODEL_MODEL_H
+
+#include "graph/emit.h"
+
+typedef enum tri_mode {
+    TRI_MODE_TRAIN,  /* loss, dropout on; autodiff and the update follow */
+    TRI_MODE_EVAL,   /* loss only */
+    TRI_MODE_PREDICT /* logits of one position per row */
+} tri_mode;
+
+typedef enum tri_mlp_act { TRI_MLP_NONE, TRI_MLP_RELU, TRI_MLP_GELU } tri_mlp_act;
+
+typedef struct tri_model_config {
+    const char *kind;
+    int64_t num_layers, dim, num_heads, ffn_dim, vocab, positions;
+    float dropout;
+    float init_std;
+    bool bias;         /* mlp */
+    tri_mlp_act act;   /* mlp */
+    tri_out_loss loss; /* mlp */
+} tri_model_config;
+
+/* Sizes of one micro-batch. */
+typedef struct tri_batch_shape {
+    int64_t rows, seq_len;
+} tri_batch_shape;
+
+typedef struct tri_model_def {
+    const char *kind;
+    const char *help;
+    bool sequences; /* batches are token sequences; otherwise vectors x and targets */
+    tr_status (*check)(const tri_model_config *config, const tri_batch_shape *batch,
+                       tr_error *err);
+    void (*params)(const tri_model_config *config, tri_param_table *table);
+    void (*emit)(const tri_model_config *config, tri_mode mode, const tri_batch_shape *batch,
+                 tri_graph *graph);
+} tri_model_def;
+
+extern const tri_model_def tri_model_gpt2, tri_model_mlp;
+
+const tri_model_def *tri_model_find(const char *kind); /* or NULL */
+/* Checks the description, then fills an empty table. */
+tr_status tri_model_params(const tri_model_config *config, const tri_batch_shape *batch,
+                           tri_param_table *table, tr_error *err);
+tr_status tri_model_emit(const tri_model_config *config, tri_mode mode,
+                         const tri_batch_shape *batch, tri_graph *graph, tr_error *err);
+
+/* Well-known sizes. */
+typedef struct tri_preset {
+    const char *name;
+    const char *kind;
+    int64_t num_layers, dim, num_heads, ffn_dim, vocab, positions;
+} tri_preset;
+
+const tri_preset *tri_preset_find(const char *name); /* or NULL */
+const tri_preset *tri_preset_at(size_t i);           /* or NULL past the end */
+
+#endif

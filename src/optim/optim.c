@@ -1,0 +1,161 @@
+#include "optim/optim.h"
+
+#include <fnmatch.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "graph/op_table.h"
+
+static const tri_optim_def *const rules[] = {&tri_optim_sgd, &tri_optim_adam, &tri_optim_adamw,
+                                             &tri_optim_muon};
+
+static const tri_optim_def *find_rule(const char *kind)
+{
+    for (size_t i = 0; i < sizeof rules / sizeof *rules; i++)
+        if (strcmp(rules[i]->kind, kind) == 0)
+            return rules[i];
+    return NULL;
+}
+
+tri_id tri_optim_state(tri_graph *graph, const tri_update *update, const char *name)
+{
+    const char *full =
+        tri_arena_printf(&graph->arena, "%s.%s", name, update->param->name);
+    tri_id state = tri_graph_state(graph, TRI_STATE_OPTIM, full, TRI_F32, update->param->shape,
+                                   update->param_id);
+    return graph->arena.failed ? TRI_NONE : graph->states[state].latest;
+}
+
+/* Reads "key=value" into a rule. */
+static tr_status read_option(char *word, tri_graph *graph, tri_rule_config *rule, tr_error *err)
+{
+    char *equals = strchr(word, '='), *end = NULL;
+    if (equals) {
+        *equals = 0;
+        float number = strtof(equals + 1, &end);
+        bool is_number = end != equals + 1 && *end == 0 && number >= 0;
+        if (strcmp(word, "lr_scale") == 0 && is_number) {
+            rule->lr_scale = number;
+            return TR_OK;
+        }
+        if (strcmp(word, "weight_decay") == 0 && is_number) {
+            rule->weight_decay = number;
+            return TR_OK;
+        }
+        if (strcmp(word, "kind") == 0 && find_rule(equals + 1)) {
+            rule->kind = tri_arena_printf(&graph->arena, "%s", equals + 1);
+            return TR_OK;
+        }
+        *equals = '=';
+    }
+    return tri_fail(err, TR_ERROR_INPUT,
+                    "optim.groups: \"%s\" is not understood; write PATTERN followed by "
+                    "lr_scale=NUMBER, weight_decay=NUMBER or kind=sgd|adam|adamw|muon",
+                    word);
+}
+
+/* Finds the first group whose pattern matches; counts matches per group in used. */
+static tr_status apply_groups(tri_graph *graph, const char *groups, const char *name,
+                              tri_rule_config *rule, tr_error *err)
+{
+    char *copy = strdup(groups), *rest = copy, *group;
+    tr_status status = copy ? TR_OK : tri_fail(err, TR_ERROR_RUNTIME, "no memory for groups");
+    bool matched = false;
+    while (status == TR_OK && !matched && (group = strsep(&rest, ";"))) {
+        char *save = NULL, *pattern = strtok_r(group, " \t\n", &save), *word;
+        if (!pattern)
+            continue;
+        matched = fnmatch(pattern, name, 0) == 0;
+        tri_rule_config ignored = *rule;
+        while (status == TR_OK && (word = strtok_r(NULL, " \t\n", &save)))
+            status = read_option(word, graph, matched ? rule : &ignored, err);
+    }
+    free(copy);
+    return status;
+}
+
+static tr_status check_patterns_match(const tri_graph *graph, const char *groups, tr_error *err)
+{
+    char *copy = strdup(groups), *rest = copy, *group;
+    tr_status status = copy ? TR_OK : tri_fail(err, TR_ERROR_RUNTIME, "no memory for groups");
+    while (status == TR_OK && (group = strsep(&rest, ";"))) {
+        char *save = NULL, *pattern = strtok_r(group, " \t\n", &save);
+        bool any = !pattern;
+        for (size_t i = 0; !any && i < graph->params->count; i++)
+            any = fnmatch(pattern, graph->params->items[i].name, 0) == 0;
+        if (!any)
+            status = tri_fail(err, TR_ERROR_INPUT,
+                              "optim.groups: no parameter matches \"%s\"; `trireme plan --params` "
+                              "lists the names",
+                              pattern);
+    }
+    free(copy);
+    return status;
+}
+
+/* Norms and biases do not decay, unless a group says so. */
+static float default_decay(const tri_param *param, float weight_decay)
+{
+    return param->role == TRI_ROLE_NORM || param->role == TRI_ROLE_BIAS ? 0 : weight_decay;
+}
+
+static tr_status emit_param(tri_graph *graph, const tri_optim_config *config, tri_id param,
+                            tri_id sched, tri_id result, tr_error *err)
+{
+    const tri_param *p = &graph->params->items[param];
+    tri_rule_config chosen = config->rule;
+    chosen.weight_decay = default_decay(p, chosen.weight_decay);
+    if (config->groups && config->groups[0])
+        TRI_TRY(apply_groups(graph, config->groups, p->name, &chosen, err));
+    const tri_optim_def *rule = find_rule(chosen.kind);
+    if (!rule)
+        return tri_fail(err, TR_ERROR_INPUT, "optim.kind is \"%s\"; known: sgd, adam, adamw, muon",
+                        chosen.kind);
+    if (rule->handles && !rule->handles(p))
+        rule = &tri_optim_adamw;
+    tri_update update = {.config = config,
+                         .param = p,
+                         .param_id = param,
+                         .lr_scale = chosen.lr_scale,
+                         .weight_decay = chosen.weight_decay,
+                         .value = tri_graph_param(graph, param),
+                         .grad = graph->states[graph->grad_state[param]].latest,
+                         .sched = sched,
+                         .result = result};
+    tri_graph_enter(graph, p->layer, "%s", p->name);
+    rule->emit(graph, &update);
+    return tri_graph_status(graph, err);
+}
+
+tr_status tri_optim_emit(tri_graph *graph, const tri_optim_config *config, tr_error *err)
+{
+    if (config->groups && config->groups[0])
+        TRI_TRY(check_patterns_match(graph, config->groups, err));
+    graph->phase = TRI_PHASE_UPDATE;
+    tri_graph_enter(graph, graph->num_layers, "%s", "");
+    tri_shape sched_shape = tri_shape_scalar(TRI_NUM_SCHED);
+    tri_id sched = tri_graph_input(graph, "sched", TRI_F32, sched_shape, false);
+    tri_id norm = tri_graph_state(graph, TRI_STATE_STAT, "sum_squares", TRI_F32,
+                                  tri_shape_scalar(1), TRI_NONE);
+    TRI_TRY(tri_graph_status(graph, err));
+    bool first = true;
+    for (size_t i = 0; i < graph->params->count; i++) {
+        if (graph->grad_state[i] == TRI_NONE)
+            continue;
+        tri_id grad = graph->states[graph->grad_state[i]].latest;
+        tri_id node = tri_graph_emit(graph, TRI_OP_SUM_SQUARES, "sum_squares", NULL, &grad, 1, 1);
+        TRI_TRY(tri_graph_status(graph, err));
+        tri_graph_write_state(graph, node, 0, norm, first ? TRI_WRITE_START : TRI_WRITE_ADD);
+        first = false;
+    }
+    tri_attr attr = {.alpha = graph->loss_seed, .clip = config->clip};
+    tri_id in[] = {graph->loss, graph->count, graph->states[norm].latest, sched};
+    tri_id finish = tri_graph_emit(graph, TRI_OP_FINISH, "result", &attr, in, 4, 1);
+    TRI_TRY(tri_graph_status(graph, err));
+    tri_id result = graph->nodes[finish].out[0];
+    tri_mark_output(graph, result);
+    for (size_t i = 0; i < graph->params->count; i++)
+        if (graph->grad_state[i] != TRI_NONE)
+            TRI_TRY(emit_param(graph, config, (tri_id)i, sched, result, err));
+    return TR_OK;
+}

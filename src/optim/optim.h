@@ -1,0 +1,50 @@
+/* Update rules, as graph. A rule is one file: it emits the nodes that turn a parameter and its
+ * accumulated gradient into the parameter's next version. */
+#ifndef TRI_OPTIM_OPTIM_H
+#define TRI_OPTIM_OPTIM_H
+
+#include "graph/emit.h"
+
+/* Settings of one parameter group. */
+typedef struct tri_rule_config {
+    const char *kind;
+    float lr_scale, weight_decay;
+} tri_rule_config;
+
+typedef struct tri_optim_config {
+    tri_rule_config rule; /* of parameters that no group names */
+    float beta1, beta2, eps, momentum;
+    bool nesterov;
+    float clip; /* largest global norm of the gradient, 0 = none */
+    /* "PATTERN key=value ...; PATTERN ..." with keys lr_scale, weight_decay and kind. The first
+     * pattern that matches a parameter's name counts. */
+    const char *groups;
+} tri_optim_config;
+
+/* One parameter to be updated. */
+typedef struct tri_update {
+    const tri_optim_config *config;
+    const tri_param *param;
+    tri_id param_id;
+    float lr_scale, weight_decay;
+    tri_id value, grad;   /* newest versions of the parameter and its accumulator */
+    tri_id sched, result; /* step inputs, and what FINISH made of them */
+} tri_update;
+
+typedef struct tri_optim_def {
+    const char *kind;
+    bool whole_matrices; /* sharded state must be cut at the borders of tensors */
+    /* NULL for all; parameters that it does not handle get adamw. */
+    bool (*handles)(const tri_param *param);
+    void (*emit)(tri_graph *graph, const tri_update *update);
+} tri_optim_def;
+
+extern const tri_optim_def tri_optim_sgd, tri_optim_adam, tri_optim_adamw, tri_optim_muon;
+
+/* Adds the end of the step: norm, factor, and every parameter's update. */
+tr_status tri_optim_emit(tri_graph *graph, const tri_optim_config *config, tr_error *err);
+
+/* A state of the shape of the parameter ("adam.m.wte.weight"); returns its first version. */
+tri_id tri_optim_state(tri_graph *graph, const tri_update *update, const char *name);
+
+#endif

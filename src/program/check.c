@@ -1,0 +1,452 @@
+/* The checker: proves a program by running it on names instead of numbers.
+ *
+ * It keeps, for every byte of every space, which value of which micro-batch lies there, and walks
+ * the timeline. The memory plan is not trusted: only what was written where, and when. What it
+ * proves, each with an error of its own:
+ *   1  operands lie inside their space and are aligned
+ *   2  a read finds exactly the value, of exactly the micro-batch, that the graph wants
+ *   3  inputs are only read
+ *   4  an output lies on an input only where the operator works in place
+ *   5  accumulators are overwritten by the first contribution of a step and by no other, and hold
+ *      all micro-batches when they are read
+ *   6  an update replaces the newest version of a state, in its own place; nobody reads the old one
+ *   7  frames are used between their birth and their end, by one micro-batch at a time
+ *   8  shapes and types fit the operator table, and no operand is missing
+ *   9  every micro-batch runs each of its segments once; every parameter with a gradient is updated
+ *  10  what the host reads has been written */
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "program/program.h"
+
+/* What lies in a range of bytes. */
+typedef struct piece {
+    uint64_t begin, end;
+    tri_id value;
+    uint32_t microbatch;
+    uint32_t contributions; /* accumulators: micro-batches added so far */
+} piece;
+
+/* One instance of a space: its pieces, sorted, not overlapping. */
+typedef struct region {
+    piece *pieces;
+    size_t count, capacity;
+    uint32_t holder; /* frames: the micro-batch that has it, or TRI_NONE */
+} region;
+
+typedef struct checker {
+    const tri_program *program;
+    region *regions[TRI_MAX_SPACES];
+    const tri_call *call;   /* where we are */
+    const tri_instr *instr; /* NULL between instructions */
+    tr_error *err;
+} checker;
+
+static tr_status complain(const checker *c, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+
+static tr_status complain(const checker *c, const char *format, ...)
+{
+    char reason[640];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(reason, sizeof reason, format, args);
+    va_end(args);
+    if (!c->call)
+        return tri_fail(c->err, TR_ERROR_INPUT, "%s", reason);
+    const tri_segment *segment = &c->program->segments[c->call->segment];
+    const char *action = tri_action_name(segment->action);
+    if (!c->instr)
+        return tri_fail(c->err, TR_ERROR_INPUT, "call %td, segment %s, micro-batch %u: %s",
+                        c->call - c->program->calls, action, c->call->microbatch, reason);
+    tri_id out = c->instr->out[0].value;
+    return tri_fail(c->err, TR_ERROR_INPUT,
+                    "segment %s, instruction %td (%s -> %s), micro-batch %u: %s", action,
+                    c->instr - c->program->instrs, tri_op_get(c->instr->op)->name,
+                    out < c->program->num_values ? c->program->values[out].name : "?",
+                    c->call->microbatch, reason);
+}
+
+static const char *name_of(const checker *c, tri_id value)
+{
+    return value < c->program->num_values ? c->program->values[value].name : "?";
+}
+
+/* First piece that ends after the address. */
+static size_t find_piece(const region *r, uint64_t address)
+{
+    size_t low = 0, high = r->count;
+    while (low < high) {
+        size_t middle = (low + high) / 2;
+        if (r->pieces[middle].end <= address)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+/* Replaces whatever lay in the range. Pieces that are cut lose their meaning and go. */
+static tr_status put(const checker *c, region *r, piece new_piece)
+{
+    size_t from = find_piece(r, new_piece.begin), to = from;
+    while (to < r->count && r->pieces[to].begin < new_piece.end)
+        to++;
+    if (to == from) {
+        piece *grown = tri_array_grow(r->pieces, r->count, &r->capacity, sizeof *grown);
+        if (!grown)
+            return tri_fail(c->err, TR_ERROR_RUNTIME, "no memory for the checker");
+        r->pieces = grown;
+    }
+    memmove(r->pieces + from + 1, r->pieces + to, (r->count - to) * sizeof *r->pieces);
+    r->count += 1 - (to - from);
+    r->pieces[from] = new_piece;
+    return TR_OK;
+}
+
+static tr_status locate(const checker *c, const tri_operand *operand, const char *verb, region **r)
+{
+    const tri_program *program = c->program;
+    if (operand->value >= program->num_values)
+        return complain(c, "%s an operand that is missing", verb);
+    if (operand->space >= program->num_spaces)
+        return complain(c, "%s %s in a space that does not exist", verb,
+                        name_of(c, operand->value));
+    const tri_space *space = &program->spaces[operand->space];
+    uint64_t bytes = tri_value_bytes(&program->values[operand->value]);
+    if (operand->offset % TRI_PROGRAM_ALIGN != 0)
+        return complain(c, "%s %s at %s+%" PRIu64 ", which is not a multiple of %d", verb,
+                        name_of(c, operand->value), space->name, operand->offset,
+                        TRI_PROGRAM_ALIGN);
+    if (operand->offset > space->bytes || bytes > space->bytes - operand->offset)
+        return complain(c, "%s %s at %s+%" PRIu64 ", %" PRIu64 " bytes, past the end of %" PRIu64,
+                        verb, name_of(c, operand->value), space->name, operand->offset, bytes,
+                        space->bytes);
+    uint32_t instance = space->kind == TRI_SPACE_FRAME   ? c->call->frame[operand->space]
+                        : space->kind == TRI_SPACE_BATCH ? c->call->microbatch
+                                                         : 0;
+    if (instance >= space->num_instances)
+        return complain(c, "%s %s in %s number %u, but there are %u", verb,
+                        name_of(c, operand->value), space->name, instance, space->num_instances);
+    *r = &c->regions[operand->space][instance];
+    if (space->kind == TRI_SPACE_FRAME && (*r)->holder != c->call->microbatch)
+        return complain(c, "%s %s in %s number %u, which is not this micro-batch's", verb,
+                        name_of(c, operand->value), space->name, instance);
+    return TR_OK;
+}
+
+static uint32_t expected_contributions(const checker *c, tri_id state)
+{
+    tri_state_kind kind = c->program->states[state].kind;
+    if (kind == TRI_STATE_STAT && strcmp(c->program->states[state].name, "sum_squares") == 0)
+        return 1;
+    return kind == TRI_STATE_GRAD || kind == TRI_STATE_STAT ? c->program->num_microbatches : 0;
+}
+
+/* Finds the piece that lies exactly on the operand, or says what is there instead. */
+static tr_status look(const checker *c, const tri_operand *operand, const char *verb,
+                      piece **found)
+{
+    region *r;
+    TRI_TRY(locate(c, operand, verb, &r));
+    const tri_value *value = &c->program->values[operand->value];
+    const char *space = c->program->spaces[operand->space].name;
+    uint64_t end = operand->offset + tri_value_bytes(value);
+    size_t i = find_piece(r, operand->offset);
+    *found = i < r->count ? &r->pieces[i] : NULL;
+    if (!*found || (*found)->begin >= end)
+        return complain(c, "%s %s at %s+%" PRIu64 ", where nothing has been written", verb,
+                        value->name, space, operand->offset);
+    if ((*found)->begin != operand->offset || (*found)->end != end)
+        return complain(c, "%s %s at %s+%" PRIu64 ", where %s lies in part", verb, value->name,
+                        space, operand->offset, name_of(c, (*found)->value));
+    return TR_OK;
+}
+
+static tr_status check_read(const checker *c, const tri_operand *operand)
+{
+    piece *found;
+    TRI_TRY(look(c, operand, "reads", &found));
+    const tri_value *value = &c->program->values[operand->value];
+    if (found->value != operand->value) {
+        if (value->state != TRI_NONE && c->program->values[found->value].state == value->state)
+            return complain(c, "reads %s in a version that has been replaced (or not made yet)",
+                            value->name);
+        return complain(c, "reads %s, but %s has been written over it", value->name,
+                        name_of(c, found->value));
+    }
+    if (value->state != TRI_NONE) {
+        uint32_t expected = expected_contributions(c, value->state);
+        if (expected && found->contributions != expected)
+            return complain(c, "reads %s with %u of %u micro-batches added", value->name,
+                            found->contributions, expected);
+    } else if (value->kind == TRI_VALUE_TEMP && found->microbatch != c->call->microbatch) {
+        return complain(c, "reads %s of micro-batch %u", value->name, found->microbatch);
+    }
+    return TR_OK;
+}
+
+/* What the output's place must hold before the write. */
+static tr_status check_before_write(const checker *c, int k, uint32_t *contributions)
+{
+    const tri_instr *instr = c->instr;
+    const tri_operand *out = &instr->out[k];
+    const char *name = name_of(c, out->value);
+    piece *found = NULL;
+    *contributions = 0;
+    bool had = false;
+    if (instr->write[k] == TRI_WRITE_START) {
+        checker quiet = *c; /* finding nothing is no error here */
+        quiet.err = NULL;
+        had = look(&quiet, out, "adds to", &found) == TR_OK &&
+              c->program->values[found->value].state == c->program->values[out->value].state;
+        if (c->call->first && had && found->contributions)
+            return complain(c, "overwrites %s, which holds %u micro-batches already", name,
+                            found->contributions);
+        if (!c->call->first && !had)
+            return complain(c, "adds to %s, which nothing has started", name);
+        *contributions = c->call->first ? 1 : found->contributions + 1;
+        return TR_OK;
+    }
+    TRI_TRY(look(c, out, "updates", &found));
+    if (found->value != instr->prev[k])
+        return complain(c, "updates %s, but its place holds %s in another version", name,
+                        name_of(c, found->value));
+    *contributions = found->contributions;
+    return TR_OK;
+}
+
+static bool same_place(const tri_operand *a, const tri_operand *b)
+{
+    return a->space == b->space && a->offset == b->offset;
+}
+
+static bool overlap(const checker *c, const tri_operand *a, const tri_operand *b)
+{
+    uint64_t bytes_a = tri_value_bytes(&c->program->values[a->value]);
+    uint64_t bytes_b = tri_value_bytes(&c->program->values[b->value]);
+    return a->space == b->space && a->offset < b->offset + bytes_b &&
+           b->offset < a->offset + bytes_a;
+}
+
+static tr_status check_overlaps(const checker *c, int k)
+{
+    const tri_instr *instr = c->instr;
+    const tri_op_def *def = tri_op_get(instr->op);
+    const tri_operand *out = &instr->out[k];
+    for (int j = 0; j < instr->num_in; j++) {
+        const tri_operand *in = &instr->in[j];
+        if (in->value == TRI_NONE || !overlap(c, out, in))
+            continue;
+        bool allowed = (def->may_alias[k] >> j & 1) || def->updates[k] == j + 1;
+        if (!allowed || !same_place(out, in))
+            return complain(c, "writes %s over its own input %s, which it cannot do in place",
+                            name_of(c, out->value), name_of(c, in->value));
+    }
+    for (int other = 0; other < k; other++)
+        if (overlap(c, out, &instr->out[other]))
+            return complain(c, "writes %s and %s to the same place", name_of(c, out->value),
+                            name_of(c, instr->out[other].value));
+    return TR_OK;
+}
+
+static tr_status check_output(const checker *c, int k)
+{
+    const tri_instr *instr = c->instr;
+    const tri_operand *out = &instr->out[k];
+    region *r;
+    TRI_TRY(locate(c, out, "writes", &r));
+    tri_space_kind kind = c->program->spaces[out->space].kind;
+    if (kind == TRI_SPACE_STEP || kind == TRI_SPACE_BATCH)
+        return complain(c, "writes %s into the step's inputs", name_of(c, out->value));
+    TRI_TRY(check_overlaps(c, k));
+    uint8_t updates = tri_op_get(instr->op)->updates[k];
+    if (instr->write[k] == TRI_WRITE_UPDATE && updates && !same_place(out, &instr->in[updates - 1]))
+        return complain(c, "updates %s in another place than it reads it from",
+                        name_of(c, out->value));
+    uint32_t contributions = 0;
+    if (instr->write[k] != TRI_WRITE_NEW)
+        TRI_TRY(check_before_write(c, k, &contributions));
+    uint64_t bytes = tri_value_bytes(&c->program->values[out->value]);
+    return put(c, r, (piece){.begin = out->offset,
+                             .end = out->offset + bytes,
+                             .value = out->value,
+                             .microbatch = c->call->microbatch,
+                             .contributions = contributions});
+}
+
+static tr_status check_shapes(const checker *c)
+{
+    const tri_instr *instr = c->instr;
+    const tri_op_def *def = tri_op_get(instr->op);
+    tri_node node = {.op = instr->op,
+                     .attr = instr->attr,
+                     .num_in = instr->num_in,
+                     .num_out = instr->num_out};
+    tri_shape in[TRI_MAX_IN], out[TRI_MAX_OUT];
+    tri_dtype dtype[TRI_MAX_OUT] = {TRI_F32, TRI_F32, TRI_F32, TRI_F32};
+    for (int j = 0; j < instr->num_in; j++) {
+        in[j] = (tri_shape){.rank = -1};
+        if (instr->in[j].value < c->program->num_values)
+            in[j] = c->program->values[instr->in[j].value].shape;
+        else if (!(def->optional >> j & 1))
+            return complain(c, "lacks its input number %d", j);
+    }
+    if (instr->num_in < def->min_in || instr->num_out < def->min_out)
+        return complain(c, "has too few operands");
+    tr_error why;
+    if (def->infer(&node, in, out, dtype, &why) != TR_OK)
+        return complain(c, "does not fit its operands: %s", why.message);
+    for (int k = 0; k < instr->num_out; k++) {
+        const tri_value *value = &c->program->values[instr->out[k].value];
+        if (tri_shape_count(&out[k]) != tri_shape_count(&value->shape) || dtype[k] != value->dtype)
+            return complain(c, "gives %s another shape or type than the program notes",
+                            value->name);
+    }
+    return TR_OK;
+}
+
+/* Takes and gives back the frames of a call. */
+static tr_status change_frames(const checker *c, bool before)
+{
+    const tri_program *program = c->program;
+    tri_action_kind kind = program->segments[c->call->segment].action;
+    for (size_t s = 0; s < program->num_spaces; s++) {
+        const tri_space *space = &program->spaces[s];
+        if (space->kind != TRI_SPACE_FRAME || kind != (before ? space->born : space->dies))
+            continue;
+        uint32_t instance = c->call->frame[s];
+        if (instance >= space->num_instances)
+            return complain(c, "uses %s number %u, but there are %u", space->name, instance,
+                            space->num_instances);
+        region *r = &c->regions[s][instance];
+        if (before && r->holder != TRI_NONE)
+            return complain(c, "takes %s number %u, which micro-batch %u still holds", space->name,
+                            instance, r->holder);
+        r->holder = before ? c->call->microbatch : TRI_NONE;
+        r->count = 0;
+    }
+    return TR_OK;
+}
+
+static tr_status check_call(checker *c)
+{
+    const tri_program *program = c->program;
+    if (c->call->segment >= program->num_segments)
+        return tri_fail(c->err, TR_ERROR_INPUT, "call %td names a segment that does not exist",
+                        c->call - program->calls);
+    if (c->call->microbatch >= program->num_microbatches)
+        return complain(c, "there are only %u micro-batches", program->num_microbatches);
+    TRI_TRY(change_frames(c, true));
+    const tri_segment *segment = &program->segments[c->call->segment];
+    for (uint32_t i = 0; i < segment->count; i++) {
+        c->instr = &program->instrs[segment->first + i];
+        TRI_TRY(check_shapes(c));
+        for (int j = 0; j < c->instr->num_in; j++)
+            if (c->instr->in[j].value != TRI_NONE)
+                TRI_TRY(check_read(c, &c->instr->in[j]));
+        for (int k = 0; k < c->instr->num_out; k++)
+            TRI_TRY(check_output(c, k));
+    }
+    c->instr = NULL;
+    return change_frames(c, false);
+}
+
+/* Every segment runs once for every micro-batch; the update once. */
+static tr_status check_coverage(const checker *c)
+{
+    const tri_program *program = c->program;
+    for (uint32_t s = 0; s < program->num_segments; s++) {
+        tri_action_kind kind = program->segments[s].action;
+        uint32_t num = kind == TRI_ACTION_U ? 1 : program->num_microbatches;
+        for (uint32_t m = 0; m < num; m++) {
+            size_t calls = 0;
+            for (size_t i = 0; i < program->num_calls; i++)
+                calls += program->calls[i].segment == s && program->calls[i].microbatch == m;
+            if (calls != 1)
+                return complain(c, "segment %s runs %zu times for micro-batch %u, not once",
+                                tri_action_name(kind), calls, m);
+        }
+    }
+    return TR_OK;
+}
+
+static tr_status check_end(checker *c)
+{
+    const tri_program *program = c->program;
+    c->call = NULL;
+    TRI_TRY(check_coverage(c));
+    for (size_t v = 0; v < program->num_values; v++) {
+        const tri_value *value = &program->values[v];
+        const tri_operand *home = &program->home[v];
+        bool last_param = value->state != TRI_NONE &&
+                          program->states[value->state].kind == TRI_STATE_PARAM &&
+                          program->states[value->state].latest == v;
+        if (home->space == TRI_NONE || !(value->output || last_param))
+            continue;
+        const region *r = &c->regions[home->space][0];
+        size_t i = find_piece(r, home->offset);
+        if (i == r->count || r->pieces[i].value != v)
+            return complain(c, last_param ? "%s is never updated, though it has a gradient"
+                                          : "%s is never written, though the host reads it",
+                            value->name);
+    }
+    return TR_OK;
+}
+
+/* What lies in memory when a step begins: inputs, parameters and moments. */
+static tr_status put_initial(checker *c)
+{
+    const tri_program *program = c->program;
+    for (size_t v = 0; v < program->num_values; v++) {
+        const tri_value *value = &program->values[v];
+        const tri_operand *home = &program->home[v];
+        bool kept = value->state != TRI_NONE &&
+                    (program->states[value->state].kind == TRI_STATE_PARAM ||
+                     program->states[value->state].kind == TRI_STATE_OPTIM);
+        if (home->space >= program->num_spaces || value->producer != TRI_NONE ||
+            !(value->kind == TRI_VALUE_INPUT || kept))
+            continue;
+        for (uint32_t m = 0; m < program->spaces[home->space].num_instances; m++)
+            TRI_TRY(put(c, &c->regions[home->space][m],
+                        (piece){.begin = home->offset,
+                                .end = home->offset + tri_value_bytes(value),
+                                .value = (tri_id)v,
+                                .microbatch = m}));
+    }
+    return TR_OK;
+}
+
+static tr_status walk(checker *c)
+{
+    const tri_program *program = c->program;
+    for (size_t s = 0; s < program->num_spaces; s++) {
+        uint32_t num = program->spaces[s].num_instances;
+        c->regions[s] = calloc(num + 1, sizeof *c->regions[s]);
+        if (!c->regions[s])
+            return tri_fail(c->err, TR_ERROR_RUNTIME, "no memory for the checker");
+        for (uint32_t i = 0; i < num; i++)
+            c->regions[s][i].holder = TRI_NONE;
+    }
+    TRI_TRY(put_initial(c));
+    for (size_t i = 0; i < program->num_calls; i++) {
+        c->call = &program->calls[i];
+        TRI_TRY(check_call(c));
+    }
+    return check_end(c);
+}
+
+tr_status tri_program_check(const tri_program *program, tr_error *err)
+{
+    checker c = {.program = program, .err = err};
+    tr_status status = walk(&c);
+    for (size_t s = 0; s < program->num_spaces; s++) {
+        for (uint32_t i = 0; c.regions[s] && i < program->spaces[s].num_instances; i++)
+            free(c.regions[s][i].pieces);
+        free(c.regions[s]);
+    }
+    return status;
+}

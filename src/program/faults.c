@@ -1,0 +1,289 @@
+/* Deliberate faults: each breaks a program in one way, to show that the checker notices and says
+ * why. `trireme check --break NAME` applies one; the tests apply them all. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "program/program.h"
+
+static tri_segment *segment_of(tri_program *program, tri_action_kind kind)
+{
+    for (size_t s = 0; s < program->num_segments; s++)
+        if (program->segments[s].action == kind)
+            return &program->segments[s];
+    return NULL;
+}
+
+/* First instruction whose output 0 lies in a space of this kind. */
+static tri_instr *instr_writing(tri_program *program, tri_space_kind kind)
+{
+    for (size_t i = 0; i < program->num_instrs; i++)
+        if (program->spaces[program->instrs[i].out[0].space].kind == kind)
+            return &program->instrs[i];
+    return NULL;
+}
+
+static tri_instr *instr_with_write(tri_program *program, tri_write write)
+{
+    for (size_t i = 0; i < program->num_instrs; i++)
+        if (program->instrs[i].write[0] == write)
+            return &program->instrs[i];
+    return NULL;
+}
+
+static tri_call *call_of(tri_program *program, tri_action_kind kind, uint32_t microbatch)
+{
+    for (size_t c = 0; c < program->num_calls; c++)
+        if (program->segments[program->calls[c].segment].action == kind &&
+            program->calls[c].microbatch == microbatch)
+            return &program->calls[c];
+    return NULL;
+}
+
+static bool reads(const tri_instr *instr, tri_id value)
+{
+    for (int j = 0; j < instr->num_in; j++)
+        if (instr->in[j].value == value)
+            return true;
+    return false;
+}
+
+static bool swap_instructions(tri_program *program)
+{
+    for (size_t i = 0; i + 1 < program->num_instrs; i++) {
+        tri_instr *a = &program->instrs[i], *b = a + 1;
+        if (a->write[0] == TRI_WRITE_NEW && reads(b, a->out[0].value)) {
+            tri_instr kept = *a;
+            *a = *b;
+            *b = kept;
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Puts a result onto one that a later instruction still reads. */
+static bool overlap_values(tri_program *program)
+{
+    for (size_t i = 0; i + 2 < program->num_instrs; i++) {
+        tri_instr *a = &program->instrs[i], *b = a + 1, *later = a + 2;
+        if (b->write[0] != TRI_WRITE_NEW || !reads(later, a->out[0].value) ||
+            reads(b, a->out[0].value) || reads(later, b->out[0].value))
+            continue;
+        tri_space_kind kind = program->spaces[a->out[0].space].kind;
+        if (kind != TRI_SPACE_FRAME && kind != TRI_SPACE_WORK)
+            continue;
+        b->out[0].space = a->out[0].space;
+        b->out[0].offset = a->out[0].offset;
+        return true;
+    }
+    return false;
+}
+
+static bool past_the_end(tri_program *program)
+{
+    tri_instr *instr = instr_writing(program, TRI_SPACE_WORK);
+    if (instr)
+        instr->out[0].offset =
+            (program->spaces[TRI_SPACE_WORK].bytes + 4095) / TRI_PROGRAM_ALIGN * TRI_PROGRAM_ALIGN;
+    return instr != NULL;
+}
+
+static bool misalign(tri_program *program)
+{
+    program->instrs[0].out[0].offset += 4;
+    return true;
+}
+
+static bool update_too_early(tri_program *program)
+{
+    tri_call *first = program->calls, *last = first + program->num_calls - 1;
+    if (program->segments[last->segment].action != TRI_ACTION_U)
+        return false;
+    tri_call moved = *last;
+    memmove(first + 1, first, (program->num_calls - 1) * sizeof *first);
+    *first = moved;
+    return true;
+}
+
+/* Leaves out the first use of each accumulator's sum, so that only the version is at fault. */
+static bool read_old_version(tri_program *program)
+{
+    tri_segment *update = segment_of(program, TRI_ACTION_U);
+    for (uint32_t i = 0; update && i < update->count; i++) {
+        tri_instr *instr = &program->instrs[update->first + i];
+        if (instr->op != TRI_OP_ADAM || i + 1 == update->count)
+            continue;
+        tri_instr *next = instr + 1;
+        if (next->op != TRI_OP_ADAM || next->num_in != instr->num_in)
+            continue;
+        *next = *instr; /* updates the same parameter twice, from its old version */
+        return true;
+    }
+    return false;
+}
+
+static bool frame_in_use(tri_program *program)
+{
+    for (size_t s = 0; s < program->num_spaces; s++) {
+        tri_call *forward = call_of(program, TRI_ACTION_F, 1);
+        tri_call *backward = call_of(program, TRI_ACTION_B, 0);
+        if (program->spaces[s].kind != TRI_SPACE_FRAME || !forward || !backward)
+            continue;
+        tri_call kept = *backward; /* now both forwards come first, on one frame */
+        *backward = *forward;
+        *forward = kept;
+        backward->frame[s] = forward->frame[s];
+        return backward < forward;
+    }
+    return false;
+}
+
+static bool foreign_frame(tri_program *program)
+{
+    for (size_t s = 0; s < program->num_spaces; s++) {
+        tri_call *backward = call_of(program, program->spaces[s].dies, 0);
+        if (program->spaces[s].kind != TRI_SPACE_FRAME || !backward)
+            continue;
+        program->spaces[s].num_instances++;
+        backward->frame[s] = program->spaces[s].num_instances - 1;
+        return true;
+    }
+    return false;
+}
+
+static bool drop_call(tri_program *program)
+{
+    if (program->num_microbatches < 2 || program->num_calls < 3)
+        return false;
+    memmove(program->calls + 2, program->calls + 4, (program->num_calls - 4) * sizeof(tri_call));
+    program->num_calls -= 2;
+    /* so that the sums themselves add up and only the coverage is at fault */
+    tri_segment *update = segment_of(program, TRI_ACTION_U);
+    if (update)
+        program->num_calls--;
+    return true;
+}
+
+static bool restart_sums(tri_program *program)
+{
+    tri_call *call = call_of(program, TRI_ACTION_B, 1);
+    if (call)
+        call->first = true;
+    return call != NULL;
+}
+
+static bool never_start_sums(tri_program *program)
+{
+    tri_call *call = call_of(program, TRI_ACTION_B, 0);
+    if (call)
+        call->first = false;
+    return call != NULL;
+}
+
+static bool half_the_batch(tri_program *program)
+{
+    tri_call *backward = call_of(program, TRI_ACTION_B, program->num_microbatches - 1);
+    tri_call *update = call_of(program, TRI_ACTION_U, 0);
+    if (!backward || !update || program->num_microbatches < 2)
+        return false;
+    tri_call kept = *backward;
+    *backward = *update;
+    *update = kept;
+    return true;
+}
+
+static bool swap_operands(tri_program *program)
+{
+    for (size_t i = 0; i < program->num_instrs; i++) {
+        tri_instr *instr = &program->instrs[i];
+        if (instr->op != TRI_OP_MATMUL)
+            continue;
+        tri_operand kept = instr->in[0];
+        instr->in[0] = instr->in[1];
+        instr->in[1] = kept;
+        return true;
+    }
+    return false;
+}
+
+static bool write_input(tri_program *program)
+{
+    tri_instr *instr = instr_writing(program, TRI_SPACE_WORK);
+    if (!instr || program->spaces[TRI_SPACE_BATCH].bytes == 0)
+        return false;
+    program->spaces[TRI_SPACE_BATCH].bytes = program->spaces[TRI_SPACE_WORK].bytes;
+    instr->out[0].space = TRI_SPACE_BATCH;
+    instr->out[0].offset = 0;
+    return true;
+}
+
+static bool update_elsewhere(tri_program *program)
+{
+    tri_instr *instr = instr_with_write(program, TRI_WRITE_UPDATE);
+    if (!instr)
+        return false;
+    instr->out[0].offset = program->spaces[instr->out[0].space].bytes;
+    program->spaces[instr->out[0].space].bytes += instr->out[0].offset + TRI_PROGRAM_ALIGN;
+    return true;
+}
+
+static bool skip_update(tri_program *program)
+{
+    tri_segment *update = segment_of(program, TRI_ACTION_U);
+    if (!update || update->count < 2)
+        return false;
+    update->count--;
+    return true;
+}
+
+static bool missing_operand(tri_program *program)
+{
+    tri_instr *instr = &program->instrs[program->num_instrs / 2];
+    instr->in[0].value = TRI_NONE;
+    return true;
+}
+
+static bool write_over_input(tri_program *program)
+{
+    for (size_t i = 0; i < program->num_instrs; i++) {
+        tri_instr *instr = &program->instrs[i];
+        tri_space_kind kind = program->spaces[instr->in[0].space].kind;
+        if (instr->op != TRI_OP_MATMUL || instr->write[0] != TRI_WRITE_NEW ||
+            (kind != TRI_SPACE_WORK && kind != TRI_SPACE_FRAME))
+            continue;
+        program->spaces[instr->in[0].space].bytes +=
+            tri_value_bytes(&program->values[instr->out[0].value]);
+        instr->out[0].space = instr->in[0].space;
+        instr->out[0].offset = instr->in[0].offset;
+        return true;
+    }
+    return false;
+}
+
+static const tri_fault faults[] = {
+    {"swap-instructions", "an instruction runs before the one whose result it reads",
+     swap_instructions},
+    {"overlap", "a result is placed on one that is still needed", overlap_values},
+    {"past-the-end", "an address lies outside its space", past_the_end},
+    {"misaligned", "an address is not aligned", misalign},
+    {"update-too-early", "the update runs before the gradients exist", update_too_early},
+    {"old-version", "a parameter is updated from a version that has been replaced",
+     read_old_version},
+    {"frame-in-use", "a forward takes a frame whose backward has not run", frame_in_use},
+    {"foreign-frame", "a backward looks into another micro-batch's frame", foreign_frame},
+    {"lost-microbatch", "a micro-batch is left out", drop_call},
+    {"restarted-sums", "a later micro-batch overwrites the gradient sums", restart_sums},
+    {"unstarted-sums", "the first micro-batch adds to sums that hold nothing", never_start_sums},
+    {"half-the-batch", "the update runs before the last backward", half_the_batch},
+    {"swapped-operands", "a product gets its operands in the wrong order", swap_operands},
+    {"written-input", "an instruction writes into the step's inputs", write_input},
+    {"update-elsewhere", "an update writes to another place than it reads", update_elsewhere},
+    {"skipped-update", "a parameter with a gradient is not updated", skip_update},
+    {"missing-operand", "an instruction lacks an operand", missing_operand},
+    {"in-place", "a result is written over an input that is still being read", write_over_input},
+};
+
+const tri_fault *tri_fault_at(size_t i)
+{
+    return i < sizeof faults / sizeof *faults ? &faults[i] : NULL;
+}

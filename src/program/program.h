@@ -1,0 +1,155 @@
+/* The step program: what one rank does in one step.
+ *
+ * Two levels. A segment is a straight list of instructions for one chunk of layers and one action
+ * (forward, backward ...), emitted once. The timeline calls segments for micro-batches. Memory is a
+ * handful of spaces, each one allocation; an operand's address is space + instance + offset:
+ *
+ *   space        instance            holds
+ *   param        -                   parameters
+ *   grad         -                   gradient accumulators
+ *   optim        -                   moments of the update rule
+ *   stat         -                   loss, count, squared norm
+ *   output       -                   what the host reads after the step
+ *   step         -                   step inputs: step number, learning rate ...
+ *   batch        micro-batch         tokens, targets ...
+ *   frame X>Y    action.frame[...]   values that action X makes and action Y still reads
+ *   work         -                   values that live within one segment
+ *
+ * Executor, checker, printer and simulator all take this. */
+#ifndef TRI_PROGRAM_PROGRAM_H
+#define TRI_PROGRAM_PROGRAM_H
+
+#include "base/text.h"
+#include "graph/graph.h"
+#include "graph/op_table.h"
+
+enum { TRI_PROGRAM_ALIGN = 64, TRI_MAX_SPACES = 16 };
+
+typedef enum tri_action_kind {
+    TRI_ACTION_F, /* forward */
+    TRI_ACTION_I, /* gradient of the activations */
+    TRI_ACTION_W, /* gradient of the weights */
+    TRI_ACTION_B, /* both, interleaved */
+    TRI_ACTION_U, /* update */
+    TRI_NUM_ACTIONS
+} tri_action_kind;
+
+typedef enum tri_space_kind {
+    TRI_SPACE_PARAM,
+    TRI_SPACE_GRAD,
+    TRI_SPACE_OPTIM,
+    TRI_SPACE_STAT,
+    TRI_SPACE_OUTPUT,
+    TRI_SPACE_STEP,
+    TRI_SPACE_BATCH,
+    TRI_SPACE_WORK,
+    TRI_SPACE_FRAME
+} tri_space_kind;
+
+typedef struct tri_space {
+    tri_space_kind kind;
+    char name[16];
+    uint64_t bytes; /* of one instance */
+    uint32_t num_instances;
+    tri_action_kind born, dies; /* frames: taken at the first, given back after the second */
+} tri_space;
+
+typedef struct tri_operand {
+    tri_id value; /* TRI_NONE: absent */
+    uint32_t space;
+    uint64_t offset;
+} tri_operand;
+
+typedef struct tri_instr {
+    tri_op op;
+    tri_attr attr;
+    uint8_t num_in, num_out;
+    tri_write write[TRI_MAX_OUT];
+    tri_operand in[TRI_MAX_IN];
+    tri_operand out[TRI_MAX_OUT];
+    tri_id prev[TRI_MAX_OUT];
+    int layer;
+    tri_cost cost;
+} tri_instr;
+
+typedef struct tri_segment {
+    tri_action_kind action;
+    int chunk;
+    uint32_t first, count; /* instructions */
+} tri_segment;
+
+typedef struct tri_call {
+    uint32_t segment;
+    uint32_t microbatch;
+    bool first;                     /* accumulators are overwritten, not added to */
+    uint32_t frame[TRI_MAX_SPACES]; /* instance of each frame space (by space number) */
+} tri_call;
+
+typedef struct tri_program {
+    tri_arena arena; /* names */
+    tri_value *values;
+    size_t num_values;
+    tri_operand *home; /* where each value lies; space TRI_NONE: it was fused away */
+    tri_state *states;
+    size_t num_states;
+    tri_instr *instrs;
+    size_t num_instrs;
+    tri_segment segments[TRI_NUM_ACTIONS];
+    size_t num_segments;
+    tri_call *calls; /* the timeline */
+    size_t num_calls;
+    tri_space spaces[TRI_MAX_SPACES];
+    size_t num_spaces;
+    uint32_t num_microbatches;
+    int num_layers;
+} tri_program;
+
+/* One entry of a schedule: compute only. */
+typedef struct tri_action {
+    tri_action_kind kind;
+    uint32_t microbatch;
+} tri_action;
+
+/* Cuts the graph into the segments that the schedule names, plans the memory and lays out the
+ * timeline. The program copies all it needs from the graph. */
+tr_status tri_program_build(const tri_graph *graph, const tri_action *schedule,
+                            size_t num_actions, uint32_t num_microbatches, tri_program *program,
+                            tr_error *err);
+void tri_program_fini(tri_program *program);
+
+/* Memory plan (memory.c): gives every value a home, and frames to the calls. */
+typedef struct tri_node_order {
+    const tri_id *node;            /* nodes in the order of segments */
+    const tri_action_kind *action; /* of each position */
+    size_t count;
+} tri_node_order;
+tr_status tri_plan_memory(const tri_graph *graph, const tri_node_order *order,
+                          tri_program *program, tr_error *err);
+
+uint64_t tri_space_total(const tri_space *space);
+uint64_t tri_value_bytes(const tri_value *value);
+/* The value of that name (newest version of a state), or TRI_NONE. */
+tri_id tri_program_find(const tri_program *program, const char *name);
+const char *tri_action_name(tri_action_kind kind); /* "F", "I", ... */
+tri_cost tri_program_cost(const tri_program *program); /* of a whole step */
+
+/* Proves that the program computes what the graph says; the error names the instruction. */
+tr_status tri_program_check(const tri_program *program, tr_error *err);
+
+/* Deliberate faults, to show that the checker sees them. */
+typedef struct tri_fault {
+    const char *name, *meaning;
+    bool (*apply)(tri_program *program); /* false: this program has no place for it */
+} tri_fault;
+const tri_fault *tri_fault_at(size_t i); /* NULL past the end */
+
+/* Text form. */
+typedef struct tri_explain_options {
+    bool summary; /* totals only */
+    bool all;     /* every instruction: repeated layers are not folded */
+} tri_explain_options;
+void tri_program_explain(const tri_program *program, const tri_explain_options *options,
+                         tri_text *text);
+void tri_program_memory_text(const tri_program *program, tri_text *text);
+
+#endif

@@ -1,0 +1,305 @@
+/* The program as text: what `trireme explain` and `trireme plan` print.
+ *
+ * Layers that repeat the instructions of the layer before them are folded into one line, unless
+ * everything is asked for. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "program/program.h"
+
+static const char *const action_titles[TRI_NUM_ACTIONS] = {
+    [TRI_ACTION_F] = "forward",
+    [TRI_ACTION_I] = "gradients of the activations",
+    [TRI_ACTION_W] = "gradients of the weights",
+    [TRI_ACTION_B] = "backward",
+    [TRI_ACTION_U] = "update",
+};
+
+static const char *space_meaning(const tri_space *space)
+{
+    switch (space->kind) {
+    case TRI_SPACE_PARAM:
+        return "parameters";
+    case TRI_SPACE_GRAD:
+        return "gradient accumulators";
+    case TRI_SPACE_OPTIM:
+        return "optimizer state";
+    case TRI_SPACE_STAT:
+        return "loss, count, norm";
+    case TRI_SPACE_OUTPUT:
+        return "results for the host";
+    case TRI_SPACE_STEP:
+        return "step inputs";
+    case TRI_SPACE_BATCH:
+        return "micro-batch inputs";
+    case TRI_SPACE_WORK:
+        return "workspace of a segment";
+    case TRI_SPACE_FRAME:
+        return "activations kept";
+    }
+    return "";
+}
+
+void tri_program_memory_text(const tri_program *program, tri_text *text)
+{
+    char each[16], all[16];
+    uint64_t total = 0;
+    for (size_t s = 0; s < program->num_spaces; s++) {
+        const tri_space *space = &program->spaces[s];
+        if (tri_space_total(space) == 0)
+            continue;
+        total += tri_space_total(space);
+        tri_text_add(text, "  %-10s %-24s %12s   %" PRIu64 " bytes", space->name,
+                     space_meaning(space), tri_text_bytes((double)tri_space_total(space), all),
+                     tri_space_total(space));
+        if (space->num_instances > 1)
+            tri_text_add(text, " (%u of %s)", space->num_instances,
+                         tri_text_bytes((double)space->bytes, each));
+        tri_text_add(text, "\n");
+    }
+    tri_text_add(text, "  %-10s %-24s %12s   %" PRIu64 " bytes\n", "total", "",
+                 tri_text_bytes((double)total, all), total);
+}
+
+/* "matmul+bias+gelu", "act gelu", "attention causal" */
+static void op_text(const tri_instr *instr, char *out, size_t size)
+{
+    static const char *const epilogue[] = {"", "+bias", "+bias+gelu", "*gelu'"};
+    const char *name = tri_op_get(instr->op)->name, *more = "";
+    switch (instr->op) {
+    case TRI_OP_MATMUL:
+        more = epilogue[instr->attr.epilogue];
+        break;
+    case TRI_OP_ACT:
+    case TRI_OP_ACT_GRAD:
+        more = instr->attr.act == TRI_ACT_GELU ? " gelu" : " relu";
+        break;
+    case TRI_OP_ATTENTION:
+    case TRI_OP_ATTENTION_GRAD:
+        more = instr->attr.causal ? " causal" : "";
+        break;
+    default:
+        break;
+    }
+    snprintf(out, size, "%s%s", name, more);
+}
+
+static void address_text(const tri_program *program, const tri_operand *operand, char *out,
+                         size_t size)
+{
+    const char *space = program->spaces[operand->space].name;
+    if (strncmp(space, "frame ", 6) == 0)
+        space += 6;
+    snprintf(out, size, "%s+%" PRIx64, space, operand->offset);
+}
+
+static void reads_text(const tri_program *program, const tri_instr *instr, char *out, size_t size)
+{
+    size_t used = 0;
+    out[0] = 0;
+    for (int j = 0; j < instr->num_in && used < size; j++) {
+        if (instr->in[j].value == TRI_NONE)
+            continue;
+        bool transposed = instr->op == TRI_OP_MATMUL &&
+                          ((j == 0 && instr->attr.trans_a) || (j == 1 && instr->attr.trans_b));
+        used += (size_t)snprintf(out + used, size - used, "%s%s%s", used ? ", " : "",
+                                 program->values[instr->in[j].value].name,
+                                 transposed ? "^T" : "");
+    }
+}
+
+static void print_instr(const tri_program *program, size_t i, tri_text *text)
+{
+    const tri_instr *instr = &program->instrs[i];
+    char op[48], shape[96], address[48], reads[512], flops[16], bytes[16];
+    op_text(instr, op, sizeof op);
+    reads_text(program, instr, reads, sizeof reads);
+    for (int k = 0; k < instr->num_out; k++) {
+        const tri_value *value = &program->values[instr->out[k].value];
+        bool adds = instr->write[k] == TRI_WRITE_START || instr->write[k] == TRI_WRITE_ADD;
+        address_text(program, &instr->out[k], address, sizeof address);
+        tri_shape_text(&value->shape, shape, sizeof shape);
+        if (k == 0)
+            tri_text_add(text, "%5zu  %-22s", i, op);
+        else
+            tri_text_add(text, "%5s  %-22s", "", "");
+        tri_text_add(text, " %-24s %s %-30s %-14s", value->name, adds ? "+=" : "  ", shape,
+                     address);
+        if (k == 0)
+            tri_text_add(text, " %8s %10s  %s",
+                         instr->cost.flops > 0 ? tri_text_count(instr->cost.flops, flops) : "-",
+                         tri_text_bytes(instr->cost.bytes, bytes), reads);
+        tri_text_add(text, "\n");
+    }
+}
+
+/* Same operator, same shapes, same way of writing: the same instruction on other data. */
+static bool alike(const tri_program *program, const tri_instr *a, const tri_instr *b,
+                  bool same_shapes)
+{
+    if (a->op != b->op || a->num_in != b->num_in || a->num_out != b->num_out ||
+        a->attr.epilogue != b->attr.epilogue || a->attr.trans_a != b->attr.trans_a ||
+        a->attr.trans_b != b->attr.trans_b)
+        return false;
+    for (int k = 0; same_shapes && k < a->num_out; k++)
+        if (a->write[k] != b->write[k] ||
+            !tri_shape_equal(&program->values[a->out[k].value].shape,
+                             &program->values[b->out[k].value].shape))
+            return false;
+    return true;
+}
+
+/* End of the run of instructions of one layer that begins at i. */
+static size_t layer_end(const tri_program *program, size_t i, size_t end)
+{
+    size_t j = i;
+    while (j < end && program->instrs[j].layer == program->instrs[i].layer)
+        j++;
+    return j;
+}
+
+static bool repeats_layer(const tri_program *program, size_t a, size_t a_end, size_t b,
+                          size_t b_end)
+{
+    if (a_end - a != b_end - b)
+        return false;
+    for (size_t i = 0; i < a_end - a; i++)
+        if (!alike(program, &program->instrs[a + i], &program->instrs[b + i], true))
+            return false;
+    return true;
+}
+
+static void layer_title(const tri_program *program, int layer, tri_text *text)
+{
+    if (layer < 0)
+        tri_text_add(text, " before the layers\n");
+    else if (layer >= program->num_layers)
+        tri_text_add(text, " after the layers\n");
+    else
+        tri_text_add(text, " layer %d\n", layer);
+}
+
+/* Layer by layer, folding layers that repeat the one before. */
+static void print_layers(const tri_program *program, size_t begin, size_t end, bool all,
+                         tri_text *text)
+{
+    for (size_t i = begin; i < end;) {
+        size_t i_end = layer_end(program, i, end), next = i_end;
+        layer_title(program, program->instrs[i].layer, text);
+        for (size_t n = i; n < i_end; n++)
+            print_instr(program, n, text);
+        int folded = 0, first = 0, last = 0;
+        while (!all && next < end) {
+            size_t next_end = layer_end(program, next, end);
+            if (!repeats_layer(program, i, i_end, next, next_end))
+                break;
+            first = folded++ ? first : program->instrs[next].layer;
+            last = program->instrs[next].layer;
+            next = next_end;
+        }
+        if (folded == 1)
+            tri_text_add(text, " layer %d: the same %zu instructions\n", first, i_end - i);
+        else if (folded > 1)
+            tri_text_add(text, " layers %d to %d: the same %zu instructions each\n", first, last,
+                         i_end - i);
+        i = next;
+    }
+}
+
+/* The update: runs of one operator over the parameters, folded. */
+static void print_update(const tri_program *program, size_t begin, size_t end, bool all,
+                         tri_text *text)
+{
+    for (size_t i = begin; i < end;) {
+        size_t next = i + 1;
+        while (!all && next < end &&
+               alike(program, &program->instrs[i], &program->instrs[next], false))
+            next++;
+        print_instr(program, i, text);
+        if (next - i > 1)
+            tri_text_add(text, "       the same for %zu more, to %s\n", next - i - 1,
+                         program->values[program->instrs[next - 1].in[0].value].name);
+        i = next;
+    }
+}
+
+static void print_segment(const tri_program *program, const tri_segment *segment, bool all,
+                          tri_text *text)
+{
+    double flops = 0, bytes = 0;
+    char flops_text[16], bytes_text[16];
+    size_t begin = segment->first, end = begin + segment->count;
+    for (size_t i = begin; i < end; i++) {
+        flops += program->instrs[i].cost.flops;
+        bytes += program->instrs[i].cost.bytes;
+    }
+    tri_text_add(text, "\nsegment %s: %s, %u instructions, %sFLOP, %s moved\n",
+                 tri_action_name(segment->action), action_titles[segment->action], segment->count,
+                 tri_text_count(flops, flops_text), tri_text_bytes(bytes, bytes_text));
+    tri_text_add(text, "%5s  %-22s %-24s    %-30s %-14s %8s %10s  %s\n", "nr", "operator", "result",
+                 "shape", "address", "FLOP", "bytes", "reads");
+    if (segment->action == TRI_ACTION_U)
+        print_update(program, begin, end, all, text);
+    else
+        print_layers(program, begin, end, all, text);
+}
+
+static void print_timeline(const tri_program *program, bool all, tri_text *text)
+{
+    tri_text_add(text, "\ntimeline: %zu calls\n", program->num_calls);
+    for (size_t i = 0; i < program->num_calls; i++) {
+        if (!all && program->num_calls > 24 && i == 12) {
+            tri_text_add(text, "    ...  %zu calls in the same order\n", program->num_calls - 16);
+            i = program->num_calls - 4;
+        }
+        const tri_call *call = &program->calls[i];
+        tri_action_kind kind = program->segments[call->segment].action;
+        tri_text_add(text, "%5zu  %s", i, tri_action_name(kind));
+        if (kind != TRI_ACTION_U)
+            tri_text_add(text, "  micro-batch %u", call->microbatch);
+        for (size_t s = 0; s < program->num_spaces; s++)
+            if (program->spaces[s].kind == TRI_SPACE_FRAME && kind != TRI_ACTION_U)
+                tri_text_add(text, "  %s #%u", program->spaces[s].name, call->frame[s]);
+        if (kind != TRI_ACTION_U && kind != TRI_ACTION_I)
+            tri_text_add(text, "  %s", call->first ? "starts the sums" : "adds to the sums");
+        tri_text_add(text, "\n");
+    }
+}
+
+static void print_totals(const tri_program *program, tri_text *text)
+{
+    char flops[16], bytes[16];
+    tri_cost cost = tri_program_cost(program);
+    double by_op[TRI_NUM_OPS] = {0}, bytes_by_op[TRI_NUM_OPS] = {0};
+    size_t calls[TRI_NUM_OPS] = {0};
+    for (size_t c = 0; c < program->num_calls; c++) {
+        const tri_segment *segment = &program->segments[program->calls[c].segment];
+        for (uint32_t i = 0; i < segment->count; i++) {
+            const tri_instr *instr = &program->instrs[segment->first + i];
+            by_op[instr->op] += instr->cost.flops;
+            bytes_by_op[instr->op] += instr->cost.bytes;
+            calls[instr->op]++;
+        }
+    }
+    tri_text_add(text, "\na step: %sFLOP, %s moved by instructions\n",
+                 tri_text_count(cost.flops, flops), tri_text_bytes(cost.bytes, bytes));
+    tri_text_add(text, "  %-22s %8s %12s %12s\n", "operator", "calls", "FLOP", "bytes");
+    for (int op = 0; op < TRI_NUM_OPS; op++)
+        if (calls[op])
+            tri_text_add(text, "  %-22s %8zu %12s %12s\n", tri_op_get((tri_op)op)->name, calls[op],
+                         tri_text_count(by_op[op], flops), tri_text_bytes(bytes_by_op[op], bytes));
+}
+
+void tri_program_explain(const tri_program *program, const tri_explain_options *options,
+                         tri_text *text)
+{
+    tri_text_add(text, "memory\n");
+    tri_program_memory_text(program, text);
+    if (!options->summary) {
+        print_timeline(program, options->all, text);
+        for (size_t s = 0; s < program->num_segments; s++)
+            print_segment(program, &program->segments[s], options->all, text);
+    }
+    print_totals(program, text);
+}

@@ -1,0 +1,46 @@
+/* The memory of a run: one slab per class, shared by all of its programs.
+ *
+ * Parameters, gradients and moments keep their slabs for the whole run. Everything else lives only
+ * while its program runs, and programs run one at a time: they share one slab as large as the
+ * largest of them needs. */
+#ifndef TRI_RUN_STORE_H
+#define TRI_RUN_STORE_H
+
+#include "device/device.h"
+#include "program/program.h"
+
+enum { TRI_MAX_PROGRAMS = 4 };
+
+typedef enum tri_slab_kind {
+    TRI_SLAB_PARAM,
+    TRI_SLAB_GRAD,
+    TRI_SLAB_OPTIM,
+    TRI_SLAB_SHARED,
+    TRI_NUM_SLABS
+} tri_slab_kind;
+
+typedef struct tri_slab {
+    void *memory;
+    uint64_t bytes; /* as the plan says; allocated rounded up */
+} tri_slab;
+
+typedef struct tri_store {
+    tri_device *device;
+    tri_slab slabs[TRI_NUM_SLABS];
+    uint64_t scratch_bytes; /* of the device's kernels */
+} tri_store;
+
+/* Sizes only; allocates nothing. */
+void tri_store_plan(tri_store *store, tri_device *device, const tri_program *const *programs,
+                    size_t num_programs);
+/* Rounded as allocated, kernel scratch included. */
+uint64_t tri_store_total(const tri_store *store);
+/* Refuses, with the figures, what this machine has no room for. */
+tr_status tri_store_alloc(tri_store *store, tr_error *err);
+void tri_store_free(tri_store *store);
+
+tri_slab_kind tri_slab_of(tri_space_kind kind);
+/* Where a space begins in its slab. */
+uint64_t tri_space_base(const tri_program *program, size_t space);
+
+#endif

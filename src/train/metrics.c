@@ -1,0 +1,139 @@
+#include "train/metrics.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <jansson.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { VERSION = 1, MAX_LINE_BYTES = 1024 };
+
+struct tri_metrics {
+    int fd;
+    char *path;
+    bool has_failed;
+};
+
+/* Makes the file end with a whole line. */
+static int mend_tail(int fd)
+{
+    struct stat info;
+    if (fstat(fd, &info) != 0)
+        return -1;
+    char tail[MAX_LINE_BYTES];
+    off_t from = info.st_size > MAX_LINE_BYTES ? info.st_size - MAX_LINE_BYTES : 0;
+    ssize_t num = pread(fd, tail, sizeof tail, from);
+    if (num <= 0 || tail[num - 1] == '\n')
+        return num < 0 ? -1 : 0;
+    const char *newline = memrchr(tail, '\n', (size_t)num);
+    size_t line = newline ? (size_t)(newline - tail) + 1 : 0;
+    if (!newline && from > 0)
+        return write(fd, "\n", 1) == 1 ? 0 : -1; /* no line of ours: not ours to remove */
+    json_t *object = json_loadb(tail + line, (size_t)num - line, 0, NULL);
+    bool is_whole = object != NULL;
+    json_decref(object);
+    if (is_whole) /* only the newline is missing: somebody edited the file */
+        return write(fd, "\n", 1) == 1 ? 0 : -1;
+    return ftruncate(fd, from + (off_t)line);
+}
+
+tr_status tri_metrics_open(const char *path, tri_metrics **out, tr_error *err)
+{
+    *out = NULL;
+    tri_metrics *metrics = calloc(1, sizeof *metrics);
+    if (metrics)
+        metrics->path = strdup(path);
+    if (!metrics || !metrics->path) {
+        free(metrics);
+        return tri_fail(err, TR_ERROR_RUNTIME, "%s: out of memory", path);
+    }
+    metrics->fd = open(path, O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+    if (metrics->fd < 0 || mend_tail(metrics->fd) != 0) {
+        tri_fail(err, TR_ERROR_RUNTIME, "%s: cannot be written: %s", path, strerror(errno));
+        tri_metrics_close(metrics);
+        return TR_ERROR_RUNTIME;
+    }
+    *out = metrics;
+    return TR_OK;
+}
+
+void tri_metrics_close(tri_metrics *metrics)
+{
+    if (!metrics)
+        return;
+    if (metrics->fd >= 0)
+        close(metrics->fd);
+    free(metrics->path);
+    free(metrics);
+}
+
+static json_t *number(double value)
+{
+    return isfinite(value) ? json_real(value) : json_null();
+}
+
+static json_t *row_object(const tri_metrics_row *row)
+{
+    json_t *object = json_object();
+    int failed = json_object_set_new(object, "step", json_integer(row->step));
+    failed |= json_object_set_new(object, "loss", number(row->loss));
+    failed |= json_object_set_new(object, "grad_norm", number(row->grad_norm));
+    failed |= json_object_set_new(object, "lr", number(row->lr));
+    failed |= json_object_set_new(object, "tokens", json_integer(row->tokens));
+    failed |= json_object_set_new(object, "step_ms", number(row->step_ms));
+    failed |= json_object_set_new(object, "tokens_per_s", number(row->tokens_per_s));
+    failed |= json_object_set_new(object, "mem_peak_bytes", json_integer(row->mem_peak_bytes));
+    failed |= json_object_set_new(object, "slowest_rank", json_integer(row->slowest_rank));
+    failed |= json_object_set_new(object, "slowest_ms", number(row->slowest_ms));
+    if (row->has_eval)
+        failed |= json_object_set_new(object, "eval_loss", number(row->eval_loss));
+    failed |= json_object_set_new(object, "version", json_integer(VERSION));
+    if (failed) {
+        json_decref(object);
+        return NULL;
+    }
+    return object;
+}
+
+/* One write; a line that only partly fitted is taken back. Returns 0 or the errno. */
+static int append_line(int fd, const char *line, size_t num_bytes)
+{
+    ssize_t written;
+    do {
+        written = write(fd, line, num_bytes);
+    } while (written < 0 && errno == EINTR);
+    if (written == (ssize_t)num_bytes)
+        return 0;
+    int reason = written < 0 ? errno : ENOSPC;
+    struct stat info;
+    if (written > 0 && fstat(fd, &info) == 0 && info.st_size >= written &&
+        ftruncate(fd, info.st_size - written) != 0)
+        reason = errno;
+    return reason;
+}
+
+tr_status tri_metrics_write(tri_metrics *metrics, const tri_metrics_row *row, tr_error *err)
+{
+    char line[MAX_LINE_BYTES];
+    int reason = ENOMEM;
+    json_t *object = row_object(row);
+    if (object) {
+        size_t num_bytes =
+            json_dumpb(object, line, sizeof line - 1, JSON_COMPACT | JSON_REAL_PRECISION(9));
+        json_decref(object);
+        if (num_bytes > 0 && num_bytes < sizeof line) {
+            line[num_bytes] = '\n';
+            reason = append_line(metrics->fd, line, num_bytes + 1);
+        }
+    }
+    if (reason == 0 || metrics->has_failed)
+        return TR_OK;
+    metrics->has_failed = true;
+    return tri_fail(err, TR_ERROR_RUNTIME,
+                    "%s: step %lld cannot be written: %s; lines will be missing until this is "
+                    "mended",
+                    metrics->path, (long long)row->step, strerror(reason));
+}

@@ -1,0 +1,39 @@
+/* metrics.jsonl: one JSON object a line, one line a step.
+ *
+ * Lines are appended, each in a single write, so that a reader at any moment (or after a crash)
+ * sees whole lines; a half-written last line left by an earlier crash is cut off when the file is
+ * opened. Numbers that are not finite are written as null, since JSON has no name for them. */
+#ifndef TRI_TRAIN_METRICS_H
+#define TRI_TRAIN_METRICS_H
+
+#include "base/error.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+typedef struct tri_metrics tri_metrics;
+
+typedef struct tri_metrics_row {
+    int64_t step;
+    double loss; /* of a float: nine digits are written, which give it back exactly */
+    double grad_norm;
+    double lr;
+    int64_t tokens; /* seen since the run began */
+    double step_ms;
+    double tokens_per_s;
+    int64_t mem_peak_bytes;
+    int slowest_rank;
+    double slowest_ms; /* the time of that rank in this step */
+    bool has_eval;     /* whether eval_loss is of this step; it is left out otherwise */
+    double eval_loss;
+} tri_metrics_row;
+
+tr_status tri_metrics_open(const char *path, tri_metrics **metrics, tr_error *err);
+
+/* A full disk must not end a run that may go on: only the first failure is reported (the caller
+ * warns). Later lines are still tried, and what fails then returns TR_OK. */
+tr_status tri_metrics_write(tri_metrics *metrics, const tri_metrics_row *row, tr_error *err);
+
+void tri_metrics_close(tri_metrics *metrics);
+
+#endif

@@ -1,0 +1,97 @@
+/* A session: a model, its programs, its memory and its data, advancing step by step. The training
+ * loop, evaluation and generation all go through one. */
+#ifndef TRI_TRAIN_SESSION_H
+#define TRI_TRAIN_SESSION_H
+
+#include "compile/compile.h"
+#include "data/data.h"
+#include "run/executor.h"
+#include "train/schedule_lr.h"
+
+typedef struct tri_session_config {
+    tri_compile_config compile;
+    tri_device_config device;
+    tri_data_config data;
+    tri_lr_schedule lr;
+    uint64_t seed;
+    int64_t eval_batches;
+    const char *weights_from; /* file to start from, or "" */
+} tri_session_config;
+
+/* Where rows come from: fills one row of a sample. Sequences get tokens and targets, other models
+ * x and target vectors; the pointers of the other kind are NULL. */
+typedef void (*tri_row_fn)(void *context, tri_split split, uint64_t sample, int32_t *tokens,
+                           int32_t *targets, float *x, float *target);
+
+typedef enum tri_session_program {
+    TRI_PROGRAM_TRAIN,
+    TRI_PROGRAM_EVAL,
+    TRI_PROGRAM_PREDICT,
+    TRI_NUM_PROGRAMS
+} tri_session_program;
+
+/* Values that the host writes or reads by name. */
+typedef enum tri_host_value {
+    TRI_HOST_TOKENS,
+    TRI_HOST_TARGETS,
+    TRI_HOST_POSITIONS,
+    TRI_HOST_ROWS,
+    TRI_HOST_STEP,
+    TRI_HOST_SCHED,
+    TRI_HOST_INDEX,
+    TRI_HOST_X,
+    TRI_HOST_TARGET,
+    TRI_HOST_LOSS,
+    TRI_HOST_COUNT,
+    TRI_HOST_RESULT,
+    TRI_HOST_LOGITS,
+    TRI_NUM_HOST_VALUES
+} tri_host_value;
+
+typedef struct tri_session {
+    tri_session_config config;
+    tri_param_table params;
+    tri_program programs[TRI_NUM_PROGRAMS];
+    tri_id host[TRI_NUM_PROGRAMS][TRI_NUM_HOST_VALUES]; /* TRI_NONE: the program has none */
+    tri_executor executors[TRI_NUM_PROGRAMS];
+    tri_device device;
+    tri_store store;
+    tri_data *data;
+    tri_row_fn row;
+    void *row_context;
+    float **weights; /* of each parameter */
+    int64_t step;    /* steps done */
+    bool compiled, started;
+} tri_session;
+
+typedef struct tri_step_result {
+    float loss, grad_norm;
+    double lr;
+    double count; /* targets in the batch */
+    double seconds;
+} tri_step_result;
+
+/* Compiles the programs and plans their memory; nothing large is allocated. The session must not
+ * move afterwards. */
+tr_status tri_session_compile(tri_session *session, const tri_session_config *config,
+                              tr_error *err);
+/* Opens the data (unless rows are given by session->row), allocates, and fills the parameters. */
+tr_status tri_session_start(tri_session *session, tr_error *err);
+void tri_session_fini(tri_session *session);
+
+/* One training step. A loss or norm that is not finite is TR_ERROR_NUMERIC; the parameters are
+ * then as before the step. */
+tr_status tri_session_step(tri_session *session, tri_step_result *result, tr_error *err);
+/* Mean loss over eval_batches batches of held-out rows. */
+tr_status tri_session_eval(tri_session *session, double *loss, tr_error *err);
+/* Whether there are held-out rows. */
+bool tri_session_can_eval(const tri_session *session);
+/* Logits after `length` tokens (at most seq_len of them); valid until the next call. */
+const float *tri_session_predict(tri_session *session, const int32_t *tokens, int64_t length);
+
+/* Gradient of a parameter after a step, as it was applied but for clipping: the mean over targets.
+ * Returns a factor to multiply with. */
+const float *tri_session_grad(const tri_session *session, tri_id param, float *factor);
+uint64_t tri_session_planned_bytes(const tri_session *session);
+
+#endif

@@ -1,0 +1,522 @@
+#include "op_cases.h"
+
+#include "base/rng.h"
+
+#include <assert.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "op_case_table.h"
+
+enum {
+    CANARY_BYTES = 64,
+    CANARY = 0xA5,
+    UNWRITTEN = 0xFF,
+    SEED = 20240611,
+    REPEAT = 100003,
+    HUGE_PAGE = 1 << 21
+};
+
+const op_case *op_cases(int *num_cases)
+{
+    *num_cases = (int)(sizeof case_table / sizeof case_table[0]);
+    return case_table;
+}
+
+int op_may_alias(const op_case *c, op_alias pairs[OP_MAX_ALIAS])
+{
+    switch (c->op) {
+    case TRI_OP_ADD:
+    case TRI_OP_AXPBY:
+    case TRI_OP_ADD_LAYERNORM:
+        pairs[0] = (op_alias){0, 0};
+        pairs[1] = (op_alias){0, 1};
+        return 2;
+    case TRI_OP_BIAS_ADD:
+    case TRI_OP_ACT:
+    case TRI_OP_DROPOUT:
+    case TRI_OP_CE_GRAD:
+        pairs[0] = (op_alias){0, 0};
+        return 1;
+    case TRI_OP_ACT_GRAD:
+        pairs[0] = (op_alias){0, 1};
+        return 1;
+    case TRI_OP_LAYERNORM_GRAD:
+        pairs[0] = (op_alias){0, 0};
+        pairs[1] = (op_alias){0, 4};
+        return c->flags & CASE_WITHOUT ? 1 : 2;
+    default:
+        return 0;
+    }
+}
+
+int op_must_alias(const op_case *c, op_alias pairs[OP_MAX_ALIAS])
+{
+    int num = 0;
+    if (c->op == TRI_OP_SGD)
+        num = c->flags & CASE_WITHOUT ? 1 : 2;
+    if (c->op == TRI_OP_ADAM)
+        num = 3;
+    if (c->op == TRI_OP_MOMENTUM || c->op == TRI_OP_APPLY_UPDATE)
+        num = 1;
+    for (int i = 0; i < num; i++)
+        pairs[i] = (op_alias){i, i};
+    return num;
+}
+
+/* --- Operands ------------------------------------------------------------------------------- */
+
+static void tensor_shape(tri_tensor *t, tri_dtype dtype, int rank, const int64_t *size)
+{
+    *t = (tri_tensor){.dtype = dtype, .rank = rank, .count = 1};
+    for (int d = 0; d < rank; d++) {
+        t->size[d] = t->global[d] = size[d];
+        t->count *= size[d];
+    }
+}
+
+#define SIZES(...)                                                                                 \
+    (int64_t[])                                                                                    \
+    {                                                                                              \
+        __VA_ARGS__                                                                                \
+    }
+
+static void in_f32(op_run *run, int rank, const int64_t *size)
+{
+    tensor_shape(&run->args.in[run->args.num_in++], TRI_F32, rank, size);
+}
+
+static void in_i32(op_run *run, int rank, const int64_t *size)
+{
+    tensor_shape(&run->args.in[run->args.num_in++], TRI_I32, rank, size);
+}
+
+static void in_absent(op_run *run)
+{
+    run->args.in[run->args.num_in++] = (tri_tensor){0};
+}
+
+static void out_f32(op_run *run, int rank, const int64_t *size)
+{
+    tensor_shape(&run->args.out[run->args.num_out++], TRI_F32, rank, size);
+}
+
+/* This dim of the tensor is a part, beginning at origin, of a larger one. */
+static void make_shard(tri_tensor *t, int dim, int64_t origin)
+{
+    t->origin[dim] = origin;
+    t->global[dim] = t->size[dim] + origin + 3;
+}
+
+/* sizes: groups g, m, k, n. a is [g,m,k], or [g,k,m] when transposed (contracted over g and k). */
+static void build_matmul(op_run *run, const op_case *c)
+{
+    int64_t g = c->size[0], m = c->size[1], k = c->size[2], n = c->size[3];
+    int64_t rows = c->attr.trans_a ? m : g * m, depth = c->attr.trans_a ? g * k : k;
+    run->attr.split_a = 2;
+    if (c->attr.trans_a)
+        in_f32(run, 3, SIZES(g, k, m));
+    else
+        in_f32(run, 3, SIZES(g, m, k));
+    run->attr.split_b = 1;
+    if (c->attr.trans_b) {
+        in_f32(run, 2, SIZES(n, depth));
+    } else if (c->attr.trans_a) {
+        in_f32(run, 3, SIZES(g, k, n));
+        run->attr.split_b = 2;
+    } else {
+        in_f32(run, 2, SIZES(depth, n));
+    }
+    if (c->attr.epilogue == TRI_EPILOGUE_GELU_GRAD)
+        in_f32(run, 2, SIZES(rows, n));
+    else if (c->attr.epilogue != TRI_EPILOGUE_NONE)
+        in_f32(run, 1, SIZES(n));
+    out_f32(run, 2, SIZES(rows, n));
+    if (c->attr.epilogue == TRI_EPILOGUE_BIAS_GELU)
+        out_f32(run, 2, SIZES(rows, n));
+}
+
+/* sizes: leading dims s0, s1; trailing dims s2, s3 (the bias has the trailing ones). */
+static void build_elementwise(op_run *run, const op_case *c)
+{
+    const int64_t *s = c->size, bias[2] = {s[2], s[3]};
+    int num_full = c->op == TRI_OP_ADD || c->op == TRI_OP_AXPBY || c->op == TRI_OP_ACT_GRAD ? 2 : 1;
+    for (int i = 0; i < num_full; i++)
+        in_f32(run, 4, s);
+    if (c->op == TRI_OP_BIAS_ADD)
+        in_f32(run, 2, bias);
+    if (c->op == TRI_OP_DROPOUT) {
+        in_i32(run, 1, s);
+        in_i32(run, 1, SIZES(1));
+    }
+    if (c->op == TRI_OP_BIAS_GRAD)
+        out_f32(run, 2, bias);
+    else
+        out_f32(run, 4, s);
+    if (c->flags & CASE_SHARD)
+        for (int d = 1; d < 4; d += 2)
+            make_shard(&run->args.in[0], d, 5 + d);
+}
+
+/* sizes: B, T, V, D. */
+static void build_lookup(op_run *run, const op_case *c)
+{
+    int64_t b = c->size[0], t = c->size[1], v = c->size[2], d = c->size[3];
+    if (c->op == TRI_OP_EMBED) {
+        in_f32(run, 2, SIZES(v, d));
+        in_i32(run, 2, SIZES(b, t));
+        out_f32(run, 3, SIZES(b, t, d));
+    } else if (c->op == TRI_OP_EMBED_GRAD) {
+        in_f32(run, 3, SIZES(b, t, d));
+        in_i32(run, 2, SIZES(b, t));
+        out_f32(run, 2, SIZES(v, d));
+    } else {
+        in_f32(run, 3, SIZES(b, t, d));
+        in_i32(run, 1, SIZES(b));
+        out_f32(run, 2, SIZES(b, d));
+    }
+    if (c->flags & CASE_SHARD)
+        make_shard(c->op == TRI_OP_EMBED ? &run->args.in[0] : &run->args.out[0], 0, v / 3);
+}
+
+/* sizes: B, T, D. */
+static void build_norm(op_run *run, const op_case *c)
+{
+    const int64_t *x = c->size, *d = c->size + 2, stats[3] = {x[0], x[1], 2};
+    bool grad = c->op == TRI_OP_LAYERNORM_GRAD || c->op == TRI_OP_LAYERNORM_PARAM_GRAD;
+    in_f32(run, 3, x);
+    if (c->op != TRI_OP_LAYERNORM)
+        in_f32(run, 3, x);
+    if (c->op != TRI_OP_LAYERNORM_PARAM_GRAD)
+        in_f32(run, 1, d); /* g */
+    if (grad)
+        in_f32(run, 3, stats);
+    else
+        in_f32(run, 1, d); /* b */
+    if (c->op == TRI_OP_LAYERNORM_GRAD && c->flags & CASE_WITHOUT)
+        in_absent(run);
+    else if (c->op == TRI_OP_LAYERNORM_GRAD)
+        in_f32(run, 3, x);
+    if (c->op == TRI_OP_LAYERNORM_PARAM_GRAD) {
+        out_f32(run, 1, d);
+        out_f32(run, 1, d);
+        return;
+    }
+    out_f32(run, 3, x);
+    if (c->op == TRI_OP_ADD_LAYERNORM)
+        out_f32(run, 3, x);
+    if (!grad)
+        out_f32(run, 3, stats);
+}
+
+/* sizes: B, T, H, K. */
+static void build_attention(op_run *run, const op_case *c)
+{
+    int64_t b = c->size[0], t = c->size[1], h = c->size[2], k = c->size[3];
+    bool grad = c->op == TRI_OP_ATTENTION_GRAD;
+    if (grad)
+        in_f32(run, 4, SIZES(b, t, h, k));
+    in_f32(run, 5, SIZES(b, t, 3, h, k));
+    if (c->flags & CASE_SHARD)
+        make_shard(&run->args.in[grad], 3, 2);
+    if (grad) {
+        in_f32(run, 4, SIZES(b, t, h, k));
+        in_f32(run, 3, SIZES(b, h, t));
+    }
+    if (c->flags & CASE_WITHOUT) {
+        in_absent(run);
+        in_absent(run);
+    } else {
+        in_i32(run, 1, SIZES(b));
+        in_i32(run, 1, SIZES(1));
+    }
+    if (grad) {
+        out_f32(run, 5, SIZES(b, t, 3, h, k));
+    } else {
+        out_f32(run, 4, SIZES(b, t, h, k));
+        out_f32(run, 3, SIZES(b, h, t));
+    }
+}
+
+/* sizes: B, T, V. */
+static void build_loss(op_run *run, const op_case *c)
+{
+    const int64_t *x = c->size, one = 1, stats[3] = {x[0], x[1], 3};
+    switch (c->op) {
+    case TRI_OP_CE_STATS:
+        in_f32(run, 3, x);
+        in_i32(run, 2, x);
+        out_f32(run, 3, stats);
+        break;
+    case TRI_OP_CE_LOSS:
+        in_f32(run, 3, stats);
+        in_i32(run, 2, x);
+        out_f32(run, 1, &one);
+        out_f32(run, 1, &one);
+        out_f32(run, 2, x);
+        break;
+    case TRI_OP_CE_GRAD:
+        in_f32(run, 3, x);
+        in_i32(run, 2, x);
+        in_f32(run, 2, x);
+        out_f32(run, 3, x);
+        break;
+    default:
+        in_f32(run, 3, x);
+        in_f32(run, 3, x);
+        if (c->op == TRI_OP_OUT_LOSS_GRAD) {
+            out_f32(run, 3, x);
+        } else {
+            out_f32(run, 1, &one);
+            out_f32(run, 1, &one);
+        }
+    }
+    if (c->flags & CASE_SHARD)
+        make_shard(&run->args.in[0], 2, x[2] / 3);
+}
+
+/* sizes: elements. */
+static void build_update(op_run *run, const op_case *c)
+{
+    const int64_t *n = c->size, sched = TRI_NUM_SCHED, result = TRI_NUM_RESULT, one = 1;
+    int num_full = 1, num_state = 1;
+    switch (c->op) {
+    case TRI_OP_SUM_SQUARES:
+        in_f32(run, 1, n);
+        out_f32(run, 1, &one);
+        return;
+    case TRI_OP_UNIT_NORM:
+        in_f32(run, 1, n);
+        out_f32(run, 1, n);
+        return;
+    case TRI_OP_FINISH:
+        for (int i = 0; i < 3; i++)
+            in_f32(run, 1, &one);
+        in_f32(run, 1, &sched);
+        out_f32(run, 1, &result);
+        return;
+    case TRI_OP_SGD:
+        num_full = 3;
+        num_state = 2;
+        break;
+    case TRI_OP_ADAM:
+        num_full = 4;
+        num_state = 3;
+        break;
+    case TRI_OP_MOMENTUM:
+        num_full = num_state = 2;
+        break;
+    default:
+        num_full = 2;
+    }
+    for (int i = 0; i < num_full; i++) {
+        if (i == 1 && c->op == TRI_OP_SGD && c->flags & CASE_WITHOUT)
+            in_absent(run);
+        else
+            in_f32(run, 1, n);
+    }
+    if (c->op != TRI_OP_MOMENTUM)
+        in_f32(run, 1, &sched);
+    in_f32(run, 1, &result);
+    for (int i = 0; i < num_state; i++)
+        if (i == 0 || !(c->flags & CASE_WITHOUT))
+            out_f32(run, 1, n);
+}
+
+static void build(op_run *run, const op_case *c)
+{
+    if (c->op == TRI_OP_MATMUL)
+        build_matmul(run, c);
+    else if (c->op < TRI_OP_EMBED)
+        build_elementwise(run, c);
+    else if (c->op < TRI_OP_LAYERNORM)
+        build_lookup(run, c);
+    else if (c->op < TRI_OP_ATTENTION)
+        build_norm(run, c);
+    else if (c->op < TRI_OP_CE_STATS)
+        build_attention(run, c);
+    else if (c->op < TRI_OP_SUM_SQUARES)
+        build_loss(run, c);
+    else
+        build_update(run, c);
+}
+
+/* --- Values --------------------------------------------------------------------------------- */
+
+static void *allocate(op_run *run, size_t bytes)
+{
+    /* Large operands in huge pages, as in a real run. */
+    size_t align = bytes >= HUGE_PAGE ? HUGE_PAGE : 64;
+    size_t total = (bytes + 2 * CANARY_BYTES + align - 1) / align * align;
+    unsigned char *block = aligned_alloc(align, total);
+    assert(block);
+    if (align == HUGE_PAGE)
+        madvise(block, total, MADV_HUGEPAGE);
+    memset(block, CANARY, total);
+    run->blocks[run->num_blocks] = block;
+    run->block_bytes[run->num_blocks++] = bytes;
+    return block + CANARY_BYTES;
+}
+
+static void fill_normal(tri_tensor *t, uint32_t stream, bool repeat)
+{
+    float *data = t->data;
+    int64_t num = repeat && t->count > REPEAT ? REPEAT : t->count;
+    tri_random_normal(SEED, 0, (uint64_t)num, 0, stream, data);
+    for (int64_t i = num; i < t->count; i++)
+        data[i] = data[i - num];
+}
+
+/* Targets and token ids: now and then ignored (-1), or outside of this shard. */
+static void fill_ids(tri_tensor *t, const op_case *c)
+{
+    int32_t *ids = t->data;
+    int64_t range = c->op == TRI_OP_SELECT_ROW ? c->size[1] : c->size[2];
+    bool some_ignored = c->op >= TRI_OP_CE_STATS;
+    if (c->op == TRI_OP_DROPOUT || c->op == TRI_OP_ATTENTION || c->op == TRI_OP_ATTENTION_GRAD)
+        range = 1000; /* sample ids, or a step */
+    if (c->flags & CASE_SHARD)
+        range += range / 3;
+    for (int64_t i = 0; i < t->count; i++) {
+        uint32_t word = tri_random_word(SEED, (uint64_t)i, 1, 77);
+        ids[i] = some_ignored && word % 5 == 0 ? -1 : (int32_t)(word % (uint64_t)range);
+    }
+    if (t->count > 3) /* equal ids, far apart and side by side */
+        ids[t->count - 1] = ids[1] = ids[0];
+}
+
+static void fill_constants(tri_tensor *t, const op_case *c)
+{
+    float *data = t->data;
+    if (t->count == TRI_NUM_RESULT) {
+        memcpy(data, (float[]){1.5f, 2.0f, 0.37f, c->flags & CASE_NOT_OK ? 0.0f : 1.0f, 11.0f},
+               TRI_NUM_RESULT * sizeof(float));
+    } else if (t->count == TRI_NUM_SCHED) {
+        memcpy(data, (float[]){0.01f, 1.9f, 3.1f, 2.0f}, TRI_NUM_SCHED * sizeof(float));
+    } else { /* loss, count, sum of squares */
+        data[0] = fabsf(data[0]) * 10;
+    }
+}
+
+/* Gives a gradient's inputs the values that the forward operator computes for them. */
+static void derive(op_run *run, const op_case *c)
+{
+    tri_tensor *in = run->args.in;
+    op_run forward = {.attr = run->attr};
+    tri_kernel_args *f = &forward.args;
+    *f = (tri_kernel_args){.attr = &forward.attr, .overwrite = true, .seed = run->args.seed};
+    float *spare = malloc((size_t)(run->args.in[0].count + 3) * sizeof(float));
+    assert(spare);
+    tri_op op = TRI_NUM_OPS;
+    if (c->op == TRI_OP_LAYERNORM_GRAD || c->op == TRI_OP_LAYERNORM_PARAM_GRAD) {
+        op = TRI_OP_LAYERNORM;
+        f->in[0] = in[1];
+        f->in[1] = f->in[2] = (tri_tensor){.data = (float *)in[1].data}; /* any numbers */
+        f->out[0].data = spare;
+        f->out[1] = in[c->op == TRI_OP_LAYERNORM_GRAD ? 3 : 2];
+    } else if (c->op == TRI_OP_ATTENTION_GRAD) {
+        op = TRI_OP_ATTENTION;
+        f->in[0] = in[1];
+        f->in[1] = in[4];
+        f->in[2] = in[5];
+        f->out[0] = in[2];
+        f->out[1] = in[3];
+    } else if (c->op == TRI_OP_CE_GRAD) {
+        float *lse = in[2].data;
+        for (int64_t i = 0; i < in[2].count; i++) {
+            double sum = 0;
+            for (int64_t v = 0; v < c->size[2]; v++)
+                sum += exp(((float *)in[0].data)[i * c->size[2] + v]);
+            lse[i] = (float)log(sum);
+        }
+    } else if (c->op == TRI_OP_CE_LOSS) {
+        float *stats = in[0].data;
+        for (int64_t i = 0; i < in[0].count / 3; i++)
+            stats[i * 3 + 1] = 1 + fabsf(stats[i * 3 + 1]); /* a sum with exp(0) in it */
+    } else if (c->op == TRI_OP_ADAM) {
+        float *v = in[2].data;
+        for (int64_t i = 0; i < in[2].count; i++)
+            v[i] *= v[i];
+    }
+    if (op != TRI_NUM_OPS)
+        op_run_kernel(&forward, tri_cpu_reference(op), NULL, TRI_ISA_BASE);
+    free(spare);
+}
+
+void op_run_init(op_run *run, const op_case *c, const op_alias *alias)
+{
+    *run = (op_run){.attr = c->attr};
+    tri_kernel_args *args = &run->args;
+    args->attr = &run->attr;
+    args->overwrite = !(c->flags & CASE_ACCUMULATE);
+    args->seed = SEED * 3ull << 20;
+    build(run, c);
+    for (int i = 0; i < args->num_in; i++) {
+        tri_tensor *t = &args->in[i];
+        if (t->count == 0)
+            continue;
+        t->data = allocate(run, (size_t)t->count * 4);
+        if (t->dtype == TRI_I32) {
+            fill_ids(t, c);
+            continue;
+        }
+        fill_normal(t, (uint32_t)(100 + i), c->flags & CASE_REPEAT);
+        if (c->op >= TRI_OP_FINISH && t->count <= TRI_NUM_RESULT && c->op != TRI_OP_UNIT_NORM)
+            fill_constants(t, c);
+    }
+    derive(run, c);
+    op_alias must[OP_MAX_ALIAS];
+    int num_must = op_must_alias(c, must);
+    for (int o = 0; o < args->num_out; o++) {
+        tri_tensor *t = &args->out[o];
+        if (o < num_must)
+            t->data = args->in[must[o].in].data;
+        else if (alias && alias->out == o)
+            t->data = args->in[alias->in].data;
+        else
+            t->data = memset(allocate(run, (size_t)t->count * 4), UNWRITTEN, (size_t)t->count * 4);
+        if (o >= num_must && c->flags & CASE_ACCUMULATE)
+            fill_normal(t, (uint32_t)(200 + o), c->flags & CASE_REPEAT);
+    }
+}
+
+void op_run_fini(op_run *run)
+{
+    for (int i = 0; i < run->num_blocks; i++)
+        free(run->blocks[i]);
+    *run = (op_run){0};
+}
+
+bool op_run_canaries_intact(const op_run *run)
+{
+    for (int i = 0; i < run->num_blocks; i++) {
+        const unsigned char *before = run->blocks[i];
+        const unsigned char *after = before + CANARY_BYTES + run->block_bytes[i];
+        for (int b = 0; b < CANARY_BYTES; b++)
+            if (before[b] != CANARY || after[b] != CANARY)
+                return false;
+    }
+    return true;
+}
+
+void op_run_kernel(op_run *run, const tri_kernel *kernel, tri_pool *pool, tri_isa isa)
+{
+    tri_kernel_args sizes = run->args;
+    tri_cpu cpu = {.pool = pool, .isa = isa};
+    for (int i = 0; i < TRI_MAX_IN; i++)
+        sizes.in[i].data = NULL;
+    for (int i = 0; i < TRI_MAX_OUT; i++)
+        sizes.out[i].data = NULL;
+    sizes.device = &cpu;
+    run->args.attr = &run->attr;
+    if (kernel->scratch_bytes)
+        cpu.scratch_bytes = kernel->scratch_bytes(&sizes, pool ? tri_pool_threads(pool) : 1);
+    if (cpu.scratch_bytes)
+        cpu.scratch = aligned_alloc(64, (cpu.scratch_bytes + 63) / 64 * 64);
+    run->args.device = &cpu;
+    kernel->run(&run->args);
+    run->args.device = NULL;
+    free(cpu.scratch);
+}

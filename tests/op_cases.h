@@ -1,0 +1,59 @@
+/* The table of operator cases, which drives every check of a kernel: against the reference, against
+ * finite differences, over numbers of threads, in place, and past the end of its outputs.
+ *
+ * A case is an operator, a few sizes and its attributes. op_run_init makes operands from it: the
+ * same values every time, and consistent (the statistics given to a gradient are those of its
+ * input), so that a gradient kernel can be checked against differences of the forward one. */
+#ifndef TRI_TESTS_OP_CASES_H
+#define TRI_TESTS_OP_CASES_H
+
+#include "device/cpu/cpu.h"
+
+enum {
+    CASE_ACCUMULATE = 1, /* outputs hold something already, and args.overwrite is false */
+    CASE_WITHOUT = 2,    /* the optional input (and the output that goes with it) is missing */
+    CASE_SHARD = 4,      /* the operands are a part of a larger tensor */
+    CASE_NOT_OK = 8,     /* result[OK] is 0 */
+    CASE_LARGE = 16,     /* slow with the reference: not for finite differences */
+    CASE_REPEAT = 32,    /* inputs repeat a short sequence of numbers: quick to make (bench) */
+};
+
+typedef struct op_case {
+    const char *name;
+    tri_op op;
+    int64_t size[4]; /* what they are stands beside the builder of the operator */
+    tri_attr attr;
+    unsigned flags;
+    float tolerance; /* of an output, relative to its largest element; 0: 2e-6 */
+} op_case;
+
+const op_case *op_cases(int *num_cases);
+
+/* A pair (output, input) that may (or, for state, must) be the same memory. */
+typedef struct op_alias {
+    int out, in;
+} op_alias;
+enum { OP_MAX_ALIAS = 3 };
+
+/* Fills pairs and returns how many. */
+int op_may_alias(const op_case *c, op_alias pairs[OP_MAX_ALIAS]);
+int op_must_alias(const op_case *c, op_alias pairs[OP_MAX_ALIAS]);
+
+/* Operands in memory of their own, between canaries. */
+typedef struct op_run {
+    tri_kernel_args args;
+    tri_attr attr;
+    void *blocks[TRI_MAX_IN + TRI_MAX_OUT];
+    size_t block_bytes[TRI_MAX_IN + TRI_MAX_OUT];
+    int num_blocks;
+} op_run;
+
+/* alias may be NULL. args.device is left NULL. */
+void op_run_init(op_run *run, const op_case *c, const op_alias *alias);
+void op_run_fini(op_run *run);
+bool op_run_canaries_intact(const op_run *run);
+
+/* Runs a kernel on one device; scratch is exactly what the kernel asks for. */
+void op_run_kernel(op_run *run, const tri_kernel *kernel, tri_pool *pool, tri_isa isa);
+
+#endif

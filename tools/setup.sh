@@ -1,0 +1,41 @@
+#!/usr/bin/env bash
+# Makes sure that what the build needs is there: installs missing Debian packages when it may, and
+# otherwise prints the one line to type. Fast when nothing is missing.
+set -u
+missing=()
+have() { command -v "$1" >/dev/null 2>&1; }
+header() { [ -n "$(find /usr/include /usr/local/include -maxdepth 2 -name "$1" -print -quit 2>/dev/null)" ]; }
+
+have gcc || have cc || missing+=(gcc)
+header stdio.h || missing+=(libc6-dev)
+have pkg-config || missing+=(pkg-config)
+header yaml.h || missing+=(libyaml-dev)
+header jansson.h || missing+=(libjansson-dev)
+header cmocka.h || missing+=(libcmocka-dev)
+[ ${#missing[@]} -eq 0 ] && exit 0
+
+line="apt-get install -y --no-install-recommends ${missing[*]}"
+sudo=""
+if [ "$(id -u)" -ne 0 ]; then
+    if have sudo && sudo -n true 2>/dev/null; then
+        sudo=sudo
+    else
+        echo "Trireme needs a few packages. Type this, then try again:"
+        echo "    sudo $line"
+        exit 1
+    fi
+fi
+if ! have apt-get; then
+    echo "Trireme needs, under the names of your system: ${missing[*]}"
+    exit 1
+fi
+echo "set-up: installing ${missing[*]}"
+export DEBIAN_FRONTEND=noninteractive
+log=$(mktemp)
+if ! { $sudo $line || { $sudo apt-get update && $sudo $line; }; } >"$log" 2>&1; then
+    tail -n 5 "$log"
+    rm -f "$log"
+    echo "set-up: the installation failed. Try by hand: $line"
+    exit 1
+fi
+rm -f "$log"
