@@ -77,8 +77,8 @@ $(BUILD)/tests/%.o: tests/%.c
 	@mkdir -p $(@D)
 	$(CC) $(BASE) -Itests -c $< -o $@
 
-$(BUILD)/tests/test_%: $(BUILD)/tests/test_%.o $(TEST_SUPPORT) $(LIBRARY) $(CLI_OBJ)
-	$(CC) $(BASE) $< $(TEST_SUPPORT) $(filter-out %/main.o,$(TEST_CLI_OBJ)) $(LIBRARY) -o $@ -lcmocka $(LIBS)
+$(BUILD)/tests/test_%: $(BUILD)/tests/test_%.o $(TEST_SUPPORT) $(LIBRARY)
+	$(CC) $(BASE) $< $(TEST_SUPPORT) $(LIBRARY) -o $@ -lcmocka $(LIBS)
 
 $(BUILD)/examples/%: examples/%.c $(LIBRARY)
 	@mkdir -p $(@D)

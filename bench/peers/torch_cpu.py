@@ -59,7 +59,7 @@ def arguments():
 
 
 def enter_environment(args):
-    """The C library and OpenMP read these at start, so they must be there before the interpreter."""
+    """The C library and OpenMP read these at start, so set them and start again."""
     wanted = dict(ENVIRONMENT, OMP_NUM_THREADS=str(args.threads))
     missing = {k: v for k, v in wanted.items() if k not in os.environ}
     if missing and not args.plain_env:
@@ -71,7 +71,7 @@ def cpu_seconds():
     """(this process, all processes), so far."""
     own = resource.getrusage(resource.RUSAGE_SELF)
     with open("/proc/stat") as f:
-        ticks = list(map(int, f.readline().split()[1:9]))  # user nice system idle iowait irq soft steal
+        ticks = list(map(int, f.readline().split()[1:9]))  # user nice system idle iowait ...
     busy = sum(ticks) - ticks[3] - ticks[4]
     return own.ru_utime + own.ru_stime, busy / os.sysconf("SC_CLK_TCK")
 

@@ -72,7 +72,7 @@ static void contribute(autodiff *ad, tri_id value, tri_id grad)
         ad->grad[value] = grad;
         return;
     }
-    const char *name = tri_arena_printf(&graph->arena, "d.%s.sum", graph->values[value].name);
+    const char *name = tri_arena_printf(&graph->arena, "d.%s", graph->values[value].name);
     tri_id node = tri_graph_emit(graph, TRI_OP_ADD, name, NULL,
                                  (tri_id[]){ad->grad[value], grad}, 2, 1);
     ad->grad[value] = node == TRI_NONE ? TRI_NONE : graph->nodes[node].out[0];

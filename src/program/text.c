@@ -124,7 +124,7 @@ static void print_instr(const tri_program *program, size_t i, tri_text *text)
             tri_text_add(text, "%5zu  %-22s", i, op);
         else
             tri_text_add(text, "%5s  %-22s", "", "");
-        tri_text_add(text, " %-24s %s %-30s %-14s", value->name, adds ? "+=" : "  ", shape,
+        tri_text_add(text, " %-28s %s %-30s %-12s", value->name, adds ? "+=" : "  ", shape,
                      address);
         if (k == 0)
             tri_text_add(text, " %8s %10s  %s",
@@ -237,7 +237,7 @@ static void print_segment(const tri_program *program, const tri_segment *segment
     tri_text_add(text, "\nsegment %s: %s, %u instructions, %sFLOP, %s moved\n",
                  tri_action_name(segment->action), action_titles[segment->action], segment->count,
                  tri_text_count(flops, flops_text), tri_text_bytes(bytes, bytes_text));
-    tri_text_add(text, "%5s  %-22s %-24s    %-30s %-14s %8s %10s  %s\n", "nr", "operator", "result",
+    tri_text_add(text, "%5s  %-22s %-28s    %-30s %-12s %8s %10s  %s\n", "nr", "operator", "result",
                  "shape", "address", "FLOP", "bytes", "reads");
     if (segment->action == TRI_ACTION_U)
         print_update(program, begin, end, all, text);
@@ -267,7 +267,7 @@ static void print_timeline(const tri_program *program, bool all, tri_text *text)
     }
 }
 
-static void print_totals(const tri_program *program, tri_text *text)
+static void print_totals(const tri_program *program, bool by_operator, tri_text *text)
 {
     char flops[16], bytes[16];
     tri_cost cost = tri_program_cost(program);
@@ -284,6 +284,8 @@ static void print_totals(const tri_program *program, tri_text *text)
     }
     tri_text_add(text, "\na step: %sFLOP, %s moved by instructions\n",
                  tri_text_count(cost.flops, flops), tri_text_bytes(cost.bytes, bytes));
+    if (!by_operator)
+        return;
     tri_text_add(text, "  %-22s %8s %12s %12s\n", "operator", "calls", "FLOP", "bytes");
     for (int op = 0; op < TRI_NUM_OPS; op++)
         if (calls[op])
@@ -301,5 +303,5 @@ void tri_program_explain(const tri_program *program, const tri_explain_options *
         for (size_t s = 0; s < program->num_segments; s++)
             print_segment(program, &program->segments[s], options->all, text);
     }
-    print_totals(program, text);
+    print_totals(program, options->summary, text);
 }

@@ -70,7 +70,7 @@ WITH_PARAMS = ("gpt2_small", "mlp_toy", "mlp_bias")
 
 
 def make_data(c, ignored):
-    """Sequences in which half the tokens follow a fixed map, so that there is something to learn."""
+    """Sequences in which half the tokens follow a fixed map, so there is something to learn."""
     seed, steps, B = c["seed"], c["steps"], c["batch"]
 
     def words(name, shape):
@@ -81,8 +81,8 @@ def make_data(c, ignored):
         shape = (steps, B, c["dim"])
 
         def normal(name):
-            out = philox.random_normal(seed, 0, int(np.prod(shape)), 0, philox.stream("fixture", name))
-            return out.reshape(shape)
+            num, stream = int(np.prod(shape)), philox.stream("fixture", name)
+            return philox.random_normal(seed, 0, num, 0, stream).reshape(shape)
 
         return {"x": normal("x"), "target": normal("target")}
 

@@ -21,7 +21,8 @@ def is_muon_matrix(name):
 
 def as_matrix(name, p):
     """c_attn [3,H,K,D] -> [3HK, D]; attn.c_proj [D,H,K] -> [D, HK]; the others are matrices."""
-    return p.reshape(p.shape[0], -1) if name.endswith("c_proj.weight") else p.reshape(-1, p.shape[-1])
+    shape = (p.shape[0], -1) if name.endswith("c_proj.weight") else (-1, p.shape[-1])
+    return p.reshape(shape)
 
 
 def sgd(p, g, state, o, decay):

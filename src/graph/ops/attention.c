@@ -20,10 +20,8 @@ static void grad(tri_graph *graph, tri_id id, const tri_id *dout, const bool *wa
 {
     (void)wanted;
     const tri_node node = graph->nodes[id];
-    const char *name =
-        tri_arena_printf(&graph->arena, "d.%s.in", graph->values[node.out[0]].name);
-    tri_id in[] = {dout[0],     node.in[0], node.out[0],
-                   node.out[1], node.in[1], node.in[2]};
+    const char *name = tri_arena_printf(&graph->arena, "d.%s", graph->values[node.in[0]].name);
+    tri_id in[] = {dout[0], node.in[0], node.out[0], node.out[1], node.in[1], node.in[2]};
     tri_id backward = tri_graph_emit(graph, TRI_OP_ATTENTION_GRAD, name, &node.attr, in, 6, 1);
     din[0] = backward == TRI_NONE ? TRI_NONE : graph->nodes[backward].out[0];
 }

@@ -71,8 +71,7 @@ static void grad_bias_add(tri_graph *graph, tri_id id, const tri_id *dout, const
     int bias_rank = graph->values[node.in[1]].shape.rank;
     int rank = graph->values[node.in[0]].shape.rank;
     tri_attr attr = {.split_a = (uint8_t)(rank - bias_rank)};
-    const char *name =
-        tri_arena_printf(&graph->arena, "d.%s", graph->values[node.in[1]].name);
+    const char *name = tri_arena_printf(&graph->arena, "d.%s", graph->values[node.in[1]].name);
     din[1] = out_of(graph, tri_graph_emit(graph, TRI_OP_BIAS_GRAD, name, &attr, dout, 1, 1), 0);
 }
 
@@ -133,8 +132,7 @@ static void grad_act(tri_graph *graph, tri_id id, const tri_id *dout, const bool
 {
     (void)wanted;
     const tri_node node = graph->nodes[id];
-    const char *name =
-        tri_arena_printf(&graph->arena, "d.%s.in", graph->values[node.out[0]].name);
+    const char *name = tri_arena_printf(&graph->arena, "d.%s", graph->values[node.in[0]].name);
     din[0] = out_of(graph,
                     tri_graph_emit(graph, TRI_OP_ACT_GRAD, name, &node.attr,
                                    (tri_id[]){node.in[0], dout[0]}, 2, 1),
@@ -176,8 +174,7 @@ static void grad_dropout(tri_graph *graph, tri_id id, const tri_id *dout, const 
 {
     (void)wanted;
     const tri_node node = graph->nodes[id];
-    const char *name =
-        tri_arena_printf(&graph->arena, "d.%s.in", graph->values[node.out[0]].name);
+    const char *name = tri_arena_printf(&graph->arena, "d.%s", graph->values[node.in[0]].name);
     din[0] = out_of(graph,
                     tri_graph_emit(graph, TRI_OP_DROPOUT, name, &node.attr,
                                    (tri_id[]){dout[0], node.in[1], node.in[2]}, 3, 1),

@@ -86,8 +86,8 @@ static tr_status infer_select_row(const tri_node *node, const tri_shape *in, tri
     (void)out_dtype;
     if (in[0].rank != 3 || in[1].rank != 1)
         return tri_fail(err, TR_ERROR_INPUT, "needs x [B, T, D] and an index [B]");
-    out[0] = tri_shape_of(2, in[0].dim[0].name, in[0].dim[0].size, in[0].dim[2].name,
-                          in[0].dim[2].size);
+    out[0] =
+        tri_shape_of(2, in[0].dim[0].name, in[0].dim[0].size, in[0].dim[2].name, in[0].dim[2].size);
     return TR_OK;
 }
 

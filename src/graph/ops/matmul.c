@@ -99,9 +99,8 @@ static void grad(tri_graph *graph, tri_id id, const tri_id *dout, const bool *wa
     const tri_shape *shape_a = &graph->values[a].shape;
     dim_range fa = free_a(attr, shape_a->rank);
     uint8_t split_c = (uint8_t)(fa.to - fa.from);
-    const char *name = graph->values[node.out[0]].name;
     if (wanted[0]) {
-        const char *da = tri_arena_printf(&graph->arena, "d.%s.in", name);
+        const char *da = tri_arena_printf(&graph->arena, "d.%s", graph->values[a].name);
         if (!attr->trans_a)
             din[0] = product(graph, da, dc, b,
                              (tri_attr){.alpha = attr->alpha,
@@ -117,7 +116,7 @@ static void grad(tri_graph *graph, tri_id id, const tri_id *dout, const bool *wa
                                         .trans_b = true});
     }
     if (wanted[1]) {
-        const char *db = tri_arena_printf(&graph->arena, "d.%s.weight", name);
+        const char *db = tri_arena_printf(&graph->arena, "d.%s", graph->values[b].name);
         if (!attr->trans_b)
             din[1] = product(graph, db, a, dc,
                              (tri_attr){.alpha = attr->alpha,

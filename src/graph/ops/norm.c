@@ -44,13 +44,12 @@ static tr_status infer_add_layernorm(const tri_node *node, const tri_shape *in, 
 }
 
 /* The backward shared by both: x is what was normalised, ds reaches it by another way. */
-static tri_id emit_grad(tri_graph *graph, const char *name, tri_id dy, tri_id x, tri_id gain,
-                        tri_id stats, tri_id ds)
+static tri_id emit_grad(tri_graph *graph, tri_id dy, tri_id x, tri_id gain, tri_id stats, tri_id ds)
 {
     tri_id in[] = {dy, x, gain, stats, ds};
     tri_id node = tri_graph_emit(graph, TRI_OP_LAYERNORM_GRAD,
-                                 tri_arena_printf(&graph->arena, "d.%s.in", name), NULL, in,
-                                 ds == TRI_NONE ? 4 : 5, 1);
+                                 tri_arena_printf(&graph->arena, "d.%s", graph->values[x].name),
+                                 NULL, in, ds == TRI_NONE ? 4 : 5, 1);
     return node == TRI_NONE ? TRI_NONE : graph->nodes[node].out[0];
 }
 
@@ -72,8 +71,7 @@ static void grad_layernorm(tri_graph *graph, tri_id id, const tri_id *dout, cons
     const tri_node node = graph->nodes[id];
     const char *name = graph->values[node.out[0]].name;
     if (wanted[0])
-        din[0] =
-            emit_grad(graph, name, dout[0], node.in[0], node.in[1], node.out[1], TRI_NONE);
+        din[0] = emit_grad(graph, dout[0], node.in[0], node.in[1], node.out[1], TRI_NONE);
     if (wanted[1] || wanted[2])
         emit_param_grad(graph, name, dout[0], node.in[0], node.out[1], &din[1], &din[2]);
 }
@@ -89,7 +87,7 @@ static void grad_add_layernorm(tri_graph *graph, tri_id id, const tri_id *dout, 
         return;
     }
     if (wanted[0] || wanted[1])
-        din[0] = din[1] = emit_grad(graph, name, dy, sum, node.in[2], stats, ds);
+        din[0] = din[1] = emit_grad(graph, dy, sum, node.in[2], stats, ds);
     if (wanted[2] || wanted[3])
         emit_param_grad(graph, name, dy, sum, stats, &din[2], &din[3]);
 }

@@ -4,7 +4,6 @@
 
 #include "device/cpu/fast/fast.h"
 #include "device/cpu/fast/philox.h"
-#include "device/cpu/fast/vecmath.h"
 
 /* Sizes of a block. Few queries, because half of the block on the diagonal is wasted when causal;
  * keys so that the blocks of one task stay in the nearest caches. */
@@ -63,17 +62,6 @@ static inline attention_head attention_head_of(const attention_shape *s, int64_t
         head.first_word = (uint64_t)global * (uint64_t)s->num_pos * (uint64_t)s->num_pos;
     }
     return head;
-}
-
-/* exp for arguments up to 80: attention's are at most a rounding error above 0, so that half of the
- * care of tri_expf is not needed. Below -88 (n is -127, the bits of 2^n are zero) it is exactly 0,
- * also of -inf; NaN stays NaN. */
-static inline float exp_weight(float x)
-{
-    int32_t n;
-    float r = tri_exp_reduce(x < -88.0f ? -88.0f : x, &n);
-    float scale = tri_float_from_bits((uint32_t)(n + 127) << 23);
-    return scale * tri_expm1_reduced(r) + scale;
 }
 
 typedef float vec4 __attribute__((vector_size(16), aligned(4), may_alias));

@@ -1,7 +1,6 @@
 /* Operators that look at one element, or one column, at a time: bound by memory, except GELU and
  * dropout, whose arithmetic just about keeps up with it. */
 #include "device/cpu/fast/fast.h"
-#include "device/cpu/fast/vecmath.h"
 
 /* The elements of one task. */
 typedef struct range {

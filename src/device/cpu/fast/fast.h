@@ -11,6 +11,7 @@
 
 #include "device/cpu/cpu.h"
 #include "device/cpu/fast/isa.h"
+#include "device/cpu/fast/vecmath.h"
 
 #include <string.h>
 
@@ -37,8 +38,9 @@ typedef float vec __attribute__((vector_size(VEC_LANES * 4), aligned(4), may_ali
 #endif
 
 /* Partial sums of a reduction along a row. Fixed, because float addition is not associative and the
- * compiler keeps the order it is given. */
-enum { SUM_LANES = 2 * VEC_LANES };
+ * compiler keeps the order it is given; and more than 16, because it unrolls shorter inner loops
+ * before it can see that they are vectors. */
+enum { SUM_LANES = 32 };
 
 /* Elements of an elementwise task: long enough to hide the hand-over to a worker, short enough to
  * balance. Less than SMALL_WORK in total is not worth waking anybody. */
@@ -81,6 +83,17 @@ static inline int64_t rows_per_task(int64_t row_elements)
 {
     return row_elements >= TASK_ELEMENTS ? 1
                                          : TASK_ELEMENTS / (row_elements < 1 ? 1 : row_elements);
+}
+
+/* exp for arguments up to 80. Those of a softmax are at most a rounding error above 0, so that half
+ * of the care of tri_expf is not needed. Below -88 (n is -127, the bits of 2^n are zero) it is
+ * exactly 0, also of -inf; NaN stays NaN. */
+static inline float exp_weight(float x)
+{
+    int32_t n;
+    float r = tri_exp_reduce(x < -88.0f ? -88.0f : x, &n);
+    float scale = tri_float_from_bits((uint32_t)(n + 127) << 23);
+    return scale * tri_expm1_reduced(r) + scale;
 }
 
 /* The sum of lanes, as a tree. */

@@ -3,6 +3,9 @@
 #include "device/cpu/fast/gemm_kernel.h"
 #include "device/cpu/fast/gemm_tile.h"
 
+/* Rows that a copy fetches ahead of itself. */
+#define COPY_AHEAD 12
+
 void TRI_ISA_NAME(tri_gemm_pack_a)(float *out, int64_t panel, const float *a, int64_t lda,
                                    bool trans_a, int64_t rows, int64_t depth);
 void TRI_ISA_NAME(tri_gemm_pack_b)(float *out, int64_t panel, const float *b, int64_t ldb,
@@ -77,8 +80,18 @@ static inline void transpose16(float *out, int64_t stride, const float *in, int6
 }
 #endif
 
-/* out[p * stride + i] = in[i * ld + p] for `rows` rows that fill a whole number of 4-row groups as
- * far as possible; a tail of rows or of depth goes element by element. */
+/* Rows are far apart in memory and each is short, so the processor's own prefetching starts anew,
+ * too late, with each. While one group of rows is transposed, the lines of the next are fetched:
+ * of `rows` rows with 16 values each, a quarter at every fourth value. */
+static inline void prefetch_group(const float *in, int64_t ld, int rows, int64_t p)
+{
+    const float *next = in + (rows + p / 4 % 4 * (rows / 4)) * ld + p / 16 * 16;
+    for (int i = 0; i < rows / 4; i++)
+        __builtin_prefetch(next + i * ld);
+}
+
+/* out[p * stride + i] = in[i * ld + p]. Whole groups of rows and of 4 values go through registers,
+ * the rest element by element. */
 static void transpose_rows(float *restrict out, int64_t stride, const float *restrict in,
                            int64_t ld, int64_t rows, int64_t depth)
 {
@@ -86,19 +99,25 @@ static void transpose_rows(float *restrict out, int64_t stride, const float *res
     int64_t i = 0;
 #if defined(__AVX512F__)
     for (; i + 16 <= rows; i += 16) {
-        for (int64_t p = 0; p < whole_depth; p += 4)
+        for (int64_t p = 0; p < whole_depth; p += 4) {
+            prefetch_group(in + i * ld, ld, 16, p);
             transpose16(out + i + p * stride, stride, in + i * ld + p, ld);
+        }
     }
 #endif
 #if defined(__AVX2__)
     for (; i + 8 <= rows; i += 8) {
-        for (int64_t p = 0; p < whole_depth; p += 4)
+        for (int64_t p = 0; p < whole_depth; p += 4) {
+            prefetch_group(in + i * ld, ld, 8, p);
             transpose8(out + i + p * stride, stride, in + i * ld + p, ld);
+        }
     }
 #endif
     for (; i + 4 <= rows; i += 4) {
-        for (int64_t p = 0; p < whole_depth; p += 4)
+        for (int64_t p = 0; p < whole_depth; p += 4) {
+            prefetch_group(in + i * ld, ld, 4, p);
             transpose4(out + i + p * stride, stride, in + i * ld + p, ld);
+        }
     }
     for (int64_t r = 0; r < rows; r++) {
         for (int64_t p = r < i ? whole_depth : 0; p < depth; p++)
@@ -106,49 +125,76 @@ static void transpose_rows(float *restrict out, int64_t stride, const float *res
     }
 }
 
-/* out[p * stride + i] = in[p * ld + i], for a whole panel (size is a constant) or a partial one. */
-static inline void copy_rows(float *restrict out, int64_t stride, const float *restrict in,
-                             int64_t ld, int64_t depth, int64_t size)
+/* Panel t, element (p, i): out[t * panel + p * size + i] = in[p * ld + t * size + i]. size is a
+ * constant at each call. All panels advance together, so that each row is read from end to end. */
+static inline void copy_panels(float *restrict out, int64_t panel, const int64_t size,
+                               const float *restrict in, int64_t ld, int64_t depth,
+                               int64_t num_panels)
 {
-    for (int64_t p = 0; p < depth; p++)
-        memcpy(out + p * stride, in + p * ld, (size_t)size * sizeof(float));
+    for (int64_t p = 0; p < depth; p++, in += ld, out += size) {
+        for (int64_t i = 0; i < num_panels * size; i += 16)
+            __builtin_prefetch(in + COPY_AHEAD * ld + i);
+        for (int64_t t = 0; t < num_panels; t++)
+            memcpy(out + t * panel, in + t * size, (size_t)size * sizeof(float));
+    }
 }
 
-static void zero_missing(float *out, int64_t stride, int64_t depth, int64_t present, int64_t size)
+/* One panel of which only `present` of `size` columns are in the matrix. */
+static void copy_partial(float *restrict out, int64_t size, const float *restrict in, int64_t ld,
+                         int64_t depth, int64_t present)
+{
+    for (int64_t p = 0; p < depth; p++) {
+        for (int64_t i = 0; i < present; i++)
+            out[p * size + i] = in[p * ld + i];
+    }
+}
+
+static void zero_missing(float *out, int64_t size, int64_t depth, int64_t present)
 {
     if (present == size)
         return;
     for (int64_t p = 0; p < depth; p++)
-        memset(out + p * stride + present, 0, (size_t)(size - present) * sizeof(float));
+        memset(out + p * size + present, 0, (size_t)(size - present) * sizeof(float));
 }
 
 void TRI_ISA_NAME(tri_gemm_pack_a)(float *out, int64_t panel, const float *a, int64_t lda,
                                    bool trans_a, int64_t rows, int64_t depth)
 {
-    for (int64_t i = 0; i < rows; i += MR, out += panel) {
-        int64_t present = min_i64(MR, rows - i);
-        if (!trans_a)
-            transpose_rows(out, MR, a + i * lda, lda, present, depth);
-        else if (present == MR)
-            copy_rows(out, MR, a + i, lda, depth, MR);
-        else
-            copy_rows(out, MR, a + i, lda, depth, present);
-        zero_missing(out, MR, depth, present, MR);
-    }
+    int64_t whole = rows / MR;
+    if (trans_a)
+        copy_panels(out, panel, MR, a, lda, depth, whole);
+    else
+        for (int64_t t = 0; t < whole; t++)
+            transpose_rows(out + t * panel, MR, a + t * MR * lda, lda, MR, depth);
+    int64_t present = rows - whole * MR;
+    if (present == 0)
+        return;
+    out += whole * panel;
+    if (trans_a)
+        copy_partial(out, MR, a + whole * MR, lda, depth, present);
+    else
+        transpose_rows(out, MR, a + whole * MR * lda, lda, present, depth);
+    zero_missing(out, MR, depth, present);
 }
 
 void TRI_ISA_NAME(tri_gemm_pack_b)(float *out, int64_t panel, const float *b, int64_t ldb,
                                    bool trans_b, int64_t depth, int64_t cols)
 {
-    int64_t present;
-    for (int64_t j = 0; j < cols; j += present, out += panel) {
+    int64_t j = 0, present;
+    if (!trans_b) {
+        int64_t whole = 0;
+        while (panel_cols(cols - whole * NR) == NR)
+            whole++;
+        copy_panels(out, panel, NR, b, ldb, depth, whole);
+        out += whole * panel;
+        j = whole * NR;
+    }
+    for (; j < cols; j += present, out += panel) {
         present = panel_cols(cols - j);
         if (trans_b)
             transpose_rows(out, NR, b + j * ldb, ldb, present, depth);
-        else if (present == NR)
-            copy_rows(out, NR, b + j, ldb, depth, NR);
         else
-            copy_rows(out, NR, b + j, ldb, depth, present);
-        zero_missing(out, NR, depth, present, NR);
+            copy_partial(out, NR, b + j, ldb, depth, present);
+        zero_missing(out, NR, depth, present);
     }
 }

@@ -1,7 +1,6 @@
 /* Losses. Cross-entropy runs over the whole vocabulary for every position, so it is bound by
- * memory: a row is read from memory once, then again from cache. */
+ * memory, which is swept once. */
 #include "device/cpu/fast/fast.h"
-#include "device/cpu/fast/vecmath.h"
 
 #include <math.h>
 
@@ -50,10 +49,31 @@ static float row_sum_exp(const float *restrict row, int64_t dim, float max)
     int64_t v = 0;
     for (; v + SUM_LANES <= dim; v += SUM_LANES)
         for (int l = 0; l < SUM_LANES; l++)
-            lane[l] += tri_expf(row[v + l] - max);
+            lane[l] += exp_weight(row[v + l] - max);
     for (; v < dim; v++)
-        lane[0] += tri_expf(row[v] - max);
+        lane[0] += exp_weight(row[v] - max);
     return sum_of_lanes(lane);
+}
+
+/* Maximum and sum of exponentials in one sweep over memory: a chunk at a time, and the sum is
+ * scaled down when a chunk raises the maximum. While one chunk is summed, the next is on its way.
+ */
+static void row_stats(const float *row, int64_t dim, float *max, float *sum)
+{
+    enum { CHUNK = 1024, LINE = 16 };
+    *max = -INFINITY;
+    *sum = 0;
+    for (int64_t first = 0; first < dim; first += CHUNK) {
+        int64_t num = min_i64(CHUNK, dim - first);
+        float chunk_max = row_max(row + first, num);
+        for (int64_t v = first + CHUNK; v < min_i64(first + 2 * CHUNK, dim); v += LINE)
+            __builtin_prefetch(row + v);
+        if (chunk_max > *max) {
+            *sum *= exp_weight(*max - chunk_max);
+            *max = chunk_max;
+        }
+        *sum += row_sum_exp(row + first, num, *max);
+    }
 }
 
 static void ce_stats_task(void *context, int task, int worker)
@@ -66,9 +86,7 @@ static void ce_stats_task(void *context, int task, int worker)
     for (int64_t i = first; i < min_i64(job->num_rows, first + job->rows_per_task); i++) {
         const float *row = (const float *)job->args->in[0].data + i * job->dim;
         int64_t target = targets[i] - job->origin;
-        float max = row_max(row, job->dim);
-        stats[i * 3] = max;
-        stats[i * 3 + 1] = row_sum_exp(row, job->dim, max);
+        row_stats(row, job->dim, &stats[i * 3], &stats[i * 3 + 1]);
         stats[i * 3 + 2] = target >= 0 && target < job->dim ? row[target] : 0;
     }
 }
@@ -83,7 +101,7 @@ static void ce_grad_row(const float *row, float *drow, int64_t dim, float lse, f
 {
     INDEPENDENT
     for (int64_t v = 0; v < dim; v++)
-        drow[v] = alpha * tri_expf(row[v] - lse);
+        drow[v] = alpha * exp_weight(row[v] - lse);
 }
 
 static void ce_grad_task(void *context, int task, int worker)
