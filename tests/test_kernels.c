@@ -126,7 +126,7 @@ static void test_every_case(void **state)
         check_case(&cases[i], pools);
 }
 
-static void test_every_operator_has_reference_and_case(void **state)
+static void test_every_operator_has_kernels_and_case(void **state)
 {
     (void)state;
     int num;
@@ -136,6 +136,9 @@ static void test_every_operator_has_reference_and_case(void **state)
         for (int i = 0; i < num; i++)
             found |= cases[i].op == (tri_op)op;
         assert_non_null(tri_cpu_reference((tri_op)op));
+        if (op != TRI_OP_FINISH) /* a handful of numbers */
+            for (tri_isa isa = TRI_ISA_BASE; isa <= tri_isa_detect(); isa++)
+                assert_non_null(tri_cpu_fast((tri_op)op, isa));
         if (!found)
             fail_msg("operator %d has no case", op);
     }
@@ -178,7 +181,7 @@ static int teardown(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_every_operator_has_reference_and_case),
+        cmocka_unit_test(test_every_operator_has_kernels_and_case),
         cmocka_unit_test(test_every_case),
         cmocka_unit_test(test_dropout_share),
     };

@@ -7,6 +7,7 @@
 #include "device/cpu/fast/gemm_tile.h"
 #include "device/cpu/fast/vecmath.h"
 
+#define LINE          16 /* floats of a cache line */
 #define ALWAYS_INLINE static inline __attribute__((always_inline))
 
 /* acc[i][j] += a[i][p] * b[p][j] for p < depth. num_vectors and by_rows are constants at each call,
@@ -175,10 +176,57 @@ static void apply_epilogue(const tri_gemm_block *block, int64_t i0, int64_t j0, 
     }
 }
 
+/* Where the fetching ahead has got to. */
+struct cursor {
+    tri_gemm_ahead ahead;
+    int64_t row, col;
+    int64_t lines_per_tile;
+};
+
+static struct cursor start_cursor(const tri_gemm_block *block)
+{
+    struct cursor cursor = {.ahead = block->ahead};
+    int64_t lines = block->ahead.rows * ((block->ahead.cols + LINE - 1) / LINE);
+    int64_t tiles = ((block->rows + MR - 1) / MR) * ((block->cols + NR - 1) / NR);
+    cursor.lines_per_tile = (lines + tiles - 1) / tiles;
+    return cursor;
+}
+
+static void fetch_ahead(struct cursor *cursor)
+{
+    const tri_gemm_ahead *ahead = &cursor->ahead;
+    for (int64_t n = 0; n < cursor->lines_per_tile && cursor->row < ahead->rows; n++) {
+        __builtin_prefetch(ahead->start + cursor->row * ahead->ld + cursor->col, 0, 2);
+        cursor->col += LINE;
+        if (cursor->col >= ahead->cols) {
+            cursor->col = 0;
+            cursor->row++;
+        }
+    }
+}
+
+/* One tile, its operands taken from where the block has them. */
+static void run_tile_of(const tri_gemm_block *block, const float *b, int64_t stride_b, int64_t i,
+                        int64_t j, int64_t cols)
+{
+    int64_t rows = min_i64(MR, block->rows - i);
+    const float *a = block->a + i / MR * block->a_panel;
+    float *c = block->c + i * block->ldc + j;
+    if (rows < MR && block->a_edge != NULL)
+        run_tile_by_columns(block, block->a_edge, MR, b, stride_b, c, rows, cols);
+    else if (block->a_row == 1)
+        run_tile_by_columns(block, a, block->a_depth, b, stride_b, c, rows, cols);
+    else
+        run_tile_by_rows(block, a, block->a_row, b, stride_b, c, rows, cols);
+    if (block->epilogue != TRI_GEMM_PLAIN)
+        apply_epilogue(block, i, j, rows, cols);
+}
+
 /* Columns outside, rows inside: a panel of b stays in the first-level cache while the panels of a
  * stream past it from the second. */
 static void run_block(const tri_gemm_block *block)
 {
+    struct cursor cursor = start_cursor(block);
     const float *packed = block->b;
     int64_t cols;
     for (int64_t j = 0; j < block->cols; j += cols, packed += block->b_panel) {
@@ -190,17 +238,8 @@ static void run_block(const tri_gemm_block *block)
             stride_b = NR;
         }
         for (int64_t i = 0; i < block->rows; i += MR) {
-            int64_t rows = min_i64(MR, block->rows - i);
-            const float *a = block->a + i / MR * block->a_panel;
-            float *c = block->c + i * block->ldc + j;
-            if (rows < MR && block->a_edge != NULL)
-                run_tile_by_columns(block, block->a_edge, MR, b, stride_b, c, rows, cols);
-            else if (block->a_row == 1)
-                run_tile_by_columns(block, a, block->a_depth, b, stride_b, c, rows, cols);
-            else
-                run_tile_by_rows(block, a, block->a_row, b, stride_b, c, rows, cols);
-            if (block->epilogue != TRI_GEMM_PLAIN)
-                apply_epilogue(block, i, j, rows, cols);
+            fetch_ahead(&cursor);
+            run_tile_of(block, b, stride_b, i, j, cols);
         }
     }
 }

@@ -4,6 +4,12 @@
 
 #include "device/cpu/gemm.h"
 
+/* A rectangle of memory that will be read soon. */
+typedef struct tri_gemm_ahead {
+    const float *start;
+    int64_t rows, cols, ld; /* of floats; nothing when rows is 0 */
+} tri_gemm_ahead;
+
 /* One block of a product: c[rows][cols] (+)= alpha * a b over depth values of k, seen as panels of
  * mr rows of a and nr columns of b. A panel of a may be packed or lie in the caller's matrix. */
 typedef struct tri_gemm_block {
@@ -34,6 +40,10 @@ typedef struct tri_gemm_block {
     const float *bias;          /* of the block's first column */
     float *aux;                 /* of the block's first element */
     int64_t ldaux;
+
+    /* Fetched into the second-level cache while this block is computed, a little with each tile:
+     * arithmetic hides the wait for memory that packing would otherwise spend. */
+    tri_gemm_ahead ahead;
 } tri_gemm_block;
 
 typedef struct tri_gemm_kernels {

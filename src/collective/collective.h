@@ -1,0 +1,110 @@
+/* Collective algorithms as data: rounds of transfers, and what they cost. No I/O here: transports
+ * run the rounds, the simulator times them, the tests count them.
+ *
+ * Every operation works on a vector that all ranks of a group hold, cut into pieces; a transfer
+ * moves a run of consecutive pieces from one rank's vector to the same place in another's, where it
+ * replaces what is there or is combined with it.
+ *
+ *   operation        pieces                          before                    after
+ *   broadcast        chosen by the algorithm         root has the vector       all have it
+ *   reduce           chosen by the algorithm         each has a term           root has the result
+ *   all_reduce       chosen by the algorithm         each has a term           all have the result
+ *   gather           one block per rank              rank r has block r        root has all
+ *   scatter          one block per rank              root has all              rank r has block r
+ *   all_gather       one block per rank              rank r has block r        all have all
+ *   reduce_scatter   one block per rank              each has a term           rank r has block r
+ *   all_to_all       size^2: (from, to)              rank i has (i, *)         rank j has (*, j)
+ *   barrier          none                            -                         nobody left before
+ *                                                                              all came
+ *
+ * What a rank's vector holds elsewhere afterwards is not defined (reduce_scatter may leave partial
+ * sums). Blocks of ranks may differ in size; pieces that an algorithm chooses are balanced: the
+ * first n mod k get one element more. In all_to_all piece from*size+to lies in the sender's send
+ * vector at block `to` and in the receiver's receive vector at block `from`. */
+#ifndef TRI_COLLECTIVE_COLLECTIVE_H
+#define TRI_COLLECTIVE_COLLECTIVE_H
+
+#include "base/error.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+typedef enum tri_coll {
+    TRI_COLL_BARRIER,
+    TRI_COLL_BROADCAST,
+    TRI_COLL_REDUCE,
+    TRI_COLL_ALL_REDUCE,
+    TRI_COLL_GATHER,
+    TRI_COLL_SCATTER,
+    TRI_COLL_ALL_GATHER,
+    TRI_COLL_REDUCE_SCATTER,
+    TRI_COLL_ALL_TO_ALL,
+    TRI_NUM_COLLS
+} tri_coll;
+
+typedef enum tri_reduction {
+    TRI_REDUCE_SUM,
+    TRI_REDUCE_MEAN,
+    TRI_REDUCE_MIN,
+    TRI_REDUCE_MAX,
+    TRI_REDUCE_PROD,
+    TRI_NUM_REDUCTIONS
+} tri_reduction;
+
+/* Ranks are numbered within the group: 0 .. size-1. */
+typedef struct tri_transfer {
+    int from, to;
+    uint32_t first_piece, num_pieces;
+    bool combine; /* with what `to` has, by the operation's reduction; otherwise replace it */
+} tri_transfer;
+
+/* Transfers of one round do not depend on each other; a round begins, for each rank, when the
+ * transfers of the round before that touch the rank are done. */
+typedef struct tri_rounds {
+    uint32_t num_pieces;
+    size_t num_rounds;
+    size_t *first;           /* [num_rounds + 1]: where each round's transfers begin */
+    tri_transfer *transfers; /* sorted by round, then by from, then by to */
+} tri_rounds;
+
+/* Time of one call of n bytes by the formula: alpha_count * alpha + beta_bytes * beta +
+ * gamma_bytes * gamma (latency of a message, seconds per byte moved, per byte combined), along the
+ * critical path. */
+typedef struct tri_coll_cost {
+    double alpha_count, beta_bytes, gamma_bytes;
+} tri_coll_cost;
+
+typedef struct tri_algorithm {
+    const char *name;
+    const char *help; /* when it wins */
+    /* Every rank can read every other's memory; no rounds of messages: the transport does it. */
+    bool needs_shared_memory;
+    bool (*supports)(tri_coll coll, int size);
+    tr_status (*rounds)(tri_coll coll, int size, int root, tri_rounds *rounds, tr_error *err);
+    /* bytes: of the whole vector (all blocks). */
+    tri_coll_cost (*cost)(tri_coll coll, int size, double bytes);
+} tri_algorithm;
+
+extern const tri_algorithm tri_algorithm_direct, tri_algorithm_ring, tri_algorithm_tree;
+
+const tri_algorithm *tri_algorithm_find(const char *name); /* or NULL */
+const tri_algorithm *tri_algorithm_at(size_t i);           /* or NULL past the end */
+
+void tri_rounds_free(tri_rounds *rounds);
+/* Which elements a balanced piece covers. */
+void tri_piece_range(uint64_t count, uint32_t num_pieces, uint32_t piece, uint64_t *first,
+                     uint64_t *num);
+
+/* What one rank sends and receives when the vector has so many bytes in balanced pieces. */
+typedef struct tri_coll_traffic {
+    uint64_t messages_sent, bytes_sent, messages_received, bytes_received, rounds;
+} tri_coll_traffic;
+tri_coll_traffic tri_rounds_traffic(const tri_rounds *rounds, int rank, uint64_t bytes);
+
+const char *tri_coll_name(tri_coll coll);                /* "all_reduce" */
+const char *tri_reduction_name(tri_reduction reduction); /* "sum" */
+bool tri_coll_parse(const char *name, tri_coll *coll);
+bool tri_reduction_parse(const char *name, tri_reduction *reduction);
+
+#endif

@@ -1,0 +1,37 @@
+#include "mesh/mesh.h"
+
+const char *tri_axis_name(tri_axis axis)
+{
+    static const char *const names[TRI_NUM_AXES] = {"tp", "cp", "dp", "pp"};
+    return names[axis];
+}
+
+int tri_mesh_ranks(const tri_mesh *mesh)
+{
+    int ranks = 1;
+    for (int axis = 0; axis < TRI_NUM_AXES; axis++)
+        ranks *= mesh->size[axis];
+    return ranks;
+}
+
+static int stride_of(const tri_mesh *mesh, tri_axis axis)
+{
+    int stride = 1;
+    for (int faster = 0; faster < (int)axis; faster++)
+        stride *= mesh->size[faster];
+    return stride;
+}
+
+int tri_mesh_coordinate(const tri_mesh *mesh, int rank, tri_axis axis)
+{
+    return rank / stride_of(mesh, axis) % mesh->size[axis];
+}
+
+int tri_mesh_group(const tri_mesh *mesh, int rank, tri_axis axis, int *members)
+{
+    int stride = stride_of(mesh, axis), own = tri_mesh_coordinate(mesh, rank, axis);
+    int first = rank - own * stride;
+    for (int i = 0; i < mesh->size[axis]; i++)
+        members[i] = first + i * stride;
+    return own;
+}

@@ -1,0 +1,21 @@
+/* The mesh: a named grid of ranks. One object from which every coordinate and group is derived.
+ * Rank order, fastest first: tp, cp, dp, pp. */
+#ifndef TRI_MESH_MESH_H
+#define TRI_MESH_MESH_H
+
+#include "base/error.h"
+
+typedef enum tri_axis { TRI_AXIS_TP, TRI_AXIS_CP, TRI_AXIS_DP, TRI_AXIS_PP, TRI_NUM_AXES } tri_axis;
+
+typedef struct tri_mesh {
+    int size[TRI_NUM_AXES];
+} tri_mesh;
+
+const char *tri_axis_name(tri_axis axis);
+int tri_mesh_ranks(const tri_mesh *mesh);
+int tri_mesh_coordinate(const tri_mesh *mesh, int rank, tri_axis axis);
+/* The ranks that differ from this one only along the axis, by their coordinate on it; members has
+ * room for mesh->size[axis]. Returns the rank's own place among them. */
+int tri_mesh_group(const tri_mesh *mesh, int rank, tri_axis axis, int *members);
+
+#endif
