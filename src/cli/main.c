@@ -23,6 +23,7 @@ static const tri_flag explain_flags[] = {
     {"mode", "MODE", "train (default), eval or predict"},
     {"graph", NULL, "the graph before it becomes a program"},
     {"ops", NULL, "what each operator means"},
+    {"markdown", NULL, "with --ops: as a page, docs/operators.md"},
     {0},
 };
 

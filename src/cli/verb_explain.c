@@ -14,6 +14,97 @@ static void print_ops(void)
     }
 }
 
+/* ---- the operators as a page ---- */
+
+/* Text of the table inside Markdown: what would become emphasis or a tag is escaped. */
+static void print_escaped(const char *text)
+{
+    for (; *text; text++) {
+        if (strchr("*_<|", *text))
+            putchar('\\');
+        putchar(*text);
+    }
+}
+
+/* Copies the name of operand `number` from a list such as "x [B, ...], rows i32 [B], [dsum]": the
+ * first word of that entry, without the brackets of an optional one. */
+static void operand_name(const char *list, int number, char *out, size_t size)
+{
+    int depth = 0;
+    for (; *list && number > 0; list++) {
+        depth += strchr("[(", *list) ? 1 : strchr("])", *list) ? -1 : 0;
+        number -= *list == ',' && depth == 0;
+    }
+    list += strspn(list, " [");
+    snprintf(out, size, "%.*s", (int)strcspn(list, " ,]"), list);
+}
+
+/* Which outputs replace an input that is a state, and which may take over an input's memory. */
+static void print_in_place(const tri_op_def *def)
+{
+    char out[32], in[32];
+    for (int k = 0; k < def->max_out; k++) {
+        operand_name(def->outputs, k, out, sizeof out);
+        if (def->updates[k]) {
+            operand_name(def->inputs, def->updates[k] - 1, in, sizeof in);
+            printf("- in place: `%s` is the next version of the state `%s`, at the same address\n",
+                   out, in);
+        }
+        bool any = false;
+        for (int j = 0; j < def->max_in; j++) {
+            if (!(def->may_alias[k] >> j & 1))
+                continue;
+            operand_name(def->inputs, j, in, sizeof in);
+            if (any)
+                printf(" or `%s`", in);
+            else
+                printf("- in place: `%s` may take over the memory of `%s`", out, in);
+            any = true;
+        }
+        if (any)
+            printf("\n");
+    }
+}
+
+static void print_accumulates(const tri_op_def *def)
+{
+    bool any = false;
+    char out[32];
+    for (int k = 0; k < def->max_out; k++) {
+        if (!(def->can_accumulate >> k & 1))
+            continue;
+        operand_name(def->outputs, k, out, sizeof out);
+        printf(any ? ", `%s`" : "- accumulates: `%s`", out);
+        any = true;
+    }
+    if (any)
+        printf("\n");
+}
+
+static void print_ops_markdown(void)
+{
+    printf("# Operators\n\n"
+           "Made from the operator table by `trireme explain --ops --markdown`; change it there "
+           "(`src/graph/ops/`).\n\n"
+           "Numbers are f32 unless a type stands beside the name. `[...]` after a name is its "
+           "shape; an operand in brackets of its own may be absent.\n"
+           "*In place* and *accumulates* say what a kernel must be able to do: an output that may "
+           "take over an input's memory gets the same pointer as that input when the memory plan "
+           "finds nobody else reading it; an output that accumulates is overwritten by the first "
+           "micro-batch of a step and added to by the others.\n"
+           "The exact formulas, for whoever writes kernels for another device, are in "
+           "[operator-semantics.md](operator-semantics.md).\n");
+    for (int op = 0; op < TRI_NUM_OPS; op++) {
+        const tri_op_def *def = tri_op_get((tri_op)op);
+        printf("\n## %s\n\n", def->name);
+        print_escaped(def->meaning);
+        printf("\n\n- reads: `%s`\n- makes: `%s`\n", def->inputs, def->outputs);
+        print_in_place(def);
+        print_accumulates(def);
+        printf("- gradient: %s\n", def->grad ? "yes" : "none passes");
+    }
+}
+
 static int print_graph(const tri_session *session, tri_mode mode)
 {
     tri_text text;
@@ -57,9 +148,17 @@ static void print_title(const tri_session *session, const tri_program *program)
 
 int tri_verb_explain(const tri_cli *cli)
 {
+    bool markdown = tri_cli_flag(cli, "markdown") != NULL;
     if (tri_cli_flag(cli, "ops")) {
-        print_ops();
+        if (markdown)
+            print_ops_markdown();
+        else
+            print_ops();
         return TRI_EXIT_OK;
+    }
+    if (markdown) {
+        tri_cli_error("--markdown goes with --ops: trireme explain --ops --markdown");
+        return TRI_EXIT_USAGE;
     }
     int which = TRI_PROGRAM_TRAIN;
     const char *mode = tri_cli_flag(cli, "mode");

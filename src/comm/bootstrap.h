@@ -4,6 +4,7 @@
 #define TRI_COMM_BOOTSTRAP_H
 
 #include <stdatomic.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "base/error.h"
