@@ -2,9 +2,12 @@
 
 #include <stdlib.h>
 
+#include "place/place.h"
+
 int64_t tri_microbatch_rows(const tri_compile_config *config)
 {
-    return (config->batch + config->num_microbatches - 1) / config->num_microbatches;
+    int64_t parts = config->num_microbatches * tri_mesh_size(&config->mesh, TRI_AXIS_DP);
+    return (config->batch + parts - 1) / parts;
 }
 
 /* Names the pass in the verifier's message: only a bug in the pass can get here. */
@@ -29,6 +32,10 @@ static tr_status passes(const tri_compile_config *config, tri_mode mode,
     if (mode == TRI_MODE_TRAIN) {
         TRI_TRY(tri_autodiff(graph, tri_loss_seed(config), err));
         TRI_TRY(after("autodiff", graph, err));
+    }
+    TRI_TRY(tri_place_dp(graph, &config->mesh, err));
+    TRI_TRY(after("placement", graph, err));
+    if (mode == TRI_MODE_TRAIN) {
         TRI_TRY(tri_optim_emit(graph, &config->optim, err));
         TRI_TRY(after("the update rule", graph, err));
     } else if (mode == TRI_MODE_EVAL) {

@@ -4,6 +4,7 @@
 
 #include "graph/passes.h"
 #include "model/model.h"
+#include "mesh/mesh.h"
 #include "optim/optim.h"
 #include "program/program.h"
 
@@ -13,11 +14,13 @@ typedef struct tri_compile_config {
     int64_t batch; /* rows of the global batch */
     int64_t seq_len;
     int64_t num_microbatches;
+    tri_mesh mesh;
     bool split_backward; /* run the backward as I then W instead of B */
     tri_fusions fusions; /* what the device offers */
 } tri_compile_config;
 
-/* Rows of one micro-batch: the batch divided, rounded up (rows past the end have no targets). */
+/* Rows of one micro-batch of one rank: the batch divided over dp and micro-batches, rounded up (rows
+ * past the end of the batch have no targets). */
 int64_t tri_microbatch_rows(const tri_compile_config *config);
 
 /* The constant that the backward starts from. For a mean over targets it would be one over their

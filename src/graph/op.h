@@ -49,6 +49,8 @@ typedef enum tri_op {
     TRI_OP_MOMENTUM,
     TRI_OP_UNIT_NORM,
     TRI_OP_APPLY_UPDATE,
+    /* communication: run by the rank's communicator, not by its device */
+    TRI_OP_ALL_REDUCE,
     TRI_NUM_OPS
 } tri_op;
 
@@ -72,7 +74,7 @@ typedef enum tri_epilogue {
 
 /* Constants of one node. Each operator reads the few that its row in the table names. */
 typedef struct tri_attr {
-    bool trans_a, trans_b;    /* matmul: contract the leading dims instead of the trailing ones */
+    bool trans_a, trans_b;    /* matmul: use the transpose of the 2-d view */
     uint8_t split_a, split_b; /* matmul: dims before the split are the rows of the 2-d view */
     tri_epilogue epilogue;
     tri_act act;
@@ -80,6 +82,7 @@ typedef struct tri_attr {
     bool causal;
     bool nesterov;
     bool decoupled;      /* adam: weight decay apart from the gradient (AdamW) */
+    uint8_t axis;        /* communication: the mesh axis (tri_axis) whose group takes part */
     uint32_t stream;     /* random stream: hash of the canonical name */
     float dropout;       /* probability that an element becomes zero */
     float alpha, beta;   /* scale factors */

@@ -32,6 +32,7 @@ static const tri_op_def *const table[TRI_NUM_OPS] = {
     [TRI_OP_MOMENTUM] = &tri_def_momentum,
     [TRI_OP_UNIT_NORM] = &tri_def_unit_norm,
     [TRI_OP_APPLY_UPDATE] = &tri_def_apply_update,
+    [TRI_OP_ALL_REDUCE] = &tri_def_all_reduce,
 };
 
 const tri_op_def *tri_op_get(tri_op op)

@@ -21,6 +21,7 @@ typedef struct tri_op_def {
     uint8_t may_alias[TRI_MAX_OUT]; /* bit j: output k may take over the memory of input j */
     uint8_t can_accumulate;         /* bit k: output k may be an accumulator */
     uint8_t optional;               /* bit j: input j may be absent */
+    bool communicates;              /* ranks take part; neighbours in memory may share a message */
 
     /* Checks inputs and attributes and fills the outputs' shapes (and dtypes, preset to f32).
      * shapes of absent inputs have rank -1. */
@@ -55,5 +56,6 @@ extern const tri_op_def tri_def_ce_stats, tri_def_ce_loss, tri_def_ce_grad, tri_
     tri_def_out_loss_grad;
 extern const tri_op_def tri_def_sum_squares, tri_def_finish, tri_def_sgd, tri_def_adam,
     tri_def_momentum, tri_def_unit_norm, tri_def_apply_update;
+extern const tri_op_def tri_def_all_reduce;
 
 #endif

@@ -46,7 +46,7 @@ static tr_status check_write(const verifier *v, size_t n, int k)
         return TR_OK;
     case TRI_WRITE_START:
     case TRI_WRITE_ADD:
-        if (!(def->can_accumulate >> k & 1))
+        if (!(def->can_accumulate >> k & 1) || node->attr.epilogue != TRI_EPILOGUE_NONE)
             return complain(v, n, "cannot accumulate into", out->name);
         break;
     case TRI_WRITE_UPDATE:
@@ -81,7 +81,7 @@ static tr_status check_outputs(const verifier *v, size_t n)
             return complain(v, n, "makes a second time", value->name);
         if (value->producer != n)
             return complain(v, n, "is not the noted producer of", value->name);
-        if (tri_shape_count(&value->shape) != tri_shape_count(&out[k]) || value->dtype != dtype[k])
+        if (!tri_shape_equal(&value->shape, &out[k]) || value->dtype != dtype[k])
             return complain(v, n, "gives another shape or type to", value->name);
         TRI_TRY(check_write(v, n, k));
     }

@@ -6,11 +6,16 @@ const char *tri_axis_name(tri_axis axis)
     return names[axis];
 }
 
+int tri_mesh_size(const tri_mesh *mesh, tri_axis axis)
+{
+    return mesh->size[axis] > 0 ? mesh->size[axis] : 1;
+}
+
 int tri_mesh_ranks(const tri_mesh *mesh)
 {
     int ranks = 1;
     for (int axis = 0; axis < TRI_NUM_AXES; axis++)
-        ranks *= mesh->size[axis];
+        ranks *= tri_mesh_size(mesh, (tri_axis)axis);
     return ranks;
 }
 
@@ -18,20 +23,20 @@ static int stride_of(const tri_mesh *mesh, tri_axis axis)
 {
     int stride = 1;
     for (int faster = 0; faster < (int)axis; faster++)
-        stride *= mesh->size[faster];
+        stride *= tri_mesh_size(mesh, (tri_axis)faster);
     return stride;
 }
 
 int tri_mesh_coordinate(const tri_mesh *mesh, int rank, tri_axis axis)
 {
-    return rank / stride_of(mesh, axis) % mesh->size[axis];
+    return rank / stride_of(mesh, axis) % tri_mesh_size(mesh, axis);
 }
 
 int tri_mesh_group(const tri_mesh *mesh, int rank, tri_axis axis, int *members)
 {
     int stride = stride_of(mesh, axis), own = tri_mesh_coordinate(mesh, rank, axis);
     int first = rank - own * stride;
-    for (int i = 0; i < mesh->size[axis]; i++)
+    for (int i = 0; i < tri_mesh_size(mesh, axis); i++)
         members[i] = first + i * stride;
     return own;
 }

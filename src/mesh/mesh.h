@@ -7,15 +7,17 @@
 
 typedef enum tri_axis { TRI_AXIS_TP, TRI_AXIS_CP, TRI_AXIS_DP, TRI_AXIS_PP, TRI_NUM_AXES } tri_axis;
 
+/* An axis that was never set (0) has one rank. */
 typedef struct tri_mesh {
     int size[TRI_NUM_AXES];
 } tri_mesh;
 
 const char *tri_axis_name(tri_axis axis);
+int tri_mesh_size(const tri_mesh *mesh, tri_axis axis);
 int tri_mesh_ranks(const tri_mesh *mesh);
 int tri_mesh_coordinate(const tri_mesh *mesh, int rank, tri_axis axis);
 /* The ranks that differ from this one only along the axis, by their coordinate on it; members has
- * room for mesh->size[axis]. Returns the rank's own place among them. */
+ * room for tri_mesh_size(mesh, axis). Returns the rank's own place among them. */
 int tri_mesh_group(const tri_mesh *mesh, int rank, tri_axis axis, int *members);
 
 #endif

@@ -153,6 +153,34 @@ static void emit_instrs(const tri_graph *graph, const tri_node_order *order, tri
     program->num_instrs = order->count;
 }
 
+static uint64_t aligned_end(const tri_program *program, const tri_operand *operand)
+{
+    uint64_t end = operand->offset + tri_value_bytes(&program->values[operand->value]);
+    return (end + TRI_PROGRAM_ALIGN - 1) / TRI_PROGRAM_ALIGN * TRI_PROGRAM_ALIGN;
+}
+
+/* Joins communication of neighbours in memory into one message. */
+static void join_messages(tri_program *program)
+{
+    for (size_t s = 0; s < program->num_segments; s++) {
+        const tri_segment *segment = &program->segments[s];
+        tri_instr *head = NULL;
+        for (uint32_t i = segment->first; i < segment->first + segment->count; i++) {
+            tri_instr *instr = &program->instrs[i];
+            const tri_operand *before = i > segment->first ? &instr[-1].out[0] : NULL;
+            bool rides = tri_op_get(instr->op)->communicates && head && before &&
+                         instr->op == head->op && instr->attr.axis == head->attr.axis &&
+                         instr->out[0].space == before->space &&
+                         instr->out[0].offset == aligned_end(program, before);
+            instr->span = rides ? 0 : 1;
+            if (rides)
+                head->span++;
+            else
+                head = tri_op_get(instr->op)->communicates ? instr : NULL;
+        }
+    }
+}
+
 static tr_status segment_of(const tri_program *program, tri_action_kind kind, uint32_t *segment,
                             tr_error *err)
 {
@@ -224,6 +252,7 @@ static tr_status build(const tri_graph *graph, const tri_action *schedule, size_
     order.count = order_nodes(graph, split, on_chain, node, action);
     TRI_TRY(tri_plan_memory(graph, &order, program, err));
     emit_instrs(graph, &order, program);
+    join_messages(program);
     return lay_out_timeline(schedule, num_actions, program, err);
 }
 

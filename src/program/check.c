@@ -302,7 +302,7 @@ static tr_status check_shapes(const checker *c)
         return complain(c, "does not fit its operands: %s", why.message);
     for (int k = 0; k < instr->num_out; k++) {
         const tri_value *value = &c->program->values[instr->out[k].value];
-        if (tri_shape_count(&out[k]) != tri_shape_count(&value->shape) || dtype[k] != value->dtype)
+        if (!tri_shape_equal(&out[k], &value->shape) || dtype[k] != value->dtype)
             return complain(c, "gives %s another shape or type than the program notes",
                             value->name);
     }

@@ -61,20 +61,57 @@ static bool swap_instructions(tri_program *program)
     return false;
 }
 
+/* The instruction that makes a value; num_instrs when none does. */
+static size_t maker_of(const tri_program *program, tri_id value)
+{
+    size_t i = 0;
+    for (; i < program->num_instrs; i++)
+        for (int k = 0; k < program->instrs[i].num_out; k++)
+            if (program->instrs[i].out[k].value == value)
+                return i;
+    return i;
+}
+
+/* Moves a result, and with it all that read it. */
+static void move_result(tri_program *program, tri_instr *instr, tri_operand to)
+{
+    to.value = instr->out[0].value;
+    instr->out[0] = to;
+    for (size_t i = 0; i < program->num_instrs; i++)
+        for (int j = 0; j < program->instrs[i].num_in; j++)
+            if (program->instrs[i].in[j].value == to.value)
+                program->instrs[i].in[j] = to;
+}
+
+/* May the result of instruction `at` be put where this operand of a later one lies? It must be live
+ * there, lie in the same space, not be an input of `at` itself, and be no smaller: nothing else
+ * should be hit. */
+static bool can_overlap(const tri_program *program, size_t at, const tri_operand *live)
+{
+    const tri_instr *instr = &program->instrs[at];
+    const tri_operand *out = &instr->out[0];
+    if (live->value == TRI_NONE || live->value == out->value || live->space != out->space ||
+        reads(instr, live->value) || maker_of(program, live->value) >= at)
+        return false;
+    return tri_value_bytes(&program->values[out->value]) <=
+           tri_value_bytes(&program->values[live->value]);
+}
+
 /* Puts a result onto one that a later instruction still reads. */
 static bool overlap_values(tri_program *program)
 {
-    for (size_t i = 0; i + 2 < program->num_instrs; i++) {
-        tri_instr *a = &program->instrs[i], *b = a + 1, *later = a + 2;
-        if (b->write[0] != TRI_WRITE_NEW || !reads(later, a->out[0].value) ||
-            reads(b, a->out[0].value) || reads(later, b->out[0].value))
+    for (size_t at = 0; at < program->num_instrs; at++) {
+        tri_instr *instr = &program->instrs[at];
+        tri_space_kind kind = program->spaces[instr->out[0].space].kind;
+        if (instr->write[0] != TRI_WRITE_NEW ||
+            (kind != TRI_SPACE_FRAME && kind != TRI_SPACE_WORK))
             continue;
-        tri_space_kind kind = program->spaces[a->out[0].space].kind;
-        if (kind != TRI_SPACE_FRAME && kind != TRI_SPACE_WORK)
-            continue;
-        b->out[0].space = a->out[0].space;
-        b->out[0].offset = a->out[0].offset;
-        return true;
+        for (size_t later = at + 1; later < program->num_instrs; later++)
+            for (int j = 0; j < program->instrs[later].num_in; j++)
+                if (can_overlap(program, at, &program->instrs[later].in[j])) {
+                    move_result(program, instr, program->instrs[later].in[j]);
+                    return true;
+                }
     }
     return false;
 }

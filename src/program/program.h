@@ -69,6 +69,9 @@ typedef struct tri_instr {
     tri_operand out[TRI_MAX_OUT];
     tri_id prev[TRI_MAX_OUT];
     int layer;
+    /* Communication: how many instructions from here on travel in one message, since their operands
+     * are neighbours in memory; 0 for those that ride with an earlier one. Others: 1. */
+    uint32_t span;
     tri_cost cost;
 } tri_instr;
 

@@ -1,12 +1,14 @@
 #include "run/executor.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
 struct tri_ready {
-    void (*run)(const tri_kernel_args *args);
+    void (*run)(const tri_kernel_args *args); /* NULL: communication */
     tri_kernel_args args;
+    char doing[64]; /* for the rank's status */
 };
 
 static void fill_tensor(const tri_value *value, tri_tensor *tensor)
@@ -44,7 +46,10 @@ tr_status tri_executor_init(tri_executor *executor, const tri_program *program, 
         tri_instr_args(program, instr, &ready->args);
         ready->args.device = store->device->state;
         ready->args.seed = seed;
-        ready->run = store->device->def->kernel(store->device, instr->op)->run;
+        if (!tri_op_get(instr->op)->communicates)
+            ready->run = store->device->def->kernel(store->device, instr->op)->run;
+        snprintf(ready->doing, sizeof ready->doing, "%s -> %s", tri_op_get(instr->op)->name,
+                 program->values[instr->out[0].value].name);
     }
     return TR_OK;
 }
@@ -115,7 +120,45 @@ static bool overwrites(const tri_instr *instr, const tri_call *call)
     return true;
 }
 
-static void run_call(tri_executor *executor, const tri_call *call)
+/* One message for an instruction and those that ride with it. */
+static tr_status communicate(const tri_executor *executor, const tri_instr *instr, float *data,
+                             tr_error *err)
+{
+    const tri_program *program = executor->program;
+    const tri_operand *last = &instr[instr->span - 1].out[0];
+    uint64_t bytes =
+        last->offset - instr->out[0].offset + tri_value_bytes(&program->values[last->value]);
+    if (executor->status)
+        atomic_store_explicit(&executor->status->bytes, bytes, memory_order_relaxed);
+    tr_status status = executor->exchange->all_reduce(executor->exchange->context, instr->attr.axis,
+                                                      data, bytes / sizeof(float), err);
+    if (executor->status)
+        atomic_store_explicit(&executor->status->bytes, 0, memory_order_relaxed);
+    return status == TR_OK ? TR_OK
+                           : tri_fail_prefix(err, status, "instruction %td (%s of %s)",
+                                             instr - program->instrs, tri_op_get(instr->op)->name,
+                                             program->values[instr->out[0].value].name);
+}
+
+static void publish(const tri_executor *executor, const tri_ready *ready, uint32_t instruction)
+{
+    tri_rank_status *status = executor->status;
+    memcpy(status->doing, ready->doing, sizeof ready->doing);
+    atomic_store_explicit(&status->instruction, instruction, memory_order_relaxed);
+    atomic_fetch_add_explicit(&status->counter, 1, memory_order_relaxed);
+}
+
+static void set_addresses(const tri_instr *instr, unsigned char *const *memory,
+                          tri_kernel_args *args)
+{
+    for (int j = 0; j < instr->num_in; j++)
+        if (instr->in[j].value != TRI_NONE)
+            args->in[j].data = memory[instr->in[j].space] + instr->in[j].offset;
+    for (int k = 0; k < instr->num_out; k++)
+        args->out[k].data = memory[instr->out[k].space] + instr->out[k].offset;
+}
+
+static tr_status run_call(tri_executor *executor, const tri_call *call, tr_error *err)
 {
     const tri_program *program = executor->program;
     const tri_segment *segment = &program->segments[call->segment];
@@ -126,22 +169,26 @@ static void run_call(tri_executor *executor, const tri_call *call)
     for (uint32_t i = segment->first; i < segment->first + segment->count; i++) {
         const tri_instr *instr = &program->instrs[i];
         tri_ready *ready = &executor->ready[i];
-        for (int j = 0; j < instr->num_in; j++)
-            if (instr->in[j].value != TRI_NONE)
-                ready->args.in[j].data = memory[instr->in[j].space] + instr->in[j].offset;
-        for (int k = 0; k < instr->num_out; k++)
-            ready->args.out[k].data = memory[instr->out[k].space] + instr->out[k].offset;
+        if (instr->span == 0)
+            continue;
+        set_addresses(instr, memory, &ready->args);
         ready->args.overwrite = overwrites(instr, call);
-        executor->program_counter++;
+        if (executor->status)
+            publish(executor, ready, i);
         int64_t start = timed ? now_ns() : 0;
-        ready->run(&ready->args);
+        if (ready->run)
+            ready->run(&ready->args);
+        else
+            TRI_TRY(communicate(executor, instr, ready->args.out[0].data, err));
         if (timed)
             record(executor, call, instr, start, now_ns());
     }
+    return TR_OK;
 }
 
-void tri_executor_run(tri_executor *executor)
+tr_status tri_executor_run(tri_executor *executor, tr_error *err)
 {
     for (size_t c = 0; c < executor->program->num_calls; c++)
-        run_call(executor, &executor->program->calls[c]);
+        TRI_TRY(run_call(executor, &executor->program->calls[c], err));
+    return TR_OK;
 }

@@ -30,6 +30,8 @@ static size_t scratch_of(const tri_device *device, const tri_program *program)
 {
     size_t most = 0;
     for (size_t i = 0; i < program->num_instrs; i++) {
+        if (tri_op_get(program->instrs[i].op)->communicates)
+            continue;
         const tri_kernel *kernel = device->def->kernel(device, program->instrs[i].op);
         if (!kernel->scratch_bytes)
             continue;
@@ -68,6 +70,22 @@ uint64_t tri_store_total(const tri_store *store)
     return total;
 }
 
+/* Gradients are read by the other ranks, so they lie in memory that the transport gives. */
+static void *alloc_slab(tri_store *store, tri_slab_kind kind)
+{
+    if (kind == TRI_SLAB_GRAD && store->peers.alloc)
+        return store->peers.alloc(store->peers.context, store->slabs[kind].bytes);
+    return store->device->def->alloc(store->slabs[kind].bytes);
+}
+
+static void free_slab(tri_store *store, tri_slab_kind kind)
+{
+    if (kind == TRI_SLAB_GRAD && store->peers.alloc)
+        store->peers.free(store->peers.context, store->slabs[kind].memory);
+    else
+        store->device->def->free(store->slabs[kind].memory, store->slabs[kind].bytes);
+}
+
 tr_status tri_store_alloc(tri_store *store, tr_error *err)
 {
     const tri_device_def *device = store->device->def;
@@ -84,7 +102,7 @@ tr_status tri_store_alloc(tri_store *store, tr_error *err)
         tri_slab *slab = &store->slabs[i];
         if (!slab->bytes)
             continue;
-        slab->memory = device->alloc(slab->bytes);
+        slab->memory = alloc_slab(store, (tri_slab_kind)i);
         if (!slab->memory) {
             tri_store_free(store);
             return tri_fail(err, TR_ERROR_RUNTIME, "the system refused %s of memory",
@@ -101,7 +119,7 @@ void tri_store_free(tri_store *store)
 {
     for (int i = 0; i < TRI_NUM_SLABS; i++) {
         if (store->slabs[i].memory)
-            store->device->def->free(store->slabs[i].memory, store->slabs[i].bytes);
+            free_slab(store, (tri_slab_kind)i);
         store->slabs[i].memory = NULL;
     }
 }

@@ -24,8 +24,16 @@ typedef struct tri_slab {
     uint64_t bytes; /* as the plan says; allocated rounded up */
 } tri_slab;
 
+/* Memory that other ranks can read in place; alloc NULL: there are none. */
+typedef struct tri_peer_memory {
+    void *context;
+    void *(*alloc)(void *context, size_t bytes); /* zeros, or NULL */
+    void (*free)(void *context, void *memory);
+} tri_peer_memory;
+
 typedef struct tri_store {
     tri_device *device;
+    tri_peer_memory peers; /* set between plan and alloc */
     tri_slab slabs[TRI_NUM_SLABS];
     uint64_t scratch_bytes; /* of the device's kernels */
 } tri_store;

@@ -5,8 +5,8 @@
 #include <string.h>
 #include <time.h>
 
-#include "base/rng.h"
 #include "ckpt/weights.h"
+#include "train/batch.h"
 #include "train/init.h"
 
 static const tri_mode mode_of[TRI_NUM_PROGRAMS] = {TRI_MODE_TRAIN, TRI_MODE_EVAL, TRI_MODE_PREDICT};
@@ -80,44 +80,15 @@ uint64_t tri_session_planned_bytes(const tri_session *session)
     return tri_store_total(&session->store);
 }
 
-static bool has_sequences(const tri_session *session)
-{
-    return tri_model_find(session->config.compile.model.kind)->sequences;
-}
-
-static void data_row(void *context, tri_split split, uint64_t sample, int32_t *tokens,
-                     int32_t *targets, float *x, float *target)
-{
-    (void)x;
-    (void)target;
-    const tri_session *session = context;
-    tri_data_row(session->data, split, sample, tokens, targets);
-}
-
-/* Vectors for models without tokens: x is normal, and the target is x turned by one place and
- * halved, which a small network can learn. */
-static void vector_row(void *context, tri_split split, uint64_t sample, int32_t *tokens,
-                       int32_t *targets, float *x, float *target)
-{
-    (void)tokens;
-    (void)targets;
-    const tri_session *session = context;
-    int64_t dim = session->config.compile.model.dim;
-    uint32_t stream = tri_stream("data", split == TRI_SPLIT_TRAIN ? "train" : "eval");
-    tri_random_normal(session->config.seed, sample * (uint64_t)dim, (uint64_t)dim, 0, stream, x);
-    for (int64_t i = 0; i < dim; i++)
-        target[i] = 0.5f * x[(i + 1) % dim];
-}
-
 static tr_status open_rows(tri_session *session, tr_error *err)
 {
     if (session->row)
         return TR_OK;
     session->row_context = session;
-    session->row = vector_row;
-    if (!has_sequences(session))
+    session->row = tri_vector_row;
+    if (!tri_session_has_sequences(session))
         return TR_OK;
-    session->row = data_row;
+    session->row = tri_data_session_row;
     TRI_TRY(tri_data_open(&session->config.data, &session->data, err));
     int64_t needed = tri_data_vocab_needed(session->data);
     if (needed > session->config.compile.model.vocab)
@@ -152,82 +123,25 @@ static tr_status fill_weights(tri_session *session, tr_error *err)
 tr_status tri_session_start(tri_session *session, tr_error *err)
 {
     TRI_TRY(open_rows(session, err));
+    session->store.peers = session->peers;
     TRI_TRY(tri_store_alloc(&session->store, err));
     for (int p = 0; p < TRI_NUM_PROGRAMS; p++)
         TRI_TRY(tri_executor_init(&session->executors[p], &session->programs[p], &session->store,
                                   session->config.seed, err));
+    for (int p = 0; p < TRI_NUM_PROGRAMS; p++) {
+        session->executors[p].exchange = &session->exchange;
+        session->executors[p].status = session->status;
+    }
     TRI_TRY(fill_weights(session, err));
     session->started = true;
     return TR_OK;
 }
 
-/* Memory of a value, or NULL when the program has none of that name. */
-static void *host(const tri_session *session, int program, tri_host_value name, uint32_t microbatch)
-{
-    tri_id value = session->host[program][name];
-    if (value == TRI_NONE)
-        return NULL;
-    return tri_executor_memory(&session->executors[program], value, microbatch);
-}
-
-/* One row of a micro-batch; rows past the end of the batch are padding without targets. */
-static void fill_row(tri_session *session, int program, tri_split split, uint32_t microbatch,
-                     int64_t row, uint64_t sample, bool real)
-{
-    int64_t length = session->config.compile.seq_len, dim = session->config.compile.model.dim;
-    if (!has_sequences(session)) {
-        float *x = host(session, program, TRI_HOST_X, microbatch);
-        float *target = host(session, program, TRI_HOST_TARGET, microbatch);
-        session->row(session->row_context, split, sample, NULL, NULL, x + row * dim,
-                     target + row * dim);
-        return;
-    }
-    int32_t *tokens = (int32_t *)host(session, program, TRI_HOST_TOKENS, microbatch) + row * length;
-    int32_t *targets =
-        (int32_t *)host(session, program, TRI_HOST_TARGETS, microbatch) + row * length;
-    if (real) {
-        session->row(session->row_context, split, sample, tokens, targets, NULL, NULL);
-        return;
-    }
-    for (int64_t t = 0; t < length; t++) {
-        tokens[t] = 0;
-        targets[t] = -1;
-    }
-}
-
-static void fill_positions(tri_session *session, int program, uint32_t microbatch, int64_t rows,
-                           int64_t first_row)
-{
-    int64_t length = session->config.compile.seq_len;
-    int32_t *positions = host(session, program, TRI_HOST_POSITIONS, microbatch);
-    int32_t *numbers = host(session, program, TRI_HOST_ROWS, microbatch);
-    for (int64_t r = 0; positions && r < rows; r++) {
-        for (int64_t t = 0; t < length; t++)
-            positions[r * length + t] = (int32_t)t;
-        numbers[r] = (int32_t)(first_row + r);
-    }
-}
-
-/* The rows of one batch, into the inputs of a program's micro-batches. */
-static void fill_batch(tri_session *session, int program, tri_split split, uint64_t first_sample,
-                       int64_t num_rows)
-{
-    int64_t rows = tri_microbatch_rows(&session->config.compile);
-    uint32_t num = session->programs[program].num_microbatches;
-    for (uint32_t m = 0; m < num; m++) {
-        fill_positions(session, program, m, rows, (int64_t)m * rows);
-        for (int64_t r = 0; r < rows; r++) {
-            int64_t row = (int64_t)m * rows + r;
-            fill_row(session, program, split, m, r, first_sample + (uint64_t)row, row < num_rows);
-        }
-    }
-}
-
 static void fill_step_inputs(tri_session *session, double lr)
 {
     const tri_optim_config *optim = &session->config.compile.optim;
-    int32_t *step = host(session, TRI_PROGRAM_TRAIN, TRI_HOST_STEP, 0);
-    float *sched = host(session, TRI_PROGRAM_TRAIN, TRI_HOST_SCHED, 0);
+    int32_t *step = tri_session_host(session, TRI_PROGRAM_TRAIN, TRI_HOST_STEP, 0);
+    float *sched = tri_session_host(session, TRI_PROGRAM_TRAIN, TRI_HOST_SCHED, 0);
     double t = (double)(session->step + 1);
     if (step)
         *step = (int32_t)session->step;
@@ -246,17 +160,17 @@ static double seconds_now(void)
 
 static const float *result_of(const tri_session *session)
 {
-    return host(session, TRI_PROGRAM_TRAIN, TRI_HOST_RESULT, 0);
+    return tri_session_host(session, TRI_PROGRAM_TRAIN, TRI_HOST_RESULT, 0);
 }
 
 tr_status tri_session_step(tri_session *session, tri_step_result *result, tr_error *err)
 {
     double start = seconds_now(), lr = tri_lr_at(&session->config.lr, session->step);
-    int64_t batch = session->config.compile.batch;
-    fill_batch(session, TRI_PROGRAM_TRAIN, TRI_SPLIT_TRAIN,
-               (uint64_t)session->step * (uint64_t)batch, batch);
+    if (session->status)
+        atomic_store_explicit(&session->status->step, session->step, memory_order_relaxed);
+    tri_fill_train_batch(session);
     fill_step_inputs(session, lr);
-    tri_executor_run(&session->executors[TRI_PROGRAM_TRAIN]);
+    TRI_TRY(tri_executor_run(&session->executors[TRI_PROGRAM_TRAIN], err));
     const float *end = result_of(session);
     *result = (tri_step_result){.loss = end[TRI_RESULT_LOSS],
                                 .grad_norm = end[TRI_RESULT_NORM],
@@ -276,7 +190,8 @@ tr_status tri_session_step(tri_session *session, tri_step_result *result, tr_err
 
 bool tri_session_can_eval(const tri_session *session)
 {
-    return session->row != data_row || tri_data_num_windows(session->data, TRI_SPLIT_EVAL) > 0;
+    return session->row != tri_data_session_row ||
+           tri_data_num_windows(session->data, TRI_SPLIT_EVAL) > 0;
 }
 
 tr_status tri_session_eval(tri_session *session, double *loss, tr_error *err)
@@ -284,13 +199,11 @@ tr_status tri_session_eval(tri_session *session, double *loss, tr_error *err)
     if (!tri_session_can_eval(session))
         return tri_fail(err, TR_ERROR_INPUT,
                         "no data is held out for evaluation: data.eval_fraction is 0");
-    int64_t rows = tri_microbatch_rows(&session->config.compile);
     double sum = 0, count = 0;
-    for (int64_t b = 0; b < session->config.eval_batches; b++) {
-        fill_batch(session, TRI_PROGRAM_EVAL, TRI_SPLIT_EVAL, (uint64_t)(b * rows), rows);
-        tri_executor_run(&session->executors[TRI_PROGRAM_EVAL]);
-        sum += (double)*(float *)host(session, TRI_PROGRAM_EVAL, TRI_HOST_LOSS, 0);
-        count += (double)*(float *)host(session, TRI_PROGRAM_EVAL, TRI_HOST_COUNT, 0);
+    for (int64_t run = 0; tri_fill_eval_batch(session, run); run++) {
+        TRI_TRY(tri_executor_run(&session->executors[TRI_PROGRAM_EVAL], err));
+        sum += (double)*(float *)tri_session_host(session, TRI_PROGRAM_EVAL, TRI_HOST_LOSS, 0);
+        count += (double)*(float *)tri_session_host(session, TRI_PROGRAM_EVAL, TRI_HOST_COUNT, 0);
     }
     *loss = sum / (count > 0 ? count : 1);
     return TR_OK;
@@ -298,15 +211,10 @@ tr_status tri_session_eval(tri_session *session, double *loss, tr_error *err)
 
 const float *tri_session_predict(tri_session *session, const int32_t *tokens, int64_t length)
 {
-    int32_t *window = host(session, TRI_PROGRAM_PREDICT, TRI_HOST_TOKENS, 0);
-    int32_t *index = host(session, TRI_PROGRAM_PREDICT, TRI_HOST_INDEX, 0);
-    int64_t room = session->config.compile.seq_len;
-    fill_positions(session, TRI_PROGRAM_PREDICT, 0, 1, 0);
-    memset(window, 0, (size_t)room * sizeof *window);
-    memcpy(window, tokens, (size_t)length * sizeof *window);
-    *index = (int32_t)length - 1;
-    tri_executor_run(&session->executors[TRI_PROGRAM_PREDICT]);
-    return host(session, TRI_PROGRAM_PREDICT, TRI_HOST_LOGITS, 0);
+    tri_fill_prompt(session, tokens, length);
+    if (tri_executor_run(&session->executors[TRI_PROGRAM_PREDICT], NULL) != TR_OK)
+        return NULL; /* cannot be: prediction communicates with nobody */
+    return tri_session_host(session, TRI_PROGRAM_PREDICT, TRI_HOST_LOGITS, 0);
 }
 
 const float *tri_session_grad(const tri_session *session, tri_id param, float *factor)

@@ -59,6 +59,12 @@ typedef struct tri_session {
     tri_data *data;
     tri_row_fn row;
     void *row_context;
+    /* Set by the caller between compile and start when there are other ranks: */
+    int dp_rank;             /* which part of the batch is this rank's */
+    tri_exchange exchange;   /* how to reach them */
+    tri_peer_memory peers;   /* memory that they can read */
+    tri_rank_status *status; /* where to say what this rank is doing, or NULL */
+
     float **weights; /* of each parameter */
     int64_t step;    /* steps done */
     bool compiled, started;

@@ -8,11 +8,35 @@
 #include "device/cpu/fast/vecmath.h"
 
 #define LINE          16 /* floats of a cache line */
+#define STEP          16 /* values of k between fetches */
 #define ALWAYS_INLINE static inline __attribute__((always_inline))
 
-/* acc[i][j] += a[i][p] * b[p][j] for p < depth. num_vectors and by_rows are constants at each call,
- * so that everything unrolls and acc stays in registers. by_rows: a row of a is contiguous and
- * stride_a goes from row to row; else a column is, and stride_a goes from column to column. */
+/* Where the fetching of tri_gemm_block.ahead has got to. */
+struct cursor {
+    tri_gemm_ahead ahead;
+    int64_t row, col;
+    int64_t lines_per_step;
+};
+
+/* Called once per STEP values of k. Spread out like this, fetches fill gaps; all at once at the
+ * start of a tile, they would hold up the loads of the tile itself. */
+ALWAYS_INLINE void fetch_ahead(struct cursor *cursor)
+{
+    const tri_gemm_ahead *ahead = &cursor->ahead;
+    for (int64_t n = 0; n < cursor->lines_per_step && cursor->row < ahead->rows; n++) {
+        __builtin_prefetch(ahead->start + cursor->row * ahead->ld + cursor->col, 0, 2);
+        cursor->col += LINE;
+        if (cursor->col >= ahead->cols) {
+            cursor->col = 0;
+            cursor->row++;
+        }
+    }
+}
+
+/* acc[i][j] += a[i][p] * b[p][j] for p < depth, a small number or a constant. num_vectors and
+ * by_rows are constants at each call, so that everything unrolls and acc stays in registers.
+ * by_rows: a row of a is contiguous and stride_a goes from row to row; else a column is, and
+ * stride_a goes from column to column. */
 ALWAYS_INLINE void multiply(const int num_vectors, const bool by_rows, int64_t depth,
                             const float *restrict a, int64_t stride_a, const float *restrict b,
                             int64_t stride_b, vec acc[MR][NV])
@@ -23,7 +47,8 @@ ALWAYS_INLINE void multiply(const int num_vectors, const bool by_rows, int64_t d
 #pragma GCC unroll 4
         for (int j = 0; j < num_vectors; j++)
             row[j] = load(b + j * WIDTH);
-        if (!by_rows)
+        if (!by_rows) /* a column in place is a line of its own, too far from the last to be
+                         foreseen */
             __builtin_prefetch(a + 16 * stride_a);
 #pragma GCC unroll 16
         for (int i = 0; i < MR; i++) {
@@ -35,6 +60,33 @@ ALWAYS_INLINE void multiply(const int num_vectors, const bool by_rows, int64_t d
         a += by_rows ? 1 : stride_a;
         b += stride_b;
     }
+}
+
+/* The same for any depth, fetching on the side: the tile of c, to be there at the end; with by_rows
+ * the next panel of a; and what the block says is needed next. */
+ALWAYS_INLINE void multiply_and_fetch(const int num_vectors, const bool by_rows, int64_t depth,
+                                      const float *restrict a, int64_t stride_a,
+                                      const float *restrict b, int64_t stride_b, vec acc[MR][NV],
+                                      const float *c, int64_t ldc, struct cursor *cursor)
+{
+    int64_t p = 0;
+    for (int row = 0; p + STEP <= depth; p += STEP, row++) {
+        if (row < MR) {
+#pragma GCC unroll 4
+            for (int j = 0; j < num_vectors; j++)
+                __builtin_prefetch(c + row * ldc + j * WIDTH, 1);
+        }
+        if (by_rows) {
+#pragma GCC unroll 16
+            for (int i = 0; i < MR; i++)
+                __builtin_prefetch(a + (MR + i) * stride_a);
+        }
+        fetch_ahead(cursor);
+        multiply(num_vectors, by_rows, STEP, a, stride_a, b, stride_b, acc);
+        a += by_rows ? STEP : STEP * stride_a;
+        b += STEP * stride_b;
+    }
+    multiply(num_vectors, by_rows, depth - p, a, stride_a, b, stride_b, acc);
 }
 
 /* c = alpha * acc (+ c) for a tile of which only rows x cols exist. */
@@ -51,7 +103,7 @@ static void store_edge(float *restrict c, int64_t ldc, const float *restrict til
 
 ALWAYS_INLINE void run_tile(const int num_vectors, const bool by_rows, const tri_gemm_block *block,
                             const float *a, int64_t stride_a, const float *b, int64_t stride_b,
-                            float *c, int64_t rows, int64_t cols)
+                            float *c, int64_t rows, int64_t cols, struct cursor *cursor)
 {
     const int64_t ldc = block->ldc;
     bool whole = rows == MR && cols == num_vectors * WIDTH;
@@ -62,15 +114,8 @@ ALWAYS_INLINE void run_tile(const int num_vectors, const bool by_rows, const tri
         for (int j = 0; j < num_vectors; j++)
             acc[i][j] = (vec){0};
     }
-    if (whole) { /* c is needed only at the end: time enough to fetch it */
-#pragma GCC unroll 16
-        for (int i = 0; i < MR; i++) {
-#pragma GCC unroll 4
-            for (int j = 0; j < num_vectors; j++)
-                __builtin_prefetch(c + i * ldc + j * WIDTH, 1);
-        }
-    }
-    multiply(num_vectors, by_rows, block->depth, a, stride_a, b, stride_b, acc);
+    multiply_and_fetch(num_vectors, by_rows, block->depth, a, stride_a, b, stride_b, acc, c, ldc,
+                       cursor);
     if (!whole) {
         float tile[MR * NR];
         /* Unrolled like the rest: an index known only at run time would force acc into memory. */
@@ -99,26 +144,27 @@ ALWAYS_INLINE void run_tile(const int num_vectors, const bool by_rows, const tri
 /* These two exist so that the micro kernel is compiled for each constant it needs, and for no
  * more. */
 static void run_tile_by_rows(const tri_gemm_block *block, const float *a, int64_t stride_a,
-                             const float *b, int64_t stride_b, float *c, int64_t rows, int64_t cols)
+                             const float *b, int64_t stride_b, float *c, int64_t rows, int64_t cols,
+                             struct cursor *cursor)
 {
     if (cols > 2 * WIDTH && NV > 2)
-        run_tile(NV, true, block, a, stride_a, b, stride_b, c, rows, cols);
+        run_tile(NV, true, block, a, stride_a, b, stride_b, c, rows, cols, cursor);
     else if (cols > WIDTH)
-        run_tile(2, true, block, a, stride_a, b, stride_b, c, rows, cols);
+        run_tile(2, true, block, a, stride_a, b, stride_b, c, rows, cols, cursor);
     else
-        run_tile(1, true, block, a, stride_a, b, stride_b, c, rows, cols);
+        run_tile(1, true, block, a, stride_a, b, stride_b, c, rows, cols, cursor);
 }
 
 static void run_tile_by_columns(const tri_gemm_block *block, const float *a, int64_t stride_a,
                                 const float *b, int64_t stride_b, float *c, int64_t rows,
-                                int64_t cols)
+                                int64_t cols, struct cursor *cursor)
 {
     if (cols > 2 * WIDTH && NV > 2)
-        run_tile(NV, false, block, a, stride_a, b, stride_b, c, rows, cols);
+        run_tile(NV, false, block, a, stride_a, b, stride_b, c, rows, cols, cursor);
     else if (cols > WIDTH)
-        run_tile(2, false, block, a, stride_a, b, stride_b, c, rows, cols);
+        run_tile(2, false, block, a, stride_a, b, stride_b, c, rows, cols, cursor);
     else
-        run_tile(1, false, block, a, stride_a, b, stride_b, c, rows, cols);
+        run_tile(1, false, block, a, stride_a, b, stride_b, c, rows, cols, cursor);
 }
 
 static void add_bias(float *restrict c, const float *restrict bias, int64_t cols)
@@ -176,48 +222,29 @@ static void apply_epilogue(const tri_gemm_block *block, int64_t i0, int64_t j0, 
     }
 }
 
-/* Where the fetching ahead has got to. */
-struct cursor {
-    tri_gemm_ahead ahead;
-    int64_t row, col;
-    int64_t lines_per_tile;
-};
-
 static struct cursor start_cursor(const tri_gemm_block *block)
 {
     struct cursor cursor = {.ahead = block->ahead};
     int64_t lines = block->ahead.rows * ((block->ahead.cols + LINE - 1) / LINE);
     int64_t tiles = ((block->rows + MR - 1) / MR) * ((block->cols + NR - 1) / NR);
-    cursor.lines_per_tile = (lines + tiles - 1) / tiles;
+    int64_t steps = tiles * (block->depth / STEP);
+    cursor.lines_per_step = steps > 0 ? (lines + steps - 1) / steps : 0;
     return cursor;
-}
-
-static void fetch_ahead(struct cursor *cursor)
-{
-    const tri_gemm_ahead *ahead = &cursor->ahead;
-    for (int64_t n = 0; n < cursor->lines_per_tile && cursor->row < ahead->rows; n++) {
-        __builtin_prefetch(ahead->start + cursor->row * ahead->ld + cursor->col, 0, 2);
-        cursor->col += LINE;
-        if (cursor->col >= ahead->cols) {
-            cursor->col = 0;
-            cursor->row++;
-        }
-    }
 }
 
 /* One tile, its operands taken from where the block has them. */
 static void run_tile_of(const tri_gemm_block *block, const float *b, int64_t stride_b, int64_t i,
-                        int64_t j, int64_t cols)
+                        int64_t j, int64_t cols, struct cursor *cursor)
 {
     int64_t rows = min_i64(MR, block->rows - i);
     const float *a = block->a + i / MR * block->a_panel;
     float *c = block->c + i * block->ldc + j;
     if (rows < MR && block->a_edge != NULL)
-        run_tile_by_columns(block, block->a_edge, MR, b, stride_b, c, rows, cols);
+        run_tile_by_columns(block, block->a_edge, MR, b, stride_b, c, rows, cols, cursor);
     else if (block->a_row == 1)
-        run_tile_by_columns(block, a, block->a_depth, b, stride_b, c, rows, cols);
+        run_tile_by_columns(block, a, block->a_depth, b, stride_b, c, rows, cols, cursor);
     else
-        run_tile_by_rows(block, a, block->a_row, b, stride_b, c, rows, cols);
+        run_tile_by_rows(block, a, block->a_row, b, stride_b, c, rows, cols, cursor);
     if (block->epilogue != TRI_GEMM_PLAIN)
         apply_epilogue(block, i, j, rows, cols);
 }
@@ -238,8 +265,7 @@ static void run_block(const tri_gemm_block *block)
             stride_b = NR;
         }
         for (int64_t i = 0; i < block->rows; i += MR) {
-            fetch_ahead(&cursor);
-            run_tile_of(block, b, stride_b, i, j, cols);
+            run_tile_of(block, b, stride_b, i, j, cols, &cursor);
         }
     }
 }

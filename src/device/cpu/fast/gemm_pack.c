@@ -11,6 +11,8 @@ void TRI_ISA_NAME(tri_gemm_pack_a)(float *out, int64_t panel, const float *a, in
 void TRI_ISA_NAME(tri_gemm_pack_b)(float *out, int64_t panel, const float *b, int64_t ldb,
                                    bool trans_b, int64_t depth, int64_t cols);
 
+typedef float column_a __attribute__((vector_size(MR * sizeof(float))));
+
 static inline vec4 load4(const float *p)
 {
     vec4 v;
@@ -80,14 +82,48 @@ static inline void transpose16(float *out, int64_t stride, const float *in, int6
 }
 #endif
 
-/* Rows are far apart in memory and each is short, so the processor's own prefetching starts anew,
- * too late, with each. While one group of rows is transposed, the lines of the next are fetched:
- * of `rows` rows with 16 values each, a quarter at every fourth value. */
-static inline void prefetch_group(const float *in, int64_t ld, int rows, int64_t p)
+/* Columns p .. p + 3 of a group of rows: the largest transposition that this instruction set has
+ * for `rows`, which is a constant. */
+static inline void transpose_group(const int rows, float *out, int64_t stride, const float *in,
+                                   int64_t ld)
 {
-    const float *next = in + (rows + p / 4 % 4 * (rows / 4)) * ld + p / 16 * 16;
-    for (int i = 0; i < rows / 4; i++)
-        __builtin_prefetch(next + i * ld);
+#if defined(__AVX512F__)
+    if (rows == 16) {
+        transpose16(out, stride, in, ld);
+        return;
+    }
+#endif
+#if defined(__AVX2__)
+    if (rows == 8) {
+        transpose8(out, stride, in, ld);
+        return;
+    }
+#endif
+    for (int i = 0; i < rows; i += 4)
+        transpose4(out + i, stride, in + i * ld, ld);
+}
+
+/* A group of rows, as far as depth is a multiple of 4.
+ *
+ * Rows are far apart in memory and each is short, so the processor's own prefetching starts anew,
+ * too late, with each. While one group is transposed, the lines of the next are fetched: a quarter
+ * of its rows with every 4 of 16 values. */
+static inline void transpose_group_rows(const int rows, float *restrict out, int64_t stride,
+                                        const float *restrict in, int64_t ld, int64_t depth)
+{
+    const float *next = in + rows * ld;
+    int64_t p = 0;
+    for (; p + 16 <= depth; p += 16) {
+#pragma GCC unroll 4
+        for (int q = 0; q < 4; q++) {
+#pragma GCC unroll 4
+            for (int i = 0; i < rows / 4; i++)
+                __builtin_prefetch(next + (q * (rows / 4) + i) * ld + p);
+            transpose_group(rows, out + (p + 4 * q) * stride, stride, in + p + 4 * q, ld);
+        }
+    }
+    for (; p + 4 <= depth; p += 4)
+        transpose_group(rows, out + p * stride, stride, in + p, ld);
 }
 
 /* out[p * stride + i] = in[i * ld + p]. Whole groups of rows and of 4 values go through registers,
@@ -95,47 +131,47 @@ static inline void prefetch_group(const float *in, int64_t ld, int rows, int64_t
 static void transpose_rows(float *restrict out, int64_t stride, const float *restrict in,
                            int64_t ld, int64_t rows, int64_t depth)
 {
-    int64_t whole_depth = depth / 4 * 4;
     int64_t i = 0;
-#if defined(__AVX512F__)
-    for (; i + 16 <= rows; i += 16) {
-        for (int64_t p = 0; p < whole_depth; p += 4) {
-            prefetch_group(in + i * ld, ld, 16, p);
-            transpose16(out + i + p * stride, stride, in + i * ld + p, ld);
-        }
-    }
-#endif
-#if defined(__AVX2__)
-    for (; i + 8 <= rows; i += 8) {
-        for (int64_t p = 0; p < whole_depth; p += 4) {
-            prefetch_group(in + i * ld, ld, 8, p);
-            transpose8(out + i + p * stride, stride, in + i * ld + p, ld);
-        }
-    }
-#endif
-    for (; i + 4 <= rows; i += 4) {
-        for (int64_t p = 0; p < whole_depth; p += 4) {
-            prefetch_group(in + i * ld, ld, 4, p);
-            transpose4(out + i + p * stride, stride, in + i * ld + p, ld);
-        }
-    }
+    for (; WIDTH >= 16 && i + 16 <= rows; i += 16)
+        transpose_group_rows(16, out + i, stride, in + i * ld, ld, depth);
+    for (; WIDTH >= 8 && i + 8 <= rows; i += 8)
+        transpose_group_rows(8, out + i, stride, in + i * ld, ld, depth);
+    for (; i + 4 <= rows; i += 4)
+        transpose_group_rows(4, out + i, stride, in + i * ld, ld, depth);
     for (int64_t r = 0; r < rows; r++) {
-        for (int64_t p = r < i ? whole_depth : 0; p < depth; p++)
+        for (int64_t p = r < i ? depth / 4 * 4 : 0; p < depth; p++)
             out[p * stride + r] = in[r * ld + p];
     }
 }
 
-/* Panel t, element (p, i): out[t * panel + p * size + i] = in[p * ld + t * size + i]. size is a
- * constant at each call. All panels advance together, so that each row is read from end to end. */
-static inline void copy_panels(float *restrict out, int64_t panel, const int64_t size,
-                               const float *restrict in, int64_t ld, int64_t depth,
-                               int64_t num_panels)
+/* Panel t, element (p, i): out[t * panel + p * MR + i] = in[p * ld + t * MR + i]. All panels
+ * advance together, so that each row is read from end to end. */
+static void copy_panels_a(float *restrict out, int64_t panel, const float *restrict in, int64_t ld,
+                          int64_t depth, int64_t num_panels)
 {
-    for (int64_t p = 0; p < depth; p++, in += ld, out += size) {
-        for (int64_t i = 0; i < num_panels * size; i += 16)
+    for (int64_t p = 0; p < depth; p++, in += ld, out += MR) {
+        for (int64_t i = 0; i < num_panels * MR; i += 16)
             __builtin_prefetch(in + COPY_AHEAD * ld + i);
-        for (int64_t t = 0; t < num_panels; t++)
-            memcpy(out + t * panel, in + t * size, (size_t)size * sizeof(float));
+        for (int64_t t = 0; t < num_panels; t++) {
+            column_a column;
+            memcpy(&column, in + t * MR, sizeof column);
+            memcpy(out + t * panel, &column, sizeof column);
+        }
+    }
+}
+
+/* The same for panels of NR columns. */
+static void copy_panels_b(float *restrict out, int64_t panel, const float *restrict in, int64_t ld,
+                          int64_t depth, int64_t num_panels)
+{
+    for (int64_t p = 0; p < depth; p++, in += ld, out += NR) {
+        for (int64_t t = 0; t < num_panels; t++) {
+#pragma GCC unroll 4
+            for (int j = 0; j < NR; j += WIDTH) {
+                __builtin_prefetch(in + COPY_AHEAD * ld + t * NR + j);
+                store(out + t * panel + j, load(in + t * NR + j));
+            }
+        }
     }
 }
 
@@ -162,7 +198,7 @@ void TRI_ISA_NAME(tri_gemm_pack_a)(float *out, int64_t panel, const float *a, in
 {
     int64_t whole = rows / MR;
     if (trans_a)
-        copy_panels(out, panel, MR, a, lda, depth, whole);
+        copy_panels_a(out, panel, a, lda, depth, whole);
     else
         for (int64_t t = 0; t < whole; t++)
             transpose_rows(out + t * panel, MR, a + t * MR * lda, lda, MR, depth);
@@ -185,7 +221,7 @@ void TRI_ISA_NAME(tri_gemm_pack_b)(float *out, int64_t panel, const float *b, in
         int64_t whole = 0;
         while (panel_cols(cols - whole * NR) == NR)
             whole++;
-        copy_panels(out, panel, NR, b, ldb, depth, whole);
+        copy_panels_b(out, panel, b, ldb, depth, whole);
         out += whole * panel;
         j = whole * NR;
     }

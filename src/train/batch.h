@@ -1,0 +1,26 @@
+/* The rows of a batch, into the inputs of a program: which row goes to which rank and micro-batch,
+ * and what fills the places past the end of the batch. */
+#ifndef TRI_TRAIN_BATCH_H
+#define TRI_TRAIN_BATCH_H
+
+#include "train/session.h"
+
+/* Memory of a value, or NULL when the program has none of that name. */
+void *tri_session_host(const tri_session *session, int program, tri_host_value name,
+                       uint32_t microbatch);
+bool tri_session_has_sequences(const tri_session *session);
+
+/* This rank's rows of the session's next step. */
+void tri_fill_train_batch(tri_session *session);
+/* This rank's rows of the run-th run of the evaluation program; false when all rows are done. The
+ * rows together are the same in every layout. */
+bool tri_fill_eval_batch(tri_session *session, int64_t run);
+void tri_fill_prompt(tri_session *session, const int32_t *tokens, int64_t length);
+
+/* Row sources: the session's data, and made-up vectors for models without tokens. */
+void tri_data_session_row(void *context, tri_split split, uint64_t sample, int32_t *tokens,
+                          int32_t *targets, float *x, float *target);
+void tri_vector_row(void *context, tri_split split, uint64_t sample, int32_t *tokens,
+                    int32_t *targets, float *x, float *target);
+
+#endif
