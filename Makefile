@@ -132,4 +132,4 @@ format-check:
 clean:
 	rm -rf build build-asan build-tsan
 
--include $(LIB_OBJ:.o=.d) $(CLI_OBJ:.o=.d)
+-include $(shell find $(BUILD) -name '*.d' 2>/dev/null)
