@@ -8,7 +8,7 @@ BUILD   ?= build
 CC      ?= gcc
 SHELL    = /bin/bash
 
-WARN     = -Wall -Wextra -Werror -Wno-format-truncation
+WARN     = -Wall -Wextra -Werror -Wno-format-truncation -Wno-unknown-warning-option
 CFLAGS  ?= -O2 -g
 BASE     = -std=c17 -D_GNU_SOURCE $(WARN) -Iinclude -Isrc -MMD -MP -pthread $(CFLAGS) $(SANITIZE)
 # The fast CPU kernels: vectorised, once for each instruction set; the choice is made at run time.
@@ -84,9 +84,10 @@ $(BUILD)/examples/%: examples/%.c $(LIBRARY)
 	@mkdir -p $(@D)
 	$(CC) $(BASE) $< $(LIBRARY) -o $@ $(LIBS)
 
-$(BUILD)/bench/%: bench/%.c $(LIBRARY)
+# bench/ops shares its table of cases with the tests.
+$(BUILD)/bench/%: bench/%.c $(BUILD)/tests/op_cases.o $(LIBRARY)
 	@mkdir -p $(@D)
-	$(CC) $(BASE) -Itests $< $(LIBRARY) -o $@ $(LIBS)
+	$(CC) $(BASE) -Itests $< $(BUILD)/tests/op_cases.o $(LIBRARY) -o $@ $(LIBS)
 
 demo: all
 	@tools/demo.sh $(PROGRAM)

@@ -12,6 +12,10 @@ struct tr_session {
     char *weights_from;
 };
 
+/* Completes the settings and finds what is wrong with them and with the data, without starting
+ * anything: so that it is said once, before ranks exist. */
+tr_status tri_api_check(tr_settings *settings, tr_error *err);
+
 /* tr_session_create in two parts: up to the memory plan, and the rest. */
 tr_status tri_api_compile(tr_settings *settings, tr_session **session, tr_error *err);
 tr_status tri_api_start(tr_session *session, tr_error *err);

@@ -11,6 +11,30 @@ char *tri_api_weights_path(const char *from)
     return tri_path_is_dir(from) ? tri_path_join(from, "weights.safetensors") : strdup(from);
 }
 
+static tr_status check_data(const tri_session_config *config, tr_error *err)
+{
+    if (!tri_model_find(config->compile.model.kind)->sequences)
+        return TR_OK;
+    tri_data *data;
+    TRI_TRY(tri_data_open(&config->data, &data, err));
+    tri_data_close(data);
+    return TR_OK;
+}
+
+tr_status tri_api_check(tr_settings *settings, tr_error *err)
+{
+    tri_session_config config;
+    TRI_TRY(tri_settings_complete(settings, err));
+    TRI_TRY(tri_session_config_from(settings, &config, err));
+    tri_param_table params;
+    tri_param_table_init(&params);
+    tri_batch_shape batch = {.rows = tri_microbatch_rows(&config.compile),
+                             .seq_len = config.compile.seq_len};
+    tr_status status = tri_model_params(&config.compile.model, &batch, &params, err);
+    tri_param_table_fini(&params);
+    return status == TR_OK ? check_data(&config, err) : status;
+}
+
 tr_status tri_api_compile(tr_settings *settings, tr_session **session, tr_error *err)
 {
     *session = NULL;
@@ -38,6 +62,12 @@ tr_status tri_api_compile(tr_settings *settings, tr_session **session, tr_error 
 
 tr_status tri_api_start(tr_session *session, tr_error *err)
 {
+    int ranks = tri_mesh_ranks(&session->session.config.compile.mesh);
+    if (ranks > 1 && !session->session.exchange.all_reduce)
+        return tri_fail(err, TR_ERROR_INPUT,
+                        "this layout has %d ranks; start them with `trireme train`, or set "
+                        "layout.dp=1",
+                        ranks);
     return tri_session_start(&session->session, err);
 }
 

@@ -17,9 +17,6 @@
 #include "cli/text.h"
 #include "device/cpu/isa.h"
 
-/* Weak, so that a build on another BLAS or none still links. */
-extern char *openblas_get_config(void) __attribute__((weak));
-
 typedef enum verdict { FINE, NOTE, MISSING } verdict;
 
 typedef struct doctor {
@@ -236,10 +233,6 @@ static void check_build(doctor *d)
     say(d, FINE, "built with", "gcc %s", __VERSION__);
 #endif
     say(d, FINE, "YAML", "libyaml %s", yaml_get_version_string());
-    if (openblas_get_config)
-        say(d, FINE, "BLAS", "%s", openblas_get_config());
-    else
-        say(d, NOTE, "BLAS", "not OpenBLAS, or none");
 }
 
 int tri_verb_doctor(const tri_cli *cli)

@@ -36,7 +36,7 @@ static void operand_name(const char *list, int number, char *out, size_t size)
         number -= *list == ',' && depth == 0;
     }
     list += strspn(list, " [");
-    snprintf(out, size, "%.*s", (int)strcspn(list, " ,]"), list);
+    snprintf(out, size, "%.*s", (int)strcspn(list, " ,:]"), list);
 }
 
 /* Which outputs replace an input that is a state, and which may take over an input's memory. */
@@ -105,15 +105,21 @@ static void print_ops_markdown(void)
     }
 }
 
-static int print_graph(const tri_session *session, tri_mode mode)
+static int64_t rows_of(const tri_session *session, int which)
+{
+    return which == TRI_PROGRAM_PREDICT ? 1 : tri_microbatch_rows(&session->config.compile);
+}
+
+static int print_graph(const tri_session *session, int which)
 {
     tri_text text;
     tri_program program;
     tr_error err = {0};
     tri_text_init(&text);
     const tri_compile_config *config = &session->config.compile;
-    tri_batch_shape batch = {.rows = tri_microbatch_rows(config), .seq_len = config->seq_len};
-    if (tri_compile(config, &session->params, mode, &batch, &program, &text, &err) != TR_OK) {
+    tri_batch_shape batch = {.rows = rows_of(session, which), .seq_len = config->seq_len};
+    if (tri_compile(config, &session->params, (tri_mode)which, &batch, &program, &text, &err) !=
+        TR_OK) {
         tri_text_fini(&text);
         return tri_cli_fail(&err);
     }
@@ -134,16 +140,19 @@ static bool find_program(const char *mode, int *program)
     return false;
 }
 
-static void print_title(const tri_session *session, const tri_program *program)
+static void print_title(const tri_session *session, int which)
 {
     const tri_compile_config *config = &session->config.compile;
+    const tri_program *program = &session->programs[which];
+    int ranks = tri_mesh_ranks(&config->mesh);
     char count[16];
     printf("step program of %s: %lld layers, %s parameters; %u micro-batch%s of %lld x %lld; "
-           "1 rank\n\n",
+           "%d rank%s\n\n",
            config->model.kind, (long long)config->model.num_layers,
            tri_text_count((double)tri_param_total(&session->params), count),
            program->num_microbatches, program->num_microbatches == 1 ? "" : "es",
-           (long long)tri_microbatch_rows(config), (long long)config->seq_len);
+           (long long)rows_of(session, which), (long long)config->seq_len, ranks,
+           ranks == 1 ? "" : "s, each with this program");
 }
 
 int tri_verb_explain(const tri_cli *cli)
@@ -172,14 +181,14 @@ int tri_verb_explain(const tri_cli *cli)
         return tri_cli_fail(&err);
     int code = TRI_EXIT_OK;
     if (tri_cli_flag(cli, "graph")) {
-        code = print_graph(&session->session, (tri_mode)which);
+        code = print_graph(&session->session, which);
     } else {
         tri_text text;
         tri_text_init(&text);
         const tri_program *program = &session->session.programs[which];
         tri_explain_options options = {.summary = tri_cli_flag(cli, "summary") != NULL,
                                        .all = tri_cli_flag(cli, "all") != NULL};
-        print_title(&session->session, program);
+        print_title(&session->session, which);
         tri_program_explain(program, &options, &text);
         fputs(text.failed ? "no memory for the whole text\n" : text.chars, stdout);
         tri_text_fini(&text);

@@ -105,6 +105,29 @@ static void lr_config(const tr_settings *s, tri_lr_schedule *lr)
     tri_lr_kind_parse(tr_settings_string(s, "optim.schedule"), &lr->kind);
 }
 
+/* Every rank and micro-batch gets at least one row; models without ignored targets need whole ones. */
+static tr_status check_rows(const tri_compile_config *compile, tr_error *err)
+{
+    long long batch = compile->batch, num = compile->num_microbatches;
+    long long dp = tri_mesh_size(&compile->mesh, TRI_AXIS_DP);
+    if (dp > batch)
+        return tri_fail(err, TR_ERROR_INPUT,
+                        "layout.dp is %lld, but train.batch has only %lld rows to divide; use %lld "
+                        "at most, or a larger batch",
+                        dp, batch, batch);
+    if (num * dp > batch)
+        return tri_fail(err, TR_ERROR_INPUT,
+                        "layout.microbatches is %lld, but train.batch has only %lld rows to divide "
+                        "over %lld rank%s; use %lld at most",
+                        num, batch, dp, dp == 1 ? "" : "s", batch / dp);
+    if (strcmp(compile->model.kind, "mlp") == 0 && batch % (num * dp) != 0)
+        return tri_fail(err, TR_ERROR_INPUT,
+                        "train.batch %lld is not a multiple of layout.microbatches x layout.dp = "
+                        "%lld, which an mlp needs",
+                        batch, num * dp);
+    return TR_OK;
+}
+
 tr_status tri_session_config_from(const tr_settings *s, tri_session_config *config, tr_error *err)
 {
     *config = (tri_session_config){
@@ -129,16 +152,6 @@ tr_status tri_session_config_from(const tr_settings *s, tri_session_config *conf
     compile->seq_len = tr_settings_int(s, "data.seq_len");
     compile->num_microbatches = tr_settings_int(s, "layout.microbatches");
     compile->split_backward = tr_settings_bool(s, "layout.split_backward");
-    if (compile->num_microbatches > compile->batch)
-        return tri_fail(err, TR_ERROR_INPUT,
-                        "layout.microbatches is %lld, but train.batch has only %lld rows to "
-                        "divide; use %lld at most",
-                        (long long)compile->num_microbatches, (long long)compile->batch,
-                        (long long)compile->batch);
-    if (strcmp(compile->model.kind, "mlp") == 0 && compile->batch % compile->num_microbatches != 0)
-        return tri_fail(err, TR_ERROR_INPUT,
-                        "train.batch %lld is not a multiple of layout.microbatches %lld, which an "
-                        "mlp needs",
-                        (long long)compile->batch, (long long)compile->num_microbatches);
-    return TR_OK;
+    compile->mesh.size[TRI_AXIS_DP] = (int)tr_settings_int(s, "layout.dp");
+    return check_rows(compile, err);
 }

@@ -5,7 +5,7 @@
 #include "config/settings_internal.h"
 
 enum {
-    HELP_COLUMN = 36, /* where the explanation begins: name and default stand before it */
+    HELP_COLUMN = 38, /* where the explanation begins: name and default stand before it */
     SHORT_REMARK = 20 /* in parentheses; kept on one line */
 };
 

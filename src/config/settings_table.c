@@ -129,6 +129,8 @@ const tri_setting tri_settings_table[] = {
            "[\"wte.* lr_scale=0.5 weight_decay=0\"]",
            "param_groups parameter_groups"),
 
+    INT("layout.dp", "1", 1, 100000, "Data-parallel ranks: each computes its part of every batch",
+        "data_parallel ddp dp_size world_size num_gpus nproc_per_node replicas"),
     INT("layout.microbatches", "1", 1, 100000, "Parts a batch is computed in, one after the other",
         "grad_accum gradient_accumulation_steps accumulation micro_batches accum_steps num_micro "
         "microbatch"),

@@ -39,8 +39,9 @@ static void emit(const tri_model_config *m, tri_mode mode, const tri_batch_shape
     float dropout = mode == TRI_MODE_TRAIN ? m->dropout : 0;
 
     tri_graph_enter(g, -1, "%s", "");
-    tri_id stream = tri_add(g, "embd.sum", tri_embed(g, "wte", in.tokens),
-                            tri_embed(g, "wpe", in.positions));
+    tri_id token = tri_embed(g, "wte", in.tokens);
+    tri_id position = tri_embed(g, "wpe", in.positions);
+    tri_id stream = tri_add(g, "embd.sum", token, position);
     stream = tri_dropout(g, "embd", stream, dropout, &in);
     tri_id branch = TRI_NONE;
     for (int l = 0; l < (int)m->num_layers; l++) {

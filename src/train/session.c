@@ -165,6 +165,7 @@ static const float *result_of(const tri_session *session)
 
 tr_status tri_session_step(tri_session *session, tri_step_result *result, tr_error *err)
 {
+    *result = (tri_step_result){0};
     double start = seconds_now(), lr = tri_lr_at(&session->config.lr, session->step);
     if (session->status)
         atomic_store_explicit(&session->status->step, session->step, memory_order_relaxed);

@@ -2,12 +2,12 @@
  *
  * Two plans, chosen by shape:
  *
- *   Wide. A task multiplies a chunk of rows by a strip of columns, over up to MAX_DEPTH values of
- * k: its part of a stays in the second-level cache, its panel of b in the first, its part of c in
- *   registers and then close by. Panels of b are packed, all of them beforehand into shared scratch
- *   when several chunks of rows will use them, else by each task for itself. Rows of a are read
- *   where they lie, unless transposed: then a is packed beforehand too. While it computes, a task
- *   fetches what is needed next (tri_gemm_block.ahead), for packing is mostly waiting for memory.
+ *   Wide. c is cut into blocks, and k into passes. For each pass over a block, the rows of a are
+ *   packed into shared scratch by all workers, then a task multiplies a chunk of them by a strip of
+ *   columns: it packs the strip of b for itself, so that a panel of it is in the first-level cache
+ *   when it is used, while the chunk of a stays in the second. Packing is mostly waiting for
+ * memory, so a task fetches ahead what it is likely to pack next (tri_gemm_block.ahead), and the
+ * pool packs the next pass of a along with the multiplications of this one.
  *
  *   Narrow. With few columns, packing a would cost too much beside so little arithmetic, and
  *   packing b too unless it is transposed: tasks take rows and read in place what they can.
@@ -19,33 +19,27 @@
 
 #include <assert.h>
 
-/* Values of k per pass of the micro kernel, at most: more make the panel of b (72 KiB at 48
- * columns) too large, fewer load and store tiles of c too often. */
-#ifndef KC
-#define KC 384
-#endif
-/* Rows of a task and values of k of a block, at most: 768 KiB of a, to stay in a cache of 1 MiB. */
-#ifndef ROW_CHUNK
-#define ROW_CHUNK 256
-#endif
-#ifndef MAX_DEPTH
-#define MAX_DEPTH 768
-#endif
+/* Values of k in a pass: a panel of b, 48 columns wide, should leave some of a first-level cache of
+ * 48 KiB. Fewer would load and store c more often. A k of up to MAX_PASS is not cut. */
+#define PASS     192
+#define MAX_PASS 256
+/* Rows times depth of the chunk of a that a task uses: 768 KiB, to stay in a cache of 1 MiB. */
+#define CHUNK_FLOATS (1024 * PASS)
 /* Columns of a task, at most. A multiple of every nr. */
-#ifndef MAX_STRIP
 #define MAX_STRIP 192
-#endif
-/* Cutting rows and columns goes on until there are this many tasks, if there is enough of them. */
+/* Strips are made narrower, if need be, until a block has this many tasks. */
 #define ENOUGH_TASKS 16
-/* Shared scratch for packed a and for packed b. */
-#define A_FLOATS (3 << 19)
-#define B_FLOATS (3 << 19)
+/* A block of c, which every pass loads and stores: 8 MiB, to stay in the last-level cache. */
+#define C_FLOATS (2 << 20)
+/* Shared scratch: packed a of one pass (twice), or all of packed b in the narrow plan. */
+#define A_FLOATS      (2 * CHUNK_FLOATS)
+#define SHARED_FLOATS (2 * A_FLOATS)
 /* Largest mr and nr over all instruction sets. */
 #define MAX_MR 8
 #define MAX_NR 48
 /* Of each worker: a strip of b, and one panel of a for the last rows when a is read in place. */
-#define EDGE_FLOATS   (MAX_MR * KC)
-#define WORKER_FLOATS (KC * MAX_STRIP + EDGE_FLOATS)
+#define EDGE_FLOATS   (MAX_MR * MAX_PASS)
+#define WORKER_FLOATS (MAX_PASS * MAX_STRIP + EDGE_FLOATS)
 /* The narrow plan's limit on columns. */
 #define NARROW_COLS 256
 /* Below this, waking the pool costs more than it saves. */
@@ -80,7 +74,7 @@ static int64_t divide_up(int64_t x, int64_t by)
 
 size_t tri_gemm_scratch_bytes(int num_threads)
 {
-    return (A_FLOATS + B_FLOATS + (size_t)num_threads * WORKER_FLOATS) * sizeof(float);
+    return (SHARED_FLOATS + (size_t)num_threads * WORKER_FLOATS) * sizeof(float);
 }
 
 size_t tri_gemm_small_scratch_bytes(void)
@@ -152,7 +146,7 @@ static void use_packed_b(const tri_gemm_kernels *kernels, tri_gemm_block *block,
 }
 
 /* Lets the block read b in place: not transposed, and except for a last panel whose vectors would
- * reach past the matrix. edge, of KC * MAX_NR floats, takes that. */
+ * reach past the matrix. edge, of MAX_PASS * MAX_NR floats, takes that. */
 static void use_b_in_place(const tri_gemm_kernels *kernels, const tri_gemm *g,
                            tri_gemm_block *block, int64_t p, int64_t j, float *edge)
 {
@@ -172,12 +166,12 @@ void tri_gemm_small(tri_isa isa, void *scratch, const tri_gemm *g)
 {
     const tri_gemm_kernels *kernels = kernels_of(isa);
     float *pack = scratch;
-    float *edge = pack + KC * MAX_STRIP;
+    float *edge = pack + MAX_PASS * MAX_STRIP;
     for (int64_t j = 0; j < g->n; j += MAX_STRIP) {
         int64_t cols = min_i64(MAX_STRIP, g->n - j);
         int64_t p = 0;
         do { /* once for k = 0 too: c is cleared and the epilogue applied */
-            int64_t depth = min_i64(KC, g->k - p);
+            int64_t depth = min_i64(MAX_PASS, g->k - p);
             tri_gemm_block block = block_of_c(g, 0, g->m, j, cols, p, depth);
             use_a_in_place(kernels, g, &block, 0, p, edge);
             if (g->trans_b) {
@@ -199,15 +193,15 @@ typedef struct gemm_job {
     const tri_gemm *g;
     const tri_gemm_kernels *kernels;
     int num_threads; /* for guesses about what comes next only */
-    float *shared_a, *shared_b, *of_workers;
-    bool a_in_place, b_shared;
-    /* The block at hand: rows from i, columns from j, values of k from p. */
-    int64_t i, rows, j, cols, p, depth;
-    int64_t pass;                 /* values of k per pass of the micro kernel */
-    int64_t task_rows, task_cols; /* of a multiplying task */
-    int64_t num_strips;
-    int64_t pack_rows;   /* of a task that packs a */
-    int64_t num_a_tasks; /* packing tasks: those of a, then those of b, a strip each */
+    float *shared, *of_workers;
+    int64_t task_rows, task_cols; /* of a multiplying task, at most */
+    int64_t pack_rows;            /* of a task that packs a */
+
+    /* Wide plan: how many blocks and passes there are and how large, and where the job is. */
+    int64_t block_rows, block_cols, depth;
+    int64_t num_j, num_p, num_turns;
+    int64_t turn;
+    int64_t num_multiply_tasks;
 } gemm_job;
 
 static float *worker_scratch(const gemm_job *job, int worker)
@@ -215,19 +209,20 @@ static float *worker_scratch(const gemm_job *job, int worker)
     return job->of_workers + (int64_t)worker * WORKER_FLOATS;
 }
 
-/* Narrow plan. A transposed b is packed whole, block of k after block of k, each of them panel
- * after panel. */
+/* ---- narrow plan ---- */
+
+/* A transposed b is packed whole, pass after pass, each of them panel after panel. */
 static float *narrow_b(const gemm_job *job, int64_t p)
 {
-    return job->shared_b + p * job->num_strips * job->kernels->nr;
+    return job->shared + p * round_up(job->g->n, job->kernels->nr);
 }
 
 static void narrow_pack(void *context, int task, int worker)
 {
     const gemm_job *job = context;
     const tri_gemm *g = job->g;
-    int64_t p = (int64_t)task * KC;
-    int64_t depth = min_i64(KC, g->k - p);
+    int64_t p = (int64_t)task * MAX_PASS;
+    int64_t depth = min_i64(MAX_PASS, g->k - p);
     (void)worker;
     job->kernels->pack_b(narrow_b(job, p), depth * job->kernels->nr, b_at(g, p, 0), g->ldb, true,
                          depth, g->n);
@@ -242,7 +237,7 @@ static void narrow_multiply(void *context, int task, int worker)
     float *edge = worker_scratch(job, worker);
     int64_t p = 0;
     do { /* once for k = 0 too: c is cleared and the epilogue applied */
-        int64_t depth = min_i64(KC, g->k - p);
+        int64_t depth = min_i64(MAX_PASS, g->k - p);
         tri_gemm_block block = block_of_c(g, i, rows, 0, g->n, p, depth);
         use_a_in_place(job->kernels, g, &block, i, p, edge);
         if (g->trans_b)
@@ -260,155 +255,139 @@ static void run_narrow(tri_pool *pool, gemm_job *job)
     /* Not so small that a panel of b is fetched for a few rows only. */
     job->task_rows = round_up(divide_up(g->m, ENOUGH_TASKS), job->kernels->mr);
     job->task_rows = job->task_rows < 32 ? 32 : min_i64(job->task_rows, 128);
-    job->num_strips = divide_up(g->n, job->kernels->nr);
     if (g->trans_b)
-        tri_pool_run(pool, (int)divide_up(g->k, KC), narrow_pack, job);
+        tri_pool_run(pool, (int)divide_up(g->k, MAX_PASS), narrow_pack, job);
     tri_pool_run(pool, (int)divide_up(g->m, job->task_rows), narrow_multiply, job);
 }
 
-/* Wide plan. Packed panels have the depth of the block at hand; those of a strip of b follow each
- * other. */
-static float *wide_a(const gemm_job *job, int64_t i, int64_t p)
-{
-    return job->shared_a + (i - job->i) * job->depth + (p - job->p) * job->kernels->mr;
-}
+/* ---- wide plan ---- */
 
-static float *wide_b(const gemm_job *job, int64_t j, int64_t p)
-{
-    return job->shared_b + (j - job->j) * job->depth + (p - job->p) * job->kernels->nr;
-}
+/* One turn is one pass over one block of c: rows from i, columns from j, values of k from p. */
+typedef struct gemm_turn {
+    int64_t i, rows, j, cols, p, depth;
+    float *packed_a; /* panels of mr rows, each `depth` deep */
+} gemm_turn;
 
-static void wide_pack(void *context, int task, int worker)
-{
-    const gemm_job *job = context;
-    const tri_gemm *g = job->g;
-    const tri_gemm_kernels *kernels = job->kernels;
-    (void)worker;
-    if (task < job->num_a_tasks) {
-        int64_t i = job->i + task * job->pack_rows;
-        int64_t rows = min_i64(job->pack_rows, job->i + job->rows - i);
-        kernels->pack_a(wide_a(job, i, job->p), kernels->mr * job->depth, a_at(g, i, job->p),
-                        g->lda, g->trans_a, rows, job->depth);
-    } else {
-        int64_t j = job->j + (task - job->num_a_tasks) * job->task_cols;
-        int64_t cols = min_i64(job->task_cols, job->j + job->cols - j);
-        kernels->pack_b(wide_b(job, j, job->p), kernels->nr * job->depth, b_at(g, job->p, j),
-                        g->ldb, g->trans_b, job->depth, cols);
-    }
-}
-
-static int64_t strip_start(const gemm_job *job, int64_t task)
-{
-    return job->j + task % job->num_strips * job->task_cols;
-}
-
-/* The part of b that the worker is likely to need next: the same strip further along k or, at the
- * end of that, the strip of the task it will claim if all workers keep pace. */
-static tri_gemm_ahead wide_ahead(const gemm_job *job, int64_t task, int64_t p)
+/* Passes follow each other within a block, blocks along a row of blocks: row after row. */
+static gemm_turn turn_at(const gemm_job *job, int64_t index)
 {
     const tri_gemm *g = job->g;
-    int64_t end = job->p + job->depth, nr = job->kernels->nr;
-    p += job->pass;
-    if (p >= end) {
-        p = job->p;
-        task += job->num_threads;
-    }
-    int64_t j = strip_start(job, task);
-    int64_t cols = min_i64(job->task_cols, job->j + job->cols - j);
-    int64_t depth = min_i64(job->pass, end - p);
-    if (job->b_shared)
-        return (tri_gemm_ahead){wide_b(job, j, p), divide_up(cols, nr), depth * nr,
-                                nr * job->depth};
+    int64_t block = index / job->num_p;
+    gemm_turn turn = {
+        .i = block / job->num_j * job->block_rows,
+        .j = block % job->num_j * job->block_cols,
+        .p = index % job->num_p * job->depth,
+        .packed_a = job->shared + index % 2 * A_FLOATS,
+    };
+    turn.rows = min_i64(job->block_rows, g->m - turn.i);
+    turn.cols = min_i64(job->block_cols, g->n - turn.j);
+    turn.depth = min_i64(job->depth, g->k - turn.p);
+    return turn;
+}
+
+static int64_t count_multiply_tasks(const gemm_job *job, const gemm_turn *turn)
+{
+    return divide_up(turn->rows, job->task_rows) * divide_up(turn->cols, job->task_cols);
+}
+
+static int64_t count_pack_tasks(const gemm_job *job, const gemm_turn *turn)
+{
+    return divide_up(turn->rows, job->pack_rows);
+}
+
+static void wide_pack(const gemm_job *job, const gemm_turn *turn, int64_t task)
+{
+    const tri_gemm *g = job->g;
+    int64_t first = task * job->pack_rows;
+    job->kernels->pack_a(turn->packed_a + first * turn->depth, job->kernels->mr * turn->depth,
+                         a_at(g, turn->i + first, turn->p), g->lda, g->trans_a,
+                         min_i64(job->pack_rows, turn->rows - first), turn->depth);
+}
+
+/* The strip of b that the worker will pack next if all workers keep pace. */
+static tri_gemm_ahead wide_ahead(const gemm_job *job, const gemm_turn *turn, int64_t task)
+{
+    const tri_gemm *g = job->g;
+    int64_t num_strips = divide_up(turn->cols, job->task_cols);
+    int64_t first = (task + job->num_threads) % num_strips * job->task_cols;
+    int64_t cols = min_i64(job->task_cols, turn->cols - first);
+    const float *start = b_at(g, turn->p, turn->j + first);
     if (g->trans_b)
-        return (tri_gemm_ahead){b_at(g, p, j), cols, depth, g->ldb};
-    return (tri_gemm_ahead){b_at(g, p, j), depth, cols, g->ldb};
+        return (tri_gemm_ahead){start, cols, turn->depth, g->ldb};
+    return (tri_gemm_ahead){start, turn->depth, cols, g->ldb};
 }
 
-/* Points the block at its part of a, and of b, which it packs if nobody has. */
-static void wide_operands(const gemm_job *job, tri_gemm_block *block, int64_t i, int64_t j,
-                          int64_t p, float *scratch)
+static void wide_multiply(const gemm_job *job, const gemm_turn *turn, int64_t task, int worker)
 {
     const tri_gemm *g = job->g;
     const tri_gemm_kernels *kernels = job->kernels;
-    if (job->a_in_place) {
-        use_a_in_place(kernels, g, block, i, p, scratch + KC * MAX_STRIP);
-    } else {
-        block->a = wide_a(job, i, p);
-        block->a_panel = kernels->mr * job->depth;
-        block->a_row = 1;
-        block->a_depth = kernels->mr;
-    }
-    if (job->b_shared) {
-        use_packed_b(kernels, block, wide_b(job, j, p), kernels->nr * job->depth);
-    } else {
-        int64_t panel = kernels->nr * block->depth;
-        kernels->pack_b(scratch, panel, b_at(g, p, j), g->ldb, g->trans_b, block->depth,
-                        block->cols);
-        use_packed_b(kernels, block, scratch, panel);
-    }
+    int64_t num_strips = divide_up(turn->cols, job->task_cols);
+    int64_t first_row = task / num_strips * job->task_rows;
+    int64_t first_col = task % num_strips * job->task_cols;
+    int64_t rows = min_i64(job->task_rows, turn->rows - first_row);
+    int64_t cols = min_i64(job->task_cols, turn->cols - first_col);
+    tri_gemm_block block =
+        block_of_c(g, turn->i + first_row, rows, turn->j + first_col, cols, turn->p, turn->depth);
+    block.a = turn->packed_a + first_row * turn->depth;
+    block.a_panel = kernels->mr * turn->depth;
+    block.a_row = 1;
+    block.a_depth = kernels->mr;
+    float *pack = worker_scratch(job, worker);
+    int64_t panel = kernels->nr * turn->depth;
+    kernels->pack_b(pack, panel, b_at(g, turn->p, turn->j + first_col), g->ldb, g->trans_b,
+                    turn->depth, cols);
+    use_packed_b(kernels, &block, pack, panel);
+    block.ahead = wide_ahead(job, turn, task);
+    kernels->run_block(&block);
 }
 
-static void wide_multiply(void *context, int task, int worker)
+/* Multiplies for this turn, then packs for the next; the first turn has only the latter. */
+static void wide_task(void *context, int task, int worker)
 {
     const gemm_job *job = context;
-    int64_t i = job->i + task / job->num_strips * job->task_rows;
-    int64_t rows = min_i64(job->task_rows, job->i + job->rows - i);
-    int64_t j = strip_start(job, task);
-    int64_t cols = min_i64(job->task_cols, job->j + job->cols - j);
-    int64_t p = job->p;
-    do { /* once for k = 0 too */
-        int64_t depth = min_i64(job->pass, job->p + job->depth - p);
-        tri_gemm_block block = block_of_c(job->g, i, rows, j, cols, p, depth);
-        wide_operands(job, &block, i, j, p, worker_scratch(job, worker));
-        block.ahead = wide_ahead(job, task, p);
-        job->kernels->run_block(&block);
-        p += depth;
-    } while (p < job->p + job->depth);
+    if (task < job->num_multiply_tasks) {
+        gemm_turn turn = turn_at(job, job->turn);
+        wide_multiply(job, &turn, task, worker);
+        return;
+    }
+    gemm_turn next = turn_at(job, job->turn + 1);
+    wide_pack(job, &next, task - job->num_multiply_tasks);
 }
 
-static void run_wide_block(tri_pool *pool, gemm_job *job, bool pack_a, bool pack_b)
+static void plan_wide(gemm_job *job)
 {
-    job->num_strips = divide_up(job->cols, job->task_cols);
-    job->num_a_tasks = pack_a ? divide_up(job->rows, job->pack_rows) : 0;
-    int64_t num_b_tasks = pack_b ? job->num_strips : 0;
-    tri_pool_run(pool, (int)(job->num_a_tasks + num_b_tasks), wide_pack, job);
-    int64_t chunks = divide_up(job->rows, job->task_rows);
-    tri_pool_run(pool, (int)(chunks * job->num_strips), wide_multiply, job);
+    const tri_gemm *g = job->g;
+    int64_t mr = job->kernels->mr, nr = job->kernels->nr;
+    job->depth = equal_part(g->k, g->k <= MAX_PASS ? MAX_PASS : PASS, 4);
+    int64_t chunk = CHUNK_FLOATS / (job->depth < PASS ? PASS : job->depth) / mr * mr;
+    job->task_rows = equal_part(g->m, chunk, mr);
+    job->block_rows = min_i64(2, divide_up(g->m, job->task_rows)) * job->task_rows;
+    int64_t block_cols = C_FLOATS / job->block_rows / MAX_STRIP * MAX_STRIP;
+    job->block_cols = min_i64(round_up(g->n, nr), block_cols);
+    int64_t panels = divide_up(job->block_cols, nr) * (job->block_rows / job->task_rows);
+    job->task_cols = min_i64(divide_up(panels, ENOUGH_TASKS) * nr, MAX_STRIP / nr * nr);
+    job->pack_rows = 8 * mr;
+    job->num_j = divide_up(g->n, job->block_cols);
+    job->num_p = g->k > 0 ? divide_up(g->k, job->depth) : 1;
+    job->num_turns = divide_up(g->m, job->block_rows) * job->num_j * job->num_p;
 }
 
 static void run_wide(tri_pool *pool, gemm_job *job)
 {
-    const tri_gemm *g = job->g;
-    int64_t mr = job->kernels->mr, nr = job->kernels->nr;
-    int64_t max_depth = equal_part(g->k, MAX_DEPTH, 4);
-    job->pass = equal_part(max_depth, KC, 4);
-    job->task_rows = equal_part(g->m, ROW_CHUNK, mr);
-    int64_t chunks = divide_up(g->m, job->task_rows);
-    int64_t panels = divide_up(divide_up(g->n, nr) * chunks, ENOUGH_TASKS);
-    job->task_cols = min_i64(panels * nr, MAX_STRIP / nr * nr);
-    job->pack_rows = 8 * mr;
-    job->b_shared = chunks > 1;
-    /* Rows a multiple of 4 KiB apart would fight for the same lines of the cache. */
-    job->a_in_place = !g->trans_a && g->lda % 1024 != 0;
-
-    int64_t max_rows =
-        job->a_in_place ? g->m : A_FLOATS / max_depth / job->task_rows * job->task_rows;
-    int64_t max_cols =
-        job->b_shared ? B_FLOATS / max_depth / job->task_cols * job->task_cols : g->n;
-    job->p = 0;
-    do { /* once for k = 0 too */
-        job->depth = min_i64(max_depth, g->k - job->p);
-        for (job->j = 0; job->j < g->n; job->j += max_cols) {
-            job->cols = min_i64(max_cols, g->n - job->j);
-            for (job->i = 0; job->i < g->m; job->i += max_rows) {
-                job->rows = min_i64(max_rows, g->m - job->i);
-                bool same_a = job->j > 0 && max_rows >= g->m;
-                run_wide_block(pool, job, !job->a_in_place && !same_a,
-                               job->b_shared && job->i == 0);
-            }
+    plan_wide(job);
+    for (job->turn = -1; job->turn < job->num_turns; job->turn++) {
+        int64_t num_pack_tasks = 0;
+        job->num_multiply_tasks = 0;
+        if (job->turn >= 0) {
+            gemm_turn turn = turn_at(job, job->turn);
+            job->num_multiply_tasks = count_multiply_tasks(job, &turn);
         }
-        job->p += job->depth;
-    } while (job->p < g->k);
+        if (job->turn + 1 < job->num_turns) {
+            gemm_turn next = turn_at(job, job->turn + 1);
+            num_pack_tasks = count_pack_tasks(job, &next);
+        }
+        tri_pool_run(pool, (int)(job->num_multiply_tasks + num_pack_tasks), wide_task, job);
+    }
 }
 
 void tri_gemm_run(tri_pool *pool, tri_isa isa, void *scratch, const tri_gemm *g)
@@ -416,18 +395,17 @@ void tri_gemm_run(tri_pool *pool, tri_isa isa, void *scratch, const tri_gemm *g)
     if (g->m <= 0 || g->n <= 0)
         return;
     const tri_gemm_kernels *kernels = kernels_of(isa);
-    assert(kernels->mr <= MAX_MR && kernels->nr <= MAX_NR && kernels->nr <= MAX_STRIP);
+    assert(kernels->mr <= MAX_MR && kernels->nr <= MAX_NR);
     if (2 * g->m * g->n * g->k < INLINE_FLOPS)
         pool = NULL;
     gemm_job job = {
         .g = g,
         .kernels = kernels,
         .num_threads = tri_pool_threads(pool),
-        .shared_a = scratch,
-        .shared_b = (float *)scratch + A_FLOATS,
-        .of_workers = (float *)scratch + A_FLOATS + B_FLOATS,
+        .shared = scratch,
+        .of_workers = (float *)scratch + SHARED_FLOATS,
     };
-    if (g->n <= NARROW_COLS && round_up(g->n, kernels->nr) * g->k <= B_FLOATS)
+    if (g->n <= NARROW_COLS && round_up(g->n, kernels->nr) * g->k <= SHARED_FLOATS)
         run_narrow(pool, &job);
     else
         run_wide(pool, &job);

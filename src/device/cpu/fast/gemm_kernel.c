@@ -75,6 +75,7 @@ ALWAYS_INLINE void multiply_and_fetch(const int num_vectors, const bool by_rows,
 #pragma GCC unroll 4
             for (int j = 0; j < num_vectors; j++)
                 __builtin_prefetch(c + row * ldc + j * WIDTH, 1);
+            __builtin_prefetch(c + row * ldc + num_vectors * WIDTH - 1, 1); /* if not aligned */
         }
         if (by_rows) {
 #pragma GCC unroll 16

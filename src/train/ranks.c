@@ -1,0 +1,92 @@
+#include "train/ranks.h"
+
+#include <stdlib.h>
+
+static tr_status all_reduce(void *context, int axis, float *data, uint64_t count, tr_error *err)
+{
+    const tri_ranks *ranks = context;
+    tr_collective call = {.operation = TR_ALL_REDUCE,
+                          .reduction = TR_SUM,
+                          .dtype = TR_F32,
+                          .send = data,
+                          .recv = data,
+                          .count = count};
+    return tri_comm_run(ranks->groups[axis], &call, err);
+}
+
+static void *alloc_for_peers(void *context, size_t bytes)
+{
+    void *memory;
+    const tri_ranks *ranks = context;
+    return tr_comm_alloc(ranks->comm, bytes, &memory, NULL) == TR_OK ? memory : NULL;
+}
+
+static void free_for_peers(void *context, void *memory)
+{
+    const tri_ranks *ranks = context;
+    tr_comm_free(ranks->comm, memory);
+}
+
+static tr_status make_groups(tri_ranks *ranks, const tri_mesh *mesh, tr_error *err)
+{
+    int *members = malloc((size_t)ranks->size * sizeof *members);
+    if (!members)
+        return tri_fail(err, TR_ERROR_RUNTIME, "no memory for the groups of ranks");
+    tr_status status = TR_OK;
+    for (int axis = 0; status == TR_OK && axis < TRI_NUM_AXES; axis++) {
+        tri_mesh_group(mesh, ranks->rank, (tri_axis)axis, members);
+        if (tri_mesh_size(mesh, (tri_axis)axis) > 1)
+            status = tr_group_create(ranks->comm, tri_axis_name((tri_axis)axis), members,
+                                     tri_mesh_size(mesh, (tri_axis)axis), &ranks->groups[axis],
+                                     err);
+    }
+    free(members);
+    return status;
+}
+
+tr_status tri_ranks_join(tri_ranks *ranks, const tri_bootstrap *bootstrap, const char *transport,
+                         tri_session *session, tr_error *err)
+{
+    const tri_mesh *mesh = &session->config.compile.mesh;
+    *ranks = (tri_ranks){.rank = bootstrap->rank, .size = bootstrap->size};
+    session->status = bootstrap->status;
+    if (ranks->size == 1)
+        return TR_OK;
+    ranks->times_ns = calloc((size_t)ranks->size, sizeof *ranks->times_ns);
+    if (!ranks->times_ns)
+        return tri_fail(err, TR_ERROR_RUNTIME, "no memory for %d ranks", ranks->size);
+    TRI_TRY(tri_comm_create(bootstrap, transport, &ranks->comm, err));
+    TRI_TRY(make_groups(ranks, mesh, err));
+    session->dp_rank = tri_mesh_coordinate(mesh, ranks->rank, TRI_AXIS_DP);
+    session->exchange = (tri_exchange){.context = ranks, .all_reduce = all_reduce};
+    session->peers = (tri_peer_memory){
+        .context = ranks, .alloc = alloc_for_peers, .free = free_for_peers};
+    return TR_OK;
+}
+
+void tri_ranks_leave(tri_ranks *ranks)
+{
+    for (int axis = 0; axis < TRI_NUM_AXES; axis++)
+        if (ranks->groups[axis])
+            tr_group_destroy(ranks->groups[axis]);
+    if (ranks->comm)
+        tri_comm_destroy(ranks->comm);
+    free(ranks->times_ns);
+    *ranks = (tri_ranks){0};
+}
+
+tr_status tri_ranks_slowest(tri_ranks *ranks, double seconds, int *rank, double *slowest,
+                            tr_error *err)
+{
+    *rank = 0;
+    *slowest = seconds;
+    if (ranks->size == 1)
+        return TR_OK;
+    int64_t own_ns = (int64_t)(seconds * 1e9);
+    TRI_TRY(tr_all_gather(tr_comm_world(ranks->comm), &own_ns, ranks->times_ns, 1, TR_I64, err));
+    for (int r = 1; r < ranks->size; r++)
+        if (ranks->times_ns[r] > ranks->times_ns[*rank])
+            *rank = r;
+    *slowest = (double)ranks->times_ns[*rank] * 1e-9;
+    return TR_OK;
+}

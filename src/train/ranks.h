@@ -1,0 +1,25 @@
+/* Joins a session to the other ranks of its mesh. */
+#ifndef TRI_TRAIN_RANKS_H
+#define TRI_TRAIN_RANKS_H
+
+#include "comm/comm.h"
+#include "train/session.h"
+
+typedef struct tri_ranks {
+    int rank, size;
+    tri_comm *comm;                  /* NULL: this rank is alone */
+    tri_group *groups[TRI_NUM_AXES]; /* this rank's group on each axis; NULL where it is alone */
+    int64_t *times_ns;               /* [size] */
+} tri_ranks;
+
+/* Between tri_session_compile and tri_session_start. Collective over the ranks. The session must
+ * end before the ranks leave. */
+tr_status tri_ranks_join(tri_ranks *ranks, const tri_bootstrap *bootstrap, const char *transport,
+                         tri_session *session, tr_error *err);
+void tri_ranks_leave(tri_ranks *ranks);
+
+/* Which rank took longest, and how long. Collective. */
+tr_status tri_ranks_slowest(tri_ranks *ranks, double seconds, int *rank, double *slowest,
+                            tr_error *err);
+
+#endif
