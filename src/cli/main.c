@@ -34,7 +34,15 @@ static const tri_flag check_flags[] = {
 
 static const tri_flag bench_flags[] = {
     {"steps", "N", "steps to measure (default 5)"},
-    {"json", NULL, "one line of JSON instead of the table"},
+    {"json", NULL, "lines of JSON instead of the table"},
+    {"ops", "LIST", "comm: all_reduce,all_gather,reduce_scatter,all_to_all,broadcast,..."},
+    {"algorithms", "LIST", "comm: direct,ring,tree or auto"},
+    {"sizes", "LIST", "comm: 1k,32k,1m,16m,128m, of 1024 bytes"},
+    {"ranks", "N", "comm: how many (default 2)"},
+    {"transport", "NAME", "comm: shm (processes, the default) or thread"},
+    {"private", NULL, "comm: vectors in ordinary memory, not where peers can read them"},
+    {"check", NULL, "comm: look at the results of every sample, not of the first call only"},
+    {"draw", "ALGORITHM", "comm: print the rounds of --ops on --ranks (default 4) instead"},
     {0},
 };
 
@@ -51,8 +59,8 @@ const tri_verb tri_verbs[] = {
      MODEL_SECTIONS, TRI_OPERANDS_SETTINGS, explain_flags, tri_verb_explain},
     {"check", "prove that the program of a step is right, without running it", "[FILE.yaml]",
      MODEL_SECTIONS, TRI_OPERANDS_SETTINGS, check_flags, tri_verb_check},
-    {"bench", "time training steps, operator by operator", "[FILE.yaml]", MODEL_SECTIONS,
-     TRI_OPERANDS_SETTINGS, bench_flags, tri_verb_bench},
+    {"bench", "time training steps, operator by operator, or the communication of ranks",
+     "[train | FILE.yaml | comm]", MODEL_SECTIONS, TRI_OPERANDS_NAMES, bench_flags, tri_verb_bench},
     {"doctor", "say what this machine has, and what is missing", "", "run", TRI_OPERANDS_NONE, NULL,
      tri_verb_doctor},
     {"settings", "list the settings, or show what a file resolves to", "[FILE.yaml | NAME ...]",

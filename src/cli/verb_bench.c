@@ -1,10 +1,12 @@
-/* trireme bench: steps on made-up data, with the time of each operator. */
+/* trireme bench: steps on made-up data, with the time of each operator; or, as trireme bench comm,
+ * the collectives of ranks (bench_comm.c). */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "api/api.h"
+#include "cli/bench_comm.h"
 #include "cli/cli.h"
 
 static int ascending(const void *a, const void *b)
@@ -83,7 +85,7 @@ static void print_results(const tri_cli *cli, const tr_session *session, int64_t
     print_operators(&s->programs[TRI_PROGRAM_TRAIN], by_op, (double)num_steps);
 }
 
-int tri_verb_bench(const tri_cli *cli)
+static int bench_train(const tri_cli *cli)
 {
     tr_error err = {0};
     int64_t num_steps = 5;
@@ -99,4 +101,34 @@ int tri_verb_bench(const tri_cli *cli)
     free(times);
     tr_session_destroy(session);
     return status == TR_OK ? TRI_EXIT_OK : tri_cli_fail(&err);
+}
+
+/* A flag that only the other benchmark has would otherwise be ignored in silence. */
+static tr_status check_flags(const tri_cli *cli, bool comm, tr_error *err)
+{
+    for (int i = 0; i < cli->num_flags; i++) {
+        const tri_flag *flag = cli->flags[i].flag;
+        bool of_comm = strncmp(flag->help, "comm:", 5) == 0;
+        if (of_comm && !comm)
+            return tri_fail(err, TR_ERROR_INPUT, "--%s belongs to trireme bench comm", flag->name);
+        if (comm && strcmp(flag->name, "steps") == 0)
+            return tri_fail(err, TR_ERROR_INPUT, "--steps belongs to trireme bench [FILE.yaml]");
+    }
+    return TR_OK;
+}
+
+int tri_verb_bench(const tri_cli *cli)
+{
+    tr_error err = {0};
+    const char *what = cli->file || cli->num_operands == 0 ? "train" : cli->operands[0];
+    bool comm = strcmp(what, "comm") == 0;
+    if (check_flags(cli, comm, &err) != TR_OK)
+        return tri_cli_fail(&err);
+    if (cli->num_operands > 1 || (!comm && strcmp(what, "train") != 0)) {
+        tri_cli_error("\"%.60s\" is not something to measure; there are train and comm, and a "
+                      "settings file or run directory has a / or .yaml in its name",
+                      cli->operands[cli->num_operands - 1]);
+        return TRI_EXIT_USAGE;
+    }
+    return comm ? tri_bench_comm(cli) : bench_train(cli);
 }

@@ -25,8 +25,8 @@ static int check_broken(tri_session *session, const char *name)
     }
     tri_program *program = &session->programs[TRI_PROGRAM_TRAIN];
     if (!fault->apply(program)) {
-        tri_cli_error("this program has no place for \"%s\" (%s); try --set "
-                      "layout.microbatches=2",
+        tri_cli_error("this program has no place for \"%s\" (%s); try a gpt2 with --set "
+                      "layout.microbatches=2 and the plain backward",
                       name, fault->meaning);
         return TRI_EXIT_USAGE;
     }
@@ -59,9 +59,10 @@ int tri_verb_check(const tri_cli *cli)
             if (tri_program_check(program, &err) != TR_OK)
                 code = tri_cli_fail(&err);
             else
-                printf("%-10s  %5zu instructions, %3zu calls: every read finds its value, every "
+                printf("%-10s  %5zu instructions in %zu call%s: every read finds its value, every "
                        "address its room\n",
-                       names[p], program->num_instrs, program->num_calls);
+                       names[p], program->num_instrs, program->num_calls,
+                       program->num_calls == 1 ? "" : "s");
         }
     }
     tr_session_destroy(session);

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "cli/cli.h"
+#include "config/resolve.h"
 #include "cli/text.h"
 #include "config/settings_table.h"
 
@@ -33,6 +34,12 @@ static tr_status list_settings(const tri_cli *cli, tr_error *err)
     return status;
 }
 
+static tr_status write_resolved(tr_settings *settings, tr_error *err)
+{
+    TRI_TRY(tri_settings_complete(settings, err));
+    return tr_settings_write_yaml(settings, stdout, err);
+}
+
 int tri_verb_settings(const tri_cli *cli)
 {
     tr_error err = {0};
@@ -40,7 +47,7 @@ int tri_verb_settings(const tri_cli *cli)
     if (tri_cli_flag(cli, "markdown"))
         tr_settings_markdown(stdout);
     else if (cli->file || (cli->num_operands == 0 && any_given(cli->settings)))
-        status = tr_settings_write_yaml(cli->settings, stdout, &err);
+        status = write_resolved(cli->settings, &err);
     else
         status = list_settings(cli, &err);
     return status == TR_OK ? TRI_EXIT_OK : tri_cli_fail(&err);

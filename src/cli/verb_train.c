@@ -10,13 +10,17 @@
 #include "api/api.h"
 #include "base/fs.h"
 #include "cli/cli.h"
+#include "cli/launch.h"
 #include "cli/memory.h"
 #include "cli/progress.h"
 #include "cli/text.h"
 #include "train/metrics.h"
+#include "train/ranks.h"
 
+/* One rank's run. All ranks train; rank 0 alone prints and writes files. */
 typedef struct run {
     const tri_cli *cli;
+    tri_ranks ranks;
     tr_session *session;
     const char *dir;
     tri_metrics *metrics;
@@ -75,8 +79,11 @@ static void print_start(run *r)
            s->config.compile.model.num_layers,
            tri_text_count((double)tri_param_total(&s->params), count));
     printf("data    %s\n", data);
-    printf("device  %s, %s planned\n", s->device.description,
+    printf("device  %s, %s planned", s->device.description,
            tri_text_bytes((double)tri_session_planned_bytes(s), bytes));
+    if (r->ranks.size > 1)
+        printf(", on each of %d ranks", r->ranks.size);
+    printf("\n");
     printf("run     %s\n", r->dir);
     fflush(stdout);
 }
@@ -84,6 +91,8 @@ static void print_start(run *r)
 static tr_status evaluate(run *r, int64_t step, tr_error *err)
 {
     TRI_TRY(tr_session_eval(r->session, &r->eval_loss, err));
+    if (r->ranks.rank != 0)
+        return TR_OK;
     if (tri_model_find(r->session->session.config.compile.model.kind)->sequences)
         tri_progress_note(&r->progress, "step %" PRId64 "  held-out loss %.4f  perplexity %.2f",
                           step, r->eval_loss, exp(r->eval_loss));
@@ -96,7 +105,9 @@ static tr_status evaluate(run *r, int64_t step, tr_error *err)
 static void show_step(run *r, const tr_step *step)
 {
     const tri_program *program = &r->session->session.programs[TRI_PROGRAM_TRAIN];
-    double rate = tri_program_cost(program).flops / step->seconds;
+    double rate = tri_program_cost(program).flops * r->ranks.size / step->seconds;
+    if (r->peak_flops > 0 && rate > r->peak_flops)
+        r->peak_flops = rate; /* it was measured while the machine was busy */
     tri_progress_step line = {.step = step->step + 1,
                               .loss = step->loss,
                               .grad_norm = step->grad_norm,
@@ -115,6 +126,10 @@ static tr_status one_step(run *r, tr_error *err)
     r->last_loss = step.loss;
     r->seconds += step.seconds;
     r->tokens += step.tokens;
+    TRI_TRY(status);
+    int slowest_rank;
+    double slowest;
+    TRI_TRY(tri_ranks_slowest(&r->ranks, step.seconds, &slowest_rank, &slowest, err));
     tri_metrics_row row = {.step = step.step,
                            .loss = step.loss,
                            .grad_norm = step.grad_norm,
@@ -123,21 +138,21 @@ static tr_status one_step(run *r, tr_error *err)
                            .step_ms = step.seconds * 1e3,
                            .tokens_per_s = (double)step.tokens / step.seconds,
                            .mem_peak_bytes = (int64_t)tri_memory_peak(),
-                           .slowest_ms = step.seconds * 1e3};
+                           .slowest_rank = slowest_rank,
+                           .slowest_ms = slowest * 1e3};
     int64_t done = step.step + 1;
-    if (status == TR_OK) {
+    if (r->ranks.rank == 0)
         show_step(r, &step);
-        bool due = done == r->num_steps || (r->eval_every && done % r->eval_every == 0);
-        if (due && tri_session_can_eval(&r->session->session)) {
-            TRI_TRY(evaluate(r, done, err));
-            row.has_eval = true;
-            row.eval_loss = r->eval_loss;
-        }
+    bool due = done == r->num_steps || (r->eval_every && done % r->eval_every == 0);
+    if (due && tri_session_can_eval(&r->session->session)) {
+        TRI_TRY(evaluate(r, done, err));
+        row.has_eval = true;
+        row.eval_loss = r->eval_loss;
     }
     tr_error warning = {0};
-    if (tri_metrics_write(r->metrics, &row, &warning) != TR_OK)
+    if (r->metrics && tri_metrics_write(r->metrics, &row, &warning) != TR_OK)
         tri_progress_note(&r->progress, "warning: %s; the run goes on without", warning.message);
-    return status;
+    return TR_OK;
 }
 
 static tr_status write_results(run *r, tr_error *err)
@@ -180,37 +195,71 @@ static void print_end(const run *r)
         printf("text from it: trireme generate %s\n", r->dir);
 }
 
-static tr_status train(run *r, tr_error *err)
+/* Makes the session and joins it to the other ranks. */
+static tr_status start(run *r, const tri_bootstrap *bootstrap, tr_error *err)
 {
-    TRI_TRY(tr_session_create(r->cli->settings, &r->session, err));
-    TRI_TRY(open_files(r, err));
-    print_start(r);
-    tri_session *s = &r->session->session;
-    r->peak_flops = s->device.def->peak_flops ? s->device.def->peak_flops(&s->device) : 0;
-    tri_progress_init(&r->progress, stdout, r->num_steps,
-                      tr_settings_int(r->cli->settings, "train.log_every"));
+    tr_settings *settings = r->cli->settings;
+    int share = tri_device_num_cores() / bootstrap->local_size;
+    char threads[48];
+    snprintf(threads, sizeof threads, "run.threads=%d", share > 1 ? share : 1);
+    if (bootstrap->local_size > 1 && tr_settings_int(settings, "run.threads") == 0)
+        TRI_TRY(tr_settings_fill(settings, threads, err));
+    TRI_TRY(tri_api_compile(settings, &r->session, err));
+    TRI_TRY(tri_ranks_join(&r->ranks, bootstrap, tr_settings_string(settings, "run.transport"),
+                           &r->session->session, err));
+    return tri_api_start(r->session, err);
+}
+
+static tr_status train(run *r, const tri_bootstrap *bootstrap, tr_error *err)
+{
+    TRI_TRY(start(r, bootstrap, err));
+    bool leads = bootstrap->rank == 0;
+    if (leads) {
+        TRI_TRY(open_files(r, err));
+        print_start(r);
+        tri_session *s = &r->session->session;
+        r->peak_flops = s->device.def->peak_flops ? s->device.def->peak_flops(&s->device) : 0;
+        r->peak_flops *= bootstrap->size;
+        tri_progress_init(&r->progress, stdout, r->num_steps,
+                          tr_settings_int(r->cli->settings, "train.log_every"));
+    }
     tr_status status = TR_OK;
     for (int64_t i = 0; status == TR_OK && i < r->num_steps; i++)
         status = one_step(r, err);
-    tri_progress_fini(&r->progress);
+    if (leads)
+        tri_progress_fini(&r->progress);
     TRI_TRY(status);
-    TRI_TRY(write_results(r, err));
-    print_end(r);
+    if (leads) {
+        TRI_TRY(write_results(r, err));
+        print_end(r);
+    }
     return TR_OK;
 }
 
-int tri_verb_train(const tri_cli *cli)
+static int train_rank(const tri_cli *cli, const tri_bootstrap *bootstrap, void *context)
 {
+    (void)context;
     tr_error err = {0};
     run r = {.cli = cli,
              .dir = tr_settings_string(cli->settings, "run.dir"),
              .num_steps = tr_settings_int(cli->settings, "train.steps"),
              .eval_every = tr_settings_int(cli->settings, "train.eval_every")};
-    tr_status status = train(&r, &err);
+    tr_status status = train(&r, bootstrap, &err);
     if (r.metrics)
         tri_metrics_close(r.metrics);
     if (r.trace)
         tri_trace_destroy(r.trace);
+    int code = status == TR_OK ? TRI_EXIT_OK : tri_cli_rank_fail(bootstrap, &err);
     tr_session_destroy(r.session);
-    return status == TR_OK ? TRI_EXIT_OK : tri_cli_fail(&err);
+    tri_ranks_leave(&r.ranks);
+    return code;
+}
+
+int tri_verb_train(const tri_cli *cli)
+{
+    tr_error err = {0};
+    if (tri_api_check(cli->settings, &err) != TR_OK)
+        return tri_cli_fail(&err);
+    int num_ranks = (int)tr_settings_int(cli->settings, "layout.dp");
+    return tri_cli_launch(cli, num_ranks, train_rank, NULL);
 }

@@ -44,6 +44,12 @@ static tr_status apply_preset(tr_settings *settings, tr_error *err)
 tr_status tri_settings_complete(tr_settings *settings, tr_error *err)
 {
     TRI_TRY(apply_preset(settings, err));
+    if (strcmp(tr_settings_string(settings, "model.kind"), "mlp") == 0 &&
+        strcmp(tr_settings_string(settings, "data.source"), "synthetic") != 0)
+        return tri_fail(err, TR_ERROR_INPUT,
+                        "data.source is \"%s\", but an mlp learns from made-up vectors; leave it "
+                        "out, or choose another model.kind",
+                        tr_settings_string(settings, "data.source"));
     if (tr_settings_int(settings, "model.ffn_dim") == 0)
         TRI_TRY(fill(settings, "model.ffn_dim", 4 * tr_settings_int(settings, "model.dim"), err));
     if (tr_settings_int(settings, "model.vocab") == 0)

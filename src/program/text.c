@@ -104,8 +104,7 @@ static void reads_text(const tri_program *program, const tri_instr *instr, char 
         bool transposed = instr->op == TRI_OP_MATMUL &&
                           ((j == 0 && instr->attr.trans_a) || (j == 1 && instr->attr.trans_b));
         used += (size_t)snprintf(out + used, size - used, "%s%s%s", used ? ", " : "",
-                                 program->values[instr->in[j].value].name,
-                                 transposed ? "^T" : "");
+                                 program->values[instr->in[j].value].name, transposed ? "^T" : "");
     }
 }
 
@@ -143,9 +142,8 @@ static bool alike(const tri_program *program, const tri_instr *a, const tri_inst
         a->attr.trans_b != b->attr.trans_b)
         return false;
     for (int k = 0; same_shapes && k < a->num_out; k++)
-        if (a->write[k] != b->write[k] ||
-            !tri_shape_equal(&program->values[a->out[k].value].shape,
-                             &program->values[b->out[k].value].shape))
+        if (a->write[k] != b->write[k] || !tri_shape_equal(&program->values[a->out[k].value].shape,
+                                                           &program->values[b->out[k].value].shape))
             return false;
     return true;
 }
@@ -245,9 +243,22 @@ static void print_segment(const tri_program *program, const tri_segment *segment
         print_layers(program, begin, end, all, text);
 }
 
+/* Whether an action of this kind lies between the birth and the end of a frame. */
+static bool holds_frame(const tri_space *space, tri_action_kind kind)
+{
+    static const int order[TRI_NUM_ACTIONS] = {[TRI_ACTION_F] = 0,
+                                               [TRI_ACTION_I] = 1,
+                                               [TRI_ACTION_B] = 1,
+                                               [TRI_ACTION_W] = 2,
+                                               [TRI_ACTION_U] = 3};
+    return space->kind == TRI_SPACE_FRAME && order[kind] >= order[space->born] &&
+           order[kind] <= order[space->dies];
+}
+
 static void print_timeline(const tri_program *program, bool all, tri_text *text)
 {
-    tri_text_add(text, "\ntimeline: %zu calls\n", program->num_calls);
+    tri_text_add(text, "\ntimeline: %zu call%s\n", program->num_calls,
+                 program->num_calls == 1 ? "" : "s");
     for (size_t i = 0; i < program->num_calls; i++) {
         if (!all && program->num_calls > 24 && i == 12) {
             tri_text_add(text, "    ...  %zu calls in the same order\n", program->num_calls - 16);
@@ -259,7 +270,7 @@ static void print_timeline(const tri_program *program, bool all, tri_text *text)
         if (kind != TRI_ACTION_U)
             tri_text_add(text, "  micro-batch %u", call->microbatch);
         for (size_t s = 0; s < program->num_spaces; s++)
-            if (program->spaces[s].kind == TRI_SPACE_FRAME && kind != TRI_ACTION_U)
+            if (holds_frame(&program->spaces[s], kind))
                 tri_text_add(text, "  %s #%u", program->spaces[s].name, call->frame[s]);
         if (kind != TRI_ACTION_U && kind != TRI_ACTION_I)
             tri_text_add(text, "  %s", call->first ? "starts the sums" : "adds to the sums");

@@ -112,9 +112,11 @@ static tr_status fill_weights(tri_session *session, tr_error *err)
                 &session->executors[TRI_PROGRAM_TRAIN], program->states[s].latest, 0);
     if (session->device.def == &tri_device_null)
         return TR_OK;
-    if (session->config.weights_from && session->config.weights_from[0])
-        return tri_weights_load(session->config.weights_from, &session->params, session->weights,
-                                err);
+    if (session->config.weights_from && session->config.weights_from[0]) {
+        tr_status status =
+            tri_weights_load(session->config.weights_from, &session->params, session->weights, err);
+        return status == TR_OK ? TR_OK : tri_fail_prefix(err, status, "model.from");
+    }
     for (size_t i = 0; i < session->params.count; i++)
         tri_init_fill(&session->params.items[i], session->config.seed, session->weights[i]);
     return TR_OK;

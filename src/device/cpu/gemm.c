@@ -26,20 +26,24 @@
 /* Rows times depth of the chunk of a that a task uses: 768 KiB, to stay in a cache of 1 MiB. */
 #define CHUNK_FLOATS (1024 * PASS)
 /* Columns of a task, at most. A multiple of every nr. */
-#define MAX_STRIP 192
+#define MAX_STRIP 96
 /* Strips are made narrower, if need be, until a block has this many tasks. */
 #define ENOUGH_TASKS 16
-/* A block of c, which every pass loads and stores: 8 MiB, to stay in the last-level cache. */
-#define C_FLOATS (2 << 20)
-/* Shared scratch: packed a of one pass (twice), or all of packed b in the narrow plan. */
-#define A_FLOATS      (2 * CHUNK_FLOATS)
-#define SHARED_FLOATS (2 * A_FLOATS)
+/* A block of c, which every pass loads and stores: 16 MiB, to stay in the last-level cache. */
+#define C_FLOATS (4 << 20)
+/* Shared scratch: packed a of one pass, or all of packed b in the narrow plan. */
+#define SHARED_FLOATS (2 * CHUNK_FLOATS)
 /* Largest mr and nr over all instruction sets. */
 #define MAX_MR 8
 #define MAX_NR 48
-/* Of each worker: a strip of b, and one panel of a for the last rows when a is read in place. */
-#define EDGE_FLOATS   (MAX_MR * MAX_PASS)
-#define WORKER_FLOATS (MAX_PASS * MAX_STRIP + EDGE_FLOATS)
+/* Narrow plan: rows of a task when it packs a, and the number of columns from which it does if a is
+ * transposed: in place, a panel uses only part of each line that it reads. */
+#define NARROW_PACK_ROWS 64
+#define NARROW_PACK_COLS 65
+/* Of each worker, wide plan: a strip of b. Narrow plan: rows of a, or one panel for the last rows
+ * when a is read in place, and one panel of b for the last columns. */
+#define EDGE_FLOATS   (MAX_PASS * NARROW_PACK_ROWS)
+#define WORKER_FLOATS (EDGE_FLOATS + MAX_PASS * MAX_NR)
 /* The narrow plan's limit on columns. */
 #define NARROW_COLS 256
 /* Below this, waking the pool costs more than it saves. */
@@ -119,8 +123,8 @@ static tri_gemm_block block_of_c(const tri_gemm *g, int64_t i, int64_t rows, int
     };
 }
 
-/* Lets the block read a in place, except for a last panel that is not whole: edge, of EDGE_FLOATS,
- * takes that. */
+/* Lets the block read a in place, except for a last panel that is not whole: edge, of MAX_PASS *
+ * MAX_MR floats, takes that. */
 static void use_a_in_place(const tri_gemm_kernels *kernels, const tri_gemm *g,
                            tri_gemm_block *block, int64_t i, int64_t p, float *edge)
 {
@@ -135,6 +139,18 @@ static void use_a_in_place(const tri_gemm_kernels *kernels, const tri_gemm *g,
     kernels->pack_a(edge, 0, a_at(g, i + whole, p), g->lda, g->trans_a, block->rows - whole,
                     block->depth);
     block->a_edge = edge;
+}
+
+/* Packs the block's rows of a into pack. */
+static void use_packed_a(const tri_gemm_kernels *kernels, const tri_gemm *g, tri_gemm_block *block,
+                         int64_t i, int64_t p, float *pack)
+{
+    block->a = pack;
+    block->a_panel = kernels->mr * block->depth;
+    block->a_row = 1;
+    block->a_depth = kernels->mr;
+    kernels->pack_a(pack, block->a_panel, a_at(g, i, p), g->lda, g->trans_a, block->rows,
+                    block->depth);
 }
 
 static void use_packed_b(const tri_gemm_kernels *kernels, tri_gemm_block *block, const float *b,
@@ -165,8 +181,8 @@ static void use_b_in_place(const tri_gemm_kernels *kernels, const tri_gemm *g,
 void tri_gemm_small(tri_isa isa, void *scratch, const tri_gemm *g)
 {
     const tri_gemm_kernels *kernels = kernels_of(isa);
-    float *pack = scratch;
-    float *edge = pack + MAX_PASS * MAX_STRIP;
+    float *edge = scratch;
+    float *pack = edge + MAX_PASS * MAX_MR;
     for (int64_t j = 0; j < g->n; j += MAX_STRIP) {
         int64_t cols = min_i64(MAX_STRIP, g->n - j);
         int64_t p = 0;
@@ -189,6 +205,12 @@ void tri_gemm_small(tri_isa isa, void *scratch, const tri_gemm *g)
 
 /* ---- the whole pool ---- */
 
+/* Wide plan: one turn is one pass over one block of c, rows from i, columns from j, values of k
+ * from p. */
+typedef struct gemm_turn {
+    int64_t i, rows, j, cols, p, depth;
+} gemm_turn;
+
 typedef struct gemm_job {
     const tri_gemm *g;
     const tri_gemm_kernels *kernels;
@@ -196,12 +218,11 @@ typedef struct gemm_job {
     float *shared, *of_workers;
     int64_t task_rows, task_cols; /* of a multiplying task, at most */
     int64_t pack_rows;            /* of a task that packs a */
-
-    /* Wide plan: how many blocks and passes there are and how large, and where the job is. */
+    bool pack_narrow_a;           /* narrow plan: a task packs its rows of a */
+    /* Wide plan: how large blocks and passes are, how many there are, and where the job is. */
     int64_t block_rows, block_cols, depth;
     int64_t num_j, num_p, num_turns;
-    int64_t turn;
-    int64_t num_multiply_tasks;
+    gemm_turn turn;
 } gemm_job;
 
 static float *worker_scratch(const gemm_job *job, int worker)
@@ -239,7 +260,10 @@ static void narrow_multiply(void *context, int task, int worker)
     do { /* once for k = 0 too: c is cleared and the epilogue applied */
         int64_t depth = min_i64(MAX_PASS, g->k - p);
         tri_gemm_block block = block_of_c(g, i, rows, 0, g->n, p, depth);
-        use_a_in_place(job->kernels, g, &block, i, p, edge);
+        if (job->pack_narrow_a)
+            use_packed_a(job->kernels, g, &block, i, p, edge);
+        else
+            use_a_in_place(job->kernels, g, &block, i, p, edge);
         if (g->trans_b)
             use_packed_b(job->kernels, &block, narrow_b(job, p), depth * job->kernels->nr);
         else
@@ -254,19 +278,15 @@ static void run_narrow(tri_pool *pool, gemm_job *job)
     const tri_gemm *g = job->g;
     /* Not so small that a panel of b is fetched for a few rows only. */
     job->task_rows = round_up(divide_up(g->m, ENOUGH_TASKS), job->kernels->mr);
-    job->task_rows = job->task_rows < 32 ? 32 : min_i64(job->task_rows, 128);
+    job->pack_narrow_a = g->trans_a && g->n >= NARROW_PACK_COLS;
+    int64_t most = job->pack_narrow_a ? NARROW_PACK_ROWS : 128;
+    job->task_rows = job->task_rows < 32 ? 32 : min_i64(job->task_rows, most);
     if (g->trans_b)
         tri_pool_run(pool, (int)divide_up(g->k, MAX_PASS), narrow_pack, job);
     tri_pool_run(pool, (int)divide_up(g->m, job->task_rows), narrow_multiply, job);
 }
 
 /* ---- wide plan ---- */
-
-/* One turn is one pass over one block of c: rows from i, columns from j, values of k from p. */
-typedef struct gemm_turn {
-    int64_t i, rows, j, cols, p, depth;
-    float *packed_a; /* panels of mr rows, each `depth` deep */
-} gemm_turn;
 
 /* Passes follow each other within a block, blocks along a row of blocks: row after row. */
 static gemm_turn turn_at(const gemm_job *job, int64_t index)
@@ -277,7 +297,6 @@ static gemm_turn turn_at(const gemm_job *job, int64_t index)
         .i = block / job->num_j * job->block_rows,
         .j = block % job->num_j * job->block_cols,
         .p = index % job->num_p * job->depth,
-        .packed_a = job->shared + index % 2 * A_FLOATS,
     };
     turn.rows = min_i64(job->block_rows, g->m - turn.i);
     turn.cols = min_i64(job->block_cols, g->n - turn.j);
@@ -285,29 +304,28 @@ static gemm_turn turn_at(const gemm_job *job, int64_t index)
     return turn;
 }
 
-static int64_t count_multiply_tasks(const gemm_job *job, const gemm_turn *turn)
+static int64_t count_tasks(const gemm_job *job, const gemm_turn *turn)
 {
     return divide_up(turn->rows, job->task_rows) * divide_up(turn->cols, job->task_cols);
 }
 
-static int64_t count_pack_tasks(const gemm_job *job, const gemm_turn *turn)
+static void wide_pack(void *context, int task, int worker)
 {
-    return divide_up(turn->rows, job->pack_rows);
-}
-
-static void wide_pack(const gemm_job *job, const gemm_turn *turn, int64_t task)
-{
+    const gemm_job *job = context;
     const tri_gemm *g = job->g;
+    const gemm_turn *turn = &job->turn;
     int64_t first = task * job->pack_rows;
-    job->kernels->pack_a(turn->packed_a + first * turn->depth, job->kernels->mr * turn->depth,
+    (void)worker;
+    job->kernels->pack_a(job->shared + first * turn->depth, job->kernels->mr * turn->depth,
                          a_at(g, turn->i + first, turn->p), g->lda, g->trans_a,
                          min_i64(job->pack_rows, turn->rows - first), turn->depth);
 }
 
 /* The strip of b that the worker will pack next if all workers keep pace. */
-static tri_gemm_ahead wide_ahead(const gemm_job *job, const gemm_turn *turn, int64_t task)
+static tri_gemm_ahead wide_ahead(const gemm_job *job, int64_t task)
 {
     const tri_gemm *g = job->g;
+    const gemm_turn *turn = &job->turn;
     int64_t num_strips = divide_up(turn->cols, job->task_cols);
     int64_t first = (task + job->num_threads) % num_strips * job->task_cols;
     int64_t cols = min_i64(job->task_cols, turn->cols - first);
@@ -317,10 +335,12 @@ static tri_gemm_ahead wide_ahead(const gemm_job *job, const gemm_turn *turn, int
     return (tri_gemm_ahead){start, turn->depth, cols, g->ldb};
 }
 
-static void wide_multiply(const gemm_job *job, const gemm_turn *turn, int64_t task, int worker)
+static void wide_multiply(void *context, int task, int worker)
 {
+    const gemm_job *job = context;
     const tri_gemm *g = job->g;
     const tri_gemm_kernels *kernels = job->kernels;
+    const gemm_turn *turn = &job->turn;
     int64_t num_strips = divide_up(turn->cols, job->task_cols);
     int64_t first_row = task / num_strips * job->task_rows;
     int64_t first_col = task % num_strips * job->task_cols;
@@ -328,7 +348,7 @@ static void wide_multiply(const gemm_job *job, const gemm_turn *turn, int64_t ta
     int64_t cols = min_i64(job->task_cols, turn->cols - first_col);
     tri_gemm_block block =
         block_of_c(g, turn->i + first_row, rows, turn->j + first_col, cols, turn->p, turn->depth);
-    block.a = turn->packed_a + first_row * turn->depth;
+    block.a = job->shared + first_row * turn->depth;
     block.a_panel = kernels->mr * turn->depth;
     block.a_row = 1;
     block.a_depth = kernels->mr;
@@ -337,21 +357,8 @@ static void wide_multiply(const gemm_job *job, const gemm_turn *turn, int64_t ta
     kernels->pack_b(pack, panel, b_at(g, turn->p, turn->j + first_col), g->ldb, g->trans_b,
                     turn->depth, cols);
     use_packed_b(kernels, &block, pack, panel);
-    block.ahead = wide_ahead(job, turn, task);
+    block.ahead = wide_ahead(job, task);
     kernels->run_block(&block);
-}
-
-/* Multiplies for this turn, then packs for the next; the first turn has only the latter. */
-static void wide_task(void *context, int task, int worker)
-{
-    const gemm_job *job = context;
-    if (task < job->num_multiply_tasks) {
-        gemm_turn turn = turn_at(job, job->turn);
-        wide_multiply(job, &turn, task, worker);
-        return;
-    }
-    gemm_turn next = turn_at(job, job->turn + 1);
-    wide_pack(job, &next, task - job->num_multiply_tasks);
 }
 
 static void plan_wide(gemm_job *job)
@@ -362,8 +369,7 @@ static void plan_wide(gemm_job *job)
     int64_t chunk = CHUNK_FLOATS / (job->depth < PASS ? PASS : job->depth) / mr * mr;
     job->task_rows = equal_part(g->m, chunk, mr);
     job->block_rows = min_i64(2, divide_up(g->m, job->task_rows)) * job->task_rows;
-    int64_t block_cols = C_FLOATS / job->block_rows / MAX_STRIP * MAX_STRIP;
-    job->block_cols = min_i64(round_up(g->n, nr), block_cols);
+    job->block_cols = equal_part(g->n, C_FLOATS / job->block_rows, nr);
     int64_t panels = divide_up(job->block_cols, nr) * (job->block_rows / job->task_rows);
     job->task_cols = min_i64(divide_up(panels, ENOUGH_TASKS) * nr, MAX_STRIP / nr * nr);
     job->pack_rows = 8 * mr;
@@ -375,18 +381,10 @@ static void plan_wide(gemm_job *job)
 static void run_wide(tri_pool *pool, gemm_job *job)
 {
     plan_wide(job);
-    for (job->turn = -1; job->turn < job->num_turns; job->turn++) {
-        int64_t num_pack_tasks = 0;
-        job->num_multiply_tasks = 0;
-        if (job->turn >= 0) {
-            gemm_turn turn = turn_at(job, job->turn);
-            job->num_multiply_tasks = count_multiply_tasks(job, &turn);
-        }
-        if (job->turn + 1 < job->num_turns) {
-            gemm_turn next = turn_at(job, job->turn + 1);
-            num_pack_tasks = count_pack_tasks(job, &next);
-        }
-        tri_pool_run(pool, (int)(job->num_multiply_tasks + num_pack_tasks), wide_task, job);
+    for (int64_t i = 0; i < job->num_turns; i++) {
+        job->turn = turn_at(job, i);
+        tri_pool_run(pool, (int)divide_up(job->turn.rows, job->pack_rows), wide_pack, job);
+        tri_pool_run(pool, (int)count_tasks(job, &job->turn), wide_multiply, job);
     }
 }
 

@@ -14,8 +14,9 @@
 /* Where the fetching of tri_gemm_block.ahead has got to. */
 struct cursor {
     tri_gemm_ahead ahead;
-    int64_t row, col;
+    int64_t wait_steps; /* before the first fetch: early, it would be evicted again */
     int64_t lines_per_step;
+    int64_t row, col;
 };
 
 /* Called once per STEP values of k. Spread out like this, fetches fill gaps; all at once at the
@@ -23,6 +24,8 @@ struct cursor {
 ALWAYS_INLINE void fetch_ahead(struct cursor *cursor)
 {
     const tri_gemm_ahead *ahead = &cursor->ahead;
+    if (cursor->wait_steps-- > 0)
+        return;
     for (int64_t n = 0; n < cursor->lines_per_step && cursor->row < ahead->rows; n++) {
         __builtin_prefetch(ahead->start + cursor->row * ahead->ld + cursor->col, 0, 2);
         cursor->col += LINE;
@@ -229,7 +232,10 @@ static struct cursor start_cursor(const tri_gemm_block *block)
     int64_t lines = block->ahead.rows * ((block->ahead.cols + LINE - 1) / LINE);
     int64_t tiles = ((block->rows + MR - 1) / MR) * ((block->cols + NR - 1) / NR);
     int64_t steps = tiles * (block->depth / STEP);
-    cursor.lines_per_step = steps > 0 ? (lines + steps - 1) / steps : 0;
+    if (steps > 0 && lines > 0) {
+        cursor.lines_per_step = (lines + steps - 1) / steps;
+        cursor.wait_steps = steps - lines / cursor.lines_per_step;
+    }
     return cursor;
 }
 

@@ -41,8 +41,8 @@ typedef struct tri_gemm_block {
     float *aux;                 /* of the block's first element */
     int64_t ldaux;
 
-    /* Fetched into the second-level cache while this block is computed, a little with each tile:
-     * arithmetic hides the wait for memory that packing would otherwise spend. */
+    /* Fetched into the second-level cache while this block is computed, a little at a time and as
+     * late as possible: arithmetic hides the wait for memory that packing would otherwise spend. */
     tri_gemm_ahead ahead;
 } tri_gemm_block;
 

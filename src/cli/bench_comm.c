@@ -1,0 +1,281 @@
+/* trireme bench comm: how fast the ranks talk. Lists of operations, algorithms and sizes make the
+ * rows; bandwidths are those of nccl-tests, so that numbers can be held beside theirs. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/bench_comm.h"
+#include "cli/text.h"
+#include "config/nearest.h"
+
+enum { MOST_WORDS = 32, MOST_RANKS = 256 };
+
+typedef struct word_list {
+    char *text; /* owned; the words point into it */
+    const char *words[MOST_WORDS];
+    int num;
+} word_list;
+
+static tr_status split(const char *flag, const char *text, word_list *list, tr_error *err)
+{
+    *list = (word_list){.text = strdup(text)};
+    if (!list->text)
+        return tri_fail(err, TR_ERROR_RUNTIME, "no memory for the command line");
+    char *rest = NULL;
+    for (char *word = strtok_r(list->text, ",", &rest); word; word = strtok_r(NULL, ",", &rest)) {
+        if (list->num == MOST_WORDS)
+            return tri_fail(err, TR_ERROR_INPUT, "--%s lists more than %d names", flag, MOST_WORDS);
+        list->words[list->num++] = word;
+    }
+    if (list->num == 0)
+        return tri_fail(err, TR_ERROR_INPUT, "--%s is empty", flag);
+    return TR_OK;
+}
+
+static tr_status read_list(const tri_cli *cli, const char *flag, const char *otherwise,
+                           word_list *list, tr_error *err)
+{
+    const char *given = tri_cli_flag(cli, flag);
+    return split(flag, given ? given : otherwise, list, err);
+}
+
+/* name_at gives the possible words, NULL at the end. */
+static tr_status unknown_word(const char *flag, const char *word, const char *(*name_at)(size_t),
+                              tr_error *err)
+{
+    const char *best = name_at(0);
+    for (size_t i = 1; name_at(i); i++)
+        if (tri_edit_distance(word, name_at(i)) < tri_edit_distance(word, best))
+            best = name_at(i);
+    tri_text all;
+    tri_text_init(&all);
+    for (size_t i = 0; name_at(i); i++)
+        tri_text_add(&all, "%s%s", i ? ", " : "", name_at(i));
+    tri_fail(err, TR_ERROR_INPUT, "--%s: \"%.40s\" is not known; did you mean %s? There are %s",
+             flag, word, best, all.chars ? all.chars : "");
+    tri_text_fini(&all);
+    return TR_ERROR_INPUT;
+}
+
+static const char *coll_at(size_t i)
+{
+    return i < TRI_NUM_COLLS ? tri_coll_name((tri_coll)i) : NULL;
+}
+
+static const char *algorithm_at(size_t i)
+{
+    return tri_algorithm_at(i) ? tri_algorithm_at(i)->name : NULL;
+}
+
+static const char *choice_at(size_t i)
+{
+    return i == 0 ? "auto" : algorithm_at(i - 1);
+}
+
+/* ---- what was asked for ---- */
+
+typedef struct options {
+    tri_coll colls[MOST_WORDS];
+    int num_colls;
+    word_list algorithms;
+    uint64_t sizes[MOST_WORDS];
+    int num_sizes;
+    int64_t num_ranks;
+    tri_comm_case shape; /* what all rows have in common */
+    bool json;
+} options;
+
+/* "4096", "32k", "1m", "1.5g": powers of 1024, as they are used for buffers. */
+static tr_status read_size(const char *text, uint64_t *bytes, tr_error *err)
+{
+    static const char units[] = "kmg";
+    char *end;
+    double value = strtod(text, &end);
+    const char *unit = end > text && *end ? strchr(units, *end | 0x20) : NULL;
+    if (unit) {
+        for (const char *u = units; u <= unit; u++)
+            value *= 1024;
+        end++;
+        if (*end == 'b' || *end == 'B')
+            end++;
+    }
+    if (end == text || *end || !(value >= 1 && value <= 64.0 * 1024 * 1024 * 1024))
+        return tri_fail(err, TR_ERROR_INPUT,
+                        "--sizes: \"%.40s\" is not a size; write 1k, 32k, 1m, 16m (of 1024)", text);
+    *bytes = (uint64_t)value;
+    return TR_OK;
+}
+
+static tr_status read_colls(const tri_cli *cli, options *o, tr_error *err)
+{
+    word_list list;
+    /* What training uses; a drawing is of one. */
+    const char *usual = tri_cli_flag(cli, "draw")
+                            ? "all_reduce"
+                            : "all_reduce,all_gather,reduce_scatter,all_to_all";
+    tr_status status = read_list(cli, "ops", usual, &list, err);
+    for (int i = 0; i < list.num && status == TR_OK; i++)
+        if (tri_coll_parse(list.words[i], &o->colls[i]))
+            o->num_colls = i + 1;
+        else
+            status = unknown_word("ops", list.words[i], coll_at, err);
+    free(list.text);
+    return status;
+}
+
+static tr_status read_algorithms(const tri_cli *cli, options *o, tr_error *err)
+{
+    TRI_TRY(read_list(cli, "algorithms", "direct,ring,tree", &o->algorithms, err));
+    for (int i = 0; i < o->algorithms.num; i++)
+        if (strcmp(o->algorithms.words[i], "auto") != 0 &&
+            !tri_algorithm_find(o->algorithms.words[i]))
+            return unknown_word("algorithms", o->algorithms.words[i], choice_at, err);
+    return TR_OK;
+}
+
+static tr_status read_sizes(const tri_cli *cli, options *o, tr_error *err)
+{
+    word_list list;
+    tr_status status = read_list(cli, "sizes", "1k,32k,1m,16m,128m", &list, err);
+    for (int i = 0; i < list.num && status == TR_OK; i++)
+        status = read_size(list.words[i], &o->sizes[o->num_sizes++], err);
+    free(list.text);
+    return status;
+}
+
+static tr_status read_options(const tri_cli *cli, options *o, tr_error *err)
+{
+    *o = (options){.num_ranks = tri_cli_flag(cli, "draw") ? 4 : 2};
+    o->json = tri_cli_flag(cli, "json");
+    o->shape.check_all = tri_cli_flag(cli, "check");
+    o->shape.private_memory = tri_cli_flag(cli, "private");
+    const char *transport = tri_cli_flag(cli, "transport");
+    o->shape.threads = transport && strcmp(transport, "thread") == 0;
+    if (transport && !o->shape.threads && strcmp(transport, "shm") != 0)
+        return tri_fail(err, TR_ERROR_INPUT,
+                        "--transport is \"%.40s\"; there are shm (processes) and thread",
+                        transport);
+    TRI_TRY(tri_cli_flag_int(cli, "ranks", 1, MOST_RANKS, &o->num_ranks, err));
+    o->shape.num_ranks = (int)o->num_ranks;
+    TRI_TRY(read_colls(cli, o, err));
+    TRI_TRY(read_algorithms(cli, o, err));
+    return read_sizes(cli, o, err);
+}
+
+/* ---- rows ---- */
+
+/* What nccl-tests multiply the algorithm bandwidth with, to get what a link must carry. */
+static double bus_factor(tri_coll coll, int num_ranks)
+{
+    double others = (double)(num_ranks - 1) / num_ranks;
+    switch (coll) {
+    case TRI_COLL_ALL_REDUCE:
+        return 2 * others;
+    case TRI_COLL_ALL_GATHER:
+    case TRI_COLL_REDUCE_SCATTER:
+    case TRI_COLL_ALL_TO_ALL:
+    case TRI_COLL_GATHER:
+    case TRI_COLL_SCATTER:
+        return others;
+    default:
+        return 1;
+    }
+}
+
+static void print_row(const options *o, const tri_comm_case *c, const tri_comm_timing *t)
+{
+    double algorithm_bw = t->seconds > 0 ? (double)c->bytes / t->seconds * 1e-9 : 0;
+    double bus_bw = algorithm_bw * bus_factor(c->coll, c->num_ranks);
+    if (o->json)
+        printf("{\"op\": \"%s\", \"algorithm\": \"%s\", \"transport\": \"%s\", \"memory\": \"%s\", "
+               "\"ranks\": %d, \"bytes\": %" PRIu64 ", \"time_us\": %.3f, \"min_us\": %.3f, "
+               "\"max_us\": %.3f, \"algbw_gb_s\": %.4f, \"busbw_gb_s\": %.4f, \"wrong\": %" PRId64
+               ", \"samples\": %d, \"calls\": %d}\n",
+               tri_coll_name(c->coll), c->algorithm, c->threads ? "thread" : "shm",
+               c->private_memory ? "private" : "shared", c->num_ranks, c->bytes, t->seconds * 1e6,
+               t->fastest * 1e6, t->slowest * 1e6, algorithm_bw, bus_bw, t->num_wrong,
+               t->num_samples, t->num_calls);
+    else
+        printf("%-15s %-10s %12" PRIu64 " %12.2f %12.2f %10.3f %10.3f %8" PRId64 "\n",
+               tri_coll_name(c->coll), c->algorithm, c->bytes, t->seconds * 1e6, t->fastest * 1e6,
+               algorithm_bw, bus_bw, t->num_wrong);
+    fflush(stdout); /* now: the next row forks, and may take a while */
+}
+
+static void print_head(const options *o)
+{
+    if (o->json)
+        return;
+    printf("%d ranks as %s, fp32, sum, vectors in %s memory\n\n", o->shape.num_ranks,
+           o->shape.threads ? "threads" : "processes",
+           o->shape.private_memory ? "private" : "shared");
+    printf("%-15s %-10s %12s %12s %12s %10s %10s %8s\n", "operation", "algorithm", "bytes",
+           "time us", "fastest us", "alg GB/s", "bus GB/s", "wrong");
+    fflush(stdout);
+}
+
+static tr_status run_row(const options *o, tri_coll coll, const char *algorithm, uint64_t bytes,
+                         int64_t *num_wrong, tr_error *err)
+{
+    tri_comm_case c = o->shape;
+    tri_comm_timing timing;
+    c.coll = coll;
+    c.algorithm = algorithm;
+    c.bytes = tri_comm_case_bytes(coll, c.num_ranks, bytes);
+    tr_status status = tri_comm_measure(&c, &timing, err);
+    if (status != TR_OK)
+        return tri_fail_prefix(err, status, "%s, %s, %" PRIu64 " bytes", tri_coll_name(coll),
+                               algorithm, c.bytes);
+    print_row(o, &c, &timing);
+    *num_wrong += timing.num_wrong;
+    return TR_OK;
+}
+
+static tr_status run_rows(const options *o, int64_t *num_wrong, tr_error *err)
+{
+    print_head(o);
+    for (int k = 0; k < o->num_colls; k++)
+        for (int a = 0; a < o->algorithms.num; a++) {
+            const char *name = o->algorithms.words[a];
+            const tri_algorithm *algorithm = tri_algorithm_find(name);
+            if (algorithm && !algorithm->supports(o->colls[k], o->shape.num_ranks))
+                continue; /* such as all_to_all over a tree */
+            int num_sizes = o->colls[k] == TRI_COLL_BARRIER ? 1 : o->num_sizes;
+            for (int i = 0; i < num_sizes; i++)
+                TRI_TRY(run_row(o, o->colls[k], name, o->sizes[i], num_wrong, err));
+        }
+    return TR_OK;
+}
+
+static tr_status draw(const tri_cli *cli, const options *o, tr_error *err)
+{
+    const char *name = tri_cli_flag(cli, "draw");
+    const tri_algorithm *algorithm = tri_algorithm_find(name);
+    if (!algorithm)
+        return unknown_word("draw", name, algorithm_at, err);
+    for (int k = 0; k < o->num_colls; k++) {
+        if (k > 0)
+            printf("\n");
+        TRI_TRY(tri_comm_draw(algorithm, o->colls[k], o->shape.num_ranks, 0, err));
+    }
+    return TR_OK;
+}
+
+int tri_bench_comm(const tri_cli *cli)
+{
+    tr_error err = {0};
+    options o;
+    int64_t num_wrong = 0;
+    tr_status status = read_options(cli, &o, &err);
+    if (status == TR_OK)
+        status = tri_cli_flag(cli, "draw") ? draw(cli, &o, &err) : run_rows(&o, &num_wrong, &err);
+    free(o.algorithms.text);
+    if (status != TR_OK)
+        return tri_cli_fail(&err);
+    if (num_wrong > 0) {
+        tri_cli_error("%" PRId64 " elements were wrong", num_wrong);
+        return TRI_EXIT_FAILED;
+    }
+    return TRI_EXIT_OK;
+}

@@ -1,0 +1,38 @@
+/* trireme bench comm, in three parts: what was asked for (bench_comm.c), one measurement
+ * (bench_comm_measure.c), the rounds of an algorithm as text (bench_comm_draw.c). */
+#ifndef TRI_CLI_BENCH_COMM_H
+#define TRI_CLI_BENCH_COMM_H
+
+#include "cli/cli.h"
+#include "collective/collective.h"
+
+/* One row of the table. */
+typedef struct tri_comm_case {
+    tri_coll coll;
+    const char *algorithm; /* of the table, or "auto" */
+    bool threads;          /* ranks are threads, not processes */
+    bool private_memory;   /* vectors in ordinary memory, not in tr_comm_alloc's */
+    bool check_all;        /* look at the results after each sample as well */
+    int num_ranks;
+    /* As nccl-tests count them: the vector; all blocks together where there is one for each rank;
+     * one rank's send vector in an all_to_all. */
+    uint64_t bytes;
+} tri_comm_case;
+
+typedef struct tri_comm_timing {
+    double seconds, fastest, slowest; /* of a call: median, least and most over the samples */
+    int num_samples, num_calls;       /* calls in a sample */
+    int64_t num_wrong;                /* elements, over all ranks and all results looked at */
+} tri_comm_timing;
+
+/* bytes cut to what divides into blocks of fp32 for the ranks; at least one element each. */
+uint64_t tri_comm_case_bytes(tri_coll coll, int num_ranks, uint64_t bytes);
+/* Starts the ranks, measures, ends them. */
+tr_status tri_comm_measure(const tri_comm_case *c, tri_comm_timing *timing, tr_error *err);
+
+tr_status tri_comm_draw(const tri_algorithm *algorithm, tri_coll coll, int num_ranks, int root,
+                        tr_error *err);
+
+int tri_bench_comm(const tri_cli *cli);
+
+#endif

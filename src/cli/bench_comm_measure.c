@@ -1,0 +1,280 @@
+/* One measurement of a collective: the ranks are started, call it back to back, and end.
+ *
+ * A sample is the mean over some calls after a barrier, and of the ranks' means the largest; the
+ * result is the median over the samples. The first call is not timed: its result is compared with
+ * what it must be, element by element, on every rank. */
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <time.h>
+
+#include "cli/bench_comm.h"
+#include "trireme/comm.h"
+
+static const tr_operation operations[TRI_NUM_COLLS] = {
+    [TRI_COLL_BARRIER] = TR_BARRIER,       [TRI_COLL_BROADCAST] = TR_BROADCAST,
+    [TRI_COLL_REDUCE] = TR_REDUCE,         [TRI_COLL_ALL_REDUCE] = TR_ALL_REDUCE,
+    [TRI_COLL_GATHER] = TR_GATHER,         [TRI_COLL_SCATTER] = TR_SCATTER,
+    [TRI_COLL_ALL_GATHER] = TR_ALL_GATHER, [TRI_COLL_REDUCE_SCATTER] = TR_REDUCE_SCATTER,
+    [TRI_COLL_ALL_TO_ALL] = TR_ALL_TO_ALL,
+};
+
+enum { MOST_SAMPLES = 41, FEWEST_SAMPLES = 5, ROOT = 0 };
+
+static const double sample_seconds = 0.004, row_seconds = 0.4;
+
+/* Shared between the ranks and whoever started them. */
+typedef struct shared {
+    tri_comm_case c;
+    tri_comm_timing timing; /* written by rank 0 */
+} shared;
+
+/* One rank's part. */
+typedef struct bench_rank {
+    const tri_comm_case *c;
+    tr_group *group;
+    int rank;
+    tr_collective call;
+    float *send, *recv;
+    uint64_t num_send, num_recv; /* elements; num_recv is 0 where nothing is received */
+} bench_rank;
+
+static double now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static bool has_blocks(tri_coll coll)
+{
+    return coll == TRI_COLL_GATHER || coll == TRI_COLL_SCATTER || coll == TRI_COLL_ALL_GATHER ||
+           coll == TRI_COLL_REDUCE_SCATTER || coll == TRI_COLL_ALL_TO_ALL;
+}
+
+uint64_t tri_comm_case_bytes(tri_coll coll, int num_ranks, uint64_t bytes)
+{
+    uint64_t unit = sizeof(float) * (has_blocks(coll) ? (uint64_t)num_ranks : 1);
+    if (coll == TRI_COLL_BARRIER)
+        return 0;
+    return bytes < unit ? unit : bytes / unit * unit;
+}
+
+/* ---- what goes in and what must come out ---- */
+
+/* Small whole numbers: sums are exact in any order. */
+static float input(int rank, uint64_t element)
+{
+    return (float)((element * 7 + (uint64_t)rank * 13) % 61);
+}
+
+static float sum_of_inputs(int num_ranks, uint64_t element)
+{
+    float sum = 0;
+    for (int rank = 0; rank < num_ranks; rank++)
+        sum += input(rank, element);
+    return sum;
+}
+
+/* Sender r's element e is input(r, e). */
+static float expected(const bench_rank *b, uint64_t element)
+{
+    uint64_t block = b->call.count;
+    int n = b->c->num_ranks;
+    switch (b->c->coll) {
+    case TRI_COLL_REDUCE:
+    case TRI_COLL_ALL_REDUCE:
+        return sum_of_inputs(n, element);
+    case TRI_COLL_REDUCE_SCATTER:
+        return sum_of_inputs(n, element + (uint64_t)b->rank * block);
+    case TRI_COLL_BROADCAST:
+        return input(ROOT, element);
+    case TRI_COLL_SCATTER:
+        return input(ROOT, element + (uint64_t)b->rank * block);
+    case TRI_COLL_GATHER:
+    case TRI_COLL_ALL_GATHER:
+        return input((int)(element / block), element % block);
+    case TRI_COLL_ALL_TO_ALL:
+        return input((int)(element / block), element % block + (uint64_t)b->rank * block);
+    default:
+        return 0;
+    }
+}
+
+static int64_t count_wrong(const bench_rank *b)
+{
+    int64_t wrong = 0;
+    for (uint64_t i = 0; i < b->num_recv; i++)
+        wrong += b->recv[i] != expected(b, i);
+    return wrong;
+}
+
+/* ---- the ranks' vectors ---- */
+
+static void set_sizes(bench_rank *b)
+{
+    uint64_t all = b->c->bytes / sizeof(float), n = (uint64_t)b->c->num_ranks;
+    uint64_t block = has_blocks(b->c->coll) ? all / n : all;
+    bool root = b->rank == ROOT;
+    b->call.count = block;
+    b->num_send = b->num_recv = block;
+    switch (b->c->coll) {
+    case TRI_COLL_BARRIER:
+        b->num_send = b->num_recv = 0;
+        break;
+    case TRI_COLL_BROADCAST:
+        b->num_send = root ? block : 0;
+        break;
+    case TRI_COLL_REDUCE:
+        b->num_recv = root ? block : 0;
+        break;
+    case TRI_COLL_GATHER:
+        b->num_recv = root ? all : 0;
+        break;
+    case TRI_COLL_SCATTER:
+        b->num_send = root ? all : 0;
+        break;
+    case TRI_COLL_ALL_GATHER:
+        b->num_recv = all;
+        break;
+    case TRI_COLL_REDUCE_SCATTER:
+        b->num_send = all;
+        break;
+    case TRI_COLL_ALL_TO_ALL:
+        b->num_send = b->num_recv = all;
+        break;
+    default:
+        break;
+    }
+}
+
+static tr_status allocate(const bench_rank *b, tr_comm *comm, uint64_t count, float **memory,
+                          tr_error *err)
+{
+    size_t bytes = count * sizeof(float) + 64;
+    void *data = NULL;
+    if (!b->c->private_memory) {
+        TRI_TRY(tr_comm_alloc(comm, bytes, &data, err));
+    } else if (posix_memalign(&data, 4096, bytes) != 0) {
+        return tri_fail(err, TR_ERROR_RUNTIME, "no memory for a vector of %zu bytes", bytes);
+    }
+    *memory = data;
+    return TR_OK;
+}
+
+static void release(const bench_rank *b, tr_comm *comm, float *memory)
+{
+    if (!memory)
+        return;
+    if (b->c->private_memory)
+        free(memory);
+    else
+        tr_comm_free(comm, memory);
+}
+
+/* ---- timing ---- */
+
+static tr_status take_sample(bench_rank *b, int num_calls, double *seconds, tr_error *err)
+{
+    TRI_TRY(tr_barrier(b->group, err));
+    double begin = now();
+    for (int i = 0; i < num_calls; i++)
+        TRI_TRY(tr_collective_run(b->group, &b->call, err));
+    float mean = (float)((now() - begin) / num_calls), most = 0;
+    TRI_TRY(tr_all_reduce(b->group, &mean, &most, 1, TR_F32, TR_MAX, err));
+    *seconds = (double)most;
+    return TR_OK;
+}
+
+static tr_status check_result(bench_rank *b, tri_comm_timing *timing, tr_error *err)
+{
+    int64_t wrong = count_wrong(b), all = 0;
+    TRI_TRY(tr_all_reduce(b->group, &wrong, &all, 1, TR_I64, TR_SUM, err));
+    timing->num_wrong += all;
+    if (b->num_recv > 0) /* so that the next result is not this one */
+        memset(b->recv, 0xff, b->num_recv * sizeof *b->recv);
+    return TR_OK;
+}
+
+static int ascending(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+/* The least of a few tries: one that was interrupted must not decide how much is measured. */
+static tr_status guess_time(bench_rank *b, double *guess, tr_error *err)
+{
+    double seconds;
+    TRI_TRY(take_sample(b, 1, guess, err));
+    for (int i = 0; i < 3 && *guess < row_seconds / 10; i++) {
+        TRI_TRY(take_sample(b, *guess < sample_seconds / 4 ? 8 : 1, &seconds, err));
+        *guess = seconds < *guess ? seconds : *guess;
+    }
+    return TR_OK;
+}
+
+/* All ranks see the same times, so they agree on how often without asking each other. */
+static tr_status time_calls(bench_rank *b, tri_comm_timing *timing, tr_error *err)
+{
+    double samples[MOST_SAMPLES], guess;
+    TRI_TRY(tr_collective_run(b->group, &b->call, err));
+    TRI_TRY(check_result(b, timing, err));
+    TRI_TRY(guess_time(b, &guess, err));
+    double calls = sample_seconds / guess, num = 0;
+    timing->num_calls = calls < 1 ? 1 : (calls > 2000 ? 2000 : (int)calls);
+    num = row_seconds / (guess * timing->num_calls);
+    num = num < FEWEST_SAMPLES ? FEWEST_SAMPLES : (num > MOST_SAMPLES ? MOST_SAMPLES : num);
+    timing->num_samples = (int)num;
+    for (int i = 0; i < timing->num_samples; i++) {
+        TRI_TRY(take_sample(b, timing->num_calls, &samples[i], err));
+        if (b->c->check_all)
+            TRI_TRY(check_result(b, timing, err));
+    }
+    qsort(samples, (size_t)timing->num_samples, sizeof *samples, ascending);
+    timing->seconds = samples[timing->num_samples / 2];
+    timing->fastest = samples[0];
+    timing->slowest = samples[timing->num_samples - 1];
+    return TR_OK;
+}
+
+static tr_status run_rank(tr_comm *comm, void *context, tr_error *err)
+{
+    shared *s = context;
+    tri_comm_timing timing = {0};
+    bench_rank b = {.c = &s->c, .group = tr_comm_world(comm), .rank = tr_comm_rank(comm)};
+    b.call = (tr_collective){.operation = operations[s->c.coll],
+                             .reduction = TR_SUM,
+                             .dtype = TR_F32,
+                             .root = ROOT,
+                             .algorithm = s->c.algorithm};
+    set_sizes(&b);
+    tr_status status = allocate(&b, comm, b.num_send, &b.send, err);
+    if (status == TR_OK)
+        status = allocate(&b, comm, b.num_recv, &b.recv, err);
+    if (status == TR_OK) {
+        for (uint64_t i = 0; i < b.num_send; i++)
+            b.send[i] = input(b.rank, i);
+        b.call.send = b.send;
+        b.call.recv = b.recv;
+        status = time_calls(&b, &timing, err);
+    }
+    release(&b, comm, b.send);
+    release(&b, comm, b.recv);
+    if (b.rank == 0)
+        s->timing = timing;
+    return status;
+}
+
+tr_status tri_comm_measure(const tri_comm_case *c, tri_comm_timing *timing, tr_error *err)
+{
+    shared *s = mmap(NULL, sizeof *s, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (s == MAP_FAILED)
+        return tri_fail(err, TR_ERROR_RUNTIME, "no memory for the result of a measurement");
+    *s = (shared){.c = *c};
+    tr_status status = c->threads ? tr_comm_run_threads(c->num_ranks, NULL, run_rank, s, err)
+                                  : tr_comm_spawn(c->num_ranks, NULL, run_rank, s, err);
+    *timing = s->timing;
+    munmap(s, sizeof *s);
+    return status;
+}

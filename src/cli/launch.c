@@ -1,0 +1,343 @@
+#include "cli/launch.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/fs.h"
+#include "cli/text.h"
+#include "cli/world.h"
+#include "comm/control.h"
+#include "comm/control_store.h"
+#include "device/device.h"
+#include "run/launcher.h"
+
+/* From tri_cli_launch to a rank 0 that it forked. */
+#define RELAY_VARIABLE "TRIREME_RELAY_COLUMNS"
+
+int tri_cli_rank_fail(const tri_bootstrap *bootstrap, const tr_error *err)
+{
+    /* First the launcher, who then stops relaying: the message is in its report. */
+    tri_control_report_failure(bootstrap, err->message);
+    return tri_cli_fail(err);
+}
+
+bool tri_cli_relayed_terminal(int *columns)
+{
+    const char *text = getenv(RELAY_VARIABLE);
+    *columns = text ? atoi(text) : 0;
+    return *columns > 0;
+}
+
+/* Remarks of a control server: strangers mostly. Whoever sends many does not fill the screen. */
+typedef struct remarks {
+    int num;
+    bool line_open; /* what rank 0 wrote last did not end its line */
+} remarks;
+
+static void remark(void *context, const char *line)
+{
+    enum { MOST = 20 };
+    remarks *r = context;
+    if (++r->num <= MOST)
+        tri_cli_error("note: %s%s", line, r->num == MOST ? " (no more of these are shown)" : "");
+}
+
+/* ---- one rank, in this process ---- */
+
+typedef struct lone_rank {
+    tri_control_store store;
+    tri_stop stop;
+    tri_rank_status status;
+    /* The get in progress: */
+    void *data;
+    size_t capacity, num_bytes;
+    bool answered;
+} lone_rank;
+
+static void lone_answer(void *context, void *waiter, const char *key, const void *data,
+                        size_t num_bytes)
+{
+    lone_rank *lone = context;
+    (void)key;
+    if (!waiter)
+        return;
+    if (num_bytes > 0 && num_bytes <= lone->capacity)
+        memcpy(lone->data, data, num_bytes);
+    lone->num_bytes = num_bytes;
+    lone->answered = true;
+}
+
+static tr_status lone_put(void *context, const char *key, const void *data, size_t num_bytes,
+                          tr_error *err)
+{
+    lone_rank *lone = context;
+    return tri_control_store_put(&lone->store, key, data, num_bytes, lone_answer, lone)
+               ? TR_OK
+               : tri_fail(err, TR_ERROR_RUNTIME, "no memory for the key %s", key);
+}
+
+static tr_status lone_get(void *context, const char *key, void *data, size_t capacity,
+                          size_t *num_bytes, tr_error *err)
+{
+    lone_rank *lone = context;
+    lone->data = data;
+    lone->capacity = capacity;
+    lone->answered = false;
+    if (!tri_control_store_get(&lone->store, key, lone, lone_answer, lone))
+        return tri_fail(err, TR_ERROR_RUNTIME, "no memory for the key %s", key);
+    tri_control_store_forget(&lone->store, lone);
+    if (!lone->answered)
+        return tri_fail(err, TR_ERROR_INTERNAL, "nobody is there to put the key %s", key);
+    if (lone->num_bytes > capacity)
+        return tri_fail(err, TR_ERROR_INTERNAL, "the value of %s has %zu bytes, room for %zu", key,
+                        lone->num_bytes, capacity);
+    *num_bytes = lone->num_bytes;
+    return TR_OK;
+}
+
+static int run_here(const tri_cli *cli, tri_rank_main rank_main, void *context)
+{
+    lone_rank lone = {0};
+    tri_rank_status_init(&lone.status);
+    tri_bootstrap bootstrap = {.size = 1,
+                               .local_size = 1,
+                               .deadline_s = tr_settings_float(cli->settings, "run.deadline_s"),
+                               .stop = &lone.stop,
+                               .status = &lone.status,
+                               .context = &lone,
+                               .put = lone_put,
+                               .get = lone_get};
+    int code = rank_main(cli, &bootstrap, context);
+    tri_control_store_fini(&lone.store);
+    return code;
+}
+
+/* ---- local processes ---- */
+
+typedef struct local_rank {
+    const tri_cli *cli;
+    tri_rank_main rank_main;
+    void *context;
+    int columns; /* of the launcher's terminal, 0: it has none */
+    remarks remarks;
+} local_rank;
+
+/* In the rank's own process. */
+static int run_local_rank(const tri_bootstrap *bootstrap, void *context)
+{
+    const local_rank *local = context;
+    char columns[16];
+    snprintf(columns, sizeof columns, "%d", local->columns);
+    if (bootstrap->rank == 0 && local->columns > 0)
+        setenv(RELAY_VARIABLE, columns, 1);
+    return local->rank_main(local->cli, bootstrap, local->context);
+}
+
+static void relay(void *context, const char *data, size_t num_bytes)
+{
+    local_rank *local = context;
+    if (num_bytes == 0)
+        return;
+    local->remarks.line_open = data[num_bytes - 1] != '\n';
+    fwrite(data, 1, num_bytes, stdout);
+    fflush(stdout);
+}
+
+static void local_remark(void *context, const char *line)
+{
+    local_rank *local = context;
+    remark(&local->remarks, line);
+}
+
+static void print_report(const tri_text *report, bool line_open)
+{
+    size_t length = report->length;
+    if (line_open) /* a progress line: the report starts on its own */
+        fputc('\n', stdout);
+    while (length > 0 && report->chars[length - 1] == '\n')
+        length--;
+    if (length > 0)
+        tri_cli_error("%.*s", (int)length, report->chars);
+}
+
+static int launch_here(const tri_cli *cli, int num_ranks, tri_rank_main rank_main, void *context)
+{
+    tr_error err = {0};
+    local_rank local = {.cli = cli, .rank_main = rank_main, .context = context};
+    if (tri_terminal(stdout))
+        local.columns = tri_terminal_width(stdout);
+    /* With more ranks than cores there are no cores to give; one thread each is the share then. */
+    if (num_ranks > tri_device_num_cores() &&
+        tr_settings_fill(cli->settings, "run.threads=1", &err) != TR_OK)
+        return tri_cli_fail(&err);
+    char *log_dir = tri_path_join(tr_settings_string(cli->settings, "run.dir"), "log");
+    tri_launch_config config = {.num_ranks = num_ranks,
+                                .deadline_s = tr_settings_float(cli->settings, "run.deadline_s"),
+                                .log_dir = log_dir,
+                                .share_cores = true,
+                                .output = relay,
+                                .log = local_remark,
+                                .context = &local};
+    tri_launch_result result;
+    tr_status status = tri_launch(&config, run_local_rank, &local, &result, &err);
+    free(log_dir);
+    if (status == TR_OK)
+        print_report(&result.report, local.remarks.line_open);
+    tri_launch_result_fini(&result);
+    if (status != TR_OK)
+        return tri_cli_fail(&err);
+    return result.code == TRI_EXIT_OK || result.code == TRI_EXIT_USAGE ? result.code
+                                                                       : TRI_EXIT_FAILED;
+}
+
+/* ---- a rank of a world that somebody else started ---- */
+
+/* Nobody kills a rank here that was told to stop and does not: it does so itself. */
+typedef struct last_resort {
+    const tri_bootstrap *bootstrap;
+    _Atomic bool done;
+    pthread_t thread;
+} last_resort;
+
+static void *wait_for_end(void *argument)
+{
+    enum { TICK_MS = 20, GRACE_MS = 1800 };
+    last_resort *l = argument;
+    int stopped_ms = 0;
+    while (!atomic_load(&l->done)) {
+        usleep(TICK_MS * 1000);
+        stopped_ms += atomic_load(&l->bootstrap->stop->stopped) ? TICK_MS : 0;
+        if (stopped_ms < GRACE_MS)
+            continue;
+        fprintf(stderr, "trireme: rank %d was told to stop and did not; it ends now: %s\n",
+                l->bootstrap->rank, l->bootstrap->stop->reason);
+        _exit(TRI_EXIT_FAILED);
+    }
+    return NULL;
+}
+
+static int run_watched(const tri_cli *cli, const tri_bootstrap *bootstrap, tri_rank_main rank_main,
+                       void *context)
+{
+    last_resort resort = {.bootstrap = bootstrap};
+    sigset_t all, old; /* signals belong to the main thread */
+    sigfillset(&all);
+    pthread_sigmask(SIG_BLOCK, &all, &old);
+    bool watched = pthread_create(&resort.thread, NULL, wait_for_end, &resort) == 0;
+    pthread_sigmask(SIG_SETMASK, &old, NULL);
+    int code = rank_main(cli, bootstrap, context);
+    atomic_store(&resort.done, true);
+    if (watched)
+        pthread_join(resort.thread, NULL);
+    return code;
+}
+
+typedef struct hosted {
+    tri_control_server *server;
+    tri_control_thread *thread;
+    remarks remarks;
+} hosted;
+
+static tr_status host_server(hosted *h, const tri_world *w, double deadline_s, tr_error *err)
+{
+    tri_control_config config = {.address = w->address,
+                                 .port = w->port,
+                                 .size = w->size,
+                                 .token = w->token,
+                                 .deadline_s = deadline_s,
+                                 .join_s = deadline_s,
+                                 .lost_grace_s = 0,
+                                 .log = remark,
+                                 .log_context = &h->remarks};
+    tr_status status = tri_control_server_create(&config, &h->server, err);
+    if (status != TR_OK && !tri_address_is_loopback(w->address)) {
+        /* The address may be one that only the others see this machine under. */
+        config.address = "0.0.0.0";
+        if (tri_control_server_create(&config, &h->server, NULL) == TR_OK)
+            status = TR_OK;
+    }
+    if (status != TR_OK)
+        return tri_fail_prefix(err, status,
+                               "rank 0 cannot be the meeting point (MASTER_ADDR, MASTER_PORT)");
+    status = tri_control_thread_start(h->server, &h->thread, err);
+    if (status != TR_OK)
+        tri_control_server_destroy(h->server);
+    return status;
+}
+
+/* Waits for the other ranks to end, and reports what went wrong. */
+static void end_server(hosted *h, int size)
+{
+    tri_control_thread_end(h->thread);
+    const tri_control_failure *failure = tri_control_server_failure(h->server);
+    tri_report_rank *ranks = calloc((size_t)size, sizeof *ranks);
+    if (failure->cause != TRI_CAUSE_NONE && failure->cause != TRI_CAUSE_MISSING && ranks) {
+        tri_report_read(ranks, size, h->server);
+        tri_report report = {
+            .num_ranks = size, .ranks = ranks, .first = failure->rank, .reason = failure->reason};
+        tri_text text;
+        tri_text_init(&text);
+        tri_report_write(&text, &report);
+        print_report(&text, false);
+        tri_text_fini(&text);
+    }
+    free(ranks);
+    tri_control_server_destroy(h->server);
+}
+
+static int join_world(const tri_cli *cli, const tri_world *w, tri_rank_main rank_main,
+                      void *context)
+{
+    tr_error err = {0};
+    double deadline_s = tr_settings_float(cli->settings, "run.deadline_s");
+    hosted host = {0};
+    if (w->exposed && w->rank == 0)
+        tri_cli_error("warning: TRIREME_TOKEN is not set, so anyone who reaches %s, port %d can "
+                      "join this run; set it to the same secret for all ranks",
+                      w->address, w->port);
+    if (w->rank == 0 && host_server(&host, w, deadline_s, &err) != TR_OK)
+        return tri_cli_fail(&err);
+    tri_control_join join = {.address = w->address,
+                             .port = w->port,
+                             .rank = w->rank,
+                             .size = w->size,
+                             .token = w->token,
+                             .join_s = deadline_s};
+    tri_control_client *client;
+    int code;
+    if (tri_control_client_create(&join, &client, &err) != TR_OK) {
+        code = tri_cli_fail(&err);
+    } else {
+        tri_bootstrap bootstrap = *tri_control_client_bootstrap(client);
+        if (w->local_rank >= 0)
+            bootstrap.local_rank = w->local_rank;
+        code = run_watched(cli, &bootstrap, rank_main, context);
+        tri_control_client_destroy(client, code == TRI_EXIT_OK);
+    }
+    if (host.server)
+        end_server(&host, w->size);
+    return code;
+}
+
+int tri_cli_launch(const tri_cli *cli, int num_ranks, tri_rank_main rank_main, void *context)
+{
+    tri_world world;
+    tr_error err = {0};
+    unsetenv(RELAY_VARIABLE);
+    if (tri_world_read(&world, &err) != TR_OK)
+        return tri_cli_fail(&err);
+    if (world.given && world.size != num_ranks) {
+        tri_cli_error("WORLD_SIZE=%d in the environment, but the layout has %d rank%s: change the "
+                      "layout (layout.dp=%d, say) or how many are started",
+                      world.size, num_ranks, num_ranks == 1 ? "" : "s", world.size);
+        return TRI_EXIT_USAGE;
+    }
+    if (num_ranks == 1)
+        return run_here(cli, rank_main, context);
+    return world.given ? join_world(cli, &world, rank_main, context)
+                       : launch_here(cli, num_ranks, rank_main, context);
+}

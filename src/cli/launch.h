@@ -1,0 +1,29 @@
+/* Bringing the ranks of a run together, for a verb that has a layout.
+ *
+ * One rank runs in this process. Several are started as local processes by this one, which stays
+ * behind to watch them; or, when RANK and WORLD_SIZE are in the environment, somebody else started
+ * them and this process is one of them. docs/launch.md is the manual. */
+#ifndef TRI_CLI_LAUNCH_H
+#define TRI_CLI_LAUNCH_H
+
+#include "cli/cli.h"
+#include "comm/bootstrap.h"
+
+/* What a rank does; returns an exit code. Before a non-zero one it says why with
+ * tri_cli_rank_fail. */
+typedef int (*tri_rank_main)(const tri_cli *cli, const tri_bootstrap *bootstrap, void *context);
+
+/* Runs rank_main in every rank and returns the exit code for this process. Call it before any
+ * thread exists: local ranks are forks, which inherit what cli and context hold. Logs go to
+ * run.dir/log; reads run.dir, run.deadline_s and, through the environment, a world to join. */
+int tri_cli_launch(const tri_cli *cli, int num_ranks, tri_rank_main rank_main, void *context);
+
+/* As tri_cli_fail, and tells the other ranks; what a rank says because it was stopped goes to its
+ * log only. return tri_cli_rank_fail(bootstrap, &err); */
+int tri_cli_rank_fail(const tri_bootstrap *bootstrap, const tr_error *err);
+
+/* For rank 0 of a local launch, whose output goes through a pipe to the launcher: whether it ends
+ * up on a terminal on which a line can be redrawn, and its columns. False in any other process. */
+bool tri_cli_relayed_terminal(int *columns);
+
+#endif

@@ -1,0 +1,357 @@
+/* The communicator and its groups: who is where in whose memory. */
+#include "comm/comm_internal.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+_Static_assert((int)TR_F32 == (int)TRI_F32 && (int)TR_BF16 == (int)TRI_BF16 &&
+                   (int)TR_F16 == (int)TRI_F16 && (int)TR_I32 == (int)TRI_I32 &&
+                   (int)TR_I64 == (int)TRI_I64 && (int)TR_U8 == (int)TRI_U8,
+               "public and internal element types are one list");
+_Static_assert((int)TR_SUM == (int)TRI_REDUCE_SUM && (int)TR_MEAN == (int)TRI_REDUCE_MEAN &&
+                   (int)TR_MIN == (int)TRI_REDUCE_MIN && (int)TR_MAX == (int)TRI_REDUCE_MAX &&
+                   (int)TR_PROD == (int)TRI_REDUCE_PROD,
+               "public and internal reductions are one list");
+_Static_assert((int)TR_BARRIER == (int)TRI_COLL_BARRIER &&
+                   (int)TR_BROADCAST == (int)TRI_COLL_BROADCAST &&
+                   (int)TR_REDUCE == (int)TRI_COLL_REDUCE &&
+                   (int)TR_ALL_REDUCE == (int)TRI_COLL_ALL_REDUCE &&
+                   (int)TR_GATHER == (int)TRI_COLL_GATHER &&
+                   (int)TR_SCATTER == (int)TRI_COLL_SCATTER &&
+                   (int)TR_ALL_GATHER == (int)TRI_COLL_ALL_GATHER &&
+                   (int)TR_REDUCE_SCATTER == (int)TRI_COLL_REDUCE_SCATTER &&
+                   (int)TR_ALL_TO_ALL == (int)TRI_COLL_ALL_TO_ALL,
+               "public and internal operations are one list");
+
+#define PAGE_BYTES ((size_t)4096)
+
+static size_t round_up(size_t bytes)
+{
+    return (bytes + PAGE_BYTES - 1) / PAGE_BYTES * PAGE_BYTES;
+}
+
+/* Where the parts of a cell begin. */
+static size_t counts_offset(void)
+{
+    return sizeof(tri_cell);
+}
+
+static size_t ports_offset(int size)
+{
+    return round_up(counts_offset() + 4 * (size_t)size * sizeof(uint64_t));
+}
+
+static size_t slots_offset(int size)
+{
+    return round_up(ports_offset(size) + tri_ports_bytes(size));
+}
+
+static size_t cell_bytes(int size)
+{
+    return slots_offset(size) + 2 * TRI_SLOT_BYTES;
+}
+
+uint64_t *tri_cell_counts(const tr_group *group, int member, bool recv)
+{
+    size_t set = group->call % 2 * 2 + (recv ? 1 : 0);
+    uint64_t *counts = (uint64_t *)((char *)group->cells[member] + counts_offset());
+    return counts + set * (size_t)group->size;
+}
+
+char *tri_cell_slot(const tr_group *group, int member, unsigned parity)
+{
+    return (char *)group->cells[member] + slots_offset(group->size) + parity * TRI_SLOT_BYTES;
+}
+
+/* No formatting: this is on the path of every call. */
+void tri_comm_doing(tr_comm *comm, const char *what, const char *of, uint64_t bytes)
+{
+    tri_rank_status *status = comm->boot.status;
+    char *out = status->doing;
+    size_t n = 0, last = sizeof status->doing - 1;
+    for (; *what != '\0' && n < last; what++)
+        out[n++] = *what;
+    if (of != NULL) {
+        for (const char *s = " of "; *s != '\0' && n < last; s++)
+            out[n++] = *s;
+        for (; *of != '\0' && n < last; of++)
+            out[n++] = *of;
+    }
+    out[n] = '\0';
+    atomic_store_explicit(&status->bytes, bytes, memory_order_relaxed);
+    atomic_fetch_add_explicit(&status->counter, 1, memory_order_relaxed);
+}
+
+tr_status tri_exchange(tr_comm *comm, const char *key, const int *ranks, int size, int rank,
+                       size_t num_bytes, void **memory, void **at, tr_error *err)
+{
+    char full[96];
+    tri_ref ref;
+    TRI_TRY(comm->transport->alloc(comm->state, num_bytes, memory, err));
+    at[rank] = *memory;
+    if (!comm->transport->ref(comm->state, *memory, num_bytes, &ref))
+        return tri_fail(err, TR_ERROR_INTERNAL, "own memory is not reachable");
+    snprintf(full, sizeof full, "%s.%d", key, ranks[rank]);
+    TRI_TRY(comm->boot.put(comm->boot.context, full, &ref, sizeof ref, err));
+    for (int i = 0; i < size; i++) {
+        size_t got = 0;
+        if (i == rank)
+            continue;
+        snprintf(full, sizeof full, "%s.%d", key, ranks[i]);
+        tr_status status = comm->boot.get(comm->boot.context, full, &ref, sizeof ref, &got, err);
+        if (status != TR_OK)
+            return tri_fail_prefix(err, status, "rank %d waits for rank %d to join",
+                                   comm->boot.rank, ranks[i]);
+        if (got != sizeof ref)
+            return tri_fail(err, TR_ERROR_RUNTIME, "rank %d published %zu bytes as %s, not %zu",
+                            ranks[i], got, full, sizeof ref);
+        TRI_TRY(comm->transport->map(comm->state, ranks[i], ref, &at[i], err));
+    }
+    return TR_OK;
+}
+
+/* The same members may make several groups; each is told apart by how many came before. */
+static void group_key(const tr_comm *comm, const int *ranks, int size, char *key, size_t capacity)
+{
+    uint64_t hash = 0xcbf29ce484222325u;
+    for (int i = 0; i < size; i++)
+        hash = (hash ^ (uint64_t)ranks[i]) * 0x100000001b3u;
+    int before = 0;
+    for (const tr_group *g = comm->groups; g != NULL; g = g->next)
+        if (g->size == size && memcmp(g->ranks, ranks, (size_t)size * sizeof *ranks) == 0)
+            before = g->generation > before ? g->generation : before;
+    snprintf(key, capacity, "group.%016llx.%d.%d", (unsigned long long)hash, size, before + 1);
+}
+
+static void free_group(tr_group *group)
+{
+    tr_comm *comm = group->comm;
+    tri_ports_fini(&group->ports);
+    if (group->cells != NULL)
+        comm->transport->leave(comm->state, (void **)group->cells, group->size, group->rank);
+    if (group->scratch != NULL)
+        comm->transport->free(comm->state, group->scratch);
+    free(group->cells);
+    free(group->address);
+    free(group->units);
+    tri_rounds_free(&group->rounds);
+    free(group->ranks);
+    free(group);
+}
+
+static tr_status check_members(const tr_comm *comm, const int *ranks, int size, int *me,
+                               tr_error *err)
+{
+    *me = -1;
+    if (size < 1 || size > comm->boot.size)
+        return tri_fail(err, TR_ERROR_INPUT, "a group of %d ranks in a world of %d", size,
+                        comm->boot.size);
+    for (int i = 0; i < size; i++) {
+        if (ranks[i] < 0 || ranks[i] >= comm->boot.size)
+            return tri_fail(err, TR_ERROR_INPUT, "rank %d is not in a world of %d", ranks[i],
+                            comm->boot.size);
+        for (int j = 0; j < i; j++)
+            if (ranks[j] == ranks[i])
+                return tri_fail(err, TR_ERROR_INPUT, "rank %d is twice in one group", ranks[i]);
+        if (ranks[i] == comm->boot.rank)
+            *me = i;
+    }
+    if (*me < 0)
+        return tri_fail(err, TR_ERROR_INPUT, "rank %d makes a group that it is not in",
+                        comm->boot.rank);
+    return TR_OK;
+}
+
+static tr_status alloc_group(tr_comm *comm, const char *name, const int *ranks, int size, int me,
+                             tr_group **out, tr_error *err)
+{
+    tr_group *group = calloc(1, sizeof *group);
+    *out = group;
+    if (group == NULL)
+        return tri_fail(err, TR_ERROR_RUNTIME, "no memory for group %s", name);
+    size_t n = (size_t)size;
+    group->comm = comm;
+    group->size = size;
+    group->rank = me;
+    snprintf(group->name, sizeof group->name, "%s", name);
+    group->ranks = malloc(n * sizeof *group->ranks);
+    group->cells = calloc(n, sizeof *group->cells);
+    group->address = calloc(2 * n, sizeof *group->address);
+    group->units = calloc(n, sizeof *group->units);
+    if (!group->ranks || !group->cells || !group->address || !group->units)
+        return tri_fail(err, TR_ERROR_RUNTIME, "no memory for group %s", name);
+    memcpy(group->ranks, ranks, n * sizeof *ranks);
+    return TR_OK;
+}
+
+static tr_status join_group(tr_group *group, const char *key, tr_error *err)
+{
+    tr_comm *comm = group->comm;
+    int size = group->size;
+    void *memory = NULL;
+    TRI_TRY(tri_exchange(comm, key, group->ranks, size, group->rank, cell_bytes(size), &memory,
+                         (void **)group->cells, err));
+    void **channels = calloc((size_t)size, sizeof *channels);
+    tri_event **bells = calloc((size_t)size, sizeof *bells);
+    tr_status status = TR_OK;
+    if (channels == NULL || bells == NULL)
+        status = tri_fail(err, TR_ERROR_RUNTIME, "no memory for group %s", group->name);
+    for (int i = 0; status == TR_OK && i < size; i++) {
+        channels[i] = (char *)group->cells[i] + ports_offset(size);
+        bells[i] = &group->cells[i]->bell;
+    }
+    if (status == TR_OK)
+        status = tri_ports_init(&group->ports, comm, size, group->rank, group->ranks, channels,
+                                bells, err);
+    free(channels);
+    free(bells);
+    if (status == TR_OK) /* nobody leaves before all have mapped its memory */
+        status = tri_tick(group, &(tr_collective){.operation = TR_BARRIER}, err);
+    return status;
+}
+
+tr_status tr_group_create(tr_comm *comm, const char *name, const int *ranks, int num_ranks,
+                          tr_group **out, tr_error *err)
+{
+    int me;
+    char key[64];
+    *out = NULL;
+    TRI_TRY(check_members(comm, ranks, num_ranks, &me, err));
+    group_key(comm, ranks, num_ranks, key, sizeof key);
+    tri_comm_doing(comm, "creating group", name, 0);
+    tr_group *group;
+    tr_status status = alloc_group(comm, name, ranks, num_ranks, me, &group, err);
+    if (status == TR_OK)
+        status = join_group(group, key, err);
+    if (status != TR_OK) {
+        if (group != NULL)
+            free_group(group);
+        return tri_fail_prefix(err, status, "group %s", name);
+    }
+    const char *generation = strrchr(key, '.') + 1;
+    group->generation = atoi(generation);
+    group->next = comm->groups;
+    comm->groups = group;
+    *out = group;
+    return TR_OK;
+}
+
+/* A name that was used stays used: the entry remains, without its memory, until the comm ends. */
+void tr_group_destroy(tr_group *group)
+{
+    if (group == NULL || group == group->comm->world)
+        return;
+    tr_comm *comm = group->comm;
+    tri_ports_fini(&group->ports);
+    comm->transport->leave(comm->state, (void **)group->cells, group->size, group->rank);
+    if (group->scratch != NULL)
+        comm->transport->free(comm->state, group->scratch);
+    free(group->cells);
+    group->cells = NULL;
+    group->scratch = NULL;
+    group->broken = true;
+    tri_fail(&group->error, TR_ERROR_INPUT, "group %s was destroyed", group->name);
+}
+
+int tr_group_rank(const tr_group *group)
+{
+    return group->rank;
+}
+
+int tr_group_size(const tr_group *group)
+{
+    return group->size;
+}
+
+static tr_status join_world(tr_comm *comm, tr_error *err)
+{
+    int *ranks = malloc((size_t)comm->boot.size * sizeof *ranks);
+    if (ranks == NULL)
+        return tri_fail(err, TR_ERROR_RUNTIME, "no memory for a world of %d", comm->boot.size);
+    for (int i = 0; i < comm->boot.size; i++)
+        ranks[i] = i;
+    tr_status status = tr_group_create(comm, "world", ranks, comm->boot.size, &comm->world, err);
+    free(ranks);
+    if (status == TR_OK)
+        status = tri_p2p_init(comm, err);
+    return status;
+}
+
+tr_status tri_comm_create(const tri_bootstrap *bootstrap, const char *transport, tri_comm **out,
+                          tr_error *err)
+{
+    *out = NULL;
+    const tri_transport *table = tri_transport_find(transport);
+    if (table == NULL)
+        return tri_fail(err, TR_ERROR_INPUT,
+                        "there is no transport %s here; there are thread and shm", transport);
+    tr_comm *comm = calloc(1, sizeof *comm);
+    if (comm == NULL)
+        return tri_fail(err, TR_ERROR_RUNTIME, "no memory for a communicator");
+    comm->boot = *bootstrap;
+    comm->transport = table;
+    tri_waiter_init(&comm->waiter, &comm->boot);
+    tr_status status = tri_lane_init(&comm->lane, err);
+    if (status == TR_OK)
+        status = table->create(&comm->boot, &comm->state, err);
+    if (status == TR_OK)
+        status = join_world(comm, err);
+    if (status != TR_OK) {
+        tri_comm_destroy(comm);
+        return status;
+    }
+    *out = comm;
+    return TR_OK;
+}
+
+void tri_comm_destroy(tri_comm *comm)
+{
+    if (comm == NULL)
+        return;
+    tri_lane_fini(&comm->lane);
+    tri_p2p_fini(comm);
+    while (comm->groups != NULL) {
+        tr_group *group = comm->groups;
+        comm->groups = group->next;
+        free_group(group);
+    }
+    comm->transport->destroy(comm->state);
+    free(comm);
+}
+
+int tr_comm_rank(const tr_comm *comm)
+{
+    return comm->boot.rank;
+}
+
+int tr_comm_size(const tr_comm *comm)
+{
+    return comm->boot.size;
+}
+
+tr_group *tr_comm_world(tr_comm *comm)
+{
+    return comm->world;
+}
+
+tr_status tr_comm_alloc(tr_comm *comm, size_t num_bytes, void **memory, tr_error *err)
+{
+    return comm->transport->alloc(comm->state, num_bytes, memory, err);
+}
+
+void tr_comm_free(tr_comm *comm, void *memory)
+{
+    comm->transport->free(comm->state, memory);
+}
+
+tr_comm_counters tr_comm_read_counters(const tr_comm *comm)
+{
+    return (tr_comm_counters){
+        .messages_sent = atomic_load_explicit(&comm->messages_sent, memory_order_relaxed),
+        .bytes_sent = atomic_load_explicit(&comm->bytes_sent, memory_order_relaxed),
+        .messages_received = atomic_load_explicit(&comm->messages_received, memory_order_relaxed),
+        .bytes_received = atomic_load_explicit(&comm->bytes_received, memory_order_relaxed),
+        .calls = atomic_load_explicit(&comm->calls, memory_order_relaxed),
+    };
+}

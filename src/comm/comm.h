@@ -1,0 +1,35 @@
+/* The communicator: what the executor and the public API (include/trireme/comm.h) call. Public and
+ * internal layers share their types; this header adds what only the library itself needs. */
+#ifndef TRI_COMM_COMM_H
+#define TRI_COMM_COMM_H
+
+#include "collective/collective.h"
+#include "comm/bootstrap.h"
+#include "graph/dtype.h"
+#include "trireme/comm.h"
+
+typedef tr_comm tri_comm;
+typedef tr_group tri_group;
+typedef tr_request tri_request;
+
+/* Joins the world that the bootstrap describes, over "thread" or "shm". Collective. The bootstrap
+ * (and its stop flag and status) must outlive the communicator; it is copied. */
+tr_status tri_comm_create(const tri_bootstrap *bootstrap, const char *transport, tri_comm **comm,
+                          tr_error *err);
+/* Not collective: a peer may still be at work when this rank leaves, as long as none of the calls
+ * that this rank took part in is unfinished there. Outstanding requests must have been waited for.
+ */
+void tri_comm_destroy(tri_comm *comm);
+
+/* The internal spellings; the same functions. */
+static inline tr_status tri_comm_run(tri_group *group, const tr_collective *call, tr_error *err)
+{
+    return tr_collective_run(group, call, err);
+}
+static inline tr_status tri_comm_start(tri_group *group, const tr_collective *call,
+                                       tri_request **request, tr_error *err)
+{
+    return tr_collective_start(group, call, request, err);
+}
+
+#endif

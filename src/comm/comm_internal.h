@@ -1,0 +1,152 @@
+/* What the files of src/comm share: the communicator, groups, and what members see of each other.
+ *
+ *   comm.c        world and groups            ports.c    messages between members of a set
+ *   direct_run.c  ticks, descriptors, choice  p2p.c      tr_send and its kin over ports
+ *   direct_*.c    the shared-memory paths     rounds_run.c  collectives made of messages
+ *   layout.c      which bytes go where        lane.c     started calls and requests
+ *
+ * A group's members advance in ticks. Before arriving at tick t a member may write its slot t % 2
+ * and its descriptor t % 2; after all have arrived, everyone reads them. Invariants:
+ *   1. A member arrives at t + 1 only after it has read what it needs of tick t. So whoever has
+ *      passed t + 1 may overwrite what was published at t, which is what t + 2 does.
+ *   2. All members make the same calls with the same sizes (descriptors are compared at the first
+ *      tick of a call), so all go through the same ticks. */
+#ifndef TRI_COMM_INTERNAL_H
+#define TRI_COMM_INTERNAL_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "comm/comm.h"
+#include "comm/ports.h"
+#include "comm/transport.h"
+#include "comm/wait.h"
+
+#define TRI_SLOT_BYTES ((size_t)512 << 10)
+
+/* What a member says about its call; compared by all. */
+typedef struct tri_descriptor {
+    uint64_t count;       /* elements of the vector or of all blocks */
+    uint64_t counts_hash; /* of the block sizes; 0 when equal */
+    int32_t root;
+    uint8_t operation, reduction, dtype, algorithm;
+    uint8_t is_private; /* an operand that peers cannot reach */
+    tri_ref send, recv;
+} tri_descriptor;
+
+/* One member's part of a group in memory that all members reach. Behind it lie the counts of both
+ * parities (send and recv), the channels of its ports and the two slots. */
+typedef struct tri_cell {
+    tri_event arrivals; /* member 0's is the group's: size * ticks */
+    tri_event finished; /* member 0's is the group's: units of work ended since the beginning */
+    tri_event bell;     /* somebody did something to this member's ports */
+    _Alignas(TRI_CACHE_LINE) _Atomic uint64_t tick; /* at which this member has arrived */
+    _Atomic uint64_t busy;                          /* tick in whose units it is at work, or 0 */
+    _Alignas(TRI_CACHE_LINE) _Atomic uint64_t claim; /* tick << 32 | next unit of this home */
+    _Alignas(TRI_CACHE_LINE) tri_descriptor calls[2];
+} tri_cell;
+
+struct tr_group {
+    tr_comm *comm;
+    char name[40];
+    int size, rank;
+    int *ranks; /* [size]: world ranks */
+    tri_cell **cells;
+    tri_ports ports;
+    uint64_t tick, call;
+    uint64_t finished; /* what the finished event will be when this call is over */
+    void **address;    /* [2 * size]: operands of the members during a direct call */
+    uint64_t *units;   /* [size]: of each home, during such a call */
+    void *scratch;     /* of rounds: reachable memory */
+    size_t scratch_bytes;
+    tri_rounds rounds; /* the last that were made, and for what */
+    const tri_algorithm *rounds_by;
+    tr_operation rounds_of;
+    int rounds_root;
+    bool broken;
+    tr_error error; /* why */
+    int generation; /* of groups with the same members, from 1 */
+    struct tr_group *next;
+};
+
+/* The queue of started calls and the thread that runs it; see lane.c. */
+typedef struct tri_lane {
+    pthread_mutex_t mutex;
+    pthread_cond_t work, done;
+    tr_request *first, *last;
+    pthread_t thread;
+    bool ready, started, stop, running;
+} tri_lane;
+
+/* Messages of the user; see p2p.c. */
+typedef struct tri_p2p {
+    tri_ports ports;
+    int *ranks;     /* 0 .. size - 1 */
+    void **members; /* [size]: bell, signals, channels of each */
+    pthread_mutex_t mutex;
+    pthread_cond_t wake; /* the helper, when it has something to do */
+    pthread_t helper;
+    bool ready, started, stop;
+    int drivers; /* callers that move messages while they wait: the helper rests */
+} tri_p2p;
+
+struct tr_comm {
+    tri_bootstrap boot;
+    const tri_transport *transport;
+    void *state;
+    tri_waiter waiter;
+    tr_group *world, *groups; /* groups: all of them, newest first */
+    tri_lane lane;
+    tri_p2p p2p;
+    _Atomic uint64_t messages_sent, bytes_sent, messages_received, bytes_received, calls;
+};
+
+/* ---- comm.c */
+/* Published block sizes of an all_to_all: two sets, by the number of the call, since all of its
+ * ticks read them. */
+uint64_t *tri_cell_counts(const tr_group *group, int member, bool recv);
+char *tri_cell_slot(const tr_group *group, int member, unsigned parity);
+/* Exchanges the references of num_bytes of fresh shared memory among ranks; at[i] is where member
+ * i's lies here. The caller owns *memory (transport free) and at. */
+tr_status tri_exchange(tr_comm *comm, const char *key, const int *ranks, int size, int rank,
+                       size_t num_bytes, void **memory, void **at, tr_error *err);
+/* Sets what the rank's status says it is doing. */
+void tri_comm_doing(tr_comm *comm, const char *what, const char *of, uint64_t bytes);
+
+/* ---- direct_run.c */
+/* Arrives at the group's next tick and waits for the others. */
+tr_status tri_tick(tr_group *group, const tr_collective *call, tr_error *err);
+/* The failure of a wait as a sentence; marks the group broken. */
+tr_status tri_wait_failed(tr_group *group, const tr_collective *call, tri_wait_result result,
+                          double seconds, const char *who, tr_error *err);
+/* Writes the descriptor for the next tick; compares all members' after it. */
+void tri_announce(tr_group *group, const tr_collective *call, int algorithm);
+tr_status tri_compare(tr_group *group, const tr_collective *call, tr_error *err);
+tr_status tri_direct_run(tr_group *group, const tr_collective *call, tr_error *err);
+void tri_describe(const tri_descriptor *d, char *out, size_t capacity);
+char *tri_grouped_digits(uint64_t n, char out[32]); /* 1,024 */
+
+/* ---- direct_units.c: operands in shared memory */
+tr_status tri_direct_units(tr_group *group, const tr_collective *call, tr_error *err);
+uint64_t tri_claim_first(uint64_t tick);
+/* ---- direct_staged.c: through the slots */
+bool tri_staged_fits(const tr_group *group, const tr_collective *call, size_t limit);
+void tri_staged_fill(tr_group *group, const tr_collective *call, uint64_t chunk, uint64_t tick);
+void tri_staged_drain(tr_group *group, const tr_collective *call, uint64_t chunk, uint64_t tick);
+tr_status tri_direct_staged(tr_group *group, const tr_collective *call, tr_error *err);
+
+/* ---- rounds_run.c */
+tr_status tri_rounds_run(tr_group *group, const tr_collective *call,
+                         const tri_algorithm *algorithm, tr_error *err);
+
+/* ---- lane.c */
+tr_status tri_lane_init(tri_lane *lane, tr_error *err);
+void tri_lane_fini(tri_lane *lane);
+/* Runs one call to its end on this thread: checks, announces, chooses. */
+tr_status tri_call_run(tr_group *group, const tr_collective *call, tr_error *err);
+
+/* ---- p2p.c */
+tr_status tri_p2p_init(tr_comm *comm, tr_error *err);
+void tri_p2p_fini(tr_comm *comm);
+
+#endif

@@ -1,0 +1,557 @@
+/* The server of the control plane: one epoll, no threads of its own, all sockets without waiting.
+ *
+ *   1. A connection is a stranger until its HELLO was accepted; then it is a rank's, for good.
+ *   2. A connection is closed only in `sweep`, between two batches of events: anywhere else it is
+ *      merely marked dead, for a batch may hold an event of it.
+ *   3. `failure` is set once. After that ranks only leave; nobody joins and nothing is watched. */
+#include "comm/control.h"
+
+#include <errno.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "comm/control_store.h"
+#include "comm/control_watch.h"
+#include "comm/control_wire.h"
+
+enum {
+    MAX_EVENTS = 64,
+    MAX_STRANGERS = 256, /* beyond this the oldest goes */
+    SLICE_MS = 100       /* between two looks at the clock */
+};
+static const uint64_t stranger_ns = 5000000000u; /* for a HELLO to arrive */
+
+typedef struct connection {
+    int fd;
+    int rank; /* -1: a stranger */
+    uint64_t since_ns;
+    char from[64]; /* address, for the log */
+    tri_wire_in in;
+    tri_wire_out out;
+    bool wants_out; /* epoll was asked to tell when it can be written to */
+    bool closing;   /* to be closed when everything was sent */
+    bool dead;
+} connection;
+
+struct tri_control_server {
+    tri_control_config config;
+    char token[TRI_CONTROL_MAX_TOKEN];
+    int listener, epoll, port;
+    connection **connections;
+    size_t num_connections, capacity;
+    tri_control_rank *ranks;
+    char (*host_ids)[64];
+    int num_joined, num_connected;
+    bool welcomed;
+    uint64_t created_ns, watched_ns;
+    tri_control_failure failure;
+    tri_control_store store;
+};
+
+static void note(tri_control_server *s, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+static void note(tri_control_server *s, const char *format, ...)
+{
+    char line[1200];
+    va_list args;
+    if (!s->config.log)
+        return;
+    va_start(args, format);
+    vsnprintf(line, sizeof line, format, args);
+    va_end(args);
+    s->config.log(s->config.log_context, line);
+}
+
+/* ---- connections ---- */
+
+static void flush(tri_control_server *s, connection *c)
+{
+    if (c->dead)
+        return;
+    if (!tri_wire_send(&c->out, c->fd)) {
+        c->dead = true;
+        return;
+    }
+    bool pending = tri_wire_pending(&c->out);
+    if (!pending && c->closing)
+        c->dead = true;
+    if (pending == c->wants_out)
+        return;
+    c->wants_out = pending;
+    struct epoll_event event = {.events = EPOLLIN | (pending ? EPOLLOUT : 0u), .data.ptr = c};
+    epoll_ctl(s->epoll, EPOLL_CTL_MOD, c->fd, &event);
+}
+
+static void drop_stranger(tri_control_server *s, connection *c, const char *why)
+{
+    if (!c->dead)
+        note(s, "dropped a connection from %s: %s", c->from, why);
+    c->dead = true;
+}
+
+/* For one who knows the token: says why before closing. */
+static void refuse(tri_control_server *s, connection *c, const char *why)
+{
+    note(s, "refused a rank at %s: %s", c->from, why);
+    tri_wire_add_message(&c->out, TRI_WIRE_REFUSED, why);
+    c->closing = true;
+    flush(s, c);
+}
+
+static connection *add_connection(tri_control_server *s, int fd)
+{
+    connection *c = calloc(1, sizeof *c);
+    if (!c)
+        return NULL;
+    if (s->num_connections == s->capacity) {
+        size_t capacity = 2 * s->capacity + 16;
+        connection **grown = realloc(s->connections, capacity * sizeof *grown);
+        if (!grown) {
+            free(c);
+            return NULL;
+        }
+        s->connections = grown;
+        s->capacity = capacity;
+    }
+    *c = (connection){.fd = fd, .rank = -1, .since_ns = tri_clock_ns()};
+    struct epoll_event event = {.events = EPOLLIN, .data.ptr = c};
+    if (epoll_ctl(s->epoll, EPOLL_CTL_ADD, fd, &event) != 0) {
+        free(c);
+        return NULL;
+    }
+    s->connections[s->num_connections++] = c;
+    return c;
+}
+
+static void limit_strangers(tri_control_server *s)
+{
+    size_t num = 0, most = MAX_STRANGERS + (size_t)(s->config.size - s->num_joined);
+    connection *oldest = NULL;
+    for (size_t i = 0; i < s->num_connections; i++) {
+        connection *c = s->connections[i];
+        if (c->rank >= 0 || c->dead)
+            continue;
+        num++;
+        if (!oldest || c->since_ns < oldest->since_ns)
+            oldest = c;
+    }
+    if (num > most)
+        drop_stranger(s, oldest, "too many connections that say nothing");
+}
+
+static void accept_all(tri_control_server *s)
+{
+    for (int i = 0; i < MAX_EVENTS; i++) { /* the rest in the next step: ranks want to be heard */
+        struct sockaddr_storage from;
+        socklen_t length = sizeof from;
+        int fd =
+            accept4(s->listener, (struct sockaddr *)&from, &length, SOCK_NONBLOCK | SOCK_CLOEXEC);
+        if (fd < 0)
+            return; /* nobody left, or no descriptors: they stay in the queue of the kernel */
+        int yes = 1;
+        setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof yes);
+        connection *c = add_connection(s, fd);
+        if (!c) {
+            close(fd);
+            return;
+        }
+        char host[46] = "?", port[8] = "?";
+        getnameinfo((struct sockaddr *)&from, length, host, sizeof host, port, sizeof port,
+                    NI_NUMERICHOST | NI_NUMERICSERV);
+        snprintf(c->from, sizeof c->from, "%s:%s", host, port);
+        limit_strangers(s);
+    }
+}
+
+static void close_connection(tri_control_server *s, connection *c)
+{
+    if (c->rank >= 0) {
+        tri_control_rank *rank = &s->ranks[c->rank];
+        s->num_connected--;
+        if (rank->state == TRI_RANK_PRESENT) {
+            rank->state = TRI_RANK_LOST;
+            rank->lost_ns = tri_clock_ns();
+        }
+    }
+    tri_control_store_forget(&s->store, c);
+    close(c->fd); /* leaves the epoll by itself */
+    tri_wire_in_fini(&c->in);
+    tri_wire_out_fini(&c->out);
+    free(c);
+}
+
+static void sweep(tri_control_server *s)
+{
+    size_t kept = 0;
+    for (size_t i = 0; i < s->num_connections; i++) {
+        connection *c = s->connections[i];
+        if (c->dead)
+            close_connection(s, c);
+        else
+            s->connections[kept++] = c;
+    }
+    s->num_connections = kept;
+}
+
+/* ---- the end ---- */
+
+static void fail(tri_control_server *s, tri_control_cause cause, int rank, const char *reason)
+{
+    if (s->failure.cause != TRI_CAUSE_NONE)
+        return;
+    s->failure.cause = cause;
+    s->failure.rank = rank;
+    s->failure.when_ns = tri_clock_ns();
+    snprintf(s->failure.reason, sizeof s->failure.reason, "%s", reason);
+    for (size_t i = 0; i < s->num_connections; i++) {
+        connection *c = s->connections[i];
+        if (c->rank < 0 || c->dead)
+            continue;
+        /* Those who still wait for a welcome get the same as an answer. */
+        tri_wire_add_message(&c->out, s->welcomed ? TRI_WIRE_STOP : TRI_WIRE_REFUSED, reason);
+        flush(s, c);
+    }
+}
+
+void tri_control_server_stop(tri_control_server *s, int rank, const char *reason)
+{
+    fail(s, TRI_CAUSE_ORDERED, rank, reason);
+}
+
+/* ---- what ranks say ---- */
+
+/* Takes the same time wherever the two differ. */
+static bool same_token(const tri_control_server *s, const void *token, size_t length)
+{
+    char padded[TRI_CONTROL_MAX_TOKEN] = {0};
+    if (length >= sizeof padded)
+        return false;
+    if (length > 0)
+        memcpy(padded, token, length);
+    volatile unsigned char differ = 0;
+    for (size_t i = 0; i < sizeof padded; i++)
+        differ = (unsigned char)(differ | (padded[i] ^ s->token[i]));
+    return differ == 0;
+}
+
+static void welcome_all(tri_control_server *s)
+{
+    uint64_t now = tri_clock_ns();
+    for (size_t i = 0; i < s->num_connections; i++) {
+        connection *c = s->connections[i];
+        if (c->rank < 0)
+            continue;
+        uint32_t local_rank = 0, local_size = 0;
+        for (int r = 0; r < s->config.size; r++) {
+            if (strcmp(s->host_ids[r], s->host_ids[c->rank]) != 0)
+                continue;
+            local_rank += r < c->rank;
+            local_size++;
+        }
+        s->ranks[c->rank].heard_ns = s->ranks[c->rank].moved_ns = now;
+        tri_wire_begin(&c->out, TRI_WIRE_WELCOME);
+        tri_wire_add_u64(&c->out, (uint64_t)(s->config.deadline_s * 1e9));
+        tri_wire_add_u32(&c->out, local_rank);
+        tri_wire_add_u32(&c->out, local_size);
+        tri_wire_end(&c->out);
+        flush(s, c);
+    }
+    s->welcomed = true;
+}
+
+static void hello(tri_control_server *s, connection *c, tri_wire_frame *frame)
+{
+    size_t length;
+    const void *token = tri_wire_bytes(frame, &length);
+    bool known = same_token(s, token, length);
+    uint32_t rank = tri_wire_u32(frame), size = tri_wire_u32(frame);
+    int64_t pid = (int64_t)tri_wire_u64(frame);
+    char host[64], host_id[64], why[200];
+    tri_wire_text(frame, host, sizeof host);
+    tri_wire_text(frame, host_id, sizeof host_id);
+    if (!tri_wire_whole(frame)) {
+        drop_stranger(s, c, "a frame that is not well formed");
+        return;
+    }
+    if (!known) {
+        drop_stranger(s, c, "its token is not the job's");
+        return;
+    }
+    if (s->failure.cause != TRI_CAUSE_NONE) {
+        refuse(s, c, s->failure.reason);
+        return;
+    }
+    if ((int)size != s->config.size || rank >= size) {
+        snprintf(why, sizeof why, "rank %u of %u cannot join a world of %d", rank, size,
+                 s->config.size);
+        refuse(s, c, why);
+        return;
+    }
+    tri_control_rank *info = &s->ranks[rank];
+    if (info->state != TRI_RANK_ABSENT) {
+        snprintf(why, sizeof why, "rank %u has joined already, from %s, process %lld", rank,
+                 info->host, (long long)info->pid);
+        refuse(s, c, why);
+        return;
+    }
+    c->rank = (int)rank;
+    info->state = TRI_RANK_PRESENT;
+    info->pid = pid;
+    snprintf(info->host, sizeof info->host, "%s", host);
+    snprintf(s->host_ids[rank], sizeof s->host_ids[rank], "%s", host_id);
+    info->heard_ns = info->moved_ns = tri_clock_ns();
+    s->num_joined++;
+    s->num_connected++;
+    if (s->num_joined == s->config.size)
+        welcome_all(s);
+}
+
+static void send_value(void *context, void *waiter, const char *key, const void *data,
+                       size_t num_bytes)
+{
+    connection *c = waiter;
+    tri_wire_begin(&c->out, TRI_WIRE_VALUE);
+    tri_wire_add_text(&c->out, key);
+    tri_wire_add_bytes(&c->out, data, num_bytes);
+    tri_wire_end(&c->out);
+    flush(context, c);
+}
+
+static void beat(tri_control_rank *info, tri_wire_frame *frame)
+{
+    tri_rank_where where;
+    tri_wire_where(frame, &where);
+    if (frame->failed)
+        return;
+    if (where.counter != info->where.counter)
+        info->moved_ns = info->heard_ns;
+    info->where = where;
+}
+
+static void obey(tri_control_server *s, connection *c, tri_wire_frame *frame)
+{
+    tri_control_rank *info = &s->ranks[c->rank];
+    char key[TRI_WIRE_MAX_KEY + 1], why[1200];
+    size_t length = 0;
+    const void *data;
+    bool fine = true;
+    info->heard_ns = tri_clock_ns();
+    switch (frame->type) {
+    case TRI_WIRE_PUT:
+    case TRI_WIRE_GET:
+        tri_wire_text(frame, key, sizeof key);
+        data = frame->type == TRI_WIRE_PUT ? tri_wire_bytes(frame, &length) : NULL;
+        if (!tri_wire_whole(frame))
+            break;
+        fine = frame->type == TRI_WIRE_PUT
+                   ? tri_control_store_put(&s->store, key, data, length, send_value, s)
+                   : tri_control_store_get(&s->store, key, c, send_value, s);
+        break;
+    case TRI_WIRE_BEAT:
+        beat(info, frame);
+        break;
+    case TRI_WIRE_GOODBYE:
+        info->state = TRI_RANK_ENDED;
+        break;
+    case TRI_WIRE_FAILED:
+        tri_wire_text(frame, info->message, sizeof info->message);
+        if (!tri_wire_whole(frame))
+            break;
+        info->state = TRI_RANK_FAILED;
+        snprintf(why, sizeof why, "rank %d failed: %s", c->rank, info->message);
+        fail(s, TRI_CAUSE_FAILED, c->rank, why);
+        break;
+    default:
+        frame->failed = true;
+    }
+    if (!tri_wire_whole(frame) || !fine) {
+        note(s, "dropped rank %d at %s: %s", c->rank, c->from,
+             fine ? "a frame that is not well formed" : "no memory for what it sends");
+        c->dead = true;
+    }
+}
+
+static void hear(tri_control_server *s, connection *c)
+{
+    bool open = tri_wire_receive(&c->in, c->fd);
+    while (!c->dead && !c->closing) {
+        size_t most = c->rank < 0 ? TRI_WIRE_MAX_STRANGER_BYTES : TRI_WIRE_MAX_BYTES;
+        tri_wire_frame frame;
+        const char *wrong;
+        int got = tri_wire_take(&c->in, most, &frame, &wrong);
+        if (got == 0)
+            break;
+        if (got < 0 || (c->rank < 0 && frame.type != TRI_WIRE_HELLO)) {
+            drop_stranger(s, c, got < 0 ? wrong : "its first frame is not a HELLO");
+            return;
+        }
+        if (c->rank < 0)
+            hello(s, c, &frame);
+        else
+            obey(s, c, &frame);
+    }
+    if (!open && c->rank < 0 && !c->closing)
+        drop_stranger(s, c, "it left without a HELLO");
+    if (!open)
+        c->dead = true;
+}
+
+/* ---- time ---- */
+
+static void watch_clock(tri_control_server *s)
+{
+    uint64_t now = tri_clock_ns(), gap = now - s->watched_ns;
+    s->watched_ns = now;
+    for (size_t i = 0; i < s->num_connections; i++)
+        if (s->connections[i]->rank < 0 && now - s->connections[i]->since_ns > stranger_ns)
+            drop_stranger(s, s->connections[i], "no HELLO in 5 s");
+    if (s->failure.cause != TRI_CAUSE_NONE)
+        return;
+    /* Time in which this process itself was stopped (^Z stops all of a job) counts for nobody. */
+    if (gap > 10u * SLICE_MS * 1000000u) {
+        for (int r = 0; r < s->config.size; r++) {
+            s->ranks[r].heard_ns += gap;
+            s->ranks[r].moved_ns += gap;
+        }
+        s->created_ns += gap;
+    }
+    tri_control_failure found = {.rank = -1};
+    tri_control_watch watch = {.config = &s->config,
+                               .ranks = s->ranks,
+                               .welcomed = s->welcomed,
+                               .created_ns = s->created_ns,
+                               .now_ns = now};
+    tri_control_watch_look(&watch, &found);
+    if (found.cause != TRI_CAUSE_NONE)
+        fail(s, found.cause, found.rank, found.reason);
+}
+
+void tri_control_server_step(tri_control_server *s, int timeout_ms)
+{
+    uint64_t until = tri_clock_ns() + (uint64_t)timeout_ms * 1000000u;
+    bool busy = false;
+    do {
+        uint64_t now = tri_clock_ns();
+        int left_ms = now < until ? (int)((until - now + 999999u) / 1000000u) : 0;
+        struct epoll_event events[MAX_EVENTS];
+        int num = epoll_wait(s->epoll, events, MAX_EVENTS, left_ms < SLICE_MS ? left_ms : SLICE_MS);
+        for (int i = 0; i < num; i++) {
+            connection *c = events[i].data.ptr;
+            if (!c)
+                accept_all(s);
+            else if (!c->dead && (events[i].events & EPOLLOUT))
+                flush(s, c);
+            if (c && !c->dead && (events[i].events & ~(uint32_t)EPOLLOUT))
+                hear(s, c);
+        }
+        busy = num > 0;
+        sweep(s);
+        watch_clock(s);
+        sweep(s);
+    } while (!busy && tri_clock_ns() < until);
+}
+
+/* ---- making and reading it ---- */
+
+tr_status tri_control_server_create(const tri_control_config *config, tri_control_server **server,
+                                    tr_error *err)
+{
+    *server = NULL;
+    if (config->size < 1 || config->size > TRI_CONTROL_MAX_RANKS)
+        return tri_fail(err, TR_ERROR_INPUT, "a world of %d ranks; 1 to %d are possible",
+                        config->size, TRI_CONTROL_MAX_RANKS);
+    if (!*config->token || strlen(config->token) >= TRI_CONTROL_MAX_TOKEN)
+        return tri_fail(err, TR_ERROR_INPUT, "the token of the job must have 1 to %d characters",
+                        TRI_CONTROL_MAX_TOKEN - 1);
+    tri_control_server *s = calloc(1, sizeof *s);
+    if (!s)
+        return tri_fail(err, TR_ERROR_RUNTIME, "no memory for the control server");
+    s->config = *config;
+    strcpy(s->token, config->token);
+    s->config.token = s->token;
+    s->config.address = NULL; /* the caller's; not needed again */
+    s->listener = s->epoll = -1;
+    s->failure.rank = -1;
+    s->created_ns = s->watched_ns = tri_clock_ns();
+    s->ranks = calloc((size_t)config->size, sizeof *s->ranks);
+    s->host_ids = calloc((size_t)config->size, sizeof *s->host_ids);
+    s->epoll = epoll_create1(EPOLL_CLOEXEC);
+    tr_status status = TR_OK;
+    if (!s->ranks || !s->host_ids || s->epoll < 0)
+        status = tri_fail(err, TR_ERROR_RUNTIME, "no memory for the control server");
+    for (int r = 0; status == TR_OK && r < config->size; r++)
+        s->ranks[r].where = (tri_rank_where){.step = -1, .instruction = -1, .peer = -1};
+    if (status == TR_OK)
+        status = tri_wire_listen(config->address, config->port, &s->listener, &s->port, err);
+    struct epoll_event event = {.events = EPOLLIN, .data.ptr = NULL};
+    if (status == TR_OK && epoll_ctl(s->epoll, EPOLL_CTL_ADD, s->listener, &event) != 0)
+        status = tri_fail(err, TR_ERROR_RUNTIME, "epoll: %s", strerror(errno));
+    if (status == TR_OK)
+        *server = s;
+    else
+        tri_control_server_destroy(s);
+    return status;
+}
+
+void tri_control_server_destroy(tri_control_server *s)
+{
+    if (!s)
+        return;
+    for (size_t i = 0; i < s->num_connections; i++)
+        close_connection(s, s->connections[i]);
+    if (s->listener >= 0)
+        close(s->listener);
+    if (s->epoll >= 0)
+        close(s->epoll);
+    tri_control_store_fini(&s->store);
+    free(s->connections);
+    free(s->ranks);
+    free(s->host_ids);
+    free(s);
+}
+
+int tri_control_server_port(const tri_control_server *s)
+{
+    return s->port;
+}
+
+int tri_control_server_fd(const tri_control_server *s)
+{
+    return s->epoll;
+}
+
+bool tri_control_server_joined(const tri_control_server *s)
+{
+    return s->welcomed;
+}
+
+bool tri_control_server_done(const tri_control_server *s)
+{
+    const uint64_t patience_ns = 2000000000u;
+    bool failed = s->failure.cause != TRI_CAUSE_NONE;
+    /* A rank that was lost becomes the failure after its grace: not yet done. */
+    for (int r = 0; !failed && r < s->config.size; r++)
+        if (s->ranks[r].state == TRI_RANK_LOST)
+            return false;
+    if (!failed)
+        return s->welcomed && s->num_connected == 0;
+    return s->num_connected == 0 || tri_clock_ns() - s->failure.when_ns > patience_ns;
+}
+
+const tri_control_rank *tri_control_server_rank(const tri_control_server *s, int rank)
+{
+    return &s->ranks[rank];
+}
+
+const tri_control_failure *tri_control_server_failure(const tri_control_server *s)
+{
+    return &s->failure;
+}

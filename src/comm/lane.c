@@ -1,0 +1,285 @@
+/* Calls: checked, run inline or queued for the lane, a thread that runs started calls one after
+ * another in the order of starting. The thread is made with the first started call. Requests of
+ * both kinds (calls and messages) end here. */
+#include "comm/lane.h"
+#include "comm/layout.h"
+
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+
+tr_status tri_lane_init(tri_lane *lane, tr_error *err)
+{
+    (void)err;
+    pthread_mutex_init(&lane->mutex, NULL);
+    pthread_cond_init(&lane->work, NULL);
+    pthread_cond_init(&lane->done, NULL);
+    lane->ready = true;
+    return TR_OK;
+}
+
+void tri_lane_fini(tri_lane *lane)
+{
+    if (!lane->ready)
+        return;
+    if (lane->started) {
+        pthread_mutex_lock(&lane->mutex);
+        lane->stop = true;
+        pthread_cond_signal(&lane->work);
+        pthread_mutex_unlock(&lane->mutex);
+        pthread_join(lane->thread, NULL);
+    }
+    pthread_cond_destroy(&lane->done);
+    pthread_cond_destroy(&lane->work);
+    pthread_mutex_destroy(&lane->mutex);
+    lane->ready = false;
+}
+
+static tr_status check_operands(const tr_group *group, const tr_collective *call, tr_error *err)
+{
+    const char *name = tri_coll_name((tri_coll)call->operation);
+    if (tri_coll_rooted(call->operation) && (call->root < 0 || call->root >= group->size))
+        return tri_fail(err, TR_ERROR_INPUT, "%s with root %d in a group of %d", name, call->root,
+                        group->size);
+    if (call->operation == TR_ALL_TO_ALL &&
+        (call->send_counts == NULL) != (call->recv_counts == NULL))
+        return tri_fail(err, TR_ERROR_INPUT,
+                        "all_to_all needs both send_counts and recv_counts, or neither");
+    if (tri_send_elements(group, call) > 0 && call->send == NULL)
+        return tri_fail(err, TR_ERROR_INPUT, "%s needs a send buffer on rank %d", name,
+                        group->comm->boot.rank);
+    if (tri_recv_elements(group, call) > 0 && call->recv == NULL)
+        return tri_fail(err, TR_ERROR_INPUT, "%s needs a recv buffer on rank %d", name,
+                        group->comm->boot.rank);
+    return TR_OK;
+}
+
+/* Fills in what the caller may leave out. */
+static tr_status prepare(const tr_group *group, const tr_collective *given, tr_collective *call,
+                         const tri_algorithm **algorithm, tr_error *err)
+{
+    *call = *given;
+    if ((unsigned)call->operation >= TRI_NUM_COLLS || (unsigned)call->dtype >= TRI_NUM_DTYPES ||
+        (unsigned)call->reduction >= TRI_NUM_REDUCTIONS)
+        return tri_fail(err, TR_ERROR_INPUT, "no such operation, type or reduction: %d, %d, %d",
+                        (int)call->operation, (int)call->dtype, (int)call->reduction);
+    const char *name = tri_coll_name((tri_coll)call->operation);
+    if (tri_coll_reduces(call->operation) && call->dtype == TR_U8)
+        return tri_fail(err, TR_ERROR_INPUT, "%s of bytes: u8 has no reductions", name);
+    if (call->operation == TR_BROADCAST && (call->send == NULL || group->rank != call->root))
+        call->send = call->recv;
+    if (call->operation == TR_BARRIER)
+        call->count = 0;
+    if (call->algorithm == NULL || strcmp(call->algorithm, "auto") == 0)
+        *algorithm = &tri_algorithm_direct; /* both transports share memory */
+    else
+        *algorithm = tri_algorithm_find(call->algorithm);
+    if (*algorithm == NULL)
+        return tri_fail(err, TR_ERROR_INPUT, "there is no algorithm %s", call->algorithm);
+    if (!(*algorithm)->supports((tri_coll)call->operation, group->size))
+        return tri_fail(err, TR_ERROR_INPUT, "algorithm %s has no %s for %d ranks",
+                        (*algorithm)->name, name, group->size);
+    return check_operands(group, call, err);
+}
+
+static int algorithm_number(const tri_algorithm *algorithm)
+{
+    for (size_t i = 0; tri_algorithm_at(i) != NULL; i++)
+        if (tri_algorithm_at(i) == algorithm)
+            return (int)i;
+    return 255;
+}
+
+static tr_status run_alone(const tr_group *group, const tr_collective *call)
+{
+    uint64_t elements = tri_recv_elements(group, call);
+    if (call->recv != call->send && elements > 0)
+        memmove(call->recv, call->send, elements * tri_dtype_bytes((tri_dtype)call->dtype));
+    return TR_OK;
+}
+
+tr_status tri_call_run(tr_group *group, const tr_collective *given, tr_error *err)
+{
+    tr_collective call;
+    const tri_algorithm *algorithm = NULL;
+    if (group->broken) {
+        if (err != NULL)
+            *err = group->error;
+        return TR_ERROR_RUNTIME;
+    }
+    TRI_TRY(prepare(group, given, &call, &algorithm, err));
+    group->call++;
+    atomic_fetch_add_explicit(&group->comm->calls, 1, memory_order_relaxed);
+    if (group->size == 1)
+        return run_alone(group, &call);
+    tri_announce(group, &call, algorithm_number(algorithm));
+    if (algorithm->needs_shared_memory)
+        return tri_direct_run(group, &call, err);
+    TRI_TRY(tri_tick(group, &call, err));
+    TRI_TRY(tri_compare(group, &call, err));
+    tr_status status = tri_rounds_run(group, &call, algorithm, err);
+    if (status != TR_OK) {
+        group->broken = true;
+        if (err != NULL)
+            group->error = *err;
+    }
+    return status;
+}
+
+static void *lane_main(void *context)
+{
+    tri_lane *lane = context;
+    pthread_mutex_lock(&lane->mutex);
+    for (;;) {
+        while (lane->first == NULL && !lane->stop)
+            pthread_cond_wait(&lane->work, &lane->mutex);
+        if (lane->first == NULL)
+            break;
+        tr_request *request = lane->first;
+        lane->first = request->next;
+        lane->running = true;
+        pthread_mutex_unlock(&lane->mutex);
+        tr_status status = tri_call_run(request->group, &request->call, &request->error);
+        pthread_mutex_lock(&lane->mutex);
+        request->status = status;
+        request->done = true;
+        lane->running = false;
+        pthread_cond_broadcast(&lane->done);
+    }
+    pthread_mutex_unlock(&lane->mutex);
+    return NULL;
+}
+
+tr_status tri_thread_start(pthread_t *thread, void *(*fn)(void *), void *context, tr_error *err)
+{
+    sigset_t all, previous; /* signals belong to the rank's own thread */
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &previous);
+    int failure = pthread_create(thread, NULL, fn, context);
+    pthread_sigmask(SIG_SETMASK, &previous, NULL);
+    if (failure != 0)
+        return tri_fail(err, TR_ERROR_RUNTIME, "cannot start a communication thread: %s",
+                        strerror(failure));
+    return TR_OK;
+}
+
+/* A request with its own copy of what the caller's pointers say. */
+static tr_request *copy_call(tr_group *group, const tr_collective *call)
+{
+    size_t list = (size_t)group->size * sizeof(uint64_t);
+    size_t label = call->label ? strlen(call->label) + 1 : 0;
+    tr_request *request = calloc(1, sizeof *request + 2 * list + label);
+    if (request == NULL)
+        return NULL;
+    char *extra = (char *)(request + 1);
+    request->comm = group->comm;
+    request->group = group;
+    request->call = *call;
+    if (call->send_counts != NULL)
+        request->call.send_counts = memcpy(extra, call->send_counts, list);
+    if (call->recv_counts != NULL)
+        request->call.recv_counts = memcpy(extra + list, call->recv_counts, list);
+    if (call->label != NULL)
+        request->call.label = memcpy(extra + 2 * list, call->label, label);
+    if (call->algorithm != NULL) {
+        const tri_algorithm *known = tri_algorithm_find(call->algorithm);
+        request->call.algorithm = known ? known->name : strcmp(call->algorithm, "auto") ? "?" : NULL;
+    }
+    return request;
+}
+
+static uint64_t call_bytes(const tr_group *group, const tr_collective *call)
+{
+    if ((unsigned)call->dtype >= TRI_NUM_DTYPES)
+        return 0;
+    return tri_send_elements(group, call) * tri_dtype_bytes((tri_dtype)call->dtype);
+}
+
+tr_status tr_collective_start(tr_group *group, const tr_collective *call, tr_request **out,
+                              tr_error *err)
+{
+    tri_lane *lane = &group->comm->lane;
+    *out = NULL;
+    tr_request *request = copy_call(group, call);
+    if (request == NULL)
+        return tri_fail(err, TR_ERROR_RUNTIME, "no memory for a request");
+    tr_status status = TR_OK;
+    pthread_mutex_lock(&lane->mutex);
+    if (!lane->started) {
+        status = tri_thread_start(&lane->thread, lane_main, lane, err);
+        lane->started = status == TR_OK;
+    }
+    if (status == TR_OK) {
+        if (lane->first != NULL)
+            lane->last->next = request;
+        else
+            lane->first = request;
+        lane->last = request;
+        pthread_cond_signal(&lane->work);
+    }
+    pthread_mutex_unlock(&lane->mutex);
+    if (status != TR_OK) {
+        free(request);
+        return status;
+    }
+    tri_comm_doing(group->comm, tri_coll_name((tri_coll)call->operation), call->label,
+                   call_bytes(group, call));
+    *out = request;
+    return TR_OK;
+}
+
+static bool lane_busy(tri_lane *lane)
+{
+    if (!lane->started)
+        return false;
+    pthread_mutex_lock(&lane->mutex);
+    bool busy = lane->first != NULL || lane->running;
+    pthread_mutex_unlock(&lane->mutex);
+    return busy;
+}
+
+tr_status tr_collective_run(tr_group *group, const tr_collective *call, tr_error *err)
+{
+    if (lane_busy(&group->comm->lane)) {
+        tr_request *request;
+        TRI_TRY(tr_collective_start(group, call, &request, err));
+        return tr_request_wait(request, err);
+    }
+    tri_comm_doing(group->comm, tri_coll_name((tri_coll)call->operation), call->label,
+                   call_bytes(group, call));
+    tr_status status = tri_call_run(group, call, err);
+    atomic_store_explicit(&group->comm->boot.status->bytes, 0, memory_order_relaxed);
+    return status;
+}
+
+static tr_status end_call(tr_request *request, tr_error *err)
+{
+    tr_status status = request->status;
+    if (status != TR_OK && err != NULL)
+        *err = request->error;
+    free(request);
+    return status;
+}
+
+tr_status tr_request_wait(tr_request *request, tr_error *err)
+{
+    if (request->is_message)
+        return tri_message_wait(request, err);
+    tri_lane *lane = &request->comm->lane;
+    pthread_mutex_lock(&lane->mutex);
+    while (!request->done)
+        pthread_cond_wait(&lane->done, &lane->mutex);
+    pthread_mutex_unlock(&lane->mutex);
+    return end_call(request, err);
+}
+
+tr_status tr_request_test(tr_request *request, bool *done, tr_error *err)
+{
+    if (request->is_message)
+        return tri_message_test(request, done, err);
+    tri_lane *lane = &request->comm->lane;
+    pthread_mutex_lock(&lane->mutex);
+    *done = request->done;
+    pthread_mutex_unlock(&lane->mutex);
+    return *done ? end_call(request, err) : TR_OK;
+}

@@ -1,0 +1,36 @@
+/* Which bytes of a collective go where: the same answer for every path through shared memory. */
+#ifndef TRI_COMM_LAYOUT_H
+#define TRI_COMM_LAYOUT_H
+
+#include "comm/comm_internal.h"
+
+/* A run of elements that moves as one: from one member (or combined from all) to one (or all). */
+typedef struct tri_piece {
+    int source, target; /* members; -1: all of them */
+    int index;          /* among the pieces that the source provides */
+    uint64_t send_at, recv_at, count; /* elements */
+} tri_piece;
+
+typedef struct tri_layout {
+    const tr_group *group;
+    const tr_collective *call;
+    bool cut; /* vectors are cut into a piece per member, to share the work */
+} tri_layout;
+
+bool tri_coll_reduces(tr_operation operation);
+bool tri_coll_rooted(tr_operation operation);
+/* Elements of this member's send and recv; 0 where it has none. */
+uint64_t tri_send_elements(const tr_group *group, const tr_collective *call);
+uint64_t tri_recv_elements(const tr_group *group, const tr_collective *call);
+/* The list of block sizes that all members pass, or NULL when blocks are equal. */
+const uint64_t *tri_block_counts(const tr_collective *call);
+uint64_t tri_block_first(const uint64_t *counts, uint64_t count, int block);
+
+int tri_layout_pieces(const tri_layout *layout);
+tri_piece tri_layout_piece(const tri_layout *layout, int i);
+/* How many pieces one source provides at most: slots are divided by it. */
+int tri_layout_fan(const tr_group *group, tr_operation operation);
+/* Who works on a piece first. */
+int tri_piece_home(const tri_layout *layout, int i);
+
+#endif

@@ -1,0 +1,374 @@
+/* The combining loops are plain C over blocks of BLOCK elements: a constant trip count and no
+ * aliasing, which gcc vectorises at -O2. One body is inlined into a function per instruction set;
+ * the processor decides between them at run time. Conversions are free of branches for the same
+ * reason. */
+#include "comm/reduce.h"
+
+#include <string.h>
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
+#define BLOCK  64
+#define INLINE static inline __attribute__((always_inline))
+
+INLINE float f32_of(uint32_t bits)
+{
+    float value;
+    memcpy(&value, &bits, sizeof value);
+    return value;
+}
+
+INLINE uint32_t bits_of(float value)
+{
+    uint32_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    return bits;
+}
+
+INLINE float widen_bf16(uint16_t value)
+{
+    return f32_of((uint32_t)value << 16);
+}
+
+/* To nearest, ties to even; a NaN stays one (its top bits are kept and made quiet). */
+INLINE uint16_t narrow_bf16(float value)
+{
+    uint32_t bits = bits_of(value);
+    uint32_t rounded = (bits + 0x7fffu + (bits >> 16 & 1)) >> 16;
+    uint32_t nan = bits >> 16 | 0x40u;
+    return (uint16_t)((bits & 0x7fffffffu) > 0x7f800000u ? nan : rounded);
+}
+
+/* Exponent and fraction move into place and the bias is corrected; infinity gets another
+ * correction, and a subnormal is made normal by a subtraction. */
+INLINE float widen_f16(uint16_t value)
+{
+    uint32_t shifted = (uint32_t)(value & 0x7fff) << 13;
+    uint32_t exponent = shifted & 0x0f800000u;
+    uint32_t normal = shifted + (112u << 23);
+    uint32_t special = shifted + (224u << 23);
+    uint32_t small = bits_of(f32_of(shifted + (113u << 23)) - f32_of(113u << 23));
+    uint32_t bits = exponent == 0x0f800000u ? special : exponent == 0 ? small : normal;
+    return f32_of(bits | (uint32_t)(value & 0x8000) << 16);
+}
+
+/* To nearest, ties to even: large values become infinity, small ones subnormal by adding a number
+ * whose last bit is worth one half's last bit. */
+INLINE uint16_t narrow_f16(float value)
+{
+    uint32_t bits = bits_of(value);
+    uint32_t sign = bits & 0x80000000u;
+    bits ^= sign;
+    uint32_t special = bits > 0x7f800000u ? 0x7e00u : 0x7c00u;
+    uint32_t small = bits_of(f32_of(bits) + f32_of(126u << 23)) - (126u << 23);
+    uint32_t normal = (bits + 0xc8000fffu + (bits >> 13 & 1)) >> 13;
+    uint32_t half = bits >= 143u << 23 ? special : bits < 113u << 23 ? small : normal;
+    return (uint16_t)(half | sign >> 16);
+}
+
+INLINE float apply_f32(tri_reduction reduction, float a, float b)
+{
+    switch (reduction) {
+    case TRI_REDUCE_MIN:
+        return a < b || a != a ? a : b;
+    case TRI_REDUCE_MAX:
+        return a > b || a != a ? a : b;
+    case TRI_REDUCE_PROD:
+        return a * b;
+    default:
+        return a + b;
+    }
+}
+
+/* Unsigned arithmetic wraps around; comparisons are made as signed. */
+INLINE uint32_t apply_i32(tri_reduction reduction, uint32_t a, uint32_t b)
+{
+    switch (reduction) {
+    case TRI_REDUCE_MIN:
+        return (int32_t)a < (int32_t)b ? a : b;
+    case TRI_REDUCE_MAX:
+        return (int32_t)a > (int32_t)b ? a : b;
+    case TRI_REDUCE_PROD:
+        return a * b;
+    default:
+        return a + b;
+    }
+}
+
+INLINE uint64_t apply_i64(tri_reduction reduction, uint64_t a, uint64_t b)
+{
+    switch (reduction) {
+    case TRI_REDUCE_MIN:
+        return (int64_t)a < (int64_t)b ? a : b;
+    case TRI_REDUCE_MAX:
+        return (int64_t)a > (int64_t)b ? a : b;
+    case TRI_REDUCE_PROD:
+        return a * b;
+    default:
+        return a + b;
+    }
+}
+
+/* n is BLOCK, a constant, everywhere but in the last block of a call. Buffers may lie at any
+ * address, hence the copies through memcpy, which cost nothing once vectorised. */
+INLINE void block_f32(tri_reduction r, char *restrict into, const char *restrict from, int n)
+{
+    for (int i = 0; i < n; i++) {
+        float a, b;
+        memcpy(&a, into + 4 * i, 4);
+        memcpy(&b, from + 4 * i, 4);
+        a = apply_f32(r, a, b);
+        memcpy(into + 4 * i, &a, 4);
+    }
+}
+
+INLINE void block_bf16(tri_reduction r, char *restrict into, const char *restrict from, int n)
+{
+    for (int i = 0; i < n; i++) {
+        uint16_t a, b;
+        memcpy(&a, into + 2 * i, 2);
+        memcpy(&b, from + 2 * i, 2);
+        a = narrow_bf16(apply_f32(r, widen_bf16(a), widen_bf16(b)));
+        memcpy(into + 2 * i, &a, 2);
+    }
+}
+
+INLINE void block_f16(tri_reduction r, char *restrict into, const char *restrict from, int n)
+{
+    for (int i = 0; i < n; i++) {
+        uint16_t a, b;
+        memcpy(&a, into + 2 * i, 2);
+        memcpy(&b, from + 2 * i, 2);
+        a = narrow_f16(apply_f32(r, widen_f16(a), widen_f16(b)));
+        memcpy(into + 2 * i, &a, 2);
+    }
+}
+
+INLINE void block_i32(tri_reduction r, char *restrict into, const char *restrict from, int n)
+{
+    for (int i = 0; i < n; i++) {
+        uint32_t a, b;
+        memcpy(&a, into + 4 * i, 4);
+        memcpy(&b, from + 4 * i, 4);
+        a = apply_i32(r, a, b);
+        memcpy(into + 4 * i, &a, 4);
+    }
+}
+
+INLINE void block_i64(tri_reduction r, char *restrict into, const char *restrict from, int n)
+{
+    for (int i = 0; i < n; i++) {
+        uint64_t a, b;
+        memcpy(&a, into + 8 * i, 8);
+        memcpy(&b, from + 8 * i, 8);
+        a = apply_i64(r, a, b);
+        memcpy(into + 8 * i, &a, 8);
+    }
+}
+
+INLINE void block_any(tri_dtype dtype, tri_reduction r, char *into, const char *from, int n)
+{
+    switch (dtype) {
+    case TRI_F32:
+        block_f32(r, into, from, n);
+        break;
+    case TRI_BF16:
+        block_bf16(r, into, from, n);
+        break;
+    case TRI_F16:
+        block_f16(r, into, from, n);
+        break;
+    case TRI_I32:
+        block_i32(r, into, from, n);
+        break;
+    default:
+        block_i64(r, into, from, n);
+        break;
+    }
+}
+
+INLINE void combine_typed(tri_dtype dtype, tri_reduction r, char *into, const char *from,
+                          size_t count)
+{
+    size_t bytes = BLOCK * (dtype == TRI_I64 ? 8 : dtype == TRI_BF16 || dtype == TRI_F16 ? 2 : 4);
+    for (; count >= BLOCK; count -= BLOCK, into += bytes, from += bytes)
+        block_any(dtype, r, into, from, BLOCK);
+    block_any(dtype, r, into, from, (int)count);
+}
+
+/* Makes the reduction a constant in each branch, so that no loop asks for it. */
+INLINE void combine_reduced(tri_dtype dtype, tri_reduction r, char *into, const char *from,
+                            size_t count)
+{
+    switch (r) {
+    case TRI_REDUCE_MIN:
+        combine_typed(dtype, TRI_REDUCE_MIN, into, from, count);
+        break;
+    case TRI_REDUCE_MAX:
+        combine_typed(dtype, TRI_REDUCE_MAX, into, from, count);
+        break;
+    case TRI_REDUCE_PROD:
+        combine_typed(dtype, TRI_REDUCE_PROD, into, from, count);
+        break;
+    default:
+        combine_typed(dtype, TRI_REDUCE_SUM, into, from, count);
+        break;
+    }
+}
+
+INLINE void combine_any(tri_dtype dtype, tri_reduction r, char *into, const char *from,
+                        size_t count)
+{
+    switch (dtype) {
+    case TRI_F32:
+        combine_reduced(TRI_F32, r, into, from, count);
+        break;
+    case TRI_BF16:
+        combine_reduced(TRI_BF16, r, into, from, count);
+        break;
+    case TRI_F16:
+        combine_reduced(TRI_F16, r, into, from, count);
+        break;
+    case TRI_I32:
+        combine_reduced(TRI_I32, r, into, from, count);
+        break;
+    case TRI_I64:
+        combine_reduced(TRI_I64, r, into, from, count);
+        break;
+    default:
+        break; /* bytes have no reductions; refused by the caller */
+    }
+}
+
+static void combine_base(tri_dtype dtype, tri_reduction r, char *into, const char *from,
+                         size_t count)
+{
+    combine_any(dtype, r, into, from, count);
+}
+
+#if defined(__x86_64__)
+__attribute__((target("avx2"))) static void
+combine_avx2(tri_dtype dtype, tri_reduction r, char *into, const char *from, size_t count)
+{
+    combine_any(dtype, r, into, from, count);
+}
+
+__attribute__((target("avx512f,avx512bw,avx512dq,avx512vl"))) static void
+combine_avx512(tri_dtype dtype, tri_reduction r, char *into, const char *from, size_t count)
+{
+    combine_any(dtype, r, into, from, count);
+}
+#endif
+
+void tri_combine(tri_dtype dtype, tri_reduction reduction, void *into, const void *from,
+                 size_t count)
+{
+#if defined(__x86_64__)
+    if (__builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
+        __builtin_cpu_supports("avx512vl")) {
+        combine_avx512(dtype, reduction, into, from, count);
+        return;
+    }
+    if (__builtin_cpu_supports("avx2")) {
+        combine_avx2(dtype, reduction, into, from, count);
+        return;
+    }
+#endif
+    combine_base(dtype, reduction, into, from, count);
+}
+
+/* Runs once per element of a result, not once per element and rank: plain loops will do. */
+void tri_divide(tri_dtype dtype, void *data, size_t count, int n)
+{
+    char *at = data;
+    float scale = (float)n;
+    for (size_t i = 0; i < count; i++) {
+        float f;
+        uint16_t h;
+        int32_t w;
+        int64_t l;
+        switch (dtype) {
+        case TRI_F32:
+            memcpy(&f, at + 4 * i, 4);
+            f /= scale;
+            memcpy(at + 4 * i, &f, 4);
+            break;
+        case TRI_BF16:
+        case TRI_F16:
+            memcpy(&h, at + 2 * i, 2);
+            h = dtype == TRI_BF16 ? narrow_bf16(widen_bf16(h) / scale)
+                                  : narrow_f16(widen_f16(h) / scale);
+            memcpy(at + 2 * i, &h, 2);
+            break;
+        case TRI_I32:
+            memcpy(&w, at + 4 * i, 4);
+            w /= n;
+            memcpy(at + 4 * i, &w, 4);
+            break;
+        case TRI_I64:
+            memcpy(&l, at + 8 * i, 8);
+            l /= n;
+            memcpy(at + 8 * i, &l, 8);
+            break;
+        default:
+            break;
+        }
+    }
+}
+
+void tri_copy_stream(void *to, const void *from, size_t num_bytes)
+{
+#if defined(__x86_64__) && !defined(__SANITIZE_THREAD__)
+    char *d = to;
+    const char *s = from;
+    size_t head = (size_t)(-(uintptr_t)d & 15);
+    if (num_bytes < 256 || head > num_bytes) {
+        memcpy(d, s, num_bytes);
+        return;
+    }
+    memcpy(d, s, head);
+    d += head, s += head, num_bytes -= head;
+    for (; num_bytes >= 64; num_bytes -= 64, d += 64, s += 64) {
+        __m128i a = _mm_loadu_si128((const __m128i *)s);
+        __m128i b = _mm_loadu_si128((const __m128i *)(s + 16));
+        __m128i c = _mm_loadu_si128((const __m128i *)(s + 32));
+        __m128i e = _mm_loadu_si128((const __m128i *)(s + 48));
+        _mm_stream_si128((__m128i *)d, a);
+        _mm_stream_si128((__m128i *)(d + 16), b);
+        _mm_stream_si128((__m128i *)(d + 32), c);
+        _mm_stream_si128((__m128i *)(d + 48), e);
+    }
+    memcpy(d, s, num_bytes);
+#else
+    memcpy(to, from, num_bytes);
+#endif
+}
+
+void tri_stream_end(void)
+{
+#if defined(__x86_64__)
+    _mm_sfence();
+#endif
+}
+
+float tri_f16_to_f32(uint16_t half)
+{
+    return widen_f16(half);
+}
+
+uint16_t tri_f32_to_f16(float value)
+{
+    return narrow_f16(value);
+}
+
+float tri_bf16_to_f32(uint16_t value)
+{
+    return widen_bf16(value);
+}
+
+uint16_t tri_f32_to_bf16(float value)
+{
+    return narrow_bf16(value);
+}

@@ -1,0 +1,52 @@
+/* Waiting for a word in memory shared between ranks, with a deadline and a stop flag. */
+#ifndef TRI_COMM_WAIT_H
+#define TRI_COMM_WAIT_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "comm/bootstrap.h"
+
+#define TRI_CACHE_LINE 128 /* two lines: the neighbour is fetched along with one */
+
+/* A number that only grows, and how many sleep until it does. */
+typedef struct tri_event {
+    _Alignas(TRI_CACHE_LINE) _Atomic uint64_t value;
+    _Atomic uint32_t sleepers;
+} tri_event;
+
+/* How this rank waits. */
+typedef struct tri_waiter {
+    const tri_bootstrap *bootstrap;
+    bool core_for_each; /* local ranks: spinning keeps nobody from running */
+} tri_waiter;
+
+typedef enum tri_wait_result { TRI_WAIT_DONE, TRI_WAIT_STOPPED, TRI_WAIT_EXPIRED } tri_wait_result;
+
+/* Who is being waited for, as a world rank; asked only once waiting is no longer brief. */
+typedef int (*tri_missing_fn)(void *context);
+
+void tri_waiter_init(tri_waiter *waiter, const tri_bootstrap *bootstrap);
+
+/* Raises the value to at least this and wakes all who sleep. */
+void tri_event_raise(tri_event *event, uint64_t value);
+/* Adds, and wakes when the sum has reached wake_at. */
+void tri_event_add(tri_event *event, uint64_t n, uint64_t wake_at);
+
+/* Waits until the value is at least `value`. *seconds is how long it took, when it was not done. */
+tri_wait_result tri_event_wait(const tri_waiter *waiter, tri_event *event, uint64_t value,
+                               tri_missing_fn missing, void *context, double *seconds);
+
+/* Sleeps until the value changes from what a caller has `seen`, for 50 ms at most; no deadline. */
+void tri_event_nap(tri_event *event, uint64_t seen);
+
+static inline bool tri_event_reached(tri_event *event, uint64_t value)
+{
+    return atomic_load_explicit(&event->value, memory_order_acquire) >= value;
+}
+
+uint64_t tri_now_ns(void); /* CLOCK_MONOTONIC */
+int tri_count_cores(void); /* that this process may use */
+
+#endif

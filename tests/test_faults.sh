@@ -1,0 +1,89 @@
+#!/usr/bin/env bash
+# Ranks that are killed or stopped in the middle of training, and worlds that others start: a short
+# form of soak.sh, and the environment as a user may get it wrong.
+set -u
+build=$1
+trireme=$build/trireme
+unset RANK WORLD_SIZE LOCAL_RANK MASTER_ADDR MASTER_PORT TRIREME_TOKEN TORCHELASTIC_RUN_ID
+bash tests/soak.sh "$build" 3 1 || exit $?
+
+work=$(mktemp -d /tmp/trireme-faults-XXXXXX)
+trap 'rm -rf "$work"' EXIT
+fail() {
+    echo "$1"
+    for file in "$work"/*.txt; do
+        echo "--- $file"
+        cat "$file"
+    done
+    exit 1
+}
+
+# rank N DP [VARIABLE=VALUE ...]: one rank of a world; its output goes to rank-N.txt.
+port=$((20000 + RANDOM % 20000))
+rank() {
+    local n=$1 dp=$2
+    shift 2
+    env RANK="$n" WORLD_SIZE="$dp" MASTER_ADDR=127.0.0.1 MASTER_PORT=$port "$@" \
+        "$trireme" train recipes/tiny.yaml --set layout.dp="$dp" --set run.dir="$work/run" \
+        --set run.save=false --set train.steps="${steps:-3}" --set run.deadline_s="${deadline:-5}" \
+        >"$work/rank-$n.txt" 2>&1
+}
+
+# A world of two.
+rank 1 2 LOCAL_RANK=1 & other=$!
+rank 0 2 LOCAL_RANK=0 || fail "rank 0 of a world of two failed"
+wait $other || fail "rank 1 of a world of two failed"
+grep -q "step 3/3" "$work/rank-0.txt" || fail "rank 0 did not train"
+
+# One of them is killed: the other says so and ends.
+port=$((port + 1)) steps=1000000
+rank 1 2 & other=$!
+(rank 0 2) & host=$!
+for _ in $(seq 500); do
+    grep -q "^step" "$work/rank-0.txt" 2>/dev/null && break
+    sleep 0.02
+done
+victim=$(cat /proc/$other/task/$other/children 2>/dev/null)
+kill -KILL ${victim:-$other}
+began=$(date +%s%N)
+wait $host
+code=$?
+took_ms=$((($(date +%s%N) - began) / 1000000))
+wait $other 2>/dev/null
+[ $code -eq 1 ] || fail "rank 0 ended with exit code $code after rank 1 was killed"
+[ $took_ms -lt 3000 ] || fail "rank 0 took $took_ms ms to end after rank 1 was killed"
+grep -q "^trireme: rank 1 ended without a word.* at step" "$work/rank-0.txt" ||
+    fail "rank 0 does not report rank 1"
+
+# Nobody else comes; somebody comes with another token.
+port=$((port + 1)) steps=3 deadline=1
+rank 0 3 && fail "a world of three began with one"
+grep -q "only 1 of 3 ranks joined within 1 s; missing: ranks 1, 2" "$work/rank-0.txt" ||
+    fail "the missing ranks are not named"
+port=$((port + 1))
+rank 1 2 TRIREME_TOKEN=wrong & other=$!
+rank 0 2 TRIREME_TOKEN=right && fail "a rank with another token joined"
+wait $other && fail "a rank with another token joined"
+grep -q "the token of this rank is not the job's" "$work/rank-1.txt" || fail "rank 1 is not told why"
+grep -q "its token is not the job's" "$work/rank-0.txt" || fail "rank 0 does not log the stranger"
+
+# What is wrong with the environment is said, with exit code 2.
+wrong() {
+    local expected=$1
+    shift
+    env "$@" "$trireme" train recipes/tiny.yaml --set layout.dp=2 --set run.dir="$work/run" \
+        --set train.steps=1 >"$work/wrong.txt" 2>&1
+    local code=$?
+    [ $code -eq 2 ] || fail "exit code $code with $*"
+    grep -q -- "$expected" "$work/wrong.txt" || fail "'$expected' is not said with $*"
+}
+wrong "but not WORLD_SIZE" RANK=0
+wrong "but not RANK" WORLD_SIZE=2
+wrong "WORLD_SIZE=2 has ranks 0 to 1" RANK=2 WORLD_SIZE=2
+wrong "RANK=x in the environment is not a whole number" RANK=x WORLD_SIZE=2
+wrong "but not MASTER_ADDR" RANK=0 WORLD_SIZE=2
+wrong "but not MASTER_PORT" RANK=0 WORLD_SIZE=2 MASTER_ADDR=127.0.0.1
+wrong "MASTER_PORT=99999 in the environment" RANK=0 WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=99999
+wrong "WORLD_SIZE=3 in the environment, but the layout has 2 ranks" RANK=0 WORLD_SIZE=3 \
+    MASTER_ADDR=127.0.0.1 MASTER_PORT=$port
+echo "worlds that others start: fine"

@@ -1,0 +1,551 @@
+/* The step program: the checker rejects what is broken, the memory plan is right by a second count,
+ * textbook sizes come out, and listings are as they were. */
+#include "small_models.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "program/program.h"
+
+#define MLP "model.kind=mlp", "model.num_layers=2", "model.dim=16", "train.batch=4"
+
+/* A compiled session with its settings; the program of a training step is what most tests want. */
+typedef struct made {
+    tr_settings *settings;
+    tr_session *session;
+    tri_program *program;
+} made;
+
+static made make(const char *recipe, const char *const *assignments)
+{
+    made m = {.settings = settings_of(recipe, assignments)};
+    m.session = compiled(m.settings);
+    m.program = &m.session->session.programs[TRI_PROGRAM_TRAIN];
+    return m;
+}
+
+static void unmake(made *m)
+{
+    tr_session_destroy(m->session);
+    tr_settings_destroy(m->settings);
+}
+
+/* --- Faults --------------------------------------------------------------------------------- */
+
+/* What the checker must say of each fault: a reason of its own, not just any complaint. The second
+ * is for programs in which the same fault shows in another way. */
+static const struct {
+    const char *fault, *reason, *or_reason;
+} reasons[] = {
+    {"swap-instructions", "where nothing has been written", NULL},
+    {"overlap", "has been written over it", "lies in part"},
+    {"past-the-end", "past the end of", NULL},
+    {"misaligned", "is not a multiple of", NULL},
+    {"update-too-early", "reads grad.", NULL},
+    {"old-version", "in a version that has been replaced", NULL},
+    {"frame-in-use", "still holds", NULL},
+    {"foreign-frame", "which is not this micro-batch's", NULL},
+    {"lost-microbatch", "runs 0 times for micro-batch 1", NULL},
+    {"restarted-sums", "micro-batches already", NULL},
+    {"unstarted-sums", "which nothing has started", NULL},
+    {"half-the-batch", "micro-batches added", NULL},
+    {"swapped-operands", "does not fit its operands", "another shape or type"},
+    {"written-input", "into the step's inputs", NULL},
+    {"update-elsewhere", "in another place than it reads", NULL},
+    {"skipped-update", "is never updated", NULL},
+    {"missing-operand", "lacks its input", NULL},
+    {"in-place", "over its own input", NULL},
+};
+enum { NUM_REASONS = sizeof reasons / sizeof *reasons };
+
+static void check_reason(const char *fault, const char *message)
+{
+    for (size_t i = 0; i < NUM_REASONS; i++) {
+        if (strcmp(reasons[i].fault, fault) != 0)
+            continue;
+        if (!strstr(message, reasons[i].reason) &&
+            !(reasons[i].or_reason && strstr(message, reasons[i].or_reason)))
+            fail_msg("the fault %s was rejected for another reason: %s", fault, message);
+        return;
+    }
+    fail_msg("the fault %s has no row in this test", fault);
+}
+
+/* Plants one fault in a fresh program; whether there was a place for it. */
+static bool plant(const tri_fault *fault, const char *recipe, const char *const *assignments)
+{
+    tr_error err = {0};
+    made m = make(recipe, assignments);
+    assert_int_equal(tri_program_check(m.program, &err), TR_OK);
+    bool applies = fault->apply(m.program);
+    tr_status status = tri_program_check(m.program, &err);
+    if (applies && status == TR_OK)
+        fail_msg("the checker does not see the fault %s", fault->name);
+    if (applies) {
+        assert_int_equal(status, TR_ERROR_INPUT);
+        check_reason(fault->name, err.message);
+    } else if (status != TR_OK) {
+        fail_msg("%s has no place, but changed the program: %s", fault->name, err.message);
+    }
+    unmake(&m);
+    return applies;
+}
+
+static void test_every_fault_is_seen(void **state)
+{
+    (void)state;
+    int num_applied[4] = {0};
+    for (size_t i = 0; tri_fault_at(i); i++) {
+        const tri_fault *fault = tri_fault_at(i);
+        bool applied[4] = {
+            plant(fault, TINY, SET("layout.microbatches=1")),
+            plant(fault, TINY, SET("layout.microbatches=3")),
+            plant(fault, NULL, SET(MLP)),
+            plant(fault, TINY,
+                  SET("layout.microbatches=3", "layout.split_backward=true", "optim.kind=sgd")),
+        };
+        for (int p = 0; p < 4; p++)
+            num_applied[p] += applied[p];
+        if (!applied[0] && !applied[1] && !applied[2])
+            fail_msg("the fault %s has no place in any of these programs", fault->name);
+    }
+    for (int p = 0; p < 4; p++)
+        assert_true(num_applied[p] >= 10);
+    assert_int_equal(num_applied[1],
+                     NUM_REASONS); /* all of them in a gpt2 of three micro-batches */
+}
+
+static void test_reasons_differ(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < NUM_REASONS; i++)
+        for (size_t j = 0; j < i; j++)
+            assert_string_not_equal(reasons[i].reason, reasons[j].reason);
+}
+
+/* --- The memory plan ------------------------------------------------------------------------ */
+
+/* A value of one micro-batch: where its bytes lie and when they are needed. Times count the
+ * instructions of the whole timeline. */
+typedef struct lifetime {
+    tri_id value;
+    uint32_t space, instance;
+    uint64_t begin, end;
+    size_t made, last;
+} lifetime;
+
+static const tri_instr *instr_at(const tri_program *program, const tri_call *call, uint32_t i)
+{
+    return &program->instrs[program->segments[call->segment].first + i];
+}
+
+static bool reads_value(const tri_instr *instr, tri_id value)
+{
+    for (int j = 0; j < instr->num_in; j++)
+        if (instr->in[j].value == value)
+            return true;
+    return false;
+}
+
+static bool makes_value(const tri_instr *instr, tri_id value)
+{
+    for (int k = 0; k < instr->num_out; k++)
+        if (instr->out[k].value == value)
+            return true;
+    return false;
+}
+
+/* From the timeline alone; false when the value is never made. */
+static bool find_lifetime(const tri_program *program, tri_id value, uint32_t microbatch,
+                          lifetime *life)
+{
+    const tri_operand *home = &program->home[value];
+    bool found = false;
+    size_t time = 0;
+    for (size_t c = 0; c < program->num_calls; c++) {
+        const tri_call *call = &program->calls[c];
+        for (uint32_t i = 0; i < program->segments[call->segment].count; i++, time++) {
+            const tri_instr *instr = instr_at(program, call, i);
+            if (call->microbatch != microbatch)
+                continue;
+            if (makes_value(instr, value)) {
+                bool in_frame = program->spaces[home->space].kind == TRI_SPACE_FRAME;
+                *life = (lifetime){.value = value,
+                                   .space = home->space,
+                                   .instance = in_frame ? call->frame[home->space] : 0,
+                                   .begin = home->offset,
+                                   .end = home->offset + tri_value_bytes(&program->values[value]),
+                                   .made = time,
+                                   .last = time};
+                found = true;
+            }
+            if (found && reads_value(instr, value))
+                life->last = time;
+        }
+    }
+    return found;
+}
+
+/* Two values may share bytes when one is done with before the other is made, or where the maker of
+ * the second reads the first for the last time and may write over it. */
+static bool may_share(const tri_program *program, const tri_instr *const *instrs, const lifetime *a,
+                      const lifetime *b)
+{
+    if (a->made > b->made)
+        return may_share(program, instrs, b, a);
+    if (a->last < b->made)
+        return true;
+    const tri_instr *instr = instrs[b->made];
+    if (a->last != b->made || a->begin != b->begin || a->end != b->end)
+        return false;
+    for (int k = 0; k < instr->num_out; k++)
+        for (int j = 0; j < instr->num_in; j++)
+            if (instr->out[k].value == b->value && instr->in[j].value == a->value)
+                return tri_op_get(instr->op)->may_alias[k] >> j & 1;
+    return false;
+}
+
+static void check_pairs(const tri_program *program, const lifetime *lives, size_t count,
+                        const tri_instr *const *instrs)
+{
+    for (size_t i = 0; i < count; i++) {
+        const lifetime *a = &lives[i];
+        assert_true(a->end <= program->spaces[a->space].bytes);
+        assert_true(a->instance < program->spaces[a->space].num_instances);
+        assert_int_equal(a->begin % TRI_PROGRAM_ALIGN, 0);
+        for (size_t j = 0; j < i; j++) {
+            const lifetime *b = &lives[j];
+            bool meet = a->space == b->space && a->instance == b->instance && a->begin < b->end &&
+                        b->begin < a->end;
+            if (meet && !may_share(program, instrs, a, b))
+                fail_msg("%s and %s share bytes of %s while both are needed",
+                         program->values[a->value].name, program->values[b->value].name,
+                         program->spaces[a->space].name);
+        }
+    }
+}
+
+/* Checks every pair of temporaries of every micro-batch; returns how many there are. */
+static size_t check_lifetimes(const tri_program *program)
+{
+    size_t num_instrs = 0, count = 0;
+    for (size_t c = 0; c < program->num_calls; c++)
+        num_instrs += program->segments[program->calls[c].segment].count;
+    const tri_instr **instrs = calloc(num_instrs + 1, sizeof *instrs);
+    lifetime *lives = calloc(program->num_values * program->num_microbatches + 1, sizeof *lives);
+    assert_true(instrs && lives);
+    for (size_t c = 0, time = 0; c < program->num_calls; c++)
+        for (uint32_t i = 0; i < program->segments[program->calls[c].segment].count; i++)
+            instrs[time++] = instr_at(program, &program->calls[c], i);
+    for (tri_id v = 0; v < program->num_values; v++)
+        for (uint32_t m = 0; m < program->num_microbatches; m++)
+            if (program->values[v].kind == TRI_VALUE_TEMP && !program->values[v].output &&
+                program->home[v].space != TRI_NONE)
+                count += find_lifetime(program, v, m, &lives[count]);
+    check_pairs(program, lives, count, instrs);
+    free(instrs);
+    free(lives);
+    return count;
+}
+
+/* States and inputs keep their place: no two of them may meet at all. */
+static void check_kept(const tri_program *program)
+{
+    for (tri_id v = 0; v < program->num_values; v++) {
+        const tri_value *a = &program->values[v];
+        if (a->kind == TRI_VALUE_TEMP)
+            continue;
+        for (tri_id w = 0; w < v; w++) {
+            const tri_value *b = &program->values[w];
+            const tri_operand *at = &program->home[v], *other = &program->home[w];
+            if (b->kind == TRI_VALUE_TEMP || (a->state != TRI_NONE && a->state == b->state))
+                continue;
+            if (at->space == other->space && at->offset < other->offset + tri_value_bytes(b) &&
+                other->offset < at->offset + tri_value_bytes(a))
+                fail_msg("%s and %s share bytes", a->name, b->name);
+        }
+    }
+}
+
+static void test_no_two_live_values_overlap(void **state)
+{
+    (void)state;
+    const char *const *const variants[] = {
+        SET("layout.microbatches=1"),
+        SET("layout.microbatches=3"),
+        SET("layout.microbatches=2", "layout.split_backward=true"),
+        SET("model.dropout=0", "optim.kind=muon"),
+        SET(MLP, "layout.microbatches=2", "layout.split_backward=true"),
+    };
+    for (size_t i = 0; i < sizeof variants / sizeof *variants; i++) {
+        made m = make(TINY, variants[i]);
+        for (int p = 0; p < TRI_NUM_PROGRAMS; p++) {
+            assert_true(check_lifetimes(&m.session->session.programs[p]) > 1);
+            check_kept(&m.session->session.programs[p]);
+        }
+        unmake(&m);
+    }
+}
+
+/* Work and frames end where their last value ends: nothing is planned that nobody uses. */
+static void test_spaces_are_filled(void **state)
+{
+    (void)state;
+    made m = make(TINY, SET("layout.microbatches=2", "layout.split_backward=true"));
+    uint64_t end[TRI_MAX_SPACES] = {0};
+    for (tri_id v = 0; v < m.program->num_values; v++) {
+        const tri_operand *home = &m.program->home[v];
+        uint64_t bytes = tri_value_bytes(&m.program->values[v]);
+        if (home->space != TRI_NONE && home->offset + bytes > end[home->space])
+            end[home->space] = home->offset + bytes;
+    }
+    for (size_t s = 0; s < m.program->num_spaces; s++)
+        assert_true(m.program->spaces[s].bytes - end[s] < TRI_PROGRAM_ALIGN);
+    unmake(&m);
+}
+
+static bool same_home(const tri_program *program, const char *a, const char *b)
+{
+    tri_id x = tri_program_find(program, a), y = tri_program_find(program, b);
+    if (x == TRI_NONE || y == TRI_NONE)
+        fail_msg("the program has no %s or no %s", a, b);
+    return program->home[x].space == program->home[y].space &&
+           program->home[x].offset == program->home[y].offset;
+}
+
+static void test_results_are_made_in_place(void **state)
+{
+    (void)state;
+    made m = make(TINY, SET("layout.microbatches=1"));
+    assert_true(same_home(m.program, "logits", "d.logits"));
+    assert_true(same_home(m.program, "h.0.attn.c_proj", "h.0.attn.resid")); /* dropout */
+    assert_true(same_home(m.program, "embd.sum", "embd"));
+    assert_false(same_home(m.program, "h.0.ln_1", "h.0.attn")); /* both are kept */
+    unmake(&m);
+    m = make(TINY, SET("layout.split_backward=true"));
+    assert_true(same_home(m.program, "logits", "d.logits")); /* now it lives from F to W */
+    assert_string_equal(
+        m.program->spaces[m.program->home[tri_program_find(m.program, "logits")].space].name,
+        "frame F>W");
+    unmake(&m);
+}
+
+/* --- Frames --------------------------------------------------------------------------------- */
+
+/* Builds the tiny model with an order of actions written as letter and micro-batch: "F0 B0 U0". */
+static void build_order(const small_graph *g, const char *order, uint32_t num_microbatches,
+                        tri_program *program)
+{
+    tri_action actions[32];
+    size_t count = 0;
+    tr_error err = {0};
+    for (const char *at = order; *at; at += at[2] ? 3 : 2)
+        actions[count++] = (tri_action){(tri_action_kind)(strchr("FIWBU", at[0]) - "FIWBU"),
+                                        (uint32_t)(at[1] - '0')};
+    if (tri_program_build(&g->graph, actions, count, num_microbatches, program, &err) != TR_OK ||
+        tri_program_check(program, &err) != TR_OK)
+        fail_msg("%s: %s", order, err.message);
+}
+
+static uint32_t instances(const tri_program *program, const char *name)
+{
+    for (size_t s = 0; s < program->num_spaces; s++)
+        if (strcmp(program->spaces[s].name, name) == 0)
+            return program->spaces[s].num_instances;
+    return 0;
+}
+
+static void test_frames_are_counted(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *order;
+        uint32_t num_microbatches, f_b, f_i, f_w, i_w;
+    } rows[] = {
+        {"F0 B0 U0", 1, 1, 0, 0, 0},
+        {"F0 B0 F1 B1 F2 B2 U0", 3, 1, 0, 0, 0},
+        {"F0 F1 F2 B0 B1 B2 U0", 3, 3, 0, 0, 0}, /* GPipe */
+        {"F0 F1 B0 F2 B1 B2 U0", 3, 2, 0, 0, 0}, /* 1F1B */
+        {"F0 F1 F2 B2 B1 B0 U0", 3, 3, 0, 0, 0},
+        {"F0 I0 W0 U0", 1, 0, 1, 1, 1},
+        {"F0 I0 W0 F1 I1 W1 F2 I2 W2 U0", 3, 0, 1, 1, 1},
+        {"F0 I0 F1 I1 W0 W1 U0", 2, 0, 1, 2, 2}, /* what I is done with is given back at once */
+        {"F0 F1 I0 W0 I1 W1 U0", 2, 0, 2, 2, 1},
+    };
+    small_graph g;
+    small_graph_init(&g, TINY, SET("model.num_layers=2"), UP_TO_FUSE);
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        tri_program program;
+        build_order(&g, rows[i].order, rows[i].num_microbatches, &program);
+        assert_int_equal(instances(&program, "frame F>B"), rows[i].f_b);
+        assert_int_equal(instances(&program, "frame F>I"), rows[i].f_i);
+        assert_int_equal(instances(&program, "frame F>W"), rows[i].f_w);
+        assert_int_equal(instances(&program, "frame I>W"), rows[i].i_w);
+        assert_int_equal(instances(&program, "batch"), rows[i].num_microbatches);
+        assert_true(check_lifetimes(&program) > 0);
+        tri_program_fini(&program);
+    }
+    small_graph_fini(&g);
+}
+
+/* The plain schedules of src/compile keep one micro-batch in flight, whatever their number. */
+static void test_compiled_frames(void **state)
+{
+    (void)state;
+    const char *const *const variants[] = {
+        SET("layout.microbatches=1"),
+        SET("layout.microbatches=3"),
+        SET("layout.microbatches=3", "layout.split_backward=true"),
+    };
+    for (size_t i = 0; i < 3; i++) {
+        made m = make(TINY, variants[i]);
+        assert_int_equal(instances(m.program, "frame F>B"), i < 2);
+        assert_int_equal(instances(m.program, "frame F>I"), i == 2);
+        assert_int_equal(instances(m.program, "frame F>W"), i == 2);
+        assert_int_equal(instances(m.program, "frame I>W"), i == 2);
+        assert_int_equal(instances(m.program, "batch"), i ? 3 : 1);
+        unmake(&m);
+    }
+}
+
+/* --- Textbook numbers ----------------------------------------------------------------------- */
+
+/* Bytes of a slab: the numbers themselves, and at most one alignment for every tensor. */
+static void check_slab(const made *m, tri_slab_kind slab, uint64_t bytes_per_param)
+{
+    uint64_t bytes = m->session->session.store.slabs[slab].bytes;
+    uint64_t exact = (uint64_t)tri_param_total(&m->session->session.params) * bytes_per_param;
+    uint64_t most = m->session->session.params.count * TRI_PROGRAM_ALIGN * bytes_per_param / 4;
+    assert_true(bytes >= exact && bytes <= exact + most);
+}
+
+static void test_gpt3_is_as_large_as_printed(void **state)
+{
+    (void)state;
+    made m = make(NULL, SET("model.preset=gpt3-175b", "data.seq_len=2048", "train.batch=1"));
+    assert_int_equal(tri_param_total(&m.session->session.params), 174604259328);
+    check_slab(&m, TRI_SLAB_PARAM, 4); /* 698.4 GB each, "700" in the books */
+    check_slab(&m, TRI_SLAB_GRAD, 4);
+    check_slab(&m, TRI_SLAB_OPTIM, 8);
+    unmake(&m);
+}
+
+static void test_seed_mlp(void **state)
+{
+    (void)state;
+    made m = make(
+        NULL, SET("model.kind=mlp", "model.num_layers=6", "model.dim=1024", "model.ffn_dim=4096"));
+    assert_int_equal(tri_param_total(&m.session->session.params), 50362368);
+    check_slab(&m, TRI_SLAB_PARAM, 4);
+    check_slab(&m, TRI_SLAB_GRAD, 4);
+    check_slab(&m, TRI_SLAB_OPTIM, 8);
+    uint64_t states = 0;
+    for (int slab = TRI_SLAB_PARAM; slab <= TRI_SLAB_OPTIM; slab++)
+        states += m.session->session.store.slabs[slab].bytes;
+    assert_int_equal((states / 4 + 50000) / 100000, 2014); /* 201.4 MB on each of 4 ranks */
+    unmake(&m);
+}
+
+/* 6 N FLOPs a token, and attention: two products forward and five backward, over the pairs of
+ * positions that a causal model looks at. */
+static void test_flops_of_gpt2(void **state)
+{
+    (void)state;
+    made m = make(NULL, SET("model.preset=gpt2-124m", "data.seq_len=1024", "train.batch=2",
+                            "layout.microbatches=2"));
+    double num = (double)tri_param_total(&m.session->session.params), tokens = 2 * 1024;
+    assert_int_equal(num, 124439808);
+    double attention = 12.0 * 7 * 2 * 768 * 2 * (1024.0 * 1025 / 2);
+    double expected = 6 * num * tokens + attention, flops = tri_program_cost(m.program).flops;
+    if (!(fabs(flops - expected) <= 0.02 * expected))
+        fail_msg("%g FLOPs, %g by the formula", flops, expected);
+    unmake(&m);
+}
+
+/* --- Listings ------------------------------------------------------------------------------- */
+
+static char *read_file(const char *path)
+{
+    FILE *file = fopen(path, "rb");
+    if (!file)
+        return NULL;
+    enum { MOST = 1 << 20 };
+    char *text = calloc(MOST, 1);
+    size_t length = text ? fread(text, 1, MOST - 1, file) : 0;
+    fclose(file);
+    assert_true(text && length < MOST - 1);
+    return text;
+}
+
+/* Length of a line without its end. */
+static size_t line_length(const char *line)
+{
+    return strcspn(line, "\n");
+}
+
+static void compare_lines(const char *path, const char *golden, const char *text)
+{
+    for (int line = 1; *golden || *text; line++) {
+        size_t a = line_length(golden), b = line_length(text);
+        if (a != b || memcmp(golden, text, a) != 0)
+            fail_msg("%s:%d\n  was %.*s\n  is  %.*s\n(tests/golden/README.md says how to accept "
+                     "it)",
+                     path, line, (int)a, golden, (int)b, text);
+        golden += a + (golden[a] == '\n');
+        text += b + (text[b] == '\n');
+    }
+}
+
+static void check_golden(const char *name, const char *recipe, const char *const *assignments)
+{
+    char path[128];
+    snprintf(path, sizeof path, "tests/golden/%s.txt", name);
+    made m = make(recipe, assignments);
+    tri_text text;
+    tri_text_init(&text);
+    tri_program_explain(m.program, &(tri_explain_options){0}, &text);
+    assert_false(text.failed);
+    const char *update = getenv("TRIREME_UPDATE_GOLDEN");
+    if (update && strcmp(update, "1") == 0) {
+        FILE *file = fopen(path, "wb");
+        assert_non_null(file);
+        fputs(text.chars, file);
+        assert_int_equal(fclose(file), 0);
+    }
+    char *golden = read_file(path);
+    if (!golden)
+        fail_msg("%s is missing; tests/golden/README.md says how to make it", path);
+    compare_lines(path, golden, text.chars);
+    free(golden);
+    tri_text_fini(&text);
+    unmake(&m);
+}
+
+static void test_golden_listings(void **state)
+{
+    (void)state;
+    check_golden("explain_tiny", TINY, SET("layout.microbatches=1"));
+    check_golden("explain_tiny_mb2_split", TINY,
+                 SET("layout.microbatches=2", "layout.split_backward=true"));
+    check_golden("explain_mlp", NULL, SET(MLP, "optim.kind=sgd"));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_every_fault_is_seen),
+        cmocka_unit_test(test_reasons_differ),
+        cmocka_unit_test(test_no_two_live_values_overlap),
+        cmocka_unit_test(test_spaces_are_filled),
+        cmocka_unit_test(test_results_are_made_in_place),
+        cmocka_unit_test(test_frames_are_counted),
+        cmocka_unit_test(test_compiled_frames),
+        cmocka_unit_test(test_gpt3_is_as_large_as_printed),
+        cmocka_unit_test(test_seed_mlp),
+        cmocka_unit_test(test_flops_of_gpt2),
+        cmocka_unit_test(test_golden_listings),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
