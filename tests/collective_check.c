@@ -243,7 +243,7 @@ static double rounds_time(const coll_call *c, double piece_bytes, const double p
 {
     double ready[16] = {0}, last = 0;
     for (size_t round = 0; round < c->rounds.num_rounds; round++) {
-        double begin[16], in[16] = {0}, out[16] = {0}, combined[16] = {0}, done[16];
+        double begin[16], in[16] = {0}, out[16] = {0}, combined[16] = {0}, done[16] = {0};
         bool shared = c->algorithm->needs_shared_memory, met[16] = {0};
         memcpy(begin, ready, sizeof begin);
         for (size_t i = c->rounds.first[round]; i < c->rounds.first[round + 1]; i++) {

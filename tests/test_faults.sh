@@ -43,6 +43,7 @@ for _ in $(seq 500); do
     grep -q "^step" "$work/rank-0.txt" 2>/dev/null && break
     sleep 0.02
 done
+sleep 0.5 # heartbeats tell rank 0 where rank 1 is
 victim=$(cat /proc/$other/task/$other/children 2>/dev/null)
 kill -KILL ${victim:-$other}
 began=$(date +%s%N)

@@ -302,6 +302,8 @@ static void large_shapes(void **state)
     run_everywhere(*state, 2000, 270, 500, 1 + 4);
     run_everywhere(*state, 1030, 300, 1700, 2 + 64 + 24);
     run_everywhere(*state, 3, 130, 15000, 3);
+    run_everywhere(*state, 40, 110000, 8, 2); /* several blocks of columns */
+    run_everywhere(*state, 2100, 260, 16, 1); /* several blocks of rows */
 }
 
 /* Rows of NaN and infinity in a spoil their own rows of c and no others. */

@@ -80,6 +80,7 @@ typedef struct tr_collective {
 
 typedef struct tr_comm_options {
     double deadline_s; /* of every wait; 0: 60 */
+    bool bind;         /* processes: each rank gets cores of its own when there are enough */
 } tr_comm_options;
 
 /* What each rank runs. A status other than TR_OK (with err filled in) ends the world. */

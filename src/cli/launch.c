@@ -178,6 +178,7 @@ static int launch_here(const tri_cli *cli, int num_ranks, tri_rank_main rank_mai
     tri_launch_config config = {.num_ranks = num_ranks,
                                 .deadline_s = tr_settings_float(cli->settings, "run.deadline_s"),
                                 .log_dir = log_dir,
+                                .run_dir = tr_settings_string(cli->settings, "run.dir"),
                                 .share_cores = true,
                                 .output = relay,
                                 .log = local_remark,

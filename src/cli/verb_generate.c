@@ -39,12 +39,20 @@ static tr_status point_to_weights(const tri_cli *cli, tr_error *err)
     return status;
 }
 
+/* Whatever the run was trained with: text is made by one rank, and needs no training data. */
+static tr_status use_one_rank(tr_settings *settings, tr_error *err)
+{
+    TRI_TRY(tr_settings_set(settings, "data.source=synthetic", err));
+    TRI_TRY(tr_settings_set(settings, "layout.dp=1", err));
+    return tr_settings_set(settings, "layout.microbatches=1", err);
+}
+
 int tri_verb_generate(const tri_cli *cli)
 {
     tr_error err = {0};
     tr_session *session;
     if (point_to_weights(cli, &err) != TR_OK ||
-        tr_settings_set(cli->settings, "data.source=synthetic", &err) != TR_OK ||
+        use_one_rank(cli->settings, &err) != TR_OK ||
         tr_session_create(cli->settings, &session, &err) != TR_OK)
         return tri_cli_fail(&err);
     const char *prompt = tr_settings_string(cli->settings, "generate.prompt");

@@ -50,8 +50,8 @@ static tr_status open_files(run *r, tr_error *err)
     TRI_TRY(status);
     TRI_TRY(in_dir(r, "metrics.jsonl", &path, err));
     if (unlink(path) != 0 && errno != ENOENT) /* a new run starts a new record */
-        status = tri_fail(err, TR_ERROR_RUNTIME, "%s: cannot be replaced: %s", path,
-                          strerror(errno));
+        status =
+            tri_fail(err, TR_ERROR_RUNTIME, "%s: cannot be replaced: %s", path, strerror(errno));
     if (status == TR_OK)
         status = tri_metrics_open(path, &r->metrics, err);
     free(path);
@@ -97,8 +97,7 @@ static tr_status evaluate(run *r, int64_t step, tr_error *err)
         tri_progress_note(&r->progress, "step %" PRId64 "  held-out loss %.4f  perplexity %.2f",
                           step, r->eval_loss, exp(r->eval_loss));
     else
-        tri_progress_note(&r->progress, "step %" PRId64 "  held-out loss %.6f", step,
-                          r->eval_loss);
+        tri_progress_note(&r->progress, "step %" PRId64 "  held-out loss %.6f", step, r->eval_loss);
     return TR_OK;
 }
 
@@ -117,6 +116,26 @@ static void show_step(run *r, const tr_step *step)
     tri_progress_update(&r->progress, &line);
 }
 
+static void write_metrics(run *r, const tr_step *step, int slowest_rank, double slowest,
+                          bool evaluated)
+{
+    tri_metrics_row row = {.step = step->step,
+                           .loss = step->loss,
+                           .grad_norm = step->grad_norm,
+                           .lr = step->lr,
+                           .tokens = r->tokens,
+                           .step_ms = step->seconds * 1e3,
+                           .tokens_per_s = (double)step->tokens / step->seconds,
+                           .mem_peak_bytes = (int64_t)tri_memory_peak(),
+                           .slowest_rank = slowest_rank,
+                           .slowest_ms = slowest * 1e3,
+                           .has_eval = evaluated,
+                           .eval_loss = r->eval_loss};
+    tr_error warning = {0};
+    if (r->metrics && tri_metrics_write(r->metrics, &row, &warning) != TR_OK)
+        tri_progress_note(&r->progress, "warning: %s; the run goes on without", warning.message);
+}
+
 static tr_status one_step(run *r, tr_error *err)
 {
     tr_step step;
@@ -126,32 +145,21 @@ static tr_status one_step(run *r, tr_error *err)
     r->last_loss = step.loss;
     r->seconds += step.seconds;
     r->tokens += step.tokens;
-    TRI_TRY(status);
+    if (status != TR_OK) {
+        write_metrics(r, &step, r->ranks.rank, step.seconds, false);
+        return status;
+    }
     int slowest_rank;
     double slowest;
     TRI_TRY(tri_ranks_slowest(&r->ranks, step.seconds, &slowest_rank, &slowest, err));
-    tri_metrics_row row = {.step = step.step,
-                           .loss = step.loss,
-                           .grad_norm = step.grad_norm,
-                           .lr = step.lr,
-                           .tokens = r->tokens,
-                           .step_ms = step.seconds * 1e3,
-                           .tokens_per_s = (double)step.tokens / step.seconds,
-                           .mem_peak_bytes = (int64_t)tri_memory_peak(),
-                           .slowest_rank = slowest_rank,
-                           .slowest_ms = slowest * 1e3};
     int64_t done = step.step + 1;
     if (r->ranks.rank == 0)
         show_step(r, &step);
     bool due = done == r->num_steps || (r->eval_every && done % r->eval_every == 0);
-    if (due && tri_session_can_eval(&r->session->session)) {
+    bool evaluates = due && tri_session_can_eval(&r->session->session);
+    if (evaluates)
         TRI_TRY(evaluate(r, done, err));
-        row.has_eval = true;
-        row.eval_loss = r->eval_loss;
-    }
-    tr_error warning = {0};
-    if (r->metrics && tri_metrics_write(r->metrics, &row, &warning) != TR_OK)
-        tri_progress_note(&r->progress, "warning: %s; the run goes on without", warning.message);
+    write_metrics(r, &step, slowest_rank, slowest, evaluates);
     return TR_OK;
 }
 
@@ -184,8 +192,8 @@ static void print_end(const run *r)
     if (anonymous)
         printf("memory: %s used, %s expected (plan %s + fixed overhead)\n",
                tri_text_bytes((double)anonymous, used),
-               tri_text_bytes(
-                   (double)(tri_session_planned_bytes(s) + TRI_PROCESS_OVERHEAD_BYTES), planned),
+               tri_text_bytes((double)(tri_session_planned_bytes(s) + TRI_PROCESS_OVERHEAD_BYTES),
+                              planned),
                tri_text_bytes((double)tri_session_planned_bytes(s), time));
     printf("written to %s: config.yaml, metrics.jsonl%s%s\n", r->dir,
            tr_settings_bool(r->cli->settings, "run.save") ? ", weights.safetensors" : "",

@@ -206,6 +206,8 @@ static tr_status join_group(tr_group *group, const char *key, tr_error *err)
                                 bells, err);
     free(channels);
     free(bells);
+    if (status == TR_OK)
+        tri_cores_read(group->cells[group->rank]->cores);
     if (status == TR_OK) /* nobody leaves before all have mapped its memory */
         status = tri_tick(group, &(tr_collective){.operation = TR_BARRIER}, err);
     return status;
@@ -264,6 +266,17 @@ int tr_group_size(const tr_group *group)
     return group->size;
 }
 
+/* A core for each rank, when ranks are bound to cores of their own, too: the cores of all together
+ * count. */
+static void share_cores(tr_comm *comm)
+{
+    uint64_t all[TRI_CORE_WORDS] = {0};
+    for (int i = 0; i < comm->boot.size; i++)
+        for (int w = 0; w < TRI_CORE_WORDS; w++)
+            all[w] |= comm->world->cells[i]->cores[w];
+    comm->waiter.core_for_each = comm->boot.local_size <= tri_cores_count(all);
+}
+
 static tr_status join_world(tr_comm *comm, tr_error *err)
 {
     int *ranks = malloc((size_t)comm->boot.size * sizeof *ranks);
@@ -275,6 +288,8 @@ static tr_status join_world(tr_comm *comm, tr_error *err)
     free(ranks);
     if (status == TR_OK)
         status = tri_p2p_init(comm, err);
+    if (status == TR_OK)
+        share_cores(comm);
     return status;
 }
 

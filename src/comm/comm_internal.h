@@ -44,6 +44,7 @@ typedef struct tri_cell {
     _Atomic uint64_t busy;                          /* tick in whose units it is at work, or 0 */
     _Alignas(TRI_CACHE_LINE) _Atomic uint64_t claim; /* tick << 32 | next unit of this home */
     _Alignas(TRI_CACHE_LINE) tri_descriptor calls[2];
+    uint64_t cores[TRI_CORE_WORDS]; /* that this member may use */
 } tri_cell;
 
 struct tr_group {

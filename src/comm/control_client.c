@@ -23,7 +23,7 @@
 
 #include "comm/control_wire.h"
 
-static const uint64_t beat_ns = 200000000u;
+static const uint64_t longest_beat_ns = 200000000u;
 
 typedef struct waiting_get {
     const char *key;
@@ -39,6 +39,7 @@ struct tri_control_client {
     pthread_mutex_t mutex;
     pthread_cond_t changed;
     tri_wire_in in;
+    uint64_t beat_ns; /* between two heartbeats */
     /* Under the mutex: */
     tri_wire_out out;
     waiting_get *gets;
@@ -134,7 +135,9 @@ static tr_status take_answer(tri_control_client *c, tri_wire_frame *frame, tr_er
 {
     if (frame->type == TRI_WIRE_WELCOME) {
         const double one_second = 1; /* see tri_control_client_bootstrap */
-        c->bootstrap.deadline_s = 1e-9 * (double)tri_wire_u64(frame) + one_second;
+        uint64_t deadline_ns = tri_wire_u64(frame);
+        c->bootstrap.deadline_s = 1e-9 * (double)deadline_ns + one_second;
+        c->beat_ns = deadline_ns / 4 < longest_beat_ns ? deadline_ns / 4 + 1 : longest_beat_ns;
         c->bootstrap.local_rank = (int)tri_wire_u32(frame);
         c->bootstrap.local_size = (int)tri_wire_u32(frame);
         if (tri_wire_whole(frame))
@@ -266,7 +269,7 @@ static void *live(void *argument)
     while (open && !leave) {
         if (tri_clock_ns() >= next_beat) {
             add_beat(c);
-            next_beat = tri_clock_ns() + beat_ns;
+            next_beat = tri_clock_ns() + c->beat_ns;
         }
         open = speak(c, &pending, &leave);
         if (!open || leave)

@@ -42,6 +42,8 @@ static void look_for_missing(const tri_control_watch *w, tri_control_failure *fa
 
 static void look_for_gone(const tri_control_watch *w, tri_control_failure *failure)
 {
+    const double hiccup_s = 0.5; /* a busy machine is not a dead one, however short the deadline */
+    double longest_s = w->config->deadline_s > hiccup_s ? w->config->deadline_s : hiccup_s;
     for (int r = 0; r < w->config->size && failure->cause == TRI_CAUSE_NONE; r++) {
         const tri_control_rank *rank = &w->ranks[r];
         failure->rank = r;
@@ -52,7 +54,7 @@ static void look_for_gone(const tri_control_watch *w, tri_control_failure *failu
                      "rank %d (process %lld on %s) ended without a word", r, (long long)rank->pid,
                      rank->host);
         } else if (w->welcomed && rank->state == TRI_RANK_PRESENT &&
-                   seconds(rank->heard_ns, w->now_ns) > w->config->deadline_s) {
+                   seconds(rank->heard_ns, w->now_ns) > longest_s) {
             failure->cause = TRI_CAUSE_SILENT;
             snprintf(failure->reason, sizeof failure->reason,
                      "rank %d (process %lld on %s) was not heard from for %.1f s", r,

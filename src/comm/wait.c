@@ -13,6 +13,7 @@
 #include <limits.h>
 #include <linux/futex.h>
 #include <sched.h>
+#include <string.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -34,19 +35,34 @@ uint64_t tri_now_ns(void)
     return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
-int tri_count_cores(void)
+void tri_cores_read(uint64_t cores[TRI_CORE_WORDS])
 {
     cpu_set_t set;
-    if (sched_getaffinity(0, sizeof set, &set) == 0)
-        return CPU_COUNT(&set);
-    long online = sysconf(_SC_NPROCESSORS_ONLN);
-    return online > 0 ? (int)online : 1;
+    memset(cores, 0, TRI_CORE_WORDS * sizeof *cores);
+    if (sched_getaffinity(0, sizeof set, &set) != 0) {
+        cores[0] = 1; /* unknown: as if there were one */
+        return;
+    }
+    for (int i = 0; i < TRI_CORE_WORDS * 64 && i < CPU_SETSIZE; i++)
+        if (CPU_ISSET(i, &set))
+            cores[i / 64] |= (uint64_t)1 << i % 64;
 }
 
+int tri_cores_count(const uint64_t cores[TRI_CORE_WORDS])
+{
+    int num = 0;
+    for (int i = 0; i < TRI_CORE_WORDS; i++)
+        num += __builtin_popcountll(cores[i]);
+    return num;
+}
+
+/* Until the ranks have told each other which cores they have; then comm.c looks at all of them. */
 void tri_waiter_init(tri_waiter *waiter, const tri_bootstrap *bootstrap)
 {
+    uint64_t cores[TRI_CORE_WORDS];
+    tri_cores_read(cores);
     waiter->bootstrap = bootstrap;
-    waiter->core_for_each = bootstrap->local_size <= tri_count_cores();
+    waiter->core_for_each = bootstrap->local_size <= tri_cores_count(cores);
 }
 
 static void cpu_relax(void)

@@ -29,6 +29,11 @@ typedef int (*tri_missing_fn)(void *context);
 
 void tri_waiter_init(tri_waiter *waiter, const tri_bootstrap *bootstrap);
 
+/* The cores that this process may use, as bits; how many there are in a set. */
+#define TRI_CORE_WORDS 16
+void tri_cores_read(uint64_t cores[TRI_CORE_WORDS]);
+int tri_cores_count(const uint64_t cores[TRI_CORE_WORDS]);
+
 /* Raises the value to at least this and wakes all who sleep. */
 void tri_event_raise(tri_event *event, uint64_t value);
 /* Adds, and wakes when the sum has reached wake_at. */
@@ -47,6 +52,5 @@ static inline bool tri_event_reached(tri_event *event, uint64_t value)
 }
 
 uint64_t tri_now_ns(void); /* CLOCK_MONOTONIC */
-int tri_count_cores(void); /* that this process may use */
 
 #endif

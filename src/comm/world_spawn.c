@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <poll.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -28,6 +29,24 @@ struct spawn {
     uint64_t stop_ns; /* when the first failure was seen */
 };
 
+/* Rank i of n keeps the i-th share of the cores that this process may use. */
+static void bind_cores(int rank, int num_ranks)
+{
+    cpu_set_t all, own;
+    if (sched_getaffinity(0, sizeof all, &all) != 0 || CPU_COUNT(&all) < num_ranks)
+        return;
+    int each = CPU_COUNT(&all) / num_ranks, seen = 0;
+    CPU_ZERO(&own);
+    for (int core = 0; core < CPU_SETSIZE; core++) {
+        if (!CPU_ISSET(core, &all))
+            continue;
+        if (seen >= rank * each && seen < (rank + 1) * each)
+            CPU_SET(core, &own);
+        seen++;
+    }
+    sched_setaffinity(0, sizeof own, &own); /* a wish */
+}
+
 static void run_child(tri_world *world, int rank, tr_rank_fn fn, void *context, pid_t parent)
 {
     prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -38,12 +57,14 @@ static void run_child(tri_world *world, int rank, tr_rank_fn fn, void *context, 
     _exit(status == TR_OK ? 0 : 1);
 }
 
-static void fork_children(struct spawn *spawn, tr_rank_fn fn, void *context)
+static void fork_children(struct spawn *spawn, bool bind, tr_rank_fn fn, void *context)
 {
     pid_t parent = getpid();
     fflush(NULL); /* or every child would write what is buffered once more */
     for (int i = 0; i < spawn->num; i++) {
         pid_t pid = fork();
+        if (pid == 0 && bind)
+            bind_cores(i, spawn->num);
         if (pid == 0)
             run_child(spawn->world, i, fn, context, parent);
         if (pid < 0) {
@@ -127,7 +148,7 @@ tr_status tr_comm_spawn(int num_ranks, const tr_comm_options *options, tr_rank_f
     if (spawn.children == NULL || spawn.polls == NULL) {
         status = tri_fail(err, TR_ERROR_RUNTIME, "no memory for %d processes", num_ranks);
     } else {
-        fork_children(&spawn, fn, context);
+        fork_children(&spawn, options != NULL && options->bind, fn, context);
         watch(&spawn);
         status = tri_world_result(spawn.world, err);
     }

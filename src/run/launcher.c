@@ -24,17 +24,17 @@
 #include "base/fs.h"
 #include "comm/control_wire.h"
 #include "run/launcher_child.h"
+#include "run/leftovers.h"
+#include "run/rank_output.h"
 
-enum { TAIL_BYTES = 4096, TAIL_LINES = 10, TICK_MS = 50 };
+enum { TICK_MS = 50 };
 static const int watched_signals[] = {SIGCHLD, SIGINT, SIGTERM, SIGHUP};
 
 typedef struct child {
-    pid_t pid; /* 0: not started, or gone */
-    pid_t was; /* its pid, also afterwards */
-    int pipe, log;
+    pid_t pid;       /* 0: not started, or gone */
+    pid_t was;       /* its pid, also afterwards */
     int wait_status; /* when it is gone */
-    char tail[TAIL_BYTES + 1];
-    size_t tail_used;
+    tri_rank_output output;
 } child;
 
 typedef struct launch {
@@ -66,72 +66,11 @@ static void kill_all(launch *l, int signal)
             kill(l->children[r].pid, signal);
 }
 
-/* ---- output ---- */
-
-static void keep_tail(child *c, const char *data, size_t n)
-{
-    if (n > TAIL_BYTES) {
-        data += n - TAIL_BYTES;
-        n = TAIL_BYTES;
-    }
-    size_t keep = c->tail_used + n > TAIL_BYTES ? TAIL_BYTES - n : c->tail_used;
-    memmove(c->tail, c->tail + c->tail_used - keep, keep);
-    memcpy(c->tail + keep, data, n);
-    c->tail_used = keep + n;
-    c->tail[c->tail_used] = 0;
-}
-
-/* A log that cannot be written (a full disk) does not end the run. */
-static void write_log(int fd, const char *data, size_t n)
-{
-    while (fd >= 0 && n > 0) {
-        ssize_t written = write(fd, data, n);
-        if (written < 0 && errno == EINTR)
-            continue;
-        if (written <= 0)
-            return;
-        data += written;
-        n -= (size_t)written;
-    }
-}
-
 static void drain(launch *l, int r)
 {
-    enum { MAX_READS = 16 }; /* then the others get their turn */
-    child *c = &l->children[r];
-    char data[16384];
-    for (int i = 0; i < MAX_READS && c->pipe >= 0; i++) {
-        ssize_t n = read(c->pipe, data, sizeof data);
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n < 0)
-            return;
-        if (n == 0) {
-            close(c->pipe);
-            c->pipe = -1;
-            return;
-        }
-        write_log(c->log, data, (size_t)n);
-        keep_tail(c, data, (size_t)n);
-        if (r == 0 && !l->stopping && l->config.output)
-            l->config.output(l->config.context, data, (size_t)n);
-    }
-}
-
-/* The last lines, for the report. What a progress line overwrote is left out. */
-static const char *last_lines(child *c)
-{
-    for (char *at = c->tail; *at; at++)
-        if (*at == '\r' || *at == '\033')
-            *at = *at == '\r' ? '\n' : ' ';
-    while (c->tail_used > 0 && c->tail[c->tail_used - 1] == '\n')
-        c->tail[--c->tail_used] = 0;
-    char *start = c->tail + c->tail_used;
-    for (int lines = 0; start > c->tail; start--) {
-        if (start[-1] == '\n' && ++lines == TAIL_LINES)
-            break;
-    }
-    return start;
+    bool relayed = r == 0 && !l->stopping;
+    tri_rank_output_drain(&l->children[r].output, relayed ? l->config.output : NULL,
+                          l->config.context);
 }
 
 /* ---- failure ---- */
@@ -219,6 +158,9 @@ static void begin_stop(launch *l, int first)
     tri_report_headline(&line, &report);
     tri_control_server_stop(l->server, l->first, line.chars ? line.chars : "a rank failed");
     tri_text_fini(&line);
+    for (int r = 0; r < l->config.num_ranks; r++)
+        if (l->scene[r].frozen) /* could not end by itself */
+            kill(l->children[r].pid, SIGKILL);
     l->stopping = true;
     l->kill_ns = in_seconds(l->config.stop_grace_s);
 }
@@ -290,7 +232,7 @@ static void wait_for_something(launch *l, struct pollfd *polls)
     polls[0] = (struct pollfd){.fd = tri_control_server_fd(l->server), .events = POLLIN};
     polls[1] = (struct pollfd){.fd = l->signals, .events = POLLIN};
     for (int r = 0; r < n; r++) /* a negative descriptor is passed over */
-        polls[2 + r] = (struct pollfd){.fd = l->children[r].pipe, .events = POLLIN};
+        polls[2 + r] = (struct pollfd){.fd = l->children[r].output.pipe, .events = POLLIN};
     poll(polls, (nfds_t)n + 2, timeout);
 }
 
@@ -339,9 +281,13 @@ static void conclude(launch *l)
 {
     tri_launch_result *result = l->result;
     result->code = 0;
-    for (int r = 0; r < l->config.num_ranks; r++)
-        if (!ended_well(&l->children[r]))
-            result->code = 1;
+    for (int r = 0; r < l->config.num_ranks; r++) {
+        if (ended_well(&l->children[r]))
+            continue;
+        result->code = 1;
+        if (l->config.run_dir)
+            tri_leftovers_remove(l->config.run_dir, l->children[r].was);
+    }
     if (!l->stopping) {
         if (result->interrupted && result->code != 0)
             tri_text_add(&result->report, "the run was ended by SIG%s\n",
@@ -358,7 +304,7 @@ static void conclude(launch *l)
             result->signal = l->scene[l->first].signal;
         if (WIFEXITED(c->wait_status) && WEXITSTATUS(c->wait_status) != 0)
             result->code = WEXITSTATUS(c->wait_status);
-        report.log_tail = last_lines(c);
+        report.log_tail = tri_rank_output_last_lines(&c->output);
     }
     tri_report_write(&result->report, &report);
 }
@@ -389,35 +335,13 @@ static tr_status make_token(char token[33], tr_error *err)
     return TR_OK;
 }
 
-static tr_status open_log(launch *l, int r, tr_error *err)
-{
-    if (!l->config.log_dir)
-        return TR_OK;
-    char name[32];
-    snprintf(name, sizeof name, "rank-%d.log", r);
-    char *path = tri_path_join(l->config.log_dir, name);
-    if (!path)
-        return tri_fail(err, TR_ERROR_RUNTIME, "no memory for a path");
-    l->children[r].log = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-    tr_status status = TR_OK;
-    if (l->children[r].log < 0)
-        status =
-            tri_fail(err, TR_ERROR_RUNTIME, "%s: cannot be written: %s", path, strerror(errno));
-    free(path);
-    return status;
-}
-
 /* In a rank: everything of the launcher's that it must not hold. */
 static void close_inherited(launch *l)
 {
     tri_control_server_destroy(l->server);
     close(l->signals);
-    for (int r = 0; r < l->config.num_ranks; r++) {
-        if (l->children[r].pipe >= 0)
-            close(l->children[r].pipe);
-        if (l->children[r].log >= 0)
-            close(l->children[r].log);
-    }
+    for (int r = 0; r < l->config.num_ranks; r++)
+        tri_rank_output_fini(&l->children[r].output);
 }
 
 static tr_status start_rank(launch *l, const tri_rank_start *start, tr_error *err)
@@ -441,7 +365,7 @@ static tr_status start_rank(launch *l, const tri_rank_start *start, tr_error *er
     }
     fcntl(ends[0], F_SETFL, O_NONBLOCK);
     c->pid = c->was = pid;
-    c->pipe = ends[0];
+    c->output.pipe = ends[0];
     l->num_alive++;
     return TR_OK;
 }
@@ -462,8 +386,8 @@ static tr_status start_all(launch *l, tri_rank_fn fn, void *context, tr_error *e
     TRI_TRY(tri_control_server_create(&control, &l->server, err));
     if (l->config.log_dir)
         TRI_TRY(tri_make_dirs(l->config.log_dir, err));
-    for (int r = 0; r < n; r++)
-        TRI_TRY(open_log(l, r, err));
+    for (int r = 0; l->config.log_dir && r < n; r++)
+        TRI_TRY(tri_rank_output_open(&l->children[r].output, l->config.log_dir, r, err));
     TRI_TRY(take_over_signals(l, err));
     fflush(NULL); /* what is in a buffer now would come out of every rank */
     tri_rank_start start = {.size = n,
@@ -485,12 +409,8 @@ static tr_status start_all(launch *l, tri_rank_fn fn, void *context, tr_error *e
 
 static void clean_up(launch *l)
 {
-    for (int r = 0; l->children && r < l->config.num_ranks; r++) {
-        if (l->children[r].pipe >= 0)
-            close(l->children[r].pipe);
-        if (l->children[r].log >= 0)
-            close(l->children[r].log);
-    }
+    for (int r = 0; l->children && r < l->config.num_ranks; r++)
+        tri_rank_output_fini(&l->children[r].output);
     if (l->signals >= 0) {
         close(l->signals);
         sigprocmask(SIG_SETMASK, &l->old_mask, NULL);
@@ -512,7 +432,7 @@ static tr_status allocate(launch *l, tr_error *err)
         mmap(NULL, n * sizeof *l->slots, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     l->slots = shared == MAP_FAILED ? NULL : shared;
     for (size_t r = 0; l->children && r < n; r++)
-        l->children[r].pipe = l->children[r].log = -1;
+        tri_rank_output_init(&l->children[r].output);
     if (!l->children || !l->scene || !l->slots)
         return tri_fail(err, TR_ERROR_RUNTIME, "no memory for the launcher");
     for (size_t r = 0; r < n; r++)

@@ -19,6 +19,7 @@ typedef struct tri_launch_config {
     double stop_grace_s; /* from STOP to SIGKILL; 0: 1.5 */
     double term_grace_s; /* from a forwarded SIGTERM or SIGINT to SIGKILL; 0: 2 */
     const char *log_dir; /* gets rank-N.log; NULL: no logs */
+    const char *run_dir; /* half-written files of killed ranks are removed from it; may be NULL */
     bool share_cores;    /* give each rank cores of its own, when there is at least one for each */
     /* What rank 0 writes to stdout and stderr, at once and unchanged; may be NULL. Ends when the
      * run fails: the report is the last word. */

@@ -87,6 +87,14 @@ void tri_report_headline(tri_text *text, const tri_report *report)
     add_at(text, &rank->where);
 }
 
+static void add_span(tri_text *text, double seconds)
+{
+    if (seconds < 0.9995)
+        tri_text_add(text, "%.0f ms", 1e3 * seconds);
+    else
+        tri_text_add(text, "%.1f s", seconds);
+}
+
 static void add_other(tri_text *text, const tri_report *report, int r)
 {
     const tri_report_rank *rank = &report->ranks[r];
@@ -96,8 +104,9 @@ static void add_other(tri_text *text, const tri_report *report, int r)
             tri_text_add(text, "was waiting for rank %d", rank->where.peer);
         else
             tri_text_add(text, "was waiting");
-        tri_text_add(text, " for %.1f s%s,", rank->where.waiting_s,
-                     rank->frozen ? " (its process is stopped: SIGSTOP)" : "");
+        tri_text_add(text, " for ");
+        add_span(text, rank->where.waiting_s);
+        tri_text_add(text, "%s,", rank->frozen ? " (its process is stopped: SIGSTOP)" : "");
     } else {
         add_fate(text, rank);
         if (rank->fate == TRI_FATE_ABSENT || rank->fate == TRI_FATE_ENDED) {

@@ -1,0 +1,116 @@
+/* Every operation, by every algorithm, type, reduction, size and kind of memory, over threads and
+ * over processes. TRIREME_TEST_FULL runs the whole product; otherwise a seeded part of it. */
+#include "comm_cases.h"
+
+#include "base/error.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static const char *const algorithms[] = {"direct", "ring", "tree"};
+/* Nothing, one, odd, not divisible, beyond the small path, beyond a slot. */
+static const uint64_t counts[] = {0, 1, 7, 1000, 20011, 300007};
+
+#define NUM_COUNTS (sizeof counts / sizeof *counts)
+
+struct plan {
+    uint32_t one_in; /* how many of the cases are run */
+    uint64_t largest;
+    uint32_t num_run[16];
+};
+
+static uint32_t hash32(uint32_t x)
+{
+    x ^= x >> 16;
+    x *= 0x7feb352du;
+    x ^= x >> 15;
+    x *= 0x846ca68bu;
+    return x ^ x >> 16;
+}
+
+/* Case number n of the product; false when the number is past the end. */
+static bool case_at(uint32_t n, int size, comm_case *c)
+{
+    c->operation = (tr_operation)(n % TRI_NUM_COLLS), n /= TRI_NUM_COLLS;
+    c->reduction = (tr_reduction)(n % TRI_NUM_REDUCTIONS), n /= TRI_NUM_REDUCTIONS;
+    c->dtype = (tr_dtype)(n % TRI_NUM_DTYPES), n /= TRI_NUM_DTYPES;
+    c->algorithm = algorithms[n % 3], n /= 3;
+    c->count = counts[n % NUM_COUNTS], n /= NUM_COUNTS;
+    c->memory = (comm_memory)(n % NUM_MEMORIES), n /= NUM_MEMORIES;
+    c->in_place = n % 2, n /= 2;
+    c->varying = n % 2, n /= 2;
+    c->root = (int)(hash32(n + (uint32_t)c->count) % (uint32_t)size);
+    c->started = (c->count + c->dtype) % 3 == 0;
+    return n == 0;
+}
+
+static tr_status run_plan(tr_comm *comm, void *context, tr_error *err)
+{
+    const struct plan *plan = context;
+    tr_group *world = tr_comm_world(comm);
+    int size = tr_comm_size(comm);
+    comm_buffers buffers;
+    TRI_TRY(comm_buffers_init(&buffers, comm, (plan->largest + 64) * 2 * 8, err));
+    tr_status status = TR_OK;
+    comm_case c;
+    for (uint32_t n = 0; status == TR_OK && case_at(n, size, &c); n++) {
+        if (c.count > plan->largest || hash32(n * 31 + (uint32_t)size) % plan->one_in != 0)
+            continue;
+        if (c.count > 100000 && plan->one_in > 1 && hash32(n) % 8 != 0)
+            continue; /* large ones take as long as all others */
+        if (comm_case_valid(&c, size))
+            status = comm_case_run(&buffers, world, &c, err);
+    }
+    comm_buffers_fini(&buffers);
+    return status;
+}
+
+static bool full(void)
+{
+    return getenv("TRIREME_TEST_FULL") != NULL;
+}
+
+static void check(tr_status status, const tr_error *err)
+{
+    if (status != TR_OK)
+        fail_msg("%s", err->message);
+}
+
+static void product(bool processes)
+{
+    for (int size = 1; size <= 9; size++) {
+        struct plan plan = {.one_in = full() ? 1 : size <= 4 ? 40 : 160,
+                            .largest = counts[NUM_COUNTS - 1]};
+        tr_error err = {0};
+        tr_status status = processes ? tr_comm_spawn(size, NULL, run_plan, &plan, &err)
+                                     : tr_comm_run_threads(size, NULL, run_plan, &plan, &err);
+        check(status, &err);
+    }
+}
+
+static void test_threads(void **state)
+{
+    (void)state;
+    product(false);
+}
+
+static void test_processes(void **state)
+{
+    (void)state;
+    product(true);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_threads),
+        cmocka_unit_test(test_processes),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

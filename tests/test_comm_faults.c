@@ -1,0 +1,348 @@
+/* What happens when ranks die, stall or disagree: the others stop in time and say who and what. And
+ * nothing is left behind. */
+#include "comm/comm.h"
+
+#include "base/error.h"
+#include "comm/wait.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#define WORLD 4
+
+static double now_s(void)
+{
+    return (double)tri_now_ns() * 1e-9;
+}
+
+static void nap_ms(long ms)
+{
+    nanosleep(&(struct timespec){ms / 1000, ms % 1000 * 1000000}, NULL);
+}
+
+/* Entries of a folder whose names contain this. */
+static int count_entries(const char *path, const char *part)
+{
+    DIR *dir = opendir(path);
+    int num = 0;
+    for (struct dirent *entry; dir != NULL && (entry = readdir(dir)) != NULL;)
+        num += strstr(entry->d_name, part) != NULL;
+    if (dir != NULL)
+        closedir(dir);
+    return num;
+}
+
+static void assert_contains(const char *text, const char *part)
+{
+    if (strstr(text, part) == NULL)
+        fail_msg("\"%s\" does not say \"%s\"", text, part);
+}
+
+struct fault {
+    int victim;
+    bool exits;   /* instead of being killed */
+    size_t bytes; /* of the collective it dies in */
+    const char *algorithm;
+    bool private;
+};
+
+/* All-reduces without end; the victim leaves in the middle of one. */
+static tr_status run_until_fault(tr_comm *comm, void *context, tr_error *err)
+{
+    struct fault *fault = context;
+    tr_group *world = tr_comm_world(comm);
+    void *data;
+    if (fault->private)
+        data = calloc(1, fault->bytes);
+    else
+        TRI_TRY(tr_comm_alloc(comm, fault->bytes, &data, err));
+    tr_collective call = {.operation = TR_ALL_REDUCE,
+                          .dtype = TR_F32,
+                          .send = data,
+                          .recv = data,
+                          .count = fault->bytes / 4,
+                          .algorithm = fault->algorithm,
+                          .label = "gradients"};
+    tr_status status = TR_OK;
+    for (int i = 0; status == TR_OK; i++) {
+        if (i == 20 && tr_comm_rank(comm) == fault->victim) {
+            if (fault->exits)
+                _exit(3);
+            kill(getpid(), SIGKILL);
+        }
+        status = tr_collective_run(world, &call, err);
+    }
+    if (fault->private)
+        free(data);
+    return status;
+}
+
+static void check_fault(struct fault fault)
+{
+    int files = count_entries("/proc/self/fd", ""), segments = count_entries("/dev/shm", "trireme");
+    tr_error err = {0};
+    double start = now_s();
+    tr_status status = tr_comm_spawn(WORLD, NULL, run_until_fault, &fault, &err);
+    double took = now_s() - start;
+    assert_int_equal(status, TR_ERROR_RUNTIME);
+    char who[40];
+    snprintf(who, sizeof who, "rank %d failed", fault.victim);
+    assert_contains(err.message, who);
+    assert_contains(err.message, fault.exits ? "exited with code 3" : "killed by signal 9");
+    assert_contains(err.message, "all_reduce of gradients");
+    assert_true(took < 4); /* two to fail, and room for a loaded machine */
+    assert_int_equal(count_entries("/proc/self/fd", ""), files);
+    assert_int_equal(count_entries("/dev/shm", "trireme"), segments);
+    errno = 0;
+    assert_int_equal(waitpid(-1, NULL, WNOHANG), -1); /* no child is left */
+    assert_int_equal(errno, ECHILD);
+}
+
+static void test_killed(void **state)
+{
+    (void)state;
+    check_fault((struct fault){.victim = 2, .bytes = 1024});
+    check_fault((struct fault){.victim = 0, .bytes = 4 << 20});
+    check_fault((struct fault){.victim = 3, .bytes = 4 << 20, .private = true});
+    check_fault((struct fault){.victim = 1, .bytes = 1 << 20, .algorithm = "ring"});
+    check_fault((struct fault){.victim = 1, .bytes = 1 << 20, .algorithm = "tree", .private = true});
+}
+
+static void test_exits(void **state)
+{
+    (void)state;
+    check_fault((struct fault){.victim = 1, .bytes = 64 << 10, .exits = true});
+}
+
+/* A survivor's own error names the victim as well: seen by letting one report through a file. */
+static tr_status report_survivor(tr_comm *comm, void *context, tr_error *err)
+{
+    struct fault fault = {.victim = 2, .bytes = 4096};
+    tr_status status = run_until_fault(comm, &fault, err);
+    if (tr_comm_rank(comm) == 0) {
+        FILE *file = fopen(context, "w");
+        if (file != NULL) {
+            fputs(err->message, file);
+            fclose(file);
+        }
+    }
+    return status;
+}
+
+static void test_survivor_says_who(void **state)
+{
+    (void)state;
+    char path[64], text[1200] = "";
+    snprintf(path, sizeof path, "/tmp/trireme-survivor-%d", (int)getpid());
+    tr_error err = {0};
+    tr_comm_spawn(WORLD, NULL, report_survivor, path, &err);
+    FILE *file = fopen(path, "r");
+    assert_non_null(file);
+    assert_true(fread(text, 1, sizeof text - 1, file) > 0);
+    fclose(file);
+    unlink(path);
+    assert_contains(text, "rank 0 stopped waiting for rank 2");
+    assert_contains(text, "all_reduce of 1,024 f32 (sum)");
+    assert_contains(text, "4,096 bytes");
+    assert_contains(text, "call 21 of group world");
+    assert_contains(text, "killed by signal 9");
+}
+
+/* ---- a rank that never comes */
+
+static tr_status late_rank(tr_comm *comm, void *context, tr_error *err)
+{
+    const char *what = context;
+    tr_group *world = tr_comm_world(comm);
+    float x = 1;
+    TRI_TRY(tr_barrier(world, err));
+    if (tr_comm_rank(comm) == 1) {
+        nap_ms(500);
+        return TR_OK;
+    }
+    if (strcmp(what, "send") == 0)
+        return tr_send(comm, 1, &x, sizeof x, err);
+    if (strcmp(what, "recv") == 0)
+        return tr_recv(comm, 1, &x, sizeof x, err);
+    if (strcmp(what, "signal") == 0)
+        return tr_wait_signal(comm, 1, 3, 1, err);
+    if (strcmp(what, "ring") == 0) /* found at the tick, before the first message */
+        return tr_collective_run(
+            world, &(tr_collective){.operation = TR_BARRIER, .algorithm = "ring"}, err);
+    if (strcmp(what, "started") == 0) {
+        tr_request *request;
+        TRI_TRY(tr_recv_start(comm, 1, &x, sizeof x, &request, err));
+        return tr_request_wait(request, err);
+    }
+    return tr_all_reduce(world, &x, &x, 1, TR_F32, TR_SUM, err);
+}
+
+static void check_deadline(const char *what, const char *says, const char *bytes)
+{
+    tr_comm_options options = {.deadline_s = 0.3};
+    for (int processes = 0; processes < 2; processes++) {
+        tr_error err = {0};
+        double start = now_s();
+        tr_status status =
+            processes ? tr_comm_spawn(2, &options, late_rank, (void *)(uintptr_t)what, &err)
+                      : tr_comm_run_threads(2, &options, late_rank, (void *)(uintptr_t)what, &err);
+        assert_int_equal(status, TR_ERROR_RUNTIME);
+        assert_true(now_s() - start < 3.5);
+        assert_contains(err.message, says);
+        assert_contains(err.message, bytes);
+        assert_contains(err.message, "waited 0.3 s");
+        assert_contains(err.message, "rank 0");
+    }
+}
+
+static void test_deadline(void **state)
+{
+    (void)state;
+    check_deadline("all_reduce", "rank 1 did not come to all_reduce of 1 f32 (sum)", "4 bytes");
+    check_deadline("ring", "rank 1 did not come to barrier", "0 bytes");
+    check_deadline("send", "rank 1 did not receive", "4 bytes");
+    check_deadline("recv", "rank 1 did not send", "4 bytes");
+    check_deadline("started", "rank 1 did not send", "4 bytes");
+    check_deadline("signal", "rank 1 did not raise signal 3 to 1", "");
+}
+
+/* ---- ranks that disagree */
+
+static tr_status disagree(tr_comm *comm, void *context, tr_error *err)
+{
+    const char *what = context;
+    tr_group *world = tr_comm_world(comm);
+    static const int all[] = {0, 1, 2};
+    static float data[2048]; /* threads write zeros over zeros; the call must fail before that */
+    bool odd_one = tr_comm_rank(comm) == 2;
+    tr_group *dp;
+    (void)world;
+    TRI_TRY(tr_group_create(comm, "dp", all, 3, &dp, err));
+    for (int i = 0; i < 16; i++)
+        TRI_TRY(tr_barrier(dp, err));
+    tr_collective call = {.operation = TR_ALL_REDUCE,
+                          .dtype = TR_F32,
+                          .send = data,
+                          .recv = data,
+                          .count = 1024};
+    if (odd_one && strcmp(what, "operation") == 0) {
+        call.operation = TR_BROADCAST;
+        call.count = 512;
+        call.root = 1;
+    } else if (odd_one && strcmp(what, "size") == 0) {
+        call.count = 100000;
+        call.send = call.recv = calloc(call.count, 4);
+    } else if (odd_one && strcmp(what, "dtype") == 0) {
+        call.dtype = TR_I32;
+    } else if (odd_one && strcmp(what, "reduction") == 0) {
+        call.reduction = TR_MAX;
+    } else if (odd_one && strcmp(what, "algorithm") == 0) {
+        call.algorithm = "ring";
+    }
+    tr_status status = tr_collective_run(dp, &call, err);
+    if (call.recv != data)
+        free(call.recv);
+    if (status == TR_OK)
+        return tri_fail(err, TR_ERROR_INTERNAL, "rank %d did not notice", tr_comm_rank(comm));
+    tr_error again = {0}; /* and the group stays broken, with the same reason */
+    if (tr_barrier(dp, &again) == TR_OK || strcmp(again.message, err->message) != 0)
+        return tri_fail(err, TR_ERROR_INTERNAL, "the group works again");
+    return status;
+}
+
+static void check_disagreement(const char *what, const char *other)
+{
+    for (int processes = 0; processes < 2; processes++) {
+        tr_error err = {0};
+        double start = now_s();
+        tr_status status =
+            processes ? tr_comm_spawn(3, NULL, disagree, (void *)(uintptr_t)what, &err)
+                      : tr_comm_run_threads(3, NULL, disagree, (void *)(uintptr_t)what, &err);
+        assert_int_equal(status, TR_ERROR_RUNTIME);
+        assert_true(now_s() - start < 2);
+        assert_contains(err.message, "rank 0 called all_reduce of 1,024 f32 (sum), rank 2 called ");
+        assert_contains(err.message, other);
+        assert_contains(err.message, "as call 17 of group dp");
+    }
+}
+
+static void test_disagreement(void **state)
+{
+    (void)state;
+    check_disagreement("operation", "broadcast of 512 f32 from 1");
+    check_disagreement("size", "all_reduce of 100,000 f32 (sum)");
+    check_disagreement("dtype", "all_reduce of 1,024 i32 (sum)");
+    check_disagreement("reduction", "all_reduce of 1,024 f32 (max)");
+    check_disagreement("algorithm", "by ring");
+}
+
+static tr_status wrong_sizes(tr_comm *comm, void *context, tr_error *err)
+{
+    (void)context;
+    char data[100] = {0};
+    if (tr_comm_rank(comm) == 0)
+        return tr_send(comm, 1, data, 100, err);
+    return tr_recv(comm, 0, data, 60, err);
+}
+
+static void test_wrong_message_size(void **state)
+{
+    (void)state;
+    tr_error err = {0};
+    assert_int_equal(tr_comm_spawn(2, NULL, wrong_sizes, NULL, &err), TR_ERROR_RUNTIME);
+    assert_contains(err.message, "the sender has 100 bytes, the receiver wants 60");
+}
+
+/* ---- an idle rank */
+
+static tr_status wait_idle(tr_comm *comm, void *context, tr_error *err)
+{
+    (void)context;
+    struct rusage before, after;
+    if (tr_comm_rank(comm) == 0) {
+        nap_ms(1000);
+        return tr_barrier(tr_comm_world(comm), err);
+    }
+    getrusage(RUSAGE_SELF, &before);
+    TRI_TRY(tr_barrier(tr_comm_world(comm), err));
+    getrusage(RUSAGE_SELF, &after);
+    long us = (after.ru_utime.tv_sec - before.ru_utime.tv_sec) * 1000000 +
+              (after.ru_utime.tv_usec - before.ru_utime.tv_usec) +
+              (after.ru_stime.tv_sec - before.ru_stime.tv_sec) * 1000000 +
+              (after.ru_stime.tv_usec - before.ru_stime.tv_usec);
+    if (us > 5000)
+        return tri_fail(err, TR_ERROR_INTERNAL, "waiting for a second cost %ld us of CPU", us);
+    return TR_OK;
+}
+
+static void test_idle(void **state)
+{
+    (void)state;
+    tr_error err = {0};
+    if (tr_comm_spawn(3, NULL, wait_idle, NULL, &err) != TR_OK)
+        fail_msg("%s", err.message);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_killed),        cmocka_unit_test(test_exits),
+        cmocka_unit_test(test_survivor_says_who), cmocka_unit_test(test_deadline),
+        cmocka_unit_test(test_disagreement),  cmocka_unit_test(test_wrong_message_size),
+        cmocka_unit_test(test_idle),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
