@@ -7,6 +7,7 @@
 
 #include <cmocka.h>
 
+#include "base/fs.h"
 #include "run/launcher.h"
 #include "temp_dir.h"
 
@@ -43,7 +44,7 @@ typedef struct plan {
     act act;
     int who; /* the rank that does it; the others wait for it until they are told to stop */
     bool share_cores;
-    int cores[8]; /* shared memory would be needed to see it: written to the log instead */
+    const char *dir; /* where one that crashes leaves a half-written file */
 } plan;
 
 static void at(const tri_bootstrap *b, int64_t step, int64_t instruction, const char *doing,
@@ -69,6 +70,15 @@ static int wait_for(const tri_bootstrap *b, int peer, bool stubborn)
         usleep(2000);
     printf("told to stop: %s\n", b->stop->reason);
     return 1;
+}
+
+static void leave_file(const char *dir)
+{
+    tri_atomic_file file;
+    char path[256];
+    snprintf(path, sizeof path, "%s/half.bin", dir);
+    if (tri_atomic_begin(&file, path, NULL) == TR_OK)
+        tri_atomic_write(&file, "half", 4, NULL);
 }
 
 static int rank_main(const tri_bootstrap *b, void *context)
@@ -105,6 +115,7 @@ static int rank_main(const tri_bootstrap *b, void *context)
         tri_control_report_failure(b, "loss is not finite");
         return 1;
     case CRASH:
+        leave_file(p->dir);
         signal(SIGSEGV, SIG_DFL); /* a sanitizer would catch it */
         raise(SIGSEGV);
         break;
@@ -195,6 +206,7 @@ static void launch_plan(temp_dir *dir, int num_ranks, const plan *p, double dead
     tri_launch_config config = {.num_ranks = num_ranks,
                                 .deadline_s = deadline_s,
                                 .log_dir = temp_file(dir, "log"),
+                                .run_dir = dir->path,
                                 .share_cores = p->share_cores,
                                 .output = collect,
                                 .context = out ? out : &ignored};
@@ -274,7 +286,9 @@ static void a_crash(void **state)
 {
     tri_launch_result result;
     char log[4096];
-    launch_plan(*state, 4, &(plan){.act = CRASH, .who = 2}, 10, &result, NULL);
+    temp_dir *dir = *state;
+    launch_plan(dir, 4, &(plan){.act = CRASH, .who = 2, .dir = dir->path}, 10, &result, NULL);
+    assert_int_equal(num_entries(dir->path), 1); /* log, and not what it was writing */
     assert_int_equal(result.code, 1);
     assert_int_equal(result.failed_rank, 2);
     assert_int_equal(result.signal, SIGSEGV);

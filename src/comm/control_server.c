@@ -7,17 +7,15 @@
 #include "comm/control.h"
 
 #include <errno.h>
-#include <netdb.h>
-#include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
+#include "base/arena.h"
+#include "comm/control_link.h"
 #include "comm/control_store.h"
 #include "comm/control_watch.h"
 #include "comm/control_wire.h"
@@ -29,24 +27,12 @@ enum {
 };
 static const uint64_t stranger_ns = 5000000000u; /* for a HELLO to arrive */
 
-typedef struct connection {
-    int fd;
-    int rank; /* -1: a stranger */
-    uint64_t since_ns;
-    char from[64]; /* address, for the log */
-    tri_wire_in in;
-    tri_wire_out out;
-    bool wants_out; /* epoll was asked to tell when it can be written to */
-    bool closing;   /* to be closed when everything was sent */
-    bool dead;
-} connection;
-
 struct tri_control_server {
     tri_control_config config;
     char token[TRI_CONTROL_MAX_TOKEN];
     int listener, epoll, port;
-    connection **connections;
-    size_t num_connections, capacity;
+    tri_link **links;
+    size_t num_links, capacity;
     tri_control_rank *ranks;
     char (*host_ids)[64];
     int num_joined, num_connected;
@@ -72,25 +58,7 @@ static void note(tri_control_server *s, const char *format, ...)
 
 /* ---- connections ---- */
 
-static void flush(tri_control_server *s, connection *c)
-{
-    if (c->dead)
-        return;
-    if (!tri_wire_send(&c->out, c->fd)) {
-        c->dead = true;
-        return;
-    }
-    bool pending = tri_wire_pending(&c->out);
-    if (!pending && c->closing)
-        c->dead = true;
-    if (pending == c->wants_out)
-        return;
-    c->wants_out = pending;
-    struct epoll_event event = {.events = EPOLLIN | (pending ? EPOLLOUT : 0u), .data.ptr = c};
-    epoll_ctl(s->epoll, EPOLL_CTL_MOD, c->fd, &event);
-}
-
-static void drop_stranger(tri_control_server *s, connection *c, const char *why)
+static void drop_stranger(tri_control_server *s, tri_link *c, const char *why)
 {
     if (!c->dead)
         note(s, "dropped a connection from %s: %s", c->from, why);
@@ -98,45 +66,20 @@ static void drop_stranger(tri_control_server *s, connection *c, const char *why)
 }
 
 /* For one who knows the token: says why before closing. */
-static void refuse(tri_control_server *s, connection *c, const char *why)
+static void refuse(tri_control_server *s, tri_link *c, const char *why)
 {
     note(s, "refused a rank at %s: %s", c->from, why);
     tri_wire_add_message(&c->out, TRI_WIRE_REFUSED, why);
     c->closing = true;
-    flush(s, c);
-}
-
-static connection *add_connection(tri_control_server *s, int fd)
-{
-    connection *c = calloc(1, sizeof *c);
-    if (!c)
-        return NULL;
-    if (s->num_connections == s->capacity) {
-        size_t capacity = 2 * s->capacity + 16;
-        connection **grown = realloc(s->connections, capacity * sizeof *grown);
-        if (!grown) {
-            free(c);
-            return NULL;
-        }
-        s->connections = grown;
-        s->capacity = capacity;
-    }
-    *c = (connection){.fd = fd, .rank = -1, .since_ns = tri_clock_ns()};
-    struct epoll_event event = {.events = EPOLLIN, .data.ptr = c};
-    if (epoll_ctl(s->epoll, EPOLL_CTL_ADD, fd, &event) != 0) {
-        free(c);
-        return NULL;
-    }
-    s->connections[s->num_connections++] = c;
-    return c;
+    tri_link_flush(c);
 }
 
 static void limit_strangers(tri_control_server *s)
 {
     size_t num = 0, most = MAX_STRANGERS + (size_t)(s->config.size - s->num_joined);
-    connection *oldest = NULL;
-    for (size_t i = 0; i < s->num_connections; i++) {
-        connection *c = s->connections[i];
+    tri_link *oldest = NULL;
+    for (size_t i = 0; i < s->num_links; i++) {
+        tri_link *c = s->links[i];
         if (c->rank >= 0 || c->dead)
             continue;
         num++;
@@ -150,28 +93,19 @@ static void limit_strangers(tri_control_server *s)
 static void accept_all(tri_control_server *s)
 {
     for (int i = 0; i < MAX_EVENTS; i++) { /* the rest in the next step: ranks want to be heard */
-        struct sockaddr_storage from;
-        socklen_t length = sizeof from;
-        int fd =
-            accept4(s->listener, (struct sockaddr *)&from, &length, SOCK_NONBLOCK | SOCK_CLOEXEC);
-        if (fd < 0)
-            return; /* nobody left, or no descriptors: they stay in the queue of the kernel */
-        int yes = 1;
-        setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof yes);
-        connection *c = add_connection(s, fd);
-        if (!c) {
-            close(fd);
+        tri_link **links = tri_array_grow(s->links, s->num_links, &s->capacity, sizeof *links);
+        if (!links)
+            return; /* they stay in the queue of the kernel */
+        s->links = links;
+        tri_link *c = tri_link_accept(s->listener, s->epoll);
+        if (!c)
             return;
-        }
-        char host[46] = "?", port[8] = "?";
-        getnameinfo((struct sockaddr *)&from, length, host, sizeof host, port, sizeof port,
-                    NI_NUMERICHOST | NI_NUMERICSERV);
-        snprintf(c->from, sizeof c->from, "%s:%s", host, port);
+        links[s->num_links++] = c;
         limit_strangers(s);
     }
 }
 
-static void close_connection(tri_control_server *s, connection *c)
+static void close_link(tri_control_server *s, tri_link *c)
 {
     if (c->rank >= 0) {
         tri_control_rank *rank = &s->ranks[c->rank];
@@ -182,23 +116,20 @@ static void close_connection(tri_control_server *s, connection *c)
         }
     }
     tri_control_store_forget(&s->store, c);
-    close(c->fd); /* leaves the epoll by itself */
-    tri_wire_in_fini(&c->in);
-    tri_wire_out_fini(&c->out);
-    free(c);
+    tri_link_destroy(c);
 }
 
 static void sweep(tri_control_server *s)
 {
     size_t kept = 0;
-    for (size_t i = 0; i < s->num_connections; i++) {
-        connection *c = s->connections[i];
+    for (size_t i = 0; i < s->num_links; i++) {
+        tri_link *c = s->links[i];
         if (c->dead)
-            close_connection(s, c);
+            close_link(s, c);
         else
-            s->connections[kept++] = c;
+            s->links[kept++] = c;
     }
-    s->num_connections = kept;
+    s->num_links = kept;
 }
 
 /* ---- the end ---- */
@@ -211,13 +142,13 @@ static void fail(tri_control_server *s, tri_control_cause cause, int rank, const
     s->failure.rank = rank;
     s->failure.when_ns = tri_clock_ns();
     snprintf(s->failure.reason, sizeof s->failure.reason, "%s", reason);
-    for (size_t i = 0; i < s->num_connections; i++) {
-        connection *c = s->connections[i];
+    for (size_t i = 0; i < s->num_links; i++) {
+        tri_link *c = s->links[i];
         if (c->rank < 0 || c->dead)
             continue;
         /* Those who still wait for a welcome get the same as an answer. */
         tri_wire_add_message(&c->out, s->welcomed ? TRI_WIRE_STOP : TRI_WIRE_REFUSED, reason);
-        flush(s, c);
+        tri_link_flush(c);
     }
 }
 
@@ -245,8 +176,8 @@ static bool same_token(const tri_control_server *s, const void *token, size_t le
 static void welcome_all(tri_control_server *s)
 {
     uint64_t now = tri_clock_ns();
-    for (size_t i = 0; i < s->num_connections; i++) {
-        connection *c = s->connections[i];
+    for (size_t i = 0; i < s->num_links; i++) {
+        tri_link *c = s->links[i];
         if (c->rank < 0)
             continue;
         uint32_t local_rank = 0, local_size = 0;
@@ -262,12 +193,12 @@ static void welcome_all(tri_control_server *s)
         tri_wire_add_u32(&c->out, local_rank);
         tri_wire_add_u32(&c->out, local_size);
         tri_wire_end(&c->out);
-        flush(s, c);
+        tri_link_flush(c);
     }
     s->welcomed = true;
 }
 
-static void hello(tri_control_server *s, connection *c, tri_wire_frame *frame)
+static void hello(tri_control_server *s, tri_link *c, tri_wire_frame *frame)
 {
     size_t length;
     const void *token = tri_wire_bytes(frame, &length);
@@ -317,12 +248,13 @@ static void hello(tri_control_server *s, connection *c, tri_wire_frame *frame)
 static void send_value(void *context, void *waiter, const char *key, const void *data,
                        size_t num_bytes)
 {
-    connection *c = waiter;
+    tri_link *c = waiter;
+    (void)context;
     tri_wire_begin(&c->out, TRI_WIRE_VALUE);
     tri_wire_add_text(&c->out, key);
     tri_wire_add_bytes(&c->out, data, num_bytes);
     tri_wire_end(&c->out);
-    flush(context, c);
+    tri_link_flush(c);
 }
 
 static void beat(tri_control_rank *info, tri_wire_frame *frame)
@@ -336,7 +268,7 @@ static void beat(tri_control_rank *info, tri_wire_frame *frame)
     info->where = where;
 }
 
-static void obey(tri_control_server *s, connection *c, tri_wire_frame *frame)
+static void obey(tri_control_server *s, tri_link *c, tri_wire_frame *frame)
 {
     tri_control_rank *info = &s->ranks[c->rank];
     char key[TRI_WIRE_MAX_KEY + 1], why[1200];
@@ -352,8 +284,8 @@ static void obey(tri_control_server *s, connection *c, tri_wire_frame *frame)
         if (!tri_wire_whole(frame))
             break;
         fine = frame->type == TRI_WIRE_PUT
-                   ? tri_control_store_put(&s->store, key, data, length, send_value, s)
-                   : tri_control_store_get(&s->store, key, c, send_value, s);
+                   ? tri_control_store_put(&s->store, key, data, length, send_value, NULL)
+                   : tri_control_store_get(&s->store, key, c, send_value, NULL);
         break;
     case TRI_WIRE_BEAT:
         beat(info, frame);
@@ -379,7 +311,7 @@ static void obey(tri_control_server *s, connection *c, tri_wire_frame *frame)
     }
 }
 
-static void hear(tri_control_server *s, connection *c)
+static void hear(tri_control_server *s, tri_link *c)
 {
     bool open = tri_wire_receive(&c->in, c->fd);
     while (!c->dead && !c->closing) {
@@ -410,9 +342,9 @@ static void watch_clock(tri_control_server *s)
 {
     uint64_t now = tri_clock_ns(), gap = now - s->watched_ns;
     s->watched_ns = now;
-    for (size_t i = 0; i < s->num_connections; i++)
-        if (s->connections[i]->rank < 0 && now - s->connections[i]->since_ns > stranger_ns)
-            drop_stranger(s, s->connections[i], "no HELLO in 5 s");
+    for (size_t i = 0; i < s->num_links; i++)
+        if (s->links[i]->rank < 0 && now - s->links[i]->since_ns > stranger_ns)
+            drop_stranger(s, s->links[i], "no HELLO in 5 s");
     if (s->failure.cause != TRI_CAUSE_NONE)
         return;
     /* Time in which this process itself was stopped (^Z stops all of a job) counts for nobody. */
@@ -444,11 +376,11 @@ void tri_control_server_step(tri_control_server *s, int timeout_ms)
         struct epoll_event events[MAX_EVENTS];
         int num = epoll_wait(s->epoll, events, MAX_EVENTS, left_ms < SLICE_MS ? left_ms : SLICE_MS);
         for (int i = 0; i < num; i++) {
-            connection *c = events[i].data.ptr;
+            tri_link *c = events[i].data.ptr;
             if (!c)
                 accept_all(s);
             else if (!c->dead && (events[i].events & EPOLLOUT))
-                flush(s, c);
+                tri_link_flush(c);
             if (c && !c->dead && (events[i].events & ~(uint32_t)EPOLLOUT))
                 hear(s, c);
         }
@@ -505,14 +437,14 @@ void tri_control_server_destroy(tri_control_server *s)
 {
     if (!s)
         return;
-    for (size_t i = 0; i < s->num_connections; i++)
-        close_connection(s, s->connections[i]);
+    for (size_t i = 0; i < s->num_links; i++)
+        close_link(s, s->links[i]);
     if (s->listener >= 0)
         close(s->listener);
     if (s->epoll >= 0)
         close(s->epoll);
     tri_control_store_fini(&s->store);
-    free(s->connections);
+    free(s->links);
     free(s->ranks);
     free(s->host_ids);
     free(s);

@@ -9,7 +9,7 @@
 #include <string.h>
 
 /* Up to here a copy into the slot is cheaper than the second synchronisation of units. */
-#define SMALL_BYTES ((size_t)32 << 10)
+#define SMALL_BYTES ((size_t)16 << 10)
 
 char *tri_grouped_digits(uint64_t n, char out[32])
 {
