@@ -146,7 +146,10 @@ static void make_setup(const comm_buffers *buffers, const comm_case *c, int size
     bool send_block = op == TR_GATHER || op == TR_ALL_GATHER;
     bool recv_block = op == TR_SCATTER || op == TR_REDUCE_SCATTER;
     s->send_elements = send_block ? own : blocks(op) ? all : c->count;
-    s->recv_elements = recv_block ? own : exchange ? first_of(s->recv_counts, size) : blocks(op) ? all : c->count;
+    s->recv_elements = recv_block   ? own
+                       : exchange   ? first_of(s->recv_counts, size)
+                       : blocks(op) ? all
+                                    : c->count;
     if ((op == TR_BROADCAST || op == TR_SCATTER) && !root)
         s->send_elements = 0;
     if ((op == TR_REDUCE || op == TR_GATHER) && !root)
@@ -202,7 +205,8 @@ static tr_status check_result(const comm_case *c, const struct setup *s, int siz
                             (unsigned long long)c->count, c->root, c->memory, c->in_place,
                             c->varying, (unsigned long long)i, rank, size);
     }
-    bool in_vector = c->in_place && (c->operation == TR_REDUCE_SCATTER || c->operation == TR_SCATTER);
+    bool in_vector =
+        c->in_place && (c->operation == TR_REDUCE_SCATTER || c->operation == TR_SCATTER);
     for (int i = 0; i < GUARD && !in_vector; i++)
         if ((uint8_t)s->recv[s->recv_elements * bytes + (size_t)i] != GUARD_BYTE)
             return tri_fail(err, TR_ERROR_INTERNAL, "%s %s wrote behind its recv on rank %d",

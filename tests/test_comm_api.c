@@ -1,4 +1,5 @@
-/* Messages, signals, groups, started calls, counters, repeatability: the API beyond single calls. */
+/* Messages, signals, groups, started calls, counters, repeatability: the API beyond single calls.
+ */
 #include "comm/comm.h"
 
 #include "base/error.h"
@@ -376,6 +377,54 @@ static void test_same_bits(void **state)
     run_both(4, same_bits, NULL);
 }
 
+/* ---- exchanges of changing sizes, one right after the other: what one call has published must not
+ * be overwritten by the next while a slow member still reads it */
+
+static uint64_t exchange_count(int call, int from, int to)
+{
+    return (uint64_t)((from * 7 + to * 3 + call * 5) % 11) * (call % 7 == 0 ? 20000 : 300);
+}
+
+static tr_status exchanges(tr_comm *comm, void *context, tr_error *err)
+{
+    enum { CALLS = 200, MOST = 4 * 10 * 20000 };
+    (void)context;
+    int rank = tr_comm_rank(comm), size = tr_comm_size(comm);
+    uint8_t *send = calloc(2, MOST), *recv = send + MOST;
+    tr_status status = TR_OK;
+    for (int k = 0; status == TR_OK && k < CALLS; k++) {
+        uint64_t send_counts[4], recv_counts[4];
+        uint8_t *at = send;
+        for (int i = 0; i < size; i++) {
+            send_counts[i] = exchange_count(k, rank, i);
+            recv_counts[i] = exchange_count(k, i, rank);
+            memset(at, rank * 16 + i + k, send_counts[i]);
+            at += send_counts[i];
+        }
+        tr_collective call = {.operation = TR_ALL_TO_ALL,
+                              .dtype = TR_U8,
+                              .send = send,
+                              .recv = recv,
+                              .send_counts = send_counts,
+                              .recv_counts = recv_counts};
+        status = tr_collective_run(tr_comm_world(comm), &call, err);
+        at = recv;
+        for (int i = 0; status == TR_OK && i < size; at += recv_counts[i++])
+            for (uint64_t j = 0; status == TR_OK && j < recv_counts[i]; j++)
+                if (at[j] != (uint8_t)(i * 16 + rank + k))
+                    status = wrong(err, comm, "an exchange brought something else");
+    }
+    free(send);
+    return status;
+}
+
+static void test_exchanges(void **state)
+{
+    (void)state;
+    run_both(2, exchanges, NULL);
+    run_both(4, exchanges, NULL);
+}
+
 /* ---- wrong use */
 
 static tr_status wrong_use(tr_comm *comm, void *context, tr_error *err)
@@ -427,16 +476,17 @@ static void test_start_up(void **state)
         best = s < best ? s : best;
     }
     print_message("four ranks from start to end of their first all_reduce: %.1f ms\n", best * 1e3);
-    assert_true(best < 0.1);
+    if (getenv("LD_PRELOAD") == NULL || strstr(getenv("LD_PRELOAD"), "vgpreload") == NULL)
+        assert_true(best < 0.1); /* under valgrind everything takes longer */
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_messages), cmocka_unit_test(test_groups),
-        cmocka_unit_test(test_overlap),  cmocka_unit_test(test_counters),
-        cmocka_unit_test(test_same_bits), cmocka_unit_test(test_wrong_use),
-        cmocka_unit_test(test_start_up),
+        cmocka_unit_test(test_messages),  cmocka_unit_test(test_groups),
+        cmocka_unit_test(test_overlap),   cmocka_unit_test(test_counters),
+        cmocka_unit_test(test_same_bits), cmocka_unit_test(test_exchanges),
+        cmocka_unit_test(test_wrong_use), cmocka_unit_test(test_start_up),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

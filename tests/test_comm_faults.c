@@ -95,8 +95,8 @@ static tr_status run_until_fault(tr_comm *comm, void *context, tr_error *err)
 
 static double *shared_number(void)
 {
-    void *memory = mmap(NULL, sizeof(double), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS,
-                        -1, 0);
+    void *memory =
+        mmap(NULL, sizeof(double), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     assert_true(memory != MAP_FAILED);
     return memory;
 }
@@ -130,7 +130,8 @@ static void test_killed(void **state)
     check_fault((struct fault){.victim = 0, .bytes = 4 << 20});
     check_fault((struct fault){.victim = 3, .bytes = 4 << 20, .private = true});
     check_fault((struct fault){.victim = 1, .bytes = 1 << 20, .algorithm = "ring"});
-    check_fault((struct fault){.victim = 1, .bytes = 1 << 20, .algorithm = "tree", .private = true});
+    check_fault(
+        (struct fault){.victim = 1, .bytes = 1 << 20, .algorithm = "tree", .private = true});
 }
 
 static void test_exits(void **state)
@@ -246,11 +247,8 @@ static tr_status disagree(tr_comm *comm, void *context, tr_error *err)
     TRI_TRY(tr_group_create(comm, "dp", all, 3, &dp, err));
     for (int i = 0; i < 16; i++)
         TRI_TRY(tr_barrier(dp, err));
-    tr_collective call = {.operation = TR_ALL_REDUCE,
-                          .dtype = TR_F32,
-                          .send = data,
-                          .recv = data,
-                          .count = 1024};
+    tr_collective call = {
+        .operation = TR_ALL_REDUCE, .dtype = TR_F32, .send = data, .recv = data, .count = 1024};
     if (odd_one && strcmp(what, "operation") == 0) {
         call.operation = TR_BROADCAST;
         call.count = 512;
@@ -352,9 +350,12 @@ static void test_idle(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_killed),        cmocka_unit_test(test_exits),
-        cmocka_unit_test(test_survivor_says_who), cmocka_unit_test(test_deadline),
-        cmocka_unit_test(test_disagreement),  cmocka_unit_test(test_wrong_message_size),
+        cmocka_unit_test(test_killed),
+        cmocka_unit_test(test_exits),
+        cmocka_unit_test(test_survivor_says_who),
+        cmocka_unit_test(test_deadline),
+        cmocka_unit_test(test_disagreement),
+        cmocka_unit_test(test_wrong_message_size),
         cmocka_unit_test(test_idle),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -689,6 +689,24 @@ static void a_stuck_rank_is_found(void **state)
     put_away(&s);
 }
 
+/* The same when the one who waits does not say for whom. */
+static void a_stuck_rank_is_found_by_its_rest(void **state)
+{
+    service s;
+    rank ranks[3];
+    (void)state;
+    start(&s, 3, 0.6, 5);
+    join_all(&s, ranks, 3, 3);
+    for (int r = 0; r < 3; r += 2)
+        atomic_store(&ranks[r].boot->status->waiting_since_ns, tri_clock_ns());
+    assert_has(stop_reason(&ranks[0]), "rank 1 has not moved for ");
+    for (int r = 0; r < 3; r++)
+        tri_control_client_destroy(ranks[r].client, false);
+    end(&s);
+    assert_int_equal(tri_control_server_failure(s.server)->rank, 1);
+    put_away(&s);
+}
+
 /* Long waits are fine as long as the one who is waited for moves. */
 static void a_slow_rank_is_left_alone(void **state)
 {
@@ -762,6 +780,7 @@ int main(void)
         cmocka_unit_test(a_vanished_rank_stops_all),
         cmocka_unit_test(a_failed_rank_stops_all),
         cmocka_unit_test(a_stuck_rank_is_found),
+        cmocka_unit_test(a_stuck_rank_is_found_by_its_rest),
         cmocka_unit_test(a_slow_rank_is_left_alone),
         cmocka_unit_test(a_circle_is_found),
         cmocka_unit_test(a_lost_server_stops_its_clients),

@@ -48,22 +48,23 @@ typedef enum tr_operation {
 /* One collective call. All members pass the same but for the pointers (and, in an all-to-all of
  * varying sizes, the counts). "block" is what belongs to one member; blocks lie one after another.
  *
- *   operation        send                 recv                 count is     in place when
- *   broadcast        root: the vector     the vector           the vector   recv == send (root)
- *   reduce           the vector           root: the vector     the vector   recv == send (root)
- *   all_reduce       the vector           the vector           the vector   recv == send
- *   gather           own block            root: all blocks     one block    send == own block in recv
- *   scatter          root: all blocks     own block            one block    recv == own block in send
- *   all_gather       own block            all blocks           one block    send == own block in recv
- *   reduce_scatter   all blocks           own block            one block    recv == own block in send
- *   all_to_all       a block for each     a block from each    one block    never
+ *   operation       send               recv                count is    in place when
+ *   broadcast       root: the vector   the vector          the vector  recv == send, at the root
+ *   reduce          the vector         root: the vector    the vector  recv == send, at the root
+ *   all_reduce      the vector         the vector          the vector  recv == send
+ *   gather          own block          root: all blocks    one block   send is its place in recv
+ *   scatter         root: all blocks   own block           one block   recv is its place in send
+ *   all_gather      own block          all blocks          one block   send is its place in recv
+ *   reduce_scatter  all blocks         own block           one block   recv is its place in send
+ *   all_to_all      a block for each   a block from each   one block   never
  *
  * Otherwise send and recv must not overlap. In place, the blocks of send that are not the member's
  * own hold nothing defined after reduce_scatter. recv is not read, and may be NULL, where the table
  * names only root; a broadcast ignores send except at the root, where NULL means recv.
- * Blocks of different sizes: send_counts[size] where send has blocks, recv_counts[size] where recv
- * has blocks (all_to_all: both), everybody's own gather, scatter and all_gather counts included:
- * each member passes the same list of block sizes, and count is then ignored. */
+ *
+ * Blocks of different sizes: recv_counts[size] in gather and all_gather, send_counts[size] in
+ * scatter and reduce_scatter, the same list on every member, root or not; in all_to_all both, each
+ * member its own. count is then ignored. */
 typedef struct tr_collective {
     tr_operation operation;
     tr_reduction reduction;
@@ -71,11 +72,11 @@ typedef struct tr_collective {
     int root; /* within the group */
     const void *send;
     void *recv;
-    uint64_t count;               /* elements */
-    const uint64_t *send_counts;  /* or NULL: blocks of `count` elements */
-    const uint64_t *recv_counts;  /* or NULL */
-    const char *algorithm;        /* NULL or "auto", "direct", "ring", "tree" */
-    const char *label;            /* for reports: "gradients of layer 3"; or NULL */
+    uint64_t count;              /* elements */
+    const uint64_t *send_counts; /* or NULL: blocks of `count` elements */
+    const uint64_t *recv_counts; /* or NULL */
+    const char *algorithm;       /* NULL or "auto", "direct", "ring", "tree" */
+    const char *label;           /* for reports: "gradients of layer 3"; or NULL */
 } tr_collective;
 
 typedef struct tr_comm_options {
@@ -91,8 +92,8 @@ typedef tr_status (*tr_rank_fn)(tr_comm *comm, void *context, tr_error *err);
  * each have a copy (fork). tr_comm_spawn must be called while the process has one thread. */
 tr_status tr_comm_run_threads(int num_ranks, const tr_comm_options *options, tr_rank_fn fn,
                               void *context, tr_error *err);
-tr_status tr_comm_spawn(int num_ranks, const tr_comm_options *options, tr_rank_fn fn,
-                        void *context, tr_error *err);
+tr_status tr_comm_spawn(int num_ranks, const tr_comm_options *options, tr_rank_fn fn, void *context,
+                        tr_error *err);
 
 int tr_comm_rank(const tr_comm *comm);
 int tr_comm_size(const tr_comm *comm);
@@ -122,8 +123,8 @@ tr_status tr_send(tr_comm *comm, int to, const void *data, size_t num_bytes, tr_
 tr_status tr_recv(tr_comm *comm, int from, void *data, size_t num_bytes, tr_error *err);
 tr_status tr_send_start(tr_comm *comm, int to, const void *data, size_t num_bytes,
                         tr_request **request, tr_error *err);
-tr_status tr_recv_start(tr_comm *comm, int from, void *data, size_t num_bytes,
-                        tr_request **request, tr_error *err);
+tr_status tr_recv_start(tr_comm *comm, int from, void *data, size_t num_bytes, tr_request **request,
+                        tr_error *err);
 
 /* Ends a request and frees it, whatever the outcome. */
 tr_status tr_request_wait(tr_request *request, tr_error *err);
@@ -131,8 +132,8 @@ tr_status tr_request_wait(tr_request *request, tr_error *err);
 tr_status tr_request_test(tr_request *request, bool *done, tr_error *err);
 
 /* A rank has TR_NUM_SIGNALS counters for each peer. tr_signal raises this rank's counter `slot` at
- * the peer to value (it never falls); what was written to shared memory before is visible to whoever
- * waited for it. tr_wait_signal waits until the peer has raised its counter here. */
+ * the peer to value (it never falls); what was written to shared memory before is visible to
+ * whoever waited for it. tr_wait_signal waits until the peer has raised its counter here. */
 #define TR_NUM_SIGNALS 8
 tr_status tr_signal(tr_comm *comm, int peer, int slot, uint64_t value, tr_error *err);
 tr_status tr_wait_signal(tr_comm *comm, int peer, int slot, uint64_t value, tr_error *err);

@@ -8,8 +8,8 @@
 #include <unistd.h>
 
 #include "base/fs.h"
+#include "cli/environment.h"
 #include "cli/text.h"
-#include "cli/world.h"
 #include "comm/control.h"
 #include "comm/control_store.h"
 #include "device/device.h"
@@ -243,7 +243,7 @@ typedef struct hosted {
     remarks remarks;
 } hosted;
 
-static tr_status host_server(hosted *h, const tri_world *w, double deadline_s, tr_error *err)
+static tr_status host_server(hosted *h, const tri_environment *w, double deadline_s, tr_error *err)
 {
     tri_control_config config = {.address = w->address,
                                  .port = w->port,
@@ -290,7 +290,7 @@ static void end_server(hosted *h, int size)
     tri_control_server_destroy(h->server);
 }
 
-static int join_world(const tri_cli *cli, const tri_world *w, tri_rank_main rank_main,
+static int join_world(const tri_cli *cli, const tri_environment *w, tri_rank_main rank_main,
                       void *context)
 {
     tr_error err = {0};
@@ -326,15 +326,23 @@ static int join_world(const tri_cli *cli, const tri_world *w, tri_rank_main rank
 
 int tri_cli_launch(const tri_cli *cli, int num_ranks, tri_rank_main rank_main, void *context)
 {
-    tri_world world;
+    tri_environment world;
     tr_error err = {0};
     unsetenv(RELAY_VARIABLE);
-    if (tri_world_read(&world, &err) != TR_OK)
+    if (tri_environment_read(&world, &err) != TR_OK)
         return tri_cli_fail(&err);
     if (world.given && world.size != num_ranks) {
         tri_cli_error("WORLD_SIZE=%d in the environment, but the layout has %d rank%s: change the "
                       "layout (layout.dp=%d, say) or how many are started",
                       world.size, num_ranks, num_ranks == 1 ? "" : "s", world.size);
+        return TRI_EXIT_USAGE;
+    }
+    if (num_ranks > 1 &&
+        strcmp(tr_settings_string(cli->settings, "run.transport"), "thread") == 0) {
+        tri_cli_error("run.transport=thread joins ranks that are threads of one process (bench "
+                      "comm and tests have such); the %d ranks of this layout are processes: use "
+                      "run.transport=shm",
+                      num_ranks);
         return TRI_EXIT_USAGE;
     }
     if (num_ranks == 1)

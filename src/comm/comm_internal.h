@@ -40,8 +40,8 @@ typedef struct tri_cell {
     tri_event arrivals; /* member 0's is the group's: size * ticks */
     tri_event finished; /* member 0's is the group's: units of work ended since the beginning */
     tri_event bell;     /* somebody did something to this member's ports */
-    _Alignas(TRI_CACHE_LINE) _Atomic uint64_t tick; /* at which this member has arrived */
-    _Atomic uint64_t busy;                          /* tick in whose units it is at work, or 0 */
+    _Alignas(TRI_CACHE_LINE) _Atomic uint64_t tick;  /* at which this member has arrived */
+    _Atomic uint64_t busy;                           /* tick in whose units it is at work, or 0 */
     _Alignas(TRI_CACHE_LINE) _Atomic uint64_t claim; /* tick << 32 | next unit of this home */
     _Alignas(TRI_CACHE_LINE) tri_descriptor calls[2];
     uint64_t cores[TRI_CORE_WORDS]; /* that this member may use */
@@ -137,8 +137,8 @@ void tri_staged_drain(tr_group *group, const tr_collective *call, uint64_t chunk
 tr_status tri_direct_staged(tr_group *group, const tr_collective *call, tr_error *err);
 
 /* ---- rounds_run.c */
-tr_status tri_rounds_run(tr_group *group, const tr_collective *call,
-                         const tri_algorithm *algorithm, tr_error *err);
+tr_status tri_rounds_run(tr_group *group, const tr_collective *call, const tri_algorithm *algorithm,
+                         tr_error *err);
 
 /* ---- lane.c */
 tr_status tri_lane_init(tri_lane *lane, tr_error *err);

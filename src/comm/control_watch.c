@@ -100,14 +100,25 @@ static void blame(const tri_control_watch *w, int waiter, int rank, tri_control_
                  "rank %d has not moved for %.1f s, and rank %d waits for it", rank, still, waiter);
 }
 
+/* For one that waits for many, or does not say for whom: a rank that neither waits nor moves. When
+ * there is none, the wait of the rank itself will end it. */
+static void blame_anyone(const tri_control_watch *w, int waiter, tri_control_failure *failure)
+{
+    for (int r = 0; r < w->config->size && failure->cause == TRI_CAUSE_NONE; r++)
+        if (w->ranks[r].state == TRI_RANK_PRESENT && waits(w, r) <= 0)
+            blame(w, waiter, r, failure);
+}
+
 /* Follows who waits for whom from a rank that has waited too long to one that waits for nobody: it
  * is to blame if it does not move. More steps than ranks mean a circle. */
 static void follow(const tri_control_watch *w, int waiter, tri_control_failure *failure)
 {
     int last = waiter, at = w->ranks[waiter].where.peer;
     for (int i = 0; i <= w->config->size; i++) {
-        if (!in_world(w, at))
-            return; /* it waits for many, or does not say: its own wait will end it */
+        if (!in_world(w, at)) {
+            blame_anyone(w, last, failure);
+            return;
+        }
         if (waits(w, at) <= 0) {
             blame(w, last, at, failure);
             return;

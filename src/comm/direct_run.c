@@ -9,7 +9,7 @@
 #include <string.h>
 
 /* Up to here a copy into the slot is cheaper than the second synchronisation of units. */
-#define SMALL_BYTES ((size_t)16 << 10)
+#define SMALL_BYTES ((size_t)8 << 10)
 
 char *tri_grouped_digits(uint64_t n, char out[32])
 {
@@ -62,8 +62,8 @@ static void list_missing(const tr_group *group, char *out, size_t capacity)
     length += (size_t)snprintf(out, capacity, missing == 1 ? "rank" : "ranks");
     for (int i = 0; i < group->size && shown < 8; i++)
         if (atomic_load(&group->cells[i]->tick) < group->tick)
-            length += (size_t)snprintf(out + length, capacity - length, "%s %d",
-                                       shown++ ? "," : "", group->ranks[i]);
+            length += (size_t)snprintf(out + length, capacity - length, "%s %d", shown++ ? "," : "",
+                                       group->ranks[i]);
     if (missing > shown)
         snprintf(out + length, capacity - length, " and %d more", missing - shown);
 }
@@ -117,8 +117,8 @@ tr_status tri_tick(tr_group *group, const tr_collective *call, tr_error *err)
     double seconds = 0;
     atomic_store_explicit(&group->cells[group->rank]->tick, tick, memory_order_release);
     tri_event_add(arrivals, 1, target);
-    tri_wait_result result = tri_event_wait(&group->comm->waiter, arrivals, target, first_missing,
-                                            group, &seconds);
+    tri_wait_result result =
+        tri_event_wait(&group->comm->waiter, arrivals, target, first_missing, group, &seconds);
     if (result == TRI_WAIT_DONE)
         return TR_OK;
     char who[120];
@@ -211,7 +211,8 @@ tr_status tri_compare(tr_group *group, const tr_collective *call, tr_error *err)
         char a[160], b[160];
         tri_describe(first, a, sizeof a);
         tri_describe(other, b, sizeof b);
-        tri_fail(err, TR_ERROR_RUNTIME, "rank %d called %s, rank %d called %s, as call %llu of "
+        tri_fail(err, TR_ERROR_RUNTIME,
+                 "rank %d called %s, rank %d called %s, as call %llu of "
                  "group %s",
                  group->ranks[0], a, group->ranks[i], b, (unsigned long long)group->call,
                  group->name);
@@ -223,13 +224,12 @@ tr_status tri_compare(tr_group *group, const tr_collective *call, tr_error *err)
     return exchange_varies(call) ? compare_exchange(group, err) : TR_OK;
 }
 
-/* Bytes that the operation needs from peers' memory and gives to them: a combined piece is read by
- * its home from all and given to its targets; another goes from its source to its targets. */
-static void count_traffic(tr_group *group, const tr_collective *call)
+/* Elements that pieces bring this member from the others and take from it: a combined piece is read
+ * by its home from all and given to its targets; another goes from its source to its targets. */
+static void piece_traffic(tr_group *group, const tr_collective *call, uint64_t *in, uint64_t *out)
 {
     tri_layout layout = {group, call, true};
     int num = tri_layout_pieces(&layout), size = group->size, me = group->rank;
-    uint64_t in = 0, out = 0;
     for (int i = 0; i < num; i++) {
         tri_piece piece = tri_layout_piece(&layout, i);
         int from = piece.source;
@@ -237,18 +237,29 @@ static void count_traffic(tr_group *group, const tr_collective *call)
         if (from < 0) {
             from = tri_piece_home(&layout, i);
             if (from == me)
-                in += (uint64_t)(size - 1) * piece.count;
+                *in += (uint64_t)(size - 1) * piece.count;
             else
-                out += piece.count;
+                *out += piece.count;
         }
         bool to_me = piece.target < 0 || piece.target == me;
         bool to_source = piece.target < 0 || piece.target == from;
         if (from == me)
-            out += (targets - to_source) * piece.count;
+            *out += (targets - to_source) * piece.count;
         else if (to_me)
-            in += piece.count;
+            *in += piece.count;
     }
-    uint64_t bytes = tri_dtype_bytes((tri_dtype)call->dtype);
+}
+
+static void count_traffic(tr_group *group, const tr_collective *call)
+{
+    uint64_t in = 0, out = 0, bytes = tri_dtype_bytes((tri_dtype)call->dtype);
+    if (call->operation == TR_ALL_TO_ALL) { /* size^2 pieces: too many to ask all of them */
+        const uint64_t *own = call->send_counts ? &call->send_counts[group->rank] : &call->count;
+        in = tri_recv_elements(group, call) - *own;
+        out = tri_send_elements(group, call) - *own;
+    } else {
+        piece_traffic(group, call, &in, &out);
+    }
     atomic_fetch_add_explicit(&group->comm->bytes_received, in * bytes, memory_order_relaxed);
     atomic_fetch_add_explicit(&group->comm->bytes_sent, out * bytes, memory_order_relaxed);
 }
@@ -269,10 +280,10 @@ tr_status tri_direct_run(tr_group *group, const tr_collective *call, tr_error *e
     if (small) {
         tri_staged_fill(group, call, 0, tick);
     } else {
-        d->is_private = !refer(group, call->send, tri_send_elements(group, call) * element,
-                               &d->send);
-        d->is_private |= !refer(group, call->recv, tri_recv_elements(group, call) * element,
-                                &d->recv);
+        d->is_private =
+            !refer(group, call->send, tri_send_elements(group, call) * element, &d->send);
+        d->is_private |=
+            !refer(group, call->recv, tri_recv_elements(group, call) * element, &d->recv);
         atomic_store_explicit(&group->cells[group->rank]->claim, tri_claim_first(tick),
                               memory_order_relaxed);
     }

@@ -122,8 +122,7 @@ static tr_status share(tr_group *group, const tr_collective *call, uint64_t chun
     char *to = (char *)call->recv + first * element;
     for (int i = 0; i < group->size; i++) {
         tri_piece_range(n, (uint32_t)group->size, (uint32_t)i, &from, &some);
-        memcpy(to + from * element, tri_cell_slot(group, i, out) + from * element,
-               some * element);
+        memcpy(to + from * element, tri_cell_slot(group, i, out) + from * element, some * element);
     }
     return TR_OK;
 }

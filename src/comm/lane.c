@@ -183,7 +183,9 @@ static tr_request *copy_call(tr_group *group, const tr_collective *call)
         request->call.label = memcpy(extra + 2 * list, call->label, label);
     if (call->algorithm != NULL) {
         const tri_algorithm *known = tri_algorithm_find(call->algorithm);
-        request->call.algorithm = known ? known->name : strcmp(call->algorithm, "auto") ? "?" : NULL;
+        request->call.algorithm = known                             ? known->name
+                                  : strcmp(call->algorithm, "auto") ? "?"
+                                                                    : NULL;
     }
     return request;
 }
@@ -266,6 +268,10 @@ tr_status tr_request_wait(tr_request *request, tr_error *err)
     if (request->is_message)
         return tri_message_wait(request, err);
     tri_lane *lane = &request->comm->lane;
+    const tr_collective *call = &request->call;
+    tri_comm_doing(request->comm, "waiting for the end",
+                   call->label ? call->label : tri_coll_name((tri_coll)call->operation),
+                   call_bytes(request->group, call));
     pthread_mutex_lock(&lane->mutex);
     while (!request->done)
         pthread_cond_wait(&lane->done, &lane->mutex);

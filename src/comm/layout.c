@@ -103,8 +103,8 @@ int tri_layout_pieces(const tri_layout *layout)
 
 int tri_layout_fan(const tr_group *group, tr_operation operation)
 {
-    bool one_each = operation == TR_SCATTER || operation == TR_REDUCE_SCATTER ||
-                    operation == TR_ALL_TO_ALL;
+    bool one_each =
+        operation == TR_SCATTER || operation == TR_REDUCE_SCATTER || operation == TR_ALL_TO_ALL;
     return one_each ? group->size : 1;
 }
 

@@ -6,8 +6,8 @@
 
 /* A run of elements that moves as one: from one member (or combined from all) to one (or all). */
 typedef struct tri_piece {
-    int source, target; /* members; -1: all of them */
-    int index;          /* among the pieces that the source provides */
+    int source, target;               /* members; -1: all of them */
+    int index;                        /* among the pieces that the source provides */
     uint64_t send_at, recv_at, count; /* elements */
 } tri_piece;
 

@@ -14,8 +14,7 @@ struct front {
 
 static size_t front_bytes(int size)
 {
-    size_t bytes =
-        sizeof(struct front) + (size_t)size * TR_NUM_SIGNALS * sizeof(tri_event);
+    size_t bytes = sizeof(struct front) + (size_t)size * TR_NUM_SIGNALS * sizeof(tri_event);
     return (bytes + 4095) / 4096 * 4096;
 }
 
@@ -144,10 +143,8 @@ static tr_status run_message(tr_comm *comm, tri_message *message, tr_error *err)
 
 tr_status tr_send(tr_comm *comm, int to, const void *data, size_t num_bytes, tr_error *err)
 {
-    tri_message message = {.data = (char *)(uintptr_t)data,
-                           .num_bytes = num_bytes,
-                           .peer = to,
-                           .is_send = true};
+    tri_message message = {
+        .data = (char *)(uintptr_t)data, .num_bytes = num_bytes, .peer = to, .is_send = true};
     return run_message(comm, &message, err);
 }
 
@@ -194,15 +191,13 @@ static tr_status start_message(tr_comm *comm, const tri_message *message, tr_req
 tr_status tr_send_start(tr_comm *comm, int to, const void *data, size_t num_bytes,
                         tr_request **request, tr_error *err)
 {
-    tri_message message = {.data = (char *)(uintptr_t)data,
-                           .num_bytes = num_bytes,
-                           .peer = to,
-                           .is_send = true};
+    tri_message message = {
+        .data = (char *)(uintptr_t)data, .num_bytes = num_bytes, .peer = to, .is_send = true};
     return start_message(comm, &message, request, err);
 }
 
-tr_status tr_recv_start(tr_comm *comm, int from, void *data, size_t num_bytes,
-                        tr_request **request, tr_error *err)
+tr_status tr_recv_start(tr_comm *comm, int from, void *data, size_t num_bytes, tr_request **request,
+                        tr_error *err)
 {
     tri_message message = {.data = data, .num_bytes = num_bytes, .peer = from};
     return start_message(comm, &message, request, err);

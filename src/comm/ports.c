@@ -129,8 +129,8 @@ static bool post_description(tri_ports *ports, tri_channel *channel, tri_message
     struct description *d = &channel->ring[m->number % RING];
     tr_comm *comm = ports->comm;
     *d = (struct description){.num_bytes = m->num_bytes};
-    m->is_private = m->num_bytes > 0 &&
-                    !comm->transport->ref(comm->state, m->data, m->num_bytes, &d->ref);
+    m->is_private =
+        m->num_bytes > 0 && !comm->transport->ref(comm->state, m->data, m->num_bytes, &d->ref);
     m->posted = true;
     atomic_store_explicit(&channel->posted, m->number, memory_order_release);
     return true;
@@ -279,8 +279,7 @@ tr_status tri_message_failed(tri_ports *ports, const tri_message *m, const char 
     const char *side = m->is_send ? "to" : "from";
     if (m->status != TR_OK)
         return tri_fail(err, m->status, "rank %d: %s %s rank %d, message %llu%s%s: %s", rank, verb,
-                        side, peer, (unsigned long long)m->number, *what ? ", " : "", what,
-                        m->why);
+                        side, peer, (unsigned long long)m->number, *what ? ", " : "", what, m->why);
     if (result == TRI_WAIT_STOPPED)
         return tri_fail(err, TR_ERROR_RUNTIME,
                         "rank %d stopped waiting for rank %d after %.1f s (%s of %s bytes, message "
@@ -328,8 +327,8 @@ tr_status tri_ports_drive(tri_ports *ports, tri_message *message, pthread_mutex_
             continue;
         if (mutex != NULL)
             pthread_mutex_unlock(mutex);
-        tri_wait_result result = tri_event_wait(&ports->comm->waiter, bell, seen + 1, message_peer,
-                                                &peer, &seconds);
+        tri_wait_result result =
+            tri_event_wait(&ports->comm->waiter, bell, seen + 1, message_peer, &peer, &seconds);
         if (mutex != NULL)
             pthread_mutex_lock(mutex);
         if (result != TRI_WAIT_DONE && !message->done) {

@@ -280,8 +280,8 @@ static void combine_base(tri_dtype dtype, tri_reduction r, char *into, const cha
 }
 
 #if defined(__x86_64__)
-__attribute__((target("avx2"))) static void
-combine_avx2(tri_dtype dtype, tri_reduction r, char *into, const char *from, size_t count)
+__attribute__((target("avx2"))) static void combine_avx2(tri_dtype dtype, tri_reduction r,
+                                                         char *into, const char *from, size_t count)
 {
     combine_any(dtype, r, into, from, count);
 }

@@ -110,10 +110,8 @@ static tr_status post_sends(struct run *run, size_t round, size_t *num, char **c
         char *data = transfer_data(run, t, true, &count);
         TRI_TRY(snapshot(run, round, t, &data, count * run->element, &copies[*num], err));
         tri_message *m = &run->messages[(*num)++];
-        *m = (tri_message){.data = data,
-                           .num_bytes = count * run->element,
-                           .peer = t->to,
-                           .is_send = true};
+        *m = (tri_message){
+            .data = data, .num_bytes = count * run->element, .peer = t->to, .is_send = true};
         tri_ports_post(&group->ports, m);
     }
     return TR_OK;
@@ -254,8 +252,8 @@ static void copy_own_exchange(const struct run *run)
         memcpy(to, from, count * run->element);
 }
 
-tr_status tri_rounds_run(tr_group *group, const tr_collective *call,
-                         const tri_algorithm *algorithm, tr_error *err)
+tr_status tri_rounds_run(tr_group *group, const tr_collective *call, const tri_algorithm *algorithm,
+                         tr_error *err)
 {
     TRI_TRY(find_rounds(group, call, algorithm, err));
     struct run run = {.group = group,
@@ -263,9 +261,8 @@ tr_status tri_rounds_run(tr_group *group, const tr_collective *call,
                       .rounds = &group->rounds,
                       .element = tri_dtype_bytes((tri_dtype)call->dtype),
                       .counts = tri_block_counts(call)};
-    run.total = in_blocks(call->operation)
-                    ? tri_block_first(run.counts, call->count, group->size)
-                    : call->count;
+    run.total = in_blocks(call->operation) ? tri_block_first(run.counts, call->count, group->size)
+                                           : call->count;
     snprintf(run.what, sizeof run.what, "%s %s, call %llu of group %s", algorithm->name,
              tri_coll_name((tri_coll)call->operation), (unsigned long long)group->call,
              group->name);

@@ -7,7 +7,8 @@
  *      known by (owner, number).
  *   2. A descriptor stays open as long as its segment lives. When a peer meets a new segment with a
  *      descriptor number it knows, the old segment is gone and its mapping is dropped.
- *   3. free() gives the pages back at once by a hole in the file, whoever still maps it; leave() does not. */
+ *   3. free() gives the pages back at once by a hole in the file, whoever still maps it; leave()
+ * does not. */
 #include "comm/transport.h"
 
 #include <errno.h>
@@ -135,8 +136,8 @@ static tr_status make_segment(struct segment *segment, tr_error *err)
     if (base == MAP_FAILED) {
         int reason = errno;
         close(segment->file);
-        return tri_fail(err, TR_ERROR_RUNTIME, "no shared memory for %zu bytes: %s",
-                        segment->bytes, strerror(reason));
+        return tri_fail(err, TR_ERROR_RUNTIME, "no shared memory for %zu bytes: %s", segment->bytes,
+                        strerror(reason));
     }
     segment->base = base;
     if (segment->bytes >= HUGE_BYTES)
@@ -225,8 +226,8 @@ static tr_status peer_pid(struct shm *shm, int peer, tr_error *err)
     return TR_OK;
 }
 
-static tr_status open_peer_segment(struct shm *shm, int peer, tri_ref ref,
-                                   struct segment *segment, tr_error *err)
+static tr_status open_peer_segment(struct shm *shm, int peer, tri_ref ref, struct segment *segment,
+                                   tr_error *err)
 {
     if (shm->pids[peer] == 0)
         TRI_TRY(peer_pid(shm, peer, err));

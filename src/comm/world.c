@@ -41,15 +41,14 @@ struct tri_world {
     struct rank ranks[];
 };
 
-tr_status tri_world_create(int size, const tr_comm_options *options, tri_world **out,
-                           tr_error *err)
+tr_status tri_world_create(int size, const tr_comm_options *options, tri_world **out, tr_error *err)
 {
     *out = NULL;
     if (size < 1 || size > 4096)
         return tri_fail(err, TR_ERROR_INPUT, "a world of %d ranks; it must have 1 to 4096", size);
     size_t bytes = sizeof(tri_world) + (size_t)size * sizeof(struct rank);
-    tri_world *world =
-        mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    tri_world *world = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
+                            MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (world == MAP_FAILED)
         return tri_fail(err, TR_ERROR_RUNTIME, "no memory for a world of %d ranks", size);
     world->size = size;
@@ -110,8 +109,8 @@ static const struct entry *find(const tri_world *world, const char *key)
     return NULL;
 }
 
-static tr_status get(void *context, const char *key, void *data, size_t capacity,
-                     size_t *num_bytes, tr_error *err)
+static tr_status get(void *context, const char *key, void *data, size_t capacity, size_t *num_bytes,
+                     tr_error *err)
 {
     struct rank *self = context;
     tri_world *world = self->world;

@@ -122,8 +122,8 @@ static void watch(struct spawn *spawn)
         int timeout_ms = 100;
         for (int i = 0; i < spawn->num; i++) {
             struct child *child = &spawn->children[i];
-            spawn->polls[i] = (struct pollfd){.fd = child->pid ? child->file : -1,
-                                              .events = POLLIN};
+            spawn->polls[i] =
+                (struct pollfd){.fd = child->pid ? child->file : -1, .events = POLLIN};
             if (child->pid != 0 && child->file < 0)
                 timeout_ms = 5;
         }
@@ -137,8 +137,8 @@ static void watch(struct spawn *spawn)
     }
 }
 
-tr_status tr_comm_spawn(int num_ranks, const tr_comm_options *options, tr_rank_fn fn,
-                        void *context, tr_error *err)
+tr_status tr_comm_spawn(int num_ranks, const tr_comm_options *options, tr_rank_fn fn, void *context,
+                        tr_error *err)
 {
     struct spawn spawn = {.num = num_ranks};
     TRI_TRY(tri_world_create(num_ranks, options, &spawn.world, err));

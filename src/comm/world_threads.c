@@ -28,10 +28,9 @@ tr_status tr_comm_run_threads(int num_ranks, const tr_comm_options *options, tr_
     struct rank_thread *threads = calloc((size_t)num_ranks, sizeof *threads);
     int started = 0;
     for (; threads != NULL && started < num_ranks; started++) {
-        threads[started] = (struct rank_thread){
-            .world = world, .rank = started, .fn = fn, .context = context};
-        int failure =
-            pthread_create(&threads[started].thread, NULL, rank_main, &threads[started]);
+        threads[started] =
+            (struct rank_thread){.world = world, .rank = started, .fn = fn, .context = context};
+        int failure = pthread_create(&threads[started].thread, NULL, rank_main, &threads[started]);
         if (failure != 0) {
             tri_world_fail(world, started, strerror(failure));
             break;

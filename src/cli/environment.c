@@ -1,4 +1,4 @@
-#include "cli/world.h"
+#include "cli/environment.h"
 
 #include <errno.h>
 #include <stdint.h>
@@ -43,7 +43,7 @@ static tr_status read_number(const char *name, long min, long max, int *number, 
 }
 
 /* A token that keeps two jobs of one user apart, and nobody out. */
-static void derive_token(tri_world *w)
+static void derive_token(tri_environment *w)
 {
     char text[400];
     snprintf(text, sizeof text, "%s:%d:%ld", w->address, w->port, (long)getuid());
@@ -53,7 +53,7 @@ static void derive_token(tri_world *w)
     snprintf(w->token, sizeof w->token, "derived-%016llx", (unsigned long long)hash);
 }
 
-static tr_status read_meeting_point(tri_world *w, tr_error *err)
+static tr_status read_meeting_point(tri_environment *w, tr_error *err)
 {
     const char *token = variable("TRIREME_TOKEN");
     w->address = variable("MASTER_ADDR");
@@ -77,9 +77,9 @@ static tr_status read_meeting_point(tri_world *w, tr_error *err)
     return TR_OK;
 }
 
-tr_status tri_world_read(tri_world *w, tr_error *err)
+tr_status tri_environment_read(tri_environment *w, tr_error *err)
 {
-    *w = (tri_world){.size = 1, .local_rank = -1};
+    *w = (tri_environment){.size = 1, .local_rank = -1};
     w->given = variable("RANK") || variable("WORLD_SIZE");
     if (!w->given)
         return TR_OK;
