@@ -108,7 +108,7 @@ static void wrong_assignments_say_why(void **state)
         {"optim.learning_rate=1", {"did you mean optim.lr"}},
         {"model.n_embd=1", {"did you mean model.dim"}},
         {"train.batch_size=1", {"did you mean train.batch"}},
-        {"layout.width=2", {"unknown setting", "layout.", "trireme settings"}},
+        {"layout.zzqq=2", {"unknown setting", "layout.", "trireme settings"}},
         {"model=gpt2", {"model is a section", "model.kind=gpt2"}},
         {"train.batch=0", {"train.batch is 0", "from 1 to 1000000"}},
         {"train.batch=-5", {"train.batch is -5", "from 1 to 1000000"}},
