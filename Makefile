@@ -39,7 +39,7 @@ TEST_SUPPORT = $(patsubst tests/%.c,$(BUILD)/tests/%.o,$(filter-out tests/test_%
 EXAMPLES = $(patsubst examples/%.c,$(BUILD)/examples/%,$(wildcard examples/*.c))
 BENCHES  = $(patsubst bench/%.c,$(BUILD)/bench/%,$(wildcard bench/*.c))
 
-.PHONY: all setup programs demo test test-programs test-full bench asan tsan install format \
+.PHONY: all setup programs demo test test-programs test-full soak bench asan tsan install format \
         format-check docs clean
 .SECONDARY:
 .DEFAULT_GOAL := all
@@ -98,6 +98,10 @@ test: test-programs
 
 test-full: test-programs
 	@TRIREME_TEST_FULL=1 tools/run_tests.sh $(BUILD)
+
+# Random kills and long fuzzing: minutes.
+soak: test-programs
+	@bash tests/soak.sh $(BUILD)
 
 asan:
 	@$(MAKE) --no-print-directory BUILD=build-asan CFLAGS="-O1 -g -fno-omit-frame-pointer" \

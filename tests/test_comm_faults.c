@@ -7,6 +7,7 @@
 
 #include <dirent.h>
 #include <errno.h>
+#include <pthread.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -138,6 +139,98 @@ static void test_exits(void **state)
 {
     (void)state;
     check_fault((struct fault){.victim = 1, .bytes = 64 << 10, .exits = true});
+}
+
+/* ---- killed at a moment that nobody chose */
+
+struct random_kill {
+    int victim;
+    unsigned seed, after_us;
+    double *died_s;
+};
+
+static void *kill_later(void *context)
+{
+    struct random_kill *kill_at = context;
+    usleep(kill_at->after_us);
+    *kill_at->died_s = now_s();
+    kill(getpid(), SIGKILL);
+    return NULL;
+}
+
+/* Every kind of call, in an order that follows from the seed, until the victim is gone. */
+static tr_status run_until_killed(tr_comm *comm, void *context, tr_error *err)
+{
+    static const char *const algorithms[] = {"direct", "ring", "tree"};
+    enum { MOST = 1 << 20 };
+    struct random_kill *plan = context;
+    int size = tr_comm_size(comm), rank = tr_comm_rank(comm);
+    unsigned seed = plan->seed;
+    void *shared;
+    TRI_TRY(tr_comm_alloc(comm, 2 * MOST, &shared, err));
+    char *private = calloc(2, MOST);
+    pthread_t killer;
+    if (rank == plan->victim)
+        pthread_create(&killer, NULL, kill_later, plan);
+    tr_status status = TR_OK;
+    while (status == TR_OK) {
+        unsigned choice = seed = seed * 1664525u + 1013904223u;
+        char *memory = choice >> 8 & 1 ? shared : private;
+        uint64_t count = (choice >> 9 & 3) == 0 ? MOST / 4 : (choice >> 12) % 5000;
+        tr_collective call = {.operation = (tr_operation)((choice >> 24) % TRI_NUM_COLLS),
+                              .dtype = TR_F32,
+                              .send = memory,
+                              .recv = memory + MOST,
+                              .count = count / (unsigned)size,
+                              .algorithm = algorithms[(choice >> 16) % 3]};
+        const tri_algorithm *algorithm = tri_algorithm_find(call.algorithm);
+        if (!algorithm->supports((tri_coll)call.operation, size))
+            call.algorithm = NULL;
+        tr_request *request;
+        if ((choice >> 20 & 3) != 0) {
+            status = tr_collective_run(tr_comm_world(comm), &call, err);
+        } else {
+            status = tr_collective_start(tr_comm_world(comm), &call, &request, err);
+            if (status == TR_OK)
+                status = tr_request_wait(request, err);
+        }
+        char token = 0; /* and a message around the ring now and then */
+        if (status == TR_OK && (choice >> 22 & 3) == 0) {
+            status = tr_recv_start(comm, (rank + size - 1) % size, &token, 1, &request, err);
+            if (status == TR_OK)
+                status = tr_send(comm, (rank + 1) % size, &token, 1, err);
+            if (status == TR_OK)
+                status = tr_request_wait(request, err);
+        }
+    }
+    free(private);
+    return status;
+}
+
+static void test_random_kills(void **state)
+{
+    (void)state;
+    int num = getenv("TRIREME_TEST_FULL") != NULL ? 100 : 8;
+    double *died_s = shared_number();
+    for (int i = 0; i < num; i++) {
+        unsigned seed = 12345u + (unsigned)i * 7919u;
+        int size = 2 + i % 4;
+        struct random_kill plan = {.victim = (int)(seed % (unsigned)size),
+                                   .seed = seed,
+                                   .after_us = seed * 31u % 60000,
+                                   .died_s = died_s};
+        tr_error err = {0};
+        tr_status status = tr_comm_spawn(size, NULL, run_until_killed, &plan, &err);
+        double took = now_s() - *died_s;
+        char who[80];
+        snprintf(who, sizeof who, "rank %d failed: it was killed by signal 9", plan.victim);
+        assert_int_equal(status, TR_ERROR_RUNTIME);
+        assert_contains(err.message, who);
+        if (took > 2.5)
+            fail_msg("seed %u: the others took %.1f s to stop", seed, took);
+        assert_int_equal(waitpid(-1, NULL, WNOHANG), -1);
+    }
+    munmap(died_s, sizeof *died_s);
 }
 
 /* A survivor's own error names the victim as well: seen by letting one report through a file. */
@@ -352,6 +445,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_killed),
         cmocka_unit_test(test_exits),
+        cmocka_unit_test(test_random_kills),
         cmocka_unit_test(test_survivor_says_who),
         cmocka_unit_test(test_deadline),
         cmocka_unit_test(test_disagreement),

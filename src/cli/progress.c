@@ -5,6 +5,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "cli/launch.h"
 #include "cli/text.h"
 
 enum { MAX_LINE = 256 };
@@ -16,12 +17,19 @@ static double now_s(void)
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
+/* Rank 0 of several writes into a pipe to the launcher, which may stand before a terminal. */
+static bool relayed(FILE *file, int *columns)
+{
+    int unused;
+    return file == stdout && tri_cli_relayed_terminal(columns ? columns : &unused);
+}
+
 void tri_progress_init(tri_progress *progress, FILE *file, int64_t num_steps, int64_t log_every)
 {
     *progress = (tri_progress){.file = file,
                                .num_steps = num_steps,
                                .log_every = log_every > 0 ? log_every : 1,
-                               .terminal = tri_terminal(file),
+                               .terminal = tri_terminal(file) || relayed(file, NULL),
                                .first_step = -1};
 }
 
@@ -75,7 +83,9 @@ static void draw(tri_progress *p, const tri_progress_step *s, double left_s)
     add(tail, "  loss %.4f", s->loss);
     add_speed(tail, s, left_s);
     /* One column stays free: a full last column makes some terminals wrap. */
-    int width = tri_terminal_width(p->file) - 1;
+    int width = tri_terminal_width(p->file) - 1, columns;
+    if (relayed(p->file, &columns))
+        width = columns - 1;
     int room = width - (int)strlen(head) - (int)strlen(tail) - 3;
     if (room >= LEAST_BAR && p->num_steps > 0) {
         int length = room < MOST_BAR ? room : MOST_BAR;
