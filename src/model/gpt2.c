@@ -3,6 +3,7 @@
 #include <math.h>
 
 #include "model/model.h"
+#include "model/writer.h"
 
 static const float norm_eps = 1e-5f;
 
@@ -63,73 +64,36 @@ static void emit(const tri_model_config *m, tri_mode mode, const tri_batch_shape
     tri_cross_entropy(g, logits, in.targets);
 }
 
-typedef struct table_writer {
-    tri_param_table *table;
-    const char *scope;
-    int layer;
-} table_writer;
-
-static void add(const table_writer *w, const char *name, tri_param_role role, tri_init init,
-                uint8_t split, tri_shape shape)
+static void write_block(const tri_param_writer *w, const tri_model_config *m)
 {
-    const char *full = tri_arena_printf(&w->table->arena, "%s%s", w->scope, name);
-    tri_param_add(w->table, (tri_param){.name = full,
-                                        .shape = shape,
-                                        .split = split,
-                                        .init = init,
-                                        .role = role,
-                                        .layer = w->layer});
-}
-
-static void add_norm(const table_writer *w, const char *name, int64_t dim)
-{
-    tri_shape d = tri_shape_of(1, TRI_DIM_D, dim);
-    add(w, tri_arena_printf(&w->table->arena, "%s.weight", name), TRI_ROLE_NORM,
-        (tri_init){TRI_INIT_ONE, 0}, 1, d);
-    add(w, tri_arena_printf(&w->table->arena, "%s.bias", name), TRI_ROLE_NORM,
-        (tri_init){TRI_INIT_ZERO, 0}, 1, d);
-}
-
-static void add_block(const table_writer *w, const tri_model_config *m)
-{
-    const tri_init zero = {TRI_INIT_ZERO, 0};
-    const tri_init normal = {TRI_INIT_NORMAL, m->init_std};
+    const tri_init zero = {TRI_INIT_ZERO, 0}, normal = {TRI_INIT_NORMAL, m->init_std};
     /* Branches that end in the residual stream start smaller, so that its size does not grow with
      * the number of layers. */
     const tri_init residual = {TRI_INIT_NORMAL, m->init_std / sqrtf(2.0f * (float)m->num_layers)};
-    int64_t d = m->dim, h = m->num_heads, k = m->dim / m->num_heads, f = m->ffn_dim, three = 3;
-    add_norm(w, "ln_1", d);
-    add(w, "attn.c_attn.weight", TRI_ROLE_MATRIX, normal, 3,
-        tri_shape_of(4, TRI_DIM_QKV, three, TRI_DIM_H, h, TRI_DIM_K, k, TRI_DIM_D, d));
-    add(w, "attn.c_attn.bias", TRI_ROLE_BIAS, zero, 3,
-        tri_shape_of(3, TRI_DIM_QKV, three, TRI_DIM_H, h, TRI_DIM_K, k));
-    add(w, "attn.c_proj.weight", TRI_ROLE_MATRIX, residual, 1,
-        tri_shape_of(3, TRI_DIM_D, d, TRI_DIM_H, h, TRI_DIM_K, k));
-    add(w, "attn.c_proj.bias", TRI_ROLE_BIAS, zero, 1, tri_shape_of(1, TRI_DIM_D, d));
-    add_norm(w, "ln_2", d);
-    add(w, "mlp.c_fc.weight", TRI_ROLE_MATRIX, normal, 1,
-        tri_shape_of(2, TRI_DIM_F, f, TRI_DIM_D, d));
-    add(w, "mlp.c_fc.bias", TRI_ROLE_BIAS, zero, 1, tri_shape_of(1, TRI_DIM_F, f));
-    add(w, "mlp.c_proj.weight", TRI_ROLE_MATRIX, residual, 1,
-        tri_shape_of(2, TRI_DIM_D, d, TRI_DIM_F, f));
-    add(w, "mlp.c_proj.bias", TRI_ROLE_BIAS, zero, 1, tri_shape_of(1, TRI_DIM_D, d));
+    tri_dim d = {TRI_DIM_D, m->dim}, f = {TRI_DIM_F, m->ffn_dim}, three = {TRI_DIM_QKV, 3};
+    tri_dim h = {TRI_DIM_H, m->num_heads}, k = {TRI_DIM_K, m->dim / m->num_heads};
+    tri_shape width = {.rank = 1, .dim = {d}}, hidden = {.rank = 1, .dim = {f}};
+    tri_shape heads = {.rank = 2, .dim = {h, k}}, qkv = {.rank = 3, .dim = {three, h, k}};
+    tri_write_norm(w, "ln_1", d, true);
+    tri_write_linear(w, "attn.c_attn", qkv, width, normal, &zero);
+    tri_write_linear(w, "attn.c_proj", width, heads, residual, &zero);
+    tri_write_norm(w, "ln_2", d, true);
+    tri_write_linear(w, "mlp.c_fc", hidden, width, normal, &zero);
+    tri_write_linear(w, "mlp.c_proj", width, hidden, residual, &zero);
 }
 
 static void params(const tri_model_config *m, tri_param_table *table)
 {
-    table_writer w = {.table = table, .scope = "", .layer = -1};
-    add(&w, "wte.weight", TRI_ROLE_EMBEDDING, (tri_init){TRI_INIT_NORMAL, m->init_std}, 1,
-        tri_shape_of(2, TRI_DIM_V, m->vocab, TRI_DIM_D, m->dim));
-    add(&w, "wpe.weight", TRI_ROLE_EMBEDDING, (tri_init){TRI_INIT_NORMAL, m->init_std / 2}, 1,
-        tri_shape_of(2, TRI_DIM_P, m->positions, TRI_DIM_D, m->dim));
+    tri_param_writer w = {.table = table, .scope = "", .layer = -1};
+    tri_dim d = {TRI_DIM_D, m->dim};
+    tri_write_embedding(&w, "wte", (tri_dim){TRI_DIM_V, m->vocab}, d, m->init_std);
+    tri_write_embedding(&w, "wpe", (tri_dim){TRI_DIM_P, m->positions}, d, m->init_std / 2);
     for (int l = 0; l < (int)m->num_layers; l++) {
-        w.layer = l;
-        w.scope = tri_arena_printf(&table->arena, "h.%d.", l);
-        add_block(&w, m);
+        tri_writer_enter(&w, l, "h.%d.", l);
+        write_block(&w, m);
     }
-    w.layer = (int)m->num_layers;
-    w.scope = "";
-    add_norm(&w, "ln_f", m->dim);
+    tri_writer_enter(&w, (int)m->num_layers, "%s", "");
+    tri_write_norm(&w, "ln_f", d, true);
 }
 
 static tr_status check(const tri_model_config *m, const tri_batch_shape *batch, tr_error *err)

@@ -3,6 +3,7 @@
 #include <math.h>
 
 #include "model/model.h"
+#include "model/writer.h"
 
 static void emit(const tri_model_config *m, tri_mode mode, const tri_batch_shape *batch,
                  tri_graph *g)
@@ -25,38 +26,16 @@ static void emit(const tri_model_config *m, tri_mode mode, const tri_batch_shape
 }
 
 /* As common frameworks do: uniform within one over the root of the number of inputs. */
-static void add_linear(tri_param_table *table, const tri_model_config *m, int layer,
-                       const char *name, tri_dim out, tri_dim in)
-{
-    tri_init init = {TRI_INIT_UNIFORM, 1 / sqrtf((float)in.size)};
-    tri_param weight = {
-        .name = tri_arena_printf(&table->arena, "pair.%d.%s.weight", layer, name),
-        .shape = {.rank = 2, .dim = {out, in}},
-        .split = 1,
-        .init = init,
-        .role = TRI_ROLE_MATRIX,
-        .layer = layer,
-    };
-    tri_param_add(table, weight);
-    if (!m->bias)
-        return;
-    tri_param bias = {
-        .name = tri_arena_printf(&table->arena, "pair.%d.%s.bias", layer, name),
-        .shape = {.rank = 1, .dim = {out}},
-        .split = 1,
-        .init = init,
-        .role = TRI_ROLE_BIAS,
-        .layer = layer,
-    };
-    tri_param_add(table, bias);
-}
-
 static void params(const tri_model_config *m, tri_param_table *table)
 {
-    tri_dim d = {TRI_DIM_D, m->dim}, f = {TRI_DIM_F, m->ffn_dim};
+    tri_param_writer w = {.table = table};
+    tri_shape d = tri_shape_of(1, TRI_DIM_D, m->dim), f = tri_shape_of(1, TRI_DIM_F, m->ffn_dim);
+    tri_init up = {TRI_INIT_UNIFORM, 1 / sqrtf((float)m->dim)};
+    tri_init down = {TRI_INIT_UNIFORM, 1 / sqrtf((float)m->ffn_dim)};
     for (int l = 0; l < (int)m->num_layers; l++) {
-        add_linear(table, m, l, "fc1", f, d);
-        add_linear(table, m, l, "fc2", d, f);
+        tri_writer_enter(&w, l, "pair.%d.", l);
+        tri_write_linear(&w, "fc1", f, d, up, m->bias ? &up : NULL);
+        tri_write_linear(&w, "fc2", d, f, down, m->bias ? &down : NULL);
     }
 }
 
