@@ -2,7 +2,7 @@
  * head that shares the token table. Parameter names are those of the released model. */
 #include <math.h>
 
-#include "model/model.h"
+#include "model/sequence.h"
 #include "model/writer.h"
 
 static const float norm_eps = 1e-5f;
@@ -27,16 +27,7 @@ static tri_id block(tri_graph *g, float dropout, const tri_batch_inputs *in, tri
 static void emit(const tri_model_config *m, tri_mode mode, const tri_batch_shape *batch,
                  tri_graph *g)
 {
-    tri_shape bt = tri_shape_of(2, TRI_DIM_B, batch->rows, TRI_DIM_T, batch->seq_len);
-    tri_shape b = tri_shape_of(1, TRI_DIM_B, batch->rows);
-    tri_batch_inputs in = {
-        .tokens = tri_graph_input(g, "tokens", TRI_I32, bt, true),
-        .targets = TRI_NONE,
-        .positions = tri_graph_input(g, "positions", TRI_I32, bt, true),
-        .rows = tri_graph_input(g, "rows", TRI_I32, b, true),
-        .step = tri_graph_input(g, "step", TRI_I32, tri_shape_of(1, TRI_DIM_N, (int64_t)1), false),
-        .index = TRI_NONE,
-    };
+    tri_batch_inputs in = tri_sequence_inputs(g, batch);
     float dropout = mode == TRI_MODE_TRAIN ? m->dropout : 0;
 
     tri_graph_enter(g, -1, "%s", "");
@@ -51,17 +42,7 @@ static void emit(const tri_model_config *m, tri_mode mode, const tri_batch_shape
     }
     tri_graph_enter(g, (int)m->num_layers, "%s", "");
     tri_id x = tri_residual_layernorm(g, "ln_f", &stream, branch, norm_eps);
-    if (mode == TRI_MODE_PREDICT) {
-        in.index = tri_graph_input(g, "index", TRI_I32, b, true);
-        x = tri_select_row(g, "last", x, in.index);
-    }
-    tri_id logits = tri_linear_tied(g, "logits", "wte.weight", x);
-    if (mode == TRI_MODE_PREDICT) {
-        tri_mark_output(g, logits);
-        return;
-    }
-    in.targets = tri_graph_input(g, "targets", TRI_I32, bt, true);
-    tri_cross_entropy(g, logits, in.targets);
+    tri_language_head(g, mode, batch, "wte.weight", x);
 }
 
 static void write_block(const tri_param_writer *w, const tri_model_config *m)
@@ -98,21 +79,8 @@ static void params(const tri_model_config *m, tri_param_table *table)
 
 static tr_status check(const tri_model_config *m, const tri_batch_shape *batch, tr_error *err)
 {
-    if (m->dim % m->num_heads != 0) {
-        int64_t heads = m->num_heads;
-        while (m->dim % heads != 0)
-            heads--;
-        return tri_fail(err, TR_ERROR_INPUT,
-                        "model.num_heads is %lld, which does not divide model.dim %lld; the "
-                        "nearest that does is %lld",
-                        (long long)m->num_heads, (long long)m->dim, (long long)heads);
-    }
-    if (batch->seq_len > m->positions)
-        return tri_fail(err, TR_ERROR_INPUT,
-                        "data.seq_len is %lld but the model has positions for %lld; lower it, or "
-                        "set model.positions",
-                        (long long)batch->seq_len, (long long)m->positions);
-    return TR_OK;
+    TRI_TRY(tri_check_heads(m, err));
+    return tri_check_positions(m, batch, err);
 }
 
 const tri_model_def tri_model_gpt2 = {
