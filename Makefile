@@ -7,6 +7,14 @@ PREFIX  ?= /usr/local
 BUILD   ?= build
 CC      ?= gcc
 SHELL    = /bin/bash
+# V=1 shows the commands.
+ifeq ($(V),1)
+say      = @:
+Q        =
+else
+say      = @printf '  %-6s %s\n'
+Q        = @
+endif
 
 WARN     = -Wall -Wextra -Werror -Wno-format-truncation -Wno-unknown-warning-option
 CFLAGS  ?= -O2 -g
@@ -57,37 +65,45 @@ test-binaries: programs $(TESTS)
 
 $(BUILD)/%.o: %.c
 	@mkdir -p $(@D)
-	$(CC) $(BASE) -c $< -o $@
+	$(say) CC $<
+	$(Q)$(CC) $(BASE) -c $< -o $@
 
 define isa_rule
 $(BUILD)/%.$(1).o: %.c
 	@mkdir -p $$(@D)
-	$(CC) $(BASE) $(FAST) $(ISA_$(1)) -DTRI_ISA=$(1) -c $$< -o $$@
+	$$(say) CC "$$< ($(1))"
+	$$(Q)$(CC) $(BASE) $(FAST) $(ISA_$(1)) -DTRI_ISA=$(1) -c $$< -o $$@
 endef
 $(foreach isa,$(ISAS),$(eval $(call isa_rule,$(isa))))
 
 $(LIBRARY): $(LIB_OBJ)
 	@rm -f $@
-	ar rcs $@ $^
+	$(say) AR $@
+	$(Q)ar rcs $@ $^
 
 $(PROGRAM): $(CLI_OBJ) $(LIBRARY)
-	$(CC) $(BASE) $(CLI_OBJ) $(LIBRARY) -o $@ $(LIBS)
+	$(say) LINK $@
+	$(Q)$(CC) $(BASE) $(CLI_OBJ) $(LIBRARY) -o $@ $(LIBS)
 
 $(BUILD)/tests/%.o: tests/%.c
 	@mkdir -p $(@D)
-	$(CC) $(BASE) -Itests -c $< -o $@
+	$(say) CC $<
+	$(Q)$(CC) $(BASE) -Itests -c $< -o $@
 
 $(BUILD)/tests/test_%: $(BUILD)/tests/test_%.o $(TEST_SUPPORT) $(LIBRARY)
-	$(CC) $(BASE) $< $(TEST_SUPPORT) $(LIBRARY) -o $@ -lcmocka $(LIBS)
+	$(say) LINK $@
+	$(Q)$(CC) $(BASE) $< $(TEST_SUPPORT) $(LIBRARY) -o $@ -lcmocka $(LIBS)
 
 $(BUILD)/examples/%: examples/%.c $(LIBRARY)
 	@mkdir -p $(@D)
-	$(CC) $(BASE) $< $(LIBRARY) -o $@ $(LIBS)
+	$(say) LINK $@
+	$(Q)$(CC) $(BASE) $< $(LIBRARY) -o $@ $(LIBS)
 
 # bench/ops shares its table of cases with the tests.
 $(BUILD)/bench/%: bench/%.c $(BUILD)/tests/op_cases.o $(LIBRARY)
 	@mkdir -p $(@D)
-	$(CC) $(BASE) -Itests $< $(BUILD)/tests/op_cases.o $(LIBRARY) -o $@ $(LIBS)
+	$(say) LINK $@
+	$(Q)$(CC) $(BASE) -Itests $< $(BUILD)/tests/op_cases.o $(LIBRARY) -o $@ $(LIBS)
 
 demo: all
 	@tools/demo.sh $(PROGRAM)
