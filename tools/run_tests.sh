@@ -3,7 +3,8 @@
 # and ends with a line that counts them. A test that exits 77 was skipped and says why.
 set -u
 build=$1
-limit=${TRIREME_TEST_SECONDS:-240}
+limit=${TRIREME_TEST_SECONDS:-${TRIREME_TEST_FULL:+1500}}
+limit=${limit:-240}
 only=${TEST:-}
 passed=0 failed=0 skipped=0
 names=()

@@ -4,6 +4,7 @@
 
 #define TRIREME_VERSION "0.1.0"
 
+#include "trireme/comm.h"
 #include "trireme/session.h"
 #include "trireme/settings.h"
 #include "trireme/status.h"

@@ -38,8 +38,8 @@ typedef struct tri_bootstrap {
     tr_status (*put)(void *context, const char *key, const void *data, size_t num_bytes,
                      tr_error *err);
     /* Waits until the key is there (or the deadline, or stop). */
-    tr_status (*get)(void *context, const char *key, void *data, size_t capacity,
-                     size_t *num_bytes, tr_error *err);
+    tr_status (*get)(void *context, const char *key, void *data, size_t capacity, size_t *num_bytes,
+                     tr_error *err);
 } tri_bootstrap;
 
 #endif

@@ -355,7 +355,9 @@ void tri_divide(tri_dtype dtype, void *data, size_t count, int n)
     }
 }
 
-#if defined(__x86_64__)
+/* The thread sanitizer does not see stores around the cache, so it gets plain ones. */
+#if defined(__x86_64__) && !defined(__SANITIZE_THREAD__)
+#define HAVE_STREAM
 /* Whole cache lines at aligned targets; the bytes that were copied. */
 static size_t stream_base(char *to, const char *from, size_t num_bytes)
 {
@@ -391,11 +393,10 @@ __attribute__((target("avx512f"))) static size_t stream_avx512(char *to, const c
 }
 #endif
 
-/* The thread sanitizer does not see stores of this kind, so it gets plain ones. */
 void tri_copy_stream(void *to, const void *from, size_t num_bytes)
 {
     size_t done = 0;
-#if defined(__x86_64__) && !defined(__SANITIZE_THREAD__)
+#if defined(HAVE_STREAM)
     if (num_bytes >= 512) {
         done = (size_t)(-(uintptr_t)to & 63);
         memcpy(to, from, done);
