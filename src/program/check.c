@@ -40,6 +40,7 @@ typedef struct region {
 typedef struct checker {
     const tri_program *program;
     region *regions[TRI_MAX_SPACES];
+    uint32_t *contributions; /* expected of each state, see find_contributions */
     const tri_call *call;   /* where we are */
     const tri_instr *instr; /* NULL between instructions */
     tr_error *err;
@@ -138,12 +139,22 @@ static tr_status locate(const checker *c, const tri_operand *operand, const char
     return TR_OK;
 }
 
-static uint32_t expected_contributions(const checker *c, tri_id state)
+/* How many contributions an accumulator must hold when it is read: one for each run of the segment
+ * that starts it. 0 for states that are not accumulators. */
+static void find_contributions(checker *c)
 {
-    tri_state_kind kind = c->program->states[state].kind;
-    if (kind == TRI_STATE_STAT && strcmp(c->program->states[state].name, "sum_squares") == 0)
-        return 1;
-    return kind == TRI_STATE_GRAD || kind == TRI_STATE_STAT ? c->program->num_microbatches : 0;
+    const tri_program *program = c->program;
+    for (size_t s = 0; s < program->num_segments; s++) {
+        const tri_segment *segment = &program->segments[s];
+        bool once = segment->action == TRI_ACTION_U;
+        for (uint32_t i = segment->first; i < segment->first + segment->count; i++)
+            for (int k = 0; k < program->instrs[i].num_out; k++) {
+                tri_id value = program->instrs[i].out[k].value;
+                if (program->instrs[i].write[k] == TRI_WRITE_START && value < program->num_values)
+                    c->contributions[program->values[value].state] =
+                        once ? 1 : program->num_microbatches;
+            }
+    }
 }
 
 /* Finds the piece that lies exactly on the operand, or says what is there instead. */
@@ -179,7 +190,7 @@ static tr_status check_read(const checker *c, const tri_operand *operand)
                         name_of(c, found->value));
     }
     if (value->state != TRI_NONE) {
-        uint32_t expected = expected_contributions(c, value->state);
+        uint32_t expected = c->contributions[value->state];
         if (expected && found->contributions != expected)
             return complain(c, "reads %s with %u of %u micro-batches added", value->name,
                             found->contributions, expected);
@@ -423,6 +434,10 @@ static tr_status put_initial(checker *c)
 static tr_status walk(checker *c)
 {
     const tri_program *program = c->program;
+    c->contributions = calloc(program->num_states + 1, sizeof *c->contributions);
+    if (!c->contributions)
+        return tri_fail(c->err, TR_ERROR_RUNTIME, "no memory for the checker");
+    find_contributions(c);
     for (size_t s = 0; s < program->num_spaces; s++) {
         uint32_t num = program->spaces[s].num_instances;
         c->regions[s] = calloc(num + 1, sizeof *c->regions[s]);
@@ -448,5 +463,6 @@ tr_status tri_program_check(const tri_program *program, tr_error *err)
             free(c.regions[s][i].pieces);
         free(c.regions[s]);
     }
+    free(c.contributions);
     return status;
 }
