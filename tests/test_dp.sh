@@ -1,0 +1,72 @@
+#!/usr/bin/env bash
+# Data parallelism: any number of ranks trains the tiny recipe (dropout on) to the losses of one.
+# Argument: the build directory.
+set -u
+trireme=$1/trireme
+work=$(mktemp -d "${TMPDIR:-/tmp}/trireme-dp-XXXXXX")
+trap 'rm -rf "$work"' EXIT
+failures=0
+
+run() { # name, then settings
+    local name=$1
+    shift
+    local set=()
+    for s in "$@"; do set+=(--set "$s"); done
+    if ! "$trireme" train recipes/tiny.yaml --set run.save=false --set run.dir="$work/$name" \
+        "${set[@]}" >"$work/$name.out" 2>&1; then
+        echo "FAILED: $name did not run"
+        tail -n 5 "$work/$name.out"
+        failures=$((failures + 1))
+    fi
+}
+
+field() { sed -n "s/.*\"$2\": *\([-0-9.e+]*\).*/\1/p" "$work/$1/metrics.jsonl"; }
+
+# Largest relative difference of a field over all steps, at most the limit.
+close() { # name, field, limit
+    local worst
+    worst=$(paste <(field one "$2") <(field "$1" "$2") | awk -v limit="$3" '
+        NF != 2 { missing = 1 }
+        { d = ($1 - $2) / $1; d = d < 0 ? -d : d; if (d > worst) worst = d }
+        END {
+            verdict = "ok"
+            if (worst > limit) verdict = worst
+            if (NR < 20 || missing) verdict = "missing steps"
+            print verdict
+        }')
+    if [ "$worst" != ok ]; then
+        echo "FAILED: $2 of $1 differs from one rank by $worst, more than $3"
+        failures=$((failures + 1))
+    fi
+}
+
+run one
+for dp in 2 3 4; do
+    run dp$dp layout.dp=$dp
+    close dp$dp loss 1e-5
+    close dp$dp grad_norm 1e-4
+done
+eval_of() { field "$1" eval_loss | tail -n 1; }
+if ! awk -v a="$(eval_of one)" -v b="$(eval_of dp3)" 'BEGIN { d = (a - b) / a; exit !(d * d < 1e-10 && a > 0) }'; then
+    echo "FAILED: held-out loss $(eval_of one) on one rank, $(eval_of dp3) on three"
+    failures=$((failures + 1))
+fi
+run dp3m2 layout.dp=3 layout.microbatches=2 # 8 rows over 6 places: some are padding
+close dp3m2 loss 1e-5
+close dp3m2 grad_norm 1e-4
+run dp2split layout.dp=2 layout.split_backward=true
+close dp2split loss 1e-5
+
+run again layout.dp=3
+if ! cmp -s <(field dp3 loss) <(field again loss); then
+    echo "FAILED: two runs on three ranks differ"
+    failures=$((failures + 1))
+fi
+
+"$trireme" train recipes/tiny.yaml --set layout.dp=9 --set run.dir="$work/nine" >"$work/nine.out" 2>&1
+code=$?
+if [ $code -ne 2 ] || ! grep -q "use 8 at most" "$work/nine.out"; then
+    echo "FAILED: nine ranks for eight rows: exit $code"
+    failures=$((failures + 1))
+fi
+[ $failures -eq 0 ]
