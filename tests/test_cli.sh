@@ -22,7 +22,7 @@ fail() {
 
 # Memory, and anything that is timed by it, means nothing under a sanitizer.
 sanitized() {
-    grep -q __asan_init "$trireme"
+    grep -q -e __asan_init -e __tsan_init "$trireme"
 }
 
 # run CODE ARGS...: runs trireme and compares the exit code; output goes to $tmp/out and $tmp/err.
