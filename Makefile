@@ -30,7 +30,7 @@ else
 ISAS     = base
 endif
 
-PACKAGES = yaml-0.1 jansson
+PACKAGES = yaml-0.1 jansson libpcre2-8 libutf8proc
 LIBS     = $(shell pkg-config --libs $(PACKAGES) 2>/dev/null) -lm -ldl -pthread
 
 FAST_SRC = $(wildcard src/device/cpu/fast/*.c)

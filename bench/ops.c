@@ -31,6 +31,10 @@ static const op_case cases[] = {
     {"gelu F", TRI_OP_ACT, {B, T, 1, F}, {.act = TRI_ACT_GELU}, 0, 0},
     {"gelu_grad F", TRI_OP_ACT_GRAD, {B, T, 1, F}, {.act = TRI_ACT_GELU}, 0, 0},
     {"relu F", TRI_OP_ACT, {B, T, 1, F}, {.act = TRI_ACT_RELU}, 0, 0},
+    {"gelu_erf F", TRI_OP_ACT, {B, T, 1, F}, {.act = TRI_ACT_GELU_ERF}, 0, 0},
+    {"gelu_erf_grad F", TRI_OP_ACT_GRAD, {B, T, 1, F}, {.act = TRI_ACT_GELU_ERF}, 0, 0},
+    {"swiglu F", TRI_OP_SWIGLU, {B, T, 1, F}, {0}, 0, 0},
+    {"swiglu_grad F", TRI_OP_SWIGLU_GRAD, {B, T, 1, F}, {0}, 0, 0},
     {"dropout F", TRI_OP_DROPOUT, {B, T, 1, F}, {.dropout = 0.1f}, 0, 0},
     {"accumulate", TRI_OP_ACCUMULATE, {1, 1, D, 4 * D}, {0}, CASE_ACCUMULATE, 0},
     {"axpby", TRI_OP_AXPBY, {1, 1, D, 4 * D}, {.alpha = 1, .beta = 1}, 0, 0},
@@ -41,10 +45,20 @@ static const op_case cases[] = {
     {"add_layernorm", TRI_OP_ADD_LAYERNORM, {B, T, D}, {.eps = 1e-5f}, 0, 0},
     {"layernorm_grad", TRI_OP_LAYERNORM_GRAD, {B, T, D}, {.eps = 1e-5f}, 0, 0},
     {"layernorm_param_grad", TRI_OP_LAYERNORM_PARAM_GRAD, {B, T, D}, {.eps = 1e-5f}, 0, 0},
+    {"rmsnorm", TRI_OP_RMSNORM, {B, T, D}, {.eps = 1e-5f}, 0, 0},
+    {"rmsnorm heads", TRI_OP_RMSNORM, {B, T, H, K}, {.eps = 1e-5f}, 0, 0},
+    {"add_rmsnorm", TRI_OP_ADD_RMSNORM, {B, T, D}, {.eps = 1e-5f}, 0, 0},
+    {"rmsnorm_grad", TRI_OP_RMSNORM_GRAD, {B, T, D}, {.eps = 1e-5f}, 0, 0},
+    {"rmsnorm_param_grad", TRI_OP_RMSNORM_PARAM_GRAD, {B, T, D}, {.eps = 1e-5f}, 0, 0},
+    {"rmsnorm_param_grad heads", TRI_OP_RMSNORM_PARAM_GRAD, {B, T, H, K}, {.eps = 1e-5f}, 0, 0},
+    {"rope", TRI_OP_ROPE, {B, T, H, K}, {.rope = {.theta = 10000}}, 0, 0},
     {"attention T=256", TRI_OP_ATTENTION, {B, T, H, K}, {SMALL_ATTENTION}, 0, 0},
     {"attention drop", TRI_OP_ATTENTION, {B, T, H, K}, {SMALL_ATTENTION, .dropout = 0.1f}, 0, 0},
     {"attention full", TRI_OP_ATTENTION, {B, T, H, K}, {.alpha = 0.125f}, 0, 0},
     {"attention T=1024", TRI_OP_ATTENTION, {1, 1024, H, K}, {SMALL_ATTENTION}, 0, 0},
+    {"attention 4:1", TRI_OP_ATTENTION, {1, 1024, H, K, H / 4}, {SMALL_ATTENTION}, 0, 0},
+    {"attention docs", TRI_OP_ATTENTION, {1, 1024, H, K}, {SMALL_ATTENTION}, CASE_DOCS, 0},
+    {"attention window", TRI_OP_ATTENTION, {1, 1024, H, K}, {SMALL_ATTENTION, .window = 128}, 0, 0},
     {"attention_grad T=256", TRI_OP_ATTENTION_GRAD, {B, T, H, K}, {SMALL_ATTENTION}, 0, 0},
     {"attention_grad drop",
      TRI_OP_ATTENTION_GRAD,
@@ -53,6 +67,19 @@ static const op_case cases[] = {
      0,
      0},
     {"attention_grad T=1024", TRI_OP_ATTENTION_GRAD, {1, 1024, H, K}, {SMALL_ATTENTION}, 0, 0},
+    {"attention_grad 4:1", TRI_OP_ATTENTION_GRAD, {1, 1024, H, K, H / 4}, {SMALL_ATTENTION}, 0, 0},
+    {"attention_grad docs",
+     TRI_OP_ATTENTION_GRAD,
+     {1, 1024, H, K},
+     {SMALL_ATTENTION},
+     CASE_DOCS,
+     0},
+    {"attention_grad window",
+     TRI_OP_ATTENTION_GRAD,
+     {1, 1024, H, K},
+     {SMALL_ATTENTION, .window = 128},
+     0,
+     0},
     {"ce_stats", TRI_OP_CE_STATS, {B, T, V}, {0}, 0, 0},
     {"ce_loss", TRI_OP_CE_LOSS, {B, T, V}, {0}, 0, 0},
     {"ce_grad", TRI_OP_CE_GRAD, {B, T, V}, {.alpha = 1}, 0, 0},
@@ -101,6 +128,8 @@ static double flops_of(const op_case *c)
     if (c->op != TRI_OP_ATTENTION && c->op != TRI_OP_ATTENTION_GRAD)
         return 0;
     double pairs = product * (double)c->size[1] * (c->attr.causal ? 0.5 : 1);
+    if (c->attr.window > 0)
+        pairs = product * c->attr.window;
     return 2 * pairs * (double)c->size[3] * (c->op == TRI_OP_ATTENTION ? 2 : 5);
 }
 

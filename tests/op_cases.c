@@ -31,19 +31,27 @@ int op_may_alias(const op_case *c, op_alias pairs[OP_MAX_ALIAS])
     case TRI_OP_ADD:
     case TRI_OP_AXPBY:
     case TRI_OP_ADD_LAYERNORM:
+    case TRI_OP_ADD_RMSNORM:
+    case TRI_OP_SWIGLU:
         pairs[0] = (op_alias){0, 0};
         pairs[1] = (op_alias){0, 1};
         return 2;
     case TRI_OP_BIAS_ADD:
     case TRI_OP_ACT:
     case TRI_OP_DROPOUT:
+    case TRI_OP_ROPE:
     case TRI_OP_CE_GRAD:
         pairs[0] = (op_alias){0, 0};
         return 1;
     case TRI_OP_ACT_GRAD:
         pairs[0] = (op_alias){0, 1};
         return 1;
+    case TRI_OP_SWIGLU_GRAD: /* either output on any input */
+        for (int i = 0; i < 6; i++)
+            pairs[i] = (op_alias){i / 3, i % 3};
+        return 6;
     case TRI_OP_LAYERNORM_GRAD:
+    case TRI_OP_RMSNORM_GRAD:
         pairs[0] = (op_alias){0, 0};
         pairs[1] = (op_alias){0, 4};
         return c->flags & CASE_WITHOUT ? 1 : 2;
@@ -142,7 +150,11 @@ static void build_matmul(op_run *run, const op_case *c)
 static void build_elementwise(op_run *run, const op_case *c)
 {
     const int64_t *s = c->size, bias[2] = {s[2], s[3]};
-    int num_full = c->op == TRI_OP_ADD || c->op == TRI_OP_AXPBY || c->op == TRI_OP_ACT_GRAD ? 2 : 1;
+    int num_full = c->op == TRI_OP_ADD || c->op == TRI_OP_AXPBY || c->op == TRI_OP_ACT_GRAD ||
+                           c->op == TRI_OP_SWIGLU
+                       ? 2
+                   : c->op == TRI_OP_SWIGLU_GRAD ? 3
+                                                 : 1;
     for (int i = 0; i < num_full; i++)
         in_f32(run, 4, s);
     if (c->op == TRI_OP_BIAS_ADD)
@@ -154,6 +166,8 @@ static void build_elementwise(op_run *run, const op_case *c)
     if (c->op == TRI_OP_BIAS_GRAD)
         out_f32(run, 2, bias);
     else
+        out_f32(run, 4, s);
+    if (c->op == TRI_OP_SWIGLU_GRAD)
         out_f32(run, 4, s);
     if (c->flags & CASE_SHARD)
         for (int d = 1; d < 4; d += 2)
@@ -172,57 +186,83 @@ static void build_lookup(op_run *run, const op_case *c)
         in_f32(run, 3, SIZES(b, t, d));
         in_i32(run, 2, SIZES(b, t));
         out_f32(run, 2, SIZES(v, d));
-    } else {
+    } else if (c->op == TRI_OP_SELECT_ROW) {
         in_f32(run, 3, SIZES(b, t, d));
         in_i32(run, 1, SIZES(b));
         out_f32(run, 2, SIZES(b, d));
+    } else {
+        in_f32(run, 2, SIZES(b, d));
+        in_i32(run, 1, SIZES(b));
+        out_f32(run, 3, SIZES(b, t, d));
     }
     if (c->flags & CASE_SHARD)
         make_shard(c->op == TRI_OP_EMBED ? &run->args.in[0] : &run->args.out[0], 0, v / 3);
 }
 
-/* sizes: B, T, D. */
+/* sizes: B, T, D; or B, T, H, K, which is normalised over K. */
 static void build_norm(op_run *run, const op_case *c)
 {
-    const int64_t *x = c->size, *d = c->size + 2, stats[3] = {x[0], x[1], 2};
-    bool grad = c->op == TRI_OP_LAYERNORM_GRAD || c->op == TRI_OP_LAYERNORM_PARAM_GRAD;
-    in_f32(run, 3, x);
-    if (c->op != TRI_OP_LAYERNORM)
-        in_f32(run, 3, x);
-    if (c->op != TRI_OP_LAYERNORM_PARAM_GRAD)
-        in_f32(run, 1, d); /* g */
-    if (grad)
-        in_f32(run, 3, stats);
-    else
-        in_f32(run, 1, d); /* b */
-    if (c->op == TRI_OP_LAYERNORM_GRAD && c->flags & CASE_WITHOUT)
+    int rank = c->size[3] > 0 ? 4 : 3;
+    bool rms = c->op >= TRI_OP_RMSNORM;
+    bool grad = c->op == TRI_OP_LAYERNORM_GRAD || c->op == TRI_OP_RMSNORM_GRAD;
+    bool param_grad = c->op == TRI_OP_LAYERNORM_PARAM_GRAD || c->op == TRI_OP_RMSNORM_PARAM_GRAD;
+    bool sum = c->op == TRI_OP_ADD_LAYERNORM || c->op == TRI_OP_ADD_RMSNORM;
+    const int64_t *x = c->size, *d = c->size + rank - 1;
+    int64_t stats[4] = {x[0], x[1], x[2], x[3]};
+    stats[rank - 1] = rms ? 1 : 2;
+    in_f32(run, rank, x);
+    if (sum || grad || param_grad)
+        in_f32(run, rank, x);
+    if (!param_grad)
+        in_f32(run, 1, d); /* gain */
+    if (grad || param_grad)
+        in_f32(run, rank, stats);
+    else if (!rms)
+        in_f32(run, 1, d); /* shift */
+    if (grad && c->flags & CASE_WITHOUT)
         in_absent(run);
-    else if (c->op == TRI_OP_LAYERNORM_GRAD)
-        in_f32(run, 3, x);
-    if (c->op == TRI_OP_LAYERNORM_PARAM_GRAD) {
+    else if (grad)
+        in_f32(run, rank, x);
+    if (param_grad) {
         out_f32(run, 1, d);
-        out_f32(run, 1, d);
+        if (!rms)
+            out_f32(run, 1, d);
         return;
     }
-    out_f32(run, 3, x);
-    if (c->op == TRI_OP_ADD_LAYERNORM)
-        out_f32(run, 3, x);
+    out_f32(run, rank, x);
+    if (sum)
+        out_f32(run, rank, x);
     if (!grad)
-        out_f32(run, 3, stats);
+        out_f32(run, rank, stats);
 }
 
 /* sizes: B, T, H, K. */
+static void build_rope(op_run *run, const op_case *c)
+{
+    in_f32(run, 4, c->size);
+    in_i32(run, 2, c->size);
+    out_f32(run, 4, c->size);
+}
+
+/* sizes: B, T, H, K and G, or 0 for packed operands. */
 static void build_attention(op_run *run, const op_case *c)
 {
-    int64_t b = c->size[0], t = c->size[1], h = c->size[2], k = c->size[3];
+    int64_t b = c->size[0], t = c->size[1], h = c->size[2], k = c->size[3], g = c->size[4];
+    const int64_t o[] = {b, t, h, k}, kv[] = {b, t, g, k}, packed[] = {b, t, 3, h, k};
     bool grad = c->op == TRI_OP_ATTENTION_GRAD;
     if (grad)
-        in_f32(run, 4, SIZES(b, t, h, k));
-    in_f32(run, 5, SIZES(b, t, 3, h, k));
+        in_f32(run, 4, o);
+    in_f32(run, g ? 4 : 5, g ? o : packed);
     if (c->flags & CASE_SHARD)
-        make_shard(&run->args.in[grad], 3, 2);
+        make_shard(&run->args.in[grad], g ? 2 : 3, 2);
+    for (int i = 0; i < 2; i++) {
+        if (g)
+            in_f32(run, 4, kv);
+        else
+            in_absent(run);
+    }
     if (grad) {
-        in_f32(run, 4, SIZES(b, t, h, k));
+        in_f32(run, 4, o);
         in_f32(run, 3, SIZES(b, h, t));
     }
     if (c->flags & CASE_WITHOUT) {
@@ -232,12 +272,15 @@ static void build_attention(op_run *run, const op_case *c)
         in_i32(run, 1, SIZES(b));
         in_i32(run, 1, SIZES(1));
     }
-    if (grad) {
-        out_f32(run, 5, SIZES(b, t, 3, h, k));
-    } else {
-        out_f32(run, 4, SIZES(b, t, h, k));
+    if (c->flags & CASE_DOCS)
+        in_i32(run, 2, SIZES(b, t));
+    else
+        in_absent(run);
+    out_f32(run, g || !grad ? 4 : 5, g || !grad ? o : packed);
+    if (!grad)
         out_f32(run, 3, SIZES(b, h, t));
-    }
+    for (int i = 0; grad && g && i < 2; i++)
+        out_f32(run, 4, kv);
 }
 
 /* sizes: B, T, V. */
@@ -333,8 +376,10 @@ static void build(op_run *run, const op_case *c)
         build_elementwise(run, c);
     else if (c->op < TRI_OP_LAYERNORM)
         build_lookup(run, c);
-    else if (c->op < TRI_OP_ATTENTION)
+    else if (c->op < TRI_OP_ROPE)
         build_norm(run, c);
+    else if (c->op == TRI_OP_ROPE)
+        build_rope(run, c);
     else if (c->op < TRI_OP_CE_STATS)
         build_attention(run, c);
     else if (c->op < TRI_OP_SUM_SQUARES)
@@ -369,14 +414,39 @@ static void fill_normal(tri_tensor *t, uint32_t stream, bool repeat)
         data[i] = data[i - num];
 }
 
+/* Documents of uneven lengths, one of them in two pieces; every second row ends in padding. */
+static void fill_docs(tri_tensor *t)
+{
+    int32_t *docs = t->data, num = (int32_t)t->size[1];
+    for (int32_t b = 0; b < (int32_t)t->size[0]; b++) {
+        int32_t id = 5 * b, left = 0;
+        for (int32_t i = 0; i < num; i++, left--) {
+            if (left == 0) {
+                left = 1 + (int32_t)(tri_random_word(SEED, (uint64_t)i, 2, 78) % (uint32_t)num) / 2;
+                id++;
+            }
+            docs[b * num + i] = i == num - num / 6 - 1 ? 5 * b + 1 : id;
+            if (b % 2 == 0 && i >= num - num / 6)
+                docs[b * num + i] = -1;
+        }
+    }
+}
+
 /* Targets and token ids: now and then ignored (-1), or outside of this shard. */
 static void fill_ids(tri_tensor *t, const op_case *c)
 {
     int32_t *ids = t->data;
-    int64_t range = c->op == TRI_OP_SELECT_ROW ? c->size[1] : c->size[2];
+    bool in_row = c->op == TRI_OP_SELECT_ROW || c->op == TRI_OP_SELECT_ROW_GRAD;
+    int64_t range = in_row ? c->size[1] : c->size[2];
     bool some_ignored = c->op >= TRI_OP_CE_STATS;
     if (c->op == TRI_OP_DROPOUT || c->op == TRI_OP_ATTENTION || c->op == TRI_OP_ATTENTION_GRAD)
         range = 1000; /* sample ids, or a step */
+    if (c->op == TRI_OP_ROPE)
+        range = 131072;
+    if (c->op >= TRI_OP_ATTENTION && c->op <= TRI_OP_ATTENTION_GRAD && t->rank == 2) {
+        fill_docs(t);
+        return;
+    }
     if (c->flags & CASE_SHARD)
         range += range / 3;
     for (int64_t i = 0; i < t->count; i++) {
@@ -410,7 +480,13 @@ static void derive(op_run *run, const op_case *c)
     float *spare = malloc((size_t)(run->args.in[0].count + 3) * sizeof(float));
     assert(spare);
     tri_op op = TRI_NUM_OPS;
-    if (c->op == TRI_OP_LAYERNORM_GRAD || c->op == TRI_OP_LAYERNORM_PARAM_GRAD) {
+    if (c->op == TRI_OP_RMSNORM_GRAD || c->op == TRI_OP_RMSNORM_PARAM_GRAD) {
+        op = TRI_OP_RMSNORM;
+        f->in[0] = in[1];
+        f->in[1] = (tri_tensor){.data = (float *)in[1].data}; /* any numbers */
+        f->out[0].data = spare;
+        f->out[1] = in[c->op == TRI_OP_RMSNORM_GRAD ? 3 : 2];
+    } else if (c->op == TRI_OP_LAYERNORM_GRAD || c->op == TRI_OP_LAYERNORM_PARAM_GRAD) {
         op = TRI_OP_LAYERNORM;
         f->in[0] = in[1];
         f->in[1] = f->in[2] = (tri_tensor){.data = (float *)in[1].data}; /* any numbers */
@@ -418,11 +494,10 @@ static void derive(op_run *run, const op_case *c)
         f->out[1] = in[c->op == TRI_OP_LAYERNORM_GRAD ? 3 : 2];
     } else if (c->op == TRI_OP_ATTENTION_GRAD) {
         op = TRI_OP_ATTENTION;
-        f->in[0] = in[1];
-        f->in[1] = in[4];
-        f->in[2] = in[5];
-        f->out[0] = in[2];
-        f->out[1] = in[3];
+        memcpy(f->in, in + 1, 3 * sizeof *in);
+        memcpy(f->in + 3, in + 6, 3 * sizeof *in);
+        f->out[0] = in[4];
+        f->out[1] = in[5];
     } else if (c->op == TRI_OP_CE_GRAD) {
         float *lse = in[2].data;
         for (int64_t i = 0; i < in[2].count; i++) {

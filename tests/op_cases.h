@@ -15,13 +15,14 @@ enum {
     CASE_SHARD = 4,      /* the operands are a part of a larger tensor */
     CASE_NOT_OK = 8,     /* result[OK] is 0 */
     CASE_LARGE = 16,     /* slow with the reference: not for finite differences */
+    CASE_DOCS = 64,      /* attention within documents, and padding */
     CASE_REPEAT = 32,    /* inputs repeat a short sequence of numbers: quick to make (bench) */
 };
 
 typedef struct op_case {
     const char *name;
     tri_op op;
-    int64_t size[4]; /* what they are stands beside the builder of the operator */
+    int64_t size[5]; /* what they are stands beside the builder of the operator */
     tri_attr attr;
     unsigned flags;
     float tolerance; /* of an output, relative to its largest element; 0: 2e-6 */
@@ -33,7 +34,7 @@ const op_case *op_cases(int *num_cases);
 typedef struct op_alias {
     int out, in;
 } op_alias;
-enum { OP_MAX_ALIAS = 3 };
+enum { OP_MAX_ALIAS = 6 };
 
 /* Fills pairs and returns how many. */
 int op_may_alias(const op_case *c, op_alias pairs[OP_MAX_ALIAS]);

@@ -20,7 +20,7 @@
 
 static double now_s(void)
 {
-    return 1e-9 * (double)tri_clock_ns();
+    return 1e-9 * (double)tri_now_ns();
 }
 
 /* ---- a server on a thread, and what it says ---- */
@@ -676,7 +676,7 @@ static void a_stuck_rank_is_found(void **state)
     /* 0 waits for 1, which waits for 2, which does not move. */
     for (int r = 0; r < 2; r++) {
         atomic_store(&ranks[r].boot->status->peer, r + 1);
-        atomic_store(&ranks[r].boot->status->waiting_since_ns, tri_clock_ns());
+        atomic_store(&ranks[r].boot->status->waiting_since_ns, tri_now_ns());
     }
     double began = now_s();
     assert_has(stop_reason(&ranks[0]), "rank 2 has not moved for ");
@@ -698,7 +698,7 @@ static void a_stuck_rank_is_found_by_its_rest(void **state)
     start(&s, 3, 0.6, 5);
     join_all(&s, ranks, 3, 3);
     for (int r = 0; r < 3; r += 2)
-        atomic_store(&ranks[r].boot->status->waiting_since_ns, tri_clock_ns());
+        atomic_store(&ranks[r].boot->status->waiting_since_ns, tri_now_ns());
     assert_has(stop_reason(&ranks[0]), "rank 1 has not moved for ");
     for (int r = 0; r < 3; r++)
         tri_control_client_destroy(ranks[r].client, false);
@@ -716,7 +716,7 @@ static void a_slow_rank_is_left_alone(void **state)
     start(&s, 2, 0.5, 5);
     join_all(&s, ranks, 2, 2);
     atomic_store(&ranks[0].boot->status->peer, 1);
-    atomic_store(&ranks[0].boot->status->waiting_since_ns, tri_clock_ns());
+    atomic_store(&ranks[0].boot->status->waiting_since_ns, tri_now_ns());
     for (int i = 0; i < 30; i++) {
         atomic_fetch_add(&ranks[1].boot->status->counter, 1);
         usleep(50000);
@@ -738,7 +738,7 @@ static void a_circle_is_found(void **state)
     join_all(&s, ranks, 2, 2);
     for (int r = 0; r < 2; r++) {
         atomic_store(&ranks[r].boot->status->peer, 1 - r);
-        atomic_store(&ranks[r].boot->status->waiting_since_ns, tri_clock_ns());
+        atomic_store(&ranks[r].boot->status->waiting_since_ns, tri_now_ns());
     }
     assert_has(stop_reason(&ranks[0]), "ranks wait for each other in a circle");
     for (int r = 0; r < 2; r++)

@@ -379,9 +379,38 @@ static void functions_are_accurate(void **state)
     assert_true(tri_gelu_grad(1e30f) == 1 && fabsf(tri_gelu_grad(-1e30f)) < 1e-20f);
 }
 
+static void activations_are_accurate(void **state)
+{
+    (void)state;
+    double normal_error = 0, gelu_error = 0, grad_error = 0, silu_error = 0, silu_grad_error = 0;
+    for (double d = -12; d < 12; d += 1.7e-4) {
+        float f = (float)d;
+        double x = (double)f, below = 0.5 * erfc(-x / sqrt(2)), s = 1 / (1 + exp(-x));
+        double gelu_grad = below + x * exp(-0.5 * x * x) / sqrt(2 * M_PI);
+        if (x > -9)
+            normal_error = fmax(normal_error, relative_error(tri_normal_below(f), below));
+        gelu_error = fmax(gelu_error, fabs(tri_gelu_erf(f) - x * below));
+        grad_error = fmax(grad_error, fabs(tri_gelu_erf_grad(f) - gelu_grad));
+        silu_error = fmax(silu_error, relative_error(tri_silu(f), x * s));
+        silu_grad_error = fmax(silu_grad_error, fabs(tri_silu_grad(f) - s * (1 + x * (1 - s))));
+    }
+    assert_true(normal_error < 1e-5);
+    assert_true(gelu_error < 1e-6);
+    assert_true(grad_error < 5e-7);
+    assert_true(silu_error < 5e-7);
+    assert_true(silu_grad_error < 5e-7);
+    assert_true(isnan(tri_gelu_erf(NAN)) && isnan(tri_gelu_erf_grad(NAN)));
+    assert_true(isnan(tri_silu(NAN)) && isnan(tri_silu_grad(NAN)));
+    assert_true(tri_gelu_erf(1e30f) == 1e30f && tri_gelu_erf(-1e30f) == 0);
+    assert_true(tri_gelu_erf_grad(1e30f) == 1 && tri_gelu_erf_grad(-1e30f) == 0);
+    assert_true(tri_silu(1e30f) == 1e30f && tri_silu(-1e30f) == 0);
+    assert_true(tri_silu_grad(1e30f) == 1 && fabsf(tri_silu_grad(-1e30f)) < 1e-20f);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(activations_are_accurate),
         cmocka_unit_test(small_shapes_all_variants),
         cmocka_unit_test(random_shapes),
         cmocka_unit_test(large_shapes),

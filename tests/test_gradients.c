@@ -28,9 +28,10 @@ enum { MAX_PARAMS = 8, MAX_OPERANDS = 4, SEED = 20250917 };
 typedef enum closing { CLOSE_SSE, CLOSE_MSE, CLOSE_MEAN, CLOSE_CE } closing;
 
 enum {
-    USE_SUM = 1,    /* add_layernorm: the loss looks at the sum alone */
-    USE_BOTH = 2,   /* ... at sum + gelu(y), so that the two gradients differ */
-    AWAY_FROM_0 = 4 /* no operand near the corner of a relu */
+    USE_SUM = 1,     /* add_layernorm: the loss looks at the sum alone */
+    USE_BOTH = 2,    /* ... at sum + gelu(y), so that the two gradients differ */
+    AWAY_FROM_0 = 4, /* no operand near the corner of a relu */
+    WITH_DOCS = 8    /* attention within documents, with padding behind them */
 };
 
 typedef struct grad_case {
@@ -94,6 +95,9 @@ typedef struct grad_case {
         }                                                                                          \
     }
 
+#define APART(b, t, h, k, g)                                                                       \
+    S4(B, b, T, t, H, h, K, k), S4(B, b, T, t, G, g, K, k), S4(B, b, T, t, G, g, K, k)
+
 /* Two layers with all that the fusion pass looks for, and a value with two readers. */
 static tri_id emit_pair(tri_graph *graph, const tri_id *p)
 {
@@ -143,9 +147,14 @@ static const grad_case cases[] = {
     {"gelu", TRI_OP_ACT, .in = {S2(B, 5, D, 17)}, .attr = {.act = TRI_ACT_GELU}},
     {"relu", TRI_OP_ACT, .in = {S2(B, 5, D, 17)}, .attr = {.act = TRI_ACT_RELU},
      .flags = AWAY_FROM_0},
+    {"exact gelu", TRI_OP_ACT, .in = {S2(B, 5, D, 17)}, .attr = {.act = TRI_ACT_GELU_ERF}},
+    {"tanh", TRI_OP_ACT, .in = {S2(B, 5, D, 17)}, .attr = {.act = TRI_ACT_TANH}},
+    {"silu", TRI_OP_ACT, .in = {S2(B, 5, D, 17)}, .attr = {.act = TRI_ACT_SILU}},
+    {"odd", TRI_OP_SWIGLU, .in = {S2(B, 5, F, 17), S2(B, 5, F, 17)}},
     {"odd", TRI_OP_DROPOUT, .in = {S3(B, 3, T, 5, D, 7)}, .attr = {.dropout = 0.3f, .stream = 11}},
     {"long", TRI_OP_DROPOUT, .in = {S2(B, 3, D, 37)}, .attr = {.dropout = 0.7f, .stream = 12}},
     {"ids repeat", TRI_OP_EMBED, .in = {S2(V, 9, D, 7)}},
+    {"odd", TRI_OP_SELECT_ROW, .in = {S3(B, 3, T, 5, D, 7)}},
 
     {"odd", TRI_OP_LAYERNORM, .in = {S3(B, 2, T, 3, D, 7), S1(D, 7), S1(D, 7)},
      .attr = {.eps = 1e-5f}},
@@ -159,6 +168,20 @@ static const grad_case cases[] = {
      .in = {S3(B, 2, T, 3, D, 9), S3(B, 2, T, 3, D, 9), S1(D, 9), S1(D, 9)}, .attr = {.eps = 1e-5f},
      .flags = USE_BOTH},
 
+    {"odd", TRI_OP_RMSNORM, .in = {S3(B, 2, T, 3, D, 7), S1(D, 7)}, .attr = {.eps = 1e-5f}},
+    {"wide", TRI_OP_RMSNORM, .in = {S2(B, 3, D, 33), S1(D, 33)}, .attr = {.eps = 1e-5f}},
+    {"heads", TRI_OP_RMSNORM, .in = {S4(B, 2, T, 3, H, 2, K, 5), S1(K, 5)}, .attr = {.eps = 1e-5f}},
+    {"norm alone", TRI_OP_ADD_RMSNORM, .in = {S2(B, 5, D, 7), S2(B, 5, D, 7), S1(D, 7)},
+     .attr = {.eps = 1e-5f}},
+    {"sum alone", TRI_OP_ADD_RMSNORM, .in = {S2(B, 5, D, 7), S2(B, 5, D, 7), S1(D, 7)},
+     .attr = {.eps = 1e-5f}, .flags = USE_SUM},
+    {"both", TRI_OP_ADD_RMSNORM, .in = {S3(B, 2, T, 3, D, 9), S3(B, 2, T, 3, D, 9), S1(D, 9)},
+     .attr = {.eps = 1e-5f}, .flags = USE_BOTH},
+
+    {"odd", TRI_OP_ROPE, .in = {S4(B, 2, T, 3, H, 3, K, 6)}, .attr = {.rope = {.theta = 10000}}},
+    {"scaled", TRI_OP_ROPE, .in = {S4(B, 2, T, 3, G, 1, K, 10)},
+     .attr = {.rope = {500000, 8, 1, 4, 8192}}},
+
     {"causal", TRI_OP_ATTENTION, .in = {QKV(2, 5, 2, 3)}, .attr = {.alpha = 0.6f, .causal = true}},
     {"full", TRI_OP_ATTENTION, .in = {QKV(2, 5, 2, 3)}, .attr = {.alpha = 0.6f}},
     {"causal, odd", TRI_OP_ATTENTION, .in = {QKV(1, 9, 3, 5)},
@@ -167,6 +190,18 @@ static const grad_case cases[] = {
      .attr = {.alpha = 0.5f, .causal = true, .dropout = 0.3f, .stream = 5}},
     {"full, dropout", TRI_OP_ATTENTION, .in = {QKV(2, 5, 3, 3)},
      .attr = {.alpha = 0.6f, .dropout = 0.3f, .stream = 6}},
+
+    {"apart", TRI_OP_ATTENTION, .in = {APART(2, 5, 2, 3, 2)},
+     .attr = {.alpha = 0.6f, .causal = true}},
+    {"4:1", TRI_OP_ATTENTION, .in = {APART(2, 5, 4, 3, 1)}, .attr = {.alpha = 0.6f}},
+    {"3:1, causal, dropout", TRI_OP_ATTENTION, .in = {APART(2, 6, 6, 3, 2)},
+     .attr = {.alpha = 0.6f, .causal = true, .dropout = 0.3f, .stream = 7}},
+    {"window", TRI_OP_ATTENTION, .in = {QKV(2, 7, 2, 3)},
+     .attr = {.alpha = 0.6f, .causal = true, .window = 3}},
+    {"documents", TRI_OP_ATTENTION, .in = {QKV(2, 9, 2, 3)}, .attr = {.alpha = 0.6f},
+     .flags = WITH_DOCS},
+    {"2:1, causal documents", TRI_OP_ATTENTION, .in = {APART(2, 9, 2, 3, 1)},
+     .attr = {.alpha = 0.6f, .causal = true, .window = 4}, .flags = WITH_DOCS},
 
     {"cross-entropy", TRI_NUM_OPS, .in = {S3(B, 2, T, 7, V, 11)}, .close = CLOSE_CE},
     {"cross-entropy, one row each", TRI_NUM_OPS, .in = {S3(B, 5, T, 1, V, 17)}, .close = CLOSE_CE},
@@ -231,13 +266,27 @@ static tri_id emit_operator(tri_graph *graph, const grad_case *c, const tri_id *
     tri_id in[TRI_MAX_IN];
     memcpy(in, p, (size_t)num * sizeof *in);
     tri_shape rows = tri_shape_of(1, TRI_DIM_B, c->in[0].dim[0].size);
+    tri_shape bt = {.rank = 2, .dim = {c->in[0].dim[0], c->in[0].dim[1]}};
     tri_shape ids = tri_shape_of(2, TRI_DIM_B, (int64_t)3, TRI_DIM_T, (int64_t)5);
     switch (c->op) {
     case TRI_OP_MATMUL:
         attr.alpha = 0.75f;
         break;
-    case TRI_OP_DROPOUT:
     case TRI_OP_ATTENTION:
+        if (num == 1)
+            in[1] = in[2] = TRI_NONE;
+        in[3] = tri_graph_input(graph, "rows", TRI_I32, rows, true);
+        in[4] = tri_graph_input(graph, "step", TRI_I32, tri_shape_scalar(1), false);
+        in[5] = c->flags & WITH_DOCS ? tri_graph_input(graph, "docs", TRI_I32, bt, true) : TRI_NONE;
+        num = 6;
+        break;
+    case TRI_OP_ROPE:
+        in[num++] = tri_graph_input(graph, "positions", TRI_I32, bt, true);
+        break;
+    case TRI_OP_SELECT_ROW:
+        in[num++] = tri_graph_input(graph, "index", TRI_I32, rows, true);
+        break;
+    case TRI_OP_DROPOUT:
         in[num++] = tri_graph_input(graph, "rows", TRI_I32, rows, true);
         in[num++] = tri_graph_input(graph, "step", TRI_I32, tri_shape_scalar(1), false);
         break;
@@ -249,7 +298,8 @@ static tri_id emit_operator(tri_graph *graph, const grad_case *c, const tri_id *
     }
     int num_out = tri_op_get(c->op)->min_out;
     tri_id node = tri_graph_emit(graph, c->op, "y", &attr, in, num, num_out);
-    if (c->op != TRI_OP_ADD_LAYERNORM || c->flags & USE_SUM)
+    bool two = c->op == TRI_OP_ADD_LAYERNORM || c->op == TRI_OP_ADD_RMSNORM;
+    if (!two || c->flags & USE_SUM)
         return tri_node_out(graph, node, 0);
     tri_id y = tri_node_out(graph, node, 1);
     if (!(c->flags & USE_BOTH))
@@ -362,6 +412,12 @@ static void fill_integers(const char *name, int32_t *x, int64_t count, int64_t l
             x[i] = (int32_t)(2 * i + 1);
         else if (strcmp(name, "step") == 0)
             x[i] = 4;
+        else if (strcmp(name, "positions") == 0)
+            x[i] = (int32_t)(1013 * i);
+        else if (strcmp(name, "index") == 0)
+            x[i] = (int32_t)(i + 1);
+        else if (strcmp(name, "docs") == 0) /* 0 0 1 1 1 2 2 and padding, then from 1 on */
+            x[i] = i % 9 >= 7 ? -1 : (int32_t)((i % 9 + 1) / 3 + i / 9);
         else if (strcmp(name, "targets") == 0)
             x[i] = i % 4 == 2 ? -1 : any;
         else

@@ -337,7 +337,38 @@ static void tied_to_nothing(sketch *s)
 static void attention_of_a_matrix(sketch *s)
 {
     tri_batch_inputs in = {.rows = s->bd, .step = s->bd};
-    tri_attention(&s->graph, "attn", s->bd, true, 0, &in);
+    tri_attention(&s->graph, "attn", (tri_attention_inputs){s->bd, TRI_NONE, TRI_NONE, TRI_NONE},
+                  (tri_attention_config){.causal = true}, &in);
+}
+
+static tri_id heads(sketch *s, tri_dim_name name, int64_t num, int64_t width)
+{
+    tri_shape shape = tri_shape_of(4, TRI_DIM_B, (int64_t)2, TRI_DIM_T, (int64_t)5, name, num,
+                                   TRI_DIM_K, width);
+    return tri_graph_input(&s->graph, "x", TRI_F32, shape, true);
+}
+
+static void rope_of_odd_width(sketch *s)
+{
+    tri_rope_config rope = {.theta = 10000};
+    tri_rope(&s->graph, "rope", heads(s, TRI_DIM_H, 3, 7), s->bd, &rope);
+}
+
+static void attention_of_uneven_groups(sketch *s)
+{
+    tri_batch_inputs in = {.rows = s->bd, .step = s->bd};
+    tri_id kv = heads(s, TRI_DIM_G, 2, 8);
+    tri_attention(&s->graph, "attn",
+                  (tri_attention_inputs){heads(s, TRI_DIM_H, 3, 8), kv, kv, TRI_NONE},
+                  (tri_attention_config){.causal = true}, &in);
+}
+
+static void window_that_looks_ahead(sketch *s)
+{
+    tri_batch_inputs in = {.rows = s->bd, .step = s->bd};
+    tri_id x = heads(s, TRI_DIM_H, 3, 8);
+    tri_attention(&s->graph, "attn", (tri_attention_inputs){x, x, x, TRI_NONE},
+                  (tri_attention_config){.window = 4}, &in);
 }
 
 static void norm_without_gain(sketch *s)
@@ -364,6 +395,11 @@ static void test_mistakes_are_told_clearly(void **state)
         {linear_without_weight, "the model has no parameter h.0.proj.weight"},
         {tied_to_nothing, "the model has no parameter wte.weight"},
         {attention_of_a_matrix, "attn (attention): needs [B, T, qkv 3, H, K], not [B 2, D 4]"},
+        {rope_of_odd_width,
+         "rope (rope): needs [B, T, H, K] with an even K, not [B 2, T 5, H 3, K 7]"},
+        {attention_of_uneven_groups, "with H a multiple of G, not [B 2, T 5, H 3, K 8] and [B 2, "
+                                     "T 5, G 2, K 8]"},
+        {window_that_looks_ahead, "attn (attention): a window of 4 needs causal attention"},
         {norm_without_gain, "the model has no parameter ln.weight"},
         {loss_of_other_shape, "out (out_loss): output and target differ in shape"},
     };

@@ -11,6 +11,8 @@ header stdio.h || missing+=(libc6-dev)
 have pkg-config || missing+=(pkg-config)
 header yaml.h || missing+=(libyaml-dev)
 header jansson.h || missing+=(libjansson-dev)
+header pcre2.h || missing+=(libpcre2-dev)
+header utf8proc.h || missing+=(libutf8proc-dev)
 header cmocka.h || missing+=(libcmocka-dev)
 [ ${#missing[@]} -eq 0 ] && exit 0
 

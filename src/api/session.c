@@ -3,12 +3,14 @@
 
 #include "api/api.h"
 #include "base/fs.h"
+#include "ckpt/hf.h"
 #include "ckpt/weights.h"
 #include "trireme/trireme.h"
 
 char *tri_api_weights_path(const char *from)
 {
-    return tri_path_is_dir(from) ? tri_path_join(from, "weights.safetensors") : strdup(from);
+    bool is_run = tri_path_is_dir(from) && !tri_hf_is_dir(from);
+    return is_run ? tri_path_join(from, "weights.safetensors") : strdup(from);
 }
 
 static tr_status check_data(const tri_session_config *config, tr_error *err)

@@ -14,6 +14,7 @@
  *      waits for; whoever changes that looks at the flag afterwards. All four accesses are
  *      sequentially consistent, so at least one of the two sees the other. */
 #include "base/pool.h"
+#include "base/clock.h"
 
 #include <assert.h>
 #include <pthread.h>
@@ -71,13 +72,6 @@ struct patience {
     int64_t start_ns;
 };
 
-static int64_t now_ns(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
-}
-
 static void cpu_relax(void)
 {
 #if defined(__x86_64__) || defined(__i386__)
@@ -101,7 +95,7 @@ static bool keep_looking(struct patience *p)
         cpu_relax();
         return true;
     }
-    int64_t now = now_ns();
+    int64_t now = (int64_t)tri_now_ns();
     if (p->looks == 1)
         p->start_ns = now;
     int64_t waited = now - p->start_ns;

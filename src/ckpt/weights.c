@@ -5,7 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ckpt/safetensors.h"
+#include "base/fs.h"
+#include "ckpt/hf.h"
 
 typedef struct dims {
     int64_t size[TRI_MAX_RANK];
@@ -31,8 +32,7 @@ tr_status tri_weights_save(const char *path, const tri_param_table *params,
     }
     char step_text[24];
     snprintf(step_text, sizeof step_text, "%" PRId64, step);
-    tri_safetensors_meta meta[] = {
-        {"format", "trireme"}, {"version", "1"}, {"step", step_text}};
+    tri_safetensors_meta meta[] = {{"format", "trireme"}, {"version", "1"}, {"step", step_text}};
     if (status == TR_OK)
         status = tri_safetensors_write(path, items, params->count, meta, 3, err);
     free(items);
@@ -50,8 +50,8 @@ static bool same_shape(const tri_param *param, const tri_safetensor *tensor)
     return true;
 }
 
-static tr_status load_one(const tri_safetensors *file, const char *path, const tri_param *param,
-                          float *data, tr_error *err)
+static tr_status map_one(const tri_safetensors *file, const char *path, const tri_param *param,
+                         const float **data, tr_error *err)
 {
     const tri_safetensor *tensor;
     TRI_TRY(tri_safetensors_get(file, param->name, &tensor, err));
@@ -65,26 +65,51 @@ static tr_status load_one(const tri_safetensors *file, const char *path, const t
                         "check model.* against the run that wrote it",
                         path, param->name, tensor->num_bytes,
                         tri_shape_text(&param->shape, shape, sizeof shape));
-    memcpy(data, tensor->data, tensor->num_bytes);
+    *data = tensor->data;
     return TR_OK;
+}
+
+static tr_status map_all(const tri_safetensors *file, const char *path,
+                         const tri_param_table *params, const float **data, tr_error *err)
+{
+    for (size_t i = 0; i < params->count; i++)
+        TRI_TRY(map_one(file, path, &params->items[i], &data[i], err));
+    for (size_t i = 0; i < tri_safetensors_num(file); i++) {
+        const char *name = tri_safetensors_at(file, i)->name;
+        if (tri_param_find(params, name) == TRI_NONE)
+            return tri_fail(err, TR_ERROR_INPUT,
+                            "%s: tensor \"%s\" is not part of this model; check model.* against "
+                            "the run that wrote it",
+                            path, name);
+    }
+    return TR_OK;
+}
+
+tr_status tri_weights_map(const char *path, const tri_param_table *params, const float **data,
+                          tri_safetensors **file, tr_error *err)
+{
+    TRI_TRY(tri_safetensors_open(path, file, err));
+    tr_status status = map_all(*file, path, params, data, err);
+    if (status != TR_OK) {
+        tri_safetensors_close(*file);
+        *file = NULL;
+    }
+    return status;
 }
 
 tr_status tri_weights_load(const char *path, const tri_param_table *params, float *const *data,
                            tr_error *err)
 {
-    tri_safetensors *file;
-    TRI_TRY(tri_safetensors_open(path, &file, err));
-    tr_status status = TR_OK;
-    for (size_t i = 0; status == TR_OK && i < params->count; i++)
-        status = load_one(file, path, &params->items[i], data[i], err);
-    for (size_t i = 0; status == TR_OK && i < tri_safetensors_num(file); i++) {
-        const char *name = tri_safetensors_at(file, i)->name;
-        if (tri_param_find(params, name) == TRI_NONE)
-            status = tri_fail(err, TR_ERROR_INPUT,
-                              "%s: tensor \"%s\" is not part of this model; check model.* against "
-                              "the run that wrote it",
-                              path, name);
-    }
+    if (tri_path_is_dir(path))
+        return tri_hf_load(path, params, data, err);
+    tri_safetensors *file = NULL;
+    const float **from = calloc(params->count + 1, sizeof *from);
+    if (!from)
+        return tri_fail(err, TR_ERROR_RUNTIME, "no memory to load %s", path);
+    tr_status status = tri_weights_map(path, params, from, &file, err);
+    for (size_t i = 0; status == TR_OK && i < params->count; i++) /* at any address: memcpy */
+        memcpy(data[i], from[i], (size_t)tri_shape_count(&params->items[i].shape) * sizeof **data);
     tri_safetensors_close(file);
+    free(from);
     return status;
 }

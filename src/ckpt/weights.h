@@ -3,14 +3,18 @@
 #define TRI_CKPT_WEIGHTS_H
 
 #include "base/error.h"
+#include "ckpt/safetensors.h"
 #include "graph/param.h"
 
 /* One pointer per row of the table, to fp32 elements. */
 tr_status tri_weights_save(const char *path, const tri_param_table *params,
                            const float *const *data, int64_t step, tr_error *err);
 /* Every parameter of the table must be there in its shape; others in the file are an error, since
- * they mean that the file belongs to another model. */
+ * they mean that the file belongs to another model. A directory is one of Hugging Face (hf.h). */
 tr_status tri_weights_load(const char *path, const tri_param_table *params, float *const *data,
                            tr_error *err);
+/* The same without copying: data points into the file, which the caller closes. */
+tr_status tri_weights_map(const char *path, const tri_param_table *params, const float **data,
+                          tri_safetensors **file, tr_error *err);
 
 #endif

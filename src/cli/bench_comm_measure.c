@@ -8,6 +8,7 @@
 #include <sys/mman.h>
 #include <time.h>
 
+#include "base/clock.h"
 #include "cli/bench_comm.h"
 #include "trireme/comm.h"
 
@@ -38,13 +39,6 @@ typedef struct bench_rank {
     float *send, *recv;
     uint64_t num_send, num_recv; /* elements; num_recv is 0 where nothing is received */
 } bench_rank;
-
-static double now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 static bool has_blocks(tri_coll coll)
 {
@@ -177,10 +171,10 @@ static void release(const bench_rank *b, tr_comm *comm, float *memory)
 static tr_status take_sample(bench_rank *b, int num_calls, double *seconds, tr_error *err)
 {
     TRI_TRY(tr_barrier(b->group, err));
-    double begin = now();
+    double begin = tri_now_s();
     for (int i = 0; i < num_calls; i++)
         TRI_TRY(tr_collective_run(b->group, &b->call, err));
-    float mean = (float)((now() - begin) / num_calls), most = 0;
+    float mean = (float)((tri_now_s() - begin) / num_calls), most = 0;
     TRI_TRY(tr_all_reduce(b->group, &mean, &most, 1, TR_F32, TR_MAX, err));
     *seconds = (double)most;
     return TR_OK;

@@ -30,8 +30,9 @@ typedef struct tri_flag {
 typedef enum tri_operands {
     TRI_OPERANDS_SETTINGS, /* at most one: a YAML file or a run directory, loaded before --set */
     TRI_OPERANDS_NONE,
-    TRI_OPERANDS_NAMES /* as SETTINGS, or any number of names that the verb reads: a word is the
-                          file when it has a '/' in it or ends in .yaml or .yml */
+    TRI_OPERANDS_NAMES, /* as SETTINGS, or any number of names that the verb reads: a word is the
+                           file when it has a '/' in it or ends in .yaml or .yml */
+    TRI_OPERANDS_WORDS  /* any number, all for the verb: none is loaded as settings */
 } tri_operands;
 
 typedef struct tri_cli tri_cli;
@@ -95,6 +96,8 @@ int tri_verb_plan(const tri_cli *cli);
 int tri_verb_explain(const tri_cli *cli);
 int tri_verb_check(const tri_cli *cli);
 int tri_verb_bench(const tri_cli *cli);
+int tri_verb_ckpt(const tri_cli *cli);
+int tri_verb_data(const tri_cli *cli);
 int tri_verb_doctor(const tri_cli *cli);
 int tri_verb_settings(const tri_cli *cli);
 

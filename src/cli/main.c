@@ -46,6 +46,25 @@ static const tri_flag bench_flags[] = {
     {0},
 };
 
+static const tri_flag ckpt_flags[] = {
+    {"hf", "DIR", "export: the Hugging Face directory to write; must not exist, or be empty"},
+    {0},
+};
+
+static const tri_flag data_flags[] = {
+    {"tokenizer", "PATH", "encode, decode, inspect: a tokenizer.json, a directory, bytes, chars:FILE"},
+    {"vocab", "N", "train: tokens wanted, 256 bytes and special ones included"},
+    {"out", "FILE", "train: the tokenizer.json to write"},
+    {"style", "NAME", "train: gpt2 (default), llama3, qwen or bytes"},
+    {"min-frequency", "N", "train: pairs that are rarer make no token (default 2)"},
+    {"whole-text", NULL, "train: words may span lines; by default each line stands alone"},
+    {"special", NULL, "encode: add the special tokens that begin and end a text"},
+    {"plain", NULL, "encode: text that spells a special token is ordinary text"},
+    {"count", NULL, "encode: only the number of tokens and the speed"},
+    {"skip-special", NULL, "decode: leave special tokens out"},
+    {0},
+};
+
 #define MODEL_SECTIONS "model data train optim layout precision run"
 
 const tri_verb tri_verbs[] = {
@@ -61,6 +80,12 @@ const tri_verb tri_verbs[] = {
      MODEL_SECTIONS, TRI_OPERANDS_SETTINGS, check_flags, tri_verb_check},
     {"bench", "time training steps, operator by operator, or the communication of ranks",
      "[train | FILE.yaml | comm]", MODEL_SECTIONS, TRI_OPERANDS_NAMES, bench_flags, tri_verb_bench},
+    {"ckpt", "export weights for Hugging Face, or list the tensors of a file or directory",
+     "export [RUN_DIR] --hf DIR | inspect PATH", "run.dir", TRI_OPERANDS_WORDS, ckpt_flags,
+     tri_verb_ckpt},
+    {"data", "train tokenizers; turn text into tokens and back",
+     "tokenizer train TEXT | encode | decode | inspect [FILE]", "run.threads", TRI_OPERANDS_WORDS,
+     data_flags, tri_verb_data},
     {"doctor", "say what this machine has, and what is missing", "", "run", TRI_OPERANDS_NONE, NULL,
      tri_verb_doctor},
     {"settings", "list the settings, or show what a file resolves to", "[FILE.yaml | NAME ...]",

@@ -1,3 +1,4 @@
+#include "base/clock.h"
 #include "cli/progress.h"
 
 #include <math.h>
@@ -9,13 +10,6 @@
 #include "cli/text.h"
 
 enum { MAX_LINE = 256 };
-
-static double now_s(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 /* Rank 0 of several writes into a pipe to the launcher, which may stand before a terminal. */
 static bool relayed(FILE *file, int *columns)
@@ -111,7 +105,7 @@ static void draw(tri_progress *p, const tri_progress_step *s, double left_s)
 void tri_progress_update(tri_progress *p, const tri_progress_step *s)
 {
     enum { LEAST_INTERVAL_MS = 100 };
-    double now = now_s();
+    double now = tri_now_s();
     if (p->first_step < 0) {
         p->first_step = s->step;
         p->first_time_s = now;

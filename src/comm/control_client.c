@@ -83,7 +83,7 @@ static tr_status try_connect(const struct addrinfo *addresses, int timeout_ms, i
 
 static int left_ms(uint64_t until_ns)
 {
-    uint64_t now = tri_clock_ns();
+    uint64_t now = tri_now_ns();
     uint64_t left = until_ns > now ? (until_ns - now) / 1000000u + 1 : 0;
     return left < 1000000 ? (int)left : 1000000;
 }
@@ -267,9 +267,9 @@ static void *live(void *argument)
     uint64_t next_beat = 0;
     bool open = true, leave = false, pending = false;
     while (open && !leave) {
-        if (tri_clock_ns() >= next_beat) {
+        if (tri_now_ns() >= next_beat) {
             add_beat(c);
-            next_beat = tri_clock_ns() + c->beat_ns;
+            next_beat = tri_now_ns() + c->beat_ns;
         }
         open = speak(c, &pending, &leave);
         if (!open || leave)
@@ -436,7 +436,7 @@ static void release(tri_control_client *c)
 
 static tr_status enter(tri_control_client *c, const tri_control_join *join, tr_error *err)
 {
-    uint64_t until = tri_clock_ns() + (uint64_t)(join->join_s * 1e9);
+    uint64_t until = tri_now_ns() + (uint64_t)(join->join_s * 1e9);
     if (c->wake < 0)
         return tri_fail(err, TR_ERROR_RUNTIME, "no event descriptor: %s", strerror(errno));
     TRI_TRY(reach_server(c, join, until, err));

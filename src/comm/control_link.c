@@ -28,7 +28,7 @@ tri_link *tri_link_accept(int listener, int epoll)
     link->fd = fd;
     link->epoll = epoll;
     link->rank = -1;
-    link->since_ns = tri_clock_ns();
+    link->since_ns = tri_now_ns();
     char host[46] = "?", port[8] = "?";
     getnameinfo((struct sockaddr *)&from, length, host, sizeof host, port, sizeof port,
                 NI_NUMERICHOST | NI_NUMERICSERV);

@@ -112,7 +112,7 @@ static void close_link(tri_control_server *s, tri_link *c)
         s->num_connected--;
         if (rank->state == TRI_RANK_PRESENT) {
             rank->state = TRI_RANK_LOST;
-            rank->lost_ns = tri_clock_ns();
+            rank->lost_ns = tri_now_ns();
         }
     }
     tri_control_store_forget(&s->store, c);
@@ -140,7 +140,7 @@ static void fail(tri_control_server *s, tri_control_cause cause, int rank, const
         return;
     s->failure.cause = cause;
     s->failure.rank = rank;
-    s->failure.when_ns = tri_clock_ns();
+    s->failure.when_ns = tri_now_ns();
     snprintf(s->failure.reason, sizeof s->failure.reason, "%s", reason);
     for (size_t i = 0; i < s->num_links; i++) {
         tri_link *c = s->links[i];
@@ -175,7 +175,7 @@ static bool same_token(const tri_control_server *s, const void *token, size_t le
 
 static void welcome_all(tri_control_server *s)
 {
-    uint64_t now = tri_clock_ns();
+    uint64_t now = tri_now_ns();
     for (size_t i = 0; i < s->num_links; i++) {
         tri_link *c = s->links[i];
         if (c->rank < 0)
@@ -238,7 +238,7 @@ static void hello(tri_control_server *s, tri_link *c, tri_wire_frame *frame)
     info->pid = pid;
     snprintf(info->host, sizeof info->host, "%s", host);
     snprintf(s->host_ids[rank], sizeof s->host_ids[rank], "%s", host_id);
-    info->heard_ns = info->moved_ns = tri_clock_ns();
+    info->heard_ns = info->moved_ns = tri_now_ns();
     s->num_joined++;
     s->num_connected++;
     if (s->num_joined == s->config.size)
@@ -275,7 +275,7 @@ static void obey(tri_control_server *s, tri_link *c, tri_wire_frame *frame)
     size_t length = 0;
     const void *data;
     bool fine = true;
-    info->heard_ns = tri_clock_ns();
+    info->heard_ns = tri_now_ns();
     switch (frame->type) {
     case TRI_WIRE_PUT:
     case TRI_WIRE_GET:
@@ -340,7 +340,7 @@ static void hear(tri_control_server *s, tri_link *c)
 
 static void watch_clock(tri_control_server *s)
 {
-    uint64_t now = tri_clock_ns(), gap = now - s->watched_ns;
+    uint64_t now = tri_now_ns(), gap = now - s->watched_ns;
     s->watched_ns = now;
     for (size_t i = 0; i < s->num_links; i++)
         if (s->links[i]->rank < 0 && now - s->links[i]->since_ns > stranger_ns)
@@ -368,10 +368,10 @@ static void watch_clock(tri_control_server *s)
 
 void tri_control_server_step(tri_control_server *s, int timeout_ms)
 {
-    uint64_t until = tri_clock_ns() + (uint64_t)timeout_ms * 1000000u;
+    uint64_t until = tri_now_ns() + (uint64_t)timeout_ms * 1000000u;
     bool busy = false;
     do {
-        uint64_t now = tri_clock_ns();
+        uint64_t now = tri_now_ns();
         int left_ms = now < until ? (int)((until - now + 999999u) / 1000000u) : 0;
         struct epoll_event events[MAX_EVENTS];
         int num = epoll_wait(s->epoll, events, MAX_EVENTS, left_ms < SLICE_MS ? left_ms : SLICE_MS);
@@ -388,7 +388,7 @@ void tri_control_server_step(tri_control_server *s, int timeout_ms)
         sweep(s);
         watch_clock(s);
         sweep(s);
-    } while (!busy && tri_clock_ns() < until);
+    } while (!busy && tri_now_ns() < until);
 }
 
 /* ---- making and reading it ---- */
@@ -412,7 +412,7 @@ tr_status tri_control_server_create(const tri_control_config *config, tri_contro
     s->config.address = NULL; /* the caller's; not needed again */
     s->listener = s->epoll = -1;
     s->failure.rank = -1;
-    s->created_ns = s->watched_ns = tri_clock_ns();
+    s->created_ns = s->watched_ns = tri_now_ns();
     s->ranks = calloc((size_t)config->size, sizeof *s->ranks);
     s->host_ids = calloc((size_t)config->size, sizeof *s->host_ids);
     s->epoll = epoll_create1(EPOLL_CLOEXEC);
@@ -475,7 +475,7 @@ bool tri_control_server_done(const tri_control_server *s)
             return false;
     if (!failed)
         return s->welcomed && s->num_connected == 0;
-    return s->num_connected == 0 || tri_clock_ns() - s->failure.when_ns > patience_ns;
+    return s->num_connected == 0 || tri_now_ns() - s->failure.when_ns > patience_ns;
 }
 
 const tri_control_rank *tri_control_server_rank(const tri_control_server *s, int rank)

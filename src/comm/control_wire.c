@@ -325,6 +325,6 @@ void tri_rank_where_read(tri_rank_where *where, const tri_rank_status *status)
     where->bytes = atomic_load_explicit(&s->bytes, memory_order_relaxed);
     where->peer = atomic_load_explicit(&s->peer, memory_order_relaxed);
     uint64_t since = atomic_load_explicit(&s->waiting_since_ns, memory_order_relaxed);
-    uint64_t now = tri_clock_ns();
+    uint64_t now = tri_now_ns();
     where->waiting_s = since != 0 && since < now ? 1e-9 * (double)(now - since) : 0;
 }

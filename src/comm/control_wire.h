@@ -13,6 +13,7 @@
 #include <stdint.h>
 #include <time.h>
 
+#include "base/clock.h"
 #include "comm/control.h"
 
 enum {
@@ -36,13 +37,6 @@ typedef enum tri_wire_type {
     TRI_WIRE_STOP,      /* to a rank: reason */
     TRI_WIRE_NUM_TYPES
 } tri_wire_type;
-
-static inline uint64_t tri_clock_ns(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
-}
 
 struct addrinfo;
 /* Addresses of a name or a number; freeaddrinfo gives them back. */

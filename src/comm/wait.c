@@ -28,13 +28,6 @@
 #define YIELD_NS   200000
 #define SLICE_NS   50000000
 
-uint64_t tri_now_ns(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
-}
-
 void tri_cores_read(uint64_t cores[TRI_CORE_WORDS])
 {
     cpu_set_t set;

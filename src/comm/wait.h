@@ -6,6 +6,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/clock.h"
 #include "comm/bootstrap.h"
 
 #define TRI_CACHE_LINE 128 /* two lines: the neighbour is fetched along with one */
@@ -51,6 +52,5 @@ static inline bool tri_event_reached(tri_event *event, uint64_t value)
     return atomic_load_explicit(&event->value, memory_order_acquire) >= value;
 }
 
-uint64_t tri_now_ns(void); /* CLOCK_MONOTONIC */
 
 #endif

@@ -1,8 +1,11 @@
 #include "config/resolve.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
+#include "ckpt/hf.h"
+#include "config/settings_internal.h"
 
 static tr_status fill(tr_settings *settings, const char *name, int64_t value, tr_error *err)
 {
@@ -22,6 +25,29 @@ static tr_status unknown_preset(const char *name, tr_error *err)
     return tri_fail(err, TR_ERROR_INPUT, "model.preset is \"%s\"; known presets: %s", name, names);
 }
 
+static tr_status fill_number(tr_settings *settings, const char *name, double value, tr_error *err)
+{
+    char assignment[96];
+    snprintf(assignment, sizeof assignment, "%s=%.9g", name, value);
+    return value > 0 ? tr_settings_fill(settings, assignment, err) : TR_OK;
+}
+
+static tr_status apply_llama_preset(tr_settings *settings, const tri_preset *preset, tr_error *err)
+{
+    TRI_TRY(fill(settings, "model.num_kv_heads", preset->num_kv_heads, err));
+    TRI_TRY(fill(settings, "model.head_dim", preset->head_dim, err));
+    TRI_TRY(fill(settings, "model.window", preset->window, err));
+    TRI_TRY(fill_number(settings, "model.rope_theta", preset->rope_theta, err));
+    TRI_TRY(fill_number(settings, "model.norm_eps", (double)preset->norm_eps, err));
+    if (preset->qkv_bias)
+        TRI_TRY(tr_settings_fill(settings, "model.qkv_bias=true", err));
+    if (preset->qk_norm)
+        TRI_TRY(tr_settings_fill(settings, "model.qk_norm=true", err));
+    if (preset->tied_head)
+        TRI_TRY(tr_settings_fill(settings, "model.tied_head=true", err));
+    return TR_OK;
+}
+
 static tr_status apply_preset(tr_settings *settings, tr_error *err)
 {
     const char *name = tr_settings_string(settings, "model.preset");
@@ -38,12 +64,56 @@ static tr_status apply_preset(tr_settings *settings, tr_error *err)
     TRI_TRY(fill(settings, "model.num_heads", preset->num_heads, err));
     TRI_TRY(fill(settings, "model.ffn_dim", preset->ffn_dim, err));
     TRI_TRY(fill(settings, "model.vocab", preset->vocab, err));
-    return fill(settings, "model.positions", preset->positions, err);
+    TRI_TRY(fill(settings, "model.positions", preset->positions, err));
+    return strcmp(preset->kind, "llama") == 0 ? apply_llama_preset(settings, preset, err) : TR_OK;
+}
+
+/* A value that a Hugging Face directory decides. One of the shape that was given must agree. */
+static tr_status apply_hf_setting(tr_settings *settings, const char *dir,
+                                  const tri_hf_setting *setting, tr_error *err)
+{
+    char assignment[128];
+    snprintf(assignment, sizeof assignment, "%s=%s", setting->name, setting->value);
+    const tri_setting *row = &tri_settings_table[tri_setting_find(setting->name)];
+    const tri_setting_value *have = &settings->values[tri_setting_find(setting->name)];
+    tri_setting_value wanted = {0};
+    tr_status status = tri_setting_parse(row, setting->value, &wanted, err);
+    if (status != TR_OK)
+        return tri_fail_prefix(err, status, "%s/config.json: %s", dir, setting->key);
+    free(wanted.string);
+    if (!have->given || !setting->fixed || have->integer == wanted.integer)
+        return tr_settings_fill(settings, assignment, err);
+    if (have->integer == 0 && strcmp(row->fallback, "0") == 0) /* given, as "find out" */
+        return tr_settings_set(settings, assignment, err);
+    char given[32];
+    tri_setting_format(row, have, given, sizeof given);
+    return tri_fail(err, TR_ERROR_INPUT,
+                    "%s is %s, but %s/config.json makes it %s (%s); leave it out", setting->name,
+                    have->string ? have->string : given, dir, setting->value, setting->key);
+}
+
+/* model.from may be a directory of Hugging Face, whose config.json says what the model is. */
+static tr_status apply_hf(tr_settings *settings, tr_error *err)
+{
+    const char *dir = tr_settings_string(settings, "model.from");
+    if (!tri_hf_is_dir(dir))
+        return TR_OK;
+    tri_hf_config config;
+    tr_status status = tri_hf_config_read(dir, &config, err);
+    for (int i = 0; status == TR_OK && i < config.num_settings; i++)
+        status = apply_hf_setting(settings, dir, &config.setting[i], err);
+    if (status != TR_OK)
+        return tri_fail_prefix(err, status, "model.from");
+    int64_t positions = tr_settings_int(settings, "model.positions");
+    return tr_settings_int(settings, "data.seq_len") > positions
+               ? fill(settings, "data.seq_len", positions, err)
+               : TR_OK;
 }
 
 tr_status tri_settings_complete(tr_settings *settings, tr_error *err)
 {
     TRI_TRY(apply_preset(settings, err));
+    TRI_TRY(apply_hf(settings, err));
     if (strcmp(tr_settings_string(settings, "model.kind"), "mlp") == 0 &&
         strcmp(tr_settings_string(settings, "data.source"), "synthetic") != 0)
         return tri_fail(err, TR_ERROR_INPUT,
@@ -52,6 +122,13 @@ tr_status tri_settings_complete(tr_settings *settings, tr_error *err)
                         tr_settings_string(settings, "data.source"));
     if (tr_settings_int(settings, "model.ffn_dim") == 0)
         TRI_TRY(fill(settings, "model.ffn_dim", 4 * tr_settings_int(settings, "model.dim"), err));
+    int64_t heads = tr_settings_int(settings, "model.num_heads");
+    if (tr_settings_int(settings, "model.num_kv_heads") == 0)
+        TRI_TRY(fill(settings, "model.num_kv_heads", heads, err));
+    if (tr_settings_int(settings, "model.head_dim") == 0 &&
+        tr_settings_int(settings, "model.dim") >= heads)
+        TRI_TRY(
+            fill(settings, "model.head_dim", tr_settings_int(settings, "model.dim") / heads, err));
     if (tr_settings_int(settings, "model.vocab") == 0)
         TRI_TRY(fill(settings, "model.vocab", 256, err)); /* bytes */
     if (tr_settings_int(settings, "model.positions") == 0)
@@ -77,6 +154,18 @@ static void model_config(const tr_settings *s, tri_model_config *model)
         .positions = tr_settings_int(s, "model.positions"),
         .dropout = (float)tr_settings_float(s, "model.dropout"),
         .init_std = (float)tr_settings_float(s, "model.init_std"),
+        .num_kv_heads = tr_settings_int(s, "model.num_kv_heads"),
+        .head_dim = tr_settings_int(s, "model.head_dim"),
+        .window = tr_settings_int(s, "model.window"),
+        .norm_eps = (float)tr_settings_float(s, "model.norm_eps"),
+        .qkv_bias = tr_settings_bool(s, "model.qkv_bias"),
+        .qk_norm = tr_settings_bool(s, "model.qk_norm"),
+        .tied_head = tr_settings_bool(s, "model.tied_head"),
+        .rope = {.theta = (float)tr_settings_float(s, "model.rope_theta"),
+                 .factor = (float)tr_settings_float(s, "model.rope_factor"),
+                 .low_freq_factor = (float)tr_settings_float(s, "model.rope_low"),
+                 .high_freq_factor = (float)tr_settings_float(s, "model.rope_high"),
+                 .original_max_position = (float)tr_settings_int(s, "model.rope_original")},
         .bias = tr_settings_bool(s, "model.bias"),
         .act = acts[tr_settings_choice(s, "model.act")],
         .loss = losses[tr_settings_choice(s, "model.loss")],
@@ -111,7 +200,8 @@ static void lr_config(const tr_settings *s, tri_lr_schedule *lr)
     tri_lr_kind_parse(tr_settings_string(s, "optim.schedule"), &lr->kind);
 }
 
-/* Every rank and micro-batch gets at least one row; models without ignored targets need whole ones. */
+/* Every rank and micro-batch gets at least one row; models without ignored targets need whole ones.
+ */
 static tr_status check_rows(const tri_compile_config *compile, tr_error *err)
 {
     long long batch = compile->batch, num = compile->num_microbatches;

@@ -1,7 +1,5 @@
 #include "graph/emit.h"
 
-#include <math.h>
-
 #include "base/rng.h"
 #include "graph/op_table.h"
 
@@ -40,8 +38,8 @@ static tri_id product(tri_graph *graph, const char *full_name, tri_id x, tri_id 
                      .split_b = p->split,
                      .trans_b = true};
     return tri_node_out(
-        graph,
-        tri_graph_emit(graph, TRI_OP_MATMUL, full_name, &attr, (tri_id[]){x, weight}, 2, 1), 0);
+        graph, tri_graph_emit(graph, TRI_OP_MATMUL, full_name, &attr, (tri_id[]){x, weight}, 2, 1),
+        0);
 }
 
 tri_id tri_linear(tri_graph *graph, const char *name, tri_id x)
@@ -74,8 +72,7 @@ tri_id tri_embed(tri_graph *graph, const char *name, tri_id ids)
 {
     tri_id in[] = {need_param(graph, name, "weight"), ids};
     return tri_node_out(
-        graph,
-        tri_graph_emit(graph, TRI_OP_EMBED, tri_graph_name(graph, name), NULL, in, 2, 1), 0);
+        graph, tri_graph_emit(graph, TRI_OP_EMBED, tri_graph_name(graph, name), NULL, in, 2, 1), 0);
 }
 
 tri_id tri_add(tri_graph *graph, const char *name, tri_id a, tri_id b)
@@ -100,10 +97,10 @@ tri_id tri_dropout(tri_graph *graph, const char *name, tri_id x, float p,
         return x;
     const char *full = tri_graph_name(graph, name);
     tri_attr attr = {.dropout = p, .stream = tri_stream("drop", full)};
-    return tri_node_out(graph,
-                        tri_graph_emit(graph, TRI_OP_DROPOUT, full, &attr,
-                                       (tri_id[]){x, in->rows, in->step}, 3, 1),
-                        0);
+    return tri_node_out(
+        graph,
+        tri_graph_emit(graph, TRI_OP_DROPOUT, full, &attr, (tri_id[]){x, in->rows, in->step}, 3, 1),
+        0);
 }
 
 tri_id tri_residual_layernorm(tri_graph *graph, const char *name, tri_id *stream, tri_id branch,
@@ -123,20 +120,32 @@ tri_id tri_residual_layernorm(tri_graph *graph, const char *name, tri_id *stream
     return tri_node_out(graph, node, 1);
 }
 
-tri_id tri_attention(tri_graph *graph, const char *name, tri_id qkv, bool causal, float dropout,
-                     const tri_batch_inputs *in)
+tri_id tri_rmsnorm(tri_graph *graph, const char *name, tri_id x, float eps)
 {
-    if (qkv == TRI_NONE)
-        return TRI_NONE;
+    return tri_residual_rmsnorm(graph, name, &x, TRI_NONE, eps);
+}
+
+tri_id tri_residual_rmsnorm(tri_graph *graph, const char *name, tri_id *stream, tri_id branch,
+                            float eps)
+{
+    tri_attr attr = {.eps = eps};
+    tri_id gain = need_param(graph, name, "weight");
     const char *full = tri_graph_name(graph, name);
-    const char *probs = tri_arena_printf(&graph->arena, "%s.probs", full);
-    tri_attr attr = {.causal = causal,
-                     .dropout = dropout,
-                     .stream = tri_stream("drop", probs),
-                     .alpha = 1 / sqrtf((float)graph->values[qkv].shape.dim[4].size)};
+    if (branch == TRI_NONE)
+        return tri_node_out(
+            graph,
+            tri_graph_emit(graph, TRI_OP_RMSNORM, full, &attr, (tri_id[]){*stream, gain}, 2, 2), 0);
+    tri_id node = tri_graph_emit(graph, TRI_OP_ADD_RMSNORM, full, &attr,
+                                 (tri_id[]){*stream, branch, gain}, 3, 3);
+    *stream = tri_node_out(graph, node, 0);
+    return tri_node_out(graph, node, 1);
+}
+
+tri_id tri_swiglu(tri_graph *graph, const char *name, tri_id gate, tri_id up)
+{
     return tri_node_out(graph,
-                        tri_graph_emit(graph, TRI_OP_ATTENTION, full, &attr,
-                                       (tri_id[]){qkv, in->rows, in->step}, 3, 2),
+                        tri_graph_emit(graph, TRI_OP_SWIGLU, tri_graph_name(graph, name), NULL,
+                                       (tri_id[]){gate, up}, 2, 1),
                         0);
 }
 
@@ -190,11 +199,8 @@ void tri_mark_output(tri_graph *graph, tri_id value)
 tri_id tri_matmul(tri_graph *graph, const char *name, tri_id a, uint8_t split_a, bool trans_a,
                   tri_id b, uint8_t split_b, bool trans_b)
 {
-    tri_attr attr = {.alpha = 1,
-                     .split_a = split_a,
-                     .trans_a = trans_a,
-                     .split_b = split_b,
-                     .trans_b = trans_b};
+    tri_attr attr = {
+        .alpha = 1, .split_a = split_a, .trans_a = trans_a, .split_b = split_b, .trans_b = trans_b};
     return tri_node_out(graph,
                         tri_graph_emit(graph, TRI_OP_MATMUL, tri_graph_name(graph, name), &attr,
                                        (tri_id[]){a, b}, 2, 1),

@@ -29,8 +29,33 @@ tri_id tri_dropout(tri_graph *graph, const char *name, tri_id x, float p,
 /* y = layernorm(*stream + branch), and *stream becomes that sum; branch may be TRI_NONE. */
 tri_id tri_residual_layernorm(tri_graph *graph, const char *name, tri_id *stream, tri_id branch,
                               float eps);
-tri_id tri_attention(tri_graph *graph, const char *name, tri_id qkv, bool causal, float dropout,
-                     const tri_batch_inputs *in);
+/* The same with rmsnorm, which has no shift. */
+tri_id tri_residual_rmsnorm(tri_graph *graph, const char *name, tri_id *stream, tri_id branch,
+                            float eps);
+/* Over the last dim of x, however many come before: also of the heads of a query. */
+tri_id tri_rmsnorm(tri_graph *graph, const char *name, tri_id x, float eps);
+/* silu(gate) * up */
+tri_id tri_swiglu(tri_graph *graph, const char *name, tri_id gate, tri_id up);
+/* x [B, T, H or G, K] turned by its positions [B, T]. */
+tri_id tri_rope(tri_graph *graph, const char *name, tri_id x, tri_id positions,
+                const tri_rope_config *rope);
+
+/* Either q is the packed [B, T, qkv, H, K], and k and v are TRI_NONE; or q is [B, T, H, K], and k
+ * and v are [B, T, G, K] with H a multiple of G: head h looks at key head h / (H / G). */
+typedef struct tri_attention_inputs {
+    tri_id q, k, v;
+    tri_id docs; /* [B, T], or TRI_NONE; pairs of equal ids see each other, negative ones nobody */
+} tri_attention_inputs;
+
+typedef struct tri_attention_config {
+    bool causal;
+    int32_t window; /* causal only: a query sees this many keys, itself the last; 0: all */
+    float dropout;  /* of the probabilities */
+} tri_attention_config;
+
+/* Scores are scaled by 1 / sqrt(K). */
+tri_id tri_attention(tri_graph *graph, const char *name, tri_attention_inputs of,
+                     tri_attention_config how, const tri_batch_inputs *in);
 /* x [B, T, D] at position index[b] of each row: [B, D]. */
 tri_id tri_select_row(tri_graph *graph, const char *name, tri_id x, tri_id index);
 /* Losses become the graph's loss and count. */

@@ -23,16 +23,24 @@ typedef enum tri_op {
     TRI_OP_DROPOUT,
     TRI_OP_ACCUMULATE,
     TRI_OP_AXPBY,
+    TRI_OP_SWIGLU,
+    TRI_OP_SWIGLU_GRAD,
     /* lookup */
     TRI_OP_EMBED,
     TRI_OP_EMBED_GRAD,
     TRI_OP_SELECT_ROW,
+    TRI_OP_SELECT_ROW_GRAD,
     /* norms */
     TRI_OP_LAYERNORM,
     TRI_OP_ADD_LAYERNORM,
     TRI_OP_LAYERNORM_GRAD,
     TRI_OP_LAYERNORM_PARAM_GRAD,
+    TRI_OP_RMSNORM,
+    TRI_OP_ADD_RMSNORM,
+    TRI_OP_RMSNORM_GRAD,
+    TRI_OP_RMSNORM_PARAM_GRAD,
     /* attention */
+    TRI_OP_ROPE,
     TRI_OP_ATTENTION,
     TRI_OP_ATTENTION_GRAD,
     /* losses */
@@ -54,9 +62,15 @@ typedef enum tri_op {
     TRI_NUM_OPS
 } tri_op;
 
-enum { TRI_MAX_IN = 8, TRI_MAX_OUT = 4 };
+enum { TRI_MAX_IN = 10, TRI_MAX_OUT = 4 };
 
-typedef enum tri_act { TRI_ACT_GELU, TRI_ACT_RELU } tri_act; /* GELU is the tanh form */
+typedef enum tri_act {
+    TRI_ACT_GELU, /* the tanh form, which alone is fused into products */
+    TRI_ACT_RELU,
+    TRI_ACT_GELU_ERF, /* the exact form */
+    TRI_ACT_TANH,
+    TRI_ACT_SILU, /* x / (1 + exp(-x)) */
+} tri_act;
 
 typedef enum tri_out_loss {
     TRI_LOSS_SSE,  /* half the sum of squared differences, not averaged: its gradient is out - target */
@@ -72,6 +86,17 @@ typedef enum tri_epilogue {
     TRI_EPILOGUE_GELU_GRAD, /* times the slope of GELU at the kept value */
 } tri_epilogue;
 
+/* Rotary positions: pair i of a head of width K turns by position * f_i, f_i = theta^(-2i/K).
+ * With a factor, low frequencies are divided by it and middle ones in part, as Llama 3.1 does it:
+ * those that turn less than low_freq_factor, or between low_ and high_freq_factor, times within
+ * original_max_position. */
+typedef struct tri_rope_config {
+    float theta;
+    float factor; /* 0: none of the scaling */
+    float low_freq_factor, high_freq_factor;
+    float original_max_position;
+} tri_rope_config;
+
 /* Constants of one node. Each operator reads the few that its row in the table names. */
 typedef struct tri_attr {
     bool trans_a, trans_b;    /* matmul: use the transpose of the 2-d view */
@@ -80,10 +105,12 @@ typedef struct tri_attr {
     tri_act act;
     tri_out_loss out_loss;
     bool causal;
+    bool inverse;        /* rope: turn back (the gradient) */
     bool nesterov;
     bool decoupled;      /* adam: weight decay apart from the gradient (AdamW) */
     uint8_t axis;        /* communication: the mesh axis (tri_axis) whose group takes part */
     uint32_t stream;     /* random stream: hash of the canonical name */
+    int32_t window;      /* attention: a query sees this many keys, itself the last; 0: all */
     float dropout;       /* probability that an element becomes zero */
     float alpha, beta;   /* scale factors */
     float eps;
@@ -91,6 +118,7 @@ typedef struct tri_attr {
     float weight_decay;
     float lr_scale;      /* of the parameter's group */
     float clip;          /* finish: largest global norm, 0 = none */
+    tri_rope_config rope;
 } tri_attr;
 
 /* Numbers that differ from step to step: the input `sched`, f32 [TRI_NUM_SCHED]. */

@@ -18,10 +18,10 @@ typedef struct tri_op_def {
     uint8_t min_in, max_in, min_out, max_out;
     /* Output k replaces input updates[k] - 1 in place: it is a state's new version (0: it is not). */
     uint8_t updates[TRI_MAX_OUT];
-    uint8_t may_alias[TRI_MAX_OUT]; /* bit j: output k may take over the memory of input j */
-    uint8_t can_accumulate;         /* bit k: output k may be an accumulator */
-    uint8_t optional;               /* bit j: input j may be absent */
-    bool communicates;              /* ranks take part; neighbours in memory may share a message */
+    uint16_t may_alias[TRI_MAX_OUT]; /* bit j: output k may take over the memory of input j */
+    uint8_t can_accumulate;          /* bit k: output k may be an accumulator */
+    uint16_t optional;               /* bit j: input j may be absent */
+    bool communicates;               /* ranks take part; neighbours in memory may share a message */
 
     /* Checks inputs and attributes and fills the outputs' shapes (and dtypes, preset to f32).
      * shapes of absent inputs have rank -1. */
@@ -47,11 +47,15 @@ tri_shape tri_shape_scalar(int64_t count); /* [n count] */
 
 extern const tri_op_def tri_def_matmul;
 extern const tri_op_def tri_def_add, tri_def_bias_add, tri_def_bias_grad, tri_def_act,
-    tri_def_act_grad, tri_def_dropout, tri_def_accumulate, tri_def_axpby;
-extern const tri_op_def tri_def_embed, tri_def_embed_grad, tri_def_select_row;
+    tri_def_act_grad, tri_def_dropout, tri_def_accumulate, tri_def_axpby, tri_def_swiglu,
+    tri_def_swiglu_grad;
+extern const tri_op_def tri_def_embed, tri_def_embed_grad, tri_def_select_row,
+    tri_def_select_row_grad;
 extern const tri_op_def tri_def_layernorm, tri_def_add_layernorm, tri_def_layernorm_grad,
     tri_def_layernorm_param_grad;
-extern const tri_op_def tri_def_attention, tri_def_attention_grad;
+extern const tri_op_def tri_def_rmsnorm, tri_def_add_rmsnorm, tri_def_rmsnorm_grad,
+    tri_def_rmsnorm_param_grad;
+extern const tri_op_def tri_def_rope, tri_def_attention, tri_def_attention_grad;
 extern const tri_op_def tri_def_ce_stats, tri_def_ce_loss, tri_def_ce_grad, tri_def_out_loss,
     tri_def_out_loss_grad;
 extern const tri_op_def tri_def_sum_squares, tri_def_finish, tri_def_sgd, tri_def_adam,

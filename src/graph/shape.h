@@ -15,6 +15,7 @@ typedef enum tri_dim_name {
     TRI_DIM_T,    /* positions in a sequence */
     TRI_DIM_D,    /* model width */
     TRI_DIM_H,    /* attention heads */
+    TRI_DIM_G,    /* heads of keys and values, when several query heads share one */
     TRI_DIM_K,    /* width of a head */
     TRI_DIM_F,    /* feed-forward width */
     TRI_DIM_V,    /* vocabulary */

@@ -1,5 +1,5 @@
-/* The textbook toy: pairs of linear layers dim -> ffn_dim -> dim, an activation between the two of a
- * pair or none, and a loss on the last output. Small enough to check by hand. */
+/* The textbook toy: pairs of linear layers dim -> ffn_dim -> dim, an activation between the two of
+ * a pair or none, and a loss on the last output. Small enough to check by hand. */
 #include <math.h>
 
 #include "model/model.h"

@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-static const tri_model_def *const models[] = {&tri_model_gpt2, &tri_model_mlp};
+static const tri_model_def *const models[] = {&tri_model_gpt2, &tri_model_llama, &tri_model_mlp};
 
 const tri_model_def *tri_model_find(const char *kind)
 {
@@ -17,7 +17,7 @@ tr_status tri_model_params(const tri_model_config *config, const tri_batch_shape
 {
     const tri_model_def *def = tri_model_find(config->kind);
     if (!def)
-        return tri_fail(err, TR_ERROR_INPUT, "model.kind is \"%s\"; known kinds: gpt2, mlp",
+        return tri_fail(err, TR_ERROR_INPUT, "model.kind is \"%s\"; known kinds: gpt2, llama, mlp",
                         config->kind);
     TRI_TRY(def->check(config, batch, err));
     def->params(config, table);

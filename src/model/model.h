@@ -20,9 +20,13 @@ typedef struct tri_model_config {
     int64_t num_layers, dim, num_heads, ffn_dim, vocab, positions;
     float dropout;
     float init_std;
-    bool bias;         /* mlp */
-    tri_mlp_act act;   /* mlp */
-    tri_out_loss loss; /* mlp */
+    int64_t num_kv_heads, head_dim, window; /* llama */
+    float norm_eps;                         /* llama */
+    bool qkv_bias, qk_norm, tied_head;      /* llama */
+    tri_rope_config rope;                   /* llama */
+    bool bias;                              /* mlp */
+    tri_mlp_act act;                        /* mlp */
+    tri_out_loss loss;                      /* mlp */
 } tri_model_config;
 
 /* Sizes of one micro-batch. */
@@ -34,14 +38,13 @@ typedef struct tri_model_def {
     const char *kind;
     const char *help;
     bool sequences; /* batches are token sequences; otherwise vectors x and targets */
-    tr_status (*check)(const tri_model_config *config, const tri_batch_shape *batch,
-                       tr_error *err);
+    tr_status (*check)(const tri_model_config *config, const tri_batch_shape *batch, tr_error *err);
     void (*params)(const tri_model_config *config, tri_param_table *table);
     void (*emit)(const tri_model_config *config, tri_mode mode, const tri_batch_shape *batch,
                  tri_graph *graph);
 } tri_model_def;
 
-extern const tri_model_def tri_model_gpt2, tri_model_mlp;
+extern const tri_model_def tri_model_gpt2, tri_model_llama, tri_model_mlp;
 
 const tri_model_def *tri_model_find(const char *kind); /* or NULL */
 /* Checks the description, then fills an empty table. */
@@ -55,6 +58,11 @@ typedef struct tri_preset {
     const char *name;
     const char *kind;
     int64_t num_layers, dim, num_heads, ffn_dim, vocab, positions;
+    /* llama; 0 or false: the setting's default */
+    int64_t num_kv_heads, head_dim, window;
+    double rope_theta;
+    float norm_eps;
+    bool qkv_bias, qk_norm, tied_head;
 } tri_preset;
 
 const tri_preset *tri_preset_find(const char *name); /* or NULL */

@@ -124,7 +124,7 @@ static void find_last_uses(planner *p)
 /* The buffer of an input that output k may take over here, or TRI_NONE. */
 static tri_id buffer_to_take_over(const planner *p, const tri_node *node, int k, uint32_t position)
 {
-    uint8_t allowed = tri_op_get(node->op)->may_alias[k];
+    uint16_t allowed = tri_op_get(node->op)->may_alias[k];
     for (int j = 0; j < node->num_in; j++) {
         tri_id in = node->in[j];
         if (!(allowed >> j & 1) || in == TRI_NONE || p->buffer_of[in] == TRI_NONE)

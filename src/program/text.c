@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "mesh/mesh.h"
 #include "program/program.h"
 
 static const char *const action_titles[TRI_NUM_ACTIONS] = {
@@ -65,6 +66,7 @@ void tri_program_memory_text(const tri_program *program, tri_text *text)
 /* "matmul+bias+gelu", "act gelu", "attention causal" */
 static void op_text(const tri_instr *instr, char *out, size_t size)
 {
+    static const char *const act[] = {" gelu", " relu", " gelu_erf", " tanh", " silu"};
     static const char *const epilogue[] = {"", "+bias", "+bias+gelu", "*gelu'"};
     const char *name = tri_op_get(instr->op)->name, *more = "";
     switch (instr->op) {
@@ -73,7 +75,7 @@ static void op_text(const tri_instr *instr, char *out, size_t size)
         break;
     case TRI_OP_ACT:
     case TRI_OP_ACT_GRAD:
-        more = instr->attr.act == TRI_ACT_GELU ? " gelu" : " relu";
+        more = act[instr->attr.act];
         break;
     case TRI_OP_ATTENTION:
     case TRI_OP_ATTENTION_GRAD:
@@ -108,6 +110,20 @@ static void reads_text(const tri_program *program, const tri_instr *instr, char 
     }
 }
 
+/* Who takes part in a message, and how much rides in it. */
+static void print_message(const tri_program *program, const tri_instr *instr, tri_text *text)
+{
+    if (!tri_op_get(instr->op)->communicates || instr->span == 0)
+        return;
+    char bytes[16];
+    const tri_operand *last = &instr[instr->span - 1].out[0];
+    uint64_t size = last->offset - instr->out[0].offset +
+                    tri_value_bytes(&program->values[last->value]);
+    tri_text_add(text, "  (over %s, %u tensor%s in one message of %s)",
+                 tri_axis_name((tri_axis)instr->attr.axis), instr->span,
+                 instr->span == 1 ? "" : "s", tri_text_bytes((double)size, bytes));
+}
+
 static void print_instr(const tri_program *program, size_t i, tri_text *text)
 {
     const tri_instr *instr = &program->instrs[i];
@@ -129,6 +145,8 @@ static void print_instr(const tri_program *program, size_t i, tri_text *text)
             tri_text_add(text, " %8s %10s  %s",
                          instr->cost.flops > 0 ? tri_text_count(instr->cost.flops, flops) : "-",
                          tri_text_bytes(instr->cost.bytes, bytes), reads);
+        if (k == 0)
+            print_message(program, instr, text);
         tri_text_add(text, "\n");
     }
 }

@@ -3,7 +3,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
+
+#include "base/clock.h"
 
 struct tri_ready {
     void (*run)(const tri_kernel_args *args); /* NULL: communication */
@@ -76,13 +77,6 @@ void *tri_executor_memory(const tri_executor *executor, tri_id value, uint32_t m
     const tri_operand *home = &executor->program->home[value];
     tri_call call = {.microbatch = microbatch};
     return space_memory(executor, &call, home->space) + home->offset;
-}
-
-static int64_t now_ns(void)
-{
-    struct timespec time;
-    clock_gettime(CLOCK_MONOTONIC, &time);
-    return (int64_t)time.tv_sec * 1000000000 + time.tv_nsec;
 }
 
 static void record(const tri_executor *executor, const tri_call *call, const tri_instr *instr,
@@ -175,13 +169,13 @@ static tr_status run_call(tri_executor *executor, const tri_call *call, tr_error
         ready->args.overwrite = overwrites(instr, call);
         if (executor->status)
             publish(executor, ready, i);
-        int64_t start = timed ? now_ns() : 0;
+        int64_t start = timed ? (int64_t)tri_now_ns() : 0;
         if (ready->run)
             ready->run(&ready->args);
         else
             TRI_TRY(communicate(executor, instr, ready->args.out[0].data, err));
         if (timed)
-            record(executor, call, instr, start, now_ns());
+            record(executor, call, instr, start, (int64_t)tri_now_ns());
     }
     return TR_OK;
 }

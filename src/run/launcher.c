@@ -56,7 +56,7 @@ typedef struct launch {
 
 static uint64_t in_seconds(double seconds)
 {
-    return tri_clock_ns() + (uint64_t)(seconds * 1e9);
+    return tri_now_ns() + (uint64_t)(seconds * 1e9);
 }
 
 static void kill_all(launch *l, int signal)
@@ -242,7 +242,7 @@ static void turn(launch *l)
     int blamed = reap(l);
     tri_control_server_step(l->server, 0);
     if (l->result->joined_s == 0 && tri_control_server_joined(l->server))
-        l->result->joined_s = 1e-9 * (double)(tri_clock_ns() - l->started_ns);
+        l->result->joined_s = 1e-9 * (double)(tri_now_ns() - l->started_ns);
     if (blamed >= 0)
         hear_last_words(l, blamed);
     if (!l->stopping && !l->result->interrupted) {
@@ -254,7 +254,7 @@ static void turn(launch *l)
     }
     for (int r = 0; r < l->config.num_ranks; r++)
         drain(l, r);
-    if (l->kill_ns != 0 && tri_clock_ns() >= l->kill_ns)
+    if (l->kill_ns != 0 && tri_now_ns() >= l->kill_ns)
         kill_all(l, SIGKILL);
 }
 
@@ -455,7 +455,7 @@ tr_status tri_launch(const tri_launch_config *config, tri_rank_fn fn, void *cont
         l.config.stop_grace_s = 1.5;
     if (l.config.term_grace_s <= 0)
         l.config.term_grace_s = 2;
-    l.started_ns = tri_clock_ns();
+    l.started_ns = tri_now_ns();
     tr_status status = allocate(&l, err);
     if (status == TR_OK) {
         status = start_all(&l, fn, context, err);

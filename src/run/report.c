@@ -178,7 +178,7 @@ void tri_report_write(tri_text *text, const tri_report *report)
 void tri_report_read(tri_report_rank *ranks, int num_ranks, const tri_control_server *server)
 {
     const tri_control_failure *failure = tri_control_server_failure(server);
-    uint64_t now = failure->cause != TRI_CAUSE_NONE ? failure->when_ns : tri_clock_ns();
+    uint64_t now = failure->cause != TRI_CAUSE_NONE ? failure->when_ns : tri_now_ns();
     for (int r = 0; r < num_ranks; r++) {
         const tri_control_rank *from = tri_control_server_rank(server, r);
         bool first = r == failure->rank;

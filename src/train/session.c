@@ -3,8 +3,8 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
+#include "base/clock.h"
 #include "ckpt/weights.h"
 #include "train/batch.h"
 #include "train/init.h"
@@ -153,13 +153,6 @@ static void fill_step_inputs(tri_session *session, double lr)
     sched[TRI_SCHED_LOSS_SCALE] = 1;
 }
 
-static double seconds_now(void)
-{
-    struct timespec time;
-    clock_gettime(CLOCK_MONOTONIC, &time);
-    return (double)time.tv_sec + (double)time.tv_nsec * 1e-9;
-}
-
 static const float *result_of(const tri_session *session)
 {
     return tri_session_host(session, TRI_PROGRAM_TRAIN, TRI_HOST_RESULT, 0);
@@ -168,7 +161,7 @@ static const float *result_of(const tri_session *session)
 tr_status tri_session_step(tri_session *session, tri_step_result *result, tr_error *err)
 {
     *result = (tri_step_result){0};
-    double start = seconds_now(), lr = tri_lr_at(&session->config.lr, session->step);
+    double start = tri_now_s(), lr = tri_lr_at(&session->config.lr, session->step);
     if (session->status)
         atomic_store_explicit(&session->status->step, session->step, memory_order_relaxed);
     tri_fill_train_batch(session);
@@ -179,7 +172,7 @@ tr_status tri_session_step(tri_session *session, tri_step_result *result, tr_err
                                 .grad_norm = end[TRI_RESULT_NORM],
                                 .lr = lr,
                                 .count = end[TRI_RESULT_COUNT],
-                                .seconds = seconds_now() - start};
+                                .seconds = tri_now_s() - start};
     if (session->device.def != &tri_device_null && end[TRI_RESULT_OK] == 0)
         return tri_fail(err, TR_ERROR_NUMERIC,
                         "the %s is not finite at step %lld (loss %g, gradient norm %g); the "

@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <time.h>
 
+#include "base/clock.h"
 #include "device/cpu/gemm.h"
 #include "device/device.h"
 
@@ -111,13 +111,6 @@ static tr_status reserve_scratch(tri_device *device, size_t bytes, tr_error *err
     return TR_OK;
 }
 
-static double seconds_now(void)
-{
-    struct timespec time;
-    clock_gettime(CLOCK_MONOTONIC, &time);
-    return (double)time.tv_sec + (double)time.tv_nsec * 1e-9;
-}
-
 /* The best of a few products that fit the caches. */
 static double peak_flops(tri_device *device)
 {
@@ -135,9 +128,9 @@ static double peak_flops(tri_device *device)
                      .c = a + 2 * N * N, .ldc = N, .alpha = 1};
     double best = 1e30;
     for (int i = 0; i < TRIES; i++) {
-        double start = seconds_now();
+        double start = tri_now_s();
         tri_gemm_run(cpu->pool, cpu->isa, cpu->scratch, &gemm);
-        double time = seconds_now() - start;
+        double time = tri_now_s() - start;
         best = time < best ? time : best;
     }
     free_cpu(a, bytes);

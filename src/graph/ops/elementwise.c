@@ -124,7 +124,7 @@ const tri_op_def tri_def_bias_grad = {
 static double flops_act(const tri_node *node, const tri_shape *in, const tri_shape *out)
 {
     (void)out;
-    return (double)tri_shape_count(&in[0]) * (node->attr.act == TRI_ACT_GELU ? 10 : 1);
+    return (double)tri_shape_count(&in[0]) * (node->attr.act == TRI_ACT_RELU ? 1 : 10);
 }
 
 static void grad_act(tri_graph *graph, tri_id id, const tri_id *dout, const bool *wanted,
@@ -143,7 +143,7 @@ const tri_op_def tri_def_act = {
     .name = "act",
     .inputs = "x",
     .outputs = "y",
-    .meaning = "y = gelu(x), the tanh form, or relu(x).",
+    .meaning = "y = gelu(x), the tanh form or the exact one, relu(x), tanh(x) or silu(x).",
     .min_in = 1,
     .max_in = 1,
     .min_out = 1,

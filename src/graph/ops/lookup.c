@@ -91,6 +91,17 @@ static tr_status infer_select_row(const tri_node *node, const tri_shape *in, tri
     return TR_OK;
 }
 
+static void grad_select_row(tri_graph *graph, tri_id id, const tri_id *dout, const bool *wanted,
+                            tri_id *din)
+{
+    (void)wanted;
+    const tri_node node = graph->nodes[id];
+    const char *name = tri_arena_printf(&graph->arena, "d.%s", graph->values[node.in[0]].name);
+    tri_id grad = tri_graph_emit(graph, TRI_OP_SELECT_ROW_GRAD, name, NULL,
+                                 (tri_id[]){dout[0], node.in[1], node.in[0]}, 3, 1);
+    din[0] = grad == TRI_NONE ? TRI_NONE : graph->nodes[grad].out[0];
+}
+
 const tri_op_def tri_def_select_row = {
     .name = "select_row",
     .inputs = "x [B, T, D], index i32 [B]",
@@ -101,5 +112,19 @@ const tri_op_def tri_def_select_row = {
     .min_out = 1,
     .max_out = 1,
     .infer = infer_select_row,
+    .grad = grad_select_row,
+    .flops = no_flops,
+};
+
+const tri_op_def tri_def_select_row_grad = {
+    .name = "select_row_grad",
+    .inputs = "dy [B, D], index i32 [B], x [B, T, D] (its shape only)",
+    .outputs = "dx [B, T, D]",
+    .meaning = "dx[b, index[b]] = dy[b], zeros elsewhere.",
+    .min_in = 3,
+    .max_in = 3,
+    .min_out = 1,
+    .max_out = 1,
+    .infer = infer_embed_grad,
     .flops = no_flops,
 };

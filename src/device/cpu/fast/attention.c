@@ -7,6 +7,7 @@
  *     st[j][i] = k_j . (alpha q_i)     pt = exp(st - max_i)     ot[c][i] = sum_j v_j[c] pt[j][i]
  *
  * The maximum is the one so far; when a block of keys raises it, what was summed is scaled down.
+ * Blocks of keys that no query sees (before a window, of other documents) are left out.
  *
  * Lanes beyond the last position compute with zeros and are not written. */
 #include "device/cpu/fast/attention.h"
@@ -31,7 +32,7 @@ static int64_t forward_floats(int64_t width)
 
 static size_t attention_scratch(const tri_kernel_args *args, int num_threads)
 {
-    return (size_t)(forward_floats(args->in[0].size[4]) * num_threads) * sizeof(float);
+    return (size_t)(forward_floats(last_dim(&args->in[0])) * num_threads) * sizeof(float);
 }
 
 /* The softmax over one more block of keys: scores become weights, and the state of each query is
@@ -40,19 +41,21 @@ static void softmax_block(float *scores, int64_t num_keys, float *restrict max, 
                           float *restrict shrink)
 {
     float(*row)[QUERIES] = (float(*)[QUERIES])scores;
-    float next[QUERIES], add[QUERIES] = {0};
+    float next[QUERIES], base[QUERIES], add[QUERIES] = {0};
     memcpy(next, max, sizeof next);
     for (int64_t j = 0; j < num_keys; j++)
         for (int i = 0; i < QUERIES; i++)
             next[i] = row[j][i] > next[i] ? row[j][i] : next[i];
+    for (int i = 0; i < QUERIES; i++) /* who has seen no key so far has -inf, and no weights */
+        base[i] = next[i] == -INFINITY ? 0 : next[i];
     for (int64_t j = 0; j < num_keys; j++) {
         for (int i = 0; i < QUERIES; i++) {
-            row[j][i] = exp_weight(row[j][i] - next[i]);
+            row[j][i] = exp_weight(row[j][i] - base[i]);
             add[i] += row[j][i];
         }
     }
     for (int i = 0; i < QUERIES; i++) {
-        shrink[i] = exp_weight(max[i] - next[i]);
+        shrink[i] = exp_weight(max[i] - base[i]);
         sum[i] = sum[i] * shrink[i] + add[i];
         max[i] = next[i];
     }
@@ -66,7 +69,7 @@ static void write_output(const forward *f, const attention_head *head, int64_t f
     int64_t num = min_i64(QUERIES, s->num_pos - first);
     float factor[QUERIES];
     for (int i = 0; i < QUERIES; i++)
-        factor[i] = s->keep_scale / sum[i];
+        factor[i] = sum[i] != 0 ? s->keep_scale / sum[i] : 0;
     for (int64_t c = 0; c < s->width; c++)
         for (int i = 0; i < QUERIES; i++)
             ot[c * QUERIES + i] *= factor[i];
@@ -82,7 +85,8 @@ static void forward_task(void *context, int task, int worker)
 {
     const forward *f = context;
     const attention_shape *s = &f->shape;
-    attention_head head = attention_head_of(s, task / f->num_blocks);
+    int64_t number = task / f->num_blocks;
+    attention_head head = attention_head_of(s, number / s->heads, number % s->heads);
     int64_t first = task % f->num_blocks * QUERIES;
     float *qt = (float *)cpu_of(f->args)->scratch + worker * f->worker_floats;
     float *ot = qt + s->width * QUERIES;
@@ -92,41 +96,46 @@ static void forward_task(void *context, int task, int worker)
     for (int i = 0; i < QUERIES; i++)
         max[i] = -INFINITY;
 
-    pack_lanes(head.q + first * s->step, s->step, min_i64(QUERIES, s->num_pos - first), s->width,
-               s->alpha, qt);
-    int64_t end = s->causal ? min_i64(s->num_pos, first + QUERIES) : s->num_pos;
-    for (int64_t j = 0; j < end; j += KEYS) {
-        int64_t num = min_i64(KEYS, end - j);
-        product_rows(num, QUERIES, s->width, (operand){head.k + j * s->step, s->step},
+    pack_lanes(head.q + first * s->q_step, s->q_step, min_i64(QUERIES, s->num_pos - first),
+               s->width, s->alpha, qt);
+    block_view view = block_view_of(s, &head, first);
+    bool begun = false;
+    for (int64_t j = view.begin; j < view.end; j += KEYS) {
+        int64_t num = min_i64(KEYS, view.end - j);
+        sight docs = docs_seen(&view, j, num);
+        if (docs == SEES_NONE)
+            continue;
+        product_rows(num, QUERIES, s->width, (operand){head.k + j * s->k_step, s->k_step},
                      (operand){qt, QUERIES}, st, QUERIES, false);
-        if (s->causal)
-            fill_future(st, j, num, first, -INFINITY);
+        hide(s, &view, docs, st, j, num);
         softmax_block(st, num, max, sum, shrink);
         if (s->dropout > 0) {
             dropout_words(s, &head, first, j, num, words);
             for (int64_t at = 0; at < num * QUERIES; at++)
                 st[at] = words[at] >= s->threshold ? st[at] : 0;
         }
-        if (j > 0)
+        if (begun)
             for (int64_t c = 0; c < s->width; c++)
                 for (int i = 0; i < QUERIES; i++)
                     ot[c * QUERIES + i] *= shrink[i];
-        pack_rows(head.v + j * s->step, s->step, num, s->width, 1.0f, v, s->width);
+        pack_rows(head.v + j * s->k_step, s->k_step, num, s->width, 1.0f, v, s->width);
         product_cols(s->width, QUERIES, num, (operand){v, s->width}, (operand){st, QUERIES}, ot,
-                     QUERIES, j > 0);
+                     QUERIES, begun);
+        begun = true;
     }
+    if (!begun)
+        memset(ot, 0, (size_t)(s->width * QUERIES) * sizeof(float));
     write_output(f, &head, first, ot, max, sum);
 }
 
 static void attention(const tri_kernel_args *args)
 {
-    const tri_tensor *qkv = &args->in[0];
-    forward f = {.shape = attention_shape_of(args, qkv, args->in[1].data, args->in[2].data),
-                 .args = args,
-                 .num_blocks = ceil_div(qkv->size[1], QUERIES),
-                 .worker_floats = forward_floats(qkv->size[4])};
-    int64_t num_tasks = qkv->size[0] * qkv->size[3] * f.num_blocks;
-    run_tasks(args, num_tasks * QUERIES * qkv->size[1], num_tasks, forward_task, &f);
+    forward f = {.shape = attention_shape_of(args, args->in, args->in + 3), .args = args};
+    const attention_shape *s = &f.shape;
+    f.num_blocks = ceil_div(s->num_pos, QUERIES);
+    f.worker_floats = forward_floats(s->width);
+    int64_t num_tasks = s->num_batch * s->heads * f.num_blocks;
+    run_tasks(args, num_tasks * QUERIES * s->num_pos, num_tasks, forward_task, &f);
 }
 
 const tri_kernel TRI_ISA_NAME(tri_fast_attention) = {attention, attention_scratch};

@@ -10,11 +10,14 @@
 enum { QUERIES = 32, KEYS = 64 };
 
 typedef struct attention_shape {
-    const float *qkv; /* [B, num_pos, 3, heads, width] */
-    int64_t num_pos, heads, width;
-    int64_t step; /* from one position to the next in qkv */
+    const float *q, *k, *v; /* of head 0 of row 0; from there, all steps are known */
+    int64_t num_batch, num_pos, heads, key_heads, width;
+    int64_t group;          /* query heads that share a key head */
+    int64_t q_step, k_step; /* from one position to the next; of v as of k */
     float alpha;
     bool causal;
+    int64_t window;            /* 0: none */
+    const int32_t *docs;       /* NULL: none */
     float dropout, keep_scale; /* keep_scale = 1 / (1 - dropout) */
     uint32_t threshold;
     philox_key key;
@@ -25,38 +28,56 @@ typedef struct attention_shape {
 typedef struct attention_head {
     int64_t row, index; /* of the batch, of the heads */
     const float *q, *k, *v;
+    const int32_t *docs; /* of the row, or NULL */
     uint64_t first_word; /* global index of the weight of query 0, key 0 */
 } attention_head;
 
-static inline attention_shape attention_shape_of(const tri_kernel_args *args, const tri_tensor *qkv,
-                                                 const int32_t *rows, const int32_t *step)
+/* in: q, k, v as the operator takes them, packed or apart; more: rows, step, docs. */
+static inline attention_shape attention_shape_of(const tri_kernel_args *args, const tri_tensor *in,
+                                                 const tri_tensor *more)
 {
+    bool packed = in[0].rank == 5;
+    int heads_dim = in[0].rank - 2;
     float p = args->attr->dropout;
-    attention_shape s = {.qkv = qkv->data,
-                         .num_pos = qkv->size[1],
-                         .heads = qkv->size[3],
-                         .width = qkv->size[4],
-                         .step = 3 * qkv->size[3] * qkv->size[4],
+    attention_shape s = {.q = in[0].data,
+                         .num_batch = in[0].size[0],
+                         .num_pos = in[0].size[1],
+                         .heads = in[0].size[heads_dim],
+                         .key_heads = packed ? in[0].size[heads_dim] : in[1].size[2],
+                         .width = in[0].size[heads_dim + 1],
                          .alpha = args->attr->alpha,
                          .causal = args->attr->causal,
+                         .window = args->attr->window,
+                         .docs = more[2].data,
                          .dropout = p > 0 ? p : 0,
                          .keep_scale = p > 0 ? 1.0f / (1.0f - p) : 1.0f,
-                         .rows = rows,
-                         .global_heads = qkv->global[3],
-                         .first_head = qkv->origin[3]};
-    if (p > 0) {
+                         .rows = more[0].data,
+                         .global_heads = in[0].global[heads_dim],
+                         .first_head = in[0].origin[heads_dim]};
+    s.group = s.heads / s.key_heads;
+    s.q_step = (packed ? 3 : 1) * s.heads * s.width;
+    s.k_step = packed ? s.q_step : s.key_heads * s.width;
+    if (s.q) { /* not when sizes alone are asked for */
+        s.k = packed ? s.q + s.heads * s.width : in[1].data;
+        s.v = packed ? s.k + s.heads * s.width : in[2].data;
+    }
+    if (p > 0 && s.rows) {
         s.threshold = tri_dropout_threshold(p);
-        s.key = (philox_key){args->seed, (uint32_t)step[0], args->attr->stream};
+        s.key = (philox_key){args->seed, (uint32_t)((const int32_t *)more[1].data)[0],
+                             args->attr->stream};
     }
     return s;
 }
 
-static inline attention_head attention_head_of(const attention_shape *s, int64_t number)
+static inline attention_head attention_head_of(const attention_shape *s, int64_t row, int64_t index)
 {
-    attention_head head = {.row = number / s->heads, .index = number % s->heads};
-    head.q = s->qkv + head.row * s->num_pos * s->step + head.index * s->width;
-    head.k = head.q + s->heads * s->width;
-    head.v = head.k + s->heads * s->width;
+    int64_t at = row * s->num_pos * s->k_step + index / s->group * s->width;
+    attention_head head = {.row = row,
+                           .index = index,
+                           .q = s->q + row * s->num_pos * s->q_step + index * s->width,
+                           .k = s->k + at,
+                           .v = s->v + at,
+                           .docs = s->docs ? s->docs + row * s->num_pos : NULL};
     if (s->dropout > 0) {
         int64_t global = s->rows[head.row] * s->global_heads + head.index + s->first_head;
         head.first_word = (uint64_t)global * (uint64_t)s->num_pos * (uint64_t)s->num_pos;
@@ -120,15 +141,111 @@ static inline void pack_rows(const float *from, int64_t step, int64_t num, int64
             to[i * to_step + c] = scale * from[i * step + c];
 }
 
-/* Causal: what a query may not see gets this value. */
-static inline void fill_future(float *block, int64_t first_key, int64_t num_keys,
-                               int64_t first_query, float value)
+/* --- What a block of queries sees ------------------------------------------------------------ */
+
+/* The documents of a block's queries. */
+typedef struct block_docs {
+    int32_t id[QUERIES]; /* negative: sees nothing */
+    int32_t low, high;   /* of those that are not negative */
+    bool any_negative;
+} block_docs;
+
+typedef struct block_view {
+    int64_t first_query;
+    int64_t begin, end;      /* keys; begin is a multiple of KEYS */
+    const int32_t *key_docs; /* of the row, or NULL */
+    block_docs docs;
+} block_view;
+
+typedef enum sight { SEES_NONE, SEES_SOME, SEES_ALL } sight;
+
+static inline block_docs docs_of(const int32_t *docs, int64_t num)
+{
+    block_docs d = {.low = INT32_MAX, .high = -1};
+    for (int64_t i = 0; i < QUERIES; i++)
+        d.id[i] = i < num && docs[i] >= 0 ? docs[i] : -1;
+    for (int64_t i = 0; i < num; i++) {
+        d.low = docs[i] >= 0 && docs[i] < d.low ? docs[i] : d.low;
+        d.high = docs[i] > d.high ? docs[i] : d.high;
+        d.any_negative |= docs[i] < 0;
+    }
+    return d;
+}
+
+static inline block_view block_view_of(const attention_shape *s, const attention_head *head,
+                                       int64_t first_query)
+{
+    block_view view = {.first_query = first_query, .end = s->num_pos, .key_docs = head->docs};
+    if (s->causal)
+        view.end = min_i64(s->num_pos, first_query + QUERIES);
+    if (s->window > 0 && first_query >= s->window)
+        view.begin = (first_query - s->window + 1) / KEYS * KEYS;
+    if (head->docs)
+        view.docs = docs_of(head->docs + first_query, min_i64(QUERIES, s->num_pos - first_query));
+    return view;
+}
+
+/* As far as documents go. Looks at ranges of ids only: SEES_SOME may turn out to be none. */
+static inline sight docs_seen(const block_view *view, int64_t first_key, int64_t num_keys)
+{
+    if (!view->key_docs)
+        return SEES_ALL;
+    const int32_t *docs = view->key_docs + first_key;
+    int32_t low = INT32_MAX, high = -1, lowest = 0;
+    for (int64_t j = 0; j < num_keys; j++) {
+        int32_t counted = docs[j] >= 0 ? docs[j] : INT32_MAX;
+        low = counted < low ? counted : low;
+        high = docs[j] > high ? docs[j] : high;
+        lowest = docs[j] < lowest ? docs[j] : lowest;
+    }
+    if (low > view->docs.high || high < view->docs.low)
+        return SEES_NONE;
+    bool one = low == high && view->docs.low == view->docs.high;
+    return one && lowest >= 0 && !view->docs.any_negative ? SEES_ALL : SEES_SOME;
+}
+
+/* Causal: queries before the key do not see it. */
+static inline void hide_future(float *block, int64_t first_key, int64_t num_keys,
+                               int64_t first_query)
 {
     for (int64_t j = 0; j < num_keys; j++) {
         int64_t hidden = first_key + j - first_query; /* queries before this one */
         for (int64_t i = 0; i < min_i64(hidden, QUERIES); i++)
-            block[j * QUERIES + i] = value;
+            block[j * QUERIES + i] = -__builtin_inff();
     }
+}
+
+/* A window: queries that far behind the key do not see it. */
+static inline void hide_past(float *block, int64_t first_key, int64_t num_keys, int64_t first_query,
+                             int64_t window)
+{
+    for (int64_t j = 0; j < num_keys; j++) {
+        int64_t seen = first_key + j + window - first_query; /* queries before this one see it */
+        for (int64_t i = seen > 0 ? seen : 0; i < QUERIES; i++)
+            block[j * QUERIES + i] = -__builtin_inff();
+    }
+}
+
+static inline void hide_other_docs(float *restrict block, const int32_t *docs, int64_t num_keys,
+                                   const int32_t *restrict id)
+{
+    for (int64_t j = 0; j < num_keys; j++) {
+        int32_t key = docs[j] >= 0 ? docs[j] : -2; /* -1 would be equal to padding among queries */
+        for (int i = 0; i < QUERIES; i++)
+            block[j * QUERIES + i] = id[i] == key ? block[j * QUERIES + i] : -__builtin_inff();
+    }
+}
+
+/* Scores that a query may not see become -inf. */
+static inline void hide(const attention_shape *s, const block_view *view, sight docs, float *block,
+                        int64_t first_key, int64_t num_keys)
+{
+    if (s->causal)
+        hide_future(block, first_key, num_keys, view->first_query);
+    if (s->window > 0 && first_key + s->window < view->first_query + QUERIES)
+        hide_past(block, first_key, num_keys, view->first_query, s->window);
+    if (docs == SEES_SOME)
+        hide_other_docs(block, view->key_docs + first_key, num_keys, view->docs.id);
 }
 
 /* The random word of each key and query of a block; kept where it is at least the threshold. The

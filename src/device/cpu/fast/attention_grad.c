@@ -6,9 +6,10 @@
  *     dqt[c][i] += k_j[c] dst[j][i]                            times alpha at the end
  *     dv_j += m_ij pt[j][i] do_i        dk_j += dst[j][i] (alpha q_i)
  *
- * A task owns a head and every num_parts-th block of its queries. It writes their dq, and sums dk
- * and dv of the whole head in its own scratch, in the order of the queries; then the parts of a
- * head are added in order. num_parts is more than one only when there are few heads. */
+ * A task owns a key head and every num_parts-th block of the queries that look at it, those of one
+ * query head after those of the other. It writes their dq, and sums dk and dv of the key head in
+ * its own scratch, in the order of the queries; then the parts of a key head are added in order.
+ * num_parts is more than one only when there are few key heads. */
 #include "device/cpu/fast/attention.h"
 #include "device/cpu/fast/block.h"
 
@@ -20,6 +21,8 @@ enum { WANTED_TASKS = 32 };
 typedef struct backward {
     attention_shape shape;
     const tri_kernel_args *args;
+    int64_t num_heads;  /* of keys, in all rows */
+    int64_t num_blocks; /* of queries, in one head */
     int64_t num_parts;
     int64_t lanes;       /* width of a head, up to whole vectors */
     int64_t part_floats; /* scratch of a task: dk and dv */
@@ -39,21 +42,23 @@ typedef struct blocks {
 
 static backward backward_of(const tri_kernel_args *args)
 {
-    const tri_tensor *qkv = &args->in[1];
-    int64_t num_heads = qkv->size[0] * qkv->size[3], width = qkv->size[4];
-    int64_t num_blocks = ceil_div(qkv->size[1], QUERIES);
-    backward b = {.args = args, .lanes = round_up(width, VEC_LANES)};
-    b.num_parts = min_i64(ceil_div(WANTED_TASKS, num_heads), ceil_div(num_blocks, 2));
-    b.part_floats = 2 * qkv->size[1] * b.lanes;
+    backward b = {.shape = attention_shape_of(args, args->in + 1, args->in + 6), .args = args};
+    const attention_shape *s = &b.shape;
+    b.lanes = round_up(s->width, VEC_LANES);
+    b.num_heads = s->num_batch * s->key_heads;
+    b.num_blocks = ceil_div(s->num_pos, QUERIES);
+    b.num_parts =
+        min_i64(ceil_div(WANTED_TASKS, b.num_heads), ceil_div(s->group * b.num_blocks, 2));
+    b.part_floats = 2 * s->num_pos * b.lanes;
     b.worker_floats =
-        3 * width * QUERIES + 3 * KEYS * QUERIES + 2 * QUERIES * b.lanes + KEYS * width;
+        3 * s->width * QUERIES + 3 * KEYS * QUERIES + 2 * QUERIES * b.lanes + KEYS * s->width;
     return b;
 }
 
 static size_t attention_grad_scratch(const tri_kernel_args *args, int num_threads)
 {
     backward b = backward_of(args);
-    int64_t num_tasks = args->in[1].size[0] * args->in[1].size[3] * b.num_parts;
+    int64_t num_tasks = b.num_heads * b.num_parts;
     return (size_t)(num_tasks * b.part_floats + num_threads * b.worker_floats) * sizeof(float);
 }
 
@@ -80,18 +85,20 @@ static void load_queries(const backward *b, const attention_head *head, int64_t 
     int64_t num = min_i64(QUERIES, s->num_pos - first), o_step = s->heads * s->width;
     int64_t at = (head->row * s->num_pos + first) * o_step + head->index * s->width;
     const float *dout = (const float *)b->args->in[0].data + at;
-    const float *o = (const float *)b->args->in[2].data + at;
-    const float *lse = b->args->in[3].data;
-    pack_lanes(head->q + first * s->step, s->step, num, s->width, s->alpha, w->qt);
+    const float *o = (const float *)b->args->in[4].data + at;
+    const float *lse = b->args->in[5].data;
+    pack_lanes(head->q + first * s->q_step, s->q_step, num, s->width, s->alpha, w->qt);
     pack_lanes(dout, o_step, num, s->width, 1.0f, w->doutt);
     if (num < QUERIES || s->width < b->lanes)
         memset(w->q, 0, (size_t)(2 * QUERIES * b->lanes) * sizeof(float)); /* q and dout */
-    pack_rows(head->q + first * s->step, s->step, num, s->width, s->alpha, w->q, b->lanes);
+    pack_rows(head->q + first * s->q_step, s->q_step, num, s->width, s->alpha, w->q, b->lanes);
     pack_rows(dout, o_step, num, s->width, 1.0f, w->dout, b->lanes);
     memset(w->delta, 0, sizeof w->delta);
     memset(w->lse, 0, sizeof w->lse);
     memcpy(w->lse, lse + (head->row * s->heads + head->index) * s->num_pos + first,
            (size_t)num * sizeof(float));
+    for (int i = 0; i < QUERIES; i++) /* of a query that sees nothing: -inf less any number is 0 */
+        w->lse[i] = w->lse[i] == -INFINITY ? 0 : w->lse[i];
     for (int64_t i = 0; i < num; i++) {
         float lane[SUM_LANES] = {0};
         int64_t c = 0;
@@ -136,18 +143,21 @@ static void backward_queries(const backward *b, const attention_head *head, int6
                              float *dk, float *dv, blocks *w)
 {
     const attention_shape *s = &b->shape;
-    int64_t end = s->causal ? min_i64(s->num_pos, first + QUERIES) : s->num_pos;
+    block_view view = block_view_of(s, head, first);
+    bool begun = false;
     load_queries(b, head, first, w);
-    for (int64_t j = 0; j < end; j += KEYS) {
-        int64_t num = min_i64(KEYS, end - j);
-        operand k = {w->k, s->width}, v = {head->v + j * s->step, s->step};
+    for (int64_t j = view.begin; j < view.end; j += KEYS) {
+        int64_t num = min_i64(KEYS, view.end - j);
+        sight docs = docs_seen(&view, j, num);
+        if (docs == SEES_NONE)
+            continue;
+        operand k = {w->k, s->width}, v = {head->v + j * s->k_step, s->k_step};
         operand st = {w->st, QUERIES}, dst = {w->dpt, QUERIES};
-        pack_rows(head->k + j * s->step, s->step, num, s->width, 1.0f, w->k, s->width);
+        pack_rows(head->k + j * s->k_step, s->k_step, num, s->width, 1.0f, w->k, s->width);
         product_rows(num, QUERIES, s->width, k, (operand){w->qt, QUERIES}, w->st, QUERIES, false);
         product_rows(num, QUERIES, s->width, v, (operand){w->doutt, QUERIES}, w->dpt, QUERIES,
                      false);
-        if (s->causal)
-            fill_future(w->st, j, num, first, -INFINITY);
+        hide(s, &view, docs, w->st, j, num);
         if (s->dropout > 0) {
             dropout_words(s, head, first, j, num, w->words);
             dropped_weights(w->st, w->dpt, num, w->lse, w->delta, w->words, s->threshold,
@@ -155,63 +165,73 @@ static void backward_queries(const backward *b, const attention_head *head, int6
         } else {
             weights(w->st, w->dpt, num, w->lse, w->delta);
         }
-        product_cols(s->width, QUERIES, num, k, dst, w->dqt, QUERIES, j > 0);
+        product_cols(s->width, QUERIES, num, k, dst, w->dqt, QUERIES, begun);
         product_rows(num, b->lanes, QUERIES, dst, (operand){w->q, b->lanes}, dk + j * b->lanes,
                      b->lanes, true);
         product_rows(num, b->lanes, QUERIES, st, (operand){w->dout, b->lanes}, dv + j * b->lanes,
                      b->lanes, true);
+        begun = true;
     }
-    float *dq = (float *)b->args->out[0].data + (head->q - s->qkv) + first * s->step;
+    if (!begun)
+        memset(w->dqt, 0, (size_t)(s->width * QUERIES) * sizeof(float));
+    float *dq = (float *)b->args->out[0].data + (head->q - s->q) + first * s->q_step;
     int64_t num = min_i64(QUERIES, s->num_pos - first);
-    transpose(w->dqt, QUERIES, s->width, num, s->alpha, dq, s->step);
+    transpose(w->dqt, QUERIES, s->width, num, s->alpha, dq, s->q_step);
 }
 
 static void backward_task(void *context, int task, int worker)
 {
     const backward *b = context;
-    attention_head head = attention_head_of(&b->shape, task / b->num_parts);
-    int64_t part = task % b->num_parts;
+    const attention_shape *s = &b->shape;
+    int64_t number = task / b->num_parts, part = task % b->num_parts;
+    int64_t row = number / s->key_heads, first_head = number % s->key_heads * s->group;
     float *dk = b->parts + task * b->part_floats;
     blocks w = blocks_of(b, worker);
     memset(dk, 0, (size_t)b->part_floats * sizeof(float));
-    for (int64_t first = part * QUERIES; first < b->shape.num_pos; first += b->num_parts * QUERIES)
-        backward_queries(b, &head, first, dk, dk + b->part_floats / 2, &w);
+    for (int64_t at = part; at < s->group * b->num_blocks; at += b->num_parts) {
+        attention_head head = attention_head_of(s, row, first_head + at / b->num_blocks);
+        backward_queries(b, &head, at % b->num_blocks * QUERIES, dk, dk + b->part_floats / 2, &w);
+    }
 }
 
-/* Adds the parts of one head and writes its dk and dv. */
+/* Adds the parts of one key head and writes its dk and dv. */
 static void combine_task(void *context, int task, int worker)
 {
     (void)worker;
     const backward *b = context;
     const attention_shape *s = &b->shape;
-    attention_head head = attention_head_of(s, task);
-    float *out = (float *)b->args->out[0].data + (head.k - s->qkv);
+    bool packed = b->args->num_out == 1; /* dk and dv then lie behind dq, as k and v behind q */
+    int64_t row = task / s->key_heads, index = task % s->key_heads;
+    int64_t at = row * s->num_pos * s->k_step + index * s->width;
+    float *dk_of_head = (float *)b->args->out[packed ? 0 : 1].data + at;
+    float *dv_of_head = (float *)b->args->out[packed ? 0 : 2].data + at;
+    if (packed) {
+        dk_of_head += s->heads * s->width;
+        dv_of_head += 2 * s->heads * s->width;
+    }
     for (int64_t j = 0; j < s->num_pos; j++) {
         float *dk = b->parts + task * b->num_parts * b->part_floats + j * b->lanes;
         float *dv = dk + b->part_floats / 2;
-        float *dk_out = out + j * s->step, *dv_out = dk_out + s->heads * s->width;
         for (int64_t part = 1; part < b->num_parts; part++) {
             for (int64_t c = 0; c < b->lanes; c++) {
                 dk[c] += dk[part * b->part_floats + c];
                 dv[c] += dv[part * b->part_floats + c];
             }
         }
-        memcpy(dk_out, dk, (size_t)s->width * sizeof(float));
-        memcpy(dv_out, dv, (size_t)s->width * sizeof(float));
+        memcpy(dk_of_head + j * s->k_step, dk, (size_t)s->width * sizeof(float));
+        memcpy(dv_of_head + j * s->k_step, dv, (size_t)s->width * sizeof(float));
     }
 }
 
 static void attention_grad(const tri_kernel_args *args)
 {
-    const tri_tensor *qkv = &args->in[1];
     backward b = backward_of(args);
-    int64_t num_heads = qkv->size[0] * qkv->size[3];
-    b.shape = attention_shape_of(args, qkv, args->in[4].data, args->in[5].data);
+    const attention_shape *s = &b.shape;
     b.parts = cpu_of(args)->scratch;
-    b.workers = b.parts + num_heads * b.num_parts * b.part_floats;
-    int64_t work = num_heads * qkv->size[1] * qkv->size[1];
-    run_tasks(args, work, num_heads * b.num_parts, backward_task, &b);
-    run_tasks(args, work, num_heads, combine_task, &b);
+    b.workers = b.parts + b.num_heads * b.num_parts * b.part_floats;
+    int64_t work = s->num_batch * s->heads * s->num_pos * s->num_pos;
+    run_tasks(args, work, b.num_heads * b.num_parts, backward_task, &b);
+    run_tasks(args, work, b.num_heads, combine_task, &b);
 }
 
 const tri_kernel TRI_ISA_NAME(tri_fast_attention_grad) = {attention_grad, attention_grad_scratch};

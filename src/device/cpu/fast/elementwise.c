@@ -84,14 +84,32 @@ static void act_task(void *context, int task, int worker)
     range r = range_of(args, task);
     const float *x = (const float *)args->in[0].data + r.first;
     float *y = (float *)args->out[0].data + r.first;
-    if (args->attr->act == TRI_ACT_GELU) {
+    switch (args->attr->act) {
+    case TRI_ACT_GELU:
         INDEPENDENT
         for (int64_t i = 0; i < r.num; i++)
             y[i] = tri_gelu(x[i]);
-    } else {
+        break;
+    case TRI_ACT_RELU:
         INDEPENDENT
         for (int64_t i = 0; i < r.num; i++)
             y[i] = x[i] > 0 ? x[i] : 0;
+        break;
+    case TRI_ACT_GELU_ERF:
+        INDEPENDENT
+        for (int64_t i = 0; i < r.num; i++)
+            y[i] = tri_gelu_erf(x[i]);
+        break;
+    case TRI_ACT_TANH:
+        INDEPENDENT
+        for (int64_t i = 0; i < r.num; i++)
+            y[i] = tri_tanhf(x[i]);
+        break;
+    case TRI_ACT_SILU:
+        INDEPENDENT
+        for (int64_t i = 0; i < r.num; i++)
+            y[i] = tri_silu(x[i]);
+        break;
     }
 }
 
@@ -108,20 +126,81 @@ static void act_grad_task(void *context, int task, int worker)
     const float *x = (const float *)args->in[0].data + r.first;
     const float *dy = (const float *)args->in[1].data + r.first;
     float *dx = (float *)args->out[0].data + r.first;
-    if (args->attr->act == TRI_ACT_GELU) {
+    switch (args->attr->act) {
+    case TRI_ACT_GELU:
         INDEPENDENT
         for (int64_t i = 0; i < r.num; i++)
             dx[i] = tri_gelu_grad(x[i]) * dy[i];
-    } else {
+        break;
+    case TRI_ACT_RELU:
         INDEPENDENT
         for (int64_t i = 0; i < r.num; i++)
             dx[i] = x[i] > 0 ? dy[i] : 0;
+        break;
+    case TRI_ACT_GELU_ERF:
+        INDEPENDENT
+        for (int64_t i = 0; i < r.num; i++)
+            dx[i] = tri_gelu_erf_grad(x[i]) * dy[i];
+        break;
+    case TRI_ACT_TANH:
+        INDEPENDENT
+        for (int64_t i = 0; i < r.num; i++) {
+            float t = tri_tanhf(x[i]);
+            dx[i] = (1.0f - t) * (1.0f + t) * dy[i];
+        }
+        break;
+    case TRI_ACT_SILU:
+        INDEPENDENT
+        for (int64_t i = 0; i < r.num; i++)
+            dx[i] = tri_silu_grad(x[i]) * dy[i];
+        break;
     }
 }
 
 static void act_grad(const tri_kernel_args *args)
 {
     run_elements(args, act_grad_task);
+}
+
+static void swiglu_task(void *context, int task, int worker)
+{
+    (void)worker;
+    const tri_kernel_args *args = context;
+    range r = range_of(args, task);
+    const float *gate = (const float *)args->in[0].data + r.first;
+    const float *up = (const float *)args->in[1].data + r.first;
+    float *y = (float *)args->out[0].data + r.first;
+    INDEPENDENT
+    for (int64_t i = 0; i < r.num; i++)
+        y[i] = tri_silu(gate[i]) * up[i];
+}
+
+static void swiglu(const tri_kernel_args *args)
+{
+    run_elements(args, swiglu_task);
+}
+
+static void swiglu_grad_task(void *context, int task, int worker)
+{
+    (void)worker;
+    const tri_kernel_args *args = context;
+    range r = range_of(args, task);
+    const float *gate = (const float *)args->in[0].data + r.first;
+    const float *up = (const float *)args->in[1].data + r.first;
+    const float *dy = (const float *)args->in[2].data + r.first;
+    float *dgate = (float *)args->out[0].data + r.first;
+    float *dup = (float *)args->out[1].data + r.first;
+    INDEPENDENT
+    for (int64_t i = 0; i < r.num; i++) {
+        float g = gate[i], u = up[i], d = dy[i]; /* first, because the outputs may be these */
+        dgate[i] = d * u * tri_silu_grad(g);
+        dup[i] = d * tri_silu(g);
+    }
+}
+
+static void swiglu_grad(const tri_kernel_args *args)
+{
+    run_elements(args, swiglu_grad_task);
 }
 
 static void bias_row(const float *x, const float *bias, int64_t dim, float *y)
@@ -185,3 +264,5 @@ const tri_kernel TRI_ISA_NAME(tri_fast_act) = {act, NULL};
 const tri_kernel TRI_ISA_NAME(tri_fast_act_grad) = {act_grad, NULL};
 const tri_kernel TRI_ISA_NAME(tri_fast_accumulate) = {accumulate, NULL};
 const tri_kernel TRI_ISA_NAME(tri_fast_axpby) = {axpby, NULL};
+const tri_kernel TRI_ISA_NAME(tri_fast_swiglu) = {swiglu, NULL};
+const tri_kernel TRI_ISA_NAME(tri_fast_swiglu_grad) = {swiglu_grad, NULL};

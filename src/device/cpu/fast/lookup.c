@@ -83,6 +83,18 @@ static void select_row(const tri_kernel_args *args)
                (size_t)dim * sizeof(float));
 }
 
+static void select_row_grad(const tri_kernel_args *args)
+{
+    const tri_tensor *dx = &args->out[0];
+    const int32_t *index = args->in[1].data;
+    int64_t dim = dx->size[2];
+    run_tasks(args, dx->count, ceil_div(dx->count, TASK_ELEMENTS), clear_task, (void *)args);
+    for (int64_t b = 0; b < dx->size[0]; b++)
+        memcpy((float *)dx->data + (b * dx->size[1] + index[b]) * dim,
+               (const float *)args->in[0].data + b * dim, (size_t)dim * sizeof(float));
+}
+
 const tri_kernel TRI_ISA_NAME(tri_fast_embed) = {embed, NULL};
 const tri_kernel TRI_ISA_NAME(tri_fast_embed_grad) = {embed_grad, NULL};
 const tri_kernel TRI_ISA_NAME(tri_fast_select_row) = {select_row, NULL};
+const tri_kernel TRI_ISA_NAME(tri_fast_select_row_grad) = {select_row_grad, NULL};

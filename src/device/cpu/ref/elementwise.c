@@ -48,23 +48,89 @@ double tri_ref_gelu_grad(double x)
     return 0.5 * (1.0 + t) + 0.5 * x * (1.0 - t * t) * du;
 }
 
+static double sigmoid(double x)
+{
+    return 1.0 / (1.0 + exp(-x));
+}
+
+/* The normal distribution up to x. */
+static double normal_below(double x)
+{
+    return 0.5 * erfc(-x / sqrt(2.0));
+}
+
+static double act_of(tri_act kind, double x)
+{
+    switch (kind) {
+    case TRI_ACT_GELU:
+        return tri_ref_gelu(x);
+    case TRI_ACT_RELU:
+        return fmax(x, 0);
+    case TRI_ACT_GELU_ERF:
+        return x * normal_below(x);
+    case TRI_ACT_TANH:
+        return tanh(x);
+    case TRI_ACT_SILU:
+        return x * sigmoid(x);
+    }
+    return x;
+}
+
+static double silu_slope(double x)
+{
+    double s = sigmoid(x);
+    return s * (1 + x * (1 - s));
+}
+
+static double act_slope(tri_act kind, double x)
+{
+    switch (kind) {
+    case TRI_ACT_GELU:
+        return tri_ref_gelu_grad(x);
+    case TRI_ACT_RELU:
+        return x > 0;
+    case TRI_ACT_GELU_ERF:
+        return normal_below(x) + x * exp(-0.5 * x * x) / sqrt(2.0 * M_PI);
+    case TRI_ACT_TANH:
+        return 1 - tanh(x) * tanh(x);
+    case TRI_ACT_SILU:
+        return silu_slope(x);
+    }
+    return 1;
+}
+
 static void act(const tri_kernel_args *args)
 {
     const float *x = args->in[0].data;
     float *y = args->out[0].data;
-    bool gelu = args->attr->act == TRI_ACT_GELU;
     for (int64_t i = 0; i < args->out[0].count; i++)
-        y[i] = gelu ? (float)tri_ref_gelu(x[i]) : fmaxf(x[i], 0);
+        y[i] = (float)act_of(args->attr->act, x[i]);
 }
 
 static void act_grad(const tri_kernel_args *args)
 {
     const float *x = args->in[0].data, *dy = args->in[1].data;
     float *dx = args->out[0].data;
-    bool gelu = args->attr->act == TRI_ACT_GELU;
+    for (int64_t i = 0; i < args->out[0].count; i++)
+        dx[i] = (float)(act_slope(args->attr->act, x[i]) * dy[i]);
+}
+
+static void swiglu(const tri_kernel_args *args)
+{
+    const float *gate = args->in[0].data, *up = args->in[1].data;
+    float *y = args->out[0].data;
+    for (int64_t i = 0; i < args->out[0].count; i++)
+        y[i] = (float)(gate[i] * sigmoid(gate[i]) * up[i]);
+}
+
+static void swiglu_grad(const tri_kernel_args *args)
+{
+    const float *gate = args->in[0].data, *up = args->in[1].data, *dy = args->in[2].data;
+    float *dgate = args->out[0].data, *dup = args->out[1].data;
     for (int64_t i = 0; i < args->out[0].count; i++) {
-        double slope = gelu ? tri_ref_gelu_grad(x[i]) : x[i] > 0;
-        dx[i] = (float)(slope * dy[i]);
+        double g = gate[i], u = up[i], d = dy[i]; /* first, because the outputs may be these */
+        dgate[i] = (float)(d * u * silu_slope(g));
+        dup[i] = (float)(d * g * sigmoid(g));
     }
 }
 
@@ -122,3 +188,5 @@ const tri_kernel tri_ref_act_grad = {act_grad, NULL};
 const tri_kernel tri_ref_dropout = {dropout, NULL};
 const tri_kernel tri_ref_accumulate = {accumulate, NULL};
 const tri_kernel tri_ref_axpby = {axpby, NULL};
+const tri_kernel tri_ref_swiglu = {swiglu, NULL};
+const tri_kernel tri_ref_swiglu_grad = {swiglu_grad, NULL};

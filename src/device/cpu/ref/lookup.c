@@ -48,6 +48,19 @@ static void select_row(const tri_kernel_args *args)
             out[b * dim + d] = rows[(b * num_rows + index[b]) * dim + d];
 }
 
+static void select_row_grad(const tri_kernel_args *args)
+{
+    const float *dy = args->in[0].data;
+    const int32_t *index = args->in[1].data;
+    const tri_tensor *dx = &args->out[0];
+    int64_t num_rows = dx->size[1], dim = dx->size[2];
+    memset(dx->data, 0, (size_t)dx->count * sizeof(float));
+    for (int64_t b = 0; b < dx->size[0]; b++)
+        for (int64_t d = 0; d < dim; d++)
+            ((float *)dx->data)[(b * num_rows + index[b]) * dim + d] = dy[b * dim + d];
+}
+
 const tri_kernel tri_ref_embed = {embed, NULL};
 const tri_kernel tri_ref_embed_grad = {embed_grad, NULL};
 const tri_kernel tri_ref_select_row = {select_row, NULL};
+const tri_kernel tri_ref_select_row_grad = {select_row_grad, NULL};

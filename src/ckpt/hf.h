@@ -1,0 +1,61 @@
+/* Model directories of Hugging Face transformers, in and out: config.json, and model.safetensors or
+ * model.safetensors.index.json with its shards.
+ *
+ * Parameters of our models have the names of the released models without the prefix of the body
+ * ("transformer.", "model.", "bert."), so that a family is a row of a table and not a program; what
+ * differs beyond names is one thing: GPT-2 stores the weights of linear layers as [in, out]. */
+#ifndef TRI_CKPT_HF_H
+#define TRI_CKPT_HF_H
+
+#include "base/error.h"
+#include "model/model.h"
+
+/* A directory with a config.json and without a config.yaml, which would make it a run of ours. */
+bool tri_hf_is_dir(const char *path);
+
+/* One setting that config.json decides. */
+typedef struct tri_hf_setting {
+    const char *name; /* "model.dim" */
+    const char *key;  /* where it stands in config.json, for messages: "hidden_size" */
+    char value[40];
+    bool fixed; /* part of the shape: the weights do not fit any other value */
+} tri_hf_setting;
+
+enum { TRI_HF_MAX_SETTINGS = 32 };
+
+typedef struct tri_hf_config {
+    const char *model_type; /* "llama", "qwen2", ... */
+    tri_hf_setting setting[TRI_HF_MAX_SETTINGS];
+    int num_settings;
+} tri_hf_config;
+
+/* Reads and checks dir/config.json. What Trireme cannot compute exactly is refused by name. */
+tr_status tri_hf_config_read(const char *dir, tri_hf_config *config, tr_error *err);
+
+/* Fills every parameter of the table, widened to fp32. A tensor that is missing, has another shape,
+ * or is there and not understood is an error. */
+tr_status tri_hf_load(const char *dir, const tri_param_table *params, float *const *data,
+                      tr_error *err);
+
+/* The files with the tensors of a directory, in order; names on the heap. */
+typedef struct tri_hf_shards {
+    char **path;
+    size_t num;
+} tri_hf_shards;
+
+tr_status tri_hf_shards_list(const char *dir, tri_hf_shards *shards, tr_error *err);
+void tri_hf_shards_free(tri_hf_shards *shards);
+
+#define TRI_HF_SHARD_BYTES ((int64_t)5000 * 1000 * 1000)
+
+typedef struct tri_hf_export_options {
+    const char *dir;            /* must not exist, or be empty */
+    int64_t shard_bytes;        /* the most a file may hold; one tensor always fits */
+    const char *tokenizer_from; /* tokenizer files found there are copied; or NULL */
+} tri_hf_export_options;
+
+/* The directory appears complete or not at all. */
+tr_status tri_hf_export(const tri_hf_export_options *options, const tri_model_config *model,
+                        const tri_param_table *params, const float *const *data, tr_error *err);
+
+#endif

@@ -1,0 +1,259 @@
+/* Writing a model directory. Everything goes into a directory beside the one asked for, which takes
+ * its name at the end: whoever finds it finds it complete. */
+#include <dirent.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/fs.h"
+#include "ckpt/hf_parts.h"
+
+enum { MAX_NAME = 512, MAX_PATH = 4200 };
+
+typedef struct writer {
+    const tri_hf_export_options *options;
+    const tri_hf_family *family;
+    const tri_param_table *params;
+    const float *const *data;
+    char dir[MAX_PATH];  /* as asked for, without a slash at the end */
+    char temp[MAX_PATH]; /* where it is written */
+    size_t *shard;       /* of each parameter */
+    size_t num_shards;
+    json_t *weight_map;
+    tr_error *err;
+} writer;
+
+/* ---- one shard ---- */
+
+/* What a shard's tensors need while it is written. */
+typedef struct shard_parts {
+    tri_safetensors_item *item;
+    char (*name)[MAX_NAME];
+    int64_t (*dim)[2];
+    float **copy; /* transposed weights; NULL where ours are right as they lie */
+    size_t num;
+} shard_parts;
+
+static void free_parts(shard_parts *parts)
+{
+    for (size_t i = 0; parts->copy && i < parts->num; i++)
+        free(parts->copy[i]);
+    free(parts->item);
+    free(parts->name);
+    free(parts->dim);
+    free(parts->copy);
+}
+
+/* Ours is [out, in]; the file wants [in, out]. */
+static float *transposed(const tri_param *param, const float *data)
+{
+    size_t rows = (size_t)tri_shape_span(&param->shape, 0, param->split);
+    size_t cols = (size_t)tri_shape_span(&param->shape, param->split, param->shape.rank);
+    float *copy = malloc(rows * cols * sizeof *copy);
+    if (copy)
+        tri_hf_widen_transposed(TRI_F32, data, copy, cols, rows);
+    return copy;
+}
+
+static tr_status add_param(const writer *w, shard_parts *parts, size_t i, const char *file)
+{
+    const tri_param *param = &w->params->items[i];
+    size_t at = parts->num++;
+    int num_dims = tri_hf_dims(w->family, param, parts->dim[at]);
+    const float *data = w->data[i];
+    if (w->family->conv1d && param->role == TRI_ROLE_MATRIX)
+        data = parts->copy[at] = transposed(param, data);
+    tri_hf_name(w->family, param->name, parts->name[at], MAX_NAME);
+    parts->item[at] = (tri_safetensors_item){.name = parts->name[at],
+                                             .dtype = TRI_F32,
+                                             .num_dims = num_dims,
+                                             .dim = parts->dim[at],
+                                             .data = data};
+    if (!data || json_object_set_new(w->weight_map, parts->name[at], json_string(file)) != 0)
+        return tri_fail(w->err, TR_ERROR_RUNTIME, "%s: out of memory", w->dir);
+    return TR_OK;
+}
+
+static tr_status write_shard(const writer *w, size_t shard)
+{
+    char file[64] = "model.safetensors", path[MAX_PATH + 80];
+    if (w->num_shards > 1)
+        snprintf(file, sizeof file, "model-%05zu-of-%05zu.safetensors", shard + 1, w->num_shards);
+    snprintf(path, sizeof path, "%s/%s", w->temp, file);
+    size_t most = w->params->count + 1;
+    shard_parts parts = {.item = calloc(most, sizeof *parts.item),
+                         .name = calloc(most, sizeof *parts.name),
+                         .dim = calloc(most, sizeof *parts.dim),
+                         .copy = calloc(most, sizeof *parts.copy)};
+    tr_status status = TR_OK;
+    if (!parts.item || !parts.name || !parts.dim || !parts.copy)
+        status = tri_fail(w->err, TR_ERROR_RUNTIME, "%s: out of memory", w->dir);
+    for (size_t i = 0; status == TR_OK && i < w->params->count; i++)
+        if (w->shard[i] == shard)
+            status = add_param(w, &parts, i, file);
+    const tri_safetensors_meta meta = {"format", "pt"}; /* transformers insists on it */
+    if (status == TR_OK)
+        status = tri_safetensors_write(path, parts.item, parts.num, &meta, 1, w->err);
+    free_parts(&parts);
+    return status;
+}
+
+/* In the order of the model, a new file where the next tensor would make one too large. */
+static void divide(writer *w)
+{
+    int64_t filled = 0;
+    w->num_shards = 1;
+    for (size_t i = 0; i < w->params->count; i++) {
+        int64_t bytes = tri_shape_count(&w->params->items[i].shape) * (int64_t)sizeof(float);
+        if (filled > 0 && filled + bytes > w->options->shard_bytes) {
+            w->num_shards++;
+            filled = 0;
+        }
+        w->shard[i] = w->num_shards - 1;
+        filled += bytes;
+    }
+}
+
+/* ---- the directory ---- */
+
+static tr_status write_json(const writer *w, const char *name, const json_t *root)
+{
+    char path[MAX_PATH + 80];
+    snprintf(path, sizeof path, "%s/%s", w->temp, name);
+    char *text = json_dumps(root, JSON_INDENT(2) | JSON_SORT_KEYS | JSON_REAL_PRECISION(9));
+    size_t length = text ? strlen(text) : 0;
+    if (text)
+        text[length] = '\n'; /* in place of the NUL: the length is known */
+    tr_status status = text ? tri_file_replace(path, text, length + 1, w->err)
+                            : tri_fail(w->err, TR_ERROR_RUNTIME, "%s: out of memory", w->dir);
+    free(text);
+    return status;
+}
+
+static tr_status write_index(const writer *w)
+{
+    json_t *root = json_pack("{s:{s:I, s:I}, s:O}", "metadata", "total_size",
+                             (json_int_t)tri_param_total(w->params) * (json_int_t)sizeof(float),
+                             "total_parameters", (json_int_t)tri_param_total(w->params),
+                             "weight_map", w->weight_map);
+    tr_status status = root ? write_json(w, "model.safetensors.index.json", root)
+                            : tri_fail(w->err, TR_ERROR_RUNTIME, "%s: out of memory", w->dir);
+    json_decref(root);
+    return status;
+}
+
+static tr_status copy_tokenizer(const writer *w)
+{
+    static const char *const names[] = {"tokenizer.json",
+                                        "tokenizer_config.json",
+                                        "special_tokens_map.json",
+                                        "vocab.json",
+                                        "merges.txt",
+                                        "vocab.txt"};
+    for (size_t i = 0; w->options->tokenizer_from && i < sizeof names / sizeof *names; i++) {
+        char from[MAX_PATH + 80], to[MAX_PATH + 80];
+        snprintf(from, sizeof from, "%s/%s", w->options->tokenizer_from, names[i]);
+        snprintf(to, sizeof to, "%s/%s", w->temp, names[i]);
+        if (!tri_path_exists(from))
+            continue;
+        tri_mapping mapping;
+        TRI_TRY(tri_mapping_open(&mapping, from, w->err));
+        tr_status status = tri_file_replace(to, mapping.data, mapping.num_bytes, w->err);
+        tri_mapping_close(&mapping);
+        TRI_TRY(status);
+    }
+    return TR_OK;
+}
+
+static tr_status write_files(writer *w, const json_t *config)
+{
+    divide(w);
+    for (size_t s = 0; s < w->num_shards; s++)
+        TRI_TRY(write_shard(w, s));
+    if (w->num_shards > 1)
+        TRI_TRY(write_index(w));
+    TRI_TRY(copy_tokenizer(w));
+    return write_json(w, "config.json", config);
+}
+
+/* The directory may exist if there is nothing in it, which rename then replaces. */
+static tr_status check_free(const char *dir, tr_error *err)
+{
+    if (!tri_path_exists(dir))
+        return TR_OK;
+    DIR *handle = opendir(dir);
+    if (!handle)
+        return tri_fail(err, TR_ERROR_INPUT, "%s: %s; choose another directory", dir,
+                        strerror(errno));
+    int num = 0;
+    while (readdir(handle))
+        num++;
+    closedir(handle);
+    if (num > 2) /* . and .. */
+        return tri_fail(err, TR_ERROR_INPUT,
+                        "%s: is not empty; choose another directory, or remove it first", dir);
+    return TR_OK;
+}
+
+static tr_status name_dirs(writer *w)
+{
+    const char *dir = w->options->dir;
+    size_t length = strlen(dir);
+    while (length > 1 && dir[length - 1] == '/')
+        length--;
+    if (length == 0 || length > MAX_PATH - 40)
+        return tri_fail(w->err, TR_ERROR_INPUT, "\"%.60s\" is not a name for a directory", dir);
+    snprintf(w->dir, sizeof w->dir, "%.*s", (int)length, dir);
+    snprintf(w->temp, sizeof w->temp, "%.*s.tmp%ld", (int)length, dir, (long)getpid());
+    TRI_TRY(check_free(w->dir, w->err));
+    TRI_TRY(check_free(w->temp, w->err));
+    return tri_make_dirs(w->temp, w->err);
+}
+
+static void remove_temp(const writer *w)
+{
+    tri_file_list list;
+    tr_error ignored = {0};
+    if (tri_file_list_read(&list, w->temp, &ignored) != TR_OK)
+        return;
+    for (size_t i = 0; i < list.num; i++) {
+        char *path = tri_path_join(w->temp, list.name[i]);
+        if (path)
+            unlink(path);
+        free(path);
+    }
+    tri_file_list_free(&list);
+    rmdir(w->temp);
+}
+
+static tr_status write_dir(writer *w, const json_t *config)
+{
+    TRI_TRY(name_dirs(w));
+    tr_status status = write_files(w, config);
+    if (status == TR_OK && rename(w->temp, w->dir) != 0)
+        status =
+            tri_fail(w->err, TR_ERROR_RUNTIME, "%s: cannot be made: %s", w->dir, strerror(errno));
+    if (status != TR_OK)
+        remove_temp(w);
+    return status;
+}
+
+tr_status tri_hf_export(const tri_hf_export_options *options, const tri_model_config *model,
+                        const tri_param_table *params, const float *const *data, tr_error *err)
+{
+    writer w = {.options = options, .params = params, .data = data, .err = err};
+    json_t *config;
+    TRI_TRY(tri_hf_config_make(model, &w.family, &config, err));
+    w.shard = calloc(params->count + 1, sizeof *w.shard);
+    w.weight_map = json_object();
+    tr_status status = w.shard && w.weight_map
+                           ? write_dir(&w, config)
+                           : tri_fail(err, TR_ERROR_RUNTIME, "%s: out of memory", options->dir);
+    json_decref(w.weight_map);
+    json_decref(config);
+    free(w.shard);
+    return status;
+}

@@ -1,0 +1,144 @@
+/* config.json for a model of ours: the keys of transformers 5, and beside them those that only
+ * transformers 4 reads where the two differ (rope_theta and rope_scaling, torch_dtype). */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "ckpt/hf_parts.h"
+
+/* The shortest decimal that is this float: 1e-05 and not 9.9999997473787516e-06. */
+static json_t *number(float value)
+{
+    char text[32];
+    for (int digits = 1; digits <= 9; digits++) {
+        snprintf(text, sizeof text, "%.*g", digits, (double)value);
+        if (strtof(text, NULL) == value)
+            break;
+    }
+    return json_real(strtod(text, NULL));
+}
+
+static tr_status choose(const tri_model_config *m, const tri_hf_family **family, tr_error *err)
+{
+    const char *type = NULL;
+    if (strcmp(m->kind, "gpt2") == 0)
+        type = "gpt2";
+    else if (strcmp(m->kind, "llama") == 0 && m->qk_norm && m->qkv_bias)
+        return tri_fail(err, TR_ERROR_INPUT,
+                        "no architecture of Hugging Face has both model.qk_norm and model.qkv_bias "
+                        "as a llama of ours does; it cannot be exported");
+    else if (strcmp(m->kind, "llama") == 0)
+        type = m->qk_norm ? "qwen3" : m->qkv_bias ? "qwen2" : m->window > 0 ? "mistral" : "llama";
+    if (!type)
+        return tri_fail(err, TR_ERROR_INPUT,
+                        "a model of kind %s cannot be exported to Hugging Face; gpt2 and llama can",
+                        m->kind);
+    *family = tri_hf_family_find(type);
+    return TR_OK;
+}
+
+static json_t *gpt2_config(const tri_model_config *m)
+{
+    return json_pack("{s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:o, s:o, s:o, s:f, s:b, s:b}",
+                     "activation_function", "gelu_new", "n_layer", (json_int_t)m->num_layers,
+                     "n_embd", (json_int_t)m->dim, "n_head", (json_int_t)m->num_heads, "n_inner",
+                     (json_int_t)m->ffn_dim, "n_positions", (json_int_t)m->positions, "vocab_size",
+                     (json_int_t)m->vocab, "resid_pdrop", number(m->dropout), "embd_pdrop",
+                     number(m->dropout), "attn_pdrop", number(m->dropout), "initializer_range",
+                     number(m->init_std), "layer_norm_epsilon", 1e-5, "scale_attn_weights", 1,
+                     "tie_word_embeddings", 1);
+}
+
+static json_t *rope_scaling(const tri_rope_config *rope)
+{
+    if (rope->factor <= 0)
+        return NULL;
+    return json_pack("{s:s, s:o, s:o, s:o, s:I}", "rope_type", "llama3", "factor",
+                     number(rope->factor), "low_freq_factor", number(rope->low_freq_factor),
+                     "high_freq_factor", number(rope->high_freq_factor),
+                     "original_max_position_embeddings", (json_int_t)rope->original_max_position);
+}
+
+/* Where they disagree about the other's keys, both still read the same values. */
+static int add_rope(json_t *root, const tri_rope_config *rope)
+{
+    json_t *scaling = rope_scaling(rope);
+    json_t *parameters = scaling ? json_copy(scaling) : json_pack("{s:s}", "rope_type", "default");
+    int failed = json_object_set_new(parameters, "rope_theta", number(rope->theta));
+    failed |= json_object_set_new(root, "rope_parameters", parameters);
+    failed |= json_object_set_new(root, "rope_theta", number(rope->theta));
+    return failed | json_object_set_new(root, "rope_scaling", scaling ? scaling : json_null());
+}
+
+/* Only qwen has switches for the window, and says for each layer whether it has one. */
+static int add_window(json_t *root, const tri_model_config *m, const char *type)
+{
+    json_t *window = m->window > 0 ? json_integer(m->window) : json_null();
+    if (strcmp(type, "llama") == 0)
+        return json_decref(window), 0;
+    int failed = json_object_set_new(root, "sliding_window", window);
+    if (type[0] != 'q')
+        return failed;
+    json_t *types = json_array();
+    for (int64_t l = 0; l < m->num_layers; l++)
+        failed |= json_array_append_new(
+            types, json_string(m->window > 0 ? "sliding_attention" : "full_attention"));
+    failed |= json_object_set_new(root, "layer_types", types);
+    failed |= json_object_set_new(root, "use_sliding_window", json_boolean(m->window > 0));
+    return failed | json_object_set_new(root, "max_window_layers",
+                                        json_integer(m->window > 0 ? 0 : m->num_layers));
+}
+
+static json_t *llama_config(const tri_model_config *m, const char *type)
+{
+    json_t *root =
+        json_pack("{s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:o, s:b}", "hidden_act", "silu",
+                  "num_hidden_layers", (json_int_t)m->num_layers, "hidden_size", (json_int_t)m->dim,
+                  "num_attention_heads", (json_int_t)m->num_heads, "num_key_value_heads",
+                  (json_int_t)m->num_kv_heads, "intermediate_size", (json_int_t)m->ffn_dim,
+                  "vocab_size", (json_int_t)m->vocab, "max_position_embeddings",
+                  (json_int_t)m->positions, "rms_norm_eps", number(m->norm_eps),
+                  "initializer_range", number(m->init_std), "tie_word_embeddings", m->tied_head);
+    int failed = !root || add_rope(root, &m->rope) || add_window(root, m, type);
+    if (strcmp(type, "qwen2") != 0 || m->head_dim * m->num_heads != m->dim)
+        failed |= json_object_set_new(root, "head_dim", json_integer(m->head_dim));
+    if (strcmp(type, "llama") == 0)
+        failed |= json_object_set_new(root, "mlp_bias", json_false());
+    if (strcmp(type, "llama") == 0 || strcmp(type, "qwen3") == 0)
+        failed |= json_object_set_new(root, "attention_bias", json_false());
+    if (failed) {
+        json_decref(root);
+        return NULL;
+    }
+    return root;
+}
+
+/* Which tokens begin and end a text is the tokenizer's business: without these keys transformers
+ * would take those of its own examples. */
+static int add_common(json_t *root, const tri_hf_family *family)
+{
+    static const char *const tokens[] = {"bos_token_id", "eos_token_id", "pad_token_id"};
+    int failed = json_object_set_new(root, "architectures", json_pack("[s]", family->architecture));
+    failed |= json_object_set_new(root, "model_type", json_string(family->model_type));
+    failed |= json_object_set_new(root, "dtype", json_string("float32"));
+    failed |= json_object_set_new(root, "torch_dtype", json_string("float32"));
+    for (int i = 0; i < 3; i++)
+        failed |= json_object_set_new(root, tokens[i], json_null());
+    return failed;
+}
+
+tr_status tri_hf_config_make(const tri_model_config *model, const tri_hf_family **family,
+                             json_t **root, tr_error *err)
+{
+    *root = NULL;
+    TRI_TRY(choose(model, family, err));
+    json_t *made = strcmp((*family)->kind, "gpt2") == 0
+                       ? gpt2_config(model)
+                       : llama_config(model, (*family)->model_type);
+    if (!made || add_common(made, *family) != 0) {
+        json_decref(made);
+        return tri_fail(err, TR_ERROR_RUNTIME, "no memory to write config.json");
+    }
+    *root = made;
+    return TR_OK;
+}

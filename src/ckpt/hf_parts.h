@@ -1,0 +1,87 @@
+/* What the files of the Hugging Face reader and writer share. */
+#ifndef TRI_CKPT_HF_PARTS_H
+#define TRI_CKPT_HF_PARTS_H
+
+#include <jansson.h>
+
+#include "ckpt/hf.h"
+#include "ckpt/safetensors.h"
+
+/* ---- hf_family.c ---- */
+
+typedef struct tri_hf_family {
+    const char *model_type;   /* in config.json */
+    const char *kind;         /* our model.kind */
+    const char *architecture; /* the class with the head that is trained */
+    const char *prefix;       /* of the names of the body's tensors */
+    const char *heads;        /* beginnings of names outside the body, with blanks between */
+    bool conv1d;              /* weights of linear layers are stored as [in, out] */
+    const char *head, *table; /* canonical: when tied, the head is not a parameter but the table */
+    /* Tensors that carry nothing: "*end" or "begin*" of names without prefix, blanks between. */
+    const char *ignored;
+    /* Values of keys that config.json leaves out, as the config classes of transformers have. 0 for
+     * heads of keys and values: as many as heads; 0 for head_dim: hidden_size / heads. */
+    int64_t kv_heads, head_dim, positions, window;
+} tri_hf_family;
+
+const tri_hf_family *tri_hf_family_find(const char *model_type); /* or NULL */
+/* "gpt2, llama, ..."; returns text. */
+char *tri_hf_family_names(char *text, size_t text_size);
+/* The name in the files; returns text. */
+char *tri_hf_name(const tri_hf_family *family, const char *canonical, char *text, size_t text_size);
+/* From a name in a file, with or without the prefix, to the canonical one; returns text. */
+char *tri_hf_canonical(const tri_hf_family *family, const char *name, char *text, size_t text_size);
+bool tri_hf_ignored(const tri_hf_family *family, const char *canonical);
+/* The shape in the files: one dim or two. Returns the number of dims. */
+int tri_hf_dims(const tri_hf_family *family, const tri_param *param, int64_t dim[2]);
+
+/* ---- hf_config.c ---- */
+
+/* Parses dir/name, which must hold an object. */
+tr_status tri_hf_json_read(const char *dir, const char *name, json_t **root, char **path,
+                           tr_error *err);
+/* The row of the config's model_type; an error names the known ones. */
+tr_status tri_hf_family_read(const json_t *root, const char *path, const tri_hf_family **family,
+                             tr_error *err);
+
+/* ---- hf_files.c ---- */
+
+typedef struct tri_hf_file {
+    const char *name; /* of the file in the directory */
+    char *path;
+    tri_safetensors *file;
+} tri_hf_file;
+
+/* Every tensor that the index names is in the shard that it names. */
+typedef struct tri_hf_files {
+    char *index_path; /* NULL for a single file */
+    json_t *index;
+    json_t *weight_map; /* borrowed from index */
+    tri_hf_file *file;
+    size_t num;
+} tri_hf_files;
+
+tr_status tri_hf_files_open(tri_hf_files *files, const char *dir, tr_error *err);
+void tri_hf_files_close(tri_hf_files *files);
+/* The tensor and the file it is in; NULL when there is none. */
+const tri_safetensor *tri_hf_files_find(const tri_hf_files *files, const char *name,
+                                        const tri_hf_file **file);
+/* What to call the whole in a message. */
+const char *tri_hf_files_label(const tri_hf_files *files);
+
+/* ---- hf_convert.c ---- */
+
+bool tri_hf_can_widen(tri_dtype dtype);
+/* F32, F16 or BF16, at any address, to fp32. */
+void tri_hf_widen(tri_dtype dtype, const void *from, float *to, size_t count);
+/* from is [cols, rows], to is [rows, cols]. */
+void tri_hf_widen_transposed(tri_dtype dtype, const void *from, float *to, size_t rows,
+                             size_t cols);
+
+/* ---- hf_export_config.c ---- */
+
+/* config.json for a model; the family is chosen from its options. */
+tr_status tri_hf_config_make(const tri_model_config *model, const tri_hf_family **family,
+                             json_t **root, tr_error *err);
+
+#endif

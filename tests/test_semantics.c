@@ -1,0 +1,210 @@
+/* What operators mean, apart from how a kernel computes it: known values, and identities that hold
+ * for the reference and for every fast kernel. (test_kernels compares kernels with the reference;
+ * a mistake that all of them share shows here.) */
+#include "op_cases.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "device/rope.h"
+
+/* Number of ways to run an operator: the reference, then each instruction set. */
+static int num_kernels(void)
+{
+    return 2 + (int)tri_isa_detect();
+}
+
+static void run_with(op_run *run, tri_op op, int which)
+{
+    tri_isa isa = which == 0 ? TRI_ISA_BASE : (tri_isa)(which - 1);
+    op_run_kernel(run, which == 0 ? tri_cpu_reference(op) : tri_cpu_fast(op, isa), NULL, isa);
+}
+
+static void expect_near(const float *got, const float *want, int64_t count, const char *what)
+{
+    for (int64_t i = 0; i < count; i++)
+        if (!(fabsf(got[i] - want[i]) <= 1e-5f))
+            fail_msg("%s: [%ld] is %.9g, not %.9g", what, (long)i, got[i], want[i]);
+}
+
+/* Pairs (i, i + K/2) turn, not neighbours; and a large position keeps its angle. */
+static void test_rope_of_known_angles(void **state)
+{
+    (void)state;
+    static const op_case c = {"known", TRI_OP_ROPE, {1, 2, 1, 4}, {.rope = {.theta = 10000}}, 0, 0};
+    for (int which = 0; which < num_kernels(); which++) {
+        op_run run;
+        op_run_init(&run, &c, NULL);
+        memcpy(run.args.in[0].data, (float[]){1, 0, 0, 1, 1, 2, 3, 4}, 8 * sizeof(float));
+        memcpy(run.args.in[1].data, (int32_t[]){100000, 0}, 2 * sizeof(int32_t));
+        run_with(&run, c.op, which);
+        /* cos and sin of 100000 and of 1000; position 0 changes nothing */
+        static const float want[] = {
+            -0.99936080f, -0.82687954f, 0.03574880f, 0.56237908f, 1, 2, 3, 4};
+        expect_near(run.args.out[0].data, want, 8, "rope");
+        op_run_fini(&run);
+    }
+}
+
+/* Llama 3.1 8B, from the formula of its authors: high frequencies stay, low ones are divided by 8,
+ * those between are blended. */
+static void test_llama3_frequencies(void **state)
+{
+    (void)state;
+    const tri_rope_config rope = {500000, 8, 1, 4, 8192};
+    static const struct {
+        int64_t i;
+        double frequency;
+    } rows[] = {{0, 1},
+                {20, 0.016560440080994446},
+                {30, 0.0013718935677611381},
+                {34, 0.00017850781276799641},
+                {63, 3.0689259889145111e-07}};
+    for (size_t r = 0; r < sizeof rows / sizeof *rows; r++)
+        assert_true(fabs(tri_rope_frequency(&rope, 128, rows[r].i) / rows[r].frequency - 1) <
+                    1e-12);
+}
+
+/* Copies head g of [B, T, G, K] to each head of its group. */
+static void repeat_heads(const tri_tensor *from, tri_tensor *to)
+{
+    int64_t key_heads = from->size[2], heads = to->size[2], width = from->size[3];
+    for (int64_t row = 0; row < from->size[0] * from->size[1]; row++)
+        for (int64_t h = 0; h < heads; h++)
+            memcpy((float *)to->data + (row * heads + h) * width,
+                   (float *)from->data + (row * key_heads + h / (heads / key_heads)) * width,
+                   (size_t)width * sizeof(float));
+}
+
+static void test_groups_are_repeated_key_heads(void **state)
+{
+    (void)state;
+    const op_case grouped = {
+        "grouped", TRI_OP_ATTENTION, {2, 37, 6, 5, 2}, {.alpha = 0.4f, .causal = true}, 0, 0};
+    op_case plain = grouped;
+    plain.size[4] = 6;
+    for (int which = 0; which < num_kernels(); which++) {
+        op_run a, b;
+        op_run_init(&a, &grouped, NULL);
+        op_run_init(&b, &plain, NULL);
+        memcpy(b.args.in[0].data, a.args.in[0].data, (size_t)a.args.in[0].count * sizeof(float));
+        repeat_heads(&a.args.in[1], &b.args.in[1]);
+        repeat_heads(&a.args.in[2], &b.args.in[2]);
+        run_with(&a, grouped.op, which);
+        run_with(&b, plain.op, which);
+        for (int o = 0; o < 2; o++)
+            expect_near(a.args.out[o].data, b.args.out[o].data, a.args.out[o].count, "grouped");
+        op_run_fini(&a);
+        op_run_fini(&b);
+    }
+}
+
+enum { FIRST = 70, SECOND = 41, PADDING = 29 };
+
+/* A row of two documents and padding gives what each document gives alone. */
+static void test_documents_are_apart(void **state)
+{
+    (void)state;
+    enum { WIDTH = 3 * 2 * 5, OUT = 2 * 5, ALL = FIRST + SECOND + PADDING };
+    op_case c = {"all", TRI_OP_ATTENTION, {1, ALL, 2, 5}, {.alpha = 0.4f}, CASE_DOCS, 0};
+    for (int which = 0; which < 2 * num_kernels(); which++) {
+        op_run all;
+        c.attr.causal = which & 1;
+        op_run_init(&all, &c, NULL);
+        int32_t *docs = all.args.in[5].data;
+        for (int i = 0; i < ALL; i++)
+            docs[i] = i < FIRST ? 3 : i < FIRST + SECOND ? 7 : -1;
+        run_with(&all, c.op, which / 2);
+        const float *o = all.args.out[0].data, *lse = all.args.out[1].data;
+        for (int d = 0; d < 2; d++) {
+            op_run one;
+            op_case alone = c;
+            int begin = d ? FIRST : 0, num = d ? SECOND : FIRST;
+            alone.size[1] = num;
+            alone.flags = 0;
+            op_run_init(&one, &alone, NULL);
+            memcpy(one.args.in[0].data, (float *)all.args.in[0].data + begin * WIDTH,
+                   (size_t)(num * WIDTH) * sizeof(float));
+            run_with(&one, c.op, which / 2);
+            expect_near(o + begin * OUT, one.args.out[0].data, num * OUT, "a document");
+            for (int h = 0; h < 2; h++)
+                expect_near(lse + h * ALL + begin, (float *)one.args.out[1].data + h * num, num,
+                            "lse of a document");
+            op_run_fini(&one);
+        }
+        for (int i = (FIRST + SECOND) * OUT; i < ALL * OUT; i++)
+            assert_true(o[i] == 0);
+        for (int i = FIRST + SECOND; i < ALL; i++)
+            assert_true(lse[i] == -INFINITY && lse[ALL + i] == -INFINITY);
+        op_run_fini(&all);
+    }
+}
+
+/* A row that is all padding passes no gradient, and no NaN. */
+static void test_padding_has_no_gradient(void **state)
+{
+    (void)state;
+    static const op_case c = {
+        "padding", TRI_OP_ATTENTION_GRAD, {1, 40, 4, 5, 2}, {.alpha = 0.4f}, CASE_DOCS, 0};
+    for (int which = 0; which < num_kernels(); which++) {
+        op_run run;
+        op_run_init(&run, &c, NULL);
+        int32_t *docs = run.args.in[8].data;
+        float *o = run.args.in[4].data, *lse = run.args.in[5].data;
+        for (int i = 0; i < 40; i++)
+            docs[i] = -1;
+        memset(o, 0, (size_t)run.args.in[4].count * sizeof(float));
+        for (int64_t i = 0; i < run.args.in[5].count; i++)
+            lse[i] = -INFINITY;
+        run_with(&run, c.op, which);
+        for (int k = 0; k < 3; k++)
+            for (int64_t i = 0; i < run.args.out[k].count; i++)
+                assert_true(((float *)run.args.out[k].data)[i] == 0);
+        op_run_fini(&run);
+    }
+}
+
+/* A window of one looks at itself alone: o = v. A wide one changes nothing. */
+static void test_windows(void **state)
+{
+    (void)state;
+    op_case c = {"plain", TRI_OP_ATTENTION, {1, 100, 2, 5, 2}, {.alpha = 0.4f, .causal = true}, 0,
+                 0};
+    for (int which = 0; which < num_kernels(); which++) {
+        op_run plain, wide, one;
+        c.attr.window = 0;
+        op_run_init(&plain, &c, NULL);
+        c.attr.window = 100;
+        op_run_init(&wide, &c, NULL);
+        c.attr.window = 1;
+        op_run_init(&one, &c, NULL);
+        run_with(&plain, c.op, which);
+        run_with(&wide, c.op, which);
+        run_with(&one, c.op, which);
+        int64_t count = plain.args.out[0].count;
+        expect_near(wide.args.out[0].data, plain.args.out[0].data, count, "a wide window");
+        expect_near(one.args.out[0].data, one.args.in[2].data, count, "a window of one");
+        op_run_fini(&plain);
+        op_run_fini(&wide);
+        op_run_fini(&one);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_rope_of_known_angles),
+        cmocka_unit_test(test_llama3_frequencies),
+        cmocka_unit_test(test_groups_are_repeated_key_heads),
+        cmocka_unit_test(test_documents_are_apart),
+        cmocka_unit_test(test_padding_has_no_gradient),
+        cmocka_unit_test(test_windows),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
