@@ -18,9 +18,9 @@ static int fail(const tr_error *err)
 int main(int argc, char **argv)
 {
     static const char *const choices[] = {
-        "model.num_layers=4", "model.dim=64",         "model.num_heads=4", "model.vocab=256",
-        "model.dropout=0.1",  "data.seq_len=64",      "train.batch=8",     "train.steps=20",
-        "optim.lr=3e-3",      "generate.tokens=40",   "generate.prompt=",
+        "model.num_layers=4", "model.dim=64",       "model.num_heads=4", "model.vocab=256",
+        "model.dropout=0.1",  "data.seq_len=64",    "train.batch=8",     "train.steps=20",
+        "optim.lr=3e-3",      "generate.tokens=40", "generate.prompt=",
     };
     tr_error err = {0};
     tr_settings *settings;

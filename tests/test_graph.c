@@ -343,8 +343,8 @@ static void attention_of_a_matrix(sketch *s)
 
 static tri_id heads(sketch *s, tri_dim_name name, int64_t num, int64_t width)
 {
-    tri_shape shape = tri_shape_of(4, TRI_DIM_B, (int64_t)2, TRI_DIM_T, (int64_t)5, name, num,
-                                   TRI_DIM_K, width);
+    tri_shape shape =
+        tri_shape_of(4, TRI_DIM_B, (int64_t)2, TRI_DIM_T, (int64_t)5, name, num, TRI_DIM_K, width);
     return tri_graph_input(&s->graph, "x", TRI_F32, shape, true);
 }
 

@@ -291,8 +291,7 @@ static void test_clipping_bounds_the_update(void **state)
     for (int i = 0; i < 3; i++) {
         runner r;
         open_runner(&r, SET(SMALL, rows[i].clip, "optim.kind=sgd", "optim.momentum=0",
-                            "optim.weight_decay=0", "optim.lr=1",
-                            "optim.warmup_steps=0"));
+                            "optim.weight_decay=0", "optim.lr=1", "optim.warmup_steps=0"));
         float *copy = copy_of_weights(r.session);
         step(&r, 1);
         double expected = fmin(r.norm[0], rows[i].most);

@@ -11,7 +11,7 @@ extern "C" {
 
 typedef enum tr_status {
     TR_OK = 0,
-    TR_ERROR_INPUT,   /* a setting, a file or a program is wrong; the message names it and the fix */
+    TR_ERROR_INPUT, /* a setting, a file or a program is wrong; the message names it and the fix */
     TR_ERROR_RUNTIME, /* something failed while running: no memory, no disk space, a lost file */
     TR_ERROR_NUMERIC, /* a loss or gradient that is not finite */
     TR_ERROR_INTERNAL /* a bug in Trireme: a pass produced something its verifier rejects */

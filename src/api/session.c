@@ -149,9 +149,9 @@ tr_status tr_session_generate(tr_session *session, const char *prompt, tr_text_f
     for (size_t i = 0; i < length; i++) {
         tokens[i] = (unsigned char)start[i];
         if (tokens[i] >= s->config.compile.model.vocab)
-            status = tri_fail(err, TR_ERROR_INPUT,
-                              "the prompt has the byte %d, but model.vocab is %lld", tokens[i],
-                              (long long)s->config.compile.model.vocab);
+            status =
+                tri_fail(err, TR_ERROR_INPUT, "the prompt has the byte %d, but model.vocab is %lld",
+                         tokens[i], (long long)s->config.compile.model.vocab);
     }
     tri_sampling sampling = {
         .temperature = tr_settings_float(settings, "generate.temperature"),
@@ -160,9 +160,9 @@ tr_status tr_session_generate(tr_session *session, const char *prompt, tr_text_f
     };
     text_out text = {.out = out, .context = context};
     if (status == TR_OK)
-        status = tri_generate(s, tokens, (int64_t)length,
-                              tr_settings_int(settings, "generate.tokens"), &sampling, token_out,
-                              &text, err);
+        status =
+            tri_generate(s, tokens, (int64_t)length, tr_settings_int(settings, "generate.tokens"),
+                         &sampling, token_out, &text, err);
     free(tokens);
     return status;
 }

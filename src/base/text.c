@@ -37,8 +37,8 @@ void tri_text_add(tri_text *text, const char *format, ...)
         text->capacity = capacity;
     }
     if (length > 0)
-        text->length += (size_t)vsnprintf(text->chars + text->length,
-                                          text->capacity - text->length, format, args);
+        text->length += (size_t)vsnprintf(text->chars + text->length, text->capacity - text->length,
+                                          format, args);
     text->chars[text->length] = 0;
     va_end(args);
 }

@@ -52,7 +52,8 @@ static const tri_flag ckpt_flags[] = {
 };
 
 static const tri_flag data_flags[] = {
-    {"tokenizer", "PATH", "encode, decode, inspect: a tokenizer.json, a directory, bytes, chars:FILE"},
+    {"tokenizer", "PATH",
+     "encode, decode, inspect: a tokenizer.json, a directory, bytes, chars:FILE"},
     {"vocab", "N", "train: tokens wanted, 256 bytes and special ones included"},
     {"out", "FILE", "train: the tokenizer.json to write"},
     {"style", "NAME", "train: gpt2 (default), llama3, qwen or bytes"},

@@ -1,5 +1,5 @@
-#include "base/clock.h"
 #include "cli/progress.h"
+#include "base/clock.h"
 
 #include <math.h>
 #include <stdarg.h>

@@ -17,7 +17,8 @@ static void print_bytes(void *context, const char *bytes, size_t num_bytes)
 static tr_status point_to_weights(const tri_cli *cli, tr_error *err)
 {
     if (tr_settings_string(cli->settings, "model.from")[0] &&
-        tr_settings_given(cli->settings, "model.from") && !tri_path_is_dir(cli->file ? cli->file : ""))
+        tr_settings_given(cli->settings, "model.from") &&
+        !tri_path_is_dir(cli->file ? cli->file : ""))
         return TR_OK;
     const char *dir = cli->file && tri_path_is_dir(cli->file)
                           ? cli->file
@@ -51,8 +52,7 @@ int tri_verb_generate(const tri_cli *cli)
 {
     tr_error err = {0};
     tr_session *session;
-    if (point_to_weights(cli, &err) != TR_OK ||
-        use_one_rank(cli->settings, &err) != TR_OK ||
+    if (point_to_weights(cli, &err) != TR_OK || use_one_rank(cli->settings, &err) != TR_OK ||
         tr_session_create(cli->settings, &session, &err) != TR_OK)
         return tri_cli_fail(&err);
     const char *prompt = tr_settings_string(cli->settings, "generate.prompt");

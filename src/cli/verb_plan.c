@@ -60,8 +60,7 @@ static void print_shared(const tri_session *session)
                                                 : "",
                tri_text_bytes((double)tri_space_total(space), text));
         if (space->num_instances > 1)
-            printf("  (%u x %s)", space->num_instances,
-                   tri_text_bytes((double)space->bytes, text));
+            printf("  (%u x %s)", space->num_instances, tri_text_bytes((double)space->bytes, text));
         printf("\n");
     }
 }
@@ -96,8 +95,8 @@ int tri_verb_plan(const tri_cli *cli)
     char count[16];
     printf("%s, %" PRId64 " layers: %s parameters (%" PRId64 ") in %zu tensors\n",
            compile->model.kind, compile->model.num_layers,
-           tri_text_count((double)tri_param_total(&s->params), count),
-           tri_param_total(&s->params), s->params.count);
+           tri_text_count((double)tri_param_total(&s->params), count), tri_param_total(&s->params),
+           s->params.count);
     printf("a step: %" PRId64 " rows of %" PRId64 ", %" PRId64 " micro-batch%s of %" PRId64
            " rows; %sFLOP; %s\n\n",
            compile->batch, compile->seq_len, compile->num_microbatches,

@@ -3,8 +3,8 @@
 #include <string.h>
 
 #include "cli/cli.h"
-#include "config/resolve.h"
 #include "cli/text.h"
+#include "config/resolve.h"
 #include "config/settings_table.h"
 
 static bool any_given(const tr_settings *settings)

@@ -52,5 +52,4 @@ static inline bool tri_event_reached(tri_event *event, uint64_t value)
     return atomic_load_explicit(&event->value, memory_order_acquire) >= value;
 }
 
-
 #endif

@@ -3,8 +3,8 @@
 #define TRI_COMPILE_COMPILE_H
 
 #include "graph/passes.h"
-#include "model/model.h"
 #include "mesh/mesh.h"
+#include "model/model.h"
 #include "optim/optim.h"
 #include "program/program.h"
 
@@ -19,8 +19,8 @@ typedef struct tri_compile_config {
     tri_fusions fusions; /* what the device offers */
 } tri_compile_config;
 
-/* Rows of one micro-batch of one rank: the batch divided over dp and micro-batches, rounded up (rows
- * past the end of the batch have no targets). */
+/* Rows of one micro-batch of one rank: the batch divided over dp and micro-batches, rounded up
+ * (rows past the end of the batch have no targets). */
 int64_t tri_microbatch_rows(const tri_compile_config *config);
 
 /* The constant that the backward starts from. For a mean over targets it would be one over their

@@ -10,8 +10,8 @@
 
 typedef struct autodiff {
     tri_graph *graph;
-    tri_id *grad;  /* gradient of each forward value so far, or TRI_NONE */
-    bool *needs;   /* the value depends on a parameter by differentiable operators */
+    tri_id *grad;      /* gradient of each forward value so far, or TRI_NONE */
+    bool *needs;       /* the value depends on a parameter by differentiable operators */
     size_t num_values; /* of the forward graph */
 } autodiff;
 
@@ -54,8 +54,7 @@ static void contribute_param(tri_graph *graph, tri_id param, tri_id grad)
 {
     bool first = graph->grad_state[param] == TRI_NONE;
     tri_id state = grad_state_of(graph, param);
-    const char *name =
-        tri_arena_printf(&graph->arena, "grad.%s", graph->params->items[param].name);
+    const char *name = tri_arena_printf(&graph->arena, "grad.%s", graph->params->items[param].name);
     tri_id node = tri_graph_emit(graph, TRI_OP_ACCUMULATE, name, NULL, &grad, 1, 1);
     if (node != TRI_NONE)
         tri_graph_write_state(graph, node, 0, state, first ? TRI_WRITE_START : TRI_WRITE_ADD);
@@ -73,8 +72,8 @@ static void contribute(autodiff *ad, tri_id value, tri_id grad)
         return;
     }
     const char *name = tri_arena_printf(&graph->arena, "d.%s", graph->values[value].name);
-    tri_id node = tri_graph_emit(graph, TRI_OP_ADD, name, NULL,
-                                 (tri_id[]){ad->grad[value], grad}, 2, 1);
+    tri_id node =
+        tri_graph_emit(graph, TRI_OP_ADD, name, NULL, (tri_id[]){ad->grad[value], grad}, 2, 1);
     ad->grad[value] = node == TRI_NONE ? TRI_NONE : graph->nodes[node].out[0];
 }
 

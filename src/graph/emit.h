@@ -1,5 +1,5 @@
-/* The vocabulary in which models are written. Each call emits one or two nodes; weights are found by
- * name ("scope.name.weight", "scope.name.bias") in the parameter table. */
+/* The vocabulary in which models are written. Each call emits one or two nodes; weights are found
+ * by name ("scope.name.weight", "scope.name.bias") in the parameter table. */
 #ifndef TRI_GRAPH_EMIT_H
 #define TRI_GRAPH_EMIT_H
 
@@ -16,7 +16,8 @@ typedef struct tri_batch_inputs {
     tri_id index;     /* [B], for prediction: the position whose next token is wanted */
 } tri_batch_inputs;
 
-/* y = x W^T (+ bias when the table has one). The last dims of W are those of x that it contracts. */
+/* y = x W^T (+ bias when the table has one). The last dims of W are those of x that it contracts.
+ */
 tri_id tri_linear(tri_graph *graph, const char *name, tri_id x);
 /* The same with a named weight of the table and no bias: a tied head. */
 tri_id tri_linear_tied(tri_graph *graph, const char *name, const char *weight, tri_id x);

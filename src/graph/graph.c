@@ -70,8 +70,8 @@ const char *tri_graph_name(tri_graph *graph, const char *name)
 
 static tri_id add_value(tri_graph *graph, tri_value value)
 {
-    tri_value *values = tri_array_grow(graph->values, graph->num_values, &graph->values_capacity,
-                                       sizeof *values);
+    tri_value *values =
+        tri_array_grow(graph->values, graph->num_values, &graph->values_capacity, sizeof *values);
     if (!values) {
         graph->arena.failed = true;
         return TRI_NONE;
@@ -104,8 +104,8 @@ tri_id tri_graph_find_input(const tri_graph *graph, const char *name)
 tri_id tri_graph_state(tri_graph *graph, tri_state_kind kind, const char *name, tri_dtype dtype,
                        tri_shape shape, tri_id param)
 {
-    tri_state *states = tri_array_grow(graph->states, graph->num_states, &graph->states_capacity,
-                                       sizeof *states);
+    tri_state *states =
+        tri_array_grow(graph->states, graph->num_states, &graph->states_capacity, sizeof *states);
     if (!states) {
         graph->arena.failed = true;
         return TRI_NONE;
@@ -182,8 +182,8 @@ tri_id tri_graph_emit(tri_graph *graph, tri_op op, const char *name, const tri_a
     tri_id id = (tri_id)graph->num_nodes;
     const tri_op_def *def = tri_op_get(op);
     for (int k = 0; k < num_out; k++) {
-        const char *full = tri_arena_printf(&graph->arena, def->suffix[k] ? "%s.%s" : "%s", name,
-                                            def->suffix[k]);
+        const char *full =
+            tri_arena_printf(&graph->arena, def->suffix[k] ? "%s.%s" : "%s", name, def->suffix[k]);
         node.out[k] = add_value(graph, (tri_value){.name = full,
                                                    .shape = shapes[k],
                                                    .dtype = dtypes[k],

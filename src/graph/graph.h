@@ -3,7 +3,8 @@
  * A value is an input of the step, a version of a state, or a temporary; exactly one node produces
  * a version or a temporary. Nodes stand in an order in which they may run. A state (parameter,
  * gradient accumulator, moment) changes by getting a new version: the node that makes it names the
- * version it replaces (`prev`), both share one address, and nothing may read the old one afterwards.
+ * version it replaces (`prev`), both share one address, and nothing may read the old one
+ * afterwards.
  *
  * Building is without ceremony: a failure (a wrong shape, no memory) is kept in the graph, calls
  * after it do nothing, and tri_graph_status tells at the end. */

@@ -1,8 +1,8 @@
 /* The operator table: what each operator means, on any device.
  *
  * A row states shapes, gradient, cost, which outputs update which inputs in place, and the text of
- * `trireme explain --ops`. Kernels are not here: a device has its own table, keyed by tri_op. To add
- * an operator: a value below, a tri_op_def in ops/, a row in op_table.c, a reference kernel. */
+ * `trireme explain --ops`. Kernels are not here: a device has its own table, keyed by tri_op. To
+ * add an operator: a value below, a tri_op_def in ops/, a row in op_table.c, a reference kernel. */
 #ifndef TRI_GRAPH_OP_H
 #define TRI_GRAPH_OP_H
 
@@ -73,8 +73,9 @@ typedef enum tri_act {
 } tri_act;
 
 typedef enum tri_out_loss {
-    TRI_LOSS_SSE,  /* half the sum of squared differences, not averaged: its gradient is out - target */
-    TRI_LOSS_MSE,  /* mean of squared differences */
+    TRI_LOSS_SSE, /* half the sum of squared differences, not averaged: its gradient is out - target
+                   */
+    TRI_LOSS_MSE, /* mean of squared differences */
     TRI_LOSS_MEAN, /* mean of the outputs; the target is not looked at */
 } tri_out_loss;
 
@@ -105,19 +106,19 @@ typedef struct tri_attr {
     tri_act act;
     tri_out_loss out_loss;
     bool causal;
-    bool inverse;        /* rope: turn back (the gradient) */
+    bool inverse; /* rope: turn back (the gradient) */
     bool nesterov;
-    bool decoupled;      /* adam: weight decay apart from the gradient (AdamW) */
-    uint8_t axis;        /* communication: the mesh axis (tri_axis) whose group takes part */
-    uint32_t stream;     /* random stream: hash of the canonical name */
-    int32_t window;      /* attention: a query sees this many keys, itself the last; 0: all */
-    float dropout;       /* probability that an element becomes zero */
-    float alpha, beta;   /* scale factors */
+    bool decoupled;    /* adam: weight decay apart from the gradient (AdamW) */
+    uint8_t axis;      /* communication: the mesh axis (tri_axis) whose group takes part */
+    uint32_t stream;   /* random stream: hash of the canonical name */
+    int32_t window;    /* attention: a query sees this many keys, itself the last; 0: all */
+    float dropout;     /* probability that an element becomes zero */
+    float alpha, beta; /* scale factors */
     float eps;
-    float beta1, beta2;  /* moments' decay */
+    float beta1, beta2; /* moments' decay */
     float weight_decay;
-    float lr_scale;      /* of the parameter's group */
-    float clip;          /* finish: largest global norm, 0 = none */
+    float lr_scale; /* of the parameter's group */
+    float clip;     /* finish: largest global norm, 0 = none */
     tri_rope_config rope;
 } tri_attr;
 

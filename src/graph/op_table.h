@@ -11,12 +11,13 @@ typedef struct tri_cost {
 
 typedef struct tri_op_def {
     const char *name;
-    const char *inputs;  /* for people: "x [...,D], gain [D], shift [D]" */
+    const char *inputs; /* for people: "x [...,D], gain [D], shift [D]" */
     const char *outputs;
     const char *suffix[TRI_MAX_OUT]; /* outputs are named "node" + "." + suffix; none for NULL */
-    const char *meaning; /* what it computes, in one or two lines */
+    const char *meaning;             /* what it computes, in one or two lines */
     uint8_t min_in, max_in, min_out, max_out;
-    /* Output k replaces input updates[k] - 1 in place: it is a state's new version (0: it is not). */
+    /* Output k replaces input updates[k] - 1 in place: it is a state's new version (0: it is not).
+     */
     uint8_t updates[TRI_MAX_OUT];
     uint16_t may_alias[TRI_MAX_OUT]; /* bit j: output k may take over the memory of input j */
     uint8_t can_accumulate;          /* bit k: output k may be an accumulator */

@@ -18,8 +18,7 @@ void tri_param_table_fini(tri_param_table *table)
 
 void tri_param_add(tri_param_table *table, tri_param param)
 {
-    tri_param *items =
-        tri_array_grow(table->items, table->count, &table->capacity, sizeof *items);
+    tri_param *items = tri_array_grow(table->items, table->count, &table->capacity, sizeof *items);
     if (!items) {
         table->failed = true;
         return;

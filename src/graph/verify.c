@@ -64,14 +64,14 @@ static tr_status check_outputs(const verifier *v, size_t n)
     const tri_graph *graph = v->graph;
     const tri_node *node = &graph->nodes[n];
     const tri_op_def *def = tri_op_get(node->op);
-    if (node->num_in < def->min_in || node->num_in > def->max_in ||
-        node->num_out < def->min_out || node->num_out > def->max_out)
+    if (node->num_in < def->min_in || node->num_in > def->max_in || node->num_out < def->min_out ||
+        node->num_out > def->max_out)
         return complain(v, n, "has a wrong number of operands", "");
     tri_shape in[TRI_MAX_IN], out[TRI_MAX_OUT];
     tri_dtype dtype[TRI_MAX_OUT] = {TRI_F32, TRI_F32, TRI_F32, TRI_F32};
     for (int j = 0; j < node->num_in; j++)
-        in[j] = node->in[j] == TRI_NONE ? (tri_shape){.rank = -1}
-                                        : graph->values[node->in[j]].shape;
+        in[j] =
+            node->in[j] == TRI_NONE ? (tri_shape){.rank = -1} : graph->values[node->in[j]].shape;
     tr_error why;
     if (def->infer(node, in, out, dtype, &why) != TR_OK)
         return complain(v, n, "does not fit its operands:", why.message);

@@ -39,12 +39,14 @@ static void emit(tri_graph *g, const tri_update *u)
 
     tri_attr momentum = {.beta1 = u->config->momentum, .nesterov = u->config->nesterov};
     tri_id in[] = {tri_optim_state(g, u, "muon.momentum"), u->grad, u->result};
-    tri_id node = tri_graph_emit(g, TRI_OP_MOMENTUM, tri_graph_name(g, "muon"), &momentum, in, 3, 2);
+    tri_id node =
+        tri_graph_emit(g, TRI_OP_MOMENTUM, tri_graph_name(g, "muon"), &momentum, in, 3, 2);
 
     tri_attr unit = {.eps = 1e-7f};
     tri_id update = tri_node_out(g, node, 1);
     tri_id x = tri_node_out(
-        g, tri_graph_emit(g, TRI_OP_UNIT_NORM, tri_graph_name(g, "muon.unit"), &unit, &update, 1, 1),
+        g,
+        tri_graph_emit(g, TRI_OP_UNIT_NORM, tri_graph_name(g, "muon.unit"), &unit, &update, 1, 1),
         0);
     for (int i = 0; i < 5; i++)
         x = newton_schulz(g, x, split, tall);

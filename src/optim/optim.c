@@ -19,8 +19,7 @@ static const tri_optim_def *find_rule(const char *kind)
 
 tri_id tri_optim_state(tri_graph *graph, const tri_update *update, const char *name)
 {
-    const char *full =
-        tri_arena_printf(&graph->arena, "%s.%s", name, update->param->name);
+    const char *full = tri_arena_printf(&graph->arena, "%s.%s", name, update->param->name);
     tri_id state = tri_graph_state(graph, TRI_STATE_OPTIM, full, TRI_F32, update->param->shape,
                                    update->param_id);
     return graph->arena.failed ? TRI_NONE : graph->states[state].latest;

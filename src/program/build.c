@@ -256,20 +256,18 @@ static tr_status build(const tri_graph *graph, const tri_action *schedule, size_
     return lay_out_timeline(schedule, num_actions, program, err);
 }
 
-tr_status tri_program_build(const tri_graph *graph, const tri_action *schedule,
-                            size_t num_actions, uint32_t num_microbatches, tri_program *program,
-                            tr_error *err)
+tr_status tri_program_build(const tri_graph *graph, const tri_action *schedule, size_t num_actions,
+                            uint32_t num_microbatches, tri_program *program, tr_error *err)
 {
-    *program =
-        (tri_program){.num_microbatches = num_microbatches, .num_layers = graph->num_layers};
+    *program = (tri_program){.num_microbatches = num_microbatches, .num_layers = graph->num_layers};
     tri_arena_init(&program->arena);
     tri_id *node = calloc(graph->num_nodes + 1, sizeof *node);
     tri_action_kind *action = calloc(graph->num_nodes + 1, sizeof *action);
     bool *on_chain = mark_input_grad(graph);
-    tr_status status = node && action && on_chain
-                           ? build(graph, schedule, num_actions, node, action, on_chain, program,
-                                   err)
-                           : tri_fail(err, TR_ERROR_RUNTIME, "no memory to build the program");
+    tr_status status =
+        node && action && on_chain
+            ? build(graph, schedule, num_actions, node, action, on_chain, program, err)
+            : tri_fail(err, TR_ERROR_RUNTIME, "no memory to build the program");
     free(node);
     free(action);
     free(on_chain);

@@ -41,8 +41,8 @@ typedef struct checker {
     const tri_program *program;
     region *regions[TRI_MAX_SPACES];
     uint32_t *contributions; /* expected of each state, see find_contributions */
-    const tri_call *call;   /* where we are */
-    const tri_instr *instr; /* NULL between instructions */
+    const tri_call *call;    /* where we are */
+    const tri_instr *instr;  /* NULL between instructions */
     tr_error *err;
 } checker;
 
@@ -158,8 +158,7 @@ static void find_contributions(checker *c)
 }
 
 /* Finds the piece that lies exactly on the operand, or says what is there instead. */
-static tr_status look(const checker *c, const tri_operand *operand, const char *verb,
-                      piece **found)
+static tr_status look(const checker *c, const tri_operand *operand, const char *verb, piece **found)
 {
     region *r;
     TRI_TRY(locate(c, operand, verb, &r));
@@ -282,21 +281,20 @@ static tr_status check_output(const checker *c, int k)
     if (instr->write[k] != TRI_WRITE_NEW)
         TRI_TRY(check_before_write(c, k, &contributions));
     uint64_t bytes = tri_value_bytes(&c->program->values[out->value]);
-    return put(c, r, (piece){.begin = out->offset,
-                             .end = out->offset + bytes,
-                             .value = out->value,
-                             .microbatch = c->call->microbatch,
-                             .contributions = contributions});
+    return put(c, r,
+               (piece){.begin = out->offset,
+                       .end = out->offset + bytes,
+                       .value = out->value,
+                       .microbatch = c->call->microbatch,
+                       .contributions = contributions});
 }
 
 static tr_status check_shapes(const checker *c)
 {
     const tri_instr *instr = c->instr;
     const tri_op_def *def = tri_op_get(instr->op);
-    tri_node node = {.op = instr->op,
-                     .attr = instr->attr,
-                     .num_in = instr->num_in,
-                     .num_out = instr->num_out};
+    tri_node node = {
+        .op = instr->op, .attr = instr->attr, .num_in = instr->num_in, .num_out = instr->num_out};
     tri_shape in[TRI_MAX_IN], out[TRI_MAX_OUT];
     tri_dtype dtype[TRI_MAX_OUT] = {TRI_F32, TRI_F32, TRI_F32, TRI_F32};
     for (int j = 0; j < instr->num_in; j++) {
@@ -401,8 +399,9 @@ static tr_status check_end(checker *c)
         const region *r = &c->regions[home->space][0];
         size_t i = find_piece(r, home->offset);
         if (i == r->count || r->pieces[i].value != v)
-            return complain(c, last_param ? "%s is never updated, though it has a gradient"
-                                          : "%s is never written, though the host reads it",
+            return complain(c,
+                            last_param ? "%s is never updated, though it has a gradient"
+                                       : "%s is never written, though the host reads it",
                             value->name);
     }
     return TR_OK;
@@ -415,9 +414,9 @@ static tr_status put_initial(checker *c)
     for (size_t v = 0; v < program->num_values; v++) {
         const tri_value *value = &program->values[v];
         const tri_operand *home = &program->home[v];
-        bool kept = value->state != TRI_NONE &&
-                    (program->states[value->state].kind == TRI_STATE_PARAM ||
-                     program->states[value->state].kind == TRI_STATE_OPTIM);
+        bool kept =
+            value->state != TRI_NONE && (program->states[value->state].kind == TRI_STATE_PARAM ||
+                                         program->states[value->state].kind == TRI_STATE_OPTIM);
         if (home->space >= program->num_spaces || value->producer != TRI_NONE ||
             !(value->kind == TRI_VALUE_INPUT || kept))
             continue;

@@ -101,8 +101,8 @@ static void place_inputs_and_outputs(planner *p)
     for (size_t v = 0; v < program->num_values; v++) {
         const tri_value *value = &program->values[v];
         if (value->kind == TRI_VALUE_INPUT)
-            program->home[v] = take(
-                program, value->per_microbatch ? TRI_SPACE_BATCH : TRI_SPACE_STEP, (tri_id)v);
+            program->home[v] =
+                take(program, value->per_microbatch ? TRI_SPACE_BATCH : TRI_SPACE_STEP, (tri_id)v);
         else if (value->output && value->kind == TRI_VALUE_TEMP)
             program->home[v] = take(program, TRI_SPACE_OUTPUT, (tri_id)v);
     }
@@ -157,8 +157,8 @@ static void make_buffers(planner *p)
             tri_id id = buffer_to_take_over(p, node, k, (uint32_t)i);
             if (id == TRI_NONE) {
                 id = (tri_id)p->num_buffers++;
-                p->buffers[id] = (buffer){.bytes = align_up(tri_value_bytes(value)),
-                                          .born = (uint32_t)i};
+                p->buffers[id] =
+                    (buffer){.bytes = align_up(tri_value_bytes(value)), .born = (uint32_t)i};
             }
             p->buffer_of[out] = id;
             if (p->buffers[id].dies < p->last_use[out])
@@ -276,8 +276,8 @@ static tr_status plan(planner *p)
     return TR_OK;
 }
 
-tr_status tri_plan_memory(const tri_graph *graph, const tri_node_order *order,
-                          tri_program *program, tr_error *err)
+tr_status tri_plan_memory(const tri_graph *graph, const tri_node_order *order, tri_program *program,
+                          tr_error *err)
 {
     planner p = {.graph = graph, .order = order, .program = program, .err = err};
     p.last_use = calloc(graph->num_values + 1, sizeof *p.last_use);

@@ -115,9 +115,8 @@ typedef struct tri_action {
 
 /* Cuts the graph into the segments that the schedule names, plans the memory and lays out the
  * timeline. The program copies all it needs from the graph. */
-tr_status tri_program_build(const tri_graph *graph, const tri_action *schedule,
-                            size_t num_actions, uint32_t num_microbatches, tri_program *program,
-                            tr_error *err);
+tr_status tri_program_build(const tri_graph *graph, const tri_action *schedule, size_t num_actions,
+                            uint32_t num_microbatches, tri_program *program, tr_error *err);
 void tri_program_fini(tri_program *program);
 
 /* Memory plan (memory.c): gives every value a home, and frames to the calls. */
@@ -126,14 +125,14 @@ typedef struct tri_node_order {
     const tri_action_kind *action; /* of each position */
     size_t count;
 } tri_node_order;
-tr_status tri_plan_memory(const tri_graph *graph, const tri_node_order *order,
-                          tri_program *program, tr_error *err);
+tr_status tri_plan_memory(const tri_graph *graph, const tri_node_order *order, tri_program *program,
+                          tr_error *err);
 
 uint64_t tri_space_total(const tri_space *space);
 uint64_t tri_value_bytes(const tri_value *value);
 /* The value of that name (newest version of a state), or TRI_NONE. */
 tri_id tri_program_find(const tri_program *program, const char *name);
-const char *tri_action_name(tri_action_kind kind); /* "F", "I", ... */
+const char *tri_action_name(tri_action_kind kind);     /* "F", "I", ... */
 tri_cost tri_program_cost(const tri_program *program); /* of a whole step */
 
 /* Proves that the program computes what the graph says; the error names the instruction. */

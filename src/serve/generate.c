@@ -60,8 +60,7 @@ int32_t tri_sample(const float *logits, int64_t vocab, const tri_sampling *sampl
         scratch[v] = logits[v] >= least ? (float)weight : 0;
         sum += (double)scratch[v];
     }
-    uint32_t word =
-        tri_random_word(sampling->seed, position, 0, tri_stream("sample", "token"));
+    uint32_t word = tri_random_word(sampling->seed, position, 0, tri_stream("sample", "token"));
     double at = (word + 0.5) * 0x1p-32 * sum;
     for (int64_t v = 0; v < vocab; v++) {
         at -= (double)scratch[v];

@@ -36,9 +36,9 @@ static tr_status make_groups(tri_ranks *ranks, const tri_mesh *mesh, tr_error *e
     for (int axis = 0; status == TR_OK && axis < TRI_NUM_AXES; axis++) {
         tri_mesh_group(mesh, ranks->rank, (tri_axis)axis, members);
         if (tri_mesh_size(mesh, (tri_axis)axis) > 1)
-            status = tr_group_create(ranks->comm, tri_axis_name((tri_axis)axis), members,
-                                     tri_mesh_size(mesh, (tri_axis)axis), &ranks->groups[axis],
-                                     err);
+            status =
+                tr_group_create(ranks->comm, tri_axis_name((tri_axis)axis), members,
+                                tri_mesh_size(mesh, (tri_axis)axis), &ranks->groups[axis], err);
     }
     free(members);
     return status;
@@ -59,8 +59,8 @@ tr_status tri_ranks_join(tri_ranks *ranks, const tri_bootstrap *bootstrap, const
     TRI_TRY(make_groups(ranks, mesh, err));
     session->dp_rank = tri_mesh_coordinate(mesh, ranks->rank, TRI_AXIS_DP);
     session->exchange = (tri_exchange){.context = ranks, .all_reduce = all_reduce};
-    session->peers = (tri_peer_memory){
-        .context = ranks, .alloc = alloc_for_peers, .free = free_for_peers};
+    session->peers =
+        (tri_peer_memory){.context = ranks, .alloc = alloc_for_peers, .free = free_for_peers};
     return TR_OK;
 }
 

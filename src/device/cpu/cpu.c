@@ -124,8 +124,16 @@ static double peak_flops(tri_device *device)
         return 0;
     for (size_t i = 0; i < bytes / sizeof *a; i++)
         a[i] = 1; /* zeros and denormals are not what training multiplies */
-    tri_gemm gemm = {.m = N, .n = N, .k = N, .a = a, .lda = N, .b = a + N * N, .ldb = N,
-                     .c = a + 2 * N * N, .ldc = N, .alpha = 1};
+    tri_gemm gemm = {.m = N,
+                     .n = N,
+                     .k = N,
+                     .a = a,
+                     .lda = N,
+                     .b = a + N * N,
+                     .ldb = N,
+                     .c = a + 2 * N * N,
+                     .ldc = N,
+                     .alpha = 1};
     double best = 1e30;
     for (int i = 0; i < TRIES; i++) {
         double start = tri_now_s();
