@@ -1,12 +1,15 @@
 /* Trireme inside another program: trains the tiny model and writes a little text.
  * Build: cc embed.c $(pkg-config --cflags --libs trireme) */
+#include <ctype.h>
 #include <stdio.h>
 
 #include <trireme/trireme.h>
 
+/* Made-up tokens are any bytes: show those that can be seen. */
 static void print_text(void *context, const char *bytes, size_t num_bytes)
 {
-    fwrite(bytes, 1, num_bytes, context);
+    for (size_t i = 0; i < num_bytes; i++)
+        fputc(isprint((unsigned char)bytes[i]) ? bytes[i] : '.', context);
 }
 
 static int fail(const tr_error *err)
@@ -36,7 +39,7 @@ int main(int argc, char **argv)
     tr_session *session;
     if (tr_session_create(settings, &session, &err) != TR_OK)
         return fail(&err);
-    printf("%zu parameters' tensors, %.1f MiB planned\n", tr_session_num_params(session),
+    printf("%zu tensors of parameters, %.1f MiB planned\n", tr_session_num_params(session),
            (double)tr_session_planned_bytes(session) / 1048576.0);
 
     double first = 0, last = 0;
