@@ -131,7 +131,7 @@ static void cut_metaspace(tri_pretokenize *run, int at, const char *text, size_t
         return;
     const char *begin = out->data, *end = out->data + out->num;
     while (cut->split && begin < end) {
-        const char *next = memmem(begin + 1, (size_t)(end - begin - 1), cut->text, length);
+        const char *next = tri_find(begin + 1, (size_t)(end - begin - 1), cut->text, length);
         if (!next)
             break;
         hand_on(run, at, begin, next);

@@ -1,4 +1,4 @@
-/* Patterns: literals by memmem, regular expressions by PCRE2. */
+/* Patterns: literals by search, regular expressions by PCRE2. */
 #include "data/pretokenize.h"
 
 #define PCRE2_CODE_UNIT_WIDTH 8
@@ -142,7 +142,8 @@ bool tri_pattern_find(const tri_pattern *pattern, tri_matcher *matcher, const ch
         return find_regex(pattern, matcher, text, num_bytes, from, begin, end);
     if (from >= num_bytes)
         return false;
-    const char *found = memmem(text + from, num_bytes - from, pattern->literal, pattern->num_bytes);
+    const char *found =
+        tri_find(text + from, num_bytes - from, pattern->literal, pattern->num_bytes);
     if (!found)
         return false;
     *begin = (size_t)(found - text);

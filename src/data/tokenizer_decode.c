@@ -64,7 +64,7 @@ static void replace_all(const char *from, const char *to, tri_bytes *text, tri_b
     size_t num_from = strlen(from), done = 0;
     spare->num = 0;
     while (done < text->num) {
-        const char *found = memmem(text->data + done, text->num - done, from, num_from);
+        const char *found = tri_find(text->data + done, text->num - done, from, num_from);
         size_t until = found ? (size_t)(found - text->data) : text->num;
         tri_bytes_add(spare, text->data + done, until - done);
         if (found)
@@ -110,7 +110,7 @@ static void metaspace(const tri_step *step, size_t i, const char *text, size_t n
 {
     size_t done = 0;
     while (done < num) {
-        const char *found = memmem(text + done, num - done, step->text, step->text_bytes);
+        const char *found = tri_find(text + done, num - done, step->text, step->text_bytes);
         size_t until = found ? (size_t)(found - text) : num;
         tri_bytes_add(&out->bytes, text + done, until - done);
         if (found && !(i == 0 && step->number))

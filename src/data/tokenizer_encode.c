@@ -139,7 +139,7 @@ static void encode_at_metaspace(tri_scratch *s, const char *word, size_t num_byt
     const char *end = word + num_bytes, *from = word;
     while (word < end) {
         const char *found =
-            from < end ? memmem(from, (size_t)(end - from), "\xE2\x96\x81", 3) : NULL;
+            from < end ? tri_find(from, (size_t)(end - from), "\xE2\x96\x81", 3) : NULL;
         if (!found) {
             encode_word(s, word, (size_t)(end - word));
             return;

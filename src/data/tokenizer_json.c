@@ -179,7 +179,7 @@ static bool metaspace_only_leads(const tri_tokenizer *t)
         size_t at = 0;
         while (num - at >= 3 && memcmp(text + at, metaspace, 3) == 0)
             at += 3;
-        if (memmem(text + at, num - at, metaspace, 3))
+        if (tri_find(text + at, num - at, metaspace, 3))
             return false;
     }
     return tri_vocab_find(&t->spelling, metaspace, 3) >= 0;

@@ -133,6 +133,18 @@ int tri_utf8_put(uint32_t c, char out[4])
     return 4;
 }
 
+const char *tri_find(const char *text, size_t num_bytes, const char *what, size_t num_what)
+{
+    const char *end = text + num_bytes;
+    while ((size_t)(end - text) >= num_what) {
+        const char *found = memchr(text, what[0], (size_t)(end - text) - num_what + 1);
+        if (!found || memcmp(found, what, num_what) == 0)
+            return found;
+        text = found + 1;
+    }
+    return NULL;
+}
+
 bool tri_is_ascii(const char *text, size_t num_bytes)
 {
     size_t i = 0;
