@@ -25,7 +25,9 @@ field() { sed -n "s/.*\"$2\": *\([-0-9.e+]*\).*/\1/p" "$work/$1/metrics.jsonl"; 
 # Largest relative difference of a field over all steps, at most the limit.
 close() { # name, field, limit
     local worst
-    worst=$(paste <(field one "$2") <(field "$1" "$2") | awk -v limit="$3" '
+    field one "$2" >"$work/a"
+    field "$1" "$2" >"$work/b"
+    worst=$(paste "$work/a" "$work/b" | awk -v limit="$3" '
         NF != 2 { missing = 1 }
         { d = ($1 - $2) / $1; d = d < 0 ? -d : d; if (d > worst) worst = d }
         END {
@@ -58,7 +60,9 @@ run dp2split layout.dp=2 layout.split_backward=true
 close dp2split loss 1e-5
 
 run again layout.dp=3
-if ! cmp -s <(field dp3 loss) <(field again loss); then
+field dp3 loss >"$work/a"
+field again loss >"$work/b"
+if ! cmp -s "$work/a" "$work/b"; then
     echo "FAILED: two runs on three ranks differ"
     failures=$((failures + 1))
 fi
