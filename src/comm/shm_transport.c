@@ -9,6 +9,7 @@
  *      descriptor number it knows, the old segment is gone and its mapping is dropped.
  *   3. free() gives the pages back at once by a hole in the file, whoever still maps it; leave()
  * does not. */
+#include "base/clock.h"
 #include "comm/transport.h"
 
 #include <errno.h>
@@ -19,6 +20,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #define HUGE_BYTES ((size_t)2 << 20)
@@ -226,6 +228,24 @@ static tr_status peer_pid(struct shm *shm, int peer, tr_error *err)
     return TR_OK;
 }
 
+/* A peer whose memory is gone has most likely just died. Whoever watches it knows better why than
+ * this rank does: gives them a moment to say so, and then speaks in their words. */
+static tr_status peer_is_gone(const struct shm *shm, int peer, const char *path, int reason,
+                              tr_error *err)
+{
+    const tri_stop *stop = shm->bootstrap.stop;
+    uint64_t until = tri_now_ns() + 1000000000u;
+    const struct timespec nap = {.tv_nsec = 2000000};
+    while (!atomic_load_explicit(&stop->stopped, memory_order_acquire) && tri_now_ns() < until)
+        nanosleep(&nap, NULL);
+    if (atomic_load_explicit(&stop->stopped, memory_order_acquire))
+        return tri_fail(err, TR_ERROR_RUNTIME, "rank %d is gone: %s", peer, stop->reason);
+    return tri_fail(err, TR_ERROR_RUNTIME,
+                    "cannot map memory of rank %d (%s: %s); it may have ended, or ranks run "
+                    "under different users or process namespaces",
+                    peer, path, strerror(reason));
+}
+
 static tr_status open_peer_segment(struct shm *shm, int peer, tri_ref ref, struct segment *segment,
                                    tr_error *err)
 {
@@ -242,10 +262,7 @@ static tr_status open_peer_segment(struct shm *shm, int peer, tri_ref ref, struc
     if (file >= 0)
         close(file);
     if (base == MAP_FAILED)
-        return tri_fail(err, TR_ERROR_RUNTIME,
-                        "cannot map memory of rank %d (%s: %s); it may have ended, or ranks run "
-                        "under different users or process namespaces",
-                        peer, path, strerror(reason));
+        return peer_is_gone(shm, peer, path, reason, err);
     *segment = (struct segment){ref.segment, ref.file, base, (size_t)info.st_size};
     if (segment->bytes >= HUGE_BYTES)
         madvise(base, segment->bytes, MADV_HUGEPAGE);
