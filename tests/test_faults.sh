@@ -19,7 +19,12 @@ fail() {
 }
 
 # rank N DP [VARIABLE=VALUE ...]: one rank of a world; its output goes to rank-N.txt.
-port=$((20000 + RANDOM % 20000))
+# Below the ports that the system gives to outgoing connections, and nobody listening there.
+next_port() {
+    port=$((20000 + RANDOM % 12000))
+    while (echo >/dev/tcp/127.0.0.1/$port) 2>/dev/null; do port=$((port + 1)); done
+}
+next_port
 rank() {
     local n=$1 dp=$2
     shift 2
@@ -36,7 +41,8 @@ wait $other || fail "rank 1 of a world of two failed"
 grep -q "step 3/3" "$work/rank-0.txt" || fail "rank 0 did not train"
 
 # One of them is killed: the other says so and ends.
-port=$((port + 1)) steps=1000000
+next_port
+steps=1000000
 rank 1 2 & other=$!
 (rank 0 2) & host=$!
 for _ in $(seq 500); do
@@ -57,11 +63,12 @@ grep -q "^trireme: rank 1 ended without a word.* at step" "$work/rank-0.txt" ||
     fail "rank 0 does not report rank 1"
 
 # Nobody else comes; somebody comes with another token.
-port=$((port + 1)) steps=3 deadline=1
+next_port
+steps=3 deadline=1
 rank 0 3 && fail "a world of three began with one"
 grep -q "only 1 of 3 ranks joined within 1 s; missing: ranks 1, 2" "$work/rank-0.txt" ||
     fail "the missing ranks are not named"
-port=$((port + 1))
+next_port
 rank 1 2 TRIREME_TOKEN=wrong & other=$!
 rank 0 2 TRIREME_TOKEN=right && fail "a rank with another token joined"
 wait $other && fail "a rank with another token joined"
