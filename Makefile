@@ -33,6 +33,14 @@ endif
 PACKAGES = yaml-0.1 jansson libpcre2-8 libutf8proc
 LIBS     = $(shell pkg-config --libs $(PACKAGES) 2>/dev/null) -lm -ldl -pthread
 
+# The GPU part is built where there is an nvcc; CUDA=no leaves it out. The CUDA runtime is linked in
+# (it opens the driver by itself), everything else of CUDA is opened at run time.
+CUDA    ?= $(if $(NVCC),yes,no)
+NVCC    ?= $(firstword $(wildcard $(shell command -v nvcc) /usr/local/cuda/bin/nvcc))
+CUDA_HOME = $(patsubst %/bin/nvcc,%,$(realpath $(NVCC)))
+CUDA_ARCH ?= -gencode=arch=compute_80,code=sm_80 -gencode=arch=compute_90a,code=sm_90a
+NVFLAGS  = -std=c++17 -O3 -lineinfo -Isrc -Iinclude --compiler-options -Wall,-Wextra $(CUDA_ARCH)
+
 FAST_SRC = $(wildcard src/device/cpu/fast/*.c)
 CLI_SRC  = $(wildcard src/cli/*.c)
 LIB_SRC  = $(filter-out $(CLI_SRC) $(FAST_SRC),$(wildcard src/*/*.c src/*/*/*.c src/*/*/*/*.c))

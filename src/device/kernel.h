@@ -32,6 +32,9 @@ typedef struct tri_kernel {
     /* Bytes of scratch that run needs for operands of these sizes (their data is NULL here), or
      * NULL for none. It becomes part of the memory plan: kernels allocate nothing. */
     size_t (*scratch_bytes)(const tri_kernel_args *args, int num_threads);
+    /* Optional: the same as calling run for each of these in order. A device that pays for every
+     * launch does many small ones in one. */
+    void (*run_many)(const tri_kernel_args *const *args, int count);
 } tri_kernel;
 
 #endif

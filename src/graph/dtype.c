@@ -17,3 +17,8 @@ size_t tri_dtype_bytes(tri_dtype dtype)
 {
     return dtypes[dtype].bytes;
 }
+
+bool tri_dtype_is_float(tri_dtype dtype)
+{
+    return dtype == TRI_F32 || dtype == TRI_BF16 || dtype == TRI_F16;
+}

@@ -2,6 +2,7 @@
 #ifndef TRI_GRAPH_DTYPE_H
 #define TRI_GRAPH_DTYPE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -17,5 +18,6 @@ typedef enum tri_dtype {
 
 const char *tri_dtype_name(tri_dtype dtype); /* "f32", "bf16", ... */
 size_t tri_dtype_bytes(tri_dtype dtype);
+bool tri_dtype_is_float(tri_dtype dtype);
 
 #endif

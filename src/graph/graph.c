@@ -153,8 +153,7 @@ static bool infer_outputs(tri_graph *graph, const tri_node *node, const char *na
         if (node->in[j] != TRI_NONE)
             in[j] = graph->values[node->in[j]].shape;
     }
-    for (int k = 0; k < node->num_out; k++)
-        dtypes[k] = TRI_F32;
+    tri_infer_dtypes(graph, node, dtypes);
     tr_error err;
     if (def->infer(node, in, shapes, dtypes, &err) == TR_OK)
         return true;
@@ -221,6 +220,7 @@ void tri_graph_write_state(tri_graph *graph, tri_id node, int k, tri_id state, t
     tri_value *value = &graph->values[n->out[k]];
     value->kind = TRI_VALUE_STATE;
     value->state = state;
+    value->dtype = s->dtype;
     value->name = s->name;
     n->write[k] = write;
     n->prev[k] = s->latest;

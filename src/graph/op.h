@@ -23,6 +23,7 @@ typedef enum tri_op {
     TRI_OP_DROPOUT,
     TRI_OP_ACCUMULATE,
     TRI_OP_AXPBY,
+    TRI_OP_CAST,
     TRI_OP_SWIGLU,
     TRI_OP_SWIGLU_GRAD,
     /* lookup */
@@ -57,6 +58,7 @@ typedef enum tri_op {
     TRI_OP_MOMENTUM,
     TRI_OP_UNIT_NORM,
     TRI_OP_APPLY_UPDATE,
+    TRI_OP_NARROW,
     /* communication: run by the rank's communicator, not by its device */
     TRI_OP_ALL_REDUCE,
     TRI_NUM_OPS
@@ -120,6 +122,7 @@ typedef struct tri_attr {
     float lr_scale; /* of the parameter's group */
     float clip;     /* finish: largest global norm, 0 = none */
     tri_rope_config rope;
+    tri_dtype dtype; /* cast: what it becomes */
 } tri_attr;
 
 /* Numbers that differ from step to step: the input `sched`, f32 [TRI_NUM_SCHED]. */

@@ -11,6 +11,7 @@ static const tri_op_def *const table[TRI_NUM_OPS] = {
     [TRI_OP_DROPOUT] = &tri_def_dropout,
     [TRI_OP_ACCUMULATE] = &tri_def_accumulate,
     [TRI_OP_AXPBY] = &tri_def_axpby,
+    [TRI_OP_CAST] = &tri_def_cast,
     [TRI_OP_SWIGLU] = &tri_def_swiglu,
     [TRI_OP_SWIGLU_GRAD] = &tri_def_swiglu_grad,
     [TRI_OP_EMBED] = &tri_def_embed,
@@ -40,6 +41,7 @@ static const tri_op_def *const table[TRI_NUM_OPS] = {
     [TRI_OP_MOMENTUM] = &tri_def_momentum,
     [TRI_OP_UNIT_NORM] = &tri_def_unit_norm,
     [TRI_OP_APPLY_UPDATE] = &tri_def_apply_update,
+    [TRI_OP_NARROW] = &tri_def_narrow,
     [TRI_OP_ALL_REDUCE] = &tri_def_all_reduce,
 };
 
@@ -51,6 +53,18 @@ const tri_op_def *tri_op_get(tri_op op)
 tri_shape tri_shape_scalar(int64_t count)
 {
     return tri_shape_of(1, TRI_DIM_N, count);
+}
+
+void tri_infer_dtypes(const tri_graph *graph, const tri_node *node, tri_dtype *out_dtype)
+{
+    const tri_op_def *def = tri_op_get(node->op);
+    tri_dtype lead = TRI_F32;
+    for (int j = node->num_in - 1; j >= 0; j--)
+        if (node->in[j] != TRI_NONE && !(def->wide_in >> j & 1) &&
+            tri_dtype_is_float(graph->values[node->in[j]].dtype))
+            lead = graph->values[node->in[j]].dtype;
+    for (int k = 0; k < node->num_out; k++)
+        out_dtype[k] = def->wide_out >> k & 1 ? TRI_F32 : lead;
 }
 
 tr_status tri_infer_same(const tri_node *node, const tri_shape *in, tri_shape *out,

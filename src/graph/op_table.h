@@ -23,9 +23,14 @@ typedef struct tri_op_def {
     uint8_t can_accumulate;          /* bit k: output k may be an accumulator */
     uint16_t optional;               /* bit j: input j may be absent */
     bool communicates;               /* ranks take part; neighbours in memory may share a message */
+    /* What stays f32 when activations are 16-bit: statistics, the gains of norms, states of update
+     * rules. Bit j or k: that input or output is always f32. Every other output has the type of the
+     * first float input that may be narrow; an accumulator has the type of its state. */
+    uint16_t wide_in;
+    uint8_t wide_out;
 
-    /* Checks inputs and attributes and fills the outputs' shapes (and dtypes, preset to f32).
-     * shapes of absent inputs have rank -1. */
+    /* Checks inputs and attributes and fills the outputs' shapes (and dtypes, preset by the rule
+     * above). shapes of absent inputs have rank -1. */
     tr_status (*infer)(const tri_node *node, const tri_shape *in, tri_shape *out,
                        tri_dtype *out_dtype, tr_error *err);
     /* Emits the backward of a node. dout[k] is the gradient of output k or TRI_NONE; the rule fills
@@ -45,11 +50,13 @@ tri_cost tri_node_cost(const tri_graph *graph, const tri_node *node);
 tr_status tri_infer_same(const tri_node *node, const tri_shape *in, tri_shape *out,
                          tri_dtype *out_dtype, tr_error *err);
 tri_shape tri_shape_scalar(int64_t count); /* [n count] */
+/* Types of a node's outputs, as the masks of its row say. */
+void tri_infer_dtypes(const tri_graph *graph, const tri_node *node, tri_dtype *out_dtype);
 
 extern const tri_op_def tri_def_matmul;
 extern const tri_op_def tri_def_add, tri_def_bias_add, tri_def_bias_grad, tri_def_act,
-    tri_def_act_grad, tri_def_dropout, tri_def_accumulate, tri_def_axpby, tri_def_swiglu,
-    tri_def_swiglu_grad;
+    tri_def_act_grad, tri_def_dropout, tri_def_accumulate, tri_def_axpby, tri_def_cast,
+    tri_def_swiglu, tri_def_swiglu_grad;
 extern const tri_op_def tri_def_embed, tri_def_embed_grad, tri_def_select_row,
     tri_def_select_row_grad;
 extern const tri_op_def tri_def_layernorm, tri_def_add_layernorm, tri_def_layernorm_grad,
@@ -60,7 +67,7 @@ extern const tri_op_def tri_def_rope, tri_def_attention, tri_def_attention_grad;
 extern const tri_op_def tri_def_ce_stats, tri_def_ce_loss, tri_def_ce_grad, tri_def_out_loss,
     tri_def_out_loss_grad;
 extern const tri_op_def tri_def_sum_squares, tri_def_finish, tri_def_sgd, tri_def_adam,
-    tri_def_momentum, tri_def_unit_norm, tri_def_apply_update;
+    tri_def_momentum, tri_def_unit_norm, tri_def_apply_update, tri_def_narrow;
 extern const tri_op_def tri_def_all_reduce;
 
 #endif

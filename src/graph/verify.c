@@ -68,7 +68,8 @@ static tr_status check_outputs(const verifier *v, size_t n)
         node->num_out > def->max_out)
         return complain(v, n, "has a wrong number of operands", "");
     tri_shape in[TRI_MAX_IN], out[TRI_MAX_OUT];
-    tri_dtype dtype[TRI_MAX_OUT] = {TRI_F32, TRI_F32, TRI_F32, TRI_F32};
+    tri_dtype dtype[TRI_MAX_OUT];
+    tri_infer_dtypes(graph, node, dtype);
     for (int j = 0; j < node->num_in; j++)
         in[j] =
             node->in[j] == TRI_NONE ? (tri_shape){.rank = -1} : graph->values[node->in[j]].shape;
@@ -81,6 +82,8 @@ static tr_status check_outputs(const verifier *v, size_t n)
             return complain(v, n, "makes a second time", value->name);
         if (value->producer != n)
             return complain(v, n, "is not the noted producer of", value->name);
+        if (value->state != TRI_NONE)
+            dtype[k] = graph->states[value->state].dtype;
         if (!tri_shape_equal(&value->shape, &out[k]) || value->dtype != dtype[k])
             return complain(v, n, "gives another shape or type to", value->name);
         TRI_TRY(check_write(v, n, k));

@@ -116,6 +116,7 @@ const tri_op_def tri_def_attention = {
     .min_out = 2,
     .max_out = 2,
     .optional = 1 << IN_K | 1 << IN_V | 1 << IN_DOCS,
+    .wide_out = 1 << 1,
     .infer = infer,
     .grad = grad,
     .flops = flops,
@@ -133,6 +134,7 @@ const tri_op_def tri_def_attention_grad = {
     .min_out = 1,
     .max_out = 3,
     .optional = 1 << GRAD_K | 1 << GRAD_V | 1 << GRAD_DOCS,
+    .wide_in = 1 << 5,
     .infer = infer_grad,
     .flops = flops_grad,
 };

@@ -237,3 +237,36 @@ const tri_op_def tri_def_axpby = {
     .infer = infer_equal,
     .flops = flops_axpby,
 };
+
+static tr_status infer_cast(const tri_node *node, const tri_shape *in, tri_shape *out,
+                            tri_dtype *out_dtype, tr_error *err)
+{
+    (void)err;
+    out[0] = in[0];
+    out_dtype[0] = node->attr.dtype;
+    return TR_OK;
+}
+
+static void grad_cast(tri_graph *graph, tri_id id, const tri_id *dout, const bool *wanted,
+                      tri_id *din)
+{
+    (void)wanted;
+    const tri_node node = graph->nodes[id];
+    const tri_value *x = &graph->values[node.in[0]];
+    tri_attr attr = {.dtype = x->dtype};
+    const char *name = tri_arena_printf(&graph->arena, "d.%s", x->name);
+    din[0] = out_of(graph, tri_graph_emit(graph, TRI_OP_CAST, name, &attr, &dout[0], 1, 1), 0);
+}
+
+const tri_op_def tri_def_cast = {
+    .name = "cast",
+    .inputs = "x",
+    .outputs = "y",
+    .meaning = "y = x in another type, rounded to the nearest, ties to even.",
+    .min_in = 1,
+    .max_in = 1,
+    .min_out = 1,
+    .max_out = 1,
+    .infer = infer_cast,
+    .grad = grad_cast,
+};

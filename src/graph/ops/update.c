@@ -30,6 +30,7 @@ const tri_op_def tri_def_sum_squares = {
     .min_out = 1,
     .max_out = 1,
     .can_accumulate = 1,
+    .wide_out = 1,
     .infer = infer_one,
     .flops = flops_2,
 };
@@ -55,6 +56,8 @@ const tri_op_def tri_def_finish = {
     .max_in = 4,
     .min_out = 1,
     .max_out = 1,
+    .wide_in = 1 | 1 << 1 | 1 << 2 | 1 << 3,
+    .wide_out = 1,
     .infer = infer_finish,
 };
 
@@ -87,6 +90,8 @@ const tri_op_def tri_def_sgd = {
     .max_out = 2,
     .updates = {1, 2},
     .optional = 2,
+    .wide_in = 1 | 1 << 1 | 1 << 3 | 1 << 4,
+    .wide_out = 1 | 1 << 1,
     .infer = infer_update,
     .flops = flops_update,
 };
@@ -102,6 +107,8 @@ const tri_op_def tri_def_adam = {
     .min_out = 3,
     .max_out = 3,
     .updates = {1, 2, 3},
+    .wide_in = 1 | 1 << 1 | 1 << 2 | 1 << 4 | 1 << 5,
+    .wide_out = 1 | 1 << 1 | 1 << 2,
     .infer = infer_update,
     .flops = flops_update,
 };
@@ -118,6 +125,8 @@ const tri_op_def tri_def_momentum = {
     .min_out = 2,
     .max_out = 2,
     .updates = {1},
+    .wide_in = 1 | 1 << 2,
+    .wide_out = 1 | 1 << 1,
     .infer = infer_update,
     .flops = flops_update,
 };
@@ -153,6 +162,22 @@ const tri_op_def tri_def_apply_update = {
     .min_out = 1,
     .max_out = 1,
     .updates = {1},
+    .wide_in = 1 | 1 << 1 | 1 << 2 | 1 << 3,
+    .wide_out = 1,
     .infer = infer_update,
     .flops = flops_update,
+};
+
+const tri_op_def tri_def_narrow = {
+    .name = "narrow",
+    .inputs = "p, copy (which it replaces)",
+    .outputs = "copy",
+    .meaning = "copy = p in the type of the copy: what 16-bit products read of a parameter.",
+    .min_in = 2,
+    .max_in = 2,
+    .min_out = 1,
+    .max_out = 1,
+    .updates = {2},
+    .wide_in = 1,
+    .infer = tri_infer_same,
 };

@@ -138,4 +138,5 @@ static void attention(const tri_kernel_args *args)
     run_tasks(args, num_tasks * QUERIES * s->num_pos, num_tasks, forward_task, &f);
 }
 
-const tri_kernel TRI_ISA_NAME(tri_fast_attention) = {attention, attention_scratch};
+const tri_kernel TRI_ISA_NAME(tri_fast_attention) = {.run = attention,
+                                                     .scratch_bytes = attention_scratch};

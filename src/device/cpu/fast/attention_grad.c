@@ -234,4 +234,5 @@ static void attention_grad(const tri_kernel_args *args)
     run_tasks(args, work, b.num_heads, combine_task, &b);
 }
 
-const tri_kernel TRI_ISA_NAME(tri_fast_attention_grad) = {attention_grad, attention_grad_scratch};
+const tri_kernel TRI_ISA_NAME(tri_fast_attention_grad) = {.run = attention_grad,
+                                                          .scratch_bytes = attention_grad_scratch};

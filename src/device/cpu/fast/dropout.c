@@ -107,4 +107,4 @@ static void dropout(const tri_kernel_args *args)
     run_tasks(args, num, ceil_div(num, TASK_ELEMENTS), dropout_task, &job);
 }
 
-const tri_kernel TRI_ISA_NAME(tri_fast_dropout) = {dropout, NULL};
+const tri_kernel TRI_ISA_NAME(tri_fast_dropout) = {.run = dropout};

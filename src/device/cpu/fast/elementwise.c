@@ -257,12 +257,13 @@ static void bias_grad(const tri_kernel_args *args)
     combine_rows(cpu_of(args)->scratch, num_blocks, dim, dim, args->out[0].data, args->overwrite);
 }
 
-const tri_kernel TRI_ISA_NAME(tri_fast_add) = {add, NULL};
-const tri_kernel TRI_ISA_NAME(tri_fast_bias_add) = {bias_add, NULL};
-const tri_kernel TRI_ISA_NAME(tri_fast_bias_grad) = {bias_grad, bias_grad_scratch};
-const tri_kernel TRI_ISA_NAME(tri_fast_act) = {act, NULL};
-const tri_kernel TRI_ISA_NAME(tri_fast_act_grad) = {act_grad, NULL};
-const tri_kernel TRI_ISA_NAME(tri_fast_accumulate) = {accumulate, NULL};
-const tri_kernel TRI_ISA_NAME(tri_fast_axpby) = {axpby, NULL};
-const tri_kernel TRI_ISA_NAME(tri_fast_swiglu) = {swiglu, NULL};
-const tri_kernel TRI_ISA_NAME(tri_fast_swiglu_grad) = {swiglu_grad, NULL};
+const tri_kernel TRI_ISA_NAME(tri_fast_add) = {.run = add};
+const tri_kernel TRI_ISA_NAME(tri_fast_bias_add) = {.run = bias_add};
+const tri_kernel TRI_ISA_NAME(tri_fast_bias_grad) = {.run = bias_grad,
+                                                     .scratch_bytes = bias_grad_scratch};
+const tri_kernel TRI_ISA_NAME(tri_fast_act) = {.run = act};
+const tri_kernel TRI_ISA_NAME(tri_fast_act_grad) = {.run = act_grad};
+const tri_kernel TRI_ISA_NAME(tri_fast_accumulate) = {.run = accumulate};
+const tri_kernel TRI_ISA_NAME(tri_fast_axpby) = {.run = axpby};
+const tri_kernel TRI_ISA_NAME(tri_fast_swiglu) = {.run = swiglu};
+const tri_kernel TRI_ISA_NAME(tri_fast_swiglu_grad) = {.run = swiglu_grad};

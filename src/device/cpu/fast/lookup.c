@@ -94,7 +94,7 @@ static void select_row_grad(const tri_kernel_args *args)
                (const float *)args->in[0].data + b * dim, (size_t)dim * sizeof(float));
 }
 
-const tri_kernel TRI_ISA_NAME(tri_fast_embed) = {embed, NULL};
-const tri_kernel TRI_ISA_NAME(tri_fast_embed_grad) = {embed_grad, NULL};
-const tri_kernel TRI_ISA_NAME(tri_fast_select_row) = {select_row, NULL};
-const tri_kernel TRI_ISA_NAME(tri_fast_select_row_grad) = {select_row_grad, NULL};
+const tri_kernel TRI_ISA_NAME(tri_fast_embed) = {.run = embed};
+const tri_kernel TRI_ISA_NAME(tri_fast_embed_grad) = {.run = embed_grad};
+const tri_kernel TRI_ISA_NAME(tri_fast_select_row) = {.run = select_row};
+const tri_kernel TRI_ISA_NAME(tri_fast_select_row_grad) = {.run = select_row_grad};

@@ -242,8 +242,9 @@ static void out_loss_grad(const tri_kernel_args *args)
     run_tasks(args, num, ceil_div(num, TASK_ELEMENTS), out_loss_grad_task, (void *)args);
 }
 
-const tri_kernel TRI_ISA_NAME(tri_fast_ce_stats) = {ce_stats, NULL};
-const tri_kernel TRI_ISA_NAME(tri_fast_ce_loss) = {ce_loss, NULL};
-const tri_kernel TRI_ISA_NAME(tri_fast_ce_grad) = {ce_grad, NULL};
-const tri_kernel TRI_ISA_NAME(tri_fast_out_loss) = {out_loss, out_loss_scratch};
-const tri_kernel TRI_ISA_NAME(tri_fast_out_loss_grad) = {out_loss_grad, NULL};
+const tri_kernel TRI_ISA_NAME(tri_fast_ce_stats) = {.run = ce_stats};
+const tri_kernel TRI_ISA_NAME(tri_fast_ce_loss) = {.run = ce_loss};
+const tri_kernel TRI_ISA_NAME(tri_fast_ce_grad) = {.run = ce_grad};
+const tri_kernel TRI_ISA_NAME(tri_fast_out_loss) = {.run = out_loss,
+                                                    .scratch_bytes = out_loss_scratch};
+const tri_kernel TRI_ISA_NAME(tri_fast_out_loss_grad) = {.run = out_loss_grad};

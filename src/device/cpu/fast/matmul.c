@@ -54,4 +54,4 @@ static size_t matmul_scratch(const tri_kernel_args *args, int num_threads)
     return tri_gemm_scratch_bytes(num_threads);
 }
 
-const tri_kernel TRI_ISA_NAME(tri_fast_matmul) = {matmul, matmul_scratch};
+const tri_kernel TRI_ISA_NAME(tri_fast_matmul) = {.run = matmul, .scratch_bytes = matmul_scratch};

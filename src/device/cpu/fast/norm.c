@@ -204,8 +204,8 @@ static void layernorm_param_grad(const tri_kernel_args *args)
     combine_rows(partial + dim, num_blocks, 2 * dim, dim, args->out[1].data, args->overwrite);
 }
 
-const tri_kernel TRI_ISA_NAME(tri_fast_layernorm) = {layernorm, NULL};
-const tri_kernel TRI_ISA_NAME(tri_fast_add_layernorm) = {add_layernorm, NULL};
-const tri_kernel TRI_ISA_NAME(tri_fast_layernorm_grad) = {layernorm_grad, NULL};
-const tri_kernel TRI_ISA_NAME(tri_fast_layernorm_param_grad) = {layernorm_param_grad,
-                                                                layernorm_param_grad_scratch};
+const tri_kernel TRI_ISA_NAME(tri_fast_layernorm) = {.run = layernorm};
+const tri_kernel TRI_ISA_NAME(tri_fast_add_layernorm) = {.run = add_layernorm};
+const tri_kernel TRI_ISA_NAME(tri_fast_layernorm_grad) = {.run = layernorm_grad};
+const tri_kernel TRI_ISA_NAME(tri_fast_layernorm_param_grad) = {
+    .run = layernorm_param_grad, .scratch_bytes = layernorm_param_grad_scratch};

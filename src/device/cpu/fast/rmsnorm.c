@@ -171,8 +171,8 @@ static void rmsnorm_param_grad(const tri_kernel_args *args)
                  args->overwrite);
 }
 
-const tri_kernel TRI_ISA_NAME(tri_fast_rmsnorm) = {rmsnorm, NULL};
-const tri_kernel TRI_ISA_NAME(tri_fast_add_rmsnorm) = {add_rmsnorm, NULL};
-const tri_kernel TRI_ISA_NAME(tri_fast_rmsnorm_grad) = {rmsnorm_grad, NULL};
-const tri_kernel TRI_ISA_NAME(tri_fast_rmsnorm_param_grad) = {rmsnorm_param_grad,
-                                                              rmsnorm_param_grad_scratch};
+const tri_kernel TRI_ISA_NAME(tri_fast_rmsnorm) = {.run = rmsnorm};
+const tri_kernel TRI_ISA_NAME(tri_fast_add_rmsnorm) = {.run = add_rmsnorm};
+const tri_kernel TRI_ISA_NAME(tri_fast_rmsnorm_grad) = {.run = rmsnorm_grad};
+const tri_kernel TRI_ISA_NAME(tri_fast_rmsnorm_param_grad) = {
+    .run = rmsnorm_param_grad, .scratch_bytes = rmsnorm_param_grad_scratch};

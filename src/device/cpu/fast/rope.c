@@ -88,4 +88,4 @@ static void rope(const tri_kernel_args *args)
     run_tasks(args, x->count, ceil_div(job.num_rows, job.rows_per_task), rope_task, &job);
 }
 
-const tri_kernel TRI_ISA_NAME(tri_fast_rope) = {rope, rope_scratch};
+const tri_kernel TRI_ISA_NAME(tri_fast_rope) = {.run = rope, .scratch_bytes = rope_scratch};

@@ -229,9 +229,11 @@ static void apply_update(const tri_kernel_args *args)
         run_update(args, &job, apply_update_task);
 }
 
-const tri_kernel TRI_ISA_NAME(tri_fast_sum_squares) = {sum_squares, sum_squares_scratch};
-const tri_kernel TRI_ISA_NAME(tri_fast_sgd) = {sgd, NULL};
-const tri_kernel TRI_ISA_NAME(tri_fast_adam) = {adam, NULL};
-const tri_kernel TRI_ISA_NAME(tri_fast_momentum) = {momentum, NULL};
-const tri_kernel TRI_ISA_NAME(tri_fast_unit_norm) = {unit_norm, sum_squares_scratch};
-const tri_kernel TRI_ISA_NAME(tri_fast_apply_update) = {apply_update, NULL};
+const tri_kernel TRI_ISA_NAME(tri_fast_sum_squares) = {.run = sum_squares,
+                                                       .scratch_bytes = sum_squares_scratch};
+const tri_kernel TRI_ISA_NAME(tri_fast_sgd) = {.run = sgd};
+const tri_kernel TRI_ISA_NAME(tri_fast_adam) = {.run = adam};
+const tri_kernel TRI_ISA_NAME(tri_fast_momentum) = {.run = momentum};
+const tri_kernel TRI_ISA_NAME(tri_fast_unit_norm) = {.run = unit_norm,
+                                                     .scratch_bytes = sum_squares_scratch};
+const tri_kernel TRI_ISA_NAME(tri_fast_apply_update) = {.run = apply_update};

@@ -223,5 +223,6 @@ static void attention_grad(const tri_kernel_args *args)
     }
 }
 
-const tri_kernel tri_ref_attention = {attention, attention_scratch};
-const tri_kernel tri_ref_attention_grad = {attention_grad, attention_grad_scratch};
+const tri_kernel tri_ref_attention = {.run = attention, .scratch_bytes = attention_scratch};
+const tri_kernel tri_ref_attention_grad = {.run = attention_grad,
+                                           .scratch_bytes = attention_grad_scratch};

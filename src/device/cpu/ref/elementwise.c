@@ -3,6 +3,7 @@
 #include "device/cpu/ref/ref.h"
 
 #include <math.h>
+#include <string.h>
 
 static void add(const tri_kernel_args *args)
 {
@@ -180,13 +181,20 @@ static void axpby(const tri_kernel_args *args)
         z[i] = (float)(alpha * x[i] + beta * y[i]);
 }
 
-const tri_kernel tri_ref_add = {add, NULL};
-const tri_kernel tri_ref_bias_add = {bias_add, NULL};
-const tri_kernel tri_ref_bias_grad = {bias_grad, NULL};
-const tri_kernel tri_ref_act = {act, NULL};
-const tri_kernel tri_ref_act_grad = {act_grad, NULL};
-const tri_kernel tri_ref_dropout = {dropout, NULL};
-const tri_kernel tri_ref_accumulate = {accumulate, NULL};
-const tri_kernel tri_ref_axpby = {axpby, NULL};
-const tri_kernel tri_ref_swiglu = {swiglu, NULL};
-const tri_kernel tri_ref_swiglu_grad = {swiglu_grad, NULL};
+/* Both ends are f32 here: a kernel that has 16-bit operands is called through widened copies. */
+static void copy(const tri_kernel_args *args)
+{
+    memcpy(args->out[0].data, args->in[0].data, (size_t)args->out[0].count * sizeof(float));
+}
+
+const tri_kernel tri_ref_copy = {.run = copy};
+const tri_kernel tri_ref_add = {.run = add};
+const tri_kernel tri_ref_bias_add = {.run = bias_add};
+const tri_kernel tri_ref_bias_grad = {.run = bias_grad};
+const tri_kernel tri_ref_act = {.run = act};
+const tri_kernel tri_ref_act_grad = {.run = act_grad};
+const tri_kernel tri_ref_dropout = {.run = dropout};
+const tri_kernel tri_ref_accumulate = {.run = accumulate};
+const tri_kernel tri_ref_axpby = {.run = axpby};
+const tri_kernel tri_ref_swiglu = {.run = swiglu};
+const tri_kernel tri_ref_swiglu_grad = {.run = swiglu_grad};

@@ -60,7 +60,7 @@ static void select_row_grad(const tri_kernel_args *args)
             ((float *)dx->data)[(b * num_rows + index[b]) * dim + d] = dy[b * dim + d];
 }
 
-const tri_kernel tri_ref_embed = {embed, NULL};
-const tri_kernel tri_ref_embed_grad = {embed_grad, NULL};
-const tri_kernel tri_ref_select_row = {select_row, NULL};
-const tri_kernel tri_ref_select_row_grad = {select_row_grad, NULL};
+const tri_kernel tri_ref_embed = {.run = embed};
+const tri_kernel tri_ref_embed_grad = {.run = embed_grad};
+const tri_kernel tri_ref_select_row = {.run = select_row};
+const tri_kernel tri_ref_select_row_grad = {.run = select_row_grad};

@@ -110,8 +110,8 @@ static void out_loss_grad(const tri_kernel_args *args)
     }
 }
 
-const tri_kernel tri_ref_ce_stats = {ce_stats, NULL};
-const tri_kernel tri_ref_ce_loss = {ce_loss, NULL};
-const tri_kernel tri_ref_ce_grad = {ce_grad, NULL};
-const tri_kernel tri_ref_out_loss = {out_loss, NULL};
-const tri_kernel tri_ref_out_loss_grad = {out_loss_grad, NULL};
+const tri_kernel tri_ref_ce_stats = {.run = ce_stats};
+const tri_kernel tri_ref_ce_loss = {.run = ce_loss};
+const tri_kernel tri_ref_ce_grad = {.run = ce_grad};
+const tri_kernel tri_ref_out_loss = {.run = out_loss};
+const tri_kernel tri_ref_out_loss_grad = {.run = out_loss_grad};

@@ -53,4 +53,4 @@ static void matmul(const tri_kernel_args *args)
     }
 }
 
-const tri_kernel tri_ref_matmul = {matmul, NULL};
+const tri_kernel tri_ref_matmul = {.run = matmul};

@@ -86,7 +86,7 @@ static void layernorm_param_grad(const tri_kernel_args *args)
     }
 }
 
-const tri_kernel tri_ref_layernorm = {layernorm, NULL};
-const tri_kernel tri_ref_add_layernorm = {add_layernorm, NULL};
-const tri_kernel tri_ref_layernorm_grad = {layernorm_grad, NULL};
-const tri_kernel tri_ref_layernorm_param_grad = {layernorm_param_grad, NULL};
+const tri_kernel tri_ref_layernorm = {.run = layernorm};
+const tri_kernel tri_ref_add_layernorm = {.run = add_layernorm};
+const tri_kernel tri_ref_layernorm_grad = {.run = layernorm_grad};
+const tri_kernel tri_ref_layernorm_param_grad = {.run = layernorm_param_grad};

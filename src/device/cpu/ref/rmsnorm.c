@@ -68,7 +68,7 @@ static void rmsnorm_param_grad(const tri_kernel_args *args)
     }
 }
 
-const tri_kernel tri_ref_rmsnorm = {rmsnorm, NULL};
-const tri_kernel tri_ref_add_rmsnorm = {add_rmsnorm, NULL};
-const tri_kernel tri_ref_rmsnorm_grad = {rmsnorm_grad, NULL};
-const tri_kernel tri_ref_rmsnorm_param_grad = {rmsnorm_param_grad, NULL};
+const tri_kernel tri_ref_rmsnorm = {.run = rmsnorm};
+const tri_kernel tri_ref_add_rmsnorm = {.run = add_rmsnorm};
+const tri_kernel tri_ref_rmsnorm_grad = {.run = rmsnorm_grad};
+const tri_kernel tri_ref_rmsnorm_param_grad = {.run = rmsnorm_param_grad};

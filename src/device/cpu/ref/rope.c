@@ -24,4 +24,4 @@ static void rope(const tri_kernel_args *args)
     }
 }
 
-const tri_kernel tri_ref_rope = {rope, NULL};
+const tri_kernel tri_ref_rope = {.run = rope};

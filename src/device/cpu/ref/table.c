@@ -12,6 +12,7 @@ const tri_kernel *tri_cpu_reference(tri_op op)
         [TRI_OP_DROPOUT] = &tri_ref_dropout,
         [TRI_OP_ACCUMULATE] = &tri_ref_accumulate,
         [TRI_OP_AXPBY] = &tri_ref_axpby,
+        [TRI_OP_CAST] = &tri_ref_copy,
         [TRI_OP_SWIGLU] = &tri_ref_swiglu,
         [TRI_OP_SWIGLU_GRAD] = &tri_ref_swiglu_grad,
         [TRI_OP_EMBED] = &tri_ref_embed,
@@ -41,6 +42,7 @@ const tri_kernel *tri_cpu_reference(tri_op op)
         [TRI_OP_MOMENTUM] = &tri_ref_momentum,
         [TRI_OP_UNIT_NORM] = &tri_ref_unit_norm,
         [TRI_OP_APPLY_UPDATE] = &tri_ref_apply_update,
+        [TRI_OP_NARROW] = &tri_ref_copy,
     };
     return table[op];
 }

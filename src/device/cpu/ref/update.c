@@ -119,10 +119,10 @@ static void apply_update(const tri_kernel_args *args)
         p[i] = (float)(p[i] - lr * attr->weight_decay * p[i] - lr * attr->alpha * update[i]);
 }
 
-const tri_kernel tri_ref_sum_squares = {sum_squares, NULL};
-const tri_kernel tri_ref_finish = {finish, NULL};
-const tri_kernel tri_ref_sgd = {sgd, NULL};
-const tri_kernel tri_ref_adam = {adam, NULL};
-const tri_kernel tri_ref_momentum = {momentum, NULL};
-const tri_kernel tri_ref_unit_norm = {unit_norm, NULL};
-const tri_kernel tri_ref_apply_update = {apply_update, NULL};
+const tri_kernel tri_ref_sum_squares = {.run = sum_squares};
+const tri_kernel tri_ref_finish = {.run = finish};
+const tri_kernel tri_ref_sgd = {.run = sgd};
+const tri_kernel tri_ref_adam = {.run = adam};
+const tri_kernel tri_ref_momentum = {.run = momentum};
+const tri_kernel tri_ref_unit_norm = {.run = unit_norm};
+const tri_kernel tri_ref_apply_update = {.run = apply_update};

@@ -1,0 +1,57 @@
+/* The GPU as a device: what its kernels share. Read by C and by nvcc.
+ *
+ * A kernel's run function only enqueues work on the stream: it never waits, allocates or copies to
+ * the host, so that a whole step can be captured as a CUDA graph and replayed. Operands are device
+ * addresses; what differs from step to step (the step number, the learning rate) is read on the
+ * device. Results do not depend on the order in which blocks happen to run: no floating-point
+ * atomics.
+ *
+ * Types: every operator takes f32, and bf16 and f16 for all operands that the operator table does
+ * not call wide (tri_op_def.wide_in, wide_out); an output that accumulates has the type of its
+ * state, so it may be f32 while the inputs are 16-bit. Arithmetic is in f32 throughout. */
+#ifndef TRI_DEVICE_CUDA_CUDA_H
+#define TRI_DEVICE_CUDA_CUDA_H
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#include "device/kernel.h"
+
+typedef struct tri_cuda_blas tri_cuda_blas; /* cuBLASLt, opened at run time */
+
+/* Reached from a kernel as args->device. */
+typedef struct tri_cuda {
+    void *stream;  /* cudaStream_t */
+    void *scratch; /* device memory, as large as the largest kernel of the program asked for */
+    size_t scratch_bytes;
+    int num_sms;
+    bool tf32; /* products of f32 operands may round them to tf32 */
+    tri_cuda_blas *blas;
+} tri_cuda;
+
+/* The kernel of an operator, or NULL where there is none. */
+const tri_kernel *tri_cuda_kernel(tri_op op);
+
+/* One row each, by the .cu file of its family. */
+extern const tri_kernel tri_cuda_matmul;
+extern const tri_kernel tri_cuda_add, tri_cuda_bias_add, tri_cuda_bias_grad, tri_cuda_act,
+    tri_cuda_act_grad, tri_cuda_dropout, tri_cuda_accumulate, tri_cuda_axpby, tri_cuda_cast,
+    tri_cuda_swiglu, tri_cuda_swiglu_grad;
+extern const tri_kernel tri_cuda_embed, tri_cuda_embed_grad, tri_cuda_select_row,
+    tri_cuda_select_row_grad;
+extern const tri_kernel tri_cuda_layernorm, tri_cuda_add_layernorm, tri_cuda_layernorm_grad,
+    tri_cuda_layernorm_param_grad;
+extern const tri_kernel tri_cuda_rmsnorm, tri_cuda_add_rmsnorm, tri_cuda_rmsnorm_grad,
+    tri_cuda_rmsnorm_param_grad;
+extern const tri_kernel tri_cuda_rope, tri_cuda_attention, tri_cuda_attention_grad;
+extern const tri_kernel tri_cuda_ce_stats, tri_cuda_ce_loss, tri_cuda_ce_grad, tri_cuda_out_loss,
+    tri_cuda_out_loss_grad;
+extern const tri_kernel tri_cuda_sum_squares, tri_cuda_finish, tri_cuda_sgd, tri_cuda_adam,
+    tri_cuda_momentum, tri_cuda_unit_norm, tri_cuda_apply_update, tri_cuda_narrow;
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
