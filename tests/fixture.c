@@ -99,18 +99,17 @@ void fixture_close(fixture *f)
     tri_safetensors_close(f->file);
 }
 
-static void fixture_row(void *context, tri_split split, uint64_t sample, int32_t *tokens,
-                        int32_t *targets, float *x, float *target)
+static void fixture_row(void *context, tri_split split, uint64_t sample, const tri_row *row)
 {
     (void)split;
     const fixture *f = context;
     size_t length = (size_t)f->config.compile.seq_len, dim = (size_t)f->config.compile.model.dim;
     if (f->tokens) {
-        memcpy(tokens, f->tokens + sample * length, length * sizeof *tokens);
-        memcpy(targets, f->targets + sample * length, length * sizeof *targets);
+        memcpy(row->tokens, f->tokens + sample * length, length * sizeof *row->tokens);
+        memcpy(row->targets, f->targets + sample * length, length * sizeof *row->targets);
     } else {
-        memcpy(x, f->x + sample * dim, dim * sizeof *x);
-        memcpy(target, f->target + sample * dim, dim * sizeof *target);
+        memcpy(row->x, f->x + sample * dim, dim * sizeof *row->x);
+        memcpy(row->target, f->target + sample * dim, dim * sizeof *row->target);
     }
 }
 

@@ -16,6 +16,12 @@
 
 enum { MAX_SEQ_LEN = 256 };
 
+static void get_row(const tri_data *data, tri_split split, uint64_t sample, int32_t *tokens,
+                    int32_t *targets)
+{
+    tri_data_row(data, split, sample, &(tri_row){.tokens = tokens, .targets = targets});
+}
+
 static tri_data *open_data(const char *source, int64_t seq_len, int64_t vocab, uint64_t seed,
                            double eval_fraction)
 {
@@ -145,11 +151,11 @@ static void rows_are_pure(void **state)
         for (int split = 0; split < 2; split++)
             for (uint64_t i = 0; i < 300; i++) {
                 uint64_t sample = i * 7919 % 300 + (i % 2 ? 1ull << 40 : 0);
-                tri_data_row(a, (tri_split)split, sample, row_a[0], row_a[1]);
-                tri_data_row(b, (tri_split)split, sample + 1, row_b[0], row_b[1]);
-                tri_data_row(b, (tri_split)split, sample, row_b[0], row_b[1]);
+                get_row(a, (tri_split)split, sample, row_a[0], row_a[1]);
+                get_row(b, (tri_split)split, sample + 1, row_b[0], row_b[1]);
+                get_row(b, (tri_split)split, sample, row_b[0], row_b[1]);
                 assert_memory_equal(row_a, row_b, sizeof row_a);
-                tri_data_row(other, (tri_split)split, sample, row_other[0], row_other[1]);
+                get_row(other, (tri_split)split, sample, row_other[0], row_other[1]);
                 num_same += split == TRI_SPLIT_TRAIN && !memcmp(row_a, row_other, sizeof row_a);
                 for (int t = 0; t < 32; t++)
                     assert_in_range(row_a[0][t], 0, 255);
@@ -181,7 +187,7 @@ static void every_window_comes_once_per_epoch(void **state)
             size_t first = SIZE_MAX;
             for (uint64_t i = 0; i < num; i++) {
                 int32_t tokens[16], targets[16];
-                tri_data_row(data, TRI_SPLIT_TRAIN, epoch * num + i, tokens, targets);
+                get_row(data, TRI_SPLIT_TRAIN, epoch * num + i, tokens, targets);
                 size_t at = position_of(text, sizes[s], tokens, targets, 16);
                 first = at < first ? at : first;
                 for (size_t b = at; b < at + 16; b++) {
@@ -218,12 +224,12 @@ static void splits_are_disjoint(void **state)
     assert_int_equal(num_eval, (400 - 1) / 16);
     int32_t tokens[16], targets[16];
     for (uint64_t i = 0; i < 2 * num_eval; i++) { /* in order, and round again */
-        tri_data_row(data, TRI_SPLIT_EVAL, i, tokens, targets);
+        get_row(data, TRI_SPLIT_EVAL, i, tokens, targets);
         size_t at = position_of(text, num_bytes, tokens, targets, 16);
         assert_int_equal(at, 3600 + i % num_eval * 16);
     }
     for (uint64_t i = 0; i < 50 * num_train; i++) {
-        tri_data_row(data, TRI_SPLIT_TRAIN, i, tokens, targets);
+        get_row(data, TRI_SPLIT_TRAIN, i, tokens, targets);
         assert_true(position_of(text, num_bytes, tokens, targets, 16) + 16 < 3600);
     }
     assert_int_equal(tri_data_vocab_needed(data), 256);
@@ -263,7 +269,7 @@ static void a_directory_is_its_files_in_order(void **state)
     tri_data *data = open_data(sub, 4, 256, 1, 0);
     int32_t tokens[4], targets[4];
     for (uint64_t i = 0; i < 100; i++) {
-        tri_data_row(data, TRI_SPLIT_TRAIN, i, tokens, targets);
+        get_row(data, TRI_SPLIT_TRAIN, i, tokens, targets);
         for (int t = 0; t < 4; t++) {
             assert_in_range(tokens[t], 'a', 'p');
             assert_int_equal(tokens[t] + 1, targets[t]);
@@ -317,7 +323,7 @@ static void gather(statistics *s, uint64_t seed, tri_split split)
     tri_data *data = open_data("synthetic", SYNTHETIC_LEN, SYNTHETIC_VOCAB, seed, 0);
     for (uint64_t sample = 0; sample < SYNTHETIC_ROWS; sample++) {
         int32_t tokens[SYNTHETIC_LEN], targets[SYNTHETIC_LEN];
-        tri_data_row(data, split, sample, tokens, targets);
+        get_row(data, split, sample, tokens, targets);
         for (int t = 0; t < SYNTHETIC_LEN; t++) {
             assert_in_range(tokens[t], 0, SYNTHETIC_VOCAB - 1);
             if (t > 0)
@@ -396,8 +402,8 @@ static void synthetic_splits_differ(void **state)
     tri_data *data = open_data("synthetic", 64, 512, 1, 0);
     int32_t train[2][64], eval[2][64];
     for (uint64_t sample = 0; sample < 100; sample++) {
-        tri_data_row(data, TRI_SPLIT_TRAIN, sample, train[0], train[1]);
-        tri_data_row(data, TRI_SPLIT_EVAL, sample, eval[0], eval[1]);
+        get_row(data, TRI_SPLIT_TRAIN, sample, train[0], train[1]);
+        get_row(data, TRI_SPLIT_EVAL, sample, eval[0], eval[1]);
         assert_memory_not_equal(train, eval, sizeof train);
     }
     tri_data_close(data);

@@ -123,15 +123,12 @@ typedef struct batches {
     size_t length;
 } batches;
 
-static void batch_row(void *context, tri_split split, uint64_t sample, int32_t *tokens,
-                      int32_t *targets, float *x, float *target)
+static void batch_row(void *context, tri_split split, uint64_t sample, const tri_row *row)
 {
     (void)split;
-    (void)x;
-    (void)target;
     const batches *b = context;
-    memcpy(tokens, b->tokens + sample * b->length, b->length * sizeof *tokens);
-    memcpy(targets, b->targets + sample * b->length, b->length * sizeof *targets);
+    memcpy(row->tokens, b->tokens + sample * b->length, b->length * sizeof *row->tokens);
+    memcpy(row->targets, b->targets + sample * b->length, b->length * sizeof *row->targets);
 }
 
 static void set_training(tr_settings *settings, const expected *e)

@@ -13,6 +13,7 @@ typedef struct tri_compile_config {
     tri_optim_config optim;
     int64_t batch; /* rows of the global batch */
     int64_t seq_len;
+    bool mask_documents; /* attention stays within a document */
     int64_t num_microbatches;
     tri_mesh mesh;
     bool split_backward; /* run the backward as I then W instead of B */

@@ -57,11 +57,10 @@ void tri_data_close(tri_data *data)
     free(data);
 }
 
-void tri_data_row(const tri_data *data, tri_split split, uint64_t sample, int32_t *tokens,
-                  int32_t *targets)
+void tri_data_row(const tri_data *data, tri_split split, uint64_t sample, const tri_row *row)
 {
     assert(tri_data_num_windows(data, split) > 0);
-    data->source.row(data->source.state, split, sample, tokens, targets);
+    data->source.row(data->source.state, split, sample, row);
 }
 
 int64_t tri_data_num_windows(const tri_data *data, tri_split split)

@@ -35,12 +35,24 @@ typedef struct tri_data_config {
 tr_status tri_data_open(const tri_data_config *config, tri_data **data, tr_error *err);
 void tri_data_close(tri_data *data);
 
-/* Fills seq_len tokens and their targets: targets[i] is the token after tokens[i]. Training rows
- * go through all windows once in each epoch, in an order and with borders that differ from epoch
- * to epoch; evaluation rows go through theirs from first to last and begin again. The split must
- * not be empty. */
-void tri_data_row(const tri_data *data, tri_split split, uint64_t sample, int32_t *tokens,
-                  int32_t *targets);
+/* One row of a batch. The caller points at what its program reads, NULL for the rest, and presets
+ * it: tokens and types 0, targets -1, positions 0, 1, 2 ..., docs 0. A source overwrites what it
+ * knows better. */
+typedef struct tri_row {
+    int32_t *tokens;     /* [seq_len] */
+    int32_t *targets;    /* [num_targets], negative: no loss here */
+    int32_t *positions;  /* [seq_len] */
+    int32_t *docs;       /* [seq_len]: tokens of equal ids see each other; negative: padding */
+    int32_t *types;      /* [seq_len]: kinds of token (bert's first and second sentence) */
+    float *x, *target;   /* [dim], for models without tokens; the arrays above are then NULL */
+    int64_t num_targets; /* seq_len, or 1 where a row as a whole has a label */
+} tri_row;
+
+/* Fills a row: for plain text seq_len tokens and as targets[i] the token after tokens[i]. Training
+ * rows go through all windows once in each epoch, in an order and with borders that differ from
+ * epoch to epoch; evaluation rows go through theirs from first to last and begin again. The split
+ * must not be empty. */
+void tri_data_row(const tri_data *data, tri_split split, uint64_t sample, const tri_row *row);
 
 /* The windows of one epoch; 0 for a split that was not asked for. */
 #define TRI_DATA_ENDLESS INT64_MAX

@@ -8,8 +8,7 @@
 typedef struct tri_data_source {
     void *state;
     int64_t vocab_needed;
-    void (*row)(const void *state, tri_split split, uint64_t sample, int32_t *tokens,
-                int32_t *targets);
+    void (*row)(const void *state, tri_split split, uint64_t sample, const tri_row *row);
     int64_t (*num_windows)(const void *state, tri_split split);
     void (*describe)(const void *state, char *text, size_t text_size);
     void (*destroy)(void *state);

@@ -43,8 +43,7 @@ static int32_t zipf(const synthetic *s, double u)
     return low;
 }
 
-static void synthetic_row(const void *state, tri_split split, uint64_t sample, int32_t *tokens,
-                          int32_t *targets)
+static void synthetic_row(const void *state, tri_split split, uint64_t sample, const tri_row *row)
 {
     const synthetic *s = state;
     int32_t token = 0;
@@ -56,9 +55,9 @@ static void synthetic_row(const void *state, tri_split split, uint64_t sample, i
         else
             token = zipf(s, uniform(word[1], word[2]));
         if (i < s->seq_len)
-            tokens[i] = token;
+            row->tokens[i] = token;
         if (i > 0)
-            targets[i - 1] = token;
+            row->targets[i - 1] = token;
     }
 }
 

@@ -66,12 +66,12 @@ static void copy_window(const text *t, uint64_t begin, int32_t *tokens, int32_t 
     }
 }
 
-static void text_row(const void *state, tri_split split, uint64_t sample, int32_t *tokens,
-                     int32_t *targets)
+static void text_row(const void *state, tri_split split, uint64_t sample, const tri_row *row)
 {
     const text *t = state;
     if (split == TRI_SPLIT_EVAL) {
-        copy_window(t, t->train_bytes + sample % t->num_eval * t->seq_len, tokens, targets);
+        copy_window(t, t->train_bytes + sample % t->num_eval * t->seq_len, row->tokens,
+                    row->targets);
         return;
     }
     uint64_t epoch = sample / t->num_train;
@@ -79,7 +79,7 @@ static void text_row(const void *state, tri_split split, uint64_t sample, int32_
     tri_philox(t->seed, epoch, 0, tri_stream("data", "phase"), word);
     uint64_t phase = ((uint64_t)word[0] << 32 | word[1]) % t->num_phases;
     uint64_t window = tri_data_shuffle(t->seed, epoch, t->num_train, sample % t->num_train);
-    copy_window(t, phase + window * t->seq_len, tokens, targets);
+    copy_window(t, phase + window * t->seq_len, row->tokens, row->targets);
 }
 
 static int64_t text_num_windows(const void *state, tri_split split)

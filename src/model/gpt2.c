@@ -13,7 +13,7 @@ static tri_id block(tri_graph *g, float dropout, const tri_batch_inputs *in, tri
 {
     tri_id x = tri_residual_layernorm(g, "ln_1", stream, branch, norm_eps);
     x = tri_linear(g, "attn.c_attn", x); /* [B, T, qkv, H, K] */
-    x = tri_attention(g, "attn", (tri_attention_inputs){x, TRI_NONE, TRI_NONE, TRI_NONE},
+    x = tri_attention(g, "attn", (tri_attention_inputs){x, TRI_NONE, TRI_NONE, in->docs},
                       (tri_attention_config){.causal = true, .dropout = dropout}, in);
     x = tri_linear(g, "attn.c_proj", x);
     x = tri_dropout(g, "attn.resid", x, dropout, in);

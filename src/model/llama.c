@@ -24,7 +24,7 @@ static tri_id block(tri_graph *g, const tri_model_config *m, const tri_batch_inp
     tri_id k = project(g, m, in, "self_attn.k_proj", "self_attn.k_norm", x);
     tri_id v = tri_linear(g, "self_attn.v_proj", x);
     tri_attention_config look = {.causal = true, .window = (int32_t)m->window};
-    x = tri_attention(g, "self_attn", (tri_attention_inputs){q, k, v, TRI_NONE}, look, in);
+    x = tri_attention(g, "self_attn", (tri_attention_inputs){q, k, v, in->docs}, look, in);
     x = tri_linear(g, "self_attn.o_proj", x);
 
     x = tri_residual_rmsnorm(g, "post_attention_layernorm", stream, x, m->norm_eps);

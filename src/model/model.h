@@ -29,9 +29,10 @@ typedef struct tri_model_config {
     tri_out_loss loss;                      /* mlp */
 } tri_model_config;
 
-/* Sizes of one micro-batch. */
+/* One micro-batch. */
 typedef struct tri_batch_shape {
     int64_t rows, seq_len;
+    bool mask_documents; /* it comes with document ids, and attention stays within a document */
 } tri_batch_shape;
 
 typedef struct tri_model_def {

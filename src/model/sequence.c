@@ -10,6 +10,8 @@ tri_batch_inputs tri_sequence_inputs(tri_graph *graph, const tri_batch_shape *ba
         .positions = tri_graph_input(graph, "positions", TRI_I32, bt, true),
         .rows = tri_graph_input(graph, "rows", TRI_I32, b, true),
         .step = tri_graph_input(graph, "step", TRI_I32, one, false),
+        .docs =
+            batch->mask_documents ? tri_graph_input(graph, "docs", TRI_I32, bt, true) : TRI_NONE,
         .targets = TRI_NONE,
         .index = TRI_NONE,
     };

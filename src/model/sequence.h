@@ -4,7 +4,8 @@
 
 #include "model/model.h"
 
-/* tokens, positions, rows and step; targets and index are added by the head. */
+/* tokens, positions, rows, step, and docs where the batch has them; targets and index are added by
+ * the head. */
 tri_batch_inputs tri_sequence_inputs(tri_graph *graph, const tri_batch_shape *batch);
 
 /* Logits of x by the table `weight`: of all positions, with the cross-entropy against the targets;

@@ -9,28 +9,23 @@ bool tri_session_has_sequences(const tri_session *session)
     return tri_model_find(session->config.compile.model.kind)->sequences;
 }
 
-void tri_data_session_row(void *context, tri_split split, uint64_t sample, int32_t *tokens,
-                          int32_t *targets, float *x, float *target)
+void tri_data_session_row(void *context, tri_split split, uint64_t sample, const tri_row *row)
 {
-    (void)x;
-    (void)target;
     const tri_session *session = context;
-    tri_data_row(session->data, split, sample, tokens, targets);
+    tri_data_row(session->data, split, sample, row);
 }
 
 /* Vectors for models without tokens: x is normal, and the target is x turned by one place and
  * halved, which a small network can learn. */
-void tri_vector_row(void *context, tri_split split, uint64_t sample, int32_t *tokens,
-                    int32_t *targets, float *x, float *target)
+void tri_vector_row(void *context, tri_split split, uint64_t sample, const tri_row *row)
 {
-    (void)tokens;
-    (void)targets;
     const tri_session *session = context;
     int64_t dim = session->config.compile.model.dim;
     uint32_t stream = tri_stream("data", split == TRI_SPLIT_TRAIN ? "train" : "eval");
-    tri_random_normal(session->config.seed, sample * (uint64_t)dim, (uint64_t)dim, 0, stream, x);
+    tri_random_normal(session->config.seed, sample * (uint64_t)dim, (uint64_t)dim, 0, stream,
+                      row->x);
     for (int64_t i = 0; i < dim; i++)
-        target[i] = 0.5f * x[(i + 1) % dim];
+        row->target[i] = 0.5f * row->x[(i + 1) % dim];
 }
 
 void *tri_session_host(const tri_session *session, int program, tri_host_value name,
@@ -42,43 +37,45 @@ void *tri_session_host(const tri_session *session, int program, tri_host_value n
     return tri_executor_memory(&session->executors[program], value, microbatch);
 }
 
-/* One row of a micro-batch; rows past the end of the batch are padding without targets. */
-static void fill_row(tri_session *session, int program, tri_split split, uint32_t microbatch,
-                     int64_t row, uint64_t sample, bool real)
+/* Row `row` of an input [B, ...] of 4-byte elements, each row `width` of them; NULL when the
+ * program does not read it. */
+static void *row_of(const tri_session *session, int program, tri_host_value name,
+                    uint32_t microbatch, int64_t row, int64_t width)
 {
-    int64_t length = session->config.compile.seq_len, dim = session->config.compile.model.dim;
-    if (!tri_session_has_sequences(session)) {
-        float *x = tri_session_host(session, program, TRI_HOST_X, microbatch);
-        float *target = tri_session_host(session, program, TRI_HOST_TARGET, microbatch);
-        session->row(session->row_context, split, sample, NULL, NULL, x + row * dim,
-                     target + row * dim);
-        return;
-    }
-    int32_t *tokens =
-        (int32_t *)tri_session_host(session, program, TRI_HOST_TOKENS, microbatch) + row * length;
-    int32_t *targets =
-        (int32_t *)tri_session_host(session, program, TRI_HOST_TARGETS, microbatch) + row * length;
-    if (real) {
-        session->row(session->row_context, split, sample, tokens, targets, NULL, NULL);
-        return;
-    }
-    for (int64_t t = 0; t < length; t++) {
-        tokens[t] = 0;
-        targets[t] = -1;
-    }
+    char *data = tri_session_host(session, program, name, microbatch);
+    return data ? data + row * width * 4 : NULL;
 }
 
-static void fill_positions(tri_session *session, int program, uint32_t microbatch, int64_t rows,
-                           int64_t first_row)
+static void fill_with(int32_t *data, int64_t count, int32_t value)
 {
-    int64_t length = session->config.compile.seq_len;
-    int32_t *positions = tri_session_host(session, program, TRI_HOST_POSITIONS, microbatch);
-    int32_t *numbers = tri_session_host(session, program, TRI_HOST_ROWS, microbatch);
-    for (int64_t r = 0; positions && r < rows; r++) {
-        for (int64_t t = 0; t < length; t++)
-            positions[r * length + t] = (int32_t)t;
-        numbers[r] = (int32_t)(first_row + r);
-    }
+    for (int64_t i = 0; data && i < count; i++)
+        data[i] = value;
+}
+
+static tri_row begin_row(const tri_session *session, int program, uint32_t microbatch, int64_t r)
+{
+    int64_t length = session->config.compile.seq_len, dim = session->config.compile.model.dim;
+    tri_id targets = session->host[program][TRI_HOST_TARGETS];
+    int64_t per_row =
+        targets != TRI_NONE && session->programs[program].values[targets].shape.rank == 1 ? 1
+                                                                                          : length;
+    tri_row row = {
+        .tokens = row_of(session, program, TRI_HOST_TOKENS, microbatch, r, length),
+        .targets = row_of(session, program, TRI_HOST_TARGETS, microbatch, r, per_row),
+        .positions = row_of(session, program, TRI_HOST_POSITIONS, microbatch, r, length),
+        .docs = row_of(session, program, TRI_HOST_DOCS, microbatch, r, length),
+        .types = row_of(session, program, TRI_HOST_TYPES, microbatch, r, length),
+        .x = row_of(session, program, TRI_HOST_X, microbatch, r, dim),
+        .target = row_of(session, program, TRI_HOST_TARGET, microbatch, r, dim),
+        .num_targets = per_row,
+    };
+    fill_with(row.tokens, length, 0);
+    fill_with(row.targets, per_row, -1);
+    fill_with(row.docs, length, 0);
+    fill_with(row.types, length, 0);
+    for (int64_t t = 0; row.positions && t < length; t++)
+        row.positions[t] = (int32_t)t;
+    return row;
 }
 
 /* Rows [first_row, ...) of a batch of num_rows, into one micro-batch; sample 0 of the batch is
@@ -87,10 +84,16 @@ static void fill_rows(tri_session *session, int program, tri_split split, uint32
                       int64_t first_row, uint64_t first_sample, int64_t num_rows)
 {
     int64_t rows = tri_microbatch_rows(&session->config.compile);
-    fill_positions(session, program, microbatch, rows, first_row);
-    for (int64_t r = 0; r < rows; r++)
-        fill_row(session, program, split, microbatch, r, first_sample + (uint64_t)(first_row + r),
-                 first_row + r < num_rows);
+    int32_t *numbers = tri_session_host(session, program, TRI_HOST_ROWS, microbatch);
+    for (int64_t r = 0; r < rows; r++) {
+        tri_row row = begin_row(session, program, microbatch, r);
+        if (numbers)
+            numbers[r] = (int32_t)(first_row + r);
+        /* Rows past the end of the batch have no targets; models without tokens have none such. */
+        if (first_row + r < num_rows || row.x)
+            session->row(session->row_context, split, first_sample + (uint64_t)(first_row + r),
+                         &row);
+    }
 }
 
 void tri_fill_train_batch(tri_session *session)
@@ -119,10 +122,10 @@ bool tri_fill_eval_batch(tri_session *session, int64_t run)
 
 void tri_fill_prompt(tri_session *session, const int32_t *tokens, int64_t length)
 {
-    int32_t *window = tri_session_host(session, TRI_PROGRAM_PREDICT, TRI_HOST_TOKENS, 0);
+    tri_row row = begin_row(session, TRI_PROGRAM_PREDICT, 0, 0);
+    int32_t *number = tri_session_host(session, TRI_PROGRAM_PREDICT, TRI_HOST_ROWS, 0);
     int32_t *index = tri_session_host(session, TRI_PROGRAM_PREDICT, TRI_HOST_INDEX, 0);
-    fill_positions(session, TRI_PROGRAM_PREDICT, 0, 1, 0);
-    memset(window, 0, (size_t)session->config.compile.seq_len * sizeof *window);
-    memcpy(window, tokens, (size_t)length * sizeof *window);
+    *number = 0;
+    memcpy(row.tokens, tokens, (size_t)length * sizeof *row.tokens);
     *index = (int32_t)length - 1;
 }

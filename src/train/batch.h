@@ -18,9 +18,7 @@ bool tri_fill_eval_batch(tri_session *session, int64_t run);
 void tri_fill_prompt(tri_session *session, const int32_t *tokens, int64_t length);
 
 /* Row sources: the session's data, and made-up vectors for models without tokens. */
-void tri_data_session_row(void *context, tri_split split, uint64_t sample, int32_t *tokens,
-                          int32_t *targets, float *x, float *target);
-void tri_vector_row(void *context, tri_split split, uint64_t sample, int32_t *tokens,
-                    int32_t *targets, float *x, float *target);
+void tri_data_session_row(void *context, tri_split split, uint64_t sample, const tri_row *row);
+void tri_vector_row(void *context, tri_split split, uint64_t sample, const tri_row *row);
 
 #endif

@@ -14,6 +14,7 @@ static const tri_mode mode_of[TRI_NUM_PROGRAMS] = {TRI_MODE_TRAIN, TRI_MODE_EVAL
 static const char *const host_names[TRI_NUM_HOST_VALUES] = {
     [TRI_HOST_TOKENS] = "tokens",       [TRI_HOST_TARGETS] = "targets",
     [TRI_HOST_POSITIONS] = "positions", [TRI_HOST_ROWS] = "rows",
+    [TRI_HOST_DOCS] = "docs",           [TRI_HOST_TYPES] = "types",
     [TRI_HOST_STEP] = "step",           [TRI_HOST_SCHED] = "sched",
     [TRI_HOST_INDEX] = "index",         [TRI_HOST_X] = "x",
     [TRI_HOST_TARGET] = "target",       [TRI_HOST_LOSS] = "loss",
@@ -24,12 +25,16 @@ static const char *const host_names[TRI_NUM_HOST_VALUES] = {
 static tr_status compile_programs(tri_session *session, tr_error *err)
 {
     const tri_compile_config *config = &session->config.compile;
-    tri_batch_shape batch = {.rows = tri_microbatch_rows(config), .seq_len = config->seq_len};
+    tri_batch_shape batch = {.rows = tri_microbatch_rows(config),
+                             .seq_len = config->seq_len,
+                             .mask_documents = config->mask_documents};
     TRI_TRY(tri_model_params(&config->model, &batch, &session->params, err));
     for (int p = 0; p < TRI_NUM_PROGRAMS; p++) {
         tri_batch_shape shape = batch;
-        if (p == TRI_PROGRAM_PREDICT)
+        if (p == TRI_PROGRAM_PREDICT) {
             shape.rows = 1;
+            shape.mask_documents = false;
+        }
         TRI_TRY(tri_compile(config, &session->params, mode_of[p], &shape, &session->programs[p],
                             NULL, err));
         for (int v = 0; v < TRI_NUM_HOST_VALUES; v++)

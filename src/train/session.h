@@ -18,10 +18,8 @@ typedef struct tri_session_config {
     const char *weights_from; /* file to start from, or "" */
 } tri_session_config;
 
-/* Where rows come from: fills one row of a sample. Sequences get tokens and targets, other models
- * x and target vectors; the pointers of the other kind are NULL. */
-typedef void (*tri_row_fn)(void *context, tri_split split, uint64_t sample, int32_t *tokens,
-                           int32_t *targets, float *x, float *target);
+/* Where rows come from: fills the row of a sample (data/data.h). */
+typedef void (*tri_row_fn)(void *context, tri_split split, uint64_t sample, const tri_row *row);
 
 typedef enum tri_session_program {
     TRI_PROGRAM_TRAIN,
@@ -35,6 +33,8 @@ typedef enum tri_host_value {
     TRI_HOST_TOKENS,
     TRI_HOST_TARGETS,
     TRI_HOST_POSITIONS,
+    TRI_HOST_DOCS,
+    TRI_HOST_TYPES,
     TRI_HOST_ROWS,
     TRI_HOST_STEP,
     TRI_HOST_SCHED,
