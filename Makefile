@@ -35,7 +35,7 @@ LIBS     = $(shell pkg-config --libs $(PACKAGES) 2>/dev/null) -lm -ldl -pthread
 
 # The GPU part is built where there is an nvcc; CUDA=no leaves it out. The CUDA runtime is linked in
 # (it opens the driver by itself), everything else of CUDA is opened at run time.
-CUDA    ?= $(if $(NVCC),yes,no)
+CUDA    ?= no
 NVCC    ?= $(firstword $(wildcard $(shell command -v nvcc) /usr/local/cuda/bin/nvcc))
 CUDA_HOME = $(patsubst %/bin/nvcc,%,$(realpath $(NVCC)))
 CUDA_ARCH ?= -gencode=arch=compute_80,code=sm_80 -gencode=arch=compute_90a,code=sm_90a
@@ -43,9 +43,19 @@ NVFLAGS  = -std=c++17 -O3 -lineinfo -Isrc -Iinclude --compiler-options -Wall,-We
 
 FAST_SRC = $(wildcard src/device/cpu/fast/*.c)
 CLI_SRC  = $(wildcard src/cli/*.c)
-LIB_SRC  = $(filter-out $(CLI_SRC) $(FAST_SRC),$(wildcard src/*/*.c src/*/*/*.c src/*/*/*/*.c))
+LIB_SRC := $(filter-out $(CLI_SRC) $(FAST_SRC),$(wildcard src/*/*.c src/*/*/*.c src/*/*/*/*.c))
 FAST_OBJ = $(foreach isa,$(ISAS),$(FAST_SRC:%.c=$(BUILD)/%.$(isa).o))
-LIB_OBJ  = $(LIB_SRC:%.c=$(BUILD)/%.o) $(FAST_OBJ)
+CUDA_SRC = $(wildcard src/device/cuda/*.cu)
+ifeq ($(CUDA),yes)
+CUDA_OBJ = $(CUDA_SRC:%.cu=$(BUILD)/%.cu.o)
+BASE    += -DTRI_CUDA -isystem $(CUDA_HOME)/include
+LIBS    += $(firstword $(wildcard $(CUDA_HOME)/lib64/libcudart_static.a \
+             $(CUDA_HOME)/lib/libcudart_static.a $(CUDA_HOME)/targets/*/lib/libcudart_static.a)) \
+           -lstdc++ -lrt
+else
+LIB_SRC := $(filter-out src/device/cuda/%,$(LIB_SRC))
+endif
+LIB_OBJ  = $(LIB_SRC:%.c=$(BUILD)/%.o) $(FAST_OBJ) $(CUDA_OBJ)
 CLI_OBJ  = $(CLI_SRC:%.c=$(BUILD)/%.o)
 
 LIBRARY  = $(BUILD)/libtrireme.a
@@ -75,6 +85,11 @@ $(BUILD)/%.o: %.c
 	@mkdir -p $(@D)
 	$(say) CC $<
 	$(Q)$(CC) $(BASE) -c $< -o $@
+
+$(BUILD)/%.cu.o: %.cu
+	@mkdir -p $(@D)
+	$(say) NVCC $<
+	$(Q)$(NVCC) $(NVFLAGS) -MMD -MP -c $< -o $@
 
 define isa_rule
 $(BUILD)/%.$(1).o: %.c

@@ -1,6 +1,7 @@
 #include "comm_cases.h"
 
 #include "base/error.h"
+#include "base/half.h"
 #include "comm/reduce.h"
 
 #include <stdlib.h>

@@ -71,6 +71,8 @@ int op_must_alias(const op_case *c, op_alias pairs[OP_MAX_ALIAS])
         num = 1;
     for (int i = 0; i < num; i++)
         pairs[i] = (op_alias){i, i};
+    if (c->op == TRI_OP_NARROW)
+        pairs[num++] = (op_alias){0, 1};
     return num;
 }
 
@@ -331,6 +333,11 @@ static void build_update(op_run *run, const op_case *c)
         out_f32(run, 1, &one);
         return;
     case TRI_OP_UNIT_NORM:
+        in_f32(run, 1, n);
+        out_f32(run, 1, n);
+        return;
+    case TRI_OP_NARROW:
+        in_f32(run, 1, n);
         in_f32(run, 1, n);
         out_f32(run, 1, n);
         return;

@@ -59,6 +59,14 @@ close dp3m2 grad_norm 1e-4
 run dp2split layout.dp=2 layout.split_backward=true
 close dp2split loss 1e-5
 
+# 16-bit activations with fp32 parameters: near fp32, and near each other in every layout.
+run bf16 precision.kind=bf16
+close bf16 loss 5e-3
+run bf16dp2 precision.kind=bf16 layout.dp=2
+close bf16dp2 loss 5e-3
+run bf16grad precision.kind=bf16 precision.grad=compute layout.dp=3
+close bf16grad loss 5e-3
+
 run again layout.dp=3
 field dp3 loss >"$work/a"
 field again loss >"$work/b"

@@ -144,6 +144,7 @@ static const grad_case cases[] = {
     {"odd", TRI_OP_ADD, .in = {S2(B, 3, D, 7), S2(B, 3, D, 7)}},
     {"odd", TRI_OP_BIAS_ADD, .in = {S3(B, 2, T, 3, D, 7), S1(D, 7)}},
     {"several dims", TRI_OP_BIAS_ADD, .in = {S4(B, 2, T, 3, H, 2, K, 5), S2(H, 2, K, 5)}},
+    {"cast", TRI_OP_CAST, .in = {S2(B, 5, D, 17)}, .attr = {.dtype = TRI_F32}},
     {"gelu", TRI_OP_ACT, .in = {S2(B, 5, D, 17)}, .attr = {.act = TRI_ACT_GELU}},
     {"relu", TRI_OP_ACT, .in = {S2(B, 5, D, 17)}, .attr = {.act = TRI_ACT_RELU},
      .flags = AWAY_FROM_0},

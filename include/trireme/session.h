@@ -47,6 +47,8 @@ typedef struct tr_param {
     int64_t count;
     float *data;
 } tr_param;
+/* A device with memory of its own (cuda): brings the parameters' data up to date. */
+tr_status tr_session_pull(tr_session *session, tr_error *err);
 size_t tr_session_num_params(const tr_session *session);
 tr_param tr_session_param(const tr_session *session, size_t i);
 

@@ -117,6 +117,7 @@ tr_status tr_session_eval(tr_session *session, double *loss, tr_error *err)
 tr_status tr_session_save(tr_session *session, const char *path, tr_error *err)
 {
     tri_session *s = &session->session;
+    TRI_TRY(tri_session_pull_weights(s, err));
     return tri_weights_save(path, &s->params, (const float *const *)s->weights, s->step, err);
 }
 
@@ -165,6 +166,11 @@ tr_status tr_session_generate(tr_session *session, const char *prompt, tr_text_f
                          &sampling, token_out, &text, err);
     free(tokens);
     return status;
+}
+
+tr_status tr_session_pull(tr_session *session, tr_error *err)
+{
+    return tri_session_pull_weights(&session->session, err);
 }
 
 size_t tr_session_num_params(const tr_session *session)

@@ -1,31 +1,13 @@
 /* Elements of files to fp32. Tensors lie at any address, so they are read with memcpy. */
 #include <string.h>
 
+#include "base/half.h"
+
 #include "ckpt/hf_parts.h"
 
 bool tri_hf_can_widen(tri_dtype dtype)
 {
     return dtype == TRI_F32 || dtype == TRI_F16 || dtype == TRI_BF16;
-}
-
-static float from_bits(uint32_t bits)
-{
-    float value;
-    memcpy(&value, &bits, sizeof value);
-    return value;
-}
-
-static float widen_half(uint16_t half)
-{
-    uint32_t sign = (uint32_t)(half & 0x8000) << 16;
-    uint32_t exponent = (half >> 10) & 31, mantissa = half & 1023;
-    if (exponent == 31) /* infinity, or not a number */
-        return from_bits(sign | 0x7f800000 | mantissa << 13);
-    if (exponent == 0) { /* zero, or below the normal numbers: a multiple of 2^-24 */
-        float value = (float)mantissa * 0x1p-24f;
-        return sign ? -value : value;
-    }
-    return from_bits(sign | (exponent + 112) << 23 | mantissa << 13);
 }
 
 static float element(tri_dtype dtype, const unsigned char *from, size_t i)
@@ -37,7 +19,7 @@ static float element(tri_dtype dtype, const unsigned char *from, size_t i)
         return value;
     }
     memcpy(&half, from + i * sizeof half, sizeof half);
-    return dtype == TRI_F16 ? widen_half(half) : from_bits((uint32_t)half << 16);
+    return dtype == TRI_F16 ? tri_f16_to_f32(half) : tri_bf16_to_f32(half);
 }
 
 void tri_hf_widen(tri_dtype dtype, const void *from, float *to, size_t count)

@@ -72,6 +72,8 @@ static void print_memory(const tri_session *session)
     for (int i = 0; i < TRI_NUM_SLABS; i++)
         exact += store->slabs[i].bytes;
     print_row("param", "parameters", store->slabs[TRI_SLAB_PARAM].bytes);
+    if (store->slabs[TRI_SLAB_COPY].bytes)
+        print_row("copy", "16-bit copies of them", store->slabs[TRI_SLAB_COPY].bytes);
     print_row("grad", "gradient accumulators", store->slabs[TRI_SLAB_GRAD].bytes);
     print_row("optim", "optimizer state", store->slabs[TRI_SLAB_OPTIM].bytes);
     print_row("shared", "largest program's own", store->slabs[TRI_SLAB_SHARED].bytes);

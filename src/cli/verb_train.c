@@ -226,7 +226,10 @@ static tr_status train(run *r, const tri_bootstrap *bootstrap, tr_error *err)
         TRI_TRY(open_files(r, err));
         print_start(r);
         tri_session *s = &r->session->session;
-        r->peak_flops = s->device.def->peak_flops ? s->device.def->peak_flops(&s->device) : 0;
+        r->peak_flops =
+            s->device.def->peak_flops
+                ? s->device.def->peak_flops(&s->device, s->config.compile.precision.compute)
+                : 0;
         r->peak_flops *= bootstrap->size;
         tri_progress_init(&r->progress, stdout, r->num_steps,
                           tr_settings_int(r->cli->settings, "train.log_every"));

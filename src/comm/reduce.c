@@ -6,67 +6,14 @@
 
 #include <string.h>
 
+#include "base/half.h"
+
 #if defined(__x86_64__)
 #include <immintrin.h>
 #endif
 
 #define BLOCK  64
 #define INLINE static inline __attribute__((always_inline))
-
-INLINE float f32_of(uint32_t bits)
-{
-    float value;
-    memcpy(&value, &bits, sizeof value);
-    return value;
-}
-
-INLINE uint32_t bits_of(float value)
-{
-    uint32_t bits;
-    memcpy(&bits, &value, sizeof bits);
-    return bits;
-}
-
-INLINE float widen_bf16(uint16_t value)
-{
-    return f32_of((uint32_t)value << 16);
-}
-
-/* To nearest, ties to even; a NaN stays one (its top bits are kept and made quiet). */
-INLINE uint16_t narrow_bf16(float value)
-{
-    uint32_t bits = bits_of(value);
-    uint32_t rounded = (bits + 0x7fffu + (bits >> 16 & 1)) >> 16;
-    uint32_t nan = bits >> 16 | 0x40u;
-    return (uint16_t)((bits & 0x7fffffffu) > 0x7f800000u ? nan : rounded);
-}
-
-/* Exponent and fraction move into place and the bias is corrected; infinity gets another
- * correction, and a subnormal is made normal by a subtraction. */
-INLINE float widen_f16(uint16_t value)
-{
-    uint32_t shifted = (uint32_t)(value & 0x7fff) << 13;
-    uint32_t exponent = shifted & 0x0f800000u;
-    uint32_t normal = shifted + (112u << 23);
-    uint32_t special = shifted + (224u << 23);
-    uint32_t small = bits_of(f32_of(shifted + (113u << 23)) - f32_of(113u << 23));
-    uint32_t bits = exponent == 0x0f800000u ? special : exponent == 0 ? small : normal;
-    return f32_of(bits | (uint32_t)(value & 0x8000) << 16);
-}
-
-/* To nearest, ties to even: large values become infinity, small ones subnormal by adding a number
- * whose last bit is worth one half's last bit. */
-INLINE uint16_t narrow_f16(float value)
-{
-    uint32_t bits = bits_of(value);
-    uint32_t sign = bits & 0x80000000u;
-    bits ^= sign;
-    uint32_t special = bits > 0x7f800000u ? 0x7e00u : 0x7c00u;
-    uint32_t small = bits_of(f32_of(bits) + f32_of(126u << 23)) - (126u << 23);
-    uint32_t normal = (bits + 0xc8000fffu + (bits >> 13 & 1)) >> 13;
-    uint32_t half = bits >= 143u << 23 ? special : bits < 113u << 23 ? small : normal;
-    return (uint16_t)(half | sign >> 16);
-}
 
 INLINE float apply_f32(tri_reduction reduction, float a, float b)
 {
@@ -130,7 +77,7 @@ INLINE void block_bf16(tri_reduction r, char *restrict into, const char *restric
         uint16_t a, b;
         memcpy(&a, into + 2 * i, 2);
         memcpy(&b, from + 2 * i, 2);
-        a = narrow_bf16(apply_f32(r, widen_bf16(a), widen_bf16(b)));
+        a = tri_f32_to_bf16(apply_f32(r, tri_bf16_to_f32(a), tri_bf16_to_f32(b)));
         memcpy(into + 2 * i, &a, 2);
     }
 }
@@ -141,7 +88,7 @@ INLINE void block_f16(tri_reduction r, char *restrict into, const char *restrict
         uint16_t a, b;
         memcpy(&a, into + 2 * i, 2);
         memcpy(&b, from + 2 * i, 2);
-        a = narrow_f16(apply_f32(r, widen_f16(a), widen_f16(b)));
+        a = tri_f32_to_f16(apply_f32(r, tri_f16_to_f32(a), tri_f16_to_f32(b)));
         memcpy(into + 2 * i, &a, 2);
     }
 }
@@ -335,8 +282,8 @@ void tri_divide(tri_dtype dtype, void *data, size_t count, int n)
         case TRI_BF16:
         case TRI_F16:
             memcpy(&h, at + 2 * i, 2);
-            h = dtype == TRI_BF16 ? narrow_bf16(widen_bf16(h) / scale)
-                                  : narrow_f16(widen_f16(h) / scale);
+            h = dtype == TRI_BF16 ? tri_f32_to_bf16(tri_bf16_to_f32(h) / scale)
+                                  : tri_f32_to_f16(tri_f16_to_f32(h) / scale);
             memcpy(at + 2 * i, &h, 2);
             break;
         case TRI_I32:
@@ -414,24 +361,4 @@ void tri_stream_end(void)
 #if defined(__x86_64__)
     _mm_sfence();
 #endif
-}
-
-float tri_f16_to_f32(uint16_t half)
-{
-    return widen_f16(half);
-}
-
-uint16_t tri_f32_to_f16(float value)
-{
-    return narrow_f16(value);
-}
-
-float tri_bf16_to_f32(uint16_t value)
-{
-    return widen_bf16(value);
-}
-
-uint16_t tri_f32_to_bf16(float value)
-{
-    return narrow_bf16(value);
 }

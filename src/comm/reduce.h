@@ -21,9 +21,4 @@ void tri_divide(tri_dtype dtype, void *data, size_t count, int n);
 void tri_copy_stream(void *to, const void *from, size_t num_bytes);
 void tri_stream_end(void);
 
-float tri_f16_to_f32(uint16_t half);
-uint16_t tri_f32_to_f16(float value);
-float tri_bf16_to_f32(uint16_t value);
-uint16_t tri_f32_to_bf16(float value);
-
 #endif

@@ -85,6 +85,7 @@ tr_status tri_compile(const tri_compile_config *config, const tri_param_table *p
 {
     tri_graph graph;
     TRI_TRY(tri_graph_init(&graph, params, err));
+    graph.precision = config->precision;
     tr_status status = passes(config, mode, batch, &graph, err);
     if (status == TR_OK && graph_text)
         tri_graph_print(&graph, graph_text);

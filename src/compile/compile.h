@@ -15,6 +15,7 @@ typedef struct tri_compile_config {
     int64_t seq_len;
     bool mask_documents; /* attention stays within a document */
     int64_t num_microbatches;
+    tri_precision precision;
     tri_mesh mesh;
     bool split_backward; /* run the backward as I then W instead of B */
     tri_fusions fusions; /* what the device offers */

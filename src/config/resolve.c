@@ -224,6 +224,22 @@ static tr_status check_rows(const tri_compile_config *compile, tr_error *err)
     return TR_OK;
 }
 
+static tr_status precision_config(const tr_settings *s, tri_session_config *config, tr_error *err)
+{
+    const char *kind = tr_settings_string(s, "precision.kind");
+    tri_precision *precision = &config->compile.precision;
+    precision->compute = strcmp(kind, "bf16") == 0 ? TRI_BF16 : TRI_F32;
+    precision->grad = strcmp(tr_settings_string(s, "precision.grad"), "compute") == 0
+                          ? precision->compute
+                          : TRI_F32;
+    config->device.tf32 = strcmp(kind, "tf32") == 0;
+    if (config->device.tf32 && strcmp(config->device.kind, "cpu") == 0)
+        return tri_fail(err, TR_ERROR_INPUT,
+                        "precision.kind is tf32, which is a mode of NVIDIA GPUs; set run.device to "
+                        "cuda, or precision.kind to fp32");
+    return TR_OK;
+}
+
 tr_status tri_session_config_from(const tr_settings *s, tri_session_config *config, tr_error *err)
 {
     *config = (tri_session_config){
@@ -249,5 +265,6 @@ tr_status tri_session_config_from(const tr_settings *s, tri_session_config *conf
     compile->num_microbatches = tr_settings_int(s, "layout.microbatches");
     compile->split_backward = tr_settings_bool(s, "layout.split_backward");
     compile->mesh.size[TRI_AXIS_DP] = (int)tr_settings_int(s, "layout.dp");
+    TRI_TRY(precision_config(s, config, err));
     return check_rows(compile, err);
 }

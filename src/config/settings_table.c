@@ -166,8 +166,13 @@ const tri_setting tri_settings_table[] = {
          "interleaved",
          "zero_bubble split_bw"),
 
-    CHOICE("precision.kind", "fp32", "fp32", "Number format of activations and matrix products",
-           "dtype type amp mixed_precision"),
+    CHOICE("precision.kind", "fp32", "fp32, tf32, bf16",
+           "Number format of activations and matrix products; parameters stay fp32, with 16-bit "
+           "copies for bf16; tf32 rounds the operands of fp32 products (cuda)",
+           "dtype type amp mixed_precision bf16"),
+    CHOICE("precision.grad", "fp32", "fp32, compute",
+           "Number format of accumulated gradients: fp32, or that of precision.kind",
+           "grad_dtype gradient_dtype reduce_dtype accumulate_allreduce_grads_in_fp32"),
 
     STRING("run.dir", "runs/latest", "Directory for settings, metrics, weights and traces",
            "out_dir output_dir output out save_dir logdir"),
@@ -175,7 +180,7 @@ const tri_setting tri_settings_table[] = {
         "random_seed manual_seed rng"),
     INT("run.threads", "0", 0, 1024, "Threads of a rank; 0 is all cores",
         "num_threads workers num_workers cpus cores nproc"),
-    CHOICE("run.device", "cpu", "cpu, null",
+    CHOICE("run.device", "cpu", "cpu, cuda, null",
            "Where it computes; null goes through the motions without computing",
            "backend accelerator"),
     CHOICE("run.transport", "shm", "shm, thread",

@@ -1,10 +1,17 @@
 #include "device/device.h"
+#include "device/cpu/cpu.h"
 
 #include <sched.h>
 #include <stdio.h>
 #include <string.h>
 
-static const tri_device_def *const devices[] = {&tri_device_cpu, &tri_device_null};
+static const tri_device_def *const devices[] = {
+    &tri_device_cpu,
+#ifdef TRI_CUDA
+    &tri_device_cuda,
+#endif
+    &tri_device_null,
+};
 
 const tri_device_def *tri_device_find(const char *kind)
 {
@@ -17,8 +24,13 @@ const tri_device_def *tri_device_find(const char *kind)
 tr_status tri_device_open(const tri_device_config *config, tri_device *device, tr_error *err)
 {
     *device = (tri_device){.def = tri_device_find(config->kind)};
+    if (!device->def && strcmp(config->kind, "cuda") == 0)
+        return tri_fail(err, TR_ERROR_INPUT,
+                        "run.device is cuda, but this trireme was built without CUDA, for want of "
+                        "nvcc; install the CUDA toolkit (12.8 or newer), put nvcc on the PATH, and "
+                        "build again with `make clean all`; or set run.device to cpu");
     if (!device->def)
-        return tri_fail(err, TR_ERROR_INPUT, "run.device is \"%s\"; this build has cpu and null",
+        return tri_fail(err, TR_ERROR_INPUT, "run.device is \"%s\"; there are cpu, cuda and null",
                         config->kind);
     device->num_threads = config->num_threads > 0 ? config->num_threads : tri_device_num_cores();
     tr_status status = device->def->open(device, config, err);
@@ -32,6 +44,34 @@ void tri_device_close(tri_device *device)
     if (device->def)
         device->def->close(device);
     *device = (tri_device){0};
+}
+
+tri_call_plan tri_device_plan_call(const tri_device *device, tri_op op, const tri_kernel_args *args)
+{
+    tri_call_plan plan = {.kernel = device->def->kernel(device, op)};
+    if (!plan.kernel) {
+        plan.kernel = tri_cpu_reference(op);
+        plan.on_host = true;
+    }
+    plan.widened = (device->def->f32_only || plan.on_host) && tri_cpu_needs_widening(args);
+    return plan;
+}
+
+size_t tri_device_call_scratch(const tri_device *device, const tri_call_plan *plan,
+                               const tri_kernel_args *args)
+{
+    int num_threads = plan->on_host ? 1 : device->num_threads;
+    if (plan->widened)
+        return tri_cpu_widened_scratch(plan->kernel, args, num_threads);
+    return plan->kernel->scratch_bytes ? plan->kernel->scratch_bytes(args, num_threads) : 0;
+}
+
+void tri_device_call(const tri_call_plan *plan, const tri_kernel_args *args)
+{
+    if (plan->widened)
+        tri_cpu_run_widened(plan->kernel, args);
+    else
+        plan->kernel->run(args);
 }
 
 size_t tri_device_round(size_t bytes)

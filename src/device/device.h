@@ -8,29 +8,64 @@
 #include "graph/passes.h"
 
 typedef struct tri_device_config {
-    const char *kind; /* "cpu", "null" */
+    const char *kind; /* "cpu", "cuda", "null" */
     int num_threads;  /* 0: one per core this process may use */
     const char *isa;  /* "auto", or an instruction set to hold back to */
     bool reference;   /* portable kernels only */
+    int index;        /* which of several of its kind; it is taken modulo their number */
+    bool tf32;        /* cuda: products of f32 may round their operands to tf32 */
 } tri_device_config;
 
 typedef struct tri_device tri_device;
+
+/* What a device has whose memory is not the host's and whose kernels only enqueue work. Everything
+ * enqueued runs in order. */
+typedef struct tri_device_queue {
+    /* Begins to use the device, in the process that will: opening one does not touch it yet, since
+     * a process that has used a GPU cannot be forked. Comes before every call below and before
+     * alloc. */
+    tr_status (*start)(tri_device *device, tr_error *err);
+    uint64_t (*available)(const tri_device *device); /* bytes of its memory that are free */
+    /* Memory of the host that copies can start from and end in without waiting. */
+    void *(*alloc_host)(size_t bytes);
+    void (*free_host)(void *memory);
+    /* Enqueued: the host's side must stay as it is until finish. */
+    tr_status (*upload)(tri_device *device, void *to, const void *from, size_t bytes,
+                        tr_error *err);
+    tr_status (*download)(tri_device *device, void *to, const void *from, size_t bytes,
+                          tr_error *err);
+    /* Waits for all that was enqueued; an error in any of it is reported here. */
+    tr_status (*finish)(tri_device *device, tr_error *err);
+    /* What is enqueued between the first two is noted down instead of run; replay enqueues it. */
+    tr_status (*record)(tri_device *device, tr_error *err);
+    tr_status (*record_end)(tri_device *device, void **recording, tr_error *err);
+    tr_status (*replay)(tri_device *device, void *recording, tr_error *err);
+    void (*forget)(void *recording);
+    /* A mark in the queue; after finish, the seconds that passed on the device between two. */
+    tr_status (*mark)(tri_device *device, uint32_t mark, tr_error *err);
+    double (*seconds_between)(tri_device *device, uint32_t first, uint32_t second);
+} tri_device_queue;
 
 typedef struct tri_device_def {
     const char *kind;
     tri_fusions fusions; /* epilogues that its products can apply */
     tr_status (*open)(tri_device *device, const tri_device_config *config, tr_error *err);
     void (*close)(tri_device *device);
-    /* Every operator has one. */
+    const tri_device_queue
+        *queue;    /* NULL: kernels work in the host's memory and return when done */
+    bool f32_only; /* its kernels know f32 alone, and are called through widened copies */
+    /* NULL: there is none, and the host's is called with copies of the operands. */
     const tri_kernel *(*kernel)(const tri_device *device, tri_op op);
     /* Memory that starts as zeros; NULL when there is none. */
     void *(*alloc)(size_t bytes);
     void (*free)(void *memory, size_t bytes);
     /* Makes room for what the kernels of the programs ask for. */
     tr_status (*reserve_scratch)(tri_device *device, size_t bytes, tr_error *err);
-    /* FLOP/s of a large product, measured in a few milliseconds once scratch is reserved; the
-     * figure that utilisation is given against. NULL or 0: not known. */
-    double (*peak_flops)(tri_device *device);
+    /* FLOP/s of a large product of this type, and bytes/s of a large copy (read and written),
+     * measured in a few milliseconds once scratch is reserved; the figures that utilisation is
+     * given against. NULL or 0: not known. */
+    double (*peak_flops)(tri_device *device, tri_dtype dtype);
+    double (*peak_bytes)(tri_device *device);
 } tri_device_def;
 
 struct tri_device {
@@ -52,6 +87,23 @@ int tri_device_num_cores(void);
 /* Bytes that can still be allocated on this machine, or 0 when that cannot be found out. */
 uint64_t tri_device_memory_available(void);
 
+/* How one instruction is called on a device: chosen once, from the sizes and types of its operands.
+ */
+typedef struct tri_call_plan {
+    const tri_kernel *kernel;
+    bool widened; /* through tri_cpu_run_widened */
+    bool on_host; /* the device has no kernel: the portable one, on copies of the operands */
+} tri_call_plan;
+tri_call_plan tri_device_plan_call(const tri_device *device, tri_op op,
+                                   const tri_kernel_args *args);
+/* Scratch of the device, or of the host for a call that runs there. */
+size_t tri_device_call_scratch(const tri_device *device, const tri_call_plan *plan,
+                               const tri_kernel_args *args);
+void tri_device_call(const tri_call_plan *plan, const tri_kernel_args *args);
+
 extern const tri_device_def tri_device_cpu, tri_device_null;
+#ifdef TRI_CUDA
+extern const tri_device_def tri_device_cuda;
+#endif
 
 #endif

@@ -18,7 +18,8 @@ typedef struct autodiff {
 static bool is_param(const tri_graph *graph, tri_id value)
 {
     tri_id state = graph->values[value].state;
-    return state != TRI_NONE && graph->states[state].kind == TRI_STATE_PARAM;
+    return state != TRI_NONE && (graph->states[state].kind == TRI_STATE_PARAM ||
+                                 graph->states[state].kind == TRI_STATE_COPY);
 }
 
 static void mark_needs(autodiff *ad, size_t num_nodes)
@@ -44,8 +45,10 @@ static tri_id grad_state_of(tri_graph *graph, tri_id param)
     if (graph->grad_state[param] == TRI_NONE) {
         const tri_param *p = &graph->params->items[param];
         const char *name = tri_arena_printf(&graph->arena, "grad.%s", p->name);
+        tri_dtype dtype =
+            tri_param_has_copy(p, graph->precision.compute) ? graph->precision.grad : TRI_F32;
         graph->grad_state[param] =
-            tri_graph_state(graph, TRI_STATE_GRAD, name, TRI_F32, p->shape, param);
+            tri_graph_state(graph, TRI_STATE_GRAD, name, dtype, p->shape, param);
     }
     return graph->grad_state[param];
 }

@@ -20,7 +20,7 @@ static tri_id need_param(tri_graph *graph, const char *name, const char *suffix)
 {
     tri_id param = find_param(graph, name, suffix);
     if (param != TRI_NONE)
-        return tri_graph_param(graph, param);
+        return tri_graph_weight(graph, param);
     tri_graph_fail(graph, "the model has no parameter %s.%s", tri_graph_name(graph, name), suffix);
     return TRI_NONE;
 }
@@ -28,9 +28,19 @@ static tri_id need_param(tri_graph *graph, const char *name, const char *suffix)
 /* y = x W^T, with W's trailing dims (after its split) contracted. */
 static tri_id product(tri_graph *graph, const char *full_name, tri_id x, tri_id param)
 {
-    tri_id weight = tri_graph_param(graph, param);
+    tri_id weight = tri_graph_weight(graph, param);
     if (x == TRI_NONE || weight == TRI_NONE)
         return TRI_NONE;
+    tri_dtype dtype = graph->values[weight].dtype;
+    if (graph->values[x].dtype != dtype) { /* an input of the step */
+        const char *name =
+            tri_arena_printf(&graph->arena, "%s.%s", graph->values[x].name, tri_dtype_name(dtype));
+        x = tri_node_out(
+            graph, tri_graph_emit(graph, TRI_OP_CAST, name, &(tri_attr){.dtype = dtype}, &x, 1, 1),
+            0);
+        if (x == TRI_NONE)
+            return TRI_NONE;
+    }
     const tri_param *p = &graph->params->items[param];
     int contracted = p->shape.rank - p->split;
     tri_attr attr = {.alpha = 1,
@@ -53,7 +63,7 @@ tri_id tri_linear(tri_graph *graph, const char *name, tri_id x)
     if (bias == TRI_NONE)
         return product(graph, full, x, weight);
     tri_id y = product(graph, tri_arena_printf(&graph->arena, "%s.product", full), x, weight);
-    tri_id b = tri_graph_param(graph, bias);
+    tri_id b = tri_graph_weight(graph, bias);
     return tri_node_out(
         graph, tri_graph_emit(graph, TRI_OP_BIAS_ADD, full, NULL, (tri_id[]){y, b}, 2, 1), 0);
 }

@@ -13,11 +13,13 @@ tr_status tri_graph_init(tri_graph *graph, const tri_param_table *params, tr_err
     tri_arena_init(&graph->arena);
     size_t bytes = (params->count + 1) * sizeof *graph->param_state;
     graph->param_state = tri_arena_alloc(&graph->arena, bytes);
+    graph->copy_state = tri_arena_alloc(&graph->arena, bytes);
     graph->grad_state = tri_arena_alloc(&graph->arena, bytes);
-    if (!graph->param_state || !graph->grad_state)
+    if (!graph->param_state || !graph->copy_state || !graph->grad_state)
         return tri_fail(err, TR_ERROR_RUNTIME, "no memory for a graph of %zu parameters",
                         params->count);
     memset(graph->param_state, 0xff, bytes);
+    memset(graph->copy_state, 0xff, bytes);
     memset(graph->grad_state, 0xff, bytes);
     return TR_OK;
 }
@@ -142,18 +144,36 @@ tri_id tri_graph_param(tri_graph *graph, tri_id param)
     return graph->states[graph->param_state[param]].latest;
 }
 
+tri_id tri_graph_weight(tri_graph *graph, tri_id param)
+{
+    if (graph->arena.failed || graph->status != TR_OK)
+        return TRI_NONE;
+    const tri_param *p = &graph->params->items[param];
+    if (!tri_param_has_copy(p, graph->precision.compute))
+        return tri_graph_param(graph, param);
+    if (graph->copy_state[param] == TRI_NONE) {
+        tri_dtype dtype = graph->precision.compute;
+        const char *name = tri_arena_printf(&graph->arena, "%s.%s", p->name, tri_dtype_name(dtype));
+        graph->copy_state[param] =
+            tri_graph_state(graph, TRI_STATE_COPY, name, dtype, p->shape, param);
+        if (graph->arena.failed)
+            return TRI_NONE;
+    }
+    return graph->states[graph->copy_state[param]].latest;
+}
+
 /* Fills the shapes of a node's outputs; false after a failure. */
 static bool infer_outputs(tri_graph *graph, const tri_node *node, const char *name,
                           tri_shape *shapes, tri_dtype *dtypes)
 {
     const tri_op_def *def = tri_op_get(node->op);
     tri_shape in[TRI_MAX_IN];
+    const tri_value *values[TRI_MAX_IN];
     for (int j = 0; j < node->num_in; j++) {
-        in[j] = (tri_shape){.rank = -1};
-        if (node->in[j] != TRI_NONE)
-            in[j] = graph->values[node->in[j]].shape;
+        values[j] = node->in[j] == TRI_NONE ? NULL : &graph->values[node->in[j]];
+        in[j] = values[j] ? values[j]->shape : (tri_shape){.rank = -1};
     }
-    tri_infer_dtypes(graph, node, dtypes);
+    tri_infer_dtypes(node->op, values, node->num_in, dtypes, node->num_out);
     tr_error err;
     if (def->infer(node, in, shapes, dtypes, &err) == TR_OK)
         return true;

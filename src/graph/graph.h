@@ -31,6 +31,7 @@ typedef struct tri_value {
 
 typedef enum tri_state_kind {
     TRI_STATE_PARAM,
+    TRI_STATE_COPY,  /* 16-bit copies of parameters, which products read */
     TRI_STATE_GRAD,  /* gradient accumulators */
     TRI_STATE_OPTIM, /* moments */
     TRI_STATE_STAT,  /* loss, target count, squared norm */
@@ -71,8 +72,17 @@ typedef struct tri_node {
     bool ends_chain;
 } tri_node;
 
+/* Types of a program's numbers. Parameters, moments and statistics are always f32; with 16-bit
+ * activations, embeddings, matrices and biases have a copy of that type, which the update writes
+ * anew. Which operands of an operator stay f32 is in the operator table. */
+typedef struct tri_precision {
+    tri_dtype compute; /* activations, their gradients, and the copies */
+    tri_dtype grad;    /* accumulators of what has a copy: f32, or as compute */
+} tri_precision;
+
 typedef struct tri_graph {
     const tri_param_table *params;
+    tri_precision precision; /* set before the model is emitted */
     tri_value *values;
     size_t num_values, values_capacity;
     tri_node *nodes;
@@ -80,6 +90,7 @@ typedef struct tri_graph {
     tri_state *states;
     size_t num_states, states_capacity;
     tri_id *param_state; /* state of each parameter, TRI_NONE when the graph does not use it */
+    tri_id *copy_state;  /* 16-bit copy of each parameter, TRI_NONE where there is none */
     tri_id *grad_state;  /* gradient accumulator of each parameter, after autodiff */
     tri_id loss, count;  /* versions of the statistics that the model's loss feeds */
     float loss_seed;     /* the constant that the backward starts from */
@@ -113,8 +124,10 @@ tri_id tri_graph_find_input(const tri_graph *graph, const char *name);
 /* A new state; its first version is what the step finds. */
 tri_id tri_graph_state(tri_graph *graph, tri_state_kind kind, const char *name, tri_dtype dtype,
                        tri_shape shape, tri_id param);
-/* Newest version of a parameter. */
+/* Newest version of a parameter, and of what the model's operators read of it: the same, or its
+ * 16-bit copy. */
 tri_id tri_graph_param(tri_graph *graph, tri_id param);
+tri_id tri_graph_weight(tri_graph *graph, tri_id param);
 
 /* One node: fills phase, layer, shapes of the outputs (by the operator table) and fresh values.
  * in[] and num_in are given; returns the node. The value names are "name" and "name.1", ... */

@@ -55,16 +55,16 @@ tri_shape tri_shape_scalar(int64_t count)
     return tri_shape_of(1, TRI_DIM_N, count);
 }
 
-void tri_infer_dtypes(const tri_graph *graph, const tri_node *node, tri_dtype *out_dtype)
+void tri_infer_dtypes(tri_op op, const tri_value *const *in, int num_in, tri_dtype *out,
+                      int num_out)
 {
-    const tri_op_def *def = tri_op_get(node->op);
+    const tri_op_def *def = tri_op_get(op);
     tri_dtype lead = TRI_F32;
-    for (int j = node->num_in - 1; j >= 0; j--)
-        if (node->in[j] != TRI_NONE && !(def->wide_in >> j & 1) &&
-            tri_dtype_is_float(graph->values[node->in[j]].dtype))
-            lead = graph->values[node->in[j]].dtype;
-    for (int k = 0; k < node->num_out; k++)
-        out_dtype[k] = def->wide_out >> k & 1 ? TRI_F32 : lead;
+    for (int j = num_in - 1; j >= 0; j--)
+        if (in[j] && !(def->wide_in >> j & 1) && tri_dtype_is_float(in[j]->dtype))
+            lead = in[j]->dtype;
+    for (int k = 0; k < num_out; k++)
+        out[k] = def->wide_out >> k & 1 ? TRI_F32 : lead;
 }
 
 tr_status tri_infer_same(const tri_node *node, const tri_shape *in, tri_shape *out,

@@ -50,8 +50,9 @@ tri_cost tri_node_cost(const tri_graph *graph, const tri_node *node);
 tr_status tri_infer_same(const tri_node *node, const tri_shape *in, tri_shape *out,
                          tri_dtype *out_dtype, tr_error *err);
 tri_shape tri_shape_scalar(int64_t count); /* [n count] */
-/* Types of a node's outputs, as the masks of its row say. */
-void tri_infer_dtypes(const tri_graph *graph, const tri_node *node, tri_dtype *out_dtype);
+/* Types of a node's outputs, as the masks of its row say; in[j] is NULL for an absent input. */
+void tri_infer_dtypes(tri_op op, const tri_value *const *in, int num_in, tri_dtype *out,
+                      int num_out);
 
 extern const tri_op_def tri_def_matmul;
 extern const tri_op_def tri_def_add, tri_def_bias_add, tri_def_bias_grad, tri_def_act,

@@ -44,3 +44,8 @@ int64_t tri_param_total(const tri_param_table *table)
         total += tri_shape_count(&table->items[i].shape);
     return total;
 }
+
+bool tri_param_has_copy(const tri_param *param, tri_dtype compute)
+{
+    return compute != TRI_F32 && param->role != TRI_ROLE_NORM;
+}

@@ -7,6 +7,7 @@
 
 #include "base/arena.h"
 #include "base/id.h"
+#include "graph/dtype.h"
 #include "graph/shape.h"
 
 typedef enum tri_init_kind {
@@ -50,6 +51,9 @@ void tri_param_table_fini(tri_param_table *table);
 /* Copies the row, its name included. */
 void tri_param_add(tri_param_table *table, tri_param param);
 tri_id tri_param_find(const tri_param_table *table, const char *name); /* or TRI_NONE */
-int64_t tri_param_total(const tri_param_table *table);                 /* number of elements */
+/* Whether operators read a copy of this parameter when activations are of this type: 16-bit ones
+ * need it, and the gains and shifts of norms stay f32. */
+bool tri_param_has_copy(const tri_param *param, tri_dtype compute);
+int64_t tri_param_total(const tri_param_table *table); /* number of elements */
 
 #endif

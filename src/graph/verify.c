@@ -69,10 +69,12 @@ static tr_status check_outputs(const verifier *v, size_t n)
         return complain(v, n, "has a wrong number of operands", "");
     tri_shape in[TRI_MAX_IN], out[TRI_MAX_OUT];
     tri_dtype dtype[TRI_MAX_OUT];
-    tri_infer_dtypes(graph, node, dtype);
-    for (int j = 0; j < node->num_in; j++)
-        in[j] =
-            node->in[j] == TRI_NONE ? (tri_shape){.rank = -1} : graph->values[node->in[j]].shape;
+    const tri_value *values[TRI_MAX_IN];
+    for (int j = 0; j < node->num_in; j++) {
+        values[j] = node->in[j] == TRI_NONE ? NULL : &graph->values[node->in[j]];
+        in[j] = values[j] ? values[j]->shape : (tri_shape){.rank = -1};
+    }
+    tri_infer_dtypes(node->op, values, node->num_in, dtype, node->num_out);
     tr_error why;
     if (def->infer(node, in, out, dtype, &why) != TR_OK)
         return complain(v, n, "does not fit its operands:", why.message);

@@ -123,6 +123,10 @@ static tr_status emit_param(tri_graph *graph, const tri_optim_config *config, tr
                          .result = result};
     tri_graph_enter(graph, p->layer, "%s", p->name);
     rule->emit(graph, &update);
+    if (graph->copy_state[param] != TRI_NONE) {
+        tri_id in[] = {tri_graph_param(graph, param), tri_graph_weight(graph, param)};
+        tri_graph_emit(graph, TRI_OP_NARROW, p->name, NULL, in, 2, 1);
+    }
     return tri_graph_status(graph, err);
 }
 

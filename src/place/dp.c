@@ -21,9 +21,10 @@ tr_status tri_place_dp(tri_graph *graph, const tri_mesh *mesh, tr_error *err)
     graph->phase = training ? TRI_PHASE_UPDATE : TRI_PHASE_FORWARD;
     graph->layer = graph->num_layers;
     size_t num_states = graph->num_states;
-    for (size_t s = 0; training && s < num_states; s++)
-        if (graph->states[s].kind == TRI_STATE_GRAD)
-            all_reduce(graph, (tri_id)s);
+    for (tri_dtype dtype = 0; training && dtype < TRI_NUM_DTYPES; dtype++)
+        for (size_t s = 0; s < num_states; s++)
+            if (graph->states[s].kind == TRI_STATE_GRAD && graph->states[s].dtype == dtype)
+                all_reduce(graph, (tri_id)s);
     TRI_TRY(tri_graph_status(graph, err));
     graph->loss = all_reduce(graph, graph->values[graph->loss].state);
     graph->count = all_reduce(graph, graph->values[graph->count].state);

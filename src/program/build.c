@@ -171,6 +171,8 @@ static void join_messages(tri_program *program)
             bool rides = tri_op_get(instr->op)->communicates && head && before &&
                          instr->op == head->op && instr->attr.axis == head->attr.axis &&
                          instr->out[0].space == before->space &&
+                         program->values[instr->out[0].value].dtype ==
+                             program->values[before->value].dtype &&
                          instr->out[0].offset == aligned_end(program, before);
             instr->span = rides ? 0 : 1;
             if (rides)

@@ -296,21 +296,27 @@ static tr_status check_shapes(const checker *c)
     tri_node node = {
         .op = instr->op, .attr = instr->attr, .num_in = instr->num_in, .num_out = instr->num_out};
     tri_shape in[TRI_MAX_IN], out[TRI_MAX_OUT];
-    tri_dtype dtype[TRI_MAX_OUT] = {TRI_F32, TRI_F32, TRI_F32, TRI_F32};
+    const tri_value *values[TRI_MAX_IN] = {NULL};
+    tri_dtype dtype[TRI_MAX_OUT];
     for (int j = 0; j < instr->num_in; j++) {
         in[j] = (tri_shape){.rank = -1};
         if (instr->in[j].value < c->program->num_values)
-            in[j] = c->program->values[instr->in[j].value].shape;
+            values[j] = &c->program->values[instr->in[j].value];
         else if (!(def->optional >> j & 1))
             return complain(c, "lacks its input number %d", j);
+        if (values[j])
+            in[j] = values[j]->shape;
     }
     if (instr->num_in < def->min_in || instr->num_out < def->min_out)
         return complain(c, "has too few operands");
+    tri_infer_dtypes(instr->op, values, instr->num_in, dtype, instr->num_out);
     tr_error why;
     if (def->infer(&node, in, out, dtype, &why) != TR_OK)
         return complain(c, "does not fit its operands: %s", why.message);
     for (int k = 0; k < instr->num_out; k++) {
         const tri_value *value = &c->program->values[instr->out[k].value];
+        if (value->state != TRI_NONE)
+            dtype[k] = c->program->states[value->state].dtype;
         if (!tri_shape_equal(&out[k], &value->shape) || dtype[k] != value->dtype)
             return complain(c, "gives %s another shape or type than the program notes",
                             value->name);
@@ -392,7 +398,8 @@ static tr_status check_end(checker *c)
         const tri_value *value = &program->values[v];
         const tri_operand *home = &program->home[v];
         bool last_param = value->state != TRI_NONE &&
-                          program->states[value->state].kind == TRI_STATE_PARAM &&
+                          (program->states[value->state].kind == TRI_STATE_PARAM ||
+                           program->states[value->state].kind == TRI_STATE_COPY) &&
                           program->states[value->state].latest == v;
         if (home->space == TRI_NONE || !(value->output || last_param))
             continue;
@@ -416,6 +423,7 @@ static tr_status put_initial(checker *c)
         const tri_operand *home = &program->home[v];
         bool kept =
             value->state != TRI_NONE && (program->states[value->state].kind == TRI_STATE_PARAM ||
+                                         program->states[value->state].kind == TRI_STATE_COPY ||
                                          program->states[value->state].kind == TRI_STATE_OPTIM);
         if (home->space >= program->num_spaces || value->producer != TRI_NONE ||
             !(value->kind == TRI_VALUE_INPUT || kept))

@@ -54,26 +54,33 @@ static tri_operand take(tri_program *program, uint32_t space, tri_id value)
 
 /* The space of states of a kind is the one of the same place in this list. */
 static const tri_space_kind space_of_state[TRI_NUM_STATE_KINDS] = {
-    [TRI_STATE_PARAM] = TRI_SPACE_PARAM,
-    [TRI_STATE_GRAD] = TRI_SPACE_GRAD,
-    [TRI_STATE_OPTIM] = TRI_SPACE_OPTIM,
+    [TRI_STATE_PARAM] = TRI_SPACE_PARAM, [TRI_STATE_COPY] = TRI_SPACE_COPY,
+    [TRI_STATE_GRAD] = TRI_SPACE_GRAD,   [TRI_STATE_OPTIM] = TRI_SPACE_OPTIM,
     [TRI_STATE_STAT] = TRI_SPACE_STAT,
 };
 
-/* Parameters lie in the order of their table whatever the graph's, so that all programs of a run
- * agree on their addresses. */
-static void place_params(planner *p)
+/* Parameters and their copies lie in the order of their table whatever the graph's, so that all
+ * programs of a run agree on their addresses. */
+static void place_by_table(planner *p, uint32_t kind, const tri_id *state_of, size_t i,
+                           tri_dtype dtype)
 {
     tri_program *program = p->program;
-    const tri_param_table *params = p->graph->params;
-    tri_space *space = &program->spaces[TRI_SPACE_PARAM];
-    for (size_t i = 0; i < params->count; i++) {
-        tri_id state = p->graph->param_state[i];
-        if (state != TRI_NONE) {
-            tri_id version = program->states[state].latest;
-            program->home[version] = (tri_operand){version, TRI_SPACE_PARAM, space->bytes};
-        }
-        space->bytes += align_up((uint64_t)tri_shape_count(&params->items[i].shape) * 4);
+    tri_space *space = &program->spaces[kind];
+    if (state_of[i] != TRI_NONE) {
+        tri_id version = program->states[state_of[i]].latest;
+        program->home[version] = (tri_operand){version, kind, space->bytes};
+    }
+    int64_t count = tri_shape_count(&p->graph->params->items[i].shape);
+    space->bytes += align_up((uint64_t)count * tri_dtype_bytes(dtype));
+}
+
+static void place_params(planner *p)
+{
+    const tri_graph *graph = p->graph;
+    for (size_t i = 0; i < graph->params->count; i++) {
+        place_by_table(p, TRI_SPACE_PARAM, graph->param_state, i, TRI_F32);
+        if (tri_param_has_copy(&graph->params->items[i], graph->precision.compute))
+            place_by_table(p, TRI_SPACE_COPY, graph->copy_state, i, graph->precision.compute);
     }
 }
 
@@ -81,11 +88,15 @@ static void place_states(planner *p)
 {
     tri_program *program = p->program;
     place_params(p);
-    for (size_t s = 0; s < program->num_states; s++) {
-        tri_id latest = program->states[s].latest;
-        if (program->states[s].kind != TRI_STATE_PARAM)
-            program->home[latest] = take(program, space_of_state[program->states[s].kind], latest);
-    }
+    /* Those of one type together, so that they can travel in one message. */
+    for (tri_dtype dtype = 0; dtype < TRI_NUM_DTYPES; dtype++)
+        for (size_t s = 0; s < program->num_states; s++) {
+            const tri_state *state = &program->states[s];
+            if (state->dtype == dtype && state->kind != TRI_STATE_PARAM &&
+                state->kind != TRI_STATE_COPY)
+                program->home[state->latest] =
+                    take(program, space_of_state[state->kind], state->latest);
+        }
     for (size_t v = 0; v < program->num_values; v++) {
         tri_id state = program->values[v].state;
         if (state == TRI_NONE)
@@ -255,7 +266,7 @@ static tr_status place_work(planner *p)
 static tr_status plan(planner *p)
 {
     tri_program *program = p->program;
-    static const char *const names[] = {"param",  "grad", "optim", "stat",
+    static const char *const names[] = {"param",  "copy", "grad",  "optim", "stat",
                                         "output", "step", "batch", "work"};
     for (int kind = TRI_SPACE_PARAM; kind < TRI_SPACE_FRAME; kind++)
         add_space(program, (tri_space_kind)kind, names[kind],

@@ -6,6 +6,7 @@
  *
  *   space        instance            holds
  *   param        -                   parameters
+ *   copy         -                   16-bit copies of parameters
  *   grad         -                   gradient accumulators
  *   optim        -                   moments of the update rule
  *   stat         -                   loss, count, squared norm
@@ -36,6 +37,7 @@ typedef enum tri_action_kind {
 
 typedef enum tri_space_kind {
     TRI_SPACE_PARAM,
+    TRI_SPACE_COPY,
     TRI_SPACE_GRAD,
     TRI_SPACE_OPTIM,
     TRI_SPACE_STAT,

@@ -22,6 +22,8 @@ static const char *space_meaning(const tri_space *space)
     switch (space->kind) {
     case TRI_SPACE_PARAM:
         return "parameters";
+    case TRI_SPACE_COPY:
+        return "16-bit copies of them";
     case TRI_SPACE_GRAD:
         return "gradient accumulators";
     case TRI_SPACE_OPTIM:

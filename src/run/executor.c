@@ -5,12 +5,7 @@
 #include <string.h>
 
 #include "base/clock.h"
-
-struct tri_ready {
-    void (*run)(const tri_kernel_args *args); /* NULL: communication */
-    tri_kernel_args args;
-    char doing[64]; /* for the rank's status */
-};
+#include "run/executor_parts.h"
 
 static void fill_tensor(const tri_value *value, tri_tensor *tensor)
 {
@@ -41,6 +36,8 @@ tr_status tri_executor_init(tri_executor *executor, const tri_program *program, 
     executor->ready = calloc(program->num_instrs + 1, sizeof *executor->ready);
     if (!executor->ready)
         return tri_fail(err, TR_ERROR_RUNTIME, "no memory to make the program ready");
+    for (size_t s = 0; s < program->num_spaces; s++)
+        executor->base[s] = tri_space_base(program, s);
     for (size_t i = 0; i < program->num_instrs; i++) {
         tri_ready *ready = &executor->ready[i];
         const tri_instr *instr = &program->instrs[i];
@@ -48,52 +45,99 @@ tr_status tri_executor_init(tri_executor *executor, const tri_program *program, 
         ready->args.device = store->device->state;
         ready->args.seed = seed;
         if (!tri_op_get(instr->op)->communicates)
-            ready->run = store->device->def->kernel(store->device, instr->op)->run;
+            ready->plan = tri_device_plan_call(store->device, instr->op, &ready->args);
         snprintf(ready->doing, sizeof ready->doing, "%s -> %s", tri_op_get(instr->op)->name,
                  program->values[instr->out[0].value].name);
     }
+    size_t host_bytes = tri_executor_host_bytes(executor);
+    if (host_bytes)
+        executor->host_memory = malloc(host_bytes);
+    if (host_bytes && !executor->host_memory)
+        return tri_fail(err, TR_ERROR_RUNTIME,
+                        "no memory for %zu bytes of operands of instructions that run on the host",
+                        host_bytes);
     return TR_OK;
 }
 
 void tri_executor_fini(tri_executor *executor)
 {
+    if (executor->parts)
+        tri_executor_forget_parts(executor);
+    free(executor->parts);
+    free(executor->host_memory);
     free(executor->ready);
     *executor = (tri_executor){0};
 }
 
-/* First byte of the instance of a space that a call uses. */
-static unsigned char *space_memory(const tri_executor *executor, const tri_call *call, size_t s)
+static uint64_t space_offset(const tri_executor *executor, const tri_call *call, size_t s)
 {
     const tri_space *space = &executor->program->spaces[s];
     uint64_t instance = space->kind == TRI_SPACE_FRAME   ? call->frame[s]
                         : space->kind == TRI_SPACE_BATCH ? call->microbatch
                                                          : 0;
-    unsigned char *slab = executor->store->slabs[tri_slab_of(space->kind)].memory;
-    return slab + tri_space_base(executor->program, s) + instance * space->bytes;
+    return executor->base[s] + instance * space->bytes;
+}
+
+unsigned char *tri_executor_space(const tri_executor *executor, const tri_call *call, size_t s)
+{
+    unsigned char *slab =
+        executor->store->slabs[tri_slab_of(executor->program->spaces[s].kind)].memory;
+    return slab + space_offset(executor, call, s);
 }
 
 void *tri_executor_memory(const tri_executor *executor, tri_id value, uint32_t microbatch)
 {
     const tri_operand *home = &executor->program->home[value];
     tri_call call = {.microbatch = microbatch};
-    return space_memory(executor, &call, home->space) + home->offset;
+    unsigned char *io = executor->store->host_io.memory;
+    if (io && tri_space_is_io(executor->program->spaces[home->space].kind))
+        return io + space_offset(executor, &call, home->space) + home->offset;
+    return tri_executor_space(executor, &call, home->space) + home->offset;
 }
 
-static void record(const tri_executor *executor, const tri_call *call, const tri_instr *instr,
-                   int64_t start, int64_t end)
+tr_status tri_executor_read(const tri_executor *executor, tri_id value, void *to, tr_error *err)
 {
+    tri_device *device = executor->store->device;
+    size_t bytes = tri_value_bytes(&executor->program->values[value]);
+    void *from = tri_executor_memory(executor, value, 0);
+    if (!device->def->queue) {
+        memcpy(to, from, bytes);
+        return TR_OK;
+    }
+    TRI_TRY(device->def->queue->download(device, to, from, bytes, err));
+    return device->def->queue->finish(device, err);
+}
+
+tr_status tri_executor_write(const tri_executor *executor, tri_id value, const void *from,
+                             tr_error *err)
+{
+    tri_device *device = executor->store->device;
+    size_t bytes = tri_value_bytes(&executor->program->values[value]);
+    void *to = tri_executor_memory(executor, value, 0);
+    if (!device->def->queue) {
+        memcpy(to, from, bytes);
+        return TR_OK;
+    }
+    TRI_TRY(device->def->queue->upload(device, to, from, bytes, err));
+    return device->def->queue->finish(device, err);
+}
+
+void tri_executor_record_time(const tri_executor *executor, const tri_call *call, uint32_t i,
+                              int64_t start, int64_t end)
+{
+    const tri_program *program = executor->program;
+    const tri_instr *instr = &program->instrs[i];
     if (executor->time_by_op)
         executor->time_by_op[instr->op] += (double)(end - start) * 1e-9;
     if (!executor->trace)
         return;
-    const tri_program *program = executor->program;
     tri_trace_event event = {
         .name = program->values[instr->out[0].value].name,
         .category = tri_op_get(instr->op)->name,
         .start_ns = start,
         .duration_ns = end - start,
         .num_args = 4,
-        .arg = {{"instruction", (double)(instr - program->instrs)},
+        .arg = {{"instruction", (double)i},
                 {"microbatch", call->microbatch},
                 {"gflop_per_s", instr->cost.flops / (double)(end - start + 1)},
                 {"gbyte_per_s", instr->cost.bytes / (double)(end - start + 1)}},
@@ -114,75 +158,111 @@ static bool overwrites(const tri_instr *instr, const tri_call *call)
     return true;
 }
 
-/* One message for an instruction and those that ride with it. */
-static tr_status communicate(const tri_executor *executor, const tri_instr *instr, float *data,
-                             tr_error *err)
+uint64_t tri_executor_message_bytes(const tri_executor *executor, const tri_instr *instr)
 {
-    const tri_program *program = executor->program;
     const tri_operand *last = &instr[instr->span - 1].out[0];
-    uint64_t bytes =
-        last->offset - instr->out[0].offset + tri_value_bytes(&program->values[last->value]);
-    if (executor->status)
-        atomic_store_explicit(&executor->status->bytes, bytes, memory_order_relaxed);
-    tr_status status = executor->exchange->all_reduce(executor->exchange->context, instr->attr.axis,
-                                                      data, bytes / sizeof(float), err);
-    if (executor->status)
-        atomic_store_explicit(&executor->status->bytes, 0, memory_order_relaxed);
-    return status == TR_OK ? TR_OK
-                           : tri_fail_prefix(err, status, "instruction %td (%s of %s)",
-                                             instr - program->instrs, tri_op_get(instr->op)->name,
-                                             program->values[instr->out[0].value].name);
+    return last->offset - instr->out[0].offset +
+           tri_value_bytes(&executor->program->values[last->value]);
 }
 
-static void publish(const tri_executor *executor, const tri_ready *ready, uint32_t instruction)
+tr_status tri_executor_communicate(const tri_executor *executor, const tri_instr *instr, void *data,
+                                   tr_error *err)
+{
+    const tri_program *program = executor->program;
+    const tri_value *value = &program->values[instr->out[0].value];
+    uint64_t bytes = tri_executor_message_bytes(executor, instr);
+    if (executor->status)
+        atomic_store_explicit(&executor->status->bytes, bytes, memory_order_relaxed);
+    tr_status status =
+        executor->exchange->all_reduce(executor->exchange->context, instr->attr.axis, data,
+                                       bytes / tri_dtype_bytes(value->dtype), value->dtype, err);
+    if (executor->status)
+        atomic_store_explicit(&executor->status->bytes, 0, memory_order_relaxed);
+    return status == TR_OK
+               ? TR_OK
+               : tri_fail_prefix(err, status, "instruction %td (%s of %s)", instr - program->instrs,
+                                 tri_op_get(instr->op)->name, value->name);
+}
+
+void tri_executor_publish(const tri_executor *executor, uint32_t instr)
 {
     tri_rank_status *status = executor->status;
+    if (!status)
+        return;
+    const tri_ready *ready = &executor->ready[instr];
     memcpy(status->doing, ready->doing, sizeof ready->doing);
-    atomic_store_explicit(&status->instruction, instruction, memory_order_relaxed);
+    atomic_store_explicit(&status->instruction, instr, memory_order_relaxed);
     atomic_fetch_add_explicit(&status->counter, 1, memory_order_relaxed);
 }
 
-static void set_addresses(const tri_instr *instr, unsigned char *const *memory,
-                          tri_kernel_args *args)
+void tri_executor_point(tri_executor *executor, const tri_call *call, uint32_t i)
 {
+    const tri_instr *instr = &executor->program->instrs[i];
+    tri_kernel_args *args = &executor->ready[i].args;
     for (int j = 0; j < instr->num_in; j++)
         if (instr->in[j].value != TRI_NONE)
-            args->in[j].data = memory[instr->in[j].space] + instr->in[j].offset;
+            args->in[j].data =
+                tri_executor_space(executor, call, instr->in[j].space) + instr->in[j].offset;
     for (int k = 0; k < instr->num_out; k++)
-        args->out[k].data = memory[instr->out[k].space] + instr->out[k].offset;
+        args->out[k].data =
+            tri_executor_space(executor, call, instr->out[k].space) + instr->out[k].offset;
+    args->overwrite = overwrites(instr, call);
+}
+
+uint32_t tri_executor_run_length(const tri_executor *executor, uint32_t first, uint32_t end,
+                                 uint32_t limit)
+{
+    const tri_kernel *kernel = executor->ready[first].plan.kernel;
+    uint32_t count = 1;
+    if (!kernel || !kernel->run_many || executor->ready[first].plan.on_host)
+        return 1;
+    while (count < limit && first + count < end &&
+           executor->ready[first + count].plan.kernel == kernel)
+        count++;
+    return count;
 }
 
 static tr_status run_call(tri_executor *executor, const tri_call *call, tr_error *err)
 {
     const tri_program *program = executor->program;
     const tri_segment *segment = &program->segments[call->segment];
-    unsigned char *memory[TRI_MAX_SPACES];
-    for (size_t s = 0; s < program->num_spaces; s++)
-        memory[s] = space_memory(executor, call, s);
     bool timed = executor->trace || executor->time_by_op;
     for (uint32_t i = segment->first; i < segment->first + segment->count; i++) {
         const tri_instr *instr = &program->instrs[i];
         tri_ready *ready = &executor->ready[i];
         if (instr->span == 0)
             continue;
-        set_addresses(instr, memory, &ready->args);
-        ready->args.overwrite = overwrites(instr, call);
-        if (executor->status)
-            publish(executor, ready, i);
+        tri_executor_point(executor, call, i);
+        tri_executor_publish(executor, i);
         int64_t start = timed ? (int64_t)tri_now_ns() : 0;
-        if (ready->run)
-            ready->run(&ready->args);
+        if (ready->plan.kernel)
+            tri_device_call(&ready->plan, &ready->args);
         else
-            TRI_TRY(communicate(executor, instr, ready->args.out[0].data, err));
+            TRI_TRY(tri_executor_communicate(executor, instr, ready->args.out[0].data, err));
         if (timed)
-            record(executor, call, instr, start, (int64_t)tri_now_ns());
+            tri_executor_record_time(executor, call, i, start, (int64_t)tri_now_ns());
     }
     return TR_OK;
 }
 
 tr_status tri_executor_run(tri_executor *executor, tr_error *err)
 {
+    if (executor->store->device->def->queue)
+        return tri_executor_run_queue(executor, err);
     for (size_t c = 0; c < executor->program->num_calls; c++)
         TRI_TRY(run_call(executor, &executor->program->calls[c], err));
     return TR_OK;
+}
+
+void tri_executor_host_ops(const tri_executor *executor, tri_text *names)
+{
+    bool seen[TRI_NUM_OPS] = {false};
+    bool any = false;
+    for (size_t i = 0; i < executor->program->num_instrs; i++) {
+        tri_op op = executor->program->instrs[i].op;
+        if (!executor->ready[i].plan.on_host || seen[op])
+            continue;
+        tri_text_add(names, "%s%s", any ? ", " : "", tri_op_get(op)->name);
+        seen[op] = any = true;
+    }
 }

@@ -1,7 +1,13 @@
-/* Runs a program on a device. */
+/* Runs a program on a device.
+ *
+ * A device that works in the host's memory is driven instruction by instruction. One with a queue
+ * of its own gets the whole timeline recorded at the first run, as few recordings as the
+ * communication between them allows, and every run then replays those: nothing is decided during a
+ * step. */
 #ifndef TRI_RUN_EXECUTOR_H
 #define TRI_RUN_EXECUTOR_H
 
+#include "base/text.h"
 #include "comm/bootstrap.h"
 #include "run/store.h"
 #include "run/trace.h"
@@ -9,34 +15,50 @@
 /* How the rank talks to the others of a mesh axis. */
 typedef struct tri_exchange {
     void *context;
-    /* Sums count f32 over the axis, in place. */
-    tr_status (*all_reduce)(void *context, int axis, float *data, uint64_t count, tr_error *err);
+    /* Sums count elements over the axis, in place. */
+    tr_status (*all_reduce)(void *context, int axis, void *data, uint64_t count, tri_dtype dtype,
+                            tr_error *err);
 } tri_exchange;
 
 /* An instruction made ready: its kernel, and its operands but for the addresses. */
 typedef struct tri_ready tri_ready;
+/* A part of the timeline: a recording, or an instruction that cannot be recorded. */
+typedef struct tri_part tri_part;
 
 typedef struct tri_executor {
     const tri_program *program;
     tri_store *store;
     tri_ready *ready;
     uint64_t seed;
-    tri_trace *trace;             /* NULL: none */
-    double *time_by_op;           /* [TRI_NUM_OPS] seconds, when the caller gives one */
-    const tri_exchange *exchange; /* needed when the program communicates */
-    tri_rank_status *status;      /* NULL, or where to say which instruction is running */
+    uint64_t base[TRI_MAX_SPACES]; /* of each space in its slab */
+    tri_trace *trace;              /* NULL: none */
+    double *time_by_op;            /* [TRI_NUM_OPS] seconds, when the caller gives one */
+    const tri_exchange *exchange;  /* needed when the program communicates */
+    tri_rank_status *status;       /* NULL, or where to say which instruction is running */
+    tri_part *parts;               /* of a device with a queue, after the first run */
+    size_t num_parts, parts_capacity;
+    void *host_memory; /* copies of operands, for instructions that run on the host */
 } tri_executor;
 
 tr_status tri_executor_init(tri_executor *executor, const tri_program *program, tri_store *store,
                             uint64_t seed, tr_error *err);
 void tri_executor_fini(tri_executor *executor);
 
-/* One pass over the timeline. Fails only where the program communicates: the message names the
- * instruction. */
+/* One pass over the timeline; inputs travel to the device before it and outputs back after it.
+ * Fails only where the program communicates, or when the device does: the message names the
+ * instruction where it can. */
 tr_status tri_executor_run(tri_executor *executor, tr_error *err);
 
-/* The memory of a value: inputs to be written before a run, outputs to be read after it. */
+/* The host's memory of an input (to be written before a run), an output or a statistic (to be read
+ * after it); for other values the device's memory, which is the host's where that has no queue. */
 void *tri_executor_memory(const tri_executor *executor, tri_id value, uint32_t microbatch);
+/* Copies a state from the device, or to it. */
+tr_status tri_executor_read(const tri_executor *executor, tri_id value, void *to, tr_error *err);
+tr_status tri_executor_write(const tri_executor *executor, tri_id value, const void *from,
+                             tr_error *err);
+
+/* Names of the operators that this device has no kernel for, such as "rope, embed"; "" for none. */
+void tri_executor_host_ops(const tri_executor *executor, tri_text *names);
 
 /* Attributes, sizes and types of an instruction's operands; data is NULL. */
 void tri_instr_args(const tri_program *program, const tri_instr *instr, tri_kernel_args *args);

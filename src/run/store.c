@@ -7,6 +7,8 @@ tri_slab_kind tri_slab_of(tri_space_kind kind)
     switch (kind) {
     case TRI_SPACE_PARAM:
         return TRI_SLAB_PARAM;
+    case TRI_SPACE_COPY:
+        return TRI_SLAB_COPY;
     case TRI_SPACE_GRAD:
         return TRI_SLAB_GRAD;
     case TRI_SPACE_OPTIM:
@@ -26,18 +28,22 @@ uint64_t tri_space_base(const tri_program *program, size_t space)
     return base;
 }
 
+bool tri_space_is_io(tri_space_kind kind)
+{
+    return kind == TRI_SPACE_STAT || kind == TRI_SPACE_OUTPUT || kind == TRI_SPACE_STEP ||
+           kind == TRI_SPACE_BATCH;
+}
+
 static size_t scratch_of(const tri_device *device, const tri_program *program)
 {
     size_t most = 0;
     for (size_t i = 0; i < program->num_instrs; i++) {
         if (tri_op_get(program->instrs[i].op)->communicates)
             continue;
-        const tri_kernel *kernel = device->def->kernel(device, program->instrs[i].op);
-        if (!kernel->scratch_bytes)
-            continue;
         tri_kernel_args args;
         tri_instr_args(program, &program->instrs[i], &args);
-        size_t bytes = kernel->scratch_bytes(&args, device->num_threads);
+        tri_call_plan plan = tri_device_plan_call(device, program->instrs[i].op, &args);
+        size_t bytes = plan.on_host ? 0 : tri_device_call_scratch(device, &plan, &args);
         if (bytes > most)
             most = bytes;
     }
@@ -53,9 +59,15 @@ void tri_store_plan(tri_store *store, tri_device *device, const tri_program *con
         for (size_t s = 0; s < programs[p]->num_spaces; s++)
             bytes[tri_slab_of(programs[p]->spaces[s].kind)] +=
                 tri_space_total(&programs[p]->spaces[s]);
+        uint64_t io = 0;
+        for (size_t s = 0; s < programs[p]->num_spaces; s++)
+            if (tri_space_is_io(programs[p]->spaces[s].kind))
+                io += tri_space_total(&programs[p]->spaces[s]);
         for (int i = 0; i < TRI_NUM_SLABS; i++)
             if (bytes[i] > store->slabs[i].bytes)
                 store->slabs[i].bytes = bytes[i];
+        if (device->def->queue && io > store->host_io.bytes)
+            store->host_io.bytes = io;
         size_t scratch = scratch_of(device, programs[p]);
         if (scratch > store->scratch_bytes)
             store->scratch_bytes = scratch;
@@ -70,46 +82,87 @@ uint64_t tri_store_total(const tri_store *store)
     return total;
 }
 
-/* Gradients are read by the other ranks, so they lie in memory that the transport gives. */
+/* Gradients are read by the other ranks, so they lie in memory that the transport gives; on a
+ * device with memory of its own, their copy on the host does. */
+static bool is_peer_memory(const tri_store *store, tri_slab_kind kind)
+{
+    return kind == TRI_SLAB_GRAD && store->peers.alloc && !store->device->def->queue;
+}
+
 static void *alloc_slab(tri_store *store, tri_slab_kind kind)
 {
-    if (kind == TRI_SLAB_GRAD && store->peers.alloc)
+    if (is_peer_memory(store, kind))
         return store->peers.alloc(store->peers.context, store->slabs[kind].bytes);
     return store->device->def->alloc(store->slabs[kind].bytes);
 }
 
 static void free_slab(tri_store *store, tri_slab_kind kind)
 {
-    if (kind == TRI_SLAB_GRAD && store->peers.alloc)
+    if (is_peer_memory(store, kind))
         store->peers.free(store->peers.context, store->slabs[kind].memory);
     else
         store->device->def->free(store->slabs[kind].memory, store->slabs[kind].bytes);
 }
 
-tr_status tri_store_alloc(tri_store *store, tr_error *err)
+static tr_status alloc_host_copies(tri_store *store, tr_error *err)
 {
-    const tri_device_def *device = store->device->def;
-    uint64_t wanted = tri_store_total(store), room = tri_device_memory_available();
+    const tri_device_queue *queue = store->device->def->queue;
+    if (!queue)
+        return TR_OK;
+    char text[16];
+    store->host_io.memory = queue->alloc_host(store->host_io.bytes);
+    if (!store->host_io.memory)
+        return tri_fail(err, TR_ERROR_RUNTIME, "the system refused %s of memory for inputs",
+                        tri_text_bytes((double)store->host_io.bytes, text));
+    if (!store->peers.alloc)
+        return TR_OK;
+    store->host_grad.bytes = store->slabs[TRI_SLAB_GRAD].bytes;
+    store->host_grad.memory = store->peers.alloc(store->peers.context, store->host_grad.bytes);
+    return store->host_grad.memory
+               ? TR_OK
+               : tri_fail(err, TR_ERROR_RUNTIME,
+                          "the system refused %s of memory shared with the other ranks",
+                          tri_text_bytes((double)store->host_grad.bytes, text));
+}
+
+static tr_status check_room(const tri_store *store, tr_error *err)
+{
+    const tri_device_queue *queue = store->device->def->queue;
+    uint64_t wanted = tri_store_total(store);
+    uint64_t room = queue ? queue->available(store->device) : tri_device_memory_available();
     char wanted_text[16], room_text[16];
-    if (device != &tri_device_null && room && wanted > room)
-        return tri_fail(err, TR_ERROR_INPUT,
-                        "this run needs %s of memory and %s are available; raise "
-                        "layout.microbatches, or lower train.batch, data.seq_len or the model's "
-                        "size (`trireme plan` shows what takes how much)",
-                        tri_text_bytes((double)wanted, wanted_text),
-                        tri_text_bytes((double)room, room_text));
+    if (store->device->def == &tri_device_null || room == 0 || wanted <= room)
+        return TR_OK;
+    return tri_fail(err, TR_ERROR_INPUT,
+                    "this run needs %s of memory%s and %s are available; raise "
+                    "layout.microbatches, or lower train.batch, data.seq_len or the model's "
+                    "size (`trireme plan` shows what takes how much)",
+                    tri_text_bytes((double)wanted, wanted_text), queue ? " on the device" : "",
+                    tri_text_bytes((double)room, room_text));
+}
+
+static tr_status alloc_all(tri_store *store, tr_error *err)
+{
     for (int i = 0; i < TRI_NUM_SLABS; i++) {
         tri_slab *slab = &store->slabs[i];
+        char text[16];
         if (!slab->bytes)
             continue;
         slab->memory = alloc_slab(store, (tri_slab_kind)i);
-        if (!slab->memory) {
-            tri_store_free(store);
+        if (!slab->memory)
             return tri_fail(err, TR_ERROR_RUNTIME, "the system refused %s of memory",
-                            tri_text_bytes((double)slab->bytes, wanted_text));
-        }
+                            tri_text_bytes((double)slab->bytes, text));
     }
-    tr_status status = device->reserve_scratch(store->device, store->scratch_bytes, err);
+    TRI_TRY(alloc_host_copies(store, err));
+    return store->device->def->reserve_scratch(store->device, store->scratch_bytes, err);
+}
+
+tr_status tri_store_alloc(tri_store *store, tr_error *err)
+{
+    if (store->device->def->queue)
+        TRI_TRY(store->device->def->queue->start(store->device, err));
+    TRI_TRY(check_room(store, err));
+    tr_status status = alloc_all(store, err);
     if (status != TR_OK)
         tri_store_free(store);
     return status;
@@ -122,4 +175,9 @@ void tri_store_free(tri_store *store)
             free_slab(store, (tri_slab_kind)i);
         store->slabs[i].memory = NULL;
     }
+    if (store->host_io.memory)
+        store->device->def->queue->free_host(store->host_io.memory);
+    if (store->host_grad.memory)
+        store->peers.free(store->peers.context, store->host_grad.memory);
+    store->host_io.memory = store->host_grad.memory = NULL;
 }

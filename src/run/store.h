@@ -13,6 +13,7 @@ enum { TRI_MAX_PROGRAMS = 4 };
 
 typedef enum tri_slab_kind {
     TRI_SLAB_PARAM,
+    TRI_SLAB_COPY,
     TRI_SLAB_GRAD,
     TRI_SLAB_OPTIM,
     TRI_SLAB_SHARED,
@@ -31,17 +32,24 @@ typedef struct tri_peer_memory {
     void (*free)(void *context, void *memory);
 } tri_peer_memory;
 
+/* Where the device's memory is not the host's, the host keeps two copies of its own: of what it
+ * writes before a run and reads after it (statistics, outputs, step and batch inputs, which come
+ * first in the shared slab), and of the slab that travels to other ranks. */
 typedef struct tri_store {
     tri_device *device;
     tri_peer_memory peers; /* set between plan and alloc */
     tri_slab slabs[TRI_NUM_SLABS];
     uint64_t scratch_bytes; /* of the device's kernels */
+    tri_slab host_io;       /* a copy of the beginning of the shared slab; no memory: not needed */
+    tri_slab host_grad;     /* a copy of the gradients, when there are other ranks */
 } tri_store;
 
 /* Sizes only; allocates nothing. */
 void tri_store_plan(tri_store *store, tri_device *device, const tri_program *const *programs,
                     size_t num_programs);
-/* Rounded as allocated, kernel scratch included. */
+/* Spaces that the host reads or writes: the first of the shared slab. */
+bool tri_space_is_io(tri_space_kind kind);
+/* Of the device, rounded as allocated, kernel scratch included. */
 uint64_t tri_store_total(const tri_store *store);
 /* Refuses, with the figures, what this machine has no room for. */
 tr_status tri_store_alloc(tri_store *store, tr_error *err);

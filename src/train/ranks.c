@@ -2,12 +2,15 @@
 
 #include <stdlib.h>
 
-static tr_status all_reduce(void *context, int axis, float *data, uint64_t count, tr_error *err)
+static const tr_dtype dtype_of[] = {[TRI_F32] = TR_F32, [TRI_BF16] = TR_BF16, [TRI_F16] = TR_F16};
+
+static tr_status all_reduce(void *context, int axis, void *data, uint64_t count, tri_dtype dtype,
+                            tr_error *err)
 {
     const tri_ranks *ranks = context;
     tr_collective call = {.operation = TR_ALL_REDUCE,
                           .reduction = TR_SUM,
-                          .dtype = TR_F32,
+                          .dtype = dtype_of[dtype],
                           .send = data,
                           .recv = data,
                           .count = count};

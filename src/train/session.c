@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/half.h"
 #include "ckpt/weights.h"
 #include "train/batch.h"
 #include "train/init.h"
@@ -76,6 +77,7 @@ void tri_session_fini(tri_session *session)
     if (session->data)
         tri_data_close(session->data);
     free(session->weights);
+    free(session->host_weights);
     tri_param_table_fini(&session->params);
     *session = (tri_session){0};
 }
@@ -105,26 +107,89 @@ static tr_status open_rows(tri_session *session, tr_error *err)
     return TR_OK;
 }
 
-static tr_status fill_weights(tri_session *session, tr_error *err)
+/* Where the host has the parameters: in the device's memory where that is the host's, else in a
+ * copy of its own. */
+static tr_status place_weights(tri_session *session, tr_error *err)
 {
     const tri_program *program = &session->programs[TRI_PROGRAM_TRAIN];
+    const tri_executor *executor = &session->executors[TRI_PROGRAM_TRAIN];
+    bool apart = session->device.def->queue;
     session->weights = calloc(session->params.count + 1, sizeof *session->weights);
-    if (!session->weights)
-        return tri_fail(err, TR_ERROR_RUNTIME, "no memory for the table of weights");
-    for (size_t s = 0; s < program->num_states; s++)
+    if (session->weights && apart)
+        session->host_weights = malloc((size_t)tri_param_total(&session->params) * sizeof(float));
+    if (!session->weights || (apart && !session->host_weights))
+        return tri_fail(err, TR_ERROR_RUNTIME, "no memory for the weights on the host");
+    float *next = session->host_weights;
+    for (size_t i = 0; apart && i < session->params.count; i++) {
+        session->weights[i] = next;
+        next += tri_shape_count(&session->params.items[i].shape);
+    }
+    for (size_t s = 0; !apart && s < program->num_states; s++)
         if (program->states[s].kind == TRI_STATE_PARAM)
-            session->weights[program->states[s].param] = tri_executor_memory(
-                &session->executors[TRI_PROGRAM_TRAIN], program->states[s].latest, 0);
+            session->weights[program->states[s].param] =
+                tri_executor_memory(executor, program->states[s].latest, 0);
+    return TR_OK;
+}
+
+/* A state that mirrors a parameter gets what the host has of it, in its own type. */
+static tr_status push_state(tri_session *session, const tri_state *state, void *room, tr_error *err)
+{
+    const tri_executor *executor = &session->executors[TRI_PROGRAM_TRAIN];
+    const float *from = session->weights[state->param];
+    int64_t count = tri_shape_count(&state->shape);
+    if (state->kind == TRI_STATE_PARAM)
+        return session->host_weights ? tri_executor_write(executor, state->latest, from, err)
+                                     : TR_OK;
+    uint16_t *to = room;
+    for (int64_t i = 0; i < count; i++)
+        to[i] = state->dtype == TRI_BF16 ? tri_f32_to_bf16(from[i]) : tri_f32_to_f16(from[i]);
+    return tri_executor_write(executor, state->latest, to, err);
+}
+
+static tr_status push_weights(tri_session *session, tr_error *err)
+{
+    const tri_program *program = &session->programs[TRI_PROGRAM_TRAIN];
+    int64_t most = 1;
+    for (size_t i = 0; i < session->params.count; i++) {
+        int64_t count = tri_shape_count(&session->params.items[i].shape);
+        most = count > most ? count : most;
+    }
+    void *room = malloc((size_t)most * sizeof(uint16_t));
+    tr_status status =
+        room ? TR_OK : tri_fail(err, TR_ERROR_RUNTIME, "no memory to convert the weights");
+    for (size_t s = 0; s < program->num_states && status == TR_OK; s++)
+        if (program->states[s].kind == TRI_STATE_PARAM || program->states[s].kind == TRI_STATE_COPY)
+            status = push_state(session, &program->states[s], room, err);
+    free(room);
+    return status;
+}
+
+tr_status tri_session_pull_weights(tri_session *session, tr_error *err)
+{
+    const tri_program *program = &session->programs[TRI_PROGRAM_TRAIN];
+    for (size_t s = 0; session->host_weights && s < program->num_states; s++)
+        if (program->states[s].kind == TRI_STATE_PARAM)
+            TRI_TRY(tri_executor_read(&session->executors[TRI_PROGRAM_TRAIN],
+                                      program->states[s].latest,
+                                      session->weights[program->states[s].param], err));
+    return TR_OK;
+}
+
+static tr_status fill_weights(tri_session *session, tr_error *err)
+{
+    TRI_TRY(place_weights(session, err));
     if (session->device.def == &tri_device_null)
         return TR_OK;
     if (session->config.weights_from && session->config.weights_from[0]) {
         tr_status status =
             tri_weights_load(session->config.weights_from, &session->params, session->weights, err);
-        return status == TR_OK ? TR_OK : tri_fail_prefix(err, status, "model.from");
+        if (status != TR_OK)
+            return tri_fail_prefix(err, status, "model.from");
+    } else {
+        for (size_t i = 0; i < session->params.count; i++)
+            tri_init_fill(&session->params.items[i], session->config.seed, session->weights[i]);
     }
-    for (size_t i = 0; i < session->params.count; i++)
-        tri_init_fill(&session->params.items[i], session->config.seed, session->weights[i]);
-    return TR_OK;
+    return push_weights(session, err);
 }
 
 tr_status tri_session_start(tri_session *session, tr_error *err)
@@ -218,16 +283,27 @@ const float *tri_session_predict(tri_session *session, const int32_t *tokens, in
     return tri_session_host(session, TRI_PROGRAM_PREDICT, TRI_HOST_LOGITS, 0);
 }
 
-const float *tri_session_grad(const tri_session *session, tri_id param, float *factor)
+tr_status tri_session_grad(const tri_session *session, tri_id param, float *to, tr_error *err)
 {
     const tri_program *program = &session->programs[TRI_PROGRAM_TRAIN];
     const float *end = result_of(session);
     float count = end[TRI_RESULT_COUNT] > 1 ? end[TRI_RESULT_COUNT] : 1;
-    const tri_compile_config *config = &session->config.compile;
-    *factor = 1 / (count * tri_loss_seed(config));
-    for (size_t s = 0; s < program->num_states; s++)
-        if (program->states[s].kind == TRI_STATE_GRAD && program->states[s].param == param)
-            return tri_executor_memory(&session->executors[TRI_PROGRAM_TRAIN],
-                                       program->states[s].latest, 0);
-    return NULL;
+    float factor = 1 / (count * tri_loss_seed(&session->config.compile));
+    for (size_t s = 0; s < program->num_states; s++) {
+        const tri_state *state = &program->states[s];
+        if (state->kind != TRI_STATE_GRAD || state->param != param)
+            continue;
+        TRI_TRY(tri_executor_read(&session->executors[TRI_PROGRAM_TRAIN], state->latest, to, err));
+        int64_t i = tri_shape_count(&state->shape);
+        while (i-- > 0) { /* from the end, since the halves lie where the floats will */
+            uint16_t half;
+            memcpy(&half, (const char *)to + i * (int64_t)sizeof half, sizeof half);
+            float value = state->dtype == TRI_F32    ? to[i]
+                          : state->dtype == TRI_BF16 ? tri_bf16_to_f32(half)
+                                                     : tri_f16_to_f32(half);
+            to[i] = value * factor;
+        }
+        return TR_OK;
+    }
+    return tri_fail(err, TR_ERROR_INPUT, "parameter %u has no gradient in this model", param);
 }

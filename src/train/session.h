@@ -65,8 +65,9 @@ typedef struct tri_session {
     tri_peer_memory peers;   /* memory that they can read */
     tri_rank_status *status; /* where to say what this rank is doing, or NULL */
 
-    float **weights; /* of each parameter */
-    int64_t step;    /* steps done */
+    float **weights;     /* of each parameter, for the host to read */
+    float *host_weights; /* where they lie when the device has memory of its own; else NULL */
+    int64_t step;        /* steps done */
     bool compiled, started;
 } tri_session;
 
@@ -96,8 +97,10 @@ bool tri_session_can_eval(const tri_session *session);
 const float *tri_session_predict(tri_session *session, const int32_t *tokens, int64_t length);
 
 /* Gradient of a parameter after a step, as it was applied but for clipping: the mean over targets.
- * Returns a factor to multiply with. */
-const float *tri_session_grad(const tri_session *session, tri_id param, float *factor);
+ */
+tr_status tri_session_grad(const tri_session *session, tri_id param, float *to, tr_error *err);
+/* Brings session->weights up to date where the device has memory of its own; before saving. */
+tr_status tri_session_pull_weights(tri_session *session, tr_error *err);
 uint64_t tri_session_planned_bytes(const tri_session *session);
 
 #endif

@@ -112,8 +112,9 @@ static tr_status reserve_scratch(tri_device *device, size_t bytes, tr_error *err
 }
 
 /* The best of a few products that fit the caches. */
-static double peak_flops(tri_device *device)
+static double peak_flops(tri_device *device, tri_dtype dtype)
 {
+    (void)dtype; /* 16-bit types are widened: their products are f32 products */
     enum { N = 480, TRIES = 6 };
     tri_cpu *cpu = &((cpu_state *)device->state)->shared;
     size_t bytes = 3 * (size_t)N * N * sizeof(float);
@@ -148,6 +149,7 @@ static double peak_flops(tri_device *device)
 const tri_device_def tri_device_cpu = {
     .kind = "cpu",
     .fusions = {.bias = true, .bias_gelu = true, .gelu_grad = true},
+    .f32_only = true,
     .open = open_cpu,
     .close = close_cpu,
     .kernel = kernel_cpu,

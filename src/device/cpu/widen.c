@@ -1,0 +1,110 @@
+/* 16-bit operands on the CPU: they are storage. A kernel that knows f32 alone is run on widened
+ * copies, which lie in the scratch behind what the kernel itself needs, and its outputs are rounded
+ * back. Outputs are widened first too: a kernel may add to them or leave them as they are. */
+#include <string.h>
+
+#include "base/half.h"
+#include "device/cpu/cpu.h"
+
+enum { CHUNK = 1 << 16, ALIGN = 64 };
+
+static bool is_half(const tri_tensor *tensor)
+{
+    return tensor->count > 0 && (tensor->dtype == TRI_BF16 || tensor->dtype == TRI_F16);
+}
+
+static size_t align_up(size_t bytes)
+{
+    return (bytes + ALIGN - 1) / ALIGN * ALIGN;
+}
+
+bool tri_cpu_needs_widening(const tri_kernel_args *args)
+{
+    bool any = false;
+    for (int j = 0; j < args->num_in; j++)
+        any |= is_half(&args->in[j]);
+    for (int k = 0; k < args->num_out; k++)
+        any |= is_half(&args->out[k]);
+    return any;
+}
+
+static size_t own_scratch(const tri_kernel *kernel, const tri_kernel_args *args, int num_threads)
+{
+    return kernel->scratch_bytes ? align_up(kernel->scratch_bytes(args, num_threads)) : 0;
+}
+
+size_t tri_cpu_widened_scratch(const tri_kernel *kernel, const tri_kernel_args *args,
+                               int num_threads)
+{
+    size_t bytes = own_scratch(kernel, args, num_threads);
+    for (int j = 0; j < args->num_in; j++)
+        if (is_half(&args->in[j]))
+            bytes += align_up((size_t)args->in[j].count * sizeof(float));
+    for (int k = 0; k < args->num_out; k++)
+        if (is_half(&args->out[k]))
+            bytes += align_up((size_t)args->out[k].count * sizeof(float));
+    return bytes;
+}
+
+typedef struct conversion {
+    tri_dtype dtype;
+    uint16_t *half;
+    float *wide;
+    int64_t count;
+} conversion;
+
+static void widen_chunk(void *context, int task, int worker)
+{
+    (void)worker;
+    const conversion *c = context;
+    int64_t first = (int64_t)task * CHUNK;
+    int64_t end = first + CHUNK < c->count ? first + CHUNK : c->count;
+    for (int64_t i = first; c->dtype == TRI_BF16 && i < end; i++)
+        c->wide[i] = tri_bf16_to_f32(c->half[i]);
+    for (int64_t i = first; c->dtype == TRI_F16 && i < end; i++)
+        c->wide[i] = tri_f16_to_f32(c->half[i]);
+}
+
+static void narrow_chunk(void *context, int task, int worker)
+{
+    (void)worker;
+    const conversion *c = context;
+    int64_t first = (int64_t)task * CHUNK;
+    int64_t end = first + CHUNK < c->count ? first + CHUNK : c->count;
+    for (int64_t i = first; c->dtype == TRI_BF16 && i < end; i++)
+        c->half[i] = tri_f32_to_bf16(c->wide[i]);
+    for (int64_t i = first; c->dtype == TRI_F16 && i < end; i++)
+        c->half[i] = tri_f32_to_f16(c->wide[i]);
+}
+
+/* The widened copy of an operand takes its place; returns what is left of the room. */
+static char *widen(tri_cpu *cpu, tri_tensor *tensor, char *room)
+{
+    if (!is_half(tensor))
+        return room;
+    conversion c = {tensor->dtype, tensor->data, (float *)room, tensor->count};
+    tri_pool_run(cpu->pool, (int)((c.count + CHUNK - 1) / CHUNK), widen_chunk, &c);
+    tensor->data = room;
+    tensor->dtype = TRI_F32;
+    return room + align_up((size_t)tensor->count * sizeof(float));
+}
+
+void tri_cpu_run_widened(const tri_kernel *kernel, const tri_kernel_args *args)
+{
+    tri_cpu *cpu = args->device;
+    tri_kernel_args wide = *args;
+    char *room = (char *)cpu->scratch +
+                 own_scratch(kernel, args, cpu->pool ? tri_pool_threads(cpu->pool) : 1);
+    for (int j = 0; j < args->num_in; j++)
+        room = widen(cpu, &wide.in[j], room);
+    for (int k = 0; k < args->num_out; k++)
+        room = widen(cpu, &wide.out[k], room);
+    kernel->run(&wide);
+    for (int k = 0; k < args->num_out; k++) {
+        if (!is_half(&args->out[k]))
+            continue;
+        conversion c = {args->out[k].dtype, args->out[k].data, wide.out[k].data,
+                        args->out[k].count};
+        tri_pool_run(cpu->pool, (int)((c.count + CHUNK - 1) / CHUNK), narrow_chunk, &c);
+    }
+}

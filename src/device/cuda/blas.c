@@ -1,0 +1,269 @@
+/* cuBLASLt by its entry points, so that the program needs it only when a GPU is used.
+ *
+ * cuBLASLt thinks in columns: a row-major c [m, n] is its column-major [n, m], so that
+ * c = op(a) op(b) becomes c^T = op(b)^T op(a)^T, with the operands in the other order. A plan (what
+ * the library needs to know of a product, and the algorithm it chose) is made once for each kind of
+ * product and kept: recordings and replays then pay nothing for it. */
+#include "device/cuda/blas.h"
+
+#include <cublasLt.h>
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct plan {
+    tri_cuda_product shape; /* pointers are only compared for presence and alignment */
+    unsigned alignment[4];  /* of a, b, c, aux in bytes */
+    bool tf32, usable;
+    cublasLtMatmulDesc_t desc;
+    cublasLtMatrixLayout_t a, b, c;
+    cublasLtMatmulAlgo_t algo;
+} plan;
+
+struct tri_cuda_blas {
+    void *library;
+    cublasLtHandle_t handle;
+    plan *plans;
+    size_t num_plans, capacity;
+    __typeof__(&cublasLtCreate) create;
+    __typeof__(&cublasLtDestroy) destroy;
+    __typeof__(&cublasLtMatmul) matmul;
+    __typeof__(&cublasLtMatmulDescCreate) desc_create;
+    __typeof__(&cublasLtMatmulDescDestroy) desc_destroy;
+    __typeof__(&cublasLtMatmulDescSetAttribute) desc_set;
+    __typeof__(&cublasLtMatrixLayoutCreate) layout_create;
+    __typeof__(&cublasLtMatrixLayoutDestroy) layout_destroy;
+    __typeof__(&cublasLtMatmulPreferenceCreate) pref_create;
+    __typeof__(&cublasLtMatmulPreferenceDestroy) pref_destroy;
+    __typeof__(&cublasLtMatmulPreferenceSetAttribute) pref_set;
+    __typeof__(&cublasLtMatmulAlgoGetHeuristic) heuristic;
+};
+
+static void *open_library(void)
+{
+    static const char *const names[] = {"libcublasLt.so.13", "libcublasLt.so.12",
+                                        "/usr/local/cuda/lib64/libcublasLt.so",
+                                        "/usr/local/cuda/lib/libcublasLt.so", "libcublasLt.so"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        void *library = dlopen(names[i], RTLD_NOW | RTLD_LOCAL);
+        if (library)
+            return library;
+    }
+    return NULL;
+}
+
+static bool find_entries(tri_cuda_blas *blas)
+{
+    const struct {
+        const char *name;
+        void *to;
+    } entries[] = {
+        {"cublasLtCreate", &blas->create},
+        {"cublasLtDestroy", &blas->destroy},
+        {"cublasLtMatmul", &blas->matmul},
+        {"cublasLtMatmulDescCreate", &blas->desc_create},
+        {"cublasLtMatmulDescDestroy", &blas->desc_destroy},
+        {"cublasLtMatmulDescSetAttribute", &blas->desc_set},
+        {"cublasLtMatrixLayoutCreate", &blas->layout_create},
+        {"cublasLtMatrixLayoutDestroy", &blas->layout_destroy},
+        {"cublasLtMatmulPreferenceCreate", &blas->pref_create},
+        {"cublasLtMatmulPreferenceDestroy", &blas->pref_destroy},
+        {"cublasLtMatmulPreferenceSetAttribute", &blas->pref_set},
+        {"cublasLtMatmulAlgoGetHeuristic", &blas->heuristic},
+    };
+    for (size_t i = 0; i < sizeof entries / sizeof *entries; i++) {
+        void *entry = dlsym(blas->library, entries[i].name);
+        if (!entry)
+            return false;
+        memcpy(entries[i].to, &entry, sizeof entry);
+    }
+    return true;
+}
+
+tr_status tri_cuda_blas_open(tri_cuda_blas **out, tr_error *err)
+{
+    tri_cuda_blas *blas = calloc(1, sizeof *blas);
+    if (!blas)
+        return tri_fail(err, TR_ERROR_RUNTIME, "no memory for cuBLASLt");
+    blas->library = open_library();
+    if (!blas->library || !find_entries(blas)) {
+        tri_cuda_blas_close(blas);
+        return tri_fail(err, TR_ERROR_INPUT,
+                        "run.device is cuda, but libcublasLt.so (12 or 13) was not found; install "
+                        "cuBLAS (Debian and Ubuntu: libcublas-13-0 from NVIDIA's repository), or "
+                        "name its folder in LD_LIBRARY_PATH");
+    }
+    cublasStatus_t code = blas->create(&blas->handle);
+    if (code != CUBLAS_STATUS_SUCCESS) {
+        tri_cuda_blas_close(blas);
+        return tri_fail(err, TR_ERROR_RUNTIME, "cuBLASLt does not start: status %d", (int)code);
+    }
+    *out = blas;
+    return TR_OK;
+}
+
+static void drop_plan(tri_cuda_blas *blas, plan *p)
+{
+    if (p->desc)
+        blas->desc_destroy(p->desc);
+    if (p->a)
+        blas->layout_destroy(p->a);
+    if (p->b)
+        blas->layout_destroy(p->b);
+    if (p->c)
+        blas->layout_destroy(p->c);
+}
+
+void tri_cuda_blas_close(tri_cuda_blas *blas)
+{
+    if (!blas)
+        return;
+    for (size_t i = 0; i < blas->num_plans; i++)
+        drop_plan(blas, &blas->plans[i]);
+    free(blas->plans);
+    if (blas->handle)
+        blas->destroy(blas->handle);
+    if (blas->library)
+        dlclose(blas->library);
+    free(blas);
+}
+
+static cudaDataType_t type_of(tri_dtype dtype)
+{
+    return dtype == TRI_BF16 ? CUDA_R_16BF : dtype == TRI_F16 ? CUDA_R_16F : CUDA_R_32F;
+}
+
+static unsigned alignment_of(const void *pointer)
+{
+    uintptr_t address = (uintptr_t)pointer;
+    return address == 0 ? 256 : (unsigned)(address & -address) > 256 ? 256 : address & -address;
+}
+
+static bool same_plan(const plan *p, const tri_cuda_product *q, const unsigned *alignment,
+                      bool tf32)
+{
+    const tri_cuda_product *s = &p->shape;
+    return s->m == q->m && s->n == q->n && s->k == q->k && s->trans_a == q->trans_a &&
+           s->trans_b == q->trans_b && s->accumulate == q->accumulate && s->in == q->in &&
+           s->out == q->out && s->epilogue == q->epilogue && p->tf32 == tf32 &&
+           memcmp(p->alignment, alignment, sizeof p->alignment) == 0;
+}
+
+static bool describe(tri_cuda_blas *blas, plan *p)
+{
+    const tri_cuda_product *q = &p->shape;
+    cublasComputeType_t compute =
+        q->in == TRI_F32 && p->tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
+    cublasOperation_t first = q->trans_b ? CUBLAS_OP_T : CUBLAS_OP_N;
+    cublasOperation_t second = q->trans_a ? CUBLAS_OP_T : CUBLAS_OP_N;
+    static const cublasLtEpilogue_t epilogues[] = {
+        [TRI_EPILOGUE_NONE] = CUBLASLT_EPILOGUE_DEFAULT,
+        [TRI_EPILOGUE_BIAS] = CUBLASLT_EPILOGUE_BIAS,
+        [TRI_EPILOGUE_BIAS_GELU] = CUBLASLT_EPILOGUE_GELU_AUX_BIAS,
+        [TRI_EPILOGUE_GELU_GRAD] = CUBLASLT_EPILOGUE_DGELU,
+    };
+    cublasLtEpilogue_t epilogue = epilogues[q->epilogue];
+    cudaDataType_t in = type_of(q->in), out = type_of(q->out);
+    bool good = blas->desc_create(&p->desc, compute, CUDA_R_32F) == CUBLAS_STATUS_SUCCESS;
+#define SET(what, value)                                                                           \
+    good = good &&                                                                                 \
+           blas->desc_set(p->desc, what, &(value), sizeof(value)) == CUBLAS_STATUS_SUCCESS
+    SET(CUBLASLT_MATMUL_DESC_TRANSA, first);
+    SET(CUBLASLT_MATMUL_DESC_TRANSB, second);
+    SET(CUBLASLT_MATMUL_DESC_EPILOGUE, epilogue);
+    if (q->epilogue == TRI_EPILOGUE_BIAS || q->epilogue == TRI_EPILOGUE_BIAS_GELU)
+        SET(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, out);
+    if (q->epilogue == TRI_EPILOGUE_BIAS_GELU || q->epilogue == TRI_EPILOGUE_GELU_GRAD) {
+        SET(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, q->n);
+        SET(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_DATA_TYPE, out);
+    }
+    uint64_t m = (uint64_t)q->m, n = (uint64_t)q->n, k = (uint64_t)q->k;
+    good = good &&
+           blas->layout_create(&p->a, in, q->trans_b ? k : n, q->trans_b ? n : k,
+                               q->trans_b ? q->k : q->n) == CUBLAS_STATUS_SUCCESS &&
+           blas->layout_create(&p->b, in, q->trans_a ? m : k, q->trans_a ? k : m,
+                               q->trans_a ? q->m : q->k) == CUBLAS_STATUS_SUCCESS &&
+           blas->layout_create(&p->c, out, n, m, q->n) == CUBLAS_STATUS_SUCCESS;
+    return good;
+}
+
+/* Where the operands of one call lie; part of the description, not of the call. */
+static bool set_pointers(tri_cuda_blas *blas, plan *p, const tri_cuda_product *q)
+{
+    bool good = true;
+    if (q->epilogue == TRI_EPILOGUE_BIAS || q->epilogue == TRI_EPILOGUE_BIAS_GELU)
+        SET(CUBLASLT_MATMUL_DESC_BIAS_POINTER, q->bias);
+    if (q->epilogue == TRI_EPILOGUE_BIAS_GELU || q->epilogue == TRI_EPILOGUE_GELU_GRAD)
+        SET(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, q->aux);
+    return good;
+#undef SET
+}
+
+static bool choose(tri_cuda_blas *blas, plan *p)
+{
+    cublasLtMatmulPreference_t pref = NULL;
+    if (blas->pref_create(&pref) != CUBLAS_STATUS_SUCCESS)
+        return false;
+    size_t workspace = TRI_CUDA_BLAS_WORKSPACE;
+    const struct {
+        cublasLtMatmulPreferenceAttributes_t what;
+        unsigned value;
+    } alignments[] = {
+        {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, p->alignment[1]},
+        {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, p->alignment[0]},
+        {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, p->alignment[2]},
+        {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, p->alignment[2]},
+    };
+    bool good = blas->pref_set(pref, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &workspace,
+                               sizeof workspace) == CUBLAS_STATUS_SUCCESS;
+    for (size_t i = 0; i < sizeof alignments / sizeof *alignments; i++)
+        good = good && blas->pref_set(pref, alignments[i].what, &alignments[i].value,
+                                      sizeof alignments[i].value) == CUBLAS_STATUS_SUCCESS;
+    cublasLtMatmulHeuristicResult_t result;
+    int found = 0;
+    good = good &&
+           blas->heuristic(blas->handle, p->desc, p->a, p->b, p->c, p->c, pref, 1, &result,
+                           &found) == CUBLAS_STATUS_SUCCESS &&
+           found > 0 && result.state == CUBLAS_STATUS_SUCCESS;
+    if (good)
+        p->algo = result.algo;
+    blas->pref_destroy(pref);
+    return good;
+}
+
+static plan *plan_of(tri_cuda *cuda, const tri_cuda_product *q)
+{
+    tri_cuda_blas *blas = cuda->blas;
+    unsigned alignment[4] = {alignment_of(q->a), alignment_of(q->b), alignment_of(q->c),
+                             alignment_of(q->aux)};
+    for (size_t i = 0; i < blas->num_plans; i++)
+        if (same_plan(&blas->plans[i], q, alignment, cuda->tf32))
+            return &blas->plans[i];
+    if (blas->num_plans == blas->capacity) {
+        size_t capacity = blas->capacity ? 2 * blas->capacity : 64;
+        plan *plans = realloc(blas->plans, capacity * sizeof *plans);
+        if (!plans)
+            return NULL;
+        blas->plans = plans;
+        blas->capacity = capacity;
+    }
+    plan *p = &blas->plans[blas->num_plans++];
+    *p = (plan){.shape = *q, .tf32 = cuda->tf32};
+    memcpy(p->alignment, alignment, sizeof alignment);
+    /* Rows of aux must begin at multiples of 16 bytes. */
+    bool aux_fits = !q->aux || q->n * (int64_t)tri_dtype_bytes(q->out) % 16 == 0;
+    p->usable = aux_fits && describe(blas, p) && set_pointers(blas, p, q) && choose(blas, p);
+    return p;
+}
+
+bool tri_cuda_blas_run(tri_cuda *cuda, const tri_cuda_product *q)
+{
+    plan *p = plan_of(cuda, q);
+    if (!p || !p->usable || !set_pointers(cuda->blas, p, q))
+        return false;
+    float beta = q->accumulate ? 1 : 0;
+    return cuda->blas->matmul(cuda->blas->handle, p->desc, &q->alpha, q->b, p->a, q->a, p->b, &beta,
+                              q->c, p->c, q->c, p->c, &p->algo, cuda->scratch,
+                              TRI_CUDA_BLAS_WORKSPACE, cuda->stream) == CUBLAS_STATUS_SUCCESS;
+}

@@ -1,0 +1,46 @@
+/* Matrix products by cuBLASLt, which is opened at run time. */
+#ifndef TRI_DEVICE_CUDA_BLAS_H
+#define TRI_DEVICE_CUDA_BLAS_H
+
+#include "base/error.h"
+#include "device/cuda/cuda.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Room that products may use of the scratch. */
+enum { TRI_CUDA_BLAS_WORKSPACE = 64 << 20 };
+
+/* c = alpha op(a) op(b) (+ c), row-major and dense: op(a) is [m, k], op(b) is [k, n]. */
+typedef struct tri_cuda_product {
+    int64_t m, n, k;
+    const void *a, *b;
+    void *c;
+    bool trans_a, trans_b;
+    bool accumulate;
+    tri_dtype in, out;
+    float alpha;
+    tri_epilogue epilogue;
+    const void *bias; /* [n], of the type of c */
+    void *aux;        /* [m, n]: written by BIAS_GELU, read by GELU_GRAD */
+} tri_cuda_product;
+
+/* The error says which library was looked for, and what to install. */
+tr_status tri_cuda_blas_open(tri_cuda_blas **blas, tr_error *err);
+void tri_cuda_blas_close(tri_cuda_blas *blas);
+
+/* False when cuBLASLt has nothing for this product: alignment, or an epilogue. */
+bool tri_cuda_blas_run(tri_cuda *cuda, const tri_cuda_product *product);
+
+/* product.cu: a product for what cuBLASLt has nothing for (odd rows of 16-bit elements), the
+ * epilogue on a finished product, and numbers of size one to measure with. */
+void tri_cuda_plain_product(tri_cuda *cuda, const tri_cuda_product *product);
+void tri_cuda_epilogue(tri_cuda *cuda, const tri_cuda_product *product);
+void tri_cuda_fill_noise(void *data, int64_t count, tri_dtype dtype, void *stream);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

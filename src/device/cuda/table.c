@@ -1,0 +1,49 @@
+/* The kernels of the GPU, in the order of tri_op. */
+#include "device/cuda/cuda.h"
+
+const tri_kernel *tri_cuda_kernel(tri_op op)
+{
+    static const tri_kernel *const table[TRI_NUM_OPS] = {
+        [TRI_OP_MATMUL] = &tri_cuda_matmul,
+        [TRI_OP_ADD] = &tri_cuda_add,
+        [TRI_OP_BIAS_ADD] = &tri_cuda_bias_add,
+        [TRI_OP_BIAS_GRAD] = &tri_cuda_bias_grad,
+        [TRI_OP_ACT] = &tri_cuda_act,
+        [TRI_OP_ACT_GRAD] = &tri_cuda_act_grad,
+        [TRI_OP_DROPOUT] = &tri_cuda_dropout,
+        [TRI_OP_ACCUMULATE] = &tri_cuda_accumulate,
+        [TRI_OP_AXPBY] = &tri_cuda_axpby,
+        [TRI_OP_CAST] = &tri_cuda_cast,
+        [TRI_OP_SWIGLU] = &tri_cuda_swiglu,
+        [TRI_OP_SWIGLU_GRAD] = &tri_cuda_swiglu_grad,
+        [TRI_OP_EMBED] = &tri_cuda_embed,
+        [TRI_OP_EMBED_GRAD] = &tri_cuda_embed_grad,
+        [TRI_OP_SELECT_ROW] = &tri_cuda_select_row,
+        [TRI_OP_SELECT_ROW_GRAD] = &tri_cuda_select_row_grad,
+        [TRI_OP_LAYERNORM] = &tri_cuda_layernorm,
+        [TRI_OP_ADD_LAYERNORM] = &tri_cuda_add_layernorm,
+        [TRI_OP_LAYERNORM_GRAD] = &tri_cuda_layernorm_grad,
+        [TRI_OP_LAYERNORM_PARAM_GRAD] = &tri_cuda_layernorm_param_grad,
+        [TRI_OP_RMSNORM] = &tri_cuda_rmsnorm,
+        [TRI_OP_ADD_RMSNORM] = &tri_cuda_add_rmsnorm,
+        [TRI_OP_RMSNORM_GRAD] = &tri_cuda_rmsnorm_grad,
+        [TRI_OP_RMSNORM_PARAM_GRAD] = &tri_cuda_rmsnorm_param_grad,
+        [TRI_OP_ROPE] = &tri_cuda_rope,
+        [TRI_OP_ATTENTION] = &tri_cuda_attention,
+        [TRI_OP_ATTENTION_GRAD] = &tri_cuda_attention_grad,
+        [TRI_OP_CE_STATS] = &tri_cuda_ce_stats,
+        [TRI_OP_CE_LOSS] = &tri_cuda_ce_loss,
+        [TRI_OP_CE_GRAD] = &tri_cuda_ce_grad,
+        [TRI_OP_OUT_LOSS] = &tri_cuda_out_loss,
+        [TRI_OP_OUT_LOSS_GRAD] = &tri_cuda_out_loss_grad,
+        [TRI_OP_SUM_SQUARES] = &tri_cuda_sum_squares,
+        [TRI_OP_FINISH] = &tri_cuda_finish,
+        [TRI_OP_SGD] = &tri_cuda_sgd,
+        [TRI_OP_ADAM] = &tri_cuda_adam,
+        [TRI_OP_MOMENTUM] = &tri_cuda_momentum,
+        [TRI_OP_UNIT_NORM] = &tri_cuda_unit_norm,
+        [TRI_OP_APPLY_UPDATE] = &tri_cuda_apply_update,
+        [TRI_OP_NARROW] = &tri_cuda_narrow,
+    };
+    return table[op];
+}

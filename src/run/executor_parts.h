@@ -1,0 +1,39 @@
+/* What the two ways of running a program share. */
+#ifndef TRI_RUN_EXECUTOR_PARTS_H
+#define TRI_RUN_EXECUTOR_PARTS_H
+
+#include "run/executor.h"
+
+struct tri_ready {
+    tri_call_plan plan; /* kernel NULL: communication */
+    tri_kernel_args args;
+    char doing[64]; /* for the rank's status */
+};
+
+struct tri_part {
+    void *recording;      /* NULL: the instruction below */
+    uint32_t call, instr; /* first of the part, or the only one */
+};
+
+/* First byte of the instance of a space that a call uses, on the device. */
+unsigned char *tri_executor_space(const tri_executor *executor, const tri_call *call, size_t space);
+/* The addresses of an instruction's operands in this call. */
+void tri_executor_point(tri_executor *executor, const tri_call *call, uint32_t instr);
+void tri_executor_publish(const tri_executor *executor, uint32_t instr);
+void tri_executor_record_time(const tri_executor *executor, const tri_call *call, uint32_t instr,
+                              int64_t start_ns, int64_t end_ns);
+/* One message: an instruction and those that ride with it; data is in the host's memory. */
+tr_status tri_executor_communicate(const tri_executor *executor, const tri_instr *instr, void *data,
+                                   tr_error *err);
+uint64_t tri_executor_message_bytes(const tri_executor *executor, const tri_instr *instr);
+/* How many instructions from here on one call of the kernel can do: same operator, which takes
+ * many. At most limit. */
+uint32_t tri_executor_run_length(const tri_executor *executor, uint32_t instr, uint32_t end,
+                                 uint32_t limit);
+
+/* executor_queue.c */
+tr_status tri_executor_run_queue(tri_executor *executor, tr_error *err);
+size_t tri_executor_host_bytes(const tri_executor *executor);
+void tri_executor_forget_parts(tri_executor *executor);
+
+#endif

@@ -1,0 +1,316 @@
+/* Programs on a device that has a queue: recorded once, then replayed.
+ *
+ * The timeline falls into parts. A part is a recording of device instructions, or one instruction
+ * that the host takes part in: a message to other ranks (the operand travels through the host's
+ * copy of its slab), or an operator that the device has no kernel for (the portable kernel works on
+ * copies of the operands). A program of one rank with all kernels is one recording. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "device/cpu/cpu.h"
+#include "run/executor_parts.h"
+
+enum { MOST_AT_ONCE = 4096, ALIGN = 64 };
+
+static const tri_device_queue *queue_of(const tri_executor *executor)
+{
+    return executor->store->device->def->queue;
+}
+
+static bool needs_host(const tri_executor *executor, uint32_t instr)
+{
+    const tri_call_plan *plan = &executor->ready[instr].plan;
+    return !plan->kernel || plan->on_host;
+}
+
+/* ---- instructions that run on the host ---- */
+
+static size_t align_up(size_t bytes)
+{
+    return (bytes + ALIGN - 1) / ALIGN * ALIGN;
+}
+
+static size_t tensor_bytes(const tri_tensor *tensor)
+{
+    return align_up((size_t)tensor->count * tri_dtype_bytes(tensor->dtype));
+}
+
+size_t tri_executor_host_bytes(const tri_executor *executor)
+{
+    size_t most = 0;
+    for (size_t i = 0; i < executor->program->num_instrs; i++) {
+        const tri_ready *ready = &executor->ready[i];
+        if (!ready->plan.on_host)
+            continue;
+        size_t bytes =
+            tri_device_call_scratch(executor->store->device, &ready->plan, &ready->args);
+        for (int j = 0; j < ready->args.num_in; j++)
+            bytes += tensor_bytes(&ready->args.in[j]);
+        for (int k = 0; k < ready->args.num_out; k++)
+            bytes += tensor_bytes(&ready->args.out[k]);
+        bytes = align_up(bytes) + ALIGN;
+        most = bytes > most ? bytes : most;
+    }
+    return most;
+}
+
+static tr_status fetch(const tri_executor *executor, tri_tensor *tensor, char **room, tr_error *err)
+{
+    if (!tensor->count)
+        return TR_OK;
+    tri_device *device = executor->store->device;
+    TRI_TRY(queue_of(executor)->download(device, *room, tensor->data,
+                                         (size_t)tensor->count * tri_dtype_bytes(tensor->dtype),
+                                         err));
+    tensor->data = *room;
+    *room += tensor_bytes(tensor);
+    return TR_OK;
+}
+
+static tr_status run_on_host(const tri_executor *executor, uint32_t instr, tr_error *err)
+{
+    const tri_ready *ready = &executor->ready[instr];
+    tri_device *device = executor->store->device;
+    tri_kernel_args args = ready->args;
+    char *room = (char *)align_up((size_t)executor->host_memory);
+    for (int j = 0; j < args.num_in; j++)
+        TRI_TRY(fetch(executor, &args.in[j], &room, err));
+    for (int k = 0; k < args.num_out; k++)
+        TRI_TRY(fetch(executor, &args.out[k], &room, err));
+    TRI_TRY(queue_of(executor)->finish(device, err));
+    tri_cpu cpu = {.scratch = room,
+                   .scratch_bytes = tri_device_call_scratch(device, &ready->plan, &args)};
+    args.device = &cpu;
+    tri_device_call(&ready->plan, &args);
+    for (int k = 0; k < args.num_out; k++)
+        TRI_TRY(queue_of(executor)->upload(
+            device, ready->args.out[k].data, args.out[k].data,
+            (size_t)args.out[k].count * tri_dtype_bytes(args.out[k].dtype), err));
+    return queue_of(executor)->finish(device, err);
+}
+
+/* ---- messages ---- */
+
+/* The host's copy of what an instruction sends: of its slab, at the same place. */
+static void *host_copy(const tri_executor *executor, const tri_instr *instr, const void *data)
+{
+    const tri_store *store = executor->store;
+    tri_slab_kind kind = tri_slab_of(executor->program->spaces[instr->out[0].space].kind);
+    const tri_slab *copy = kind == TRI_SLAB_GRAD ? &store->host_grad : &store->host_io;
+    return (char *)copy->memory + ((const char *)data - (const char *)store->slabs[kind].memory);
+}
+
+static tr_status send(const tri_executor *executor, uint32_t i, tr_error *err)
+{
+    const tri_instr *instr = &executor->program->instrs[i];
+    tri_device *device = executor->store->device;
+    void *data = executor->ready[i].args.out[0].data, *copy = host_copy(executor, instr, data);
+    uint64_t bytes = tri_executor_message_bytes(executor, instr);
+    TRI_TRY(queue_of(executor)->download(device, copy, data, bytes, err));
+    TRI_TRY(queue_of(executor)->finish(device, err));
+    TRI_TRY(tri_executor_communicate(executor, instr, copy, err));
+    return queue_of(executor)->upload(device, data, copy, bytes, err);
+}
+
+static tr_status run_with_host(tri_executor *executor, const tri_call *call, uint32_t instr,
+                               tr_error *err)
+{
+    tri_executor_point(executor, call, instr);
+    tri_executor_publish(executor, instr);
+    return executor->ready[instr].plan.kernel ? run_on_host(executor, instr, err)
+                                              : send(executor, instr, err);
+}
+
+/* ---- enqueueing ---- */
+
+/* One instruction, or a run of them that the kernel takes together; returns how many. */
+static uint32_t enqueue(tri_executor *executor, const tri_call *call, uint32_t first, uint32_t end)
+{
+    const tri_kernel_args *args[MOST_AT_ONCE];
+    uint32_t count = tri_executor_run_length(executor, first, end, MOST_AT_ONCE);
+    for (uint32_t i = 0; i < count; i++) {
+        tri_executor_point(executor, call, first + i);
+        args[i] = &executor->ready[first + i].args;
+    }
+    if (count > 1)
+        executor->ready[first].plan.kernel->run_many(args, (int)count);
+    else
+        tri_device_call(&executor->ready[first].plan, args[0]);
+    return count;
+}
+
+static tr_status add_part(tri_executor *executor, tri_part part, tr_error *err)
+{
+    if (executor->num_parts == executor->parts_capacity) {
+        size_t capacity = executor->parts_capacity ? 2 * executor->parts_capacity : 8;
+        tri_part *parts = realloc(executor->parts, capacity * sizeof *parts);
+        if (!parts)
+            return tri_fail(err, TR_ERROR_RUNTIME, "no memory for the recordings of the program");
+        executor->parts = parts;
+        executor->parts_capacity = capacity;
+    }
+    executor->parts[executor->num_parts++] = part;
+    return TR_OK;
+}
+
+typedef struct recorder {
+    bool open;
+    tri_part part;
+} recorder;
+
+static tr_status close_recording(tri_executor *executor, recorder *r, tr_error *err)
+{
+    if (!r->open)
+        return TR_OK;
+    r->open = false;
+    TRI_TRY(queue_of(executor)->record_end(executor->store->device, &r->part.recording, err));
+    return add_part(executor, r->part, err);
+}
+
+static tr_status record_call(tri_executor *executor, uint32_t c, recorder *r, tr_error *err)
+{
+    const tri_call *call = &executor->program->calls[c];
+    const tri_segment *segment = &executor->program->segments[call->segment];
+    uint32_t end = segment->first + segment->count;
+    for (uint32_t i = segment->first; i < end;) {
+        if (executor->program->instrs[i].span == 0) {
+            i++;
+            continue;
+        }
+        if (needs_host(executor, i)) {
+            TRI_TRY(close_recording(executor, r, err));
+            TRI_TRY(add_part(executor, (tri_part){.call = c, .instr = i}, err));
+            i++;
+            continue;
+        }
+        if (!r->open) {
+            TRI_TRY(queue_of(executor)->record(executor->store->device, err));
+            *r = (recorder){.open = true, .part = {.call = c, .instr = i}};
+        }
+        i += enqueue(executor, call, i, end);
+    }
+    return TR_OK;
+}
+
+static tr_status record_all(tri_executor *executor, tr_error *err)
+{
+    recorder r = {0};
+    for (uint32_t c = 0; c < executor->program->num_calls; c++)
+        TRI_TRY(record_call(executor, c, &r, err));
+    return close_recording(executor, &r, err);
+}
+
+void tri_executor_forget_parts(tri_executor *executor)
+{
+    for (size_t i = 0; i < executor->num_parts; i++)
+        if (executor->parts[i].recording)
+            queue_of(executor)->forget(executor->parts[i].recording);
+    executor->num_parts = 0;
+}
+
+static tr_status replay_all(tri_executor *executor, tr_error *err)
+{
+    for (size_t p = 0; p < executor->num_parts; p++) {
+        const tri_part *part = &executor->parts[p];
+        tri_executor_publish(executor, part->instr);
+        if (part->recording)
+            TRI_TRY(queue_of(executor)->replay(executor->store->device, part->recording, err));
+        else
+            TRI_TRY(run_with_host(executor, &executor->program->calls[part->call], part->instr,
+                                  err));
+    }
+    return TR_OK;
+}
+
+/* ---- with the time of each instruction ---- */
+
+typedef struct timed {
+    uint32_t call, instr, count;
+} timed;
+
+/* Not recorded: a mark in the queue before each instruction, and one after the last. */
+static tr_status run_timed(tri_executor *executor, tr_error *err)
+{
+    const tri_program *program = executor->program;
+    const tri_device_queue *queue = queue_of(executor);
+    tri_device *device = executor->store->device;
+    timed *list = calloc(program->num_calls * program->num_instrs + 1, sizeof *list);
+    uint32_t num = 0;
+    if (!list)
+        return tri_fail(err, TR_ERROR_RUNTIME, "no memory to time the program");
+    int64_t begin = (int64_t)tri_now_ns();
+    tr_status status = TR_OK;
+    for (uint32_t c = 0; c < program->num_calls && status == TR_OK; c++) {
+        const tri_segment *segment = &program->segments[program->calls[c].segment];
+        uint32_t end = segment->first + segment->count;
+        for (uint32_t i = segment->first; i < end && status == TR_OK;) {
+            uint32_t count = 1;
+            if (program->instrs[i].span == 0) {
+                i++;
+                continue;
+            }
+            status = queue->mark(device, num, err);
+            if (status != TR_OK)
+                break;
+            if (needs_host(executor, i))
+                status = run_with_host(executor, &program->calls[c], i, err);
+            else
+                count = enqueue(executor, &program->calls[c], i, end);
+            list[num++] = (timed){c, i, count};
+            i += count;
+        }
+    }
+    if (status == TR_OK)
+        status = queue->mark(device, num, err);
+    if (status == TR_OK)
+        status = queue->finish(device, err);
+    for (uint32_t n = 0; n < num && status == TR_OK; n++) {
+        int64_t start = begin + (int64_t)(1e9 * queue->seconds_between(device, 0, n));
+        int64_t end = begin + (int64_t)(1e9 * queue->seconds_between(device, 0, n + 1));
+        int64_t each = (end - start) / list[n].count;
+        for (uint32_t k = 0; k < list[n].count; k++)
+            tri_executor_record_time(executor, &program->calls[list[n].call], list[n].instr + k,
+                                     start + k * each, start + (k + 1) * each);
+    }
+    free(list);
+    return status;
+}
+
+/* ---- a run ---- */
+
+/* Inputs go and outputs come as whole spaces. */
+static tr_status copy_spaces(tri_executor *executor, bool inputs, tr_error *err)
+{
+    const tri_program *program = executor->program;
+    tri_device *device = executor->store->device;
+    char *host = executor->store->host_io.memory,
+         *slab = executor->store->slabs[TRI_SLAB_SHARED].memory;
+    for (size_t s = 0; s < program->num_spaces; s++) {
+        tri_space_kind kind = program->spaces[s].kind;
+        bool wanted = inputs ? kind == TRI_SPACE_STEP || kind == TRI_SPACE_BATCH
+                             : kind == TRI_SPACE_STAT || kind == TRI_SPACE_OUTPUT;
+        uint64_t base = executor->base[s], bytes = tri_space_total(&program->spaces[s]);
+        if (!wanted || !bytes)
+            continue;
+        if (inputs)
+            TRI_TRY(queue_of(executor)->upload(device, slab + base, host + base, bytes, err));
+        else
+            TRI_TRY(queue_of(executor)->download(device, host + base, slab + base, bytes, err));
+    }
+    return TR_OK;
+}
+
+tr_status tri_executor_run_queue(tri_executor *executor, tr_error *err)
+{
+    TRI_TRY(copy_spaces(executor, true, err));
+    if (executor->trace || executor->time_by_op) {
+        TRI_TRY(run_timed(executor, err));
+    } else {
+        if (executor->num_parts == 0)
+            TRI_TRY(record_all(executor, err));
+        TRI_TRY(replay_all(executor, err));
+    }
+    TRI_TRY(copy_spaces(executor, false, err));
+    return queue_of(executor)->finish(executor->store->device, err);
+}
