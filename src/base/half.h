@@ -1,5 +1,5 @@
-/* 16-bit floats: storage types that are widened for arithmetic. The conversions are free of branches,
- * so that loops over them vectorise. */
+/* 16-bit floats: storage types that are widened for arithmetic. The conversions are free of
+ * branches, so that loops over them vectorise. */
 #ifndef TRI_BASE_HALF_H
 #define TRI_BASE_HALF_H
 

@@ -15,91 +15,148 @@ static int ascending(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-static void print_operators(const tri_program *program, const double *seconds, double steps)
+/* What was measured, and what it is held against. */
+typedef struct bench {
+    tr_session *session;
+    int64_t num_steps;
+    double *times; /* of each step */
+    double by_op[TRI_NUM_OPS];
+    int64_t num_timed;             /* steps that by_op is the sum of */
+    double peak_flops, peak_bytes; /* of products and of copies; 0: not known */
+} bench;
+
+/* The least time that an operator could take here: its arithmetic at the rate of a large product,
+ * its bytes at the rate of a large copy. Only products and attention can run at the former. */
+static double limit_of(const bench *b, tri_op op, const tri_cost *cost)
 {
-    double flops[TRI_NUM_OPS] = {0}, bytes[TRI_NUM_OPS] = {0}, total = 0;
+    bool product = op == TRI_OP_MATMUL || op == TRI_OP_ATTENTION || op == TRI_OP_ATTENTION_GRAD;
+    double flops = product && b->peak_flops > 0 ? cost->flops / b->peak_flops : 0;
+    double bytes = b->peak_bytes > 0 ? cost->bytes / b->peak_bytes : 0;
+    return flops > bytes ? flops : bytes;
+}
+
+static void print_operators(const bench *b, const tri_program *program)
+{
+    tri_cost cost[TRI_NUM_OPS] = {0};
+    double limit[TRI_NUM_OPS] = {0}, total = 0, least = 0;
     size_t calls[TRI_NUM_OPS] = {0};
     for (size_t c = 0; c < program->num_calls; c++) {
         const tri_segment *segment = &program->segments[program->calls[c].segment];
         for (uint32_t i = 0; i < segment->count; i++) {
             const tri_instr *instr = &program->instrs[segment->first + i];
-            flops[instr->op] += instr->cost.flops;
-            bytes[instr->op] += instr->cost.bytes;
+            cost[instr->op].flops += instr->cost.flops;
+            cost[instr->op].bytes += instr->cost.bytes;
+            limit[instr->op] += limit_of(b, instr->op, &instr->cost);
             calls[instr->op]++;
         }
     }
-    for (int op = 0; op < TRI_NUM_OPS; op++)
-        total += seconds[op];
-    printf("  %-22s %7s %10s %7s %10s %8s\n", "operator", "calls", "ms/step", "share", "GFLOP/s",
-           "GB/s");
     for (int op = 0; op < TRI_NUM_OPS; op++) {
-        double each = seconds[op] / steps;
-        if (calls[op])
-            printf("  %-22s %7zu %10.3f %6.1f%% %10.1f %8.1f\n", tri_op_get((tri_op)op)->name,
-                   calls[op], each * 1e3, 100 * seconds[op] / total, flops[op] / each * 1e-9,
-                   bytes[op] / each * 1e-9);
+        total += b->by_op[op] / (double)b->num_timed;
+        least += limit[op];
     }
-    printf("  %-22s %7s %10.3f\n", "all operators", "", total / steps * 1e3);
+    printf("  %-22s %7s %10s %7s %10s %8s %10s %9s\n", "operator", "calls", "ms/step", "share",
+           "GFLOP/s", "GB/s", "limit ms", "of limit");
+    for (int op = 0; op < TRI_NUM_OPS; op++) {
+        double each = b->by_op[op] / (double)b->num_timed;
+        if (calls[op])
+            printf("  %-22s %7zu %10.3f %6.1f%% %10.1f %8.1f %10.3f %8.0f%%\n",
+                   tri_op_get((tri_op)op)->name, calls[op], each * 1e3, 100 * each / total,
+                   cost[op].flops / each * 1e-9, cost[op].bytes / each * 1e-9, limit[op] * 1e3,
+                   100 * limit[op] / each);
+    }
+    printf("  %-22s %7s %10.3f %6s  %10s %8s %10.3f %8.0f%%\n", "all operators", "", total * 1e3,
+           "", "", "", least * 1e3, 100 * least / total);
+    printf(
+        "limits: products at %.4g TFLOP/s, bytes at %.4g GB/s, both measured here; what fits the "
+        "caches can be faster\n",
+        b->peak_flops * 1e-12, b->peak_bytes * 1e-9);
+    double median = b->times[b->num_steps / 2];
+    printf("between operators: %.3f ms of a step (%.1f%%)\n", (median - total) * 1e3,
+           100 * (median - total) / median);
 }
 
-static tr_status measure(tr_session *session, int64_t num_steps, double *times, double *by_op,
-                         tr_error *err)
+/* On a device with a queue, steps are replays of a recording, and the operators are timed in steps
+ * of their own. */
+static tr_status measure(bench *b, tr_error *err)
 {
-    tri_executor *executor = &session->session.executors[TRI_PROGRAM_TRAIN];
-    for (int64_t i = -2; i < num_steps; i++) { /* two to warm up */
-        tr_step step;
-        executor->time_by_op = i < 0 ? NULL : by_op;
-        TRI_TRY(tr_session_step(session, &step, err));
+    tri_session *s = &b->session->session;
+    tri_executor *executor = &s->executors[TRI_PROGRAM_TRAIN];
+    bool apart = s->device.def->queue;
+    tr_step step;
+    for (int64_t i = -2; i < b->num_steps; i++) { /* two to warm up */
+        executor->time_by_op = i < 0 || apart ? NULL : b->by_op;
+        TRI_TRY(tr_session_step(b->session, &step, err));
         if (i >= 0)
-            times[i] = step.seconds;
+            b->times[i] = step.seconds;
     }
+    b->num_timed = apart ? 3 : b->num_steps;
+    executor->time_by_op = b->by_op;
+    for (int64_t i = 0; apart && i < b->num_timed; i++)
+        TRI_TRY(tr_session_step(b->session, &step, err));
     executor->time_by_op = NULL;
+    const tri_device_def *def = s->device.def;
+    if (def->peak_flops)
+        b->peak_flops = def->peak_flops(&s->device, s->config.compile.precision.compute);
+    if (def->peak_bytes)
+        b->peak_bytes = def->peak_bytes(&s->device);
     return TR_OK;
 }
 
-static void print_results(const tri_cli *cli, const tr_session *session, int64_t num_steps,
-                          double *times, const double *by_op)
+static const char *precision_name(const tri_session *s)
 {
-    const tri_session *s = &session->session;
+    return s->config.device.tf32 ? "tf32" : tri_dtype_name(s->config.compile.precision.compute);
+}
+
+static void print_results(const tri_cli *cli, const bench *b)
+{
+    const tri_session *s = &b->session->session;
     const tri_compile_config *compile = &s->config.compile;
-    qsort(times, (size_t)num_steps, sizeof *times, ascending);
-    double median = times[num_steps / 2];
+    qsort(b->times, (size_t)b->num_steps, sizeof *b->times, ascending);
+    double median = b->times[b->num_steps / 2];
     double tokens = (double)(compile->batch * compile->seq_len);
     double flops = tri_program_cost(&s->programs[TRI_PROGRAM_TRAIN]).flops;
+    double mfu = b->peak_flops > 0 ? flops / median / b->peak_flops : 0;
+    uint64_t memory = s->store.device_bytes ? s->store.device_bytes : tri_store_total(&s->store);
     if (tri_cli_flag(cli, "json")) {
         printf("{\"model\": \"%s\", \"batch\": %" PRId64 ", \"seq_len\": %" PRId64
-               ", \"threads\": %d, \"tokens_per_s\": %.1f, \"ms\": %.3f, \"min_ms\": %.3f, "
-               "\"gflops\": %.1f}\n",
-               compile->model.kind, compile->batch, compile->seq_len, s->device.num_threads,
-               tokens / median, median * 1e3, times[0] * 1e3, flops / median * 1e-9);
+               ", \"device\": \"%s\", \"precision\": \"%s\", \"threads\": %d, "
+               "\"tokens_per_s\": %.1f, \"ms\": %.3f, \"min_ms\": %.3f, \"gflops\": %.1f, "
+               "\"mfu\": %.4f, \"memory_bytes\": %" PRIu64 "}\n",
+               compile->model.kind, compile->batch, compile->seq_len, s->device.description,
+               precision_name(s), s->device.num_threads, tokens / median, median * 1e3,
+               b->times[0] * 1e3, flops / median * 1e-9, mfu, memory);
         return;
     }
-    char count[16];
-    printf("%s, %s parameters, %" PRId64 " x %" PRId64 ", %s\n", compile->model.kind,
+    char count[16], planned[16], used[16];
+    printf("%s, %s parameters, %" PRId64 " x %" PRId64 ", %s, %s\n", compile->model.kind,
            tri_text_count((double)tri_param_total(&s->params), count), compile->batch,
-           compile->seq_len, s->device.description);
+           compile->seq_len, precision_name(s), s->device.description);
     printf("step: median %.2f ms (fastest %.2f, slowest %.2f of %" PRId64
-           "), %.1f tokens/s, %.1f GFLOP/s\n\n",
-           median * 1e3, times[0] * 1e3, times[num_steps - 1] * 1e3, num_steps, tokens / median,
-           flops / median * 1e-9);
-    print_operators(&s->programs[TRI_PROGRAM_TRAIN], by_op, (double)num_steps);
+           "), %.1f tokens/s, %.1f GFLOP/s, MFU %.1f%%\n",
+           median * 1e3, b->times[0] * 1e3, b->times[b->num_steps - 1] * 1e3, b->num_steps,
+           tokens / median, flops / median * 1e-9, 100 * mfu);
+    if (s->store.device_bytes)
+        printf("memory of the device: %s planned, %s allocated\n",
+               tri_text_bytes((double)tri_store_total(&s->store), planned),
+               tri_text_bytes((double)s->store.device_bytes, used));
+    printf("\n");
+    print_operators(b, &s->programs[TRI_PROGRAM_TRAIN]);
 }
 
 static int bench_train(const tri_cli *cli)
 {
     tr_error err = {0};
-    int64_t num_steps = 5;
-    tr_session *session;
-    if (tri_cli_flag_int(cli, "steps", 1, 100000, &num_steps, &err) != TR_OK ||
-        tr_session_create(cli->settings, &session, &err) != TR_OK)
+    bench b = {.num_steps = 5};
+    if (tri_cli_flag_int(cli, "steps", 1, 100000, &b.num_steps, &err) != TR_OK ||
+        tr_session_create(cli->settings, &b.session, &err) != TR_OK)
         return tri_cli_fail(&err);
-    double *times = calloc((size_t)num_steps, sizeof *times), by_op[TRI_NUM_OPS] = {0};
-    tr_status status = times ? measure(session, num_steps, times, by_op, &err)
-                             : tri_fail(&err, TR_ERROR_RUNTIME, "no memory");
+    b.times = calloc((size_t)b.num_steps, sizeof *b.times);
+    tr_status status =
+        b.times ? measure(&b, &err) : tri_fail(&err, TR_ERROR_RUNTIME, "no memory for the times");
     if (status == TR_OK)
-        print_results(cli, session, num_steps, times, by_op);
-    free(times);
-    tr_session_destroy(session);
+        print_results(cli, &b);
+    free(b.times);
+    tr_session_destroy(b.session);
     return status == TR_OK ? TRI_EXIT_OK : tri_cli_fail(&err);
 }
 

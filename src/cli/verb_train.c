@@ -84,6 +84,12 @@ static void print_start(run *r)
     if (r->ranks.size > 1)
         printf(", on each of %d ranks", r->ranks.size);
     printf("\n");
+    tri_text on_host;
+    tri_text_init(&on_host);
+    tri_executor_host_ops(&s->executors[TRI_PROGRAM_TRAIN], &on_host);
+    if (on_host.chars && on_host.chars[0])
+        printf("note    no kernel on this device, so the host computes: %s\n", on_host.chars);
+    tri_text_fini(&on_host);
     printf("run     %s\n", r->dir);
     fflush(stdout);
 }
@@ -189,7 +195,11 @@ static void print_end(const run *r)
            tri_text_duration(r->seconds, time), (double)r->tokens / (r->seconds + 1e-9),
            r->first_loss, r->last_loss);
     uint64_t anonymous = tri_memory_anonymous();
-    if (anonymous)
+    if (s->store.device_bytes)
+        printf("memory: %s of the device used, %s planned\n",
+               tri_text_bytes((double)s->store.device_bytes, used),
+               tri_text_bytes((double)tri_session_planned_bytes(s), planned));
+    else if (anonymous)
         printf("memory: %s used, %s expected (plan %s + fixed overhead)\n",
                tri_text_bytes((double)anonymous, used),
                tri_text_bytes((double)(tri_session_planned_bytes(s) + TRI_PROCESS_OVERHEAD_BYTES),

@@ -12,7 +12,6 @@ typedef struct tri_device_config {
     int num_threads;  /* 0: one per core this process may use */
     const char *isa;  /* "auto", or an instruction set to hold back to */
     bool reference;   /* portable kernels only */
-    int index;        /* which of several of its kind; it is taken modulo their number */
     bool tf32;        /* cuda: products of f32 may round their operands to tf32 */
 } tri_device_config;
 
@@ -23,8 +22,8 @@ typedef struct tri_device tri_device;
 typedef struct tri_device_queue {
     /* Begins to use the device, in the process that will: opening one does not touch it yet, since
      * a process that has used a GPU cannot be forked. Comes before every call below and before
-     * alloc. */
-    tr_status (*start)(tri_device *device, tr_error *err);
+     * alloc. index: which of several, taken modulo their number. */
+    tr_status (*start)(tri_device *device, int index, tr_error *err);
     uint64_t (*available)(const tri_device *device); /* bytes of its memory that are free */
     /* Memory of the host that copies can start from and end in without waiting. */
     void *(*alloc_host)(size_t bytes);

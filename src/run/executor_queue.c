@@ -43,8 +43,7 @@ size_t tri_executor_host_bytes(const tri_executor *executor)
         const tri_ready *ready = &executor->ready[i];
         if (!ready->plan.on_host)
             continue;
-        size_t bytes =
-            tri_device_call_scratch(executor->store->device, &ready->plan, &ready->args);
+        size_t bytes = tri_device_call_scratch(executor->store->device, &ready->plan, &ready->args);
         for (int j = 0; j < ready->args.num_in; j++)
             bytes += tensor_bytes(&ready->args.in[j]);
         for (int k = 0; k < ready->args.num_out; k++)
@@ -60,9 +59,8 @@ static tr_status fetch(const tri_executor *executor, tri_tensor *tensor, char **
     if (!tensor->count)
         return TR_OK;
     tri_device *device = executor->store->device;
-    TRI_TRY(queue_of(executor)->download(device, *room, tensor->data,
-                                         (size_t)tensor->count * tri_dtype_bytes(tensor->dtype),
-                                         err));
+    TRI_TRY(queue_of(executor)->download(
+        device, *room, tensor->data, (size_t)tensor->count * tri_dtype_bytes(tensor->dtype), err));
     tensor->data = *room;
     *room += tensor_bytes(tensor);
     return TR_OK;
@@ -217,8 +215,8 @@ static tr_status replay_all(tri_executor *executor, tr_error *err)
         if (part->recording)
             TRI_TRY(queue_of(executor)->replay(executor->store->device, part->recording, err));
         else
-            TRI_TRY(run_with_host(executor, &executor->program->calls[part->call], part->instr,
-                                  err));
+            TRI_TRY(
+                run_with_host(executor, &executor->program->calls[part->call], part->instr, err));
     }
     return TR_OK;
 }

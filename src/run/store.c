@@ -159,12 +159,16 @@ static tr_status alloc_all(tri_store *store, tr_error *err)
 
 tr_status tri_store_alloc(tri_store *store, tr_error *err)
 {
-    if (store->device->def->queue)
-        TRI_TRY(store->device->def->queue->start(store->device, err));
+    const tri_device_queue *queue = store->device->def->queue;
+    if (queue)
+        TRI_TRY(queue->start(store->device, store->device_index, err));
     TRI_TRY(check_room(store, err));
+    uint64_t before = queue ? queue->available(store->device) : 0;
     tr_status status = alloc_all(store, err);
     if (status != TR_OK)
         tri_store_free(store);
+    else if (queue)
+        store->device_bytes = before - queue->available(store->device);
     return status;
 }
 

@@ -37,7 +37,9 @@ typedef struct tri_peer_memory {
  * first in the shared slab), and of the slab that travels to other ranks. */
 typedef struct tri_store {
     tri_device *device;
-    tri_peer_memory peers; /* set between plan and alloc */
+    tri_peer_memory peers; /* set between plan and alloc, as is the next */
+    int device_index;      /* which of several devices: the rank's number on its machine */
+    uint64_t device_bytes; /* what a device with memory of its own lost by the allocation */
     tri_slab slabs[TRI_NUM_SLABS];
     uint64_t scratch_bytes; /* of the device's kernels */
     tri_slab host_io;       /* a copy of the beginning of the shared slab; no memory: not needed */

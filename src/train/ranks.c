@@ -53,6 +53,7 @@ tr_status tri_ranks_join(tri_ranks *ranks, const tri_bootstrap *bootstrap, const
     const tri_mesh *mesh = &session->config.compile.mesh;
     *ranks = (tri_ranks){.rank = bootstrap->rank, .size = bootstrap->size};
     session->status = bootstrap->status;
+    session->device_index = bootstrap->local_rank;
     if (ranks->size == 1)
         return TR_OK;
     ranks->times_ns = calloc((size_t)ranks->size, sizeof *ranks->times_ns);

@@ -196,6 +196,7 @@ tr_status tri_session_start(tri_session *session, tr_error *err)
 {
     TRI_TRY(open_rows(session, err));
     session->store.peers = session->peers;
+    session->store.device_index = session->device_index;
     TRI_TRY(tri_store_alloc(&session->store, err));
     for (int p = 0; p < TRI_NUM_PROGRAMS; p++)
         TRI_TRY(tri_executor_init(&session->executors[p], &session->programs[p], &session->store,

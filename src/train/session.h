@@ -61,6 +61,7 @@ typedef struct tri_session {
     void *row_context;
     /* Set by the caller between compile and start when there are other ranks: */
     int dp_rank;             /* which part of the batch is this rank's */
+    int device_index;        /* which of several devices of this machine */
     tri_exchange exchange;   /* how to reach them */
     tri_peer_memory peers;   /* memory that they can read */
     tri_rank_status *status; /* where to say what this rank is doing, or NULL */

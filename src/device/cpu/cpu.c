@@ -146,6 +146,35 @@ static double peak_flops(tri_device *device, tri_dtype dtype)
     return 2.0 * N * N * N / best;
 }
 
+enum { COPY_BYTES = 64 << 20, COPY_TASKS = 64 };
+
+static void copy_part(void *context, int task, int worker)
+{
+    (void)worker;
+    char *memory = context;
+    size_t part = COPY_BYTES / COPY_TASKS;
+    memcpy(memory + COPY_BYTES + (size_t)task * part, memory + (size_t)task * part, part);
+}
+
+/* The best of a few copies that do not fit the caches. */
+static double peak_bytes(tri_device *device)
+{
+    tri_cpu *cpu = &((cpu_state *)device->state)->shared;
+    char *memory = alloc_cpu(2 * (size_t)COPY_BYTES);
+    if (!memory)
+        return 0;
+    memset(memory, 1, 2 * (size_t)COPY_BYTES);
+    double best = 1e30;
+    for (int i = 0; i < 4; i++) {
+        double start = tri_now_s();
+        tri_pool_run(cpu->pool, COPY_TASKS, copy_part, memory);
+        double time = tri_now_s() - start;
+        best = time < best ? time : best;
+    }
+    free_cpu(memory, 2 * (size_t)COPY_BYTES);
+    return 2.0 * COPY_BYTES / best;
+}
+
 const tri_device_def tri_device_cpu = {
     .kind = "cpu",
     .fusions = {.bias = true, .bias_gelu = true, .gelu_grad = true},
@@ -157,4 +186,5 @@ const tri_device_def tri_device_cpu = {
     .free = free_cpu,
     .reserve_scratch = reserve_scratch,
     .peak_flops = peak_flops,
+    .peak_bytes = peak_bytes,
 };

@@ -167,8 +167,7 @@ static bool describe(tri_cuda_blas *blas, plan *p)
     cudaDataType_t in = type_of(q->in), out = type_of(q->out);
     bool good = blas->desc_create(&p->desc, compute, CUDA_R_32F) == CUBLAS_STATUS_SUCCESS;
 #define SET(what, value)                                                                           \
-    good = good &&                                                                                 \
-           blas->desc_set(p->desc, what, &(value), sizeof(value)) == CUBLAS_STATUS_SUCCESS
+    good = good && blas->desc_set(p->desc, what, &(value), sizeof(value)) == CUBLAS_STATUS_SUCCESS
     SET(CUBLASLT_MATMUL_DESC_TRANSA, first);
     SET(CUBLASLT_MATMUL_DESC_TRANSB, second);
     SET(CUBLASLT_MATMUL_DESC_EPILOGUE, epilogue);

@@ -15,7 +15,6 @@
 
 typedef struct cuda_state {
     tri_cuda shared; /* first: kernels see this part */
-    int index;       /* as asked for; the device's number after start */
     bool started;
     cudaEvent_t *marks;
     uint32_t num_marks;
@@ -44,7 +43,6 @@ static tr_status open_cuda(tri_device *device, const tri_device_config *config, 
     cuda_state *state = calloc(1, sizeof *state);
     if (!state)
         return tri_fail(err, TR_ERROR_RUNTIME, "no memory for the device");
-    state->index = config->index;
     state->shared.tf32 = config->tf32;
     device->state = state;
     device->num_threads = 1;
@@ -82,7 +80,7 @@ static tr_status no_device(cudaError_t code, tr_error *err)
                     advice);
 }
 
-static tr_status start(tri_device *device, tr_error *err)
+static tr_status start(tri_device *device, int index, tr_error *err)
 {
     cuda_state *state = device->state;
     if (state->started)
@@ -91,10 +89,10 @@ static tr_status start(tri_device *device, tr_error *err)
     cudaError_t code = cudaGetDeviceCount(&count);
     if (code != cudaSuccess || count == 0)
         return no_device(code == cudaSuccess ? cudaErrorNoDevice : code, err);
-    state->index %= count;
-    TRY("choosing the device", cudaSetDevice(state->index));
+    index %= count;
+    TRY("choosing the device", cudaSetDevice(index));
     struct cudaDeviceProp properties;
-    TRY("asking what the device is", cudaGetDeviceProperties(&properties, state->index));
+    TRY("asking what the device is", cudaGetDeviceProperties(&properties, index));
     if (properties.major < 8)
         return tri_fail(err, TR_ERROR_INPUT,
                         "run.device is cuda, but %s has compute capability %d.%d; this build has "
