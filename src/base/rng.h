@@ -8,8 +8,15 @@
 
 #include <stdint.h>
 
-static inline void tri_philox(uint64_t seed, uint64_t block, uint32_t step, uint32_t stream,
-                              uint32_t word[4])
+/* Kernels in CUDA draw the same numbers by the same code. */
+#ifdef __CUDACC__
+#define TRI_RNG_ANYWHERE __host__ __device__
+#else
+#define TRI_RNG_ANYWHERE
+#endif
+
+TRI_RNG_ANYWHERE static inline void tri_philox(uint64_t seed, uint64_t block, uint32_t step,
+                                               uint32_t stream, uint32_t word[4])
 {
     uint32_t c0 = (uint32_t)block, c1 = (uint32_t)(block >> 32), c2 = step, c3 = stream;
     uint32_t k0 = (uint32_t)seed, k1 = (uint32_t)(seed >> 32);
@@ -43,7 +50,7 @@ void tri_random_normal(uint64_t seed, uint64_t first, uint64_t num, uint32_t ste
                        float *out);
 
 /* A kept element of dropout: its word is at least this. */
-static inline uint32_t tri_dropout_threshold(float p)
+TRI_RNG_ANYWHERE static inline uint32_t tri_dropout_threshold(float p)
 {
     return (uint32_t)((double)p * 4294967296.0);
 }
