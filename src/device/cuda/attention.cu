@@ -1,0 +1,108 @@
+/* Attention on the GPU: reads the operands and chooses the kernels.
+ *
+ * The backward is deterministic without atomics: one kernel owns the keys and sums over queries (of
+ * all heads that share them), another owns the queries and sums over keys. Both compute the scores
+ * again, so there are seven products instead of the five of a single kernel that adds its shares
+ * of dq with atomics; but no share of dq goes through memory, and nothing waits for its turn. */
+#include "device/cuda/attention.cuh"
+
+#include "base/rng.h"
+
+/* in: q, k, v of the operator; more: rows, step, docs. */
+static tri_attention read_operands(const tri_kernel_args *args, const tri_tensor *in,
+                                   const tri_tensor *more)
+{
+    const tri_attr *attr = args->attr;
+    bool packed = in[0].rank == 5;
+    int rank = in[0].rank;
+    tri_attention a = {};
+    a.num_batch = (int)in[0].size[0];
+    a.num_pos = (int)in[0].size[1];
+    a.heads = (int)in[0].size[rank - 2];
+    a.key_heads = packed ? a.heads : (int)in[1].size[2];
+    a.width = (int)in[0].size[rank - 1];
+    a.group = a.key_heads > 0 ? a.heads / a.key_heads : 0;
+    a.o_step = (int64_t)a.heads * a.width;
+    a.q_step = packed ? 3 * a.o_step : a.o_step;
+    a.k_step = packed ? a.q_step : (int64_t)a.key_heads * a.width;
+    int64_t part = a.o_step * (int64_t)tri_dtype_bytes(in[0].dtype);
+    a.q = in[0].data;
+    a.k = packed ? (const char *)in[0].data + part : in[1].data;
+    a.v = packed ? (const char *)in[0].data + 2 * part : in[2].data;
+    a.rows = (const int32_t *)more[0].data;
+    a.step = (const int32_t *)more[1].data;
+    a.docs = (const int32_t *)more[2].data;
+    a.alpha = attr->alpha;
+    a.alpha2 = (float)((double)attr->alpha * 1.4426950408889634);
+    a.causal = attr->causal;
+    a.window = attr->window;
+    a.dropout = attr->dropout > 0 ? attr->dropout : 0;
+    a.keep_scale = (float)(1.0 / (1.0 - (double)a.dropout));
+    a.threshold = tri_dropout_threshold(a.dropout);
+    a.stream = attr->stream;
+    a.seed = args->seed;
+    a.head_origin = in[0].origin[rank - 2];
+    a.head_global = in[0].global[rank - 2];
+    return a;
+}
+
+/* Copies of 16 bytes need their alignment; a scale that is not positive would turn the order of
+ * the scores, which the tensor-core kernels take before they scale. */
+static bool suits_mma(const tri_attention *a, tri_dtype dtype)
+{
+    uintptr_t address = (uintptr_t)a->q | (uintptr_t)a->k | (uintptr_t)a->v | (uintptr_t)a->o |
+                        (uintptr_t)a->dout | (uintptr_t)a->out | (uintptr_t)a->dq |
+                        (uintptr_t)a->dk | (uintptr_t)a->dv;
+    return (dtype == TRI_BF16 || dtype == TRI_F16) && (a->width == 64 || a->width == 128) &&
+           a->alpha > 0 && address % 16 == 0;
+}
+
+static void attention(const tri_kernel_args *args)
+{
+    tri_attention a = read_operands(args, args->in, args->in + 3);
+    cudaStream_t stream = (cudaStream_t)((tri_cuda *)args->device)->stream;
+    tri_dtype dtype = args->in[0].dtype;
+    a.out = args->out[0].data;
+    a.lse = (float *)args->out[1].data;
+    if (args->out[0].count == 0)
+        return;
+    if (suits_mma(&a, dtype))
+        tri_attention_mma_forward(&a, dtype, stream);
+    else
+        tri_attention_any_forward(&a, dtype, stream);
+}
+
+/* lse2 and delta. */
+static size_t attention_grad_scratch(const tri_kernel_args *args, int num_threads)
+{
+    (void)num_threads;
+    return 2 * (size_t)args->in[5].count * sizeof(float);
+}
+
+static void attention_grad(const tri_kernel_args *args)
+{
+    tri_attention a = read_operands(args, args->in + 1, args->in + 6);
+    tri_cuda *cuda = (tri_cuda *)args->device;
+    cudaStream_t stream = (cudaStream_t)cuda->stream;
+    tri_dtype dtype = args->in[1].dtype;
+    bool packed = args->num_out == 1;
+    int64_t part = a.o_step * (int64_t)tri_dtype_bytes(dtype);
+    a.dout = args->in[0].data;
+    a.o = args->in[4].data;
+    a.lse = (float *)args->in[5].data;
+    a.lse2 = (float *)cuda->scratch;
+    a.delta = a.lse2 + args->in[5].count;
+    a.dq = args->out[0].data;
+    a.dk = packed ? (char *)a.dq + part : args->out[1].data;
+    a.dv = packed ? (char *)a.dq + 2 * part : args->out[2].data;
+    if (args->out[0].count == 0)
+        return;
+    tri_attention_stats(&a, dtype, stream);
+    if (suits_mma(&a, dtype))
+        tri_attention_mma_grad(&a, dtype, stream);
+    else
+        tri_attention_any_grad(&a, dtype, stream);
+}
+
+const tri_kernel tri_cuda_attention = {attention, nullptr, nullptr};
+const tri_kernel tri_cuda_attention_grad = {attention_grad, attention_grad_scratch, nullptr};
