@@ -35,7 +35,7 @@ LIBS     = $(shell pkg-config --libs $(PACKAGES) 2>/dev/null) -lm -ldl -pthread
 
 # The GPU part is built where there is an nvcc; CUDA=no leaves it out. The CUDA runtime is linked in
 # (it opens the driver by itself), everything else of CUDA is opened at run time.
-CUDA    ?= no
+CUDA    ?= $(if $(NVCC),yes,no)
 NVCC    ?= $(firstword $(wildcard $(shell command -v nvcc) /usr/local/cuda/bin/nvcc))
 CUDA_HOME = $(patsubst %/bin/nvcc,%,$(realpath $(NVCC)))
 CUDA_ARCH ?= -gencode=arch=compute_80,code=sm_80 -gencode=arch=compute_90a,code=sm_90a
