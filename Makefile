@@ -86,6 +86,13 @@ $(BUILD)/%.o: %.c
 	$(say) CC $<
 	$(Q)$(CC) $(BASE) -c $< -o $@
 
+# What knows of CUDA is built anew when CUDA comes or goes.
+$(BUILD)/cuda-$(CUDA):
+	@mkdir -p $(@D)
+	@rm -f $(BUILD)/cuda-*
+	@touch $@
+$(BUILD)/src/device/device.o $(LIBRARY): $(BUILD)/cuda-$(CUDA)
+
 $(BUILD)/%.cu.o: %.cu
 	@mkdir -p $(@D)
 	$(say) NVCC $<
@@ -102,7 +109,7 @@ $(foreach isa,$(ISAS),$(eval $(call isa_rule,$(isa))))
 $(LIBRARY): $(LIB_OBJ)
 	@rm -f $@
 	$(say) AR $@
-	$(Q)ar rcs $@ $^
+	$(Q)ar rcs $@ $(LIB_OBJ)
 
 $(PROGRAM): $(CLI_OBJ) $(LIBRARY)
 	$(say) LINK $@

@@ -559,7 +559,7 @@ int main(void)
     tr_error err = {0};
     tri_device_config config = {.kind = "cuda"};
     if (tri_device_open(&config, &gpu, &err) != TR_OK ||
-        gpu.def->queue->start(&gpu, &err) != TR_OK) {
+        gpu.def->queue->start(&gpu, 0, &err) != TR_OK) {
         printf("skipped: %s\n", err.message);
         return 77;
     }
