@@ -49,6 +49,18 @@ typedef struct gpu_call {
 
 static tri_device gpu;
 static gpu_memory memory;
+static int num_wrong; /* what is wrong is printed and counted, so that one run shows it all */
+
+__attribute__((format(printf, 1, 2))) static void wrong(const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    printf("wrong: ");
+    vprintf(format, arguments);
+    printf("\n");
+    va_end(arguments);
+    num_wrong++;
+}
 
 static tri_cuda *shared_state(void)
 {
@@ -282,13 +294,15 @@ static void expect_close(const op_case *c, const variant *v, const gpu_call *cal
         for (int64_t i = 0; i < t->count; i++) {
             float got = element(im->got + call->out[o], t->dtype, i);
             float right = is_exact(c->op) ? rounded(want[i], t->dtype) : want[i];
-            if (got != right && !(fabsf(got - right) <= tolerance * largest))
-                fail_msg("%s, %s: output %d[%ld] is %.9g, not %.9g (largest %g)", name_of(c, v),
-                         what, o, (long)i, got, right, largest);
+            if (got == right || fabsf(got - right) <= tolerance * largest)
+                continue;
+            wrong("%s, %s: output %d[%ld] is %.9g, not %.9g (largest %g)", name_of(c, v), what, o,
+                  (long)i, got, right, largest);
+            break;
         }
     }
     if (!gpu_image_kept(im))
-        fail_msg("%s, %s: wrote outside of its outputs", name_of(c, v), what);
+        wrong("%s, %s: wrote outside of its outputs", name_of(c, v), what);
 }
 
 /* Equal bits of the outputs, and of the regions of two images that are alike. */
@@ -299,9 +313,9 @@ static void expect_same(const op_case *c, const variant *v, const gpu_call *a,
     for (int o = 0; o < defined_outputs(c, a); o++)
         if (memcmp(im_a->got + a->out[o], im_b->got + b->out[o],
                    (size_t)a->args.out[o].count * tri_dtype_bytes(a->args.out[o].dtype)))
-            fail_msg("%s, %s: output %d has other bits", name_of(c, v), what, o);
+            wrong("%s, %s: output %d has other bits", name_of(c, v), what, o);
     if (!gpu_image_kept(im_b))
-        fail_msg("%s, %s: wrote outside of its outputs", name_of(c, v), what);
+        wrong("%s, %s: wrote outside of its outputs", name_of(c, v), what);
 }
 
 static void check_in_place(const op_case *c, const variant *v, const gpu_call *first,
@@ -352,6 +366,7 @@ static void test_every_case(void **state)
         for (int v = 0; tri_cuda_kernel(cases[i].op) && v < NUM_VARIANTS; v++)
             if (variant_applies(&cases[i], &variants[v]))
                 check_case(&cases[i], &variants[v]);
+    assert_int_equal(num_wrong, 0);
 }
 
 /* Reads the numbers of the step where another call of the same case does, as in a real step. */
@@ -408,7 +423,7 @@ static void check_many(tri_op op)
             const tri_tensor *t = &calls[i].args.out[o];
             if (memcmp(im.got + calls[i].out[o], one_by_one + calls[i].out[o],
                        (size_t)t->count * tri_dtype_bytes(t->dtype)))
-                fail_msg("%s: number %d of many differs", tri_op_get(op)->name, i);
+                wrong("%s: number %d of many differs", tri_op_get(op)->name, i);
         }
         op_run_fini(&calls[i].host);
     }
@@ -421,9 +436,11 @@ static void check_many(tri_op op)
 static void test_many_at_once(void **state)
 {
     (void)state;
+    num_wrong = 0;
     for (int op = 0; op < TRI_NUM_OPS; op++)
         if (tri_cuda_kernel((tri_op)op) && tri_cuda_kernel((tri_op)op)->run_many)
             check_many((tri_op)op);
+    assert_int_equal(num_wrong, 0);
 }
 
 /* Many tensors into one statistic or one sum, which the first of them begins anew. */
