@@ -84,6 +84,19 @@ static const op_case case_table[] = {
     {"add", TRI_OP_ACCUMULATE, {2, 7, 1, 33}, {0}, CASE_ACCUMULATE, 0},
     {"add large", TRI_OP_ACCUMULATE, {3, 133, 1, 101}, {0}, CASE_ACCUMULATE, 0},
     {"odd", TRI_OP_AXPBY, {2, 7, 1, 33}, {.alpha = 0.7f, .beta = -1.3f}, 0, 0},
+#define CUT(at, of, ranks, rank, units)                                                            \
+    .cut = {.dim = at, .size = of, .parts = ranks, .part = rank, .unit = units}
+    {"first dim", TRI_OP_SLICE, {11, 3, 5}, {CUT(0, 11, 3, 0, 1)}, 0, 0},
+    {"middle dim", TRI_OP_SLICE, {4, 11, 5}, {CUT(1, 11, 3, 2, 1)}, 0, 0},
+    {"last dim, in units", TRI_OP_SLICE, {4, 3, 12}, {CUT(2, 12, 4, 1, 2)}, 0, 0},
+    {"large", TRI_OP_SLICE, {33, 101, 64}, {CUT(1, 101, 4, 3, 1)}, 0, 0},
+    {"middle dim", TRI_OP_BLOCK, {4, 11, 5}, {CUT(1, 11, 3, 0, 1)}, 0, 0},
+    {"last dim, in units", TRI_OP_BLOCK, {4, 3, 12}, {CUT(2, 12, 5, 0, 2)}, 0, 0},
+    {"large", TRI_OP_BLOCK, {33, 101, 64}, {CUT(1, 101, 4, 0, 1)}, 0, 0},
+    {"middle dim", TRI_OP_UNBLOCK, {4, 11, 5}, {CUT(1, 11, 3, 0, 1)}, 0, 0},
+    {"last dim, in units", TRI_OP_UNBLOCK, {4, 3, 12}, {CUT(2, 12, 5, 0, 2)}, 0, 0},
+    {"large", TRI_OP_UNBLOCK, {33, 101, 64}, {CUT(1, 101, 4, 0, 1)}, 0, 0},
+#undef CUT
     {"odd", TRI_OP_CAST, {2, 7, 1, 33}, {0}, 0, 0},
     {"large", TRI_OP_CAST, {3, 133, 1, 101}, {0}, 0, 0},
     {"large", TRI_OP_AXPBY, {3, 133, 1, 101}, {.alpha = 0.7f, .beta = 1}, 0, 0},
@@ -448,6 +461,8 @@ static const op_case case_table[] = {
     {"large", TRI_OP_CE_STATS, {2, 7, 5003}, {0}, CASE_LARGE, 5e-6f},
     {"wide", TRI_OP_CE_STATS, {1, 2, 70007}, {0}, CASE_LARGE, 5e-6f},
     {"whole packs", TRI_OP_CE_STATS, {2, 7, 4096}, {0}, CASE_LARGE, 5e-6f},
+    {"odd", TRI_OP_CE_COMBINE, {2, 7, 3}, {0}, 0, 0},
+    {"large", TRI_OP_CE_COMBINE, {40, 101, 4}, {0}, 0, 0},
     {"odd", TRI_OP_CE_LOSS, {2, 7, 101}, {0}, 0, 0},
     {"odd +=", TRI_OP_CE_LOSS, {2, 7, 101}, {0}, CASE_ACCUMULATE, 0},
     {"large", TRI_OP_CE_LOSS, {40, 501, 101}, {0}, 0, 0},
