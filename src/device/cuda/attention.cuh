@@ -5,7 +5,7 @@
  * head sizes 64 and 128, on tensor cores. attention.cu chooses.
  *
  * Exponentials are powers of two: scores are multiplied by alpha * log2(e), and the backward reads
- * lse * log2(e) from scratch, beside delta = do . o (attention_any.cu writes both). */
+ * lse * log2(e) from scratch, beside delta = do . o (attention_stats.cu writes both). */
 #ifndef TRI_DEVICE_CUDA_ATTENTION_CUH
 #define TRI_DEVICE_CUDA_ATTENTION_CUH
 
