@@ -79,7 +79,7 @@ static __device__ __forceinline__ tri_span tri_keys_of(const tri_attention &a, i
 static __device__ __forceinline__ tri_span tri_queries_of(const tri_attention &a, int j)
 {
     int first = a.causal ? j : 0;
-    int end = a.window > 0 ? (int)min((int64_t)j + a.window, (int64_t)a.num_pos) : a.num_pos;
+    int end = a.window > 0 && a.window < a.num_pos - j ? j + a.window : a.num_pos;
     return {first, end - first};
 }
 

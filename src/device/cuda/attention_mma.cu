@@ -7,7 +7,7 @@
  * products do.
  *
  * The next keys and values are copied while the present ones are used; one barrier for each piece
- * tells both that the copy has arrived everywhere and that the older buffer is free. */
+ * tells both that the copy has arrived everywhere and that the buffer just used is free. */
 #include "device/cuda/attention_tile.cuh"
 
 /* How a block works: MT * 16 queries to a warp, so many keys at a time, so many blocks to a
@@ -142,8 +142,8 @@ static __global__ void __launch_bounds__(TRI_THREADS, at::BLOCKS)
     uint32_t shared = tri_shared_address(memory);
     const int32_t *key_docs = (const int32_t *)(memory + at::DOCS);
     /* The tiles with the most keys first: what remains for the end is short. */
-    int tiles = (a.num_pos + QUERIES - 1) / QUERIES,
-        i0 = (tiles - 1 - (int)blockIdx.x % tiles) * QUERIES;
+    int tiles = (a.num_pos + QUERIES - 1) / QUERIES;
+    int i0 = (tiles - 1 - (int)blockIdx.x % tiles) * QUERIES;
     int h = (int)blockIdx.x / tiles % a.heads, b = (int)blockIdx.x / tiles / a.heads;
     int row0 = i0 + (int)threadIdx.x / 32 * 16 * MT;
     const int32_t *docs = tri_has_docs<MODE>(a) ? a.docs + (int64_t)b * a.num_pos : nullptr;
@@ -172,34 +172,28 @@ static __global__ void __launch_bounds__(TRI_THREADS, at::BLOCKS)
     for (int m = 0; m < MT; m++) {
         rows.largest[m][0] = rows.largest[m][1] = -INFINITY;
         rows.sum[m][0] = rows.sum[m][1] = 0;
-#pragma unroll
-        for (int d = 0; d < D / 8; d++)
-#pragma unroll
-            for (int i = 0; i < 4; i++)
-                o[m][d][i] = 0;
     }
+    tri_clear(o);
 
-    for (int tile = begin; tile < end; tile++) {
-        int buffer = (tile - begin) & 1, j0 = tile * at::KEYS;
-        if (tile > begin) {
-            tri_copy_wait();
-            __syncthreads();
-        }
+    for (int tile = begin, buffer = 0; tile < end; tile++, buffer ^= 1) {
+        int j0 = tile * KEYS;
         if (tile + 1 < end)
             load_keys<T, at>(a, shared, k, v, docs, tile + 1, buffer ^ 1);
-        if (a.causal && j0 >= row0 + 16 * MT)
-            continue; /* behind all of this warp's queries */
-        float s[MT][NT][4];
-        tri_times_rows<T, D>(s, q, shared + at::K + buffer * at::TILE);
-        bool whole = j0 + KEYS <= a.num_pos && (!a.causal || j0 + KEYS - 1 <= row0) &&
-                     (a.window == 0 || j0 > row0 + 16 * MT - 1 - a.window);
-        if (!whole || docs)
-            tri_hide<false>(a, s, row_docs, docs ? key_docs + buffer * at::KEYS : nullptr, row0, j0,
-                            -INFINITY);
-        softmax(s, o, rows, a.alpha2);
-        if (MODE == TRI_DROPOUT)
-            drop(a, s, first, row0, j0);
-        tri_add_product<T, D>(o, s, shared + at::V + buffer * at::TILE);
+        if (!a.causal || j0 < row0 + 16 * MT) { /* not behind all of this warp's queries */
+            float s[MT][NT][4];
+            tri_times_rows<T, D>(s, q, shared + at::K + buffer * at::TILE);
+            bool whole = j0 + KEYS <= a.num_pos && (!a.causal || j0 + KEYS - 1 <= row0) &&
+                         (a.window == 0 || j0 > row0 + 16 * MT - 1 - a.window);
+            if (!whole || docs)
+                tri_hide<false>(a, s, row_docs, docs ? key_docs + buffer * KEYS : nullptr, row0, j0,
+                                -INFINITY);
+            softmax(s, o, rows, a.alpha2);
+            if (MODE == TRI_DROPOUT)
+                drop(a, s, first, row0, j0);
+            tri_add_product<T, D>(o, s, shared + at::V + buffer * at::TILE);
+        }
+        tri_copy_wait();
+        __syncthreads();
     }
     finish<T>(a, b, h, row0, rows, o);
 }

@@ -139,27 +139,15 @@ __launch_bounds__(TRI_THREADS, MODE == TRI_DROPOUT ? 2 : at::BLOCKS) /* masks ta
     tri_row_docs<1> row_docs;
     row_docs.init(a, docs, row0);
     float dk[1][D / 8][4], dv[1][D / 8][4];
-#pragma unroll
-    for (int d = 0; d < D / 8; d++)
-#pragma unroll
-        for (int i = 0; i < 4; i++)
-            dk[0][d][i] = dv[0][d][i] = 0;
+    tri_clear(dk);
+    tri_clear(dv);
 
-    int h = g * a.group, tile = begin, count = begin < end ? (end - begin) * a.group : 0;
-    for (int turn = 0; turn < count; turn++) {
-        int buffer = turn & 1, i0 = tile * TILE_ROWS, this_head = h;
-        if (turn > 0) {
-            tri_copy_wait();
-            __syncthreads();
-        }
-        tile++;
-        if (tile == end) {
-            tile = begin;
-            h++;
-        }
-        if (turn + 1 < count)
-            load_queries<T, at>(a, shared, b, h, docs, tile, buffer ^ 1);
-        uint64_t first = MODE == TRI_DROPOUT ? tri_first_index(a, b, this_head) : 0;
+    int h = g * a.group, tile = begin, buffer = 0;
+    while (begin < end && h < (g + 1) * a.group) {
+        int next = tile + 1 < end ? tile + 1 : begin, next_head = h + (tile + 1 == end);
+        if (next_head < (g + 1) * a.group)
+            load_queries<T, at>(a, shared, b, next_head, docs, next, buffer ^ 1);
+        uint64_t first = MODE == TRI_DROPOUT ? tri_first_index(a, b, h) : 0;
         const int32_t *query_docs = (const int32_t *)(memory + at::DOCS) + buffer * TILE_ROWS;
         const float *lse2 = (const float *)(memory + at::LSE2) + buffer * TILE_ROWS;
         const float *delta = (const float *)(memory + at::DELTA) + buffer * TILE_ROWS;
@@ -167,14 +155,14 @@ __launch_bounds__(TRI_THREADS, MODE == TRI_DROPOUT ? 2 : at::BLOCKS) /* masks ta
         uint32_t do_tile = shared + at::DO + buffer * at::TILE;
 #pragma unroll 1
         for (int part = 0; part < TILE_ROWS; part += at::CHUNK) {
-            int c0 = i0 + part;
+            int c0 = tile * TILE_ROWS + part;
             if (a.causal && c0 + at::CHUNK <= row0)
                 continue; /* before all of this warp's keys */
             float p[1][NT][4], ds[1][NT][4];
             tri_times_rows<T, D>(p, k, q_tile + part * D * 2);
             column_softmax(p, lse2 + part, a.alpha2);
             bool whole = (!a.causal || c0 >= row0 + 15) &&
-                         (a.window == 0 || c0 + at::CHUNK - 1 < row0 + a.window);
+                         (a.window == 0 || c0 + at::CHUNK - 1 - row0 < a.window);
             if (!whole || docs)
                 tri_hide<true>(a, p, row_docs, docs ? query_docs + part : nullptr, row0, c0, 0);
             tri_times_rows<T, D>(ds, v, do_tile + part * D * 2);
@@ -182,6 +170,11 @@ __launch_bounds__(TRI_THREADS, MODE == TRI_DROPOUT ? 2 : at::BLOCKS) /* masks ta
             tri_add_product<T, D>(dv, p, do_tile + part * D * 2);
             tri_add_product<T, D>(dk, ds, q_tile + part * D * 2);
         }
+        tri_copy_wait();
+        __syncthreads();
+        h = next_head;
+        tile = next;
+        buffer ^= 1;
     }
     const float scale_k[1][2] = {{a.alpha, a.alpha}};
     const float scale_v[1][2] = {{a.keep_scale, a.keep_scale}};
@@ -311,21 +304,11 @@ static __global__ void __launch_bounds__(TRI_THREADS, at::BLOCKS)
     stats.init(a, b, h, row0);
     float dq[MT][D / 8][4], scale[MT][2];
 #pragma unroll
-    for (int m = 0; m < MT; m++) {
+    for (int m = 0; m < MT; m++)
         scale[m][0] = scale[m][1] = a.alpha;
-#pragma unroll
-        for (int d = 0; d < D / 8; d++)
-#pragma unroll
-            for (int i = 0; i < 4; i++)
-                dq[m][d][i] = 0;
-    }
+    tri_clear(dq);
 
-    for (int tile = begin; tile < end; tile++) {
-        int buffer = (tile - begin) & 1;
-        if (tile > begin) {
-            tri_copy_wait();
-            __syncthreads();
-        }
+    for (int tile = begin, buffer = 0; tile < end; tile++, buffer ^= 1) {
         if (tile + 1 < end)
             load_keys<T, at>(a, shared, k, v, docs, tile + 1, buffer ^ 1);
         uint32_t k_tile = shared + at::K + buffer * at::TILE;
@@ -353,6 +336,8 @@ static __global__ void __launch_bounds__(TRI_THREADS, at::BLOCKS)
             row_scores_grad<MODE>(a, p, ds, stats, first, row0, j0);
             tri_add_product<T, D>(dq, ds, k_tile + part * D * 2);
         }
+        tri_copy_wait();
+        __syncthreads();
     }
     tri_store_rows<T, D, MT>((T *)a.dq + tri_q_start(a, b, h), a.q_step, row0, a.num_pos, dq,
                              scale);
