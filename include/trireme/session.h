@@ -20,6 +20,8 @@ typedef struct tr_step {
     double lr;
     int64_t tokens; /* in this step's batch */
     double seconds;
+    double targets; /* that the loss is a mean over */
+    int64_t epoch;  /* that ended with this step, from 1; 0: none did, or none are counted */
 } tr_step;
 
 /* Compiles, allocates and initialises. Settings that follow from others are filled in (see
@@ -29,6 +31,8 @@ void tr_session_destroy(tr_session *session);
 
 /* One training step; step may be NULL. */
 tr_status tr_session_step(tr_session *session, tr_step *step, tr_error *err);
+/* Steps that the settings ask for: train.steps, or as many as train.epochs take. */
+int64_t tr_session_num_steps(const tr_session *session);
 /* Mean loss on held-out data. */
 tr_status tr_session_eval(tr_session *session, double *loss, tr_error *err);
 /* Writes the weights as safetensors; the file appears whole or not at all. */

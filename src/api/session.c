@@ -15,12 +15,15 @@ char *tri_api_weights_path(const char *from)
 
 static tr_status check_data(const tri_session_config *config, tr_error *err)
 {
-    if (!tri_model_find(config->compile.model.kind)->sequences)
-        return TR_OK;
-    tri_data *data;
-    TRI_TRY(tri_data_open(&config->data, &data, err));
-    tri_data_close(data);
-    return TR_OK;
+    int64_t rows = TRI_DATA_ENDLESS;
+    if (tri_model_find(config->compile.model.kind)->sequences) {
+        tri_data *data;
+        TRI_TRY(tri_data_open(&config->data, &data, err));
+        rows = tri_data_num_windows(data, TRI_SPLIT_TRAIN);
+        tri_data_close(data);
+    }
+    tri_epochs epochs;
+    return tri_epochs_init(&epochs, config->epochs, rows, config->compile.batch, err);
 }
 
 tr_status tri_api_check(tr_settings *settings, tr_error *err)
@@ -96,7 +99,7 @@ void tr_session_destroy(tr_session *session)
 tr_status tr_session_step(tr_session *session, tr_step *step, tr_error *err)
 {
     tri_session *s = &session->session;
-    int64_t number = s->step;
+    int64_t number = s->step, batch = s->config.compile.batch;
     tri_step_result result;
     tr_status status = tri_session_step(s, &result, err);
     if (step)
@@ -104,9 +107,17 @@ tr_status tr_session_step(tr_session *session, tr_step *step, tr_error *err)
                           .loss = (double)result.loss,
                           .grad_norm = (double)result.grad_norm,
                           .lr = result.lr,
-                          .tokens = s->config.compile.batch * s->config.compile.seq_len,
-                          .seconds = result.seconds};
+                          .tokens = tri_epochs_batch_rows(&s->epochs, batch, number) *
+                                    s->config.compile.seq_len,
+                          .seconds = result.seconds,
+                          .targets = result.count,
+                          .epoch = status == TR_OK ? tri_epochs_ended(&s->epochs, number) : 0};
     return status;
+}
+
+int64_t tr_session_num_steps(const tr_session *session)
+{
+    return session->session.num_steps;
 }
 
 tr_status tr_session_eval(tr_session *session, double *loss, tr_error *err)

@@ -16,6 +16,7 @@
 #include "cli/text.h"
 #include "train/metrics.h"
 #include "train/ranks.h"
+#include "train/record.h"
 
 /* One rank's run. All ranks train; rank 0 alone prints and writes files. */
 typedef struct run {
@@ -25,12 +26,14 @@ typedef struct run {
     const char *dir;
     tri_metrics *metrics;
     tri_trace *trace;
+    tri_record *record;
     tri_progress progress;
     int64_t num_steps, eval_every;
     double peak_flops; /* of this device, measured; 0 when not known */
     double first_loss, last_loss, eval_loss;
     double seconds;
     int64_t tokens;
+    double epoch_sum, epoch_targets; /* of the losses of this epoch, and what they are means over */
 } run;
 
 /* A file of the run directory; the caller frees the path. */
@@ -90,21 +93,39 @@ static void print_start(run *r)
     if (on_host.chars && on_host.chars[0])
         printf("note    no kernel on this device, so the host computes: %s\n", on_host.chars);
     tri_text_fini(&on_host);
+    if (s->epochs.num > 0)
+        printf("epochs  %" PRId64 ", of %" PRId64 " steps for %" PRId64 " rows%s\n", s->epochs.num,
+               s->epochs.steps, s->epochs.rows,
+               s->num_steps < s->epochs.num * s->epochs.steps ? "; train.steps ends it earlier"
+                                                              : "");
     printf("run     %s\n", r->dir);
     fflush(stdout);
 }
 
-static tr_status evaluate(run *r, int64_t step, tr_error *err)
+static tr_status evaluate(run *r, const tr_step *done, tr_error *err)
 {
     TRI_TRY(tr_session_eval(r->session, &r->eval_loss, err));
-    if (r->ranks.rank != 0)
+    if (r->ranks.rank != 0 || done->epoch > 0) /* then it stands in the epoch's line */
         return TR_OK;
+    int64_t step = done->step + 1;
     if (tri_model_find(r->session->session.config.compile.model.kind)->sequences)
         tri_progress_note(&r->progress, "step %" PRId64 "  held-out loss %.4f  perplexity %.2f",
                           step, r->eval_loss, exp(r->eval_loss));
     else
         tri_progress_note(&r->progress, "step %" PRId64 "  held-out loss %.6f", step, r->eval_loss);
     return TR_OK;
+}
+
+/* "[epoch 1/3] loss 0.6931  held-out loss 0.6912" */
+static void show_epoch(run *r, const tr_step *step, double loss, bool evaluated)
+{
+    char held_out[48] = "";
+    if (r->ranks.rank != 0)
+        return;
+    if (evaluated)
+        snprintf(held_out, sizeof held_out, "  held-out loss %.4f", r->eval_loss);
+    tri_progress_note(&r->progress, "[epoch %" PRId64 "/%" PRId64 "] loss %.4f%s", step->epoch,
+                      r->session->session.epochs.num, loss, held_out);
 }
 
 static void show_step(run *r, const tr_step *step)
@@ -123,7 +144,7 @@ static void show_step(run *r, const tr_step *step)
 }
 
 static void write_metrics(run *r, const tr_step *step, int slowest_rank, double slowest,
-                          bool evaluated)
+                          bool evaluated, double epoch_loss)
 {
     tri_metrics_row row = {.step = step->step,
                            .loss = step->loss,
@@ -136,10 +157,30 @@ static void write_metrics(run *r, const tr_step *step, int slowest_rank, double 
                            .slowest_rank = slowest_rank,
                            .slowest_ms = slowest * 1e3,
                            .has_eval = evaluated,
-                           .eval_loss = r->eval_loss};
+                           .eval_loss = r->eval_loss,
+                           .epoch = step->epoch,
+                           .epoch_loss = epoch_loss};
     tr_error warning = {0};
     if (r->metrics && tri_metrics_write(r->metrics, &row, &warning) != TR_OK)
         tri_progress_note(&r->progress, "warning: %s; the run goes on without", warning.message);
+}
+
+static void write_record(run *r, const tr_step *step)
+{
+    tr_error warning = {0};
+    if (r->record && tri_record_step(r->record, step->step, &warning) != TR_OK)
+        tri_cli_error("warning: %s; the run goes on without", warning.message);
+}
+
+/* Mean loss of the epoch so far; the next one begins anew. */
+static double add_to_epoch(run *r, const tr_step *step)
+{
+    r->epoch_sum += step->loss * step->targets;
+    r->epoch_targets += step->targets;
+    double mean = r->epoch_sum / (r->epoch_targets > 0 ? r->epoch_targets : 1);
+    if (step->epoch > 0)
+        r->epoch_sum = r->epoch_targets = 0;
+    return mean;
 }
 
 static tr_status one_step(run *r, tr_error *err)
@@ -152,20 +193,24 @@ static tr_status one_step(run *r, tr_error *err)
     r->seconds += step.seconds;
     r->tokens += step.tokens;
     if (status != TR_OK) {
-        write_metrics(r, &step, r->ranks.rank, step.seconds, false);
+        write_metrics(r, &step, r->ranks.rank, step.seconds, false, 0);
         return status;
     }
+    write_record(r, &step);
     int slowest_rank;
     double slowest;
     TRI_TRY(tri_ranks_slowest(&r->ranks, step.seconds, &slowest_rank, &slowest, err));
     int64_t done = step.step + 1;
     if (r->ranks.rank == 0)
         show_step(r, &step);
-    bool due = done == r->num_steps || (r->eval_every && done % r->eval_every == 0);
+    bool due = done == r->num_steps || (r->eval_every ? done % r->eval_every == 0 : step.epoch > 0);
     bool evaluates = due && tri_session_can_eval(&r->session->session);
     if (evaluates)
-        TRI_TRY(evaluate(r, done, err));
-    write_metrics(r, &step, slowest_rank, slowest, evaluates);
+        TRI_TRY(evaluate(r, &step, err));
+    double epoch_loss = add_to_epoch(r, &step);
+    if (step.epoch > 0)
+        show_epoch(r, &step, epoch_loss, evaluates);
+    write_metrics(r, &step, slowest_rank, slowest, evaluates, epoch_loss);
     return TR_OK;
 }
 
@@ -205,8 +250,9 @@ static void print_end(const run *r)
                tri_text_bytes((double)(tri_session_planned_bytes(s) + TRI_PROCESS_OVERHEAD_BYTES),
                               planned),
                tri_text_bytes((double)tri_session_planned_bytes(s), time));
-    printf("written to %s: config.yaml, metrics.jsonl%s%s\n", r->dir,
+    printf("written to %s: config.yaml, metrics.jsonl%s%s%s\n", r->dir,
            tr_settings_bool(r->cli->settings, "run.save") ? ", weights.safetensors" : "",
+           r->record ? ", samples/" : "",
            r->trace ? ", trace.json (opens in ui.perfetto.dev)" : "");
     if (s->data && tr_settings_bool(r->cli->settings, "run.save") &&
         strcmp(s->config.data.source, "synthetic") != 0)
@@ -228,9 +274,24 @@ static tr_status start(run *r, const tri_bootstrap *bootstrap, tr_error *err)
     return tri_api_start(r->session, err);
 }
 
+static tr_status open_record(run *r, tr_error *err)
+{
+    if (!tr_settings_bool(r->cli->settings, "data.record"))
+        return TR_OK;
+    char *dir;
+    TRI_TRY(in_dir(r, "samples", &dir, err));
+    tr_status status = tri_record_open(dir, r->ranks.rank, &r->session->session, &r->record, err);
+    if (status == TR_OK && r->ranks.rank == 0)
+        tri_record_clean(dir, r->ranks.size);
+    free(dir);
+    return status;
+}
+
 static tr_status train(run *r, const tri_bootstrap *bootstrap, tr_error *err)
 {
     TRI_TRY(start(r, bootstrap, err));
+    TRI_TRY(open_record(r, err));
+    r->num_steps = tr_session_num_steps(r->session);
     bool leads = bootstrap->rank == 0;
     if (leads) {
         TRI_TRY(open_files(r, err));
@@ -263,13 +324,13 @@ static int train_rank(const tri_cli *cli, const tri_bootstrap *bootstrap, void *
     tr_error err = {0};
     run r = {.cli = cli,
              .dir = tr_settings_string(cli->settings, "run.dir"),
-             .num_steps = tr_settings_int(cli->settings, "train.steps"),
              .eval_every = tr_settings_int(cli->settings, "train.eval_every")};
     tr_status status = train(&r, bootstrap, &err);
     if (r.metrics)
         tri_metrics_close(r.metrics);
     if (r.trace)
         tri_trace_destroy(r.trace);
+    tri_record_close(r.record);
     int code = status == TR_OK ? TRI_EXIT_OK : tri_cli_rank_fail(bootstrap, &err);
     tr_session_destroy(r.session);
     tri_ranks_leave(&r.ranks);

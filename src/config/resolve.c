@@ -133,6 +133,8 @@ tr_status tri_settings_complete(tr_settings *settings, tr_error *err)
         TRI_TRY(fill(settings, "model.vocab", 256, err)); /* bytes */
     if (tr_settings_int(settings, "model.positions") == 0)
         TRI_TRY(fill(settings, "model.positions", tr_settings_int(settings, "data.seq_len"), err));
+    if (tr_settings_int(settings, "train.epochs") > 0)
+        TRI_TRY(fill(settings, "train.steps", 0, err)); /* no other end than theirs */
     if (strcmp(tr_settings_string(settings, "optim.kind"), "muon") == 0) {
         TRI_TRY(tr_settings_fill(settings, "optim.momentum=0.95", err));
         TRI_TRY(tr_settings_fill(settings, "optim.nesterov=true", err));
@@ -254,6 +256,8 @@ tr_status tri_session_config_from(const tr_settings *s, tri_session_config *conf
                  .eval_fraction = tr_settings_float(s, "data.eval_fraction")},
         .seed = (uint64_t)tr_settings_int(s, "run.seed"),
         .eval_batches = tr_settings_int(s, "train.eval_batches"),
+        .steps = tr_settings_int(s, "train.steps"),
+        .epochs = tr_settings_int(s, "train.epochs"),
         .weights_from = tr_settings_string(s, "model.from"),
     };
     tri_compile_config *compile = &config->compile;

@@ -68,6 +68,11 @@ int64_t tri_data_num_windows(const tri_data *data, tri_split split)
     return data->source.num_windows(data->source.state, split);
 }
 
+uint64_t tri_data_window(const tri_data *data, tri_split split, uint64_t sample)
+{
+    return data->source.window ? data->source.window(data->source.state, split, sample) : sample;
+}
+
 int64_t tri_data_vocab_needed(const tri_data *data)
 {
     return data->source.vocab_needed;

@@ -58,6 +58,9 @@ void tri_data_row(const tri_data *data, tri_split split, uint64_t sample, const 
 #define TRI_DATA_ENDLESS INT64_MAX
 int64_t tri_data_num_windows(const tri_data *data, tri_split split);
 
+/* Which window of the epoch a sample is: each is one sample of every epoch. */
+uint64_t tri_data_window(const tri_data *data, tri_split split, uint64_t sample);
+
 /* Tokens are in [0, this): the smallest model.vocab that fits. */
 int64_t tri_data_vocab_needed(const tri_data *data);
 

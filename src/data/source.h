@@ -10,6 +10,8 @@ typedef struct tri_data_source {
     int64_t vocab_needed;
     void (*row)(const void *state, tri_split split, uint64_t sample, const tri_row *row);
     int64_t (*num_windows)(const void *state, tri_split split);
+    /* Which of them a sample is; NULL where samples are all different. */
+    uint64_t (*window)(const void *state, tri_split split, uint64_t sample);
     void (*describe)(const void *state, char *text, size_t text_size);
     void (*destroy)(void *state);
 } tri_data_source;

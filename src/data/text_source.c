@@ -66,20 +66,26 @@ static void copy_window(const text *t, uint64_t begin, int32_t *tokens, int32_t 
     }
 }
 
+static uint64_t text_window(const void *state, tri_split split, uint64_t sample)
+{
+    const text *t = state;
+    if (split == TRI_SPLIT_EVAL)
+        return sample % t->num_eval;
+    return tri_data_shuffle(t->seed, sample / t->num_train, t->num_train, sample % t->num_train);
+}
+
 static void text_row(const void *state, tri_split split, uint64_t sample, const tri_row *row)
 {
     const text *t = state;
+    uint64_t begin = text_window(t, split, sample) * t->seq_len;
     if (split == TRI_SPLIT_EVAL) {
-        copy_window(t, t->train_bytes + sample % t->num_eval * t->seq_len, row->tokens,
-                    row->targets);
+        copy_window(t, t->train_bytes + begin, row->tokens, row->targets);
         return;
     }
-    uint64_t epoch = sample / t->num_train;
     uint32_t word[4];
-    tri_philox(t->seed, epoch, 0, tri_stream("data", "phase"), word);
+    tri_philox(t->seed, sample / t->num_train, 0, tri_stream("data", "phase"), word);
     uint64_t phase = ((uint64_t)word[0] << 32 | word[1]) % t->num_phases;
-    uint64_t window = tri_data_shuffle(t->seed, epoch, t->num_train, sample % t->num_train);
-    copy_window(t, phase + window * t->seq_len, row->tokens, row->targets);
+    copy_window(t, phase + begin, row->tokens, row->targets);
 }
 
 static int64_t text_num_windows(const void *state, tri_split split)
@@ -244,6 +250,7 @@ tr_status tri_text_source_create(const tri_data_config *config, tri_data_source 
                                 .vocab_needed = NUM_BYTE_VALUES,
                                 .row = text_row,
                                 .num_windows = text_num_windows,
+                                .window = text_window,
                                 .describe = text_describe,
                                 .destroy = text_destroy};
     return TR_OK;

@@ -192,9 +192,23 @@ static tr_status fill_weights(tri_session *session, tr_error *err)
     return push_weights(session, err);
 }
 
+/* How many steps there are, which the learning rate wants to know too. */
+static tr_status count_steps(tri_session *session, tr_error *err)
+{
+    tri_session_config *config = &session->config;
+    int64_t rows =
+        session->data ? tri_data_num_windows(session->data, TRI_SPLIT_TRAIN) : TRI_DATA_ENDLESS;
+    TRI_TRY(tri_epochs_init(&session->epochs, config->epochs, rows, config->compile.batch, err));
+    session->num_steps = tri_epochs_num_steps(&session->epochs, config->steps);
+    if (session->epochs.num > 0)
+        config->lr.steps = session->num_steps;
+    return TR_OK;
+}
+
 tr_status tri_session_start(tri_session *session, tr_error *err)
 {
     TRI_TRY(open_rows(session, err));
+    TRI_TRY(count_steps(session, err));
     session->store.peers = session->peers;
     session->store.device_index = session->device_index;
     TRI_TRY(tri_store_alloc(&session->store, err));

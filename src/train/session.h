@@ -6,6 +6,7 @@
 #include "compile/compile.h"
 #include "data/data.h"
 #include "run/executor.h"
+#include "train/epochs.h"
 #include "train/schedule_lr.h"
 
 typedef struct tri_session_config {
@@ -15,11 +16,16 @@ typedef struct tri_session_config {
     tri_lr_schedule lr;
     uint64_t seed;
     int64_t eval_batches;
+    int64_t steps;            /* train.steps; with epochs, 0 sets no other end */
+    int64_t epochs;           /* train.epochs; 0: steps are counted */
     const char *weights_from; /* file to start from, or "" */
 } tri_session_config;
 
 /* Where rows come from: fills the row of a sample (data/data.h). */
 typedef void (*tri_row_fn)(void *context, tri_split split, uint64_t sample, const tri_row *row);
+
+/* Is told that a row of the next step was filled with this sample. */
+typedef void (*tri_sample_fn)(void *context, uint64_t sample);
 
 typedef enum tri_session_program {
     TRI_PROGRAM_TRAIN,
@@ -59,6 +65,8 @@ typedef struct tri_session {
     tri_data *data;
     tri_row_fn row;
     void *row_context;
+    tri_sample_fn sampled; /* told of every row that is trained on; may be NULL */
+    void *sampled_context;
     /* Set by the caller between compile and start when there are other ranks: */
     int dp_rank;             /* which part of the batch is this rank's */
     int device_index;        /* which of several devices of this machine */
@@ -69,6 +77,8 @@ typedef struct tri_session {
     float **weights;     /* of each parameter, for the host to read */
     float *host_weights; /* where they lie when the device has memory of its own; else NULL */
     int64_t step;        /* steps done */
+    int64_t num_steps;
+    tri_epochs epochs;
     bool compiled, started;
 } tri_session;
 
