@@ -120,9 +120,12 @@ int64_t tr_session_num_steps(const tr_session *session)
     return session->session.num_steps;
 }
 
-tr_status tr_session_eval(tr_session *session, double *loss, tr_error *err)
+tr_status tr_session_eval(tr_session *session, tr_eval *eval, tr_error *err)
 {
-    return tri_session_eval(&session->session, loss, err);
+    tri_eval_result result;
+    tr_status status = tri_session_eval(&session->session, &result, err);
+    *eval = (tr_eval){.loss = result.loss, .accuracy = result.accuracy};
+    return status;
 }
 
 tr_status tr_session_save(tr_session *session, const char *path, tr_error *err)
@@ -152,6 +155,11 @@ tr_status tr_session_generate(tr_session *session, const char *prompt, tr_text_f
     if (!tri_model_find(s->config.compile.model.kind)->sequences)
         return tri_fail(err, TR_ERROR_INPUT, "model.kind %s has no text to generate",
                         s->config.compile.model.kind);
+    if (s->config.compile.model.task != TRI_TASK_LM)
+        return tri_fail(err, TR_ERROR_INPUT,
+                        "model.task is %s; only a model that learned the next token (lm) writes "
+                        "text",
+                        tr_settings_string(settings, "model.task"));
     const char *start = prompt[0] ? prompt : "\n"; /* something to continue from */
     size_t length = strlen(start);
     int32_t *tokens = malloc(length * sizeof *tokens);

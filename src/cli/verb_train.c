@@ -30,7 +30,8 @@ typedef struct run {
     tri_progress progress;
     int64_t num_steps, eval_every;
     double peak_flops; /* of this device, measured; 0 when not known */
-    double first_loss, last_loss, eval_loss;
+    double first_loss, last_loss;
+    tr_eval eval;
     double seconds;
     int64_t tokens;
     double epoch_sum, epoch_targets; /* of the losses of this epoch, and what they are means over */
@@ -72,6 +73,19 @@ static tr_status open_files(run *r, tr_error *err)
     return TR_OK;
 }
 
+/* Heads that the model to start from did not have. */
+static void print_fresh(const tri_session *s)
+{
+    bool any = false;
+    for (size_t i = 0; i < s->params.count; i++)
+        if (s->fresh[i]) {
+            printf("%s%s", any ? ", " : "anew    not in model.from: ", s->params.items[i].name);
+            any = true;
+        }
+    if (any)
+        printf("\n");
+}
+
 static void print_start(run *r)
 {
     const tri_session *s = &r->session->session;
@@ -81,6 +95,7 @@ static void print_start(run *r)
     printf("model   %s, %" PRId64 " layers, %s parameters\n", s->config.compile.model.kind,
            s->config.compile.model.num_layers,
            tri_text_count((double)tri_param_total(&s->params), count));
+    print_fresh(s);
     printf("data    %s\n", data);
     printf("device  %s, %s planned", s->device.description,
            tri_text_bytes((double)tri_session_planned_bytes(s), bytes));
@@ -102,30 +117,39 @@ static void print_start(run *r)
     fflush(stdout);
 }
 
+/* "held-out loss 0.6912  accuracy 53.1%", as much of it as the task has; returns text. */
+static char *held_out_text(const run *r, char *text, size_t size)
+{
+    const tri_model_config *model = &r->session->session.config.compile.model;
+    double loss = r->eval.loss, percent = 100 * r->eval.accuracy;
+    if (!tri_model_find(model->kind)->sequences)
+        snprintf(text, size, "held-out loss %.6f", loss);
+    else if (model->task == TRI_TASK_CLASSIFY)
+        snprintf(text, size, "held-out loss %.4f  accuracy %.1f%%", loss, percent);
+    else
+        snprintf(text, size, "held-out loss %.4f  perplexity %.2f  accuracy %.1f%%", loss,
+                 exp(loss), percent);
+    return text;
+}
+
 static tr_status evaluate(run *r, const tr_step *done, tr_error *err)
 {
-    TRI_TRY(tr_session_eval(r->session, &r->eval_loss, err));
-    if (r->ranks.rank != 0 || done->epoch > 0) /* then it stands in the epoch's line */
-        return TR_OK;
-    int64_t step = done->step + 1;
-    if (tri_model_find(r->session->session.config.compile.model.kind)->sequences)
-        tri_progress_note(&r->progress, "step %" PRId64 "  held-out loss %.4f  perplexity %.2f",
-                          step, r->eval_loss, exp(r->eval_loss));
-    else
-        tri_progress_note(&r->progress, "step %" PRId64 "  held-out loss %.6f", step, r->eval_loss);
+    char text[96];
+    TRI_TRY(tr_session_eval(r->session, &r->eval, err));
+    if (r->ranks.rank == 0 && done->epoch == 0) /* else it stands in the epoch's line */
+        tri_progress_note(&r->progress, "step %" PRId64 "  %s", done->step + 1,
+                          held_out_text(r, text, sizeof text));
     return TR_OK;
 }
 
-/* "[epoch 1/3] loss 0.6931  held-out loss 0.6912" */
+/* "[epoch 1/3] loss 0.6931  held-out loss 0.6912  accuracy 53.1%" */
 static void show_epoch(run *r, const tr_step *step, double loss, bool evaluated)
 {
-    char held_out[48] = "";
-    if (r->ranks.rank != 0)
-        return;
-    if (evaluated)
-        snprintf(held_out, sizeof held_out, "  held-out loss %.4f", r->eval_loss);
-    tri_progress_note(&r->progress, "[epoch %" PRId64 "/%" PRId64 "] loss %.4f%s", step->epoch,
-                      r->session->session.epochs.num, loss, held_out);
+    char text[96] = "";
+    if (r->ranks.rank == 0)
+        tri_progress_note(&r->progress, "[epoch %" PRId64 "/%" PRId64 "] loss %.4f%s%s",
+                          step->epoch, r->session->session.epochs.num, loss, evaluated ? "  " : "",
+                          evaluated ? held_out_text(r, text, sizeof text) : "");
 }
 
 static void show_step(run *r, const tr_step *step)
@@ -157,7 +181,8 @@ static void write_metrics(run *r, const tr_step *step, int slowest_rank, double 
                            .slowest_rank = slowest_rank,
                            .slowest_ms = slowest * 1e3,
                            .has_eval = evaluated,
-                           .eval_loss = r->eval_loss,
+                           .eval_loss = r->eval.loss,
+                           .eval_accuracy = r->eval.accuracy,
                            .epoch = step->epoch,
                            .epoch_loss = epoch_loss};
     tr_error warning = {0};

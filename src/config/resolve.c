@@ -110,9 +110,20 @@ static tr_status apply_hf(tr_settings *settings, tr_error *err)
                : TR_OK;
 }
 
+/* Where a bert differs from what is usual elsewhere. */
+static tr_status apply_bert(tr_settings *settings, tr_error *err)
+{
+    if (strcmp(tr_settings_string(settings, "model.kind"), "bert") != 0)
+        return TR_OK;
+    TRI_TRY(tr_settings_fill(settings, "model.task=mlm", err));
+    TRI_TRY(tr_settings_fill(settings, "model.act=gelu_erf", err));
+    return tr_settings_fill(settings, "model.norm_eps=1e-12", err);
+}
+
 tr_status tri_settings_complete(tr_settings *settings, tr_error *err)
 {
     TRI_TRY(apply_preset(settings, err));
+    TRI_TRY(apply_bert(settings, err));
     TRI_TRY(apply_hf(settings, err));
     if (strcmp(tr_settings_string(settings, "model.kind"), "mlp") == 0 &&
         strcmp(tr_settings_string(settings, "data.source"), "synthetic") != 0)
@@ -144,7 +155,9 @@ tr_status tri_settings_complete(tr_settings *settings, tr_error *err)
 
 static void model_config(const tr_settings *s, tri_model_config *model)
 {
-    static const tri_mlp_act acts[] = {TRI_MLP_NONE, TRI_MLP_RELU, TRI_MLP_GELU};
+    static const tri_task tasks[] = {TRI_TASK_LM, TRI_TASK_MLM, TRI_TASK_CLASSIFY};
+    static const tri_model_act acts[] = {TRI_MODEL_ACT_NONE, TRI_MODEL_ACT_RELU, TRI_MODEL_ACT_GELU,
+                                         TRI_MODEL_ACT_GELU_ERF};
     static const tri_out_loss losses[] = {TRI_LOSS_SSE, TRI_LOSS_MSE, TRI_LOSS_MEAN};
     *model = (tri_model_config){
         .kind = tr_settings_string(s, "model.kind"),
@@ -154,6 +167,9 @@ static void model_config(const tr_settings *s, tri_model_config *model)
         .ffn_dim = tr_settings_int(s, "model.ffn_dim"),
         .vocab = tr_settings_int(s, "model.vocab"),
         .positions = tr_settings_int(s, "model.positions"),
+        .task = tasks[tr_settings_choice(s, "model.task")],
+        .num_labels = tr_settings_int(s, "model.num_labels"),
+        .types = tr_settings_int(s, "model.types"),
         .dropout = (float)tr_settings_float(s, "model.dropout"),
         .init_std = (float)tr_settings_float(s, "model.init_std"),
         .num_kv_heads = tr_settings_int(s, "model.num_kv_heads"),

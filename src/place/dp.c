@@ -28,5 +28,7 @@ tr_status tri_place_dp(tri_graph *graph, const tri_mesh *mesh, tr_error *err)
     TRI_TRY(tri_graph_status(graph, err));
     graph->loss = all_reduce(graph, graph->values[graph->loss].state);
     graph->count = all_reduce(graph, graph->values[graph->count].state);
+    if (graph->hits != TRI_NONE)
+        graph->hits = all_reduce(graph, graph->values[graph->hits].state);
     return tri_graph_status(graph, err);
 }

@@ -73,6 +73,7 @@ static tri_row begin_row(const tri_session *session, int program, uint32_t micro
     fill_with(row.targets, per_row, -1);
     fill_with(row.docs, length, 0);
     fill_with(row.types, length, 0);
+    fill_with(row_of(session, program, TRI_HOST_FIRST, microbatch, r, 1), 1, 0);
     for (int64_t t = 0; row.positions && t < length; t++)
         row.positions[t] = (int32_t)t;
     return row;
@@ -134,12 +135,19 @@ bool tri_fill_eval_batch(tri_session *session, int64_t run)
     return true;
 }
 
-void tri_fill_prompt(tri_session *session, const int32_t *tokens, int64_t length)
+void tri_fill_prompt(tri_session *session, const tri_prompt *prompt)
 {
     tri_row row = begin_row(session, TRI_PROGRAM_PREDICT, 0, 0);
     int32_t *number = tri_session_host(session, TRI_PROGRAM_PREDICT, TRI_HOST_ROWS, 0);
     int32_t *index = tri_session_host(session, TRI_PROGRAM_PREDICT, TRI_HOST_INDEX, 0);
-    *number = 0;
-    memcpy(row.tokens, tokens, (size_t)length * sizeof *row.tokens);
-    *index = (int32_t)length - 1;
+    size_t length = (size_t)prompt->length;
+    if (number)
+        *number = 0;
+    if (index)
+        *index = (int32_t)prompt->index;
+    memcpy(row.tokens, prompt->tokens, length * sizeof *row.tokens);
+    if (row.types && prompt->types)
+        memcpy(row.types, prompt->types, length * sizeof *row.types);
+    for (int64_t t = prompt->length; row.docs && t < session->config.compile.seq_len; t++)
+        row.docs[t] = -1; /* where attention looks ahead, it must not find padding */
 }

@@ -17,6 +17,7 @@ static const char *const host_names[TRI_NUM_HOST_VALUES] = {
     [TRI_HOST_POSITIONS] = "positions", [TRI_HOST_ROWS] = "rows",
     [TRI_HOST_DOCS] = "docs",           [TRI_HOST_TYPES] = "types",
     [TRI_HOST_STEP] = "step",           [TRI_HOST_SCHED] = "sched",
+    [TRI_HOST_FIRST] = "first",         [TRI_HOST_HITS] = "hits",
     [TRI_HOST_INDEX] = "index",         [TRI_HOST_X] = "x",
     [TRI_HOST_TARGET] = "target",       [TRI_HOST_LOSS] = "loss",
     [TRI_HOST_COUNT] = "count",         [TRI_HOST_RESULT] = "result",
@@ -78,6 +79,7 @@ void tri_session_fini(tri_session *session)
         tri_data_close(session->data);
     free(session->weights);
     free(session->host_weights);
+    free(session->fresh);
     tri_param_table_fini(&session->params);
     *session = (tri_session){0};
 }
@@ -115,9 +117,10 @@ static tr_status place_weights(tri_session *session, tr_error *err)
     const tri_executor *executor = &session->executors[TRI_PROGRAM_TRAIN];
     bool apart = session->device.def->queue;
     session->weights = calloc(session->params.count + 1, sizeof *session->weights);
+    session->fresh = calloc(session->params.count + 1, sizeof *session->fresh);
     if (session->weights && apart)
         session->host_weights = malloc((size_t)tri_param_total(&session->params) * sizeof(float));
-    if (!session->weights || (apart && !session->host_weights))
+    if (!session->weights || !session->fresh || (apart && !session->host_weights))
         return tri_fail(err, TR_ERROR_RUNTIME, "no memory for the weights on the host");
     float *next = session->host_weights;
     for (size_t i = 0; apart && i < session->params.count; i++) {
@@ -180,15 +183,16 @@ static tr_status fill_weights(tri_session *session, tr_error *err)
     TRI_TRY(place_weights(session, err));
     if (session->device.def == &tri_device_null)
         return TR_OK;
-    if (session->config.weights_from && session->config.weights_from[0]) {
-        tr_status status =
-            tri_weights_load(session->config.weights_from, &session->params, session->weights, err);
+    bool loads = session->config.weights_from && session->config.weights_from[0];
+    if (loads) {
+        tr_status status = tri_weights_load(session->config.weights_from, &session->params,
+                                            session->weights, session->fresh, err);
         if (status != TR_OK)
             return tri_fail_prefix(err, status, "model.from");
-    } else {
-        for (size_t i = 0; i < session->params.count; i++)
-            tri_init_fill(&session->params.items[i], session->config.seed, session->weights[i]);
     }
+    for (size_t i = 0; i < session->params.count; i++)
+        if (!loads || session->fresh[i])
+            tri_init_fill(&session->params.items[i], session->config.seed, session->weights[i]);
     return push_weights(session, err);
 }
 
@@ -275,24 +279,42 @@ bool tri_session_can_eval(const tri_session *session)
            tri_data_num_windows(session->data, TRI_SPLIT_EVAL) > 0;
 }
 
-tr_status tri_session_eval(tri_session *session, double *loss, tr_error *err)
+/* What the host reads as a number; 0 when the program has no such value. */
+static double number_of(const tri_session *session, int program, tri_host_value name)
 {
+    const float *value = tri_session_host(session, program, name, 0);
+    return value ? (double)*value : 0;
+}
+
+tr_status tri_session_eval(tri_session *session, tri_eval_result *result, tr_error *err)
+{
+    *result = (tri_eval_result){0};
     if (!tri_session_can_eval(session))
         return tri_fail(err, TR_ERROR_INPUT,
                         "no data is held out for evaluation: data.eval_fraction is 0");
-    double sum = 0, count = 0;
+    double sum = 0, count = 0, hits = 0;
     for (int64_t run = 0; tri_fill_eval_batch(session, run); run++) {
         TRI_TRY(tri_executor_run(&session->executors[TRI_PROGRAM_EVAL], err));
-        sum += (double)*(float *)tri_session_host(session, TRI_PROGRAM_EVAL, TRI_HOST_LOSS, 0);
-        count += (double)*(float *)tri_session_host(session, TRI_PROGRAM_EVAL, TRI_HOST_COUNT, 0);
+        sum += number_of(session, TRI_PROGRAM_EVAL, TRI_HOST_LOSS);
+        count += number_of(session, TRI_PROGRAM_EVAL, TRI_HOST_COUNT);
+        hits += number_of(session, TRI_PROGRAM_EVAL, TRI_HOST_HITS);
     }
-    *loss = sum / (count > 0 ? count : 1);
+    bool has_hits = session->host[TRI_PROGRAM_EVAL][TRI_HOST_HITS] != TRI_NONE;
+    double divisor = count > 0 ? count : 1;
+    *result = (tri_eval_result){
+        .loss = sum / divisor, .accuracy = has_hits ? hits / divisor : (double)NAN, .count = count};
     return TR_OK;
 }
 
 const float *tri_session_predict(tri_session *session, const int32_t *tokens, int64_t length)
 {
-    tri_fill_prompt(session, tokens, length);
+    return tri_session_predict_at(
+        session, &(tri_prompt){.tokens = tokens, .length = length, .index = length - 1});
+}
+
+const float *tri_session_predict_at(tri_session *session, const tri_prompt *prompt)
+{
+    tri_fill_prompt(session, prompt);
     if (tri_executor_run(&session->executors[TRI_PROGRAM_PREDICT], NULL) != TR_OK)
         return NULL; /* cannot be: prediction communicates with nobody */
     return tri_session_host(session, TRI_PROGRAM_PREDICT, TRI_HOST_LOGITS, 0);

@@ -44,11 +44,13 @@ typedef enum tri_host_value {
     TRI_HOST_ROWS,
     TRI_HOST_STEP,
     TRI_HOST_SCHED,
+    TRI_HOST_FIRST,
     TRI_HOST_INDEX,
     TRI_HOST_X,
     TRI_HOST_TARGET,
     TRI_HOST_LOSS,
     TRI_HOST_COUNT,
+    TRI_HOST_HITS,
     TRI_HOST_RESULT,
     TRI_HOST_LOGITS,
     TRI_NUM_HOST_VALUES
@@ -76,6 +78,7 @@ typedef struct tri_session {
 
     float **weights;     /* of each parameter, for the host to read */
     float *host_weights; /* where they lie when the device has memory of its own; else NULL */
+    bool *fresh;         /* of each: filled anew, since the file to start from has none of it */
     int64_t step;        /* steps done */
     int64_t num_steps;
     tri_epochs epochs;
@@ -100,12 +103,27 @@ void tri_session_fini(tri_session *session);
 /* One training step. A loss or norm that is not finite is TR_ERROR_NUMERIC; the parameters are
  * then as before the step. */
 tr_status tri_session_step(tri_session *session, tri_step_result *result, tr_error *err);
-/* Mean loss over eval_batches batches of held-out rows. */
-tr_status tri_session_eval(tri_session *session, double *loss, tr_error *err);
+typedef struct tri_eval_result {
+    double loss;     /* mean over the targets */
+    double accuracy; /* share of targets with the largest logit of their row; NAN without logits */
+    double count;    /* targets */
+} tri_eval_result;
+
+/* Over eval_batches batches of held-out rows. */
+tr_status tri_session_eval(tri_session *session, tri_eval_result *result, tr_error *err);
 /* Whether there are held-out rows. */
 bool tri_session_can_eval(const tri_session *session);
 /* Logits after `length` tokens (at most seq_len of them); valid until the next call. */
 const float *tri_session_predict(tri_session *session, const int32_t *tokens, int64_t length);
+
+/* A row to predict something about. */
+typedef struct tri_prompt {
+    const int32_t *tokens, *types; /* [length]; types may be NULL: all 0 */
+    int64_t length;                /* at most seq_len; what follows is padding */
+    int64_t index;                 /* the position whose logits are wanted, unless it is labels' */
+} tri_prompt;
+
+const float *tri_session_predict_at(tri_session *session, const tri_prompt *prompt);
 
 /* Gradient of a parameter after a step, as it was applied but for clipping: the mean over targets.
  */
