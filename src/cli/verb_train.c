@@ -89,7 +89,7 @@ static void print_fresh(const tri_session *s)
 static void print_start(run *r)
 {
     const tri_session *s = &r->session->session;
-    char count[16], bytes[16], data[200] = "made-up vectors";
+    char count[16], bytes[16], data[480] = "made-up vectors";
     if (s->data)
         tri_data_describe(s->data, data, sizeof data);
     printf("model   %s, %" PRId64 " layers, %s parameters\n", s->config.compile.model.kind,
@@ -280,6 +280,7 @@ static void print_end(const run *r)
            r->record ? ", samples/" : "",
            r->trace ? ", trace.json (opens in ui.perfetto.dev)" : "");
     if (s->data && tr_settings_bool(r->cli->settings, "run.save") &&
+        s->config.compile.model.task == TRI_TASK_LM &&
         strcmp(s->config.data.source, "synthetic") != 0)
         printf("text from it: trireme generate %s\n", r->dir);
 }

@@ -6,12 +6,30 @@
 
 #include "ckpt/hf.h"
 #include "config/settings_internal.h"
+#include "data/labels.h"
 
 static tr_status fill(tr_settings *settings, const char *name, int64_t value, tr_error *err)
 {
     char assignment[96];
     snprintf(assignment, sizeof assignment, "%s=%lld", name, (long long)value);
     return tr_settings_fill(settings, assignment, err);
+}
+
+/* Assigns what a value that means "find out" stands for, also when just that was given. */
+static tr_status decide(tr_settings *settings, const char *name, const char *assignment,
+                        tr_error *err)
+{
+    return tr_settings_given(settings, name) ? tr_settings_set(settings, assignment, err)
+                                             : tr_settings_fill(settings, assignment, err);
+}
+
+/* The same for a number whose 0 means it. */
+static tr_status decide_number(tr_settings *settings, const char *name, int64_t value,
+                               tr_error *err)
+{
+    char assignment[96];
+    snprintf(assignment, sizeof assignment, "%s=%lld", name, (long long)value);
+    return decide(settings, name, assignment, err);
 }
 
 static tr_status unknown_preset(const char *name, tr_error *err)
@@ -120,11 +138,77 @@ static tr_status apply_bert(tr_settings *settings, tr_error *err)
     return tr_settings_fill(settings, "model.norm_eps=1e-12", err);
 }
 
+/* data.task and model.task say the same from two sides, so one of them is enough. */
+static tr_status apply_task(tr_settings *settings, tr_error *err)
+{
+    char assignment[64];
+    const char *data = tr_settings_string(settings, "data.task");
+    const char *model = tr_settings_string(settings, "model.task");
+    if (strcmp(data, "auto") == 0) {
+        snprintf(assignment, sizeof assignment, "data.task=%s", model);
+        return decide(settings, "data.task", assignment, err);
+    }
+    const char *wanted = strcmp(data, "instruct") == 0 ? "lm" : data;
+    if (tr_settings_given(settings, "model.task") && strcmp(model, wanted) != 0)
+        return tri_fail(err, TR_ERROR_INPUT,
+                        "data.task is %s, which trains a model.task of %s, but that is %s; leave "
+                        "one of them out",
+                        data, wanted, model);
+    snprintf(assignment, sizeof assignment, "model.task=%s", wanted);
+    return tr_settings_fill(settings, assignment, err);
+}
+
+/* The labels that the data has, so that the model can be made for them and the run knows their
+ * names. */
+static tr_status apply_labels(tr_settings *settings, tr_error *err)
+{
+    const char *source = tr_settings_string(settings, "data.source");
+    if (strcmp(tr_settings_string(settings, "data.task"), "classify") != 0 ||
+        strcmp(source, "synthetic") == 0)
+        return TR_OK;
+    if (!tr_settings_string(settings, "data.labels")[0]) {
+        char *names, *assignment = NULL;
+        TRI_TRY(
+            tri_labels_scan(source, tr_settings_string(settings, "data.label_field"), &names, err));
+        tr_status status = asprintf(&assignment, "data.labels=%s", names) < 0
+                               ? tri_fail(err, TR_ERROR_RUNTIME, "no memory for the labels")
+                               : decide(settings, "data.labels", assignment, err);
+        free(names);
+        free(assignment);
+        TRI_TRY(status);
+    }
+    int64_t num = 1;
+    for (const char *at = tr_settings_string(settings, "data.labels"); *at; at++)
+        num += *at == ';';
+    return num > tr_settings_int(settings, "model.num_labels")
+               ? fill(settings, "model.num_labels", num, err)
+               : TR_OK;
+}
+
+/* The vocabulary of the tokenizer, or bytes. */
+static tr_status apply_vocab(tr_settings *settings, tr_error *err)
+{
+    const char *path = tr_settings_string(settings, "data.tokenizer");
+    if (tr_settings_int(settings, "model.vocab") > 0)
+        return TR_OK;
+    if (!path[0] || strcmp(tr_settings_string(settings, "data.source"), "synthetic") == 0)
+        return decide_number(settings, "model.vocab", 256, err);
+    tri_tokenizer *tokenizer;
+    tr_status status = tri_tokenizer_open(path, &tokenizer, err);
+    if (status != TR_OK)
+        return tri_fail_prefix(err, status, "data.tokenizer");
+    int64_t vocab = tri_tokenizer_vocab(tokenizer);
+    tri_tokenizer_close(tokenizer);
+    return decide_number(settings, "model.vocab", vocab, err);
+}
+
 tr_status tri_settings_complete(tr_settings *settings, tr_error *err)
 {
     TRI_TRY(apply_preset(settings, err));
     TRI_TRY(apply_bert(settings, err));
     TRI_TRY(apply_hf(settings, err));
+    TRI_TRY(apply_task(settings, err));
+    TRI_TRY(apply_labels(settings, err));
     if (strcmp(tr_settings_string(settings, "model.kind"), "mlp") == 0 &&
         strcmp(tr_settings_string(settings, "data.source"), "synthetic") != 0)
         return tri_fail(err, TR_ERROR_INPUT,
@@ -132,18 +216,19 @@ tr_status tri_settings_complete(tr_settings *settings, tr_error *err)
                         "out, or choose another model.kind",
                         tr_settings_string(settings, "data.source"));
     if (tr_settings_int(settings, "model.ffn_dim") == 0)
-        TRI_TRY(fill(settings, "model.ffn_dim", 4 * tr_settings_int(settings, "model.dim"), err));
+        TRI_TRY(decide_number(settings, "model.ffn_dim", 4 * tr_settings_int(settings, "model.dim"),
+                              err));
     int64_t heads = tr_settings_int(settings, "model.num_heads");
     if (tr_settings_int(settings, "model.num_kv_heads") == 0)
-        TRI_TRY(fill(settings, "model.num_kv_heads", heads, err));
+        TRI_TRY(decide_number(settings, "model.num_kv_heads", heads, err));
     if (tr_settings_int(settings, "model.head_dim") == 0 &&
         tr_settings_int(settings, "model.dim") >= heads)
-        TRI_TRY(
-            fill(settings, "model.head_dim", tr_settings_int(settings, "model.dim") / heads, err));
-    if (tr_settings_int(settings, "model.vocab") == 0)
-        TRI_TRY(fill(settings, "model.vocab", 256, err)); /* bytes */
+        TRI_TRY(decide_number(settings, "model.head_dim",
+                              tr_settings_int(settings, "model.dim") / heads, err));
+    TRI_TRY(apply_vocab(settings, err));
     if (tr_settings_int(settings, "model.positions") == 0)
-        TRI_TRY(fill(settings, "model.positions", tr_settings_int(settings, "data.seq_len"), err));
+        TRI_TRY(decide_number(settings, "model.positions",
+                              tr_settings_int(settings, "data.seq_len"), err));
     if (tr_settings_int(settings, "train.epochs") > 0)
         TRI_TRY(fill(settings, "train.steps", 0, err)); /* no other end than theirs */
     if (strcmp(tr_settings_string(settings, "optim.kind"), "muon") == 0) {
@@ -258,6 +343,31 @@ static tr_status precision_config(const tr_settings *s, tri_session_config *conf
     return TR_OK;
 }
 
+static void data_config(const tr_settings *s, tri_data_config *data)
+{
+    static const tri_data_task tasks[] = {TRI_DATA_LM, TRI_DATA_LM, TRI_DATA_MLM, TRI_DATA_CLASSIFY,
+                                          TRI_DATA_INSTRUCT}; /* auto has been resolved */
+    *data = (tri_data_config){
+        .source = tr_settings_string(s, "data.source"),
+        .seq_len = tr_settings_int(s, "data.seq_len"),
+        .vocab = tr_settings_int(s, "model.vocab"),
+        .seed = (uint64_t)tr_settings_int(s, "run.seed"),
+        .eval_fraction = tr_settings_float(s, "data.eval_fraction"),
+        .task = tasks[tr_settings_choice(s, "data.task")],
+        .tokenizer = tr_settings_string(s, "data.tokenizer"),
+        .field = tr_settings_string(s, "data.field"),
+        .pair_field = tr_settings_string(s, "data.pair_field"),
+        .label_field = tr_settings_string(s, "data.label_field"),
+        .labels = tr_settings_string(s, "data.labels"),
+        .answer_field = tr_settings_string(s, "data.answer_field"),
+        .template = tr_settings_string(s, "data.template"),
+        .template_input = tr_settings_string(s, "data.template_input"),
+        .pack = tr_settings_bool(s, "data.pack"),
+        .too_long = (tri_too_long)tr_settings_choice(s, "data.too_long"),
+        .mask_fraction = tr_settings_float(s, "data.mask_fraction"),
+    };
+}
+
 tr_status tri_session_config_from(const tr_settings *s, tri_session_config *config, tr_error *err)
 {
     *config = (tri_session_config){
@@ -265,11 +375,6 @@ tr_status tri_session_config_from(const tr_settings *s, tri_session_config *conf
                    .num_threads = (int)tr_settings_int(s, "run.threads"),
                    .isa = tr_settings_string(s, "run.isa"),
                    .reference = strcmp(tr_settings_string(s, "run.kernels"), "reference") == 0},
-        .data = {.source = tr_settings_string(s, "data.source"),
-                 .seq_len = tr_settings_int(s, "data.seq_len"),
-                 .vocab = tr_settings_int(s, "model.vocab"),
-                 .seed = (uint64_t)tr_settings_int(s, "run.seed"),
-                 .eval_fraction = tr_settings_float(s, "data.eval_fraction")},
         .seed = (uint64_t)tr_settings_int(s, "run.seed"),
         .eval_batches = tr_settings_int(s, "train.eval_batches"),
         .steps = tr_settings_int(s, "train.steps"),
@@ -277,11 +382,13 @@ tr_status tri_session_config_from(const tr_settings *s, tri_session_config *conf
         .weights_from = tr_settings_string(s, "model.from"),
     };
     tri_compile_config *compile = &config->compile;
+    data_config(s, &config->data);
     model_config(s, &compile->model);
     optim_config(s, &compile->optim);
     lr_config(s, &config->lr);
     compile->batch = tr_settings_int(s, "train.batch");
     compile->seq_len = tr_settings_int(s, "data.seq_len");
+    compile->mask_documents = config->data.pack;
     compile->num_microbatches = tr_settings_int(s, "layout.microbatches");
     compile->split_backward = tr_settings_bool(s, "layout.split_backward");
     compile->mesh.size[TRI_AXIS_DP] = (int)tr_settings_int(s, "layout.dp");

@@ -31,6 +31,23 @@ static tr_status check_config(const tri_data_config *config, tr_error *err)
     return TR_OK;
 }
 
+static tr_status open_source(const tri_data_config *config, tri_data_source *source, tr_error *err)
+{
+    if (strcmp(config->source, "synthetic") == 0)
+        return tri_synthetic_source_create(config, source, err);
+    switch (config->task) {
+    case TRI_DATA_MLM:
+        return tri_mlm_source_create(config, source, err);
+    case TRI_DATA_CLASSIFY:
+        return tri_classify_source_create(config, source, err);
+    case TRI_DATA_INSTRUCT:
+        return tri_instruct_source_create(config, source, err);
+    case TRI_DATA_LM:
+        break;
+    }
+    return tri_text_source_create(config, source, err);
+}
+
 tr_status tri_data_open(const tri_data_config *config, tri_data **out, tr_error *err)
 {
     *out = NULL;
@@ -38,9 +55,7 @@ tr_status tri_data_open(const tri_data_config *config, tri_data **out, tr_error 
     tri_data *data = calloc(1, sizeof *data);
     if (!data)
         return tri_fail(err, TR_ERROR_RUNTIME, "%s: out of memory", config->source);
-    tr_status status = strcmp(config->source, "synthetic") == 0
-                           ? tri_synthetic_source_create(config, &data->source, err)
-                           : tri_text_source_create(config, &data->source, err);
+    tr_status status = open_source(config, &data->source, err);
     if (status != TR_OK) {
         free(data);
         return status;
@@ -76,6 +91,11 @@ uint64_t tri_data_window(const tri_data *data, tri_split split, uint64_t sample)
 int64_t tri_data_vocab_needed(const tri_data *data)
 {
     return data->source.vocab_needed;
+}
+
+int64_t tri_data_num_labels(const tri_data *data)
+{
+    return data->source.num_labels;
 }
 
 char *tri_data_describe(const tri_data *data, char *text, size_t text_size)

@@ -16,6 +16,7 @@
 
 #include "base/error.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -23,13 +24,32 @@ typedef struct tri_data tri_data;
 
 typedef enum tri_split { TRI_SPLIT_TRAIN, TRI_SPLIT_EVAL } tri_split;
 
+/* What a row is made for. */
+typedef enum tri_data_task {
+    TRI_DATA_LM,       /* the token after each token */
+    TRI_DATA_MLM,      /* tokens that were masked */
+    TRI_DATA_CLASSIFY, /* a label for each row */
+    TRI_DATA_INSTRUCT  /* the answer to a prompt */
+} tri_data_task;
+
+/* What becomes of an example that is longer than a row. */
+typedef enum tri_too_long { TRI_TOO_LONG_CUT, TRI_TOO_LONG_DROP, TRI_TOO_LONG_REFUSE } tri_too_long;
+
 typedef struct tri_data_config {
-    const char *source;   /* data.source */
-    int64_t seq_len;      /* data.seq_len: tokens in a row */
-    int64_t vocab;        /* model.vocab; 0 where the source may choose (text: 256) */
-    uint64_t seed;        /* run.seed */
-    double eval_fraction; /* data.eval_fraction: this part of a text, from its end, is kept for
-                             evaluation, but never less than one window; 0 keeps nothing */
+    const char *source;    /* data.source */
+    int64_t seq_len;       /* data.seq_len: tokens in a row */
+    int64_t vocab;         /* model.vocab; 0 where the source may choose (text: 256) */
+    uint64_t seed;         /* run.seed */
+    double eval_fraction;  /* data.eval_fraction: this part of a text, from its end, is kept for
+                              evaluation, but never less than one window; 0 keeps nothing */
+    tri_data_task task;    /* data.task */
+    const char *tokenizer; /* data.tokenizer; NULL or "": bytes */
+    const char *field;     /* data.field ... : as the settings of these names */
+    const char *pair_field, *label_field, *labels;
+    const char *answer_field, *template, *template_input;
+    bool pack;
+    tri_too_long too_long;
+    double mask_fraction;
 } tri_data_config;
 
 tr_status tri_data_open(const tri_data_config *config, tri_data **data, tr_error *err);
@@ -63,6 +83,9 @@ uint64_t tri_data_window(const tri_data *data, tri_split split, uint64_t sample)
 
 /* Tokens are in [0, this): the smallest model.vocab that fits. */
 int64_t tri_data_vocab_needed(const tri_data *data);
+
+/* Where rows have a label each (row.num_targets is 1), how many there are; otherwise 0. */
+int64_t tri_data_num_labels(const tri_data *data);
 
 /* "268 KiB of text in 12 files, bytes, 1,980 windows of 128, 103 more for evaluation"; returns
  * text. */

@@ -8,6 +8,7 @@
 typedef struct tri_data_source {
     void *state;
     int64_t vocab_needed;
+    int64_t num_labels; /* 0: rows have a target for every token */
     void (*row)(const void *state, tri_split split, uint64_t sample, const tri_row *row);
     int64_t (*num_windows)(const void *state, tri_split split);
     /* Which of them a sample is; NULL where samples are all different. */
@@ -21,6 +22,12 @@ tr_status tri_synthetic_source_create(const tri_data_config *config, tri_data_so
                                       tr_error *err);
 tr_status tri_text_source_create(const tri_data_config *config, tri_data_source *source,
                                  tr_error *err);
+tr_status tri_classify_source_create(const tri_data_config *config, tri_data_source *source,
+                                     tr_error *err);
+tr_status tri_instruct_source_create(const tri_data_config *config, tri_data_source *source,
+                                     tr_error *err);
+tr_status tri_mlm_source_create(const tri_data_config *config, tri_data_source *source,
+                                tr_error *err);
 
 /* Where a pseudo-random reordering of 0 .. num - 1, one per (seed, epoch), puts i. A bijection
  * that needs no table. */

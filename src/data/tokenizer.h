@@ -86,6 +86,23 @@ typedef enum tri_special {
 /* From tokenizer_config.json or special_tokens_map.json, else by the usual names; -1 for none. */
 int32_t tri_tokenizer_special(const tri_tokenizer *tokenizer, tri_special which);
 
+/* Whether a token is marked as special in the file: it stands for no text. */
+bool tri_tokenizer_is_special(const tri_tokenizer *tokenizer, int32_t id);
+
+/* What the post-processor makes of a text, or of two: special tokens around and between them. */
+typedef struct tri_post_item {
+    int32_t id;   /* of a special token; -1: a text stands here */
+    int32_t part; /* which text, 0 or 1 */
+    int32_t type; /* of the token or of the whole text: 0 or 1 (bert's sentences) */
+} tri_post_item;
+
+enum { TRI_MAX_POST_ITEMS = 16 };
+
+/* Writes the items and returns how many there are: with part 0 once and, for a pair, part 1 once
+ * after it. A tokenizer without a form for pairs puts one text after the other. */
+int tri_tokenizer_post(const tri_tokenizer *tokenizer, bool pair,
+                       tri_post_item items[TRI_MAX_POST_ITEMS]);
+
 /* "byte-level BPE, 50,257 tokens, 50,000 merges, gpt2 pattern"; returns text. */
 char *tri_tokenizer_describe(const tri_tokenizer *tokenizer, char *text, size_t text_size);
 

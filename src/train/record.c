@@ -48,8 +48,8 @@ tr_status tri_record_open(const char *dir, int rank, tri_session *session, tri_r
     TRI_TRY(tri_make_dirs(dir, err));
     tri_record *record = calloc(1, sizeof *record);
     if (record)
-        *record = (tri_record){
-            .session = session, .fd = -1, .rank = rank, .path = path_of(dir, rank)};
+        *record =
+            (tri_record){.session = session, .fd = -1, .rank = rank, .path = path_of(dir, rank)};
     if (!record || !record->path) {
         free(record);
         return tri_fail(err, TR_ERROR_RUNTIME, "%s: out of memory", dir);
@@ -114,8 +114,8 @@ tr_status tri_record_step(tri_record *record, int64_t step, tr_error *err)
     if (record->session->data)
         add_list(&line, record, true);
     tri_text_add(&line, "}\n");
-    int reason = record->failed || line.failed ? ENOMEM
-                                               : write_all(record->fd, line.chars, line.length);
+    int reason =
+        record->failed || line.failed ? ENOMEM : write_all(record->fd, line.chars, line.length);
     tri_text_fini(&line);
     record->num = 0;
     record->failed = false;

@@ -89,6 +89,25 @@ uint64_t tri_session_planned_bytes(const tri_session *session)
     return tri_store_total(&session->store);
 }
 
+/* Rows must have the targets that the model learns. */
+static tr_status check_labels(const tri_session *session, tr_error *err)
+{
+    const tri_model_config *model = &session->config.compile.model;
+    int64_t num = tri_data_num_labels(session->data);
+    if ((num > 0) != (model->task == TRI_TASK_CLASSIFY))
+        return tri_fail(err, TR_ERROR_INPUT,
+                        num > 0 ? "the data has a label for each row, which only a model.task of "
+                                  "classify learns"
+                                : "model.task is classify, but this data has no labels; set "
+                                  "data.task=classify and give JSONL with texts and labels");
+    if (num > model->num_labels && model->task == TRI_TASK_CLASSIFY)
+        return tri_fail(err, TR_ERROR_INPUT,
+                        "model.num_labels is %lld, but the data has %lld labels; set it to %lld, "
+                        "or leave it out",
+                        (long long)model->num_labels, (long long)num, (long long)num);
+    return TR_OK;
+}
+
 static tr_status open_rows(tri_session *session, tr_error *err)
 {
     if (session->row)
@@ -106,7 +125,7 @@ static tr_status open_rows(tri_session *session, tr_error *err)
                         "or more, or leave it out",
                         (long long)session->config.compile.model.vocab, (long long)needed - 1,
                         (long long)needed);
-    return TR_OK;
+    return check_labels(session, err);
 }
 
 /* Where the host has the parameters: in the device's memory where that is the host's, else in a
