@@ -365,6 +365,8 @@ static void data_config(const tr_settings *s, tri_data_config *data)
         .pack = tr_settings_bool(s, "data.pack"),
         .too_long = (tri_too_long)tr_settings_choice(s, "data.too_long"),
         .mask_fraction = tr_settings_float(s, "data.mask_fraction"),
+        .num_labels = tr_settings_int(s, "model.num_labels"),
+        .samples = tr_settings_int(s, "data.samples"),
     };
 }
 

@@ -4,6 +4,7 @@
 
 #include <assert.h>
 #include <math.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -34,7 +35,8 @@ static tr_status check_config(const tri_data_config *config, tr_error *err)
 static tr_status open_source(const tri_data_config *config, tri_data_source *source, tr_error *err)
 {
     if (strcmp(config->source, "synthetic") == 0)
-        return tri_synthetic_source_create(config, source, err);
+        return config->task == TRI_DATA_CLASSIFY ? tri_synthetic_labels_create(config, source, err)
+                                                 : tri_synthetic_source_create(config, source, err);
     switch (config->task) {
     case TRI_DATA_MLM:
         return tri_mlm_source_create(config, source, err);

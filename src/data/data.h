@@ -7,7 +7,8 @@
  *
  * Sources:
  *   "synthetic"  tokens of a Zipf distribution, half of which follow a fixed map of the token
- *                before; nothing needs a file, and there is something to learn
+ *                before; nothing needs a file, and there is something to learn. Where rows
+ *                have labels: words of which some hint at one (synthetic_labels.c)
  *   a path       a text file, or a directory whose regular files are put one after the other in
  *                the order of their names (links, hidden files and subdirectories are left out),
  *                read as plain bytes */
@@ -50,6 +51,8 @@ typedef struct tri_data_config {
     bool pack;
     tri_too_long too_long;
     double mask_fraction;
+    int64_t num_labels; /* model.num_labels, for made-up rows with labels */
+    int64_t samples;    /* data.samples: how many of these; 0: no end of them */
 } tri_data_config;
 
 tr_status tri_data_open(const tri_data_config *config, tri_data **data, tr_error *err);

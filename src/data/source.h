@@ -20,6 +20,8 @@ typedef struct tri_data_source {
 /* config has been checked by tri_data_open: a source, seq_len >= 1, 0 <= eval_fraction < 1. */
 tr_status tri_synthetic_source_create(const tri_data_config *config, tri_data_source *source,
                                       tr_error *err);
+tr_status tri_synthetic_labels_create(const tri_data_config *config, tri_data_source *source,
+                                      tr_error *err);
 tr_status tri_text_source_create(const tri_data_config *config, tri_data_source *source,
                                  tr_error *err);
 tr_status tri_classify_source_create(const tri_data_config *config, tri_data_source *source,
