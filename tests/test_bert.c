@@ -244,6 +244,194 @@ static void test_microbatches_change_nothing(void **state)
     check_training(CLS, 0, "layout.split_backward=true");
 }
 
+/* ---- directories ---- */
+
+static void test_refused_configs(void **state)
+{
+    temp_dir *temp = *state;
+    hf_refuses_config(temp, "hf_bert", "architectures", "[\"BertForTokenClassification\"]",
+                      "BertForMaskedLM");
+    hf_refuses_config(temp, "hf_bert", "hidden_act", "\"silu\"", "gelu_new");
+    hf_refuses_config(temp, "hf_bert", "is_decoder", "true", "is_decoder");
+    hf_refuses_config(temp, "hf_bert", "position_embedding_type", "\"relative_key\"", "absolute");
+    hf_refuses_config(temp, "hf_bert", "tie_word_embeddings", "false", "tie_word_embeddings");
+    hf_refuses_config(temp, "hf_bert", "type_vocab_size", "0", "type_vocab_size");
+    hf_refuses_config(temp, "hf_bert_cls", "id2label", "{\"0\": \"score\"}", "1 labels");
+    hf_refuses_config(temp, "hf_bert_cls", "id2label", "[]", "id2label");
+    hf_refuses_config(temp, "hf_bert_cls", "problem_type", "\"regression\"", "regression");
+    hf_refuses(CLS, "model.num_labels=5", "model.num_labels is 5", "3");
+    hf_refuses(MLM, "model.types=3", "model.types is 3", "2");
+    hf_refuses(MLM, "model.task=lm", "model.task is lm", "mlm or classify");
+    hf_refuses(MLM, "model.act=none", "model.act is none", "gelu_erf");
+    hf_refuses("tests/fixtures/hf_gpt2", "model.task=classify", "model.task is classify", "bert");
+}
+
+static void loads(const char *dir, const char *assignment)
+{
+    tr_error err;
+    if (hf_try_load(dir, assignment, &err) != TR_OK)
+        fail_msg("%s", err.message);
+}
+
+static void set_architecture(const char *dir, const char *name)
+{
+    json_t *root = hf_read_json(dir, "config.json");
+    json_object_set_new(root, "architectures", json_pack("[s]", name));
+    hf_put_json(dir, "config.json", root);
+    json_decref(root);
+}
+
+/* It may get another head than its file was made with, but no half of one. */
+static void test_heads_of_other_tasks(void **state)
+{
+    temp_dir *temp = *state;
+    hf_edit e;
+    const char *file = "model.safetensors", *bias = "cls.predictions.bias";
+    loads(MLM, "model.task=classify");
+    loads(CLS, "model.task=mlm");
+
+    /* A part is missing from the class that must have it, and from a plain body. */
+    const char *dir = hf_copy_of(temp, "hf_bert");
+    hf_edit_open(&e, dir, file);
+    *hf_edit_find(&e, bias) = e.item[--e.num];
+    hf_edit_write(&e);
+    hf_refuses(dir, NULL, bias, file);
+    set_architecture(dir, "BertModel");
+    hf_refuses(dir, NULL, bias, file);
+
+    /* All of it is missing; names without "bert.". */
+    hf_edit_open(&e, dir, file);
+    for (size_t i = 0; i < e.num;) {
+        if (strncmp(e.item[i].name, "cls.", 4) == 0)
+            e.item[i] = e.item[--e.num];
+        else
+            e.item[i++].name += strlen("bert.");
+    }
+    hf_edit_write(&e);
+    loads(dir, NULL);
+    set_architecture(dir, "BertForMaskedLM");
+    hf_refuses(dir, NULL, "cls.predictions", file);
+
+    /* Other names for the same: of the decoder's bias, and TensorFlow's for parts of a norm. */
+    dir = hf_copy_of(temp, "hf_bert");
+    hf_edit_open(&e, dir, file);
+    hf_edit_find(&e, bias)->name = "cls.predictions.decoder.bias";
+    hf_edit_find(&e, "bert.embeddings.LayerNorm.weight")->name = "bert.embeddings.LayerNorm.gamma";
+    hf_edit_find(&e, "bert.embeddings.LayerNorm.bias")->name = "bert.embeddings.LayerNorm.beta";
+    hf_edit_write(&e);
+    loads(dir, NULL);
+}
+
+/* The body comes from the file and the head from the seed; which is which can be told. */
+static void test_a_head_begins_anew(void **state)
+{
+    (void)state;
+    tr_settings *settings = hf_settings(MLM), *plain = settings_of(NULL, SET("model.kind=bert"));
+    hf_set(settings, "model.task=classify");
+    tr_session *session = hf_start_predictor(settings, 8), *fixture;
+    static const char *const same[] = {"task=classify", "num_layers=2", "dim=24",
+                                       "num_heads=3",   "ffn_dim=50",   "vocab=90",
+                                       "positions=20"};
+    for (size_t i = 0; i < sizeof same / sizeof *same; i++)
+        hf_set(plain, "model.%s", same[i]);
+    fixture = hf_start_predictor(plain, 8);
+    int num_fresh = 0;
+    for (size_t i = 0; i < tr_session_num_params(session); i++) {
+        tr_param a = tr_session_param(session, i), b = tr_session_param(fixture, i);
+        bool head = strstr(a.name, "pooler") || strstr(a.name, "classifier");
+        bool equal = memcmp(a.data, b.data, (size_t)a.count * sizeof *a.data) == 0;
+        assert_string_equal(a.name, b.name);
+        assert_int_equal(session->session.fresh[i], head);
+        assert_false(fixture->session.fresh[i]);
+        assert_int_equal(equal, head); /* both from the seed, or not */
+        num_fresh += head;
+    }
+    assert_int_equal(num_fresh, 4);
+    tr_session_destroy(session);
+    tr_session_destroy(fixture);
+    tr_settings_destroy(settings);
+    tr_settings_destroy(plain);
+}
+
+/* ---- accuracy ---- */
+
+/* Right answers by hand: the likeliest label of every row against the fixture's. */
+static void test_accuracy(void **state)
+{
+    (void)state;
+    expected e;
+    expected_open(&e, CLS);
+    batches b = {.tokens = tensor(&e, "tokens"),
+                 .mask = tensor(&e, "attention_mask"),
+                 .labels = tensor(&e, "labels"),
+                 .length = e.eval_len,
+                 .room = e.eval_len};
+    const float *logits = tensor(&e, "logits");
+    double right = 0;
+    for (int64_t r = 0; r < e.batch; r++) {
+        const float *row = logits + 3 * r, mine = row[b.labels[r]];
+        right += mine >= row[0] && mine >= row[1] && mine >= row[2];
+    }
+    for (int parts = 1; parts <= 3; parts += 2) {
+        tr_settings *settings = hf_settings(CLS);
+        set_training(settings, &e, e.eval_len);
+        hf_set(settings, "train.eval_batches=1");
+        hf_set(settings, "layout.microbatches=%d", parts); /* five rows in threes: one is padding */
+        tr_session *session = hf_start(settings, batch_row, &b);
+        tri_eval_result result;
+        tr_error err = {0};
+        assert_int_equal(tri_session_eval(&session->session, &result, &err), TR_OK);
+        assert_float_equal((float)result.count, (float)e.batch, 0);
+        assert_float_equal((float)result.accuracy, (float)(right / (double)e.batch), 1e-6f);
+        assert_float_equal((float)result.loss, *(const float *)tensor(&e, "loss"), 1e-5f);
+        tr_session_destroy(session);
+        tr_settings_destroy(settings);
+    }
+    assert_true(right > 0 && right < (double)e.batch);
+    expected_close(&e);
+}
+
+/* ---- sizes ---- */
+
+/* What transformers counts for BertForMaskedLM and BertForSequenceClassification. A BertModel with
+ * its pooler, the published figure, is the latter without its classifier: 109,482,240. */
+static void test_presets(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *preset, *task;
+        int64_t num;
+    } rows[] = {{"model.preset=bert-base", "model.task=mlm", 109514298},
+                {"model.preset=bert-base", "model.task=classify", 109482240 + 2 * 769},
+                {"model.preset=bert-large", "model.task=mlm", 335174458},
+                {"model.preset=bert-large", "model.task=classify", 335141888 + 2 * 1025}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        tr_settings *settings = settings_of(NULL, SET(rows[i].preset, rows[i].task));
+        tr_session *session = compiled(settings);
+        assert_int_equal(tri_param_total(&session->session.params), rows[i].num);
+        tr_session_destroy(session);
+        tr_settings_destroy(settings);
+    }
+}
+
+/* What the released models have, without being told. */
+static void test_defaults(void **state)
+{
+    (void)state;
+    tr_error err = {0};
+    tr_settings *settings = settings_of(NULL, SET("model.kind=bert"));
+    assert_int_equal(tri_settings_complete(settings, &err), TR_OK);
+    assert_string_equal(tr_settings_string(settings, "model.task"), "mlm");
+    assert_string_equal(tr_settings_string(settings, "model.act"), "gelu_erf");
+    assert_true(tr_settings_float(settings, "model.norm_eps") == 1e-12);
+    tr_settings_destroy(settings);
+    settings = settings_of(NULL, SET("model.kind=gpt2"));
+    assert_int_equal(tri_settings_complete(settings, &err), TR_OK);
+    assert_string_equal(tr_settings_string(settings, "model.task"), "lm");
+    assert_true(tr_settings_float(settings, "model.norm_eps") == 1e-5);
+    tr_settings_destroy(settings);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -251,6 +439,12 @@ int main(void)
         cmocka_unit_test(test_training),
         cmocka_unit_test(test_padding_changes_nothing),
         cmocka_unit_test(test_microbatches_change_nothing),
+        cmocka_unit_test(test_refused_configs),
+        cmocka_unit_test(test_heads_of_other_tasks),
+        cmocka_unit_test(test_a_head_begins_anew),
+        cmocka_unit_test(test_accuracy),
+        cmocka_unit_test(test_presets),
+        cmocka_unit_test(test_defaults),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests(tests, temp_dir_setup, temp_dir_teardown);
 }

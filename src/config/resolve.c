@@ -34,7 +34,7 @@ static tr_status decide_number(tr_settings *settings, const char *name, int64_t 
 
 static tr_status unknown_preset(const char *name, tr_error *err)
 {
-    char names[400] = "";
+    char names[800] = "";
     for (size_t i = 0; tri_preset_at(i); i++) {
         if (i)
             strncat(names, ", ", sizeof names - strlen(names) - 1);
