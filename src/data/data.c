@@ -34,6 +34,10 @@ static tr_status check_config(const tri_data_config *config, tr_error *err)
 
 static tr_status open_source(const tri_data_config *config, tri_data_source *source, tr_error *err)
 {
+    if (strcmp(config->source, "synthetic") == 0 && config->task == TRI_DATA_INSTRUCT)
+        return tri_fail(err, TR_ERROR_INPUT,
+                        "data.task is instruct, but data.source is synthetic; name a file of "
+                        "instructions, such as examples/instructions.jsonl");
     if (strcmp(config->source, "synthetic") == 0)
         return config->task == TRI_DATA_CLASSIFY ? tri_synthetic_labels_create(config, source, err)
                                                  : tri_synthetic_source_create(config, source, err);

@@ -215,13 +215,16 @@ static tr_status fill_weights(tri_session *session, tr_error *err)
     return push_weights(session, err);
 }
 
-/* How many steps there are, which the learning rate wants to know too. */
+/* How many steps there are, which the learning rate wants to know too. Epochs are of the session's
+ * own data: whoever brings rows, or wants none, counts steps. */
 static tr_status count_steps(tri_session *session, tr_error *err)
 {
     tri_session_config *config = &session->config;
+    bool has_rows = session->data || session->row == tri_vector_row;
     int64_t rows =
         session->data ? tri_data_num_windows(session->data, TRI_SPLIT_TRAIN) : TRI_DATA_ENDLESS;
-    TRI_TRY(tri_epochs_init(&session->epochs, config->epochs, rows, config->compile.batch, err));
+    TRI_TRY(tri_epochs_init(&session->epochs, has_rows ? config->epochs : 0, rows,
+                            config->compile.batch, err));
     session->num_steps = tri_epochs_num_steps(&session->epochs, config->steps);
     if (session->epochs.num > 0)
         config->lr.steps = session->num_steps;
