@@ -214,7 +214,7 @@ tr_status tri_classify_source_create(const tri_data_config *config, tri_data_sou
     c->config = NULL;
     c->set.source = NULL;
     *source = (tri_data_source){.state = c,
-                                .vocab_needed = tri_tokenizer_vocab(c->set.tokenizer),
+                                .vocab_needed = c->set.vocab,
                                 .num_labels = (int64_t)c->labels.names.num,
                                 .row = classify_row,
                                 .num_windows = classify_num_windows,

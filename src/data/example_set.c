@@ -13,7 +13,10 @@ tr_status tri_example_set_init(tri_example_set *set, const tri_data_config *conf
     bool bytes = !config->tokenizer || !config->tokenizer[0];
     tr_status status =
         tri_tokenizer_open(bytes ? "bytes" : config->tokenizer, &set->tokenizer, err);
-    return status == TR_OK ? TR_OK : tri_fail_prefix(err, status, "data.tokenizer");
+    if (status != TR_OK)
+        return tri_fail_prefix(err, status, "data.tokenizer");
+    set->vocab = tri_tokenizer_vocab(set->tokenizer);
+    return TR_OK;
 }
 
 void tri_example_set_fini(tri_example_set *set)
@@ -79,6 +82,17 @@ static size_t make_rows(tri_example_set *set, size_t from, size_t num, size_t nu
     return num;
 }
 
+/* Nothing is added any more. A block that cannot be made smaller stays as it is. */
+static void let_go(tri_example_set *set)
+{
+    int32_t *ids = realloc(set->ids.id, (set->ids.num + 1) * sizeof *ids);
+    tri_example *item = realloc(set->item, (set->num + 1) * sizeof *item);
+    set->ids.id = ids ? ids : set->ids.id;
+    set->item = item ? item : set->item;
+    tri_tokenizer_close(set->tokenizer);
+    set->tokenizer = NULL;
+}
+
 tr_status tri_example_set_rows(tri_example_set *set, const tri_data_config *config, tr_error *err)
 {
     enum { HELD_OUT_SEED = 0 };
@@ -97,6 +111,7 @@ tr_status tri_example_set_rows(tri_example_set *set, const tri_data_config *conf
     set->row_begin[eval + train] = set->num;
     set->num_rows[TRI_SPLIT_EVAL] = eval;
     set->num_rows[TRI_SPLIT_TRAIN] = train;
+    let_go(set);
     return TR_OK;
 }
 

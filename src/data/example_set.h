@@ -23,10 +23,11 @@ typedef struct tri_example {
 } tri_example;
 
 typedef struct tri_example_set {
-    tri_tokenizer *tokenizer;
-    const char *source; /* of the configuration, for messages while opening */
-    tri_ids ids;        /* of all examples, one after the other */
-    uint8_t *types;     /* of all, or NULL: all 0 */
+    tri_tokenizer *tokenizer; /* NULL once the rows are made */
+    int64_t vocab;            /* its size */
+    const char *source;       /* of the configuration, for messages while opening */
+    tri_ids ids;              /* of all examples, one after the other */
+    uint8_t *types;           /* of all, or NULL: all 0 */
     size_t num_types, types_capacity;
     tri_example *item;
     size_t num, capacity;
@@ -45,7 +46,7 @@ void tri_example_set_fini(tri_example_set *set);
 /* Adds an example whose tokens are the last num of set->ids. */
 tr_status tri_example_set_add(tri_example_set *set, const tri_example *example, tr_error *err);
 
-/* After the last one: makes the splits and the rows. */
+/* After the last one: makes the splits and the rows, and lets go of what is not needed for them. */
 tr_status tri_example_set_rows(tri_example_set *set, const tri_data_config *config, tr_error *err);
 
 /* Which row a sample is, among those of its split. */

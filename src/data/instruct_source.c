@@ -219,7 +219,7 @@ tr_status tri_instruct_source_create(const tri_data_config *config, tri_data_sou
     }
     forget(s);
     *source = (tri_data_source){.state = s,
-                                .vocab_needed = tri_tokenizer_vocab(s->set.tokenizer),
+                                .vocab_needed = s->set.vocab,
                                 .row = instruct_row,
                                 .num_windows = instruct_num_windows,
                                 .window = instruct_window,

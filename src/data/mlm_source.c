@@ -239,7 +239,7 @@ tr_status tri_mlm_source_create(const tri_data_config *config, tri_data_source *
     m->config = NULL;
     m->set.source = NULL;
     *source = (tri_data_source){.state = m,
-                                .vocab_needed = tri_tokenizer_vocab(m->set.tokenizer),
+                                .vocab_needed = m->set.vocab,
                                 .row = mlm_row,
                                 .num_windows = mlm_num_windows,
                                 .window = mlm_window,
