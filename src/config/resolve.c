@@ -6,6 +6,7 @@
 
 #include "ckpt/hf.h"
 #include "config/settings_internal.h"
+#include "data/tokenizer.h"
 
 static tr_status fill(tr_settings *settings, const char *name, int64_t value, tr_error *err)
 {
@@ -110,6 +111,47 @@ static tr_status apply_hf(tr_settings *settings, tr_error *err)
                : TR_OK;
 }
 
+static void data_config(const tr_settings *s, tri_data_config *data)
+{
+    *data = (tri_data_config){.source = tr_settings_string(s, "data.source"),
+                              .seq_len = tr_settings_int(s, "data.seq_len"),
+                              .vocab = tr_settings_int(s, "model.vocab"),
+                              .seed = (uint64_t)tr_settings_int(s, "run.seed"),
+                              .eval_fraction = tr_settings_float(s, "data.eval_fraction"),
+                              .mask_documents = tr_settings_bool(s, "data.mask_documents"),
+                              .tokenizer = tr_settings_string(s, "data.tokenizer"),
+                              .field = tr_settings_string(s, "data.field"),
+                              .cache = tr_settings_string(s, "run.dir"),
+                              .num_threads = (int)tr_settings_int(s, "run.threads")};
+}
+
+/* Text for a model of Hugging Face is read with its tokenizer. Prepared tokens have theirs. */
+static tr_status apply_hf_tokenizer(tr_settings *settings, tr_error *err)
+{
+    const char *dir = tr_settings_string(settings, "model.from");
+    if (tr_settings_string(settings, "data.tokenizer")[0] || !tri_hf_is_dir(dir) ||
+        !tri_tokenizer_is_dir(dir) ||
+        tri_data_has_tokens(tr_settings_string(settings, "data.source")))
+        return TR_OK;
+    char assignment[4200];
+    snprintf(assignment, sizeof assignment, "data.tokenizer=%s", dir);
+    return tr_settings_fill(settings, assignment, err);
+}
+
+/* model.vocab follows from the data where it is not given. */
+static tr_status apply_vocab(tr_settings *settings, tr_error *err)
+{
+    if (tr_settings_int(settings, "model.vocab") != 0)
+        return TR_OK;
+    int64_t vocab = 0;
+    tri_data_config data;
+    data_config(settings, &data);
+    TRI_TRY(tri_data_vocab(&data, &vocab, err));
+    char assignment[64]; /* set, not filled in: a 0 that was given also means "find out" */
+    snprintf(assignment, sizeof assignment, "model.vocab=%lld", vocab > 0 ? (long long)vocab : 256);
+    return tr_settings_set(settings, assignment, err);
+}
+
 tr_status tri_settings_complete(tr_settings *settings, tr_error *err)
 {
     TRI_TRY(apply_preset(settings, err));
@@ -129,8 +171,8 @@ tr_status tri_settings_complete(tr_settings *settings, tr_error *err)
         tr_settings_int(settings, "model.dim") >= heads)
         TRI_TRY(
             fill(settings, "model.head_dim", tr_settings_int(settings, "model.dim") / heads, err));
-    if (tr_settings_int(settings, "model.vocab") == 0)
-        TRI_TRY(fill(settings, "model.vocab", 256, err)); /* bytes */
+    TRI_TRY(apply_hf_tokenizer(settings, err));
+    TRI_TRY(apply_vocab(settings, err));
     if (tr_settings_int(settings, "model.positions") == 0)
         TRI_TRY(fill(settings, "model.positions", tr_settings_int(settings, "data.seq_len"), err));
     if (strcmp(tr_settings_string(settings, "optim.kind"), "muon") == 0) {
@@ -231,21 +273,18 @@ tr_status tri_session_config_from(const tr_settings *s, tri_session_config *conf
                    .num_threads = (int)tr_settings_int(s, "run.threads"),
                    .isa = tr_settings_string(s, "run.isa"),
                    .reference = strcmp(tr_settings_string(s, "run.kernels"), "reference") == 0},
-        .data = {.source = tr_settings_string(s, "data.source"),
-                 .seq_len = tr_settings_int(s, "data.seq_len"),
-                 .vocab = tr_settings_int(s, "model.vocab"),
-                 .seed = (uint64_t)tr_settings_int(s, "run.seed"),
-                 .eval_fraction = tr_settings_float(s, "data.eval_fraction")},
         .seed = (uint64_t)tr_settings_int(s, "run.seed"),
         .eval_batches = tr_settings_int(s, "train.eval_batches"),
         .weights_from = tr_settings_string(s, "model.from"),
     };
     tri_compile_config *compile = &config->compile;
+    data_config(s, &config->data);
     model_config(s, &compile->model);
     optim_config(s, &compile->optim);
     lr_config(s, &config->lr);
     compile->batch = tr_settings_int(s, "train.batch");
     compile->seq_len = tr_settings_int(s, "data.seq_len");
+    compile->mask_documents = config->data.mask_documents;
     compile->num_microbatches = tr_settings_int(s, "layout.microbatches");
     compile->split_backward = tr_settings_bool(s, "layout.split_backward");
     compile->mesh.size[TRI_AXIS_DP] = (int)tr_settings_int(s, "layout.dp");

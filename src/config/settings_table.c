@@ -102,12 +102,24 @@ const tri_setting tri_settings_table[] = {
            "checkpoint weights init_from pretrained load"),
 
     STRING("data.source", "synthetic",
-           "A text file or directory, or synthetic: random tokens with a pattern to learn",
-           "path file files dir dataset corpus text train_data"),
+           "Text, tokens of `trireme data prepare`, several with weights such as a:0.7,b:0.3, or "
+           "synthetic: random tokens with a pattern to learn",
+           "path file files dir dataset corpus text train_data blend mixture"),
+    STRING("data.tokenizer", "",
+           "What turns text into tokens: a tokenizer.json, a directory with one, chars or bytes; "
+           "empty is that of a Hugging Face model.from, else bytes",
+           "tokenizer_name tokenizer_path vocab_file tokenizer_model"),
+    STRING("data.field", "text", "Where the text is in JSONL",
+           "text_column text_field text_key content_key json_keys"),
     INT("data.seq_len", "64", 1, 1000000, "Tokens in a sequence",
         "block_size context context_length seq sequence_length max_length seqlen"),
-    FLOAT("data.eval_fraction", "0.05", 0, 0.5, "Tail of the text that is kept for evaluation",
+    FLOAT("data.eval_fraction", "0.05", 0, 0.5,
+          "Tail of the text that is kept for evaluation; tokens prepared with a part for it keep "
+          "that",
           "val_fraction validation_split eval_split test_split val_split"),
+    BOOL("data.mask_documents", "false",
+         "Attention stays within a document, and positions begin again with each",
+         "document_mask doc_mask intra_document_masking reset_attention_mask reset_position_ids"),
 
     INT("train.batch", "8", 1, 1000000, "Sequences in a step, over all ranks and micro-batches",
         "batch_size global_batch_size global_batch bs"),

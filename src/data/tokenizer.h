@@ -38,6 +38,8 @@ void tri_ids_add(tri_ids *ids, const int32_t *id, size_t num);
 void tri_ids_fini(tri_ids *ids);
 
 tr_status tri_tokenizer_open(const char *path, tri_tokenizer **tokenizer, tr_error *err);
+/* Whether a directory holds one, by the names of its files. */
+bool tri_tokenizer_is_dir(const char *path);
 void tri_tokenizer_close(tri_tokenizer *tokenizer); /* NULL is fine */
 
 /* One token for every code point c for which seen[c] holds, of TRI_NUM_CODE_POINTS; as chars:FILE.

@@ -266,6 +266,12 @@ static tr_status open_found(tri_tokenizer *t, const char *dir, json_t *config, t
                                                 : "");
 }
 
+bool tri_tokenizer_is_dir(const char *path)
+{
+    return has(path, "tokenizer.json") || has(path, "vocab.json") || has(path, "encoder.json") ||
+           has(path, "vocab.txt");
+}
+
 tr_status tri_tokenizer_open_dir(tri_tokenizer *t, const char *dir, tr_error *err)
 {
     json_t *config, *map = NULL;

@@ -170,6 +170,8 @@ tr_status tri_session_step(tri_session *session, tri_step_result *result, tr_err
     if (session->status)
         atomic_store_explicit(&session->status->step, session->step, memory_order_relaxed);
     tri_fill_train_batch(session);
+    if (session->data)
+        TRI_TRY(tri_data_problem(session->data, err));
     fill_step_inputs(session, lr);
     TRI_TRY(tri_executor_run(&session->executors[TRI_PROGRAM_TRAIN], err));
     const float *end = result_of(session);
@@ -202,6 +204,8 @@ tr_status tri_session_eval(tri_session *session, double *loss, tr_error *err)
                         "no data is held out for evaluation: data.eval_fraction is 0");
     double sum = 0, count = 0;
     for (int64_t run = 0; tri_fill_eval_batch(session, run); run++) {
+        if (session->data)
+            TRI_TRY(tri_data_problem(session->data, err));
         TRI_TRY(tri_executor_run(&session->executors[TRI_PROGRAM_EVAL], err));
         sum += (double)*(float *)tri_session_host(session, TRI_PROGRAM_EVAL, TRI_HOST_LOSS, 0);
         count += (double)*(float *)tri_session_host(session, TRI_PROGRAM_EVAL, TRI_HOST_COUNT, 0);
