@@ -51,18 +51,20 @@ int32_t tri_usual_separator(const tri_tokenizer *tokenizer)
     return eos >= 0 ? eos : tri_tokenizer_special(tokenizer, TRI_SPECIAL_SEP);
 }
 
-/* Documents fall into strata of 1/split each; of each stratum one is drawn. */
+/* Documents fall into strata of about 1/split each; of each stratum one is drawn. */
 bool tri_prepare_held_out(double split, uint64_t document)
 {
     if (!(split > 0))
         return false;
-    uint64_t stratum = (uint64_t)((double)document * split);
-    for (uint64_t k = stratum > 0 ? stratum - 1 : 0; k <= stratum + 1; k++) {
+    uint64_t about = (uint64_t)((double)document * split);
+    for (uint64_t k = about > 0 ? about - 1 : 0; k <= about + 1; k++) {
+        uint64_t begin = (uint64_t)ceil((double)k / split);
+        uint64_t end = (uint64_t)ceil((double)(k + 1) / split);
+        if (document < begin || document >= end)
+            continue;
         uint32_t word[4];
         tri_philox(0, k, 0, tri_stream("data", "split"), word);
-        double at = ((double)k + word[0] * 0x1p-32) / split;
-        if ((uint64_t)at == document)
-            return true;
+        return document == begin + word[0] % (end - begin);
     }
     return false;
 }
