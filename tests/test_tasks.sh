@@ -98,7 +98,7 @@ run both recipes/tiny.yaml data.source="$work/text.txt" train.steps=2
 says both 'train.steps ends it earlier'
 says both '^step 2/2 '
 grep -q epoch_loss "$work/both/metrics.jsonl" && fail "an epoch of two steps"
-refused "train.epochs is 2, but this data has no end" train.epochs=2
+refused "train.epochs is 2, but this data has no epochs" train.epochs=2
 
 # ---- instructions, packed and not, on several ranks ----
 

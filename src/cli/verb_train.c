@@ -10,10 +10,12 @@
 #include "api/api.h"
 #include "base/fs.h"
 #include "cli/cli.h"
+#include "cli/data_prepare.h"
 #include "cli/launch.h"
 #include "cli/memory.h"
 #include "cli/progress.h"
 #include "cli/text.h"
+#include "data/tokenizer.h"
 #include "train/metrics.h"
 #include "train/ranks.h"
 #include "train/record.h"
@@ -44,10 +46,30 @@ static tr_status in_dir(const run *r, const char *name, char **path, tr_error *e
     return *path ? TR_OK : tri_fail(err, TR_ERROR_RUNTIME, "no memory for a path");
 }
 
+/* What the tokens of this run mean, for whoever generates with it or exports it. */
+static tr_status keep_tokenizer(run *r, tr_error *err)
+{
+    static const char *const names[] = {"tokenizer.json", "special_tokens_map.json"};
+    tri_tokenizer *tokenizer = NULL;
+    if (r->session->session.data)
+        TRI_TRY(tri_data_tokenizer(&r->session->session.config.data, &tokenizer, err));
+    tr_status status = tokenizer ? tri_tokenizer_save_dir(tokenizer, r->dir, err) : TR_OK;
+    for (int i = 0; i < 2 && !tokenizer && status == TR_OK; i++) { /* of an earlier run */
+        char *path;
+        status = in_dir(r, names[i], &path, err);
+        if (status == TR_OK)
+            (void)unlink(path);
+        free(path);
+    }
+    tri_tokenizer_close(tokenizer);
+    return status;
+}
+
 static tr_status open_files(run *r, tr_error *err)
 {
     char *path;
     TRI_TRY(tri_make_dirs(r->dir, err));
+    TRI_TRY(keep_tokenizer(r, err));
     TRI_TRY(in_dir(r, "config.yaml", &path, err));
     tr_status status = tr_settings_save(r->cli->settings, path, err);
     free(path);
@@ -89,7 +111,7 @@ static void print_fresh(const tri_session *s)
 static void print_start(run *r)
 {
     const tri_session *s = &r->session->session;
-    char count[16], bytes[16], data[480] = "made-up vectors";
+    char count[16], bytes[16], data[800] = "made-up vectors";
     if (s->data)
         tri_data_describe(s->data, data, sizeof data);
     printf("model   %s, %" PRId64 " layers, %s parameters\n", s->config.compile.model.kind,
@@ -366,7 +388,11 @@ static int train_rank(const tri_cli *cli, const tri_bootstrap *bootstrap, void *
 int tri_verb_train(const tri_cli *cli)
 {
     tr_error err = {0};
-    if (tri_api_check(cli->settings, &err) != TR_OK)
+    tri_prepare_bar bar;
+    tri_prepare_bar_init(&bar, tri_terminal(stdout));
+    tr_status status = tri_api_prepare(cli->settings, tri_prepare_bar_show, &bar, &err);
+    tri_prepare_bar_end(&bar);
+    if (status != TR_OK || tri_api_check(cli->settings, &err) != TR_OK)
         return tri_cli_fail(&err);
     int num_ranks = (int)tr_settings_int(cli->settings, "layout.dp");
     return tri_cli_launch(cli, num_ranks, train_rank, NULL);

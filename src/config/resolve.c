@@ -7,6 +7,7 @@
 #include "ckpt/hf.h"
 #include "config/settings_internal.h"
 #include "data/labels.h"
+#include "data/tokenizer.h"
 
 static tr_status fill(tr_settings *settings, const char *name, int64_t value, tr_error *err)
 {
@@ -185,21 +186,59 @@ static tr_status apply_labels(tr_settings *settings, tr_error *err)
                : TR_OK;
 }
 
-/* The vocabulary of the tokenizer, or bytes. */
+static void data_config(const tr_settings *s, tri_data_config *data)
+{
+    static const tri_data_task tasks[] = {TRI_DATA_LM, TRI_DATA_LM, TRI_DATA_MLM, TRI_DATA_CLASSIFY,
+                                          TRI_DATA_INSTRUCT}; /* auto has been resolved */
+    *data = (tri_data_config){
+        .source = tr_settings_string(s, "data.source"),
+        .seq_len = tr_settings_int(s, "data.seq_len"),
+        .vocab = tr_settings_int(s, "model.vocab"),
+        .seed = (uint64_t)tr_settings_int(s, "run.seed"),
+        .eval_fraction = tr_settings_float(s, "data.eval_fraction"),
+        .mask_documents = tr_settings_bool(s, "data.mask_documents"),
+        .task = tasks[tr_settings_choice(s, "data.task")],
+        .tokenizer = tr_settings_string(s, "data.tokenizer"),
+        .field = tr_settings_string(s, "data.field"),
+        .pair_field = tr_settings_string(s, "data.pair_field"),
+        .label_field = tr_settings_string(s, "data.label_field"),
+        .labels = tr_settings_string(s, "data.labels"),
+        .answer_field = tr_settings_string(s, "data.answer_field"),
+        .template = tr_settings_string(s, "data.template"),
+        .template_input = tr_settings_string(s, "data.template_input"),
+        .pack = tr_settings_bool(s, "data.pack"),
+        .too_long = (tri_too_long)tr_settings_choice(s, "data.too_long"),
+        .mask_fraction = tr_settings_float(s, "data.mask_fraction"),
+        .num_labels = tr_settings_int(s, "model.num_labels"),
+        .cache = tr_settings_string(s, "run.dir"),
+        .num_threads = (int)tr_settings_int(s, "run.threads"),
+        .samples = tr_settings_int(s, "data.samples"),
+    };
+}
+
+/* Text for a model of Hugging Face is read with its tokenizer. Prepared tokens have theirs. */
+static tr_status apply_hf_tokenizer(tr_settings *settings, tr_error *err)
+{
+    const char *dir = tr_settings_string(settings, "model.from");
+    if (tr_settings_string(settings, "data.tokenizer")[0] || !tri_hf_is_dir(dir) ||
+        !tri_tokenizer_is_dir(dir) ||
+        tri_data_has_tokens(tr_settings_string(settings, "data.source")))
+        return TR_OK;
+    char assignment[4200];
+    snprintf(assignment, sizeof assignment, "data.tokenizer=%s", dir);
+    return tr_settings_fill(settings, assignment, err);
+}
+
+/* model.vocab follows from the data where it is not given. */
 static tr_status apply_vocab(tr_settings *settings, tr_error *err)
 {
-    const char *path = tr_settings_string(settings, "data.tokenizer");
-    if (tr_settings_int(settings, "model.vocab") > 0)
+    if (tr_settings_int(settings, "model.vocab") != 0)
         return TR_OK;
-    if (!path[0] || strcmp(tr_settings_string(settings, "data.source"), "synthetic") == 0)
-        return decide_number(settings, "model.vocab", 256, err);
-    tri_tokenizer *tokenizer;
-    tr_status status = tri_tokenizer_open(path, &tokenizer, err);
-    if (status != TR_OK)
-        return tri_fail_prefix(err, status, "data.tokenizer");
-    int64_t vocab = tri_tokenizer_vocab(tokenizer);
-    tri_tokenizer_close(tokenizer);
-    return decide_number(settings, "model.vocab", vocab, err);
+    int64_t vocab = 0;
+    tri_data_config data;
+    data_config(settings, &data);
+    TRI_TRY(tri_data_vocab(&data, &vocab, err));
+    return decide_number(settings, "model.vocab", vocab > 0 ? vocab : 256, err);
 }
 
 tr_status tri_settings_complete(tr_settings *settings, tr_error *err)
@@ -225,6 +264,7 @@ tr_status tri_settings_complete(tr_settings *settings, tr_error *err)
         tr_settings_int(settings, "model.dim") >= heads)
         TRI_TRY(decide_number(settings, "model.head_dim",
                               tr_settings_int(settings, "model.dim") / heads, err));
+    TRI_TRY(apply_hf_tokenizer(settings, err));
     TRI_TRY(apply_vocab(settings, err));
     if (tr_settings_int(settings, "model.positions") == 0)
         TRI_TRY(decide_number(settings, "model.positions",
@@ -343,33 +383,6 @@ static tr_status precision_config(const tr_settings *s, tri_session_config *conf
     return TR_OK;
 }
 
-static void data_config(const tr_settings *s, tri_data_config *data)
-{
-    static const tri_data_task tasks[] = {TRI_DATA_LM, TRI_DATA_LM, TRI_DATA_MLM, TRI_DATA_CLASSIFY,
-                                          TRI_DATA_INSTRUCT}; /* auto has been resolved */
-    *data = (tri_data_config){
-        .source = tr_settings_string(s, "data.source"),
-        .seq_len = tr_settings_int(s, "data.seq_len"),
-        .vocab = tr_settings_int(s, "model.vocab"),
-        .seed = (uint64_t)tr_settings_int(s, "run.seed"),
-        .eval_fraction = tr_settings_float(s, "data.eval_fraction"),
-        .task = tasks[tr_settings_choice(s, "data.task")],
-        .tokenizer = tr_settings_string(s, "data.tokenizer"),
-        .field = tr_settings_string(s, "data.field"),
-        .pair_field = tr_settings_string(s, "data.pair_field"),
-        .label_field = tr_settings_string(s, "data.label_field"),
-        .labels = tr_settings_string(s, "data.labels"),
-        .answer_field = tr_settings_string(s, "data.answer_field"),
-        .template = tr_settings_string(s, "data.template"),
-        .template_input = tr_settings_string(s, "data.template_input"),
-        .pack = tr_settings_bool(s, "data.pack"),
-        .too_long = (tri_too_long)tr_settings_choice(s, "data.too_long"),
-        .mask_fraction = tr_settings_float(s, "data.mask_fraction"),
-        .num_labels = tr_settings_int(s, "model.num_labels"),
-        .samples = tr_settings_int(s, "data.samples"),
-    };
-}
-
 tr_status tri_session_config_from(const tr_settings *s, tri_session_config *config, tr_error *err)
 {
     *config = (tri_session_config){
@@ -390,7 +403,7 @@ tr_status tri_session_config_from(const tr_settings *s, tri_session_config *conf
     lr_config(s, &config->lr);
     compile->batch = tr_settings_int(s, "train.batch");
     compile->seq_len = tr_settings_int(s, "data.seq_len");
-    compile->mask_documents = config->data.pack;
+    compile->mask_documents = config->data.mask_documents || config->data.pack;
     compile->num_microbatches = tr_settings_int(s, "layout.microbatches");
     compile->split_backward = tr_settings_bool(s, "layout.split_backward");
     compile->mesh.size[TRI_AXIS_DP] = (int)tr_settings_int(s, "layout.dp");

@@ -5,17 +5,24 @@
  * not special, data.mask_fraction are chosen, rounded, but at least one. Of these 80 % become
  * [MASK], 10 % a random token, 10 % stay; all of them are targets, and nothing else is.
  *
+ * Tokens that were prepared (data/prepared.h) are cut into windows by their own source, and the
+ * special tokens are put around these.
+ *
  * What is chosen is a pure function of (seed, sample): another choice in every epoch. That of rows
  * held out depends on the row alone, so that all evaluations, of any run, ask the same. */
 #include "base/rng.h"
 #include "data/example_set.h"
+#include "data/prepared.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 typedef struct mlm {
-    tri_example_set set;
+    tri_example_set set;    /* of text */
+    tri_data_source tokens; /* or prepared tokens; state NULL: none */
+    int64_t seq_len;
+    uint64_t seed;
     const tri_data_config *config; /* while opening */
     tri_post_item form[TRI_MAX_POST_ITEMS];
     int num_form, num_special;
@@ -33,6 +40,8 @@ static void mlm_destroy(void *state)
     mlm *m = state;
     if (!m)
         return;
+    if (m->tokens.state)
+        m->tokens.destroy(m->tokens.state);
     tri_example_set_fini(&m->set);
     tri_ids_fini(&m->document);
     free(m->is_special);
@@ -65,7 +74,7 @@ static tr_status add_document(mlm *m, const char *text, size_t num_bytes, tr_err
     m->document.num = 0;
     TRI_TRY(tri_tokenizer_encode(m->set.tokenizer, NULL, text, num_bytes, TRI_ENCODE_PLAIN,
                                  &m->document, err));
-    size_t most = (size_t)(m->set.seq_len - m->num_special);
+    size_t most = (size_t)(m->seq_len - m->num_special);
     for (size_t at = 0; at < m->document.num; at += most) {
         size_t left = m->document.num - at, num = left < most ? left : most;
         if (has_ordinary(m, m->document.id + at, num))
@@ -100,56 +109,89 @@ static tr_status read_file(void *context, const char *path, tr_error *err)
     return status == TR_OK ? TR_OK : tri_fail_prefix(err, status, "%s", path);
 }
 
-static tr_status list_tokens(mlm *m, tr_error *err)
+/* vocab may be more than the tokenizer has: prepared tokens may know of others. */
+static tr_status list_tokens(mlm *m, const tri_tokenizer *tokenizer, int64_t vocab, tr_error *err)
 {
-    int32_t vocab = tri_tokenizer_vocab(m->set.tokenizer);
+    int32_t known = tri_tokenizer_vocab(tokenizer);
     m->is_special = calloc((size_t)vocab, sizeof *m->is_special);
-    m->ordinary = malloc((size_t)vocab * sizeof *m->ordinary);
+    m->ordinary = malloc((size_t)known * sizeof *m->ordinary);
     if (!m->is_special || !m->ordinary)
         return tri_fail(err, TR_ERROR_RUNTIME, "%s: out of memory", m->config->source);
     for (int which = 0; which < TRI_NUM_SPECIAL; which++) {
-        int32_t id = tri_tokenizer_special(m->set.tokenizer, (tri_special)which);
-        if (id >= 0 && id < vocab)
+        int32_t id = tri_tokenizer_special(tokenizer, (tri_special)which);
+        if (id >= 0 && id < known)
             m->is_special[id] = true;
     }
-    for (int32_t id = 0; id < vocab; id++) {
-        m->is_special[id] = m->is_special[id] || tri_tokenizer_is_special(m->set.tokenizer, id);
+    for (int32_t id = 0; id < known; id++) {
+        m->is_special[id] = m->is_special[id] || tri_tokenizer_is_special(tokenizer, id);
         if (!m->is_special[id])
             m->ordinary[m->num_ordinary++] = id;
     }
     return TR_OK;
 }
 
-static tr_status open_tokenizer(mlm *m, tr_error *err)
+/* What the tokenizer says of masks and special tokens. */
+static tr_status read_tokenizer(mlm *m, const tri_tokenizer *tokenizer, const char *name,
+                                tr_error *err)
 {
-    const tri_data_config *config = m->config;
-    TRI_TRY(tri_example_set_init(&m->set, config, err));
-    m->mask = tri_tokenizer_special(m->set.tokenizer, TRI_SPECIAL_MASK);
+    m->mask = tri_tokenizer_special(tokenizer, TRI_SPECIAL_MASK);
     if (m->mask < 0)
         return tri_fail(err, TR_ERROR_INPUT,
                         "data.tokenizer \"%s\" has no mask token, which data.task=mlm needs; use "
                         "one that has [MASK] or <mask>, such as BERT's, or name it as mask_token "
                         "in its tokenizer_config.json",
-                        config->tokenizer && config->tokenizer[0] ? config->tokenizer : "bytes");
-    m->num_form = tri_tokenizer_post(m->set.tokenizer, false, m->form);
+                        name);
+    m->num_form = tri_tokenizer_post(tokenizer, false, m->form);
     for (int i = 0; i < m->num_form; i++)
         m->num_special += m->form[i].id >= 0;
-    if (config->seq_len <= m->num_special)
+    if (m->seq_len <= m->num_special)
         return tri_fail(err, TR_ERROR_INPUT,
                         "data.seq_len is %lld, but the tokenizer adds %d special tokens to a text; "
                         "raise it",
-                        (long long)config->seq_len, m->num_special);
-    return list_tokens(m, err);
+                        (long long)m->seq_len, m->num_special);
+    return TR_OK;
 }
 
 static tr_status open_text(mlm *m, tr_error *err)
 {
-    TRI_TRY(open_tokenizer(m, err));
+    const char *name = m->config->tokenizer;
+    TRI_TRY(tri_example_set_init(&m->set, m->config, err));
+    TRI_TRY(read_tokenizer(m, m->set.tokenizer, name && name[0] ? name : "bytes", err));
+    TRI_TRY(list_tokens(m, m->set.tokenizer, m->set.vocab, err));
     TRI_TRY(tri_files_each(m->config->source, false, read_file, m, err));
     if (m->set.num == 0)
         return tri_fail(err, TR_ERROR_INPUT, "%s: is empty; data.source must name a file with text",
                         m->config->source);
     return tri_example_set_rows(&m->set, m->config, err);
+}
+
+/* Prepared tokens: their source makes the windows, shorter by the special tokens. */
+static tr_status open_tokens(mlm *m, tr_error *err)
+{
+    tri_tokenizer *tokenizer;
+    if (m->config->pack || m->config->mask_documents)
+        return tri_fail(err, TR_ERROR_INPUT,
+                        "%s: prepared tokens are masked in whole windows; with data.task=mlm set "
+                        "data.pack and data.mask_documents to false",
+                        m->config->source);
+    TRI_TRY(tri_data_tokenizer(m->config, &tokenizer, err));
+    if (!tokenizer)
+        return tri_fail(err, TR_ERROR_INPUT,
+                        "%s: the tokens come without their tokenizer, so nobody knows the mask "
+                        "token; set data.tokenizer",
+                        m->config->source);
+    tr_status status = read_tokenizer(m, tokenizer, m->config->source, err);
+    if (status == TR_OK) {
+        tri_data_config plain = *m->config;
+        plain.task = TRI_DATA_LM;
+        plain.seq_len -= m->num_special;
+        status = tri_single_source_create(&plain, &m->tokens, err);
+    }
+    int64_t known = tri_tokenizer_vocab(tokenizer), vocab = m->tokens.vocab_needed;
+    if (status == TR_OK)
+        status = list_tokens(m, tokenizer, vocab > known ? vocab : known, err);
+    tri_tokenizer_close(tokenizer);
+    return status;
 }
 
 /* ---- rows ---- */
@@ -182,11 +224,29 @@ static void mask_row(const mlm *m, uint64_t seed, uint64_t number, uint32_t stre
     }
 }
 
-static void mlm_row(const void *state, tri_split split, uint64_t sample, const tri_row *row)
+/* Puts the special tokens around a window of prepared tokens; returns the length. */
+static int64_t token_row(const mlm *m, tri_split split, uint64_t sample, const tri_row *row)
 {
-    const mlm *m = state;
+    int64_t at = 0, length = m->seq_len - m->num_special;
+    for (int i = 0; i < m->num_form; i++) {
+        if (m->form[i].id >= 0) {
+            row->tokens[at++] = m->form[i].id;
+            continue;
+        }
+        tri_row window = {.tokens = row->tokens + at, .targets = row->targets + at};
+        window.num_targets = length;
+        m->tokens.row(m->tokens.state, split, sample, &window);
+        at += length;
+    }
+    for (int64_t i = 0; i < at; i++)
+        row->targets[i] = -1; /* not those of the window */
+    return at;
+}
+
+/* Copies the pieces of a row; returns their length. */
+static int64_t piece_row(const mlm *m, tri_split split, uint64_t window, const tri_row *row)
+{
     size_t num;
-    uint64_t window = tri_example_set_window(&m->set, split, sample);
     const uint32_t *list = tri_example_set_row(&m->set, split, window, &num);
     int64_t at = 0;
     for (size_t k = 0; k < num; k++) {
@@ -195,27 +255,52 @@ static void mlm_row(const void *state, tri_split split, uint64_t sample, const t
         tri_example_places(row, at, e->num, (int32_t)k);
         at += e->num;
     }
-    tri_example_padding(row, at, m->set.seq_len);
-    if (split == TRI_SPLIT_EVAL)
-        mask_row(m, 0, window, tri_stream("data", "mlm-eval"), at, row);
-    else
-        mask_row(m, m->set.seed, sample, tri_stream("data", "mlm-train"), at, row);
-}
-
-static int64_t mlm_num_windows(const void *state, tri_split split)
-{
-    return (int64_t)((const mlm *)state)->set.num_rows[split];
+    tri_example_padding(row, at, m->seq_len);
+    return at;
 }
 
 static uint64_t mlm_window(const void *state, tri_split split, uint64_t sample)
 {
-    return tri_example_set_window(&((const mlm *)state)->set, split, sample);
+    const mlm *m = state;
+    return m->tokens.state ? m->tokens.window(m->tokens.state, split, sample)
+                           : tri_example_set_window(&m->set, split, sample);
+}
+
+static void mlm_row(const void *state, tri_split split, uint64_t sample, const tri_row *row)
+{
+    const mlm *m = state;
+    uint64_t window = mlm_window(m, split, sample);
+    int64_t length =
+        m->tokens.state ? token_row(m, split, sample, row) : piece_row(m, split, window, row);
+    if (split == TRI_SPLIT_EVAL)
+        mask_row(m, 0, window, tri_stream("data", "mlm-eval"), length, row);
+    else
+        mask_row(m, m->seed, sample, tri_stream("data", "mlm-train"), length, row);
+}
+
+static int64_t mlm_num_windows(const void *state, tri_split split)
+{
+    const mlm *m = state;
+    return m->tokens.state ? m->tokens.num_windows(m->tokens.state, split)
+                           : (int64_t)m->set.num_rows[split];
+}
+
+static tr_status mlm_problem(const void *state, tr_error *err)
+{
+    const mlm *m = state;
+    return m->tokens.problem ? m->tokens.problem(m->tokens.state, err) : TR_OK;
 }
 
 static void mlm_describe(const void *state, char *text, size_t text_size)
 {
     const mlm *m = state;
     char rows[160], tokens[32], documents[32];
+    if (m->tokens.state) {
+        m->tokens.describe(m->tokens.state, text, text_size);
+        size_t length = strlen(text);
+        snprintf(text + length, text_size - length, ", %.0f%% to be found", 100 * m->fraction);
+        return;
+    }
     snprintf(text, text_size, "%s tokens in %s document%s, %.0f%% to be found%s",
              tri_data_grouped(m->num_tokens, tokens), tri_data_grouped(m->num_documents, documents),
              m->num_documents == 1 ? "" : "s", 100 * m->fraction,
@@ -230,7 +315,9 @@ tr_status tri_mlm_source_create(const tri_data_config *config, tri_data_source *
         return tri_fail(err, TR_ERROR_RUNTIME, "%s: out of memory", config->source);
     m->config = config;
     m->fraction = config->mask_fraction;
-    tr_status status = open_text(m, err);
+    m->seq_len = config->seq_len;
+    m->seed = config->seed;
+    tr_status status = tri_prepared_is(config->source) ? open_tokens(m, err) : open_text(m, err);
     if (status != TR_OK) {
         mlm_destroy(m);
         return status;
@@ -238,12 +325,14 @@ tr_status tri_mlm_source_create(const tri_data_config *config, tri_data_source *
     tri_ids_fini(&m->document);
     m->config = NULL;
     m->set.source = NULL;
-    *source = (tri_data_source){.state = m,
-                                .vocab_needed = m->set.vocab,
-                                .row = mlm_row,
-                                .num_windows = mlm_num_windows,
-                                .window = mlm_window,
-                                .describe = mlm_describe,
-                                .destroy = mlm_destroy};
+    *source =
+        (tri_data_source){.state = m,
+                          .vocab_needed = m->tokens.state ? m->tokens.vocab_needed : m->set.vocab,
+                          .row = mlm_row,
+                          .num_windows = mlm_num_windows,
+                          .window = mlm_window,
+                          .problem = mlm_problem,
+                          .describe = mlm_describe,
+                          .destroy = mlm_destroy};
     return TR_OK;
 }

@@ -38,7 +38,13 @@ void tri_ids_add(tri_ids *ids, const int32_t *id, size_t num);
 void tri_ids_fini(tri_ids *ids);
 
 tr_status tri_tokenizer_open(const char *path, tri_tokenizer **tokenizer, tr_error *err);
+/* Whether a directory holds one, by the names of its files. */
+bool tri_tokenizer_is_dir(const char *path);
 void tri_tokenizer_close(tri_tokenizer *tokenizer); /* NULL is fine */
+
+/* One token for every code point c for which seen[c] holds, of TRI_NUM_CODE_POINTS; as chars:FILE.
+ */
+tr_status tri_tokenizer_of_chars(const bool *seen, tri_tokenizer **tokenizer, tr_error *err);
 
 enum {
     TRI_ENCODE_SPECIAL = 1, /* put in what the post-processor adds: [CLS] ... [SEP], <s> ... */
@@ -108,6 +114,11 @@ char *tri_tokenizer_describe(const tri_tokenizer *tokenizer, char *text, size_t 
 
 /* tokenizer.json, as Hugging Face tokenizers reads it. */
 tr_status tri_tokenizer_save(const tri_tokenizer *tokenizer, const char *path, tr_error *err);
+/* tokenizer.json and, for what a token is used for, special_tokens_map.json. */
+tr_status tri_tokenizer_save_dir(const tri_tokenizer *tokenizer, const char *dir, tr_error *err);
+/* A number that is the same for tokenizers that would be saved as the same file; never 0 unless
+ * memory ran out. */
+uint64_t tri_tokenizer_fingerprint(const tri_tokenizer *tokenizer);
 
 /* ---- training ---- */
 

@@ -10,8 +10,9 @@ tr_status tri_epochs_init(tri_epochs *epochs, int64_t num, int64_t rows, int64_t
         return TR_OK;
     if (rows == TRI_DATA_ENDLESS)
         return tri_fail(err, TR_ERROR_INPUT,
-                        "train.epochs is %lld, but this data has no end, so there are no epochs of "
-                        "it; set train.epochs=0 and say how long by train.steps",
+                        "train.epochs is %lld, but this data has no epochs: it is made up without "
+                        "end, or a mixture of several sources; set train.epochs=0 and say how long "
+                        "by train.steps",
                         (long long)num);
     int64_t steps = (rows - 1) / batch + 1;
     if (num > INT64_MAX / 2 / rows || num > INT32_MAX / steps)

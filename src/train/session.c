@@ -221,8 +221,7 @@ static tr_status count_steps(tri_session *session, tr_error *err)
 {
     tri_session_config *config = &session->config;
     bool has_rows = session->data || session->row == tri_vector_row;
-    int64_t rows =
-        session->data ? tri_data_num_windows(session->data, TRI_SPLIT_TRAIN) : TRI_DATA_ENDLESS;
+    int64_t rows = session->data ? tri_data_epoch_rows(session->data) : TRI_DATA_ENDLESS;
     TRI_TRY(tri_epochs_init(&session->epochs, has_rows ? config->epochs : 0, rows,
                             config->compile.batch, err));
     session->num_steps = tri_epochs_num_steps(&session->epochs, config->steps);
@@ -276,6 +275,8 @@ tr_status tri_session_step(tri_session *session, tri_step_result *result, tr_err
     if (session->status)
         atomic_store_explicit(&session->status->step, session->step, memory_order_relaxed);
     tri_fill_train_batch(session);
+    if (session->data)
+        TRI_TRY(tri_data_problem(session->data, err));
     fill_step_inputs(session, lr);
     TRI_TRY(tri_executor_run(&session->executors[TRI_PROGRAM_TRAIN], err));
     const float *end = result_of(session);
@@ -316,6 +317,8 @@ tr_status tri_session_eval(tri_session *session, tri_eval_result *result, tr_err
                         "no data is held out for evaluation: data.eval_fraction is 0");
     double sum = 0, count = 0, hits = 0;
     for (int64_t run = 0; tri_fill_eval_batch(session, run); run++) {
+        if (session->data)
+            TRI_TRY(tri_data_problem(session->data, err));
         TRI_TRY(tri_executor_run(&session->executors[TRI_PROGRAM_EVAL], err));
         sum += number_of(session, TRI_PROGRAM_EVAL, TRI_HOST_LOSS);
         count += number_of(session, TRI_PROGRAM_EVAL, TRI_HOST_COUNT);
