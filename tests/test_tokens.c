@@ -514,7 +514,8 @@ static void tokenizers_must_agree(void **state)
     for (int i = 0; i < 2; i++) {
         tri_tokenizer *tokenizer;
         snprintf(dirs[i], sizeof dirs[i], "%s/agree-%d", ((temp_dir *)*state)->path, i);
-        assert_int_equal(tri_prepare_tokenizer(names[i], &text, 1, NULL, &tokenizer, &err), TR_OK);
+        assert_int_equal(tri_prepare_tokenizer(names[i], &text, 1, NULL, NULL, &tokenizer, &err),
+                         TR_OK);
         tri_prepare_config config = {
             .inputs = &text, .num_inputs = 1, .out = dirs[i], .separator = -1};
         assert_int_equal(tri_prepare(&config, tokenizer, NULL, &result, &err), TR_OK);
