@@ -513,7 +513,7 @@ static void directories_and_small_tokenizers(void **state)
     for (int i = 0; i < 4; i++) {
         tri_tokenizer *tokenizer;
         tr_error err = {0};
-        if (tri_prepare_tokenizer(want[i].name, &input, 1, NULL, &tokenizer, &err) != TR_OK)
+        if (tri_prepare_tokenizer(want[i].name, &input, 1, NULL, NULL, &tokenizer, &err) != TR_OK)
             fail_msg("%s", err.message);
         prepare(tokenizer, 1,
                 (tri_prepare_config){.inputs = &input,

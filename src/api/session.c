@@ -30,12 +30,11 @@ tr_status tri_api_prepare(tr_settings *settings,
                           void (*progress)(void *context, const tri_prepare_progress *now),
                           void *context, tr_error *err)
 {
-    tri_session_config config;
-    TRI_TRY(tri_settings_complete(settings, err));
-    TRI_TRY(tri_session_config_from(settings, &config, err));
-    config.data.progress = progress;
-    config.data.progress_context = context;
-    return check_data(&config, err);
+    tri_data_config data;
+    TRI_TRY(tri_data_config_from(settings, &data, err));
+    data.progress = progress;
+    data.progress_context = context;
+    return tri_data_prepare(&data, err);
 }
 
 tr_status tri_api_check(tr_settings *settings, tr_error *err)

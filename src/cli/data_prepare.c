@@ -103,45 +103,45 @@ static void print_result(const tri_prepare_config *config, const tri_tokenizer *
                "instead (data.eval_fraction)\n");
 }
 
-static tr_status prepare_with(const tri_cli *cli, tri_prepare_config *config,
-                              const tri_tokenizer *tokenizer, tr_error *err)
+static tr_status prepare_with(tri_prepare_config *config, const char *name, tri_pool *pool,
+                              tr_error *err)
 {
-    int64_t threads = tr_settings_int(cli->settings, "run.threads");
-    long cores = sysconf(_SC_NPROCESSORS_ONLN);
     tri_prepare_bar bar;
     tri_prepare_result result;
-    tri_pool *pool;
-    TRI_TRY(tri_pool_create(threads > 0 ? (int)threads : cores > 0 ? (int)cores : 1, &pool, err));
+    tri_tokenizer *tokenizer;
     tri_prepare_bar_init(&bar, tri_terminal(stdout));
     config->progress = tri_prepare_bar_show;
     config->context = &bar;
+    TRI_TRY(tri_prepare_tokenizer(name, config->inputs, config->num_inputs, config->field, pool,
+                                  &tokenizer, err));
     tr_status status = tri_prepare(config, tokenizer, pool, &result, err);
     tri_prepare_bar_end(&bar);
-    tri_pool_destroy(pool);
     if (status == TR_OK)
         print_result(config, tokenizer, &result, tri_now_s() - bar.start_s);
+    tri_tokenizer_close(tokenizer);
     return status;
 }
 
-tr_status tri_data_prepare(const tri_cli *cli, tr_error *err)
+tr_status tri_data_prepare_verb(const tri_cli *cli, tr_error *err)
 {
     const char *name = tri_cli_flag(cli, "tokenizer");
+    int64_t threads = tr_settings_int(cli->settings, "run.threads");
+    long cores = sysconf(_SC_NPROCESSORS_ONLN);
     tri_prepare_config config = {.inputs = cli->operands + 1,
                                  .num_inputs = cli->num_operands - 1,
                                  .out = tri_cli_flag(cli, "out"),
                                  .field = tri_cli_flag(cli, "field"),
                                  .plain = tri_cli_flag(cli, "plain") != NULL,
                                  .force = tri_cli_flag(cli, "force") != NULL};
-    tri_tokenizer *tokenizer;
+    tri_pool *pool;
     if (!name || !config.out || config.num_inputs < 1)
         return tri_fail(err, TR_ERROR_INPUT,
                         "say what, with which tokenizer and where to: trireme data prepare TEXT "
                         "... --tokenizer tokenizer.json --out DIR");
     TRI_TRY(read_flags(cli, &config, err));
-    TRI_TRY(tri_prepare_tokenizer(name, config.inputs, config.num_inputs, config.field, &tokenizer,
-                                  err));
-    tr_status status = prepare_with(cli, &config, tokenizer, err);
-    tri_tokenizer_close(tokenizer);
+    TRI_TRY(tri_pool_create(threads > 0 ? (int)threads : cores > 0 ? (int)cores : 1, &pool, err));
+    tr_status status = prepare_with(&config, name, pool, err);
+    tri_pool_destroy(pool);
     return status;
 }
 
@@ -162,7 +162,7 @@ static tr_status inspect_split(const tri_prepared *p, tri_split split, tr_error 
     return TR_OK;
 }
 
-tr_status tri_data_inspect(const tri_cli *cli, tr_error *err)
+tr_status tri_data_inspect_verb(const tri_cli *cli, tr_error *err)
 {
     tri_prepared p;
     if (cli->num_operands != 2)

@@ -6,9 +6,9 @@
 #include "data/prepare.h"
 
 /* trireme data prepare INPUT ... --tokenizer PATH --out DIR */
-tr_status tri_data_prepare(const tri_cli *cli, tr_error *err);
+tr_status tri_data_prepare_verb(const tri_cli *cli, tr_error *err);
 /* trireme data inspect PATH */
-tr_status tri_data_inspect(const tri_cli *cli, tr_error *err);
+tr_status tri_data_inspect_verb(const tri_cli *cli, tr_error *err);
 
 /* A progress bar for tri_prepare on a terminal; nothing elsewhere. */
 typedef struct tri_prepare_bar {

@@ -53,7 +53,7 @@ static const tri_flag ckpt_flags[] = {
 
 static const tri_flag data_flags[] = {
     {"tokenizer", "PATH",
-     "a tokenizer.json, a directory with one, bytes, chars:FILE; prepare: also chars"},
+     "a tokenizer.json, a directory with one, bytes, chars:FILE; prepare: also chars, bpe:N"},
     {"field", "NAME", "prepare: where the text is in JSONL (default text)"},
     {"shard-tokens", "N", "prepare: tokens in a file (default 100000000)"},
     {"split", "SHARE", "prepare: this share of the documents is kept for evaluation, 0.05 say"},

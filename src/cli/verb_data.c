@@ -281,9 +281,9 @@ int tri_verb_data(const tri_cli *cli)
     if (strcmp(action, "tokenizer") == 0)
         status = tokenizer_verb(cli, &err);
     else if (strcmp(action, "prepare") == 0)
-        status = tri_data_prepare(cli, &err);
+        status = tri_data_prepare_verb(cli, &err);
     else if (strcmp(action, "inspect") == 0)
-        status = tri_data_inspect(cli, &err);
+        status = tri_data_inspect_verb(cli, &err);
     else {
         for (int i = 1; i < 3; i++)
             if (tri_edit_distance(action, actions[i]) < tri_edit_distance(action, best))

@@ -229,6 +229,13 @@ static tr_status apply_hf_tokenizer(tr_settings *settings, tr_error *err)
     return tr_settings_fill(settings, assignment, err);
 }
 
+tr_status tri_data_config_from(tr_settings *settings, tri_data_config *data, tr_error *err)
+{
+    TRI_TRY(apply_hf_tokenizer(settings, err));
+    data_config(settings, data);
+    return TR_OK;
+}
+
 /* model.vocab follows from the data where it is not given. */
 static tr_status apply_vocab(tr_settings *settings, tr_error *err)
 {

@@ -115,10 +115,11 @@ const tri_setting tri_settings_table[] = {
            "Text, tokens of `trireme data prepare`, several with weights such as a:0.7,b:0.3, or "
            "synthetic: random tokens with a pattern to learn",
            "path file files dir dataset corpus text train_data blend mixture"),
-    STRING("data.tokenizer", "",
-           "What turns text into tokens: a tokenizer.json, a directory with one, chars or bytes; "
-           "empty is that of a Hugging Face model.from, else bytes",
-           "tokenizer_name tokenizer_path vocab_file tokenizer_model"),
+    STRING(
+        "data.tokenizer", "",
+        "What turns text into tokens: a tokenizer.json, a directory with one, bytes, or made from "
+        "the text: chars, bpe:4096; empty is that of a Hugging Face model.from, else bytes",
+        "tokenizer_name tokenizer_path vocab_file tokenizer_model"),
     STRING("data.field", "text", "Where the text is in JSONL",
            "text_column text_field text_key content_key json_keys"),
     INT("data.seq_len", "64", 1, 1000000, "Tokens in a sequence",

@@ -40,7 +40,10 @@ static tr_status check_config(const tri_data_config *config, tr_error *err)
 static tr_status open_tokens(const tri_data_config *config, tri_data_source *source, tr_error *err)
 {
     tri_data_config with = *config;
-    if (config->tokenizer && *config->tokenizer && strcmp(config->tokenizer, "chars") != 0) {
+    bool made = true;
+    if (config->tokenizer && *config->tokenizer)
+        TRI_TRY(tri_prepare_is_made(config->tokenizer, &made, NULL, err));
+    if (!made) {
         tri_tokenizer *tokenizer;
         TRI_TRY(tri_tokenizer_open(config->tokenizer, &tokenizer, err));
         with.fingerprint = tri_tokenizer_fingerprint(tokenizer);
@@ -117,6 +120,24 @@ tr_status tri_data_open(const tri_data_config *config, tri_data **out, tr_error 
     return TR_OK;
 }
 
+tr_status tri_data_prepare(const tri_data_config *config, tr_error *err)
+{
+    tri_blend_list list;
+    tri_data_config one = *config;
+    TRI_TRY(tri_blend_parse(config->source, &list, err));
+    tr_status status = TR_OK;
+    for (int i = 0; status == TR_OK && i < list.num; i++) {
+        char *dir = NULL;
+        one.source = list.part[i].path;
+        if (strcmp(one.source, "synthetic") != 0 && !tri_prepared_is(one.source) &&
+            tri_text_cache_needed(&one))
+            status = tri_text_cache_fill(&one, &dir, err);
+        free(dir);
+    }
+    tri_blend_list_fini(&list);
+    return status;
+}
+
 tr_status tri_data_problem(const tri_data *data, tr_error *err)
 {
     return data->source.problem ? data->source.problem(data->source.state, err) : TR_OK;
@@ -149,10 +170,16 @@ static tr_status part_vocab(const tri_data_config *config, int64_t *vocab, tr_er
         return TR_OK;
     }
     const char *name = config->tokenizer && *config->tokenizer ? config->tokenizer : "bytes";
-    TRI_TRY(tri_prepare_tokenizer(name, &config->source, 1, config->field, &tokenizer, err));
-    int64_t needed = tri_tokenizer_vocab(tokenizer);
+    bool made;
+    int64_t needed;
+    TRI_TRY(tri_prepare_is_made(name, &made, &needed, err));
+    if (needed == 0) {
+        TRI_TRY(
+            tri_prepare_tokenizer(name, &config->source, 1, config->field, NULL, &tokenizer, err));
+        needed = tri_tokenizer_vocab(tokenizer);
+        tri_tokenizer_close(tokenizer);
+    }
     *vocab = needed > *vocab ? needed : *vocab;
-    tri_tokenizer_close(tokenizer);
     return TR_OK;
 }
 
@@ -209,8 +236,10 @@ tr_status tri_data_tokenizer(const tri_data_config *config, tri_tokenizer **toke
     }
     tri_blend_list_fini(&list);
     const char *name = dir ? dir : config->tokenizer;
-    if (status == TR_OK && name && *name && strcmp(name, "bytes") != 0 &&
-        strcmp(name, "chars") != 0)
+    bool made = false;
+    if (status == TR_OK && name && *name)
+        status = tri_prepare_is_made(name, &made, NULL, err);
+    if (status == TR_OK && !made && name && *name && strcmp(name, "bytes") != 0)
         status = tri_tokenizer_open(name, tokenizer, err);
     free(dir);
     return status;

@@ -74,6 +74,9 @@ typedef struct tri_data_config {
 tr_status tri_data_open(const tri_data_config *config, tri_data **data, tr_error *err);
 void tri_data_close(tri_data *data);
 
+/* Only the preparing: of every text that tri_data_open would prepare. */
+tr_status tri_data_prepare(const tri_data_config *config, tr_error *err);
+
 /* One row of a batch. The caller points at what its program reads, NULL for the rest, and presets
  * it: tokens and types 0, targets -1, positions 0, 1, 2 ..., docs 0. A source overwrites what it
  * knows better. */

@@ -277,12 +277,13 @@ tr_status tri_prepare(const tri_prepare_config *config, const tri_tokenizer *tok
 {
     pipeline p = {.config = config, .tokenizer = tokenizer, .result = result};
     tri_staged_dir staged;
-    uint64_t made_from;
+    uint64_t made_from = config->made_from;
     *result = (tri_prepare_result){0};
     p.separator = config->separator == TRI_SEPARATOR_USUAL ? tri_usual_separator(tokenizer)
                                                            : config->separator;
     TRI_TRY(check_config(config, tri_tokenizer_vocab(tokenizer), err));
-    TRI_TRY(tri_prepare_fingerprint(config, tokenizer, &made_from, err));
+    if (made_from == 0)
+        TRI_TRY(tri_prepare_fingerprint(config, tokenizer, NULL, &made_from, err));
     TRI_TRY(tri_staged_begin(&staged, config->out, config->force, TRI_PREPARED_MANIFEST, err));
     p.sink = (tri_sink){.dir = staged.temp,
                         .shard_tokens =
@@ -316,15 +317,16 @@ tr_status tri_prepare(const tri_prepare_config *config, const tri_tokenizer *tok
 /* ---- what it depends on ---- */
 
 tr_status tri_prepare_fingerprint(const tri_prepare_config *config, const tri_tokenizer *tokenizer,
-                                  uint64_t *fingerprint, tr_error *err)
+                                  const char *name, uint64_t *fingerprint, tr_error *err)
 {
     tri_texts *texts;
     TRI_TRY(tri_texts_open(config->inputs, config->num_inputs, tokenizer, &texts, err));
+    bool usual = config->separator == TRI_SEPARATOR_USUAL && tokenizer;
+    int32_t separator = usual ? tri_usual_separator(tokenizer) : config->separator;
     uint64_t parts[] = {tri_texts_fingerprint(texts),
-                        tri_tokenizer_fingerprint(tokenizer),
-                        (uint64_t)(config->separator == TRI_SEPARATOR_USUAL
-                                       ? tri_usual_separator(tokenizer)
-                                       : config->separator),
+                        tokenizer ? tri_tokenizer_fingerprint(tokenizer)
+                                  : tri_checksum_bytes(name, strlen(name)),
+                        (uint64_t)separator,
                         (uint64_t)(config->split * 0x1p32),
                         config->plain,
                         TRI_SHARD_VERSION};
@@ -336,55 +338,4 @@ tr_status tri_prepare_fingerprint(const tri_prepare_config *config, const tri_to
     *fingerprint = tri_checksum_end(&hash);
     tri_texts_close(texts);
     return TR_OK;
-}
-
-/* ---- chars ---- */
-
-static tr_status gather(tri_unit *unit, const char *field, bool *seen, tr_error *err)
-{
-    tr_status status = TR_OK;
-    for (size_t i = 0; status == TR_OK && i < unit->num; i++) {
-        const char *p;
-        size_t num;
-        json_t *object;
-        status = tri_piece_text(unit, &unit->piece[i], field, &p, &num, &object, err);
-        for (const char *end = p + num; status == TR_OK && p < end;) {
-            uint32_t c = tri_utf8_next(&p, end);
-            if (c < TRI_BROKEN)
-                seen[c] = true;
-            else
-                status = tri_fail(err, TR_ERROR_INPUT,
-                                  "%s: holds bytes that are no UTF-8, so it has no characters; use "
-                                  "the tokenizer bytes",
-                                  unit->path);
-        }
-        json_decref(object);
-    }
-    return status;
-}
-
-tr_status tri_prepare_tokenizer(const char *name, const char *const *inputs, int num_inputs,
-                                const char *field, tri_tokenizer **tokenizer, tr_error *err)
-{
-    if (strcmp(name, "chars") != 0)
-        return tri_tokenizer_open(name, tokenizer, err);
-    *tokenizer = NULL;
-    tri_texts *texts;
-    tri_unit unit = {0};
-    bool *seen = calloc(TRI_NUM_CODE_POINTS, sizeof *seen);
-    if (!seen)
-        return tri_fail(err, TR_ERROR_RUNTIME, "no memory for a table of characters");
-    tr_status status = tri_texts_open(inputs, num_inputs, NULL, &texts, err);
-    do {
-        if (status == TR_OK)
-            status = tri_texts_next(texts, &unit, err);
-        if (status == TR_OK)
-            status = gather(&unit, field ? field : "text", seen, err);
-    } while (status == TR_OK && unit.num > 0);
-    tri_unit_fini(&unit);
-    tri_texts_close(texts);
-    if (status == TR_OK)
-        status = tri_tokenizer_of_chars(seen, tokenizer, err);
-    free(seen);
-    return status;
 }

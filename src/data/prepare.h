@@ -41,6 +41,7 @@ typedef struct tri_prepare_config {
     int32_t separator;    /* between documents: an id, or one of the above */
     bool plain;           /* text that spells a special token is ordinary text */
     bool force;           /* an earlier result in its place is replaced */
+    uint64_t made_from;   /* goes into tokens.json; 0: tri_prepare_fingerprint */
     void (*progress)(void *context, const tri_prepare_progress *now); /* or NULL */
     void *context;
 } tri_prepare_config;
@@ -59,13 +60,19 @@ bool tri_prepare_held_out(double split, uint64_t document);
 /* The usual separator of a tokenizer: end of text, or what separates texts; -1: none. */
 int32_t tri_usual_separator(const tri_tokenizer *tokenizer);
 
-/* Opens a tokenizer by the name that people give it: as tri_tokenizer_open, and "chars" for one
- * that has every character of the inputs. */
+/* Opens a tokenizer by the name that people give it: as tri_tokenizer_open, or one that is made
+ * from the inputs: "chars" has every character of them, "bpe:4096" is trained on them (on the first
+ * GiB, if there is more), with at most so many tokens. */
 tr_status tri_prepare_tokenizer(const char *name, const char *const *inputs, int num_inputs,
-                                const char *field, tri_tokenizer **tokenizer, tr_error *err);
+                                const char *field, tri_pool *pool, tri_tokenizer **tokenizer,
+                                tr_error *err);
+/* Whether a name is one of the two. vocab (may be NULL): that of "bpe:N", 0 when it must be found
+ * out. A name that begins like one and is not is an error. */
+tr_status tri_prepare_is_made(const char *name, bool *made, int64_t *vocab, tr_error *err);
 
-/* One number for everything that the tokens depend on. Files count by name, size and date. */
+/* One number for everything that the tokens depend on. Files count by name, size and date. For a
+ * tokenizer that is made from the inputs, tokenizer is NULL and its name counts. */
 tr_status tri_prepare_fingerprint(const tri_prepare_config *config, const tri_tokenizer *tokenizer,
-                                  uint64_t *fingerprint, tr_error *err);
+                                  const char *name, uint64_t *fingerprint, tr_error *err);
 
 #endif

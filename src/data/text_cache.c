@@ -69,8 +69,18 @@ static char *cache_dir(const tri_data_config *config, const char *tokenizer)
                : dir;
 }
 
-static tr_status prepare(const tri_data_config *config, const tri_tokenizer *tokenizer,
-                         const char *dir, tr_error *err)
+static bool is_done(const char *dir, uint64_t fingerprint)
+{
+    tri_prepared found; /* a list alone proves nothing: are the shards there? */
+    if (tri_prepared_made_from(dir) != fingerprint || tri_prepared_open(dir, &found, NULL) != TR_OK)
+        return false;
+    tri_prepared_close(&found);
+    return true;
+}
+
+/* A tokenizer that is made from the text is made only where the text has to be prepared. */
+static tr_status prepare(const tri_data_config *config, const char *name, const char *dir,
+                         tr_error *err)
 {
     tri_prepare_config wanted = {.inputs = &config->source,
                                  .num_inputs = 1,
@@ -80,25 +90,26 @@ static tr_status prepare(const tri_data_config *config, const tri_tokenizer *tok
                                  .force = true,
                                  .progress = config->progress,
                                  .context = config->progress_context};
-    uint64_t fingerprint;
-    TRI_TRY(tri_prepare_fingerprint(&wanted, tokenizer, &fingerprint, err));
-    if (tri_prepared_made_from(dir) == fingerprint) {
-        tri_prepared found; /* a list alone proves nothing: are the shards there? */
-        bool whole = tri_prepared_open(dir, &found, NULL) == TR_OK;
-        if (whole)
-            tri_prepared_close(&found);
-        if (whole)
-            return TR_OK;
-    }
-    long cores = sysconf(_SC_NPROCESSORS_ONLN);
+    bool made;
+    tri_tokenizer *tokenizer = NULL;
+    tri_pool *pool = NULL;
     tri_prepare_result result;
-    tri_pool *pool;
-    TRI_TRY(tri_pool_create(config->num_threads > 0 ? config->num_threads
-                            : cores > 0             ? (int)cores
-                                                    : 1,
-                            &pool, err));
-    tr_status status = tri_prepare(&wanted, tokenizer, pool, &result, err);
+    TRI_TRY(tri_prepare_is_made(name, &made, NULL, err));
+    if (!made)
+        TRI_TRY(tri_tokenizer_open(name, &tokenizer, err));
+    tr_status status = tri_prepare_fingerprint(&wanted, tokenizer, name, &wanted.made_from, err);
+    bool done = status == TR_OK && is_done(dir, wanted.made_from);
+    long cores = sysconf(_SC_NPROCESSORS_ONLN);
+    int threads = config->num_threads > 0 ? config->num_threads : cores > 0 ? (int)cores : 1;
+    if (status == TR_OK && !done)
+        status = tri_pool_create(threads, &pool, err);
+    if (status == TR_OK && !done && made)
+        status =
+            tri_prepare_tokenizer(name, &config->source, 1, config->field, pool, &tokenizer, err);
+    if (status == TR_OK && !done)
+        status = tri_prepare(&wanted, tokenizer, pool, &result, err);
     tri_pool_destroy(pool);
+    tri_tokenizer_close(tokenizer);
     return status;
 }
 
@@ -134,17 +145,14 @@ tr_status tri_text_cache_fill(const tri_data_config *config, char **dir, tr_erro
                         "%s: cannot be found; data.source must name text, prepared tokens, a list "
                         "of them, or be synthetic",
                         config->source);
-    tri_tokenizer *tokenizer;
-    TRI_TRY(tri_prepare_tokenizer(name, &config->source, 1, config->field, &tokenizer, err));
     int fd = -1;
     *dir = cache_dir(config, name);
     tr_status status = *dir ? lock(*dir, &fd, err)
                             : tri_fail(err, TR_ERROR_RUNTIME, "%s: out of memory", config->source);
     if (status == TR_OK)
-        status = prepare(config, tokenizer, *dir, err);
+        status = prepare(config, name, *dir, err);
     if (fd >= 0)
         close(fd);
-    tri_tokenizer_close(tokenizer);
     if (status != TR_OK) {
         free(*dir);
         *dir = NULL;
