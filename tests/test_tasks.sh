@@ -117,6 +117,8 @@ run packed recipes/tiny.yaml "${instruct[@]}" data.pack=true train.batch=400 dat
 close flat packed loss 1e-5
 "$trireme" generate "$work/instruct-true" --set generate.tokens=3 --set generate.prompt=x \
     >"$work/out" 2>&1 || fail "no text after instructions: $(cat "$work/out")"
+refused "data.tokenizer is bpe:300, which is made from plain text" "${instruct[@]}" model.vocab=0 \
+    data.tokenizer=bpe:300
 refused "data.task is instruct, but data.source is synthetic" data.task=instruct
 refused "data.task is instruct, which trains a model.task of lm" data.task=instruct \
     model.task=classify
@@ -129,6 +131,17 @@ run mlm recipes/tiny.yaml "${mlm[@]}"
 run mlm-3 recipes/tiny.yaml "${mlm[@]}" layout.dp=3
 close mlm mlm-3 loss 1e-5
 close mlm mlm-3 eval_loss 1e-5
+"$trireme" data prepare "$work/text.txt" --tokenizer tests/fixtures/tokenizer_wordpiece.json \
+    --separator 3 --out "$work/prepared" >"$work/out" 2>&1 || fail "prepare: $(cat "$work/out")"
+tokens=(model.kind=bert model.vocab=0 data.task=mlm data.source="$work/prepared" data.seq_len=32)
+run tokens recipes/tiny.yaml "${tokens[@]}" data.record=true
+run tokens-3 recipes/tiny.yaml "${tokens[@]}" layout.dp=3
+says tokens '^data    .* windows of 30.*, 15% to be found$'
+close tokens tokens-3 loss 1e-5
+close tokens tokens-3 eval_loss 1e-5
+refused "set data.pack and data.mask_documents to false" "${tokens[@]}" data.pack=true
+refused "this data has no epochs" train.epochs=2 data.source="$work/text.txt:0.5,recipes/demo.yaml:0.5"
+refused "which only data.task=lm takes" "${tokens[@]}" data.source="$work/prepared:1,$work/text.txt:1"
 refused "has no mask token" model.kind=bert data.task=mlm data.source="$work/text.txt"
 
 [ $failures -eq 0 ] && echo "epochs and tasks: all as expected"

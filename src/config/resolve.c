@@ -7,6 +7,7 @@
 #include "ckpt/hf.h"
 #include "config/settings_internal.h"
 #include "data/labels.h"
+#include "data/prepare.h"
 #include "data/tokenizer.h"
 
 static tr_status fill(tr_settings *settings, const char *name, int64_t value, tr_error *err)
@@ -231,8 +232,29 @@ static tr_status apply_hf_tokenizer(tr_settings *settings, tr_error *err)
 
 tr_status tri_data_config_from(tr_settings *settings, tri_data_config *data, tr_error *err)
 {
+    TRI_TRY(apply_preset(settings, err));
+    TRI_TRY(apply_bert(settings, err));
+    TRI_TRY(apply_hf(settings, err));
+    TRI_TRY(apply_task(settings, err));
     TRI_TRY(apply_hf_tokenizer(settings, err));
     data_config(settings, data);
+    return TR_OK;
+}
+
+/* A tokenizer that is made from the text needs text. */
+static tr_status check_tokenizer(const tr_settings *settings, tr_error *err)
+{
+    bool made = false;
+    const char *name = tr_settings_string(settings, "data.tokenizer");
+    const char *task = tr_settings_string(settings, "data.task");
+    if (name[0] && strcmp(task, "lm") != 0)
+        TRI_TRY(tri_prepare_is_made(name, &made, NULL, err));
+    if (made)
+        return tri_fail(err, TR_ERROR_INPUT,
+                        "data.tokenizer is %s, which is made from plain text as data.task=lm reads "
+                        "it; for %s make one first, with `trireme data tokenizer train`, or name "
+                        "one",
+                        name, task);
     return TR_OK;
 }
 
@@ -272,6 +294,7 @@ tr_status tri_settings_complete(tr_settings *settings, tr_error *err)
         TRI_TRY(decide_number(settings, "model.head_dim",
                               tr_settings_int(settings, "model.dim") / heads, err));
     TRI_TRY(apply_hf_tokenizer(settings, err));
+    TRI_TRY(check_tokenizer(settings, err));
     TRI_TRY(apply_vocab(settings, err));
     if (tr_settings_int(settings, "model.positions") == 0)
         TRI_TRY(decide_number(settings, "model.positions",

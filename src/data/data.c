@@ -207,7 +207,7 @@ static tr_status tokenizer_dir(const tri_data_config *config, char **dir, tr_err
     if (strcmp(config->source, "synthetic") == 0)
         return TR_OK;
     if (!tri_prepared_is(config->source)) {
-        if (config->task != TRI_DATA_LM || !tri_text_cache_needed(config))
+        if (!tri_text_cache_needed(config))
             return TR_OK;
         TRI_TRY(tri_text_cache_fill(config, &cached, err));
     }

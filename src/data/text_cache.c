@@ -31,6 +31,8 @@ static bool is_packed(const char *path)
 
 bool tri_text_cache_needed(const tri_data_config *config)
 {
+    if (config->task != TRI_DATA_LM) /* whose sources read their entries themselves */
+        return false;
     if (config->tokenizer && *config->tokenizer && strcmp(config->tokenizer, "bytes") != 0)
         return true;
     if (!tri_path_is_dir(config->source))
