@@ -35,7 +35,7 @@ LIBS     = $(shell pkg-config --libs $(PACKAGES) 2>/dev/null) -lm -ldl -pthread
 
 # The GPU part is built where there is an nvcc; CUDA=no leaves it out. The CUDA runtime is linked in
 # (it opens the driver by itself), everything else of CUDA is opened at run time.
-CUDA    ?= no
+CUDA    ?= $(if $(NVCC),yes,no)
 NVCC    ?= $(firstword $(wildcard $(shell command -v nvcc) /usr/local/cuda/bin/nvcc))
 CUDA_HOME = $(patsubst %/bin/nvcc,%,$(realpath $(NVCC)))
 CUDA_ARCH ?= -gencode=arch=compute_80,code=sm_80 -gencode=arch=compute_90a,code=sm_90a
@@ -86,6 +86,13 @@ $(BUILD)/%.o: %.c
 	$(say) CC $<
 	$(Q)$(CC) $(BASE) -c $< -o $@
 
+# What knows of CUDA is built anew when CUDA comes or goes.
+$(BUILD)/cuda-$(CUDA):
+	@mkdir -p $(@D)
+	@rm -f $(BUILD)/cuda-*
+	@touch $@
+$(BUILD)/src/device/device.o $(LIBRARY): $(BUILD)/cuda-$(CUDA)
+
 $(BUILD)/%.cu.o: %.cu
 	@mkdir -p $(@D)
 	$(say) NVCC $<
@@ -102,7 +109,7 @@ $(foreach isa,$(ISAS),$(eval $(call isa_rule,$(isa))))
 $(LIBRARY): $(LIB_OBJ)
 	@rm -f $@
 	$(say) AR $@
-	$(Q)ar rcs $@ $^
+	$(Q)ar rcs $@ $(LIB_OBJ)
 
 $(PROGRAM): $(CLI_OBJ) $(LIBRARY)
 	$(say) LINK $@

@@ -1,0 +1,100 @@
+#!/usr/bin/env bash
+# The GPU against the CPU: kernels, then 100 steps of two small models in every precision, repeated,
+# and on two ranks that share the card. Argument: the build directory. Needs an NVIDIA GPU.
+set -u
+build=${1:-build}
+trireme=$build/trireme
+work=$(mktemp -d "${TMPDIR:-/tmp}/trireme-gpu-XXXXXX")
+trap 'rm -rf "$work"' EXIT
+failures=0
+fail() {
+    echo "FAILED: $*"
+    failures=$((failures + 1))
+}
+
+if ! "$trireme" train recipes/tiny.yaml --set train.steps=1 --set run.device=cuda --set run.save=false \
+    --set run.dir="$work/probe" >"$work/probe.out" 2>&1; then
+    tail -n 3 "$work/probe.out"
+    if grep -q "cannot be used here\|without CUDA" "$work/probe.out"; then
+        echo "skipped: no GPU here"
+        exit 0
+    fi
+    exit 1
+fi
+
+if [ -x "$build/tests/test_cuda_kernels" ] && [ -z "${SKIP_KERNELS:-}" ]; then
+    "$build/tests/test_cuda_kernels" >"$work/kernels.out" 2>&1 || {
+        grep -v "OK \]\|RUN" "$work/kernels.out" | head -n 80
+        fail "kernels"
+    }
+fi
+
+run() { # name, then settings
+    local name=$1 set=()
+    shift
+    for s in "$@"; do set+=(--set "$s"); done
+    "$trireme" train recipes/tiny.yaml --set train.steps=100 --set run.save=false \
+        --set run.dir="$work/$name" "${set[@]}" >"$work/$name.out" 2>&1 || {
+        fail "$name did not run: $(tail -n 3 "$work/$name.out")"
+    }
+}
+
+field() { sed -n "s/.*\"$2\": *\([-0-9.e+]*\).*/\1/p" "$work/$1/metrics.jsonl" 2>/dev/null; }
+
+close() { # name, other, field, limit
+    local worst
+    field "$1" "$3" >"$work/a"
+    field "$2" "$3" >"$work/b"
+    worst=$(paste "$work/a" "$work/b" | awk -v limit="$4" '
+        NF != 2 { missing = 1 }
+        { d = ($1 - $2) / $1; d = d < 0 ? -d : d; if (d > worst) worst = d }
+        END { print NR < 100 || missing ? "missing steps" : worst > limit ? worst : "ok " worst }')
+    case $worst in
+    ok*) echo "$2 beside $1: $3 within ${worst#ok } (limit $4)" ;;
+    *) fail "$3 of $2 differs from $1 by $worst, more than $4" ;;
+    esac
+}
+
+same() {
+    field "$1" loss >"$work/a"
+    field "$2" loss >"$work/b"
+    if [ -s "$work/a" ] && cmp -s "$work/a" "$work/b"; then
+        echo "$2 equals $1 bit for bit"
+    else
+        fail "$2 is not $1 again"
+    fi
+}
+
+gpt2=(model.dropout=0.1 train.batch=8)
+llama=(model.kind=llama model.dropout=0 model.num_kv_heads=2 model.dim=96 model.num_heads=6
+    model.ffn_dim=200 model.vocab=301 data.seq_len=65)
+for kind in gpt2 llama; do
+    declare -n of=$kind
+    run $kind-cpu "${of[@]}"
+    run $kind-fp32 "${of[@]}" run.device=cuda
+    close $kind-cpu $kind-fp32 loss 1e-4
+    run $kind-again "${of[@]}" run.device=cuda
+    same $kind-fp32 $kind-again
+    run $kind-tf32 "${of[@]}" run.device=cuda precision.kind=tf32
+    close $kind-cpu $kind-tf32 loss 1e-2
+    run $kind-bf16-cpu "${of[@]}" precision.kind=bf16
+    run $kind-bf16 "${of[@]}" run.device=cuda precision.kind=bf16
+    close $kind-bf16-cpu $kind-bf16 loss 2e-2
+    close $kind-cpu $kind-bf16 loss 2e-2
+    run $kind-bf16-again "${of[@]}" run.device=cuda precision.kind=bf16
+    same $kind-bf16 $kind-bf16-again
+    run $kind-dp2 "${of[@]}" run.device=cuda layout.dp=2
+    close $kind-fp32 $kind-dp2 loss 1e-4
+    run $kind-dp2-bf16 "${of[@]}" run.device=cuda layout.dp=2 layout.microbatches=2 precision.kind=bf16
+    close $kind-bf16 $kind-dp2-bf16 loss 2e-2
+done
+run muon optim.kind=muon optim.lr=0.01
+run muon-gpu optim.kind=muon optim.lr=0.01 run.device=cuda
+close muon muon-gpu loss 1e-3
+run mlp model.kind=mlp model.dropout=0 model.dim=48
+run mlp-gpu model.kind=mlp model.dropout=0 model.dim=48 run.device=cuda
+close mlp mlp-gpu loss 1e-4
+grep -h "^memory" "$work/gpt2-bf16.out" "$work/llama-dp2.out"
+grep -h "^note" "$work"/*.out | sort | uniq -c
+[ $failures -eq 0 ] && echo "gpu: all checks passed"
+exit $((failures > 0))

@@ -1,0 +1,586 @@
+/* Every kernel of the GPU against the portable reference, over the table of operator cases: in f32,
+ * bf16 and f16, in place, recorded and replayed, many at once, and past the ends of its operands.
+ *
+ * Operands and scratch of a call are laid out in an image between canaries. The image goes to the
+ * GPU as a whole and comes back as a whole, so that everything a kernel should not have touched can
+ * be looked at. */
+#include "op_cases.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/half.h"
+#include "device/device.h"
+#include "graph/op_table.h"
+
+#ifdef TRI_CUDA
+
+#include "device/cuda/cuda.h"
+
+enum {
+    BORDER = 256, /* canaries on each side, and the alignment of scratch */
+    CANARY = 0xA5,
+    UNWRITTEN = 0xFF,
+    MANY = 500, /* more than one launch takes */
+};
+
+/* Which types a call has: of what may be narrow, and of accumulators. */
+typedef struct variant {
+    const char *name;
+    tri_dtype narrow, accumulator;
+} variant;
+
+static const variant variants[] = {
+    {"f32", TRI_F32, TRI_F32},          {"bf16", TRI_BF16, TRI_BF16},
+    {"f16", TRI_F16, TRI_F16},          {"bf16 into f32", TRI_BF16, TRI_F32},
+    {"f16 into f32", TRI_F16, TRI_F32},
+};
+enum { NUM_VARIANTS = sizeof variants / sizeof variants[0] };
+
+typedef struct region {
+    size_t at, bytes;
+    bool written;
+} region;
+
+typedef struct image {
+    unsigned char *sent, *got;
+    size_t used, capacity;
+    region *regions;
+    int num_regions, max_regions;
+} image;
+
+/* A call: its operands as the host has them and, once the image is on the GPU, as the GPU has. */
+typedef struct gpu_call {
+    op_run host;
+    tri_kernel_args args;
+    tri_attr attr;
+    size_t in[TRI_MAX_IN], out[TRI_MAX_OUT], scratch;
+    size_t scratch_bytes;
+} gpu_call;
+
+static tri_device gpu;
+static unsigned char *memory; /* of the GPU */
+static size_t memory_bytes;
+
+static tri_cuda *shared_state(void)
+{
+    return gpu.state;
+}
+
+static void must(tr_status status, const tr_error *err)
+{
+    if (status != TR_OK)
+        fail_msg("%s", err->message);
+}
+
+/* --- Images --------------------------------------------------------------------------------- */
+
+static void image_init(image *im)
+{
+    *im = (image){.capacity = 1 << 20, .max_regions = 64};
+    im->sent = malloc(im->capacity);
+    im->regions = malloc((size_t)im->max_regions * sizeof *im->regions);
+    assert_non_null(im->sent);
+    assert_non_null(im->regions);
+}
+
+static void image_fini(image *im)
+{
+    free(im->sent);
+    free(im->got);
+    free(im->regions);
+}
+
+static size_t image_place(image *im, size_t bytes, bool written)
+{
+    size_t at = im->used + BORDER, end = (at + bytes + BORDER + BORDER - 1) / BORDER * BORDER;
+    while (end > im->capacity)
+        im->capacity *= 2;
+    if (im->num_regions == im->max_regions)
+        im->max_regions *= 2;
+    im->sent = realloc(im->sent, im->capacity);
+    im->regions = realloc(im->regions, (size_t)im->max_regions * sizeof *im->regions);
+    assert_non_null(im->sent);
+    assert_non_null(im->regions);
+    memset(im->sent + im->used, CANARY, end - im->used);
+    memset(im->sent + at, UNWRITTEN, bytes);
+    im->regions[im->num_regions++] = (region){at, bytes, written};
+    im->used = end;
+    return at;
+}
+
+static void image_upload(const image *im)
+{
+    tr_error err = {0};
+    if (im->used > memory_bytes) {
+        if (memory)
+            gpu.def->free(memory, memory_bytes);
+        memory_bytes = tri_device_round(im->used * 2);
+        memory = gpu.def->alloc(memory_bytes);
+        assert_non_null(memory);
+    }
+    must(gpu.def->queue->upload(&gpu, memory, im->sent, im->used, &err), &err);
+}
+
+static void image_download(image *im)
+{
+    tr_error err = {0};
+    im->got = realloc(im->got, im->used);
+    assert_non_null(im->got);
+    must(gpu.def->queue->download(&gpu, im->got, memory, im->used, &err), &err);
+    must(gpu.def->queue->finish(&gpu, &err), &err);
+}
+
+/* Canaries are whole and inputs as they were. */
+static bool image_kept(const image *im)
+{
+    for (int i = 0; i < im->num_regions; i++) {
+        const region *r = &im->regions[i];
+        size_t end = i + 1 < im->num_regions ? im->regions[i + 1].at : im->used;
+        for (size_t b = r->at - BORDER; b < r->at; b++)
+            if (im->got[b] != CANARY)
+                return false;
+        for (size_t b = r->at + r->bytes; b < end; b++)
+            if (im->got[b] != CANARY)
+                return false;
+        if (!r->written && memcmp(im->got + r->at, im->sent + r->at, r->bytes) != 0)
+            return false;
+    }
+    return true;
+}
+
+/* --- Types ---------------------------------------------------------------------------------- */
+
+static float rounded(float value, tri_dtype dtype)
+{
+    return dtype == TRI_BF16  ? tri_bf16_to_f32(tri_f32_to_bf16(value))
+           : dtype == TRI_F16 ? tri_f16_to_f32(tri_f32_to_f16(value))
+                              : value;
+}
+
+static float element(const unsigned char *data, tri_dtype dtype, int64_t i)
+{
+    if (dtype == TRI_F32)
+        return ((const float *)data)[i];
+    uint16_t bits = ((const uint16_t *)data)[i];
+    return dtype == TRI_BF16 ? tri_bf16_to_f32(bits) : tri_f16_to_f32(bits);
+}
+
+static void store(unsigned char *data, tri_dtype dtype, const float *from, int64_t count)
+{
+    for (int64_t i = 0; i < count; i++) {
+        if (dtype == TRI_BF16)
+            ((uint16_t *)data)[i] = tri_f32_to_bf16(from[i]);
+        else if (dtype == TRI_F16)
+            ((uint16_t *)data)[i] = tri_f32_to_f16(from[i]);
+        else
+            memcpy(data + i * 4, &from[i], 4);
+    }
+}
+
+static tri_dtype type_of_out(const op_case *c, const variant *v, int o)
+{
+    const tri_op_def *def = tri_op_get(c->op);
+    if (def->wide_out >> o & 1)
+        return TRI_F32;
+    if (c->op == TRI_OP_CAST)
+        return v->narrow == TRI_F32 ? TRI_BF16 : TRI_F32;
+    return def->can_accumulate >> o & 1 ? v->accumulator : v->narrow;
+}
+
+/* Whether a variant says anything that an earlier one does not. */
+static bool variant_applies(const op_case *c, const variant *v)
+{
+    const tri_op_def *def = tri_op_get(c->op);
+    if (v->narrow == TRI_F32)
+        return true;
+    if (v->accumulator != v->narrow) {
+        if (!(def->can_accumulate & ~def->wide_out) ||
+            (c->op == TRI_OP_MATMUL && c->attr.epilogue != TRI_EPILOGUE_NONE))
+            return false;
+    }
+    op_run run;
+    op_run_init(&run, c, NULL);
+    bool any = false;
+    for (int i = 0; i < run.args.num_in; i++)
+        any |=
+            run.args.in[i].count > 0 && run.args.in[i].dtype == TRI_F32 && !(def->wide_in >> i & 1);
+    op_run_fini(&run);
+    return any;
+}
+
+/* --- Calls ---------------------------------------------------------------------------------- */
+
+static size_t place_operand(image *im, tri_tensor *host, tri_dtype dtype, bool written)
+{
+    size_t at = image_place(im, (size_t)host->count * tri_dtype_bytes(dtype), written);
+    if (host->dtype == TRI_I32) {
+        memcpy(im->sent + at, host->data, (size_t)host->count * 4);
+        return at;
+    }
+    float *values = host->data;
+    for (int64_t i = 0; i < host->count; i++)
+        values[i] = rounded(values[i], dtype);
+    store(im->sent + at, dtype, values, host->count);
+    return at;
+}
+
+/* Makes operands, rounds those of the host to the types, and places them in the image. */
+static void call_init(gpu_call *call, image *im, const op_case *c, const variant *v,
+                      const op_alias *alias)
+{
+    const tri_op_def *def = tri_op_get(c->op);
+    op_run_init(&call->host, c, alias);
+    call->args = call->host.args;
+    call->attr = call->host.attr;
+    for (int i = 0; i < call->args.num_in; i++) {
+        tri_tensor *host = &call->host.args.in[i], *t = &call->args.in[i];
+        if (host->count == 0)
+            continue;
+        bool narrow = host->dtype == TRI_F32 && !(def->wide_in >> i & 1);
+        t->dtype = narrow ? v->narrow : host->dtype;
+        bool written = false;
+        for (int o = 0; o < call->args.num_out; o++)
+            written |= call->host.args.out[o].data == host->data;
+        call->in[i] = place_operand(im, host, t->dtype, written);
+    }
+    for (int o = 0; o < call->args.num_out; o++) {
+        tri_tensor *host = &call->host.args.out[o], *t = &call->args.out[o];
+        int same = -1;
+        for (int i = 0; i < call->args.num_in; i++)
+            if (call->host.args.in[i].count > 0 && call->host.args.in[i].data == host->data)
+                same = i;
+        t->dtype = same >= 0 ? call->args.in[same].dtype : type_of_out(c, v, o);
+        call->out[o] = same >= 0 ? call->in[same] : place_operand(im, host, t->dtype, true);
+    }
+    call->attr.dtype = call->args.out[0].dtype;
+    call->args.attr = &call->attr;
+    call->args.device = gpu.state;
+    tri_kernel_args sizes = call->args;
+    for (int i = 0; i < TRI_MAX_IN; i++)
+        sizes.in[i].data = NULL;
+    for (int o = 0; o < TRI_MAX_OUT; o++)
+        sizes.out[o].data = NULL;
+    const tri_kernel *kernel = tri_cuda_kernel(c->op);
+    call->scratch_bytes = kernel->scratch_bytes ? kernel->scratch_bytes(&sizes, 1) : 0;
+    call->scratch = image_place(im, call->scratch_bytes, true);
+}
+
+/* The addresses of the operands, once the image has its place on the GPU. */
+static void call_bind(gpu_call *call)
+{
+    call->args.attr = &call->attr;
+    for (int i = 0; i < call->args.num_in; i++)
+        if (call->args.in[i].count > 0)
+            call->args.in[i].data = memory + call->in[i];
+    for (int o = 0; o < call->args.num_out; o++)
+        call->args.out[o].data = memory + call->out[o];
+}
+
+static void use_scratch(const gpu_call *call)
+{
+    shared_state()->scratch = memory + call->scratch;
+    shared_state()->scratch_bytes = call->scratch_bytes;
+}
+
+/* Runs it at once, or from a recording. */
+static void call_run(gpu_call *call, image *im, tri_op op, bool recorded)
+{
+    tr_error err = {0};
+    void *scratch = shared_state()->scratch;
+    size_t scratch_bytes = shared_state()->scratch_bytes;
+    image_upload(im);
+    call_bind(call);
+    use_scratch(call);
+    if (recorded) {
+        void *recording = NULL;
+        must(gpu.def->queue->finish(&gpu, &err), &err);
+        must(gpu.def->queue->record(&gpu, &err), &err);
+        tri_cuda_kernel(op)->run(&call->args);
+        must(gpu.def->queue->record_end(&gpu, &recording, &err), &err);
+        must(gpu.def->queue->replay(&gpu, recording, &err), &err);
+        image_download(im);
+        gpu.def->queue->forget(recording);
+    } else {
+        tri_cuda_kernel(op)->run(&call->args);
+        image_download(im);
+    }
+    shared_state()->scratch = scratch;
+    shared_state()->scratch_bytes = scratch_bytes;
+}
+
+/* --- Comparisons ---------------------------------------------------------------------------- */
+
+static const char *name_of(const op_case *c, const variant *v)
+{
+    static char text[160];
+    snprintf(text, sizeof text, "%s \"%s\", %s", tri_op_get(c->op)->name, c->name, v->name);
+    return text;
+}
+
+static int defined_outputs(const op_case *c, const gpu_call *call)
+{
+    return c->op == TRI_OP_MOMENTUM && c->flags & CASE_NOT_OK ? 1 : call->args.num_out;
+}
+
+/* Operators that do at most one operation on an element: there is one right result. */
+static bool is_exact(tri_op op)
+{
+    return op == TRI_OP_ADD || op == TRI_OP_BIAS_ADD || op == TRI_OP_DROPOUT ||
+           op == TRI_OP_ACCUMULATE || op == TRI_OP_CAST || op == TRI_OP_NARROW ||
+           op == TRI_OP_EMBED || op == TRI_OP_SELECT_ROW || op == TRI_OP_SELECT_ROW_GRAD;
+}
+
+/* Relative to the largest element of the output. Sums run in f32 here, in another order. */
+static float tolerance_of(const op_case *c, const variant *v, tri_dtype dtype)
+{
+    float of_case = 2 * fmaxf(c->tolerance, 2e-6f);
+    if (is_exact(c->op))
+        return 0;
+    /* The statistics of a sum that was rounded first; what attention keeps in 16 bits on the way */
+    bool rounds_within = c->op == TRI_OP_ADD_LAYERNORM || c->op == TRI_OP_ADD_RMSNORM ||
+                         c->op == TRI_OP_ATTENTION || c->op == TRI_OP_ATTENTION_GRAD;
+    tri_dtype least = rounds_within && dtype == TRI_F32 ? v->narrow : dtype;
+    return least == TRI_BF16 ? 0x1p-7f : least == TRI_F16 ? 0x1p-10f : of_case;
+}
+
+static void expect_close(const op_case *c, const variant *v, const gpu_call *call, const image *im,
+                         const char *what)
+{
+    for (int o = 0; o < defined_outputs(c, call); o++) {
+        const tri_tensor *t = &call->args.out[o];
+        const float *want = call->host.args.out[o].data;
+        float tolerance = tolerance_of(c, v, t->dtype), largest = 0;
+        for (int64_t i = 0; i < t->count; i++)
+            largest = isinf(want[i]) ? largest : fmaxf(largest, fabsf(want[i]));
+        for (int64_t i = 0; i < t->count; i++) {
+            float got = element(im->got + call->out[o], t->dtype, i);
+            float right = is_exact(c->op) ? rounded(want[i], t->dtype) : want[i];
+            if (got != right && !(fabsf(got - right) <= tolerance * largest))
+                fail_msg("%s, %s: output %d[%ld] is %.9g, not %.9g (largest %g)", name_of(c, v),
+                         what, o, (long)i, got, right, largest);
+        }
+    }
+    if (!image_kept(im))
+        fail_msg("%s, %s: wrote outside of its outputs", name_of(c, v), what);
+}
+
+/* Equal bits of the outputs, and of the regions of two images that are alike. */
+static void expect_same(const op_case *c, const variant *v, const gpu_call *a, const image *im_a,
+                        const gpu_call *b, const image *im_b, const char *what)
+{
+    for (int o = 0; o < defined_outputs(c, a); o++)
+        if (memcmp(im_a->got + a->out[o], im_b->got + b->out[o],
+                   (size_t)a->args.out[o].count * tri_dtype_bytes(a->args.out[o].dtype)))
+            fail_msg("%s, %s: output %d has other bits", name_of(c, v), what, o);
+    if (!image_kept(im_b))
+        fail_msg("%s, %s: wrote outside of its outputs", name_of(c, v), what);
+}
+
+static void check_in_place(const op_case *c, const variant *v, const gpu_call *first,
+                           const image *im)
+{
+    op_alias pairs[OP_MAX_ALIAS];
+    int num = op_may_alias(c, pairs);
+    for (int i = 0; i < num; i++) {
+        gpu_call call;
+        image other;
+        image_init(&other);
+        call_init(&call, &other, c, v, &pairs[i]);
+        call_run(&call, &other, c->op, false);
+        expect_same(c, v, first, im, &call, &other, "in place");
+        op_run_fini(&call.host);
+        image_fini(&other);
+    }
+}
+
+static void check_case(const op_case *c, const variant *v)
+{
+    gpu_call call, again;
+    image im, other;
+    image_init(&im);
+    image_init(&other);
+    call_init(&call, &im, c, v, NULL);
+    call_run(&call, &im, c->op, false);
+    op_run_kernel(&call.host, tri_cpu_reference(c->op), NULL, TRI_ISA_BASE);
+    expect_close(c, v, &call, &im, "against the reference");
+    call_init(&again, &other, c, v, NULL);
+    call_run(&again, &other, c->op, true);
+    expect_same(c, v, &call, &im, &again, &other, "replayed");
+    check_in_place(c, v, &call, &im);
+    op_run_fini(&call.host);
+    op_run_fini(&again.host);
+    image_fini(&im);
+    image_fini(&other);
+}
+
+/* --- Tests ---------------------------------------------------------------------------------- */
+
+static void test_every_case(void **state)
+{
+    (void)state;
+    int num;
+    const op_case *cases = op_cases(&num);
+    for (int i = 0; i < num; i++)
+        for (int v = 0; tri_cuda_kernel(cases[i].op) && v < NUM_VARIANTS; v++)
+            if (variant_applies(&cases[i], &variants[v]))
+                check_case(&cases[i], &variants[v]);
+}
+
+/* Reads the numbers of the step where another call of the same case does, as in a real step. */
+static void share_step(gpu_call *call, const gpu_call *other)
+{
+    for (int i = 0; i < call->args.num_in; i++)
+        if (call->args.in[i].count == TRI_NUM_SCHED || call->args.in[i].count == TRI_NUM_RESULT)
+            call->in[i] = other->in[i];
+}
+
+/* run_many, over all cases of an operator and then one case many times over, against run. */
+static void check_many(tri_op op)
+{
+    int num_cases, num = 0;
+    const op_case *cases = op_cases(&num_cases), *first = NULL;
+    gpu_call *calls = calloc(MANY, sizeof *calls);
+    const tri_kernel_args **args = calloc(MANY, sizeof *args);
+    image im;
+    assert_non_null(calls);
+    assert_non_null(args);
+    image_init(&im);
+    for (int i = 0; i < num_cases; i++)
+        for (int v = 0; cases[i].op == op && v < NUM_VARIANTS; v++)
+            if (variant_applies(&cases[i], &variants[v])) {
+                first = first ? first : &cases[i];
+                call_init(&calls[num++], &im, &cases[i], &variants[v], NULL);
+            }
+    assert_non_null(first);
+    for (int base = num; num < MANY; num++) {
+        call_init(&calls[num], &im, first, &variants[0], NULL);
+        share_step(&calls[num], &calls[base]);
+    }
+    void *scratch = shared_state()->scratch;
+    image_upload(&im);
+    for (int i = 0; i < num; i++) {
+        call_bind(&calls[i]);
+        use_scratch(&calls[i]);
+        tri_cuda_kernel(op)->run(&calls[i].args);
+        args[i] = &calls[i].args;
+    }
+    image_download(&im);
+    assert_true(image_kept(&im));
+    unsigned char *one_by_one = malloc(im.used);
+    assert_non_null(one_by_one);
+    memcpy(one_by_one, im.got, im.used);
+    image_upload(&im);
+    use_scratch(&calls[0]);
+    tri_cuda_kernel(op)->run_many(args, num);
+    image_download(&im);
+    assert_true(image_kept(&im));
+    shared_state()->scratch = scratch;
+    for (int i = 0; i < num; i++) {
+        for (int o = 0; o < calls[i].args.num_out; o++) {
+            const tri_tensor *t = &calls[i].args.out[o];
+            if (memcmp(im.got + calls[i].out[o], one_by_one + calls[i].out[o],
+                       (size_t)t->count * tri_dtype_bytes(t->dtype)))
+                fail_msg("%s: number %d of many differs", tri_op_get(op)->name, i);
+        }
+        op_run_fini(&calls[i].host);
+    }
+    free(one_by_one);
+    free(args);
+    free(calls);
+    image_fini(&im);
+}
+
+static void test_many_at_once(void **state)
+{
+    (void)state;
+    for (int op = 0; op < TRI_NUM_OPS; op++)
+        if (tri_cuda_kernel((tri_op)op) && tri_cuda_kernel((tri_op)op)->run_many)
+            check_many((tri_op)op);
+}
+
+/* Many tensors into one statistic or one sum, which the first of them begins anew. */
+static void check_shared_sum(const op_case *c, int num)
+{
+    gpu_call *calls = calloc((size_t)num, sizeof *calls);
+    const tri_kernel_args **args = calloc((size_t)num, sizeof *args);
+    image im;
+    assert_non_null(calls);
+    assert_non_null(args);
+    image_init(&im);
+    for (int i = 0; i < num; i++) {
+        call_init(&calls[i], &im, c, &variants[0], NULL);
+        calls[i].out[0] = calls[0].out[0];
+        calls[i].args.overwrite = i == 0;
+    }
+    image_upload(&im);
+    void *scratch = shared_state()->scratch;
+    for (int i = 0; i < num; i++) {
+        call_bind(&calls[i]);
+        args[i] = &calls[i].args;
+    }
+    use_scratch(&calls[0]);
+    tri_cuda_kernel(c->op)->run_many(args, num);
+    image_download(&im);
+    shared_state()->scratch = scratch;
+    calls[0].host.args.overwrite = true;
+    op_run_kernel(&calls[0].host, tri_cpu_reference(c->op), NULL, TRI_ISA_BASE);
+    for (int64_t i = 0; i < calls[0].args.out[0].count; i++) {
+        float got = element(im.got + calls[0].out[0], TRI_F32, i);
+        float want = (float)num * ((float *)calls[0].host.args.out[0].data)[i];
+        assert_true(fabsf(got - want) <= 1e-5f * fabsf(want));
+    }
+    for (int i = 0; i < num; i++)
+        op_run_fini(&calls[i].host);
+    free(args);
+    free(calls);
+    image_fini(&im);
+}
+
+static void test_shared_sum(void **state)
+{
+    (void)state;
+    op_case squares = {"shared", TRI_OP_SUM_SQUARES, {20011}, {0}, 0, 0};
+    op_case sums = {"shared", TRI_OP_ACCUMULATE, {3, 5, 1, 7}, {0}, 0, 0};
+    check_shared_sum(&squares, 5);
+    check_shared_sum(&squares, 1030);
+    check_shared_sum(&sums, 5);
+}
+
+int main(void)
+{
+    tr_error err = {0};
+    tri_device_config config = {.kind = "cuda"};
+    if (tri_device_open(&config, &gpu, &err) != TR_OK ||
+        gpu.def->queue->start(&gpu, 0, &err) != TR_OK) {
+        printf("skipped: %s\n", err.message);
+        return 77;
+    }
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_every_case),
+        cmocka_unit_test(test_many_at_once),
+        cmocka_unit_test(test_shared_sum),
+    };
+    int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    if (memory)
+        gpu.def->free(memory, memory_bytes);
+    tri_device_close(&gpu);
+    return failed;
+}
+
+#else
+
+int main(void)
+{
+    printf("skipped: this build has no CUDA (make CUDA=yes needs nvcc)\n");
+    return 77;
+}
+
+#endif
