@@ -7,6 +7,8 @@
 #include "data/prepared.h"
 #include "data/texts.h"
 
+#include <sys/resource.h>
+#include <sys/wait.h>
 #include <zlib.h>
 #include <zstd.h>
 
@@ -655,6 +657,51 @@ static void directories_of_shards(void **state)
     }
 }
 
+/* Peak memory, in bytes, of a process that prepares a text of so many MB, packed. */
+static int64_t peak_of(const char *path, const char *out, const tri_tokenizer *tokenizer, int mb)
+{
+    tri_bytes text = made_up_text(1000000, 3);
+    gzFile file = gzopen(path, "wb1");
+    for (int i = 0; i < mb; i++)
+        assert_int_equal(gzwrite(file, text.data, (unsigned)text.num), text.num);
+    gzclose(file);
+    tri_bytes_fini(&text);
+    pid_t child = fork();
+    if (child == 0) {
+        tri_prepare_config config = {
+            .inputs = &path, .num_inputs = 1, .out = out, .force = true, .separator = -1};
+        tri_prepare_result result;
+        tri_pool *pool;
+        bool done = tri_pool_create(2, &pool, NULL) == TR_OK &&
+                    tri_prepare(&config, tokenizer, pool, &result, NULL) == TR_OK;
+        _exit(done ? 0 : 1);
+    }
+    int code;
+    struct rusage used;
+    assert_true(wait4(child, &code, 0, &used) == child);
+    assert_int_equal(code, 0);
+    return (int64_t)used.ru_maxrss * 1024;
+}
+
+/* Ten times the text takes no more memory. */
+static void memory_is_bounded(void **state)
+{
+#if defined __SANITIZE_ADDRESS__ || defined __SANITIZE_THREAD__
+    (void)state;
+    skip(); /* their own memory grows */
+#else
+    tri_tokenizer *tokenizer = small_tokenizer();
+    const char *path = temp_file(*state, "much.gz"), *out = temp_file(*state, "much");
+    int most = getenv("TRIREME_TEST_FULL") ? 100 : 30;
+    int64_t few = peak_of(path, out, tokenizer, 5), many = peak_of(path, out, tokenizer, most);
+    if (many > few + 4000000)
+        fail_msg("%d MB of text take %lld bytes, 5 MB only %lld", most, (long long)many,
+                 (long long)few);
+    remove_prepared(out);
+    tri_tokenizer_close(tokenizer);
+#endif
+}
+
 /* The fingerprint stays when a tokenizer is saved and opened again, and tells others apart. */
 static void fingerprints(void **state)
 {
@@ -689,6 +736,7 @@ int main(void)
         cmocka_unit_test(directories_and_small_tokenizers),
         cmocka_unit_test(prepare_refuses),
         cmocka_unit_test(directories_of_shards),
+        cmocka_unit_test(memory_is_bounded),
         cmocka_unit_test(fingerprints),
     };
     return cmocka_run_group_tests(tests, temp_dir_setup, temp_dir_teardown);

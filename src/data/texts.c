@@ -7,7 +7,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-enum { UNIT_BYTES = 256 * 1024 };
+enum { UNIT_BYTES = 64 * 1024 };
 
 typedef struct text_file {
     char *path;
