@@ -39,7 +39,7 @@ CUDA    ?= $(if $(NVCC),yes,no)
 NVCC    ?= $(firstword $(wildcard $(shell command -v nvcc) /usr/local/cuda/bin/nvcc))
 CUDA_HOME = $(patsubst %/bin/nvcc,%,$(realpath $(NVCC)))
 CUDA_ARCH ?= -gencode=arch=compute_80,code=sm_80 -gencode=arch=compute_90a,code=sm_90a
-NVFLAGS  = -std=c++17 -O3 -lineinfo -Isrc -Iinclude --compiler-options -Wall,-Wextra $(CUDA_ARCH)
+NVFLAGS  = -std=c++17 -O3 --compress-mode=size -Isrc -Iinclude --compiler-options -Wall,-Wextra $(CUDA_ARCH)
 
 FAST_SRC = $(wildcard src/device/cpu/fast/*.c)
 CLI_SRC  = $(wildcard src/cli/*.c)

@@ -48,7 +48,12 @@ close() { # name, other, field, limit
     worst=$(paste "$work/a" "$work/b" | awk -v limit="$4" '
         NF != 2 { missing = 1 }
         { d = ($1 - $2) / $1; d = d < 0 ? -d : d; if (d > worst) worst = d }
-        END { print NR < 100 || missing ? "missing steps" : worst > limit ? worst : "ok " worst }')
+        END {
+            verdict = "ok " worst
+            if (worst > limit) verdict = worst
+            if (NR < 100 || missing) verdict = "missing steps"
+            print verdict
+        }')
     case $worst in
     ok*) echo "$2 beside $1: $3 within ${worst#ok } (limit $4)" ;;
     *) fail "$3 of $2 differs from $1 by $worst, more than $4" ;;
@@ -67,7 +72,7 @@ same() {
 
 gpt2=(model.dropout=0.1 train.batch=8)
 llama=(model.kind=llama model.dropout=0 model.num_kv_heads=2 model.dim=96 model.num_heads=6
-    model.ffn_dim=200 model.vocab=301 data.seq_len=65)
+    model.ffn_dim=200 model.vocab=301 data.seq_len=65 optim.lr=1e-3) # higher ones amplify rounding
 for kind in gpt2 llama; do
     declare -n of=$kind
     run $kind-cpu "${of[@]}"
