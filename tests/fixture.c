@@ -53,9 +53,9 @@ static void read_model(const json_t *root, tri_session_config *config)
         .dropout = number(root, "dropout"),
         .init_std = 0.02f,
         .bias = json_is_true(json_object_get(root, "bias")),
-        .act = strcmp(act, "none") == 0   ? TRI_MLP_NONE
-               : strcmp(act, "relu") == 0 ? TRI_MLP_RELU
-                                          : TRI_MLP_GELU,
+        .act = strcmp(act, "none") == 0   ? TRI_MODEL_ACT_NONE
+               : strcmp(act, "relu") == 0 ? TRI_MODEL_ACT_RELU
+                                          : TRI_MODEL_ACT_GELU,
         .loss = strcmp(loss, "sse") == 0   ? TRI_LOSS_SSE
                 : strcmp(loss, "mse") == 0 ? TRI_LOSS_MSE
                                            : TRI_LOSS_MEAN,

@@ -305,6 +305,8 @@ static void build_loss(op_run *run, const op_case *c)
         out_f32(run, 1, &one);
         out_f32(run, 1, &one);
         out_f32(run, 2, x);
+        if (c->flags & CASE_HITS)
+            out_f32(run, 1, &one);
         break;
     case TRI_OP_CE_GRAD:
         in_f32(run, 3, x);
@@ -531,8 +533,12 @@ static void derive(op_run *run, const op_case *c)
         }
     } else if (c->op == TRI_OP_CE_LOSS) {
         float *stats = in[0].data;
-        for (int64_t i = 0; i < in[0].count / 3; i++)
+        for (int64_t i = 0; i < in[0].count / 3; i++) {
             stats[i * 3 + 1] = 1 + fabsf(stats[i * 3 + 1]); /* a sum with exp(0) in it */
+            stats[i * 3] += 4;                              /* above the target's, but for some */
+            if (i % 3 == 1)
+                stats[i * 3 + 2] = stats[i * 3];
+        }
     } else if (c->op == TRI_OP_ADAM) {
         float *v = in[2].data;
         for (int64_t i = 0; i < in[2].count; i++)

@@ -15,12 +15,26 @@ char *tri_api_weights_path(const char *from)
 
 static tr_status check_data(const tri_session_config *config, tr_error *err)
 {
-    if (!tri_model_find(config->compile.model.kind)->sequences)
-        return TR_OK;
-    tri_data *data;
-    TRI_TRY(tri_data_open(&config->data, &data, err));
-    tri_data_close(data);
-    return TR_OK;
+    int64_t rows = TRI_DATA_ENDLESS;
+    if (tri_model_find(config->compile.model.kind)->sequences) {
+        tri_data *data;
+        TRI_TRY(tri_data_open(&config->data, &data, err));
+        rows = tri_data_epoch_rows(data);
+        tri_data_close(data);
+    }
+    tri_epochs epochs;
+    return tri_epochs_init(&epochs, config->epochs, rows, config->compile.batch, err);
+}
+
+tr_status tri_api_prepare(tr_settings *settings,
+                          void (*progress)(void *context, const tri_prepare_progress *now),
+                          void *context, tr_error *err)
+{
+    tri_data_config data;
+    TRI_TRY(tri_data_config_from(settings, &data, err));
+    data.progress = progress;
+    data.progress_context = context;
+    return tri_data_prepare(&data, err);
 }
 
 tr_status tri_api_check(tr_settings *settings, tr_error *err)
@@ -97,7 +111,7 @@ void tr_session_destroy(tr_session *session)
 tr_status tr_session_step(tr_session *session, tr_step *step, tr_error *err)
 {
     tri_session *s = &session->session;
-    int64_t number = s->step;
+    int64_t number = s->step, batch = s->config.compile.batch;
     tri_step_result result;
     tr_status status = tri_session_step(s, &result, err);
     if (step)
@@ -105,14 +119,25 @@ tr_status tr_session_step(tr_session *session, tr_step *step, tr_error *err)
                           .loss = (double)result.loss,
                           .grad_norm = (double)result.grad_norm,
                           .lr = result.lr,
-                          .tokens = s->config.compile.batch * s->config.compile.seq_len,
-                          .seconds = result.seconds};
+                          .tokens = tri_epochs_batch_rows(&s->epochs, batch, number) *
+                                    s->config.compile.seq_len,
+                          .seconds = result.seconds,
+                          .targets = result.count,
+                          .epoch = status == TR_OK ? tri_epochs_ended(&s->epochs, number) : 0};
     return status;
 }
 
-tr_status tr_session_eval(tr_session *session, double *loss, tr_error *err)
+int64_t tr_session_num_steps(const tr_session *session)
 {
-    return tri_session_eval(&session->session, loss, err);
+    return session->session.num_steps;
+}
+
+tr_status tr_session_eval(tr_session *session, tr_eval *eval, tr_error *err)
+{
+    tri_eval_result result;
+    tr_status status = tri_session_eval(&session->session, &result, err);
+    *eval = (tr_eval){.loss = result.loss, .accuracy = result.accuracy};
+    return status;
 }
 
 tr_status tr_session_save(tr_session *session, const char *path, tr_error *err)
@@ -126,13 +151,69 @@ tr_status tr_session_save(tr_session *session, const char *path, tr_error *err)
 typedef struct text_out {
     tr_text_fn out;
     void *context;
+    const tri_tokenizer *tokenizer;
+    tri_ids ids;
+    tri_bytes text; /* of all ids */
+    size_t given;   /* bytes of it that went out */
 } text_out;
+
+/* Bytes at the end that begin a character which is not whole. */
+static size_t unfinished(const tri_bytes *text)
+{
+    for (size_t back = 1; back <= 3 && back <= text->num; back++) {
+        unsigned char c = (unsigned char)text->data[text->num - back];
+        if (c >= 0xC0)
+            return back < (c >= 0xF0 ? 4u : c >= 0xE0 ? 3u : 2u) ? back : 0;
+        if (c < 0x80)
+            return 0;
+    }
+    return 0;
+}
 
 static void token_out(void *context, int32_t token)
 {
-    const text_out *text = context;
-    char byte = (char)token;
-    text->out(text->context, &byte, 1);
+    text_out *t = context;
+    tri_ids_add(&t->ids, &token, 1);
+    t->text.num = 0;
+    (void)tri_tokenizer_decode(t->tokenizer, t->ids.id, t->ids.num, TRI_DECODE_SKIP_SPECIAL,
+                               &t->text, NULL);
+    size_t end = t->text.num - unfinished(&t->text);
+    if (end > t->given) {
+        t->out(t->context, t->text.data + t->given, end - t->given);
+        t->given = end;
+    }
+}
+
+/* The tokenizer that lies beside the weights; bytes where there is none. */
+static tr_status open_tokenizer(const char *weights, tri_tokenizer **tokenizer, tr_error *err)
+{
+    char *dir = strdup(weights);
+    if (!dir)
+        return tri_fail(err, TR_ERROR_RUNTIME, "no memory for a path");
+    char *slash = strrchr(dir, '/');
+    if (!tri_path_is_dir(dir) && slash)
+        *slash = 0;
+    tr_status status =
+        tri_tokenizer_open(tri_tokenizer_is_dir(dir) ? dir : "bytes", tokenizer, err);
+    free(dir);
+    return status;
+}
+
+static tr_status encode_prompt(const tri_tokenizer *tokenizer, const char *prompt, int64_t vocab,
+                               tri_ids *ids, tr_error *err)
+{
+    int32_t end = tri_tokenizer_special(tokenizer, TRI_SPECIAL_EOS);
+    if (!prompt[0] && end >= 0)
+        tri_ids_add(ids, &end, 1); /* what comes before a document */
+    else
+        TRI_TRY(tri_tokenizer_encode(tokenizer, NULL, prompt[0] ? prompt : "\n",
+                                     prompt[0] ? strlen(prompt) : 1, 0, ids, err));
+    for (size_t i = 0; i < ids->num; i++)
+        if (ids->id[i] >= vocab)
+            return tri_fail(err, TR_ERROR_INPUT,
+                            "the prompt has the token %d, but model.vocab is %lld", ids->id[i],
+                            (long long)vocab);
+    return TR_OK;
 }
 
 tr_status tr_session_generate(tr_session *session, const char *prompt, tr_text_fn out,
@@ -143,30 +224,29 @@ tr_status tr_session_generate(tr_session *session, const char *prompt, tr_text_f
     if (!tri_model_find(s->config.compile.model.kind)->sequences)
         return tri_fail(err, TR_ERROR_INPUT, "model.kind %s has no text to generate",
                         s->config.compile.model.kind);
-    const char *start = prompt[0] ? prompt : "\n"; /* something to continue from */
-    size_t length = strlen(start);
-    int32_t *tokens = malloc(length * sizeof *tokens);
-    if (!tokens)
-        return tri_fail(err, TR_ERROR_RUNTIME, "no memory for the prompt");
-    tr_status status = TR_OK;
-    for (size_t i = 0; i < length; i++) {
-        tokens[i] = (unsigned char)start[i];
-        if (tokens[i] >= s->config.compile.model.vocab)
-            status =
-                tri_fail(err, TR_ERROR_INPUT, "the prompt has the byte %d, but model.vocab is %lld",
-                         tokens[i], (long long)s->config.compile.model.vocab);
-    }
+    if (s->config.compile.model.task != TRI_TASK_LM)
+        return tri_fail(err, TR_ERROR_INPUT,
+                        "model.task is %s; only a model that learned the next token (lm) writes "
+                        "text",
+                        tr_settings_string(settings, "model.task"));
+    tri_tokenizer *tokenizer;
+    tri_ids ids = {0};
+    TRI_TRY(open_tokenizer(session->weights_from, &tokenizer, err));
+    tr_status status = encode_prompt(tokenizer, prompt, s->config.compile.model.vocab, &ids, err);
     tri_sampling sampling = {
         .temperature = tr_settings_float(settings, "generate.temperature"),
         .top_k = tr_settings_int(settings, "generate.top_k"),
         .seed = (uint64_t)tr_settings_int(settings, "generate.seed"),
     };
-    text_out text = {.out = out, .context = context};
+    text_out text = {.out = out, .context = context, .tokenizer = tokenizer};
     if (status == TR_OK)
         status =
-            tri_generate(s, tokens, (int64_t)length, tr_settings_int(settings, "generate.tokens"),
+            tri_generate(s, ids.id, (int64_t)ids.num, tr_settings_int(settings, "generate.tokens"),
                          &sampling, token_out, &text, err);
-    free(tokens);
+    tri_ids_fini(&ids);
+    tri_ids_fini(&text.ids);
+    tri_bytes_fini(&text.text);
+    tri_tokenizer_close(tokenizer);
     return status;
 }
 

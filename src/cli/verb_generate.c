@@ -44,6 +44,8 @@ static tr_status point_to_weights(const tri_cli *cli, tr_error *err)
 static tr_status use_one_rank(tr_settings *settings, tr_error *err)
 {
     TRI_TRY(tr_settings_set(settings, "data.source=synthetic", err));
+    TRI_TRY(tr_settings_set(settings, "data.task=auto", err));
+    TRI_TRY(tr_settings_set(settings, "train.epochs=0", err));
     TRI_TRY(tr_settings_set(settings, "layout.dp=1", err));
     return tr_settings_set(settings, "layout.microbatches=1", err);
 }

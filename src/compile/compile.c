@@ -21,7 +21,8 @@ float tri_loss_seed(const tri_compile_config *config)
 {
     if (!tri_model_find(config->model.kind)->sequences)
         return 1;
-    return 1 / ((float)config->batch * (float)config->seq_len);
+    int64_t targets = tri_model_row_targets(&config->model, config->seq_len);
+    return 1 / ((float)config->batch * (float)targets);
 }
 
 static tri_layout layout_of(const tri_compile_config *config)
@@ -49,6 +50,7 @@ static tr_status passes(const tri_compile_config *config, tri_mode mode,
     } else if (mode == TRI_MODE_EVAL) {
         tri_mark_output(graph, graph->loss);
         tri_mark_output(graph, graph->count);
+        tri_mark_output(graph, graph->hits);
     }
     tri_layout layout = layout_of(config);
     TRI_TRY(tri_place(graph, &layout, err));

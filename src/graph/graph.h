@@ -95,6 +95,7 @@ typedef struct tri_graph {
     tri_id *copy_state;     /* 16-bit copy of each parameter, TRI_NONE where there is none */
     tri_id *grad_state;     /* gradient accumulator of each parameter, after autodiff */
     tri_id loss, count;     /* versions of the statistics that the model's loss feeds */
+    tri_id hits;            /* the same, of right answers; TRI_NONE where they are not counted */
     float loss_seed;        /* the constant that the backward starts from */
     int num_layers;
     /* where new nodes go */

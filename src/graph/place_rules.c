@@ -93,10 +93,10 @@ void tri_place_matmul(const tri_node *node, const tri_shape *shapes, tri_spot *i
     int contract_b = attr->trans_b ? attr->split_b : 0, free_b = attr->trans_b ? 0 : attr->split_b;
     int num_contracted = attr->trans_a ? attr->split_a : ra - attr->split_a;
     int num_free_a = ra - num_contracted, num_free_b = rb - num_contracted;
-    bool inner_a = is_cut(&in[0]) && in[0].dim >= contract_a &&
-                   in[0].dim < contract_a + num_contracted;
-    bool inner_b = is_cut(&in[1]) && in[1].dim >= contract_b &&
-                   in[1].dim < contract_b + num_contracted;
+    bool inner_a =
+        is_cut(&in[0]) && in[0].dim >= contract_a && in[0].dim < contract_a + num_contracted;
+    bool inner_b =
+        is_cut(&in[1]) && in[1].dim >= contract_b && in[1].dim < contract_b + num_contracted;
     (void)num_free_b;
     for (int k = 0; k < node->num_out; k++)
         out[k] = whole;

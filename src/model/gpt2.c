@@ -87,6 +87,7 @@ static tr_status check(const tri_model_config *m, const tri_batch_shape *batch, 
 const tri_model_def tri_model_gpt2 = {
     .kind = "gpt2",
     .help = "GPT-2 and GPT-3: LayerNorm, learned positions, GELU, biases, tied head, dropout",
+    .tasks = 1 << TRI_TASK_LM,
     .sequences = true,
     .check = check,
     .params = params,

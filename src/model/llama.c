@@ -113,6 +113,7 @@ static tr_status check(const tri_model_config *m, const tri_batch_shape *batch, 
 const tri_model_def tri_model_llama = {
     .kind = "llama",
     .help = "Llama, Qwen, Mistral: RMS norm, rotary positions, SwiGLU, grouped-query attention",
+    .tasks = 1 << TRI_TASK_LM,
     .sequences = true,
     .check = check,
     .params = params,

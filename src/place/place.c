@@ -4,7 +4,8 @@
  * it reads are brought to where its rule wants them; after it, its outputs get the shapes of this
  * rank's pieces. Invariants, for a value that a node made:
  *   1. `spot` says how it lies over tp;
- *   2. `now` of a version of a state is the version that holds its completed sum, once there is one;
+ *   2. `now` of a version of a state is the version that holds its completed sum, once there is
+ * one;
  *   3. `whole` and `piece` are the values it was converted to, or TRI_NONE. */
 #include "place/place.h"
 
@@ -49,11 +50,10 @@ static tr_status note_values(placer *p, tr_error *err)
         p->capacity = capacity;
     }
     for (; p->num_values < p->graph->num_values; p->num_values++)
-        p->values[p->num_values] =
-            (spot_of_value){.global = p->graph->values[p->num_values].shape,
-                            .now = (tri_id)p->num_values,
-                            .whole = TRI_NONE,
-                            .piece = TRI_NONE};
+        p->values[p->num_values] = (spot_of_value){.global = p->graph->values[p->num_values].shape,
+                                                   .now = (tri_id)p->num_values,
+                                                   .whole = TRI_NONE,
+                                                   .piece = TRI_NONE};
     return tri_graph_status(p->graph, err);
 }
 
@@ -78,8 +78,7 @@ static tr_status emit(placer *p, tri_op op, const char *suffix, tri_id in, tri_c
     tri_graph *graph = p->graph;
     tri_attr attr = {.axis = TRI_AXIS_TP, .cut = cut};
     tri_shape global = p->values[in].global;
-    const char *name =
-        tri_arena_printf(&graph->arena, "%s.%s", graph->values[in].name, suffix);
+    const char *name = tri_arena_printf(&graph->arena, "%s.%s", graph->values[in].name, suffix);
     tri_id node = tri_graph_emit(graph, op, name, &attr, &in, 1, 1);
     TRI_TRY(note_values(p, err));
     *out = graph->nodes[node].out[0];
@@ -192,8 +191,8 @@ static tr_status sum_state(placer *p, tri_id state, tri_axis axis, tr_error *err
     tri_graph *graph = p->graph;
     tri_id before = graph->states[state].latest;
     tri_attr attr = {.axis = (uint8_t)axis};
-    tri_id node = tri_graph_emit(graph, TRI_OP_ALL_REDUCE, graph->states[state].name, &attr,
-                                 &before, 1, 1);
+    tri_id node =
+        tri_graph_emit(graph, TRI_OP_ALL_REDUCE, graph->states[state].name, &attr, &before, 1, 1);
     TRI_TRY(note_values(p, err));
     tri_id after = graph->nodes[node].out[0];
     p->values[after].global = p->values[before].global;
@@ -318,8 +317,7 @@ static tr_status place_inputs(placer *p, tri_node *node, tri_spot *out, tr_error
     tri_shape shapes[TRI_MAX_IN];
     bool all_terms = def->linear;
     for (int j = 0; j < node->num_in; j++)
-        all_terms &= node->in[j] == TRI_NONE ||
-                     p->values[node->in[j]].spot.kind == TRI_SPOT_TERMS;
+        all_terms &= node->in[j] == TRI_NONE || p->values[node->in[j]].spot.kind == TRI_SPOT_TERMS;
     for (int j = 0; j < node->num_in; j++) {
         want[j] = (tri_spot){TRI_SPOT_WHOLE, 0};
         shapes[j] = (tri_shape){.rank = -1};

@@ -18,6 +18,7 @@ static const char *const host_names[TRI_NUM_HOST_VALUES] = {
     [TRI_HOST_POSITIONS] = "positions", [TRI_HOST_ROWS] = "rows",
     [TRI_HOST_DOCS] = "docs",           [TRI_HOST_TYPES] = "types",
     [TRI_HOST_STEP] = "step",           [TRI_HOST_SCHED] = "sched",
+    [TRI_HOST_FIRST] = "first",         [TRI_HOST_HITS] = "hits",
     [TRI_HOST_INDEX] = "index",         [TRI_HOST_X] = "x",
     [TRI_HOST_TARGET] = "target",       [TRI_HOST_LOSS] = "loss",
     [TRI_HOST_COUNT] = "count",         [TRI_HOST_RESULT] = "result",
@@ -79,6 +80,7 @@ void tri_session_fini(tri_session *session)
         tri_data_close(session->data);
     free(session->weights);
     free(session->host_weights);
+    free(session->fresh);
     tri_param_table_fini(&session->params);
     *session = (tri_session){0};
 }
@@ -86,6 +88,25 @@ void tri_session_fini(tri_session *session)
 uint64_t tri_session_planned_bytes(const tri_session *session)
 {
     return tri_store_total(&session->store);
+}
+
+/* Rows must have the targets that the model learns. */
+static tr_status check_labels(const tri_session *session, tr_error *err)
+{
+    const tri_model_config *model = &session->config.compile.model;
+    int64_t num = tri_data_num_labels(session->data);
+    if ((num > 0) != (model->task == TRI_TASK_CLASSIFY))
+        return tri_fail(err, TR_ERROR_INPUT,
+                        num > 0 ? "the data has a label for each row, which only a model.task of "
+                                  "classify learns"
+                                : "model.task is classify, but this data has no labels; set "
+                                  "data.task=classify and give JSONL with texts and labels");
+    if (num > model->num_labels && model->task == TRI_TASK_CLASSIFY)
+        return tri_fail(err, TR_ERROR_INPUT,
+                        "model.num_labels is %lld, but the data has %lld labels; set it to %lld, "
+                        "or leave it out",
+                        (long long)model->num_labels, (long long)num, (long long)num);
+    return TR_OK;
 }
 
 static tr_status open_rows(tri_session *session, tr_error *err)
@@ -105,7 +126,7 @@ static tr_status open_rows(tri_session *session, tr_error *err)
                         "or more, or leave it out",
                         (long long)session->config.compile.model.vocab, (long long)needed - 1,
                         (long long)needed);
-    return TR_OK;
+    return check_labels(session, err);
 }
 
 static tr_status fill_weights(tri_session *session, tr_error *err)
@@ -113,21 +134,38 @@ static tr_status fill_weights(tri_session *session, tr_error *err)
     TRI_TRY(tri_weights_place(session, err));
     if (session->device.def == &tri_device_null)
         return TR_OK;
-    if (session->config.weights_from && session->config.weights_from[0]) {
-        tr_status status =
-            tri_weights_load(session->config.weights_from, &session->params, session->weights, err);
+    bool loads = session->config.weights_from && session->config.weights_from[0];
+    if (loads) {
+        tr_status status = tri_weights_load(session->config.weights_from, &session->params,
+                                            session->weights, session->fresh, err);
         if (status != TR_OK)
             return tri_fail_prefix(err, status, "model.from");
-    } else {
-        for (size_t i = 0; i < session->params.count; i++)
-            tri_init_fill(&session->params.items[i], session->config.seed, session->weights[i]);
     }
+    for (size_t i = 0; i < session->params.count; i++)
+        if (!loads || session->fresh[i])
+            tri_init_fill(&session->params.items[i], session->config.seed, session->weights[i]);
     return tri_weights_push(session, err);
+}
+
+/* How many steps there are, which the learning rate wants to know too. Epochs are of the session's
+ * own data: whoever brings rows, or wants none, counts steps. */
+static tr_status count_steps(tri_session *session, tr_error *err)
+{
+    tri_session_config *config = &session->config;
+    bool has_rows = session->data || session->row == tri_vector_row;
+    int64_t rows = session->data ? tri_data_epoch_rows(session->data) : TRI_DATA_ENDLESS;
+    TRI_TRY(tri_epochs_init(&session->epochs, has_rows ? config->epochs : 0, rows,
+                            config->compile.batch, err));
+    session->num_steps = tri_epochs_num_steps(&session->epochs, config->steps);
+    if (session->epochs.num > 0)
+        config->lr.steps = session->num_steps;
+    return TR_OK;
 }
 
 tr_status tri_session_start(tri_session *session, tr_error *err)
 {
     TRI_TRY(open_rows(session, err));
+    TRI_TRY(count_steps(session, err));
     session->store.peers = session->peers;
     session->store.device_index = session->device_index;
     TRI_TRY(tri_store_alloc(&session->store, err));
@@ -169,6 +207,8 @@ tr_status tri_session_step(tri_session *session, tri_step_result *result, tr_err
     if (session->status)
         atomic_store_explicit(&session->status->step, session->step, memory_order_relaxed);
     tri_fill_train_batch(session);
+    if (session->data)
+        TRI_TRY(tri_data_problem(session->data, err));
     fill_step_inputs(session, lr);
     TRI_TRY(tri_executor_run(&session->executors[TRI_PROGRAM_TRAIN], err));
     const float *end = result_of(session);
@@ -194,24 +234,44 @@ bool tri_session_can_eval(const tri_session *session)
            tri_data_num_windows(session->data, TRI_SPLIT_EVAL) > 0;
 }
 
-tr_status tri_session_eval(tri_session *session, double *loss, tr_error *err)
+/* What the host reads as a number; 0 when the program has no such value. */
+static double number_of(const tri_session *session, int program, tri_host_value name)
 {
+    const float *value = tri_session_host(session, program, name, 0);
+    return value ? (double)*value : 0;
+}
+
+tr_status tri_session_eval(tri_session *session, tri_eval_result *result, tr_error *err)
+{
+    *result = (tri_eval_result){0};
     if (!tri_session_can_eval(session))
         return tri_fail(err, TR_ERROR_INPUT,
                         "no data is held out for evaluation: data.eval_fraction is 0");
-    double sum = 0, count = 0;
+    double sum = 0, count = 0, hits = 0;
     for (int64_t run = 0; tri_fill_eval_batch(session, run); run++) {
+        if (session->data)
+            TRI_TRY(tri_data_problem(session->data, err));
         TRI_TRY(tri_executor_run(&session->executors[TRI_PROGRAM_EVAL], err));
-        sum += (double)*(float *)tri_session_host(session, TRI_PROGRAM_EVAL, TRI_HOST_LOSS, 0);
-        count += (double)*(float *)tri_session_host(session, TRI_PROGRAM_EVAL, TRI_HOST_COUNT, 0);
+        sum += number_of(session, TRI_PROGRAM_EVAL, TRI_HOST_LOSS);
+        count += number_of(session, TRI_PROGRAM_EVAL, TRI_HOST_COUNT);
+        hits += number_of(session, TRI_PROGRAM_EVAL, TRI_HOST_HITS);
     }
-    *loss = sum / (count > 0 ? count : 1);
+    bool has_hits = session->host[TRI_PROGRAM_EVAL][TRI_HOST_HITS] != TRI_NONE;
+    double divisor = count > 0 ? count : 1;
+    *result = (tri_eval_result){
+        .loss = sum / divisor, .accuracy = has_hits ? hits / divisor : (double)NAN, .count = count};
     return TR_OK;
 }
 
 const float *tri_session_predict(tri_session *session, const int32_t *tokens, int64_t length)
 {
-    tri_fill_prompt(session, tokens, length);
+    return tri_session_predict_at(
+        session, &(tri_prompt){.tokens = tokens, .length = length, .index = length - 1});
+}
+
+const float *tri_session_predict_at(tri_session *session, const tri_prompt *prompt)
+{
+    tri_fill_prompt(session, prompt);
     if (tri_executor_run(&session->executors[TRI_PROGRAM_PREDICT], NULL) != TR_OK)
         return NULL; /* cannot be: prediction communicates with nobody */
     return tri_session_host(session, TRI_PROGRAM_PREDICT, TRI_HOST_LOGITS, 0);

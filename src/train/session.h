@@ -6,6 +6,7 @@
 #include "compile/compile.h"
 #include "data/data.h"
 #include "run/executor.h"
+#include "train/epochs.h"
 #include "train/schedule_lr.h"
 
 typedef struct tri_session_config {
@@ -15,11 +16,16 @@ typedef struct tri_session_config {
     tri_lr_schedule lr;
     uint64_t seed;
     int64_t eval_batches;
+    int64_t steps;            /* train.steps; with epochs, 0 sets no other end */
+    int64_t epochs;           /* train.epochs; 0: steps are counted */
     const char *weights_from; /* file to start from, or "" */
 } tri_session_config;
 
 /* Where rows come from: fills the row of a sample (data/data.h). */
 typedef void (*tri_row_fn)(void *context, tri_split split, uint64_t sample, const tri_row *row);
+
+/* Is told that a row of the next step was filled with this sample. */
+typedef void (*tri_sample_fn)(void *context, uint64_t sample);
 
 typedef enum tri_session_program {
     TRI_PROGRAM_TRAIN,
@@ -38,11 +44,13 @@ typedef enum tri_host_value {
     TRI_HOST_ROWS,
     TRI_HOST_STEP,
     TRI_HOST_SCHED,
+    TRI_HOST_FIRST,
     TRI_HOST_INDEX,
     TRI_HOST_X,
     TRI_HOST_TARGET,
     TRI_HOST_LOSS,
     TRI_HOST_COUNT,
+    TRI_HOST_HITS,
     TRI_HOST_RESULT,
     TRI_HOST_LOGITS,
     TRI_NUM_HOST_VALUES
@@ -59,6 +67,8 @@ typedef struct tri_session {
     tri_data *data;
     tri_row_fn row;
     void *row_context;
+    tri_sample_fn sampled; /* told of every row that is trained on; may be NULL */
+    void *sampled_context;
     /* Set by the caller between compile and start when there are other ranks: */
     int dp_rank;             /* which part of the batch is this rank's */
     int device_index;        /* which of several devices of this machine */
@@ -68,7 +78,10 @@ typedef struct tri_session {
 
     float **weights;     /* of each parameter, for the host to read */
     float *host_weights; /* where they lie when the device has memory of its own; else NULL */
+    bool *fresh;         /* of each: filled anew, since the file to start from has none of it */
     int64_t step;        /* steps done */
+    int64_t num_steps;
+    tri_epochs epochs;
     bool compiled, started;
 } tri_session;
 
@@ -90,12 +103,27 @@ void tri_session_fini(tri_session *session);
 /* One training step. A loss or norm that is not finite is TR_ERROR_NUMERIC; the parameters are
  * then as before the step. */
 tr_status tri_session_step(tri_session *session, tri_step_result *result, tr_error *err);
-/* Mean loss over eval_batches batches of held-out rows. */
-tr_status tri_session_eval(tri_session *session, double *loss, tr_error *err);
+typedef struct tri_eval_result {
+    double loss;     /* mean over the targets */
+    double accuracy; /* share of targets with the largest logit of their row; NAN without logits */
+    double count;    /* targets */
+} tri_eval_result;
+
+/* Over eval_batches batches of held-out rows. */
+tr_status tri_session_eval(tri_session *session, tri_eval_result *result, tr_error *err);
 /* Whether there are held-out rows. */
 bool tri_session_can_eval(const tri_session *session);
 /* Logits after `length` tokens (at most seq_len of them); valid until the next call. */
 const float *tri_session_predict(tri_session *session, const int32_t *tokens, int64_t length);
+
+/* A row to predict something about. */
+typedef struct tri_prompt {
+    const int32_t *tokens, *types; /* [length]; types may be NULL: all 0 */
+    int64_t length;                /* at most seq_len; what follows is padding */
+    int64_t index;                 /* the position whose logits are wanted, unless it is labels' */
+} tri_prompt;
+
+const float *tri_session_predict_at(tri_session *session, const tri_prompt *prompt);
 
 /* Gradient of a parameter after a step, as it was applied but for clipping: the mean over targets.
  */

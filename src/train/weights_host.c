@@ -30,9 +30,10 @@ tr_status tri_weights_place(tri_session *session, tr_error *err)
     const tri_program *program = program_of(session);
     bool apart = session->device.def->queue || is_cut(session);
     session->weights = calloc(session->params.count + 1, sizeof *session->weights);
+    session->fresh = calloc(session->params.count + 1, sizeof *session->fresh);
     if (session->weights && apart)
         session->host_weights = malloc((size_t)tri_param_total(&session->params) * sizeof(float));
-    if (!session->weights || (apart && !session->host_weights))
+    if (!session->weights || !session->fresh || (apart && !session->host_weights))
         return tri_fail(err, TR_ERROR_RUNTIME, "no memory for the weights on the host");
     float *next = session->host_weights;
     for (size_t i = 0; apart && i < session->params.count; i++) {

@@ -189,13 +189,13 @@ void ce_grad(const tri_kernel_args *args)
 
 /* --- Sums over rows or elements ------------------------------------------------------------- */
 
-/* partial: the sums of the blocks, then their counts. */
+/* partial: the sums of the blocks, then their counts, then their right answers. */
 __global__ void __launch_bounds__(TOTAL_THREADS)
     ce_loss_kernel(const float *stats, const int32_t *targets, int64_t rows, float *lse,
                    double *partial)
 {
     __shared__ double shared[32];
-    double sum = 0, count = 0;
+    double sum = 0, count = 0, hits = 0;
     for (int64_t i = (int64_t)blockIdx.x * TOTAL_THREADS + threadIdx.x; i < rows;
          i += (int64_t)gridDim.x * TOTAL_THREADS) {
         float row_lse = stats[i * 3] + logf(stats[i * 3 + 1]);
@@ -203,13 +203,16 @@ __global__ void __launch_bounds__(TOTAL_THREADS)
         if (targets[i] >= 0) {
             sum += (double)row_lse - (double)stats[i * 3 + 2];
             count += 1;
+            hits += stats[i * 3 + 2] >= stats[i * 3];
         }
     }
     sum = block_sum(sum, shared);
     count = block_sum(count, shared);
+    hits = block_sum(hits, shared);
     if (threadIdx.x == 0) {
         partial[blockIdx.x] = sum;
         partial[gridDim.x + blockIdx.x] = count;
+        partial[2 * gridDim.x + blockIdx.x] = hits;
     }
 }
 
@@ -240,17 +243,21 @@ struct loss_count {
     double value;
 };
 
+/* hits may be null: only evaluation asks for them. */
 __global__ void __launch_bounds__(TOTAL_THREADS)
     loss_finish(const double *partial, int num, loss_count c, bool overwrite, float *loss,
-                float *count)
+                float *count, float *hits)
 {
     __shared__ double shared[32];
     double sum = total_of(partial, num, shared);
     double counted = c.summed ? total_of(partial + num, num, shared) : c.value;
+    double right = hits ? total_of(partial + 2 * num, num, shared) : 0;
     if (threadIdx.x != 0)
         return;
     store_sum(loss, sum, overwrite);
     store_sum(count, counted, overwrite || c.keep_one);
+    if (hits)
+        store_sum(hits, right, overwrite);
 }
 
 unsigned total_blocks(int64_t num)
@@ -263,7 +270,7 @@ size_t loss_scratch(const tri_kernel_args *args, int num_threads)
 {
     (void)args;
     (void)num_threads;
-    return 2 * TOTAL_BLOCKS * sizeof(double);
+    return 3 * TOTAL_BLOCKS * sizeof(double);
 }
 
 void ce_loss(const tri_kernel_args *args)
@@ -276,7 +283,8 @@ void ce_loss(const tri_kernel_args *args)
         data_of<float>(args->out[2]), partial);
     loss_finish<<<1, TOTAL_THREADS, 0, stream_of(args)>>>(
         partial, (int)blocks, loss_count{true, false, 0}, args->overwrite,
-        data_of<float>(args->out[0]), data_of<float>(args->out[1]));
+        data_of<float>(args->out[0]), data_of<float>(args->out[1]),
+        args->num_out > 3 ? data_of<float>(args->out[3]) : nullptr);
 }
 
 void out_loss(const tri_kernel_args *args)
@@ -293,7 +301,7 @@ void out_loss(const tri_kernel_args *args)
     bool one = kind == TRI_LOSS_SSE;
     loss_finish<<<1, TOTAL_THREADS, 0, stream_of(args)>>>(
         partial, (int)blocks, loss_count{false, one, one ? 1.0 : (double)num}, args->overwrite,
-        data_of<float>(args->out[0]), data_of<float>(args->out[1]));
+        data_of<float>(args->out[0]), data_of<float>(args->out[1]), nullptr);
 }
 
 struct out_loss_grad_op {

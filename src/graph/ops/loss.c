@@ -57,7 +57,7 @@ static tr_status infer_ce_loss(const tri_node *node, const tri_shape *in, tri_sh
     (void)node;
     (void)out_dtype;
     (void)err;
-    out[0] = out[1] = tri_shape_scalar(1);
+    out[0] = out[1] = out[3] = tri_shape_scalar(1);
     out[2] = in[1];
     return TR_OK;
 }
@@ -73,17 +73,18 @@ static void grad_ce_loss(tri_graph *graph, tri_id id, const tri_id *dout, const 
 const tri_op_def tri_def_ce_loss = {
     .name = "ce_loss",
     .inputs = "stats [B, T, 3], targets i32 [B, T]",
-    .outputs = "loss [1], count [1], lse [B, T]",
-    .suffix = {"loss", "count", "lse"},
-    .meaning = "lse = max + log(sum); loss += lse - target's logit and count += 1 for every row "
-               "whose target is not negative.",
+    .outputs = "loss [1], count [1], lse [B, T], hits [1] (optional)",
+    .suffix = {"loss", "count", "lse", "hits"},
+    .meaning =
+        "lse = max + log(sum); loss += lse - target's logit and count += 1 for every row "
+        "whose target is not negative; hits += 1 where the target's logit is the row's largest.",
     .min_in = 2,
     .max_in = 2,
     .min_out = 3,
-    .max_out = 3,
-    .can_accumulate = 3,
+    .max_out = 4,
+    .can_accumulate = 1 | 1 << 1 | 1 << 3,
     .wide_in = 1,
-    .wide_out = 1 | 1 << 1 | 1 << 2,
+    .wide_out = 1 | 1 << 1 | 1 << 2 | 1 << 3,
     .infer = infer_ce_loss,
     .grad = grad_ce_loss,
 };

@@ -31,17 +31,20 @@ static void ce_loss(const tri_kernel_args *args)
     const int32_t *targets = args->in[1].data;
     float *loss = args->out[0].data, *count = args->out[1].data, *lse = args->out[2].data;
     double sum = 0;
-    int64_t num = 0;
+    int64_t num = 0, num_hits = 0;
     for (int64_t i = 0; i < args->in[1].count; i++) {
         double row_lse = stats[i * 3] + log(stats[i * 3 + 1]);
         lse[i] = (float)row_lse;
         if (targets[i] >= 0) {
             sum += row_lse - stats[i * 3 + 2];
             num++;
+            num_hits += stats[i * 3 + 2] >= stats[i * 3];
         }
     }
     tri_ref_store(loss, sum, args->overwrite);
     tri_ref_store(count, (double)num, args->overwrite);
+    if (args->num_out > 3)
+        tri_ref_store(args->out[3].data, (double)num_hits, args->overwrite);
 }
 
 static void ce_grad(const tri_kernel_args *args)
