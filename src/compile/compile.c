@@ -28,7 +28,8 @@ float tri_loss_seed(const tri_compile_config *config)
 static tri_layout layout_of(const tri_compile_config *config)
 {
     const tri_model_config *model = &config->model;
-    tri_layout layout = {.mesh = config->mesh, .sp = config->sp};
+    tri_layout layout = {.mesh = config->mesh, .sp = config->sp, .zero = config->zero};
+    layout.whole_tensors = tri_optim_needs_whole(&config->optim);
     layout.head_unit = model->num_kv_heads > 0 ? model->num_heads / model->num_kv_heads : 1;
     for (int axis = 0; axis < TRI_NUM_AXES; axis++)
         layout.coordinate[axis] = tri_mesh_coordinate(&config->mesh, config->rank, (tri_axis)axis);

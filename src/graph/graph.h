@@ -28,6 +28,9 @@ typedef struct tri_value {
     bool per_microbatch; /* inputs: one for each micro-batch, or one for the step */
     bool output;         /* the host reads it after the program has run */
     tri_cut cut;         /* parts > 0: its shape is this rank's piece of the logical tensor */
+    tri_flat flat;       /* parts > 0: its shape is this rank's slice */
+    uint32_t bucket;     /* temporaries of one bucket lie together, as flat says; 0: none */
+    tri_flat place;      /* of a temporary in its bucket */
 } tri_value;
 
 typedef enum tri_state_kind {
@@ -90,6 +93,8 @@ typedef struct tri_graph {
     size_t num_nodes, nodes_capacity;
     tri_state *states;
     size_t num_states, states_capacity;
+    tri_flat *flats;        /* of each parameter, NULL: tensors are not divided that way */
+    uint32_t num_buckets;   /* of temporaries */
     tri_shape *local_shape; /* of each parameter: what this rank has of it, after placement */
     tri_id *param_state;    /* state of each parameter, TRI_NONE when the graph does not use it */
     tri_id *copy_state;     /* 16-bit copy of each parameter, TRI_NONE where there is none */

@@ -68,6 +68,9 @@ typedef enum tri_op {
     TRI_OP_ALL_REDUCE,
     TRI_OP_ALL_GATHER,
     TRI_OP_REDUCE_SCATTER,
+    TRI_OP_SHARD_SUM,
+    TRI_OP_SHARD_GATHER,
+    TRI_OP_UNSHARD,
     TRI_NUM_OPS
 } tri_op;
 
@@ -128,6 +131,46 @@ static inline int64_t tri_cut_size(const tri_cut *cut, int part)
     return tri_cut_begin(cut, part + 1) - tri_cut_begin(cut, part);
 }
 
+/* A tensor divided over ranks without regard to its dims (ZeRO). The tensors of a bucket lie one
+ * after the other, each at a multiple of TRI_FLAT_UNIT elements; the bucket is cut into equal parts
+ * of whole units, or where tensors begin. */
+enum { TRI_FLAT_UNIT = 32 };
+typedef struct tri_flat {
+    uint16_t parts; /* ranks; 0: not divided */
+    uint16_t part;  /* of this rank */
+    bool whole;     /* tensors are not divided: `owner` has this one */
+    uint16_t owner;
+    int64_t offset; /* of the tensor in its bucket */
+    int64_t count;  /* its elements */
+    int64_t total;  /* elements of the bucket, a multiple of the unit */
+} tri_flat;
+
+static inline int64_t tri_flat_padded(int64_t count)
+{
+    return (count + TRI_FLAT_UNIT - 1) / TRI_FLAT_UNIT * TRI_FLAT_UNIT;
+}
+
+/* Where a part of the bucket begins; not for whole tensors. */
+static inline int64_t tri_flat_begin(const tri_flat *flat, int part)
+{
+    tri_cut cut = {.parts = flat->parts, .size = flat->total, .unit = TRI_FLAT_UNIT};
+    return tri_cut_begin(&cut, part);
+}
+
+/* What a part has of the tensor: elements [*first, *first + return value). */
+static inline int64_t tri_flat_slice(const tri_flat *flat, int part, int64_t *first)
+{
+    *first = 0;
+    if (flat->whole)
+        return flat->owner == part ? flat->count : 0;
+    int64_t begin = tri_flat_begin(flat, part) - flat->offset;
+    int64_t end = tri_flat_begin(flat, part + 1) - flat->offset;
+    begin = begin > 0 ? begin : 0;
+    end = end < flat->count ? end : flat->count;
+    *first = begin;
+    return end > begin ? end - begin : 0;
+}
+
 /* Constants of one node. Each operator reads the few that its row in the table names. */
 typedef struct tri_attr {
     bool trans_a, trans_b;    /* matmul: use the transpose of the 2-d view */
@@ -152,6 +195,8 @@ typedef struct tri_attr {
     tri_rope_config rope;
     tri_dtype dtype; /* cast: what it becomes */
     tri_cut cut;     /* pieces of sharded values: how a dim is divided, and which piece is meant */
+    tri_flat flat;   /* the operator works on this rank's slice of its whole operands */
+    tri_shape shape; /* unshard: of what it makes */
 } tri_attr;
 
 /* Numbers that differ from step to step: the input `sched`, f32 [TRI_NUM_SCHED]. */

@@ -49,11 +49,20 @@ static const tri_op_def *const table[TRI_NUM_OPS] = {
     [TRI_OP_ALL_REDUCE] = &tri_def_all_reduce,
     [TRI_OP_ALL_GATHER] = &tri_def_all_gather,
     [TRI_OP_REDUCE_SCATTER] = &tri_def_reduce_scatter,
+    [TRI_OP_SHARD_SUM] = &tri_def_shard_sum,
+    [TRI_OP_SHARD_GATHER] = &tri_def_shard_gather,
+    [TRI_OP_UNSHARD] = &tri_def_unshard,
 };
 
 const tri_op_def *tri_op_get(tri_op op)
 {
     return table[op];
+}
+
+tri_shape tri_flat_shape(const tri_flat *flat)
+{
+    int64_t first;
+    return tri_shape_scalar(tri_flat_slice(flat, flat->part, &first));
 }
 
 tri_shape tri_shape_scalar(int64_t count)

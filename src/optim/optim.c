@@ -17,6 +17,17 @@ static const tri_optim_def *find_rule(const char *kind)
     return NULL;
 }
 
+bool tri_optim_needs_whole(const tri_optim_config *config)
+{
+    for (size_t i = 0; i < sizeof rules / sizeof *rules; i++) {
+        bool used = strcmp(rules[i]->kind, config->rule.kind) == 0 ||
+                    (config->groups && strstr(config->groups, rules[i]->kind));
+        if (rules[i]->whole_matrices && used)
+            return true;
+    }
+    return false;
+}
+
 tri_id tri_optim_state(tri_graph *graph, const tri_update *update, const char *name)
 {
     const char *full = tri_arena_printf(&graph->arena, "%s.%s", name, update->param->name);

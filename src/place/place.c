@@ -16,6 +16,7 @@ typedef struct spot_of_value {
     tri_spot spot;
     tri_shape global; /* its shape in the whole model */
     bool sums_rows;   /* rows were summed over: it is a term of a sum over dp */
+    bool absent;      /* update: another rank has it, this one nothing of it */
     tri_id now, whole, piece;
 } spot_of_value;
 
@@ -28,6 +29,10 @@ typedef struct placer {
     bool any_cut;              /* some parameter is */
     bool sums_done;            /* the gradients' */
     tri_id norm;               /* the state that squares are added to, TRI_NONE before the first */
+    /* ZeRO; of each parameter: */
+    tri_id *gathered[2];  /* zero 3: the whole of it, in the forward and in the backward */
+    tri_id *grad;         /* zero 2, 3: its gradient in this backward, not divided yet */
+    uint32_t *grads_left; /* contributions to it that are still to come */
 } placer;
 
 static tr_status complain(const placer *p, const tri_node *node, const char *what, tr_error *err)
@@ -65,10 +70,18 @@ static void set_spot(placer *p, tri_id id, tri_spot spot)
     v->spot = spot;
     value->shape = v->global;
     value->cut = (tri_cut){0};
-    if (spot.kind != TRI_SPOT_CUT)
+    if (spot.kind == TRI_SPOT_CUT) {
+        value->cut = tri_tp_cut_dim(p->layout, &v->global, spot.dim);
+        value->shape.dim[spot.dim].size = tri_cut_size(&value->cut, value->cut.part);
+    }
+    if (value->state == TRI_NONE ||
+        !tri_zero_divides(p->graph, p->layout, &p->graph->states[value->state]))
         return;
-    value->cut = tri_tp_cut_dim(p->layout, &v->global, spot.dim);
-    value->shape.dim[spot.dim].size = tri_cut_size(&value->cut, value->cut.part);
+    const tri_flat *flat = &p->graph->flats[p->graph->states[value->state].param];
+    int64_t first, count = tri_flat_slice(flat, flat->part, &first);
+    value->flat = *flat;
+    if (!flat->whole || count == 0)
+        value->shape = tri_shape_scalar(count);
 }
 
 /* Emits a node over tp that reads one value; what it makes has the same logical shape. */
@@ -213,8 +226,32 @@ static tr_status complete_state(placer *p, tri_id state, tr_error *err)
     return TR_OK;
 }
 
+static bool in_bucket(const placer *p, tri_id param, size_t other)
+{
+    const tri_flat *a = &p->graph->flats[param], *b = &p->graph->flats[other];
+    const tri_param *x = &p->graph->params->items[param], *y = &p->graph->params->items[other];
+    tri_dtype compute = p->graph->precision.compute;
+    return a->total == b->total && x->layer == y->layer &&
+           tri_param_has_copy(x, compute) == tri_param_has_copy(y, compute);
+}
+
 /* All gradients, in the order in which they lie in memory, so that those of one axis travel in one
  * message. */
+static tr_status sum_buckets(placer *p, tr_error *err)
+{
+    const tri_graph *graph = p->graph;
+    for (size_t b = 0; b < graph->params->count; b++)
+        for (size_t i = b; i < graph->params->count; i++) {
+            tri_id state = graph->grad_state[i];
+            if (state == TRI_NONE || !p->terms_dp[state] || !in_bucket(p, (tri_id)b, i) ||
+                tri_zero_divides(graph, p->layout, &graph->states[state]))
+                continue;
+            p->terms_dp[state] = false;
+            TRI_TRY(sum_state(p, state, TRI_AXIS_DP, err));
+        }
+    return TR_OK;
+}
+
 static tr_status complete_gradients(placer *p, tr_error *err)
 {
     const tri_graph *graph = p->graph;
@@ -226,33 +263,220 @@ static tr_status complete_gradients(placer *p, tr_error *err)
                 if (graph->states[s].kind != TRI_STATE_GRAD || graph->states[s].dtype != dtype ||
                     !terms[s])
                     continue;
+                if (axis == TRI_AXIS_DP && graph->flats)
+                    continue; /* in buckets, below */
                 terms[s] = false;
                 if (tri_mesh_size(&p->layout->mesh, axis) > 1)
                     TRI_TRY(sum_state(p, (tri_id)s, axis, err));
             }
     }
-    return TR_OK;
+    return graph->flats ? sum_buckets(p, err) : TR_OK;
 }
 
-static void place_states(placer *p)
+static tr_status place_states(placer *p, tr_error *err)
 {
     tri_graph *graph = p->graph;
     for (size_t i = 0; i < graph->params->count; i++) {
         tri_cut cut = tri_tp_cut(p->layout, &graph->params->items[i]);
+        p->any_cut |= cut.parts > 0;
         if (cut.parts > 0)
             graph->local_shape[i].dim[cut.dim].size = tri_cut_size(&cut, cut.part);
     }
+    if (p->layout->zero > 0 && tri_mesh_size(&p->layout->mesh, TRI_AXIS_DP) > 1)
+        TRI_TRY(tri_zero_divide(graph, p->layout, err));
     for (size_t v = 0; v < graph->num_values; v++) {
         tri_id state = graph->values[v].state;
         if (state == TRI_NONE || graph->states[state].param == TRI_NONE)
             continue;
         tri_cut cut = tri_tp_cut(p->layout, &graph->params->items[graph->states[state].param]);
-        if (cut.parts == 0)
-            continue;
-        p->any_cut = true;
-        set_spot(p, (tri_id)v, (tri_spot){TRI_SPOT_CUT, cut.dim});
+        set_spot(p, (tri_id)v,
+                 cut.parts > 0 ? (tri_spot){TRI_SPOT_CUT, cut.dim} : (tri_spot){TRI_SPOT_WHOLE, 0});
         graph->states[state].shape = graph->values[v].shape;
     }
+    return TR_OK;
+}
+
+/* ---- ZeRO ---- */
+
+/* A temporary in its place in a bucket of its own kind. */
+static void put_in_bucket(placer *p, tri_id id, uint32_t bucket, tri_id param)
+{
+    p->graph->values[id].bucket = bucket;
+    p->graph->values[id].place = p->graph->flats[param];
+}
+
+/* Zero 3: the whole of a divided parameter for this phase, with all of its bucket. */
+static tr_status gather_bucket(placer *p, tri_id param, tri_id *whole_of, tr_error *err)
+{
+    tri_graph *graph = p->graph;
+    uint32_t bucket = ++graph->num_buckets;
+    for (size_t i = 0; i < graph->params->count; i++) {
+        tri_id state =
+            graph->copy_state[i] != TRI_NONE ? graph->copy_state[i] : graph->param_state[i];
+        if (!in_bucket(p, param, i) || state == TRI_NONE)
+            continue;
+        tri_id slice = graph->states[state].latest;
+        /* The newest version is the one after the update: phases before read the first. */
+        while (graph->values[slice].producer != TRI_NONE)
+            slice = p->values[slice].piece;
+        tri_attr attr = {.axis = TRI_AXIS_DP,
+                         .flat = graph->flats[i],
+                         .shape = graph->local_shape[i],
+                         .dtype = graph->states[state].dtype};
+        tri_spot spot = p->values[slice].spot;
+        tri_shape global = p->values[slice].global;
+        bool empty = tri_shape_count(&graph->states[state].shape) == 0;
+        tri_id in = empty ? TRI_NONE : slice;
+        tri_id node =
+            tri_graph_emit(graph, TRI_OP_UNSHARD, graph->params->items[i].name, &attr, &in, 1, 1);
+        TRI_TRY(note_values(p, err));
+        whole_of[i] = graph->nodes[node].out[0];
+        p->values[whole_of[i]].global = global;
+        set_spot(p, whole_of[i], spot);
+        put_in_bucket(p, whole_of[i], bucket, (tri_id)i);
+    }
+    return TR_OK;
+}
+
+/* The parameter that a value is a version of, in the kinds that operators of the model read. */
+static tri_id divided_weight(const placer *p, tri_id id)
+{
+    tri_id state = p->graph->values[id].state;
+    if (state == TRI_NONE || p->layout->zero < 3 || !p->graph->flats)
+        return TRI_NONE;
+    tri_state_kind kind = p->graph->states[state].kind;
+    return kind == TRI_STATE_PARAM || kind == TRI_STATE_COPY ? p->graph->states[state].param
+                                                             : TRI_NONE;
+}
+
+static tr_status gather_weights(placer *p, tri_node *node, tr_error *err)
+{
+    tri_id *whole_of = p->gathered[node->phase == TRI_PHASE_BACKWARD];
+    for (int j = 0; j < node->num_in && node->phase != TRI_PHASE_UPDATE; j++) {
+        if (node->in[j] == TRI_NONE)
+            continue;
+        tri_id param = divided_weight(p, node->in[j]);
+        if (param == TRI_NONE)
+            continue;
+        if (whole_of[param] == TRI_NONE)
+            TRI_TRY(gather_bucket(p, param, whole_of, err));
+        node->in[j] = whole_of[param];
+    }
+    return TR_OK;
+}
+
+/* Zero 2 and 3: when the last gradient of a bucket is there, it is summed over dp, and each rank
+ * adds its slice to the accumulators. */
+static tr_status divide_gradients(placer *p, tri_id param, tr_error *err)
+{
+    tri_graph *graph = p->graph;
+    for (size_t i = 0; i < graph->params->count; i++)
+        if (in_bucket(p, param, i) && p->grads_left[i] > 0)
+            return TR_OK;
+    uint32_t bucket = ++graph->num_buckets;
+    for (size_t i = 0; i < graph->params->count; i++) {
+        if (!in_bucket(p, param, i) || p->grad[i] == TRI_NONE)
+            continue;
+        if (p->values[p->grad[i]].spot.kind == TRI_SPOT_TERMS)
+            TRI_TRY(emit(p, TRI_OP_ALL_REDUCE, "sum", p->grad[i], (tri_cut){0},
+                         (tri_spot){TRI_SPOT_WHOLE, 0}, &p->grad[i], err));
+        put_in_bucket(p, p->grad[i], bucket, (tri_id)i);
+    }
+    for (size_t i = 0; i < graph->params->count; i++) {
+        if (!in_bucket(p, param, i) || p->grad[i] == TRI_NONE)
+            continue;
+        tri_attr attr = {.axis = TRI_AXIS_DP, .flat = graph->flats[i]};
+        tri_id before = p->grad[i];
+        tri_id node = tri_graph_emit(graph, TRI_OP_SHARD_SUM, graph->values[before].name, &attr,
+                                     &before, 1, 1);
+        TRI_TRY(note_values(p, err));
+        p->grad[i] = graph->nodes[node].out[0];
+        p->values[p->grad[i]].global = p->values[before].global;
+        set_spot(p, p->grad[i], p->values[before].spot);
+        put_in_bucket(p, p->grad[i], bucket, (tri_id)i);
+    }
+    for (size_t i = 0; i < graph->params->count; i++) {
+        int64_t first;
+        const tri_flat *flat = &graph->flats[i];
+        if (!in_bucket(p, param, i) || p->grad[i] == TRI_NONE ||
+            tri_flat_slice(flat, flat->part, &first) == 0)
+            continue;
+        tri_id state = graph->grad_state[i];
+        tri_attr attr = {.flat = flat->whole ? (tri_flat){0} : *flat};
+        tri_id node = tri_graph_emit(graph, TRI_OP_ACCUMULATE, graph->states[state].name, &attr,
+                                     &p->grad[i], 1, 1);
+        TRI_TRY(note_values(p, err));
+        tri_id old_latest = graph->states[state].latest, out = graph->nodes[node].out[0];
+        tri_id begin = old_latest;
+        while (graph->values[begin].producer != TRI_NONE)
+            begin = p->values[begin].piece;
+        graph->states[state].latest = begin;
+        tri_graph_write_state(graph, node, 0, state, TRI_WRITE_START);
+        p->values[out].global = p->values[old_latest].global;
+        set_spot(p, out, p->values[old_latest].spot);
+        for (size_t v = 0; v < p->num_values; v++)
+            if (p->values[v].now == old_latest)
+                p->values[v].now = out;
+    }
+    return TR_OK;
+}
+
+/* Zero 2 and 3: a contribution to a gradient stays a temporary. */
+static tr_status contribute(placer *p, const tri_node *node, tr_error *err)
+{
+    tri_graph *graph = p->graph;
+    tri_id param = graph->states[graph->values[node->out[0]].state].param, in = node->in[0];
+    if (p->grad[param] == TRI_NONE) {
+        p->grad[param] = in;
+    } else {
+        tri_id both[] = {p->grad[param], in};
+        tri_spot spot = p->values[in].spot;
+        tri_shape global = p->values[in].global;
+        if (!same_spot(&spot, &p->values[both[0]].spot))
+            return complain(p, node, "its contributions lie in different ways", err);
+        tri_id sum = tri_graph_emit(graph, TRI_OP_ADD, graph->values[in].name, NULL, both, 2, 1);
+        TRI_TRY(note_values(p, err));
+        p->grad[param] = graph->nodes[sum].out[0];
+        p->values[p->grad[param]].global = global;
+        set_spot(p, p->grad[param], spot);
+    }
+    p->grads_left[param]--;
+    return divide_gradients(p, param, err);
+}
+
+/* Zero 1 and 2: what was updated in slices is made whole everywhere. */
+static tr_status gather_updates(placer *p, tr_error *err)
+{
+    tri_graph *graph = p->graph;
+    if (!graph->flats || p->layout->zero >= 3 || !p->sums_done)
+        return TR_OK;
+    graph->phase = TRI_PHASE_UPDATE;
+    size_t count = graph->params->count;
+    bool *done = calloc(count + 1, sizeof *done);
+    if (!done)
+        return tri_fail(err, TR_ERROR_RUNTIME, "no memory to place the graph");
+    tr_status status = TR_OK;
+    for (size_t b = 0; b < count; b++)
+        for (size_t i = b; i < count && !done[b] && status == TR_OK; i++) {
+            tri_id state =
+                graph->copy_state[i] != TRI_NONE ? graph->copy_state[i] : graph->param_state[i];
+            if (done[i] || !in_bucket(p, (tri_id)b, i) || state == TRI_NONE)
+                continue;
+            tri_attr attr = {.axis = TRI_AXIS_DP, .flat = graph->flats[i]};
+            tri_id before = graph->states[state].latest;
+            tri_id node = tri_graph_emit(graph, TRI_OP_SHARD_GATHER, graph->states[state].name,
+                                         &attr, &before, 1, 1);
+            status = note_values(p, err);
+            if (status != TR_OK)
+                break;
+            tri_id after = graph->nodes[node].out[0];
+            p->values[after].global = p->values[before].global;
+            set_spot(p, after, p->values[before].spot);
+            if (i != b)
+                done[i] = true;
+        }
+    free(done);
+    return status;
 }
 
 /* ---- nodes ---- */
@@ -349,10 +573,72 @@ static bool adds_squares(placer *p, tri_node *node)
     tri_id state = p->graph->values[node->out[0]].state;
     if (p->any_cut && !cut && p->layout->coordinate[TRI_AXIS_TP] != 0)
         return false;
+    p->terms_dp[state] |= p->graph->flats != NULL;
     node->write[0] = p->norm == TRI_NONE ? TRI_WRITE_START : TRI_WRITE_ADD;
     p->norm = state;
     p->terms_tp[state] |= p->any_cut;
     return true;
+}
+
+/* A node that this rank does not run: the versions before it stay the newest. */
+static void drop(placer *p, const tri_node *node)
+{
+    tri_graph *graph = p->graph;
+    for (int k = 0; k < node->num_out; k++) {
+        tri_id out = node->out[k], state = graph->values[out].state;
+        p->values[out].absent = true;
+        if (state == TRI_NONE)
+            continue;
+        p->values[out].absent = false;
+        p->values[out].now = node->prev[k];
+        if (graph->states[state].latest == out)
+            graph->states[state].latest = node->prev[k];
+        graph->values[out].state = TRI_NONE;
+        graph->values[out].kind = TRI_VALUE_TEMP;
+    }
+}
+
+/* ZeRO in the update: a node that works on a divided parameter takes this rank's slice; false when
+ * that is empty. */
+static bool take_slice(placer *p, tri_node *node)
+{
+    const tri_graph *graph = p->graph;
+    if (node->phase != TRI_PHASE_UPDATE || !graph->flats)
+        return true;
+    for (int j = 0; j < node->num_in; j++) {
+        if (node->in[j] == TRI_NONE)
+            continue;
+        if (p->values[node->in[j]].absent)
+            return false;
+        tri_id state = graph->values[node->in[j]].state;
+        tri_id param = state == TRI_NONE ? TRI_NONE : graph->states[state].param;
+        if (param == TRI_NONE)
+            continue;
+        int64_t first;
+        const tri_flat *flat = &graph->flats[param];
+        if (tri_flat_slice(flat, flat->part, &first) == 0)
+            return false;
+        if (!flat->whole)
+            node->attr.flat = *flat;
+    }
+    return true;
+}
+
+static tr_status read_states(placer *p, tri_node *node, tr_error *err)
+{
+    for (int j = 0; j < node->num_in; j++) {
+        if (node->in[j] == TRI_NONE)
+            continue;
+        node->in[j] = p->values[node->in[j]].now;
+        tri_id state = p->graph->values[node->in[j]].state;
+        if (state != TRI_NONE && node->phase == TRI_PHASE_UPDATE)
+            TRI_TRY(complete_state(p, state, err));
+        node->in[j] = p->values[node->in[j]].now;
+    }
+    for (int k = 0; k < node->num_out; k++)
+        if (node->prev[k] != TRI_NONE)
+            node->prev[k] = p->values[node->prev[k]].now;
+    return TR_OK;
 }
 
 static tr_status place_node(placer *p, tri_node node, tr_error *err)
@@ -364,31 +650,20 @@ static tr_status place_node(placer *p, tri_node node, tr_error *err)
     graph->ends_chain = node.ends_chain;
     if (node.phase == TRI_PHASE_UPDATE && !p->sums_done)
         TRI_TRY(complete_gradients(p, err));
-    for (int j = 0; j < node.num_in; j++) {
-        if (node.in[j] == TRI_NONE)
-            continue;
-        node.in[j] = p->values[node.in[j]].now;
-        tri_id state = graph->values[node.in[j]].state;
-        if (state != TRI_NONE && node.phase == TRI_PHASE_UPDATE)
-            TRI_TRY(complete_state(p, state, err));
-        node.in[j] = p->values[node.in[j]].now;
-    }
-    for (int k = 0; k < node.num_out; k++) {
-        if (node.prev[k] != TRI_NONE)
-            node.prev[k] = p->values[node.prev[k]].now;
-    }
-    if (node.op == TRI_OP_SUM_SQUARES && !adds_squares(p, &node)) {
-        tri_id state = graph->values[node.out[0]].state;
-        /* The version before it stays the newest. */
-        p->values[node.out[0]].now = node.prev[0];
-        if (graph->states[state].latest == node.out[0])
-            graph->states[state].latest = node.prev[0];
-        graph->values[node.out[0]].state = TRI_NONE;
-        graph->values[node.out[0]].kind = TRI_VALUE_TEMP;
+    TRI_TRY(read_states(p, &node, err));
+    TRI_TRY(gather_weights(p, &node, err));
+    bool runs = take_slice(p, &node);
+    if (runs && node.op == TRI_OP_SUM_SQUARES)
+        runs = adds_squares(p, &node);
+    if (!runs) {
+        drop(p, &node);
         return TR_OK;
     }
     TRI_TRY(place_inputs(p, &node, out, err));
     note_sums(p, &node);
+    if (node.op == TRI_OP_ACCUMULATE && node.phase == TRI_PHASE_BACKWARD && graph->flats &&
+        p->layout->zero >= 2)
+        return contribute(p, &node, err);
     for (int k = 0; k < node.num_out; k++) {
         if (graph->values[node.out[k]].state != TRI_NONE)
             TRI_TRY(place_state_output(p, &node, k, out[k], err));
@@ -430,6 +705,22 @@ static tr_status place_outputs(placer *p, tr_error *err)
     return tri_graph_status(graph, err);
 }
 
+/* For ZeRO: how often each gradient is contributed to, and which version of a state another one
+ * replaces (kept in `piece`, which states have no other use for). */
+static void note_versions(placer *p, const tri_node *nodes, size_t num_nodes)
+{
+    const tri_graph *graph = p->graph;
+    for (size_t n = 0; n < num_nodes; n++)
+        for (int k = 0; k < nodes[n].num_out; k++) {
+            tri_id out = nodes[n].out[k], state = graph->values[out].state;
+            if (state == TRI_NONE)
+                continue;
+            p->values[out].piece = nodes[n].prev[k];
+            if (graph->states[state].kind == TRI_STATE_GRAD && nodes[n].op == TRI_OP_ACCUMULATE)
+                p->grads_left[graph->states[state].param]++;
+        }
+}
+
 static tr_status sweep(placer *p, tr_error *err)
 {
     tri_graph *graph = p->graph;
@@ -439,11 +730,14 @@ static tr_status sweep(placer *p, tr_error *err)
     graph->num_nodes = graph->nodes_capacity = 0;
     tr_status status = note_values(p, err);
     if (status == TR_OK)
-        place_states(p);
+        status = place_states(p, err);
+    if (status == TR_OK)
+        note_versions(p, old, num_old);
     for (size_t n = 0; n < num_old && status == TR_OK; n++)
         status = place_node(p, old[n], err);
     free(old);
     TRI_TRY(status);
+    TRI_TRY(gather_updates(p, err));
     return place_outputs(p, err);
 }
 
@@ -452,14 +746,27 @@ tr_status tri_place(tri_graph *graph, const tri_layout *layout, tr_error *err)
     if (tri_mesh_size(&layout->mesh, TRI_AXIS_TP) == 1 &&
         tri_mesh_size(&layout->mesh, TRI_AXIS_DP) == 1)
         return TR_OK;
+    size_t num_params = graph->params->count;
     placer p = {.graph = graph, .layout = layout, .norm = TRI_NONE};
     p.terms_tp = calloc(graph->num_states + 1, sizeof *p.terms_tp);
     p.terms_dp = calloc(graph->num_states + 1, sizeof *p.terms_dp);
-    tr_status status = p.terms_tp && p.terms_dp
-                           ? sweep(&p, err)
+    tri_id *ids = malloc((3 * num_params + 1) * sizeof *ids);
+    p.grads_left = calloc(num_params + 1, sizeof *p.grads_left);
+    tr_status status = p.terms_tp && p.terms_dp && ids && p.grads_left
+                           ? TR_OK
                            : tri_fail(err, TR_ERROR_RUNTIME, "no memory to place the graph");
+    for (size_t i = 0; ids && i < 3 * num_params; i++)
+        ids[i] = TRI_NONE;
+    if (status == TR_OK) {
+        p.gathered[0] = ids;
+        p.gathered[1] = ids + num_params;
+        p.grad = ids + 2 * num_params;
+        status = sweep(&p, err);
+    }
     free(p.terms_tp);
     free(p.terms_dp);
+    free(p.grads_left);
+    free(ids);
     free(p.values);
     return status;
 }

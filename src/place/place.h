@@ -15,6 +15,8 @@ typedef struct tri_layout {
     int coordinate[TRI_NUM_AXES]; /* of this rank */
     bool sp;                      /* between the blocks of tp, activations are cut along T */
     int64_t head_unit;            /* query heads that share a key head: never apart */
+    int zero;                     /* 0 to 3: what is divided over dp (zero.c) */
+    bool whole_tensors;           /* an update rule needs whole matrices */
 } tri_layout;
 
 /* Turns the graph of the whole model into the one of this rank, and adds the collectives. Runs when
@@ -24,6 +26,9 @@ tr_status tri_place(tri_graph *graph, const tri_layout *layout, tr_error *err);
 
 /* How a parameter, and whatever has its shape, is cut over tp; parts 0: it is not. */
 tri_cut tri_tp_cut(const tri_layout *layout, const tri_param *param);
+/* ZeRO: how each parameter is divided over dp (graph->flats), and whether a state is. */
+tr_status tri_zero_divide(tri_graph *graph, const tri_layout *layout, tr_error *err);
+bool tri_zero_divides(const tri_graph *graph, const tri_layout *layout, const tri_state *state);
 /* The cut of one dim over tp. */
 tri_cut tri_tp_cut_dim(const tri_layout *layout, const tri_shape *shape, int dim);
 

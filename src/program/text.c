@@ -119,8 +119,13 @@ static void print_message(const tri_program *program, const tri_instr *instr, tr
         return;
     char bytes[16];
     const tri_operand *last = &instr[instr->span - 1].out[0];
+    const tri_value *first = &program->values[instr->out[0].value];
     uint64_t size =
         last->offset - instr->out[0].offset + tri_value_bytes(&program->values[last->value]);
+    if (instr->attr.flat.parts > 0)
+        size = (uint64_t)instr->attr.flat.total * tri_dtype_bytes(first->dtype);
+    else if (instr->op == TRI_OP_REDUCE_SCATTER)
+        size = tri_value_bytes(&program->values[instr->in[0].value]);
     tri_text_add(text, "  (over %s, %u tensor%s in one message of %s)",
                  tri_axis_name((tri_axis)instr->attr.axis), instr->span,
                  instr->span == 1 ? "" : "s", tri_text_bytes((double)size, bytes));

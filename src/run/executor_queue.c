@@ -105,22 +105,30 @@ static void *host_copy(const tri_executor *executor, const tri_operand *operand,
     return (char *)copy->memory + ((const char *)data - (const char *)store->slabs[kind].memory);
 }
 
-static tr_status send(const tri_executor *executor, uint32_t i, tr_error *err)
+static tr_status send(tri_executor *executor, const tri_call *call, uint32_t i, tr_error *err)
 {
     const tri_instr *instr = &executor->program->instrs[i];
     tri_device *device = executor->store->device;
-    const tri_kernel_args *args = &executor->ready[i].args;
-    uint64_t sent, received;
-    tri_executor_message_bytes(executor, instr, &sent, &received);
+    tri_message_shape shape;
+    void *from, *to;
+    for (uint32_t k = 1; k < instr->span; k++)
+        tri_executor_point(executor, call, i + k);
+    tri_executor_describe(executor, instr, &shape);
+    tri_executor_ends(executor, i, &from, &to);
     char *room = executor->store->host_room.memory;
-    void *from = host_copy(executor, &instr->in[0], args->in[0].data);
-    void *to = host_copy(executor, &instr->out[0], args->out[0].data);
-    from = from ? from : room;
-    to = to ? to : args->in[0].data == args->out[0].data ? from : room + align_up(sent);
-    TRI_TRY(queue_of(executor)->download(device, from, args->in[0].data, sent, err));
+    char *host_from = from ? host_copy(executor, &instr->in[0], from) : NULL;
+    char *host_to = host_copy(executor, &instr->out[0], to);
+    host_from = host_from ? host_from : room;
+    host_to = host_to ? host_to : from == to ? host_from : room + align_up(shape.send_bytes);
+    if (from && shape.send_bytes)
+        TRI_TRY(queue_of(executor)->download(device, host_from + shape.send_skip,
+                                             (char *)from + shape.send_skip, shape.send_bytes,
+                                             err));
     TRI_TRY(queue_of(executor)->finish(device, err));
-    TRI_TRY(tri_executor_communicate(executor, instr, from, to, err));
-    return queue_of(executor)->upload(device, args->out[0].data, to, received, err);
+    TRI_TRY(tri_executor_communicate(executor, instr, &shape, host_from + shape.send_skip,
+                                     host_to + shape.recv_skip, err));
+    return queue_of(executor)->upload(device, (char *)to + shape.recv_skip,
+                                      host_to + shape.recv_skip, shape.recv_bytes, err);
 }
 
 static tr_status run_with_host(tri_executor *executor, const tri_call *call, uint32_t instr,
@@ -129,7 +137,7 @@ static tr_status run_with_host(tri_executor *executor, const tri_call *call, uin
     tri_executor_point(executor, call, instr);
     tri_executor_publish(executor, instr);
     return executor->ready[instr].plan.kernel ? run_on_host(executor, instr, err)
-                                              : send(executor, instr, err);
+                                              : send(executor, call, instr, err);
 }
 
 /* ---- enqueueing ---- */

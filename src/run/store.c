@@ -72,8 +72,12 @@ void tri_store_plan(tri_store *store, tri_device *device, const tri_program *con
             const tri_instr *instr = &programs[p]->instrs[i];
             if (!tri_op_get(instr->op)->communicates)
                 continue;
-            uint64_t sent = tri_value_bytes(&programs[p]->values[instr->in[0].value]);
-            uint64_t received = tri_value_bytes(&programs[p]->values[instr->out[0].value]);
+            const tri_value *out = &programs[p]->values[instr->out[0].value];
+            uint64_t received = tri_value_bytes(out), sent = received;
+            if (instr->in[0].value != TRI_NONE)
+                sent = tri_value_bytes(&programs[p]->values[instr->in[0].value]);
+            if (instr->attr.flat.parts > 0)
+                received = (uint64_t)instr->attr.flat.total * tri_dtype_bytes(out->dtype);
             uint64_t room = 2 * (sent > received ? sent : received) + 4096;
             if (room > store->host_room.bytes)
                 store->host_room.bytes = room;

@@ -7,9 +7,10 @@ static const tr_dtype dtype_of[] = {[TRI_F32] = TR_F32, [TRI_BF16] = TR_BF16, [T
 static tr_status run_message(void *context, const tri_message *message, tr_error *err)
 {
     const tri_ranks *ranks = context;
-    tr_operation operation = message->op == TRI_OP_ALL_GATHER       ? TR_ALL_GATHER
-                             : message->op == TRI_OP_REDUCE_SCATTER ? TR_REDUCE_SCATTER
-                                                                    : TR_ALL_REDUCE;
+    bool gathers = message->op == TRI_OP_ALL_GATHER || message->op == TRI_OP_SHARD_GATHER ||
+                   message->op == TRI_OP_UNSHARD;
+    bool scatters = message->op == TRI_OP_REDUCE_SCATTER || message->op == TRI_OP_SHARD_SUM;
+    tr_operation operation = gathers ? TR_ALL_GATHER : scatters ? TR_REDUCE_SCATTER : TR_ALL_REDUCE;
     tr_collective call = {
         .operation = operation,
         .reduction = TR_SUM,

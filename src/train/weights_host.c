@@ -15,20 +15,22 @@ static const tri_executor *executor_of(const tri_session *session)
     return &session->executors[TRI_PROGRAM_TRAIN];
 }
 
-static bool is_cut(const tri_session *session)
+static bool in_pieces(const tri_session *session)
 {
     const tri_program *program = program_of(session);
-    for (size_t s = 0; s < program->num_states; s++)
+    for (size_t s = 0; s < program->num_states; s++) {
+        const tri_value *value = &program->values[program->states[s].latest];
         if (program->states[s].kind == TRI_STATE_PARAM &&
-            program->values[program->states[s].latest].cut.parts > 0)
+            (value->cut.parts > 0 || value->flat.parts > 0))
             return true;
+    }
     return false;
 }
 
 tr_status tri_weights_place(tri_session *session, tr_error *err)
 {
     const tri_program *program = program_of(session);
-    bool apart = session->device.def->queue || is_cut(session);
+    bool apart = session->device.def->queue || in_pieces(session);
     session->weights = calloc(session->params.count + 1, sizeof *session->weights);
     session->fresh = calloc(session->params.count + 1, sizeof *session->fresh);
     if (session->weights && apart)
@@ -76,16 +78,24 @@ static void copy_piece(const tri_shape *shape, const tri_cut *cut, int part, flo
 static tr_status push_state(tri_session *session, const tri_state *state, float *room,
                             tr_error *err)
 {
-    const tri_cut *cut = &program_of(session)->values[state->latest].cut;
+    const tri_value *value = &program_of(session)->values[state->latest];
+    const tri_cut *cut = &value->cut;
     const tri_shape *whole = &session->params.items[state->param].shape;
     float *from = session->weights[state->param];
     int64_t count = tri_shape_count(&state->shape);
     if (state->kind == TRI_STATE_PARAM && !session->host_weights)
         return TR_OK;
+    if (count == 0)
+        return TR_OK;
     if (cut->parts > 0)
         copy_piece(whole, cut, cut->part, from, room, false);
     else
-        memcpy(room, from, (size_t)count * sizeof(float));
+        memcpy(room, from, (size_t)tri_shape_count(whole) * sizeof(float));
+    int64_t first = 0;
+    if (value->flat.parts > 0)
+        tri_flat_slice(&value->flat, value->flat.part, &first);
+    if (first > 0)
+        memmove(room, room + first, (size_t)count * sizeof(float));
     if (state->kind == TRI_STATE_PARAM)
         return tri_executor_write(executor_of(session), state->latest, room, err);
     uint16_t *half = (uint16_t *)(room + count);
@@ -117,34 +127,50 @@ tr_status tri_weights_push(tri_session *session, tr_error *err)
     return status;
 }
 
-/* The pieces of all ranks come one after the other, each dense. */
-static tr_status pull_cut(tri_session *session, const tri_state *state, float *room, tr_error *err)
+/* Collects what the ranks of an axis have of a tensor, one after the other. */
+static tr_status collect(tri_session *session, const tri_state *state, tri_axis axis,
+                         const uint64_t *counts, const float *own, float *all, tr_error *err)
 {
-    const tri_cut *cut = &program_of(session)->values[state->latest].cut;
-    const tri_shape *whole = &session->params.items[state->param].shape;
-    lines l = lines_of(whole, cut);
-    uint64_t *counts = malloc(cut->parts * sizeof *counts);
-    float *blocks = room + tri_shape_count(whole);
-    if (!counts)
-        return tri_fail(err, TR_ERROR_RUNTIME, "no memory to collect the weights");
-    for (int part = 0; part < cut->parts; part++)
-        counts[part] = (uint64_t)(l.outer * tri_cut_size(cut, part) * l.inner);
-    tr_status status = tri_executor_read(executor_of(session), state->latest, room, err);
     tri_message message = {.op = TRI_OP_ALL_GATHER,
-                           .axis = TRI_AXIS_TP,
-                           .send = room,
-                           .recv = blocks,
+                           .axis = axis,
+                           .send = own,
+                           .recv = all,
                            .dtype = TRI_F32,
                            .counts = counts,
                            .label = state->name};
-    if (status == TR_OK)
-        status = session->exchange.run(session->exchange.context, &message, err);
-    for (int part = 0; part < cut->parts && status == TR_OK; part++) {
-        copy_piece(whole, cut, part, session->weights[state->param], blocks, true);
-        blocks += counts[part];
+    return session->exchange.run(session->exchange.context, &message, err);
+}
+
+/* The whole of a parameter from all ranks: first what dp divides, then what tp cuts. */
+static tr_status pull_state(tri_session *session, const tri_state *state, float *room,
+                            uint64_t *counts, tr_error *err)
+{
+    const tri_value *value = &program_of(session)->values[state->latest];
+    const tri_shape *whole = &session->params.items[state->param].shape;
+    const tri_cut *cut = &value->cut;
+    float *own = room, *all = room + tri_shape_count(whole), *to = session->weights[state->param];
+    int64_t first;
+    if (tri_shape_count(&state->shape) > 0)
+        TRI_TRY(tri_executor_read(executor_of(session), state->latest, own, err));
+    if (value->flat.parts > 0) {
+        for (int part = 0; part < value->flat.parts; part++)
+            counts[part] = (uint64_t)tri_flat_slice(&value->flat, part, &first);
+        TRI_TRY(collect(session, state, TRI_AXIS_DP, counts, own, all, err));
+        memcpy(own, all, (size_t)value->flat.count * sizeof(float));
     }
-    free(counts);
-    return status;
+    if (cut->parts == 0) {
+        memcpy(to, own, (size_t)tri_shape_count(whole) * sizeof(float));
+        return TR_OK;
+    }
+    lines l = lines_of(whole, cut);
+    for (int part = 0; part < cut->parts; part++)
+        counts[part] = (uint64_t)(l.outer * tri_cut_size(cut, part) * l.inner);
+    TRI_TRY(collect(session, state, TRI_AXIS_TP, counts, own, all, err));
+    for (int part = 0; part < cut->parts; part++) {
+        copy_piece(whole, cut, part, to, all, true);
+        all += counts[part];
+    }
+    return TR_OK;
 }
 
 tr_status tri_session_pull_weights(tri_session *session, tr_error *err)
@@ -153,17 +179,15 @@ tr_status tri_session_pull_weights(tri_session *session, tr_error *err)
     if (!session->host_weights)
         return TR_OK;
     float *room = largest_room(session, 2);
-    tr_status status =
-        room ? TR_OK : tri_fail(err, TR_ERROR_RUNTIME, "no memory to collect the weights");
-    for (size_t s = 0; s < program->num_states && status == TR_OK; s++) {
-        const tri_state *state = &program->states[s];
-        if (state->kind != TRI_STATE_PARAM)
-            continue;
-        status = program->values[state->latest].cut.parts > 0
-                     ? pull_cut(session, state, room, err)
-                     : tri_executor_read(executor_of(session), state->latest,
-                                         session->weights[state->param], err);
-    }
+    uint64_t *counts =
+        malloc((size_t)tri_mesh_ranks(&session->config.compile.mesh) * sizeof *counts);
+    tr_status status = room && counts
+                           ? TR_OK
+                           : tri_fail(err, TR_ERROR_RUNTIME, "no memory to collect the weights");
+    for (size_t s = 0; s < program->num_states && status == TR_OK; s++)
+        if (program->states[s].kind == TRI_STATE_PARAM)
+            status = pull_state(session, &program->states[s], room, counts, err);
     free(room);
+    free(counts);
     return status;
 }

@@ -211,6 +211,15 @@ const tri_op_def tri_def_dropout = {
     .flops = flops_dropout,
 };
 
+static tr_status infer_accumulate(const tri_node *node, const tri_shape *in, tri_shape *out,
+                                  tri_dtype *out_dtype, tr_error *err)
+{
+    (void)out_dtype;
+    (void)err;
+    out[0] = node->attr.flat.parts > 0 ? tri_flat_shape(&node->attr.flat) : in[0];
+    return TR_OK;
+}
+
 const tri_op_def tri_def_accumulate = {
     .name = "accumulate",
     .inputs = "x",
@@ -221,7 +230,7 @@ const tri_op_def tri_def_accumulate = {
     .min_out = 1,
     .max_out = 1,
     .can_accumulate = 1,
-    .infer = tri_infer_same,
+    .infer = infer_accumulate,
     .place = tri_place_elementwise,
     .linear = true,
 };

@@ -68,8 +68,9 @@ static tr_status infer_update(const tri_node *node, const tri_shape *in, tri_sha
 {
     (void)out_dtype;
     (void)err;
+    const tri_op_def *def = tri_op_get(node->op);
     for (int k = 0; k < node->num_out; k++)
-        out[k] = in[0];
+        out[k] = in[def->updates[k] && in[def->updates[k] - 1].rank >= 0 ? def->updates[k] - 1 : 0];
     return TR_OK;
 }
 
@@ -184,6 +185,6 @@ const tri_op_def tri_def_narrow = {
     .max_out = 1,
     .updates = {2},
     .wide_in = 1,
-    .infer = tri_infer_same,
+    .infer = infer_update,
     .place = tri_place_state,
 };
