@@ -467,6 +467,7 @@ tr_status tri_session_config_from(const tr_settings *s, tri_session_config *conf
     compile->seq_len = tr_settings_int(s, "data.seq_len");
     compile->mask_documents = config->data.mask_documents || config->data.pack;
     compile->num_microbatches = tr_settings_int(s, "layout.microbatches");
+    compile->zero = (int)tr_settings_int(s, "layout.zero");
     compile->split_backward = tr_settings_bool(s, "layout.split_backward");
     compile->mesh.size[TRI_AXIS_DP] = (int)tr_settings_int(s, "layout.dp");
     compile->mesh.size[TRI_AXIS_TP] = (int)tr_settings_int(s, "layout.tp");

@@ -305,6 +305,13 @@ static void put_in_bucket(placer *p, tri_id id, uint32_t bucket, tri_id param)
     p->graph->values[id].place = p->graph->flats[param];
 }
 
+static tri_id first_version(const placer *p, tri_id version)
+{
+    while (p->graph->values[version].producer != TRI_NONE)
+        version = p->values[version].piece;
+    return version;
+}
+
 /* Zero 3: the whole of a divided parameter for this phase, with all of its bucket. */
 static tr_status gather_bucket(placer *p, tri_id param, tri_id *whole_of, tr_error *err)
 {
@@ -315,10 +322,8 @@ static tr_status gather_bucket(placer *p, tri_id param, tri_id *whole_of, tr_err
             graph->copy_state[i] != TRI_NONE ? graph->copy_state[i] : graph->param_state[i];
         if (!in_bucket(p, param, i) || state == TRI_NONE)
             continue;
-        tri_id slice = graph->states[state].latest;
         /* The newest version is the one after the update: phases before read the first. */
-        while (graph->values[slice].producer != TRI_NONE)
-            slice = p->values[slice].piece;
+        tri_id slice = first_version(p, graph->states[state].latest);
         tri_attr attr = {.axis = TRI_AXIS_DP,
                          .flat = graph->flats[i],
                          .shape = graph->local_shape[i],
@@ -365,6 +370,30 @@ static tr_status gather_weights(placer *p, tri_node *node, tr_error *err)
     return TR_OK;
 }
 
+/* This rank's slice of a gradient, into its accumulator. */
+static tr_status accumulate_slice(placer *p, tri_id param, tr_error *err)
+{
+    tri_graph *graph = p->graph;
+    const tri_flat *flat = &graph->flats[param];
+    tri_id state = graph->grad_state[param], old = graph->states[state].latest;
+    int64_t first;
+    graph->states[state].latest = first_version(p, old);
+    if (tri_flat_slice(flat, flat->part, &first) == 0)
+        return TR_OK;
+    tri_attr attr = {.flat = flat->whole ? (tri_flat){0} : *flat};
+    tri_id node = tri_graph_emit(graph, TRI_OP_ACCUMULATE, graph->states[state].name, &attr,
+                                 &p->grad[param], 1, 1);
+    TRI_TRY(note_values(p, err));
+    tri_id out = graph->nodes[node].out[0];
+    tri_graph_write_state(graph, node, 0, state, TRI_WRITE_START);
+    p->values[out].global = p->values[old].global;
+    set_spot(p, out, p->values[old].spot);
+    for (size_t v = 0; v < p->num_values; v++)
+        if (p->values[v].now == old)
+            p->values[v].now = out;
+    return TR_OK;
+}
+
 /* Zero 2 and 3: when the last gradient of a bucket is there, it is summed over dp, and each rank
  * adds its slice to the accumulators. */
 static tr_status divide_gradients(placer *p, tri_id param, tr_error *err)
@@ -373,6 +402,7 @@ static tr_status divide_gradients(placer *p, tri_id param, tr_error *err)
     for (size_t i = 0; i < graph->params->count; i++)
         if (in_bucket(p, param, i) && p->grads_left[i] > 0)
             return TR_OK;
+    graph->ends_chain = false; /* sums of gradients wait for all of their bucket */
     uint32_t bucket = ++graph->num_buckets;
     for (size_t i = 0; i < graph->params->count; i++) {
         if (!in_bucket(p, param, i) || p->grad[i] == TRI_NONE)
@@ -395,29 +425,9 @@ static tr_status divide_gradients(placer *p, tri_id param, tr_error *err)
         set_spot(p, p->grad[i], p->values[before].spot);
         put_in_bucket(p, p->grad[i], bucket, (tri_id)i);
     }
-    for (size_t i = 0; i < graph->params->count; i++) {
-        int64_t first;
-        const tri_flat *flat = &graph->flats[i];
-        if (!in_bucket(p, param, i) || p->grad[i] == TRI_NONE ||
-            tri_flat_slice(flat, flat->part, &first) == 0)
-            continue;
-        tri_id state = graph->grad_state[i];
-        tri_attr attr = {.flat = flat->whole ? (tri_flat){0} : *flat};
-        tri_id node = tri_graph_emit(graph, TRI_OP_ACCUMULATE, graph->states[state].name, &attr,
-                                     &p->grad[i], 1, 1);
-        TRI_TRY(note_values(p, err));
-        tri_id old_latest = graph->states[state].latest, out = graph->nodes[node].out[0];
-        tri_id begin = old_latest;
-        while (graph->values[begin].producer != TRI_NONE)
-            begin = p->values[begin].piece;
-        graph->states[state].latest = begin;
-        tri_graph_write_state(graph, node, 0, state, TRI_WRITE_START);
-        p->values[out].global = p->values[old_latest].global;
-        set_spot(p, out, p->values[old_latest].spot);
-        for (size_t v = 0; v < p->num_values; v++)
-            if (p->values[v].now == old_latest)
-                p->values[v].now = out;
-    }
+    for (size_t i = 0; i < graph->params->count; i++)
+        if (in_bucket(p, param, i) && p->grad[i] != TRI_NONE)
+            TRI_TRY(accumulate_slice(p, (tri_id)i, err));
     return TR_OK;
 }
 

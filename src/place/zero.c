@@ -38,13 +38,12 @@ tr_status tri_zero_divide(tri_graph *graph, const tri_layout *layout, tr_error *
                 offset = total;
             total += tri_flat_padded(tri_shape_count(&graph->local_shape[k]));
         }
-        graph->flats[i] =
-            (tri_flat){.parts = (uint16_t)tri_mesh_size(&layout->mesh, TRI_AXIS_DP),
-                       .part = (uint16_t)layout->coordinate[TRI_AXIS_DP],
-                       .whole = layout->whole_tensors,
-                       .offset = offset,
-                       .count = tri_shape_count(&graph->local_shape[i]),
-                       .total = total};
+        graph->flats[i] = (tri_flat){.parts = (uint16_t)tri_mesh_size(&layout->mesh, TRI_AXIS_DP),
+                                     .part = (uint16_t)layout->coordinate[TRI_AXIS_DP],
+                                     .whole = layout->whole_tensors,
+                                     .offset = offset,
+                                     .count = tri_shape_count(&graph->local_shape[i]),
+                                     .total = total};
         graph->flats[i].owner = owner_of(&graph->flats[i]);
     }
     return TR_OK;

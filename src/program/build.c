@@ -54,6 +54,7 @@ static bool *mark_input_grad(const tri_graph *graph)
             continue;
         for (int k = 0; k < node->num_out; k++)
             on_chain[n] |= wanted[node->out[k]];
+        on_chain[n] |= node->op == TRI_OP_UNSHARD; /* a bucket travels together, wanted or not */
         for (int j = 0; j < node->num_in; j++)
             if (node->in[j] != TRI_NONE && (on_chain[n] || node->ends_chain))
                 wanted[node->in[j]] = true;
