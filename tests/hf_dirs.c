@@ -37,7 +37,7 @@ tr_session *hf_start(tr_settings *settings, tri_row_fn row, void *context)
 {
     tr_session *session;
     tr_error err = {0};
-    if (tri_api_compile(settings, &session, &err) != TR_OK)
+    if (tri_api_compile(settings, 0, &session, &err) != TR_OK)
         fail_msg("%s", err.message);
     session->session.row = row;
     session->session.row_context = context;

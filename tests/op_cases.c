@@ -295,6 +295,10 @@ static void build_loss(op_run *run, const op_case *c)
         in_i32(run, 2, x);
         out_f32(run, 3, stats);
         break;
+    case TRI_OP_CE_COMBINE: /* x[2] parts */
+        in_f32(run, 4, SIZES(x[2], x[0], x[1], 3));
+        out_f32(run, 3, stats);
+        break;
     case TRI_OP_CE_LOSS:
         in_f32(run, 3, stats);
         in_i32(run, 2, x);
@@ -377,9 +381,21 @@ static void build_update(op_run *run, const op_case *c)
             out_f32(run, 1, n);
 }
 
+/* sizes: dims of the tensor; the cut is in the attributes. */
+static void build_pieces(op_run *run, const op_case *c)
+{
+    int64_t piece[3] = {c->size[0], c->size[1], c->size[2]};
+    in_f32(run, 3, c->size);
+    if (c->op == TRI_OP_SLICE)
+        piece[c->attr.cut.dim] = tri_cut_size(&c->attr.cut, c->attr.cut.part);
+    out_f32(run, 3, piece);
+}
+
 static void build(op_run *run, const op_case *c)
 {
-    if (c->op == TRI_OP_MATMUL)
+    if (c->op == TRI_OP_SLICE || c->op == TRI_OP_BLOCK || c->op == TRI_OP_UNBLOCK)
+        build_pieces(run, c);
+    else if (c->op == TRI_OP_MATMUL)
         build_matmul(run, c);
     else if (c->op < TRI_OP_EMBED)
         build_elementwise(run, c);

@@ -95,10 +95,14 @@ static size_t scratch(const tri_kernel_args *args, int num_threads)
 #define OPS(X)                                                                                     \
     X(MATMUL)                                                                                      \
     X(ADD)                                                                                         \
-    X(BIAS_ADD) X(BIAS_GRAD) X(ACT) X(ACT_GRAD) X(DROPOUT) X(ACCUMULATE) X(EMBED) X(EMBED_GRAD)    \
-        X(SELECT_ROW) X(LAYERNORM) X(ADD_LAYERNORM) X(LAYERNORM_GRAD) X(LAYERNORM_PARAM_GRAD)      \
-            X(ATTENTION) X(ATTENTION_GRAD) X(CE_STATS) X(CE_LOSS) X(CE_GRAD) X(SUM_SQUARES)        \
-                X(FINISH) X(ADAM)
+    X(BIAS_ADD)                                                                                    \
+    X(BIAS_GRAD)                                                                                   \
+    X(ACT)                                                                                         \
+    X(ACT_GRAD)                                                                                    \
+    X(DROPOUT)                                                                                     \
+    X(ACCUMULATE) X(EMBED) X(EMBED_GRAD) X(SELECT_ROW) X(LAYERNORM) X(ADD_LAYERNORM)               \
+        X(LAYERNORM_GRAD) X(LAYERNORM_PARAM_GRAD) X(ATTENTION) X(ATTENTION_GRAD) X(CE_STATS)       \
+            X(CE_LOSS) X(CE_GRAD) X(SUM_SQUARES) X(FINISH) X(ADAM)
 #define RUN(op)                                                                                    \
     static void run_##op(const tri_kernel_args *args)                                              \
     {                                                                                              \

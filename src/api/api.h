@@ -24,7 +24,7 @@ tr_status tri_api_prepare(tr_settings *settings,
                           void *context, tr_error *err);
 
 /* tr_session_create in two parts: up to the memory plan, and the rest. */
-tr_status tri_api_compile(tr_settings *settings, tr_session **session, tr_error *err);
+tr_status tri_api_compile(tr_settings *settings, int rank, tr_session **session, tr_error *err);
 tr_status tri_api_start(tr_session *session, tr_error *err);
 
 /* Path of the weights for model.from: a file, or a run directory that holds one. Heap, or NULL. */

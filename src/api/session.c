@@ -51,7 +51,7 @@ tr_status tri_api_check(tr_settings *settings, tr_error *err)
     return status == TR_OK ? check_data(&config, err) : status;
 }
 
-tr_status tri_api_compile(tr_settings *settings, tr_session **session, tr_error *err)
+tr_status tri_api_compile(tr_settings *settings, int rank, tr_session **session, tr_error *err)
 {
     *session = NULL;
     TRI_TRY(tri_settings_complete(settings, err));
@@ -66,6 +66,7 @@ tr_status tri_api_compile(tr_settings *settings, tr_session **session, tr_error 
                            : tri_fail(err, TR_ERROR_RUNTIME, "no memory for a session");
     if (status == TR_OK) {
         config.weights_from = made->weights_from;
+        config.compile.rank = rank;
         status = tri_session_compile(&made->session, &config, err);
     }
     if (status != TR_OK) {
@@ -79,7 +80,7 @@ tr_status tri_api_compile(tr_settings *settings, tr_session **session, tr_error 
 tr_status tri_api_start(tr_session *session, tr_error *err)
 {
     int ranks = tri_mesh_ranks(&session->session.config.compile.mesh);
-    if (ranks > 1 && !session->session.exchange.all_reduce)
+    if (ranks > 1 && !session->session.exchange.run)
         return tri_fail(err, TR_ERROR_INPUT,
                         "this layout has %d ranks; start them with `trireme train`, or set "
                         "layout.dp=1",
@@ -89,7 +90,7 @@ tr_status tri_api_start(tr_session *session, tr_error *err)
 
 tr_status tr_session_create(tr_settings *settings, tr_session **session, tr_error *err)
 {
-    TRI_TRY(tri_api_compile(settings, session, err));
+    TRI_TRY(tri_api_compile(settings, 0, session, err));
     tr_status status = tri_api_start(*session, err);
     if (status != TR_OK) {
         tr_session_destroy(*session);
@@ -142,7 +143,8 @@ tr_status tr_session_eval(tr_session *session, tr_eval *eval, tr_error *err)
 tr_status tr_session_save(tr_session *session, const char *path, tr_error *err)
 {
     tri_session *s = &session->session;
-    TRI_TRY(tri_session_pull_weights(s, err));
+    if (tri_mesh_ranks(&s->config.compile.mesh) == 1)
+        TRI_TRY(tri_session_pull_weights(s, err));
     return tri_weights_save(path, &s->params, (const float *const *)s->weights, s->step, err);
 }
 
@@ -278,7 +280,7 @@ uint64_t tr_session_planned_bytes(const tr_session *session)
 tr_status tr_explain(tr_settings *settings, char **text, tr_error *err)
 {
     tr_session *session;
-    TRI_TRY(tri_api_compile(settings, &session, err));
+    TRI_TRY(tri_api_compile(settings, 0, &session, err));
     tri_text out;
     tri_text_init(&out);
     tri_program_explain(&session->session.programs[TRI_PROGRAM_TRAIN], &(tri_explain_options){0},

@@ -47,7 +47,7 @@ int tri_verb_check(const tri_cli *cli)
         return list_faults();
     tr_error err = {0};
     tr_session *session;
-    if (tri_api_compile(cli->settings, &session, &err) != TR_OK)
+    if (tri_api_compile(cli->settings, 0, &session, &err) != TR_OK)
         return tri_cli_fail(&err);
     int code = TRI_EXIT_OK;
     if (fault) {

@@ -95,7 +95,7 @@ int tri_verb_plan(const tri_cli *cli)
 {
     tr_error err = {0};
     tr_session *session;
-    if (tri_api_compile(cli->settings, &session, &err) != TR_OK)
+    if (tri_api_compile(cli->settings, 0, &session, &err) != TR_OK)
         return tri_cli_fail(&err);
     const tri_session *s = &session->session;
     const tri_compile_config *compile = &s->config.compile;

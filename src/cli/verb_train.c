@@ -316,7 +316,7 @@ static tr_status start(run *r, const tri_bootstrap *bootstrap, tr_error *err)
     snprintf(threads, sizeof threads, "run.threads=%d", share > 1 ? share : 1);
     if (bootstrap->local_size > 1 && tr_settings_int(settings, "run.threads") == 0)
         TRI_TRY(tr_settings_fill(settings, threads, err));
-    TRI_TRY(tri_api_compile(settings, &r->session, err));
+    TRI_TRY(tri_api_compile(settings, bootstrap->rank, &r->session, err));
     TRI_TRY(tri_ranks_join(&r->ranks, bootstrap, tr_settings_string(settings, "run.transport"),
                            &r->session->session, err));
     return tri_api_start(r->session, err);
@@ -359,6 +359,8 @@ static tr_status train(run *r, const tri_bootstrap *bootstrap, tr_error *err)
     if (leads)
         tri_progress_fini(&r->progress);
     TRI_TRY(status);
+    if (tr_settings_bool(r->cli->settings, "run.save"))
+        TRI_TRY(tr_session_pull(r->session, err)); /* by all: each has a part */
     if (leads) {
         TRI_TRY(write_results(r, err));
         print_end(r);
@@ -394,6 +396,7 @@ int tri_verb_train(const tri_cli *cli)
     tri_prepare_bar_end(&bar);
     if (status != TR_OK || tri_api_check(cli->settings, &err) != TR_OK)
         return tri_cli_fail(&err);
-    int num_ranks = (int)tr_settings_int(cli->settings, "layout.dp");
+    int num_ranks = (int)(tr_settings_int(cli->settings, "layout.dp") *
+                          tr_settings_int(cli->settings, "layout.tp"));
     return tri_cli_launch(cli, num_ranks, train_rank, NULL);
 }

@@ -25,6 +25,16 @@ float tri_loss_seed(const tri_compile_config *config)
     return 1 / ((float)config->batch * (float)targets);
 }
 
+static tri_layout layout_of(const tri_compile_config *config)
+{
+    const tri_model_config *model = &config->model;
+    tri_layout layout = {.mesh = config->mesh, .sp = config->sp};
+    layout.head_unit = model->num_kv_heads > 0 ? model->num_heads / model->num_kv_heads : 1;
+    for (int axis = 0; axis < TRI_NUM_AXES; axis++)
+        layout.coordinate[axis] = tri_mesh_coordinate(&config->mesh, config->rank, (tri_axis)axis);
+    return layout;
+}
+
 static tr_status passes(const tri_compile_config *config, tri_mode mode,
                         const tri_batch_shape *batch, tri_graph *graph, tr_error *err)
 {
@@ -34,8 +44,6 @@ static tr_status passes(const tri_compile_config *config, tri_mode mode,
         TRI_TRY(tri_autodiff(graph, tri_loss_seed(config), err));
         TRI_TRY(after("autodiff", graph, err));
     }
-    TRI_TRY(tri_place_dp(graph, &config->mesh, err));
-    TRI_TRY(after("placement", graph, err));
     if (mode == TRI_MODE_TRAIN) {
         TRI_TRY(tri_optim_emit(graph, &config->optim, err));
         TRI_TRY(after("the update rule", graph, err));
@@ -44,6 +52,9 @@ static tr_status passes(const tri_compile_config *config, tri_mode mode,
         tri_mark_output(graph, graph->count);
         tri_mark_output(graph, graph->hits);
     }
+    tri_layout layout = layout_of(config);
+    TRI_TRY(tri_place(graph, &layout, err));
+    TRI_TRY(after("placement", graph, err));
     TRI_TRY(tri_fold_accumulate(graph, err));
     TRI_TRY(after("folding accumulation", graph, err));
     TRI_TRY(tri_fuse_epilogues(graph, &config->fusions, err));

@@ -397,6 +397,38 @@ static tr_status check_rows(const tri_compile_config *compile, tr_error *err)
     return TR_OK;
 }
 
+/* Every tensor-parallel rank needs something of each dim that is divided. */
+static tr_status check_tp(const tri_compile_config *compile, tr_error *err)
+{
+    const tri_model_config *m = &compile->model;
+    const struct {
+        const char *name;
+        int64_t size;
+        bool counts;
+    } dims[] = {
+        {"model.num_heads", m->num_heads, true},
+        {"model.num_kv_heads", m->num_kv_heads, m->num_kv_heads > 0},
+        {"model.ffn_dim", m->ffn_dim, true},
+        {"model.vocab", m->vocab, true},
+        {"data.seq_len", compile->seq_len, compile->sp},
+    };
+    int tp = tri_mesh_size(&compile->mesh, TRI_AXIS_TP);
+    if (tp == 1)
+        return TR_OK;
+    if (strcmp(m->kind, "mlp") == 0)
+        return tri_fail(err, TR_ERROR_INPUT,
+                        "layout.tp is %d, but an mlp has no heads, feed-forward width or "
+                        "vocabulary to divide; use layout.dp",
+                        tp);
+    for (size_t i = 0; i < sizeof dims / sizeof *dims; i++)
+        if (dims[i].counts && dims[i].size < tp)
+            return tri_fail(err, TR_ERROR_INPUT,
+                            "layout.tp is %d, but %s is %lld, which leaves ranks without any; use "
+                            "layout.tp=%lld at most",
+                            tp, dims[i].name, (long long)dims[i].size, (long long)dims[i].size);
+    return TR_OK;
+}
+
 static tr_status precision_config(const tr_settings *s, tri_session_config *config, tr_error *err)
 {
     const char *kind = tr_settings_string(s, "precision.kind");
@@ -437,6 +469,10 @@ tr_status tri_session_config_from(const tr_settings *s, tri_session_config *conf
     compile->num_microbatches = tr_settings_int(s, "layout.microbatches");
     compile->split_backward = tr_settings_bool(s, "layout.split_backward");
     compile->mesh.size[TRI_AXIS_DP] = (int)tr_settings_int(s, "layout.dp");
+    compile->mesh.size[TRI_AXIS_TP] = (int)tr_settings_int(s, "layout.tp");
+    compile->sp =
+        tr_settings_bool(s, "layout.sp") && tri_mesh_size(&compile->mesh, TRI_AXIS_TP) > 1;
     TRI_TRY(precision_config(s, config, err));
+    TRI_TRY(check_tp(compile, err));
     return check_rows(compile, err);
 }

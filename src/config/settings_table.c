@@ -221,6 +221,12 @@ const tri_setting tri_settings_table[] = {
 
     INT("layout.dp", "1", 1, 100000, "Data-parallel ranks: each computes its part of every batch",
         "data_parallel ddp dp_size world_size num_gpus nproc_per_node replicas"),
+    INT("layout.tp", "1", 1, 1024,
+        "Tensor-parallel ranks: heads, feed-forward width and vocabulary are divided over them",
+        "tensor_parallel tensor_model_parallel_size tp_size model_parallel mp"),
+    BOOL("layout.sp", "false",
+         "Between the blocks of tp, divide activations along the sequence (sequence parallelism)",
+         "sequence_parallel sequence_parallelism"),
     INT("layout.microbatches", "1", 1, 100000, "Parts a batch is computed in, one after the other",
         "grad_accum gradient_accumulation_steps accumulation micro_batches accum_steps num_micro "
         "microbatch"),

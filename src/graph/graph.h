@@ -27,6 +27,7 @@ typedef struct tri_value {
     tri_id state;        /* of which state this is a version, or TRI_NONE */
     bool per_microbatch; /* inputs: one for each micro-batch, or one for the step */
     bool output;         /* the host reads it after the program has run */
+    tri_cut cut;         /* parts > 0: its shape is this rank's piece of the logical tensor */
 } tri_value;
 
 typedef enum tri_state_kind {
@@ -89,12 +90,13 @@ typedef struct tri_graph {
     size_t num_nodes, nodes_capacity;
     tri_state *states;
     size_t num_states, states_capacity;
-    tri_id *param_state; /* state of each parameter, TRI_NONE when the graph does not use it */
-    tri_id *copy_state;  /* 16-bit copy of each parameter, TRI_NONE where there is none */
-    tri_id *grad_state;  /* gradient accumulator of each parameter, after autodiff */
-    tri_id loss, count;  /* versions of the statistics that the model's loss feeds */
-    tri_id hits;         /* the same, of right answers; TRI_NONE where they are not counted */
-    float loss_seed;     /* the constant that the backward starts from */
+    tri_shape *local_shape; /* of each parameter: what this rank has of it, after placement */
+    tri_id *param_state;    /* state of each parameter, TRI_NONE when the graph does not use it */
+    tri_id *copy_state;     /* 16-bit copy of each parameter, TRI_NONE where there is none */
+    tri_id *grad_state;     /* gradient accumulator of each parameter, after autodiff */
+    tri_id loss, count;     /* versions of the statistics that the model's loss feeds */
+    tri_id hits;            /* the same, of right answers; TRI_NONE where they are not counted */
+    float loss_seed;        /* the constant that the backward starts from */
     int num_layers;
     /* where new nodes go */
     const char *scope;

@@ -24,6 +24,10 @@ typedef enum tri_op {
     TRI_OP_ACCUMULATE,
     TRI_OP_AXPBY,
     TRI_OP_CAST,
+    /* pieces of sharded values */
+    TRI_OP_SLICE,
+    TRI_OP_BLOCK,
+    TRI_OP_UNBLOCK,
     TRI_OP_SWIGLU,
     TRI_OP_SWIGLU_GRAD,
     /* lookup */
@@ -46,6 +50,7 @@ typedef enum tri_op {
     TRI_OP_ATTENTION_GRAD,
     /* losses */
     TRI_OP_CE_STATS,
+    TRI_OP_CE_COMBINE,
     TRI_OP_CE_LOSS,
     TRI_OP_CE_GRAD,
     TRI_OP_OUT_LOSS,
@@ -61,6 +66,8 @@ typedef enum tri_op {
     TRI_OP_NARROW,
     /* communication: run by the rank's communicator, not by its device */
     TRI_OP_ALL_REDUCE,
+    TRI_OP_ALL_GATHER,
+    TRI_OP_REDUCE_SCATTER,
     TRI_NUM_OPS
 } tri_op;
 
@@ -100,6 +107,27 @@ typedef struct tri_rope_config {
     float original_max_position;
 } tri_rope_config;
 
+/* A dim divided over the ranks of a mesh axis: balanced blocks of whole units (heads that share a
+ * key head stay together), of which the first ones get one unit more. */
+typedef struct tri_cut {
+    uint8_t dim;
+    uint16_t parts; /* ranks; 0: not divided */
+    uint16_t part;  /* of this rank */
+    int64_t size;   /* of the whole dim */
+    int64_t unit;   /* elements that stay together */
+} tri_cut;
+
+static inline int64_t tri_cut_begin(const tri_cut *cut, int part)
+{
+    int64_t units = cut->size / cut->unit, each = units / cut->parts, more = units % cut->parts;
+    return (each * part + (part < more ? part : more)) * cut->unit;
+}
+
+static inline int64_t tri_cut_size(const tri_cut *cut, int part)
+{
+    return tri_cut_begin(cut, part + 1) - tri_cut_begin(cut, part);
+}
+
 /* Constants of one node. Each operator reads the few that its row in the table names. */
 typedef struct tri_attr {
     bool trans_a, trans_b;    /* matmul: use the transpose of the 2-d view */
@@ -123,6 +151,7 @@ typedef struct tri_attr {
     float clip;     /* finish: largest global norm, 0 = none */
     tri_rope_config rope;
     tri_dtype dtype; /* cast: what it becomes */
+    tri_cut cut;     /* pieces of sharded values: how a dim is divided, and which piece is meant */
 } tri_attr;
 
 /* Numbers that differ from step to step: the input `sched`, f32 [TRI_NUM_SCHED]. */

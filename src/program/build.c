@@ -168,7 +168,8 @@ static void join_messages(tri_program *program)
         for (uint32_t i = segment->first; i < segment->first + segment->count; i++) {
             tri_instr *instr = &program->instrs[i];
             const tri_operand *before = i > segment->first ? &instr[-1].out[0] : NULL;
-            bool rides = tri_op_get(instr->op)->communicates && head && before &&
+            bool rides = instr->op == TRI_OP_ALL_REDUCE && head && before &&
+                         program->values[instr->out[0].value].state != TRI_NONE &&
                          instr->op == head->op && instr->attr.axis == head->attr.axis &&
                          instr->out[0].space == before->space &&
                          program->values[instr->out[0].value].dtype ==

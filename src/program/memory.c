@@ -70,7 +70,7 @@ static void place_by_table(planner *p, uint32_t kind, const tri_id *state_of, si
         tri_id version = program->states[state_of[i]].latest;
         program->home[version] = (tri_operand){version, kind, space->bytes};
     }
-    int64_t count = tri_shape_count(&p->graph->params->items[i].shape);
+    int64_t count = tri_shape_count(&p->graph->local_shape[i]);
     space->bytes += align_up((uint64_t)count * tri_dtype_bytes(dtype));
 }
 

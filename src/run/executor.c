@@ -14,6 +14,10 @@ static void fill_tensor(const tri_value *value, tri_tensor *tensor)
         tensor->size[i] = tensor->global[i] = value->shape.dim[i].size;
         tensor->count *= tensor->size[i];
     }
+    if (value->cut.parts > 0) {
+        tensor->origin[value->cut.dim] = tri_cut_begin(&value->cut, value->cut.part);
+        tensor->global[value->cut.dim] = value->cut.size;
+    }
 }
 
 void tri_instr_args(const tri_program *program, const tri_instr *instr, tri_kernel_args *args)
@@ -158,24 +162,46 @@ static bool overwrites(const tri_instr *instr, const tri_call *call)
     return true;
 }
 
-uint64_t tri_executor_message_bytes(const tri_executor *executor, const tri_instr *instr)
+static uint64_t operand_bytes(const tri_executor *executor, const tri_operand *first,
+                              const tri_operand *last)
 {
-    const tri_operand *last = &instr[instr->span - 1].out[0];
-    return last->offset - instr->out[0].offset +
-           tri_value_bytes(&executor->program->values[last->value]);
+    return last->offset - first->offset + tri_value_bytes(&executor->program->values[last->value]);
 }
 
-tr_status tri_executor_communicate(const tri_executor *executor, const tri_instr *instr, void *data,
-                                   tr_error *err)
+void tri_executor_message_bytes(const tri_executor *executor, const tri_instr *instr,
+                                uint64_t *send, uint64_t *recv)
+{
+    const tri_instr *last = &instr[instr->span - 1];
+    *send = operand_bytes(executor, &instr->in[0], &last->in[0]);
+    *recv = operand_bytes(executor, &instr->out[0], &last->out[0]);
+}
+
+tr_status tri_executor_communicate(const tri_executor *executor, const tri_instr *instr,
+                                   const void *send, void *recv, tr_error *err)
 {
     const tri_program *program = executor->program;
     const tri_value *value = &program->values[instr->out[0].value];
-    uint64_t bytes = tri_executor_message_bytes(executor, instr);
+    const tri_cut *cut = &instr->attr.cut;
+    uint64_t sent, received, counts[TRI_MAX_PARTS];
+    tri_executor_message_bytes(executor, instr, &sent, &received);
+    uint64_t whole = sent > received ? sent : received, element = tri_dtype_bytes(value->dtype);
+    tri_message message = {.op = instr->op,
+                           .axis = instr->attr.axis,
+                           .send = send,
+                           .recv = recv,
+                           .dtype = value->dtype,
+                           .count = whole / element,
+                           .label = value->name};
+    if (instr->op != TRI_OP_ALL_REDUCE) {
+        message.count = whole / element / cut->parts;
+        for (int part = 0; cut->size > 0 && part < cut->parts; part++)
+            counts[part] =
+                whole / element / (uint64_t)cut->size * (uint64_t)tri_cut_size(cut, part);
+        message.counts = cut->size > 0 ? counts : NULL;
+    }
     if (executor->status)
-        atomic_store_explicit(&executor->status->bytes, bytes, memory_order_relaxed);
-    tr_status status =
-        executor->exchange->all_reduce(executor->exchange->context, instr->attr.axis, data,
-                                       bytes / tri_dtype_bytes(value->dtype), value->dtype, err);
+        atomic_store_explicit(&executor->status->bytes, whole, memory_order_relaxed);
+    tr_status status = executor->exchange->run(executor->exchange->context, &message, err);
     if (executor->status)
         atomic_store_explicit(&executor->status->bytes, 0, memory_order_relaxed);
     return status == TR_OK
@@ -238,7 +264,8 @@ static tr_status run_call(tri_executor *executor, const tri_call *call, tr_error
         if (ready->plan.kernel)
             tri_device_call(&ready->plan, &ready->args);
         else
-            TRI_TRY(tri_executor_communicate(executor, instr, ready->args.out[0].data, err));
+            TRI_TRY(tri_executor_communicate(executor, instr, ready->args.in[0].data,
+                                             ready->args.out[0].data, err));
         if (timed)
             tri_executor_record_time(executor, call, i, start, (int64_t)tri_now_ns());
     }

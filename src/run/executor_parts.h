@@ -22,10 +22,13 @@ void tri_executor_point(tri_executor *executor, const tri_call *call, uint32_t i
 void tri_executor_publish(const tri_executor *executor, uint32_t instr);
 void tri_executor_record_time(const tri_executor *executor, const tri_call *call, uint32_t instr,
                               int64_t start_ns, int64_t end_ns);
-/* One message: an instruction and those that ride with it; data is in the host's memory. */
-tr_status tri_executor_communicate(const tri_executor *executor, const tri_instr *instr, void *data,
-                                   tr_error *err);
-uint64_t tri_executor_message_bytes(const tri_executor *executor, const tri_instr *instr);
+enum { TRI_MAX_PARTS = 1024 };
+
+/* One message: an instruction and those that ride with it; the data is in the host's memory. */
+tr_status tri_executor_communicate(const tri_executor *executor, const tri_instr *instr,
+                                   const void *send, void *recv, tr_error *err);
+void tri_executor_message_bytes(const tri_executor *executor, const tri_instr *instr,
+                                uint64_t *send, uint64_t *recv);
 /* How many instructions from here on one call of the kernel can do: same operator, which takes
  * many. At most limit. */
 uint32_t tri_executor_run_length(const tri_executor *executor, uint32_t instr, uint32_t end,

@@ -90,12 +90,18 @@ static tr_status run_on_host(const tri_executor *executor, uint32_t instr, tr_er
 
 /* ---- messages ---- */
 
-/* The host's copy of what an instruction sends: of its slab, at the same place. */
-static void *host_copy(const tri_executor *executor, const tri_instr *instr, const void *data)
+/* Gradients and statistics have a copy on the host, at the same place as in their slab; what else
+ * travels goes through a room for the largest message. */
+static void *host_copy(const tri_executor *executor, const tri_operand *operand, const void *data)
 {
     const tri_store *store = executor->store;
-    tri_slab_kind kind = tri_slab_of(executor->program->spaces[instr->out[0].space].kind);
-    const tri_slab *copy = kind == TRI_SLAB_GRAD ? &store->host_grad : &store->host_io;
+    tri_space_kind space = executor->program->spaces[operand->space].kind;
+    tri_slab_kind kind = tri_slab_of(space);
+    const tri_slab *copy = kind == TRI_SLAB_GRAD    ? &store->host_grad
+                           : tri_space_is_io(space) ? &store->host_io
+                                                    : NULL;
+    if (!copy)
+        return NULL;
     return (char *)copy->memory + ((const char *)data - (const char *)store->slabs[kind].memory);
 }
 
@@ -103,12 +109,18 @@ static tr_status send(const tri_executor *executor, uint32_t i, tr_error *err)
 {
     const tri_instr *instr = &executor->program->instrs[i];
     tri_device *device = executor->store->device;
-    void *data = executor->ready[i].args.out[0].data, *copy = host_copy(executor, instr, data);
-    uint64_t bytes = tri_executor_message_bytes(executor, instr);
-    TRI_TRY(queue_of(executor)->download(device, copy, data, bytes, err));
+    const tri_kernel_args *args = &executor->ready[i].args;
+    uint64_t sent, received;
+    tri_executor_message_bytes(executor, instr, &sent, &received);
+    char *room = executor->store->host_room.memory;
+    void *from = host_copy(executor, &instr->in[0], args->in[0].data);
+    void *to = host_copy(executor, &instr->out[0], args->out[0].data);
+    from = from ? from : room;
+    to = to ? to : args->in[0].data == args->out[0].data ? from : room + align_up(sent);
+    TRI_TRY(queue_of(executor)->download(device, from, args->in[0].data, sent, err));
     TRI_TRY(queue_of(executor)->finish(device, err));
-    TRI_TRY(tri_executor_communicate(executor, instr, copy, err));
-    return queue_of(executor)->upload(device, data, copy, bytes, err);
+    TRI_TRY(tri_executor_communicate(executor, instr, from, to, err));
+    return queue_of(executor)->upload(device, args->out[0].data, to, received, err);
 }
 
 static tr_status run_with_host(tri_executor *executor, const tri_call *call, uint32_t instr,

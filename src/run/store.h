@@ -44,6 +44,7 @@ typedef struct tri_store {
     uint64_t scratch_bytes; /* of the device's kernels */
     tri_slab host_io;       /* a copy of the beginning of the shared slab; no memory: not needed */
     tri_slab host_grad;     /* a copy of the gradients, when there are other ranks */
+    tri_slab host_room;     /* for what else travels: twice the largest message */
 } tri_store;
 
 /* Sizes only; allocates nothing. */

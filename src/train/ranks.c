@@ -4,17 +4,24 @@
 
 static const tr_dtype dtype_of[] = {[TRI_F32] = TR_F32, [TRI_BF16] = TR_BF16, [TRI_F16] = TR_F16};
 
-static tr_status all_reduce(void *context, int axis, void *data, uint64_t count, tri_dtype dtype,
-                            tr_error *err)
+static tr_status run_message(void *context, const tri_message *message, tr_error *err)
 {
     const tri_ranks *ranks = context;
-    tr_collective call = {.operation = TR_ALL_REDUCE,
-                          .reduction = TR_SUM,
-                          .dtype = dtype_of[dtype],
-                          .send = data,
-                          .recv = data,
-                          .count = count};
-    return tri_comm_run(ranks->groups[axis], &call, err);
+    tr_operation operation = message->op == TRI_OP_ALL_GATHER       ? TR_ALL_GATHER
+                             : message->op == TRI_OP_REDUCE_SCATTER ? TR_REDUCE_SCATTER
+                                                                    : TR_ALL_REDUCE;
+    tr_collective call = {
+        .operation = operation,
+        .reduction = TR_SUM,
+        .dtype = dtype_of[message->dtype],
+        .send = message->send,
+        .recv = message->recv,
+        .count = message->count,
+        .send_counts = operation == TR_REDUCE_SCATTER ? message->counts : NULL,
+        .recv_counts = operation == TR_ALL_GATHER ? message->counts : NULL,
+        .label = message->label,
+    };
+    return tri_comm_run(ranks->groups[message->axis], &call, err);
 }
 
 static void *alloc_for_peers(void *context, size_t bytes)
@@ -62,7 +69,7 @@ tr_status tri_ranks_join(tri_ranks *ranks, const tri_bootstrap *bootstrap, const
     TRI_TRY(tri_comm_create(bootstrap, transport, &ranks->comm, err));
     TRI_TRY(make_groups(ranks, mesh, err));
     session->dp_rank = tri_mesh_coordinate(mesh, ranks->rank, TRI_AXIS_DP);
-    session->exchange = (tri_exchange){.context = ranks, .all_reduce = all_reduce};
+    session->exchange = (tri_exchange){.context = ranks, .run = run_message};
     session->peers =
         (tri_peer_memory){.context = ranks, .alloc = alloc_for_peers, .free = free_for_peers};
     return TR_OK;

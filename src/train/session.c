@@ -9,6 +9,7 @@
 #include "ckpt/weights.h"
 #include "train/batch.h"
 #include "train/init.h"
+#include "train/weights_host.h"
 
 static const tri_mode mode_of[TRI_NUM_PROGRAMS] = {TRI_MODE_TRAIN, TRI_MODE_EVAL, TRI_MODE_PREDICT};
 
@@ -128,78 +129,9 @@ static tr_status open_rows(tri_session *session, tr_error *err)
     return check_labels(session, err);
 }
 
-/* Where the host has the parameters: in the device's memory where that is the host's, else in a
- * copy of its own. */
-static tr_status place_weights(tri_session *session, tr_error *err)
-{
-    const tri_program *program = &session->programs[TRI_PROGRAM_TRAIN];
-    const tri_executor *executor = &session->executors[TRI_PROGRAM_TRAIN];
-    bool apart = session->device.def->queue;
-    session->weights = calloc(session->params.count + 1, sizeof *session->weights);
-    session->fresh = calloc(session->params.count + 1, sizeof *session->fresh);
-    if (session->weights && apart)
-        session->host_weights = malloc((size_t)tri_param_total(&session->params) * sizeof(float));
-    if (!session->weights || !session->fresh || (apart && !session->host_weights))
-        return tri_fail(err, TR_ERROR_RUNTIME, "no memory for the weights on the host");
-    float *next = session->host_weights;
-    for (size_t i = 0; apart && i < session->params.count; i++) {
-        session->weights[i] = next;
-        next += tri_shape_count(&session->params.items[i].shape);
-    }
-    for (size_t s = 0; !apart && s < program->num_states; s++)
-        if (program->states[s].kind == TRI_STATE_PARAM)
-            session->weights[program->states[s].param] =
-                tri_executor_memory(executor, program->states[s].latest, 0);
-    return TR_OK;
-}
-
-/* A state that mirrors a parameter gets what the host has of it, in its own type. */
-static tr_status push_state(tri_session *session, const tri_state *state, void *room, tr_error *err)
-{
-    const tri_executor *executor = &session->executors[TRI_PROGRAM_TRAIN];
-    const float *from = session->weights[state->param];
-    int64_t count = tri_shape_count(&state->shape);
-    if (state->kind == TRI_STATE_PARAM)
-        return session->host_weights ? tri_executor_write(executor, state->latest, from, err)
-                                     : TR_OK;
-    uint16_t *to = room;
-    for (int64_t i = 0; i < count; i++)
-        to[i] = state->dtype == TRI_BF16 ? tri_f32_to_bf16(from[i]) : tri_f32_to_f16(from[i]);
-    return tri_executor_write(executor, state->latest, to, err);
-}
-
-static tr_status push_weights(tri_session *session, tr_error *err)
-{
-    const tri_program *program = &session->programs[TRI_PROGRAM_TRAIN];
-    int64_t most = 1;
-    for (size_t i = 0; i < session->params.count; i++) {
-        int64_t count = tri_shape_count(&session->params.items[i].shape);
-        most = count > most ? count : most;
-    }
-    void *room = malloc((size_t)most * sizeof(uint16_t));
-    tr_status status =
-        room ? TR_OK : tri_fail(err, TR_ERROR_RUNTIME, "no memory to convert the weights");
-    for (size_t s = 0; s < program->num_states && status == TR_OK; s++)
-        if (program->states[s].kind == TRI_STATE_PARAM || program->states[s].kind == TRI_STATE_COPY)
-            status = push_state(session, &program->states[s], room, err);
-    free(room);
-    return status;
-}
-
-tr_status tri_session_pull_weights(tri_session *session, tr_error *err)
-{
-    const tri_program *program = &session->programs[TRI_PROGRAM_TRAIN];
-    for (size_t s = 0; session->host_weights && s < program->num_states; s++)
-        if (program->states[s].kind == TRI_STATE_PARAM)
-            TRI_TRY(tri_executor_read(&session->executors[TRI_PROGRAM_TRAIN],
-                                      program->states[s].latest,
-                                      session->weights[program->states[s].param], err));
-    return TR_OK;
-}
-
 static tr_status fill_weights(tri_session *session, tr_error *err)
 {
-    TRI_TRY(place_weights(session, err));
+    TRI_TRY(tri_weights_place(session, err));
     if (session->device.def == &tri_device_null)
         return TR_OK;
     bool loads = session->config.weights_from && session->config.weights_from[0];
@@ -212,7 +144,7 @@ static tr_status fill_weights(tri_session *session, tr_error *err)
     for (size_t i = 0; i < session->params.count; i++)
         if (!loads || session->fresh[i])
             tri_init_fill(&session->params.items[i], session->config.seed, session->weights[i]);
-    return push_weights(session, err);
+    return tri_weights_push(session, err);
 }
 
 /* How many steps there are, which the learning rate wants to know too. Epochs are of the session's

@@ -128,7 +128,8 @@ const float *tri_session_predict_at(tri_session *session, const tri_prompt *prom
 /* Gradient of a parameter after a step, as it was applied but for clipping: the mean over targets.
  */
 tr_status tri_session_grad(const tri_session *session, tri_id param, float *to, tr_error *err);
-/* Brings session->weights up to date where the device has memory of its own; before saving. */
+/* Brings session->weights up to date where the device has memory of its own, or this rank only
+ * pieces; before saving. Collective over the ranks. */
 tr_status tri_session_pull_weights(tri_session *session, tr_error *err);
 uint64_t tri_session_planned_bytes(const tri_session *session);
 

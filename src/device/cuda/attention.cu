@@ -35,7 +35,7 @@ static tri_attention read_operands(const tri_kernel_args *args, const tri_tensor
     a.alpha = attr->alpha;
     a.alpha2 = (float)((double)attr->alpha * 1.4426950408889634);
     a.causal = attr->causal;
-    a.window = attr->window;
+    a.window = attr->window < a.num_pos ? attr->window : 0; /* all of them */
     a.dropout = attr->dropout > 0 ? attr->dropout : 0;
     a.keep_scale = (float)(1.0 / (1.0 - (double)a.dropout));
     a.threshold = tri_dropout_threshold(a.dropout);

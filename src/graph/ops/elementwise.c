@@ -36,6 +36,8 @@ const tri_op_def tri_def_add = {
     .max_out = 1,
     .may_alias = {3},
     .infer = infer_equal,
+    .place = tri_place_elementwise,
+    .linear = true,
     .grad = grad_add,
 };
 
@@ -86,6 +88,7 @@ const tri_op_def tri_def_bias_add = {
     .max_out = 1,
     .may_alias = {1},
     .infer = infer_bias_add,
+    .place = tri_place_bias,
     .grad = grad_bias_add,
 };
 
@@ -118,6 +121,7 @@ const tri_op_def tri_def_bias_grad = {
     .max_out = 1,
     .can_accumulate = 1,
     .infer = infer_bias_grad,
+    .place = tri_place_columns,
     .flops = flops_input,
 };
 
@@ -150,6 +154,7 @@ const tri_op_def tri_def_act = {
     .max_out = 1,
     .may_alias = {1},
     .infer = infer_equal,
+    .place = tri_place_elementwise,
     .grad = grad_act,
     .flops = flops_act,
 };
@@ -165,6 +170,7 @@ const tri_op_def tri_def_act_grad = {
     .max_out = 1,
     .may_alias = {2},
     .infer = infer_equal,
+    .place = tri_place_elementwise,
     .flops = flops_act,
 };
 
@@ -200,6 +206,7 @@ const tri_op_def tri_def_dropout = {
     .max_out = 1,
     .may_alias = {1},
     .infer = tri_infer_same,
+    .place = tri_place_same,
     .grad = grad_dropout,
     .flops = flops_dropout,
 };
@@ -215,6 +222,8 @@ const tri_op_def tri_def_accumulate = {
     .max_out = 1,
     .can_accumulate = 1,
     .infer = tri_infer_same,
+    .place = tri_place_elementwise,
+    .linear = true,
 };
 
 static double flops_axpby(const tri_node *node, const tri_shape *in, const tri_shape *out)
@@ -235,6 +244,7 @@ const tri_op_def tri_def_axpby = {
     .max_out = 1,
     .may_alias = {3},
     .infer = infer_equal,
+    .place = tri_place_elementwise,
     .flops = flops_axpby,
 };
 
@@ -268,5 +278,7 @@ const tri_op_def tri_def_cast = {
     .min_out = 1,
     .max_out = 1,
     .infer = infer_cast,
+    .place = tri_place_elementwise,
+    .linear = true,
     .grad = grad_cast,
 };

@@ -46,6 +46,7 @@ const tri_op_def tri_def_ce_stats = {
     .max_out = 1,
     .wide_out = 1,
     .infer = infer_ce_stats,
+    .place = tri_place_ce_stats,
     .grad = grad_ce_stats,
     .flops = flops_logits,
 };
@@ -101,6 +102,7 @@ const tri_op_def tri_def_ce_grad = {
     .may_alias = {1},
     .wide_in = 1 << 2,
     .infer = tri_infer_same,
+    .place = tri_place_ce_grad,
     .flops = flops_logits,
 };
 
@@ -166,4 +168,32 @@ const tri_op_def tri_def_out_loss_grad = {
     .may_alias = {1},
     .wide_in = 1 << 1,
     .infer = tri_infer_same,
+};
+
+static tr_status infer_ce_combine(const tri_node *node, const tri_shape *in, tri_shape *out,
+                                  tri_dtype *out_dtype, tr_error *err)
+{
+    (void)node;
+    (void)out_dtype;
+    if (in[0].rank < 2)
+        return tri_fail(err, TR_ERROR_INPUT, "needs the statistics of several parts");
+    out[0].rank = in[0].rank - 1;
+    for (int d = 0; d < out[0].rank; d++)
+        out[0].dim[d] = in[0].dim[d + 1];
+    return TR_OK;
+}
+
+const tri_op_def tri_def_ce_combine = {
+    .name = "ce_combine",
+    .inputs = "stats [N, B, T, 3]: of N parts of the vocabulary",
+    .outputs = "stats [B, T, 3]: of all of it",
+    .meaning = "The largest of the largest, the sums brought to it and added, and the target's "
+               "logit, which one part has.",
+    .min_in = 1,
+    .max_in = 1,
+    .min_out = 1,
+    .max_out = 1,
+    .wide_in = 1,
+    .wide_out = 1,
+    .infer = infer_ce_combine,
 };

@@ -32,6 +32,7 @@ const tri_op_def tri_def_sum_squares = {
     .can_accumulate = 1,
     .wide_out = 1,
     .infer = infer_one,
+    .place = tri_place_total,
     .flops = flops_2,
 };
 
@@ -93,6 +94,7 @@ const tri_op_def tri_def_sgd = {
     .wide_in = 1 | 1 << 1 | 1 << 3 | 1 << 4,
     .wide_out = 1 | 1 << 1,
     .infer = infer_update,
+    .place = tri_place_state,
     .flops = flops_update,
 };
 
@@ -110,6 +112,7 @@ const tri_op_def tri_def_adam = {
     .wide_in = 1 | 1 << 1 | 1 << 2 | 1 << 4 | 1 << 5,
     .wide_out = 1 | 1 << 1 | 1 << 2,
     .infer = infer_update,
+    .place = tri_place_state,
     .flops = flops_update,
 };
 
@@ -128,6 +131,7 @@ const tri_op_def tri_def_momentum = {
     .wide_in = 1 | 1 << 2,
     .wide_out = 1 | 1 << 1,
     .infer = infer_update,
+    .place = tri_place_state,
     .flops = flops_update,
 };
 
@@ -165,6 +169,7 @@ const tri_op_def tri_def_apply_update = {
     .wide_in = 1 | 1 << 1 | 1 << 2 | 1 << 3,
     .wide_out = 1,
     .infer = infer_update,
+    .place = tri_place_state,
     .flops = flops_update,
 };
 
@@ -180,4 +185,5 @@ const tri_op_def tri_def_narrow = {
     .updates = {2},
     .wide_in = 1,
     .infer = tri_infer_same,
+    .place = tri_place_state,
 };
