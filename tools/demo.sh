@@ -8,13 +8,13 @@ echo "first: what occurs often becomes a token."
 echo
 "$trireme" train recipes/demo.yaml
 echo
-echo "How its tokenizer cuts a text into tokens:"
+echo "How its tokenizer cuts a text into tokens (_ is a space):"
 echo
 printf 'You may redistribute this program.' |
-    "$trireme" data tokenizer inspect --tokenizer runs/demo - | awk '{ printf "  %s", $2 } END { print "" }'
+    "$trireme" data tokenizer inspect --tokenizer runs/demo - | awk '{ printf "  %s", $2 } END { print "" }' | sed 's/Ġ/_/g'
 echo
 echo "What the model writes now, after the first words of each:"
-for prompt in "This program is" "You may copy" "The Licensor"; do
+for prompt in "You may copy" "This program is" "If you distribute"; do
     echo
     "$trireme" generate runs/demo --set generate.tokens=60 --set generate.prompt="$prompt"
 done

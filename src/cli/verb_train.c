@@ -29,6 +29,7 @@ typedef struct run {
     tri_metrics *metrics;
     tri_trace *trace;
     tri_record *record;
+    bool has_tokenizer; /* kept in dir */
     tri_progress progress;
     int64_t num_steps, eval_every;
     double peak_flops; /* of this device, measured; 0 when not known */
@@ -61,6 +62,7 @@ static tr_status keep_tokenizer(run *r, tr_error *err)
             (void)unlink(path);
         free(path);
     }
+    r->has_tokenizer = tokenizer != NULL;
     tri_tokenizer_close(tokenizer);
     return status;
 }
@@ -297,7 +299,8 @@ static void print_end(const run *r)
                tri_text_bytes((double)(tri_session_planned_bytes(s) + TRI_PROCESS_OVERHEAD_BYTES),
                               planned),
                tri_text_bytes((double)tri_session_planned_bytes(s), time));
-    printf("written to %s: config.yaml, metrics.jsonl%s%s%s\n", r->dir,
+    printf("written to %s: config.yaml, metrics.jsonl%s%s%s%s\n", r->dir,
+           r->has_tokenizer ? ", tokenizer.json" : "",
            tr_settings_bool(r->cli->settings, "run.save") ? ", weights.safetensors" : "",
            r->record ? ", samples/" : "",
            r->trace ? ", trace.json (opens in ui.perfetto.dev)" : "");

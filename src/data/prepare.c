@@ -22,6 +22,7 @@ enum { MIN_BATCH_UNITS = 16, DEFAULT_SHARD_TOKENS = 100 * 1000 * 1000 };
 typedef struct work_unit {
     tri_unit unit;
     tri_ids ids; /* of its pieces, one after the other, separators included */
+    uint64_t text_bytes;
     tr_status status;
     tr_error err;
 } work_unit;
@@ -106,6 +107,7 @@ static tr_status encode_piece(const pipeline *p, work_unit *w, tri_piece *piece,
     }
     json_decref(object);
     TRI_TRY(status);
+    w->text_bytes += num;
     if (piece->ends && p->separator >= 0 && (piece->continues || w->ids.num > before))
         tri_ids_add(&w->ids, &p->separator, 1);
     piece->num_ids = w->ids.num - before;
@@ -115,7 +117,7 @@ static tr_status encode_piece(const pipeline *p, work_unit *w, tri_piece *piece,
 
 static void encode_unit(const pipeline *p, work_unit *w)
 {
-    w->ids.num = 0;
+    w->ids.num = w->text_bytes = 0;
     w->status = TR_OK;
     for (size_t i = 0; w->status == TR_OK && i < w->unit.num; i++)
         w->status = encode_piece(p, w, &w->unit.piece[i], &w->err);
@@ -136,7 +138,7 @@ static tr_status write_unit(pipeline *p, const work_unit *w, tr_error *err)
         at += piece->num_ids;
         p->result->documents[split] += piece->ends && (piece->continues || piece->num_ids > 0);
     }
-    p->result->text_bytes += w->unit.text.num;
+    p->result->text_bytes += w->text_bytes;
     return TR_OK;
 }
 
