@@ -55,6 +55,8 @@ tr_status tri_model_emit(const tri_model_config *config, tri_mode mode,
                          const tri_batch_shape *batch, tri_graph *graph, tr_error *err)
 {
     graph->num_layers = (int)config->num_layers;
+    if (mode == TRI_MODE_PREFILL || mode == TRI_MODE_DECODE)
+        graph->cache = batch->cache;
     tri_model_find(config->kind)->emit(config, mode, batch, graph);
     return tri_graph_status(graph, err);
 }

@@ -30,7 +30,11 @@ void tri_finish_logits(tri_graph *graph, tri_mode mode, tri_id logits, tri_shape
 void tri_language_head(tri_graph *graph, tri_mode mode, const tri_batch_shape *batch,
                        const char *weight, tri_id x)
 {
-    if (mode == TRI_MODE_PREDICT) {
+    if (mode == TRI_MODE_DECODE) {
+        tri_mark_output(graph, tri_linear_tied(graph, "logits", weight, x));
+        return;
+    }
+    if (mode == TRI_MODE_PREDICT || mode == TRI_MODE_PREFILL) {
         tri_shape b = tri_shape_of(1, TRI_DIM_B, batch->rows);
         tri_id index = tri_graph_input(graph, "index", TRI_I32, b, true);
         x = tri_select_row(graph, "last", x, index);
