@@ -54,7 +54,7 @@ static const tri_flag check_flags[] = {
 };
 
 static const tri_flag bench_flags[] = {
-    {"steps", "N", "steps to measure (default 5)"},
+    {"steps", "N", "steps to measure (default 5); generate: tokens of each text (default 32)"},
     {"json", NULL, "lines of JSON instead of the table"},
     {"ops", "LIST", "comm: all_reduce,all_gather,reduce_scatter,all_to_all,broadcast,..."},
     {"algorithms", "LIST", "comm: direct,ring,tree or auto"},
@@ -106,7 +106,8 @@ const tri_verb tri_verbs[] = {
     {"check", "prove that the program of a step is right, without running it", "[FILE.yaml]",
      MODEL_SECTIONS, TRI_OPERANDS_SETTINGS, check_flags, tri_verb_check},
     {"bench", "time training steps, operator by operator, or the communication of ranks",
-     "[train | FILE.yaml | comm]", MODEL_SECTIONS, TRI_OPERANDS_NAMES, bench_flags, tri_verb_bench},
+     "[train | FILE.yaml | generate | comm]", MODEL_SECTIONS, TRI_OPERANDS_NAMES, bench_flags,
+     tri_verb_bench},
     {"ckpt", "export weights for Hugging Face, or list the tensors of a file or directory",
      "export [RUN_DIR] --hf DIR | inspect PATH", "run.dir", TRI_OPERANDS_WORDS, ckpt_flags,
      tri_verb_ckpt},
