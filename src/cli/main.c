@@ -33,6 +33,13 @@ static const tri_flag generate_flags[] = {
     {0},
 };
 
+static const tri_flag eval_flags[] = {
+    {"data", "FILE", "the text to predict; - is standard input; by default what was held out"},
+    {"stride", "N", "with --data: tokens from one window to the next (default data.seq_len)"},
+    {"json", NULL, "an object instead of the table"},
+    {0},
+};
+
 static const tri_flag plan_flags[] = {
     {"params", NULL, "list every parameter with its shape, size and role"},
     {0},
@@ -99,6 +106,8 @@ const tri_verb tri_verbs[] = {
      TRI_OPERANDS_SETTINGS, NULL, tri_verb_train},
     {"generate", "continue a prompt with a trained model", "[FILE.yaml | RUN_DIR | HF_DIR]",
      "model precision run generate", TRI_OPERANDS_SETTINGS, generate_flags, tri_verb_generate},
+    {"eval", "measure how well a trained model predicts text", "[FILE.yaml | RUN_DIR | HF_DIR]",
+     "model data train precision run", TRI_OPERANDS_SETTINGS, eval_flags, tri_verb_eval},
     {"plan", "show the memory a run needs, before anything is allocated", "[FILE.yaml]",
      MODEL_SECTIONS, TRI_OPERANDS_SETTINGS, plan_flags, tri_verb_plan},
     {"explain", "print the program of a step, instruction by instruction", "[FILE.yaml]",
