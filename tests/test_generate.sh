@@ -105,7 +105,7 @@ test_stops() {
 test_wrong_values() {
     refused 'generate.top_p is 2' generate "$mine" --top-p 2
     refused 'generate.temperature' generate "$mine" --temperature -1
-    refused 'generate.repetition_penalty' generate "$mine" --repetition-penalty 0
+    refused 'generate.repetition' generate "$mine" --repetition-penalty 0
     refused 'there is no token 256' generate "$mine" --prompt-ids 256
     refused 'is not a token number' generate "$mine" --prompt-ids '1 two'
     refused 'has no numbers' generate "$mine" --prompt-ids ' '

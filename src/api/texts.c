@@ -163,7 +163,7 @@ static tri_sampling sampling_of(const tr_settings *settings)
         .top_k = tr_settings_int(settings, "generate.top_k"),
         .top_p = tr_settings_float(settings, "generate.top_p"),
         .min_p = tr_settings_float(settings, "generate.min_p"),
-        .repetition_penalty = tr_settings_float(settings, "generate.repetition_penalty"),
+        .repetition_penalty = tr_settings_float(settings, "generate.repetition"),
         .seed = (uint64_t)tr_settings_int(settings, "generate.seed"),
     };
 }

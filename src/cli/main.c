@@ -22,7 +22,7 @@ static const tri_flag generate_flags[] = {
     {"top-k", "N", "generate.top_k"},
     {"top-p", "X", "generate.top_p"},
     {"min-p", "X", "generate.min_p"},
-    {"repetition-penalty", "X", "generate.repetition_penalty"},
+    {"repetition-penalty", "X", "generate.repetition"},
     {"samples", "N", "texts for each prompt (generate.samples)"},
     {"seed", "N", "generate.seed"},
     {"batch", "N", "texts made at a time (generate.batch)"},

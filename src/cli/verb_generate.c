@@ -37,7 +37,7 @@ static const struct {
 } short_forms[] = {
     {"tokens", "generate.tokens"},   {"temperature", "generate.temperature"},
     {"top-k", "generate.top_k"},     {"top-p", "generate.top_p"},
-    {"min-p", "generate.min_p"},     {"repetition-penalty", "generate.repetition_penalty"},
+    {"min-p", "generate.min_p"},     {"repetition-penalty", "generate.repetition"},
     {"samples", "generate.samples"}, {"seed", "generate.seed"},
     {"batch", "generate.batch"},
 };
