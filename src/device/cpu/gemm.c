@@ -49,9 +49,11 @@
 #define WORKER_FLOATS (EDGE_FLOATS + MAX_PASS * MAX_NR)
 /* The narrow plan's limit on columns. */
 #define NARROW_COLS 256
-/* Rows of the plan for few, and columns of a task: 32 rows of b are 96 KiB with a k of 768. */
+/* Rows of the plan for few, and columns of a task, at most: what a task reads ahead of itself ends
+ * with it, so its columns are many where that leaves ENOUGH_TASKS. */
 #define FEW_MOST 16
-#define FEW_COLS 32
+#define FEW_COLS 128
+#define FEW_UNIT 16
 /* Below this, waking the pool costs more than it saves. */
 #define INLINE_FLOPS 1000000
 
@@ -298,7 +300,7 @@ static void few_multiply(void *context, int task, int worker)
 {
     const gemm_job *job = context;
     const tri_gemm *g = job->g;
-    int64_t j = (int64_t)task * FEW_COLS, cols = min_i64(FEW_COLS, g->n - j);
+    int64_t j = (int64_t)task * job->task_cols, cols = min_i64(job->task_cols, g->n - j);
     tri_gemm_block block = block_of_c(g, 0, g->m, j, cols, 0, g->k);
     (void)worker;
     block.a = g->a;
@@ -434,10 +436,12 @@ void tri_gemm_run(tri_pool *pool, tri_isa isa, void *scratch, const tri_gemm *g)
     bool few = g->m <= FEW_MOST && g->trans_b && !g->trans_a && !g->accumulate && g->alpha == 1 &&
                g->k > 0;
     job.depth = narrow ? MAX_PASS : wide_depth(g);
-    if (few)
-        tri_pool_run(pool, (int)divide_up(g->n, FEW_COLS), few_multiply, &job);
-    else if (narrow)
+    if (few) {
+        job.task_cols = min_i64(round_up(divide_up(g->n, ENOUGH_TASKS), FEW_UNIT), FEW_COLS);
+        tri_pool_run(pool, (int)divide_up(g->n, job.task_cols), few_multiply, &job);
+    } else if (narrow) {
         run_narrow(pool, &job);
-    else
+    } else {
         run_wide(pool, &job);
+    }
 }
