@@ -209,7 +209,7 @@ tr_status tri_api_evaluate_held_out(tr_settings *settings, const tri_vocabulary 
     if (!tri_model_find(config.compile.model.kind)->sequences)
         return tri_fail(err, TR_ERROR_INPUT, "model.kind %s has no text to predict",
                         config.compile.model.kind);
-    bool generates = tri_model_find(config.compile.model.kind)->generates;
+    bool generates = tri_model_generates(&config.compile.model);
     bool text = generates && vocabulary->tokenizer && strcmp(config.data.source, "synthetic") != 0;
     tri_data *data;
     TRI_TRY(tri_data_open(&config.data, &data, err));

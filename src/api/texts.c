@@ -65,6 +65,17 @@ void tri_api_stops_free(tri_stops *stops)
 
 /* ---- sessions ---- */
 
+static tr_status check_generates(const tri_model_config *model, tr_error *err)
+{
+    if (tri_model_generates(model))
+        return TR_OK;
+    return tri_fail(err, TR_ERROR_INPUT, "model.kind %s has no text to generate%s", model->kind,
+                    model->task == TRI_TASK_LM
+                        ? ""
+                        : " with this model.task; only a model that learned the next token (lm) "
+                          "writes text");
+}
+
 tr_status tri_api_compile_texts(tr_settings *settings, const tri_ids *prompts, size_t num_prompts,
                                 tr_session **session, tr_error *err)
 {
@@ -73,8 +84,7 @@ tr_status tri_api_compile_texts(tr_settings *settings, const tri_ids *prompts, s
     tri_session_config config;
     TRI_TRY(tri_session_config_from(settings, &config, err));
     const tri_model_config *model = &config.compile.model;
-    if (!tri_model_find(model->kind)->generates)
-        return tri_fail(err, TR_ERROR_INPUT, "model.kind %s has no text to generate", model->kind);
+    TRI_TRY(check_generates(model, err));
     if (!tr_settings_bool(settings, "generate.cache"))
         return tri_api_compile_programs(settings, 1 << TRI_PROGRAM_PREDICT, NULL, session, err);
     int64_t longest = 1, samples = tr_settings_int(settings, "generate.samples");
@@ -238,8 +248,7 @@ tr_status tr_session_generate(tr_session *session, const char *prompt, tr_text_f
                               void *context, tr_error *err)
 {
     const tri_model_config *model = &session->session.config.compile.model;
-    if (!tri_model_find(model->kind)->generates)
-        return tri_fail(err, TR_ERROR_INPUT, "model.kind %s has no text to generate", model->kind);
+    TRI_TRY(check_generates(model, err));
     const char *place = tri_api_weights_place(session->settings);
     tri_vocabulary vocabulary;
     TRI_TRY(tri_vocabulary_open(place, model->vocab, !tri_hf_is_dir(place), &vocabulary, err));

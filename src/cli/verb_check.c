@@ -69,7 +69,7 @@ int tri_verb_check(const tri_cli *cli)
     if (tri_api_compile(cli->settings, 0, &session, &err) != TR_OK)
         return tri_cli_fail(&err);
     int code = fault ? check_broken(&session->session, fault) : check_programs(&session->session);
-    bool generates = tri_model_find(tr_settings_string(cli->settings, "model.kind"))->generates;
+    bool generates = tri_model_generates(&session->session.config.compile.model);
     tr_session_destroy(session);
     if (fault || code != TRI_EXIT_OK || !generates)
         return code;

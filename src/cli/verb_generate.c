@@ -228,10 +228,19 @@ static tr_status make(const tri_cli *cli, const tri_vocabulary *vocabulary,
     return status;
 }
 
+/* Text needs none of the data that the run was trained on. */
+static tr_status forget_data(tr_settings *settings, tr_error *err)
+{
+    TRI_TRY(tr_settings_set(settings, "data.source=synthetic", err));
+    TRI_TRY(tr_settings_set(settings, "data.task=auto", err));
+    return tr_settings_set(settings, "train.epochs=0", err);
+}
+
 static tr_status generate(const tri_cli *cli, tr_error *err)
 {
     TRI_TRY(apply_flags(cli, err));
     TRI_TRY(tri_cli_point_to_weights(cli, err));
+    TRI_TRY(forget_data(cli->settings, err));
     TRI_TRY(tri_settings_complete(cli->settings, err));
     const char *place = tri_api_weights_place(cli->settings);
     tri_vocabulary vocabulary;

@@ -69,6 +69,8 @@ typedef struct tri_model_def {
 extern const tri_model_def tri_model_bert, tri_model_gpt2, tri_model_llama, tri_model_mlp;
 
 const tri_model_def *tri_model_find(const char *kind); /* or NULL */
+/* Whether it can continue a text: it predicts the next token, and looks back only. */
+bool tri_model_generates(const tri_model_config *config);
 /* Checks the description, then fills an empty table. */
 tr_status tri_model_params(const tri_model_config *config, const tri_batch_shape *batch,
                            tri_param_table *table, tr_error *err);

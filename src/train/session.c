@@ -66,7 +66,7 @@ static tr_status compile_programs(tri_session *session, tr_error *err)
     tri_batch_shape batch = tri_session_batch_shape(session, TRI_PROGRAM_TRAIN);
     TRI_TRY(tri_model_params(&config->model, &batch, &session->params, err));
     memset(session->host, 0xff, sizeof session->host); /* TRI_NONE */
-    bool generates = tri_model_find(config->model.kind)->generates;
+    bool generates = tri_model_generates(&config->model);
     if (session->config.programs & TRI_PROGRAMS_GENERATE && !generates)
         return tri_fail(err, TR_ERROR_INPUT,
                         "model.kind %s cannot continue a text: it has no prefill and decode "
