@@ -6,6 +6,7 @@
 #define TRI_TESTS_OP_CASE_TABLE_H
 
 #define ATTENTION_ATTR .alpha = 0.35f
+#define CACHE_ATTR     .alpha = 0.35f, .causal = true
 #define ADAM_ATTR      .beta1 = 0.9f, .beta2 = 0.95f, .eps = 1e-8f, .lr_scale = 0.5f
 
 static const op_case case_table[] = {
@@ -635,6 +636,24 @@ static const op_case case_table[] = {
      {.alpha = 0.1f},
      CASE_WITHOUT | CASE_LARGE,
      1e-5f},
+
+    /* B, T, H, K and G when q, k and v lie apart; a cache of B + 1 rows */
+    {"packed", TRI_OP_CACHE_WRITE, {3, 7, 3, 5}, {0}, 0, 0},
+    {"one position", TRI_OP_CACHE_WRITE, {3, 1, 4, 8, 2}, {0}, 0, 0},
+    {"ring", TRI_OP_CACHE_WRITE, {3, 7, 4, 5, 2}, {.window = 6}, 0, 0},
+    {"one position", TRI_OP_CACHE_ATTENTION, {3, 1, 3, 5}, {CACHE_ATTR}, 0, 0},
+    {"one position, 3:1", TRI_OP_CACHE_ATTENTION, {3, 1, 6, 33, 2}, {CACHE_ATTR}, 0, 0},
+    {"few", TRI_OP_CACHE_ATTENTION, {3, 7, 4, 5, 2}, {CACHE_ATTR}, 0, 0},
+    {"few, window", TRI_OP_CACHE_ATTENTION, {3, 7, 4, 6, 1}, {CACHE_ATTR, .window = 5}, 0, 0},
+    {"ring", TRI_OP_CACHE_ATTENTION, {3, 1, 4, 64, 2}, {CACHE_ATTR, .window = 150}, 0, 5e-6f},
+    {"many", TRI_OP_CACHE_ATTENTION, {3, 33, 3, 5}, {CACHE_ATTR}, 0, 5e-6f},
+    {"many, 2:1", TRI_OP_CACHE_ATTENTION, {2, 131, 4, 33, 2}, {CACHE_ATTR}, CASE_LARGE, 5e-6f},
+    {"many, ring",
+     TRI_OP_CACHE_ATTENTION,
+     {3, 70, 4, 17, 2},
+     {CACHE_ATTR, .window = 45},
+     CASE_LARGE,
+     5e-6f},
 
     /* B, T, V */
     {"odd", TRI_OP_CE_STATS, {2, 7, 101}, {0}, 0, 0},

@@ -69,6 +69,8 @@ int op_must_alias(const op_case *c, op_alias pairs[OP_MAX_ALIAS])
         num = 3;
     if (c->op == TRI_OP_MOMENTUM || c->op == TRI_OP_APPLY_UPDATE)
         num = 1;
+    if (c->op == TRI_OP_CACHE_WRITE)
+        num = 2;
     for (int i = 0; i < num; i++)
         pairs[i] = (op_alias){i, i};
     if (c->op == TRI_OP_NARROW)
@@ -285,6 +287,36 @@ static void build_attention(op_run *run, const op_case *c)
         out_f32(run, 4, kv);
 }
 
+/* Positions that a cache has room for: a ring that is just long enough with a window, otherwise
+ * some more than the new ones. */
+static int64_t cache_length(const op_case *c)
+{
+    return c->attr.window > 0 ? c->attr.window + c->size[1] - 1 : 2 * c->size[1] + 70;
+}
+
+/* sizes: B, T, H, K and G, or 0 for packed operands. The cache has a row more than the batch. */
+static void build_cache(op_run *run, const op_case *c)
+{
+    int64_t b = c->size[0], t = c->size[1], h = c->size[2], k = c->size[3], g = c->size[4];
+    const int64_t o[] = {b, t, h, k}, kv[] = {b, t, g, k}, packed[] = {b, t, 3, h, k};
+    const int64_t cache[] = {b + 1, g ? g : h, cache_length(c), k};
+    bool write = c->op == TRI_OP_CACHE_WRITE;
+    if (!write)
+        in_f32(run, g ? 4 : 5, g ? o : packed);
+    for (int i = 0; i < 2; i++)
+        in_f32(run, 4, cache);
+    if (write)
+        in_f32(run, g ? 4 : 5, g ? kv : packed);
+    if (write && g)
+        in_f32(run, 4, kv);
+    else if (write)
+        in_absent(run);
+    in_i32(run, 2, SIZES(b, t));
+    in_i32(run, 1, SIZES(b));
+    for (int i = 0; i < (write ? 2 : 1); i++)
+        out_f32(run, 4, write ? cache : o);
+}
+
 /* sizes: B, T, V. */
 static void build_loss(op_run *run, const op_case *c)
 {
@@ -405,8 +437,10 @@ static void build(op_run *run, const op_case *c)
         build_norm(run, c);
     else if (c->op == TRI_OP_ROPE)
         build_rope(run, c);
-    else if (c->op < TRI_OP_CE_STATS)
+    else if (c->op < TRI_OP_CACHE_WRITE)
         build_attention(run, c);
+    else if (c->op < TRI_OP_CE_STATS)
+        build_cache(run, c);
     else if (c->op < TRI_OP_SUM_SQUARES)
         build_loss(run, c);
     else
@@ -457,6 +491,21 @@ static void fill_docs(tri_tensor *t)
     }
 }
 
+/* Rows of the cache in another order than the batch's; positions that go on from where each text
+ * is: with a window past the end of the ring, otherwise to the end of it or up to 0. Every second
+ * row ends in padding. */
+static void fill_places(tri_tensor *t, const op_case *c)
+{
+    int32_t *to = t->data, num = (int32_t)t->size[t->rank - 1], length = (int32_t)cache_length(c);
+    for (int32_t i = 0; t->rank == 1 && i < num; i++)
+        to[i] = (i + 1) % (num + 1);
+    for (int32_t b = 0; t->rank == 2 && b < (int32_t)t->size[0]; b++) {
+        int32_t first = c->attr.window > 0 ? 2 * length + 3 * b : b == 0 ? 0 : length - num - b + 1;
+        for (int32_t i = 0; i < num; i++)
+            to[b * num + i] = b % 2 == 1 && i > num / 2 ? -1 : first + i;
+    }
+}
+
 /* Targets and token ids: now and then ignored (-1), or outside of this shard. */
 static void fill_ids(tri_tensor *t, const op_case *c)
 {
@@ -470,6 +519,10 @@ static void fill_ids(tri_tensor *t, const op_case *c)
         range = 131072;
     if (c->op >= TRI_OP_ATTENTION && c->op <= TRI_OP_ATTENTION_GRAD && t->rank == 2) {
         fill_docs(t);
+        return;
+    }
+    if (c->op == TRI_OP_CACHE_WRITE || c->op == TRI_OP_CACHE_ATTENTION) {
+        fill_places(t, c);
         return;
     }
     if (c->flags & CASE_SHARD)

@@ -26,6 +26,11 @@ tr_status tri_api_prepare(tr_settings *settings,
 /* tr_session_create in two parts: up to the memory plan, and the rest. */
 tr_status tri_api_compile(tr_settings *settings, int rank, tr_session **session, tr_error *err);
 tr_status tri_api_start(tr_session *session, tr_error *err);
+/* The first part for a set of programs (TRI_PROGRAMS_...) instead of those of training. shape of
+ * prefill and decode, or NULL for what the settings say. */
+tr_status tri_api_compile_programs(tr_settings *settings, unsigned programs,
+                                   const tri_generate_shape *shape, tr_session **session,
+                                   tr_error *err);
 
 /* Path of the weights for model.from: a file, or a run directory that holds one. Heap, or NULL. */
 char *tri_api_weights_path(const char *from);

@@ -51,7 +51,8 @@ tr_status tri_api_check(tr_settings *settings, tr_error *err)
     return status == TR_OK ? check_data(&config, err) : status;
 }
 
-tr_status tri_api_compile(tr_settings *settings, int rank, tr_session **session, tr_error *err)
+static tr_status compile(tr_settings *settings, int rank, unsigned programs,
+                         const tri_generate_shape *shape, tr_session **session, tr_error *err)
 {
     *session = NULL;
     TRI_TRY(tri_settings_complete(settings, err));
@@ -67,6 +68,9 @@ tr_status tri_api_compile(tr_settings *settings, int rank, tr_session **session,
     if (status == TR_OK) {
         config.weights_from = made->weights_from;
         config.compile.rank = rank;
+        config.programs = programs;
+        if (shape)
+            config.generate = *shape;
         status = tri_session_compile(&made->session, &config, err);
     }
     if (status != TR_OK) {
@@ -75,6 +79,18 @@ tr_status tri_api_compile(tr_settings *settings, int rank, tr_session **session,
     }
     *session = made;
     return TR_OK;
+}
+
+tr_status tri_api_compile(tr_settings *settings, int rank, tr_session **session, tr_error *err)
+{
+    return compile(settings, rank, TRI_PROGRAMS_TRAIN, NULL, session, err);
+}
+
+tr_status tri_api_compile_programs(tr_settings *settings, unsigned programs,
+                                   const tri_generate_shape *shape, tr_session **session,
+                                   tr_error *err)
+{
+    return compile(settings, 0, programs, shape, session, err);
 }
 
 tr_status tri_api_start(tr_session *session, tr_error *err)
@@ -146,108 +162,6 @@ tr_status tr_session_save(tr_session *session, const char *path, tr_error *err)
     if (tri_mesh_ranks(&s->config.compile.mesh) == 1)
         TRI_TRY(tri_session_pull_weights(s, err));
     return tri_weights_save(path, &s->params, (const float *const *)s->weights, s->step, err);
-}
-
-typedef struct text_out {
-    tr_text_fn out;
-    void *context;
-    const tri_tokenizer *tokenizer;
-    tri_ids ids;
-    tri_bytes text; /* of all ids */
-    size_t given;   /* bytes of it that went out */
-} text_out;
-
-/* Bytes at the end that begin a character which is not whole. */
-static size_t unfinished(const tri_bytes *text)
-{
-    for (size_t back = 1; back <= 3 && back <= text->num; back++) {
-        unsigned char c = (unsigned char)text->data[text->num - back];
-        if (c >= 0xC0)
-            return back < (c >= 0xF0 ? 4u : c >= 0xE0 ? 3u : 2u) ? back : 0;
-        if (c < 0x80)
-            return 0;
-    }
-    return 0;
-}
-
-static void token_out(void *context, int32_t token)
-{
-    text_out *t = context;
-    tri_ids_add(&t->ids, &token, 1);
-    t->text.num = 0;
-    (void)tri_tokenizer_decode(t->tokenizer, t->ids.id, t->ids.num, TRI_DECODE_SKIP_SPECIAL,
-                               &t->text, NULL);
-    size_t end = t->text.num - unfinished(&t->text);
-    if (end > t->given) {
-        t->out(t->context, t->text.data + t->given, end - t->given);
-        t->given = end;
-    }
-}
-
-/* The tokenizer that lies beside the weights; bytes where there is none. */
-static tr_status open_tokenizer(const char *weights, tri_tokenizer **tokenizer, tr_error *err)
-{
-    char *dir = strdup(weights);
-    if (!dir)
-        return tri_fail(err, TR_ERROR_RUNTIME, "no memory for a path");
-    char *slash = strrchr(dir, '/');
-    if (!tri_path_is_dir(dir) && slash)
-        *slash = 0;
-    tr_status status =
-        tri_tokenizer_open(tri_tokenizer_is_dir(dir) ? dir : "bytes", tokenizer, err);
-    free(dir);
-    return status;
-}
-
-static tr_status encode_prompt(const tri_tokenizer *tokenizer, const char *prompt, int64_t vocab,
-                               tri_ids *ids, tr_error *err)
-{
-    int32_t end = tri_tokenizer_special(tokenizer, TRI_SPECIAL_EOS);
-    if (!prompt[0] && end >= 0)
-        tri_ids_add(ids, &end, 1); /* what comes before a document */
-    else
-        TRI_TRY(tri_tokenizer_encode(tokenizer, NULL, prompt[0] ? prompt : "\n",
-                                     prompt[0] ? strlen(prompt) : 1, 0, ids, err));
-    for (size_t i = 0; i < ids->num; i++)
-        if (ids->id[i] >= vocab)
-            return tri_fail(err, TR_ERROR_INPUT,
-                            "the prompt has the token %d, but model.vocab is %lld", ids->id[i],
-                            (long long)vocab);
-    return TR_OK;
-}
-
-tr_status tr_session_generate(tr_session *session, const char *prompt, tr_text_fn out,
-                              void *context, tr_error *err)
-{
-    const tr_settings *settings = session->settings;
-    tri_session *s = &session->session;
-    if (!tri_model_find(s->config.compile.model.kind)->sequences)
-        return tri_fail(err, TR_ERROR_INPUT, "model.kind %s has no text to generate",
-                        s->config.compile.model.kind);
-    if (s->config.compile.model.task != TRI_TASK_LM)
-        return tri_fail(err, TR_ERROR_INPUT,
-                        "model.task is %s; only a model that learned the next token (lm) writes "
-                        "text",
-                        tr_settings_string(settings, "model.task"));
-    tri_tokenizer *tokenizer;
-    tri_ids ids = {0};
-    TRI_TRY(open_tokenizer(session->weights_from, &tokenizer, err));
-    tr_status status = encode_prompt(tokenizer, prompt, s->config.compile.model.vocab, &ids, err);
-    tri_sampling sampling = {
-        .temperature = tr_settings_float(settings, "generate.temperature"),
-        .top_k = tr_settings_int(settings, "generate.top_k"),
-        .seed = (uint64_t)tr_settings_int(settings, "generate.seed"),
-    };
-    text_out text = {.out = out, .context = context, .tokenizer = tokenizer};
-    if (status == TR_OK)
-        status =
-            tri_generate(s, ids.id, (int64_t)ids.num, tr_settings_int(settings, "generate.tokens"),
-                         &sampling, token_out, &text, err);
-    tri_ids_fini(&ids);
-    tri_ids_fini(&text.ids);
-    tri_bytes_fini(&text.text);
-    tri_tokenizer_close(tokenizer);
-    return status;
 }
 
 tr_status tr_session_pull(tr_session *session, tr_error *err)

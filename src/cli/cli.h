@@ -92,6 +92,7 @@ int tri_cli_fail(const tr_error *err);
 /* The verbs, one file each. */
 int tri_verb_train(const tri_cli *cli);
 int tri_verb_generate(const tri_cli *cli);
+int tri_verb_eval(const tri_cli *cli);
 int tri_verb_plan(const tri_cli *cli);
 int tri_verb_explain(const tri_cli *cli);
 int tri_verb_check(const tri_cli *cli);

@@ -12,6 +12,34 @@ static const tri_flag settings_flags[] = {
     {0},
 };
 
+static const tri_flag generate_flags[] = {
+    {"prompt", "TEXT", "text to continue; - reads it from standard input"},
+    {"prompts", "FILE",
+     "a prompt on each line, or JSON lines {\"prompt\": ...}; - is standard input"},
+    {"prompt-ids", "LIST", "the prompt as token numbers: \"1 2 3\""},
+    {"tokens", "N", "tokens to generate, at most (generate.tokens)"},
+    {"temperature", "X", "0 takes the likeliest token (generate.temperature)"},
+    {"top-k", "N", "generate.top_k"},
+    {"top-p", "X", "generate.top_p"},
+    {"min-p", "X", "generate.min_p"},
+    {"repetition-penalty", "X", "generate.repetition"},
+    {"samples", "N", "texts for each prompt (generate.samples)"},
+    {"seed", "N", "generate.seed"},
+    {"batch", "N", "texts made at a time (generate.batch)"},
+    {"stop", "TEXT", "end before this text; may be given several times; \\n is a line end"},
+    {"json", NULL, "a line of JSON for each text"},
+    {"ids", NULL, "token numbers instead of text; with --json, beside it"},
+    {"stats", NULL, "tokens per second and memory, to standard error"},
+    {0},
+};
+
+static const tri_flag eval_flags[] = {
+    {"data", "FILE", "the text to predict; - is standard input; by default what was held out"},
+    {"stride", "N", "with --data: tokens from one window to the next (default data.seq_len)"},
+    {"json", NULL, "an object instead of the table"},
+    {0},
+};
+
 static const tri_flag plan_flags[] = {
     {"params", NULL, "list every parameter with its shape, size and role"},
     {0},
@@ -20,7 +48,7 @@ static const tri_flag plan_flags[] = {
 static const tri_flag explain_flags[] = {
     {"summary", NULL, "totals only"},
     {"all", NULL, "every instruction; repeated layers are folded otherwise"},
-    {"mode", "MODE", "train (default), eval or predict"},
+    {"mode", "MODE", "train (default), eval, predict, prefill or decode"},
     {"graph", NULL, "the graph before it becomes a program"},
     {"ops", NULL, "what each operator means"},
     {"markdown", NULL, "with --ops: as a page, docs/operators.md"},
@@ -33,7 +61,7 @@ static const tri_flag check_flags[] = {
 };
 
 static const tri_flag bench_flags[] = {
-    {"steps", "N", "steps to measure (default 5)"},
+    {"steps", "N", "steps to measure (default 5); generate: tokens of each text (default 32)"},
     {"json", NULL, "lines of JSON instead of the table"},
     {"ops", "LIST", "comm: all_reduce,all_gather,reduce_scatter,all_to_all,broadcast,..."},
     {"algorithms", "LIST", "comm: direct,ring,tree or auto"},
@@ -76,8 +104,10 @@ static const tri_flag data_flags[] = {
 const tri_verb tri_verbs[] = {
     {"train", "train a model; weights and metrics go to run.dir", "[FILE.yaml]", MODEL_SECTIONS,
      TRI_OPERANDS_SETTINGS, NULL, tri_verb_train},
-    {"generate", "continue a prompt with a trained model", "[FILE.yaml | RUN_DIR]",
-     "model data precision run generate", TRI_OPERANDS_SETTINGS, NULL, tri_verb_generate},
+    {"generate", "continue a prompt with a trained model", "[FILE.yaml | RUN_DIR | HF_DIR]",
+     "model precision run generate", TRI_OPERANDS_SETTINGS, generate_flags, tri_verb_generate},
+    {"eval", "measure how well a trained model predicts text", "[FILE.yaml | RUN_DIR | HF_DIR]",
+     "model data train precision run", TRI_OPERANDS_SETTINGS, eval_flags, tri_verb_eval},
     {"plan", "show the memory a run needs, before anything is allocated", "[FILE.yaml]",
      MODEL_SECTIONS, TRI_OPERANDS_SETTINGS, plan_flags, tri_verb_plan},
     {"explain", "print the program of a step, instruction by instruction", "[FILE.yaml]",
@@ -85,7 +115,8 @@ const tri_verb tri_verbs[] = {
     {"check", "prove that the program of a step is right, without running it", "[FILE.yaml]",
      MODEL_SECTIONS, TRI_OPERANDS_SETTINGS, check_flags, tri_verb_check},
     {"bench", "time training steps, operator by operator, or the communication of ranks",
-     "[train | FILE.yaml | comm]", MODEL_SECTIONS, TRI_OPERANDS_NAMES, bench_flags, tri_verb_bench},
+     "[train | FILE.yaml | generate | comm]", MODEL_SECTIONS, TRI_OPERANDS_NAMES, bench_flags,
+     tri_verb_bench},
     {"ckpt", "export weights for Hugging Face, or list the tensors of a file or directory",
      "export [RUN_DIR] --hf DIR | inspect PATH", "run.dir", TRI_OPERANDS_WORDS, ckpt_flags,
      tri_verb_ckpt},

@@ -40,6 +40,25 @@ static int check_broken(tri_session *session, const char *name)
     return TRI_EXIT_USAGE;
 }
 
+static int check_programs(const tri_session *session)
+{
+    static const char *const names[TRI_NUM_PROGRAMS] = {"training", "evaluation", "prediction",
+                                                        "prefill", "decoding"};
+    for (int p = 0; p < TRI_NUM_PROGRAMS; p++) {
+        tr_error err = {0};
+        const tri_program *program = &session->programs[p];
+        if (!tri_session_has(session, p))
+            continue;
+        if (tri_program_check(program, &err) != TR_OK)
+            return tri_cli_fail(&err);
+        printf("%-10s  %5zu instructions in %zu call%s: every read finds its value, every address "
+               "its room\n",
+               names[p], program->num_instrs, program->num_calls,
+               program->num_calls == 1 ? "" : "s");
+    }
+    return TRI_EXIT_OK;
+}
+
 int tri_verb_check(const tri_cli *cli)
 {
     const char *fault = tri_cli_flag(cli, "break");
@@ -49,22 +68,15 @@ int tri_verb_check(const tri_cli *cli)
     tr_session *session;
     if (tri_api_compile(cli->settings, 0, &session, &err) != TR_OK)
         return tri_cli_fail(&err);
-    int code = TRI_EXIT_OK;
-    if (fault) {
-        code = check_broken(&session->session, fault);
-    } else {
-        static const char *const names[] = {"training", "evaluation", "prediction"};
-        for (int p = 0; p < TRI_NUM_PROGRAMS && code == TRI_EXIT_OK; p++) {
-            const tri_program *program = &session->session.programs[p];
-            if (tri_program_check(program, &err) != TR_OK)
-                code = tri_cli_fail(&err);
-            else
-                printf("%-10s  %5zu instructions in %zu call%s: every read finds its value, every "
-                       "address its room\n",
-                       names[p], program->num_instrs, program->num_calls,
-                       program->num_calls == 1 ? "" : "s");
-        }
-    }
+    int code = fault ? check_broken(&session->session, fault) : check_programs(&session->session);
+    bool generates = tri_model_generates(&session->session.config.compile.model);
+    tr_session_destroy(session);
+    if (fault || code != TRI_EXIT_OK || !generates)
+        return code;
+    if (tri_api_compile_programs(cli->settings, TRI_PROGRAMS_GENERATE, NULL, &session, &err) !=
+        TR_OK)
+        return tri_cli_fail(&err);
+    code = check_programs(&session->session);
     tr_session_destroy(session);
     return code;
 }

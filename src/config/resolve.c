@@ -9,6 +9,7 @@
 #include "data/labels.h"
 #include "data/prepare.h"
 #include "data/tokenizer.h"
+#include "serve/generate.h"
 
 static tr_status fill(tr_settings *settings, const char *name, int64_t value, tr_error *err)
 {
@@ -475,5 +476,10 @@ tr_status tri_session_config_from(const tr_settings *s, tri_session_config *conf
         tr_settings_bool(s, "layout.sp") && tri_mesh_size(&compile->mesh, TRI_AXIS_TP) > 1;
     TRI_TRY(precision_config(s, config, err));
     TRI_TRY(check_tp(compile, err));
+    int64_t context = tr_settings_int(s, "generate.context");
+    int64_t block = tr_settings_int(s, "generate.prefill");
+    int64_t most = context > 0 ? context : compile->model.positions;
+    config->generate = tri_generate_plan(&compile->model, tr_settings_int(s, "generate.batch"),
+                                         block, block, most);
     return check_rows(compile, err);
 }

@@ -12,7 +12,7 @@ typedef struct tri_batch_inputs {
     tri_id targets;   /* [B, T], negative: no loss here; absent for prediction */
     tri_id positions; /* [B, T] */
     tri_id docs;      /* [B, T], negative: padding; or TRI_NONE */
-    tri_id rows;      /* [B], number of the row within the global batch */
+    tri_id rows;      /* [B], number of the row within the global batch; of the cache, with one */
     tri_id step;      /* [1], number of the step */
     tri_id index;     /* [B], for prediction: the position whose next token is wanted */
 } tri_batch_inputs;

@@ -39,6 +39,7 @@ typedef enum tri_state_kind {
     TRI_STATE_GRAD,  /* gradient accumulators */
     TRI_STATE_OPTIM, /* moments */
     TRI_STATE_STAT,  /* loss, target count, squared norm */
+    TRI_STATE_CACHE, /* keys and values of earlier positions */
     TRI_NUM_STATE_KINDS
 } tri_state_kind;
 
@@ -84,6 +85,15 @@ typedef struct tri_precision {
     tri_dtype grad;    /* accumulators of what has a copy: f32, or as compute */
 } tri_precision;
 
+/* What attention keeps between programs. rows 0: nothing is kept, and attention is over the batch
+ * itself. */
+typedef struct tri_cache_shape {
+    int64_t rows;  /* texts that are kept at a time */
+    int64_t len;   /* positions of each */
+    int64_t block; /* new positions that one program writes at most, over all programs that share
+                      it: a layer with a window keeps no more than it needs to see them all */
+} tri_cache_shape;
+
 typedef struct tri_graph {
     const tri_param_table *params;
     tri_precision precision; /* set before the model is emitted */
@@ -103,6 +113,7 @@ typedef struct tri_graph {
     tri_id hits;            /* the same, of right answers; TRI_NONE where they are not counted */
     float loss_seed;        /* the constant that the backward starts from */
     int num_layers;
+    tri_cache_shape cache;
     /* where new nodes go */
     const char *scope;
     int layer;

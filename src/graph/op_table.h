@@ -98,7 +98,8 @@ extern const tri_op_def tri_def_layernorm, tri_def_add_layernorm, tri_def_layern
     tri_def_layernorm_param_grad;
 extern const tri_op_def tri_def_rmsnorm, tri_def_add_rmsnorm, tri_def_rmsnorm_grad,
     tri_def_rmsnorm_param_grad;
-extern const tri_op_def tri_def_rope, tri_def_attention, tri_def_attention_grad;
+extern const tri_op_def tri_def_rope, tri_def_attention, tri_def_attention_grad,
+    tri_def_cache_write, tri_def_cache_attention;
 extern const tri_op_def tri_def_ce_stats, tri_def_ce_loss, tri_def_ce_grad, tri_def_out_loss,
     tri_def_out_loss_grad;
 extern const tri_op_def tri_def_sum_squares, tri_def_finish, tri_def_sgd, tri_def_adam,

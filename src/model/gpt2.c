@@ -89,6 +89,7 @@ const tri_model_def tri_model_gpt2 = {
     .help = "GPT-2 and GPT-3: LayerNorm, learned positions, GELU, biases, tied head, dropout",
     .tasks = 1 << TRI_TASK_LM,
     .sequences = true,
+    .generates = true,
     .check = check,
     .params = params,
     .emit = emit,

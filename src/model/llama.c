@@ -115,6 +115,7 @@ const tri_model_def tri_model_llama = {
     .help = "Llama, Qwen, Mistral: RMS norm, rotary positions, SwiGLU, grouped-query attention",
     .tasks = 1 << TRI_TASK_LM,
     .sequences = true,
+    .generates = true,
     .check = check,
     .params = params,
     .emit = emit,

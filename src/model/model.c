@@ -34,6 +34,11 @@ int64_t tri_model_row_targets(const tri_model_config *config, int64_t seq_len)
     return config->task == TRI_TASK_CLASSIFY ? 1 : seq_len;
 }
 
+bool tri_model_generates(const tri_model_config *config)
+{
+    return tri_model_find(config->kind)->generates && config->task == TRI_TASK_LM;
+}
+
 tr_status tri_model_params(const tri_model_config *config, const tri_batch_shape *batch,
                            tri_param_table *table, tr_error *err)
 {
@@ -55,6 +60,8 @@ tr_status tri_model_emit(const tri_model_config *config, tri_mode mode,
                          const tri_batch_shape *batch, tri_graph *graph, tr_error *err)
 {
     graph->num_layers = (int)config->num_layers;
+    if (mode == TRI_MODE_PREFILL || mode == TRI_MODE_DECODE)
+        graph->cache = batch->cache;
     tri_model_find(config->kind)->emit(config, mode, batch, graph);
     return tri_graph_status(graph, err);
 }

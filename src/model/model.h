@@ -8,9 +8,12 @@
 #include "graph/emit.h"
 
 typedef enum tri_mode {
-    TRI_MODE_TRAIN,  /* loss, dropout on; autodiff and the update follow */
-    TRI_MODE_EVAL,   /* loss only */
-    TRI_MODE_PREDICT /* logits of one position per row */
+    TRI_MODE_TRAIN,   /* loss, dropout on; autodiff and the update follow */
+    TRI_MODE_EVAL,    /* loss only */
+    TRI_MODE_PREDICT, /* logits of one position per row */
+    /* Generation: attention sees a cache of earlier positions, to which the batch is added. */
+    TRI_MODE_PREFILL, /* a block of positions per row; logits of one of them */
+    TRI_MODE_DECODE,  /* one position per row, and its logits */
 } tri_mode;
 
 /* What a model of sequences is trained for. */
@@ -47,7 +50,8 @@ typedef struct tri_model_config {
 /* One micro-batch. */
 typedef struct tri_batch_shape {
     int64_t rows, seq_len;
-    bool mask_documents; /* it comes with document ids, and attention stays within a document */
+    bool mask_documents;   /* it comes with document ids, and attention stays within a document */
+    tri_cache_shape cache; /* prefill and decode */
 } tri_batch_shape;
 
 typedef struct tri_model_def {
@@ -55,6 +59,7 @@ typedef struct tri_model_def {
     const char *help;
     unsigned tasks; /* bit t: it can be trained for task t */
     bool sequences; /* batches are token sequences; otherwise vectors x and targets */
+    bool generates; /* attention looks back only, so that texts can be continued */
     tr_status (*check)(const tri_model_config *config, const tri_batch_shape *batch, tr_error *err);
     void (*params)(const tri_model_config *config, tri_param_table *table);
     void (*emit)(const tri_model_config *config, tri_mode mode, const tri_batch_shape *batch,
@@ -64,6 +69,8 @@ typedef struct tri_model_def {
 extern const tri_model_def tri_model_bert, tri_model_gpt2, tri_model_llama, tri_model_mlp;
 
 const tri_model_def *tri_model_find(const char *kind); /* or NULL */
+/* Whether it can continue a text: it predicts the next token, and looks back only. */
+bool tri_model_generates(const tri_model_config *config);
 /* Checks the description, then fills an empty table. */
 tr_status tri_model_params(const tri_model_config *config, const tri_batch_shape *batch,
                            tri_param_table *table, tr_error *err);

@@ -19,18 +19,24 @@ tri_batch_inputs tri_sequence_inputs(tri_graph *graph, const tri_batch_shape *ba
 
 void tri_finish_logits(tri_graph *graph, tri_mode mode, tri_id logits, tri_shape targets)
 {
-    if (mode == TRI_MODE_PREDICT) {
-        tri_mark_output(graph, logits);
+    if (mode == TRI_MODE_TRAIN || mode == TRI_MODE_EVAL) {
+        tri_cross_entropy(graph, logits, tri_graph_input(graph, "targets", TRI_I32, targets, true),
+                          mode == TRI_MODE_EVAL);
         return;
     }
-    tri_cross_entropy(graph, logits, tri_graph_input(graph, "targets", TRI_I32, targets, true),
-                      mode == TRI_MODE_EVAL);
+    if (logits != TRI_NONE &&
+        tri_value_at(graph, logits)->dtype != TRI_F32) /* the host reads f32 */
+        logits = tri_node_out(graph,
+                              tri_graph_emit(graph, TRI_OP_CAST, tri_graph_name(graph, "logits"),
+                                             &(tri_attr){.dtype = TRI_F32}, &logits, 1, 1),
+                              0);
+    tri_mark_output(graph, logits);
 }
 
 void tri_language_head(tri_graph *graph, tri_mode mode, const tri_batch_shape *batch,
                        const char *weight, tri_id x)
 {
-    if (mode == TRI_MODE_PREDICT) {
+    if (mode == TRI_MODE_PREDICT || mode == TRI_MODE_PREFILL) {
         tri_shape b = tri_shape_of(1, TRI_DIM_B, batch->rows);
         tri_id index = tri_graph_input(graph, "index", TRI_I32, b, true);
         x = tri_select_row(graph, "last", x, index);

@@ -9,7 +9,7 @@
 tri_batch_inputs tri_sequence_inputs(tri_graph *graph, const tri_batch_shape *batch);
 
 /* Logits of x by the table `weight`: of all positions, with the cross-entropy against the targets;
- * or, when predicting, of one position per row, for the host. */
+ * or, when predicting or generating, of one position per row, for the host. */
 void tri_language_head(tri_graph *graph, tri_mode mode, const tri_batch_shape *batch,
                        const char *weight, tri_id x);
 

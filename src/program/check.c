@@ -415,7 +415,7 @@ static tr_status check_end(checker *c)
     return TR_OK;
 }
 
-/* What lies in memory when a step begins: inputs, parameters and moments. */
+/* What lies in memory when a step begins: inputs, parameters, moments and caches. */
 static tr_status put_initial(checker *c)
 {
     const tri_program *program = c->program;
@@ -425,7 +425,8 @@ static tr_status put_initial(checker *c)
         bool kept =
             value->state != TRI_NONE && (program->states[value->state].kind == TRI_STATE_PARAM ||
                                          program->states[value->state].kind == TRI_STATE_COPY ||
-                                         program->states[value->state].kind == TRI_STATE_OPTIM);
+                                         program->states[value->state].kind == TRI_STATE_OPTIM ||
+                                         program->states[value->state].kind == TRI_STATE_CACHE);
         if (home->space >= program->num_spaces || value->producer != TRI_NONE ||
             !(value->kind == TRI_VALUE_INPUT || kept))
             continue;

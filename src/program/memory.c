@@ -57,7 +57,7 @@ static tri_operand take(tri_program *program, uint32_t space, tri_id value)
 static const tri_space_kind space_of_state[TRI_NUM_STATE_KINDS] = {
     [TRI_STATE_PARAM] = TRI_SPACE_PARAM, [TRI_STATE_COPY] = TRI_SPACE_COPY,
     [TRI_STATE_GRAD] = TRI_SPACE_GRAD,   [TRI_STATE_OPTIM] = TRI_SPACE_OPTIM,
-    [TRI_STATE_STAT] = TRI_SPACE_STAT,
+    [TRI_STATE_STAT] = TRI_SPACE_STAT,   [TRI_STATE_CACHE] = TRI_SPACE_CACHE,
 };
 
 /* Parameters, their copies and, where tensors are divided flat, their gradients lie in the order of
@@ -304,8 +304,8 @@ static tr_status place_work(planner *p)
 static tr_status plan(planner *p)
 {
     tri_program *program = p->program;
-    static const char *const names[] = {"param",  "copy", "grad",  "optim", "stat",
-                                        "output", "step", "batch", "work"};
+    static const char *const names[] = {"param", "copy",   "grad", "optim", "cache",
+                                        "stat",  "output", "step", "batch", "work"};
     for (int kind = TRI_SPACE_PARAM; kind < TRI_SPACE_FRAME; kind++)
         add_space(program, (tri_space_kind)kind, names[kind],
                   kind == TRI_SPACE_BATCH ? program->num_microbatches : 1);

@@ -9,6 +9,7 @@
  *   copy         -                   16-bit copies of parameters
  *   grad         -                   gradient accumulators
  *   optim        -                   moments of the update rule
+ *   cache        -                   keys and values of earlier positions
  *   stat         -                   loss, count, squared norm
  *   output       -                   what the host reads after the step
  *   step         -                   step inputs: step number, learning rate ...
@@ -40,6 +41,7 @@ typedef enum tri_space_kind {
     TRI_SPACE_COPY,
     TRI_SPACE_GRAD,
     TRI_SPACE_OPTIM,
+    TRI_SPACE_CACHE,
     TRI_SPACE_STAT,
     TRI_SPACE_OUTPUT,
     TRI_SPACE_STEP,

@@ -28,6 +28,8 @@ static const char *space_meaning(const tri_space *space)
         return "gradient accumulators";
     case TRI_SPACE_OPTIM:
         return "optimizer state";
+    case TRI_SPACE_CACHE:
+        return "keys and values";
     case TRI_SPACE_STAT:
         return "loss, count, norm";
     case TRI_SPACE_OUTPUT:
@@ -81,6 +83,7 @@ static void op_text(const tri_instr *instr, char *out, size_t size)
         break;
     case TRI_OP_ATTENTION:
     case TRI_OP_ATTENTION_GRAD:
+    case TRI_OP_CACHE_ATTENTION:
         more = instr->attr.causal ? " causal" : "";
         break;
     default:

@@ -13,6 +13,8 @@ tri_slab_kind tri_slab_of(tri_space_kind kind)
         return TRI_SLAB_GRAD;
     case TRI_SPACE_OPTIM:
         return TRI_SLAB_OPTIM;
+    case TRI_SPACE_CACHE:
+        return TRI_SLAB_CACHE;
     default:
         return TRI_SLAB_SHARED;
     }

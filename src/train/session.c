@@ -11,7 +11,11 @@
 #include "train/init.h"
 #include "train/weights_host.h"
 
-static const tri_mode mode_of[TRI_NUM_PROGRAMS] = {TRI_MODE_TRAIN, TRI_MODE_EVAL, TRI_MODE_PREDICT};
+static const tri_mode mode_of[TRI_NUM_PROGRAMS] = {
+    [TRI_PROGRAM_TRAIN] = TRI_MODE_TRAIN,     [TRI_PROGRAM_EVAL] = TRI_MODE_EVAL,
+    [TRI_PROGRAM_PREDICT] = TRI_MODE_PREDICT, [TRI_PROGRAM_PREFILL] = TRI_MODE_PREFILL,
+    [TRI_PROGRAM_DECODE] = TRI_MODE_DECODE,
+};
 
 static const char *const host_names[TRI_NUM_HOST_VALUES] = {
     [TRI_HOST_TOKENS] = "tokens",       [TRI_HOST_TARGETS] = "targets",
@@ -25,19 +29,53 @@ static const char *const host_names[TRI_NUM_HOST_VALUES] = {
     [TRI_HOST_LOGITS] = "logits",
 };
 
+tri_mode tri_session_mode(tri_session_program program)
+{
+    return mode_of[program];
+}
+
+bool tri_session_has(const tri_session *session, tri_session_program program)
+{
+    return session->config.programs >> program & 1;
+}
+
+tri_batch_shape tri_session_batch_shape(const tri_session *session, tri_session_program program)
+{
+    const tri_compile_config *config = &session->config.compile;
+    const tri_generate_shape *generate = &session->config.generate;
+    tri_batch_shape shape = {.rows = tri_microbatch_rows(config), .seq_len = config->seq_len};
+    switch (program) {
+    case TRI_PROGRAM_PREDICT:
+        shape.rows = 1;
+        break;
+    case TRI_PROGRAM_PREFILL:
+    case TRI_PROGRAM_DECODE:
+        shape.rows = program == TRI_PROGRAM_PREFILL ? generate->prefill_rows : generate->rows;
+        shape.seq_len = program == TRI_PROGRAM_PREFILL ? generate->block : 1;
+        shape.cache = (tri_cache_shape){generate->rows, generate->len, generate->block};
+        break;
+    default:
+        shape.mask_documents = config->mask_documents;
+    }
+    return shape;
+}
+
 static tr_status compile_programs(tri_session *session, tr_error *err)
 {
     const tri_compile_config *config = &session->config.compile;
-    tri_batch_shape batch = {.rows = tri_microbatch_rows(config),
-                             .seq_len = config->seq_len,
-                             .mask_documents = config->mask_documents};
+    tri_batch_shape batch = tri_session_batch_shape(session, TRI_PROGRAM_TRAIN);
     TRI_TRY(tri_model_params(&config->model, &batch, &session->params, err));
+    memset(session->host, 0xff, sizeof session->host); /* TRI_NONE */
+    bool generates = tri_model_generates(&config->model);
+    if (session->config.programs & TRI_PROGRAMS_GENERATE && !generates)
+        return tri_fail(err, TR_ERROR_INPUT,
+                        "model.kind %s cannot continue a text: it has no prefill and decode "
+                        "programs",
+                        config->model.kind);
     for (int p = 0; p < TRI_NUM_PROGRAMS; p++) {
-        tri_batch_shape shape = batch;
-        if (p == TRI_PROGRAM_PREDICT) {
-            shape.rows = 1;
-            shape.mask_documents = false;
-        }
+        if (!tri_session_has(session, p))
+            continue;
+        tri_batch_shape shape = tri_session_batch_shape(session, p);
         TRI_TRY(tri_compile(config, &session->params, mode_of[p], &shape, &session->programs[p],
                             NULL, err));
         for (int v = 0; v < TRI_NUM_HOST_VALUES; v++)
@@ -49,6 +87,8 @@ static tr_status compile_programs(tri_session *session, tr_error *err)
 tr_status tri_session_compile(tri_session *session, const tri_session_config *config, tr_error *err)
 {
     *session = (tri_session){.config = *config, .compiled = true};
+    if (!config->programs)
+        session->config.programs = TRI_PROGRAMS_TRAIN;
     tri_param_table_init(&session->params);
     tr_status status = tri_device_open(&config->device, &session->device, err);
     if (status == TR_OK) {
@@ -57,9 +97,11 @@ tr_status tri_session_compile(tri_session *session, const tri_session_config *co
     }
     if (status == TR_OK) {
         const tri_program *programs[TRI_NUM_PROGRAMS];
+        size_t num = 0;
         for (int p = 0; p < TRI_NUM_PROGRAMS; p++)
-            programs[p] = &session->programs[p];
-        tri_store_plan(&session->store, &session->device, programs, TRI_NUM_PROGRAMS);
+            if (tri_session_has(session, p))
+                programs[num++] = &session->programs[p];
+        tri_store_plan(&session->store, &session->device, programs, num);
     } else {
         tri_session_fini(session);
     }
@@ -111,7 +153,8 @@ static tr_status check_labels(const tri_session *session, tr_error *err)
 
 static tr_status open_rows(tri_session *session, tr_error *err)
 {
-    if (session->row)
+    if (session->row || !(tri_session_has(session, TRI_PROGRAM_TRAIN) ||
+                          tri_session_has(session, TRI_PROGRAM_EVAL)))
         return TR_OK;
     session->row_context = session;
     session->row = tri_vector_row;
@@ -170,8 +213,9 @@ tr_status tri_session_start(tri_session *session, tr_error *err)
     session->store.device_index = session->device_index;
     TRI_TRY(tri_store_alloc(&session->store, err));
     for (int p = 0; p < TRI_NUM_PROGRAMS; p++)
-        TRI_TRY(tri_executor_init(&session->executors[p], &session->programs[p], &session->store,
-                                  session->config.seed, err));
+        if (tri_session_has(session, p))
+            TRI_TRY(tri_executor_init(&session->executors[p], &session->programs[p],
+                                      &session->store, session->config.seed, err));
     for (int p = 0; p < TRI_NUM_PROGRAMS; p++) {
         session->executors[p].exchange = &session->exchange;
         session->executors[p].status = session->status;

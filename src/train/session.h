@@ -9,7 +9,32 @@
 #include "train/epochs.h"
 #include "train/schedule_lr.h"
 
+typedef enum tri_session_program {
+    TRI_PROGRAM_TRAIN,
+    TRI_PROGRAM_EVAL,
+    TRI_PROGRAM_PREDICT,
+    TRI_PROGRAM_PREFILL,
+    TRI_PROGRAM_DECODE,
+    TRI_NUM_PROGRAMS
+} tri_session_program;
+
+/* Sets of programs. A session compiles, and plans memory for, those that it is asked for. */
+enum {
+    TRI_PROGRAMS_TRAIN = 1 << TRI_PROGRAM_TRAIN | 1 << TRI_PROGRAM_EVAL | 1 << TRI_PROGRAM_PREDICT,
+    TRI_PROGRAMS_GENERATE = 1 << TRI_PROGRAM_PREFILL | 1 << TRI_PROGRAM_DECODE,
+};
+
+/* Shapes of prefill and decode. */
+typedef struct tri_generate_shape {
+    int64_t rows;         /* texts at a time: of the cache, and of decode */
+    int64_t len;          /* positions that the cache holds */
+    int64_t block;        /* positions of a row that prefill takes at a time */
+    int64_t prefill_rows; /* rows that it takes them of */
+} tri_generate_shape;
+
 typedef struct tri_session_config {
+    unsigned programs; /* bits 1 << TRI_PROGRAM_...; 0: TRI_PROGRAMS_TRAIN */
+    tri_generate_shape generate;
     tri_compile_config compile;
     tri_device_config device;
     tri_data_config data;
@@ -26,13 +51,6 @@ typedef void (*tri_row_fn)(void *context, tri_split split, uint64_t sample, cons
 
 /* Is told that a row of the next step was filled with this sample. */
 typedef void (*tri_sample_fn)(void *context, uint64_t sample);
-
-typedef enum tri_session_program {
-    TRI_PROGRAM_TRAIN,
-    TRI_PROGRAM_EVAL,
-    TRI_PROGRAM_PREDICT,
-    TRI_NUM_PROGRAMS
-} tri_session_program;
 
 /* Values that the host writes or reads by name. */
 typedef enum tri_host_value {
@@ -111,6 +129,11 @@ typedef struct tri_eval_result {
 
 /* Over eval_batches batches of held-out rows. */
 tr_status tri_session_eval(tri_session *session, tri_eval_result *result, tr_error *err);
+/* Whether the session has a program. */
+bool tri_session_has(const tri_session *session, tri_session_program program);
+tri_mode tri_session_mode(tri_session_program program);
+/* Rows and positions of one run of a program. */
+tri_batch_shape tri_session_batch_shape(const tri_session *session, tri_session_program program);
 /* Whether there are held-out rows. */
 bool tri_session_can_eval(const tri_session *session);
 /* Logits after `length` tokens (at most seq_len of them); valid until the next call. */

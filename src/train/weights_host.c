@@ -5,14 +5,34 @@
 
 #include "base/half.h"
 
+/* Parameters and their copies are at the same addresses in every program: the first will do. */
+static int any_program(const tri_session *session)
+{
+    int any = TRI_PROGRAM_TRAIN;
+    while (!tri_session_has(session, any))
+        any++;
+    return any;
+}
+
 static const tri_program *program_of(const tri_session *session)
 {
-    return &session->programs[TRI_PROGRAM_TRAIN];
+    return &session->programs[any_program(session)];
 }
 
 static const tri_executor *executor_of(const tri_session *session)
 {
-    return &session->executors[TRI_PROGRAM_TRAIN];
+    return &session->executors[any_program(session)];
+}
+
+/* Whether the program has every parameter itself. One in 16 bits that does not train has only the
+ * copies of most. */
+static bool has_all(const tri_session *session)
+{
+    const tri_program *program = program_of(session);
+    size_t num = 0;
+    for (size_t s = 0; s < program->num_states; s++)
+        num += program->states[s].kind == TRI_STATE_PARAM;
+    return num == session->params.count;
 }
 
 static bool in_pieces(const tri_session *session)
@@ -30,7 +50,7 @@ static bool in_pieces(const tri_session *session)
 tr_status tri_weights_place(tri_session *session, tr_error *err)
 {
     const tri_program *program = program_of(session);
-    bool apart = session->device.def->queue || in_pieces(session);
+    bool apart = session->device.def->queue || in_pieces(session) || !has_all(session);
     session->weights = calloc(session->params.count + 1, sizeof *session->weights);
     session->fresh = calloc(session->params.count + 1, sizeof *session->fresh);
     if (session->weights && apart)
