@@ -33,7 +33,7 @@ static double loss_of(const tri_ids *ids, int64_t vocab, int64_t stride)
     tr_settings *settings = settings_for(vocab);
     tr_session *session;
     tr_error err = {0};
-    if (tri_api_compile_programs(settings, 1 << TRI_PROGRAM_PREDICT, NULL, &session, &err) !=
+    if (tri_api_compile_programs(settings, 0, 1 << TRI_PROGRAM_PREDICT, NULL, &session, &err) !=
             TR_OK ||
         tri_api_start(session, &err) != TR_OK)
         fail_msg("%s", err.message);

@@ -49,7 +49,7 @@ static tr_session *start(tr_settings *settings, unsigned programs, const tri_gen
 {
     tr_session *session;
     tr_error err = {0};
-    if (tri_api_compile_programs(settings, programs, shape, &session, &err) != TR_OK ||
+    if (tri_api_compile_programs(settings, 0, programs, shape, &session, &err) != TR_OK ||
         tri_api_start(session, &err) != TR_OK)
         fail_msg("%s", err.message);
     return session;

@@ -544,7 +544,7 @@ static tr_session *generator(tr_settings *settings)
 {
     tr_session *session;
     tr_error err = {0};
-    if (tri_api_compile_programs(settings, TRI_PROGRAMS_GENERATE, NULL, &session, &err) != TR_OK)
+    if (tri_api_compile_programs(settings, 0, TRI_PROGRAMS_GENERATE, NULL, &session, &err) != TR_OK)
         fail_msg("%s", err.message);
     return session;
 }
@@ -634,7 +634,7 @@ static void test_generation_refused(void **state)
     tr_session *session;
     tr_error err = {0};
     assert_int_equal(
-        tri_api_compile_programs(settings, TRI_PROGRAMS_GENERATE, NULL, &session, &err),
+        tri_api_compile_programs(settings, 0, TRI_PROGRAMS_GENERATE, NULL, &session, &err),
         TR_ERROR_INPUT);
     assert_non_null(strstr(err.message, "cannot continue a text"));
     tr_settings_destroy(settings);

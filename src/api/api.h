@@ -28,7 +28,7 @@ tr_status tri_api_compile(tr_settings *settings, int rank, tr_session **session,
 tr_status tri_api_start(tr_session *session, tr_error *err);
 /* The first part for a set of programs (TRI_PROGRAMS_...) instead of those of training. shape of
  * prefill and decode, or NULL for what the settings say. */
-tr_status tri_api_compile_programs(tr_settings *settings, unsigned programs,
+tr_status tri_api_compile_programs(tr_settings *settings, int rank, unsigned programs,
                                    const tri_generate_shape *shape, tr_session **session,
                                    tr_error *err);
 

@@ -58,7 +58,7 @@ static tr_status run_rows(tr_session *session, int64_t num_rows, tri_evaluation 
 static tr_status start(tr_settings *settings, tri_row_fn row, void *context, tr_session **session,
                        tr_error *err)
 {
-    TRI_TRY(tri_api_compile_programs(settings, 1 << TRI_PROGRAM_EVAL, NULL, session, err));
+    TRI_TRY(tri_api_compile_programs(settings, 0, 1 << TRI_PROGRAM_EVAL, NULL, session, err));
     (*session)->session.row = row;
     (*session)->session.row_context = context;
     tr_status status = tri_api_start(*session, err);

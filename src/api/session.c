@@ -86,11 +86,11 @@ tr_status tri_api_compile(tr_settings *settings, int rank, tr_session **session,
     return compile(settings, rank, TRI_PROGRAMS_TRAIN, NULL, session, err);
 }
 
-tr_status tri_api_compile_programs(tr_settings *settings, unsigned programs,
+tr_status tri_api_compile_programs(tr_settings *settings, int rank, unsigned programs,
                                    const tri_generate_shape *shape, tr_session **session,
                                    tr_error *err)
 {
-    return compile(settings, 0, programs, shape, session, err);
+    return compile(settings, rank, programs, shape, session, err);
 }
 
 tr_status tri_api_start(tr_session *session, tr_error *err)

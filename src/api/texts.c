@@ -86,7 +86,7 @@ tr_status tri_api_compile_texts(tr_settings *settings, const tri_ids *prompts, s
     const tri_model_config *model = &config.compile.model;
     TRI_TRY(check_generates(model, err));
     if (!tr_settings_bool(settings, "generate.cache"))
-        return tri_api_compile_programs(settings, 1 << TRI_PROGRAM_PREDICT, NULL, session, err);
+        return tri_api_compile_programs(settings, 0, 1 << TRI_PROGRAM_PREDICT, NULL, session, err);
     int64_t longest = 1, samples = tr_settings_int(settings, "generate.samples");
     for (size_t i = 0; i < num_prompts; i++)
         longest = (int64_t)prompts[i].num > longest ? (int64_t)prompts[i].num : longest;
@@ -99,7 +99,7 @@ tr_status tri_api_compile_texts(tr_settings *settings, const tri_ids *prompts, s
         text = context;
     tri_generate_shape shape = tri_generate_plan(
         model, rows, tr_settings_int(settings, "generate.prefill"), longest, text);
-    return tri_api_compile_programs(settings, TRI_PROGRAMS_GENERATE, &shape, session, err);
+    return tri_api_compile_programs(settings, 0, TRI_PROGRAMS_GENERATE, &shape, session, err);
 }
 
 /* ---- texts ---- */

@@ -112,7 +112,7 @@ int tri_bench_generate(const tri_cli *cli)
         &config.compile.model, tr_settings_int(cli->settings, "generate.batch"),
         tr_settings_int(cli->settings, "generate.prefill"), length, length + num_tokens + 1);
     tr_session *session;
-    if (tri_api_compile_programs(cli->settings, TRI_PROGRAMS_GENERATE, &shape, &session, &err) !=
+    if (tri_api_compile_programs(cli->settings, 0, TRI_PROGRAMS_GENERATE, &shape, &session, &err) !=
         TR_OK)
         return tri_cli_fail(&err);
     tr_status status = measure(cli, session, num_tokens, &err);

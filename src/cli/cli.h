@@ -102,4 +102,7 @@ int tri_verb_data(const tri_cli *cli);
 int tri_verb_doctor(const tri_cli *cli);
 int tri_verb_settings(const tri_cli *cli);
 
+/* --rank R must be one of the layout's. Completes the settings. */
+tr_status tri_cli_check_rank(const tri_cli *cli, int64_t rank, tr_error *err);
+
 #endif

@@ -42,6 +42,7 @@ static const tri_flag eval_flags[] = {
 
 static const tri_flag plan_flags[] = {
     {"params", NULL, "list every parameter with its shape, size and role"},
+    {"rank", "R", "the plan of this rank (default 0)"},
     {0},
 };
 
@@ -49,6 +50,7 @@ static const tri_flag explain_flags[] = {
     {"summary", NULL, "totals only"},
     {"all", NULL, "every instruction; repeated layers are folded otherwise"},
     {"mode", "MODE", "train (default), eval, predict, prefill or decode"},
+    {"rank", "R", "the program of this rank (default 0)"},
     {"graph", NULL, "the graph before it becomes a program"},
     {"ops", NULL, "what each operator means"},
     {"markdown", NULL, "with --ops: as a page, docs/operators.md"},

@@ -1,9 +1,11 @@
 /* trireme check: proves the programs of a run, or shows how a broken one is found out. */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "api/api.h"
 #include "cli/cli.h"
+#include "program/match.h"
 
 static int list_faults(void)
 {
@@ -59,6 +61,38 @@ static int check_programs(const tri_session *session)
     return TRI_EXIT_OK;
 }
 
+/* The programs of all ranks against each other: training, then evaluation. */
+static tr_status match_ranks(const tri_cli *cli, int num_ranks, tr_session **sessions,
+                             const tri_program **programs, tr_error *err)
+{
+    static const char *const names[] = {"training", "evaluation"};
+    for (int r = 0; r < num_ranks; r++)
+        TRI_TRY(tri_api_compile(cli->settings, r, &sessions[r], err));
+    const tri_mesh *mesh = &sessions[0]->session.config.compile.mesh;
+    for (int p = TRI_PROGRAM_TRAIN; p <= TRI_PROGRAM_EVAL; p++) {
+        for (int r = 0; r < num_ranks; r++)
+            programs[r] = &sessions[r]->session.programs[p];
+        TRI_TRY(tri_programs_match(programs, mesh, err));
+        printf("%-10s  the messages of all %d ranks meet\n", names[p], num_ranks);
+    }
+    return TR_OK;
+}
+
+static int check_ranks(const tri_cli *cli, int num_ranks)
+{
+    tr_error err = {0};
+    tr_session **sessions = calloc((size_t)num_ranks, sizeof *sessions);
+    const tri_program **programs = calloc((size_t)num_ranks, sizeof(const tri_program *));
+    tr_status status = sessions && programs
+                           ? match_ranks(cli, num_ranks, sessions, programs, &err)
+                           : tri_fail(&err, TR_ERROR_RUNTIME, "no memory for %d ranks", num_ranks);
+    for (int r = 0; sessions && r < num_ranks; r++)
+        tr_session_destroy(sessions[r]);
+    free(sessions);
+    free(programs);
+    return status == TR_OK ? TRI_EXIT_OK : tri_cli_fail(&err);
+}
+
 int tri_verb_check(const tri_cli *cli)
 {
     const char *fault = tri_cli_flag(cli, "break");
@@ -70,10 +104,13 @@ int tri_verb_check(const tri_cli *cli)
         return tri_cli_fail(&err);
     int code = fault ? check_broken(&session->session, fault) : check_programs(&session->session);
     bool generates = tri_model_generates(&session->session.config.compile.model);
+    int num_ranks = tri_mesh_ranks(&session->session.config.compile.mesh);
     tr_session_destroy(session);
+    if (!fault && code == TRI_EXIT_OK && num_ranks > 1)
+        code = check_ranks(cli, num_ranks);
     if (fault || code != TRI_EXIT_OK || !generates)
         return code;
-    if (tri_api_compile_programs(cli->settings, TRI_PROGRAMS_GENERATE, NULL, &session, &err) !=
+    if (tri_api_compile_programs(cli->settings, 0, TRI_PROGRAMS_GENERATE, NULL, &session, &err) !=
         TR_OK)
         return tri_cli_fail(&err);
     code = check_programs(&session->session);
