@@ -1,0 +1,74 @@
+/* Chimera: two 1F1B pipelines in opposite directions share the ranks. Rank r has chunk r for the
+ * micro-batches that go down and chunk p-1-r for those that go up, so each chunk lives twice.
+ *
+ * With F = B = 1 slot, let micro-batch i of the downward route run its forward on rank r in slot
+ * r + 2i and its backward in slot 2p-1-r + 2i, and the upward one likewise with p-1-r for r. When p
+ * is even, r and p-1-r have different parity, so the two directions never want the same slot as
+ * long as each has at most p/2 micro-batches; after 2p slots the next p micro-batches follow. The
+ * lists are the actions in order of their slots: p-2 slots of a rank stay empty in all. */
+#include <stdlib.h>
+
+#include "schedule/orders.h"
+
+typedef struct placed {
+    uint32_t slot;
+    tri_action action;
+} placed;
+
+static int by_slot(const void *a, const void *b)
+{
+    uint32_t x = ((const placed *)a)->slot, y = ((const placed *)b)->slot;
+    return (x > y) - (x < y);
+}
+
+static tr_status emit(tri_schedule *s, tr_error *err)
+{
+    uint32_t p = s->num_ranks, num = s->num_microbatches;
+    placed *all = malloc(2 * (size_t)num * sizeof *all);
+    if (!all)
+        return tri_fail(err, TR_ERROR_RUNTIME, "no memory for the schedule");
+    tr_status status = TR_OK;
+    for (uint32_t m = 0; m < num; m++)
+        s->route[m] = m % p >= (num - m / p * p < p ? (num - m / p * p) / 2 : p / 2);
+    for (uint32_t r = 0; r < p && status == TR_OK; r++) {
+        for (uint32_t m = 0; m < num; m++) {
+            uint32_t unit = m / p, size = num - unit * p < p ? num - unit * p : p;
+            bool up = s->route[m];
+            uint32_t i = m % p - (up ? size / 2 : 0), chunk = up ? p - 1 - r : r;
+            uint32_t begin = 2 * p * unit + 2 * i;
+            all[2 * m] = (placed){begin + chunk, tri_act(TRI_ACTION_F, chunk, m)};
+            all[2 * m + 1] = (placed){begin + 2 * p - 1 - chunk, tri_act(TRI_ACTION_B, chunk, m)};
+        }
+        qsort(all, 2 * (size_t)num, sizeof *all, by_slot);
+        for (uint32_t k = 0; k < 2 * num && status == TR_OK; k++)
+            status = tri_schedule_add(s, r, all[k].action, err);
+    }
+    free(all);
+    return status;
+}
+
+/* The published bubble is for F = B and whole groups of p micro-batches. */
+static void facts(const tri_schedule *s, const tri_action_costs *costs, tri_order_facts *out)
+{
+    double f = costs->kind[TRI_ACTION_F], b = costs->kind[TRI_ACTION_B];
+    bool known = f == b && s->num_microbatches % s->num_ranks == 0;
+    out->idle = known ? (s->num_ranks - 2) * f : (double)NAN;
+    out->activations = fmin(s->num_ranks, s->num_microbatches);
+    out->weight_copies = 2;
+}
+
+const tri_order tri_order_chimera = {
+    .name = "chimera",
+    .help = "two pipelines in opposite directions; every chunk lives twice",
+    .flags = TRI_ORDER_BIDIRECTIONAL,
+    .min_chunks = 1,
+    .max_chunks = 1,
+    .default_chunks = 1,
+    .min_ranks = 2,
+    .even_ranks = true,
+    .even_microbatches = true,
+    .idle_formula = "(p-2)F if B=F",
+    .activation_formula = "p/2+1 .. p",
+    .emit = emit,
+    .facts = facts,
+};

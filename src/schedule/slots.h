@@ -1,0 +1,44 @@
+/* The builder behind the zero-bubble family: time is cut into slots, F, I and W take one each, and
+ * slot after slot every rank takes the best action that is possible. What is best is a plan. */
+#ifndef TRI_SCHEDULE_SLOTS_H
+#define TRI_SCHEDULE_SLOTS_H
+
+#include "schedule/schedule.h"
+
+/* The four streams of a rank; orders with one chunk have the first and the last. */
+typedef enum tri_stream { TRI_STREAM_F0, TRI_STREAM_F1, TRI_STREAM_I1, TRI_STREAM_I0 } tri_stream;
+enum { TRI_NUM_STREAMS = 4 };
+
+typedef struct tri_slots_plan {
+    uint32_t limit; /* activations (of chunks) that may live on a rank */
+    /* One chunk: the forwards that may be ahead of the input gradients on rank r are
+     * 1 + slope (p-1-r). */
+    uint32_t slope;
+    /* Without a pattern: the streams in the order of preference. W come when none of them can run
+     * and, if free_first, whenever the memory is full. */
+    tri_stream prefer[TRI_NUM_STREAMS];
+    bool free_first;
+    /* With a pattern: every micro-batch repeats the first one 6 slots later. delta is the slots
+     * that F0, F1, I1 and I0 take from one rank to the next, gap those at the three turns. A rank
+     * follows the order of the ideal times, and W fill what is left. */
+    bool pattern;
+    uint8_t delta[TRI_NUM_STREAMS], gap[3];
+    uint8_t early; /* further F0 than the pattern has before the first I0 */
+} tri_slots_plan;
+
+typedef struct tri_slots_result {
+    uint32_t makespan, span, peak; /* span: the longest of a rank, from first to last action */
+} tri_slots_result;
+
+/* Runs the plan for m micro-batches; m = schedule->num_microbatches unless it is a trial. Actions
+ * are added when record is set. False in *finished: the plan got stuck (nothing is added then is
+ * not promised). */
+tr_status tri_slots_run(tri_schedule *schedule, const tri_slots_plan *plan, uint32_t m, bool record,
+                        tri_slots_result *result, bool *finished, tr_error *err);
+
+/* Tries every plan on a shorter run, and emits the best: the least makespan, then span, then peak.
+ * The first plan must be one that cannot get stuck. */
+tr_status tri_slots_emit_best(tri_schedule *schedule, const tri_slots_plan *plans, size_t num_plans,
+                              tr_error *err);
+
+#endif
