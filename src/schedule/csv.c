@@ -152,7 +152,7 @@ static tr_status measure(const reader *r, tri_schedule *s)
                         "%llu; number both from 0 without gaps",
                         r->source, s->num_chunks - 1, s->num_microbatches - 1,
                         (unsigned long long)cells, (unsigned long long)num_forward);
-    if (first_update + 1 < s->num_microbatches) {
+    if (first_update < s->num_microbatches - 1) { /* not only at the end */
         s->update_every = first_update + 1;
         s->delayed = first_update > 0;
     }

@@ -7,6 +7,12 @@
 
 #include "schedule/machine.h"
 
+/* So many chunks in units of a rank's share of the layers. */
+static double in_shares(const tri_schedule *s, uint32_t num_chunks)
+{
+    return (double)num_chunks * s->num_ranks / s->num_chunks;
+}
+
 /* Live activations, in the order of the rank's only compute lane: times do not matter. */
 static uint32_t peak_live(const tri_action_list *list)
 {
@@ -87,7 +93,7 @@ static tr_status weights(const tri_schedule *s, tri_sim *sim, tr_error *err)
             r->staleness = v.staleness > r->staleness ? v.staleness : r->staleness;
         }
     for (uint32_t r = 0; r < s->num_ranks; r++)
-        sim->ranks[r].weight_copies = (double)sim->ranks[r].peak_versions / s->chunks_per_rank;
+        sim->ranks[r].weight_copies = in_shares(s, sim->ranks[r].peak_versions);
     bool failed = !v.of || !v.reads;
     free(v.of);
     free(v.reads);
@@ -149,7 +155,7 @@ static void total(const tri_schedule *s, const tri_action_costs *costs, tri_sim 
         r->update = listed ? 0 : costs->kind[TRI_ACTION_U];
         double span = listed ? r->steady_span : r->end - r->start;
         double idle = listed ? r->steady_idle : span - r->busy;
-        double live = (double)r->peak_live / s->chunks_per_rank;
+        double live = in_shares(s, r->peak_live);
         sim->makespan = fmax(sim->makespan, r->end + r->update);
         sim->work = fmax(sim->work, r->busy);
         sim->span = fmax(sim->span, r->end - r->start);
