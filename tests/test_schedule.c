@@ -24,6 +24,8 @@ static const struct {
     {"1f1b_p4_m8", "1f1b", 4, 8, true},
     {"interleaved1f1b_p2_m4_v2", "interleaved", 2, 4, true},
     {"interleaved1f1b_p4_m8_v2", "interleaved", 4, 8, true},
+    {"1f1bv_p2_m4", "1f1b-v", 2, 4, false},
+    {"1f1bv_p4_m8", "1f1b-v", 4, 8, false},
     {"zbh1_p2_m4", "zb-h1", 2, 4, true},
     {"zbh1_p4_m8", "zb-h1", 4, 8, true},
     {"zbh2_p2_m4", "zb-h2", 2, 4, false},
@@ -195,8 +197,7 @@ static void large_ones_are_right(void **state)
 static void formulas_hold_for_many_sizes(void **state)
 {
     (void)state;
-    tri_action_costs costs[2] = {tri_sim_unit_costs(), tri_sim_unit_costs()};
-    costs[1].kind[TRI_ACTION_B] = 1; /* Chimera's formula wants B = F */
+    tri_action_costs costs = tri_sim_unit_costs();
     for (size_t o = 0; tri_order_at(o); o++) {
         const tri_order *order = tri_order_at(o);
         schedule_size size;
@@ -204,10 +205,9 @@ static void formulas_hold_for_many_sizes(void **state)
             tri_schedule s;
             tri_sim sim;
             tri_order_facts facts;
-            const tri_action_costs *c = &costs[strcmp(order->name, "chimera") == 0];
             schedule_make(&s, order->name, size.p, size.m, size.chunks);
-            schedule_simulate(&s, c, &sim);
-            order->facts(&s, c, &facts);
+            schedule_simulate(&s, &costs, &sim);
+            order->facts(&s, &costs, &facts);
             /* The bubbles hold from where the pipeline can fill; memory always. */
             bool fills = size.m >= 2 * size.p || strcmp(order->name, "gpipe") == 0;
             bool ok = (!fills || isnan(facts.idle) || sim.idle <= facts.idle + 1e-9) &&
@@ -233,8 +233,13 @@ static void memory_stays_within_the_promised_limits(void **state)
             const char *order;
             uint32_t limit;
         } limits[] = {
-            {"zb-h1", p},    {"1f1b", p},       {"zb-h2", 2 * p - 1},
-            {"zb-v", 2 * p}, {"v-half", p + 2}, {"v-min", 2 * ((p - 1 + 2) / 3) + 2},
+            {"zb-h1", p},
+            {"1f1b", p},
+            {"zb-h2", 2 * p - 1},
+            {"zb-v", 2 * p},
+            {"1f1b-v", 2 * ((2 * p) / 3) + 2},
+            {"v-half", p + 2},
+            {"v-min", 2 * ((p - 1 + 2) / 3) + 2},
         };
         for (size_t i = 0; i < sizeof limits / sizeof *limits; i++) {
             tri_schedule s;
@@ -306,6 +311,26 @@ static void textbook_numbers_come_out(void **state)
         tri_sim_fini(&sim);
         tri_schedule_fini(&s);
     }
+}
+
+/* Chimera's bubble: (p-2)F when B = F, and the difference once more for every p micro-batches. */
+static void chimera_has_its_published_bubble(void **state)
+{
+    (void)state;
+    for (uint32_t p = 2; p <= 12; p += 2)
+        for (uint32_t groups = 1; groups <= 4; groups++)
+            for (int b = 2; b <= 6; b++) {
+                tri_schedule s;
+                tri_sim sim;
+                tri_action_costs costs = tri_sim_unit_costs();
+                costs.kind[TRI_ACTION_B] = b / 2.0;
+                schedule_make(&s, "chimera", p, groups * p, 0);
+                schedule_lower(&s);
+                schedule_simulate(&s, &costs, &sim);
+                assert_float_equal(sim.idle, (p - 2) * (1 + groups * (b / 2.0 - 1)), 1e-9);
+                tri_sim_fini(&sim);
+                tri_schedule_fini(&s);
+            }
 }
 
 /* DualPipe's bubble (p/2-1)(FB+B-3W) is that of pairs which start and end as one. */
@@ -455,6 +480,7 @@ int main(void)
         cmocka_unit_test(memory_stays_within_the_promised_limits),
         cmocka_unit_test(zero_bubble_means_zero),
         cmocka_unit_test(textbook_numbers_come_out),
+        cmocka_unit_test(chimera_has_its_published_bubble),
         cmocka_unit_test(dualpipe_has_its_published_bubble),
         cmocka_unit_test(interleaved_chunks_lie_as_published),
         cmocka_unit_test(chimera_keeps_less_outside),

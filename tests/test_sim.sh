@@ -51,7 +51,7 @@ says "proven: 192 actions and 96 messages"
 run 0 --schedule pipedream --pp 4 --microbatches 16
 says "gradients are up to 3 updates old"
 run 0 --schedule list
-for name in gpipe 1f1b interleaved zb-h1 zb-h2 zb-v v-half v-min chimera dualpipe dualpipev gems \
+for name in gpipe 1f1b interleaved 1f1b-v zb-h1 zb-h2 zb-v v-half v-min chimera dualpipe dualpipev gems \
     pipedream pipedream-2bw; do
     says "  $name "
 done

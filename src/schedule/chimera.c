@@ -47,12 +47,14 @@ static tr_status emit(tri_schedule *s, tr_error *err)
     return status;
 }
 
-/* The published bubble is for F = B and whole groups of p micro-batches. */
+/* For whole groups of p micro-batches. The published bubble is that of F = B; a longer backward
+ * shows once in every group. */
 static void facts(const tri_schedule *s, const tri_action_costs *costs, tri_order_facts *out)
 {
     double f = costs->kind[TRI_ACTION_F], b = costs->kind[TRI_ACTION_B];
-    bool known = f == b && s->num_microbatches % s->num_ranks == 0;
-    out->idle = known ? (s->num_ranks - 2) * f : (double)NAN;
+    double groups = (double)s->num_microbatches / s->num_ranks;
+    bool known = b >= f && s->num_microbatches % s->num_ranks == 0;
+    out->idle = known ? (s->num_ranks - 2) * (f + groups * (b - f)) : (double)NAN;
     out->activations = fmin(s->num_ranks, s->num_microbatches);
     out->weight_copies = 2;
 }
@@ -67,7 +69,7 @@ const tri_order tri_order_chimera = {
     .min_ranks = 2,
     .even_ranks = true,
     .even_microbatches = true,
-    .idle_formula = "(p-2)F if B=F",
+    .idle_formula = "(p-2)(F+(B-F)m/p)",
     .activation_formula = "p/2+1 .. p",
     .emit = emit,
     .facts = facts,

@@ -6,9 +6,9 @@
 
 #include "schedule/schedule.h"
 
-extern const tri_order tri_order_gpipe, tri_order_1f1b, tri_order_interleaved, tri_order_zb_h1,
-    tri_order_zb_h2, tri_order_zb_v, tri_order_v_half, tri_order_v_min, tri_order_chimera,
-    tri_order_dualpipe, tri_order_dualpipev, tri_order_gems, tri_order_pipedream,
+extern const tri_order tri_order_gpipe, tri_order_1f1b, tri_order_interleaved, tri_order_1f1b_v,
+    tri_order_zb_h1, tri_order_zb_h2, tri_order_zb_v, tri_order_v_half, tri_order_v_min,
+    tri_order_chimera, tri_order_dualpipe, tri_order_dualpipev, tri_order_gems, tri_order_pipedream,
     tri_order_pipedream_2bw;
 
 /* Forward and whole backward of one micro-batch through all of a rank's chunks. */

@@ -20,7 +20,7 @@ typedef struct rank_state {
     uint32_t early[2];   /* F0 and F1 that may run ahead of their turn */
     uint32_t num_w;      /* done; they run in the order of the I */
     uint32_t live[2];    /* activations of the two chunks */
-    uint32_t begin, end; /* slots */
+    uint32_t begin, end; /* slots; busy until end */
     uint32_t peak;
 } rank_state;
 
@@ -52,7 +52,8 @@ static uint32_t chunk_of(const slots *x, uint32_t rank, uint32_t local)
     return local ? 2 * x->p - 1 - rank : rank;
 }
 
-static bool room_for(const slots *x, uint32_t rank, tri_stream s)
+/* Whether a forward may take memory. What stands next in a pattern needs a free place only. */
+static bool room_for(const slots *x, uint32_t rank, tri_stream s, bool next)
 {
     const rank_state *state = &x->ranks[rank];
     const tri_slots_plan *plan = x->plan;
@@ -62,10 +63,14 @@ static bool room_for(const slots *x, uint32_t rank, tri_stream s)
     if (!x->two)
         return state->next[TRI_STREAM_F0] - state->next[TRI_STREAM_I0] <
                1 + plan->slope * (x->p - 1 - rank);
-    return s == TRI_STREAM_F1 || live + 1 < plan->limit || state->live[1] > 0;
+    if (s == TRI_STREAM_F1 || next)
+        return true;
+    if (plan->spare && state->next[TRI_STREAM_F1] <= rank)
+        return live + 1 + rank + 1 - state->next[TRI_STREAM_F1] <= plan->limit;
+    return live + 1 < plan->limit || state->live[1] > 0;
 }
 
-static bool is_ready(const slots *x, uint32_t rank, tri_stream s)
+static bool is_ready(const slots *x, uint32_t rank, tri_stream s, bool next)
 {
     const rank_state *state = &x->ranks[rank];
     uint32_t m = state->next[s], chunk = chunk_of(x, rank, local_of(s));
@@ -73,7 +78,7 @@ static bool is_ready(const slots *x, uint32_t rank, tri_stream s)
         return false;
     if (is_forward(s))
         return (chunk == 0 || x->end_f[(size_t)(chunk - 1) * x->m + m] <= x->now) &&
-               room_for(x, rank, s);
+               room_for(x, rank, s, next);
     if (x->end_f[(size_t)chunk * x->m + m] > x->now)
         return false;
     return chunk + 1 == x->chunks || x->end_i[(size_t)(chunk + 1) * x->m + m] <= x->now;
@@ -83,7 +88,7 @@ static bool has_w(const slots *x, uint32_t rank)
 {
     const rank_state *state = &x->ranks[rank];
     uint32_t num_i = state->next[TRI_STREAM_I0] + (x->two ? state->next[TRI_STREAM_I1] : 0);
-    return state->num_w < num_i;
+    return !x->plan->whole && state->num_w < num_i;
 }
 
 /* The streams that are not through, by the ideal time of their next action. */
@@ -99,7 +104,10 @@ static int by_target(const slots *x, uint32_t rank, tri_stream out[TRI_NUM_STREA
             continue;
         time[s] = state->target[s] + (uint64_t)PERIOD * state->next[s];
         int at = num++;
-        for (; at > 0 && time[out[at - 1]] > time[s]; at--)
+        for (; at > 0 &&
+               (time[out[at - 1]] > time[s] ||
+                (time[out[at - 1]] == time[s] && state->next[out[at - 1]] > state->next[s]));
+             at--)
             out[at] = out[at - 1];
         out[at] = s;
     }
@@ -116,16 +124,17 @@ static bool choose_by_pattern(const slots *x, uint32_t rank, tri_stream *chosen)
     if (num == 0)
         return false;
     *chosen = order[0];
-    if (is_ready(x, rank, order[0]))
+    if (is_ready(x, rank, order[0], true))
         return true;
     for (tri_stream s = TRI_STREAM_F0; s <= TRI_STREAM_F1; s++) {
         *chosen = s;
-        if (state->next[s] < state->early[s] && is_ready(x, rank, s))
+        if (state->next[s] < state->early[s] && is_ready(x, rank, s, false))
             return true;
     }
-    for (int i = 1; i < num && state->next[TRI_STREAM_F0] == x->m; i++) {
+    bool loose = !x->plan->spare && state->next[TRI_STREAM_F0] == x->m;
+    for (int i = 1; i < num && loose; i++) {
         *chosen = order[i];
-        if (is_ready(x, rank, order[i]))
+        if (is_ready(x, rank, order[i], false))
             return true;
     }
     return false;
@@ -140,7 +149,7 @@ static bool choose(const slots *x, uint32_t rank, tri_stream *chosen)
         return false;
     for (int i = 0; i < TRI_NUM_STREAMS; i++) {
         *chosen = x->plan->prefer[i];
-        if ((x->two || !local_of(*chosen)) && is_ready(x, rank, *chosen))
+        if ((x->two || !local_of(*chosen)) && is_ready(x, rank, *chosen, false))
             return true;
     }
     return false;
@@ -159,7 +168,11 @@ static tri_action take(slots *x, uint32_t rank, tri_stream s)
         return tri_act(TRI_ACTION_F, chunk, m);
     }
     uint32_t num_i = state->next[TRI_STREAM_I0] + state->next[TRI_STREAM_I1] - 1;
-    x->end_i[cell] = x->now + 1;
+    x->end_i[cell] = x->now + (x->plan->whole ? 2 : 1);
+    if (x->plan->whole) {
+        state->live[local]--;
+        return tri_act(TRI_ACTION_B, chunk, m);
+    }
     x->gradients[(size_t)rank * 2 * x->m + num_i] = (uint8_t)local;
     return tri_act(TRI_ACTION_I, chunk, m);
 }
@@ -180,6 +193,9 @@ static tr_status one_slot(slots *x, uint64_t *left, bool *moved, tr_error *err)
         rank_state *state = &x->ranks[r];
         tri_stream s;
         tri_action action;
+        *moved = *moved || state->end > x->now;
+        if (state->end > x->now)
+            continue;
         if (choose(x, r, &s))
             action = take(x, r, s);
         else if (has_w(x, r))
@@ -190,7 +206,7 @@ static tr_status one_slot(slots *x, uint64_t *left, bool *moved, tr_error *err)
             TRI_TRY(tri_schedule_add(x->schedule, r, action, err));
         if (state->begin == NEVER)
             state->begin = x->now;
-        state->end = x->now + 1;
+        state->end = x->now + (action.kind == TRI_ACTION_B ? 2 : 1);
         *moved = true;
         --*left;
     }
@@ -257,7 +273,7 @@ tr_status tri_slots_run(tri_schedule *schedule, const tri_slots_plan *plan, uint
     x.two = x.chunks == 2 * x.p;
     x.record = record;
     tr_status status = prepare(&x, err);
-    uint64_t left = (uint64_t)x.chunks * m * 3;
+    uint64_t left = (uint64_t)x.chunks * m * (plan->whole ? 2 : 3);
     bool moved = true;
     while (status == TR_OK && left > 0 && moved)
         status = one_slot(&x, &left, &moved, err);

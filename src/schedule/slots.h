@@ -1,16 +1,19 @@
-/* The builder behind the zero-bubble family: time is cut into slots, F, I and W take one each, and
- * slot after slot every rank takes the best action that is possible. What is best is a plan. */
+/* The builder behind the zero-bubble and V families: time is cut into slots, F, I and W take one
+ * each and B two, and slot after slot every rank takes the best action that is possible. What is
+ * best is a plan. */
 #ifndef TRI_SCHEDULE_SLOTS_H
 #define TRI_SCHEDULE_SLOTS_H
 
 #include "schedule/schedule.h"
 
-/* The four streams of a rank; orders with one chunk have the first and the last. */
+/* The four streams of a rank; orders with one chunk have the first and the last. Where backwards
+ * are not split, a B takes the place of the I and its W. */
 typedef enum tri_stream { TRI_STREAM_F0, TRI_STREAM_F1, TRI_STREAM_I1, TRI_STREAM_I0 } tri_stream;
 enum { TRI_NUM_STREAMS = 4 };
 
 typedef struct tri_slots_plan {
     uint32_t limit; /* activations (of chunks) that may live on a rank */
+    bool whole;     /* backwards are not split: B for I, and no W */
     /* One chunk: the forwards that may be ahead of the input gradients on rank r are
      * 1 + slope (p-1-r). */
     uint32_t slope;
@@ -24,6 +27,7 @@ typedef struct tri_slots_plan {
     bool pattern;
     uint8_t delta[TRI_NUM_STREAMS], gap[3];
     uint8_t early; /* further F0 than the pattern has before the first I0 */
+    bool spare;    /* an F0 that comes early leaves room for the r+1 first F1 of rank r */
 } tri_slots_plan;
 
 typedef struct tri_slots_result {

@@ -4,10 +4,10 @@
 #include "schedule/orders.h"
 
 static const tri_order *const orders[] = {
-    &tri_order_gpipe,     &tri_order_1f1b,          &tri_order_interleaved, &tri_order_zb_h1,
-    &tri_order_zb_h2,     &tri_order_zb_v,          &tri_order_v_half,      &tri_order_v_min,
-    &tri_order_chimera,   &tri_order_dualpipe,      &tri_order_dualpipev,   &tri_order_gems,
-    &tri_order_pipedream, &tri_order_pipedream_2bw,
+    &tri_order_gpipe, &tri_order_1f1b,      &tri_order_interleaved,   &tri_order_1f1b_v,
+    &tri_order_zb_h1, &tri_order_zb_h2,     &tri_order_zb_v,          &tri_order_v_half,
+    &tri_order_v_min, &tri_order_chimera,   &tri_order_dualpipe,      &tri_order_dualpipev,
+    &tri_order_gems,  &tri_order_pipedream, &tri_order_pipedream_2bw,
 };
 
 const tri_order *tri_order_at(size_t i)
