@@ -85,6 +85,11 @@ run 0 --schedule v-half --draw "$tmp/a.svg"
 grep -q '^<svg ' "$tmp/a.svg" && tail -n 1 "$tmp/a.svg" | grep -q '^</svg>' || fail "not an SVG"
 run 1 --schedule v-half --draw /nowhere/a.svg
 
+# The pictures in the documentation are those of this program.
+mkdir "$tmp/pictures"
+tools/draw_pipelines.sh "$trireme" "$tmp/pictures"
+diff -rq "$tmp/pictures" docs/pipelines >"$tmp/out" || fail "docs/pipelines is old; make docs"
+
 # A table with a fault: the file and the actions are named.
 sed 's/1RECV_F3,//' "$tmp/c.csv" >"$tmp/broken.csv"
 refused "$tmp/broken.csv: 1RECV_F3 is missing on rank 1" --schedule csv:"$tmp/broken.csv"

@@ -30,7 +30,7 @@ static void print_case(const tri_order *order, const tri_sim_case *c, const tri_
     tri_order_facts facts = {NAN, NAN, NAN};
     order->facts(&c->schedule, costs, &facts);
     double share_idle = 100 * facts.idle / (facts.idle + c->sim.work);
-    printf("%-14s %9.6g %8.1f%% %8s  %-18s %6.4g %6s  %-16s %5.4g %6.4g\n", order->name,
+    printf("%-14s %9.6g %8.1f%% %8s  %-18s %6.4g %8s  %-16s %7.4g %8.4g\n", order->name,
            c->sim.makespan, 100 * c->sim.bubble, number(share_idle, "%.1f%%", bubble),
            order->idle_formula, c->sim.activations, number(facts.activations, "%.4g", live),
            order->activation_formula, c->sim.weight_copies, facts.weight_copies);
@@ -44,8 +44,8 @@ tr_status tri_sim_compare(uint32_t num_ranks, uint32_t num_microbatches, uint32_
            "a message %g\n\n",
            num_ranks, num_microbatches, k[TRI_ACTION_F], k[TRI_ACTION_I], k[TRI_ACTION_W],
            k[TRI_ACTION_B], costs->message);
-    printf("%-14s %9s %9s %8s  %-18s %6s %6s  %-16s %5s %6s\n", "schedule", "time", "bubble",
-           "formula", "idle time", "live", "formula", "", "weights", "formula");
+    printf("%-14s %9s %9s %8s  %-18s %6s %8s  %-16s %7s %8s\n", "schedule", "time", "bubble",
+           "formula", "idle time", "live", "formula", "live", "weights", "formula");
     for (size_t i = 0; tri_order_at(i); i++) {
         const tri_order *order = tri_order_at(i);
         tri_schedule_config config = {order->name, num_ranks, num_microbatches,
