@@ -82,6 +82,24 @@ static void a_lane_carries_one_message_at_a_time(void **state)
     tri_schedule_fini(&s);
 }
 
+/* A receive that is issued long before it is read needs a buffer all that time. */
+static void early_receives_are_counted(void **state)
+{
+    (void)state;
+    tri_schedule s;
+    tri_sim sim;
+    schedule_parse(&s, "0F0,0SEND_F0,0F1,0SEND_F1,0F2,0SEND_F2,0RECV_B0,0B0,0RECV_B1,0B1,"
+                       "0RECV_B2,0B2\n"
+                       "1RECV_F0,1RECV_F1,1F0,1RECV_F2,1B0,1SEND_B0,1F1,1B1,1SEND_B1,1F2,1B2,"
+                       "1SEND_B2\n");
+    assert_int_equal(tri_schedule_check(&s, NULL), TR_OK);
+    schedule_simulate(&s, NULL, &sim);
+    assert_int_equal(sim.ranks[0].peak_inbox, 1);
+    assert_int_equal(sim.ranks[1].peak_inbox, 2);
+    tri_sim_fini(&sim);
+    tri_schedule_fini(&s);
+}
+
 /* V: nothing is sent where the fold is. */
 static void chunks_on_one_rank_need_no_message(void **state)
 {
@@ -93,6 +111,7 @@ static void chunks_on_one_rank_need_no_message(void **state)
     schedule_simulate(&s, NULL, &sim);
     assert_int_equal(sim.ranks[0].num_messages, 2); /* chunk 0 forward, chunk 3 backward */
     assert_int_equal(sim.ranks[1].num_messages, 2);
+    assert_int_equal(sim.ranks[0].peak_inbox, 1);
     tri_sim_fini(&sim);
     /* 4 forwards, 4 input gradients and one W; two messages each way */
     assert_float_equal(time_of(&s, "comm=1"), 4 + 4 + 1 + 4, 1e-12);
@@ -227,6 +246,7 @@ int main(void)
         cmocka_unit_test(costs_are_read),
         cmocka_unit_test(messages_take_their_time),
         cmocka_unit_test(a_lane_carries_one_message_at_a_time),
+        cmocka_unit_test(early_receives_are_counted),
         cmocka_unit_test(chunks_on_one_rank_need_no_message),
         cmocka_unit_test(pairs_overlap_when_they_can),
         cmocka_unit_test(asynchronous_weights_are_counted),

@@ -54,14 +54,15 @@ static void print_list(void)
 static void print_ranks(const tri_sim_case *c)
 {
     bool asynchronous = c->schedule.update_every > 0;
-    printf("rank     start       end      busy      idle  idle %%    live  weights   sends%s\n",
-           asynchronous ? "  steady idle" : "");
+    printf(
+        "rank     start       end      busy      idle  idle %%    live  weights   sends  inbox%s\n",
+        asynchronous ? "  steady idle" : "");
     for (uint32_t i = 0; i < c->schedule.num_ranks; i++) {
         const tri_sim_rank *r = &c->sim.ranks[i];
         double span = r->end - r->start;
-        printf("%4u %9.6g %9.6g %9.6g %9.6g %6.1f%% %7u %8.4g %7u", i, r->start, r->end, r->busy,
-               span - r->busy, span > 0 ? 100 * (span - r->busy) / span : 0.0, r->peak_live,
-               r->weight_copies, r->num_messages);
+        printf("%4u %9.6g %9.6g %9.6g %9.6g %6.1f%% %7u %8.4g %7u %6u", i, r->start, r->end,
+               r->busy, span - r->busy, span > 0 ? 100 * (span - r->busy) / span : 0.0,
+               r->peak_live, r->weight_copies, r->num_messages, r->peak_inbox);
         if (asynchronous)
             printf("  %11.6g", r->steady_idle);
         printf("\n");
@@ -77,7 +78,7 @@ static void print_summary(const tri_sim_case *c)
     if (s->update_every)
         printf("no flush: in the steady state a rank is idle for at most %.1f %% of the time; "
                "gradients are up to %u update%s old\n",
-               100 * sim->bubble, sim->ranks[0].staleness, sim->ranks[0].staleness == 1 ? "" : "s");
+               100 * sim->bubble, sim->staleness, sim->staleness == 1 ? "" : "s");
     else
         printf("bubble %.1f %%: the most that a rank is idle between its first and last action "
                "(%.6g)\n",

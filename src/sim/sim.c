@@ -26,6 +26,25 @@ static uint32_t peak_live(const tri_action_list *list)
     return peak;
 }
 
+/* Messages between their receive and the end of the action that reads them. */
+static uint32_t peak_inbox(const tri_schedule *s, uint32_t rank)
+{
+    const tri_action_list *list = &s->ranks[rank];
+    uint32_t held = 0, peak = 0;
+    for (size_t i = 0; i < list->count && s->has_messages; i++) {
+        const tri_action *a = &list->actions[i];
+        uint32_t c = a->chunk, m = a->microbatch;
+        bool backward = a->kind == TRI_ACTION_I || a->kind == TRI_ACTION_B;
+        held += a->kind == TRI_ACTION_RECV_F || a->kind == TRI_ACTION_RECV_B;
+        peak = held > peak ? held : peak;
+        if (a->kind == TRI_ACTION_F && c > 0)
+            held -= tri_schedule_home(s, c - 1, m) != rank;
+        else if (backward && c + 1 < s->num_chunks)
+            held -= tri_schedule_home(s, c + 1, m) != rank;
+    }
+    return peak;
+}
+
 typedef struct version_count {
     uint32_t *of;    /* [micro-batch]: version its forward reads */
     uint32_t *reads; /* [version]: micro-batches that still have to use it */
@@ -161,6 +180,7 @@ static void total(const tri_schedule *s, const tri_action_costs *costs, tri_sim 
         sim->span = fmax(sim->span, r->end - r->start);
         sim->activations = fmax(sim->activations, live);
         sim->weight_copies = fmax(sim->weight_copies, r->weight_copies);
+        sim->staleness = r->staleness > sim->staleness ? r->staleness : sim->staleness;
         if (idle > sim->idle) {
             sim->idle = idle;
             sim->bubble = span > 0 ? idle / span : 0;
@@ -177,6 +197,7 @@ static tr_status measure(const tri_schedule *s, const tri_action_costs *costs, t
         span_of(sim, r, &sim->ranks[r]);
         steady_of(sim, r, &sim->ranks[r]);
         sim->ranks[r].peak_live = peak_live(&s->ranks[r]);
+        sim->ranks[r].peak_inbox = peak_inbox(s, r);
     }
     TRI_TRY(weights(s, sim, err));
     total(s, costs, sim);

@@ -16,6 +16,7 @@ typedef struct tri_sim_rank {
     double weight_copies;   /* the same in units of a rank's share of the layers */
     uint32_t staleness;     /* most updates that a gradient is behind the weights it changes */
     uint32_t num_messages;  /* sent */
+    uint32_t peak_inbox;    /* most messages received, in issue order, and not used up: buffers */
 } tri_sim_rank;
 
 typedef struct tri_sim {
@@ -29,6 +30,7 @@ typedef struct tri_sim {
     double idle;          /* that time */
     double activations;   /* of the rank with most, in units of a rank's layers x 1 micro-batch */
     double weight_copies; /* of the rank with most */
+    uint32_t staleness;   /* likewise */
 } tri_sim;
 
 /* F = I = W = 1, B = I + W, the rest free. */
