@@ -4,7 +4,8 @@
  * may take the last place only when an F1 of this rank is alive (room_for below). So a rank is
  * either not full, or has an activation of its second chunk. Let k be the oldest micro-batch that
  * is not finished, and say that it waits for room for an F1: then that rank is full and holds an F1
- * of an older micro-batch; that one is finished but for its W, and W can always run. */
+ * of an older micro-batch; that one is finished but for its W, and W can always run. Patterns have
+ * no such rule: they are tried. */
 #include "schedule/slots.h"
 
 #include <stdlib.h>
@@ -91,23 +92,24 @@ static bool has_w(const slots *x, uint32_t rank)
     return !x->plan->whole && state->num_w < num_i;
 }
 
+/* By ideal time; of two at once, the one whose micro-batch is older. */
+static bool comes_before(const rank_state *state, const uint64_t *time, tri_stream a, tri_stream b)
+{
+    return time[a] != time[b] ? time[a] < time[b] : state->next[a] < state->next[b];
+}
+
 /* The streams that are not through, by the ideal time of their next action. */
 static int by_target(const slots *x, uint32_t rank, tri_stream out[TRI_NUM_STREAMS])
 {
-    static const tri_stream ties[] = {TRI_STREAM_F0, TRI_STREAM_F1, TRI_STREAM_I1, TRI_STREAM_I0};
     const rank_state *state = &x->ranks[rank];
     uint64_t time[TRI_NUM_STREAMS];
     int num = 0;
-    for (int i = 0; i < TRI_NUM_STREAMS; i++) {
-        tri_stream s = ties[i];
+    for (tri_stream s = TRI_STREAM_F0; s <= TRI_STREAM_I0; s++) {
         if (state->next[s] >= x->m)
             continue;
         time[s] = state->target[s] + (uint64_t)PERIOD * state->next[s];
         int at = num++;
-        for (; at > 0 &&
-               (time[out[at - 1]] > time[s] ||
-                (time[out[at - 1]] == time[s] && state->next[out[at - 1]] > state->next[s]));
-             at--)
+        for (; at > 0 && comes_before(state, time, s, out[at - 1]); at--)
             out[at] = out[at - 1];
         out[at] = s;
     }
@@ -312,6 +314,12 @@ tr_status tri_slots_emit_best(tri_schedule *schedule, const tri_slots_plan *plan
         chosen = i;
     }
     TRI_TRY(tri_slots_run(schedule, &plans[chosen], m, true, &result, &finished, err));
+    if (finished)
+        return TR_OK;
+    /* It finished a shorter run, so this is not expected; the first plan always ends. */
+    for (uint32_t r = 0; r < schedule->num_ranks; r++)
+        schedule->ranks[r].count = 0;
+    TRI_TRY(tri_slots_run(schedule, &plans[0], m, true, &result, &finished, err));
     if (!finished)
         return tri_fail(err, TR_ERROR_INTERNAL, "the builder of schedule %s got stuck",
                         schedule->order ? schedule->order->name : "?");

@@ -12,70 +12,62 @@
  *           thirds of it
  * zb-v is greedy. The others follow their pattern: greed would block itself where memory is
  * short. Several variants of the turns are tried, since 6 slots and p ranks fit differently. */
+#include <string.h>
+
 #include "schedule/orders.h"
 #include "schedule/slots.h"
 
 enum { MOST_PLANS = 16 };
 
-#define BY_TURNS                                                                                   \
-    {                                                                                              \
-        TRI_STREAM_F1, TRI_STREAM_F0, TRI_STREAM_I0, TRI_STREAM_I1                                 \
-    }
-#define GRADIENTS_FIRST                                                                            \
-    {                                                                                              \
-        TRI_STREAM_I1, TRI_STREAM_F1, TRI_STREAM_I0, TRI_STREAM_F0                                 \
-    }
+/* How a pattern turns: the slots at the three turns, and how many F0 may come early. */
+typedef struct turns {
+    uint8_t gap[3], early;
+} turns;
 
-static tr_status emit_zb_v(tri_schedule *s, tr_error *err)
-{
-    const tri_slots_plan plan = {.limit = 2 * s->num_ranks, .prefer = BY_TURNS, .free_first = true};
-    return tri_slots_emit_best(s, &plan, 1, err);
-}
+typedef struct plan_list {
+    tri_slots_plan plans[MOST_PLANS];
+    size_t num;
+} plan_list;
 
-static tr_status emit_patterns(tri_schedule *s, uint32_t limit, const uint8_t deltas[][4],
-                               size_t num_deltas, tr_error *err)
+/* Greedy plans, which cannot get stuck: new work first, or gradients first. */
+static void add_greedy(plan_list *list, uint32_t limit, bool whole)
 {
-    static const uint8_t gaps[][3] = {{1, 1, 1}, {1, 3, 1}, {1, 1, 4}, {3, 3, 3}, {4, 3, 4}};
-    tri_slots_plan plans[MOST_PLANS] = {
-        {.limit = limit, .prefer = BY_TURNS},
-        {.limit = limit, .prefer = GRADIENTS_FIRST},
+    static const tri_stream prefer[2][TRI_NUM_STREAMS] = {
+        {TRI_STREAM_F1, TRI_STREAM_F0, TRI_STREAM_I0, TRI_STREAM_I1},
+        {TRI_STREAM_I1, TRI_STREAM_F1, TRI_STREAM_I0, TRI_STREAM_F0},
     };
-    size_t num = 2;
-    for (size_t d = 0; d < num_deltas; d++)
-        for (size_t g = 0; g < sizeof gaps / sizeof *gaps; g++)
-            for (uint8_t early = 0; early < 2 && num < MOST_PLANS; early += 1 + (g > 0)) {
-                tri_slots_plan *plan = &plans[num++];
-                *plan = (tri_slots_plan){.limit = limit, .pattern = true, .early = early};
-                for (int i = 0; i < 4; i++)
-                    plan->delta[i] = deltas[d][i];
-                for (int i = 0; i < 3; i++)
-                    plan->gap[i] = gaps[g][i];
-            }
-    return tri_slots_emit_best(s, plans, num, err);
+    for (int i = 0; i < 2; i++) {
+        tri_slots_plan *plan = &list->plans[list->num++];
+        *plan = (tri_slots_plan){.limit = limit, .whole = whole};
+        memcpy(plan->prefer, prefer[i], sizeof plan->prefer);
+    }
 }
+
+static void add_patterns(plan_list *list, uint32_t limit, bool whole, const uint8_t delta[4],
+                         const turns *variants, size_t num_variants)
+{
+    for (size_t i = 0; i < num_variants && list->num < MOST_PLANS; i++) {
+        tri_slots_plan *plan = &list->plans[list->num++];
+        *plan = (tri_slots_plan){.limit = limit, .whole = whole, .pattern = true, .spare = whole};
+        memcpy(plan->delta, delta, sizeof plan->delta);
+        memcpy(plan->gap, variants[i].gap, sizeof plan->gap);
+        plan->early = variants[i].early;
+    }
+}
+
+static const turns split_turns[] = {
+    {{1, 1, 1}, 0}, {{1, 1, 1}, 1}, {{1, 3, 1}, 0}, {{1, 1, 4}, 0}, {{3, 3, 3}, 0}, {{4, 3, 4}, 0},
+};
+enum { NUM_SPLIT_TURNS = sizeof split_turns / sizeof *split_turns };
+
+static const turns whole_turns[] = {
+    {{1, 1, 3}, 0}, {{1, 3, 3}, 0}, {{3, 2, 3}, 0}, {{3, 1, 4}, 0}, {{1, 3, 1}, 0},
+};
+enum { NUM_WHOLE_TURNS = sizeof whole_turns / sizeof *whole_turns };
 
 static uint32_t whole_limit(uint32_t p)
 {
     return 2 * ((2 * p) / 3) + 2;
-}
-
-static tr_status emit_1f1b_v(tri_schedule *s, tr_error *err)
-{
-    static const uint8_t gaps[][3] = {{1, 1, 3}, {1, 3, 3}, {3, 2, 3}, {3, 1, 4}, {1, 3, 1}};
-    enum { NUM_GAPS = sizeof gaps / sizeof *gaps };
-    uint32_t limit = whole_limit(s->num_ranks);
-    tri_slots_plan plans[2 + NUM_GAPS] = {
-        {.limit = limit, .whole = true, .prefer = BY_TURNS},
-        {.limit = limit, .whole = true, .prefer = GRADIENTS_FIRST},
-    };
-    for (size_t g = 0; g < NUM_GAPS; g++)
-        plans[2 + g] = (tri_slots_plan){.limit = limit,
-                                        .whole = true,
-                                        .pattern = true,
-                                        .spare = true,
-                                        .delta = {1, 1, 3, 3},
-                                        .gap = {gaps[g][0], gaps[g][1], gaps[g][2]}};
-    return tri_slots_emit_best(s, plans, 2 + NUM_GAPS, err);
 }
 
 static uint32_t half_limit(uint32_t p)
@@ -88,16 +80,43 @@ static uint32_t min_limit(uint32_t p)
     return 2 * ((p + 1) / 3) + 2;
 }
 
+static tr_status emit_zb_v(tri_schedule *s, tr_error *err)
+{
+    plan_list list = {.num = 0};
+    add_greedy(&list, 2 * s->num_ranks, false);
+    list.plans[0].free_first = true;
+    return tri_slots_emit_best(s, list.plans, 1, err);
+}
+
 static tr_status emit_v_half(tri_schedule *s, tr_error *err)
 {
-    static const uint8_t deltas[][4] = {{1, 2, 1, 2}, {1, 2, 2, 1}};
-    return emit_patterns(s, half_limit(s->num_ranks), deltas, 2, err);
+    static const uint8_t down[4] = {1, 2, 1, 2}, across[4] = {1, 2, 2, 1};
+    uint32_t limit = half_limit(s->num_ranks);
+    plan_list list = {.num = 0};
+    add_greedy(&list, limit, false);
+    add_patterns(&list, limit, false, down, split_turns, NUM_SPLIT_TURNS);
+    add_patterns(&list, limit, false, across, split_turns, NUM_SPLIT_TURNS);
+    return tri_slots_emit_best(s, list.plans, list.num, err);
 }
 
 static tr_status emit_v_min(tri_schedule *s, tr_error *err)
 {
-    static const uint8_t deltas[][4] = {{1, 1, 1, 1}};
-    return emit_patterns(s, min_limit(s->num_ranks), deltas, 1, err);
+    static const uint8_t delta[4] = {1, 1, 1, 1};
+    uint32_t limit = min_limit(s->num_ranks);
+    plan_list list = {.num = 0};
+    add_greedy(&list, limit, false);
+    add_patterns(&list, limit, false, delta, split_turns, NUM_SPLIT_TURNS);
+    return tri_slots_emit_best(s, list.plans, list.num, err);
+}
+
+static tr_status emit_1f1b_v(tri_schedule *s, tr_error *err)
+{
+    static const uint8_t delta[4] = {1, 1, 3, 3};
+    uint32_t limit = whole_limit(s->num_ranks);
+    plan_list list = {.num = 0};
+    add_greedy(&list, limit, true);
+    add_patterns(&list, limit, true, delta, whole_turns, NUM_WHOLE_TURNS);
+    return tri_slots_emit_best(s, list.plans, list.num, err);
 }
 
 /* The formulas hold for F = I = W, which the builder plans for; slots are those of one chunk. */
