@@ -39,6 +39,9 @@ refused() {
 }
 
 fixtures=tests/fixtures/schedules
+run 0 --help
+says "--microbatches N"
+grep -q "^Settings" "$tmp/out" && fail "--help lists settings that sim does not read"
 COLUMNS=80 run 0
 says "1f1b: 4 ranks, 8 micro-batches"
 says "bubble 27.3 %"
@@ -98,7 +101,8 @@ refused "$tmp/broken.csv:2: cell 1 is \"1Q0\"" --schedule csv:"$tmp/broken.csv"
 refused "all messages of a rank in one lane" --schedule csv:tests/fixtures/schedules/one_lane.csv
 
 refused "use 4 or 8 micro-batches" --schedule interleaved --microbatches 6
-refused "no schedule \"zbv\"; choose one of gpipe" --schedule zbv
+refused "no schedule \"zbv\"; did you mean zb-v?" --schedule zbv
+refused "no schedule \"quartermaster\"; trireme sim --schedule list" --schedule quartermaster
 refused "the cost \"Q=1\"" --cost F=1,Q=1
 refused "--pp is 0" --pp 0
 refused "--comms goes with --csv" --comms

@@ -6,6 +6,7 @@
 
 #include "base/fs.h"
 #include "cli/text.h"
+#include "config/nearest.h"
 
 tr_status tri_sim_case_init(tri_sim_case *c, const tri_schedule_config *config,
                             const tri_action_costs *costs, tr_error *err)
@@ -197,6 +198,24 @@ static tr_status read_sizes(const tri_cli *cli, tri_schedule_config *config, tr_
     return TR_OK;
 }
 
+static tr_status unknown_schedule(const char *name, tr_error *err)
+{
+    const char *nearest = NULL;
+    int least = 4; /* edits; more is no slip of the finger */
+    for (size_t i = 0; tri_order_at(i); i++) {
+        int distance = tri_edit_distance(name, tri_order_at(i)->name);
+        if (distance < least) {
+            least = distance;
+            nearest = tri_order_at(i)->name;
+        }
+    }
+    return tri_fail(err, TR_ERROR_INPUT,
+                    "there is no schedule \"%.60s\"%s%s%s; trireme sim --schedule list tells them "
+                    "all, csv:FILE reads your own",
+                    name, nearest ? "; did you mean " : "", nearest ? nearest : "",
+                    nearest ? "?" : "");
+}
+
 static tr_status run(const tri_cli *cli, tr_error *err)
 {
     const char *name = tri_cli_flag(cli, "schedule"), *cost = tri_cli_flag(cli, "cost");
@@ -206,6 +225,8 @@ static tr_status run(const tri_cli *cli, tr_error *err)
         print_list();
         return TR_OK;
     }
+    if (strncmp(config.order, "csv:", 4) != 0 && !tri_order_find(config.order))
+        return unknown_schedule(config.order, err);
     if (tri_cli_flag(cli, "comms") && !tri_cli_flag(cli, "csv"))
         return tri_fail(err, TR_ERROR_INPUT,
                         "--comms goes with --csv FILE: it adds sends and receives to the table");
