@@ -130,6 +130,25 @@ static void pairs_overlap_when_they_can(void **state)
     tri_schedule_fini(&s);
 }
 
+/* A rank that is never idle is so with any costs. */
+static void rounding_is_no_idle_time(void **state)
+{
+    (void)state;
+    static const char *const texts[] = {"F=0.1,I=0.1,W=0.1", "F=1e-3,I=1e-3,W=1e-3",
+                                        "F=333333.3,I=333333.3,W=333333.3"};
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+        tri_schedule s;
+        tri_sim sim;
+        tri_action_costs costs;
+        parse_costs(texts[i], &costs);
+        schedule_make(&s, "zb-v", 7, 50, 0);
+        schedule_simulate(&s, &costs, &sim);
+        assert_true(sim.idle == 0 && sim.bubble == 0);
+        tri_sim_fini(&sim);
+        tri_schedule_fini(&s);
+    }
+}
+
 /* PipeDream: rank r has p-r versions under way, and a gradient is p-1-r updates old. 2BW: two
  * versions and one update on every rank. */
 static void asynchronous_weights_are_counted(void **state)
@@ -249,6 +268,7 @@ int main(void)
         cmocka_unit_test(early_receives_are_counted),
         cmocka_unit_test(chunks_on_one_rank_need_no_message),
         cmocka_unit_test(pairs_overlap_when_they_can),
+        cmocka_unit_test(rounding_is_no_idle_time),
         cmocka_unit_test(asynchronous_weights_are_counted),
         cmocka_unit_test(pictures_of_characters),
         cmocka_unit_test(pictures_hold_every_action),

@@ -210,9 +210,9 @@ static tr_status unknown_schedule(const char *name, tr_error *err)
         }
     }
     return tri_fail(err, TR_ERROR_INPUT,
-                    "there is no schedule \"%.60s\"%s%s%s; trireme sim --schedule list tells them "
+                    "there is no schedule \"%.60s\";%s%s%s trireme sim --schedule list tells them "
                     "all, csv:FILE reads your own",
-                    name, nearest ? "; did you mean " : "", nearest ? nearest : "",
+                    name, nearest ? " did you mean " : "", nearest ? nearest : "",
                     nearest ? "?" : "");
 }
 

@@ -6,14 +6,24 @@
 
 #include "sim/sim.h"
 
-enum { LEFT = 64, TOP = 58, ROW = 26, CURVE = 16, GAP = 8, RIGHT = 76, MOST_CELLS = 20000 };
+enum {
+    LEFT = 64,
+    TOP = 58,
+    ROW = 26,
+    CURVE = 16,
+    GAP = 8,
+    RIGHT = 76,
+    WIDEST = 12000,
+    MOST_CELLS = 20000
+};
 
 typedef struct picture {
     const tri_sim *sim;
     const tri_schedule *schedule;
     tri_text *text;
-    double scale; /* pixels for a unit of time */
-    double width; /* of the rows */
+    double scale;  /* pixels for a unit of time */
+    double width;  /* of the rows */
+    double number; /* pixels that the largest number takes */
     uint32_t peak;
 } picture;
 
@@ -66,8 +76,7 @@ static void draw_cell(const picture *p, uint32_t rank, size_t i, uint32_t lowest
                  "<rect x=\"%.2f\" y=\"%.1f\" width=\"%.2f\" height=\"%.1f\" fill=\"%s\" "
                  "stroke=\"#ffffff\" stroke-width=\"%.1f\"/>\n",
                  x, y, w, h, styles[a->kind].fill[shade], w > 5 ? 1.0 : 0.2);
-    double digit = a->microbatch < 10 ? 7 : a->microbatch < 100 ? 14 : 21;
-    if (w < digit + 2)
+    if (w < p->number)
         return;
     tri_text_add(p->text, "<text x=\"%.2f\" y=\"%.1f\" class=\"n\" fill=\"%s\">%u</text>\n",
                  x + w / 2, y + h / 2 + (h < ROW ? 3.5 : 4.5), styles[a->kind].ink[shade],
@@ -116,7 +125,7 @@ static void draw_rank(const picture *p, uint32_t rank)
                      "<rect x=\"%.2f\" y=\"%.1f\" width=\"%.2f\" height=\"%d\" fill=\"%s\"/>\n",
                      x_of(p, r->end), y, r->update * p->scale, ROW, styles[TRI_ACTION_U].fill[0]);
     double span = r->end - r->start;
-    tri_text_add(p->text, "<text x=\"%.1f\" y=\"%.1f\" class=\"s\">%.3g %% idle</text>\n",
+    tri_text_add(p->text, "<text x=\"%.1f\" y=\"%.1f\" class=\"s\">%.1f %% idle</text>\n",
                  LEFT + p->width + 6, y + ROW / 2.0 + 4,
                  span > 0 ? 100 * (1 - r->busy / span) : 0.0);
     draw_curve(p, rank);
@@ -188,7 +197,7 @@ static void draw_all(const picture *p, const char *title, double width, double h
         tri_text_add(p->text, *c == '<' ? "&lt;" : *c == '&' ? "&amp;" : "%c", *c);
     tri_text_add(p->text,
                  "</text>\n<text x=\"%d\" y=\"43\" class=\"k\">time %g, of which a rank works %g;  "
-                 "bubble %.3g %%;  at most %u chunk%s live on a rank;  %g weight cop%s</text>\n",
+                 "bubble %.1f %%;  at most %u chunk%s live on a rank;  %g weight cop%s</text>\n",
                  LEFT, p->sim->makespan, p->sim->work, 100 * p->sim->bubble, p->peak,
                  p->peak == 1 ? "" : "s", p->sim->weight_copies,
                  p->sim->weight_copies == 1 ? "y" : "ies");
@@ -198,6 +207,28 @@ static void draw_all(const picture *p, const char *title, double width, double h
     draw_axis(p, bottom);
     draw_legend(p, bottom + 30);
     tri_text_add(p->text, "</svg>\n");
+}
+
+/* So wide that the numbers fit into the shortest action, unless it would be very wide. */
+static void choose_scale(picture *p)
+{
+    const tri_sim *sim = p->sim;
+    double makespan = sim->makespan > 0 ? sim->makespan : 1, shortest = makespan;
+    for (uint32_t r = 0; r < p->schedule->num_ranks; r++)
+        for (size_t i = 0; i < p->schedule->ranks[r].count; i++) {
+            uint32_t id = sim->index.first[r] + (uint32_t)i;
+            double length = sim->end[id] - sim->start[id];
+            if (tri_action_computes(p->schedule->ranks[r].actions[i].kind) && length > 1e-9)
+                shortest = fmin(shortest, length);
+        }
+    p->number = 9;
+    for (uint32_t m = p->schedule->num_microbatches - 1; m >= 10; m /= 10)
+        p->number += 7;
+    double wanted = p->number / shortest;
+    if (wanted * makespan > WIDEST)
+        wanted = WIDEST / makespan;
+    p->scale = fmin(30 / shortest, fmax(1100 / makespan, wanted));
+    p->width = makespan * p->scale;
 }
 
 tr_status tri_sim_draw_svg(const tri_sim *sim, const char *title, tri_text *text, tr_error *err)
@@ -212,10 +243,7 @@ tr_status tri_sim_draw_svg(const tri_sim *sim, const char *title, tri_text *text
     for (uint32_t r = 0; r < s->num_ranks; r++)
         if (sim->ranks[r].peak_live > p.peak)
             p.peak = sim->ranks[r].peak_live;
-    double makespan = sim->makespan > 0 ? sim->makespan : 1;
-    p.scale = fmin(30, fmax(1100 / makespan, 9));
-    p.scale = fmin(p.scale, 20000 / makespan);
-    p.width = makespan * p.scale;
+    choose_scale(&p);
     double width = LEFT + fmax(p.width, 620) + RIGHT;
     draw_all(&p, title, width, y_of(s->num_ranks) + 76);
     if (text->failed)

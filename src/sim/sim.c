@@ -119,6 +119,12 @@ static tr_status weights(const tri_schedule *s, tri_sim *sim, tr_error *err)
     return failed ? tri_fail(err, TR_ERROR_RUNTIME, "no memory for the simulation") : TR_OK;
 }
 
+/* Sums of times that are no whole numbers do not come out even. */
+static bool rounding(double difference, double time)
+{
+    return fabs(difference) < 1e-9 * time;
+}
+
 /* Length of an action as it ran; both halves of an overlapped pair share one interval. */
 static void span_of(const tri_sim *sim, uint32_t rank, tri_sim_rank *r)
 {
@@ -142,6 +148,8 @@ static void span_of(const tri_sim *sim, uint32_t rank, tri_sim_rank *r)
     }
     if (!isfinite(r->start))
         r->start = r->end = 0;
+    if (rounding(r->end - r->start - r->busy, r->end))
+        r->busy = r->end - r->start;
 }
 
 /* Between the first backward and the last forward neither fill nor drain is seen. */
@@ -163,7 +171,7 @@ static void steady_of(const tri_sim *sim, uint32_t rank, tri_sim_rank *r)
     if (from < 0 || to <= from)
         return;
     r->steady_span = to - from;
-    r->steady_idle = to - from - busy;
+    r->steady_idle = rounding(to - from - busy, to) ? 0 : to - from - busy;
 }
 
 static void total(const tri_schedule *s, const tri_action_costs *costs, tri_sim *sim)
