@@ -21,26 +21,38 @@ static int by_slot(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
+/* Micro-batches of the group that m is in: p, or fewer in the last one. */
+static uint32_t group_size(const tri_schedule *s, uint32_t m)
+{
+    uint32_t p = s->num_ranks, left = s->num_microbatches - m / p * p;
+    return left < p ? left : p;
+}
+
+/* F and B of micro-batch m on a rank, with their slots. */
+static void place(const tri_schedule *s, uint32_t rank, uint32_t m, placed out[2])
+{
+    uint32_t p = s->num_ranks;
+    bool up = s->route[m];
+    uint32_t i = m % p - (up ? group_size(s, m) / 2 : 0), chunk = up ? p - 1 - rank : rank;
+    uint32_t begin = m / p * 2 * p + 2 * i;
+    out[0] = (placed){begin + chunk, tri_act(TRI_ACTION_F, chunk, m)};
+    out[1] = (placed){begin + 2 * p - 1 - chunk, tri_act(TRI_ACTION_B, chunk, m)};
+}
+
 static tr_status emit(tri_schedule *s, tr_error *err)
 {
-    uint32_t p = s->num_ranks, num = s->num_microbatches;
+    uint32_t num = s->num_microbatches;
     placed *all = malloc(2 * (size_t)num * sizeof *all);
     if (!all)
         return tri_fail(err, TR_ERROR_RUNTIME, "no memory for the schedule");
     tr_status status = TR_OK;
-    for (uint32_t m = 0; m < num; m++)
-        s->route[m] = m % p >= (num - m / p * p < p ? (num - m / p * p) / 2 : p / 2);
-    for (uint32_t r = 0; r < p && status == TR_OK; r++) {
-        for (uint32_t m = 0; m < num; m++) {
-            uint32_t unit = m / p, size = num - unit * p < p ? num - unit * p : p;
-            bool up = s->route[m];
-            uint32_t i = m % p - (up ? size / 2 : 0), chunk = up ? p - 1 - r : r;
-            uint32_t begin = 2 * p * unit + 2 * i;
-            all[2 * m] = (placed){begin + chunk, tri_act(TRI_ACTION_F, chunk, m)};
-            all[2 * m + 1] = (placed){begin + 2 * p - 1 - chunk, tri_act(TRI_ACTION_B, chunk, m)};
-        }
+    for (uint32_t m = 0; m < num; m++) /* the first half of a group goes down */
+        s->route[m] = m % s->num_ranks >= group_size(s, m) / 2;
+    for (uint32_t r = 0; r < s->num_ranks && status == TR_OK; r++) {
+        for (uint32_t m = 0; m < num; m++)
+            place(s, r, m, &all[2 * (size_t)m]);
         qsort(all, 2 * (size_t)num, sizeof *all, by_slot);
-        for (uint32_t k = 0; k < 2 * num && status == TR_OK; k++)
+        for (size_t k = 0; k < 2 * (size_t)num && status == TR_OK; k++)
             status = tri_schedule_add(s, r, all[k].action, err);
     }
     free(all);
