@@ -173,6 +173,7 @@ install: all
 docs: all
 	$(PROGRAM) settings --markdown > docs/settings.md
 	$(PROGRAM) explain --ops --markdown > docs/operators.md
+	tools/draw_pipelines.sh $(PROGRAM)
 
 SOURCES = $(shell git ls-files '*.c' '*.h')
 format:

@@ -361,7 +361,7 @@ static tr_status run_passes(net *n, tri_graph *graph, bool forward_only, tr_erro
 
 static void build_program(net *n, bool forward_only)
 {
-    static const tri_action schedule[] = {{TRI_ACTION_F, 0}, {TRI_ACTION_B, 0}};
+    static const tri_action schedule[] = {{.kind = TRI_ACTION_F}, {.kind = TRI_ACTION_B}};
     tr_error err = {0};
     tri_graph graph;
     must(tri_graph_init(&graph, &n->params, &err), n, &err);

@@ -108,8 +108,8 @@ static size_t scratch(const tri_kernel_args *args, int num_threads)
     X(ADD_LAYERNORM)                                                                               \
     X(LAYERNORM_GRAD)                                                                              \
     X(LAYERNORM_PARAM_GRAD)                                                                        \
-    X(ATTENTION) X(ATTENTION_GRAD) X(CE_STATS) X(CE_LOSS) X(CE_GRAD) X(SUM_SQUARES) X(FINISH)      \
-        X(ADAM)
+    X(ATTENTION)                                                                                   \
+    X(ATTENTION_GRAD) X(CE_STATS) X(CE_LOSS) X(CE_GRAD) X(SUM_SQUARES) X(FINISH) X(ADAM)
 #define RUN(op)                                                                                    \
     static void run_##op(const tri_kernel_args *args)                                              \
     {                                                                                              \

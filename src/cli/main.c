@@ -101,6 +101,19 @@ static const tri_flag data_flags[] = {
     {0},
 };
 
+static const tri_flag sim_flags[] = {
+    {"schedule", "NAME", "1f1b (default), zb-v ...; csv:FILE for your own; list tells them all"},
+    {"pp", "N", "pipeline ranks (default 4)"},
+    {"microbatches", "N", "of a step (default twice the ranks)"},
+    {"chunks", "N", "of layers on each rank, where the schedule leaves a choice"},
+    {"cost", "LIST", "times of a chunk: F=1,I=1,W=1,B=2,FB=3,U=0,comm=0 (B defaults to I + W)"},
+    {"draw", "FILE", "write a picture, SVG"},
+    {"csv", "FILE", "write the order as a table that csv:FILE reads"},
+    {"comms", NULL, "with --csv: sends and receives too"},
+    {"compare", NULL, "every schedule side by side: bubble, activations, weights"},
+    {0},
+};
+
 #define MODEL_SECTIONS "model data train optim layout precision run"
 
 const tri_verb tri_verbs[] = {
@@ -116,6 +129,8 @@ const tri_verb tri_verbs[] = {
      MODEL_SECTIONS, TRI_OPERANDS_SETTINGS, explain_flags, tri_verb_explain},
     {"check", "prove that the program of a step is right, without running it", "[FILE.yaml]",
      MODEL_SECTIONS, TRI_OPERANDS_SETTINGS, check_flags, tri_verb_check},
+    {"sim", "prove, time and draw a pipeline schedule", "[--schedule NAME] [--pp N]", "",
+     TRI_OPERANDS_NONE, sim_flags, tri_verb_sim},
     {"bench", "time training steps, operator by operator, or the communication of ranks",
      "[train | FILE.yaml | generate | comm]", MODEL_SECTIONS, TRI_OPERANDS_NAMES, bench_flags,
      tri_verb_bench},

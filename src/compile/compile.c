@@ -68,15 +68,16 @@ static size_t plain_schedule(tri_mode mode, uint32_t num_microbatches, bool spli
 {
     size_t count = 0;
     for (uint32_t m = 0; m < num_microbatches; m++) {
-        actions[count++] = (tri_action){TRI_ACTION_F, m};
+        actions[count++] = (tri_action){.kind = TRI_ACTION_F, .microbatch = m};
         if (mode != TRI_MODE_TRAIN)
             continue;
-        actions[count++] = (tri_action){split ? TRI_ACTION_I : TRI_ACTION_B, m};
+        tri_action_kind backward = split ? TRI_ACTION_I : TRI_ACTION_B;
+        actions[count++] = (tri_action){.kind = backward, .microbatch = m};
         if (split)
-            actions[count++] = (tri_action){TRI_ACTION_W, m};
+            actions[count++] = (tri_action){.kind = TRI_ACTION_W, .microbatch = m};
     }
     if (mode == TRI_MODE_TRAIN)
-        actions[count++] = (tri_action){TRI_ACTION_U, 0};
+        actions[count++] = (tri_action){.kind = TRI_ACTION_U};
     return count;
 }
 

@@ -4,12 +4,6 @@
 
 #include "program/program.h"
 
-const char *tri_action_name(tri_action_kind kind)
-{
-    static const char *const names[] = {"F", "I", "W", "B", "U"};
-    return names[kind];
-}
-
 uint64_t tri_space_total(const tri_space *space)
 {
     return space->bytes * space->num_instances;

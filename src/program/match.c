@@ -42,9 +42,8 @@ static const char *describe(const tri_program *program, const tri_instr *instr, 
     if (!instr)
         snprintf(text, size, "has ended");
     else
-        snprintf(text, size, "is at instruction %td, %s of %s over %s, %s",
-                 instr - program->instrs, tri_op_get(instr->op)->name,
-                 program->values[instr->out[0].value].name,
+        snprintf(text, size, "is at instruction %td, %s of %s over %s, %s", instr - program->instrs,
+                 tri_op_get(instr->op)->name, program->values[instr->out[0].value].name,
                  tri_axis_name((tri_axis)instr->attr.axis),
                  tri_text_bytes((double)tri_message_whole_bytes(program, instr), bytes));
     return text;
@@ -53,8 +52,7 @@ static const char *describe(const tri_program *program, const tri_instr *instr, 
 static bool same_message(const tri_program *a, const tri_instr *x, const tri_program *b,
                          const tri_instr *y)
 {
-    return x->op == y->op &&
-           a->values[x->out[0].value].dtype == b->values[y->out[0].value].dtype &&
+    return x->op == y->op && a->values[x->out[0].value].dtype == b->values[y->out[0].value].dtype &&
            tri_message_whole_bytes(a, x) == tri_message_whole_bytes(b, y);
 }
 
