@@ -438,6 +438,7 @@ static tr_status precision_config(const tr_settings *s, tri_session_config *conf
     precision->grad = strcmp(tr_settings_string(s, "precision.grad"), "compute") == 0
                           ? precision->compute
                           : TRI_F32;
+    config->device.any_order = !tr_settings_bool(s, "run.deterministic");
     config->device.tf32 = strcmp(kind, "tf32") == 0;
     if (config->device.tf32 && strcmp(config->device.kind, "cpu") == 0)
         return tri_fail(err, TR_ERROR_INPUT,

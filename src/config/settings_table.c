@@ -265,6 +265,10 @@ const tri_setting tri_settings_table[] = {
            "Instruction set of the fast kernels; auto is the best this processor has", "simd arch"),
     CHOICE("run.kernels", "fast", "fast, reference",
            "Kernels: fast ones, or the portable ones that define the right answer", "kernel"),
+    BOOL("run.deterministic", "true",
+         "Give the same bits in every run; false lets a GPU add in any order, which is faster (the "
+         "gradient of attention)",
+         "deterministic_algorithms use_deterministic_algorithms"),
     BOOL("run.trace", "false", "Write trace.json, a timeline that opens in Perfetto",
          "profile profiler timeline"),
     BOOL("run.save", "true", "Write the weights at the end", "save_model always_save_checkpoint"),

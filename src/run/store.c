@@ -44,6 +44,7 @@ static size_t scratch_of(const tri_device *device, const tri_program *program)
             continue;
         tri_kernel_args args;
         tri_instr_args(program, &program->instrs[i], &args);
+        args.device = device->state;
         tri_call_plan plan = tri_device_plan_call(device, program->instrs[i].op, &args);
         size_t bytes = plan.on_host ? 0 : tri_device_call_scratch(device, &plan, &args);
         if (bytes > most)
