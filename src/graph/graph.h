@@ -104,6 +104,7 @@ typedef struct tri_graph {
     tri_state *states;
     size_t num_states, states_capacity;
     tri_flat *flats;        /* of each parameter, NULL: tensors are not divided that way */
+    bool weights_divided;   /* flats: not only masters and moments, but what the layers read */
     uint32_t num_buckets;   /* of temporaries */
     tri_shape *local_shape; /* of each parameter: what this rank has of it, after placement */
     tri_id *param_state;    /* state of each parameter, TRI_NONE when the graph does not use it */

@@ -16,11 +16,20 @@ static bool same_bucket(const tri_graph *graph, size_t a, size_t b)
                                        tri_param_has_copy(y, graph->precision.compute);
 }
 
-/* The tensor whose middle lies in part p of the bucket belongs to p: in order, and nearly even. */
-static uint16_t owner_of(const tri_flat *flat)
+/* The tensor whose middle lies in part p of the bucket belongs to p: in order, and nearly even. The
+ * bucket is measured in whole tensors, since the pieces that tp leaves may differ in size, and the
+ * ranks that have the pieces of one tensor must agree on who updates it. */
+static uint16_t owner_of(const tri_graph *graph, size_t param, int parts)
 {
-    double middle = (double)flat->offset + 0.5 * (double)flat->count;
-    return (uint16_t)(middle * flat->parts / (double)flat->total);
+    double before = 0, total = 0, own = (double)tri_shape_count(&graph->params->items[param].shape);
+    for (size_t k = 0; k < graph->params->count; k++) {
+        if (!same_bucket(graph, param, k))
+            continue;
+        double count = (double)tri_shape_count(&graph->params->items[k].shape);
+        before += k < param ? count : 0;
+        total += count;
+    }
+    return (uint16_t)((before + 0.5 * own) * parts / total);
 }
 
 tr_status tri_zero_divide(tri_graph *graph, const tri_layout *layout, tr_error *err)
@@ -29,6 +38,7 @@ tr_status tri_zero_divide(tri_graph *graph, const tri_layout *layout, tr_error *
     graph->flats = tri_arena_alloc(&graph->arena, (count + 1) * sizeof *graph->flats);
     if (!graph->flats)
         return tri_fail(err, TR_ERROR_RUNTIME, "no memory to divide the parameters");
+    graph->weights_divided = layout->zero >= 3;
     for (size_t i = 0; i < count; i++) {
         int64_t total = 0, offset = 0;
         for (size_t k = 0; k < count; k++) {
@@ -44,7 +54,7 @@ tr_status tri_zero_divide(tri_graph *graph, const tri_layout *layout, tr_error *
                                      .offset = offset,
                                      .count = tri_shape_count(&graph->local_shape[i]),
                                      .total = total};
-        graph->flats[i].owner = owner_of(&graph->flats[i]);
+        graph->flats[i].owner = owner_of(graph, i, graph->flats[i].parts);
     }
     return TR_OK;
 }

@@ -60,6 +60,17 @@ static const tri_space_kind space_of_state[TRI_NUM_STATE_KINDS] = {
     [TRI_STATE_STAT] = TRI_SPACE_STAT,   [TRI_STATE_CACHE] = TRI_SPACE_CACHE,
 };
 
+/* What this rank has of a parameter or its copy. A program that has no use for it (evaluation in 16
+ * bits needs no masters) still leaves the room that training takes. */
+static int64_t own_count(const tri_graph *graph, uint32_t kind, size_t i)
+{
+    bool has_copy = tri_param_has_copy(&graph->params->items[i], graph->precision.compute);
+    int64_t first;
+    if (graph->flats && (graph->weights_divided || (kind == TRI_SPACE_PARAM && has_copy)))
+        return tri_flat_slice(&graph->flats[i], graph->flats[i].part, &first);
+    return tri_shape_count(&graph->local_shape[i]);
+}
+
 /* Parameters, their copies and, where tensors are divided flat, their gradients lie in the order of
  * their buckets: whether they have a copy or not within a layer, then as in their table; whatever
  * the graph's order, so that all programs of a run agree on their addresses. */
@@ -69,7 +80,7 @@ static void place_by_table(planner *p, uint32_t kind, const tri_id *state_of, si
     tri_program *program = p->program;
     const tri_graph *graph = p->graph;
     tri_space *space = &program->spaces[kind];
-    int64_t count = tri_shape_count(&graph->local_shape[i]);
+    int64_t count = own_count(graph, kind, i);
     if (state_of[i] != TRI_NONE) {
         tri_id version = program->states[state_of[i]].latest;
         program->home[version] = (tri_operand){version, kind, space->bytes};

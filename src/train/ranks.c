@@ -55,10 +55,21 @@ static tr_status make_groups(tri_ranks *ranks, const tri_mesh *mesh, tr_error *e
     return status;
 }
 
+/* The session's ways to the other ranks of the communicator. */
+static tr_status connect(tri_ranks *ranks, tri_session *session, tr_error *err)
+{
+    const tri_mesh *mesh = &session->config.compile.mesh;
+    TRI_TRY(make_groups(ranks, mesh, err));
+    session->dp_rank = tri_mesh_coordinate(mesh, ranks->rank, TRI_AXIS_DP);
+    session->exchange = (tri_exchange){.context = ranks, .run = run_message};
+    session->peers =
+        (tri_peer_memory){.context = ranks, .alloc = alloc_for_peers, .free = free_for_peers};
+    return TR_OK;
+}
+
 tr_status tri_ranks_join(tri_ranks *ranks, const tri_bootstrap *bootstrap, const char *transport,
                          tri_session *session, tr_error *err)
 {
-    const tri_mesh *mesh = &session->config.compile.mesh;
     *ranks = (tri_ranks){.rank = bootstrap->rank, .size = bootstrap->size};
     session->status = bootstrap->status;
     session->device_index = bootstrap->local_rank;
@@ -68,12 +79,17 @@ tr_status tri_ranks_join(tri_ranks *ranks, const tri_bootstrap *bootstrap, const
     if (!ranks->times_ns)
         return tri_fail(err, TR_ERROR_RUNTIME, "no memory for %d ranks", ranks->size);
     TRI_TRY(tri_comm_create(bootstrap, transport, &ranks->comm, err));
-    TRI_TRY(make_groups(ranks, mesh, err));
-    session->dp_rank = tri_mesh_coordinate(mesh, ranks->rank, TRI_AXIS_DP);
-    session->exchange = (tri_exchange){.context = ranks, .run = run_message};
-    session->peers =
-        (tri_peer_memory){.context = ranks, .alloc = alloc_for_peers, .free = free_for_peers};
-    return TR_OK;
+    ranks->owns_comm = true;
+    return connect(ranks, session, err);
+}
+
+tr_status tri_ranks_use(tri_ranks *ranks, tri_comm *comm, tri_session *session, tr_error *err)
+{
+    *ranks = (tri_ranks){.rank = tr_comm_rank(comm), .size = tr_comm_size(comm), .comm = comm};
+    ranks->times_ns = calloc((size_t)ranks->size, sizeof *ranks->times_ns);
+    if (!ranks->times_ns)
+        return tri_fail(err, TR_ERROR_RUNTIME, "no memory for %d ranks", ranks->size);
+    return connect(ranks, session, err);
 }
 
 void tri_ranks_leave(tri_ranks *ranks)
@@ -81,7 +97,7 @@ void tri_ranks_leave(tri_ranks *ranks)
     for (int axis = 0; axis < TRI_NUM_AXES; axis++)
         if (ranks->groups[axis])
             tr_group_destroy(ranks->groups[axis]);
-    if (ranks->comm)
+    if (ranks->owns_comm)
         tri_comm_destroy(ranks->comm);
     free(ranks->times_ns);
     *ranks = (tri_ranks){0};

@@ -8,6 +8,7 @@
 typedef struct tri_ranks {
     int rank, size;
     tri_comm *comm;                  /* NULL: this rank is alone */
+    bool owns_comm;                  /* destroys it when it leaves */
     tri_group *groups[TRI_NUM_AXES]; /* this rank's group on each axis; NULL where it is alone */
     int64_t *times_ns;               /* [size] */
 } tri_ranks;
@@ -16,6 +17,9 @@ typedef struct tri_ranks {
  * end before the ranks leave. */
 tr_status tri_ranks_join(tri_ranks *ranks, const tri_bootstrap *bootstrap, const char *transport,
                          tri_session *session, tr_error *err);
+/* The same with a communicator that exists already, whose size is the mesh's, and which stays the
+ * caller's: for ranks that are threads of one process. */
+tr_status tri_ranks_use(tri_ranks *ranks, tri_comm *comm, tri_session *session, tr_error *err);
 void tri_ranks_leave(tri_ranks *ranks);
 
 /* Which rank took longest, and how long. Collective. */
