@@ -430,6 +430,20 @@ static tr_status check_tp(const tri_compile_config *compile, tr_error *err)
     return TR_OK;
 }
 
+static tr_status check_shard_group(const tri_compile_config *compile, tr_error *err)
+{
+    int group = compile->mesh.size[TRI_AXIS_SHARD], dp = tri_mesh_size(&compile->mesh, TRI_AXIS_DP);
+    int nearest = group;
+    if (group == 0 || (group <= dp && dp % group == 0))
+        return TR_OK;
+    while (nearest > dp || dp % nearest != 0)
+        nearest--;
+    return tri_fail(err, TR_ERROR_INPUT,
+                    "layout.shard_group is %d, which does not divide layout.dp %d; the nearest "
+                    "below that does is %d",
+                    group, dp, nearest);
+}
+
 static tr_status precision_config(const tr_settings *s, tri_session_config *config, tr_error *err)
 {
     const char *kind = tr_settings_string(s, "precision.kind");
@@ -470,6 +484,7 @@ tr_status tri_session_config_from(const tr_settings *s, tri_session_config *conf
     compile->mask_documents = config->data.mask_documents || config->data.pack;
     compile->num_microbatches = tr_settings_int(s, "layout.microbatches");
     compile->zero = (int)tr_settings_int(s, "layout.zero");
+    compile->mesh.size[TRI_AXIS_SHARD] = (int)tr_settings_int(s, "layout.shard_group");
     compile->split_backward = tr_settings_bool(s, "layout.split_backward");
     compile->mesh.size[TRI_AXIS_DP] = (int)tr_settings_int(s, "layout.dp");
     compile->mesh.size[TRI_AXIS_TP] = (int)tr_settings_int(s, "layout.tp");
@@ -477,6 +492,7 @@ tr_status tri_session_config_from(const tr_settings *s, tri_session_config *conf
         tr_settings_bool(s, "layout.sp") && tri_mesh_size(&compile->mesh, TRI_AXIS_TP) > 1;
     TRI_TRY(precision_config(s, config, err));
     TRI_TRY(check_tp(compile, err));
+    TRI_TRY(check_shard_group(compile, err));
     int64_t context = tr_settings_int(s, "generate.context");
     int64_t block = tr_settings_int(s, "generate.prefill");
     int64_t most = context > 0 ? context : compile->model.positions;

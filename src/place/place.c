@@ -220,8 +220,10 @@ static tr_status complete_state(placer *p, tri_id state, tr_error *err)
 {
     if (p->terms_tp[state] && tri_mesh_size(&p->layout->mesh, TRI_AXIS_TP) > 1)
         TRI_TRY(sum_state(p, state, TRI_AXIS_TP, err));
-    if (p->terms_dp[state] && tri_mesh_size(&p->layout->mesh, TRI_AXIS_DP) > 1)
-        TRI_TRY(sum_state(p, state, TRI_AXIS_DP, err));
+    /* Squares of slices: copies of a slice count once. */
+    tri_axis axis = p->graph->flats && state == p->norm ? TRI_AXIS_SHARD : TRI_AXIS_DP;
+    if (p->terms_dp[state] && tri_mesh_size(&p->layout->mesh, axis) > 1)
+        TRI_TRY(sum_state(p, state, axis, err));
     p->terms_tp[state] = p->terms_dp[state] = false;
     return TR_OK;
 }
@@ -240,15 +242,21 @@ static bool in_bucket(const placer *p, tri_id param, size_t other)
 static tr_status sum_buckets(placer *p, tr_error *err)
 {
     const tri_graph *graph = p->graph;
-    for (size_t b = 0; b < graph->params->count; b++)
-        for (size_t i = b; i < graph->params->count; i++) {
-            tri_id state = graph->grad_state[i];
-            if (state == TRI_NONE || !p->terms_dp[state] || !in_bucket(p, (tri_id)b, i) ||
-                tri_zero_divides(graph, p->layout, &graph->states[state]))
-                continue;
-            p->terms_dp[state] = false;
-            TRI_TRY(sum_state(p, state, TRI_AXIS_DP, err));
-        }
+    for (size_t b = 0; b < graph->params->count; b++) {
+        if (graph->grad_state[b] == TRI_NONE || !p->terms_dp[graph->grad_state[b]])
+            continue;
+        for (tri_axis axis = TRI_AXIS_SHARD; axis <= TRI_AXIS_REPLICATE; axis++)
+            for (size_t i = b; i < graph->params->count; i++) {
+                tri_id state = graph->grad_state[i];
+                if (state == TRI_NONE || !p->terms_dp[state] || !in_bucket(p, (tri_id)b, i) ||
+                    tri_zero_divides(graph, p->layout, &graph->states[state]))
+                    continue;
+                if (axis == TRI_AXIS_REPLICATE)
+                    p->terms_dp[state] = false;
+                if (tri_mesh_size(&p->layout->mesh, axis) > 1)
+                    TRI_TRY(sum_state(p, state, axis, err));
+            }
+    }
     return TR_OK;
 }
 
@@ -282,7 +290,7 @@ static tr_status place_states(placer *p, tr_error *err)
         if (cut.parts > 0)
             graph->local_shape[i].dim[cut.dim].size = tri_cut_size(&cut, cut.part);
     }
-    if (p->layout->zero > 0 && tri_mesh_size(&p->layout->mesh, TRI_AXIS_DP) > 1)
+    if (p->layout->zero > 0 && tri_mesh_size(&p->layout->mesh, TRI_AXIS_SHARD) > 1)
         TRI_TRY(tri_zero_divide(graph, p->layout, err));
     for (size_t v = 0; v < graph->num_values; v++) {
         tri_id state = graph->values[v].state;
@@ -324,7 +332,7 @@ static tr_status gather_bucket(placer *p, tri_id param, tri_id *whole_of, tr_err
             continue;
         /* The newest version is the one after the update: phases before read the first. */
         tri_id slice = first_version(p, graph->states[state].latest);
-        tri_attr attr = {.axis = TRI_AXIS_DP,
+        tri_attr attr = {.axis = TRI_AXIS_SHARD,
                          .flat = graph->flats[i],
                          .shape = graph->local_shape[i],
                          .dtype = graph->states[state].dtype};
@@ -394,6 +402,24 @@ static tr_status accumulate_slice(placer *p, tri_id param, tr_error *err)
     return TR_OK;
 }
 
+/* A gradient in its bucket: summed into slices, then the slices over the copies. */
+static tr_status sum_in_bucket(placer *p, tri_id param, tri_axis axis, uint32_t bucket,
+                               tr_error *err)
+{
+    tri_graph *graph = p->graph;
+    tri_attr attr = {.axis = (uint8_t)axis, .flat = graph->flats[param]};
+    tri_id before = p->grad[param];
+    tri_id node =
+        tri_graph_emit(graph, axis == TRI_AXIS_SHARD ? TRI_OP_SHARD_SUM : TRI_OP_ALL_REDUCE,
+                       graph->values[before].name, &attr, &before, 1, 1);
+    TRI_TRY(note_values(p, err));
+    tri_id after = p->grad[param] = graph->nodes[node].out[0];
+    p->values[after].global = p->values[before].global;
+    set_spot(p, after, p->values[before].spot);
+    put_in_bucket(p, after, bucket, param);
+    return TR_OK;
+}
+
 /* Zero 2 and 3: when the last gradient of a bucket is there, it is summed over dp, and each rank
  * adds its slice to the accumulators. */
 static tr_status divide_gradients(placer *p, tri_id param, tr_error *err)
@@ -412,19 +438,11 @@ static tr_status divide_gradients(placer *p, tri_id param, tr_error *err)
                          (tri_spot){TRI_SPOT_WHOLE, 0}, &p->grad[i], err));
         put_in_bucket(p, p->grad[i], bucket, (tri_id)i);
     }
-    for (size_t i = 0; i < graph->params->count; i++) {
-        if (!in_bucket(p, param, i) || p->grad[i] == TRI_NONE)
-            continue;
-        tri_attr attr = {.axis = TRI_AXIS_DP, .flat = graph->flats[i]};
-        tri_id before = p->grad[i];
-        tri_id node = tri_graph_emit(graph, TRI_OP_SHARD_SUM, graph->values[before].name, &attr,
-                                     &before, 1, 1);
-        TRI_TRY(note_values(p, err));
-        p->grad[i] = graph->nodes[node].out[0];
-        p->values[p->grad[i]].global = p->values[before].global;
-        set_spot(p, p->grad[i], p->values[before].spot);
-        put_in_bucket(p, p->grad[i], bucket, (tri_id)i);
-    }
+    for (tri_axis axis = TRI_AXIS_SHARD; axis <= TRI_AXIS_REPLICATE; axis++)
+        for (size_t i = 0; i < graph->params->count; i++)
+            if (in_bucket(p, param, i) && p->grad[i] != TRI_NONE &&
+                tri_mesh_size(&p->layout->mesh, axis) > 1)
+                TRI_TRY(sum_in_bucket(p, (tri_id)i, axis, bucket, err));
     for (size_t i = 0; i < graph->params->count; i++)
         if (in_bucket(p, param, i) && p->grad[i] != TRI_NONE)
             TRI_TRY(accumulate_slice(p, (tri_id)i, err));
@@ -472,7 +490,7 @@ static tr_status gather_updates(placer *p, tr_error *err)
                 graph->copy_state[i] != TRI_NONE ? graph->copy_state[i] : graph->param_state[i];
             if (done[i] || !in_bucket(p, (tri_id)b, i) || state == TRI_NONE)
                 continue;
-            tri_attr attr = {.axis = TRI_AXIS_DP, .flat = graph->flats[i]};
+            tri_attr attr = {.axis = TRI_AXIS_SHARD, .flat = graph->flats[i]};
             tri_id before = graph->states[state].latest;
             tri_id node = tri_graph_emit(graph, TRI_OP_SHARD_GATHER, graph->states[state].name,
                                          &attr, &before, 1, 1);

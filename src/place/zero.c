@@ -6,7 +6,10 @@
  *
  * The parameters of a layer form a bucket (those with a 16-bit copy one, the others another), which
  * is cut into equal parts: a gather or a sum is one message. Update rules that need whole matrices
- * get buckets that are cut where tensors begin. */
+ * get buckets that are cut where tensors begin.
+ *
+ * Hybrid sharding divides within groups of ranks and keeps copies between them: sums over a group
+ * are then completed over the copies, slice by slice. */
 #include "place/place.h"
 
 static bool same_bucket(const tri_graph *graph, size_t a, size_t b)
@@ -48,12 +51,13 @@ tr_status tri_zero_divide(tri_graph *graph, const tri_layout *layout, tr_error *
                 offset = total;
             total += tri_flat_padded(tri_shape_count(&graph->local_shape[k]));
         }
-        graph->flats[i] = (tri_flat){.parts = (uint16_t)tri_mesh_size(&layout->mesh, TRI_AXIS_DP),
-                                     .part = (uint16_t)layout->coordinate[TRI_AXIS_DP],
-                                     .whole = layout->whole_tensors,
-                                     .offset = offset,
-                                     .count = tri_shape_count(&graph->local_shape[i]),
-                                     .total = total};
+        graph->flats[i] =
+            (tri_flat){.parts = (uint16_t)tri_mesh_size(&layout->mesh, TRI_AXIS_SHARD),
+                       .part = (uint16_t)layout->coordinate[TRI_AXIS_SHARD],
+                       .whole = layout->whole_tensors,
+                       .offset = offset,
+                       .count = tri_shape_count(&graph->local_shape[i]),
+                       .total = total};
         graph->flats[i].owner = owner_of(graph, i, graph->flats[i].parts);
     }
     return TR_OK;

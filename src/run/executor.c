@@ -211,6 +211,13 @@ static void describe_bucket(const tri_executor *executor, const tri_instr *instr
     for (int part = 0; part < flat->part; part++)
         before += m->counts[part] * element;
     uint64_t whole = (uint64_t)flat->total * element;
+    if (instr->op == TRI_OP_ALL_REDUCE) { /* of this rank's slice, over its copies */
+        m->send_bytes = m->recv_bytes = own;
+        m->send_skip = m->recv_skip = before;
+        m->count = own / element;
+        m->num_counts = 0;
+        return;
+    }
     bool sums = instr->op == TRI_OP_SHARD_SUM, apart = instr->op == TRI_OP_UNSHARD;
     m->send_bytes = sums ? whole : own;
     m->recv_bytes = sums ? own : whole;

@@ -175,7 +175,7 @@ static tr_status pull_state(tri_session *session, const tri_state *state, float 
     if (value->flat.parts > 0) {
         for (int part = 0; part < value->flat.parts; part++)
             counts[part] = (uint64_t)tri_flat_slice(&value->flat, part, &first);
-        TRI_TRY(collect(session, state, TRI_AXIS_DP, counts, own, all, err));
+        TRI_TRY(collect(session, state, TRI_AXIS_SHARD, counts, own, all, err));
         memcpy(own, all, (size_t)value->flat.count * sizeof(float));
     }
     if (cut->parts == 0) {
