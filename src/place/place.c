@@ -198,14 +198,15 @@ static tr_status convert(placer *p, tri_id id, tri_spot want, tri_id *out, tr_er
 
 /* ---- states ---- */
 
-/* Adds up a state over an axis, in place. */
-static tr_status sum_state(placer *p, tri_id state, tri_axis axis, tr_error *err)
+/* Adds up a state over an axis, in place: everywhere, or in each rank's slice of it. */
+static tr_status sum_state(placer *p, tri_id state, tri_axis axis, const tri_flat *slices,
+                           tr_error *err)
 {
     tri_graph *graph = p->graph;
     tri_id before = graph->states[state].latest;
-    tri_attr attr = {.axis = (uint8_t)axis};
-    tri_id node =
-        tri_graph_emit(graph, TRI_OP_ALL_REDUCE, graph->states[state].name, &attr, &before, 1, 1);
+    tri_attr attr = {.axis = (uint8_t)axis, .flat = slices ? *slices : (tri_flat){0}};
+    tri_id node = tri_graph_emit(graph, slices ? TRI_OP_SHARD_SUM : TRI_OP_ALL_REDUCE,
+                                 graph->states[state].name, &attr, &before, 1, 1);
     TRI_TRY(note_values(p, err));
     tri_id after = graph->nodes[node].out[0];
     p->values[after].global = p->values[before].global;
@@ -219,9 +220,9 @@ static tr_status sum_state(placer *p, tri_id state, tri_axis axis, tr_error *err
 static tr_status complete_state(placer *p, tri_id state, tr_error *err)
 {
     if (p->terms_tp[state] && tri_mesh_size(&p->layout->mesh, TRI_AXIS_TP) > 1)
-        TRI_TRY(sum_state(p, state, TRI_AXIS_TP, err));
+        TRI_TRY(sum_state(p, state, TRI_AXIS_TP, NULL, err));
     if (p->terms_dp[state] && tri_mesh_size(&p->layout->mesh, TRI_AXIS_DP) > 1)
-        TRI_TRY(sum_state(p, state, TRI_AXIS_DP, err));
+        TRI_TRY(sum_state(p, state, TRI_AXIS_DP, NULL, err));
     p->terms_tp[state] = p->terms_dp[state] = false;
     return TR_OK;
 }
@@ -235,20 +236,33 @@ static bool in_bucket(const placer *p, tri_id param, size_t other)
            tri_param_has_copy(x, compute) == tri_param_has_copy(y, compute);
 }
 
-/* All gradients, in the order in which they lie in memory, so that those of one axis travel in one
- * message. */
+/* Whether every tensor of a bucket has a gradient to be summed: a message is of whole buckets. */
+static bool sums_whole_bucket(const placer *p, size_t param)
+{
+    const tri_graph *graph = p->graph;
+    for (size_t i = 0; i < graph->params->count; i++)
+        if (in_bucket(p, (tri_id)param, i) &&
+            (graph->grad_state[i] == TRI_NONE || !p->terms_dp[graph->grad_state[i]]))
+            return false;
+    return true;
+}
+
+/* Zero 1: all gradients, in the order in which they lie in memory, so that those of a bucket travel
+ * in one message. The update reads only this rank's slice of the sum. */
 static tr_status sum_buckets(placer *p, tr_error *err)
 {
     const tri_graph *graph = p->graph;
-    for (size_t b = 0; b < graph->params->count; b++)
+    for (size_t b = 0; b < graph->params->count; b++) {
+        bool in_slices = sums_whole_bucket(p, b);
         for (size_t i = b; i < graph->params->count; i++) {
             tri_id state = graph->grad_state[i];
             if (state == TRI_NONE || !p->terms_dp[state] || !in_bucket(p, (tri_id)b, i) ||
                 tri_zero_divides(graph, p->layout, &graph->states[state]))
                 continue;
             p->terms_dp[state] = false;
-            TRI_TRY(sum_state(p, state, TRI_AXIS_DP, err));
+            TRI_TRY(sum_state(p, state, TRI_AXIS_DP, in_slices ? &graph->flats[i] : NULL, err));
         }
+    }
     return TR_OK;
 }
 
@@ -267,7 +281,7 @@ static tr_status complete_gradients(placer *p, tr_error *err)
                     continue; /* in buckets, below */
                 terms[s] = false;
                 if (tri_mesh_size(&p->layout->mesh, axis) > 1)
-                    TRI_TRY(sum_state(p, (tri_id)s, axis, err));
+                    TRI_TRY(sum_state(p, (tri_id)s, axis, NULL, err));
             }
     }
     return graph->flats ? sum_buckets(p, err) : TR_OK;
