@@ -18,7 +18,8 @@ typedef bool (*matrix_fn)(void *context, const cell *c, cell_distance *d);
 bool matrix_run(matrix_entry *entries, size_t num, matrix_fn fn, void *context);
 
 /* Rows are layouts, columns models: the largest differences over micro-batches, split backward and
- * update rules. */
-bool matrix_write(const char *path, const matrix_entry *entries, size_t num, int steps);
+ * update rules. Of num_all cells there are, num were run. */
+bool matrix_write(const char *path, const matrix_entry *entries, size_t num, size_t num_all,
+                  int steps);
 
 #endif

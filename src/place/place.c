@@ -29,6 +29,7 @@ typedef struct placer {
     bool any_cut;              /* some parameter is */
     bool sums_done;            /* the gradients' */
     tri_id norm;               /* the state that squares are added to, TRI_NONE before the first */
+    bool any_squares;          /* this rank has added some */
     /* ZeRO; of each parameter: */
     tri_id *gathered[2];  /* zero 3: the whole of it, in the forward and in the backward */
     tri_id *grad;         /* zero 2, 3: its gradient in this backward, not divided yet */
@@ -589,19 +590,40 @@ static tr_status place_inputs(placer *p, tri_node *node, tri_spot *out, tr_error
     return TR_OK;
 }
 
-/* Squares are added once for each element of a parameter: what every rank has, the first adds. The
- * sum is then one of terms over tp. */
+/* Squares are added once for each element of a parameter: what every rank has, the first adds. */
 static bool adds_squares(placer *p, tri_node *node)
 {
     bool cut = p->values[node->in[0]].spot.kind == TRI_SPOT_CUT;
-    tri_id state = p->graph->values[node->out[0]].state;
     if (p->any_cut && !cut && p->layout->coordinate[TRI_AXIS_TP] != 0)
         return false;
-    p->terms_dp[state] |= p->graph->flats != NULL;
-    node->write[0] = p->norm == TRI_NONE ? TRI_WRITE_START : TRI_WRITE_ADD;
-    p->norm = state;
-    p->terms_tp[state] |= p->any_cut;
+    node->write[0] = p->any_squares ? TRI_WRITE_ADD : TRI_WRITE_START;
+    p->any_squares = true;
     return true;
+}
+
+/* The sum of squares is one of terms, on ranks without any parameter of their own too. */
+static void note_squares(placer *p, const tri_node *node)
+{
+    p->norm = p->graph->values[node->out[0]].state;
+    p->terms_dp[p->norm] |= p->graph->flats != NULL;
+    p->terms_tp[p->norm] |= p->any_cut;
+}
+
+/* A rank that has nothing to add begins with zero all the same. */
+static tr_status add_no_squares(placer *p, tr_error *err)
+{
+    tri_graph *graph = p->graph;
+    if (p->norm == TRI_NONE || p->any_squares)
+        return TR_OK;
+    tri_id none = TRI_NONE, old = graph->states[p->norm].latest;
+    tri_id node = tri_graph_emit(graph, TRI_OP_SUM_SQUARES, "sum_squares", NULL, &none, 1, 1);
+    TRI_TRY(note_values(p, err));
+    tri_graph_write_state(graph, node, 0, p->norm, TRI_WRITE_START);
+    p->any_squares = true;
+    for (size_t v = 0; v < p->num_values; v++)
+        if (p->values[v].now == old)
+            p->values[v].now = graph->nodes[node].out[0];
+    return tri_graph_status(graph, err);
 }
 
 /* A node that this rank does not run: the versions before it stay the newest. */
@@ -674,6 +696,10 @@ static tr_status place_node(placer *p, tri_node node, tr_error *err)
     graph->ends_chain = node.ends_chain;
     if (node.phase == TRI_PHASE_UPDATE && !p->sums_done)
         TRI_TRY(complete_gradients(p, err));
+    if (node.op == TRI_OP_SUM_SQUARES)
+        note_squares(p, &node);
+    else if (node.op == TRI_OP_FINISH)
+        TRI_TRY(add_no_squares(p, err));
     TRI_TRY(read_states(p, &node, err));
     TRI_TRY(gather_weights(p, &node, err));
     bool runs = take_slice(p, &node);
