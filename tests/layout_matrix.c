@@ -65,6 +65,13 @@ static bool same_layout(const cell *a, const cell *b)
            a->is[CELL_TP] == b->is[CELL_TP] && a->is[CELL_SP] == b->is[CELL_SP];
 }
 
+bool matrix_same_entry(const cell *a, const cell *b)
+{
+    bool wide = a->is[CELL_PRECISION] == FP32;
+    return same_layout(a, b) && wide == (b->is[CELL_PRECISION] == FP32) &&
+           (!wide || a->is[CELL_MODEL] == b->is[CELL_MODEL]);
+}
+
 /* Over the entries of a layout and precision; model -1: of all models. */
 static worst worst_of(const matrix_entry *entries, size_t num, const cell *layout, int model,
                       bool wide)
@@ -126,7 +133,8 @@ bool matrix_write(const char *path, const matrix_entry *entries, size_t num, siz
             "dropout where the model has it; 13 rows in a batch.\n\n"
             "%zu cells%s of %zu, %zu of them beyond the limits. Made by `TEST=layouts make "
             "test-full`, which runs all of them.\n\n",
-            steps, num, num < num_all ? ", drawn at random," : "", num_all, failed);
+            steps, num, num < num_all ? ", one drawn at random for each entry," : "", num_all,
+            failed);
     fprintf(file, "| dp | zero | tp |");
     for (int m = 0; m < NUM_MODELS; m++)
         fprintf(file, " %s |", cell_models[m]);
