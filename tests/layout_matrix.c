@@ -65,6 +65,13 @@ static bool same_layout(const cell *a, const cell *b)
            a->is[CELL_TP] == b->is[CELL_TP] && a->is[CELL_SP] == b->is[CELL_SP];
 }
 
+bool matrix_same_entry(const cell *a, const cell *b)
+{
+    bool wide = a->is[CELL_PRECISION] == FP32;
+    return same_layout(a, b) && wide == (b->is[CELL_PRECISION] == FP32) &&
+           (!wide || a->is[CELL_MODEL] == b->is[CELL_MODEL]);
+}
+
 /* Over the entries of a layout and precision; model -1: of all models. */
 static worst worst_of(const matrix_entry *entries, size_t num, const cell *layout, int model,
                       bool wide)
@@ -104,7 +111,8 @@ static void write_row(FILE *file, const matrix_entry *entries, size_t num, const
     fprintf(file, "\n");
 }
 
-bool matrix_write(const char *path, const matrix_entry *entries, size_t num, int steps)
+bool matrix_write(const char *path, const matrix_entry *entries, size_t num, size_t num_all,
+                  int steps)
 {
     FILE *file = fopen(path, "w");
     if (!file)
@@ -123,8 +131,10 @@ bool matrix_write(const char *path, const matrix_entry *entries, size_t num, int
             "element is rounded to 1 part in 256 and a layout rounds other sums.\n"
             "The models are small and of odd sizes, so that hardly anything divides evenly, with "
             "dropout where the model has it; 13 rows in a batch.\n\n"
-            "%zu cells, %zu of them beyond the limits. Made by `TEST=layouts make test-full`.\n\n",
-            steps, num, failed);
+            "%zu cells%s of %zu, %zu of them beyond the limits. Made by `TEST=layouts make "
+            "test-full`, which runs all of them.\n\n",
+            steps, num, num < num_all ? ", one drawn at random for each entry," : "", num_all,
+            failed);
     fprintf(file, "| dp | zero | tp |");
     for (int m = 0; m < NUM_MODELS; m++)
         fprintf(file, " %s |", cell_models[m]);

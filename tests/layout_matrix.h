@@ -17,8 +17,12 @@ typedef bool (*matrix_fn)(void *context, const cell *c, cell_distance *d);
 /* Entries must lie in memory that processes share. False when a process ended before its time. */
 bool matrix_run(matrix_entry *entries, size_t num, matrix_fn fn, void *context);
 
+/* Whether two cells are counted in the same entry of the page. */
+bool matrix_same_entry(const cell *a, const cell *b);
+
 /* Rows are layouts, columns models: the largest differences over micro-batches, split backward and
- * update rules. */
-bool matrix_write(const char *path, const matrix_entry *entries, size_t num, int steps);
+ * update rules. Of num_all cells there are, num were run. */
+bool matrix_write(const char *path, const matrix_entry *entries, size_t num, size_t num_all,
+                  int steps);
 
 #endif

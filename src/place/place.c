@@ -29,6 +29,7 @@ typedef struct placer {
     bool any_cut;              /* some parameter is */
     bool sums_done;            /* the gradients' */
     tri_id norm;               /* the state that squares are added to, TRI_NONE before the first */
+    bool any_squares;          /* this rank has added some */
     /* ZeRO; of each parameter: */
     tri_id *gathered[2];  /* zero 3: the whole of it, in the forward and in the backward */
     tri_id *grad;         /* zero 2, 3: its gradient in this backward, not divided yet */
@@ -198,14 +199,16 @@ static tr_status convert(placer *p, tri_id id, tri_spot want, tri_id *out, tr_er
 
 /* ---- states ---- */
 
-/* Adds up a state over an axis, in place. */
-static tr_status sum_state(placer *p, tri_id state, tri_axis axis, tr_error *err)
+/* Adds up a state over an axis, in place: everywhere, or in each rank's slice of it. */
+static tr_status sum_state(placer *p, tri_id state, tri_axis axis, const tri_flat *slices,
+                           tr_error *err)
 {
     tri_graph *graph = p->graph;
     tri_id before = graph->states[state].latest;
-    tri_attr attr = {.axis = (uint8_t)axis};
-    tri_id node =
-        tri_graph_emit(graph, TRI_OP_ALL_REDUCE, graph->states[state].name, &attr, &before, 1, 1);
+    tri_attr attr = {.axis = (uint8_t)axis, .flat = slices ? *slices : (tri_flat){0}};
+    bool scatters = slices && axis == TRI_AXIS_SHARD;
+    tri_id node = tri_graph_emit(graph, scatters ? TRI_OP_SHARD_SUM : TRI_OP_ALL_REDUCE,
+                                 graph->states[state].name, &attr, &before, 1, 1);
     TRI_TRY(note_values(p, err));
     tri_id after = graph->nodes[node].out[0];
     p->values[after].global = p->values[before].global;
@@ -219,11 +222,11 @@ static tr_status sum_state(placer *p, tri_id state, tri_axis axis, tr_error *err
 static tr_status complete_state(placer *p, tri_id state, tr_error *err)
 {
     if (p->terms_tp[state] && tri_mesh_size(&p->layout->mesh, TRI_AXIS_TP) > 1)
-        TRI_TRY(sum_state(p, state, TRI_AXIS_TP, err));
+        TRI_TRY(sum_state(p, state, TRI_AXIS_TP, NULL, err));
     /* Squares of slices: copies of a slice count once. */
     tri_axis axis = p->graph->flats && state == p->norm ? TRI_AXIS_SHARD : TRI_AXIS_DP;
     if (p->terms_dp[state] && tri_mesh_size(&p->layout->mesh, axis) > 1)
-        TRI_TRY(sum_state(p, state, axis, err));
+        TRI_TRY(sum_state(p, state, axis, NULL, err));
     p->terms_tp[state] = p->terms_dp[state] = false;
     return TR_OK;
 }
@@ -237,24 +240,36 @@ static bool in_bucket(const placer *p, tri_id param, size_t other)
            tri_param_has_copy(x, compute) == tri_param_has_copy(y, compute);
 }
 
-/* All gradients, in the order in which they lie in memory, so that those of one axis travel in one
- * message. */
+/* Whether every tensor of a bucket has a gradient to be summed: a message is of whole buckets. */
+static bool sums_whole_bucket(const placer *p, size_t param)
+{
+    const tri_graph *graph = p->graph;
+    for (size_t i = 0; i < graph->params->count; i++)
+        if (in_bucket(p, (tri_id)param, i) &&
+            (graph->grad_state[i] == TRI_NONE || !p->terms_dp[graph->grad_state[i]]))
+            return false;
+    return true;
+}
+
+/* Zero 1: all gradients, in the order in which they lie in memory, so that those of a bucket travel
+ * in one message. The update reads only this rank's slice of the sum. */
 static tr_status sum_buckets(placer *p, tr_error *err)
 {
     const tri_graph *graph = p->graph;
     for (size_t b = 0; b < graph->params->count; b++) {
-        if (graph->grad_state[b] == TRI_NONE || !p->terms_dp[graph->grad_state[b]])
-            continue;
-        for (tri_axis axis = TRI_AXIS_SHARD; axis <= TRI_AXIS_REPLICATE; axis++)
+        bool in_slices = sums_whole_bucket(p, b);
+        tri_axis first = in_slices ? TRI_AXIS_SHARD : TRI_AXIS_DP;
+        tri_axis last = in_slices ? TRI_AXIS_REPLICATE : TRI_AXIS_DP;
+        for (tri_axis axis = first; axis <= last; axis++)
             for (size_t i = b; i < graph->params->count; i++) {
                 tri_id state = graph->grad_state[i];
                 if (state == TRI_NONE || !p->terms_dp[state] || !in_bucket(p, (tri_id)b, i) ||
                     tri_zero_divides(graph, p->layout, &graph->states[state]))
                     continue;
-                if (axis == TRI_AXIS_REPLICATE)
+                if (axis == last)
                     p->terms_dp[state] = false;
                 if (tri_mesh_size(&p->layout->mesh, axis) > 1)
-                    TRI_TRY(sum_state(p, state, axis, err));
+                    TRI_TRY(sum_state(p, state, axis, in_slices ? &graph->flats[i] : NULL, err));
             }
     }
     return TR_OK;
@@ -275,7 +290,7 @@ static tr_status complete_gradients(placer *p, tr_error *err)
                     continue; /* in buckets, below */
                 terms[s] = false;
                 if (tri_mesh_size(&p->layout->mesh, axis) > 1)
-                    TRI_TRY(sum_state(p, (tri_id)s, axis, err));
+                    TRI_TRY(sum_state(p, (tri_id)s, axis, NULL, err));
             }
     }
     return graph->flats ? sum_buckets(p, err) : TR_OK;
@@ -593,19 +608,40 @@ static tr_status place_inputs(placer *p, tri_node *node, tri_spot *out, tr_error
     return TR_OK;
 }
 
-/* Squares are added once for each element of a parameter: what every rank has, the first adds. The
- * sum is then one of terms over tp. */
+/* Squares are added once for each element of a parameter: what every rank has, the first adds. */
 static bool adds_squares(placer *p, tri_node *node)
 {
     bool cut = p->values[node->in[0]].spot.kind == TRI_SPOT_CUT;
-    tri_id state = p->graph->values[node->out[0]].state;
     if (p->any_cut && !cut && p->layout->coordinate[TRI_AXIS_TP] != 0)
         return false;
-    p->terms_dp[state] |= p->graph->flats != NULL;
-    node->write[0] = p->norm == TRI_NONE ? TRI_WRITE_START : TRI_WRITE_ADD;
-    p->norm = state;
-    p->terms_tp[state] |= p->any_cut;
+    node->write[0] = p->any_squares ? TRI_WRITE_ADD : TRI_WRITE_START;
+    p->any_squares = true;
     return true;
+}
+
+/* The sum of squares is one of terms, on ranks without any parameter of their own too. */
+static void note_squares(placer *p, const tri_node *node)
+{
+    p->norm = p->graph->values[node->out[0]].state;
+    p->terms_dp[p->norm] |= p->graph->flats != NULL;
+    p->terms_tp[p->norm] |= p->any_cut;
+}
+
+/* A rank that has nothing to add begins with zero all the same. */
+static tr_status add_no_squares(placer *p, tr_error *err)
+{
+    tri_graph *graph = p->graph;
+    if (p->norm == TRI_NONE || p->any_squares)
+        return TR_OK;
+    tri_id none = TRI_NONE, old = graph->states[p->norm].latest;
+    tri_id node = tri_graph_emit(graph, TRI_OP_SUM_SQUARES, "sum_squares", NULL, &none, 1, 1);
+    TRI_TRY(note_values(p, err));
+    tri_graph_write_state(graph, node, 0, p->norm, TRI_WRITE_START);
+    p->any_squares = true;
+    for (size_t v = 0; v < p->num_values; v++)
+        if (p->values[v].now == old)
+            p->values[v].now = graph->nodes[node].out[0];
+    return tri_graph_status(graph, err);
 }
 
 /* A node that this rank does not run: the versions before it stay the newest. */
@@ -678,6 +714,10 @@ static tr_status place_node(placer *p, tri_node node, tr_error *err)
     graph->ends_chain = node.ends_chain;
     if (node.phase == TRI_PHASE_UPDATE && !p->sums_done)
         TRI_TRY(complete_gradients(p, err));
+    if (node.op == TRI_OP_SUM_SQUARES)
+        note_squares(p, &node);
+    else if (node.op == TRI_OP_FINISH)
+        TRI_TRY(add_no_squares(p, err));
     TRI_TRY(read_states(p, &node, err));
     TRI_TRY(gather_weights(p, &node, err));
     bool runs = take_slice(p, &node);

@@ -17,16 +17,17 @@ static double flops_2(const tri_node *node, const tri_shape *in, const tri_shape
 {
     (void)node;
     (void)out;
-    return 2.0 * (double)tri_shape_count(&in[0]);
+    return in[0].rank < 0 ? 0 : 2.0 * (double)tri_shape_count(&in[0]);
 }
 
 const tri_op_def tri_def_sum_squares = {
     .name = "sum_squares",
-    .inputs = "x",
+    .inputs = "x, or none on a rank that has nothing to add",
     .outputs = "sum [1]",
     .meaning = "Adds the squares of x to a statistic, in fixed blocks.",
     .min_in = 1,
     .max_in = 1,
+    .optional = 1,
     .min_out = 1,
     .max_out = 1,
     .can_accumulate = 1,
