@@ -75,6 +75,8 @@ int op_must_alias(const op_case *c, op_alias pairs[OP_MAX_ALIAS])
         pairs[i] = (op_alias){i, i};
     if (c->op == TRI_OP_NARROW)
         pairs[num++] = (op_alias){0, 1};
+    if (c->op == TRI_OP_FINISH && c->flags & CASE_SCALE)
+        pairs[num++] = (op_alias){1, 3};
     return num;
 }
 
@@ -108,6 +110,12 @@ static void in_i32(op_run *run, int rank, const int64_t *size)
 static void in_absent(op_run *run)
 {
     run->args.in[run->args.num_in++] = (tri_tensor){0};
+}
+
+static void in_scaler(op_run *run)
+{
+    const int64_t size = TRI_NUM_SCALER;
+    in_f32(run, 1, &size);
 }
 
 static void out_f32(op_run *run, int rank, const int64_t *size)
@@ -344,11 +352,15 @@ static void build_loss(op_run *run, const op_case *c)
         in_f32(run, 3, x);
         in_i32(run, 2, x);
         in_f32(run, 2, x);
+        if (c->flags & CASE_SCALE)
+            in_scaler(run);
         out_f32(run, 3, x);
         break;
     default:
         in_f32(run, 3, x);
         in_f32(run, 3, x);
+        if (c->flags & CASE_SCALE)
+            in_scaler(run);
         if (c->op == TRI_OP_OUT_LOSS_GRAD) {
             out_f32(run, 3, x);
         } else {
@@ -382,8 +394,11 @@ static void build_update(op_run *run, const op_case *c)
     case TRI_OP_FINISH:
         for (int i = 0; i < 3; i++)
             in_f32(run, 1, &one);
-        in_f32(run, 1, &sched);
         out_f32(run, 1, &result);
+        if (c->flags & CASE_SCALE) {
+            in_scaler(run);
+            out_f32(run, 1, SIZES(TRI_NUM_SCALER));
+        }
         return;
     case TRI_OP_SGD:
         num_full = 3;
@@ -539,10 +554,11 @@ static void fill_constants(tri_tensor *t, const op_case *c)
 {
     float *data = t->data;
     if (t->count == TRI_NUM_RESULT) {
-        memcpy(data, (float[]){1.5f, 2.0f, 0.37f, c->flags & CASE_NOT_OK ? 0.0f : 1.0f, 11.0f},
+        float ok = c->flags & CASE_NOT_OK ? 0 : 1;
+        memcpy(data, (float[TRI_NUM_RESULT]){1.5f, 2.0f, 0.37f, ok, 11.0f, 1.0f},
                TRI_NUM_RESULT * sizeof(float));
     } else if (t->count == TRI_NUM_SCHED) {
-        memcpy(data, (float[]){0.01f, 1.9f, 3.1f, 2.0f}, TRI_NUM_SCHED * sizeof(float));
+        memcpy(data, (float[TRI_NUM_SCHED]){0.01f, 1.9f, 3.1f}, TRI_NUM_SCHED * sizeof(float));
     } else { /* loss, count, sum of squares */
         data[0] = fabsf(data[0]) * 10;
     }
@@ -624,17 +640,25 @@ void op_run_init(op_run *run, const op_case *c, const op_alias *alias)
             fill_constants(t, c);
     }
     derive(run, c);
+    if (c->flags & CASE_SCALE)
+        memcpy(args->in[args->num_in - 1].data, (float[TRI_NUM_SCALER]){1024, 2},
+               TRI_NUM_SCALER * sizeof(float));
+    if (c->flags & CASE_OVERFLOW)
+        *(float *)args->in[2].data = INFINITY;
     op_alias must[OP_MAX_ALIAS];
     int num_must = op_must_alias(c, must);
     for (int o = 0; o < args->num_out; o++) {
         tri_tensor *t = &args->out[o];
-        if (o < num_must)
-            t->data = args->in[must[o].in].data;
+        const op_alias *taken = NULL;
+        for (int i = 0; i < num_must; i++)
+            taken = must[i].out == o ? &must[i] : taken;
+        if (taken)
+            t->data = args->in[taken->in].data;
         else if (alias && alias->out == o)
             t->data = args->in[alias->in].data;
         else
             t->data = memset(allocate(run, (size_t)t->count * 4), UNWRITTEN, (size_t)t->count * 4);
-        if (o >= num_must && c->flags & CASE_ACCUMULATE)
+        if (!taken && c->flags & CASE_ACCUMULATE)
             fill_normal(t, (uint32_t)(200 + o), c->flags & CASE_REPEAT);
     }
 }

@@ -22,6 +22,8 @@ typedef struct tr_step {
     double seconds;
     double targets; /* that the loss is a mean over */
     int64_t epoch;  /* that ended with this step, from 1; 0: none did, or none are counted */
+    double scale;   /* loss scale of this step (fp16); 1 otherwise */
+    int skipped;    /* fp16: the gradient overflowed, so that nothing was updated */
 } tr_step;
 
 /* Compiles, allocates and initialises. Settings that follow from others are filled in (see

@@ -139,7 +139,9 @@ tr_status tr_session_step(tr_session *session, tr_step *step, tr_error *err)
                                     s->config.compile.seq_len,
                           .seconds = result.seconds,
                           .targets = result.count,
-                          .epoch = status == TR_OK ? tri_epochs_ended(&s->epochs, number) : 0};
+                          .epoch = status == TR_OK ? tri_epochs_ended(&s->epochs, number) : 0,
+                          .scale = (double)result.scale,
+                          .skipped = result.skipped};
     return status;
 }
 

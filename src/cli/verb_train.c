@@ -191,6 +191,11 @@ static void show_step(run *r, const tr_step *step)
     tri_progress_update(&r->progress, &line);
 }
 
+static bool has_scaler(const run *r)
+{
+    return r->session->session.config.compile.precision.compute == TRI_F16;
+}
+
 static void write_metrics(run *r, const tr_step *step, int slowest_rank, double slowest,
                           bool evaluated, double epoch_loss)
 {
@@ -208,7 +213,9 @@ static void write_metrics(run *r, const tr_step *step, int slowest_rank, double 
                            .eval_loss = r->eval.loss,
                            .eval_accuracy = r->eval.accuracy,
                            .epoch = step->epoch,
-                           .epoch_loss = epoch_loss};
+                           .epoch_loss = epoch_loss,
+                           .loss_scale = has_scaler(r) ? step->scale : 0,
+                           .skipped = r->session->session.skipped};
     tr_error warning = {0};
     if (r->metrics && tri_metrics_write(r->metrics, &row, &warning) != TR_OK)
         tri_progress_note(&r->progress, "warning: %s; the run goes on without", warning.message);
@@ -224,8 +231,10 @@ static void write_record(run *r, const tr_step *step)
 /* Mean loss of the epoch so far; the next one begins anew. */
 static double add_to_epoch(run *r, const tr_step *step)
 {
-    r->epoch_sum += step->loss * step->targets;
-    r->epoch_targets += step->targets;
+    if (isfinite(step->loss)) { /* a skipped step may have none */
+        r->epoch_sum += step->loss * step->targets;
+        r->epoch_targets += step->targets;
+    }
     double mean = r->epoch_sum / (r->epoch_targets > 0 ? r->epoch_targets : 1);
     if (step->epoch > 0)
         r->epoch_sum = r->epoch_targets = 0;
@@ -250,7 +259,11 @@ static tr_status one_step(run *r, tr_error *err)
     double slowest;
     TRI_TRY(tri_ranks_slowest(&r->ranks, step.seconds, &slowest_rank, &slowest, err));
     int64_t done = step.step + 1;
-    if (r->ranks.rank == 0)
+    if (r->ranks.rank == 0 && step.skipped)
+        tri_progress_note(&r->progress,
+                          "step %" PRId64 "  skipped: the gradient overflowed; loss scale %g -> %g",
+                          done, step.scale, step.scale / 2);
+    else if (r->ranks.rank == 0)
         show_step(r, &step);
     bool due = done == r->num_steps || (r->eval_every ? done % r->eval_every == 0 : step.epoch > 0);
     bool evaluates = due && tri_session_can_eval(&r->session->session);
@@ -288,6 +301,8 @@ static void print_end(const run *r)
     printf("\n%" PRId64 " steps in %s, %.0f tokens/s; loss %.4f -> %.4f\n", r->num_steps,
            tri_text_duration(r->seconds, time), (double)r->tokens / (r->seconds + 1e-9),
            r->first_loss, r->last_loss);
+    if (has_scaler(r))
+        printf("skipped: %" PRId64 " steps, whose gradient overflowed\n", s->skipped);
     uint64_t anonymous = tri_memory_anonymous();
     if (s->store.device_bytes)
         printf("memory: %s of the device used, %s planned\n",

@@ -448,7 +448,11 @@ static tr_status precision_config(const tr_settings *s, tri_session_config *conf
 {
     const char *kind = tr_settings_string(s, "precision.kind");
     tri_precision *precision = &config->compile.precision;
-    precision->compute = strcmp(kind, "bf16") == 0 ? TRI_BF16 : TRI_F32;
+    precision->compute = strcmp(kind, "bf16") == 0   ? TRI_BF16
+                         : strcmp(kind, "fp16") == 0 ? TRI_F16
+                                                     : TRI_F32;
+    precision->scale = (float)tr_settings_float(s, "precision.scale");
+    precision->growth_interval = (int32_t)tr_settings_int(s, "precision.growth_interval");
     precision->grad = strcmp(tr_settings_string(s, "precision.grad"), "compute") == 0
                           ? precision->compute
                           : TRI_F32;
@@ -472,6 +476,7 @@ tr_status tri_session_config_from(const tr_settings *s, tri_session_config *conf
         .eval_batches = tr_settings_int(s, "train.eval_batches"),
         .steps = tr_settings_int(s, "train.steps"),
         .epochs = tr_settings_int(s, "train.epochs"),
+        .max_skipped = tr_settings_int(s, "train.max_skipped"),
         .weights_from = tr_settings_string(s, "model.from"),
     };
     tri_compile_config *compile = &config->compile;

@@ -10,6 +10,7 @@ tr_status tri_graph_init(tri_graph *graph, const tri_param_table *params, tr_err
 {
     *graph = (tri_graph){
         .params = params, .loss = TRI_NONE, .count = TRI_NONE, .hits = TRI_NONE, .scope = ""};
+    graph->scaler = TRI_NONE;
     graph->loss_seed = 1;
     tri_arena_init(&graph->arena);
     size_t bytes = (params->count + 1) * sizeof *graph->param_state;

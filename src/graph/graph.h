@@ -37,7 +37,7 @@ typedef enum tri_state_kind {
     TRI_STATE_PARAM,
     TRI_STATE_COPY,  /* 16-bit copies of parameters, which products read */
     TRI_STATE_GRAD,  /* gradient accumulators */
-    TRI_STATE_OPTIM, /* moments */
+    TRI_STATE_OPTIM, /* moments; the loss scaler, which belongs to no parameter */
     TRI_STATE_STAT,  /* loss, target count, squared norm */
     TRI_STATE_CACHE, /* keys and values of earlier positions */
     TRI_NUM_STATE_KINDS
@@ -83,6 +83,9 @@ typedef struct tri_node {
 typedef struct tri_precision {
     tri_dtype compute; /* activations, their gradients, and the copies */
     tri_dtype grad;    /* accumulators of what has a copy: f32, or as compute */
+    /* f16: the loss scale at the start, and the good steps in a row after which it doubles. */
+    float scale;
+    int32_t growth_interval;
 } tri_precision;
 
 /* What attention keeps between programs. rows 0: nothing is kept, and attention is over the batch
@@ -113,6 +116,7 @@ typedef struct tri_graph {
     tri_id loss, count;     /* versions of the statistics that the model's loss feeds */
     tri_id hits;            /* the same, of right answers; TRI_NONE where they are not counted */
     float loss_seed;        /* the constant that the backward starts from */
+    tri_id scaler;          /* state of the loss scale; TRI_NONE: gradients are not scaled */
     int num_layers;
     tri_cache_shape cache;
     /* where new nodes go */

@@ -192,8 +192,9 @@ typedef struct tri_attr {
     float eps;
     float beta1, beta2; /* moments' decay */
     float weight_decay;
-    float lr_scale; /* of the parameter's group */
-    float clip;     /* finish: largest global norm, 0 = none */
+    float lr_scale;   /* of the parameter's group */
+    float clip;       /* finish: largest global norm, 0 = none */
+    int32_t interval; /* finish: good steps in a row after which the loss scale doubles */
     tri_rope_config rope;
     tri_dtype dtype; /* cast: what it becomes */
     tri_cut cut;     /* pieces of sharded values: how a dim is divided, and which piece is meant */
@@ -202,17 +203,23 @@ typedef struct tri_attr {
 } tri_attr;
 
 /* Numbers that differ from step to step: the input `sched`, f32 [TRI_NUM_SCHED]. */
-enum { TRI_SCHED_LR, TRI_SCHED_BIAS1, TRI_SCHED_BIAS2, TRI_SCHED_LOSS_SCALE, TRI_NUM_SCHED };
+enum { TRI_SCHED_LR, TRI_SCHED_BIAS1, TRI_SCHED_BIAS2, TRI_NUM_SCHED };
+
+/* The state `scaler` of a program with f16 activations: the factor that gradients carry so that
+ * small ones do not vanish, and the good steps since it changed. f32 [TRI_NUM_SCALER]. */
+enum { TRI_SCALER_SCALE, TRI_SCALER_GOOD, TRI_NUM_SCALER };
 
 /* What FINISH computes for the update and for the host: f32 [TRI_NUM_RESULT].
  * FACTOR turns an accumulated gradient into the one to apply: normalisation, clipping and loss
- * scale in one. OK is 1 when loss and norm are finite; an update with OK 0 writes nothing. */
+ * scale in one. OK is 1 when loss and norm are finite; an update with OK 0 writes nothing.
+ * SCALE is the loss scale that this step's gradients carry: 1 without a scaler. */
 enum {
     TRI_RESULT_LOSS,
     TRI_RESULT_NORM,
     TRI_RESULT_FACTOR,
     TRI_RESULT_OK,
     TRI_RESULT_COUNT,
+    TRI_RESULT_SCALE,
     TRI_NUM_RESULT
 };
 

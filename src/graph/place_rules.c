@@ -196,7 +196,7 @@ void tri_place_ce_grad(const tri_node *node, const tri_shape *shapes, tri_spot *
 {
     (void)node;
     bool vocabulary = is_cut(&in[0]) && in[0].dim == shapes[0].rank - 1;
-    in[1] = in[2] = vocabulary ? whole : in[0];
+    in[1] = in[2] = vocabulary ? whole : in[0]; /* the scaler, if any, is whole as it is */
     out[0] = in[0];
 }
 

@@ -190,6 +190,19 @@ static tr_status fill_weights(tri_session *session, tr_error *err)
     return tri_weights_push(session, err);
 }
 
+/* The loss scale that the run begins with. */
+static tr_status fill_scaler(tri_session *session, tr_error *err)
+{
+    const tri_program *program = &session->programs[TRI_PROGRAM_TRAIN];
+    float scaler[TRI_NUM_SCALER] = {[TRI_SCALER_SCALE] = session->config.compile.precision.scale};
+    bool computes = session->device.def != &tri_device_null;
+    for (size_t s = 0; computes && s < program->num_states; s++)
+        if (program->states[s].kind == TRI_STATE_OPTIM && program->states[s].param == TRI_NONE)
+            TRI_TRY(tri_executor_write(&session->executors[TRI_PROGRAM_TRAIN],
+                                       program->states[s].latest, scaler, err));
+    return TR_OK;
+}
+
 /* How many steps there are, which the learning rate wants to know too. Epochs are of the session's
  * own data: whoever brings rows, or wants none, counts steps. */
 static tr_status count_steps(tri_session *session, tr_error *err)
@@ -221,6 +234,7 @@ tr_status tri_session_start(tri_session *session, tr_error *err)
         session->executors[p].status = session->status;
     }
     TRI_TRY(fill_weights(session, err));
+    TRI_TRY(fill_scaler(session, err));
     session->started = true;
     return TR_OK;
 }
@@ -230,18 +244,50 @@ static void fill_step_inputs(tri_session *session, double lr)
     const tri_optim_config *optim = &session->config.compile.optim;
     int32_t *step = tri_session_host(session, TRI_PROGRAM_TRAIN, TRI_HOST_STEP, 0);
     float *sched = tri_session_host(session, TRI_PROGRAM_TRAIN, TRI_HOST_SCHED, 0);
-    double t = (double)(session->step + 1);
+    double t = (double)(session->step - session->skipped + 1); /* moments know only updates */
     if (step)
         *step = (int32_t)session->step;
     sched[TRI_SCHED_LR] = (float)lr;
     sched[TRI_SCHED_BIAS1] = (float)(1 / (1 - pow((double)optim->beta1, t)));
     sched[TRI_SCHED_BIAS2] = (float)(1 / (1 - pow((double)optim->beta2, t)));
-    sched[TRI_SCHED_LOSS_SCALE] = 1;
 }
 
 static const float *result_of(const tri_session *session)
 {
     return tri_session_host(session, TRI_PROGRAM_TRAIN, TRI_HOST_RESULT, 0);
+}
+
+static bool has_scaler(const tri_session *session)
+{
+    return session->config.compile.precision.compute == TRI_F16;
+}
+
+/* A step whose update wrote nothing: with a loss scaler it may pass, otherwise it is an error. */
+static tr_status skip_step(tri_session *session, tri_step_result *result, tr_error *err)
+{
+    const char *what = isfinite(result->loss) ? "gradient" : "loss";
+    long long step = (long long)session->step;
+    if (!has_scaler(session))
+        return tri_fail(err, TR_ERROR_NUMERIC,
+                        "the %s is not finite at step %lld (loss %g, gradient norm %g); the "
+                        "weights are as before this step. Lower optim.lr, add "
+                        "optim.warmup_steps, or set train.clip",
+                        what, step, (double)result->loss, (double)result->grad_norm);
+    session->skipped++;
+    result->skipped = true;
+    if (result->scale / 2 < 1)
+        return tri_fail(err, TR_ERROR_NUMERIC,
+                        "the %s is not finite at step %lld though the loss scale has fallen to %g; "
+                        "the weights are as before this step. Set precision.kind=bf16, whose "
+                        "numbers reach further, or lower optim.lr",
+                        what, step, (double)result->scale);
+    if (session->skipped_row > session->config.max_skipped)
+        return tri_fail(err, TR_ERROR_NUMERIC,
+                        "the %s is not finite in %lld steps in a row, up to step %lld (loss scale "
+                        "%g); the weights are as before them. Start with a smaller "
+                        "precision.scale, raise train.max_skipped, or set precision.kind=bf16",
+                        what, (long long)session->skipped_row, step, (double)result->scale);
+    return TR_OK;
 }
 
 tr_status tri_session_step(tri_session *session, tri_step_result *result, tr_error *err)
@@ -260,14 +306,12 @@ tr_status tri_session_step(tri_session *session, tri_step_result *result, tr_err
                                 .grad_norm = end[TRI_RESULT_NORM],
                                 .lr = lr,
                                 .count = end[TRI_RESULT_COUNT],
+                                .scale = end[TRI_RESULT_SCALE],
                                 .seconds = tri_now_s() - start};
-    if (session->device.def != &tri_device_null && end[TRI_RESULT_OK] == 0)
-        return tri_fail(err, TR_ERROR_NUMERIC,
-                        "the %s is not finite at step %lld (loss %g, gradient norm %g); the "
-                        "weights are as before this step. Lower optim.lr, add "
-                        "optim.warmup_steps, or set train.clip",
-                        isfinite(result->loss) ? "gradient" : "loss", (long long)session->step,
-                        (double)result->loss, (double)result->grad_norm);
+    bool ok = session->device.def == &tri_device_null || end[TRI_RESULT_OK] != 0;
+    session->skipped_row = ok ? 0 : session->skipped_row + 1;
+    if (!ok)
+        TRI_TRY(skip_step(session, result, err));
     session->step++;
     return TR_OK;
 }
@@ -326,7 +370,7 @@ tr_status tri_session_grad(const tri_session *session, tri_id param, float *to, 
     const tri_program *program = &session->programs[TRI_PROGRAM_TRAIN];
     const float *end = result_of(session);
     float count = end[TRI_RESULT_COUNT] > 1 ? end[TRI_RESULT_COUNT] : 1;
-    float factor = 1 / (count * tri_loss_seed(&session->config.compile));
+    float factor = 1 / (count * tri_loss_seed(&session->config.compile) * end[TRI_RESULT_SCALE]);
     for (size_t s = 0; s < program->num_states; s++) {
         const tri_state *state = &program->states[s];
         if (state->kind != TRI_STATE_GRAD || state->param != param)

@@ -43,6 +43,7 @@ typedef struct tri_session_config {
     int64_t eval_batches;
     int64_t steps;            /* train.steps; with epochs, 0 sets no other end */
     int64_t epochs;           /* train.epochs; 0: steps are counted */
+    int64_t max_skipped;      /* train.max_skipped: steps in a row, with a loss scaler */
     const char *weights_from; /* file to start from, or "" */
 } tri_session_config;
 
@@ -97,7 +98,9 @@ typedef struct tri_session {
     float **weights;     /* of each parameter, for the host to read */
     float *host_weights; /* where they lie when the device has memory of its own; else NULL */
     bool *fresh;         /* of each: filled anew, since the file to start from has none of it */
-    int64_t step;        /* steps done */
+    int64_t step;        /* steps done, with those skipped */
+    int64_t skipped;     /* of them: with a loss scaler, those whose gradient overflowed */
+    int64_t skipped_row; /* how many the last ones were */
     int64_t num_steps;
     tri_epochs epochs;
     bool compiled, started;
@@ -108,6 +111,8 @@ typedef struct tri_step_result {
     double lr;
     double count; /* targets in the batch */
     double seconds;
+    float scale;  /* that the gradients carried; 1 without a loss scaler */
+    bool skipped; /* the gradient overflowed: nothing was updated, and the scale is now half */
 } tri_step_result;
 
 /* Compiles the programs and plans their memory; nothing large is allocated. The session must not
@@ -119,7 +124,9 @@ tr_status tri_session_start(tri_session *session, tr_error *err);
 void tri_session_fini(tri_session *session);
 
 /* One training step. A loss or norm that is not finite is TR_ERROR_NUMERIC; the parameters are
- * then as before the step. */
+ * then as before the step. With a loss scaler (fp16) the step is skipped instead and the scale
+ * halved; it is an error only after max_skipped of them in a row, or when the scale falls below 1.
+ */
 tr_status tri_session_step(tri_session *session, tri_step_result *result, tr_error *err);
 typedef struct tri_eval_result {
     double loss;     /* mean over the targets */

@@ -109,10 +109,11 @@ __global__ void __launch_bounds__(ROW_THREADS)
 template <typename T>
 __global__ void __launch_bounds__(ROW_THREADS)
     ce_grad_kernel(const T *logits, const int32_t *targets, const float *lse, int64_t vocab,
-                   int64_t origin, float alpha, T *dlogits)
+                   int64_t origin, float seed, const float *scaler, T *dlogits)
 {
     constexpr int N = pack_size<T>(), AHEAD = 4;
     int64_t row = blockIdx.x;
+    float alpha = scaler ? seed * scaler[TRI_SCALER_SCALE] : seed;
     const T *x = logits + row * vocab;
     T *y = dlogits + row * vocab;
     bool counts = targets[row] >= 0;
@@ -173,6 +174,12 @@ void ce_stats(const tri_kernel_args *args)
     });
 }
 
+/* The optional input j that holds the loss scale, or nullptr. */
+const float *scaler_of(const tri_kernel_args *args, int j)
+{
+    return args->num_in > j ? data_of<float>(args->in[j]) : nullptr;
+}
+
 void ce_grad(const tri_kernel_args *args)
 {
     const tri_tensor &logits = args->in[0];
@@ -183,7 +190,8 @@ void ce_grad(const tri_kernel_args *args)
         using T = decltype(zero);
         ce_grad_kernel<<<(unsigned)rows, row_threads(vocab), 0, stream_of(args)>>>(
             data_of<T>(logits), data_of<int32_t>(args->in[1]), data_of<float>(args->in[2]), vocab,
-            logits.origin[logits.rank - 1], args->attr->alpha, data_of<T>(args->out[0]));
+            logits.origin[logits.rank - 1], args->attr->alpha, scaler_of(args, 3),
+            data_of<T>(args->out[0]));
     });
 }
 
@@ -305,10 +313,12 @@ void out_loss(const tri_kernel_args *args)
 }
 
 struct out_loss_grad_op {
-    float alpha;
+    float seed;
+    const float *scaler;
     bool mean;
     __device__ void operator()(float out, float target, float, float *result) const
     {
+        float alpha = scaler ? seed * scaler[TRI_SCALER_SCALE] : seed;
         result[0] = mean ? alpha : alpha * (out - target);
     }
 };
@@ -317,7 +327,7 @@ void out_loss_grad(const tri_kernel_args *args)
 {
     tri_out_loss kind = args->attr->out_loss;
     out_loss_grad_op op = {args->attr->alpha * (kind == TRI_LOSS_MSE ? 2.0f : 1.0f),
-                           kind == TRI_LOSS_MEAN};
+                           scaler_of(args, 2), kind == TRI_LOSS_MEAN};
     by_type(args->in[0].dtype, [&](auto zero) {
         using T = decltype(zero);
         map<2, 1, T, float, T, T>(args, op, args->in[0].data, args->in[1].data, nullptr);

@@ -40,26 +40,29 @@ const tri_op_def tri_def_sum_squares = {
 static tr_status infer_finish(const tri_node *node, const tri_shape *in, tri_shape *out,
                               tri_dtype *out_dtype, tr_error *err)
 {
-    (void)node;
-    (void)in;
     (void)out_dtype;
-    (void)err;
+    if (node->num_out > 1 && (node->num_in < 4 || tri_shape_count(&in[3]) != TRI_NUM_SCALER))
+        return tri_fail(err, TR_ERROR_INPUT, "needs the scaler that it is to change");
     out[0] = tri_shape_scalar(TRI_NUM_RESULT);
+    if (node->num_out > 1)
+        out[1] = in[3];
     return TR_OK;
 }
 
 const tri_op_def tri_def_finish = {
     .name = "finish",
-    .inputs = "loss [1], count [1], sum_squares [1], sched",
-    .outputs = "result",
-    .meaning = "result = (mean loss, gradient norm, factor, ok, count). The factor turns an "
-               "accumulated gradient into the one to apply: normalised, clipped, unscaled.",
-    .min_in = 4,
+    .inputs = "loss [1], count [1], sum_squares [1], scaler [2] (optional)",
+    .outputs = "result, scaler (with the input)",
+    .meaning = "result = (mean loss, gradient norm, factor, ok, count, scale). The factor turns an "
+               "accumulated gradient into the one to apply: normalised, clipped, unscaled. The "
+               "scale halves when the step is not ok and doubles after enough good ones.",
+    .min_in = 3,
     .max_in = 4,
     .min_out = 1,
-    .max_out = 1,
+    .max_out = 2,
+    .updates = {0, 4},
     .wide_in = 1 | 1 << 1 | 1 << 2 | 1 << 3,
-    .wide_out = 1,
+    .wide_out = 1 | 1 << 1,
     .infer = infer_finish,
 };
 

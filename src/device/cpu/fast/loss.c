@@ -110,7 +110,7 @@ static void ce_grad_task(void *context, int task, int worker)
     const rows_job *job = context;
     const int32_t *targets = job->args->in[1].data;
     const float *lse = job->args->in[2].data;
-    float alpha = job->args->attr->alpha;
+    float alpha = job->args->attr->alpha * tri_kernel_scale(job->args, 3);
     int64_t first = task * job->rows_per_task;
     for (int64_t i = first; i < min_i64(job->num_rows, first + job->rows_per_task); i++) {
         const float *row = (const float *)job->args->in[0].data + i * job->dim;
@@ -229,7 +229,8 @@ static void out_loss_grad_task(void *context, int task, int worker)
     const float *out = args->in[0].data, *target = args->in[1].data;
     float *restrict dout = args->out[0].data;
     tri_out_loss kind = args->attr->out_loss;
-    float factor = args->attr->alpha * (kind == TRI_LOSS_MSE ? 2.0f : 1.0f);
+    float factor = args->attr->alpha * tri_kernel_scale(args, 2);
+    factor *= kind == TRI_LOSS_MSE ? 2.0f : 1.0f;
     int64_t first = (int64_t)task * TASK_ELEMENTS;
     int64_t end = min_i64(first + TASK_ELEMENTS, args->out[0].count);
     if (kind == TRI_LOSS_MEAN) {

@@ -53,7 +53,7 @@ static void ce_grad(const tri_kernel_args *args)
     const int32_t *targets = args->in[1].data;
     const float *lse = args->in[2].data;
     int64_t vocab = tri_ref_last(logits), origin = logits->origin[logits->rank - 1];
-    double alpha = args->attr->alpha;
+    double alpha = (double)args->attr->alpha * tri_kernel_scale(args, 3);
     for (int64_t i = 0; i < args->in[1].count; i++) {
         const float *row = (const float *)logits->data + i * vocab;
         float *drow = (float *)args->out[0].data + i * vocab;
@@ -97,7 +97,7 @@ static void out_loss_grad(const tri_kernel_args *args)
 {
     const float *out = args->in[0].data, *target = args->in[1].data;
     float *dout = args->out[0].data;
-    double alpha = args->attr->alpha;
+    double alpha = (double)args->attr->alpha * tri_kernel_scale(args, 2);
     for (int64_t i = 0; i < args->out[0].count; i++) {
         switch (args->attr->out_loss) {
         case TRI_LOSS_SSE:
