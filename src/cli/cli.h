@@ -41,7 +41,8 @@ typedef struct tri_verb {
     const char *name;
     const char *help;     /* one line, without a full stop */
     const char *usage;    /* what follows the name on the command line */
-    const char *sections; /* of the settings it reads, for its help: "model run"; NULL for all */
+    const char *sections; /* of the settings it reads, for its help: "model run"; NULL for all, ""
+                             for none */
     tri_operands operands;
     const tri_flag *flags; /* ends with a NULL name; may be NULL */
     int (*run)(const tri_cli *cli);
@@ -94,6 +95,7 @@ int tri_verb_train(const tri_cli *cli);
 int tri_verb_generate(const tri_cli *cli);
 int tri_verb_eval(const tri_cli *cli);
 int tri_verb_plan(const tri_cli *cli);
+int tri_verb_place(const tri_cli *cli);
 int tri_verb_explain(const tri_cli *cli);
 int tri_verb_check(const tri_cli *cli);
 int tri_verb_bench(const tri_cli *cli);

@@ -39,6 +39,8 @@ void tri_help_write_verb(FILE *file, const tri_verb *verb)
     fprintf(file, "  %-28s %s\n", "--set section.key=value",
             "change one setting; wins over the file");
     fprintf(file, "  %-28s %s\n\n", "--help", "this text");
+    if (verb->sections && !*verb->sections)
+        return; /* it reads none */
     fprintf(file, "%sSettings%s (name, default, meaning)\n\n", bold, plain);
     tr_settings_help(file, verb->sections, tri_terminal_width(file), NULL);
 }
