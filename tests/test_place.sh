@@ -65,6 +65,14 @@ says '295 (591)' --devices
 says 'the device' --help
 grep -q 'Settings' "$tmp/out" && fail 'the help lists settings that place does not read'
 
+# The program that is run has what the calculator says: with tp, four all-reduces in a layer, each of
+# the rows that the paper counts (8 x 64 rows of 64, fp32).
+says 'over tp: 131.1 kB' --mesh tp:2 --dtype f32 'Y[R:512, D:64]{P:tp} -> Y[R, D]'
+checks=$((checks + 1))
+"$trireme" explain recipes/tiny.yaml --all --set layout.tp=2 >"$tmp/out" 2>"$tmp/err"
+[ "$(grep -cE 'all_reduce .*h\.1\..*over tp.*128\.0 KiB' "$tmp/out")" -eq 4 ] ||
+    fail 'a layer under tp does not have four all-reduces of 128 KiB'
+
 refused 'nothing to place'
 refused 'there is no such axis in the mesh; the axes of the mesh are x' --mesh x:4 'A[I@q]'
 [ "$(sed -n 2,3p "$tmp/err")" = $'  A[I@q]\n      ^' ] || fail 'the mark is not under the character'

@@ -111,7 +111,10 @@ void tri_calc_write_seconds(double seconds, tri_text *text)
         seconds *= 1000;
         u++;
     }
-    tri_text_add(text, "%.*f %s", seconds < 10 ? 2 : seconds < 100 ? 1 : 0, seconds, unit[u]);
+    if (seconds == 0)
+        tri_text_add(text, "0 s");
+    else
+        tri_text_add(text, "%.*f %s", seconds < 10 ? 2 : seconds < 100 ? 1 : 0, seconds, unit[u]);
 }
 
 static void write_memory(const tri_calc *calc, const tri_amount *bytes, tri_text *text)
