@@ -73,6 +73,17 @@ checks=$((checks + 1))
 [ "$(grep -cE 'all_reduce .*h\.1\..*over tp.*128\.0 KiB' "$tmp/out")" -eq 4 ] ||
     fail 'a layer under tp does not have four all-reduces of 128 KiB'
 
+# 6 buckets, 2 micro-batches: 12 sums and 24 gathers, 3 m times the 861.5 KiB of the weights.
+checks=$((checks + 1))
+"$trireme" explain recipes/tiny.yaml --summary --set layout.dp=4 --set layout.zero=3 \
+    --set layout.microbatches=2 >"$tmp/out" 2>"$tmp/err"
+grep -q 'over dp: 12 shard_sum messages, 1.68 MiB' "$tmp/out" &&
+    grep -q 'over dp: 24 unshard messages, 3.37 MiB' "$tmp/out" ||
+    fail 'zero 3 does not send 3 m times the weights'
+says 'each device sends 3·I·K bytes at 450 GB/s' --device h100 --mesh x:4 \
+    'A[I,J@x] . B[J@x,K] -> C[I,K]'
+says 'A[I:64, J:8@x] . B[J:8@x, K] -> C[I:64, K]' --mesh x:4 'A[I:64,J:8@x] . B[J@x,K] -> C[I,K]'
+
 refused 'nothing to place'
 refused 'there is no such axis in the mesh; the axes of the mesh are x' --mesh x:4 'A[I@q]'
 [ "$(sed -n 2,3p "$tmp/err")" = $'  A[I@q]\n      ^' ] || fail 'the mark is not under the character'

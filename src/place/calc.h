@@ -144,10 +144,11 @@ tr_status tri_calc_move_to(tri_calc *calc, const tri_calc_array *from, const tri
 
 typedef struct tri_calc_product {
     tri_calc_moves before, after;
-    tri_calc_array from_a, from_b; /* as they were given */
-    tri_calc_array a, b, c;        /* as they are multiplied */
-    tri_amount flops;              /* of one device */
-    tri_amount traffic[3];         /* bytes of a, b and c */
+    tri_calc_array from_a, from_b, target; /* as they were given */
+    bool has_target;
+    tri_calc_array a, b, c; /* as they are multiplied */
+    tri_amount flops;       /* of one device */
+    tri_amount traffic[3];  /* bytes of a, b and c */
 } tri_calc_product;
 
 /* target may be NULL: the result stays where the product leaves it. */
@@ -180,6 +181,8 @@ tr_status tri_calc_train(tri_calc *calc, const char *strategy, unsigned model_ax
 /* ---- as text (calc_text.c, calc_draw.c) ---- */
 
 void tri_calc_write_array(const tri_calc *calc, const tri_calc_array *array, tri_text *text);
+/* The same with sizes, as it was given. */
+void tri_calc_write_given(const tri_calc *calc, const tri_calc_array *array, tri_text *text);
 void tri_calc_write_axes(const tri_calc *calc, unsigned axes, tri_text *text);
 void tri_calc_write_amount(const tri_calc *calc, const tri_amount *amount, const char *unit,
                            tri_text *text);

@@ -172,6 +172,9 @@ tr_status tri_calc_multiply(tri_calc *calc, const tri_calc_array *a, const tri_c
 {
     multiplier m = {.calc = calc, .target = target};
     *product = (tri_calc_product){.from_a = *a, .from_b = *b, .a = *a, .b = *b};
+    product->has_target = target;
+    if (target)
+        product->target = *target;
     product->a.terms = product->b.terms = 0; /* a product is not linear in both: sums end first */
     TRI_TRY(sort_dims(&m, a, b, err));
     apply_rule(&m, &product->a, &product->b);

@@ -106,10 +106,14 @@ static void write_bound(const tri_calc *calc, const tri_calc_product *p, tri_tex
 void tri_calc_report_product(const tri_calc *calc, const tri_calc_product *product, tri_text *text)
 {
     const tri_calc_array *a = &product->from_a, *b = &product->from_b;
-    tri_calc_write_array(calc, a, text);
+    tri_calc_write_given(calc, a, text);
     tri_text_add(text, " . ");
-    tri_calc_write_array(calc, b, text);
-    tri_text_add(text, "  ");
+    tri_calc_write_given(calc, b, text);
+    if (product->has_target) {
+        tri_text_add(text, " -> ");
+        tri_calc_write_given(calc, &product->target, text);
+    }
+    tri_text_add(text, "\n");
     tri_calc_write_machine(calc, text);
     tri_text_add(text, "\n");
     bool any = false;

@@ -31,11 +31,15 @@ static void write_cuts(const tri_calc *calc, const tri_calc_dim *dim, tri_text *
                      calc->axes[dim->cuts[i]].name);
 }
 
-void tri_calc_write_array(const tri_calc *calc, const tri_calc_array *array, tri_text *text)
+static void write_array(const tri_calc *calc, const tri_calc_array *array, bool sizes,
+                        tri_text *text)
 {
     tri_text_add(text, "%s[", array->name);
     for (int d = 0; d < array->rank; d++) {
-        tri_text_add(text, "%s%s", d ? ", " : "", calc->letters[array->dims[d].letter].name);
+        const tri_calc_letter *letter = &calc->letters[array->dims[d].letter];
+        tri_text_add(text, "%s%s", d ? ", " : "", letter->name);
+        if (sizes && letter->size > 0)
+            tri_text_add(text, ":%" PRId64, letter->size);
         write_cuts(calc, &array->dims[d], text);
     }
     tri_text_add(text, "]");
@@ -44,6 +48,16 @@ void tri_calc_write_array(const tri_calc *calc, const tri_calc_array *array, tri
         tri_calc_write_axes(calc, array->terms, text);
         tri_text_add(text, "}");
     }
+}
+
+void tri_calc_write_array(const tri_calc *calc, const tri_calc_array *array, tri_text *text)
+{
+    write_array(calc, array, false, text);
+}
+
+void tri_calc_write_given(const tri_calc *calc, const tri_calc_array *array, tri_text *text)
+{
+    write_array(calc, array, true, text);
 }
 
 /* ---- amounts ---- */
@@ -201,8 +215,8 @@ void tri_calc_report_array(const tri_calc *calc, const tri_calc_array *array, tr
     tri_amount local = tri_calc_bytes(calc, array, false);
     tri_amount whole = tri_calc_bytes(calc, array, true);
     tri_amount total = tri_amount_scaled(local, devices, 1);
-    tri_calc_write_array(calc, array, text);
-    tri_text_add(text, "  ");
+    tri_calc_write_given(calc, array, text);
+    tri_text_add(text, "\n");
     tri_calc_write_machine(calc, text);
     tri_text_add(text, "\n  a device    ");
     write_local_shape(calc, array, text);
@@ -258,6 +272,9 @@ void tri_calc_write_move(const tri_calc *calc, const tri_calc_move *move, tri_te
     if (move->seconds >= 0) {
         tri_text_add(text, ", ");
         tri_calc_write_seconds(move->seconds, text);
+    } else if (calc->link) {
+        tri_text_add(text, " at %.4g GB/s",
+                     tri_link_ring_bytes_per_s(calc->link, tri_calc_num_axes(move->axes)) * 1e-9);
     }
     tri_text_add(text, "\n");
 }
@@ -265,10 +282,10 @@ void tri_calc_write_move(const tri_calc *calc, const tri_calc_move *move, tri_te
 void tri_calc_report_moves(const tri_calc *calc, const tri_calc_array *from,
                            const tri_calc_array *to, const tri_calc_moves *moves, tri_text *text)
 {
-    tri_calc_write_array(calc, from, text);
+    tri_calc_write_given(calc, from, text);
     tri_text_add(text, " -> ");
-    tri_calc_write_array(calc, to, text);
-    tri_text_add(text, "  ");
+    tri_calc_write_given(calc, to, text);
+    tri_text_add(text, "\n");
     tri_calc_write_machine(calc, text);
     tri_text_add(text, "\n");
     for (int i = 0; i < moves->num; i++)
