@@ -7,6 +7,7 @@
 
 #include <cmocka.h>
 
+#include "graph/op_table.h"
 #include "place/calc.h"
 
 #include <math.h>
@@ -139,6 +140,81 @@ static void several_axes(void **state)
     assert_line("A[I,J@yx].B[J@y,K]", "ag A[I, J@y] over x; C[I, K]{P:y}; ");
     /* An operand in terms is summed first: a product of sums is not the sum of products. */
     assert_line("A[I,J]{P:x}.B[J,K]{U_x}", "ar A[I, J] over x; ar B[J, K] over x; C[I, K]; ");
+}
+
+/* One operand: dims [first.., second..], the dim `cut` over x. */
+static tri_calc_array operand(const char *name, const char *first, const char *second, int cut)
+{
+    char text[100];
+    int length = snprintf(text, sizeof text, "%s[", name), d = 0;
+    for (const char *part = first; part; part = part == first ? second : NULL)
+        for (const char *c = part; *c; c++, d++)
+            length += snprintf(text + length, sizeof text - (size_t)length, "%s%c%s", d ? "," : "",
+                               *c, d == cut ? "@x" : "");
+    snprintf(text + length, sizeof text - (size_t)length, "]");
+    tri_calc_array array;
+    if (tri_calc_parse_array(&calc, text, &array, &err) != TR_OK)
+        fail_msg("%s: %s", text, err.message);
+    return array;
+}
+
+static int cut_dim(const tri_calc_array *array)
+{
+    for (int d = 0; d < array->rank; d++)
+        if (array->dims[d].num_cuts > 0)
+            return d;
+    return -1;
+}
+
+static void assert_spot(const tri_spot *spot, const tri_calc_array *array)
+{
+    int cut = cut_dim(array);
+    tri_spot_kind kind = array->terms ? TRI_SPOT_TERMS : cut >= 0 ? TRI_SPOT_CUT : TRI_SPOT_WHOLE;
+    assert_int_equal(spot->kind, kind);
+    if (kind == TRI_SPOT_CUT)
+        assert_int_equal(spot->dim, cut);
+}
+
+/* The operator of a program and the calculator place a product alike: every transposition, one or
+ * two dims of each kind, every cut. */
+static void as_the_pass_does(void **state)
+{
+    (void)state;
+    static const char *const rows[] = {"", "I", "IL"}, *const inner[] = {"", "J", "JM"};
+    static const char *const columns[] = {"", "K", "KN"};
+    for (int code = 0; code < 2 * 2 * 8; code++) {
+        bool trans_a = code & 1, trans_b = code & 2;
+        int na = 1 + (code >> 2 & 1), nc = 1 + (code >> 3 & 1), nb = 1 + (code >> 4 & 1);
+        tri_node node = {.op = TRI_OP_MATMUL, .num_in = 2, .num_out = 1};
+        node.attr.trans_a = trans_a;
+        node.attr.trans_b = trans_b;
+        node.attr.split_a = (uint8_t)(trans_a ? nc : na);
+        node.attr.split_b = (uint8_t)(trans_b ? nb : nc);
+        tri_shape shapes[2] = {{.rank = na + nc}, {.rank = nc + nb}};
+        for (int i = 0; i < 2; i++)
+            for (int d = 0; d < shapes[i].rank; d++)
+                shapes[i].dim[d] = (tri_dim){TRI_DIM_N, 8};
+        for (int cut_a = -1; cut_a < na + nc; cut_a++)
+            for (int cut_b = -1; cut_b < nc + nb; cut_b++) {
+                tri_spot in[2] = {{cut_a < 0 ? TRI_SPOT_WHOLE : TRI_SPOT_CUT, cut_a},
+                                  {cut_b < 0 ? TRI_SPOT_WHOLE : TRI_SPOT_CUT, cut_b}};
+                tri_spot out;
+                tri_op_get(TRI_OP_MATMUL)->place(&node, shapes, in, &out);
+                begin("x:2", "bf16");
+                tri_calc_array a = operand("A", trans_a ? inner[nc] : rows[na],
+                                           trans_a ? rows[na] : inner[nc], cut_a);
+                tri_calc_array b = operand("B", trans_b ? columns[nb] : inner[nc],
+                                           trans_b ? inner[nc] : columns[nb], cut_b);
+                tri_calc_product p;
+                assert_int_equal(tri_calc_multiply(&calc, &a, &b, NULL, "C", &p, &err), TR_OK);
+                assert_spot(&in[0], &p.a);
+                assert_spot(&in[1], &p.b);
+                assert_spot(&out, &p.c);
+            }
+    }
+    /* Between the products of an MLP: GELU(x + y) is not GELU(x) + GELU(y). */
+    assert_false(tri_op_get(TRI_OP_ACT)->linear);
+    assert_false(tri_op_get(TRI_OP_MATMUL)->linear);
 }
 
 static void work_of_a_product(void **state)
@@ -631,23 +707,15 @@ static void fuzzed(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(four_cases),
-        cmocka_unit_test(the_smaller_is_gathered),
-        cmocka_unit_test(several_axes),
-        cmocka_unit_test(work_of_a_product),
-        cmocka_unit_test(moves_between_placements),
-        cmocka_unit_test(bytes_of_moves),
-        cmocka_unit_test(times_of_moves),
-        cmocka_unit_test(sharded_array),
-        cmocka_unit_test(uneven_picture),
-        cmocka_unit_test(letters_stay_letters),
-        cmocka_unit_test(training_steps),
-        cmocka_unit_test(training_bounds),
-        cmocka_unit_test(devices_and_links),
-        cmocka_unit_test(memory_of_training),
-        cmocka_unit_test(errors_point),
-        cmocka_unit_test(wrong_meshes),
-        cmocka_unit_test(fuzzed),
+        cmocka_unit_test(four_cases),           cmocka_unit_test(the_smaller_is_gathered),
+        cmocka_unit_test(several_axes),         cmocka_unit_test(as_the_pass_does),
+        cmocka_unit_test(work_of_a_product),    cmocka_unit_test(moves_between_placements),
+        cmocka_unit_test(bytes_of_moves),       cmocka_unit_test(times_of_moves),
+        cmocka_unit_test(sharded_array),        cmocka_unit_test(uneven_picture),
+        cmocka_unit_test(letters_stay_letters), cmocka_unit_test(training_steps),
+        cmocka_unit_test(training_bounds),      cmocka_unit_test(devices_and_links),
+        cmocka_unit_test(memory_of_training),   cmocka_unit_test(errors_point),
+        cmocka_unit_test(wrong_meshes),         cmocka_unit_test(fuzzed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -100,7 +100,7 @@ static double exchange_seconds(const tri_calc *calc, const tri_calc_move *move, 
     for (int a = 0; a < calc->num_axes; a++)
         if (move->axes & 1u << a && calc->axes[a].size > longest)
             longest = calc->axes[a].size;
-    return bytes * (longest == 2 ? 0.5 : longest / 4.0) / tri_link_ring_bytes_per_s(calc->link, 1);
+    return bytes * longest / 4 / tri_link_ring_bytes_per_s(calc->link, 1);
 }
 
 static void price(const tri_calc *calc, tri_calc_move *move)
