@@ -11,7 +11,8 @@ typedef enum tri_rate {               /* of matrix products, by the type of the 
                         TRI_RATE_F32, /* on the ordinary units */
                         TRI_RATE_TF32,
                         TRI_RATE_16, /* bf16; f16 on the V100, which has no bf16 */
-                        TRI_RATE_8,  /* fp8; int8 where there is no fp8 */
+                        TRI_RATE_FP8,
+                        TRI_RATE_INT8, /* whole numbers: TOP/s */
                         TRI_NUM_RATES
 } tri_rate;
 

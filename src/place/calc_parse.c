@@ -23,7 +23,7 @@ static const struct {
 } dtypes[] = {
     {"f32", 4, TRI_RATE_F32}, {"fp32", 4, TRI_RATE_F32}, {"tf32", 4, TRI_RATE_TF32},
     {"bf16", 2, TRI_RATE_16}, {"f16", 2, TRI_RATE_16},   {"fp16", 2, TRI_RATE_16},
-    {"f8", 1, TRI_RATE_8},    {"fp8", 1, TRI_RATE_8},    {"int8", 1, TRI_RATE_8},
+    {"f8", 1, TRI_RATE_FP8},  {"fp8", 1, TRI_RATE_FP8},  {"int8", 1, TRI_RATE_INT8},
 };
 
 tr_status tri_calc_init(tri_calc *calc, tr_error *err)

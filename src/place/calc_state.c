@@ -104,8 +104,8 @@ void tri_calc_report_devices(tri_text *text)
         tri_text_add(text, " %7.4g %7.4g %11s  %-8s %s\n", d->memory_bytes * 1e-9,
                      d->memory_bytes_per_s * 1e-9, ratio, d->link, d->source);
     }
-    tri_text_add(text, "\n16-bit is bf16 (f16 on the V100); 8-bit is fp8 (int8 on A100 and "
-                       "TPU)\n\nLinks: GB/s of a device, one way\n\n");
+    tri_text_add(text, "\n16-bit is bf16 (f16 on the V100); a dash: the device has none, or "
+                       "its source gives none\n\nLinks: GB/s of a device, one way\n\n");
     for (size_t i = 0; tri_link_spec_at(i); i++) {
         const tri_link_spec *l = tri_link_spec_at(i);
         tri_text_add(text, "  %-10s %6.4g  %-34s %s%s\n", l->name, l->bytes_per_s * 1e-9, l->title,
