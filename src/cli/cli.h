@@ -95,6 +95,7 @@ int tri_verb_train(const tri_cli *cli);
 int tri_verb_generate(const tri_cli *cli);
 int tri_verb_eval(const tri_cli *cli);
 int tri_verb_plan(const tri_cli *cli);
+int tri_verb_place(const tri_cli *cli);
 int tri_verb_explain(const tri_cli *cli);
 int tri_verb_check(const tri_cli *cli);
 int tri_verb_sim(const tri_cli *cli);

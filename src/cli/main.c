@@ -46,6 +46,21 @@ static const tri_flag plan_flags[] = {
     {0},
 };
 
+static const tri_flag place_flags[] = {
+    {"mesh", "x:4,y:8", "the axes of the mesh and their sizes"},
+    {"dtype", "TYPE", "of the arrays: bf16 (default), f16, f32, tf32, fp8, int8"},
+    {"device", "NAME", "for times: h100, a100, v5p, ...; --devices lists them"},
+    {"link", "NAME", "for times: nvlink4, ib400, ... or 50GB/s (default: the device's)"},
+    {"latency", "US", "of a message, in microseconds (default 0)"},
+    {"train", "STRATEGY", "In . Win . Wout step by step: dp, fsdp, tp, megatron or fsdp+tp"},
+    {"sizes", "B:1024,D:4096", "sizes of letters that are given none where they stand"},
+    {"tp", "AXES", "--train: the axes of the model (default: tp, or the last)"},
+    {"state", "PARAMS", "memory of weights, gradients and moments under ZeRO 0 to 3"},
+    {"shard-group", "N", "--state: shard within groups of N, replicate between them"},
+    {"devices", NULL, "the table of devices and links"},
+    {0},
+};
+
 static const tri_flag explain_flags[] = {
     {"summary", NULL, "totals only"},
     {"all", NULL, "every instruction; repeated layers are folded otherwise"},
@@ -125,6 +140,9 @@ const tri_verb tri_verbs[] = {
      "model data train precision run", TRI_OPERANDS_SETTINGS, eval_flags, tri_verb_eval},
     {"plan", "show the memory a run needs, before anything is allocated", "[FILE.yaml]",
      MODEL_SECTIONS, TRI_OPERANDS_SETTINGS, plan_flags, tri_verb_plan},
+    {"place", "calculate on paper: shards, products, collectives, their bytes and times",
+     "['A[I:256@x, J] . B[J, K@y] -> C[I, K]' ...]", "", TRI_OPERANDS_WORDS, place_flags,
+     tri_verb_place},
     {"explain", "print the program of a step, instruction by instruction", "[FILE.yaml]",
      MODEL_SECTIONS, TRI_OPERANDS_SETTINGS, explain_flags, tri_verb_explain},
     {"check", "prove that the program of a step is right, without running it", "[FILE.yaml]",

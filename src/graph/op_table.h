@@ -24,6 +24,17 @@ typedef struct tri_spot {
 typedef void (*tri_place_rule)(const tri_node *node, const tri_shape *shapes, tri_spot *in,
                                tri_spot *out);
 
+/* A product of two tensors, as its placement sees it: where the contracted and the free dims of
+ * each operand begin. The result has the free dims of a, then those of b. */
+typedef struct tri_product {
+    int contract_a, contract_b, num_contracted;
+    int free_a, free_b, num_free_a;
+    bool gather_b; /* free dims of both are cut over the axis: b is gathered then, otherwise a */
+} tri_product;
+/* The rule of every product, of the pass and of the calculator: in[2] as in a tri_place_rule. Each
+ * axis of a mesh is a call of its own. */
+void tri_place_product(const tri_product *product, tri_spot *in, tri_spot *out);
+
 typedef struct tri_op_def {
     const char *name;
     const char *inputs; /* for people: "x [...,D], gain [D], shift [D]" */

@@ -84,41 +84,45 @@ void tri_place_bias(const tri_node *node, const tri_shape *shapes, tri_spot *in,
     out[0] = in[0];
 }
 
-/* The four cases of a product: see docs/parallelism.md. */
+/* The four cases of a product, on one axis: see docs/parallelism.md. */
+void tri_place_product(const tri_product *product, tri_spot *in, tri_spot *out)
+{
+    int inner_a = in[0].dim - product->contract_a, inner_b = in[1].dim - product->contract_b;
+    bool cut_a = is_cut(&in[0]) && inner_a >= 0 && inner_a < product->num_contracted;
+    bool cut_b = is_cut(&in[1]) && inner_b >= 0 && inner_b < product->num_contracted;
+    *out = whole;
+    if (cut_a && cut_b && inner_a == inner_b) {
+        *out = (tri_spot){TRI_SPOT_TERMS, 0};
+        return;
+    }
+    if (cut_a)
+        in[0] = whole;
+    if (cut_b)
+        in[1] = whole;
+    if (is_cut(&in[0]) && is_cut(&in[1])) /* rows and columns both */
+        in[product->gather_b ? 1 : 0] = whole;
+    if (is_cut(&in[0]))
+        *out = cut_at(in[0].dim - product->free_a);
+    else if (is_cut(&in[1]))
+        *out = cut_at(product->num_free_a + in[1].dim - product->free_b);
+}
+
 void tri_place_matmul(const tri_node *node, const tri_shape *shapes, tri_spot *in, tri_spot *out)
 {
     const tri_attr *attr = &node->attr;
-    int ra = shapes[0].rank, rb = shapes[1].rank;
-    int contract_a = attr->trans_a ? 0 : attr->split_a, free_a = attr->trans_a ? attr->split_a : 0;
-    int contract_b = attr->trans_b ? attr->split_b : 0, free_b = attr->trans_b ? 0 : attr->split_b;
-    int num_contracted = attr->trans_a ? attr->split_a : ra - attr->split_a;
-    int num_free_a = ra - num_contracted, num_free_b = rb - num_contracted;
-    bool inner_a =
-        is_cut(&in[0]) && in[0].dim >= contract_a && in[0].dim < contract_a + num_contracted;
-    bool inner_b =
-        is_cut(&in[1]) && in[1].dim >= contract_b && in[1].dim < contract_b + num_contracted;
-    (void)num_free_b;
+    tri_product product = {
+        .contract_a = attr->trans_a ? 0 : attr->split_a,
+        .contract_b = attr->trans_b ? attr->split_b : 0,
+        .num_contracted = attr->trans_a ? attr->split_a : shapes[0].rank - attr->split_a,
+        .free_a = attr->trans_a ? attr->split_a : 0,
+        .free_b = attr->trans_b ? 0 : attr->split_b,
+        /* Activations that are cut along the positions are gathered, not weights. */
+        .gather_b = is_cut(&in[1]) && shapes[1].dim[in[1].dim].name == TRI_DIM_T,
+    };
+    product.num_free_a = shapes[0].rank - product.num_contracted;
     for (int k = 0; k < node->num_out; k++)
         out[k] = whole;
-    if (inner_a && inner_b && in[0].dim - contract_a == in[1].dim - contract_b) {
-        out[0] = (tri_spot){TRI_SPOT_TERMS, 0};
-        return;
-    }
-    if (inner_a)
-        in[0] = whole;
-    if (inner_b)
-        in[1] = whole;
-    if (is_cut(&in[0]) && is_cut(&in[1])) {
-        /* Rows and columns both: activations that are cut along the positions are gathered. */
-        if (shapes[1].dim[in[1].dim].name == TRI_DIM_T)
-            in[1] = whole;
-        else
-            in[0] = whole;
-    }
-    if (is_cut(&in[0]))
-        out[0] = cut_at(in[0].dim - free_a);
-    else if (is_cut(&in[1]))
-        out[0] = cut_at(num_free_a + in[1].dim - free_b);
+    tri_place_product(&product, in, &out[0]);
 }
 
 /* A cut table finds some of the ids: the others give zeros, so the result is terms. Cut ids give a

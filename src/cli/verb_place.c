@@ -1,0 +1,226 @@
+/* trireme place: the sharding calculator. The mathematics is in src/place/calc*.c; here the flags
+ * are read, and an error in a text is shown under it. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#include "cli/cli.h"
+#include "config/nearest.h"
+#include "place/calc.h"
+
+/* A command and the text that is being read, for messages. */
+typedef struct place {
+    const tri_cli *cli;
+    tri_calc calc;
+    tri_link_spec own_link;
+    const char *text;
+} place;
+
+static const char *device_at(size_t i)
+{
+    return tri_device_spec_at(i) ? tri_device_spec_at(i)->name : NULL;
+}
+
+static const char *link_at(size_t i)
+{
+    return tri_link_spec_at(i) ? tri_link_spec_at(i)->name : NULL;
+}
+
+static tr_status unknown_name(const char *flag, const char *word, const char *(*name_at)(size_t),
+                              tr_error *err)
+{
+    const char *best = name_at(0);
+    for (size_t i = 1; name_at(i); i++)
+        if (tri_edit_distance(word, name_at(i)) < tri_edit_distance(word, best))
+            best = name_at(i);
+    return tri_fail(err, TR_ERROR_INPUT,
+                    "--%s: \"%.40s\" is not known; did you mean %s? trireme place --devices lists "
+                    "them%s",
+                    flag, word, best,
+                    strcmp(flag, "link") == 0 ? ", and --link 50GB/s gives a figure" : "");
+}
+
+/* A name of the table, or "50GB/s", "400Gb/s". */
+static tr_status read_link(place *p, const char *text, tr_error *err)
+{
+    p->calc.link = tri_link_spec_find(text);
+    if (p->calc.link)
+        return TR_OK;
+    char *end;
+    double value = strtod(text, &end);
+    double unit = strcmp(end, "GB/s") == 0 ? 1e9 : strcmp(end, "Gb/s") == 0 ? 1e9 / 8 : 0;
+    if (end == text || unit == 0)
+        return unknown_name("link", text, link_at, err);
+    if (!(value * unit >= 1 && value * unit <= 1e18))
+        return tri_fail(err, TR_ERROR_INPUT, "--link is %.40s; it must be positive and finite",
+                        text);
+    p->own_link = (tri_link_spec){.name = "given", .title = "link", .bytes_per_s = value * unit};
+    p->calc.link = &p->own_link;
+    return TR_OK;
+}
+
+static tr_status read_latency(place *p, const char *text, tr_error *err)
+{
+    char *end;
+    double us = strtod(text, &end);
+    if (end == text || (*end && strcmp(end, "us") != 0) || !(us >= 0 && us <= 1e9))
+        return tri_fail(err, TR_ERROR_INPUT,
+                        "--latency is \"%.40s\"; expected microseconds, for example --latency 5",
+                        text);
+    p->calc.latency_s = us * 1e-6;
+    return TR_OK;
+}
+
+static tr_status read_machine(place *p, tr_error *err)
+{
+    const char *mesh = tri_cli_flag(p->cli, "mesh"), *dtype = tri_cli_flag(p->cli, "dtype");
+    const char *device = tri_cli_flag(p->cli, "device"), *link = tri_cli_flag(p->cli, "link");
+    const char *latency = tri_cli_flag(p->cli, "latency");
+    if (mesh) {
+        p->text = mesh;
+        TRI_TRY(tri_calc_parse_mesh(&p->calc, mesh, err));
+        p->text = NULL;
+    }
+    if (dtype)
+        TRI_TRY(tri_calc_set_dtype(&p->calc, dtype, err));
+    if (device) {
+        p->calc.device = tri_device_spec_find(device);
+        if (!p->calc.device)
+            return unknown_name("device", device, device_at, err);
+        p->calc.link = tri_link_spec_find(p->calc.device->link);
+    }
+    if (link)
+        TRI_TRY(read_link(p, link, err));
+    return latency ? read_latency(p, latency, err) : TR_OK;
+}
+
+static tr_status read_sizes(place *p, tr_error *err)
+{
+    const char *sizes = tri_cli_flag(p->cli, "sizes");
+    p->text = sizes;
+    if (sizes)
+        TRI_TRY(tri_calc_parse_sizes(&p->calc, sizes, err));
+    p->text = NULL;
+    return TR_OK;
+}
+
+static tr_status report_line(place *p, const char *line_text, tri_text *text, tr_error *err)
+{
+    tri_calc_line line;
+    tri_calc_moves moves = {.num = 0};
+    tri_calc_product product;
+    p->text = line_text;
+    TRI_TRY(tri_calc_parse_line(&p->calc, line_text, &line, err));
+    switch (line.kind) {
+    case TRI_CALC_ARRAY:
+        tri_calc_report_array(&p->calc, &line.a, text);
+        return TR_OK;
+    case TRI_CALC_MOVE:
+        TRI_TRY(tri_calc_move_to(&p->calc, &line.a, &line.target, &moves, err));
+        tri_calc_report_moves(&p->calc, &line.a, &line.target, &moves, text);
+        return TR_OK;
+    default:
+        TRI_TRY(tri_calc_multiply(&p->calc, &line.a, &line.b, line.has_target ? &line.target : NULL,
+                                  line.has_target ? line.target.name : "C", &product, err));
+        tri_calc_report_product(&p->calc, &product, text);
+        return TR_OK;
+    }
+}
+
+static tr_status report_training(place *p, const char *strategy, tri_text *text, tr_error *err)
+{
+    tri_calc_training *training = malloc(sizeof *training);
+    const char *tp = tri_cli_flag(p->cli, "tp");
+    unsigned axes = 0;
+    tr_status status = TR_OK;
+    if (!training)
+        return tri_fail(err, TR_ERROR_RUNTIME, "no memory for the calculation");
+    if (tp) {
+        p->text = tp;
+        status = tri_calc_parse_axes(&p->calc, tp, &axes, err);
+    }
+    if (status == TR_OK) {
+        p->text = NULL;
+        status = tri_calc_train(&p->calc, strategy, axes, training, err);
+    }
+    if (status == TR_OK)
+        tri_calc_report_training(&p->calc, training, text);
+    free(training);
+    return status;
+}
+
+static tr_status report_state(place *p, const char *count, tri_text *text, tr_error *err)
+{
+    char *end;
+    double params = strtod(count, &end);
+    int64_t group = 0;
+    if (end == count || *end || !(params >= 1 && params <= 1e18))
+        return tri_fail(err, TR_ERROR_INPUT,
+                        "--state is \"%.40s\"; expected a number of parameters, such as 7.5e9",
+                        count);
+    TRI_TRY(tri_cli_flag_int(p->cli, "shard-group", 1, TRI_CALC_DEVICES, &group, err));
+    return tri_calc_report_state(&p->calc, params, group, text, err);
+}
+
+static tr_status report(place *p, tri_text *text, tr_error *err)
+{
+    const char *train = tri_cli_flag(p->cli, "train"), *state = tri_cli_flag(p->cli, "state");
+    int lines = p->cli->num_operands;
+    TRI_TRY(tri_calc_init(&p->calc, err));
+    TRI_TRY(read_machine(p, err));
+    TRI_TRY(read_sizes(p, err));
+    if (tri_cli_flag(p->cli, "devices")) {
+        tri_calc_report_devices(text);
+        return TR_OK;
+    }
+    if ((train || state) && lines > 0)
+        return tri_fail(err, TR_ERROR_INPUT,
+                        "--%s takes no placement, but \"%.60s\" was given; sizes go to --sizes "
+                        "B:1024,D:4096,F:16384",
+                        train ? "train" : "state", p->cli->operands[0]);
+    if (train)
+        return report_training(p, train, text, err);
+    if (state)
+        return report_state(p, state, text, err);
+    if (lines == 0)
+        return tri_fail(err, TR_ERROR_INPUT,
+                        "nothing to place; for example: trireme place --mesh x:4 'A[I:1024, "
+                        "J:4096@x] . B[J@x, K:512] -> C[I, K]', or --train fsdp, or --devices");
+    for (int i = 0; i < lines; i++) {
+        if (i > 0)
+            tri_text_add(text, "\n");
+        TRI_TRY(report_line(p, p->cli->operands[i], text, err));
+    }
+    return TR_OK;
+}
+
+/* The text, and a mark under the character. */
+static void point_at(const char *text, int at)
+{
+    int columns = 0;
+    for (int i = 0; i < at && text[i]; i++)
+        columns += ((unsigned char)text[i] & 0xc0) != 0x80;
+    fprintf(stderr, "  %s\n  %*s^\n", text, columns, "");
+}
+
+int tri_verb_place(const tri_cli *cli)
+{
+    tr_error err = {0};
+    place p = {.cli = cli};
+    tri_text text;
+    tri_text_init(&text);
+    tr_status status = report(&p, &text, &err);
+    if (status == TR_OK && text.failed)
+        status = tri_fail(&err, TR_ERROR_RUNTIME, "no memory for the report");
+    if (status == TR_OK)
+        printf("%s", text.chars ? text.chars : "");
+    tri_text_fini(&text);
+    if (status == TR_OK)
+        return TRI_EXIT_OK;
+    int code = tri_cli_fail(&err);
+    if (p.text && p.calc.error_at >= 0)
+        point_at(p.text, p.calc.error_at);
+    return code;
+}
