@@ -1,5 +1,5 @@
-/* Attention on the GPU: reads the operands and chooses the kernels. Those of cuDNN are taken where it
- * has some (dnn.h), which is without dropout, documents and windows; ours do the rest.
+/* Attention on the GPU: reads the operands and chooses the kernels. Those of cuDNN are taken where
+ * it has some (dnn.h), which is without dropout, documents and windows; ours do the rest.
  *
  * Our backward is deterministic without atomics: one kernel owns the keys and sums over queries (of
  * all heads that share them), another owns the queries and sums over keys. Both compute the scores
@@ -59,7 +59,8 @@ static bool suits_mma(const tri_attention *a, tri_dtype dtype)
            a->alpha > 0 && address % 16 == 0;
 }
 
-/* The same call for cuDNN; its dtype is f32, which cuDNN does not take, when a mask is in the way. */
+/* The same call for cuDNN; its dtype is f32, which cuDNN does not take, when a mask is in the way.
+ */
 static tri_cuda_sdpa sdpa_of(const tri_attention *a, const tri_kernel_args *args, bool grad)
 {
     tri_dtype dtype = args->in[grad].dtype;

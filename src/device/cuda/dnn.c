@@ -14,12 +14,12 @@
 #include "device/cuda/dnn_graph.h"
 
 enum {
-    OLDEST = 91000,     /* before 9.10 masked scores were not minus infinity */
-    SHORTEST = 64,      /* positions; below, nothing is gained */
-    WIDEST = 128,       /* of a head */
-    MOST_CHOICES = 16,  /* configurations of one heuristic that are looked at */
-    MOST_NOTES = 16,    /* on the numbers of an engine */
-    SPARE = 4 << 20,    /* of scratch, for what cuDNN wants beside dS */
+    OLDEST = 91000,    /* before 9.10 masked scores were not minus infinity */
+    SHORTEST = 64,     /* positions; below, nothing is gained */
+    WIDEST = 128,      /* of a head */
+    MOST_CHOICES = 16, /* configurations of one heuristic that are looked at */
+    MOST_NOTES = 16,   /* on the numbers of an engine */
+    SPARE = 4 << 20,   /* of scratch, for what cuDNN wants beside dS */
     MOST_TENSORS = TRI_DNN_INNER
 };
 #define MOST_SCRATCH ((size_t)4 << 30)
@@ -33,7 +33,6 @@ typedef struct plan {
 
 struct tri_cuda_dnn {
     void *library;
-    size_t version;
     cudnnHandle_t handle;                /* NULL when it only plans */
     cudnnBackendDescriptor_t properties; /* then of the device */
     tri_dnn_api api;
@@ -81,11 +80,9 @@ static bool begin(tri_cuda_dnn *dnn, void *stream, const char *properties)
     __typeof__(&cudnnSetStream) set_stream;
     dnn->library = open_library();
     if (!dnn->library || !find_entries(dnn) || !find_entry(dnn, "cudnnGetVersion", &version) ||
-        !find_entry(dnn, "cudnnCreate", &create) ||
-        !find_entry(dnn, "cudnnSetStream", &set_stream))
+        !find_entry(dnn, "cudnnCreate", &create) || !find_entry(dnn, "cudnnSetStream", &set_stream))
         return false;
-    dnn->version = version();
-    if (dnn->version < OLDEST)
+    if (version() < OLDEST)
         return false;
     if (stream)
         return create(&dnn->handle) == CUDNN_STATUS_SUCCESS &&
@@ -123,9 +120,14 @@ void tri_cuda_dnn_close(tri_cuda_dnn *dnn)
     free(dnn);
 }
 
-size_t tri_cuda_dnn_version(const tri_cuda_dnn *dnn)
+size_t tri_cuda_dnn_version(void)
 {
-    return dnn->version;
+    tri_cuda_dnn dnn = {.library = open_library()};
+    __typeof__(&cudnnGetVersion) version;
+    size_t number = dnn.library && find_entry(&dnn, "cudnnGetVersion", &version) ? version() : 0;
+    if (dnn.library)
+        dlclose(dnn.library);
+    return number;
 }
 
 /* ---- scratch ---- */
@@ -170,10 +172,10 @@ size_t tri_cuda_dnn_scratch(const tri_cuda_sdpa *c)
 
 static bool same_shape(const tri_cuda_sdpa *a, const tri_cuda_sdpa *b)
 {
-    return a->grad == b->grad && a->causal == b->causal && a->any_order == b->any_order && a->dtype == b->dtype &&
-           a->num_batch == b->num_batch && a->num_pos == b->num_pos && a->heads == b->heads &&
-           a->key_heads == b->key_heads && a->width == b->width && a->q_step == b->q_step &&
-           a->k_step == b->k_step && a->o_step == b->o_step;
+    return a->grad == b->grad && a->causal == b->causal && a->any_order == b->any_order &&
+           a->dtype == b->dtype && a->num_batch == b->num_batch && a->num_pos == b->num_pos &&
+           a->heads == b->heads && a->key_heads == b->key_heads && a->width == b->width &&
+           a->q_step == b->q_step && a->k_step == b->k_step && a->o_step == b->o_step;
 }
 
 /* Whether the engine of a configuration gives the same bits every time. */
@@ -203,11 +205,10 @@ static bool try_config(tri_cuda_dnn *dnn, plan *p, cudnnBackendDescriptor_t conf
     if (api->create(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR, &ready) != CUDNN_STATUS_SUCCESS)
         return false;
     bool good =
-        (dnn->handle ? api->set(ready, CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, 1,
-                                &dnn->handle)
-                     : api->set(ready, CUDNN_ATTR_EXECUTION_PLAN_DEVICEPROP,
-                                CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &dnn->properties)) ==
-            CUDNN_STATUS_SUCCESS &&
+        (dnn->handle
+             ? api->set(ready, CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, 1, &dnn->handle)
+             : api->set(ready, CUDNN_ATTR_EXECUTION_PLAN_DEVICEPROP, CUDNN_TYPE_BACKEND_DESCRIPTOR,
+                        1, &dnn->properties)) == CUDNN_STATUS_SUCCESS &&
         api->set(ready, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1,
                  &config) == CUDNN_STATUS_SUCCESS &&
         api->finalize(ready) == CUDNN_STATUS_SUCCESS &&
@@ -239,12 +240,13 @@ static bool choose(tri_cuda_dnn *dnn, plan *p, tri_dnn_graph *g, cudnnBackendDes
     for (int i = 0; i < MOST_CHOICES; i++)
         configs[i] = tri_dnn_make(g, CUDNN_BACKEND_ENGINECFG_DESCRIPTOR);
     int64_t found = 0;
-    if (!g->good || g->api->get(heuristic, CUDNN_ATTR_ENGINEHEUR_RESULTS,
-                                CUDNN_TYPE_BACKEND_DESCRIPTOR, MOST_CHOICES, &found,
-                                configs) != CUDNN_STATUS_SUCCESS)
+    if (!g->good ||
+        g->api->get(heuristic, CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_TYPE_BACKEND_DESCRIPTOR,
+                    MOST_CHOICES, &found, configs) != CUDNN_STATUS_SUCCESS)
         return false;
     for (int64_t i = 0; i < found && i < MOST_CHOICES; i++)
-        if ((p->shape.any_order || is_deterministic(g, configs[i])) && try_config(dnn, p, configs[i]))
+        if ((p->shape.any_order || is_deterministic(g, configs[i])) &&
+            try_config(dnn, p, configs[i]))
             return true;
     return false;
 }
@@ -302,11 +304,13 @@ static bool execute(tri_cuda *cuda, const tri_cuda_sdpa *c, const plan *p)
         int64_t name;
         const void *data;
     } all[] = {
-        {TRI_DNN_Q, c->q},           {TRI_DNN_K, c->k},         {TRI_DNN_V, c->v},
-        {TRI_DNN_O, c->o},           {TRI_DNN_LSE, c->lse},     {TRI_DNN_ALPHA, &alpha},
-        {TRI_DNN_MASKED, &masked},   {TRI_DNN_ONE, &one},       {TRI_DNN_DOUT, c->dout},
-        {TRI_DNN_DQ, c->dq},         {TRI_DNN_DK, c->dk},       {TRI_DNN_DV, c->dv},
-        {TRI_DNN_DELTA, scratch},    {TRI_DNN_DQ_SUM, scratch + rows_bytes(c)},
+        {TRI_DNN_Q, c->q},         {TRI_DNN_K, c->k},
+        {TRI_DNN_V, c->v},         {TRI_DNN_O, c->o},
+        {TRI_DNN_LSE, c->lse},     {TRI_DNN_ALPHA, &alpha},
+        {TRI_DNN_MASKED, &masked}, {TRI_DNN_ONE, &one},
+        {TRI_DNN_DOUT, c->dout},   {TRI_DNN_DQ, c->dq},
+        {TRI_DNN_DK, c->dk},       {TRI_DNN_DV, c->dv},
+        {TRI_DNN_DELTA, scratch},  {TRI_DNN_DQ_SUM, scratch + rows_bytes(c)},
     };
     int64_t names[MOST_TENSORS];
     const void *data[MOST_TENSORS];
@@ -326,7 +330,8 @@ static bool execute(tri_cuda *cuda, const tri_cuda_sdpa *c, const plan *p)
     tri_dnn_set(&g, pack, CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, CUDNN_TYPE_VOID_PTR, num, data);
     tri_dnn_set(&g, pack, CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR, 1, &workspace);
     tri_dnn_finish(&g, pack);
-    bool good = g.good && dnn->api.execute(dnn->handle, p->descriptor, pack) == CUDNN_STATUS_SUCCESS;
+    bool good =
+        g.good && dnn->api.execute(dnn->handle, p->descriptor, pack) == CUDNN_STATUS_SUCCESS;
     tri_dnn_drop(&g);
     return good;
 }
