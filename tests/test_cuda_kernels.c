@@ -264,7 +264,8 @@ static bool is_exact(tri_op op)
 {
     return op == TRI_OP_ADD || op == TRI_OP_BIAS_ADD || op == TRI_OP_DROPOUT ||
            op == TRI_OP_ACCUMULATE || op == TRI_OP_CAST || op == TRI_OP_NARROW ||
-           op == TRI_OP_EMBED || op == TRI_OP_SELECT_ROW || op == TRI_OP_SELECT_ROW_GRAD;
+           op == TRI_OP_SLICE || op == TRI_OP_BLOCK || op == TRI_OP_UNBLOCK || op == TRI_OP_EMBED ||
+           op == TRI_OP_SELECT_ROW || op == TRI_OP_SELECT_ROW_GRAD;
 }
 
 /* Relative to the largest element of the output. Sums run in f32 here, in another order. */
