@@ -64,7 +64,8 @@ typedef struct tri_device_def {
     bool f32_only; /* its kernels know f32 alone, and are called through widened copies */
     /* NULL: there is none, and the host's is called with copies of the operands. */
     const tri_kernel *(*kernel)(const tri_device *device, tri_op op);
-    /* Optional: false for operands that its kernel is not made for; the host's is called then. */
+    /* Optional: false for operands that its kernel is not made for; the host's is called then.
+     * Called before the first call with such operands, so that it can get ready for them. */
     bool (*takes)(tri_op op, const tri_kernel_args *args);
     /* Memory that starts as zeros; NULL when there is none. */
     void *(*alloc)(size_t bytes);

@@ -163,8 +163,14 @@ bool tri_cuda_takes(tri_op op, const tri_kernel_args *args)
 {
     if (op != TRI_OP_ATTENTION && op != TRI_OP_ATTENTION_GRAD)
         return true;
-    const tri_tensor &q = args->in[op == TRI_OP_ATTENTION_GRAD];
-    return q.size[q.rank - 1] <= TRI_ATTENTION_MAX_WIDTH;
+    bool grad = op == TRI_OP_ATTENTION_GRAD;
+    tri_cuda *cuda = (tri_cuda *)args->device;
+    tri_attention a = read_operands(args, args->in + grad, args->in + (grad ? 6 : 3));
+    if (cuda && cuda->dnn) { /* its plan is better made now than while a step is recorded */
+        tri_cuda_sdpa call = sdpa_of(&a, args, grad);
+        tri_cuda_dnn_plan(cuda->dnn, &call);
+    }
+    return a.width <= TRI_ATTENTION_MAX_WIDTH;
 }
 
 const tri_kernel tri_cuda_attention = {attention, attention_scratch, nullptr};
