@@ -88,6 +88,8 @@ for kind in gpt2 llama; do
     close $kind-cpu $kind-bf16 loss 2e-2
     run $kind-bf16-again "${of[@]}" run.device=cuda precision.kind=bf16
     same $kind-bf16 $kind-bf16-again
+    run $kind-any "${of[@]}" run.device=cuda precision.kind=bf16 run.deterministic=false
+    close $kind-bf16 $kind-any loss 2e-2
     run $kind-dp2 "${of[@]}" run.device=cuda layout.dp=2
     close $kind-fp32 $kind-dp2 loss 1e-4
     run $kind-dp2-bf16 "${of[@]}" run.device=cuda layout.dp=2 layout.microbatches=2 precision.kind=bf16

@@ -264,7 +264,8 @@ static bool is_exact(tri_op op)
 {
     return op == TRI_OP_ADD || op == TRI_OP_BIAS_ADD || op == TRI_OP_DROPOUT ||
            op == TRI_OP_ACCUMULATE || op == TRI_OP_CAST || op == TRI_OP_NARROW ||
-           op == TRI_OP_EMBED || op == TRI_OP_SELECT_ROW || op == TRI_OP_SELECT_ROW_GRAD;
+           op == TRI_OP_SLICE || op == TRI_OP_BLOCK || op == TRI_OP_UNBLOCK || op == TRI_OP_EMBED ||
+           op == TRI_OP_SELECT_ROW || op == TRI_OP_SELECT_ROW_GRAD;
 }
 
 /* Relative to the largest element of the output. Sums run in f32 here, in another order. */
@@ -366,6 +367,54 @@ static void test_every_case(void **state)
         for (int v = 0; tri_cuda_kernel(cases[i].op) && v < NUM_VARIANTS; v++)
             if (variant_applies(&cases[i], &variants[v]))
                 check_case(&cases[i], &variants[v]);
+    assert_int_equal(num_wrong, 0);
+}
+
+static bool is_attention(tri_op op)
+{
+    return op == TRI_OP_ATTENTION || op == TRI_OP_ATTENTION_GRAD;
+}
+
+/* Our kernels, for what cuDNN takes where it is installed. */
+static void test_attention_without_cudnn(void **state)
+{
+    (void)state;
+    int num;
+    const op_case *cases = op_cases(&num);
+    tri_cuda_dnn *dnn = shared_state()->dnn;
+    num_wrong = 0;
+    shared_state()->dnn = NULL;
+    for (int i = 0; i < num; i++)
+        for (int v = 0; dnn && is_attention(cases[i].op) && v < NUM_VARIANTS; v++)
+            if (variant_applies(&cases[i], &variants[v]))
+                check_case(&cases[i], &variants[v]);
+    shared_state()->dnn = dnn;
+    assert_int_equal(num_wrong, 0);
+}
+
+/* Close, though not the same bits each time. */
+static void test_attention_in_any_order(void **state)
+{
+    (void)state;
+    int num;
+    const op_case *cases = op_cases(&num);
+    num_wrong = 0;
+    shared_state()->any_order = true;
+    for (int i = 0; i < num; i++)
+        for (int v = 0; cases[i].op == TRI_OP_ATTENTION_GRAD && v < NUM_VARIANTS; v++) {
+            gpu_call call;
+            gpu_image im;
+            if (!variant_applies(&cases[i], &variants[v]))
+                continue;
+            gpu_image_init(&im);
+            call_init(&call, &im, &cases[i], &variants[v], NULL);
+            call_run(&call, &im, cases[i].op, false);
+            op_run_kernel(&call.host, tri_cpu_reference(cases[i].op), NULL, TRI_ISA_BASE);
+            expect_close(&cases[i], &variants[v], &call, &im, "in any order");
+            op_run_fini(&call.host);
+            gpu_image_fini(&im);
+        }
+    shared_state()->any_order = false;
     assert_int_equal(num_wrong, 0);
 }
 
@@ -502,6 +551,8 @@ int main(void)
     }
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_every_case),
+        cmocka_unit_test(test_attention_without_cudnn),
+        cmocka_unit_test(test_attention_in_any_order),
         cmocka_unit_test(test_many_at_once),
         cmocka_unit_test(test_shared_sum),
     };

@@ -2,7 +2,6 @@
  *
  * A line is "ok", a "note" (it works, but could be better, or is not used yet) or "missing" (it
  * cannot train). Each check looks and reports; none changes anything. */
-#include <dlfcn.h>
 #include <errno.h>
 #include <libgen.h>
 #include <sched.h>
@@ -16,6 +15,7 @@
 #include "cli/cli.h"
 #include "cli/text.h"
 #include "device/cpu/isa.h"
+#include "device/device.h"
 
 typedef enum verdict { FINE, NOTE, MISSING } verdict;
 
@@ -216,12 +216,22 @@ static bool in_path(const char *program)
     return false;
 }
 
+/* None of it is needed to train on the CPU. */
+static void check_gpu(doctor *d)
+{
+    const tri_device_def *cuda = tri_device_find("cuda");
+    if (!cuda) {
+        say(d, NOTE, "CUDA", "not built in: there was no nvcc; run.device=cpu is the one to use");
+        return;
+    }
+    tri_device_found found[TRI_DEVICE_MOST_FOUND];
+    int num = cuda->found(found);
+    for (int i = 0; i < num; i++)
+        say(d, found[i].there ? FINE : NOTE, found[i].name, "%s", found[i].detail);
+}
+
 static void check_later(doctor *d)
 {
-    void *cuda = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_LOCAL);
-    say(d, NOTE, "CUDA driver", "%s; not used yet", cuda ? "found" : "not found");
-    if (cuda)
-        dlclose(cuda);
     say(d, NOTE, "MPI", "%s; not used yet", in_path("mpirun") ? "mpirun found" : "not found");
 }
 
@@ -245,6 +255,7 @@ int tri_verb_doctor(const tri_cli *cli)
     check_shared_memory(&d);
     check_run_dir(&d);
     check_demo_text(&d);
+    check_gpu(&d);
     check_later(&d);
     check_build(&d);
     if (d.num_missing > 0) {

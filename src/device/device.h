@@ -46,6 +46,14 @@ typedef struct tri_device_queue {
     double (*seconds_between)(tri_device *device, uint32_t first, uint32_t second);
 } tri_device_queue;
 
+/* Something that a device consists of or works with, and whether it is on this machine. */
+typedef struct tri_device_found {
+    const char *name; /* "GPU" */
+    bool there;
+    char detail[200]; /* what it is, or what is to be done without it */
+} tri_device_found;
+enum { TRI_DEVICE_MOST_FOUND = 8 };
+
 typedef struct tri_device_def {
     const char *kind;
     tri_fusions fusions; /* epilogues that its products can apply */
@@ -56,7 +64,8 @@ typedef struct tri_device_def {
     bool f32_only; /* its kernels know f32 alone, and are called through widened copies */
     /* NULL: there is none, and the host's is called with copies of the operands. */
     const tri_kernel *(*kernel)(const tri_device *device, tri_op op);
-    /* Optional: false for operands that its kernel is not made for; the host's is called then. */
+    /* Optional: false for operands that its kernel is not made for; the host's is called then.
+     * Called before the first call with such operands, so that it can get ready for them. */
     bool (*takes)(tri_op op, const tri_kernel_args *args);
     /* Memory that starts as zeros; NULL when there is none. */
     void *(*alloc)(size_t bytes);
@@ -68,6 +77,8 @@ typedef struct tri_device_def {
      * given against. NULL or 0: not known. */
     double (*peak_flops)(tri_device *device, tri_dtype dtype);
     double (*peak_bytes)(tri_device *device);
+    /* Optional: fills a list of TRI_DEVICE_MOST_FOUND and returns how many; needs no device. */
+    int (*found)(tri_device_found *found);
 } tri_device_def;
 
 struct tri_device {

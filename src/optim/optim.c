@@ -134,10 +134,18 @@ static tr_status emit_param(tri_graph *graph, const tri_optim_config *config, tr
                          .result = result};
     tri_graph_enter(graph, p->layer, "%s", p->name);
     rule->emit(graph, &update);
-    if (graph->copy_state[param] != TRI_NONE) {
-        tri_id in[] = {tri_graph_param(graph, param), tri_graph_weight(graph, param)};
-        tri_graph_emit(graph, TRI_OP_NARROW, p->name, NULL, in, 2, 1);
-    }
+    return tri_graph_status(graph, err);
+}
+
+/* The 16-bit copy of a parameter that has one. */
+static tr_status emit_copy(tri_graph *graph, tri_id param, tr_error *err)
+{
+    const tri_param *p = &graph->params->items[param];
+    if (graph->copy_state[param] == TRI_NONE)
+        return TR_OK;
+    tri_graph_enter(graph, p->layer, "%s", p->name);
+    tri_id in[] = {tri_graph_param(graph, param), tri_graph_weight(graph, param)};
+    tri_graph_emit(graph, TRI_OP_NARROW, p->name, NULL, in, 2, 1);
     return tri_graph_status(graph, err);
 }
 
@@ -184,5 +192,10 @@ tr_status tri_optim_emit(tri_graph *graph, const tri_optim_config *config, tr_er
     for (size_t i = 0; i < graph->params->count; i++)
         if (graph->grad_state[i] != TRI_NONE)
             TRI_TRY(emit_param(graph, config, (tri_id)i, sched, result, err));
+    /* After all updates, not each after its own: a device that takes many of a kind in one launch
+     * then has two launches for the whole model. */
+    for (size_t i = 0; i < graph->params->count; i++)
+        if (graph->grad_state[i] != TRI_NONE)
+            TRI_TRY(emit_copy(graph, (tri_id)i, err));
     return TR_OK;
 }

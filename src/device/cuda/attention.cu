@@ -1,5 +1,5 @@
-/* Attention on the GPU: reads the operands and chooses the kernels. Those of cuDNN are taken where it
- * has some (dnn.h), which is without dropout, documents and windows; ours do the rest.
+/* Attention on the GPU: reads the operands and chooses the kernels. Those of cuDNN are taken where
+ * it has some (dnn.h), which is without dropout, documents and windows; ours do the rest.
  *
  * Our backward is deterministic without atomics: one kernel owns the keys and sums over queries (of
  * all heads that share them), another owns the queries and sums over keys. Both compute the scores
@@ -59,7 +59,8 @@ static bool suits_mma(const tri_attention *a, tri_dtype dtype)
            a->alpha > 0 && address % 16 == 0;
 }
 
-/* The same call for cuDNN; its dtype is f32, which cuDNN does not take, when a mask is in the way. */
+/* The same call for cuDNN; its dtype is f32, which cuDNN does not take, when a mask is in the way.
+ */
 static tri_cuda_sdpa sdpa_of(const tri_attention *a, const tri_kernel_args *args, bool grad)
 {
     tri_dtype dtype = args->in[grad].dtype;
@@ -162,8 +163,14 @@ bool tri_cuda_takes(tri_op op, const tri_kernel_args *args)
 {
     if (op != TRI_OP_ATTENTION && op != TRI_OP_ATTENTION_GRAD)
         return true;
-    const tri_tensor &q = args->in[op == TRI_OP_ATTENTION_GRAD];
-    return q.size[q.rank - 1] <= TRI_ATTENTION_MAX_WIDTH;
+    bool grad = op == TRI_OP_ATTENTION_GRAD;
+    tri_cuda *cuda = (tri_cuda *)args->device;
+    tri_attention a = read_operands(args, args->in + grad, args->in + (grad ? 6 : 3));
+    if (cuda && cuda->dnn) { /* its plan is better made now than while a step is recorded */
+        tri_cuda_sdpa call = sdpa_of(&a, args, grad);
+        tri_cuda_dnn_plan(cuda->dnn, &call);
+    }
+    return a.width <= TRI_ATTENTION_MAX_WIDTH;
 }
 
 const tri_kernel tri_cuda_attention = {attention, attention_scratch, nullptr};

@@ -53,6 +53,17 @@ static void *open_library(void)
     return NULL;
 }
 
+size_t tri_cuda_blas_version(void)
+{
+    void *library = open_library(), *entry = library ? dlsym(library, "cublasLtGetVersion") : NULL;
+    __typeof__(&cublasLtGetVersion) version;
+    memcpy(&version, &entry, sizeof entry);
+    size_t number = entry ? version() : 0;
+    if (library)
+        dlclose(library);
+    return number;
+}
+
 static bool find_entries(tri_cuda_blas *blas)
 {
     const struct {

@@ -29,6 +29,8 @@ typedef struct tri_cuda_product {
 /* The error says which library was looked for, and what to install. */
 tr_status tri_cuda_blas_open(tri_cuda_blas **blas, tr_error *err);
 void tri_cuda_blas_close(tri_cuda_blas *blas);
+/* 130100 for 13.1.0; 0 when there is none. */
+size_t tri_cuda_blas_version(void);
 
 /* False when cuBLASLt has nothing for this product: alignment, or an epilogue. */
 bool tri_cuda_blas_run(tri_cuda *cuda, const tri_cuda_product *product);

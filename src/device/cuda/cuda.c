@@ -12,6 +12,7 @@
 
 #include "device/cuda/blas.h"
 #include "device/cuda/dnn.h"
+#include "device/cuda/found.h"
 #include "device/device.h"
 
 typedef struct cuda_state {
@@ -107,8 +108,8 @@ static tr_status start(tri_device *device, int index, tr_error *err)
     TRI_TRY(tri_cuda_blas_open(&state->shared.blas, err));
     state->shared.dnn = tri_cuda_dnn_open(state->shared.stream, NULL);
     state->started = true;
-    snprintf(device->description, sizeof device->description, "cuda, %s%s", properties.name,
-             state->shared.tf32 ? ", tf32" : "");
+    snprintf(device->description, sizeof device->description, "cuda, %.120s%s%s", properties.name,
+             state->shared.tf32 ? ", tf32" : "", state->shared.dnn ? ", cuDNN" : "");
     return TR_OK;
 }
 
@@ -360,4 +361,5 @@ const tri_device_def tri_device_cuda = {
     .reserve_scratch = reserve_scratch,
     .peak_flops = peak_flops,
     .peak_bytes = peak_bytes,
+    .found = tri_cuda_found,
 };

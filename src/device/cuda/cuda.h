@@ -50,6 +50,7 @@ extern const tri_kernel tri_cuda_layernorm, tri_cuda_add_layernorm, tri_cuda_lay
     tri_cuda_layernorm_param_grad;
 extern const tri_kernel tri_cuda_rmsnorm, tri_cuda_add_rmsnorm, tri_cuda_rmsnorm_grad,
     tri_cuda_rmsnorm_param_grad;
+extern const tri_kernel tri_cuda_slice, tri_cuda_block, tri_cuda_unblock, tri_cuda_ce_combine;
 extern const tri_kernel tri_cuda_rope, tri_cuda_attention, tri_cuda_attention_grad;
 extern const tri_kernel tri_cuda_ce_stats, tri_cuda_ce_loss, tri_cuda_ce_grad, tri_cuda_out_loss,
     tri_cuda_out_loss_grad;

@@ -33,7 +33,6 @@ typedef struct plan {
 
 struct tri_cuda_dnn {
     void *library;
-    size_t version;
     cudnnHandle_t handle;                /* NULL when it only plans */
     cudnnBackendDescriptor_t properties; /* then of the device */
     tri_dnn_api api;
@@ -83,8 +82,7 @@ static bool begin(tri_cuda_dnn *dnn, void *stream, const char *properties)
     if (!dnn->library || !find_entries(dnn) || !find_entry(dnn, "cudnnGetVersion", &version) ||
         !find_entry(dnn, "cudnnCreate", &create) || !find_entry(dnn, "cudnnSetStream", &set_stream))
         return false;
-    dnn->version = version();
-    if (dnn->version < OLDEST)
+    if (version() < OLDEST)
         return false;
     if (stream)
         return create(&dnn->handle) == CUDNN_STATUS_SUCCESS &&
@@ -122,9 +120,14 @@ void tri_cuda_dnn_close(tri_cuda_dnn *dnn)
     free(dnn);
 }
 
-size_t tri_cuda_dnn_version(const tri_cuda_dnn *dnn)
+size_t tri_cuda_dnn_version(void)
 {
-    return dnn->version;
+    tri_cuda_dnn dnn = {.library = open_library()};
+    __typeof__(&cudnnGetVersion) version;
+    size_t number = dnn.library && find_entry(&dnn, "cudnnGetVersion", &version) ? version() : 0;
+    if (dnn.library)
+        dlclose(dnn.library);
+    return number;
 }
 
 /* ---- scratch ---- */

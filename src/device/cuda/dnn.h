@@ -35,8 +35,8 @@ size_t tri_cuda_dnn_scratch(const tri_cuda_sdpa *call);
  * run, but to plan for the device that `properties` describes in cuDNN's JSON. */
 tri_cuda_dnn *tri_cuda_dnn_open(void *stream, const char *properties);
 void tri_cuda_dnn_close(tri_cuda_dnn *dnn);
-/* 91400 for 9.14.0. */
-size_t tri_cuda_dnn_version(const tri_cuda_dnn *dnn);
+/* 91400 for 9.14.0; 0 when there is none. */
+size_t tri_cuda_dnn_version(void);
 
 /* Workspace of the plan for a call, or -1 when there is none. */
 int64_t tri_cuda_dnn_plan(tri_cuda_dnn *dnn, const tri_cuda_sdpa *call);

@@ -106,9 +106,49 @@ __global__ void __launch_bounds__(ROW_THREADS)
     }
 }
 
+constexpr int GRAD_THREADS = 256; /* fewer than for the statistics: nothing waits for the others */
+
+__device__ __forceinline__ float power_of_two(float x)
+{
+    float y;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+}
+
+/* alpha (exp(x - lse) - 1 at the target), for neighbours. Which of them is the target is asked once
+ * for all: for one element in a row it costs as much as the exponential of each. */
+template <typename T> struct ce_row {
+    float alpha, lse2; /* lse2: lse / ln 2 */
+    int target;        /* within the row, or outside of it */
+
+    __device__ __forceinline__ float part(T logit) const
+    {
+        return alpha * power_of_two(fmaf(widen(logit), LOG2_E, -lse2));
+    }
+
+    template <int M>
+    __device__ __forceinline__ pack<T, M> grad(const pack<T, M> &x, int first) const
+    {
+        pack<T, M> out;
+#pragma unroll
+        for (int k = 0; k < M; k++)
+            out.at[k] = narrow<T>(part(x.at[k]));
+        if ((unsigned)(target - first) < (unsigned)M) {
+#pragma unroll
+            for (int k = 0; k < M; k++)
+                if (first + k == target)
+                    out.at[k] = narrow<T>(part(x.at[k]) - alpha);
+        }
+        return out;
+    }
+
+    static constexpr float LOG2_E = 1.4426950408889634f;
+};
+
+/* x and y lie alike within 16 bytes: both begin at a multiple, or they are the same. */
 template <typename T>
-__global__ void __launch_bounds__(ROW_THREADS)
-    ce_grad_kernel(const T *logits, const int32_t *targets, const float *lse, int64_t vocab,
+__global__ void __launch_bounds__(GRAD_THREADS)
+    ce_grad_kernel(const T *logits, const int32_t *targets, const float *lse, int vocab,
                    int64_t origin, float seed, const float *scaler, T *dlogits)
 {
     constexpr int N = pack_size<T>(), AHEAD = 4;
@@ -116,46 +156,48 @@ __global__ void __launch_bounds__(ROW_THREADS)
     float alpha = scaler ? seed * scaler[TRI_SCALER_SCALE] : seed;
     const T *x = logits + row * vocab;
     T *y = dlogits + row * vocab;
-    bool counts = targets[row] >= 0;
-    float norm = lse[row];
     int64_t target = targets[row] - origin;
+    bool counts = targets[row] >= 0;
+    ce_row<T> r = {alpha, lse[row] * ce_row<T>::LOG2_E,
+                   target >= 0 && target < vocab ? (int)target : -1};
     row_cut<T> cut(x, vocab);
-    auto grad = [&](T logit, int64_t v) {
-        float p = __expf(widen(logit) - norm) - (v == target ? 1.0f : 0.0f);
-        return narrow<T>(counts ? alpha * p : 0.0f);
-    };
-    /* x and y lie alike within 16 bytes: both begin at a multiple, or they are the same. */
-    if ((int64_t)threadIdx.x < cut.head)
-        y[threadIdx.x] = grad(x[threadIdx.x], threadIdx.x);
-    for (int64_t p = threadIdx.x; p < cut.packs; p += AHEAD * (int64_t)blockDim.x) {
+    int head = (int)cut.head, packs = (int)cut.packs, tail = (int)cut.tail;
+    int step = (int)blockDim.x, p = (int)threadIdx.x;
+    if (!counts) {
+        for (int i = p; i < head; i += step)
+            y[i] = narrow<T>(0.0f);
+        for (int i = p; i < packs; i += step)
+            store_pack<N>(y + head + i * N, pack<T, N>{});
+        for (int i = tail + p; i < vocab; i += step)
+            y[i] = narrow<T>(0.0f);
+        return;
+    }
+    if (p < head)
+        y[p] = r.template grad<1>(pack<T, 1>{{x[p]}}, p).at[0];
+    if (tail + p < vocab)
+        y[tail + p] = r.template grad<1>(pack<T, 1>{{x[tail + p]}}, tail + p).at[0];
+    for (; p + (AHEAD - 1) * step < packs; p += AHEAD * step) {
         pack<T, N> v[AHEAD];
 #pragma unroll
-        for (int u = 0; u < AHEAD; u++) {
-            int64_t at = p + u * (int64_t)blockDim.x;
-            if (at < cut.packs && counts)
-                v[u] = load_pack<N>(x + cut.head + at * N);
-        }
+        for (int u = 0; u < AHEAD; u++)
+            v[u] = load_pack<N>(x + head + (p + u * step) * N);
 #pragma unroll
         for (int u = 0; u < AHEAD; u++) {
-            int64_t at = p + u * (int64_t)blockDim.x, first = cut.head + at * N;
-            if (at >= cut.packs)
-                break;
-            pack<T, N> out;
-#pragma unroll
-            for (int k = 0; k < N; k++)
-                out.at[k] = grad(v[u].at[k], first + k);
-            store_pack<N>(y + first, out);
+            int first = head + (p + u * step) * N;
+            store_pack<N>(y + first, r.template grad<N>(v[u], first));
         }
     }
-    if (cut.tail + (int64_t)threadIdx.x < vocab)
-        y[cut.tail + threadIdx.x] = grad(x[cut.tail + threadIdx.x], cut.tail + threadIdx.x);
+    for (; p < packs; p += step) {
+        int first = head + p * N;
+        store_pack<N>(y + first, r.template grad<N>(load_pack<N>(x + first), first));
+    }
 }
 
 /* Threads for a row: by its length alone. */
-unsigned row_threads(int64_t n)
+unsigned row_threads(int64_t n, unsigned most)
 {
     unsigned threads = 32;
-    while (threads < ROW_THREADS && n > (int64_t)threads * 32)
+    while (threads < most && n > (int64_t)threads * 32)
         threads *= 2;
     return threads;
 }
@@ -168,7 +210,7 @@ void ce_stats(const tri_kernel_args *args)
         return;
     by_type(logits.dtype, [&](auto zero) {
         using T = decltype(zero);
-        ce_stats_kernel<<<(unsigned)rows, row_threads(vocab), 0, stream_of(args)>>>(
+        ce_stats_kernel<<<(unsigned)rows, row_threads(vocab, ROW_THREADS), 0, stream_of(args)>>>(
             data_of<T>(logits), data_of<int32_t>(args->in[1]), vocab,
             logits.origin[logits.rank - 1], data_of<float>(args->out[0]));
     });
@@ -188,9 +230,9 @@ void ce_grad(const tri_kernel_args *args)
         return;
     by_type(logits.dtype, [&](auto zero) {
         using T = decltype(zero);
-        ce_grad_kernel<<<(unsigned)rows, row_threads(vocab), 0, stream_of(args)>>>(
-            data_of<T>(logits), data_of<int32_t>(args->in[1]), data_of<float>(args->in[2]), vocab,
-            logits.origin[logits.rank - 1], args->attr->alpha, scaler_of(args, 3),
+        ce_grad_kernel<<<(unsigned)rows, row_threads(vocab, GRAD_THREADS), 0, stream_of(args)>>>(
+            data_of<T>(logits), data_of<int32_t>(args->in[1]), data_of<float>(args->in[2]),
+            (int)vocab, logits.origin[logits.rank - 1], args->attr->alpha, scaler_of(args, 3),
             data_of<T>(args->out[0]));
     });
 }

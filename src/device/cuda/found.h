@@ -1,0 +1,10 @@
+/* What of CUDA there is on this machine. */
+#ifndef TRI_DEVICE_CUDA_FOUND_H
+#define TRI_DEVICE_CUDA_FOUND_H
+
+#include "device/device.h"
+
+/* TRI_DEVICE_MOST_FOUND at most; returns how many. */
+int tri_cuda_found(tri_device_found *found);
+
+#endif
