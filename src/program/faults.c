@@ -276,9 +276,14 @@ static bool skip_update(tri_program *program)
 
 static bool missing_operand(tri_program *program)
 {
-    tri_instr *instr = &program->instrs[program->num_instrs / 2];
-    instr->in[0].value = TRI_NONE;
-    return true;
+    for (size_t i = program->num_instrs / 2; i < program->num_instrs; i++) {
+        tri_instr *instr = &program->instrs[i];
+        if (tri_op_get(instr->op)->optional & 1)
+            continue; /* may lack it */
+        instr->in[0].value = TRI_NONE;
+        return true;
+    }
+    return false;
 }
 
 static bool write_over_input(tri_program *program)
