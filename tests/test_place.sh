@@ -77,8 +77,8 @@ checks=$((checks + 1))
 checks=$((checks + 1))
 "$trireme" explain recipes/tiny.yaml --summary --set layout.dp=4 --set layout.zero=3 \
     --set layout.microbatches=2 >"$tmp/out" 2>"$tmp/err"
-grep -q 'over dp: 12 shard_sum messages, 1.68 MiB' "$tmp/out" &&
-    grep -q 'over dp: 24 unshard messages, 3.37 MiB' "$tmp/out" ||
+grep -q 'over shard: 12 shard_sum messages, 1.68 MiB' "$tmp/out" &&
+    grep -q 'over shard: 24 unshard messages, 3.37 MiB' "$tmp/out" ||
     fail 'zero 3 does not send 3 m times the weights'
 says 'each device sends 3·I·K bytes at 450 GB/s' --device h100 --mesh x:4 \
     'A[I,J@x] . B[J@x,K] -> C[I,K]'
