@@ -13,7 +13,6 @@
 
 #include <cmocka.h>
 
-static const char *const algorithms[] = {"direct", "ring", "tree"};
 /* Nothing, one, odd, not divisible, beyond the small path, beyond a slot. */
 static const uint64_t counts[] = {0, 1, 7, 1000, 20011, 300007};
 
@@ -39,7 +38,10 @@ static bool case_at(uint32_t n, int size, comm_case *c)
     c->operation = (tr_operation)(n % TRI_NUM_COLLS), n /= TRI_NUM_COLLS;
     c->reduction = (tr_reduction)(n % TRI_NUM_REDUCTIONS), n /= TRI_NUM_REDUCTIONS;
     c->dtype = (tr_dtype)(n % TRI_NUM_DTYPES), n /= TRI_NUM_DTYPES;
-    c->algorithm = algorithms[n % 3], n /= 3;
+    uint32_t num_algorithms = 0;
+    while (tri_algorithm_at(num_algorithms) != NULL)
+        num_algorithms++;
+    c->algorithm = tri_algorithm_at(n % num_algorithms)->name, n /= num_algorithms;
     c->count = counts[n % NUM_COUNTS], n /= NUM_COUNTS;
     c->memory = (comm_memory)(n % NUM_MEMORIES), n /= NUM_MEMORIES;
     c->in_place = n % 2, n /= 2;
@@ -85,8 +87,8 @@ static void product(bool processes)
 {
     for (int size = 1; size <= 9; size++) {
         struct plan plan = {.one_in = full()      ? 1
-                                      : size <= 4 ? 40
-                                                  : 160,
+                                      : size <= 4 ? 80
+                                                  : 320,
                             .largest = counts[NUM_COUNTS - 1]};
         tr_error err = {0};
         tr_status status = processes ? tr_comm_spawn(size, NULL, run_plan, &plan, &err)

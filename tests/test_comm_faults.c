@@ -184,7 +184,8 @@ static tr_status run_until_killed(tr_comm *comm, void *context, tr_error *err)
                               .count = count / (unsigned)size,
                               .algorithm = algorithms[(choice >> 16) % 3]};
         const tri_algorithm *algorithm = tri_algorithm_find(call.algorithm);
-        if (!algorithm->supports((tri_coll)call.operation, size))
+        tri_coll_shape shape = tri_shape_flat(size);
+        if (!tri_algorithm_supports(algorithm, (tri_coll)call.operation, &shape))
             call.algorithm = NULL;
         tr_request *request;
         if ((choice >> 20 & 3) != 0) {

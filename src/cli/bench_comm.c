@@ -124,13 +124,27 @@ static tr_status read_colls(const tri_cli *cli, options *o, tr_error *err)
     return status;
 }
 
+/* A name of the table, perhaps with dims: "torus2d:8x4". */
+static tr_status read_algorithm(const char *flag, const char *word, const char *(*name_at)(size_t),
+                                int64_t num_ranks, const tri_algorithm **algorithm,
+                                tri_coll_shape *shape, tr_error *err)
+{
+    char name[40];
+    snprintf(name, sizeof name, "%.*s", (int)strcspn(word, ":"), word);
+    if (!tri_algorithm_find(name))
+        return unknown_word(flag, word, name_at, err);
+    *shape = tri_shape_flat((int)num_ranks);
+    tr_status status = tri_algorithm_parse(word, algorithm, shape, err);
+    return status == TR_OK ? TR_OK : tri_fail_prefix(err, status, "--%s", flag);
+}
+
 static tr_status read_algorithms(const tri_cli *cli, options *o, tr_error *err)
 {
     TRI_TRY(read_list(cli, "algorithms", "direct,ring,tree", &o->algorithms, err));
     for (int i = 0; i < o->algorithms.num; i++)
-        if (strcmp(o->algorithms.words[i], "auto") != 0 &&
-            !tri_algorithm_find(o->algorithms.words[i]))
-            return unknown_word("algorithms", o->algorithms.words[i], choice_at, err);
+        if (strcmp(o->algorithms.words[i], "auto") != 0)
+            TRI_TRY(read_algorithm("algorithms", o->algorithms.words[i], choice_at, o->num_ranks,
+                                   &(const tri_algorithm *){NULL}, &(tri_coll_shape){0}, err));
     return TR_OK;
 }
 
@@ -197,7 +211,7 @@ static void print_row(const options *o, const tri_comm_case *c, const tri_comm_t
                t->fastest * 1e6, t->slowest * 1e6, algorithm_bw, bus_bw, t->num_wrong,
                t->num_samples, t->num_calls);
     else
-        printf("%-15s %-10s %12" PRIu64 " %12.2f %12.2f %10.3f %10.3f %8" PRId64 "\n",
+        printf("%-15s %-13s %12" PRIu64 " %12.2f %12.2f %10.3f %10.3f %8" PRId64 "\n",
                tri_coll_name(c->coll), c->algorithm, c->bytes, t->seconds * 1e6, t->fastest * 1e6,
                algorithm_bw, bus_bw, t->num_wrong);
     fflush(stdout); /* now: the next row forks, and may take a while */
@@ -210,7 +224,7 @@ static void print_head(const options *o)
     printf("%d ranks as %s, fp32, sum, vectors in %s memory\n\n", o->shape.num_ranks,
            o->shape.threads ? "threads" : "processes",
            o->shape.private_memory ? "private" : "shared");
-    printf("%-15s %-10s %12s %12s %12s %10s %10s %8s\n", "operation", "algorithm", "bytes",
+    printf("%-15s %-13s %12s %12s %12s %10s %10s %8s\n", "operation", "algorithm", "bytes",
            "time us", "fastest us", "alg GB/s", "bus GB/s", "wrong");
     fflush(stdout);
 }
@@ -238,9 +252,13 @@ static tr_status run_rows(const options *o, int64_t *num_wrong, tr_error *err)
     for (int k = 0; k < o->num_colls; k++)
         for (int a = 0; a < o->algorithms.num; a++) {
             const char *name = o->algorithms.words[a];
-            const tri_algorithm *algorithm = tri_algorithm_find(name);
-            if (algorithm && !algorithm->supports(o->colls[k], o->shape.num_ranks))
-                continue; /* such as all_to_all over a tree */
+            const tri_algorithm *algorithm;
+            tri_coll_shape shape = tri_shape_flat(o->shape.num_ranks);
+            if (strcmp(name, "auto") != 0) {
+                TRI_TRY(tri_algorithm_parse(name, &algorithm, &shape, err));
+                if (!tri_algorithm_supports(algorithm, o->colls[k], &shape))
+                    continue; /* such as all_to_all over a tree */
+            }
             int num_sizes = o->colls[k] == TRI_COLL_BARRIER ? 1 : o->num_sizes;
             for (int i = 0; i < num_sizes; i++)
                 TRI_TRY(run_row(o, o->colls[k], name, o->sizes[i], num_wrong, err));
@@ -251,13 +269,13 @@ static tr_status run_rows(const options *o, int64_t *num_wrong, tr_error *err)
 static tr_status draw(const tri_cli *cli, const options *o, tr_error *err)
 {
     const char *name = tri_cli_flag(cli, "draw");
-    const tri_algorithm *algorithm = tri_algorithm_find(name);
-    if (!algorithm)
-        return unknown_word("draw", name, algorithm_at, err);
+    const tri_algorithm *algorithm;
+    tri_coll_shape shape;
+    TRI_TRY(read_algorithm("draw", name, algorithm_at, o->num_ranks, &algorithm, &shape, err));
     for (int k = 0; k < o->num_colls; k++) {
         if (k > 0)
             printf("\n");
-        TRI_TRY(tri_comm_draw(algorithm, o->colls[k], o->shape.num_ranks, 0, err));
+        TRI_TRY(tri_comm_draw(algorithm, o->colls[k], &shape, 0, err));
     }
     return TR_OK;
 }

@@ -30,8 +30,8 @@ uint64_t tri_comm_case_bytes(tri_coll coll, int num_ranks, uint64_t bytes);
 /* Starts the ranks, measures, ends them. */
 tr_status tri_comm_measure(const tri_comm_case *c, tri_comm_timing *timing, tr_error *err);
 
-tr_status tri_comm_draw(const tri_algorithm *algorithm, tri_coll coll, int num_ranks, int root,
-                        tr_error *err);
+tr_status tri_comm_draw(const tri_algorithm *algorithm, tri_coll coll, const tri_coll_shape *shape,
+                        int root, tr_error *err);
 
 int tri_bench_comm(const tri_cli *cli);
 

@@ -130,12 +130,10 @@ static void free_group(tr_group *group)
     tri_ports_fini(&group->ports);
     if (group->cells != NULL)
         comm->transport->leave(comm->state, (void **)group->cells, group->size, group->rank);
-    if (group->scratch != NULL)
-        comm->transport->free(comm->state, group->scratch);
+    tri_rounds_forget(group);
     free(group->cells);
     free(group->address);
     free(group->units);
-    tri_rounds_free(&group->rounds);
     free(group->ranks);
     free(group);
 }
@@ -173,6 +171,7 @@ static tr_status alloc_group(tr_comm *comm, const char *name, const int *ranks, 
     size_t n = (size_t)size;
     group->comm = comm;
     group->size = size;
+    group->shape = tri_shape_flat(size);
     group->rank = me;
     snprintf(group->name, sizeof group->name, "%s", name);
     group->ranks = malloc(n * sizeof *group->ranks);
@@ -247,11 +246,9 @@ void tr_group_destroy(tr_group *group)
     tr_comm *comm = group->comm;
     tri_ports_fini(&group->ports);
     comm->transport->leave(comm->state, (void **)group->cells, group->size, group->rank);
-    if (group->scratch != NULL)
-        comm->transport->free(comm->state, group->scratch);
+    tri_rounds_forget(group);
     free(group->cells);
     group->cells = NULL;
-    group->scratch = NULL;
     group->broken = true;
     tri_fail(&group->error, TR_ERROR_INPUT, "group %s was destroyed", group->name);
 }

@@ -55,15 +55,11 @@ struct tr_group {
     tri_cell **cells;
     tri_ports ports;
     uint64_t tick, call;
-    uint64_t finished; /* what the finished event will be when this call is over */
-    void **address;    /* [2 * size]: operands of the members during a direct call */
-    uint64_t *units;   /* [size]: of each home, during such a call */
-    void *scratch;     /* of rounds: reachable memory */
-    size_t scratch_bytes;
-    tri_rounds rounds; /* the last that were made, and for what */
-    const tri_algorithm *rounds_by;
-    tr_operation rounds_of;
-    int rounds_root;
+    uint64_t finished;       /* what the finished event will be when this call is over */
+    void **address;          /* [2 * size]: operands of the members during a direct call */
+    uint64_t *units;         /* [size]: of each home, during such a call */
+    tri_coll_shape shape;    /* how its members lie on machines */
+    struct tri_plans *plans; /* of rounds_run.c: rounds made ready, and scratch memory */
     bool broken;
     tr_error error; /* why */
     int generation; /* of groups with the same members, from 1 */
@@ -138,7 +134,8 @@ tr_status tri_direct_staged(tr_group *group, const tr_collective *call, tr_error
 
 /* ---- rounds_run.c */
 tr_status tri_rounds_run(tr_group *group, const tr_collective *call, const tri_algorithm *algorithm,
-                         tr_error *err);
+                         const tri_coll_shape *shape, tr_error *err);
+void tri_rounds_forget(tr_group *group); /* frees what it keeps for the next calls */
 
 /* ---- lane.c */
 tr_status tri_lane_init(tri_lane *lane, tr_error *err);

@@ -56,9 +56,10 @@ static tr_status check_operands(const tr_group *group, const tr_collective *call
 
 /* Fills in what the caller may leave out. */
 static tr_status prepare(const tr_group *group, const tr_collective *given, tr_collective *call,
-                         const tri_algorithm **algorithm, tr_error *err)
+                         const tri_algorithm **algorithm, tri_coll_shape *shape, tr_error *err)
 {
     *call = *given;
+    *shape = group->shape;
     if ((unsigned)call->operation >= TRI_NUM_COLLS || (unsigned)call->dtype >= TRI_NUM_DTYPES ||
         (unsigned)call->reduction >= TRI_NUM_REDUCTIONS)
         return tri_fail(err, TR_ERROR_INPUT, "no such operation, type or reduction: %d, %d, %d",
@@ -73,13 +74,16 @@ static tr_status prepare(const tr_group *group, const tr_collective *given, tr_c
     if (call->algorithm == NULL || strcmp(call->algorithm, "auto") == 0)
         *algorithm = &tri_algorithm_direct; /* both transports share memory */
     else
-        *algorithm = tri_algorithm_find(call->algorithm);
-    if (*algorithm == NULL)
-        return tri_fail(err, TR_ERROR_INPUT, "there is no algorithm %s", call->algorithm);
-    if (!(*algorithm)->supports((tri_coll)call->operation, group->size))
-        return tri_fail(err, TR_ERROR_INPUT, "algorithm %s has no %s for %d ranks",
-                        (*algorithm)->name, name, group->size);
-    return check_operands(group, call, err);
+        TRI_TRY(tri_algorithm_parse(call->algorithm, algorithm, shape, err));
+    if (!tri_algorithm_supports(*algorithm, (tri_coll)call->operation, shape))
+        return tri_algorithm_refuse(*algorithm, (tri_coll)call->operation, shape, err);
+    TRI_TRY(check_operands(group, call, err));
+    if (call->operation == TR_ALL_TO_ALL && call->send_counts != NULL && (*algorithm)->relays)
+        return tri_fail(err, TR_ERROR_INPUT,
+                        "all_to_all by %s passes blocks through other ranks, so they must be of "
+                        "one size; use pairwise for blocks of different sizes",
+                        (*algorithm)->name);
+    return TR_OK;
 }
 
 static int algorithm_number(const tri_algorithm *algorithm)
@@ -107,7 +111,8 @@ tr_status tri_call_run(tr_group *group, const tr_collective *given, tr_error *er
             *err = group->error;
         return TR_ERROR_RUNTIME;
     }
-    TRI_TRY(prepare(group, given, &call, &algorithm, err));
+    tri_coll_shape shape;
+    TRI_TRY(prepare(group, given, &call, &algorithm, &shape, err));
     group->call++;
     atomic_fetch_add_explicit(&group->comm->calls, 1, memory_order_relaxed);
     if (group->size == 1)
@@ -117,7 +122,7 @@ tr_status tri_call_run(tr_group *group, const tr_collective *given, tr_error *er
         return tri_direct_run(group, &call, err);
     TRI_TRY(tri_tick(group, &call, err));
     TRI_TRY(tri_compare(group, &call, err));
-    tr_status status = tri_rounds_run(group, &call, algorithm, err);
+    tr_status status = tri_rounds_run(group, &call, algorithm, &shape, err);
     if (status != TR_OK) {
         group->broken = true;
         if (err != NULL)
@@ -168,7 +173,8 @@ static tr_request *copy_call(tr_group *group, const tr_collective *call)
 {
     size_t list = (size_t)group->size * sizeof(uint64_t);
     size_t label = call->label ? strlen(call->label) + 1 : 0;
-    tr_request *request = calloc(1, sizeof *request + 2 * list + label);
+    size_t algorithm = call->algorithm ? strlen(call->algorithm) + 1 : 0;
+    tr_request *request = calloc(1, sizeof *request + 2 * list + label + algorithm);
     if (request == NULL)
         return NULL;
     char *extra = (char *)(request + 1);
@@ -181,12 +187,8 @@ static tr_request *copy_call(tr_group *group, const tr_collective *call)
         request->call.recv_counts = memcpy(extra + list, call->recv_counts, list);
     if (call->label != NULL)
         request->call.label = memcpy(extra + 2 * list, call->label, label);
-    if (call->algorithm != NULL) {
-        const tri_algorithm *known = tri_algorithm_find(call->algorithm);
-        request->call.algorithm = known                             ? known->name
-                                  : strcmp(call->algorithm, "auto") ? "?"
-                                                                    : NULL;
-    }
+    if (call->algorithm != NULL)
+        request->call.algorithm = memcpy(extra + 2 * list + label, call->algorithm, algorithm);
     return request;
 }
 
