@@ -62,6 +62,8 @@ LIBRARY  = $(BUILD)/libtrireme.a
 PROGRAM  = $(BUILD)/trireme
 TESTS    = $(patsubst tests/%.c,$(BUILD)/tests/%,$(wildcard tests/test_*.c))
 TEST_SUPPORT = $(patsubst tests/%.c,$(BUILD)/tests/%.o,$(filter-out tests/test_%,$(wildcard tests/*.c)))
+# Programs that tests run.
+HELPERS  = $(patsubst tests/%.c,$(BUILD)/tests/%,$(wildcard tests/helpers/*.c))
 EXAMPLES = $(patsubst examples/%.c,$(BUILD)/examples/%,$(wildcard examples/*.c))
 BENCHES  = $(patsubst bench/%.c,$(BUILD)/bench/%,$(wildcard bench/*.c))
 
@@ -79,7 +81,7 @@ setup:
 
 programs: $(PROGRAM) $(LIBRARY) $(EXAMPLES)
 
-test-binaries: programs $(TESTS)
+test-binaries: programs $(TESTS) $(HELPERS)
 
 $(BUILD)/%.o: %.c
 	@mkdir -p $(@D)
@@ -123,6 +125,11 @@ $(BUILD)/tests/%.o: tests/%.c
 $(BUILD)/tests/test_%: $(BUILD)/tests/test_%.o $(TEST_SUPPORT) $(LIBRARY)
 	$(say) LINK $@
 	$(Q)$(CC) $(BASE) $< $(TEST_SUPPORT) $(LIBRARY) -o $@ -lcmocka $(LIBS)
+
+$(BUILD)/tests/helpers/%: tests/helpers/%.c
+	@mkdir -p $(@D)
+	$(say) LINK $@
+	$(Q)$(CC) $(BASE) $< -o $@
 
 $(BUILD)/examples/%: examples/%.c $(LIBRARY)
 	@mkdir -p $(@D)

@@ -53,6 +53,8 @@ bool comm_case_valid(const comm_case *c, int size)
         return false;
     if (c->varying && !blocks(c->operation))
         return false;
+    if (strcmp(c->algorithm, "auto") == 0)
+        return true;
     const tri_algorithm *algorithm = tri_algorithm_find(c->algorithm);
     tri_coll_shape shape = tri_shape_flat(size);
     if (!algorithm || !tri_algorithm_supports(algorithm, (tri_coll)c->operation, &shape))

@@ -19,7 +19,12 @@ static tr_status wrong(tr_error *err, const tr_comm *comm, const char *what)
     return tri_fail(err, TR_ERROR_INTERNAL, "rank %d: %s", tr_comm_rank(comm), what);
 }
 
-/* Over threads and over processes. */
+static bool shares_memory(const tr_comm *comm)
+{
+    return strcmp(tr_comm_transport(comm), "tcp") != 0;
+}
+
+/* Over threads and over processes, and over tcp. */
 static void run_both(int num_ranks, tr_rank_fn fn, void *context)
 {
     tr_comm_options options = {.deadline_s = 20};
@@ -28,6 +33,11 @@ static void run_both(int num_ranks, tr_rank_fn fn, void *context)
         fail_msg("threads: %s", err.message);
     if (tr_comm_spawn(num_ranks, &options, fn, context, &err) != TR_OK)
         fail_msg("processes: %s", err.message);
+    options.transport = "tcp";
+    if (tr_comm_spawn(num_ranks, &options, fn, context, &err) != TR_OK)
+        fail_msg("processes over tcp: %s", err.message);
+    if (tr_comm_run_threads(num_ranks, &options, fn, context, &err) != TR_OK)
+        fail_msg("threads over tcp: %s", err.message);
 }
 
 /* ---- messages */
@@ -289,7 +299,8 @@ static tr_status formulas(tr_comm *comm, void *context, tr_error *err)
     uint64_t size = (uint64_t)tr_comm_size(comm), count = size * 1000;
     float *data = calloc(count, sizeof *data);
     tr_status status = TR_OK;
-    for (int direct = 0; status == TR_OK && direct < 2; direct++) {
+    int ways = shares_memory(comm) ? 2 : 1;
+    for (int direct = 0; status == TR_OK && direct < ways; direct++) {
         tr_collective call = {.operation = TR_ALL_REDUCE,
                               .send = data,
                               .recv = data,
@@ -336,7 +347,8 @@ static tr_status same_bits(tr_comm *comm, void *context, tr_error *err)
     tri_coll_shape shape = tri_shape_flat(size);
     for (int k = 0; tri_algorithm_at((size_t)k / 6); k++) {
         const tri_algorithm *algorithm = tri_algorithm_at((size_t)k / 6);
-        if (!tri_algorithm_supports(algorithm, TRI_COLL_ALL_REDUCE, &shape))
+        if (!tri_algorithm_supports(algorithm, TRI_COLL_ALL_REDUCE, &shape) ||
+            (algorithm->needs_shared_memory && !shares_memory(comm)))
             continue;
         uint64_t count = counts[k % 3];
         bool shared = k % 6 >= 3;

@@ -140,7 +140,9 @@ static tr_status read_algorithm(const char *flag, const char *word, const char *
 
 static tr_status read_algorithms(const tri_cli *cli, options *o, tr_error *err)
 {
-    TRI_TRY(read_list(cli, "algorithms", "direct,ring,tree", &o->algorithms, err));
+    const char *usual = strcmp(o->shape.transport, "tcp") == 0 ? "ring,tree,rabenseifner,bruck"
+                                                               : "direct,ring,tree";
+    TRI_TRY(read_list(cli, "algorithms", usual, &o->algorithms, err));
     for (int i = 0; i < o->algorithms.num; i++)
         if (strcmp(o->algorithms.words[i], "auto") != 0)
             TRI_TRY(read_algorithm("algorithms", o->algorithms.words[i], choice_at, o->num_ranks,
@@ -158,6 +160,8 @@ static tr_status read_sizes(const tri_cli *cli, options *o, tr_error *err)
     return status;
 }
 
+static const char *const transports[] = {"shm", "tcp", "thread", NULL};
+
 static tr_status read_options(const tri_cli *cli, options *o, tr_error *err)
 {
     *o = (options){.num_ranks = tri_cli_flag(cli, "draw") ? 4 : 2};
@@ -165,11 +169,13 @@ static tr_status read_options(const tri_cli *cli, options *o, tr_error *err)
     o->shape.check_all = tri_cli_flag(cli, "check");
     o->shape.private_memory = tri_cli_flag(cli, "private");
     const char *transport = tri_cli_flag(cli, "transport");
-    o->shape.threads = transport && strcmp(transport, "thread") == 0;
-    if (transport && !o->shape.threads && strcmp(transport, "shm") != 0)
-        return tri_fail(err, TR_ERROR_INPUT,
-                        "--transport is \"%.40s\"; there are shm (processes) and thread",
-                        transport);
+    o->shape.transport = transport ? transport : "shm";
+    for (size_t i = 0; strcmp(o->shape.transport, transports[i]) != 0; i++)
+        if (!transports[i + 1])
+            return tri_fail(err, TR_ERROR_INPUT,
+                            "--transport is \"%.40s\"; there are shm and tcp (processes), and "
+                            "thread",
+                            transport);
     TRI_TRY(tri_cli_flag_int(cli, "ranks", 1, MOST_RANKS, &o->num_ranks, err));
     o->shape.num_ranks = (int)o->num_ranks;
     TRI_TRY(read_colls(cli, o, err));
@@ -206,7 +212,7 @@ static void print_row(const options *o, const tri_comm_case *c, const tri_comm_t
                "\"ranks\": %d, \"bytes\": %" PRIu64 ", \"time_us\": %.3f, \"min_us\": %.3f, "
                "\"max_us\": %.3f, \"algbw_gb_s\": %.4f, \"busbw_gb_s\": %.4f, \"wrong\": %" PRId64
                ", \"samples\": %d, \"calls\": %d}\n",
-               tri_coll_name(c->coll), c->algorithm, c->threads ? "thread" : "shm",
+               tri_coll_name(c->coll), c->algorithm, c->transport,
                c->private_memory ? "private" : "shared", c->num_ranks, c->bytes, t->seconds * 1e6,
                t->fastest * 1e6, t->slowest * 1e6, algorithm_bw, bus_bw, t->num_wrong,
                t->num_samples, t->num_calls);
@@ -221,9 +227,10 @@ static void print_head(const options *o)
 {
     if (o->json)
         return;
-    printf("%d ranks as %s, fp32, sum, vectors in %s memory\n\n", o->shape.num_ranks,
-           o->shape.threads ? "threads" : "processes",
-           o->shape.private_memory ? "private" : "shared");
+    printf("%d ranks over %s, fp32, sum, vectors in %s memory\n\n", o->shape.num_ranks,
+           o->shape.transport,
+           o->shape.private_memory || strcmp(o->shape.transport, "tcp") == 0 ? "private"
+                                                                             : "shared");
     printf("%-15s %-13s %12s %12s %12s %10s %10s %8s\n", "operation", "algorithm", "bytes",
            "time us", "fastest us", "alg GB/s", "bus GB/s", "wrong");
     fflush(stdout);

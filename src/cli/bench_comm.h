@@ -10,7 +10,7 @@
 typedef struct tri_comm_case {
     tri_coll coll;
     const char *algorithm; /* of the table, or "auto" */
-    bool threads;          /* ranks are threads, not processes */
+    const char *transport; /* "thread": ranks are threads; others: processes */
     bool private_memory;   /* vectors in ordinary memory, not in tr_comm_alloc's */
     bool check_all;        /* look at the results after each sample as well */
     int num_ranks;

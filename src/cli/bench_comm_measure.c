@@ -266,8 +266,10 @@ tr_status tri_comm_measure(const tri_comm_case *c, tri_comm_timing *timing, tr_e
     if (s == MAP_FAILED)
         return tri_fail(err, TR_ERROR_RUNTIME, "no memory for the result of a measurement");
     *s = (shared){.c = *c};
-    tr_status status = c->threads ? tr_comm_run_threads(c->num_ranks, NULL, run_rank, s, err)
-                                  : tr_comm_spawn(c->num_ranks, NULL, run_rank, s, err);
+    tr_comm_options options = {.transport = c->transport};
+    tr_status status = strcmp(c->transport, "thread") == 0
+                           ? tr_comm_run_threads(c->num_ranks, &options, run_rank, s, err)
+                           : tr_comm_spawn(c->num_ranks, &options, run_rank, s, err);
     *timing = s->timing;
     munmap(s, sizeof *s);
     return status;

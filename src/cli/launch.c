@@ -341,7 +341,7 @@ int tri_cli_launch(const tri_cli *cli, int num_ranks, tri_rank_main rank_main, v
         strcmp(tr_settings_string(cli->settings, "run.transport"), "thread") == 0) {
         tri_cli_error("run.transport=thread joins ranks that are threads of one process (bench "
                       "comm and tests have such); the %d ranks of this layout are processes: use "
-                      "run.transport=shm",
+                      "run.transport=shm or tcp",
                       num_ranks);
         return TRI_EXIT_USAGE;
     }

@@ -223,8 +223,9 @@ static tr_status start(run *r, const tri_bootstrap *bootstrap, tr_error *err)
     if (bootstrap->local_size > 1 && tr_settings_int(settings, "run.threads") == 0)
         TRI_TRY(tr_settings_fill(settings, threads, err));
     TRI_TRY(tri_api_compile(settings, &r->session, err));
-    TRI_TRY(tri_ranks_join(&r->ranks, bootstrap, tr_settings_string(settings, "run.transport"),
-                           &r->session->session, err));
+    tri_ranks_config config = {.transport = tr_settings_string(settings, "run.transport"),
+                               .algorithm = tr_settings_string(settings, "run.collective")};
+    TRI_TRY(tri_ranks_join(&r->ranks, bootstrap, &config, &r->session->session, err));
     return tri_api_start(r->session, err);
 }
 

@@ -116,6 +116,7 @@ extern const tri_algorithm tri_algorithm_direct, tri_algorithm_ring, tri_algorit
 
 const tri_algorithm *tri_algorithm_find(const char *name); /* or NULL */
 const tri_algorithm *tri_algorithm_at(size_t i);           /* or NULL past the end */
+int tri_algorithm_number(const tri_algorithm *algorithm);  /* its i above; 255: not in the table */
 /* "torus2d", "torus2d:8x4", "hierarchical:8x4": a name and perhaps dims, whose product must be
  * shape->size; without them the shape stays as it is. */
 tr_status tri_algorithm_parse(const char *text, const tri_algorithm **algorithm,

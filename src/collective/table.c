@@ -25,6 +25,14 @@ const tri_algorithm *tri_algorithm_find(const char *name)
     return NULL;
 }
 
+int tri_algorithm_number(const tri_algorithm *algorithm)
+{
+    for (size_t i = 0; tri_algorithm_at(i); i++)
+        if (algorithms[i] == algorithm)
+            return (int)i;
+    return 255;
+}
+
 /* "8x4" into dims; false when it is not that, or not for so many ranks. */
 static bool read_dims(const char *text, tri_coll_shape *shape)
 {

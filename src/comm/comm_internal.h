@@ -89,6 +89,7 @@ typedef struct tri_p2p {
 
 struct tr_comm {
     tri_bootstrap boot;
+    int *machine; /* [size]: which machine each rank is on, numbered as they come; NULL: one */
     const tri_transport *transport;
     void *state;
     tri_waiter waiter;
@@ -121,6 +122,12 @@ void tri_announce(tr_group *group, const tr_collective *call, int algorithm);
 tr_status tri_compare(tr_group *group, const tr_collective *call, tr_error *err);
 tr_status tri_direct_run(tr_group *group, const tr_collective *call, tr_error *err);
 void tri_describe(const tri_descriptor *d, char *out, size_t capacity);
+/* What a call is, but for where its operands lie. */
+void tri_describe_call(const tr_group *group, const tr_collective *call, int algorithm,
+                       tri_descriptor *d);
+bool tri_same_call(const tri_descriptor *a, const tri_descriptor *b);
+struct tri_about;
+void tri_about_descriptor(const struct tri_about *about, tri_descriptor *d);
 char *tri_grouped_digits(uint64_t n, char out[32]); /* 1,024 */
 
 /* ---- direct_units.c: operands in shared memory */
@@ -136,6 +143,10 @@ tr_status tri_direct_staged(tr_group *group, const tr_collective *call, tr_error
 tr_status tri_rounds_run(tr_group *group, const tr_collective *call, const tri_algorithm *algorithm,
                          const tri_coll_shape *shape, tr_error *err);
 void tri_rounds_forget(tr_group *group); /* frees what it keeps for the next calls */
+
+/* ---- choose.c: the algorithm for a call that names none; it has the operation */
+const tri_algorithm *tri_choose(const tr_group *group, const tr_collective *call,
+                                tri_coll_shape *shape);
 
 /* ---- lane.c */
 tr_status tri_lane_init(tri_lane *lane, tr_error *err);

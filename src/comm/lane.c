@@ -72,11 +72,16 @@ static tr_status prepare(const tr_group *group, const tr_collective *given, tr_c
     if (call->operation == TR_BARRIER)
         call->count = 0;
     if (call->algorithm == NULL || strcmp(call->algorithm, "auto") == 0)
-        *algorithm = &tri_algorithm_direct; /* both transports share memory */
+        *algorithm = tri_choose(group, call, shape);
     else
         TRI_TRY(tri_algorithm_parse(call->algorithm, algorithm, shape, err));
     if (!tri_algorithm_supports(*algorithm, (tri_coll)call->operation, shape))
         return tri_algorithm_refuse(*algorithm, (tri_coll)call->operation, shape, err);
+    if ((*algorithm)->needs_shared_memory && group->comm->transport->io != NULL)
+        return tri_fail(err, TR_ERROR_INPUT,
+                        "algorithm %s reads the memory of others, which transport %s cannot; "
+                        "choose another, or leave the choice open",
+                        (*algorithm)->name, group->comm->transport->name);
     TRI_TRY(check_operands(group, call, err));
     if (call->operation == TR_ALL_TO_ALL && call->send_counts != NULL && (*algorithm)->relays)
         return tri_fail(err, TR_ERROR_INPUT,
@@ -84,14 +89,6 @@ static tr_status prepare(const tr_group *group, const tr_collective *given, tr_c
                         "one size; use pairwise for blocks of different sizes",
                         (*algorithm)->name);
     return TR_OK;
-}
-
-static int algorithm_number(const tri_algorithm *algorithm)
-{
-    for (size_t i = 0; tri_algorithm_at(i) != NULL; i++)
-        if (tri_algorithm_at(i) == algorithm)
-            return (int)i;
-    return 255;
 }
 
 static tr_status run_alone(const tr_group *group, const tr_collective *call)
@@ -117,11 +114,13 @@ tr_status tri_call_run(tr_group *group, const tr_collective *given, tr_error *er
     atomic_fetch_add_explicit(&group->comm->calls, 1, memory_order_relaxed);
     if (group->size == 1)
         return run_alone(group, &call);
-    tri_announce(group, &call, algorithm_number(algorithm));
-    if (algorithm->needs_shared_memory)
-        return tri_direct_run(group, &call, err);
-    TRI_TRY(tri_tick(group, &call, err));
-    TRI_TRY(tri_compare(group, &call, err));
+    if (group->cells != NULL) { /* without shared memory the messages tell */
+        tri_announce(group, &call, tri_algorithm_number(algorithm));
+        if (algorithm->needs_shared_memory)
+            return tri_direct_run(group, &call, err);
+        TRI_TRY(tri_tick(group, &call, err));
+        TRI_TRY(tri_compare(group, &call, err));
+    }
     tr_status status = tri_rounds_run(group, &call, algorithm, &shape, err);
     if (status != TR_OK) {
         group->broken = true;

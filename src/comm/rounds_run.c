@@ -12,6 +12,7 @@
  * A message of one run of pieces goes straight from and to its place. One of several is packed; so
  * is a send of pieces that this member receives into in the same round, which must be sent as they
  * were before. */
+#include "comm/io.h"
 #include "comm/layout.h"
 #include "comm/reduce.h"
 #include "comm/rounds_plan.h"
@@ -27,6 +28,7 @@ struct run {
     uint64_t element, total; /* bytes of an element; elements of the vector */
     const uint64_t *counts;  /* of blocks, or NULL */
     char *vector, *relays, *packed;
+    tri_about about;
     char what[120];
 };
 
@@ -135,7 +137,7 @@ static void unpack(const struct run *run, const tri_step *step, const char *from
 static void make_message(const struct run *run, const tri_step *step, char **room, tri_message *m)
 {
     uint64_t bytes;
-    *m = (tri_message){.peer = step->peer, .is_send = step->is_send};
+    *m = (tri_message){.peer = step->peer, .is_send = step->is_send, .about = &run->about};
     if (is_packed(step)) {
         m->data = *room;
         m->num_bytes = step_bytes(run, step);
@@ -258,6 +260,21 @@ static void copy_own_exchange(const struct run *run)
                bytes);
 }
 
+static tri_about about_call(const tr_group *group, const tr_collective *call,
+                            const tri_algorithm *algorithm)
+{
+    tri_descriptor d;
+    tri_describe_call(group, call, tri_algorithm_number(algorithm), &d);
+    return (tri_about){.call = group->call,
+                       .count = d.count,
+                       .counts_hash = d.counts_hash,
+                       .root = d.root,
+                       .operation = d.operation,
+                       .reduction = d.reduction,
+                       .dtype = d.dtype,
+                       .algorithm = d.algorithm};
+}
+
 tr_status tri_rounds_run(tr_group *group, const tr_collective *call, const tri_algorithm *algorithm,
                          const tri_coll_shape *shape, tr_error *err)
 {
@@ -271,6 +288,7 @@ tr_status tri_rounds_run(tr_group *group, const tr_collective *call, const tri_a
     snprintf(run.what, sizeof run.what, "%s %s, call %llu of group %s", algorithm->name,
              tri_coll_name((tri_coll)call->operation), (unsigned long long)group->call,
              group->name);
+    run.about = about_call(group, call, algorithm);
     uint64_t own_at = 0;
     if (in_blocks(call->operation))
         own_at = tri_block_first(run.counts, call->count, group->rank) * run.element;

@@ -1,6 +1,8 @@
 #include "train/ranks.h"
 
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 static const tr_dtype dtype_of[] = {[TRI_F32] = TR_F32, [TRI_BF16] = TR_BF16, [TRI_F16] = TR_F16};
 
@@ -13,7 +15,8 @@ static tr_status all_reduce(void *context, int axis, void *data, uint64_t count,
                           .dtype = dtype_of[dtype],
                           .send = data,
                           .recv = data,
-                          .count = count};
+                          .count = count,
+                          .algorithm = ranks->algorithm};
     return tri_comm_run(ranks->groups[axis], &call, err);
 }
 
@@ -47,11 +50,33 @@ static tr_status make_groups(tri_ranks *ranks, const tri_mesh *mesh, tr_error *e
     return status;
 }
 
-tr_status tri_ranks_join(tri_ranks *ranks, const tri_bootstrap *bootstrap, const char *transport,
-                         tri_session *session, tr_error *err)
+/* A wrong name, or one that does not go with the number of ranks, is found before the first step.
+ */
+static tr_status check_algorithm(const tri_ranks *ranks, tr_error *err)
 {
+    for (int axis = 0; axis < TRI_NUM_AXES && strcmp(ranks->algorithm, "auto") != 0; axis++) {
+        const tri_algorithm *algorithm;
+        if (!ranks->groups[axis])
+            continue;
+        tri_coll_shape shape = tri_shape_flat(tr_group_size(ranks->groups[axis]));
+        tr_status status = tri_algorithm_parse(ranks->algorithm, &algorithm, &shape, err);
+        if (status == TR_OK && !tri_algorithm_supports(algorithm, TRI_COLL_ALL_REDUCE, &shape))
+            status = tri_algorithm_refuse(algorithm, TRI_COLL_ALL_REDUCE, &shape, err);
+        if (status != TR_OK)
+            return tri_fail_prefix(err, status, "run.collective");
+    }
+    return TR_OK;
+}
+
+tr_status tri_ranks_join(tri_ranks *ranks, const tri_bootstrap *bootstrap,
+                         const tri_ranks_config *config, tri_session *session, tr_error *err)
+{
+    const char *transport = config->transport;
+    if (strcmp(transport, "auto") == 0)
+        transport = bootstrap->local_size == bootstrap->size ? "shm" : "tcp";
     const tri_mesh *mesh = &session->config.compile.mesh;
     *ranks = (tri_ranks){.rank = bootstrap->rank, .size = bootstrap->size};
+    snprintf(ranks->algorithm, sizeof ranks->algorithm, "%s", config->algorithm);
     session->status = bootstrap->status;
     session->device_index = bootstrap->local_rank;
     if (ranks->size == 1)
@@ -61,6 +86,7 @@ tr_status tri_ranks_join(tri_ranks *ranks, const tri_bootstrap *bootstrap, const
         return tri_fail(err, TR_ERROR_RUNTIME, "no memory for %d ranks", ranks->size);
     TRI_TRY(tri_comm_create(bootstrap, transport, &ranks->comm, err));
     TRI_TRY(make_groups(ranks, mesh, err));
+    TRI_TRY(check_algorithm(ranks, err));
     session->dp_rank = tri_mesh_coordinate(mesh, ranks->rank, TRI_AXIS_DP);
     session->exchange = (tri_exchange){.context = ranks, .all_reduce = all_reduce};
     session->peers =

@@ -10,12 +10,19 @@ typedef struct tri_ranks {
     tri_comm *comm;                  /* NULL: this rank is alone */
     tri_group *groups[TRI_NUM_AXES]; /* this rank's group on each axis; NULL where it is alone */
     int64_t *times_ns;               /* [size] */
+    char algorithm[40];              /* of sums: a name, or "auto" */
 } tri_ranks;
+
+/* How ranks talk. */
+typedef struct tri_ranks_config {
+    const char *transport; /* "auto": shm on one machine, tcp between several */
+    const char *algorithm; /* of sums; "auto": chosen by size */
+} tri_ranks_config;
 
 /* Between tri_session_compile and tri_session_start. Collective over the ranks. The session must
  * end before the ranks leave. */
-tr_status tri_ranks_join(tri_ranks *ranks, const tri_bootstrap *bootstrap, const char *transport,
-                         tri_session *session, tr_error *err);
+tr_status tri_ranks_join(tri_ranks *ranks, const tri_bootstrap *bootstrap,
+                         const tri_ranks_config *config, tri_session *session, tr_error *err);
 void tri_ranks_leave(tri_ranks *ranks);
 
 /* Which rank took longest, and how long. Collective. */
