@@ -76,7 +76,7 @@ typedef struct tr_collective {
     const uint64_t *send_counts; /* or NULL: blocks of `count` elements */
     const uint64_t *recv_counts; /* or NULL */
     /* NULL or "auto": chosen; or a name of docs/collectives.md, "ring", perhaps with the shape of
-     * the ranks, "torus2d:8x4" */
+     * the ranks, "torus2d:8x4"; or "native", MPI's own where that is the transport */
     const char *algorithm;
     const char *label; /* for reports: "gradients of layer 3"; or NULL */
 } tr_collective;
@@ -102,7 +102,7 @@ tr_status tr_comm_spawn(int num_ranks, const tr_comm_options *options, tr_rank_f
 
 int tr_comm_rank(const tr_comm *comm);
 int tr_comm_size(const tr_comm *comm);
-const char *tr_comm_transport(const tr_comm *comm); /* "thread", "shm", "tcp" */
+const char *tr_comm_transport(const tr_comm *comm); /* "thread", "shm", "tcp", "mpi" */
 tr_group *tr_comm_world(tr_comm *comm);             /* the group of all ranks, owned by comm */
 
 /* Memory that peers read directly: what lies in it is not copied on the way. Page aligned, zero. */

@@ -6,7 +6,10 @@
 #include <string.h>
 
 #include "cli/bench_comm.h"
+#include "cli/environment.h"
+#include "cli/launch.h"
 #include "cli/text.h"
+#include "comm/comm.h"
 #include "config/nearest.h"
 
 enum { MOST_WORDS = 32, MOST_RANKS = 256 };
@@ -73,6 +76,11 @@ static const char *choice_at(size_t i)
     return i == 0 ? "auto" : algorithm_at(i - 1);
 }
 
+static bool shares_memory(const char *transport)
+{
+    return strcmp(transport, "shm") == 0 || strcmp(transport, "thread") == 0;
+}
+
 /* ---- what was asked for ---- */
 
 typedef struct options {
@@ -84,6 +92,7 @@ typedef struct options {
     int64_t num_ranks;
     tri_comm_case shape; /* what all rows have in common */
     bool json;
+    tr_comm *comm; /* of ranks that somebody else started; NULL: each row starts its own */
 } options;
 
 /* "4096", "32k", "1m", "1.5g": powers of 1024, as they are used for buffers. */
@@ -140,11 +149,13 @@ static tr_status read_algorithm(const char *flag, const char *word, const char *
 
 static tr_status read_algorithms(const tri_cli *cli, options *o, tr_error *err)
 {
-    const char *usual = strcmp(o->shape.transport, "tcp") == 0 ? "ring,tree,rabenseifner,bruck"
-                                                               : "direct,ring,tree";
+    const char *usual = shares_memory(o->shape.transport)        ? "direct,ring,tree"
+                        : strcmp(o->shape.transport, "mpi") == 0 ? "native,ring,rabenseifner"
+                                                                 : "ring,tree,rabenseifner,bruck";
     TRI_TRY(read_list(cli, "algorithms", usual, &o->algorithms, err));
     for (int i = 0; i < o->algorithms.num; i++)
-        if (strcmp(o->algorithms.words[i], "auto") != 0)
+        if (strcmp(o->algorithms.words[i], "auto") != 0 &&
+            strcmp(o->algorithms.words[i], "native") != 0)
             TRI_TRY(read_algorithm("algorithms", o->algorithms.words[i], choice_at, o->num_ranks,
                                    &(const tri_algorithm *){NULL}, &(tri_coll_shape){0}, err));
     return TR_OK;
@@ -160,11 +171,11 @@ static tr_status read_sizes(const tri_cli *cli, options *o, tr_error *err)
     return status;
 }
 
-static const char *const transports[] = {"shm", "tcp", "thread", NULL};
+static const char *const transports[] = {"shm", "tcp", "mpi", "thread", NULL};
 
-static tr_status read_options(const tri_cli *cli, options *o, tr_error *err)
+static tr_status read_options(const tri_cli *cli, int64_t num_ranks, options *o, tr_error *err)
 {
-    *o = (options){.num_ranks = tri_cli_flag(cli, "draw") ? 4 : 2};
+    *o = (options){.num_ranks = num_ranks};
     o->json = tri_cli_flag(cli, "json");
     o->shape.check_all = tri_cli_flag(cli, "check");
     o->shape.private_memory = tri_cli_flag(cli, "private");
@@ -173,8 +184,8 @@ static tr_status read_options(const tri_cli *cli, options *o, tr_error *err)
     for (size_t i = 0; strcmp(o->shape.transport, transports[i]) != 0; i++)
         if (!transports[i + 1])
             return tri_fail(err, TR_ERROR_INPUT,
-                            "--transport is \"%.40s\"; there are shm and tcp (processes), and "
-                            "thread",
+                            "--transport is \"%.40s\"; there are shm and tcp (processes), mpi "
+                            "(under mpirun) and thread",
                             transport);
     TRI_TRY(tri_cli_flag_int(cli, "ranks", 1, MOST_RANKS, &o->num_ranks, err));
     o->shape.num_ranks = (int)o->num_ranks;
@@ -225,12 +236,11 @@ static void print_row(const options *o, const tri_comm_case *c, const tri_comm_t
 
 static void print_head(const options *o)
 {
-    if (o->json)
+    if (o->json || (o->comm && tr_comm_rank(o->comm) != 0))
         return;
     printf("%d ranks over %s, fp32, sum, vectors in %s memory\n\n", o->shape.num_ranks,
            o->shape.transport,
-           o->shape.private_memory || strcmp(o->shape.transport, "tcp") == 0 ? "private"
-                                                                             : "shared");
+           o->shape.private_memory || !shares_memory(o->shape.transport) ? "private" : "shared");
     printf("%-15s %-13s %12s %12s %12s %10s %10s %8s\n", "operation", "algorithm", "bytes",
            "time us", "fastest us", "alg GB/s", "bus GB/s", "wrong");
     fflush(stdout);
@@ -244,11 +254,13 @@ static tr_status run_row(const options *o, tri_coll coll, const char *algorithm,
     c.coll = coll;
     c.algorithm = algorithm;
     c.bytes = tri_comm_case_bytes(coll, c.num_ranks, bytes);
-    tr_status status = tri_comm_measure(&c, &timing, err);
+    tr_status status = o->comm ? tri_comm_measure_on(o->comm, &c, &timing, err)
+                               : tri_comm_measure(&c, &timing, err);
     if (status != TR_OK)
         return tri_fail_prefix(err, status, "%s, %s, %" PRIu64 " bytes", tri_coll_name(coll),
                                algorithm, c.bytes);
-    print_row(o, &c, &timing);
+    if (!o->comm || tr_comm_rank(o->comm) == 0)
+        print_row(o, &c, &timing);
     *num_wrong += timing.num_wrong;
     return TR_OK;
 }
@@ -261,7 +273,7 @@ static tr_status run_rows(const options *o, int64_t *num_wrong, tr_error *err)
             const char *name = o->algorithms.words[a];
             const tri_algorithm *algorithm;
             tri_coll_shape shape = tri_shape_flat(o->shape.num_ranks);
-            if (strcmp(name, "auto") != 0) {
+            if (strcmp(name, "auto") != 0 && strcmp(name, "native") != 0) {
                 TRI_TRY(tri_algorithm_parse(name, &algorithm, &shape, err));
                 if (!tri_algorithm_supports(algorithm, o->colls[k], &shape))
                     continue; /* such as all_to_all over a tree */
@@ -287,12 +299,46 @@ static tr_status draw(const tri_cli *cli, const options *o, tr_error *err)
     return TR_OK;
 }
 
+/* One rank of a world that somebody else started. */
+static int run_joined(const tri_cli *cli, const tri_bootstrap *bootstrap, void *context)
+{
+    (void)cli;
+    options o = *(options *)context;
+    tr_error err = {0};
+    int64_t num_wrong = 0;
+    tr_status status = tri_comm_create(bootstrap, o.shape.transport, &o.comm, &err);
+    if (status == TR_OK)
+        status = run_rows(&o, &num_wrong, &err);
+    int code = status == TR_OK ? TRI_EXIT_OK : tri_cli_rank_fail(bootstrap, &err);
+    tri_comm_destroy(o.comm);
+    if (num_wrong > 0) {
+        tri_cli_error("%" PRId64 " elements were wrong", num_wrong);
+        code = TRI_EXIT_FAILED;
+    }
+    return code;
+}
+
 int tri_bench_comm(const tri_cli *cli)
 {
     tr_error err = {0};
-    options o;
+    options o = {0};
     int64_t num_wrong = 0;
-    tr_status status = read_options(cli, &o, &err);
+    tri_environment world;
+    tr_status status = tri_environment_read(&world, &err);
+    int64_t num_ranks = world.given ? world.size : tri_cli_flag(cli, "draw") ? 4 : 2;
+    if (status == TR_OK)
+        status = read_options(cli, num_ranks, &o, &err);
+    bool joins = world.given && world.size > 1 && !tri_cli_flag(cli, "draw");
+    if (status == TR_OK && strcmp(o.shape.transport, "mpi") == 0 && !joins)
+        status = tri_fail(&err, TR_ERROR_INPUT,
+                          "--transport mpi needs ranks that mpirun started: mpirun -n %d trireme "
+                          "bench comm --transport mpi",
+                          (int)o.num_ranks);
+    if (status == TR_OK && joins) {
+        int code = tri_cli_launch(cli, (int)o.num_ranks, run_joined, &o);
+        free(o.algorithms.text);
+        return code;
+    }
     if (status == TR_OK)
         status = tri_cli_flag(cli, "draw") ? draw(cli, &o, &err) : run_rows(&o, &num_wrong, &err);
     free(o.algorithms.text);

@@ -5,6 +5,7 @@
 
 #include "cli/cli.h"
 #include "collective/collective.h"
+#include "trireme/comm.h"
 
 /* One row of the table. */
 typedef struct tri_comm_case {
@@ -29,6 +30,9 @@ typedef struct tri_comm_timing {
 uint64_t tri_comm_case_bytes(tri_coll coll, int num_ranks, uint64_t bytes);
 /* Starts the ranks, measures, ends them. */
 tr_status tri_comm_measure(const tri_comm_case *c, tri_comm_timing *timing, tr_error *err);
+/* On ranks that are there; collective. The timing is rank 0's alone. */
+tr_status tri_comm_measure_on(tr_comm *comm, const tri_comm_case *c, tri_comm_timing *timing,
+                              tr_error *err);
 
 tr_status tri_comm_draw(const tri_algorithm *algorithm, tri_coll coll, const tri_coll_shape *shape,
                         int root, tr_error *err);

@@ -260,6 +260,15 @@ static tr_status run_rank(tr_comm *comm, void *context, tr_error *err)
     return status;
 }
 
+tr_status tri_comm_measure_on(tr_comm *comm, const tri_comm_case *c, tri_comm_timing *timing,
+                              tr_error *err)
+{
+    shared s = {.c = *c};
+    tr_status status = run_rank(comm, &s, err);
+    *timing = s.timing;
+    return status;
+}
+
 tr_status tri_comm_measure(const tri_comm_case *c, tri_comm_timing *timing, tr_error *err)
 {
     shared *s = mmap(NULL, sizeof *s, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);

@@ -39,7 +39,7 @@ static const tri_flag bench_flags[] = {
     {"algorithms", "LIST", "comm: direct,ring,tree,rabenseifner,torus2d:8x4,... or auto"},
     {"sizes", "LIST", "comm: 1k,32k,1m,16m,128m, of 1024 bytes"},
     {"ranks", "N", "comm: how many (default 2)"},
-    {"transport", "NAME", "comm: shm (processes, the default), tcp or thread"},
+    {"transport", "NAME", "comm: shm (processes, the default), tcp, mpi or thread"},
     {"private", NULL, "comm: vectors in ordinary memory, not where peers can read them"},
     {"check", NULL, "comm: look at the results of every sample, not of the first call only"},
     {"draw", "ALGORITHM", "comm: print the rounds of --ops on --ranks (default 4) instead"},

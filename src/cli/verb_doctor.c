@@ -15,6 +15,7 @@
 
 #include "cli/cli.h"
 #include "cli/text.h"
+#include "comm/mpi.h"
 #include "device/cpu/isa.h"
 
 typedef enum verdict { FINE, NOTE, MISSING } verdict;
@@ -222,7 +223,23 @@ static void check_later(doctor *d)
     say(d, NOTE, "CUDA driver", "%s; not used yet", cuda ? "found" : "not found");
     if (cuda)
         dlclose(cuda);
-    say(d, NOTE, "MPI", "%s; not used yet", in_path("mpirun") ? "mpirun found" : "not found");
+}
+
+/* Optional: tcp does without. */
+static void check_mpi(doctor *d)
+{
+    char path[3100];
+    bool launcher = in_path("mpirun") || in_path("srun");
+    if (tri_mpi_find(path, sizeof path)) {
+        say(d, launcher ? FINE : NOTE, "MPI", "%s%s", path,
+            launcher ? "" : "; neither mpirun nor srun found");
+    } else {
+        say(d, NOTE, "MPI", "%s; several machines talk over tcp",
+            in_path("mpicc") ? "mpicc found, but no plug-in beside this program: type make"
+                             : "not found");
+        if (!in_path("mpicc"))
+            type("sudo apt-get install openmpi-bin libopenmpi-dev && make");
+    }
 }
 
 static void check_build(doctor *d)
@@ -246,6 +263,7 @@ int tri_verb_doctor(const tri_cli *cli)
     check_run_dir(&d);
     check_demo_text(&d);
     check_later(&d);
+    check_mpi(&d);
     check_build(&d);
     if (d.num_missing > 0) {
         printf("\nThis machine cannot train yet: see what is missing above.\n");

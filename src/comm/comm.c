@@ -398,7 +398,8 @@ tr_status tri_comm_create(const tri_bootstrap *bootstrap, const char *transport,
     const tri_transport *table = tri_transport_find(transport);
     if (table == NULL)
         return tri_fail(err, TR_ERROR_INPUT,
-                        "there is no transport %s here; there are thread, shm and tcp", transport);
+                        "there is no transport %s here; there are thread, shm, tcp and mpi",
+                        transport);
     tr_comm *comm = calloc(1, sizeof *comm);
     if (comm == NULL)
         return tri_fail(err, TR_ERROR_RUNTIME, "no memory for a communicator");

@@ -33,7 +33,8 @@ typedef struct tri_io_def {
      * else. Ports of rendezvous only. */
     void (*signal)(tri_ports *ports, int peer, int slot, uint64_t value);
     /* The library's own collective, as the algorithm "native"; NULL: it has none. */
-    tr_status (*native)(tri_ports *ports, const tr_collective *call, tr_error *err);
+    tr_status (*native)(tri_ports *ports, const tr_group *group, const tr_collective *call,
+                        tr_error *err);
 } tri_io_def;
 
 /* For io->progress: ends the first message of a queue; message->status says how. */

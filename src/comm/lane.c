@@ -2,6 +2,7 @@
  * another in the order of starting. The thread is made with the first started call. Requests of
  * both kinds (calls and messages) end here. */
 #include "comm/lane.h"
+#include "comm/io.h"
 #include "comm/layout.h"
 
 #include <signal.h>
@@ -54,7 +55,7 @@ static tr_status check_operands(const tr_group *group, const tr_collective *call
     return TR_OK;
 }
 
-/* Fills in what the caller may leave out. */
+/* Fills in what the caller may leave out. No algorithm: the transport's own. */
 static tr_status prepare(const tr_group *group, const tr_collective *given, tr_collective *call,
                          const tri_algorithm **algorithm, tri_coll_shape *shape, tr_error *err)
 {
@@ -71,6 +72,13 @@ static tr_status prepare(const tr_group *group, const tr_collective *given, tr_c
         call->send = call->recv;
     if (call->operation == TR_BARRIER)
         call->count = 0;
+    if (call->algorithm != NULL && strcmp(call->algorithm, "native") == 0) {
+        if (group->comm->transport->io != NULL && group->comm->transport->io->native != NULL)
+            return check_operands(group, call, err);
+        return tri_fail(err, TR_ERROR_INPUT,
+                        "algorithm native is that of an MPI library; transport %s has none",
+                        group->comm->transport->name);
+    }
     if (call->algorithm == NULL || strcmp(call->algorithm, "auto") == 0)
         *algorithm = tri_choose(group, call, shape);
     else
@@ -121,7 +129,9 @@ tr_status tri_call_run(tr_group *group, const tr_collective *given, tr_error *er
         TRI_TRY(tri_tick(group, &call, err));
         TRI_TRY(tri_compare(group, &call, err));
     }
-    tr_status status = tri_rounds_run(group, &call, algorithm, &shape, err);
+    tr_status status = algorithm
+                           ? tri_rounds_run(group, &call, algorithm, &shape, err)
+                           : group->comm->transport->io->native(&group->ports, group, &call, err);
     if (status != TR_OK) {
         group->broken = true;
         if (err != NULL)

@@ -18,6 +18,9 @@ typedef struct tri_tcp {
 tr_status tri_tcp_connect(const tri_tcp *tcp, const tri_ports *ports, const char *key, int *fds,
                           tr_error *err);
 
+/* The first address of this machine that is not the loopback. */
+bool tri_outside_address(char *address, size_t capacity);
+
 extern const struct tri_io_def tri_tcp_io;
 
 #endif

@@ -18,7 +18,7 @@ static bool is_loopback(const char *address)
 }
 
 /* The first address that is up and not the loopback. */
-static bool outside_address(char *out, size_t capacity)
+bool tri_outside_address(char *out, size_t capacity)
 {
     struct ifaddrs *all, *at;
     bool found = false;
@@ -46,7 +46,7 @@ static tr_status tcp_create(const tri_bootstrap *bootstrap, void **state, tr_err
              bootstrap->address[0] ? bootstrap->address : "127.0.0.1");
     /* A machine that knows its own name as the loopback would tell the others that. */
     if (is_loopback(tcp->address) && bootstrap->local_size < bootstrap->size)
-        outside_address(tcp->address, sizeof tcp->address);
+        tri_outside_address(tcp->address, sizeof tcp->address);
     if (bootstrap->token == NULL || bootstrap->token[0] == '\0')
         return tri_fail(err, TR_ERROR_INPUT,
                         "transport tcp needs the job's token, and there is none; set "

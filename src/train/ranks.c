@@ -54,7 +54,8 @@ static tr_status make_groups(tri_ranks *ranks, const tri_mesh *mesh, tr_error *e
  */
 static tr_status check_algorithm(const tri_ranks *ranks, tr_error *err)
 {
-    for (int axis = 0; axis < TRI_NUM_AXES && strcmp(ranks->algorithm, "auto") != 0; axis++) {
+    bool named = strcmp(ranks->algorithm, "auto") != 0 && strcmp(ranks->algorithm, "native") != 0;
+    for (int axis = 0; axis < TRI_NUM_AXES && named; axis++) {
         const tri_algorithm *algorithm;
         if (!ranks->groups[axis])
             continue;
@@ -73,7 +74,9 @@ tr_status tri_ranks_join(tri_ranks *ranks, const tri_bootstrap *bootstrap,
 {
     const char *transport = config->transport;
     if (strcmp(transport, "auto") == 0)
-        transport = bootstrap->local_size == bootstrap->size ? "shm" : "tcp";
+        transport = bootstrap->local_size == bootstrap->size ? "shm"
+                    : bootstrap->mpi                         ? "mpi"
+                                                             : "tcp";
     const tri_mesh *mesh = &session->config.compile.mesh;
     *ranks = (tri_ranks){.rank = bootstrap->rank, .size = bootstrap->size};
     snprintf(ranks->algorithm, sizeof ranks->algorithm, "%s", config->algorithm);
