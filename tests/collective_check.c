@@ -249,16 +249,18 @@ void coll_check_result(const coll_call *c, coll_fault why)
 
 /* ---- time ---- */
 
-/* When the last rank is done. In a round a rank pays one alpha, the larger of what it sends and
- * receives (links carry both ways at once), and what it combines; it begins when it and those it
- * meets in the round are ready. Reads of shared memory are paid by the reader alone, and the one
- * who is read waits for it. */
+/* When the last rank is done. In a round a rank pays one alpha for each message, the larger of what
+ * it sends and receives (links carry both ways at once), and what it combines; it begins when it
+ * and those it meets in the round are ready. Reads of shared memory are paid by the reader alone,
+ * and the one who is read waits for it. */
 static double rounds_time(const coll_call *c, double piece_bytes, const double price[3])
 {
     double ready[16] = {0}, last = 0;
     for (size_t round = 0; round < c->rounds.num_rounds; round++) {
         double begin[16], in[16] = {0}, out[16] = {0}, combined[16] = {0}, done[16] = {0};
         bool shared = c->algorithm->needs_shared_memory, met[16] = {0};
+        int sent[16] = {0}, got[16] = {0};
+        const tri_transfer *last_one = NULL;
         memcpy(begin, ready, sizeof begin);
         for (size_t i = c->rounds.first[round]; i < c->rounds.first[round + 1]; i++) {
             const tri_transfer *t = &c->rounds.transfers[i];
@@ -268,13 +270,17 @@ static double rounds_time(const coll_call *c, double piece_bytes, const double p
             out[t->from] += shared ? 0 : bytes;
             in[t->to] += bytes;
             combined[t->to] += t->combine ? bytes : 0;
+            if (!shared && (!last_one || last_one->from != t->from || last_one->to != t->to))
+                sent[t->from]++, got[t->to]++;
+            last_one = t;
             met[t->to] = true;
             met[t->from] |= !shared;
         }
         for (int r = 0; r < c->size; r++)
             done[r] =
-                begin[r] +
-                (met[r] ? price[0] + price[1] * fmax(in[r], out[r]) + price[2] * combined[r] : 0);
+                begin[r] + (met[r] ? price[0] * fmax(1, fmax(sent[r], got[r])) +
+                                         price[1] * fmax(in[r], out[r]) + price[2] * combined[r]
+                                   : 0);
         memcpy(ready, done, sizeof ready);
         for (size_t i = c->rounds.first[round]; shared && i < c->rounds.first[round + 1]; i++) {
             const tri_transfer *t = &c->rounds.transfers[i];

@@ -81,6 +81,19 @@ static bool shares_memory(const char *transport)
     return strcmp(transport, "shm") == 0 || strcmp(transport, "thread") == 0;
 }
 
+/* --draw ALGORITHM prints rounds; --draw FILE.svg makes a picture of the rows. */
+static const char *picture(const tri_cli *cli)
+{
+    const char *draw = tri_cli_flag(cli, "draw");
+    size_t length = draw ? strlen(draw) : 0;
+    return length > 4 && strcmp(draw + length - 4, ".svg") == 0 ? draw : NULL;
+}
+
+static bool draws_rounds(const tri_cli *cli)
+{
+    return tri_cli_flag(cli, "draw") && !picture(cli);
+}
+
 /* ---- what was asked for ---- */
 
 typedef struct options {
@@ -91,7 +104,9 @@ typedef struct options {
     int num_sizes;
     int64_t num_ranks;
     tri_comm_case shape; /* what all rows have in common */
-    bool json;
+    bool json, predicts;
+    tri_tuning tuning; /* for predictions */
+    tri_comm_plot plot;
     tr_comm *comm; /* of ranks that somebody else started; NULL: each row starts its own */
 } options;
 
@@ -164,7 +179,8 @@ static tr_status read_algorithms(const tri_cli *cli, options *o, tr_error *err)
 static tr_status read_sizes(const tri_cli *cli, options *o, tr_error *err)
 {
     word_list list;
-    tr_status status = read_list(cli, "sizes", "1k,32k,1m,16m,128m", &list, err);
+    const char *usual = picture(cli) ? "1k,4k,16k,64k,256k,1m,4m,16m" : "1k,32k,1m,16m,128m";
+    tr_status status = read_list(cli, "sizes", usual, &list, err);
     for (int i = 0; i < list.num && status == TR_OK; i++)
         status = read_size(list.words[i], &o->sizes[o->num_sizes++], err);
     free(list.text);
@@ -177,6 +193,7 @@ static tr_status read_options(const tri_cli *cli, int64_t num_ranks, options *o,
 {
     *o = (options){.num_ranks = num_ranks};
     o->json = tri_cli_flag(cli, "json");
+    o->predicts = tri_cli_flag(cli, "predict");
     o->shape.check_all = tri_cli_flag(cli, "check");
     o->shape.private_memory = tri_cli_flag(cli, "private");
     const char *transport = tri_cli_flag(cli, "transport");
@@ -196,8 +213,7 @@ static tr_status read_options(const tri_cli *cli, int64_t num_ranks, options *o,
 
 /* ---- rows ---- */
 
-/* What nccl-tests multiply the algorithm bandwidth with, to get what a link must carry. */
-static double bus_factor(tri_coll coll, int num_ranks)
+double tri_comm_bus_factor(tri_coll coll, int num_ranks)
 {
     double others = (double)(num_ranks - 1) / num_ranks;
     switch (coll) {
@@ -214,23 +230,29 @@ static double bus_factor(tri_coll coll, int num_ranks)
     }
 }
 
-static void print_row(const options *o, const tri_comm_case *c, const tri_comm_timing *t)
+static void print_row(const options *o, const tri_comm_case *c, const tri_comm_timing *t,
+                      double predicted)
 {
     double algorithm_bw = t->seconds > 0 ? (double)c->bytes / t->seconds * 1e-9 : 0;
-    double bus_bw = algorithm_bw * bus_factor(c->coll, c->num_ranks);
+    double bus_bw = algorithm_bw * tri_comm_bus_factor(c->coll, c->num_ranks);
     if (o->json)
         printf("{\"op\": \"%s\", \"algorithm\": \"%s\", \"transport\": \"%s\", \"memory\": \"%s\", "
                "\"ranks\": %d, \"bytes\": %" PRIu64 ", \"time_us\": %.3f, \"min_us\": %.3f, "
                "\"max_us\": %.3f, \"algbw_gb_s\": %.4f, \"busbw_gb_s\": %.4f, \"wrong\": %" PRId64
-               ", \"samples\": %d, \"calls\": %d}\n",
+               ", \"samples\": %d, \"calls\": %d",
                tri_coll_name(c->coll), c->algorithm, c->transport,
                c->private_memory ? "private" : "shared", c->num_ranks, c->bytes, t->seconds * 1e6,
                t->fastest * 1e6, t->slowest * 1e6, algorithm_bw, bus_bw, t->num_wrong,
                t->num_samples, t->num_calls);
     else
-        printf("%-15s %-13s %12" PRIu64 " %12.2f %12.2f %10.3f %10.3f %8" PRId64 "\n",
+        printf("%-15s %-13s %12" PRIu64 " %12.2f %12.2f %10.3f %10.3f %8" PRId64,
                tri_coll_name(c->coll), c->algorithm, c->bytes, t->seconds * 1e6, t->fastest * 1e6,
                algorithm_bw, bus_bw, t->num_wrong);
+    if (o->predicts && o->json)
+        printf(", \"predicted_us\": %.3f", predicted * 1e6);
+    else if (o->predicts)
+        printf(" %12.2f", predicted * 1e6);
+    printf(o->json ? "}\n" : "\n");
     fflush(stdout); /* now: the next row forks, and may take a while */
 }
 
@@ -241,12 +263,26 @@ static void print_head(const options *o)
     printf("%d ranks over %s, fp32, sum, vectors in %s memory\n\n", o->shape.num_ranks,
            o->shape.transport,
            o->shape.private_memory || !shares_memory(o->shape.transport) ? "private" : "shared");
-    printf("%-15s %-13s %12s %12s %12s %10s %10s %8s\n", "operation", "algorithm", "bytes",
-           "time us", "fastest us", "alg GB/s", "bus GB/s", "wrong");
+    printf("%-15s %-13s %12s %12s %12s %10s %10s %8s", "operation", "algorithm", "bytes", "time us",
+           "fastest us", "alg GB/s", "bus GB/s", "wrong");
+    if (o->predicts)
+        printf(" %12s", "formula us");
+    printf("\n");
     fflush(stdout);
 }
 
-static tr_status run_row(const options *o, tri_coll coll, const char *algorithm, uint64_t bytes,
+/* By the formula at the measured prices; 0 where there is none. */
+static double predict(const options *o, const tri_comm_case *c)
+{
+    const tri_algorithm *algorithm;
+    tri_coll_shape shape = tri_shape_flat(c->num_ranks);
+    double bytes = (double)c->bytes * (c->coll == TRI_COLL_ALL_TO_ALL ? c->num_ranks : 1);
+    if (!o->predicts || tri_algorithm_parse(c->algorithm, &algorithm, &shape, NULL) != TR_OK)
+        return 0;
+    return tri_tuning_time(&o->tuning, algorithm, c->coll, &shape, bytes);
+}
+
+static tr_status run_row(options *o, tri_coll coll, const char *algorithm, uint64_t bytes,
                          int64_t *num_wrong, tr_error *err)
 {
     tri_comm_case c = o->shape;
@@ -259,14 +295,22 @@ static tr_status run_row(const options *o, tri_coll coll, const char *algorithm,
     if (status != TR_OK)
         return tri_fail_prefix(err, status, "%s, %s, %" PRIu64 " bytes", tri_coll_name(coll),
                                algorithm, c.bytes);
+    double predicted = predict(o, &c);
     if (!o->comm || tr_comm_rank(o->comm) == 0)
-        print_row(o, &c, &timing);
+        print_row(o, &c, &timing, predicted);
+    TRI_TRY(tri_comm_plot_add(
+        &o->plot,
+        &(tri_comm_point){coll, algorithm, c.num_ranks, c.bytes, timing.seconds, predicted}, err));
     *num_wrong += timing.num_wrong;
     return TR_OK;
 }
 
-static tr_status run_rows(const options *o, int64_t *num_wrong, tr_error *err)
+static tr_status run_rows(options *o, int64_t *num_wrong, tr_error *err)
 {
+    o->plot.transport = o->shape.transport;
+    if (o->predicts)
+        TRI_TRY(o->comm ? tri_tuning_measure(o->comm, &o->tuning, err)
+                        : tri_comm_measure_prices(&o->shape, &o->tuning, err));
     print_head(o);
     for (int k = 0; k < o->num_colls; k++)
         for (int a = 0; a < o->algorithms.num; a++) {
@@ -290,6 +334,10 @@ static tr_status draw(const tri_cli *cli, const options *o, tr_error *err)
     const char *name = tri_cli_flag(cli, "draw");
     const tri_algorithm *algorithm;
     tri_coll_shape shape;
+    for (size_t i = 0; strcmp(name, "list") == 0 && tri_algorithm_at(i); i++)
+        printf("  %-13s %s\n", tri_algorithm_at(i)->name, tri_algorithm_at(i)->help);
+    if (strcmp(name, "list") == 0)
+        return TR_OK;
     TRI_TRY(read_algorithm("draw", name, algorithm_at, o->num_ranks, &algorithm, &shape, err));
     for (int k = 0; k < o->num_colls; k++) {
         if (k > 0)
@@ -302,13 +350,15 @@ static tr_status draw(const tri_cli *cli, const options *o, tr_error *err)
 /* One rank of a world that somebody else started. */
 static int run_joined(const tri_cli *cli, const tri_bootstrap *bootstrap, void *context)
 {
-    (void)cli;
     options o = *(options *)context;
     tr_error err = {0};
     int64_t num_wrong = 0;
     tr_status status = tri_comm_create(bootstrap, o.shape.transport, &o.comm, &err);
     if (status == TR_OK)
         status = run_rows(&o, &num_wrong, &err);
+    if (status == TR_OK && picture(cli) && bootstrap->rank == 0)
+        status = tri_comm_plot_write(&o.plot, picture(cli), &err);
+    free(o.plot.points);
     int code = status == TR_OK ? TRI_EXIT_OK : tri_cli_rank_fail(bootstrap, &err);
     tri_comm_destroy(o.comm);
     if (num_wrong > 0) {
@@ -325,10 +375,10 @@ int tri_bench_comm(const tri_cli *cli)
     int64_t num_wrong = 0;
     tri_environment world;
     tr_status status = tri_environment_read(&world, &err);
-    int64_t num_ranks = world.given ? world.size : tri_cli_flag(cli, "draw") ? 4 : 2;
+    int64_t num_ranks = world.given ? world.size : draws_rounds(cli) ? 4 : 2;
     if (status == TR_OK)
         status = read_options(cli, num_ranks, &o, &err);
-    bool joins = world.given && world.size > 1 && !tri_cli_flag(cli, "draw");
+    bool joins = world.given && world.size > 1 && !draws_rounds(cli);
     if (status == TR_OK && strcmp(o.shape.transport, "mpi") == 0 && !joins)
         status = tri_fail(&err, TR_ERROR_INPUT,
                           "--transport mpi needs ranks that mpirun started: mpirun -n %d trireme "
@@ -340,7 +390,10 @@ int tri_bench_comm(const tri_cli *cli)
         return code;
     }
     if (status == TR_OK)
-        status = tri_cli_flag(cli, "draw") ? draw(cli, &o, &err) : run_rows(&o, &num_wrong, &err);
+        status = draws_rounds(cli) ? draw(cli, &o, &err) : run_rows(&o, &num_wrong, &err);
+    if (status == TR_OK && picture(cli))
+        status = tri_comm_plot_write(&o.plot, picture(cli), &err);
+    free(o.plot.points);
     free(o.algorithms.text);
     if (status != TR_OK)
         return tri_cli_fail(&err);

@@ -42,7 +42,10 @@ static const tri_flag bench_flags[] = {
     {"transport", "NAME", "comm: shm (processes, the default), tcp, mpi or thread"},
     {"private", NULL, "comm: vectors in ordinary memory, not where peers can read them"},
     {"check", NULL, "comm: look at the results of every sample, not of the first call only"},
-    {"draw", "ALGORITHM", "comm: print the rounds of --ops on --ranks (default 4) instead"},
+    {"draw", "ALGORITHM|FILE.svg",
+     "comm: print the rounds of --ops on --ranks (default 4) instead (list: the algorithms); or "
+     "a picture of the rows"},
+    {"predict", NULL, "comm: measure what messages cost, and show what the formulas make of it"},
     {0},
 };
 

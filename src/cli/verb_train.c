@@ -225,7 +225,18 @@ static tr_status start(run *r, const tri_bootstrap *bootstrap, tr_error *err)
     TRI_TRY(tri_api_compile(settings, &r->session, err));
     tri_ranks_config config = {.transport = tr_settings_string(settings, "run.transport"),
                                .algorithm = tr_settings_string(settings, "run.collective")};
-    TRI_TRY(tri_ranks_join(&r->ranks, bootstrap, &config, &r->session->session, err));
+    char *tuning = NULL;
+    if (bootstrap->size > 1) {
+        TRI_TRY(in_dir(r, "tuning.json", &tuning, err));
+        config.tuning = tuning;
+    }
+    tr_status status = TR_OK;
+    if (bootstrap->size > 1 && bootstrap->rank == 0)
+        status = tri_make_dirs(r->dir, err);
+    if (status == TR_OK)
+        status = tri_ranks_join(&r->ranks, bootstrap, &config, &r->session->session, err);
+    free(tuning);
+    TRI_TRY(status);
     return tri_api_start(r->session, err);
 }
 

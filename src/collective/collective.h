@@ -152,8 +152,9 @@ typedef struct tri_coll_prices {
     double alpha, beta, gamma;
 } tri_coll_prices;
 
-/* Walks through the rounds: when the last rank is done. In a round a rank pays one alpha, the
- * larger of what it sends and what it receives, and what it combines; it begins when it and those
+/* Walks through the rounds: when the last rank is done. In a round a rank pays one alpha for each
+ * message (those it sends and those it receives overlap), the larger of the bytes it sends and
+ * receives, and what it combines; it begins when it and those
  * it meets in the round are ready. shared: transfers are reads, paid by the reader alone. far:
  * prices of messages between machines, each of which has per_machine consecutive ranks that share
  * its link; NULL: all links are alike. Negative when there is no memory for it. */

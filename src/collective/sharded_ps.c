@@ -5,9 +5,9 @@
  *     round 1    1>0:p0  2>0:p0  3>0:p0   0>1:p1  2>1:p1 ...    push, summed
  *     round 2    0>1:p0  0>2:p0  0>3:p0   1>0:p1  1>2:p1 ...    pull
  *
- * The ring's bytes in two rounds, but a rank has N-1 messages in flight at once, and they all leave
- * together: for few ranks on a network that takes it. reduce_scatter is the push, all_gather the
- * pull. */
+ * As many bytes and messages as the ring, but in two rounds: a rank waits twice, not 2(N-1) times.
+ * Its N-1 messages of a round leave together, and it pays for each: for few ranks on a network that
+ * takes it. reduce_scatter is the push, all_gather the pull. */
 #include "collective/rounds.h"
 
 static void push(tri_rounds_list *list, int size, int root)
@@ -49,14 +49,14 @@ static const tri_rounds_emit emit[TRI_NUM_COLLS] = {
 
 static tri_coll_cost cost(tri_coll coll, const tri_coll_shape *shape, double bytes)
 {
-    double one = shape->size > 1, others = bytes * (shape->size - 1) / shape->size;
+    double hops = shape->size - 1, others = bytes * hops / shape->size;
     switch (coll) {
     case TRI_COLL_ALL_REDUCE:
-        return tri_cost(2 * one, 2 * others, others);
+        return tri_cost(2 * hops, 2 * others, others);
     case TRI_COLL_REDUCE_SCATTER:
-        return tri_cost(one, others, others);
+        return tri_cost(hops, others, others);
     case TRI_COLL_ALL_GATHER:
-        return tri_cost(one, others, 0);
+        return tri_cost(hops, others, 0);
     default:
         return (tri_coll_cost){0};
     }

@@ -8,6 +8,7 @@
 typedef struct walker {
     double ready; /* when it was done with the rounds before */
     double begin, in, out, combined, done;
+    int num_in, num_out; /* messages */
     bool met, far;
 } walker;
 
@@ -46,6 +47,9 @@ static void gather_round(walk *w, size_t round)
         to->begin = larger(to->begin, both);
         to->combined += t->combine ? bytes : 0;
         to->met = true;
+        bool same = i > w->rounds->first[round] && t[-1].from == t->from && t[-1].to == t->to;
+        from->num_out += !same && !w->shared;
+        to->num_in += !same && !w->shared;
         if (m != n) {
             w->machine_out[m] += bytes;
             w->machine_in[n] += bytes;
@@ -69,8 +73,10 @@ static void end_round(walk *w, size_t round)
         double time = larger(rank->in, rank->out) * w->near->beta;
         if (rank->far) /* those of a machine share its link */
             time = larger(time, larger(w->machine_in[m], w->machine_out[m]) * w->far->beta);
+        int messages = rank->num_in > rank->num_out ? rank->num_in : rank->num_out;
+        double alpha = rank->far ? w->far->alpha : w->near->alpha;
         rank->done = rank->ready = rank->begin + time + rank->combined * w->near->gamma +
-                                   (rank->far ? w->far->alpha : w->near->alpha);
+                                   alpha * (messages > 1 ? messages : 1);
     }
     for (size_t i = w->rounds->first[round]; w->shared && i < w->rounds->first[round + 1]; i++) {
         const tri_transfer *t = &w->rounds->transfers[i]; /* whoever is read waits for it */

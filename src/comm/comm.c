@@ -1,5 +1,6 @@
 /* The communicator and its groups: who is where in whose memory. */
 #include "comm/comm_internal.h"
+#include "comm/tuning.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -382,6 +383,7 @@ static tr_status join_world(tr_comm *comm, tr_error *err)
     }
     for (int i = 0; i < comm->boot.size; i++)
         ranks[i] = i;
+    tri_tuning_guess(comm, comm->tuning);
     tr_status status = tr_group_create(comm, "world", ranks, comm->boot.size, &comm->world, err);
     free(ranks);
     if (status == TR_OK)
@@ -401,8 +403,12 @@ tr_status tri_comm_create(const tri_bootstrap *bootstrap, const char *transport,
                         "there is no transport %s here; there are thread, shm, tcp and mpi",
                         transport);
     tr_comm *comm = calloc(1, sizeof *comm);
-    if (comm == NULL)
+    if (comm != NULL)
+        comm->tuning = calloc(1, sizeof *comm->tuning);
+    if (comm == NULL || comm->tuning == NULL) {
+        free(comm);
         return tri_fail(err, TR_ERROR_RUNTIME, "no memory for a communicator");
+    }
     comm->boot = *bootstrap;
     comm->transport = table;
     tri_waiter_init(&comm->waiter, &comm->boot);
@@ -432,6 +438,7 @@ void tri_comm_destroy(tri_comm *comm)
     }
     comm->transport->destroy(comm->state);
     free(comm->machine);
+    free(comm->tuning);
     free(comm);
 }
 

@@ -22,7 +22,8 @@
 #include "comm/transport.h"
 #include "comm/wait.h"
 
-#define TRI_SLOT_BYTES ((size_t)512 << 10)
+#define TRI_SLOT_BYTES  ((size_t)512 << 10)
+#define TRI_NUM_CHOICES 48 /* powers of two of bytes */
 
 /* What a member says about its call; compared by all. */
 typedef struct tri_descriptor {
@@ -55,10 +56,11 @@ struct tr_group {
     tri_cell **cells;
     tri_ports ports;
     uint64_t tick, call;
-    uint64_t finished;       /* what the finished event will be when this call is over */
-    void **address;          /* [2 * size]: operands of the members during a direct call */
-    uint64_t *units;         /* [size]: of each home, during such a call */
-    tri_coll_shape shape;    /* how its members lie on machines */
+    uint64_t finished; /* what the finished event will be when this call is over */
+    void **address;    /* [2 * size]: operands of the members during a direct call */
+    uint64_t *units;   /* [size]: of each home, during such a call */
+    uint8_t choices[TRI_NUM_COLLS][TRI_NUM_CHOICES]; /* of choose.c; 0: not made yet */
+    tri_coll_shape shape;                            /* how its members lie on machines */
     struct tri_plans *plans; /* of rounds_run.c: rounds made ready, and scratch memory */
     bool broken;
     tr_error error; /* why */
@@ -92,6 +94,7 @@ struct tr_comm {
     int *machine; /* [size]: which machine each rank is on, numbered as they come; NULL: one */
     const tri_transport *transport;
     void *state;
+    struct tri_tuning *tuning; /* what messages cost */
     tri_waiter waiter;
     tr_group *world, *groups; /* groups: all of them, newest first */
     tri_lane lane;
@@ -145,8 +148,10 @@ tr_status tri_rounds_run(tr_group *group, const tr_collective *call, const tri_a
 void tri_rounds_forget(tr_group *group); /* frees what it keeps for the next calls */
 
 /* ---- choose.c: the algorithm for a call that names none; it has the operation */
-const tri_algorithm *tri_choose(const tr_group *group, const tr_collective *call,
-                                tri_coll_shape *shape);
+const tri_algorithm *tri_choose(tr_group *group, const tr_collective *call);
+/* ---- tuning.c: prices that every communicator begins with */
+struct tri_tuning;
+void tri_tuning_guess(const tr_comm *comm, struct tri_tuning *tuning);
 
 /* ---- lane.c */
 tr_status tri_lane_init(tri_lane *lane, tr_error *err);

@@ -56,7 +56,7 @@ static tr_status check_operands(const tr_group *group, const tr_collective *call
 }
 
 /* Fills in what the caller may leave out. No algorithm: the transport's own. */
-static tr_status prepare(const tr_group *group, const tr_collective *given, tr_collective *call,
+static tr_status prepare(tr_group *group, const tr_collective *given, tr_collective *call,
                          const tri_algorithm **algorithm, tri_coll_shape *shape, tr_error *err)
 {
     *call = *given;
@@ -80,7 +80,7 @@ static tr_status prepare(const tr_group *group, const tr_collective *given, tr_c
                         group->comm->transport->name);
     }
     if (call->algorithm == NULL || strcmp(call->algorithm, "auto") == 0)
-        *algorithm = tri_choose(group, call, shape);
+        *algorithm = tri_choose(group, call);
     else
         TRI_TRY(tri_algorithm_parse(call->algorithm, algorithm, shape, err));
     if (!tri_algorithm_supports(*algorithm, (tri_coll)call->operation, shape))

@@ -1,5 +1,7 @@
 #include "train/ranks.h"
 
+#include "comm/tuning.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -88,6 +90,8 @@ tr_status tri_ranks_join(tri_ranks *ranks, const tri_bootstrap *bootstrap,
     if (!ranks->times_ns)
         return tri_fail(err, TR_ERROR_RUNTIME, "no memory for %d ranks", ranks->size);
     TRI_TRY(tri_comm_create(bootstrap, transport, &ranks->comm, err));
+    if (strcmp(config->algorithm, "auto") == 0)
+        TRI_TRY(tri_comm_tune(ranks->comm, config->tuning, err));
     TRI_TRY(make_groups(ranks, mesh, err));
     TRI_TRY(check_algorithm(ranks, err));
     session->dp_rank = tri_mesh_coordinate(mesh, ranks->rank, TRI_AXIS_DP);

@@ -17,6 +17,7 @@ typedef struct tri_ranks {
 typedef struct tri_ranks_config {
     const char *transport; /* "auto": shm on one machine, tcp between several */
     const char *algorithm; /* of sums; "auto": chosen by size */
+    const char *tuning;    /* the file with measured prices, or NULL: they are not kept */
 } tri_ranks_config;
 
 /* Between tri_session_compile and tri_session_start. Collective over the ranks. The session must
