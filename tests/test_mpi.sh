@@ -67,6 +67,11 @@ for n in 2 3 5; do
     run $n "$build/tests/helpers/mpi_cases" $one_in >"$work/out" 2>&1 || fail "cases on $n ranks: $(cat "$work/out")"
 done
 
+run 3 "$build/tests/helpers/mpi_cases" disagree >"$work/out" 2>&1
+code=$?
+[ $code -ne 0 ] && [ $code -ne 124 ] && grep -q "called .*broadcast of 512 f32 from 1" "$work/out" ||
+    fail "ranks that call different things: $code, $(cat "$work/out")"
+
 for algorithm in ring rabenseifner; do
     "$trireme" "${common[@]}" --set layout.dp=3 --set run.collective=$algorithm \
         --set run.dir="$work/shm-$algorithm" >"$work/out" 2>&1 || fail "$(tail -n 1 "$work/out")"

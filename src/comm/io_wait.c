@@ -129,7 +129,15 @@ tr_status tri_ports_await(tri_ports *ports, int peer, _Atomic uint64_t *value, u
     return *result == TRI_WAIT_DONE ? TR_OK : TR_ERROR_RUNTIME;
 }
 
-bool tri_message_same_call(tri_message *m, const tri_about *theirs)
+tri_message *tri_ports_expecting(const tri_ports *ports)
+{
+    for (int i = 0; i < ports->size; i++)
+        if (ports->recvs[i].first != NULL && ports->recvs[i].first->about != NULL)
+            return ports->recvs[i].first;
+    return NULL;
+}
+
+bool tri_message_same_call(tri_message *m, int their_rank, const tri_about *theirs)
 {
     if (m->about == NULL)
         return true;
@@ -142,7 +150,7 @@ bool tri_message_same_call(tri_message *m, const tri_about *theirs)
     tri_describe(&other, a, sizeof a);
     tri_describe(&ours, b, sizeof b);
     m->status = TR_ERROR_RUNTIME;
-    snprintf(m->why, sizeof m->why, "it called %.60s (call %llu), this rank %.60s", a,
-             (unsigned long long)theirs->call, b);
+    snprintf(m->why, sizeof m->why, "rank %d called %.60s (call %llu), this rank %.60s", their_rank,
+             a, (unsigned long long)theirs->call, b);
     return false;
 }

@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "comm/mpi_plugin.h"
+#include "comm/ports.h"
 
 typedef struct tri_mpi {
     void *library;
@@ -15,6 +16,28 @@ typedef struct tri_mpi {
     tri_mpi_world world;
     pthread_mutex_t mutex; /* held around every call when the MPI takes one thread at a time */
 } tri_mpi;
+
+static inline void tri_mpi_enter(tri_mpi *mpi)
+{
+    if (!mpi->world.threads)
+        pthread_mutex_lock(&mpi->mutex);
+}
+
+static inline void tri_mpi_leave(tri_mpi *mpi)
+{
+    if (!mpi->world.threads)
+        pthread_mutex_unlock(&mpi->mutex);
+}
+
+/* What the state of ports over MPI begins with. */
+typedef struct tri_mpi_group {
+    tri_mpi *mpi;
+    void *group; /* the plug-in's */
+} tri_mpi_group;
+
+/* A collective of the library's own; see io.h. */
+tr_status tri_mpi_native(tri_ports *ports, const tr_group *group, const tr_collective *call,
+                         tr_error *err);
 
 /* Looks for trireme-mpi.so beside the program, up to two directories above it (programs of the
  * tests), and in lib/trireme of where it was installed; initialises MPI. */

@@ -14,7 +14,6 @@
 #include "comm/mpi.h"
 #include "comm/reduce.h"
 
-#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -27,6 +26,7 @@ struct way {
     void *about;    /* of the tri_about before it, or NULL */
     uint64_t told;  /* call whose tri_about was begun */
     tri_about text; /* while it is on its way */
+    bool early;     /* text came before its receive was posted */
     char *stage;    /* what will be combined */
     size_t stage_bytes;
 };
@@ -42,42 +42,29 @@ struct sent_signal {
 };
 
 struct lane {
-    tri_mpi *mpi;
-    void *group;
+    tri_mpi_group base; /* first: mpi_native.c knows only this */
     bool rendezvous;
     struct way *out, *in;
     struct sent_signal *signals;
 };
 
-static void enter(struct lane *lane)
-{
-    if (!lane->mpi->world.threads)
-        pthread_mutex_lock(&lane->mpi->mutex);
-}
-
-static void leave(struct lane *lane)
-{
-    if (!lane->mpi->world.threads)
-        pthread_mutex_unlock(&lane->mpi->mutex);
-}
-
 static void *start(struct lane *lane, bool sends, void *data, size_t bytes, int peer, int tag)
 {
-    const tri_mpi_plugin *mpi = lane->mpi->plugin;
-    enter(lane);
+    const tri_mpi_plugin *mpi = lane->base.mpi->plugin;
+    tri_mpi_enter(lane->base.mpi);
     void *request =
-        sends ? mpi->send(lane->group, data, bytes, peer, tag, lane->rendezvous && tag == DATA)
-              : mpi->receive(lane->group, data, bytes, peer, tag);
-    leave(lane);
+        sends ? mpi->send(lane->base.group, data, bytes, peer, tag, lane->rendezvous && tag == DATA)
+              : mpi->receive(lane->base.group, data, bytes, peer, tag);
+    tri_mpi_leave(lane->base.mpi);
     return request;
 }
 
 /* 1, 0 or -1 as the plug-in's test; the request is gone unless 0. */
 static int look(struct lane *lane, void **request, size_t *bytes, char *why, size_t capacity)
 {
-    enter(lane);
-    int result = lane->mpi->plugin->test(*request, bytes, why, capacity);
-    leave(lane);
+    tri_mpi_enter(lane->base.mpi);
+    int result = lane->base.mpi->plugin->test(*request, bytes, why, capacity);
+    tri_mpi_leave(lane->base.mpi);
     if (result != 0)
         *request = NULL;
     return result;
@@ -91,7 +78,7 @@ static void give_up(tri_message *m, const char *why)
 }
 
 /* Begins the first message of a queue and, where it is the first of a call, what it is about. */
-static void begin(struct lane *lane, struct way *way, tri_message *m)
+static void begin(const tri_ports *ports, struct lane *lane, struct way *way, tri_message *m)
 {
     bool about = m->about != NULL && way->told != m->about->call;
     char *data = m->data;
@@ -102,13 +89,18 @@ static void begin(struct lane *lane, struct way *way, tri_message *m)
     }
     if (!m->is_send && m->combine && m->num_bytes > 0)
         data = way->stage;
+    m->posted = true;
     if (about) {
         way->told = m->about->call;
         if (m->is_send)
             way->text = *m->about;
-        way->about = start(lane, m->is_send, &way->text, sizeof way->text, m->peer, ABOUT);
+        if (way->early && !tri_message_same_call(m, ports->ranks[m->peer], &way->text))
+            return;
+        if (!way->early)
+            way->about = start(lane, m->is_send, &way->text, sizeof way->text, m->peer, ABOUT);
+        about = !way->early;
+        way->early = false;
     }
-    m->posted = true;
     if (data != NULL || m->num_bytes == 0)
         way->request = start(lane, m->is_send, data, m->num_bytes, m->peer, DATA);
     if (way->request == NULL || (about && way->about == NULL))
@@ -116,7 +108,7 @@ static void begin(struct lane *lane, struct way *way, tri_message *m)
 }
 
 /* What the message is about has come, or gone; true when there is nothing (more) to wait for. */
-static bool about_done(struct lane *lane, struct way *way, tri_message *m)
+static bool about_done(const tri_ports *ports, struct lane *lane, struct way *way, tri_message *m)
 {
     size_t bytes = 0;
     char why[120] = "";
@@ -126,7 +118,7 @@ static bool about_done(struct lane *lane, struct way *way, tri_message *m)
     if (result < 0)
         give_up(m, why);
     else if (result > 0 && !m->is_send)
-        tri_message_same_call(m, &way->text);
+        tri_message_same_call(m, ports->ranks[m->peer], &way->text);
     return result != 0;
 }
 
@@ -147,9 +139,9 @@ static bool may_receive(struct lane *lane, tri_message *m)
     int from = m->peer;
     if (!lane->rendezvous || m->num_bytes > (size_t)1 << 30) /* those come in parts */
         return true;
-    enter(lane);
-    int there = lane->mpi->plugin->probe(lane->group, &from, DATA, &bytes);
-    leave(lane);
+    tri_mpi_enter(lane->base.mpi);
+    int there = lane->base.mpi->plugin->probe(lane->base.group, &from, DATA, &bytes);
+    tri_mpi_leave(lane->base.mpi);
     if (there && bytes != m->num_bytes)
         tri_message_refuse(m, bytes, m->num_bytes);
     return there && m->status == TR_OK;
@@ -163,12 +155,12 @@ static bool move_queue(tri_ports *ports, struct lane *lane, struct way *way, tri
         size_t bytes = 0;
         if (!m->posted) {
             if (m->is_send || may_receive(lane, m))
-                begin(lane, way, m);
+                begin(ports, lane, way, m);
             else if (m->status == TR_OK)
                 return moved;
             moved = true;
         }
-        if (m->status == TR_OK && !about_done(lane, way, m))
+        if (m->status == TR_OK && !about_done(ports, lane, way, m))
             return moved;
         if (m->status == TR_OK && way->request != NULL) {
             int result = look(lane, &way->request, &bytes, m->why, sizeof m->why);
@@ -193,9 +185,9 @@ static bool take_signals(tri_ports *ports, struct lane *lane)
         size_t bytes = 0;
         int from = -1;
         char why[80];
-        enter(lane);
-        int there = lane->mpi->plugin->probe(lane->group, &from, SIGNAL, &bytes);
-        leave(lane);
+        tri_mpi_enter(lane->base.mpi);
+        int there = lane->base.mpi->plugin->probe(lane->base.group, &from, SIGNAL, &bytes);
+        tri_mpi_leave(lane->base.mpi);
         if (!there || bytes != sizeof frame)
             break;
         void *request = start(lane, false, &frame, sizeof frame, from, SIGNAL);
@@ -234,10 +226,37 @@ static bool mpi_progress(tri_ports *ports)
     return moved;
 }
 
+/* As in tcp_lane.c: what others sent tells whether they are in the same call. */
+static void look_around(tri_ports *ports, struct lane *lane)
+{
+    tri_message *m = tri_ports_expecting(ports);
+    size_t bytes = 0;
+    int from = -1;
+    char why[80];
+    if (m == NULL)
+        return;
+    tri_mpi_enter(lane->base.mpi);
+    int there = lane->base.mpi->plugin->probe(lane->base.group, &from, ABOUT, &bytes);
+    tri_mpi_leave(lane->base.mpi);
+    struct way *way = there ? &lane->in[from] : NULL;
+    if (way == NULL || bytes != sizeof way->text || way->early || way->about != NULL ||
+        ports->recvs[from].first != NULL)
+        return;
+    void *request = start(lane, false, &way->text, sizeof way->text, from, ABOUT);
+    while (request != NULL && look(lane, &request, &bytes, why, sizeof why) == 0) {
+    } /* it is there */
+    way->early = true;
+    if (way->text.call == m->about->call &&
+        !tri_message_same_call(m, ports->ranks[from], &way->text))
+        tri_ports_finish_first(ports, &ports->recvs[m->peer]);
+}
+
 static int mpi_interest(tri_ports *ports, struct pollfd *polls)
 {
-    (void)ports;
+    struct lane *lane = ports->io_state;
     (void)polls;
+    if (!lane->rendezvous)
+        look_around(ports, lane);
     return 0;
 }
 
@@ -290,151 +309,19 @@ static tr_status mpi_open_lane(tri_ports *ports, const char *key, bool rendezvou
     struct lane *lane = calloc(1, sizeof *lane);
     ports->io_state = lane;
     if (lane != NULL) {
-        lane->mpi = ports->comm->boot.mpi;
+        lane->base.mpi = ports->comm->boot.mpi;
         lane->rendezvous = rendezvous;
         lane->out = calloc((size_t)ports->size, sizeof *lane->out);
         lane->in = calloc((size_t)ports->size, sizeof *lane->in);
     }
     if (lane == NULL || lane->out == NULL || lane->in == NULL)
         return tri_fail(err, TR_ERROR_RUNTIME, "no memory for %d peers", ports->size);
-    enter(lane);
-    lane->group = lane->mpi->plugin->group(ports->ranks, ports->size, tag_of(key));
-    leave(lane);
-    if (lane->group == NULL)
+    tri_mpi_enter(lane->base.mpi);
+    lane->base.group = lane->base.mpi->plugin->group(ports->ranks, ports->size, tag_of(key));
+    tri_mpi_leave(lane->base.mpi);
+    if (lane->base.group == NULL)
         return tri_fail(err, TR_ERROR_RUNTIME, "MPI made no communicator of %d ranks", ports->size);
     return TR_OK;
-}
-
-/* ---- native ---- */
-
-static tr_status fill_counts(const uint64_t *counts, int size, int **out, tr_error *err)
-{
-    int *list = malloc(2 * (size_t)size * sizeof *list);
-    uint64_t at = 0;
-    *out = list;
-    if (list == NULL)
-        return tri_fail(err, TR_ERROR_RUNTIME, "no memory for %d counts", size);
-    for (int i = 0; i < size; i++) {
-        if (counts[i] > INT_MAX || at > INT_MAX)
-            return tri_fail(err, TR_ERROR_INPUT,
-                            "MPI counts up to %d elements; choose another algorithm than native",
-                            INT_MAX);
-        list[i] = (int)counts[i];
-        list[size + i] = (int)at;
-        at += counts[i];
-    }
-    return TR_OK;
-}
-
-/* Where MPI wants MPI_IN_PLACE, send is NULL; where results go elsewhere first, *block is made. */
-static tr_status place(const tr_group *group, const tr_collective *call, tri_mpi_collective *c,
-                       void **block, tr_error *err)
-{
-    uint64_t element = tri_dtype_bytes((tri_dtype)call->dtype);
-    const uint64_t *counts = tri_block_counts(call);
-    uint64_t own_at = tri_block_first(counts, call->count, group->rank) * element;
-    bool root = group->rank == call->root;
-    const char *send = call->send, *recv = call->recv;
-    c->send = call->send;
-    c->recv = call->recv;
-    switch (call->operation) {
-    case TR_BROADCAST:
-        if (root && send != recv && call->count > 0)
-            memcpy(call->recv, send, call->count * element);
-        break;
-    case TR_ALL_REDUCE:
-        c->send = send == recv ? NULL : send;
-        break;
-    case TR_REDUCE:
-        c->send = root && send == recv ? NULL : send;
-        break;
-    case TR_GATHER:
-        c->send = root && send == recv + own_at ? NULL : send;
-        break;
-    case TR_ALL_GATHER:
-        c->send = send == recv + own_at ? NULL : send;
-        break;
-    case TR_SCATTER:
-        c->recv = root && recv == send + own_at ? NULL : call->recv;
-        break;
-    case TR_REDUCE_SCATTER:
-        if (recv != send + own_at)
-            break;
-        *block = malloc(tri_recv_elements(group, call) * element + 1);
-        if (*block == NULL)
-            return tri_fail(err, TR_ERROR_RUNTIME, "no memory for a block");
-        c->recv = *block;
-        break;
-    default:
-        break;
-    }
-    return TR_OK;
-}
-
-static tr_status run_native(tri_ports *ports, const tr_group *group, const tr_collective *call,
-                            tri_mpi_collective *c, void *block, tr_error *err)
-{
-    struct lane *lane = ports->io_state;
-    char why[300] = "";
-    static const char nothing; /* an empty block is not "in place" */
-    uint64_t elements = tri_recv_elements(group, call);
-    if (c->send == NULL && call->send == NULL)
-        c->send = &nothing;
-    if (c->recv == NULL && call->recv == NULL && call->operation == TR_SCATTER)
-        c->recv = (void *)(uintptr_t)&nothing;
-    enter(lane);
-    int wrong = lane->mpi->plugin->collective(lane->group, c, why, sizeof why);
-    leave(lane);
-    if (wrong != 0)
-        return tri_fail(err, TR_ERROR_RUNTIME, "rank %d: MPI's own %s, call %llu of group %s: %s",
-                        group->comm->boot.rank, tri_coll_name((tri_coll)call->operation),
-                        (unsigned long long)group->call, group->name, why);
-    if (block != NULL && elements > 0)
-        memcpy(call->recv, block, elements * tri_dtype_bytes((tri_dtype)call->dtype));
-    if (tri_coll_reduces(call->operation) && call->reduction == TR_MEAN && elements > 0)
-        tri_divide((tri_dtype)call->dtype, call->recv, elements, group->size);
-    return TR_OK;
-}
-
-static tr_status mpi_native(tri_ports *ports, const tr_group *group, const tr_collective *call,
-                            tr_error *err)
-{
-    tri_mpi_collective c = {.operation = (int)call->operation,
-                            .reduction = (int)call->reduction,
-                            .dtype = (int)call->dtype,
-                            .root = call->root};
-    int *counts = NULL, *counts2 = NULL;
-    void *block = NULL;
-    tr_status status = TR_OK;
-    const uint64_t *list = tri_block_counts(call);
-    uint64_t count = list ? list[group->rank] : call->count;
-    if (tri_coll_reduces(call->operation) && (call->dtype == TR_BF16 || call->dtype == TR_F16))
-        return tri_fail(err, TR_ERROR_INPUT,
-                        "MPI has no sums of %s; choose another algorithm than native",
-                        tri_dtype_name((tri_dtype)call->dtype));
-    if (count > INT_MAX)
-        return tri_fail(err, TR_ERROR_INPUT,
-                        "MPI counts up to %d elements; choose another algorithm than native",
-                        INT_MAX);
-    c.count = (int)count;
-    if (call->operation == TR_ALL_TO_ALL)
-        list = call->send_counts;
-    if (list != NULL)
-        status = fill_counts(list, group->size, &counts, err);
-    if (status == TR_OK && call->operation == TR_ALL_TO_ALL && call->recv_counts != NULL)
-        status = fill_counts(call->recv_counts, group->size, &counts2, err);
-    c.counts = counts;
-    c.displs = counts ? counts + group->size : NULL;
-    c.counts2 = counts2;
-    c.displs2 = counts2 ? counts2 + group->size : NULL;
-    if (status == TR_OK)
-        status = place(group, call, &c, &block, err);
-    if (status == TR_OK)
-        status = run_native(ports, group, call, &c, block, err);
-    free(block);
-    free(counts);
-    free(counts2);
-    return status;
 }
 
 static const tri_io_def mpi_io = {
@@ -444,7 +331,7 @@ static const tri_io_def mpi_io = {
     .interest = mpi_interest,
     .wake = mpi_wake,
     .signal = mpi_signal,
-    .native = mpi_native,
+    .native = tri_mpi_native,
 };
 
 /* ---- the transport ---- */

@@ -1,7 +1,7 @@
 /* One rank of a world that mpirun started: the cases of tests/comm_cases.c over MPI, and messages
  * and signals. Ends with 0 when all results were right.
  *
- *     mpirun -n 3 build/tests/helpers/mpi_cases ONE_IN */
+ *     mpirun -n 3 build/tests/helpers/mpi_cases ONE_IN | disagree */
 #include "comm/control.h"
 #include "comm/mpi.h"
 #include "comm_cases.h"
@@ -95,6 +95,19 @@ static tr_status run_messages(tr_comm *comm, tr_error *err)
     return status;
 }
 
+/* The last rank calls something else; somebody must notice, and say both. */
+static tr_status disagree(tr_comm *comm, tr_error *err)
+{
+    static float data[2048];
+    tr_collective call = {.operation = TR_ALL_REDUCE, .send = data, .recv = data, .count = 1024};
+    if (tr_comm_rank(comm) == tr_comm_size(comm) - 1) {
+        call.operation = TR_BROADCAST;
+        call.count = 512;
+        call.root = 1;
+    }
+    return tr_collective_run(tr_comm_world(comm), &call, err);
+}
+
 int main(int argc, char **argv)
 {
     tr_error err = {0};
@@ -134,7 +147,9 @@ int main(int argc, char **argv)
         tri_bootstrap boot = *tri_control_client_bootstrap(client);
         boot.mpi = mpi;
         status = tri_comm_create(&boot, "mpi", &comm, &err);
-        if (status == TR_OK)
+        if (status == TR_OK && argc > 1 && strcmp(argv[1], "disagree") == 0)
+            status = disagree(comm, &err);
+        else if (status == TR_OK)
             status = run_cases(comm, argc > 1 ? (uint32_t)atoi(argv[1]) : 40, &num, &err);
         if (status == TR_OK)
             status = run_messages(comm, &err);
