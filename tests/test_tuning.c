@@ -163,6 +163,14 @@ static tr_status choose_on_ranks(tr_comm *comm, void *context, tr_error *err)
     call.count = 4000;
     if (tri_choose(world, &call) == &tri_algorithm_doubling)
         return tri_fail(err, TR_ERROR_INTERNAL, "doubling when bytes are all");
+    tuning.near = tuning.far = (tri_coll_prices){1e-5, 1e-9, 1e-10}; /* and with the size */
+    tri_comm_set_tuning(comm, &tuning);
+    call.count = 1;
+    const tri_algorithm *small = tri_choose(world, &call);
+    call.count = 1 << 22;
+    if (small != &tri_algorithm_doubling || tri_choose(world, &call) != &tri_algorithm_rabenseifner)
+        return tri_fail(err, TR_ERROR_INTERNAL, "%s for 4 bytes, %s for 16 MiB", small->name,
+                        tri_choose(world, &call)->name);
     tr_collective exchange = {.operation = TR_ALL_TO_ALL,
                               .send_counts = (uint64_t[8]){0},
                               .recv_counts = (uint64_t[8]){0}};
