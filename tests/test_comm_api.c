@@ -345,13 +345,13 @@ static tr_status same_bits(tr_comm *comm, void *context, tr_error *err)
     (void)context;
     int rank = tr_comm_rank(comm), size = tr_comm_size(comm);
     tri_coll_shape shape = tri_shape_flat(size);
-    for (int k = 0; tri_algorithm_at((size_t)k / 6); k++) {
-        const tri_algorithm *algorithm = tri_algorithm_at((size_t)k / 6);
+    for (int k = 0; tri_algorithm_at((size_t)k / 3); k++) {
+        const tri_algorithm *algorithm = tri_algorithm_at((size_t)k / 3);
         if (!tri_algorithm_supports(algorithm, TRI_COLL_ALL_REDUCE, &shape) ||
             (algorithm->needs_shared_memory && !shares_memory(comm)))
             continue;
         uint64_t count = counts[k % 3];
-        bool shared = k % 6 >= 3;
+        bool shared = k % 2 == 0;
         void *in = NULL, *out = NULL;
         if (shared) {
             TRI_TRY(tr_comm_alloc(comm, count * 4, &in, err));
