@@ -30,7 +30,7 @@ else
 ISAS     = base
 endif
 
-PACKAGES = yaml-0.1 jansson libpcre2-8 libutf8proc
+PACKAGES = yaml-0.1 jansson libpcre2-8 libutf8proc zlib libzstd
 LIBS     = $(shell pkg-config --libs $(PACKAGES) 2>/dev/null) -lm -ldl -pthread
 
 # The GPU part is built where there is an nvcc; CUDA=no leaves it out. The CUDA runtime is linked in
@@ -192,6 +192,7 @@ install: all
 docs: all
 	$(PROGRAM) settings --markdown > docs/settings.md
 	$(PROGRAM) explain --ops --markdown > docs/operators.md
+	tools/draw_pipelines.sh $(PROGRAM)
 
 SOURCES = $(shell git ls-files '*.c' '*.h')
 format:

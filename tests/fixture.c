@@ -53,13 +53,25 @@ static void read_model(const json_t *root, tri_session_config *config)
         .dropout = number(root, "dropout"),
         .init_std = 0.02f,
         .bias = json_is_true(json_object_get(root, "bias")),
-        .act = strcmp(act, "none") == 0   ? TRI_MLP_NONE
-               : strcmp(act, "relu") == 0 ? TRI_MLP_RELU
-                                          : TRI_MLP_GELU,
+        .act = strcmp(act, "none") == 0   ? TRI_MODEL_ACT_NONE
+               : strcmp(act, "relu") == 0 ? TRI_MODEL_ACT_RELU
+                                          : TRI_MODEL_ACT_GELU,
         .loss = strcmp(loss, "sse") == 0   ? TRI_LOSS_SSE
                 : strcmp(loss, "mse") == 0 ? TRI_LOSS_MSE
                                            : TRI_LOSS_MEAN,
     };
+}
+
+/* Only the fixtures of mixed precision have these. */
+static void read_precision(const json_t *root, tri_session_config *config)
+{
+    const char *kind = json_string_value(json_object_get(root, "precision"));
+    if (!kind)
+        return;
+    config->compile.precision =
+        (tri_precision){.compute = strcmp(kind, "bf16") == 0 ? TRI_BF16 : TRI_F16,
+                        .scale = number(root, "scale"),
+                        .growth_interval = (int32_t)integer(root, "growth_interval")};
 }
 
 void fixture_open(fixture *f, const char *name)
@@ -84,6 +96,7 @@ void fixture_open(fixture *f, const char *name)
     };
     read_model(root, &f->config);
     read_optim(root, &f->config);
+    read_precision(root, &f->config);
     if (fixture_has(f, NULL, "tokens")) {
         f->tokens = tri_safetensors_find(f->file, "tokens")->data;
         f->targets = tri_safetensors_find(f->file, "targets")->data;

@@ -93,6 +93,19 @@ for kind in gpt2 llama; do
     run $kind-dp2-bf16 "${of[@]}" run.device=cuda layout.dp=2 layout.microbatches=2 precision.kind=bf16
     close $kind-bf16 $kind-dp2-bf16 loss 2e-2
 done
+# Layouts, as ranks that share the card.
+for layout in "dp2-zero1 layout.dp=2 layout.zero=1" "dp2-zero3 layout.dp=2 layout.zero=3" \
+    "tp2 layout.tp=2" "tp2-sp-dp2-zero2 layout.tp=2 layout.sp=true layout.dp=2 layout.zero=2"; do
+    # shellcheck disable=SC2086
+    set -- $layout
+    name=$1
+    shift
+    run gpt2-$name "${gpt2[@]}" run.device=cuda "$@"
+    close gpt2-fp32 gpt2-$name loss 1e-4
+done
+run bert model.kind=bert model.dropout=0.1 optim.lr=1e-3
+run bert-gpu model.kind=bert model.dropout=0.1 optim.lr=1e-3 run.device=cuda
+close bert bert-gpu loss 1e-4
 run muon optim.kind=muon optim.lr=0.01
 run muon-gpu optim.kind=muon optim.lr=0.01 run.device=cuda
 close muon muon-gpu loss 1e-3

@@ -37,7 +37,7 @@ tr_session *hf_start(tr_settings *settings, tri_row_fn row, void *context)
 {
     tr_session *session;
     tr_error err = {0};
-    if (tri_api_compile(settings, &session, &err) != TR_OK)
+    if (tri_api_compile(settings, 0, &session, &err) != TR_OK)
         fail_msg("%s", err.message);
     session->session.row = row;
     session->session.row_context = context;
@@ -104,4 +104,78 @@ const char *hf_copy_of(temp_dir *temp, const char *fixture)
     const char *to = temp_file(temp, name);
     copy_into(from, to);
     return to;
+}
+
+/* ---- refusals ---- */
+
+tr_status hf_try_load(const char *dir, const char *assignment, tr_error *err)
+{
+    tr_settings *settings = hf_settings(dir);
+    tr_session *session = NULL;
+    if (assignment)
+        hf_set(settings, "%s", assignment);
+    *err = (tr_error){0};
+    tr_status status = tri_settings_complete(settings, err);
+    if (status == TR_OK)
+        status = tr_session_create(settings, &session, err);
+    tr_session_destroy(session);
+    tr_settings_destroy(settings);
+    return status;
+}
+
+void hf_refuses(const char *dir, const char *assignment, const char *word, const char *other)
+{
+    tr_error err;
+    tr_status status = hf_try_load(dir, assignment, &err);
+    if (status != TR_ERROR_INPUT)
+        fail_msg("%s %s: status %d: %s", dir, assignment ? assignment : "", status, err.message);
+    if (!strstr(err.message, word) || !strstr(err.message, other))
+        fail_msg("\"%s\" does not name %s and %s", err.message, word, other);
+}
+
+void hf_refuses_config(temp_dir *temp, const char *fixture, const char *key, const char *value,
+                       const char *word)
+{
+    const char *dir = hf_copy_of(temp, fixture);
+    json_t *root = hf_read_json(dir, "config.json");
+    if (value)
+        json_object_set_new(root, key, json_loads(value, JSON_DECODE_ANY, NULL));
+    else
+        json_object_del(root, key);
+    hf_put_json(dir, "config.json", root);
+    json_decref(root);
+    hf_refuses(dir, NULL, word, "config.json");
+}
+
+/* ---- tensors to change ---- */
+
+void hf_edit_open(hf_edit *e, const char *dir, const char *name)
+{
+    tr_error err = {0};
+    snprintf(e->path, sizeof e->path, "%s/%s", dir, name);
+    assert_int_equal(tri_safetensors_open(e->path, &e->file, &err), TR_OK);
+    e->num = tri_safetensors_num(e->file);
+    assert_true(e->num < HF_MAX_ITEMS);
+    for (size_t i = 0; i < e->num; i++) {
+        const tri_safetensor *t = tri_safetensors_at(e->file, i);
+        e->item[i] = (tri_safetensors_item){t->name, t->dtype, t->num_dims, t->dim, t->data};
+    }
+}
+
+tri_safetensors_item *hf_edit_find(hf_edit *e, const char *name)
+{
+    for (size_t i = 0; i < e->num; i++)
+        if (strcmp(e->item[i].name, name) == 0)
+            return &e->item[i];
+    fail_msg("no %s", name);
+    return NULL;
+}
+
+void hf_edit_write(hf_edit *e)
+{
+    tr_error err = {0};
+    tri_safetensors_meta meta = {"format", "pt"};
+    if (tri_safetensors_write(e->path, e->item, e->num, &meta, 1, &err) != TR_OK)
+        fail_msg("%s", err.message);
+    tri_safetensors_close(e->file); /* the replaced file was still mapped */
 }

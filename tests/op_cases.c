@@ -69,10 +69,14 @@ int op_must_alias(const op_case *c, op_alias pairs[OP_MAX_ALIAS])
         num = 3;
     if (c->op == TRI_OP_MOMENTUM || c->op == TRI_OP_APPLY_UPDATE)
         num = 1;
+    if (c->op == TRI_OP_CACHE_WRITE)
+        num = 2;
     for (int i = 0; i < num; i++)
         pairs[i] = (op_alias){i, i};
     if (c->op == TRI_OP_NARROW)
         pairs[num++] = (op_alias){0, 1};
+    if (c->op == TRI_OP_FINISH && c->flags & CASE_SCALE)
+        pairs[num++] = (op_alias){1, 3};
     return num;
 }
 
@@ -106,6 +110,12 @@ static void in_i32(op_run *run, int rank, const int64_t *size)
 static void in_absent(op_run *run)
 {
     run->args.in[run->args.num_in++] = (tri_tensor){0};
+}
+
+static void in_scaler(op_run *run)
+{
+    const int64_t size = TRI_NUM_SCALER;
+    in_f32(run, 1, &size);
 }
 
 static void out_f32(op_run *run, int rank, const int64_t *size)
@@ -285,6 +295,36 @@ static void build_attention(op_run *run, const op_case *c)
         out_f32(run, 4, kv);
 }
 
+/* Positions that a cache has room for: a ring that is just long enough with a window, otherwise
+ * some more than the new ones. */
+static int64_t cache_length(const op_case *c)
+{
+    return c->attr.window > 0 ? c->attr.window + c->size[1] - 1 : 2 * c->size[1] + 70;
+}
+
+/* sizes: B, T, H, K and G, or 0 for packed operands. The cache has a row more than the batch. */
+static void build_cache(op_run *run, const op_case *c)
+{
+    int64_t b = c->size[0], t = c->size[1], h = c->size[2], k = c->size[3], g = c->size[4];
+    const int64_t o[] = {b, t, h, k}, kv[] = {b, t, g, k}, packed[] = {b, t, 3, h, k};
+    const int64_t cache[] = {b + 1, g ? g : h, cache_length(c), k};
+    bool write = c->op == TRI_OP_CACHE_WRITE;
+    if (!write)
+        in_f32(run, g ? 4 : 5, g ? o : packed);
+    for (int i = 0; i < 2; i++)
+        in_f32(run, 4, cache);
+    if (write)
+        in_f32(run, g ? 4 : 5, g ? kv : packed);
+    if (write && g)
+        in_f32(run, 4, kv);
+    else if (write)
+        in_absent(run);
+    in_i32(run, 2, SIZES(b, t));
+    in_i32(run, 1, SIZES(b));
+    for (int i = 0; i < (write ? 2 : 1); i++)
+        out_f32(run, 4, write ? cache : o);
+}
+
 /* sizes: B, T, V. */
 static void build_loss(op_run *run, const op_case *c)
 {
@@ -295,22 +335,32 @@ static void build_loss(op_run *run, const op_case *c)
         in_i32(run, 2, x);
         out_f32(run, 3, stats);
         break;
+    case TRI_OP_CE_COMBINE: /* x[2] parts */
+        in_f32(run, 4, SIZES(x[2], x[0], x[1], 3));
+        out_f32(run, 3, stats);
+        break;
     case TRI_OP_CE_LOSS:
         in_f32(run, 3, stats);
         in_i32(run, 2, x);
         out_f32(run, 1, &one);
         out_f32(run, 1, &one);
         out_f32(run, 2, x);
+        if (c->flags & CASE_HITS)
+            out_f32(run, 1, &one);
         break;
     case TRI_OP_CE_GRAD:
         in_f32(run, 3, x);
         in_i32(run, 2, x);
         in_f32(run, 2, x);
+        if (c->flags & CASE_SCALE)
+            in_scaler(run);
         out_f32(run, 3, x);
         break;
     default:
         in_f32(run, 3, x);
         in_f32(run, 3, x);
+        if (c->flags & CASE_SCALE)
+            in_scaler(run);
         if (c->op == TRI_OP_OUT_LOSS_GRAD) {
             out_f32(run, 3, x);
         } else {
@@ -344,8 +394,11 @@ static void build_update(op_run *run, const op_case *c)
     case TRI_OP_FINISH:
         for (int i = 0; i < 3; i++)
             in_f32(run, 1, &one);
-        in_f32(run, 1, &sched);
         out_f32(run, 1, &result);
+        if (c->flags & CASE_SCALE) {
+            in_scaler(run);
+            out_f32(run, 1, SIZES(TRI_NUM_SCALER));
+        }
         return;
     case TRI_OP_SGD:
         num_full = 3;
@@ -375,9 +428,21 @@ static void build_update(op_run *run, const op_case *c)
             out_f32(run, 1, n);
 }
 
+/* sizes: dims of the tensor; the cut is in the attributes. */
+static void build_pieces(op_run *run, const op_case *c)
+{
+    int64_t piece[3] = {c->size[0], c->size[1], c->size[2]};
+    in_f32(run, 3, c->size);
+    if (c->op == TRI_OP_SLICE)
+        piece[c->attr.cut.dim] = tri_cut_size(&c->attr.cut, c->attr.cut.part);
+    out_f32(run, 3, piece);
+}
+
 static void build(op_run *run, const op_case *c)
 {
-    if (c->op == TRI_OP_MATMUL)
+    if (c->op == TRI_OP_SLICE || c->op == TRI_OP_BLOCK || c->op == TRI_OP_UNBLOCK)
+        build_pieces(run, c);
+    else if (c->op == TRI_OP_MATMUL)
         build_matmul(run, c);
     else if (c->op < TRI_OP_EMBED)
         build_elementwise(run, c);
@@ -387,8 +452,10 @@ static void build(op_run *run, const op_case *c)
         build_norm(run, c);
     else if (c->op == TRI_OP_ROPE)
         build_rope(run, c);
-    else if (c->op < TRI_OP_CE_STATS)
+    else if (c->op < TRI_OP_CACHE_WRITE)
         build_attention(run, c);
+    else if (c->op < TRI_OP_CE_STATS)
+        build_cache(run, c);
     else if (c->op < TRI_OP_SUM_SQUARES)
         build_loss(run, c);
     else
@@ -439,6 +506,21 @@ static void fill_docs(tri_tensor *t)
     }
 }
 
+/* Rows of the cache in another order than the batch's; positions that go on from where each text
+ * is: with a window past the end of the ring, otherwise to the end of it or up to 0. Every second
+ * row ends in padding. */
+static void fill_places(tri_tensor *t, const op_case *c)
+{
+    int32_t *to = t->data, num = (int32_t)t->size[t->rank - 1], length = (int32_t)cache_length(c);
+    for (int32_t i = 0; t->rank == 1 && i < num; i++)
+        to[i] = (i + 1) % (num + 1);
+    for (int32_t b = 0; t->rank == 2 && b < (int32_t)t->size[0]; b++) {
+        int32_t first = c->attr.window > 0 ? 2 * length + 3 * b : b == 0 ? 0 : length - num - b + 1;
+        for (int32_t i = 0; i < num; i++)
+            to[b * num + i] = b % 2 == 1 && i > num / 2 ? -1 : first + i;
+    }
+}
+
 /* Targets and token ids: now and then ignored (-1), or outside of this shard. */
 static void fill_ids(tri_tensor *t, const op_case *c)
 {
@@ -452,6 +534,10 @@ static void fill_ids(tri_tensor *t, const op_case *c)
         range = 131072;
     if (c->op >= TRI_OP_ATTENTION && c->op <= TRI_OP_ATTENTION_GRAD && t->rank == 2) {
         fill_docs(t);
+        return;
+    }
+    if (c->op == TRI_OP_CACHE_WRITE || c->op == TRI_OP_CACHE_ATTENTION) {
+        fill_places(t, c);
         return;
     }
     if (c->flags & CASE_SHARD)
@@ -468,10 +554,11 @@ static void fill_constants(tri_tensor *t, const op_case *c)
 {
     float *data = t->data;
     if (t->count == TRI_NUM_RESULT) {
-        memcpy(data, (float[]){1.5f, 2.0f, 0.37f, c->flags & CASE_NOT_OK ? 0.0f : 1.0f, 11.0f},
+        float ok = c->flags & CASE_NOT_OK ? 0 : 1;
+        memcpy(data, (float[TRI_NUM_RESULT]){1.5f, 2.0f, 0.37f, ok, 11.0f, 1.0f},
                TRI_NUM_RESULT * sizeof(float));
     } else if (t->count == TRI_NUM_SCHED) {
-        memcpy(data, (float[]){0.01f, 1.9f, 3.1f, 2.0f}, TRI_NUM_SCHED * sizeof(float));
+        memcpy(data, (float[TRI_NUM_SCHED]){0.01f, 1.9f, 3.1f}, TRI_NUM_SCHED * sizeof(float));
     } else { /* loss, count, sum of squares */
         data[0] = fabsf(data[0]) * 10;
     }
@@ -515,8 +602,12 @@ static void derive(op_run *run, const op_case *c)
         }
     } else if (c->op == TRI_OP_CE_LOSS) {
         float *stats = in[0].data;
-        for (int64_t i = 0; i < in[0].count / 3; i++)
+        for (int64_t i = 0; i < in[0].count / 3; i++) {
             stats[i * 3 + 1] = 1 + fabsf(stats[i * 3 + 1]); /* a sum with exp(0) in it */
+            stats[i * 3] += 4;                              /* above the target's, but for some */
+            if (i % 3 == 1)
+                stats[i * 3 + 2] = stats[i * 3];
+        }
     } else if (c->op == TRI_OP_ADAM) {
         float *v = in[2].data;
         for (int64_t i = 0; i < in[2].count; i++)
@@ -549,17 +640,25 @@ void op_run_init(op_run *run, const op_case *c, const op_alias *alias)
             fill_constants(t, c);
     }
     derive(run, c);
+    if (c->flags & CASE_SCALE)
+        memcpy(args->in[args->num_in - 1].data, (float[TRI_NUM_SCALER]){1024, 2},
+               TRI_NUM_SCALER * sizeof(float));
+    if (c->flags & CASE_OVERFLOW)
+        *(float *)args->in[2].data = INFINITY;
     op_alias must[OP_MAX_ALIAS];
     int num_must = op_must_alias(c, must);
     for (int o = 0; o < args->num_out; o++) {
         tri_tensor *t = &args->out[o];
-        if (o < num_must)
-            t->data = args->in[must[o].in].data;
+        const op_alias *taken = NULL;
+        for (int i = 0; i < num_must; i++)
+            taken = must[i].out == o ? &must[i] : taken;
+        if (taken)
+            t->data = args->in[taken->in].data;
         else if (alias && alias->out == o)
             t->data = args->in[alias->in].data;
         else
             t->data = memset(allocate(run, (size_t)t->count * 4), UNWRITTEN, (size_t)t->count * 4);
-        if (o >= num_must && c->flags & CASE_ACCUMULATE)
+        if (!taken && c->flags & CASE_ACCUMULATE)
             fill_normal(t, (uint32_t)(200 + o), c->flags & CASE_REPEAT);
     }
 }

@@ -38,7 +38,7 @@ static inline tr_session *compiled(tr_settings *settings)
 {
     tr_session *session;
     tr_error err = {0};
-    if (tri_api_compile(settings, &session, &err) != TR_OK)
+    if (tri_api_compile(settings, 0, &session, &err) != TR_OK)
         fail_msg("%s", err.message);
     return session;
 }

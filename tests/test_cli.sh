@@ -99,7 +99,7 @@ test_mistakes() {
     refused 2 'known presets: gpt2-124m' plan --set model.preset=gpt5
     refused 2 'no parameter matches "wtf*"' train --set "optim.groups=wtf* lr_scale=0"
     refused 2 'it must be from 1 to' bench --steps 0
-    refused 2 'train, eval or predict' explain --mode wrong
+    refused 2 'train, eval, predict, prefill or decode' explain --mode wrong
     refused 2 'takes no file' doctor recipes/tiny.yaml
     refused 2 'takes one settings file' train recipes/tiny.yaml recipes/demo.yaml
     refused 2 'cannot open the settings file' train "$tmp/none.yaml"

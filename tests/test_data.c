@@ -25,7 +25,11 @@ static void get_row(const tri_data *data, tri_split split, uint64_t sample, int3
 static tri_data *open_data(const char *source, int64_t seq_len, int64_t vocab, uint64_t seed,
                            double eval_fraction)
 {
-    tri_data_config config = {source, seq_len, vocab, seed, eval_fraction};
+    tri_data_config config = {.source = source,
+                              .seq_len = seq_len,
+                              .vocab = vocab,
+                              .seed = seed,
+                              .eval_fraction = eval_fraction};
     tri_data *data;
     tr_error err;
     if (tri_data_open(&config, &data, &err) != TR_OK)
@@ -33,8 +37,14 @@ static tri_data *open_data(const char *source, int64_t seq_len, int64_t vocab, u
     return data;
 }
 
-static void assert_open_fails(tri_data_config config, const char *because)
+static void assert_open_fails(const char *source, int64_t seq_len, int64_t vocab, uint64_t seed,
+                              double eval_fraction, const char *because)
 {
+    tri_data_config config = {.source = source,
+                              .seq_len = seq_len,
+                              .vocab = vocab,
+                              .seed = seed,
+                              .eval_fraction = eval_fraction};
     tri_data *data;
     tr_error err;
     assert_int_equal(tri_data_open(&config, &data, &err), TR_ERROR_INPUT);
@@ -414,28 +424,28 @@ static void errors(void **state)
     temp_dir *dir = *state;
     const char *path = temp_file(dir, "error.txt");
     assert_int_equal(put_file(path, "", 0), 0);
-    assert_open_fails((tri_data_config){path, 16, 256, 1, 0}, "the file is empty");
+    assert_open_fails(path, 16, 256, 1, 0, "the file is empty");
     put_counting_text(path, 16);
-    assert_open_fails((tri_data_config){path, 16, 256, 1, 0},
+    assert_open_fails(path, 16, 256, 1, 0,
                       "has 16 bytes, but windows of data.seq_len = 16 need at least 17; lower "
                       "data.seq_len");
     put_counting_text(path, 33);
-    assert_open_fails((tri_data_config){path, 16, 256, 1, 0.1}, "need at least 34");
+    assert_open_fails(path, 16, 256, 1, 0.1, "need at least 34");
     put_counting_text(path, 100);
-    assert_open_fails((tri_data_config){path, 16, 256, 1, 0.9}, "leaves 10 to train on");
-    assert_open_fails((tri_data_config){path, 16, 255, 1, 0}, "set model.vocab to 256");
-    assert_open_fails((tri_data_config){path, 0, 256, 1, 0}, "data.seq_len is 0");
-    assert_open_fails((tri_data_config){path, 16, -1, 1, 0}, "model.vocab is -1");
-    assert_open_fails((tri_data_config){path, 16, 256, 1, 1}, "data.eval_fraction is 1");
-    assert_open_fails((tri_data_config){path, 16, 256, 1, NAN}, "data.eval_fraction is");
-    assert_open_fails((tri_data_config){"", 16, 256, 1, 0}, "data.source is not set");
-    assert_open_fails((tri_data_config){NULL, 16, 256, 1, 0}, "data.source is not set");
-    assert_open_fails((tri_data_config){"synthetic", 16, 1, 1, 0}, "model.vocab is 1");
+    assert_open_fails(path, 16, 256, 1, 0.9, "leaves 10 to train on");
+    assert_open_fails(path, 16, 255, 1, 0, "set model.vocab to 256");
+    assert_open_fails(path, 0, 256, 1, 0, "data.seq_len is 0");
+    assert_open_fails(path, 16, -1, 1, 0, "model.vocab is -1");
+    assert_open_fails(path, 16, 256, 1, 1, "data.eval_fraction is 1");
+    assert_open_fails(path, 16, 256, 1, NAN, "data.eval_fraction is");
+    assert_open_fails("", 16, 256, 1, 0, "data.source is not set");
+    assert_open_fails(NULL, 16, 256, 1, 0, "data.source is not set");
+    assert_open_fails("synthetic", 16, 1, 1, 0, "model.vocab is 1");
     const char *missing = temp_file(dir, "missing.txt");
-    assert_open_fails((tri_data_config){missing, 16, 256, 1, 0}, missing);
+    assert_open_fails(missing, 16, 256, 1, 0, missing);
     const char *sub = temp_file(dir, "no-text");
     assert_int_equal(mkdir(sub, 0700), 0);
-    assert_open_fails((tri_data_config){sub, 16, 256, 1, 0}, "the directory holds no text");
+    assert_open_fails(sub, 16, 256, 1, 0, "the directory holds no text");
     tri_data_close(NULL);
 }
 

@@ -348,6 +348,59 @@ static void empty_products(void **state)
     assert_true(c[0] == 1 && c[3] == 4);
 }
 
+/* A row of a product is the same, bit for bit, however many rows are computed with it and by
+ * whichever plan: x W^T for the first rows of x against all 40. */
+static void check_rows_alone(harness *h, int64_t n, int64_t k, tri_gemm_epilogue epilogue)
+{
+    enum { ALL = 40 };
+    float *a = random_floats(ALL * k), *b = random_floats(n * k), *bias = random_floats(n);
+    float *all = random_floats(ALL * n), *few = random_floats(ALL * n);
+    tri_gemm g = {.m = ALL,
+                  .n = n,
+                  .k = k,
+                  .a = a,
+                  .lda = k,
+                  .b = b,
+                  .ldb = k,
+                  .trans_b = true,
+                  .c = all,
+                  .ldc = n,
+                  .alpha = 1,
+                  .epilogue = epilogue,
+                  .bias = bias};
+    for (tri_isa isa = TRI_ISA_BASE; isa <= tri_isa_detect(); isa++) {
+        g.c = all;
+        g.m = ALL;
+        tri_gemm_run(h->pools[0], isa, h->scratch[0], &g);
+        g.c = few;
+        for (g.m = 1; g.m <= 19; g.m++) {
+            memset(few, 0xff, (size_t)(ALL * n) * sizeof *few);
+            tri_gemm_run(h->pools[g.m % 3], isa, h->scratch[g.m % 3], &g);
+            if (memcmp(few, all, (size_t)(g.m * n) * sizeof *few) != 0)
+                fail_msg("%d of 40 rows, n %d, k %d, epilogue %d, isa %d: other bits", (int)g.m,
+                         (int)n, (int)k, (int)epilogue, (int)isa);
+            for (int64_t i = g.m * n; i < ALL * n; i++)
+                assert_true(isnan(few[i])); /* nothing was written past the end */
+        }
+    }
+    free(a);
+    free(b);
+    free(bias);
+    free(all);
+    free(few);
+}
+
+static void rows_do_not_depend_on_each_other(void **state)
+{
+    static const int64_t sizes[][2] = {{1, 1},    {16, 4},    {17, 7},    {50, 300},
+                                       {257, 64}, {300, 193}, {301, 515}, {97, 2100}};
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        check_rows_alone(*state, sizes[i][0], sizes[i][1], TRI_GEMM_PLAIN);
+        check_rows_alone(*state, sizes[i][0], sizes[i][1], TRI_GEMM_BIAS);
+        check_rows_alone(*state, sizes[i][0], sizes[i][1], TRI_GEMM_BIAS_GELU);
+    }
+}
+
 static double relative_error(double got, double want)
 {
     return fabs(got - want) / fabs(want);
@@ -417,6 +470,7 @@ int main(void)
         cmocka_unit_test(special_values_stay_in_their_rows),
         cmocka_unit_test(null_pool_and_null_aux),
         cmocka_unit_test(empty_products),
+        cmocka_unit_test(rows_do_not_depend_on_each_other),
         cmocka_unit_test(functions_are_accurate),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);

@@ -317,7 +317,7 @@ static void emit_closing(tri_graph *graph, closing how, tri_id y)
     tri_shape shape = graph->values[y].shape;
     if (how == CLOSE_CE) {
         shape.rank--;
-        tri_cross_entropy(graph, y, tri_graph_input(graph, "targets", TRI_I32, shape, true));
+        tri_cross_entropy(graph, y, tri_graph_input(graph, "targets", TRI_I32, shape, true), false);
     } else {
         tri_id target = tri_graph_input(graph, "target", TRI_F32, shape, true);
         tri_output_loss(graph, kinds[how], y, target);
@@ -361,7 +361,7 @@ static tr_status run_passes(net *n, tri_graph *graph, bool forward_only, tr_erro
 
 static void build_program(net *n, bool forward_only)
 {
-    static const tri_action schedule[] = {{TRI_ACTION_F, 0}, {TRI_ACTION_B, 0}};
+    static const tri_action schedule[] = {{.kind = TRI_ACTION_F}, {.kind = TRI_ACTION_B}};
     tr_error err = {0};
     tri_graph graph;
     must(tri_graph_init(&graph, &n->params, &err), n, &err);

@@ -491,8 +491,10 @@ static bool writes_gradient(const tri_program *program, const tri_instr *instr)
 
 static void build_split(const small_graph *g, tri_program *program)
 {
-    static const tri_action split[] = {
-        {TRI_ACTION_F, 0}, {TRI_ACTION_I, 0}, {TRI_ACTION_W, 0}, {TRI_ACTION_U, 0}};
+    static const tri_action split[] = {{.kind = TRI_ACTION_F},
+                                       {.kind = TRI_ACTION_I},
+                                       {.kind = TRI_ACTION_W},
+                                       {.kind = TRI_ACTION_U}};
     tr_error err = {0};
     if (tri_program_build(&g->graph, split, 4, 1, program, &err) != TR_OK ||
         tri_program_check(program, &err) != TR_OK)

@@ -42,6 +42,12 @@ static const filled fillings[] = {
     {"hf_mistral",
      {"model.kind=llama", "model.window=7", "model.qkv_bias=false", "model.qk_norm=false",
       "model.rope_factor=0", "model.num_layers=3"}},
+    {"hf_bert",
+     {"model.kind=bert", "model.task=mlm", "model.num_layers=2", "model.dim=24",
+      "model.num_heads=3", "model.ffn_dim=50", "model.vocab=90", "model.positions=20",
+      "model.types=2", "model.norm_eps=1e-12", "model.act=gelu_erf", "data.seq_len=20"}},
+    {"hf_bert_cls",
+     {"model.kind=bert", "model.task=classify", "model.num_labels=3", "model.act=relu"}},
 };
 
 static void test_settings(void **state)
@@ -70,75 +76,36 @@ static void test_settings(void **state)
     }
 }
 
-/* As tr_session_create, but only up to the weights; the message is in err. */
-static tr_status try_load(const char *dir, const char *assignment, tr_error *err)
-{
-    tr_settings *settings = hf_settings(dir);
-    tr_session *session = NULL;
-    if (assignment)
-        hf_set(settings, "%s", assignment);
-    *err = (tr_error){0};
-    tr_status status = tri_settings_complete(settings, err);
-    if (status == TR_OK)
-        status = tr_session_create(settings, &session, err);
-    tr_session_destroy(session);
-    tr_settings_destroy(settings);
-    return status;
-}
-
-static void refuses(const char *dir, const char *assignment, const char *word, const char *other)
-{
-    tr_error err;
-    tr_status status = try_load(dir, assignment, &err);
-    if (status != TR_ERROR_INPUT)
-        fail_msg("%s %s: status %d: %s", dir, assignment ? assignment : "", status, err.message);
-    if (!strstr(err.message, word) || !strstr(err.message, other))
-        fail_msg("\"%s\" does not name %s and %s", err.message, word, other);
-}
-
-/* The config of a copy with one key changed; value is JSON, or NULL to take the key away. */
-static void refuses_config(temp_dir *temp, const char *fixture, const char *key, const char *value,
-                           const char *word)
-{
-    const char *dir = hf_copy_of(temp, fixture);
-    json_t *root = hf_read_json(dir, "config.json");
-    if (value)
-        json_object_set_new(root, key, json_loads(value, JSON_DECODE_ANY, NULL));
-    else
-        json_object_del(root, key);
-    hf_put_json(dir, "config.json", root);
-    json_decref(root);
-    refuses(dir, NULL, word, "config.json");
-}
-
 static void test_refused_configs(void **state)
 {
     temp_dir *temp = *state;
-    refuses("tests/fixtures/hf_unknown", NULL, "mamba", "gpt2, llama, qwen2, qwen3, mistral, bert");
-    refuses_config(temp, "hf_gpt2", "n_embd", NULL, "n_embd");
-    refuses_config(temp, "hf_gpt2", "n_embd", "\"30\"", "n_embd");
-    refuses_config(temp, "hf_gpt2", "n_embd", "-1", "n_embd");
-    refuses_config(temp, "hf_gpt2", "n_layer", "1e99", "n_layer");
-    refuses_config(temp, "hf_gpt2", "n_layer", "100000", "n_layer");
-    refuses_config(temp, "hf_gpt2", "activation_function", "\"relu\"", "activation_function");
-    refuses_config(temp, "hf_gpt2", "scale_attn_by_inverse_layer_idx", "true", "inverse");
-    refuses_config(temp, "hf_gpt2", "tie_word_embeddings", "false", "tie_word_embeddings");
-    refuses_config(temp, "hf_gpt2", "layer_norm_epsilon", "0.1", "layer_norm_epsilon");
-    refuses_config(temp, "hf_gpt2", "model_type", NULL, "model_type");
-    refuses_config(temp, "hf_gpt2", "quantization_config", "{\"bits\": 4}", "quantization_config");
-    refuses_config(temp, "hf_llama", "attention_bias", "true", "attention_bias");
-    refuses_config(temp, "hf_llama", "mlp_bias", "true", "mlp_bias");
-    refuses_config(temp, "hf_llama", "mlp_bias", "3", "mlp_bias");
-    refuses_config(temp, "hf_llama", "hidden_act", "\"gelu\"", "hidden_act");
-    refuses_config(temp, "hf_llama", "hidden_act", "7", "hidden_act");
-    refuses_config(temp, "hf_llama", "rope_scaling", "{\"type\": \"linear\", \"factor\": 2}",
-                   "linear");
-    refuses_config(temp, "hf_llama", "rope_scaling", "{\"rope_type\": \"llama3\", \"factor\": 8}",
-                   "high_freq_factor");
-    refuses_config(temp, "hf_llama", "rope_scaling", "[]", "rotary");
-    refuses_config(temp, "hf_llama", "rms_norm_eps", "\"small\"", "rms_norm_eps");
-    refuses_config(temp, "hf_llama", "num_attention_heads", "3", "does not divide");
-    refuses_config(temp, "hf_mistral", "sliding_window", "-5", "sliding_window");
+    hf_refuses("tests/fixtures/hf_unknown", NULL, "mamba",
+               "gpt2, llama, qwen2, qwen3, mistral, bert");
+    hf_refuses_config(temp, "hf_gpt2", "n_embd", NULL, "n_embd");
+    hf_refuses_config(temp, "hf_gpt2", "n_embd", "\"30\"", "n_embd");
+    hf_refuses_config(temp, "hf_gpt2", "n_embd", "-1", "n_embd");
+    hf_refuses_config(temp, "hf_gpt2", "n_layer", "1e99", "n_layer");
+    hf_refuses_config(temp, "hf_gpt2", "n_layer", "100000", "n_layer");
+    hf_refuses_config(temp, "hf_gpt2", "activation_function", "\"relu\"", "activation_function");
+    hf_refuses_config(temp, "hf_gpt2", "scale_attn_by_inverse_layer_idx", "true", "inverse");
+    hf_refuses_config(temp, "hf_gpt2", "tie_word_embeddings", "false", "tie_word_embeddings");
+    hf_refuses_config(temp, "hf_gpt2", "layer_norm_epsilon", "0.1", "layer_norm_epsilon");
+    hf_refuses_config(temp, "hf_gpt2", "model_type", NULL, "model_type");
+    hf_refuses_config(temp, "hf_gpt2", "quantization_config", "{\"bits\": 4}",
+                      "quantization_config");
+    hf_refuses_config(temp, "hf_llama", "attention_bias", "true", "attention_bias");
+    hf_refuses_config(temp, "hf_llama", "mlp_bias", "true", "mlp_bias");
+    hf_refuses_config(temp, "hf_llama", "mlp_bias", "3", "mlp_bias");
+    hf_refuses_config(temp, "hf_llama", "hidden_act", "\"gelu\"", "hidden_act");
+    hf_refuses_config(temp, "hf_llama", "hidden_act", "7", "hidden_act");
+    hf_refuses_config(temp, "hf_llama", "rope_scaling", "{\"type\": \"linear\", \"factor\": 2}",
+                      "linear");
+    hf_refuses_config(temp, "hf_llama", "rope_scaling",
+                      "{\"rope_type\": \"llama3\", \"factor\": 8}", "high_freq_factor");
+    hf_refuses_config(temp, "hf_llama", "rope_scaling", "[]", "rotary");
+    hf_refuses_config(temp, "hf_llama", "rms_norm_eps", "\"small\"", "rms_norm_eps");
+    hf_refuses_config(temp, "hf_llama", "num_attention_heads", "3", "does not divide");
+    hf_refuses_config(temp, "hf_mistral", "sliding_window", "-5", "sliding_window");
 }
 
 /* Keys that change what a config means. */
@@ -192,6 +159,13 @@ static void test_conventions(void **state)
           "model.rope_theta", "7");
     reads(temp, "hf_llama", "{\"rope_scaling\": {}, \"rope_theta\": 7}", "model.rope_theta", "7");
     reads(temp, "hf_gpt2", "{\"n_inner\": 31}", "model.ffn_dim", "31");
+    reads(temp, "hf_bert", "{\"hidden_act\": \"gelu_new\"}", "model.act", "gelu");
+    reads(temp, "hf_bert", "{\"hidden_act\": \"gelu_pytorch_tanh\"}", "model.act", "gelu");
+    reads(temp, "hf_bert", "{\"hidden_act\": null}", "model.act", "gelu_erf");
+    reads(temp, "hf_bert", "{\"layer_norm_eps\": 1e-5}", "model.norm_eps", "1e-05");
+    reads(temp, "hf_bert", "{\"architectures\": [\"BertForPreTraining\"]}", "model.task", "mlm");
+    reads(temp, "hf_bert", "{\"architectures\": [\"BertModel\"]}", "model.task", "mlm");
+    reads(temp, "hf_bert_cls", "{\"id2label\": null}", "model.num_labels", "2");
 
     /* Both spellings of one model. */
     const char *dir = hf_copy_of(temp, "hf_llama");
@@ -212,153 +186,112 @@ static void test_contradictions(void **state)
     (void)state;
     const char *gpt2 = "tests/fixtures/hf_gpt2", *llama = "tests/fixtures/hf_llama";
     tr_error err;
-    refuses(gpt2, "model.dim=64", "model.dim is 64", "30 (n_embd)");
-    refuses(gpt2, "model.kind=llama", "model.kind is llama", "gpt2 (model_type)");
-    refuses(gpt2, "model.positions=32", "model.positions is 32", "24");
-    refuses(llama, "model.tied_head=true", "model.tied_head is true", "false");
-    refuses(llama, "model.num_kv_heads=4", "num_key_value_heads", "2");
-    refuses(gpt2, "data.seq_len=25", "data.seq_len is 25", "24");
-    assert_int_equal(try_load(gpt2, "model.ffn_dim=0", &err), TR_OK); /* 0: find out */
-    assert_int_equal(try_load(gpt2, "model.vocab=97", &err), TR_OK);
+    hf_refuses(gpt2, "model.dim=64", "model.dim is 64", "30 (n_embd)");
+    hf_refuses(gpt2, "model.kind=llama", "model.kind is llama", "gpt2 (model_type)");
+    hf_refuses(gpt2, "model.positions=32", "model.positions is 32", "24");
+    hf_refuses(llama, "model.tied_head=true", "model.tied_head is true", "false");
+    hf_refuses(llama, "model.num_kv_heads=4", "num_key_value_heads", "2");
+    hf_refuses(gpt2, "data.seq_len=25", "data.seq_len is 25", "24");
+    assert_int_equal(hf_try_load(gpt2, "model.ffn_dim=0", &err), TR_OK); /* 0: find out */
+    assert_int_equal(hf_try_load(gpt2, "model.vocab=97", &err), TR_OK);
 }
 
 /* ---- broken weights ---- */
-
-enum { MAX_ITEMS = 64 };
-
-/* The tensors of a copy's file, to be changed and written back. */
-typedef struct edit {
-    char path[300];
-    tri_safetensors *file;
-    tri_safetensors_item item[MAX_ITEMS];
-    size_t num;
-} edit;
-
-static void edit_open(edit *e, const char *dir, const char *name)
-{
-    tr_error err = {0};
-    snprintf(e->path, sizeof e->path, "%s/%s", dir, name);
-    assert_int_equal(tri_safetensors_open(e->path, &e->file, &err), TR_OK);
-    e->num = tri_safetensors_num(e->file);
-    assert_true(e->num < MAX_ITEMS);
-    for (size_t i = 0; i < e->num; i++) {
-        const tri_safetensor *t = tri_safetensors_at(e->file, i);
-        e->item[i] = (tri_safetensors_item){t->name, t->dtype, t->num_dims, t->dim, t->data};
-    }
-}
-
-static tri_safetensors_item *edit_find(edit *e, const char *name)
-{
-    for (size_t i = 0; i < e->num; i++)
-        if (strcmp(e->item[i].name, name) == 0)
-            return &e->item[i];
-    fail_msg("no %s", name);
-    return NULL;
-}
-
-static void edit_write(edit *e)
-{
-    tr_error err = {0};
-    tri_safetensors_meta meta = {"format", "pt"};
-    if (tri_safetensors_write(e->path, e->item, e->num, &meta, 1, &err) != TR_OK)
-        fail_msg("%s", err.message);
-    tri_safetensors_close(e->file); /* the replaced file was still mapped */
-}
 
 static void test_broken_weights(void **state)
 {
     temp_dir *temp = *state;
     const char *norm = "transformer.ln_f.weight", *file = "model.safetensors";
-    edit e;
+    hf_edit e;
 
     const char *dir = hf_copy_of(temp, "hf_gpt2");
-    edit_open(&e, dir, file);
-    *edit_find(&e, norm) = e.item[--e.num];
-    edit_write(&e);
-    refuses(dir, NULL, norm, file);
+    hf_edit_open(&e, dir, file);
+    *hf_edit_find(&e, norm) = e.item[--e.num];
+    hf_edit_write(&e);
+    hf_refuses(dir, NULL, norm, file);
 
     dir = hf_copy_of(temp, "hf_gpt2");
-    edit_open(&e, dir, file);
+    hf_edit_open(&e, dir, file);
     const int64_t other[2] = {90, 30};
-    edit_find(&e, "transformer.h.1.attn.c_attn.weight")->dim = other;
-    edit_write(&e);
-    refuses(dir, NULL, "h.1.attn.c_attn.weight", "[90, 30], but config.json asks for [30, 90]");
+    hf_edit_find(&e, "transformer.h.1.attn.c_attn.weight")->dim = other;
+    hf_edit_write(&e);
+    hf_refuses(dir, NULL, "h.1.attn.c_attn.weight", "[90, 30], but config.json asks for [30, 90]");
 
     dir = hf_copy_of(temp, "hf_gpt2");
-    edit_open(&e, dir, file);
-    edit_find(&e, norm)->dtype = TRI_I32;
-    edit_write(&e);
-    refuses(dir, NULL, norm, "I32");
+    hf_edit_open(&e, dir, file);
+    hf_edit_find(&e, norm)->dtype = TRI_I32;
+    hf_edit_write(&e);
+    hf_refuses(dir, NULL, norm, "I32");
 
     dir = hf_copy_of(temp, "hf_gpt2");
-    edit_open(&e, dir, file);
-    e.item[e.num] = *edit_find(&e, norm);
+    hf_edit_open(&e, dir, file);
+    e.item[e.num] = *hf_edit_find(&e, norm);
     e.item[e.num++].name = "transformer.h.2.ln_1.weight";
-    edit_write(&e);
-    refuses(dir, NULL, "transformer.h.2.ln_1.weight", "is not part of the gpt2");
+    hf_edit_write(&e);
+    hf_refuses(dir, NULL, "transformer.h.2.ln_1.weight", "is not part of the gpt2");
 
     dir = hf_copy_of(temp, "hf_gpt2");
-    edit_open(&e, dir, file);
-    e.item[e.num] = *edit_find(&e, norm);
+    hf_edit_open(&e, dir, file);
+    e.item[e.num] = *hf_edit_find(&e, norm);
     e.item[e.num++].name = "ln_f.weight";
-    edit_write(&e);
-    refuses(dir, NULL, "ln_f.weight", "same parameter");
+    hf_edit_write(&e);
+    hf_refuses(dir, NULL, "ln_f.weight", "same parameter");
 
     dir = hf_copy_of(temp, "hf_gpt2");
     char path[300];
     snprintf(path, sizeof path, "%s/%s", dir, file);
     assert_int_equal(truncate(path, 50000), 0);
-    refuses(dir, NULL, "truncated", file);
+    hf_refuses(dir, NULL, "truncated", file);
     assert_int_equal(remove(path), 0);
-    refuses(dir, NULL, "neither", dir);
+    hf_refuses(dir, NULL, "neither", dir);
     hf_put(dir, "pytorch_model.bin", "x", 1);
-    refuses(dir, NULL, "save_pretrained", dir);
+    hf_refuses(dir, NULL, "save_pretrained", dir);
     hf_put(dir, "config.json", "{\"model_type\": ", 15);
-    refuses(dir, NULL, "not valid JSON", "config.json");
+    hf_refuses(dir, NULL, "not valid JSON", "config.json");
     hf_put(dir, "config.json", "", 0);
-    refuses(dir, NULL, "empty", "config.json");
+    hf_refuses(dir, NULL, "empty", "config.json");
 }
 
 static void test_heads(void **state)
 {
     temp_dir *temp = *state;
     tr_error err;
-    edit e;
+    hf_edit e;
     const char *file = "model-00001-of-00002.safetensors";
 
     /* A tied head that is stored too: equal, then not. */
     const char *dir = hf_copy_of(temp, "hf_gpt2");
-    edit_open(&e, dir, "model.safetensors");
-    e.item[e.num] = *edit_find(&e, "transformer.wte.weight");
+    hf_edit_open(&e, dir, "model.safetensors");
+    e.item[e.num] = *hf_edit_find(&e, "transformer.wte.weight");
     e.item[e.num++].name = "lm_head.weight";
-    edit_write(&e);
-    if (try_load(dir, NULL, &err) != TR_OK)
+    hf_edit_write(&e);
+    if (hf_try_load(dir, NULL, &err) != TR_OK)
         fail_msg("%s", err.message);
     float *changed = malloc(97 * 30 * sizeof *changed);
-    edit_open(&e, dir, "model.safetensors");
-    memcpy(changed, edit_find(&e, "lm_head.weight")->data, 97 * 30 * sizeof *changed);
+    hf_edit_open(&e, dir, "model.safetensors");
+    memcpy(changed, hf_edit_find(&e, "lm_head.weight")->data, 97 * 30 * sizeof *changed);
     changed[97 * 30 - 1] += 1;
-    edit_find(&e, "lm_head.weight")->data = changed;
-    edit_write(&e);
+    hf_edit_find(&e, "lm_head.weight")->data = changed;
+    hf_edit_write(&e);
     free(changed);
-    refuses(dir, NULL, "lm_head.weight", "tie_word_embeddings");
+    hf_refuses(dir, NULL, "lm_head.weight", "tie_word_embeddings");
 
     /* A head of its own that is not there. */
     dir = hf_copy_of(temp, "hf_llama");
-    edit_open(&e, dir, "model.safetensors");
-    *edit_find(&e, "lm_head.weight") = e.item[--e.num];
-    edit_write(&e);
-    refuses(dir, NULL, "lm_head.weight", "tie_word_embeddings");
-    refuses_config(temp, "hf_llama_tied", "tie_word_embeddings", "false", "lm_head.weight");
-    refuses_config(temp, "hf_llama", "tie_word_embeddings", "true", "lm_head.weight");
+    hf_edit_open(&e, dir, "model.safetensors");
+    *hf_edit_find(&e, "lm_head.weight") = e.item[--e.num];
+    hf_edit_write(&e);
+    hf_refuses(dir, NULL, "lm_head.weight", "tie_word_embeddings");
+    hf_refuses_config(temp, "hf_llama_tied", "tie_word_embeddings", "false", "lm_head.weight");
+    hf_refuses_config(temp, "hf_llama", "tie_word_embeddings", "true", "lm_head.weight");
 
     /* Buffers that carry nothing. */
     dir = hf_copy_of(temp, "hf_llama_tied");
-    edit_open(&e, dir, file);
+    hf_edit_open(&e, dir, file);
     e.item[e.num] = e.item[0];
     e.item[e.num++].name = "model.layers.0.self_attn.rotary_emb.inv_freq";
-    edit_write(&e);
-    if (try_load(dir, NULL, &err) != TR_OK)
+    hf_edit_write(&e);
+    if (hf_try_load(dir, NULL, &err) != TR_OK)
         fail_msg("%s", err.message);
 }
 
@@ -372,32 +305,32 @@ static void test_broken_index(void **state)
 
     json_object_set_new(map, norm, json_string("model-00001-of-00002.safetensors"));
     hf_put_json(dir, index, root);
-    refuses(dir, NULL, norm, "model-00001-of-00002.safetensors");
+    hf_refuses(dir, NULL, norm, "model-00001-of-00002.safetensors");
     json_object_set_new(map, norm, json_string("model-00003-of-00002.safetensors"));
     hf_put_json(dir, index, root);
-    refuses(dir, NULL, norm, "model-00003-of-00002.safetensors");
+    hf_refuses(dir, NULL, norm, "model-00003-of-00002.safetensors");
     json_object_set_new(map, norm, json_string("../model-00002-of-00002.safetensors"));
     hf_put_json(dir, index, root);
-    refuses(dir, NULL, norm, index);
+    hf_refuses(dir, NULL, norm, index);
     json_object_set_new(map, norm, json_integer(2));
     hf_put_json(dir, index, root);
-    refuses(dir, NULL, norm, index);
+    hf_refuses(dir, NULL, norm, index);
     json_object_del(map, norm);
     hf_put_json(dir, index, root);
-    refuses(dir, NULL, norm, index);
+    hf_refuses(dir, NULL, norm, index);
     json_object_del(root, "weight_map");
     hf_put_json(dir, index, root);
-    refuses(dir, NULL, "weight_map", index);
+    hf_refuses(dir, NULL, "weight_map", index);
     hf_put(dir, index, "[]", 2);
-    refuses(dir, NULL, "object", index);
+    hf_refuses(dir, NULL, "object", index);
 
     hf_put_json(dir, index, good);
     char path[300];
     snprintf(path, sizeof path, "%s/model-00002-of-00002.safetensors", dir);
     assert_int_equal(truncate(path, 40000), 0);
-    refuses(dir, NULL, "truncated", "model-00002-of-00002.safetensors");
+    hf_refuses(dir, NULL, "truncated", "model-00002-of-00002.safetensors");
     assert_int_equal(remove(path), 0);
-    refuses(dir, NULL, "shard of tensor", "model-00002-of-00002.safetensors");
+    hf_refuses(dir, NULL, "shard of tensor", "model-00002-of-00002.safetensors");
     json_decref(good);
     json_decref(root);
 }
@@ -408,8 +341,8 @@ static void test_types(void **state)
 {
     temp_dir *temp = *state;
     const char *dir = hf_copy_of(temp, "hf_gpt2");
-    edit e;
-    edit_open(&e, dir, "model.safetensors");
+    hf_edit e;
+    hf_edit_open(&e, dir, "model.safetensors");
     /* 1, -2, the largest half, the smallest, the smallest normal one, minus zero */
     static const uint16_t halves[] = {0x3c00, 0xc000, 0x7bff, 0x0001, 0x0400, 0x8000};
     static const float meant[] = {1, -2, 65504, 0x1p-24f, 0x1p-14f, -0.0f};
@@ -421,11 +354,11 @@ static void test_types(void **state)
         memcpy(&bits, &value, sizeof bits);
         bf16[i] = (uint16_t)(bits >> 16);
     }
-    edit_find(&e, "transformer.ln_f.weight")->dtype = TRI_F16;
-    edit_find(&e, "transformer.ln_f.weight")->data = f16;
-    edit_find(&e, "transformer.ln_f.bias")->dtype = TRI_BF16;
-    edit_find(&e, "transformer.ln_f.bias")->data = bf16;
-    edit_write(&e);
+    hf_edit_find(&e, "transformer.ln_f.weight")->dtype = TRI_F16;
+    hf_edit_find(&e, "transformer.ln_f.weight")->data = f16;
+    hf_edit_find(&e, "transformer.ln_f.bias")->dtype = TRI_BF16;
+    hf_edit_find(&e, "transformer.ln_f.bias")->data = bf16;
+    hf_edit_write(&e);
     tr_settings *settings = hf_settings(dir);
     tr_session *session;
     tr_error err = {0};

@@ -62,6 +62,8 @@ static void writes_and_appends(void **state)
             tri_metrics_row row = row_of(step);
             row.has_eval = step == 9;
             row.eval_loss = 2.5;
+            row.epoch = step % 5 == 4 ? step / 5 + 1 : 0;
+            row.epoch_loss = 0.5 * (double)row.epoch;
             assert_int_equal(tri_metrics_write(metrics, &row, &err), TR_OK);
         }
         tri_metrics_close(metrics);
@@ -82,6 +84,13 @@ static void writes_and_appends(void **state)
         assert_true(json_real_value(value_of(lines, i, "tokens_per_s")) == 41474.3);
         assert_true(json_real_value(value_of(lines, i, "slowest_ms")) == 12.3);
         assert_int_equal(value_of(lines, i, "eval_loss") != NULL, i == 9);
+        assert_int_equal(value_of(lines, i, "epoch") != NULL, i % 5 == 4);
+        assert_int_equal(value_of(lines, i, "epoch_loss") != NULL, i % 5 == 4);
+        if (i % 5 == 4) {
+            assert_int_equal(json_integer_value(value_of(lines, i, "epoch")), i / 5 + 1);
+            assert_true(json_real_value(value_of(lines, i, "epoch_loss")) ==
+                        0.5 * (double)(i / 5 + 1));
+        }
         assert_true(json_is_integer(value_of(lines, i, "version")));
     }
     json_decref(lines);

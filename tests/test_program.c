@@ -281,7 +281,7 @@ static void test_no_two_live_values_overlap(void **state)
     };
     for (size_t i = 0; i < sizeof variants / sizeof *variants; i++) {
         made m = make(TINY, variants[i]);
-        for (int p = 0; p < TRI_NUM_PROGRAMS; p++) {
+        for (int p = 0; p <= TRI_PROGRAM_PREDICT; p++) {
             assert_true(check_lifetimes(&m.session->session.programs[p]) > 1);
             check_kept(&m.session->session.programs[p]);
         }
@@ -342,8 +342,8 @@ static void build_order(const small_graph *g, const char *order, uint32_t num_mi
     size_t count = 0;
     tr_error err = {0};
     for (const char *at = order; *at; at += at[2] ? 3 : 2)
-        actions[count++] = (tri_action){(tri_action_kind)(strchr("FIWBU", at[0]) - "FIWBU"),
-                                        (uint32_t)(at[1] - '0')};
+        actions[count++] = (tri_action){.kind = (tri_action_kind)(strchr("FIWBU", at[0]) - "FIWBU"),
+                                        .microbatch = (uint32_t)(at[1] - '0')};
     if (tri_program_build(&g->graph, actions, count, num_microbatches, program, &err) != TR_OK ||
         tri_program_check(program, &err) != TR_OK)
         fail_msg("%s: %s", order, err.message);
@@ -498,14 +498,13 @@ static void compare_lines(const char *path, const char *golden, const char *text
     }
 }
 
-static void check_golden(const char *name, const char *recipe, const char *const *assignments)
+static void check_listing(const char *name, const tri_program *program)
 {
     char path[128];
     snprintf(path, sizeof path, "tests/golden/%s.txt", name);
-    made m = make(recipe, assignments);
     tri_text text;
     tri_text_init(&text);
-    tri_program_explain(m.program, &(tri_explain_options){0}, &text);
+    tri_program_explain(program, &(tri_explain_options){0}, &text);
     assert_false(text.failed);
     const char *update = getenv("TRIREME_UPDATE_GOLDEN");
     if (update && strcmp(update, "1") == 0) {
@@ -520,6 +519,12 @@ static void check_golden(const char *name, const char *recipe, const char *const
     compare_lines(path, golden, text.chars);
     free(golden);
     tri_text_fini(&text);
+}
+
+static void check_golden(const char *name, const char *recipe, const char *const *assignments)
+{
+    made m = make(recipe, assignments);
+    check_listing(name, m.program);
     unmake(&m);
 }
 
@@ -530,6 +535,109 @@ static void test_golden_listings(void **state)
     check_golden("explain_tiny_mb2_split", TINY,
                  SET("layout.microbatches=2", "layout.split_backward=true"));
     check_golden("explain_mlp", NULL, SET(MLP, "optim.kind=sgd"));
+}
+
+/* --- Generation ----------------------------------------------------------------------------- */
+
+/* A session with prefill and decode. */
+static tr_session *generator(tr_settings *settings)
+{
+    tr_session *session;
+    tr_error err = {0};
+    if (tri_api_compile_programs(settings, 0, TRI_PROGRAMS_GENERATE, NULL, &session, &err) != TR_OK)
+        fail_msg("%s", err.message);
+    return session;
+}
+
+#define LLAMA                                                                                      \
+    "model.kind=llama", "model.num_layers=2", "model.dim=32", "model.num_kv_heads=2",              \
+        "model.window=6", "model.vocab=96", "data.seq_len=200", "generate.batch=3"
+
+static void test_golden_generation(void **state)
+{
+    (void)state;
+    tr_settings *tiny = settings_of(TINY, SET("generate.batch=2"));
+    tr_session *session = generator(tiny);
+    check_listing("explain_tiny_decode", &session->session.programs[TRI_PROGRAM_DECODE]);
+    tr_session_destroy(session);
+    tr_settings_destroy(tiny);
+    tr_settings *llama = settings_of(NULL, SET(LLAMA));
+    session = generator(llama);
+    check_listing("explain_llama_prefill", &session->session.programs[TRI_PROGRAM_PREFILL]);
+    tr_session_destroy(session);
+    tr_settings_destroy(llama);
+}
+
+/* The programs share the cache: every state lies at the same place in both, and with a window it
+ * is no longer than what is seen. Programs of training have none. */
+static void test_cache_is_shared(void **state)
+{
+    (void)state;
+    tr_settings *settings = settings_of(NULL, SET(LLAMA));
+    tr_session *session = generator(settings);
+    const tri_program *a = &session->session.programs[TRI_PROGRAM_PREFILL];
+    const tri_program *b = &session->session.programs[TRI_PROGRAM_DECODE];
+    assert_int_equal(a->num_states, b->num_states);
+    size_t num = 0;
+    for (size_t s = 0; s < a->num_states; s++) {
+        assert_string_equal(a->states[s].name, b->states[s].name);
+        const tri_operand *x = &a->home[a->states[s].latest], *y = &b->home[b->states[s].latest];
+        assert_int_equal(x->space, y->space);
+        assert_int_equal(x->offset, y->offset);
+        if (a->states[s].kind != TRI_STATE_CACHE)
+            continue;
+        assert_int_equal(a->states[s].shape.dim[0].size, 3);
+        assert_int_equal(a->states[s].shape.dim[2].size, 6 + 128 - 1);
+        num++;
+    }
+    assert_int_equal(num, 4);
+    uint64_t bytes = 4 * 3 * 2 * 133 * 8 * 4; /* 4 caches of [3, 2, 133, 8] */
+    assert_int_equal(session->session.store.slabs[TRI_SLAB_CACHE].bytes, bytes);
+    assert_int_equal(session->session.store.slabs[TRI_SLAB_GRAD].bytes, 0);
+    for (int p = TRI_PROGRAM_PREFILL; p <= TRI_PROGRAM_DECODE; p++) {
+        assert_true(check_lifetimes(&session->session.programs[p]) > 1);
+        check_kept(&session->session.programs[p]);
+    }
+    tr_session_destroy(session);
+    tr_session *training = compiled(settings);
+    assert_int_equal(training->session.store.slabs[TRI_SLAB_CACHE].bytes, 0);
+    assert_false(tri_session_has(&training->session, TRI_PROGRAM_DECODE));
+    tr_session_destroy(training);
+    tr_settings_destroy(settings);
+}
+
+/* Attention that looked at the cache before the new keys are in it would be seen. */
+static void test_stale_cache_is_seen(void **state)
+{
+    (void)state;
+    tr_settings *settings = settings_of(NULL, SET(LLAMA));
+    tr_session *session = generator(settings);
+    tri_program *program = &session->session.programs[TRI_PROGRAM_DECODE];
+    tri_instr *write = program->instrs, *look = program->instrs;
+    while (write->op != TRI_OP_CACHE_WRITE)
+        write++;
+    while (look->op != TRI_OP_CACHE_ATTENTION)
+        look++;
+    tr_error err = {0};
+    assert_int_equal(tri_program_check(program, &err), TR_OK);
+    look->in[1].value = write->prev[0];
+    assert_int_equal(tri_program_check(program, &err), TR_ERROR_INPUT);
+    assert_non_null(strstr(err.message, "in a version that has been replaced"));
+    tr_session_destroy(session);
+    tr_settings_destroy(settings);
+}
+
+static void test_generation_refused(void **state)
+{
+    (void)state;
+    tr_settings *settings = settings_of(NULL, SET(MLP));
+    tr_session *session;
+    tr_error err = {0};
+    assert_int_equal(
+        tri_api_compile_programs(settings, 0, TRI_PROGRAMS_GENERATE, NULL, &session, &err),
+        TR_ERROR_INPUT);
+    assert_non_null(strstr(err.message, "cannot continue a text"));
+    tr_settings_destroy(settings);
 }
 
 int main(void)
@@ -546,6 +654,10 @@ int main(void)
         cmocka_unit_test(test_seed_mlp),
         cmocka_unit_test(test_flops_of_gpt2),
         cmocka_unit_test(test_golden_listings),
+        cmocka_unit_test(test_golden_generation),
+        cmocka_unit_test(test_cache_is_shared),
+        cmocka_unit_test(test_stale_cache_is_seen),
+        cmocka_unit_test(test_generation_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

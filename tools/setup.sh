@@ -13,6 +13,8 @@ header yaml.h || missing+=(libyaml-dev)
 header jansson.h || missing+=(libjansson-dev)
 header pcre2.h || missing+=(libpcre2-dev)
 header utf8proc.h || missing+=(libutf8proc-dev)
+header zlib.h || missing+=(zlib1g-dev)
+header zstd.h || missing+=(libzstd-dev)
 header cmocka.h || missing+=(libcmocka-dev)
 [ ${#missing[@]} -eq 0 ] && exit 0
 

@@ -20,6 +20,10 @@ typedef struct tr_step {
     double lr;
     int64_t tokens; /* in this step's batch */
     double seconds;
+    double targets; /* that the loss is a mean over */
+    int64_t epoch;  /* that ended with this step, from 1; 0: none did, or none are counted */
+    double scale;   /* loss scale of this step (fp16); 1 otherwise */
+    int skipped;    /* fp16: the gradient overflowed, so that nothing was updated */
 } tr_step;
 
 /* Compiles, allocates and initialises. Settings that follow from others are filled in (see
@@ -29,8 +33,16 @@ void tr_session_destroy(tr_session *session);
 
 /* One training step; step may be NULL. */
 tr_status tr_session_step(tr_session *session, tr_step *step, tr_error *err);
-/* Mean loss on held-out data. */
-tr_status tr_session_eval(tr_session *session, double *loss, tr_error *err);
+/* Steps that the settings ask for: train.steps, or as many as train.epochs take. */
+int64_t tr_session_num_steps(const tr_session *session);
+
+typedef struct tr_eval {
+    double loss;     /* mean over the targets */
+    double accuracy; /* share of the targets that the model holds likeliest; NAN for an mlp */
+} tr_eval;
+
+/* On held-out data. */
+tr_status tr_session_eval(tr_session *session, tr_eval *eval, tr_error *err);
 /* Writes the weights as safetensors; the file appears whole or not at all. */
 tr_status tr_session_save(tr_session *session, const char *path, tr_error *err);
 

@@ -3,6 +3,7 @@
 #define TRI_API_API_H
 
 #include "config/resolve.h"
+#include "data/prepare.h"
 #include "serve/generate.h"
 #include "trireme/session.h"
 
@@ -16,9 +17,20 @@ struct tr_session {
  * anything: so that it is said once, before ranks exist. */
 tr_status tri_api_check(tr_settings *settings, tr_error *err);
 
+/* Text that has to become tokens first does so, with progress (it may be NULL) for the user.
+ * Without this call, opening the data does it silently. */
+tr_status tri_api_prepare(tr_settings *settings,
+                          void (*progress)(void *context, const tri_prepare_progress *now),
+                          void *context, tr_error *err);
+
 /* tr_session_create in two parts: up to the memory plan, and the rest. */
-tr_status tri_api_compile(tr_settings *settings, tr_session **session, tr_error *err);
+tr_status tri_api_compile(tr_settings *settings, int rank, tr_session **session, tr_error *err);
 tr_status tri_api_start(tr_session *session, tr_error *err);
+/* The first part for a set of programs (TRI_PROGRAMS_...) instead of those of training. shape of
+ * prefill and decode, or NULL for what the settings say. */
+tr_status tri_api_compile_programs(tr_settings *settings, int rank, unsigned programs,
+                                   const tri_generate_shape *shape, tr_session **session,
+                                   tr_error *err);
 
 /* Path of the weights for model.from: a file, or a run directory that holds one. Heap, or NULL. */
 char *tri_api_weights_path(const char *from);

@@ -15,12 +15,26 @@ char *tri_api_weights_path(const char *from)
 
 static tr_status check_data(const tri_session_config *config, tr_error *err)
 {
-    if (!tri_model_find(config->compile.model.kind)->sequences)
-        return TR_OK;
-    tri_data *data;
-    TRI_TRY(tri_data_open(&config->data, &data, err));
-    tri_data_close(data);
-    return TR_OK;
+    int64_t rows = TRI_DATA_ENDLESS;
+    if (tri_model_find(config->compile.model.kind)->sequences) {
+        tri_data *data;
+        TRI_TRY(tri_data_open(&config->data, &data, err));
+        rows = tri_data_epoch_rows(data);
+        tri_data_close(data);
+    }
+    tri_epochs epochs;
+    return tri_epochs_init(&epochs, config->epochs, rows, config->compile.batch, err);
+}
+
+tr_status tri_api_prepare(tr_settings *settings,
+                          void (*progress)(void *context, const tri_prepare_progress *now),
+                          void *context, tr_error *err)
+{
+    tri_data_config data;
+    TRI_TRY(tri_data_config_from(settings, &data, err));
+    data.progress = progress;
+    data.progress_context = context;
+    return tri_data_prepare(&data, err);
 }
 
 tr_status tri_api_check(tr_settings *settings, tr_error *err)
@@ -37,7 +51,8 @@ tr_status tri_api_check(tr_settings *settings, tr_error *err)
     return status == TR_OK ? check_data(&config, err) : status;
 }
 
-tr_status tri_api_compile(tr_settings *settings, tr_session **session, tr_error *err)
+static tr_status compile(tr_settings *settings, int rank, unsigned programs,
+                         const tri_generate_shape *shape, tr_session **session, tr_error *err)
 {
     *session = NULL;
     TRI_TRY(tri_settings_complete(settings, err));
@@ -52,6 +67,10 @@ tr_status tri_api_compile(tr_settings *settings, tr_session **session, tr_error 
                            : tri_fail(err, TR_ERROR_RUNTIME, "no memory for a session");
     if (status == TR_OK) {
         config.weights_from = made->weights_from;
+        config.compile.rank = rank;
+        config.programs = programs;
+        if (shape)
+            config.generate = *shape;
         status = tri_session_compile(&made->session, &config, err);
     }
     if (status != TR_OK) {
@@ -62,10 +81,22 @@ tr_status tri_api_compile(tr_settings *settings, tr_session **session, tr_error 
     return TR_OK;
 }
 
+tr_status tri_api_compile(tr_settings *settings, int rank, tr_session **session, tr_error *err)
+{
+    return compile(settings, rank, TRI_PROGRAMS_TRAIN, NULL, session, err);
+}
+
+tr_status tri_api_compile_programs(tr_settings *settings, int rank, unsigned programs,
+                                   const tri_generate_shape *shape, tr_session **session,
+                                   tr_error *err)
+{
+    return compile(settings, rank, programs, shape, session, err);
+}
+
 tr_status tri_api_start(tr_session *session, tr_error *err)
 {
     int ranks = tri_mesh_ranks(&session->session.config.compile.mesh);
-    if (ranks > 1 && !session->session.exchange.all_reduce)
+    if (ranks > 1 && !session->session.exchange.run)
         return tri_fail(err, TR_ERROR_INPUT,
                         "this layout has %d ranks; start them with `trireme train`, or set "
                         "layout.dp=1",
@@ -75,7 +106,7 @@ tr_status tri_api_start(tr_session *session, tr_error *err)
 
 tr_status tr_session_create(tr_settings *settings, tr_session **session, tr_error *err)
 {
-    TRI_TRY(tri_api_compile(settings, session, err));
+    TRI_TRY(tri_api_compile(settings, 0, session, err));
     tr_status status = tri_api_start(*session, err);
     if (status != TR_OK) {
         tr_session_destroy(*session);
@@ -96,7 +127,7 @@ void tr_session_destroy(tr_session *session)
 tr_status tr_session_step(tr_session *session, tr_step *step, tr_error *err)
 {
     tri_session *s = &session->session;
-    int64_t number = s->step;
+    int64_t number = s->step, batch = s->config.compile.batch;
     tri_step_result result;
     tr_status status = tri_session_step(s, &result, err);
     if (step)
@@ -104,68 +135,35 @@ tr_status tr_session_step(tr_session *session, tr_step *step, tr_error *err)
                           .loss = (double)result.loss,
                           .grad_norm = (double)result.grad_norm,
                           .lr = result.lr,
-                          .tokens = s->config.compile.batch * s->config.compile.seq_len,
-                          .seconds = result.seconds};
+                          .tokens = tri_epochs_batch_rows(&s->epochs, batch, number) *
+                                    s->config.compile.seq_len,
+                          .seconds = result.seconds,
+                          .targets = result.count,
+                          .epoch = status == TR_OK ? tri_epochs_ended(&s->epochs, number) : 0,
+                          .scale = (double)result.scale,
+                          .skipped = result.skipped};
     return status;
 }
 
-tr_status tr_session_eval(tr_session *session, double *loss, tr_error *err)
+int64_t tr_session_num_steps(const tr_session *session)
 {
-    return tri_session_eval(&session->session, loss, err);
+    return session->session.num_steps;
+}
+
+tr_status tr_session_eval(tr_session *session, tr_eval *eval, tr_error *err)
+{
+    tri_eval_result result;
+    tr_status status = tri_session_eval(&session->session, &result, err);
+    *eval = (tr_eval){.loss = result.loss, .accuracy = result.accuracy};
+    return status;
 }
 
 tr_status tr_session_save(tr_session *session, const char *path, tr_error *err)
 {
     tri_session *s = &session->session;
-    TRI_TRY(tri_session_pull_weights(s, err));
+    if (tri_mesh_ranks(&s->config.compile.mesh) == 1)
+        TRI_TRY(tri_session_pull_weights(s, err));
     return tri_weights_save(path, &s->params, (const float *const *)s->weights, s->step, err);
-}
-
-typedef struct text_out {
-    tr_text_fn out;
-    void *context;
-} text_out;
-
-static void token_out(void *context, int32_t token)
-{
-    const text_out *text = context;
-    char byte = (char)token;
-    text->out(text->context, &byte, 1);
-}
-
-tr_status tr_session_generate(tr_session *session, const char *prompt, tr_text_fn out,
-                              void *context, tr_error *err)
-{
-    const tr_settings *settings = session->settings;
-    tri_session *s = &session->session;
-    if (!tri_model_find(s->config.compile.model.kind)->sequences)
-        return tri_fail(err, TR_ERROR_INPUT, "model.kind %s has no text to generate",
-                        s->config.compile.model.kind);
-    const char *start = prompt[0] ? prompt : "\n"; /* something to continue from */
-    size_t length = strlen(start);
-    int32_t *tokens = malloc(length * sizeof *tokens);
-    if (!tokens)
-        return tri_fail(err, TR_ERROR_RUNTIME, "no memory for the prompt");
-    tr_status status = TR_OK;
-    for (size_t i = 0; i < length; i++) {
-        tokens[i] = (unsigned char)start[i];
-        if (tokens[i] >= s->config.compile.model.vocab)
-            status =
-                tri_fail(err, TR_ERROR_INPUT, "the prompt has the byte %d, but model.vocab is %lld",
-                         tokens[i], (long long)s->config.compile.model.vocab);
-    }
-    tri_sampling sampling = {
-        .temperature = tr_settings_float(settings, "generate.temperature"),
-        .top_k = tr_settings_int(settings, "generate.top_k"),
-        .seed = (uint64_t)tr_settings_int(settings, "generate.seed"),
-    };
-    text_out text = {.out = out, .context = context};
-    if (status == TR_OK)
-        status =
-            tri_generate(s, tokens, (int64_t)length, tr_settings_int(settings, "generate.tokens"),
-                         &sampling, token_out, &text, err);
-    free(tokens);
-    return status;
 }
 
 tr_status tr_session_pull(tr_session *session, tr_error *err)
@@ -198,7 +196,7 @@ uint64_t tr_session_planned_bytes(const tr_session *session)
 tr_status tr_explain(tr_settings *settings, char **text, tr_error *err)
 {
     tr_session *session;
-    TRI_TRY(tri_api_compile(settings, &session, err));
+    TRI_TRY(tri_api_compile(settings, 0, &session, err));
     tri_text out;
     tri_text_init(&out);
     tri_program_explain(&session->session.programs[TRI_PROGRAM_TRAIN], &(tri_explain_options){0},

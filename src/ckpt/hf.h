@@ -33,9 +33,10 @@ typedef struct tri_hf_config {
 tr_status tri_hf_config_read(const char *dir, tri_hf_config *config, tr_error *err);
 
 /* Fills every parameter of the table, widened to fp32. A tensor that is missing, has another shape,
- * or is there and not understood is an error. */
+ * or is there and not understood is an error; but a bert may be given a head that its file, made
+ * for another task, has not: these parameters are left alone, and fresh[i] is set for them. */
 tr_status tri_hf_load(const char *dir, const tri_param_table *params, float *const *data,
-                      tr_error *err);
+                      bool *fresh, tr_error *err);
 
 /* The files with the tensors of a directory, in order; names on the heap. */
 typedef struct tri_hf_shards {

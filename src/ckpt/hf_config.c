@@ -385,6 +385,58 @@ static tr_status read_llama(const reader *r)
 
 /* ---- bert ---- */
 
+/* Their gelu is the exact one; ours of that name is the tanh form. */
+static tr_status read_bert_act(const reader *r)
+{
+    static const char *const known[][2] = {{"gelu", "gelu_erf"},
+                                           {"gelu_new", "gelu"},
+                                           {"gelu_pytorch_tanh", "gelu"},
+                                           {"relu", "relu"}};
+    const char *act;
+    TRI_TRY(read_text(r, r->root, "hidden_act", "gelu", &act));
+    for (int i = 0; i < 4; i++)
+        if (strcmp(act, known[i][0]) == 0) {
+            add(r, false, "model.act", "hidden_act", "%s", known[i][1]);
+            return TR_OK;
+        }
+    return tri_fail(r->err, TR_ERROR_INPUT,
+                    "%s: \"hidden_act\" is \"%.60s\"; for bert gelu, gelu_new, gelu_pytorch_tanh "
+                    "and relu are supported",
+                    r->path, act);
+}
+
+/* The labels are counted by their names. One label would be a regression. */
+static tr_status read_labels(const reader *r)
+{
+    const json_t *names = value_of(r->root, "id2label");
+    const char *type;
+    int64_t num = 2;
+    TRI_TRY(read_text(r, r->root, "problem_type", "single_label_classification", &type));
+    TRI_TRY(read_int(r, r->root, "num_labels", 2, &num));
+    if (names && !json_is_object(names))
+        return tri_fail(r->err, TR_ERROR_INPUT, "%s: \"id2label\" is not a JSON object", r->path);
+    if (names)
+        num = (int64_t)json_object_size(names);
+    if (num < 2 || strcmp(type, "single_label_classification") != 0)
+        return tri_fail(r->err, TR_ERROR_INPUT,
+                        "%s: a \"problem_type\" of %.60s with %lld labels is not supported; only "
+                        "one label out of two or more for each row is",
+                        r->path, type, (long long)num);
+    add_int(r, true, "model.num_labels", "id2label", num);
+    return TR_OK;
+}
+
+/* What the file was made for; another task may be given, whose head then begins anew. */
+static tr_status read_bert_task(const reader *r)
+{
+    const tri_hf_class *class;
+    TRI_TRY(tri_hf_class_read(r->family, r->root, r->path, &class, r->err));
+    tri_task task = class ? class->task : TRI_TASK_MLM;
+    add(r, false, "model.task", "architectures", "%s",
+        task == TRI_TASK_CLASSIFY ? "classify" : "mlm");
+    return task == TRI_TASK_CLASSIFY ? read_labels(r) : TR_OK;
+}
+
 static tr_status read_bert(const reader *r)
 {
     static const size_key sizes[] = {{"num_hidden_layers", "model.num_layers"},
@@ -392,9 +444,8 @@ static tr_status read_bert(const reader *r)
                                      {"num_attention_heads", "model.num_heads"},
                                      {"intermediate_size", "model.ffn_dim"},
                                      {"vocab_size", "model.vocab"}};
-    int64_t positions;
+    int64_t positions, types;
     double eps;
-    const char *act;
     TRI_TRY(add_sizes(r, sizes, 5));
     TRI_TRY(demand(r, "is_decoder", false, false));
     TRI_TRY(demand(r, "add_cross_attention", false, false));
@@ -403,12 +454,11 @@ static tr_status read_bert(const reader *r)
     add_int(r, true, "model.positions", "max_position_embeddings", positions);
     TRI_TRY(read_real(r, r->root, "layer_norm_eps", 1e-12, &eps));
     add_real(r, "model.norm_eps", "layer_norm_eps", eps);
-    TRI_TRY(read_text(r, r->root, "hidden_act", "gelu", &act));
-    if (strcmp(act, "gelu") != 0 && strcmp(act, "relu") != 0)
-        return tri_fail(r->err, TR_ERROR_INPUT,
-                        "%s: \"hidden_act\" is \"%.60s\"; for bert gelu and relu are supported",
-                        r->path, act);
-    add(r, false, "model.act", "hidden_act", "%s", act);
+    TRI_TRY(read_int(r, r->root, "type_vocab_size", 2, &types));
+    add_int(r, true, "model.types", "type_vocab_size", types);
+    TRI_TRY(read_bert_act(r));
+    TRI_TRY(demand(r, "tie_word_embeddings", true, true));
+    TRI_TRY(read_bert_task(r));
     return add_init(r);
 }
 

@@ -29,9 +29,12 @@ static tr_status choose(const tri_model_config *m, const tri_hf_family **family,
                         "as a llama of ours does; it cannot be exported");
     else if (strcmp(m->kind, "llama") == 0)
         type = m->qk_norm ? "qwen3" : m->qkv_bias ? "qwen2" : m->window > 0 ? "mistral" : "llama";
+    else if (strcmp(m->kind, "bert") == 0)
+        type = "bert";
     if (!type)
         return tri_fail(err, TR_ERROR_INPUT,
-                        "a model of kind %s cannot be exported to Hugging Face; gpt2 and llama can",
+                        "a model of kind %s cannot be exported to Hugging Face; bert, gpt2 and "
+                        "llama can",
                         m->kind);
     *family = tri_hf_family_find(type);
     return TR_OK;
@@ -113,12 +116,51 @@ static json_t *llama_config(const tri_model_config *m, const char *type)
     return root;
 }
 
+/* The names of labels are not known here; these are the ones that transformers would make. */
+static int add_labels(json_t *root, int64_t num)
+{
+    json_t *names = json_object(), *numbers = json_object();
+    int failed = 0;
+    for (int64_t i = 0; i < num; i++) {
+        char number[24], name[32];
+        snprintf(number, sizeof number, "%lld", (long long)i);
+        snprintf(name, sizeof name, "LABEL_%lld", (long long)i);
+        failed |= json_object_set_new(names, number, json_string(name));
+        failed |= json_object_set_new(numbers, name, json_integer(i));
+    }
+    failed |= json_object_set_new(root, "id2label", names);
+    failed |= json_object_set_new(root, "label2id", numbers);
+    return failed |
+           json_object_set_new(root, "problem_type", json_string("single_label_classification"));
+}
+
+static json_t *bert_config(const tri_model_config *m)
+{
+    const char *act = m->act == TRI_MODEL_ACT_RELU   ? "relu"
+                      : m->act == TRI_MODEL_ACT_GELU ? "gelu_new"
+                                                     : "gelu";
+    json_t *root = json_pack(
+        "{s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:o, s:o, s:o, s:b}", "hidden_act", act,
+        "position_embedding_type", "absolute", "num_hidden_layers", (json_int_t)m->num_layers,
+        "hidden_size", (json_int_t)m->dim, "num_attention_heads", (json_int_t)m->num_heads,
+        "intermediate_size", (json_int_t)m->ffn_dim, "vocab_size", (json_int_t)m->vocab,
+        "max_position_embeddings", (json_int_t)m->positions, "type_vocab_size",
+        (json_int_t)m->types, "layer_norm_eps", number(m->norm_eps), "initializer_range",
+        number(m->init_std), "hidden_dropout_prob", number(m->dropout),
+        "attention_probs_dropout_prob", number(m->dropout), "tie_word_embeddings", 1);
+    if (root && m->task == TRI_TASK_CLASSIFY && add_labels(root, m->num_labels) != 0) {
+        json_decref(root);
+        return NULL;
+    }
+    return root;
+}
+
 /* Which tokens begin and end a text is the tokenizer's business: without these keys transformers
  * would take those of its own examples. */
-static int add_common(json_t *root, const tri_hf_family *family)
+static int add_common(json_t *root, const tri_hf_family *family, const char *architecture)
 {
     static const char *const tokens[] = {"bos_token_id", "eos_token_id", "pad_token_id"};
-    int failed = json_object_set_new(root, "architectures", json_pack("[s]", family->architecture));
+    int failed = json_object_set_new(root, "architectures", json_pack("[s]", architecture));
     failed |= json_object_set_new(root, "model_type", json_string(family->model_type));
     failed |= json_object_set_new(root, "dtype", json_string("float32"));
     failed |= json_object_set_new(root, "torch_dtype", json_string("float32"));
@@ -132,10 +174,17 @@ tr_status tri_hf_config_make(const tri_model_config *model, const tri_hf_family 
 {
     *root = NULL;
     TRI_TRY(choose(model, family, err));
-    json_t *made = strcmp((*family)->kind, "gpt2") == 0
-                       ? gpt2_config(model)
-                       : llama_config(model, (*family)->model_type);
-    if (!made || add_common(made, *family) != 0) {
+    const char *kind = (*family)->kind, *architecture = (*family)->architecture;
+    json_t *made;
+    if (strcmp(kind, "bert") == 0) {
+        architecture = tri_hf_class_for(model->task)->name;
+        made = bert_config(model);
+    } else if (strcmp(kind, "gpt2") == 0) {
+        made = gpt2_config(model);
+    } else {
+        made = llama_config(model, (*family)->model_type);
+    }
+    if (!made || add_common(made, *family, architecture) != 0) {
         json_decref(made);
         return tri_fail(err, TR_ERROR_RUNTIME, "no memory to write config.json");
     }

@@ -25,6 +25,14 @@ static const tri_hf_family families[] = {
      "cls.predictions.decoder.weight", "embeddings.word_embeddings.weight", BERT_HEADS, 0, 0, 512,
      0},
 };
+/* What a file of the class must hold. BertModel's pooler is there or not, as it was made. */
+static const tri_hf_class bert_classes[] = {
+    {"BertForMaskedLM", TRI_TASK_MLM, "cls."},
+    {"BertForPreTraining", TRI_TASK_MLM, "cls. pooler."},
+    {"BertForSequenceClassification", TRI_TASK_CLASSIFY, "classifier. pooler."},
+};
+enum { NUM_BERT_CLASSES = sizeof bert_classes / sizeof *bert_classes };
+
 enum { NUM_FAMILIES = sizeof families / sizeof *families };
 
 const tri_hf_family *tri_hf_family_find(const char *model_type)
@@ -98,4 +106,44 @@ int tri_hf_dims(const tri_hf_family *family, const tri_param *param, int64_t dim
     dim[transposed] = tri_shape_span(&param->shape, 0, param->split);
     dim[!transposed] = tri_shape_span(&param->shape, param->split, param->shape.rank);
     return 2;
+}
+
+/* ---- classes of a family ---- */
+
+static bool is_bert(const tri_hf_family *family)
+{
+    return strcmp(family->kind, "bert") == 0;
+}
+
+tr_status tri_hf_class_read(const tri_hf_family *family, const json_t *root, const char *path,
+                            const tri_hf_class **found, tr_error *err)
+{
+    const json_t *list = json_object_get(root, "architectures");
+    const char *name = json_string_value(json_array_get(list, 0));
+    *found = NULL;
+    if (!is_bert(family) || !name || strcmp(name, "BertModel") == 0)
+        return TR_OK;
+    for (int i = 0; i < NUM_BERT_CLASSES; i++)
+        if (strcmp(bert_classes[i].name, name) == 0)
+            *found = &bert_classes[i];
+    if (*found)
+        return TR_OK;
+    return tri_fail(err, TR_ERROR_INPUT,
+                    "%s: architecture \"%.60s\" is not known; known ones of bert: BertModel, %s, "
+                    "%s, %s",
+                    path, name, bert_classes[0].name, bert_classes[1].name, bert_classes[2].name);
+}
+
+const tri_hf_class *tri_hf_class_for(tri_task task)
+{
+    return &bert_classes[task == TRI_TASK_CLASSIFY ? 2 : 0];
+}
+
+const char *tri_hf_head_of(const tri_hf_family *family, const char *canonical)
+{
+    static const char *const heads[] = {"cls.", "classifier.", "pooler."};
+    for (int i = 0; is_bert(family) && i < 3; i++)
+        if (strncmp(canonical, heads[i], strlen(heads[i])) == 0)
+            return heads[i];
+    return NULL;
 }

@@ -12,10 +12,12 @@ enum { MAX_NAME = 512 };
 
 typedef struct loader {
     const tri_hf_family *family;
+    const tri_hf_class *class; /* of bert, or NULL */
     const tri_param_table *params;
     tri_hf_files files;
     const tri_safetensor **taken; /* by each parameter */
     const tri_hf_file **from;
+    bool *fresh; /* parameters of heads that the files do not have */
     tr_error *err;
 } loader;
 
@@ -30,7 +32,8 @@ static char *dims_text(int num, const int64_t *dim, char *text, size_t size)
     return text;
 }
 
-/* By its name in the files, without the prefix, or by TensorFlow's name for parts of a norm. */
+/* By its name in the files, without the prefix, or by TensorFlow's name for parts of a norm. The
+ * bias of bert's decoder has two names, of which a file may hold either. */
 static const tri_safetensor *find(const loader *l, const char *canonical, const tri_hf_file **file)
 {
     char name[MAX_NAME], old[MAX_NAME];
@@ -47,6 +50,8 @@ static const tri_safetensor *find(const loader *l, const char *canonical, const 
         if (tensor)
             return tensor;
     }
+    if (strcmp(canonical, "cls.predictions.bias") == 0)
+        return tri_hf_files_find(&l->files, "cls.predictions.decoder.bias", file);
     return NULL;
 }
 
@@ -66,10 +71,27 @@ static tr_status missing(const loader *l, const char *canonical)
                     label, name);
 }
 
+/* A head may be missing when the files are of a class without it, and then as a whole. */
+static bool may_be_fresh(const loader *l, const char *canonical)
+{
+    const char *head = tri_hf_head_of(l->family, canonical);
+    if (!head || (l->class && strstr(l->class->heads, head)))
+        return false;
+    const tri_hf_file *file;
+    for (size_t i = 0; i < l->params->count; i++)
+        if (strncmp(l->params->items[i].name, head, strlen(head)) == 0 &&
+            find(l, l->params->items[i].name, &file))
+            return false;
+    return true;
+}
+
 static tr_status take(loader *l, size_t i)
 {
     const tri_param *param = &l->params->items[i];
     const tri_safetensor *tensor = find(l, param->name, &l->from[i]);
+    l->fresh[i] = !tensor && may_be_fresh(l, param->name);
+    if (l->fresh[i])
+        return TR_OK;
     if (!tensor)
         return missing(l, param->name);
     const char *path = l->from[i]->path;
@@ -163,27 +185,30 @@ static tr_status load(loader *l, float *const *data)
             TRI_TRY(
                 check_tensor(l, &l->files.file[f], tri_safetensors_at(l->files.file[f].file, i)));
     for (size_t i = 0; i < l->params->count; i++)
-        move(l, i, data[i]);
+        if (!l->fresh[i])
+            move(l, i, data[i]);
     return TR_OK;
 }
 
-static tr_status read_family(const char *dir, const tri_hf_family **family, tr_error *err)
+static tr_status read_family(const char *dir, loader *l, tr_error *err)
 {
     json_t *root;
     char *path;
     tr_status status = tri_hf_json_read(dir, "config.json", &root, &path, err);
     if (status == TR_OK)
-        status = tri_hf_family_read(root, path, family, err);
+        status = tri_hf_family_read(root, path, &l->family, err);
+    if (status == TR_OK)
+        status = tri_hf_class_read(l->family, root, path, &l->class, err);
     json_decref(root);
     free(path);
     return status;
 }
 
 tr_status tri_hf_load(const char *dir, const tri_param_table *params, float *const *data,
-                      tr_error *err)
+                      bool *fresh, tr_error *err)
 {
-    loader l = {.params = params, .err = err};
-    TRI_TRY(read_family(dir, &l.family, err));
+    loader l = {.params = params, .fresh = fresh, .err = err};
+    TRI_TRY(read_family(dir, &l, err));
     TRI_TRY(tri_hf_files_open(&l.files, dir, err));
     l.taken = calloc(params->count + 1, sizeof *l.taken);
     l.from = calloc(params->count + 1, sizeof *l.from);

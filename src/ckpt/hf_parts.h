@@ -12,7 +12,7 @@
 typedef struct tri_hf_family {
     const char *model_type;   /* in config.json */
     const char *kind;         /* our model.kind */
-    const char *architecture; /* the class with the head that is trained */
+    const char *architecture; /* the class with the head that is trained, or its default */
     const char *prefix;       /* of the names of the body's tensors */
     const char *heads;        /* beginnings of names outside the body, with blanks between */
     bool conv1d;              /* weights of linear layers are stored as [in, out] */
@@ -34,6 +34,23 @@ char *tri_hf_canonical(const tri_hf_family *family, const char *name, char *text
 bool tri_hf_ignored(const tri_hf_family *family, const char *canonical);
 /* The shape in the files: one dim or two. Returns the number of dims. */
 int tri_hf_dims(const tri_hf_family *family, const tri_param *param, int64_t dim[2]);
+
+/* The classes of transformers that share a body, and what they are for (bert). */
+typedef struct tri_hf_class {
+    const char *name;
+    tri_task task;
+    const char *heads; /* beginnings of names outside the encoder that its files hold */
+} tri_hf_class;
+
+/* Of a config.json: the row of the class that it names; NULL when it names none, or one that is
+ * only the body. An unknown one is an error. */
+tr_status tri_hf_class_read(const tri_hf_family *family, const json_t *root, const char *path,
+                            const tri_hf_class **found, tr_error *err);
+/* The class for a task. */
+const tri_hf_class *tri_hf_class_for(tri_task task);
+/* The head that a parameter is of, where a file may have none of it: "cls.", "classifier.",
+ * "pooler."; or NULL. */
+const char *tri_hf_head_of(const tri_hf_family *family, const char *canonical);
 
 /* ---- hf_config.c ---- */
 

@@ -98,10 +98,10 @@ tr_status tri_weights_map(const char *path, const tri_param_table *params, const
 }
 
 tr_status tri_weights_load(const char *path, const tri_param_table *params, float *const *data,
-                           tr_error *err)
+                           bool *fresh, tr_error *err)
 {
     if (tri_path_is_dir(path))
-        return tri_hf_load(path, params, data, err);
+        return tri_hf_load(path, params, data, fresh, err);
     tri_safetensors *file = NULL;
     const float **from = calloc(params->count + 1, sizeof *from);
     if (!from)

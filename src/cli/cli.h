@@ -41,7 +41,8 @@ typedef struct tri_verb {
     const char *name;
     const char *help;     /* one line, without a full stop */
     const char *usage;    /* what follows the name on the command line */
-    const char *sections; /* of the settings it reads, for its help: "model run"; NULL for all */
+    const char *sections; /* of the settings it reads, for its help: "model run"; NULL for all, ""
+                             for none */
     tri_operands operands;
     const tri_flag *flags; /* ends with a NULL name; may be NULL */
     int (*run)(const tri_cli *cli);
@@ -92,13 +93,18 @@ int tri_cli_fail(const tr_error *err);
 /* The verbs, one file each. */
 int tri_verb_train(const tri_cli *cli);
 int tri_verb_generate(const tri_cli *cli);
+int tri_verb_eval(const tri_cli *cli);
 int tri_verb_plan(const tri_cli *cli);
 int tri_verb_explain(const tri_cli *cli);
 int tri_verb_check(const tri_cli *cli);
+int tri_verb_sim(const tri_cli *cli);
 int tri_verb_bench(const tri_cli *cli);
 int tri_verb_ckpt(const tri_cli *cli);
 int tri_verb_data(const tri_cli *cli);
 int tri_verb_doctor(const tri_cli *cli);
 int tri_verb_settings(const tri_cli *cli);
+
+/* --rank R must be one of the layout's. Completes the settings. */
+tr_status tri_cli_check_rank(const tri_cli *cli, int64_t rank, tr_error *err);
 
 #endif

@@ -38,7 +38,10 @@ void tri_help_write_verb(FILE *file, const tri_verb *verb)
     }
     fprintf(file, "  %-28s %s\n", "--set section.key=value",
             "change one setting; wins over the file");
-    fprintf(file, "  %-28s %s\n\n", "--help", "this text");
+    fprintf(file, "  %-28s %s\n", "--help", "this text");
+    if (verb->sections && !*verb->sections)
+        return;
+    fputc('\n', file);
     fprintf(file, "%sSettings%s (name, default, meaning)\n\n", bold, plain);
     tr_settings_help(file, verb->sections, tri_terminal_width(file), NULL);
 }

@@ -440,3 +440,14 @@ int tri_cli_launch(const tri_cli *cli, int num_ranks, tri_rank_main rank_main, v
     return world.given ? join_world(cli, &world, rank_main, context)
                        : launch_here(cli, num_ranks, rank_main, context);
 }
+
+tr_status tri_cli_check_rank(const tri_cli *cli, int64_t rank, tr_error *err)
+{
+    int64_t ranks =
+        tr_settings_int(cli->settings, "layout.dp") * tr_settings_int(cli->settings, "layout.tp");
+    if (rank < ranks)
+        return TR_OK;
+    return tri_fail(err, TR_ERROR_INPUT,
+                    "--rank is %lld, but this layout has %lld rank%s, numbered from 0",
+                    (long long)rank, (long long)ranks, ranks == 1 ? "" : "s");
+}

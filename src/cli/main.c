@@ -12,15 +12,45 @@ static const tri_flag settings_flags[] = {
     {0},
 };
 
+static const tri_flag generate_flags[] = {
+    {"prompt", "TEXT", "text to continue; - reads it from standard input"},
+    {"prompts", "FILE",
+     "a prompt on each line, or JSON lines {\"prompt\": ...}; - is standard input"},
+    {"prompt-ids", "LIST", "the prompt as token numbers: \"1 2 3\""},
+    {"tokens", "N", "tokens to generate, at most (generate.tokens)"},
+    {"temperature", "X", "0 takes the likeliest token (generate.temperature)"},
+    {"top-k", "N", "generate.top_k"},
+    {"top-p", "X", "generate.top_p"},
+    {"min-p", "X", "generate.min_p"},
+    {"repetition-penalty", "X", "generate.repetition"},
+    {"samples", "N", "texts for each prompt (generate.samples)"},
+    {"seed", "N", "generate.seed"},
+    {"batch", "N", "texts made at a time (generate.batch)"},
+    {"stop", "TEXT", "end before this text; may be given several times; \\n is a line end"},
+    {"json", NULL, "a line of JSON for each text"},
+    {"ids", NULL, "token numbers instead of text; with --json, beside it"},
+    {"stats", NULL, "tokens per second and memory, to standard error"},
+    {0},
+};
+
+static const tri_flag eval_flags[] = {
+    {"data", "FILE", "the text to predict; - is standard input; by default what was held out"},
+    {"stride", "N", "with --data: tokens from one window to the next (default data.seq_len)"},
+    {"json", NULL, "an object instead of the table"},
+    {0},
+};
+
 static const tri_flag plan_flags[] = {
     {"params", NULL, "list every parameter with its shape, size and role"},
+    {"rank", "R", "the plan of this rank (default 0)"},
     {0},
 };
 
 static const tri_flag explain_flags[] = {
     {"summary", NULL, "totals only"},
     {"all", NULL, "every instruction; repeated layers are folded otherwise"},
-    {"mode", "MODE", "train (default), eval or predict"},
+    {"mode", "MODE", "train (default), eval, predict, prefill or decode"},
+    {"rank", "R", "the program of this rank (default 0)"},
     {"graph", NULL, "the graph before it becomes a program"},
     {"ops", NULL, "what each operator means"},
     {"markdown", NULL, "with --ops: as a page, docs/operators.md"},
@@ -33,7 +63,7 @@ static const tri_flag check_flags[] = {
 };
 
 static const tri_flag bench_flags[] = {
-    {"steps", "N", "steps to measure (default 5)"},
+    {"steps", "N", "steps to measure (default 5); generate: tokens of each text (default 32)"},
     {"json", NULL, "lines of JSON instead of the table"},
     {"ops", "LIST", "comm: all_reduce,all_gather,reduce_scatter,all_to_all,broadcast,..."},
     {"algorithms", "LIST", "comm: direct,ring,tree,rabenseifner,torus2d:8x4,... or auto"},
@@ -56,16 +86,34 @@ static const tri_flag ckpt_flags[] = {
 
 static const tri_flag data_flags[] = {
     {"tokenizer", "PATH",
-     "encode, decode, inspect: a tokenizer.json, a directory, bytes, chars:FILE"},
+     "a tokenizer.json, a directory with one, bytes, chars:FILE; prepare: also chars, bpe:N"},
+    {"field", "NAME", "prepare: where the text is in JSONL (default text)"},
+    {"shard-tokens", "N", "prepare: tokens in a file (default 100000000)"},
+    {"split", "SHARE", "prepare: this share of the documents is kept for evaluation, 0.05 say"},
+    {"separator", "ID", "prepare: the token that ends a document, or none (default: end of text)"},
+    {"force", NULL, "prepare: replace an earlier result of the same name"},
     {"vocab", "N", "train: tokens wanted, 256 bytes and special ones included"},
-    {"out", "FILE", "train: the tokenizer.json to write"},
+    {"out", "PATH", "train: the tokenizer.json to write; prepare: the directory"},
     {"style", "NAME", "train: gpt2 (default), llama3, qwen or bytes"},
     {"min-frequency", "N", "train: pairs that are rarer make no token (default 2)"},
     {"whole-text", NULL, "train: words may span lines; by default each line stands alone"},
     {"special", NULL, "encode: add the special tokens that begin and end a text"},
-    {"plain", NULL, "encode: text that spells a special token is ordinary text"},
+    {"plain", NULL, "encode, prepare: text that spells a special token is ordinary text"},
     {"count", NULL, "encode: only the number of tokens and the speed"},
     {"skip-special", NULL, "decode: leave special tokens out"},
+    {0},
+};
+
+static const tri_flag sim_flags[] = {
+    {"schedule", "NAME", "1f1b (default), zb-v ...; csv:FILE for your own; list tells them all"},
+    {"pp", "N", "pipeline ranks (default 4)"},
+    {"microbatches", "N", "of a step (default twice the ranks)"},
+    {"chunks", "N", "of layers on each rank, where the schedule leaves a choice"},
+    {"cost", "LIST", "times of a chunk: F=1,I=1,W=1,B=2,FB=3,U=0,comm=0 (B defaults to I + W)"},
+    {"draw", "FILE", "write a picture, SVG"},
+    {"csv", "FILE", "write the order as a table that csv:FILE reads"},
+    {"comms", NULL, "with --csv: sends and receives too"},
+    {"compare", NULL, "every schedule side by side: bubble, activations, weights"},
     {0},
 };
 
@@ -74,22 +122,27 @@ static const tri_flag data_flags[] = {
 const tri_verb tri_verbs[] = {
     {"train", "train a model; weights and metrics go to run.dir", "[FILE.yaml]", MODEL_SECTIONS,
      TRI_OPERANDS_SETTINGS, NULL, tri_verb_train},
-    {"generate", "continue a prompt with a trained model", "[FILE.yaml | RUN_DIR]",
-     "model data precision run generate", TRI_OPERANDS_SETTINGS, NULL, tri_verb_generate},
+    {"generate", "continue a prompt with a trained model", "[FILE.yaml | RUN_DIR | HF_DIR]",
+     "model precision run generate", TRI_OPERANDS_SETTINGS, generate_flags, tri_verb_generate},
+    {"eval", "measure how well a trained model predicts text", "[FILE.yaml | RUN_DIR | HF_DIR]",
+     "model data train precision run", TRI_OPERANDS_SETTINGS, eval_flags, tri_verb_eval},
     {"plan", "show the memory a run needs, before anything is allocated", "[FILE.yaml]",
      MODEL_SECTIONS, TRI_OPERANDS_SETTINGS, plan_flags, tri_verb_plan},
     {"explain", "print the program of a step, instruction by instruction", "[FILE.yaml]",
      MODEL_SECTIONS, TRI_OPERANDS_SETTINGS, explain_flags, tri_verb_explain},
     {"check", "prove that the program of a step is right, without running it", "[FILE.yaml]",
      MODEL_SECTIONS, TRI_OPERANDS_SETTINGS, check_flags, tri_verb_check},
+    {"sim", "prove, time and draw a pipeline schedule", "[--schedule NAME] [--pp N]", "",
+     TRI_OPERANDS_NONE, sim_flags, tri_verb_sim},
     {"bench", "time training steps, operator by operator, or the communication of ranks",
-     "[train | FILE.yaml | comm]", MODEL_SECTIONS, TRI_OPERANDS_NAMES, bench_flags, tri_verb_bench},
+     "[train | FILE.yaml | generate | comm]", MODEL_SECTIONS, TRI_OPERANDS_NAMES, bench_flags,
+     tri_verb_bench},
     {"ckpt", "export weights for Hugging Face, or list the tensors of a file or directory",
      "export [RUN_DIR] --hf DIR | inspect PATH", "run.dir", TRI_OPERANDS_WORDS, ckpt_flags,
      tri_verb_ckpt},
-    {"data", "train tokenizers; turn text into tokens and back",
-     "tokenizer train TEXT | encode | decode | inspect [FILE]", "run.threads", TRI_OPERANDS_WORDS,
-     data_flags, tri_verb_data},
+    {"data", "turn text into tokens to train on; train and try tokenizers",
+     "prepare TEXT ... | inspect PATH | tokenizer train|encode|decode|inspect [FILE]",
+     "run.threads", TRI_OPERANDS_WORDS, data_flags, tri_verb_data},
     {"doctor", "say what this machine has, and what is missing", "", "run", TRI_OPERANDS_NONE, NULL,
      tri_verb_doctor},
     {"settings", "list the settings, or show what a file resolves to", "[FILE.yaml | NAME ...]",

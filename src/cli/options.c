@@ -5,6 +5,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "ckpt/hf.h"
 #include "cli/cli.h"
 #include "config/nearest.h"
 #include "config/settings_table.h"
@@ -162,23 +163,30 @@ static tr_status sort_words(tri_cli *cli, cursor *c, tr_error *err)
     return TR_OK;
 }
 
-/* A run directory stands for the settings it was run with. */
+/* A run directory stands for the settings it was run with, one of Hugging Face for its model. */
 static tr_status load_file(tri_cli *cli, const char *name, tr_error *err)
 {
     struct stat info;
     cli->file = name;
     if (stat(name, &info) != 0 || !S_ISDIR(info.st_mode))
         return tr_settings_load(cli->settings, name, err);
+    if (tri_hf_is_dir(name)) {
+        char assignment[4200];
+        snprintf(assignment, sizeof assignment, "model.from=%s", name);
+        return tr_settings_set(cli->settings, assignment, err);
+    }
     char *path = NULL;
     if (asprintf(&path, "%s/config.yaml", name) < 0)
         return tri_fail(err, TR_ERROR_RUNTIME, "out of memory while reading %s", name);
     tr_status status =
         stat(path, &info) == 0
             ? tr_settings_load(cli->settings, path, err)
-            : tri_fail(err, TR_ERROR_INPUT,
-                       "%s is a directory without config.yaml, so not a run; give a YAML file, for "
-                       "example recipes/tiny.yaml",
-                       name);
+            : tri_fail(
+                  err, TR_ERROR_INPUT,
+                  "%s is a directory without config.yaml, so not a run, and without config.json, "
+                  "so not one of Hugging Face; give a YAML file, for example "
+                  "recipes/tiny.yaml",
+                  name);
     free(path);
     return status;
 }

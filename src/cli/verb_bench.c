@@ -1,5 +1,6 @@
 /* trireme bench: steps on made-up data, with the time of each operator; or, as trireme bench comm,
- * the collectives of ranks (bench_comm.c). */
+ * the collectives of ranks (bench_comm.c); or, as trireme bench generate, text (bench_generate.c).
+ */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -7,6 +8,7 @@
 
 #include "api/api.h"
 #include "cli/bench_comm.h"
+#include "cli/bench_generate.h"
 #include "cli/cli.h"
 
 static int ascending(const void *a, const void *b)
@@ -181,11 +183,12 @@ int tri_verb_bench(const tri_cli *cli)
     bool comm = strcmp(what, "comm") == 0;
     if (check_flags(cli, comm, &err) != TR_OK)
         return tri_cli_fail(&err);
-    if (cli->num_operands > 1 || (!comm && strcmp(what, "train") != 0)) {
-        tri_cli_error("\"%.60s\" is not something to measure; there are train and comm, and a "
-                      "settings file or run directory has a / or .yaml in its name",
+    bool generate = strcmp(what, "generate") == 0;
+    if (cli->num_operands > 1 || (!comm && !generate && strcmp(what, "train") != 0)) {
+        tri_cli_error("\"%.60s\" is not something to measure; there are train, generate and comm, "
+                      "and a settings file or run directory has a / or .yaml in its name",
                       cli->operands[cli->num_operands - 1]);
         return TRI_EXIT_USAGE;
     }
-    return comm ? tri_bench_comm(cli) : bench_train(cli);
+    return comm ? tri_bench_comm(cli) : generate ? tri_bench_generate(cli) : bench_train(cli);
 }

@@ -1,5 +1,7 @@
-/* trireme data: tokenizers on the command line.
+/* trireme data: tokens and tokenizers on the command line.
  *
+ *   trireme data prepare TEXT ... --tokenizer PATH --out DIR      (data_prepare.c)
+ *   trireme data inspect PATH
  *   trireme data tokenizer train TEXT --vocab N --out FILE.json
  *   trireme data tokenizer encode|decode|inspect --tokenizer PATH [FILE] */
 #include <errno.h>
@@ -12,6 +14,7 @@
 #include "base/fs.h"
 #include "base/pool.h"
 #include "cli/cli.h"
+#include "cli/data_prepare.h"
 #include "cli/text.h"
 #include "config/nearest.h"
 #include "data/tokenizer.h"
@@ -271,13 +274,25 @@ static tr_status tokenizer_verb(const tri_cli *cli, tr_error *err)
 
 int tri_verb_data(const tri_cli *cli)
 {
+    static const char *const actions[] = {"tokenizer", "prepare", "inspect"};
+    const char *action = cli->num_operands > 0 ? cli->operands[0] : "", *best = actions[0];
     tr_error err = {0};
     tr_status status;
-    if (cli->num_operands > 0 && strcmp(cli->operands[0], "tokenizer") == 0)
+    if (strcmp(action, "tokenizer") == 0)
         status = tokenizer_verb(cli, &err);
-    else
-        status = tri_fail(&err, TR_ERROR_INPUT,
-                          "say what to do with data: trireme data tokenizer "
-                          "train|encode|decode|inspect; trireme data --help says more");
+    else if (strcmp(action, "prepare") == 0)
+        status = tri_data_prepare_verb(cli, &err);
+    else if (strcmp(action, "inspect") == 0)
+        status = tri_data_inspect_verb(cli, &err);
+    else {
+        for (int i = 1; i < 3; i++)
+            if (tri_edit_distance(action, actions[i]) < tri_edit_distance(action, best))
+                best = actions[i];
+        status =
+            tri_fail(&err, TR_ERROR_INPUT,
+                     "say what to do with data: trireme data prepare, inspect, or tokenizer "
+                     "train|encode|decode|inspect%s%s%s; trireme data --help says more",
+                     *action ? " (did you mean " : "", *action ? best : "", *action ? "?)" : "");
+    }
     return status == TR_OK ? TRI_EXIT_OK : tri_cli_fail(&err);
 }

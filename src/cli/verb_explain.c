@@ -105,11 +105,6 @@ static void print_ops_markdown(void)
     }
 }
 
-static int64_t rows_of(const tri_session *session, int which)
-{
-    return which == TRI_PROGRAM_PREDICT ? 1 : tri_microbatch_rows(&session->config.compile);
-}
-
 static int print_graph(const tri_session *session, int which)
 {
     tri_text text;
@@ -117,9 +112,9 @@ static int print_graph(const tri_session *session, int which)
     tr_error err = {0};
     tri_text_init(&text);
     const tri_compile_config *config = &session->config.compile;
-    tri_batch_shape batch = {.rows = rows_of(session, which), .seq_len = config->seq_len};
-    if (tri_compile(config, &session->params, (tri_mode)which, &batch, &program, &text, &err) !=
-        TR_OK) {
+    tri_batch_shape batch = tri_session_batch_shape(session, which);
+    if (tri_compile(config, &session->params, tri_session_mode(which), &batch, &program, &text,
+                    &err) != TR_OK) {
         tri_text_fini(&text);
         return tri_cli_fail(&err);
     }
@@ -131,7 +126,7 @@ static int print_graph(const tri_session *session, int which)
 
 static bool find_program(const char *mode, int *program)
 {
-    static const char *const names[] = {"train", "eval", "predict"};
+    static const char *const names[] = {"train", "eval", "predict", "prefill", "decode"};
     for (int p = 0; p < TRI_NUM_PROGRAMS; p++)
         if (strcmp(mode, names[p]) == 0) {
             *program = p;
@@ -144,6 +139,7 @@ static void print_title(const tri_session *session, int which)
 {
     const tri_compile_config *config = &session->config.compile;
     const tri_program *program = &session->programs[which];
+    tri_batch_shape shape = tri_session_batch_shape(session, which);
     int ranks = tri_mesh_ranks(&config->mesh);
     char count[16];
     printf("step program of %s: %lld layers, %s parameters; %u micro-batch%s of %lld x %lld; "
@@ -151,7 +147,7 @@ static void print_title(const tri_session *session, int which)
            config->model.kind, (long long)config->model.num_layers,
            tri_text_count((double)tri_param_total(&session->params), count),
            program->num_microbatches, program->num_microbatches == 1 ? "" : "es",
-           (long long)rows_of(session, which), (long long)config->seq_len, ranks,
+           (long long)shape.rows, (long long)shape.seq_len, ranks,
            ranks == 1 ? "" : "s, each with this program");
 }
 
@@ -172,12 +168,17 @@ int tri_verb_explain(const tri_cli *cli)
     int which = TRI_PROGRAM_TRAIN;
     const char *mode = tri_cli_flag(cli, "mode");
     if (mode && !find_program(mode, &which)) {
-        tri_cli_error("--mode is \"%s\"; it can be train, eval or predict", mode);
+        tri_cli_error("--mode is \"%s\"; it can be train, eval, predict, prefill or decode", mode);
         return TRI_EXIT_USAGE;
     }
     tr_error err = {0};
     tr_session *session;
-    if (tri_api_compile(cli->settings, &session, &err) != TR_OK)
+    unsigned programs =
+        TRI_PROGRAMS_GENERATE >> which & 1 ? TRI_PROGRAMS_GENERATE : TRI_PROGRAMS_TRAIN;
+    int64_t rank = 0;
+    if (tri_cli_flag_int(cli, "rank", 0, 1000000, &rank, &err) != TR_OK ||
+        tri_cli_check_rank(cli, rank, &err) != TR_OK ||
+        tri_api_compile_programs(cli->settings, (int)rank, programs, NULL, &session, &err) != TR_OK)
         return tri_cli_fail(&err);
     int code = TRI_EXIT_OK;
     if (tri_cli_flag(cli, "graph")) {

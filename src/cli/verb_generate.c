@@ -1,64 +1,275 @@
-/* trireme generate: text after a prompt, from a run directory. */
+/* trireme generate: texts after prompts, from a run directory or a Hugging Face directory.
+ *
+ * One text goes to the terminal as it is made. Several are printed whole, in the order of their
+ * prompts, whichever is done first; with --json each is an object on a line of its own. */
+#include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
-#include "api/api.h"
-#include "base/fs.h"
+#include "api/texts.h"
+#include "ckpt/hf.h"
 #include "cli/cli.h"
+#include "cli/prompts.h"
+#include "cli/weights.h"
 
-static void print_bytes(void *context, const char *bytes, size_t num_bytes)
+/* A finished text that waits for its turn. */
+typedef struct finished {
+    bool done;
+    char *text;
+    size_t num_bytes;
+    tri_ids ids;
+    tri_text_end end;
+} finished;
+
+typedef struct output {
+    const tri_prompts *prompts;
+    size_t samples, num_texts;
+    bool json, ids;
+    finished *texts;
+    size_t next; /* the first that has not been printed */
+} output;
+
+/* ---- flags that are settings ---- */
+
+static const struct {
+    const char *flag, *setting;
+} short_forms[] = {
+    {"tokens", "generate.tokens"},   {"temperature", "generate.temperature"},
+    {"top-k", "generate.top_k"},     {"top-p", "generate.top_p"},
+    {"min-p", "generate.min_p"},     {"repetition-penalty", "generate.repetition"},
+    {"samples", "generate.samples"}, {"seed", "generate.seed"},
+    {"batch", "generate.batch"},
+};
+
+/* One more string for generate.stop, where ';' divides them. */
+static tr_status add_stop(tr_settings *settings, const char *stop, tr_error *err)
 {
+    const char *have = tr_settings_string(settings, "generate.stop");
+    char *assignment = malloc(strlen(have) + 2 * strlen(stop) + 32);
+    if (!assignment)
+        return tri_fail(err, TR_ERROR_RUNTIME, "no memory for --stop");
+    if (!stop[0]) {
+        free(assignment);
+        return tri_fail(err, TR_ERROR_INPUT, "--stop is empty; give the text to stop at");
+    }
+    char *at = assignment + sprintf(assignment, "generate.stop=%s%s", have, have[0] ? ";" : "");
+    for (; *stop; stop++) {
+        if (*stop == ';')
+            *at++ = '\\';
+        *at++ = *stop;
+        if (*stop == '\\' && stop[1])
+            *at++ = *++stop;
+    }
+    *at = 0;
+    tr_status status = tr_settings_set(settings, assignment, err);
+    free(assignment);
+    return status;
+}
+
+static tr_status apply_flags(const tri_cli *cli, tr_error *err)
+{
+    for (size_t i = 0; i < sizeof short_forms / sizeof *short_forms; i++) {
+        const char *value = tri_cli_flag(cli, short_forms[i].flag);
+        char assignment[160];
+        snprintf(assignment, sizeof assignment, "%s=%.100s", short_forms[i].setting,
+                 value ? value : "");
+        tr_status status = value ? tr_settings_set(cli->settings, assignment, err) : TR_OK;
+        if (status != TR_OK)
+            return tri_fail_prefix(err, status, "--%s", short_forms[i].flag);
+    }
+    for (int i = 0; i < cli->num_flags; i++)
+        if (strcmp(cli->flags[i].flag->name, "stop") == 0)
+            TRI_TRY(add_stop(cli->settings, cli->flags[i].value, err));
+    return TR_OK;
+}
+
+/* ---- printing ---- */
+
+static void print_ids(const finished *text)
+{
+    for (size_t i = 0; i < text->ids.num; i++)
+        printf("%s%d", i ? " " : "", text->ids.id[i]);
+    printf("\n");
+}
+
+/* Text as JSON has it: bytes that are not UTF-8 become U+FFFD. */
+static json_t *json_text(const char *text, size_t num_bytes)
+{
+    tri_bytes clean = {0};
+    for (const char *at = text, *end = text + num_bytes; at < end;) {
+        uint32_t c = tri_utf8_next(&at, end);
+        tri_bytes_add_char(&clean, c >= TRI_BROKEN ? 0xFFFD : c);
+    }
+    json_t *json = json_stringn(clean.num ? clean.data : "", clean.num);
+    tri_bytes_fini(&clean);
+    return json;
+}
+
+static void print_json(const output *out, size_t number, const finished *text)
+{
+    size_t p = number / out->samples;
+    json_t *object = json_object();
+    if (out->prompts->text[p])
+        json_object_set_new(object, "prompt",
+                            json_text(out->prompts->text[p], out->prompts->num_bytes[p]));
+    json_object_set_new(object, "sample", json_integer((json_int_t)(number % out->samples)));
+    if (text->text)
+        json_object_set_new(object, "text", json_text(text->text, text->num_bytes));
+    json_object_set_new(object, "tokens", json_integer((json_int_t)text->ids.num));
+    if (out->ids || !text->text) {
+        json_t *ids = json_array();
+        for (size_t i = 0; i < text->ids.num; i++)
+            json_array_append_new(ids, json_integer(text->ids.id[i]));
+        json_object_set_new(object, "ids", ids);
+    }
+    json_object_set_new(object, "end", json_string(tri_text_end_name(text->end)));
+    char *line = json_dumps(object, JSON_COMPACT | JSON_PRESERVE_ORDER);
+    printf("%s\n", line ? line : "{}");
+    free(line);
+    json_decref(object);
+}
+
+static void print_finished(const output *out, size_t number, const finished *text)
+{
+    size_t p = number / out->samples;
+    if (out->json) {
+        print_json(out, number, text);
+    } else if (out->ids) {
+        print_ids(text);
+    } else if (out->num_texts > 1) {
+        printf("--- prompt %zu", p + 1);
+        if (out->samples > 1)
+            printf(", sample %zu", number % out->samples + 1);
+        printf(" ---\n");
+        fwrite(out->prompts->text[p], 1, out->prompts->num_bytes[p], stdout);
+        fwrite(text->text, 1, text->num_bytes, stdout);
+        printf("\n");
+    } else {
+        printf("\n");
+    }
+    fflush(stdout);
+}
+
+static bool streams(const output *out)
+{
+    return out->num_texts == 1 && !out->json && !out->ids;
+}
+
+static void on_piece(void *context, size_t number, const char *bytes, size_t num_bytes)
+{
+    (void)number;
     (void)context;
     fwrite(bytes, 1, num_bytes, stdout);
     fflush(stdout);
 }
 
-/* Where the weights are: model.from if given, else the run directory that was named. */
-static tr_status point_to_weights(const tri_cli *cli, tr_error *err)
+static void on_end(void *context, size_t number, const tri_text_stream *stream)
 {
-    if (tr_settings_string(cli->settings, "model.from")[0] &&
-        tr_settings_given(cli->settings, "model.from") &&
-        !tri_path_is_dir(cli->file ? cli->file : ""))
-        return TR_OK;
-    const char *dir = cli->file && tri_path_is_dir(cli->file)
-                          ? cli->file
-                          : tr_settings_string(cli->settings, "run.dir");
-    char *weights = tri_path_join(dir, "weights.safetensors");
-    if (!weights)
-        return tri_fail(err, TR_ERROR_RUNTIME, "no memory for a path");
-    tr_status status = TR_OK;
-    if (!tri_path_exists(weights))
-        status = tri_fail(err, TR_ERROR_INPUT,
-                          "%s does not exist; train first (`trireme train recipes/demo.yaml`), or "
-                          "name the run directory: `trireme generate runs/demo`",
-                          weights);
-    char assignment[4200];
-    snprintf(assignment, sizeof assignment, "model.from=%s", weights);
+    output *out = context;
+    finished *text = &out->texts[number];
+    size_t num_ids = stream->ids.num - stream->num_prompt;
+    *text = (finished){.done = true, .end = stream->end, .num_bytes = stream->text.num};
+    if (num_ids)
+        tri_ids_add(&text->ids, stream->ids.id + stream->num_prompt, num_ids);
+    if (stream->vocabulary->tokenizer)
+        text->text = malloc(stream->text.num + 1);
+    if (text->text && stream->text.num)
+        memcpy(text->text, stream->text.data, stream->text.num);
+    for (; out->next < out->num_texts && out->texts[out->next].done; out->next++)
+        print_finished(out, out->next, &out->texts[out->next]);
+}
+
+static void print_stats(const tri_session *session, const tri_generate_stats *stats)
+{
+    fprintf(stderr, "prompts: %lld tokens in %.3f s", (long long)stats->prompt_tokens,
+            stats->prefill_s);
+    if (stats->prefill_s > 0)
+        fprintf(stderr, ", %.1f tokens/s", (double)stats->prompt_tokens / stats->prefill_s);
+    fprintf(stderr, "\ndecoding: %lld tokens in %.3f s", (long long)stats->decode_tokens,
+            stats->decode_s);
+    if (stats->decode_s > 0)
+        fprintf(stderr, ", %.1f tokens/s", (double)stats->decode_tokens / stats->decode_s);
+    char bytes[16];
+    fprintf(stderr, "; %lld runs, choosing took %.3f s\nmemory: %s, of which the cache %s\n",
+            (long long)stats->decode_runs, stats->sample_s,
+            tri_text_bytes((double)tri_session_planned_bytes(session), bytes),
+            tri_text_bytes((double)session->store.slabs[TRI_SLAB_CACHE].bytes, (char[16]){0}));
+}
+
+/* ---- the verb ---- */
+
+static tr_status make(const tri_cli *cli, const tri_vocabulary *vocabulary,
+                      const tri_prompts *prompts, output *out, tr_error *err)
+{
+    tr_session *session;
+    TRI_TRY(tri_api_compile_texts(cli->settings, prompts->ids, prompts->num, &session, err));
+    tr_status status = tri_api_start(session, err);
+    tri_text_jobs jobs = {.vocabulary = vocabulary,
+                          .prompts = prompts->ids,
+                          .num_prompts = prompts->num,
+                          .context = out,
+                          .piece = streams(out) ? on_piece : NULL,
+                          .end = on_end};
+    tri_generate_stats stats;
+    if (status == TR_OK && streams(out) && prompts->text[0])
+        fwrite(prompts->text[0], 1, prompts->num_bytes[0], stdout);
     if (status == TR_OK)
-        status = tr_settings_set(cli->settings, assignment, err);
-    free(weights);
+        status = tri_api_texts(session, &jobs, &stats, err);
+    if (status == TR_OK && stats.num_restarts > 0)
+        fprintf(stderr,
+                "trireme: note: %lld time%s a text outgrew the %lld positions of its context, and "
+                "went on from its last half\n",
+                (long long)stats.num_restarts, stats.num_restarts == 1 ? "" : "s",
+                (long long)session->session.config.generate.len);
+    if (status == TR_OK && tri_cli_flag(cli, "stats"))
+        print_stats(&session->session, &stats);
+    tr_session_destroy(session);
     return status;
 }
 
-/* Whatever the run was trained with: text is made by one rank, and needs no training data. */
-static tr_status use_one_rank(tr_settings *settings, tr_error *err)
+/* Text needs none of the data that the run was trained on. */
+static tr_status forget_data(tr_settings *settings, tr_error *err)
 {
     TRI_TRY(tr_settings_set(settings, "data.source=synthetic", err));
-    TRI_TRY(tr_settings_set(settings, "layout.dp=1", err));
-    return tr_settings_set(settings, "layout.microbatches=1", err);
+    TRI_TRY(tr_settings_set(settings, "data.task=auto", err));
+    return tr_settings_set(settings, "train.epochs=0", err);
+}
+
+static tr_status generate(const tri_cli *cli, tr_error *err)
+{
+    TRI_TRY(apply_flags(cli, err));
+    TRI_TRY(tri_cli_point_to_weights(cli, err));
+    TRI_TRY(forget_data(cli->settings, err));
+    TRI_TRY(tri_settings_complete(cli->settings, err));
+    const char *place = tri_api_weights_place(cli->settings);
+    tri_vocabulary vocabulary;
+    TRI_TRY(tri_vocabulary_open(place, tr_settings_int(cli->settings, "model.vocab"),
+                                !tri_hf_is_dir(place), &vocabulary, err));
+    tri_prompts prompts;
+    tr_status status = tri_prompts_read(cli, &vocabulary, place, &prompts, err);
+    if (status == TR_OK) {
+        output out = {.prompts = &prompts,
+                      .samples = (size_t)tr_settings_int(cli->settings, "generate.samples"),
+                      .json = tri_cli_flag(cli, "json") != NULL,
+                      .ids = tri_cli_flag(cli, "ids") != NULL || !vocabulary.tokenizer};
+        out.num_texts = prompts.num * out.samples;
+        out.texts = calloc(out.num_texts, sizeof *out.texts);
+        status = out.texts ? make(cli, &vocabulary, &prompts, &out, err)
+                           : tri_fail(err, TR_ERROR_RUNTIME, "no memory for the texts");
+        for (size_t i = 0; out.texts && i < out.num_texts; i++) {
+            free(out.texts[i].text);
+            tri_ids_fini(&out.texts[i].ids);
+        }
+        free(out.texts);
+        tri_prompts_free(&prompts);
+    }
+    tri_vocabulary_close(&vocabulary);
+    return status;
 }
 
 int tri_verb_generate(const tri_cli *cli)
 {
     tr_error err = {0};
-    tr_session *session;
-    if (point_to_weights(cli, &err) != TR_OK || use_one_rank(cli->settings, &err) != TR_OK ||
-        tr_session_create(cli->settings, &session, &err) != TR_OK)
-        return tri_cli_fail(&err);
-    const char *prompt = tr_settings_string(cli->settings, "generate.prompt");
-    fputs(prompt, stdout);
-    tr_status status = tr_session_generate(session, prompt, print_bytes, NULL, &err);
-    printf("\n");
-    tr_session_destroy(session);
-    return status == TR_OK ? TRI_EXIT_OK : tri_cli_fail(&err);
+    return generate(cli, &err) == TR_OK ? TRI_EXIT_OK : tri_cli_fail(&err);
 }

@@ -1,6 +1,7 @@
 /* trireme plan: the bytes of every class, before anything is allocated. */
 #include <inttypes.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "api/api.h"
 #include "cli/cli.h"
@@ -11,9 +12,13 @@ static const char *const role_names[] = {"embedding", "matrix", "bias", "norm"};
 static void print_params(const tri_param_table *params)
 {
     char shape[128];
+    int width = 28;
+    for (size_t i = 0; i < params->count; i++)
+        if ((int)strlen(params->items[i].name) > width)
+            width = (int)strlen(params->items[i].name);
     for (size_t i = 0; i < params->count; i++) {
         const tri_param *param = &params->items[i];
-        printf("  %-28s %-34s %14" PRId64 "  %s\n", param->name,
+        printf("  %-*s %-34s %14" PRId64 "  %s\n", width, param->name,
                tri_shape_text(&param->shape, shape, sizeof shape), tri_shape_count(&param->shape),
                role_names[param->role]);
     }
@@ -90,7 +95,10 @@ int tri_verb_plan(const tri_cli *cli)
 {
     tr_error err = {0};
     tr_session *session;
-    if (tri_api_compile(cli->settings, &session, &err) != TR_OK)
+    int64_t rank = 0;
+    if (tri_cli_flag_int(cli, "rank", 0, 1000000, &rank, &err) != TR_OK ||
+        tri_cli_check_rank(cli, rank, &err) != TR_OK ||
+        tri_api_compile(cli->settings, (int)rank, &session, &err) != TR_OK)
         return tri_cli_fail(&err);
     const tri_session *s = &session->session;
     const tri_compile_config *compile = &s->config.compile;

@@ -10,12 +10,15 @@
 #include "api/api.h"
 #include "base/fs.h"
 #include "cli/cli.h"
+#include "cli/data_prepare.h"
 #include "cli/launch.h"
 #include "cli/memory.h"
 #include "cli/progress.h"
 #include "cli/text.h"
+#include "data/tokenizer.h"
 #include "train/metrics.h"
 #include "train/ranks.h"
+#include "train/record.h"
 
 /* One rank's run. All ranks train; rank 0 alone prints and writes files. */
 typedef struct run {
@@ -25,12 +28,16 @@ typedef struct run {
     const char *dir;
     tri_metrics *metrics;
     tri_trace *trace;
+    tri_record *record;
+    bool has_tokenizer; /* kept in dir */
     tri_progress progress;
     int64_t num_steps, eval_every;
     double peak_flops; /* of this device, measured; 0 when not known */
-    double first_loss, last_loss, eval_loss;
+    double first_loss, last_loss;
+    tr_eval eval;
     double seconds;
     int64_t tokens;
+    double epoch_sum, epoch_targets; /* of the losses of this epoch, and what they are means over */
 } run;
 
 /* A file of the run directory; the caller frees the path. */
@@ -40,10 +47,31 @@ static tr_status in_dir(const run *r, const char *name, char **path, tr_error *e
     return *path ? TR_OK : tri_fail(err, TR_ERROR_RUNTIME, "no memory for a path");
 }
 
+/* What the tokens of this run mean, for whoever generates with it or exports it. */
+static tr_status keep_tokenizer(run *r, tr_error *err)
+{
+    static const char *const names[] = {"tokenizer.json", "special_tokens_map.json"};
+    tri_tokenizer *tokenizer = NULL;
+    if (r->session->session.data)
+        TRI_TRY(tri_data_tokenizer(&r->session->session.config.data, &tokenizer, err));
+    tr_status status = tokenizer ? tri_tokenizer_save_dir(tokenizer, r->dir, err) : TR_OK;
+    for (int i = 0; i < 2 && !tokenizer && status == TR_OK; i++) { /* of an earlier run */
+        char *path;
+        status = in_dir(r, names[i], &path, err);
+        if (status == TR_OK)
+            (void)unlink(path);
+        free(path);
+    }
+    r->has_tokenizer = tokenizer != NULL;
+    tri_tokenizer_close(tokenizer);
+    return status;
+}
+
 static tr_status open_files(run *r, tr_error *err)
 {
     char *path;
     TRI_TRY(tri_make_dirs(r->dir, err));
+    TRI_TRY(keep_tokenizer(r, err));
     TRI_TRY(in_dir(r, "config.yaml", &path, err));
     tr_status status = tr_settings_save(r->cli->settings, path, err);
     free(path);
@@ -69,15 +97,29 @@ static tr_status open_files(run *r, tr_error *err)
     return TR_OK;
 }
 
+/* Heads that the model to start from did not have. */
+static void print_fresh(const tri_session *s)
+{
+    bool any = false;
+    for (size_t i = 0; i < s->params.count; i++)
+        if (s->fresh[i]) {
+            printf("%s%s", any ? ", " : "anew    not in model.from: ", s->params.items[i].name);
+            any = true;
+        }
+    if (any)
+        printf("\n");
+}
+
 static void print_start(run *r)
 {
     const tri_session *s = &r->session->session;
-    char count[16], bytes[16], data[200] = "made-up vectors";
+    char count[16], bytes[16], data[800] = "made-up vectors";
     if (s->data)
         tri_data_describe(s->data, data, sizeof data);
     printf("model   %s, %" PRId64 " layers, %s parameters\n", s->config.compile.model.kind,
            s->config.compile.model.num_layers,
            tri_text_count((double)tri_param_total(&s->params), count));
+    print_fresh(s);
     printf("data    %s\n", data);
     printf("device  %s, %s planned", s->device.description,
            tri_text_bytes((double)tri_session_planned_bytes(s), bytes));
@@ -90,21 +132,48 @@ static void print_start(run *r)
     if (on_host.chars && on_host.chars[0])
         printf("note    no kernel on this device, so the host computes: %s\n", on_host.chars);
     tri_text_fini(&on_host);
+    if (s->epochs.num > 0)
+        printf("epochs  %" PRId64 ", of %" PRId64 " steps for %" PRId64 " rows%s\n", s->epochs.num,
+               s->epochs.steps, s->epochs.rows,
+               s->num_steps < s->epochs.num * s->epochs.steps ? "; train.steps ends it earlier"
+                                                              : "");
     printf("run     %s\n", r->dir);
     fflush(stdout);
 }
 
-static tr_status evaluate(run *r, int64_t step, tr_error *err)
+/* "held-out loss 0.6912  accuracy 53.1%", as much of it as the task has; returns text. */
+static char *held_out_text(const run *r, char *text, size_t size)
 {
-    TRI_TRY(tr_session_eval(r->session, &r->eval_loss, err));
-    if (r->ranks.rank != 0)
-        return TR_OK;
-    if (tri_model_find(r->session->session.config.compile.model.kind)->sequences)
-        tri_progress_note(&r->progress, "step %" PRId64 "  held-out loss %.4f  perplexity %.2f",
-                          step, r->eval_loss, exp(r->eval_loss));
+    const tri_model_config *model = &r->session->session.config.compile.model;
+    double loss = r->eval.loss, percent = 100 * r->eval.accuracy;
+    if (!tri_model_find(model->kind)->sequences)
+        snprintf(text, size, "held-out loss %.6f", loss);
+    else if (model->task == TRI_TASK_CLASSIFY)
+        snprintf(text, size, "held-out loss %.4f  accuracy %.1f%%", loss, percent);
     else
-        tri_progress_note(&r->progress, "step %" PRId64 "  held-out loss %.6f", step, r->eval_loss);
+        snprintf(text, size, "held-out loss %.4f  perplexity %.2f  accuracy %.1f%%", loss,
+                 exp(loss), percent);
+    return text;
+}
+
+static tr_status evaluate(run *r, const tr_step *done, tr_error *err)
+{
+    char text[96];
+    TRI_TRY(tr_session_eval(r->session, &r->eval, err));
+    if (r->ranks.rank == 0 && done->epoch == 0) /* else it stands in the epoch's line */
+        tri_progress_note(&r->progress, "step %" PRId64 "  %s", done->step + 1,
+                          held_out_text(r, text, sizeof text));
     return TR_OK;
+}
+
+/* "[epoch 1/3] loss 0.6931  held-out loss 0.6912  accuracy 53.1%" */
+static void show_epoch(run *r, const tr_step *step, double loss, bool evaluated)
+{
+    char text[96] = "";
+    if (r->ranks.rank == 0)
+        tri_progress_note(&r->progress, "[epoch %" PRId64 "/%" PRId64 "] loss %.4f%s%s",
+                          step->epoch, r->session->session.epochs.num, loss, evaluated ? "  " : "",
+                          evaluated ? held_out_text(r, text, sizeof text) : "");
 }
 
 static void show_step(run *r, const tr_step *step)
@@ -122,8 +191,13 @@ static void show_step(run *r, const tr_step *step)
     tri_progress_update(&r->progress, &line);
 }
 
+static bool has_scaler(const run *r)
+{
+    return r->session->session.config.compile.precision.compute == TRI_F16;
+}
+
 static void write_metrics(run *r, const tr_step *step, int slowest_rank, double slowest,
-                          bool evaluated)
+                          bool evaluated, double epoch_loss)
 {
     tri_metrics_row row = {.step = step->step,
                            .loss = step->loss,
@@ -136,10 +210,35 @@ static void write_metrics(run *r, const tr_step *step, int slowest_rank, double 
                            .slowest_rank = slowest_rank,
                            .slowest_ms = slowest * 1e3,
                            .has_eval = evaluated,
-                           .eval_loss = r->eval_loss};
+                           .eval_loss = r->eval.loss,
+                           .eval_accuracy = r->eval.accuracy,
+                           .epoch = step->epoch,
+                           .epoch_loss = epoch_loss,
+                           .loss_scale = has_scaler(r) ? step->scale : 0,
+                           .skipped = r->session->session.skipped};
     tr_error warning = {0};
     if (r->metrics && tri_metrics_write(r->metrics, &row, &warning) != TR_OK)
         tri_progress_note(&r->progress, "warning: %s; the run goes on without", warning.message);
+}
+
+static void write_record(run *r, const tr_step *step)
+{
+    tr_error warning = {0};
+    if (r->record && tri_record_step(r->record, step->step, &warning) != TR_OK)
+        tri_cli_error("warning: %s; the run goes on without", warning.message);
+}
+
+/* Mean loss of the epoch so far; the next one begins anew. */
+static double add_to_epoch(run *r, const tr_step *step)
+{
+    if (isfinite(step->loss)) { /* a skipped step may have none */
+        r->epoch_sum += step->loss * step->targets;
+        r->epoch_targets += step->targets;
+    }
+    double mean = r->epoch_sum / (r->epoch_targets > 0 ? r->epoch_targets : 1);
+    if (step->epoch > 0)
+        r->epoch_sum = r->epoch_targets = 0;
+    return mean;
 }
 
 static tr_status one_step(run *r, tr_error *err)
@@ -152,20 +251,28 @@ static tr_status one_step(run *r, tr_error *err)
     r->seconds += step.seconds;
     r->tokens += step.tokens;
     if (status != TR_OK) {
-        write_metrics(r, &step, r->ranks.rank, step.seconds, false);
+        write_metrics(r, &step, r->ranks.rank, step.seconds, false, 0);
         return status;
     }
+    write_record(r, &step);
     int slowest_rank;
     double slowest;
     TRI_TRY(tri_ranks_slowest(&r->ranks, step.seconds, &slowest_rank, &slowest, err));
     int64_t done = step.step + 1;
-    if (r->ranks.rank == 0)
+    if (r->ranks.rank == 0 && step.skipped)
+        tri_progress_note(&r->progress,
+                          "step %" PRId64 "  skipped: the gradient overflowed; loss scale %g -> %g",
+                          done, step.scale, step.scale / 2);
+    else if (r->ranks.rank == 0)
         show_step(r, &step);
-    bool due = done == r->num_steps || (r->eval_every && done % r->eval_every == 0);
+    bool due = done == r->num_steps || (r->eval_every ? done % r->eval_every == 0 : step.epoch > 0);
     bool evaluates = due && tri_session_can_eval(&r->session->session);
     if (evaluates)
-        TRI_TRY(evaluate(r, done, err));
-    write_metrics(r, &step, slowest_rank, slowest, evaluates);
+        TRI_TRY(evaluate(r, &step, err));
+    double epoch_loss = add_to_epoch(r, &step);
+    if (step.epoch > 0)
+        show_epoch(r, &step, epoch_loss, evaluates);
+    write_metrics(r, &step, slowest_rank, slowest, evaluates, epoch_loss);
     return TR_OK;
 }
 
@@ -194,6 +301,8 @@ static void print_end(const run *r)
     printf("\n%" PRId64 " steps in %s, %.0f tokens/s; loss %.4f -> %.4f\n", r->num_steps,
            tri_text_duration(r->seconds, time), (double)r->tokens / (r->seconds + 1e-9),
            r->first_loss, r->last_loss);
+    if (has_scaler(r))
+        printf("skipped: %" PRId64 " steps, whose gradient overflowed\n", s->skipped);
     uint64_t anonymous = tri_memory_anonymous();
     if (s->store.device_bytes)
         printf("memory: %s of the device used, %s planned\n",
@@ -205,10 +314,13 @@ static void print_end(const run *r)
                tri_text_bytes((double)(tri_session_planned_bytes(s) + TRI_PROCESS_OVERHEAD_BYTES),
                               planned),
                tri_text_bytes((double)tri_session_planned_bytes(s), time));
-    printf("written to %s: config.yaml, metrics.jsonl%s%s\n", r->dir,
+    printf("written to %s: config.yaml, metrics.jsonl%s%s%s%s\n", r->dir,
+           r->has_tokenizer ? ", tokenizer.json" : "",
            tr_settings_bool(r->cli->settings, "run.save") ? ", weights.safetensors" : "",
+           r->record ? ", samples/" : "",
            r->trace ? ", trace.json (opens in ui.perfetto.dev)" : "");
     if (s->data && tr_settings_bool(r->cli->settings, "run.save") &&
+        s->config.compile.model.task == TRI_TASK_LM &&
         strcmp(s->config.data.source, "synthetic") != 0)
         printf("text from it: trireme generate %s\n", r->dir);
 }
@@ -222,7 +334,7 @@ static tr_status start(run *r, const tri_bootstrap *bootstrap, tr_error *err)
     snprintf(threads, sizeof threads, "run.threads=%d", share > 1 ? share : 1);
     if (bootstrap->local_size > 1 && tr_settings_int(settings, "run.threads") == 0)
         TRI_TRY(tr_settings_fill(settings, threads, err));
-    TRI_TRY(tri_api_compile(settings, &r->session, err));
+    TRI_TRY(tri_api_compile(settings, bootstrap->rank, &r->session, err));
     tri_ranks_config config = {.transport = tr_settings_string(settings, "run.transport"),
                                .algorithm = tr_settings_string(settings, "run.collective")};
     char *tuning = NULL;
@@ -240,9 +352,24 @@ static tr_status start(run *r, const tri_bootstrap *bootstrap, tr_error *err)
     return tri_api_start(r->session, err);
 }
 
+static tr_status open_record(run *r, tr_error *err)
+{
+    if (!tr_settings_bool(r->cli->settings, "data.record"))
+        return TR_OK;
+    char *dir;
+    TRI_TRY(in_dir(r, "samples", &dir, err));
+    tr_status status = tri_record_open(dir, r->ranks.rank, &r->session->session, &r->record, err);
+    if (status == TR_OK && r->ranks.rank == 0)
+        tri_record_clean(dir, r->ranks.size);
+    free(dir);
+    return status;
+}
+
 static tr_status train(run *r, const tri_bootstrap *bootstrap, tr_error *err)
 {
     TRI_TRY(start(r, bootstrap, err));
+    TRI_TRY(open_record(r, err));
+    r->num_steps = tr_session_num_steps(r->session);
     bool leads = bootstrap->rank == 0;
     if (leads) {
         TRI_TRY(open_files(r, err));
@@ -262,6 +389,8 @@ static tr_status train(run *r, const tri_bootstrap *bootstrap, tr_error *err)
     if (leads)
         tri_progress_fini(&r->progress);
     TRI_TRY(status);
+    if (tr_settings_bool(r->cli->settings, "run.save"))
+        TRI_TRY(tr_session_pull(r->session, err)); /* by all: each has a part */
     if (leads) {
         TRI_TRY(write_results(r, err));
         print_end(r);
@@ -275,13 +404,13 @@ static int train_rank(const tri_cli *cli, const tri_bootstrap *bootstrap, void *
     tr_error err = {0};
     run r = {.cli = cli,
              .dir = tr_settings_string(cli->settings, "run.dir"),
-             .num_steps = tr_settings_int(cli->settings, "train.steps"),
              .eval_every = tr_settings_int(cli->settings, "train.eval_every")};
     tr_status status = train(&r, bootstrap, &err);
     if (r.metrics)
         tri_metrics_close(r.metrics);
     if (r.trace)
         tri_trace_destroy(r.trace);
+    tri_record_close(r.record);
     int code = status == TR_OK ? TRI_EXIT_OK : tri_cli_rank_fail(bootstrap, &err);
     tr_session_destroy(r.session);
     tri_ranks_leave(&r.ranks);
@@ -291,8 +420,13 @@ static int train_rank(const tri_cli *cli, const tri_bootstrap *bootstrap, void *
 int tri_verb_train(const tri_cli *cli)
 {
     tr_error err = {0};
-    if (tri_api_check(cli->settings, &err) != TR_OK)
+    tri_prepare_bar bar;
+    tri_prepare_bar_init(&bar, tri_terminal(stdout));
+    tr_status status = tri_api_prepare(cli->settings, tri_prepare_bar_show, &bar, &err);
+    tri_prepare_bar_end(&bar);
+    if (status != TR_OK || tri_api_check(cli->settings, &err) != TR_OK)
         return tri_cli_fail(&err);
-    int num_ranks = (int)tr_settings_int(cli->settings, "layout.dp");
+    int num_ranks = (int)(tr_settings_int(cli->settings, "layout.dp") *
+                          tr_settings_int(cli->settings, "layout.tp"));
     return tri_cli_launch(cli, num_ranks, train_rank, NULL);
 }

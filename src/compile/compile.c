@@ -21,7 +21,19 @@ float tri_loss_seed(const tri_compile_config *config)
 {
     if (!tri_model_find(config->model.kind)->sequences)
         return 1;
-    return 1 / ((float)config->batch * (float)config->seq_len);
+    int64_t targets = tri_model_row_targets(&config->model, config->seq_len);
+    return 1 / ((float)config->batch * (float)targets);
+}
+
+static tri_layout layout_of(const tri_compile_config *config)
+{
+    const tri_model_config *model = &config->model;
+    tri_layout layout = {.mesh = config->mesh, .sp = config->sp, .zero = config->zero};
+    layout.whole_tensors = tri_optim_needs_whole(&config->optim);
+    layout.head_unit = model->num_kv_heads > 0 ? model->num_heads / model->num_kv_heads : 1;
+    for (int axis = 0; axis < TRI_NUM_AXES; axis++)
+        layout.coordinate[axis] = tri_mesh_coordinate(&config->mesh, config->rank, (tri_axis)axis);
+    return layout;
 }
 
 static tr_status passes(const tri_compile_config *config, tri_mode mode,
@@ -33,15 +45,17 @@ static tr_status passes(const tri_compile_config *config, tri_mode mode,
         TRI_TRY(tri_autodiff(graph, tri_loss_seed(config), err));
         TRI_TRY(after("autodiff", graph, err));
     }
-    TRI_TRY(tri_place_dp(graph, &config->mesh, err));
-    TRI_TRY(after("placement", graph, err));
     if (mode == TRI_MODE_TRAIN) {
         TRI_TRY(tri_optim_emit(graph, &config->optim, err));
         TRI_TRY(after("the update rule", graph, err));
     } else if (mode == TRI_MODE_EVAL) {
         tri_mark_output(graph, graph->loss);
         tri_mark_output(graph, graph->count);
+        tri_mark_output(graph, graph->hits);
     }
+    tri_layout layout = layout_of(config);
+    TRI_TRY(tri_place(graph, &layout, err));
+    TRI_TRY(after("placement", graph, err));
     TRI_TRY(tri_fold_accumulate(graph, err));
     TRI_TRY(after("folding accumulation", graph, err));
     TRI_TRY(tri_fuse_epilogues(graph, &config->fusions, err));
@@ -54,15 +68,16 @@ static size_t plain_schedule(tri_mode mode, uint32_t num_microbatches, bool spli
 {
     size_t count = 0;
     for (uint32_t m = 0; m < num_microbatches; m++) {
-        actions[count++] = (tri_action){TRI_ACTION_F, m};
+        actions[count++] = (tri_action){.kind = TRI_ACTION_F, .microbatch = m};
         if (mode != TRI_MODE_TRAIN)
             continue;
-        actions[count++] = (tri_action){split ? TRI_ACTION_I : TRI_ACTION_B, m};
+        tri_action_kind backward = split ? TRI_ACTION_I : TRI_ACTION_B;
+        actions[count++] = (tri_action){.kind = backward, .microbatch = m};
         if (split)
-            actions[count++] = (tri_action){TRI_ACTION_W, m};
+            actions[count++] = (tri_action){.kind = TRI_ACTION_W, .microbatch = m};
     }
     if (mode == TRI_MODE_TRAIN)
-        actions[count++] = (tri_action){TRI_ACTION_U, 0};
+        actions[count++] = (tri_action){.kind = TRI_ACTION_U};
     return count;
 }
 

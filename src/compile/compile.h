@@ -17,6 +17,9 @@ typedef struct tri_compile_config {
     int64_t num_microbatches;
     tri_precision precision;
     tri_mesh mesh;
+    int rank;            /* whose program it is */
+    int zero;            /* 0 to 3: what is divided over dp */
+    bool sp;             /* between the blocks of tp, activations are cut along T */
     bool split_backward; /* run the backward as I then W instead of B */
     tri_fusions fusions; /* what the device offers */
 } tri_compile_config;

@@ -6,6 +6,10 @@
 
 #include "ckpt/hf.h"
 #include "config/settings_internal.h"
+#include "data/labels.h"
+#include "data/prepare.h"
+#include "data/tokenizer.h"
+#include "serve/generate.h"
 
 static tr_status fill(tr_settings *settings, const char *name, int64_t value, tr_error *err)
 {
@@ -14,9 +18,26 @@ static tr_status fill(tr_settings *settings, const char *name, int64_t value, tr
     return tr_settings_fill(settings, assignment, err);
 }
 
+/* Assigns what a value that means "find out" stands for, also when just that was given. */
+static tr_status decide(tr_settings *settings, const char *name, const char *assignment,
+                        tr_error *err)
+{
+    return tr_settings_given(settings, name) ? tr_settings_set(settings, assignment, err)
+                                             : tr_settings_fill(settings, assignment, err);
+}
+
+/* The same for a number whose 0 means it. */
+static tr_status decide_number(tr_settings *settings, const char *name, int64_t value,
+                               tr_error *err)
+{
+    char assignment[96];
+    snprintf(assignment, sizeof assignment, "%s=%lld", name, (long long)value);
+    return decide(settings, name, assignment, err);
+}
+
 static tr_status unknown_preset(const char *name, tr_error *err)
 {
-    char names[400] = "";
+    char names[800] = "";
     for (size_t i = 0; tri_preset_at(i); i++) {
         if (i)
             strncat(names, ", ", sizeof names - strlen(names) - 1);
@@ -110,10 +131,153 @@ static tr_status apply_hf(tr_settings *settings, tr_error *err)
                : TR_OK;
 }
 
+/* Where a bert differs from what is usual elsewhere. */
+static tr_status apply_bert(tr_settings *settings, tr_error *err)
+{
+    if (strcmp(tr_settings_string(settings, "model.kind"), "bert") != 0)
+        return TR_OK;
+    TRI_TRY(tr_settings_fill(settings, "model.task=mlm", err));
+    TRI_TRY(tr_settings_fill(settings, "model.act=gelu_erf", err));
+    return tr_settings_fill(settings, "model.norm_eps=1e-12", err);
+}
+
+/* data.task and model.task say the same from two sides, so one of them is enough. */
+static tr_status apply_task(tr_settings *settings, tr_error *err)
+{
+    char assignment[64];
+    const char *data = tr_settings_string(settings, "data.task");
+    const char *model = tr_settings_string(settings, "model.task");
+    if (strcmp(data, "auto") == 0) {
+        snprintf(assignment, sizeof assignment, "data.task=%s", model);
+        return decide(settings, "data.task", assignment, err);
+    }
+    const char *wanted = strcmp(data, "instruct") == 0 ? "lm" : data;
+    if (tr_settings_given(settings, "model.task") && strcmp(model, wanted) != 0)
+        return tri_fail(err, TR_ERROR_INPUT,
+                        "data.task is %s, which trains a model.task of %s, but that is %s; leave "
+                        "one of them out",
+                        data, wanted, model);
+    snprintf(assignment, sizeof assignment, "model.task=%s", wanted);
+    return tr_settings_fill(settings, assignment, err);
+}
+
+/* The labels that the data has, so that the model can be made for them and the run knows their
+ * names. */
+static tr_status apply_labels(tr_settings *settings, tr_error *err)
+{
+    const char *source = tr_settings_string(settings, "data.source");
+    if (strcmp(tr_settings_string(settings, "data.task"), "classify") != 0 ||
+        strcmp(source, "synthetic") == 0)
+        return TR_OK;
+    if (!tr_settings_string(settings, "data.labels")[0]) {
+        char *names, *assignment = NULL;
+        TRI_TRY(
+            tri_labels_scan(source, tr_settings_string(settings, "data.label_field"), &names, err));
+        tr_status status = asprintf(&assignment, "data.labels=%s", names) < 0
+                               ? tri_fail(err, TR_ERROR_RUNTIME, "no memory for the labels")
+                               : decide(settings, "data.labels", assignment, err);
+        free(names);
+        free(assignment);
+        TRI_TRY(status);
+    }
+    int64_t num = 1;
+    for (const char *at = tr_settings_string(settings, "data.labels"); *at; at++)
+        num += *at == ';';
+    return num > tr_settings_int(settings, "model.num_labels")
+               ? fill(settings, "model.num_labels", num, err)
+               : TR_OK;
+}
+
+static void data_config(const tr_settings *s, tri_data_config *data)
+{
+    static const tri_data_task tasks[] = {TRI_DATA_LM, TRI_DATA_LM, TRI_DATA_MLM, TRI_DATA_CLASSIFY,
+                                          TRI_DATA_INSTRUCT}; /* auto has been resolved */
+    *data = (tri_data_config){
+        .source = tr_settings_string(s, "data.source"),
+        .seq_len = tr_settings_int(s, "data.seq_len"),
+        .vocab = tr_settings_int(s, "model.vocab"),
+        .seed = (uint64_t)tr_settings_int(s, "run.seed"),
+        .eval_fraction = tr_settings_float(s, "data.eval_fraction"),
+        .mask_documents = tr_settings_bool(s, "data.mask_documents"),
+        .task = tasks[tr_settings_choice(s, "data.task")],
+        .tokenizer = tr_settings_string(s, "data.tokenizer"),
+        .field = tr_settings_string(s, "data.field"),
+        .pair_field = tr_settings_string(s, "data.pair_field"),
+        .label_field = tr_settings_string(s, "data.label_field"),
+        .labels = tr_settings_string(s, "data.labels"),
+        .answer_field = tr_settings_string(s, "data.answer_field"),
+        .template = tr_settings_string(s, "data.template"),
+        .template_input = tr_settings_string(s, "data.template_input"),
+        .pack = tr_settings_bool(s, "data.pack"),
+        .too_long = (tri_too_long)tr_settings_choice(s, "data.too_long"),
+        .mask_fraction = tr_settings_float(s, "data.mask_fraction"),
+        .num_labels = tr_settings_int(s, "model.num_labels"),
+        .cache = tr_settings_string(s, "run.dir"),
+        .num_threads = (int)tr_settings_int(s, "run.threads"),
+        .samples = tr_settings_int(s, "data.samples"),
+    };
+}
+
+/* Text for a model of Hugging Face is read with its tokenizer. Prepared tokens have theirs. */
+static tr_status apply_hf_tokenizer(tr_settings *settings, tr_error *err)
+{
+    const char *dir = tr_settings_string(settings, "model.from");
+    if (tr_settings_string(settings, "data.tokenizer")[0] || !tri_hf_is_dir(dir) ||
+        !tri_tokenizer_is_dir(dir) ||
+        tri_data_has_tokens(tr_settings_string(settings, "data.source")))
+        return TR_OK;
+    char assignment[4200];
+    snprintf(assignment, sizeof assignment, "data.tokenizer=%s", dir);
+    return tr_settings_fill(settings, assignment, err);
+}
+
+tr_status tri_data_config_from(tr_settings *settings, tri_data_config *data, tr_error *err)
+{
+    TRI_TRY(apply_preset(settings, err));
+    TRI_TRY(apply_bert(settings, err));
+    TRI_TRY(apply_hf(settings, err));
+    TRI_TRY(apply_task(settings, err));
+    TRI_TRY(apply_hf_tokenizer(settings, err));
+    data_config(settings, data);
+    return TR_OK;
+}
+
+/* A tokenizer that is made from the text needs text. */
+static tr_status check_tokenizer(const tr_settings *settings, tr_error *err)
+{
+    bool made = false;
+    const char *name = tr_settings_string(settings, "data.tokenizer");
+    const char *task = tr_settings_string(settings, "data.task");
+    if (name[0] && strcmp(task, "lm") != 0)
+        TRI_TRY(tri_prepare_is_made(name, &made, NULL, err));
+    if (made)
+        return tri_fail(err, TR_ERROR_INPUT,
+                        "data.tokenizer is %s, which is made from plain text as data.task=lm reads "
+                        "it; for %s make one first, with `trireme data tokenizer train`, or name "
+                        "one",
+                        name, task);
+    return TR_OK;
+}
+
+/* model.vocab follows from the data where it is not given. */
+static tr_status apply_vocab(tr_settings *settings, tr_error *err)
+{
+    if (tr_settings_int(settings, "model.vocab") != 0)
+        return TR_OK;
+    int64_t vocab = 0;
+    tri_data_config data;
+    data_config(settings, &data);
+    TRI_TRY(tri_data_vocab(&data, &vocab, err));
+    return decide_number(settings, "model.vocab", vocab > 0 ? vocab : 256, err);
+}
+
 tr_status tri_settings_complete(tr_settings *settings, tr_error *err)
 {
     TRI_TRY(apply_preset(settings, err));
+    TRI_TRY(apply_bert(settings, err));
     TRI_TRY(apply_hf(settings, err));
+    TRI_TRY(apply_task(settings, err));
+    TRI_TRY(apply_labels(settings, err));
     if (strcmp(tr_settings_string(settings, "model.kind"), "mlp") == 0 &&
         strcmp(tr_settings_string(settings, "data.source"), "synthetic") != 0)
         return tri_fail(err, TR_ERROR_INPUT,
@@ -121,18 +285,23 @@ tr_status tri_settings_complete(tr_settings *settings, tr_error *err)
                         "out, or choose another model.kind",
                         tr_settings_string(settings, "data.source"));
     if (tr_settings_int(settings, "model.ffn_dim") == 0)
-        TRI_TRY(fill(settings, "model.ffn_dim", 4 * tr_settings_int(settings, "model.dim"), err));
+        TRI_TRY(decide_number(settings, "model.ffn_dim", 4 * tr_settings_int(settings, "model.dim"),
+                              err));
     int64_t heads = tr_settings_int(settings, "model.num_heads");
     if (tr_settings_int(settings, "model.num_kv_heads") == 0)
-        TRI_TRY(fill(settings, "model.num_kv_heads", heads, err));
+        TRI_TRY(decide_number(settings, "model.num_kv_heads", heads, err));
     if (tr_settings_int(settings, "model.head_dim") == 0 &&
         tr_settings_int(settings, "model.dim") >= heads)
-        TRI_TRY(
-            fill(settings, "model.head_dim", tr_settings_int(settings, "model.dim") / heads, err));
-    if (tr_settings_int(settings, "model.vocab") == 0)
-        TRI_TRY(fill(settings, "model.vocab", 256, err)); /* bytes */
+        TRI_TRY(decide_number(settings, "model.head_dim",
+                              tr_settings_int(settings, "model.dim") / heads, err));
+    TRI_TRY(apply_hf_tokenizer(settings, err));
+    TRI_TRY(check_tokenizer(settings, err));
+    TRI_TRY(apply_vocab(settings, err));
     if (tr_settings_int(settings, "model.positions") == 0)
-        TRI_TRY(fill(settings, "model.positions", tr_settings_int(settings, "data.seq_len"), err));
+        TRI_TRY(decide_number(settings, "model.positions",
+                              tr_settings_int(settings, "data.seq_len"), err));
+    if (tr_settings_int(settings, "train.epochs") > 0)
+        TRI_TRY(fill(settings, "train.steps", 0, err)); /* no other end than theirs */
     if (strcmp(tr_settings_string(settings, "optim.kind"), "muon") == 0) {
         TRI_TRY(tr_settings_fill(settings, "optim.momentum=0.95", err));
         TRI_TRY(tr_settings_fill(settings, "optim.nesterov=true", err));
@@ -142,7 +311,9 @@ tr_status tri_settings_complete(tr_settings *settings, tr_error *err)
 
 static void model_config(const tr_settings *s, tri_model_config *model)
 {
-    static const tri_mlp_act acts[] = {TRI_MLP_NONE, TRI_MLP_RELU, TRI_MLP_GELU};
+    static const tri_task tasks[] = {TRI_TASK_LM, TRI_TASK_MLM, TRI_TASK_CLASSIFY};
+    static const tri_model_act acts[] = {TRI_MODEL_ACT_NONE, TRI_MODEL_ACT_RELU, TRI_MODEL_ACT_GELU,
+                                         TRI_MODEL_ACT_GELU_ERF};
     static const tri_out_loss losses[] = {TRI_LOSS_SSE, TRI_LOSS_MSE, TRI_LOSS_MEAN};
     *model = (tri_model_config){
         .kind = tr_settings_string(s, "model.kind"),
@@ -152,6 +323,9 @@ static void model_config(const tr_settings *s, tri_model_config *model)
         .ffn_dim = tr_settings_int(s, "model.ffn_dim"),
         .vocab = tr_settings_int(s, "model.vocab"),
         .positions = tr_settings_int(s, "model.positions"),
+        .task = tasks[tr_settings_choice(s, "model.task")],
+        .num_labels = tr_settings_int(s, "model.num_labels"),
+        .types = tr_settings_int(s, "model.types"),
         .dropout = (float)tr_settings_float(s, "model.dropout"),
         .init_std = (float)tr_settings_float(s, "model.init_std"),
         .num_kv_heads = tr_settings_int(s, "model.num_kv_heads"),
@@ -224,14 +398,65 @@ static tr_status check_rows(const tri_compile_config *compile, tr_error *err)
     return TR_OK;
 }
 
+/* Every tensor-parallel rank needs something of each dim that is divided. */
+static tr_status check_tp(const tri_compile_config *compile, tr_error *err)
+{
+    const tri_model_config *m = &compile->model;
+    const struct {
+        const char *name;
+        int64_t size;
+        bool counts;
+    } dims[] = {
+        {"model.num_heads", m->num_heads, true},
+        {"model.num_kv_heads", m->num_kv_heads, m->num_kv_heads > 0},
+        {"model.ffn_dim", m->ffn_dim, true},
+        {"model.vocab", m->vocab, true},
+        {"data.seq_len", compile->seq_len, compile->sp},
+    };
+    int tp = tri_mesh_size(&compile->mesh, TRI_AXIS_TP);
+    if (tp == 1)
+        return TR_OK;
+    if (strcmp(m->kind, "mlp") == 0)
+        return tri_fail(err, TR_ERROR_INPUT,
+                        "layout.tp is %d, but an mlp has no heads, feed-forward width or "
+                        "vocabulary to divide; use layout.dp",
+                        tp);
+    for (size_t i = 0; i < sizeof dims / sizeof *dims; i++)
+        if (dims[i].counts && dims[i].size < tp)
+            return tri_fail(err, TR_ERROR_INPUT,
+                            "layout.tp is %d, but %s is %lld, which leaves ranks without any; use "
+                            "layout.tp=%lld at most",
+                            tp, dims[i].name, (long long)dims[i].size, (long long)dims[i].size);
+    return TR_OK;
+}
+
+static tr_status check_shard_group(const tri_compile_config *compile, tr_error *err)
+{
+    int group = compile->mesh.size[TRI_AXIS_SHARD], dp = tri_mesh_size(&compile->mesh, TRI_AXIS_DP);
+    int nearest = group;
+    if (group == 0 || (group <= dp && dp % group == 0))
+        return TR_OK;
+    while (nearest > dp || dp % nearest != 0)
+        nearest--;
+    return tri_fail(err, TR_ERROR_INPUT,
+                    "layout.shard_group is %d, which does not divide layout.dp %d; the nearest "
+                    "below that does is %d",
+                    group, dp, nearest);
+}
+
 static tr_status precision_config(const tr_settings *s, tri_session_config *config, tr_error *err)
 {
     const char *kind = tr_settings_string(s, "precision.kind");
     tri_precision *precision = &config->compile.precision;
-    precision->compute = strcmp(kind, "bf16") == 0 ? TRI_BF16 : TRI_F32;
+    precision->compute = strcmp(kind, "bf16") == 0   ? TRI_BF16
+                         : strcmp(kind, "fp16") == 0 ? TRI_F16
+                                                     : TRI_F32;
+    precision->scale = (float)tr_settings_float(s, "precision.scale");
+    precision->growth_interval = (int32_t)tr_settings_int(s, "precision.growth_interval");
     precision->grad = strcmp(tr_settings_string(s, "precision.grad"), "compute") == 0
                           ? precision->compute
                           : TRI_F32;
+    config->device.any_order = !tr_settings_bool(s, "run.deterministic");
     config->device.tf32 = strcmp(kind, "tf32") == 0;
     if (config->device.tf32 && strcmp(config->device.kind, "cpu") == 0)
         return tri_fail(err, TR_ERROR_INPUT,
@@ -247,24 +472,36 @@ tr_status tri_session_config_from(const tr_settings *s, tri_session_config *conf
                    .num_threads = (int)tr_settings_int(s, "run.threads"),
                    .isa = tr_settings_string(s, "run.isa"),
                    .reference = strcmp(tr_settings_string(s, "run.kernels"), "reference") == 0},
-        .data = {.source = tr_settings_string(s, "data.source"),
-                 .seq_len = tr_settings_int(s, "data.seq_len"),
-                 .vocab = tr_settings_int(s, "model.vocab"),
-                 .seed = (uint64_t)tr_settings_int(s, "run.seed"),
-                 .eval_fraction = tr_settings_float(s, "data.eval_fraction")},
         .seed = (uint64_t)tr_settings_int(s, "run.seed"),
         .eval_batches = tr_settings_int(s, "train.eval_batches"),
+        .steps = tr_settings_int(s, "train.steps"),
+        .epochs = tr_settings_int(s, "train.epochs"),
+        .max_skipped = tr_settings_int(s, "train.max_skipped"),
         .weights_from = tr_settings_string(s, "model.from"),
     };
     tri_compile_config *compile = &config->compile;
+    data_config(s, &config->data);
     model_config(s, &compile->model);
     optim_config(s, &compile->optim);
     lr_config(s, &config->lr);
     compile->batch = tr_settings_int(s, "train.batch");
     compile->seq_len = tr_settings_int(s, "data.seq_len");
+    compile->mask_documents = config->data.mask_documents || config->data.pack;
     compile->num_microbatches = tr_settings_int(s, "layout.microbatches");
+    compile->zero = (int)tr_settings_int(s, "layout.zero");
+    compile->mesh.size[TRI_AXIS_SHARD] = (int)tr_settings_int(s, "layout.shard_group");
     compile->split_backward = tr_settings_bool(s, "layout.split_backward");
     compile->mesh.size[TRI_AXIS_DP] = (int)tr_settings_int(s, "layout.dp");
+    compile->mesh.size[TRI_AXIS_TP] = (int)tr_settings_int(s, "layout.tp");
+    compile->sp =
+        tr_settings_bool(s, "layout.sp") && tri_mesh_size(&compile->mesh, TRI_AXIS_TP) > 1;
     TRI_TRY(precision_config(s, config, err));
+    TRI_TRY(check_tp(compile, err));
+    TRI_TRY(check_shard_group(compile, err));
+    int64_t context = tr_settings_int(s, "generate.context");
+    int64_t block = tr_settings_int(s, "generate.prefill");
+    int64_t most = context > 0 ? context : compile->model.positions;
+    config->generate = tri_generate_plan(&compile->model, tr_settings_int(s, "generate.batch"),
+                                         block, block, most);
     return check_rows(compile, err);
 }

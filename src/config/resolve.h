@@ -13,4 +13,7 @@ tr_status tri_settings_complete(tr_settings *settings, tr_error *err);
 tr_status tri_session_config_from(const tr_settings *settings, tri_session_config *config,
                                   tr_error *err);
 
+/* What data is to be read, before the settings are complete: it may have to be prepared first. */
+tr_status tri_data_config_from(tr_settings *settings, tri_data_config *data, tr_error *err);
+
 #endif

@@ -9,6 +9,7 @@
  * The order of merges is that of Hugging Face tokenizers' BpeTrainer, tie for tie. */
 #include "base/arena.h"
 #include "data/bpe_words.h"
+#include "data/tokenizer_parts.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,6 +1,7 @@
 #include "data/bpe_words.h"
 
 #include "base/arena.h"
+#include "data/tokenizer_parts.h"
 
 #include <stdlib.h>
 #include <string.h>

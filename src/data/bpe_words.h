@@ -2,7 +2,7 @@
 #ifndef TRI_DATA_BPE_WORDS_H
 #define TRI_DATA_BPE_WORDS_H
 
-#include "data/tokenizer_parts.h"
+#include "data/tokenizer.h"
 
 /* Distinct byte strings with a count each, in the order in which they came. */
 typedef struct tri_words {

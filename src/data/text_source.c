@@ -1,17 +1,10 @@
 /* Text as plain bytes, read where it lies.
  *
- * The files are mapped, never copied whole; together they are one long run of bytes:
- *
- *     |phase| window 0 | window 1 | ...  | window W-1 |  rest  |   evaluation windows    | rest |
- *     0 ------------------------------------------- train_bytes ------------------- total_bytes
- *
- * A window is seq_len tokens; its last target is the first byte after it, which may be the first
- * token of the next. In every epoch the phase is another one, so that what is cut apart in one is
- * whole in another, and all W windows come once, in another order. W is the same for every phase
- * (one fewer than would fit with the best), which makes epoch = sample / W. */
+ * The files are mapped, never copied whole; together they are one long run of bytes, which
+ * data/windows.h divides. Each file is a document. */
 #include "base/fs.h"
-#include "base/rng.h"
 #include "data/source.h"
+#include "data/windows.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -28,11 +21,8 @@ typedef struct text {
     text_file *file; /* in order; none is empty */
     size_t num_files;
     uint64_t total_bytes;
-    uint64_t train_bytes;
-    uint64_t seq_len;
-    uint64_t seed;
-    uint64_t num_train, num_eval; /* windows */
-    uint64_t num_phases;          /* the phase of an epoch is in [0, num_phases) */
+    tri_windows windows;
+    bool mask_documents;
 } text;
 
 static size_t file_at(const text *t, uint64_t position)
@@ -49,43 +39,41 @@ static size_t file_at(const text *t, uint64_t position)
 }
 
 /* Bytes begin .. begin + seq_len as tokens and targets, across as many files as they lie in. */
-static void copy_window(const text *t, uint64_t begin, int32_t *tokens, int32_t *targets)
+static void copy_window(const text *t, uint64_t begin, const tri_row *row)
 {
-    size_t f = file_at(t, begin);
-    uint64_t in_file = begin - t->file[f].begin;
-    for (uint64_t i = 0; i <= t->seq_len; i++, in_file++) {
+    size_t f = file_at(t, begin), first = f;
+    uint64_t in_file = begin - t->file[f].begin, seq_len = t->windows.seq_len;
+    tri_documents documents = {.row = row, .on = t->mask_documents};
+    for (uint64_t i = 0; i <= seq_len; i++, in_file++) {
         if (in_file == t->file[f].mapping.num_bytes) {
             f++;
             in_file = 0;
         }
         int32_t token = t->file[f].mapping.data[in_file];
-        if (i < t->seq_len)
-            tokens[i] = token;
         if (i > 0)
-            targets[i - 1] = token;
+            row->targets[i - 1] = token;
+        if (i < seq_len) {
+            row->tokens[i] = token;
+            tri_documents_put(&documents, i, (int32_t)(f - first));
+        }
     }
+}
+
+static uint64_t text_window(const void *state, tri_split split, uint64_t sample)
+{
+    return tri_windows_number(&((const text *)state)->windows, split, sample);
 }
 
 static void text_row(const void *state, tri_split split, uint64_t sample, const tri_row *row)
 {
     const text *t = state;
-    if (split == TRI_SPLIT_EVAL) {
-        copy_window(t, t->train_bytes + sample % t->num_eval * t->seq_len, row->tokens,
-                    row->targets);
-        return;
-    }
-    uint64_t epoch = sample / t->num_train;
-    uint32_t word[4];
-    tri_philox(t->seed, epoch, 0, tri_stream("data", "phase"), word);
-    uint64_t phase = ((uint64_t)word[0] << 32 | word[1]) % t->num_phases;
-    uint64_t window = tri_data_shuffle(t->seed, epoch, t->num_train, sample % t->num_train);
-    copy_window(t, phase + window * t->seq_len, row->tokens, row->targets);
+    copy_window(t, tri_windows_begin(&t->windows, split, sample), row);
 }
 
 static int64_t text_num_windows(const void *state, tri_split split)
 {
     const text *t = state;
-    return (int64_t)(split == TRI_SPLIT_TRAIN ? t->num_train : t->num_eval);
+    return (int64_t)(split == TRI_SPLIT_TRAIN ? t->windows.num_train : t->windows.num_eval);
 }
 
 /* "812 bytes", "268 KiB", "1.5 MiB" */
@@ -108,15 +96,11 @@ static void size_text(uint64_t bytes, char out[32])
 static void text_describe(const void *state, char *out, size_t out_size)
 {
     const text *t = state;
-    char size[32], files[32], train[32], eval[32], evaluation[64] = "";
+    char size[32], files[32], windows[120];
     size_text(t->total_bytes, size);
-    if (t->num_eval > 0)
-        snprintf(evaluation, sizeof evaluation, ", %s more for evaluation",
-                 tri_data_grouped((int64_t)t->num_eval, eval));
-    snprintf(out, out_size, "%s of text in %s file%s, bytes, %s window%s of %llu%s", size,
+    snprintf(out, out_size, "%s of text in %s file%s, bytes, %s", size,
              tri_data_grouped((int64_t)t->num_files, files), t->num_files == 1 ? "" : "s",
-             tri_data_grouped((int64_t)t->num_train, train), t->num_train == 1 ? "" : "s",
-             (unsigned long long)t->seq_len, evaluation);
+             tri_windows_describe(&t->windows, windows, sizeof windows));
 }
 
 static void text_destroy(void *state)
@@ -186,40 +170,6 @@ static tr_status add_source(text *t, const char *source, tr_error *err)
     return TR_OK;
 }
 
-/* Divides the text into the two splits and these into windows. */
-static tr_status cut(text *t, const tri_data_config *config, tr_error *err)
-{
-    const uint64_t need = t->seq_len + 1; /* the last token of a window has a target too */
-    bool has_eval = config->eval_fraction > 0;
-    if (t->total_bytes < (has_eval ? 2 : 1) * need)
-        return tri_fail(err, TR_ERROR_INPUT,
-                        "%s: the text has %llu bytes, but windows of data.seq_len = %llu need at "
-                        "least %llu%s; lower data.seq_len%s or give more text",
-                        config->source, (unsigned long long)t->total_bytes,
-                        (unsigned long long)t->seq_len,
-                        (unsigned long long)((has_eval ? 2 : 1) * need),
-                        has_eval ? " (one to train on and one to evaluate)" : "",
-                        has_eval ? ", set data.eval_fraction to 0" : "");
-    uint64_t eval_bytes = 0;
-    if (has_eval) {
-        eval_bytes = (uint64_t)(config->eval_fraction * (double)t->total_bytes);
-        if (eval_bytes < need)
-            eval_bytes = need;
-        t->num_eval = (eval_bytes - 1) / t->seq_len;
-    }
-    if (t->total_bytes < eval_bytes + need)
-        return tri_fail(err, TR_ERROR_INPUT,
-                        "%s: of %llu bytes of text, data.eval_fraction = %g leaves %llu to train "
-                        "on, but a window of data.seq_len = %llu needs %llu; lower one of the two",
-                        config->source, (unsigned long long)t->total_bytes, config->eval_fraction,
-                        (unsigned long long)(t->total_bytes - eval_bytes),
-                        (unsigned long long)t->seq_len, (unsigned long long)need);
-    t->train_bytes = t->total_bytes - eval_bytes;
-    t->num_train = t->train_bytes < 2 * t->seq_len ? 1 : t->train_bytes / t->seq_len - 1;
-    t->num_phases = t->train_bytes - t->num_train * t->seq_len;
-    return TR_OK;
-}
-
 tr_status tri_text_source_create(const tri_data_config *config, tri_data_source *source,
                                  tr_error *err)
 {
@@ -231,11 +181,10 @@ tr_status tri_text_source_create(const tri_data_config *config, tri_data_source 
     text *t = calloc(1, sizeof *t);
     if (!t)
         return tri_fail(err, TR_ERROR_RUNTIME, "%s: out of memory", config->source);
-    t->seq_len = (uint64_t)config->seq_len;
-    t->seed = config->seed;
+    t->mask_documents = config->mask_documents;
     tr_status status = add_source(t, config->source, err);
     if (status == TR_OK)
-        status = cut(t, config, err);
+        status = tri_windows_cut(&t->windows, config, t->total_bytes, 0, "bytes", err);
     if (status != TR_OK) {
         text_destroy(t);
         return status;
@@ -244,6 +193,7 @@ tr_status tri_text_source_create(const tri_data_config *config, tri_data_source 
                                 .vocab_needed = NUM_BYTE_VALUES,
                                 .row = text_row,
                                 .num_windows = text_num_windows,
+                                .window = text_window,
                                 .describe = text_describe,
                                 .destroy = text_destroy};
     return TR_OK;

@@ -105,6 +105,11 @@ int32_t tri_tokenizer_special(const tri_tokenizer *t, tri_special which)
     return t->special[which];
 }
 
+bool tri_tokenizer_is_special(const tri_tokenizer *t, int32_t id)
+{
+    return id >= 0 && id < t->spelling.num && t->is_special[id];
+}
+
 /* 50257 as "50,257". */
 static const char *with_commas(int64_t number, char out[32])
 {

@@ -38,7 +38,13 @@ void tri_ids_add(tri_ids *ids, const int32_t *id, size_t num);
 void tri_ids_fini(tri_ids *ids);
 
 tr_status tri_tokenizer_open(const char *path, tri_tokenizer **tokenizer, tr_error *err);
+/* Whether a directory holds one, by the names of its files. */
+bool tri_tokenizer_is_dir(const char *path);
 void tri_tokenizer_close(tri_tokenizer *tokenizer); /* NULL is fine */
+
+/* One token for every code point c for which seen[c] holds, of TRI_NUM_CODE_POINTS; as chars:FILE.
+ */
+tr_status tri_tokenizer_of_chars(const bool *seen, tri_tokenizer **tokenizer, tr_error *err);
 
 enum {
     TRI_ENCODE_SPECIAL = 1, /* put in what the post-processor adds: [CLS] ... [SEP], <s> ... */
@@ -86,11 +92,33 @@ typedef enum tri_special {
 /* From tokenizer_config.json or special_tokens_map.json, else by the usual names; -1 for none. */
 int32_t tri_tokenizer_special(const tri_tokenizer *tokenizer, tri_special which);
 
+/* Whether a token is marked as special in the file: it stands for no text. */
+bool tri_tokenizer_is_special(const tri_tokenizer *tokenizer, int32_t id);
+
+/* What the post-processor makes of a text, or of two: special tokens around and between them. */
+typedef struct tri_post_item {
+    int32_t id;   /* of a special token; -1: a text stands here */
+    int32_t part; /* which text, 0 or 1 */
+    int32_t type; /* of the token or of the whole text: 0 or 1 (bert's sentences) */
+} tri_post_item;
+
+enum { TRI_MAX_POST_ITEMS = 16 };
+
+/* Writes the items and returns how many there are: with part 0 once and, for a pair, part 1 once
+ * after it. A tokenizer without a form for pairs puts one text after the other. */
+int tri_tokenizer_post(const tri_tokenizer *tokenizer, bool pair,
+                       tri_post_item items[TRI_MAX_POST_ITEMS]);
+
 /* "byte-level BPE, 50,257 tokens, 50,000 merges, gpt2 pattern"; returns text. */
 char *tri_tokenizer_describe(const tri_tokenizer *tokenizer, char *text, size_t text_size);
 
 /* tokenizer.json, as Hugging Face tokenizers reads it. */
 tr_status tri_tokenizer_save(const tri_tokenizer *tokenizer, const char *path, tr_error *err);
+/* tokenizer.json and, for what a token is used for, special_tokens_map.json. */
+tr_status tri_tokenizer_save_dir(const tri_tokenizer *tokenizer, const char *dir, tr_error *err);
+/* A number that is the same for tokenizers that would be saved as the same file; never 0 unless
+ * memory ran out. */
+uint64_t tri_tokenizer_fingerprint(const tri_tokenizer *tokenizer);
 
 /* ---- training ---- */
 

@@ -351,11 +351,14 @@ tr_status tri_read_postprocessor(tri_tokenizer *t, json_t *json, int depth, tr_e
         return TR_OK;
     if (strcmp(type, "Sequence") == 0)
         return read_list(t, json, "processors", depth, tri_read_postprocessor, err);
-    if (strcmp(type, "TemplateProcessing") == 0)
-        return read_template(t, json, err);
+    if (strcmp(type, "TemplateProcessing") == 0) {
+        TRI_TRY(read_template(t, json, err));
+        return tri_read_pair_form(t, json, type, err);
+    }
     if (strcmp(type, "BertProcessing") == 0 || strcmp(type, "RobertaProcessing") == 0) {
         TRI_TRY(read_pair(t, json, "cls", false, err));
-        return read_pair(t, json, "sep", true, err);
+        TRI_TRY(read_pair(t, json, "sep", true, err));
+        return tri_read_pair_form(t, json, type, err);
     }
     return unknown(t, "post-processor", type, err);
 }

@@ -266,6 +266,12 @@ static tr_status open_found(tri_tokenizer *t, const char *dir, json_t *config, t
                                                 : "");
 }
 
+bool tri_tokenizer_is_dir(const char *path)
+{
+    return has(path, "tokenizer.json") || has(path, "vocab.json") || has(path, "encoder.json") ||
+           has(path, "vocab.txt");
+}
+
 tr_status tri_tokenizer_open_dir(tri_tokenizer *t, const char *dir, tr_error *err)
 {
     json_t *config, *map = NULL;
@@ -294,41 +300,81 @@ tr_status tri_tokenizer_open_bytes(tri_tokenizer *t, tr_error *err)
     return tri_tokenizer_from_parts(t, tri_style_root("bytes"), err);
 }
 
-static tr_status gather_chars(tri_tokenizer *t, const char *text, size_t num_bytes,
-                              const char *path, tr_error *err)
+static tr_status gather_chars(const char *text, size_t num_bytes, const char *path, bool *seen,
+                              tr_error *err)
 {
-    enum { NUM = 0x110000 };
     const char *p = text, *end = text + num_bytes;
-    bool *seen = calloc(NUM, sizeof *seen);
-    if (!seen)
-        return tri_fail(err, TR_ERROR_RUNTIME, "%s: out of memory", path);
     while (p < end) {
         uint32_t c = tri_utf8_next(&p, end);
-        if (c >= TRI_BROKEN) {
-            free(seen);
+        if (c >= TRI_BROKEN)
             return tri_fail(err, TR_ERROR_INPUT, "%s: byte %zu is not valid UTF-8", path,
                             (size_t)(p - text) - 1);
-        }
         seen[c] = true;
     }
-    for (uint32_t c = 0; c < NUM; c++) {
+    return TR_OK;
+}
+
+static tr_status from_alphabet(tri_tokenizer *t, const bool *seen, tr_error *err)
+{
+    for (uint32_t c = 0; c < TRI_NUM_CODE_POINTS; c++) {
         char one[4];
         int num = seen[c] ? tri_utf8_put(c, one) : 0;
         if (num > 0)
             tri_vocab_add(&t->spelling, one, (size_t)num);
     }
-    free(seen);
     if (t->spelling.num == 0)
-        return tri_fail(err, TR_ERROR_INPUT, "%s: is empty, so there are no characters", path);
-    return TR_OK;
+        return tri_fail(err, TR_ERROR_INPUT, "%s: is empty, so there are no characters", t->name);
+    return tri_tokenizer_from_parts(t, tri_style_root("chars"), err);
 }
 
 tr_status tri_tokenizer_open_chars(tri_tokenizer *t, const char *path, tr_error *err)
 {
     tri_mapping file;
-    TRI_TRY(tri_mapping_open(&file, path, err));
-    tr_status status = gather_chars(t, (const char *)file.data, file.num_bytes, path, err);
-    tri_mapping_close(&file);
-    TRI_TRY(status);
-    return tri_tokenizer_from_parts(t, tri_style_root("chars"), err);
+    bool *seen = calloc(TRI_NUM_CODE_POINTS, sizeof *seen);
+    if (!seen)
+        return tri_fail(err, TR_ERROR_RUNTIME, "%s: out of memory", path);
+    tr_status status = tri_mapping_open(&file, path, err);
+    if (status == TR_OK) {
+        status = gather_chars((const char *)file.data, file.num_bytes, path, seen, err);
+        tri_mapping_close(&file);
+    }
+    if (status == TR_OK)
+        status = from_alphabet(t, seen, err);
+    free(seen);
+    return status;
+}
+
+tr_status tri_tokenizer_of_chars(const bool *seen, tri_tokenizer **tokenizer, tr_error *err)
+{
+    TRI_TRY(tri_tokenizer_create("the text", tokenizer, err));
+    tr_status status = from_alphabet(*tokenizer, seen, err);
+    if (status != TR_OK) {
+        tri_tokenizer_close(*tokenizer);
+        *tokenizer = NULL;
+    }
+    return status;
+}
+
+tr_status tri_tokenizer_save_dir(const tri_tokenizer *t, const char *dir, tr_error *err)
+{
+    char *json = tri_path_join(dir, "tokenizer.json");
+    char *map = tri_path_join(dir, "special_tokens_map.json"), *text = NULL;
+    json_t *roles = json_object();
+    for (int i = 0; roles && i < TRI_NUM_SPECIAL; i++) {
+        size_t num;
+        const char *spelling = tri_vocab_text(&t->spelling, t->special[i], &num);
+        if (t->special[i] >= 0 && spelling)
+            json_object_set_new(roles, role[i], json_stringn(spelling, num));
+    }
+    text = roles ? json_dumps(roles, JSON_INDENT(2)) : NULL;
+    tr_status status = json && map && text
+                           ? tri_tokenizer_save(t, json, err)
+                           : tri_fail(err, TR_ERROR_RUNTIME, "%s: out of memory", dir);
+    if (status == TR_OK)
+        status = tri_file_replace(map, text, strlen(text), err);
+    json_decref(roles);
+    free(json);
+    free(map);
+    free(text);
+    return status;
 }

@@ -234,8 +234,11 @@ static tr_status finish_wordpiece(tri_tokenizer *t, json_t *model, tr_error *err
 /* The ids that the post-processor adds must exist. */
 static tr_status check_specials(const tri_tokenizer *t, tr_error *err)
 {
-    for (int i = 0; i < t->num_prefix + t->num_suffix; i++) {
-        int32_t id = i < t->num_prefix ? t->prefix[i] : t->suffix[i - t->num_prefix];
+    int num_single = t->num_prefix + t->num_suffix;
+    for (int i = 0; i < num_single + t->num_pair; i++) {
+        int32_t id = i < t->num_prefix ? t->prefix[i]
+                     : i < num_single  ? t->suffix[i - t->num_prefix]
+                                       : t->pair[i - num_single].id;
         if (id >= t->spelling.num)
             return tri_fail(err, TR_ERROR_INPUT,
                             "%s: the post-processor adds the id %d, but ids end at %d", t->name, id,

@@ -130,6 +130,8 @@ struct tri_tokenizer {
     tri_added_list added;
     int32_t *prefix, *suffix; /* of the post-processor */
     int num_prefix, num_suffix;
+    tri_post_item pair[TRI_MAX_POST_ITEMS]; /* of the post-processor, for two texts */
+    int num_pair;                           /* 0: it has no form for them */
     int32_t special[TRI_NUM_SPECIAL];
     json_t *skeleton; /* tokenizer.json without vocabulary and merges: what save writes again */
     tri_unicode *unicode;
@@ -163,6 +165,8 @@ tr_status tri_read_normalizer(tri_tokenizer *t, json_t *json, int depth, tr_erro
 tr_status tri_read_pretokenizer(tri_tokenizer *t, json_t *json, int depth, tr_error *err);
 tr_status tri_read_decoder(tri_tokenizer *t, json_t *json, int depth, tr_error *err);
 tr_status tri_read_postprocessor(tri_tokenizer *t, json_t *json, int depth, tr_error *err);
+/* tokenizer_pair.c: the form for two texts, of a post-processor that was read already. */
+tr_status tri_read_pair_form(tri_tokenizer *t, json_t *json, const char *type, tr_error *err);
 tr_status tri_json_bool(const tri_tokenizer *t, json_t *json, const char *key, bool otherwise,
                         bool *value, tr_error *err);
 tr_status tri_json_text(const tri_tokenizer *t, json_t *json, const char *key, const char **value,

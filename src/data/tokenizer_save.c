@@ -1,5 +1,6 @@
 /* Writing tokenizer.json: the small parts as they were read, vocabulary and merges from our own
  * tables. */
+#include "base/checksum.h"
 #include "base/fs.h"
 #include "data/tokenizer_parts.h"
 
@@ -130,4 +131,12 @@ tr_status tri_tokenizer_save(const tri_tokenizer *t, const char *path, tr_error 
         status = tri_fail(err, TR_ERROR_RUNTIME, "%s: out of memory", path);
     tri_bytes_fini(&out);
     return status;
+}
+
+uint64_t tri_tokenizer_fingerprint(const tri_tokenizer *t)
+{
+    tri_bytes out = {0};
+    uint64_t hash = write_all(t, &out) ? tri_checksum_bytes(out.data, out.num) | 1 : 0;
+    tri_bytes_fini(&out);
+    return hash;
 }

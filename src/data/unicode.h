@@ -10,6 +10,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+enum { TRI_NUM_CODE_POINTS = 0x110000 };
+
 /* A growing run of bytes. When memory runs out `failed` is set and stays set, so that code which
  * appends much may check once at its end. */
 typedef struct tri_bytes {

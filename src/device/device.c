@@ -49,7 +49,7 @@ void tri_device_close(tri_device *device)
 tri_call_plan tri_device_plan_call(const tri_device *device, tri_op op, const tri_kernel_args *args)
 {
     tri_call_plan plan = {.kernel = device->def->kernel(device, op)};
-    if (!plan.kernel) {
+    if (!plan.kernel || (device->def->takes && !device->def->takes(op, args))) {
         plan.kernel = tri_cpu_reference(op);
         plan.on_host = true;
     }

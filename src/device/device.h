@@ -13,6 +13,7 @@ typedef struct tri_device_config {
     const char *isa;  /* "auto", or an instruction set to hold back to */
     bool reference;   /* portable kernels only */
     bool tf32;        /* cuda: products of f32 may round their operands to tf32 */
+    bool any_order;   /* cuda: kernels may add in any order, so that bits differ between runs */
 } tri_device_config;
 
 typedef struct tri_device tri_device;
@@ -55,6 +56,8 @@ typedef struct tri_device_def {
     bool f32_only; /* its kernels know f32 alone, and are called through widened copies */
     /* NULL: there is none, and the host's is called with copies of the operands. */
     const tri_kernel *(*kernel)(const tri_device *device, tri_op op);
+    /* Optional: false for operands that its kernel is not made for; the host's is called then. */
+    bool (*takes)(tri_op op, const tri_kernel_args *args);
     /* Memory that starts as zeros; NULL when there is none. */
     void *(*alloc)(size_t bytes);
     void (*free)(void *memory, size_t bytes);

@@ -27,6 +27,13 @@ typedef struct tri_kernel_args {
     void *device;   /* the device's own state (tri_cpu for kernels of the CPU) */
 } tri_kernel_args;
 
+/* The loss scale in the optional input j (a scaler), for kernels in the host's memory. */
+static inline float tri_kernel_scale(const tri_kernel_args *args, int j)
+{
+    const float *scaler = args->num_in > j ? (const float *)args->in[j].data : NULL;
+    return scaler ? scaler[TRI_SCALER_SCALE] : 1;
+}
+
 typedef struct tri_kernel {
     void (*run)(const tri_kernel_args *args);
     /* Bytes of scratch that run needs for operands of these sizes (their data is NULL here), or

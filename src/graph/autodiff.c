@@ -127,6 +127,9 @@ tr_status tri_autodiff(tri_graph *graph, float loss_seed, tr_error *err)
     mark_needs(&ad, num_nodes);
     graph->phase = TRI_PHASE_BACKWARD;
     graph->loss_seed = loss_seed;
+    if (graph->precision.compute == TRI_F16)
+        graph->scaler = tri_graph_state(graph, TRI_STATE_OPTIM, "scaler", TRI_F32,
+                                        tri_shape_scalar(TRI_NUM_SCALER), TRI_NONE);
     for (size_t n = num_nodes; n-- > 0;)
         backward_of(&ad, (tri_id)n);
     graph->ends_chain = false;

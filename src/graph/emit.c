@@ -54,10 +54,16 @@ static tri_id product(tri_graph *graph, const char *full_name, tri_id x, tri_id 
 
 tri_id tri_linear(tri_graph *graph, const char *name, tri_id x)
 {
-    tri_id weight = find_param(graph, name, "weight"), bias = find_param(graph, name, "bias");
+    return tri_linear_named(graph, name, name, x);
+}
+
+tri_id tri_linear_named(tri_graph *graph, const char *name, const char *params, tri_id x)
+{
+    tri_id weight = find_param(graph, params, "weight"), bias = find_param(graph, params, "bias");
     const char *full = tri_graph_name(graph, name);
     if (weight == TRI_NONE) {
-        tri_graph_fail(graph, "the model has no parameter %s.weight", full);
+        tri_graph_fail(graph, "the model has no parameter %s.weight",
+                       tri_graph_name(graph, params));
         return TRI_NONE;
     }
     if (bias == TRI_NONE)
@@ -66,6 +72,20 @@ tri_id tri_linear(tri_graph *graph, const char *name, tri_id x)
     tri_id b = tri_graph_weight(graph, bias);
     return tri_node_out(
         graph, tri_graph_emit(graph, TRI_OP_BIAS_ADD, full, NULL, (tri_id[]){y, b}, 2, 1), 0);
+}
+
+tri_id tri_bias(tri_graph *graph, const char *name, const char *bias, tri_id x)
+{
+    tri_id param = tri_param_find(graph->params, bias);
+    if (param == TRI_NONE) {
+        tri_graph_fail(graph, "the model has no parameter %s", bias);
+        return TRI_NONE;
+    }
+    tri_id b = tri_graph_weight(graph, param);
+    return tri_node_out(graph,
+                        tri_graph_emit(graph, TRI_OP_BIAS_ADD, tri_graph_name(graph, name), NULL,
+                                       (tri_id[]){x, b}, 2, 1),
+                        0);
 }
 
 tri_id tri_linear_tied(tri_graph *graph, const char *name, const char *weight, tri_id x)
@@ -183,14 +203,23 @@ static void become_loss(tri_graph *graph, tri_id node)
     graph->count = graph->nodes[node].out[1];
 }
 
-void tri_cross_entropy(tri_graph *graph, tri_id logits, tri_id targets)
+void tri_cross_entropy(tri_graph *graph, tri_id logits, tri_id targets, bool count_hits)
 {
     tri_id stats = tri_node_out(graph,
                                 tri_graph_emit(graph, TRI_OP_CE_STATS, tri_graph_name(graph, "ce"),
                                                NULL, (tri_id[]){logits, targets}, 2, 1),
                                 0);
-    become_loss(graph, tri_graph_emit(graph, TRI_OP_CE_LOSS, tri_graph_name(graph, "ce"), NULL,
-                                      (tri_id[]){stats, targets}, 2, 3));
+    tri_id node = tri_graph_emit(graph, TRI_OP_CE_LOSS, tri_graph_name(graph, "ce"), NULL,
+                                 (tri_id[]){stats, targets}, 2, count_hits ? 4 : 3);
+    become_loss(graph, node);
+    if (node == TRI_NONE || !count_hits)
+        return;
+    tri_id hits =
+        tri_graph_state(graph, TRI_STATE_STAT, "hits", TRI_F32, tri_shape_scalar(1), TRI_NONE);
+    if (graph->arena.failed)
+        return;
+    tri_graph_write_state(graph, node, 3, hits, TRI_WRITE_START);
+    graph->hits = graph->nodes[node].out[3];
 }
 
 void tri_output_loss(tri_graph *graph, tri_out_loss kind, tri_id out, tri_id target)

@@ -12,7 +12,7 @@ typedef struct tri_batch_inputs {
     tri_id targets;   /* [B, T], negative: no loss here; absent for prediction */
     tri_id positions; /* [B, T] */
     tri_id docs;      /* [B, T], negative: padding; or TRI_NONE */
-    tri_id rows;      /* [B], number of the row within the global batch */
+    tri_id rows;      /* [B], number of the row within the global batch; of the cache, with one */
     tri_id step;      /* [1], number of the step */
     tri_id index;     /* [B], for prediction: the position whose next token is wanted */
 } tri_batch_inputs;
@@ -20,6 +20,10 @@ typedef struct tri_batch_inputs {
 /* y = x W^T (+ bias when the table has one). The last dims of W are those of x that it contracts.
  */
 tri_id tri_linear(tri_graph *graph, const char *name, tri_id x);
+/* The same with the parameters of another name than the node's. */
+tri_id tri_linear_named(tri_graph *graph, const char *name, const char *params, tri_id x);
+/* x + the named bias of the table. */
+tri_id tri_bias(tri_graph *graph, const char *name, const char *bias, tri_id x);
 /* The same with a named weight of the table and no bias: a tied head. */
 tri_id tri_linear_tied(tri_graph *graph, const char *name, const char *weight, tri_id x);
 tri_id tri_embed(tri_graph *graph, const char *name, tri_id ids);
@@ -60,8 +64,9 @@ tri_id tri_attention(tri_graph *graph, const char *name, tri_attention_inputs of
                      tri_attention_config how, const tri_batch_inputs *in);
 /* x [B, T, D] at position index[b] of each row: [B, D]. */
 tri_id tri_select_row(tri_graph *graph, const char *name, tri_id x, tri_id index);
-/* Losses become the graph's loss and count. */
-void tri_cross_entropy(tri_graph *graph, tri_id logits, tri_id targets);
+/* Losses become the graph's loss and count (and hits). */
+/* count_hits: also count the targets whose logit is the largest of its row. */
+void tri_cross_entropy(tri_graph *graph, tri_id logits, tri_id targets, bool count_hits);
 void tri_output_loss(tri_graph *graph, tri_out_loss kind, tri_id out, tri_id target);
 /* The host will read this value after the program has run. */
 void tri_mark_output(tri_graph *graph, tri_id value);

@@ -14,6 +14,46 @@ tri_id tri_rope(tri_graph *graph, const char *name, tri_id x, tri_id positions,
                         0);
 }
 
+/* Keys and values go to the cache of this layer, and queries look at what it then holds. Everything
+ * is a matter of positions: those that are negative are not there. */
+static tri_id attend_to_cache(tri_graph *graph, const char *full, tri_attention_inputs of,
+                              tri_attention_config how, const tri_batch_inputs *in,
+                              const tri_attr *attr)
+{
+    if (!how.causal || of.docs != TRI_NONE) {
+        tri_graph_fail(graph,
+                       "%s: only attention that looks back, and at all documents, can be "
+                       "cached; this model cannot generate text",
+                       full);
+        return TRI_NONE;
+    }
+    const tri_value *like = tri_value_at(graph, of.k == TRI_NONE ? of.q : of.k);
+    int64_t len = graph->cache.len, needed = how.window + graph->cache.block - 1;
+    if (how.window > 0 && needed < len)
+        len = needed;
+    tri_shape shape = {.rank = 4,
+                       .dim = {{TRI_DIM_B, graph->cache.rows},
+                               like->shape.dim[like->shape.rank - 2],
+                               {TRI_DIM_P, len},
+                               like->shape.dim[like->shape.rank - 1]}};
+    tri_dtype dtype = like->dtype;
+    tri_id operands[6] = {TRI_NONE, TRI_NONE,      of.k == TRI_NONE ? of.q : of.k,
+                          of.v,     in->positions, in->rows};
+    static const char *const names[] = {"k", "v"};
+    for (int i = 0; i < 2; i++) {
+        const char *name = tri_arena_printf(&graph->arena, "%s.cache.%s", full, names[i]);
+        tri_id state = tri_graph_state(graph, TRI_STATE_CACHE, name, dtype, shape, TRI_NONE);
+        if (graph->arena.failed)
+            return TRI_NONE;
+        operands[i] = graph->states[state].latest;
+    }
+    tri_id node = tri_graph_emit(graph, TRI_OP_CACHE_WRITE, full, NULL, operands, 6, 2);
+    tri_id look[] = {of.q, tri_node_out(graph, node, 0), tri_node_out(graph, node, 1),
+                     in->positions, in->rows};
+    return tri_node_out(graph,
+                        tri_graph_emit(graph, TRI_OP_CACHE_ATTENTION, full, attr, look, 5, 1), 0);
+}
+
 tri_id tri_attention(tri_graph *graph, const char *name, tri_attention_inputs of,
                      tri_attention_config how, const tri_batch_inputs *in)
 {
@@ -27,6 +67,8 @@ tri_id tri_attention(tri_graph *graph, const char *name, tri_attention_inputs of
                      .dropout = how.dropout,
                      .stream = tri_stream("drop", probs),
                      .alpha = 1 / sqrtf((float)q->dim[q->rank - 1].size)};
+    if (graph->cache.rows > 0)
+        return attend_to_cache(graph, full, of, how, in, &attr);
     tri_id operands[] = {of.q, of.k, of.v, in->rows, in->step, of.docs};
     return tri_node_out(graph,
                         tri_graph_emit(graph, TRI_OP_ATTENTION, full, &attr, operands,

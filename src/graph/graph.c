@@ -8,16 +8,22 @@
 
 tr_status tri_graph_init(tri_graph *graph, const tri_param_table *params, tr_error *err)
 {
-    *graph = (tri_graph){.params = params, .loss = TRI_NONE, .count = TRI_NONE, .scope = ""};
+    *graph = (tri_graph){
+        .params = params, .loss = TRI_NONE, .count = TRI_NONE, .hits = TRI_NONE, .scope = ""};
+    graph->scaler = TRI_NONE;
     graph->loss_seed = 1;
     tri_arena_init(&graph->arena);
     size_t bytes = (params->count + 1) * sizeof *graph->param_state;
     graph->param_state = tri_arena_alloc(&graph->arena, bytes);
     graph->copy_state = tri_arena_alloc(&graph->arena, bytes);
+    graph->local_shape =
+        tri_arena_alloc(&graph->arena, (params->count + 1) * sizeof *graph->local_shape);
     graph->grad_state = tri_arena_alloc(&graph->arena, bytes);
-    if (!graph->param_state || !graph->copy_state || !graph->grad_state)
+    if (!graph->param_state || !graph->copy_state || !graph->grad_state || !graph->local_shape)
         return tri_fail(err, TR_ERROR_RUNTIME, "no memory for a graph of %zu parameters",
                         params->count);
+    for (size_t i = 0; i < params->count; i++)
+        graph->local_shape[i] = params->items[i].shape;
     memset(graph->param_state, 0xff, bytes);
     memset(graph->copy_state, 0xff, bytes);
     memset(graph->grad_state, 0xff, bytes);
@@ -220,7 +226,8 @@ tri_id tri_graph_emit(tri_graph *graph, tri_op op, const char *name, const tri_a
     graph->nodes = nodes;
     nodes[graph->num_nodes++] = node;
     for (int k = 0; k < num_out; k++)
-        if (def->updates[k] && node.in[def->updates[k] - 1] != TRI_NONE)
+        if (def->updates[k] && node.in[def->updates[k] - 1] != TRI_NONE &&
+            !(def->communicates && graph->values[node.in[def->updates[k] - 1]].state == TRI_NONE))
             tri_graph_write_state(graph, id, k, graph->values[node.in[def->updates[k] - 1]].state,
                                   TRI_WRITE_UPDATE);
     return id;

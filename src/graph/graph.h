@@ -27,14 +27,19 @@ typedef struct tri_value {
     tri_id state;        /* of which state this is a version, or TRI_NONE */
     bool per_microbatch; /* inputs: one for each micro-batch, or one for the step */
     bool output;         /* the host reads it after the program has run */
+    tri_cut cut;         /* parts > 0: its shape is this rank's piece of the logical tensor */
+    tri_flat flat;       /* parts > 0: its shape is this rank's slice */
+    uint32_t bucket;     /* temporaries of one bucket lie together, as flat says; 0: none */
+    tri_flat place;      /* of a temporary in its bucket */
 } tri_value;
 
 typedef enum tri_state_kind {
     TRI_STATE_PARAM,
     TRI_STATE_COPY,  /* 16-bit copies of parameters, which products read */
     TRI_STATE_GRAD,  /* gradient accumulators */
-    TRI_STATE_OPTIM, /* moments */
+    TRI_STATE_OPTIM, /* moments; the loss scaler, which belongs to no parameter */
     TRI_STATE_STAT,  /* loss, target count, squared norm */
+    TRI_STATE_CACHE, /* keys and values of earlier positions */
     TRI_NUM_STATE_KINDS
 } tri_state_kind;
 
@@ -78,7 +83,19 @@ typedef struct tri_node {
 typedef struct tri_precision {
     tri_dtype compute; /* activations, their gradients, and the copies */
     tri_dtype grad;    /* accumulators of what has a copy: f32, or as compute */
+    /* f16: the loss scale at the start, and the good steps in a row after which it doubles. */
+    float scale;
+    int32_t growth_interval;
 } tri_precision;
+
+/* What attention keeps between programs. rows 0: nothing is kept, and attention is over the batch
+ * itself. */
+typedef struct tri_cache_shape {
+    int64_t rows;  /* texts that are kept at a time */
+    int64_t len;   /* positions of each */
+    int64_t block; /* new positions that one program writes at most, over all programs that share
+                      it: a layer with a window keeps no more than it needs to see them all */
+} tri_cache_shape;
 
 typedef struct tri_graph {
     const tri_param_table *params;
@@ -89,12 +106,19 @@ typedef struct tri_graph {
     size_t num_nodes, nodes_capacity;
     tri_state *states;
     size_t num_states, states_capacity;
-    tri_id *param_state; /* state of each parameter, TRI_NONE when the graph does not use it */
-    tri_id *copy_state;  /* 16-bit copy of each parameter, TRI_NONE where there is none */
-    tri_id *grad_state;  /* gradient accumulator of each parameter, after autodiff */
-    tri_id loss, count;  /* versions of the statistics that the model's loss feeds */
-    float loss_seed;     /* the constant that the backward starts from */
+    tri_flat *flats;        /* of each parameter, NULL: tensors are not divided that way */
+    bool weights_divided;   /* flats: not only masters and moments, but what the layers read */
+    uint32_t num_buckets;   /* of temporaries */
+    tri_shape *local_shape; /* of each parameter: what this rank has of it, after placement */
+    tri_id *param_state;    /* state of each parameter, TRI_NONE when the graph does not use it */
+    tri_id *copy_state;     /* 16-bit copy of each parameter, TRI_NONE where there is none */
+    tri_id *grad_state;     /* gradient accumulator of each parameter, after autodiff */
+    tri_id loss, count;     /* versions of the statistics that the model's loss feeds */
+    tri_id hits;            /* the same, of right answers; TRI_NONE where they are not counted */
+    float loss_seed;        /* the constant that the backward starts from */
+    tri_id scaler;          /* state of the loss scale; TRI_NONE: gradients are not scaled */
     int num_layers;
+    tri_cache_shape cache;
     /* where new nodes go */
     const char *scope;
     int layer;

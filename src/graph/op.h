@@ -24,6 +24,10 @@ typedef enum tri_op {
     TRI_OP_ACCUMULATE,
     TRI_OP_AXPBY,
     TRI_OP_CAST,
+    /* pieces of sharded values */
+    TRI_OP_SLICE,
+    TRI_OP_BLOCK,
+    TRI_OP_UNBLOCK,
     TRI_OP_SWIGLU,
     TRI_OP_SWIGLU_GRAD,
     /* lookup */
@@ -44,8 +48,11 @@ typedef enum tri_op {
     TRI_OP_ROPE,
     TRI_OP_ATTENTION,
     TRI_OP_ATTENTION_GRAD,
+    TRI_OP_CACHE_WRITE,
+    TRI_OP_CACHE_ATTENTION,
     /* losses */
     TRI_OP_CE_STATS,
+    TRI_OP_CE_COMBINE,
     TRI_OP_CE_LOSS,
     TRI_OP_CE_GRAD,
     TRI_OP_OUT_LOSS,
@@ -61,6 +68,11 @@ typedef enum tri_op {
     TRI_OP_NARROW,
     /* communication: run by the rank's communicator, not by its device */
     TRI_OP_ALL_REDUCE,
+    TRI_OP_ALL_GATHER,
+    TRI_OP_REDUCE_SCATTER,
+    TRI_OP_SHARD_SUM,
+    TRI_OP_SHARD_GATHER,
+    TRI_OP_UNSHARD,
     TRI_NUM_OPS
 } tri_op;
 
@@ -100,6 +112,67 @@ typedef struct tri_rope_config {
     float original_max_position;
 } tri_rope_config;
 
+/* A dim divided over the ranks of a mesh axis: balanced blocks of whole units (heads that share a
+ * key head stay together), of which the first ones get one unit more. */
+typedef struct tri_cut {
+    uint8_t dim;
+    uint16_t parts; /* ranks; 0: not divided */
+    uint16_t part;  /* of this rank */
+    int64_t size;   /* of the whole dim */
+    int64_t unit;   /* elements that stay together */
+} tri_cut;
+
+static inline int64_t tri_cut_begin(const tri_cut *cut, int part)
+{
+    int64_t units = cut->size / cut->unit, each = units / cut->parts, more = units % cut->parts;
+    return (each * part + (part < more ? part : more)) * cut->unit;
+}
+
+static inline int64_t tri_cut_size(const tri_cut *cut, int part)
+{
+    return tri_cut_begin(cut, part + 1) - tri_cut_begin(cut, part);
+}
+
+/* A tensor divided over ranks without regard to its dims (ZeRO). The tensors of a bucket lie one
+ * after the other, each at a multiple of TRI_FLAT_UNIT elements; the bucket is cut into equal parts
+ * of whole units, or where tensors begin. */
+enum { TRI_FLAT_UNIT = 32 };
+typedef struct tri_flat {
+    uint16_t parts; /* ranks; 0: not divided */
+    uint16_t part;  /* of this rank */
+    bool whole;     /* tensors are not divided: `owner` has this one */
+    uint16_t owner;
+    int64_t offset; /* of the tensor in its bucket */
+    int64_t count;  /* its elements */
+    int64_t total;  /* elements of the bucket, a multiple of the unit */
+} tri_flat;
+
+static inline int64_t tri_flat_padded(int64_t count)
+{
+    return (count + TRI_FLAT_UNIT - 1) / TRI_FLAT_UNIT * TRI_FLAT_UNIT;
+}
+
+/* Where a part of the bucket begins; not for whole tensors. */
+static inline int64_t tri_flat_begin(const tri_flat *flat, int part)
+{
+    tri_cut cut = {0, flat->parts, flat->part, flat->total, TRI_FLAT_UNIT};
+    return tri_cut_begin(&cut, part);
+}
+
+/* What a part has of the tensor: elements [*first, *first + return value). */
+static inline int64_t tri_flat_slice(const tri_flat *flat, int part, int64_t *first)
+{
+    *first = 0;
+    if (flat->whole)
+        return flat->owner == part ? flat->count : 0;
+    int64_t begin = tri_flat_begin(flat, part) - flat->offset;
+    int64_t end = tri_flat_begin(flat, part + 1) - flat->offset;
+    begin = begin > 0 ? begin : 0;
+    end = end < flat->count ? end : flat->count;
+    *first = begin;
+    return end > begin ? end - begin : 0;
+}
+
 /* Constants of one node. Each operator reads the few that its row in the table names. */
 typedef struct tri_attr {
     bool trans_a, trans_b;    /* matmul: use the transpose of the 2-d view */
@@ -119,24 +192,34 @@ typedef struct tri_attr {
     float eps;
     float beta1, beta2; /* moments' decay */
     float weight_decay;
-    float lr_scale; /* of the parameter's group */
-    float clip;     /* finish: largest global norm, 0 = none */
+    float lr_scale;   /* of the parameter's group */
+    float clip;       /* finish: largest global norm, 0 = none */
+    int32_t interval; /* finish: good steps in a row after which the loss scale doubles */
     tri_rope_config rope;
     tri_dtype dtype; /* cast: what it becomes */
+    tri_cut cut;     /* pieces of sharded values: how a dim is divided, and which piece is meant */
+    tri_flat flat;   /* the operator works on this rank's slice of its whole operands */
+    tri_shape shape; /* unshard: of what it makes */
 } tri_attr;
 
 /* Numbers that differ from step to step: the input `sched`, f32 [TRI_NUM_SCHED]. */
-enum { TRI_SCHED_LR, TRI_SCHED_BIAS1, TRI_SCHED_BIAS2, TRI_SCHED_LOSS_SCALE, TRI_NUM_SCHED };
+enum { TRI_SCHED_LR, TRI_SCHED_BIAS1, TRI_SCHED_BIAS2, TRI_NUM_SCHED };
+
+/* The state `scaler` of a program with f16 activations: the factor that gradients carry so that
+ * small ones do not vanish, and the good steps since it changed. f32 [TRI_NUM_SCALER]. */
+enum { TRI_SCALER_SCALE, TRI_SCALER_GOOD, TRI_NUM_SCALER };
 
 /* What FINISH computes for the update and for the host: f32 [TRI_NUM_RESULT].
  * FACTOR turns an accumulated gradient into the one to apply: normalisation, clipping and loss
- * scale in one. OK is 1 when loss and norm are finite; an update with OK 0 writes nothing. */
+ * scale in one. OK is 1 when loss and norm are finite; an update with OK 0 writes nothing.
+ * SCALE is the loss scale that this step's gradients carry: 1 without a scaler. */
 enum {
     TRI_RESULT_LOSS,
     TRI_RESULT_NORM,
     TRI_RESULT_FACTOR,
     TRI_RESULT_OK,
     TRI_RESULT_COUNT,
+    TRI_RESULT_SCALE,
     TRI_NUM_RESULT
 };
 

@@ -12,6 +12,9 @@ static const tri_op_def *const table[TRI_NUM_OPS] = {
     [TRI_OP_ACCUMULATE] = &tri_def_accumulate,
     [TRI_OP_AXPBY] = &tri_def_axpby,
     [TRI_OP_CAST] = &tri_def_cast,
+    [TRI_OP_SLICE] = &tri_def_slice,
+    [TRI_OP_BLOCK] = &tri_def_block,
+    [TRI_OP_UNBLOCK] = &tri_def_unblock,
     [TRI_OP_SWIGLU] = &tri_def_swiglu,
     [TRI_OP_SWIGLU_GRAD] = &tri_def_swiglu_grad,
     [TRI_OP_EMBED] = &tri_def_embed,
@@ -29,7 +32,10 @@ static const tri_op_def *const table[TRI_NUM_OPS] = {
     [TRI_OP_ROPE] = &tri_def_rope,
     [TRI_OP_ATTENTION] = &tri_def_attention,
     [TRI_OP_ATTENTION_GRAD] = &tri_def_attention_grad,
+    [TRI_OP_CACHE_WRITE] = &tri_def_cache_write,
+    [TRI_OP_CACHE_ATTENTION] = &tri_def_cache_attention,
     [TRI_OP_CE_STATS] = &tri_def_ce_stats,
+    [TRI_OP_CE_COMBINE] = &tri_def_ce_combine,
     [TRI_OP_CE_LOSS] = &tri_def_ce_loss,
     [TRI_OP_CE_GRAD] = &tri_def_ce_grad,
     [TRI_OP_OUT_LOSS] = &tri_def_out_loss,
@@ -43,11 +49,22 @@ static const tri_op_def *const table[TRI_NUM_OPS] = {
     [TRI_OP_APPLY_UPDATE] = &tri_def_apply_update,
     [TRI_OP_NARROW] = &tri_def_narrow,
     [TRI_OP_ALL_REDUCE] = &tri_def_all_reduce,
+    [TRI_OP_ALL_GATHER] = &tri_def_all_gather,
+    [TRI_OP_REDUCE_SCATTER] = &tri_def_reduce_scatter,
+    [TRI_OP_SHARD_SUM] = &tri_def_shard_sum,
+    [TRI_OP_SHARD_GATHER] = &tri_def_shard_gather,
+    [TRI_OP_UNSHARD] = &tri_def_unshard,
 };
 
 const tri_op_def *tri_op_get(tri_op op)
 {
     return table[op];
+}
+
+tri_shape tri_flat_shape(const tri_flat *flat)
+{
+    int64_t first;
+    return tri_shape_scalar(tri_flat_slice(flat, flat->part, &first));
 }
 
 tri_shape tri_shape_scalar(int64_t count)

@@ -9,6 +9,21 @@ typedef struct tri_cost {
     double bytes; /* read and written, each operand once */
 } tri_cost;
 
+/* How a value lies on a mesh axis: whole on every rank, in pieces along a dim, or as terms of a
+ * sum.
+ */
+typedef enum tri_spot_kind { TRI_SPOT_WHOLE, TRI_SPOT_CUT, TRI_SPOT_TERMS } tri_spot_kind;
+typedef struct tri_spot {
+    tri_spot_kind kind;
+    int dim; /* of a cut */
+} tri_spot;
+
+/* A placement rule: from how the inputs lie (never as terms, but for operators that are linear) to
+ * how they must lie, and how the outputs then do. `in` of absent inputs is whole. It may change
+ * `in` to what it needs. */
+typedef void (*tri_place_rule)(const tri_node *node, const tri_shape *shapes, tri_spot *in,
+                               tri_spot *out);
+
 typedef struct tri_op_def {
     const char *name;
     const char *inputs; /* for people: "x [...,D], gain [D], shift [D]" */
@@ -40,7 +55,9 @@ typedef struct tri_op_def {
     /* Arithmetic of one call. NULL: one operation per element of the outputs. Bytes are always the
      * sum of the operands unless the rule says otherwise. */
     double (*flops)(const tri_node *node, const tri_shape *in, const tri_shape *out);
-    /* The placement rule stands here once the placement pass needs it. */
+    /* NULL: it needs whole inputs and makes whole outputs. */
+    tri_place_rule place;
+    bool linear; /* sums may pass through it as terms, when all of its inputs are terms */
 } tri_op_def;
 
 const tri_op_def *tri_op_get(tri_op op);
@@ -49,10 +66,27 @@ tri_cost tri_node_cost(const tri_graph *graph, const tri_node *node);
 /* Used by rules. */
 tr_status tri_infer_same(const tri_node *node, const tri_shape *in, tri_shape *out,
                          tri_dtype *out_dtype, tr_error *err);
-tri_shape tri_shape_scalar(int64_t count); /* [n count] */
+tri_shape tri_shape_scalar(int64_t count);      /* [n count] */
+tri_shape tri_flat_shape(const tri_flat *flat); /* of this rank's slice */
 /* Types of a node's outputs, as the masks of its row say; in[j] is NULL for an absent input. */
 void tri_infer_dtypes(tri_op op, const tri_value *const *in, int num_in, tri_dtype *out,
                       int num_out);
+
+/* Placement rules that several operators share (place_rules.c). */
+void tri_place_same(const tri_node *, const tri_shape *, tri_spot *, tri_spot *);
+void tri_place_elementwise(const tri_node *, const tri_shape *, tri_spot *, tri_spot *);
+void tri_place_rows(const tri_node *, const tri_shape *, tri_spot *, tri_spot *);
+void tri_place_columns(const tri_node *, const tri_shape *, tri_spot *, tri_spot *);
+void tri_place_bias(const tri_node *, const tri_shape *, tri_spot *, tri_spot *);
+void tri_place_matmul(const tri_node *, const tri_shape *, tri_spot *, tri_spot *);
+void tri_place_embed(const tri_node *, const tri_shape *, tri_spot *, tri_spot *);
+void tri_place_embed_grad(const tri_node *, const tri_shape *, tri_spot *, tri_spot *);
+void tri_place_heads(const tri_node *, const tri_shape *, tri_spot *, tri_spot *);
+void tri_place_heads_grad(const tri_node *, const tri_shape *, tri_spot *, tri_spot *);
+void tri_place_ce_stats(const tri_node *, const tri_shape *, tri_spot *, tri_spot *);
+void tri_place_ce_grad(const tri_node *, const tri_shape *, tri_spot *, tri_spot *);
+void tri_place_total(const tri_node *, const tri_shape *, tri_spot *, tri_spot *);
+void tri_place_state(const tri_node *, const tri_shape *, tri_spot *, tri_spot *);
 
 extern const tri_op_def tri_def_matmul;
 extern const tri_op_def tri_def_add, tri_def_bias_add, tri_def_bias_grad, tri_def_act,
@@ -64,11 +98,14 @@ extern const tri_op_def tri_def_layernorm, tri_def_add_layernorm, tri_def_layern
     tri_def_layernorm_param_grad;
 extern const tri_op_def tri_def_rmsnorm, tri_def_add_rmsnorm, tri_def_rmsnorm_grad,
     tri_def_rmsnorm_param_grad;
-extern const tri_op_def tri_def_rope, tri_def_attention, tri_def_attention_grad;
+extern const tri_op_def tri_def_rope, tri_def_attention, tri_def_attention_grad,
+    tri_def_cache_write, tri_def_cache_attention;
 extern const tri_op_def tri_def_ce_stats, tri_def_ce_loss, tri_def_ce_grad, tri_def_out_loss,
     tri_def_out_loss_grad;
 extern const tri_op_def tri_def_sum_squares, tri_def_finish, tri_def_sgd, tri_def_adam,
     tri_def_momentum, tri_def_unit_norm, tri_def_apply_update, tri_def_narrow;
-extern const tri_op_def tri_def_all_reduce;
+extern const tri_op_def tri_def_ce_combine, tri_def_slice, tri_def_block, tri_def_unblock;
+extern const tri_op_def tri_def_all_reduce, tri_def_all_gather, tri_def_reduce_scatter,
+    tri_def_shard_sum, tri_def_shard_gather, tri_def_unshard;
 
 #endif

@@ -6,7 +6,8 @@
 #include "graph/graph.h"
 
 /* Adds the backward of the graph's loss, and a gradient accumulator for every parameter used.
- * loss_seed is the constant that the backward starts from. */
+ * loss_seed is the constant that the backward starts from; with f16 activations it is multiplied
+ * by the scale in the state `scaler`, which this pass makes. */
 tr_status tri_autodiff(tri_graph *graph, float loss_seed, tr_error *err);
 
 /* Which products a device can finish with more than a product. */

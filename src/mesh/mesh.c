@@ -2,19 +2,25 @@
 
 const char *tri_axis_name(tri_axis axis)
 {
-    static const char *const names[TRI_NUM_AXES] = {"tp", "cp", "dp", "pp"};
+    static const char *const names[TRI_NUM_AXES] = {"tp", "cp", "dp", "pp", "shard", "replicate"};
     return names[axis];
 }
 
 int tri_mesh_size(const tri_mesh *mesh, tri_axis axis)
 {
+    int dp = mesh->size[TRI_AXIS_DP] > 0 ? mesh->size[TRI_AXIS_DP] : 1;
+    int shard = mesh->size[TRI_AXIS_SHARD] > 0 ? mesh->size[TRI_AXIS_SHARD] : dp;
+    if (axis == TRI_AXIS_SHARD)
+        return shard;
+    if (axis == TRI_AXIS_REPLICATE)
+        return dp / shard;
     return mesh->size[axis] > 0 ? mesh->size[axis] : 1;
 }
 
 int tri_mesh_ranks(const tri_mesh *mesh)
 {
     int ranks = 1;
-    for (int axis = 0; axis < TRI_NUM_AXES; axis++)
+    for (int axis = 0; axis <= TRI_AXIS_PP; axis++)
         ranks *= tri_mesh_size(mesh, (tri_axis)axis);
     return ranks;
 }
@@ -22,6 +28,10 @@ int tri_mesh_ranks(const tri_mesh *mesh)
 static int stride_of(const tri_mesh *mesh, tri_axis axis)
 {
     int stride = 1;
+    if (axis == TRI_AXIS_SHARD)
+        return stride_of(mesh, TRI_AXIS_DP);
+    if (axis == TRI_AXIS_REPLICATE)
+        return stride_of(mesh, TRI_AXIS_DP) * tri_mesh_size(mesh, TRI_AXIS_SHARD);
     for (int faster = 0; faster < (int)axis; faster++)
         stride *= tri_mesh_size(mesh, (tri_axis)faster);
     return stride;

@@ -5,9 +5,20 @@
 
 #include "base/error.h"
 
-typedef enum tri_axis { TRI_AXIS_TP, TRI_AXIS_CP, TRI_AXIS_DP, TRI_AXIS_PP, TRI_NUM_AXES } tri_axis;
+/* dp is a product of two factors, replicate x shard: ranks of a shard group hold different slices
+ * of what is divided, those of a replicate group the same. */
+typedef enum tri_axis {
+    TRI_AXIS_TP,
+    TRI_AXIS_CP,
+    TRI_AXIS_DP,
+    TRI_AXIS_PP,
+    TRI_AXIS_SHARD,
+    TRI_AXIS_REPLICATE,
+    TRI_NUM_AXES
+} tri_axis;
 
-/* An axis that was never set (0) has one rank. */
+/* An axis that was never set (0) has one rank. size[TRI_AXIS_SHARD] is the size of a shard group, 0
+ * for all of dp; what replicate is follows. */
 typedef struct tri_mesh {
     int size[TRI_NUM_AXES];
 } tri_mesh;

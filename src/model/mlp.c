@@ -8,13 +8,16 @@
 static void emit(const tri_model_config *m, tri_mode mode, const tri_batch_shape *batch,
                  tri_graph *g)
 {
+    static const tri_act acts[] = {[TRI_MODEL_ACT_RELU] = TRI_ACT_RELU,
+                                   [TRI_MODEL_ACT_GELU] = TRI_ACT_GELU,
+                                   [TRI_MODEL_ACT_GELU_ERF] = TRI_ACT_GELU_ERF};
     tri_shape bd = tri_shape_of(2, TRI_DIM_B, batch->rows, TRI_DIM_D, m->dim);
     tri_id x = tri_graph_input(g, "x", TRI_F32, bd, true);
     for (int l = 0; l < (int)m->num_layers; l++) {
         tri_graph_enter(g, l, "pair.%d", l);
         x = tri_linear(g, "fc1", x);
-        if (m->act != TRI_MLP_NONE)
-            x = tri_activation(g, "act", m->act == TRI_MLP_RELU ? TRI_ACT_RELU : TRI_ACT_GELU, x);
+        if (m->act != TRI_MODEL_ACT_NONE)
+            x = tri_activation(g, "act", acts[m->act], x);
         x = tri_linear(g, "fc2", x);
     }
     tri_graph_enter(g, (int)m->num_layers, "%s", "");
@@ -50,6 +53,7 @@ static tr_status check(const tri_model_config *m, const tri_batch_shape *batch, 
 const tri_model_def tri_model_mlp = {
     .kind = "mlp",
     .help = "pairs of linear layers with an activation between, the textbook toy",
+    .tasks = 1 << TRI_TASK_LM,
     .check = check,
     .params = params,
     .emit = emit,

@@ -1,8 +1,10 @@
 #include "model/model.h"
 
+#include <stdio.h>
 #include <string.h>
 
-static const tri_model_def *const models[] = {&tri_model_gpt2, &tri_model_llama, &tri_model_mlp};
+static const tri_model_def *const models[] = {&tri_model_bert, &tri_model_gpt2, &tri_model_llama,
+                                              &tri_model_mlp};
 
 const tri_model_def *tri_model_find(const char *kind)
 {
@@ -12,13 +14,41 @@ const tri_model_def *tri_model_find(const char *kind)
     return NULL;
 }
 
+static tr_status check_task(const tri_model_def *def, tri_task task, tr_error *err)
+{
+    static const char *const names[] = {"lm", "mlm", "classify"};
+    if (def->tasks & 1u << task)
+        return TR_OK;
+    char can[64] = "";
+    for (int t = 0; t < 3; t++)
+        if (def->tasks & 1u << t)
+            snprintf(can + strlen(can), sizeof can - strlen(can), "%s%s", can[0] ? " or " : "",
+                     names[t]);
+    return tri_fail(err, TR_ERROR_INPUT, "model.task is %s, but a model of kind %s is for %s%s",
+                    names[task], def->kind, can,
+                    task == TRI_TASK_LM ? "" : "; model.kind=bert has the others");
+}
+
+int64_t tri_model_row_targets(const tri_model_config *config, int64_t seq_len)
+{
+    return config->task == TRI_TASK_CLASSIFY ? 1 : seq_len;
+}
+
+bool tri_model_generates(const tri_model_config *config)
+{
+    return tri_model_find(config->kind)->generates && config->task == TRI_TASK_LM;
+}
+
 tr_status tri_model_params(const tri_model_config *config, const tri_batch_shape *batch,
                            tri_param_table *table, tr_error *err)
 {
     const tri_model_def *def = tri_model_find(config->kind);
     if (!def)
-        return tri_fail(err, TR_ERROR_INPUT, "model.kind is \"%s\"; known kinds: gpt2, llama, mlp",
+        return tri_fail(err, TR_ERROR_INPUT,
+                        "model.kind is \"%s\"; known kinds: bert, gpt2, llama, "
+                        "mlp",
                         config->kind);
+    TRI_TRY(check_task(def, config->task, err));
     TRI_TRY(def->check(config, batch, err));
     def->params(config, table);
     if (table->failed)
@@ -30,6 +60,8 @@ tr_status tri_model_emit(const tri_model_config *config, tri_mode mode,
                          const tri_batch_shape *batch, tri_graph *graph, tr_error *err)
 {
     graph->num_layers = (int)config->num_layers;
+    if (mode == TRI_MODE_PREFILL || mode == TRI_MODE_DECODE)
+        graph->cache = batch->cache;
     tri_model_find(config->kind)->emit(config, mode, batch, graph);
     return tri_graph_status(graph, err);
 }

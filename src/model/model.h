@@ -8,49 +8,74 @@
 #include "graph/emit.h"
 
 typedef enum tri_mode {
-    TRI_MODE_TRAIN,  /* loss, dropout on; autodiff and the update follow */
-    TRI_MODE_EVAL,   /* loss only */
-    TRI_MODE_PREDICT /* logits of one position per row */
+    TRI_MODE_TRAIN,   /* loss, dropout on; autodiff and the update follow */
+    TRI_MODE_EVAL,    /* loss only */
+    TRI_MODE_PREDICT, /* logits of one position per row */
+    /* Generation: attention sees a cache of earlier positions, to which the batch is added. */
+    TRI_MODE_PREFILL, /* a block of positions per row; logits of one of them */
+    TRI_MODE_DECODE,  /* one position per row, and its logits */
 } tri_mode;
 
-typedef enum tri_mlp_act { TRI_MLP_NONE, TRI_MLP_RELU, TRI_MLP_GELU } tri_mlp_act;
+/* What a model of sequences is trained for. */
+typedef enum tri_task {
+    TRI_TASK_LM,      /* the next token, at every position */
+    TRI_TASK_MLM,     /* the tokens that were masked, at their positions */
+    TRI_TASK_CLASSIFY /* one label for the row */
+} tri_task;
+
+typedef enum tri_model_act {
+    TRI_MODEL_ACT_NONE,
+    TRI_MODEL_ACT_RELU,
+    TRI_MODEL_ACT_GELU, /* the tanh form */
+    TRI_MODEL_ACT_GELU_ERF
+} tri_model_act;
 
 typedef struct tri_model_config {
     const char *kind;
     int64_t num_layers, dim, num_heads, ffn_dim, vocab, positions;
+    tri_task task;
     float dropout;
     float init_std;
     int64_t num_kv_heads, head_dim, window; /* llama */
-    float norm_eps;                         /* llama */
+    float norm_eps;                         /* llama, bert */
     bool qkv_bias, qk_norm, tied_head;      /* llama */
     tri_rope_config rope;                   /* llama */
+    int64_t types;                          /* bert: kinds of tokens */
+    int64_t num_labels;                     /* bert, to classify */
+    tri_model_act act;                      /* mlp, bert */
     bool bias;                              /* mlp */
-    tri_mlp_act act;                        /* mlp */
     tri_out_loss loss;                      /* mlp */
 } tri_model_config;
 
 /* One micro-batch. */
 typedef struct tri_batch_shape {
     int64_t rows, seq_len;
-    bool mask_documents; /* it comes with document ids, and attention stays within a document */
+    bool mask_documents;   /* it comes with document ids, and attention stays within a document */
+    tri_cache_shape cache; /* prefill and decode */
 } tri_batch_shape;
 
 typedef struct tri_model_def {
     const char *kind;
     const char *help;
+    unsigned tasks; /* bit t: it can be trained for task t */
     bool sequences; /* batches are token sequences; otherwise vectors x and targets */
+    bool generates; /* attention looks back only, so that texts can be continued */
     tr_status (*check)(const tri_model_config *config, const tri_batch_shape *batch, tr_error *err);
     void (*params)(const tri_model_config *config, tri_param_table *table);
     void (*emit)(const tri_model_config *config, tri_mode mode, const tri_batch_shape *batch,
                  tri_graph *graph);
 } tri_model_def;
 
-extern const tri_model_def tri_model_gpt2, tri_model_llama, tri_model_mlp;
+extern const tri_model_def tri_model_bert, tri_model_gpt2, tri_model_llama, tri_model_mlp;
 
 const tri_model_def *tri_model_find(const char *kind); /* or NULL */
+/* Whether it can continue a text: it predicts the next token, and looks back only. */
+bool tri_model_generates(const tri_model_config *config);
 /* Checks the description, then fills an empty table. */
 tr_status tri_model_params(const tri_model_config *config, const tri_batch_shape *batch,
                            tri_param_table *table, tr_error *err);
+/* Places of a row that may have a target: one where the row has a label, else every position. */
+int64_t tri_model_row_targets(const tri_model_config *config, int64_t seq_len);
 tr_status tri_model_emit(const tri_model_config *config, tri_mode mode,
                          const tri_batch_shape *batch, tri_graph *graph, tr_error *err);
 
@@ -59,7 +84,7 @@ typedef struct tri_preset {
     const char *name;
     const char *kind;
     int64_t num_layers, dim, num_heads, ffn_dim, vocab, positions;
-    /* llama; 0 or false: the setting's default */
+    /* llama, and norm_eps of bert; 0 or false: the setting's default */
     int64_t num_kv_heads, head_dim, window;
     double rope_theta;
     float norm_eps;

@@ -25,6 +25,9 @@ static const tri_preset presets[] = {
      .rope_theta = 500000},
     {"llama3-405b", "llama", 126, 16384, 128, 53248, 128256, 8192, .num_kv_heads = 8,
      .rope_theta = 500000},
+    /* BERT, uncased: Devlin et al. 2018 and its configuration files. */
+    {"bert-base", "bert", 12, 768, 12, 3072, 30522, 512, .num_kv_heads = 0},
+    {"bert-large", "bert", 24, 1024, 16, 4096, 30522, 512, .num_kv_heads = 0},
     /* As in the configuration files of the released models. */
     {"tinyllama-1.1b", "llama", 22, 2048, 32, 5632, 32000, 2048, .num_kv_heads = 4,
      .rope_theta = 10000},

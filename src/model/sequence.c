@@ -17,19 +17,32 @@ tri_batch_inputs tri_sequence_inputs(tri_graph *graph, const tri_batch_shape *ba
     };
 }
 
+void tri_finish_logits(tri_graph *graph, tri_mode mode, tri_id logits, tri_shape targets)
+{
+    if (mode == TRI_MODE_TRAIN || mode == TRI_MODE_EVAL) {
+        tri_cross_entropy(graph, logits, tri_graph_input(graph, "targets", TRI_I32, targets, true),
+                          mode == TRI_MODE_EVAL);
+        return;
+    }
+    if (logits != TRI_NONE &&
+        tri_value_at(graph, logits)->dtype != TRI_F32) /* the host reads f32 */
+        logits = tri_node_out(graph,
+                              tri_graph_emit(graph, TRI_OP_CAST, tri_graph_name(graph, "logits"),
+                                             &(tri_attr){.dtype = TRI_F32}, &logits, 1, 1),
+                              0);
+    tri_mark_output(graph, logits);
+}
+
 void tri_language_head(tri_graph *graph, tri_mode mode, const tri_batch_shape *batch,
                        const char *weight, tri_id x)
 {
-    if (mode == TRI_MODE_PREDICT) {
+    if (mode == TRI_MODE_PREDICT || mode == TRI_MODE_PREFILL) {
         tri_shape b = tri_shape_of(1, TRI_DIM_B, batch->rows);
         tri_id index = tri_graph_input(graph, "index", TRI_I32, b, true);
         x = tri_select_row(graph, "last", x, index);
-        tri_mark_output(graph, tri_linear_tied(graph, "logits", weight, x));
-        return;
     }
     tri_shape bt = tri_shape_of(2, TRI_DIM_B, batch->rows, TRI_DIM_T, batch->seq_len);
-    tri_id logits = tri_linear_tied(graph, "logits", weight, x);
-    tri_cross_entropy(graph, logits, tri_graph_input(graph, "targets", TRI_I32, bt, true));
+    tri_finish_logits(graph, mode, tri_linear_tied(graph, "logits", weight, x), bt);
 }
 
 tr_status tri_check_heads(const tri_model_config *m, tr_error *err)

@@ -17,6 +17,17 @@ static const tri_optim_def *find_rule(const char *kind)
     return NULL;
 }
 
+bool tri_optim_needs_whole(const tri_optim_config *config)
+{
+    for (size_t i = 0; i < sizeof rules / sizeof *rules; i++) {
+        bool used = strcmp(rules[i]->kind, config->rule.kind) == 0 ||
+                    (config->groups && strstr(config->groups, rules[i]->kind));
+        if (rules[i]->whole_matrices && used)
+            return true;
+    }
+    return false;
+}
+
 tri_id tri_optim_state(tri_graph *graph, const tri_update *update, const char *name)
 {
     const char *full = tri_arena_printf(&graph->arena, "%s.%s", name, update->param->name);
@@ -130,6 +141,22 @@ static tr_status emit_param(tri_graph *graph, const tri_optim_config *config, tr
     return tri_graph_status(graph, err);
 }
 
+/* Returns the result of the step. A scaler gets its next version here: after the backward, its only
+ * other reader. */
+static tri_id emit_finish(tri_graph *graph, tri_id sum_squares, float clip)
+{
+    tri_attr attr = {.alpha = graph->loss_seed, .clip = clip};
+    tri_id in[4] = {graph->loss, graph->count, sum_squares};
+    bool scales = graph->scaler != TRI_NONE;
+    if (scales) {
+        in[3] = graph->states[graph->scaler].latest;
+        attr.interval = graph->precision.growth_interval;
+    }
+    tri_id node =
+        tri_graph_emit(graph, TRI_OP_FINISH, "result", &attr, in, scales ? 4 : 3, scales ? 2 : 1);
+    return node == TRI_NONE ? TRI_NONE : graph->nodes[node].out[0];
+}
+
 tr_status tri_optim_emit(tri_graph *graph, const tri_optim_config *config, tr_error *err)
 {
     if (config->groups && config->groups[0])
@@ -151,11 +178,8 @@ tr_status tri_optim_emit(tri_graph *graph, const tri_optim_config *config, tr_er
         tri_graph_write_state(graph, node, 0, norm, first ? TRI_WRITE_START : TRI_WRITE_ADD);
         first = false;
     }
-    tri_attr attr = {.alpha = graph->loss_seed, .clip = config->clip};
-    tri_id in[] = {graph->loss, graph->count, graph->states[norm].latest, sched};
-    tri_id finish = tri_graph_emit(graph, TRI_OP_FINISH, "result", &attr, in, 4, 1);
+    tri_id result = emit_finish(graph, graph->states[norm].latest, config->clip);
     TRI_TRY(tri_graph_status(graph, err));
-    tri_id result = graph->nodes[finish].out[0];
     tri_mark_output(graph, result);
     for (size_t i = 0; i < graph->params->count; i++)
         if (graph->grad_state[i] != TRI_NONE)

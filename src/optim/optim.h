@@ -44,6 +44,9 @@ extern const tri_optim_def tri_optim_sgd, tri_optim_adam, tri_optim_adamw, tri_o
 /* Adds the end of the step: norm, factor, and every parameter's update. */
 tr_status tri_optim_emit(tri_graph *graph, const tri_optim_config *config, tr_error *err);
 
+/* Whether a rule that is used needs whole matrices. */
+bool tri_optim_needs_whole(const tri_optim_config *config);
+
 /* A state of the shape of the parameter ("adam.m.wte.weight"); returns its first version. */
 tri_id tri_optim_state(tri_graph *graph, const tri_update *update, const char *name);
 

@@ -1,13 +1,35 @@
-/* Placement: how tensors lie on the mesh, and the communication that follows. */
+/* Placement: how tensors lie on the mesh, and the communication that follows.
+ *
+ * A policy says which dims of the parameters are cut over an axis (tp.c). Where any other value
+ * lies follows from where its inputs lie, by the rule of its operator (graph/place_rules.c), in one
+ * sweep over the nodes. Where producer and consumer disagree, the collective that turns one into
+ * the other is inserted, once for all consumers that want the same. */
 #ifndef TRI_PLACE_PLACE_H
 #define TRI_PLACE_PLACE_H
 
-#include "graph/graph.h"
+#include "graph/op_table.h"
 #include "mesh/mesh.h"
 
-/* Plain data parallelism: the rows of the batch are divided over dp, everything else is on every
- * rank. Gradients and loss statistics then come out as terms of sums over dp; this adds the
- * all-reduces that complete them. Runs after autodiff and before the update rules. */
-tr_status tri_place_dp(tri_graph *graph, const tri_mesh *mesh, tr_error *err);
+typedef struct tri_layout {
+    tri_mesh mesh;
+    int coordinate[TRI_NUM_AXES]; /* of this rank */
+    bool sp;                      /* between the blocks of tp, activations are cut along T */
+    int64_t head_unit;            /* query heads that share a key head: never apart */
+    int zero;                     /* 0 to 3: what is divided over dp (zero.c) */
+    bool whole_tensors;           /* an update rule needs whole matrices */
+} tri_layout;
+
+/* Turns the graph of the whole model into the one of this rank, and adds the collectives. Runs when
+ * the graph is complete: forward, backward and update. The rows of the batch are this rank's
+ * already: what is summed over B is a term of a sum over dp. */
+tr_status tri_place(tri_graph *graph, const tri_layout *layout, tr_error *err);
+
+/* How a parameter, and whatever has its shape, is cut over tp; parts 0: it is not. */
+tri_cut tri_tp_cut(const tri_layout *layout, const tri_param *param);
+/* ZeRO: how each parameter is divided over dp (graph->flats), and whether a state is. */
+tr_status tri_zero_divide(tri_graph *graph, const tri_layout *layout, tr_error *err);
+bool tri_zero_divides(const tri_graph *graph, const tri_layout *layout, const tri_state *state);
+/* The cut of one dim over tp. */
+tri_cut tri_tp_cut_dim(const tri_layout *layout, const tri_shape *shape, int dim);
 
 #endif

@@ -4,12 +4,6 @@
 
 #include "program/program.h"
 
-const char *tri_action_name(tri_action_kind kind)
-{
-    static const char *const names[] = {"F", "I", "W", "B", "U"};
-    return names[kind];
-}
-
 uint64_t tri_space_total(const tri_space *space)
 {
     return space->bytes * space->num_instances;
@@ -54,6 +48,7 @@ static bool *mark_input_grad(const tri_graph *graph)
             continue;
         for (int k = 0; k < node->num_out; k++)
             on_chain[n] |= wanted[node->out[k]];
+        on_chain[n] |= node->op == TRI_OP_UNSHARD; /* a bucket travels together, wanted or not */
         for (int j = 0; j < node->num_in; j++)
             if (node->in[j] != TRI_NONE && (on_chain[n] || node->ends_chain))
                 wanted[node->in[j]] = true;
@@ -159,6 +154,24 @@ static uint64_t aligned_end(const tri_program *program, const tri_operand *opera
     return (end + TRI_PROGRAM_ALIGN - 1) / TRI_PROGRAM_ALIGN * TRI_PROGRAM_ALIGN;
 }
 
+/* Whether an instruction's message can be one with that of the instruction before it: the same
+ * bucket of divided tensors, or states that are neighbours in memory. */
+static bool rides_with(const tri_program *program, const tri_instr *instr, const tri_instr *last,
+                       const tri_operand *before)
+{
+    const tri_flat *flat = &instr->attr.flat, *other = &last->attr.flat;
+    if (instr->op != last->op || instr->attr.axis != last->attr.axis)
+        return false;
+    if (flat->parts > 0)
+        return flat->offset > 0 && flat->offset == other->offset + tri_flat_padded(other->count);
+    return instr->op == TRI_OP_ALL_REDUCE &&
+           program->values[instr->out[0].value].state != TRI_NONE &&
+           program->values[before->value].state != TRI_NONE &&
+           instr->out[0].space == before->space &&
+           program->values[instr->out[0].value].dtype == program->values[before->value].dtype &&
+           instr->out[0].offset == aligned_end(program, before);
+}
+
 /* Joins communication of neighbours in memory into one message. */
 static void join_messages(tri_program *program)
 {
@@ -168,12 +181,7 @@ static void join_messages(tri_program *program)
         for (uint32_t i = segment->first; i < segment->first + segment->count; i++) {
             tri_instr *instr = &program->instrs[i];
             const tri_operand *before = i > segment->first ? &instr[-1].out[0] : NULL;
-            bool rides = tri_op_get(instr->op)->communicates && head && before &&
-                         instr->op == head->op && instr->attr.axis == head->attr.axis &&
-                         instr->out[0].space == before->space &&
-                         program->values[instr->out[0].value].dtype ==
-                             program->values[before->value].dtype &&
-                         instr->out[0].offset == aligned_end(program, before);
+            bool rides = head && before && rides_with(program, instr, &instr[-1], before);
             instr->span = rides ? 0 : 1;
             if (rides)
                 head->span++;

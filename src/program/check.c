@@ -401,7 +401,8 @@ static tr_status check_end(checker *c)
                           (program->states[value->state].kind == TRI_STATE_PARAM ||
                            program->states[value->state].kind == TRI_STATE_COPY) &&
                           program->states[value->state].latest == v;
-        if (home->space == TRI_NONE || !(value->output || last_param))
+        if (home->space == TRI_NONE || !(value->output || last_param) ||
+            tri_value_bytes(value) == 0)
             continue;
         const region *r = &c->regions[home->space][0];
         size_t i = find_piece(r, home->offset);
@@ -414,7 +415,7 @@ static tr_status check_end(checker *c)
     return TR_OK;
 }
 
-/* What lies in memory when a step begins: inputs, parameters and moments. */
+/* What lies in memory when a step begins: inputs, parameters, moments and caches. */
 static tr_status put_initial(checker *c)
 {
     const tri_program *program = c->program;
@@ -424,11 +425,13 @@ static tr_status put_initial(checker *c)
         bool kept =
             value->state != TRI_NONE && (program->states[value->state].kind == TRI_STATE_PARAM ||
                                          program->states[value->state].kind == TRI_STATE_COPY ||
-                                         program->states[value->state].kind == TRI_STATE_OPTIM);
+                                         program->states[value->state].kind == TRI_STATE_OPTIM ||
+                                         program->states[value->state].kind == TRI_STATE_CACHE);
         if (home->space >= program->num_spaces || value->producer != TRI_NONE ||
             !(value->kind == TRI_VALUE_INPUT || kept))
             continue;
-        for (uint32_t m = 0; m < program->spaces[home->space].num_instances; m++)
+        for (uint32_t m = 0;
+             tri_value_bytes(value) > 0 && m < program->spaces[home->space].num_instances; m++)
             TRI_TRY(put(c, &c->regions[home->space][m],
                         (piece){.begin = home->offset,
                                 .end = home->offset + tri_value_bytes(value),

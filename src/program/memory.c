@@ -23,8 +23,9 @@ typedef struct planner {
     const tri_graph *graph;
     const tri_node_order *order;
     tri_program *program;
-    uint32_t *last_use; /* position of the last reader of each value, or of its maker */
-    tri_id *buffer_of;  /* buffer of each temporary, or TRI_NONE */
+    uint32_t *last_use;    /* position of the last reader of each value, or of its maker */
+    tri_id *buffer_of;     /* buffer of each temporary, or TRI_NONE */
+    tri_id *bucket_buffer; /* buffer of each bucket of temporaries, or TRI_NONE */
     buffer *buffers;
     size_t num_buffers;
     tr_error *err;
@@ -56,32 +57,73 @@ static tri_operand take(tri_program *program, uint32_t space, tri_id value)
 static const tri_space_kind space_of_state[TRI_NUM_STATE_KINDS] = {
     [TRI_STATE_PARAM] = TRI_SPACE_PARAM, [TRI_STATE_COPY] = TRI_SPACE_COPY,
     [TRI_STATE_GRAD] = TRI_SPACE_GRAD,   [TRI_STATE_OPTIM] = TRI_SPACE_OPTIM,
-    [TRI_STATE_STAT] = TRI_SPACE_STAT,
+    [TRI_STATE_STAT] = TRI_SPACE_STAT,   [TRI_STATE_CACHE] = TRI_SPACE_CACHE,
 };
 
-/* Parameters and their copies lie in the order of their table whatever the graph's, so that all
- * programs of a run agree on their addresses. */
+/* What this rank has of a parameter or its copy. A program that has no use for it (evaluation in 16
+ * bits needs no masters) still leaves the room that training takes. */
+static int64_t own_count(const tri_graph *graph, uint32_t kind, size_t i)
+{
+    bool has_copy = tri_param_has_copy(&graph->params->items[i], graph->precision.compute);
+    int64_t first;
+    if (graph->flats && (graph->weights_divided || (kind == TRI_SPACE_PARAM && has_copy)))
+        return tri_flat_slice(&graph->flats[i], graph->flats[i].part, &first);
+    return tri_shape_count(&graph->local_shape[i]);
+}
+
+/* Parameters, their copies and, where tensors are divided flat, their gradients lie in the order of
+ * their buckets: whether they have a copy or not within a layer, then as in their table; whatever
+ * the graph's order, so that all programs of a run agree on their addresses. */
 static void place_by_table(planner *p, uint32_t kind, const tri_id *state_of, size_t i,
                            tri_dtype dtype)
 {
     tri_program *program = p->program;
+    const tri_graph *graph = p->graph;
     tri_space *space = &program->spaces[kind];
+    int64_t count = own_count(graph, kind, i);
     if (state_of[i] != TRI_NONE) {
         tri_id version = program->states[state_of[i]].latest;
         program->home[version] = (tri_operand){version, kind, space->bytes};
+        count = tri_shape_count(&program->states[state_of[i]].shape);
     }
-    int64_t count = tri_shape_count(&p->graph->params->items[i].shape);
-    space->bytes += align_up((uint64_t)count * tri_dtype_bytes(dtype));
+    if (graph->flats)
+        space->bytes += (uint64_t)tri_flat_padded(count) * tri_dtype_bytes(dtype);
+    else
+        space->bytes += align_up((uint64_t)count * tri_dtype_bytes(dtype));
+}
+
+static void place_param(planner *p, size_t i)
+{
+    const tri_graph *graph = p->graph;
+    tri_id grad = graph->grad_state[i];
+    place_by_table(p, TRI_SPACE_PARAM, graph->param_state, i, TRI_F32);
+    if (tri_param_has_copy(&graph->params->items[i], graph->precision.compute))
+        place_by_table(p, TRI_SPACE_COPY, graph->copy_state, i, graph->precision.compute);
+    if (graph->flats && grad != TRI_NONE)
+        place_by_table(p, TRI_SPACE_GRAD, graph->grad_state, i, p->program->states[grad].dtype);
 }
 
 static void place_params(planner *p)
 {
     const tri_graph *graph = p->graph;
-    for (size_t i = 0; i < graph->params->count; i++) {
-        place_by_table(p, TRI_SPACE_PARAM, graph->param_state, i, TRI_F32);
-        if (tri_param_has_copy(&graph->params->items[i], graph->precision.compute))
-            place_by_table(p, TRI_SPACE_COPY, graph->copy_state, i, graph->precision.compute);
+    size_t count = graph->params->count, first = 0;
+    while (first < count) {
+        size_t end = first;
+        while (end < count && graph->params->items[end].layer == graph->params->items[first].layer)
+            end++;
+        for (int with_copy = 1; with_copy >= 0; with_copy--)
+            for (size_t i = first; i < end; i++)
+                if (tri_param_has_copy(&graph->params->items[i], graph->precision.compute) ==
+                    with_copy)
+                    place_param(p, i);
+        first = end;
     }
+}
+
+static bool placed_by_table(const planner *p, const tri_state *state)
+{
+    return state->kind == TRI_STATE_PARAM || state->kind == TRI_STATE_COPY ||
+           (state->kind == TRI_STATE_GRAD && p->graph->flats);
 }
 
 static void place_states(planner *p)
@@ -92,8 +134,7 @@ static void place_states(planner *p)
     for (tri_dtype dtype = 0; dtype < TRI_NUM_DTYPES; dtype++)
         for (size_t s = 0; s < program->num_states; s++) {
             const tri_state *state = &program->states[s];
-            if (state->dtype == dtype && state->kind != TRI_STATE_PARAM &&
-                state->kind != TRI_STATE_COPY)
+            if (state->dtype == dtype && !placed_by_table(p, state))
                 program->home[state->latest] =
                     take(program, space_of_state[state->kind], state->latest);
         }
@@ -147,7 +188,8 @@ static tri_id buffer_to_take_over(const planner *p, const tri_node *node, int k,
         for (int earlier = 0; earlier < k; earlier++)
             taken |= p->buffer_of[node->out[earlier]] == p->buffer_of[in];
         bool fits = tri_value_bytes(&p->graph->values[in]) ==
-                    tri_value_bytes(&p->graph->values[node->out[k]]);
+                        tri_value_bytes(&p->graph->values[node->out[k]]) &&
+                    p->graph->values[in].bucket == 0;
         if (dead && !taken && fits)
             return p->buffer_of[in];
     }
@@ -165,7 +207,14 @@ static void make_buffers(planner *p)
             const tri_value *value = &p->graph->values[out];
             if (value->kind != TRI_VALUE_TEMP || value->output)
                 continue;
-            tri_id id = buffer_to_take_over(p, node, k, (uint32_t)i);
+            tri_id id = value->bucket ? p->bucket_buffer[value->bucket]
+                                      : buffer_to_take_over(p, node, k, (uint32_t)i);
+            if (id == TRI_NONE && value->bucket) {
+                id = p->bucket_buffer[value->bucket] = (tri_id)p->num_buffers++;
+                p->buffers[id] = (buffer){
+                    .bytes = align_up((uint64_t)value->place.total * tri_dtype_bytes(value->dtype)),
+                    .born = (uint32_t)i};
+            }
             if (id == TRI_NONE) {
                 id = (tri_id)p->num_buffers++;
                 p->buffers[id] =
@@ -266,8 +315,8 @@ static tr_status place_work(planner *p)
 static tr_status plan(planner *p)
 {
     tri_program *program = p->program;
-    static const char *const names[] = {"param",  "copy", "grad",  "optim", "stat",
-                                        "output", "step", "batch", "work"};
+    static const char *const names[] = {"param", "copy",   "grad", "optim", "cache",
+                                        "stat",  "output", "step", "batch", "work"};
     for (int kind = TRI_SPACE_PARAM; kind < TRI_SPACE_FRAME; kind++)
         add_space(program, (tri_space_kind)kind, names[kind],
                   kind == TRI_SPACE_BATCH ? program->num_microbatches : 1);
@@ -282,7 +331,10 @@ static tr_status plan(planner *p)
     for (size_t v = 0; v < program->num_values; v++)
         if (p->buffer_of[v] != TRI_NONE) {
             const buffer *piece = &p->buffers[p->buffer_of[v]];
-            program->home[v] = (tri_operand){(tri_id)v, piece->space, piece->offset};
+            const tri_value *value = &program->values[v];
+            uint64_t within =
+                value->bucket ? (uint64_t)value->place.offset * tri_dtype_bytes(value->dtype) : 0;
+            program->home[v] = (tri_operand){(tri_id)v, piece->space, piece->offset + within};
         }
     return TR_OK;
 }
@@ -294,11 +346,15 @@ tr_status tri_plan_memory(const tri_graph *graph, const tri_node_order *order, t
     p.last_use = calloc(graph->num_values + 1, sizeof *p.last_use);
     p.buffer_of = calloc(graph->num_values + 1, sizeof *p.buffer_of);
     p.buffers = calloc(graph->num_values + 1, sizeof *p.buffers);
-    tr_status status = p.last_use && p.buffer_of && p.buffers
+    p.bucket_buffer = malloc((graph->num_buckets + 1) * sizeof *p.bucket_buffer);
+    for (uint32_t b = 0; p.bucket_buffer && b <= graph->num_buckets; b++)
+        p.bucket_buffer[b] = TRI_NONE;
+    tr_status status = p.last_use && p.buffer_of && p.buffers && p.bucket_buffer
                            ? plan(&p)
                            : tri_fail(err, TR_ERROR_RUNTIME, "no memory for the memory plan");
     free(p.last_use);
     free(p.buffer_of);
     free(p.buffers);
+    free(p.bucket_buffer);
     return status;
 }

@@ -9,6 +9,7 @@
  *   copy         -                   16-bit copies of parameters
  *   grad         -                   gradient accumulators
  *   optim        -                   moments of the update rule
+ *   cache        -                   keys and values of earlier positions
  *   stat         -                   loss, count, squared norm
  *   output       -                   what the host reads after the step
  *   step         -                   step inputs: step number, learning rate ...
@@ -23,23 +24,16 @@
 #include "base/text.h"
 #include "graph/graph.h"
 #include "graph/op_table.h"
+#include "schedule/action.h"
 
 enum { TRI_PROGRAM_ALIGN = 64, TRI_MAX_SPACES = 16 };
-
-typedef enum tri_action_kind {
-    TRI_ACTION_F, /* forward */
-    TRI_ACTION_I, /* gradient of the activations */
-    TRI_ACTION_W, /* gradient of the weights */
-    TRI_ACTION_B, /* both, interleaved */
-    TRI_ACTION_U, /* update */
-    TRI_NUM_ACTIONS
-} tri_action_kind;
 
 typedef enum tri_space_kind {
     TRI_SPACE_PARAM,
     TRI_SPACE_COPY,
     TRI_SPACE_GRAD,
     TRI_SPACE_OPTIM,
+    TRI_SPACE_CACHE,
     TRI_SPACE_STAT,
     TRI_SPACE_OUTPUT,
     TRI_SPACE_STEP,
@@ -109,14 +103,8 @@ typedef struct tri_program {
     int num_layers;
 } tri_program;
 
-/* One entry of a schedule: compute only. */
-typedef struct tri_action {
-    tri_action_kind kind;
-    uint32_t microbatch;
-} tri_action;
-
-/* Cuts the graph into the segments that the schedule names, plans the memory and lays out the
- * timeline. The program copies all it needs from the graph. */
+/* Cuts the graph into the segments that the schedule (compute only) names, plans the memory and
+ * lays out the timeline. The program copies all it needs from the graph. */
 tr_status tri_program_build(const tri_graph *graph, const tri_action *schedule, size_t num_actions,
                             uint32_t num_microbatches, tri_program *program, tr_error *err);
 void tri_program_fini(tri_program *program);
@@ -134,7 +122,6 @@ uint64_t tri_space_total(const tri_space *space);
 uint64_t tri_value_bytes(const tri_value *value);
 /* The value of that name (newest version of a state), or TRI_NONE. */
 tri_id tri_program_find(const tri_program *program, const char *name);
-const char *tri_action_name(tri_action_kind kind);     /* "F", "I", ... */
 tri_cost tri_program_cost(const tri_program *program); /* of a whole step */
 
 /* Proves that the program computes what the graph says; the error names the instruction. */

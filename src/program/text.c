@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "mesh/mesh.h"
+#include "program/match.h"
 #include "program/program.h"
 
 static const char *const action_titles[TRI_NUM_ACTIONS] = {
@@ -28,6 +29,8 @@ static const char *space_meaning(const tri_space *space)
         return "gradient accumulators";
     case TRI_SPACE_OPTIM:
         return "optimizer state";
+    case TRI_SPACE_CACHE:
+        return "keys and values";
     case TRI_SPACE_STAT:
         return "loss, count, norm";
     case TRI_SPACE_OUTPUT:
@@ -81,6 +84,7 @@ static void op_text(const tri_instr *instr, char *out, size_t size)
         break;
     case TRI_OP_ATTENTION:
     case TRI_OP_ATTENTION_GRAD:
+    case TRI_OP_CACHE_ATTENTION:
         more = instr->attr.causal ? " causal" : "";
         break;
     default:
@@ -118,9 +122,7 @@ static void print_message(const tri_program *program, const tri_instr *instr, tr
     if (!tri_op_get(instr->op)->communicates || instr->span == 0)
         return;
     char bytes[16];
-    const tri_operand *last = &instr[instr->span - 1].out[0];
-    uint64_t size =
-        last->offset - instr->out[0].offset + tri_value_bytes(&program->values[last->value]);
+    uint64_t size = tri_message_whole_bytes(program, instr);
     tri_text_add(text, "  (over %s, %u tensor%s in one message of %s)",
                  tri_axis_name((tri_axis)instr->attr.axis), instr->span,
                  instr->span == 1 ? "" : "s", tri_text_bytes((double)size, bytes));
@@ -298,6 +300,32 @@ static void print_timeline(const tri_program *program, bool all, tri_text *text)
     }
 }
 
+/* What travels in a step: how often, and of how large a whole (each rank sends (N-1)/N of it in a
+ * gather or a scatter over N ranks, twice that in an all-reduce). */
+static void print_traffic(const tri_program *program, tri_text *text)
+{
+    double bytes[TRI_NUM_AXES][TRI_NUM_OPS] = {{0}};
+    size_t messages[TRI_NUM_AXES][TRI_NUM_OPS] = {{0}};
+    char size[16];
+    for (size_t c = 0; c < program->num_calls; c++) {
+        const tri_segment *segment = &program->segments[program->calls[c].segment];
+        for (uint32_t i = 0; i < segment->count; i++) {
+            const tri_instr *instr = &program->instrs[segment->first + i];
+            if (!tri_op_get(instr->op)->communicates || instr->span == 0)
+                continue;
+            messages[instr->attr.axis][instr->op]++;
+            bytes[instr->attr.axis][instr->op] += (double)tri_message_whole_bytes(program, instr);
+        }
+    }
+    for (int axis = 0; axis < TRI_NUM_AXES; axis++)
+        for (int op = 0; op < TRI_NUM_OPS; op++)
+            if (messages[axis][op])
+                tri_text_add(text, "over %s: %zu %s message%s, %s in all\n",
+                             tri_axis_name((tri_axis)axis), messages[axis][op],
+                             tri_op_get((tri_op)op)->name, messages[axis][op] == 1 ? "" : "s",
+                             tri_text_bytes(bytes[axis][op], size));
+}
+
 static void print_totals(const tri_program *program, bool by_operator, tri_text *text)
 {
     char flops[16], bytes[16];
@@ -315,6 +343,7 @@ static void print_totals(const tri_program *program, bool by_operator, tri_text 
     }
     tri_text_add(text, "\na step: %sFLOP, %s moved by instructions\n",
                  tri_text_count(cost.flops, flops), tri_text_bytes(cost.bytes, bytes));
+    print_traffic(program, text);
     if (!by_operator)
         return;
     tri_text_add(text, "  %-22s %8s %12s %12s\n", "operator", "calls", "FLOP", "bytes");

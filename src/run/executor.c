@@ -14,6 +14,36 @@ static void fill_tensor(const tri_value *value, tri_tensor *tensor)
         tensor->size[i] = tensor->global[i] = value->shape.dim[i].size;
         tensor->count *= tensor->size[i];
     }
+    if (value->cut.parts > 0) {
+        tensor->origin[value->cut.dim] = tri_cut_begin(&value->cut, value->cut.part);
+        tensor->global[value->cut.dim] = value->cut.size;
+    }
+}
+
+/* Of a whole tensor that an instruction works on a slice of: elements before the slice, and only
+ * that many in it. False for operands that are not sliced. */
+static bool slice_of(const tri_program *program, const tri_instr *instr, tri_id id, int64_t *first,
+                     int64_t *count)
+{
+    const tri_flat *flat = &instr->attr.flat;
+    const tri_value *value = &program->values[id];
+    if (flat->parts == 0 || tri_op_get(instr->op)->communicates ||
+        (value->state == TRI_NONE && value->bucket == 0) ||
+        tri_shape_count(&value->shape) != flat->count)
+        return false;
+    *count = tri_flat_slice(flat, flat->part, first);
+    return true;
+}
+
+static void fill_operand(const tri_program *program, const tri_instr *instr, tri_id id,
+                         tri_tensor *tensor)
+{
+    int64_t first, count;
+    fill_tensor(&program->values[id], tensor);
+    if (!slice_of(program, instr, id, &first, &count))
+        return;
+    *tensor = (tri_tensor){.dtype = tensor->dtype, .rank = 1, .count = count};
+    tensor->size[0] = tensor->global[0] = count;
 }
 
 void tri_instr_args(const tri_program *program, const tri_instr *instr, tri_kernel_args *args)
@@ -24,9 +54,9 @@ void tri_instr_args(const tri_program *program, const tri_instr *instr, tri_kern
     args->num_out = instr->num_out;
     for (int j = 0; j < instr->num_in; j++)
         if (instr->in[j].value != TRI_NONE)
-            fill_tensor(&program->values[instr->in[j].value], &args->in[j]);
+            fill_operand(program, instr, instr->in[j].value, &args->in[j]);
     for (int k = 0; k < instr->num_out; k++)
-        fill_tensor(&program->values[instr->out[k].value], &args->out[k]);
+        fill_operand(program, instr, instr->out[k].value, &args->out[k]);
 }
 
 tr_status tri_executor_init(tri_executor *executor, const tri_program *program, tri_store *store,
@@ -158,30 +188,114 @@ static bool overwrites(const tri_instr *instr, const tri_call *call)
     return true;
 }
 
-uint64_t tri_executor_message_bytes(const tri_executor *executor, const tri_instr *instr)
+static uint64_t operand_bytes(const tri_executor *executor, const tri_operand *first,
+                              const tri_operand *last)
 {
-    const tri_operand *last = &instr[instr->span - 1].out[0];
-    return last->offset - instr->out[0].offset +
-           tri_value_bytes(&executor->program->values[last->value]);
+    return last->offset - first->offset + tri_value_bytes(&executor->program->values[last->value]);
 }
 
-tr_status tri_executor_communicate(const tri_executor *executor, const tri_instr *instr, void *data,
+/* A bucket of divided tensors: this rank's part lies within the whole, or apart (unshard). */
+static void describe_bucket(const tri_executor *executor, const tri_instr *instr,
+                            tri_message_shape *m)
+{
+    const tri_flat *flat = &instr->attr.flat;
+    uint64_t element = tri_dtype_bytes(executor->program->values[instr->out[0].value].dtype);
+    m->num_counts = flat->parts;
+    for (int part = 0; part < flat->parts; part++)
+        m->counts[part] =
+            flat->whole ? 0
+                        : (uint64_t)(tri_flat_begin(flat, part + 1) - tri_flat_begin(flat, part));
+    for (uint32_t i = 0; flat->whole && i < instr->span; i++)
+        m->counts[instr[i].attr.flat.owner] += (uint64_t)tri_flat_padded(instr[i].attr.flat.count);
+    uint64_t before = 0, own = m->counts[flat->part] * element;
+    for (int part = 0; part < flat->part; part++)
+        before += m->counts[part] * element;
+    uint64_t whole = (uint64_t)flat->total * element;
+    if (instr->op == TRI_OP_ALL_REDUCE) { /* of this rank's slice, over its copies */
+        m->send_bytes = m->recv_bytes = own;
+        m->send_skip = m->recv_skip = before;
+        m->count = own / element;
+        m->num_counts = 0;
+        return;
+    }
+    bool sums = instr->op == TRI_OP_SHARD_SUM, apart = instr->op == TRI_OP_UNSHARD;
+    m->send_bytes = sums ? whole : own;
+    m->recv_bytes = sums ? own : whole;
+    m->send_skip = sums || apart ? 0 : before;
+    m->recv_skip = sums ? before : 0;
+}
+
+void tri_executor_describe(const tri_executor *executor, const tri_instr *instr,
+                           tri_message_shape *m)
+{
+    const tri_cut *cut = &instr->attr.cut;
+    const tri_instr *last = &instr[instr->span - 1];
+    *m = (tri_message_shape){0};
+    if (instr->attr.flat.parts > 0) {
+        describe_bucket(executor, instr, m);
+        return;
+    }
+    uint64_t element = tri_dtype_bytes(executor->program->values[instr->out[0].value].dtype);
+    m->send_bytes = operand_bytes(executor, &instr->in[0], &last->in[0]);
+    m->recv_bytes = operand_bytes(executor, &instr->out[0], &last->out[0]);
+    uint64_t whole = (m->send_bytes > m->recv_bytes ? m->send_bytes : m->recv_bytes) / element;
+    m->count = instr->op == TRI_OP_ALL_REDUCE ? whole : whole / cut->parts;
+    if (instr->op == TRI_OP_ALL_REDUCE || cut->size == 0)
+        return;
+    m->num_counts = cut->parts;
+    for (int part = 0; part < cut->parts; part++)
+        m->counts[part] = whole / (uint64_t)cut->size * (uint64_t)tri_cut_size(cut, part);
+}
+
+tr_status tri_executor_communicate(const tri_executor *executor, const tri_instr *instr,
+                                   const tri_message_shape *m, const void *send, void *recv,
                                    tr_error *err)
 {
     const tri_program *program = executor->program;
     const tri_value *value = &program->values[instr->out[0].value];
-    uint64_t bytes = tri_executor_message_bytes(executor, instr);
+    uint64_t bytes = m->send_bytes > m->recv_bytes ? m->send_bytes : m->recv_bytes;
+    tri_message message = {.op = instr->op,
+                           .axis = instr->attr.axis,
+                           .send = send,
+                           .recv = recv,
+                           .dtype = value->dtype,
+                           .count = m->count,
+                           .counts = m->num_counts ? m->counts : NULL,
+                           .label = value->name};
     if (executor->status)
         atomic_store_explicit(&executor->status->bytes, bytes, memory_order_relaxed);
-    tr_status status =
-        executor->exchange->all_reduce(executor->exchange->context, instr->attr.axis, data,
-                                       bytes / tri_dtype_bytes(value->dtype), value->dtype, err);
+    tr_status status = executor->exchange->run(executor->exchange->context, &message, err);
     if (executor->status)
         atomic_store_explicit(&executor->status->bytes, 0, memory_order_relaxed);
     return status == TR_OK
                ? TR_OK
                : tri_fail_prefix(err, status, "instruction %td (%s of %s)", instr - program->instrs,
                                  tri_op_get(instr->op)->name, value->name);
+}
+
+/* Where a message begins: the first of its tensors that this rank has something of. */
+void tri_executor_ends(const tri_executor *executor, uint32_t i, void **send, void **recv)
+{
+    const tri_instr *instr = &executor->program->instrs[i];
+    *recv = executor->ready[i].args.out[0].data;
+    *send = NULL;
+    for (uint32_t k = 0; k < instr->span && !*send; k++)
+        *send = executor->ready[i + k].args.in[0].data;
+}
+
+static tr_status run_message(tri_executor *executor, const tri_call *call, uint32_t i,
+                             tr_error *err)
+{
+    const tri_instr *instr = &executor->program->instrs[i];
+    tri_message_shape shape;
+    void *send, *recv;
+    for (uint32_t k = 1; k < instr->span; k++)
+        tri_executor_point(executor, call, i + k);
+    tri_executor_describe(executor, instr, &shape);
+    tri_executor_ends(executor, i, &send, &recv);
+    return tri_executor_communicate(executor, instr, &shape,
+                                    send ? (char *)send + shape.send_skip : NULL,
+                                    (char *)recv + shape.recv_skip, err);
 }
 
 void tri_executor_publish(const tri_executor *executor, uint32_t instr)
@@ -195,17 +309,25 @@ void tri_executor_publish(const tri_executor *executor, uint32_t instr)
     atomic_fetch_add_explicit(&status->counter, 1, memory_order_relaxed);
 }
 
+static void *address_of(const tri_executor *executor, const tri_call *call, const tri_instr *instr,
+                        const tri_operand *operand)
+{
+    const tri_program *program = executor->program;
+    int64_t first = 0, count;
+    if (slice_of(program, instr, operand->value, &first, &count))
+        first *= (int64_t)tri_dtype_bytes(program->values[operand->value].dtype);
+    return tri_executor_space(executor, call, operand->space) + operand->offset + first;
+}
+
 void tri_executor_point(tri_executor *executor, const tri_call *call, uint32_t i)
 {
     const tri_instr *instr = &executor->program->instrs[i];
     tri_kernel_args *args = &executor->ready[i].args;
     for (int j = 0; j < instr->num_in; j++)
         if (instr->in[j].value != TRI_NONE)
-            args->in[j].data =
-                tri_executor_space(executor, call, instr->in[j].space) + instr->in[j].offset;
+            args->in[j].data = address_of(executor, call, instr, &instr->in[j]);
     for (int k = 0; k < instr->num_out; k++)
-        args->out[k].data =
-            tri_executor_space(executor, call, instr->out[k].space) + instr->out[k].offset;
+        args->out[k].data = address_of(executor, call, instr, &instr->out[k]);
     args->overwrite = overwrites(instr, call);
 }
 
@@ -238,7 +360,7 @@ static tr_status run_call(tri_executor *executor, const tri_call *call, tr_error
         if (ready->plan.kernel)
             tri_device_call(&ready->plan, &ready->args);
         else
-            TRI_TRY(tri_executor_communicate(executor, instr, ready->args.out[0].data, err));
+            TRI_TRY(run_message(executor, call, i, err));
         if (timed)
             tri_executor_record_time(executor, call, i, start, (int64_t)tri_now_ns());
     }

@@ -12,12 +12,22 @@
 #include "run/store.h"
 #include "run/trace.h"
 
-/* How the rank talks to the others of a mesh axis. */
+/* One message: a collective over the ranks of a mesh axis. */
+typedef struct tri_message {
+    tri_op op; /* all_reduce, all_gather, reduce_scatter */
+    int axis;
+    const void *send;
+    void *recv; /* may be send for all_reduce */
+    tri_dtype dtype;
+    uint64_t count;         /* elements: of the vector, or of one block when all are equal */
+    const uint64_t *counts; /* elements of each rank's block; NULL: all are equal */
+    const char *label;
+} tri_message;
+
+/* How the rank talks to the others. */
 typedef struct tri_exchange {
     void *context;
-    /* Sums count elements over the axis, in place. */
-    tr_status (*all_reduce)(void *context, int axis, void *data, uint64_t count, tri_dtype dtype,
-                            tr_error *err);
+    tr_status (*run)(void *context, const tri_message *message, tr_error *err);
 } tri_exchange;
 
 /* An instruction made ready: its kernel, and its operands but for the addresses. */

@@ -22,10 +22,25 @@ void tri_executor_point(tri_executor *executor, const tri_call *call, uint32_t i
 void tri_executor_publish(const tri_executor *executor, uint32_t instr);
 void tri_executor_record_time(const tri_executor *executor, const tri_call *call, uint32_t instr,
                               int64_t start_ns, int64_t end_ns);
-/* One message: an instruction and those that ride with it; data is in the host's memory. */
-tr_status tri_executor_communicate(const tri_executor *executor, const tri_instr *instr, void *data,
+enum { TRI_MAX_PARTS = 1024 };
+
+/* What a message moves: bytes from its first operand on, after skipping some, and how many elements
+ * each rank has of the whole where that differs. */
+typedef struct tri_message_shape {
+    uint64_t send_skip, send_bytes, recv_skip, recv_bytes;
+    uint64_t count;
+    int num_counts;
+    uint64_t counts[TRI_MAX_PARTS];
+} tri_message_shape;
+
+void tri_executor_describe(const tri_executor *executor, const tri_instr *instr,
+                           tri_message_shape *shape);
+/* One message: an instruction and those that ride with it; the data is in the host's memory. */
+tr_status tri_executor_communicate(const tri_executor *executor, const tri_instr *instr,
+                                   const tri_message_shape *shape, const void *send, void *recv,
                                    tr_error *err);
-uint64_t tri_executor_message_bytes(const tri_executor *executor, const tri_instr *instr);
+/* Addresses of its first operands on the device; send is NULL when this rank has nothing. */
+void tri_executor_ends(const tri_executor *executor, uint32_t instr, void **send, void **recv);
 /* How many instructions from here on one call of the kernel can do: same operator, which takes
  * many. At most limit. */
 uint32_t tri_executor_run_length(const tri_executor *executor, uint32_t instr, uint32_t end,

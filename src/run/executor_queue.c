@@ -90,25 +90,45 @@ static tr_status run_on_host(const tri_executor *executor, uint32_t instr, tr_er
 
 /* ---- messages ---- */
 
-/* The host's copy of what an instruction sends: of its slab, at the same place. */
-static void *host_copy(const tri_executor *executor, const tri_instr *instr, const void *data)
+/* Gradients and statistics have a copy on the host, at the same place as in their slab; what else
+ * travels goes through a room for the largest message. */
+static void *host_copy(const tri_executor *executor, const tri_operand *operand, const void *data)
 {
     const tri_store *store = executor->store;
-    tri_slab_kind kind = tri_slab_of(executor->program->spaces[instr->out[0].space].kind);
-    const tri_slab *copy = kind == TRI_SLAB_GRAD ? &store->host_grad : &store->host_io;
+    tri_space_kind space = executor->program->spaces[operand->space].kind;
+    tri_slab_kind kind = tri_slab_of(space);
+    const tri_slab *copy = kind == TRI_SLAB_GRAD    ? &store->host_grad
+                           : tri_space_is_io(space) ? &store->host_io
+                                                    : NULL;
+    if (!copy)
+        return NULL;
     return (char *)copy->memory + ((const char *)data - (const char *)store->slabs[kind].memory);
 }
 
-static tr_status send(const tri_executor *executor, uint32_t i, tr_error *err)
+static tr_status send(tri_executor *executor, const tri_call *call, uint32_t i, tr_error *err)
 {
     const tri_instr *instr = &executor->program->instrs[i];
     tri_device *device = executor->store->device;
-    void *data = executor->ready[i].args.out[0].data, *copy = host_copy(executor, instr, data);
-    uint64_t bytes = tri_executor_message_bytes(executor, instr);
-    TRI_TRY(queue_of(executor)->download(device, copy, data, bytes, err));
+    tri_message_shape shape;
+    void *from, *to;
+    for (uint32_t k = 1; k < instr->span; k++)
+        tri_executor_point(executor, call, i + k);
+    tri_executor_describe(executor, instr, &shape);
+    tri_executor_ends(executor, i, &from, &to);
+    char *room = executor->store->host_room.memory;
+    char *host_from = from ? host_copy(executor, &instr->in[0], from) : NULL;
+    char *host_to = host_copy(executor, &instr->out[0], to);
+    host_from = host_from ? host_from : room;
+    host_to = host_to ? host_to : from == to ? host_from : room + align_up(shape.send_bytes);
+    if (from && shape.send_bytes)
+        TRI_TRY(queue_of(executor)->download(device, host_from + shape.send_skip,
+                                             (char *)from + shape.send_skip, shape.send_bytes,
+                                             err));
     TRI_TRY(queue_of(executor)->finish(device, err));
-    TRI_TRY(tri_executor_communicate(executor, instr, copy, err));
-    return queue_of(executor)->upload(device, data, copy, bytes, err);
+    TRI_TRY(tri_executor_communicate(executor, instr, &shape, host_from + shape.send_skip,
+                                     host_to + shape.recv_skip, err));
+    return queue_of(executor)->upload(device, (char *)to + shape.recv_skip,
+                                      host_to + shape.recv_skip, shape.recv_bytes, err);
 }
 
 static tr_status run_with_host(tri_executor *executor, const tri_call *call, uint32_t instr,
@@ -117,7 +137,7 @@ static tr_status run_with_host(tri_executor *executor, const tri_call *call, uin
     tri_executor_point(executor, call, instr);
     tri_executor_publish(executor, instr);
     return executor->ready[instr].plan.kernel ? run_on_host(executor, instr, err)
-                                              : send(executor, instr, err);
+                                              : send(executor, call, instr, err);
 }
 
 /* ---- enqueueing ---- */

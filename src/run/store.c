@@ -13,6 +13,8 @@ tri_slab_kind tri_slab_of(tri_space_kind kind)
         return TRI_SLAB_GRAD;
     case TRI_SPACE_OPTIM:
         return TRI_SLAB_OPTIM;
+    case TRI_SPACE_CACHE:
+        return TRI_SLAB_CACHE;
     default:
         return TRI_SLAB_SHARED;
     }
@@ -42,6 +44,7 @@ static size_t scratch_of(const tri_device *device, const tri_program *program)
             continue;
         tri_kernel_args args;
         tri_instr_args(program, &program->instrs[i], &args);
+        args.device = device->state;
         tri_call_plan plan = tri_device_plan_call(device, program->instrs[i].op, &args);
         size_t bytes = plan.on_host ? 0 : tri_device_call_scratch(device, &plan, &args);
         if (bytes > most)
@@ -68,6 +71,20 @@ void tri_store_plan(tri_store *store, tri_device *device, const tri_program *con
                 store->slabs[i].bytes = bytes[i];
         if (device->def->queue && io > store->host_io.bytes)
             store->host_io.bytes = io;
+        for (size_t i = 0; device->def->queue && i < programs[p]->num_instrs; i++) {
+            const tri_instr *instr = &programs[p]->instrs[i];
+            if (!tri_op_get(instr->op)->communicates)
+                continue;
+            const tri_value *out = &programs[p]->values[instr->out[0].value];
+            uint64_t received = tri_value_bytes(out), sent = received;
+            if (instr->in[0].value != TRI_NONE)
+                sent = tri_value_bytes(&programs[p]->values[instr->in[0].value]);
+            if (instr->attr.flat.parts > 0)
+                received = (uint64_t)instr->attr.flat.total * tri_dtype_bytes(out->dtype);
+            uint64_t room = 2 * (sent > received ? sent : received) + 4096;
+            if (room > store->host_room.bytes)
+                store->host_room.bytes = room;
+        }
         size_t scratch = scratch_of(device, programs[p]);
         if (scratch > store->scratch_bytes)
             store->scratch_bytes = scratch;
@@ -118,7 +135,9 @@ static tr_status alloc_host_copies(tri_store *store, tr_error *err)
         return TR_OK;
     store->host_grad.bytes = store->slabs[TRI_SLAB_GRAD].bytes;
     store->host_grad.memory = store->peers.alloc(store->peers.context, store->host_grad.bytes);
-    return store->host_grad.memory
+    if (store->host_room.bytes)
+        store->host_room.memory = store->peers.alloc(store->peers.context, store->host_room.bytes);
+    return store->host_grad.memory && (store->host_room.memory || !store->host_room.bytes)
                ? TR_OK
                : tri_fail(err, TR_ERROR_RUNTIME,
                           "the system refused %s of memory shared with the other ranks",
@@ -183,5 +202,7 @@ void tri_store_free(tri_store *store)
         store->device->def->queue->free_host(store->host_io.memory);
     if (store->host_grad.memory)
         store->peers.free(store->peers.context, store->host_grad.memory);
-    store->host_io.memory = store->host_grad.memory = NULL;
+    if (store->host_room.memory)
+        store->peers.free(store->peers.context, store->host_room.memory);
+    store->host_io.memory = store->host_grad.memory = store->host_room.memory = NULL;
 }

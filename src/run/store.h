@@ -1,21 +1,20 @@
 /* The memory of a run: one slab per class, shared by all of its programs.
  *
- * Parameters, gradients and moments keep their slabs for the whole run. Everything else lives only
- * while its program runs, and programs run one at a time: they share one slab as large as the
- * largest of them needs. */
+ * Parameters, gradients, moments and caches keep their slabs for the whole run. Everything else
+ * lives only while its program runs, and programs run one at a time: they share one slab as large
+ * as the largest of them needs. */
 #ifndef TRI_RUN_STORE_H
 #define TRI_RUN_STORE_H
 
 #include "device/device.h"
 #include "program/program.h"
 
-enum { TRI_MAX_PROGRAMS = 4 };
-
 typedef enum tri_slab_kind {
     TRI_SLAB_PARAM,
     TRI_SLAB_COPY,
     TRI_SLAB_GRAD,
     TRI_SLAB_OPTIM,
+    TRI_SLAB_CACHE,
     TRI_SLAB_SHARED,
     TRI_NUM_SLABS
 } tri_slab_kind;
@@ -44,6 +43,7 @@ typedef struct tri_store {
     uint64_t scratch_bytes; /* of the device's kernels */
     tri_slab host_io;       /* a copy of the beginning of the shared slab; no memory: not needed */
     tri_slab host_grad;     /* a copy of the gradients, when there are other ranks */
+    tri_slab host_room;     /* for what else travels: twice the largest message */
 } tri_store;
 
 /* Sizes only; allocates nothing. */

@@ -73,38 +73,46 @@ static tri_row begin_row(const tri_session *session, int program, uint32_t micro
     fill_with(row.targets, per_row, -1);
     fill_with(row.docs, length, 0);
     fill_with(row.types, length, 0);
+    fill_with(row_of(session, program, TRI_HOST_FIRST, microbatch, r, 1), 1, 0);
     for (int64_t t = 0; row.positions && t < length; t++)
         row.positions[t] = (int32_t)t;
     return row;
 }
 
-/* Rows [first_row, ...) of a batch of num_rows, into one micro-batch; sample 0 of the batch is
- * first_sample. */
-static void fill_rows(tri_session *session, int program, tri_split split, uint32_t microbatch,
-                      int64_t first_row, uint64_t first_sample, int64_t num_rows)
+/* Row r of a micro-batch, preset; number is the one it has in the whole batch. */
+static tri_row number_row(tri_session *session, int program, uint32_t microbatch, int64_t r,
+                          int64_t number)
 {
-    int64_t rows = tri_microbatch_rows(&session->config.compile);
     int32_t *numbers = tri_session_host(session, program, TRI_HOST_ROWS, microbatch);
+    if (numbers)
+        numbers[r] = (int32_t)number;
+    return begin_row(session, program, microbatch, r);
+}
+
+/* Rows [first_row, ...) of the batch of the next step. Padding stays as it was preset, without
+ * targets; models without tokens have none such. */
+static void fill_train_rows(tri_session *session, uint32_t microbatch, int64_t first_row)
+{
+    const tri_compile_config *config = &session->config.compile;
+    int64_t rows = tri_microbatch_rows(config);
     for (int64_t r = 0; r < rows; r++) {
-        tri_row row = begin_row(session, program, microbatch, r);
-        if (numbers)
-            numbers[r] = (int32_t)(first_row + r);
-        /* Rows past the end of the batch have no targets; models without tokens have none such. */
-        if (first_row + r < num_rows || row.x)
-            session->row(session->row_context, split, first_sample + (uint64_t)(first_row + r),
-                         &row);
+        uint64_t sample;
+        tri_row row = number_row(session, TRI_PROGRAM_TRAIN, microbatch, r, first_row + r);
+        if (!tri_epochs_sample(&session->epochs, config->batch, session->step, first_row + r,
+                               &sample))
+            continue;
+        session->row(session->row_context, TRI_SPLIT_TRAIN, sample, &row);
+        if (session->sampled)
+            session->sampled(session->sampled_context, sample);
     }
 }
 
 void tri_fill_train_batch(tri_session *session)
 {
     int64_t rows = tri_microbatch_rows(&session->config.compile);
-    int64_t batch = session->config.compile.batch;
     uint32_t num = session->programs[TRI_PROGRAM_TRAIN].num_microbatches;
     for (uint32_t m = 0; m < num; m++)
-        fill_rows(session, TRI_PROGRAM_TRAIN, TRI_SPLIT_TRAIN, m,
-                  ((int64_t)session->dp_rank * num + m) * rows,
-                  (uint64_t)session->step * (uint64_t)batch, batch);
+        fill_train_rows(session, m, ((int64_t)session->dp_rank * num + m) * rows);
 }
 
 bool tri_fill_eval_batch(tri_session *session, int64_t run)
@@ -112,20 +120,34 @@ bool tri_fill_eval_batch(tri_session *session, int64_t run)
     const tri_compile_config *config = &session->config.compile;
     int64_t rows = tri_microbatch_rows(config),
             total = session->config.eval_batches * config->batch;
+    /* Each held-out row once at most. */
+    if (session->data && total > tri_data_num_windows(session->data, TRI_SPLIT_EVAL))
+        total = tri_data_num_windows(session->data, TRI_SPLIT_EVAL);
     int64_t per_run = rows * tri_mesh_size(&config->mesh, TRI_AXIS_DP);
     if (run * per_run >= total)
         return false;
-    fill_rows(session, TRI_PROGRAM_EVAL, TRI_SPLIT_EVAL, 0, run * per_run + session->dp_rank * rows,
-              0, total);
+    int64_t first = run * per_run + session->dp_rank * rows;
+    for (int64_t r = 0; r < rows; r++) {
+        tri_row row = number_row(session, TRI_PROGRAM_EVAL, 0, r, first + r);
+        if (first + r < total || row.x)
+            session->row(session->row_context, TRI_SPLIT_EVAL, (uint64_t)(first + r), &row);
+    }
     return true;
 }
 
-void tri_fill_prompt(tri_session *session, const int32_t *tokens, int64_t length)
+void tri_fill_prompt(tri_session *session, const tri_prompt *prompt)
 {
     tri_row row = begin_row(session, TRI_PROGRAM_PREDICT, 0, 0);
     int32_t *number = tri_session_host(session, TRI_PROGRAM_PREDICT, TRI_HOST_ROWS, 0);
     int32_t *index = tri_session_host(session, TRI_PROGRAM_PREDICT, TRI_HOST_INDEX, 0);
-    *number = 0;
-    memcpy(row.tokens, tokens, (size_t)length * sizeof *row.tokens);
-    *index = (int32_t)length - 1;
+    size_t length = (size_t)prompt->length;
+    if (number)
+        *number = 0;
+    if (index)
+        *index = (int32_t)prompt->index;
+    memcpy(row.tokens, prompt->tokens, length * sizeof *row.tokens);
+    if (row.types && prompt->types)
+        memcpy(row.types, prompt->types, length * sizeof *row.types);
+    for (int64_t t = prompt->length; row.docs && t < session->config.compile.seq_len; t++)
+        row.docs[t] = -1; /* where attention looks ahead, it must not find padding */
 }

@@ -15,7 +15,7 @@ void tri_fill_train_batch(tri_session *session);
 /* This rank's rows of the run-th run of the evaluation program; false when all rows are done. The
  * rows together are the same in every layout. */
 bool tri_fill_eval_batch(tri_session *session, int64_t run);
-void tri_fill_prompt(tri_session *session, const int32_t *tokens, int64_t length);
+void tri_fill_prompt(tri_session *session, const tri_prompt *prompt);
 
 /* Row sources: the session's data, and made-up vectors for models without tokens. */
 void tri_data_session_row(void *context, tri_split split, uint64_t sample, const tri_row *row);

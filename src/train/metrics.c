@@ -90,6 +90,16 @@ static json_t *row_object(const tri_metrics_row *row)
     failed |= json_object_set_new(object, "slowest_ms", number(row->slowest_ms));
     if (row->has_eval)
         failed |= json_object_set_new(object, "eval_loss", number(row->eval_loss));
+    if (row->has_eval && isfinite(row->eval_accuracy))
+        failed |= json_object_set_new(object, "eval_accuracy", number(row->eval_accuracy));
+    if (row->epoch > 0) {
+        failed |= json_object_set_new(object, "epoch", json_integer(row->epoch));
+        failed |= json_object_set_new(object, "epoch_loss", number(row->epoch_loss));
+    }
+    if (row->loss_scale > 0) {
+        failed |= json_object_set_new(object, "loss_scale", number(row->loss_scale));
+        failed |= json_object_set_new(object, "skipped", json_integer(row->skipped));
+    }
     failed |= json_object_set_new(object, "version", json_integer(VERSION));
     if (failed) {
         json_decref(object);

@@ -26,6 +26,11 @@ typedef struct tri_metrics_row {
     double slowest_ms; /* the time of that rank in this step */
     bool has_eval;     /* whether eval_loss is of this step; it is left out otherwise */
     double eval_loss;
+    double eval_accuracy; /* left out when it is not a number */
+    int64_t epoch;        /* that ended with this step, from 1; 0: none did, and it is left out */
+    double epoch_loss;    /* mean over the targets of the epoch */
+    double loss_scale;    /* of this step; 0: there is no loss scaler, and both are left out */
+    int64_t skipped;      /* steps so far whose gradient overflowed */
 } tri_metrics_row;
 
 tr_status tri_metrics_open(const char *path, tri_metrics **metrics, tr_error *err);

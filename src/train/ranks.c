@@ -8,18 +8,38 @@
 
 static const tr_dtype dtype_of[] = {[TRI_F32] = TR_F32, [TRI_BF16] = TR_BF16, [TRI_F16] = TR_F16};
 
-static tr_status all_reduce(void *context, int axis, void *data, uint64_t count, tri_dtype dtype,
-                            tr_error *err)
+/* The forced one where it has the operation; otherwise the choice is open. */
+static const char *algorithm_for(const tri_ranks *ranks, int axis, tr_operation operation)
+{
+    const tri_algorithm *algorithm;
+    tri_coll_shape shape = tri_shape_flat(tr_group_size(ranks->groups[axis]));
+    if (strcmp(ranks->algorithm, "auto") == 0 || strcmp(ranks->algorithm, "native") == 0)
+        return ranks->algorithm;
+    bool has = tri_algorithm_parse(ranks->algorithm, &algorithm, &shape, NULL) == TR_OK &&
+               tri_algorithm_supports(algorithm, (tri_coll)operation, &shape);
+    return has ? ranks->algorithm : "auto";
+}
+
+static tr_status run_message(void *context, const tri_message *message, tr_error *err)
 {
     const tri_ranks *ranks = context;
-    tr_collective call = {.operation = TR_ALL_REDUCE,
-                          .reduction = TR_SUM,
-                          .dtype = dtype_of[dtype],
-                          .send = data,
-                          .recv = data,
-                          .count = count,
-                          .algorithm = ranks->algorithm};
-    return tri_comm_run(ranks->groups[axis], &call, err);
+    bool gathers = message->op == TRI_OP_ALL_GATHER || message->op == TRI_OP_SHARD_GATHER ||
+                   message->op == TRI_OP_UNSHARD;
+    bool scatters = message->op == TRI_OP_REDUCE_SCATTER || message->op == TRI_OP_SHARD_SUM;
+    tr_operation operation = gathers ? TR_ALL_GATHER : scatters ? TR_REDUCE_SCATTER : TR_ALL_REDUCE;
+    tr_collective call = {
+        .operation = operation,
+        .reduction = TR_SUM,
+        .dtype = dtype_of[message->dtype],
+        .send = message->send,
+        .recv = message->recv,
+        .count = message->count,
+        .send_counts = operation == TR_REDUCE_SCATTER ? message->counts : NULL,
+        .recv_counts = operation == TR_ALL_GATHER ? message->counts : NULL,
+        .label = message->label,
+        .algorithm = algorithm_for(ranks, message->axis, operation),
+    };
+    return tri_comm_run(ranks->groups[message->axis], &call, err);
 }
 
 static void *alloc_for_peers(void *context, size_t bytes)
@@ -52,6 +72,18 @@ static tr_status make_groups(tri_ranks *ranks, const tri_mesh *mesh, tr_error *e
     return status;
 }
 
+/* The session's ways to the other ranks of the communicator. */
+static tr_status connect(tri_ranks *ranks, tri_session *session, tr_error *err)
+{
+    const tri_mesh *mesh = &session->config.compile.mesh;
+    TRI_TRY(make_groups(ranks, mesh, err));
+    session->dp_rank = tri_mesh_coordinate(mesh, ranks->rank, TRI_AXIS_DP);
+    session->exchange = (tri_exchange){.context = ranks, .run = run_message};
+    session->peers =
+        (tri_peer_memory){.context = ranks, .alloc = alloc_for_peers, .free = free_for_peers};
+    return TR_OK;
+}
+
 /* A wrong name, or one that does not go with the number of ranks, is found before the first step.
  */
 static tr_status check_algorithm(const tri_ranks *ranks, tr_error *err)
@@ -79,7 +111,6 @@ tr_status tri_ranks_join(tri_ranks *ranks, const tri_bootstrap *bootstrap,
         transport = bootstrap->local_size == bootstrap->size ? "shm"
                     : bootstrap->mpi                         ? "mpi"
                                                              : "tcp";
-    const tri_mesh *mesh = &session->config.compile.mesh;
     *ranks = (tri_ranks){.rank = bootstrap->rank, .size = bootstrap->size};
     snprintf(ranks->algorithm, sizeof ranks->algorithm, "%s", config->algorithm);
     session->status = bootstrap->status;
@@ -90,15 +121,21 @@ tr_status tri_ranks_join(tri_ranks *ranks, const tri_bootstrap *bootstrap,
     if (!ranks->times_ns)
         return tri_fail(err, TR_ERROR_RUNTIME, "no memory for %d ranks", ranks->size);
     TRI_TRY(tri_comm_create(bootstrap, transport, &ranks->comm, err));
+    ranks->owns_comm = true;
     if (strcmp(config->algorithm, "auto") == 0)
         TRI_TRY(tri_comm_tune(ranks->comm, config->tuning, err));
-    TRI_TRY(make_groups(ranks, mesh, err));
-    TRI_TRY(check_algorithm(ranks, err));
-    session->dp_rank = tri_mesh_coordinate(mesh, ranks->rank, TRI_AXIS_DP);
-    session->exchange = (tri_exchange){.context = ranks, .all_reduce = all_reduce};
-    session->peers =
-        (tri_peer_memory){.context = ranks, .alloc = alloc_for_peers, .free = free_for_peers};
-    return TR_OK;
+    TRI_TRY(connect(ranks, session, err));
+    return check_algorithm(ranks, err);
+}
+
+tr_status tri_ranks_use(tri_ranks *ranks, tri_comm *comm, tri_session *session, tr_error *err)
+{
+    *ranks = (tri_ranks){.rank = tr_comm_rank(comm), .size = tr_comm_size(comm), .comm = comm};
+    strcpy(ranks->algorithm, "auto");
+    ranks->times_ns = calloc((size_t)ranks->size, sizeof *ranks->times_ns);
+    if (!ranks->times_ns)
+        return tri_fail(err, TR_ERROR_RUNTIME, "no memory for %d ranks", ranks->size);
+    return connect(ranks, session, err);
 }
 
 void tri_ranks_leave(tri_ranks *ranks)
@@ -106,7 +143,7 @@ void tri_ranks_leave(tri_ranks *ranks)
     for (int axis = 0; axis < TRI_NUM_AXES; axis++)
         if (ranks->groups[axis])
             tr_group_destroy(ranks->groups[axis]);
-    if (ranks->comm)
+    if (ranks->owns_comm)
         tri_comm_destroy(ranks->comm);
     free(ranks->times_ns);
     *ranks = (tri_ranks){0};

@@ -8,15 +8,16 @@
 typedef struct tri_ranks {
     int rank, size;
     tri_comm *comm;                  /* NULL: this rank is alone */
+    bool owns_comm;                  /* destroys it when it leaves */
     tri_group *groups[TRI_NUM_AXES]; /* this rank's group on each axis; NULL where it is alone */
     int64_t *times_ns;               /* [size] */
-    char algorithm[40];              /* of sums: a name, or "auto" */
+    char algorithm[40];              /* of collectives that it has: a name, or "auto" */
 } tri_ranks;
 
 /* How ranks talk. */
 typedef struct tri_ranks_config {
-    const char *transport; /* "auto": shm on one machine, tcp between several */
-    const char *algorithm; /* of sums; "auto": chosen by size */
+    const char *transport; /* "auto": shm on one machine, mpi or tcp between several */
+    const char *algorithm; /* of collectives; "auto": chosen by size */
     const char *tuning;    /* the file with measured prices, or NULL: they are not kept */
 } tri_ranks_config;
 
@@ -24,6 +25,9 @@ typedef struct tri_ranks_config {
  * end before the ranks leave. */
 tr_status tri_ranks_join(tri_ranks *ranks, const tri_bootstrap *bootstrap,
                          const tri_ranks_config *config, tri_session *session, tr_error *err);
+/* The same with a communicator that exists already, whose size is the mesh's, and which stays the
+ * caller's: for ranks that are threads of one process. */
+tr_status tri_ranks_use(tri_ranks *ranks, tri_comm *comm, tri_session *session, tr_error *err);
 void tri_ranks_leave(tri_ranks *ranks);
 
 /* Which rank took longest, and how long. Collective. */

@@ -9,33 +9,73 @@
 #include "ckpt/weights.h"
 #include "train/batch.h"
 #include "train/init.h"
+#include "train/weights_host.h"
 
-static const tri_mode mode_of[TRI_NUM_PROGRAMS] = {TRI_MODE_TRAIN, TRI_MODE_EVAL, TRI_MODE_PREDICT};
+static const tri_mode mode_of[TRI_NUM_PROGRAMS] = {
+    [TRI_PROGRAM_TRAIN] = TRI_MODE_TRAIN,     [TRI_PROGRAM_EVAL] = TRI_MODE_EVAL,
+    [TRI_PROGRAM_PREDICT] = TRI_MODE_PREDICT, [TRI_PROGRAM_PREFILL] = TRI_MODE_PREFILL,
+    [TRI_PROGRAM_DECODE] = TRI_MODE_DECODE,
+};
 
 static const char *const host_names[TRI_NUM_HOST_VALUES] = {
     [TRI_HOST_TOKENS] = "tokens",       [TRI_HOST_TARGETS] = "targets",
     [TRI_HOST_POSITIONS] = "positions", [TRI_HOST_ROWS] = "rows",
     [TRI_HOST_DOCS] = "docs",           [TRI_HOST_TYPES] = "types",
     [TRI_HOST_STEP] = "step",           [TRI_HOST_SCHED] = "sched",
+    [TRI_HOST_FIRST] = "first",         [TRI_HOST_HITS] = "hits",
     [TRI_HOST_INDEX] = "index",         [TRI_HOST_X] = "x",
     [TRI_HOST_TARGET] = "target",       [TRI_HOST_LOSS] = "loss",
     [TRI_HOST_COUNT] = "count",         [TRI_HOST_RESULT] = "result",
     [TRI_HOST_LOGITS] = "logits",
 };
 
+tri_mode tri_session_mode(tri_session_program program)
+{
+    return mode_of[program];
+}
+
+bool tri_session_has(const tri_session *session, tri_session_program program)
+{
+    return session->config.programs >> program & 1;
+}
+
+tri_batch_shape tri_session_batch_shape(const tri_session *session, tri_session_program program)
+{
+    const tri_compile_config *config = &session->config.compile;
+    const tri_generate_shape *generate = &session->config.generate;
+    tri_batch_shape shape = {.rows = tri_microbatch_rows(config), .seq_len = config->seq_len};
+    switch (program) {
+    case TRI_PROGRAM_PREDICT:
+        shape.rows = 1;
+        break;
+    case TRI_PROGRAM_PREFILL:
+    case TRI_PROGRAM_DECODE:
+        shape.rows = program == TRI_PROGRAM_PREFILL ? generate->prefill_rows : generate->rows;
+        shape.seq_len = program == TRI_PROGRAM_PREFILL ? generate->block : 1;
+        shape.cache = (tri_cache_shape){generate->rows, generate->len, generate->block};
+        break;
+    default:
+        shape.mask_documents = config->mask_documents;
+    }
+    return shape;
+}
+
 static tr_status compile_programs(tri_session *session, tr_error *err)
 {
     const tri_compile_config *config = &session->config.compile;
-    tri_batch_shape batch = {.rows = tri_microbatch_rows(config),
-                             .seq_len = config->seq_len,
-                             .mask_documents = config->mask_documents};
+    tri_batch_shape batch = tri_session_batch_shape(session, TRI_PROGRAM_TRAIN);
     TRI_TRY(tri_model_params(&config->model, &batch, &session->params, err));
+    memset(session->host, 0xff, sizeof session->host); /* TRI_NONE */
+    bool generates = tri_model_generates(&config->model);
+    if (session->config.programs & TRI_PROGRAMS_GENERATE && !generates)
+        return tri_fail(err, TR_ERROR_INPUT,
+                        "model.kind %s cannot continue a text: it has no prefill and decode "
+                        "programs",
+                        config->model.kind);
     for (int p = 0; p < TRI_NUM_PROGRAMS; p++) {
-        tri_batch_shape shape = batch;
-        if (p == TRI_PROGRAM_PREDICT) {
-            shape.rows = 1;
-            shape.mask_documents = false;
-        }
+        if (!tri_session_has(session, p))
+            continue;
+        tri_batch_shape shape = tri_session_batch_shape(session, p);
         TRI_TRY(tri_compile(config, &session->params, mode_of[p], &shape, &session->programs[p],
                             NULL, err));
         for (int v = 0; v < TRI_NUM_HOST_VALUES; v++)
@@ -47,6 +87,8 @@ static tr_status compile_programs(tri_session *session, tr_error *err)
 tr_status tri_session_compile(tri_session *session, const tri_session_config *config, tr_error *err)
 {
     *session = (tri_session){.config = *config, .compiled = true};
+    if (!config->programs)
+        session->config.programs = TRI_PROGRAMS_TRAIN;
     tri_param_table_init(&session->params);
     tr_status status = tri_device_open(&config->device, &session->device, err);
     if (status == TR_OK) {
@@ -55,9 +97,11 @@ tr_status tri_session_compile(tri_session *session, const tri_session_config *co
     }
     if (status == TR_OK) {
         const tri_program *programs[TRI_NUM_PROGRAMS];
+        size_t num = 0;
         for (int p = 0; p < TRI_NUM_PROGRAMS; p++)
-            programs[p] = &session->programs[p];
-        tri_store_plan(&session->store, &session->device, programs, TRI_NUM_PROGRAMS);
+            if (tri_session_has(session, p))
+                programs[num++] = &session->programs[p];
+        tri_store_plan(&session->store, &session->device, programs, num);
     } else {
         tri_session_fini(session);
     }
@@ -78,6 +122,7 @@ void tri_session_fini(tri_session *session)
         tri_data_close(session->data);
     free(session->weights);
     free(session->host_weights);
+    free(session->fresh);
     tri_param_table_fini(&session->params);
     *session = (tri_session){0};
 }
@@ -87,9 +132,29 @@ uint64_t tri_session_planned_bytes(const tri_session *session)
     return tri_store_total(&session->store);
 }
 
+/* Rows must have the targets that the model learns. */
+static tr_status check_labels(const tri_session *session, tr_error *err)
+{
+    const tri_model_config *model = &session->config.compile.model;
+    int64_t num = tri_data_num_labels(session->data);
+    if ((num > 0) != (model->task == TRI_TASK_CLASSIFY))
+        return tri_fail(err, TR_ERROR_INPUT,
+                        num > 0 ? "the data has a label for each row, which only a model.task of "
+                                  "classify learns"
+                                : "model.task is classify, but this data has no labels; set "
+                                  "data.task=classify and give JSONL with texts and labels");
+    if (num > model->num_labels && model->task == TRI_TASK_CLASSIFY)
+        return tri_fail(err, TR_ERROR_INPUT,
+                        "model.num_labels is %lld, but the data has %lld labels; set it to %lld, "
+                        "or leave it out",
+                        (long long)model->num_labels, (long long)num, (long long)num);
+    return TR_OK;
+}
+
 static tr_status open_rows(tri_session *session, tr_error *err)
 {
-    if (session->row)
+    if (session->row || !(tri_session_has(session, TRI_PROGRAM_TRAIN) ||
+                          tri_session_has(session, TRI_PROGRAM_EVAL)))
         return TR_OK;
     session->row_context = session;
     session->row = tri_vector_row;
@@ -104,108 +169,72 @@ static tr_status open_rows(tri_session *session, tr_error *err)
                         "or more, or leave it out",
                         (long long)session->config.compile.model.vocab, (long long)needed - 1,
                         (long long)needed);
-    return TR_OK;
-}
-
-/* Where the host has the parameters: in the device's memory where that is the host's, else in a
- * copy of its own. */
-static tr_status place_weights(tri_session *session, tr_error *err)
-{
-    const tri_program *program = &session->programs[TRI_PROGRAM_TRAIN];
-    const tri_executor *executor = &session->executors[TRI_PROGRAM_TRAIN];
-    bool apart = session->device.def->queue;
-    session->weights = calloc(session->params.count + 1, sizeof *session->weights);
-    if (session->weights && apart)
-        session->host_weights = malloc((size_t)tri_param_total(&session->params) * sizeof(float));
-    if (!session->weights || (apart && !session->host_weights))
-        return tri_fail(err, TR_ERROR_RUNTIME, "no memory for the weights on the host");
-    float *next = session->host_weights;
-    for (size_t i = 0; apart && i < session->params.count; i++) {
-        session->weights[i] = next;
-        next += tri_shape_count(&session->params.items[i].shape);
-    }
-    for (size_t s = 0; !apart && s < program->num_states; s++)
-        if (program->states[s].kind == TRI_STATE_PARAM)
-            session->weights[program->states[s].param] =
-                tri_executor_memory(executor, program->states[s].latest, 0);
-    return TR_OK;
-}
-
-/* A state that mirrors a parameter gets what the host has of it, in its own type. */
-static tr_status push_state(tri_session *session, const tri_state *state, void *room, tr_error *err)
-{
-    const tri_executor *executor = &session->executors[TRI_PROGRAM_TRAIN];
-    const float *from = session->weights[state->param];
-    int64_t count = tri_shape_count(&state->shape);
-    if (state->kind == TRI_STATE_PARAM)
-        return session->host_weights ? tri_executor_write(executor, state->latest, from, err)
-                                     : TR_OK;
-    uint16_t *to = room;
-    for (int64_t i = 0; i < count; i++)
-        to[i] = state->dtype == TRI_BF16 ? tri_f32_to_bf16(from[i]) : tri_f32_to_f16(from[i]);
-    return tri_executor_write(executor, state->latest, to, err);
-}
-
-static tr_status push_weights(tri_session *session, tr_error *err)
-{
-    const tri_program *program = &session->programs[TRI_PROGRAM_TRAIN];
-    int64_t most = 1;
-    for (size_t i = 0; i < session->params.count; i++) {
-        int64_t count = tri_shape_count(&session->params.items[i].shape);
-        most = count > most ? count : most;
-    }
-    void *room = malloc((size_t)most * sizeof(uint16_t));
-    tr_status status =
-        room ? TR_OK : tri_fail(err, TR_ERROR_RUNTIME, "no memory to convert the weights");
-    for (size_t s = 0; s < program->num_states && status == TR_OK; s++)
-        if (program->states[s].kind == TRI_STATE_PARAM || program->states[s].kind == TRI_STATE_COPY)
-            status = push_state(session, &program->states[s], room, err);
-    free(room);
-    return status;
-}
-
-tr_status tri_session_pull_weights(tri_session *session, tr_error *err)
-{
-    const tri_program *program = &session->programs[TRI_PROGRAM_TRAIN];
-    for (size_t s = 0; session->host_weights && s < program->num_states; s++)
-        if (program->states[s].kind == TRI_STATE_PARAM)
-            TRI_TRY(tri_executor_read(&session->executors[TRI_PROGRAM_TRAIN],
-                                      program->states[s].latest,
-                                      session->weights[program->states[s].param], err));
-    return TR_OK;
+    return check_labels(session, err);
 }
 
 static tr_status fill_weights(tri_session *session, tr_error *err)
 {
-    TRI_TRY(place_weights(session, err));
+    TRI_TRY(tri_weights_place(session, err));
     if (session->device.def == &tri_device_null)
         return TR_OK;
-    if (session->config.weights_from && session->config.weights_from[0]) {
-        tr_status status =
-            tri_weights_load(session->config.weights_from, &session->params, session->weights, err);
+    bool loads = session->config.weights_from && session->config.weights_from[0];
+    if (loads) {
+        tr_status status = tri_weights_load(session->config.weights_from, &session->params,
+                                            session->weights, session->fresh, err);
         if (status != TR_OK)
             return tri_fail_prefix(err, status, "model.from");
-    } else {
-        for (size_t i = 0; i < session->params.count; i++)
-            tri_init_fill(&session->params.items[i], session->config.seed, session->weights[i]);
     }
-    return push_weights(session, err);
+    for (size_t i = 0; i < session->params.count; i++)
+        if (!loads || session->fresh[i])
+            tri_init_fill(&session->params.items[i], session->config.seed, session->weights[i]);
+    return tri_weights_push(session, err);
+}
+
+/* The loss scale that the run begins with. */
+static tr_status fill_scaler(tri_session *session, tr_error *err)
+{
+    const tri_program *program = &session->programs[TRI_PROGRAM_TRAIN];
+    float scaler[TRI_NUM_SCALER] = {[TRI_SCALER_SCALE] = session->config.compile.precision.scale};
+    bool computes = session->device.def != &tri_device_null;
+    for (size_t s = 0; computes && s < program->num_states; s++)
+        if (program->states[s].kind == TRI_STATE_OPTIM && program->states[s].param == TRI_NONE)
+            TRI_TRY(tri_executor_write(&session->executors[TRI_PROGRAM_TRAIN],
+                                       program->states[s].latest, scaler, err));
+    return TR_OK;
+}
+
+/* How many steps there are, which the learning rate wants to know too. Epochs are of the session's
+ * own data: whoever brings rows, or wants none, counts steps. */
+static tr_status count_steps(tri_session *session, tr_error *err)
+{
+    tri_session_config *config = &session->config;
+    bool has_rows = session->data || session->row == tri_vector_row;
+    int64_t rows = session->data ? tri_data_epoch_rows(session->data) : TRI_DATA_ENDLESS;
+    TRI_TRY(tri_epochs_init(&session->epochs, has_rows ? config->epochs : 0, rows,
+                            config->compile.batch, err));
+    session->num_steps = tri_epochs_num_steps(&session->epochs, config->steps);
+    if (session->epochs.num > 0)
+        config->lr.steps = session->num_steps;
+    return TR_OK;
 }
 
 tr_status tri_session_start(tri_session *session, tr_error *err)
 {
     TRI_TRY(open_rows(session, err));
+    TRI_TRY(count_steps(session, err));
     session->store.peers = session->peers;
     session->store.device_index = session->device_index;
     TRI_TRY(tri_store_alloc(&session->store, err));
     for (int p = 0; p < TRI_NUM_PROGRAMS; p++)
-        TRI_TRY(tri_executor_init(&session->executors[p], &session->programs[p], &session->store,
-                                  session->config.seed, err));
+        if (tri_session_has(session, p))
+            TRI_TRY(tri_executor_init(&session->executors[p], &session->programs[p],
+                                      &session->store, session->config.seed, err));
     for (int p = 0; p < TRI_NUM_PROGRAMS; p++) {
         session->executors[p].exchange = &session->exchange;
         session->executors[p].status = session->status;
     }
     TRI_TRY(fill_weights(session, err));
+    TRI_TRY(fill_scaler(session, err));
     session->started = true;
     return TR_OK;
 }
@@ -215,18 +244,50 @@ static void fill_step_inputs(tri_session *session, double lr)
     const tri_optim_config *optim = &session->config.compile.optim;
     int32_t *step = tri_session_host(session, TRI_PROGRAM_TRAIN, TRI_HOST_STEP, 0);
     float *sched = tri_session_host(session, TRI_PROGRAM_TRAIN, TRI_HOST_SCHED, 0);
-    double t = (double)(session->step + 1);
+    double t = (double)(session->step - session->skipped + 1); /* moments know only updates */
     if (step)
         *step = (int32_t)session->step;
     sched[TRI_SCHED_LR] = (float)lr;
     sched[TRI_SCHED_BIAS1] = (float)(1 / (1 - pow((double)optim->beta1, t)));
     sched[TRI_SCHED_BIAS2] = (float)(1 / (1 - pow((double)optim->beta2, t)));
-    sched[TRI_SCHED_LOSS_SCALE] = 1;
 }
 
 static const float *result_of(const tri_session *session)
 {
     return tri_session_host(session, TRI_PROGRAM_TRAIN, TRI_HOST_RESULT, 0);
+}
+
+static bool has_scaler(const tri_session *session)
+{
+    return session->config.compile.precision.compute == TRI_F16;
+}
+
+/* A step whose update wrote nothing: with a loss scaler it may pass, otherwise it is an error. */
+static tr_status skip_step(tri_session *session, tri_step_result *result, tr_error *err)
+{
+    const char *what = isfinite(result->loss) ? "gradient" : "loss";
+    long long step = (long long)session->step;
+    if (!has_scaler(session))
+        return tri_fail(err, TR_ERROR_NUMERIC,
+                        "the %s is not finite at step %lld (loss %g, gradient norm %g); the "
+                        "weights are as before this step. Lower optim.lr, add "
+                        "optim.warmup_steps, or set train.clip",
+                        what, step, (double)result->loss, (double)result->grad_norm);
+    session->skipped++;
+    result->skipped = true;
+    if (result->scale / 2 < 1)
+        return tri_fail(err, TR_ERROR_NUMERIC,
+                        "the %s is not finite at step %lld though the loss scale has fallen to %g; "
+                        "the weights are as before this step. Set precision.kind=bf16, whose "
+                        "numbers reach further, or lower optim.lr",
+                        what, step, (double)result->scale);
+    if (session->skipped_row > session->config.max_skipped)
+        return tri_fail(err, TR_ERROR_NUMERIC,
+                        "the %s is not finite in %lld steps in a row, up to step %lld (loss scale "
+                        "%g); the weights are as before them. Start with a smaller "
+                        "precision.scale, raise train.max_skipped, or set precision.kind=bf16",
+                        what, (long long)session->skipped_row, step, (double)result->scale);
+    return TR_OK;
 }
 
 tr_status tri_session_step(tri_session *session, tri_step_result *result, tr_error *err)
@@ -236,6 +297,8 @@ tr_status tri_session_step(tri_session *session, tri_step_result *result, tr_err
     if (session->status)
         atomic_store_explicit(&session->status->step, session->step, memory_order_relaxed);
     tri_fill_train_batch(session);
+    if (session->data)
+        TRI_TRY(tri_data_problem(session->data, err));
     fill_step_inputs(session, lr);
     TRI_TRY(tri_executor_run(&session->executors[TRI_PROGRAM_TRAIN], err));
     const float *end = result_of(session);
@@ -243,14 +306,12 @@ tr_status tri_session_step(tri_session *session, tri_step_result *result, tr_err
                                 .grad_norm = end[TRI_RESULT_NORM],
                                 .lr = lr,
                                 .count = end[TRI_RESULT_COUNT],
+                                .scale = end[TRI_RESULT_SCALE],
                                 .seconds = tri_now_s() - start};
-    if (session->device.def != &tri_device_null && end[TRI_RESULT_OK] == 0)
-        return tri_fail(err, TR_ERROR_NUMERIC,
-                        "the %s is not finite at step %lld (loss %g, gradient norm %g); the "
-                        "weights are as before this step. Lower optim.lr, add "
-                        "optim.warmup_steps, or set train.clip",
-                        isfinite(result->loss) ? "gradient" : "loss", (long long)session->step,
-                        (double)result->loss, (double)result->grad_norm);
+    bool ok = session->device.def == &tri_device_null || end[TRI_RESULT_OK] != 0;
+    session->skipped_row = ok ? 0 : session->skipped_row + 1;
+    if (!ok)
+        TRI_TRY(skip_step(session, result, err));
     session->step++;
     return TR_OK;
 }
@@ -261,24 +322,44 @@ bool tri_session_can_eval(const tri_session *session)
            tri_data_num_windows(session->data, TRI_SPLIT_EVAL) > 0;
 }
 
-tr_status tri_session_eval(tri_session *session, double *loss, tr_error *err)
+/* What the host reads as a number; 0 when the program has no such value. */
+static double number_of(const tri_session *session, int program, tri_host_value name)
 {
+    const float *value = tri_session_host(session, program, name, 0);
+    return value ? (double)*value : 0;
+}
+
+tr_status tri_session_eval(tri_session *session, tri_eval_result *result, tr_error *err)
+{
+    *result = (tri_eval_result){0};
     if (!tri_session_can_eval(session))
         return tri_fail(err, TR_ERROR_INPUT,
                         "no data is held out for evaluation: data.eval_fraction is 0");
-    double sum = 0, count = 0;
+    double sum = 0, count = 0, hits = 0;
     for (int64_t run = 0; tri_fill_eval_batch(session, run); run++) {
+        if (session->data)
+            TRI_TRY(tri_data_problem(session->data, err));
         TRI_TRY(tri_executor_run(&session->executors[TRI_PROGRAM_EVAL], err));
-        sum += (double)*(float *)tri_session_host(session, TRI_PROGRAM_EVAL, TRI_HOST_LOSS, 0);
-        count += (double)*(float *)tri_session_host(session, TRI_PROGRAM_EVAL, TRI_HOST_COUNT, 0);
+        sum += number_of(session, TRI_PROGRAM_EVAL, TRI_HOST_LOSS);
+        count += number_of(session, TRI_PROGRAM_EVAL, TRI_HOST_COUNT);
+        hits += number_of(session, TRI_PROGRAM_EVAL, TRI_HOST_HITS);
     }
-    *loss = sum / (count > 0 ? count : 1);
+    bool has_hits = session->host[TRI_PROGRAM_EVAL][TRI_HOST_HITS] != TRI_NONE;
+    double divisor = count > 0 ? count : 1;
+    *result = (tri_eval_result){
+        .loss = sum / divisor, .accuracy = has_hits ? hits / divisor : (double)NAN, .count = count};
     return TR_OK;
 }
 
 const float *tri_session_predict(tri_session *session, const int32_t *tokens, int64_t length)
 {
-    tri_fill_prompt(session, tokens, length);
+    return tri_session_predict_at(
+        session, &(tri_prompt){.tokens = tokens, .length = length, .index = length - 1});
+}
+
+const float *tri_session_predict_at(tri_session *session, const tri_prompt *prompt)
+{
+    tri_fill_prompt(session, prompt);
     if (tri_executor_run(&session->executors[TRI_PROGRAM_PREDICT], NULL) != TR_OK)
         return NULL; /* cannot be: prediction communicates with nobody */
     return tri_session_host(session, TRI_PROGRAM_PREDICT, TRI_HOST_LOGITS, 0);
@@ -289,7 +370,7 @@ tr_status tri_session_grad(const tri_session *session, tri_id param, float *to, 
     const tri_program *program = &session->programs[TRI_PROGRAM_TRAIN];
     const float *end = result_of(session);
     float count = end[TRI_RESULT_COUNT] > 1 ? end[TRI_RESULT_COUNT] : 1;
-    float factor = 1 / (count * tri_loss_seed(&session->config.compile));
+    float factor = 1 / (count * tri_loss_seed(&session->config.compile) * end[TRI_RESULT_SCALE]);
     for (size_t s = 0; s < program->num_states; s++) {
         const tri_state *state = &program->states[s];
         if (state->kind != TRI_STATE_GRAD || state->param != param)

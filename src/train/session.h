@@ -6,27 +6,52 @@
 #include "compile/compile.h"
 #include "data/data.h"
 #include "run/executor.h"
+#include "train/epochs.h"
 #include "train/schedule_lr.h"
 
+typedef enum tri_session_program {
+    TRI_PROGRAM_TRAIN,
+    TRI_PROGRAM_EVAL,
+    TRI_PROGRAM_PREDICT,
+    TRI_PROGRAM_PREFILL,
+    TRI_PROGRAM_DECODE,
+    TRI_NUM_PROGRAMS
+} tri_session_program;
+
+/* Sets of programs. A session compiles, and plans memory for, those that it is asked for. */
+enum {
+    TRI_PROGRAMS_TRAIN = 1 << TRI_PROGRAM_TRAIN | 1 << TRI_PROGRAM_EVAL | 1 << TRI_PROGRAM_PREDICT,
+    TRI_PROGRAMS_GENERATE = 1 << TRI_PROGRAM_PREFILL | 1 << TRI_PROGRAM_DECODE,
+};
+
+/* Shapes of prefill and decode. */
+typedef struct tri_generate_shape {
+    int64_t rows;         /* texts at a time: of the cache, and of decode */
+    int64_t len;          /* positions that the cache holds */
+    int64_t block;        /* positions of a row that prefill takes at a time */
+    int64_t prefill_rows; /* rows that it takes them of */
+} tri_generate_shape;
+
 typedef struct tri_session_config {
+    unsigned programs; /* bits 1 << TRI_PROGRAM_...; 0: TRI_PROGRAMS_TRAIN */
+    tri_generate_shape generate;
     tri_compile_config compile;
     tri_device_config device;
     tri_data_config data;
     tri_lr_schedule lr;
     uint64_t seed;
     int64_t eval_batches;
+    int64_t steps;            /* train.steps; with epochs, 0 sets no other end */
+    int64_t epochs;           /* train.epochs; 0: steps are counted */
+    int64_t max_skipped;      /* train.max_skipped: steps in a row, with a loss scaler */
     const char *weights_from; /* file to start from, or "" */
 } tri_session_config;
 
 /* Where rows come from: fills the row of a sample (data/data.h). */
 typedef void (*tri_row_fn)(void *context, tri_split split, uint64_t sample, const tri_row *row);
 
-typedef enum tri_session_program {
-    TRI_PROGRAM_TRAIN,
-    TRI_PROGRAM_EVAL,
-    TRI_PROGRAM_PREDICT,
-    TRI_NUM_PROGRAMS
-} tri_session_program;
+/* Is told that a row of the next step was filled with this sample. */
+typedef void (*tri_sample_fn)(void *context, uint64_t sample);
 
 /* Values that the host writes or reads by name. */
 typedef enum tri_host_value {
@@ -38,11 +63,13 @@ typedef enum tri_host_value {
     TRI_HOST_ROWS,
     TRI_HOST_STEP,
     TRI_HOST_SCHED,
+    TRI_HOST_FIRST,
     TRI_HOST_INDEX,
     TRI_HOST_X,
     TRI_HOST_TARGET,
     TRI_HOST_LOSS,
     TRI_HOST_COUNT,
+    TRI_HOST_HITS,
     TRI_HOST_RESULT,
     TRI_HOST_LOGITS,
     TRI_NUM_HOST_VALUES
@@ -59,6 +86,8 @@ typedef struct tri_session {
     tri_data *data;
     tri_row_fn row;
     void *row_context;
+    tri_sample_fn sampled; /* told of every row that is trained on; may be NULL */
+    void *sampled_context;
     /* Set by the caller between compile and start when there are other ranks: */
     int dp_rank;             /* which part of the batch is this rank's */
     int device_index;        /* which of several devices of this machine */
@@ -68,7 +97,12 @@ typedef struct tri_session {
 
     float **weights;     /* of each parameter, for the host to read */
     float *host_weights; /* where they lie when the device has memory of its own; else NULL */
-    int64_t step;        /* steps done */
+    bool *fresh;         /* of each: filled anew, since the file to start from has none of it */
+    int64_t step;        /* steps done, with those skipped */
+    int64_t skipped;     /* of them: with a loss scaler, those whose gradient overflowed */
+    int64_t skipped_row; /* how many the last ones were */
+    int64_t num_steps;
+    tri_epochs epochs;
     bool compiled, started;
 } tri_session;
 
@@ -77,6 +111,8 @@ typedef struct tri_step_result {
     double lr;
     double count; /* targets in the batch */
     double seconds;
+    float scale;  /* that the gradients carried; 1 without a loss scaler */
+    bool skipped; /* the gradient overflowed: nothing was updated, and the scale is now half */
 } tri_step_result;
 
 /* Compiles the programs and plans their memory; nothing large is allocated. The session must not
@@ -88,19 +124,42 @@ tr_status tri_session_start(tri_session *session, tr_error *err);
 void tri_session_fini(tri_session *session);
 
 /* One training step. A loss or norm that is not finite is TR_ERROR_NUMERIC; the parameters are
- * then as before the step. */
+ * then as before the step. With a loss scaler (fp16) the step is skipped instead and the scale
+ * halved; it is an error only after max_skipped of them in a row, or when the scale falls below 1.
+ */
 tr_status tri_session_step(tri_session *session, tri_step_result *result, tr_error *err);
-/* Mean loss over eval_batches batches of held-out rows. */
-tr_status tri_session_eval(tri_session *session, double *loss, tr_error *err);
+typedef struct tri_eval_result {
+    double loss;     /* mean over the targets */
+    double accuracy; /* share of targets with the largest logit of their row; NAN without logits */
+    double count;    /* targets */
+} tri_eval_result;
+
+/* Over eval_batches batches of held-out rows. */
+tr_status tri_session_eval(tri_session *session, tri_eval_result *result, tr_error *err);
+/* Whether the session has a program. */
+bool tri_session_has(const tri_session *session, tri_session_program program);
+tri_mode tri_session_mode(tri_session_program program);
+/* Rows and positions of one run of a program. */
+tri_batch_shape tri_session_batch_shape(const tri_session *session, tri_session_program program);
 /* Whether there are held-out rows. */
 bool tri_session_can_eval(const tri_session *session);
 /* Logits after `length` tokens (at most seq_len of them); valid until the next call. */
 const float *tri_session_predict(tri_session *session, const int32_t *tokens, int64_t length);
 
+/* A row to predict something about. */
+typedef struct tri_prompt {
+    const int32_t *tokens, *types; /* [length]; types may be NULL: all 0 */
+    int64_t length;                /* at most seq_len; what follows is padding */
+    int64_t index;                 /* the position whose logits are wanted, unless it is labels' */
+} tri_prompt;
+
+const float *tri_session_predict_at(tri_session *session, const tri_prompt *prompt);
+
 /* Gradient of a parameter after a step, as it was applied but for clipping: the mean over targets.
  */
 tr_status tri_session_grad(const tri_session *session, tri_id param, float *to, tr_error *err);
-/* Brings session->weights up to date where the device has memory of its own; before saving. */
+/* Brings session->weights up to date where the device has memory of its own, or this rank only
+ * pieces; before saving. Collective over the ranks. */
 tr_status tri_session_pull_weights(tri_session *session, tr_error *err);
 uint64_t tri_session_planned_bytes(const tri_session *session);
 

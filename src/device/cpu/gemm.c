@@ -1,6 +1,6 @@
 /* Cutting a matrix product into blocks and tasks.
  *
- * Two plans, chosen by shape:
+ * Three plans, chosen by shape:
  *
  *   Wide. c is cut into blocks, and k into passes. For each pass over a block, the rows of a are
  *   packed into shared scratch by all workers, then a task multiplies a chunk of them by a strip of
@@ -11,6 +11,9 @@
  *
  *   Narrow. With few columns, packing a would cost too much beside so little arithmetic, and
  *   packing b too unless it is transposed: tasks take rows and read in place what they can.
+ *
+ *   Few. With few rows the product waits for b alone, which is read once, in order, and packed
+ *   nowhere: tasks take columns.
  *
  * All sizes follow from constants and the shape, never from the number of threads: see gemm.h. The
  * cuts along k alone decide the bits of the result; those of rows and columns do not. */
@@ -46,6 +49,11 @@
 #define WORKER_FLOATS (EDGE_FLOATS + MAX_PASS * MAX_NR)
 /* The narrow plan's limit on columns. */
 #define NARROW_COLS 256
+/* Rows of the plan for few, and columns of a task, at most: what a task reads ahead of itself ends
+ * with it, so its columns are many where that leaves ENOUGH_TASKS. */
+#define FEW_MOST 16
+#define FEW_COLS 128
+#define FEW_UNIT 16
 /* Below this, waking the pool costs more than it saves. */
 #define INLINE_FLOPS 1000000
 
@@ -286,6 +294,22 @@ static void run_narrow(tri_pool *pool, gemm_job *job)
     tri_pool_run(pool, (int)divide_up(g->m, job->task_rows), narrow_multiply, job);
 }
 
+/* ---- few rows ---- */
+
+static void few_multiply(void *context, int task, int worker)
+{
+    const gemm_job *job = context;
+    const tri_gemm *g = job->g;
+    int64_t j = (int64_t)task * job->task_cols, cols = min_i64(job->task_cols, g->n - j);
+    tri_gemm_block block = block_of_c(g, 0, g->m, j, cols, 0, g->k);
+    (void)worker;
+    block.a = g->a;
+    block.a_row = g->lda;
+    block.b = b_at(g, 0, j);
+    block.b_depth = g->ldb;
+    job->kernels->run_few(&block, job->depth);
+}
+
 /* ---- wide plan ---- */
 
 /* Passes follow each other within a block, blocks along a row of blocks: row after row. */
@@ -361,11 +385,16 @@ static void wide_multiply(void *context, int task, int worker)
     kernels->run_block(&block);
 }
 
+/* Values of k in a pass. */
+static int64_t wide_depth(const tri_gemm *g)
+{
+    return equal_part(g->k, g->k <= MAX_PASS ? MAX_PASS : PASS, 4);
+}
+
 static void plan_wide(gemm_job *job)
 {
     const tri_gemm *g = job->g;
     int64_t mr = job->kernels->mr, nr = job->kernels->nr;
-    job->depth = equal_part(g->k, g->k <= MAX_PASS ? MAX_PASS : PASS, 4);
     int64_t chunk = CHUNK_FLOATS / (job->depth < PASS ? PASS : job->depth) / mr * mr;
     job->task_rows = equal_part(g->m, chunk, mr);
     job->block_rows = min_i64(2, divide_up(g->m, job->task_rows)) * job->task_rows;
@@ -403,8 +432,16 @@ void tri_gemm_run(tri_pool *pool, tri_isa isa, void *scratch, const tri_gemm *g)
         .shared = scratch,
         .of_workers = (float *)scratch + SHARED_FLOATS,
     };
-    if (g->n <= NARROW_COLS && round_up(g->n, kernels->nr) * g->k <= SHARED_FLOATS)
+    bool narrow = g->n <= NARROW_COLS && round_up(g->n, kernels->nr) * g->k <= SHARED_FLOATS;
+    bool few = g->m <= FEW_MOST && g->trans_b && !g->trans_a && !g->accumulate && g->alpha == 1 &&
+               g->k > 0;
+    job.depth = narrow ? MAX_PASS : wide_depth(g);
+    if (few) {
+        job.task_cols = min_i64(round_up(divide_up(g->n, ENOUGH_TASKS), FEW_UNIT), FEW_COLS);
+        tri_pool_run(pool, (int)divide_up(g->n, job.task_cols), few_multiply, &job);
+    } else if (narrow) {
         run_narrow(pool, &job);
-    else
+    } else {
         run_wide(pool, &job);
+    }
 }

@@ -1,10 +1,12 @@
-/* Attention on the GPU: reads the operands and chooses the kernels.
+/* Attention on the GPU: reads the operands and chooses the kernels. Those of cuDNN are taken where it
+ * has some (dnn.h), which is without dropout, documents and windows; ours do the rest.
  *
- * The backward is deterministic without atomics: one kernel owns the keys and sums over queries (of
+ * Our backward is deterministic without atomics: one kernel owns the keys and sums over queries (of
  * all heads that share them), another owns the queries and sums over keys. Both compute the scores
  * again, so there are seven products instead of the five of a single kernel that adds its shares
  * of dq with atomics; but no share of dq goes through memory, and nothing waits for its turn. */
 #include "device/cuda/attention.cuh"
+#include "device/cuda/dnn.h"
 
 #include "base/rng.h"
 
@@ -35,7 +37,7 @@ static tri_attention read_operands(const tri_kernel_args *args, const tri_tensor
     a.alpha = attr->alpha;
     a.alpha2 = (float)((double)attr->alpha * 1.4426950408889634);
     a.causal = attr->causal;
-    a.window = attr->window;
+    a.window = attr->window < a.num_pos ? attr->window : 0; /* all of them */
     a.dropout = attr->dropout > 0 ? attr->dropout : 0;
     a.keep_scale = (float)(1.0 / (1.0 - (double)a.dropout));
     a.threshold = tri_dropout_threshold(a.dropout);
@@ -57,14 +59,59 @@ static bool suits_mma(const tri_attention *a, tri_dtype dtype)
            a->alpha > 0 && address % 16 == 0;
 }
 
+/* The same call for cuDNN; its dtype is f32, which cuDNN does not take, when a mask is in the way. */
+static tri_cuda_sdpa sdpa_of(const tri_attention *a, const tri_kernel_args *args, bool grad)
+{
+    tri_dtype dtype = args->in[grad].dtype;
+    const tri_cuda *device = (const tri_cuda *)args->device;
+    tri_cuda_sdpa c = {};
+    bool with_docs = args->in[grad ? 8 : 5].count > 0;
+    bool plain = !with_docs && a->window == 0 && a->dropout == 0;
+    c.grad = grad;
+    c.causal = a->causal;
+    c.any_order = device && device->any_order;
+    c.dtype = plain ? dtype : TRI_F32;
+    c.num_batch = a->num_batch;
+    c.num_pos = a->num_pos;
+    c.heads = a->heads;
+    c.key_heads = a->key_heads;
+    c.width = a->width;
+    c.q_step = a->q_step;
+    c.k_step = a->k_step;
+    c.o_step = a->o_step;
+    c.alpha = a->alpha;
+    c.q = a->q;
+    c.k = a->k;
+    c.v = a->v;
+    c.lse = a->lse;
+    c.o = grad ? (void *)a->o : a->out;
+    c.dout = a->dout;
+    c.dq = a->dq;
+    c.dk = a->dk;
+    c.dv = a->dv;
+    return c;
+}
+
+static size_t attention_scratch(const tri_kernel_args *args, int num_threads)
+{
+    (void)num_threads;
+    tri_attention a = read_operands(args, args->in, args->in + 3);
+    tri_cuda_sdpa call = sdpa_of(&a, args, false);
+    return tri_cuda_dnn_scratch(&call);
+}
+
 static void attention(const tri_kernel_args *args)
 {
     tri_attention a = read_operands(args, args->in, args->in + 3);
-    cudaStream_t stream = (cudaStream_t)((tri_cuda *)args->device)->stream;
+    tri_cuda *cuda = (tri_cuda *)args->device;
+    cudaStream_t stream = (cudaStream_t)cuda->stream;
     tri_dtype dtype = args->in[0].dtype;
     a.out = args->out[0].data;
     a.lse = (float *)args->out[1].data;
     if (args->out[0].count == 0)
+        return;
+    tri_cuda_sdpa call = sdpa_of(&a, args, false);
+    if (tri_cuda_dnn_attention(cuda, &call))
         return;
     if (suits_mma(&a, dtype))
         tri_attention_mma_forward(&a, dtype, stream);
@@ -72,11 +119,15 @@ static void attention(const tri_kernel_args *args)
         tri_attention_any_forward(&a, dtype, stream);
 }
 
-/* lse2 and delta. */
+/* lse2 and delta, or what cuDNN wants. */
 static size_t attention_grad_scratch(const tri_kernel_args *args, int num_threads)
 {
     (void)num_threads;
-    return 2 * (size_t)args->in[5].count * sizeof(float);
+    tri_attention a = read_operands(args, args->in + 1, args->in + 6);
+    tri_cuda_sdpa call = sdpa_of(&a, args, true);
+    size_t theirs = tri_cuda_dnn_scratch(&call);
+    size_t ours = 2 * (size_t)args->in[5].count * sizeof(float);
+    return theirs > ours ? theirs : ours;
 }
 
 static void attention_grad(const tri_kernel_args *args)
@@ -97,6 +148,9 @@ static void attention_grad(const tri_kernel_args *args)
     a.dv = packed ? (char *)a.dq + 2 * part : args->out[2].data;
     if (args->out[0].count == 0)
         return;
+    tri_cuda_sdpa call = sdpa_of(&a, args, true);
+    if (tri_cuda_dnn_attention(cuda, &call))
+        return;
     tri_attention_stats(&a, dtype, stream);
     if (suits_mma(&a, dtype))
         tri_attention_mma_grad(&a, dtype, stream);
@@ -104,5 +158,13 @@ static void attention_grad(const tri_kernel_args *args)
         tri_attention_any_grad(&a, dtype, stream);
 }
 
-const tri_kernel tri_cuda_attention = {attention, nullptr, nullptr};
+bool tri_cuda_takes(tri_op op, const tri_kernel_args *args)
+{
+    if (op != TRI_OP_ATTENTION && op != TRI_OP_ATTENTION_GRAD)
+        return true;
+    const tri_tensor &q = args->in[op == TRI_OP_ATTENTION_GRAD];
+    return q.size[q.rank - 1] <= TRI_ATTENTION_MAX_WIDTH;
+}
+
+const tri_kernel tri_cuda_attention = {attention, attention_scratch, nullptr};
 const tri_kernel tri_cuda_attention_grad = {attention_grad, attention_grad_scratch, nullptr};

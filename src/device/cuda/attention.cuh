@@ -5,7 +5,7 @@
  * head sizes 64 and 128, on tensor cores. attention.cu chooses.
  *
  * Exponentials are powers of two: scores are multiplied by alpha * log2(e), and the backward reads
- * lse * log2(e) from scratch, beside delta = do . o (attention_any.cu writes both). */
+ * lse * log2(e) from scratch, beside delta = do . o (attention_stats.cu writes both). */
 #ifndef TRI_DEVICE_CUDA_ATTENTION_CUH
 #define TRI_DEVICE_CUDA_ATTENTION_CUH
 
@@ -79,7 +79,7 @@ static __device__ __forceinline__ tri_span tri_keys_of(const tri_attention &a, i
 static __device__ __forceinline__ tri_span tri_queries_of(const tri_attention &a, int j)
 {
     int first = a.causal ? j : 0;
-    int end = a.window > 0 ? (int)min((int64_t)j + a.window, (int64_t)a.num_pos) : a.num_pos;
+    int end = a.window > 0 && a.window < a.num_pos - j ? j + a.window : a.num_pos;
     return {first, end - first};
 }
 

@@ -8,41 +8,11 @@
  *
  * R is what fits: 64 for heads up to 64, 32 up to 128, 16 up to 256. */
 #include "device/cuda/attention.cuh"
+#include "device/cuda/common.cuh"
 
-#include <cuda_bf16.h>
-#include <cuda_fp16.h>
+using namespace tri;
 
 enum { SIDE = 16, THREADS = SIDE * SIDE };
-
-static __device__ __forceinline__ float widen(float x)
-{
-    return x;
-}
-
-static __device__ __forceinline__ float widen(__nv_bfloat16 x)
-{
-    return __bfloat162float(x);
-}
-
-static __device__ __forceinline__ float widen(__half x)
-{
-    return __half2float(x);
-}
-
-static __device__ __forceinline__ void narrow(float *to, float x)
-{
-    *to = x;
-}
-
-static __device__ __forceinline__ void narrow(__nv_bfloat16 *to, float x)
-{
-    *to = __float2bfloat16(x);
-}
-
-static __device__ __forceinline__ void narrow(__half *to, float x)
-{
-    *to = __float2half(x);
-}
 
 /* R rows of a head, DMAX columns; row r begins at r * (DMAX + 1). */
 template <typename T, int R, int DMAX>
@@ -121,7 +91,7 @@ store_tile(T *head, int64_t step, int first, int num_pos, int width,
         for (int d = 0; d < DMAX / SIDE; d++) {
             int column = (int)threadIdx.x % SIDE + d * SIDE;
             if (pos < num_pos && column < width)
-                narrow(head + pos * step + column, c[i][d] * factor[i]);
+                head[pos * step + column] = narrow<T>(c[i][d] * factor[i]);
         }
     }
 }
@@ -252,30 +222,6 @@ static __global__ void __launch_bounds__(THREADS) forward(const __grid_constant_
 }
 
 /* --- Backward ------------------------------------------------------------------------------- */
-
-/* lse2 = lse * log2(e) and delta = do . o, a warp for each query. */
-template <typename T>
-static __global__ void __launch_bounds__(THREADS) stats(const __grid_constant__ tri_attention a)
-{
-    int64_t at = (int64_t)blockIdx.x * (THREADS / 32) + threadIdx.x / 32;
-    if (at >= (int64_t)a.num_batch * a.heads * a.num_pos)
-        return;
-    int pos = (int)(at % a.num_pos), h = (int)(at / a.num_pos % a.heads);
-    int b = (int)(at / a.num_pos / a.heads);
-    int64_t start = tri_o_start(a, b, h) + pos * a.o_step;
-    const T *dout = (const T *)a.dout + start, *o = (const T *)a.o + start;
-    float sum = 0;
-    for (int d = threadIdx.x % 32; d < a.width; d += 32)
-        sum = fmaf(widen(dout[d]), widen(o[d]), sum);
-#pragma unroll
-    for (int step = 16; step > 0; step /= 2)
-        sum += __shfl_xor_sync(0xffffffffu, sum, step);
-    if (threadIdx.x % 32 == 0) {
-        float lse = a.lse[at];
-        a.delta[at] = sum;
-        a.lse2[at] = lse == -INFINITY ? INFINITY : lse * TRI_LOG2_E;
-    }
-}
 
 /* From the pieces of q, do, k, v: p (times its mask) and ds, into shared memory [query][key]. */
 template <int R, int DMAX>
@@ -436,32 +382,10 @@ template <typename T> static void grad_of(const tri_attention *a, cudaStream_t s
 
 void tri_attention_any_forward(const tri_attention *a, tri_dtype dtype, cudaStream_t stream)
 {
-    if (dtype == TRI_BF16)
-        forward_of<__nv_bfloat16>(a, stream);
-    else if (dtype == TRI_F16)
-        forward_of<__half>(a, stream);
-    else
-        forward_of<float>(a, stream);
+    by_type(dtype, [&](auto zero) { forward_of<decltype(zero)>(a, stream); });
 }
 
 void tri_attention_any_grad(const tri_attention *a, tri_dtype dtype, cudaStream_t stream)
 {
-    if (dtype == TRI_BF16)
-        grad_of<__nv_bfloat16>(a, stream);
-    else if (dtype == TRI_F16)
-        grad_of<__half>(a, stream);
-    else
-        grad_of<float>(a, stream);
-}
-
-void tri_attention_stats(const tri_attention *a, tri_dtype dtype, cudaStream_t stream)
-{
-    int64_t rows = (int64_t)a->num_batch * a->heads * a->num_pos;
-    int64_t blocks = (rows + THREADS / 32 - 1) / (THREADS / 32);
-    if (dtype == TRI_BF16)
-        tri_attention_launch(stats<__nv_bfloat16>, blocks, THREADS, 0, stream, a);
-    else if (dtype == TRI_F16)
-        tri_attention_launch(stats<__half>, blocks, THREADS, 0, stream, a);
-    else
-        tri_attention_launch(stats<float>, blocks, THREADS, 0, stream, a);
+    by_type(dtype, [&](auto zero) { grad_of<decltype(zero)>(a, stream); });
 }

@@ -19,10 +19,15 @@ enum { TILE_ROWS = 64 }; /* of what a block goes through */
 
 /* --- dk and dv ------------------------------------------------------------------------------ */
 
-/* Shared memory: keys and values of the block; two buffers of q, do, lse2, delta, documents. */
-template <int D> struct key_layout {
+/* How a block works: so many queries at a time in registers, so many blocks to a processor, whether
+ * k and v stay in registers; then where things lie in shared memory: keys and values of the block,
+ * two buffers of q, do, lse2, delta, documents. */
+template <int D_, int CHUNK_, int BLOCKS_, bool KEEP_> struct key_plan {
     enum {
-        CHUNK = D == 64 ? 64 : 32, /* queries at a time in registers */
+        D = D_,
+        CHUNK = CHUNK_,
+        BLOCKS = BLOCKS_,
+        KEEP = KEEP_,
         TILE = TILE_ROWS * D * 2,
         K = 0,
         V = TILE,
@@ -35,19 +40,22 @@ template <int D> struct key_layout {
     };
 };
 
-template <typename T, int D>
+typedef key_plan<64, 32, 3, true> key_plan_64;
+typedef key_plan<128, 32, 2, false> key_plan_128;
+
+template <typename T, class at>
 static __device__ __forceinline__ void load_queries(const tri_attention &a, uint32_t shared, int b,
                                                     int h, const int32_t *docs, int tile,
                                                     int buffer)
 {
-    typedef key_layout<D> at;
     int i0 = tile * TILE_ROWS;
     int64_t stats = ((int64_t)b * a.heads + h) * a.num_pos;
-    tri_load_tile<T, D, TILE_ROWS>(shared + at::Q + buffer * at::TILE,
-                                   (const T *)a.q + tri_q_start(a, b, h), a.q_step, i0, a.num_pos);
-    tri_load_tile<T, D, TILE_ROWS>(shared + at::DO + buffer * at::TILE,
-                                   (const T *)a.dout + tri_o_start(a, b, h), a.o_step, i0,
-                                   a.num_pos);
+    tri_load_tile<T, at::D, TILE_ROWS>(shared + at::Q + buffer * at::TILE,
+                                       (const T *)a.q + tri_q_start(a, b, h), a.q_step, i0,
+                                       a.num_pos);
+    tri_load_tile<T, at::D, TILE_ROWS>(shared + at::DO + buffer * at::TILE,
+                                       (const T *)a.dout + tri_o_start(a, b, h), a.o_step, i0,
+                                       a.num_pos);
     tri_load_numbers(shared + at::LSE2 + buffer * TILE_ROWS * 4, a.lse2 + stats, i0, TILE_ROWS,
                      a.num_pos, 0);
     tri_load_numbers(shared + at::DELTA + buffer * TILE_ROWS * 4, a.delta + stats, i0, TILE_ROWS,
@@ -98,13 +106,13 @@ column_scores_grad(const tri_attention &a, float (&p)[1][NT][4], float (&dp)[1][
     }
 }
 
-template <typename T, int D, int MODE>
-static __global__ void __launch_bounds__(TRI_THREADS, 2)
+template <typename T, class at, int MODE>
+static __global__ void
+__launch_bounds__(TRI_THREADS, MODE == TRI_DROPOUT ? 2 : at::BLOCKS) /* masks take registers */
     key_grad(const __grid_constant__ tri_attention a)
 {
     extern __shared__ __align__(128) unsigned char memory[];
-    typedef key_layout<D> at;
-    enum { NT = at::CHUNK / 8 };
+    enum { D = at::D, NT = at::CHUNK / 8 };
     uint32_t shared = tri_shared_address(memory);
     int tiles = (a.num_pos + TILE_ROWS - 1) / TILE_ROWS, j0 = (int)blockIdx.x % tiles * TILE_ROWS;
     int g = (int)blockIdx.x / tiles % a.key_heads, b = (int)blockIdx.x / tiles / a.key_heads;
@@ -121,37 +129,25 @@ static __global__ void __launch_bounds__(TRI_THREADS, 2)
     tri_load_tile<T, D, TILE_ROWS>(shared + at::V, (const T *)a.v + key_start, a.k_step, j0,
                                    a.num_pos);
     if (begin < end)
-        load_queries<T, D>(a, shared, b, g * a.group, docs, begin, 0);
+        load_queries<T, at>(a, shared, b, g * a.group, docs, begin, 0);
     tri_copy_wait();
     __syncthreads();
 
-    tri_left<D, 1, D == 64> k, v;
+    tri_left<D, 1, at::KEEP> k, v;
     k.init(shared + at::K + warp * 16 * D * 2);
     v.init(shared + at::V + warp * 16 * D * 2);
     tri_row_docs<1> row_docs;
     row_docs.init(a, docs, row0);
     float dk[1][D / 8][4], dv[1][D / 8][4];
-#pragma unroll
-    for (int d = 0; d < D / 8; d++)
-#pragma unroll
-        for (int i = 0; i < 4; i++)
-            dk[0][d][i] = dv[0][d][i] = 0;
+    tri_clear(dk);
+    tri_clear(dv);
 
-    int h = g * a.group, tile = begin, count = begin < end ? (end - begin) * a.group : 0;
-    for (int turn = 0; turn < count; turn++) {
-        int buffer = turn & 1, i0 = tile * TILE_ROWS, this_head = h;
-        if (turn > 0) {
-            tri_copy_wait();
-            __syncthreads();
-        }
-        tile++;
-        if (tile == end) {
-            tile = begin;
-            h++;
-        }
-        if (turn + 1 < count)
-            load_queries<T, D>(a, shared, b, h, docs, tile, buffer ^ 1);
-        uint64_t first = MODE == TRI_DROPOUT ? tri_first_index(a, b, this_head) : 0;
+    int h = g * a.group, tile = begin, buffer = 0;
+    while (begin < end && h < (g + 1) * a.group) {
+        int next = tile + 1 < end ? tile + 1 : begin, next_head = h + (tile + 1 == end);
+        if (next_head < (g + 1) * a.group)
+            load_queries<T, at>(a, shared, b, next_head, docs, next, buffer ^ 1);
+        uint64_t first = MODE == TRI_DROPOUT ? tri_first_index(a, b, h) : 0;
         const int32_t *query_docs = (const int32_t *)(memory + at::DOCS) + buffer * TILE_ROWS;
         const float *lse2 = (const float *)(memory + at::LSE2) + buffer * TILE_ROWS;
         const float *delta = (const float *)(memory + at::DELTA) + buffer * TILE_ROWS;
@@ -159,14 +155,14 @@ static __global__ void __launch_bounds__(TRI_THREADS, 2)
         uint32_t do_tile = shared + at::DO + buffer * at::TILE;
 #pragma unroll 1
         for (int part = 0; part < TILE_ROWS; part += at::CHUNK) {
-            int c0 = i0 + part;
+            int c0 = tile * TILE_ROWS + part;
             if (a.causal && c0 + at::CHUNK <= row0)
                 continue; /* before all of this warp's keys */
             float p[1][NT][4], ds[1][NT][4];
             tri_times_rows<T, D>(p, k, q_tile + part * D * 2);
             column_softmax(p, lse2 + part, a.alpha2);
             bool whole = (!a.causal || c0 >= row0 + 15) &&
-                         (a.window == 0 || c0 + at::CHUNK - 1 < row0 + a.window);
+                         (a.window == 0 || c0 + at::CHUNK - 1 - row0 < a.window);
             if (!whole || docs)
                 tri_hide<true>(a, p, row_docs, docs ? query_docs + part : nullptr, row0, c0, 0);
             tri_times_rows<T, D>(ds, v, do_tile + part * D * 2);
@@ -174,6 +170,11 @@ static __global__ void __launch_bounds__(TRI_THREADS, 2)
             tri_add_product<T, D>(dv, p, do_tile + part * D * 2);
             tri_add_product<T, D>(dk, ds, q_tile + part * D * 2);
         }
+        tri_copy_wait();
+        __syncthreads();
+        h = next_head;
+        tile = next;
+        buffer ^= 1;
     }
     const float scale_k[1][2] = {{a.alpha, a.alpha}};
     const float scale_v[1][2] = {{a.keep_scale, a.keep_scale}};
@@ -183,12 +184,16 @@ static __global__ void __launch_bounds__(TRI_THREADS, 2)
 
 /* --- dq ------------------------------------------------------------------------------------- */
 
-/* Shared memory: q and do of the block; two buffers of keys, values, documents. */
-template <int D> struct query_layout {
+/* The same for this kernel: MT * 16 queries to a warp, so many keys at a time in registers; shared
+ * memory holds q and do of the block, and two buffers of keys, values, documents. */
+template <int D_, int MT_, int CHUNK_, int BLOCKS_, bool KEEP_> struct query_plan {
     enum {
-        MT = D == 64 ? 2 : 1,
+        D = D_,
+        MT = MT_,
+        CHUNK = CHUNK_,
+        BLOCKS = BLOCKS_,
+        KEEP = KEEP_,
         QUERIES = 16 * MT * TRI_WARPS,
-        CHUNK = D == 64 ? 32 : 64, /* keys at a time in registers */
         TILE = TILE_ROWS * D * 2,
         Q = 0,
         DO = QUERIES * D * 2,
@@ -199,15 +204,19 @@ template <int D> struct query_layout {
     };
 };
 
-template <typename T, int D>
+typedef query_plan<64, 2, 32, 2, true> query_plan_64;
+typedef query_plan<128, 1, 64, 2, false> query_plan_128;
+
+template <typename T, class at>
 static __device__ __forceinline__ void load_keys(const tri_attention &a, uint32_t shared,
                                                  const T *k, const T *v, const int32_t *docs,
                                                  int tile, int buffer)
 {
-    typedef query_layout<D> at;
     int j0 = tile * TILE_ROWS;
-    tri_load_tile<T, D, TILE_ROWS>(shared + at::K + buffer * at::TILE, k, a.k_step, j0, a.num_pos);
-    tri_load_tile<T, D, TILE_ROWS>(shared + at::V + buffer * at::TILE, v, a.k_step, j0, a.num_pos);
+    tri_load_tile<T, at::D, TILE_ROWS>(shared + at::K + buffer * at::TILE, k, a.k_step, j0,
+                                       a.num_pos);
+    tri_load_tile<T, at::D, TILE_ROWS>(shared + at::V + buffer * at::TILE, v, a.k_step, j0,
+                                       a.num_pos);
     if (docs)
         tri_load_numbers(shared + at::DOCS + buffer * TILE_ROWS * 4, docs, j0, TILE_ROWS, a.num_pos,
                          0);
@@ -256,13 +265,12 @@ row_scores_grad(const tri_attention &a, const float (&p)[MT][NT][4], float (&dp)
     }
 }
 
-template <typename T, int D, int MODE>
-static __global__ void __launch_bounds__(TRI_THREADS, 2)
+template <typename T, class at, int MODE>
+static __global__ void __launch_bounds__(TRI_THREADS, at::BLOCKS)
     query_grad(const __grid_constant__ tri_attention a)
 {
     extern __shared__ __align__(128) unsigned char memory[];
-    typedef query_layout<D> at;
-    enum { MT = at::MT, NT = at::CHUNK / 8 };
+    enum { D = at::D, MT = at::MT, NT = at::CHUNK / 8 };
     uint32_t shared = tri_shared_address(memory);
     int tiles = (a.num_pos + at::QUERIES - 1) / at::QUERIES;
     int i0 = (tiles - 1 - (int)blockIdx.x % tiles) * at::QUERIES;
@@ -283,11 +291,11 @@ static __global__ void __launch_bounds__(TRI_THREADS, 2)
     tri_load_tile<T, D, at::QUERIES>(shared + at::DO, (const T *)a.dout + tri_o_start(a, b, h),
                                      a.o_step, i0, a.num_pos);
     if (begin < end)
-        load_keys<T, D>(a, shared, k, v, docs, begin, 0);
+        load_keys<T, at>(a, shared, k, v, docs, begin, 0);
     tri_copy_wait();
     __syncthreads();
 
-    tri_left<D, MT, D == 64> q, dout;
+    tri_left<D, MT, at::KEEP> q, dout;
     q.init(shared + at::Q + warp * 16 * MT * D * 2);
     dout.init(shared + at::DO + warp * 16 * MT * D * 2);
     tri_row_docs<MT> row_docs;
@@ -296,23 +304,13 @@ static __global__ void __launch_bounds__(TRI_THREADS, 2)
     stats.init(a, b, h, row0);
     float dq[MT][D / 8][4], scale[MT][2];
 #pragma unroll
-    for (int m = 0; m < MT; m++) {
+    for (int m = 0; m < MT; m++)
         scale[m][0] = scale[m][1] = a.alpha;
-#pragma unroll
-        for (int d = 0; d < D / 8; d++)
-#pragma unroll
-            for (int i = 0; i < 4; i++)
-                dq[m][d][i] = 0;
-    }
+    tri_clear(dq);
 
-    for (int tile = begin; tile < end; tile++) {
-        int buffer = (tile - begin) & 1;
-        if (tile > begin) {
-            tri_copy_wait();
-            __syncthreads();
-        }
+    for (int tile = begin, buffer = 0; tile < end; tile++, buffer ^= 1) {
         if (tile + 1 < end)
-            load_keys<T, D>(a, shared, k, v, docs, tile + 1, buffer ^ 1);
+            load_keys<T, at>(a, shared, k, v, docs, tile + 1, buffer ^ 1);
         uint32_t k_tile = shared + at::K + buffer * at::TILE;
         uint32_t v_tile = shared + at::V + buffer * at::TILE;
 #pragma unroll 1
@@ -338,6 +336,8 @@ static __global__ void __launch_bounds__(TRI_THREADS, 2)
             row_scores_grad<MODE>(a, p, ds, stats, first, row0, j0);
             tri_add_product<T, D>(dq, ds, k_tile + part * D * 2);
         }
+        tri_copy_wait();
+        __syncthreads();
     }
     tri_store_rows<T, D, MT>((T *)a.dq + tri_q_start(a, b, h), a.q_step, row0, a.num_pos, dq,
                              scale);
@@ -345,36 +345,36 @@ static __global__ void __launch_bounds__(TRI_THREADS, 2)
 
 /* --- Launch --------------------------------------------------------------------------------- */
 
-template <typename T, int D, int MODE>
+template <typename T, class keys, class queries, int MODE>
 static void launch_both(const tri_attention *a, cudaStream_t stream)
 {
     int64_t key_blocks = (int64_t)a->num_batch * a->key_heads * tri_tiles(a->num_pos, TILE_ROWS);
     int64_t query_blocks =
-        (int64_t)a->num_batch * a->heads * tri_tiles(a->num_pos, query_layout<D>::QUERIES);
-    tri_attention_launch(key_grad<T, D, MODE>, key_blocks, TRI_THREADS, key_layout<D>::BYTES,
-                         stream, a);
-    tri_attention_launch(query_grad<T, D, MODE>, query_blocks, TRI_THREADS, query_layout<D>::BYTES,
+        (int64_t)a->num_batch * a->heads * tri_tiles(a->num_pos, queries::QUERIES);
+    tri_attention_launch(key_grad<T, keys, MODE>, key_blocks, TRI_THREADS, keys::BYTES, stream, a);
+    tri_attention_launch(query_grad<T, queries, MODE>, query_blocks, TRI_THREADS, queries::BYTES,
                          stream, a);
 }
 
-template <typename T, int D> static void launch(const tri_attention *a, cudaStream_t stream)
+template <typename T, class keys, class queries>
+static void launch(const tri_attention *a, cudaStream_t stream)
 {
     if (a->dropout > 0)
-        launch_both<T, D, TRI_DROPOUT>(a, stream);
+        launch_both<T, keys, queries, TRI_DROPOUT>(a, stream);
     else if (a->docs)
-        launch_both<T, D, TRI_DOCS>(a, stream);
+        launch_both<T, keys, queries, TRI_DOCS>(a, stream);
     else
-        launch_both<T, D, TRI_PLAIN>(a, stream);
+        launch_both<T, keys, queries, TRI_PLAIN>(a, stream);
 }
 
 void tri_attention_mma_grad(const tri_attention *a, tri_dtype dtype, cudaStream_t stream)
 {
     if (dtype == TRI_BF16 && a->width == 64)
-        launch<__nv_bfloat16, 64>(a, stream);
+        launch<__nv_bfloat16, key_plan_64, query_plan_64>(a, stream);
     else if (dtype == TRI_BF16)
-        launch<__nv_bfloat16, 128>(a, stream);
+        launch<__nv_bfloat16, key_plan_128, query_plan_128>(a, stream);
     else if (a->width == 64)
-        launch<__half, 64>(a, stream);
+        launch<__half, key_plan_64, query_plan_64>(a, stream);
     else
-        launch<__half, 128>(a, stream);
+        launch<__half, key_plan_128, query_plan_128>(a, stream);
 }

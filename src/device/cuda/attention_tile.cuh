@@ -107,12 +107,8 @@ template <int D, int MT, bool KEPT> struct tri_left {
     }
 };
 
-/* c[m][n] = sum over k of left[m][k] right[n][k]: right is 8 * NT rows of a tile. */
-template <typename T, int D, int MT, int NT, bool KEPT>
-static __device__ __forceinline__ void
-tri_times_rows(float (&c)[MT][NT][4], const tri_left<D, MT, KEPT> &left, uint32_t right)
+template <int MT, int NT> static __device__ __forceinline__ void tri_clear(float (&c)[MT][NT][4])
 {
-    tri_lane<D> lane = tri_lane<D>::right();
 #pragma unroll
     for (int m = 0; m < MT; m++)
 #pragma unroll
@@ -120,6 +116,15 @@ tri_times_rows(float (&c)[MT][NT][4], const tri_left<D, MT, KEPT> &left, uint32_
 #pragma unroll
             for (int i = 0; i < 4; i++)
                 c[m][n][i] = 0;
+}
+
+/* c[m][n] = sum over k of left[m][k] right[n][k]: right is 8 * NT rows of a tile. */
+template <typename T, int D, int MT, int NT, bool KEPT>
+static __device__ __forceinline__ void
+tri_times_rows(float (&c)[MT][NT][4], const tri_left<D, MT, KEPT> &left, uint32_t right)
+{
+    tri_lane<D> lane = tri_lane<D>::right();
+    tri_clear(c);
 #pragma unroll
     for (int k = 0; k < D / 16; k++) {
         uint32_t a[MT][4];

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "device/cuda/blas.h"
+#include "device/cuda/dnn.h"
 #include "device/device.h"
 
 typedef struct cuda_state {
@@ -44,6 +45,7 @@ static tr_status open_cuda(tri_device *device, const tri_device_config *config, 
     if (!state)
         return tri_fail(err, TR_ERROR_RUNTIME, "no memory for the device");
     state->shared.tf32 = config->tf32;
+    state->shared.any_order = config->any_order;
     device->state = state;
     device->num_threads = 1;
     snprintf(device->description, sizeof device->description, "cuda");
@@ -56,6 +58,7 @@ static void close_cuda(tri_device *device)
     if (state->started) {
         for (uint32_t i = 0; i < state->num_marks; i++)
             cudaEventDestroy(state->marks[i]);
+        tri_cuda_dnn_close(state->shared.dnn);
         tri_cuda_blas_close(state->shared.blas);
         cudaFree(state->shared.scratch);
         cudaStreamDestroy(state->shared.stream);
@@ -102,6 +105,7 @@ static tr_status start(tri_device *device, int index, tr_error *err)
         cudaStreamCreateWithFlags((cudaStream_t *)&state->shared.stream, cudaStreamNonBlocking));
     state->shared.num_sms = properties.multiProcessorCount;
     TRI_TRY(tri_cuda_blas_open(&state->shared.blas, err));
+    state->shared.dnn = tri_cuda_dnn_open(state->shared.stream, NULL);
     state->started = true;
     snprintf(device->description, sizeof device->description, "cuda, %s%s", properties.name,
              state->shared.tf32 ? ", tf32" : "");
@@ -350,6 +354,7 @@ const tri_device_def tri_device_cuda = {
     .open = open_cuda,
     .close = close_cuda,
     .kernel = kernel_cuda,
+    .takes = tri_cuda_takes,
     .alloc = alloc_cuda,
     .free = free_cuda,
     .reserve_scratch = reserve_scratch,

@@ -19,6 +19,7 @@ extern "C" {
 #include "device/kernel.h"
 
 typedef struct tri_cuda_blas tri_cuda_blas; /* cuBLASLt, opened at run time */
+typedef struct tri_cuda_dnn tri_cuda_dnn;   /* cuDNN, likewise; attention does without it */
 
 /* Reached from a kernel as args->device. */
 typedef struct tri_cuda {
@@ -26,12 +27,17 @@ typedef struct tri_cuda {
     void *scratch; /* device memory, as large as the largest kernel of the program asked for */
     size_t scratch_bytes;
     int num_sms;
-    bool tf32; /* products of f32 operands may round them to tf32 */
+    bool tf32;      /* products of f32 operands may round them to tf32 */
+    bool any_order; /* sums need not run in a fixed order */
     tri_cuda_blas *blas;
+    tri_cuda_dnn *dnn; /* NULL when it is not here */
 } tri_cuda;
 
 /* The kernel of an operator, or NULL where there is none. */
 const tri_kernel *tri_cuda_kernel(tri_op op);
+
+/* False for operands that the kernel of an operator is not made for. */
+bool tri_cuda_takes(tri_op op, const tri_kernel_args *args);
 
 /* One row each, by the .cu file of its family. */
 extern const tri_kernel tri_cuda_matmul;

@@ -109,10 +109,11 @@ __global__ void __launch_bounds__(ROW_THREADS)
 template <typename T>
 __global__ void __launch_bounds__(ROW_THREADS)
     ce_grad_kernel(const T *logits, const int32_t *targets, const float *lse, int64_t vocab,
-                   int64_t origin, float alpha, T *dlogits)
+                   int64_t origin, float seed, const float *scaler, T *dlogits)
 {
     constexpr int N = pack_size<T>(), AHEAD = 4;
     int64_t row = blockIdx.x;
+    float alpha = scaler ? seed * scaler[TRI_SCALER_SCALE] : seed;
     const T *x = logits + row * vocab;
     T *y = dlogits + row * vocab;
     bool counts = targets[row] >= 0;
@@ -173,6 +174,12 @@ void ce_stats(const tri_kernel_args *args)
     });
 }
 
+/* The optional input j that holds the loss scale, or nullptr. */
+const float *scaler_of(const tri_kernel_args *args, int j)
+{
+    return args->num_in > j ? data_of<float>(args->in[j]) : nullptr;
+}
+
 void ce_grad(const tri_kernel_args *args)
 {
     const tri_tensor &logits = args->in[0];
@@ -183,19 +190,20 @@ void ce_grad(const tri_kernel_args *args)
         using T = decltype(zero);
         ce_grad_kernel<<<(unsigned)rows, row_threads(vocab), 0, stream_of(args)>>>(
             data_of<T>(logits), data_of<int32_t>(args->in[1]), data_of<float>(args->in[2]), vocab,
-            logits.origin[logits.rank - 1], args->attr->alpha, data_of<T>(args->out[0]));
+            logits.origin[logits.rank - 1], args->attr->alpha, scaler_of(args, 3),
+            data_of<T>(args->out[0]));
     });
 }
 
 /* --- Sums over rows or elements ------------------------------------------------------------- */
 
-/* partial: the sums of the blocks, then their counts. */
+/* partial: the sums of the blocks, then their counts, then their right answers. */
 __global__ void __launch_bounds__(TOTAL_THREADS)
     ce_loss_kernel(const float *stats, const int32_t *targets, int64_t rows, float *lse,
                    double *partial)
 {
     __shared__ double shared[32];
-    double sum = 0, count = 0;
+    double sum = 0, count = 0, hits = 0;
     for (int64_t i = (int64_t)blockIdx.x * TOTAL_THREADS + threadIdx.x; i < rows;
          i += (int64_t)gridDim.x * TOTAL_THREADS) {
         float row_lse = stats[i * 3] + logf(stats[i * 3 + 1]);
@@ -203,13 +211,16 @@ __global__ void __launch_bounds__(TOTAL_THREADS)
         if (targets[i] >= 0) {
             sum += (double)row_lse - (double)stats[i * 3 + 2];
             count += 1;
+            hits += stats[i * 3 + 2] >= stats[i * 3];
         }
     }
     sum = block_sum(sum, shared);
     count = block_sum(count, shared);
+    hits = block_sum(hits, shared);
     if (threadIdx.x == 0) {
         partial[blockIdx.x] = sum;
         partial[gridDim.x + blockIdx.x] = count;
+        partial[2 * gridDim.x + blockIdx.x] = hits;
     }
 }
 
@@ -240,17 +251,21 @@ struct loss_count {
     double value;
 };
 
+/* hits may be null: only evaluation asks for them. */
 __global__ void __launch_bounds__(TOTAL_THREADS)
     loss_finish(const double *partial, int num, loss_count c, bool overwrite, float *loss,
-                float *count)
+                float *count, float *hits)
 {
     __shared__ double shared[32];
     double sum = total_of(partial, num, shared);
     double counted = c.summed ? total_of(partial + num, num, shared) : c.value;
+    double right = hits ? total_of(partial + 2 * num, num, shared) : 0;
     if (threadIdx.x != 0)
         return;
     store_sum(loss, sum, overwrite);
     store_sum(count, counted, overwrite || c.keep_one);
+    if (hits)
+        store_sum(hits, right, overwrite);
 }
 
 unsigned total_blocks(int64_t num)
@@ -263,7 +278,7 @@ size_t loss_scratch(const tri_kernel_args *args, int num_threads)
 {
     (void)args;
     (void)num_threads;
-    return 2 * TOTAL_BLOCKS * sizeof(double);
+    return 3 * TOTAL_BLOCKS * sizeof(double);
 }
 
 void ce_loss(const tri_kernel_args *args)
@@ -276,7 +291,8 @@ void ce_loss(const tri_kernel_args *args)
         data_of<float>(args->out[2]), partial);
     loss_finish<<<1, TOTAL_THREADS, 0, stream_of(args)>>>(
         partial, (int)blocks, loss_count{true, false, 0}, args->overwrite,
-        data_of<float>(args->out[0]), data_of<float>(args->out[1]));
+        data_of<float>(args->out[0]), data_of<float>(args->out[1]),
+        args->num_out > 3 ? data_of<float>(args->out[3]) : nullptr);
 }
 
 void out_loss(const tri_kernel_args *args)
@@ -293,14 +309,16 @@ void out_loss(const tri_kernel_args *args)
     bool one = kind == TRI_LOSS_SSE;
     loss_finish<<<1, TOTAL_THREADS, 0, stream_of(args)>>>(
         partial, (int)blocks, loss_count{false, one, one ? 1.0 : (double)num}, args->overwrite,
-        data_of<float>(args->out[0]), data_of<float>(args->out[1]));
+        data_of<float>(args->out[0]), data_of<float>(args->out[1]), nullptr);
 }
 
 struct out_loss_grad_op {
-    float alpha;
+    float seed;
+    const float *scaler;
     bool mean;
     __device__ void operator()(float out, float target, float, float *result) const
     {
+        float alpha = scaler ? seed * scaler[TRI_SCALER_SCALE] : seed;
         result[0] = mean ? alpha : alpha * (out - target);
     }
 };
@@ -309,7 +327,7 @@ void out_loss_grad(const tri_kernel_args *args)
 {
     tri_out_loss kind = args->attr->out_loss;
     out_loss_grad_op op = {args->attr->alpha * (kind == TRI_LOSS_MSE ? 2.0f : 1.0f),
-                           kind == TRI_LOSS_MEAN};
+                           scaler_of(args, 2), kind == TRI_LOSS_MEAN};
     by_type(args->in[0].dtype, [&](auto zero) {
         using T = decltype(zero);
         map<2, 1, T, float, T, T>(args, op, args->in[0].data, args->in[1].data, nullptr);

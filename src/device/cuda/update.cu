@@ -204,26 +204,38 @@ void unit_norm(const tri_kernel_args *args)
 
 /* --- The factor ----------------------------------------------------------------------------- */
 
+/* next and scaler are the same memory: the scaler's new version, or none of it. */
 __global__ void finish_kernel(const float *loss, const float *count, const float *sum_squares,
-                              const float *sched, double alpha, double clip, float *result)
+                              const float *scaler, double alpha, double clip, float interval,
+                              float *result, float *next)
 {
+    float scale = scaler ? scaler[TRI_SCALER_SCALE] : 1.0f;
     double counted = fmax((double)*count, 1.0);
-    double divisor = counted * alpha * (double)sched[TRI_SCHED_LOSS_SCALE];
+    double divisor = counted * alpha * (double)scale;
     double norm = sqrt((double)*sum_squares) / divisor;
     result[TRI_RESULT_LOSS] = (float)((double)*loss / counted);
     result[TRI_RESULT_NORM] = (float)norm;
     result[TRI_RESULT_FACTOR] =
         (float)(1.0 / divisor * (clip > 0 && norm > clip ? clip / norm : 1.0));
-    result[TRI_RESULT_OK] = isfinite(*loss) && isfinite(*sum_squares) ? 1.0f : 0.0f;
+    bool ok = isfinite(*loss) && isfinite(*sum_squares);
+    result[TRI_RESULT_OK] = ok ? 1.0f : 0.0f;
     result[TRI_RESULT_COUNT] = *count;
+    result[TRI_RESULT_SCALE] = scale;
+    if (!next)
+        return;
+    float good = scaler[TRI_SCALER_GOOD] + 1.0f;
+    bool grows = ok && good >= interval && isfinite(2.0f * scale);
+    next[TRI_SCALER_SCALE] = scale * (ok ? grows ? 2.0f : 1.0f : 0.5f);
+    next[TRI_SCALER_GOOD] = ok && good < interval ? good : 0.0f;
 }
 
 void finish(const tri_kernel_args *args)
 {
     finish_kernel<<<1, 1, 0, stream_of(args)>>>(
         data_of<float>(args->in[0]), data_of<float>(args->in[1]), data_of<float>(args->in[2]),
-        data_of<float>(args->in[3]), (double)args->attr->alpha, (double)args->attr->clip,
-        data_of<float>(args->out[0]));
+        args->num_in > 3 ? data_of<float>(args->in[3]) : nullptr, (double)args->attr->alpha,
+        (double)args->attr->clip, (float)args->attr->interval, data_of<float>(args->out[0]),
+        args->num_out > 1 ? data_of<float>(args->out[1]) : nullptr);
 }
 
 /* --- Rules ---------------------------------------------------------------------------------- */

@@ -118,6 +118,7 @@ const tri_op_def tri_def_attention = {
     .optional = 1 << IN_K | 1 << IN_V | 1 << IN_DOCS,
     .wide_out = 1 << 1,
     .infer = infer,
+    .place = tri_place_heads,
     .grad = grad,
     .flops = flops,
 };
@@ -136,5 +137,6 @@ const tri_op_def tri_def_attention_grad = {
     .optional = 1 << GRAD_K | 1 << GRAD_V | 1 << GRAD_DOCS,
     .wide_in = 1 << 5,
     .infer = infer_grad,
+    .place = tri_place_heads_grad,
     .flops = flops_grad,
 };

@@ -1,5 +1,8 @@
-/* Communication as operators: what a placement pass inserts where producer and consumer disagree.
- */
+/* Communication as operators, and the reordering that goes with it: what a placement pass inserts
+ * where producer and consumer disagree.
+ *
+ * What is gathered or scattered lies in blocks, one rank's piece after the other. That is the order
+ * of the tensor itself when the cut dim is its first; otherwise block and unblock reorder. */
 #include "graph/op_table.h"
 
 static double flops(const tri_node *node, const tri_shape *in, const tri_shape *out)
@@ -7,6 +10,25 @@ static double flops(const tri_node *node, const tri_shape *in, const tri_shape *
     (void)node;
     (void)out;
     return (double)tri_shape_count(&in[0]);
+}
+
+static double no_flops(const tri_node *node, const tri_shape *in, const tri_shape *out)
+{
+    (void)node;
+    (void)in;
+    (void)out;
+    return 0;
+}
+
+static tr_status check_cut(const tri_node *node, const tri_shape *in, bool piece, tr_error *err)
+{
+    const tri_cut *cut = &node->attr.cut;
+    char text[128];
+    int64_t wanted = piece ? tri_cut_size(cut, cut->part) : cut->size;
+    if (cut->parts > 0 && cut->dim < in->rank && in->dim[cut->dim].size == wanted)
+        return TR_OK;
+    return tri_fail(err, TR_ERROR_INPUT, "%s is not cut as its dim %d of %lld says",
+                    tri_shape_text(in, text, sizeof text), cut->dim, (long long)cut->size);
 }
 
 const tri_op_def tri_def_all_reduce = {
@@ -21,7 +43,113 @@ const tri_op_def tri_def_all_reduce = {
     .min_out = 1,
     .max_out = 1,
     .updates = {1},
+    .may_alias = {1},
     .communicates = true,
     .infer = tri_infer_same,
     .flops = flops,
+};
+
+/* From a piece to the whole: with `stack`, a new first dim counts the ranks. */
+static tr_status infer_gather(const tri_node *node, const tri_shape *in, tri_shape *out,
+                              tri_dtype *out_dtype, tr_error *err)
+{
+    (void)out_dtype;
+    const tri_cut *cut = &node->attr.cut;
+    out[0] = in[0];
+    if (cut->size == 0) {
+        out[0].rank++;
+        for (int d = out[0].rank - 1; d > 0; d--)
+            out[0].dim[d] = in[0].dim[d - 1];
+        out[0].dim[0] = (tri_dim){TRI_DIM_N, cut->parts};
+        return TR_OK;
+    }
+    TRI_TRY(check_cut(node, &in[0], true, err));
+    out[0].dim[cut->dim].size = cut->size;
+    return TR_OK;
+}
+
+const tri_op_def tri_def_all_gather = {
+    .name = "all_gather",
+    .inputs = "x: a piece on every rank of the axis",
+    .outputs = "y: all pieces, in blocks",
+    .meaning = "Collects the pieces of all ranks of a mesh axis, one after the other.",
+    .min_in = 1,
+    .max_in = 1,
+    .min_out = 1,
+    .max_out = 1,
+    .communicates = true,
+    .infer = infer_gather,
+    .flops = no_flops,
+};
+
+static tr_status infer_piece(const tri_node *node, const tri_shape *in, tri_shape *out,
+                             tri_dtype *out_dtype, tr_error *err)
+{
+    (void)out_dtype;
+    const tri_cut *cut = &node->attr.cut;
+    TRI_TRY(check_cut(node, &in[0], false, err));
+    out[0] = in[0];
+    out[0].dim[cut->dim].size = tri_cut_size(cut, cut->part);
+    return TR_OK;
+}
+
+const tri_op_def tri_def_reduce_scatter = {
+    .name = "reduce_scatter",
+    .inputs = "x: a term of a sum on every rank of the axis, in blocks",
+    .outputs = "y: this rank's piece of the sum",
+    .meaning = "Adds x over the ranks of a mesh axis in a fixed order; each rank gets its piece.",
+    .min_in = 1,
+    .max_in = 1,
+    .min_out = 1,
+    .max_out = 1,
+    .communicates = true,
+    .infer = infer_piece,
+    .flops = flops,
+};
+
+const tri_op_def tri_def_slice = {
+    .name = "slice",
+    .inputs = "x",
+    .outputs = "y",
+    .meaning = "y = this rank's piece of x along a dim.",
+    .min_in = 1,
+    .max_in = 1,
+    .min_out = 1,
+    .max_out = 1,
+    .infer = infer_piece,
+    .flops = no_flops,
+};
+
+static tr_status infer_reorder(const tri_node *node, const tri_shape *in, tri_shape *out,
+                               tri_dtype *out_dtype, tr_error *err)
+{
+    (void)out_dtype;
+    out[0] = in[0];
+    return check_cut(node, &in[0], false, err);
+}
+
+const tri_op_def tri_def_block = {
+    .name = "block",
+    .inputs = "x",
+    .outputs = "y",
+    .meaning = "y = the pieces of x along a dim, each dense, one after the other.",
+    .min_in = 1,
+    .max_in = 1,
+    .min_out = 1,
+    .max_out = 1,
+    .infer = infer_reorder,
+    .flops = no_flops,
+};
+
+const tri_op_def tri_def_unblock = {
+    .name = "unblock",
+    .inputs = "x",
+    .outputs = "y",
+    .meaning = "The inverse of block.",
+    .min_in = 1,
+    .max_in = 1,
+    .min_out = 1,
+    .max_out = 1,
+    .infer = infer_reorder,
+    .flops = no_flops,
 };

@@ -36,6 +36,8 @@ const tri_op_def tri_def_add = {
     .max_out = 1,
     .may_alias = {3},
     .infer = infer_equal,
+    .place = tri_place_elementwise,
+    .linear = true,
     .grad = grad_add,
 };
 
@@ -86,6 +88,7 @@ const tri_op_def tri_def_bias_add = {
     .max_out = 1,
     .may_alias = {1},
     .infer = infer_bias_add,
+    .place = tri_place_bias,
     .grad = grad_bias_add,
 };
 
@@ -118,6 +121,7 @@ const tri_op_def tri_def_bias_grad = {
     .max_out = 1,
     .can_accumulate = 1,
     .infer = infer_bias_grad,
+    .place = tri_place_columns,
     .flops = flops_input,
 };
 
@@ -150,6 +154,7 @@ const tri_op_def tri_def_act = {
     .max_out = 1,
     .may_alias = {1},
     .infer = infer_equal,
+    .place = tri_place_elementwise,
     .grad = grad_act,
     .flops = flops_act,
 };
@@ -165,6 +170,7 @@ const tri_op_def tri_def_act_grad = {
     .max_out = 1,
     .may_alias = {2},
     .infer = infer_equal,
+    .place = tri_place_elementwise,
     .flops = flops_act,
 };
 
@@ -200,9 +206,19 @@ const tri_op_def tri_def_dropout = {
     .max_out = 1,
     .may_alias = {1},
     .infer = tri_infer_same,
+    .place = tri_place_same,
     .grad = grad_dropout,
     .flops = flops_dropout,
 };
+
+static tr_status infer_accumulate(const tri_node *node, const tri_shape *in, tri_shape *out,
+                                  tri_dtype *out_dtype, tr_error *err)
+{
+    (void)out_dtype;
+    (void)err;
+    out[0] = node->attr.flat.parts > 0 ? tri_flat_shape(&node->attr.flat) : in[0];
+    return TR_OK;
+}
 
 const tri_op_def tri_def_accumulate = {
     .name = "accumulate",
@@ -214,7 +230,9 @@ const tri_op_def tri_def_accumulate = {
     .min_out = 1,
     .max_out = 1,
     .can_accumulate = 1,
-    .infer = tri_infer_same,
+    .infer = infer_accumulate,
+    .place = tri_place_elementwise,
+    .linear = true,
 };
 
 static double flops_axpby(const tri_node *node, const tri_shape *in, const tri_shape *out)
@@ -235,6 +253,7 @@ const tri_op_def tri_def_axpby = {
     .max_out = 1,
     .may_alias = {3},
     .infer = infer_equal,
+    .place = tri_place_elementwise,
     .flops = flops_axpby,
 };
 
@@ -268,5 +287,7 @@ const tri_op_def tri_def_cast = {
     .min_out = 1,
     .max_out = 1,
     .infer = infer_cast,
+    .place = tri_place_elementwise,
+    .linear = true,
     .grad = grad_cast,
 };

@@ -44,6 +44,7 @@ const tri_op_def tri_def_embed = {
     .min_out = 1,
     .max_out = 1,
     .infer = infer_embed,
+    .place = tri_place_embed,
     .grad = grad_embed,
     .flops = no_flops,
 };
@@ -76,6 +77,7 @@ const tri_op_def tri_def_embed_grad = {
     .max_out = 1,
     .can_accumulate = 1,
     .infer = infer_embed_grad,
+    .place = tri_place_embed_grad,
     .flops = flops_embed_grad,
 };
 

@@ -21,6 +21,12 @@ static tr_status infer_ce_stats(const tri_node *node, const tri_shape *in, tri_s
     return TR_OK;
 }
 
+/* What the seed of the backward is multiplied by on the device, or TRI_NONE. */
+static tri_id loss_scale(const tri_graph *graph)
+{
+    return graph->scaler == TRI_NONE ? TRI_NONE : graph->states[graph->scaler].latest;
+}
+
 /* What comes back from ce_loss as the gradient of the statistics is the row's lse: it is all that
  * the gradient of the logits needs besides the logits themselves. */
 static void grad_ce_stats(tri_graph *graph, tri_id id, const tri_id *dout, const bool *wanted,
@@ -30,8 +36,9 @@ static void grad_ce_stats(tri_graph *graph, tri_id id, const tri_id *dout, const
     const tri_node node = graph->nodes[id];
     tri_attr attr = {.alpha = graph->loss_seed};
     const char *name = tri_arena_printf(&graph->arena, "d.%s", graph->values[node.in[0]].name);
-    tri_id backward = tri_graph_emit(graph, TRI_OP_CE_GRAD, name, &attr,
-                                     (tri_id[]){node.in[0], node.in[1], dout[0]}, 3, 1);
+    tri_id in[] = {node.in[0], node.in[1], dout[0], loss_scale(graph)};
+    tri_id backward =
+        tri_graph_emit(graph, TRI_OP_CE_GRAD, name, &attr, in, in[3] == TRI_NONE ? 3 : 4, 1);
     din[0] = backward == TRI_NONE ? TRI_NONE : graph->nodes[backward].out[0];
 }
 
@@ -46,6 +53,7 @@ const tri_op_def tri_def_ce_stats = {
     .max_out = 1,
     .wide_out = 1,
     .infer = infer_ce_stats,
+    .place = tri_place_ce_stats,
     .grad = grad_ce_stats,
     .flops = flops_logits,
 };
@@ -56,7 +64,7 @@ static tr_status infer_ce_loss(const tri_node *node, const tri_shape *in, tri_sh
     (void)node;
     (void)out_dtype;
     (void)err;
-    out[0] = out[1] = tri_shape_scalar(1);
+    out[0] = out[1] = out[3] = tri_shape_scalar(1);
     out[2] = in[1];
     return TR_OK;
 }
@@ -72,34 +80,36 @@ static void grad_ce_loss(tri_graph *graph, tri_id id, const tri_id *dout, const 
 const tri_op_def tri_def_ce_loss = {
     .name = "ce_loss",
     .inputs = "stats [B, T, 3], targets i32 [B, T]",
-    .outputs = "loss [1], count [1], lse [B, T]",
-    .suffix = {"loss", "count", "lse"},
-    .meaning = "lse = max + log(sum); loss += lse - target's logit and count += 1 for every row "
-               "whose target is not negative.",
+    .outputs = "loss [1], count [1], lse [B, T], hits [1] (optional)",
+    .suffix = {"loss", "count", "lse", "hits"},
+    .meaning =
+        "lse = max + log(sum); loss += lse - target's logit and count += 1 for every row "
+        "whose target is not negative; hits += 1 where the target's logit is the row's largest.",
     .min_in = 2,
     .max_in = 2,
     .min_out = 3,
-    .max_out = 3,
-    .can_accumulate = 3,
+    .max_out = 4,
+    .can_accumulate = 1 | 1 << 1 | 1 << 3,
     .wide_in = 1,
-    .wide_out = 1 | 1 << 1 | 1 << 2,
+    .wide_out = 1 | 1 << 1 | 1 << 2 | 1 << 3,
     .infer = infer_ce_loss,
     .grad = grad_ce_loss,
 };
 
 const tri_op_def tri_def_ce_grad = {
     .name = "ce_grad",
-    .inputs = "logits [B, T, V], targets i32 [B, T], lse [B, T]",
+    .inputs = "logits [B, T, V], targets i32 [B, T], lse [B, T], scaler [2] (optional)",
     .outputs = "dlogits [B, T, V]",
-    .meaning = "dlogits = alpha * (softmax - onehot(target)), 0 in ignored rows; takes the place "
-               "of the logits.",
+    .meaning = "dlogits = alpha * scale * (softmax - onehot(target)), 0 in ignored rows; takes the "
+               "place of the logits. The scale is 1 without a scaler.",
     .min_in = 3,
-    .max_in = 3,
+    .max_in = 4,
     .min_out = 1,
     .max_out = 1,
     .may_alias = {1},
-    .wide_in = 1 << 2,
+    .wide_in = 1 << 2 | 1 << 3,
     .infer = tri_infer_same,
+    .place = tri_place_ce_grad,
     .flops = flops_logits,
 };
 
@@ -123,7 +133,9 @@ static void grad_out_loss(tri_graph *graph, tri_id id, const tri_id *dout, const
     tri_attr attr = node.attr;
     attr.alpha = graph->loss_seed;
     const char *name = tri_arena_printf(&graph->arena, "d.%s", graph->values[node.in[0]].name);
-    tri_id backward = tri_graph_emit(graph, TRI_OP_OUT_LOSS_GRAD, name, &attr, node.in, 2, 1);
+    tri_id in[] = {node.in[0], node.in[1], loss_scale(graph)};
+    tri_id backward =
+        tri_graph_emit(graph, TRI_OP_OUT_LOSS_GRAD, name, &attr, in, in[2] == TRI_NONE ? 2 : 3, 1);
     din[0] = backward == TRI_NONE ? TRI_NONE : graph->nodes[backward].out[0];
 }
 
@@ -155,14 +167,43 @@ const tri_op_def tri_def_out_loss = {
 
 const tri_op_def tri_def_out_loss_grad = {
     .name = "out_loss_grad",
-    .inputs = "out, target",
+    .inputs = "out, target, scaler [2] (optional)",
     .outputs = "dout",
-    .meaning = "alpha times: out - target (sse), 2 (out - target) (mse), 1 (mean).",
+    .meaning = "alpha * scale times: out - target (sse), 2 (out - target) (mse), 1 (mean). The "
+               "scale is 1 without a scaler.",
     .min_in = 2,
-    .max_in = 2,
+    .max_in = 3,
     .min_out = 1,
     .max_out = 1,
     .may_alias = {1},
-    .wide_in = 1 << 1,
+    .wide_in = 1 << 1 | 1 << 2,
     .infer = tri_infer_same,
+};
+
+static tr_status infer_ce_combine(const tri_node *node, const tri_shape *in, tri_shape *out,
+                                  tri_dtype *out_dtype, tr_error *err)
+{
+    (void)node;
+    (void)out_dtype;
+    if (in[0].rank < 2)
+        return tri_fail(err, TR_ERROR_INPUT, "needs the statistics of several parts");
+    out[0].rank = in[0].rank - 1;
+    for (int d = 0; d < out[0].rank; d++)
+        out[0].dim[d] = in[0].dim[d + 1];
+    return TR_OK;
+}
+
+const tri_op_def tri_def_ce_combine = {
+    .name = "ce_combine",
+    .inputs = "stats [N, B, T, 3]: of N parts of the vocabulary",
+    .outputs = "stats [B, T, 3]: of all of it",
+    .meaning = "The largest of the largest, the sums brought to it and added, and the target's "
+               "logit, which one part has.",
+    .min_in = 1,
+    .max_in = 1,
+    .min_out = 1,
+    .max_out = 1,
+    .wide_in = 1,
+    .wide_out = 1,
+    .infer = infer_ce_combine,
 };

@@ -146,6 +146,7 @@ const tri_op_def tri_def_matmul = {
     .max_out = 2,
     .can_accumulate = 1,
     .infer = infer,
+    .place = tri_place_matmul,
     .grad = grad,
     .flops = flops,
 };

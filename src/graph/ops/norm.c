@@ -115,6 +115,7 @@ const tri_op_def tri_def_layernorm = {
     .wide_in = 1 << 1 | 1 << 2,
     .wide_out = 1 << 1,
     .infer = infer_layernorm,
+    .place = tri_place_rows,
     .grad = grad_layernorm,
     .flops = flops_norm,
 };
@@ -133,6 +134,7 @@ const tri_op_def tri_def_add_layernorm = {
     .wide_in = 1 << 2 | 1 << 3,
     .wide_out = 1 << 2,
     .infer = infer_add_layernorm,
+    .place = tri_place_rows,
     .grad = grad_add_layernorm,
     .flops = flops_norm,
 };
@@ -150,6 +152,7 @@ const tri_op_def tri_def_layernorm_grad = {
     .may_alias = {1 | 16},
     .wide_in = 1 << 2 | 1 << 3,
     .infer = tri_infer_same,
+    .place = tri_place_rows,
     .flops = flops_norm,
 };
 
@@ -178,5 +181,6 @@ const tri_op_def tri_def_layernorm_param_grad = {
     .wide_in = 1 << 2,
     .wide_out = 1 | 1 << 1,
     .infer = infer_param_grad,
+    .place = tri_place_columns,
     .flops = flops_norm,
 };

@@ -111,6 +111,7 @@ const tri_op_def tri_def_rmsnorm = {
     .wide_in = 1 << 1,
     .wide_out = 1 << 1,
     .infer = infer_rmsnorm,
+    .place = tri_place_rows,
     .grad = grad_rmsnorm,
     .flops = flops,
 };
@@ -129,6 +130,7 @@ const tri_op_def tri_def_add_rmsnorm = {
     .wide_in = 1 << 2,
     .wide_out = 1 << 2,
     .infer = infer_add_rmsnorm,
+    .place = tri_place_rows,
     .grad = grad_add_rmsnorm,
     .flops = flops,
 };
@@ -147,6 +149,7 @@ const tri_op_def tri_def_rmsnorm_grad = {
     .may_alias = {1 | 16},
     .wide_in = 1 << 2 | 1 << 3,
     .infer = tri_infer_same,
+    .place = tri_place_rows,
     .flops = flops,
 };
 
@@ -175,5 +178,6 @@ const tri_op_def tri_def_rmsnorm_param_grad = {
     .wide_in = 1 << 2,
     .wide_out = 1,
     .infer = infer_param_grad,
+    .place = tri_place_columns,
     .flops = flops,
 };

@@ -56,6 +56,7 @@ const tri_op_def tri_def_rope = {
     .max_out = 1,
     .may_alias = {1},
     .infer = infer,
+    .place = tri_place_same,
     .grad = grad,
     .flops = flops,
 };

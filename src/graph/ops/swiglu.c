@@ -46,6 +46,7 @@ const tri_op_def tri_def_swiglu = {
     .max_out = 1,
     .may_alias = {1 | 2},
     .infer = infer,
+    .place = tri_place_elementwise,
     .grad = grad,
     .flops = flops,
 };
@@ -62,5 +63,6 @@ const tri_op_def tri_def_swiglu_grad = {
     .max_out = 2,
     .may_alias = {1 | 2 | 4, 1 | 2 | 4},
     .infer = infer,
+    .place = tri_place_elementwise,
     .flops = flops,
 };

@@ -17,47 +17,52 @@ static double flops_2(const tri_node *node, const tri_shape *in, const tri_shape
 {
     (void)node;
     (void)out;
-    return 2.0 * (double)tri_shape_count(&in[0]);
+    return in[0].rank < 0 ? 0 : 2.0 * (double)tri_shape_count(&in[0]);
 }
 
 const tri_op_def tri_def_sum_squares = {
     .name = "sum_squares",
-    .inputs = "x",
+    .inputs = "x, or none on a rank that has nothing to add",
     .outputs = "sum [1]",
     .meaning = "Adds the squares of x to a statistic, in fixed blocks.",
     .min_in = 1,
     .max_in = 1,
+    .optional = 1,
     .min_out = 1,
     .max_out = 1,
     .can_accumulate = 1,
     .wide_out = 1,
     .infer = infer_one,
+    .place = tri_place_total,
     .flops = flops_2,
 };
 
 static tr_status infer_finish(const tri_node *node, const tri_shape *in, tri_shape *out,
                               tri_dtype *out_dtype, tr_error *err)
 {
-    (void)node;
-    (void)in;
     (void)out_dtype;
-    (void)err;
+    if (node->num_out > 1 && (node->num_in < 4 || tri_shape_count(&in[3]) != TRI_NUM_SCALER))
+        return tri_fail(err, TR_ERROR_INPUT, "needs the scaler that it is to change");
     out[0] = tri_shape_scalar(TRI_NUM_RESULT);
+    if (node->num_out > 1)
+        out[1] = in[3];
     return TR_OK;
 }
 
 const tri_op_def tri_def_finish = {
     .name = "finish",
-    .inputs = "loss [1], count [1], sum_squares [1], sched",
-    .outputs = "result",
-    .meaning = "result = (mean loss, gradient norm, factor, ok, count). The factor turns an "
-               "accumulated gradient into the one to apply: normalised, clipped, unscaled.",
-    .min_in = 4,
+    .inputs = "loss [1], count [1], sum_squares [1], scaler [2] (optional)",
+    .outputs = "result, scaler (with the input)",
+    .meaning = "result = (mean loss, gradient norm, factor, ok, count, scale). The factor turns an "
+               "accumulated gradient into the one to apply: normalised, clipped, unscaled. The "
+               "scale halves when the step is not ok and doubles after enough good ones.",
+    .min_in = 3,
     .max_in = 4,
     .min_out = 1,
-    .max_out = 1,
+    .max_out = 2,
+    .updates = {0, 4},
     .wide_in = 1 | 1 << 1 | 1 << 2 | 1 << 3,
-    .wide_out = 1,
+    .wide_out = 1 | 1 << 1,
     .infer = infer_finish,
 };
 
@@ -67,8 +72,9 @@ static tr_status infer_update(const tri_node *node, const tri_shape *in, tri_sha
 {
     (void)out_dtype;
     (void)err;
+    const tri_op_def *def = tri_op_get(node->op);
     for (int k = 0; k < node->num_out; k++)
-        out[k] = in[0];
+        out[k] = in[def->updates[k] && in[def->updates[k] - 1].rank >= 0 ? def->updates[k] - 1 : 0];
     return TR_OK;
 }
 
@@ -93,6 +99,7 @@ const tri_op_def tri_def_sgd = {
     .wide_in = 1 | 1 << 1 | 1 << 3 | 1 << 4,
     .wide_out = 1 | 1 << 1,
     .infer = infer_update,
+    .place = tri_place_state,
     .flops = flops_update,
 };
 
@@ -110,6 +117,7 @@ const tri_op_def tri_def_adam = {
     .wide_in = 1 | 1 << 1 | 1 << 2 | 1 << 4 | 1 << 5,
     .wide_out = 1 | 1 << 1 | 1 << 2,
     .infer = infer_update,
+    .place = tri_place_state,
     .flops = flops_update,
 };
 
@@ -128,6 +136,7 @@ const tri_op_def tri_def_momentum = {
     .wide_in = 1 | 1 << 2,
     .wide_out = 1 | 1 << 1,
     .infer = infer_update,
+    .place = tri_place_state,
     .flops = flops_update,
 };
 
@@ -165,6 +174,7 @@ const tri_op_def tri_def_apply_update = {
     .wide_in = 1 | 1 << 1 | 1 << 2 | 1 << 3,
     .wide_out = 1,
     .infer = infer_update,
+    .place = tri_place_state,
     .flops = flops_update,
 };
 
@@ -179,5 +189,6 @@ const tri_op_def tri_def_narrow = {
     .max_out = 1,
     .updates = {2},
     .wide_in = 1,
-    .infer = tri_infer_same,
+    .infer = infer_update,
+    .place = tri_place_state,
 };

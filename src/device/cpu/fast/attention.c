@@ -35,32 +35,6 @@ static size_t attention_scratch(const tri_kernel_args *args, int num_threads)
     return (size_t)(forward_floats(last_dim(&args->in[0])) * num_threads) * sizeof(float);
 }
 
-/* The softmax over one more block of keys: scores become weights, and the state of each query is
- * carried on. shrink is the factor for what was summed before. */
-static void softmax_block(float *scores, int64_t num_keys, float *restrict max, float *restrict sum,
-                          float *restrict shrink)
-{
-    float(*row)[QUERIES] = (float(*)[QUERIES])scores;
-    float next[QUERIES], base[QUERIES], add[QUERIES] = {0};
-    memcpy(next, max, sizeof next);
-    for (int64_t j = 0; j < num_keys; j++)
-        for (int i = 0; i < QUERIES; i++)
-            next[i] = row[j][i] > next[i] ? row[j][i] : next[i];
-    for (int i = 0; i < QUERIES; i++) /* who has seen no key so far has -inf, and no weights */
-        base[i] = next[i] == -INFINITY ? 0 : next[i];
-    for (int64_t j = 0; j < num_keys; j++) {
-        for (int i = 0; i < QUERIES; i++) {
-            row[j][i] = exp_weight(row[j][i] - base[i]);
-            add[i] += row[j][i];
-        }
-    }
-    for (int i = 0; i < QUERIES; i++) {
-        shrink[i] = exp_weight(max[i] - base[i]);
-        sum[i] = sum[i] * shrink[i] + add[i];
-        max[i] = next[i];
-    }
-}
-
 static void write_output(const forward *f, const attention_head *head, int64_t first, float *ot,
                          const float *max, const float *sum)
 {

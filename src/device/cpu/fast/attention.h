@@ -283,4 +283,30 @@ static inline void dropout_words(const attention_shape *s, const attention_head 
     }
 }
 
+/* The softmax over one more block of keys: scores become weights, and the state of each query is
+ * carried on. shrink is the factor for what was summed before. */
+static inline void softmax_block(float *scores, int64_t num_keys, float *restrict max,
+                                 float *restrict sum, float *restrict shrink)
+{
+    float(*row)[QUERIES] = (float(*)[QUERIES])scores;
+    float next[QUERIES], base[QUERIES], add[QUERIES] = {0};
+    memcpy(next, max, sizeof next);
+    for (int64_t j = 0; j < num_keys; j++)
+        for (int i = 0; i < QUERIES; i++)
+            next[i] = row[j][i] > next[i] ? row[j][i] : next[i];
+    for (int i = 0; i < QUERIES; i++) /* who has seen no key so far has -inf, and no weights */
+        base[i] = next[i] == -__builtin_inff() ? 0 : next[i];
+    for (int64_t j = 0; j < num_keys; j++) {
+        for (int i = 0; i < QUERIES; i++) {
+            row[j][i] = exp_weight(row[j][i] - base[i]);
+            add[i] += row[j][i];
+        }
+    }
+    for (int i = 0; i < QUERIES; i++) {
+        shrink[i] = exp_weight(max[i] - base[i]);
+        sum[i] = sum[i] * shrink[i] + add[i];
+        max[i] = next[i];
+    }
+}
+
 #endif

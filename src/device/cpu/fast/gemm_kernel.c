@@ -290,11 +290,21 @@ void TRI_ISA_NAME(tri_gemm_pack_a)(float *out, int64_t panel, const float *a, in
 void TRI_ISA_NAME(tri_gemm_pack_b)(float *out, int64_t panel, const float *b, int64_t ldb,
                                    bool trans_b, int64_t depth, int64_t cols);
 
+void TRI_ISA_NAME(tri_gemm_few)(const tri_gemm_block *block, int64_t pass);
+
+/* Few rows, then what the product does to its result. */
+static void run_few(const tri_gemm_block *block, int64_t pass)
+{
+    TRI_ISA_NAME(tri_gemm_few)(block, pass);
+    apply_epilogue(block, 0, 0, block->rows, block->cols);
+}
+
 const tri_gemm_kernels TRI_ISA_NAME(tri_gemm_kernels) = {
     .mr = MR,
     .nr = NR,
     .width = WIDTH,
     .run_block = run_block,
+    .run_few = run_few,
     .last_panel = last_panel,
     .pack_a = TRI_ISA_NAME(tri_gemm_pack_a),
     .pack_b = TRI_ISA_NAME(tri_gemm_pack_b),

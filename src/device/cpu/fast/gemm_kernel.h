@@ -53,6 +53,11 @@ typedef struct tri_gemm_kernels {
 
     void (*run_block)(const tri_gemm_block *block);
 
+    /* All of a product with few rows: a by rows (a_row apart), b transposed (columns b_depth
+     * apart), both in place; alpha is 1 and c is overwritten. k is cut into passes as by run_block,
+     * so the bits are the same. Reads b once, in order. */
+    void (*run_few)(const tri_gemm_block *block, int64_t pass);
+
     /* The first column of the last panel when cols columns are cut into panels. */
     int64_t (*last_panel)(int64_t cols);
 

@@ -110,7 +110,7 @@ static void ce_grad_task(void *context, int task, int worker)
     const rows_job *job = context;
     const int32_t *targets = job->args->in[1].data;
     const float *lse = job->args->in[2].data;
-    float alpha = job->args->attr->alpha;
+    float alpha = job->args->attr->alpha * tri_kernel_scale(job->args, 3);
     int64_t first = task * job->rows_per_task;
     for (int64_t i = first; i < min_i64(job->num_rows, first + job->rows_per_task); i++) {
         const float *row = (const float *)job->args->in[0].data + i * job->dim;
@@ -139,17 +139,22 @@ static void ce_loss(const tri_kernel_args *args)
     const int32_t *targets = args->in[1].data;
     float *loss = args->out[0].data, *count = args->out[1].data, *lse = args->out[2].data;
     double sum = 0;
-    int64_t num = 0;
+    int64_t num = 0, num_hits = 0;
     for (int64_t i = 0; i < args->in[1].count; i++) {
         double row_lse = stats[i * 3] + (double)logf(stats[i * 3 + 1]);
         lse[i] = (float)row_lse;
         if (targets[i] >= 0) {
             sum += row_lse - stats[i * 3 + 2];
             num++;
+            num_hits += stats[i * 3 + 2] >= stats[i * 3];
         }
     }
     *loss = (float)(args->overwrite ? sum : *loss + sum);
     *count = (float)(args->overwrite ? (double)num : *count + (double)num);
+    if (args->num_out > 3) {
+        float *hits = args->out[3].data;
+        *hits = (float)(args->overwrite ? (double)num_hits : *hits + (double)num_hits);
+    }
 }
 
 typedef struct sum_job {
@@ -224,7 +229,8 @@ static void out_loss_grad_task(void *context, int task, int worker)
     const float *out = args->in[0].data, *target = args->in[1].data;
     float *restrict dout = args->out[0].data;
     tri_out_loss kind = args->attr->out_loss;
-    float factor = args->attr->alpha * (kind == TRI_LOSS_MSE ? 2.0f : 1.0f);
+    float factor = args->attr->alpha * tri_kernel_scale(args, 2);
+    factor *= kind == TRI_LOSS_MSE ? 2.0f : 1.0f;
     int64_t first = (int64_t)task * TASK_ELEMENTS;
     int64_t end = min_i64(first + TASK_ELEMENTS, args->out[0].count);
     if (kind == TRI_LOSS_MEAN) {

@@ -31,17 +31,20 @@ static void ce_loss(const tri_kernel_args *args)
     const int32_t *targets = args->in[1].data;
     float *loss = args->out[0].data, *count = args->out[1].data, *lse = args->out[2].data;
     double sum = 0;
-    int64_t num = 0;
+    int64_t num = 0, num_hits = 0;
     for (int64_t i = 0; i < args->in[1].count; i++) {
         double row_lse = stats[i * 3] + log(stats[i * 3 + 1]);
         lse[i] = (float)row_lse;
         if (targets[i] >= 0) {
             sum += row_lse - stats[i * 3 + 2];
             num++;
+            num_hits += stats[i * 3 + 2] >= stats[i * 3];
         }
     }
     tri_ref_store(loss, sum, args->overwrite);
     tri_ref_store(count, (double)num, args->overwrite);
+    if (args->num_out > 3)
+        tri_ref_store(args->out[3].data, (double)num_hits, args->overwrite);
 }
 
 static void ce_grad(const tri_kernel_args *args)
@@ -50,7 +53,7 @@ static void ce_grad(const tri_kernel_args *args)
     const int32_t *targets = args->in[1].data;
     const float *lse = args->in[2].data;
     int64_t vocab = tri_ref_last(logits), origin = logits->origin[logits->rank - 1];
-    double alpha = args->attr->alpha;
+    double alpha = (double)args->attr->alpha * tri_kernel_scale(args, 3);
     for (int64_t i = 0; i < args->in[1].count; i++) {
         const float *row = (const float *)logits->data + i * vocab;
         float *drow = (float *)args->out[0].data + i * vocab;
@@ -94,7 +97,7 @@ static void out_loss_grad(const tri_kernel_args *args)
 {
     const float *out = args->in[0].data, *target = args->in[1].data;
     float *dout = args->out[0].data;
-    double alpha = args->attr->alpha;
+    double alpha = (double)args->attr->alpha * tri_kernel_scale(args, 2);
     for (int64_t i = 0; i < args->out[0].count; i++) {
         switch (args->attr->out_loss) {
         case TRI_LOSS_SSE:

@@ -18,6 +18,7 @@ extern const tri_kernel tri_ref_dropout;
 extern const tri_kernel tri_ref_accumulate;
 extern const tri_kernel tri_ref_axpby;
 extern const tri_kernel tri_ref_copy; /* cast, narrow */
+extern const tri_kernel tri_ref_slice, tri_ref_block, tri_ref_unblock, tri_ref_ce_combine;
 extern const tri_kernel tri_ref_swiglu;
 extern const tri_kernel tri_ref_swiglu_grad;
 extern const tri_kernel tri_ref_embed;
@@ -35,6 +36,8 @@ extern const tri_kernel tri_ref_rmsnorm_param_grad;
 extern const tri_kernel tri_ref_rope;
 extern const tri_kernel tri_ref_attention;
 extern const tri_kernel tri_ref_attention_grad;
+extern const tri_kernel tri_ref_cache_write;
+extern const tri_kernel tri_ref_cache_attention;
 extern const tri_kernel tri_ref_ce_stats;
 extern const tri_kernel tri_ref_ce_loss;
 extern const tri_kernel tri_ref_ce_grad;

@@ -20,14 +20,23 @@ static void sum_squares(const tri_kernel_args *args)
     tri_ref_store(args->out[0].data, sum_squares_of(&args->in[0]), args->overwrite);
 }
 
+/* Half after a step that overflowed, double after enough good ones in a row. */
+static void next_scale(float *scaler, bool ok, float interval)
+{
+    float scale = scaler[TRI_SCALER_SCALE], good = scaler[TRI_SCALER_GOOD] + 1;
+    bool grows = ok && good >= interval && isfinite(2 * scale);
+    scaler[TRI_SCALER_SCALE] = scale * (ok ? grows ? 2.0f : 1.0f : 0.5f);
+    scaler[TRI_SCALER_GOOD] = ok && good < interval ? good : 0;
+}
+
 static void finish(const tri_kernel_args *args)
 {
     float loss = *(const float *)args->in[0].data, count = *(const float *)args->in[1].data;
     float sumsq = *(const float *)args->in[2].data;
-    const float *sched = args->in[3].data;
+    float scale = tri_kernel_scale(args, 3);
     float *result = args->out[0].data;
     double counted = fmax(count, 1);
-    double divisor = counted * args->attr->alpha * sched[TRI_SCHED_LOSS_SCALE];
+    double divisor = counted * args->attr->alpha * scale;
     double norm = sqrt(sumsq) / divisor;
     double clip = args->attr->clip;
     result[TRI_RESULT_LOSS] = (float)(loss / counted);
@@ -35,6 +44,9 @@ static void finish(const tri_kernel_args *args)
     result[TRI_RESULT_FACTOR] = (float)(1 / divisor * (clip > 0 && norm > clip ? clip / norm : 1));
     result[TRI_RESULT_OK] = isfinite(loss) && isfinite(sumsq);
     result[TRI_RESULT_COUNT] = count;
+    result[TRI_RESULT_SCALE] = scale;
+    if (args->num_out > 1)
+        next_scale(args->out[1].data, result[TRI_RESULT_OK] != 0, (float)args->attr->interval);
 }
 
 static void sgd(const tri_kernel_args *args)

@@ -1,0 +1,23 @@
+/* What the parts of trireme sim share. */
+#ifndef TRI_CLI_VERB_SIM_H
+#define TRI_CLI_VERB_SIM_H
+
+#include "cli/cli.h"
+#include "sim/sim.h"
+
+/* A schedule that is built, proven and timed; with its messages. */
+typedef struct tri_sim_case {
+    tri_schedule schedule;
+    tri_sim sim;
+    size_t num_computing; /* actions before messages were added */
+} tri_sim_case;
+
+tr_status tri_sim_case_init(tri_sim_case *c, const tri_schedule_config *config,
+                            const tri_action_costs *costs, tr_error *err);
+void tri_sim_case_fini(tri_sim_case *c);
+
+/* Every schedule of the table side by side; costs are those of all layers of a rank. */
+tr_status tri_sim_compare(uint32_t num_ranks, uint32_t num_microbatches, uint32_t chunks,
+                          const tri_action_costs *costs, tr_error *err);
+
+#endif

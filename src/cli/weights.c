@@ -1,0 +1,41 @@
+#include "cli/weights.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/fs.h"
+#include "ckpt/hf.h"
+
+static tr_status point(const tri_cli *cli, tr_error *err)
+{
+    bool named = cli->file && tri_path_is_dir(cli->file);
+    if (named && tri_hf_is_dir(cli->file))
+        return TR_OK; /* it became model.from when the command was read */
+    if (!named && tr_settings_string(cli->settings, "model.from")[0] &&
+        tr_settings_given(cli->settings, "model.from"))
+        return TR_OK;
+    const char *dir = named ? cli->file : tr_settings_string(cli->settings, "run.dir");
+    char *weights = tri_path_join(dir, "weights.safetensors");
+    if (!weights)
+        return tri_fail(err, TR_ERROR_RUNTIME, "no memory for a path");
+    tr_status status = TR_OK;
+    if (!tri_path_exists(weights))
+        status = tri_fail(err, TR_ERROR_INPUT,
+                          "%s does not exist; train first (`trireme train recipes/demo.yaml`), or "
+                          "name the run directory: `trireme %s runs/demo`",
+                          weights, cli->verb->name);
+    char assignment[4200];
+    snprintf(assignment, sizeof assignment, "model.from=%s", weights);
+    if (status == TR_OK)
+        status = tr_settings_set(cli->settings, assignment, err);
+    free(weights);
+    return status;
+}
+
+tr_status tri_cli_point_to_weights(const tri_cli *cli, tr_error *err)
+{
+    TRI_TRY(point(cli, err));
+    TRI_TRY(tr_settings_set(cli->settings, "layout.dp=1", err));
+    TRI_TRY(tr_settings_set(cli->settings, "layout.tp=1", err));
+    return tr_settings_set(cli->settings, "layout.microbatches=1", err);
+}

@@ -1,0 +1,207 @@
+#include "data/entries.h"
+
+#include "base/fs.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- files ---- */
+
+static tr_status each_in_dir(const char *dir, bool jsonl_only, tri_file_fn fn, void *context,
+                             tr_error *err)
+{
+    tri_file_list list;
+    TRI_TRY(tri_file_list_read(&list, dir, err));
+    tr_status status = TR_OK;
+    size_t num = 0;
+    for (size_t i = 0; status == TR_OK && i < list.num; i++) {
+        if (jsonl_only && !tri_is_jsonl_name(list.name[i]))
+            continue;
+        char *path = tri_path_join(dir, list.name[i]);
+        status = path ? fn(context, path, err)
+                      : tri_fail(err, TR_ERROR_RUNTIME, "%s: out of memory", dir);
+        free(path);
+        num++;
+    }
+    tri_file_list_free(&list);
+    if (status == TR_OK && num == 0)
+        return tri_fail(err, TR_ERROR_INPUT,
+                        "%s: the directory holds no %s; data.source must name a file or a "
+                        "directory of them (links, hidden files and subdirectories do not count)",
+                        dir, jsonl_only ? "JSONL (files named .jsonl, .ndjson or .json)" : "text");
+    return status;
+}
+
+tr_status tri_files_each(const char *source, bool jsonl_only, tri_file_fn fn, void *context,
+                         tr_error *err)
+{
+    if (tri_path_is_dir(source))
+        return each_in_dir(source, jsonl_only, fn, context, err);
+    if (!tri_path_exists(source))
+        return tri_fail(err, TR_ERROR_INPUT,
+                        "%s: cannot be found; data.source must name a file or a directory", source);
+    return fn(context, source, err);
+}
+
+tr_status tri_file_text(const char *path, tri_bytes *text, tr_error *err)
+{
+    enum { BLOCK = 1 << 18 };
+    *text = (tri_bytes){0};
+    tri_reader *reader;
+    TRI_TRY(tri_reader_open(path, &reader, err));
+    char *block = malloc(BLOCK);
+    size_t num = 1;
+    tr_status status = TR_OK;
+    while (block && status == TR_OK && num > 0) {
+        status = tri_reader_read(reader, block, BLOCK, &num, err);
+        if (status == TR_OK)
+            tri_bytes_add(text, block, num);
+    }
+    if (status == TR_OK && (!block || text->failed))
+        status = tri_fail(err, TR_ERROR_RUNTIME, "%s: out of memory", path);
+    free(block);
+    tri_reader_close(reader);
+    if (status != TR_OK)
+        tri_bytes_fini(text);
+    return status;
+}
+
+/* ---- entries ---- */
+
+typedef struct walk {
+    tri_entry_fn fn;
+    void *context;
+    int64_t num_files, num_entries;
+} walk;
+
+static tr_status visit(walk *w, const tri_entry *entry, tr_error *err)
+{
+    w->num_entries++;
+    return w->fn(w->context, entry, err);
+}
+
+static tr_status each_line(walk *w, tri_lines *lines, tri_line *line, tr_error *err)
+{
+    const char *path = tri_lines_path(lines);
+    while (line->text) {
+        json_t *object = NULL;
+        if (!tri_line_is_blank(line)) {
+            TRI_TRY(tri_json_line_parse(path, line, &object, err));
+            tr_status status =
+                visit(w, &(tri_entry){.path = path, .number = line->number, .object = object}, err);
+            json_decref(object);
+            TRI_TRY(status);
+        }
+        TRI_TRY(tri_lines_next(lines, line, err));
+    }
+    return TR_OK;
+}
+
+static tr_status each_in_list(walk *w, const char *path, tr_error *err)
+{
+    tri_bytes text;
+    TRI_TRY(tri_file_text(path, &text, err));
+    json_error_t why;
+    json_t *list = json_loadb(text.data, text.num, JSON_ALLOW_NUL, &why), *item;
+    tri_bytes_fini(&text);
+    if (!json_is_array(list)) {
+        json_decref(list);
+        return tri_fail(err, TR_ERROR_INPUT,
+                        "%s, line %d: not valid JSON: %s; the file begins as a list, which must be "
+                        "one of objects",
+                        path, why.line, why.text);
+    }
+    tr_status status = TR_OK;
+    size_t i;
+    json_array_foreach(list, i, item)
+    {
+        tri_entry entry = {.path = path, .number = (int64_t)i + 1, .in_list = true, .object = item};
+        status =
+            json_is_object(item)
+                ? visit(w, &entry, err)
+                : tri_entry_fail(&entry, err, "not a JSON object, such as {\"text\": \"...\"}");
+        if (status != TR_OK)
+            break;
+    }
+    json_decref(list);
+    return status;
+}
+
+static tr_status each_in_file(void *context, const char *path, tr_error *err)
+{
+    walk *w = context;
+    tri_lines *lines;
+    tri_line line;
+    TRI_TRY(tri_lines_open(path, &lines, err));
+    w->num_files++;
+    tr_status status = tri_lines_next(lines, &line, err);
+    while (status == TR_OK && line.text && tri_line_is_blank(&line))
+        status = tri_lines_next(lines, &line, err);
+    bool is_list = status == TR_OK && line.text && line.text[strspn(line.text, " \t")] == '[';
+    if (status == TR_OK && !is_list)
+        status = each_line(w, lines, &line, err);
+    tri_lines_close(lines);
+    return status == TR_OK && is_list ? each_in_list(w, path, err) : status;
+}
+
+tr_status tri_entries_each(const char *source, tri_entry_fn fn, void *context, int64_t *num_files,
+                           tr_error *err)
+{
+    walk w = {.fn = fn, .context = context};
+    TRI_TRY(tri_files_each(source, true, each_in_file, &w, err));
+    if (num_files)
+        *num_files = w.num_files;
+    if (w.num_entries == 0)
+        return tri_fail(err, TR_ERROR_INPUT,
+                        "%s: is empty; there must be at least one JSON object in it, one a line",
+                        source);
+    return TR_OK;
+}
+
+/* ---- messages ---- */
+
+tr_status tri_entry_prefix(const tri_entry *entry, tr_status status, tr_error *err)
+{
+    return tri_fail_prefix(err, status, "%s, %s %lld", entry->path,
+                           entry->in_list ? "item" : "line", (long long)entry->number);
+}
+
+tr_status tri_entry_fail(const tri_entry *entry, tr_error *err, const char *format, ...)
+{
+    char message[400];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(message, sizeof message, format, args);
+    va_end(args);
+    tri_fail(err, TR_ERROR_INPUT, "%s", message);
+    return tri_entry_prefix(entry, TR_ERROR_INPUT, err);
+}
+
+tr_status tri_entry_text(const tri_entry *entry, const char *field, const char *key, bool optional,
+                         const char **text, size_t *num_bytes, tr_error *err)
+{
+    const json_t *value = json_object_get(entry->object, field);
+    *text = "";
+    *num_bytes = 0;
+    if (json_is_string(value)) {
+        *text = json_string_value(value);
+        *num_bytes = json_string_length(value);
+        return TR_OK;
+    }
+    if (optional && (!value || json_is_null(value)))
+        return TR_OK;
+    if (value)
+        return tri_entry_fail(entry, err, "\"%.60s\" must be a text in quotes (%s)", field, key);
+    char names[160] = "";
+    const char *name;
+    json_t *other;
+    json_object_foreach((json_t *)(uintptr_t)entry->object, name, other)
+    {
+        size_t length = strlen(names);
+        snprintf(names + length, sizeof names - length, "%s\"%.40s\"", length ? ", " : "", name);
+    }
+    return tri_entry_fail(entry, err, "has no \"%.60s\"; its fields are: %s. Set %s", field,
+                          names[0] ? names : "none", key);
+}

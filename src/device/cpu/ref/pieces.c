@@ -1,0 +1,87 @@
+/* Pieces of tensors that are cut along a dim, and statistics of parts of a vocabulary. */
+#include "device/cpu/ref/ref.h"
+
+#include <math.h>
+#include <string.h>
+
+/* A tensor as outer x (the cut dim) x inner elements of 4 bytes. */
+typedef struct lines {
+    int64_t outer, inner;
+} lines;
+
+static lines lines_of(const tri_tensor *x, const tri_cut *cut)
+{
+    lines l = {1, 1};
+    for (int d = 0; d < x->rank; d++)
+        *(d < cut->dim ? &l.outer : &l.inner) *= d == cut->dim ? 1 : x->size[d];
+    return l;
+}
+
+static void copy(float *to, const float *from, int64_t count)
+{
+    memcpy(to, from, (size_t)count * sizeof *to);
+}
+
+static void slice(const tri_kernel_args *args)
+{
+    const tri_cut *cut = &args->attr->cut;
+    lines l = lines_of(&args->in[0], cut);
+    int64_t run = tri_cut_size(cut, cut->part) * l.inner, begin = tri_cut_begin(cut, cut->part);
+    const float *x = args->in[0].data;
+    for (int64_t o = 0; o < l.outer; o++)
+        copy((float *)args->out[0].data + o * run, x + (o * cut->size + begin) * l.inner, run);
+}
+
+static void reorder(const tri_kernel_args *args, bool into_blocks)
+{
+    const tri_cut *cut = &args->attr->cut;
+    lines l = lines_of(&args->in[0], cut);
+    const float *x = args->in[0].data;
+    float *y = args->out[0].data;
+    for (int p = 0; p < cut->parts; p++) {
+        int64_t begin = tri_cut_begin(cut, p), run = tri_cut_size(cut, p) * l.inner;
+        for (int64_t o = 0; o < l.outer; o++) {
+            int64_t dense = begin * l.inner * l.outer + o * run;
+            int64_t spread = (o * cut->size + begin) * l.inner;
+            if (into_blocks)
+                copy(y + dense, x + spread, run);
+            else
+                copy(y + spread, x + dense, run);
+        }
+    }
+}
+
+static void block(const tri_kernel_args *args)
+{
+    reorder(args, true);
+}
+
+static void unblock(const tri_kernel_args *args)
+{
+    reorder(args, false);
+}
+
+static void ce_combine(const tri_kernel_args *args)
+{
+    int64_t parts = args->in[0].size[0], rows = args->out[0].count / 3;
+    const float *stats = args->in[0].data;
+    float *y = args->out[0].data;
+    for (int64_t i = 0; i < rows; i++) {
+        double max = -INFINITY, sum = 0, picked = 0;
+        for (int64_t p = 0; p < parts; p++)
+            max = fmax(max, stats[(p * rows + i) * 3]);
+        for (int64_t p = 0; p < parts; p++) {
+            const float *s = stats + (p * rows + i) * 3;
+            sum += s[1] * exp(s[0] - max);
+            picked += s[2];
+        }
+        y[i * 3] = (float)max;
+        y[i * 3 + 1] = (float)sum;
+        y[i * 3 + 2] = (float)picked;
+    }
+}
+
+const tri_kernel tri_ref_slice = {.run = slice};
+const tri_kernel tri_ref_block = {.run = block};
+const tri_kernel tri_ref_unblock = {.run = unblock};
+const tri_kernel tri_ref_ce_combine = {.run = ce_combine};

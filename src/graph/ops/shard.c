@@ -1,0 +1,75 @@
+/* Tensors that are divided over ranks without regard to their dims: what ZeRO's policies insert.
+ * One node for each tensor; the tensors of a bucket travel in one message. */
+#include "graph/op_table.h"
+
+static double flops(const tri_node *node, const tri_shape *in, const tri_shape *out)
+{
+    (void)node;
+    (void)out;
+    return (double)tri_shape_count(&in[0]);
+}
+
+static double no_flops(const tri_node *node, const tri_shape *in, const tri_shape *out)
+{
+    (void)node;
+    (void)in;
+    (void)out;
+    return 0;
+}
+
+const tri_op_def tri_def_shard_sum = {
+    .name = "shard_sum",
+    .inputs = "x: a term of a sum on every rank of the axis",
+    .outputs = "x: the sum, in this rank's slice",
+    .meaning = "A reduce-scatter in place over a bucket of tensors, in a fixed order. What is not "
+               "in the rank's slice holds nothing defined afterwards.",
+    .min_in = 1,
+    .max_in = 1,
+    .min_out = 1,
+    .max_out = 1,
+    .updates = {1},
+    .may_alias = {1},
+    .communicates = true,
+    .infer = tri_infer_same,
+    .flops = flops,
+};
+
+const tri_op_def tri_def_shard_gather = {
+    .name = "shard_gather",
+    .inputs = "x: up to date in this rank's slice",
+    .outputs = "x: up to date everywhere",
+    .meaning = "An all-gather in place over a bucket of tensors.",
+    .min_in = 1,
+    .max_in = 1,
+    .min_out = 1,
+    .max_out = 1,
+    .updates = {1},
+    .communicates = true,
+    .infer = tri_infer_same,
+    .flops = no_flops,
+};
+
+static tr_status infer_unshard(const tri_node *node, const tri_shape *in, tri_shape *out,
+                               tri_dtype *out_dtype, tr_error *err)
+{
+    (void)in;
+    (void)err;
+    out[0] = node->attr.shape;
+    out_dtype[0] = node->attr.dtype;
+    return TR_OK;
+}
+
+const tri_op_def tri_def_unshard = {
+    .name = "unshard",
+    .inputs = "x: this rank's slice, or none when it is empty",
+    .outputs = "y: the tensor",
+    .meaning = "An all-gather over a bucket of tensors, from the slices where they are kept.",
+    .min_in = 1,
+    .max_in = 1,
+    .min_out = 1,
+    .max_out = 1,
+    .optional = 1,
+    .communicates = true,
+    .infer = infer_unshard,
+    .flops = no_flops,
+};

@@ -1,0 +1,219 @@
+/* Placement rules that several operators share: which pieces of its inputs an operator can work on
+ * alone, and what its outputs are then. */
+#include "graph/op_table.h"
+
+static const tri_spot whole = {TRI_SPOT_WHOLE, 0};
+
+static bool is_cut(const tri_spot *spot)
+{
+    return spot->kind == TRI_SPOT_CUT;
+}
+
+static tri_spot cut_at(int dim)
+{
+    return (tri_spot){TRI_SPOT_CUT, dim};
+}
+
+/* The first input decides; the others come with every batch, and are whole. */
+void tri_place_same(const tri_node *node, const tri_shape *shapes, tri_spot *in, tri_spot *out)
+{
+    (void)shapes;
+    for (int j = 1; j < node->num_in; j++)
+        in[j] = whole;
+    for (int k = 0; k < node->num_out; k++)
+        out[k] = in[0];
+}
+
+/* All operands have one shape: a cut of one is a cut of all. Terms stay terms. */
+void tri_place_elementwise(const tri_node *node, const tri_shape *shapes, tri_spot *in,
+                           tri_spot *out)
+{
+    (void)shapes;
+    tri_spot spot = in[0];
+    for (int j = 1; j < node->num_in; j++)
+        if (is_cut(&in[j]) && !is_cut(&spot))
+            spot = in[j];
+    for (int j = 0; j < node->num_in; j++)
+        in[j] = spot;
+    for (int k = 0; k < node->num_out; k++)
+        out[k] = spot;
+}
+
+/* Operators over the last dim of their rows (norms): rows may be anywhere, a row is whole. Operands
+ * of another rank than the rows (gains) are whole. */
+void tri_place_rows(const tri_node *node, const tri_shape *shapes, tri_spot *in, tri_spot *out)
+{
+    tri_spot spot = whole;
+    int rank = shapes[0].rank;
+    for (int j = 0; j < node->num_in; j++)
+        if (shapes[j].rank == rank && is_cut(&in[j]) && in[j].dim < rank - 1 && !is_cut(&spot))
+            spot = in[j];
+    for (int j = 0; j < node->num_in; j++)
+        in[j] = shapes[j].rank == rank ? spot : whole;
+    for (int k = 0; k < node->num_out; k++)
+        out[k] = spot;
+}
+
+/* Sums over rows into columns (gradients of biases and gains): cut rows give terms, cut columns cut
+ * results. All inputs have the rank of the first. */
+void tri_place_columns(const tri_node *node, const tri_shape *shapes, tri_spot *in, tri_spot *out)
+{
+    /* The result has the last dims of the input: how many is known for norms (one), and for biases
+     * from the first dim that is not of a position. */
+    int rank = shapes[0].rank, leading = rank - 1;
+    if (node->op == TRI_OP_BIAS_GRAD)
+        leading = node->attr.split_a;
+    tri_spot spot = in[0];
+    for (int j = 0; j < node->num_in; j++)
+        in[j] = spot;
+    for (int k = 0; k < node->num_out; k++)
+        out[k] = !is_cut(&spot)       ? whole
+                 : spot.dim < leading ? (tri_spot){TRI_SPOT_TERMS, 0}
+                                      : cut_at(spot.dim - leading);
+}
+
+/* x [..., N] + bias [N]. */
+void tri_place_bias(const tri_node *node, const tri_shape *shapes, tri_spot *in, tri_spot *out)
+{
+    (void)node;
+    int leading = shapes[0].rank - shapes[1].rank;
+    if (is_cut(&in[1]))
+        in[0] = cut_at(in[1].dim + leading);
+    else if (is_cut(&in[0]) && in[0].dim >= leading)
+        in[1] = cut_at(in[0].dim - leading);
+    out[0] = in[0];
+}
+
+/* The four cases of a product: see docs/parallelism.md. */
+void tri_place_matmul(const tri_node *node, const tri_shape *shapes, tri_spot *in, tri_spot *out)
+{
+    const tri_attr *attr = &node->attr;
+    int ra = shapes[0].rank, rb = shapes[1].rank;
+    int contract_a = attr->trans_a ? 0 : attr->split_a, free_a = attr->trans_a ? attr->split_a : 0;
+    int contract_b = attr->trans_b ? attr->split_b : 0, free_b = attr->trans_b ? 0 : attr->split_b;
+    int num_contracted = attr->trans_a ? attr->split_a : ra - attr->split_a;
+    int num_free_a = ra - num_contracted, num_free_b = rb - num_contracted;
+    bool inner_a =
+        is_cut(&in[0]) && in[0].dim >= contract_a && in[0].dim < contract_a + num_contracted;
+    bool inner_b =
+        is_cut(&in[1]) && in[1].dim >= contract_b && in[1].dim < contract_b + num_contracted;
+    (void)num_free_b;
+    for (int k = 0; k < node->num_out; k++)
+        out[k] = whole;
+    if (inner_a && inner_b && in[0].dim - contract_a == in[1].dim - contract_b) {
+        out[0] = (tri_spot){TRI_SPOT_TERMS, 0};
+        return;
+    }
+    if (inner_a)
+        in[0] = whole;
+    if (inner_b)
+        in[1] = whole;
+    if (is_cut(&in[0]) && is_cut(&in[1])) {
+        /* Rows and columns both: activations that are cut along the positions are gathered. */
+        if (shapes[1].dim[in[1].dim].name == TRI_DIM_T)
+            in[1] = whole;
+        else
+            in[0] = whole;
+    }
+    if (is_cut(&in[0]))
+        out[0] = cut_at(in[0].dim - free_a);
+    else if (is_cut(&in[1]))
+        out[0] = cut_at(num_free_a + in[1].dim - free_b);
+}
+
+/* A cut table finds some of the ids: the others give zeros, so the result is terms. Cut ids give a
+ * cut result. */
+void tri_place_embed(const tri_node *node, const tri_shape *shapes, tri_spot *in, tri_spot *out)
+{
+    (void)node;
+    (void)shapes;
+    if (is_cut(&in[0])) {
+        in[1] = whole;
+        out[0] = (tri_spot){TRI_SPOT_TERMS, 0};
+        return;
+    }
+    out[0] = in[1];
+}
+
+void tri_place_embed_grad(const tri_node *node, const tri_shape *shapes, tri_spot *in,
+                          tri_spot *out)
+{
+    (void)node;
+    (void)shapes;
+    if (is_cut(&in[2])) { /* this rank's rows of the table, from all positions */
+        in[0] = in[1] = whole;
+        out[0] = in[2];
+        return;
+    }
+    if (is_cut(&in[0]) && in[0].dim >= 2)
+        in[0] = whole;
+    in[1] = in[0];
+    out[0] = is_cut(&in[0]) ? (tri_spot){TRI_SPOT_TERMS, 0} : whole;
+}
+
+/* Attention is a matter of each head; q, k and v are cut by heads together. */
+static int head_dim(const tri_shape *shape)
+{
+    return shape->rank - 2;
+}
+
+void tri_place_heads(const tri_node *node, const tri_shape *shapes, tri_spot *in, tri_spot *out)
+{
+    bool cut = is_cut(&in[0]) && in[0].dim == head_dim(&shapes[0]);
+    for (int j = 0; j < node->num_in; j++)
+        in[j] = cut && j < 3 && shapes[j].rank >= 4 ? cut_at(head_dim(&shapes[j])) : whole;
+    out[0] = cut ? cut_at(2) : whole;
+    if (node->num_out > 1)
+        out[1] = cut ? cut_at(1) : whole; /* lse [B, H, T] */
+}
+
+void tri_place_heads_grad(const tri_node *node, const tri_shape *shapes, tri_spot *in,
+                          tri_spot *out)
+{
+    bool cut = is_cut(&in[1]) && in[1].dim == head_dim(&shapes[1]);
+    for (int j = 0; j < node->num_in; j++)
+        in[j] = cut && j < 5 && shapes[j].rank >= 4 ? cut_at(head_dim(&shapes[j])) : whole;
+    if (cut)
+        in[5] = cut_at(1);
+    for (int k = 0; k < node->num_out; k++)
+        out[k] = cut ? cut_at(head_dim(&shapes[1 + k])) : whole;
+}
+
+/* Statistics of a cut vocabulary are of this rank's part: "terms" that the pass gathers and
+ * combines. */
+void tri_place_ce_stats(const tri_node *node, const tri_shape *shapes, tri_spot *in, tri_spot *out)
+{
+    (void)node;
+    bool vocabulary = is_cut(&in[0]) && in[0].dim == shapes[0].rank - 1;
+    if (vocabulary)
+        in[1] = whole;
+    else
+        in[1] = in[0];
+    out[0] = vocabulary ? (tri_spot){TRI_SPOT_TERMS, 0} : in[0];
+}
+
+void tri_place_ce_grad(const tri_node *node, const tri_shape *shapes, tri_spot *in, tri_spot *out)
+{
+    (void)node;
+    bool vocabulary = is_cut(&in[0]) && in[0].dim == shapes[0].rank - 1;
+    in[1] = in[2] = vocabulary ? whole : in[0]; /* the scaler, if any, is whole as it is */
+    out[0] = in[0];
+}
+
+/* Update rules: the state (input 0) decides for every operand of its shape. */
+void tri_place_state(const tri_node *node, const tri_shape *shapes, tri_spot *in, tri_spot *out)
+{
+    tri_spot spot = in[0];
+    for (int j = 1; j < node->num_in; j++)
+        in[j] = shapes[j].rank >= 0 && tri_shape_equal(&shapes[j], &shapes[0]) ? spot : whole;
+    for (int k = 0; k < node->num_out; k++)
+        out[k] = spot;
+}
+
+/* A sum over all elements: of pieces it is a term. */
+void tri_place_total(const tri_node *node, const tri_shape *shapes, tri_spot *in, tri_spot *out)
+{
+    (void)node;
+    (void)shapes;
+    out[0] = is_cut(&in[0]) ? (tri_spot){TRI_SPOT_TERMS, 0} : whole;
+}

@@ -1,0 +1,83 @@
+/* The policy of ZeRO: what every data-parallel rank would hold as a copy is divided instead.
+ *
+ *   zero 1   optimizer state, and fp32 parameters that have a 16-bit copy
+ *   zero 2   and gradients
+ *   zero 3   and the parameters, which are put together for as long as a layer computes
+ *
+ * The parameters of a layer form a bucket (those with a 16-bit copy one, the others another), which
+ * is cut into equal parts: a gather or a sum is one message. Update rules that need whole matrices
+ * get buckets that are cut where tensors begin.
+ *
+ * Hybrid sharding divides within groups of ranks and keeps copies between them: sums over a group
+ * are then completed over the copies, slice by slice. */
+#include "place/place.h"
+
+static bool same_bucket(const tri_graph *graph, size_t a, size_t b)
+{
+    const tri_param *x = &graph->params->items[a], *y = &graph->params->items[b];
+    return x->layer == y->layer && tri_param_has_copy(x, graph->precision.compute) ==
+                                       tri_param_has_copy(y, graph->precision.compute);
+}
+
+/* The tensor whose middle lies in part p of the bucket belongs to p: in order, and nearly even. The
+ * bucket is measured in whole tensors, since the pieces that tp leaves may differ in size, and the
+ * ranks that have the pieces of one tensor must agree on who updates it. */
+static uint16_t owner_of(const tri_graph *graph, size_t param, int parts)
+{
+    double before = 0, total = 0, own = (double)tri_shape_count(&graph->params->items[param].shape);
+    for (size_t k = 0; k < graph->params->count; k++) {
+        if (!same_bucket(graph, param, k))
+            continue;
+        double count = (double)tri_shape_count(&graph->params->items[k].shape);
+        before += k < param ? count : 0;
+        total += count;
+    }
+    return (uint16_t)((before + 0.5 * own) * parts / total);
+}
+
+tr_status tri_zero_divide(tri_graph *graph, const tri_layout *layout, tr_error *err)
+{
+    size_t count = graph->params->count;
+    graph->flats = tri_arena_alloc(&graph->arena, (count + 1) * sizeof *graph->flats);
+    if (!graph->flats)
+        return tri_fail(err, TR_ERROR_RUNTIME, "no memory to divide the parameters");
+    graph->weights_divided = layout->zero >= 3;
+    for (size_t i = 0; i < count; i++) {
+        int64_t total = 0, offset = 0;
+        for (size_t k = 0; k < count; k++) {
+            if (!same_bucket(graph, i, k))
+                continue;
+            if (k == i)
+                offset = total;
+            total += tri_flat_padded(tri_shape_count(&graph->local_shape[k]));
+        }
+        graph->flats[i] =
+            (tri_flat){.parts = (uint16_t)tri_mesh_size(&layout->mesh, TRI_AXIS_SHARD),
+                       .part = (uint16_t)layout->coordinate[TRI_AXIS_SHARD],
+                       .whole = layout->whole_tensors,
+                       .offset = offset,
+                       .count = tri_shape_count(&graph->local_shape[i]),
+                       .total = total};
+        graph->flats[i].owner = owner_of(graph, i, graph->flats[i].parts);
+    }
+    return TR_OK;
+}
+
+bool tri_zero_divides(const tri_graph *graph, const tri_layout *layout, const tri_state *state)
+{
+    if (!graph->flats || state->param == TRI_NONE)
+        return false;
+    const tri_param *param = &graph->params->items[state->param];
+    switch (state->kind) {
+    case TRI_STATE_OPTIM:
+        return true;
+    case TRI_STATE_GRAD:
+        return layout->zero >= 2;
+    case TRI_STATE_PARAM:
+        return layout->zero >= 3 || tri_param_has_copy(param, graph->precision.compute);
+    case TRI_STATE_COPY:
+        return layout->zero >= 3;
+    default:
+        return false;
+    }
+}

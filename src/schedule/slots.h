@@ -1,0 +1,47 @@
+/* The builder behind the zero-bubble and V families: time is cut into slots, F, I and W take one
+ * each and B two, and slot after slot every rank takes the best action that is possible. What is
+ * best is a plan. */
+#ifndef TRI_SCHEDULE_SLOTS_H
+#define TRI_SCHEDULE_SLOTS_H
+
+#include "schedule/schedule.h"
+
+/* The four streams of a rank; orders with one chunk have the first and the last. Where backwards
+ * are not split, a B takes the place of the I and its W. */
+typedef enum tri_stream { TRI_STREAM_F0, TRI_STREAM_F1, TRI_STREAM_I1, TRI_STREAM_I0 } tri_stream;
+enum { TRI_NUM_STREAMS = 4 };
+
+typedef struct tri_slots_plan {
+    uint32_t limit; /* activations (of chunks) that may live on a rank */
+    bool whole;     /* backwards are not split: B for I, and no W */
+    /* One chunk: the forwards that may be ahead of the input gradients on rank r are
+     * 1 + slope (p-1-r). */
+    uint32_t slope;
+    /* Without a pattern: the streams in the order of preference. W come when none of them can run
+     * and, if free_first, whenever the memory is full. */
+    tri_stream prefer[TRI_NUM_STREAMS];
+    bool free_first;
+    /* With a pattern: every micro-batch repeats the first one 6 slots later. delta is the slots
+     * that F0, F1, I1 and I0 take from one rank to the next, gap those at the three turns. A rank
+     * follows the order of the ideal times, and W fill what is left. */
+    bool pattern;
+    uint8_t delta[TRI_NUM_STREAMS], gap[3];
+    uint8_t early; /* further F0 than the pattern has before the first I0 */
+    bool spare;    /* an F0 that comes early leaves room for the r+1 first F1 of rank r */
+} tri_slots_plan;
+
+typedef struct tri_slots_result {
+    uint32_t makespan, span, peak; /* span: the longest of a rank, from first to last action */
+} tri_slots_result;
+
+/* Runs the plan for m micro-batches: those of the schedule, or fewer as a trial. Adds the actions
+ * to the schedule when record is set. *finished is false when the plan got stuck on its way. */
+tr_status tri_slots_run(tri_schedule *schedule, const tri_slots_plan *plan, uint32_t m, bool record,
+                        tri_slots_result *result, bool *finished, tr_error *err);
+
+/* Tries every plan on a shorter run, and emits the best: the least makespan, then span, then peak.
+ * The first plan must be one that cannot get stuck. */
+tr_status tri_slots_emit_best(tri_schedule *schedule, const tri_slots_plan *plans, size_t num_plans,
+                              tr_error *err);
+
+#endif

@@ -1,0 +1,213 @@
+#include "train/weights_host.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/half.h"
+
+/* Parameters and their copies are at the same addresses in every program: the first will do. */
+static int any_program(const tri_session *session)
+{
+    int any = TRI_PROGRAM_TRAIN;
+    while (!tri_session_has(session, any))
+        any++;
+    return any;
+}
+
+static const tri_program *program_of(const tri_session *session)
+{
+    return &session->programs[any_program(session)];
+}
+
+static const tri_executor *executor_of(const tri_session *session)
+{
+    return &session->executors[any_program(session)];
+}
+
+/* Whether the program has every parameter itself. One in 16 bits that does not train has only the
+ * copies of most. */
+static bool has_all(const tri_session *session)
+{
+    const tri_program *program = program_of(session);
+    size_t num = 0;
+    for (size_t s = 0; s < program->num_states; s++)
+        num += program->states[s].kind == TRI_STATE_PARAM;
+    return num == session->params.count;
+}
+
+static bool in_pieces(const tri_session *session)
+{
+    const tri_program *program = program_of(session);
+    for (size_t s = 0; s < program->num_states; s++) {
+        const tri_value *value = &program->values[program->states[s].latest];
+        if (program->states[s].kind == TRI_STATE_PARAM &&
+            (value->cut.parts > 0 || value->flat.parts > 0))
+            return true;
+    }
+    return false;
+}
+
+tr_status tri_weights_place(tri_session *session, tr_error *err)
+{
+    const tri_program *program = program_of(session);
+    bool apart = session->device.def->queue || in_pieces(session) || !has_all(session);
+    session->weights = calloc(session->params.count + 1, sizeof *session->weights);
+    session->fresh = calloc(session->params.count + 1, sizeof *session->fresh);
+    if (session->weights && apart)
+        session->host_weights = malloc((size_t)tri_param_total(&session->params) * sizeof(float));
+    if (!session->weights || !session->fresh || (apart && !session->host_weights))
+        return tri_fail(err, TR_ERROR_RUNTIME, "no memory for the weights on the host");
+    float *next = session->host_weights;
+    for (size_t i = 0; apart && i < session->params.count; i++) {
+        session->weights[i] = next;
+        next += tri_shape_count(&session->params.items[i].shape);
+    }
+    for (size_t s = 0; !apart && s < program->num_states; s++)
+        if (program->states[s].kind == TRI_STATE_PARAM)
+            session->weights[program->states[s].param] =
+                tri_executor_memory(executor_of(session), program->states[s].latest, 0);
+    return TR_OK;
+}
+
+/* A tensor seen as outer lines, each with the cut dim and what is inside it. */
+typedef struct lines {
+    int64_t outer, inner, whole; /* whole: elements of a line of the whole tensor */
+} lines;
+
+static lines lines_of(const tri_shape *whole, const tri_cut *cut)
+{
+    lines l = {.outer = tri_shape_span(whole, 0, cut->dim),
+               .inner = tri_shape_span(whole, cut->dim + 1, whole->rank)};
+    l.whole = cut->size * l.inner;
+    return l;
+}
+
+/* Copies part `part` between a whole tensor and a dense piece. */
+static void copy_piece(const tri_shape *shape, const tri_cut *cut, int part, float *whole,
+                       float *piece, bool to_whole)
+{
+    lines l = lines_of(shape, cut);
+    int64_t run = tri_cut_size(cut, part) * l.inner, begin = tri_cut_begin(cut, part) * l.inner;
+    for (int64_t o = 0; o < l.outer; o++) {
+        float *in_whole = whole + o * l.whole + begin, *in_piece = piece + o * run;
+        memcpy(to_whole ? in_whole : in_piece, to_whole ? in_piece : in_whole,
+               (size_t)run * sizeof(float));
+    }
+}
+
+static tr_status push_state(tri_session *session, const tri_state *state, float *room,
+                            tr_error *err)
+{
+    const tri_value *value = &program_of(session)->values[state->latest];
+    const tri_cut *cut = &value->cut;
+    const tri_shape *whole = &session->params.items[state->param].shape;
+    float *from = session->weights[state->param];
+    int64_t count = tri_shape_count(&state->shape);
+    if (state->kind == TRI_STATE_PARAM && !session->host_weights)
+        return TR_OK;
+    if (count == 0)
+        return TR_OK;
+    if (cut->parts > 0)
+        copy_piece(whole, cut, cut->part, from, room, false);
+    else
+        memcpy(room, from, (size_t)tri_shape_count(whole) * sizeof(float));
+    int64_t first = 0;
+    if (value->flat.parts > 0)
+        tri_flat_slice(&value->flat, value->flat.part, &first);
+    if (first > 0)
+        memmove(room, room + first, (size_t)count * sizeof(float));
+    if (state->kind == TRI_STATE_PARAM)
+        return tri_executor_write(executor_of(session), state->latest, room, err);
+    uint16_t *half = (uint16_t *)(room + count);
+    for (int64_t i = 0; i < count; i++)
+        half[i] = state->dtype == TRI_BF16 ? tri_f32_to_bf16(room[i]) : tri_f32_to_f16(room[i]);
+    return tri_executor_write(executor_of(session), state->latest, half, err);
+}
+
+static float *largest_room(const tri_session *session, size_t times)
+{
+    int64_t most = 1;
+    for (size_t i = 0; i < session->params.count; i++) {
+        int64_t count = tri_shape_count(&session->params.items[i].shape);
+        most = count > most ? count : most;
+    }
+    return malloc((size_t)most * sizeof(float) * times);
+}
+
+tr_status tri_weights_push(tri_session *session, tr_error *err)
+{
+    const tri_program *program = program_of(session);
+    float *room = largest_room(session, 2);
+    tr_status status =
+        room ? TR_OK : tri_fail(err, TR_ERROR_RUNTIME, "no memory to convert the weights");
+    for (size_t s = 0; s < program->num_states && status == TR_OK; s++)
+        if (program->states[s].kind == TRI_STATE_PARAM || program->states[s].kind == TRI_STATE_COPY)
+            status = push_state(session, &program->states[s], room, err);
+    free(room);
+    return status;
+}
+
+/* Collects what the ranks of an axis have of a tensor, one after the other. */
+static tr_status collect(tri_session *session, const tri_state *state, tri_axis axis,
+                         const uint64_t *counts, const float *own, float *all, tr_error *err)
+{
+    tri_message message = {.op = TRI_OP_ALL_GATHER,
+                           .axis = axis,
+                           .send = own,
+                           .recv = all,
+                           .dtype = TRI_F32,
+                           .counts = counts,
+                           .label = state->name};
+    return session->exchange.run(session->exchange.context, &message, err);
+}
+
+/* The whole of a parameter from all ranks: first what dp divides, then what tp cuts. */
+static tr_status pull_state(tri_session *session, const tri_state *state, float *room,
+                            uint64_t *counts, tr_error *err)
+{
+    const tri_value *value = &program_of(session)->values[state->latest];
+    const tri_shape *whole = &session->params.items[state->param].shape;
+    const tri_cut *cut = &value->cut;
+    float *own = room, *all = room + tri_shape_count(whole), *to = session->weights[state->param];
+    int64_t first;
+    if (tri_shape_count(&state->shape) > 0)
+        TRI_TRY(tri_executor_read(executor_of(session), state->latest, own, err));
+    if (value->flat.parts > 0) {
+        for (int part = 0; part < value->flat.parts; part++)
+            counts[part] = (uint64_t)tri_flat_slice(&value->flat, part, &first);
+        TRI_TRY(collect(session, state, TRI_AXIS_SHARD, counts, own, all, err));
+        memcpy(own, all, (size_t)value->flat.count * sizeof(float));
+    }
+    if (cut->parts == 0) {
+        memcpy(to, own, (size_t)tri_shape_count(whole) * sizeof(float));
+        return TR_OK;
+    }
+    lines l = lines_of(whole, cut);
+    for (int part = 0; part < cut->parts; part++)
+        counts[part] = (uint64_t)(l.outer * tri_cut_size(cut, part) * l.inner);
+    TRI_TRY(collect(session, state, TRI_AXIS_TP, counts, own, all, err));
+    for (int part = 0; part < cut->parts; part++) {
+        copy_piece(whole, cut, part, to, all, true);
+        all += counts[part];
+    }
+    return TR_OK;
+}
+
+tr_status tri_session_pull_weights(tri_session *session, tr_error *err)
+{
+    const tri_program *program = program_of(session);
+    if (!session->host_weights)
+        return TR_OK;
+    float *room = largest_room(session, 2);
+    uint64_t *counts =
+        malloc((size_t)tri_mesh_ranks(&session->config.compile.mesh) * sizeof *counts);
+    tr_status status = room && counts
+                           ? TR_OK
+                           : tri_fail(err, TR_ERROR_RUNTIME, "no memory to collect the weights");
+    for (size_t s = 0; s < program->num_states && status == TR_OK; s++)
+        if (program->states[s].kind == TRI_STATE_PARAM)
+            status = pull_state(session, &program->states[s], room, counts, err);
+    free(room);
+    free(counts);
+    return status;
+}

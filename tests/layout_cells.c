@@ -1,0 +1,271 @@
+#include "layout_cells.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "api/api.h"
+#include "train/ranks.h"
+#include "trireme/trireme.h"
+
+const char *const cell_models[NUM_MODELS] = {"gpt2", "llama",    "llama tied",
+                                             "mlm",  "classify", "mlp"};
+const char *const cell_precisions[NUM_PRECISIONS] = {"fp32", "bf16", "bf16 gradients"};
+const char *const cell_optims[NUM_OPTIMS] = {"adamw", "sgd", "muon"};
+
+/* Odd sizes on purpose: no layout divides them evenly. */
+#define LLAMA                                                                                      \
+    "model.kind=llama", "model.num_layers=2", "model.dim=36", "model.num_heads=6",                 \
+        "model.num_kv_heads=3", "model.ffn_dim=51", "model.vocab=299", "model.qk_norm=true",       \
+        "model.qkv_bias=true", "model.dropout=0"
+#define BERT                                                                                       \
+    "model.kind=bert", "model.num_layers=2", "model.dim=30", "model.num_heads=5",                  \
+        "model.ffn_dim=67", "model.vocab=211"
+static const char *const model_words[NUM_MODELS][16] = {
+    {"model.kind=gpt2", "model.num_layers=3", "model.dim=40", "model.num_heads=5",
+     "model.vocab=301", "model.ffn_dim=97"},
+    {LLAMA},
+    {LLAMA, "model.tied_head=true"},
+    {BERT, "model.task=mlm"},
+    {BERT, "model.task=classify", "model.num_labels=5"},
+    {"model.kind=mlp", "model.num_layers=3", "model.dim=30", "model.ffn_dim=41", "model.dropout=0",
+     "train.batch=12"},
+};
+static const char *const precision_words[NUM_PRECISIONS][3] = {
+    {"precision.kind=fp32"},
+    {"precision.kind=bf16"},
+    {"precision.kind=bf16", "precision.grad=compute"},
+};
+static const char *const optim_words[NUM_OPTIMS][3] = {
+    {"optim.kind=adamw", "optim.lr=3e-3"},
+    {"optim.kind=sgd", "optim.lr=0.05"},
+    {"optim.kind=muon", "optim.lr=3e-3"},
+};
+static const char *const common_words[] = {
+    "model.dropout=0.1", "data.seq_len=24", "train.batch=13",       "train.eval_batches=2",
+    "run.threads=1",     "train.steps=20",  "run.transport=thread", NULL};
+
+static int add_words(char words[CELL_MAX_WORDS][CELL_WORD], int num, const char *const *more)
+{
+    for (; *more; more++)
+        snprintf(words[num++], CELL_WORD, "%s", *more);
+    return num;
+}
+
+int cell_words(const cell *c, char words[CELL_MAX_WORDS][CELL_WORD])
+{
+    static const struct {
+        cell_factor factor;
+        const char *name;
+    } layout[] = {{CELL_DP, "dp"},
+                  {CELL_TP, "tp"},
+                  {CELL_SP, "sp"},
+                  {CELL_ZERO, "zero"},
+                  {CELL_MICRO, "microbatches"},
+                  {CELL_SPLIT, "split_backward"}};
+    int num = add_words(words, 0, common_words);
+    num = add_words(words, num, model_words[c->is[CELL_MODEL]]);
+    num = add_words(words, num, precision_words[c->is[CELL_PRECISION]]);
+    num = add_words(words, num, optim_words[c->is[CELL_OPTIM]]);
+    for (size_t i = 0; i < sizeof layout / sizeof *layout; i++) {
+        int value = c->is[layout[i].factor];
+        bool flag = layout[i].factor == CELL_SP || layout[i].factor == CELL_SPLIT;
+        if (flag)
+            snprintf(words[num++], CELL_WORD, "layout.%s=%s", layout[i].name,
+                     value ? "true" : "false");
+        else
+            snprintf(words[num++], CELL_WORD, "layout.%s=%d", layout[i].name, value);
+    }
+    return num;
+}
+
+void cell_name(const cell *c, char *text, size_t size)
+{
+    snprintf(text, size, "%s, %s, %s, dp %d zero %d, tp %d%s, %d micro-batch%s%s",
+             cell_models[c->is[CELL_MODEL]], cell_precisions[c->is[CELL_PRECISION]],
+             cell_optims[c->is[CELL_OPTIM]], c->is[CELL_DP], c->is[CELL_ZERO], c->is[CELL_TP],
+             c->is[CELL_SP] ? " sp" : "", c->is[CELL_MICRO], c->is[CELL_MICRO] > 1 ? "es" : "",
+             c->is[CELL_SPLIT] ? ", split backward" : "");
+}
+
+int cell_world(const cell *c)
+{
+    return c->is[CELL_DP] * c->is[CELL_TP];
+}
+
+bool cell_valid(const cell *c)
+{
+    static const int most_tp[NUM_MODELS] = {5, 3, 3, 5, 5, 1};
+    int rows = c->is[CELL_MODEL] == MODEL_MLP ? 12 : 13, parts = c->is[CELL_DP] * c->is[CELL_MICRO];
+    if (c->is[CELL_MODEL] == MODEL_MLP && rows % parts != 0)
+        return false;
+    return cell_world(c) <= CELL_MAX_RANKS && parts <= rows &&
+           c->is[CELL_TP] <= most_tp[c->is[CELL_MODEL]] &&
+           (!c->is[CELL_SP] || c->is[CELL_TP] > 1) && (!c->is[CELL_ZERO] || c->is[CELL_DP] > 1);
+}
+
+cell cell_alone(const cell *c)
+{
+    cell alone = *c;
+    alone.is[CELL_DP] = alone.is[CELL_TP] = alone.is[CELL_MICRO] = 1;
+    alone.is[CELL_SP] = alone.is[CELL_ZERO] = alone.is[CELL_SPLIT] = 0;
+    return alone;
+}
+
+/* --- Running ---------------------------------------------------------------------------------- */
+
+typedef struct job {
+    const cell *cell;
+    cell_run *run;
+} job;
+
+static tr_status make_settings(const cell *c, tr_settings **settings, tr_error *err)
+{
+    char words[CELL_MAX_WORDS][CELL_WORD];
+    int num = cell_words(c, words);
+    TRI_TRY(tr_settings_create(settings, err));
+    for (int i = 0; i < num; i++)
+        TRI_TRY(tr_settings_set(*settings, words[i], err));
+    return TR_OK;
+}
+
+/* All parameters as the host sees them; collective. */
+static tr_status collect(tr_session *session, cell_run *run, float **to, bool keep, tr_error *err)
+{
+    TRI_TRY(tr_session_pull(session, err));
+    if (!keep)
+        return TR_OK;
+    size_t total = 0;
+    run->num_params = tr_session_num_params(session);
+    if (!run->sizes)
+        run->sizes = calloc(run->num_params, sizeof *run->sizes);
+    for (size_t i = 0; run->sizes && i < run->num_params; i++)
+        total += run->sizes[i] = (size_t)tr_session_param(session, i).count;
+    float *at = *to = malloc(total * sizeof **to);
+    if (!run->sizes || !at)
+        return tri_fail(err, TR_ERROR_RUNTIME, "no memory");
+    for (size_t i = 0; i < run->num_params; at += run->sizes[i++])
+        memcpy(at, tr_session_param(session, i).data, run->sizes[i] * sizeof *at);
+    return TR_OK;
+}
+
+static tr_status train(tr_session *session, cell_run *run, int rank, tr_error *err)
+{
+    cell_numbers *numbers = &run->ranks[rank];
+    TRI_TRY(collect(session, run, &run->before, rank == 0, err));
+    for (int i = 0; i < run->steps; i++) {
+        tr_step done;
+        TRI_TRY(tr_session_step(session, &done, err));
+        numbers->loss[i] = done.loss;
+        numbers->norm[i] = done.grad_norm;
+    }
+    tr_eval eval;
+    TRI_TRY(tr_session_eval(session, &eval, err));
+    numbers->eval_loss = eval.loss;
+    numbers->eval_accuracy = eval.accuracy;
+    return collect(session, run, &run->weights, rank == 0, err);
+}
+
+static tr_status rank_main(tr_comm *comm, void *context, tr_error *err)
+{
+    const job *j = context;
+    int rank = comm ? tr_comm_rank(comm) : 0;
+    tr_settings *settings = NULL;
+    tr_session *session = NULL;
+    tri_ranks ranks = {0};
+    tr_status status = make_settings(j->cell, &settings, err);
+    if (status == TR_OK)
+        status = tri_api_compile(settings, rank, &session, err);
+    if (status == TR_OK && comm)
+        status = tri_ranks_use(&ranks, comm, &session->session, err);
+    if (status == TR_OK)
+        status = tri_api_start(session, err);
+    if (status == TR_OK)
+        status = train(session, j->run, rank, err);
+    tr_session_destroy(session);
+    tri_ranks_leave(&ranks);
+    tr_settings_destroy(settings);
+    return status;
+}
+
+tr_status cell_run_do(cell_run *run, const cell *c, int steps, tr_error *err)
+{
+    *run = (cell_run){.steps = steps};
+    job j = {c, run};
+    if (cell_world(c) == 1)
+        return rank_main(NULL, &j, err);
+    return tr_comm_run_threads(cell_world(c), &(tr_comm_options){.deadline_s = 120}, rank_main, &j,
+                               err);
+}
+
+void cell_run_fini(cell_run *run)
+{
+    free(run->sizes);
+    free(run->before);
+    free(run->weights);
+    *run = (cell_run){0};
+}
+
+/* --- Comparing -------------------------------------------------------------------------------- */
+
+/* A relative difference; infinite for what is not a number on one side only. */
+static double apart(double a, double b)
+{
+    if (isnan(a) && isnan(b))
+        return 0;
+    double d = fabs(a - b) / (fabs(a) > 0 ? fabs(a) : 1);
+    return isnan(d) ? (double)INFINITY : d;
+}
+
+static double larger(double a, double b)
+{
+    return a > b ? a : b;
+}
+
+static void compare_weights(const cell_run *one, const cell_run *many, cell_distance *d)
+{
+    double all_way = 0, all_off = 0;
+    d->same_start = true;
+    for (int pass = 0; pass < 2; pass++) {
+        size_t at = 0;
+        for (size_t i = 0; i < one->num_params; i++) {
+            double way = 0, off = 0;
+            for (size_t e = 0; e < one->sizes[i]; e++, at++) {
+                double moved = (double)one->weights[at] - (double)one->before[at];
+                double differs = (double)many->weights[at] - (double)one->weights[at];
+                d->same_start &= one->before[at] == many->before[at];
+                way += moved * moved;
+                off += differs * differs;
+            }
+            if (pass == 0) {
+                all_way += way;
+                all_off += off;
+                continue;
+            }
+            /* A gradient that is zero in theory moves its tensor by noise alone. */
+            double tensor = sqrt(off) / (sqrt(way) + 1e-3 * sqrt(all_way));
+            if (!(tensor <= d->tensor)) {
+                d->tensor = tensor;
+                d->worst_tensor = i;
+            }
+        }
+    }
+    d->weights = sqrt(all_off / all_way);
+}
+
+cell_distance cell_compare(const cell_run *one, const cell_run *many, int num_ranks)
+{
+    cell_distance d = {.ranks_agree = true};
+    const cell_numbers *a = &one->ranks[0], *b = &many->ranks[0];
+    for (int r = 1; r < num_ranks; r++)
+        d.ranks_agree &= memcmp(&many->ranks[r], b, sizeof *b) == 0;
+    for (int i = 0; i < one->steps; i++) {
+        d.loss = larger(d.loss, apart(a->loss[i], b->loss[i]));
+        d.norm = larger(d.norm, apart(a->norm[i], b->norm[i]));
+    }
+    d.eval = apart(a->eval_loss, b->eval_loss);
+    d.accuracy = apart(a->eval_accuracy, b->eval_accuracy);
+    compare_weights(one, many, &d);
+    return d;
+}

@@ -1,0 +1,77 @@
+/* Cells of the matrix of layouts: a small model, the settings it trains with, and how the work is
+ * divided. A cell runs with its ranks as threads of this process and comes back as numbers. */
+#ifndef TRI_TESTS_LAYOUT_CELLS_H
+#define TRI_TESTS_LAYOUT_CELLS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "trireme/status.h"
+
+typedef enum cell_factor {
+    CELL_MODEL,
+    CELL_PRECISION,
+    CELL_OPTIM,
+    CELL_DP,
+    CELL_TP,
+    CELL_SP,
+    CELL_ZERO,
+    CELL_MICRO,
+    CELL_SPLIT,
+    NUM_FACTORS
+} cell_factor;
+
+enum { MODEL_GPT2, MODEL_LLAMA, MODEL_TIED, MODEL_MLM, MODEL_CLASSIFY, MODEL_MLP, NUM_MODELS };
+enum { FP32, BF16, BF16_GRAD, NUM_PRECISIONS };
+enum { ADAMW, SGD, MUON, NUM_OPTIMS };
+
+/* One value for each factor: an index for the first three, the setting itself for the others. */
+typedef struct cell {
+    int is[NUM_FACTORS];
+} cell;
+
+extern const char *const cell_models[NUM_MODELS];
+extern const char *const cell_precisions[NUM_PRECISIONS];
+extern const char *const cell_optims[NUM_OPTIMS];
+
+enum { CELL_MAX_STEPS = 20, CELL_MAX_RANKS = 8 };
+
+typedef struct cell_numbers {
+    double loss[CELL_MAX_STEPS], norm[CELL_MAX_STEPS];
+    double eval_loss, eval_accuracy;
+} cell_numbers;
+
+/* What a run of a cell came to. */
+typedef struct cell_run {
+    int steps;
+    cell_numbers ranks[CELL_MAX_RANKS];
+    size_t num_params;
+    size_t *sizes;           /* [num_params]: elements */
+    float *before, *weights; /* all parameters, one after the other: at the start, at the end */
+} cell_run;
+
+/* "section.key=value" words of a cell into words[], which has room for CELL_MAX_WORDS. */
+enum { CELL_MAX_WORDS = 48, CELL_WORD = 64 };
+int cell_words(const cell *c, char words[CELL_MAX_WORDS][CELL_WORD]);
+void cell_name(const cell *c, char *text, size_t size);
+int cell_world(const cell *c);
+/* Whether its settings can be and none of them is without effect. */
+bool cell_valid(const cell *c);
+/* The same model, precision and update rule on one rank. */
+cell cell_alone(const cell *c);
+
+tr_status cell_run_do(cell_run *run, const cell *c, int steps, tr_error *err);
+void cell_run_fini(cell_run *run);
+
+/* How far two runs are apart: the largest relative differences. Distances of weights are relative
+ * to the way that the weights of `one` went from their initial values, all together and for the
+ * worst single tensor. */
+typedef struct cell_distance {
+    double loss, norm, eval, accuracy, weights, tensor;
+    size_t worst_tensor;
+    bool ranks_agree; /* in every number, to the bit */
+    bool same_start;  /* equal initial weights */
+} cell_distance;
+cell_distance cell_compare(const cell_run *one, const cell_run *many, int num_ranks);
+
+#endif

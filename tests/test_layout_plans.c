@@ -1,0 +1,261 @@
+/* Known before it runs: what a layout stores and what it sends, from the plans of its ranks. */
+#include "small_models.h"
+
+#include <math.h>
+#include <stdio.h>
+
+#include "trireme/trireme.h"
+
+/* --- Memory ----------------------------------------------------------------------------------- */
+
+enum { STATE_SLABS = TRI_SLAB_OPTIM + 1 };
+
+typedef struct stored {
+    double slabs[STATE_SLABS]; /* bytes */
+    double total;
+    double num_params; /* elements */
+    double num_tensors;
+} stored;
+
+static stored stored_on(int rank, const char *const *assignments)
+{
+    tr_error err = {0};
+    tr_settings *settings = settings_of(NULL, assignments);
+    tr_session *session;
+    stored s = {.total = 0};
+    if (tri_api_compile(settings, rank, &session, &err) != TR_OK)
+        fail_msg("%s", err.message);
+    for (int i = 0; i < STATE_SLABS; i++) {
+        s.slabs[i] = (double)session->session.store.slabs[i].bytes;
+        s.total += s.slabs[i];
+    }
+    s.num_params = (double)tri_param_total(&session->session.params);
+    s.num_tensors = (double)session->session.params.count;
+    tr_session_destroy(session);
+    tr_settings_destroy(settings);
+    return s;
+}
+
+#define MEDIUM                                                                                     \
+    "run.device=null", "model.num_layers=3", "model.dim=96", "model.num_heads=4",                  \
+        "model.vocab=301", "train.batch=8", "data.seq_len=32"
+
+/* Of every slab, a rank has the whole or, from some stage of ZeRO on, its share. Shares end where
+ * units of 32 elements do, so a rank may have that much more of a tensor. */
+static void expect_shares(const char *kind, const int from_stage[STATE_SLABS])
+{
+    char precision[40];
+    snprintf(precision, sizeof precision, "precision.kind=%s", kind);
+    stored whole = stored_on(0, SET(MEDIUM, precision));
+    for (int zero = 0; zero <= 3; zero++)
+        for (int dp = 2; dp <= 8; dp += 3) {
+            char stage[32], ranks[32];
+            double sum[STATE_SLABS] = {0};
+            snprintf(stage, sizeof stage, "layout.zero=%d", zero);
+            snprintf(ranks, sizeof ranks, "layout.dp=%d", dp);
+            for (int rank = 0; rank < dp; rank++) {
+                stored own = stored_on(rank, SET(MEDIUM, precision, stage, ranks));
+                for (int i = 0; i < STATE_SLABS; i++) {
+                    double share = whole.slabs[i] / (zero >= from_stage[i] ? dp : 1);
+                    double room = whole.num_tensors * 2 * 64 * 4;
+                    sum[i] += own.slabs[i];
+                    if (fabs(own.slabs[i] - share) > room)
+                        fail_msg("%s, zero %d, rank %d of %d: slab %d has %.0f bytes, not %.0f",
+                                 kind, zero, rank, dp, i, own.slabs[i], share);
+                }
+            }
+            for (int i = 0; i < STATE_SLABS; i++) /* nothing is lost on the way */
+                assert_true(sum[i] >= whole.slabs[i] * (zero >= from_stage[i] ? 1 : dp) -
+                                          whole.num_tensors * 64 * 4);
+        }
+}
+
+static void test_shares(void **state)
+{
+    (void)state;
+    expect_shares(
+        "fp32",
+        (const int[STATE_SLABS]){
+            [TRI_SLAB_PARAM] = 3, [TRI_SLAB_COPY] = 3, [TRI_SLAB_GRAD] = 2, [TRI_SLAB_OPTIM] = 1});
+    /* The fp32 parameters are masters now, of which only the update wants to know. */
+    expect_shares(
+        "bf16",
+        (const int[STATE_SLABS]){
+            [TRI_SLAB_PARAM] = 1, [TRI_SLAB_COPY] = 3, [TRI_SLAB_GRAD] = 2, [TRI_SLAB_OPTIM] = 1});
+}
+
+/* 7.5 billion parameters on 64 ranks, 16 bytes for each: 120, 31.4, 16.6 and 1.9 GB. */
+static void test_zero_of_the_paper(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *stage;
+        double bytes, gigabytes; /* of a parameter; of 7.5 billion */
+    } stages[] = {{"layout.zero=0", 16, 120},
+                  {"layout.zero=1", 4 + 12.0 / 64, 31.41},
+                  {"layout.zero=2", 2 + 14.0 / 64, 16.64},
+                  {"layout.zero=3", 16.0 / 64, 1.875}};
+    for (size_t i = 0; i < sizeof stages / sizeof *stages; i++) {
+        stored s = stored_on(0, SET("run.device=null", "model.num_layers=36", "model.dim=4096",
+                                    "model.num_heads=32", "model.vocab=50257", "data.seq_len=1024",
+                                    "train.batch=64", "precision.kind=bf16",
+                                    "precision.grad=compute", "layout.dp=64", stages[i].stage));
+        double bytes = s.total / s.num_params;
+        assert_true(fabs(s.num_params / 7.5e9 - 1) < 0.01);
+        if (fabs(bytes / stages[i].bytes - 1) > 2e-3)
+            fail_msg("%s: %.4f bytes a parameter, not %.4f", stages[i].stage, bytes,
+                     stages[i].bytes);
+        assert_true(fabs(bytes * 7.5 / stages[i].gigabytes - 1) < 3e-3);
+    }
+}
+
+/* --- Traffic ---------------------------------------------------------------------------------- */
+
+typedef struct traffic {
+    double reduced, gathered, scattered; /* bytes that a rank sends in a step, by operation */
+    int num_reduced, num_gathered, num_scattered; /* messages */
+} traffic;
+
+/* Bytes of a message: of the vector, or of all blocks together. */
+static double message_bytes(const tri_program *program, const tri_instr *instr)
+{
+    double bytes = 0;
+    const tri_value *out = &program->values[instr->out[0].value];
+    if (instr->attr.flat.parts > 0)
+        return (double)instr->attr.flat.total * (double)tri_dtype_bytes(out->dtype);
+    for (uint32_t k = 0; k < instr->span; k++) {
+        bool scatters = instr->op == TRI_OP_REDUCE_SCATTER;
+        tri_id whole = scatters ? instr[k].in[0].value : instr[k].out[0].value;
+        bytes += (double)tri_value_bytes(&program->values[whole]);
+    }
+    return bytes;
+}
+
+/* What the step's timeline sends over an axis of that many ranks. A ring sends each of its bytes
+ * (ranks - 1) / ranks times to gather or to scatter, and twice that to reduce. */
+static traffic traffic_of(const tri_program *program, tri_axis axis, int ranks)
+{
+    traffic t = {0};
+    double share = (double)(ranks - 1) / ranks;
+    for (size_t c = 0; c < program->num_calls; c++) {
+        const tri_segment *segment = &program->segments[program->calls[c].segment];
+        for (uint32_t i = segment->first; i < segment->first + segment->count; i++) {
+            const tri_instr *instr = &program->instrs[i];
+            if (!tri_op_get(instr->op)->communicates || instr->attr.axis != axis ||
+                instr->span == 0)
+                continue;
+            double bytes = message_bytes(program, instr) * share;
+            if (instr->op == TRI_OP_ALL_REDUCE) {
+                t.reduced += 2 * bytes;
+                t.num_reduced++;
+            } else if (instr->op == TRI_OP_REDUCE_SCATTER || instr->op == TRI_OP_SHARD_SUM) {
+                t.scattered += bytes;
+                t.num_scattered++;
+            } else {
+                t.gathered += bytes;
+                t.num_gathered++;
+            }
+        }
+    }
+    return t;
+}
+
+static traffic traffic_with(tri_axis axis, int ranks, double *num_params,
+                            const char *const *assignments)
+{
+    tr_settings *settings = settings_of(NULL, assignments);
+    tr_session *session = compiled(settings);
+    traffic t = traffic_of(&session->session.programs[TRI_PROGRAM_TRAIN], axis, ranks);
+    if (num_params)
+        *num_params = (double)tri_param_total(&session->session.params);
+    tr_session_destroy(session);
+    tr_settings_destroy(settings);
+    return t;
+}
+
+/* In units of the parameters times (N - 1) / N: zero 0 and 1 send 2, zero 2 one more than there are
+ * micro-batches, zero 3 three for each. */
+static void test_traffic_of_zero(void **state)
+{
+    (void)state;
+    for (int dp = 2; dp <= 4; dp += 2)
+        for (int zero = 0; zero <= 3; zero++)
+            for (int m = 1; m <= 3; m += 2) {
+                char stage[32], ranks[32], micro[40];
+                snprintf(stage, sizeof stage, "layout.zero=%d", zero);
+                snprintf(ranks, sizeof ranks, "layout.dp=%d", dp);
+                snprintf(micro, sizeof micro, "layout.microbatches=%d", m);
+                double num;
+                traffic t =
+                    traffic_with(TRI_AXIS_DP, dp, &num,
+                                 SET("run.device=null", "model.num_layers=4", "model.dim=256",
+                                     "model.num_heads=4", "model.vocab=512", "train.batch=12",
+                                     "data.seq_len=32", stage, ranks, micro));
+                double unit = num * 4 * (dp - 1) / dp;
+                double all = (t.reduced + t.gathered + t.scattered) / unit;
+                double want = zero <= 1 ? 2 : zero == 2 ? m + 1 : 3 * m;
+                if (fabs(all / want - 1) > 0.01)
+                    fail_msg("zero %d, dp %d, %d micro-batches: %.3f, not %.0f (reduced %.3f, "
+                             "gathered %.3f, scattered %.3f)",
+                             zero, dp, m, all, want, t.reduced / unit, t.gathered / unit,
+                             t.scattered / unit);
+            }
+}
+
+static traffic traffic_of_tp(const char *kind, int layers, int tp, bool sp, int micro)
+{
+    char words[5][40];
+    snprintf(words[0], sizeof words[0], "model.kind=%s", kind);
+    snprintf(words[1], sizeof words[1], "model.num_layers=%d", layers);
+    snprintf(words[2], sizeof words[2], "layout.tp=%d", tp);
+    snprintf(words[3], sizeof words[3], "layout.sp=%s", sp ? "true" : "false");
+    snprintf(words[4], sizeof words[4], "layout.microbatches=%d", micro);
+    return traffic_with(TRI_AXIS_TP, tp, NULL,
+                        SET("run.device=null", "model.dim=64", "model.num_heads=4",
+                            "model.vocab=512", "train.batch=6", "data.seq_len=32", words[0],
+                            words[1], words[2], words[3], words[4]));
+}
+
+/* A layer sums the residual stream four times for each micro-batch: after attention and after the
+ * feed-forward, and before both on the way back. With sequence parallelism each sum is a
+ * reduce-scatter, and an all-gather stands before each block: the same bytes. */
+static void test_traffic_of_tp(void **state)
+{
+    (void)state;
+    static const char *const kinds[] = {"gpt2", "llama"};
+    for (int k = 0; k < 2; k++)
+        for (int tp = 2; tp <= 4; tp += 2)
+            for (int m = 1; m <= 3; m += 2) {
+                double residual = 6.0 / m * 32 * 64 * 4, share = (double)(tp - 1) / tp;
+                traffic few = traffic_of_tp(kinds[k], 2, tp, false, m);
+                traffic more = traffic_of_tp(kinds[k], 3, tp, false, m);
+                assert_int_equal(more.num_gathered, few.num_gathered);
+                assert_int_equal(more.num_scattered, few.num_scattered);
+                double layer = more.reduced - few.reduced, want = m * 4 * 2 * residual * share;
+                if (fabs(layer / want - 1) > 1e-9 || more.num_reduced - few.num_reduced != 4 * m)
+                    fail_msg("%s, tp %d, %d micro-batches: a layer reduces %.0f bytes in %d "
+                             "messages, not %.0f",
+                             kinds[k], tp, m, layer, more.num_reduced - few.num_reduced, want);
+                few = traffic_of_tp(kinds[k], 2, tp, true, m);
+                more = traffic_of_tp(kinds[k], 3, tp, true, m);
+                layer = more.gathered + more.scattered - few.gathered - few.scattered;
+                if (fabs(layer / want - 1) > 1e-9 ||
+                    more.num_gathered - few.num_gathered != 4 * m ||
+                    more.num_scattered - few.num_scattered != 4 * m)
+                    fail_msg("%s, tp %d sp, %d micro-batches: a layer moves %.0f bytes in %d "
+                             "gathers and %d scatters, not %.0f",
+                             kinds[k], tp, m, layer, more.num_gathered - few.num_gathered,
+                             more.num_scattered - few.num_scattered, want);
+            }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_shares),
+        cmocka_unit_test(test_zero_of_the_paper),
+        cmocka_unit_test(test_traffic_of_zero),
+        cmocka_unit_test(test_traffic_of_tp),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

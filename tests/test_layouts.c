@@ -1,0 +1,329 @@
+/* Any layout, one answer: the matrix of layouts, models, precisions and update rules.
+ *
+ * `make test` runs a pairwise cover: for any two factors, every pair of values that can stand
+ * together comes in some cell. TRIREME_TEST_FULL=1 runs every cell of a larger table and writes
+ * docs/matrix.md; TRIREME_TEST_FULL=sample, one cell for each entry of that page. With
+ * TRIREME_CELLS=1 every cell's figures are printed. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "base/rng.h"
+#include "layout_matrix.h"
+#include "small_models.h"
+
+enum { MAX_LEVELS = 9, MAX_CELLS = 100000, NUM_COVERS = 2, COVER_STEPS = 8 };
+
+typedef struct levels {
+    int num, value[MAX_LEVELS];
+} levels;
+
+/* --- Tolerances ------------------------------------------------------------------------------- */
+
+typedef struct limits {
+    double loss, norm, weights, tensor;
+} limits;
+
+/* In fp32 losses and norms have the limits of the contract. The weights of sgd follow the gradients
+ * and are held to little more than rounding; adamw and muon make steps of one size out of gradients
+ * of any, so that where a gradient is zero in theory (keys' biases) its noise decides.
+ *
+ * In bf16 an element is rounded to 1 part in 256, and a layout rounds other partial sums than one
+ * rank does. Means over a few hundred targets leave about 1e-4 of that in the loss and 1e-3 in the
+ * norm (measured: 2e-4 and 7e-3 at most after 6 steps), and what is wrong in a layout is off by far
+ * more. Weights are compared for sgd alone, whose steps do not make noise large. */
+static limits limits_of(const cell *c)
+{
+    bool sgd = c->is[CELL_OPTIM] == SGD;
+    if (c->is[CELL_PRECISION] == FP32)
+        return sgd ? (limits){1e-5, 1e-4, 1e-5, 1e-4} : (limits){1e-5, 1e-4, 1e-3, 1e-1};
+    return sgd ? (limits){2e-3, 5e-2, 2e-2, 1e-1} : (limits){2e-3, 5e-2, 0.5, 10};
+}
+
+/* --- One cell --------------------------------------------------------------------------------- */
+
+/* One-rank runs, kept: many cells are compared with each. */
+typedef struct alone_runs {
+    cell_run runs[NUM_MODELS][NUM_PRECISIONS][NUM_OPTIMS];
+    bool done[NUM_MODELS][NUM_PRECISIONS][NUM_OPTIMS];
+} alone_runs;
+
+static const cell_run *run_alone(alone_runs *alone, const cell *c, int steps)
+{
+    int m = c->is[CELL_MODEL], p = c->is[CELL_PRECISION], o = c->is[CELL_OPTIM];
+    tr_error err = {0};
+    cell one = cell_alone(c);
+    if (!alone->done[m][p][o] && cell_run_do(&alone->runs[m][p][o], &one, steps, &err) != TR_OK)
+        fail_msg("one rank: %s", err.message);
+    alone->done[m][p][o] = true;
+    return &alone->runs[m][p][o];
+}
+
+static void alone_fini(alone_runs *alone)
+{
+    for (int m = 0; m < NUM_MODELS; m++)
+        for (int p = 0; p < NUM_PRECISIONS; p++)
+            for (int o = 0; o < NUM_OPTIMS; o++)
+                if (alone->done[m][p][o])
+                    cell_run_fini(&alone->runs[m][p][o]);
+}
+
+/* Runs a cell and compares; false, with a line about it, when it fails. */
+static bool check_cell(alone_runs *alone, const cell *c, int steps, cell_distance *d)
+{
+    char name[160];
+    tr_error err = {0};
+    cell_run run;
+    cell_name(c, name, sizeof name);
+    *d = (cell_distance){0};
+    const cell_run *one = run_alone(alone, c, steps);
+    tr_status status = cell_run_do(&run, c, steps, &err);
+    if (status != TR_OK) {
+        cell_run_fini(&run);
+        print_message("FAILED %s: %s\n", name, err.message);
+        return false;
+    }
+    *d = cell_compare(one, &run, cell_world(c));
+    cell_run_fini(&run);
+    limits l = limits_of(c);
+    bool fine = d->ranks_agree && d->same_start && d->loss <= l.loss && d->norm <= l.norm &&
+                d->eval <= l.loss && d->weights <= l.weights && d->tensor <= l.tensor;
+    if (!fine || getenv("TRIREME_CELLS"))
+        print_message("%s %s: loss %.1e, norm %.1e, eval %.1e, weights %.1e, tensor %zu %.1e%s%s\n",
+                      fine ? "ok    " : "FAILED", name, d->loss, d->norm, d->eval, d->weights,
+                      d->worst_tensor, d->tensor, d->ranks_agree ? "" : ", ranks differ",
+                      d->same_start ? "" : ", other initial weights");
+    return fine;
+}
+
+/* --- The pairwise cover ----------------------------------------------------------------------- */
+
+static const levels cover_levels[NUM_FACTORS] = {
+    [CELL_MODEL] = {NUM_MODELS, {0, 1, 2, 3, 4, 5}},
+    [CELL_PRECISION] = {NUM_PRECISIONS, {0, 1, 2}},
+    [CELL_OPTIM] = {NUM_OPTIMS, {0, 1, 2}},
+    [CELL_DP] = {5, {1, 2, 3, 4, 8}},
+    [CELL_TP] = {4, {1, 2, 3, 5}},
+    [CELL_SP] = {2, {0, 1}},
+    [CELL_ZERO] = {4, {0, 1, 2, 3}},
+    [CELL_MICRO] = {3, {1, 2, 3}},
+    [CELL_SPLIT] = {2, {0, 1}},
+};
+
+/* All valid cells of a table, in order. */
+static size_t list_cells(const levels *table, cell *cells)
+{
+    int at[NUM_FACTORS] = {0};
+    size_t num = 0;
+    for (;;) {
+        cell c;
+        for (int f = 0; f < NUM_FACTORS; f++)
+            c.is[f] = table[f].value[at[f]];
+        if (cell_valid(&c)) {
+            assert_true(num < MAX_CELLS);
+            cells[num++] = c;
+        }
+        int f = NUM_FACTORS - 1;
+        while (f >= 0 && ++at[f] == table[f].num)
+            at[f--] = 0;
+        if (f < 0)
+            return num;
+    }
+}
+
+typedef struct pairs {
+    bool open[NUM_FACTORS][NUM_FACTORS][MAX_LEVELS][MAX_LEVELS]; /* a before b */
+} pairs;
+
+/* How many open pairs a cell has; with `close`, they are open no longer. */
+static int count_pairs(pairs *p, const cell *c, bool close)
+{
+    int num = 0;
+    for (int a = 0; a < NUM_FACTORS; a++)
+        for (int b = a + 1; b < NUM_FACTORS; b++) {
+            bool *open = &p->open[a][b][c->is[a]][c->is[b]];
+            num += *open;
+            *open &= !close;
+        }
+    return num;
+}
+
+/* Greedy: always the cell with most open pairs; a seeded draw among equals. Returns how many. */
+static size_t cover(const cell *cells, size_t num, uint64_t seed, cell *chosen)
+{
+    static pairs p;
+    memset(&p, 0, sizeof p);
+    for (size_t i = 0; i < num; i++)
+        for (int a = 0; a < NUM_FACTORS; a++)
+            for (int b = a + 1; b < NUM_FACTORS; b++)
+                p.open[a][b][cells[i].is[a]][cells[i].is[b]] = true;
+    for (size_t picked = 0;; picked++) {
+        int best = 0;
+        uint32_t best_draw = 0;
+        for (size_t i = 0; i < num; i++) {
+            int open = count_pairs(&p, &cells[i], false);
+            uint32_t draw = tri_random_word(seed, i, picked, 1);
+            if (open > best || (open == best && open > 0 && draw > best_draw)) {
+                best = open;
+                best_draw = draw;
+                chosen[picked] = cells[i];
+            }
+        }
+        if (best == 0)
+            return picked;
+        count_pairs(&p, &chosen[picked], true);
+    }
+}
+
+static void test_pairwise_cover(void **state)
+{
+    (void)state;
+    cell *cells = malloc(MAX_CELLS * sizeof *cells), *chosen = malloc(1000 * sizeof *chosen);
+    alone_runs *alone = calloc(1, sizeof *alone);
+    assert_true(cells && chosen && alone);
+    size_t num = list_cells(cover_levels, cells), failed = 0;
+    for (uint64_t seed = 1; seed <= NUM_COVERS; seed++) {
+        size_t num_chosen = cover(cells, num, seed, chosen);
+        for (size_t i = 0; i < num_chosen; i++) {
+            cell_distance d;
+            failed += !check_cell(alone, &chosen[i], COVER_STEPS, &d);
+        }
+        print_message("%zu of %zu cells cover all pairs\n", num_chosen, num);
+    }
+    alone_fini(alone);
+    free(alone);
+    free(cells);
+    free(chosen);
+    assert_int_equal(failed, 0);
+}
+
+/* --- Every cell ------------------------------------------------------------------------------- */
+
+static const levels full_levels[NUM_FACTORS] = {
+    [CELL_DP] = {5, {1, 2, 3, 4, 8}},
+    [CELL_ZERO] = {4, {0, 1, 2, 3}},
+    [CELL_TP] = {4, {1, 2, 3, 5}},
+    [CELL_SP] = {2, {0, 1}},
+    [CELL_MICRO] = {2, {1, 3}},
+    [CELL_SPLIT] = {2, {0, 1}},
+    [CELL_MODEL] = {NUM_MODELS, {0, 1, 2, 3, 4, 5}},
+    [CELL_PRECISION] = {NUM_PRECISIONS, {0, 1, 2}},
+    [CELL_OPTIM] = {NUM_OPTIMS, {0, 1, 2}},
+};
+
+static bool check_full(void *context, const cell *c, cell_distance *d)
+{
+    return check_cell(context, c, CELL_MAX_STEPS, d);
+}
+
+/* Of the cells of one entry of the page, the one with the highest number wins. */
+static bool is_drawn(const cell *cells, size_t num, size_t i)
+{
+    uint32_t draw = tri_random_word(1, i, 0, 2);
+    for (size_t k = 0; k < num; k++)
+        if (matrix_same_entry(&cells[k], &cells[i]) && tri_random_word(1, k, 0, 2) > draw)
+            return false;
+    return true;
+}
+
+static void test_every_cell(void **state)
+{
+    (void)state;
+    if (!getenv("TRIREME_TEST_FULL"))
+        skip();
+    cell *cells = malloc(MAX_CELLS * sizeof *cells), *chosen = malloc(MAX_CELLS * sizeof *chosen);
+    alone_runs *alone = calloc(1, sizeof *alone);
+    assert_true(cells && chosen && alone);
+    size_t all = list_cells(full_levels, cells), num = 0, failed = 0;
+    bool sample = strcmp(getenv("TRIREME_TEST_FULL"), "sample") == 0;
+    for (size_t i = 0; i < all; i++)
+        if (!sample || is_drawn(cells, all, i))
+            chosen[num++] = cells[i];
+    matrix_entry *entries = mmap(NULL, num * sizeof *entries, PROT_READ | PROT_WRITE,
+                                 MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    assert_true(entries != MAP_FAILED);
+    for (size_t i = 0; i < num; i++)
+        entries[i].cell = chosen[i];
+    bool whole = matrix_run(entries, num, check_full, alone);
+    for (size_t i = 0; i < num; i++)
+        failed += !entries[i].fine;
+    bool written = matrix_write("docs/matrix.md", entries, num, all, CELL_MAX_STEPS);
+    print_message("%zu cells, %zu failed\n", num, failed);
+    munmap(entries, num * sizeof *entries);
+    free(alone);
+    free(cells);
+    free(chosen);
+    assert_true(whole && written);
+    assert_int_equal(failed, 0);
+}
+
+/* --- What cannot be ----------------------------------------------------------------------------
+ */
+
+static void test_refusals(void **state)
+{
+    (void)state;
+    static const struct {
+        cell cell;
+        const char *words[3];
+    } refused[] = {
+#define LAYOUT(model, dp, tp, sp, micro)                                                           \
+    {{[CELL_MODEL] = model, [CELL_DP] = dp, [CELL_TP] = tp, [CELL_SP] = sp, [CELL_MICRO] = micro}}
+        {LAYOUT(MODEL_GPT2, 1, 6, 0, 1), {"layout.tp is 6", "model.num_heads is 5", "layout.tp=5"}},
+        {LAYOUT(MODEL_LLAMA, 1, 4, 0, 1), {"layout.tp is 4", "model.num_kv_heads is 3"}},
+        {LAYOUT(MODEL_CLASSIFY, 1, 7, 0, 1), {"layout.tp is 7", "model.num_heads is 5"}},
+        {LAYOUT(MODEL_MLP, 1, 2, 0, 1), {"layout.tp is 2", "mlp", "use layout.dp"}},
+        {LAYOUT(MODEL_MLP, 5, 1, 0, 1), {"train.batch 12", "not a multiple", "mlp"}},
+        {LAYOUT(MODEL_GPT2, 14, 1, 0, 1), {"layout.dp is 14", "only 13 rows", "use 13 at most"}},
+        {LAYOUT(MODEL_GPT2, 5, 1, 0, 3), {"layout.microbatches is 3", "13 rows", "use 2 at most"}},
+    };
+    for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
+        char words[CELL_MAX_WORDS][CELL_WORD];
+        const char *set[CELL_MAX_WORDS + 1] = {0};
+        int num = cell_words(&refused[i].cell, words);
+        for (int w = 0; w < num; w++)
+            set[w] = words[w];
+        tr_settings *settings = settings_of(NULL, set);
+        tr_error err = {0};
+        tr_session *session = NULL;
+        assert_int_equal(tri_api_compile(settings, 0, &session, &err), TR_ERROR_INPUT);
+        assert_null(session);
+        for (int w = 0; w < 3 && refused[i].words[w]; w++)
+            if (!strstr(err.message, refused[i].words[w]))
+                fail_msg("expected \"%s\" in: %s", refused[i].words[w], err.message);
+        tr_settings_destroy(settings);
+    }
+}
+
+/* Settings that have nothing to work on change nothing: sp with one tensor-parallel rank, and zero
+ * with one data-parallel one. */
+static void test_without_effect(void **state)
+{
+    (void)state;
+    tr_settings *settings = settings_of(TINY, SET("layout.sp=true", "layout.zero=3"));
+    tr_session *session = compiled(settings);
+    const tri_program *program = &session->session.programs[TRI_PROGRAM_TRAIN];
+    for (size_t i = 0; i < program->num_instrs; i++)
+        assert_false(tri_op_get(program->instrs[i].op)->communicates);
+    tr_session_destroy(session);
+    tr_settings_destroy(settings);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_every_cell), /* first: it forks, and others start threads */
+        cmocka_unit_test(test_pairwise_cover),
+        cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_without_effect),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,361 @@
+/* 16-bit training: against PyTorch's mixed precision, and the loss scaler of fp16, which halves,
+ * doubles and skips as GradScaler does. */
+#include "small_models.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "fixture.h"
+#include "op_cases.h"
+
+#define SMALL "model.num_layers=2", "model.dim=32", "data.seq_len=24", "train.clip=1"
+#define FP16  SMALL, "precision.kind=fp16"
+
+static double size_of(const float *x, const float *minus, int64_t n)
+{
+    double sum = 0;
+    for (int64_t i = 0; i < n; i++) {
+        double d = (double)x[i] - (minus ? (double)minus[i] : 0);
+        sum += d * d;
+    }
+    return sqrt(sum);
+}
+
+static void expect_near(const char *what, int64_t step, double got, double want, double limit)
+{
+    if (!(fabs(got - want) <= limit * fabs(want)))
+        fail_msg("%s of step %lld is %.7g, PyTorch has %.7g", what, (long long)step, got, want);
+}
+
+/* A gradient differs by the rounding of what it was made of; small ones, by that of their
+ * neighbours. */
+static void expect_gradients(const fixture *f, const tri_session *session, double all, double limit)
+{
+    for (size_t i = 0; i < session->params.count; i++) {
+        const tri_param *param = &session->params.items[i];
+        int64_t n = tri_shape_count(&param->shape);
+        const float *ref = fixture_tensor(f, "grad", param->name);
+        float *grad = malloc((size_t)n * sizeof *grad);
+        assert_non_null(grad);
+        assert_int_equal(tri_session_grad(session, (tri_id)i, grad, NULL), TR_OK);
+        double error = size_of(grad, ref, n), size = size_of(ref, NULL, n);
+        free(grad);
+        if (!(error <= limit * (size + 1e-2 * all)))
+            fail_msg("gradient of %s is off by %g of %g", param->name, error, size);
+    }
+}
+
+/* limit: of gradients; of losses a hundredth of it, since what rounds there averages out. */
+static void check_amp(const char *name, double limit)
+{
+    fixture f;
+    tri_session session;
+    tr_error err = {0};
+    fixture_open(&f, name);
+    fixture_start(&f, &session);
+    const float *losses = fixture_tensor(&f, NULL, "losses");
+    const float *norms = fixture_tensor(&f, NULL, "grad_norms");
+    const float *scales = fixture_tensor(&f, NULL, "scales");
+    for (int64_t step = 0; step < f.num_steps; step++) {
+        tri_step_result result;
+        if (tri_session_step(&session, &result, &err) != TR_OK)
+            fail_msg("%s", err.message);
+        expect_near("loss", step, (double)result.loss, (double)losses[step], 0.05 * limit);
+        expect_near("gradient norm", step, (double)result.grad_norm, (double)norms[step], limit);
+        assert_true(result.scale == scales[step]);
+        if (step == 0)
+            expect_gradients(&f, &session, (double)norms[0], limit);
+    }
+    for (size_t i = 0; i < session.params.count; i++) {
+        const tri_param *param = &session.params.items[i];
+        int64_t n = tri_shape_count(&param->shape);
+        const float *after = fixture_tensor(&f, "after", param->name);
+        bool noise =
+            strstr(param->name, "c_attn.bias") != NULL; /* of key biases, Adam makes steps */
+        double error = size_of(session.weights[i], after, n);
+        if (!noise && !(error <= limit * (size_of(after, NULL, n) + 1e-2 * sqrt((double)n))))
+            fail_msg("%s is off by %g of %g after the last step", param->name, error,
+                     size_of(after, NULL, n));
+    }
+    tri_session_fini(&session);
+    fixture_close(&f);
+}
+
+static void test_bf16_against_autocast(void **state)
+{
+    (void)state;
+    check_amp("amp_bf16", 2e-2);
+}
+
+static void test_fp16_against_autocast(void **state)
+{
+    (void)state;
+    check_amp("amp_fp16", 2.5e-3);
+}
+
+/* The rule alone: the scales of GradScaler for a row of overflows. */
+static void test_scale_follows_gradscaler(void **state)
+{
+    (void)state;
+    tri_safetensors *file;
+    tr_error err = {0};
+    if (tri_safetensors_open("tests/fixtures/amp_scaler.safetensors", &file, &err) != TR_OK)
+        fail_msg("%s", err.message);
+    const tri_safetensor *scales = tri_safetensors_find(file, "scales");
+    const float *want = scales->data, *overflows = tri_safetensors_find(file, "overflows")->data;
+    static const op_case c = {
+        "rule", TRI_OP_FINISH, {0}, {.alpha = 0.5f, .interval = 3}, CASE_SCALE, 0};
+    op_run run;
+    op_run_init(&run, &c, NULL);
+    float *scaler = run.args.in[3].data;
+    const float *result = run.args.out[0].data;
+    memcpy(scaler, (float[TRI_NUM_SCALER]){1024, 0}, TRI_NUM_SCALER * sizeof(float));
+    *(float *)run.args.in[1].data = 4; /* targets */
+    for (size_t i = 0; i < scales->num_bytes / sizeof *want; i++) {
+        *(float *)run.args.in[2].data = overflows[i] > 0 ? INFINITY : 16 * want[i] * want[i];
+        op_run_kernel(&run, tri_cpu_reference(TRI_OP_FINISH), NULL, TRI_ISA_BASE);
+        assert_true(result[TRI_RESULT_SCALE] == want[i]);
+        assert_true(result[TRI_RESULT_OK] == (overflows[i] > 0 ? 0.0f : 1.0f));
+        assert_true(overflows[i] > 0 || result[TRI_RESULT_NORM] == 2); /* whatever the scale */
+    }
+    op_run_fini(&run);
+    tri_safetensors_close(file);
+}
+
+/* --- Sessions ------------------------------------------------------------------------------- */
+
+static tr_session *open_session(tr_settings **settings, const char *const *assignments)
+{
+    tr_session *session;
+    tr_error err = {0};
+    *settings = settings_of(TINY, assignments);
+    if (tr_session_create(*settings, &session, &err) != TR_OK)
+        fail_msg("%s", err.message);
+    return session;
+}
+
+static tr_step step(tr_session *session)
+{
+    tr_step done;
+    tr_error err = {0};
+    if (tr_session_step(session, &done, &err) != TR_OK)
+        fail_msg("%s", err.message);
+    return done;
+}
+
+static void *copy_of(tri_slab slab)
+{
+    void *copy = malloc(slab.bytes);
+    assert_non_null(copy);
+    return memcpy(copy, slab.memory, slab.bytes);
+}
+
+/* Only the scale may change in a step that is skipped; then training goes on. */
+static void test_overflow_is_survived(void **state)
+{
+    (void)state;
+    tr_settings *settings;
+    tr_session *session = open_session(&settings, SET(FP16, "precision.scale=1e9"));
+    tri_store *store = &session->session.store;
+    void *params = copy_of(store->slabs[TRI_SLAB_PARAM]);
+    void *copies = copy_of(store->slabs[TRI_SLAB_COPY]);
+    double scale = 1e9, first = 0, last = 0;
+    int skipped = 0;
+    tr_step done = step(session);
+    for (; done.skipped; done = step(session), skipped++) {
+        assert_true(done.step == skipped);
+        assert_true(done.scale == scale);
+        assert_false(isfinite(done.grad_norm));
+        assert_true(isfinite(done.loss));
+        assert_memory_equal(store->slabs[TRI_SLAB_PARAM].memory, params,
+                            store->slabs[TRI_SLAB_PARAM].bytes);
+        assert_memory_equal(store->slabs[TRI_SLAB_COPY].memory, copies,
+                            store->slabs[TRI_SLAB_COPY].bytes);
+        scale /= 2;
+    }
+    assert_in_range(skipped, 3, 20);
+    assert_true(memcmp(store->slabs[TRI_SLAB_PARAM].memory, params,
+                       store->slabs[TRI_SLAB_PARAM].bytes) != 0);
+    first = done.loss;
+    for (int i = 0; i < 30; i++) {
+        done = step(session);
+        last = done.skipped ? last : done.loss;
+    }
+    assert_true(last < first - 0.3);
+    assert_true(session->session.skipped >= skipped);
+    free(params);
+    free(copies);
+    tr_session_destroy(session);
+    tr_settings_destroy(settings);
+}
+
+/* After skipped steps, Adam's correction counts updates: the first one is as large as ever. */
+static void test_skipped_steps_are_no_updates(void **state)
+{
+    (void)state;
+    tr_settings *late_settings, *settings;
+    tr_session *late =
+        open_session(&late_settings, SET(FP16, "precision.scale=1e9", "optim.warmup_steps=0",
+                                         "optim.schedule=constant", "optim.weight_decay=0"));
+    tr_session *plain =
+        open_session(&settings, SET(FP16, "optim.warmup_steps=0", "optim.schedule=constant",
+                                    "optim.weight_decay=0"));
+    tr_param a = tr_session_param(late, 0), b = tr_session_param(plain, 0);
+    float *start = malloc((size_t)a.count * sizeof *start);
+    assert_non_null(start);
+    memcpy(start, a.data, (size_t)a.count * sizeof *start);
+    while (step(late).skipped)
+        ;
+    step(plain);
+    double moved_late = 0, moved = 0; /* the first update of Adam moves by lr, whatever the data */
+    for (int64_t i = 0; i < a.count; i++) {
+        moved_late = fmax(moved_late, fabs((double)a.data[i] - (double)start[i]));
+        moved = fmax(moved, fabs((double)b.data[i] - (double)start[i]));
+    }
+    free(start);
+    if (!(fabs(moved_late - moved) <= 1e-3 * moved))
+        fail_msg("the first update moves by %g, and by %g without skipped steps", moved_late,
+                 moved);
+    tr_session_destroy(late);
+    tr_session_destroy(plain);
+    tr_settings_destroy(late_settings);
+    tr_settings_destroy(settings);
+}
+
+static void test_scale_grows(void **state)
+{
+    (void)state;
+    tr_settings *settings;
+    tr_session *session =
+        open_session(&settings, SET(FP16, "precision.scale=64", "precision.growth_interval=4"));
+    for (int i = 0; i < 14; i++)
+        assert_true(step(session).scale == ldexp(64, i / 4));
+    tr_session_destroy(session);
+    tr_settings_destroy(settings);
+}
+
+/* The scale is a power of two, so it changes nothing where nothing is lost: in fp32 it would be
+ * the same bits, in fp16 it is close. */
+static void test_scale_does_not_change_the_gradient(void **state)
+{
+    (void)state;
+    tr_settings *settings[2];
+    tr_session *sessions[2] = {open_session(&settings[0], SET(FP16, "precision.scale=4096")),
+                               open_session(&settings[1], SET(FP16, "precision.scale=32768"))};
+    for (int i = 0; i < 5; i++) {
+        tr_step a = step(sessions[0]), b = step(sessions[1]);
+        assert_true(fabs(a.loss - b.loss) <= 1e-4 * a.loss);
+        assert_true(fabs(a.grad_norm - b.grad_norm) <= 5e-3 * a.grad_norm);
+    }
+    for (int i = 0; i < 2; i++) {
+        tr_session_destroy(sessions[i]);
+        tr_settings_destroy(settings[i]);
+    }
+}
+
+static void expect_end(const char *says, int after, const char *const *assignments)
+{
+    tr_settings *settings;
+    tr_session *session = open_session(&settings, assignments);
+    tr_error err = {0};
+    for (int i = 0; i < after; i++)
+        assert_true(step(session).skipped);
+    assert_int_equal(tr_session_step(session, NULL, &err), TR_ERROR_NUMERIC);
+    if (!strstr(err.message, says))
+        fail_msg("does not say \"%s\": %s", says, err.message);
+    tr_session_destroy(session);
+    tr_settings_destroy(settings);
+}
+
+static void test_too_many_skipped_steps_end_the_run(void **state)
+{
+    (void)state;
+    expect_end("in 4 steps in a row, up to step 3", 3,
+               SET(FP16, "precision.scale=1e15", "train.max_skipped=3"));
+    expect_end("precision.kind=bf16", 0, SET(FP16, "precision.scale=1e15", "train.max_skipped=0"));
+}
+
+/* A weight that is not a number: no scale helps. */
+static void test_scale_below_1_ends_the_run(void **state)
+{
+    (void)state;
+    tr_settings *settings;
+    tr_session *session = open_session(&settings, SET(FP16, "precision.scale=4"));
+    tr_error err = {0};
+    for (size_t i = 0; i < tr_session_num_params(session); i++)
+        if (strstr(tr_session_param(session, i).name, "ln_f.weight"))
+            tr_session_param(session, i).data[1] = NAN;
+    assert_true(step(session).skipped);
+    assert_true(step(session).skipped);
+    assert_int_equal(tr_session_step(session, NULL, &err), TR_ERROR_NUMERIC);
+    assert_non_null(strstr(err.message, "the loss scale has fallen to 1"));
+    tr_session_destroy(session);
+    tr_settings_destroy(settings);
+}
+
+static void test_runs_and_threads_give_the_same_bits(void **state)
+{
+    (void)state;
+    enum { NUM = 3, STEPS = 8 };
+    static const char *const threads[NUM] = {"run.threads=1", "run.threads=1", "run.threads=3"};
+    double loss[NUM][STEPS], norm[NUM][STEPS];
+    for (int k = 0; k < NUM; k++) {
+        tr_settings *settings;
+        const char *assignments[] = {FP16, "precision.scale=1e8", "layout.microbatches=3",
+                                     threads[k], NULL};
+        tr_session *session = open_session(&settings, assignments);
+        for (int i = 0; i < STEPS; i++) {
+            tr_step done = step(session);
+            loss[k][i] = done.loss;
+            norm[k][i] = done.skipped ? -1 : done.grad_norm;
+        }
+        tr_session_destroy(session);
+        tr_settings_destroy(settings);
+    }
+    for (int k = 1; k < NUM; k++) {
+        assert_memory_equal(loss[k], loss[0], sizeof loss[0]);
+        assert_memory_equal(norm[k], norm[0], sizeof norm[0]);
+    }
+}
+
+/* A loss on vectors has its own operator; it is scaled too. */
+static void test_mlp_in_fp16(void **state)
+{
+    (void)state;
+    tr_step last[2];
+    static const char *const kinds[2] = {"precision.kind=fp32", "precision.kind=fp16"};
+    for (int k = 0; k < 2; k++) {
+        tr_settings *settings;
+        tr_session *session =
+            open_session(&settings, SET("model.kind=mlp", "model.num_layers=2", "model.dim=16",
+                                        "model.dropout=0", "model.loss=mse", "train.batch=8",
+                                        kinds[k], "precision.scale=1024"));
+        for (int i = 0; i < 10; i++)
+            last[k] = step(session);
+        assert_int_equal(session->session.skipped, 0);
+        tr_session_destroy(session);
+        tr_settings_destroy(settings);
+    }
+    assert_true(last[0].scale == 1 && last[1].scale == 1024);
+    assert_true(fabs(last[1].loss - last[0].loss) <= 5e-3 * last[0].loss);
+    assert_true(fabs(last[1].grad_norm - last[0].grad_norm) <= 1e-2 * last[0].grad_norm);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_bf16_against_autocast),
+        cmocka_unit_test(test_fp16_against_autocast),
+        cmocka_unit_test(test_scale_follows_gradscaler),
+        cmocka_unit_test(test_overflow_is_survived),
+        cmocka_unit_test(test_skipped_steps_are_no_updates),
+        cmocka_unit_test(test_scale_grows),
+        cmocka_unit_test(test_scale_does_not_change_the_gradient),
+        cmocka_unit_test(test_too_many_skipped_steps_end_the_run),
+        cmocka_unit_test(test_scale_below_1_ends_the_run),
+        cmocka_unit_test(test_runs_and_threads_give_the_same_bits),
+        cmocka_unit_test(test_mlp_in_fp16),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
