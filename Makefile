@@ -62,6 +62,11 @@ LIBRARY  = $(BUILD)/libtrireme.a
 PROGRAM  = $(BUILD)/trireme
 TESTS    = $(patsubst tests/%.c,$(BUILD)/tests/%,$(wildcard tests/test_*.c))
 TEST_SUPPORT = $(patsubst tests/%.c,$(BUILD)/tests/%.o,$(filter-out tests/test_%,$(wildcard tests/*.c)))
+# Programs that tests run.
+HELPERS  = $(patsubst tests/%.c,$(BUILD)/tests/%,$(wildcard tests/helpers/*.c))
+# The MPI plug-in, where there is an MPI to build it for; see src/comm/mpi_plugin.h.
+MPICC   ?= $(shell command -v mpicc 2>/dev/null)
+PLUGINS  = $(if $(MPICC),$(BUILD)/trireme-mpi.so)
 EXAMPLES = $(patsubst examples/%.c,$(BUILD)/examples/%,$(wildcard examples/*.c))
 BENCHES  = $(patsubst bench/%.c,$(BUILD)/bench/%,$(wildcard bench/*.c))
 
@@ -77,9 +82,9 @@ all test-programs: setup
 setup:
 	@tools/setup.sh
 
-programs: $(PROGRAM) $(LIBRARY) $(EXAMPLES)
+programs: $(PROGRAM) $(LIBRARY) $(EXAMPLES) $(PLUGINS)
 
-test-binaries: programs $(TESTS)
+test-binaries: programs $(TESTS) $(HELPERS)
 
 $(BUILD)/%.o: %.c
 	@mkdir -p $(@D)
@@ -124,6 +129,18 @@ $(BUILD)/tests/test_%: $(BUILD)/tests/test_%.o $(TEST_SUPPORT) $(LIBRARY)
 	$(say) LINK $@
 	$(Q)$(CC) $(BASE) $< $(TEST_SUPPORT) $(LIBRARY) -o $@ -lcmocka $(LIBS)
 
+# Optional: a broken mpicc must not keep anybody from building the rest.
+$(BUILD)/trireme-mpi.so: plugins/mpi.c src/comm/mpi_plugin.h include/trireme/comm.h
+	@mkdir -p $(@D)
+	$(say) MPICC $@
+	$(Q)$(MPICC) -std=c17 -O2 -g -Wall -Iinclude -Isrc -shared -fPIC $< -o $@ || \
+	  echo "  the MPI plug-in was not built: $(MPICC) failed; run.transport=mpi will not work"
+
+$(BUILD)/tests/helpers/%: tests/helpers/%.c $(BUILD)/tests/comm_cases.o $(LIBRARY)
+	@mkdir -p $(@D)
+	$(say) LINK $@
+	$(Q)$(CC) $(BASE) -Itests $< $(BUILD)/tests/comm_cases.o $(LIBRARY) -o $@ $(LIBS)
+
 $(BUILD)/examples/%: examples/%.c $(LIBRARY)
 	@mkdir -p $(@D)
 	$(say) LINK $@
@@ -166,6 +183,8 @@ install: all
 	install -m 755 $(PROGRAM) $(DESTDIR)$(PREFIX)/bin/
 	install -m 644 $(LIBRARY) $(DESTDIR)$(PREFIX)/lib/
 	install -m 644 include/trireme/*.h $(DESTDIR)$(PREFIX)/include/trireme/
+	[ ! -f $(BUILD)/trireme-mpi.so ] || install -D -m 755 $(BUILD)/trireme-mpi.so \
+	  $(DESTDIR)$(PREFIX)/lib/trireme/trireme-mpi.so
 	install -m 644 recipes/*.yaml $(DESTDIR)$(PREFIX)/share/trireme/recipes/
 	sed -e 's|@PREFIX@|$(PREFIX)|; s|@VERSION@|$(VERSION)|' tools/trireme.pc.in \
 	  > $(DESTDIR)$(PREFIX)/lib/pkgconfig/trireme.pc

@@ -21,7 +21,6 @@ static int order(const tri_transfer *a, const tri_transfer *b)
 
 static void check_transfer(const coll_call *c, const tri_transfer *t, coll_fault why)
 {
-    uint32_t size = (uint32_t)c->size;
     if (t->from < 0 || t->to < 0 || t->from >= c->size || t->to >= c->size)
         FAULT(why, "no such rank in %d>%d", t->from, t->to);
     else if (t->from == t->to)
@@ -30,10 +29,24 @@ static void check_transfer(const coll_call *c, const tri_transfer *t, coll_fault
         FAULT(why, "no such piece in %d>%d", t->from, t->to);
     else if (t->num_pieces == 0 && c->coll != TRI_COLL_BARRIER)
         FAULT(why, "%d>%d moves nothing", t->from, t->to);
-    /* Only the sender's and the receiver's vectors have a place for the piece. */
-    else if (c->coll == TRI_COLL_ALL_TO_ALL &&
-             (t->num_pieces != 1 || t->first_piece != (uint32_t)t->from * size + (uint32_t)t->to))
-        FAULT(why, "piece %u has no place in %d>%d", t->first_piece, t->from, t->to);
+}
+
+/* Does `to` give the same piece back in this round? Such an exchange means what it says: both send
+ * what they had. */
+static bool exchanged(const coll_call *c, size_t round, int rank, uint32_t piece)
+{
+    for (size_t i = c->rounds.first[round]; i < c->rounds.first[round + 1]; i++) {
+        const tri_transfer *in = &c->rounds.transfers[i];
+        if (in->to != rank || piece - in->first_piece >= in->num_pieces)
+            continue;
+        for (size_t j = c->rounds.first[round]; j < c->rounds.first[round + 1]; j++) {
+            const tri_transfer *out = &c->rounds.transfers[j];
+            if (out->from == rank && out->to == in->from && out->combine == in->combine &&
+                piece - out->first_piece < out->num_pieces)
+                return true;
+        }
+    }
+    return false;
 }
 
 /* Within a round: who reads and who writes each piece of each rank. */
@@ -55,7 +68,8 @@ static void check_timing(const coll_call *c, size_t round, coll_fault why)
     /* A rank that combines several terms into a piece orders them by `from`; but what others read
      * of it in the same round would be the one or the other. */
     for (size_t i = 0; i < (size_t)c->size * num; i++)
-        if ((seen[i] & READ) && (seen[i] & (REPLACED | COMBINED)))
+        if ((seen[i] & READ) && (seen[i] & (REPLACED | COMBINED)) &&
+            !exchanged(c, round, (int)(i / num), (uint32_t)(i % num)))
             FAULT(why, "round %zu: piece %zu of rank %zu is read and written", round, i % num,
                   i / num);
     free(seen);
@@ -235,16 +249,18 @@ void coll_check_result(const coll_call *c, coll_fault why)
 
 /* ---- time ---- */
 
-/* When the last rank is done. In a round a rank pays one alpha, the larger of what it sends and
- * receives (links carry both ways at once), and what it combines; it begins when it and those it
- * meets in the round are ready. Reads of shared memory are paid by the reader alone, and the one
- * who is read waits for it. */
+/* When the last rank is done. In a round a rank pays one alpha for each message, the larger of what
+ * it sends and receives (links carry both ways at once), and what it combines; it begins when it
+ * and those it meets in the round are ready. Reads of shared memory are paid by the reader alone,
+ * and the one who is read waits for it. */
 static double rounds_time(const coll_call *c, double piece_bytes, const double price[3])
 {
     double ready[16] = {0}, last = 0;
     for (size_t round = 0; round < c->rounds.num_rounds; round++) {
         double begin[16], in[16] = {0}, out[16] = {0}, combined[16] = {0}, done[16] = {0};
         bool shared = c->algorithm->needs_shared_memory, met[16] = {0};
+        int sent[16] = {0}, got[16] = {0};
+        const tri_transfer *last_one = NULL;
         memcpy(begin, ready, sizeof begin);
         for (size_t i = c->rounds.first[round]; i < c->rounds.first[round + 1]; i++) {
             const tri_transfer *t = &c->rounds.transfers[i];
@@ -254,13 +270,17 @@ static double rounds_time(const coll_call *c, double piece_bytes, const double p
             out[t->from] += shared ? 0 : bytes;
             in[t->to] += bytes;
             combined[t->to] += t->combine ? bytes : 0;
+            if (!shared && (!last_one || last_one->from != t->from || last_one->to != t->to))
+                sent[t->from]++, got[t->to]++;
+            last_one = t;
             met[t->to] = true;
             met[t->from] |= !shared;
         }
         for (int r = 0; r < c->size; r++)
             done[r] =
-                begin[r] +
-                (met[r] ? price[0] + price[1] * fmax(in[r], out[r]) + price[2] * combined[r] : 0);
+                begin[r] + (met[r] ? price[0] * fmax(1, fmax(sent[r], got[r])) +
+                                         price[1] * fmax(in[r], out[r]) + price[2] * combined[r]
+                                   : 0);
         memcpy(ready, done, sizeof ready);
         for (size_t i = c->rounds.first[round]; shared && i < c->rounds.first[round + 1]; i++) {
             const tri_transfer *t = &c->rounds.transfers[i];
@@ -278,11 +298,16 @@ void coll_check_time(const coll_call *c, coll_fault why)
                                        {3, 2, 7}, {1e-3, 1e-9, 0}};
     for (size_t i = 0; i < sizeof prices / sizeof *prices; i++) {
         double bytes = 1000.0 * c->rounds.num_pieces;
-        tri_coll_cost cost = c->algorithm->cost(c->coll, c->size, bytes);
+        tri_coll_cost cost = c->algorithm->cost(c->coll, &c->shape, bytes);
+        double walked =
+            tri_rounds_time(&c->rounds, c->size, bytes, c->algorithm->needs_shared_memory,
+                            &(tri_coll_prices){prices[i][0], prices[i][1], prices[i][2]}, NULL, 0);
         double formula = cost.alpha_count * prices[i][0] + cost.beta_bytes * prices[i][1] +
                          cost.gamma_bytes * prices[i][2];
         double timed = rounds_time(c, 1000, prices[i]);
         if (fabs(formula - timed) > 1e-12 * fabs(timed))
             FAULT(why, "the formula gives %.9g, the rounds %.9g at price %zu", formula, timed, i);
+        if (fabs(walked - timed) > 1e-12 * fabs(timed))
+            FAULT(why, "tri_rounds_time gives %.9g, the rounds %.9g", walked, timed);
     }
 }

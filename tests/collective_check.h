@@ -11,6 +11,7 @@ typedef struct coll_call {
     const tri_algorithm *algorithm;
     tri_coll coll;
     int size, root;
+    tri_coll_shape shape;
     tri_rounds rounds;
 } coll_call;
 

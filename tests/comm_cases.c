@@ -53,8 +53,14 @@ bool comm_case_valid(const comm_case *c, int size)
         return false;
     if (c->varying && !blocks(c->operation))
         return false;
+    if (strcmp(c->algorithm, "auto") == 0)
+        return true;
     const tri_algorithm *algorithm = tri_algorithm_find(c->algorithm);
-    return algorithm != NULL && algorithm->supports((tri_coll)c->operation, size);
+    tri_coll_shape shape = tri_shape_flat(size);
+    if (!algorithm || !tri_algorithm_supports(algorithm, (tri_coll)c->operation, &shape))
+        return false;
+    /* Blocks that pass through others must be of one size. */
+    return !(c->operation == TR_ALL_TO_ALL && c->varying && algorithm->relays);
 }
 
 /* Small whole numbers, exact in every type and after every reduction of nine of them. */

@@ -12,19 +12,37 @@
 #include <math.h>
 #include <string.h>
 
-static const int sizes[] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 16};
+static const int sizes[] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 11, 12, 16};
 enum { NUM_SIZES = sizeof sizes / sizeof *sizes };
+
+static bool make_shaped(coll_call *c, const tri_algorithm *algorithm, tri_coll coll,
+                        tri_coll_shape shape, int root)
+{
+    *c = (coll_call){
+        .algorithm = algorithm, .coll = coll, .size = shape.size, .root = root, .shape = shape};
+    tr_error err = {0};
+    bool supported = tri_algorithm_supports(algorithm, coll, &shape);
+    tr_status status = tri_algorithm_rounds(algorithm, coll, &shape, root, &c->rounds, &err);
+    assert_int_equal(status, supported ? TR_OK : TR_ERROR_INPUT);
+    assert_int_equal(supported, !err.message[0]);
+    return supported;
+}
 
 static bool make_call(coll_call *c, const tri_algorithm *algorithm, tri_coll coll, int size,
                       int root)
 {
-    *c = (coll_call){.algorithm = algorithm, .coll = coll, .size = size, .root = root};
-    tr_error err = {0};
-    bool supported = algorithm->supports(coll, size);
-    tr_status status = algorithm->rounds(coll, size, root, &c->rounds, &err);
-    assert_int_equal(status, supported ? TR_OK : TR_ERROR_INPUT);
-    assert_int_equal(supported, !err.message[0]);
-    return supported;
+    return make_shaped(c, algorithm, coll, tri_shape_flat(size), root);
+}
+
+static void check_call(coll_call *c, void (*check)(const coll_call *c, coll_fault why))
+{
+    coll_fault why = "";
+    check(c, why);
+    if (*why)
+        fail_msg("%s %s, %d ranks (%dx%dx%d), root %d: %s", c->algorithm->name,
+                 tri_coll_name(c->coll), c->size, c->shape.dim[0], c->shape.dim[1], c->shape.dim[2],
+                 c->root, why);
+    tri_rounds_free(&c->rounds);
 }
 
 /* Runs a check on every operation x algorithm x size x root; a fault ends the test. */
@@ -37,13 +55,20 @@ static void for_all_calls(void (*check)(const coll_call *c, coll_fault why))
                 for (int root = 0; root < sizes[i]; root++) {
                     if (!make_call(&c, tri_algorithm_at(a), (tri_coll)coll, sizes[i], root))
                         continue;
-                    coll_fault why = "";
-                    check(&c, why);
-                    if (*why)
-                        fail_msg("%s %s, %d ranks, root %d: %s", c.algorithm->name,
-                                 tri_coll_name(c.coll), c.size, c.root, why);
-                    tri_rounds_free(&c.rounds);
+                    check_call(&c, check);
                 }
+    /* Grids that nobody would choose, too. */
+    static const tri_coll_shape shapes[] = {
+        {6, 2, {2, 3}},     {6, 2, {6, 1}},     {6, 2, {1, 6}},     {12, 2, {4, 3}},
+        {12, 2, {2, 6}},    {15, 2, {3, 5}},    {16, 2, {2, 8}},    {8, 3, {2, 2, 2}},
+        {12, 3, {3, 2, 2}}, {12, 3, {2, 1, 6}}, {16, 3, {2, 4, 2}}, {5, 2, {5, 1}},
+    };
+    for (size_t a = 0; tri_algorithm_at(a); a++)
+        for (int coll = 0; coll < TRI_NUM_COLLS; coll++)
+            for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
+                for (int root = 0; root < shapes[i].size; root += 5)
+                    if (make_shaped(&c, tri_algorithm_at(a), (tri_coll)coll, shapes[i], root))
+                        check_call(&c, check);
 }
 
 static void rounds_are_well_formed(void **state)
@@ -69,7 +94,8 @@ static void formulas_are_the_rounds(void **state)
 static double seconds(const tri_algorithm *algorithm, int size, double bytes, double alpha,
                       double beta)
 {
-    tri_coll_cost cost = algorithm->cost(TRI_COLL_ALL_REDUCE, size, bytes);
+    tri_coll_shape shape = tri_shape_flat(size);
+    tri_coll_cost cost = algorithm->cost(TRI_COLL_ALL_REDUCE, &shape, bytes);
     return cost.alpha_count * alpha + cost.beta_bytes * beta;
 }
 
@@ -226,6 +252,251 @@ static void traffic_of_uneven_pieces(void **state)
     tri_rounds_free(&c.rounds);
 }
 
+/* ---- the other algorithms, against the textbook and their own formulas ---- */
+
+static void rabenseifner_time_of_the_textbook(void **state)
+{
+    (void)state;
+    assert_close(seconds(&tri_algorithm_rabenseifner, 64, 1e9, 5e-6, 1 / 50e9), 39.4e-3, 0.05e-3);
+    assert_close(seconds(&tri_algorithm_rabenseifner, 64, 1e4, 5e-6, 1 / 50e9), 0.060e-3,
+                 0.0005e-3);
+}
+
+/* What every rank sends and receives in an all_reduce on a power of two: rounds and bytes of
+ * recursive doubling (log2 N rounds of S each), of halving and doubling, and of others. */
+static void traffic_on_powers_of_two(void **state)
+{
+    (void)state;
+    coll_call c;
+    for (uint64_t n = 2, log = 1; n <= 16; n *= 2, log++) {
+        uint64_t bytes = n * 840, others = bytes / n * (n - 1);
+        const struct {
+            const tri_algorithm *algorithm;
+            tri_coll coll;
+            tri_coll_traffic each;
+        } cases[] = {
+            {&tri_algorithm_doubling,
+             TRI_COLL_ALL_REDUCE,
+             {log, log * bytes, log, log * bytes, log}},
+            {&tri_algorithm_doubling, TRI_COLL_ALL_GATHER, {log, others, log, others, log}},
+            {&tri_algorithm_doubling, TRI_COLL_BARRIER, {log, 0, log, 0, log}},
+            {&tri_algorithm_rabenseifner,
+             TRI_COLL_ALL_REDUCE,
+             {2 * log, 2 * others, 2 * log, 2 * others, 2 * log}},
+            {&tri_algorithm_rabenseifner, TRI_COLL_REDUCE_SCATTER, {log, others, log, others, log}},
+        };
+        for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+            make_call(&c, cases[i].algorithm, cases[i].coll, (int)n, 0);
+            assert_int_equal(c.rounds.num_rounds, cases[i].each.rounds);
+            for (int rank = 0; rank < (int)n; rank++)
+                assert_traffic(&c, rank, bytes, cases[i].each);
+            tri_rounds_free(&c.rounds);
+        }
+    }
+}
+
+/* Bruck, pairwise and the parameter server do the same on any number of ranks. */
+static void traffic_on_any_number(void **state)
+{
+    (void)state;
+    coll_call c;
+    for (int i = 0; i < NUM_SIZES; i++) {
+        uint64_t n = (uint64_t)sizes[i], bytes = n * n * 12, log = 0, hops = 0;
+        uint64_t others = bytes / n * (n - 1), block = bytes / n / n;
+        while ((1u << log) < n)
+            log++;
+        for (uint64_t away = 1; away < n; away++)
+            hops += (uint64_t)__builtin_popcountll(away);
+        const struct {
+            const tri_algorithm *algorithm;
+            tri_coll coll;
+            tri_coll_traffic each;
+        } cases[] = {
+            {&tri_algorithm_bruck, TRI_COLL_ALL_GATHER, {log, others, log, others, log}},
+            {&tri_algorithm_bruck, TRI_COLL_REDUCE_SCATTER, {log, others, log, others, log}},
+            {&tri_algorithm_bruck,
+             TRI_COLL_ALL_REDUCE,
+             {2 * log, 2 * others, 2 * log, 2 * others, 2 * log}},
+            {&tri_algorithm_bruck,
+             TRI_COLL_ALL_TO_ALL,
+             {log, hops * block, log, hops * block, log}},
+            {&tri_algorithm_bruck, TRI_COLL_BARRIER, {log, 0, log, 0, log}},
+            {&tri_algorithm_pairwise,
+             TRI_COLL_ALL_TO_ALL,
+             {n - 1, others / n, n - 1, others / n, n - 1}},
+            {&tri_algorithm_sharded_ps,
+             TRI_COLL_ALL_REDUCE,
+             {2 * (n - 1), 2 * others, 2 * (n - 1), 2 * others, n > 1 ? 2 : 0}},
+        };
+        for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
+            make_call(&c, cases[k].algorithm, cases[k].coll, sizes[i], 0);
+            for (int rank = 0; rank < sizes[i]; rank++)
+                assert_traffic(&c, rank, bytes, cases[k].each);
+            tri_rounds_free(&c.rounds);
+        }
+    }
+}
+
+/* In a pairwise exchange of an even number whoever gives to a rank gets from it. */
+static void pairwise_is_mutual(void **state)
+{
+    (void)state;
+    coll_call c;
+    for (int size = 2; size <= 16; size += 2) {
+        make_call(&c, &tri_algorithm_pairwise, TRI_COLL_ALL_TO_ALL, size, 0);
+        assert_int_equal(c.rounds.num_rounds, size - 1);
+        for (size_t r = 0; r < c.rounds.num_rounds; r++) {
+            const tri_transfer *t = &c.rounds.transfers[c.rounds.first[r]];
+            assert_int_equal(c.rounds.first[r + 1] - c.rounds.first[r], size);
+            for (int i = 0; i < size; i++)
+                assert_int_equal(t[t[i].to].to, i);
+        }
+        tri_rounds_free(&c.rounds);
+    }
+}
+
+/* 8 x 4 ranks, 1 GB: 1.9375 GB in the torus, 0.1875 of it between machines; 3.25 GB in the mesh. */
+static void grids_of_the_textbook(void **state)
+{
+    (void)state;
+    coll_call c;
+    const tri_coll_shape shape = {32, 2, {8, 4}};
+    const uint64_t gigabyte = 1000000000 / 32 * 32;
+    const struct {
+        const tri_algorithm *algorithm;
+        double sent, outer;
+    } cases[] = {{&tri_algorithm_torus2d, 1.9375, 0.1875}, {&tri_algorithm_mesh2d, 3.25, 1.5}};
+    for (int k = 0; k < 2; k++) {
+        tri_coll_cost cost =
+            cases[k].algorithm->cost(TRI_COLL_ALL_REDUCE, &shape, (double)gigabyte);
+        assert_close(cost.beta_bytes, cases[k].sent * (double)gigabyte, 1e-3);
+        assert_close(cost.outer_beta_bytes, cases[k].outer * (double)gigabyte, 1e-3);
+        make_shaped(&c, cases[k].algorithm, TRI_COLL_ALL_REDUCE, shape, 0);
+        for (int rank = 0; rank < 32; rank++) {
+            uint64_t bytes = (uint64_t)(cases[k].sent * (double)gigabyte + 0.5);
+            assert_traffic(&c, rank, gigabyte, (tri_coll_traffic){20, bytes, 20, bytes, 20});
+        }
+        uint64_t outer = 0; /* what rank 0 sends to other machines, counted */
+        for (size_t i = 0; i < c.rounds.first[c.rounds.num_rounds]; i++) {
+            const tri_transfer *t = &c.rounds.transfers[i];
+            if (t->from == 0 && t->to / 8 != 0)
+                outer += t->num_pieces * (gigabyte / c.rounds.num_pieces);
+        }
+        assert_close((double)outer, cases[k].outer * (double)gigabyte, 1e-3);
+        tri_rounds_free(&c.rounds);
+    }
+}
+
+/* Between machines only leaders speak. */
+static void leaders_speak_for_their_machine(void **state)
+{
+    (void)state;
+    coll_call c;
+    for (int coll = 0; coll < TRI_NUM_COLLS; coll++)
+        for (int root = 0; root < 12; root += 5) {
+            if (!make_shaped(&c, &tri_algorithm_hierarchical, (tri_coll)coll,
+                             (tri_coll_shape){12, 2, {4, 3}}, root))
+                continue;
+            bool rooted = coll == TRI_COLL_BROADCAST || coll == TRI_COLL_REDUCE ||
+                          coll == TRI_COLL_GATHER || coll == TRI_COLL_SCATTER;
+            int leader = rooted ? root % 4 : 0, between = 0;
+            for (size_t i = 0; i < c.rounds.first[c.rounds.num_rounds]; i++) {
+                const tri_transfer *t = &c.rounds.transfers[i];
+                if (t->from / 4 == t->to / 4)
+                    continue;
+                between++;
+                assert_int_equal(t->from % 4, leader);
+                assert_int_equal(t->to % 4, leader);
+            }
+            assert_true(between > 0);
+            tri_rounds_free(&c.rounds);
+        }
+}
+
+/* Nobody sends or gets two pieces in one round, and streaming fills the trees: 2 K rounds for the
+ * pieces, and a few for each level. */
+static void double_tree_streams(void **state)
+{
+    (void)state;
+    coll_call c;
+    for (int size = 3; size <= 64; size++) {
+        int levels = 0, busy[64];
+        while ((1 << levels) < size)
+            levels++;
+        make_call(&c, &tri_algorithm_double_tree, TRI_COLL_BROADCAST, size, size / 2);
+        assert_int_equal(c.rounds.num_pieces, 4 * levels);
+        assert_true(c.rounds.num_rounds <=
+                    (size_t)(c.rounds.num_pieces + 2 * (uint32_t)levels + 1));
+        for (size_t r = 0; r < c.rounds.num_rounds; r++) {
+            memset(busy, 0, sizeof busy);
+            for (size_t i = c.rounds.first[r]; i < c.rounds.first[r + 1]; i++) {
+                assert_int_equal(busy[c.rounds.transfers[i].from] & 1, 0);
+                assert_int_equal(busy[c.rounds.transfers[i].to] & 2, 0);
+                busy[c.rounds.transfers[i].from] |= 1;
+                busy[c.rounds.transfers[i].to] |= 2;
+            }
+        }
+        for (int rank = 0; rank < size; rank++) { /* nobody sends more than the root does: S */
+            tri_coll_traffic t = tri_rounds_traffic(&c.rounds, rank, c.rounds.num_pieces * 8);
+            assert_true(t.bytes_sent <= c.rounds.num_pieces * 8);
+            assert_int_equal(t.bytes_received, rank == size / 2 ? 0 : c.rounds.num_pieces * 8);
+        }
+        tri_rounds_free(&c.rounds);
+    }
+}
+
+/* Links that differ: a machine's ranks share its link. Two machines of two, a ring: in each of the
+ * six rounds one message crosses each way. Doubling: in its second round both ranks cross. */
+static void links_of_machines_are_shared(void **state)
+{
+    (void)state;
+    coll_call c;
+    tri_coll_prices near = {0, 1, 0}, far = {0, 10, 0};
+    make_call(&c, &tri_algorithm_ring, TRI_COLL_ALL_REDUCE, 4, 0);
+    assert_close(tri_rounds_time(&c.rounds, 4, 400, false, &near, &far, 2), 6 * 100 * 10, 1e-9);
+    tri_rounds_free(&c.rounds);
+    make_call(&c, &tri_algorithm_doubling, TRI_COLL_ALL_REDUCE, 4, 0);
+    assert_close(tri_rounds_time(&c.rounds, 4, 400, false, &near, &far, 2), 400 + 2 * 400 * 10,
+                 1e-9);
+    tri_rounds_free(&c.rounds);
+    make_shaped(&c, &tri_algorithm_hierarchical, TRI_COLL_ALL_REDUCE,
+                (tri_coll_shape){4, 2, {2, 2}}, 0);
+    assert_close(tri_rounds_time(&c.rounds, 4, 400, false, &near, &far, 2),
+                 400 + 2 * 200 * 10 + 400, 1e-9);
+    tri_rounds_free(&c.rounds);
+}
+
+static void refusals_name_the_nearest(void **state)
+{
+    (void)state;
+    tri_rounds rounds;
+    const tri_algorithm *algorithm;
+    tr_error err = {0};
+    tri_coll_shape shape = tri_shape_flat(7);
+    assert_int_equal(
+        tri_algorithm_rounds(&tri_algorithm_torus2d, TRI_COLL_ALL_REDUCE, &shape, 0, &rounds, &err),
+        TR_ERROR_INPUT);
+    assert_non_null(strstr(err.message, "nearest number it works for is 6"));
+    assert_int_equal(
+        tri_algorithm_rounds(&tri_algorithm_torus3d, TRI_COLL_ALL_REDUCE, &shape, 0, &rounds, &err),
+        TR_ERROR_INPUT);
+    assert_non_null(strstr(err.message, "is 8"));
+    assert_int_equal(tri_algorithm_rounds(&tri_algorithm_pairwise, TRI_COLL_ALL_REDUCE, &shape, 0,
+                                          &rounds, &err),
+                     TR_ERROR_INPUT);
+    assert_non_null(strstr(err.message, "has no all_reduce"));
+    shape = tri_shape_flat(32);
+    assert_int_equal(tri_algorithm_parse("torus2d:8x4", &algorithm, &shape, &err), TR_OK);
+    assert_ptr_equal(algorithm, &tri_algorithm_torus2d);
+    assert_int_equal(shape.num_dims, 2);
+    assert_int_equal(shape.dim[0], 8);
+    static const char *const wrong[] = {"torus2d:8x5",    "torus2d:",      "torus2d:8x4x",
+                                        "torus2d:ax4",    "torus2d:-8x-4", "tours2d",
+                                        "torus2d:2x2x2x4"};
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
+        assert_int_equal(tri_algorithm_parse(wrong[i], &algorithm, &shape, &err), TR_ERROR_INPUT);
+}
+
 /* ---- the checkers on broken rounds ---- */
 
 static void expect_fault(void (*check)(const coll_call *c, coll_fault why), const coll_call *c,
@@ -263,11 +534,6 @@ static void faults_of_form_are_found(void **state)
     memcpy(t, kept, sizeof kept);
     c.rounds.first[1] = 0;
     expect_fault(coll_check_form, &c, "empty");
-    tri_rounds_free(&c.rounds);
-
-    make_call(&c, &tri_algorithm_ring, TRI_COLL_ALL_TO_ALL, 4, 0);
-    c.rounds.transfers[5].first_piece++;
-    expect_fault(coll_check_form, &c, "no place");
     tri_rounds_free(&c.rounds);
 
     /* Many terms go into one piece: all combine, or one of them would be lost. */
@@ -308,7 +574,8 @@ static void faults_of_time_are_found(void **state)
     (void)state;
     coll_call c;
     for (size_t a = 0; tri_algorithm_at(a); a++) {
-        make_call(&c, tri_algorithm_at(a), TRI_COLL_ALL_REDUCE, 8, 0);
+        if (!make_call(&c, tri_algorithm_at(a), TRI_COLL_ALL_REDUCE, 8, 0))
+            continue;
         c.rounds.num_rounds--;
         expect_fault(coll_check_time, &c, "the formula gives");
         tri_rounds_free(&c.rounds);
@@ -351,7 +618,7 @@ static void names_and_table(void **state)
     for (size_t i = 0; tri_algorithm_at(i); i++)
         assert_ptr_equal(tri_algorithm_find(tri_algorithm_at(i)->name), tri_algorithm_at(i));
     assert_null(tri_algorithm_find("butterfly"));
-    assert_false(tri_algorithm_tree.supports(TRI_COLL_ALL_TO_ALL, 4));
+    assert_null(tri_algorithm_tree.emit[TRI_COLL_ALL_TO_ALL]);
 }
 
 static void wrong_calls_are_refused(void **state)
@@ -362,8 +629,9 @@ static void wrong_calls_are_refused(void **state)
         for (int i = 0; i < 5; i++) {
             tri_rounds rounds;
             tr_error err = {0};
-            assert_int_equal(tri_algorithm_at(a)->rounds(TRI_COLL_ALL_TO_ALL, wrong[i][0],
-                                                         wrong[i][1], &rounds, &err),
+            tri_coll_shape shape = tri_shape_flat(wrong[i][0]);
+            assert_int_equal(tri_algorithm_rounds(tri_algorithm_at(a), TRI_COLL_ALL_TO_ALL, &shape,
+                                                  wrong[i][1], &rounds, &err),
                              TR_ERROR_INPUT);
             assert_non_null(strstr(err.message, "all_to_all"));
             assert_null(rounds.transfers);
@@ -382,6 +650,15 @@ int main(void)
         cmocka_unit_test(traffic_with_a_root),
         cmocka_unit_test(traffic_of_others),
         cmocka_unit_test(traffic_of_uneven_pieces),
+        cmocka_unit_test(rabenseifner_time_of_the_textbook),
+        cmocka_unit_test(traffic_on_powers_of_two),
+        cmocka_unit_test(traffic_on_any_number),
+        cmocka_unit_test(pairwise_is_mutual),
+        cmocka_unit_test(grids_of_the_textbook),
+        cmocka_unit_test(leaders_speak_for_their_machine),
+        cmocka_unit_test(double_tree_streams),
+        cmocka_unit_test(links_of_machines_are_shared),
+        cmocka_unit_test(refusals_name_the_nearest),
         cmocka_unit_test(faults_of_form_are_found),
         cmocka_unit_test(faults_of_result_are_found),
         cmocka_unit_test(faults_of_time_are_found),

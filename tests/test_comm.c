@@ -1,5 +1,6 @@
 /* Every operation, by every algorithm, type, reduction, size and kind of memory, over threads and
- * over processes. TRIREME_TEST_FULL runs the whole product; otherwise a seeded part of it. */
+ * over processes, which share memory or talk over tcp. TRIREME_TEST_FULL runs the whole product;
+ * otherwise a seeded part of it. */
 #include "comm_cases.h"
 
 #include "base/error.h"
@@ -13,7 +14,6 @@
 
 #include <cmocka.h>
 
-static const char *const algorithms[] = {"direct", "ring", "tree"};
 /* Nothing, one, odd, not divisible, beyond the small path, beyond a slot. */
 static const uint64_t counts[] = {0, 1, 7, 1000, 20011, 300007};
 
@@ -22,6 +22,7 @@ static const uint64_t counts[] = {0, 1, 7, 1000, 20011, 300007};
 struct plan {
     uint32_t one_in; /* how many of the cases are run */
     uint64_t largest;
+    const char *transport; /* NULL: shared memory */
 };
 
 static uint32_t hash32(uint32_t x)
@@ -39,7 +40,10 @@ static bool case_at(uint32_t n, int size, comm_case *c)
     c->operation = (tr_operation)(n % TRI_NUM_COLLS), n /= TRI_NUM_COLLS;
     c->reduction = (tr_reduction)(n % TRI_NUM_REDUCTIONS), n /= TRI_NUM_REDUCTIONS;
     c->dtype = (tr_dtype)(n % TRI_NUM_DTYPES), n /= TRI_NUM_DTYPES;
-    c->algorithm = algorithms[n % 3], n /= 3;
+    uint32_t num_algorithms = 0;
+    while (tri_algorithm_at(num_algorithms) != NULL)
+        num_algorithms++;
+    c->algorithm = tri_algorithm_at(n % num_algorithms)->name, n /= num_algorithms;
     c->count = counts[n % NUM_COUNTS], n /= NUM_COUNTS;
     c->memory = (comm_memory)(n % NUM_MEMORIES), n /= NUM_MEMORIES;
     c->in_place = n % 2, n /= 2;
@@ -63,6 +67,8 @@ static tr_status run_plan(tr_comm *comm, void *context, tr_error *err)
             continue;
         if (c.count > 100000 && hash32(n) % 12 != 0)
             continue; /* one of these takes as long as all smaller ones */
+        if (plan->transport != NULL && tri_algorithm_find(c.algorithm)->needs_shared_memory)
+            c.algorithm = "auto";
         if (comm_case_valid(&c, size))
             status = comm_case_run(&buffers, world, &c, err);
     }
@@ -81,16 +87,18 @@ static void check(tr_status status, const tr_error *err)
         fail_msg("%s", err->message);
 }
 
-static void product(bool processes)
+static void product(bool processes, const char *transport)
 {
     for (int size = 1; size <= 9; size++) {
         struct plan plan = {.one_in = full()      ? 1
-                                      : size <= 4 ? 40
-                                                  : 160,
-                            .largest = counts[NUM_COUNTS - 1]};
+                                      : size <= 4 ? 80
+                                                  : 320,
+                            .largest = counts[NUM_COUNTS - 1],
+                            .transport = transport};
+        tr_comm_options options = {.transport = transport};
         tr_error err = {0};
-        tr_status status = processes ? tr_comm_spawn(size, NULL, run_plan, &plan, &err)
-                                     : tr_comm_run_threads(size, NULL, run_plan, &plan, &err);
+        tr_status status = processes ? tr_comm_spawn(size, &options, run_plan, &plan, &err)
+                                     : tr_comm_run_threads(size, &options, run_plan, &plan, &err);
         check(status, &err);
     }
 }
@@ -98,13 +106,19 @@ static void product(bool processes)
 static void test_threads(void **state)
 {
     (void)state;
-    product(false);
+    product(false, NULL);
 }
 
 static void test_processes(void **state)
 {
     (void)state;
-    product(true);
+    product(true, NULL);
+}
+
+static void test_tcp(void **state)
+{
+    (void)state;
+    product(true, "tcp");
 }
 
 int main(void)
@@ -112,6 +126,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_threads),
         cmocka_unit_test(test_processes),
+        cmocka_unit_test(test_tcp),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -19,7 +19,12 @@ static tr_status wrong(tr_error *err, const tr_comm *comm, const char *what)
     return tri_fail(err, TR_ERROR_INTERNAL, "rank %d: %s", tr_comm_rank(comm), what);
 }
 
-/* Over threads and over processes. */
+static bool shares_memory(const tr_comm *comm)
+{
+    return strcmp(tr_comm_transport(comm), "tcp") != 0;
+}
+
+/* Over threads and over processes, and over tcp. */
 static void run_both(int num_ranks, tr_rank_fn fn, void *context)
 {
     tr_comm_options options = {.deadline_s = 20};
@@ -28,6 +33,11 @@ static void run_both(int num_ranks, tr_rank_fn fn, void *context)
         fail_msg("threads: %s", err.message);
     if (tr_comm_spawn(num_ranks, &options, fn, context, &err) != TR_OK)
         fail_msg("processes: %s", err.message);
+    options.transport = "tcp";
+    if (tr_comm_spawn(num_ranks, &options, fn, context, &err) != TR_OK)
+        fail_msg("processes over tcp: %s", err.message);
+    if (tr_comm_run_threads(num_ranks, &options, fn, context, &err) != TR_OK)
+        fail_msg("threads over tcp: %s", err.message);
 }
 
 /* ---- messages */
@@ -240,26 +250,30 @@ static void test_overlap(void **state)
 
 static tr_status counters(tr_comm *comm, void *context, tr_error *err)
 {
-    static const char *const names[] = {"ring", "tree"};
-    enum { COUNT = 1001 };
+    enum { COUNT = 1001, MOST = 16 };
     (void)context;
     int rank = tr_comm_rank(comm), size = tr_comm_size(comm);
-    float *data = calloc(2 * COUNT, sizeof *data);
+    float *data = calloc(2 * MOST * COUNT, sizeof *data);
+    tri_coll_shape shape = tri_shape_flat(size);
     tr_status status = TR_OK;
-    for (int a = 0; status == TR_OK && a < 2; a++) {
-        const tri_algorithm *algorithm = tri_algorithm_find(names[a]);
-        for (int op = 0; status == TR_OK && op <= TR_ALL_REDUCE; op++) {
+    for (size_t a = 0; status == TR_OK && tri_algorithm_at(a); a++) {
+        const tri_algorithm *algorithm = tri_algorithm_at(a);
+        if (algorithm->needs_shared_memory)
+            continue;
+        for (int op = 0; status == TR_OK && op < TRI_NUM_COLLS; op++) {
             tri_rounds rounds;
-            if (!algorithm->supports((tri_coll)op, size))
+            if (!tri_algorithm_supports(algorithm, (tri_coll)op, &shape))
                 continue;
-            TRI_TRY(algorithm->rounds((tri_coll)op, size, 0, &rounds, err));
+            TRI_TRY(tri_algorithm_rounds(algorithm, (tri_coll)op, &shape, 0, &rounds, err));
             tr_collective call = {.operation = (tr_operation)op,
                                   .send = data,
-                                  .recv = data + COUNT,
+                                  .recv = data + MOST * COUNT,
                                   .count = op == TR_BARRIER ? 0 : COUNT,
-                                  .algorithm = names[a]};
-            /* in elements, as pieces are cut; every one has four bytes */
-            tri_coll_traffic t = tri_rounds_traffic(&rounds, rank, call.count);
+                                  .algorithm = algorithm->name};
+            uint64_t all = call.count; /* in elements, as pieces are cut; each has four bytes */
+            if (op >= TR_GATHER)
+                all *= (uint64_t)(op == TR_ALL_TO_ALL ? size * size : size);
+            tri_coll_traffic t = tri_rounds_traffic(&rounds, rank, all);
             tr_comm_counters before = tr_comm_read_counters(comm);
             status = tr_collective_run(tr_comm_world(comm), &call, err);
             tr_comm_counters after = tr_comm_read_counters(comm);
@@ -269,7 +283,7 @@ static tr_status counters(tr_comm *comm, void *context, tr_error *err)
                  after.messages_received - before.messages_received != t.messages_received ||
                  after.bytes_sent - before.bytes_sent != 4 * t.bytes_sent ||
                  after.bytes_received - before.bytes_received != 4 * t.bytes_received))
-                status = tri_fail(err, TR_ERROR_INTERNAL, "traffic of %s %s", names[a],
+                status = tri_fail(err, TR_ERROR_INTERNAL, "traffic of %s %s", algorithm->name,
                                   tri_coll_name((tri_coll)op));
         }
     }
@@ -285,7 +299,8 @@ static tr_status formulas(tr_comm *comm, void *context, tr_error *err)
     uint64_t size = (uint64_t)tr_comm_size(comm), count = size * 1000;
     float *data = calloc(count, sizeof *data);
     tr_status status = TR_OK;
-    for (int direct = 0; status == TR_OK && direct < 2; direct++) {
+    int ways = shares_memory(comm) ? 2 : 1;
+    for (int direct = 0; status == TR_OK && direct < ways; direct++) {
         tr_collective call = {.operation = TR_ALL_REDUCE,
                               .send = data,
                               .recv = data,
@@ -308,7 +323,7 @@ static tr_status formulas(tr_comm *comm, void *context, tr_error *err)
 static void test_counters(void **state)
 {
     (void)state;
-    for (int size = 1; size <= 5; size++)
+    for (int size = 1; size <= 9; size++)
         run_both(size, counters, NULL);
     run_both(4, formulas, NULL);
 }
@@ -326,13 +341,17 @@ static uint64_t hash_bytes(const void *data, size_t n)
 
 static tr_status same_bits(tr_comm *comm, void *context, tr_error *err)
 {
-    static const char *const names[] = {"direct", "ring", "tree"};
     static const uint64_t counts[] = {100, 9999, 150001};
     (void)context;
     int rank = tr_comm_rank(comm), size = tr_comm_size(comm);
-    for (int k = 0; k < 18; k++) {
+    tri_coll_shape shape = tri_shape_flat(size);
+    for (int k = 0; tri_algorithm_at((size_t)k / 3); k++) {
+        const tri_algorithm *algorithm = tri_algorithm_at((size_t)k / 3);
+        if (!tri_algorithm_supports(algorithm, TRI_COLL_ALL_REDUCE, &shape) ||
+            (algorithm->needs_shared_memory && !shares_memory(comm)))
+            continue;
         uint64_t count = counts[k % 3];
-        bool shared = k >= 9;
+        bool shared = k % 2 == 0;
         void *in = NULL, *out = NULL;
         if (shared) {
             TRI_TRY(tr_comm_alloc(comm, count * 4, &in, err));
@@ -349,7 +368,7 @@ static tr_status same_bits(tr_comm *comm, void *context, tr_error *err)
                               .send = in,
                               .recv = out,
                               .count = count,
-                              .algorithm = names[k / 3 % 3]};
+                              .algorithm = algorithm->name};
         for (int again = 0; again < 3; again++) {
             TRI_TRY(tr_collective_run(tr_comm_world(comm), &call, err));
             uint64_t hash = hash_bytes(out, count * 4);

@@ -184,7 +184,9 @@ static tr_status run_until_killed(tr_comm *comm, void *context, tr_error *err)
                               .count = count / (unsigned)size,
                               .algorithm = algorithms[(choice >> 16) % 3]};
         const tri_algorithm *algorithm = tri_algorithm_find(call.algorithm);
-        if (!algorithm->supports((tri_coll)call.operation, size))
+        tri_coll_shape shape = tri_shape_flat(size);
+        if (!tri_algorithm_supports(algorithm, (tri_coll)call.operation, &shape) ||
+            (algorithm->needs_shared_memory && strcmp(tr_comm_transport(comm), "tcp") == 0))
             call.algorithm = NULL;
         tr_request *request;
         if ((choice >> 20 & 3) != 0) {
@@ -220,7 +222,8 @@ static void test_random_kills(void **state)
                                    .after_us = seed * 31u % 60000,
                                    .died_s = died_s};
         tr_error err = {0};
-        tr_status status = tr_comm_spawn(size, NULL, run_until_killed, &plan, &err);
+        tr_comm_options options = {.transport = i % 4 == 3 ? "tcp" : NULL};
+        tr_status status = tr_comm_spawn(size, &options, run_until_killed, &plan, &err);
         double took = now_s() - *died_s;
         char who[80];
         snprintf(who, sizeof who, "rank %d failed: it was killed by signal 9", plan.victim);
@@ -300,7 +303,11 @@ static tr_status late_rank(tr_comm *comm, void *context, tr_error *err)
 static void check_deadline(const char *what, const char *says, const char *bytes)
 {
     tr_comm_options options = {.deadline_s = 0.3};
-    for (int processes = 0; processes < 2; processes++) {
+    bool collective = strcmp(what, "all_reduce") == 0 || strcmp(what, "ring") == 0;
+    /* Threads, processes, and these over tcp, where a collective is what its messages are. */
+    for (int way = 0; way < (collective ? 2 : 4); way++) {
+        bool processes = way % 2;
+        options.transport = way < 2 ? NULL : "tcp";
         tr_error err = {0};
         double start = now_s();
         tr_status status =
@@ -324,6 +331,11 @@ static void test_deadline(void **state)
     check_deadline("recv", "rank 1 did not send", "4 bytes");
     check_deadline("started", "rank 1 did not send", "4 bytes");
     check_deadline("signal", "rank 1 did not raise signal 3 to 1", "");
+    tr_comm_options options = {.deadline_s = 0.3, .transport = "tcp"};
+    tr_error err = {0};
+    assert_int_equal(tr_comm_spawn(2, &options, late_rank, "ring", &err), TR_ERROR_RUNTIME);
+    assert_contains(err.message, "rank 1 did not send: rank 0 waited 0.3 s to receive 0 bytes");
+    assert_contains(err.message, "ring barrier, call 2 of group world");
 }
 
 /* ---- ranks that disagree */
@@ -391,6 +403,15 @@ static void test_disagreement(void **state)
     check_disagreement("dtype", "all_reduce of 1,024 i32 (sum)");
     check_disagreement("reduction", "all_reduce of 1,024 f32 (max)");
     check_disagreement("algorithm", "by ring");
+    tr_comm_options options = {.transport = "tcp"}; /* whoever gets the first message notices */
+    tr_error err = {0};
+    double start = now_s();
+    assert_int_equal(tr_comm_spawn(3, &options, disagree, "operation", &err), TR_ERROR_RUNTIME);
+    assert_contains(err.message, " called ");
+    assert_contains(err.message, "broadcast of 512 f32 from 1");
+    assert_contains(err.message, "all_reduce of 1,024 f32 (sum)");
+    assert_contains(err.message, "call 17");
+    assert_true(now_s() - start < 5);
 }
 
 static tr_status wrong_sizes(tr_comm *comm, void *context, tr_error *err)
@@ -407,6 +428,9 @@ static void test_wrong_message_size(void **state)
     (void)state;
     tr_error err = {0};
     assert_int_equal(tr_comm_spawn(2, NULL, wrong_sizes, NULL, &err), TR_ERROR_RUNTIME);
+    assert_contains(err.message, "the sender has 100 bytes, the receiver wants 60");
+    tr_comm_options options = {.transport = "tcp"};
+    assert_int_equal(tr_comm_spawn(2, &options, wrong_sizes, NULL, &err), TR_ERROR_RUNTIME);
     assert_contains(err.message, "the sender has 100 bytes, the receiver wants 60");
 }
 
@@ -438,6 +462,9 @@ static void test_idle(void **state)
     tr_error err = {0};
     if (tr_comm_spawn(3, NULL, wait_idle, NULL, &err) != TR_OK)
         fail_msg("%s", err.message);
+    tr_comm_options options = {.transport = "tcp"};
+    if (tr_comm_spawn(3, &options, wait_idle, NULL, &err) != TR_OK)
+        fail_msg("over tcp: %s", err.message);
 }
 
 int main(void)

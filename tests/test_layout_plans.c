@@ -187,7 +187,7 @@ static void test_traffic_of_zero(void **state)
                 snprintf(micro, sizeof micro, "layout.microbatches=%d", m);
                 double num;
                 traffic t =
-                    traffic_with(TRI_AXIS_DP, dp, &num,
+                    traffic_with(zero ? TRI_AXIS_SHARD : TRI_AXIS_DP, dp, &num,
                                  SET("run.device=null", "model.num_layers=4", "model.dim=256",
                                      "model.num_heads=4", "model.vocab=512", "train.batch=12",
                                      "data.seq_len=32", stage, ranks, micro));

@@ -75,13 +75,18 @@ typedef struct tr_collective {
     uint64_t count;              /* elements */
     const uint64_t *send_counts; /* or NULL: blocks of `count` elements */
     const uint64_t *recv_counts; /* or NULL */
-    const char *algorithm;       /* NULL or "auto", "direct", "ring", "tree" */
-    const char *label;           /* for reports: "gradients of layer 3"; or NULL */
+    /* NULL or "auto": chosen; or a name of docs/collectives.md, "ring", perhaps with the shape of
+     * the ranks, "torus2d:8x4"; or "native", MPI's own where that is the transport */
+    const char *algorithm;
+    const char *label; /* for reports: "gradients of layer 3"; or NULL */
 } tr_collective;
 
 typedef struct tr_comm_options {
     double deadline_s; /* of every wait; 0: 60 */
     bool bind;         /* processes: each rank gets cores of its own when there are enough */
+    /* NULL: threads share their memory, processes are joined by "shm". Both can be joined by "tcp"
+     * over the loopback, as ranks of several machines are. */
+    const char *transport;
 } tr_comm_options;
 
 /* What each rank runs. A status other than TR_OK (with err filled in) ends the world. */
@@ -97,7 +102,8 @@ tr_status tr_comm_spawn(int num_ranks, const tr_comm_options *options, tr_rank_f
 
 int tr_comm_rank(const tr_comm *comm);
 int tr_comm_size(const tr_comm *comm);
-tr_group *tr_comm_world(tr_comm *comm); /* the group of all ranks, owned by comm */
+const char *tr_comm_transport(const tr_comm *comm); /* "thread", "shm", "tcp", "mpi" */
+tr_group *tr_comm_world(tr_comm *comm);             /* the group of all ranks, owned by comm */
 
 /* Memory that peers read directly: what lies in it is not copied on the way. Page aligned, zero. */
 tr_status tr_comm_alloc(tr_comm *comm, size_t num_bytes, void **memory, tr_error *err);

@@ -6,7 +6,10 @@
 #include <string.h>
 
 #include "cli/bench_comm.h"
+#include "cli/environment.h"
+#include "cli/launch.h"
 #include "cli/text.h"
+#include "comm/comm.h"
 #include "config/nearest.h"
 
 enum { MOST_WORDS = 32, MOST_RANKS = 256 };
@@ -73,6 +76,24 @@ static const char *choice_at(size_t i)
     return i == 0 ? "auto" : algorithm_at(i - 1);
 }
 
+static bool shares_memory(const char *transport)
+{
+    return strcmp(transport, "shm") == 0 || strcmp(transport, "thread") == 0;
+}
+
+/* --draw ALGORITHM prints rounds; --draw FILE.svg makes a picture of the rows. */
+static const char *picture(const tri_cli *cli)
+{
+    const char *draw = tri_cli_flag(cli, "draw");
+    size_t length = draw ? strlen(draw) : 0;
+    return length > 4 && strcmp(draw + length - 4, ".svg") == 0 ? draw : NULL;
+}
+
+static bool draws_rounds(const tri_cli *cli)
+{
+    return tri_cli_flag(cli, "draw") && !picture(cli);
+}
+
 /* ---- what was asked for ---- */
 
 typedef struct options {
@@ -83,7 +104,10 @@ typedef struct options {
     int num_sizes;
     int64_t num_ranks;
     tri_comm_case shape; /* what all rows have in common */
-    bool json;
+    bool json, predicts;
+    tri_tuning tuning; /* for predictions */
+    tri_comm_plot plot;
+    tr_comm *comm; /* of ranks that somebody else started; NULL: each row starts its own */
 } options;
 
 /* "4096", "32k", "1m", "1.5g": powers of 1024, as they are used for buffers. */
@@ -124,38 +148,62 @@ static tr_status read_colls(const tri_cli *cli, options *o, tr_error *err)
     return status;
 }
 
+/* A name of the table, perhaps with dims: "torus2d:8x4". */
+static tr_status read_algorithm(const char *flag, const char *word, const char *(*name_at)(size_t),
+                                int64_t num_ranks, const tri_algorithm **algorithm,
+                                tri_coll_shape *shape, tr_error *err)
+{
+    char name[40];
+    snprintf(name, sizeof name, "%.*s", (int)strcspn(word, ":"), word);
+    if (!tri_algorithm_find(name))
+        return unknown_word(flag, word, name_at, err);
+    *shape = tri_shape_flat((int)num_ranks);
+    tr_status status = tri_algorithm_parse(word, algorithm, shape, err);
+    return status == TR_OK ? TR_OK : tri_fail_prefix(err, status, "--%s", flag);
+}
+
 static tr_status read_algorithms(const tri_cli *cli, options *o, tr_error *err)
 {
-    TRI_TRY(read_list(cli, "algorithms", "direct,ring,tree", &o->algorithms, err));
+    const char *usual = shares_memory(o->shape.transport)        ? "direct,ring,tree"
+                        : strcmp(o->shape.transport, "mpi") == 0 ? "native,ring,rabenseifner"
+                                                                 : "ring,tree,rabenseifner,bruck";
+    TRI_TRY(read_list(cli, "algorithms", usual, &o->algorithms, err));
     for (int i = 0; i < o->algorithms.num; i++)
         if (strcmp(o->algorithms.words[i], "auto") != 0 &&
-            !tri_algorithm_find(o->algorithms.words[i]))
-            return unknown_word("algorithms", o->algorithms.words[i], choice_at, err);
+            strcmp(o->algorithms.words[i], "native") != 0)
+            TRI_TRY(read_algorithm("algorithms", o->algorithms.words[i], choice_at, o->num_ranks,
+                                   &(const tri_algorithm *){NULL}, &(tri_coll_shape){0}, err));
     return TR_OK;
 }
 
 static tr_status read_sizes(const tri_cli *cli, options *o, tr_error *err)
 {
     word_list list;
-    tr_status status = read_list(cli, "sizes", "1k,32k,1m,16m,128m", &list, err);
+    const char *usual = picture(cli) ? "1k,4k,16k,64k,256k,1m,4m,16m" : "1k,32k,1m,16m,128m";
+    tr_status status = read_list(cli, "sizes", usual, &list, err);
     for (int i = 0; i < list.num && status == TR_OK; i++)
         status = read_size(list.words[i], &o->sizes[o->num_sizes++], err);
     free(list.text);
     return status;
 }
 
-static tr_status read_options(const tri_cli *cli, options *o, tr_error *err)
+static const char *const transports[] = {"shm", "tcp", "mpi", "thread", NULL};
+
+static tr_status read_options(const tri_cli *cli, int64_t num_ranks, options *o, tr_error *err)
 {
-    *o = (options){.num_ranks = tri_cli_flag(cli, "draw") ? 4 : 2};
+    *o = (options){.num_ranks = num_ranks};
     o->json = tri_cli_flag(cli, "json");
+    o->predicts = tri_cli_flag(cli, "predict");
     o->shape.check_all = tri_cli_flag(cli, "check");
     o->shape.private_memory = tri_cli_flag(cli, "private");
     const char *transport = tri_cli_flag(cli, "transport");
-    o->shape.threads = transport && strcmp(transport, "thread") == 0;
-    if (transport && !o->shape.threads && strcmp(transport, "shm") != 0)
-        return tri_fail(err, TR_ERROR_INPUT,
-                        "--transport is \"%.40s\"; there are shm (processes) and thread",
-                        transport);
+    o->shape.transport = transport ? transport : "shm";
+    for (size_t i = 0; strcmp(o->shape.transport, transports[i]) != 0; i++)
+        if (!transports[i + 1])
+            return tri_fail(err, TR_ERROR_INPUT,
+                            "--transport is \"%.40s\"; there are shm and tcp (processes), mpi "
+                            "(under mpirun) and thread",
+                            transport);
     TRI_TRY(tri_cli_flag_int(cli, "ranks", 1, MOST_RANKS, &o->num_ranks, err));
     o->shape.num_ranks = (int)o->num_ranks;
     TRI_TRY(read_colls(cli, o, err));
@@ -165,8 +213,7 @@ static tr_status read_options(const tri_cli *cli, options *o, tr_error *err)
 
 /* ---- rows ---- */
 
-/* What nccl-tests multiply the algorithm bandwidth with, to get what a link must carry. */
-static double bus_factor(tri_coll coll, int num_ranks)
+double tri_comm_bus_factor(tri_coll coll, int num_ranks)
 {
     double others = (double)(num_ranks - 1) / num_ranks;
     switch (coll) {
@@ -183,39 +230,59 @@ static double bus_factor(tri_coll coll, int num_ranks)
     }
 }
 
-static void print_row(const options *o, const tri_comm_case *c, const tri_comm_timing *t)
+static void print_row(const options *o, const tri_comm_case *c, const tri_comm_timing *t,
+                      double predicted)
 {
     double algorithm_bw = t->seconds > 0 ? (double)c->bytes / t->seconds * 1e-9 : 0;
-    double bus_bw = algorithm_bw * bus_factor(c->coll, c->num_ranks);
+    double bus_bw = algorithm_bw * tri_comm_bus_factor(c->coll, c->num_ranks);
     if (o->json)
         printf("{\"op\": \"%s\", \"algorithm\": \"%s\", \"transport\": \"%s\", \"memory\": \"%s\", "
                "\"ranks\": %d, \"bytes\": %" PRIu64 ", \"time_us\": %.3f, \"min_us\": %.3f, "
                "\"max_us\": %.3f, \"algbw_gb_s\": %.4f, \"busbw_gb_s\": %.4f, \"wrong\": %" PRId64
-               ", \"samples\": %d, \"calls\": %d}\n",
-               tri_coll_name(c->coll), c->algorithm, c->threads ? "thread" : "shm",
+               ", \"samples\": %d, \"calls\": %d",
+               tri_coll_name(c->coll), c->algorithm, c->transport,
                c->private_memory ? "private" : "shared", c->num_ranks, c->bytes, t->seconds * 1e6,
                t->fastest * 1e6, t->slowest * 1e6, algorithm_bw, bus_bw, t->num_wrong,
                t->num_samples, t->num_calls);
     else
-        printf("%-15s %-10s %12" PRIu64 " %12.2f %12.2f %10.3f %10.3f %8" PRId64 "\n",
+        printf("%-15s %-13s %12" PRIu64 " %12.2f %12.2f %10.3f %10.3f %8" PRId64,
                tri_coll_name(c->coll), c->algorithm, c->bytes, t->seconds * 1e6, t->fastest * 1e6,
                algorithm_bw, bus_bw, t->num_wrong);
+    if (o->predicts && o->json)
+        printf(", \"predicted_us\": %.3f", predicted * 1e6);
+    else if (o->predicts)
+        printf(" %12.2f", predicted * 1e6);
+    printf(o->json ? "}\n" : "\n");
     fflush(stdout); /* now: the next row forks, and may take a while */
 }
 
 static void print_head(const options *o)
 {
-    if (o->json)
+    if (o->json || (o->comm && tr_comm_rank(o->comm) != 0))
         return;
-    printf("%d ranks as %s, fp32, sum, vectors in %s memory\n\n", o->shape.num_ranks,
-           o->shape.threads ? "threads" : "processes",
-           o->shape.private_memory ? "private" : "shared");
-    printf("%-15s %-10s %12s %12s %12s %10s %10s %8s\n", "operation", "algorithm", "bytes",
-           "time us", "fastest us", "alg GB/s", "bus GB/s", "wrong");
+    printf("%d ranks over %s, fp32, sum, vectors in %s memory\n\n", o->shape.num_ranks,
+           o->shape.transport,
+           o->shape.private_memory || !shares_memory(o->shape.transport) ? "private" : "shared");
+    printf("%-15s %-13s %12s %12s %12s %10s %10s %8s", "operation", "algorithm", "bytes", "time us",
+           "fastest us", "alg GB/s", "bus GB/s", "wrong");
+    if (o->predicts)
+        printf(" %12s", "formula us");
+    printf("\n");
     fflush(stdout);
 }
 
-static tr_status run_row(const options *o, tri_coll coll, const char *algorithm, uint64_t bytes,
+/* By the formula at the measured prices; 0 where there is none. */
+static double predict(const options *o, const tri_comm_case *c)
+{
+    const tri_algorithm *algorithm;
+    tri_coll_shape shape = tri_shape_flat(c->num_ranks);
+    double bytes = (double)c->bytes * (c->coll == TRI_COLL_ALL_TO_ALL ? c->num_ranks : 1);
+    if (!o->predicts || tri_algorithm_parse(c->algorithm, &algorithm, &shape, NULL) != TR_OK)
+        return 0;
+    return tri_tuning_time(&o->tuning, algorithm, c->coll, &shape, bytes);
+}
+
+static tr_status run_row(options *o, tri_coll coll, const char *algorithm, uint64_t bytes,
                          int64_t *num_wrong, tr_error *err)
 {
     tri_comm_case c = o->shape;
@@ -223,24 +290,38 @@ static tr_status run_row(const options *o, tri_coll coll, const char *algorithm,
     c.coll = coll;
     c.algorithm = algorithm;
     c.bytes = tri_comm_case_bytes(coll, c.num_ranks, bytes);
-    tr_status status = tri_comm_measure(&c, &timing, err);
+    tr_status status = o->comm ? tri_comm_measure_on(o->comm, &c, &timing, err)
+                               : tri_comm_measure(&c, &timing, err);
     if (status != TR_OK)
         return tri_fail_prefix(err, status, "%s, %s, %" PRIu64 " bytes", tri_coll_name(coll),
                                algorithm, c.bytes);
-    print_row(o, &c, &timing);
+    double predicted = predict(o, &c);
+    if (!o->comm || tr_comm_rank(o->comm) == 0)
+        print_row(o, &c, &timing, predicted);
+    TRI_TRY(tri_comm_plot_add(
+        &o->plot,
+        &(tri_comm_point){coll, algorithm, c.num_ranks, c.bytes, timing.seconds, predicted}, err));
     *num_wrong += timing.num_wrong;
     return TR_OK;
 }
 
-static tr_status run_rows(const options *o, int64_t *num_wrong, tr_error *err)
+static tr_status run_rows(options *o, int64_t *num_wrong, tr_error *err)
 {
+    o->plot.transport = o->shape.transport;
+    if (o->predicts)
+        TRI_TRY(o->comm ? tri_tuning_measure(o->comm, &o->tuning, err)
+                        : tri_comm_measure_prices(&o->shape, &o->tuning, err));
     print_head(o);
     for (int k = 0; k < o->num_colls; k++)
         for (int a = 0; a < o->algorithms.num; a++) {
             const char *name = o->algorithms.words[a];
-            const tri_algorithm *algorithm = tri_algorithm_find(name);
-            if (algorithm && !algorithm->supports(o->colls[k], o->shape.num_ranks))
-                continue; /* such as all_to_all over a tree */
+            const tri_algorithm *algorithm;
+            tri_coll_shape shape = tri_shape_flat(o->shape.num_ranks);
+            if (strcmp(name, "auto") != 0 && strcmp(name, "native") != 0) {
+                TRI_TRY(tri_algorithm_parse(name, &algorithm, &shape, err));
+                if (!tri_algorithm_supports(algorithm, o->colls[k], &shape))
+                    continue; /* such as all_to_all over a tree */
+            }
             int num_sizes = o->colls[k] == TRI_COLL_BARRIER ? 1 : o->num_sizes;
             for (int i = 0; i < num_sizes; i++)
                 TRI_TRY(run_row(o, o->colls[k], name, o->sizes[i], num_wrong, err));
@@ -251,25 +332,68 @@ static tr_status run_rows(const options *o, int64_t *num_wrong, tr_error *err)
 static tr_status draw(const tri_cli *cli, const options *o, tr_error *err)
 {
     const char *name = tri_cli_flag(cli, "draw");
-    const tri_algorithm *algorithm = tri_algorithm_find(name);
-    if (!algorithm)
-        return unknown_word("draw", name, algorithm_at, err);
+    const tri_algorithm *algorithm;
+    tri_coll_shape shape;
+    for (size_t i = 0; strcmp(name, "list") == 0 && tri_algorithm_at(i); i++)
+        printf("  %-13s %s\n", tri_algorithm_at(i)->name, tri_algorithm_at(i)->help);
+    if (strcmp(name, "list") == 0)
+        return TR_OK;
+    TRI_TRY(read_algorithm("draw", name, algorithm_at, o->num_ranks, &algorithm, &shape, err));
     for (int k = 0; k < o->num_colls; k++) {
         if (k > 0)
             printf("\n");
-        TRI_TRY(tri_comm_draw(algorithm, o->colls[k], o->shape.num_ranks, 0, err));
+        TRI_TRY(tri_comm_draw(algorithm, o->colls[k], &shape, 0, err));
     }
     return TR_OK;
+}
+
+/* One rank of a world that somebody else started. */
+static int run_joined(const tri_cli *cli, const tri_bootstrap *bootstrap, void *context)
+{
+    options o = *(options *)context;
+    tr_error err = {0};
+    int64_t num_wrong = 0;
+    tr_status status = tri_comm_create(bootstrap, o.shape.transport, &o.comm, &err);
+    if (status == TR_OK)
+        status = run_rows(&o, &num_wrong, &err);
+    if (status == TR_OK && picture(cli) && bootstrap->rank == 0)
+        status = tri_comm_plot_write(&o.plot, picture(cli), &err);
+    free(o.plot.points);
+    int code = status == TR_OK ? TRI_EXIT_OK : tri_cli_rank_fail(bootstrap, &err);
+    tri_comm_destroy(o.comm);
+    if (num_wrong > 0) {
+        tri_cli_error("%" PRId64 " elements were wrong", num_wrong);
+        code = TRI_EXIT_FAILED;
+    }
+    return code;
 }
 
 int tri_bench_comm(const tri_cli *cli)
 {
     tr_error err = {0};
-    options o;
+    options o = {0};
     int64_t num_wrong = 0;
-    tr_status status = read_options(cli, &o, &err);
+    tri_environment world;
+    tr_status status = tri_environment_read(&world, &err);
+    int64_t num_ranks = world.given ? world.size : draws_rounds(cli) ? 4 : 2;
     if (status == TR_OK)
-        status = tri_cli_flag(cli, "draw") ? draw(cli, &o, &err) : run_rows(&o, &num_wrong, &err);
+        status = read_options(cli, num_ranks, &o, &err);
+    bool joins = world.given && world.size > 1 && !draws_rounds(cli);
+    if (status == TR_OK && strcmp(o.shape.transport, "mpi") == 0 && !joins)
+        status = tri_fail(&err, TR_ERROR_INPUT,
+                          "--transport mpi needs ranks that mpirun started: mpirun -n %d trireme "
+                          "bench comm --transport mpi",
+                          (int)o.num_ranks);
+    if (status == TR_OK && joins) {
+        int code = tri_cli_launch(cli, (int)o.num_ranks, run_joined, &o);
+        free(o.algorithms.text);
+        return code;
+    }
+    if (status == TR_OK)
+        status = draws_rounds(cli) ? draw(cli, &o, &err) : run_rows(&o, &num_wrong, &err);
+    if (status == TR_OK && picture(cli))
+        status = tri_comm_plot_write(&o.plot, picture(cli), &err);
+    free(o.plot.points);
     free(o.algorithms.text);
     if (status != TR_OK)
         return tri_cli_fail(&err);

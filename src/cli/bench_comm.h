@@ -1,16 +1,19 @@
-/* trireme bench comm, in three parts: what was asked for (bench_comm.c), one measurement
- * (bench_comm_measure.c), the rounds of an algorithm as text (bench_comm_draw.c). */
+/* trireme bench comm, in four parts: what was asked for (bench_comm.c), one measurement
+ * (bench_comm_measure.c), the rounds of an algorithm as text (bench_comm_draw.c), bandwidth as a
+ * picture (bench_comm_plot.c). */
 #ifndef TRI_CLI_BENCH_COMM_H
 #define TRI_CLI_BENCH_COMM_H
 
 #include "cli/cli.h"
 #include "collective/collective.h"
+#include "comm/tuning.h"
+#include "trireme/comm.h"
 
 /* One row of the table. */
 typedef struct tri_comm_case {
     tri_coll coll;
     const char *algorithm; /* of the table, or "auto" */
-    bool threads;          /* ranks are threads, not processes */
+    const char *transport; /* "thread": ranks are threads; others: processes */
     bool private_memory;   /* vectors in ordinary memory, not in tr_comm_alloc's */
     bool check_all;        /* look at the results after each sample as well */
     int num_ranks;
@@ -29,9 +32,36 @@ typedef struct tri_comm_timing {
 uint64_t tri_comm_case_bytes(tri_coll coll, int num_ranks, uint64_t bytes);
 /* Starts the ranks, measures, ends them. */
 tr_status tri_comm_measure(const tri_comm_case *c, tri_comm_timing *timing, tr_error *err);
+/* On ranks that are there; collective. The timing is rank 0's alone. */
+tr_status tri_comm_measure_on(tr_comm *comm, const tri_comm_case *c, tri_comm_timing *timing,
+                              tr_error *err);
 
-tr_status tri_comm_draw(const tri_algorithm *algorithm, tri_coll coll, int num_ranks, int root,
-                        tr_error *err);
+/* What messages cost on this transport, measured on the ranks of a case. */
+tr_status tri_comm_measure_prices(const tri_comm_case *c, tri_tuning *tuning, tr_error *err);
+
+/* What nccl-tests multiply the algorithm bandwidth with, to get what a link must carry. */
+double tri_comm_bus_factor(tri_coll coll, int num_ranks);
+
+/* The rows of a run, for a picture. */
+typedef struct tri_comm_point {
+    tri_coll coll;
+    const char *algorithm;
+    int num_ranks;
+    uint64_t bytes;
+    double seconds, predicted; /* by the formula; 0: not asked for, or there is none */
+} tri_comm_point;
+
+typedef struct tri_comm_plot {
+    const char *transport;
+    tri_comm_point *points;
+    size_t num, capacity;
+} tri_comm_plot;
+
+tr_status tri_comm_plot_add(tri_comm_plot *plot, const tri_comm_point *point, tr_error *err);
+tr_status tri_comm_plot_write(const tri_comm_plot *plot, const char *path, tr_error *err);
+
+tr_status tri_comm_draw(const tri_algorithm *algorithm, tri_coll coll, const tri_coll_shape *shape,
+                        int root, tr_error *err);
 
 int tri_bench_comm(const tri_cli *cli);
 

@@ -13,28 +13,31 @@ static void draw_round(const tri_rounds *rounds, size_t round, bool combine)
         const tri_transfer *t = &rounds->transfers[i];
         if (t->combine != combine)
             continue;
+        bool same = num > 0 && t[-1].from == t->from && t[-1].to == t->to;
         if (num == 0)
             printf("  round %-3zu %-7s", round + 1,
                    t->num_pieces == 0 ? "signal" : (combine ? "combine" : "copy"));
-        else if (num % WIDTH == 0)
+        else if (!same && num % WIDTH == 0)
             printf("\n%19s", "");
-        num++;
-        if (t->num_pieces == 0)
+        num += !same;
+        if (same) /* more of the same message */
+            printf(",%u", t->first_piece);
+        else if (t->num_pieces == 0)
             printf("  %d>%d", t->from, t->to);
-        else if (t->num_pieces == 1)
-            printf("  %d>%d:p%u", t->from, t->to, t->first_piece);
         else
-            printf("  %d>%d:p%u-%u", t->from, t->to, t->first_piece,
-                   t->first_piece + t->num_pieces - 1);
+            printf("  %d>%d:p%u", t->from, t->to, t->first_piece);
+        if (t->num_pieces > 1)
+            printf("-%u", t->first_piece + t->num_pieces - 1);
     }
     if (num > 0)
         printf("\n");
 }
 
 /* Of each number the largest over the ranks, in units of S: what tri_comm_case calls bytes. */
-static void draw_totals(const tri_algorithm *algorithm, tri_coll coll, int num_ranks,
+static void draw_totals(const tri_algorithm *algorithm, tri_coll coll, const tri_coll_shape *shape,
                         const tri_rounds *rounds)
 {
+    int num_ranks = shape->size;
     /* Divides into any pieces that occur here, so that the parts of S are exact. */
     const uint64_t piece = 1000, all = piece * rounds->num_pieces;
     double unit = (double)all / (coll == TRI_COLL_ALL_TO_ALL ? num_ranks : 1);
@@ -46,7 +49,7 @@ static void draw_totals(const tri_algorithm *algorithm, tri_coll coll, int num_r
         sent = t.bytes_sent > sent ? t.bytes_sent : sent;
         received = t.bytes_received > received ? t.bytes_received : received;
     }
-    tri_coll_cost cost = algorithm->cost(coll, num_ranks, (double)all);
+    tri_coll_cost cost = algorithm->cost(coll, shape, (double)all);
     printf("  the busiest rank %s %llu time%s", algorithm->needs_shared_memory ? "reads" : "sends",
            (unsigned long long)messages, messages == 1 ? "" : "s");
     if (all > 0)
@@ -59,11 +62,12 @@ static void draw_totals(const tri_algorithm *algorithm, tri_coll coll, int num_r
     printf("\n");
 }
 
-tr_status tri_comm_draw(const tri_algorithm *algorithm, tri_coll coll, int num_ranks, int root,
-                        tr_error *err)
+tr_status tri_comm_draw(const tri_algorithm *algorithm, tri_coll coll, const tri_coll_shape *shape,
+                        int root, tr_error *err)
 {
     tri_rounds rounds;
-    TRI_TRY(algorithm->rounds(coll, num_ranks, root, &rounds, err));
+    int num_ranks = shape->size;
+    TRI_TRY(tri_algorithm_rounds(algorithm, coll, shape, root, &rounds, err));
     printf("%s, %s, %d ranks: %u piece%s, %zu round%s%s\n", tri_coll_name(coll), algorithm->name,
            num_ranks, rounds.num_pieces, rounds.num_pieces == 1 ? "" : "s", rounds.num_rounds,
            rounds.num_rounds == 1 ? "" : "s",
@@ -72,7 +76,7 @@ tr_status tri_comm_draw(const tri_algorithm *algorithm, tri_coll coll, int num_r
         draw_round(&rounds, round, true);
         draw_round(&rounds, round, false);
     }
-    draw_totals(algorithm, coll, num_ranks, &rounds);
+    draw_totals(algorithm, coll, shape, &rounds);
     tri_rounds_free(&rounds);
     return TR_OK;
 }

@@ -28,6 +28,7 @@ static const double sample_seconds = 0.004, row_seconds = 0.4;
 typedef struct shared {
     tri_comm_case c;
     tri_comm_timing timing; /* written by rank 0 */
+    tri_tuning tuning;
 } shared;
 
 /* One rank's part. */
@@ -260,15 +261,53 @@ static tr_status run_rank(tr_comm *comm, void *context, tr_error *err)
     return status;
 }
 
-tr_status tri_comm_measure(const tri_comm_case *c, tri_comm_timing *timing, tr_error *err)
+tr_status tri_comm_measure_on(tr_comm *comm, const tri_comm_case *c, tri_comm_timing *timing,
+                              tr_error *err)
 {
+    shared s = {.c = *c};
+    tr_status status = run_rank(comm, &s, err);
+    *timing = s.timing;
+    return status;
+}
+
+static tr_status price_rank(tr_comm *comm, void *context, tr_error *err)
+{
+    tri_tuning tuning;
+    TRI_TRY(tri_tuning_measure(comm, &tuning, err));
+    if (tr_comm_rank(comm) == 0)
+        ((shared *)context)->tuning = tuning;
+    return TR_OK;
+}
+
+/* Starts the ranks of a case, and takes along what rank 0 leaves. */
+static tr_status run_world(shared *result, tr_rank_fn fn, tr_error *err)
+{
+    const tri_comm_case *c = &result->c;
     shared *s = mmap(NULL, sizeof *s, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (s == MAP_FAILED)
         return tri_fail(err, TR_ERROR_RUNTIME, "no memory for the result of a measurement");
-    *s = (shared){.c = *c};
-    tr_status status = c->threads ? tr_comm_run_threads(c->num_ranks, NULL, run_rank, s, err)
-                                  : tr_comm_spawn(c->num_ranks, NULL, run_rank, s, err);
-    *timing = s->timing;
+    *s = *result;
+    tr_comm_options options = {.transport = c->transport};
+    tr_status status = strcmp(c->transport, "thread") == 0
+                           ? tr_comm_run_threads(c->num_ranks, &options, fn, s, err)
+                           : tr_comm_spawn(c->num_ranks, &options, fn, s, err);
+    *result = *s;
     munmap(s, sizeof *s);
+    return status;
+}
+
+tr_status tri_comm_measure(const tri_comm_case *c, tri_comm_timing *timing, tr_error *err)
+{
+    shared s = {.c = *c};
+    tr_status status = run_world(&s, run_rank, err);
+    *timing = s.timing;
+    return status;
+}
+
+tr_status tri_comm_measure_prices(const tri_comm_case *c, tri_tuning *tuning, tr_error *err)
+{
+    shared s = {.c = *c};
+    tr_status status = run_world(&s, price_rank, err);
+    *tuning = s.tuning;
     return status;
 }

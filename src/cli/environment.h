@@ -7,16 +7,20 @@
 #include <stdbool.h>
 
 typedef struct tri_environment {
-    bool given; /* RANK or WORLD_SIZE is set: this process is one of several */
+    bool given; /* somebody started this process as one of several */
+    /* Who, for messages: the variable that tells how many there are. */
+    const char *size_variable;
     int rank, size;
-    int local_rank; /* -1: LOCAL_RANK is not set */
-    const char *address;
+    int local_rank;   /* -1: not told */
+    bool by_mpi;      /* mpirun: ranks can meet through MPI when no meeting point is given */
+    char address[64]; /* "": no meeting point */
     int port;
     char token[128];
     bool exposed; /* the token can be guessed and the address is not the loopback */
 } tri_environment;
 
-/* Reads and judges RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR, MASTER_PORT and TRIREME_TOKEN. */
+/* Reads and judges RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR, MASTER_PORT and TRIREME_TOKEN;
+ * without the first two, what mpirun (Open MPI, MPICH) or srun tell. */
 tr_status tri_environment_read(tri_environment *world, tr_error *err);
 
 bool tri_address_is_loopback(const char *address);

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 #include <unistd.h>
 
 #include "base/fs.h"
@@ -12,6 +13,8 @@
 #include "cli/text.h"
 #include "comm/control.h"
 #include "comm/control_store.h"
+#include "comm/mpi.h"
+#include "comm/tcp.h"
 #include "device/device.h"
 #include "run/launcher.h"
 
@@ -290,18 +293,94 @@ static void end_server(hosted *h, int size)
     tri_control_server_destroy(h->server);
 }
 
-static int join_world(const tri_cli *cli, const tri_environment *w, tri_rank_main rank_main,
+/* Ranks of mpirun without a meeting point: rank 0 opens one and tells the others through MPI. */
+typedef struct meeting {
+    char address[64];
+    int port;
+    char token[64];
+    char error[300]; /* of rank 0 */
+} meeting;
+
+static tr_status open_meeting(hosted *host, const tri_mpi *mpi, tri_environment *w,
+                              double deadline_s, meeting *m, tr_error *err)
+{
+    uint64_t random[2];
+    if (getrandom(random, sizeof random, 0) != (ssize_t)sizeof random)
+        return tri_fail(err, TR_ERROR_RUNTIME, "the system gives no random numbers for a token");
+    snprintf(m->token, sizeof m->token, "%016llx%016llx", (unsigned long long)random[0],
+             (unsigned long long)random[1]);
+    strcpy(w->token, m->token);
+    strcpy(w->address, "127.0.0.1");
+    if (mpi->world.local_size < mpi->world.size &&
+        !tri_outside_address(w->address, sizeof w->address))
+        return tri_fail(err, TR_ERROR_RUNTIME,
+                        "this machine has no address for the others; set MASTER_ADDR and "
+                        "MASTER_PORT");
+    w->port = 0;
+    TRI_TRY(host_server(host, w, deadline_s, err));
+    strcpy(m->address, w->address);
+    m->port = tri_control_server_port(host->server);
+    return TR_OK;
+}
+
+static tr_status meet_by_mpi(hosted *host, const tri_mpi *mpi, tri_environment *w,
+                             double deadline_s, tr_error *err)
+{
+    meeting m = {.port = 0};
+    tr_status status = TR_OK;
+    if (w->rank == 0) {
+        status = open_meeting(host, mpi, w, deadline_s, &m, err);
+        if (status != TR_OK)
+            snprintf(m.error, sizeof m.error, "%s", err->message);
+    }
+    if (mpi->plugin->broadcast(&m, sizeof m, 0) != 0)
+        return tri_fail(err, TR_ERROR_RUNTIME, "MPI cannot tell the ranks where to meet");
+    if (status == TR_OK && m.error[0])
+        return tri_fail(err, TR_ERROR_RUNTIME, "rank 0: %s", m.error);
+    strcpy(w->address, m.address);
+    strcpy(w->token, m.token);
+    w->port = m.port;
+    return status;
+}
+
+/* MPI is opened when the ranks must meet through it, or are to talk over it. */
+static tr_status prepare_mpi(const tri_cli *cli, const tri_environment *w, tri_mpi **mpi,
+                             tr_error *err)
+{
+    const char *transport = tri_cli_flag(cli, "transport");
+    transport = transport ? transport : tr_settings_string(cli->settings, "run.transport");
+    bool wanted = strcmp(transport, "mpi") == 0;
+    *mpi = NULL;
+    if (!w->by_mpi || (!wanted && w->address[0]))
+        return TR_OK;
+    TRI_TRY(tri_mpi_open(mpi, err));
+    if ((*mpi)->world.size != w->size || (*mpi)->world.rank != w->rank)
+        return tri_fail(err, TR_ERROR_INPUT,
+                        "%s=%d in the environment, but %s sees %d; start the ranks with the mpirun "
+                        "that belongs to it",
+                        w->size_variable, w->size, (*mpi)->world.library, (*mpi)->world.size);
+    return TR_OK;
+}
+
+static int join_world(const tri_cli *cli, tri_environment *w, tri_rank_main rank_main,
                       void *context)
 {
     tr_error err = {0};
     double deadline_s = tr_settings_float(cli->settings, "run.deadline_s");
     hosted host = {0};
+    tri_mpi *mpi;
+    if (prepare_mpi(cli, w, &mpi, &err) != TR_OK)
+        return tri_cli_fail(&err);
     if (w->exposed && w->rank == 0)
         tri_cli_error("warning: TRIREME_TOKEN is not set, so anyone who reaches %s, port %d can "
                       "join this run; set it to the same secret for all ranks",
                       w->address, w->port);
-    if (w->rank == 0 && host_server(&host, w, deadline_s, &err) != TR_OK)
+    if (!w->address[0]) {
+        if (meet_by_mpi(&host, mpi, w, deadline_s, &err) != TR_OK)
+            return tri_cli_fail(&err);
+    } else if (w->rank == 0 && host_server(&host, w, deadline_s, &err) != TR_OK) {
         return tri_cli_fail(&err);
+    }
     tri_control_join join = {.address = w->address,
                              .port = w->port,
                              .rank = w->rank,
@@ -316,11 +395,14 @@ static int join_world(const tri_cli *cli, const tri_environment *w, tri_rank_mai
         tri_bootstrap bootstrap = *tri_control_client_bootstrap(client);
         if (w->local_rank >= 0)
             bootstrap.local_rank = w->local_rank;
+        bootstrap.mpi = mpi;
         code = run_watched(cli, &bootstrap, rank_main, context);
         tri_control_client_destroy(client, code == TRI_EXIT_OK);
     }
     if (host.server)
         end_server(&host, w->size);
+    if (code == TRI_EXIT_OK) /* otherwise the others may not come to it */
+        tri_mpi_close(mpi);
     return code;
 }
 
@@ -332,17 +414,25 @@ int tri_cli_launch(const tri_cli *cli, int num_ranks, tri_rank_main rank_main, v
     if (tri_environment_read(&world, &err) != TR_OK)
         return tri_cli_fail(&err);
     if (world.given && world.size != num_ranks) {
-        tri_cli_error("WORLD_SIZE=%d in the environment, but the layout has %d rank%s: change the "
+        tri_cli_error("%s=%d in the environment, but the layout has %d rank%s: change the "
                       "layout (layout.dp=%d, say) or how many are started",
-                      world.size, num_ranks, num_ranks == 1 ? "" : "s", world.size);
+                      world.size_variable, world.size, num_ranks, num_ranks == 1 ? "" : "s",
+                      world.size);
         return TRI_EXIT_USAGE;
     }
     if (num_ranks > 1 &&
         strcmp(tr_settings_string(cli->settings, "run.transport"), "thread") == 0) {
         tri_cli_error("run.transport=thread joins ranks that are threads of one process (bench "
                       "comm and tests have such); the %d ranks of this layout are processes: use "
-                      "run.transport=shm",
+                      "run.transport=shm or tcp",
                       num_ranks);
+        return TRI_EXIT_USAGE;
+    }
+    if (num_ranks > 1 && !world.by_mpi &&
+        strcmp(tr_settings_string(cli->settings, "run.transport"), "mpi") == 0) {
+        tri_cli_error("run.transport=mpi is for ranks that mpirun or srun started: mpirun -n %d "
+                      "trireme %s ...; without them use run.transport=shm or tcp",
+                      num_ranks, cli->verb->name);
         return TRI_EXIT_USAGE;
     }
     if (num_ranks == 1)

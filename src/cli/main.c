@@ -81,13 +81,16 @@ static const tri_flag bench_flags[] = {
     {"steps", "N", "steps to measure (default 5); generate: tokens of each text (default 32)"},
     {"json", NULL, "lines of JSON instead of the table"},
     {"ops", "LIST", "comm: all_reduce,all_gather,reduce_scatter,all_to_all,broadcast,..."},
-    {"algorithms", "LIST", "comm: direct,ring,tree or auto"},
+    {"algorithms", "LIST", "comm: direct,ring,tree,rabenseifner,torus2d:8x4,... or auto"},
     {"sizes", "LIST", "comm: 1k,32k,1m,16m,128m, of 1024 bytes"},
     {"ranks", "N", "comm: how many (default 2)"},
-    {"transport", "NAME", "comm: shm (processes, the default) or thread"},
+    {"transport", "NAME", "comm: shm (processes, the default), tcp, mpi or thread"},
     {"private", NULL, "comm: vectors in ordinary memory, not where peers can read them"},
     {"check", NULL, "comm: look at the results of every sample, not of the first call only"},
-    {"draw", "ALGORITHM", "comm: print the rounds of --ops on --ranks (default 4) instead"},
+    {"draw", "ALGORITHM|FILE.svg",
+     "comm: print the rounds of --ops on --ranks (default 4) instead (list: the algorithms); or "
+     "a picture of the rows"},
+    {"predict", NULL, "comm: measure what messages cost, and show what the formulas make of it"},
     {0},
 };
 

@@ -14,6 +14,7 @@
 
 #include "cli/cli.h"
 #include "cli/text.h"
+#include "comm/mpi.h"
 #include "device/cpu/isa.h"
 #include "device/device.h"
 
@@ -230,9 +231,21 @@ static void check_gpu(doctor *d)
         say(d, found[i].there ? FINE : NOTE, found[i].name, "%s", found[i].detail);
 }
 
-static void check_later(doctor *d)
+/* Optional: tcp does without. */
+static void check_mpi(doctor *d)
 {
-    say(d, NOTE, "MPI", "%s; not used yet", in_path("mpirun") ? "mpirun found" : "not found");
+    char path[3100];
+    bool launcher = in_path("mpirun") || in_path("srun");
+    if (tri_mpi_find(path, sizeof path)) {
+        say(d, launcher ? FINE : NOTE, "MPI", "%s%s", path,
+            launcher ? "" : "; neither mpirun nor srun found");
+    } else {
+        say(d, NOTE, "MPI", "%s; several machines talk over tcp",
+            in_path("mpicc") ? "mpicc found, but no plug-in beside this program: type make"
+                             : "not found");
+        if (!in_path("mpicc"))
+            type("sudo apt-get install openmpi-bin libopenmpi-dev && make");
+    }
 }
 
 static void check_build(doctor *d)
@@ -256,7 +269,7 @@ int tri_verb_doctor(const tri_cli *cli)
     check_run_dir(&d);
     check_demo_text(&d);
     check_gpu(&d);
-    check_later(&d);
+    check_mpi(&d);
     check_build(&d);
     if (d.num_missing > 0) {
         printf("\nThis machine cannot train yet: see what is missing above.\n");

@@ -335,8 +335,20 @@ static tr_status start(run *r, const tri_bootstrap *bootstrap, tr_error *err)
     if (bootstrap->local_size > 1 && tr_settings_int(settings, "run.threads") == 0)
         TRI_TRY(tr_settings_fill(settings, threads, err));
     TRI_TRY(tri_api_compile(settings, bootstrap->rank, &r->session, err));
-    TRI_TRY(tri_ranks_join(&r->ranks, bootstrap, tr_settings_string(settings, "run.transport"),
-                           &r->session->session, err));
+    tri_ranks_config config = {.transport = tr_settings_string(settings, "run.transport"),
+                               .algorithm = tr_settings_string(settings, "run.collective")};
+    char *tuning = NULL;
+    if (bootstrap->size > 1) {
+        TRI_TRY(in_dir(r, "tuning.json", &tuning, err));
+        config.tuning = tuning;
+    }
+    tr_status status = TR_OK;
+    if (bootstrap->size > 1 && bootstrap->rank == 0)
+        status = tri_make_dirs(r->dir, err);
+    if (status == TR_OK)
+        status = tri_ranks_join(&r->ranks, bootstrap, &config, &r->session->session, err);
+    free(tuning);
+    TRI_TRY(status);
     return tri_api_start(r->session, err);
 }
 

@@ -108,37 +108,28 @@ static const tri_rounds_emit emit[TRI_NUM_COLLS] = {
     [TRI_COLL_ALL_TO_ALL] = all_to_all,
 };
 
-static bool supports(tri_coll coll, int size)
-{
-    return size >= 1 && emit[coll];
-}
-
-static tr_status rounds(tri_coll coll, int size, int root, tri_rounds *rounds, tr_error *err)
-{
-    return tri_rounds_build("direct", emit, coll, size, root, rounds, err);
-}
-
 /* Only the reader works, and waiting for all costs one latency a round. */
-static tri_coll_cost cost(tri_coll coll, int size, double bytes)
+static tri_coll_cost cost(tri_coll coll, const tri_coll_shape *shape, double bytes)
 {
+    int size = shape->size;
     double one = size > 1, others = bytes * (size - 1) / size;
     switch (coll) {
     case TRI_COLL_BARRIER:
         return (tri_coll_cost){.alpha_count = one};
     case TRI_COLL_BROADCAST:
-        return (tri_coll_cost){one, one * bytes, 0};
+        return tri_cost(one, one * bytes, 0);
     case TRI_COLL_REDUCE:
     case TRI_COLL_ALL_REDUCE:
-        return (tri_coll_cost){2 * one, 2 * others, others};
+        return tri_cost(2 * one, 2 * others, others);
     case TRI_COLL_SCATTER:
-        return (tri_coll_cost){one, one * bytes / size, 0};
+        return tri_cost(one, one * bytes / size, 0);
     case TRI_COLL_GATHER:
     case TRI_COLL_ALL_GATHER:
-        return (tri_coll_cost){one, others, 0};
+        return tri_cost(one, others, 0);
     case TRI_COLL_REDUCE_SCATTER:
-        return (tri_coll_cost){one, others, others};
+        return tri_cost(one, others, others);
     case TRI_COLL_ALL_TO_ALL: /* of the size^2 pieces a rank reads size-1 */
-        return (tri_coll_cost){one, others / size, 0};
+        return tri_cost(one, others / size, 0);
     default:
         return (tri_coll_cost){0};
     }
@@ -148,7 +139,6 @@ const tri_algorithm tri_algorithm_direct = {
     .name = "direct",
     .help = "ranks of one machine: every byte is read once, where it lies",
     .needs_shared_memory = true,
-    .supports = supports,
-    .rounds = rounds,
+    .emit = emit,
     .cost = cost,
 };

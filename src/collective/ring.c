@@ -132,19 +132,10 @@ static const tri_rounds_emit emit[TRI_NUM_COLLS] = {
     [TRI_COLL_ALL_TO_ALL] = all_to_all,
 };
 
-static bool supports(tri_coll coll, int size)
-{
-    return size >= 1 && emit[coll];
-}
-
-static tr_status rounds(tri_coll coll, int size, int root, tri_rounds *rounds, tr_error *err)
-{
-    return tri_rounds_build("ring", emit, coll, size, root, rounds, err);
-}
-
 /* N-1 rounds of one block each are (N-1)(alpha + S/N beta). */
-static tri_coll_cost cost(tri_coll coll, int size, double bytes)
+static tri_coll_cost cost(tri_coll coll, const tri_coll_shape *shape, double bytes)
 {
+    int size = shape->size;
     double hops = size - 1, around = bytes * hops / size;
     double chain_rounds = chain_pieces(size) + size - 2;
     double through = bytes * chain_rounds / chain_pieces(size);
@@ -152,19 +143,19 @@ static tri_coll_cost cost(tri_coll coll, int size, double bytes)
     case TRI_COLL_BARRIER:
         return (tri_coll_cost){.alpha_count = hops};
     case TRI_COLL_BROADCAST:
-        return (tri_coll_cost){chain_rounds, through, 0};
+        return tri_cost(chain_rounds, through, 0);
     case TRI_COLL_REDUCE:
-        return (tri_coll_cost){chain_rounds, through, through};
+        return tri_cost(chain_rounds, through, through);
     case TRI_COLL_ALL_REDUCE:
-        return (tri_coll_cost){2 * hops, 2 * around, around};
+        return tri_cost(2 * hops, 2 * around, around);
     case TRI_COLL_REDUCE_SCATTER:
-        return (tri_coll_cost){hops, around, around};
+        return tri_cost(hops, around, around);
     case TRI_COLL_GATHER:
     case TRI_COLL_SCATTER:
     case TRI_COLL_ALL_GATHER:
-        return (tri_coll_cost){hops, around, 0};
+        return tri_cost(hops, around, 0);
     case TRI_COLL_ALL_TO_ALL: /* one of the size^2 pieces in a round */
-        return (tri_coll_cost){hops, around / size, 0};
+        return tri_cost(hops, around / size, 0);
     default:
         return (tri_coll_cost){0};
     }
@@ -173,7 +164,6 @@ static tri_coll_cost cost(tri_coll coll, int size, double bytes)
 const tri_algorithm tri_algorithm_ring = {
     .name = "ring",
     .help = "large vectors: each link carries the least bytes possible, in many rounds",
-    .supports = supports,
-    .rounds = rounds,
+    .emit = emit,
     .cost = cost,
 };

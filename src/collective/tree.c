@@ -29,14 +29,6 @@ typedef struct tree_pass {
     bool own_blocks; /* a transfer moves the blocks of the subtree, not the whole vector */
 } tree_pass;
 
-static int levels(int size)
-{
-    int num = 0;
-    while ((1 << num) < size)
-        num++;
-    return num;
-}
-
 /* Over the ranks begin .. begin+size-1 with a root among them. Recursion is log2(size) deep. */
 static void halve(const tree_pass *pass, int level, int begin, int size, int root)
 {
@@ -61,25 +53,25 @@ static void halve(const tree_pass *pass, int level, int begin, int size, int roo
 
 static void whole_out(tri_rounds_list *list, size_t first_round, int size, int root)
 {
-    tree_pass pass = {list, OUT, first_round, levels(size), false, false};
+    tree_pass pass = {list, OUT, first_round, tri_log2_ceil(size), false, false};
     halve(&pass, 0, 0, size, root);
 }
 
 static void whole_in(tri_rounds_list *list, int size, int root, bool combine)
 {
-    tree_pass pass = {list, IN, 0, levels(size), combine, false};
+    tree_pass pass = {list, IN, 0, tri_log2_ceil(size), combine, false};
     halve(&pass, 0, 0, size, root);
 }
 
 static void blocks_out(tri_rounds_list *list, size_t first_round, int size, int root)
 {
-    tree_pass pass = {list, OUT, first_round, levels(size), false, true};
+    tree_pass pass = {list, OUT, first_round, tri_log2_ceil(size), false, true};
     halve(&pass, 0, 0, size, root);
 }
 
 static void blocks_in(tri_rounds_list *list, int size, int root)
 {
-    tree_pass pass = {list, IN, 0, levels(size), false, true};
+    tree_pass pass = {list, IN, 0, tri_log2_ceil(size), false, true};
     halve(&pass, 0, 0, size, root);
 }
 
@@ -100,7 +92,7 @@ static void all_reduce(tri_rounds_list *list, int size, int root)
     (void)root;
     list->num_pieces = 1;
     whole_in(list, size, 0, true);
-    whole_out(list, (size_t)levels(size), size, 0);
+    whole_out(list, (size_t)tri_log2_ceil(size), size, 0);
 }
 
 static void gather(tri_rounds_list *list, int size, int root)
@@ -120,7 +112,7 @@ static void all_gather(tri_rounds_list *list, int size, int root)
     (void)root;
     list->num_pieces = (uint32_t)size;
     blocks_in(list, size, 0);
-    whole_out(list, (size_t)levels(size), size, 0);
+    whole_out(list, (size_t)tri_log2_ceil(size), size, 0);
 }
 
 static void reduce_scatter(tri_rounds_list *list, int size, int root)
@@ -128,14 +120,14 @@ static void reduce_scatter(tri_rounds_list *list, int size, int root)
     (void)root;
     list->num_pieces = (uint32_t)size;
     whole_in(list, size, 0, true);
-    blocks_out(list, (size_t)levels(size), size, 0);
+    blocks_out(list, (size_t)tri_log2_ceil(size), size, 0);
 }
 
 static void barrier(tri_rounds_list *list, int size, int root)
 {
     (void)root;
     whole_in(list, size, 0, false); /* of no pieces: the message is all there is */
-    whole_out(list, (size_t)levels(size), size, 0);
+    whole_out(list, (size_t)tri_log2_ceil(size), size, 0);
 }
 
 /* No all_to_all: through a tree everything would pass the root, and forwarded pieces have no place
@@ -147,37 +139,28 @@ static const tri_rounds_emit emit[TRI_NUM_COLLS] = {
     [TRI_COLL_ALL_GATHER] = all_gather, [TRI_COLL_REDUCE_SCATTER] = reduce_scatter,
 };
 
-static bool supports(tri_coll coll, int size)
-{
-    return size >= 1 && emit[coll];
-}
-
-static tr_status rounds(tri_coll coll, int size, int root, tri_rounds *rounds, tr_error *err)
-{
-    return tri_rounds_build("tree", emit, coll, size, root, rounds, err);
-}
-
 /* A pass with the whole vector costs S on each of ceil(log2 N) levels; one with the subtree's
  * blocks S(N-1)/N on all levels together. */
-static tri_coll_cost cost(tri_coll coll, int size, double bytes)
+static tri_coll_cost cost(tri_coll coll, const tri_coll_shape *shape, double bytes)
 {
-    double depth = levels(size), whole = depth * bytes, blocks = bytes * (size - 1) / size;
+    int size = shape->size;
+    double depth = tri_log2_ceil(size), whole = depth * bytes, blocks = bytes * (size - 1) / size;
     switch (coll) {
     case TRI_COLL_BARRIER:
         return (tri_coll_cost){.alpha_count = 2 * depth};
     case TRI_COLL_BROADCAST:
-        return (tri_coll_cost){depth, whole, 0};
+        return tri_cost(depth, whole, 0);
     case TRI_COLL_REDUCE:
-        return (tri_coll_cost){depth, whole, whole};
+        return tri_cost(depth, whole, whole);
     case TRI_COLL_ALL_REDUCE:
-        return (tri_coll_cost){2 * depth, 2 * whole, whole};
+        return tri_cost(2 * depth, 2 * whole, whole);
     case TRI_COLL_GATHER:
     case TRI_COLL_SCATTER:
-        return (tri_coll_cost){depth, blocks, 0};
+        return tri_cost(depth, blocks, 0);
     case TRI_COLL_ALL_GATHER:
-        return (tri_coll_cost){2 * depth, blocks + whole, 0};
+        return tri_cost(2 * depth, blocks + whole, 0);
     case TRI_COLL_REDUCE_SCATTER:
-        return (tri_coll_cost){2 * depth, whole + blocks, whole};
+        return tri_cost(2 * depth, whole + blocks, whole);
     default:
         return (tri_coll_cost){0};
     }
@@ -186,7 +169,6 @@ static tri_coll_cost cost(tri_coll coll, int size, double bytes)
 const tri_algorithm tri_algorithm_tree = {
     .name = "tree",
     .help = "small vectors on many ranks: log2(N) rounds, each with the whole vector",
-    .supports = supports,
-    .rounds = rounds,
+    .emit = emit,
     .cost = cost,
 };

@@ -32,6 +32,9 @@ typedef struct tri_bootstrap {
     int rank, size;             /* of the world */
     int local_rank, local_size; /* on this machine */
     double deadline_s;          /* of every wait */
+    const char *token;          /* the job's secret; NULL: it has none */
+    struct tri_mpi *mpi;        /* the MPI that started the ranks; NULL: none did */
+    char address[48];           /* of this machine as the others reach it; "": not known */
     tri_stop *stop;
     tri_rank_status *status; /* never NULL */
     void *context;

@@ -1,9 +1,11 @@
 /* The communicator and its groups: who is where in whose memory. */
 #include "comm/comm_internal.h"
+#include "comm/tuning.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 _Static_assert((int)TR_F32 == (int)TRI_F32 && (int)TR_BF16 == (int)TRI_BF16 &&
                    (int)TR_F16 == (int)TRI_F16 && (int)TR_I32 == (int)TRI_I32 &&
@@ -130,12 +132,10 @@ static void free_group(tr_group *group)
     tri_ports_fini(&group->ports);
     if (group->cells != NULL)
         comm->transport->leave(comm->state, (void **)group->cells, group->size, group->rank);
-    if (group->scratch != NULL)
-        comm->transport->free(comm->state, group->scratch);
+    tri_rounds_forget(group);
     free(group->cells);
     free(group->address);
     free(group->units);
-    tri_rounds_free(&group->rounds);
     free(group->ranks);
     free(group);
 }
@@ -173,6 +173,7 @@ static tr_status alloc_group(tr_comm *comm, const char *name, const int *ranks, 
     size_t n = (size_t)size;
     group->comm = comm;
     group->size = size;
+    group->shape = tri_shape_flat(size);
     group->rank = me;
     snprintf(group->name, sizeof group->name, "%s", name);
     group->ranks = malloc(n * sizeof *group->ranks);
@@ -185,11 +186,41 @@ static tr_status alloc_group(tr_comm *comm, const char *name, const int *ranks, 
     return TR_OK;
 }
 
+/* Ranks of one machine that follow each other, as many on each: then the group has a shape. */
+static void find_shape(tr_group *group)
+{
+    const int *machine = group->comm->machine;
+    int size = group->size, each = 1;
+    if (machine == NULL)
+        return;
+    while (each < size && machine[group->ranks[each]] == machine[group->ranks[0]])
+        each++;
+    if (each == 1 || each == size || size % each != 0)
+        return;
+    for (int i = 0; i < size; i++) {
+        int first = i / each * each;
+        bool same = machine[group->ranks[i]] == machine[group->ranks[first]];
+        bool seen = false; /* the machine of another run */
+        for (int j = 0; j < first; j += each)
+            seen |= machine[group->ranks[j]] == machine[group->ranks[i]];
+        if (!same || seen)
+            return;
+    }
+    group->shape = (tri_coll_shape){.size = size, .num_dims = 2, .dim = {each, size / each}};
+}
+
 static tr_status join_group(tr_group *group, const char *key, tr_error *err)
 {
     tr_comm *comm = group->comm;
     int size = group->size;
     void *memory = NULL;
+    find_shape(group);
+    if (comm->transport->io != NULL) {
+        free(group->cells);
+        group->cells = NULL;
+        return tri_ports_open(&group->ports, comm, size, group->rank, group->ranks, key, false,
+                              err);
+    }
     TRI_TRY(tri_exchange(comm, key, group->ranks, size, group->rank, cell_bytes(size), &memory,
                          (void **)group->cells, err));
     void **channels = calloc((size_t)size, sizeof *channels);
@@ -246,12 +277,11 @@ void tr_group_destroy(tr_group *group)
         return;
     tr_comm *comm = group->comm;
     tri_ports_fini(&group->ports);
-    comm->transport->leave(comm->state, (void **)group->cells, group->size, group->rank);
-    if (group->scratch != NULL)
-        comm->transport->free(comm->state, group->scratch);
+    if (group->cells != NULL)
+        comm->transport->leave(comm->state, (void **)group->cells, group->size, group->rank);
+    tri_rounds_forget(group);
     free(group->cells);
     group->cells = NULL;
-    group->scratch = NULL;
     group->broken = true;
     tri_fail(&group->error, TR_ERROR_INPUT, "group %s was destroyed", group->name);
 }
@@ -271,10 +301,72 @@ int tr_group_size(const tr_group *group)
 static void share_cores(tr_comm *comm)
 {
     uint64_t all[TRI_CORE_WORDS] = {0};
+    if (comm->world->cells == NULL)
+        return; /* was done while meeting */
     for (int i = 0; i < comm->boot.size; i++)
         for (int w = 0; w < TRI_CORE_WORDS; w++)
             all[w] |= comm->world->cells[i]->cores[w];
     comm->waiter.core_for_each = comm->boot.local_size <= tri_cores_count(all);
+}
+
+/* What ranks tell each other where they share no memory. */
+struct resident {
+    char machine[120];
+    uint64_t cores[TRI_CORE_WORDS];
+};
+
+/* Machines are told apart by their boots; and what has a network of its own counts as one, for here
+ * it is the network that matters. */
+static void own_residence(struct resident *own)
+{
+    char boot[40] = "", net[40] = "", host[40] = "";
+    FILE *file = fopen("/proc/sys/kernel/random/boot_id", "r");
+    if (file != NULL) {
+        if (fgets(boot, sizeof boot, file) == NULL)
+            boot[0] = '\0';
+        fclose(file);
+    }
+    ssize_t length = readlink("/proc/self/ns/net", net, sizeof net - 1);
+    net[length > 0 ? length : 0] = '\0';
+    gethostname(host, sizeof host - 1);
+    *own = (struct resident){0};
+    snprintf(own->machine, sizeof own->machine, "%.36s %.39s %.39s", boot, net, host);
+    tri_cores_read(own->cores);
+}
+
+/* Which rank is on which machine, and whether this one has a core for each of its ranks. */
+static tr_status meet(tr_comm *comm, tr_error *err)
+{
+    tri_bootstrap *boot = &comm->boot;
+    struct resident own, *all = calloc((size_t)boot->size, sizeof *all);
+    uint64_t cores[TRI_CORE_WORDS] = {0};
+    int num_here = 0;
+    char key[32];
+    comm->machine = calloc((size_t)boot->size, sizeof *comm->machine);
+    own_residence(&own);
+    snprintf(key, sizeof key, "resident.%d", boot->rank);
+    tr_status status = all && comm->machine ? boot->put(boot->context, key, &own, sizeof own, err)
+                                            : tri_fail(err, TR_ERROR_RUNTIME, "no memory");
+    for (int i = 0; status == TR_OK && i < boot->size; i++) {
+        size_t got = 0;
+        snprintf(key, sizeof key, "resident.%d", i);
+        status = boot->get(boot->context, key, &all[i], sizeof all[i], &got, err);
+        if (status != TR_OK)
+            tri_fail_prefix(err, status, "rank %d waits for rank %d to join", boot->rank, i);
+        all[i].machine[sizeof all[i].machine - 1] = '\0';
+        comm->machine[i] = i;
+        for (int j = 0; j < i && comm->machine[i] == i; j++)
+            if (strcmp(all[j].machine, all[i].machine) == 0)
+                comm->machine[i] = comm->machine[j];
+        if (strcmp(all[i].machine, own.machine) != 0)
+            continue;
+        num_here++;
+        for (int w = 0; w < TRI_CORE_WORDS; w++)
+            cores[w] |= all[i].cores[w];
+    }
+    comm->waiter.core_for_each = num_here <= tri_cores_count(cores);
+    free(all);
+    return status;
 }
 
 static tr_status join_world(tr_comm *comm, tr_error *err)
@@ -282,8 +374,16 @@ static tr_status join_world(tr_comm *comm, tr_error *err)
     int *ranks = malloc((size_t)comm->boot.size * sizeof *ranks);
     if (ranks == NULL)
         return tri_fail(err, TR_ERROR_RUNTIME, "no memory for a world of %d", comm->boot.size);
+    if (comm->transport->io != NULL) {
+        tr_status met = meet(comm, err);
+        if (met != TR_OK) {
+            free(ranks);
+            return met;
+        }
+    }
     for (int i = 0; i < comm->boot.size; i++)
         ranks[i] = i;
+    tri_tuning_guess(comm, comm->tuning);
     tr_status status = tr_group_create(comm, "world", ranks, comm->boot.size, &comm->world, err);
     free(ranks);
     if (status == TR_OK)
@@ -300,10 +400,15 @@ tr_status tri_comm_create(const tri_bootstrap *bootstrap, const char *transport,
     const tri_transport *table = tri_transport_find(transport);
     if (table == NULL)
         return tri_fail(err, TR_ERROR_INPUT,
-                        "there is no transport %s here; there are thread and shm", transport);
+                        "there is no transport %s here; there are thread, shm, tcp and mpi",
+                        transport);
     tr_comm *comm = calloc(1, sizeof *comm);
-    if (comm == NULL)
+    if (comm != NULL)
+        comm->tuning = calloc(1, sizeof *comm->tuning);
+    if (comm == NULL || comm->tuning == NULL) {
+        free(comm);
         return tri_fail(err, TR_ERROR_RUNTIME, "no memory for a communicator");
+    }
     comm->boot = *bootstrap;
     comm->transport = table;
     tri_waiter_init(&comm->waiter, &comm->boot);
@@ -332,6 +437,8 @@ void tri_comm_destroy(tri_comm *comm)
         free_group(group);
     }
     comm->transport->destroy(comm->state);
+    free(comm->machine);
+    free(comm->tuning);
     free(comm);
 }
 
@@ -343,6 +450,11 @@ int tr_comm_rank(const tr_comm *comm)
 int tr_comm_size(const tr_comm *comm)
 {
     return comm->boot.size;
+}
+
+const char *tr_comm_transport(const tr_comm *comm)
+{
+    return comm->transport->name;
 }
 
 tr_group *tr_comm_world(tr_comm *comm)

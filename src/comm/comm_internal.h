@@ -22,7 +22,8 @@
 #include "comm/transport.h"
 #include "comm/wait.h"
 
-#define TRI_SLOT_BYTES ((size_t)512 << 10)
+#define TRI_SLOT_BYTES  ((size_t)512 << 10)
+#define TRI_NUM_CHOICES 48 /* powers of two of bytes */
 
 /* What a member says about its call; compared by all. */
 typedef struct tri_descriptor {
@@ -58,12 +59,9 @@ struct tr_group {
     uint64_t finished; /* what the finished event will be when this call is over */
     void **address;    /* [2 * size]: operands of the members during a direct call */
     uint64_t *units;   /* [size]: of each home, during such a call */
-    void *scratch;     /* of rounds: reachable memory */
-    size_t scratch_bytes;
-    tri_rounds rounds; /* the last that were made, and for what */
-    const tri_algorithm *rounds_by;
-    tr_operation rounds_of;
-    int rounds_root;
+    uint8_t choices[TRI_NUM_COLLS][TRI_NUM_CHOICES]; /* of choose.c; 0: not made yet */
+    tri_coll_shape shape;                            /* how its members lie on machines */
+    struct tri_plans *plans; /* of rounds_run.c: rounds made ready, and scratch memory */
     bool broken;
     tr_error error; /* why */
     int generation; /* of groups with the same members, from 1 */
@@ -93,8 +91,10 @@ typedef struct tri_p2p {
 
 struct tr_comm {
     tri_bootstrap boot;
+    int *machine; /* [size]: which machine each rank is on, numbered as they come; NULL: one */
     const tri_transport *transport;
     void *state;
+    struct tri_tuning *tuning; /* what messages cost */
     tri_waiter waiter;
     tr_group *world, *groups; /* groups: all of them, newest first */
     tri_lane lane;
@@ -125,6 +125,12 @@ void tri_announce(tr_group *group, const tr_collective *call, int algorithm);
 tr_status tri_compare(tr_group *group, const tr_collective *call, tr_error *err);
 tr_status tri_direct_run(tr_group *group, const tr_collective *call, tr_error *err);
 void tri_describe(const tri_descriptor *d, char *out, size_t capacity);
+/* What a call is, but for where its operands lie. */
+void tri_describe_call(const tr_group *group, const tr_collective *call, int algorithm,
+                       tri_descriptor *d);
+bool tri_same_call(const tri_descriptor *a, const tri_descriptor *b);
+struct tri_about;
+void tri_about_descriptor(const struct tri_about *about, tri_descriptor *d);
 char *tri_grouped_digits(uint64_t n, char out[32]); /* 1,024 */
 
 /* ---- direct_units.c: operands in shared memory */
@@ -138,7 +144,14 @@ tr_status tri_direct_staged(tr_group *group, const tr_collective *call, tr_error
 
 /* ---- rounds_run.c */
 tr_status tri_rounds_run(tr_group *group, const tr_collective *call, const tri_algorithm *algorithm,
-                         tr_error *err);
+                         const tri_coll_shape *shape, tr_error *err);
+void tri_rounds_forget(tr_group *group); /* frees what it keeps for the next calls */
+
+/* ---- choose.c: the algorithm for a call that names none; it has the operation */
+const tri_algorithm *tri_choose(tr_group *group, const tr_collective *call);
+/* ---- tuning.c: prices that every communicator begins with */
+struct tri_tuning;
+void tri_tuning_guess(const tr_comm *comm, struct tri_tuning *tuning);
 
 /* ---- lane.c */
 tr_status tri_lane_init(tri_lane *lane, tr_error *err);

@@ -50,6 +50,7 @@ struct tri_control_client {
     tri_stop stop;
     tri_rank_status own_status;
     char address[80];
+    char token[TRI_CONTROL_MAX_TOKEN];
 };
 
 /* ---- joining ---- */
@@ -434,12 +435,24 @@ static void release(tri_control_client *c)
     free(c);
 }
 
+/* The address by which this machine reaches the server is one by which others reach it. */
+static void own_address(tri_control_client *c)
+{
+    struct sockaddr_storage own;
+    socklen_t length = sizeof own;
+    if (getsockname(c->fd, (struct sockaddr *)&own, &length) != 0 ||
+        getnameinfo((struct sockaddr *)&own, length, c->bootstrap.address,
+                    sizeof c->bootstrap.address, NULL, 0, NI_NUMERICHOST) != 0)
+        c->bootstrap.address[0] = '\0';
+}
+
 static tr_status enter(tri_control_client *c, const tri_control_join *join, tr_error *err)
 {
     uint64_t until = tri_now_ns() + (uint64_t)(join->join_s * 1e9);
     if (c->wake < 0)
         return tri_fail(err, TR_ERROR_RUNTIME, "no event descriptor: %s", strerror(errno));
     TRI_TRY(reach_server(c, join, until, err));
+    own_address(c);
     say_hello(c, join);
     /* The server gives up first, and says who is missing. */
     TRI_TRY(await_welcome(c, join, until + 2000000000u, err));
@@ -469,12 +482,14 @@ tr_status tri_control_client_create(const tri_control_join *join, tri_control_cl
     c->fd = -1;
     c->wake = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
     snprintf(c->address, sizeof c->address, "%s:%d", join->address, join->port);
+    snprintf(c->token, sizeof c->token, "%s", join->token);
     if (!join->status)
         tri_rank_status_init(&c->own_status);
     c->bootstrap = (tri_bootstrap){.rank = join->rank,
                                    .size = join->size,
                                    .stop = &c->stop,
                                    .status = join->status ? join->status : &c->own_status,
+                                   .token = c->token,
                                    .context = c,
                                    .put = client_put,
                                    .get = client_get};

@@ -3,6 +3,7 @@
  *   small      every member's contribution goes into its slot along with the descriptor: one tick
  *   units      operands are reachable: the work is cut into units that whoever is awake takes
  *   staged     operands are private: through the slots, chunk by chunk */
+#include "comm/io.h"
 #include "comm/layout.h"
 
 #include <stdio.h>
@@ -147,10 +148,9 @@ static bool exchange_varies(const tr_collective *call)
     return call->operation == TR_ALL_TO_ALL && call->send_counts != NULL;
 }
 
-void tri_announce(tr_group *group, const tr_collective *call, int algorithm)
+void tri_describe_call(const tr_group *group, const tr_collective *call, int algorithm,
+                       tri_descriptor *d)
 {
-    uint64_t tick = group->tick + 1;
-    tri_descriptor *d = own_descriptor(group, tick);
     const uint64_t *counts = tri_block_counts(call);
     *d = (tri_descriptor){.count = call->count,
                           .root = tri_coll_rooted(call->operation) ? call->root : 0,
@@ -164,13 +164,31 @@ void tri_announce(tr_group *group, const tr_collective *call, int algorithm)
     } else if (exchange_varies(call)) {
         d->counts_hash = 1; /* that they vary is agreed, what they are is not */
         d->count = 0;
-        size_t bytes = (size_t)group->size * sizeof *counts;
-        memcpy(tri_cell_counts(group, group->rank, false), call->send_counts, bytes);
-        memcpy(tri_cell_counts(group, group->rank, true), call->recv_counts, bytes);
     }
 }
 
-static bool same_call(const tri_descriptor *a, const tri_descriptor *b)
+void tri_about_descriptor(const tri_about *about, tri_descriptor *d)
+{
+    *d = (tri_descriptor){.count = about->count,
+                          .counts_hash = about->counts_hash,
+                          .root = about->root,
+                          .operation = about->operation,
+                          .reduction = about->reduction,
+                          .dtype = about->dtype,
+                          .algorithm = about->algorithm};
+}
+
+void tri_announce(tr_group *group, const tr_collective *call, int algorithm)
+{
+    tri_describe_call(group, call, algorithm, own_descriptor(group, group->tick + 1));
+    if (!exchange_varies(call))
+        return;
+    size_t bytes = (size_t)group->size * sizeof *call->send_counts;
+    memcpy(tri_cell_counts(group, group->rank, false), call->send_counts, bytes);
+    memcpy(tri_cell_counts(group, group->rank, true), call->recv_counts, bytes);
+}
+
+bool tri_same_call(const tri_descriptor *a, const tri_descriptor *b)
 {
     return a->count == b->count && a->counts_hash == b->counts_hash && a->root == b->root &&
            a->operation == b->operation && a->dtype == b->dtype && a->algorithm == b->algorithm &&
@@ -206,7 +224,7 @@ tr_status tri_compare(tr_group *group, const tr_collective *call, tr_error *err)
     const tri_descriptor *first = &group->cells[0]->calls[group->tick % 2];
     for (int i = 1; i < group->size; i++) {
         const tri_descriptor *other = &group->cells[i]->calls[group->tick % 2];
-        if (same_call(first, other))
+        if (tri_same_call(first, other))
             continue;
         char a[160], b[160];
         tri_describe(first, a, sizeof a);

@@ -2,6 +2,7 @@
  * another in the order of starting. The thread is made with the first started call. Requests of
  * both kinds (calls and messages) end here. */
 #include "comm/lane.h"
+#include "comm/io.h"
 #include "comm/layout.h"
 
 #include <signal.h>
@@ -54,11 +55,12 @@ static tr_status check_operands(const tr_group *group, const tr_collective *call
     return TR_OK;
 }
 
-/* Fills in what the caller may leave out. */
-static tr_status prepare(const tr_group *group, const tr_collective *given, tr_collective *call,
-                         const tri_algorithm **algorithm, tr_error *err)
+/* Fills in what the caller may leave out. No algorithm: the transport's own. */
+static tr_status prepare(tr_group *group, const tr_collective *given, tr_collective *call,
+                         const tri_algorithm **algorithm, tri_coll_shape *shape, tr_error *err)
 {
     *call = *given;
+    *shape = group->shape;
     if ((unsigned)call->operation >= TRI_NUM_COLLS || (unsigned)call->dtype >= TRI_NUM_DTYPES ||
         (unsigned)call->reduction >= TRI_NUM_REDUCTIONS)
         return tri_fail(err, TR_ERROR_INPUT, "no such operation, type or reduction: %d, %d, %d",
@@ -70,24 +72,31 @@ static tr_status prepare(const tr_group *group, const tr_collective *given, tr_c
         call->send = call->recv;
     if (call->operation == TR_BARRIER)
         call->count = 0;
+    if (call->algorithm != NULL && strcmp(call->algorithm, "native") == 0) {
+        if (group->comm->transport->io != NULL && group->comm->transport->io->native != NULL)
+            return check_operands(group, call, err);
+        return tri_fail(err, TR_ERROR_INPUT,
+                        "algorithm native is that of an MPI library; transport %s has none",
+                        group->comm->transport->name);
+    }
     if (call->algorithm == NULL || strcmp(call->algorithm, "auto") == 0)
-        *algorithm = &tri_algorithm_direct; /* both transports share memory */
+        *algorithm = tri_choose(group, call);
     else
-        *algorithm = tri_algorithm_find(call->algorithm);
-    if (*algorithm == NULL)
-        return tri_fail(err, TR_ERROR_INPUT, "there is no algorithm %s", call->algorithm);
-    if (!(*algorithm)->supports((tri_coll)call->operation, group->size))
-        return tri_fail(err, TR_ERROR_INPUT, "algorithm %s has no %s for %d ranks",
-                        (*algorithm)->name, name, group->size);
-    return check_operands(group, call, err);
-}
-
-static int algorithm_number(const tri_algorithm *algorithm)
-{
-    for (size_t i = 0; tri_algorithm_at(i) != NULL; i++)
-        if (tri_algorithm_at(i) == algorithm)
-            return (int)i;
-    return 255;
+        TRI_TRY(tri_algorithm_parse(call->algorithm, algorithm, shape, err));
+    if (!tri_algorithm_supports(*algorithm, (tri_coll)call->operation, shape))
+        return tri_algorithm_refuse(*algorithm, (tri_coll)call->operation, shape, err);
+    if ((*algorithm)->needs_shared_memory && group->comm->transport->io != NULL)
+        return tri_fail(err, TR_ERROR_INPUT,
+                        "algorithm %s reads the memory of others, which transport %s cannot; "
+                        "choose another, or leave the choice open",
+                        (*algorithm)->name, group->comm->transport->name);
+    TRI_TRY(check_operands(group, call, err));
+    if (call->operation == TR_ALL_TO_ALL && call->send_counts != NULL && (*algorithm)->relays)
+        return tri_fail(err, TR_ERROR_INPUT,
+                        "all_to_all by %s passes blocks through other ranks, so they must be of "
+                        "one size; use pairwise for blocks of different sizes",
+                        (*algorithm)->name);
+    return TR_OK;
 }
 
 static tr_status run_alone(const tr_group *group, const tr_collective *call)
@@ -107,17 +116,22 @@ tr_status tri_call_run(tr_group *group, const tr_collective *given, tr_error *er
             *err = group->error;
         return TR_ERROR_RUNTIME;
     }
-    TRI_TRY(prepare(group, given, &call, &algorithm, err));
+    tri_coll_shape shape;
+    TRI_TRY(prepare(group, given, &call, &algorithm, &shape, err));
     group->call++;
     atomic_fetch_add_explicit(&group->comm->calls, 1, memory_order_relaxed);
     if (group->size == 1)
         return run_alone(group, &call);
-    tri_announce(group, &call, algorithm_number(algorithm));
-    if (algorithm->needs_shared_memory)
-        return tri_direct_run(group, &call, err);
-    TRI_TRY(tri_tick(group, &call, err));
-    TRI_TRY(tri_compare(group, &call, err));
-    tr_status status = tri_rounds_run(group, &call, algorithm, err);
+    if (group->cells != NULL) { /* without shared memory the messages tell */
+        tri_announce(group, &call, tri_algorithm_number(algorithm));
+        if (algorithm->needs_shared_memory)
+            return tri_direct_run(group, &call, err);
+        TRI_TRY(tri_tick(group, &call, err));
+        TRI_TRY(tri_compare(group, &call, err));
+    }
+    tr_status status = algorithm
+                           ? tri_rounds_run(group, &call, algorithm, &shape, err)
+                           : group->comm->transport->io->native(&group->ports, group, &call, err);
     if (status != TR_OK) {
         group->broken = true;
         if (err != NULL)
@@ -168,7 +182,8 @@ static tr_request *copy_call(tr_group *group, const tr_collective *call)
 {
     size_t list = (size_t)group->size * sizeof(uint64_t);
     size_t label = call->label ? strlen(call->label) + 1 : 0;
-    tr_request *request = calloc(1, sizeof *request + 2 * list + label);
+    size_t algorithm = call->algorithm ? strlen(call->algorithm) + 1 : 0;
+    tr_request *request = calloc(1, sizeof *request + 2 * list + label + algorithm);
     if (request == NULL)
         return NULL;
     char *extra = (char *)(request + 1);
@@ -181,12 +196,8 @@ static tr_request *copy_call(tr_group *group, const tr_collective *call)
         request->call.recv_counts = memcpy(extra + list, call->recv_counts, list);
     if (call->label != NULL)
         request->call.label = memcpy(extra + 2 * list, call->label, label);
-    if (call->algorithm != NULL) {
-        const tri_algorithm *known = tri_algorithm_find(call->algorithm);
-        request->call.algorithm = known                             ? known->name
-                                  : strcmp(call->algorithm, "auto") ? "?"
-                                                                    : NULL;
-    }
+    if (call->algorithm != NULL)
+        request->call.algorithm = memcpy(extra + 2 * list + label, call->algorithm, algorithm);
     return request;
 }
 

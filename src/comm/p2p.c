@@ -2,6 +2,7 @@
  * rank itself. Started messages must move while nobody waits, too (a send ends when its receive
  * has been issued, not when somebody waits for it), so the first one makes a helper thread that
  * takes over whenever no caller is driving. */
+#include "comm/io.h"
 #include "comm/lane.h"
 
 #include <stdlib.h>
@@ -53,6 +54,9 @@ tr_status tri_p2p_init(tr_comm *comm, tr_error *err)
         return tri_fail(err, TR_ERROR_RUNTIME, "no memory for %d peers", comm->boot.size);
     for (int i = 0; i < comm->boot.size; i++)
         p2p->ranks[i] = i;
+    if (comm->transport->io != NULL)
+        return tri_ports_open(&p2p->ports, comm, comm->boot.size, comm->boot.rank, p2p->ranks,
+                              "p2p", true, err);
     TRI_TRY(join_ports(comm, err));
     return tri_tick(comm->world, &(tr_collective){.operation = TR_BARRIER}, err);
 }
@@ -67,11 +71,12 @@ void tri_p2p_fini(tr_comm *comm)
         p2p->stop = true;
         pthread_cond_signal(&p2p->wake);
         pthread_mutex_unlock(&p2p->mutex);
-        tri_event_add(p2p->ports.bells[p2p->ports.me], 1, 0);
+        tri_ports_wake(&p2p->ports);
         pthread_join(p2p->helper, NULL);
     }
+    bool shared = p2p->ports.io == NULL;
     tri_ports_fini(&p2p->ports);
-    if (p2p->members != NULL)
+    if (p2p->members != NULL && shared && comm->transport->leave != NULL)
         comm->transport->leave(comm->state, p2p->members, comm->boot.size, comm->boot.rank);
     free(p2p->members);
     free(p2p->ranks);
@@ -91,7 +96,7 @@ static bool has_messages(const tri_ports *ports)
 static void *helper_main(void *context)
 {
     tri_p2p *p2p = context;
-    tri_event *bell = p2p->ports.bells[p2p->ports.me];
+    tri_event none = {0}, *bell = p2p->ports.io ? &none : p2p->ports.bells[p2p->ports.me];
     pthread_mutex_lock(&p2p->mutex);
     while (!p2p->stop) {
         if (p2p->drivers > 0 || !has_messages(&p2p->ports)) {
@@ -101,9 +106,7 @@ static void *helper_main(void *context)
         uint64_t seen = atomic_load_explicit(&bell->value, memory_order_acquire);
         if (tri_ports_progress(&p2p->ports))
             continue;
-        pthread_mutex_unlock(&p2p->mutex);
-        tri_event_nap(bell, seen);
-        pthread_mutex_lock(&p2p->mutex);
+        tri_ports_nap(&p2p->ports, seen, &p2p->mutex);
     }
     pthread_mutex_unlock(&p2p->mutex);
     return NULL;
@@ -178,6 +181,8 @@ static tr_status start_message(tr_comm *comm, const tri_message *message, tr_req
         tri_ports_progress(&p2p->ports);
         if (!request->message.done && p2p->drivers == 0)
             pthread_cond_signal(&p2p->wake);
+        if (!request->message.done && p2p->ports.io != NULL)
+            tri_ports_wake(&p2p->ports); /* whoever sleeps there does not wait for this one yet */
     }
     pthread_mutex_unlock(&p2p->mutex);
     if (status != TR_OK) {
@@ -239,6 +244,12 @@ static tr_status check_signal(const tr_comm *comm, int peer, int slot, tr_error 
 tr_status tr_signal(tr_comm *comm, int peer, int slot, uint64_t value, tr_error *err)
 {
     TRI_TRY(check_signal(comm, peer, slot, err));
+    if (comm->transport->io != NULL) {
+        pthread_mutex_lock(&comm->p2p.mutex);
+        comm->transport->io->signal(&comm->p2p.ports, peer, slot, value);
+        pthread_mutex_unlock(&comm->p2p.mutex);
+        return TR_OK;
+    }
     struct front *front = comm->p2p.members[peer];
     tri_event_raise(&front->signals[comm->boot.rank * TR_NUM_SIGNALS + slot], value);
     return TR_OK;
@@ -252,12 +263,22 @@ static int signal_peer(void *context)
 tr_status tr_wait_signal(tr_comm *comm, int peer, int slot, uint64_t value, tr_error *err)
 {
     TRI_TRY(check_signal(comm, peer, slot, err));
-    struct front *front = comm->p2p.members[comm->boot.rank];
     double seconds = 0;
+    tri_wait_result result;
+    int at = peer * TR_NUM_SIGNALS + slot;
     tri_comm_doing(comm, "wait for a signal", NULL, 0);
-    tri_wait_result result =
-        tri_event_wait(&comm->waiter, &front->signals[peer * TR_NUM_SIGNALS + slot], value,
-                       signal_peer, &peer, &seconds);
+    if (comm->transport->io != NULL) {
+        pthread_mutex_lock(&comm->p2p.mutex);
+        comm->p2p.drivers++;
+        tri_ports_await(&comm->p2p.ports, peer, &comm->p2p.ports.signals[at], value,
+                        &comm->p2p.mutex, &result, &seconds);
+        comm->p2p.drivers--;
+        pthread_mutex_unlock(&comm->p2p.mutex);
+    } else {
+        struct front *front = comm->p2p.members[comm->boot.rank];
+        result =
+            tri_event_wait(&comm->waiter, &front->signals[at], value, signal_peer, &peer, &seconds);
+    }
     if (result == TRI_WAIT_STOPPED)
         return tri_fail(err, TR_ERROR_RUNTIME,
                         "rank %d stopped waiting for rank %d after %.1f s (signal %d to reach "

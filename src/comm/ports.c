@@ -10,6 +10,7 @@
  *      bell before it looks at the channels, so that no ring is lost. */
 #include "comm/ports.h"
 #include "comm/comm_internal.h"
+#include "comm/io.h"
 #include "comm/reduce.h"
 
 #include <stdio.h>
@@ -44,6 +45,9 @@ size_t tri_ports_bytes(int size)
 
 void tri_ports_fini(tri_ports *ports)
 {
+    if (ports->io != NULL)
+        ports->io->close(ports);
+    free(ports->signals);
     free(ports->out);
     free(ports->in);
     free(ports->bells);
@@ -74,6 +78,25 @@ tr_status tri_ports_init(tri_ports *ports, tr_comm *comm, int size, int me, cons
     return TR_OK;
 }
 
+tr_status tri_ports_open(tri_ports *ports, tr_comm *comm, int size, int me, const int *ranks,
+                         const char *key, bool rendezvous, tr_error *err)
+{
+    size_t n = (size_t)size;
+    *ports = (tri_ports){.comm = comm, .size = size, .me = me, .ranks = ranks};
+    ports->sends = calloc(n, sizeof *ports->sends);
+    ports->recvs = calloc(n, sizeof *ports->recvs);
+    ports->signals = calloc(n * TR_NUM_SIGNALS, sizeof *ports->signals);
+    tr_status status = TR_OK;
+    if (!ports->sends || !ports->recvs || !ports->signals)
+        status = tri_fail(err, TR_ERROR_RUNTIME, "no memory for the ports of %d ranks", size);
+    ports->io = comm->transport->io;
+    if (status == TR_OK)
+        status = ports->io->open(ports, key, rendezvous, err);
+    if (status != TR_OK)
+        tri_ports_fini(ports);
+    return status;
+}
+
 static void ring_bell(tri_ports *ports, int member)
 {
     tri_event_add(ports->bells[member], 1, 0);
@@ -97,7 +120,7 @@ void tri_ports_post(tri_ports *ports, tri_message *message)
     queue->last = message;
 }
 
-static void finish_first(tri_ports *ports, tri_queue *queue)
+void tri_ports_finish_first(tri_ports *ports, tri_queue *queue)
 {
     tri_message *message = queue->first;
     tr_comm *comm = ports->comm;
@@ -114,7 +137,7 @@ static void finish_first(tri_ports *ports, tri_queue *queue)
     message->done = true;
 }
 
-static void refuse(tri_message *message, uint64_t sent, uint64_t expected)
+void tri_message_refuse(tri_message *message, uint64_t sent, uint64_t expected)
 {
     char a[32], b[32];
     message->status = TR_ERROR_RUNTIME;
@@ -162,10 +185,10 @@ static bool progress_sends(tri_ports *ports, int peer)
         tri_message *m = queue->first;
         uint64_t refused = atomic_load_explicit(&channel->refused, memory_order_acquire);
         if (refused != 0)
-            refuse(m, m->num_bytes, refused - 1);
+            tri_message_refuse(m, m->num_bytes, refused - 1);
         else if (atomic_load_explicit(&channel->taken, memory_order_acquire) < m->number)
             break;
-        finish_first(ports, queue);
+        tri_ports_finish_first(ports, queue);
         ended = true;
     }
     for (tri_message *m = queue->first; m != NULL; m = m->next) {
@@ -237,7 +260,7 @@ static bool progress_recv(tri_ports *ports, int peer)
     const struct description *d = &channel->ring[m->number % RING];
     bool moved;
     if (d->num_bytes != m->num_bytes) {
-        refuse(m, d->num_bytes, m->num_bytes);
+        tri_message_refuse(m, d->num_bytes, m->num_bytes);
         atomic_store_explicit(&channel->refused, 1 + m->num_bytes, memory_order_release);
         moved = true;
     } else if (d->ref.segment != 0 || d->num_bytes == 0) {
@@ -246,10 +269,10 @@ static bool progress_recv(tri_ports *ports, int peer)
         moved = drain_chunks(channel, m);
     }
     if (m->status != TR_OK) {
-        finish_first(ports, queue);
+        tri_ports_finish_first(ports, queue);
     } else if (m->moved == m->num_bytes) {
         atomic_store_explicit(&channel->taken, m->number, memory_order_release);
-        finish_first(ports, queue);
+        tri_ports_finish_first(ports, queue);
     } else if (!moved) {
         return false;
     }
@@ -260,6 +283,8 @@ static bool progress_recv(tri_ports *ports, int peer)
 bool tri_ports_progress(tri_ports *ports)
 {
     bool moved = false;
+    if (ports->io != NULL)
+        return ports->io->progress(ports);
     for (int i = 0; i < ports->size; i++) {
         if (ports->sends[i].first != NULL)
             moved |= progress_sends(ports, i);
@@ -307,35 +332,50 @@ static void abandon(tri_ports *ports)
             tri_message *m = queue->first;
             m->status = TR_ERROR_RUNTIME;
             snprintf(m->why, sizeof m->why, "given up after an earlier failure");
-            finish_first(ports, queue);
+            tri_ports_finish_first(ports, queue);
         }
     }
 }
 
-tr_status tri_ports_drive(tri_ports *ports, tri_message *message, pthread_mutex_t *mutex,
-                          const char *what, tr_error *err)
+static tri_wait_result wait_for_message(tri_ports *ports, tri_message *message, int *peer,
+                                        pthread_mutex_t *mutex, double *seconds)
 {
     tri_event *bell = ports->bells[ports->me];
-    int peer = ports->ranks[message->peer];
-    double seconds = 0;
     for (;;) {
         uint64_t seen = atomic_load_explicit(&bell->value, memory_order_acquire);
         bool moved = tri_ports_progress(ports);
         if (message->done)
-            break;
+            return TRI_WAIT_DONE;
         if (moved)
             continue;
         if (mutex != NULL)
             pthread_mutex_unlock(mutex);
         tri_wait_result result =
-            tri_event_wait(&ports->comm->waiter, bell, seen + 1, message_peer, &peer, &seconds);
+            tri_event_wait(&ports->comm->waiter, bell, seen + 1, message_peer, peer, seconds);
         if (mutex != NULL)
             pthread_mutex_lock(mutex);
-        if (result != TRI_WAIT_DONE && !message->done) {
-            tr_status status = tri_message_failed(ports, message, what, result, seconds, err);
-            abandon(ports);
-            return status;
-        }
+        if (result != TRI_WAIT_DONE)
+            return result;
+    }
+}
+
+static bool io_message_done(const void *context)
+{
+    return ((const tri_message *)context)->done;
+}
+
+tr_status tri_ports_drive(tri_ports *ports, tri_message *message, pthread_mutex_t *mutex,
+                          const char *what, tr_error *err)
+{
+    int peer = ports->ranks[message->peer];
+    double seconds = 0;
+    tri_wait_result result =
+        ports->io ? tri_io_wait(ports, io_message_done, message, peer, mutex, &seconds)
+                  : wait_for_message(ports, message, &peer, mutex, &seconds);
+    if (result != TRI_WAIT_DONE && !message->done) {
+        tr_status status = tri_message_failed(ports, message, what, result, seconds, err);
+        abandon(ports);
+        return status;
     }
     if (message->status != TR_OK)
         return tri_message_failed(ports, message, what, TRI_WAIT_DONE, 0, err);

@@ -23,9 +23,11 @@ typedef struct tri_message {
     bool combine; /* a receive: with what is in data, not instead of it */
     tri_dtype dtype;
     tri_reduction reduction;
+    const struct tri_about
+        *about;      /* the collective it belongs to, where transports tell; or NULL */
     uint64_t number; /* of its channel, from 1 */
     tr_status status;
-    char why[160]; /* when status is not TR_OK */
+    char why[200]; /* when status is not TR_OK */
 } tri_message;
 
 typedef struct tri_channel tri_channel; /* one direction of a pair, in the sender's memory */
@@ -43,6 +45,10 @@ typedef struct tri_ports {
     tri_event **bells;       /* [size]: rung for a member when something changed for it */
     tri_queue *sends, *recvs;
     bool broken; /* a message was given up: numbers no longer agree */
+    /* Without shared memory (io.h), instead of channels and bells: */
+    const struct tri_io_def *io;
+    void *io_state;
+    _Atomic uint64_t *signals; /* [size * TR_NUM_SIGNALS]: raised by peers */
 } tri_ports;
 
 /* What a member has to provide: zeroed, reachable. */
@@ -50,6 +56,9 @@ size_t tri_ports_bytes(int size);
 /* channels[i]: member i's such memory. All arrays but ranks are copied. */
 tr_status tri_ports_init(tri_ports *ports, tr_comm *comm, int size, int me, const int *ranks,
                          void **channels, tri_event **bells, tr_error *err);
+/* The same over messages; key is the set's own. */
+tr_status tri_ports_open(tri_ports *ports, tr_comm *comm, int size, int me, const int *ranks,
+                         const char *key, bool rendezvous, tr_error *err);
 void tri_ports_fini(tri_ports *ports);
 
 void tri_ports_post(tri_ports *ports, tri_message *message);
@@ -59,6 +68,13 @@ bool tri_ports_progress(tri_ports *ports);
  * mutex, when there is one, is held by the caller and given up while nothing moves. */
 tr_status tri_ports_drive(tri_ports *ports, tri_message *message, pthread_mutex_t *mutex,
                           const char *what, tr_error *err);
+/* Until *value is at least `least`: a signal of the member `peer`, over messages. */
+tr_status tri_ports_await(tri_ports *ports, int peer, _Atomic uint64_t *value, uint64_t least,
+                          pthread_mutex_t *mutex, tri_wait_result *result, double *seconds);
+/* Sleeps for 50 ms at most, unless something changed since `seen` was read (of the own bell; not
+ * used without shared memory). The mutex is given up meanwhile. */
+void tri_ports_nap(tri_ports *ports, uint64_t seen, pthread_mutex_t *mutex);
+void tri_ports_wake(tri_ports *ports); /* ends such a sleep */
 /* The sentence for a message that failed or was waited for in vain. */
 tr_status tri_message_failed(tri_ports *ports, const tri_message *message, const char *what,
                              tri_wait_result result, double seconds, tr_error *err);

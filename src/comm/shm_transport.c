@@ -111,7 +111,7 @@ static tr_status shm_create(const tri_bootstrap *bootstrap, void **state, tr_err
     if (status == TR_OK && bootstrap->local_size != bootstrap->size)
         status = tri_fail(err, TR_ERROR_INPUT,
                           "transport shm joins ranks of one machine, but %d of %d ranks are here; "
-                          "set run.transport=mpi",
+                          "set run.transport=tcp",
                           bootstrap->local_size, bootstrap->size);
     char key[32];
     pid_t pid = getpid();

@@ -92,7 +92,8 @@ const tri_transport tri_transport_thread = {
 
 const tri_transport *tri_transport_find(const char *name)
 {
-    static const tri_transport *const all[] = {&tri_transport_thread, &tri_transport_shm};
+    static const tri_transport *const all[] = {&tri_transport_thread, &tri_transport_shm,
+                                               &tri_transport_tcp, &tri_transport_mpi};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         if (strcmp(all[i]->name, name) == 0)
             return all[i];

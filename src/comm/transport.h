@@ -1,7 +1,9 @@
-/* A transport: memory that peers can reach, and nothing else. Everything above (ticks, slots,
- * messages, collectives) is written once, on top of these few functions.
+/* A transport is memory that peers can reach, and nothing else: everything above (ticks, slots,
+ * messages, collectives) is written once, on top of these few functions. Where memory cannot be
+ * shared it is messages (io.h) instead, and the rest runs on those.
  *
- * To add one: a file with a table, and a row in tri_transport_find. */
+ * To add one: a file with a table, and a row in tri_transport_find. See
+ * docs/how-to/new-transport.md. */
 #ifndef TRI_COMM_TRANSPORT_H
 #define TRI_COMM_TRANSPORT_H
 
@@ -33,9 +35,13 @@ typedef struct tri_transport {
     bool (*ref)(void *state, const void *address, size_t num_bytes, tri_ref *ref);
     /* Where a peer's memory is here, readable and writable; mapped at first use. */
     tr_status (*map)(void *state, int peer, tri_ref ref, void **address, tr_error *err);
+    /* NULL: memory is shared. Otherwise alloc gives ordinary memory, and leave, ref and map are not
+     * called. */
+    const struct tri_io_def *io;
 } tri_transport;
 
-extern const tri_transport tri_transport_thread, tri_transport_shm;
+extern const tri_transport tri_transport_thread, tri_transport_shm, tri_transport_tcp,
+    tri_transport_mpi;
 
 const tri_transport *tri_transport_find(const char *name); /* or NULL */
 

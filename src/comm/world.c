@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/random.h>
 
 #define LOG_BYTES ((size_t)256 << 10)
 
@@ -32,6 +33,7 @@ struct rank {
 struct tri_world {
     int size;
     double deadline_s;
+    char token[40]; /* a random one */
     size_t mapped_bytes;
     tri_stop stop;
     tri_event changed;
@@ -53,6 +55,13 @@ tr_status tri_world_create(int size, const tr_comm_options *options, tri_world *
         return tri_fail(err, TR_ERROR_RUNTIME, "no memory for a world of %d ranks", size);
     world->size = size;
     world->mapped_bytes = bytes;
+    uint64_t random[2] = {0};
+    if (getrandom(random, sizeof random, 0) != (ssize_t)sizeof random) {
+        munmap(world, bytes);
+        return tri_fail(err, TR_ERROR_RUNTIME, "the system gives no random numbers for a token");
+    }
+    snprintf(world->token, sizeof world->token, "%016llx%016llx", (unsigned long long)random[0],
+             (unsigned long long)random[1]);
     world->deadline_s = options && options->deadline_s > 0 ? options->deadline_s : 60;
     for (int i = 0; i < size; i++) {
         tri_rank_status *status = &world->ranks[i].status;
@@ -168,6 +177,7 @@ tr_status tri_world_run_rank(tri_world *world, int rank, const char *transport, 
                                  .local_rank = rank,
                                  .local_size = world->size,
                                  .deadline_s = world->deadline_s,
+                                 .token = world->token,
                                  .stop = &world->stop,
                                  .status = &self->status,
                                  .context = self,

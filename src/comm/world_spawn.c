@@ -47,18 +47,22 @@ static void bind_cores(int rank, int num_ranks)
     sched_setaffinity(0, sizeof own, &own); /* a wish */
 }
 
-static void run_child(tri_world *world, int rank, tr_rank_fn fn, void *context, pid_t parent)
+static void run_child(tri_world *world, int rank, const char *transport, tr_rank_fn fn,
+                      void *context, pid_t parent)
 {
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() != parent)
         _exit(1);
-    tr_status status = tri_world_run_rank(world, rank, "shm", fn, context);
+    tr_status status = tri_world_run_rank(world, rank, transport, fn, context);
     fflush(NULL);
     _exit(status == TR_OK ? 0 : 1);
 }
 
-static void fork_children(struct spawn *spawn, bool bind, tr_rank_fn fn, void *context)
+static void fork_children(struct spawn *spawn, const tr_comm_options *options, tr_rank_fn fn,
+                          void *context)
 {
+    bool bind = options != NULL && options->bind;
+    const char *transport = options != NULL && options->transport ? options->transport : "shm";
     pid_t parent = getpid();
     fflush(NULL); /* or every child would write what is buffered once more */
     for (int i = 0; i < spawn->num; i++) {
@@ -66,7 +70,7 @@ static void fork_children(struct spawn *spawn, bool bind, tr_rank_fn fn, void *c
         if (pid == 0 && bind)
             bind_cores(i, spawn->num);
         if (pid == 0)
-            run_child(spawn->world, i, fn, context, parent);
+            run_child(spawn->world, i, transport, fn, context, parent);
         if (pid < 0) {
             tri_world_fail(spawn->world, i, strerror(errno));
             return;
@@ -148,7 +152,7 @@ tr_status tr_comm_spawn(int num_ranks, const tr_comm_options *options, tr_rank_f
     if (spawn.children == NULL || spawn.polls == NULL) {
         status = tri_fail(err, TR_ERROR_RUNTIME, "no memory for %d processes", num_ranks);
     } else {
-        fork_children(&spawn, options != NULL && options->bind, fn, context);
+        fork_children(&spawn, options, fn, context);
         watch(&spawn);
         status = tri_world_result(spawn.world, err);
     }

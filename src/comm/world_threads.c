@@ -9,6 +9,7 @@ struct rank_thread {
     pthread_t thread;
     tri_world *world;
     int rank;
+    const char *transport;
     tr_rank_fn fn;
     void *context;
 };
@@ -16,7 +17,7 @@ struct rank_thread {
 static void *rank_main(void *argument)
 {
     struct rank_thread *self = argument;
-    tri_world_run_rank(self->world, self->rank, "thread", self->fn, self->context);
+    tri_world_run_rank(self->world, self->rank, self->transport, self->fn, self->context);
     return NULL;
 }
 
@@ -28,8 +29,12 @@ tr_status tr_comm_run_threads(int num_ranks, const tr_comm_options *options, tr_
     struct rank_thread *threads = calloc((size_t)num_ranks, sizeof *threads);
     int started = 0;
     for (; threads != NULL && started < num_ranks; started++) {
-        threads[started] =
-            (struct rank_thread){.world = world, .rank = started, .fn = fn, .context = context};
+        threads[started] = (struct rank_thread){
+            .world = world,
+            .rank = started,
+            .transport = options && options->transport ? options->transport : "thread",
+            .fn = fn,
+            .context = context};
         int failure = pthread_create(&threads[started].thread, NULL, rank_main, &threads[started]);
         if (failure != 0) {
             tri_world_fail(world, started, strerror(failure));

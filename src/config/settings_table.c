@@ -267,9 +267,15 @@ const tri_setting tri_settings_table[] = {
     CHOICE("run.device", "cpu", "cpu, cuda, null",
            "Where it computes; null goes through the motions without computing",
            "backend accelerator"),
-    CHOICE("run.transport", "shm", "shm, thread",
-           "How ranks of one machine exchange data: shared memory, or threads of one process",
-           "comm comm_backend dist_backend distributed_backend"),
+    CHOICE(
+        "run.transport", "auto", "auto, shm, tcp, mpi, thread",
+        "How ranks exchange data: shared memory, TCP, MPI, or as threads of one process; auto is "
+        "shared memory on one machine, and between several MPI under mpirun, else TCP",
+        "comm comm_backend dist_backend distributed_backend"),
+    STRING("run.collective", "auto",
+           "Algorithm of the sums over ranks, such as ring, rabenseifner, torus2d:8x4, or MPI's "
+           "own, native; auto chooses by size",
+           "collective_algorithm allreduce algo nccl_algo algorithm"),
     FLOAT("run.deadline_s", "60", 0.1, 86400,
           "Longest time a rank waits for another before the run is stopped, in seconds",
           "timeout deadline timeout_s dist_timeout ddp_timeout watchdog"),

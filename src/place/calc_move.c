@@ -115,7 +115,8 @@ static void price(const tri_calc *calc, tri_calc_move *move)
     tri_coll coll = coll_of(move->kind);
     /* The formulas of algorithms take an exchange's blocks of all ranks together. */
     double blocks = coll == TRI_COLL_ALL_TO_ALL ? devices : 1, square = (double)devices * devices;
-    tri_coll_cost share = tri_algorithm_ring.cost(coll, devices, blocks * square);
+    tri_coll_shape ring = {.size = devices};
+    tri_coll_cost share = tri_algorithm_ring.cost(coll, &ring, blocks * square);
     move->sent = tri_amount_scaled(move->vector, share.beta_bytes, square);
     double vector, sent;
     if (!calc->link || !tri_amount_known(&move->vector, &vector) ||

@@ -1,8 +1,24 @@
 #include "train/ranks.h"
 
+#include "comm/tuning.h"
+
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 static const tr_dtype dtype_of[] = {[TRI_F32] = TR_F32, [TRI_BF16] = TR_BF16, [TRI_F16] = TR_F16};
+
+/* The forced one where it has the operation; otherwise the choice is open. */
+static const char *algorithm_for(const tri_ranks *ranks, int axis, tr_operation operation)
+{
+    const tri_algorithm *algorithm;
+    tri_coll_shape shape = tri_shape_flat(tr_group_size(ranks->groups[axis]));
+    if (strcmp(ranks->algorithm, "auto") == 0 || strcmp(ranks->algorithm, "native") == 0)
+        return ranks->algorithm;
+    bool has = tri_algorithm_parse(ranks->algorithm, &algorithm, &shape, NULL) == TR_OK &&
+               tri_algorithm_supports(algorithm, (tri_coll)operation, &shape);
+    return has ? ranks->algorithm : "auto";
+}
 
 static tr_status run_message(void *context, const tri_message *message, tr_error *err)
 {
@@ -21,6 +37,7 @@ static tr_status run_message(void *context, const tri_message *message, tr_error
         .send_counts = operation == TR_REDUCE_SCATTER ? message->counts : NULL,
         .recv_counts = operation == TR_ALL_GATHER ? message->counts : NULL,
         .label = message->label,
+        .algorithm = algorithm_for(ranks, message->axis, operation),
     };
     return tri_comm_run(ranks->groups[message->axis], &call, err);
 }
@@ -67,10 +84,35 @@ static tr_status connect(tri_ranks *ranks, tri_session *session, tr_error *err)
     return TR_OK;
 }
 
-tr_status tri_ranks_join(tri_ranks *ranks, const tri_bootstrap *bootstrap, const char *transport,
-                         tri_session *session, tr_error *err)
+/* A wrong name, or one that does not go with the number of ranks, is found before the first step.
+ */
+static tr_status check_algorithm(const tri_ranks *ranks, tr_error *err)
 {
+    bool named = strcmp(ranks->algorithm, "auto") != 0 && strcmp(ranks->algorithm, "native") != 0;
+    for (int axis = 0; axis < TRI_NUM_AXES && named; axis++) {
+        const tri_algorithm *algorithm;
+        if (!ranks->groups[axis])
+            continue;
+        tri_coll_shape shape = tri_shape_flat(tr_group_size(ranks->groups[axis]));
+        tr_status status = tri_algorithm_parse(ranks->algorithm, &algorithm, &shape, err);
+        if (status == TR_OK && !tri_algorithm_supports(algorithm, TRI_COLL_ALL_REDUCE, &shape))
+            status = tri_algorithm_refuse(algorithm, TRI_COLL_ALL_REDUCE, &shape, err);
+        if (status != TR_OK)
+            return tri_fail_prefix(err, status, "run.collective");
+    }
+    return TR_OK;
+}
+
+tr_status tri_ranks_join(tri_ranks *ranks, const tri_bootstrap *bootstrap,
+                         const tri_ranks_config *config, tri_session *session, tr_error *err)
+{
+    const char *transport = config->transport;
+    if (strcmp(transport, "auto") == 0)
+        transport = bootstrap->local_size == bootstrap->size ? "shm"
+                    : bootstrap->mpi                         ? "mpi"
+                                                             : "tcp";
     *ranks = (tri_ranks){.rank = bootstrap->rank, .size = bootstrap->size};
+    snprintf(ranks->algorithm, sizeof ranks->algorithm, "%s", config->algorithm);
     session->status = bootstrap->status;
     session->device_index = bootstrap->local_rank;
     if (ranks->size == 1)
@@ -80,12 +122,16 @@ tr_status tri_ranks_join(tri_ranks *ranks, const tri_bootstrap *bootstrap, const
         return tri_fail(err, TR_ERROR_RUNTIME, "no memory for %d ranks", ranks->size);
     TRI_TRY(tri_comm_create(bootstrap, transport, &ranks->comm, err));
     ranks->owns_comm = true;
-    return connect(ranks, session, err);
+    if (strcmp(config->algorithm, "auto") == 0)
+        TRI_TRY(tri_comm_tune(ranks->comm, config->tuning, err));
+    TRI_TRY(connect(ranks, session, err));
+    return check_algorithm(ranks, err);
 }
 
 tr_status tri_ranks_use(tri_ranks *ranks, tri_comm *comm, tri_session *session, tr_error *err)
 {
     *ranks = (tri_ranks){.rank = tr_comm_rank(comm), .size = tr_comm_size(comm), .comm = comm};
+    strcpy(ranks->algorithm, "auto");
     ranks->times_ns = calloc((size_t)ranks->size, sizeof *ranks->times_ns);
     if (!ranks->times_ns)
         return tri_fail(err, TR_ERROR_RUNTIME, "no memory for %d ranks", ranks->size);

@@ -11,12 +11,20 @@ typedef struct tri_ranks {
     bool owns_comm;                  /* destroys it when it leaves */
     tri_group *groups[TRI_NUM_AXES]; /* this rank's group on each axis; NULL where it is alone */
     int64_t *times_ns;               /* [size] */
+    char algorithm[40];              /* of collectives that it has: a name, or "auto" */
 } tri_ranks;
+
+/* How ranks talk. */
+typedef struct tri_ranks_config {
+    const char *transport; /* "auto": shm on one machine, mpi or tcp between several */
+    const char *algorithm; /* of collectives; "auto": chosen by size */
+    const char *tuning;    /* the file with measured prices, or NULL: they are not kept */
+} tri_ranks_config;
 
 /* Between tri_session_compile and tri_session_start. Collective over the ranks. The session must
  * end before the ranks leave. */
-tr_status tri_ranks_join(tri_ranks *ranks, const tri_bootstrap *bootstrap, const char *transport,
-                         tri_session *session, tr_error *err);
+tr_status tri_ranks_join(tri_ranks *ranks, const tri_bootstrap *bootstrap,
+                         const tri_ranks_config *config, tri_session *session, tr_error *err);
 /* The same with a communicator that exists already, whose size is the mesh's, and which stays the
  * caller's: for ranks that are threads of one process. */
 tr_status tri_ranks_use(tri_ranks *ranks, tri_comm *comm, tri_session *session, tr_error *err);

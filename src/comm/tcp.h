@@ -1,0 +1,26 @@
+/* What the files of the tcp transport share.
+ *
+ *   tcp_transport.c   the table; which address is this machine's
+ *   tcp_connect.c     one connection for each pair of a set of members, with the job's token
+ *   tcp_lane.c        messages over them */
+#ifndef TRI_COMM_TCP_H
+#define TRI_COMM_TCP_H
+
+#include "comm/io.h"
+
+typedef struct tri_tcp {
+    const tri_bootstrap *boot;
+    char address[48]; /* where the others reach this rank */
+} tri_tcp;
+
+/* Connects this member with every other of ports: fds[i] is member i's, -1 for itself. Collective
+ * over the members. On failure all are closed and the message names the peer. */
+tr_status tri_tcp_connect(const tri_tcp *tcp, const tri_ports *ports, const char *key, int *fds,
+                          tr_error *err);
+
+/* The first address of this machine that is not the loopback. */
+bool tri_outside_address(char *address, size_t capacity);
+
+extern const struct tri_io_def tri_tcp_io;
+
+#endif

@@ -1,0 +1,41 @@
+/* What messages cost here: measured once, kept in tuning.json of the run directory, and used to
+ * choose algorithms by their formulas. Same tuning, same choices, same bits. */
+#ifndef TRI_COMM_TUNING_H
+#define TRI_COMM_TUNING_H
+
+#include "collective/collective.h"
+#include "comm/comm.h"
+
+typedef struct tri_tuning {
+    char transport[16];
+    int num_ranks, num_machines;
+    tri_coll_prices near;   /* between ranks of a machine; the same as far when there is one each */
+    tri_coll_prices far;    /* between machines; as near when there is one */
+    tri_coll_prices shared; /* of reads in shared memory (direct); as near without */
+    bool measured;          /* not the guesses that every communicator begins with */
+} tri_tuning;
+
+void tri_comm_read_tuning(const tri_comm *comm, tri_tuning *tuning);
+/* The same on all ranks, before the first call that leaves the choice open. */
+void tri_comm_set_tuning(tri_comm *comm, const tri_tuning *tuning);
+
+/* Measures: rank 0 with a neighbour, and with a rank of another machine. Collective; some
+ * milliseconds. All ranks get rank 0's result. */
+tr_status tri_tuning_measure(tri_comm *comm, tri_tuning *tuning, tr_error *err);
+
+/* Of this transport, number of ranks and machines. *found: it was there. A file that is not there
+ * is no error, one that makes no sense is. */
+tr_status tri_tuning_load(const char *path, tri_tuning *tuning, bool *found, tr_error *err);
+/* Adds to what the file has of others, or replaces its own entry. */
+tr_status tri_tuning_save(const char *path, const tri_tuning *tuning, tr_error *err);
+
+/* Loads, or measures and saves, and sets: path is rank 0's; collective. Nothing to do where memory
+ * is shared: there one algorithm has the fewest rounds and the fewest bytes of all. */
+tr_status tri_comm_tune(tri_comm *comm, const char *path, tr_error *err);
+
+/* Seconds of a call by the formula, or by walking through the rounds where links differ. bytes as
+ * in tri_algorithm.cost. */
+double tri_tuning_time(const tri_tuning *tuning, const tri_algorithm *algorithm, tri_coll coll,
+                       const tri_coll_shape *shape, double bytes);
+
+#endif

@@ -1,0 +1,128 @@
+/* tuning.json: an object with a version and a list "comm" of what was measured, an entry for each
+ * transport, number of ranks and of machines. Other keys are other people's and stay. */
+#include "comm/tuning.h"
+
+#include <errno.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/fs.h"
+
+enum { VERSION = 1 };
+
+static tr_status read_object(const char *path, json_t **object, tr_error *err)
+{
+    json_error_t wrong;
+    *object = NULL;
+    if (access(path, F_OK) != 0)
+        return TR_OK;
+    *object = json_load_file(path, 0, &wrong);
+    if (!json_is_object(*object)) {
+        json_decref(*object);
+        *object = NULL;
+        return tri_fail(err, TR_ERROR_INPUT,
+                        "%s is not a tuning file (line %d: %s); delete it, and it is measured anew",
+                        path, wrong.line, wrong.text);
+    }
+    json_int_t version = json_integer_value(json_object_get(*object, "version"));
+    if (version != VERSION) {
+        json_decref(*object);
+        *object = NULL;
+        return tri_fail(err, TR_ERROR_INPUT,
+                        "%s has version %lld, this program reads %d; delete it, and it is measured "
+                        "anew",
+                        path, (long long)version, VERSION);
+    }
+    return TR_OK;
+}
+
+static bool is_entry(const json_t *entry, const tri_tuning *tuning)
+{
+    const char *transport = json_string_value(json_object_get(entry, "transport"));
+    return transport && strcmp(transport, tuning->transport) == 0 &&
+           json_integer_value(json_object_get(entry, "ranks")) == tuning->num_ranks &&
+           json_integer_value(json_object_get(entry, "machines")) == tuning->num_machines;
+}
+
+static bool read_prices(const json_t *entry, const char *name, tri_coll_prices *prices)
+{
+    const json_t *p = json_object_get(entry, name);
+    prices->alpha = json_number_value(json_object_get(p, "alpha_s"));
+    prices->beta = json_number_value(json_object_get(p, "beta_s_per_byte"));
+    prices->gamma = json_number_value(json_object_get(p, "gamma_s_per_byte"));
+    return prices->alpha >= 0 && prices->beta > 0 && prices->gamma >= 0 && prices->alpha < 1e3 &&
+           prices->beta < 1 && prices->gamma < 1;
+}
+
+tr_status tri_tuning_load(const char *path, tri_tuning *tuning, bool *found, tr_error *err)
+{
+    json_t *object, *entry;
+    size_t i;
+    *found = false;
+    TRI_TRY(read_object(path, &object, err));
+    tr_status status = TR_OK;
+    json_array_foreach(json_object_get(object, "comm"), i, entry)
+    {
+        if (!is_entry(entry, tuning))
+            continue;
+        *found = read_prices(entry, "near", &tuning->near) &&
+                 read_prices(entry, "far", &tuning->far) &&
+                 read_prices(entry, "shared", &tuning->shared);
+        tuning->measured = *found;
+        if (!*found)
+            status = tri_fail(err, TR_ERROR_INPUT,
+                              "%s: entry %zu of \"comm\" has no sensible prices; delete the file, "
+                              "and it is measured anew",
+                              path, i);
+        break;
+    }
+    json_decref(object);
+    return status;
+}
+
+static json_t *prices_json(const tri_coll_prices *p)
+{
+    return json_pack("{s:f, s:f, s:f}", "alpha_s", p->alpha, "beta_s_per_byte", p->beta,
+                     "gamma_s_per_byte", p->gamma);
+}
+
+static void put_entry(json_t *list, const tri_tuning *t)
+{
+    json_t *old;
+    size_t i;
+    json_array_foreach(list, i, old)
+    {
+        if (is_entry(old, t)) {
+            json_array_remove(list, i);
+            break;
+        }
+    }
+    json_array_append_new(list, json_pack("{s:s, s:i, s:i, s:o, s:o, s:o}", "transport",
+                                          t->transport, "ranks", t->num_ranks, "machines",
+                                          t->num_machines, "near", prices_json(&t->near), "far",
+                                          prices_json(&t->far), "shared", prices_json(&t->shared)));
+}
+
+tr_status tri_tuning_save(const char *path, const tri_tuning *tuning, tr_error *err)
+{
+    json_t *object;
+    TRI_TRY(read_object(path, &object, err));
+    if (object == NULL)
+        object = json_pack("{s:i}", "version", VERSION);
+    json_t *list = json_object_get(object, "comm");
+    if (!json_is_array(list)) {
+        list = json_array();
+        json_object_set_new(object, "comm", list);
+    }
+    put_entry(list, tuning);
+    char *text = json_dumps(object, JSON_INDENT(2) | JSON_REAL_PRECISION(17));
+    tr_status status = text ? TR_OK : tri_fail(err, TR_ERROR_RUNTIME, "no memory for %s", path);
+    if (status == TR_OK)
+        status = tri_file_replace(path, text, strlen(text), err);
+    free(text);
+    json_decref(object);
+    return status;
+}

@@ -1,0 +1,217 @@
+/* Setting up connections over tcp: strangers that reach a rank's port are dropped and nobody
+ * notices; a rank without the job's token is refused and named. */
+#include "comm/comm.h"
+#include "comm/control.h"
+
+#include "base/clock.h"
+
+#include <arpa/inet.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+enum { SIZE = 3, MOST_KEYS = 64, MOST_STRANGERS = 32 };
+
+/* A table of keys for ranks that are threads, which sends strangers to every port it hears of. */
+struct table {
+    pthread_mutex_t mutex;
+    pthread_cond_t changed;
+    char keys[MOST_KEYS][80];
+    char values[MOST_KEYS][1024];
+    size_t bytes[MOST_KEYS];
+    int num;
+    int strangers[MOST_STRANGERS], num_strangers;
+    tri_stop stop;
+    double deadline_s;
+    const char *tokens[SIZE];
+};
+
+struct rank {
+    pthread_t thread;
+    struct table *table;
+    tri_rank_status status;
+    int rank;
+    tr_status result;
+    float sum;
+    tr_error err;
+};
+
+static void send_stranger(struct table *t, const char *where, const void *says, size_t num_bytes)
+{
+    char address[48];
+    int port;
+    assert_int_equal(sscanf(where, "%d %47s", &port, address), 2);
+    struct sockaddr_in to = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port)};
+    inet_pton(AF_INET, address, &to.sin_addr);
+    int fd = socket(AF_INET, SOCK_STREAM, 0);
+    if (fd < 0 || connect(fd, (struct sockaddr *)&to, sizeof to) != 0)
+        fail_msg("a stranger cannot reach %s", where);
+    if (num_bytes > 0 && send(fd, says, num_bytes, MSG_NOSIGNAL) != (ssize_t)num_bytes)
+        fail_msg("a stranger cannot speak");
+    t->strangers[t->num_strangers++] = fd;
+}
+
+/* As a hello of the real protocol is, but with a token that is not the job's. */
+static void send_strangers(struct table *t, const char *where)
+{
+    char hello[8 + TRI_CONTROL_MAX_TOKEN + 96 + 8] = "TRITCP1";
+    strcpy(hello + 8, "guessed");
+    strcpy(hello + 8 + TRI_CONTROL_MAX_TOKEN, "p2p");
+    hello[sizeof hello - 8] = 1;
+    send_stranger(t, where, hello, sizeof hello);
+    send_stranger(t, where, "GET / HTTP/1.1\r\n\r\n", 18);
+    send_stranger(t, where, NULL, 0);
+}
+
+static tr_status put(void *context, const char *key, const void *data, size_t num_bytes,
+                     tr_error *err)
+{
+    struct rank *self = context;
+    struct table *t = self->table;
+    (void)err;
+    pthread_mutex_lock(&t->mutex);
+    snprintf(t->keys[t->num], sizeof t->keys[0], "%s", key);
+    assert_true(num_bytes <= sizeof t->values[0]);
+    memcpy(t->values[t->num], data, num_bytes);
+    t->bytes[t->num++] = num_bytes;
+    if (strncmp(key, "tcp.", 4) == 0 && t->num_strangers + 3 <= MOST_STRANGERS)
+        send_strangers(t, data);
+    pthread_cond_broadcast(&t->changed);
+    pthread_mutex_unlock(&t->mutex);
+    return TR_OK;
+}
+
+static tr_status get(void *context, const char *key, void *data, size_t capacity, size_t *num_bytes,
+                     tr_error *err)
+{
+    struct rank *self = context;
+    struct table *t = self->table;
+    struct timespec until;
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_sec += 10;
+    int wrong = 0;
+    pthread_mutex_lock(&t->mutex);
+    for (;;) {
+        for (int i = 0; i < t->num; i++)
+            if (strcmp(t->keys[i], key) == 0) {
+                *num_bytes = t->bytes[i] < capacity ? t->bytes[i] : capacity;
+                memcpy(data, t->values[i], *num_bytes);
+                pthread_mutex_unlock(&t->mutex);
+                return TR_OK;
+            }
+        if (wrong != 0)
+            break;
+        wrong = pthread_cond_timedwait(&t->changed, &t->mutex, &until);
+    }
+    pthread_mutex_unlock(&t->mutex);
+    return tri_fail(err, TR_ERROR_RUNTIME, "nobody put %s", key);
+}
+
+static void *run_rank(void *argument)
+{
+    struct rank *self = argument;
+    struct table *t = self->table;
+    tri_rank_status_init(&self->status);
+    tri_bootstrap boot = {.rank = self->rank,
+                          .size = SIZE,
+                          .local_rank = self->rank,
+                          .local_size = SIZE,
+                          .deadline_s = t->deadline_s,
+                          .token = t->tokens[self->rank],
+                          .stop = &t->stop,
+                          .status = &self->status,
+                          .context = self,
+                          .put = put,
+                          .get = get};
+    tri_comm *comm = NULL;
+    self->result = tri_comm_create(&boot, "tcp", &comm, &self->err);
+    float own = (float)(self->rank + 1);
+    if (self->result == TR_OK)
+        self->result =
+            tr_all_reduce(tr_comm_world(comm), &own, &self->sum, 1, TR_F32, TR_SUM, &self->err);
+    tri_comm_destroy(comm);
+    return NULL;
+}
+
+static void run_world(struct table *t, struct rank ranks[SIZE])
+{
+    pthread_mutex_init(&t->mutex, NULL);
+    pthread_cond_init(&t->changed, NULL);
+    for (int r = 0; r < SIZE; r++) {
+        ranks[r] = (struct rank){.table = t, .rank = r};
+        pthread_create(&ranks[r].thread, NULL, run_rank, &ranks[r]);
+    }
+    for (int r = 0; r < SIZE; r++)
+        pthread_join(ranks[r].thread, NULL);
+    for (int i = 0; i < t->num_strangers; i++)
+        close(t->strangers[i]);
+}
+
+static void strangers_are_dropped(void **state)
+{
+    (void)state;
+    struct table *t = calloc(1, sizeof *t);
+    struct rank ranks[SIZE];
+    t->deadline_s = 10;
+    for (int r = 0; r < SIZE; r++)
+        t->tokens[r] = "the job's";
+    run_world(t, ranks);
+    for (int r = 0; r < SIZE; r++) {
+        if (ranks[r].result != TR_OK)
+            fail_msg("rank %d: %s", r, ranks[r].err.message);
+        assert_true(ranks[r].sum == 6);
+    }
+    assert_true(t->num_strangers >= 9);
+    free(t);
+}
+
+/* Nobody lets rank 1 in; those who wait for it say so by name. */
+static void another_token_is_refused(void **state)
+{
+    (void)state;
+    struct table *t = calloc(1, sizeof *t);
+    struct rank ranks[SIZE];
+    t->deadline_s = 0.5;
+    for (int r = 0; r < SIZE; r++)
+        t->tokens[r] = r == 1 ? "another" : "the job's";
+    double start = tri_now_s();
+    run_world(t, ranks);
+    assert_true(tri_now_s() - start < 8);
+    for (int r = 0; r < SIZE; r++)
+        assert_int_equal(ranks[r].result, TR_ERROR_RUNTIME);
+    assert_non_null(strstr(ranks[0].err.message, "rank 1"));
+    assert_true(strstr(ranks[1].err.message, "rank 0") || strstr(ranks[1].err.message, "rank 2"));
+    free(t);
+}
+
+static void no_token_is_an_error(void **state)
+{
+    (void)state;
+    struct table *t = calloc(1, sizeof *t);
+    struct rank ranks[SIZE];
+    t->deadline_s = 0.5;
+    run_world(t, ranks);
+    for (int r = 0; r < SIZE; r++) {
+        assert_int_equal(ranks[r].result, TR_ERROR_INPUT);
+        assert_non_null(strstr(ranks[r].err.message, "TRIREME_TOKEN"));
+    }
+    free(t);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(strangers_are_dropped),
+        cmocka_unit_test(another_token_is_refused),
+        cmocka_unit_test(no_token_is_an_error),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

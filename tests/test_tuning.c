@@ -1,0 +1,239 @@
+/* Choosing algorithms: by price, size and topology; and the file that keeps the prices. */
+#include "comm/comm_internal.h"
+#include "comm/tuning.h"
+
+#include "base/error.h"
+#include "temp_dir.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+static const tri_tuning example = {.transport = "tcp",
+                                   .num_ranks = 4,
+                                   .num_machines = 2,
+                                   .near = {1e-6, 1.0 / 3e9, 1e-10},
+                                   .far = {3e-5, 1e-9, 1e-10},
+                                   .shared = {2e-6, 3e-9, 1e-10},
+                                   .measured = true};
+
+static void write_text(const char *path, const char *text)
+{
+    FILE *file = fopen(path, "w");
+    assert_non_null(file);
+    fputs(text, file);
+    fclose(file);
+}
+
+static void file_keeps_what_was_measured(void **state)
+{
+    const char *dir = ((temp_dir *)*state)->path;
+    char path[400];
+    tr_error err = {0};
+    tri_tuning back = example, other = example;
+    bool found = true;
+    snprintf(path, sizeof path, "%s/tuning.json", dir);
+    assert_int_equal(tri_tuning_load(path, &back, &found, &err), TR_OK);
+    assert_false(found);
+    write_text(path, "{\"version\": 1, \"cublas\": {\"kept\": 7}}");
+    assert_int_equal(tri_tuning_save(path, &example, &err), TR_OK);
+    other.num_ranks = 5;
+    other.near.alpha = 7;
+    assert_int_equal(tri_tuning_save(path, &other, &err), TR_OK);
+    other.near.alpha = 8; /* replaces the entry before */
+    assert_int_equal(tri_tuning_save(path, &other, &err), TR_OK);
+    memset(&back.near, 0, sizeof back.near);
+    assert_int_equal(tri_tuning_load(path, &back, &found, &err), TR_OK);
+    assert_true(found);
+    assert_memory_equal(&back.near, &example.near, sizeof back.near); /* to the last bit */
+    assert_memory_equal(&back.far, &example.far, sizeof back.far);
+    assert_int_equal(tri_tuning_load(path, &other, &found, &err), TR_OK);
+    assert_true(found && other.near.alpha == 8);
+    back.num_machines = 1; /* other machines, other prices */
+    assert_int_equal(tri_tuning_load(path, &back, &found, &err), TR_OK);
+    assert_false(found);
+    char text[4000] = "";
+    FILE *file = fopen(path, "r");
+    assert_true(fread(text, 1, sizeof text - 1, file) > 0);
+    fclose(file);
+    assert_non_null(strstr(text, "kept"));
+    unlink(path);
+}
+
+static void broken_files_are_refused(void **state)
+{
+    static const char *const texts[] = {
+        "",
+        "{",
+        "[1]",
+        "{\"version\": 2}",
+        "{\"version\": 1, \"comm\": [{\"transport\": \"tcp\", \"ranks\": 4, \"machines\": 2}]}",
+        "{\"version\": 1, \"comm\": [{\"transport\": \"tcp\", \"ranks\": 4, \"machines\": 2, "
+        "\"near\": {\"alpha_s\": -1, \"beta_s_per_byte\": 1e-9, \"gamma_s_per_byte\": 0}}]}"};
+    const char *dir = ((temp_dir *)*state)->path;
+    char path[400];
+    snprintf(path, sizeof path, "%s/tuning.json", dir);
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+        tr_error err = {0};
+        tri_tuning back = example;
+        bool found;
+        write_text(path, texts[i]);
+        assert_int_equal(tri_tuning_load(path, &back, &found, &err), TR_ERROR_INPUT);
+        assert_non_null(strstr(err.message, path));
+        assert_non_null(strstr(err.message, "measured anew"));
+    }
+    unlink(path);
+}
+
+static const tri_algorithm *best(const tri_tuning *tuning, tri_coll coll, tri_coll_shape shape,
+                                 double bytes)
+{
+    const tri_algorithm *least = NULL;
+    double time = 0;
+    for (size_t i = 0; tri_algorithm_at(i); i++) {
+        const tri_algorithm *a = tri_algorithm_at(i);
+        if (a->needs_shared_memory || !tri_algorithm_supports(a, coll, &shape))
+            continue;
+        double t = tri_tuning_time(tuning, a, coll, &shape, bytes);
+        if (!least || t < time) {
+            least = a;
+            time = t;
+        }
+    }
+    return least;
+}
+
+/* The textbook's network: 5 us, 50 GB/s. */
+static void size_decides(void **state)
+{
+    (void)state;
+    tri_tuning flat = {.num_ranks = 64, .num_machines = 1, .near = {5e-6, 1 / 50e9, 0}};
+    tri_coll_shape ranks = tri_shape_flat(64);
+    flat.far = flat.near;
+    assert_ptr_equal(best(&flat, TRI_COLL_ALL_REDUCE, ranks, 64), &tri_algorithm_doubling);
+    assert_ptr_equal(best(&flat, TRI_COLL_ALL_REDUCE, ranks, 1e9), &tri_algorithm_rabenseifner);
+    assert_ptr_equal(best(&flat, TRI_COLL_ALL_TO_ALL, ranks, 64 * 64 * 8), &tri_algorithm_bruck);
+    assert_ptr_equal(best(&flat, TRI_COLL_ALL_TO_ALL, ranks, 1e10), &tri_algorithm_ring);
+    assert_ptr_equal(best(&flat, TRI_COLL_GATHER, ranks, 1e6), &tri_algorithm_tree);
+    ranks = tri_shape_flat(63); /* no folding */
+    assert_ptr_equal(best(&flat, TRI_COLL_ALL_REDUCE, ranks, 1e9), &tri_algorithm_bruck);
+}
+
+/* Four machines of eight with slow links between them: leaders speak for small vectors, the torus
+ * spreads large ones over all ranks. */
+static void machines_decide(void **state)
+{
+    (void)state;
+    tri_tuning t = {.num_ranks = 32,
+                    .num_machines = 4,
+                    .near = {1e-6, 1 / 20e9, 0},
+                    .far = {50e-6, 1 / 1e9, 0}};
+    tri_coll_shape shape = {32, 2, {8, 4}};
+    assert_ptr_equal(best(&t, TRI_COLL_ALL_REDUCE, shape, 1e9), &tri_algorithm_torus2d);
+    double far_rounds =
+        tri_tuning_time(&t, &tri_algorithm_hierarchical, TRI_COLL_ALL_REDUCE, &shape, 64);
+    assert_true(far_rounds <
+                tri_tuning_time(&t, &tri_algorithm_ring, TRI_COLL_ALL_REDUCE, &shape, 64) / 10);
+    assert_true(far_rounds <
+                tri_tuning_time(&t, &tri_algorithm_torus2d, TRI_COLL_ALL_REDUCE, &shape, 64));
+}
+
+/* ---- on ranks ---- */
+
+static tr_status choose_on_ranks(tr_comm *comm, void *context, tr_error *err)
+{
+    (void)context;
+    tr_group *world = tr_comm_world(comm);
+    tr_collective call = {.operation = TR_ALL_REDUCE, .count = 1};
+    tri_tuning tuning;
+    tri_comm_read_tuning(comm, &tuning);
+    tuning.near = tuning.far = (tri_coll_prices){1e-3, 1e-9, 0};
+    tri_comm_set_tuning(comm, &tuning);
+    if (tri_choose(world, &call) != &tri_algorithm_doubling)
+        return tri_fail(err, TR_ERROR_INTERNAL, "%s when latency is all",
+                        tri_choose(world, &call)->name);
+    tuning.near = tuning.far = (tri_coll_prices){1e-9, 1e-3, 0};
+    tri_comm_set_tuning(comm, &tuning);
+    call.count = 4000;
+    if (tri_choose(world, &call) == &tri_algorithm_doubling)
+        return tri_fail(err, TR_ERROR_INTERNAL, "doubling when bytes are all");
+    tuning.near = tuning.far = (tri_coll_prices){1e-5, 1e-9, 1e-10}; /* and with the size */
+    tri_comm_set_tuning(comm, &tuning);
+    call.count = 1;
+    const tri_algorithm *small = tri_choose(world, &call);
+    call.count = 1 << 22;
+    if (small != &tri_algorithm_doubling || tri_choose(world, &call) != &tri_algorithm_rabenseifner)
+        return tri_fail(err, TR_ERROR_INTERNAL, "%s for 4 bytes, %s for 16 MiB", small->name,
+                        tri_choose(world, &call)->name);
+    tr_collective exchange = {.operation = TR_ALL_TO_ALL,
+                              .send_counts = (uint64_t[8]){0},
+                              .recv_counts = (uint64_t[8]){0}};
+    if (tri_choose(world, &exchange) != &tri_algorithm_pairwise)
+        return tri_fail(err, TR_ERROR_INTERNAL, "blocks of different sizes");
+    /* Measured, the same on all, and usable. */
+    TRI_TRY(tri_tuning_measure(comm, &tuning, err));
+    double got[8], own = tuning.near.alpha;
+    TRI_TRY(tr_all_gather(world, &own, got, 8, TR_U8, err));
+    for (int r = 0; r < tr_comm_size(comm); r++)
+        if (got[r] != own || !(own > 0) || !(tuning.near.beta > 0) || !(tuning.near.gamma > 0))
+            return tri_fail(err, TR_ERROR_INTERNAL, "prices %g and %g", own, got[r]);
+    return TR_OK;
+}
+
+static void ranks_choose_alike(void **state)
+{
+    (void)state;
+    tr_comm_options options = {.transport = "tcp"};
+    tr_error err = {0};
+    if (tr_comm_run_threads(4, &options, choose_on_ranks, NULL, &err) != TR_OK)
+        fail_msg("%s", err.message);
+}
+
+static tr_status tune(tr_comm *comm, void *context, tr_error *err)
+{
+    char path[400];
+    tri_tuning tuning;
+    snprintf(path, sizeof path, "%s/tuning.json", (const char *)context);
+    const char *own = tr_comm_rank(comm) == 0 ? path : NULL; /* the others have no such file */
+    TRI_TRY(tri_comm_tune(comm, own, err));
+    TRI_TRY(tr_barrier(tr_comm_world(comm), err));
+    if (tr_comm_rank(comm) == 0) {
+        tri_comm_read_tuning(comm, &tuning);
+        tuning.near.alpha = 0.125;
+        TRI_TRY(tri_tuning_save(path, &tuning, err));
+    }
+    TRI_TRY(tri_comm_tune(comm, own, err));
+    tri_comm_read_tuning(comm, &tuning);
+    return tuning.near.alpha == 0.125 ? TR_OK
+                                      : tri_fail(err, TR_ERROR_INTERNAL, "not what the file says");
+}
+
+static void prices_are_measured_once(void **state)
+{
+    char path[400];
+    tr_comm_options options = {.transport = "tcp"};
+    tr_error err = {0};
+    if (tr_comm_spawn(3, &options, tune, ((temp_dir *)*state)->path, &err) != TR_OK)
+        fail_msg("%s", err.message);
+    snprintf(path, sizeof path, "%s/tuning.json", ((temp_dir *)*state)->path);
+    assert_int_equal(unlink(path), 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(file_keeps_what_was_measured),
+        cmocka_unit_test(broken_files_are_refused),
+        cmocka_unit_test(size_decides),
+        cmocka_unit_test(machines_decide),
+        cmocka_unit_test(ranks_choose_alike),
+        cmocka_unit_test(prices_are_measured_once),
+    };
+    return cmocka_run_group_tests(tests, temp_dir_setup, temp_dir_teardown);
+}
