@@ -173,33 +173,46 @@ static traffic traffic_with(tri_axis axis, int ranks, double *num_params,
     return t;
 }
 
-/* In units of the parameters times (N - 1) / N: zero 0 and 1 send 2, zero 2 one more than there are
- * micro-batches, zero 3 three for each. */
+/* Bytes of a step in units of the parameters times (N - 1) / N. */
+static double units_of_zero(int zero, int dp, int micro, int element, const char *const *more)
+{
+    char words[3][40];
+    const char *set[24] = {"run.device=null", "model.num_layers=4",
+                           "model.dim=256",   "model.num_heads=4",
+                           "model.vocab=512", "train.batch=12",
+                           "data.seq_len=32", words[0],
+                           words[1],          words[2]};
+    snprintf(words[0], sizeof words[0], "layout.zero=%d", zero);
+    snprintf(words[1], sizeof words[1], "layout.dp=%d", dp);
+    snprintf(words[2], sizeof words[2], "layout.microbatches=%d", micro);
+    for (int i = 10; *more; more++)
+        set[i++] = *more;
+    double num;
+    traffic t = traffic_with(TRI_AXIS_DP, dp, &num, set);
+    return (t.reduced + t.gathered + t.scattered) / (num * element * (dp - 1) / dp);
+}
+
+/* Zero 0 and 1 send 2, zero 2 one more than there are micro-batches, zero 3 three for each. */
 static void test_traffic_of_zero(void **state)
 {
     (void)state;
-    for (int dp = 2; dp <= 4; dp += 2)
-        for (int zero = 0; zero <= 3; zero++)
-            for (int m = 1; m <= 3; m += 2) {
-                char stage[32], ranks[32], micro[40];
-                snprintf(stage, sizeof stage, "layout.zero=%d", zero);
-                snprintf(ranks, sizeof ranks, "layout.dp=%d", dp);
-                snprintf(micro, sizeof micro, "layout.microbatches=%d", m);
-                double num;
-                traffic t =
-                    traffic_with(zero ? TRI_AXIS_SHARD : TRI_AXIS_DP, dp, &num,
-                                 SET("run.device=null", "model.num_layers=4", "model.dim=256",
-                                     "model.num_heads=4", "model.vocab=512", "train.batch=12",
-                                     "data.seq_len=32", stage, ranks, micro));
-                double unit = num * 4 * (dp - 1) / dp;
-                double all = (t.reduced + t.gathered + t.scattered) / unit;
-                double want = zero <= 1 ? 2 : zero == 2 ? m + 1 : 3 * m;
-                if (fabs(all / want - 1) > 0.01)
-                    fail_msg("zero %d, dp %d, %d micro-batches: %.3f, not %.0f (reduced %.3f, "
-                             "gathered %.3f, scattered %.3f)",
-                             zero, dp, m, all, want, t.reduced / unit, t.gathered / unit,
-                             t.scattered / unit);
-            }
+    static const struct {
+        int element;
+        const char *set[4];
+    } kinds[] = {{4, {"layout.split_backward=false"}},
+                 {4, {"layout.split_backward=true"}},
+                 {4, {"optim.kind=muon"}},
+                 {2, {"precision.kind=bf16", "precision.grad=compute"}}};
+    for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++)
+        for (int dp = 2; dp <= 4; dp += 2)
+            for (int zero = 0; zero <= 3; zero++)
+                for (int m = 1; m <= 3; m += 2) {
+                    double units = units_of_zero(zero, dp, m, kinds[k].element, kinds[k].set);
+                    double want = zero <= 1 ? 2 : zero == 2 ? m + 1 : 3 * m;
+                    if (fabs(units / want - 1) > 0.01)
+                        fail_msg("%s, zero %d, dp %d, %d micro-batches: %.3f, not %.0f",
+                                 kinds[k].set[0], zero, dp, m, units, want);
+                }
 }
 
 static traffic traffic_of_tp(const char *kind, int layers, int tp, bool sp, int micro)
