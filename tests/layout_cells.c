@@ -39,7 +39,7 @@ static const char *const precision_words[NUM_PRECISIONS][3] = {
 };
 static const char *const optim_words[NUM_OPTIMS][3] = {
     {"optim.kind=adamw", "optim.lr=3e-3"},
-    {"optim.kind=sgd", "optim.lr=0.05"},
+    {"optim.kind=sgd", "optim.lr=0.01"},
     {"optim.kind=muon", "optim.lr=3e-3"},
 };
 static const char *const common_words[] = {

@@ -127,7 +127,7 @@ bool matrix_write(const char *path, const matrix_entry *entries, size_t num, siz
             "Each entry is the worst over 1 and 3 micro-batches, the backward in one piece and "
             "split, and the update rules adamw, sgd and muon; the last column also over all "
             "models, with bf16 and with bf16 gradients.\n"
-            "The promise is 1e-5 / 1e-4 in fp32. In bf16 the limit is 2e-3 / 5e-2, since an "
+            "The promise is 1e-5 / 1e-4 in fp32. In bf16 the limit is 1e-3 / 5e-2, since an "
             "element is rounded to 1 part in 256 and a layout rounds other sums.\n"
             "The models are small and of odd sizes, so that hardly anything divides evenly, with "
             "dropout where the model has it; 13 rows in a batch.\n\n"
