@@ -11,7 +11,7 @@
 
 const char *const cell_models[NUM_MODELS] = {"gpt2", "llama",    "llama tied",
                                              "mlm",  "classify", "mlp"};
-const char *const cell_precisions[NUM_PRECISIONS] = {"fp32", "bf16", "bf16 gradients"};
+const char *const cell_precisions[NUM_PRECISIONS] = {"fp32", "bf16", "bf16 gradients", "fp16"};
 const char *const cell_optims[NUM_OPTIMS] = {"adamw", "sgd", "muon"};
 
 /* Odd sizes on purpose: no layout divides them evenly. */
@@ -36,6 +36,7 @@ static const char *const precision_words[NUM_PRECISIONS][3] = {
     {"precision.kind=fp32"},
     {"precision.kind=bf16"},
     {"precision.kind=bf16", "precision.grad=compute"},
+    {"precision.kind=fp16"},
 };
 static const char *const optim_words[NUM_OPTIMS][3] = {
     {"optim.kind=adamw", "optim.lr=3e-3"},
@@ -62,6 +63,7 @@ int cell_words(const cell *c, char words[CELL_MAX_WORDS][CELL_WORD])
                   {CELL_TP, "tp"},
                   {CELL_SP, "sp"},
                   {CELL_ZERO, "zero"},
+                  {CELL_GROUP, "shard_group"},
                   {CELL_MICRO, "microbatches"},
                   {CELL_SPLIT, "split_backward"}};
     int num = add_words(words, 0, common_words);
@@ -82,11 +84,14 @@ int cell_words(const cell *c, char words[CELL_MAX_WORDS][CELL_WORD])
 
 void cell_name(const cell *c, char *text, size_t size)
 {
-    snprintf(text, size, "%s, %s, %s, dp %d zero %d, tp %d%s, %d micro-batch%s%s",
+    char group[24] = "";
+    if (c->is[CELL_GROUP])
+        snprintf(group, sizeof group, " in groups of %d", c->is[CELL_GROUP]);
+    snprintf(text, size, "%s, %s, %s, dp %d zero %d%s, tp %d%s, %d micro-batch%s%s",
              cell_models[c->is[CELL_MODEL]], cell_precisions[c->is[CELL_PRECISION]],
-             cell_optims[c->is[CELL_OPTIM]], c->is[CELL_DP], c->is[CELL_ZERO], c->is[CELL_TP],
-             c->is[CELL_SP] ? " sp" : "", c->is[CELL_MICRO], c->is[CELL_MICRO] > 1 ? "es" : "",
-             c->is[CELL_SPLIT] ? ", split backward" : "");
+             cell_optims[c->is[CELL_OPTIM]], c->is[CELL_DP], c->is[CELL_ZERO], group,
+             c->is[CELL_TP], c->is[CELL_SP] ? " sp" : "", c->is[CELL_MICRO],
+             c->is[CELL_MICRO] > 1 ? "es" : "", c->is[CELL_SPLIT] ? ", split backward" : "");
 }
 
 int cell_world(const cell *c)
@@ -100,6 +105,9 @@ bool cell_valid(const cell *c)
     int rows = c->is[CELL_MODEL] == MODEL_MLP ? 12 : 13, parts = c->is[CELL_DP] * c->is[CELL_MICRO];
     if (c->is[CELL_MODEL] == MODEL_MLP && rows % parts != 0)
         return false;
+    if (c->is[CELL_GROUP] && (!c->is[CELL_ZERO] || c->is[CELL_DP] % c->is[CELL_GROUP] != 0 ||
+                              c->is[CELL_DP] == c->is[CELL_GROUP]))
+        return false;
     return cell_world(c) <= CELL_MAX_RANKS && parts <= rows &&
            c->is[CELL_TP] <= most_tp[c->is[CELL_MODEL]] &&
            (!c->is[CELL_SP] || c->is[CELL_TP] > 1) && (!c->is[CELL_ZERO] || c->is[CELL_DP] > 1);
@@ -109,7 +117,7 @@ cell cell_alone(const cell *c)
 {
     cell alone = *c;
     alone.is[CELL_DP] = alone.is[CELL_TP] = alone.is[CELL_MICRO] = 1;
-    alone.is[CELL_SP] = alone.is[CELL_ZERO] = alone.is[CELL_SPLIT] = 0;
+    alone.is[CELL_SP] = alone.is[CELL_GROUP] = alone.is[CELL_ZERO] = alone.is[CELL_SPLIT] = 0;
     return alone;
 }
 

@@ -16,13 +16,14 @@ typedef enum cell_factor {
     CELL_TP,
     CELL_SP,
     CELL_ZERO,
+    CELL_GROUP, /* layout.shard_group; 0: all of dp */
     CELL_MICRO,
     CELL_SPLIT,
     NUM_FACTORS
 } cell_factor;
 
 enum { MODEL_GPT2, MODEL_LLAMA, MODEL_TIED, MODEL_MLM, MODEL_CLASSIFY, MODEL_MLP, NUM_MODELS };
-enum { FP32, BF16, BF16_GRAD, NUM_PRECISIONS };
+enum { FP32, BF16, BF16_GRAD, FP16, NUM_PRECISIONS };
 enum { ADAMW, SGD, MUON, NUM_OPTIMS };
 
 /* One value for each factor: an index for the first three, the setting itself for the others. */

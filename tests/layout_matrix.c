@@ -62,7 +62,8 @@ typedef struct worst {
 static bool same_layout(const cell *a, const cell *b)
 {
     return a->is[CELL_DP] == b->is[CELL_DP] && a->is[CELL_ZERO] == b->is[CELL_ZERO] &&
-           a->is[CELL_TP] == b->is[CELL_TP] && a->is[CELL_SP] == b->is[CELL_SP];
+           a->is[CELL_GROUP] == b->is[CELL_GROUP] && a->is[CELL_TP] == b->is[CELL_TP] &&
+           a->is[CELL_SP] == b->is[CELL_SP];
 }
 
 bool matrix_same_entry(const cell *a, const cell *b)
@@ -99,11 +100,13 @@ static void write_worst(FILE *file, worst w)
 
 static void write_row(FILE *file, const matrix_entry *entries, size_t num, const cell *layout)
 {
-    char tp[16] = "-", zero[8] = "-";
+    char tp[16] = "-", zero[24] = "-";
     if (layout->is[CELL_TP] > 1)
         snprintf(tp, sizeof tp, "%d%s", layout->is[CELL_TP], layout->is[CELL_SP] ? " sp" : "");
     if (layout->is[CELL_DP] > 1)
         snprintf(zero, sizeof zero, "%d", layout->is[CELL_ZERO]);
+    if (layout->is[CELL_GROUP])
+        snprintf(zero, sizeof zero, "%d in %ds", layout->is[CELL_ZERO], layout->is[CELL_GROUP]);
     fprintf(file, "| %d | %s | %s |", layout->is[CELL_DP], zero, tp);
     for (int m = 0; m < NUM_MODELS; m++)
         write_worst(file, worst_of(entries, num, layout, m, true));
@@ -126,8 +129,8 @@ bool matrix_write(const char *path, const matrix_entry *entries, size_t num, siz
             "of the gradient norm in any of %d steps.\n"
             "Each entry is the worst over 1 and 3 micro-batches, the backward in one piece and "
             "split, and the update rules adamw, sgd and muon; the last column also over all "
-            "models, with bf16 and with bf16 gradients.\n"
-            "The promise is 1e-5 / 1e-4 in fp32. In bf16 the limit is 1e-3 / 5e-2, since an "
+            "models, with bf16, bf16 gradients and fp16.\n"
+            "The promise is 1e-5 / 1e-4 in fp32. In 16 bits the limit is 1e-3 / 5e-2, since an "
             "element is rounded to 1 part in 256 and a layout rounds other sums.\n"
             "The models are small and of odd sizes, so that hardly anything divides evenly, with "
             "dropout where the model has it; 13 rows in a batch.\n\n"
@@ -138,7 +141,7 @@ bool matrix_write(const char *path, const matrix_entry *entries, size_t num, siz
     fprintf(file, "| dp | zero | tp |");
     for (int m = 0; m < NUM_MODELS; m++)
         fprintf(file, " %s |", cell_models[m]);
-    fprintf(file, " bf16 |\n|---|---|---|");
+    fprintf(file, " 16 bits |\n|---|---|---|");
     for (int m = 0; m <= NUM_MODELS; m++)
         fprintf(file, "---|");
     fprintf(file, "\n");

@@ -187,9 +187,12 @@ static double units_of_zero(int zero, int dp, int micro, int element, const char
     snprintf(words[2], sizeof words[2], "layout.microbatches=%d", micro);
     for (int i = 10; *more; more++)
         set[i++] = *more;
-    double num;
-    traffic t = traffic_with(TRI_AXIS_DP, dp, &num, set);
-    return (t.reduced + t.gathered + t.scattered) / (num * element * (dp - 1) / dp);
+    double num, bytes = 0;
+    for (tri_axis axis = TRI_AXIS_DP; axis <= TRI_AXIS_SHARD; axis++) {
+        traffic t = traffic_with(axis, dp, &num, set); /* a shard group is all of dp here */
+        bytes += t.reduced + t.gathered + t.scattered;
+    }
+    return bytes / (num * element * (dp - 1) / dp);
 }
 
 /* Zero 0 and 1 send 2, zero 2 one more than there are micro-batches, zero 3 three for each. */

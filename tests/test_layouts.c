@@ -109,12 +109,13 @@ static bool check_cell(alone_runs *alone, const cell *c, int steps, cell_distanc
 
 static const levels cover_levels[NUM_FACTORS] = {
     [CELL_MODEL] = {NUM_MODELS, {0, 1, 2, 3, 4, 5}},
-    [CELL_PRECISION] = {NUM_PRECISIONS, {0, 1, 2}},
+    [CELL_PRECISION] = {NUM_PRECISIONS, {0, 1, 2, 3}},
     [CELL_OPTIM] = {NUM_OPTIMS, {0, 1, 2}},
     [CELL_DP] = {5, {1, 2, 3, 4, 8}},
     [CELL_TP] = {4, {1, 2, 3, 5}},
     [CELL_SP] = {2, {0, 1}},
     [CELL_ZERO] = {4, {0, 1, 2, 3}},
+    [CELL_GROUP] = {2, {0, 2}},
     [CELL_MICRO] = {3, {1, 2, 3}},
     [CELL_SPLIT] = {2, {0, 1}},
 };
@@ -211,12 +212,13 @@ static void test_pairwise_cover(void **state)
 static const levels full_levels[NUM_FACTORS] = {
     [CELL_DP] = {5, {1, 2, 3, 4, 8}},
     [CELL_ZERO] = {4, {0, 1, 2, 3}},
+    [CELL_GROUP] = {2, {0, 2}},
     [CELL_TP] = {4, {1, 2, 3, 5}},
     [CELL_SP] = {2, {0, 1}},
     [CELL_MICRO] = {2, {1, 3}},
     [CELL_SPLIT] = {2, {0, 1}},
     [CELL_MODEL] = {NUM_MODELS, {0, 1, 2, 3, 4, 5}},
-    [CELL_PRECISION] = {NUM_PRECISIONS, {0, 1, 2}},
+    [CELL_PRECISION] = {NUM_PRECISIONS, {0, 1, 2, 3}},
     [CELL_OPTIM] = {NUM_OPTIMS, {0, 1, 2}},
 };
 
