@@ -464,11 +464,32 @@ static tr_status divide_gradients(placer *p, tri_id param, tr_error *err)
     return TR_OK;
 }
 
+/* A contribution in the number format of its accumulator, in which it is to be summed: a sum over
+ * many ranks in 16 bits would lose digits, or overflow. */
+static tr_status widen(placer *p, tri_id id, tri_dtype dtype, tri_id *out, tr_error *err)
+{
+    tri_graph *graph = p->graph;
+    *out = id;
+    if (graph->values[id].dtype == dtype)
+        return TR_OK;
+    tri_attr attr = {.dtype = dtype};
+    const char *name =
+        tri_arena_printf(&graph->arena, "%s.%s", graph->values[id].name, tri_dtype_name(dtype));
+    tri_id node = tri_graph_emit(graph, TRI_OP_CAST, name, &attr, &id, 1, 1);
+    TRI_TRY(note_values(p, err));
+    *out = graph->nodes[node].out[0];
+    p->values[*out].global = p->values[id].global;
+    set_spot(p, *out, p->values[id].spot);
+    return TR_OK;
+}
+
 /* Zero 2 and 3: a contribution to a gradient stays a temporary. */
 static tr_status contribute(placer *p, const tri_node *node, tr_error *err)
 {
     tri_graph *graph = p->graph;
-    tri_id param = graph->states[graph->values[node->out[0]].state].param, in = node->in[0];
+    const tri_state *state = &graph->states[graph->values[node->out[0]].state];
+    tri_id param = state->param, in;
+    TRI_TRY(widen(p, node->in[0], state->dtype, &in, err));
     if (p->grad[param] == TRI_NONE) {
         p->grad[param] = in;
     } else {
