@@ -66,6 +66,16 @@ static bool same_layout(const cell *a, const cell *b)
            a->is[CELL_SP] == b->is[CELL_SP];
 }
 
+static int by_layout(const void *a, const void *b)
+{
+    static const cell_factor order[] = {CELL_DP, CELL_TP, CELL_SP, CELL_ZERO, CELL_GROUP};
+    const cell *x = a, *y = b;
+    for (size_t i = 0; i < sizeof order / sizeof *order; i++)
+        if (x->is[order[i]] != y->is[order[i]])
+            return x->is[order[i]] - y->is[order[i]];
+    return 0;
+}
+
 bool matrix_same_entry(const cell *a, const cell *b)
 {
     bool wide = a->is[CELL_PRECISION] == FP32;
@@ -147,12 +157,15 @@ bool matrix_write(const char *path, const matrix_entry *entries, size_t num, siz
     for (int m = 0; m <= NUM_MODELS; m++)
         fprintf(file, "---|");
     fprintf(file, "\n");
-    for (size_t i = 0; i < num; i++) {
-        bool seen = false;
-        for (size_t k = 0; k < i && !seen; k++)
-            seen = same_layout(&entries[k].cell, &entries[i].cell);
-        if (!seen)
-            write_row(file, entries, num, &entries[i].cell);
-    }
+    cell *layouts = malloc((num + 1) * sizeof *layouts);
+    size_t num_layouts = 0;
+    for (size_t i = 0; layouts && i < num; i++)
+        layouts[num_layouts++] = entries[i].cell;
+    if (layouts)
+        qsort(layouts, num_layouts, sizeof *layouts, by_layout);
+    for (size_t i = 0; i < num_layouts; i++)
+        if (i == 0 || !same_layout(&layouts[i - 1], &layouts[i]))
+            write_row(file, entries, num, &layouts[i]);
+    free(layouts);
     return fclose(file) == 0;
 }
