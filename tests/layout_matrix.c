@@ -137,7 +137,7 @@ bool matrix_write(const char *path, const matrix_entry *entries, size_t num, siz
             "# The matrix of layouts\n\n"
             "How far each layout is from one rank: the largest relative difference of the loss / "
             "of the gradient norm in any of %d steps.\n"
-            "Each entry is the worst over 1 and 3 micro-batches, the backward in one piece and "
+            "Each entry is %s 1 and 3 micro-batches, the backward in one piece and "
             "split, and the update rules adamw, sgd and muon; the last column also over all "
             "models, with bf16, bf16 gradients and fp16.\n"
             "The promise is 1e-5 / 1e-4 in fp32. In 16 bits the limit is 1e-3 / 5e-2, since an "
@@ -148,8 +148,8 @@ bool matrix_write(const char *path, const matrix_entry *entries, size_t num, siz
             "dropout where the model has it; 13 rows in a batch.\n\n"
             "%zu cells%s of %zu, %zu of them beyond the limits. Made by `TEST=layouts make "
             "test-full`, which runs all of them.\n\n",
-            steps, num, num < num_all ? ", one drawn at random for each entry," : "", num_all,
-            failed);
+            steps, num < num_all ? "one cell, drawn at random, of those with" : "the worst over",
+            num, num < num_all ? ", one drawn at random for each entry," : "", num_all, failed);
     fprintf(file, "| dp | zero | tp |");
     for (int m = 0; m < NUM_MODELS; m++)
         fprintf(file, " %s |", cell_models[m]);
