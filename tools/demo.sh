@@ -14,7 +14,7 @@ printf 'You may redistribute this program.' |
     "$trireme" data tokenizer inspect --tokenizer runs/demo - | awk '{ printf "  %s", $2 } END { print "" }' | sed 's/Ġ/_/g'
 echo
 echo "What the model writes now, after the first words of each:"
-for prompt in "You may copy" "This program is" "If you distribute"; do
+for prompt in "Everyone is permitted" "You may copy" "You must"; do
     echo
     "$trireme" generate runs/demo --set generate.tokens=60 --set generate.prompt="$prompt"
 done
