@@ -1,0 +1,126 @@
+/* States: their pieces, and the sums that the backward leaves as terms on every rank. */
+#include "place/placer.h"
+
+#include <stdlib.h>
+
+/* Adds up a state over an axis, in place: everywhere, or in each rank's slice of it. */
+static tr_status sum_state(tri_placer *p, tri_id state, tri_axis axis, const tri_flat *slices,
+                           tr_error *err)
+{
+    tri_graph *graph = p->graph;
+    tri_id before = graph->states[state].latest;
+    tri_attr attr = {.axis = (uint8_t)axis, .flat = slices ? *slices : (tri_flat){0}};
+    bool scatters = slices && axis == TRI_AXIS_SHARD;
+    tri_id node = tri_graph_emit(graph, scatters ? TRI_OP_SHARD_SUM : TRI_OP_ALL_REDUCE,
+                                 graph->states[state].name, &attr, &before, 1, 1);
+    TRI_TRY(tri_placer_note_values(p, err));
+    tri_id after = graph->nodes[node].out[0];
+    p->values[after].global = p->values[before].global;
+    tri_placer_set_spot(p, after, p->values[before].spot);
+    for (size_t v = 0; v < p->num_values; v++)
+        if (p->values[v].now == before)
+            p->values[v].now = after;
+    return TR_OK;
+}
+
+tr_status tri_placer_complete_state(tri_placer *p, tri_id state, tr_error *err)
+{
+    if (p->terms_tp[state] && tri_mesh_size(&p->layout->mesh, TRI_AXIS_TP) > 1)
+        TRI_TRY(sum_state(p, state, TRI_AXIS_TP, NULL, err));
+    /* Squares of slices: copies of a slice count once. */
+    tri_axis axis = p->graph->flats && state == p->norm ? TRI_AXIS_SHARD : TRI_AXIS_DP;
+    if (p->terms_dp[state] && tri_mesh_size(&p->layout->mesh, axis) > 1)
+        TRI_TRY(sum_state(p, state, axis, NULL, err));
+    p->terms_tp[state] = p->terms_dp[state] = false;
+    return TR_OK;
+}
+
+bool tri_placer_in_bucket(const tri_placer *p, tri_id param, size_t other)
+{
+    const tri_flat *a = &p->graph->flats[param], *b = &p->graph->flats[other];
+    const tri_param *x = &p->graph->params->items[param], *y = &p->graph->params->items[other];
+    tri_dtype compute = p->graph->precision.compute;
+    return a->total == b->total && x->layer == y->layer &&
+           tri_param_has_copy(x, compute) == tri_param_has_copy(y, compute);
+}
+
+/* Whether every tensor of a bucket has a gradient to be summed: a message is of whole buckets. */
+static bool sums_whole_bucket(const tri_placer *p, size_t param)
+{
+    const tri_graph *graph = p->graph;
+    for (size_t i = 0; i < graph->params->count; i++)
+        if (tri_placer_in_bucket(p, (tri_id)param, i) &&
+            (graph->grad_state[i] == TRI_NONE || !p->terms_dp[graph->grad_state[i]]))
+            return false;
+    return true;
+}
+
+/* Zero 1: all gradients, in the order in which they lie in memory, so that those of a bucket travel
+ * in one message. The update reads only this rank's slice of the sum. */
+static tr_status sum_buckets(tri_placer *p, tr_error *err)
+{
+    const tri_graph *graph = p->graph;
+    for (size_t b = 0; b < graph->params->count; b++) {
+        bool in_slices = sums_whole_bucket(p, b);
+        tri_axis first = in_slices ? TRI_AXIS_SHARD : TRI_AXIS_DP;
+        tri_axis last = in_slices ? TRI_AXIS_REPLICATE : TRI_AXIS_DP;
+        for (tri_axis axis = first; axis <= last; axis++)
+            for (size_t i = b; i < graph->params->count; i++) {
+                tri_id state = graph->grad_state[i];
+                if (state == TRI_NONE || !p->terms_dp[state] ||
+                    !tri_placer_in_bucket(p, (tri_id)b, i) ||
+                    tri_zero_divides(graph, p->layout, &graph->states[state]))
+                    continue;
+                if (axis == last)
+                    p->terms_dp[state] = false;
+                if (tri_mesh_size(&p->layout->mesh, axis) > 1)
+                    TRI_TRY(sum_state(p, state, axis, in_slices ? &graph->flats[i] : NULL, err));
+            }
+    }
+    return TR_OK;
+}
+
+tr_status tri_placer_complete_gradients(tri_placer *p, tr_error *err)
+{
+    const tri_graph *graph = p->graph;
+    p->sums_done = true;
+    for (tri_axis axis = TRI_AXIS_TP; axis <= TRI_AXIS_DP; axis++) {
+        bool *terms = axis == TRI_AXIS_TP ? p->terms_tp : axis == TRI_AXIS_DP ? p->terms_dp : NULL;
+        for (tri_dtype dtype = 0; terms && dtype < TRI_NUM_DTYPES; dtype++)
+            for (size_t s = 0; s < graph->num_states; s++) {
+                if (graph->states[s].kind != TRI_STATE_GRAD || graph->states[s].dtype != dtype ||
+                    !terms[s])
+                    continue;
+                if (axis == TRI_AXIS_DP && graph->flats)
+                    continue; /* in buckets, below */
+                terms[s] = false;
+                if (tri_mesh_size(&p->layout->mesh, axis) > 1)
+                    TRI_TRY(sum_state(p, (tri_id)s, axis, NULL, err));
+            }
+    }
+    return graph->flats ? sum_buckets(p, err) : TR_OK;
+}
+
+tr_status tri_placer_states(tri_placer *p, tr_error *err)
+{
+    tri_graph *graph = p->graph;
+    for (size_t i = 0; i < graph->params->count; i++) {
+        tri_cut cut = tri_tp_cut(p->layout, &graph->params->items[i]);
+        p->any_cut |= cut.parts > 0;
+        if (cut.parts > 0)
+            graph->local_shape[i].dim[cut.dim].size = tri_cut_size(&cut, cut.part);
+    }
+    if (p->layout->zero > 0 && tri_mesh_size(&p->layout->mesh, TRI_AXIS_SHARD) > 1)
+        TRI_TRY(tri_zero_divide(graph, p->layout, err));
+    for (size_t v = 0; v < graph->num_values; v++) {
+        tri_id state = graph->values[v].state;
+        if (state == TRI_NONE || graph->states[state].param == TRI_NONE)
+            continue;
+        tri_cut cut = tri_tp_cut(p->layout, &graph->params->items[graph->states[state].param]);
+        tri_placer_set_spot(p, (tri_id)v,
+                            cut.parts > 0 ? (tri_spot){TRI_SPOT_CUT, cut.dim}
+                                          : (tri_spot){TRI_SPOT_WHOLE, 0});
+        graph->states[state].shape = graph->values[v].shape;
+    }
+    return TR_OK;
+}

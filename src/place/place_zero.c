@@ -1,0 +1,227 @@
+/* What ZeRO adds to the sweep: buckets that are gathered before use, summed when their last
+ * gradient is there, and gathered after the update. zero.c says what is divided, and how. */
+#include "place/placer.h"
+
+#include <stdlib.h>
+
+/* A temporary in its place in a bucket of its own kind. */
+static void put_in_bucket(tri_placer *p, tri_id id, uint32_t bucket, tri_id param)
+{
+    p->graph->values[id].bucket = bucket;
+    p->graph->values[id].place = p->graph->flats[param];
+}
+
+static tri_id first_version(const tri_placer *p, tri_id version)
+{
+    while (p->graph->values[version].producer != TRI_NONE)
+        version = p->values[version].piece;
+    return version;
+}
+
+/* Zero 3: the whole of a divided parameter for this phase, with all of its bucket. */
+static tr_status gather_bucket(tri_placer *p, tri_id param, tri_id *whole_of, tr_error *err)
+{
+    tri_graph *graph = p->graph;
+    uint32_t bucket = ++graph->num_buckets;
+    for (size_t i = 0; i < graph->params->count; i++) {
+        tri_id state =
+            graph->copy_state[i] != TRI_NONE ? graph->copy_state[i] : graph->param_state[i];
+        if (!tri_placer_in_bucket(p, param, i) || state == TRI_NONE)
+            continue;
+        /* The newest version is the one after the update: phases before read the first. */
+        tri_id slice = first_version(p, graph->states[state].latest);
+        tri_attr attr = {.axis = TRI_AXIS_SHARD,
+                         .flat = graph->flats[i],
+                         .shape = graph->local_shape[i],
+                         .dtype = graph->states[state].dtype};
+        tri_spot spot = p->values[slice].spot;
+        tri_shape global = p->values[slice].global;
+        bool empty = tri_shape_count(&graph->states[state].shape) == 0;
+        tri_id in = empty ? TRI_NONE : slice;
+        tri_id node =
+            tri_graph_emit(graph, TRI_OP_UNSHARD, graph->params->items[i].name, &attr, &in, 1, 1);
+        TRI_TRY(tri_placer_note_values(p, err));
+        whole_of[i] = graph->nodes[node].out[0];
+        p->values[whole_of[i]].global = global;
+        tri_placer_set_spot(p, whole_of[i], spot);
+        put_in_bucket(p, whole_of[i], bucket, (tri_id)i);
+    }
+    return TR_OK;
+}
+
+/* The parameter that a value is a version of, in the kinds that operators of the model read. */
+static tri_id divided_weight(const tri_placer *p, tri_id id)
+{
+    tri_id state = p->graph->values[id].state;
+    if (state == TRI_NONE || p->layout->zero < 3 || !p->graph->flats)
+        return TRI_NONE;
+    tri_state_kind kind = p->graph->states[state].kind;
+    return kind == TRI_STATE_PARAM || kind == TRI_STATE_COPY ? p->graph->states[state].param
+                                                             : TRI_NONE;
+}
+
+tr_status tri_placer_gather_weights(tri_placer *p, tri_node *node, tr_error *err)
+{
+    tri_id *whole_of = p->gathered[node->phase == TRI_PHASE_BACKWARD];
+    for (int j = 0; j < node->num_in && node->phase != TRI_PHASE_UPDATE; j++) {
+        if (node->in[j] == TRI_NONE)
+            continue;
+        tri_id param = divided_weight(p, node->in[j]);
+        if (param == TRI_NONE)
+            continue;
+        if (whole_of[param] == TRI_NONE)
+            TRI_TRY(gather_bucket(p, param, whole_of, err));
+        node->in[j] = whole_of[param];
+    }
+    return TR_OK;
+}
+
+/* This rank's slice of a gradient, into its accumulator. */
+static tr_status accumulate_slice(tri_placer *p, tri_id param, tr_error *err)
+{
+    tri_graph *graph = p->graph;
+    const tri_flat *flat = &graph->flats[param];
+    tri_id state = graph->grad_state[param], old = graph->states[state].latest;
+    int64_t first;
+    graph->states[state].latest = first_version(p, old);
+    if (tri_flat_slice(flat, flat->part, &first) == 0)
+        return TR_OK;
+    tri_attr attr = {.flat = flat->whole ? (tri_flat){0} : *flat};
+    tri_id node = tri_graph_emit(graph, TRI_OP_ACCUMULATE, graph->states[state].name, &attr,
+                                 &p->grad[param], 1, 1);
+    TRI_TRY(tri_placer_note_values(p, err));
+    tri_id out = graph->nodes[node].out[0];
+    tri_graph_write_state(graph, node, 0, state, TRI_WRITE_START);
+    p->values[out].global = p->values[old].global;
+    tri_placer_set_spot(p, out, p->values[old].spot);
+    for (size_t v = 0; v < p->num_values; v++)
+        if (p->values[v].now == old)
+            p->values[v].now = out;
+    return TR_OK;
+}
+
+/* A gradient in its bucket: summed into slices, then the slices over the copies. */
+static tr_status sum_in_bucket(tri_placer *p, tri_id param, tri_axis axis, uint32_t bucket,
+                               tr_error *err)
+{
+    tri_graph *graph = p->graph;
+    tri_attr attr = {.axis = (uint8_t)axis, .flat = graph->flats[param]};
+    tri_id before = p->grad[param];
+    tri_id node =
+        tri_graph_emit(graph, axis == TRI_AXIS_SHARD ? TRI_OP_SHARD_SUM : TRI_OP_ALL_REDUCE,
+                       graph->values[before].name, &attr, &before, 1, 1);
+    TRI_TRY(tri_placer_note_values(p, err));
+    tri_id after = p->grad[param] = graph->nodes[node].out[0];
+    p->values[after].global = p->values[before].global;
+    tri_placer_set_spot(p, after, p->values[before].spot);
+    put_in_bucket(p, after, bucket, param);
+    return TR_OK;
+}
+
+/* Zero 2 and 3: when the last gradient of a bucket is there, it is summed over dp, and each rank
+ * adds its slice to the accumulators. */
+static tr_status divide_gradients(tri_placer *p, tri_id param, tr_error *err)
+{
+    tri_graph *graph = p->graph;
+    for (size_t i = 0; i < graph->params->count; i++)
+        if (tri_placer_in_bucket(p, param, i) && p->grads_left[i] > 0)
+            return TR_OK;
+    graph->ends_chain = false; /* sums of gradients wait for all of their bucket */
+    uint32_t bucket = ++graph->num_buckets;
+    for (size_t i = 0; i < graph->params->count; i++) {
+        if (!tri_placer_in_bucket(p, param, i) || p->grad[i] == TRI_NONE)
+            continue;
+        if (p->values[p->grad[i]].spot.kind == TRI_SPOT_TERMS)
+            TRI_TRY(tri_placer_emit(p, TRI_OP_ALL_REDUCE, "sum", p->grad[i], (tri_cut){0},
+                                    (tri_spot){TRI_SPOT_WHOLE, 0}, &p->grad[i], err));
+        put_in_bucket(p, p->grad[i], bucket, (tri_id)i);
+    }
+    for (tri_axis axis = TRI_AXIS_SHARD; axis <= TRI_AXIS_REPLICATE; axis++)
+        for (size_t i = 0; i < graph->params->count; i++)
+            if (tri_placer_in_bucket(p, param, i) && p->grad[i] != TRI_NONE &&
+                tri_mesh_size(&p->layout->mesh, axis) > 1)
+                TRI_TRY(sum_in_bucket(p, (tri_id)i, axis, bucket, err));
+    for (size_t i = 0; i < graph->params->count; i++)
+        if (tri_placer_in_bucket(p, param, i) && p->grad[i] != TRI_NONE)
+            TRI_TRY(accumulate_slice(p, (tri_id)i, err));
+    return TR_OK;
+}
+
+/* A contribution in the number format of its accumulator, in which it is to be summed: a sum over
+ * many ranks in 16 bits would lose digits, or overflow. */
+static tr_status widen(tri_placer *p, tri_id id, tri_dtype dtype, tri_id *out, tr_error *err)
+{
+    tri_graph *graph = p->graph;
+    *out = id;
+    if (graph->values[id].dtype == dtype)
+        return TR_OK;
+    tri_attr attr = {.dtype = dtype};
+    const char *name =
+        tri_arena_printf(&graph->arena, "%s.%s", graph->values[id].name, tri_dtype_name(dtype));
+    tri_id node = tri_graph_emit(graph, TRI_OP_CAST, name, &attr, &id, 1, 1);
+    TRI_TRY(tri_placer_note_values(p, err));
+    *out = graph->nodes[node].out[0];
+    p->values[*out].global = p->values[id].global;
+    tri_placer_set_spot(p, *out, p->values[id].spot);
+    return TR_OK;
+}
+
+/* Zero 2 and 3: a contribution to a gradient stays a temporary. */
+tr_status tri_placer_contribute(tri_placer *p, const tri_node *node, tr_error *err)
+{
+    tri_graph *graph = p->graph;
+    const tri_state *state = &graph->states[graph->values[node->out[0]].state];
+    tri_id param = state->param, in;
+    TRI_TRY(widen(p, node->in[0], state->dtype, &in, err));
+    if (p->grad[param] == TRI_NONE) {
+        p->grad[param] = in;
+    } else {
+        tri_id both[] = {p->grad[param], in};
+        tri_spot spot = p->values[in].spot;
+        tri_shape global = p->values[in].global;
+        if (!tri_placer_same_spot(&spot, &p->values[both[0]].spot))
+            return tri_placer_complain(p, node, "its contributions lie in different ways", err);
+        tri_id sum = tri_graph_emit(graph, TRI_OP_ADD, graph->values[in].name, NULL, both, 2, 1);
+        TRI_TRY(tri_placer_note_values(p, err));
+        p->grad[param] = graph->nodes[sum].out[0];
+        p->values[p->grad[param]].global = global;
+        tri_placer_set_spot(p, p->grad[param], spot);
+    }
+    p->grads_left[param]--;
+    return divide_gradients(p, param, err);
+}
+
+/* Zero 1 and 2: what was updated in slices is made whole everywhere. */
+tr_status tri_placer_gather_updates(tri_placer *p, tr_error *err)
+{
+    tri_graph *graph = p->graph;
+    if (!graph->flats || p->layout->zero >= 3 || !p->sums_done)
+        return TR_OK;
+    graph->phase = TRI_PHASE_UPDATE;
+    size_t count = graph->params->count;
+    bool *done = calloc(count + 1, sizeof *done);
+    if (!done)
+        return tri_fail(err, TR_ERROR_RUNTIME, "no memory to place the graph");
+    tr_status status = TR_OK;
+    for (size_t b = 0; b < count; b++)
+        for (size_t i = b; i < count && !done[b] && status == TR_OK; i++) {
+            tri_id state =
+                graph->copy_state[i] != TRI_NONE ? graph->copy_state[i] : graph->param_state[i];
+            if (done[i] || !tri_placer_in_bucket(p, (tri_id)b, i) || state == TRI_NONE)
+                continue;
+            tri_attr attr = {.axis = TRI_AXIS_SHARD, .flat = graph->flats[i]};
+            tri_id before = graph->states[state].latest;
+            tri_id node = tri_graph_emit(graph, TRI_OP_SHARD_GATHER, graph->states[state].name,
+                                         &attr, &before, 1, 1);
+            status = tri_placer_note_values(p, err);
+            if (status != TR_OK)
+                break;
+            tri_id after = graph->nodes[node].out[0];
+            p->values[after].global = p->values[before].global;
+            tri_placer_set_spot(p, after, p->values[before].spot);
+            if (i != b)
+                done[i] = true;
+        }
+    free(done);
+    return status;
+}

@@ -1,0 +1,68 @@
+/* The sweep's own: what its files share. See place.c for how it goes. */
+#ifndef TRI_PLACE_PLACER_H
+#define TRI_PLACE_PLACER_H
+
+#include "place/place.h"
+
+typedef struct tri_placed {
+    tri_spot spot;
+    tri_shape global; /* its shape in the whole model */
+    bool sums_rows;   /* rows were summed over: it is a term of a sum over dp */
+    bool absent;      /* update: another rank has it, this one nothing of it */
+    tri_id now, whole, piece;
+} tri_placed;
+
+typedef struct tri_placer {
+    tri_graph *graph;
+    const tri_layout *layout;
+    tri_placed *values;
+    size_t num_values, capacity;
+    bool *terms_tp, *terms_dp; /* of each state: its newest version is a term */
+    bool any_cut;              /* some parameter is */
+    bool sums_done;            /* the gradients' */
+    tri_id norm;               /* the state that squares are added to, TRI_NONE before the first */
+    bool any_squares;          /* this rank has added some */
+    /* ZeRO; of each parameter: */
+    tri_id *gathered[2];  /* zero 3: the whole of it, in the forward and in the backward */
+    tri_id *grad;         /* zero 2, 3: its gradient in this backward, not divided yet */
+    uint32_t *grads_left; /* contributions to it that are still to come */
+} tri_placer;
+
+/* Moving values between places (place_move.c). */
+/* A bug of ours: a rule and a state that do not fit. */
+tr_status tri_placer_complain(const tri_placer *p, const tri_node *node, const char *what,
+                              tr_error *err);
+/* Notes values that were made since the last call: whole until something else is said. */
+tr_status tri_placer_note_values(tri_placer *p, tr_error *err);
+/* Where a value lies, and its shape for that. */
+void tri_placer_set_spot(tri_placer *p, tri_id id, tri_spot spot);
+/* One node over tp that reads one value; what it makes has the same logical shape. */
+tr_status tri_placer_emit(tri_placer *p, tri_op op, const char *suffix, tri_id in, tri_cut cut,
+                          tri_spot spot, tri_id *out, tr_error *err);
+/* -1: none. */
+int tri_placer_dim_named(const tri_shape *shape, tri_dim_name name);
+/* The completed sum of a temporary, in the place where the residual stream lies. */
+tr_status tri_placer_complete(tri_placer *p, tri_id id, tri_id *out, tr_error *err);
+bool tri_placer_same_spot(const tri_spot *a, const tri_spot *b);
+/* The value in another place: a gather, a slice, or itself. */
+tr_status tri_placer_convert(tri_placer *p, tri_id id, tri_spot want, tri_id *out, tr_error *err);
+
+/* States and their sums (place_sums.c). */
+/* Adds up what is still a term of a sum. */
+tr_status tri_placer_complete_state(tri_placer *p, tri_id state, tr_error *err);
+/* Whether a parameter lies in the bucket of another. */
+bool tri_placer_in_bucket(const tri_placer *p, tri_id param, size_t other);
+/* All gradients, when the backward is done. */
+tr_status tri_placer_complete_gradients(tri_placer *p, tr_error *err);
+/* The shapes of this rank's states. */
+tr_status tri_placer_states(tri_placer *p, tr_error *err);
+
+/* Tensors divided over data-parallel ranks (place_zero.c). */
+/* Zero 3: what a node of the model reads of divided parameters is put together before it. */
+tr_status tri_placer_gather_weights(tri_placer *p, tri_node *node, tr_error *err);
+/* Zero 2, 3: a contribution to a gradient. */
+tr_status tri_placer_contribute(tri_placer *p, const tri_node *node, tr_error *err);
+/* Zero 1, 2: after the update. */
+tr_status tri_placer_gather_updates(tri_placer *p, tr_error *err);
+
+#endif
