@@ -2,6 +2,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 /* Where a rank is in its timeline. */
 typedef struct cursor {
@@ -52,7 +53,8 @@ static const char *describe(const tri_program *program, const tri_instr *instr, 
 static bool same_message(const tri_program *a, const tri_instr *x, const tri_program *b,
                          const tri_instr *y)
 {
-    return x->op == y->op && a->values[x->out[0].value].dtype == b->values[y->out[0].value].dtype &&
+    const tri_value *made = &a->values[x->out[0].value], *other = &b->values[y->out[0].value];
+    return x->op == y->op && made->dtype == other->dtype && strcmp(made->name, other->name) == 0 &&
            tri_message_whole_bytes(a, x) == tri_message_whole_bytes(b, y);
 }
 

@@ -7,8 +7,8 @@
 
 /* Runs the ranks' messages against each other: a rank issues its messages in program order, and a
  * collective ends when all members of its group have issued it. All must finish, and the members
- * of a group must agree on the operation, the type and the size. programs[r] is of rank r; the
- * error names the two instructions. */
+ * of a group must agree on the operation, the value, the type and the size. programs[r] is of rank
+ * r; the error names the two instructions. */
 tr_status tri_programs_match(const tri_program *const *programs, const tri_mesh *mesh,
                              tr_error *err);
 

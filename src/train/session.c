@@ -361,7 +361,7 @@ const float *tri_session_predict_at(tri_session *session, const tri_prompt *prom
 {
     tri_fill_prompt(session, prompt);
     if (tri_executor_run(&session->executors[TRI_PROGRAM_PREDICT], NULL) != TR_OK)
-        return NULL; /* cannot be: prediction communicates with nobody */
+        return NULL; /* another rank is gone */
     return tri_session_host(session, TRI_PROGRAM_PREDICT, TRI_HOST_LOGITS, 0);
 }
 

@@ -1,0 +1,128 @@
+/* The programs of all ranks against each other: they meet as compiled, and a program that was
+ * changed on one rank is found out, with both instructions named. */
+#include "small_models.h"
+
+#include <string.h>
+
+#include "program/match.h"
+#include "trireme/trireme.h"
+
+enum { MOST_RANKS = 8 };
+
+typedef struct world {
+    tr_settings *settings;
+    tr_session *sessions[MOST_RANKS];
+    int num_ranks;
+} world;
+
+static void open_world(world *w, const char *const *assignments)
+{
+    tr_error err = {0};
+    w->settings = settings_of(NULL, assignments);
+    w->num_ranks = 1;
+    for (int r = 0; r < w->num_ranks; r++) {
+        if (tri_api_compile(w->settings, r, &w->sessions[r], &err) != TR_OK)
+            fail_msg("%s", err.message);
+        w->num_ranks = tri_mesh_ranks(&w->sessions[r]->session.config.compile.mesh);
+        assert_in_range(w->num_ranks, 1, MOST_RANKS);
+    }
+}
+
+static void close_world(world *w)
+{
+    for (int r = 0; r < w->num_ranks; r++)
+        tr_session_destroy(w->sessions[r]);
+    tr_settings_destroy(w->settings);
+}
+
+static tr_status match(const world *w, int program, tr_error *err)
+{
+    const tri_program *programs[MOST_RANKS];
+    for (int r = 0; r < w->num_ranks; r++)
+        programs[r] = &w->sessions[r]->session.programs[program];
+    return tri_programs_match(programs, &w->sessions[0]->session.config.compile.mesh, err);
+}
+
+/* The n-th message of a rank's training program, in the order of its instructions. */
+static tri_instr *message(const world *w, int rank, int n)
+{
+    tri_program *program = &w->sessions[rank]->session.programs[TRI_PROGRAM_TRAIN];
+    for (size_t i = 0; i < program->num_instrs; i++)
+        if (tri_op_get(program->instrs[i].op)->communicates && program->instrs[i].span > 0 &&
+            n-- == 0)
+            return &program->instrs[i];
+    fail_msg("rank %d has too few messages", rank);
+    return NULL;
+}
+
+#define SMALL                                                                                      \
+    "run.device=null", "model.num_layers=2", "model.dim=60", "model.num_heads=5",                  \
+        "model.vocab=301", "train.batch=8", "data.seq_len=24"
+
+static void test_ranks_meet(void **state)
+{
+    (void)state;
+    static const char *const layouts[][4] = {
+        {"layout.dp=3", "layout.zero=0", "layout.tp=1", "layout.sp=false"},
+        {"layout.dp=2", "layout.zero=1", "layout.tp=2", "layout.sp=true"},
+        {"layout.dp=3", "layout.zero=2", "layout.tp=2", "layout.sp=false"},
+        {"layout.dp=2", "layout.zero=3", "layout.tp=4", "layout.sp=true"},
+    };
+    for (size_t i = 0; i < sizeof layouts / sizeof *layouts; i++) {
+        world w;
+        tr_error err = {0};
+        open_world(&w, SET(SMALL, layouts[i][0], layouts[i][1], layouts[i][2], layouts[i][3]));
+        for (int p = TRI_PROGRAM_TRAIN; p <= TRI_PROGRAM_EVAL; p++)
+            if (match(&w, p, &err) != TR_OK)
+                fail_msg("%s %s %s %s: %s", layouts[i][0], layouts[i][1], layouts[i][2],
+                         layouts[i][3], err.message);
+        close_world(&w);
+    }
+}
+
+static void expect_refusal(const world *w, const char *what, const char *says, const char *also)
+{
+    tr_error err = {0};
+    if (match(w, TRI_PROGRAM_TRAIN, &err) == TR_OK)
+        fail_msg("%s was not noticed", what);
+    if (!strstr(err.message, says) || !strstr(err.message, also))
+        fail_msg("%s: \"%s\" does not say \"%s\" and \"%s\"", what, err.message, says, also);
+}
+
+static void test_changed_programs_do_not_meet(void **state)
+{
+    (void)state;
+    world w;
+    open_world(&w, SET(SMALL, "layout.dp=2", "layout.zero=1", "layout.tp=2"));
+    tri_instr *first = message(&w, 1, 0), *later = message(&w, 1, 2);
+    const tri_instr kept = *first, other = *later;
+
+    first->op = TRI_OP_REDUCE_SCATTER;
+    first->attr.cut = (tri_cut){.parts = 2, .size = 24, .unit = 1, .dim = 1};
+    expect_refusal(&w, "another operation", "disagree", "reduce_scatter");
+    *first = kept;
+
+    first->attr.axis = TRI_AXIS_DP; /* its partner waits over tp */
+    expect_refusal(&w, "another axis", "wait for each other", "over tp");
+    *first = kept;
+
+    first->span = 0; /* never sent: every message after it meets the one before */
+    expect_refusal(&w, "a message left out", "rank 0", "rank 1");
+    *first = kept;
+
+    *first = other;
+    first->out[0] = later->out[0];
+    expect_refusal(&w, "another message in its place", "rank 0", "rank 1");
+    *first = kept;
+    assert_int_equal(match(&w, TRI_PROGRAM_TRAIN, NULL), TR_OK);
+    close_world(&w);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_ranks_meet),
+        cmocka_unit_test(test_changed_programs_do_not_meet),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
