@@ -116,7 +116,7 @@ test_files_that_do_not_do() {
     refused 2 'the file is empty' train --set data.source="$tmp/empty.txt" --set run.dir="$dir"
     refused 2 'need at least 130' train --set data.source="$tmp/short.txt" --set run.dir="$dir"
     refused 2 'cannot be found' train --set data.source="$tmp/none.txt" --set run.dir="$dir"
-    refused 2 'none.safetensors: cannot be opened' train --set run.dir="$dir" \
+    refused 2 'none.safetensors; give a safetensors file' train --set run.dir="$dir" \
         --set model.from="$tmp/none.safetensors"
     refused 2 'file' train --set model.from="$tmp/short.txt" --set run.dir="$dir"
     [ -e "$dir" ] && fail "input was refused, but $dir was made"

@@ -13,6 +13,18 @@ char *tri_api_weights_path(const char *from)
     return is_run ? tri_path_join(from, "weights.safetensors") : strdup(from);
 }
 
+/* Before anything is made of it. */
+static tr_status check_weights(const char *weights, tr_error *err)
+{
+    if (!weights[0] || tri_path_exists(weights))
+        return TR_OK;
+    return tri_fail(err, TR_ERROR_INPUT,
+                    "model.from: there is no %s; give a safetensors file, a run directory (which "
+                    "holds weights.safetensors) or a Hugging Face directory (which holds "
+                    "config.json)",
+                    weights);
+}
+
 static tr_status check_data(const tri_session_config *config, tr_error *err)
 {
     int64_t rows = TRI_DATA_ENDLESS;
@@ -63,8 +75,10 @@ static tr_status compile(tr_settings *settings, int rank, unsigned programs,
     made->weights_from = tri_api_weights_path(tr_settings_string(settings, "model.from"));
     tri_session_config config;
     tr_status status = made->weights_from
-                           ? tri_session_config_from(settings, &config, err)
+                           ? check_weights(made->weights_from, err)
                            : tri_fail(err, TR_ERROR_RUNTIME, "no memory for a session");
+    if (status == TR_OK)
+        status = tri_session_config_from(settings, &config, err);
     if (status == TR_OK) {
         config.weights_from = made->weights_from;
         config.compile.rank = rank;
