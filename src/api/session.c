@@ -113,7 +113,7 @@ tr_status tri_api_start(tr_session *session, tr_error *err)
     if (ranks > 1 && !session->session.exchange.run)
         return tri_fail(err, TR_ERROR_INPUT,
                         "this layout has %d ranks; start them with `trireme train`, or set "
-                        "layout.dp=1",
+                        "layout.dp, layout.tp and layout.pp to 1",
                         ranks);
     return tri_session_start(&session->session, err);
 }

@@ -105,6 +105,8 @@ int tri_verb_data(const tri_cli *cli);
 int tri_verb_doctor(const tri_cli *cli);
 int tri_verb_settings(const tri_cli *cli);
 
+/* Ranks of the layout: dp x tp x pp. */
+int64_t tri_cli_num_ranks(const tri_cli *cli);
 /* --rank R must be one of the layout's. Completes the settings. */
 tr_status tri_cli_check_rank(const tri_cli *cli, int64_t rank, tr_error *err);
 

@@ -441,10 +441,16 @@ int tri_cli_launch(const tri_cli *cli, int num_ranks, tri_rank_main rank_main, v
                        : launch_here(cli, num_ranks, rank_main, context);
 }
 
+int64_t tri_cli_num_ranks(const tri_cli *cli)
+{
+    return tr_settings_int(cli->settings, "layout.dp") *
+           tr_settings_int(cli->settings, "layout.tp") *
+           tr_settings_int(cli->settings, "layout.pp");
+}
+
 tr_status tri_cli_check_rank(const tri_cli *cli, int64_t rank, tr_error *err)
 {
-    int64_t ranks =
-        tr_settings_int(cli->settings, "layout.dp") * tr_settings_int(cli->settings, "layout.tp");
+    int64_t ranks = tri_cli_num_ranks(cli);
     if (rank < ranks)
         return TR_OK;
     return tri_fail(err, TR_ERROR_INPUT,

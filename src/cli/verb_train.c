@@ -426,7 +426,5 @@ int tri_verb_train(const tri_cli *cli)
     tri_prepare_bar_end(&bar);
     if (status != TR_OK || tri_api_check(cli->settings, &err) != TR_OK)
         return tri_cli_fail(&err);
-    int num_ranks = (int)(tr_settings_int(cli->settings, "layout.dp") *
-                          tr_settings_int(cli->settings, "layout.tp"));
-    return tri_cli_launch(cli, num_ranks, train_rank, NULL);
+    return tri_cli_launch(cli, (int)tri_cli_num_ranks(cli), train_rank, NULL);
 }

@@ -1,7 +1,6 @@
 #include "compile/compile.h"
 
-#include <stdlib.h>
-
+#include "compile/pipeline.h"
 #include "place/place.h"
 
 int64_t tri_microbatch_rows(const tri_compile_config *config)
@@ -25,27 +24,32 @@ float tri_loss_seed(const tri_compile_config *config)
     return 1 / ((float)config->batch * (float)targets);
 }
 
-static tri_layout layout_of(const tri_compile_config *config)
+static tri_layout layout_of(const tri_compile_config *config, const tri_pipeline *pipeline)
 {
     const tri_model_config *model = &config->model;
     tri_layout layout = {.mesh = config->mesh, .sp = config->sp, .zero = config->zero};
     layout.whole_tensors = tri_optim_needs_whole(&config->optim);
     layout.head_unit = model->num_kv_heads > 0 ? model->num_heads / model->num_kv_heads : 1;
+    layout.stages = pipeline->exists ? &pipeline->stages : NULL;
     for (int axis = 0; axis < TRI_NUM_AXES; axis++)
         layout.coordinate[axis] = tri_mesh_coordinate(&config->mesh, config->rank, (tri_axis)axis);
     return layout;
 }
 
 static tr_status passes(const tri_compile_config *config, tri_mode mode,
-                        const tri_batch_shape *batch, tri_graph *graph, tr_error *err)
+                        const tri_batch_shape *batch, tri_pipeline *pipeline, tri_graph *graph,
+                        tr_error *err)
 {
     TRI_TRY(tri_model_emit(&config->model, mode, batch, graph, err));
     TRI_TRY(after("the model", graph, err));
+    if (pipeline->exists) {
+        TRI_TRY(tri_pipeline_divide(pipeline, config, graph, err));
+        TRI_TRY(tri_stages_open(graph, &pipeline->stages, err));
+        TRI_TRY(after("opening the stages", graph, err));
+    }
     if (mode == TRI_MODE_TRAIN) {
         TRI_TRY(tri_autodiff(graph, tri_loss_seed(config), err));
         TRI_TRY(after("autodiff", graph, err));
-    }
-    if (mode == TRI_MODE_TRAIN) {
         TRI_TRY(tri_optim_emit(graph, &config->optim, err));
         TRI_TRY(after("the update rule", graph, err));
     } else if (mode == TRI_MODE_EVAL) {
@@ -53,45 +57,19 @@ static tr_status passes(const tri_compile_config *config, tri_mode mode,
         tri_mark_output(graph, graph->count);
         tri_mark_output(graph, graph->hits);
     }
-    tri_layout layout = layout_of(config);
+    if (pipeline->exists)
+        TRI_TRY(tri_stages_settle(graph, &pipeline->stages, err));
+    tri_layout layout = layout_of(config, pipeline);
     TRI_TRY(tri_place(graph, &layout, err));
     TRI_TRY(after("placement", graph, err));
+    if (pipeline->exists) {
+        TRI_TRY(tri_stages_cut(graph, &pipeline->stages, mode == TRI_MODE_TRAIN, err));
+        TRI_TRY(after("cutting the stages", graph, err));
+    }
     TRI_TRY(tri_fold_accumulate(graph, err));
     TRI_TRY(after("folding accumulation", graph, err));
     TRI_TRY(tri_fuse_epilogues(graph, &config->fusions, err));
     return after("fusing epilogues", graph, err);
-}
-
-/* One rank, one chunk: forward and backward of each micro-batch in turn, then the update. */
-static size_t plain_schedule(tri_mode mode, uint32_t num_microbatches, bool split,
-                             tri_action *actions)
-{
-    size_t count = 0;
-    for (uint32_t m = 0; m < num_microbatches; m++) {
-        actions[count++] = (tri_action){.kind = TRI_ACTION_F, .microbatch = m};
-        if (mode != TRI_MODE_TRAIN)
-            continue;
-        tri_action_kind backward = split ? TRI_ACTION_I : TRI_ACTION_B;
-        actions[count++] = (tri_action){.kind = backward, .microbatch = m};
-        if (split)
-            actions[count++] = (tri_action){.kind = TRI_ACTION_W, .microbatch = m};
-    }
-    if (mode == TRI_MODE_TRAIN)
-        actions[count++] = (tri_action){.kind = TRI_ACTION_U};
-    return count;
-}
-
-static tr_status build(const tri_compile_config *config, tri_mode mode, const tri_graph *graph,
-                       tri_program *program, tr_error *err)
-{
-    uint32_t num = mode == TRI_MODE_TRAIN ? (uint32_t)config->num_microbatches : 1;
-    tri_action *actions = calloc(3 * (size_t)num + 1, sizeof *actions);
-    if (!actions)
-        return tri_fail(err, TR_ERROR_RUNTIME, "no memory for the schedule");
-    size_t count = plain_schedule(mode, num, config->split_backward, actions);
-    tr_status status = tri_program_build(graph, actions, count, num, program, err);
-    free(actions);
-    return status;
 }
 
 tr_status tri_compile(const tri_compile_config *config, const tri_param_table *params,
@@ -99,13 +77,21 @@ tr_status tri_compile(const tri_compile_config *config, const tri_param_table *p
                       tri_text *graph_text, tr_error *err)
 {
     tri_graph graph;
+    tri_pipeline pipeline;
     TRI_TRY(tri_graph_init(&graph, params, err));
     graph.precision = config->precision;
-    tr_status status = passes(config, mode, batch, &graph, err);
+    uint32_t num_microbatches = mode == TRI_MODE_TRAIN ? (uint32_t)config->num_microbatches : 1;
+    tr_status status = tri_pipeline_init(&pipeline, config, err);
+    if (status == TR_OK)
+        status = passes(config, mode, batch, &pipeline, &graph, err);
     if (status == TR_OK && graph_text)
         tri_graph_print(&graph, graph_text);
     if (status == TR_OK)
-        status = build(config, mode, &graph, program, err);
+        status = tri_pipeline_actions(&pipeline, config, mode, &graph, err);
+    if (status == TR_OK)
+        status = tri_program_build(&graph, pipeline.actions.actions, pipeline.actions.count,
+                                   num_microbatches, program, err);
+    tri_pipeline_fini(&pipeline);
     tri_graph_fini(&graph);
     if (status == TR_OK) {
         status = tri_program_check(program, err);

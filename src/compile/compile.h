@@ -22,6 +22,9 @@ typedef struct tri_compile_config {
     bool sp;             /* between the blocks of tp, activations are cut along T */
     bool split_backward; /* run the backward as I then W instead of B */
     tri_fusions fusions; /* what the device offers */
+    const char *schedule; /* of a pipeline: a name of schedule/table.c, or csv:FILE */
+    int64_t chunks;       /* on each rank of it; 0: what the schedule has by default */
+    const char *stages;   /* layers of each chunk, "4,4,3,5"; "" or NULL: divided by cost */
 } tri_compile_config;
 
 /* Rows of one micro-batch of one rank: the batch divided over dp and micro-batches, rounded up

@@ -493,6 +493,10 @@ tr_status tri_session_config_from(const tr_settings *s, tri_session_config *conf
     compile->split_backward = tr_settings_bool(s, "layout.split_backward");
     compile->mesh.size[TRI_AXIS_DP] = (int)tr_settings_int(s, "layout.dp");
     compile->mesh.size[TRI_AXIS_TP] = (int)tr_settings_int(s, "layout.tp");
+    compile->mesh.size[TRI_AXIS_PP] = (int)tr_settings_int(s, "layout.pp");
+    compile->schedule = tr_settings_string(s, "layout.schedule");
+    compile->chunks = tr_settings_int(s, "layout.chunks");
+    compile->stages = tr_settings_string(s, "layout.stages");
     compile->sp =
         tr_settings_bool(s, "layout.sp") && tri_mesh_size(&compile->mesh, TRI_AXIS_TP) > 1;
     TRI_TRY(precision_config(s, config, err));

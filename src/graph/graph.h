@@ -106,6 +106,10 @@ typedef struct tri_graph {
     size_t num_nodes, nodes_capacity;
     tri_state *states;
     size_t num_states, states_capacity;
+    const int *chunk_of;    /* pipelines: the chunk of layer l at l + 1; NULL: all are one */
+    uint32_t *home_set;     /* pipelines: of each parameter, who has it (place/stages.h); NULL */
+    uint16_t *first_home;   /* pipelines: of each parameter, the first rank that has it; NULL */
+    bool *elsewhere;        /* of each parameter: only other ranks of the pipeline have it; NULL */
     tri_flat *flats;        /* of each parameter, NULL: tensors are not divided that way */
     bool weights_divided;   /* flats: not only masters and moments, but what the layers read */
     uint32_t num_buckets;   /* of temporaries */
@@ -164,6 +168,12 @@ void tri_graph_write_state(tri_graph *graph, tri_id node, int k, tri_id state, t
 static inline const tri_value *tri_value_at(const tri_graph *graph, tri_id value)
 {
     return &graph->values[value];
+}
+
+/* The chunk of a pipeline that a node belongs to; those of the update belong to none. */
+static inline int tri_node_chunk(const tri_graph *graph, const tri_node *node)
+{
+    return graph->chunk_of ? graph->chunk_of[node->layer + 1] : 0;
 }
 
 /* Checks every invariant stated above, and each node against the operator table. */

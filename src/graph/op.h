@@ -73,6 +73,9 @@ typedef enum tri_op {
     TRI_OP_SHARD_SUM,
     TRI_OP_SHARD_GATHER,
     TRI_OP_UNSHARD,
+    TRI_OP_BROADCAST,
+    TRI_OP_SEND,
+    TRI_OP_RECV,
     TRI_NUM_OPS
 } tri_op;
 
@@ -173,6 +176,9 @@ static inline int64_t tri_flat_slice(const tri_flat *flat, int part, int64_t *fi
     return end > begin ? end - begin : 0;
 }
 
+/* Ranks of a pipeline that hold the same parameter, at most: two routes, first and last chunk. */
+enum { TRI_MAX_HOMES = 4 };
+
 /* Constants of one node. Each operator reads the few that its row in the table names. */
 typedef struct tri_attr {
     bool trans_a, trans_b;    /* matmul: use the transpose of the 2-d view */
@@ -185,6 +191,9 @@ typedef struct tri_attr {
     bool nesterov;
     bool decoupled;    /* adam: weight decay apart from the gradient (AdamW) */
     uint8_t axis;      /* communication: the mesh axis (tri_axis) whose group takes part */
+    uint16_t peer;     /* send, recv: the other rank's place on the axis; broadcast: the root's */
+    uint8_t num_homes; /* communication over `home`: the ranks, by their place on pp */
+    uint16_t homes[TRI_MAX_HOMES];
     uint32_t stream;   /* random stream: hash of the canonical name */
     int32_t window;    /* attention: a query sees this many keys, itself the last; 0: all */
     float dropout;     /* probability that an element becomes zero */
@@ -199,7 +208,7 @@ typedef struct tri_attr {
     tri_dtype dtype; /* cast: what it becomes */
     tri_cut cut;     /* pieces of sharded values: how a dim is divided, and which piece is meant */
     tri_flat flat;   /* the operator works on this rank's slice of its whole operands */
-    tri_shape shape; /* unshard: of what it makes */
+    tri_shape shape; /* unshard, broadcast, recv: of what it makes */
 } tri_attr;
 
 /* Numbers that differ from step to step: the input `sched`, f32 [TRI_NUM_SCHED]. */

@@ -54,6 +54,9 @@ static const tri_op_def *const table[TRI_NUM_OPS] = {
     [TRI_OP_SHARD_SUM] = &tri_def_shard_sum,
     [TRI_OP_SHARD_GATHER] = &tri_def_shard_gather,
     [TRI_OP_UNSHARD] = &tri_def_unshard,
+    [TRI_OP_BROADCAST] = &tri_def_broadcast,
+    [TRI_OP_SEND] = &tri_def_send,
+    [TRI_OP_RECV] = &tri_def_recv,
 };
 
 const tri_op_def *tri_op_get(tri_op op)
@@ -91,6 +94,16 @@ tr_status tri_infer_same(const tri_node *node, const tri_shape *in, tri_shape *o
     (void)err;
     for (int k = 0; k < node->num_out; k++)
         out[k] = in[0];
+    return TR_OK;
+}
+
+tr_status tri_infer_given(const tri_node *node, const tri_shape *in, tri_shape *out,
+                          tri_dtype *out_dtype, tr_error *err)
+{
+    (void)in;
+    (void)err;
+    out[0] = node->attr.shape;
+    out_dtype[0] = node->attr.dtype;
     return TR_OK;
 }
 

@@ -77,6 +77,9 @@ tri_cost tri_node_cost(const tri_graph *graph, const tri_node *node);
 /* Used by rules. */
 tr_status tri_infer_same(const tri_node *node, const tri_shape *in, tri_shape *out,
                          tri_dtype *out_dtype, tr_error *err);
+/* From the attributes: some ranks have no input to tell by. */
+tr_status tri_infer_given(const tri_node *node, const tri_shape *in, tri_shape *out,
+                          tri_dtype *out_dtype, tr_error *err);
 tri_shape tri_shape_scalar(int64_t count);      /* [n count] */
 tri_shape tri_flat_shape(const tri_flat *flat); /* of this rank's slice */
 /* Types of a node's outputs, as the masks of its row say; in[j] is NULL for an absent input. */
@@ -117,6 +120,7 @@ extern const tri_op_def tri_def_sum_squares, tri_def_finish, tri_def_sgd, tri_de
     tri_def_momentum, tri_def_unit_norm, tri_def_apply_update, tri_def_narrow;
 extern const tri_op_def tri_def_ce_combine, tri_def_slice, tri_def_block, tri_def_unblock;
 extern const tri_op_def tri_def_all_reduce, tri_def_all_gather, tri_def_reduce_scatter,
-    tri_def_shard_sum, tri_def_shard_gather, tri_def_unshard;
+    tri_def_shard_sum, tri_def_shard_gather, tri_def_unshard, tri_def_broadcast, tri_def_send,
+    tri_def_recv;
 
 #endif

@@ -5,7 +5,9 @@
 
 #include "base/error.h"
 
-/* dp is a product of two factors, replicate x shard: ranks of a shard group hold different slices
+/* `home` is not an axis of the grid: the ranks of a pipeline that hold the same layers, which an
+ * instruction names itself. It has one rank wherever it is asked for its size.
+ * dp is a product of two factors, replicate x shard: ranks of a shard group hold different slices
  * of what is divided, those of a replicate group the same. */
 typedef enum tri_axis {
     TRI_AXIS_TP,
@@ -14,6 +16,7 @@ typedef enum tri_axis {
     TRI_AXIS_PP,
     TRI_AXIS_SHARD,
     TRI_AXIS_REPLICATE,
+    TRI_AXIS_HOME,
     TRI_NUM_AXES
 } tri_axis;
 

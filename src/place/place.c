@@ -45,6 +45,9 @@ static tr_status place_state_output(tri_placer *p, const tri_node *node, int k, 
         p->terms_tp[state] = true;
     if (p->values[id].sums_rows)
         p->terms_dp[state] = true;
+    if (graph->chunk_of && graph->states[state].kind == TRI_STATE_STAT &&
+        node->phase != TRI_PHASE_UPDATE)
+        p->terms_pp[state] = true;
     return TR_OK;
 }
 
@@ -111,6 +114,7 @@ static bool adds_squares(tri_placer *p, tri_node *node)
 static void note_squares(tri_placer *p, const tri_node *node)
 {
     p->norm = p->graph->values[node->out[0]].state;
+    p->terms_pp[p->norm] |= p->graph->chunk_of != NULL;
     p->terms_dp[p->norm] |= p->graph->flats != NULL;
     p->terms_tp[p->norm] |= p->any_cut;
 }
@@ -202,6 +206,9 @@ static tr_status place_node(tri_placer *p, tri_node node, tr_error *err)
     graph->ends_chain = node.ends_chain;
     if (node.phase == TRI_PHASE_UPDATE && !p->sums_done)
         TRI_TRY(tri_placer_complete_gradients(p, err));
+    int chunk = node.phase == TRI_PHASE_UPDATE ? -1 : tri_node_chunk(graph, &node);
+    if (graph->chunk_of && chunk != p->chunk)
+        tri_placer_enter_chunk(p, chunk);
     if (node.op == TRI_OP_SUM_SQUARES)
         note_squares(p, &node);
     else if (node.op == TRI_OP_FINISH)
@@ -235,6 +242,8 @@ static tr_status place_outputs(tri_placer *p, tr_error *err)
 {
     tri_graph *graph = p->graph;
     graph->layer = graph->num_layers;
+    if (graph->chunk_of) /* on every rank of the pipeline, when its forwards are done */
+        graph->phase = TRI_PHASE_UPDATE;
     graph->ends_chain = false;
     size_t num = graph->num_values;
     for (size_t v = 0; v < num; v++) {
@@ -272,7 +281,8 @@ static void note_versions(tri_placer *p, const tri_node *nodes, size_t num_nodes
             if (state == TRI_NONE)
                 continue;
             p->values[out].piece = nodes[n].prev[k];
-            if (graph->states[state].kind == TRI_STATE_GRAD && nodes[n].op == TRI_OP_ACCUMULATE)
+            if (graph->states[state].kind == TRI_STATE_GRAD && nodes[n].op == TRI_OP_ACCUMULATE &&
+                !graph->chunk_of)
                 p->grads_left[graph->states[state].param]++;
         }
 }
@@ -287,6 +297,8 @@ static tr_status sweep(tri_placer *p, tr_error *err)
     tr_status status = tri_placer_note_values(p, err);
     if (status == TR_OK)
         status = tri_placer_states(p, err);
+    p->old = old;
+    p->num_old = num_old;
     if (status == TR_OK)
         note_versions(p, old, num_old);
     for (size_t n = 0; n < num_old && status == TR_OK; n++)
@@ -300,15 +312,18 @@ static tr_status sweep(tri_placer *p, tr_error *err)
 tr_status tri_place(tri_graph *graph, const tri_layout *layout, tr_error *err)
 {
     if (tri_mesh_size(&layout->mesh, TRI_AXIS_TP) == 1 &&
-        tri_mesh_size(&layout->mesh, TRI_AXIS_DP) == 1)
+        tri_mesh_size(&layout->mesh, TRI_AXIS_DP) == 1 && !graph->chunk_of)
         return TR_OK;
     size_t num_params = graph->params->count;
-    tri_placer p = {.graph = graph, .layout = layout, .norm = TRI_NONE};
+    tri_placer p = {.graph = graph, .layout = layout, .norm = TRI_NONE, .chunk = -1};
     p.terms_tp = calloc(graph->num_states + 1, sizeof *p.terms_tp);
     p.terms_dp = calloc(graph->num_states + 1, sizeof *p.terms_dp);
+    p.terms_pp = calloc(graph->num_states + 1, sizeof *p.terms_pp);
+    p.accumulated = calloc(num_params + 1, sizeof *p.accumulated);
     tri_id *ids = malloc((3 * num_params + 1) * sizeof *ids);
     p.grads_left = calloc(num_params + 1, sizeof *p.grads_left);
-    tr_status status = p.terms_tp && p.terms_dp && ids && p.grads_left
+    tr_status status = p.terms_tp && p.terms_dp && p.terms_pp && p.accumulated && ids &&
+                               p.grads_left
                            ? TR_OK
                            : tri_fail(err, TR_ERROR_RUNTIME, "no memory to place the graph");
     for (size_t i = 0; ids && i < 3 * num_params; i++)
@@ -321,6 +336,8 @@ tr_status tri_place(tri_graph *graph, const tri_layout *layout, tr_error *err)
     }
     free(p.terms_tp);
     free(p.terms_dp);
+    free(p.terms_pp);
+    free(p.accumulated);
     free(p.grads_left);
     free(ids);
     free(p.values);

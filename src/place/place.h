@@ -9,6 +9,7 @@
 
 #include "graph/op_table.h"
 #include "mesh/mesh.h"
+#include "place/stages.h"
 
 typedef struct tri_layout {
     tri_mesh mesh;
@@ -17,6 +18,7 @@ typedef struct tri_layout {
     int64_t head_unit;            /* query heads that share a key head: never apart */
     int zero;                     /* 0 to 3: what is divided over dp (zero.c) */
     bool whole_tensors;           /* an update rule needs whole matrices */
+    const tri_stages *stages;     /* of a pipeline; NULL: there is none */
 } tri_layout;
 
 /* Turns the graph of the whole model into the one of this rank, and adds the collectives. Runs when

@@ -3,16 +3,12 @@
 
 #include <stdlib.h>
 
-/* Adds up a state over an axis, in place: everywhere, or in each rank's slice of it. */
-static tr_status sum_state(tri_placer *p, tri_id state, tri_axis axis, const tri_flat *slices,
-                           tr_error *err)
+static tr_status sum_with(tri_placer *p, tri_id state, tri_op op, const tri_attr *attr,
+                          tr_error *err)
 {
     tri_graph *graph = p->graph;
     tri_id before = graph->states[state].latest;
-    tri_attr attr = {.axis = (uint8_t)axis, .flat = slices ? *slices : (tri_flat){0}};
-    bool scatters = slices && axis == TRI_AXIS_SHARD;
-    tri_id node = tri_graph_emit(graph, scatters ? TRI_OP_SHARD_SUM : TRI_OP_ALL_REDUCE,
-                                 graph->states[state].name, &attr, &before, 1, 1);
+    tri_id node = tri_graph_emit(graph, op, graph->states[state].name, attr, &before, 1, 1);
     TRI_TRY(tri_placer_note_values(p, err));
     tri_id after = graph->nodes[node].out[0];
     p->values[after].global = p->values[before].global;
@@ -23,6 +19,15 @@ static tr_status sum_state(tri_placer *p, tri_id state, tri_axis axis, const tri
     return TR_OK;
 }
 
+/* Adds up a state over an axis, in place: everywhere, or in each rank's slice of it. */
+static tr_status sum_state(tri_placer *p, tri_id state, tri_axis axis, const tri_flat *slices,
+                           tr_error *err)
+{
+    tri_attr attr = {.axis = (uint8_t)axis, .flat = slices ? *slices : (tri_flat){0}};
+    bool scatters = slices && axis == TRI_AXIS_SHARD;
+    return sum_with(p, state, scatters ? TRI_OP_SHARD_SUM : TRI_OP_ALL_REDUCE, &attr, err);
+}
+
 tr_status tri_placer_complete_state(tri_placer *p, tri_id state, tr_error *err)
 {
     if (p->terms_tp[state] && tri_mesh_size(&p->layout->mesh, TRI_AXIS_TP) > 1)
@@ -31,7 +36,9 @@ tr_status tri_placer_complete_state(tri_placer *p, tri_id state, tr_error *err)
     tri_axis axis = p->graph->flats && state == p->norm ? TRI_AXIS_SHARD : TRI_AXIS_DP;
     if (p->terms_dp[state] && tri_mesh_size(&p->layout->mesh, axis) > 1)
         TRI_TRY(sum_state(p, state, axis, NULL, err));
-    p->terms_tp[state] = p->terms_dp[state] = false;
+    if (p->terms_pp[state])
+        TRI_TRY(sum_state(p, state, TRI_AXIS_PP, NULL, err));
+    p->terms_tp[state] = p->terms_dp[state] = p->terms_pp[state] = false;
     return TR_OK;
 }
 
@@ -41,6 +48,7 @@ bool tri_placer_in_bucket(const tri_placer *p, tri_id param, size_t other)
     const tri_param *x = &p->graph->params->items[param], *y = &p->graph->params->items[other];
     tri_dtype compute = p->graph->precision.compute;
     return a->total == b->total && x->layer == y->layer &&
+           (!p->graph->home_set || p->graph->home_set[param] == p->graph->home_set[other]) &&
            tri_param_has_copy(x, compute) == tri_param_has_copy(y, compute);
 }
 
@@ -80,6 +88,46 @@ static tr_status sum_buckets(tri_placer *p, tr_error *err)
     return TR_OK;
 }
 
+/* The gradient of one parameter over the ranks of a pipeline that hold it. */
+static tr_status sum_home(tri_placer *p, size_t param, tr_error *err)
+{
+    tri_graph *graph = p->graph;
+    tri_id state = graph->grad_state[param];
+    tri_attr attr = {.axis = TRI_AXIS_HOME};
+    attr.num_homes =
+        (uint8_t)tri_home_set_ranks(p->layout->stages, graph->home_set[param], attr.homes);
+    if (state == TRI_NONE || attr.num_homes < 2)
+        return TR_OK;
+    bool divided = tri_zero_divides(graph, p->layout, &graph->states[state]);
+    int64_t first;
+    if (divided && tri_flat_slice(&graph->flats[param], graph->flats[param].part, &first) == 0)
+        return TR_OK;
+    if (graph->flats && !divided)
+        attr.flat = graph->flats[param];
+    return sum_with(p, state, TRI_OP_ALL_REDUCE, &attr, err);
+}
+
+/* Pipelines: the gradient of what several ranks hold is the sum of theirs. Of what ZeRO divides,
+ * each has the same slices to add up; they travel by the bucket. */
+static tr_status sum_homes(tri_placer *p, tr_error *err)
+{
+    tri_graph *graph = p->graph;
+    size_t count = graph->params->count;
+    bool *done = calloc(count + 1, sizeof *done);
+    if (!done)
+        return tri_fail(err, TR_ERROR_RUNTIME, "no memory to place the graph");
+    tr_status status = TR_OK;
+    for (size_t b = 0; b < count && graph->home_set; b++)
+        for (size_t i = b; i < count && status == TR_OK; i++) {
+            if (done[i] || (graph->flats ? !tri_placer_in_bucket(p, (tri_id)b, i) : i != b))
+                continue;
+            done[i] = true;
+            status = sum_home(p, i, err);
+        }
+    free(done);
+    return status;
+}
+
 tr_status tri_placer_complete_gradients(tri_placer *p, tr_error *err)
 {
     const tri_graph *graph = p->graph;
@@ -98,7 +146,9 @@ tr_status tri_placer_complete_gradients(tri_placer *p, tr_error *err)
                     TRI_TRY(sum_state(p, (tri_id)s, axis, NULL, err));
             }
     }
-    return graph->flats ? sum_buckets(p, err) : TR_OK;
+    if (graph->flats)
+        TRI_TRY(sum_buckets(p, err));
+    return sum_homes(p, err);
 }
 
 tr_status tri_placer_states(tri_placer *p, tr_error *err)

@@ -83,7 +83,8 @@ static tr_status accumulate_slice(tri_placer *p, tri_id param, tr_error *err)
     const tri_flat *flat = &graph->flats[param];
     tri_id state = graph->grad_state[param], old = graph->states[state].latest;
     int64_t first;
-    graph->states[state].latest = first_version(p, old);
+    if (!p->accumulated[param])
+        graph->states[state].latest = first_version(p, old);
     if (tri_flat_slice(flat, flat->part, &first) == 0)
         return TR_OK;
     tri_attr attr = {.flat = flat->whole ? (tri_flat){0} : *flat};
@@ -91,13 +92,34 @@ static tr_status accumulate_slice(tri_placer *p, tri_id param, tr_error *err)
                                  &p->grad[param], 1, 1);
     TRI_TRY(tri_placer_note_values(p, err));
     tri_id out = graph->nodes[node].out[0];
-    tri_graph_write_state(graph, node, 0, state, TRI_WRITE_START);
+    tri_graph_write_state(graph, node, 0, state,
+                          p->accumulated[param] ? TRI_WRITE_ADD : TRI_WRITE_START);
+    p->accumulated[param] = true;
     p->values[out].global = p->values[old].global;
+    p->values[out].piece = p->graph->nodes[node].prev[0];
     tri_placer_set_spot(p, out, p->values[old].spot);
     for (size_t v = 0; v < p->num_values; v++)
         if (p->values[v].now == old)
             p->values[v].now = out;
     return TR_OK;
+}
+
+void tri_placer_enter_chunk(tri_placer *p, int chunk)
+{
+    const tri_graph *graph = p->graph;
+    p->chunk = chunk;
+    for (size_t i = 0; i < graph->params->count; i++) {
+        p->gathered[0][i] = p->gathered[1][i] = p->grad[i] = TRI_NONE;
+        p->grads_left[i] = 0;
+    }
+    for (size_t n = 0; n < p->num_old; n++) {
+        const tri_node *node = &p->old[n];
+        tri_id state = node->num_out ? graph->values[node->out[0]].state : TRI_NONE;
+        if (node->op == TRI_OP_ACCUMULATE && node->phase == TRI_PHASE_BACKWARD &&
+            state != TRI_NONE && graph->states[state].kind == TRI_STATE_GRAD &&
+            tri_node_chunk(graph, node) == chunk)
+            p->grads_left[graph->states[state].param]++;
+    }
 }
 
 /* A gradient in its bucket: summed into slices, then the slices over the copies. */

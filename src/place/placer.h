@@ -17,7 +17,11 @@ typedef struct tri_placer {
     const tri_layout *layout;
     tri_placed *values;
     size_t num_values, capacity;
-    bool *terms_tp, *terms_dp; /* of each state: its newest version is a term */
+    /* Of each state: its newest version is a term of a sum over tp, dp, the pipeline. */
+    bool *terms_tp, *terms_dp, *terms_pp;
+    int chunk; /* of the node at hand; -1 at the beginning and in the update */
+    const tri_node *old;
+    size_t num_old;
     bool any_cut;              /* some parameter is */
     bool sums_done;            /* the gradients' */
     tri_id norm;               /* the state that squares are added to, TRI_NONE before the first */
@@ -25,7 +29,8 @@ typedef struct tri_placer {
     /* ZeRO; of each parameter: */
     tri_id *gathered[2];  /* zero 3: the whole of it, in the forward and in the backward */
     tri_id *grad;         /* zero 2, 3: its gradient in this backward, not divided yet */
-    uint32_t *grads_left; /* contributions to it that are still to come */
+    uint32_t *grads_left; /* contributions to it that are still to come in this chunk */
+    bool *accumulated;    /* zero 2, 3: there is a slice in its accumulator, of another chunk */
 } tri_placer;
 
 /* Moving values between places (place_move.c). */
@@ -62,6 +67,8 @@ tr_status tri_placer_states(tri_placer *p, tr_error *err);
 tr_status tri_placer_gather_weights(tri_placer *p, tri_node *node, tr_error *err);
 /* Zero 2, 3: a contribution to a gradient. */
 tr_status tri_placer_contribute(tri_placer *p, const tri_node *node, tr_error *err);
+/* Another chunk of a pipeline begins: it gathers for itself, and contributes for itself. */
+void tri_placer_enter_chunk(tri_placer *p, int chunk);
 /* Zero 1, 2: after the update. */
 tr_status tri_placer_gather_updates(tri_placer *p, tr_error *err);
 

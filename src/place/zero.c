@@ -15,8 +15,10 @@
 static bool same_bucket(const tri_graph *graph, size_t a, size_t b)
 {
     const tri_param *x = &graph->params->items[a], *y = &graph->params->items[b];
-    return x->layer == y->layer && tri_param_has_copy(x, graph->precision.compute) ==
-                                       tri_param_has_copy(y, graph->precision.compute);
+    return x->layer == y->layer &&
+           (!graph->home_set || graph->home_set[a] == graph->home_set[b]) &&
+           tri_param_has_copy(x, graph->precision.compute) ==
+               tri_param_has_copy(y, graph->precision.compute);
 }
 
 /* The tensor whose middle lies in part p of the bucket belongs to p: in order, and nearly even. The

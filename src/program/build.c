@@ -1,4 +1,5 @@
 /* From graph to program: which node belongs to which segment, in which order, and the timeline. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -61,41 +62,138 @@ static bool *mark_input_grad(const tri_graph *graph)
     return on_chain;
 }
 
-static bool schedule_has(const tri_action *schedule, size_t count, tri_action_kind kind)
+char *tri_segment_text(const tri_program *program, const tri_segment *segment, char out[24])
 {
-    for (size_t i = 0; i < count; i++)
-        if (schedule[i].kind == kind)
-            return true;
-    return false;
+    const char *name = tri_action_name(segment->action);
+    if (program->num_chunks == 1 || segment->action == TRI_ACTION_U)
+        snprintf(out, 24, "%s", name);
+    else
+        snprintf(out, 24, "%d%s", segment->chunk, name);
+    return out;
 }
 
-static tri_action_kind action_of(const tri_node *node, bool split, bool on_chain)
+tri_id tri_message_value(const tri_instr *instr)
 {
-    switch (node->phase) {
-    case TRI_PHASE_FORWARD:
+    return instr->num_out > 0 ? instr->out[0].value : instr->in[0].value;
+}
+
+/* What the parts of the build share. */
+typedef struct builder {
+    const tri_graph *graph;
+    const tri_action *schedule;
+    size_t num_actions;
+    tri_program *program;
+    bool *on_chain;    /* of each node: the gradients of activations depend on it */
+    bool *split;       /* of each chunk: its backward is I and W */
+    tri_id *node;      /* nodes in the order of segments */
+    uint32_t *segment; /* of each of them */
+    uint32_t *of_node; /* segment of each node */
+    uint32_t *at;      /* [chunk][action]: its segment, or TRI_NONE */
+    size_t count;      /* of nodes that belong to a segment */
+} builder;
+
+static tri_action_kind action_of(const builder *b, size_t n)
+{
+    const tri_node *node = &b->graph->nodes[n];
+    bool forward = node->phase == TRI_PHASE_FORWARD;
+    if (node->phase == TRI_PHASE_UPDATE)
+        return TRI_ACTION_U;
+    if (node->op == TRI_OP_SEND)
+        return forward ? TRI_ACTION_SEND_F : TRI_ACTION_SEND_B;
+    if (node->op == TRI_OP_RECV)
+        return forward ? TRI_ACTION_RECV_F : TRI_ACTION_RECV_B;
+    if (forward)
         return TRI_ACTION_F;
-    case TRI_PHASE_BACKWARD:
-        return !split ? TRI_ACTION_B : on_chain ? TRI_ACTION_I : TRI_ACTION_W;
-    case TRI_PHASE_UPDATE:
-        break;
-    }
-    return TRI_ACTION_U;
+    if (!b->split[tri_node_chunk(b->graph, node)])
+        return TRI_ACTION_B;
+    return b->on_chain[n] ? TRI_ACTION_I : TRI_ACTION_W;
 }
 
-/* Fills order->node/action: segment after segment, each in the order of the graph. */
-static size_t order_nodes(const tri_graph *graph, bool split, const bool *on_chain, tri_id *node,
-                          tri_action_kind *action)
+static uint32_t *slot(const builder *b, tri_action_kind kind, uint32_t chunk)
 {
-    static const tri_action_kind sequence[] = {TRI_ACTION_F, TRI_ACTION_I, TRI_ACTION_W,
-                                               TRI_ACTION_B, TRI_ACTION_U};
-    size_t count = 0;
-    for (size_t s = 0; s < sizeof sequence / sizeof *sequence; s++)
-        for (size_t n = 0; n < graph->num_nodes; n++)
-            if (action_of(&graph->nodes[n], split, on_chain[n]) == sequence[s]) {
-                node[count] = (tri_id)n;
-                action[count++] = sequence[s];
-            }
-    return count;
+    return &b->at[(kind == TRI_ACTION_U ? 0 : chunk) * TRI_NUM_ALL_ACTIONS + kind];
+}
+
+/* Segments stand in an order in which one micro-batch could run through them all: forwards from
+ * the first chunk to the last, then backwards to the first. Lifetimes are measured along it. */
+static void number_segments(builder *b)
+{
+    static const tri_action_kind forward[] = {TRI_ACTION_RECV_F, TRI_ACTION_F, TRI_ACTION_SEND_F};
+    static const tri_action_kind backward[] = {TRI_ACTION_RECV_B, TRI_ACTION_I, TRI_ACTION_B,
+                                               TRI_ACTION_SEND_B, TRI_ACTION_W};
+    tri_program *program = b->program;
+    uint32_t chunks = (uint32_t)program->num_chunks;
+    for (uint32_t i = 0; i < 2 * chunks + 1; i++) {
+        uint32_t chunk = i < chunks ? i : i < 2 * chunks ? 2 * chunks - 1 - i : 0;
+        const tri_action_kind update = TRI_ACTION_U;
+        const tri_action_kind *kinds = i < chunks ? forward : i < 2 * chunks ? backward : &update;
+        size_t num = i < chunks ? 3 : i < 2 * chunks ? 5 : 1;
+        for (size_t k = 0; k < num; k++) {
+            uint32_t *at = slot(b, kinds[k], chunk);
+            if (*at == TRI_NONE)
+                continue;
+            *at = (uint32_t)program->num_segments;
+            program->segments[program->num_segments++] =
+                (tri_segment){.action = kinds[k], .chunk = (int)chunk};
+        }
+    }
+}
+
+/* Which segments there are: those that have nodes, and those that the schedule calls. */
+static tr_status make_segments(builder *b, tr_error *err)
+{
+    tri_program *program = b->program;
+    size_t num = 0, slots = (size_t)program->num_chunks * TRI_NUM_ALL_ACTIONS;
+    for (size_t i = 0; i < slots; i++)
+        b->at[i] = TRI_NONE;
+    for (size_t i = 0; i < b->num_actions; i++) {
+        if (b->schedule[i].chunk >= (uint32_t)program->num_chunks)
+            return tri_fail(err, TR_ERROR_INTERNAL, "the schedule names chunk %u of %d",
+                            b->schedule[i].chunk, program->num_chunks);
+        *slot(b, b->schedule[i].kind, b->schedule[i].chunk) = 0;
+        b->split[b->schedule[i].chunk] |= b->schedule[i].kind == TRI_ACTION_I;
+    }
+    for (size_t n = 0; n < b->graph->num_nodes; n++) {
+        uint32_t chunk = (uint32_t)tri_node_chunk(b->graph, &b->graph->nodes[n]);
+        *slot(b, action_of(b, n), chunk) = 0;
+    }
+    for (size_t i = 0; i < slots; i++)
+        num += b->at[i] != TRI_NONE;
+    program->segments = calloc(num + 1, sizeof *program->segments);
+    if (!program->segments)
+        return tri_fail(err, TR_ERROR_RUNTIME, "no memory for the program");
+    number_segments(b);
+    return TR_OK;
+}
+
+/* Segment after segment, each in the order of the graph. */
+static tr_status order_nodes(builder *b, tr_error *err)
+{
+    tri_program *program = b->program;
+    for (size_t n = 0; n < b->graph->num_nodes; n++) {
+        uint32_t chunk = (uint32_t)tri_node_chunk(b->graph, &b->graph->nodes[n]);
+        b->of_node[n] = *slot(b, action_of(b, n), chunk);
+        program->segments[b->of_node[n]].count++;
+    }
+    uint32_t next = 0;
+    for (size_t s = 0; s < program->num_segments; s++) {
+        tri_segment *segment = &program->segments[s];
+        if (segment->count == 0 && program->num_chunks == 1)
+            return tri_fail(err, TR_ERROR_INTERNAL,
+                            "the schedule asks for %s, which has no instructions",
+                            tri_action_name(segment->action));
+        segment->first = next;
+        next += segment->count;
+        segment->count = 0;
+    }
+    for (size_t n = 0; n < b->graph->num_nodes; n++) {
+        tri_segment *segment = &program->segments[b->of_node[n]];
+        uint32_t at = segment->first + segment->count++;
+        b->node[at] = (tri_id)n;
+        b->segment[at] = b->of_node[n];
+    }
+    b->count = next;
+    return TR_OK;
 }
 
 static tr_status copy_tables(const tri_graph *graph, tri_program *program, tr_error *err)
@@ -116,6 +214,12 @@ static tr_status copy_tables(const tri_graph *graph, tri_program *program, tr_er
     }
     program->num_values = graph->num_values;
     program->num_states = graph->num_states;
+    if (graph->first_home) {
+        size_t bytes = graph->params->count * sizeof *graph->first_home;
+        program->first_home = tri_arena_alloc(&program->arena, bytes);
+        if (program->first_home)
+            memcpy(program->first_home, graph->first_home, bytes);
+    }
     if (program->arena.failed)
         return tri_fail(err, TR_ERROR_RUNTIME, "no memory for the program's names");
     return TR_OK;
@@ -135,15 +239,13 @@ static void emit_instrs(const tri_graph *graph, const tri_node_order *order, tri
         for (int j = 0; j < node->num_in; j++)
             instr->in[j] = node->in[j] == TRI_NONE ? (tri_operand){.value = TRI_NONE}
                                                    : program->home[node->in[j]];
+        for (int k = node->num_out; k < TRI_MAX_OUT; k++)
+            instr->out[k].value = TRI_NONE;
         for (int k = 0; k < node->num_out; k++) {
             instr->out[k] = program->home[node->out[k]];
             instr->write[k] = node->write[k];
             instr->prev[k] = node->prev[k];
         }
-        if (i == 0 || order->action[i] != order->action[i - 1])
-            program->segments[program->num_segments++] =
-                (tri_segment){.action = order->action[i], .first = (uint32_t)i};
-        program->segments[program->num_segments - 1].count++;
     }
     program->num_instrs = order->count;
 }
@@ -160,7 +262,9 @@ static bool rides_with(const tri_program *program, const tri_instr *instr, const
                        const tri_operand *before)
 {
     const tri_flat *flat = &instr->attr.flat, *other = &last->attr.flat;
-    if (instr->op != last->op || instr->attr.axis != last->attr.axis)
+    if (instr->op != last->op || instr->attr.axis != last->attr.axis ||
+        instr->attr.num_homes != last->attr.num_homes ||
+        memcmp(instr->attr.homes, last->attr.homes, sizeof last->attr.homes) != 0)
         return false;
     if (flat->parts > 0)
         return flat->offset > 0 && flat->offset == other->offset + tri_flat_padded(other->count);
@@ -191,96 +295,141 @@ static void join_messages(tri_program *program)
     }
 }
 
-static tr_status segment_of(const tri_program *program, tri_action_kind kind, uint32_t *segment,
-                            tr_error *err)
+/* Where several segments add to one accumulator, the one that runs first starts it. */
+static void settle_first_writers(tri_program *program, uint32_t *first_call, tri_id *starter)
 {
-    for (uint32_t s = 0; s < program->num_segments; s++)
-        if (program->segments[s].action == kind) {
-            *segment = s;
-            return TR_OK;
+    for (size_t s = 0; s < program->num_states; s++)
+        starter[s] = TRI_NONE;
+    for (int pass = 0; pass < 2; pass++)
+        for (uint32_t g = 0; g < program->num_segments; g++) {
+            const tri_segment *segment = &program->segments[g];
+            for (uint32_t i = segment->first; i < segment->first + segment->count; i++)
+                for (int k = 0; k < program->instrs[i].num_out; k++) {
+                    tri_write *write = &program->instrs[i].write[k];
+                    if (*write != TRI_WRITE_START && *write != TRI_WRITE_ADD)
+                        continue;
+                    tri_id *own = &starter[program->values[program->instrs[i].out[k].value].state];
+                    if (pass == 0) {
+                        if (*own == TRI_NONE || first_call[g] < first_call[*own])
+                            *own = g;
+                        continue;
+                    }
+                    *write = *own == g ? TRI_WRITE_START : TRI_WRITE_ADD;
+                    if (*own == g)
+                        *own = TRI_NONE - 1; /* once */
+                }
         }
-    return tri_fail(err, TR_ERROR_INTERNAL, "the schedule asks for %s, which has no instructions",
-                    tri_action_name(kind));
 }
 
-/* Instances of a frame space are taken at its first action and given back after its last. */
+/* Instances of a frame are taken by its first segment and given back after the last that uses it,
+ * for each micro-batch. */
 static tr_status assign_frames(tri_program *program, uint32_t space, tr_error *err)
 {
     tri_space *frame = &program->spaces[space];
     uint32_t num = program->num_microbatches;
-    uint32_t *held_by = malloc(num * sizeof *held_by);
-    if (!held_by)
+    uint32_t *memory = malloc(3 * (size_t)num * sizeof *memory);
+    if (!memory)
         return tri_fail(err, TR_ERROR_RUNTIME, "no memory for the timeline");
-    memset(held_by, 0xff, num * sizeof *held_by);
+    uint32_t *held_by = memory, *instance = memory + num, *last = memory + 2 * (size_t)num;
+    memset(memory, 0xff, 3 * (size_t)num * sizeof *memory);
+    for (size_t c = 0; c < program->num_calls; c++)
+        if (frame->users[program->calls[c].segment])
+            last[program->calls[c].microbatch] = (uint32_t)c;
     for (size_t c = 0; c < program->num_calls; c++) {
         tri_call *call = &program->calls[c];
-        tri_action_kind kind = program->segments[call->segment].action;
-        if (kind == TRI_ACTION_U)
+        uint32_t m = call->microbatch, i = 0;
+        if (!frame->users[call->segment])
             continue;
-        uint32_t wanted = kind == frame->born ? TRI_NONE : call->microbatch, i = 0;
-        while (i < num && held_by[i] != wanted)
-            i++;
-        if (i == num)
-            continue; /* not in use at this action: before it is born or after it died */
-        held_by[i] = kind == frame->dies ? TRI_NONE : call->microbatch;
-        call->frame[space] = i;
-        if (i + 1 > frame->num_instances)
-            frame->num_instances = i + 1;
+        if (instance[m] == TRI_NONE) {
+            while (i + 1 < num && held_by[i] != TRI_NONE)
+                i++;
+            instance[m] = i;
+            held_by[i] = m;
+            if (i + 1 > frame->num_instances)
+                frame->num_instances = i + 1;
+        }
+        call->frame[space] = instance[m];
+        if (last[m] == c)
+            held_by[instance[m]] = TRI_NONE;
     }
-    free(held_by);
+    free(memory);
     return TR_OK;
 }
 
-static tr_status lay_out_timeline(const tri_action *schedule, size_t num_actions,
-                                  tri_program *program, tr_error *err)
+static tr_status lay_out_timeline(const builder *b, tr_error *err)
 {
-    program->calls = calloc(num_actions + 1, sizeof *program->calls);
-    if (!program->calls)
-        return tri_fail(err, TR_ERROR_RUNTIME, "no memory for the timeline");
-    bool seen[TRI_NUM_ACTIONS] = {false};
-    for (size_t i = 0; i < num_actions; i++) {
+    tri_program *program = b->program;
+    program->calls = calloc(b->num_actions + 1, sizeof *program->calls);
+    program->frames = calloc((b->num_actions + 1) * program->num_spaces, sizeof *program->frames);
+    size_t most = program->num_segments > program->num_states ? program->num_segments
+                                                              : program->num_states;
+    uint32_t *first_call = malloc((most + 1) * sizeof *first_call);
+    tri_id *starter = malloc((most + 1) * sizeof *starter);
+    tr_status status = program->calls && program->frames && first_call && starter
+                           ? TR_OK
+                           : tri_fail(err, TR_ERROR_RUNTIME, "no memory for the timeline");
+    for (size_t s = 0; s < program->num_segments && status == TR_OK; s++)
+        first_call[s] = TRI_NONE - 1;
+    for (size_t i = 0; i < b->num_actions && status == TR_OK; i++) {
         tri_call *call = &program->calls[i];
-        TRI_TRY(segment_of(program, schedule[i].kind, &call->segment, err));
-        call->microbatch = schedule[i].microbatch;
-        call->first = !seen[schedule[i].kind];
-        seen[schedule[i].kind] = true;
+        call->segment = *slot(b, b->schedule[i].kind, b->schedule[i].chunk);
+        call->microbatch = b->schedule[i].microbatch;
+        call->frame = program->frames + i * program->num_spaces;
+        call->first = first_call[call->segment] == TRI_NONE - 1;
+        if (call->first)
+            first_call[call->segment] = (uint32_t)i;
     }
-    program->num_calls = num_actions;
-    for (uint32_t s = 0; s < program->num_spaces; s++)
+    if (status == TR_OK) {
+        program->num_calls = b->num_actions;
+        settle_first_writers(program, first_call, starter);
+    }
+    for (uint32_t s = 0; s < program->num_spaces && status == TR_OK; s++)
         if (program->spaces[s].kind == TRI_SPACE_FRAME)
-            TRI_TRY(assign_frames(program, s, err));
-    return TR_OK;
+            status = assign_frames(program, s, err);
+    free(first_call);
+    free(starter);
+    return status;
 }
 
-static tr_status build(const tri_graph *graph, const tri_action *schedule, size_t num_actions,
-                       tri_id *node, tri_action_kind *action, const bool *on_chain,
-                       tri_program *program, tr_error *err)
+static tr_status build(builder *b, tr_error *err)
 {
-    bool split = schedule_has(schedule, num_actions, TRI_ACTION_I);
-    TRI_TRY(copy_tables(graph, program, err));
-    tri_node_order order = {.node = node, .action = action};
-    order.count = order_nodes(graph, split, on_chain, node, action);
-    TRI_TRY(tri_plan_memory(graph, &order, program, err));
-    emit_instrs(graph, &order, program);
-    join_messages(program);
-    return lay_out_timeline(schedule, num_actions, program, err);
+    TRI_TRY(make_segments(b, err));
+    TRI_TRY(copy_tables(b->graph, b->program, err));
+    TRI_TRY(order_nodes(b, err));
+    tri_node_order order = {.node = b->node, .segment = b->segment, .count = b->count};
+    TRI_TRY(tri_plan_memory(b->graph, &order, b->program, err));
+    emit_instrs(b->graph, &order, b->program);
+    join_messages(b->program);
+    return lay_out_timeline(b, err);
 }
 
 tr_status tri_program_build(const tri_graph *graph, const tri_action *schedule, size_t num_actions,
                             uint32_t num_microbatches, tri_program *program, tr_error *err)
 {
-    *program = (tri_program){.num_microbatches = num_microbatches, .num_layers = graph->num_layers};
+    *program = (tri_program){.num_microbatches = num_microbatches,
+                             .num_layers = graph->num_layers,
+                             .num_chunks =
+                                 graph->chunk_of ? graph->chunk_of[graph->num_layers + 1] + 1 : 1};
     tri_arena_init(&program->arena);
-    tri_id *node = calloc(graph->num_nodes + 1, sizeof *node);
-    tri_action_kind *action = calloc(graph->num_nodes + 1, sizeof *action);
-    bool *on_chain = mark_input_grad(graph);
+    size_t nodes = graph->num_nodes + 1, chunks = (size_t)program->num_chunks;
+    builder b = {
+        .graph = graph, .schedule = schedule, .num_actions = num_actions, .program = program};
+    b.on_chain = mark_input_grad(graph);
+    b.split = calloc(chunks, sizeof *b.split);
+    b.node = calloc(nodes, sizeof *b.node);
+    b.segment = calloc(nodes, sizeof *b.segment);
+    b.of_node = calloc(nodes, sizeof *b.of_node);
+    b.at = calloc(chunks * TRI_NUM_ALL_ACTIONS, sizeof *b.at);
     tr_status status =
-        node && action && on_chain
-            ? build(graph, schedule, num_actions, node, action, on_chain, program, err)
+        b.on_chain && b.split && b.node && b.segment && b.of_node && b.at
+            ? build(&b, err)
             : tri_fail(err, TR_ERROR_RUNTIME, "no memory to build the program");
-    free(node);
-    free(action);
-    free(on_chain);
+    free(b.on_chain);
+    free(b.split);
+    free(b.node);
+    free(b.segment);
+    free(b.of_node);
+    free(b.at);
     if (status != TR_OK)
         tri_program_fini(program);
     return status;
@@ -293,6 +442,9 @@ void tri_program_fini(tri_program *program)
     free(program->states);
     free(program->instrs);
     free(program->calls);
+    free(program->frames);
+    free(program->segments);
+    free(program->spaces);
     tri_arena_fini(&program->arena);
     *program = (tri_program){0};
 }

@@ -8,11 +8,12 @@
  *   3  inputs are only read
  *   4  an output lies on an input only where the operator works in place
  *   5  accumulators are overwritten by the first contribution of a step and by no other, and hold
- *      all micro-batches when they are read
+ *      the contributions of all micro-batches when they are read
  *   6  an update replaces the newest version of a state, in its own place; nobody reads the old one
  *   7  frames are used between their birth and their end, by one micro-batch at a time
  *   8  shapes and types fit the operator table, and no operand is missing
- *   9  every micro-batch runs each of its segments once; every parameter with a gradient is updated
+ *   9  every micro-batch that runs a segment of a chunk runs all of them, each once (without a
+ *      pipeline: every micro-batch); every parameter with a gradient is updated
  *  10  what the host reads has been written */
 #include <inttypes.h>
 #include <stdarg.h>
@@ -27,7 +28,7 @@ typedef struct piece {
     uint64_t begin, end;
     tri_id value;
     uint32_t microbatch;
-    uint32_t contributions; /* accumulators: micro-batches added so far */
+    uint32_t contributions; /* accumulators: how many were added so far */
 } piece;
 
 /* One instance of a space: its pieces, sorted, not overlapping. */
@@ -39,8 +40,11 @@ typedef struct region {
 
 typedef struct checker {
     const tri_program *program;
-    region *regions[TRI_MAX_SPACES];
+    region **regions;        /* [num_spaces] */
     uint32_t *contributions; /* expected of each state, see find_contributions */
+    bool *sums;              /* of each value: a version that contributions make */
+    uint32_t *last_use;      /* [space][micro-batch]: the last call that uses the frame */
+    uint32_t *runs;          /* [segment][micro-batch]: calls */
     const tri_call *call;    /* where we are */
     const tri_instr *instr;  /* NULL between instructions */
     tr_error *err;
@@ -59,11 +63,12 @@ static tr_status complain(const checker *c, const char *format, ...)
     if (!c->call)
         return tri_fail(c->err, TR_ERROR_INPUT, "%s", reason);
     const tri_segment *segment = &c->program->segments[c->call->segment];
-    const char *action = tri_action_name(segment->action);
+    char action[24];
+    tri_segment_text(c->program, segment, action);
     if (!c->instr)
         return tri_fail(c->err, TR_ERROR_INPUT, "call %td, segment %s, micro-batch %u: %s",
                         c->call - c->program->calls, action, c->call->microbatch, reason);
-    tri_id out = c->instr->out[0].value;
+    tri_id out = tri_message_value(c->instr);
     return tri_fail(c->err, TR_ERROR_INPUT,
                     "segment %s, instruction %td (%s -> %s), micro-batch %u: %s", action,
                     c->instr - c->program->instrs, tri_op_get(c->instr->op)->name,
@@ -139,20 +144,24 @@ static tr_status locate(const checker *c, const tri_operand *operand, const char
     return TR_OK;
 }
 
-/* How many contributions an accumulator must hold when it is read: one for each run of the segment
- * that starts it. 0 for states that are not accumulators. */
+/* How many contributions an accumulator must hold when it is read: all that the timeline makes. 0
+ * for states that are not accumulators. */
 static void find_contributions(checker *c)
 {
     const tri_program *program = c->program;
-    for (size_t s = 0; s < program->num_segments; s++) {
-        const tri_segment *segment = &program->segments[s];
-        bool once = segment->action == TRI_ACTION_U;
+    for (size_t n = 0; n < program->num_calls; n++) {
+        if (program->calls[n].segment >= program->num_segments)
+            continue; /* found when it is its turn */
+        const tri_segment *segment = &program->segments[program->calls[n].segment];
         for (uint32_t i = segment->first; i < segment->first + segment->count; i++)
             for (int k = 0; k < program->instrs[i].num_out; k++) {
                 tri_id value = program->instrs[i].out[k].value;
-                if (program->instrs[i].write[k] == TRI_WRITE_START && value < program->num_values)
-                    c->contributions[program->values[value].state] =
-                        once ? 1 : program->num_microbatches;
+                tri_write write = program->instrs[i].write[k];
+                if (value >= program->num_values || program->values[value].state == TRI_NONE ||
+                    (write != TRI_WRITE_START && write != TRI_WRITE_ADD))
+                    continue;
+                c->contributions[program->values[value].state]++;
+                c->sums[value] = true;
             }
     }
 }
@@ -176,12 +185,21 @@ static tr_status look(const checker *c, const tri_operand *operand, const char *
     return TR_OK;
 }
 
+/* Contributions of different chunks may come in any order: the sum is whole when all are there,
+ * whichever came last. */
+static bool same_sum(const checker *c, tri_id a, tri_id b)
+{
+    const tri_program *program = c->program;
+    return a < program->num_values && c->sums[a] && c->sums[b] &&
+           program->values[a].state == program->values[b].state;
+}
+
 static tr_status check_read(const checker *c, const tri_operand *operand)
 {
     piece *found;
     TRI_TRY(look(c, operand, "reads", &found));
     const tri_value *value = &c->program->values[operand->value];
-    if (found->value != operand->value) {
+    if (found->value != operand->value && !same_sum(c, found->value, operand->value)) {
         if (value->state != TRI_NONE && c->program->values[found->value].state == value->state)
             return complain(c, "reads %s in a version that has been replaced (or not made yet)",
                             value->name);
@@ -191,7 +209,7 @@ static tr_status check_read(const checker *c, const tri_operand *operand)
     if (value->state != TRI_NONE) {
         uint32_t expected = c->contributions[value->state];
         if (expected && found->contributions != expected)
-            return complain(c, "reads %s with %u of %u micro-batches added", value->name,
+            return complain(c, "reads %s with %u of %u contributions added", value->name,
                             found->contributions, expected);
     } else if (value->kind == TRI_VALUE_TEMP && found->microbatch != c->call->microbatch) {
         return complain(c, "reads %s of micro-batch %u", value->name, found->microbatch);
@@ -208,21 +226,21 @@ static tr_status check_before_write(const checker *c, int k, uint32_t *contribut
     piece *found = NULL;
     *contributions = 0;
     bool had = false;
-    if (instr->write[k] == TRI_WRITE_START) {
+    if (instr->write[k] == TRI_WRITE_START || instr->write[k] == TRI_WRITE_ADD) {
         checker quiet = *c; /* finding nothing is no error here */
         quiet.err = NULL;
-        had = look(&quiet, out, "adds to", &found) == TR_OK &&
-              c->program->values[found->value].state == c->program->values[out->value].state;
-        if (c->call->first && had && found->contributions)
-            return complain(c, "overwrites %s, which holds %u micro-batches already", name,
+        bool first = instr->write[k] == TRI_WRITE_START && c->call->first;
+        had = look(&quiet, out, "adds to", &found) == TR_OK && same_sum(c, found->value, out->value);
+        if (first && had && found->contributions)
+            return complain(c, "overwrites %s, which holds %u contributions already", name,
                             found->contributions);
-        if (!c->call->first && !had)
+        if (!first && !had)
             return complain(c, "adds to %s, which nothing has started", name);
-        *contributions = c->call->first ? 1 : found->contributions + 1;
+        *contributions = first ? 1 : found->contributions + 1;
         return TR_OK;
     }
     TRI_TRY(look(c, out, "updates", &found));
-    if (found->value != instr->prev[k])
+    if (found->value != instr->prev[k] && !same_sum(c, found->value, instr->prev[k]))
         return complain(c, "updates %s, but its place holds %s in another version", name,
                         name_of(c, found->value));
     *contributions = found->contributions;
@@ -295,7 +313,8 @@ static bool may_lack(const checker *c, const tri_op_def *def, int input)
 {
     size_t num_squares = 0;
     for (size_t i = 0; c->instr->op == TRI_OP_SUM_SQUARES && i < c->program->num_instrs; i++)
-        num_squares += c->program->instrs[i].op == TRI_OP_SUM_SQUARES;
+        num_squares += c->program->instrs[i].op == TRI_OP_SUM_SQUARES &&
+                       same_place(&c->program->instrs[i].out[0], &c->instr->out[0]);
     return (def->optional >> input & 1) && num_squares <= 1;
 }
 
@@ -334,14 +353,20 @@ static tr_status check_shapes(const checker *c)
     return TR_OK;
 }
 
+static uint32_t last_use(const checker *c, size_t space, uint32_t microbatch)
+{
+    return c->last_use[space * c->program->num_microbatches + microbatch];
+}
+
 /* Takes and gives back the frames of a call. */
 static tr_status change_frames(const checker *c, bool before)
 {
     const tri_program *program = c->program;
-    tri_action_kind kind = program->segments[c->call->segment].action;
     for (size_t s = 0; s < program->num_spaces; s++) {
         const tri_space *space = &program->spaces[s];
-        if (space->kind != TRI_SPACE_FRAME || kind != (before ? space->born : space->dies))
+        if (space->kind != TRI_SPACE_FRAME || !space->users[c->call->segment] ||
+            (before ? space->born != c->call->segment
+                    : last_use(c, s, c->call->microbatch) != (size_t)(c->call - program->calls)))
             continue;
         uint32_t instance = c->call->frame[s];
         if (instance >= space->num_instances)
@@ -380,20 +405,32 @@ static tr_status check_call(checker *c)
     return change_frames(c, false);
 }
 
-/* Every segment runs once for every micro-batch; the update once. */
+static uint32_t count_calls(const checker *c, uint32_t segment, uint32_t microbatch)
+{
+    return c->runs[segment * c->program->num_microbatches + microbatch];
+}
+
+/* Every segment runs once for every micro-batch; the update once. In a pipeline a chunk need not
+ * see every micro-batch (some take another route), but runs its segments for the same ones. */
 static tr_status check_coverage(const checker *c)
 {
     const tri_program *program = c->program;
     for (uint32_t s = 0; s < program->num_segments; s++) {
-        tri_action_kind kind = program->segments[s].action;
-        uint32_t num = kind == TRI_ACTION_U ? 1 : program->num_microbatches;
-        for (uint32_t m = 0; m < num; m++) {
-            size_t calls = 0;
-            for (size_t i = 0; i < program->num_calls; i++)
-                calls += program->calls[i].segment == s && program->calls[i].microbatch == m;
-            if (calls != 1)
-                return complain(c, "segment %s runs %zu times for micro-batch %u, not once",
-                                tri_action_name(kind), calls, m);
+        const tri_segment *segment = &program->segments[s];
+        bool once = segment->action == TRI_ACTION_U;
+        char name[24];
+        uint32_t leader = s;
+        for (uint32_t o = 0; o < s && program->num_chunks > 1 && !once; o++)
+            if (program->segments[o].chunk == segment->chunk && leader == s)
+                leader = o;
+        for (uint32_t m = 0; m < (once ? 1 : program->num_microbatches); m++) {
+            uint32_t calls = count_calls(c, s, m), wanted = 1;
+            if (program->num_chunks > 1 && !once)
+                wanted = leader == s ? calls > 0 : count_calls(c, leader, m);
+            if (calls != wanted)
+                return complain(c, "segment %s runs %u times for micro-batch %u, not %s",
+                                tri_segment_text(program, segment, name), calls, m,
+                                wanted == 1 ? "once" : "never");
         }
     }
     return TR_OK;
@@ -451,13 +488,36 @@ static tr_status put_initial(checker *c)
     return TR_OK;
 }
 
+/* When each micro-batch is done with each frame, and how often it runs each segment. */
+static void note_calls(checker *c)
+{
+    const tri_program *program = c->program;
+    uint32_t num = program->num_microbatches;
+    for (uint32_t n = 0; n < program->num_calls; n++) {
+        const tri_call *call = &program->calls[n];
+        if (call->segment >= program->num_segments || call->microbatch >= num)
+            continue; /* found when it is its turn */
+        c->runs[call->segment * num + call->microbatch]++;
+        for (size_t s = 0; s < program->num_spaces; s++)
+            if (program->spaces[s].kind == TRI_SPACE_FRAME &&
+                program->spaces[s].users[call->segment])
+                c->last_use[s * num + call->microbatch] = n;
+    }
+}
+
 static tr_status walk(checker *c)
 {
     const tri_program *program = c->program;
+    size_t num = program->num_microbatches;
+    c->last_use = calloc(program->num_spaces * num + 1, sizeof *c->last_use);
+    c->runs = calloc(program->num_segments * num + 1, sizeof *c->runs);
     c->contributions = calloc(program->num_states + 1, sizeof *c->contributions);
-    if (!c->contributions)
+    c->sums = calloc(program->num_values + 1, sizeof *c->sums);
+    c->regions = calloc(program->num_spaces + 1, sizeof(region *));
+    if (!c->contributions || !c->sums || !c->regions || !c->last_use || !c->runs)
         return tri_fail(c->err, TR_ERROR_RUNTIME, "no memory for the checker");
     find_contributions(c);
+    note_calls(c);
     for (size_t s = 0; s < program->num_spaces; s++) {
         uint32_t num = program->spaces[s].num_instances;
         c->regions[s] = calloc(num + 1, sizeof *c->regions[s]);
@@ -478,11 +538,15 @@ tr_status tri_program_check(const tri_program *program, tr_error *err)
 {
     checker c = {.program = program, .err = err};
     tr_status status = walk(&c);
-    for (size_t s = 0; s < program->num_spaces; s++) {
+    for (size_t s = 0; c.regions && s < program->num_spaces; s++) {
         for (uint32_t i = 0; c.regions[s] && i < program->spaces[s].num_instances; i++)
             free(c.regions[s][i].pieces);
         free(c.regions[s]);
     }
     free(c.contributions);
+    free(c.sums);
+    free(c.last_use);
+    free(c.runs);
+    free(c.regions);
     return status;
 }

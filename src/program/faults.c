@@ -17,7 +17,8 @@ static tri_segment *segment_of(tri_program *program, tri_action_kind kind)
 static tri_instr *instr_writing(tri_program *program, tri_space_kind kind)
 {
     for (size_t i = 0; i < program->num_instrs; i++)
-        if (program->spaces[program->instrs[i].out[0].space].kind == kind)
+        if (program->instrs[i].num_out &&
+            program->spaces[program->instrs[i].out[0].space].kind == kind)
             return &program->instrs[i];
     return NULL;
 }
@@ -51,7 +52,7 @@ static bool swap_instructions(tri_program *program)
 {
     for (size_t i = 0; i + 1 < program->num_instrs; i++) {
         tri_instr *a = &program->instrs[i], *b = a + 1;
-        if (a->write[0] == TRI_WRITE_NEW && reads(b, a->out[0].value)) {
+        if (a->num_out && a->write[0] == TRI_WRITE_NEW && reads(b, a->out[0].value)) {
             tri_instr kept = *a;
             *a = *b;
             *b = kept;
@@ -103,7 +104,7 @@ static bool overlap_values(tri_program *program)
     for (size_t at = 0; at < program->num_instrs; at++) {
         tri_instr *instr = &program->instrs[at];
         tri_space_kind kind = program->spaces[instr->out[0].space].kind;
-        if (instr->write[0] != TRI_WRITE_NEW || (kind != TRI_SPACE_FRAME && kind != TRI_SPACE_WORK))
+        if (!instr->num_out || instr->write[0] != TRI_WRITE_NEW || (kind != TRI_SPACE_FRAME && kind != TRI_SPACE_WORK))
             continue;
         for (size_t later = at + 1; later < program->num_instrs; later++)
             for (int j = 0; j < program->instrs[later].num_in; j++)

@@ -13,7 +13,9 @@ typedef struct cursor {
 uint64_t tri_message_whole_bytes(const tri_program *program, const tri_instr *instr)
 {
     const tri_instr *last = &instr[instr->span ? instr->span - 1 : 0];
-    const tri_value *out = &program->values[instr->out[0].value];
+    const tri_value *out = &program->values[tri_message_value(instr)];
+    if (instr->op == TRI_OP_SEND || instr->op == TRI_OP_RECV || instr->op == TRI_OP_BROADCAST)
+        return tri_value_bytes(out);
     if (instr->attr.flat.parts > 0)
         return (uint64_t)instr->attr.flat.total * tri_dtype_bytes(out->dtype);
     uint64_t made = last->out[0].offset - instr->out[0].offset +
@@ -44,7 +46,7 @@ static const char *describe(const tri_program *program, const tri_instr *instr, 
         snprintf(text, size, "has ended");
     else
         snprintf(text, size, "is at instruction %td, %s of %s over %s, %s", instr - program->instrs,
-                 tri_op_get(instr->op)->name, program->values[instr->out[0].value].name,
+                 tri_op_get(instr->op)->name, program->values[tri_message_value(instr)].name,
                  tri_axis_name((tri_axis)instr->attr.axis),
                  tri_text_bytes((double)tri_message_whole_bytes(program, instr), bytes));
     return text;
@@ -53,9 +55,51 @@ static const char *describe(const tri_program *program, const tri_instr *instr, 
 static bool same_message(const tri_program *a, const tri_instr *x, const tri_program *b,
                          const tri_instr *y)
 {
-    const tri_value *made = &a->values[x->out[0].value], *other = &b->values[y->out[0].value];
-    return x->op == y->op && made->dtype == other->dtype && strcmp(made->name, other->name) == 0 &&
+    const tri_value *made = &a->values[tri_message_value(x)];
+    const tri_value *other = &b->values[tri_message_value(y)];
+    bool halves = (x->op == TRI_OP_SEND && y->op == TRI_OP_RECV) ||
+                  (x->op == TRI_OP_RECV && y->op == TRI_OP_SEND);
+    bool pairwise = x->op == TRI_OP_SEND || x->op == TRI_OP_RECV;
+    return (pairwise ? halves : x->op == y->op) && made->dtype == other->dtype &&
+           strcmp(made->name, other->name) == 0 &&
            tri_message_whole_bytes(a, x) == tri_message_whole_bytes(b, y);
+}
+
+int tri_message_group(const tri_mesh *mesh, int rank, const tri_instr *instr, int *members)
+{
+    tri_axis axis = (tri_axis)instr->attr.axis;
+    int stride = 1;
+    if (axis != TRI_AXIS_HOME && instr->op != TRI_OP_SEND && instr->op != TRI_OP_RECV) {
+        tri_mesh_group(mesh, rank, axis, members);
+        return tri_mesh_size(mesh, axis);
+    }
+    for (int faster = 0; faster < TRI_AXIS_PP; faster++)
+        stride *= tri_mesh_size(mesh, (tri_axis)faster);
+    int first = rank - tri_mesh_coordinate(mesh, rank, TRI_AXIS_PP) * stride;
+    if (axis == TRI_AXIS_HOME) {
+        for (int i = 0; i < instr->attr.num_homes; i++)
+            members[i] = first + instr->attr.homes[i] * stride;
+        return instr->attr.num_homes;
+    }
+    int peer = first + instr->attr.peer * stride;
+    members[0] = rank < peer ? rank : peer;
+    members[1] = rank < peer ? peer : rank;
+    return 2;
+}
+
+/* Whether two ranks are at messages between the same ranks. */
+static bool same_group(const tri_mesh *mesh, int a, const tri_instr *x, int b, const tri_instr *y)
+{
+    int first[TRI_MAX_HOMES], second[TRI_MAX_HOMES];
+    bool pairs = x->op == TRI_OP_SEND || x->op == TRI_OP_RECV;
+    bool other = y->op == TRI_OP_SEND || y->op == TRI_OP_RECV;
+    if (x->attr.axis != y->attr.axis || pairs != other)
+        return false;
+    if (x->attr.axis != TRI_AXIS_HOME && !pairs)
+        return true;
+    int num = tri_message_group(mesh, a, x, first);
+    return num == tri_message_group(mesh, b, y, second) &&
+           memcmp(first, second, (size_t)num * sizeof *first) == 0;
 }
 
 static tr_status disagree(const tri_program *const *programs, const tri_instr *const *next, int a,
@@ -71,13 +115,13 @@ static tr_status disagree(const tri_program *const *programs, const tri_instr *c
 static tr_status try_message(const tri_program *const *programs, const tri_mesh *mesh, int rank,
                              const tri_instr *const *next, int *members, bool *done, tr_error *err)
 {
-    tri_axis axis = (tri_axis)next[rank]->attr.axis;
-    int num = tri_mesh_size(mesh, axis);
-    tri_mesh_group(mesh, rank, axis, members);
+    int num = tri_message_group(mesh, rank, next[rank], members);
     *done = true;
     for (int i = 0; i < num; i++) {
         const tri_instr *other = next[members[i]];
-        if (!other || (tri_axis)other->attr.axis != axis)
+        if (members[i] == rank)
+            continue;
+        if (!other || !same_group(mesh, rank, next[rank], members[i], other))
             *done = false;
         else if (!same_message(programs[rank], next[rank], programs[members[i]], other))
             return disagree(programs, next, rank, members[i], "disagree", err);
@@ -103,7 +147,8 @@ static tr_status run_all(const tri_program *const *programs, const tri_mesh *mes
             if (!next[r])
                 continue;
             TRI_TRY(try_message(programs, mesh, r, next, members, &done, err));
-            for (int i = 0; done && i < tri_mesh_size(mesh, (tri_axis)next[r]->attr.axis); i++) {
+            int num = tri_message_group(mesh, r, next[r], members);
+            for (int i = 0; done && i < num; i++) {
                 at[members[i]].instr++;
                 if (members[i] != r)
                     next[members[i]] = NULL; /* looked up again in the next round */
@@ -114,9 +159,11 @@ static tr_status run_all(const tri_program *const *programs, const tri_mesh *mes
         }
         if (!moved) {
             int other = first;
-            tri_mesh_group(mesh, first, (tri_axis)next[first]->attr.axis, members);
-            for (int i = 0; i < tri_mesh_size(mesh, (tri_axis)next[first]->attr.axis); i++)
-                if (!next[members[i]] || next[members[i]]->attr.axis != next[first]->attr.axis)
+            int num = tri_message_group(mesh, first, next[first], members);
+            for (int i = 0; i < num; i++)
+                if (members[i] != first &&
+                    (!next[members[i]] ||
+                     !same_group(mesh, first, next[first], members[i], next[members[i]])))
                     other = members[i];
             return disagree(programs, next, first, other, "wait for each other", err);
         }

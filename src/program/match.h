@@ -16,4 +16,8 @@ tr_status tri_programs_match(const tri_program *const *programs, const tri_mesh 
  * vector, whoever has which part of it. */
 uint64_t tri_message_whole_bytes(const tri_program *program, const tri_instr *instr);
 
+/* The ranks that a message of this rank is between, in a common order; members has room for all of
+ * the mesh. Returns their number. */
+int tri_message_group(const tri_mesh *mesh, int rank, const tri_instr *instr, int *members);
+
 #endif

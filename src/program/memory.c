@@ -5,7 +5,8 @@
  * 2. A buffer whose first and last use lie in one segment goes to `work`, where pieces are placed
  *    largest first at the lowest address that is free during their lifetime. All segments share it.
  * 3. A buffer that lives across segments goes to the frame of (segment of its birth, segment of its
- *    last use); nothing is reused within a frame.
+ *    last use); nothing is reused within a frame. A segment is of one chunk: what crosses to another
+ *    chunk of this rank is born in the one and dies in the other.
  * 4. States, inputs and outputs have spaces of their own and keep their address for the run. */
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,6 +24,7 @@ typedef struct planner {
     const tri_graph *graph;
     const tri_node_order *order;
     tri_program *program;
+    bool *sent;            /* of each value: a message reads it, whenever that may go */
     uint32_t *last_use;    /* position of the last reader of each value, or of its maker */
     tri_id *buffer_of;     /* buffer of each temporary, or TRI_NONE */
     tri_id *bucket_buffer; /* buffer of each bucket of temporaries, or TRI_NONE */
@@ -39,7 +41,14 @@ static uint64_t align_up(uint64_t bytes)
 static uint32_t add_space(tri_program *program, tri_space_kind kind, const char *name,
                           uint32_t num_instances)
 {
-    tri_space *space = &program->spaces[program->num_spaces];
+    tri_space *spaces = tri_array_grow(program->spaces, program->num_spaces,
+                                       &program->spaces_capacity, sizeof *spaces);
+    if (!spaces) {
+        program->arena.failed = true;
+        return 0;
+    }
+    program->spaces = spaces;
+    tri_space *space = &spaces[program->num_spaces];
     *space = (tri_space){.kind = kind, .num_instances = num_instances};
     snprintf(space->name, sizeof space->name, "%s", name);
     return (uint32_t)program->num_spaces++;
@@ -66,6 +75,8 @@ static int64_t own_count(const tri_graph *graph, uint32_t kind, size_t i)
 {
     bool has_copy = tri_param_has_copy(&graph->params->items[i], graph->precision.compute);
     int64_t first;
+    if (graph->elsewhere && graph->elsewhere[i])
+        return 0;
     if (graph->flats && (graph->weights_divided || (kind == TRI_SPACE_PARAM && has_copy)))
         return tri_flat_slice(&graph->flats[i], graph->flats[i].part, &first);
     return tri_shape_count(&graph->local_shape[i]);
@@ -103,21 +114,40 @@ static void place_param(planner *p, size_t i)
         place_by_table(p, TRI_SPACE_GRAD, graph->grad_state, i, p->program->states[grad].dtype);
 }
 
-static void place_params(planner *p)
+/* Whether a parameter lies in the bucket of another of its layer. */
+static bool same_bucket(const tri_graph *graph, size_t a, size_t b)
+{
+    const tri_param *x = &graph->params->items[a], *y = &graph->params->items[b];
+    return (!graph->home_set || graph->home_set[a] == graph->home_set[b]) &&
+           tri_param_has_copy(x, graph->precision.compute) ==
+               tri_param_has_copy(y, graph->precision.compute);
+}
+
+/* Those of a layer that have a copy, then the others; bucket by bucket. */
+static tr_status place_params(planner *p)
 {
     const tri_graph *graph = p->graph;
     size_t count = graph->params->count, first = 0;
+    bool *done = calloc(count + 1, sizeof *done);
+    if (!done)
+        return tri_fail(p->err, TR_ERROR_RUNTIME, "no memory for the memory plan");
     while (first < count) {
         size_t end = first;
         while (end < count && graph->params->items[end].layer == graph->params->items[first].layer)
             end++;
         for (int with_copy = 1; with_copy >= 0; with_copy--)
-            for (size_t i = first; i < end; i++)
-                if (tri_param_has_copy(&graph->params->items[i], graph->precision.compute) ==
-                    with_copy)
-                    place_param(p, i);
+            for (size_t b = first; b < end; b++) {
+                bool has = tri_param_has_copy(&graph->params->items[b], graph->precision.compute);
+                for (size_t i = b; i < end && has == with_copy; i++)
+                    if (!done[i] && same_bucket(graph, b, i)) {
+                        done[i] = true;
+                        place_param(p, i);
+                    }
+            }
         first = end;
     }
+    free(done);
+    return TR_OK;
 }
 
 static bool placed_by_table(const planner *p, const tri_state *state)
@@ -126,10 +156,10 @@ static bool placed_by_table(const planner *p, const tri_state *state)
            (state->kind == TRI_STATE_GRAD && p->graph->flats);
 }
 
-static void place_states(planner *p)
+static tr_status place_states(planner *p)
 {
     tri_program *program = p->program;
-    place_params(p);
+    TRI_TRY(place_params(p));
     /* Those of one type together, so that they can travel in one message. */
     for (tri_dtype dtype = 0; dtype < TRI_NUM_DTYPES; dtype++)
         for (size_t s = 0; s < program->num_states; s++) {
@@ -145,6 +175,7 @@ static void place_states(planner *p)
         program->home[v] = program->home[program->states[state].latest];
         program->home[v].value = (tri_id)v;
     }
+    return TR_OK;
 }
 
 static void place_inputs_and_outputs(planner *p)
@@ -165,8 +196,10 @@ static void find_last_uses(planner *p)
     for (size_t i = 0; i < p->order->count; i++) {
         const tri_node *node = &p->graph->nodes[p->order->node[i]];
         for (int j = 0; j < node->num_in; j++)
-            if (node->in[j] != TRI_NONE)
+            if (node->in[j] != TRI_NONE) {
                 p->last_use[node->in[j]] = (uint32_t)i;
+                p->sent[node->in[j]] |= node->op == TRI_OP_SEND;
+            }
         for (int k = 0; k < node->num_out; k++)
             if (p->last_use[node->out[k]] < i)
                 p->last_use[node->out[k]] = (uint32_t)i;
@@ -181,7 +214,7 @@ static tri_id buffer_to_take_over(const planner *p, const tri_node *node, int k,
         tri_id in = node->in[j];
         if (!(allowed >> j & 1) || in == TRI_NONE || p->buffer_of[in] == TRI_NONE)
             continue;
-        bool dead = p->last_use[in] == position;
+        bool dead = p->last_use[in] == position && !p->sent[in];
         for (int other = 0; other < node->num_in; other++)
             dead &= other == j || node->in[other] != in; /* read twice: keep it simple */
         bool taken = false;
@@ -227,31 +260,61 @@ static void make_buffers(planner *p)
     }
 }
 
-static uint32_t frame_space(planner *p, tri_action_kind born, tri_action_kind dies)
+static uint32_t frame_space(planner *p, uint32_t born, uint32_t dies)
 {
     tri_program *program = p->program;
     for (uint32_t s = TRI_SPACE_FRAME; s < program->num_spaces; s++)
         if (program->spaces[s].born == born && program->spaces[s].dies == dies)
             return s;
-    char name[16];
-    snprintf(name, sizeof name, "frame %s>%s", tri_action_name(born), tri_action_name(dies));
+    char name[64], from[24], to[24];
+    snprintf(name, sizeof name, "frame %s>%s",
+             tri_segment_text(program, &program->segments[born], from),
+             tri_segment_text(program, &program->segments[dies], to));
     uint32_t s = add_space(program, TRI_SPACE_FRAME, name, 0);
     program->spaces[s].born = born;
     program->spaces[s].dies = dies;
+    program->spaces[s].users =
+        tri_arena_alloc(&program->arena, program->num_segments * sizeof(bool));
     return s;
 }
 
-static void choose_spaces(planner *p)
+static tr_status choose_spaces(planner *p)
 {
+    tri_program *program = p->program;
     for (size_t b = 0; b < p->num_buffers; b++) {
         buffer *piece = &p->buffers[b];
-        tri_action_kind born = p->order->action[piece->born], dies = p->order->action[piece->dies];
+        uint32_t born = p->order->segment[piece->born], dies = p->order->segment[piece->dies];
         piece->space = born == dies ? TRI_SPACE_WORK : frame_space(p, born, dies);
+        if (program->arena.failed)
+            return tri_fail(p->err, TR_ERROR_RUNTIME, "no memory for the memory plan");
         if (born != dies) {
-            tri_space *frame = &p->program->spaces[piece->space];
+            tri_space *frame = &program->spaces[piece->space];
             piece->offset = frame->bytes;
             frame->bytes += piece->bytes;
         }
+    }
+    return TR_OK;
+}
+
+static void note_user(planner *p, tri_id value, uint32_t segment)
+{
+    if (value == TRI_NONE || p->buffer_of[value] == TRI_NONE)
+        return;
+    tri_space *space = &p->program->spaces[p->buffers[p->buffer_of[value]].space];
+    if (space->kind == TRI_SPACE_FRAME)
+        space->users[segment] = true;
+}
+
+/* Which segments touch each frame: it is held until the last of them has run, in whatever order
+ * the schedule calls them. */
+static void note_users(planner *p)
+{
+    for (size_t i = 0; i < p->order->count; i++) {
+        const tri_node *node = &p->graph->nodes[p->order->node[i]];
+        for (int j = 0; j < node->num_in; j++)
+            note_user(p, node->in[j], p->order->segment[i]);
+        for (int k = 0; k < node->num_out; k++)
+            note_user(p, node->out[k], p->order->segment[i]);
     }
 }
 
@@ -291,11 +354,11 @@ static tr_status place_work(planner *p)
         return tri_fail(p->err, TR_ERROR_RUNTIME, "no memory for the memory plan");
     buffer **placed = queue + p->num_buffers;
     tri_space *work = &p->program->spaces[TRI_SPACE_WORK];
-    for (tri_action_kind action = 0; action < TRI_NUM_ACTIONS; action++) {
+    for (uint32_t segment = 0; segment < p->program->num_segments; segment++) {
         size_t waiting = 0, count = 0;
         for (size_t b = 0; b < p->num_buffers; b++)
             if (p->buffers[b].space == TRI_SPACE_WORK &&
-                p->order->action[p->buffers[b].born] == action)
+                p->order->segment[p->buffers[b].born] == segment)
                 queue[waiting++] = &p->buffers[b];
         qsort(queue, waiting, sizeof *queue, larger_first);
         for (size_t i = 0; i < waiting; i++) {
@@ -320,13 +383,16 @@ static tr_status plan(planner *p)
     for (int kind = TRI_SPACE_PARAM; kind < TRI_SPACE_FRAME; kind++)
         add_space(program, (tri_space_kind)kind, names[kind],
                   kind == TRI_SPACE_BATCH ? program->num_microbatches : 1);
+    if (program->arena.failed)
+        return tri_fail(p->err, TR_ERROR_RUNTIME, "no memory for the memory plan");
     for (size_t v = 0; v < program->num_values; v++)
         program->home[v] = (tri_operand){.value = TRI_NONE, .space = TRI_NONE};
-    place_states(p);
+    TRI_TRY(place_states(p));
     place_inputs_and_outputs(p);
     find_last_uses(p);
     make_buffers(p);
-    choose_spaces(p);
+    TRI_TRY(choose_spaces(p));
+    note_users(p);
     TRI_TRY(place_work(p));
     for (size_t v = 0; v < program->num_values; v++)
         if (p->buffer_of[v] != TRI_NONE) {
@@ -343,15 +409,17 @@ tr_status tri_plan_memory(const tri_graph *graph, const tri_node_order *order, t
                           tr_error *err)
 {
     planner p = {.graph = graph, .order = order, .program = program, .err = err};
+    p.sent = calloc(graph->num_values + 1, sizeof *p.sent);
     p.last_use = calloc(graph->num_values + 1, sizeof *p.last_use);
     p.buffer_of = calloc(graph->num_values + 1, sizeof *p.buffer_of);
     p.buffers = calloc(graph->num_values + 1, sizeof *p.buffers);
     p.bucket_buffer = malloc((graph->num_buckets + 1) * sizeof *p.bucket_buffer);
     for (uint32_t b = 0; p.bucket_buffer && b <= graph->num_buckets; b++)
         p.bucket_buffer[b] = TRI_NONE;
-    tr_status status = p.last_use && p.buffer_of && p.buffers && p.bucket_buffer
+    tr_status status = p.sent && p.last_use && p.buffer_of && p.buffers && p.bucket_buffer
                            ? plan(&p)
                            : tri_fail(err, TR_ERROR_RUNTIME, "no memory for the memory plan");
+    free(p.sent);
     free(p.last_use);
     free(p.buffer_of);
     free(p.buffers);

@@ -14,7 +14,7 @@
  *   output       -                   what the host reads after the step
  *   step         -                   step inputs: step number, learning rate ...
  *   batch        micro-batch         tokens, targets ...
- *   frame X>Y    action.frame[...]   values that action X makes and action Y still reads
+ *   frame X>Y    call.frame[...]     values that segment X makes and segment Y still reads
  *   work         -                   values that live within one segment
  *
  * Executor, checker, printer and simulator all take this. */
@@ -26,7 +26,7 @@
 #include "graph/op_table.h"
 #include "schedule/action.h"
 
-enum { TRI_PROGRAM_ALIGN = 64, TRI_MAX_SPACES = 16 };
+enum { TRI_PROGRAM_ALIGN = 64 };
 
 typedef enum tri_space_kind {
     TRI_SPACE_PARAM,
@@ -44,10 +44,13 @@ typedef enum tri_space_kind {
 
 typedef struct tri_space {
     tri_space_kind kind;
-    char name[16];
+    char name[40];
     uint64_t bytes; /* of one instance */
     uint32_t num_instances;
-    tri_action_kind born, dies; /* frames: taken at the first, given back after the second */
+    /* Frames: taken when segment `born` runs for a micro-batch, given back after the last of the
+     * segments that use it; `dies` is the one that comes last where chunks run in order. */
+    uint32_t born, dies;
+    bool *users; /* [num_segments] */
 } tri_space;
 
 typedef struct tri_operand {
@@ -71,6 +74,7 @@ typedef struct tri_instr {
     tri_cost cost;
 } tri_instr;
 
+/* The action of a segment is of one chunk of a pipeline, over all ranks; the update of none. */
 typedef struct tri_segment {
     tri_action_kind action;
     int chunk;
@@ -80,8 +84,8 @@ typedef struct tri_segment {
 typedef struct tri_call {
     uint32_t segment;
     uint32_t microbatch;
-    bool first;                     /* accumulators are overwritten, not added to */
-    uint32_t frame[TRI_MAX_SPACES]; /* instance of each frame space (by space number) */
+    bool first;      /* of its segment: accumulators that it starts are overwritten */
+    uint32_t *frame; /* [num_spaces]: instance of each frame space */
 } tri_call;
 
 typedef struct tri_program {
@@ -93,26 +97,32 @@ typedef struct tri_program {
     size_t num_states;
     tri_instr *instrs;
     size_t num_instrs;
-    tri_segment segments[TRI_NUM_ACTIONS];
+    tri_segment *segments;
     size_t num_segments;
     tri_call *calls; /* the timeline */
     size_t num_calls;
-    tri_space spaces[TRI_MAX_SPACES];
-    size_t num_spaces;
+    uint32_t *frames; /* of all calls */
+    tri_space *spaces;
+    size_t num_spaces, spaces_capacity;
     uint32_t num_microbatches;
     int num_layers;
+    /* Pipelines: of each parameter, the first rank (by its place on pp) that has it. NULL: all do.
+     * What a rank does not have is not among its states. */
+    uint16_t *first_home;
+    int num_chunks; /* of the pipeline, over all ranks; 1: there is none */
 } tri_program;
 
-/* Cuts the graph into the segments that the schedule (compute only) names, plans the memory and
- * lays out the timeline. The program copies all it needs from the graph. */
+/* Cuts the graph into the segments that the schedule names, plans the memory and lays out the
+ * timeline. The schedule is this rank's list of actions, with messages where there is a pipeline.
+ * The program copies all it needs from the graph. */
 tr_status tri_program_build(const tri_graph *graph, const tri_action *schedule, size_t num_actions,
                             uint32_t num_microbatches, tri_program *program, tr_error *err);
 void tri_program_fini(tri_program *program);
 
 /* Memory plan (memory.c): gives every value a home, and frames to the calls. */
 typedef struct tri_node_order {
-    const tri_id *node;            /* nodes in the order of segments */
-    const tri_action_kind *action; /* of each position */
+    const tri_id *node;      /* nodes in the order of segments */
+    const uint32_t *segment; /* of each position */
     size_t count;
 } tri_node_order;
 tr_status tri_plan_memory(const tri_graph *graph, const tri_node_order *order, tri_program *program,
@@ -120,6 +130,10 @@ tr_status tri_plan_memory(const tri_graph *graph, const tri_node_order *order, t
 
 uint64_t tri_space_total(const tri_space *space);
 uint64_t tri_value_bytes(const tri_value *value);
+/* "F" without a pipeline, "2F" for chunk 2 of one. Returns out. */
+char *tri_segment_text(const tri_program *program, const tri_segment *segment, char out[24]);
+/* The value that a message is about: what it makes, or what it sends. */
+tri_id tri_message_value(const tri_instr *instr);
 /* The value of that name (newest version of a state), or TRI_NONE. */
 tri_id tri_program_find(const tri_program *program, const char *name);
 tri_cost tri_program_cost(const tri_program *program); /* of a whole step */

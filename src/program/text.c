@@ -10,12 +10,16 @@
 #include "program/match.h"
 #include "program/program.h"
 
-static const char *const action_titles[TRI_NUM_ACTIONS] = {
+static const char *const action_titles[TRI_NUM_ALL_ACTIONS] = {
     [TRI_ACTION_F] = "forward",
     [TRI_ACTION_I] = "gradients of the activations",
     [TRI_ACTION_W] = "gradients of the weights",
     [TRI_ACTION_B] = "backward",
     [TRI_ACTION_U] = "update",
+    [TRI_ACTION_SEND_F] = "its output to the next chunk",
+    [TRI_ACTION_RECV_F] = "its input from the chunk before",
+    [TRI_ACTION_SEND_B] = "the gradient of its input to the chunk before",
+    [TRI_ACTION_RECV_B] = "the gradient of its output from the next chunk",
 };
 
 static const char *space_meaning(const tri_space *space)
@@ -123,6 +127,19 @@ static void print_message(const tri_program *program, const tri_instr *instr, tr
         return;
     char bytes[16];
     uint64_t size = tri_message_whole_bytes(program, instr);
+    if (instr->op == TRI_OP_SEND || instr->op == TRI_OP_RECV) {
+        tri_text_add(text, "  (%s pp %d, %s)", instr->op == TRI_OP_SEND ? "to" : "from",
+                     instr->attr.peer, tri_text_bytes((double)size, bytes));
+        return;
+    }
+    if (instr->attr.axis == TRI_AXIS_HOME) {
+        tri_text_add(text, "  (over pp");
+        for (int i = 0; i < instr->attr.num_homes; i++)
+            tri_text_add(text, "%s%d", i ? ", " : " ", instr->attr.homes[i]);
+        tri_text_add(text, ", %u tensor%s in one message of %s)", instr->span,
+                     instr->span == 1 ? "" : "s", tri_text_bytes((double)size, bytes));
+        return;
+    }
     tri_text_add(text, "  (over %s, %u tensor%s in one message of %s)",
                  tri_axis_name((tri_axis)instr->attr.axis), instr->span,
                  instr->span == 1 ? "" : "s", tri_text_bytes((double)size, bytes));
@@ -134,6 +151,13 @@ static void print_instr(const tri_program *program, size_t i, tri_text *text)
     char op[48], shape[96], address[48], reads[512], flops[16], bytes[16];
     op_text(instr, op, sizeof op);
     reads_text(program, instr, reads, sizeof reads);
+    if (instr->num_out == 0) {
+        tri_shape_text(&program->values[instr->in[0].value].shape, shape, sizeof shape);
+        tri_text_add(text, "%5zu  %-22s %-28s    %-30s %-12s %8s %10s  %s", i, op, "-", shape, "-",
+                     "-", tri_text_bytes(instr->cost.bytes, bytes), reads);
+        print_message(program, instr, text);
+        tri_text_add(text, "\n");
+    }
     for (int k = 0; k < instr->num_out; k++) {
         const tri_value *value = &program->values[instr->out[k].value];
         bool adds = instr->write[k] == TRI_WRITE_START || instr->write[k] == TRI_WRITE_ADD;
@@ -254,8 +278,10 @@ static void print_segment(const tri_program *program, const tri_segment *segment
         flops += program->instrs[i].cost.flops;
         bytes += program->instrs[i].cost.bytes;
     }
-    tri_text_add(text, "\nsegment %s: %s, %u instructions, %sFLOP, %s moved\n",
-                 tri_action_name(segment->action), action_titles[segment->action], segment->count,
+    char name[24];
+    tri_text_add(text, "\nsegment %s: %s, %u instruction%s, %sFLOP, %s moved\n",
+                 tri_segment_text(program, segment, name), action_titles[segment->action],
+                 segment->count, segment->count == 1 ? "" : "s",
                  tri_text_count(flops, flops_text), tri_text_bytes(bytes, bytes_text));
     tri_text_add(text, "%5s  %-22s %-28s    %-30s %-12s %8s %10s  %s\n", "nr", "operator", "result",
                  "shape", "address", "FLOP", "bytes", "reads");
@@ -263,18 +289,6 @@ static void print_segment(const tri_program *program, const tri_segment *segment
         print_update(program, begin, end, all, text);
     else
         print_layers(program, begin, end, all, text);
-}
-
-/* Whether an action of this kind lies between the birth and the end of a frame. */
-static bool holds_frame(const tri_space *space, tri_action_kind kind)
-{
-    static const int order[TRI_NUM_ACTIONS] = {[TRI_ACTION_F] = 0,
-                                               [TRI_ACTION_I] = 1,
-                                               [TRI_ACTION_B] = 1,
-                                               [TRI_ACTION_W] = 2,
-                                               [TRI_ACTION_U] = 3};
-    return space->kind == TRI_SPACE_FRAME && order[kind] >= order[space->born] &&
-           order[kind] <= order[space->dies];
 }
 
 static void print_timeline(const tri_program *program, bool all, tri_text *text)
@@ -288,13 +302,16 @@ static void print_timeline(const tri_program *program, bool all, tri_text *text)
         }
         const tri_call *call = &program->calls[i];
         tri_action_kind kind = program->segments[call->segment].action;
-        tri_text_add(text, "%5zu  %s", i, tri_action_name(kind));
+        char name[24];
+        tri_text_add(text, "%5zu  %s", i,
+                     tri_segment_text(program, &program->segments[call->segment], name));
         if (kind != TRI_ACTION_U)
             tri_text_add(text, "  micro-batch %u", call->microbatch);
         for (size_t s = 0; s < program->num_spaces; s++)
-            if (holds_frame(&program->spaces[s], kind))
+            if (program->spaces[s].kind == TRI_SPACE_FRAME &&
+                program->spaces[s].users[call->segment])
                 tri_text_add(text, "  %s #%u", program->spaces[s].name, call->frame[s]);
-        if (kind != TRI_ACTION_U && kind != TRI_ACTION_I)
+        if (tri_action_computes(kind) && kind != TRI_ACTION_U && kind != TRI_ACTION_I)
             tri_text_add(text, "  %s", call->first ? "starts the sums" : "adds to the sums");
         tri_text_add(text, "\n");
     }

@@ -64,7 +64,8 @@ tr_status tri_executor_init(tri_executor *executor, const tri_program *program, 
 {
     *executor = (tri_executor){.program = program, .store = store, .seed = seed};
     executor->ready = calloc(program->num_instrs + 1, sizeof *executor->ready);
-    if (!executor->ready)
+    executor->base = calloc(program->num_spaces + 1, sizeof *executor->base);
+    if (!executor->ready || !executor->base)
         return tri_fail(err, TR_ERROR_RUNTIME, "no memory to make the program ready");
     for (size_t s = 0; s < program->num_spaces; s++)
         executor->base[s] = tri_space_base(program, s);
@@ -77,7 +78,7 @@ tr_status tri_executor_init(tri_executor *executor, const tri_program *program, 
         if (!tri_op_get(instr->op)->communicates)
             ready->plan = tri_device_plan_call(store->device, instr->op, &ready->args);
         snprintf(ready->doing, sizeof ready->doing, "%s -> %s", tri_op_get(instr->op)->name,
-                 program->values[instr->out[0].value].name);
+                 program->values[tri_message_value(instr)].name);
     }
     size_t host_bytes = tri_executor_host_bytes(executor);
     if (host_bytes)
@@ -96,6 +97,7 @@ void tri_executor_fini(tri_executor *executor)
     free(executor->parts);
     free(executor->host_memory);
     free(executor->ready);
+    free(executor->base);
     *executor = (tri_executor){0};
 }
 
@@ -118,7 +120,7 @@ unsigned char *tri_executor_space(const tri_executor *executor, const tri_call *
 void *tri_executor_memory(const tri_executor *executor, tri_id value, uint32_t microbatch)
 {
     const tri_operand *home = &executor->program->home[value];
-    tri_call call = {.microbatch = microbatch};
+    tri_call call = {.microbatch = microbatch}; /* not of a frame: those have no address of a run */
     unsigned char *io = executor->store->host_io.memory;
     if (io && tri_space_is_io(executor->program->spaces[home->space].kind))
         return io + space_offset(executor, &call, home->space) + home->offset;
@@ -162,7 +164,7 @@ void tri_executor_record_time(const tri_executor *executor, const tri_call *call
     if (!executor->trace)
         return;
     tri_trace_event event = {
-        .name = program->values[instr->out[0].value].name,
+        .name = program->values[tri_message_value(instr)].name,
         .category = tri_op_get(instr->op)->name,
         .start_ns = start,
         .duration_ns = end - start,
@@ -235,7 +237,14 @@ void tri_executor_describe(const tri_executor *executor, const tri_instr *instr,
         describe_bucket(executor, instr, m);
         return;
     }
-    uint64_t element = tri_dtype_bytes(executor->program->values[instr->out[0].value].dtype);
+    uint64_t element = tri_dtype_bytes(executor->program->values[tri_message_value(instr)].dtype);
+    if (instr->op == TRI_OP_SEND || instr->op == TRI_OP_RECV || instr->op == TRI_OP_BROADCAST) {
+        uint64_t bytes = tri_value_bytes(&executor->program->values[tri_message_value(instr)]);
+        m->send_bytes = instr->num_in && instr->in[0].value != TRI_NONE ? bytes : 0;
+        m->recv_bytes = instr->num_out ? bytes : 0;
+        m->count = bytes / element;
+        return;
+    }
     m->send_bytes = operand_bytes(executor, &instr->in[0], &last->in[0]);
     m->recv_bytes = operand_bytes(executor, &instr->out[0], &last->out[0]);
     uint64_t whole = (m->send_bytes > m->recv_bytes ? m->send_bytes : m->recv_bytes) / element;
@@ -252,10 +261,12 @@ tr_status tri_executor_communicate(const tri_executor *executor, const tri_instr
                                    tr_error *err)
 {
     const tri_program *program = executor->program;
-    const tri_value *value = &program->values[instr->out[0].value];
+    const tri_value *value = &program->values[tri_message_value(instr)];
     uint64_t bytes = m->send_bytes > m->recv_bytes ? m->send_bytes : m->recv_bytes;
     tri_message message = {.op = instr->op,
                            .axis = instr->attr.axis,
+                           .peer = instr->attr.peer,
+                           .attr = &instr->attr,
                            .send = send,
                            .recv = recv,
                            .dtype = value->dtype,
@@ -277,9 +288,9 @@ tr_status tri_executor_communicate(const tri_executor *executor, const tri_instr
 void tri_executor_ends(const tri_executor *executor, uint32_t i, void **send, void **recv)
 {
     const tri_instr *instr = &executor->program->instrs[i];
-    *recv = executor->ready[i].args.out[0].data;
+    *recv = instr->num_out ? executor->ready[i].args.out[0].data : NULL;
     *send = NULL;
-    for (uint32_t k = 0; k < instr->span && !*send; k++)
+    for (uint32_t k = 0; k < instr->span && !*send && instr->num_in; k++)
         *send = executor->ready[i + k].args.in[0].data;
 }
 
@@ -295,7 +306,7 @@ static tr_status run_message(tri_executor *executor, const tri_call *call, uint3
     tri_executor_ends(executor, i, &send, &recv);
     return tri_executor_communicate(executor, instr, &shape,
                                     send ? (char *)send + shape.send_skip : NULL,
-                                    (char *)recv + shape.recv_skip, err);
+                                    recv ? (char *)recv + shape.recv_skip : NULL, err);
 }
 
 void tri_executor_publish(const tri_executor *executor, uint32_t instr)

@@ -12,10 +12,12 @@
 #include "run/store.h"
 #include "run/trace.h"
 
-/* One message: a collective over the ranks of a mesh axis. */
+/* One message: a collective over the ranks of a mesh axis, or half of one between two of them. */
 typedef struct tri_message {
-    tri_op op; /* all_reduce, all_gather, reduce_scatter */
+    tri_op op;
     int axis;
+    int peer;               /* send, recv: the other's place on the axis; broadcast: the root's */
+    const tri_attr *attr;   /* names the ranks of a message over `home` */
     const void *send;
     void *recv; /* may be send for all_reduce */
     tri_dtype dtype;
@@ -40,7 +42,7 @@ typedef struct tri_executor {
     tri_store *store;
     tri_ready *ready;
     uint64_t seed;
-    uint64_t base[TRI_MAX_SPACES]; /* of each space in its slab */
+    uint64_t *base;                /* of each space in its slab */
     tri_trace *trace;              /* NULL: none */
     double *time_by_op;            /* [TRI_NUM_OPS] seconds, when the caller gives one */
     const tri_exchange *exchange;  /* needed when the program communicates */

@@ -117,7 +117,7 @@ static tr_status send(tri_executor *executor, const tri_call *call, uint32_t i, 
     tri_executor_ends(executor, i, &from, &to);
     char *room = executor->store->host_room.memory;
     char *host_from = from ? host_copy(executor, &instr->in[0], from) : NULL;
-    char *host_to = host_copy(executor, &instr->out[0], to);
+    char *host_to = to ? host_copy(executor, &instr->out[0], to) : NULL;
     host_from = host_from ? host_from : room;
     host_to = host_to ? host_to : from == to ? host_from : room + align_up(shape.send_bytes);
     if (from && shape.send_bytes)
@@ -127,6 +127,8 @@ static tr_status send(tri_executor *executor, const tri_call *call, uint32_t i, 
     TRI_TRY(queue_of(executor)->finish(device, err));
     TRI_TRY(tri_executor_communicate(executor, instr, &shape, host_from + shape.send_skip,
                                      host_to + shape.recv_skip, err));
+    if (!to)
+        return TR_OK;
     return queue_of(executor)->upload(device, (char *)to + shape.recv_skip,
                                       host_to + shape.recv_skip, shape.recv_bytes, err);
 }

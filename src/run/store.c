@@ -75,9 +75,9 @@ void tri_store_plan(tri_store *store, tri_device *device, const tri_program *con
             const tri_instr *instr = &programs[p]->instrs[i];
             if (!tri_op_get(instr->op)->communicates)
                 continue;
-            const tri_value *out = &programs[p]->values[instr->out[0].value];
+            const tri_value *out = &programs[p]->values[tri_message_value(instr)];
             uint64_t received = tri_value_bytes(out), sent = received;
-            if (instr->in[0].value != TRI_NONE)
+            if (instr->num_in && instr->in[0].value != TRI_NONE)
                 sent = tri_value_bytes(&programs[p]->values[instr->in[0].value]);
             if (instr->attr.flat.parts > 0)
                 received = (uint64_t)instr->attr.flat.total * tri_dtype_bytes(out->dtype);

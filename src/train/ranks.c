@@ -9,10 +9,11 @@
 static const tr_dtype dtype_of[] = {[TRI_F32] = TR_F32, [TRI_BF16] = TR_BF16, [TRI_F16] = TR_F16};
 
 /* The forced one where it has the operation; otherwise the choice is open. */
-static const char *algorithm_for(const tri_ranks *ranks, int axis, tr_operation operation)
+static const char *algorithm_for(const tri_ranks *ranks, const tri_group *group,
+                                 tr_operation operation)
 {
     const tri_algorithm *algorithm;
-    tri_coll_shape shape = tri_shape_flat(tr_group_size(ranks->groups[axis]));
+    tri_coll_shape shape = tri_shape_flat(tr_group_size(group));
     if (strcmp(ranks->algorithm, "auto") == 0 || strcmp(ranks->algorithm, "native") == 0)
         return ranks->algorithm;
     bool has = tri_algorithm_parse(ranks->algorithm, &algorithm, &shape, NULL) == TR_OK &&
@@ -20,26 +21,56 @@ static const char *algorithm_for(const tri_ranks *ranks, int axis, tr_operation 
     return has ? ranks->algorithm : "auto";
 }
 
+/* World rank of a place on the pipeline, for this rank's other coordinates. */
+static int pipeline_rank(const tri_ranks *ranks, int place)
+{
+    return ranks->rank + (place - ranks->pp_rank) * ranks->pp_stride;
+}
+
+static tri_group *group_of(const tri_ranks *ranks, const tri_message *message)
+{
+    if (message->axis != TRI_AXIS_HOME)
+        return ranks->groups[message->axis];
+    for (size_t i = 0; i < ranks->num_homes; i++)
+        if (ranks->homes[i].num == message->attr->num_homes &&
+            memcmp(ranks->homes[i].place, message->attr->homes, sizeof ranks->homes[i].place) == 0)
+            return ranks->homes[i].group;
+    return NULL;
+}
+
 static tr_status run_message(void *context, const tri_message *message, tr_error *err)
 {
     const tri_ranks *ranks = context;
+    size_t bytes = message->count * tri_dtype_bytes(message->dtype);
+    if (message->op == TRI_OP_SEND)
+        return tr_send(ranks->comm, pipeline_rank(ranks, message->peer), message->send, bytes, err);
+    if (message->op == TRI_OP_RECV)
+        return tr_recv(ranks->comm, pipeline_rank(ranks, message->peer), message->recv, bytes, err);
     bool gathers = message->op == TRI_OP_ALL_GATHER || message->op == TRI_OP_SHARD_GATHER ||
                    message->op == TRI_OP_UNSHARD;
     bool scatters = message->op == TRI_OP_REDUCE_SCATTER || message->op == TRI_OP_SHARD_SUM;
-    tr_operation operation = gathers ? TR_ALL_GATHER : scatters ? TR_REDUCE_SCATTER : TR_ALL_REDUCE;
+    tr_operation operation = gathers                             ? TR_ALL_GATHER
+                             : scatters                          ? TR_REDUCE_SCATTER
+                             : message->op == TRI_OP_BROADCAST ? TR_BROADCAST
+                                                                 : TR_ALL_REDUCE;
     tr_collective call = {
         .operation = operation,
         .reduction = TR_SUM,
         .dtype = dtype_of[message->dtype],
+        .root = message->peer,
         .send = message->send,
         .recv = message->recv,
         .count = message->count,
         .send_counts = operation == TR_REDUCE_SCATTER ? message->counts : NULL,
         .recv_counts = operation == TR_ALL_GATHER ? message->counts : NULL,
         .label = message->label,
-        .algorithm = algorithm_for(ranks, message->axis, operation),
     };
-    return tri_comm_run(ranks->groups[message->axis], &call, err);
+    tri_group *group = group_of(ranks, message);
+    if (!group)
+        return tri_fail(err, TR_ERROR_INTERNAL, "%s: there is no such group of ranks",
+                        message->label);
+    call.algorithm = algorithm_for(ranks, group, operation);
+    return tri_comm_run(group, &call, err);
 }
 
 static void *alloc_for_peers(void *context, size_t bytes)
@@ -72,11 +103,54 @@ static tr_status make_groups(tri_ranks *ranks, const tri_mesh *mesh, tr_error *e
     return status;
 }
 
+static int compare_homes(const void *a, const void *b)
+{
+    const tri_home_group *x = a, *y = b;
+    return memcmp(x->place, y->place, sizeof x->place);
+}
+
+/* The sets of homes that the programs' messages name, each once. */
+static void find_homes(tri_ranks *ranks, const tri_program *program)
+{
+    for (size_t i = 0; i < program->num_instrs; i++) {
+        const tri_attr *attr = &program->instrs[i].attr;
+        if (!tri_op_get(program->instrs[i].op)->communicates || attr->axis != TRI_AXIS_HOME)
+            continue;
+        tri_home_group home = {.num = attr->num_homes};
+        memcpy(home.place, attr->homes, sizeof home.place);
+        bool known = false;
+        for (size_t h = 0; h < ranks->num_homes; h++)
+            known |= compare_homes(&ranks->homes[h], &home) == 0;
+        if (!known && ranks->num_homes < TRI_MAX_HOME_GROUPS)
+            ranks->homes[ranks->num_homes++] = home;
+    }
+}
+
+/* Groups of the ranks of a pipeline that hold the same layers; in an order that all share. */
+static tr_status make_homes(tri_ranks *ranks, const tri_session *session, tr_error *err)
+{
+    for (int p = 0; p < TRI_NUM_PROGRAMS; p++)
+        if (tri_session_has(session, p))
+            find_homes(ranks, &session->programs[p]);
+    qsort(ranks->homes, ranks->num_homes, sizeof *ranks->homes, compare_homes);
+    for (size_t h = 0; h < ranks->num_homes; h++) {
+        int members[TRI_MAX_HOMES];
+        for (int i = 0; i < ranks->homes[h].num; i++)
+            members[i] = pipeline_rank(ranks, ranks->homes[h].place[i]);
+        TRI_TRY(tr_group_create(ranks->comm, "home", members, ranks->homes[h].num,
+                                &ranks->homes[h].group, err));
+    }
+    return TR_OK;
+}
+
 /* The session's ways to the other ranks of the communicator. */
 static tr_status connect(tri_ranks *ranks, tri_session *session, tr_error *err)
 {
     const tri_mesh *mesh = &session->config.compile.mesh;
+    ranks->pp_rank = tri_mesh_coordinate(mesh, ranks->rank, TRI_AXIS_PP);
+    ranks->pp_stride = tri_mesh_ranks(mesh) / tri_mesh_size(mesh, TRI_AXIS_PP);
     TRI_TRY(make_groups(ranks, mesh, err));
+    TRI_TRY(make_homes(ranks, session, err));
     session->dp_rank = tri_mesh_coordinate(mesh, ranks->rank, TRI_AXIS_DP);
     session->exchange = (tri_exchange){.context = ranks, .run = run_message};
     session->peers =
@@ -143,6 +217,9 @@ void tri_ranks_leave(tri_ranks *ranks)
     for (int axis = 0; axis < TRI_NUM_AXES; axis++)
         if (ranks->groups[axis])
             tr_group_destroy(ranks->groups[axis]);
+    for (size_t h = 0; h < ranks->num_homes; h++)
+        if (ranks->homes[h].group)
+            tr_group_destroy(ranks->homes[h].group);
     if (ranks->owns_comm)
         tri_comm_destroy(ranks->comm);
     free(ranks->times_ns);

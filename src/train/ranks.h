@@ -5,11 +5,22 @@
 #include "comm/comm.h"
 #include "train/session.h"
 
+/* Ranks of a pipeline that hold the same layers, by their place on it. */
+enum { TRI_MAX_HOME_GROUPS = 16 };
+typedef struct tri_home_group {
+    int num;
+    uint16_t place[TRI_MAX_HOMES];
+    tri_group *group;
+} tri_home_group;
+
 typedef struct tri_ranks {
     int rank, size;
     tri_comm *comm;                  /* NULL: this rank is alone */
     bool owns_comm;                  /* destroys it when it leaves */
     tri_group *groups[TRI_NUM_AXES]; /* this rank's group on each axis; NULL where it is alone */
+    int pp_rank, pp_stride;          /* place on the pipeline; from one place to the next */
+    tri_home_group homes[TRI_MAX_HOME_GROUPS];
+    size_t num_homes;
     int64_t *times_ns;               /* [size] */
     char algorithm[40];              /* of collectives that it has: a name, or "auto" */
 } tri_ranks;

@@ -193,9 +193,35 @@ static tr_status pull_state(tri_session *session, const tri_state *state, float 
     return TR_OK;
 }
 
-tr_status tri_session_pull_weights(tri_session *session, tr_error *err)
+/* From the first rank of a pipeline that has a parameter to all of it. */
+static tr_status share(tri_session *session, size_t param, tr_error *err)
 {
     const tri_program *program = program_of(session);
+    if (!program->first_home)
+        return TR_OK;
+    tri_message message = {.op = TRI_OP_BROADCAST,
+                           .axis = TRI_AXIS_PP,
+                           .peer = program->first_home[param],
+                           .send = session->weights[param],
+                           .recv = session->weights[param],
+                           .dtype = TRI_F32,
+                           .count = (uint64_t)tri_shape_count(&session->params.items[param].shape),
+                           .label = session->params.items[param].name};
+    return session->exchange.run(session->exchange.context, &message, err);
+}
+
+static tr_status pull_param(tri_session *session, size_t param, float *room, uint64_t *counts,
+                            tr_error *err)
+{
+    const tri_program *program = program_of(session);
+    for (size_t s = 0; s < program->num_states; s++)
+        if (program->states[s].kind == TRI_STATE_PARAM && program->states[s].param == param)
+            TRI_TRY(pull_state(session, &program->states[s], room, counts, err));
+    return share(session, param, err);
+}
+
+tr_status tri_session_pull_weights(tri_session *session, tr_error *err)
+{
     if (!session->host_weights)
         return TR_OK;
     float *room = largest_room(session, 2);
@@ -204,9 +230,8 @@ tr_status tri_session_pull_weights(tri_session *session, tr_error *err)
     tr_status status = room && counts
                            ? TR_OK
                            : tri_fail(err, TR_ERROR_RUNTIME, "no memory to collect the weights");
-    for (size_t s = 0; s < program->num_states && status == TR_OK; s++)
-        if (program->states[s].kind == TRI_STATE_PARAM)
-            status = pull_state(session, &program->states[s], room, counts, err);
+    for (size_t i = 0; i < session->params.count && status == TR_OK; i++)
+        status = pull_param(session, i, room, counts, err);
     free(room);
     free(counts);
     return status;

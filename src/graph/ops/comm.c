@@ -82,6 +82,60 @@ const tri_op_def tri_def_all_gather = {
     .flops = no_flops,
 };
 
+const tri_op_def tri_def_broadcast = {
+    .name = "broadcast",
+    .inputs = "x: at the root; none on the others",
+    .outputs = "y: x, on every rank",
+    .meaning = "Copies x from one rank of a mesh axis to all of them.",
+    .min_in = 1,
+    .max_in = 1,
+    .min_out = 1,
+    .max_out = 1,
+    .optional = 1,
+    .communicates = true,
+    .infer = tri_infer_given,
+    .flops = no_flops,
+};
+
+const tri_op_def tri_def_recv = {
+    .name = "recv",
+    .inputs = "none",
+    .outputs = "y: what the peer sends",
+    .meaning = "Receives from one rank of a mesh axis: the other half of its send.",
+    .min_in = 0,
+    .max_in = 0,
+    .min_out = 1,
+    .max_out = 1,
+    .communicates = true,
+    .infer = tri_infer_given,
+    .flops = no_flops,
+};
+
+static tr_status infer_nothing(const tri_node *node, const tri_shape *in, tri_shape *out,
+                               tri_dtype *out_dtype, tr_error *err)
+{
+    (void)node;
+    (void)in;
+    (void)out;
+    (void)out_dtype;
+    (void)err;
+    return TR_OK;
+}
+
+const tri_op_def tri_def_send = {
+    .name = "send",
+    .inputs = "x",
+    .outputs = "none",
+    .meaning = "Sends x to one rank of a mesh axis.",
+    .min_in = 1,
+    .max_in = 1,
+    .min_out = 0,
+    .max_out = 0,
+    .communicates = true,
+    .infer = infer_nothing,
+    .flops = no_flops,
+};
+
 static tr_status infer_piece(const tri_node *node, const tri_shape *in, tri_shape *out,
                              tri_dtype *out_dtype, tr_error *err)
 {

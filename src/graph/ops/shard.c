@@ -49,16 +49,6 @@ const tri_op_def tri_def_shard_gather = {
     .flops = no_flops,
 };
 
-static tr_status infer_unshard(const tri_node *node, const tri_shape *in, tri_shape *out,
-                               tri_dtype *out_dtype, tr_error *err)
-{
-    (void)in;
-    (void)err;
-    out[0] = node->attr.shape;
-    out_dtype[0] = node->attr.dtype;
-    return TR_OK;
-}
-
 const tri_op_def tri_def_unshard = {
     .name = "unshard",
     .inputs = "x: this rank's slice, or none when it is empty",
@@ -70,6 +60,6 @@ const tri_op_def tri_def_unshard = {
     .max_out = 1,
     .optional = 1,
     .communicates = true,
-    .infer = infer_unshard,
+    .infer = tri_infer_given,
     .flops = no_flops,
 };

@@ -1,0 +1,182 @@
+#include "compile/pipeline.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/arena.h"
+
+/* A chunk whose backward is cut in two somewhere is cut everywhere, so that it has one set of
+ * segments: B becomes I and W. */
+static tr_status split_backwards(tri_schedule *s, tr_error *err)
+{
+    bool *split = calloc(s->num_chunks, sizeof *split);
+    tri_action_list *lists = calloc(s->num_ranks, sizeof *lists), *old = s->ranks;
+    if (!split || !lists) {
+        free(split);
+        free(lists);
+        return tri_fail(err, TR_ERROR_RUNTIME, "no memory for the schedule");
+    }
+    for (uint32_t r = 0; r < s->num_ranks; r++)
+        for (size_t i = 0; i < old[r].count; i++)
+            split[old[r].actions[i].chunk] |= old[r].actions[i].kind == TRI_ACTION_I;
+    s->ranks = lists;
+    tr_status status = TR_OK;
+    for (uint32_t r = 0; r < s->num_ranks; r++)
+        for (size_t i = 0; i < old[r].count && status == TR_OK; i++) {
+            tri_action a = old[r].actions[i];
+            a.overlap = false; /* F and B run one after the other here */
+            if (a.kind != TRI_ACTION_B || !split[a.chunk]) {
+                status = tri_schedule_add(s, r, a, err);
+                continue;
+            }
+            a.kind = TRI_ACTION_I;
+            status = tri_schedule_add(s, r, a, err);
+            a.kind = TRI_ACTION_W;
+            if (status == TR_OK)
+                status = tri_schedule_add(s, r, a, err);
+        }
+    for (uint32_t r = 0; r < s->num_ranks; r++)
+        free(old[r].actions);
+    free(old);
+    free(split);
+    return status;
+}
+
+static tr_status build_schedule(tri_pipeline *pipeline, const tri_compile_config *config,
+                                tr_error *err)
+{
+    tri_schedule *s = &pipeline->schedule;
+    int pp = tri_mesh_size(&config->mesh, TRI_AXIS_PP);
+    tri_schedule_config wanted = {.order = config->schedule && config->schedule[0]
+                                               ? config->schedule
+                                               : "1f1b",
+                                  .num_ranks = (uint32_t)pp,
+                                  .num_microbatches = (uint32_t)config->num_microbatches,
+                                  .chunks_per_rank = (uint32_t)config->chunks};
+    tr_status status = tri_schedule_build(&wanted, s, err);
+    if (status != TR_OK)
+        return tri_fail_prefix(err, status, "layout.schedule");
+    if (s->update_every > 0)
+        return tri_fail(err, TR_ERROR_INPUT,
+                        "layout.schedule is %s, which updates weights while micro-batches are "
+                        "under way; `trireme sim` can time it, but training with it is not there "
+                        "yet: choose a schedule with one update a step, such as 1f1b",
+                        wanted.order);
+    TRI_TRY(tri_schedule_check(s, err));
+    if (!s->has_messages) {
+        if (!config->split_backward)
+            tri_schedule_join_backward(s);
+        TRI_TRY(split_backwards(s, err));
+        TRI_TRY(tri_schedule_lower(s, err));
+    }
+    return tri_schedule_check(s, err);
+}
+
+tr_status tri_pipeline_init(tri_pipeline *pipeline, const tri_compile_config *config, tr_error *err)
+{
+    *pipeline = (tri_pipeline){0};
+    int pp = tri_mesh_size(&config->mesh, TRI_AXIS_PP);
+    if (pp == 1)
+        return TR_OK;
+    TRI_TRY(build_schedule(pipeline, config, err));
+    pipeline->exists = true;
+    pipeline->stages =
+        (tri_stages){.num_ranks = pp,
+                     .rank = tri_mesh_coordinate(&config->mesh, config->rank, TRI_AXIS_PP),
+                     .num_chunks = (int)pipeline->schedule.num_chunks,
+                     .num_routes = (int)pipeline->schedule.num_routes,
+                     .home = pipeline->schedule.home};
+    return TR_OK;
+}
+
+tr_status tri_pipeline_divide(tri_pipeline *pipeline, const tri_compile_config *config,
+                              const tri_graph *graph, tr_error *err)
+{
+    tri_stages *stages = &pipeline->stages;
+    size_t units = (size_t)graph->num_layers + 2;
+    double *cost = calloc(units, sizeof *cost);
+    stages->num_layers = graph->num_layers;
+    stages->chunk_of = calloc(units, sizeof *stages->chunk_of);
+    tr_status status = cost && stages->chunk_of
+                           ? TR_OK
+                           : tri_fail(err, TR_ERROR_RUNTIME, "no memory to divide the layers");
+    if (status == TR_OK) {
+        tri_stages_costs(graph, cost);
+        status = tri_stages_divide(stages, cost, config->stages, err);
+    }
+    free(cost);
+    return status;
+}
+
+static tr_status add(tri_pipeline *pipeline, tri_action_kind kind, uint32_t chunk,
+                     uint32_t microbatch, tr_error *err)
+{
+    tri_action_list *list = &pipeline->actions;
+    tri_action *grown =
+        tri_array_grow(list->actions, list->count, &list->capacity, sizeof *list->actions);
+    if (!grown)
+        return tri_fail(err, TR_ERROR_RUNTIME, "no memory for the schedule");
+    list->actions = grown;
+    list->actions[list->count++] =
+        (tri_action){.kind = kind, .chunk = chunk, .microbatch = microbatch};
+    return TR_OK;
+}
+
+/* Without a pipeline: forward and backward of each micro-batch in turn. */
+static tr_status plain_actions(tri_pipeline *pipeline, tri_mode mode, uint32_t num, bool split,
+                               tr_error *err)
+{
+    for (uint32_t m = 0; m < num; m++) {
+        TRI_TRY(add(pipeline, TRI_ACTION_F, 0, m, err));
+        if (mode != TRI_MODE_TRAIN)
+            continue;
+        TRI_TRY(add(pipeline, split ? TRI_ACTION_I : TRI_ACTION_B, 0, m, err));
+        if (split)
+            TRI_TRY(add(pipeline, TRI_ACTION_W, 0, m, err));
+    }
+    return TR_OK;
+}
+
+/* Without a backward: a micro-batch goes through the chunks of the first route. */
+static tr_status forward_actions(tri_pipeline *pipeline, tr_error *err)
+{
+    const tri_stages *s = &pipeline->stages;
+    for (uint32_t c = 0; c < (uint32_t)s->num_chunks; c++) {
+        if ((int)s->home[c] != s->rank)
+            continue;
+        if (c > 0 && (int)s->home[c - 1] != s->rank)
+            TRI_TRY(add(pipeline, TRI_ACTION_RECV_F, c, 0, err));
+        TRI_TRY(add(pipeline, TRI_ACTION_F, c, 0, err));
+        if (c + 1 < (uint32_t)s->num_chunks && (int)s->home[c + 1] != s->rank)
+            TRI_TRY(add(pipeline, TRI_ACTION_SEND_F, c, 0, err));
+    }
+    return TR_OK;
+}
+
+tr_status tri_pipeline_actions(tri_pipeline *pipeline, const tri_compile_config *config,
+                               tri_mode mode, const tri_graph *graph, tr_error *err)
+{
+    bool trains = mode == TRI_MODE_TRAIN, updates = trains;
+    if (!pipeline->exists) {
+        uint32_t num = trains ? (uint32_t)config->num_microbatches : 1;
+        TRI_TRY(plain_actions(pipeline, mode, num, config->split_backward, err));
+    } else if (!trains) {
+        TRI_TRY(forward_actions(pipeline, err));
+    } else {
+        const tri_action_list *own = &pipeline->schedule.ranks[pipeline->stages.rank];
+        for (size_t i = 0; i < own->count; i++)
+            TRI_TRY(add(pipeline, own->actions[i].kind, own->actions[i].chunk,
+                        own->actions[i].microbatch, err));
+    }
+    for (size_t n = 0; n < graph->num_nodes; n++)
+        updates |= graph->nodes[n].phase == TRI_PHASE_UPDATE;
+    return updates ? add(pipeline, TRI_ACTION_U, 0, 0, err) : TR_OK;
+}
+
+void tri_pipeline_fini(tri_pipeline *pipeline)
+{
+    tri_schedule_fini(&pipeline->schedule);
+    free(pipeline->stages.chunk_of);
+    free(pipeline->actions.actions);
+    *pipeline = (tri_pipeline){0};
+}

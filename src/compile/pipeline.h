@@ -1,0 +1,28 @@
+/* The schedule of one rank: which actions it runs, in which order, and which layers are its own. A
+ * rank without a pipeline has a schedule too: one chunk, and no messages. */
+#ifndef TRI_COMPILE_PIPELINE_H
+#define TRI_COMPILE_PIPELINE_H
+
+#include "compile/compile.h"
+#include "place/stages.h"
+#include "schedule/schedule.h"
+
+typedef struct tri_pipeline {
+    bool exists;           /* layout.pp > 1 */
+    tri_schedule schedule; /* of all ranks of the pipeline, with messages */
+    tri_stages stages;
+    tri_action_list actions; /* of this rank */
+} tri_pipeline;
+
+/* Builds, completes and proves the schedule of the pipeline, if there is one. */
+tr_status tri_pipeline_init(tri_pipeline *pipeline, const tri_compile_config *config,
+                            tr_error *err);
+/* Divides the layers of a model, as it was emitted, over the chunks. */
+tr_status tri_pipeline_divide(tri_pipeline *pipeline, const tri_compile_config *config,
+                              const tri_graph *graph, tr_error *err);
+/* What this rank does for a program of this mode. */
+tr_status tri_pipeline_actions(tri_pipeline *pipeline, const tri_compile_config *config,
+                               tri_mode mode, const tri_graph *graph, tr_error *err);
+void tri_pipeline_fini(tri_pipeline *pipeline);
+
+#endif
