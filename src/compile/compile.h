@@ -17,11 +17,11 @@ typedef struct tri_compile_config {
     int64_t num_microbatches;
     tri_precision precision;
     tri_mesh mesh;
-    int rank;            /* whose program it is */
-    int zero;            /* 0 to 3: what is divided over dp */
-    bool sp;             /* between the blocks of tp, activations are cut along T */
-    bool split_backward; /* run the backward as I then W instead of B */
-    tri_fusions fusions; /* what the device offers */
+    int rank;             /* whose program it is */
+    int zero;             /* 0 to 3: what is divided over dp */
+    bool sp;              /* between the blocks of tp, activations are cut along T */
+    bool split_backward;  /* run the backward as I then W instead of B */
+    tri_fusions fusions;  /* what the device offers */
     const char *schedule; /* of a pipeline: a name of schedule/table.c, or csv:FILE */
     int64_t chunks;       /* on each rank of it; 0: what the schedule has by default */
     const char *stages;   /* layers of each chunk, "4,4,3,5"; "" or NULL: divided by cost */

@@ -47,12 +47,11 @@ static tr_status build_schedule(tri_pipeline *pipeline, const tri_compile_config
 {
     tri_schedule *s = &pipeline->schedule;
     int pp = tri_mesh_size(&config->mesh, TRI_AXIS_PP);
-    tri_schedule_config wanted = {.order = config->schedule && config->schedule[0]
-                                               ? config->schedule
-                                               : "1f1b",
-                                  .num_ranks = (uint32_t)pp,
-                                  .num_microbatches = (uint32_t)config->num_microbatches,
-                                  .chunks_per_rank = (uint32_t)config->chunks};
+    tri_schedule_config wanted = {
+        .order = config->schedule && config->schedule[0] ? config->schedule : "1f1b",
+        .num_ranks = (uint32_t)pp,
+        .num_microbatches = (uint32_t)config->num_microbatches,
+        .chunks_per_rank = (uint32_t)config->chunks};
     tr_status status = tri_schedule_build(&wanted, s, err);
     if (status != TR_OK)
         return tri_fail_prefix(err, status, "layout.schedule");
@@ -87,6 +86,23 @@ tr_status tri_pipeline_init(tri_pipeline *pipeline, const tri_compile_config *co
                      .num_routes = (int)pipeline->schedule.num_routes,
                      .home = pipeline->schedule.home};
     return TR_OK;
+}
+
+tr_status tri_pipeline_check(const tri_compile_config *config, tr_error *err)
+{
+    tri_pipeline pipeline;
+    tr_status status = tri_pipeline_init(&pipeline, config, err);
+    size_t units = (size_t)config->model.num_layers + 2;
+    double *cost = calloc(units, sizeof *cost);
+    pipeline.stages.num_layers = (int)config->model.num_layers;
+    pipeline.stages.chunk_of = calloc(units, sizeof *pipeline.stages.chunk_of);
+    if (status == TR_OK && pipeline.exists)
+        status = cost && pipeline.stages.chunk_of
+                     ? tri_stages_divide(&pipeline.stages, cost, config->stages, err)
+                     : tri_fail(err, TR_ERROR_RUNTIME, "no memory to divide the layers");
+    free(cost);
+    tri_pipeline_fini(&pipeline);
+    return status;
 }
 
 tr_status tri_pipeline_divide(tri_pipeline *pipeline, const tri_compile_config *config,

@@ -17,6 +17,9 @@ typedef struct tri_pipeline {
 /* Builds, completes and proves the schedule of the pipeline, if there is one. */
 tr_status tri_pipeline_init(tri_pipeline *pipeline, const tri_compile_config *config,
                             tr_error *err);
+/* Whether there can be such a pipeline, before anything is compiled: the error names the setting.
+ */
+tr_status tri_pipeline_check(const tri_compile_config *config, tr_error *err);
 /* Divides the layers of a model, as it was emitted, over the chunks. */
 tr_status tri_pipeline_divide(tri_pipeline *pipeline, const tri_compile_config *config,
                               const tri_graph *graph, tr_error *err);

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "ckpt/hf.h"
+#include "compile/pipeline.h"
 #include "config/settings_internal.h"
 #include "data/labels.h"
 #include "data/prepare.h"
@@ -502,6 +503,7 @@ tr_status tri_session_config_from(const tr_settings *s, tri_session_config *conf
     TRI_TRY(precision_config(s, config, err));
     TRI_TRY(check_tp(compile, err));
     TRI_TRY(check_shard_group(compile, err));
+    TRI_TRY(tri_pipeline_check(compile, err));
     int64_t context = tr_settings_int(s, "generate.context");
     int64_t block = tr_settings_int(s, "generate.prefill");
     int64_t most = context > 0 ? context : compile->model.positions;

@@ -2,8 +2,8 @@
 
 const char *tri_axis_name(tri_axis axis)
 {
-    static const char *const names[TRI_NUM_AXES] = {"tp", "cp", "dp", "pp", "shard", "replicate",
-                                                    "home"};
+    static const char *const names[TRI_NUM_AXES] = {"tp",    "cp",        "dp",  "pp",
+                                                    "shard", "replicate", "home"};
     return names[axis];
 }
 

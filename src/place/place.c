@@ -242,14 +242,15 @@ static tr_status place_outputs(tri_placer *p, tr_error *err)
 {
     tri_graph *graph = p->graph;
     graph->layer = graph->num_layers;
-    if (graph->chunk_of) /* on every rank of the pipeline, when its forwards are done */
-        graph->phase = TRI_PHASE_UPDATE;
+    tri_phase last = graph->phase;
     graph->ends_chain = false;
     size_t num = graph->num_values;
     for (size_t v = 0; v < num; v++) {
         if (!graph->values[v].output)
             continue;
         tri_id id = p->values[v].now, state = graph->values[id].state;
+        /* Sums over a pipeline are formed on all of its ranks, when their forwards are done. */
+        graph->phase = graph->chunk_of && state != TRI_NONE ? TRI_PHASE_UPDATE : last;
         if (state != TRI_NONE)
             TRI_TRY(tri_placer_complete_state(p, state, err));
         else if (p->values[id].spot.kind == TRI_SPOT_TERMS)
@@ -322,10 +323,10 @@ tr_status tri_place(tri_graph *graph, const tri_layout *layout, tr_error *err)
     p.accumulated = calloc(num_params + 1, sizeof *p.accumulated);
     tri_id *ids = malloc((3 * num_params + 1) * sizeof *ids);
     p.grads_left = calloc(num_params + 1, sizeof *p.grads_left);
-    tr_status status = p.terms_tp && p.terms_dp && p.terms_pp && p.accumulated && ids &&
-                               p.grads_left
-                           ? TR_OK
-                           : tri_fail(err, TR_ERROR_RUNTIME, "no memory to place the graph");
+    tr_status status =
+        p.terms_tp && p.terms_dp && p.terms_pp && p.accumulated && ids && p.grads_left
+            ? TR_OK
+            : tri_fail(err, TR_ERROR_RUNTIME, "no memory to place the graph");
     for (size_t i = 0; ids && i < 3 * num_params; i++)
         ids[i] = TRI_NONE;
     if (status == TR_OK) {

@@ -22,10 +22,10 @@ typedef struct tri_placer {
     int chunk; /* of the node at hand; -1 at the beginning and in the update */
     const tri_node *old;
     size_t num_old;
-    bool any_cut;              /* some parameter is */
-    bool sums_done;            /* the gradients' */
-    tri_id norm;               /* the state that squares are added to, TRI_NONE before the first */
-    bool any_squares;          /* this rank has added some */
+    bool any_cut;     /* some parameter is */
+    bool sums_done;   /* the gradients' */
+    tri_id norm;      /* the state that squares are added to, TRI_NONE before the first */
+    bool any_squares; /* this rank has added some */
     /* ZeRO; of each parameter: */
     tri_id *gathered[2];  /* zero 3: the whole of it, in the forward and in the backward */
     tri_id *grad;         /* zero 2, 3: its gradient in this backward, not divided yet */

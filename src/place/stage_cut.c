@@ -31,8 +31,8 @@ typedef struct cutter {
     tri_id *local;   /* of each value: the one that the chunk at hand reads */
     int *first_read; /* smallest and largest chunk that reads each value in F, I or W */
     int *last_read;
-    bool *backward; /* of each value: it was made in the backward */
-    int *made_in;   /* chunk, or -1 for states and inputs */
+    bool *backward;    /* of each value: it was made in the backward */
+    int *made_in;      /* chunk, or -1 for states and inputs */
     size_t num_values; /* of the whole graph */
     entry *entries;
     size_t num_entries, entries_capacity;
@@ -176,7 +176,8 @@ static tr_status send(cutter *c, int chunk, bool backward, tr_error *err)
             continue;
         if (peer == c->stages->rank) {
             tri_id copy;
-            TRI_TRY(emit_like(c, TRI_OP_CAST, (tri_attr){0}, (tri_id)v, c->local[v], 1, &copy, err));
+            TRI_TRY(
+                emit_like(c, TRI_OP_CAST, (tri_attr){0}, (tri_id)v, c->local[v], 1, &copy, err));
             TRI_TRY(enter(c, to, (tri_id)v, copy, err));
             continue;
         }
@@ -269,9 +270,8 @@ static bool runs_in_update(const cutter *c, const tri_node *node)
 static bool reads_skipped(const cutter *c, const tri_node *node)
 {
     for (int j = 0; j < node->num_in; j++) {
-        const tri_value *in = node->in[j] == TRI_NONE
-                                  ? NULL
-                                  : &c->graph->values[resolve(c, node->in[j])];
+        const tri_value *in =
+            node->in[j] == TRI_NONE ? NULL : &c->graph->values[resolve(c, node->in[j])];
         if (in && in->kind == TRI_VALUE_TEMP && in->producer == TRI_NONE)
             return true;
     }
@@ -313,8 +313,7 @@ static tr_status start_statistics(cutter *c, tr_error *err)
             if (graph->values[v].state == s)
                 first = c->now[v];
         if (graph->states[s].kind != TRI_STATE_STAT || first == TRI_NONE ||
-            graph->states[s].latest == first || written(c, (tri_id)s) ||
-            update_adds(c, (tri_id)s))
+            graph->states[s].latest == first || written(c, (tri_id)s) || update_adds(c, (tri_id)s))
             continue;
         tri_id none = TRI_NONE, latest = graph->states[s].latest;
         graph->phase = TRI_PHASE_UPDATE;
@@ -436,8 +435,7 @@ static tr_status check_routes(const cutter *c, tr_error *err)
                 continue;
             int first = route_of(c, chunk);
             for (int to = chunk - 1; to <= chunk + 1; to += 2)
-                if (to >= 0 && to < s->num_chunks &&
-                    home_of(c, route, to) != home_of(c, first, to))
+                if (to >= 0 && to < s->num_chunks && home_of(c, route, to) != home_of(c, first, to))
                     return tri_fail(err, TR_ERROR_INPUT,
                                     "the schedule brings two routes with different neighbours "
                                     "through chunk %d on rank %d; give each route its own rank",
@@ -482,10 +480,9 @@ tr_status tri_stages_cut(tri_graph *graph, const tri_stages *stages, bool all_ro
     c.last_read = malloc((num + 1) * sizeof *c.last_read);
     c.made_in = malloc((num + 1) * sizeof *c.made_in);
     c.backward = calloc(num + 1, sizeof *c.backward);
-    tr_status status =
-        c.now && c.local && c.first_read && c.last_read && c.made_in && c.backward
-            ? cut(&c, err)
-            : tri_fail(err, TR_ERROR_RUNTIME, "no memory to cut the graph");
+    tr_status status = c.now && c.local && c.first_read && c.last_read && c.made_in && c.backward
+                           ? cut(&c, err)
+                           : tri_fail(err, TR_ERROR_RUNTIME, "no memory to cut the graph");
     free(c.now);
     free(c.local);
     free(c.first_read);

@@ -15,8 +15,7 @@
 static bool same_bucket(const tri_graph *graph, size_t a, size_t b)
 {
     const tri_param *x = &graph->params->items[a], *y = &graph->params->items[b];
-    return x->layer == y->layer &&
-           (!graph->home_set || graph->home_set[a] == graph->home_set[b]) &&
+    return x->layer == y->layer && (!graph->home_set || graph->home_set[a] == graph->home_set[b]) &&
            tri_param_has_copy(x, graph->precision.compute) ==
                tri_param_has_copy(y, graph->precision.compute);
 }

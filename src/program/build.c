@@ -361,8 +361,8 @@ static tr_status lay_out_timeline(const builder *b, tr_error *err)
     tri_program *program = b->program;
     program->calls = calloc(b->num_actions + 1, sizeof *program->calls);
     program->frames = calloc((b->num_actions + 1) * program->num_spaces, sizeof *program->frames);
-    size_t most = program->num_segments > program->num_states ? program->num_segments
-                                                              : program->num_states;
+    size_t most =
+        program->num_segments > program->num_states ? program->num_segments : program->num_states;
     uint32_t *first_call = malloc((most + 1) * sizeof *first_call);
     tri_id *starter = malloc((most + 1) * sizeof *starter);
     tr_status status = program->calls && program->frames && first_call && starter
@@ -420,10 +420,9 @@ tr_status tri_program_build(const tri_graph *graph, const tri_action *schedule, 
     b.segment = calloc(nodes, sizeof *b.segment);
     b.of_node = calloc(nodes, sizeof *b.of_node);
     b.at = calloc(chunks * TRI_NUM_ALL_ACTIONS, sizeof *b.at);
-    tr_status status =
-        b.on_chain && b.split && b.node && b.segment && b.of_node && b.at
-            ? build(&b, err)
-            : tri_fail(err, TR_ERROR_RUNTIME, "no memory to build the program");
+    tr_status status = b.on_chain && b.split && b.node && b.segment && b.of_node && b.at
+                           ? build(&b, err)
+                           : tri_fail(err, TR_ERROR_RUNTIME, "no memory to build the program");
     free(b.on_chain);
     free(b.split);
     free(b.node);

@@ -230,7 +230,8 @@ static tr_status check_before_write(const checker *c, int k, uint32_t *contribut
         checker quiet = *c; /* finding nothing is no error here */
         quiet.err = NULL;
         bool first = instr->write[k] == TRI_WRITE_START && c->call->first;
-        had = look(&quiet, out, "adds to", &found) == TR_OK && same_sum(c, found->value, out->value);
+        had =
+            look(&quiet, out, "adds to", &found) == TR_OK && same_sum(c, found->value, out->value);
         if (first && had && found->contributions)
             return complain(c, "overwrites %s, which holds %u contributions already", name,
                             found->contributions);

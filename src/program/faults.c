@@ -104,7 +104,8 @@ static bool overlap_values(tri_program *program)
     for (size_t at = 0; at < program->num_instrs; at++) {
         tri_instr *instr = &program->instrs[at];
         tri_space_kind kind = program->spaces[instr->out[0].space].kind;
-        if (!instr->num_out || instr->write[0] != TRI_WRITE_NEW || (kind != TRI_SPACE_FRAME && kind != TRI_SPACE_WORK))
+        if (!instr->num_out || instr->write[0] != TRI_WRITE_NEW ||
+            (kind != TRI_SPACE_FRAME && kind != TRI_SPACE_WORK))
             continue;
         for (size_t later = at + 1; later < program->num_instrs; later++)
             for (int j = 0; j < program->instrs[later].num_in; j++)
@@ -178,8 +179,10 @@ static bool frame_in_use(tri_program *program)
 static bool foreign_frame(tri_program *program)
 {
     for (size_t s = 0; s < program->num_spaces; s++) {
-        tri_call *backward = call_of(program, program->spaces[s].dies, 0);
-        if (program->spaces[s].kind != TRI_SPACE_FRAME || !backward)
+        if (program->spaces[s].kind != TRI_SPACE_FRAME)
+            continue;
+        tri_call *backward = call_of(program, program->segments[program->spaces[s].dies].action, 0);
+        if (!backward)
             continue;
         program->spaces[s].num_instances++;
         backward->frame[s] = program->spaces[s].num_instances - 1;

@@ -5,8 +5,8 @@
  * 2. A buffer whose first and last use lie in one segment goes to `work`, where pieces are placed
  *    largest first at the lowest address that is free during their lifetime. All segments share it.
  * 3. A buffer that lives across segments goes to the frame of (segment of its birth, segment of its
- *    last use); nothing is reused within a frame. A segment is of one chunk: what crosses to another
- *    chunk of this rank is born in the one and dies in the other.
+ *    last use); nothing is reused within a frame. A segment is of one chunk: what crosses to
+ * another chunk of this rank is born in the one and dies in the other.
  * 4. States, inputs and outputs have spaces of their own and keep their address for the run. */
 #include <stdio.h>
 #include <stdlib.h>

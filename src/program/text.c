@@ -281,8 +281,8 @@ static void print_segment(const tri_program *program, const tri_segment *segment
     char name[24];
     tri_text_add(text, "\nsegment %s: %s, %u instruction%s, %sFLOP, %s moved\n",
                  tri_segment_text(program, segment, name), action_titles[segment->action],
-                 segment->count, segment->count == 1 ? "" : "s",
-                 tri_text_count(flops, flops_text), tri_text_bytes(bytes, bytes_text));
+                 segment->count, segment->count == 1 ? "" : "s", tri_text_count(flops, flops_text),
+                 tri_text_bytes(bytes, bytes_text));
     tri_text_add(text, "%5s  %-22s %-28s    %-30s %-12s %8s %10s  %s\n", "nr", "operator", "result",
                  "shape", "address", "FLOP", "bytes", "reads");
     if (segment->action == TRI_ACTION_U)

@@ -16,8 +16,8 @@
 typedef struct tri_message {
     tri_op op;
     int axis;
-    int peer;               /* send, recv: the other's place on the axis; broadcast: the root's */
-    const tri_attr *attr;   /* names the ranks of a message over `home` */
+    int peer;             /* send, recv: the other's place on the axis; broadcast: the root's */
+    const tri_attr *attr; /* names the ranks of a message over `home` */
     const void *send;
     void *recv; /* may be send for all_reduce */
     tri_dtype dtype;
@@ -42,12 +42,12 @@ typedef struct tri_executor {
     tri_store *store;
     tri_ready *ready;
     uint64_t seed;
-    uint64_t *base;                /* of each space in its slab */
-    tri_trace *trace;              /* NULL: none */
-    double *time_by_op;            /* [TRI_NUM_OPS] seconds, when the caller gives one */
-    const tri_exchange *exchange;  /* needed when the program communicates */
-    tri_rank_status *status;       /* NULL, or where to say which instruction is running */
-    tri_part *parts;               /* of a device with a queue, after the first run */
+    uint64_t *base;               /* of each space in its slab */
+    tri_trace *trace;             /* NULL: none */
+    double *time_by_op;           /* [TRI_NUM_OPS] seconds, when the caller gives one */
+    const tri_exchange *exchange; /* needed when the program communicates */
+    tri_rank_status *status;      /* NULL, or where to say which instruction is running */
+    tri_part *parts;              /* of a device with a queue, after the first run */
     size_t num_parts, parts_capacity;
     void *host_memory; /* copies of operands, for instructions that run on the host */
 } tri_executor;

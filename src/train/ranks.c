@@ -49,10 +49,10 @@ static tr_status run_message(void *context, const tri_message *message, tr_error
     bool gathers = message->op == TRI_OP_ALL_GATHER || message->op == TRI_OP_SHARD_GATHER ||
                    message->op == TRI_OP_UNSHARD;
     bool scatters = message->op == TRI_OP_REDUCE_SCATTER || message->op == TRI_OP_SHARD_SUM;
-    tr_operation operation = gathers                             ? TR_ALL_GATHER
-                             : scatters                          ? TR_REDUCE_SCATTER
+    tr_operation operation = gathers                           ? TR_ALL_GATHER
+                             : scatters                        ? TR_REDUCE_SCATTER
                              : message->op == TRI_OP_BROADCAST ? TR_BROADCAST
-                                                                 : TR_ALL_REDUCE;
+                                                               : TR_ALL_REDUCE;
     tr_collective call = {
         .operation = operation,
         .reduction = TR_SUM,

@@ -21,8 +21,8 @@ typedef struct tri_ranks {
     int pp_rank, pp_stride;          /* place on the pipeline; from one place to the next */
     tri_home_group homes[TRI_MAX_HOME_GROUPS];
     size_t num_homes;
-    int64_t *times_ns;               /* [size] */
-    char algorithm[40];              /* of collectives that it has: a name, or "auto" */
+    int64_t *times_ns;  /* [size] */
+    char algorithm[40]; /* of collectives that it has: a name, or "auto" */
 } tri_ranks;
 
 /* How ranks talk. */
