@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "api/api.h"
+#include "schedule/schedule.h"
 #include "train/ranks.h"
 #include "trireme/trireme.h"
 
@@ -13,6 +14,9 @@ const char *const cell_models[NUM_MODELS] = {"gpt2", "llama",    "llama tied",
                                              "mlm",  "classify", "mlp"};
 const char *const cell_precisions[NUM_PRECISIONS] = {"fp32", "bf16", "bf16 gradients", "fp16"};
 const char *const cell_optims[NUM_OPTIMS] = {"adamw", "sgd", "muon"};
+const char *const cell_schedules[NUM_SCHEDULES] = {"1f1b",    "gpipe",    "interleaved", "zb-h1",
+                                                   "zb-h2",   "zb-v",     "v-half",      "v-min",
+                                                   "chimera", "dualpipe", "dualpipev",   "gems"};
 
 /* Odd sizes on purpose: no layout divides them evenly. */
 #define LLAMA                                                                                      \
@@ -55,6 +59,11 @@ static int add_words(char words[CELL_MAX_WORDS][CELL_WORD], int num, const char 
     return num;
 }
 
+static int pipeline_of(const cell *c)
+{
+    return c->is[CELL_PP] > 1 ? c->is[CELL_PP] : 1;
+}
+
 int cell_words(const cell *c, char words[CELL_MAX_WORDS][CELL_WORD])
 {
     static const struct {
@@ -80,24 +89,51 @@ int cell_words(const cell *c, char words[CELL_MAX_WORDS][CELL_WORD])
         else
             snprintf(words[num++], CELL_WORD, "layout.%s=%d", layout[i].name, value);
     }
+    if (c->is[CELL_LAYERS])
+        snprintf(words[num++], CELL_WORD, "model.num_layers=%d", c->is[CELL_LAYERS]);
+    if (pipeline_of(c) == 1)
+        return num;
+    snprintf(words[num++], CELL_WORD, "layout.pp=%d", c->is[CELL_PP]);
+    snprintf(words[num++], CELL_WORD, "layout.schedule=%s", cell_schedules[c->is[CELL_SCHEDULE]]);
+    snprintf(words[num++], CELL_WORD, "layout.chunks=%d", c->is[CELL_CHUNKS]);
     return num;
 }
 
 void cell_name(const cell *c, char *text, size_t size)
 {
-    char group[24] = "";
+    char group[24] = "", pipeline[64] = "", layers[24] = "";
     if (c->is[CELL_GROUP])
         snprintf(group, sizeof group, " in groups of %d", c->is[CELL_GROUP]);
-    snprintf(text, size, "%s, %s, %s, dp %d zero %d%s, tp %d%s, %d micro-batch%s%s",
-             cell_models[c->is[CELL_MODEL]], cell_precisions[c->is[CELL_PRECISION]],
+    if (pipeline_of(c) > 1)
+        snprintf(pipeline, sizeof pipeline, ", pp %d %s, chunks %d", c->is[CELL_PP],
+                 cell_schedules[c->is[CELL_SCHEDULE]], c->is[CELL_CHUNKS]);
+    if (c->is[CELL_LAYERS])
+        snprintf(layers, sizeof layers, " of %d layers", c->is[CELL_LAYERS]);
+    snprintf(text, size, "%s%s, %s, %s, dp %d zero %d%s, tp %d%s, %d micro-batch%s%s%s",
+             cell_models[c->is[CELL_MODEL]], layers, cell_precisions[c->is[CELL_PRECISION]],
              cell_optims[c->is[CELL_OPTIM]], c->is[CELL_DP], c->is[CELL_ZERO], group,
              c->is[CELL_TP], c->is[CELL_SP] ? " sp" : "", c->is[CELL_MICRO],
-             c->is[CELL_MICRO] > 1 ? "es" : "", c->is[CELL_SPLIT] ? ", split backward" : "");
+             c->is[CELL_MICRO] > 1 ? "es" : "", c->is[CELL_SPLIT] ? ", split backward" : "",
+             pipeline);
 }
 
 int cell_world(const cell *c)
 {
-    return c->is[CELL_DP] * c->is[CELL_TP];
+    return c->is[CELL_DP] * c->is[CELL_TP] * pipeline_of(c);
+}
+
+/* What the schedule allows, and as many chunks as the model can be cut into. */
+static bool pipeline_valid(const cell *c)
+{
+    const tri_order *order = tri_order_find(cell_schedules[c->is[CELL_SCHEDULE]]);
+    uint32_t ranks = (uint32_t)pipeline_of(c), chunks = (uint32_t)c->is[CELL_CHUNKS];
+    if (ranks == 1)
+        return true;
+    chunks = chunks ? chunks : order->default_chunks;
+    bool both_ways = order->flags & TRI_ORDER_BIDIRECTIONAL;
+    uint32_t pieces = both_ways ? ranks : ranks * chunks;
+    return tri_order_check(order, ranks, (uint32_t)c->is[CELL_MICRO], chunks, NULL) == TR_OK &&
+           (int)pieces <= c->is[CELL_LAYERS] + 2;
 }
 
 bool cell_valid(const cell *c)
@@ -109,7 +145,7 @@ bool cell_valid(const cell *c)
     if (c->is[CELL_GROUP] && (!c->is[CELL_ZERO] || c->is[CELL_DP] % c->is[CELL_GROUP] != 0 ||
                               c->is[CELL_DP] == c->is[CELL_GROUP]))
         return false;
-    return cell_world(c) <= CELL_MAX_RANKS && parts <= rows &&
+    return cell_world(c) <= CELL_MAX_RANKS && parts <= rows && pipeline_valid(c) &&
            c->is[CELL_TP] <= most_tp[c->is[CELL_MODEL]] &&
            (!c->is[CELL_SP] || c->is[CELL_TP] > 1) && (!c->is[CELL_ZERO] || c->is[CELL_DP] > 1);
 }
@@ -118,6 +154,7 @@ cell cell_alone(const cell *c)
 {
     cell alone = *c;
     alone.is[CELL_DP] = alone.is[CELL_TP] = alone.is[CELL_MICRO] = 1;
+    alone.is[CELL_PP] = alone.is[CELL_SCHEDULE] = alone.is[CELL_CHUNKS] = 0;
     alone.is[CELL_SP] = alone.is[CELL_GROUP] = alone.is[CELL_ZERO] = alone.is[CELL_SPLIT] = 0;
     return alone;
 }

@@ -19,14 +19,20 @@ typedef enum cell_factor {
     CELL_GROUP, /* layout.shard_group; 0: all of dp */
     CELL_MICRO,
     CELL_SPLIT,
+    CELL_PP, /* 0 and 1: no pipeline, and the next three mean nothing */
+    CELL_SCHEDULE,
+    CELL_CHUNKS, /* layout.chunks; 0: what the schedule has by default */
+    CELL_LAYERS, /* model.num_layers; 0: the model's own */
     NUM_FACTORS
 } cell_factor;
 
 enum { MODEL_GPT2, MODEL_LLAMA, MODEL_TIED, MODEL_MLM, MODEL_CLASSIFY, MODEL_MLP, NUM_MODELS };
 enum { FP32, BF16, BF16_GRAD, FP16, NUM_PRECISIONS };
 enum { ADAMW, SGD, MUON, NUM_OPTIMS };
+enum { NUM_SCHEDULES = 12 }; /* those with one update a step */
 
-/* One value for each factor: an index for the first three, the setting itself for the others. */
+/* One value for each factor: an index for models, precisions, update rules and schedules, the
+ * setting itself for the others. */
 typedef struct cell {
     int is[NUM_FACTORS];
 } cell;
@@ -34,6 +40,7 @@ typedef struct cell {
 extern const char *const cell_models[NUM_MODELS];
 extern const char *const cell_precisions[NUM_PRECISIONS];
 extern const char *const cell_optims[NUM_OPTIMS];
+extern const char *const cell_schedules[NUM_SCHEDULES];
 
 enum { CELL_MAX_STEPS = 20, CELL_MAX_RANKS = 8 };
 

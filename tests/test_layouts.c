@@ -17,100 +17,11 @@
 #include <sys/mman.h>
 
 #include "base/rng.h"
+#include "layout_cover.h"
 #include "layout_matrix.h"
 #include "small_models.h"
 
-enum { MAX_LEVELS = 9, MAX_CELLS = 100000, NUM_COVERS = 2, COVER_STEPS = 8 };
-
-typedef struct levels {
-    int num, value[MAX_LEVELS];
-} levels;
-
-/* --- Tolerances ------------------------------------------------------------------------------- */
-
-typedef struct limits {
-    double loss, norm, weights, tensor;
-} limits;
-
-/* In fp32 losses and norms have the limits of the contract. The weights of sgd follow the gradients
- * and are held to little more than rounding; adamw and muon make steps of one size out of gradients
- * of any, so that where a gradient is zero in theory (keys' biases) its noise decides.
- *
- * In bf16 an element is rounded to 1 part in 256, and a layout rounds other partial sums than one
- * rank does. Means over a few hundred targets leave 1e-4 of that in the loss and 1e-2 in the norm
- * (measured over 20 steps). Where the loss is steep a step may jump in one run and not in another;
- * one rank in 16 bits is then as far from one rank in fp32, and that distance is the limit. Weights
- * are held to a share of the way that they went, single tensors for sgd alone. */
-static limits limits_of(const cell *c)
-{
-    bool sgd = c->is[CELL_OPTIM] == SGD;
-    if (c->is[CELL_PRECISION] == FP32)
-        return sgd ? (limits){1e-5, 1e-4, 1e-5, 1e-4} : (limits){1e-5, 1e-4, 1e-3, 1e-2};
-    return sgd ? (limits){1e-3, 5e-2, 2e-2, 1e-1} : (limits){1e-3, 5e-2, 0.2, (double)INFINITY};
-}
-
-/* --- One cell --------------------------------------------------------------------------------- */
-
-/* One-rank runs, kept: many cells are compared with each. */
-typedef struct alone_runs {
-    cell_run runs[NUM_MODELS][NUM_PRECISIONS][NUM_OPTIMS];
-    bool done[NUM_MODELS][NUM_PRECISIONS][NUM_OPTIMS];
-} alone_runs;
-
-static const cell_run *run_alone(alone_runs *alone, const cell *c, int steps)
-{
-    int m = c->is[CELL_MODEL], p = c->is[CELL_PRECISION], o = c->is[CELL_OPTIM];
-    tr_error err = {0};
-    cell one = cell_alone(c);
-    if (!alone->done[m][p][o] && cell_run_do(&alone->runs[m][p][o], &one, steps, &err) != TR_OK)
-        fail_msg("one rank: %s", err.message);
-    alone->done[m][p][o] = true;
-    return &alone->runs[m][p][o];
-}
-
-static void alone_fini(alone_runs *alone)
-{
-    for (int m = 0; m < NUM_MODELS; m++)
-        for (int p = 0; p < NUM_PRECISIONS; p++)
-            for (int o = 0; o < NUM_OPTIMS; o++)
-                if (alone->done[m][p][o])
-                    cell_run_fini(&alone->runs[m][p][o]);
-}
-
-/* Runs a cell and compares; false, with a line about it, when it fails. */
-static bool check_cell(alone_runs *alone, const cell *c, int steps, cell_distance *d)
-{
-    char name[160];
-    tr_error err = {0};
-    cell_run run;
-    cell_name(c, name, sizeof name);
-    *d = (cell_distance){0};
-    const cell_run *one = run_alone(alone, c, steps);
-    tr_status status = cell_run_do(&run, c, steps, &err);
-    if (status != TR_OK) {
-        cell_run_fini(&run);
-        print_message("FAILED %s: %s\n", name, err.message);
-        return false;
-    }
-    *d = cell_compare(one, &run, cell_world(c));
-    cell_run_fini(&run);
-    limits l = limits_of(c);
-    if (c->is[CELL_PRECISION] != FP32) {
-        cell wide = *c;
-        wide.is[CELL_PRECISION] = FP32;
-        cell_distance rounding = cell_compare(run_alone(alone, &wide, steps), one, 1);
-        l.loss = fmax(l.loss, 1.5 * rounding.loss);
-        l.norm = fmax(l.norm, 1.5 * rounding.norm);
-    }
-    bool fine = d->ranks_agree && d->same_start && d->loss <= l.loss && d->norm <= l.norm &&
-                d->eval <= l.loss && d->weights <= l.weights && d->tensor <= l.tensor;
-    if (!fine || getenv("TRIREME_CELLS"))
-        print_message("%s %s: loss %.1e, norm %.1e, eval %.1e, weights %.1e, tensor %zu %.1e%s%s\n",
-                      fine ? "ok    " : "FAILED", name, d->loss, d->norm, d->eval, d->weights,
-                      d->worst_tensor, d->tensor, d->ranks_agree ? "" : ", ranks differ",
-                      d->same_start ? "" : ", other initial weights");
-    return fine;
-}
+enum { NUM_COVERS = 2, COVER_STEPS = 8 };
 
 /* --- The pairwise cover ----------------------------------------------------------------------- */
 
@@ -127,71 +38,6 @@ static const levels cover_levels[NUM_FACTORS] = {
     [CELL_SPLIT] = {2, {0, 1}},
 };
 
-/* All valid cells of a table, in order. */
-static size_t list_cells(const levels *table, cell *cells)
-{
-    int at[NUM_FACTORS] = {0};
-    size_t num = 0;
-    for (;;) {
-        cell c;
-        for (int f = 0; f < NUM_FACTORS; f++)
-            c.is[f] = table[f].value[at[f]];
-        if (cell_valid(&c)) {
-            assert_true(num < MAX_CELLS);
-            cells[num++] = c;
-        }
-        int f = NUM_FACTORS - 1;
-        while (f >= 0 && ++at[f] == table[f].num)
-            at[f--] = 0;
-        if (f < 0)
-            return num;
-    }
-}
-
-typedef struct pairs {
-    bool open[NUM_FACTORS][NUM_FACTORS][MAX_LEVELS][MAX_LEVELS]; /* a before b */
-} pairs;
-
-/* How many open pairs a cell has; with `close`, they are open no longer. */
-static int count_pairs(pairs *p, const cell *c, bool close)
-{
-    int num = 0;
-    for (int a = 0; a < NUM_FACTORS; a++)
-        for (int b = a + 1; b < NUM_FACTORS; b++) {
-            bool *open = &p->open[a][b][c->is[a]][c->is[b]];
-            num += *open;
-            *open &= !close;
-        }
-    return num;
-}
-
-/* Greedy: always the cell with most open pairs; a seeded draw among equals. Returns how many. */
-static size_t cover(const cell *cells, size_t num, uint64_t seed, cell *chosen)
-{
-    static pairs p;
-    memset(&p, 0, sizeof p);
-    for (size_t i = 0; i < num; i++)
-        for (int a = 0; a < NUM_FACTORS; a++)
-            for (int b = a + 1; b < NUM_FACTORS; b++)
-                p.open[a][b][cells[i].is[a]][cells[i].is[b]] = true;
-    for (size_t picked = 0;; picked++) {
-        int best = 0;
-        uint32_t best_draw = 0;
-        for (size_t i = 0; i < num; i++) {
-            int open = count_pairs(&p, &cells[i], false);
-            uint32_t draw = tri_random_word(seed, i, picked, 1);
-            if (open > best || (open == best && open > 0 && draw > best_draw)) {
-                best = open;
-                best_draw = draw;
-                chosen[picked] = cells[i];
-            }
-        }
-        if (best == 0)
-            return picked;
-        count_pairs(&p, &chosen[picked], true);
-    }
-}
-
 static void test_pairwise_cover(void **state)
 {
     (void)state;
@@ -200,7 +46,7 @@ static void test_pairwise_cover(void **state)
     assert_true(cells && chosen && alone);
     size_t num = list_cells(cover_levels, cells), failed = 0;
     for (uint64_t seed = 1; seed <= NUM_COVERS; seed++) {
-        size_t num_chosen = cover(cells, num, seed, chosen);
+        size_t num_chosen = cover_cells(cells, num, seed, chosen);
         for (size_t i = 0; i < num_chosen; i++) {
             cell_distance d;
             failed += !check_cell(alone, &chosen[i], COVER_STEPS, &d);

@@ -48,7 +48,7 @@ static const struct {
     {"frame-in-use", "still holds", NULL},
     {"foreign-frame", "which is not this micro-batch's", NULL},
     {"lost-microbatch", "runs 0 times for micro-batch 1", NULL},
-    {"restarted-sums", "micro-batches already", NULL},
+    {"restarted-sums", "contributions already", NULL},
     {"unstarted-sums", "which nothing has started", NULL},
     {"half-the-batch", "contributions added", NULL},
     {"swapped-operands", "does not fit its operands", "another shape or type"},

@@ -1,0 +1,158 @@
+#include "layout_cover.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+
+#include <cmocka.h>
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/rng.h"
+
+/* --- Tolerances ------------------------------------------------------------------------------- */
+
+typedef struct limits {
+    double loss, norm, weights, tensor;
+} limits;
+
+/* In fp32 losses and norms have the limits of the contract. The weights of sgd follow the gradients
+ * and are held to little more than rounding; adamw and muon make steps of one size out of gradients
+ * of any, so that where a gradient is zero in theory (keys' biases) its noise decides.
+ *
+ * In bf16 an element is rounded to 1 part in 256, and a layout rounds other partial sums than one
+ * rank does. Means over a few hundred targets leave 1e-4 of that in the loss and 1e-2 in the norm
+ * (measured over 20 steps). Where the loss is steep a step may jump in one run and not in another;
+ * one rank in 16 bits is then as far from one rank in fp32, and that distance is the limit. Weights
+ * are held to a share of the way that they went, single tensors for sgd alone. */
+static limits limits_of(const cell *c)
+{
+    bool sgd = c->is[CELL_OPTIM] == SGD;
+    if (c->is[CELL_PRECISION] == FP32)
+        return sgd ? (limits){1e-5, 1e-4, 1e-5, 1e-4} : (limits){1e-5, 1e-4, 1e-3, 1e-2};
+    return sgd ? (limits){1e-3, 5e-2, 2e-2, 1e-1} : (limits){1e-3, 5e-2, 0.2, (double)INFINITY};
+}
+
+/* --- One cell --------------------------------------------------------------------------------- */
+
+static const cell_run *run_alone(alone_runs *alone, const cell *c, int steps)
+{
+    tr_error err = {0};
+    cell one = cell_alone(c);
+    for (size_t i = 0; i < alone->num; i++)
+        if (memcmp(&alone->cells[i], &one, sizeof one) == 0)
+            return &alone->runs[i];
+    assert_true(alone->num < MAX_ALONE);
+    if (cell_run_do(&alone->runs[alone->num], &one, steps, &err) != TR_OK)
+        fail_msg("one rank: %s", err.message);
+    alone->cells[alone->num] = one;
+    return &alone->runs[alone->num++];
+}
+
+void alone_fini(alone_runs *alone)
+{
+    for (size_t i = 0; i < alone->num; i++)
+        cell_run_fini(&alone->runs[i]);
+    alone->num = 0;
+}
+
+bool check_cell(alone_runs *alone, const cell *c, int steps, cell_distance *d)
+{
+    char name[256];
+    tr_error err = {0};
+    cell_run run;
+    cell_name(c, name, sizeof name);
+    *d = (cell_distance){0};
+    const cell_run *one = run_alone(alone, c, steps);
+    tr_status status = cell_run_do(&run, c, steps, &err);
+    if (status != TR_OK) {
+        cell_run_fini(&run);
+        print_message("FAILED %s: %s\n", name, err.message);
+        return false;
+    }
+    *d = cell_compare(one, &run, cell_world(c));
+    cell_run_fini(&run);
+    limits l = limits_of(c);
+    if (c->is[CELL_PRECISION] != FP32) {
+        cell wide = *c;
+        wide.is[CELL_PRECISION] = FP32;
+        cell_distance rounding = cell_compare(run_alone(alone, &wide, steps), one, 1);
+        l.loss = fmax(l.loss, 1.5 * rounding.loss);
+        l.norm = fmax(l.norm, 1.5 * rounding.norm);
+    }
+    bool fine = d->ranks_agree && d->same_start && d->loss <= l.loss && d->norm <= l.norm &&
+                d->eval <= l.loss && d->weights <= l.weights && d->tensor <= l.tensor;
+    if (!fine || getenv("TRIREME_CELLS"))
+        print_message("%s %s: loss %.1e, norm %.1e, eval %.1e, weights %.1e, tensor %zu %.1e%s%s\n",
+                      fine ? "ok    " : "FAILED", name, d->loss, d->norm, d->eval, d->weights,
+                      d->worst_tensor, d->tensor, d->ranks_agree ? "" : ", ranks differ",
+                      d->same_start ? "" : ", other initial weights");
+    return fine;
+}
+
+/* --- Covers ----------------------------------------------------------------------------------- */
+
+size_t list_cells(const levels *table, cell *cells)
+{
+    int at[NUM_FACTORS] = {0};
+    size_t num = 0;
+    for (;;) {
+        cell c;
+        for (int f = 0; f < NUM_FACTORS; f++)
+            c.is[f] = table[f].num ? table[f].value[at[f]] : 0;
+        if (cell_valid(&c)) {
+            assert_true(num < MAX_CELLS);
+            cells[num++] = c;
+        }
+        int f = NUM_FACTORS - 1;
+        while (f >= 0 && ++at[f] >= table[f].num)
+            at[f--] = 0;
+        if (f < 0)
+            return num;
+    }
+}
+
+typedef struct pairs {
+    bool open[NUM_FACTORS][NUM_FACTORS][MAX_LEVELS][MAX_LEVELS]; /* a before b */
+} pairs;
+
+/* How many open pairs a cell has; with `close`, they are open no longer. */
+static int count_pairs(pairs *p, const cell *c, bool close)
+{
+    int num = 0;
+    for (int a = 0; a < NUM_FACTORS; a++)
+        for (int b = a + 1; b < NUM_FACTORS; b++) {
+            bool *open = &p->open[a][b][c->is[a]][c->is[b]];
+            num += *open;
+            *open &= !close;
+        }
+    return num;
+}
+
+size_t cover_cells(const cell *cells, size_t num, uint64_t seed, cell *chosen)
+{
+    static pairs p;
+    memset(&p, 0, sizeof p);
+    for (size_t i = 0; i < num; i++)
+        for (int a = 0; a < NUM_FACTORS; a++)
+            for (int b = a + 1; b < NUM_FACTORS; b++)
+                p.open[a][b][cells[i].is[a]][cells[i].is[b]] = true;
+    for (size_t picked = 0;; picked++) {
+        int best = 0;
+        uint32_t best_draw = 0;
+        for (size_t i = 0; i < num; i++) {
+            int open = count_pairs(&p, &cells[i], false);
+            uint32_t draw = tri_random_word(seed, i, picked, 1);
+            if (open > best || (open == best && open > 0 && draw > best_draw)) {
+                best = open;
+                best_draw = draw;
+                chosen[picked] = cells[i];
+            }
+        }
+        if (best == 0)
+            return picked;
+        count_pairs(&p, &chosen[picked], true);
+    }
+}

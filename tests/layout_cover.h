@@ -1,0 +1,34 @@
+/* Tables of cells: which there are, a few of them that cover all pairs, and what a cell is held to.
+ */
+#ifndef TRI_TESTS_LAYOUT_COVER_H
+#define TRI_TESTS_LAYOUT_COVER_H
+
+#include <stdint.h>
+
+#include "layout_cells.h"
+
+enum { MAX_LEVELS = 14, MAX_CELLS = 100000, MAX_ALONE = 160 };
+
+/* Values of one factor; num 0: it is always 0. */
+typedef struct levels {
+    int num, value[MAX_LEVELS];
+} levels;
+
+/* One-rank runs, kept: many cells are compared with each. */
+typedef struct alone_runs {
+    cell cells[MAX_ALONE];
+    cell_run runs[MAX_ALONE];
+    size_t num;
+} alone_runs;
+void alone_fini(alone_runs *alone);
+
+/* Runs a cell and compares; false, with a line about it, when it fails. */
+bool check_cell(alone_runs *alone, const cell *c, int steps, cell_distance *d);
+
+/* All valid cells of a table (a row for each factor), in order; at most MAX_CELLS. */
+size_t list_cells(const levels *table, cell *cells);
+/* Some of them such that any two factors come in every pair of values that can stand together.
+ * Greedy: always the cell with most open pairs; a seeded draw among equals. Returns how many. */
+size_t cover_cells(const cell *cells, size_t num, uint64_t seed, cell *chosen);
+
+#endif

@@ -1,0 +1,179 @@
+/* Pipelines train to the losses of one rank: every schedule with one update a step, alone and with
+ * tensor, data and sharded-data parallelism, for layers that do not divide evenly.
+ *
+ * `make test` runs a pairwise cover, TRIREME_TEST_FULL=1 every cell. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "layout_cover.h"
+#include "layout_matrix.h"
+#include "small_models.h"
+
+enum { COVER_STEPS = 4 };
+
+#define WORDS(...)                                                                                 \
+    (const char *const[])                                                                          \
+    {                                                                                              \
+        __VA_ARGS__, NULL                                                                          \
+    }
+#define ALL_SCHEDULES                                                                              \
+    {                                                                                              \
+        NUM_SCHEDULES,                                                                             \
+        {                                                                                          \
+            0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11                                                   \
+        }                                                                                          \
+    }
+
+static const levels cover_levels[NUM_FACTORS] = {
+    [CELL_MODEL] = {4, {MODEL_GPT2, MODEL_LLAMA, MODEL_MLM, MODEL_MLP}},
+    [CELL_PRECISION] = {2, {FP32, BF16}},
+    [CELL_OPTIM] = {2, {ADAMW, MUON}},
+    [CELL_DP] = {2, {1, 2}},
+    [CELL_TP] = {2, {1, 2}},
+    [CELL_SP] = {2, {0, 1}},
+    [CELL_ZERO] = {4, {0, 1, 2, 3}},
+    [CELL_MICRO] = {4, {2, 3, 4, 8}},
+    [CELL_PP] = {3, {2, 3, 4}},
+    [CELL_SCHEDULE] = ALL_SCHEDULES,
+    [CELL_CHUNKS] = {2, {0, 3}},
+    [CELL_LAYERS] = {2, {7, 10}},
+};
+
+static void test_pairwise_cover(void **state)
+{
+    (void)state;
+    cell *cells = malloc(MAX_CELLS * sizeof *cells), *chosen = malloc(1000 * sizeof *chosen);
+    alone_runs *alone = calloc(1, sizeof *alone);
+    assert_true(cells && chosen && alone);
+    size_t num = list_cells(cover_levels, cells), failed = 0;
+    size_t num_chosen = cover_cells(cells, num, 1, chosen);
+    for (size_t i = 0; i < num_chosen; i++) {
+        cell_distance d;
+        failed += !check_cell(alone, &chosen[i], COVER_STEPS, &d);
+    }
+    print_message("%zu of %zu cells cover all pairs\n", num_chosen, num);
+    alone_fini(alone);
+    free(alone);
+    free(cells);
+    free(chosen);
+    assert_int_equal(failed, 0);
+}
+
+static const levels full_levels[NUM_FACTORS] = {
+    [CELL_MODEL] = {2, {MODEL_GPT2, MODEL_LLAMA}}, /* a head that shares the table, and one not */
+    [CELL_DP] = {2, {1, 2}},
+    [CELL_TP] = {2, {1, 2}},
+    [CELL_ZERO] = {4, {0, 1, 2, 3}},
+    [CELL_MICRO] = {7, {1, 2, 3, 4, 6, 8, 12}},
+    [CELL_PP] = {3, {2, 3, 4}},
+    [CELL_SCHEDULE] = ALL_SCHEDULES,
+    [CELL_CHUNKS] = {2, {0, 3}},
+    [CELL_LAYERS] = {2, {7, 10}},
+};
+
+static bool check_full(void *context, const cell *c, cell_distance *d)
+{
+    return check_cell(context, c, CELL_MAX_STEPS, d);
+}
+
+static void test_every_cell(void **state)
+{
+    (void)state;
+    if (!getenv("TRIREME_TEST_FULL"))
+        skip();
+    cell *cells = malloc(MAX_CELLS * sizeof *cells);
+    alone_runs *alone = calloc(1, sizeof *alone);
+    assert_true(cells && alone);
+    size_t num = list_cells(full_levels, cells), failed = 0;
+    matrix_entry *entries = mmap(NULL, num * sizeof *entries, PROT_READ | PROT_WRITE,
+                                 MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    assert_true(entries != MAP_FAILED);
+    for (size_t i = 0; i < num; i++)
+        entries[i].cell = cells[i];
+    bool whole = matrix_run(entries, num, check_full, alone);
+    for (size_t i = 0; i < num; i++)
+        failed += !entries[i].fine;
+    print_message("%zu cells, %zu failed\n", num, failed);
+    munmap(entries, num * sizeof *entries);
+    free(alone);
+    free(cells);
+    assert_true(whole);
+    assert_int_equal(failed, 0);
+}
+
+static void refused(const char *const *set, const char *const *words)
+{
+    tr_settings *settings = settings_of(TINY, set);
+    tr_error err = {0};
+    tr_session *session = NULL;
+    assert_int_equal(tri_api_compile(settings, 0, &session, &err), TR_ERROR_INPUT);
+    assert_null(session);
+    for (; *words; words++)
+        if (!strstr(err.message, *words))
+            fail_msg("expected \"%s\" in: %s", *words, err.message);
+    tr_settings_destroy(settings);
+}
+
+static void test_refusals(void **state)
+{
+    (void)state;
+    refused(SET("layout.pp=8"), WORDS("4 layers", "8 chunks", "6 at most"));
+    refused(SET("layout.pp=2", "layout.schedule=dualpipe", "layout.microbatches=3"),
+            WORDS("layout.schedule", "dualpipe", "use 4 micro-batches"));
+    refused(SET("layout.pp=2", "layout.schedule=1f2b"), WORDS("layout.schedule", "1f2b", "1f1b"));
+    refused(SET("layout.pp=2", "layout.stages=1,2"),
+            WORDS("layout.stages", "3 layers", "4 layers"));
+    refused(SET("layout.pp=2", "layout.stages=a"), WORDS("layout.stages", "such as"));
+    refused(SET("layout.pp=3", "layout.stages=2,0,2"), WORDS("layout.stages", "chunk 1"));
+}
+
+/* Layers of each chunk that a rank has. */
+static void check_layers(const char *stages, int rank, int first, int last)
+{
+    char words[64];
+    snprintf(words, sizeof words, "layout.stages=%s", stages);
+    tr_settings *settings = settings_of(TINY, SET("layout.pp=3", "layout.microbatches=3", words));
+    tr_error err = {0};
+    tr_session *session = NULL;
+    if (tri_api_compile(settings, rank, &session, &err) != TR_OK)
+        fail_msg("%s", err.message);
+    const tri_program *program = &session->session.programs[TRI_PROGRAM_TRAIN];
+    for (size_t s = 0; s < program->num_segments; s++)
+        for (uint32_t i = 0; i < program->segments[s].count; i++) {
+            int layer = program->instrs[program->segments[s].first + i].layer;
+            if (program->segments[s].action != TRI_ACTION_U && (layer < first || layer > last))
+                fail_msg("rank %d runs layer %d, not only %d to %d", rank, layer, first, last);
+        }
+    tr_session_destroy(session);
+    tr_settings_destroy(settings);
+}
+
+static void test_stages(void **state)
+{
+    (void)state;
+    check_layers("1,2,1", 0, -1, 0);
+    check_layers("1,2,1", 1, 1, 2);
+    check_layers("1,2,1", 2, 3, 4);
+    check_layers("0,4,0", 0, -1, -1); /* the embedding alone */
+    check_layers("0,4,0", 1, 0, 3);
+    check_layers("0,4,0", 2, 4, 4); /* the head alone */
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_every_cell), /* first: it forks, and others start threads */
+        cmocka_unit_test(test_pairwise_cover),
+        cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_stages),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
