@@ -48,7 +48,10 @@ static tr_status passes(const tri_compile_config *config, tri_mode mode,
         TRI_TRY(after("opening the stages", graph, err));
     }
     if (mode == TRI_MODE_TRAIN) {
-        TRI_TRY(tri_autodiff(graph, tri_loss_seed(config), err));
+        graph->asynchronous = pipeline->num_updates > 0;
+        float seed = tri_loss_seed(config);
+        TRI_TRY(tri_autodiff(graph, seed * tri_pipeline_seed(pipeline, config), err));
+        graph->loss_seed = seed;
         TRI_TRY(after("autodiff", graph, err));
         TRI_TRY(tri_optim_emit(graph, &config->optim, err));
         TRI_TRY(after("the update rule", graph, err));
@@ -57,8 +60,10 @@ static tr_status passes(const tri_compile_config *config, tri_mode mode,
         tri_mark_output(graph, graph->count);
         tri_mark_output(graph, graph->hits);
     }
-    if (pipeline->exists)
+    if (pipeline->exists) {
         TRI_TRY(tri_stages_settle(graph, &pipeline->stages, err));
+        TRI_TRY(tri_pipeline_check_homes(pipeline, graph, err));
+    }
     tri_layout layout = layout_of(config, pipeline);
     TRI_TRY(tri_place(graph, &layout, err));
     TRI_TRY(after("placement", graph, err));
@@ -90,7 +95,7 @@ tr_status tri_compile(const tri_compile_config *config, const tri_param_table *p
         status = tri_pipeline_actions(&pipeline, config, mode, &graph, err);
     if (status == TR_OK)
         status = tri_program_build(&graph, pipeline.actions.actions, pipeline.actions.count,
-                                   num_microbatches, program, err);
+                                   num_microbatches, pipeline.schedule.delayed, program, err);
     tri_pipeline_fini(&pipeline);
     tri_graph_fini(&graph);
     if (status == TR_OK) {

@@ -42,6 +42,23 @@ static tr_status split_backwards(tri_schedule *s, tr_error *err)
     return status;
 }
 
+/* Stages that update by themselves know nothing of each other's gradients. */
+static tr_status check_asynchronous(const tri_compile_config *config, const char *order,
+                                    tr_error *err)
+{
+    if (config->optim.clip > 0)
+        return tri_fail(err, TR_ERROR_INPUT,
+                        "layout.schedule is %s, whose stages update by themselves, so there is no "
+                        "norm of all gradients to clip; set train.clip=0",
+                        order);
+    if (config->precision.compute == TRI_F16)
+        return tri_fail(err, TR_ERROR_INPUT,
+                        "layout.schedule is %s, whose stages update by themselves, so they cannot "
+                        "skip a step together as a loss scale asks for; set precision.kind=bf16",
+                        order);
+    return TR_OK;
+}
+
 static tr_status build_schedule(tri_pipeline *pipeline, const tri_compile_config *config,
                                 tr_error *err)
 {
@@ -55,12 +72,10 @@ static tr_status build_schedule(tri_pipeline *pipeline, const tri_compile_config
     tr_status status = tri_schedule_build(&wanted, s, err);
     if (status != TR_OK)
         return tri_fail_prefix(err, status, "layout.schedule");
-    if (s->update_every > 0)
-        return tri_fail(err, TR_ERROR_INPUT,
-                        "layout.schedule is %s, which updates weights while micro-batches are "
-                        "under way; `trireme sim` can time it, but training with it is not there "
-                        "yet: choose a schedule with one update a step, such as 1f1b",
-                        wanted.order);
+    if (s->update_every > 0) {
+        TRI_TRY(check_asynchronous(config, wanted.order, err));
+        pipeline->num_updates = (s->num_microbatches + s->update_every - 1) / s->update_every;
+    }
     TRI_TRY(tri_schedule_check(s, err));
     if (!s->has_messages) {
         if (!config->split_backward)
@@ -86,6 +101,29 @@ tr_status tri_pipeline_init(tri_pipeline *pipeline, const tri_compile_config *co
                      .num_routes = (int)pipeline->schedule.num_routes,
                      .home = pipeline->schedule.home};
     return TR_OK;
+}
+
+tr_status tri_pipeline_check_homes(const tri_pipeline *pipeline, const tri_graph *graph,
+                                   tr_error *err)
+{
+    for (size_t i = 0; i < graph->params->count && pipeline->num_updates > 0; i++) {
+        uint16_t ranks[TRI_MAX_HOMES];
+        if (tri_home_set_ranks(&pipeline->stages, graph->home_set[i], ranks) > 1)
+            return tri_fail(err, TR_ERROR_INPUT,
+                            "layout.schedule is %s, whose stages update by themselves, but stages "
+                            "%d and %d share %s and would drift apart; use a model whose head has "
+                            "a matrix of its own (llama with model.tied_head=false), or a schedule "
+                            "with one update a step, such as 1f1b",
+                            pipeline->schedule.order ? pipeline->schedule.order->name : "a file",
+                            ranks[0], ranks[1], graph->params->items[i].name);
+    }
+    return TR_OK;
+}
+
+float tri_pipeline_seed(const tri_pipeline *pipeline, const tri_compile_config *config)
+{
+    bool mean = tri_model_find(config->model.kind)->sequences;
+    return pipeline->num_updates > 0 && mean ? (float)pipeline->num_updates : 1;
 }
 
 tr_status tri_pipeline_check(const tri_compile_config *config, tr_error *err)
@@ -180,13 +218,16 @@ tr_status tri_pipeline_actions(tri_pipeline *pipeline, const tri_compile_config 
         TRI_TRY(forward_actions(pipeline, err));
     } else {
         const tri_action_list *own = &pipeline->schedule.ranks[pipeline->stages.rank];
-        for (size_t i = 0; i < own->count; i++)
-            TRI_TRY(add(pipeline, own->actions[i].kind, own->actions[i].chunk,
+        for (size_t i = 0; i < own->count; i++) {
+            bool update = own->actions[i].kind == TRI_ACTION_U;
+            TRI_TRY(add(pipeline, own->actions[i].kind, update ? 0 : own->actions[i].chunk,
                         own->actions[i].microbatch, err));
+        }
     }
     for (size_t n = 0; n < graph->num_nodes; n++)
         updates |= graph->nodes[n].phase == TRI_PHASE_UPDATE;
-    return updates ? add(pipeline, TRI_ACTION_U, 0, 0, err) : TR_OK;
+    uint32_t part = trains && graph->asynchronous ? TRI_UPDATE_END : TRI_UPDATE_ALL;
+    return updates ? add(pipeline, TRI_ACTION_U, part, 0, err) : TR_OK;
 }
 
 void tri_pipeline_fini(tri_pipeline *pipeline)

@@ -12,6 +12,7 @@ typedef struct tri_pipeline {
     tri_schedule schedule; /* of all ranks of the pipeline, with messages */
     tri_stages stages;
     tri_action_list actions; /* of this rank */
+    uint32_t num_updates;    /* in a step, of an asynchronous schedule; 0: one, at its end */
 } tri_pipeline;
 
 /* Builds, completes and proves the schedule of the pipeline, if there is one. */
@@ -23,6 +24,12 @@ tr_status tri_pipeline_check(const tri_compile_config *config, tr_error *err);
 /* Divides the layers of a model, as it was emitted, over the chunks. */
 tr_status tri_pipeline_divide(tri_pipeline *pipeline, const tri_compile_config *config,
                               const tri_graph *graph, tr_error *err);
+/* Refuses parameters that several ranks hold where those update by themselves. */
+tr_status tri_pipeline_check_homes(const tri_pipeline *pipeline, const tri_graph *graph,
+                                   tr_error *err);
+/* The factor by which the backward starts larger. The gradients of an asynchronous schedule are
+ * means over the micro-batches of one update, not over the whole batch. */
+float tri_pipeline_seed(const tri_pipeline *pipeline, const tri_compile_config *config);
 /* What this rank does for a program of this mode. */
 tr_status tri_pipeline_actions(tri_pipeline *pipeline, const tri_compile_config *config,
                                tri_mode mode, const tri_graph *graph, tr_error *err);

@@ -34,6 +34,8 @@ typedef struct tri_device_queue {
                         tr_error *err);
     tr_status (*download)(tri_device *device, void *to, const void *from, size_t bytes,
                           tr_error *err);
+    /* Within the device's memory. */
+    tr_status (*copy)(tri_device *device, void *to, const void *from, size_t bytes, tr_error *err);
     /* Waits for all that was enqueued; an error in any of it is reported here. */
     tr_status (*finish)(tri_device *device, tr_error *err);
     /* What is enqueued between the first two is noted down instead of run; replay enqueues it. */

@@ -120,6 +120,7 @@ typedef struct tri_graph {
     tri_id loss, count;     /* versions of the statistics that the model's loss feeds */
     tri_id hits;            /* the same, of right answers; TRI_NONE where they are not counted */
     float loss_seed;        /* the constant that the backward starts from */
+    bool asynchronous;      /* updates while micro-batches are under way, each of a few of them */
     tri_id scaler;          /* state of the loss scale; TRI_NONE: gradients are not scaled */
     int num_layers;
     tri_cache_shape cache;

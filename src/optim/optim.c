@@ -172,7 +172,7 @@ tr_status tri_optim_emit(tri_graph *graph, const tri_optim_config *config, tr_er
     graph->phase = TRI_PHASE_UPDATE;
     tri_graph_enter(graph, graph->num_layers, "%s", "");
     tri_shape sched_shape = tri_shape_scalar(TRI_NUM_SCHED);
-    tri_id sched = tri_graph_input(graph, "sched", TRI_F32, sched_shape, false);
+    tri_id sched = tri_graph_input(graph, "sched", TRI_F32, sched_shape, graph->asynchronous);
     tri_id norm = tri_graph_state(graph, TRI_STATE_STAT, "sum_squares", TRI_F32,
                                   tri_shape_scalar(1), TRI_NONE);
     TRI_TRY(tri_graph_status(graph, err));
@@ -189,6 +189,10 @@ tr_status tri_optim_emit(tri_graph *graph, const tri_optim_config *config, tr_er
     tri_id result = emit_finish(graph, graph->states[norm].latest, config->clip);
     TRI_TRY(tri_graph_status(graph, err));
     tri_mark_output(graph, result);
+    /* When stages update by themselves there is no norm of all gradients: the host says what to
+     * apply them with, and the result is for its eyes alone. */
+    if (graph->asynchronous)
+        result = tri_graph_input(graph, "apply", TRI_F32, tri_shape_scalar(TRI_NUM_RESULT), false);
     for (size_t i = 0; i < graph->params->count; i++)
         if (graph->grad_state[i] != TRI_NONE)
             TRI_TRY(emit_param(graph, config, (tri_id)i, sched, result, err));

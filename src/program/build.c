@@ -65,7 +65,9 @@ static bool *mark_input_grad(const tri_graph *graph)
 char *tri_segment_text(const tri_program *program, const tri_segment *segment, char out[24])
 {
     const char *name = tri_action_name(segment->action);
-    if (program->num_chunks == 1 || segment->action == TRI_ACTION_U)
+    if (segment->action == TRI_ACTION_U && segment->chunk == TRI_UPDATE_END)
+        snprintf(out, 24, "end");
+    else if (program->num_chunks == 1 || segment->action == TRI_ACTION_U)
         snprintf(out, 24, "%s", name);
     else
         snprintf(out, 24, "%d%s", segment->chunk, name);
@@ -82,6 +84,7 @@ typedef struct builder {
     const tri_graph *graph;
     const tri_action *schedule;
     size_t num_actions;
+    bool delayed; /* see tri_assign_versions */
     tri_program *program;
     bool *on_chain;    /* of each node: the gradients of activations depend on it */
     bool *split;       /* of each chunk: its backward is I and W */
@@ -109,9 +112,28 @@ static tri_action_kind action_of(const builder *b, size_t n)
     return b->on_chain[n] ? TRI_ACTION_I : TRI_ACTION_W;
 }
 
+/* Statistics of a step are summed up at its end, however often the parameters are updated. */
+static bool sums_up(const tri_graph *graph, const tri_node *node)
+{
+    for (int k = 0; k < node->num_out; k++) {
+        tri_id state = graph->values[node->out[k]].state;
+        if (state != TRI_NONE && graph->states[state].kind == TRI_STATE_STAT)
+            return true;
+    }
+    return node->op == TRI_OP_FINISH;
+}
+
+static uint32_t chunk_of(const builder *b, size_t n)
+{
+    const tri_node *node = &b->graph->nodes[n];
+    if (node->phase != TRI_PHASE_UPDATE)
+        return (uint32_t)tri_node_chunk(b->graph, node);
+    return b->graph->asynchronous && sums_up(b->graph, node) ? TRI_UPDATE_END : TRI_UPDATE_ALL;
+}
+
 static uint32_t *slot(const builder *b, tri_action_kind kind, uint32_t chunk)
 {
-    return &b->at[(kind == TRI_ACTION_U ? 0 : chunk) * TRI_NUM_ALL_ACTIONS + kind];
+    return &b->at[chunk * TRI_NUM_ALL_ACTIONS + kind];
 }
 
 /* Segments stand in an order in which one micro-batch could run through them all: forwards from
@@ -123,14 +145,14 @@ static void number_segments(builder *b)
                                                TRI_ACTION_SEND_B, TRI_ACTION_W};
     tri_program *program = b->program;
     uint32_t chunks = (uint32_t)program->num_chunks;
-    for (uint32_t i = 0; i < 2 * chunks + 1; i++) {
-        uint32_t chunk = i < chunks ? i : i < 2 * chunks ? 2 * chunks - 1 - i : 0;
+    for (uint32_t i = 0; i < 2 * chunks + 2; i++) {
+        uint32_t chunk = i < chunks ? i : i < 2 * chunks ? 2 * chunks - 1 - i : i - 2 * chunks;
         const tri_action_kind update = TRI_ACTION_U;
         const tri_action_kind *kinds = i < chunks ? forward : i < 2 * chunks ? backward : &update;
         size_t num = i < chunks ? 3 : i < 2 * chunks ? 5 : 1;
         for (size_t k = 0; k < num; k++) {
-            uint32_t *at = slot(b, kinds[k], chunk);
-            if (*at == TRI_NONE)
+            uint32_t *at = chunk < chunks ? slot(b, kinds[k], chunk) : NULL;
+            if (!at || *at == TRI_NONE)
                 continue;
             *at = (uint32_t)program->num_segments;
             program->segments[program->num_segments++] =
@@ -154,8 +176,7 @@ static tr_status make_segments(builder *b, tr_error *err)
         b->split[b->schedule[i].chunk] |= b->schedule[i].kind == TRI_ACTION_I;
     }
     for (size_t n = 0; n < b->graph->num_nodes; n++) {
-        uint32_t chunk = (uint32_t)tri_node_chunk(b->graph, &b->graph->nodes[n]);
-        *slot(b, action_of(b, n), chunk) = 0;
+        *slot(b, action_of(b, n), chunk_of(b, n)) = 0;
     }
     for (size_t i = 0; i < slots; i++)
         num += b->at[i] != TRI_NONE;
@@ -171,8 +192,7 @@ static tr_status order_nodes(builder *b, tr_error *err)
 {
     tri_program *program = b->program;
     for (size_t n = 0; n < b->graph->num_nodes; n++) {
-        uint32_t chunk = (uint32_t)tri_node_chunk(b->graph, &b->graph->nodes[n]);
-        b->of_node[n] = *slot(b, action_of(b, n), chunk);
+        b->of_node[n] = *slot(b, action_of(b, n), chunk_of(b, n));
         program->segments[b->of_node[n]].count++;
     }
     uint32_t next = 0;
@@ -295,6 +315,8 @@ static void join_messages(tri_program *program)
     }
 }
 
+enum { NEVER = UINT32_MAX - 1 };
+
 /* Where several segments add to one accumulator, the one that runs first starts it. */
 static void settle_first_writers(tri_program *program, uint32_t *first_call, tri_id *starter)
 {
@@ -316,7 +338,7 @@ static void settle_first_writers(tri_program *program, uint32_t *first_call, tri
                     }
                     *write = *own == g ? TRI_WRITE_START : TRI_WRITE_ADD;
                     if (*own == g)
-                        *own = TRI_NONE - 1; /* once */
+                        *own = NEVER; /* once */
                 }
         }
 }
@@ -356,31 +378,46 @@ static tr_status assign_frames(tri_program *program, uint32_t space, tr_error *e
     return TR_OK;
 }
 
+/* Calls in the order of the schedule. Sums of gradients begin anew after each update. */
+static void make_calls(const builder *b, uint32_t *first_call)
+{
+    tri_program *program = b->program;
+    for (size_t s = 0; s < program->num_segments; s++)
+        first_call[s] = NEVER;
+    size_t last_update = 0;
+    for (size_t i = 0; i < b->num_actions; i++) {
+        const tri_action *action = &b->schedule[i];
+        tri_call *call = &program->calls[i];
+        call->segment = *slot(b, action->kind, action->chunk);
+        call->microbatch = action->microbatch;
+        call->copy_from = TRI_NONE;
+        call->frame = program->frames + i * program->num_spaces;
+        call->first = first_call[call->segment] == NEVER;
+        if (call->first)
+            first_call[call->segment] = (uint32_t)i;
+        bool seen = false;
+        for (size_t k = last_update; k < i; k++)
+            seen |= program->calls[k].segment == call->segment;
+        if (b->graph->asynchronous && action->kind != TRI_ACTION_F)
+            call->first = !seen;
+        if (action->kind == TRI_ACTION_U)
+            last_update = i;
+    }
+    program->num_calls = b->num_actions;
+}
+
 static tr_status lay_out_timeline(const builder *b, tr_error *err)
 {
     tri_program *program = b->program;
     program->calls = calloc(b->num_actions + 1, sizeof *program->calls);
     program->frames = calloc((b->num_actions + 1) * program->num_spaces, sizeof *program->frames);
-    size_t most =
-        program->num_segments > program->num_states ? program->num_segments : program->num_states;
-    uint32_t *first_call = malloc((most + 1) * sizeof *first_call);
-    tri_id *starter = malloc((most + 1) * sizeof *starter);
+    uint32_t *first_call = malloc((program->num_segments + 1) * sizeof *first_call);
+    tri_id *starter = malloc((program->num_states + 1) * sizeof *starter);
     tr_status status = program->calls && program->frames && first_call && starter
                            ? TR_OK
                            : tri_fail(err, TR_ERROR_RUNTIME, "no memory for the timeline");
-    for (size_t s = 0; s < program->num_segments && status == TR_OK; s++)
-        first_call[s] = TRI_NONE - 1;
-    for (size_t i = 0; i < b->num_actions && status == TR_OK; i++) {
-        tri_call *call = &program->calls[i];
-        call->segment = *slot(b, b->schedule[i].kind, b->schedule[i].chunk);
-        call->microbatch = b->schedule[i].microbatch;
-        call->frame = program->frames + i * program->num_spaces;
-        call->first = first_call[call->segment] == TRI_NONE - 1;
-        if (call->first)
-            first_call[call->segment] = (uint32_t)i;
-    }
     if (status == TR_OK) {
-        program->num_calls = b->num_actions;
+        make_calls(b, first_call);
         settle_first_writers(program, first_call, starter);
     }
     for (uint32_t s = 0; s < program->num_spaces && status == TR_OK; s++)
@@ -388,6 +425,8 @@ static tr_status lay_out_timeline(const builder *b, tr_error *err)
             status = assign_frames(program, s, err);
     free(first_call);
     free(starter);
+    if (status == TR_OK && b->graph->asynchronous)
+        status = tri_assign_versions(program, b->delayed, err);
     return status;
 }
 
@@ -404,7 +443,8 @@ static tr_status build(builder *b, tr_error *err)
 }
 
 tr_status tri_program_build(const tri_graph *graph, const tri_action *schedule, size_t num_actions,
-                            uint32_t num_microbatches, tri_program *program, tr_error *err)
+                            uint32_t num_microbatches, bool delayed, tri_program *program,
+                            tr_error *err)
 {
     *program = (tri_program){.num_microbatches = num_microbatches,
                              .num_layers = graph->num_layers,
@@ -412,8 +452,11 @@ tr_status tri_program_build(const tri_graph *graph, const tri_action *schedule, 
                                  graph->chunk_of ? graph->chunk_of[graph->num_layers + 1] + 1 : 1};
     tri_arena_init(&program->arena);
     size_t nodes = graph->num_nodes + 1, chunks = (size_t)program->num_chunks;
-    builder b = {
-        .graph = graph, .schedule = schedule, .num_actions = num_actions, .program = program};
+    builder b = {.graph = graph,
+                 .schedule = schedule,
+                 .num_actions = num_actions,
+                 .delayed = delayed,
+                 .program = program};
     b.on_chain = mark_input_grad(graph);
     b.split = calloc(chunks, sizeof *b.split);
     b.node = calloc(nodes, sizeof *b.node);

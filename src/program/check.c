@@ -45,6 +45,7 @@ typedef struct checker {
     bool *sums;              /* of each value: a version that contributions make */
     uint32_t *last_use;      /* [space][micro-batch]: the last call that uses the frame */
     uint32_t *runs;          /* [segment][micro-batch]: calls */
+    bool updated;            /* an update has read the gradients: they may begin anew */
     const tri_call *call;    /* where we are */
     const tri_instr *instr;  /* NULL between instructions */
     tr_error *err;
@@ -113,6 +114,15 @@ static tr_status put(const checker *c, region *r, piece new_piece)
     return TR_OK;
 }
 
+static tri_id first_version(const tri_program *program, tri_id value)
+{
+    for (size_t v = 0; v < program->num_values; v++)
+        if (program->values[v].state == program->values[value].state &&
+            program->values[v].producer == TRI_NONE)
+            return (tri_id)v;
+    return value;
+}
+
 static tr_status locate(const checker *c, const tri_operand *operand, const char *verb, region **r)
 {
     const tri_program *program = c->program;
@@ -131,9 +141,10 @@ static tr_status locate(const checker *c, const tri_operand *operand, const char
         return complain(c, "%s %s at %s+%" PRIu64 ", %" PRIu64 " bytes, past the end of %" PRIu64,
                         verb, name_of(c, operand->value), space->name, operand->offset, bytes,
                         space->bytes);
-    uint32_t instance = space->kind == TRI_SPACE_FRAME   ? c->call->frame[operand->space]
-                        : space->kind == TRI_SPACE_BATCH ? c->call->microbatch
-                                                         : 0;
+    bool versions = space->kind == TRI_SPACE_PARAM || space->kind == TRI_SPACE_COPY;
+    uint32_t instance = space->kind == TRI_SPACE_FRAME || versions ? c->call->frame[operand->space]
+                        : space->kind == TRI_SPACE_BATCH           ? c->call->microbatch
+                                                                   : 0;
     if (instance >= space->num_instances)
         return complain(c, "%s %s in %s number %u, but there are %u", verb,
                         name_of(c, operand->value), space->name, instance, space->num_instances);
@@ -144,8 +155,8 @@ static tr_status locate(const checker *c, const tri_operand *operand, const char
     return TR_OK;
 }
 
-/* How many contributions an accumulator must hold when it is read: all that the timeline makes. 0
- * for states that are not accumulators. */
+/* How many contributions an accumulator must hold when it is read: all that the timeline makes,
+ * gradients with several updates in a step their share. 0 for states that are not accumulators. */
 static void find_contributions(checker *c)
 {
     const tri_program *program = c->program;
@@ -164,6 +175,9 @@ static void find_contributions(checker *c)
                 c->sums[value] = true;
             }
     }
+    for (size_t s = 0; s < program->num_states && program->num_updates > 1; s++)
+        if (program->states[s].kind == TRI_STATE_GRAD)
+            c->contributions[s] /= program->num_updates;
 }
 
 /* Finds the piece that lies exactly on the operand, or says what is there instead. */
@@ -232,7 +246,7 @@ static tr_status check_before_write(const checker *c, int k, uint32_t *contribut
         bool first = instr->write[k] == TRI_WRITE_START && c->call->first;
         had =
             look(&quiet, out, "adds to", &found) == TR_OK && same_sum(c, found->value, out->value);
-        if (first && had && found->contributions)
+        if (first && had && found->contributions && !c->updated)
             return complain(c, "overwrites %s, which holds %u contributions already", name,
                             found->contributions);
         if (!first && !had)
@@ -383,6 +397,38 @@ static tr_status change_frames(const checker *c, bool before)
     return TR_OK;
 }
 
+/* Asynchronous pipelines: the parameters that a call works on may be a copy of others. */
+static tr_status copy_version(const checker *c)
+{
+    const tri_program *program = c->program;
+    for (size_t s = 0; s < program->num_spaces && c->call->copy_from != TRI_NONE; s++) {
+        const tri_space *space = &program->spaces[s];
+        if (space->kind != TRI_SPACE_PARAM && space->kind != TRI_SPACE_COPY)
+            continue;
+        uint32_t from = c->call->copy_from, to = c->call->frame[s];
+        if (from >= space->num_instances || to >= space->num_instances)
+            return complain(c, "copies parameters between instances that do not exist");
+        c->regions[s][to].count = 0;
+        for (size_t i = 0; i < c->regions[s][from].count; i++)
+            TRI_TRY(put(c, &c->regions[s][to], c->regions[s][from].pieces[i]));
+    }
+    return TR_OK;
+}
+
+/* ... and what an update made is what the calls after it find in the place of the old version. */
+static void renew_versions(const checker *c)
+{
+    const tri_program *program = c->program;
+    for (size_t s = 0; s < program->num_spaces; s++) {
+        tri_space_kind kind = program->spaces[s].kind;
+        if (kind != TRI_SPACE_PARAM && kind != TRI_SPACE_COPY && kind != TRI_SPACE_OPTIM)
+            continue;
+        region *r = &c->regions[s][kind == TRI_SPACE_OPTIM ? 0 : c->call->frame[s]];
+        for (size_t i = 0; i < r->count; i++)
+            r->pieces[i].value = first_version(program, r->pieces[i].value);
+    }
+}
+
 static tr_status check_call(checker *c)
 {
     const tri_program *program = c->program;
@@ -392,6 +438,7 @@ static tr_status check_call(checker *c)
     if (c->call->microbatch >= program->num_microbatches)
         return complain(c, "there are only %u micro-batches", program->num_microbatches);
     TRI_TRY(change_frames(c, true));
+    TRI_TRY(copy_version(c));
     const tri_segment *segment = &program->segments[c->call->segment];
     for (uint32_t i = 0; i < segment->count; i++) {
         c->instr = &program->instrs[segment->first + i];
@@ -403,6 +450,13 @@ static tr_status check_call(checker *c)
             TRI_TRY(check_output(c, k));
     }
     c->instr = NULL;
+    const tri_call *next = c->call + 1;
+    if (program->num_updates > 0 && segment->action == TRI_ACTION_U) {
+        c->updated = true;
+        if (next < program->calls + program->num_calls &&
+            program->segments[next->segment].action != TRI_ACTION_U)
+            renew_versions(c);
+    }
     return change_frames(c, false);
 }
 
@@ -420,6 +474,8 @@ static tr_status check_coverage(const checker *c)
         const tri_segment *segment = &program->segments[s];
         bool once = segment->action == TRI_ACTION_U;
         char name[24];
+        if (once && program->num_updates > 0)
+            continue; /* as often as the schedule has updates */
         uint32_t leader = s;
         for (uint32_t o = 0; o < s && program->num_chunks > 1 && !once; o++)
             if (program->segments[o].chunk == segment->chunk && leader == s)
@@ -478,8 +534,8 @@ static tr_status put_initial(checker *c)
         if (home->space >= program->num_spaces || value->producer != TRI_NONE ||
             !(value->kind == TRI_VALUE_INPUT || kept))
             continue;
-        for (uint32_t m = 0;
-             tri_value_bytes(value) > 0 && m < program->spaces[home->space].num_instances; m++)
+        uint32_t num = kept ? 1 : program->spaces[home->space].num_instances;
+        for (uint32_t m = 0; tri_value_bytes(value) > 0 && m < num; m++)
             TRI_TRY(put(c, &c->regions[home->space][m],
                         (piece){.begin = home->offset,
                                 .end = home->offset + tri_value_bytes(value),

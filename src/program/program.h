@@ -74,7 +74,11 @@ typedef struct tri_instr {
     tri_cost cost;
 } tri_instr;
 
-/* The action of a segment is of one chunk of a pipeline, over all ranks; the update of none. */
+/* The update belongs to no chunk. It is one segment, or two when an asynchronous pipeline updates
+ * several times in a step: the updates, and what is summed up at the end. */
+enum { TRI_UPDATE_ALL = 0, TRI_UPDATE_END = 1 };
+
+/* The action of a segment is of one chunk of a pipeline, over all ranks. */
 typedef struct tri_segment {
     tri_action_kind action;
     int chunk;
@@ -85,7 +89,10 @@ typedef struct tri_call {
     uint32_t segment;
     uint32_t microbatch;
     bool first;      /* of its segment: accumulators that it starts are overwritten */
-    uint32_t *frame; /* [num_spaces]: instance of each frame space */
+    uint32_t *frame; /* [num_spaces]: instance of each frame space, and of parameters */
+    /* Asynchronous pipelines keep parameters in several instances while micro-batches that began
+     * with an old one are under way: this instance is copied to the call's before it runs. */
+    uint32_t copy_from; /* TRI_NONE: nothing is */
 } tri_call;
 
 typedef struct tri_program {
@@ -109,14 +116,17 @@ typedef struct tri_program {
     /* Pipelines: of each parameter, the first rank (by its place on pp) that has it. NULL: all do.
      * What a rank does not have is not among its states. */
     uint16_t *first_home;
+    uint32_t num_updates; /* in a step, where that is more than the one at its end; 0 */
     int num_chunks; /* of the pipeline, over all ranks; 1: there is none */
 } tri_program;
 
 /* Cuts the graph into the segments that the schedule names, plans the memory and lays out the
  * timeline. The schedule is this rank's list of actions, with messages where there is a pipeline.
- * The program copies all it needs from the graph. */
+ * `delayed` is of asynchronous schedules, as in schedule.h. The program copies all it needs from the
+ * graph. */
 tr_status tri_program_build(const tri_graph *graph, const tri_action *schedule, size_t num_actions,
-                            uint32_t num_microbatches, tri_program *program, tr_error *err);
+                            uint32_t num_microbatches, bool delayed, tri_program *program,
+                            tr_error *err);
 void tri_program_fini(tri_program *program);
 
 /* Memory plan (memory.c): gives every value a home, and frames to the calls. */
@@ -127,6 +137,10 @@ typedef struct tri_node_order {
 } tri_node_order;
 tr_status tri_plan_memory(const tri_graph *graph, const tri_node_order *order, tri_program *program,
                           tr_error *err);
+
+/* Versions of the parameters (versions.c): which instance each call of an asynchronous program reads
+ * or writes. */
+tr_status tri_assign_versions(tri_program *program, bool delayed, tr_error *err);
 
 uint64_t tri_space_total(const tri_space *space);
 uint64_t tri_value_bytes(const tri_value *value);

@@ -311,6 +311,11 @@ static void print_timeline(const tri_program *program, bool all, tri_text *text)
             if (program->spaces[s].kind == TRI_SPACE_FRAME &&
                 program->spaces[s].users[call->segment])
                 tri_text_add(text, "  %s #%u", program->spaces[s].name, call->frame[s]);
+        if (program->spaces[TRI_SPACE_PARAM].num_instances > 1 && tri_action_computes(kind)) {
+            if (call->copy_from != TRI_NONE)
+                tri_text_add(text, "  copies weights #%u,", call->copy_from);
+            tri_text_add(text, "  weights #%u", call->frame[TRI_SPACE_PARAM]);
+        }
         if (tri_action_computes(kind) && kind != TRI_ACTION_U && kind != TRI_ACTION_I)
             tri_text_add(text, "  %s", call->first ? "starts the sums" : "adds to the sums");
         tri_text_add(text, "\n");

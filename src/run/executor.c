@@ -104,9 +104,9 @@ void tri_executor_fini(tri_executor *executor)
 static uint64_t space_offset(const tri_executor *executor, const tri_call *call, size_t s)
 {
     const tri_space *space = &executor->program->spaces[s];
-    uint64_t instance = space->kind == TRI_SPACE_FRAME   ? call->frame[s]
-                        : space->kind == TRI_SPACE_BATCH ? call->microbatch
-                                                         : 0;
+    uint64_t instance = space->kind == TRI_SPACE_BATCH ? call->microbatch
+                        : call->frame                  ? call->frame[s]
+                                                       : 0;
     return executor->base[s] + instance * space->bytes;
 }
 
@@ -355,9 +355,30 @@ uint32_t tri_executor_run_length(const tri_executor *executor, uint32_t first, u
     return count;
 }
 
+tr_status tri_executor_copy_version(const tri_executor *executor, const tri_call *call,
+                                    tr_error *err)
+{
+    const tri_program *program = executor->program;
+    tri_device *device = executor->store->device;
+    for (size_t s = 0; s < program->num_spaces && call->copy_from != TRI_NONE; s++) {
+        const tri_space *space = &program->spaces[s];
+        if ((space->kind != TRI_SPACE_PARAM && space->kind != TRI_SPACE_COPY) || !space->bytes)
+            continue;
+        unsigned char *to = tri_executor_space(executor, call, s);
+        unsigned char *from =
+            to + ((int64_t)call->copy_from - (int64_t)call->frame[s]) * (int64_t)space->bytes;
+        if (device->def->queue)
+            TRI_TRY(device->def->queue->copy(device, to, from, space->bytes, err));
+        else
+            memcpy(to, from, space->bytes);
+    }
+    return TR_OK;
+}
+
 static tr_status run_call(tri_executor *executor, const tri_call *call, tr_error *err)
 {
     const tri_program *program = executor->program;
+    TRI_TRY(tri_executor_copy_version(executor, call, err));
     const tri_segment *segment = &program->segments[call->segment];
     bool timed = executor->trace || executor->time_by_op;
     for (uint32_t i = segment->first; i < segment->first + segment->count; i++) {

@@ -19,6 +19,9 @@ struct tri_part {
 unsigned char *tri_executor_space(const tri_executor *executor, const tri_call *call, size_t space);
 /* The addresses of an instruction's operands in this call. */
 void tri_executor_point(tri_executor *executor, const tri_call *call, uint32_t instr);
+/* Asynchronous pipelines: makes the instance of the parameters that a call is to work on. */
+tr_status tri_executor_copy_version(const tri_executor *executor, const tri_call *call,
+                                    tr_error *err);
 void tri_executor_publish(const tri_executor *executor, uint32_t instr);
 void tri_executor_record_time(const tri_executor *executor, const tri_call *call, uint32_t instr,
                               int64_t start_ns, int64_t end_ns);

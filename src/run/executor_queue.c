@@ -193,6 +193,13 @@ static tr_status record_call(tri_executor *executor, uint32_t c, recorder *r, tr
     const tri_call *call = &executor->program->calls[c];
     const tri_segment *segment = &executor->program->segments[call->segment];
     uint32_t end = segment->first + segment->count;
+    if (call->copy_from != TRI_NONE) {
+        if (!r->open) {
+            TRI_TRY(queue_of(executor)->record(executor->store->device, err));
+            *r = (recorder){.open = true, .part = {.call = c, .instr = segment->first}};
+        }
+        TRI_TRY(tri_executor_copy_version(executor, call, err));
+    }
     for (uint32_t i = segment->first; i < end;) {
         if (executor->program->instrs[i].span == 0) {
             i++;
@@ -264,6 +271,7 @@ static tr_status run_timed(tri_executor *executor, tr_error *err)
     for (uint32_t c = 0; c < program->num_calls && status == TR_OK; c++) {
         const tri_segment *segment = &program->segments[program->calls[c].segment];
         uint32_t end = segment->first + segment->count;
+        status = tri_executor_copy_version(executor, &program->calls[c], err);
         for (uint32_t i = segment->first; i < end && status == TR_OK;) {
             uint32_t count = 1;
             if (program->instrs[i].span == 0) {

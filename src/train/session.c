@@ -26,7 +26,7 @@ static const char *const host_names[TRI_NUM_HOST_VALUES] = {
     [TRI_HOST_INDEX] = "index",         [TRI_HOST_X] = "x",
     [TRI_HOST_TARGET] = "target",       [TRI_HOST_LOSS] = "loss",
     [TRI_HOST_COUNT] = "count",         [TRI_HOST_RESULT] = "result",
-    [TRI_HOST_LOGITS] = "logits",
+    [TRI_HOST_LOGITS] = "logits",       [TRI_HOST_APPLY] = "apply",
 };
 
 tri_mode tri_session_mode(tri_session_program program)
@@ -243,13 +243,22 @@ static void fill_step_inputs(tri_session *session, double lr)
 {
     const tri_optim_config *optim = &session->config.compile.optim;
     int32_t *step = tri_session_host(session, TRI_PROGRAM_TRAIN, TRI_HOST_STEP, 0);
-    float *sched = tri_session_host(session, TRI_PROGRAM_TRAIN, TRI_HOST_SCHED, 0);
-    double t = (double)(session->step - session->skipped + 1); /* moments know only updates */
+    float *apply = tri_session_host(session, TRI_PROGRAM_TRAIN, TRI_HOST_APPLY, 0);
+    const tri_program *program = &session->programs[TRI_PROGRAM_TRAIN];
+    uint32_t updates = program->num_updates > 0 ? program->num_updates : 1;
+    uint32_t each = program->num_microbatches / updates; /* of several in a step: micro-batches */
     if (step)
         *step = (int32_t)session->step;
-    sched[TRI_SCHED_LR] = (float)lr;
-    sched[TRI_SCHED_BIAS1] = (float)(1 / (1 - pow((double)optim->beta1, t)));
-    sched[TRI_SCHED_BIAS2] = (float)(1 / (1 - pow((double)optim->beta2, t)));
+    if (apply)
+        apply[TRI_RESULT_FACTOR] = apply[TRI_RESULT_OK] = apply[TRI_RESULT_SCALE] = 1;
+    for (uint32_t m = 0; m < (apply ? program->num_microbatches : 1); m++) {
+        float *sched = tri_session_host(session, TRI_PROGRAM_TRAIN, TRI_HOST_SCHED, m);
+        double done = (double)(session->step - session->skipped) * updates;
+        double t = done + m / each + 1; /* moments know only updates */
+        sched[TRI_SCHED_LR] = (float)lr;
+        sched[TRI_SCHED_BIAS1] = (float)(1 / (1 - pow((double)optim->beta1, t)));
+        sched[TRI_SCHED_BIAS2] = (float)(1 / (1 - pow((double)optim->beta2, t)));
+    }
 }
 
 static const float *result_of(const tri_session *session)

@@ -72,6 +72,7 @@ typedef enum tri_host_value {
     TRI_HOST_HITS,
     TRI_HOST_RESULT,
     TRI_HOST_LOGITS,
+    TRI_HOST_APPLY,
     TRI_NUM_HOST_VALUES
 } tri_host_value;
 

@@ -171,6 +171,14 @@ static tr_status download(tri_device *device, void *to, const void *from, size_t
     return TR_OK;
 }
 
+static tr_status copy_within(tri_device *device, void *to, const void *from, size_t bytes,
+                             tr_error *err)
+{
+    TRY("copying on the device",
+        cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, stream_of(device)));
+    return TR_OK;
+}
+
 static tr_status finish(tri_device *device, tr_error *err)
 {
     TRY("launching kernels", cudaGetLastError());
@@ -339,6 +347,7 @@ static const tri_device_queue queue = {
     .free_host = free_host,
     .upload = upload,
     .download = download,
+    .copy = copy_within,
     .finish = finish,
     .record = record,
     .record_end = record_end,
