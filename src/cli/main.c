@@ -129,6 +129,9 @@ static const tri_flag sim_flags[] = {
     {"csv", "FILE", "write the order as a table that csv:FILE reads"},
     {"comms", NULL, "with --csv: sends and receives too"},
     {"compare", NULL, "every schedule side by side: bubble, activations, weights"},
+    {"device", "NAME", "time the pipeline of FILE.yaml and its layout on a device, h100 say"},
+    {"link", "NAME", "with --device: what connects the stages (default: the device's own link)"},
+    {"efficiency", "SHARE", "with --device: of the datasheet's rates, reached (default 0.5)"},
     {0},
 };
 
@@ -150,8 +153,9 @@ const tri_verb tri_verbs[] = {
      MODEL_SECTIONS, TRI_OPERANDS_SETTINGS, explain_flags, tri_verb_explain},
     {"check", "prove that the program of a step is right, without running it", "[FILE.yaml]",
      MODEL_SECTIONS, TRI_OPERANDS_SETTINGS, check_flags, tri_verb_check},
-    {"sim", "prove, time and draw a pipeline schedule", "[--schedule NAME] [--pp N]", "",
-     TRI_OPERANDS_NONE, sim_flags, tri_verb_sim},
+    {"sim", "prove, time and draw a pipeline schedule",
+     "[--schedule NAME] [--pp N] | FILE.yaml --device NAME", MODEL_SECTIONS, TRI_OPERANDS_SETTINGS,
+     sim_flags, tri_verb_sim},
     {"bench", "time training steps, operator by operator, or the communication of ranks",
      "[train | FILE.yaml | generate | comm]", MODEL_SECTIONS, TRI_OPERANDS_NAMES, bench_flags,
      tri_verb_bench},

@@ -131,8 +131,8 @@ static tr_status write_csv(const tri_cli *cli, const tri_sim_case *c,
     return status;
 }
 
-static tr_status write_svg(const char *path, const tri_sim_case *c, const char *title,
-                           tr_error *err)
+tr_status tri_sim_write_svg(const char *path, const tri_sim_case *c, const char *title,
+                            tr_error *err)
 {
     tri_text text;
     tri_text_init(&text);
@@ -141,6 +141,13 @@ static tr_status write_svg(const char *path, const tri_sim_case *c, const char *
         status = write_text(path, &text, err);
     tri_text_fini(&text);
     return status;
+}
+
+void tri_sim_show_times(const tri_sim_case *c)
+{
+    print_ranks(c);
+    print_summary(c);
+    print_picture(c);
 }
 
 static tr_status show(const tri_cli *cli, const tri_schedule_config *config,
@@ -167,12 +174,10 @@ static tr_status show(const tri_cli *cli, const tri_schedule_config *config,
     printf("\nproven: %zu actions and %zu messages end, with a lane for each neighbour and with "
            "one lane for all\n\n",
            c.num_computing, num_messages);
-    print_ranks(&c);
-    print_summary(&c);
-    print_picture(&c);
+    tri_sim_show_times(&c);
     tr_status status = TR_OK;
     if (tri_cli_flag(cli, "draw"))
-        status = write_svg(tri_cli_flag(cli, "draw"), &c, title, err);
+        status = tri_sim_write_svg(tri_cli_flag(cli, "draw"), &c, title, err);
     if (status == TR_OK && tri_cli_flag(cli, "csv"))
         status = write_csv(cli, &c, config, err);
     tri_sim_case_fini(&c);
@@ -225,6 +230,8 @@ static tr_status run(const tri_cli *cli, tr_error *err)
         print_list();
         return TR_OK;
     }
+    if (tri_cli_flag(cli, "device"))
+        return tri_sim_model(cli, err);
     if (strncmp(config.order, "csv:", 4) != 0 && !tri_order_find(config.order))
         return unknown_schedule(config.order, err);
     if (tri_cli_flag(cli, "comms") && !tri_cli_flag(cli, "csv"))

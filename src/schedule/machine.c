@@ -136,6 +136,13 @@ static void wake_readers(machine *x, uint32_t id)
         wake(x, tri_schedule_home(s, forward ? a->chunk + 1 : a->chunk - 1, a->microbatch));
 }
 
+static double time_of(const machine *x, const tri_action *a)
+{
+    const tri_action_costs *costs = &x->options->costs;
+    return costs->by_chunk ? costs->by_chunk[a->kind * x->schedule->num_chunks + a->chunk]
+                           : costs->kind[a->kind];
+}
+
 static bool run_compute(machine *x, uint32_t id)
 {
     lane *own = &x->lanes[x->lane_of[id]];
@@ -148,13 +155,13 @@ static bool run_compute(machine *x, uint32_t id)
         uint32_t other = x->next[id];
         if (!is_ready(x, other, &when))
             return false;
-        double both = costs->kind[a->kind] + costs->kind[action(x, other)->kind];
+        double both = time_of(x, a) + time_of(x, action(x, other));
         double end = when + (costs->overlap > 0 ? costs->overlap : both);
         finish(x, id, when, end);
         finish(x, other, when, end);
         wake_readers(x, other);
     } else {
-        finish(x, id, when, when + costs->kind[a->kind]);
+        finish(x, id, when, when + time_of(x, a));
     }
     wake_readers(x, id);
     return true;

@@ -54,6 +54,9 @@ typedef struct tri_action_costs {
     double kind[TRI_NUM_ACTIONS];
     double overlap; /* an overlapped pair; 0: as long as F and B one after the other */
     double message; /* a transfer between two ranks */
+    /* Where chunks and ranks differ, or NULL: [TRI_NUM_ACTIONS][num_chunks] instead of kind, and
+     * [num_ranks] instead of the update's. */
+    const double *by_chunk, *update_by_rank;
 } tri_action_costs;
 
 typedef enum tri_order_flags {

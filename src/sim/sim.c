@@ -179,7 +179,9 @@ static void total(const tri_schedule *s, const tri_action_costs *costs, tri_sim 
     bool listed = s->update_every > 0;
     for (uint32_t i = 0; i < s->num_ranks; i++) {
         tri_sim_rank *r = &sim->ranks[i];
-        r->update = listed ? 0 : costs->kind[TRI_ACTION_U];
+        r->update = listed                  ? 0
+                    : costs->update_by_rank ? costs->update_by_rank[i]
+                                            : costs->kind[TRI_ACTION_U];
         double span = listed ? r->steady_span : r->end - r->start;
         double idle = listed ? r->steady_idle : span - r->busy;
         double live = in_shares(s, r->peak_live);

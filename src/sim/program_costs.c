@@ -1,0 +1,61 @@
+#include "sim/program_costs.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "program/match.h"
+
+static double message_seconds(const tri_program *program, const tri_instr *instr,
+                              const tri_mesh *mesh, const tri_device_model *model)
+{
+    double bytes = (double)tri_message_whole_bytes(program, instr);
+    double rate = model->link->bytes_per_s * model->efficiency;
+    if (instr->span == 0)
+        return 0;
+    if (instr->op == TRI_OP_SEND || instr->op == TRI_OP_RECV)
+        return bytes / rate;
+    int ranks = instr->attr.axis == TRI_AXIS_HOME ? instr->attr.num_homes
+                                                  : tri_mesh_size(mesh, (tri_axis)instr->attr.axis);
+    double share = ranks > 1 ? (ranks - 1.0) / ranks : 0;
+    return (instr->op == TRI_OP_ALL_REDUCE ? 2 : 1) * share * bytes / rate;
+}
+
+double tri_instr_seconds(const tri_program *program, const tri_instr *instr, const tri_mesh *mesh,
+                         const tri_device_model *model)
+{
+    if (tri_op_get(instr->op)->communicates)
+        return message_seconds(program, instr, mesh, model);
+    double arithmetic = instr->cost.flops / (model->device->dense[model->rate] * model->efficiency);
+    double memory = instr->cost.bytes / (model->device->memory_bytes_per_s * model->efficiency);
+    return fmax(arithmetic, memory);
+}
+
+void tri_program_costs(const tri_program *const *programs, int num_ranks, const tri_mesh *mesh,
+                       const tri_device_model *model, double *by_chunk, double *update,
+                       tri_action_costs *costs)
+{
+    int num_chunks = programs[0]->num_chunks;
+    memset(by_chunk, 0, TRI_NUM_ACTIONS * (size_t)num_chunks * sizeof *by_chunk);
+    *costs = (tri_action_costs){.by_chunk = by_chunk, .update_by_rank = update};
+    for (int r = 0; r < num_ranks; r++) {
+        const tri_program *program = programs[r];
+        update[r] = 0;
+        for (size_t s = 0; s < program->num_segments; s++) {
+            const tri_segment *segment = &program->segments[s];
+            double seconds = 0;
+            for (uint32_t i = 0; i < segment->count; i++)
+                seconds +=
+                    tri_instr_seconds(program, &program->instrs[segment->first + i], mesh, model);
+            if (segment->action == TRI_ACTION_U)
+                update[r] += seconds;
+            else if (tri_action_computes(segment->action))
+                by_chunk[(int)segment->action * num_chunks + segment->chunk] = seconds;
+            else
+                costs->message = fmax(costs->message, seconds);
+        }
+    }
+    for (int c = 0; c < num_chunks; c++) { /* asynchronous schedules list their updates */
+        double *row = by_chunk + (int)TRI_ACTION_U * num_chunks;
+        row[c] = c < num_ranks ? update[c] : 0;
+    }
+}
