@@ -28,6 +28,7 @@ static tri_layout layout_of(const tri_compile_config *config, const tri_pipeline
 {
     const tri_model_config *model = &config->model;
     tri_layout layout = {.mesh = config->mesh, .sp = config->sp, .zero = config->zero};
+    layout.bucket_bytes = config->bucket_bytes;
     layout.whole_tensors = tri_optim_needs_whole(&config->optim);
     layout.head_unit = model->num_kv_heads > 0 ? model->num_heads / model->num_kv_heads : 1;
     layout.stages = pipeline->exists ? &pipeline->stages : NULL;

@@ -20,6 +20,7 @@ typedef struct tri_compile_config {
     int rank;             /* whose program it is */
     int zero;             /* 0 to 3: what is divided over dp */
     bool sp;              /* between the blocks of tp, activations are cut along T */
+    double bucket_bytes;  /* zero 0: gradients are summed over dp when so much is complete */
     bool split_backward;  /* run the backward as I then W instead of B */
     tri_fusions fusions;  /* what the device offers */
     const char *schedule; /* of a pipeline: a name of schedule/table.c, or csv:FILE */

@@ -245,6 +245,10 @@ const tri_setting tri_settings_table[] = {
     INT("layout.shard_group", "0", 0, 100000,
         "Hybrid sharding: ranks that zero divides over, with copies between such groups; 0 is dp",
         "hsdp hybrid_shard dp_shard data_parallel_shard_degree mics_shard_size"),
+    FLOAT("layout.bucket_mb", "4", 0, 1e6,
+          "Gradients are summed over dp while the backward goes on, whenever this many MiB are "
+          "complete; ZeRO sums a layer at a time",
+          "bucket_cap_mb bucket_size allreduce_bucket_size reduce_bucket_size"),
     BOOL("layout.sp", "false",
          "Between the blocks of tp, divide activations along the sequence (sequence parallelism)",
          "sequence_parallel sequence_parallelism"),

@@ -18,6 +18,7 @@ typedef struct tri_layout {
     int64_t head_unit;            /* query heads that share a key head: never apart */
     int zero;                     /* 0 to 3: what is divided over dp (zero.c) */
     bool whole_tensors;           /* an update rule needs whole matrices */
+    double bucket_bytes;          /* zero 0: gradients are summed when so much is complete */
     const tri_stages *stages;     /* of a pipeline; NULL: there is none */
 } tri_layout;
 

@@ -30,8 +30,11 @@ tri_cost tri_program_cost(const tri_program *program)
     for (size_t c = 0; c < program->num_calls; c++) {
         const tri_segment *segment = &program->segments[program->calls[c].segment];
         for (uint32_t i = 0; i < segment->count; i++) {
-            total.flops += program->instrs[segment->first + i].cost.flops;
-            total.bytes += program->instrs[segment->first + i].cost.bytes;
+            const tri_instr *instr = &program->instrs[segment->first + i];
+            if (!tri_call_runs(&program->calls[c], instr))
+                continue;
+            total.flops += instr->cost.flops;
+            total.bytes += instr->cost.bytes;
         }
     }
     return total;
@@ -235,6 +238,7 @@ static void emit_instrs(const tri_graph *graph, const tri_node_order *order, tri
                              .num_in = node->num_in,
                              .num_out = node->num_out,
                              .layer = node->layer,
+                             .last_only = node->last_only,
                              .cost = tri_node_cost(graph, node)};
         for (int j = 0; j < node->num_in; j++)
             instr->in[j] = node->in[j] == TRI_NONE ? (tri_operand){.value = TRI_NONE}
@@ -263,6 +267,7 @@ static bool rides_with(const tri_program *program, const tri_instr *instr, const
 {
     const tri_flat *flat = &instr->attr.flat, *other = &last->attr.flat;
     if (instr->op != last->op || instr->attr.axis != last->attr.axis ||
+        instr->last_only != last->last_only ||
         instr->attr.num_homes != last->attr.num_homes ||
         memcmp(instr->attr.homes, last->attr.homes, sizeof last->attr.homes) != 0)
         return false;
@@ -319,6 +324,17 @@ static void settle_first_writers(tri_program *program, uint32_t *first_call, tri
                         *own = TRI_NONE - 1; /* once */
                 }
         }
+}
+
+static void mark_last_calls(tri_program *program, uint32_t *seen)
+{
+    for (size_t s = 0; s < program->num_segments; s++)
+        seen[s] = 0;
+    for (size_t c = program->num_calls; c-- > 0;) {
+        tri_call *call = &program->calls[c];
+        call->last = !seen[call->segment];
+        seen[call->segment] = 1;
+    }
 }
 
 /* Instances of a frame are taken by its first segment and given back after the last that uses it,
@@ -381,6 +397,7 @@ static tr_status lay_out_timeline(const builder *b, tr_error *err)
     }
     if (status == TR_OK) {
         program->num_calls = b->num_actions;
+        mark_last_calls(program, starter);
         settle_first_writers(program, first_call, starter);
     }
     for (uint32_t s = 0; s < program->num_spaces && status == TR_OK; s++)

@@ -395,6 +395,8 @@ static tr_status check_call(checker *c)
     const tri_segment *segment = &program->segments[c->call->segment];
     for (uint32_t i = 0; i < segment->count; i++) {
         c->instr = &program->instrs[segment->first + i];
+        if (!tri_call_runs(c->call, c->instr))
+            continue;
         TRI_TRY(check_shapes(c));
         for (int j = 0; j < c->instr->num_in; j++)
             if (c->instr->in[j].value != TRI_NONE)

@@ -71,6 +71,7 @@ typedef struct tri_instr {
     /* Communication: how many instructions from here on travel in one message, since their operands
      * are neighbours in memory; 0 for those that ride with an earlier one. Others: 1. */
     uint32_t span;
+    bool last_only; /* runs only in the last call of its segment */
     tri_cost cost;
 } tri_instr;
 
@@ -85,6 +86,7 @@ typedef struct tri_call {
     uint32_t segment;
     uint32_t microbatch;
     bool first;      /* of its segment: accumulators that it starts are overwritten */
+    bool last;       /* of its segment: the step has no other call of it */
     uint32_t *frame; /* [num_spaces]: instance of each frame space */
 } tri_call;
 
@@ -127,6 +129,12 @@ typedef struct tri_node_order {
 } tri_node_order;
 tr_status tri_plan_memory(const tri_graph *graph, const tri_node_order *order, tri_program *program,
                           tr_error *err);
+
+/* Whether an instruction of a call's segment runs in that call. */
+static inline bool tri_call_runs(const tri_call *call, const tri_instr *instr)
+{
+    return call->last || !instr->last_only;
+}
 
 uint64_t tri_space_total(const tri_space *space);
 uint64_t tri_value_bytes(const tri_value *value);

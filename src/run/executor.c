@@ -363,7 +363,7 @@ static tr_status run_call(tri_executor *executor, const tri_call *call, tr_error
     for (uint32_t i = segment->first; i < segment->first + segment->count; i++) {
         const tri_instr *instr = &program->instrs[i];
         tri_ready *ready = &executor->ready[i];
-        if (instr->span == 0)
+        if (instr->span == 0 || !tri_call_runs(call, instr))
             continue;
         tri_executor_point(executor, call, i);
         tri_executor_publish(executor, i);

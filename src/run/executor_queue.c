@@ -194,7 +194,8 @@ static tr_status record_call(tri_executor *executor, uint32_t c, recorder *r, tr
     const tri_segment *segment = &executor->program->segments[call->segment];
     uint32_t end = segment->first + segment->count;
     for (uint32_t i = segment->first; i < end;) {
-        if (executor->program->instrs[i].span == 0) {
+        const tri_instr *instr = &executor->program->instrs[i];
+        if (instr->span == 0 || !tri_call_runs(call, instr)) {
             i++;
             continue;
         }
@@ -266,7 +267,8 @@ static tr_status run_timed(tri_executor *executor, tr_error *err)
         uint32_t end = segment->first + segment->count;
         for (uint32_t i = segment->first; i < end && status == TR_OK;) {
             uint32_t count = 1;
-            if (program->instrs[i].span == 0) {
+            if (program->instrs[i].span == 0 ||
+                !tri_call_runs(&program->calls[c], &program->instrs[i])) {
                 i++;
                 continue;
             }
