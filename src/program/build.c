@@ -461,6 +461,8 @@ void tri_program_fini(tri_program *program)
     free(program->frames);
     free(program->segments);
     free(program->spaces);
+    free(program->flights);
+    free(program->landings);
     tri_arena_fini(&program->arena);
     *program = (tri_program){0};
 }

@@ -14,14 +14,15 @@
  *   8  shapes and types fit the operator table, and no operand is missing
  *   9  every micro-batch that runs a segment of a chunk runs all of them, each once (without a
  *      pipeline: every micro-batch); every parameter with a gradient is updated
- *  10  what the host reads has been written */
+ *  10  what the host reads has been written
+ *  11  nothing touches the memory of a message under way (check_overlap.c) */
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "program/program.h"
+#include "program/overlap.h"
 
 /* What lies in a range of bytes. */
 typedef struct piece {
@@ -551,5 +552,5 @@ tr_status tri_program_check(const tri_program *program, tr_error *err)
     free(c.last_use);
     free(c.runs);
     free(c.regions);
-    return status;
+    return status == TR_OK ? tri_check_overlap(program, err) : status;
 }

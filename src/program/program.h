@@ -71,7 +71,8 @@ typedef struct tri_instr {
     /* Communication: how many instructions from here on travel in one message, since their operands
      * are neighbours in memory; 0 for those that ride with an earlier one. Others: 1. */
     uint32_t span;
-    bool last_only; /* runs only in the last call of its segment */
+    bool last_only;  /* runs only in the last call of its segment */
+    uint32_t flight; /* communication: number of its first flight, from 1; 0: it has none */
     tri_cost cost;
 } tri_instr;
 
@@ -90,6 +91,19 @@ typedef struct tri_call {
     uint32_t *frame; /* [num_spaces]: instance of each frame space */
 } tri_call;
 
+/* A message that is under way beside the computation: started where it stands in the timeline, and
+ * waited for before another instruction, or at the end (wait_call == num_calls). Messages without a
+ * flight are waited for where they stand. */
+typedef struct tri_flight {
+    uint32_t call, instr;
+    uint32_t wait_call, wait_instr;
+} tri_flight;
+
+typedef struct tri_landing {
+    uint32_t call, instr; /* where it is waited for */
+    uint32_t flight;
+} tri_landing;
+
 typedef struct tri_program {
     tri_arena arena; /* names */
     tri_value *values;
@@ -106,6 +120,9 @@ typedef struct tri_program {
     uint32_t *frames; /* of all calls */
     tri_space *spaces;
     size_t num_spaces, spaces_capacity;
+    tri_flight *flights;   /* in the order of starting */
+    tri_landing *landings; /* the same flights in the order of waiting */
+    size_t num_flights;
     uint32_t num_microbatches;
     int num_layers;
     /* Pipelines: of each parameter, the first rank (by its place on pp) that has it. NULL: all do.
