@@ -71,8 +71,8 @@ struct tr_group {
     uint64_t *units;   /* [size]: of each home, during such a call */
     uint8_t choices[TRI_NUM_COLLS][TRI_NUM_CHOICES]; /* of choose.c; 0: not made yet */
     tri_coll_shape shape;                            /* how its members lie on machines */
-    struct tri_plans *plans; /* of rounds_run.c: rounds made ready, and scratch memory */
-    tri_lane lane;           /* started calls */
+    struct tri_plans *plans;  /* of rounds_run.c: rounds made ready, and scratch memory */
+    tri_lane lane;            /* started calls */
     const tri_waiter *waiter; /* how the thread that runs the present call waits */
     bool broken;
     tr_error error; /* why */
@@ -98,10 +98,10 @@ struct tr_comm {
     const tri_transport *transport;
     void *state;
     struct tri_tuning *tuning; /* what messages cost */
-    tri_waiter waiter;        /* of callers */
-    tri_waiter lane_waiter;   /* of lanes, which leave the cores to the computation */
-    _Atomic int given_up;     /* waits of this rank end: it will not go on */
-    tr_group *world, *groups; /* groups: all of them, newest first */
+    tri_waiter waiter;         /* of callers */
+    tri_waiter lane_waiter;    /* of lanes, which leave the cores to the computation */
+    _Atomic int given_up;      /* waits of this rank end: it will not go on */
+    tr_group *world, *groups;  /* groups: all of them, newest first */
     tri_p2p p2p;
     _Atomic uint64_t messages_sent, bytes_sent, messages_received, bytes_received, calls;
 };

@@ -1,5 +1,5 @@
-/* Calls: checked, run inline or queued for the lane of their group, a thread that runs started calls
- * one after another in the order of starting. The thread is made with the first started call.
+/* Calls: checked, run inline or queued for the lane of their group, a thread that runs started
+ * calls one after another in the order of starting. The thread is made with the first started call.
  * Whoever waits for a call that nobody has begun yet runs it, and those before it, by itself, which
  * saves waking two threads. Requests of both kinds (calls and messages) end here. */
 #include "comm/lane.h"

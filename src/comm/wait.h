@@ -20,8 +20,8 @@ typedef struct tri_event {
 /* How this rank waits. */
 typedef struct tri_waiter {
     const tri_bootstrap *bootstrap;
-    bool core_for_each; /* local ranks: spinning keeps nobody from running */
-    bool in_background; /* sleeps almost at once: the cores belong to the computation */
+    bool core_for_each;          /* local ranks: spinning keeps nobody from running */
+    bool in_background;          /* sleeps almost at once: the cores belong to the computation */
     const _Atomic int *given_up; /* NULL, or set when this rank will not go on */
 } tri_waiter;
 

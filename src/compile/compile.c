@@ -71,7 +71,11 @@ static tr_status passes(const tri_compile_config *config, tri_mode mode,
     TRI_TRY(tri_fold_accumulate(graph, err));
     TRI_TRY(after("folding accumulation", graph, err));
     TRI_TRY(tri_fuse_epilogues(graph, &config->fusions, err));
-    return after("fusing epilogues", graph, err);
+    TRI_TRY(after("fusing epilogues", graph, err));
+    if (!config->overlap)
+        return TR_OK;
+    TRI_TRY(tri_place_order(graph, config->prefetch, err));
+    return after("ordering the messages", graph, err);
 }
 
 static tr_status build(const tri_compile_config *config, tri_mode mode, const tri_graph *graph,

@@ -27,6 +27,10 @@ typedef struct tri_layout {
  * already: what is summed over B is a term of a sum over dp. */
 tr_status tri_place(tri_graph *graph, const tri_layout *layout, tr_error *err);
 
+/* Moves messages so that there is something to compute while they are under way: the last pass
+ * (place_order.c). ahead: buckets of weights that ZeRO 3 gathers before their turn. */
+tr_status tri_place_order(tri_graph *graph, int ahead, tr_error *err);
+
 /* How a parameter, and whatever has its shape, is cut over tp; parts 0: it is not. */
 tri_cut tri_tp_cut(const tri_layout *layout, const tri_param *param);
 /* ZeRO: how each parameter is divided over dp (graph->flats), and whether a state is. */

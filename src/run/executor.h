@@ -55,9 +55,9 @@ typedef struct tri_executor {
     tri_rank_status *status;      /* NULL, or where to say which instruction is running */
     tri_part *parts;              /* of a device with a queue, after the first run */
     size_t num_parts, parts_capacity;
-    void **requests;     /* [num_flights] messages under way, NULL: not started, or ended */
+    void **requests; /* [num_flights] messages under way, NULL: not started, or ended */
     size_t num_started, num_landed; /* flights, in this run */
-    void *host_memory; /* copies of operands, for instructions that run on the host */
+    void *host_memory;              /* copies of operands, for instructions that run on the host */
 } tri_executor;
 
 tr_status tri_executor_init(tri_executor *executor, const tri_program *program, tri_store *store,
