@@ -128,9 +128,13 @@ static void land(planner *p, size_t n, uint32_t call, uint32_t instr)
     p->num_air--;
 }
 
+/* Small ones are, too, where they would have to wait for larger ones before them. */
 static bool worth_a_lane(const planner *p, const tri_instr *instr)
 {
-    return pairwise(instr) || tri_message_whole_bytes(p->program, instr) >= p->how->min_bytes;
+    bool behind = pairwise(instr);
+    for (size_t n = 0; n < p->num_air; n++)
+        behind |= tri_same_lane(p->air[n].instr, instr);
+    return behind || tri_message_whole_bytes(p->program, instr) >= p->how->min_bytes;
 }
 
 static tr_status take_off(planner *p, uint32_t c, uint32_t i)
