@@ -173,7 +173,9 @@ static tr_status make_settings(const cell *c, tr_settings **settings, tr_error *
     TRI_TRY(tr_settings_create(settings, err));
     for (int i = 0; i < num; i++)
         TRI_TRY(tr_settings_set(*settings, words[i], err));
-    return TR_OK;
+    /* These models are tiny: every message is to travel beside the computation all the same. */
+    TRI_TRY(tr_settings_set(*settings, "layout.bucket_mb=0.004", err));
+    return tr_settings_set(*settings, "run.overlap_min_kb=0", err);
 }
 
 /* All parameters as the host sees them; collective. */

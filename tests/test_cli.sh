@@ -238,7 +238,7 @@ test_plan_and_check() {
     run 0 check --break list
     for fault in $(awk '/^  / { print $1 }' "$tmp/out"); do
         num=$((num + 1))
-        refused 2 'rejected: ' check recipes/tiny.yaml --set layout.microbatches=3 --break "$fault"
+        refused 2 'rejected: ' check recipes/tiny.yaml --set layout.microbatches=3 --set layout.dp=2 --set layout.bucket_mb=0.05 --break "$fault"
     done
     [ $num -ge 10 ] || fail "only $num faults are listed"
     refused 2 'there is no fault' check --break nothing

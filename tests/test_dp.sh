@@ -75,6 +75,26 @@ if ! cmp -s "$work/a" "$work/b"; then
     failures=$((failures + 1))
 fi
 
+# Messages beside the computation change no bit, and have a row of their own in the trace.
+for zero in 0 3; do
+    run beside$zero layout.dp=2 layout.zero=$zero layout.bucket_mb=0.05 run.overlap_min_kb=0 run.trace=true
+    run apart$zero layout.dp=2 layout.zero=$zero layout.bucket_mb=0.05 run.overlap=false run.trace=true
+    field beside$zero loss >"$work/a"
+    field apart$zero loss >"$work/b"
+    if ! cmp -s "$work/a" "$work/b"; then
+        echo "FAILED: run.overlap changes the losses of zero $zero"
+        failures=$((failures + 1))
+    fi
+done
+if ! grep -q '"over dp"' "$work/beside0/trace.json" || ! grep -q '"over shard"' "$work/beside3/trace.json"; then
+    echo "FAILED: the trace has no rows for messages"
+    failures=$((failures + 1))
+fi
+if grep -q '"over ' "$work/apart0/trace.json"; then
+    echo "FAILED: with run.overlap=false there is nothing beside the computation"
+    failures=$((failures + 1))
+fi
+
 "$trireme" train recipes/tiny.yaml --set layout.dp=9 --set run.dir="$work/nine" >"$work/nine.out" 2>&1
 code=$?
 if [ $code -ne 2 ] || ! grep -q "use 8 at most" "$work/nine.out"; then

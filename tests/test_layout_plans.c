@@ -142,7 +142,7 @@ static traffic traffic_of(const tri_program *program, tri_axis axis, int ranks)
         for (uint32_t i = segment->first; i < segment->first + segment->count; i++) {
             const tri_instr *instr = &program->instrs[i];
             if (!tri_op_get(instr->op)->communicates || instr->attr.axis != axis ||
-                instr->span == 0)
+                instr->span == 0 || !tri_call_runs(&program->calls[c], instr))
                 continue;
             double bytes = message_bytes(program, instr) * share;
             if (instr->op == TRI_OP_ALL_REDUCE) {

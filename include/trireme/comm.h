@@ -117,8 +117,9 @@ void tr_group_destroy(tr_group *group);
 int tr_group_rank(const tr_group *group); /* this rank's place in it */
 int tr_group_size(const tr_group *group);
 
-/* Any collective: run it, or start it and go on. Started calls of a comm run one after another in
- * the order of starting, beside the caller; buffers are off limits until they are waited for. */
+/* Any collective: run it, or start it and go on. Started calls of a group run one after another in
+ * the order of starting, beside the caller and beside those of other groups; buffers are off limits
+ * until they are waited for. */
 tr_status tr_collective_run(tr_group *group, const tr_collective *call, tr_error *err);
 tr_status tr_collective_start(tr_group *group, const tr_collective *call, tr_request **request,
                               tr_error *err);

@@ -46,6 +46,8 @@ static void print_operators(const bench *b, const tri_program *program)
         const tri_segment *segment = &program->segments[program->calls[c].segment];
         for (uint32_t i = 0; i < segment->count; i++) {
             const tri_instr *instr = &program->instrs[segment->first + i];
+            if (!tri_call_runs(&program->calls[c], instr))
+                continue;
             cost[instr->op].flops += instr->cost.flops;
             cost[instr->op].bytes += instr->cost.bytes;
             limit[instr->op] += limit_of(b, instr->op, &instr->cost);

@@ -90,9 +90,18 @@ static tr_status open_files(run *r, tr_error *err)
     const tri_program *program = &r->session->session.programs[TRI_PROGRAM_TRAIN];
     for (size_t c = 0; c < program->num_calls; c++)
         per_step += program->segments[program->calls[c].segment].count;
+    per_step += 2 * program->num_flights; /* on their way, and waited for */
     int64_t wanted = (int64_t)per_step * r->num_steps, most = 1000000;
     TRI_TRY(tri_trace_create(0, wanted < most ? wanted : most, &r->trace, err));
+    static const char *const rows[TRI_NUM_AXES] = {
+        [TRI_AXIS_TP] = "over tp",       [TRI_AXIS_CP] = "over cp",
+        [TRI_AXIS_DP] = "over dp",       [TRI_AXIS_PP] = "over pp",
+        [TRI_AXIS_SHARD] = "over shard", [TRI_AXIS_REPLICATE] = "over replicate"};
     tri_trace_name_lane(r->trace, 0, "compute");
+    for (size_t f = 0; f < program->num_flights; f++) {
+        int axis = program->instrs[program->flights[f].instr].attr.axis;
+        tri_trace_name_lane(r->trace, 1 + axis, rows[axis]);
+    }
     r->session->session.executors[TRI_PROGRAM_TRAIN].trace = r->trace;
     return TR_OK;
 }

@@ -129,6 +129,7 @@ static void group_key(const tr_comm *comm, const int *ranks, int size, char *key
 static void free_group(tr_group *group)
 {
     tr_comm *comm = group->comm;
+    tri_lane_fini(&group->lane);
     tri_ports_fini(&group->ports);
     if (group->cells != NULL)
         comm->transport->leave(comm->state, (void **)group->cells, group->size, group->rank);
@@ -172,6 +173,8 @@ static tr_status alloc_group(tr_comm *comm, const char *name, const int *ranks, 
         return tri_fail(err, TR_ERROR_RUNTIME, "no memory for group %s", name);
     size_t n = (size_t)size;
     group->comm = comm;
+    group->waiter = &comm->waiter;
+    TRI_TRY(tri_lane_init(&group->lane, err));
     group->size = size;
     group->shape = tri_shape_flat(size);
     group->rank = me;
@@ -276,6 +279,7 @@ void tr_group_destroy(tr_group *group)
     if (group == NULL || group == group->comm->world)
         return;
     tr_comm *comm = group->comm;
+    tri_lane_fini(&group->lane);
     tri_ports_fini(&group->ports);
     if (group->cells != NULL)
         comm->transport->leave(comm->state, (void **)group->cells, group->size, group->rank);
@@ -412,9 +416,10 @@ tr_status tri_comm_create(const tri_bootstrap *bootstrap, const char *transport,
     comm->boot = *bootstrap;
     comm->transport = table;
     tri_waiter_init(&comm->waiter, &comm->boot);
-    tr_status status = tri_lane_init(&comm->lane, err);
-    if (status == TR_OK)
-        status = table->create(&comm->boot, &comm->state, err);
+    tri_waiter_init(&comm->lane_waiter, &comm->boot);
+    comm->lane_waiter.in_background = true;
+    comm->waiter.given_up = comm->lane_waiter.given_up = &comm->given_up;
+    tr_status status = table->create(&comm->boot, &comm->state, err);
     if (status == TR_OK)
         status = join_world(comm, err);
     if (status != TR_OK) {
@@ -429,7 +434,8 @@ void tri_comm_destroy(tri_comm *comm)
 {
     if (comm == NULL)
         return;
-    tri_lane_fini(&comm->lane);
+    for (tr_group *group = comm->groups; group != NULL; group = group->next)
+        tri_lane_fini(&group->lane);
     tri_p2p_fini(comm);
     while (comm->groups != NULL) {
         tr_group *group = comm->groups;
@@ -440,6 +446,11 @@ void tri_comm_destroy(tri_comm *comm)
     free(comm->machine);
     free(comm->tuning);
     free(comm);
+}
+
+void tri_comm_give_up(tri_comm *comm)
+{
+    atomic_store(&comm->given_up, 1);
 }
 
 int tr_comm_rank(const tr_comm *comm)

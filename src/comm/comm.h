@@ -32,4 +32,11 @@ static inline tr_status tri_comm_start(tri_group *group, const tr_collective *ca
     return tr_collective_start(group, call, request, err);
 }
 
+/* tr_request_wait that also tells when the request was taken up and when it was done. */
+tr_status tri_request_wait(tri_request *request, uint64_t *begin_ns, uint64_t *end_ns,
+                           tr_error *err);
+
+/* This rank will not go on: its waits, those of started calls too, end soon and with an error. */
+void tri_comm_give_up(tri_comm *comm);
+
 #endif

@@ -48,6 +48,16 @@ typedef struct tri_cell {
     uint64_t cores[TRI_CORE_WORDS]; /* that this member may use */
 } tri_cell;
 
+/* The queue of started calls of a group and the thread that runs it; see lane.c. */
+typedef struct tri_lane {
+    pthread_mutex_t mutex;
+    pthread_cond_t work, done;
+    tr_request *first, *last;
+    tr_request *spare; /* ended ones, to be used again */
+    pthread_t thread;
+    bool ready, started, stop, running;
+} tri_lane;
+
 struct tr_group {
     tr_comm *comm;
     char name[40];
@@ -61,21 +71,14 @@ struct tr_group {
     uint64_t *units;   /* [size]: of each home, during such a call */
     uint8_t choices[TRI_NUM_COLLS][TRI_NUM_CHOICES]; /* of choose.c; 0: not made yet */
     tri_coll_shape shape;                            /* how its members lie on machines */
-    struct tri_plans *plans; /* of rounds_run.c: rounds made ready, and scratch memory */
+    struct tri_plans *plans;  /* of rounds_run.c: rounds made ready, and scratch memory */
+    tri_lane lane;            /* started calls */
+    const tri_waiter *waiter; /* how the thread that runs the present call waits */
     bool broken;
     tr_error error; /* why */
     int generation; /* of groups with the same members, from 1 */
     struct tr_group *next;
 };
-
-/* The queue of started calls and the thread that runs it; see lane.c. */
-typedef struct tri_lane {
-    pthread_mutex_t mutex;
-    pthread_cond_t work, done;
-    tr_request *first, *last;
-    pthread_t thread;
-    bool ready, started, stop, running;
-} tri_lane;
 
 /* Messages of the user; see p2p.c. */
 typedef struct tri_p2p {
@@ -95,9 +98,10 @@ struct tr_comm {
     const tri_transport *transport;
     void *state;
     struct tri_tuning *tuning; /* what messages cost */
-    tri_waiter waiter;
-    tr_group *world, *groups; /* groups: all of them, newest first */
-    tri_lane lane;
+    tri_waiter waiter;         /* of callers */
+    tri_waiter lane_waiter;    /* of lanes, which leave the cores to the computation */
+    _Atomic int given_up;      /* waits of this rank end: it will not go on */
+    tr_group *world, *groups;  /* groups: all of them, newest first */
     tri_p2p p2p;
     _Atomic uint64_t messages_sent, bytes_sent, messages_received, bytes_received, calls;
 };

@@ -119,7 +119,7 @@ tr_status tri_tick(tr_group *group, const tr_collective *call, tr_error *err)
     atomic_store_explicit(&group->cells[group->rank]->tick, tick, memory_order_release);
     tri_event_add(arrivals, 1, target);
     tri_wait_result result =
-        tri_event_wait(&group->comm->waiter, arrivals, target, first_missing, group, &seconds);
+        tri_event_wait(group->waiter, arrivals, target, first_missing, group, &seconds);
     if (result == TRI_WAIT_DONE)
         return TR_OK;
     char who[120];

@@ -188,7 +188,7 @@ static int first_busy(void *context)
 static tr_status wait_finished(tr_group *group, const tr_collective *call, tr_error *err)
 {
     double seconds = 0;
-    tri_wait_result result = tri_event_wait(&group->comm->waiter, &group->cells[0]->finished,
+    tri_wait_result result = tri_event_wait(group->waiter, &group->cells[0]->finished,
                                             group->finished, first_busy, group, &seconds);
     if (result == TRI_WAIT_DONE)
         return TR_OK;

@@ -97,7 +97,7 @@ tri_wait_result tri_io_wait(tri_ports *ports, bool (*done)(const void *context),
             atomic_store_explicit(&boot->status->peer, peer_rank, memory_order_relaxed);
         }
         *seconds = (double)(now - start) * 1e-9;
-        if (atomic_load_explicit(&boot->stop->stopped, memory_order_acquire))
+        if (tri_waiter_stopped(&ports->comm->waiter))
             result = TRI_WAIT_STOPPED;
         else if (*seconds > boot->deadline_s)
             result = TRI_WAIT_EXPIRED;

@@ -1,6 +1,7 @@
-/* Calls: checked, run inline or queued for the lane, a thread that runs started calls one after
- * another in the order of starting. The thread is made with the first started call. Requests of
- * both kinds (calls and messages) end here. */
+/* Calls: checked, run inline or queued for the lane of their group, a thread that runs started
+ * calls one after another in the order of starting. The thread is made with the first started call.
+ * Whoever waits for a call that nobody has begun yet runs it, and those before it, by itself, which
+ * saves waking two threads. Requests of both kinds (calls and messages) end here. */
 #include "comm/lane.h"
 #include "comm/io.h"
 #include "comm/layout.h"
@@ -29,6 +30,11 @@ void tri_lane_fini(tri_lane *lane)
         pthread_cond_signal(&lane->work);
         pthread_mutex_unlock(&lane->mutex);
         pthread_join(lane->thread, NULL);
+    }
+    while (lane->spare != NULL) {
+        tr_request *next = lane->spare->next;
+        free(lane->spare);
+        lane->spare = next;
     }
     pthread_cond_destroy(&lane->done);
     pthread_cond_destroy(&lane->work);
@@ -140,25 +146,36 @@ tr_status tri_call_run(tr_group *group, const tr_collective *given, tr_error *er
     return status;
 }
 
+/* Takes the first call of the queue and runs it on this thread. With the mutex held, and given up
+ * meanwhile. */
+static void run_first(tri_lane *lane, const tri_waiter *waiter)
+{
+    tr_request *request = lane->first;
+    lane->first = request->next;
+    lane->running = true;
+    pthread_mutex_unlock(&lane->mutex);
+    request->group->waiter = waiter;
+    request->begin_ns = tri_now_ns();
+    tr_status status = tri_call_run(request->group, &request->call, &request->error);
+    request->end_ns = tri_now_ns();
+    pthread_mutex_lock(&lane->mutex);
+    request->status = status;
+    request->done = true;
+    lane->running = false;
+    pthread_cond_broadcast(&lane->done);
+}
+
 static void *lane_main(void *context)
 {
-    tri_lane *lane = context;
+    tr_group *group = context;
+    tri_lane *lane = &group->lane;
     pthread_mutex_lock(&lane->mutex);
     for (;;) {
-        while (lane->first == NULL && !lane->stop)
+        while ((lane->first == NULL || lane->running) && !lane->stop)
             pthread_cond_wait(&lane->work, &lane->mutex);
         if (lane->first == NULL)
             break;
-        tr_request *request = lane->first;
-        lane->first = request->next;
-        lane->running = true;
-        pthread_mutex_unlock(&lane->mutex);
-        tr_status status = tri_call_run(request->group, &request->call, &request->error);
-        pthread_mutex_lock(&lane->mutex);
-        request->status = status;
-        request->done = true;
-        lane->running = false;
-        pthread_cond_broadcast(&lane->done);
+        run_first(lane, &group->comm->lane_waiter);
     }
     pthread_mutex_unlock(&lane->mutex);
     return NULL;
@@ -177,15 +194,33 @@ tr_status tri_thread_start(pthread_t *thread, void *(*fn)(void *), void *context
     return TR_OK;
 }
 
+/* A request that has ended, with room for what a new one copies. */
+static tr_request *take_spare(tri_lane *lane, size_t room)
+{
+    pthread_mutex_lock(&lane->mutex);
+    tr_request **at = &lane->spare, *found;
+    while (*at != NULL && (*at)->room < room)
+        at = &(*at)->next;
+    found = *at;
+    if (found != NULL)
+        *at = found->next;
+    pthread_mutex_unlock(&lane->mutex);
+    return found;
+}
+
 /* A request with its own copy of what the caller's pointers say. */
 static tr_request *copy_call(tr_group *group, const tr_collective *call)
 {
     size_t list = (size_t)group->size * sizeof(uint64_t);
     size_t label = call->label ? strlen(call->label) + 1 : 0;
     size_t algorithm = call->algorithm ? strlen(call->algorithm) + 1 : 0;
-    tr_request *request = calloc(1, sizeof *request + 2 * list + label + algorithm);
+    size_t room = 2 * list + label + algorithm;
+    tr_request *request = take_spare(&group->lane, room);
+    if (request == NULL)
+        request = calloc(1, sizeof *request + room);
     if (request == NULL)
         return NULL;
+    *request = (tr_request){.room = request->room > room ? request->room : room};
     char *extra = (char *)(request + 1);
     request->comm = group->comm;
     request->group = group;
@@ -211,7 +246,7 @@ static uint64_t call_bytes(const tr_group *group, const tr_collective *call)
 tr_status tr_collective_start(tr_group *group, const tr_collective *call, tr_request **out,
                               tr_error *err)
 {
-    tri_lane *lane = &group->comm->lane;
+    tri_lane *lane = &group->lane;
     *out = NULL;
     tr_request *request = copy_call(group, call);
     if (request == NULL)
@@ -219,7 +254,7 @@ tr_status tr_collective_start(tr_group *group, const tr_collective *call, tr_req
     tr_status status = TR_OK;
     pthread_mutex_lock(&lane->mutex);
     if (!lane->started) {
-        status = tri_thread_start(&lane->thread, lane_main, lane, err);
+        status = tri_thread_start(&lane->thread, lane_main, group, err);
         lane->started = status == TR_OK;
     }
     if (status == TR_OK) {
@@ -253,13 +288,14 @@ static bool lane_busy(tri_lane *lane)
 
 tr_status tr_collective_run(tr_group *group, const tr_collective *call, tr_error *err)
 {
-    if (lane_busy(&group->comm->lane)) {
+    if (lane_busy(&group->lane)) {
         tr_request *request;
         TRI_TRY(tr_collective_start(group, call, &request, err));
         return tr_request_wait(request, err);
     }
     tri_comm_doing(group->comm, tri_coll_name((tri_coll)call->operation), call->label,
                    call_bytes(group, call));
+    group->waiter = &group->comm->waiter;
     tr_status status = tri_call_run(group, call, err);
     atomic_store_explicit(&group->comm->boot.status->bytes, 0, memory_order_relaxed);
     return status;
@@ -267,34 +303,56 @@ tr_status tr_collective_run(tr_group *group, const tr_collective *call, tr_error
 
 static tr_status end_call(tr_request *request, tr_error *err)
 {
+    tri_lane *lane = &request->group->lane;
     tr_status status = request->status;
     if (status != TR_OK && err != NULL)
         *err = request->error;
-    free(request);
+    pthread_mutex_lock(&lane->mutex);
+    request->next = lane->spare;
+    lane->spare = request;
+    pthread_mutex_unlock(&lane->mutex);
     return status;
 }
 
-tr_status tr_request_wait(tr_request *request, tr_error *err)
+tr_status tri_request_wait(tr_request *request, uint64_t *begin_ns, uint64_t *end_ns, tr_error *err)
 {
-    if (request->is_message)
-        return tri_message_wait(request, err);
-    tri_lane *lane = &request->comm->lane;
+    if (request->is_message) {
+        *begin_ns = request->begin_ns;
+        tr_status status = tri_message_wait(request, err);
+        *end_ns = tri_now_ns();
+        return status;
+    }
+    tri_lane *lane = &request->group->lane;
     const tr_collective *call = &request->call;
     tri_comm_doing(request->comm, "waiting for the end",
                    call->label ? call->label : tri_coll_name((tri_coll)call->operation),
                    call_bytes(request->group, call));
     pthread_mutex_lock(&lane->mutex);
     while (!request->done)
-        pthread_cond_wait(&lane->done, &lane->mutex);
+        if (!lane->running)
+            run_first(lane, &request->comm->waiter);
+        else
+            pthread_cond_wait(&lane->done, &lane->mutex);
+    if (lane->first != NULL)
+        pthread_cond_signal(&lane->work); /* the lane may have slept while this thread ran it */
     pthread_mutex_unlock(&lane->mutex);
+    atomic_store_explicit(&request->comm->boot.status->bytes, 0, memory_order_relaxed);
+    *begin_ns = request->begin_ns;
+    *end_ns = request->end_ns;
     return end_call(request, err);
+}
+
+tr_status tr_request_wait(tr_request *request, tr_error *err)
+{
+    uint64_t begin_ns, end_ns;
+    return tri_request_wait(request, &begin_ns, &end_ns, err);
 }
 
 tr_status tr_request_test(tr_request *request, bool *done, tr_error *err)
 {
     if (request->is_message)
         return tri_message_test(request, done, err);
-    tri_lane *lane = &request->comm->lane;
+    tri_lane *lane = &request->group->lane;
     pthread_mutex_lock(&lane->mutex);
     *done = request->done;
     pthread_mutex_unlock(&lane->mutex);

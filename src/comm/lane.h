@@ -13,6 +13,8 @@ struct tr_request {
     tri_message message;
     tr_status status;
     tr_error error;
+    uint64_t begin_ns, end_ns; /* when it was taken up, and when it was done */
+    size_t room;               /* for copies, behind this */
 };
 
 /* A thread that leaves signals to others. */

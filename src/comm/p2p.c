@@ -168,6 +168,7 @@ static tr_status start_message(tr_comm *comm, const tri_message *message, tr_req
         return tri_fail(err, TR_ERROR_RUNTIME, "no memory for a request");
     request->comm = comm;
     request->is_message = true;
+    request->begin_ns = tri_now_ns();
     request->message = *message;
     tri_comm_doing(comm, message->is_send ? "send" : "receive", NULL, message->num_bytes);
     tr_status status = TR_OK;

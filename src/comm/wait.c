@@ -54,8 +54,14 @@ void tri_waiter_init(tri_waiter *waiter, const tri_bootstrap *bootstrap)
 {
     uint64_t cores[TRI_CORE_WORDS];
     tri_cores_read(cores);
-    waiter->bootstrap = bootstrap;
+    *waiter = (tri_waiter){.bootstrap = bootstrap};
     waiter->core_for_each = bootstrap->local_size <= tri_cores_count(cores);
+}
+
+bool tri_waiter_stopped(const tri_waiter *waiter)
+{
+    return atomic_load_explicit(&waiter->bootstrap->stop->stopped, memory_order_acquire) ||
+           (waiter->given_up && atomic_load_explicit(waiter->given_up, memory_order_relaxed));
 }
 
 static void cpu_relax(void)
@@ -119,6 +125,8 @@ static bool look_awhile(const tri_waiter *waiter, tri_event *event, uint64_t val
         if (start == 0)
             start = now;
         uint64_t waited = now - start;
+        if (waiter->in_background && waited > SPIN_NS)
+            return false;
         if (waited > (waiter->core_for_each ? AWAKE_NS : YIELD_NS))
             return false;
         if (waiter->core_for_each && waited > SPIN_NS)
@@ -156,7 +164,7 @@ tri_wait_result tri_event_wait(const tri_waiter *waiter, tri_event *event, uint6
     tri_wait_result result = TRI_WAIT_DONE;
     while (!tri_event_reached(event, value)) {
         *seconds = (double)(tri_now_ns() - start) * 1e-9;
-        if (atomic_load_explicit(&boot->stop->stopped, memory_order_acquire)) {
+        if (tri_waiter_stopped(waiter)) {
             result = TRI_WAIT_STOPPED;
             break;
         }

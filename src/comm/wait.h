@@ -20,7 +20,9 @@ typedef struct tri_event {
 /* How this rank waits. */
 typedef struct tri_waiter {
     const tri_bootstrap *bootstrap;
-    bool core_for_each; /* local ranks: spinning keeps nobody from running */
+    bool core_for_each;          /* local ranks: spinning keeps nobody from running */
+    bool in_background;          /* sleeps almost at once: the cores belong to the computation */
+    const _Atomic int *given_up; /* NULL, or set when this rank will not go on */
 } tri_waiter;
 
 typedef enum tri_wait_result { TRI_WAIT_DONE, TRI_WAIT_STOPPED, TRI_WAIT_EXPIRED } tri_wait_result;
@@ -29,6 +31,9 @@ typedef enum tri_wait_result { TRI_WAIT_DONE, TRI_WAIT_STOPPED, TRI_WAIT_EXPIRED
 typedef int (*tri_missing_fn)(void *context);
 
 void tri_waiter_init(tri_waiter *waiter, const tri_bootstrap *bootstrap);
+
+/* Whether the job must end, or this rank has given up. */
+bool tri_waiter_stopped(const tri_waiter *waiter);
 
 /* The cores that this process may use, as bits; how many there are in a set. */
 #define TRI_CORE_WORDS 16

@@ -2,6 +2,7 @@
 
 #include "compile/pipeline.h"
 #include "place/place.h"
+#include "program/overlap.h"
 
 int64_t tri_microbatch_rows(const tri_compile_config *config)
 {
@@ -28,6 +29,7 @@ static tri_layout layout_of(const tri_compile_config *config, const tri_pipeline
 {
     const tri_model_config *model = &config->model;
     tri_layout layout = {.mesh = config->mesh, .sp = config->sp, .zero = config->zero};
+    layout.bucket_bytes = config->bucket_bytes;
     layout.whole_tensors = tri_optim_needs_whole(&config->optim);
     layout.head_unit = model->num_kv_heads > 0 ? model->num_heads / model->num_kv_heads : 1;
     layout.stages = pipeline->exists ? &pipeline->stages : NULL;
@@ -74,7 +76,26 @@ static tr_status passes(const tri_compile_config *config, tri_mode mode,
     TRI_TRY(tri_fold_accumulate(graph, err));
     TRI_TRY(after("folding accumulation", graph, err));
     TRI_TRY(tri_fuse_epilogues(graph, &config->fusions, err));
-    return after("fusing epilogues", graph, err);
+    TRI_TRY(after("fusing epilogues", graph, err));
+    if (!config->overlap)
+        return TR_OK;
+    TRI_TRY(tri_place_order(graph, config->prefetch, err));
+    return after("ordering the messages", graph, err);
+}
+
+static tr_status build(const tri_compile_config *config, tri_mode mode, const tri_graph *graph,
+                       const tri_pipeline *pipeline, tri_program *program, tr_error *err)
+{
+    uint32_t num = mode == TRI_MODE_TRAIN ? (uint32_t)config->num_microbatches : 1;
+    TRI_TRY(tri_program_build(graph, pipeline->actions.actions, pipeline->actions.count, num,
+                              pipeline->schedule.delayed, program, err));
+    if (!config->overlap)
+        return TR_OK;
+    const tri_overlap how = {.min_bytes = config->overlap_min_bytes};
+    tr_status status = tri_plan_overlap(program, &how, err);
+    if (status != TR_OK)
+        tri_program_fini(program);
+    return status;
 }
 
 tr_status tri_compile(const tri_compile_config *config, const tri_param_table *params,
@@ -85,7 +106,6 @@ tr_status tri_compile(const tri_compile_config *config, const tri_param_table *p
     tri_pipeline pipeline;
     TRI_TRY(tri_graph_init(&graph, params, err));
     graph.precision = config->precision;
-    uint32_t num_microbatches = mode == TRI_MODE_TRAIN ? (uint32_t)config->num_microbatches : 1;
     tr_status status = tri_pipeline_init(&pipeline, config, err);
     if (status == TR_OK)
         status = passes(config, mode, batch, &pipeline, &graph, err);
@@ -94,8 +114,7 @@ tr_status tri_compile(const tri_compile_config *config, const tri_param_table *p
     if (status == TR_OK)
         status = tri_pipeline_actions(&pipeline, config, mode, &graph, err);
     if (status == TR_OK)
-        status = tri_program_build(&graph, pipeline.actions.actions, pipeline.actions.count,
-                                   num_microbatches, pipeline.schedule.delayed, program, err);
+        status = build(config, mode, &graph, &pipeline, program, err);
     tri_pipeline_fini(&pipeline);
     tri_graph_fini(&graph);
     if (status == TR_OK) {

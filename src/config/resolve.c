@@ -491,6 +491,10 @@ tr_status tri_session_config_from(const tr_settings *s, tri_session_config *conf
     compile->num_microbatches = tr_settings_int(s, "layout.microbatches");
     compile->zero = (int)tr_settings_int(s, "layout.zero");
     compile->mesh.size[TRI_AXIS_SHARD] = (int)tr_settings_int(s, "layout.shard_group");
+    compile->bucket_bytes = tr_settings_float(s, "layout.bucket_mb") * 1048576;
+    compile->prefetch = (int)tr_settings_int(s, "layout.prefetch");
+    compile->overlap = tr_settings_bool(s, "run.overlap");
+    compile->overlap_min_bytes = (uint64_t)(tr_settings_float(s, "run.overlap_min_kb") * 1024);
     compile->split_backward = tr_settings_bool(s, "layout.split_backward");
     compile->mesh.size[TRI_AXIS_DP] = (int)tr_settings_int(s, "layout.dp");
     compile->mesh.size[TRI_AXIS_TP] = (int)tr_settings_int(s, "layout.tp");

@@ -245,6 +245,13 @@ const tri_setting tri_settings_table[] = {
     INT("layout.shard_group", "0", 0, 100000,
         "Hybrid sharding: ranks that zero divides over, with copies between such groups; 0 is dp",
         "hsdp hybrid_shard dp_shard data_parallel_shard_degree mics_shard_size"),
+    FLOAT("layout.bucket_mb", "4", 0, 1e6,
+          "Gradients are summed over dp while the backward goes on, whenever this many MiB are "
+          "complete; ZeRO sums a layer at a time",
+          "bucket_cap_mb bucket_size allreduce_bucket_size reduce_bucket_size"),
+    INT("layout.prefetch", "1", 0, 1000,
+        "ZeRO 3: layers whose weights are gathered ahead of the one that computes",
+        "prefetch_depth forward_prefetch backward_prefetch stage3_prefetch_bucket_size"),
     BOOL("layout.sp", "false",
          "Between the blocks of tp, divide activations along the sequence (sequence parallelism)",
          "sequence_parallel sequence_parallelism"),
@@ -288,6 +295,13 @@ const tri_setting tri_settings_table[] = {
            "Algorithm of the sums over ranks, such as ring, rabenseifner, torus2d:8x4, or MPI's "
            "own, native; auto chooses by size",
            "collective_algorithm allreduce algo nccl_algo algorithm"),
+    BOOL("run.overlap", "true",
+         "Let messages between ranks travel while the computation goes on; false waits for each "
+         "where it stands",
+         "overlap_comm overlap_grad_reduce overlap_param_gather async_op"),
+    FLOAT("run.overlap_min_kb", "16", 0, 1e6,
+          "Messages of fewer KiB are waited for where they stand: handing them over costs more",
+          "overlap_threshold"),
     FLOAT("run.deadline_s", "60", 0.1, 86400,
           "Longest time a rank waits for another before the run is stopped, in seconds",
           "timeout deadline timeout_s dist_timeout ddp_timeout watchdog"),

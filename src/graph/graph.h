@@ -75,6 +75,8 @@ typedef struct tri_node {
     /* Backward of a node that has only parameters to pass gradients to (an embedding, the first
      * product): what it reads is as far as the gradient of activations goes. */
     bool ends_chain;
+    /* Backward: runs for the last micro-batch only, when accumulators hold all of them. */
+    bool last_only;
 } tri_node;
 
 /* Types of a program's numbers. Parameters, moments and statistics are always f32; with 16-bit

@@ -207,8 +207,12 @@ static tr_status place_node(tri_placer *p, tri_node node, tr_error *err)
     if (node.phase == TRI_PHASE_UPDATE && !p->sums_done)
         TRI_TRY(tri_placer_complete_gradients(p, err));
     int chunk = node.phase == TRI_PHASE_UPDATE ? -1 : tri_node_chunk(graph, &node);
-    if (graph->chunk_of && chunk != p->chunk)
+    if (graph->chunk_of && chunk != p->chunk) {
+        TRI_TRY(tri_placer_end_backward(p, err));
         tri_placer_enter_chunk(p, chunk);
+    }
+    if (node.phase == TRI_PHASE_BACKWARD)
+        p->backward_layer = node.layer;
     if (node.op == TRI_OP_SUM_SQUARES)
         note_squares(p, &node);
     else if (node.op == TRI_OP_FINISH)
@@ -234,6 +238,8 @@ static tr_status place_node(tri_placer *p, tri_node node, tr_error *err)
             tri_placer_set_spot(p, node.out[k], out[k]);
     }
     append(p, &node);
+    if (node.op == TRI_OP_ACCUMULATE && node.phase == TRI_PHASE_BACKWARD)
+        TRI_TRY(tri_placer_note_gradient(p, graph->values[node.out[0]].state, err));
     return tri_graph_status(graph, err);
 }
 
@@ -323,10 +329,11 @@ tr_status tri_place(tri_graph *graph, const tri_layout *layout, tr_error *err)
     p.accumulated = calloc(num_params + 1, sizeof *p.accumulated);
     tri_id *ids = malloc((3 * num_params + 1) * sizeof *ids);
     p.grads_left = calloc(num_params + 1, sizeof *p.grads_left);
-    tr_status status =
-        p.terms_tp && p.terms_dp && p.terms_pp && p.accumulated && ids && p.grads_left
-            ? TR_OK
-            : tri_fail(err, TR_ERROR_RUNTIME, "no memory to place the graph");
+    p.complete = calloc(graph->num_states + 1, sizeof *p.complete);
+    tr_status status = p.terms_tp && p.terms_dp && p.terms_pp && p.accumulated && ids &&
+                               p.grads_left && p.complete
+                           ? TR_OK
+                           : tri_fail(err, TR_ERROR_RUNTIME, "no memory to place the graph");
     for (size_t i = 0; ids && i < 3 * num_params; i++)
         ids[i] = TRI_NONE;
     if (status == TR_OK) {
@@ -340,6 +347,7 @@ tr_status tri_place(tri_graph *graph, const tri_layout *layout, tr_error *err)
     free(p.terms_pp);
     free(p.accumulated);
     free(p.grads_left);
+    free(p.complete);
     free(ids);
     free(p.values);
     return status;

@@ -18,6 +18,7 @@ typedef struct tri_layout {
     int64_t head_unit;            /* query heads that share a key head: never apart */
     int zero;                     /* 0 to 3: what is divided over dp (zero.c) */
     bool whole_tensors;           /* an update rule needs whole matrices */
+    double bucket_bytes;          /* zero 0: gradients are summed when so much is complete */
     const tri_stages *stages;     /* of a pipeline; NULL: there is none */
 } tri_layout;
 
@@ -25,6 +26,10 @@ typedef struct tri_layout {
  * the graph is complete: forward, backward and update. The rows of the batch are this rank's
  * already: what is summed over B is a term of a sum over dp. */
 tr_status tri_place(tri_graph *graph, const tri_layout *layout, tr_error *err);
+
+/* Moves messages so that there is something to compute while they are under way: the last pass
+ * (place_order.c). ahead: buckets of weights that ZeRO 3 gathers before their turn. */
+tr_status tri_place_order(tri_graph *graph, int ahead, tr_error *err);
 
 /* How a parameter, and whatever has its shape, is cut over tp; parts 0: it is not. */
 tri_cut tri_tp_cut(const tri_layout *layout, const tri_param *param);

@@ -31,6 +31,10 @@ typedef struct tri_placer {
     tri_id *grad;         /* zero 2, 3: its gradient in this backward, not divided yet */
     uint32_t *grads_left; /* contributions to it that are still to come in this chunk */
     bool *accumulated;    /* zero 2, 3: there is a slice in its accumulator, of another chunk */
+    /* Zero 0, 1; of each state: a gradient that has all of its contributions and is not summed */
+    bool *complete;
+    double complete_bytes; /* of those together */
+    int backward_layer;    /* of the last node of the backward so far */
 } tri_placer;
 
 /* Moving values between places (place_move.c). */
@@ -57,7 +61,11 @@ tr_status tri_placer_convert(tri_placer *p, tri_id id, tri_spot want, tri_id *ou
 tr_status tri_placer_complete_state(tri_placer *p, tri_id state, tr_error *err);
 /* Whether a parameter lies in the bucket of another. */
 bool tri_placer_in_bucket(const tri_placer *p, tri_id param, size_t other);
-/* All gradients, when the backward is done. */
+/* Zero 0, 1: a contribution to a gradient has been added; sums those that are due. */
+tr_status tri_placer_note_gradient(tri_placer *p, tri_id state, tr_error *err);
+/* The backward of a chunk ends: sums what is complete. */
+tr_status tri_placer_end_backward(tri_placer *p, tr_error *err);
+/* All gradients that are left, when the backward is done. */
 tr_status tri_placer_complete_gradients(tri_placer *p, tr_error *err);
 /* The shapes of this rank's states. */
 tr_status tri_placer_states(tri_placer *p, tr_error *err);

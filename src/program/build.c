@@ -30,8 +30,11 @@ tri_cost tri_program_cost(const tri_program *program)
     for (size_t c = 0; c < program->num_calls; c++) {
         const tri_segment *segment = &program->segments[program->calls[c].segment];
         for (uint32_t i = 0; i < segment->count; i++) {
-            total.flops += program->instrs[segment->first + i].cost.flops;
-            total.bytes += program->instrs[segment->first + i].cost.bytes;
+            const tri_instr *instr = &program->instrs[segment->first + i];
+            if (!tri_call_runs(&program->calls[c], instr))
+                continue;
+            total.flops += instr->cost.flops;
+            total.bytes += instr->cost.bytes;
         }
     }
     return total;
@@ -255,6 +258,7 @@ static void emit_instrs(const tri_graph *graph, const tri_node_order *order, tri
                              .num_in = node->num_in,
                              .num_out = node->num_out,
                              .layer = node->layer,
+                             .last_only = node->last_only,
                              .cost = tri_node_cost(graph, node)};
         for (int j = 0; j < node->num_in; j++)
             instr->in[j] = node->in[j] == TRI_NONE ? (tri_operand){.value = TRI_NONE}
@@ -283,7 +287,7 @@ static bool rides_with(const tri_program *program, const tri_instr *instr, const
 {
     const tri_flat *flat = &instr->attr.flat, *other = &last->attr.flat;
     if (instr->op != last->op || instr->attr.axis != last->attr.axis ||
-        instr->attr.num_homes != last->attr.num_homes ||
+        instr->last_only != last->last_only || instr->attr.num_homes != last->attr.num_homes ||
         memcmp(instr->attr.homes, last->attr.homes, sizeof last->attr.homes) != 0)
         return false;
     if (flat->parts > 0)
@@ -341,6 +345,19 @@ static void settle_first_writers(tri_program *program, uint32_t *first_call, tri
                         *own = NEVER; /* once */
                 }
         }
+}
+
+static void mark_last_calls(tri_program *program, uint32_t *seen)
+{
+    for (size_t s = 0; s < program->num_segments; s++)
+        seen[s] = 0;
+    for (size_t c = program->num_calls; c-- > 0;) {
+        tri_call *call = &program->calls[c];
+        if (program->segments[call->segment].action == TRI_ACTION_U)
+            memset(seen, 0, program->num_segments * sizeof *seen); /* gradients begin anew */
+        call->last = !seen[call->segment];
+        seen[call->segment] = 1;
+    }
 }
 
 /* Instances of a frame are taken by its first segment and given back after the last that uses it,
@@ -412,12 +429,15 @@ static tr_status lay_out_timeline(const builder *b, tr_error *err)
     program->calls = calloc(b->num_actions + 1, sizeof *program->calls);
     program->frames = calloc((b->num_actions + 1) * program->num_spaces, sizeof *program->frames);
     uint32_t *first_call = malloc((program->num_segments + 1) * sizeof *first_call);
-    tri_id *starter = malloc((program->num_states + 1) * sizeof *starter);
+    size_t most =
+        program->num_states > program->num_segments ? program->num_states : program->num_segments;
+    tri_id *starter = malloc((most + 1) * sizeof *starter);
     tr_status status = program->calls && program->frames && first_call && starter
                            ? TR_OK
                            : tri_fail(err, TR_ERROR_RUNTIME, "no memory for the timeline");
     if (status == TR_OK) {
         make_calls(b, first_call);
+        mark_last_calls(program, starter);
         settle_first_writers(program, first_call, starter);
     }
     for (uint32_t s = 0; s < program->num_spaces && status == TR_OK; s++)
@@ -487,6 +507,8 @@ void tri_program_fini(tri_program *program)
     free(program->frames);
     free(program->segments);
     free(program->spaces);
+    free(program->flights);
+    free(program->landings);
     tri_arena_fini(&program->arena);
     *program = (tri_program){0};
 }

@@ -14,14 +14,15 @@
  *   8  shapes and types fit the operator table, and no operand is missing
  *   9  every micro-batch that runs a segment of a chunk runs all of them, each once (without a
  *      pipeline: every micro-batch); every parameter with a gradient is updated
- *  10  what the host reads has been written */
+ *  10  what the host reads has been written
+ *  11  nothing touches the memory of a message under way (check_overlap.c) */
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "program/program.h"
+#include "program/overlap.h"
 
 /* What lies in a range of bytes. */
 typedef struct piece {
@@ -442,6 +443,8 @@ static tr_status check_call(checker *c)
     const tri_segment *segment = &program->segments[c->call->segment];
     for (uint32_t i = 0; i < segment->count; i++) {
         c->instr = &program->instrs[segment->first + i];
+        if (!tri_call_runs(c->call, c->instr))
+            continue;
         TRI_TRY(check_shapes(c));
         for (int j = 0; j < c->instr->num_in; j++)
             if (c->instr->in[j].value != TRI_NONE)
@@ -605,5 +608,5 @@ tr_status tri_program_check(const tri_program *program, tr_error *err)
     free(c.last_use);
     free(c.runs);
     free(c.regions);
-    return status;
+    return status == TR_OK ? tri_check_overlap(program, err) : status;
 }

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "program/program.h"
+#include "program/overlap.h"
 
 static tri_segment *segment_of(tri_program *program, tri_action_kind kind)
 {
@@ -307,6 +307,32 @@ static bool write_over_input(tri_program *program)
     return false;
 }
 
+/* The first message that is waited for before the end lands there instead. */
+static bool wait_too_late(tri_program *program)
+{
+    for (size_t n = 0; n < program->num_flights; n++) {
+        tri_landing *landing = &program->landings[n];
+        if (landing->call == program->num_calls)
+            continue;
+        landing->call = (uint32_t)program->num_calls;
+        landing->instr = 0;
+        tri_sort_landings(program);
+        return true;
+    }
+    return false;
+}
+
+static bool sum_too_early(tri_program *program)
+{
+    for (size_t i = 0; i < program->num_instrs && program->num_microbatches > 1; i++) {
+        if (!program->instrs[i].last_only)
+            continue;
+        program->instrs[i].last_only = false;
+        return true;
+    }
+    return false;
+}
+
 static const tri_fault faults[] = {
     {"swap-instructions", "an instruction runs before the one whose result it reads",
      swap_instructions},
@@ -328,6 +354,8 @@ static const tri_fault faults[] = {
     {"skipped-update", "a parameter with a gradient is not updated", skip_update},
     {"missing-operand", "an instruction lacks an operand", missing_operand},
     {"in-place", "a result is written over an input that is still being read", write_over_input},
+    {"late-wait", "a result is read while its message is still under way", wait_too_late},
+    {"early-sum", "gradients are summed over ranks before the last micro-batch", sum_too_early},
 };
 
 const tri_fault *tri_fault_at(size_t i)

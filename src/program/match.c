@@ -31,7 +31,8 @@ static const tri_instr *next_message(const tri_program *program, cursor *at)
         const tri_segment *segment = &program->segments[program->calls[at->call].segment];
         for (; at->instr < segment->count; at->instr++) {
             const tri_instr *instr = &program->instrs[segment->first + at->instr];
-            if (tri_op_get(instr->op)->communicates && instr->span > 0)
+            if (tri_op_get(instr->op)->communicates && instr->span > 0 &&
+                tri_call_runs(&program->calls[at->call], instr))
                 return instr;
         }
     }

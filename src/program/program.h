@@ -71,6 +71,8 @@ typedef struct tri_instr {
     /* Communication: how many instructions from here on travel in one message, since their operands
      * are neighbours in memory; 0 for those that ride with an earlier one. Others: 1. */
     uint32_t span;
+    bool last_only;  /* runs only in the last call of its segment */
+    uint32_t flight; /* communication: number of its first flight, from 1; 0: it has none */
     tri_cost cost;
 } tri_instr;
 
@@ -89,11 +91,25 @@ typedef struct tri_call {
     uint32_t segment;
     uint32_t microbatch;
     bool first;      /* of its segment: accumulators that it starts are overwritten */
+    bool last;       /* of its segment: the step, or the update, has no other call of it */
     uint32_t *frame; /* [num_spaces]: instance of each frame space, and of parameters */
     /* Asynchronous pipelines keep parameters in several instances while micro-batches that began
      * with an old one are under way: this instance is copied to the call's before it runs. */
     uint32_t copy_from; /* TRI_NONE: nothing is */
 } tri_call;
+
+/* A message that is under way beside the computation: started where it stands in the timeline, and
+ * waited for before another instruction, or at the end (wait_call == num_calls). Messages without a
+ * flight are waited for where they stand. */
+typedef struct tri_flight {
+    uint32_t call, instr;
+    uint32_t wait_call, wait_instr;
+} tri_flight;
+
+typedef struct tri_landing {
+    uint32_t call, instr; /* where it is waited for */
+    uint32_t flight;
+} tri_landing;
 
 typedef struct tri_program {
     tri_arena arena; /* names */
@@ -111,19 +127,22 @@ typedef struct tri_program {
     uint32_t *frames; /* of all calls */
     tri_space *spaces;
     size_t num_spaces, spaces_capacity;
+    tri_flight *flights;   /* in the order of starting */
+    tri_landing *landings; /* the same flights in the order of waiting */
+    size_t num_flights;
     uint32_t num_microbatches;
     int num_layers;
     /* Pipelines: of each parameter, the first rank (by its place on pp) that has it. NULL: all do.
      * What a rank does not have is not among its states. */
     uint16_t *first_home;
     uint32_t num_updates; /* in a step, where that is more than the one at its end; 0 */
-    int num_chunks; /* of the pipeline, over all ranks; 1: there is none */
+    int num_chunks;       /* of the pipeline, over all ranks; 1: there is none */
 } tri_program;
 
 /* Cuts the graph into the segments that the schedule names, plans the memory and lays out the
  * timeline. The schedule is this rank's list of actions, with messages where there is a pipeline.
- * `delayed` is of asynchronous schedules, as in schedule.h. The program copies all it needs from the
- * graph. */
+ * `delayed` is of asynchronous schedules, as in schedule.h. The program copies all it needs from
+ * the graph. */
 tr_status tri_program_build(const tri_graph *graph, const tri_action *schedule, size_t num_actions,
                             uint32_t num_microbatches, bool delayed, tri_program *program,
                             tr_error *err);
@@ -138,9 +157,15 @@ typedef struct tri_node_order {
 tr_status tri_plan_memory(const tri_graph *graph, const tri_node_order *order, tri_program *program,
                           tr_error *err);
 
-/* Versions of the parameters (versions.c): which instance each call of an asynchronous program reads
- * or writes. */
+/* Versions of the parameters (versions.c): which instance each call of an asynchronous program
+ * reads or writes. */
 tr_status tri_assign_versions(tri_program *program, bool delayed, tr_error *err);
+
+/* Whether an instruction of a call's segment runs in that call. */
+static inline bool tri_call_runs(const tri_call *call, const tri_instr *instr)
+{
+    return call->last || !instr->last_only;
+}
 
 uint64_t tri_space_total(const tri_space *space);
 uint64_t tri_value_bytes(const tri_value *value);

@@ -140,9 +140,19 @@ static void print_message(const tri_program *program, const tri_instr *instr, tr
                      instr->span == 1 ? "" : "s", tri_text_bytes((double)size, bytes));
         return;
     }
-    tri_text_add(text, "  (over %s, %u tensor%s in one message of %s)",
+    tri_text_add(text, "  (over %s, %u tensor%s in one message of %s%s",
                  tri_axis_name((tri_axis)instr->attr.axis), instr->span,
-                 instr->span == 1 ? "" : "s", tri_text_bytes((double)size, bytes));
+                 instr->span == 1 ? "" : "s", tri_text_bytes((double)size, bytes),
+                 instr->last_only && program->num_microbatches > 1 ? ", last micro-batch only"
+                                                                   : "");
+    if (instr->flight) {
+        const tri_flight *flight = &program->flights[instr->flight - 1];
+        if (flight->wait_call < program->num_calls)
+            tri_text_add(text, ", under way until %u", flight->wait_instr);
+        else
+            tri_text_add(text, ", under way until the end");
+    }
+    tri_text_add(text, ")");
 }
 
 static void print_instr(const tri_program *program, size_t i, tri_text *text)
@@ -185,7 +195,7 @@ static bool alike(const tri_program *program, const tri_instr *a, const tri_inst
 {
     if (a->op != b->op || a->num_in != b->num_in || a->num_out != b->num_out ||
         a->attr.epilogue != b->attr.epilogue || a->attr.trans_a != b->attr.trans_a ||
-        a->attr.trans_b != b->attr.trans_b)
+        a->attr.trans_b != b->attr.trans_b || a->last_only != b->last_only)
         return false;
     for (int k = 0; same_shapes && k < a->num_out; k++)
         if (a->write[k] != b->write[k] || !tri_shape_equal(&program->values[a->out[k].value].shape,
@@ -328,24 +338,36 @@ static void print_traffic(const tri_program *program, tri_text *text)
 {
     double bytes[TRI_NUM_AXES][TRI_NUM_OPS] = {{0}};
     size_t messages[TRI_NUM_AXES][TRI_NUM_OPS] = {{0}};
-    char size[16];
+    double beside[TRI_NUM_AXES][TRI_NUM_OPS] = {{0}};
+    char size[16], part[16];
+    for (size_t f = 0; f < program->num_flights; f++) {
+        const tri_instr *instr = &program->instrs[program->flights[f].instr];
+        beside[instr->attr.axis][instr->op] += (double)tri_message_whole_bytes(program, instr);
+    }
     for (size_t c = 0; c < program->num_calls; c++) {
         const tri_segment *segment = &program->segments[program->calls[c].segment];
         for (uint32_t i = 0; i < segment->count; i++) {
             const tri_instr *instr = &program->instrs[segment->first + i];
-            if (!tri_op_get(instr->op)->communicates || instr->span == 0)
+            if (!tri_op_get(instr->op)->communicates || instr->span == 0 ||
+                !tri_call_runs(&program->calls[c], instr))
                 continue;
             messages[instr->attr.axis][instr->op]++;
             bytes[instr->attr.axis][instr->op] += (double)tri_message_whole_bytes(program, instr);
         }
     }
     for (int axis = 0; axis < TRI_NUM_AXES; axis++)
-        for (int op = 0; op < TRI_NUM_OPS; op++)
-            if (messages[axis][op])
-                tri_text_add(text, "over %s: %zu %s message%s, %s in all\n",
-                             tri_axis_name((tri_axis)axis), messages[axis][op],
-                             tri_op_get((tri_op)op)->name, messages[axis][op] == 1 ? "" : "s",
-                             tri_text_bytes(bytes[axis][op], size));
+        for (int op = 0; op < TRI_NUM_OPS; op++) {
+            if (!messages[axis][op])
+                continue;
+            tri_text_add(text, "over %s: %zu %s message%s, %s in all",
+                         tri_axis_name((tri_axis)axis), messages[axis][op],
+                         tri_op_get((tri_op)op)->name, messages[axis][op] == 1 ? "" : "s",
+                         tri_text_bytes(bytes[axis][op], size));
+            if (beside[axis][op] > 0)
+                tri_text_add(text, ", %s beside the computation",
+                             tri_text_bytes(beside[axis][op], part));
+            tri_text_add(text, "\n");
+        }
 }
 
 static void print_totals(const tri_program *program, bool by_operator, tri_text *text)
@@ -358,6 +380,8 @@ static void print_totals(const tri_program *program, bool by_operator, tri_text 
         const tri_segment *segment = &program->segments[program->calls[c].segment];
         for (uint32_t i = 0; i < segment->count; i++) {
             const tri_instr *instr = &program->instrs[segment->first + i];
+            if (!tri_call_runs(&program->calls[c], instr))
+                continue;
             by_op[instr->op] += instr->cost.flops;
             bytes_by_op[instr->op] += instr->cost.bytes;
             calls[instr->op]++;

@@ -65,7 +65,8 @@ tr_status tri_executor_init(tri_executor *executor, const tri_program *program, 
     *executor = (tri_executor){.program = program, .store = store, .seed = seed};
     executor->ready = calloc(program->num_instrs + 1, sizeof *executor->ready);
     executor->base = calloc(program->num_spaces + 1, sizeof *executor->base);
-    if (!executor->ready || !executor->base)
+    executor->requests = calloc(program->num_flights + 1, sizeof *executor->requests);
+    if (!executor->ready || !executor->base || !executor->requests)
         return tri_fail(err, TR_ERROR_RUNTIME, "no memory to make the program ready");
     for (size_t s = 0; s < program->num_spaces; s++)
         executor->base[s] = tri_space_base(program, s);
@@ -96,6 +97,7 @@ void tri_executor_fini(tri_executor *executor)
         tri_executor_forget_parts(executor);
     free(executor->parts);
     free(executor->host_memory);
+    free(executor->requests);
     free(executor->ready);
     free(executor->base);
     *executor = (tri_executor){0};
@@ -256,32 +258,44 @@ void tri_executor_describe(const tri_executor *executor, const tri_instr *instr,
         m->counts[part] = whole / (uint64_t)cut->size * (uint64_t)tri_cut_size(cut, part);
 }
 
+tri_message tri_executor_message(const tri_executor *executor, const tri_instr *instr,
+                                 const tri_message_shape *m, const void *send, void *recv)
+{
+    const tri_value *value = &executor->program->values[tri_message_value(instr)];
+    return (tri_message){.op = instr->op,
+                         .axis = instr->attr.axis,
+                         .peer = instr->attr.peer,
+                         .attr = &instr->attr,
+                         .send = send,
+                         .recv = recv,
+                         .dtype = value->dtype,
+                         .count = m->count,
+                         .counts = m->num_counts ? m->counts : NULL,
+                         .label = value->name};
+}
+
+tr_status tri_executor_failed(const tri_executor *executor, uint32_t instr, tr_status status,
+                              tr_error *err)
+{
+    const tri_program *program = executor->program;
+    return tri_fail_prefix(err, status, "instruction %u (%s of %s)", instr,
+                           tri_op_get(program->instrs[instr].op)->name,
+                           program->values[tri_message_value(&program->instrs[instr])].name);
+}
+
 tr_status tri_executor_communicate(const tri_executor *executor, const tri_instr *instr,
                                    const tri_message_shape *m, const void *send, void *recv,
                                    tr_error *err)
 {
-    const tri_program *program = executor->program;
-    const tri_value *value = &program->values[tri_message_value(instr)];
+    tri_message message = tri_executor_message(executor, instr, m, send, recv);
     uint64_t bytes = m->send_bytes > m->recv_bytes ? m->send_bytes : m->recv_bytes;
-    tri_message message = {.op = instr->op,
-                           .axis = instr->attr.axis,
-                           .peer = instr->attr.peer,
-                           .attr = &instr->attr,
-                           .send = send,
-                           .recv = recv,
-                           .dtype = value->dtype,
-                           .count = m->count,
-                           .counts = m->num_counts ? m->counts : NULL,
-                           .label = value->name};
     if (executor->status)
         atomic_store_explicit(&executor->status->bytes, bytes, memory_order_relaxed);
     tr_status status = executor->exchange->run(executor->exchange->context, &message, err);
     if (executor->status)
         atomic_store_explicit(&executor->status->bytes, 0, memory_order_relaxed);
-    return status == TR_OK
-               ? TR_OK
-               : tri_fail_prefix(err, status, "instruction %td (%s of %s)", instr - program->instrs,
-                                 tri_op_get(instr->op)->name, value->name);
+    uint32_t number = (uint32_t)(instr - executor->program->instrs);
+    return status == TR_OK ? TR_OK : tri_executor_failed(executor, number, status, err);
 }
 
 /* Where a message begins: the first of its tensors that this rank has something of. */
@@ -294,9 +308,9 @@ void tri_executor_ends(const tri_executor *executor, uint32_t i, void **send, vo
         *send = executor->ready[i + k].args.in[0].data;
 }
 
-static tr_status run_message(tri_executor *executor, const tri_call *call, uint32_t i,
-                             tr_error *err)
+static tr_status run_message(tri_executor *executor, uint32_t c, uint32_t i, tr_error *err)
 {
+    const tri_call *call = &executor->program->calls[c];
     const tri_instr *instr = &executor->program->instrs[i];
     tri_message_shape shape;
     void *send, *recv;
@@ -304,9 +318,12 @@ static tr_status run_message(tri_executor *executor, const tri_call *call, uint3
         tri_executor_point(executor, call, i + k);
     tri_executor_describe(executor, instr, &shape);
     tri_executor_ends(executor, i, &send, &recv);
-    return tri_executor_communicate(executor, instr, &shape,
-                                    send ? (char *)send + shape.send_skip : NULL,
-                                    recv ? (char *)recv + shape.recv_skip : NULL, err);
+    send = send ? (char *)send + shape.send_skip : NULL;
+    recv = recv ? (char *)recv + shape.recv_skip : NULL;
+    if (!tri_executor_flies(executor, c, i))
+        return tri_executor_communicate(executor, instr, &shape, send, recv, err);
+    tri_message message = tri_executor_message(executor, instr, &shape, send, recv);
+    return tri_executor_start(executor, i, &message, err);
 }
 
 void tri_executor_publish(const tri_executor *executor, uint32_t instr)
@@ -375,25 +392,31 @@ tr_status tri_executor_copy_version(const tri_executor *executor, const tri_call
     return TR_OK;
 }
 
-static tr_status run_call(tri_executor *executor, const tri_call *call, tr_error *err)
+static tr_status run_call(tri_executor *executor, uint32_t c, tr_error *err)
 {
     const tri_program *program = executor->program;
-    TRI_TRY(tri_executor_copy_version(executor, call, err));
+    const tri_call *call = &program->calls[c];
     const tri_segment *segment = &program->segments[call->segment];
     bool timed = executor->trace || executor->time_by_op;
+    if (call->copy_from != TRI_NONE) {
+        TRI_TRY(tri_executor_land(executor, c, segment->first, err));
+        TRI_TRY(tri_executor_copy_version(executor, call, err));
+    }
     for (uint32_t i = segment->first; i < segment->first + segment->count; i++) {
         const tri_instr *instr = &program->instrs[i];
         tri_ready *ready = &executor->ready[i];
-        if (instr->span == 0)
+        if (instr->span == 0 || !tri_call_runs(call, instr))
             continue;
+        TRI_TRY(tri_executor_land(executor, c, i, err));
         tri_executor_point(executor, call, i);
         tri_executor_publish(executor, i);
         int64_t start = timed ? (int64_t)tri_now_ns() : 0;
+        bool flies = !ready->plan.kernel && tri_executor_flies(executor, c, i);
         if (ready->plan.kernel)
             tri_device_call(&ready->plan, &ready->args);
         else
-            TRI_TRY(run_message(executor, call, i, err));
-        if (timed)
+            TRI_TRY(run_message(executor, c, i, err));
+        if (timed && !flies) /* a flight is recorded when it has ended */
             tri_executor_record_time(executor, call, i, start, (int64_t)tri_now_ns());
     }
     return TR_OK;
@@ -403,9 +426,16 @@ tr_status tri_executor_run(tri_executor *executor, tr_error *err)
 {
     if (executor->store->device->def->queue)
         return tri_executor_run_queue(executor, err);
-    for (size_t c = 0; c < executor->program->num_calls; c++)
-        TRI_TRY(run_call(executor, &executor->program->calls[c], err));
-    return TR_OK;
+    tr_status status = TR_OK;
+    uint32_t num_calls = (uint32_t)executor->program->num_calls;
+    executor->num_started = executor->num_landed = 0;
+    for (uint32_t c = 0; c < num_calls && status == TR_OK; c++)
+        status = run_call(executor, c, err);
+    if (status == TR_OK)
+        status = tri_executor_land(executor, num_calls, 0, err);
+    if (status != TR_OK)
+        tri_executor_abandon(executor);
+    return status;
 }
 
 void tri_executor_host_ops(const tri_executor *executor, tri_text *names)

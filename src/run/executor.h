@@ -30,6 +30,12 @@ typedef struct tri_message {
 typedef struct tri_exchange {
     void *context;
     tr_status (*run)(void *context, const tri_message *message, tr_error *err);
+    /* Optional: start a message and go on; those over one axis run in the order of starting. wait
+     * ends and frees the request, whatever the outcome, and tells when it was under way. */
+    tr_status (*start)(void *context, const tri_message *message, void **request, tr_error *err);
+    tr_status (*wait)(void *context, void *request, uint64_t *begin_ns, uint64_t *end_ns,
+                      tr_error *err);
+    void (*give_up)(void *context); /* whatever was started ends soon, with an error */
 } tri_exchange;
 
 /* An instruction made ready: its kernel, and its operands but for the addresses. */
@@ -49,7 +55,9 @@ typedef struct tri_executor {
     tri_rank_status *status;      /* NULL, or where to say which instruction is running */
     tri_part *parts;              /* of a device with a queue, after the first run */
     size_t num_parts, parts_capacity;
-    void *host_memory; /* copies of operands, for instructions that run on the host */
+    void **requests; /* [num_flights] messages under way, NULL: not started, or ended */
+    size_t num_started, num_landed; /* flights, in this run */
+    void *host_memory;              /* copies of operands, for instructions that run on the host */
 } tri_executor;
 
 tr_status tri_executor_init(tri_executor *executor, const tri_program *program, tri_store *store,

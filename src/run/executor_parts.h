@@ -38,7 +38,13 @@ typedef struct tri_message_shape {
 
 void tri_executor_describe(const tri_executor *executor, const tri_instr *instr,
                            tri_message_shape *shape);
-/* One message: an instruction and those that ride with it; the data is in the host's memory. */
+/* The message of an instruction and those that ride with it. */
+tri_message tri_executor_message(const tri_executor *executor, const tri_instr *instr,
+                                 const tri_message_shape *shape, const void *send, void *recv);
+/* The error of a message, with its instruction. */
+tr_status tri_executor_failed(const tri_executor *executor, uint32_t instr, tr_status status,
+                              tr_error *err);
+/* Such a message, waited for; the data is in the host's memory. */
 tr_status tri_executor_communicate(const tri_executor *executor, const tri_instr *instr,
                                    const tri_message_shape *shape, const void *send, void *recv,
                                    tr_error *err);
@@ -48,6 +54,16 @@ void tri_executor_ends(const tri_executor *executor, uint32_t instr, void **send
  * many. At most limit. */
 uint32_t tri_executor_run_length(const tri_executor *executor, uint32_t instr, uint32_t end,
                                  uint32_t limit);
+
+/* executor_flights.c: messages beside the computation */
+/* Waits for what must have ended before this instruction. */
+tr_status tri_executor_land(tri_executor *executor, uint32_t call, uint32_t instr, tr_error *err);
+/* Whether the instruction is the next flight, which is then started. */
+bool tri_executor_flies(const tri_executor *executor, uint32_t call, uint32_t instr);
+tr_status tri_executor_start(tri_executor *executor, uint32_t instr, const tri_message *message,
+                             tr_error *err);
+/* After a failure: ends what is under way. */
+void tri_executor_abandon(tri_executor *executor);
 
 /* executor_queue.c */
 tr_status tri_executor_run_queue(tri_executor *executor, tr_error *err);

@@ -201,7 +201,8 @@ static tr_status record_call(tri_executor *executor, uint32_t c, recorder *r, tr
         TRI_TRY(tri_executor_copy_version(executor, call, err));
     }
     for (uint32_t i = segment->first; i < end;) {
-        if (executor->program->instrs[i].span == 0) {
+        const tri_instr *instr = &executor->program->instrs[i];
+        if (instr->span == 0 || !tri_call_runs(call, instr)) {
             i++;
             continue;
         }
@@ -274,7 +275,8 @@ static tr_status run_timed(tri_executor *executor, tr_error *err)
         status = tri_executor_copy_version(executor, &program->calls[c], err);
         for (uint32_t i = segment->first; i < end && status == TR_OK;) {
             uint32_t count = 1;
-            if (program->instrs[i].span == 0) {
+            if (program->instrs[i].span == 0 ||
+                !tri_call_runs(&program->calls[c], &program->instrs[i])) {
                 i++;
                 continue;
             }

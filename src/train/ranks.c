@@ -38,14 +38,9 @@ static tri_group *group_of(const tri_ranks *ranks, const tri_message *message)
     return NULL;
 }
 
-static tr_status run_message(void *context, const tri_message *message, tr_error *err)
+static tr_status call_of(const tri_ranks *ranks, const tri_message *message, tr_collective *call,
+                         tri_group **group, tr_error *err)
 {
-    const tri_ranks *ranks = context;
-    size_t bytes = message->count * tri_dtype_bytes(message->dtype);
-    if (message->op == TRI_OP_SEND)
-        return tr_send(ranks->comm, pipeline_rank(ranks, message->peer), message->send, bytes, err);
-    if (message->op == TRI_OP_RECV)
-        return tr_recv(ranks->comm, pipeline_rank(ranks, message->peer), message->recv, bytes, err);
     bool gathers = message->op == TRI_OP_ALL_GATHER || message->op == TRI_OP_SHARD_GATHER ||
                    message->op == TRI_OP_UNSHARD;
     bool scatters = message->op == TRI_OP_REDUCE_SCATTER || message->op == TRI_OP_SHARD_SUM;
@@ -53,7 +48,7 @@ static tr_status run_message(void *context, const tri_message *message, tr_error
                              : scatters                        ? TR_REDUCE_SCATTER
                              : message->op == TRI_OP_BROADCAST ? TR_BROADCAST
                                                                : TR_ALL_REDUCE;
-    tr_collective call = {
+    *call = (tr_collective){
         .operation = operation,
         .reduction = TR_SUM,
         .dtype = dtype_of[message->dtype],
@@ -65,12 +60,62 @@ static tr_status run_message(void *context, const tri_message *message, tr_error
         .recv_counts = operation == TR_ALL_GATHER ? message->counts : NULL,
         .label = message->label,
     };
-    tri_group *group = group_of(ranks, message);
-    if (!group)
+    *group = group_of(ranks, message);
+    if (!*group)
         return tri_fail(err, TR_ERROR_INTERNAL, "%s: there is no such group of ranks",
                         message->label);
-    call.algorithm = algorithm_for(ranks, group, operation);
+    call->algorithm = algorithm_for(ranks, *group, operation);
+    return TR_OK;
+}
+
+static tr_status run_message(void *context, const tri_message *message, tr_error *err)
+{
+    const tri_ranks *ranks = context;
+    size_t bytes = message->count * tri_dtype_bytes(message->dtype);
+    tr_collective call;
+    tri_group *group;
+    if (message->op == TRI_OP_SEND)
+        return tr_send(ranks->comm, pipeline_rank(ranks, message->peer), message->send, bytes, err);
+    if (message->op == TRI_OP_RECV)
+        return tr_recv(ranks->comm, pipeline_rank(ranks, message->peer), message->recv, bytes, err);
+    TRI_TRY(call_of(ranks, message, &call, &group, err));
     return tri_comm_run(group, &call, err);
+}
+
+static tr_status start_message(void *context, const tri_message *message, void **request,
+                               tr_error *err)
+{
+    const tri_ranks *ranks = context;
+    size_t bytes = message->count * tri_dtype_bytes(message->dtype);
+    int peer = message->op == TRI_OP_SEND || message->op == TRI_OP_RECV
+                   ? pipeline_rank(ranks, message->peer)
+                   : -1;
+    tr_collective call;
+    tri_group *group;
+    tri_request *started = NULL;
+    if (message->op == TRI_OP_SEND) {
+        TRI_TRY(tr_send_start(ranks->comm, peer, message->send, bytes, &started, err));
+    } else if (message->op == TRI_OP_RECV) {
+        TRI_TRY(tr_recv_start(ranks->comm, peer, message->recv, bytes, &started, err));
+    } else {
+        TRI_TRY(call_of(ranks, message, &call, &group, err));
+        TRI_TRY(tri_comm_start(group, &call, &started, err));
+    }
+    *request = started;
+    return TR_OK;
+}
+
+static tr_status wait_message(void *context, void *request, uint64_t *begin_ns, uint64_t *end_ns,
+                              tr_error *err)
+{
+    (void)context;
+    return tri_request_wait(request, begin_ns, end_ns, err);
+}
+
+static void give_up(void *context)
+{
+    const tri_ranks *ranks = context;
+    tri_comm_give_up(ranks->comm);
 }
 
 static void *alloc_for_peers(void *context, size_t bytes)
@@ -152,7 +197,11 @@ static tr_status connect(tri_ranks *ranks, tri_session *session, tr_error *err)
     TRI_TRY(make_groups(ranks, mesh, err));
     TRI_TRY(make_homes(ranks, session, err));
     session->dp_rank = tri_mesh_coordinate(mesh, ranks->rank, TRI_AXIS_DP);
-    session->exchange = (tri_exchange){.context = ranks, .run = run_message};
+    session->exchange = (tri_exchange){.context = ranks,
+                                       .run = run_message,
+                                       .start = start_message,
+                                       .wait = wait_message,
+                                       .give_up = give_up};
     session->peers =
         (tri_peer_memory){.context = ranks, .alloc = alloc_for_peers, .free = free_for_peers};
     return TR_OK;

@@ -93,6 +93,8 @@ tr_status tri_session_compile(tri_session *session, const tri_session_config *co
     tr_status status = tri_device_open(&config->device, &session->device, err);
     if (status == TR_OK) {
         session->config.compile.fusions = session->device.def->fusions;
+        if (session->device.def->queue) /* its messages pass through the host, one at a time */
+            session->config.compile.overlap = false;
         status = compile_programs(session, err);
     }
     if (status == TR_OK) {

@@ -1,0 +1,157 @@
+/* The last proof of the checker: no instruction touches the memory of a message under way.
+ *
+ * It walks the timeline as the executor does, with what is in the air, and looks at every operand
+ * of every instruction. How the waits were found (overlap.c) it does not ask. */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "program/match.h"
+#include "program/overlap.h"
+
+typedef struct checker {
+    const tri_program *program;
+    uint32_t *air; /* flights under way */
+    size_t num_air;
+    size_t next_flight, next_landing;
+    tr_error *err;
+} checker;
+
+static const char *name_of(const tri_program *program, uint32_t instr)
+{
+    return program->values[tri_message_value(&program->instrs[instr])].name;
+}
+
+static tr_status complain(const checker *c, uint32_t call, uint32_t instr, uint32_t flight,
+                          const char *what)
+{
+    const tri_program *program = c->program;
+    const tri_flight *f = &program->flights[flight];
+    const tri_segment *segment = &program->segments[program->calls[call].segment];
+    char where[24];
+    return tri_fail(c->err, TR_ERROR_INPUT,
+                    "segment %s, instruction %u (%s -> %s), micro-batch %u: %s the %s of %s that "
+                    "instruction %u of call %u started, which is still under way",
+                    tri_segment_text(program, segment, where), instr,
+                    tri_op_get(program->instrs[instr].op)->name, name_of(program, instr),
+                    program->calls[call].microbatch, what,
+                    tri_op_get(program->instrs[f->instr].op)->name, name_of(program, f->instr),
+                    f->instr, f->call);
+}
+
+/* Whether an operand lies on what a message reads or writes. */
+static bool meets(const checker *c, const tri_range *range, uint32_t flight, bool writes)
+{
+    const tri_program *program = c->program;
+    const tri_call *call = &program->calls[program->flights[flight].call];
+    const tri_instr *head = &program->instrs[program->flights[flight].instr];
+    for (uint32_t n = 0; n < head->span; n++) {
+        if (head[n].num_out > 0) {
+            tri_range out = tri_operand_range(program, call, &head[n].out[0]);
+            if (tri_ranges_meet(range, &out))
+                return true;
+        }
+        if (head[n].num_in > 0 && writes) {
+            tri_range in = tri_operand_range(program, call, &head[n].in[0]);
+            if (tri_ranges_meet(range, &in))
+                return true;
+        }
+    }
+    if (head->attr.flat.parts == 0)
+        return false;
+    tri_range whole = tri_operand_range(program, call, &head->out[0]);
+    whole.end = whole.begin + tri_message_whole_bytes(program, head);
+    return tri_ranges_meet(range, &whole);
+}
+
+static tr_status check_instr(const checker *c, uint32_t call, uint32_t instr)
+{
+    const tri_program *program = c->program;
+    const tri_instr *i = &program->instrs[instr];
+    bool message = tri_op_get(i->op)->communicates;
+    for (size_t n = 0; n < c->num_air; n++) {
+        const tri_instr *head = &program->instrs[program->flights[c->air[n]].instr];
+        if (message && tri_same_lane(i, head))
+            continue; /* behind it in its lane */
+        for (int j = 0; j < i->num_in; j++) {
+            tri_range in = tri_operand_range(program, &program->calls[call], &i->in[j]);
+            if (meets(c, &in, c->air[n], false))
+                return complain(c, call, instr, c->air[n], "reads what belongs to");
+        }
+        for (int k = 0; k < i->num_out; k++) {
+            tri_range out = tri_operand_range(program, &program->calls[call], &i->out[k]);
+            if (meets(c, &out, c->air[n], true))
+                return complain(c, call, instr, c->air[n], "writes over");
+        }
+    }
+    return TR_OK;
+}
+
+/* Ends what is waited for before this instruction. */
+static tr_status land(checker *c, uint32_t call, uint32_t instr)
+{
+    const tri_program *program = c->program;
+    while (c->next_landing < program->num_flights) {
+        const tri_landing *landing = &program->landings[c->next_landing];
+        if (landing->call != call || landing->instr != instr)
+            break;
+        size_t n = 0;
+        while (n < c->num_air && c->air[n] != landing->flight)
+            n++;
+        if (n == c->num_air)
+            return tri_fail(c->err, TR_ERROR_INPUT,
+                            "call %u waits before instruction %u for a message that has not been "
+                            "started",
+                            call, instr);
+        c->air[n] = c->air[--c->num_air];
+        c->next_landing++;
+    }
+    return TR_OK;
+}
+
+static tr_status check_call(checker *c, uint32_t call)
+{
+    const tri_program *program = c->program;
+    const tri_segment *segment = &program->segments[program->calls[call].segment];
+    for (uint32_t i = segment->first; i < segment->first + segment->count; i++) {
+        const tri_instr *instr = &program->instrs[i];
+        bool message = tri_op_get(instr->op)->communicates;
+        if (!tri_call_runs(&program->calls[call], instr))
+            continue;
+        if (!message || instr->span > 0)
+            TRI_TRY(land(c, call, i));
+        TRI_TRY(check_instr(c, call, i));
+        if (c->next_flight == program->num_flights)
+            continue;
+        const tri_flight *flight = &program->flights[c->next_flight];
+        if (flight->call == call && flight->instr == i && message && instr->span > 0)
+            c->air[c->num_air++] = (uint32_t)c->next_flight++;
+    }
+    return TR_OK;
+}
+
+tr_status tri_check_overlap(const tri_program *program, tr_error *err)
+{
+    if (program->num_flights == 0)
+        return TR_OK;
+    checker c = {.program = program, .err = err};
+    c.air = calloc(program->num_flights, sizeof *c.air);
+    if (!c.air)
+        return tri_fail(err, TR_ERROR_RUNTIME, "no memory for the checker");
+    tr_status status = TR_OK;
+    for (uint32_t call = 0; call < program->num_calls && status == TR_OK; call++)
+        status = check_call(&c, call);
+    if (status == TR_OK)
+        status = land(&c, (uint32_t)program->num_calls, 0);
+    if (status == TR_OK && c.next_flight < program->num_flights)
+        status = tri_fail(err, TR_ERROR_INPUT,
+                          "message %zu is to be started by instruction %u of call %u, which does "
+                          "not run",
+                          c.next_flight, program->flights[c.next_flight].instr,
+                          program->flights[c.next_flight].call);
+    if (status == TR_OK && c.num_air > 0)
+        status = tri_fail(err, TR_ERROR_INPUT, "the %s of instruction %u is never waited for",
+                          name_of(program, program->flights[c.air[0]].instr),
+                          program->flights[c.air[0]].instr);
+    free(c.air);
+    return status;
+}

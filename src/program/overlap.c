@@ -1,0 +1,237 @@
+/* Messages beside the computation: which may be under way while instructions run, and until when.
+ *
+ * A message is started where it stands, and waited for before the first later instruction, of this
+ * or any later call, that touches its memory: reads what the message writes, or writes what it
+ * reads or writes; at the latest at the end of the timeline. Which one that is follows from spaces,
+ * instances and offsets, so it is decided here, once, and nothing is compared during a step.
+ *
+ * A message needs no wait for an earlier one over the same axis: these have one lane, which keeps
+ * their order. Messages that are small, or have little computation to hide behind, are not worth a
+ * lane and stay where they stand: they have no flight. Sends between ranks of a pipeline always
+ * have one: the computation never waits for a receiver. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "program/match.h"
+#include "program/overlap.h"
+
+/* One flight while the timeline is walked. The memory of a message is the hull of its operands. */
+typedef struct airborne {
+    uint32_t flight;
+    const tri_instr *instr;
+    tri_range read, write;
+    double work; /* done before it was started */
+} airborne;
+
+typedef struct planner {
+    tri_program *program;
+    const tri_overlap *how;
+    airborne *air;
+    size_t num_air, air_capacity;
+    bool *made; /* of each flight: it is worth while */
+    size_t flights_capacity, made_capacity;
+    double work; /* done so far: floating-point operations, and bytes as so many of them */
+    tr_error *err;
+} planner;
+
+/* A byte that moves takes about as long as this many operations. */
+enum { FLOPS_OF_BYTE = 4 };
+
+tri_range tri_operand_range(const tri_program *program, const tri_call *call,
+                            const tri_operand *operand)
+{
+    if (operand->value == TRI_NONE)
+        return (tri_range){.space = TRI_NONE};
+    const tri_space *space = &program->spaces[operand->space];
+    uint32_t instance =
+        space->kind == TRI_SPACE_BATCH ? call->microbatch : call->frame[operand->space];
+    uint64_t bytes = tri_value_bytes(&program->values[operand->value]);
+    return (tri_range){operand->space, instance, operand->offset, operand->offset + bytes};
+}
+
+bool tri_ranges_meet(const tri_range *a, const tri_range *b)
+{
+    return a->space != TRI_NONE && a->space == b->space && a->instance == b->instance &&
+           a->begin < b->end && b->begin < a->end;
+}
+
+static bool pairwise(const tri_instr *instr)
+{
+    return instr->op == TRI_OP_SEND || instr->op == TRI_OP_RECV;
+}
+
+bool tri_same_lane(const tri_instr *a, const tri_instr *b)
+{
+    return !pairwise(a) && !pairwise(b) && a->attr.axis == b->attr.axis &&
+           a->attr.num_homes == b->attr.num_homes &&
+           memcmp(a->attr.homes, b->attr.homes, sizeof a->attr.homes) == 0;
+}
+
+static void widen(tri_range *hull, tri_range more)
+{
+    if (more.space == TRI_NONE)
+        return;
+    if (hull->space == TRI_NONE)
+        *hull = more;
+    hull->begin = more.begin < hull->begin ? more.begin : hull->begin;
+    hull->end = more.end > hull->end ? more.end : hull->end;
+}
+
+/* What the message of an instruction and those that ride with it reads and writes. */
+static void message_ranges(const tri_program *program, const tri_call *call, const tri_instr *head,
+                           tri_range *read, tri_range *write)
+{
+    read->space = write->space = TRI_NONE;
+    for (uint32_t k = 0; k < head->span; k++) {
+        if (head[k].num_in > 0)
+            widen(read, tri_operand_range(program, call, &head[k].in[0]));
+        if (head[k].num_out > 0)
+            widen(write, tri_operand_range(program, call, &head[k].out[0]));
+    }
+    if (head->attr.flat.parts > 0 && write->space != TRI_NONE) { /* with its padding */
+        uint64_t end = write->begin + tri_message_whole_bytes(program, head);
+        write->end = end > write->end ? end : write->end;
+    }
+}
+
+static bool touches(const planner *p, const tri_call *call, const tri_instr *instr,
+                    const airborne *a)
+{
+    uint32_t span = tri_op_get(instr->op)->communicates ? instr->span : 1;
+    for (uint32_t n = 0; n < span; n++) {
+        for (int j = 0; j < instr[n].num_in; j++) {
+            tri_range in = tri_operand_range(p->program, call, &instr[n].in[j]);
+            if (tri_ranges_meet(&in, &a->write))
+                return true;
+        }
+        for (int k = 0; k < instr[n].num_out; k++) {
+            tri_range out = tri_operand_range(p->program, call, &instr[n].out[k]);
+            if (tri_ranges_meet(&out, &a->write) || tri_ranges_meet(&out, &a->read))
+                return true;
+        }
+    }
+    return false;
+}
+
+/* Ends a flight before this instruction; one that had nothing to hide behind is not made. */
+static void land(planner *p, size_t n, uint32_t call, uint32_t instr)
+{
+    airborne *a = &p->air[n];
+    tri_flight *flight = &p->program->flights[a->flight];
+    double least = pairwise(a->instr) ? 0 : (double)p->how->min_bytes * TRI_OVERLAP_FLOPS_OF_BYTE;
+    double work = p->work - a->work;
+    flight->wait_call = call;
+    flight->wait_instr = instr;
+    p->made[a->flight] = a->instr->op == TRI_OP_SEND || (work > 0 && work >= least);
+    memmove(a, a + 1, (p->num_air - n - 1) * sizeof *a);
+    p->num_air--;
+}
+
+/* Small ones are, too, where they would have to wait for larger ones before them. */
+static bool worth_a_lane(const planner *p, const tri_instr *instr)
+{
+    bool behind = pairwise(instr);
+    for (size_t n = 0; n < p->num_air; n++)
+        behind |= tri_same_lane(p->air[n].instr, instr);
+    return behind || tri_message_whole_bytes(p->program, instr) >= p->how->min_bytes;
+}
+
+static tr_status take_off(planner *p, uint32_t c, uint32_t i)
+{
+    tri_program *program = p->program;
+    const tri_instr *instr = &program->instrs[i];
+    tri_flight *flights = tri_array_grow(program->flights, program->num_flights,
+                                         &p->flights_capacity, sizeof *flights);
+    if (flights)
+        program->flights = flights;
+    bool *made = tri_array_grow(p->made, program->num_flights, &p->made_capacity, sizeof *made);
+    if (made)
+        p->made = made;
+    airborne *air = tri_array_grow(p->air, p->num_air, &p->air_capacity, sizeof *air);
+    if (air)
+        p->air = air;
+    if (!flights || !made || !air)
+        return tri_fail(p->err, TR_ERROR_RUNTIME, "no memory for the program's messages");
+    airborne *a = &p->air[p->num_air++];
+    *a = (airborne){.flight = (uint32_t)program->num_flights, .instr = instr, .work = p->work};
+    message_ranges(program, &program->calls[c], instr, &a->read, &a->write);
+    flights[program->num_flights++] = (tri_flight){.call = c, .instr = i};
+    return TR_OK;
+}
+
+static tr_status walk_call(planner *p, uint32_t c)
+{
+    const tri_program *program = p->program;
+    const tri_call *call = &program->calls[c];
+    const tri_segment *segment = &program->segments[call->segment];
+    while (call->copy_from != TRI_NONE && p->num_air > 0) /* nobody may be at the parameters */
+        land(p, p->num_air - 1, c, segment->first);
+    for (uint32_t i = segment->first; i < segment->first + segment->count; i++) {
+        const tri_instr *instr = &program->instrs[i];
+        bool message = tri_op_get(instr->op)->communicates;
+        if (!tri_call_runs(call, instr) || (message && instr->span == 0))
+            continue;
+        for (size_t n = p->num_air; n-- > 0;)
+            if (!(message && tri_same_lane(p->air[n].instr, instr)) &&
+                touches(p, call, instr, &p->air[n]))
+                land(p, n, c, i);
+        if (message && worth_a_lane(p, instr))
+            TRI_TRY(take_off(p, c, i));
+        else if (!message)
+            p->work += instr->cost.flops + FLOPS_OF_BYTE * instr->cost.bytes;
+    }
+    return TR_OK;
+}
+
+static int earlier(const void *a, const void *b)
+{
+    const tri_landing *x = a, *y = b;
+    if (x->call != y->call)
+        return x->call < y->call ? -1 : 1;
+    if (x->instr != y->instr)
+        return x->instr < y->instr ? -1 : 1;
+    return x->flight < y->flight ? -1 : x->flight > y->flight;
+}
+
+void tri_sort_landings(tri_program *program)
+{
+    qsort(program->landings, program->num_flights, sizeof *program->landings, earlier);
+}
+
+/* Flights that were not made go; what is left is also listed in the order of waiting. */
+static tr_status list_landings(planner *p)
+{
+    tri_program *program = p->program;
+    size_t kept = 0;
+    for (size_t f = 0; f < program->num_flights; f++)
+        if (p->made[f])
+            program->flights[kept++] = program->flights[f];
+    program->num_flights = kept;
+    program->landings = calloc(kept + 1, sizeof *program->landings);
+    if (!program->landings)
+        return tri_fail(p->err, TR_ERROR_RUNTIME, "no memory for the program's messages");
+    for (uint32_t f = 0; f < kept; f++) {
+        const tri_flight *flight = &program->flights[f];
+        tri_instr *instr = &program->instrs[flight->instr];
+        program->landings[f] = (tri_landing){flight->wait_call, flight->wait_instr, f};
+        if (!instr->flight)
+            instr->flight = f + 1;
+    }
+    tri_sort_landings(program);
+    return TR_OK;
+}
+
+tr_status tri_plan_overlap(tri_program *program, const tri_overlap *how, tr_error *err)
+{
+    planner p = {.program = program, .how = how, .err = err};
+    tr_status status = TR_OK;
+    for (uint32_t c = 0; c < program->num_calls && status == TR_OK; c++)
+        status = walk_call(&p, c);
+    while (p.num_air > 0)
+        land(&p, p.num_air - 1, (uint32_t)program->num_calls, 0);
+    if (status == TR_OK)
+        status = list_landings(&p);
+    free(p.air);
+    free(p.made);
+    return status;
+}

@@ -1,0 +1,37 @@
+/* Messages beside the computation (overlap.c), and the proof that nothing touches their memory
+ * meanwhile (check_overlap.c). */
+#ifndef TRI_PROGRAM_OVERLAP_H
+#define TRI_PROGRAM_OVERLAP_H
+
+#include "program/program.h"
+
+/* What is worth starting: messages of so many bytes, with so many floating-point operations for
+ * each of these bytes to hide behind. 0: whatever has anything at all to hide behind. */
+typedef struct tri_overlap {
+    uint64_t min_bytes;
+} tri_overlap;
+
+enum { TRI_OVERLAP_FLOPS_OF_BYTE = 64 };
+
+/* Fills in program->flights. A program without is one whose messages are waited for where they
+ * stand. */
+tr_status tri_plan_overlap(tri_program *program, const tri_overlap *how, tr_error *err);
+/* Puts the landings in the order of the timeline. */
+void tri_sort_landings(tri_program *program);
+
+/* Proves that every flight is waited for, and that no instruction before that touches its memory;
+ * part of tri_program_check. */
+tr_status tri_check_overlap(const tri_program *program, tr_error *err);
+
+/* Bytes of an instance of a space; TRI_NONE: nothing. */
+typedef struct tri_range {
+    uint32_t space, instance;
+    uint64_t begin, end;
+} tri_range;
+tri_range tri_operand_range(const tri_program *program, const tri_call *call,
+                            const tri_operand *operand);
+/* Whether two messages run one after the other in the order of starting. */
+bool tri_same_lane(const tri_instr *a, const tri_instr *b);
+bool tri_ranges_meet(const tri_range *a, const tri_range *b);
+
+#endif

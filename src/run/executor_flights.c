@@ -1,0 +1,105 @@
+/* Messages beside the computation: the program says which are started and where each is waited for
+ * (program/overlap.c); here that is done, step by step in the order of the two lists. */
+#include "base/clock.h"
+#include "program/match.h"
+#include "run/executor_parts.h"
+
+bool tri_executor_flies(const tri_executor *executor, uint32_t call, uint32_t instr)
+{
+    const tri_program *program = executor->program;
+    if (executor->num_started == program->num_flights || !executor->exchange->start)
+        return false;
+    const tri_flight *flight = &program->flights[executor->num_started];
+    return flight->call == call && flight->instr == instr;
+}
+
+tr_status tri_executor_start(tri_executor *executor, uint32_t instr, const tri_message *message,
+                             tr_error *err)
+{
+    const tri_exchange *exchange = executor->exchange;
+    tr_status status = exchange->start(exchange->context, message,
+                                       &executor->requests[executor->num_started], err);
+    if (status != TR_OK)
+        return tri_executor_failed(executor, instr, status, err);
+    executor->num_started++;
+    return TR_OK;
+}
+
+/* The message in the row of its lane; and what the computation waited for it, in its own. */
+static void record(const tri_executor *executor, const tri_flight *flight, uint64_t begin,
+                   uint64_t end, uint64_t waited_from)
+{
+    const tri_program *program = executor->program;
+    const tri_instr *instr = &program->instrs[flight->instr];
+    uint64_t now = tri_now_ns();
+    if (executor->time_by_op)
+        executor->time_by_op[instr->op] += (double)(now - waited_from) * 1e-9;
+    if (!executor->trace)
+        return;
+    tri_trace_event event = {
+        .name = program->values[tri_message_value(instr)].name,
+        .category = tri_op_get(instr->op)->name,
+        .lane = 1 + instr->attr.axis,
+        .start_ns = (int64_t)begin,
+        .duration_ns = (int64_t)(end - begin),
+        .num_args = 4,
+        .arg = {{"instruction", flight->instr},
+                {"microbatch", program->calls[flight->call].microbatch},
+                {"waited_for_at", flight->wait_instr},
+                {"bytes", (double)tri_message_whole_bytes(program, instr)}},
+    };
+    tri_trace_add(executor->trace, &event);
+    event.category = "wait";
+    event.lane = 0;
+    event.start_ns = (int64_t)waited_from;
+    event.duration_ns = (int64_t)(now - waited_from);
+    tri_trace_add(executor->trace, &event);
+}
+
+static tr_status land_one(tri_executor *executor, uint32_t number, tr_error *err)
+{
+    const tri_flight *flight = &executor->program->flights[number];
+    const tri_exchange *exchange = executor->exchange;
+    uint64_t begin = 0, end = 0;
+    bool timed = executor->trace || executor->time_by_op;
+    uint64_t now = timed ? tri_now_ns() : 0;
+    void *request = executor->requests[number];
+    executor->requests[number] = NULL;
+    tri_executor_publish(executor, flight->instr); /* what is waited for, not what waits */
+    tr_status status = exchange->wait(exchange->context, request, &begin, &end, err);
+    if (status != TR_OK)
+        return tri_executor_failed(executor, flight->instr, status, err);
+    if (timed)
+        record(executor, flight, begin, end, now);
+    return TR_OK;
+}
+
+tr_status tri_executor_land(tri_executor *executor, uint32_t call, uint32_t instr, tr_error *err)
+{
+    const tri_program *program = executor->program;
+    while (executor->num_landed < program->num_flights) {
+        const tri_landing *landing = &program->landings[executor->num_landed];
+        if (landing->call != call || landing->instr != instr)
+            break;
+        executor->num_landed++;
+        if (executor->requests[landing->flight])
+            TRI_TRY(land_one(executor, landing->flight, err));
+    }
+    return TR_OK;
+}
+
+void tri_executor_abandon(tri_executor *executor)
+{
+    const tri_exchange *exchange = executor->exchange;
+    bool given_up = false;
+    for (size_t f = 0; f < executor->num_started; f++) {
+        uint64_t begin, end;
+        if (!executor->requests[f])
+            continue;
+        if (!given_up && exchange->give_up)
+            exchange->give_up(exchange->context);
+        given_up = true;
+        exchange->wait(exchange->context, executor->requests[f], &begin, &end, NULL);
+        executor->requests[f] = NULL;
+    }
+}
