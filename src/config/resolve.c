@@ -11,6 +11,7 @@
 #include "data/prepare.h"
 #include "data/tokenizer.h"
 #include "serve/generate.h"
+#include "sim/sim.h"
 
 static tr_status fill(tr_settings *settings, const char *name, int64_t value, tr_error *err)
 {
@@ -466,6 +467,18 @@ static tr_status precision_config(const tr_settings *s, tri_session_config *conf
     return TR_OK;
 }
 
+static tr_status pace_config(const tr_settings *s, tri_session_config *config, tr_error *err)
+{
+    tri_action_costs costs = {0};
+    const char *pace = tr_settings_string(s, "run.pace");
+    config->keep_pace = pace[0] != 0;
+    if (tri_sim_parse_costs(pace, &costs, err) != TR_OK)
+        return tri_fail_prefix(err, TR_ERROR_INPUT, "run.pace");
+    for (int k = 0; k < TRI_NUM_ACTIONS; k++)
+        config->pace[k] = costs.kind[k] * 1e-3;
+    return TR_OK;
+}
+
 tr_status tri_session_config_from(const tr_settings *s, tri_session_config *config, tr_error *err)
 {
     *config = (tri_session_config){
@@ -508,6 +521,7 @@ tr_status tri_session_config_from(const tr_settings *s, tri_session_config *conf
     TRI_TRY(check_tp(compile, err));
     TRI_TRY(check_shard_group(compile, err));
     TRI_TRY(tri_pipeline_check(compile, err));
+    TRI_TRY(pace_config(s, config, err));
     int64_t context = tr_settings_int(s, "generate.context");
     int64_t block = tr_settings_int(s, "generate.prefill");
     int64_t most = context > 0 ? context : compile->model.positions;

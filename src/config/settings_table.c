@@ -313,6 +313,10 @@ const tri_setting tri_settings_table[] = {
          "Give the same bits in every run; false lets a GPU add in any order, which is faster (the "
          "gradient of attention)",
          "deterministic_algorithms use_deterministic_algorithms"),
+    STRING("run.pace", "",
+           "Milliseconds that the actions of a step take at least, such as F=20,I=20,W=20,B=40: to "
+           "compare a pipeline with `trireme sim --cost`",
+           "sleep delay"),
     BOOL("run.trace", "false", "Write trace.json, a timeline that opens in Perfetto",
          "profile profiler timeline"),
     BOOL("run.save", "true", "Write the weights at the end", "save_model always_save_checkpoint"),

@@ -1,8 +1,10 @@
 #include "run/executor.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "base/clock.h"
 #include "run/executor_parts.h"
@@ -392,14 +394,57 @@ tr_status tri_executor_copy_version(const tri_executor *executor, const tri_call
     return TR_OK;
 }
 
+/* An action as a whole, in the row of the schedule: what a picture of a pipeline is made of. */
+static void record_action(const tri_executor *executor, const tri_call *call, int64_t start,
+                          int64_t end)
+{
+    const tri_segment *segment = &executor->program->segments[call->segment];
+    if (!executor->trace || !tri_action_computes(segment->action))
+        return;
+    tri_trace_event event = {.name = tri_action_name(segment->action),
+                             .category = "action",
+                             .lane = TRI_TRACE_ACTIONS,
+                             .start_ns = start,
+                             .duration_ns = end - start,
+                             .num_args = 2,
+                             .arg = {{"chunk", segment->chunk}, {"microbatch", call->microbatch}}};
+    tri_trace_add(executor->trace, &event);
+}
+
+/* Sleeps until an action has taken the time that it is to take. */
+static void keep_pace(const tri_executor *executor, const tri_call *call, int64_t start,
+                      int64_t waited)
+{
+    tri_action_kind kind = executor->program->segments[call->segment].action;
+    if (!executor->pace || !tri_action_computes(kind))
+        return;
+    int64_t until = start + waited + (int64_t)(executor->pace[kind] * 1e9);
+    struct timespec when = {.tv_sec = until / 1000000000, .tv_nsec = until % 1000000000};
+    while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &when, NULL) == EINTR)
+        ;
+}
+
+/* Waits for the messages that an instruction needs; adds the time to *waited. */
+static tr_status land(tri_executor *executor, uint32_t c, uint32_t i, bool timed, int64_t *waited,
+                      tr_error *err)
+{
+    if (!timed)
+        return tri_executor_land(executor, c, i, err);
+    int64_t before = (int64_t)tri_now_ns();
+    TRI_TRY(tri_executor_land(executor, c, i, err));
+    *waited += (int64_t)tri_now_ns() - before;
+    return TR_OK;
+}
+
 static tr_status run_call(tri_executor *executor, uint32_t c, tr_error *err)
 {
     const tri_program *program = executor->program;
     const tri_call *call = &program->calls[c];
     const tri_segment *segment = &program->segments[call->segment];
-    bool timed = executor->trace || executor->time_by_op;
+    bool timed = executor->trace || executor->time_by_op || executor->pace;
+    int64_t begin = timed ? (int64_t)tri_now_ns() : 0, waited = 0, first_wait = -1;
     if (call->copy_from != TRI_NONE) {
-        TRI_TRY(tri_executor_land(executor, c, segment->first, err));
+        TRI_TRY(land(executor, c, segment->first, timed, &waited, err));
         TRI_TRY(tri_executor_copy_version(executor, call, err));
     }
     for (uint32_t i = segment->first; i < segment->first + segment->count; i++) {
@@ -407,7 +452,8 @@ static tr_status run_call(tri_executor *executor, uint32_t c, tr_error *err)
         tri_ready *ready = &executor->ready[i];
         if (instr->span == 0 || !tri_call_runs(call, instr))
             continue;
-        TRI_TRY(tri_executor_land(executor, c, i, err));
+        TRI_TRY(land(executor, c, i, timed, &waited, err));
+        first_wait = first_wait < 0 ? waited : first_wait;
         tri_executor_point(executor, call, i);
         tri_executor_publish(executor, i);
         int64_t start = timed ? (int64_t)tri_now_ns() : 0;
@@ -419,6 +465,10 @@ static tr_status run_call(tri_executor *executor, uint32_t c, tr_error *err)
         if (timed && !flies) /* a flight is recorded when it has ended */
             tri_executor_record_time(executor, call, i, start, (int64_t)tri_now_ns());
     }
+    keep_pace(executor, call, begin, waited);
+    if (timed)
+        record_action(executor, call, begin + (first_wait > 0 ? first_wait : 0),
+                      (int64_t)tri_now_ns());
     return TR_OK;
 }
 

@@ -52,6 +52,9 @@ typedef struct tri_executor {
     tri_trace *trace;             /* NULL: none */
     double *time_by_op;           /* [TRI_NUM_OPS] seconds, when the caller gives one */
     const tri_exchange *exchange; /* needed when the program communicates */
+    /* [TRI_NUM_ACTIONS] seconds that an action takes at least, the wait for messages not counted:
+     * the executor sleeps for the rest. NULL: as long as it takes. */
+    const double *pace;
     tri_rank_status *status;      /* NULL, or where to say which instruction is running */
     tri_part *parts;              /* of a device with a queue, after the first run */
     size_t num_parts, parts_capacity;

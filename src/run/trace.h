@@ -11,6 +11,8 @@
 #include <stdint.h>
 
 enum { TRI_TRACE_MAX_ARGS = 4, TRI_TRACE_MAX_LANES = 64 };
+/* The row of whole actions of a pipeline; category "action", name F, I, W, B or U. */
+enum { TRI_TRACE_ACTIONS = 40 };
 
 /* Strings are not copied: they must live until the trace is written. */
 typedef struct tri_trace_event {

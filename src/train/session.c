@@ -233,6 +233,8 @@ tr_status tri_session_start(tri_session *session, tr_error *err)
                                       &session->store, session->config.seed, err));
     for (int p = 0; p < TRI_NUM_PROGRAMS; p++) {
         session->executors[p].exchange = &session->exchange;
+        if (session->config.keep_pace && p == TRI_PROGRAM_TRAIN)
+            session->executors[p].pace = session->config.pace;
         session->executors[p].status = session->status;
     }
     TRI_TRY(fill_weights(session, err));

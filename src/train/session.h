@@ -44,6 +44,9 @@ typedef struct tri_session_config {
     int64_t steps;            /* train.steps; with epochs, 0 sets no other end */
     int64_t epochs;           /* train.epochs; 0: steps are counted */
     int64_t max_skipped;      /* train.max_skipped: steps in a row, with a loss scaler */
+    /* Seconds that each action takes at least (run/executor.h), when it is to keep a pace. */
+    bool keep_pace;
+    double pace[TRI_NUM_ACTIONS];
     const char *weights_from; /* file to start from, or "" */
 } tri_session_config;
 
