@@ -129,6 +129,7 @@ static const tri_flag sim_flags[] = {
     {"csv", "FILE", "write the order as a table that csv:FILE reads"},
     {"comms", NULL, "with --csv: sends and receives too"},
     {"compare", NULL, "every schedule side by side: bubble, activations, weights"},
+    {"trace", "RUN_DIR", "the pipeline of a run that had run.trace=true, as it was measured"},
     {"device", "NAME", "time the pipeline of FILE.yaml and its layout on a device, h100 say"},
     {"link", "NAME", "with --device: what connects the stages (default: the device's own link)"},
     {"efficiency", "SHARE", "with --device: of the datasheet's rates, reached (default 0.5)"},

@@ -230,6 +230,8 @@ static tr_status run(const tri_cli *cli, tr_error *err)
         print_list();
         return TR_OK;
     }
+    if (tri_cli_flag(cli, "trace"))
+        return tri_sim_trace(cli, err);
     if (tri_cli_flag(cli, "device"))
         return tri_sim_model(cli, err);
     if (strncmp(config.order, "csv:", 4) != 0 && !tri_order_find(config.order))

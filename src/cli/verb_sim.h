@@ -24,6 +24,9 @@ tr_status tri_sim_write_svg(const char *path, const tri_sim_case *c, const char 
 /* verb_sim_model.c: the pipeline of a layout, with the times of its programs on --device. */
 tr_status tri_sim_model(const tri_cli *cli, tr_error *err);
 
+/* verb_sim_trace.c: the pipeline of a run, from its traces. */
+tr_status tri_sim_trace(const tri_cli *cli, tr_error *err);
+
 /* Every schedule of the table side by side; costs are those of all layers of a rank. */
 tr_status tri_sim_compare(uint32_t num_ranks, uint32_t num_microbatches, uint32_t chunks,
                           const tri_action_costs *costs, tr_error *err);

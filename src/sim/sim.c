@@ -198,11 +198,9 @@ static void total(const tri_schedule *s, const tri_action_costs *costs, tri_sim 
     }
 }
 
-static tr_status measure(const tri_schedule *s, const tri_action_costs *costs, tri_sim *sim,
-                         tr_error *err)
+tr_status tri_sim_finish(tri_sim *sim, const tri_action_costs *costs, tr_error *err)
 {
-    tri_machine_options options = {.pairs = costs->overlap > 0, .costs = *costs};
-    TRI_TRY(tri_machine_run(&sim->index, &options, sim->start, sim->end, err));
+    const tri_schedule *s = sim->index.schedule;
     for (uint32_t r = 0; r < s->num_ranks; r++) {
         span_of(sim, r, &sim->ranks[r]);
         steady_of(sim, r, &sim->ranks[r]);
@@ -214,8 +212,7 @@ static tr_status measure(const tri_schedule *s, const tri_action_costs *costs, t
     return TR_OK;
 }
 
-tr_status tri_sim_run(const tri_schedule *schedule, const tri_action_costs *costs, tri_sim *sim,
-                      tr_error *err)
+tr_status tri_sim_begin(const tri_schedule *schedule, tri_sim *sim, tr_error *err)
 {
     *sim = (tri_sim){0};
     TRI_TRY(tri_schedule_index_init(&sim->index, schedule, err));
@@ -223,9 +220,20 @@ tr_status tri_sim_run(const tri_schedule *schedule, const tri_action_costs *cost
     sim->start = calloc(num, sizeof *sim->start);
     sim->end = calloc(num, sizeof *sim->end);
     sim->ranks = calloc(schedule->num_ranks, sizeof *sim->ranks);
-    tr_status status = sim->start && sim->end && sim->ranks
-                           ? measure(schedule, costs, sim, err)
-                           : tri_fail(err, TR_ERROR_RUNTIME, "no memory for the simulation");
+    if (sim->start && sim->end && sim->ranks)
+        return TR_OK;
+    tri_sim_fini(sim);
+    return tri_fail(err, TR_ERROR_RUNTIME, "no memory for the simulation");
+}
+
+tr_status tri_sim_run(const tri_schedule *schedule, const tri_action_costs *costs, tri_sim *sim,
+                      tr_error *err)
+{
+    TRI_TRY(tri_sim_begin(schedule, sim, err));
+    tri_machine_options options = {.pairs = costs->overlap > 0, .costs = *costs};
+    tr_status status = tri_machine_run(&sim->index, &options, sim->start, sim->end, err);
+    if (status == TR_OK)
+        status = tri_sim_finish(sim, costs, err);
     if (status != TR_OK)
         tri_sim_fini(sim);
     return status;

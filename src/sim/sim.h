@@ -43,6 +43,11 @@ tr_status tri_sim_run(const tri_schedule *schedule, const tri_action_costs *cost
                       tr_error *err);
 void tri_sim_fini(tri_sim *sim);
 
+/* The same from times that come from elsewhere: begin, fill in start and end, finish. Of the costs
+ * only those of the update are looked at. */
+tr_status tri_sim_begin(const tri_schedule *schedule, tri_sim *sim, tr_error *err);
+tr_status tri_sim_finish(tri_sim *sim, const tri_action_costs *costs, tr_error *err);
+
 /* draw_text.c: one line for each rank, cells of the least time; false when it does not fit into
  * the columns (nothing is added then, and *needed says how many it takes). */
 bool tri_sim_draw_text(const tri_sim *sim, uint32_t columns, tri_text *text, uint32_t *needed);
