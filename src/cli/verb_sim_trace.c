@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "api/api.h"
+#include "cli/run_trace.h"
 #include "cli/verb_sim.h"
 #include "compile/pipeline.h"
 
@@ -16,15 +17,6 @@ typedef struct measured {
     double *update; /* [rank], ms */
     double first;   /* start of the step */
 } measured;
-
-/* "RUN_DIR/trace.json" of rank 0, "RUN_DIR/trace-3.json" of the others. */
-static void trace_path(const char *dir, int rank, char *path, size_t size)
-{
-    if (rank == 0)
-        snprintf(path, size, "%s/trace.json", dir);
-    else
-        snprintf(path, size, "%s/trace-%d.json", dir, rank);
-}
 
 static const char *text_of(const json_t *event, const char *key)
 {
@@ -102,7 +94,7 @@ static tr_status read_rank(measured *m, uint32_t place, int rank, tr_error *err)
     char path[4200];
     size_t from, to;
     json_error_t why;
-    trace_path(m->dir, rank, path, sizeof path);
+    tri_run_trace_path(m->dir, rank, path, sizeof path);
     json_t *root = json_load_file(path, 0, &why);
     if (!root)
         return tri_fail(err, TR_ERROR_INPUT,

@@ -14,6 +14,7 @@
 #include "cli/launch.h"
 #include "cli/memory.h"
 #include "cli/progress.h"
+#include "cli/run_trace.h"
 #include "cli/text.h"
 #include "data/tokenizer.h"
 #include "train/metrics.h"
@@ -84,25 +85,6 @@ static tr_status open_files(run *r, tr_error *err)
         status = tri_metrics_open(path, &r->metrics, err);
     free(path);
     TRI_TRY(status);
-    if (!tr_settings_bool(r->cli->settings, "run.trace"))
-        return TR_OK;
-    size_t per_step = 0;
-    const tri_program *program = &r->session->session.programs[TRI_PROGRAM_TRAIN];
-    for (size_t c = 0; c < program->num_calls; c++)
-        per_step += program->segments[program->calls[c].segment].count;
-    per_step += 2 * program->num_flights; /* on their way, and waited for */
-    int64_t wanted = (int64_t)per_step * r->num_steps, most = 1000000;
-    TRI_TRY(tri_trace_create(0, wanted < most ? wanted : most, &r->trace, err));
-    static const char *const rows[TRI_NUM_AXES] = {
-        [TRI_AXIS_TP] = "over tp",       [TRI_AXIS_CP] = "over cp",
-        [TRI_AXIS_DP] = "over dp",       [TRI_AXIS_PP] = "over pp",
-        [TRI_AXIS_SHARD] = "over shard", [TRI_AXIS_REPLICATE] = "over replicate"};
-    tri_trace_name_lane(r->trace, 0, "compute");
-    for (size_t f = 0; f < program->num_flights; f++) {
-        int axis = program->instrs[program->flights[f].instr].attr.axis;
-        tri_trace_name_lane(r->trace, 1 + axis, rows[axis]);
-    }
-    r->session->session.executors[TRI_PROGRAM_TRAIN].trace = r->trace;
     return TR_OK;
 }
 
@@ -294,12 +276,6 @@ static tr_status write_results(run *r, tr_error *err)
         free(path);
         TRI_TRY(status);
     }
-    if (r->trace) {
-        TRI_TRY(in_dir(r, "trace.json", &path, err));
-        tr_status status = tri_trace_write(r->trace, path, err);
-        free(path);
-        TRI_TRY(status);
-    }
     return TR_OK;
 }
 
@@ -380,6 +356,7 @@ static tr_status train(run *r, const tri_bootstrap *bootstrap, tr_error *err)
     TRI_TRY(open_record(r, err));
     r->num_steps = tr_session_num_steps(r->session);
     bool leads = bootstrap->rank == 0;
+    TRI_TRY(tri_run_trace_open(r->cli, r->session, bootstrap->rank, r->num_steps, &r->trace, err));
     if (leads) {
         TRI_TRY(open_files(r, err));
         print_start(r);
@@ -398,6 +375,8 @@ static tr_status train(run *r, const tri_bootstrap *bootstrap, tr_error *err)
     if (leads)
         tri_progress_fini(&r->progress);
     TRI_TRY(status);
+    if (r->trace)
+        TRI_TRY(tri_run_trace_write(r->trace, r->dir, bootstrap->rank, err));
     if (tr_settings_bool(r->cli->settings, "run.save"))
         TRI_TRY(tr_session_pull(r->session, err)); /* by all: each has a part */
     if (leads) {

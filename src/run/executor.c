@@ -399,7 +399,8 @@ static void record_action(const tri_executor *executor, const tri_call *call, in
                           int64_t end)
 {
     const tri_segment *segment = &executor->program->segments[call->segment];
-    if (!executor->trace || !tri_action_computes(segment->action))
+    if (!executor->trace || !tri_action_computes(segment->action) ||
+        executor->program->num_chunks == 1)
         return;
     tri_trace_event event = {.name = tri_action_name(segment->action),
                              .category = "action",
