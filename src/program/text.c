@@ -120,6 +120,22 @@ static void reads_text(const tri_program *program, const tri_instr *instr, char 
     }
 }
 
+/* Until when a message is under way; of several calls, in the first. */
+static void print_flight(const tri_program *program, const tri_flight *flight, tri_text *text)
+{
+    char segment[24];
+    if (flight->wait_call == program->num_calls) {
+        tri_text_add(text, ", under way until the end");
+        return;
+    }
+    const tri_call *call = &program->calls[flight->wait_call];
+    tri_text_add(text, ", under way until %u", flight->wait_instr);
+    if (call->microbatch != program->calls[flight->call].microbatch)
+        tri_text_add(text, " of call %u, %s of micro-batch %u", flight->wait_call,
+                     tri_segment_text(program, &program->segments[call->segment], segment),
+                     call->microbatch);
+}
+
 /* Who takes part in a message, and how much rides in it. */
 static void print_message(const tri_program *program, const tri_instr *instr, tri_text *text)
 {
@@ -128,30 +144,23 @@ static void print_message(const tri_program *program, const tri_instr *instr, tr
     char bytes[16];
     uint64_t size = tri_message_whole_bytes(program, instr);
     if (instr->op == TRI_OP_SEND || instr->op == TRI_OP_RECV) {
-        tri_text_add(text, "  (%s pp %d, %s)", instr->op == TRI_OP_SEND ? "to" : "from",
+        tri_text_add(text, "  (%s pp %d, %s", instr->op == TRI_OP_SEND ? "to" : "from",
                      instr->attr.peer, tri_text_bytes((double)size, bytes));
-        return;
-    }
-    if (instr->attr.axis == TRI_AXIS_HOME) {
+    } else if (instr->attr.axis == TRI_AXIS_HOME) {
         tri_text_add(text, "  (over pp");
         for (int i = 0; i < instr->attr.num_homes; i++)
             tri_text_add(text, "%s%d", i ? ", " : " ", instr->attr.homes[i]);
-        tri_text_add(text, ", %u tensor%s in one message of %s)", instr->span,
+        tri_text_add(text, ", %u tensor%s in one message of %s", instr->span,
                      instr->span == 1 ? "" : "s", tri_text_bytes((double)size, bytes));
-        return;
+    } else {
+        tri_text_add(text, "  (over %s, %u tensor%s in one message of %s%s",
+                     tri_axis_name((tri_axis)instr->attr.axis), instr->span,
+                     instr->span == 1 ? "" : "s", tri_text_bytes((double)size, bytes),
+                     instr->last_only && program->num_microbatches > 1 ? ", last micro-batch only"
+                                                                       : "");
     }
-    tri_text_add(text, "  (over %s, %u tensor%s in one message of %s%s",
-                 tri_axis_name((tri_axis)instr->attr.axis), instr->span,
-                 instr->span == 1 ? "" : "s", tri_text_bytes((double)size, bytes),
-                 instr->last_only && program->num_microbatches > 1 ? ", last micro-batch only"
-                                                                   : "");
-    if (instr->flight) {
-        const tri_flight *flight = &program->flights[instr->flight - 1];
-        if (flight->wait_call < program->num_calls)
-            tri_text_add(text, ", under way until %u", flight->wait_instr);
-        else
-            tri_text_add(text, ", under way until the end");
-    }
+    if (instr->flight)
+        print_flight(program, &program->flights[instr->flight - 1], text);
     tri_text_add(text, ")");
 }
 
@@ -271,9 +280,12 @@ static void print_update(const tri_program *program, size_t begin, size_t end, b
                alike(program, &program->instrs[i], &program->instrs[next], false))
             next++;
         print_instr(program, i, text);
+        const tri_instr *last = &program->instrs[next - 1];
+        tri_id named =
+            last->num_in && last->in[0].value != TRI_NONE ? last->in[0].value : last->out[0].value;
         if (next - i > 1)
             tri_text_add(text, "       the same for %zu more, to %s\n", next - i - 1,
-                         program->values[program->instrs[next - 1].in[0].value].name);
+                         program->values[named].name);
         i = next;
     }
 }
