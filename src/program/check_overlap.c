@@ -108,10 +108,34 @@ static tr_status land(checker *c, uint32_t call, uint32_t instr)
     return TR_OK;
 }
 
+/* Parameters that a call begins with copying are at rest. */
+static tr_status check_copy(checker *c, uint32_t call)
+{
+    const tri_program *program = c->program;
+    uint32_t first = program->segments[program->calls[call].segment].first;
+    if (program->calls[call].copy_from == TRI_NONE)
+        return TR_OK;
+    TRI_TRY(land(c, call, first));
+    for (size_t n = 0; n < c->num_air; n++) {
+        const tri_flight *flight = &program->flights[c->air[n]];
+        const tri_instr *head = &program->instrs[flight->instr];
+        const tri_call *from = &program->calls[flight->call];
+        tri_range in = {.space = TRI_NONE}, out = {.space = TRI_NONE};
+        if (head->num_in > 0)
+            in = tri_operand_range(program, from, &head->in[0]);
+        if (head->num_out > 0)
+            out = tri_operand_range(program, from, &head->out[0]);
+        if (tri_range_of_params(program, &in) || tri_range_of_params(program, &out))
+            return complain(c, call, first, c->air[n], "begins with copying what belongs to");
+    }
+    return TR_OK;
+}
+
 static tr_status check_call(checker *c, uint32_t call)
 {
     const tri_program *program = c->program;
     const tri_segment *segment = &program->segments[program->calls[call].segment];
+    TRI_TRY(check_copy(c, call));
     for (uint32_t i = segment->first; i < segment->first + segment->count; i++) {
         const tri_instr *instr = &program->instrs[i];
         bool message = tri_op_get(instr->op)->communicates;

@@ -159,13 +159,23 @@ static tr_status take_off(planner *p, uint32_t c, uint32_t i)
     return TR_OK;
 }
 
+bool tri_range_of_params(const tri_program *program, const tri_range *range)
+{
+    if (range->space == TRI_NONE)
+        return false;
+    tri_space_kind kind = program->spaces[range->space].kind;
+    return kind == TRI_SPACE_PARAM || kind == TRI_SPACE_COPY;
+}
+
 static tr_status walk_call(planner *p, uint32_t c)
 {
     const tri_program *program = p->program;
     const tri_call *call = &program->calls[c];
     const tri_segment *segment = &program->segments[call->segment];
-    while (call->copy_from != TRI_NONE && p->num_air > 0) /* nobody may be at the parameters */
-        land(p, p->num_air - 1, c, segment->first);
+    for (size_t n = p->num_air; n-- > 0 && call->copy_from != TRI_NONE;)
+        if (tri_range_of_params(program, &p->air[n].read) ||
+            tri_range_of_params(program, &p->air[n].write))
+            land(p, n, c, segment->first); /* parameters are copied before it */
     for (uint32_t i = segment->first; i < segment->first + segment->count; i++) {
         const tri_instr *instr = &program->instrs[i];
         bool message = tri_op_get(instr->op)->communicates;
