@@ -93,8 +93,10 @@ tr_status tri_session_compile(tri_session *session, const tri_session_config *co
     tr_status status = tri_device_open(&config->device, &session->device, err);
     if (status == TR_OK) {
         session->config.compile.fusions = session->device.def->fusions;
-        if (session->device.def->queue) /* its messages pass through the host, one at a time */
+        if (session->device.def->queue) { /* its messages pass through the host, one at a time */
             session->config.compile.overlap = false;
+            session->config.compile.bucket_bytes = INFINITY;
+        }
         status = compile_programs(session, err);
     }
     if (status == TR_OK) {
