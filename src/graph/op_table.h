@@ -97,6 +97,8 @@ void tri_place_embed(const tri_node *, const tri_shape *, tri_spot *, tri_spot *
 void tri_place_embed_grad(const tri_node *, const tri_shape *, tri_spot *, tri_spot *);
 void tri_place_heads(const tri_node *, const tri_shape *, tri_spot *, tri_spot *);
 void tri_place_heads_grad(const tri_node *, const tri_shape *, tri_spot *, tri_spot *);
+void tri_place_cache_write(const tri_node *, const tri_shape *, tri_spot *, tri_spot *);
+void tri_place_cache_attention(const tri_node *, const tri_shape *, tri_spot *, tri_spot *);
 void tri_place_ce_stats(const tri_node *, const tri_shape *, tri_spot *, tri_spot *);
 void tri_place_ce_grad(const tri_node *, const tri_shape *, tri_spot *, tri_spot *);
 void tri_place_total(const tri_node *, const tri_shape *, tri_spot *, tri_spot *);

@@ -156,6 +156,10 @@ static tr_status divide_gradients(tri_placer *p, tri_id param, tr_error *err)
         if (p->values[p->grad[i]].spot.kind == TRI_SPOT_TERMS)
             TRI_TRY(tri_placer_emit(p, TRI_OP_ALL_REDUCE, "sum", p->grad[i], (tri_cut){0},
                                     (tri_spot){TRI_SPOT_WHOLE, 0}, &p->grad[i], err));
+        if (tri_cut_has_copies(&graph->values[p->grad[i]].cut))
+            TRI_TRY(tri_placer_emit(p, TRI_OP_ALL_REDUCE, "sum", p->grad[i],
+                                    (tri_cut){.axis = TRI_AXIS_KV_COPY}, p->values[p->grad[i]].spot,
+                                    &p->grad[i], err));
         put_in_bucket(p, p->grad[i], bucket, (tri_id)i);
     }
     for (tri_axis axis = TRI_AXIS_SHARD; axis <= TRI_AXIS_REPLICATE; axis++)
