@@ -173,10 +173,8 @@ static inline int64_t tri_flat_padded(int64_t count)
 /* Where a part of the bucket begins; not for whole tensors. */
 static inline int64_t tri_flat_begin(const tri_flat *flat, int part)
 {
-    tri_cut cut = {.parts = flat->parts,
-                   .part = flat->part,
-                   .size = flat->total,
-                   .unit = TRI_FLAT_UNIT};
+    tri_cut cut = {
+        .parts = flat->parts, .part = flat->part, .size = flat->total, .unit = TRI_FLAT_UNIT};
     return tri_cut_begin(&cut, part);
 }
 

@@ -332,12 +332,14 @@ tr_status tri_place(tri_graph *graph, const tri_layout *layout, tr_error *err)
     p.terms_dp = calloc(graph->num_states + 1, sizeof *p.terms_dp);
     p.terms_pp = calloc(graph->num_states + 1, sizeof *p.terms_pp);
     p.terms_copy = calloc(graph->num_states + 1, sizeof *p.terms_copy);
+    p.terms_replicate = calloc(graph->num_states + 1, sizeof *p.terms_replicate);
     p.accumulated = calloc(num_params + 1, sizeof *p.accumulated);
     tri_id *ids = malloc((3 * num_params + 1) * sizeof *ids);
     p.grads_left = calloc(num_params + 1, sizeof *p.grads_left);
     p.complete = calloc(graph->num_states + 1, sizeof *p.complete);
-    tr_status status = p.terms_tp && p.terms_dp && p.terms_pp && p.terms_copy && p.accumulated &&
-                               ids && p.grads_left && p.complete
+    tr_status status = p.terms_tp && p.terms_dp && p.terms_pp && p.terms_copy &&
+                               p.terms_replicate && p.accumulated && ids && p.grads_left &&
+                               p.complete
                            ? TR_OK
                            : tri_fail(err, TR_ERROR_RUNTIME, "no memory to place the graph");
     for (size_t i = 0; ids && i < 3 * num_params; i++)
@@ -353,6 +355,7 @@ tr_status tri_place(tri_graph *graph, const tri_layout *layout, tr_error *err)
     free(p.terms_pp);
     free(p.accumulated);
     free(p.terms_copy);
+    free(p.terms_replicate);
     free(p.grads_left);
     free(p.complete);
     free(ids);

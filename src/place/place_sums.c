@@ -240,6 +240,30 @@ tr_status tri_placer_end_backward(tri_placer *p, tr_error *err)
     return TR_OK;
 }
 
+/* Zero 2 and 3 with copies between groups: accumulated slices, in the order in which they lie in
+ * memory (program/memory.c), so that they travel together. */
+static tr_status sum_slices(tri_placer *p, tr_error *err)
+{
+    const tri_graph *graph = p->graph;
+    const tri_param *params = graph->params->items;
+    size_t count = graph->params->count;
+    for (size_t first = 0, end; first < count; first = end) {
+        for (end = first; end < count && params[end].layer == params[first].layer;)
+            end++;
+        for (int with_copy = 1; with_copy >= 0; with_copy--)
+            for (size_t i = first; i < end; i++) {
+                tri_id state = graph->grad_state[i];
+                if (state == TRI_NONE || !p->terms_replicate[state] ||
+                    tri_param_has_copy(&params[i], graph->precision.compute) != with_copy)
+                    continue;
+                p->terms_replicate[state] = false;
+                if (tri_mesh_size(&p->layout->mesh, TRI_AXIS_REPLICATE) > 1)
+                    TRI_TRY(sum_state(p, state, TRI_AXIS_REPLICATE, NULL, err));
+            }
+    }
+    return TR_OK;
+}
+
 tr_status tri_placer_complete_gradients(tri_placer *p, tr_error *err)
 {
     const tri_graph *graph = p->graph;
@@ -249,6 +273,8 @@ tr_status tri_placer_complete_gradients(tri_placer *p, tr_error *err)
     TRI_TRY(sum_gradients(p, NULL, TRI_AXIS_KV_COPY, err));
     for (size_t i = 0; graph->flats && i < graph->params->count; i++)
         TRI_TRY(sum_bucket(p, i, err));
+    if (graph->flats)
+        TRI_TRY(sum_slices(p, err));
     if (!graph->flats)
         TRI_TRY(sum_gradients(p, NULL, TRI_AXIS_DP, err));
     return sum_homes(p, err);

@@ -95,6 +95,7 @@ static tr_status accumulate_slice(tri_placer *p, tri_id param, tr_error *err)
     tri_graph_write_state(graph, node, 0, state,
                           p->accumulated[param] ? TRI_WRITE_ADD : TRI_WRITE_START);
     p->accumulated[param] = true;
+    p->terms_replicate[state] = true;
     p->values[out].global = p->values[old].global;
     p->values[out].piece = p->graph->nodes[node].prev[0];
     tri_placer_set_spot(p, out, p->values[old].spot);
@@ -122,16 +123,14 @@ void tri_placer_enter_chunk(tri_placer *p, int chunk)
     }
 }
 
-/* A gradient in its bucket: summed into slices, then the slices over the copies. */
-static tr_status sum_in_bucket(tri_placer *p, tri_id param, tri_axis axis, uint32_t bucket,
-                               tr_error *err)
+/* A gradient in its bucket: summed into slices. */
+static tr_status sum_in_bucket(tri_placer *p, tri_id param, uint32_t bucket, tr_error *err)
 {
     tri_graph *graph = p->graph;
-    tri_attr attr = {.axis = (uint8_t)axis, .flat = graph->flats[param]};
+    tri_attr attr = {.axis = TRI_AXIS_SHARD, .flat = graph->flats[param]};
     tri_id before = p->grad[param];
     tri_id node =
-        tri_graph_emit(graph, axis == TRI_AXIS_SHARD ? TRI_OP_SHARD_SUM : TRI_OP_ALL_REDUCE,
-                       graph->values[before].name, &attr, &before, 1, 1);
+        tri_graph_emit(graph, TRI_OP_SHARD_SUM, graph->values[before].name, &attr, &before, 1, 1);
     TRI_TRY(tri_placer_note_values(p, err));
     tri_id after = p->grad[param] = graph->nodes[node].out[0];
     p->values[after].global = p->values[before].global;
@@ -140,8 +139,9 @@ static tr_status sum_in_bucket(tri_placer *p, tri_id param, tri_axis axis, uint3
     return TR_OK;
 }
 
-/* Zero 2 and 3: when the last gradient of a bucket is there, it is summed over dp, and each rank
- * adds its slice to the accumulators. */
+/* Zero 2 and 3: when the last gradient of a bucket is there, it is summed over the shard group, and
+ * each rank adds its slice to the accumulators. Those are summed over the copies of a group once,
+ * when the backward is done. */
 static tr_status divide_gradients(tri_placer *p, tri_id param, tr_error *err)
 {
     tri_graph *graph = p->graph;
@@ -162,11 +162,9 @@ static tr_status divide_gradients(tri_placer *p, tri_id param, tr_error *err)
                                     &p->grad[i], err));
         put_in_bucket(p, p->grad[i], bucket, (tri_id)i);
     }
-    for (tri_axis axis = TRI_AXIS_SHARD; axis <= TRI_AXIS_REPLICATE; axis++)
-        for (size_t i = 0; i < graph->params->count; i++)
-            if (tri_placer_in_bucket(p, param, i) && p->grad[i] != TRI_NONE &&
-                tri_mesh_size(&p->layout->mesh, axis) > 1)
-                TRI_TRY(sum_in_bucket(p, (tri_id)i, axis, bucket, err));
+    for (size_t i = 0; i < graph->params->count; i++)
+        if (tri_placer_in_bucket(p, param, i) && p->grad[i] != TRI_NONE)
+            TRI_TRY(sum_in_bucket(p, (tri_id)i, bucket, err));
     for (size_t i = 0; i < graph->params->count; i++)
         if (tri_placer_in_bucket(p, param, i) && p->grad[i] != TRI_NONE)
             TRI_TRY(accumulate_slice(p, (tri_id)i, err));

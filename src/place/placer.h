@@ -19,7 +19,8 @@ typedef struct tri_placer {
     size_t num_values, capacity;
     /* Of each state: its newest version is a term of a sum over tp, dp, the pipeline, kv_copy. */
     bool *terms_tp, *terms_dp, *terms_pp, *terms_copy;
-    int chunk; /* of the node at hand; -1 at the beginning and in the update */
+    bool *terms_replicate; /* the same over replicate: slices, summed within their group */
+    int chunk;             /* of the node at hand; -1 at the beginning and in the update */
     const tri_node *old;
     size_t num_old;
     bool any_cut;     /* some parameter is */
