@@ -333,6 +333,37 @@ static void test_traffic_of_tp(void **state)
             }
 }
 
+/* --- Precision -------------------------------------------------------------------------------- */
+
+/* With 16-bit activations a gradient is a sum in f32 from the first product on, in every stage of
+ * ZeRO: nothing is rounded to 16 bits and widened again before ranks add it up. */
+static void test_gradients_are_wide(void **state)
+{
+    (void)state;
+    static const char *const models[] = {"model.kind=gpt2", "model.kind=llama"};
+    static const char *const kinds[] = {"precision.kind=bf16", "precision.kind=fp16"};
+    static const char *const stages[] = {"layout.zero=0", "layout.zero=1", "layout.zero=2",
+                                         "layout.zero=3"};
+    for (int i = 0; i < 16; i++) {
+        tr_settings *settings =
+            settings_of(NULL, SET("run.device=null", "model.num_layers=2", "model.dropout=0",
+                                  "layout.dp=2", "layout.tp=2", "layout.sp=true", models[i & 1],
+                                  kinds[i >> 1 & 1], stages[i >> 2]));
+        tr_session *session = compiled(settings);
+        const tri_program *program = &session->session.programs[TRI_PROGRAM_TRAIN];
+        for (size_t n = 0; n < program->num_instrs; n++) {
+            const tri_instr *instr = &program->instrs[n];
+            if (instr->op == TRI_OP_CAST)
+                fail_msg("%s, %s, %s: %s is widened", models[i & 1], kinds[i >> 1 & 1],
+                         stages[i >> 2], program->values[instr->in[0].value].name);
+            if (instr->op == TRI_OP_SHARD_SUM)
+                assert_int_equal(program->values[instr->in[0].value].dtype, TRI_F32);
+        }
+        tr_session_destroy(session);
+        tr_settings_destroy(settings);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -342,6 +373,7 @@ int main(void)
         cmocka_unit_test(test_traffic_of_hybrid),
         cmocka_unit_test(test_traffic_of_key_copies),
         cmocka_unit_test(test_traffic_of_tp),
+        cmocka_unit_test(test_gradients_are_wide),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

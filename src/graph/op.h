@@ -222,6 +222,9 @@ typedef struct tri_attr {
     int32_t interval; /* finish: good steps in a row after which the loss scale doubles */
     tri_rope_config rope;
     tri_dtype dtype; /* cast: what it becomes */
+    /* Bit k: output k is f32 although operands are 16-bit: a gradient that is to be summed. Only of
+     * outputs that may accumulate, whose kernels write f32 anyway. */
+    uint8_t wide_out;
     tri_cut cut;     /* pieces of sharded values: how a dim is divided, and which piece is meant */
     tri_flat flat;   /* the operator works on this rank's slice of its whole operands */
     tri_shape shape; /* unshard, broadcast, recv: of what it makes */

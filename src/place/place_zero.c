@@ -171,13 +171,32 @@ static tr_status divide_gradients(tri_placer *p, tri_id param, tr_error *err)
     return TR_OK;
 }
 
+/* Whether the operator that makes a gradient can write it in f32 at once, as it would into an
+ * accumulator; nobody else reads it. */
+static bool make_wide(tri_placer *p, tri_id id)
+{
+    tri_value *value = &p->graph->values[id];
+    if (value->kind != TRI_VALUE_TEMP || value->producer == TRI_NONE)
+        return false;
+    tri_node *node = &p->graph->nodes[value->producer];
+    int k = 0;
+    while (node->out[k] != id)
+        k++;
+    if (!(tri_op_get(node->op)->can_accumulate >> k & 1) ||
+        node->attr.epilogue != TRI_EPILOGUE_NONE)
+        return false;
+    node->attr.wide_out |= (uint8_t)(1 << k);
+    value->dtype = TRI_F32;
+    return true;
+}
+
 /* A contribution in the number format of its accumulator, in which it is to be summed: a sum over
  * many ranks in 16 bits would lose digits, or overflow. */
 static tr_status widen(tri_placer *p, tri_id id, tri_dtype dtype, tri_id *out, tr_error *err)
 {
     tri_graph *graph = p->graph;
     *out = id;
-    if (graph->values[id].dtype == dtype)
+    if (graph->values[id].dtype == dtype || (dtype == TRI_F32 && make_wide(p, id)))
         return TR_OK;
     tri_attr attr = {.dtype = dtype};
     const char *name =
