@@ -111,6 +111,41 @@ static void test_zero_of_the_paper(void **state)
     }
 }
 
+/* A large vocabulary under zero 2 and 3: the workspace is two tables at most (a shared table and
+ * its gradient, or two parts of that), since a table is gathered for as long as something looks at
+ * it: not from the head's backward to the embedding's, and for that not at all. */
+static void test_tables_are_let_go(void **state)
+{
+    (void)state;
+    static const char *const models[][2] = {{"model.kind=gpt2", "model.tied_head=false"},
+                                            {"model.kind=llama", "model.tied_head=false"},
+                                            {"model.kind=llama", "model.tied_head=true"}};
+    for (int i = 0; i < 6; i++) {
+        const char *const *model = models[i / 2];
+        tr_settings *settings = settings_of(
+            NULL, SET("run.device=null", "model.num_layers=3", "model.dim=64", "model.vocab=20000",
+                      "model.dropout=0", "data.seq_len=16", "train.batch=4", "layout.dp=4",
+                      model[0], model[1], i % 2 ? "layout.zero=3" : "layout.zero=2"));
+        tr_session *session = compiled(settings);
+        const tri_program *program = &session->session.programs[TRI_PROGRAM_TRAIN];
+        double table = 20000 * 64 * 4, work = (double)program->spaces[TRI_SPACE_WORK].bytes;
+        int gathers = 0;
+        for (size_t n = 0; n < program->num_instrs; n++) {
+            const tri_instr *instr = &program->instrs[n];
+            const tri_value *out = &program->values[instr->out[0].value];
+            gathers += instr->op == TRI_OP_UNSHARD && (double)tri_value_bytes(out) == table;
+        }
+        if (work > 2.1 * table)
+            fail_msg("%s, %s: the workspace is %.2f tables", model[0], model[1], work / table);
+        /* For the embedding and the head, and for the head's backward; a shared one only once
+         * forward. */
+        bool tied = i / 2 != 1;
+        assert_int_equal(gathers, i % 2 == 0 ? 0 : tied ? 2 : 3);
+        tr_session_destroy(session);
+        tr_settings_destroy(settings);
+    }
+}
+
 /* --- Traffic ---------------------------------------------------------------------------------- */
 
 typedef struct traffic {
@@ -369,6 +404,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_shares),
         cmocka_unit_test(test_zero_of_the_paper),
+        cmocka_unit_test(test_tables_are_let_go),
         cmocka_unit_test(test_traffic_of_zero),
         cmocka_unit_test(test_traffic_of_hybrid),
         cmocka_unit_test(test_traffic_of_key_copies),

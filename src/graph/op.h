@@ -227,7 +227,7 @@ typedef struct tri_attr {
     uint8_t wide_out;
     tri_cut cut;     /* pieces of sharded values: how a dim is divided, and which piece is meant */
     tri_flat flat;   /* the operator works on this rank's slice of its whole operands */
-    tri_shape shape; /* unshard, broadcast, recv: of what it makes */
+    tri_shape shape; /* unshard, broadcast, recv, embed_grad without a table: of what it makes */
 } tri_attr;
 
 /* Numbers that differ from step to step: the input `sched`, f32 [TRI_NUM_SCHED]. */

@@ -142,11 +142,11 @@ void tri_place_embed(const tri_node *node, const tri_shape *shapes, tri_spot *in
 void tri_place_embed_grad(const tri_node *node, const tri_shape *shapes, tri_spot *in,
                           tri_spot *out)
 {
-    (void)node;
     (void)shapes;
-    if (is_cut(&in[2])) { /* this rank's rows of the table, from all positions */
+    tri_spot table = node->attr.cut.parts > 0 ? cut_at(node->attr.cut.dim) : in[2];
+    if (is_cut(&table)) { /* this rank's rows of the table, from all positions */
         in[0] = in[1] = whole;
-        out[0] = in[2];
+        out[0] = table;
         return;
     }
     if (is_cut(&in[0]) && in[0].dim >= 2)

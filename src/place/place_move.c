@@ -28,7 +28,8 @@ tr_status tri_placer_note_values(tri_placer *p, tr_error *err)
         p->values[p->num_values] = (tri_placed){.global = p->graph->values[p->num_values].shape,
                                                 .now = (tri_id)p->num_values,
                                                 .whole = TRI_NONE,
-                                                .piece = TRI_NONE};
+                                                .piece = TRI_NONE,
+                                                .last = TRI_NONE};
     return tri_graph_status(p->graph, err);
 }
 

@@ -60,6 +60,14 @@ static tri_id divided_weight(const tri_placer *p, tri_id id)
                                                              : TRI_NONE;
 }
 
+/* Of a table the gradient of a lookup needs the shape alone, so it is not gathered for that. */
+static void take_shape(const tri_placer *p, tri_node *node, tri_id param)
+{
+    node->attr.shape = p->graph->local_shape[param];
+    node->attr.cut = tri_tp_cut(p->layout, &p->graph->params->items[param]);
+    node->in[2] = TRI_NONE;
+}
+
 tr_status tri_placer_gather_weights(tri_placer *p, tri_node *node, tr_error *err)
 {
     tri_id *whole_of = p->gathered[node->phase == TRI_PHASE_BACKWARD];
@@ -69,6 +77,10 @@ tr_status tri_placer_gather_weights(tri_placer *p, tri_node *node, tr_error *err
         tri_id param = divided_weight(p, node->in[j]);
         if (param == TRI_NONE)
             continue;
+        if (node->op == TRI_OP_EMBED_GRAD && j == 2) {
+            take_shape(p, node, param);
+            continue;
+        }
         if (whole_of[param] == TRI_NONE)
             TRI_TRY(gather_bucket(p, param, whole_of, err));
         node->in[j] = whole_of[param];
@@ -161,6 +173,8 @@ static tr_status divide_gradients(tri_placer *p, tri_id param, tr_error *err)
                                     (tri_cut){.axis = TRI_AXIS_KV_COPY}, p->values[p->grad[i]].spot,
                                     &p->grad[i], err));
         put_in_bucket(p, p->grad[i], bucket, (tri_id)i);
+        if (p->values[p->grad[i]].last != TRI_NONE) /* made where the sum goes, and added to */
+            put_in_bucket(p, p->values[p->grad[i]].last, bucket, (tri_id)i);
     }
     for (size_t i = 0; i < graph->params->count; i++)
         if (tri_placer_in_bucket(p, param, i) && p->grad[i] != TRI_NONE)
@@ -227,6 +241,7 @@ tr_status tri_placer_contribute(tri_placer *p, const tri_node *node, tr_error *e
         tri_id sum = tri_graph_emit(graph, TRI_OP_ADD, graph->values[in].name, NULL, both, 2, 1);
         TRI_TRY(tri_placer_note_values(p, err));
         p->grad[param] = graph->nodes[sum].out[0];
+        p->values[p->grad[param]].last = in;
         p->values[p->grad[param]].global = global;
         tri_placer_set_spot(p, p->grad[param], spot);
     }

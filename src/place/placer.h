@@ -10,6 +10,7 @@ typedef struct tri_placed {
     bool sums_rows;   /* rows were summed over: it is a term of a sum over dp */
     bool absent;      /* update: another rank has it, this one nothing of it */
     tri_id now, whole, piece;
+    tri_id last; /* a gradient that is a sum of several: the last of them, TRI_NONE otherwise */
 } tri_placed;
 
 typedef struct tri_placer {
