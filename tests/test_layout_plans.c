@@ -146,6 +146,46 @@ static void test_tables_are_let_go(void **state)
     }
 }
 
+/* A plan beyond run.memory_limit is refused before anything is allocated, with its figures. */
+static void test_memory_limit(void **state)
+{
+    (void)state;
+    tr_error err = {0};
+    tr_session *session;
+    tr_settings *settings = settings_of(TINY, SET("run.device=null"));
+    session = compiled(settings);
+    uint64_t needed = tri_session_planned_bytes(&session->session);
+    tr_session_destroy(session);
+    static const char *const said[] = {"rank 0 needs", "gradients", "run.memory_limit is",
+                                       "layout.tp"};
+    for (int over = 0; over <= 1; over++) {
+        char limit[64];
+        snprintf(limit, sizeof limit, "run.memory_limit=%.6fMiB",
+                 ((double)needed - over) / (1 << 20) + 1e-6);
+        if (over)
+            snprintf(limit, sizeof limit, "run.memory_limit=%llu", (unsigned long long)needed - 1);
+        assert_int_equal(tr_settings_set(settings, limit, &err), TR_OK);
+        tr_status want = over ? TR_ERROR_INPUT : TR_OK;
+        assert_int_equal(tri_api_check(settings, &err), want);
+        session = compiled(settings); /* plans can be looked at */
+        assert_int_equal(tri_api_start(session, &err), want);
+        for (int i = 0; over && i < 4; i++)
+            if (!strstr(err.message, said[i]))
+                fail_msg("\"%s\" does not say \"%s\"", err.message, said[i]);
+        tr_session_destroy(session);
+    }
+    static const char *const wrong[] = {"8 furlongs", "GiB", "-1", "nan", "1e300GiB"};
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        char limit[64];
+        snprintf(limit, sizeof limit, "run.memory_limit=%s", wrong[i]);
+        assert_int_equal(tr_settings_set(settings, limit, &err), TR_OK);
+        assert_int_equal(tri_api_check(settings, &err), TR_ERROR_INPUT);
+        assert_non_null(strstr(err.message, wrong[i]));
+        assert_non_null(strstr(err.message, "such as 8GiB"));
+    }
+    tr_settings_destroy(settings);
+}
+
 /* --- Traffic ---------------------------------------------------------------------------------- */
 
 typedef struct traffic {
@@ -405,6 +445,7 @@ int main(void)
         cmocka_unit_test(test_shares),
         cmocka_unit_test(test_zero_of_the_paper),
         cmocka_unit_test(test_tables_are_let_go),
+        cmocka_unit_test(test_memory_limit),
         cmocka_unit_test(test_traffic_of_zero),
         cmocka_unit_test(test_traffic_of_hybrid),
         cmocka_unit_test(test_traffic_of_key_copies),

@@ -431,29 +431,6 @@ static tr_status check_tp(const tri_compile_config *compile, tr_error *err)
     return TR_OK;
 }
 
-/* Keys and values are copied to several ranks where there are fewer of their heads than ranks. */
-static tr_status divide_key_heads(tri_compile_config *compile, tr_error *err)
-{
-    const tri_model_config *m = &compile->model;
-    int tp = tri_mesh_size(&compile->mesh, TRI_AXIS_TP);
-    int64_t kv = m->num_kv_heads;
-    if (strcmp(m->kind, "llama") != 0 || kv >= tp || kv < 1)
-        return TR_OK;
-    if (tp % kv == 0) {
-        compile->mesh.size[TRI_AXIS_KV_COPY] = (int)(tp / kv);
-        return TR_OK;
-    }
-    long long below = tp / kv * kv, above = below + kv;
-    char more[48] = "";
-    if (above <= m->num_heads)
-        snprintf(more, sizeof more, " or layout.tp=%lld", above);
-    return tri_fail(err, TR_ERROR_INPUT,
-                    "layout.tp is %d, but model.num_kv_heads is %lld: every key head is held by "
-                    "equally many ranks, so above that tp must be a multiple of it; use "
-                    "layout.tp=%lld%s",
-                    tp, (long long)kv, below, more);
-}
-
 static tr_status check_shard_group(const tri_compile_config *compile, tr_error *err)
 {
     int group = compile->mesh.size[TRI_AXIS_SHARD], dp = tri_mesh_size(&compile->mesh, TRI_AXIS_DP);
@@ -540,8 +517,9 @@ tr_status tri_session_config_from(const tr_settings *s, tri_session_config *conf
     compile->sp =
         tr_settings_bool(s, "layout.sp") && tri_mesh_size(&compile->mesh, TRI_AXIS_TP) > 1;
     TRI_TRY(precision_config(s, config, err));
+    TRI_TRY(tri_memory_limit_from(s, &config->memory_limit, err));
     TRI_TRY(check_tp(compile, err));
-    TRI_TRY(divide_key_heads(compile, err));
+    TRI_TRY(tri_divide_key_heads(compile, err));
     TRI_TRY(check_shard_group(compile, err));
     TRI_TRY(tri_pipeline_check(compile, err));
     TRI_TRY(pace_config(s, config, err));
