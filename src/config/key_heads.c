@@ -20,8 +20,9 @@ tr_status tri_divide_key_heads(tri_compile_config *compile, tr_error *err)
     if (above <= m->num_heads)
         snprintf(more, sizeof more, " or layout.tp=%lld", above);
     return tri_fail(err, TR_ERROR_INPUT,
-                    "layout.tp is %d, but model.num_kv_heads is %lld: every key head is held by "
-                    "equally many ranks, so above that tp must be a multiple of it; use "
+                    "layout.tp is %d, but model.num_kv_heads is %lld: above that, tp must be a "
+                    "multiple of it, so that every key head is held by equally many ranks (with "
+                    "other numbers some rank would have as many heads as with layout.tp=%lld); use "
                     "layout.tp=%lld%s",
-                    tp, (long long)kv, below, more);
+                    tp, (long long)kv, below, below, more);
 }
