@@ -10,7 +10,7 @@
 #include "train/ranks.h"
 #include "trireme/trireme.h"
 
-const char *const cell_models[NUM_MODELS] = {"gpt2", "llama",    "llama tied",
+const char *const cell_models[NUM_MODELS] = {"gpt2", "llama",    "llama tied", "llama one key",
                                              "mlm",  "classify", "mlp"};
 const char *const cell_precisions[NUM_PRECISIONS] = {"fp32", "bf16", "bf16 gradients", "fp16"};
 const char *const cell_optims[NUM_OPTIMS] = {"adamw", "sgd", "muon"};
@@ -19,18 +19,19 @@ const char *const cell_schedules[NUM_SCHEDULES] = {"1f1b",    "gpipe",    "inter
                                                    "chimera", "dualpipe", "dualpipev",   "gems"};
 
 /* Odd sizes on purpose: no layout divides them evenly. */
-#define LLAMA                                                                                      \
+#define LLAMA(kv_heads)                                                                            \
     "model.kind=llama", "model.num_layers=2", "model.dim=36", "model.num_heads=6",                 \
-        "model.num_kv_heads=3", "model.ffn_dim=51", "model.vocab=299", "model.qk_norm=true",       \
-        "model.qkv_bias=true", "model.dropout=0"
+        "model.num_kv_heads=" #kv_heads, "model.ffn_dim=51", "model.vocab=299",                    \
+        "model.qk_norm=true", "model.qkv_bias=true", "model.dropout=0"
 #define BERT                                                                                       \
     "model.kind=bert", "model.num_layers=2", "model.dim=30", "model.num_heads=5",                  \
         "model.ffn_dim=67", "model.vocab=211"
 static const char *const model_words[NUM_MODELS][16] = {
     {"model.kind=gpt2", "model.num_layers=3", "model.dim=40", "model.num_heads=5",
      "model.vocab=301", "model.ffn_dim=97"},
-    {LLAMA},
-    {LLAMA, "model.tied_head=true"},
+    {LLAMA(3)},
+    {LLAMA(2), "model.tied_head=true"},
+    {LLAMA(1)},
     {BERT, "model.task=mlm"},
     {BERT, "model.task=classify", "model.num_labels=5"},
     {"model.kind=mlp", "model.num_layers=3", "model.dim=30", "model.ffn_dim=41", "model.dropout=0",
@@ -138,7 +139,9 @@ static bool pipeline_valid(const cell *c)
 
 bool cell_valid(const cell *c)
 {
-    static const int most_tp[NUM_MODELS] = {5, 3, 3, 5, 5, 1};
+    static const int most_tp[NUM_MODELS] = {5, 6, 6, 6, 5, 5, 1};
+    static const int key_heads[NUM_MODELS] = {5, 3, 2, 1, 5, 5, 1};
+    int keys = key_heads[c->is[CELL_MODEL]];
     int rows = c->is[CELL_MODEL] == MODEL_MLP ? 12 : 13, parts = c->is[CELL_DP] * c->is[CELL_MICRO];
     if (c->is[CELL_MODEL] == MODEL_MLP && rows % parts != 0)
         return false;
@@ -147,6 +150,7 @@ bool cell_valid(const cell *c)
         return false;
     return cell_world(c) <= CELL_MAX_RANKS && parts <= rows && pipeline_valid(c) &&
            c->is[CELL_TP] <= most_tp[c->is[CELL_MODEL]] &&
+           (c->is[CELL_TP] <= keys || c->is[CELL_TP] % keys == 0) &&
            (!c->is[CELL_SP] || c->is[CELL_TP] > 1) && (!c->is[CELL_ZERO] || c->is[CELL_DP] > 1);
 }
 

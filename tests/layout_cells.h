@@ -26,7 +26,16 @@ typedef enum cell_factor {
     NUM_FACTORS
 } cell_factor;
 
-enum { MODEL_GPT2, MODEL_LLAMA, MODEL_TIED, MODEL_MLM, MODEL_CLASSIFY, MODEL_MLP, NUM_MODELS };
+enum {
+    MODEL_GPT2,
+    MODEL_LLAMA,
+    MODEL_TIED,
+    MODEL_ONE_KEY,
+    MODEL_MLM,
+    MODEL_CLASSIFY,
+    MODEL_MLP,
+    NUM_MODELS
+};
 enum { FP32, BF16, BF16_GRAD, FP16, NUM_PRECISIONS };
 enum { ADAMW, SGD, MUON, NUM_OPTIMS };
 enum { NUM_SCHEDULES = 13 }; /* those with one update a step */

@@ -26,11 +26,11 @@ enum { NUM_COVERS = 2, COVER_STEPS = 8 };
 /* --- The pairwise cover ----------------------------------------------------------------------- */
 
 static const levels cover_levels[NUM_FACTORS] = {
-    [CELL_MODEL] = {NUM_MODELS, {0, 1, 2, 3, 4, 5}},
+    [CELL_MODEL] = {NUM_MODELS, {0, 1, 2, 3, 4, 5, 6}},
     [CELL_PRECISION] = {NUM_PRECISIONS, {0, 1, 2, 3}},
     [CELL_OPTIM] = {NUM_OPTIMS, {0, 1, 2}},
     [CELL_DP] = {5, {1, 2, 3, 4, 8}},
-    [CELL_TP] = {4, {1, 2, 3, 5}},
+    [CELL_TP] = {6, {1, 2, 3, 4, 5, 6}},
     [CELL_SP] = {2, {0, 1}},
     [CELL_ZERO] = {4, {0, 1, 2, 3}},
     [CELL_GROUP] = {2, {0, 2}},
@@ -66,11 +66,11 @@ static const levels full_levels[NUM_FACTORS] = {
     [CELL_DP] = {5, {1, 2, 3, 4, 8}},
     [CELL_ZERO] = {4, {0, 1, 2, 3}},
     [CELL_GROUP] = {2, {0, 2}},
-    [CELL_TP] = {4, {1, 2, 3, 5}},
+    [CELL_TP] = {6, {1, 2, 3, 4, 5, 6}},
     [CELL_SP] = {2, {0, 1}},
     [CELL_MICRO] = {2, {1, 3}},
     [CELL_SPLIT] = {2, {0, 1}},
-    [CELL_MODEL] = {NUM_MODELS, {0, 1, 2, 3, 4, 5}},
+    [CELL_MODEL] = {NUM_MODELS, {0, 1, 2, 3, 4, 5, 6}},
     [CELL_PRECISION] = {NUM_PRECISIONS, {0, 1, 2, 3}},
     [CELL_OPTIM] = {NUM_OPTIMS, {0, 1, 2}},
 };
@@ -134,7 +134,11 @@ static void test_refusals(void **state)
 #define LAYOUT(model, dp, tp, sp, micro)                                                           \
     {{[CELL_MODEL] = model, [CELL_DP] = dp, [CELL_TP] = tp, [CELL_SP] = sp, [CELL_MICRO] = micro}}
         {LAYOUT(MODEL_GPT2, 1, 6, 0, 1), {"layout.tp is 6", "model.num_heads is 5", "layout.tp=5"}},
-        {LAYOUT(MODEL_LLAMA, 1, 4, 0, 1), {"layout.tp is 4", "model.num_kv_heads is 3"}},
+        {LAYOUT(MODEL_LLAMA, 1, 4, 0, 1),
+         {"layout.tp is 4", "model.num_kv_heads is 3", "layout.tp=3 or layout.tp=6"}},
+        {LAYOUT(MODEL_TIED, 1, 5, 0, 1),
+         {"layout.tp is 5", "model.num_kv_heads is 2", "layout.tp=4 or layout.tp=6"}},
+        {LAYOUT(MODEL_ONE_KEY, 1, 7, 0, 1), {"layout.tp is 7", "model.num_heads is 6"}},
         {LAYOUT(MODEL_CLASSIFY, 1, 7, 0, 1), {"layout.tp is 7", "model.num_heads is 5"}},
         {LAYOUT(MODEL_MLP, 1, 2, 0, 1), {"layout.tp is 2", "mlp", "use layout.dp"}},
         {LAYOUT(MODEL_MLP, 5, 1, 0, 1), {"train.batch 12", "not a multiple", "mlp"}},

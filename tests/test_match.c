@@ -80,6 +80,31 @@ static void test_ranks_meet(void **state)
     }
 }
 
+/* More ranks than key heads: groups of copies, and of different heads. */
+static void test_ranks_meet_in_copies(void **state)
+{
+    (void)state;
+    static const char *const layouts[][4] = {
+        {"layout.dp=1", "layout.zero=0", "layout.tp=4", "optim.kind=muon"},
+        {"layout.dp=2", "layout.zero=1", "layout.tp=4", "layout.sp=true"},
+        {"layout.dp=2", "layout.zero=3", "layout.tp=4", "optim.kind=muon"},
+        {"layout.dp=1", "layout.zero=0", "layout.tp=6", "layout.sp=true"},
+    };
+    for (size_t i = 0; i < 2 * sizeof layouts / sizeof *layouts; i++) {
+        world w;
+        tr_error err = {0};
+        const char *const *layout = layouts[i / 2];
+        open_world(&w, SET(SMALL, "model.kind=llama", "model.num_heads=6", "model.dropout=0",
+                           i % 2 ? "model.num_kv_heads=1" : "model.num_kv_heads=2", layout[0],
+                           layout[1], layout[2], layout[3]));
+        for (int p = TRI_PROGRAM_TRAIN; p <= TRI_PROGRAM_EVAL; p++)
+            if (match(&w, p, &err) != TR_OK)
+                fail_msg("%s %s %s %s: %s", layout[0], layout[1], layout[2], layout[3],
+                         err.message);
+        close_world(&w);
+    }
+}
+
 static void expect_refusal(const world *w, const char *what, const char *says, const char *also)
 {
     tr_error err = {0};
@@ -122,6 +147,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_ranks_meet),
+        cmocka_unit_test(test_ranks_meet_in_copies),
         cmocka_unit_test(test_changed_programs_do_not_meet),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

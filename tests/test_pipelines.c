@@ -33,7 +33,7 @@ enum { COVER_STEPS = 4 };
     }
 
 static const levels cover_levels[NUM_FACTORS] = {
-    [CELL_MODEL] = {4, {MODEL_GPT2, MODEL_LLAMA, MODEL_MLM, MODEL_MLP}},
+    [CELL_MODEL] = {5, {MODEL_GPT2, MODEL_LLAMA, MODEL_ONE_KEY, MODEL_MLM, MODEL_MLP}},
     [CELL_PRECISION] = {2, {FP32, BF16}},
     [CELL_OPTIM] = {2, {ADAMW, MUON}},
     [CELL_DP] = {2, {1, 2}},

@@ -3,7 +3,8 @@
 # and ends with a line that counts them. A test that exits 77 was skipped and says why.
 set -u
 build=$1
-limit=${TRIREME_TEST_SECONDS:-${TRIREME_TEST_FULL:+1500}}
+# Every cell of the matrix of layouts takes an hour or two on two cores.
+limit=${TRIREME_TEST_SECONDS:-${TRIREME_TEST_FULL:+14400}}
 limit=${limit:-240}
 only=${TEST:-}
 passed=0 failed=0 skipped=0

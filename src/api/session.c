@@ -49,6 +49,19 @@ tr_status tri_api_prepare(tr_settings *settings,
     return tri_data_prepare(&data, err);
 }
 
+/* The plan of the first rank, so that most refusals are said once; every rank looks at its own. A
+ * GPU is for the ranks to open. */
+static tr_status check_memory(const tri_session_config *config, tr_error *err)
+{
+    tri_session session;
+    if (config->memory_limit == 0 || strcmp(config->device.kind, "cuda") == 0)
+        return TR_OK;
+    TRI_TRY(tri_session_compile(&session, config, err));
+    tr_status status = tri_session_check_memory(&session, err);
+    tri_session_fini(&session);
+    return status;
+}
+
 tr_status tri_api_check(tr_settings *settings, tr_error *err)
 {
     tri_session_config config;
@@ -60,6 +73,8 @@ tr_status tri_api_check(tr_settings *settings, tr_error *err)
                              .seq_len = config.compile.seq_len};
     tr_status status = tri_model_params(&config.compile.model, &batch, &params, err);
     tri_param_table_fini(&params);
+    if (status == TR_OK)
+        status = check_memory(&config, err);
     return status == TR_OK ? check_data(&config, err) : status;
 }
 

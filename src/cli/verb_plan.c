@@ -117,6 +117,7 @@ int tri_verb_plan(const tri_cli *cli)
         print_params(&s->params);
     else
         print_memory(s);
+    int code = tri_session_check_memory(s, &err) == TR_OK ? TRI_EXIT_OK : tri_cli_fail(&err);
     tr_session_destroy(session);
-    return TRI_EXIT_OK;
+    return code;
 }

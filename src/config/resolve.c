@@ -410,7 +410,6 @@ static tr_status check_tp(const tri_compile_config *compile, tr_error *err)
         bool counts;
     } dims[] = {
         {"model.num_heads", m->num_heads, true},
-        {"model.num_kv_heads", m->num_kv_heads, m->num_kv_heads > 0},
         {"model.ffn_dim", m->ffn_dim, true},
         {"model.vocab", m->vocab, true},
         {"data.seq_len", compile->seq_len, compile->sp},
@@ -518,7 +517,9 @@ tr_status tri_session_config_from(const tr_settings *s, tri_session_config *conf
     compile->sp =
         tr_settings_bool(s, "layout.sp") && tri_mesh_size(&compile->mesh, TRI_AXIS_TP) > 1;
     TRI_TRY(precision_config(s, config, err));
+    TRI_TRY(tri_memory_limit_from(s, &config->memory_limit, err));
     TRI_TRY(check_tp(compile, err));
+    TRI_TRY(tri_divide_key_heads(compile, err));
     TRI_TRY(check_shard_group(compile, err));
     TRI_TRY(tri_pipeline_check(compile, err));
     TRI_TRY(pace_config(s, config, err));

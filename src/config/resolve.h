@@ -13,6 +13,13 @@ tr_status tri_settings_complete(tr_settings *settings, tr_error *err);
 tr_status tri_session_config_from(const tr_settings *settings, tri_session_config *config,
                                   tr_error *err);
 
+/* Sets how many ranks hold a key head, where there are fewer of them than ranks; refuses numbers of
+ * ranks that do not go with them. */
+tr_status tri_divide_key_heads(tri_compile_config *compile, tr_error *err);
+
+/* Bytes of run.memory_limit; 0: none. */
+tr_status tri_memory_limit_from(const tr_settings *settings, uint64_t *bytes, tr_error *err);
+
 /* What data is to be read, before the settings are complete: it may have to be prepared first. */
 tr_status tri_data_config_from(tr_settings *settings, tri_data_config *data, tr_error *err);
 

@@ -291,6 +291,10 @@ const tri_setting tri_settings_table[] = {
         "How ranks exchange data: shared memory, TCP, MPI, or as threads of one process; auto is "
         "shared memory on one machine, and between several MPI under mpirun, else TCP",
         "comm comm_backend dist_backend distributed_backend"),
+    STRING("run.memory_limit", "",
+           "Most memory that a rank may take, such as 8GiB or 500MB: a run whose plan needs more "
+           "is refused before it starts; empty is no limit",
+           "memory max_memory mem_limit memory_budget gpu_memory_utilization ram"),
     STRING("run.collective", "auto",
            "Algorithm of the sums over ranks, such as ring, rabenseifner, torus2d:8x4, or MPI's "
            "own, native; auto chooses by size",

@@ -179,7 +179,7 @@ static bool infer_outputs(tri_graph *graph, const tri_node *node, const char *na
         values[j] = node->in[j] == TRI_NONE ? NULL : &graph->values[node->in[j]];
         in[j] = values[j] ? values[j]->shape : (tri_shape){.rank = -1};
     }
-    tri_infer_dtypes(node->op, values, node->num_in, dtypes, node->num_out);
+    tri_infer_dtypes(node->op, &node->attr, values, node->num_in, dtypes, node->num_out);
     tr_error err;
     if (def->infer(node, in, shapes, dtypes, &err) == TR_OK)
         return true;

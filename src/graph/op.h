@@ -116,19 +116,34 @@ typedef struct tri_rope_config {
 } tri_rope_config;
 
 /* A dim divided over the ranks of a mesh axis: balanced blocks of whole units (heads that share a
- * key head stay together), of which the first ones get one unit more. */
+ * key head stay together), of which the first ones get one unit more. Where there are more ranks
+ * than units, `nest` neighbours divide what would be one rank's block, again in balanced blocks. */
 typedef struct tri_cut {
     uint8_t dim;
     uint16_t parts; /* ranks; 0: not divided */
     uint16_t part;  /* of this rank */
     int64_t size;   /* of the whole dim */
     int64_t unit;   /* elements that stay together */
+    uint16_t nest;  /* ranks that divide a block between them; 0 or 1: none */
+    uint8_t axis;   /* the mesh axis (tri_axis) */
 } tri_cut;
+
+/* Where block i of n balanced blocks of so many begins. */
+static inline int64_t tri_block_begin(int64_t count, int64_t n, int64_t i)
+{
+    int64_t each = count / n, more = count % n;
+    return each * i + (i < more ? i : more);
+}
 
 static inline int64_t tri_cut_begin(const tri_cut *cut, int part)
 {
-    int64_t units = cut->size / cut->unit, each = units / cut->parts, more = units % cut->parts;
-    return (each * part + (part < more ? part : more)) * cut->unit;
+    int64_t units = cut->size / cut->unit, nest = cut->nest > 1 ? cut->nest : 1;
+    int64_t blocks = cut->parts / nest, block = part / nest, within = part % nest;
+    int64_t begin = tri_block_begin(units, blocks, block) * cut->unit;
+    if (within == 0)
+        return begin;
+    int64_t end = tri_block_begin(units, blocks, block + 1) * cut->unit;
+    return begin + tri_block_begin(end - begin, nest, within);
 }
 
 static inline int64_t tri_cut_size(const tri_cut *cut, int part)
@@ -158,7 +173,8 @@ static inline int64_t tri_flat_padded(int64_t count)
 /* Where a part of the bucket begins; not for whole tensors. */
 static inline int64_t tri_flat_begin(const tri_flat *flat, int part)
 {
-    tri_cut cut = {0, flat->parts, flat->part, flat->total, TRI_FLAT_UNIT};
+    tri_cut cut = {
+        .parts = flat->parts, .part = flat->part, .size = flat->total, .unit = TRI_FLAT_UNIT};
     return tri_cut_begin(&cut, part);
 }
 
@@ -206,9 +222,12 @@ typedef struct tri_attr {
     int32_t interval; /* finish: good steps in a row after which the loss scale doubles */
     tri_rope_config rope;
     tri_dtype dtype; /* cast: what it becomes */
+    /* Bit k: output k is f32 although operands are 16-bit: a gradient that is to be summed. Only of
+     * outputs that may accumulate, whose kernels write f32 anyway. */
+    uint8_t wide_out;
     tri_cut cut;     /* pieces of sharded values: how a dim is divided, and which piece is meant */
     tri_flat flat;   /* the operator works on this rank's slice of its whole operands */
-    tri_shape shape; /* unshard, broadcast, recv: of what it makes */
+    tri_shape shape; /* unshard, broadcast, recv, embed_grad without a table: of what it makes */
 } tri_attr;
 
 /* Numbers that differ from step to step: the input `sched`, f32 [TRI_NUM_SCHED]. */

@@ -75,8 +75,8 @@ tri_shape tri_shape_scalar(int64_t count)
     return tri_shape_of(1, TRI_DIM_N, count);
 }
 
-void tri_infer_dtypes(tri_op op, const tri_value *const *in, int num_in, tri_dtype *out,
-                      int num_out)
+void tri_infer_dtypes(tri_op op, const tri_attr *attr, const tri_value *const *in, int num_in,
+                      tri_dtype *out, int num_out)
 {
     const tri_op_def *def = tri_op_get(op);
     tri_dtype lead = TRI_F32;
@@ -84,7 +84,7 @@ void tri_infer_dtypes(tri_op op, const tri_value *const *in, int num_in, tri_dty
         if (in[j] && !(def->wide_in >> j & 1) && tri_dtype_is_float(in[j]->dtype))
             lead = in[j]->dtype;
     for (int k = 0; k < num_out; k++)
-        out[k] = def->wide_out >> k & 1 ? TRI_F32 : lead;
+        out[k] = (def->wide_out | attr->wide_out) >> k & 1 ? TRI_F32 : lead;
 }
 
 tr_status tri_infer_same(const tri_node *node, const tri_shape *in, tri_shape *out,

@@ -82,9 +82,10 @@ tr_status tri_infer_given(const tri_node *node, const tri_shape *in, tri_shape *
                           tri_dtype *out_dtype, tr_error *err);
 tri_shape tri_shape_scalar(int64_t count);      /* [n count] */
 tri_shape tri_flat_shape(const tri_flat *flat); /* of this rank's slice */
-/* Types of a node's outputs, as the masks of its row say; in[j] is NULL for an absent input. */
-void tri_infer_dtypes(tri_op op, const tri_value *const *in, int num_in, tri_dtype *out,
-                      int num_out);
+/* Types of a node's outputs, as the masks of its row and of its attributes say; in[j] is NULL for
+ * an absent input. */
+void tri_infer_dtypes(tri_op op, const tri_attr *attr, const tri_value *const *in, int num_in,
+                      tri_dtype *out, int num_out);
 
 /* Placement rules that several operators share (place_rules.c). */
 void tri_place_same(const tri_node *, const tri_shape *, tri_spot *, tri_spot *);
@@ -97,6 +98,8 @@ void tri_place_embed(const tri_node *, const tri_shape *, tri_spot *, tri_spot *
 void tri_place_embed_grad(const tri_node *, const tri_shape *, tri_spot *, tri_spot *);
 void tri_place_heads(const tri_node *, const tri_shape *, tri_spot *, tri_spot *);
 void tri_place_heads_grad(const tri_node *, const tri_shape *, tri_spot *, tri_spot *);
+void tri_place_cache_write(const tri_node *, const tri_shape *, tri_spot *, tri_spot *);
+void tri_place_cache_attention(const tri_node *, const tri_shape *, tri_spot *, tri_spot *);
 void tri_place_ce_stats(const tri_node *, const tri_shape *, tri_spot *, tri_spot *);
 void tri_place_ce_grad(const tri_node *, const tri_shape *, tri_spot *, tri_spot *);
 void tri_place_total(const tri_node *, const tri_shape *, tri_spot *, tri_spot *);

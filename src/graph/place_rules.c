@@ -142,11 +142,11 @@ void tri_place_embed(const tri_node *node, const tri_shape *shapes, tri_spot *in
 void tri_place_embed_grad(const tri_node *node, const tri_shape *shapes, tri_spot *in,
                           tri_spot *out)
 {
-    (void)node;
     (void)shapes;
-    if (is_cut(&in[2])) { /* this rank's rows of the table, from all positions */
+    tri_spot table = node->attr.cut.parts > 0 ? cut_at(node->attr.cut.dim) : in[2];
+    if (is_cut(&table)) { /* this rank's rows of the table, from all positions */
         in[0] = in[1] = whole;
-        out[0] = in[2];
+        out[0] = table;
         return;
     }
     if (is_cut(&in[0]) && in[0].dim >= 2)
@@ -181,6 +181,28 @@ void tri_place_heads_grad(const tri_node *node, const tri_shape *shapes, tri_spo
         in[5] = cut_at(1);
     for (int k = 0; k < node->num_out; k++)
         out[k] = cut ? cut_at(head_dim(&shapes[1 + k])) : whole;
+}
+
+/* The caches [B, G, P, K] decide: what is written to them, and looks at them, is cut alike. */
+void tri_place_cache_write(const tri_node *node, const tri_shape *shapes, tri_spot *in,
+                           tri_spot *out)
+{
+    bool cut = is_cut(&in[0]);
+    in[1] = in[0];
+    for (int j = 2; j < node->num_in; j++)
+        in[j] = cut && shapes[j].rank >= 4 ? cut_at(head_dim(&shapes[j])) : whole;
+    out[0] = out[1] = in[0];
+}
+
+void tri_place_cache_attention(const tri_node *node, const tri_shape *shapes, tri_spot *in,
+                               tri_spot *out)
+{
+    bool cut = is_cut(&in[1]);
+    in[0] = cut ? cut_at(head_dim(&shapes[0])) : whole;
+    in[2] = in[1];
+    for (int j = 3; j < node->num_in; j++)
+        in[j] = whole;
+    out[0] = cut ? cut_at(2) : whole;
 }
 
 /* Statistics of a cut vocabulary are of this rank's part: "terms" that the pass gathers and

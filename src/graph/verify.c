@@ -74,7 +74,7 @@ static tr_status check_outputs(const verifier *v, size_t n)
         values[j] = node->in[j] == TRI_NONE ? NULL : &graph->values[node->in[j]];
         in[j] = values[j] ? values[j]->shape : (tri_shape){.rank = -1};
     }
-    tri_infer_dtypes(node->op, values, node->num_in, dtype, node->num_out);
+    tri_infer_dtypes(node->op, &node->attr, values, node->num_in, dtype, node->num_out);
     tr_error why;
     if (def->infer(node, in, out, dtype, &why) != TR_OK)
         return complain(v, n, "does not fit its operands:", why.message);

@@ -2,8 +2,8 @@
 
 const char *tri_axis_name(tri_axis axis)
 {
-    static const char *const names[TRI_NUM_AXES] = {"tp",    "cp",        "dp",  "pp",
-                                                    "shard", "replicate", "home"};
+    static const char *const names[TRI_NUM_AXES] = {"tp",        "cp",   "dp", "pp",     "shard",
+                                                    "replicate", "home", "kv", "kv_copy"};
     return names[axis];
 }
 
@@ -15,6 +15,10 @@ int tri_mesh_size(const tri_mesh *mesh, tri_axis axis)
         return shard;
     if (axis == TRI_AXIS_REPLICATE)
         return dp / shard;
+    if (axis == TRI_AXIS_KV)
+        return mesh->size[TRI_AXIS_KV_COPY] > 1
+                   ? mesh->size[TRI_AXIS_TP] / mesh->size[TRI_AXIS_KV_COPY]
+                   : 1;
     return mesh->size[axis] > 0 ? mesh->size[axis] : 1;
 }
 
@@ -33,6 +37,10 @@ static int stride_of(const tri_mesh *mesh, tri_axis axis)
         return stride_of(mesh, TRI_AXIS_DP);
     if (axis == TRI_AXIS_REPLICATE)
         return stride_of(mesh, TRI_AXIS_DP) * tri_mesh_size(mesh, TRI_AXIS_SHARD);
+    if (axis == TRI_AXIS_KV_COPY)
+        return stride;
+    if (axis == TRI_AXIS_KV)
+        return tri_mesh_size(mesh, TRI_AXIS_KV_COPY);
     for (int faster = 0; faster < (int)axis; faster++)
         stride *= tri_mesh_size(mesh, (tri_axis)faster);
     return stride;

@@ -43,6 +43,8 @@ static tr_status place_state_output(tri_placer *p, const tri_node *node, int k, 
         return tri_placer_complain(p, node, "its result is cut, but its state is not", err);
     if (spot.kind == TRI_SPOT_TERMS)
         p->terms_tp[state] = true;
+    if (node->phase == TRI_PHASE_BACKWARD && tri_cut_has_copies(&graph->values[id].cut))
+        p->terms_copy[state] = true;
     if (p->values[id].sums_rows)
         p->terms_dp[state] = true;
     if (graph->chunk_of && graph->states[state].kind == TRI_STATE_STAT &&
@@ -104,6 +106,9 @@ static bool adds_squares(tri_placer *p, tri_node *node)
 {
     bool cut = p->values[node->in[0]].spot.kind == TRI_SPOT_CUT;
     if (p->any_cut && !cut && p->layout->coordinate[TRI_AXIS_TP] != 0)
+        return false;
+    if (tri_cut_has_copies(&p->graph->values[node->in[0]].cut) &&
+        p->layout->coordinate[TRI_AXIS_KV_COPY] != 0)
         return false;
     node->write[0] = p->any_squares ? TRI_WRITE_ADD : TRI_WRITE_START;
     p->any_squares = true;
@@ -326,12 +331,15 @@ tr_status tri_place(tri_graph *graph, const tri_layout *layout, tr_error *err)
     p.terms_tp = calloc(graph->num_states + 1, sizeof *p.terms_tp);
     p.terms_dp = calloc(graph->num_states + 1, sizeof *p.terms_dp);
     p.terms_pp = calloc(graph->num_states + 1, sizeof *p.terms_pp);
+    p.terms_copy = calloc(graph->num_states + 1, sizeof *p.terms_copy);
+    p.terms_replicate = calloc(graph->num_states + 1, sizeof *p.terms_replicate);
     p.accumulated = calloc(num_params + 1, sizeof *p.accumulated);
     tri_id *ids = malloc((3 * num_params + 1) * sizeof *ids);
     p.grads_left = calloc(num_params + 1, sizeof *p.grads_left);
     p.complete = calloc(graph->num_states + 1, sizeof *p.complete);
-    tr_status status = p.terms_tp && p.terms_dp && p.terms_pp && p.accumulated && ids &&
-                               p.grads_left && p.complete
+    tr_status status = p.terms_tp && p.terms_dp && p.terms_pp && p.terms_copy &&
+                               p.terms_replicate && p.accumulated && ids && p.grads_left &&
+                               p.complete
                            ? TR_OK
                            : tri_fail(err, TR_ERROR_RUNTIME, "no memory to place the graph");
     for (size_t i = 0; ids && i < 3 * num_params; i++)
@@ -346,6 +354,8 @@ tr_status tri_place(tri_graph *graph, const tri_layout *layout, tr_error *err)
     free(p.terms_dp);
     free(p.terms_pp);
     free(p.accumulated);
+    free(p.terms_copy);
+    free(p.terms_replicate);
     free(p.grads_left);
     free(p.complete);
     free(ids);

@@ -28,7 +28,8 @@ tr_status tri_placer_note_values(tri_placer *p, tr_error *err)
         p->values[p->num_values] = (tri_placed){.global = p->graph->values[p->num_values].shape,
                                                 .now = (tri_id)p->num_values,
                                                 .whole = TRI_NONE,
-                                                .piece = TRI_NONE};
+                                                .piece = TRI_NONE,
+                                                .last = TRI_NONE};
     return tri_graph_status(p->graph, err);
 }
 
@@ -54,12 +55,13 @@ void tri_placer_set_spot(tri_placer *p, tri_id id, tri_spot spot)
         value->shape = tri_shape_scalar(count);
 }
 
-/* Emits a node over tp that reads one value; what it makes has the same logical shape. */
+/* Emits a node over the axis of a cut (tp unless it says otherwise) that reads one value; what it
+ * makes has the same logical shape. */
 tr_status tri_placer_emit(tri_placer *p, tri_op op, const char *suffix, tri_id in, tri_cut cut,
                           tri_spot spot, tri_id *out, tr_error *err)
 {
     tri_graph *graph = p->graph;
-    tri_attr attr = {.axis = TRI_AXIS_TP, .cut = cut};
+    tri_attr attr = {.axis = cut.axis, .cut = cut};
     tri_shape global = p->values[in].global;
     const char *name = tri_arena_printf(&graph->arena, "%s.%s", graph->values[in].name, suffix);
     tri_id node = tri_graph_emit(graph, op, name, &attr, &in, 1, 1);
@@ -79,6 +81,8 @@ static tr_status gather(tri_placer *p, tri_id in, tri_id *out, tr_error *err)
 {
     tri_cut cut = p->graph->values[in].cut;
     const tri_spot whole = {TRI_SPOT_WHOLE, 0};
+    if (cut.parts == 1) /* one key head, and every rank has it */
+        return tri_placer_emit(p, TRI_OP_SLICE, "all", in, cut, whole, out, err);
     bool dense = first_dim(&p->values[in].global, cut.dim);
     TRI_TRY(
         tri_placer_emit(p, TRI_OP_ALL_GATHER, dense ? "all" : "blocks", in, cut, whole, out, err));

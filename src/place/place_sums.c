@@ -38,13 +38,15 @@ tr_status tri_placer_complete_state(tri_placer *p, tri_id state, tr_error *err)
 {
     if (p->terms_tp[state] && tri_mesh_size(&p->layout->mesh, TRI_AXIS_TP) > 1)
         TRI_TRY(sum_state(p, state, TRI_AXIS_TP, NULL, err));
+    if (p->terms_copy[state])
+        TRI_TRY(sum_state(p, state, TRI_AXIS_KV_COPY, NULL, err));
     /* Squares of slices: copies of a slice count once. */
     tri_axis axis = p->graph->flats && state == p->norm ? TRI_AXIS_SHARD : TRI_AXIS_DP;
     if (p->terms_dp[state] && tri_mesh_size(&p->layout->mesh, axis) > 1)
         TRI_TRY(sum_state(p, state, axis, NULL, err));
     if (p->terms_pp[state])
         TRI_TRY(sum_state(p, state, TRI_AXIS_PP, NULL, err));
-    p->terms_tp[state] = p->terms_dp[state] = p->terms_pp[state] = false;
+    p->terms_tp[state] = p->terms_copy[state] = p->terms_dp[state] = p->terms_pp[state] = false;
     return TR_OK;
 }
 
@@ -137,7 +139,9 @@ static tr_status sum_homes(tri_placer *p, tr_error *err)
 static tr_status sum_gradients(tri_placer *p, const bool *which, tri_axis axis, tr_error *err)
 {
     const tri_graph *graph = p->graph;
-    bool *terms = axis == TRI_AXIS_TP ? p->terms_tp : p->terms_dp;
+    bool *terms = axis == TRI_AXIS_TP        ? p->terms_tp
+                  : axis == TRI_AXIS_KV_COPY ? p->terms_copy
+                                             : p->terms_dp;
     for (tri_dtype dtype = 0; dtype < TRI_NUM_DTYPES; dtype++)
         for (size_t s = 0; s < graph->num_states; s++) {
             if (graph->states[s].kind != TRI_STATE_GRAD || graph->states[s].dtype != dtype ||
@@ -156,6 +160,7 @@ static tr_status sum_complete(tri_placer *p, tr_error *err)
     const tri_graph *graph = p->graph;
     p->graph->ends_chain = false;
     TRI_TRY(sum_gradients(p, p->complete, TRI_AXIS_TP, err));
+    TRI_TRY(sum_gradients(p, p->complete, TRI_AXIS_KV_COPY, err));
     for (size_t i = 0; graph->flats && i < graph->params->count; i++) {
         tri_id state = graph->grad_state[i];
         if (state != TRI_NONE && p->complete[state])
@@ -176,8 +181,7 @@ static bool sums_early(const tri_placer *p, size_t param)
     uint16_t homes[TRI_MAX_HOMES];
     if (!graph->chunk_of)
         return true;
-    if (graph->home_set &&
-        tri_home_set_ranks(p->layout->stages, graph->home_set[param], homes) > 1)
+    if (graph->home_set && tri_home_set_ranks(p->layout->stages, graph->home_set[param], homes) > 1)
         return false;
     for (size_t n = 0; n < p->num_old; n++) {
         const tri_node *node = &p->old[n];
@@ -236,17 +240,54 @@ tr_status tri_placer_end_backward(tri_placer *p, tr_error *err)
     return TR_OK;
 }
 
+/* Zero 2 and 3 with copies between groups: accumulated slices, in the order in which they lie in
+ * memory (program/memory.c), so that they travel together. */
+static tr_status sum_slices(tri_placer *p, tr_error *err)
+{
+    const tri_graph *graph = p->graph;
+    const tri_param *params = graph->params->items;
+    size_t count = graph->params->count;
+    for (size_t first = 0, end; first < count; first = end) {
+        for (end = first; end < count && params[end].layer == params[first].layer;)
+            end++;
+        for (int with_copy = 1; with_copy >= 0; with_copy--)
+            for (size_t i = first; i < end; i++) {
+                tri_id state = graph->grad_state[i];
+                if (state == TRI_NONE || !p->terms_replicate[state] ||
+                    tri_param_has_copy(&params[i], graph->precision.compute) != with_copy)
+                    continue;
+                p->terms_replicate[state] = false;
+                if (tri_mesh_size(&p->layout->mesh, TRI_AXIS_REPLICATE) > 1)
+                    TRI_TRY(sum_state(p, state, TRI_AXIS_REPLICATE, NULL, err));
+            }
+    }
+    return TR_OK;
+}
+
 tr_status tri_placer_complete_gradients(tri_placer *p, tr_error *err)
 {
     const tri_graph *graph = p->graph;
     p->sums_done = true;
     TRI_TRY(tri_placer_end_backward(p, err));
     TRI_TRY(sum_gradients(p, NULL, TRI_AXIS_TP, err));
+    TRI_TRY(sum_gradients(p, NULL, TRI_AXIS_KV_COPY, err));
     for (size_t i = 0; graph->flats && i < graph->params->count; i++)
         TRI_TRY(sum_bucket(p, i, err));
+    if (graph->flats)
+        TRI_TRY(sum_slices(p, err));
     if (!graph->flats)
         TRI_TRY(sum_gradients(p, NULL, TRI_AXIS_DP, err));
     return sum_homes(p, err);
+}
+
+/* States of a parameter lie as it does; caches of keys and values by heads. */
+static tri_cut state_cut(const tri_placer *p, const tri_state *state)
+{
+    if (state->param != TRI_NONE)
+        return tri_tp_cut(p->layout, &p->graph->params->items[state->param]);
+    if (state->kind == TRI_STATE_CACHE && tri_mesh_size(&p->layout->mesh, TRI_AXIS_TP) > 1)
+        return tri_tp_cut_dim(p->layout, &state->shape, 1);
+    return (tri_cut){0};
 }
 
 tr_status tri_placer_states(tri_placer *p, tr_error *err)
@@ -262,9 +303,11 @@ tr_status tri_placer_states(tri_placer *p, tr_error *err)
         TRI_TRY(tri_zero_divide(graph, p->layout, err));
     for (size_t v = 0; v < graph->num_values; v++) {
         tri_id state = graph->values[v].state;
-        if (state == TRI_NONE || graph->states[state].param == TRI_NONE)
+        if (state == TRI_NONE)
             continue;
-        tri_cut cut = tri_tp_cut(p->layout, &graph->params->items[graph->states[state].param]);
+        tri_cut cut = state_cut(p, &graph->states[state]);
+        if (graph->states[state].param == TRI_NONE && cut.parts == 0)
+            continue;
         tri_placer_set_spot(p, (tri_id)v,
                             cut.parts > 0 ? (tri_spot){TRI_SPOT_CUT, cut.dim}
                                           : (tri_spot){TRI_SPOT_WHOLE, 0});

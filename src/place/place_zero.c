@@ -60,6 +60,14 @@ static tri_id divided_weight(const tri_placer *p, tri_id id)
                                                              : TRI_NONE;
 }
 
+/* Of a table the gradient of a lookup needs the shape alone, so it is not gathered for that. */
+static void take_shape(const tri_placer *p, tri_node *node, tri_id param)
+{
+    node->attr.shape = p->graph->local_shape[param];
+    node->attr.cut = tri_tp_cut(p->layout, &p->graph->params->items[param]);
+    node->in[2] = TRI_NONE;
+}
+
 tr_status tri_placer_gather_weights(tri_placer *p, tri_node *node, tr_error *err)
 {
     tri_id *whole_of = p->gathered[node->phase == TRI_PHASE_BACKWARD];
@@ -69,6 +77,10 @@ tr_status tri_placer_gather_weights(tri_placer *p, tri_node *node, tr_error *err
         tri_id param = divided_weight(p, node->in[j]);
         if (param == TRI_NONE)
             continue;
+        if (node->op == TRI_OP_EMBED_GRAD && j == 2) {
+            take_shape(p, node, param);
+            continue;
+        }
         if (whole_of[param] == TRI_NONE)
             TRI_TRY(gather_bucket(p, param, whole_of, err));
         node->in[j] = whole_of[param];
@@ -95,6 +107,7 @@ static tr_status accumulate_slice(tri_placer *p, tri_id param, tr_error *err)
     tri_graph_write_state(graph, node, 0, state,
                           p->accumulated[param] ? TRI_WRITE_ADD : TRI_WRITE_START);
     p->accumulated[param] = true;
+    p->terms_replicate[state] = true;
     p->values[out].global = p->values[old].global;
     p->values[out].piece = p->graph->nodes[node].prev[0];
     tri_placer_set_spot(p, out, p->values[old].spot);
@@ -122,16 +135,14 @@ void tri_placer_enter_chunk(tri_placer *p, int chunk)
     }
 }
 
-/* A gradient in its bucket: summed into slices, then the slices over the copies. */
-static tr_status sum_in_bucket(tri_placer *p, tri_id param, tri_axis axis, uint32_t bucket,
-                               tr_error *err)
+/* A gradient in its bucket: summed into slices. */
+static tr_status sum_in_bucket(tri_placer *p, tri_id param, uint32_t bucket, tr_error *err)
 {
     tri_graph *graph = p->graph;
-    tri_attr attr = {.axis = (uint8_t)axis, .flat = graph->flats[param]};
+    tri_attr attr = {.axis = TRI_AXIS_SHARD, .flat = graph->flats[param]};
     tri_id before = p->grad[param];
     tri_id node =
-        tri_graph_emit(graph, axis == TRI_AXIS_SHARD ? TRI_OP_SHARD_SUM : TRI_OP_ALL_REDUCE,
-                       graph->values[before].name, &attr, &before, 1, 1);
+        tri_graph_emit(graph, TRI_OP_SHARD_SUM, graph->values[before].name, &attr, &before, 1, 1);
     TRI_TRY(tri_placer_note_values(p, err));
     tri_id after = p->grad[param] = graph->nodes[node].out[0];
     p->values[after].global = p->values[before].global;
@@ -140,8 +151,9 @@ static tr_status sum_in_bucket(tri_placer *p, tri_id param, tri_axis axis, uint3
     return TR_OK;
 }
 
-/* Zero 2 and 3: when the last gradient of a bucket is there, it is summed over dp, and each rank
- * adds its slice to the accumulators. */
+/* Zero 2 and 3: when the last gradient of a bucket is there, it is summed over the shard group, and
+ * each rank adds its slice to the accumulators. Those are summed over the copies of a group once,
+ * when the backward is done. */
 static tr_status divide_gradients(tri_placer *p, tri_id param, tr_error *err)
 {
     tri_graph *graph = p->graph;
@@ -156,17 +168,40 @@ static tr_status divide_gradients(tri_placer *p, tri_id param, tr_error *err)
         if (p->values[p->grad[i]].spot.kind == TRI_SPOT_TERMS)
             TRI_TRY(tri_placer_emit(p, TRI_OP_ALL_REDUCE, "sum", p->grad[i], (tri_cut){0},
                                     (tri_spot){TRI_SPOT_WHOLE, 0}, &p->grad[i], err));
+        if (tri_cut_has_copies(&graph->values[p->grad[i]].cut))
+            TRI_TRY(tri_placer_emit(p, TRI_OP_ALL_REDUCE, "sum", p->grad[i],
+                                    (tri_cut){.axis = TRI_AXIS_KV_COPY}, p->values[p->grad[i]].spot,
+                                    &p->grad[i], err));
         put_in_bucket(p, p->grad[i], bucket, (tri_id)i);
+        if (p->values[p->grad[i]].last != TRI_NONE) /* made where the sum goes, and added to */
+            put_in_bucket(p, p->values[p->grad[i]].last, bucket, (tri_id)i);
     }
-    for (tri_axis axis = TRI_AXIS_SHARD; axis <= TRI_AXIS_REPLICATE; axis++)
-        for (size_t i = 0; i < graph->params->count; i++)
-            if (tri_placer_in_bucket(p, param, i) && p->grad[i] != TRI_NONE &&
-                tri_mesh_size(&p->layout->mesh, axis) > 1)
-                TRI_TRY(sum_in_bucket(p, (tri_id)i, axis, bucket, err));
+    for (size_t i = 0; i < graph->params->count; i++)
+        if (tri_placer_in_bucket(p, param, i) && p->grad[i] != TRI_NONE)
+            TRI_TRY(sum_in_bucket(p, (tri_id)i, bucket, err));
     for (size_t i = 0; i < graph->params->count; i++)
         if (tri_placer_in_bucket(p, param, i) && p->grad[i] != TRI_NONE)
             TRI_TRY(accumulate_slice(p, (tri_id)i, err));
     return TR_OK;
+}
+
+/* Whether the operator that makes a gradient can write it in f32 at once, as it would into an
+ * accumulator; nobody else reads it. */
+static bool make_wide(tri_placer *p, tri_id id)
+{
+    tri_value *value = &p->graph->values[id];
+    if (value->kind != TRI_VALUE_TEMP || value->producer == TRI_NONE)
+        return false;
+    tri_node *node = &p->graph->nodes[value->producer];
+    int k = 0;
+    while (node->out[k] != id)
+        k++;
+    if (!(tri_op_get(node->op)->can_accumulate >> k & 1) ||
+        node->attr.epilogue != TRI_EPILOGUE_NONE)
+        return false;
+    node->attr.wide_out |= (uint8_t)(1 << k);
+    value->dtype = TRI_F32;
+    return true;
 }
 
 /* A contribution in the number format of its accumulator, in which it is to be summed: a sum over
@@ -175,7 +210,7 @@ static tr_status widen(tri_placer *p, tri_id id, tri_dtype dtype, tri_id *out, t
 {
     tri_graph *graph = p->graph;
     *out = id;
-    if (graph->values[id].dtype == dtype)
+    if (graph->values[id].dtype == dtype || (dtype == TRI_F32 && make_wide(p, id)))
         return TR_OK;
     tri_attr attr = {.dtype = dtype};
     const char *name =
@@ -206,6 +241,7 @@ tr_status tri_placer_contribute(tri_placer *p, const tri_node *node, tr_error *e
         tri_id sum = tri_graph_emit(graph, TRI_OP_ADD, graph->values[in].name, NULL, both, 2, 1);
         TRI_TRY(tri_placer_note_values(p, err));
         p->grad[param] = graph->nodes[sum].out[0];
+        p->values[p->grad[param]].last = in;
         p->values[p->grad[param]].global = global;
         tri_placer_set_spot(p, p->grad[param], spot);
     }

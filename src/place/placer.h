@@ -10,6 +10,7 @@ typedef struct tri_placed {
     bool sums_rows;   /* rows were summed over: it is a term of a sum over dp */
     bool absent;      /* update: another rank has it, this one nothing of it */
     tri_id now, whole, piece;
+    tri_id last; /* a gradient that is a sum of several: the last of them, TRI_NONE otherwise */
 } tri_placed;
 
 typedef struct tri_placer {
@@ -17,9 +18,10 @@ typedef struct tri_placer {
     const tri_layout *layout;
     tri_placed *values;
     size_t num_values, capacity;
-    /* Of each state: its newest version is a term of a sum over tp, dp, the pipeline. */
-    bool *terms_tp, *terms_dp, *terms_pp;
-    int chunk; /* of the node at hand; -1 at the beginning and in the update */
+    /* Of each state: its newest version is a term of a sum over tp, dp, the pipeline, kv_copy. */
+    bool *terms_tp, *terms_dp, *terms_pp, *terms_copy;
+    bool *terms_replicate; /* the same over replicate: slices, summed within their group */
+    int chunk;             /* of the node at hand; -1 at the beginning and in the update */
     const tri_node *old;
     size_t num_old;
     bool any_cut;     /* some parameter is */
@@ -45,13 +47,20 @@ tr_status tri_placer_complain(const tri_placer *p, const tri_node *node, const c
 tr_status tri_placer_note_values(tri_placer *p, tr_error *err);
 /* Where a value lies, and its shape for that. */
 void tri_placer_set_spot(tri_placer *p, tri_id id, tri_spot spot);
-/* One node over tp that reads one value; what it makes has the same logical shape. */
+/* One node over the axis of the cut (tp by default) that reads one value; what it makes has the
+ * same logical shape. */
 tr_status tri_placer_emit(tri_placer *p, tri_op op, const char *suffix, tri_id in, tri_cut cut,
                           tri_spot spot, tri_id *out, tr_error *err);
 /* -1: none. */
 int tri_placer_dim_named(const tri_shape *shape, tri_dim_name name);
 /* The completed sum of a temporary, in the place where the residual stream lies. */
 tr_status tri_placer_complete(tri_placer *p, tri_id id, tri_id *out, tr_error *err);
+/* Whether what is cut like this is a term of a sum over kv_copy, as long as it is made in the
+ * backward. */
+static inline bool tri_cut_has_copies(const tri_cut *cut)
+{
+    return cut->parts > 0 && cut->axis == TRI_AXIS_KV;
+}
 bool tri_placer_same_spot(const tri_spot *a, const tri_spot *b);
 /* The value in another place: a gather, a slice, or itself. */
 tr_status tri_placer_convert(tri_placer *p, tri_id id, tri_spot want, tri_id *out, tr_error *err);

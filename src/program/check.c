@@ -354,7 +354,7 @@ static tr_status check_shapes(const checker *c)
     }
     if (instr->num_in < def->min_in || instr->num_out < def->min_out)
         return complain(c, "has too few operands");
-    tri_infer_dtypes(instr->op, values, instr->num_in, dtype, instr->num_out);
+    tri_infer_dtypes(instr->op, &instr->attr, values, instr->num_in, dtype, instr->num_out);
     tr_error why;
     if (def->infer(&node, in, out, dtype, &why) != TR_OK)
         return complain(c, "does not fit its operands: %s", why.message);

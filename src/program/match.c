@@ -10,12 +10,27 @@ typedef struct cursor {
     uint32_t instr; /* within the call's segment */
 } cursor;
 
+/* Elements of this rank's part of a bucket. */
+static uint64_t own_slice(const tri_instr *instr)
+{
+    const tri_flat *flat = &instr->attr.flat;
+    int64_t own = 0;
+    if (!flat->whole)
+        own = tri_flat_begin(flat, flat->part + 1) - tri_flat_begin(flat, flat->part);
+    for (uint32_t i = 0; flat->whole && i < instr->span; i++)
+        if (instr[i].attr.flat.owner == flat->part)
+            own += tri_flat_padded(instr[i].attr.flat.count);
+    return (uint64_t)own;
+}
+
 uint64_t tri_message_whole_bytes(const tri_program *program, const tri_instr *instr)
 {
     const tri_instr *last = &instr[instr->span ? instr->span - 1 : 0];
     const tri_value *out = &program->values[tri_message_value(instr)];
     if (instr->op == TRI_OP_SEND || instr->op == TRI_OP_RECV || instr->op == TRI_OP_BROADCAST)
         return tri_value_bytes(out);
+    if (instr->attr.flat.parts > 0 && instr->op == TRI_OP_ALL_REDUCE)
+        return own_slice(instr) * tri_dtype_bytes(out->dtype);
     if (instr->attr.flat.parts > 0)
         return (uint64_t)instr->attr.flat.total * tri_dtype_bytes(out->dtype);
     uint64_t made = last->out[0].offset - instr->out[0].offset +

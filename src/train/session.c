@@ -224,6 +224,7 @@ static tr_status count_steps(tri_session *session, tr_error *err)
 
 tr_status tri_session_start(tri_session *session, tr_error *err)
 {
+    TRI_TRY(tri_session_check_memory(session, err));
     TRI_TRY(open_rows(session, err));
     TRI_TRY(count_steps(session, err));
     session->store.peers = session->peers;

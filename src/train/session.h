@@ -48,6 +48,7 @@ typedef struct tri_session_config {
     bool keep_pace;
     double pace[TRI_NUM_ACTIONS];
     const char *weights_from; /* file to start from, or "" */
+    uint64_t memory_limit;    /* run.memory_limit: bytes that the plan may have; 0: any */
 } tri_session_config;
 
 /* Where rows come from: fills the row of a sample (data/data.h). */
@@ -123,6 +124,8 @@ typedef struct tri_step_result {
  * move afterwards. */
 tr_status tri_session_compile(tri_session *session, const tri_session_config *config,
                               tr_error *err);
+/* Refuses a plan beyond the limit, with its figures. */
+tr_status tri_session_check_memory(const tri_session *session, tr_error *err);
 /* Opens the data (unless rows are given by session->row), allocates, and fills the parameters. */
 tr_status tri_session_start(tri_session *session, tr_error *err);
 void tri_session_fini(tri_session *session);

@@ -178,14 +178,14 @@ static tr_status pull_state(tri_session *session, const tri_state *state, float 
         TRI_TRY(collect(session, state, TRI_AXIS_SHARD, counts, own, all, err));
         memcpy(own, all, (size_t)value->flat.count * sizeof(float));
     }
-    if (cut->parts == 0) {
+    if (cut->parts <= 1) {
         memcpy(to, own, (size_t)tri_shape_count(whole) * sizeof(float));
         return TR_OK;
     }
     lines l = lines_of(whole, cut);
     for (int part = 0; part < cut->parts; part++)
         counts[part] = (uint64_t)(l.outer * tri_cut_size(cut, part) * l.inner);
-    TRI_TRY(collect(session, state, TRI_AXIS_TP, counts, own, all, err));
+    TRI_TRY(collect(session, state, (tri_axis)cut->axis, counts, own, all, err));
     for (int part = 0; part < cut->parts; part++) {
         copy_piece(whole, cut, part, to, all, true);
         all += counts[part];

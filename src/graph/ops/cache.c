@@ -113,6 +113,7 @@ const tri_op_def tri_def_cache_write = {
     .updates = {WRITE_K_CACHE + 1, WRITE_V_CACHE + 1},
     .optional = 1 << WRITE_V,
     .infer = infer_write,
+    .place = tri_place_cache_write,
     .flops = flops_write,
 };
 
@@ -129,5 +130,6 @@ const tri_op_def tri_def_cache_attention = {
     .min_out = 1,
     .max_out = 1,
     .infer = infer_attention,
+    .place = tri_place_cache_attention,
     .flops = flops_attention,
 };

@@ -52,10 +52,9 @@ const tri_op_def tri_def_embed = {
 static tr_status infer_embed_grad(const tri_node *node, const tri_shape *in, tri_shape *out,
                                   tri_dtype *out_dtype, tr_error *err)
 {
-    (void)node;
     (void)out_dtype;
     (void)err;
-    out[0] = in[2];
+    out[0] = in[2].rank >= 0 ? in[2] : node->attr.shape;
     return TR_OK;
 }
 
@@ -68,13 +67,14 @@ static double flops_embed_grad(const tri_node *node, const tri_shape *in, const 
 
 const tri_op_def tri_def_embed_grad = {
     .name = "embed_grad",
-    .inputs = "dy [B, T, D], ids i32 [B, T], table [V, D] (its shape only)",
+    .inputs = "dy [B, T, D], ids i32 [B, T], table [V, D] (its shape only) or none",
     .outputs = "dtable [V, D]",
     .meaning = "dtable[ids[b,t]] += dy[b,t], in the order of the tokens.",
     .min_in = 3,
     .max_in = 3,
     .min_out = 1,
     .max_out = 1,
+    .optional = 1 << 2,
     .can_accumulate = 1,
     .infer = infer_embed_grad,
     .place = tri_place_embed_grad,
