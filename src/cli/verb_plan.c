@@ -91,6 +91,15 @@ static void print_memory(const tri_session *session)
               tri_store_total(store) + TRI_PROCESS_OVERHEAD_BYTES);
 }
 
+static void print_redone(const tri_program *program)
+{
+    tri_text text;
+    tri_text_init(&text);
+    tri_program_redone_text(program, &text);
+    printf("%s\n", text.chars ? text.chars : "");
+    tri_text_fini(&text);
+}
+
 int tri_verb_plan(const tri_cli *cli)
 {
     tr_error err = {0};
@@ -108,11 +117,12 @@ int tri_verb_plan(const tri_cli *cli)
            tri_text_count((double)tri_param_total(&s->params), count), tri_param_total(&s->params),
            s->params.count);
     printf("a step: %" PRId64 " rows of %" PRId64 ", %" PRId64 " micro-batch%s of %" PRId64
-           " rows; %sFLOP; %s\n\n",
+           " rows; %sFLOP; %s\n",
            compile->batch, compile->seq_len, compile->num_microbatches,
            compile->num_microbatches == 1 ? "" : "es", tri_microbatch_rows(compile),
            tri_text_count(tri_program_cost(&s->programs[TRI_PROGRAM_TRAIN]).flops, count),
            s->device.description);
+    print_redone(&s->programs[TRI_PROGRAM_TRAIN]);
     if (tri_cli_flag(cli, "params"))
         print_params(&s->params);
     else
