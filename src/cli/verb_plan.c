@@ -6,6 +6,7 @@
 #include "api/api.h"
 #include "cli/cli.h"
 #include "cli/memory.h"
+#include "program/ledger.h"
 
 static const char *const role_names[] = {"embedding", "matrix", "bias", "norm"};
 
@@ -100,6 +101,19 @@ static void print_redone(const tri_program *program)
     tri_text_fini(&text);
 }
 
+static tr_status print_ledger(const tri_program *program, tr_error *err)
+{
+    tri_ledger ledger;
+    tri_text text;
+    TRI_TRY(tri_ledger_make(program, &ledger, err));
+    tri_text_init(&text);
+    tri_ledger_text(&ledger, &text);
+    fputs(text.failed ? "no memory for the whole text\n" : text.chars, stdout);
+    tri_text_fini(&text);
+    tri_ledger_fini(&ledger);
+    return TR_OK;
+}
+
 int tri_verb_plan(const tri_cli *cli)
 {
     tr_error err = {0};
@@ -123,10 +137,13 @@ int tri_verb_plan(const tri_cli *cli)
            tri_text_count(tri_program_cost(&s->programs[TRI_PROGRAM_TRAIN]).flops, count),
            s->device.description);
     print_redone(&s->programs[TRI_PROGRAM_TRAIN]);
+    tr_status status = TR_OK;
     if (tri_cli_flag(cli, "params"))
         print_params(&s->params);
+    else if (tri_cli_flag(cli, "ledger"))
+        status = print_ledger(&s->programs[TRI_PROGRAM_TRAIN], &err);
     else
         print_memory(s);
     tr_session_destroy(session);
-    return TRI_EXIT_OK;
+    return status == TR_OK ? TRI_EXIT_OK : tri_cli_fail(&err);
 }
