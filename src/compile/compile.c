@@ -48,8 +48,8 @@ static tr_status recompute(const tri_compile_config *config, const tri_pipeline 
     if (!later)
         return tri_fail(err, TR_ERROR_RUNTIME, "no memory for recomputation");
     for (size_t n = 0; n < graph->num_nodes; n++)
-        later[n] = !later[n] && tri_pipeline_splits(pipeline, config,
-                                                    tri_node_chunk(graph, &graph->nodes[n]));
+        later[n] = !later[n] &&
+                   tri_pipeline_splits(pipeline, config, tri_node_chunk(graph, &graph->nodes[n]));
     tr_status status = tri_recompute(graph, &config->recompute, later, err);
     free(later);
     return status == TR_OK ? after("recomputation", graph, err) : status;

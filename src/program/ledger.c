@@ -8,22 +8,17 @@
 typedef struct bookkeeper {
     const tri_program *program;
     tri_ledger *ledger;
-    uint32_t *maker; /* of each value: the instruction of F that makes it, or TRI_NONE */
+    bool *forward;   /* of each instruction: it is of the forward */
+    uint32_t *maker; /* of each value: the instruction of the forward that makes it, or TRI_NONE */
     uint8_t *role;   /* of each value: its item + 1, or 0 */
     int *layer_of;   /* of each value with a role */
 } bookkeeper;
 
-static bool in_segment(const tri_segment *segment, uint32_t instr)
+/* Whether a segment is of the forward; a pipeline receives and sends in segments of their own. */
+static bool is_forward(const tri_segment *segment)
 {
-    return instr >= segment->first && instr < segment->first + segment->count;
-}
-
-static const tri_segment *forward_of(const tri_program *program)
-{
-    for (size_t s = 0; s < program->num_segments; s++)
-        if (program->segments[s].action == TRI_ACTION_F)
-            return &program->segments[s];
-    return NULL;
+    return segment->action == TRI_ACTION_F || segment->action == TRI_ACTION_RECV_F ||
+           segment->action == TRI_ACTION_SEND_F;
 }
 
 static tri_ledger_layer *layer_at(const bookkeeper *k, int layer)
@@ -157,13 +152,12 @@ static void write_book(tri_ledger_layer *layer)
 }
 
 /* A value of the forward in a frame, read after the forward. */
-static bool find_readers(const bookkeeper *k, const tri_segment *forward, tri_id value,
-                         tri_ledger_entry *entry)
+static bool find_readers(const bookkeeper *k, tri_id value, tri_ledger_entry *entry)
 {
     const tri_program *program = k->program;
     entry->reader = TRI_NONE;
-    for (uint32_t i = forward->first + forward->count; i < program->num_instrs; i++)
-        for (int j = 0; j < program->instrs[i].num_in; j++) {
+    for (uint32_t i = k->maker[value] + 1; i < program->num_instrs; i++)
+        for (int j = 0; !k->forward[i] && j < program->instrs[i].num_in; j++) {
             if (program->instrs[i].in[j].value != value)
                 continue;
             if (entry->reader == TRI_NONE)
@@ -175,15 +169,14 @@ static bool find_readers(const bookkeeper *k, const tri_segment *forward, tri_id
     return entry->reader != TRI_NONE;
 }
 
-static void enter(bookkeeper *k, const tri_segment *forward, tri_id value)
+static void enter(bookkeeper *k, tri_id value)
 {
     const tri_program *program = k->program;
     const tri_operand *home = &program->home[value];
     tri_ledger *ledger = k->ledger;
     tri_ledger_entry entry = {.value = value, .book = TRI_NUM_BOOK};
     if (k->maker[value] == TRI_NONE || home->space == TRI_NONE ||
-        program->spaces[home->space].kind != TRI_SPACE_FRAME ||
-        !find_readers(k, forward, value, &entry))
+        program->spaces[home->space].kind != TRI_SPACE_FRAME || !find_readers(k, value, &entry))
         return;
     entry.layer = k->role[value] ? k->layer_of[value] : program->instrs[k->maker[value]].layer;
     tri_ledger_layer *layer = layer_at(k, entry.layer);
@@ -213,22 +206,25 @@ static int by_layer(const void *a, const void *b)
 static void keep_books(bookkeeper *k)
 {
     const tri_program *program = k->program;
-    const tri_segment *forward = forward_of(program);
     for (size_t v = 0; v < program->num_values; v++)
         k->maker[v] = TRI_NONE;
+    for (size_t s = 0; s < program->num_segments; s++)
+        for (uint32_t i = 0; i < program->segments[s].count; i++)
+            k->forward[program->segments[s].first + i] = is_forward(&program->segments[s]);
     for (uint32_t i = 0; i < program->num_instrs; i++) {
         const tri_instr *instr = &program->instrs[i];
         if (instr->redone)
             layer_at(k, instr->layer)->redone = true;
-        for (int o = 0; forward && in_segment(forward, i) && o < instr->num_out; o++)
+        for (int o = 0; k->forward[i] && o < instr->num_out; o++)
             k->maker[instr->out[o].value] = i;
     }
-    for (uint32_t i = 0; forward && i < forward->count; i++)
-        note_instr(k, &program->instrs[forward->first + i]);
+    for (uint32_t i = 0; i < program->num_instrs; i++)
+        if (k->forward[i])
+            note_instr(k, &program->instrs[i]);
     for (int l = 0; l < k->ledger->num_layers; l++)
         write_book(layer_at(k, l));
-    for (size_t v = 0; forward && v < program->num_values; v++)
-        enter(k, forward, (tri_id)v);
+    for (size_t v = 0; v < program->num_values; v++)
+        enter(k, (tri_id)v);
     qsort(k->ledger->entries, k->ledger->num_entries, sizeof *k->ledger->entries, by_layer);
 }
 
@@ -239,14 +235,16 @@ tr_status tri_ledger_make(const tri_program *program, tri_ledger *ledger, tr_err
     *ledger = (tri_ledger){.program = program, .num_layers = program->num_layers};
     ledger->entries = calloc(num, sizeof *ledger->entries);
     ledger->layers = calloc((size_t)program->num_layers + 2, sizeof *ledger->layers);
+    k.forward = calloc(program->num_instrs + 1, sizeof *k.forward);
     k.maker = malloc(num * sizeof *k.maker);
     k.role = calloc(num, sizeof *k.role);
     k.layer_of = calloc(num, sizeof *k.layer_of);
-    bool ready = ledger->entries && ledger->layers && k.maker && k.role && k.layer_of;
+    bool ready = ledger->entries && ledger->layers && k.forward && k.maker && k.role && k.layer_of;
     if (ready)
         keep_books(&k);
     else
         tri_ledger_fini(ledger);
+    free(k.forward);
     free(k.maker);
     free(k.role);
     free(k.layer_of);

@@ -41,9 +41,9 @@ enum { TRI_RECOMPUTE_STAGES = TRI_NUM_LEVELS - 1 };
 /* "none", "selective", "full", "every:2", "budget:8GiB". */
 tr_status tri_recompute_parse(const char *text, tri_recompute_config *config, tr_error *err);
 
-/* later, of each node: in a backward that is split, it runs in the second part. What such nodes need
- * is made once more for them, since keeping it until then would take the memory that recomputation
- * is to save. */
+/* later, of each node: in a backward that is split, it runs in the second part. What such nodes
+ * need is made once more for them, since keeping it until then would take the memory that
+ * recomputation is to save. */
 tr_status tri_recompute(tri_graph *graph, const tri_recompute_config *config, const bool *later,
                         tr_error *err);
 
