@@ -12,9 +12,10 @@
 
 /* --- Bits ------------------------------------------------------------------------------------- */
 
-enum { STEPS = 3 };
+enum { STEPS = 2 };
 
-/* model, precision, update rule, dp, tp, sp, zero, shard group, micro-batches, split backward */
+/* model, precision, update rule, dp, tp, sp, zero, shard group, micro-batches, split backward, and
+ * of pipelines: pp, schedule, chunks, layers */
 static const cell fp32_cells[] = {
     {{MODEL_GPT2, FP32, ADAMW, 1, 1, 0, 0, 0, 1, 0}},
     {{MODEL_GPT2, FP32, ADAMW, 1, 1, 0, 0, 0, 3, 0}},
@@ -33,6 +34,13 @@ static const cell fp32_cells[] = {
     {{MODEL_MLM, FP32, ADAMW, 2, 1, 0, 3, 0, 3, 1}},
     {{MODEL_CLASSIFY, FP32, SGD, 3, 1, 0, 1, 0, 1, 0}},
     {{MODEL_MLP, FP32, SGD, 1, 1, 0, 0, 0, 3, 1}},
+    /* pipelines: 1f1b, interleaved, zb-h1, zb-v, chimera, dualpipe */
+    {{MODEL_GPT2, FP32, ADAMW, 1, 1, 0, 0, 0, 4, 0, 2, 0, 0, 4}},
+    {{MODEL_LLAMA, FP32, ADAMW, 1, 2, 1, 0, 0, 4, 0, 2, 2, 2, 4}},
+    {{MODEL_MLM, FP32, ADAMW, 2, 1, 0, 3, 0, 4, 0, 2, 3, 0, 4}},
+    {{MODEL_GPT2, FP32, ADAMW, 1, 1, 0, 0, 0, 4, 0, 2, 5, 0, 4}},
+    {{MODEL_GPT2, FP32, ADAMW, 2, 1, 0, 2, 0, 4, 0, 2, 8, 0, 4}},
+    {{MODEL_GPT2, FP32, ADAMW, 1, 2, 0, 0, 0, 4, 0, 2, 9, 0, 4}},
 };
 static const cell narrow_cells[] = {
     {{MODEL_GPT2, BF16, ADAMW, 1, 1, 0, 0, 0, 1, 0}},
@@ -303,14 +311,14 @@ static const char *pick(const char *const *from, uint64_t num, int *draw)
     pick((const char *const[]){__VA_ARGS__},                                                       \
          sizeof((const char *const[]){__VA_ARGS__}) / sizeof(char *), draw)
 
-enum { NUM_RANDOM = 16 };
+enum { NUM_RANDOM = 17 };
 
 static void random_settings(const char **set, int *draw)
 {
     const char *const words[] = {
         "run.device=null",
         PICK("model.kind=gpt2", "model.kind=llama", "model.kind=bert"),
-        PICK("model.num_layers=2", "model.num_layers=5", "model.num_layers=8"),
+        PICK("model.num_layers=4", "model.num_layers=5", "model.num_layers=8"),
         PICK("model.dim=192", "model.dim=384"),
         PICK("model.num_heads=6", "model.num_heads=12"),
         PICK("model.vocab=1000", "model.vocab=5003"),
@@ -319,6 +327,7 @@ static void random_settings(const char **set, int *draw)
         PICK("precision.kind=fp32", "precision.kind=bf16"),
         PICK("layout.dp=1", "layout.dp=2", "layout.dp=3"),
         PICK("layout.tp=1", "layout.tp=1", "layout.tp=2"),
+        PICK("layout.pp=1", "layout.pp=1", "layout.pp=2"),
         PICK("layout.sp=false", "layout.sp=true"),
         PICK("layout.microbatches=1", "layout.microbatches=3"),
         PICK("layout.split_backward=false", "layout.split_backward=true"),
@@ -366,6 +375,25 @@ static void expect_least(const char *const *set, uint64_t budget)
     tr_settings_destroy(settings);
 }
 
+/* The number at the end of "layout.dp=2". */
+static int digit_of(const char *word)
+{
+    return word[strlen(word) - 1] - '0';
+}
+
+/* Of the stage that needs most; *first is the plan of rank 0. */
+static uint64_t largest_total(const char *const *set, int ranks, int each, plan *first)
+{
+    uint64_t most = 0;
+    for (int rank = 0; rank < ranks; rank += each) {
+        plan p = plan_with(rank, set);
+        most = p.total > most ? p.total : most;
+        if (rank == 0)
+            *first = p;
+    }
+    return most;
+}
+
 static void test_budgets_are_kept(void **state)
 {
     (void)state;
@@ -374,25 +402,27 @@ static void test_budgets_are_kept(void **state)
         const char *set[NUM_RANDOM + 2] = {NULL};
         char budget_word[64];
         random_settings(set, &draw);
+        int dp = digit_of(set[9]), tp = digit_of(set[10]), pp = digit_of(set[11]);
+        plan none, full;
         set[NUM_RANDOM] = REDO("none");
-        plan none = plan_with(0, set);
+        uint64_t most = largest_total(set, dp * tp * pp, dp * tp, &none);
         set[NUM_RANDOM] = REDO("full");
-        plan full = plan_with(0, set);
-        assert_true(full.total < none.total);
-        uint64_t budget =
-            full.total + tri_random_word(20, 1, i, 7) % 1000 * (none.total - full.total) / 1000;
+        uint64_t least = largest_total(set, dp * tp * pp, dp * tp, &full);
+        assert_true(least < most);
+        uint64_t budget = least + tri_random_word(20, 1, i, 7) % 1000 * (most - least) / 1000;
         snprintf(budget_word, sizeof budget_word, "layout.recompute=budget:%llu",
                  (unsigned long long)budget);
         set[NUM_RANDOM] = budget_word;
-        int dp = set[9][strlen("layout.dp=")] - '0', tp = set[10][strlen("layout.tp=")] - '0';
-        plan first = plan_with(0, set);
-        for (int rank = 0; rank < dp * tp; rank++) {
+        plan first = plan_with(0, set), stage = first;
+        for (int rank = 0; rank < dp * tp * pp; rank++) {
             plan p = plan_with(rank, set);
-            assert_true(p.total <= budget && p.effort == first.effort);
+            if (rank % (dp * tp) == 0)
+                stage = p; /* each finds its own; its ranks agree */
+            assert_true(p.total <= budget && p.effort == stage.effort);
         }
         assert_true(first.redone <= full.redone);
         between += 0 < first.redone && first.redone < full.redone;
-        if (dp * tp == 1)
+        if (dp * tp * pp == 1)
             expect_least(set, budget);
     }
     assert_true(between >= 10); /* most budgets are met with less than everything */
