@@ -167,10 +167,12 @@ cell cell_alone(const cell *c)
 
 typedef struct job {
     const cell *cell;
+    const char *more;
     cell_run *run;
 } job;
 
-static tr_status make_settings(const cell *c, tr_settings **settings, tr_error *err)
+static tr_status make_settings(const cell *c, const char *more, tr_settings **settings,
+                               tr_error *err)
 {
     char words[CELL_MAX_WORDS][CELL_WORD];
     int num = cell_words(c, words);
@@ -179,7 +181,8 @@ static tr_status make_settings(const cell *c, tr_settings **settings, tr_error *
         TRI_TRY(tr_settings_set(*settings, words[i], err));
     /* These models are tiny: every message is to travel beside the computation all the same. */
     TRI_TRY(tr_settings_set(*settings, "layout.bucket_mb=0.004", err));
-    return tr_settings_set(*settings, "run.overlap_min_kb=0", err);
+    TRI_TRY(tr_settings_set(*settings, "run.overlap_min_kb=0", err));
+    return more ? tr_settings_set(*settings, more, err) : TR_OK;
 }
 
 /* All parameters as the host sees them; collective. */
@@ -226,7 +229,7 @@ static tr_status rank_main(tr_comm *comm, void *context, tr_error *err)
     tr_settings *settings = NULL;
     tr_session *session = NULL;
     tri_ranks ranks = {0};
-    tr_status status = make_settings(j->cell, &settings, err);
+    tr_status status = make_settings(j->cell, j->more, &settings, err);
     if (status == TR_OK)
         status = tri_api_compile(settings, rank, &session, err);
     if (status == TR_OK && comm)
@@ -243,8 +246,13 @@ static tr_status rank_main(tr_comm *comm, void *context, tr_error *err)
 
 tr_status cell_run_do(cell_run *run, const cell *c, int steps, tr_error *err)
 {
+    return cell_run_with(run, c, NULL, steps, err);
+}
+
+tr_status cell_run_with(cell_run *run, const cell *c, const char *more, int steps, tr_error *err)
+{
     *run = (cell_run){.steps = steps};
-    job j = {c, run};
+    job j = {c, more, run};
     if (cell_world(c) == 1)
         return rank_main(NULL, &j, err);
     return tr_comm_run_threads(cell_world(c), &(tr_comm_options){.deadline_s = 120}, rank_main, &j,

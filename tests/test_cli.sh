@@ -226,6 +226,34 @@ test_memory_is_as_planned() {
         fail "memory: $used KiB used, $expected KiB expected"
 }
 
+# The plan of a run that computes again what it does not keep is what it takes, too.
+test_memory_of_recomputation() {
+    local mode words used expected off most=0
+    sanitized && return
+    for mode in none full; do
+        run 0 train --set model.num_layers=6 --set model.dim=128 --set data.seq_len=512 \
+            --set train.batch=8 --set train.steps=1 --set train.eval_batches=1 \
+            --set run.save=false --set run.dir="$tmp/again" --set layout.recompute=$mode
+        read -r -a words <<<"$(grep '^memory: ' "$tmp/out")"
+        used=$(kib "${words[1]}" "${words[2]}") expected=$(kib "${words[4]}" "${words[5]}")
+        off=$((used > expected ? used - expected : expected - used))
+        [ $off -le 16384 ] || fail "recompute=$mode: $used KiB used, $expected KiB expected"
+        [ $mode = none ] && most=$used
+    done
+    [ $((2 * used)) -lt "$most" ] || fail "recompute=full: $used KiB used, $most KiB without"
+}
+
+test_recompute() {
+    refused 2 'every:N (such' plan recipes/tiny.yaml --set layout.recompute=all
+    refused 2 'the smallest that' plan recipes/tiny.yaml --set layout.recompute=budget:1MiB
+    run 0 plan recipes/tiny.yaml --set layout.recompute=full
+    grep -q '^recomputed: .* % more than' "$tmp/out" || fail "plan hides what is recomputed"
+    run 0 explain recipes/tiny.yaml --summary --set layout.recompute=full
+    grep -q '^recomputed: .* % more than' "$tmp/out" || fail "explain hides what is recomputed"
+    run 0 plan recipes/tiny.yaml --ledger --set precision.kind=bf16
+    grep -q '34 s\*b\*h + 5 a\*b\*s^2 = ' "$tmp/out" || fail "the ledger lacks the textbook"
+}
+
 test_plan_and_check() {
     local fault num=0
     run 0 plan recipes/tiny.yaml
@@ -259,6 +287,8 @@ test_full_disk
 test_run
 test_generate
 test_memory_is_as_planned
+test_memory_of_recomputation
+test_recompute
 test_plan_and_check
 test_example
 echo "$checks commands, $failures failures"

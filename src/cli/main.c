@@ -42,6 +42,7 @@ static const tri_flag eval_flags[] = {
 
 static const tri_flag plan_flags[] = {
     {"params", NULL, "list every parameter with its shape, size and role"},
+    {"ledger", NULL, "list what is kept for the backward, tensor by tensor, beside the textbook"},
     {"rank", "R", "the plan of this rank (default 0)"},
     {0},
 };

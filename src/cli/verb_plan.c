@@ -6,6 +6,7 @@
 #include "api/api.h"
 #include "cli/cli.h"
 #include "cli/memory.h"
+#include "program/ledger.h"
 
 static const char *const role_names[] = {"embedding", "matrix", "bias", "norm"};
 
@@ -91,6 +92,28 @@ static void print_memory(const tri_session *session)
               tri_store_total(store) + TRI_PROCESS_OVERHEAD_BYTES);
 }
 
+static void print_redone(const tri_program *program)
+{
+    tri_text text;
+    tri_text_init(&text);
+    tri_program_redone_text(program, &text);
+    printf("%s\n", text.chars ? text.chars : "");
+    tri_text_fini(&text);
+}
+
+static tr_status print_ledger(const tri_program *program, tr_error *err)
+{
+    tri_ledger ledger;
+    tri_text text;
+    TRI_TRY(tri_ledger_make(program, &ledger, err));
+    tri_text_init(&text);
+    tri_ledger_text(&ledger, &text);
+    fputs(text.failed ? "no memory for the whole text\n" : text.chars, stdout);
+    tri_text_fini(&text);
+    tri_ledger_fini(&ledger);
+    return TR_OK;
+}
+
 int tri_verb_plan(const tri_cli *cli)
 {
     tr_error err = {0};
@@ -108,16 +131,22 @@ int tri_verb_plan(const tri_cli *cli)
            tri_text_count((double)tri_param_total(&s->params), count), tri_param_total(&s->params),
            s->params.count);
     printf("a step: %" PRId64 " rows of %" PRId64 ", %" PRId64 " micro-batch%s of %" PRId64
-           " rows; %sFLOP; %s\n\n",
+           " rows; %sFLOP; %s\n",
            compile->batch, compile->seq_len, compile->num_microbatches,
            compile->num_microbatches == 1 ? "" : "es", tri_microbatch_rows(compile),
            tri_text_count(tri_program_cost(&s->programs[TRI_PROGRAM_TRAIN]).flops, count),
            s->device.description);
+    print_redone(&s->programs[TRI_PROGRAM_TRAIN]);
+    tr_status status = TR_OK;
     if (tri_cli_flag(cli, "params"))
         print_params(&s->params);
+    else if (tri_cli_flag(cli, "ledger"))
+        status = print_ledger(&s->programs[TRI_PROGRAM_TRAIN], &err);
     else
         print_memory(s);
-    int code = tri_session_check_memory(s, &err) == TR_OK ? TRI_EXIT_OK : tri_cli_fail(&err);
+    if (status == TR_OK)
+        status = tri_session_check_memory(s, &err);
+    int code = status == TR_OK ? TRI_EXIT_OK : tri_cli_fail(&err);
     tr_session_destroy(session);
     return code;
 }

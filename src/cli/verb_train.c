@@ -170,7 +170,9 @@ static void show_epoch(run *r, const tr_step *step, double loss, bool evaluated)
 static void show_step(run *r, const tr_step *step)
 {
     const tri_program *program = &r->session->session.programs[TRI_PROGRAM_TRAIN];
-    double rate = tri_program_cost(program).flops * r->ranks.size / step->seconds;
+    double flops = tri_program_cost(program).flops;
+    double share = 1 - tri_program_redone(program).flops / flops; /* of the model itself */
+    double rate = flops * r->ranks.size / step->seconds;
     if (r->peak_flops > 0 && rate > r->peak_flops)
         r->peak_flops = rate; /* it was measured while the machine was busy */
     tri_progress_step line = {.step = step->step + 1,
@@ -178,7 +180,7 @@ static void show_step(run *r, const tr_step *step)
                               .grad_norm = step->grad_norm,
                               .lr = step->lr,
                               .tokens_per_s = (double)step->tokens / step->seconds,
-                              .mfu = r->peak_flops > 0 ? rate / r->peak_flops : -1};
+                              .mfu = r->peak_flops > 0 ? share * rate / r->peak_flops : -1};
     tri_progress_update(&r->progress, &line);
 }
 

@@ -1,5 +1,7 @@
 #include "compile/compile.h"
 
+#include <stdlib.h>
+
 #include "compile/pipeline.h"
 #include "place/place.h"
 #include "program/overlap.h"
@@ -36,6 +38,21 @@ static tri_layout layout_of(const tri_compile_config *config, const tri_pipeline
     for (int axis = 0; axis < TRI_NUM_AXES; axis++)
         layout.coordinate[axis] = tri_mesh_coordinate(&config->mesh, config->rank, (tri_axis)axis);
     return layout;
+}
+
+/* What a chunk whose backward is split needs in W is apart from what it needs in I. */
+static tr_status recompute(const tri_compile_config *config, const tri_pipeline *pipeline,
+                           tri_graph *graph, tr_error *err)
+{
+    bool *later = tri_program_on_chain(graph);
+    if (!later)
+        return tri_fail(err, TR_ERROR_RUNTIME, "no memory for recomputation");
+    for (size_t n = 0; n < graph->num_nodes; n++)
+        later[n] = !later[n] &&
+                   tri_pipeline_splits(pipeline, config, tri_node_chunk(graph, &graph->nodes[n]));
+    tr_status status = tri_recompute(graph, &config->recompute, later, err);
+    free(later);
+    return status == TR_OK ? after("recomputation", graph, err) : status;
 }
 
 static tr_status passes(const tri_compile_config *config, tri_mode mode,
@@ -77,6 +94,8 @@ static tr_status passes(const tri_compile_config *config, tri_mode mode,
     TRI_TRY(after("folding accumulation", graph, err));
     TRI_TRY(tri_fuse_epilogues(graph, &config->fusions, err));
     TRI_TRY(after("fusing epilogues", graph, err));
+    if (mode == TRI_MODE_TRAIN)
+        TRI_TRY(recompute(config, pipeline, graph, err));
     if (!config->overlap)
         return TR_OK;
     TRI_TRY(tri_place_order(graph, config->prefetch, err));

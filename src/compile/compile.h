@@ -7,6 +7,7 @@
 #include "model/model.h"
 #include "optim/optim.h"
 #include "program/program.h"
+#include "recompute/recompute.h"
 
 typedef struct tri_compile_config {
     tri_model_config model;
@@ -17,14 +18,15 @@ typedef struct tri_compile_config {
     int64_t num_microbatches;
     tri_precision precision;
     tri_mesh mesh;
-    int rank;             /* whose program it is */
-    int zero;             /* 0 to 3: what is divided over dp */
-    bool sp;              /* between the blocks of tp, activations are cut along T */
-    double bucket_bytes;  /* zero 0: gradients are summed over dp when so much is complete */
-    bool overlap;         /* messages may be under way beside the computation */
+    int rank;                   /* whose program it is */
+    int zero;                   /* 0 to 3: what is divided over dp */
+    bool sp;                    /* between the blocks of tp, activations are cut along T */
+    double bucket_bytes;        /* zero 0: gradients are summed over dp when so much is complete */
+    bool overlap;               /* messages may be under way beside the computation */
     uint64_t overlap_min_bytes; /* smaller ones are waited for where they stand */
-    int prefetch;         /* zero 3: buckets of weights that are gathered ahead of their use */
-    bool split_backward;  /* run the backward as I then W instead of B */
+    int prefetch;        /* zero 3: buckets of weights that are gathered ahead of their use */
+    bool split_backward; /* run the backward as I then W instead of B */
+    tri_recompute_config recompute;
     tri_fusions fusions;  /* what the device offers */
     const char *schedule; /* of a pipeline: a name of schedule/table.c, or csv:FILE */
     int64_t chunks;       /* on each rank of it; 0: what the schedule has by default */

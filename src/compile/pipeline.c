@@ -177,6 +177,19 @@ static tr_status add(tri_pipeline *pipeline, tri_action_kind kind, uint32_t chun
 }
 
 /* Without a pipeline: forward and backward of each micro-batch in turn. */
+bool tri_pipeline_splits(const tri_pipeline *pipeline, const tri_compile_config *config, int chunk)
+{
+    const tri_schedule *s = &pipeline->schedule;
+    if (!pipeline->exists)
+        return config->split_backward;
+    for (uint32_t r = 0; r < s->num_ranks; r++)
+        for (size_t i = 0; i < s->ranks[r].count; i++)
+            if ((int)s->ranks[r].actions[i].chunk == chunk &&
+                s->ranks[r].actions[i].kind == TRI_ACTION_I)
+                return true;
+    return false;
+}
+
 static tr_status plain_actions(tri_pipeline *pipeline, tri_mode mode, uint32_t num, bool split,
                                tr_error *err)
 {

@@ -30,6 +30,8 @@ tr_status tri_pipeline_check_homes(const tri_pipeline *pipeline, const tri_graph
 /* The factor by which the backward starts larger. The gradients of an asynchronous schedule are
  * means over the micro-batches of one update, not over the whole batch. */
 float tri_pipeline_seed(const tri_pipeline *pipeline, const tri_compile_config *config);
+/* Whether the backward of a chunk is run as I and W. */
+bool tri_pipeline_splits(const tri_pipeline *pipeline, const tri_compile_config *config, int chunk);
 /* What this rank does for a program of this mode. */
 tr_status tri_pipeline_actions(tri_pipeline *pipeline, const tri_compile_config *config,
                                tri_mode mode, const tri_graph *graph, tr_error *err);

@@ -508,6 +508,8 @@ tr_status tri_session_config_from(const tr_settings *s, tri_session_config *conf
     compile->overlap = tr_settings_bool(s, "run.overlap");
     compile->overlap_min_bytes = (uint64_t)(tr_settings_float(s, "run.overlap_min_kb") * 1024);
     compile->split_backward = tr_settings_bool(s, "layout.split_backward");
+    TRI_TRY(
+        tri_recompute_parse(tr_settings_string(s, "layout.recompute"), &compile->recompute, err));
     compile->mesh.size[TRI_AXIS_DP] = (int)tr_settings_int(s, "layout.dp");
     compile->mesh.size[TRI_AXIS_TP] = (int)tr_settings_int(s, "layout.tp");
     compile->mesh.size[TRI_AXIS_PP] = (int)tr_settings_int(s, "layout.pp");

@@ -262,6 +262,12 @@ const tri_setting tri_settings_table[] = {
          "Compute gradients of activations (I) and of weights (W) one after the other, not "
          "interleaved",
          "zero_bubble split_bw"),
+    STRING("layout.recompute", "none",
+           "Activations made again in the backward instead of kept: none, selective (attention), "
+           "full (all but each layer's input), every:N (each N-th layer), budget:BYTES (as little "
+           "as fits, such as budget:8GiB)",
+           "recompute_granularity gradient_checkpointing activation_checkpointing remat checkpoint "
+           "recomputation recompute_num_layers"),
 
     CHOICE("precision.kind", "fp32", "fp32, tf32, bf16, fp16",
            "Number format of activations and matrix products; parameters stay fp32, with 16-bit "

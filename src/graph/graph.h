@@ -62,6 +62,13 @@ typedef enum tri_write {
     TRI_WRITE_UPDATE /* new version of a state computed from the old one (an input of the node) */
 } tri_write;
 
+/* A node of the backward that recomputation made: the clone of one of the forward. */
+typedef enum tri_redo {
+    TRI_REDO_NO,
+    TRI_REDO_CHAIN, /* for the gradients of activations */
+    TRI_REDO_LATER  /* for those of weights, in a backward that is split */
+} tri_redo;
+
 typedef struct tri_node {
     tri_op op;
     tri_attr attr;
@@ -77,6 +84,7 @@ typedef struct tri_node {
     bool ends_chain;
     /* Backward: runs for the last micro-batch only, when accumulators hold all of them. */
     bool last_only;
+    tri_redo redo;
 } tri_node;
 
 /* Types of a program's numbers. Parameters, moments and statistics are always f32; with 16-bit

@@ -24,14 +24,14 @@ tri_id tri_program_find(const tri_program *program, const char *name)
     return found;
 }
 
-tri_cost tri_program_cost(const tri_program *program)
+static tri_cost cost_of(const tri_program *program, bool redone_only)
 {
     tri_cost total = {0};
     for (size_t c = 0; c < program->num_calls; c++) {
         const tri_segment *segment = &program->segments[program->calls[c].segment];
         for (uint32_t i = 0; i < segment->count; i++) {
             const tri_instr *instr = &program->instrs[segment->first + i];
-            if (!tri_call_runs(&program->calls[c], instr))
+            if (!tri_call_runs(&program->calls[c], instr) || (redone_only && !instr->redone))
                 continue;
             total.flops += instr->cost.flops;
             total.bytes += instr->cost.bytes;
@@ -40,15 +40,25 @@ tri_cost tri_program_cost(const tri_program *program)
     return total;
 }
 
+tri_cost tri_program_cost(const tri_program *program)
+{
+    return cost_of(program, false);
+}
+
+tri_cost tri_program_redone(const tri_program *program)
+{
+    return cost_of(program, true);
+}
+
 /* Marks the backward nodes that the gradients of activations depend on: those from which a node
  * that ends the chain can be reached. The rest only makes gradients of weights. */
-static bool *mark_input_grad(const tri_graph *graph)
+bool *tri_program_on_chain(const tri_graph *graph)
 {
     bool *on_chain = calloc(graph->num_nodes + 1, sizeof *on_chain);
     bool *wanted = calloc(graph->num_values + 1, sizeof *wanted);
     for (size_t n = graph->num_nodes; on_chain && wanted && n-- > 0;) {
         const tri_node *node = &graph->nodes[n];
-        if (node->phase != TRI_PHASE_BACKWARD)
+        if (node->phase != TRI_PHASE_BACKWARD || node->redo == TRI_REDO_LATER)
             continue;
         for (int k = 0; k < node->num_out; k++)
             on_chain[n] |= wanted[node->out[k]];
@@ -259,6 +269,7 @@ static void emit_instrs(const tri_graph *graph, const tri_node_order *order, tri
                              .num_out = node->num_out,
                              .layer = node->layer,
                              .last_only = node->last_only,
+                             .redone = node->redo != TRI_REDO_NO,
                              .cost = tri_node_cost(graph, node)};
         for (int j = 0; j < node->num_in; j++)
             instr->in[j] = node->in[j] == TRI_NONE ? (tri_operand){.value = TRI_NONE}
@@ -477,7 +488,7 @@ tr_status tri_program_build(const tri_graph *graph, const tri_action *schedule, 
                  .num_actions = num_actions,
                  .delayed = delayed,
                  .program = program};
-    b.on_chain = mark_input_grad(graph);
+    b.on_chain = tri_program_on_chain(graph);
     b.split = calloc(chunks, sizeof *b.split);
     b.node = calloc(nodes, sizeof *b.node);
     b.segment = calloc(nodes, sizeof *b.segment);

@@ -68,6 +68,7 @@ typedef struct tri_instr {
     tri_operand out[TRI_MAX_OUT];
     tri_id prev[TRI_MAX_OUT];
     int layer;
+    bool redone; /* by recomputation: the same was computed in the forward */
     /* Communication: how many instructions from here on travel in one message, since their operands
      * are neighbours in memory; 0 for those that ride with an earlier one. Others: 1. */
     uint32_t span;
@@ -147,6 +148,9 @@ tr_status tri_program_build(const tri_graph *graph, const tri_action *schedule, 
                             uint32_t num_microbatches, bool delayed, tri_program *program,
                             tr_error *err);
 void tri_program_fini(tri_program *program);
+/* Of each node: the gradients of activations depend on it, so that a split backward runs it in I,
+ * and the rest of its backward in W. The caller frees it; NULL without memory. */
+bool *tri_program_on_chain(const tri_graph *graph);
 
 /* Memory plan (memory.c): gives every value a home, and frames to the calls. */
 typedef struct tri_node_order {
@@ -176,6 +180,8 @@ tri_id tri_message_value(const tri_instr *instr);
 /* The value of that name (newest version of a state), or TRI_NONE. */
 tri_id tri_program_find(const tri_program *program, const char *name);
 tri_cost tri_program_cost(const tri_program *program); /* of a whole step */
+/* Of that, what recomputation adds: no part of the model's own arithmetic. */
+tri_cost tri_program_redone(const tri_program *program);
 
 /* Proves that the program computes what the graph says; the error names the instruction. */
 tr_status tri_program_check(const tri_program *program, tr_error *err);
@@ -195,5 +201,7 @@ typedef struct tri_explain_options {
 void tri_program_explain(const tri_program *program, const tri_explain_options *options,
                          tri_text *text);
 void tri_program_memory_text(const tri_program *program, tri_text *text);
+/* A line about what recomputation adds; none when it adds nothing. */
+void tri_program_redone_text(const tri_program *program, tri_text *text);
 
 #endif

@@ -382,6 +382,17 @@ static void print_traffic(const tri_program *program, tri_text *text)
         }
 }
 
+void tri_program_redone_text(const tri_program *program, tri_text *text)
+{
+    char flops[16], bytes[16];
+    tri_cost redone = tri_program_redone(program), all = tri_program_cost(program);
+    if (redone.bytes > 0)
+        tri_text_add(
+            text, "recomputed: %sFLOP of them, %.1f %% more than the model's own, %s moved\n",
+            tri_text_count(redone.flops, flops), 100 * redone.flops / (all.flops - redone.flops),
+            tri_text_bytes(redone.bytes, bytes));
+}
+
 static void print_totals(const tri_program *program, bool by_operator, tri_text *text)
 {
     char flops[16], bytes[16];
@@ -401,6 +412,7 @@ static void print_totals(const tri_program *program, bool by_operator, tri_text 
     }
     tri_text_add(text, "\na step: %sFLOP, %s moved by instructions\n",
                  tri_text_count(cost.flops, flops), tri_text_bytes(cost.bytes, bytes));
+    tri_program_redone_text(program, text);
     print_traffic(program, text);
     if (!by_operator)
         return;

@@ -8,6 +8,7 @@
 #include "base/half.h"
 #include "ckpt/weights.h"
 #include "train/batch.h"
+#include "train/budget.h"
 #include "train/init.h"
 #include "train/weights_host.h"
 
@@ -66,6 +67,7 @@ static tr_status compile_programs(tri_session *session, tr_error *err)
     tri_batch_shape batch = tri_session_batch_shape(session, TRI_PROGRAM_TRAIN);
     TRI_TRY(tri_model_params(&config->model, &batch, &session->params, err));
     memset(session->host, 0xff, sizeof session->host); /* TRI_NONE */
+    TRI_TRY(tri_session_fit(session, err));
     bool generates = tri_model_generates(&config->model);
     if (session->config.programs & TRI_PROGRAMS_GENERATE && !generates)
         return tri_fail(err, TR_ERROR_INPUT,
@@ -106,9 +108,10 @@ tr_status tri_session_compile(tri_session *session, const tri_session_config *co
             if (tri_session_has(session, p))
                 programs[num++] = &session->programs[p];
         tri_store_plan(&session->store, &session->device, programs, num);
-    } else {
-        tri_session_fini(session);
+        status = tri_session_check_budget(session, err);
     }
+    if (status != TR_OK)
+        tri_session_fini(session);
     return status;
 }
 
