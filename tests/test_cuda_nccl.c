@@ -18,7 +18,7 @@
 
 #include "base/clock.h"
 #include "base/half.h"
-#include "comm/comm_internal.h"
+#include "comm/comm.h"
 #include "comm/nccl.h"
 #include "device/device.h"
 
@@ -73,7 +73,7 @@ static tr_status open_rank(rank *r, tr_comm *comm, tr_error *err)
     TRI_TRY(tri_device_open(&(tri_device_config){.kind = "cuda"}, &r->device, err));
     TRI_TRY(queue_of(r)->start(&r->device, 0, err));
     TRI_TRY(tri_nccl_open(library ? library : "", &api, err));
-    TRI_TRY(tri_nccl_create(&comm->boot, &api, &r->nccl, err));
+    TRI_TRY(tri_nccl_create(tri_comm_bootstrap(comm), &api, &r->nccl, err));
     TRI_TRY(tri_nccl_join(r->nccl, LANE, "test", members, r->size, err));
     TRI_TRY(queue_of(r)->lanes->open(&r->device, LANE, &r->stream, err));
     r->send = r->device.def->alloc(MOST * sizeof(float));
