@@ -172,7 +172,7 @@ hurt() { # name, signal, what the report must say, seconds, then settings
         --set run.dir="$work/$name" --set train.steps=1000000 "${set[@]}" >"$work/$name.out" 2>&1 &
     local waiter=$!
     for _ in $(seq 300); do
-        [ "$(wc -l <"$work/$name/metrics.jsonl" 2>/dev/null || echo 0)" -gt 5 ] && break
+        [ "$(field "$name" step | wc -l)" -gt 5 ] && break
         sleep 0.1
     done
     launcher=$(pgrep -P "$waiter" | head -n 1)
