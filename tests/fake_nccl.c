@@ -10,7 +10,7 @@
 #include "fake_gpu.h"
 
 enum { MOST_RANKS = 8, MOST_GROUPS = 64 };
-enum { ALL_REDUCE, REDUCE, BROADCAST, ALL_GATHER, REDUCE_SCATTER };
+enum { ALL_REDUCE, REDUCE, BROADCAST, ALL_GATHER, REDUCE_SCATTER, SEND, RECV };
 enum { FLOAT32 = 7, NOT_JOINED = 5 };
 
 typedef struct group group;
@@ -22,7 +22,7 @@ typedef struct fake_comm {
 
 typedef struct op {
     fake_comm *comm;
-    int kind, root, dtype;
+    int kind, root, dtype; /* root: the peer of a send or receive */
     const char *send;
     char *recv;
     size_t count;
@@ -33,8 +33,9 @@ struct group {
     int size, joined, left;
     fake_comm comms[MOST_RANKS];
     const op *posted[MOST_RANKS];
-    int here;         /* of the meeting that is going on */
-    uint64_t meeting; /* its number */
+    const op *sends[MOST_RANKS][MOST_RANKS]; /* from, to; NULL: none, or taken */
+    int here;                                /* of the meeting that is going on */
+    uint64_t meeting;                        /* its number */
     bool aborted;
 };
 
@@ -214,6 +215,24 @@ static size_t compute(const op *o, char *to)
     return bytes;
 }
 
+/* A send ends when it was received. */
+static void run_message(const op *o)
+{
+    group *g = o->comm->of;
+    int own = o->comm->rank;
+    const op **box = o->kind == SEND ? &g->sends[own][o->root] : &g->sends[o->root][own];
+    pthread_mutex_lock(&all.mutex);
+    while (o->kind == RECV && !*box && !g->aborted)
+        pthread_cond_wait(&all.changed, &all.mutex);
+    if (o->kind == RECV && !g->aborted)
+        memcpy(o->recv, (*box)->send, o->count * width_of(o->dtype));
+    *box = o->kind == SEND ? o : NULL;
+    pthread_cond_broadcast(&all.changed);
+    while (o->kind == SEND && *box && !g->aborted)
+        pthread_cond_wait(&all.changed, &all.mutex);
+    pthread_mutex_unlock(&all.mutex);
+}
+
 static void run_op(void *data)
 {
     const op *o = data;
@@ -222,6 +241,10 @@ static void run_op(void *data)
     uint32_t draw = tri_random_word(1, all.draws++, 0, 1);
     pthread_mutex_unlock(&all.mutex);
     usleep(draw % 300);
+    if (o->kind >= SEND) {
+        run_message(o);
+        return;
+    }
     g->posted[o->comm->rank] = o;
     if (!meet(g))
         return;
@@ -275,20 +298,14 @@ static int reduce_scatter(const void *send, void *recv, size_t count, int dtype,
     return enqueue((op){NULL, REDUCE_SCATTER, 0, dtype, send, recv, count}, comm, stream);
 }
 
-static int no_message(const void *data, size_t count, int dtype, int peer, void *comm, void *stream)
+static int send_to(const void *data, size_t count, int dtype, int peer, void *comm, void *stream)
 {
-    (void)data;
-    (void)count;
-    (void)dtype;
-    (void)peer;
-    (void)comm;
-    (void)stream;
-    return NOT_JOINED;
+    return enqueue((op){NULL, SEND, peer, dtype, data, NULL, count}, comm, stream);
 }
 
-static int no_receive(void *data, size_t count, int dtype, int peer, void *comm, void *stream)
+static int receive(void *data, size_t count, int dtype, int peer, void *comm, void *stream)
 {
-    return no_message(data, count, dtype, peer, comm, stream);
+    return enqueue((op){NULL, RECV, peer, dtype, NULL, data, count}, comm, stream);
 }
 
 static int nothing(void)
@@ -312,8 +329,8 @@ const tri_nccl_api fake_nccl_api = {
     .broadcast = broadcast,
     .all_gather = all_gather,
     .reduce_scatter = reduce_scatter,
-    .send = no_message,
-    .recv = no_receive,
+    .send = send_to,
+    .recv = receive,
     .group_start = nothing,
     .group_end = nothing,
 };

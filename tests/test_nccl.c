@@ -147,7 +147,7 @@ static tr_status rank_main(tr_comm *comm, void *context, tr_error *err)
         status = join(r, j, comm, err);
     if (status == TR_OK)
         status = train(r, j, comm, err);
-    if (status != TR_OK && comm) /* what is on the lanes would wait for ever */
+    if (status != TR_OK && r->ranks.nccl) /* what is on the lanes would wait for ever */
         tri_nccl_abort(r->ranks.nccl);
     tri_session_fini(&r->session);
     tri_ranks_leave(&r->ranks);
@@ -186,6 +186,8 @@ static const layout layouts[] = {
     {2, {"layout.tp=2", "layout.sp=true", "layout.microbatches=2"}},
     {4, {"layout.dp=4", "layout.zero=3", "layout.shard_group=2"}},
     {4, {"layout.dp=2", "layout.zero=2", "layout.tp=2", "layout.sp=true"}},
+    {2, {"layout.pp=2", "layout.microbatches=4"}},
+    {4, {"layout.pp=2", "layout.microbatches=4", "layout.dp=2", "layout.zero=1"}},
 };
 enum { NUM_LAYOUTS = sizeof layouts / sizeof *layouts };
 
