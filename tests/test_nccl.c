@@ -288,6 +288,73 @@ static void test_a_communicator_with_an_error(void **state)
     fake_nccl_break(0);
 }
 
+/* ---- whether it is used ---- */
+
+typedef struct choice {
+    const char *transport, *algorithm, *library;
+    bool shared; /* all ranks have one device */
+    bool on_cpu;
+    bool use; /* what came of it */
+} choice;
+
+static tr_status identity_of_all(tri_device *device, char *text, size_t size, tr_error *err)
+{
+    (void)device;
+    (void)err;
+    snprintf(text, size, "the only one");
+    return TR_OK;
+}
+
+static tr_status choose(tr_comm *comm, void *context, tr_error *err)
+{
+    choice *c = context;
+    tri_device_lanes lanes = *fake_gpu_def.queue->lanes;
+    if (c->shared)
+        lanes.identity = identity_of_all;
+    tri_device_queue queue = *fake_gpu_def.queue;
+    queue.lanes = &lanes;
+    tri_device_def def = c->on_cpu ? tri_device_cpu : fake_gpu_def;
+    if (!c->on_cpu)
+        def.queue = &queue;
+    fake_gpu *gpu = fake_gpu_create();
+    tri_session *session = calloc(1, sizeof *session);
+    session->device.def = &def;
+    tri_ranks ranks = {.size = tr_comm_size(comm), .comm = comm};
+    tri_ranks_config config = {
+        .transport = c->transport, .algorithm = c->algorithm, .nccl_library = c->library};
+    tri_nccl_api api;
+    bool use = true;
+    tr_status status = tri_ranks_choose_nccl(&ranks, &config, session, &api, &use, err);
+    if (tr_comm_rank(comm) == 0)
+        c->use = use;
+    free(session);
+    fake_gpu_destroy(gpu);
+    return status;
+}
+
+static void check_choice(choice c, const char *refused)
+{
+    tr_error err = {0};
+    tr_status status = tr_comm_run_threads(2, NULL, choose, &c, &err);
+    if (refused && !strstr(err.message, refused))
+        fail_msg("\"%s\" does not say \"%s\"", err.message, refused);
+    assert_true(refused ? status != TR_OK : status == TR_OK && !c.use);
+}
+
+static void test_when_it_is_not_used(void **state)
+{
+    (void)state;
+    check_choice((choice){"auto", "auto", "libm.so.6", .shared = true}, NULL);
+    check_choice((choice){"auto", "auto", "/nowhere/libnccl.so.2", .shared = false}, NULL);
+    check_choice((choice){"auto", "ring", "", .shared = false}, NULL);
+    check_choice((choice){"auto", "auto", "", .on_cpu = true}, NULL);
+    check_choice((choice){"shm", "auto", "", .shared = false}, NULL);
+    check_choice((choice){"nccl", "auto", "", .on_cpu = true}, "run.device is cpu");
+    check_choice((choice){"nccl", "ring", "", .shared = false}, "run.collective is \"ring\"");
+    check_choice((choice){"nccl", "auto", "/nowhere/libnccl.so.2", .shared = false},
+                 "/nowhere/libnccl.so.2");
+}
+
 /* ---- the library ---- */
 
 static void test_what_is_no_nccl(void **state)
@@ -313,6 +380,7 @@ int main(void)
         cmocka_unit_test(test_a_rank_that_stays_away),
         cmocka_unit_test(test_a_run_that_is_stopped),
         cmocka_unit_test(test_a_communicator_with_an_error),
+        cmocka_unit_test(test_when_it_is_not_used),
         cmocka_unit_test(test_what_is_no_nccl),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
