@@ -126,6 +126,8 @@ layout tp2-sp layout.tp=2 layout.sp=true
 layout dp4-hybrid layout.dp=4 layout.zero=3 layout.shard_group=2
 layout tp2-dp2-zero2 layout.tp=2 layout.dp=2 layout.zero=2 layout.sp=true
 layout dp8 layout.dp=8
+layout pp2 layout.pp=2 layout.microbatches=4
+layout pp4-dp2 layout.pp=4 layout.dp=2 layout.zero=1 layout.microbatches=4
 layout tp2-dp4-zero3 layout.tp=2 layout.dp=4 layout.zero=3 layout.sp=true
 train 60 one-uneven train.steps=20 model.vocab=301
 if train 120 tp2-uneven train.steps=20 model.vocab=301 layout.tp=2 "${nccl[@]}"; then

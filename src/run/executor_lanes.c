@@ -12,6 +12,7 @@
  *   3. The queue has waited for all messages when a recording ends, and when a run does.
  *   4. Before and after a message its lane notes where it is. The host reads that while it waits,
  *      and shows it to the other ranks; it survives recording, since it is a part of it. */
+#include <sched.h>
 #include <stdlib.h>
 #include <time.h>
 
@@ -76,12 +77,15 @@ static tr_status open_lanes(tri_executor *executor, tr_error *err)
     return TR_OK;
 }
 
-tr_status tri_executor_lane_begin(tri_executor *executor, tr_error *err)
+tr_status tri_executor_lane_begin(tri_executor *executor, bool *first, tr_error *err)
 {
+    *first = false;
     if (!tri_executor_has_lanes(executor))
         return TR_OK;
-    if (!executor->lanes)
+    if (!executor->lanes) {
         TRI_TRY(open_lanes(executor, err));
+        *first = executor->lanes != NULL;
+    }
     if (executor->lanes) /* another program may have left its notes */
         executor->lanes->seen = lanes_of(executor)->noted(executor->store->device);
     return TR_OK;
@@ -231,9 +235,12 @@ static void show(tri_executor *executor, uint64_t note)
 
 static void nap(int looks)
 {
-    const int brief = 50; /* then the step is long enough for this not to matter */
-    struct timespec pause = {.tv_nsec = looks < brief ? 2000 : 30000};
-    nanosleep(&pause, NULL);
+    const int brief = 300; /* then the step is long enough for a sleep not to matter */
+    struct timespec pause = {.tv_nsec = 20000};
+    if (looks < brief)
+        sched_yield();
+    else
+        nanosleep(&pause, NULL);
 }
 
 /* Until the queue is idle. A failure leaves the status as it is: the report wants to know. */

@@ -72,8 +72,8 @@ void tri_executor_forget_parts(tri_executor *executor);
 
 /* executor_lanes.c: messages that the device sends by itself. */
 bool tri_executor_has_lanes(const tri_executor *executor);
-/* Before a run, and before anything is recorded. */
-tr_status tri_executor_lane_begin(tri_executor *executor, tr_error *err);
+/* Before a run, and before anything is recorded; first: of the runs that use lanes. */
+tr_status tri_executor_lane_begin(tri_executor *executor, bool *first, tr_error *err);
 /* Enqueues a message beside the queue, after all that is in it. call is its number. */
 tr_status tri_executor_lane_send(tri_executor *executor, uint32_t call, uint32_t instr,
                                  tr_error *err);

@@ -276,6 +276,29 @@ static tr_status replay_all(tri_executor *executor, tr_error *err)
     return TR_OK;
 }
 
+/* ---- without recording ---- */
+
+/* The first run of a program with messages on lanes: what carries them connects the ranks and
+ * reserves memory when it is first used, which is better done while nothing is recorded. */
+static tr_status run_once(tri_executor *executor, tr_error *err)
+{
+    const tri_program *program = executor->program;
+    for (uint32_t c = 0; c < program->num_calls; c++) {
+        const tri_segment *segment = &program->segments[program->calls[c].segment];
+        uint32_t end = segment->first + segment->count;
+        for (uint32_t i = segment->first, count; i < end; i += count) {
+            count = 1;
+            if (program->instrs[i].span == 0)
+                continue;
+            if (stands_alone(executor, i))
+                TRI_TRY(run_alone(executor, c, i, err));
+            else
+                TRI_TRY(enqueue(executor, c, i, end, &count, err));
+        }
+    }
+    return tri_executor_lane_meet_all(executor, err);
+}
+
 /* ---- with the time of each instruction ---- */
 
 typedef struct timed {
@@ -358,10 +381,13 @@ static tr_status copy_spaces(tri_executor *executor, bool inputs, tr_error *err)
 
 tr_status tri_executor_run_queue(tri_executor *executor, tr_error *err)
 {
-    TRI_TRY(tri_executor_lane_begin(executor, err));
+    bool first;
+    TRI_TRY(tri_executor_lane_begin(executor, &first, err));
     TRI_TRY(copy_spaces(executor, true, err));
     if (executor->trace || executor->time_by_op) {
         TRI_TRY(run_timed(executor, err));
+    } else if (first) {
+        TRI_TRY(run_once(executor, err));
     } else {
         if (executor->num_parts == 0)
             TRI_TRY(record_all(executor, err));
