@@ -240,8 +240,9 @@ static size_t scratch(const tri_kernel_args *args, int num_threads)
     X(MATMUL)                                                                                      \
     X(ADD)                                                                                         \
     X(BIAS_ADD)                                                                                    \
-    X(BIAS_GRAD) X(ACT) X(ACT_GRAD) X(DROPOUT) X(ACCUMULATE) X(AXPBY) X(CAST) X(SLICE) X(BLOCK)    \
-        X(UNBLOCK) X(SWIGLU) X(SWIGLU_GRAD) X(EMBED) X(EMBED_GRAD) X(SELECT_ROW) X(LAYERNORM)      \
+    X(BIAS_GRAD)                                                                                   \
+    X(ACT) X(ACT_GRAD) X(DROPOUT) X(ACCUMULATE) X(AXPBY) X(CAST) X(SLICE) X(BLOCK) X(UNBLOCK)      \
+        X(SWIGLU) X(SWIGLU_GRAD) X(EMBED) X(EMBED_GRAD) X(SELECT_ROW) X(LAYERNORM)                 \
             X(ADD_LAYERNORM) X(LAYERNORM_GRAD) X(LAYERNORM_PARAM_GRAD) X(RMSNORM) X(ADD_RMSNORM)   \
                 X(RMSNORM_GRAD) X(RMSNORM_PARAM_GRAD) X(ROPE) X(ATTENTION) X(ATTENTION_GRAD)       \
                     X(CE_STATS) X(CE_COMBINE) X(CE_LOSS) X(CE_GRAD) X(SUM_SQUARES) X(FINISH)       \
@@ -295,6 +296,16 @@ static tr_status copy(tri_device *device, void *to, const void *from, size_t byt
     (void)err;
     if (here->open)
         fault(here, "a copy in a recording");
+    add_call(here, QUEUE, run_copy, &(copy_call){to, from, bytes}, sizeof(copy_call));
+    return TR_OK;
+}
+
+/* Within the device: may be recorded. */
+static tr_status copy_within(tri_device *device, void *to, const void *from, size_t bytes,
+                             tr_error *err)
+{
+    (void)device;
+    (void)err;
     add_call(here, QUEUE, run_copy, &(copy_call){to, from, bytes}, sizeof(copy_call));
     return TR_OK;
 }
@@ -500,6 +511,7 @@ static const tri_device_queue queue = {.start = start,
                                        .free_host = free,
                                        .upload = copy,
                                        .download = copy,
+                                       .copy = copy_within,
                                        .finish = finish,
                                        .record = record,
                                        .record_end = record_end,

@@ -284,11 +284,13 @@ static tr_status run_once(tri_executor *executor, tr_error *err)
 {
     const tri_program *program = executor->program;
     for (uint32_t c = 0; c < program->num_calls; c++) {
-        const tri_segment *segment = &program->segments[program->calls[c].segment];
+        const tri_call *call = &program->calls[c];
+        const tri_segment *segment = &program->segments[call->segment];
         uint32_t end = segment->first + segment->count;
+        TRI_TRY(copy_version(executor, call, err));
         for (uint32_t i = segment->first, count; i < end; i += count) {
             count = 1;
-            if (program->instrs[i].span == 0)
+            if (program->instrs[i].span == 0 || !tri_call_runs(call, &program->instrs[i]))
                 continue;
             if (stands_alone(executor, i))
                 TRI_TRY(run_alone(executor, c, i, err));
