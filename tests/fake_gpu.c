@@ -236,17 +236,15 @@ static size_t scratch(const tri_kernel_args *args, int num_threads)
     return 8 << 20;
 }
 
+/* clang-format off */
 #define OPS(X)                                                                                     \
-    X(MATMUL)                                                                                      \
-    X(ADD)                                                                                         \
-    X(BIAS_ADD)                                                                                    \
-    X(BIAS_GRAD)                                                                                   \
-    X(ACT) X(ACT_GRAD) X(DROPOUT) X(ACCUMULATE) X(AXPBY) X(CAST) X(SLICE) X(BLOCK) X(UNBLOCK)      \
-        X(SWIGLU) X(SWIGLU_GRAD) X(EMBED) X(EMBED_GRAD) X(SELECT_ROW) X(LAYERNORM)                 \
-            X(ADD_LAYERNORM) X(LAYERNORM_GRAD) X(LAYERNORM_PARAM_GRAD) X(RMSNORM) X(ADD_RMSNORM)   \
-                X(RMSNORM_GRAD) X(RMSNORM_PARAM_GRAD) X(ROPE) X(ATTENTION) X(ATTENTION_GRAD)       \
-                    X(CE_STATS) X(CE_COMBINE) X(CE_LOSS) X(CE_GRAD) X(SUM_SQUARES) X(FINISH)       \
-                        X(SGD) X(ADAM) X(NARROW)
+    X(MATMUL) X(ADD) X(BIAS_ADD) X(BIAS_GRAD) X(ACT) X(ACT_GRAD) X(DROPOUT) X(ACCUMULATE)          \
+    X(AXPBY) X(CAST) X(SLICE) X(BLOCK) X(UNBLOCK) X(SWIGLU) X(SWIGLU_GRAD) X(EMBED)                \
+    X(EMBED_GRAD) X(SELECT_ROW) X(LAYERNORM) X(ADD_LAYERNORM) X(LAYERNORM_GRAD)                    \
+    X(LAYERNORM_PARAM_GRAD) X(RMSNORM) X(ADD_RMSNORM) X(RMSNORM_GRAD) X(RMSNORM_PARAM_GRAD)        \
+    X(ROPE) X(ATTENTION) X(ATTENTION_GRAD) X(CE_STATS) X(CE_COMBINE) X(CE_LOSS) X(CE_GRAD)         \
+    X(SUM_SQUARES) X(FINISH) X(SGD) X(ADAM) X(NARROW)
+/* clang-format on */
 #define RUN(op)                                                                                    \
     static void run_##op(const tri_kernel_args *args)                                              \
     {                                                                                              \
