@@ -64,6 +64,10 @@ TESTS    = $(patsubst tests/%.c,$(BUILD)/tests/%,$(wildcard tests/test_*.c))
 TEST_SUPPORT = $(patsubst tests/%.c,$(BUILD)/tests/%.o,$(filter-out tests/test_%,$(wildcard tests/*.c)))
 # Programs that tests run.
 HELPERS  = $(patsubst tests/%.c,$(BUILD)/tests/%,$(wildcard tests/helpers/*.c))
+# A stand-in for NCCL, with which ranks share a GPU; see tests/gpu_nccl.sh. Needs NCCL's header.
+ifeq ($(CUDA),yes)
+STANDIN  = $(if $(wildcard $(CUDA_HOME)/include/nccl.h),$(BUILD)/tests/helpers/libnccl-standin.so)
+endif
 # The MPI plug-in, where there is an MPI to build it for; see src/comm/mpi_plugin.h.
 MPICC   ?= $(shell command -v mpicc 2>/dev/null)
 PLUGINS  = $(if $(MPICC),$(BUILD)/trireme-mpi.so)
@@ -84,7 +88,7 @@ setup:
 
 programs: $(PROGRAM) $(LIBRARY) $(EXAMPLES) $(PLUGINS)
 
-test-binaries: programs $(TESTS) $(HELPERS)
+test-binaries: programs $(TESTS) $(HELPERS) $(STANDIN)
 
 $(BUILD)/%.o: %.c
 	@mkdir -p $(@D)
@@ -140,6 +144,11 @@ $(BUILD)/tests/helpers/%: tests/helpers/%.c $(BUILD)/tests/comm_cases.o $(LIBRAR
 	@mkdir -p $(@D)
 	$(say) LINK $@
 	$(Q)$(CC) $(BASE) -Itests $< $(BUILD)/tests/comm_cases.o $(LIBRARY) -o $@ $(LIBS)
+
+$(BUILD)/tests/helpers/libnccl-standin.so: tests/helpers/nccl_standin.cu
+	@mkdir -p $(@D)
+	$(say) NVCC $<
+	$(Q)$(NVCC) -std=c++17 -O2 -shared -Xcompiler -fPIC,-fvisibility=hidden $(CUDA_ARCH) $< -o $@ -lrt
 
 $(BUILD)/examples/%: examples/%.c $(LIBRARY)
 	@mkdir -p $(@D)

@@ -15,6 +15,7 @@
 #include "cli/cli.h"
 #include "cli/text.h"
 #include "comm/mpi.h"
+#include "comm/nccl.h"
 #include "device/cpu/isa.h"
 #include "device/device.h"
 
@@ -229,6 +230,16 @@ static void check_gpu(doctor *d)
     int num = cuda->found(found);
     for (int i = 0; i < num; i++)
         say(d, found[i].there ? FINE : NOTE, found[i].name, "%s", found[i].detail);
+    tri_nccl_api nccl;
+    const char *library = tr_settings_string(d->cli->settings, "run.nccl_library");
+    if (tri_nccl_open(library, &nccl, NULL) == TR_OK)
+        say(d, FINE, "NCCL", "%d.%d.%d", nccl.version / 10000, nccl.version % 10000 / 100,
+            nccl.version % 100);
+    else
+        say(d, NOTE, "NCCL",
+            "not found; several GPUs talk through the host without (libnccl2 from NVIDIA's "
+            "repository, or its file in run.nccl_library)");
+    tri_nccl_close(&nccl);
 }
 
 /* Optional: tcp does without. */

@@ -115,7 +115,7 @@ static void print_start(run *r)
     printf("device  %s, %s planned", s->device.description,
            tri_text_bytes((double)tri_session_planned_bytes(s), bytes));
     if (r->ranks.size > 1)
-        printf(", on each of %d ranks", r->ranks.size);
+        printf(", on each of %d ranks, over %s", r->ranks.size, tri_ranks_transport(&r->ranks));
     printf("\n");
     tri_text on_host;
     tri_text_init(&on_host);
@@ -323,7 +323,8 @@ static tr_status start(run *r, const tri_bootstrap *bootstrap, tr_error *err)
         TRI_TRY(tr_settings_fill(settings, threads, err));
     TRI_TRY(tri_api_compile(settings, bootstrap->rank, &r->session, err));
     tri_ranks_config config = {.transport = tr_settings_string(settings, "run.transport"),
-                               .algorithm = tr_settings_string(settings, "run.collective")};
+                               .algorithm = tr_settings_string(settings, "run.collective"),
+                               .nccl_library = tr_settings_string(settings, "run.nccl_library")};
     char *tuning = NULL;
     if (bootstrap->size > 1) {
         TRI_TRY(in_dir(r, "tuning.json", &tuning, err));

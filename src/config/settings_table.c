@@ -293,10 +293,15 @@ const tri_setting tri_settings_table[] = {
            "Where it computes; null goes through the motions without computing",
            "backend accelerator"),
     CHOICE(
-        "run.transport", "auto", "auto, shm, tcp, mpi, thread",
-        "How ranks exchange data: shared memory, TCP, MPI, or as threads of one process; auto is "
-        "shared memory on one machine, and between several MPI under mpirun, else TCP",
-        "comm comm_backend dist_backend distributed_backend"),
+        "run.transport", "auto", "auto, shm, tcp, mpi, nccl, thread",
+        "How ranks exchange data: shared memory, TCP, MPI, NCCL between GPUs, or as threads of one "
+        "process; auto is NCCL when every rank has a GPU of its own, shared memory on one machine, "
+        "and between several MPI under mpirun, else TCP",
+        "comm comm_backend dist_backend distributed_backend backend"),
+    STRING(
+        "run.nccl_library", "",
+        "NCCL's file, where the system does not find libnccl.so.2 by itself, or another is meant",
+        "nccl nccl_path libnccl nccl_so"),
     STRING("run.memory_limit", "",
            "Most memory that a rank may take, such as 8GiB or 500MB: a run whose plan needs more "
            "is refused before it starts; empty is no limit",

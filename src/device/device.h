@@ -18,6 +18,28 @@ typedef struct tri_device_config {
 
 typedef struct tri_device tri_device;
 
+/* Lanes are queues beside the queue, on which libraries enqueue messages between devices. Each runs
+ * in order; points order them among each other. All of it may be part of a recording, in which a
+ * lane takes part from its first await of a point that was set in it. */
+enum { TRI_DEVICE_NUM_LANES = 16, TRI_DEVICE_NUM_POINTS = 64, TRI_DEVICE_QUEUE = -1 };
+typedef struct tri_device_lanes {
+    /* Makes a lane, once; not while recording. handle is what libraries know it by (a
+     * cudaStream_t).
+     */
+    tr_status (*open)(tri_device *device, int lane, void **handle, tr_error *err);
+    /* A point is set when what is on the lane (or TRI_DEVICE_QUEUE) now has run; what comes next on
+     * the lane that awaits it runs after that. A point may be set again, for later awaits. */
+    tr_status (*set)(tri_device *device, int lane, int point, tr_error *err);
+    tr_status (*await)(tri_device *device, int lane, int point, tr_error *err);
+    /* Writes a number to a page of the host when the lane comes to it; the last one written. */
+    tr_status (*note)(tri_device *device, int lane, uint64_t number, tr_error *err);
+    uint64_t (*noted)(const tri_device *device);
+    /* Whether the queue has run all that it was given; an error in any of it is reported here. */
+    tr_status (*idle)(tri_device *device, bool *idle, tr_error *err);
+    /* Tells this device from all others, on any machine: "GPU-5f..." */
+    tr_status (*identity)(tri_device *device, char *text, size_t size, tr_error *err);
+} tri_device_lanes;
+
 /* What a device has whose memory is not the host's and whose kernels only enqueue work. Everything
  * enqueued runs in order. */
 typedef struct tri_device_queue {
@@ -46,6 +68,7 @@ typedef struct tri_device_queue {
     /* A mark in the queue; after finish, the seconds that passed on the device between two. */
     tr_status (*mark)(tri_device *device, uint32_t mark, tr_error *err);
     double (*seconds_between)(tri_device *device, uint32_t first, uint32_t second);
+    const tri_device_lanes *lanes; /* NULL: messages go through the host */
 } tri_device_queue;
 
 /* Something that a device consists of or works with, and whether it is on this machine. */

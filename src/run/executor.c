@@ -98,6 +98,7 @@ void tri_executor_fini(tri_executor *executor)
     if (executor->parts)
         tri_executor_forget_parts(executor);
     free(executor->parts);
+    free(executor->lanes);
     free(executor->host_memory);
     free(executor->requests);
     free(executor->ready);

@@ -26,6 +26,16 @@ typedef struct tri_message {
     const char *label;
 } tri_message;
 
+/* Messages between the memory of devices, which the host only enqueues. */
+typedef struct tri_lane_exchange {
+    bool records; /* what is enqueued may be part of a recording */
+    /* Enqueues on the message's lane, which is its axis; handle is what the device calls it. */
+    tr_status (*enqueue)(void *context, const tri_message *message, void *handle, tr_error *err);
+    /* Is asked while the host waits for the device, which has been at one message for `waited_s`. A
+     * failure says why it will not end; what is on the lanes has been ended then. */
+    tr_status (*look)(void *context, double waited_s, tr_error *err);
+} tri_lane_exchange;
+
 /* How the rank talks to the others. */
 typedef struct tri_exchange {
     void *context;
@@ -36,12 +46,15 @@ typedef struct tri_exchange {
     tr_status (*wait)(void *context, void *request, uint64_t *begin_ns, uint64_t *end_ns,
                       tr_error *err);
     void (*give_up)(void *context); /* whatever was started ends soon, with an error */
+    const tri_lane_exchange *lanes; /* NULL: the host carries the messages of a program */
 } tri_exchange;
 
 /* An instruction made ready: its kernel, and its operands but for the addresses. */
 typedef struct tri_ready tri_ready;
 /* A part of the timeline: a recording, or an instruction that cannot be recorded. */
 typedef struct tri_part tri_part;
+/* Messages on lanes of the device. */
+typedef struct tri_lane_use tri_lane_use;
 
 typedef struct tri_executor {
     const tri_program *program;
@@ -55,12 +68,13 @@ typedef struct tri_executor {
     /* [TRI_NUM_ACTIONS] seconds that an action takes at least, the wait for messages not counted:
      * the executor sleeps for the rest. NULL: as long as it takes. */
     const double *pace;
-    tri_rank_status *status;      /* NULL, or where to say which instruction is running */
-    tri_part *parts;              /* of a device with a queue, after the first run */
+    tri_rank_status *status; /* NULL, or where to say which instruction is running */
+    tri_part *parts;         /* of a device with a queue, after the first run */
     size_t num_parts, parts_capacity;
     void **requests; /* [num_flights] messages under way, NULL: not started, or ended */
     size_t num_started, num_landed; /* flights, in this run */
     void *host_memory;              /* copies of operands, for instructions that run on the host */
+    tri_lane_use *lanes;            /* NULL: no message was enqueued yet */
 } tri_executor;
 
 tr_status tri_executor_init(tri_executor *executor, const tri_program *program, tri_store *store,

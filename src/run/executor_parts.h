@@ -70,4 +70,19 @@ tr_status tri_executor_run_queue(tri_executor *executor, tr_error *err);
 size_t tri_executor_host_bytes(const tri_executor *executor);
 void tri_executor_forget_parts(tri_executor *executor);
 
+/* executor_lanes.c: messages that the device sends by itself. */
+bool tri_executor_has_lanes(const tri_executor *executor);
+/* Before a run, and before anything is recorded; first: of the runs that use lanes. */
+tr_status tri_executor_lane_begin(tri_executor *executor, bool *first, tr_error *err);
+/* Enqueues a message beside the queue, after all that is in it. call is its number. */
+tr_status tri_executor_lane_send(tri_executor *executor, uint32_t call, uint32_t instr,
+                                 tr_error *err);
+/* Lets the queue wait for the messages whose memory these instructions touch; for all of them. */
+tr_status tri_executor_lane_meet(tri_executor *executor, uint32_t first, uint32_t count,
+                                 tr_error *err);
+tr_status tri_executor_lane_meet_all(tri_executor *executor, tr_error *err);
+/* Waits for the queue, looking after what is on the lanes; the queue's finish when there are none.
+ */
+tr_status tri_executor_finish(tri_executor *executor, tr_error *err);
+
 #endif

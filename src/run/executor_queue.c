@@ -3,7 +3,8 @@
  * The timeline falls into parts. A part is a recording of device instructions, or one instruction
  * that the host takes part in: a message to other ranks (the operand travels through the host's
  * copy of its slab), or an operator that the device has no kernel for (the portable kernel works on
- * copies of the operands). A program of one rank with all kernels is one recording. */
+ * copies of the operands). A program of one rank with all kernels is one recording; so is one of
+ * several ranks whose devices send messages by themselves (executor_lanes.c). */
 #include <stdlib.h>
 #include <string.h>
 
@@ -18,10 +19,14 @@ static const tri_device_queue *queue_of(const tri_executor *executor)
     return executor->store->device->def->queue;
 }
 
-static bool needs_host(const tri_executor *executor, uint32_t instr)
+/* Whether an instruction is a part of its own: the host computes it or carries it, or the exchange
+ * cannot be recorded. */
+static bool stands_alone(const tri_executor *executor, uint32_t instr)
 {
     const tri_call_plan *plan = &executor->ready[instr].plan;
-    return !plan->kernel || plan->on_host;
+    if (!plan->kernel)
+        return !tri_executor_has_lanes(executor) || !executor->exchange->lanes->records;
+    return plan->on_host;
 }
 
 /* ---- instructions that run on the host ---- */
@@ -66,7 +71,7 @@ static tr_status fetch(const tri_executor *executor, tri_tensor *tensor, char **
     return TR_OK;
 }
 
-static tr_status run_on_host(const tri_executor *executor, uint32_t instr, tr_error *err)
+static tr_status run_on_host(tri_executor *executor, uint32_t instr, tr_error *err)
 {
     const tri_ready *ready = &executor->ready[instr];
     tri_device *device = executor->store->device;
@@ -76,7 +81,7 @@ static tr_status run_on_host(const tri_executor *executor, uint32_t instr, tr_er
         TRI_TRY(fetch(executor, &args.in[j], &room, err));
     for (int k = 0; k < args.num_out; k++)
         TRI_TRY(fetch(executor, &args.out[k], &room, err));
-    TRI_TRY(queue_of(executor)->finish(device, err));
+    TRI_TRY(tri_executor_finish(executor, err));
     tri_cpu cpu = {.scratch = room,
                    .scratch_bytes = tri_device_call_scratch(device, &ready->plan, &args)};
     args.device = &cpu;
@@ -133,31 +138,40 @@ static tr_status send(tri_executor *executor, const tri_call *call, uint32_t i, 
                                       host_to + shape.recv_skip, shape.recv_bytes, err);
 }
 
-static tr_status run_with_host(tri_executor *executor, const tri_call *call, uint32_t instr,
-                               tr_error *err)
+/* One that stands alone; of a message on a lane, what follows waits for it. */
+static tr_status run_alone(tri_executor *executor, uint32_t c, uint32_t instr, tr_error *err)
 {
+    const tri_call *call = &executor->program->calls[c];
     tri_executor_point(executor, call, instr);
     tri_executor_publish(executor, instr);
-    return executor->ready[instr].plan.kernel ? run_on_host(executor, instr, err)
-                                              : send(executor, call, instr, err);
+    if (executor->ready[instr].plan.kernel)
+        return run_on_host(executor, instr, err);
+    if (!tri_executor_has_lanes(executor))
+        return send(executor, call, instr, err);
+    TRI_TRY(tri_executor_lane_send(executor, c, instr, err));
+    return tri_executor_lane_meet_all(executor, err);
 }
 
 /* ---- enqueueing ---- */
 
-/* One instruction, or a run of them that the kernel takes together; returns how many. */
-static uint32_t enqueue(tri_executor *executor, const tri_call *call, uint32_t first, uint32_t end)
+/* One instruction, or a run of them that the kernel takes together; done: how many. */
+static tr_status enqueue(tri_executor *executor, uint32_t c, uint32_t first, uint32_t end,
+                         uint32_t *done, tr_error *err)
 {
     const tri_kernel_args *args[MOST_AT_ONCE];
-    uint32_t count = tri_executor_run_length(executor, first, end, MOST_AT_ONCE);
+    uint32_t count = *done = tri_executor_run_length(executor, first, end, MOST_AT_ONCE);
     for (uint32_t i = 0; i < count; i++) {
-        tri_executor_point(executor, call, first + i);
+        tri_executor_point(executor, &executor->program->calls[c], first + i);
         args[i] = &executor->ready[first + i].args;
     }
+    if (!executor->ready[first].plan.kernel)
+        return tri_executor_lane_send(executor, c, first, err);
+    TRI_TRY(tri_executor_lane_meet(executor, first, count, err));
     if (count > 1)
         executor->ready[first].plan.kernel->run_many(args, (int)count);
     else
         tri_device_call(&executor->ready[first].plan, args[0]);
-    return count;
+    return TR_OK;
 }
 
 static tr_status add_part(tri_executor *executor, tri_part part, tr_error *err)
@@ -184,8 +198,18 @@ static tr_status close_recording(tri_executor *executor, recorder *r, tr_error *
     if (!r->open)
         return TR_OK;
     r->open = false;
+    TRI_TRY(tri_executor_lane_meet_all(executor, err));
     TRI_TRY(queue_of(executor)->record_end(executor->store->device, &r->part.recording, err));
     return add_part(executor, r->part, err);
+}
+
+/* Weights that a call copies first; a message may still be at them. */
+static tr_status copy_version(tri_executor *executor, const tri_call *call, tr_error *err)
+{
+    if (call->copy_from == TRI_NONE)
+        return TR_OK;
+    TRI_TRY(tri_executor_lane_meet_all(executor, err));
+    return tri_executor_copy_version(executor, call, err);
 }
 
 static tr_status record_call(tri_executor *executor, uint32_t c, recorder *r, tr_error *err)
@@ -198,7 +222,7 @@ static tr_status record_call(tri_executor *executor, uint32_t c, recorder *r, tr
             TRI_TRY(queue_of(executor)->record(executor->store->device, err));
             *r = (recorder){.open = true, .part = {.call = c, .instr = segment->first}};
         }
-        TRI_TRY(tri_executor_copy_version(executor, call, err));
+        TRI_TRY(copy_version(executor, call, err));
     }
     for (uint32_t i = segment->first; i < end;) {
         const tri_instr *instr = &executor->program->instrs[i];
@@ -206,7 +230,7 @@ static tr_status record_call(tri_executor *executor, uint32_t c, recorder *r, tr
             i++;
             continue;
         }
-        if (needs_host(executor, i)) {
+        if (stands_alone(executor, i)) {
             TRI_TRY(close_recording(executor, r, err));
             TRI_TRY(add_part(executor, (tri_part){.call = c, .instr = i}, err));
             i++;
@@ -216,7 +240,9 @@ static tr_status record_call(tri_executor *executor, uint32_t c, recorder *r, tr
             TRI_TRY(queue_of(executor)->record(executor->store->device, err));
             *r = (recorder){.open = true, .part = {.call = c, .instr = i}};
         }
-        i += enqueue(executor, call, i, end);
+        uint32_t count;
+        TRI_TRY(enqueue(executor, c, i, end, &count, err));
+        i += count;
     }
     return TR_OK;
 }
@@ -245,10 +271,34 @@ static tr_status replay_all(tri_executor *executor, tr_error *err)
         if (part->recording)
             TRI_TRY(queue_of(executor)->replay(executor->store->device, part->recording, err));
         else
-            TRI_TRY(
-                run_with_host(executor, &executor->program->calls[part->call], part->instr, err));
+            TRI_TRY(run_alone(executor, part->call, part->instr, err));
     }
     return TR_OK;
+}
+
+/* ---- without recording ---- */
+
+/* The first run of a program with messages on lanes: what carries them connects the ranks and
+ * reserves memory when it is first used, which is better done while nothing is recorded. */
+static tr_status run_once(tri_executor *executor, tr_error *err)
+{
+    const tri_program *program = executor->program;
+    for (uint32_t c = 0; c < program->num_calls; c++) {
+        const tri_call *call = &program->calls[c];
+        const tri_segment *segment = &program->segments[call->segment];
+        uint32_t end = segment->first + segment->count;
+        TRI_TRY(copy_version(executor, call, err));
+        for (uint32_t i = segment->first, count; i < end; i += count) {
+            count = 1;
+            if (program->instrs[i].span == 0 || !tri_call_runs(call, &program->instrs[i]))
+                continue;
+            if (stands_alone(executor, i))
+                TRI_TRY(run_alone(executor, c, i, err));
+            else
+                TRI_TRY(enqueue(executor, c, i, end, &count, err));
+        }
+    }
+    return tri_executor_lane_meet_all(executor, err);
 }
 
 /* ---- with the time of each instruction ---- */
@@ -272,7 +322,7 @@ static tr_status run_timed(tri_executor *executor, tr_error *err)
     for (uint32_t c = 0; c < program->num_calls && status == TR_OK; c++) {
         const tri_segment *segment = &program->segments[program->calls[c].segment];
         uint32_t end = segment->first + segment->count;
-        status = tri_executor_copy_version(executor, &program->calls[c], err);
+        status = copy_version(executor, &program->calls[c], err);
         for (uint32_t i = segment->first; i < end && status == TR_OK;) {
             uint32_t count = 1;
             if (program->instrs[i].span == 0 ||
@@ -283,10 +333,10 @@ static tr_status run_timed(tri_executor *executor, tr_error *err)
             status = queue->mark(device, num, err);
             if (status != TR_OK)
                 break;
-            if (needs_host(executor, i))
-                status = run_with_host(executor, &program->calls[c], i, err);
+            if (!executor->ready[i].plan.kernel || stands_alone(executor, i))
+                status = run_alone(executor, c, i, err);
             else
-                count = enqueue(executor, &program->calls[c], i, end);
+                status = enqueue(executor, c, i, end, &count, err);
             list[num++] = (timed){c, i, count};
             i += count;
         }
@@ -294,7 +344,7 @@ static tr_status run_timed(tri_executor *executor, tr_error *err)
     if (status == TR_OK)
         status = queue->mark(device, num, err);
     if (status == TR_OK)
-        status = queue->finish(device, err);
+        status = tri_executor_finish(executor, err);
     for (uint32_t n = 0; n < num && status == TR_OK; n++) {
         int64_t start = begin + (int64_t)(1e9 * queue->seconds_between(device, 0, n));
         int64_t end = begin + (int64_t)(1e9 * queue->seconds_between(device, 0, n + 1));
@@ -333,14 +383,18 @@ static tr_status copy_spaces(tri_executor *executor, bool inputs, tr_error *err)
 
 tr_status tri_executor_run_queue(tri_executor *executor, tr_error *err)
 {
+    bool first;
+    TRI_TRY(tri_executor_lane_begin(executor, &first, err));
     TRI_TRY(copy_spaces(executor, true, err));
     if (executor->trace || executor->time_by_op) {
         TRI_TRY(run_timed(executor, err));
+    } else if (first) {
+        TRI_TRY(run_once(executor, err));
     } else {
         if (executor->num_parts == 0)
             TRI_TRY(record_all(executor, err));
         TRI_TRY(replay_all(executor, err));
     }
     TRI_TRY(copy_spaces(executor, false, err));
-    return queue_of(executor)->finish(executor->store->device, err);
+    return tri_executor_finish(executor, err);
 }

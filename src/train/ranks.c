@@ -27,19 +27,31 @@ static int pipeline_rank(const tri_ranks *ranks, int place)
     return ranks->rank + (place - ranks->pp_rank) * ranks->pp_stride;
 }
 
+int tri_ranks_home(const tri_ranks *ranks, const tri_message *message)
+{
+    for (size_t i = 0; i < ranks->num_homes; i++)
+        if (ranks->homes[i].num == message->attr->num_homes &&
+            memcmp(ranks->homes[i].place, message->attr->homes, sizeof ranks->homes[i].place) == 0)
+            return (int)i;
+    return -1;
+}
+
+void tri_ranks_home_members(const tri_ranks *ranks, const tri_home_group *home,
+                            int members[TRI_MAX_HOMES])
+{
+    for (int i = 0; i < home->num; i++)
+        members[i] = pipeline_rank(ranks, home->place[i]);
+}
+
 static tri_group *group_of(const tri_ranks *ranks, const tri_message *message)
 {
     if (message->axis != TRI_AXIS_HOME)
         return ranks->groups[message->axis];
-    for (size_t i = 0; i < ranks->num_homes; i++)
-        if (ranks->homes[i].num == message->attr->num_homes &&
-            memcmp(ranks->homes[i].place, message->attr->homes, sizeof ranks->homes[i].place) == 0)
-            return ranks->homes[i].group;
-    return NULL;
+    int home = tri_ranks_home(ranks, message);
+    return home >= 0 ? ranks->homes[home].group : NULL;
 }
 
-static tr_status call_of(const tri_ranks *ranks, const tri_message *message, tr_collective *call,
-                         tri_group **group, tr_error *err)
+tr_collective tri_ranks_collective(const tri_message *message)
 {
     bool gathers = message->op == TRI_OP_ALL_GATHER || message->op == TRI_OP_SHARD_GATHER ||
                    message->op == TRI_OP_UNSHARD;
@@ -48,7 +60,7 @@ static tr_status call_of(const tri_ranks *ranks, const tri_message *message, tr_
                              : scatters                        ? TR_REDUCE_SCATTER
                              : message->op == TRI_OP_BROADCAST ? TR_BROADCAST
                                                                : TR_ALL_REDUCE;
-    *call = (tr_collective){
+    return (tr_collective){
         .operation = operation,
         .reduction = TR_SUM,
         .dtype = dtype_of[message->dtype],
@@ -60,11 +72,17 @@ static tr_status call_of(const tri_ranks *ranks, const tri_message *message, tr_
         .recv_counts = operation == TR_ALL_GATHER ? message->counts : NULL,
         .label = message->label,
     };
+}
+
+static tr_status call_of(const tri_ranks *ranks, const tri_message *message, tr_collective *call,
+                         tri_group **group, tr_error *err)
+{
+    *call = tri_ranks_collective(message);
     *group = group_of(ranks, message);
     if (!*group)
         return tri_fail(err, TR_ERROR_INTERNAL, "%s: there is no such group of ranks",
                         message->label);
-    call->algorithm = algorithm_for(ranks, *group, operation);
+    call->algorithm = algorithm_for(ranks, *group, call->operation);
     return TR_OK;
 }
 
@@ -180,8 +198,7 @@ static tr_status make_homes(tri_ranks *ranks, const tri_session *session, tr_err
     qsort(ranks->homes, ranks->num_homes, sizeof *ranks->homes, compare_homes);
     for (size_t h = 0; h < ranks->num_homes; h++) {
         int members[TRI_MAX_HOMES];
-        for (int i = 0; i < ranks->homes[h].num; i++)
-            members[i] = pipeline_rank(ranks, ranks->homes[h].place[i]);
+        tri_ranks_home_members(ranks, &ranks->homes[h], members);
         TRI_TRY(tr_group_create(ranks->comm, "home", members, ranks->homes[h].num,
                                 &ranks->homes[h].group, err));
     }
@@ -226,14 +243,17 @@ static tr_status check_algorithm(const tri_ranks *ranks, tr_error *err)
     return TR_OK;
 }
 
+/* Of the numbers that the host exchanges, and of all messages without NCCL. */
+static const char *host_transport(const tri_bootstrap *bootstrap, const char *wanted)
+{
+    if (strcmp(wanted, "auto") != 0 && strcmp(wanted, "nccl") != 0)
+        return wanted;
+    return bootstrap->local_size == bootstrap->size ? "shm" : bootstrap->mpi ? "mpi" : "tcp";
+}
+
 tr_status tri_ranks_join(tri_ranks *ranks, const tri_bootstrap *bootstrap,
                          const tri_ranks_config *config, tri_session *session, tr_error *err)
 {
-    const char *transport = config->transport;
-    if (strcmp(transport, "auto") == 0)
-        transport = bootstrap->local_size == bootstrap->size ? "shm"
-                    : bootstrap->mpi                         ? "mpi"
-                                                             : "tcp";
     *ranks = (tri_ranks){.rank = bootstrap->rank, .size = bootstrap->size};
     snprintf(ranks->algorithm, sizeof ranks->algorithm, "%s", config->algorithm);
     session->status = bootstrap->status;
@@ -243,8 +263,17 @@ tr_status tri_ranks_join(tri_ranks *ranks, const tri_bootstrap *bootstrap,
     ranks->times_ns = calloc((size_t)ranks->size, sizeof *ranks->times_ns);
     if (!ranks->times_ns)
         return tri_fail(err, TR_ERROR_RUNTIME, "no memory for %d ranks", ranks->size);
-    TRI_TRY(tri_comm_create(bootstrap, transport, &ranks->comm, err));
+    TRI_TRY(tri_comm_create(bootstrap, host_transport(bootstrap, config->transport), &ranks->comm,
+                            err));
     ranks->owns_comm = true;
+    tri_nccl_api api;
+    bool by_nccl;
+    TRI_TRY(tri_ranks_choose_nccl(ranks, config, session, &api, &by_nccl, err));
+    if (by_nccl) {
+        strcpy(ranks->algorithm, "auto");
+        TRI_TRY(connect(ranks, session, err));
+        return tri_ranks_use_nccl(ranks, bootstrap, &api, session, err);
+    }
     if (strcmp(config->algorithm, "auto") == 0)
         TRI_TRY(tri_comm_tune(ranks->comm, config->tuning, err));
     TRI_TRY(connect(ranks, session, err));
@@ -261,8 +290,14 @@ tr_status tri_ranks_use(tri_ranks *ranks, tri_comm *comm, tri_session *session, 
     return connect(ranks, session, err);
 }
 
+const char *tri_ranks_transport(const tri_ranks *ranks)
+{
+    return ranks->nccl ? "nccl" : ranks->comm ? tr_comm_transport(ranks->comm) : "none";
+}
+
 void tri_ranks_leave(tri_ranks *ranks)
 {
+    tri_nccl_destroy(ranks->nccl);
     for (int axis = 0; axis < TRI_NUM_AXES; axis++)
         if (ranks->groups[axis])
             tr_group_destroy(ranks->groups[axis]);

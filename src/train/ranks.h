@@ -3,6 +3,7 @@
 #define TRI_TRAIN_RANKS_H
 
 #include "comm/comm.h"
+#include "comm/nccl.h"
 #include "train/session.h"
 
 /* Ranks of a pipeline that hold the same layers, by their place on it. */
@@ -23,13 +24,17 @@ typedef struct tri_ranks {
     size_t num_homes;
     int64_t *times_ns;  /* [size] */
     char algorithm[40]; /* of collectives that it has: a name, or "auto" */
+    tri_nccl *nccl;     /* carries messages of programs; NULL: comm does */
 } tri_ranks;
 
 /* How ranks talk. */
 typedef struct tri_ranks_config {
-    const char *transport; /* "auto": shm on one machine, mpi or tcp between several */
-    const char *algorithm; /* of collectives; "auto": chosen by size */
-    const char *tuning;    /* the file with measured prices, or NULL: they are not kept */
+    /* "auto": nccl when every rank has a GPU of its own, otherwise shm on one machine and mpi or
+     * tcp between several */
+    const char *transport;
+    const char *algorithm;    /* of collectives; "auto": chosen by size */
+    const char *tuning;       /* the file with measured prices, or NULL: they are not kept */
+    const char *nccl_library; /* "": where the system finds it */
 } tri_ranks_config;
 
 /* Between tri_session_compile and tri_session_start. Collective over the ranks. The session must
@@ -39,7 +44,25 @@ tr_status tri_ranks_join(tri_ranks *ranks, const tri_bootstrap *bootstrap,
 /* The same with a communicator that exists already, whose size is the mesh's, and which stays the
  * caller's: for ranks that are threads of one process. */
 tr_status tri_ranks_use(tri_ranks *ranks, tri_comm *comm, tri_session *session, tr_error *err);
+/* Lets messages of the session's programs travel between devices by NCCL, through these entry
+ * points; the numbers of the host keep to the communicator. The device must have lanes. Collective,
+ * between joining and tri_session_start. */
+tr_status tri_ranks_use_nccl(tri_ranks *ranks, const tri_bootstrap *bootstrap,
+                             const tri_nccl_api *api, tri_session *session, tr_error *err);
+/* Whether NCCL is to be used, and its entry points when it is: always when it is asked for, and
+ * with "auto" when all ranks found it and no two have the same device. Collective. */
+tr_status tri_ranks_choose_nccl(const tri_ranks *ranks, const tri_ranks_config *config,
+                                tri_session *session, tri_nccl_api *api, bool *use, tr_error *err);
 void tri_ranks_leave(tri_ranks *ranks);
+
+/* Of a message over `home`: its number in ranks->homes, or -1; and the world ranks of one. */
+int tri_ranks_home(const tri_ranks *ranks, const tri_message *message);
+void tri_ranks_home_members(const tri_ranks *ranks, const tri_home_group *home,
+                            int members[TRI_MAX_HOMES]);
+/* What a collective message means to the communicators; send, recv and label are the message's. */
+tr_collective tri_ranks_collective(const tri_message *message);
+/* What carries messages of programs: "nccl", "shm", ... */
+const char *tri_ranks_transport(const tri_ranks *ranks);
 
 /* Which rank took longest, and how long. Collective. */
 tr_status tri_ranks_slowest(tri_ranks *ranks, double seconds, int *rank, double *slowest,

@@ -13,6 +13,7 @@
 #include "device/cuda/blas.h"
 #include "device/cuda/dnn.h"
 #include "device/cuda/found.h"
+#include "device/cuda/lanes.h"
 #include "device/device.h"
 
 typedef struct cuda_state {
@@ -59,6 +60,7 @@ static void close_cuda(tri_device *device)
     if (state->started) {
         for (uint32_t i = 0; i < state->num_marks; i++)
             cudaEventDestroy(state->marks[i]);
+        tri_cuda_lanes_close(state->shared.lanes);
         tri_cuda_dnn_close(state->shared.dnn);
         tri_cuda_blas_close(state->shared.blas);
         cudaFree(state->shared.scratch);
@@ -355,6 +357,7 @@ static const tri_device_queue queue = {
     .forget = forget,
     .mark = mark,
     .seconds_between = seconds_between,
+    .lanes = &tri_cuda_lane_table,
 };
 
 const tri_device_def tri_device_cuda = {

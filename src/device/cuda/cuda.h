@@ -18,8 +18,9 @@ extern "C" {
 
 #include "device/kernel.h"
 
-typedef struct tri_cuda_blas tri_cuda_blas; /* cuBLASLt, opened at run time */
-typedef struct tri_cuda_dnn tri_cuda_dnn;   /* cuDNN, likewise; attention does without it */
+typedef struct tri_cuda_blas tri_cuda_blas;   /* cuBLASLt, opened at run time */
+typedef struct tri_cuda_dnn tri_cuda_dnn;     /* cuDNN, likewise; attention does without it */
+typedef struct tri_cuda_lanes tri_cuda_lanes; /* streams beside the stream, lanes.h */
 
 /* Reached from a kernel as args->device. */
 typedef struct tri_cuda {
@@ -30,7 +31,8 @@ typedef struct tri_cuda {
     bool tf32;      /* products of f32 operands may round them to tf32 */
     bool any_order; /* sums need not run in a fixed order */
     tri_cuda_blas *blas;
-    tri_cuda_dnn *dnn; /* NULL when it is not here */
+    tri_cuda_dnn *dnn;     /* NULL when it is not here */
+    tri_cuda_lanes *lanes; /* NULL until there is one */
 } tri_cuda;
 
 /* The kernel of an operator, or NULL where there is none. */

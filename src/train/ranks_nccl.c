@@ -1,0 +1,153 @@
+/* Messages of programs by NCCL: when, and how a message becomes a call on its lane. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "train/ranks.h"
+
+/* What a rank tells the others of its device. */
+typedef struct gpu_card {
+    char identity[64];
+} gpu_card;
+
+static const tri_device_lanes *lanes_of(const tri_session *session)
+{
+    const tri_device_queue *queue = session->device.def->queue;
+    return queue ? queue->lanes : NULL;
+}
+
+/* ---- whether ---- */
+
+static tr_status all_apart(const tri_ranks *ranks, const gpu_card *own, bool *apart, tr_error *err)
+{
+    gpu_card *cards = calloc((size_t)ranks->size, sizeof *cards);
+    if (!cards)
+        return tri_fail(err, TR_ERROR_RUNTIME, "no memory for %d ranks", ranks->size);
+    tr_status status =
+        tr_all_gather(tr_comm_world(ranks->comm), own, cards, sizeof *own, TR_U8, err);
+    *apart = status == TR_OK;
+    for (int i = 0; i < ranks->size; i++)
+        for (int j = 0; j < i; j++)
+            *apart = *apart && strcmp(cards[i].identity, cards[j].identity) != 0;
+    free(cards);
+    return status;
+}
+
+static tr_status all_found(const tri_ranks *ranks, bool found, bool *all, tr_error *err)
+{
+    int32_t own = found, least = 0;
+    TRI_TRY(tr_all_reduce(tr_comm_world(ranks->comm), &own, &least, 1, TR_I32, TR_MIN, err));
+    *all = least != 0;
+    return TR_OK;
+}
+
+static tr_status check_wanted(const tri_ranks_config *config, const tri_session *session,
+                              tr_error *err)
+{
+    if (!lanes_of(session))
+        return tri_fail(err, TR_ERROR_INPUT,
+                        "run.transport is nccl, which joins GPUs, but run.device is %s; set "
+                        "run.device=cuda, or run.transport to shm, tcp or mpi",
+                        session->device.def->kind);
+    if (strcmp(config->algorithm, "auto") != 0 && strcmp(config->algorithm, "native") != 0)
+        return tri_fail(err, TR_ERROR_INPUT,
+                        "run.collective is \"%s\", but run.transport=nccl has algorithms of its "
+                        "own; set run.collective to auto or native, or run.transport to shm",
+                        config->algorithm);
+    return TR_OK;
+}
+
+tr_status tri_ranks_choose_nccl(const tri_ranks *ranks, const tri_ranks_config *config,
+                                tri_session *session, tri_nccl_api *api, bool *use, tr_error *err)
+{
+    bool wanted = strcmp(config->transport, "nccl") == 0;
+    const char *library = config->nccl_library ? config->nccl_library : "";
+    *use = wanted;
+    *api = (tri_nccl_api){0};
+    if (wanted) {
+        TRI_TRY(check_wanted(config, session, err));
+        return tri_nccl_open(library, api, err);
+    }
+    if (strcmp(config->transport, "auto") != 0 || strcmp(config->algorithm, "auto") != 0 ||
+        !lanes_of(session))
+        return TR_OK;
+    /* Every rank sees the same, and so decides the same. */
+    gpu_card own = {{0}};
+    bool apart = false;
+    TRI_TRY(session->device.def->queue->start(&session->device, session->device_index, err));
+    TRI_TRY(lanes_of(session)->identity(&session->device, own.identity, sizeof own.identity, err));
+    TRI_TRY(all_apart(ranks, &own, &apart, err));
+    if (!apart)
+        return TR_OK;
+    TRI_TRY(all_found(ranks, tri_nccl_open(library, api, NULL) == TR_OK, use, err));
+    if (!*use)
+        tri_nccl_close(api);
+    return TR_OK;
+}
+
+/* ---- how ---- */
+
+/* A communicator for each axis, then one for each group of homes. */
+static int lane_of(const tri_ranks *ranks, const tri_message *message)
+{
+    if (message->axis != TRI_AXIS_HOME)
+        return message->axis;
+    int home = tri_ranks_home(ranks, message);
+    return home >= 0 ? TRI_NUM_AXES + home : -1;
+}
+_Static_assert(TRI_NUM_AXES + TRI_MAX_HOME_GROUPS <= TRI_NCCL_MOST_LANES, "lanes");
+
+static tr_status enqueue(void *context, const tri_message *message, void *handle, tr_error *err)
+{
+    const tri_ranks *ranks = context;
+    size_t bytes = message->count * tri_dtype_bytes(message->dtype);
+    int lane = lane_of(ranks, message);
+    if (lane < 0)
+        return tri_fail(err, TR_ERROR_INTERNAL, "%s: there is no such group of ranks",
+                        message->label);
+    if (message->op == TRI_OP_SEND)
+        return tri_nccl_send(ranks->nccl, lane, message->peer, message->send, bytes, handle, err);
+    if (message->op == TRI_OP_RECV)
+        return tri_nccl_recv(ranks->nccl, lane, message->peer, message->recv, bytes, handle, err);
+    tr_collective call = tri_ranks_collective(message);
+    return tri_nccl_run(ranks->nccl, lane, &call, handle, err);
+}
+
+static tr_status look(void *context, double waited_s, tr_error *err)
+{
+    const tri_ranks *ranks = context;
+    return tri_nccl_look(ranks->nccl, waited_s, err);
+}
+
+static tr_status join_lanes(tri_ranks *ranks, const tri_mesh *mesh, tr_error *err)
+{
+    int *members = malloc((size_t)(ranks->size + TRI_MAX_HOMES) * sizeof *members);
+    if (!members)
+        return tri_fail(err, TR_ERROR_RUNTIME, "no memory for the groups of ranks");
+    tr_status status = TR_OK;
+    for (int axis = 0; status == TR_OK && axis < TRI_NUM_AXES; axis++) {
+        int size = tri_mesh_size(mesh, (tri_axis)axis);
+        tri_mesh_group(mesh, ranks->rank, (tri_axis)axis, members);
+        if (size > 1)
+            status =
+                tri_nccl_join(ranks->nccl, axis, tri_axis_name((tri_axis)axis), members, size, err);
+    }
+    for (size_t h = 0; status == TR_OK && h < ranks->num_homes; h++) {
+        tri_ranks_home_members(ranks, &ranks->homes[h], members);
+        status = tri_nccl_join(ranks->nccl, TRI_NUM_AXES + (int)h, "home", members,
+                               ranks->homes[h].num, err);
+    }
+    free(members);
+    return status;
+}
+
+tr_status tri_ranks_use_nccl(tri_ranks *ranks, const tri_bootstrap *bootstrap,
+                             const tri_nccl_api *api, tri_session *session, tr_error *err)
+{
+    static const tri_lane_exchange lanes = {.records = true, .enqueue = enqueue, .look = look};
+    TRI_TRY(tri_nccl_create(bootstrap, api, &ranks->nccl, err));
+    TRI_TRY(session->device.def->queue->start(&session->device, session->device_index, err));
+    TRI_TRY(join_lanes(ranks, &session->config.compile.mesh, err));
+    session->exchange.lanes = &lanes;
+    session->peers = (tri_peer_memory){0}; /* nothing goes through the host */
+    return TR_OK;
+}

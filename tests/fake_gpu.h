@@ -1,0 +1,26 @@
+/* A GPU without one: a device with a queue, lanes, points and recordings, made of the CPU's kernels
+ * and a thread for the queue and for each lane. What its points do not order runs in any order, so
+ * a dependency that a program forgets shows as wrong numbers. One for each rank, which is a thread.
+ *
+ * Recordings obey the rules of CUDA graphs: a lane takes part from its first await of a point that
+ * was set in it, and the queue must have waited for every lane when it ends. */
+#ifndef TRI_TESTS_FAKE_GPU_H
+#define TRI_TESTS_FAKE_GPU_H
+
+#include "device/device.h"
+
+typedef struct fake_gpu fake_gpu;
+
+/* Of the calling thread, until it is destroyed. */
+fake_gpu *fake_gpu_create(void);
+void fake_gpu_destroy(fake_gpu *gpu);
+extern const tri_device_def fake_gpu_def; /* over the state of tri_device_cpu */
+
+/* What libraries do: enqueues a call on the lane of a handle; data is copied, and must not change
+ * when it is called, since it may be replayed. */
+void fake_gpu_enqueue(void *handle, void (*fn)(void *data), const void *data, size_t bytes);
+
+/* The first rule that was broken, or NULL. */
+const char *fake_gpu_fault(const fake_gpu *gpu);
+
+#endif

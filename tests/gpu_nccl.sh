@@ -1,0 +1,217 @@
+#!/usr/bin/env bash
+# NCCL between ranks. Arguments: the build directory, and NCCL's file (default: where it is found).
+# Needs an NVIDIA GPU; one is enough, since ranks that share it use a stand-in for NCCL, which itself
+# refuses that: with it everything but NCCL is as with a GPU for each rank. NCCL itself is checked
+# with one rank. One line for each check, PASS, FAIL or SKIP; the last line counts.
+# From the root of the repository, with these files of a build (make test-programs):
+#   BUILD/trireme BUILD/tests/test_cuda_nccl BUILD/tests/helpers/libnccl-standin.so
+set -u
+build=${1:-build}
+real=${2:-}
+trireme=$build/trireme
+standin=$(realpath "$build/tests/helpers/libnccl-standin.so")
+work=$(mktemp -d "${TMPDIR:-/tmp}/trireme-nccl-XXXXXX")
+trap 'rm -rf "$work"' EXIT
+passes=0 failures=0
+pass() {
+    echo "PASS  $*"
+    passes=$((passes + 1))
+}
+fail() {
+    echo "FAIL  $*"
+    failures=$((failures + 1))
+}
+show() { sed 's/^/      | /' "$1" | tail -n "${2:-6}"; }
+
+train() { # seconds, name, then settings
+    local limit=$1 name=$2 set=()
+    shift 2
+    for s in "$@"; do set+=(--set "$s"); done
+    timeout -k 5 "$limit" "$trireme" train recipes/tiny.yaml --set run.save=false \
+        --set run.device=cuda --set run.dir="$work/$name" "${set[@]}" >"$work/$name.out" 2>&1
+}
+nccl=(run.transport=nccl run.nccl_library="$standin")
+
+if ! train 60 probe train.steps=1; then
+    show "$work/probe.out" 3
+    echo "SKIP  no GPU here"
+    exit 77
+fi
+"$trireme" doctor 2>/dev/null | grep -i "nccl" | sed 's/^/      | /'
+
+# ---- the library itself, one rank
+[ -n "$real" ] || real=$(ldconfig -p 2>/dev/null | awk '/libnccl\.so\.2/ { print $NF; exit }')
+[ -n "$real" ] || real=$(timeout 20 find /usr /opt /root /home -name 'libnccl.so.2' 2>/dev/null | head -n 1)
+if [ -n "$real" ]; then
+    if TRIREME_NCCL_LIBRARY=$real timeout 120 "$build/tests/test_cuda_nccl" >"$work/real.out" 2>&1; then
+        pass "NCCL ($real), one rank: operations at once and recorded"
+    else
+        fail "NCCL ($real), one rank"
+        show "$work/real.out" 12
+    fi
+    # Two ranks on one GPU are not NCCL's: it must say so, and nobody may hang.
+    if train 90 refused train.steps=2 layout.dp=2 run.transport=nccl run.nccl_library="$real" \
+        run.deadline_s=20; then
+        fail "NCCL took two ranks on one GPU (is there more than one?)"
+    elif grep -q "GPU of its own" "$work/refused.out"; then
+        pass "NCCL, two ranks on one GPU: refused with a reason"
+    else
+        fail "NCCL, two ranks on one GPU: the message does not say why"
+        show "$work/refused.out"
+    fi
+else
+    echo "SKIP  NCCL itself: no libnccl.so.2 found; give its path as the second argument"
+fi
+
+# ---- the stand-in, all operations
+for n in 1 2 4 8; do
+    if TRIREME_NCCL_RANKS=$n TRIREME_NCCL_LIBRARY=$standin timeout 150 \
+        "$build/tests/test_cuda_nccl" >"$work/ops$n.out" 2>&1; then
+        pass "stand-in, $n ranks: operations at once and recorded, a rank that stays away"
+    else
+        fail "stand-in, $n ranks (exit code $?)"
+        show "$work/ops$n.out" 12
+    fi
+done
+if TRIREME_NCCL_RANKS=2 TRIREME_NCCL_LIBRARY=$standin NCCL_STANDIN_MEMORY=host timeout 150 \
+    "$build/tests/test_cuda_nccl" >"$work/opshost.out" 2>&1; then
+    pass "stand-in through the host's memory, 2 ranks"
+else
+    fail "stand-in through the host's memory, 2 ranks (exit code $?)"
+    show "$work/opshost.out" 12
+fi
+
+# ---- layouts: the losses of one rank
+field() { sed -n "s/.*\"$2\": *\([-0-9.e+]*\).*/\1/p" "$work/$1/metrics.jsonl" 2>/dev/null; }
+worst_of() { # name, other, field: the largest relative difference
+    field "$1" "$3" >"$work/a"
+    field "$2" "$3" >"$work/b"
+    paste "$work/a" "$work/b" | awk '
+        NF != 2 { missing = 1 }
+        { d = ($1 - $2) / $1; d = d < 0 ? -d : d; if (d > worst) worst = d }
+        END { if (NR < 20 || missing) print "inf"; else print worst + 0 }'
+}
+close() { # name, other, limit for losses
+    local loss norm
+    loss=$(worst_of "$1" "$2" loss)
+    norm=$(worst_of "$1" "$2" grad_norm)
+    if ! grep -q "over nccl" "$work/$2.out"; then
+        fail "$2 did not run over nccl"
+        show "$work/$2.out"
+    elif awk -v a="$loss" -v n="$norm" -v l="$3" 'BEGIN { exit !(a <= l && n <= 10 * l) }'; then
+        pass "$2: losses within $loss, norms within $norm of one rank ($(field "$2" step_ms |
+            sort -n | awk '{ v[NR] = $1 } END { print v[int((NR + 1) / 2)] }') ms a step)"
+    else
+        fail "$2: losses differ by $loss, norms by $norm (limit $3)"
+    fi
+}
+layout() { # name, settings
+    local name=$1
+    shift
+    if train 120 "$name" train.steps=20 "${nccl[@]}" "$@"; then
+        close one "$name" 1e-5
+    else
+        fail "$name did not run (exit code $?)"
+        show "$work/$name.out"
+    fi
+}
+train 60 one train.steps=20
+layout dp2 layout.dp=2
+layout dp2-micro layout.dp=2 layout.microbatches=2
+layout dp2-zero1 layout.dp=2 layout.zero=1
+layout dp2-zero2 layout.dp=2 layout.zero=2 layout.microbatches=2
+layout dp2-zero3 layout.dp=2 layout.zero=3
+layout tp2 layout.tp=2
+layout tp2-sp layout.tp=2 layout.sp=true
+layout dp4-hybrid layout.dp=4 layout.zero=3 layout.shard_group=2
+layout tp2-dp2-zero2 layout.tp=2 layout.dp=2 layout.zero=2 layout.sp=true
+layout dp8 layout.dp=8
+layout pp2 layout.pp=2 layout.microbatches=4
+layout pp4-dp2 layout.pp=4 layout.dp=2 layout.zero=1 layout.microbatches=4
+layout tp2-dp4-zero3 layout.tp=2 layout.dp=4 layout.zero=3 layout.sp=true
+train 60 one-uneven train.steps=20 model.vocab=301
+if train 120 tp2-uneven train.steps=20 model.vocab=301 layout.tp=2 "${nccl[@]}"; then
+    close one-uneven tp2-uneven 1e-5
+else
+    fail "tp2-uneven did not run"
+    show "$work/tp2-uneven.out"
+fi
+train 60 one-bf16 train.steps=20 precision.kind=bf16
+for of in "dp2-bf16 layout.dp=2" "tp2-bf16 layout.tp=2" "dp2-zero3-bf16 layout.dp=2 layout.zero=3"; do
+    # shellcheck disable=SC2086
+    set -- $of
+    name=$1
+    shift
+    if train 120 "$name" train.steps=20 precision.kind=bf16 "${nccl[@]}" "$@"; then
+        close one-bf16 "$name" 2e-2
+    else
+        fail "$name did not run"
+        show "$work/$name.out"
+    fi
+done
+# Timed instruction by instruction, which is not recorded.
+if train 120 traced train.steps=20 layout.dp=2 layout.zero=3 run.trace=true "${nccl[@]}"; then
+    close one traced 1e-5
+else
+    fail "traced did not run"
+    show "$work/traced.out"
+fi
+# Several ranks on one GPU: auto leaves it to the host.
+if train 60 auto train.steps=2 layout.dp=2 && grep -q "over shm" "$work/auto.out"; then
+    pass "auto: ranks that share a GPU talk through the host"
+else
+    fail "auto"
+    show "$work/auto.out"
+fi
+
+# ---- a rank that is killed, and one that is stopped
+hurt() { # name, signal, what the report must say, seconds, then settings
+    local name=$1 signal=$2 said=$3 seconds=$4 begin spent code victim launcher
+    shift 4
+    local set=()
+    for s in "$@" "${nccl[@]}"; do set+=(--set "$s"); done
+    timeout -k 5 120 "$trireme" train recipes/tiny.yaml --set run.save=false --set run.device=cuda \
+        --set run.dir="$work/$name" --set train.steps=1000000 "${set[@]}" >"$work/$name.out" 2>&1 &
+    local waiter=$!
+    for _ in $(seq 300); do
+        [ "$(field "$name" step | wc -l)" -gt 5 ] && break
+        sleep 0.1
+    done
+    launcher=$(pgrep -P "$waiter" | head -n 1)
+    victim=$(pgrep -P "$launcher" | sed -n 2p) # ranks are forked in order
+    begin=$(date +%s.%N)
+    if [ -z "$victim" ]; then
+        fail "$name: no process of a rank found"
+        kill "$waiter"
+        return
+    fi
+    kill -s "$signal" "$victim"
+    wait "$waiter"
+    code=$?
+    spent=$(awk -v a="$begin" -v b="$(date +%s.%N)" 'BEGIN { printf "%.1f", b - a }')
+    if [ $code -eq 1 ] && grep -q "$said" "$work/$name.out" &&
+        awk -v s="$spent" -v l="$seconds" 'BEGIN { exit !(s < l) }'; then
+        pass "$name: over after $spent s: $(grep -m 1 "$said" "$work/$name.out")"
+    else
+        fail "$name: exit code $code after $spent s"
+        show "$work/$name.out" 10
+    fi
+    grep -h "was waiting" "$work/$name.out" | head -n 2 | sed 's/^/      | /'
+}
+hurt killed-dp4 KILL "rank [0-9] was killed by SIGKILL at step [0-9]*, instruction [0-9]*" 8 \
+    layout.dp=4 layout.zero=1
+hurt killed-tp2 KILL "rank [0-9] was killed by SIGKILL at step [0-9]*, instruction [0-9]*" 8 layout.tp=2
+hurt stopped-dp2 STOP "was not heard from" 20 layout.dp=2 run.deadline_s=5
+sleep 1
+if pgrep -f "$work" >"$work/left"; then
+    fail "$(wc -l <"$work/left") processes are left"
+else
+    pass "no process is left"
+fi
+if compgen -G "/dev/shm/nccl-standin-*" >/dev/null; then
+    fail "shared memory is left in /dev/shm"
+else
+    pass "no shared memory is left"
+fi
+echo "nccl: $passes passed, $failures failed"
+exit $((failures > 0))

@@ -1,0 +1,387 @@
+/* NCCL without a GPU: programs of several ranks on fake GPUs (fake_gpu.h), whose messages are
+ * enqueued on lanes, recorded and replayed, and go through the layer that speaks to NCCL
+ * (fake_nccl.h). Losses must be those of one rank on the CPU. Then what ends a wait: a rank that
+ * does not come, a run that is stopped, a communicator that reports an error. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+
+#include <math.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "comm/comm.h"
+#include "config/resolve.h"
+#include "fake_gpu.h"
+#include "fake_nccl.h"
+#include "train/ranks.h"
+#include "trireme/settings.h"
+
+enum { MOST_RANKS = 8, NUM_STEPS = 4 };
+
+typedef struct numbers {
+    float loss[NUM_STEPS], norm[NUM_STEPS];
+    double eval;
+} numbers;
+
+/* What the ranks of a run do, and what came of it. */
+typedef struct job {
+    const char *const *words; /* settings, NULL at the end */
+    bool apart;               /* messages are not recorded */
+    bool timed;               /* the third step is timed instruction by instruction */
+    int hurts;                /* what goes wrong in the second step: an enum below */
+    numbers ranks[MOST_RANKS];
+    size_t parts;    /* of the training program */
+    tr_error failed; /* of rank 0's second step */
+    double failed_after_s;
+    tri_rank_status left; /* rank 0's status then */
+    _Atomic int ended;
+} job;
+
+enum { NOTHING, STAYS_AWAY, STOPS, BREAKS };
+
+typedef struct rank {
+    tr_settings *settings;
+    tri_session session;
+    tri_ranks ranks;
+    fake_gpu *gpu;
+    tri_lane_exchange lanes;
+} rank;
+
+static tr_status compile(rank *r, const job *j, int number, tr_error *err)
+{
+    tri_session_config config;
+    TRI_TRY(tr_settings_create(&r->settings, err));
+    TRI_TRY(tr_settings_load(r->settings, "recipes/tiny.yaml", err));
+    TRI_TRY(tr_settings_set(r->settings, "run.threads=1", err));
+    for (int i = 0; j->words[i]; i++)
+        TRI_TRY(tr_settings_set(r->settings, j->words[i], err));
+    TRI_TRY(tri_settings_complete(r->settings, err));
+    TRI_TRY(tri_session_config_from(r->settings, &config, err));
+    config.compile.rank = number;
+    return tri_session_compile(&r->session, &config, err);
+}
+
+/* Lets the session run on a fake GPU, and its messages go by the fake NCCL. */
+static tr_status join(rank *r, const job *j, tr_comm *comm, tr_error *err)
+{
+    const tri_program *programs[TRI_NUM_PROGRAMS];
+    size_t num = 0;
+    for (int p = 0; p < TRI_NUM_PROGRAMS; p++)
+        if (tri_session_has(&r->session, p))
+            programs[num++] = &r->session.programs[p];
+    r->session.device.def = &fake_gpu_def;
+    tri_store_plan(&r->session.store, &r->session.device, programs, num);
+    r->session.status = tri_comm_bootstrap(comm)->status;
+    TRI_TRY(tri_ranks_use(&r->ranks, comm, &r->session, err));
+    TRI_TRY(
+        tri_ranks_use_nccl(&r->ranks, tri_comm_bootstrap(comm), &fake_nccl_api, &r->session, err));
+    r->lanes = *r->session.exchange.lanes;
+    r->lanes.records = !j->apart;
+    r->session.exchange.lanes = &r->lanes;
+    return TR_OK;
+}
+
+/* The second step goes wrong for rank 0, through what the others do or do not do. */
+static tr_status hurt(rank *r, job *j, tr_comm *comm, tr_error *err)
+{
+    tri_step_result step;
+    if (tr_comm_rank(comm) != 0) {
+        if (j->hurts == BREAKS)
+            fake_nccl_break(2);
+        usleep(30000); /* rank 0 waits by now, or will find it done */
+        if (j->hurts == STOPS)
+            return tri_fail(err, TR_ERROR_RUNTIME, "the power was cut");
+        while (!atomic_load(&j->ended))
+            usleep(1000);
+        return TR_OK;
+    }
+    double start = tri_now_s();
+    tr_status status = tri_session_step(&r->session, &step, &j->failed);
+    j->failed_after_s = tri_now_s() - start;
+    memcpy(&j->left, r->session.status, sizeof j->left);
+    atomic_store(&j->ended, 1);
+    return status == TR_OK ? tri_fail(err, TR_ERROR_RUNTIME, "nothing went wrong") : TR_OK;
+}
+
+static tr_status train(rank *r, job *j, tr_comm *comm, tr_error *err)
+{
+    double by_op[TRI_NUM_OPS] = {0};
+    int number = comm ? tr_comm_rank(comm) : 0;
+    numbers *to = &j->ranks[number];
+    TRI_TRY(tri_session_start(&r->session, err));
+    for (int i = 0; i < NUM_STEPS; i++) {
+        tri_step_result step;
+        if (j->hurts && i == 1)
+            return hurt(r, j, comm, err);
+        r->session.executors[TRI_PROGRAM_TRAIN].time_by_op = j->timed && i == 2 ? by_op : NULL;
+        TRI_TRY(tri_session_step(&r->session, &step, err));
+        to->loss[i] = step.loss;
+        to->norm[i] = step.grad_norm;
+    }
+    tri_eval_result eval;
+    TRI_TRY(tri_session_eval(&r->session, &eval, err));
+    to->eval = eval.loss;
+    if (number == 0)
+        j->parts = r->session.executors[TRI_PROGRAM_TRAIN].num_parts;
+    const char *fault = r->gpu ? fake_gpu_fault(r->gpu) : NULL;
+    if (fault)
+        return tri_fail(err, TR_ERROR_RUNTIME, "%s", fault);
+    return tri_session_pull_weights(&r->session, err);
+}
+
+static tr_status rank_main(tr_comm *comm, void *context, tr_error *err)
+{
+    job *j = context;
+    rank *r = calloc(1, sizeof *r);
+    if (comm)
+        r->gpu = fake_gpu_create();
+    tr_status status = compile(r, j, comm ? tr_comm_rank(comm) : 0, err);
+    if (status == TR_OK && comm)
+        status = join(r, j, comm, err);
+    if (status == TR_OK)
+        status = train(r, j, comm, err);
+    if (status != TR_OK && r->ranks.nccl) /* what is on the lanes would wait for ever */
+        tri_nccl_abort(r->ranks.nccl);
+    tri_session_fini(&r->session);
+    tri_ranks_leave(&r->ranks);
+    if (r->gpu)
+        fake_gpu_destroy(r->gpu);
+    tr_settings_destroy(r->settings);
+    free(r);
+    return status;
+}
+
+static void run(job *j, int num_ranks, double deadline_s)
+{
+    tr_error err = {0};
+    tr_comm_options options = {.deadline_s = deadline_s};
+    tr_status status = num_ranks == 1
+                           ? rank_main(NULL, j, &err)
+                           : tr_comm_run_threads(num_ranks, &options, rank_main, j, &err);
+    if (status != TR_OK && j->hurts != STOPS)
+        fail_msg("%s: %s", j->words[0], err.message);
+}
+
+/* ---- layouts ---- */
+
+typedef struct layout {
+    int num_ranks;
+    const char *words[8];
+} layout;
+
+static const layout layouts[] = {
+    {2, {"layout.dp=2"}},
+    {2, {"layout.dp=2", "layout.microbatches=2", "layout.zero=1"}},
+    {2, {"layout.dp=2", "layout.microbatches=2", "layout.zero=2"}},
+    {2, {"layout.dp=2", "layout.microbatches=2", "layout.zero=3"}},
+    {3, {"layout.dp=3", "layout.zero=3"}},
+    {2, {"layout.tp=2"}},
+    {2, {"layout.tp=2", "layout.sp=true", "layout.microbatches=2"}},
+    {4, {"layout.dp=4", "layout.zero=3", "layout.shard_group=2"}},
+    {4, {"layout.dp=2", "layout.zero=2", "layout.tp=2", "layout.sp=true"}},
+    {2, {"layout.pp=2", "layout.microbatches=4"}},
+    {4, {"layout.pp=2", "layout.microbatches=4", "layout.dp=2", "layout.zero=1"}},
+};
+enum { NUM_LAYOUTS = sizeof layouts / sizeof *layouts };
+
+static void check_close(const numbers *one, const numbers *many, const char *name)
+{
+    for (int i = 0; i < NUM_STEPS; i++) {
+        if (fabs((double)(one->loss[i] / many->loss[i]) - 1) > 1e-5 ||
+            fabs((double)(one->norm[i] / many->norm[i]) - 1) > 1e-4)
+            fail_msg("%s, step %d: loss %.7g, not %.7g; norm %.7g, not %.7g", name, i,
+                     (double)many->loss[i], (double)one->loss[i], (double)many->norm[i],
+                     (double)one->norm[i]);
+    }
+    assert_true(fabs(one->eval / many->eval - 1) < 1e-5);
+}
+
+static void check_layouts(bool apart, bool timed, int first, int step)
+{
+    static const char *const alone[] = {NULL};
+    job one = {.words = alone};
+    run(&one, 1, 60);
+    for (int l = first; l < NUM_LAYOUTS; l += step) {
+        job j = {.words = layouts[l].words, .apart = apart, .timed = timed};
+        run(&j, layouts[l].num_ranks, 60);
+        for (int r = 0; r < layouts[l].num_ranks; r++)
+            check_close(&one.ranks[0], &j.ranks[r], layouts[l].words[0]);
+        /* The whole step is one recording; messages that stand apart cut it. */
+        if (apart)
+            assert_true(j.parts > 2);
+        else
+            assert_int_equal(j.parts, 1);
+    }
+    assert_int_equal(fake_nccl_aborted(), 0);
+    assert_true(fake_nccl_destroyed() > 0);
+}
+
+static void test_recorded_messages(void **state)
+{
+    (void)state;
+    check_layouts(false, false, 0, 1);
+}
+
+static void test_messages_apart(void **state)
+{
+    (void)state;
+    check_layouts(true, false, 3, 5);
+}
+
+static void test_timed_messages(void **state)
+{
+    (void)state;
+    check_layouts(false, true, 3, 3);
+}
+
+/* ---- what ends a wait ---- */
+
+static void check_hurt(int hurts, const char *message, double deadline_s)
+{
+    static const char *const words[] = {"layout.dp=2", "layout.zero=1", NULL};
+    int aborted = fake_nccl_aborted();
+    job j = {.words = words, .hurts = hurts};
+    run(&j, 2, deadline_s);
+    if (!strstr(j.failed.message, message))
+        fail_msg("\"%s\" does not say \"%s\"", j.failed.message, message);
+    assert_true(j.failed_after_s < 20);
+    assert_true(fake_nccl_aborted() > aborted);
+}
+
+/* Which instruction it is stands in the message and in the status, from the lane's note. */
+static void test_a_rank_that_stays_away(void **state)
+{
+    (void)state;
+    static const char *const words[] = {"layout.dp=2", "layout.zero=1", NULL};
+    job j = {.words = words, .hurts = STAYS_AWAY};
+    run(&j, 2, 0.5);
+    char begin[64];
+    snprintf(begin, sizeof begin, "instruction %lld (",
+             (long long)atomic_load(&j.left.instruction));
+    assert_non_null(strstr(j.failed.message, begin));
+    assert_non_null(strstr(j.failed.message, "did not come within 0.5 s"));
+    assert_true(j.failed_after_s >= 0.5);
+    assert_true(atomic_load(&j.left.instruction) > 0);
+    assert_true(atomic_load(&j.left.bytes) > 0);
+    assert_true(atomic_load(&j.left.waiting_since_ns) > 0);
+    assert_true(strncmp(j.left.doing, "shard_sum", 9) == 0 ||
+                strncmp(j.left.doing, "all_reduce", 10) == 0);
+}
+
+static void test_a_run_that_is_stopped(void **state)
+{
+    (void)state;
+    check_hurt(STOPS, "stopped: rank 1 failed: the power was cut", 60);
+}
+
+static void test_a_communicator_with_an_error(void **state)
+{
+    (void)state;
+    check_hurt(BREAKS, "unhandled system error: the cable was cut", 60);
+    fake_nccl_break(0);
+}
+
+/* ---- whether it is used ---- */
+
+typedef struct choice {
+    const char *transport, *algorithm, *library;
+    bool shared; /* all ranks have one device */
+    bool on_cpu;
+    bool use; /* what came of it */
+} choice;
+
+static tr_status identity_of_all(tri_device *device, char *text, size_t size, tr_error *err)
+{
+    (void)device;
+    (void)err;
+    snprintf(text, size, "the only one");
+    return TR_OK;
+}
+
+static tr_status choose(tr_comm *comm, void *context, tr_error *err)
+{
+    choice *c = context;
+    tri_device_lanes lanes = *fake_gpu_def.queue->lanes;
+    if (c->shared)
+        lanes.identity = identity_of_all;
+    tri_device_queue queue = *fake_gpu_def.queue;
+    queue.lanes = &lanes;
+    tri_device_def def = c->on_cpu ? tri_device_cpu : fake_gpu_def;
+    if (!c->on_cpu)
+        def.queue = &queue;
+    fake_gpu *gpu = fake_gpu_create();
+    tri_session *session = calloc(1, sizeof *session);
+    session->device.def = &def;
+    tri_ranks ranks = {.size = tr_comm_size(comm), .comm = comm};
+    tri_ranks_config config = {
+        .transport = c->transport, .algorithm = c->algorithm, .nccl_library = c->library};
+    tri_nccl_api api;
+    bool use = true;
+    tr_status status = tri_ranks_choose_nccl(&ranks, &config, session, &api, &use, err);
+    if (tr_comm_rank(comm) == 0)
+        c->use = use;
+    free(session);
+    fake_gpu_destroy(gpu);
+    return status;
+}
+
+static void check_choice(choice c, const char *refused)
+{
+    tr_error err = {0};
+    tr_status status = tr_comm_run_threads(2, NULL, choose, &c, &err);
+    if (refused && !strstr(err.message, refused))
+        fail_msg("\"%s\" does not say \"%s\"", err.message, refused);
+    assert_true(refused ? status != TR_OK : status == TR_OK && !c.use);
+}
+
+static void test_when_it_is_not_used(void **state)
+{
+    (void)state;
+    check_choice((choice){"auto", "auto", "libm.so.6", .shared = true}, NULL);
+    check_choice((choice){"auto", "auto", "/nowhere/libnccl.so.2", .shared = false}, NULL);
+    check_choice((choice){"auto", "ring", "", .shared = false}, NULL);
+    check_choice((choice){"auto", "auto", "", .on_cpu = true}, NULL);
+    check_choice((choice){"shm", "auto", "", .shared = false}, NULL);
+    check_choice((choice){"nccl", "auto", "", .on_cpu = true}, "run.device is cpu");
+    check_choice((choice){"nccl", "ring", "", .shared = false}, "run.collective is \"ring\"");
+    check_choice((choice){"nccl", "auto", "/nowhere/libnccl.so.2", .shared = false},
+                 "/nowhere/libnccl.so.2");
+}
+
+/* ---- the library ---- */
+
+static void test_what_is_no_nccl(void **state)
+{
+    (void)state;
+    tri_nccl_api api;
+    tr_error err = {0};
+    assert_int_equal(tri_nccl_open("/nowhere/libnccl.so.2", &api, &err), TR_ERROR_INPUT);
+    assert_non_null(strstr(err.message, "/nowhere/libnccl.so.2"));
+    assert_non_null(strstr(err.message, "run.nccl_library"));
+    assert_null(api.library);
+    assert_int_equal(tri_nccl_open("libm.so.6", &api, &err), TR_ERROR_INPUT);
+    assert_non_null(strstr(err.message, "libm.so.6 is no NCCL"));
+    assert_null(api.library);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_recorded_messages),
+        cmocka_unit_test(test_messages_apart),
+        cmocka_unit_test(test_timed_messages),
+        cmocka_unit_test(test_a_rank_that_stays_away),
+        cmocka_unit_test(test_a_run_that_is_stopped),
+        cmocka_unit_test(test_a_communicator_with_an_error),
+        cmocka_unit_test(test_when_it_is_not_used),
+        cmocka_unit_test(test_what_is_no_nccl),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
