@@ -1,0 +1,31 @@
+/* Checkpoints as `trireme train` has them: the settings ckpt.* and run.resume. */
+#ifndef TRI_CLI_TRAIN_CKPT_H
+#define TRI_CLI_TRAIN_CKPT_H
+
+#include "train/checkpoint.h"
+#include "trireme/settings.h"
+
+typedef struct tri_train_ckpt {
+    tri_checkpointer *checkpointer; /* NULL: none are written */
+    int64_t every;
+    tri_resumed resumed;
+    char *archived; /* where checkpoints of an earlier run are now, or NULL */
+    tri_session *session;
+    /* Of the last step: */
+    bool saved;
+    double stall_s;
+} tri_train_ckpt;
+
+/* After the session has started: loads what is to be continued, and gets ready to save. Collective.
+ */
+tr_status tri_train_ckpt_begin(tri_train_ckpt *ckpt, const tr_settings *settings,
+                               tri_session *session, tri_ranks *ranks, tr_error *err);
+/* Lines for the start of a run. */
+void tri_train_ckpt_print(const tri_train_ckpt *ckpt);
+/* After a step: saves when it is due; the last of a run is waited for. A checkpoint that could not
+ * be written is a warning. Collective. */
+tr_status tri_train_ckpt_step(tri_train_ckpt *ckpt, const tri_ckpt_number *numbers,
+                              size_t num_numbers, bool last, tr_error *warning, tr_error *err);
+void tri_train_ckpt_end(tri_train_ckpt *ckpt);
+
+#endif
