@@ -158,7 +158,8 @@ static tr_status maybe_check(verifier *v, const stretch *s, int part, int parts,
     return check_stretch(v, s, err);
 }
 
-static tr_status verify_all(verifier *v, int part, int parts, uint64_t *bytes, tr_error *err)
+static tr_status verify_all(verifier *v, int kinds, int part, int parts, uint64_t *bytes,
+                            tr_error *err)
 {
     const tri_manifest *m = &v->ckpt->manifest;
     double total = 0, before = 0;
@@ -169,7 +170,7 @@ static tr_status verify_all(verifier *v, int part, int parts, uint64_t *bytes, t
         TRI_TRY(maybe_check(v, &s, part, parts, total, &before, bytes, err));
     }
     for (size_t t = 0; t < m->num_tensors; t++)
-        for (size_t i = 0; i < m->tensors[t].num_shards; i++) {
+        for (size_t i = 0; i < m->tensors[t].num_shards && kinds >> m->tensors[t].kind & 1; i++) {
             const tri_ckpt_shard *shard = &m->shards[m->tensors[t].first_shard + i];
             stretch s = {shard->file, shard->offset, shard->region.count * (int64_t)sizeof(float),
                          shard->checksum, m->tensors[t].name};
@@ -178,15 +179,16 @@ static tr_status verify_all(verifier *v, int part, int parts, uint64_t *bytes, t
     return TR_OK;
 }
 
-tr_status tri_checkpoint_verify(const tri_checkpoint *ckpt, int part, int parts, uint64_t *bytes,
-                                tr_error *err)
+tr_status tri_checkpoint_verify(const tri_checkpoint *ckpt, int kinds, int part, int parts,
+                                uint64_t *bytes, tr_error *err)
 {
     uint64_t ignored;
     verifier v = {.ckpt = ckpt, .open_file = NO_FILE, .fd = -1, .block = malloc(BLOCK)};
     bytes = bytes ? bytes : &ignored;
     *bytes = 0;
-    tr_status status = v.block ? verify_all(&v, part, parts, bytes, err)
-                               : tri_fail(err, TR_ERROR_RUNTIME, "no memory to read %s", ckpt->path);
+    tr_status status = v.block
+                           ? verify_all(&v, kinds, part, parts, bytes, err)
+                           : tri_fail(err, TR_ERROR_RUNTIME, "no memory to read %s", ckpt->path);
     if (v.fd >= 0)
         close(v.fd);
     free(v.path);
@@ -209,8 +211,8 @@ static tr_status map_file(tri_checkpoint *ckpt, size_t file, tr_error *err)
     int fd = path ? open(path, O_RDONLY | O_CLOEXEC) : -1;
     void *data = fd >= 0 ? mmap(NULL, bytes, PROT_READ, MAP_SHARED, fd, 0) : MAP_FAILED;
     if (data == MAP_FAILED)
-        status = tri_fail(err, TR_ERROR_INPUT, "%s: cannot be read: %s",
-                          path ? path : ckpt->path, strerror(errno));
+        status = tri_fail(err, TR_ERROR_INPUT, "%s: cannot be read: %s", path ? path : ckpt->path,
+                          strerror(errno));
     if (fd >= 0)
         close(fd);
     free(path);
@@ -322,7 +324,7 @@ static tr_status verify_at(const char *dir, int64_t step, tr_error *err)
     tr_status status = path ? tri_checkpoint_open(&ckpt, path, err)
                             : tri_fail(err, TR_ERROR_RUNTIME, "%s: no memory for a path", dir);
     if (status == TR_OK) {
-        status = tri_checkpoint_verify(&ckpt, 0, 1, NULL, err);
+        status = tri_checkpoint_verify(&ckpt, TRI_VERIFY_ALL, 0, 1, NULL, err);
         tri_checkpoint_close(&ckpt);
     }
     free(path);

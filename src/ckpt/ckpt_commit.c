@@ -18,6 +18,9 @@
 #include "base/staged_dir.h"
 #include "ckpt/rank_file.h"
 
+/* When the run ends. */
+#define LAST_PATIENCE_S 1.0
+
 /* What the directory holds now. Progress is any change of it. */
 typedef struct progress {
     int num_reports;
@@ -84,7 +87,7 @@ static tr_status wait_for_reports(const tri_ckpt_commit *c, tr_error *err)
         if (now.num_reports != before.num_reports || now.bytes != before.bytes)
             since = tri_now_s();
         before = now;
-        if (c->give_up && atomic_load(c->give_up))
+        if (c->give_up && atomic_load(c->give_up) && tri_now_s() - since > LAST_PATIENCE_S)
             return tri_fail(err, TR_ERROR_RUNTIME, "%s: the run ended before it was complete",
                             c->temp);
         if (tri_now_s() - since > c->patience_s)

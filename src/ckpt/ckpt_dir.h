@@ -34,8 +34,8 @@ void tri_ckpt_unlock(int fd);
 void tri_ckpt_clean(const char *dir);
 /* Renames a damaged checkpoint; path receives the new name, on the heap. */
 tr_status tri_ckpt_set_aside(const char *dir, int64_t step, char **path, tr_error *err);
-/* Moves all checkpoints of an earlier run to dir.1 (or .2 ...), when there are any; *path is the new
- * name on the heap, or NULL when there were none. */
+/* Moves all checkpoints of an earlier run to dir.1 (or .2 ...), when there are any; *path is the
+ * new name on the heap, or NULL when there were none. */
 tr_status tri_ckpt_archive(const char *dir, char **path, tr_error *err);
 /* Removes complete checkpoints but for the newest keep_last (0: all stay) and those whose step is a
  * multiple of keep_every (0: none is kept for that). */
@@ -52,7 +52,7 @@ typedef struct tri_ckpt_commit {
     const char *extras_from;    /* directory of files that are copied into it where they exist, */
     const char *const *extras;  /* such as "config.yaml"; ends with NULL; may be NULL */
     double patience_s;          /* without progress, after which a missing report is an error */
-    const atomic_bool *give_up; /* or NULL: nobody will want it any more */
+    const atomic_bool *give_up; /* or NULL: the run ends, so patience is short */
 } tri_ckpt_commit;
 /* Waits for the reports, writes the manifest, and gives the directory its name. When it fails the
  * temporary directory is gone, and what was there before is untouched. */

@@ -144,8 +144,8 @@ static tr_status add_loose(tri_manifest *whole, const loose_shard *all, size_t i
                   strcmp(before->tensor->name, s->tensor->name) != 0;
     bool good = true;
     if (begins)
-        good = tri_manifest_add_tensor(whole, s->tensor->name, s->tensor->kind,
-                                       s->tensor->num_dims, s->tensor->dim);
+        good = tri_manifest_add_tensor(whole, s->tensor->name, s->tensor->kind, s->tensor->num_dims,
+                                       s->tensor->dim);
     else if (before->tensor->num_dims != s->tensor->num_dims ||
              memcmp(before->tensor->dim, s->tensor->dim, sizeof s->tensor->dim) != 0)
         return tri_fail(err, TR_ERROR_INTERNAL, "ranks disagree on the shape of %s",

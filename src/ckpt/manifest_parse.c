@@ -164,8 +164,8 @@ static tr_status parse_shard(const parser *p, const json_t *entry, const tri_ckp
     region->count = box;
     const json_t *first = json_object_get(entry, "first"), *count = json_object_get(entry, "count");
     if ((first || count) && (!read_count(entry, "first", &region->first) ||
-                             !read_count(entry, "count", &region->count) ||
-                             region->count < 1 || region->first + region->count > box))
+                             !read_count(entry, "count", &region->count) || region->count < 1 ||
+                             region->first + region->count > box))
         return wrong(p, "a shard that is not within its box", name);
     const tri_ckpt_file *in = &p->m->files[shard.file];
     if (!read_count(entry, "offset", &shard.offset) || shard.offset % 4 != 0 ||

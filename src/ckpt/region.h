@@ -25,7 +25,7 @@ enum { TRI_REGION_MAX_DIMS = 8 };
 
 typedef struct tri_region {
     int num_dims;
-    int64_t dim[TRI_REGION_MAX_DIMS]; /* of the logical tensor */
+    int64_t dim[TRI_REGION_MAX_DIMS];                              /* of the logical tensor */
     int64_t begin[TRI_REGION_MAX_DIMS], size[TRI_REGION_MAX_DIMS]; /* the box */
     int64_t first, count; /* elements [first, first + count) of the box */
 } tri_region;

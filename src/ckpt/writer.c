@@ -65,7 +65,8 @@ static tr_status write_part(tri_ckpt_writer *w, const char *temp, tr_error *err)
         size_t num_bytes;
         const char *bytes = take(w, &num_bytes);
         if (!bytes) {
-            status = tri_fail(err, TR_ERROR_RUNTIME, "%s: the run ended before it was staged", temp);
+            status =
+                tri_fail(err, TR_ERROR_RUNTIME, "%s: the run ended before it was staged", temp);
             break;
         }
         if (status == TR_OK)

@@ -35,8 +35,8 @@ static tr_status resume(tri_train_ckpt *c, const tr_settings *settings, tri_sess
     return status == TR_OK ? TR_OK : tri_fail_prefix(err, status, "ckpt.from");
 }
 
-tr_status tri_train_ckpt_begin(tri_train_ckpt *c, const tr_settings *settings,
-                               tri_session *session, tri_ranks *ranks, tr_error *err)
+tr_status tri_train_ckpt_begin(tri_train_ckpt *c, const tr_settings *settings, tri_session *session,
+                               tri_ranks *ranks, tr_error *err)
 {
     const char *run_dir = tr_settings_string(settings, "run.dir");
     *c = (tri_train_ckpt){.session = session, .every = tr_settings_int(settings, "ckpt.every")};
@@ -73,8 +73,8 @@ void tri_train_ckpt_print(const tri_train_ckpt *c)
 static void warn(const tri_save_outcome *outcome, tr_error *warning)
 {
     if (outcome->failed)
-        tri_fail(warning, TR_ERROR_RUNTIME, "the checkpoint of step %" PRId64 " was not written: %s",
-                 outcome->failed_step,
+        tri_fail(warning, TR_ERROR_RUNTIME,
+                 "the checkpoint of step %" PRId64 " was not written: %s", outcome->failed_step,
                  outcome->why.message[0] ? outcome->why.message : "rank 0 says why");
 }
 
@@ -86,12 +86,23 @@ tr_status tri_train_ckpt_step(tri_train_ckpt *c, const tri_ckpt_number *numbers,
         return TR_OK;
     tri_save_outcome outcome = {0};
     if (last || c->session->step % c->every == 0) {
-        TRI_TRY(tri_checkpointer_save(c->checkpointer, numbers, num_numbers, last, &outcome, err));
+        TRI_TRY(tri_checkpointer_save(c->checkpointer, numbers, num_numbers, false, &outcome, err));
         c->saved = true;
         c->stall_s = outcome.stall_s;
     } else {
         tri_checkpointer_poll(c->checkpointer, &outcome);
     }
+    warn(&outcome, warning);
+    return TR_OK;
+}
+
+tr_status tri_train_ckpt_finish(tri_train_ckpt *c, const tri_ckpt_number *numbers,
+                                size_t num_numbers, tr_error *warning, tr_error *err)
+{
+    if (!c->checkpointer)
+        return TR_OK;
+    tri_save_outcome outcome = {0};
+    TRI_TRY(tri_checkpointer_save(c->checkpointer, numbers, num_numbers, true, &outcome, err));
     warn(&outcome, warning);
     return TR_OK;
 }

@@ -22,10 +22,13 @@ tr_status tri_train_ckpt_begin(tri_train_ckpt *ckpt, const tr_settings *settings
                                tri_session *session, tri_ranks *ranks, tr_error *err);
 /* Lines for the start of a run. */
 void tri_train_ckpt_print(const tri_train_ckpt *ckpt);
-/* After a step: saves when it is due; the last of a run is waited for. A checkpoint that could not
- * be written is a warning. Collective. */
+/* After a step: saves when it is due. A checkpoint that could not be written is a warning.
+ * Collective. */
 tr_status tri_train_ckpt_step(tri_train_ckpt *ckpt, const tri_ckpt_number *numbers,
                               size_t num_numbers, bool last, tr_error *warning, tr_error *err);
+/* At the end: saves what is not saved yet, and waits until it is on the disk. Collective. */
+tr_status tri_train_ckpt_finish(tri_train_ckpt *ckpt, const tri_ckpt_number *numbers,
+                                size_t num_numbers, tr_error *warning, tr_error *err);
 void tri_train_ckpt_end(tri_train_ckpt *ckpt);
 
 #endif

@@ -15,8 +15,8 @@
 #include "cli/memory.h"
 #include "cli/progress.h"
 #include "cli/run_trace.h"
-#include "cli/train_ckpt.h"
 #include "cli/text.h"
+#include "cli/train_ckpt.h"
 #include "data/tokenizer.h"
 #include "train/checkpoint.h"
 #include "train/metrics.h"
@@ -40,7 +40,7 @@ typedef struct run {
     double first_loss, last_loss;
     tr_eval eval;
     double seconds;
-    int64_t tokens, first_tokens; /* since the run began; of them, before it was resumed */
+    int64_t tokens, first_tokens;    /* since the run began; of them, before it was resumed */
     double epoch_sum, epoch_targets; /* of the losses of this epoch, and what they are means over */
 } run;
 
@@ -240,14 +240,19 @@ static double add_to_epoch(run *r, const tr_step *step)
     return mean;
 }
 
-/* What this program counts itself, for whoever goes on from the checkpoint. */
-static tr_status save_if_due(run *r, bool last, tr_error *err)
+typedef enum moment { AFTER_A_STEP, AFTER_THE_LAST, AT_THE_END } moment;
+
+/* With what this program counts itself, for whoever goes on from the checkpoint. */
+static tr_status save_if_due(run *r, moment when, tr_error *err)
 {
     const tri_ckpt_number numbers[] = {{"tokens", (double)r->tokens},
                                        {"epoch_loss_sum", r->epoch_sum},
                                        {"epoch_targets", r->epoch_targets}};
     tr_error warning = {0};
-    TRI_TRY(tri_train_ckpt_step(&r->ckpt, numbers, 3, last, &warning, err));
+    if (when == AT_THE_END)
+        TRI_TRY(tri_train_ckpt_finish(&r->ckpt, numbers, 3, &warning, err));
+    else
+        TRI_TRY(tri_train_ckpt_step(&r->ckpt, numbers, 3, when == AFTER_THE_LAST, &warning, err));
     if (warning.message[0] && r->ranks.rank == 0)
         tri_progress_note(&r->progress, "warning: %s; the run goes on", warning.message);
     return TR_OK;
@@ -284,7 +289,7 @@ static tr_status one_step(run *r, tr_error *err)
     double epoch_loss = add_to_epoch(r, &step);
     if (step.epoch > 0)
         show_epoch(r, &step, epoch_loss, evaluates);
-    TRI_TRY(save_if_due(r, done == r->num_steps, err));
+    TRI_TRY(save_if_due(r, done == r->num_steps ? AFTER_THE_LAST : AFTER_A_STEP, err));
     write_metrics(r, &step, slowest_rank, slowest, evaluates, epoch_loss);
     return TR_OK;
 }
@@ -305,10 +310,15 @@ static void print_end(const run *r)
 {
     const tri_session *s = &r->session->session;
     char time[32], planned[16], used[16];
-    printf("\n%" PRId64 " steps in %s, %.0f tokens/s; loss %.4f -> %.4f\n",
-           r->num_steps - r->first_step, tri_text_duration(r->seconds, time),
-           (double)(r->tokens - r->first_tokens) / (r->seconds + 1e-9), r->first_loss,
-           r->last_loss);
+    if (r->num_steps <= r->first_step)
+        printf("\nnothing to train: all of its %" PRId64 " steps are done; raise train.steps to go "
+               "on\n",
+               r->num_steps);
+    else
+        printf("\n%" PRId64 " steps in %s, %.0f tokens/s; loss %.4f -> %.4f\n",
+               r->num_steps - r->first_step, tri_text_duration(r->seconds, time),
+               (double)(r->tokens - r->first_tokens) / (r->seconds + 1e-9), r->first_loss,
+               r->last_loss);
     if (has_scaler(r))
         printf("skipped: %" PRId64 " steps, whose gradient overflowed\n", s->skipped);
     uint64_t anonymous = tri_memory_anonymous();
@@ -410,6 +420,8 @@ static tr_status train(run *r, const tri_bootstrap *bootstrap, tr_error *err)
     tr_status status = TR_OK;
     for (int64_t i = r->first_step; status == TR_OK && i < r->num_steps; i++)
         status = one_step(r, err);
+    if (status == TR_OK)
+        status = save_if_due(r, AT_THE_END, err);
     if (leads)
         tri_progress_fini(&r->progress);
     TRI_TRY(status);

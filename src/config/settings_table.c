@@ -109,7 +109,8 @@ const tri_setting tri_settings_table[] = {
         "Positions before the stretching (Llama 3.1's original_max_position_embeddings)",
         "original_max_position_embeddings"),
     STRING("model.from", "",
-           "Weights to start from: a safetensors file, a run directory or a Hugging Face directory",
+           "Weights to start from: a safetensors file, a run directory, a checkpoint or a Hugging "
+           "Face directory",
            "checkpoint weights init_from pretrained load"),
 
     STRING("data.source", "synthetic",
@@ -321,10 +322,11 @@ const tri_setting tri_settings_table[] = {
     BOOL("run.trace", "false", "Write trace.json, a timeline that opens in Perfetto",
          "profile profiler timeline"),
     BOOL("run.save", "true", "Write the weights at the end", "save_model always_save_checkpoint"),
-    CHOICE("run.resume", "false", "false, true, auto",
-           "Go on from the newest checkpoint of run.dir: true wants one, auto takes one if there is "
-           "any",
-           "resume_from_checkpoint restart continue load_checkpoint resume_training"),
+    CHOICE(
+        "run.resume", "false", "false, true, auto",
+        "Go on from the newest checkpoint of run.dir: true wants one, auto takes one if there is "
+        "any",
+        "resume_from_checkpoint restart continue load_checkpoint resume_training"),
 
     INT("ckpt.every", "0", 0, BILLION,
         "Steps between checkpoints, and one at the end; 0 is no checkpoints",

@@ -17,12 +17,12 @@ struct tri_checkpointer {
     int lock;
     uint64_t nonce;
     tri_pieces pieces;
-    tri_rank_item *items;  /* what this rank writes */
-    const tri_piece **of;  /* of each item: the piece it is a share of */
+    tri_rank_item *items; /* what this rank writes */
+    const tri_piece **of; /* of each item: the piece it is a share of */
     size_t num_items;
     tri_ckpt_writer *writer;
-    int64_t last_step; /* saved, or being saved; -1: none */
-    int64_t *codes;    /* [ranks] */
+    int64_t last_step;     /* saved, or being saved; -1: none */
+    int64_t *codes;        /* [ranks] */
     tri_save_outcome told; /* an outcome that nobody has asked for yet */
 };
 
@@ -84,6 +84,15 @@ static tr_status take_directory(tri_checkpointer *c, tr_error *err)
     return TR_OK;
 }
 
+/* Whether the state as it is now has been saved here already: then it was loaded from there. */
+static bool has_now(const tri_checkpointer *c)
+{
+    char *path = tri_ckpt_path(c->dir, c->session->step);
+    bool has = path && tri_path_exists(path);
+    free(path);
+    return has;
+}
+
 static tr_status open_all(tri_checkpointer *c, tr_error *err)
 {
     c->dir = tri_checkpoint_dir(c->config.run_dir);
@@ -95,6 +104,8 @@ static tr_status open_all(tri_checkpointer *c, tr_error *err)
                         "run.device is null, which computes nothing to save; set ckpt.every=0");
     TRI_TRY(list_items(c, err));
     TRI_TRY(take_directory(c, err));
+    if (has_now(c))
+        c->last_step = c->session->step;
     tri_ckpt_writer_config writer = {.dir = c->dir,
                                      .rank = c->ranks->rank,
                                      .num_ranks = c->ranks->size,
@@ -117,11 +128,8 @@ tr_status tri_checkpointer_open(tri_session *session, tri_ranks *ranks,
     tri_checkpointer *c = calloc(1, sizeof *c);
     if (!c)
         return tri_fail(err, TR_ERROR_RUNTIME, "no memory for checkpoints");
-    *c = (tri_checkpointer){.session = session,
-                            .ranks = ranks,
-                            .config = *config,
-                            .lock = -1,
-                            .last_step = session->step > 0 ? session->step : -1};
+    *c = (tri_checkpointer){
+        .session = session, .ranks = ranks, .config = *config, .lock = -1, .last_step = -1};
     tr_status status = open_all(c, err);
     if (status != TR_OK) {
         tri_checkpointer_close(c);
@@ -176,6 +184,8 @@ static tr_status describe(const tri_checkpointer *c, tri_ckpt_save *save, tr_err
     add_number(save, "loss_scale_good_steps", (double)scaler[TRI_SCALER_GOOD]);
     return TR_OK;
 }
+
+/* ---- staging ---- */
 
 /* Where the copying is. */
 typedef struct staging {

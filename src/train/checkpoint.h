@@ -31,16 +31,16 @@ tr_status tri_checkpointer_open(tri_session *session, tri_ranks *ranks,
 void tri_checkpointer_close(tri_checkpointer *checkpointer); /* NULL is fine */
 
 typedef struct tri_save_outcome {
-    bool failed;      /* the checkpoint of failed_step could not be written */
+    bool failed; /* the checkpoint of failed_step could not be written */
     int64_t failed_step;
     tr_error why;
     double stall_s; /* how long the call took */
 } tri_save_outcome;
 
-/* Saves the state as it is now, under the session's step; does nothing when that was the last one
- * saved or loaded. With `wait`, or without async, it is on the disk when the call returns; else the
- * outcome is that of the one before, which is waited for. numbers are kept with it, for the caller
- * to find again. Collective. */
+/* Saves the state as it is now, under the session's step; does nothing when that is there already.
+ * With `wait`, or without async, it is on the disk when the call returns; else the outcome is that
+ * of the one before, which is waited for. numbers are kept with it, for the caller to find again.
+ * Collective. */
 tr_status tri_checkpointer_save(tri_checkpointer *checkpointer, const tri_ckpt_number *numbers,
                                 size_t num_numbers, bool wait, tri_save_outcome *outcome,
                                 tr_error *err);
@@ -57,8 +57,8 @@ uint64_t tri_checkpointer_bytes(const tri_checkpointer *checkpointer);
 typedef struct tri_resumed {
     bool found;
     int64_t step;
-    char *path;     /* of the checkpoint */
-    char *note;     /* rank 0: a line for each that was damaged and set aside; or NULL */
+    char *path; /* of the checkpoint */
+    char *note; /* rank 0: a line for each that was damaged and set aside; or NULL */
     tri_ckpt_number numbers[32]; /* names are the heap's */
     size_t num_numbers;
 } tri_resumed;

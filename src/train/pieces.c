@@ -6,7 +6,7 @@
 #include "base/half.h"
 
 /* A piece is shared out in parts of no less than this many elements. */
-enum { SMALLEST_SHARE = 16384 };
+enum { SMALLEST_SHARE = 4096 };
 
 static tri_region region_of(const tri_shape *whole, const tri_value *value)
 {
@@ -128,8 +128,7 @@ tr_status tri_piece_write(const tri_session *session, const tri_piece *piece, in
     size_t bytes = (size_t)count * tri_dtype_bytes(piece->dtype);
     if (piece->dtype != TRI_F32) {
         for (int64_t i = 0; i < count; i++)
-            room[i] =
-                piece->dtype == TRI_BF16 ? tri_f32_to_bf16(from[i]) : tri_f32_to_f16(from[i]);
+            room[i] = piece->dtype == TRI_BF16 ? tri_f32_to_bf16(from[i]) : tri_f32_to_f16(from[i]);
         source = room;
     }
     if (!queue) {

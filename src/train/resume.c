@@ -113,8 +113,8 @@ static tr_status load_piece(const tri_session *session, tri_checkpoint *ckpt,
         part.first = piece->region.first + at;
         part.count = left < CHUNK ? left : CHUNK;
         TRI_TRY(tri_checkpoint_read(ckpt, piece->name, &part, room, err));
-        TRI_TRY(tri_piece_write(session, piece, at, part.count, room, (uint16_t *)(room + CHUNK),
-                                err));
+        TRI_TRY(
+            tri_piece_write(session, piece, at, part.count, room, (uint16_t *)(room + CHUNK), err));
     }
     return TR_OK;
 }
@@ -129,9 +129,9 @@ static tr_status load_numbers(tri_session *session, const tri_checkpoint *ckpt, 
     double scale = tri_manifest_number(m, "loss_scale", 0);
     if (value == TRI_NONE || scale <= 0)
         return TR_OK; /* it was made in another precision: the scale begins as ever */
-    float scaler[TRI_NUM_SCALER] = {
-        [TRI_SCALER_SCALE] = (float)scale,
-        [TRI_SCALER_GOOD] = (float)tri_manifest_number(m, "loss_scale_good_steps", 0)};
+    float scaler[TRI_NUM_SCALER] = {[TRI_SCALER_SCALE] = (float)scale,
+                                    [TRI_SCALER_GOOD] =
+                                        (float)tri_manifest_number(m, "loss_scale_good_steps", 0)};
     return tri_executor_write(&session->executors[TRI_PROGRAM_TRAIN], value, scaler, err);
 }
 
@@ -169,7 +169,7 @@ static tr_status open_together(tri_ranks *ranks, const char *path, tri_checkpoin
     tr_status status = tri_checkpoint_open(ckpt, path, &own);
     bool open = status == TR_OK;
     if (open)
-        status = tri_checkpoint_verify(ckpt, ranks->rank, ranks->size, NULL, &own);
+        status = tri_checkpoint_verify(ckpt, TRI_VERIFY_ALL, ranks->rank, ranks->size, NULL, &own);
     int64_t *codes = calloc((size_t)ranks->size, sizeof *codes), code = GOOD;
     if (status != TR_OK)
         code = status == TR_ERROR_INPUT ? DAMAGED : FAILED;
@@ -197,8 +197,7 @@ static void note_numbers(tri_resumed *resumed, const tri_manifest *m)
     for (size_t i = 0; i < m->num_numbers && resumed->num_numbers < MOST; i++) {
         char *name = strdup(m->numbers[i].name);
         if (name)
-            resumed->numbers[resumed->num_numbers++] =
-                (tri_ckpt_number){name, m->numbers[i].value};
+            resumed->numbers[resumed->num_numbers++] = (tri_ckpt_number){name, m->numbers[i].value};
     }
 }
 
@@ -252,9 +251,8 @@ static tr_status newest(tri_ranks *ranks, const char *dir, int64_t *step, tr_err
     if (status == TR_OK)
         own = steps.num > 0 ? steps.step[0] : -1;
     tri_ckpt_steps_free(&steps);
-    tr_status gathered =
-        all ? tri_checkpoint_gather(ranks, own, all, status == TR_OK ? err : NULL)
-            : tri_fail(err, TR_ERROR_RUNTIME, "no memory for %s", dir);
+    tr_status gathered = all ? tri_checkpoint_gather(ranks, own, all, status == TR_OK ? err : NULL)
+                             : tri_fail(err, TR_ERROR_RUNTIME, "no memory for %s", dir);
     *step = all ? all[0] : -1;
     free(all);
     TRI_TRY(status);
@@ -295,10 +293,11 @@ tr_status tri_checkpoint_resume(tri_session *session, tri_ranks *ranks, const ch
         return tri_fail(err, TR_ERROR_RUNTIME, "no memory for a path");
     tr_status status = resume_from(session, ranks, dir, resumed, err);
     if (status == TR_OK && must && !resumed->found)
-        status = tri_fail(err, TR_ERROR_INPUT,
-                          "run.resume is true, but %s holds no checkpoint%s; set run.resume=auto to "
-                          "begin anew then, or give the run.dir of the run to continue",
-                          dir, resumed->note ? " that is whole" : "");
+        status =
+            tri_fail(err, TR_ERROR_INPUT,
+                     "run.resume is true, but %s holds no checkpoint%s; set run.resume=auto to "
+                     "begin anew then, or give the run.dir of the run to continue",
+                     dir, resumed->note ? " that is whole" : "");
     free(dir);
     return status;
 }
