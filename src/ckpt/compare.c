@@ -58,8 +58,7 @@ static tr_status compare_elements(const comparing *c, const tri_ckpt_tensor *ten
                                   tr_error *err)
 {
     tri_region part = tri_region_whole(tensor->num_dims, tensor->dim);
-    tri_difference d = {
-        .kind = TRI_DIFFERENCE_ELEMENTS, .name = tensor->name, .of = part.count};
+    tri_difference d = {.kind = TRI_DIFFERENCE_ELEMENTS, .name = tensor->name, .of = part.count};
     for (int64_t at = 0; at < d.of; at += part.count) {
         part.first = at;
         part.count = d.of - at < CHUNK ? d.of - at : CHUNK;

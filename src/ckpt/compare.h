@@ -14,10 +14,10 @@ typedef enum tri_difference_kind {
 typedef struct tri_difference {
     tri_difference_kind kind;
     const char *name;
-    double a, b;         /* numbers; or whether a and b have the tensor */
-    int64_t count, of;   /* elements whose bits differ, and elements */
-    double largest;      /* difference of two elements; NAN when one is none */
-    int64_t first;       /* index of the first that differs, in row-major order */
+    double a, b;       /* numbers; or whether a and b have the tensor */
+    int64_t count, of; /* elements whose bits differ, and elements */
+    double largest;    /* difference of two elements; NAN when one is none */
+    int64_t first;     /* index of the first that differs, in row-major order */
     float first_a, first_b;
 } tri_difference;
 

@@ -36,9 +36,8 @@ static tr_status verify_all(const char *dir, const tri_ckpt_steps *steps, tr_err
     for (size_t i = steps->num; i-- > 0;) {
         char *path = tri_ckpt_path(dir, steps->step[i]);
         tr_error why = {0};
-        tr_status status =
-            path ? verify_one(path, &why)
-                 : tri_fail(&why, TR_ERROR_RUNTIME, "no memory for a path");
+        tr_status status = path ? verify_one(path, &why)
+                                : tri_fail(&why, TR_ERROR_RUNTIME, "no memory for a path");
         if (status != TR_OK && outcome != TR_OK)
             tri_cli_error("%s", err->message);
         if (status != TR_OK)

@@ -78,8 +78,8 @@ static tr_status export_to(const tri_session_config *config, const char *from, c
     tri_hf_export_options options = {
         .dir = hf_dir, .shard_bytes = TRI_HF_SHARD_BYTES, .tokenizer_from = from};
     if (status == TR_OK && hf_dir)
-        status = tri_hf_export(&options, &config->compile.model, params,
-                               (const float *const *)data, err);
+        status = tri_hf_export(&options, &config->compile.model, params, (const float *const *)data,
+                               err);
     else if (status == TR_OK)
         status = tri_weights_save(weights, params, (const float *const *)data, step_of(path), err);
     tri_safetensors_close(file);
