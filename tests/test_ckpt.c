@@ -169,7 +169,8 @@ static void lying_manifests_are_refused(void **state)
     refused(FILE_OF "," FILE_OF, "", "same file twice");
     refused("{\"name\":\"a\",\"bytes\":-1,\"checked_bytes\":0," SUM "}", "", "size or checksum");
     refused("{\"name\":\"a\",\"bytes\":9,\"checked_bytes\":10," SUM "}", "", "size or checksum");
-    refused("{\"name\":\"a\",\"bytes\":9,\"checked_bytes\":0,\"checksum\":\"xyz\"}", "", "checksum");
+    refused("{\"name\":\"a\",\"bytes\":9,\"checked_bytes\":0,\"checksum\":\"xyz\"}", "",
+            "checksum");
     refused(FILE_OF, W("[4,-2]") ",\"shards\":[]}", "shape");
     refused(FILE_OF, W("[4000000000,4000000000]") ",\"shards\":[]}", "shape");
     refused(FILE_OF, W("[1,1,1,1,1,1,1,1,1]") ",\"shards\":[]}", "shape");
@@ -177,26 +178,31 @@ static void lying_manifests_are_refused(void **state)
     refused(FILE_OF, W("[1000]") ",\"shards\":[" SHARD "}]}", "within its file");
     refused(FILE_OF, W("[4,2]") ",\"shards\":[]}", "in no shard");
     refused(FILE_OF, W("[4,2]") ",\"shards\":[{\"file\":1,\"offset\":40," SUM "}]}", "not listed");
-    refused(FILE_OF, W("[4,2]") ",\"shards\":[{\"file\":0,\"offset\":0," SUM "}]}", "within its file");
-    refused(FILE_OF, W("[4,2]") ",\"shards\":[{\"file\":0,\"offset\":42," SUM "}]}", "within its file");
+    refused(FILE_OF, W("[4,2]") ",\"shards\":[{\"file\":0,\"offset\":0," SUM "}]}",
+            "within its file");
+    refused(FILE_OF, W("[4,2]") ",\"shards\":[{\"file\":0,\"offset\":42," SUM "}]}",
+            "within its file");
     refused(FILE_OF, W("[4,2]") ",\"shards\":[{\"file\":0,\"offset\":40}]}", "without a checksum");
     refused(FILE_OF, W("[4,2]") ",\"shards\":[" SHARD ",\"first\":0,\"count\":7}]}", "in no shard");
     refused(FILE_OF, W("[4,2]") ",\"shards\":[" SHARD ",\"first\":2,\"count\":7}]}", "its box");
-    refused(FILE_OF, W("[4,2]") ",\"shards\":[" SHARD ",\"first\":0,\"count\":5}," SHARD
-                                ",\"first\":4,\"count\":4}]}",
+    refused(FILE_OF,
+            W("[4,2]") ",\"shards\":[" SHARD ",\"first\":0,\"count\":5}," SHARD
+                       ",\"first\":4,\"count\":4}]}",
             "in two shards");
     refused(FILE_OF, W("[4,2]") ",\"shards\":[" SHARD "}," SHARD "}]}", "in two shards");
     refused(FILE_OF, W("[4,2]") ",\"shards\":[" SHARD ",\"begin\":[0,0],\"size\":[4,3]}]}",
             "within its tensor");
-    refused(FILE_OF, W("[4,2]") ",\"shards\":[" SHARD ",\"begin\":[0,0],\"size\":[3,2]}," SHARD
-                                ",\"begin\":[2,0],\"size\":[2,2]}]}",
+    refused(FILE_OF,
+            W("[4,2]") ",\"shards\":[" SHARD ",\"begin\":[0,0],\"size\":[3,2]}," SHARD
+                       ",\"begin\":[2,0],\"size\":[2,2]}]}",
             "in two shards");
     refused(FILE_OF, W("[4,2]") ",\"shards\":[" SHARD ",\"begin\":[0],\"size\":[4]}]}",
             "within its tensor");
     refused(FILE_OF, W("[2]") ",\"shards\":[" SHARD "}]}," W("[2]") ",\"shards\":[" SHARD "}]}",
             "same tensor twice");
     refused(FILE_OF, "{\"name\":\"w\",\"kind\":\"what\",\"dtype\":\"F32\",\"shape\":[1]}", "kind");
-    refused(FILE_OF, "{\"name\":\"w\",\"kind\":\"weight\",\"dtype\":\"F64\",\"shape\":[1]}", "dtype");
+    refused(FILE_OF, "{\"name\":\"w\",\"kind\":\"weight\",\"dtype\":\"F64\",\"shape\":[1]}",
+            "dtype");
 }
 
 /* Bytes changed at random, with and without a checksum that fits: never more than a refusal. */
@@ -204,11 +210,12 @@ static void damaged_manifests_are_refused(void **state)
 {
     (void)state;
     char text[2000], copy[2000];
-    strcpy(text, text_of(FILE_OF ",{\"name\":\"b\",\"bytes\":1000,\"checked_bytes\":40," SUM "}",
-                         W("[4,3]") ",\"shards\":[" SHARD ",\"begin\":[0,0],\"size\":[4,1]},"
-                                    "{\"file\":1,\"offset\":40," SUM ",\"begin\":[0,1],\"size\":[4,2],"
-                                    "\"first\":0,\"count\":3}," SHARD ",\"begin\":[0,1],"
-                                    "\"size\":[4,2],\"first\":3,\"count\":5}]}"));
+    strcpy(text,
+           text_of(FILE_OF ",{\"name\":\"b\",\"bytes\":1000,\"checked_bytes\":40," SUM "}",
+                   W("[4,3]") ",\"shards\":[" SHARD ",\"begin\":[0,0],\"size\":[4,1]},"
+                              "{\"file\":1,\"offset\":40," SUM ",\"begin\":[0,1],\"size\":[4,2],"
+                              "\"first\":0,\"count\":3}," SHARD ",\"begin\":[0,1],"
+                              "\"size\":[4,2],\"first\":3,\"count\":5}]}"));
     size_t length = strlen(text);
     uint64_t at = 0;
     tri_manifest m;
@@ -488,8 +495,8 @@ static void old_ones_go(void **state)
         snprintf(path, sizeof path, "%s/step-%lld", dir, (long long)step);
         assert_int_equal(mkdir(path, 0777), 0);
     }
-    static const char *const others[] = {"step-", "step-07", "step-x", "step-3.damaged", "step-1e3",
-                                         ".step-9.1.tmp"};
+    static const char *const others[] = {"step-",          "step-07",  "step-x",
+                                         "step-3.damaged", "step-1e3", ".step-9.1.tmp"};
     for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
         snprintf(path, sizeof path, "%s/%s", dir, others[i]);
         assert_int_equal(mkdir(path, 0777), 0);
@@ -598,11 +605,8 @@ static void a_missing_rank_is_named(void **state)
     int64_t dim[] = {8};
     float data[8] = {0};
     tri_rank_item item = {"w", TRI_CKPT_WEIGHT, tri_region_whole(1, dim)};
-    tri_ckpt_writer_config config = {.dir = dir,
-                                     .num_ranks = 2,
-                                     .items = &item,
-                                     .num_items = 1,
-                                     .patience_s = 0.2};
+    tri_ckpt_writer_config config = {
+        .dir = dir, .num_ranks = 2, .items = &item, .num_items = 1, .patience_s = 0.2};
     tri_ckpt_writer *writer;
     tr_error err = {0};
     tr_status status;

@@ -202,6 +202,10 @@ static tr_status assemble(const tri_ckpt_commit *c, tri_manifest *whole, tr_erro
         if (!tri_manifest_add_number(whole, c->numbers[i].name, c->numbers[i].value))
             return tri_fail(err, TR_ERROR_RUNTIME, "no memory for the manifest");
     TRI_TRY(tri_manifest_check_tiling(whole, c->temp, err));
+    for (int i = 0; c->needed && c->needed[i]; i++)
+        if (!tri_manifest_find(whole, c->needed[i]))
+            return tri_fail(err, TR_ERROR_INTERNAL, "%s: no rank has written %s", c->temp,
+                            c->needed[i]);
     TRI_TRY(write_manifest(c, whole, err));
     remove_reports(c);
     return give_name(c, err);

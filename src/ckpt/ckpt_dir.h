@@ -49,6 +49,7 @@ typedef struct tri_ckpt_commit {
     int num_ranks;
     const tri_ckpt_number *numbers;
     size_t num_numbers;
+    const char *const *needed;  /* tensors that must be there, ends with NULL; may be NULL */
     const char *extras_from;    /* directory of files that are copied into it where they exist, */
     const char *const *extras;  /* such as "config.yaml"; ends with NULL; may be NULL */
     double patience_s;          /* without progress, after which a missing report is an error */

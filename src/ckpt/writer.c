@@ -101,6 +101,7 @@ static tr_status commit(tri_ckpt_writer *w, const char *temp, tr_error *err)
                               .num_ranks = config->num_ranks,
                               .numbers = w->save.numbers,
                               .num_numbers = w->save.num_numbers,
+                              .needed = config->needed,
                               .extras_from = config->extras_from,
                               .extras = config->extras,
                               .patience_s = config->patience_s,

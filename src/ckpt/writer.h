@@ -22,9 +22,10 @@ typedef struct tri_ckpt_writer_config {
     size_t num_items;
     size_t staging_bytes; /* at most; 0: as much as one checkpoint takes */
     int64_t keep_last, keep_every;
+    const char *const *needed; /* see tri_ckpt_commit, as for the next three */
     const char *extras_from;
     const char *const *extras;
-    double patience_s; /* see tri_ckpt_commit */
+    double patience_s;
 } tri_ckpt_writer_config;
 
 enum { TRI_CKPT_MAX_NUMBERS = 16 };

@@ -21,6 +21,7 @@ struct tri_checkpointer {
     const tri_piece **of; /* of each item: the piece it is a share of */
     size_t num_items;
     tri_ckpt_writer *writer;
+    const char **needed;   /* names of all parameters */
     int64_t last_step;     /* saved, or being saved; -1: none */
     int64_t *codes;        /* [ranks] */
     tri_save_outcome told; /* an outcome that nobody has asked for yet */
@@ -51,8 +52,11 @@ static tr_status list_items(tri_checkpointer *c, tr_error *err)
     TRI_TRY(tri_pieces_list(c->session, &c->pieces, err));
     c->items = calloc(c->pieces.num + 1, sizeof *c->items);
     c->of = calloc(c->pieces.num + 1, sizeof *c->of);
-    if (!c->items || !c->of)
+    c->needed = calloc(c->session->params.count + 1, sizeof *c->needed);
+    if (!c->items || !c->of || !c->needed)
         return tri_fail(err, TR_ERROR_RUNTIME, "no memory to list the state");
+    for (size_t i = 0; i < c->session->params.count; i++)
+        c->needed[i] = c->session->params.items[i].name;
     for (size_t i = 0; i < c->pieces.num; i++) {
         const tri_piece *piece = &c->pieces.piece[i];
         tri_region share = tri_piece_share(piece);
@@ -114,6 +118,7 @@ static tr_status open_all(tri_checkpointer *c, tr_error *err)
                                      .staging_bytes = c->config.staging_bytes,
                                      .keep_last = c->config.keep_last,
                                      .keep_every = c->config.keep_every,
+                                     .needed = c->needed,
                                      .extras_from = c->config.run_dir,
                                      .extras = extras,
                                      .patience_s = c->config.patience_s};
@@ -148,6 +153,7 @@ void tri_checkpointer_close(tri_checkpointer *c)
     tri_pieces_free(&c->pieces);
     free(c->items);
     free(c->of);
+    free(c->needed);
     free(c->codes);
     free(c->dir);
     free(c);
