@@ -70,8 +70,7 @@ static int64_t make_checkpoint(const char *dir, int64_t *largest)
     tr_error err = {0};
     *largest = 0;
     for (int rank = 0; rank < RANKS; rank++) {
-        planned p =
-            plan_rank(rank, SET(LLAMA_8B, "layout.tp=4", "layout.dp=4", "layout.zero=3"));
+        planned p = plan_rank(rank, SET(LLAMA_8B, "layout.tp=4", "layout.dp=4", "layout.zero=3"));
         add_report(&reports[rank], dir, rank, &p);
         list[rank] = &reports[rank];
         int64_t bytes = reports[rank].files[0].bytes;
@@ -139,8 +138,8 @@ static void each_byte_once_in_bounded_memory(void **state)
     int64_t largest, total = make_checkpoint(dir, &largest);
     assert_true((double)total > 96e9); /* three numbers of 4 bytes, 8 billion times */
     assert_true((double)largest < 1.001 * (double)total / RANKS);
-    /* Where all is divided, the ranks together read the checkpoint once; gains of norms are on every
-     * rank of a tp group. */
+    /* Where all is divided, the ranks together read the checkpoint once; gains of norms are on
+     * every rank of a tp group. */
     double all = (double)total;
     assert_true(bytes_of(dir, 5, SET(LLAMA_8B, "layout.dp=5", "layout.zero=3")) == all);
     double cut = bytes_of(dir, 6, SET(LLAMA_8B, "layout.tp=2", "layout.dp=3", "layout.zero=3"));
@@ -161,8 +160,8 @@ static void each_byte_once_in_bounded_memory(void **state)
         for (int64_t at = 0, all = part.count; at < all; at += part.count) {
             part.first = p.pieces.piece[i].region.first + at;
             part.count = all - at < CHUNK ? all - at : CHUNK;
-            assert_int_equal(
-                tri_checkpoint_read(&ckpt, p.pieces.piece[i].name, &part, room, &err), TR_OK);
+            assert_int_equal(tri_checkpoint_read(&ckpt, p.pieces.piece[i].name, &part, room, &err),
+                             TR_OK);
         }
     }
     assert_true(ckpt.bytes_read > (uint64_t)200 << 20);

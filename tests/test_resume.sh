@@ -59,6 +59,7 @@ grep -q '"skipped":[1-9]' "$work/fp16/metrics.jsonl" || fail "the fp16 run was t
 same_layout zero1 layout.dp=2 layout.zero=1 precision.kind=bf16
 same_layout zero2 layout.dp=3 layout.zero=2 ckpt.async=false
 same_layout zero3tp layout.dp=2 layout.zero=3 layout.tp=2 precision.kind=bf16
+same_layout pipe layout.pp=2 layout.dp=2 layout.zero=1 layout.microbatches=2 precision.kind=fp16
 same_layout muon layout.dp=2 layout.zero=2 optim.kind=muon ckpt.staging_mib=1
 
 # ---- across layouts: the same elements, and every sample once ----
@@ -68,14 +69,15 @@ must_train b train.steps=4 ckpt.every=4 ckpt.from="$work/a" layout.dp=3
 must_train c train.steps=4 ckpt.every=4 ckpt.from="$work/b/ckpt/step-4" layout.dp=2 layout.zero=1 \
     layout.tp=2 precision.kind=bf16
 must_train d train.steps=4 ckpt.every=4 ckpt.from="$work/c" layout.dp=4 layout.zero=3 layout.shard_group=2
-for other in b c d; do
+must_train e train.steps=4 ckpt.every=4 ckpt.from="$work/d" layout.pp=2 layout.microbatches=2
+for other in b c d e; do
     "$trireme" ckpt diff "$work/a" "$work/$other" >"$work/diff" ||
         fail "a and $other: $(tail -n 2 "$work/diff")"
     grep -q '^identical: .* every bit' "$work/diff" || fail "diff of a and $other does not say so"
 done
 must_train a train.steps=7 ckpt.every=4 data.record=true layout.dp=3 run.resume=auto
-must_train a train.steps=10 ckpt.every=4 data.record=true layout.tp=2 run.resume=auto
-# Ranks of a tp group train on the same samples: one of them counts.
+must_train a train.steps=10 ckpt.every=4 data.record=true layout.pp=2 layout.microbatches=2 run.resume=auto
+# Ranks of a tp or pp group train on the same samples: one of them counts.
 cat "$work"/a/samples/rank-*.jsonl | sed 's/"rank":[0-9]*,//; s/,"windows.*//' | sort -u |
     sed 's/.*samples":\[//; s/\].*//' | tr ',' '\n' | sort -n >"$work/samples"
 seq 0 79 | cmp -s - "$work/samples" || fail "samples were lost or came twice across layouts"

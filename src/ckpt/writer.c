@@ -244,6 +244,11 @@ uint64_t tri_ckpt_writer_bytes(const tri_ckpt_writer *w)
     return w->total;
 }
 
+uint64_t tri_ckpt_writer_staging(const tri_ckpt_writer *w)
+{
+    return w->capacity;
+}
+
 void tri_ckpt_writer_begin(tri_ckpt_writer *w, const tri_ckpt_save *save)
 {
     pthread_mutex_lock(&w->mutex);

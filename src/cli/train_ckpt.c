@@ -107,6 +107,11 @@ tr_status tri_train_ckpt_finish(tri_train_ckpt *c, const tri_ckpt_number *number
     return TR_OK;
 }
 
+uint64_t tri_train_ckpt_staging(const tri_train_ckpt *c)
+{
+    return c->checkpointer ? tri_checkpointer_staging(c->checkpointer) : 0;
+}
+
 void tri_train_ckpt_end(tri_train_ckpt *c)
 {
     tri_checkpointer_close(c->checkpointer);

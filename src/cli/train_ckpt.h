@@ -29,6 +29,8 @@ tr_status tri_train_ckpt_step(tri_train_ckpt *ckpt, const tri_ckpt_number *numbe
 /* At the end: saves what is not saved yet, and waits until it is on the disk. Collective. */
 tr_status tri_train_ckpt_finish(tri_train_ckpt *ckpt, const tri_ckpt_number *numbers,
                                 size_t num_numbers, tr_error *warning, tr_error *err);
+/* Bytes of memory that this rank keeps for it. */
+uint64_t tri_train_ckpt_staging(const tri_train_ckpt *ckpt);
 void tri_train_ckpt_end(tri_train_ckpt *ckpt);
 
 #endif

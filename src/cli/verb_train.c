@@ -306,6 +306,20 @@ static tr_status write_results(run *r, tr_error *err)
     return TR_OK;
 }
 
+static void print_memory(const run *r, uint64_t anonymous)
+{
+    char used[16], expected[16], plan[16], staging[16];
+    uint64_t planned = tri_session_planned_bytes(&r->session->session);
+    uint64_t staged = tri_train_ckpt_staging(&r->ckpt);
+    printf("memory: %s used, %s expected (plan %s + fixed overhead",
+           tri_text_bytes((double)anonymous, used),
+           tri_text_bytes((double)(planned + staged + TRI_PROCESS_OVERHEAD_BYTES), expected),
+           tri_text_bytes((double)planned, plan));
+    if (staged)
+        printf(" + %s to stage checkpoints", tri_text_bytes((double)staged, staging));
+    printf(")\n");
+}
+
 static void print_end(const run *r)
 {
     const tri_session *s = &r->session->session;
@@ -327,11 +341,7 @@ static void print_end(const run *r)
                tri_text_bytes((double)s->store.device_bytes, used),
                tri_text_bytes((double)tri_session_planned_bytes(s), planned));
     else if (anonymous)
-        printf("memory: %s used, %s expected (plan %s + fixed overhead)\n",
-               tri_text_bytes((double)anonymous, used),
-               tri_text_bytes((double)(tri_session_planned_bytes(s) + TRI_PROCESS_OVERHEAD_BYTES),
-                              planned),
-               tri_text_bytes((double)tri_session_planned_bytes(s), time));
+        print_memory(r, anonymous);
     printf("written to %s: config.yaml, metrics.jsonl%s%s%s%s%s\n", r->dir,
            r->has_tokenizer ? ", tokenizer.json" : "",
            tr_settings_bool(r->cli->settings, "run.save") ? ", weights.safetensors" : "",

@@ -6,6 +6,7 @@
 
 #include "base/clock.h"
 #include "base/fs.h"
+#include "base/pool.h"
 #include "ckpt/writer.h"
 #include "train/checkpoint_parts.h"
 
@@ -21,6 +22,7 @@ struct tri_checkpointer {
     const tri_piece **of; /* of each item: the piece it is a share of */
     size_t num_items;
     tri_ckpt_writer *writer;
+    tri_pool *pool;        /* copies; NULL: this thread alone does */
     const char **needed;   /* names of all parameters */
     int64_t last_step;     /* saved, or being saved; -1: none */
     int64_t *codes;        /* [ranks] */
@@ -108,6 +110,9 @@ static tr_status open_all(tri_checkpointer *c, tr_error *err)
                         "run.device is null, which computes nothing to save; set ckpt.every=0");
     TRI_TRY(list_items(c, err));
     TRI_TRY(take_directory(c, err));
+    int threads = c->session->device.num_threads;
+    if (threads > 1 && !c->session->device.def->queue)
+        TRI_TRY(tri_pool_create(threads, &c->pool, err));
     if (has_now(c))
         c->last_step = c->session->step;
     tri_ckpt_writer_config writer = {.dir = c->dir,
@@ -150,6 +155,8 @@ void tri_checkpointer_close(tri_checkpointer *c)
         return;
     tri_ckpt_writer_destroy(c->writer);
     tri_ckpt_unlock(c->lock);
+    if (c->pool)
+        tri_pool_destroy(c->pool);
     tri_pieces_free(&c->pieces);
     free(c->items);
     free(c->of);
@@ -162,6 +169,11 @@ void tri_checkpointer_close(tri_checkpointer *c)
 uint64_t tri_checkpointer_bytes(const tri_checkpointer *c)
 {
     return tri_ckpt_writer_bytes(c->writer);
+}
+
+uint64_t tri_checkpointer_staging(const tri_checkpointer *c)
+{
+    return tri_ckpt_writer_staging(c->writer);
 }
 
 /* ---- saving ---- */
@@ -199,7 +211,41 @@ typedef struct staging {
     int64_t at; /* of its elements */
 } staging;
 
-/* Copies until all is staged (true) or there is no room for a while. */
+enum {
+    COPY_BYTES = 1 << 20,   /* of a task */
+    MOST_AT_ONCE = 64 << 20 /* elements: the writer begins when the first are there */
+};
+
+typedef struct copying {
+    char *to;
+    const char *from;
+    size_t bytes;
+} copying;
+
+static void copy_task(void *context, int task, int worker)
+{
+    const copying *c = context;
+    (void)worker;
+    size_t begin = (size_t)task * COPY_BYTES, left = c->bytes - begin;
+    memcpy(c->to + begin, c->from + begin, left < COPY_BYTES ? left : COPY_BYTES);
+}
+
+/* Elements of a piece to the staging memory: from the host's by all threads, since one cannot use
+ * the memory's speed; from a device's through its queue. */
+static tr_status copy_out(const tri_checkpointer *c, const tri_piece *piece, int64_t first,
+                          int64_t count, float *to, tr_error *err)
+{
+    if (c->session->device.def->queue)
+        return tri_piece_read(c->session, piece, first, count, to, err);
+    copying copy = {.to = (char *)to,
+                    .from = (const char *)tri_piece_memory(c->session, piece, first),
+                    .bytes = (size_t)count * sizeof(float)};
+    int tasks = (int)((copy.bytes + COPY_BYTES - 1) / COPY_BYTES);
+    tri_pool_run(tasks > 1 ? c->pool : NULL, tasks, copy_task, &copy);
+    return TR_OK;
+}
+
+/* Copies until all is staged or there is no room for a while. */
 static tr_status stage(tri_checkpointer *c, staging *s, tr_error *err)
 {
     while (s->item < c->num_items) {
@@ -210,9 +256,10 @@ static tr_status stage(tri_checkpointer *c, staging *s, tr_error *err)
         if (most == 0)
             return TR_OK;
         count = count < most ? count : most;
+        count = count < MOST_AT_ONCE ? count : MOST_AT_ONCE;
         const tri_piece *piece = c->of[s->item];
         int64_t first = share->first - piece->region.first + s->at;
-        TRI_TRY(tri_piece_read(c->session, piece, first, count, to, err));
+        TRI_TRY(copy_out(c, piece, first, count, to, err));
         tri_ckpt_writer_put(c->writer, (size_t)count * sizeof(float));
         s->at += count;
         if (s->at == share->count)

@@ -49,8 +49,9 @@ tr_status tri_checkpointer_wait(tri_checkpointer *checkpointer, tri_save_outcome
                                 tr_error *err);
 /* The outcome of one that has ended meanwhile, once. Not collective; rank 0 knows. */
 void tri_checkpointer_poll(tri_checkpointer *checkpointer, tri_save_outcome *outcome);
-/* Bytes that this rank writes and stages each time. */
+/* Bytes that this rank writes each time, and of the memory that they are staged in. */
 uint64_t tri_checkpointer_bytes(const tri_checkpointer *checkpointer);
+uint64_t tri_checkpointer_staging(const tri_checkpointer *checkpointer);
 
 /* ---- going on ---- */
 

@@ -97,7 +97,7 @@ tri_region tri_piece_share(const tri_piece *piece)
     return share;
 }
 
-static char *memory_of(const tri_session *session, const tri_piece *piece, int64_t first)
+void *tri_piece_memory(const tri_session *session, const tri_piece *piece, int64_t first)
 {
     char *memory = tri_executor_memory(&session->executors[TRI_PROGRAM_TRAIN], piece->value, 0);
     return memory + (size_t)first * tri_dtype_bytes(piece->dtype);
@@ -108,7 +108,7 @@ tr_status tri_piece_read(const tri_session *session, const tri_piece *piece, int
 {
     const tri_device_queue *queue = session->device.def->queue;
     tri_device *device = session->store.device;
-    const char *from = memory_of(session, piece, first);
+    const char *from = tri_piece_memory(session, piece, first);
     size_t bytes = (size_t)count * sizeof(float);
     if (!queue) {
         memcpy(to, from, bytes);
@@ -123,7 +123,7 @@ tr_status tri_piece_write(const tri_session *session, const tri_piece *piece, in
 {
     const tri_device_queue *queue = session->device.def->queue;
     tri_device *device = session->store.device;
-    char *to = memory_of(session, piece, first);
+    char *to = tri_piece_memory(session, piece, first);
     const void *source = from;
     size_t bytes = (size_t)count * tri_dtype_bytes(piece->dtype);
     if (piece->dtype != TRI_F32) {

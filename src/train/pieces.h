@@ -35,7 +35,9 @@ void tri_pieces_free(tri_pieces *pieces);
 /* What this rank writes of a piece; count 0: nothing. */
 tri_region tri_piece_share(const tri_piece *piece);
 
-/* Elements [first, first + count) of a f32 piece, from the device. After start. */
+/* Address of an element, in the device's memory. After start. */
+void *tri_piece_memory(const tri_session *session, const tri_piece *piece, int64_t first);
+/* Elements [first, first + count) of a f32 piece, from the device. */
 tr_status tri_piece_read(const tri_session *session, const tri_piece *piece, int64_t first,
                          int64_t count, float *to, tr_error *err);
 /* f32 elements to the device, in the type of the piece; room holds as many 2-byte numbers. */
