@@ -164,14 +164,25 @@ static struct timespec deadline_after(double seconds)
     return t;
 }
 
-static void *alloc_ring(size_t bytes)
+static void *alloc_ring(const tri_ckpt_writer *w)
 {
+    size_t bytes = w->capacity;
+    if (w->config.alloc)
+        return w->config.alloc(bytes);
     void *ring = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (ring == MAP_FAILED)
         return NULL;
     (void)madvise(ring, bytes, MADV_HUGEPAGE);
     memset(ring, 0, bytes); /* so that the first save need not wait for pages */
     return ring;
+}
+
+static void free_ring(tri_ckpt_writer *w)
+{
+    if (w->ring && w->config.alloc)
+        w->config.free(w->ring);
+    else if (w->ring)
+        munmap(w->ring, w->capacity);
 }
 
 static bool start(tri_ckpt_writer *w)
@@ -182,7 +193,7 @@ static bool start(tri_ckpt_writer *w)
     pthread_mutex_init(&w->mutex, NULL);
     pthread_cond_init(&w->changed, &attr);
     pthread_condattr_destroy(&attr);
-    w->ring = alloc_ring(w->capacity);
+    w->ring = alloc_ring(w);
     sigset_t all, before; /* signals are for the caller's threads */
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
@@ -190,8 +201,7 @@ static bool start(tri_ckpt_writer *w)
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (started)
         return true;
-    if (w->ring)
-        munmap(w->ring, w->capacity);
+    free_ring(w);
     pthread_cond_destroy(&w->changed);
     pthread_mutex_destroy(&w->mutex);
     return false;
@@ -233,7 +243,7 @@ void tri_ckpt_writer_destroy(tri_ckpt_writer *w)
     pthread_cond_broadcast(&w->changed);
     pthread_mutex_unlock(&w->mutex);
     pthread_join(w->thread, NULL);
-    munmap(w->ring, w->capacity);
+    free_ring(w);
     pthread_cond_destroy(&w->changed);
     pthread_mutex_destroy(&w->mutex);
     free(w);

@@ -21,6 +21,9 @@ typedef struct tri_ckpt_writer_config {
     const tri_rank_item *items; /* what this rank writes each time */
     size_t num_items;
     size_t staging_bytes; /* at most; 0: as much as one checkpoint takes */
+    /* Memory that a device copies to well; NULL: any. */
+    void *(*alloc)(size_t bytes);
+    void (*free)(void *memory);
     int64_t keep_last, keep_every;
     const char *const *needed; /* see tri_ckpt_commit, as for the next three */
     const char *extras_from;

@@ -110,8 +110,9 @@ static tr_status open_all(tri_checkpointer *c, tr_error *err)
                         "run.device is null, which computes nothing to save; set ckpt.every=0");
     TRI_TRY(list_items(c, err));
     TRI_TRY(take_directory(c, err));
+    const tri_device_queue *queue = c->session->device.def->queue;
     int threads = c->session->device.num_threads;
-    if (threads > 1 && !c->session->device.def->queue)
+    if (threads > 1 && !queue)
         TRI_TRY(tri_pool_create(threads, &c->pool, err));
     if (has_now(c))
         c->last_step = c->session->step;
@@ -121,6 +122,8 @@ static tr_status open_all(tri_checkpointer *c, tr_error *err)
                                      .items = c->items,
                                      .num_items = c->num_items,
                                      .staging_bytes = c->config.staging_bytes,
+                                     .alloc = queue ? queue->alloc_host : NULL,
+                                     .free = queue ? queue->free_host : NULL,
                                      .keep_last = c->config.keep_last,
                                      .keep_every = c->config.keep_every,
                                      .needed = c->needed,
