@@ -102,10 +102,12 @@ static tr_status compile(tr_settings *settings, int rank, unsigned programs,
     made->weights_from = tri_api_weights_path(tr_settings_string(settings, "model.from"));
     tri_session_config config;
     tr_status status = made->weights_from
-                           ? check_weights(made->weights_from, err)
+                           ? tri_session_config_from(settings, &config, err)
                            : tri_fail(err, TR_ERROR_RUNTIME, "no memory for a session");
-    if (status == TR_OK)
-        status = tri_session_config_from(settings, &config, err);
+    /* A run that goes on does not need what it began with. */
+    bool begins = strcmp(tr_settings_string(settings, "run.resume"), "false") == 0;
+    if (status == TR_OK && (begins || programs != TRI_PROGRAMS_TRAIN))
+        status = check_weights(made->weights_from, err);
     if (status == TR_OK) {
         config.weights_from = made->weights_from;
         config.compile.rank = rank;

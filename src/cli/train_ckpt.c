@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/fs.h"
-#include "ckpt/ckpt_dir.h"
+#include "ckpt/checkpoint.h"
 
 /* What is there and not continued is kept under another name. */
 static tr_status archive(tri_train_ckpt *c, const char *run_dir, tr_error *err)
@@ -35,12 +35,37 @@ static tr_status resume(tri_train_ckpt *c, const tr_settings *settings, tri_sess
     return status == TR_OK ? TR_OK : tri_fail_prefix(err, status, "ckpt.from");
 }
 
+tr_status tri_train_ckpt_check(const tr_settings *settings, tr_error *err)
+{
+    const char *how = tr_settings_string(settings, "run.resume");
+    const char *from = tr_settings_string(settings, "ckpt.from");
+    const char *run_dir = tr_settings_string(settings, "run.dir");
+    char *own = tri_path_join(run_dir, "ckpt"), *found = NULL;
+    tri_ckpt_steps steps = {0};
+    tr_status status = own ? tri_ckpt_steps_read(&steps, own, err)
+                           : tri_fail(err, TR_ERROR_RUNTIME, "no memory for a path");
+    bool goes_on = strcmp(how, "false") != 0 && steps.num > 0;
+    if (status == TR_OK && from[0] && !goes_on) {
+        status = tri_checkpoint_locate(from, &found, err);
+        if (status != TR_OK)
+            tri_fail_prefix(err, status, "ckpt.from");
+    } else if (status == TR_OK && strcmp(how, "true") == 0 && !goes_on) {
+        status = tri_checkpoint_none(own, false, err);
+    }
+    tri_ckpt_steps_free(&steps);
+    free(found);
+    free(own);
+    return status;
+}
+
 tr_status tri_train_ckpt_begin(tri_train_ckpt *c, const tr_settings *settings, tri_session *session,
                                tri_ranks *ranks, tr_error *err)
 {
     const char *run_dir = tr_settings_string(settings, "run.dir");
     *c = (tri_train_ckpt){.session = session, .every = tr_settings_int(settings, "ckpt.every")};
     TRI_TRY(resume(c, settings, session, ranks, err));
+    if (!c->resumed.found)
+        TRI_TRY(tri_session_fill(session, err));
     if (ranks->rank == 0 && strcmp(tr_settings_string(settings, "run.resume"), "false") == 0)
         TRI_TRY(archive(c, run_dir, err));
     if (c->every == 0)

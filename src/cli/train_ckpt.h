@@ -16,8 +16,10 @@ typedef struct tri_train_ckpt {
     double stall_s;
 } tri_train_ckpt;
 
-/* After the session has started: loads what is to be continued, and gets ready to save. Collective.
- */
+/* Before ranks exist: that there is something to go on from, where that is asked for. */
+tr_status tri_train_ckpt_check(const tr_settings *settings, tr_error *err);
+/* After the session has started with weights_follow: loads what is to be continued, or fills the
+ * weights, and gets ready to save. Collective. */
 tr_status tri_train_ckpt_begin(tri_train_ckpt *ckpt, const tr_settings *settings,
                                tri_session *session, tri_ranks *ranks, tr_error *err);
 /* Lines for the start of a run. */

@@ -377,6 +377,7 @@ static tr_status start(run *r, const tri_bootstrap *bootstrap, tr_error *err)
         status = tri_ranks_join(&r->ranks, bootstrap, &config, &r->session->session, err);
     free(tuning);
     TRI_TRY(status);
+    r->session->session.config.weights_follow = true; /* see tri_train_ckpt_begin */
     return tri_api_start(r->session, err);
 }
 
@@ -473,7 +474,8 @@ int tri_verb_train(const tri_cli *cli)
     tri_prepare_bar_init(&bar, tri_terminal(stdout));
     tr_status status = tri_api_prepare(cli->settings, tri_prepare_bar_show, &bar, &err);
     tri_prepare_bar_end(&bar);
-    if (status != TR_OK || tri_api_check(cli->settings, &err) != TR_OK)
+    if (status != TR_OK || tri_api_check(cli->settings, &err) != TR_OK ||
+        tri_train_ckpt_check(cli->settings, &err) != TR_OK)
         return tri_cli_fail(&err);
     return tri_cli_launch(cli, (int)tri_cli_num_ranks(cli), train_rank, NULL);
 }

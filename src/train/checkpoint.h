@@ -71,6 +71,8 @@ tr_status tri_checkpoint_resume(tri_session *session, tri_ranks *ranks, const ch
 /* Loads one that is named: its directory, or a run's. A damaged one is an error. Collective. */
 tr_status tri_checkpoint_load(tri_session *session, tri_ranks *ranks, const char *path,
                               tri_resumed *resumed, tr_error *err);
+/* The error of a run.resume=true without a checkpoint in dir; damaged: there were some. */
+tr_status tri_checkpoint_none(const char *dir, bool damaged, tr_error *err);
 double tri_resumed_number(const tri_resumed *resumed, const char *name, double otherwise);
 void tri_resumed_fini(tri_resumed *resumed);
 

@@ -10,6 +10,9 @@
 #include "train/checkpoint_parts.h"
 
 enum { CHUNK = 4 << 20 }; /* elements that are on their way to a device at a time */
+/* Bytes that a rank reads between two meetings with the others: a wait has a deadline, and a disk
+ * may be slow. */
+#define ROUND_BYTES 268435456.0
 
 tri_id tri_checkpoint_scaler(const tri_session *session)
 {
@@ -135,7 +138,31 @@ static tr_status load_numbers(tri_session *session, const tri_checkpoint *ckpt, 
     return tri_executor_write(&session->executors[TRI_PROGRAM_TRAIN], value, scaler, err);
 }
 
-static tr_status load_state(tri_session *session, tri_checkpoint *ckpt, tr_error *err)
+/* All pieces. Ranks may have more or less of them to read. */
+static tr_status load_pieces(const tri_session *session, tri_ranks *ranks, tri_checkpoint *ckpt,
+                             const tri_pieces *pieces, float *room, tr_error *err)
+{
+    int64_t *done = calloc((size_t)ranks->size, sizeof *done);
+    tr_status status =
+        done ? TR_OK : tri_fail(err, TR_ERROR_RUNTIME, "no memory for %d ranks", ranks->size);
+    size_t i = 0;
+    bool all = false;
+    while (status == TR_OK && !all) {
+        double end = (double)ckpt->bytes_read + ROUND_BYTES;
+        while (status == TR_OK && i < pieces->num && (double)ckpt->bytes_read < end)
+            status = load_piece(session, ckpt, &pieces->piece[i++], room, err);
+        if (status == TR_OK)
+            status = tri_checkpoint_gather(ranks, i == pieces->num, done, err);
+        all = true;
+        for (int r = 0; r < ranks->size; r++)
+            all &= done[r] != 0;
+    }
+    free(done);
+    return status;
+}
+
+static tr_status load_state(tri_session *session, tri_ranks *ranks, tri_checkpoint *ckpt,
+                            tr_error *err)
 {
     tri_pieces pieces;
     float *room = malloc((size_t)CHUNK * (sizeof(float) + sizeof(uint16_t)));
@@ -146,8 +173,8 @@ static tr_status load_state(tri_session *session, tri_checkpoint *ckpt, tr_error
         status = check_tensors(session, ckpt, &pieces, err);
     if (status == TR_OK)
         status = check_cursor(session, ckpt, err);
-    for (size_t i = 0; i < pieces.num && status == TR_OK; i++)
-        status = load_piece(session, ckpt, &pieces.piece[i], room, err);
+    if (status == TR_OK)
+        status = load_pieces(session, ranks, ckpt, &pieces, room, err);
     if (status == TR_OK)
         status = load_numbers(session, ckpt, err);
     tri_pieces_free(&pieces);
@@ -160,35 +187,52 @@ static tr_status load_state(tri_session *session, tri_checkpoint *ckpt, tr_error
 /* How a rank fared. */
 enum { GOOD, DAMAGED, FAILED };
 
-/* Opens and verifies, each rank its share of the bytes. The worst of all ranks decides; its message
- * is then everybody's. */
+/* The worst of all ranks decides, and its message becomes everybody's. */
+static tr_status agree(tri_ranks *ranks, tr_status own, tr_error *message, int *fared,
+                       tr_error *err)
+{
+    int64_t *codes = calloc((size_t)ranks->size, sizeof *codes), code = GOOD;
+    int worst = 0;
+    *fared = FAILED;
+    if (!codes)
+        return tri_fail(err, TR_ERROR_RUNTIME, "no memory for %d ranks", ranks->size);
+    if (own != TR_OK)
+        code = own == TR_ERROR_INPUT ? DAMAGED : FAILED;
+    tr_status status = tri_checkpoint_gather(ranks, code, codes, err);
+    for (int r = 0; status == TR_OK && r < ranks->size; r++)
+        worst = codes[r] > codes[worst] ? r : worst;
+    if (status == TR_OK)
+        *fared = (int)codes[worst];
+    free(codes);
+    if (status == TR_OK && *fared != GOOD && ranks->size > 1)
+        status = tr_broadcast(tr_comm_world(ranks->comm), message->message, sizeof message->message,
+                              TR_U8, worst, err);
+    return status;
+}
+
+/* Opens and verifies, each rank its share of the bytes. */
 static tr_status open_together(tri_ranks *ranks, const char *path, tri_checkpoint *ckpt, int *fared,
                                tr_error *err)
 {
-    tr_error own = {0};
-    tr_status status = tri_checkpoint_open(ckpt, path, &own);
+    tr_error why = {0};
+    tr_status status = tri_checkpoint_open(ckpt, path, &why);
     bool open = status == TR_OK;
-    if (open)
-        status = tri_checkpoint_verify(ckpt, TRI_VERIFY_ALL, ranks->rank, ranks->size, NULL, &own);
-    int64_t *codes = calloc((size_t)ranks->size, sizeof *codes), code = GOOD;
-    if (status != TR_OK)
-        code = status == TR_ERROR_INPUT ? DAMAGED : FAILED;
-    tr_status gathered = codes ? tri_checkpoint_gather(ranks, code, codes, err)
-                               : tri_fail(err, TR_ERROR_RUNTIME, "no memory for %s", path);
-    int worst = 0;
-    for (int r = 0; gathered == TR_OK && r < ranks->size; r++)
-        worst = codes[r] > codes[worst] ? r : worst;
-    *fared = gathered == TR_OK ? (int)codes[worst] : FAILED;
-    free(codes);
-    if (gathered == TR_OK && *fared != GOOD && ranks->size > 1)
-        gathered = tr_broadcast(tr_comm_world(ranks->comm), own.message, sizeof own.message, TR_U8,
-                                worst, err);
-    if (open && *fared != GOOD)
+    tr_status met = agree(ranks, status, &why, fared, err);
+    double bytes = 0;
+    for (size_t f = 0; open && f < ckpt->manifest.num_files; f++)
+        bytes += (double)ckpt->manifest.files[f].bytes;
+    int rounds = 1 + (int)(bytes / (ROUND_BYTES * ranks->size));
+    for (int r = 0; r < rounds && met == TR_OK && *fared == GOOD; r++) {
+        status = tri_checkpoint_verify(ckpt, TRI_VERIFY_ALL, r * ranks->size + ranks->rank,
+                                       rounds * ranks->size, NULL, &why);
+        met = agree(ranks, status, &why, fared, err);
+    }
+    if (open && (met != TR_OK || *fared != GOOD))
         tri_checkpoint_close(ckpt);
-    TRI_TRY(gathered);
+    TRI_TRY(met);
     if (*fared == GOOD)
         return TR_OK;
-    return tri_fail(err, *fared == DAMAGED ? TR_ERROR_INPUT : TR_ERROR_RUNTIME, "%s", own.message);
+    return tri_fail(err, *fared == DAMAGED ? TR_ERROR_INPUT : TR_ERROR_RUNTIME, "%s", why.message);
 }
 
 static void note_numbers(tri_resumed *resumed, const tri_manifest *m)
@@ -201,10 +245,10 @@ static void note_numbers(tri_resumed *resumed, const tri_manifest *m)
     }
 }
 
-static tr_status load_open(tri_session *session, tri_checkpoint *ckpt, tri_resumed *resumed,
-                           tr_error *err)
+static tr_status load_open(tri_session *session, tri_ranks *ranks, tri_checkpoint *ckpt,
+                           tri_resumed *resumed, tr_error *err)
 {
-    tr_status status = load_state(session, ckpt, err);
+    tr_status status = load_state(session, ranks, ckpt, err);
     if (status == TR_OK) {
         resumed->found = true;
         resumed->step = ckpt->manifest.step;
@@ -277,11 +321,20 @@ static tr_status resume_from(tri_session *session, tri_ranks *ranks, const char 
         tr_status status = open_together(ranks, path, &ckpt, &fared, &why);
         free(path);
         if (status == TR_OK)
-            return load_open(session, &ckpt, resumed, err);
+            return load_open(session, ranks, &ckpt, resumed, err);
         if (fared != DAMAGED)
             return tri_fail(err, status, "%s", why.message);
         TRI_TRY(set_aside(ranks, dir, step, why.message, resumed, err));
     }
+}
+
+tr_status tri_checkpoint_none(const char *dir, bool damaged, tr_error *err)
+{
+    return tri_fail(
+        err, TR_ERROR_INPUT,
+        "run.resume is true, but %s holds no checkpoint%s; set run.resume=auto to begin "
+        "anew then, or give the run.dir of the run to continue",
+        dir, damaged ? " that is whole" : "");
 }
 
 tr_status tri_checkpoint_resume(tri_session *session, tri_ranks *ranks, const char *run_dir,
@@ -293,11 +346,7 @@ tr_status tri_checkpoint_resume(tri_session *session, tri_ranks *ranks, const ch
         return tri_fail(err, TR_ERROR_RUNTIME, "no memory for a path");
     tr_status status = resume_from(session, ranks, dir, resumed, err);
     if (status == TR_OK && must && !resumed->found)
-        status =
-            tri_fail(err, TR_ERROR_INPUT,
-                     "run.resume is true, but %s holds no checkpoint%s; set run.resume=auto to "
-                     "begin anew then, or give the run.dir of the run to continue",
-                     dir, resumed->note ? " that is whole" : "");
+        status = tri_checkpoint_none(dir, resumed->note != NULL, err);
     free(dir);
     return status;
 }
@@ -312,7 +361,7 @@ tr_status tri_checkpoint_load(tri_session *session, tri_ranks *ranks, const char
     int fared;
     tr_status status = open_together(ranks, at, &ckpt, &fared, err);
     free(at);
-    return status == TR_OK ? load_open(session, &ckpt, resumed, err) : status;
+    return status == TR_OK ? load_open(session, ranks, &ckpt, resumed, err) : status;
 }
 
 double tri_resumed_number(const tri_resumed *resumed, const char *name, double otherwise)

@@ -48,6 +48,8 @@ typedef struct tri_session_config {
     bool keep_pace;
     double pace[TRI_NUM_ACTIONS];
     const char *weights_from; /* file to start from, or "" */
+    bool weights_follow;      /* start leaves the parameters alone: a checkpoint is loaded, or
+                                 tri_session_fill called */
 } tri_session_config;
 
 /* Where rows come from: fills the row of a sample (data/data.h). */
@@ -125,6 +127,8 @@ tr_status tri_session_compile(tri_session *session, const tri_session_config *co
                               tr_error *err);
 /* Opens the data (unless rows are given by session->row), allocates, and fills the parameters. */
 tr_status tri_session_start(tri_session *session, tr_error *err);
+/* Fills the parameters from weights_from, or with initial values, where start did not. */
+tr_status tri_session_fill(tri_session *session, tr_error *err);
 void tri_session_fini(tri_session *session);
 
 /* One training step. A loss or norm that is not finite is TR_ERROR_NUMERIC; the parameters are
