@@ -32,8 +32,18 @@ static void add_copies(tri_piece *piece, const tri_mesh *mesh, int rank, tri_axi
     piece->copies *= copies;
 }
 
-/* Stages of a pipeline that hold the same parameter each write it, and the manifest counts it once:
- * there are few such parameters. */
+/* Of the stages of a pipeline that hold a parameter, the first and the last take turns:
+ * with pairs of parameters, since a weight and its bias stand together. */
+static bool writes_here(const tri_session *session, tri_id param)
+{
+    const tri_program *program = &session->programs[TRI_PROGRAM_TRAIN];
+    const tri_compile_config *config = &session->config.compile;
+    if (!program->first_home || !program->last_home)
+        return true;
+    int writer = param / 2 % 2 ? program->last_home[param] : program->first_home[param];
+    return writer == tri_mesh_coordinate(&config->mesh, config->rank, TRI_AXIS_PP);
+}
+
 static void count_copies(tri_piece *piece, const tri_session *session, const tri_value *value)
 {
     const tri_mesh *mesh = &session->config.compile.mesh;
@@ -69,6 +79,7 @@ tr_status tri_pieces_list(const tri_session *session, tri_pieces *pieces, tr_err
                              .region = region_of(&param->shape, value),
                              .turn = (int64_t)state->param + moment};
         count_copies(piece, session, value);
+        piece->elsewhere = state->dtype != TRI_F32 || !writes_here(session, state->param);
     }
     return TR_OK;
 }
@@ -83,7 +94,7 @@ tri_region tri_piece_share(const tri_piece *piece)
 {
     tri_region share = piece->region;
     int64_t count = share.count, each = (count + piece->copies - 1) / piece->copies;
-    if (piece->dtype != TRI_F32)
+    if (piece->elsewhere)
         share.count = 0;
     if (each < SMALLEST_SHARE)
         each = SMALLEST_SHARE;

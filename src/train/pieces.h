@@ -21,6 +21,7 @@ typedef struct tri_piece {
     tri_region region;
     int copies, copy; /* how many ranks hold this very piece, and the number of this one */
     int64_t turn;     /* of which of them begins with the writing */
+    bool elsewhere;   /* other stages write it, or it is not saved */
 } tri_piece;
 
 typedef struct tri_pieces {
