@@ -191,6 +191,21 @@ static tr_status give_name(const tri_ckpt_commit *c, tr_error *err)
     return status;
 }
 
+/* Once more, before it gets a name that says it is complete. */
+static tr_status check_files(const tri_ckpt_commit *c, const tri_manifest *whole, tr_error *err)
+{
+    for (size_t i = 0; i < whole->num_files; i++) {
+        char *path = tri_path_join(c->temp, whole->files[i].name);
+        struct stat info;
+        bool good = path && stat(path, &info) == 0 && info.st_size == whole->files[i].bytes;
+        free(path);
+        if (!good)
+            return tri_fail(err, TR_ERROR_RUNTIME, "%s: %s is not there in its full size", c->temp,
+                            whole->files[i].name);
+    }
+    return TR_OK;
+}
+
 static tr_status assemble(const tri_ckpt_commit *c, tri_manifest *whole, tr_error *err)
 {
     TRI_TRY(wait_for_reports(c, err));
@@ -206,6 +221,7 @@ static tr_status assemble(const tri_ckpt_commit *c, tri_manifest *whole, tr_erro
         if (!tri_manifest_find(whole, c->needed[i]))
             return tri_fail(err, TR_ERROR_INTERNAL, "%s: no rank has written %s", c->temp,
                             c->needed[i]);
+    TRI_TRY(check_files(c, whole, err));
     TRI_TRY(write_manifest(c, whole, err));
     remove_reports(c);
     return give_name(c, err);

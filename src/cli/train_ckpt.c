@@ -40,6 +40,12 @@ tr_status tri_train_ckpt_check(const tr_settings *settings, tr_error *err)
     const char *how = tr_settings_string(settings, "run.resume");
     const char *from = tr_settings_string(settings, "ckpt.from");
     const char *run_dir = tr_settings_string(settings, "run.dir");
+    if (tr_settings_int(settings, "ckpt.every") > 0 &&
+        strcmp(tr_settings_string(settings, "run.device"), "null") == 0)
+        return tri_fail(err, TR_ERROR_INPUT,
+                        "ckpt.every is %" PRId64 ", but run.device is null, which computes nothing "
+                        "to save; set ckpt.every=0",
+                        tr_settings_int(settings, "ckpt.every"));
     char *own = tri_path_join(run_dir, "ckpt"), *found = NULL;
     tri_ckpt_steps steps = {0};
     tr_status status = own ? tri_ckpt_steps_read(&steps, own, err)

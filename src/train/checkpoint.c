@@ -16,7 +16,7 @@ struct tri_checkpointer {
     tri_checkpointer_config config;
     char *dir;
     int lock;
-    uint64_t nonce;
+    uint64_t nonce, num_saves;
     tri_pieces pieces;
     tri_rank_item *items; /* what this rank writes */
     const tri_piece **of; /* of each item: the piece it is a share of */
@@ -190,7 +190,7 @@ static void add_number(tri_ckpt_save *save, const char *name, double value)
 static tr_status describe(const tri_checkpointer *c, tri_ckpt_save *save, tr_error *err)
 {
     const tri_session *s = c->session;
-    *save = (tri_ckpt_save){.step = s->step, .nonce = c->nonce};
+    *save = (tri_ckpt_save){.step = s->step, .nonce = c->nonce + c->num_saves};
     add_number(save, "seed", (double)s->config.seed);
     add_number(save, "batch", (double)s->config.compile.batch);
     add_number(save, "seq_len", (double)s->config.compile.seq_len);
@@ -366,7 +366,9 @@ tr_status tri_checkpointer_save(tri_checkpointer *c, const tri_ckpt_number *numb
     for (size_t i = 0; i < num_numbers; i++)
         add_number(&save, numbers[i].name, numbers[i].value);
     tri_save_outcome before = c->told;
+    c->told = (tri_save_outcome){0};
     c->last_step = save.step;
+    c->num_saves++; /* another directory each time: nothing of one that failed gets into the next */
     tri_ckpt_writer_begin(c->writer, &save);
     TRI_TRY(stage_all(c, err));
     if (wait || !c->config.async)
