@@ -77,6 +77,8 @@ for other in b c d e; do
 done
 must_train a train.steps=7 ckpt.every=4 data.record=true layout.dp=3 run.resume=auto
 must_train a train.steps=10 ckpt.every=4 data.record=true layout.pp=2 layout.microbatches=2 run.resume=auto
+must_train b train.steps=6 ckpt.every=4 ckpt.from="$work/d"
+[ "$(losses b | cut -d' ' -f1 | tr '\n' ' ')" = "4 5 " ] || fail "a run from another's checkpoint has other steps in its metrics"
 # Ranks of a tp or pp group train on the same samples: one of them counts.
 cat "$work"/a/samples/rank-*.jsonl | sed 's/"rank":[0-9]*,//; s/,"windows.*//' | sort -u |
     sed 's/.*samples":\[//; s/\].*//' | tr ',' '\n' | sort -n >"$work/samples"

@@ -28,7 +28,8 @@ static tr_status resume(tri_train_ckpt *c, const tr_settings *settings, tri_sess
         bool must = strcmp(how, "true") == 0 && !from[0];
         TRI_TRY(tri_checkpoint_resume(session, ranks, run_dir, must, &c->resumed, err));
     }
-    if (c->resumed.found || !from[0])
+    c->continues = c->resumed.found;
+    if (c->continues || !from[0])
         return TR_OK;
     tri_resumed_fini(&c->resumed);
     tr_status status = tri_checkpoint_load(session, ranks, from, &c->resumed, err);

@@ -9,6 +9,7 @@ typedef struct tri_train_ckpt {
     tri_checkpointer *checkpointer; /* NULL: none are written */
     int64_t every;
     tri_resumed resumed;
+    bool continues; /* it was one of this very run, whose metrics and records go on too */
     char *archived; /* where checkpoints of an earlier run are now, or NULL */
     tri_session *session;
     /* Of the last step: */

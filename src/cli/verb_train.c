@@ -81,7 +81,7 @@ static tr_status open_files(run *r, tr_error *err)
     free(path);
     TRI_TRY(status);
     TRI_TRY(in_dir(r, "metrics.jsonl", &path, err));
-    if (r->ckpt.resumed.found)
+    if (r->ckpt.continues)
         status = tri_jsonl_trim(path, r->ckpt.resumed.step, err);
     else if (unlink(path) != 0 && errno != ENOENT) /* a new run starts a new record */
         status =
@@ -390,7 +390,7 @@ static tr_status open_record(run *r, tr_error *err)
     tri_record_config config = {.dir = dir,
                                 .rank = r->ranks.rank,
                                 .num_ranks = r->ranks.size,
-                                .resumed = r->ckpt.resumed.found,
+                                .resumed = r->ckpt.continues,
                                 .step = r->ckpt.resumed.step};
     tr_status status = tri_record_open(&config, &r->session->session, &r->record, err);
     free(dir);

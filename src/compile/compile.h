@@ -17,11 +17,11 @@ typedef struct tri_compile_config {
     int64_t num_microbatches;
     tri_precision precision;
     tri_mesh mesh;
-    int rank;             /* whose program it is */
-    int zero;             /* 0 to 3: what is divided over dp */
-    bool sp;              /* between the blocks of tp, activations are cut along T */
-    double bucket_bytes;  /* zero 0: gradients are summed over dp when so much is complete */
-    bool overlap;         /* messages may be under way beside the computation */
+    int rank;                   /* whose program it is */
+    int zero;                   /* 0 to 3: what is divided over dp */
+    bool sp;                    /* between the blocks of tp, activations are cut along T */
+    double bucket_bytes;        /* zero 0: gradients are summed over dp when so much is complete */
+    bool overlap;               /* messages may be under way beside the computation */
     uint64_t overlap_min_bytes; /* smaller ones are waited for where they stand */
     int prefetch;         /* zero 3: buckets of weights that are gathered ahead of their use */
     bool split_backward;  /* run the backward as I then W instead of B */

@@ -330,10 +330,10 @@ tr_status tri_place(tri_graph *graph, const tri_layout *layout, tr_error *err)
     tri_id *ids = malloc((3 * num_params + 1) * sizeof *ids);
     p.grads_left = calloc(num_params + 1, sizeof *p.grads_left);
     p.complete = calloc(graph->num_states + 1, sizeof *p.complete);
-    tr_status status = p.terms_tp && p.terms_dp && p.terms_pp && p.accumulated && ids &&
-                               p.grads_left && p.complete
-                           ? TR_OK
-                           : tri_fail(err, TR_ERROR_RUNTIME, "no memory to place the graph");
+    tr_status status =
+        p.terms_tp && p.terms_dp && p.terms_pp && p.accumulated && ids && p.grads_left && p.complete
+            ? TR_OK
+            : tri_fail(err, TR_ERROR_RUNTIME, "no memory to place the graph");
     for (size_t i = 0; ids && i < 3 * num_params; i++)
         ids[i] = TRI_NONE;
     if (status == TR_OK) {

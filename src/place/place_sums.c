@@ -176,8 +176,7 @@ static bool sums_early(const tri_placer *p, size_t param)
     uint16_t homes[TRI_MAX_HOMES];
     if (!graph->chunk_of)
         return true;
-    if (graph->home_set &&
-        tri_home_set_ranks(p->layout->stages, graph->home_set[param], homes) > 1)
+    if (graph->home_set && tri_home_set_ranks(p->layout->stages, graph->home_set[param], homes) > 1)
         return false;
     for (size_t n = 0; n < p->num_old; n++) {
         const tri_node *node = &p->old[n];

@@ -55,8 +55,8 @@ typedef struct tri_executor {
     /* [TRI_NUM_ACTIONS] seconds that an action takes at least, the wait for messages not counted:
      * the executor sleeps for the rest. NULL: as long as it takes. */
     const double *pace;
-    tri_rank_status *status;      /* NULL, or where to say which instruction is running */
-    tri_part *parts;              /* of a device with a queue, after the first run */
+    tri_rank_status *status; /* NULL, or where to say which instruction is running */
+    tri_part *parts;         /* of a device with a queue, after the first run */
     size_t num_parts, parts_capacity;
     void **requests; /* [num_flights] messages under way, NULL: not started, or ended */
     size_t num_started, num_landed; /* flights, in this run */

@@ -41,9 +41,9 @@ typedef struct tri_session_config {
     tri_lr_schedule lr;
     uint64_t seed;
     int64_t eval_batches;
-    int64_t steps;            /* train.steps; with epochs, 0 sets no other end */
-    int64_t epochs;           /* train.epochs; 0: steps are counted */
-    int64_t max_skipped;      /* train.max_skipped: steps in a row, with a loss scaler */
+    int64_t steps;       /* train.steps; with epochs, 0 sets no other end */
+    int64_t epochs;      /* train.epochs; 0: steps are counted */
+    int64_t max_skipped; /* train.max_skipped: steps in a row, with a loss scaler */
     /* Seconds that each action takes at least (run/executor.h), when it is to keep a pace. */
     bool keep_pace;
     double pace[TRI_NUM_ACTIONS];
