@@ -70,7 +70,12 @@ tr_status tri_pieces_list(const tri_session *session, tri_pieces *pieces, tr_err
             continue;
         const tri_value *value = &program->values[state->latest];
         const tri_param *param = &session->params.items[state->param];
-        bool moment = state->kind == TRI_STATE_OPTIM;
+        bool moment = state->kind == TRI_STATE_OPTIM, copy = state->kind == TRI_STATE_COPY;
+        if (copy ? state->dtype != TRI_BF16 && state->dtype != TRI_F16 : state->dtype != TRI_F32) {
+            tri_pieces_free(pieces);
+            return tri_fail(err, TR_ERROR_INTERNAL, "%s is %s, which checkpoints do not know",
+                            state->name, tri_dtype_name(state->dtype));
+        }
         tri_piece *piece = &pieces->piece[pieces->num++];
         *piece = (tri_piece){.name = moment ? state->name : param->name,
                              .kind = moment ? TRI_CKPT_MOMENT : TRI_CKPT_WEIGHT,
