@@ -244,8 +244,11 @@ static void the_record_names_every_sample(void **state)
     }
     tr_error err = {0};
     tri_record *record;
-    assert_int_equal(tri_record_open(where, 1, &session->session, &record, &err), TR_OK);
-    tri_record_clean(where, 2);
+    tri_record_config config = {.dir = where, .rank = 0, .num_ranks = 2};
+    assert_int_equal(tri_record_open(&config, &session->session, &record, &err), TR_OK);
+    tri_record_close(record);
+    config.rank = 1;
+    assert_int_equal(tri_record_open(&config, &session->session, &record, &err), TR_OK);
     assert_int_equal(num_entries(where), 2);
     session->session.dp_rank = 1;
     for (int64_t step = 0; step < 2; step++) {

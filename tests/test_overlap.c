@@ -160,7 +160,7 @@ static void test_gathers_ahead(void **state)
     assert_int_equal(ahead, 4 + 3);
     count_gathers("layout.prefetch=3", &ahead, &all, &three);
     assert_int_equal(all, 12);
-    assert_int_equal(ahead, 4 + 4); /* the last layer before the head, too */
+    assert_int_equal(ahead, 4 + 4);         /* the last layer before the head, too */
     assert_true(none < one && one < three); /* the plan counts what lies there early */
 }
 

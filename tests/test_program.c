@@ -349,7 +349,8 @@ static void build_order(const small_graph *g, const char *order, uint32_t num_mi
     for (const char *at = order; *at; at += at[2] ? 3 : 2)
         actions[count++] = (tri_action){.kind = (tri_action_kind)(strchr("FIWBU", at[0]) - "FIWBU"),
                                         .microbatch = (uint32_t)(at[1] - '0')};
-    if (tri_program_build(&g->graph, actions, count, num_microbatches, false, program, &err) != TR_OK ||
+    if (tri_program_build(&g->graph, actions, count, num_microbatches, false, program, &err) !=
+            TR_OK ||
         tri_program_check(program, &err) != TR_OK)
         fail_msg("%s: %s", order, err.message);
 }

@@ -14,6 +14,8 @@
 #include "base/clock.h"
 #include "config/resolve.h"
 #include "device/cpu/cpu.h"
+#include "temp_dir.h"
+#include "train/checkpoint.h"
 #include "train/session.h"
 #include "trireme/settings.h"
 
@@ -319,7 +321,7 @@ static void compare(const results *a, const results *b)
     assert_memory_equal(a->weights, b->weights, a->num_weights * sizeof(float));
 }
 
-static void check(bool with_all_kernels)
+static tri_device_def fake_device(void)
 {
     tri_device_def def = tri_device_cpu;
     def.kind = "fake";
@@ -330,6 +332,12 @@ static void check(bool with_all_kernels)
     def.free = fake_free;
     def.reserve_scratch = reserve;
     memset(&fake, 0, sizeof fake);
+    return def;
+}
+
+static void check(bool with_all_kernels)
+{
+    tri_device_def def = fake_device();
     tri_session *session = calloc(1, sizeof *session);
     results cpu, device;
     double by_op[TRI_NUM_OPS] = {0};
@@ -378,13 +386,57 @@ static void test_operators_without_kernel_run_on_the_host(void **state)
     check(false);
 }
 
+static void save_now(tri_session *session, tri_ranks *ranks, const char *dir)
+{
+    tri_checkpointer_config config = {.run_dir = dir, .async = true, .patience_s = 5};
+    tri_checkpointer *checkpointer;
+    tri_save_outcome outcome;
+    tr_error err = {0};
+    assert_int_equal(tri_checkpointer_open(session, ranks, &config, &checkpointer, &err), TR_OK);
+    assert_int_equal(tri_checkpointer_save(checkpointer, NULL, 0, true, &outcome, &err), TR_OK);
+    assert_false(outcome.failed);
+    tri_checkpointer_close(checkpointer);
+}
+
+/* Half of the steps on the device, then a checkpoint, then the other half on the CPU, and back. */
+static void test_checkpoints_cross_devices(void **state)
+{
+    const temp_dir *temp = *state;
+    tri_device_def def = fake_device();
+    tri_session *session = calloc(1, sizeof *session);
+    tri_ranks ranks = {.size = 1};
+    float whole[NUM_STEPS];
+    tri_step_result step;
+    tr_error err = {0};
+    open_session(session, NULL);
+    for (int i = 0; i < NUM_STEPS; i++) {
+        assert_int_equal(tri_session_step(session, &step, &err), TR_OK);
+        whole[i] = step.loss;
+    }
+    tri_session_fini(session);
+    for (int i = 0; i < NUM_STEPS; i++) { /* each step in a session of its own */
+        tri_resumed resumed;
+        open_session(session, i % 2 ? NULL : &def);
+        assert_int_equal(tri_checkpoint_resume(session, &ranks, temp->path, i > 0, &resumed, &err),
+                         TR_OK);
+        assert_int_equal(resumed.step, i);
+        assert_int_equal(tri_session_step(session, &step, &err), TR_OK);
+        assert_memory_equal(&step.loss, &whole[i], sizeof step.loss);
+        save_now(session, &ranks, temp->path);
+        tri_resumed_fini(&resumed);
+        tri_session_fini(session);
+    }
+    free(session);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_recorded_steps_give_the_same_bits),
         cmocka_unit_test(test_operators_without_kernel_run_on_the_host),
+        cmocka_unit_test(test_checkpoints_cross_devices),
     };
-    int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    int failed = cmocka_run_group_tests(tests, temp_dir_setup, temp_dir_teardown);
     tr_settings_destroy(settings);
     return failed;
 }

@@ -32,7 +32,8 @@ tr_status tri_api_compile_programs(tr_settings *settings, int rank, unsigned pro
                                    const tri_generate_shape *shape, tr_session **session,
                                    tr_error *err);
 
-/* Path of the weights for model.from: a file, or a run directory that holds one. Heap, or NULL. */
+/* Path of the weights for model.from: a file, a checkpoint, or the later of the two in a run
+ * directory. Heap, or NULL. */
 char *tri_api_weights_path(const char *from);
 
 #endif

@@ -3,14 +3,40 @@
 
 #include "api/api.h"
 #include "base/fs.h"
+#include "ckpt/checkpoint.h"
 #include "ckpt/hf.h"
 #include "ckpt/weights.h"
 #include "trireme/trireme.h"
 
+/* The step that a weights file was written after; -1 when it does not say. */
+static int64_t step_of_file(const char *path)
+{
+    tri_safetensors *file;
+    if (tri_safetensors_open(path, &file, NULL) != TR_OK)
+        return -1;
+    const char *step = tri_safetensors_metadata(file, "step");
+    int64_t number = step ? strtoll(step, NULL, 10) : -1;
+    tri_safetensors_close(file);
+    return number;
+}
+
+/* A run holds weights, written at its end, and perhaps checkpoints: the later of the two. */
+static char *weights_of_run(const char *dir)
+{
+    char *weights = tri_path_join(dir, "weights.safetensors"), *ckpt = NULL;
+    if (!weights || tri_checkpoint_look(dir, &ckpt, NULL) != TR_OK || !ckpt)
+        return weights;
+    const char *dash = strrchr(ckpt, '-');
+    bool newer =
+        !tri_path_exists(weights) || (dash && strtoll(dash + 1, NULL, 10) > step_of_file(weights));
+    free(newer ? weights : ckpt);
+    return newer ? ckpt : weights;
+}
+
 char *tri_api_weights_path(const char *from)
 {
-    bool is_run = tri_path_is_dir(from) && !tri_hf_is_dir(from);
-    return is_run ? tri_path_join(from, "weights.safetensors") : strdup(from);
+    bool is_run = tri_path_is_dir(from) && !tri_hf_is_dir(from) && !tri_checkpoint_is_dir(from);
+    return is_run ? weights_of_run(from) : strdup(from);
 }
 
 /* Before anything is made of it. */
@@ -18,11 +44,12 @@ static tr_status check_weights(const char *weights, tr_error *err)
 {
     if (!weights[0] || tri_path_exists(weights))
         return TR_OK;
-    return tri_fail(err, TR_ERROR_INPUT,
-                    "model.from: there is no %s; give a safetensors file, a run directory (which "
-                    "holds weights.safetensors) or a Hugging Face directory (which holds "
-                    "config.json)",
-                    weights);
+    return tri_fail(
+        err, TR_ERROR_INPUT,
+        "model.from: there is no %s; give a safetensors file, a run directory (which "
+        "holds weights.safetensors or checkpoints), a checkpoint (step-N of a run) or a "
+        "Hugging Face directory (which holds config.json)",
+        weights);
 }
 
 static tr_status check_data(const tri_session_config *config, tr_error *err)
@@ -90,10 +117,12 @@ static tr_status compile(tr_settings *settings, int rank, unsigned programs,
     made->weights_from = tri_api_weights_path(tr_settings_string(settings, "model.from"));
     tri_session_config config;
     tr_status status = made->weights_from
-                           ? check_weights(made->weights_from, err)
+                           ? tri_session_config_from(settings, &config, err)
                            : tri_fail(err, TR_ERROR_RUNTIME, "no memory for a session");
-    if (status == TR_OK)
-        status = tri_session_config_from(settings, &config, err);
+    /* A run that goes on does not need what it began with. */
+    bool begins = strcmp(tr_settings_string(settings, "run.resume"), "false") == 0;
+    if (status == TR_OK && (begins || programs != TRI_PROGRAMS_TRAIN))
+        status = check_weights(made->weights_from, err);
     if (status == TR_OK) {
         config.weights_from = made->weights_from;
         config.compile.rank = rank;

@@ -157,16 +157,23 @@ tr_status tri_atomic_write(tri_atomic_file *file, const void *data, size_t num_b
     return TR_OK;
 }
 
-/* A rename survives a power cut only once its directory is on the disk. Some file systems cannot
- * do this for a directory, and by now the new file is in place either way: hence no error. */
+/* Some file systems cannot do this for a directory, and whoever asks has done all else: hence no
+ * error. */
+void tri_sync_dir(const char *path)
+{
+    int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0)
+        return;
+    (void)fsync(fd);
+    close(fd);
+}
+
+/* A rename survives a power cut only once its directory is on the disk. */
 static void sync_parent(const char *path)
 {
     char *parent = parent_of(path);
-    int fd = parent ? open(parent, O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;
-    if (fd >= 0) {
-        (void)fsync(fd);
-        close(fd);
-    }
+    if (parent)
+        tri_sync_dir(parent);
     free(parent);
 }
 

@@ -43,6 +43,9 @@ tr_status tri_file_replace(const char *path, const void *data, size_t num_bytes,
 /* Makes a directory and those above it; one that exists already is fine. */
 tr_status tri_make_dirs(const char *path, tr_error *err);
 
+/* What was renamed or made in a directory is on the disk afterwards, where that can be had. */
+void tri_sync_dir(const char *path);
+
 bool tri_path_exists(const char *path);
 bool tri_path_is_dir(const char *path);
 /* "dir/name" on the heap, or NULL when there is no memory. */

@@ -401,7 +401,7 @@ static tr_status check_item(const file_writer *w, size_t i)
     for (int d = 0; good && d < item->num_dims; d++)
         good = item->dim[d] >= 0;
     good = good && tensor_bytes(type, item->num_dims, item->dim, &w->bytes[i]);
-    if (!good || (w->bytes[i] > 0 && !item->data))
+    if (!good)
         return tri_fail(w->err, TR_ERROR_INTERNAL,
                         "%s: tensor \"%.200s\" cannot be written: its dtype, shape or data is "
                         "not valid",
@@ -461,20 +461,36 @@ static tr_status build_header(const file_writer *w, const tri_safetensors_meta *
     return TR_OK;
 }
 
-/* Every step closes and removes the temporary itself when it fails. */
-static tr_status write_file(const file_writer *w, const char *header)
+/* The header as it stands in the file: its length, the text, and blanks up to the data. */
+static tr_status dump_header(const file_writer *w, char **bytes, size_t *num_bytes)
 {
-    static const char spaces[ALIGNMENT] = "        ";
-    size_t text = strlen(header);
-    size_t padding = (ALIGNMENT - text % ALIGNMENT) % ALIGNMENT;
-    uint64_t length = text + padding;
-    if (length > MAX_HEADER_BYTES)
-        return tri_fail(w->err, TR_ERROR_INPUT, "%s: too many tensors for one file", w->path);
+    char *text = json_dumps(w->root, JSON_COMPACT);
+    size_t length = text ? strlen(text) : 0;
+    uint64_t padded = (length + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+    *num_bytes = sizeof padded + padded;
+    *bytes = text ? malloc(*num_bytes) : NULL;
+    tr_status status = TR_OK;
+    if (!*bytes) {
+        status = tri_fail(w->err, TR_ERROR_RUNTIME, "%s: out of memory", w->path);
+    } else if (padded > MAX_HEADER_BYTES) {
+        status = tri_fail(w->err, TR_ERROR_INPUT, "%s: too many tensors for one file", w->path);
+        free(*bytes);
+        *bytes = NULL;
+    } else {
+        memset(*bytes, ' ', *num_bytes);
+        memcpy(*bytes, &padded, sizeof padded);
+        memcpy(*bytes + sizeof padded, text, length);
+    }
+    free(text);
+    return status;
+}
+
+/* Every step closes and removes the temporary itself when it fails. */
+static tr_status write_file(const file_writer *w, const char *header, size_t header_bytes)
+{
     tri_atomic_file file;
     TRI_TRY(tri_atomic_begin(&file, w->path, w->err));
-    TRI_TRY(tri_atomic_write(&file, &length, sizeof length, w->err));
-    TRI_TRY(tri_atomic_write(&file, header, text, w->err));
-    TRI_TRY(tri_atomic_write(&file, spaces, padding, w->err));
+    TRI_TRY(tri_atomic_write(&file, header, header_bytes, w->err));
     for (size_t i = 0; i < w->num_items; i++) {
         size_t which = w->order[i];
         TRI_TRY(tri_atomic_write(&file, w->item[which].data, (size_t)w->bytes[which], w->err));
@@ -482,27 +498,47 @@ static tr_status write_file(const file_writer *w, const char *header)
     return tri_atomic_commit(&file, w->err);
 }
 
+/* Header, and then the file when it is asked for. */
+static tr_status make_file(file_writer *w, const tri_safetensors_meta *meta, size_t num_meta,
+                           char **header, size_t *header_bytes, bool writes)
+{
+    w->order = calloc(w->num_items + 1, sizeof *w->order);
+    w->bytes = calloc(w->num_items + 1, sizeof *w->bytes);
+    w->root = json_object();
+    *header = NULL;
+    tr_status status = w->order && w->bytes && w->root
+                           ? build_header(w, meta, num_meta)
+                           : tri_fail(w->err, TR_ERROR_RUNTIME, "%s: out of memory", w->path);
+    for (size_t i = 0; i < w->num_items && status == TR_OK && writes; i++)
+        if (w->bytes[i] > 0 && !w->item[i].data)
+            status = tri_fail(w->err, TR_ERROR_INTERNAL, "%s: tensor \"%.200s\" has no data",
+                              w->path, w->item[i].name);
+    if (status == TR_OK)
+        status = dump_header(w, header, header_bytes);
+    if (status == TR_OK && writes)
+        status = write_file(w, *header, *header_bytes);
+    json_decref(w->root);
+    free(w->order);
+    free(w->bytes);
+    return status;
+}
+
 tr_status tri_safetensors_write(const char *path, const tri_safetensors_item *item,
                                 size_t num_items, const tri_safetensors_meta *meta, size_t num_meta,
                                 tr_error *err)
 {
     file_writer w = {.path = path, .item = item, .num_items = num_items, .err = err};
-    w.order = calloc(num_items + 1, sizeof *w.order);
-    w.bytes = calloc(num_items + 1, sizeof *w.bytes);
-    w.root = json_object();
-    tr_status status = TR_ERROR_RUNTIME;
-    if (!w.order || !w.bytes || !w.root)
-        tri_fail(err, status, "%s: out of memory", path);
-    else
-        status = build_header(&w, meta, num_meta);
-    if (status == TR_OK) {
-        char *header = json_dumps(w.root, JSON_COMPACT);
-        status = header ? write_file(&w, header)
-                        : tri_fail(err, TR_ERROR_RUNTIME, "%s: out of memory", path);
-        free(header);
-    }
-    json_decref(w.root);
-    free(w.order);
-    free(w.bytes);
+    char *header;
+    size_t header_bytes;
+    tr_status status = make_file(&w, meta, num_meta, &header, &header_bytes, true);
+    free(header);
     return status;
+}
+
+tr_status tri_safetensors_header(const char *label, const tri_safetensors_item *item,
+                                 size_t num_items, const tri_safetensors_meta *meta,
+                                 size_t num_meta, char **header, size_t *num_bytes, tr_error *err)
+{
+    file_writer w = {.path = label, .item = item, .num_items = num_items, .err = err};
+    return make_file(&w, meta, num_meta, header, num_bytes, false);
 }

@@ -68,4 +68,10 @@ tr_status tri_safetensors_write(const char *path, const tri_safetensors_item *it
                                 size_t num_items, const tri_safetensors_meta *meta, size_t num_meta,
                                 tr_error *err);
 
+/* What such a file begins with, on the heap, for those who write the data themselves: in the order
+ * given, when all elements are of one width. Items need no data. */
+tr_status tri_safetensors_header(const char *label, const tri_safetensors_item *item,
+                                 size_t num_items, const tri_safetensors_meta *meta,
+                                 size_t num_meta, char **header, size_t *num_bytes, tr_error *err);
+
 #endif

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/fs.h"
+#include "ckpt/checkpoint.h"
 #include "ckpt/hf.h"
 
 typedef struct dims {
@@ -97,9 +98,38 @@ tr_status tri_weights_map(const char *path, const tri_param_table *params, const
     return status;
 }
 
+/* The weights of a checkpoint, out of its shards. */
+static tr_status load_checkpoint(const char *path, const tri_param_table *params,
+                                 float *const *data, tr_error *err)
+{
+    tri_checkpoint ckpt;
+    TRI_TRY(tri_checkpoint_open(&ckpt, path, err));
+    tr_status status = tri_checkpoint_verify(&ckpt, TRI_VERIFY_WEIGHTS, 0, 1, NULL, err);
+    for (size_t i = 0; status == TR_OK && i < params->count; i++) {
+        const tri_param *param = &params->items[i];
+        int64_t dim[TRI_MAX_RANK];
+        for (int d = 0; d < param->shape.rank; d++)
+            dim[d] = param->shape.dim[d].size;
+        tri_region whole = tri_region_whole(param->shape.rank, dim);
+        status = tri_checkpoint_read(&ckpt, param->name, &whole, data[i], err);
+    }
+    for (size_t t = 0; status == TR_OK && t < ckpt.manifest.num_tensors; t++) {
+        const tri_ckpt_tensor *tensor = &ckpt.manifest.tensors[t];
+        if (tensor->kind == TRI_CKPT_WEIGHT && tri_param_find(params, tensor->name) == TRI_NONE)
+            status = tri_fail(err, TR_ERROR_INPUT,
+                              "%s: tensor \"%s\" is not part of this model; check model.* against "
+                              "the run that wrote it",
+                              path, tensor->name);
+    }
+    tri_checkpoint_close(&ckpt);
+    return status;
+}
+
 tr_status tri_weights_load(const char *path, const tri_param_table *params, float *const *data,
                            bool *fresh, tr_error *err)
 {
+    if (tri_checkpoint_is_dir(path))
+        return load_checkpoint(path, params, data, err);
     if (tri_path_is_dir(path))
         return tri_hf_load(path, params, data, fresh, err);
     tri_safetensors *file = NULL;

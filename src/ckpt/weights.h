@@ -10,8 +10,9 @@
 tr_status tri_weights_save(const char *path, const tri_param_table *params,
                            const float *const *data, int64_t step, tr_error *err);
 /* Every parameter of the table must be there in its shape; others in the file are an error, since
- * they mean that the file belongs to another model. A directory is one of Hugging Face (hf.h),
- * which may lack a head: fresh[i], false before, is set for the parameters that were not filled. */
+ * they mean that the file belongs to another model. A directory is a checkpoint, or one of Hugging
+ * Face (hf.h), which may lack a head: fresh[i], false before, is set for the parameters that were
+ * not filled. */
 tr_status tri_weights_load(const char *path, const tri_param_table *params, float *const *data,
                            bool *fresh, tr_error *err);
 /* The same without copying: data points into the file, which the caller closes. */

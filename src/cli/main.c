@@ -97,6 +97,7 @@ static const tri_flag bench_flags[] = {
 
 static const tri_flag ckpt_flags[] = {
     {"hf", "DIR", "export: the Hugging Face directory to write; must not exist, or be empty"},
+    {"weights", "FILE", "export: the safetensors file to write"},
     {0},
 };
 
@@ -161,9 +162,9 @@ const tri_verb tri_verbs[] = {
     {"bench", "time training steps, operator by operator, or the communication of ranks",
      "[train | FILE.yaml | generate | comm]", MODEL_SECTIONS, TRI_OPERANDS_NAMES, bench_flags,
      tri_verb_bench},
-    {"ckpt", "export weights for Hugging Face, or list the tensors of a file or directory",
-     "export [RUN_DIR] --hf DIR | inspect PATH", "run.dir", TRI_OPERANDS_WORDS, ckpt_flags,
-     tri_verb_ckpt},
+    {"ckpt", "look into checkpoints and weights, check, compare and export them",
+     "inspect PATH | verify PATH | diff A B | export [PATH] --hf DIR|--weights FILE", "run.dir",
+     TRI_OPERANDS_WORDS, ckpt_flags, tri_verb_ckpt},
     {"data", "turn text into tokens to train on; train and try tokenizers",
      "prepare TEXT ... | inspect PATH | tokenizer train|encode|decode|inspect [FILE]",
      "run.threads", TRI_OPERANDS_WORDS, data_flags, tri_verb_data},

@@ -1,4 +1,4 @@
-/* trireme ckpt: weights for others to read, and what is in a file. */
+/* trireme ckpt: what is in a file or a checkpoint; the table of its other parts. */
 #include <inttypes.h>
 #include <jansson.h>
 #include <stdio.h>
@@ -9,76 +9,9 @@
 #include "base/fs.h"
 #include "ckpt/hf.h"
 #include "ckpt/weights.h"
+#include "cli/ckpt_verbs.h"
 #include "cli/cli.h"
 #include "cli/text.h"
-
-/* ---- export ---- */
-
-static tr_status load_run(tr_settings *settings, const char *dir, tri_session_config *config,
-                          tr_error *err)
-{
-    char *path = tri_path_join(dir, "config.yaml");
-    if (!path)
-        return tri_fail(err, TR_ERROR_RUNTIME, "no memory for a path");
-    tr_status status = TR_OK;
-    if (!tri_path_exists(path))
-        status = tri_fail(err, TR_ERROR_INPUT,
-                          "%s has no config.yaml, so it is not a run; name the run.dir of a "
-                          "training: `trireme ckpt export runs/demo --hf DIR`",
-                          dir);
-    if (status == TR_OK)
-        status = tr_settings_load(settings, path, err);
-    free(path);
-    TRI_TRY(status);
-    /* Where the run began does not matter any more, and may be gone. */
-    TRI_TRY(tr_settings_set(settings, "model.from=", err));
-    TRI_TRY(tri_settings_complete(settings, err));
-    return tri_session_config_from(settings, config, err);
-}
-
-static tr_status export_weights(const tri_session_config *config, const char *run,
-                                const tri_param_table *params, const char *hf_dir, tr_error *err)
-{
-    char *path = tri_path_join(run, "weights.safetensors");
-    const float **data = calloc(params->count + 1, sizeof *data);
-    tri_safetensors *file = NULL;
-    tr_status status = path && data ? tri_weights_map(path, params, data, &file, err)
-                                    : tri_fail(err, TR_ERROR_RUNTIME, "no memory to export");
-    tri_hf_export_options options = {
-        .dir = hf_dir, .shard_bytes = TRI_HF_SHARD_BYTES, .tokenizer_from = run};
-    if (status == TR_OK)
-        status = tri_hf_export(&options, &config->compile.model, params, data, err);
-    tri_safetensors_close(file);
-    free(data);
-    free(path);
-    return status;
-}
-
-static int export(const char *run, const char *hf_dir)
-{
-    tr_error err = {0};
-    tr_settings *settings;
-    tri_session_config config;
-    if (tr_settings_create(&settings, &err) != TR_OK)
-        return tri_cli_fail(&err);
-    tri_param_table params;
-    tri_param_table_init(&params);
-    tr_status status = load_run(settings, run, &config, &err);
-    if (status == TR_OK) {
-        tri_batch_shape batch = {.rows = 1, .seq_len = config.compile.seq_len};
-        status = tri_model_params(&config.compile.model, &batch, &params, &err);
-    }
-    if (status == TR_OK)
-        status = export_weights(&config, run, &params, hf_dir, &err);
-    if (status == TR_OK) {
-        char count[16];
-        printf("wrote %s: %zu tensors, %s parameters\n", hf_dir, params.count,
-               tri_text_count((double)tri_param_total(&params), count));
-    }
-    tri_param_table_fini(&params);
-    tr_settings_destroy(settings);
-    return status == TR_OK ? TRI_EXIT_OK : tri_cli_fail(&err);
-}
 
 /* ---- inspect ---- */
 
@@ -156,31 +89,52 @@ static int inspect(const char *path)
 {
     tr_error err = {0};
     totals sum = {0};
-    char *weights = tri_api_weights_path(path), count[16], bytes[16];
-    tr_status status;
+    if (tri_ckpt_can_inspect(path))
+        return tri_ckpt_inspect(path);
+    char *weights = tri_path_join(path, "weights.safetensors"), count[16], bytes[16];
+    bool is_run = tri_path_is_dir(path) && !tri_hf_is_dir(path);
+    tr_status status = TR_OK;
     if (!weights)
         status = tri_fail(&err, TR_ERROR_RUNTIME, "no memory for a path");
-    else
-        status =
-            tri_hf_is_dir(path) ? inspect_hf(path, &sum, &err) : inspect_file(weights, &sum, &err);
+    else if (tri_hf_is_dir(path))
+        status = inspect_hf(path, &sum, &err);
+    else if (!is_run || tri_path_exists(weights) || !tri_ckpt_has_any(path))
+        status = inspect_file(is_run ? weights : path, &sum, &err);
     free(weights);
     if (status != TR_OK)
         return tri_cli_fail(&err);
-    printf("%zu tensors, %s elements, %s\n", sum.tensors, tri_text_count(sum.elements, count),
-           tri_text_bytes(sum.bytes, bytes));
+    if (sum.tensors > 0)
+        printf("%zu tensors, %s elements, %s\n", sum.tensors, tri_text_count(sum.elements, count),
+               tri_text_bytes(sum.bytes, bytes));
+    if (is_run)
+        tri_ckpt_print_list(path);
     return TRI_EXIT_OK;
 }
 
+static const char usage[] =
+    "write `trireme ckpt inspect PATH` (a checkpoint, a run directory, a safetensors file or a "
+    "Hugging Face directory), `ckpt verify PATH`, `ckpt diff A B`, or `ckpt export [PATH] --hf "
+    "DIR` "
+    "or `--weights FILE`";
+
 int tri_verb_ckpt(const tri_cli *cli)
 {
-    const char *what = cli->num_operands > 0 ? cli->operands[0] : "";
-    const char *path = cli->num_operands > 1 ? cli->operands[1] : NULL;
-    const char *hf_dir = tri_cli_flag(cli, "hf");
-    if (strcmp(what, "export") == 0 && cli->num_operands <= 2 && hf_dir && hf_dir[0])
-        return export(path ? path : tr_settings_string(cli->settings, "run.dir"), hf_dir);
-    if (strcmp(what, "inspect") == 0 && cli->num_operands == 2 && !hf_dir)
-        return inspect(path);
-    tri_cli_error("write `trireme ckpt export [RUN_DIR] --hf DIR`, or `trireme ckpt inspect PATH` "
-                  "with a safetensors file, a run directory or a Hugging Face directory");
+    int num = cli->num_operands;
+    const char *what = num > 0 ? cli->operands[0] : "";
+    const char *path = num > 1 ? cli->operands[1] : NULL;
+    const char *hf_dir = tri_cli_flag(cli, "hf"), *weights = tri_cli_flag(cli, "weights");
+    bool one = (hf_dir && hf_dir[0]) != (weights && weights[0]);
+    if (strcmp(what, "export") == 0 && num <= 2 && one)
+        return tri_ckpt_export(path ? path : tr_settings_string(cli->settings, "run.dir"), hf_dir,
+                               weights);
+    if (!hf_dir && !weights) {
+        if (strcmp(what, "inspect") == 0 && num == 2)
+            return inspect(path);
+        if (strcmp(what, "verify") == 0 && num == 2)
+            return tri_ckpt_verify(path);
+        if (strcmp(what, "diff") == 0 && num == 3)
+            return tri_ckpt_diff(path, cli->operands[2]);
+    }
+    tri_cli_error("%s", usage);
     return TRI_EXIT_USAGE;
 }

@@ -16,7 +16,9 @@
 #include "cli/progress.h"
 #include "cli/run_trace.h"
 #include "cli/text.h"
+#include "cli/train_ckpt.h"
 #include "data/tokenizer.h"
+#include "train/checkpoint.h"
 #include "train/metrics.h"
 #include "train/ranks.h"
 #include "train/record.h"
@@ -30,14 +32,15 @@ typedef struct run {
     tri_metrics *metrics;
     tri_trace *trace;
     tri_record *record;
+    tri_train_ckpt ckpt;
     bool has_tokenizer; /* kept in dir */
     tri_progress progress;
-    int64_t num_steps, eval_every;
+    int64_t first_step, num_steps, eval_every;
     double peak_flops; /* of this device, measured; 0 when not known */
     double first_loss, last_loss;
     tr_eval eval;
     double seconds;
-    int64_t tokens;
+    int64_t tokens, first_tokens;    /* since the run began; of them, before it was resumed */
     double epoch_sum, epoch_targets; /* of the losses of this epoch, and what they are means over */
 } run;
 
@@ -78,7 +81,9 @@ static tr_status open_files(run *r, tr_error *err)
     free(path);
     TRI_TRY(status);
     TRI_TRY(in_dir(r, "metrics.jsonl", &path, err));
-    if (unlink(path) != 0 && errno != ENOENT) /* a new run starts a new record */
+    if (r->ckpt.continues)
+        status = tri_jsonl_trim(path, r->ckpt.resumed.step, err);
+    else if (unlink(path) != 0 && errno != ENOENT) /* a new run starts a new record */
         status =
             tri_fail(err, TR_ERROR_RUNTIME, "%s: cannot be replaced: %s", path, strerror(errno));
     if (status == TR_OK)
@@ -129,6 +134,7 @@ static void print_start(run *r)
                s->num_steps < s->epochs.num * s->epochs.steps ? "; train.steps ends it earlier"
                                                               : "");
     printf("run     %s\n", r->dir);
+    tri_train_ckpt_print(&r->ckpt);
     fflush(stdout);
 }
 
@@ -208,7 +214,9 @@ static void write_metrics(run *r, const tr_step *step, int slowest_rank, double 
                            .epoch = step->epoch,
                            .epoch_loss = epoch_loss,
                            .loss_scale = has_scaler(r) ? step->scale : 0,
-                           .skipped = r->session->session.skipped};
+                           .skipped = r->session->session.skipped,
+                           .has_stall = r->ckpt.saved,
+                           .ckpt_stall_ms = r->ckpt.stall_s * 1e3};
     tr_error warning = {0};
     if (r->metrics && tri_metrics_write(r->metrics, &row, &warning) != TR_OK)
         tri_progress_note(&r->progress, "warning: %s; the run goes on without", warning.message);
@@ -234,11 +242,29 @@ static double add_to_epoch(run *r, const tr_step *step)
     return mean;
 }
 
+typedef enum moment { AFTER_A_STEP, AFTER_THE_LAST, AT_THE_END } moment;
+
+/* With what this program counts itself, for whoever goes on from the checkpoint. */
+static tr_status save_if_due(run *r, moment when, tr_error *err)
+{
+    const tri_ckpt_number numbers[] = {{"tokens", (double)r->tokens},
+                                       {"epoch_loss_sum", r->epoch_sum},
+                                       {"epoch_targets", r->epoch_targets}};
+    tr_error warning = {0};
+    if (when == AT_THE_END)
+        TRI_TRY(tri_train_ckpt_finish(&r->ckpt, numbers, 3, &warning, err));
+    else
+        TRI_TRY(tri_train_ckpt_step(&r->ckpt, numbers, 3, when == AFTER_THE_LAST, &warning, err));
+    if (warning.message[0] && r->ranks.rank == 0)
+        tri_progress_note(&r->progress, "warning: %s; the run goes on", warning.message);
+    return TR_OK;
+}
+
 static tr_status one_step(run *r, tr_error *err)
 {
     tr_step step;
     tr_status status = tr_session_step(r->session, &step, err);
-    if (step.step == 0)
+    if (step.step == r->first_step)
         r->first_loss = step.loss;
     r->last_loss = step.loss;
     r->seconds += step.seconds;
@@ -265,6 +291,7 @@ static tr_status one_step(run *r, tr_error *err)
     double epoch_loss = add_to_epoch(r, &step);
     if (step.epoch > 0)
         show_epoch(r, &step, epoch_loss, evaluates);
+    TRI_TRY(save_if_due(r, done == r->num_steps ? AFTER_THE_LAST : AFTER_A_STEP, err));
     write_metrics(r, &step, slowest_rank, slowest, evaluates, epoch_loss);
     return TR_OK;
 }
@@ -281,13 +308,33 @@ static tr_status write_results(run *r, tr_error *err)
     return TR_OK;
 }
 
+static void print_memory(const run *r, uint64_t anonymous)
+{
+    char used[16], expected[16], plan[16], staging[16];
+    uint64_t planned = tri_session_planned_bytes(&r->session->session);
+    uint64_t staged = tri_train_ckpt_staging(&r->ckpt);
+    printf("memory: %s used, %s expected (plan %s + fixed overhead",
+           tri_text_bytes((double)anonymous, used),
+           tri_text_bytes((double)(planned + staged + TRI_PROCESS_OVERHEAD_BYTES), expected),
+           tri_text_bytes((double)planned, plan));
+    if (staged)
+        printf(" + %s to stage checkpoints", tri_text_bytes((double)staged, staging));
+    printf(")\n");
+}
+
 static void print_end(const run *r)
 {
     const tri_session *s = &r->session->session;
     char time[32], planned[16], used[16];
-    printf("\n%" PRId64 " steps in %s, %.0f tokens/s; loss %.4f -> %.4f\n", r->num_steps,
-           tri_text_duration(r->seconds, time), (double)r->tokens / (r->seconds + 1e-9),
-           r->first_loss, r->last_loss);
+    if (r->num_steps <= r->first_step)
+        printf("\nnothing to train: all of its %" PRId64 " steps are done; raise train.steps to go "
+               "on\n",
+               r->num_steps);
+    else
+        printf("\n%" PRId64 " steps in %s, %.0f tokens/s; loss %.4f -> %.4f\n",
+               r->num_steps - r->first_step, tri_text_duration(r->seconds, time),
+               (double)(r->tokens - r->first_tokens) / (r->seconds + 1e-9), r->first_loss,
+               r->last_loss);
     if (has_scaler(r))
         printf("skipped: %" PRId64 " steps, whose gradient overflowed\n", s->skipped);
     uint64_t anonymous = tri_memory_anonymous();
@@ -296,15 +343,11 @@ static void print_end(const run *r)
                tri_text_bytes((double)s->store.device_bytes, used),
                tri_text_bytes((double)tri_session_planned_bytes(s), planned));
     else if (anonymous)
-        printf("memory: %s used, %s expected (plan %s + fixed overhead)\n",
-               tri_text_bytes((double)anonymous, used),
-               tri_text_bytes((double)(tri_session_planned_bytes(s) + TRI_PROCESS_OVERHEAD_BYTES),
-                              planned),
-               tri_text_bytes((double)tri_session_planned_bytes(s), time));
-    printf("written to %s: config.yaml, metrics.jsonl%s%s%s%s\n", r->dir,
+        print_memory(r, anonymous);
+    printf("written to %s: config.yaml, metrics.jsonl%s%s%s%s%s\n", r->dir,
            r->has_tokenizer ? ", tokenizer.json" : "",
            tr_settings_bool(r->cli->settings, "run.save") ? ", weights.safetensors" : "",
-           r->record ? ", samples/" : "",
+           r->record ? ", samples/" : "", r->ckpt.checkpointer ? ", ckpt/" : "",
            r->trace ? ", trace.json (opens in ui.perfetto.dev)" : "");
     if (s->data && tr_settings_bool(r->cli->settings, "run.save") &&
         s->config.compile.model.task == TRI_TASK_LM &&
@@ -337,6 +380,7 @@ static tr_status start(run *r, const tri_bootstrap *bootstrap, tr_error *err)
         status = tri_ranks_join(&r->ranks, bootstrap, &config, &r->session->session, err);
     free(tuning);
     TRI_TRY(status);
+    r->session->session.config.weights_follow = true; /* see tri_train_ckpt_begin */
     return tri_api_start(r->session, err);
 }
 
@@ -346,18 +390,33 @@ static tr_status open_record(run *r, tr_error *err)
         return TR_OK;
     char *dir;
     TRI_TRY(in_dir(r, "samples", &dir, err));
-    tr_status status = tri_record_open(dir, r->ranks.rank, &r->session->session, &r->record, err);
-    if (status == TR_OK && r->ranks.rank == 0)
-        tri_record_clean(dir, r->ranks.size);
+    tri_record_config config = {.dir = dir,
+                                .rank = r->ranks.rank,
+                                .num_ranks = r->ranks.size,
+                                .resumed = r->ckpt.continues,
+                                .step = r->ckpt.resumed.step};
+    tr_status status = tri_record_open(&config, &r->session->session, &r->record, err);
     free(dir);
     return status;
+}
+
+/* The counts of the run that is continued. */
+static void go_on(run *r)
+{
+    const tri_resumed *resumed = &r->ckpt.resumed;
+    r->first_step = r->session->session.step;
+    r->tokens = r->first_tokens = (int64_t)tri_resumed_number(resumed, "tokens", 0);
+    r->epoch_sum = tri_resumed_number(resumed, "epoch_loss_sum", 0);
+    r->epoch_targets = tri_resumed_number(resumed, "epoch_targets", 0);
 }
 
 static tr_status train(run *r, const tri_bootstrap *bootstrap, tr_error *err)
 {
     TRI_TRY(start(r, bootstrap, err));
+    TRI_TRY(tri_train_ckpt_begin(&r->ckpt, r->cli->settings, &r->session->session, &r->ranks, err));
     TRI_TRY(open_record(r, err));
     r->num_steps = tr_session_num_steps(r->session);
+    go_on(r);
     bool leads = bootstrap->rank == 0;
     TRI_TRY(tri_run_trace_open(r->cli, r->session, bootstrap->rank, r->num_steps, &r->trace, err));
     if (leads) {
@@ -373,8 +432,10 @@ static tr_status train(run *r, const tri_bootstrap *bootstrap, tr_error *err)
                           tr_settings_int(r->cli->settings, "train.log_every"));
     }
     tr_status status = TR_OK;
-    for (int64_t i = 0; status == TR_OK && i < r->num_steps; i++)
+    for (int64_t i = r->first_step; status == TR_OK && i < r->num_steps; i++)
         status = one_step(r, err);
+    if (status == TR_OK)
+        status = save_if_due(r, AT_THE_END, err);
     if (leads)
         tri_progress_fini(&r->progress);
     TRI_TRY(status);
@@ -402,6 +463,7 @@ static int train_rank(const tri_cli *cli, const tri_bootstrap *bootstrap, void *
     if (r.trace)
         tri_trace_destroy(r.trace);
     tri_record_close(r.record);
+    tri_train_ckpt_end(&r.ckpt);
     int code = status == TR_OK ? TRI_EXIT_OK : tri_cli_rank_fail(bootstrap, &err);
     tr_session_destroy(r.session);
     tri_ranks_leave(&r.ranks);
@@ -415,7 +477,8 @@ int tri_verb_train(const tri_cli *cli)
     tri_prepare_bar_init(&bar, tri_terminal(stdout));
     tr_status status = tri_api_prepare(cli->settings, tri_prepare_bar_show, &bar, &err);
     tri_prepare_bar_end(&bar);
-    if (status != TR_OK || tri_api_check(cli->settings, &err) != TR_OK)
+    if (status != TR_OK || tri_api_check(cli->settings, &err) != TR_OK ||
+        tri_train_ckpt_check(cli->settings, &err) != TR_OK)
         return tri_cli_fail(&err);
     return tri_cli_launch(cli, (int)tri_cli_num_ranks(cli), train_rank, NULL);
 }

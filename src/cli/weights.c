@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "api/api.h"
 #include "base/fs.h"
 #include "ckpt/hf.h"
 
@@ -15,7 +16,7 @@ static tr_status point(const tri_cli *cli, tr_error *err)
         tr_settings_given(cli->settings, "model.from"))
         return TR_OK;
     const char *dir = named ? cli->file : tr_settings_string(cli->settings, "run.dir");
-    char *weights = tri_path_join(dir, "weights.safetensors");
+    char *weights = tri_api_weights_path(dir);
     if (!weights)
         return tri_fail(err, TR_ERROR_RUNTIME, "no memory for a path");
     tr_status status = TR_OK;

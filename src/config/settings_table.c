@@ -37,6 +37,7 @@ const tri_section tri_sections[] = {
     {"layout", "how the work is divided"},
     {"precision", "the numbers it computes in"},
     {"run", "where and with what it runs"},
+    {"ckpt", "saving the state of a run, and going on from it"},
     {"generate", "text out of a trained model"},
 };
 const int tri_num_sections = sizeof tri_sections / sizeof *tri_sections;
@@ -108,7 +109,8 @@ const tri_setting tri_settings_table[] = {
         "Positions before the stretching (Llama 3.1's original_max_position_embeddings)",
         "original_max_position_embeddings"),
     STRING("model.from", "",
-           "Weights to start from: a safetensors file, a run directory or a Hugging Face directory",
+           "Weights to start from: a safetensors file, a run directory, a checkpoint or a Hugging "
+           "Face directory",
            "checkpoint weights init_from pretrained load"),
 
     STRING("data.source", "synthetic",
@@ -335,6 +337,32 @@ const tri_setting tri_settings_table[] = {
     BOOL("run.trace", "false", "Write trace.json, a timeline that opens in Perfetto",
          "profile profiler timeline"),
     BOOL("run.save", "true", "Write the weights at the end", "save_model always_save_checkpoint"),
+    CHOICE(
+        "run.resume", "false", "false, true, auto",
+        "Go on from the newest checkpoint of run.dir: true wants one, auto takes one if there is "
+        "any",
+        "resume_from_checkpoint restart continue load_checkpoint resume_training"),
+
+    INT("ckpt.every", "0", 0, BILLION,
+        "Steps between checkpoints, and one at the end; 0 is no checkpoints",
+        "save_every save_interval save_steps checkpoint_interval checkpoint_every "
+        "every_n_train_steps"),
+    INT("ckpt.keep_last", "3", 0, BILLION,
+        "Newest checkpoints that stay when a new one is written; 0 is all of them",
+        "save_total_limit keep max_to_keep keep_latest_k save_top_k keep_checkpoints"),
+    INT("ckpt.keep_every", "0", 0, BILLION,
+        "Checkpoints whose step is a multiple of this stay for good; 0 is none",
+        "keep_period keep_every_n save_retain_interval"),
+    BOOL("ckpt.async", "true",
+         "Write while the training goes on, which stops only to copy the state",
+         "async_save async_checkpoint background_save dist_ckpt_async"),
+    INT("ckpt.staging_mib", "0", 0, 1e9,
+        "Memory of a rank for such a copy, in MiB; less than the state makes the training wait for "
+        "the disk; 0 is as much as it takes",
+        "staging_memory buffer_mib pinned_memory"),
+    STRING("ckpt.from", "",
+           "Checkpoint to begin from, or a run with checkpoints: weights, optimizer state and step",
+           "load resume_path init_checkpoint load_path from_checkpoint initial_load_path"),
 
     STRING("generate.prompt", "", "Text to continue", "start text input"),
     INT("generate.tokens", "200", 0, 1000000, "Tokens to generate",

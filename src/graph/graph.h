@@ -119,6 +119,7 @@ typedef struct tri_graph {
     const int *chunk_of;    /* pipelines: the chunk of layer l at l + 1; NULL: all are one */
     uint32_t *home_set;     /* pipelines: of each parameter, who has it (place/stages.h); NULL */
     uint16_t *first_home;   /* pipelines: of each parameter, the first rank that has it; NULL */
+    uint16_t *last_home;    /* and the last */
     bool *elsewhere;        /* of each parameter: only other ranks of the pipeline have it; NULL */
     tri_flat *flats;        /* of each parameter, NULL: tensors are not divided that way */
     bool weights_divided;   /* flats: not only masters and moments, but what the layers read */

@@ -159,7 +159,8 @@ tr_status tri_stages_settle(tri_graph *graph, const tri_stages *s, tr_error *err
     graph->home_set = tri_arena_alloc(&graph->arena, (count + 1) * sizeof *graph->home_set);
     graph->elsewhere = tri_arena_alloc(&graph->arena, (count + 1) * sizeof *graph->elsewhere);
     graph->first_home = tri_arena_alloc(&graph->arena, (count + 1) * sizeof *graph->first_home);
-    if (!graph->home_set || !graph->elsewhere || !graph->first_home)
+    graph->last_home = tri_arena_alloc(&graph->arena, (count + 1) * sizeof *graph->last_home);
+    if (!graph->home_set || !graph->elsewhere || !graph->first_home || !graph->last_home)
         return tri_fail(err, TR_ERROR_RUNTIME, "no memory to settle the parameters");
     for (size_t i = 0; i < count; i++) {
         uint32_t chunk = (uint32_t)s->chunk_of[graph->params->items[i].layer + 1];
@@ -188,6 +189,7 @@ tr_status tri_stages_settle(tri_graph *graph, const tri_stages *s, tr_error *err
         uint16_t ranks[TRI_MAX_HOMES];
         int num = tri_home_set_ranks(s, graph->home_set[i], ranks);
         graph->first_home[i] = ranks[0];
+        graph->last_home[i] = ranks[num - 1];
         graph->elsewhere[i] = true;
         for (int k = 0; k < num; k++)
             graph->elsewhere[i] &= ranks[k] != s->rank;

@@ -250,8 +250,11 @@ static tr_status copy_tables(const tri_graph *graph, tri_program *program, tr_er
     if (graph->first_home) {
         size_t bytes = graph->params->count * sizeof *graph->first_home;
         program->first_home = tri_arena_alloc(&program->arena, bytes);
-        if (program->first_home)
+        program->last_home = tri_arena_alloc(&program->arena, bytes);
+        if (program->first_home && program->last_home) {
             memcpy(program->first_home, graph->first_home, bytes);
+            memcpy(program->last_home, graph->last_home, bytes);
+        }
     }
     if (program->arena.failed)
         return tri_fail(err, TR_ERROR_RUNTIME, "no memory for the program's names");

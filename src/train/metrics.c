@@ -100,6 +100,8 @@ static json_t *row_object(const tri_metrics_row *row)
         failed |= json_object_set_new(object, "loss_scale", number(row->loss_scale));
         failed |= json_object_set_new(object, "skipped", json_integer(row->skipped));
     }
+    if (row->has_stall)
+        failed |= json_object_set_new(object, "ckpt_stall_ms", number(row->ckpt_stall_ms));
     failed |= json_object_set_new(object, "version", json_integer(VERSION));
     if (failed) {
         json_decref(object);

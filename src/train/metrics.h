@@ -31,6 +31,8 @@ typedef struct tri_metrics_row {
     double epoch_loss;    /* mean over the targets of the epoch */
     double loss_scale;    /* of this step; 0: there is no loss scaler, and both are left out */
     int64_t skipped;      /* steps so far whose gradient overflowed */
+    bool has_stall;       /* whether a checkpoint was taken after this step */
+    double ckpt_stall_ms; /* how long that held up the training; left out otherwise */
 } tri_metrics_row;
 
 tr_status tri_metrics_open(const char *path, tri_metrics **metrics, tr_error *err);

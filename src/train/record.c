@@ -11,6 +11,7 @@
 #include "base/arena.h"
 #include "base/fs.h"
 #include "base/text.h"
+#include "train/checkpoint.h"
 
 struct tri_record {
     tri_session *session;
@@ -41,32 +42,8 @@ static char *path_of(const char *dir, int rank)
     return tri_path_join(dir, name);
 }
 
-tr_status tri_record_open(const char *dir, int rank, tri_session *session, tri_record **out,
-                          tr_error *err)
-{
-    *out = NULL;
-    TRI_TRY(tri_make_dirs(dir, err));
-    tri_record *record = calloc(1, sizeof *record);
-    if (record)
-        *record =
-            (tri_record){.session = session, .fd = -1, .rank = rank, .path = path_of(dir, rank)};
-    if (!record || !record->path) {
-        free(record);
-        return tri_fail(err, TR_ERROR_RUNTIME, "%s: out of memory", dir);
-    }
-    record->fd = open(record->path, O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0666);
-    if (record->fd < 0) {
-        tri_fail(err, TR_ERROR_RUNTIME, "%s: cannot be written: %s", record->path, strerror(errno));
-        tri_record_close(record);
-        return TR_ERROR_RUNTIME;
-    }
-    session->sampled = add_sample;
-    session->sampled_context = record;
-    *out = record;
-    return TR_OK;
-}
-
-void tri_record_clean(const char *dir, int num_ranks)
+/* Takes away records of ranks that are no more: they are of an earlier run. */
+static void clean(const char *dir, int num_ranks)
 {
     /* Ranks of one run are numbered without gaps. */
     for (int rank = num_ranks;; rank++) {
@@ -76,6 +53,51 @@ void tri_record_clean(const char *dir, int num_ranks)
         if (gone)
             return;
     }
+}
+
+/* Rank r sees to the records of r, r + num_ranks, ...: there may be more of them than ranks now. */
+static tr_status trim(const tri_record_config *config, tr_error *err)
+{
+    for (int rank = config->rank;; rank += config->num_ranks) {
+        char *path = path_of(config->dir, rank);
+        bool there = path && tri_path_exists(path);
+        tr_status status = there ? tri_jsonl_trim(path, config->step, err) : TR_OK;
+        free(path);
+        if (status != TR_OK || !there)
+            return status;
+    }
+}
+
+tr_status tri_record_open(const tri_record_config *config, tri_session *session, tri_record **out,
+                          tr_error *err)
+{
+    *out = NULL;
+    TRI_TRY(tri_make_dirs(config->dir, err));
+    if (config->resumed)
+        TRI_TRY(trim(config, err));
+    else if (config->rank == 0)
+        clean(config->dir, config->num_ranks);
+    tri_record *record = calloc(1, sizeof *record);
+    if (record)
+        *record = (tri_record){.session = session,
+                               .fd = -1,
+                               .rank = config->rank,
+                               .path = path_of(config->dir, config->rank)};
+    if (!record || !record->path) {
+        free(record);
+        return tri_fail(err, TR_ERROR_RUNTIME, "%s: out of memory", config->dir);
+    }
+    int flags = O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | (config->resumed ? 0 : O_TRUNC);
+    record->fd = open(record->path, flags, 0666);
+    if (record->fd < 0) {
+        tri_fail(err, TR_ERROR_RUNTIME, "%s: cannot be written: %s", record->path, strerror(errno));
+        tri_record_close(record);
+        return TR_ERROR_RUNTIME;
+    }
+    session->sampled = add_sample;
+    session->sampled_context = record;
+    *out = record;
+    return TR_OK;
 }
 
 static void add_list(tri_text *line, const tri_record *record, bool windows)

@@ -10,12 +10,17 @@
 
 typedef struct tri_record tri_record;
 
-/* dir is made when it is not there; a record of this rank from before is replaced. The session
- * tells the record what it fills, so it must not step after the record is closed. */
-tr_status tri_record_open(const char *dir, int rank, tri_session *session, tri_record **record,
-                          tr_error *err);
-/* Takes away records of ranks from num_ranks on: they are of an earlier run. */
-void tri_record_clean(const char *dir, int num_ranks);
+typedef struct tri_record_config {
+    const char *dir; /* is made when it is not there */
+    int rank, num_ranks;
+    bool resumed; /* lines of steps before `step` stay, also of ranks that are no more */
+    int64_t step;
+} tri_record_config;
+
+/* A record from before is replaced, or continued when the run is. The session tells the record what
+ * it fills, so it must not step after the record is closed. */
+tr_status tri_record_open(const tri_record_config *config, tri_session *session,
+                          tri_record **record, tr_error *err);
 /* Writes the line of a step. As with metrics, only the first failure is reported. */
 tr_status tri_record_step(tri_record *record, int64_t step, tr_error *err);
 void tri_record_close(tri_record *record); /* NULL is fine */

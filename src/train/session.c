@@ -179,9 +179,8 @@ static tr_status open_rows(tri_session *session, tr_error *err)
     return check_labels(session, err);
 }
 
-static tr_status fill_weights(tri_session *session, tr_error *err)
+tr_status tri_session_fill(tri_session *session, tr_error *err)
 {
-    TRI_TRY(tri_weights_place(session, err));
     if (session->device.def == &tri_device_null)
         return TR_OK;
     bool loads = session->config.weights_from && session->config.weights_from[0];
@@ -243,7 +242,9 @@ tr_status tri_session_start(tri_session *session, tr_error *err)
             session->executors[p].pace = session->config.pace;
         session->executors[p].status = session->status;
     }
-    TRI_TRY(fill_weights(session, err));
+    TRI_TRY(tri_weights_place(session, err));
+    if (!session->config.weights_follow)
+        TRI_TRY(tri_session_fill(session, err));
     TRI_TRY(fill_scaler(session, err));
     session->started = true;
     return TR_OK;

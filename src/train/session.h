@@ -41,14 +41,16 @@ typedef struct tri_session_config {
     tri_lr_schedule lr;
     uint64_t seed;
     int64_t eval_batches;
-    int64_t steps;            /* train.steps; with epochs, 0 sets no other end */
-    int64_t epochs;           /* train.epochs; 0: steps are counted */
-    int64_t max_skipped;      /* train.max_skipped: steps in a row, with a loss scaler */
+    int64_t steps;       /* train.steps; with epochs, 0 sets no other end */
+    int64_t epochs;      /* train.epochs; 0: steps are counted */
+    int64_t max_skipped; /* train.max_skipped: steps in a row, with a loss scaler */
     /* Seconds that each action takes at least (run/executor.h), when it is to keep a pace. */
     bool keep_pace;
     double pace[TRI_NUM_ACTIONS];
     const char *weights_from; /* file to start from, or "" */
     uint64_t memory_limit;    /* run.memory_limit: bytes that the plan may have; 0: any */
+    bool weights_follow;      /* start leaves the parameters alone: a checkpoint is loaded, or
+                                 tri_session_fill called */
 } tri_session_config;
 
 /* Where rows come from: fills the row of a sample (data/data.h). */
@@ -128,6 +130,8 @@ tr_status tri_session_compile(tri_session *session, const tri_session_config *co
 tr_status tri_session_check_memory(const tri_session *session, tr_error *err);
 /* Opens the data (unless rows are given by session->row), allocates, and fills the parameters. */
 tr_status tri_session_start(tri_session *session, tr_error *err);
+/* Fills the parameters from weights_from, or with initial values, where start did not. */
+tr_status tri_session_fill(tri_session *session, tr_error *err);
 void tri_session_fini(tri_session *session);
 
 /* One training step. A loss or norm that is not finite is TR_ERROR_NUMERIC; the parameters are

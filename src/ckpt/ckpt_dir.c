@@ -1,0 +1,219 @@
+#include "ckpt/ckpt_dir.h"
+
+#include <ctype.h>
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include "base/fs.h"
+#include "base/staged_dir.h"
+
+/* The step of a name such as "step-10", or -1. */
+static int64_t step_of(const char *name)
+{
+    const char *digits = name + 5;
+    size_t num = strncmp(name, "step-", 5) == 0 ? strlen(digits) : 0;
+    if (num == 0 || num > 15 || strspn(digits, "0123456789") != num || (num > 1 && *digits == '0'))
+        return -1;
+    return strtoll(digits, NULL, 10);
+}
+
+char *tri_ckpt_path(const char *dir, int64_t step)
+{
+    char name[40];
+    snprintf(name, sizeof name, "step-%" PRId64, step);
+    return tri_path_join(dir, name);
+}
+
+char *tri_ckpt_temp_path(const char *dir, int64_t step, uint64_t nonce)
+{
+    char name[80];
+    snprintf(name, sizeof name, ".step-%" PRId64 ".%" PRIx64 ".tmp", step, nonce);
+    return tri_path_join(dir, name);
+}
+
+static int newest_first(const void *a, const void *b)
+{
+    int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+    return x > y ? -1 : x < y;
+}
+
+tr_status tri_ckpt_steps_read(tri_ckpt_steps *steps, const char *dir, tr_error *err)
+{
+    *steps = (tri_ckpt_steps){0};
+    DIR *handle = opendir(dir);
+    if (!handle && (errno == ENOENT || errno == ENOTDIR))
+        return TR_OK;
+    if (!handle)
+        return tri_fail(err, TR_ERROR_INPUT, "%s: the directory cannot be read: %s", dir,
+                        strerror(errno));
+    size_t capacity = 0;
+    const struct dirent *entry;
+    tr_status status = TR_OK;
+    while (status == TR_OK && (entry = readdir(handle))) {
+        int64_t step = step_of(entry->d_name);
+        char *path = step >= 0 ? tri_path_join(dir, entry->d_name) : NULL;
+        bool counts = path && tri_path_is_dir(path);
+        free(path);
+        if (!counts)
+            continue;
+        int64_t *grown = tri_array_grow(steps->step, steps->num, &capacity, sizeof *grown);
+        if (grown) {
+            steps->step = grown;
+            grown[steps->num++] = step;
+        } else {
+            status = tri_fail(err, TR_ERROR_RUNTIME, "%s: no memory to list it", dir);
+        }
+    }
+    closedir(handle);
+    if (steps->num > 1)
+        qsort(steps->step, steps->num, sizeof *steps->step, newest_first);
+    if (status != TR_OK)
+        tri_ckpt_steps_free(steps);
+    return status;
+}
+
+void tri_ckpt_steps_free(tri_ckpt_steps *steps)
+{
+    free(steps->step);
+    *steps = (tri_ckpt_steps){0};
+}
+
+tr_status tri_ckpt_lock(const char *dir, int *fd, tr_error *err)
+{
+    *fd = -1;
+    TRI_TRY(tri_make_dirs(dir, err));
+    char *path = tri_path_join(dir, ".lock");
+    if (!path)
+        return tri_fail(err, TR_ERROR_RUNTIME, "%s: no memory for a path", dir);
+    *fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+    tr_status status = TR_OK;
+    if (*fd < 0)
+        status = tri_fail(err, TR_ERROR_RUNTIME,
+                          "%s: cannot be written: %s; checkpoints need a directory that can be "
+                          "written, so set another run.dir, or ckpt.every=0",
+                          path, strerror(errno));
+    else if (flock(*fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK)
+        status = tri_fail(err, TR_ERROR_INPUT,
+                          "%s: another run is writing checkpoints here; wait for it, or give this "
+                          "one a run.dir of its own",
+                          dir);
+    if (status != TR_OK && *fd >= 0) {
+        close(*fd);
+        *fd = -1;
+    }
+    free(path);
+    return status;
+}
+
+void tri_ckpt_unlock(int fd)
+{
+    if (fd >= 0)
+        close(fd);
+}
+
+void tri_ckpt_clean(const char *dir)
+{
+    DIR *handle = opendir(dir);
+    const struct dirent *entry;
+    while (handle && (entry = readdir(handle))) {
+        size_t length = strlen(entry->d_name);
+        bool stale = strncmp(entry->d_name, ".step-", 6) == 0 && length > 4 &&
+                     strcmp(entry->d_name + length - 4, ".tmp") == 0;
+        char *path = stale ? tri_path_join(dir, entry->d_name) : NULL;
+        if (path)
+            tri_remove_dir(path);
+        free(path);
+    }
+    if (handle)
+        closedir(handle);
+}
+
+/* Renames to the first free of "BASE", "BASE-2", ... or "BASE.1", "BASE.2" ...; the new name on the
+ * heap, or NULL with errno set. */
+static char *rename_to_free(const char *path, const char *base, const char *format)
+{
+    char *name = NULL;
+    for (int i = 1; i < 10000; i++) {
+        char suffix[24] = "";
+        if (format || i > 1)
+            snprintf(suffix, sizeof suffix, "%s%d", format ? format : "-", i);
+        free(name);
+        if (asprintf(&name, "%s%s", base, suffix) < 0)
+            return NULL;
+        if (tri_path_exists(name))
+            continue;
+        if (rename(path, name) == 0)
+            return name;
+        if (errno != EEXIST && errno != ENOTEMPTY)
+            break;
+    }
+    int reason = errno;
+    free(name);
+    errno = reason;
+    return NULL;
+}
+
+tr_status tri_ckpt_set_aside(const char *dir, int64_t step, char **path, tr_error *err)
+{
+    char *from = tri_ckpt_path(dir, step), *base = NULL;
+    *path = NULL;
+    if (from && asprintf(&base, "%s.damaged", from) < 0)
+        base = NULL;
+    if (base)
+        *path = rename_to_free(from, base, NULL);
+    tr_status status = TR_OK;
+    if (!*path)
+        status = tri_fail(err, TR_ERROR_RUNTIME, "%s: is damaged and cannot be renamed: %s",
+                          from ? from : dir, strerror(base ? errno : ENOMEM));
+    free(from);
+    free(base);
+    tri_sync_dir(dir);
+    return status;
+}
+
+tr_status tri_ckpt_archive(const char *dir, char **path, tr_error *err)
+{
+    tri_ckpt_steps steps;
+    *path = NULL;
+    TRI_TRY(tri_ckpt_steps_read(&steps, dir, err));
+    size_t num = steps.num;
+    tri_ckpt_steps_free(&steps);
+    if (num == 0)
+        return TR_OK;
+    int lock;
+    TRI_TRY(tri_ckpt_lock(dir, &lock, err)); /* not from under a run that goes on */
+    *path = rename_to_free(dir, dir, ".");
+    tri_ckpt_unlock(lock);
+    return *path ? TR_OK
+                 : tri_fail(err, TR_ERROR_RUNTIME,
+                            "%s: holds checkpoints of an earlier run and cannot be renamed: %s; "
+                            "set run.resume=true to continue that run, or another run.dir",
+                            dir, strerror(errno));
+}
+
+static void remove_step(const char *dir, int64_t step)
+{
+    char *path = tri_ckpt_path(dir, step), *gone = tri_ckpt_temp_path(dir, step, 0);
+    if (path && gone && rename(path, gone) == 0)
+        tri_remove_dir(gone);
+    free(path);
+    free(gone);
+}
+
+void tri_ckpt_prune(const char *dir, int64_t keep_last, int64_t keep_every)
+{
+    tri_ckpt_steps steps;
+    if (keep_last == 0 || tri_ckpt_steps_read(&steps, dir, NULL) != TR_OK)
+        return;
+    for (size_t i = (size_t)keep_last; i < steps.num; i++)
+        if (keep_every == 0 || steps.step[i] % keep_every != 0)
+            remove_step(dir, steps.step[i]);
+    tri_ckpt_steps_free(&steps);
+}

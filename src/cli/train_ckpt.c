@@ -1,0 +1,153 @@
+#include "cli/train_ckpt.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/fs.h"
+#include "ckpt/checkpoint.h"
+
+/* What is there and not continued is kept under another name. */
+static tr_status archive(tri_train_ckpt *c, const char *run_dir, tr_error *err)
+{
+    char *dir = tri_path_join(run_dir, "ckpt");
+    tr_status status = dir ? tri_ckpt_archive(dir, &c->archived, err)
+                           : tri_fail(err, TR_ERROR_RUNTIME, "no memory for a path");
+    free(dir);
+    return status;
+}
+
+static tr_status resume(tri_train_ckpt *c, const tr_settings *settings, tri_session *session,
+                        tri_ranks *ranks, tr_error *err)
+{
+    const char *how = tr_settings_string(settings, "run.resume");
+    const char *run_dir = tr_settings_string(settings, "run.dir");
+    const char *from = tr_settings_string(settings, "ckpt.from");
+    if (strcmp(how, "false") != 0) {
+        bool must = strcmp(how, "true") == 0 && !from[0];
+        TRI_TRY(tri_checkpoint_resume(session, ranks, run_dir, must, &c->resumed, err));
+    }
+    c->continues = c->resumed.found;
+    if (c->continues || !from[0])
+        return TR_OK;
+    tri_resumed_fini(&c->resumed);
+    tr_status status = tri_checkpoint_load(session, ranks, from, &c->resumed, err);
+    return status == TR_OK ? TR_OK : tri_fail_prefix(err, status, "ckpt.from");
+}
+
+tr_status tri_train_ckpt_check(const tr_settings *settings, tr_error *err)
+{
+    const char *how = tr_settings_string(settings, "run.resume");
+    const char *from = tr_settings_string(settings, "ckpt.from");
+    const char *run_dir = tr_settings_string(settings, "run.dir");
+    if (tr_settings_int(settings, "ckpt.every") > 0 &&
+        strcmp(tr_settings_string(settings, "run.device"), "null") == 0)
+        return tri_fail(err, TR_ERROR_INPUT,
+                        "ckpt.every is %" PRId64 ", but run.device is null, which computes nothing "
+                        "to save; set ckpt.every=0",
+                        tr_settings_int(settings, "ckpt.every"));
+    char *own = tri_path_join(run_dir, "ckpt"), *found = NULL;
+    tri_ckpt_steps steps = {0};
+    tr_status status = own ? tri_ckpt_steps_read(&steps, own, err)
+                           : tri_fail(err, TR_ERROR_RUNTIME, "no memory for a path");
+    bool goes_on = strcmp(how, "false") != 0 && steps.num > 0;
+    if (status == TR_OK && from[0] && !goes_on) {
+        status = tri_checkpoint_locate(from, &found, err);
+        if (status != TR_OK)
+            tri_fail_prefix(err, status, "ckpt.from");
+    } else if (status == TR_OK && strcmp(how, "true") == 0 && !goes_on) {
+        status = tri_checkpoint_none(own, false, err);
+    }
+    tri_ckpt_steps_free(&steps);
+    free(found);
+    free(own);
+    return status;
+}
+
+tr_status tri_train_ckpt_begin(tri_train_ckpt *c, const tr_settings *settings, tri_session *session,
+                               tri_ranks *ranks, tr_error *err)
+{
+    const char *run_dir = tr_settings_string(settings, "run.dir");
+    *c = (tri_train_ckpt){.session = session, .every = tr_settings_int(settings, "ckpt.every")};
+    TRI_TRY(resume(c, settings, session, ranks, err));
+    if (!c->resumed.found)
+        TRI_TRY(tri_session_fill(session, err));
+    if (ranks->rank == 0 && strcmp(tr_settings_string(settings, "run.resume"), "false") == 0)
+        TRI_TRY(archive(c, run_dir, err));
+    if (c->every == 0)
+        return TR_OK;
+    tri_checkpointer_config config = {
+        .run_dir = run_dir,
+        .keep_last = tr_settings_int(settings, "ckpt.keep_last"),
+        .keep_every = tr_settings_int(settings, "ckpt.keep_every"),
+        .staging_bytes = (size_t)tr_settings_int(settings, "ckpt.staging_mib") << 20,
+        .async = tr_settings_bool(settings, "ckpt.async"),
+        .patience_s = tr_settings_float(settings, "run.deadline_s")};
+    return tri_checkpointer_open(session, ranks, &config, &c->checkpointer, err);
+}
+
+void tri_train_ckpt_print(const tri_train_ckpt *c)
+{
+    if (c->archived)
+        printf("note    checkpoints of an earlier run are now in %s; run.resume=true continues a "
+               "run\n",
+               c->archived);
+    char *copy = c->resumed.note ? strdup(c->resumed.note) : NULL, *rest = copy, *line;
+    while (rest && (line = strsep(&rest, "\n")))
+        printf("note    a damaged checkpoint was %s\n", line);
+    free(copy);
+    if (c->resumed.found)
+        printf("resume  %s: %" PRId64 " of %" PRId64 " steps are done\n", c->resumed.path,
+               c->resumed.step, c->session->num_steps);
+}
+
+static void warn(const tri_save_outcome *outcome, tr_error *warning)
+{
+    if (outcome->failed)
+        tri_fail(warning, TR_ERROR_RUNTIME,
+                 "the checkpoint of step %" PRId64 " was not written: %s", outcome->failed_step,
+                 outcome->why.message[0] ? outcome->why.message : "rank 0 says why");
+}
+
+tr_status tri_train_ckpt_step(tri_train_ckpt *c, const tri_ckpt_number *numbers, size_t num_numbers,
+                              bool last, tr_error *warning, tr_error *err)
+{
+    c->saved = false;
+    if (!c->checkpointer)
+        return TR_OK;
+    tri_save_outcome outcome = {0};
+    if (last || c->session->step % c->every == 0) {
+        TRI_TRY(tri_checkpointer_save(c->checkpointer, numbers, num_numbers, false, &outcome, err));
+        c->saved = true;
+        c->stall_s = outcome.stall_s;
+    } else {
+        tri_checkpointer_poll(c->checkpointer, &outcome);
+    }
+    warn(&outcome, warning);
+    return TR_OK;
+}
+
+tr_status tri_train_ckpt_finish(tri_train_ckpt *c, const tri_ckpt_number *numbers,
+                                size_t num_numbers, tr_error *warning, tr_error *err)
+{
+    if (!c->checkpointer)
+        return TR_OK;
+    tri_save_outcome outcome = {0};
+    TRI_TRY(tri_checkpointer_save(c->checkpointer, numbers, num_numbers, true, &outcome, err));
+    warn(&outcome, warning);
+    return TR_OK;
+}
+
+uint64_t tri_train_ckpt_staging(const tri_train_ckpt *c)
+{
+    return c->checkpointer ? tri_checkpointer_staging(c->checkpointer) : 0;
+}
+
+void tri_train_ckpt_end(tri_train_ckpt *c)
+{
+    tri_checkpointer_close(c->checkpointer);
+    tri_resumed_fini(&c->resumed);
+    free(c->archived);
+    *c = (tri_train_ckpt){0};
+}

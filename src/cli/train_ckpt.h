@@ -1,0 +1,39 @@
+/* Checkpoints as `trireme train` has them: the settings ckpt.* and run.resume. */
+#ifndef TRI_CLI_TRAIN_CKPT_H
+#define TRI_CLI_TRAIN_CKPT_H
+
+#include "train/checkpoint.h"
+#include "trireme/settings.h"
+
+typedef struct tri_train_ckpt {
+    tri_checkpointer *checkpointer; /* NULL: none are written */
+    int64_t every;
+    tri_resumed resumed;
+    bool continues; /* it was one of this very run, whose metrics and records go on too */
+    char *archived; /* where checkpoints of an earlier run are now, or NULL */
+    tri_session *session;
+    /* Of the last step: */
+    bool saved;
+    double stall_s;
+} tri_train_ckpt;
+
+/* Before ranks exist: that there is something to go on from, where that is asked for. */
+tr_status tri_train_ckpt_check(const tr_settings *settings, tr_error *err);
+/* After the session has started with weights_follow: loads what is to be continued, or fills the
+ * weights, and gets ready to save. Collective. */
+tr_status tri_train_ckpt_begin(tri_train_ckpt *ckpt, const tr_settings *settings,
+                               tri_session *session, tri_ranks *ranks, tr_error *err);
+/* Lines for the start of a run. */
+void tri_train_ckpt_print(const tri_train_ckpt *ckpt);
+/* After a step: saves when it is due. A checkpoint that could not be written is a warning.
+ * Collective. */
+tr_status tri_train_ckpt_step(tri_train_ckpt *ckpt, const tri_ckpt_number *numbers,
+                              size_t num_numbers, bool last, tr_error *warning, tr_error *err);
+/* At the end: saves what is not saved yet, and waits until it is on the disk. Collective. */
+tr_status tri_train_ckpt_finish(tri_train_ckpt *ckpt, const tri_ckpt_number *numbers,
+                                size_t num_numbers, tr_error *warning, tr_error *err);
+/* Bytes of memory that this rank keeps for it. */
+uint64_t tri_train_ckpt_staging(const tri_train_ckpt *ckpt);
+void tri_train_ckpt_end(tri_train_ckpt *ckpt);
+
+#endif

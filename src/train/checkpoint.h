@@ -1,0 +1,83 @@
+/* Checkpoints of a session: saving one at the end of a step, and going on from one.
+ *
+ * All calls that say so are collective: every rank of the session makes them, after the same step.
+ * A checkpoint that cannot be written is no error of the run, which may go on without: it is told
+ * in the outcome. What is returned as an error is (another rank is gone, the model is another). */
+#ifndef TRI_TRAIN_CHECKPOINT_H
+#define TRI_TRAIN_CHECKPOINT_H
+
+#include "ckpt/manifest.h"
+#include "train/ranks.h"
+#include "train/session.h"
+
+/* ---- saving ---- */
+
+typedef struct tri_checkpointer tri_checkpointer;
+
+typedef struct tri_checkpointer_config {
+    const char *run_dir; /* checkpoints go to run_dir/ckpt, and its config.yaml into each of them */
+    int64_t keep_last, keep_every; /* see tri_ckpt_prune */
+    size_t staging_bytes;          /* of this rank, at most; 0: as much as one takes */
+    bool async;                    /* save returns when the state has been copied */
+    double patience_s;             /* without progress, after which another rank's part is lost */
+} tri_checkpointer_config;
+
+/* After start. Takes the directory for this run, and away what dead ones have left in it.
+ * Collective. The session and the ranks must outlive it. */
+tr_status tri_checkpointer_open(tri_session *session, tri_ranks *ranks,
+                                const tri_checkpointer_config *config, tri_checkpointer **out,
+                                tr_error *err);
+/* Not collective. What is still being written is finished if no other rank is needed for it. */
+void tri_checkpointer_close(tri_checkpointer *checkpointer); /* NULL is fine */
+
+typedef struct tri_save_outcome {
+    bool failed; /* the checkpoint of failed_step could not be written */
+    int64_t failed_step;
+    tr_error why;
+    double stall_s; /* how long the call took */
+} tri_save_outcome;
+
+/* Saves the state as it is now, under the session's step; does nothing when that is there already.
+ * With `wait`, or without async, it is on the disk when the call returns; else the outcome is that
+ * of the one before, which is waited for. numbers are kept with it, for the caller to find again.
+ * Collective. */
+tr_status tri_checkpointer_save(tri_checkpointer *checkpointer, const tri_ckpt_number *numbers,
+                                size_t num_numbers, bool wait, tri_save_outcome *outcome,
+                                tr_error *err);
+/* Until nothing is being written any more, on any rank. Collective. */
+tr_status tri_checkpointer_wait(tri_checkpointer *checkpointer, tri_save_outcome *outcome,
+                                tr_error *err);
+/* The outcome of one that has ended meanwhile, once. Not collective; rank 0 knows. */
+void tri_checkpointer_poll(tri_checkpointer *checkpointer, tri_save_outcome *outcome);
+/* Bytes that this rank writes each time, and of the memory that they are staged in. */
+uint64_t tri_checkpointer_bytes(const tri_checkpointer *checkpointer);
+uint64_t tri_checkpointer_staging(const tri_checkpointer *checkpointer);
+
+/* ---- going on ---- */
+
+typedef struct tri_resumed {
+    bool found;
+    int64_t step;
+    char *path; /* of the checkpoint */
+    char *note; /* rank 0: a line for each that was damaged and set aside; or NULL */
+    tri_ckpt_number numbers[32]; /* names are the heap's */
+    size_t num_numbers;
+} tri_resumed;
+
+/* Loads the newest checkpoint of the run that is whole, whatever layout it was made in; others are
+ * set aside by name. `must`: none is an error. After start. Collective. */
+tr_status tri_checkpoint_resume(tri_session *session, tri_ranks *ranks, const char *run_dir,
+                                bool must, tri_resumed *resumed, tr_error *err);
+/* Loads one that is named: its directory, or a run's. A damaged one is an error. Collective. */
+tr_status tri_checkpoint_load(tri_session *session, tri_ranks *ranks, const char *path,
+                              tri_resumed *resumed, tr_error *err);
+/* The error of a run.resume=true without a checkpoint in dir; damaged: there were some. */
+tr_status tri_checkpoint_none(const char *dir, bool damaged, tr_error *err);
+double tri_resumed_number(const tri_resumed *resumed, const char *name, double otherwise);
+void tri_resumed_fini(tri_resumed *resumed);
+
+/* Drops the lines of a JSONL file whose "step" is `step` or more, so that what is done again stands
+ * in it once. A file that is not there is fine. */
+tr_status tri_jsonl_trim(const char *path, int64_t step, tr_error *err);
+
+#endif

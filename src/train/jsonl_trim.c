@@ -1,0 +1,43 @@
+#include <jansson.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/fs.h"
+#include "base/text.h"
+#include "train/checkpoint.h"
+
+/* Whether a line is of an earlier step. What is no object with a step is nobody's and stays. */
+static bool stays(const char *line, size_t length, int64_t step)
+{
+    json_t *object = json_loadb(line, length, 0, NULL);
+    const json_t *number = json_object_get(object, "step");
+    bool stays = object && (!json_is_integer(number) || json_integer_value(number) < step);
+    json_decref(object);
+    return stays;
+}
+
+tr_status tri_jsonl_trim(const char *path, int64_t step, tr_error *err)
+{
+    if (!tri_path_exists(path))
+        return TR_OK;
+    tri_mapping mapping;
+    TRI_TRY(tri_mapping_open(&mapping, path, err));
+    char *kept = malloc(mapping.num_bytes + 1);
+    size_t num = 0;
+    const char *next = (const char *)mapping.data, *end = next + mapping.num_bytes;
+    while (kept && next < end) { /* a last line without its end was being written by who died */
+        const char *newline = memchr(next, '\n', (size_t)(end - next));
+        size_t length = newline ? (size_t)(newline - next) + 1 : (size_t)(end - next);
+        if (newline && stays(next, length, step)) {
+            memcpy(kept + num, next, length);
+            num += length;
+        }
+        next += length;
+    }
+    tr_status status = kept ? TR_OK : tri_fail(err, TR_ERROR_RUNTIME, "%s: out of memory", path);
+    if (status == TR_OK && num != mapping.num_bytes)
+        status = tri_file_replace(path, kept, num, err);
+    free(kept);
+    tri_mapping_close(&mapping);
+    return status;
+}

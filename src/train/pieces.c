@@ -1,0 +1,156 @@
+#include "train/pieces.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/half.h"
+
+/* A piece is shared out in parts of no less than this many elements. */
+enum { SMALLEST_SHARE = 4096 };
+
+static tri_region region_of(const tri_shape *whole, const tri_value *value)
+{
+    int64_t dim[TRI_MAX_RANK];
+    for (int d = 0; d < whole->rank; d++)
+        dim[d] = whole->dim[d].size;
+    tri_region region = tri_region_whole(whole->rank, dim);
+    const tri_cut *cut = &value->cut;
+    if (cut->parts > 0) {
+        region.begin[cut->dim] = tri_cut_begin(cut, cut->part);
+        region.size[cut->dim] = tri_cut_size(cut, cut->part);
+        region.count = tri_region_box_count(&region);
+    }
+    if (value->flat.parts > 0)
+        region.count = tri_flat_slice(&value->flat, value->flat.part, &region.first);
+    return region;
+}
+
+/* Counts this rank among those along an axis that hold the same: `copies` neighbours do. */
+static void add_copies(tri_piece *piece, const tri_mesh *mesh, int rank, tri_axis axis, int copies)
+{
+    piece->copy += tri_mesh_coordinate(mesh, rank, axis) % copies * piece->copies;
+    piece->copies *= copies;
+}
+
+/* Of the stages of a pipeline that hold a parameter, the first and the last take turns:
+ * with pairs of parameters, since a weight and its bias stand together. */
+static bool writes_here(const tri_session *session, tri_id param)
+{
+    const tri_program *program = &session->programs[TRI_PROGRAM_TRAIN];
+    const tri_compile_config *config = &session->config.compile;
+    if (!program->first_home || !program->last_home)
+        return true;
+    int writer = param / 2 % 2 ? program->last_home[param] : program->first_home[param];
+    return writer == tri_mesh_coordinate(&config->mesh, config->rank, TRI_AXIS_PP);
+}
+
+static void count_copies(tri_piece *piece, const tri_session *session, const tri_value *value)
+{
+    const tri_mesh *mesh = &session->config.compile.mesh;
+    int rank = session->config.compile.rank, tp = tri_mesh_size(mesh, TRI_AXIS_TP);
+    piece->copies = 1;
+    add_copies(piece, mesh, rank, TRI_AXIS_TP, value->cut.parts > 0 ? tp / value->cut.parts : tp);
+    add_copies(piece, mesh, rank, TRI_AXIS_CP, tri_mesh_size(mesh, TRI_AXIS_CP));
+    if (value->flat.parts == 0)
+        add_copies(piece, mesh, rank, TRI_AXIS_SHARD, tri_mesh_size(mesh, TRI_AXIS_SHARD));
+    add_copies(piece, mesh, rank, TRI_AXIS_REPLICATE, tri_mesh_size(mesh, TRI_AXIS_REPLICATE));
+}
+
+tr_status tri_pieces_list(const tri_session *session, tri_pieces *pieces, tr_error *err)
+{
+    const tri_program *program = &session->programs[TRI_PROGRAM_TRAIN];
+    *pieces = (tri_pieces){.piece = calloc(program->num_states + 1, sizeof *pieces->piece)};
+    if (!pieces->piece)
+        return tri_fail(err, TR_ERROR_RUNTIME, "no memory to list the state");
+    for (size_t s = 0; s < program->num_states; s++) {
+        const tri_state *state = &program->states[s];
+        bool counts = state->kind == TRI_STATE_PARAM || state->kind == TRI_STATE_COPY ||
+                      state->kind == TRI_STATE_OPTIM;
+        if (!counts || state->param == TRI_NONE)
+            continue;
+        const tri_value *value = &program->values[state->latest];
+        const tri_param *param = &session->params.items[state->param];
+        bool moment = state->kind == TRI_STATE_OPTIM, copy = state->kind == TRI_STATE_COPY;
+        if (copy ? state->dtype != TRI_BF16 && state->dtype != TRI_F16 : state->dtype != TRI_F32) {
+            tri_pieces_free(pieces);
+            return tri_fail(err, TR_ERROR_INTERNAL, "%s is %s, which checkpoints do not know",
+                            state->name, tri_dtype_name(state->dtype));
+        }
+        tri_piece *piece = &pieces->piece[pieces->num++];
+        *piece = (tri_piece){.name = moment ? state->name : param->name,
+                             .kind = moment ? TRI_CKPT_MOMENT : TRI_CKPT_WEIGHT,
+                             .dtype = state->dtype,
+                             .value = state->latest,
+                             .region = region_of(&param->shape, value),
+                             .turn = (int64_t)state->param + moment};
+        count_copies(piece, session, value);
+        piece->elsewhere = state->dtype != TRI_F32 || !writes_here(session, state->param);
+    }
+    return TR_OK;
+}
+
+void tri_pieces_free(tri_pieces *pieces)
+{
+    free(pieces->piece);
+    *pieces = (tri_pieces){0};
+}
+
+tri_region tri_piece_share(const tri_piece *piece)
+{
+    tri_region share = piece->region;
+    int64_t count = share.count, each = (count + piece->copies - 1) / piece->copies;
+    if (piece->elsewhere)
+        share.count = 0;
+    if (each < SMALLEST_SHARE)
+        each = SMALLEST_SHARE;
+    int64_t turn = (piece->copy + piece->turn) % piece->copies;
+    int64_t begin = each * turn < count ? each * turn : count;
+    int64_t end = begin + each < count ? begin + each : count;
+    if (share.count > 0) {
+        share.first += begin;
+        share.count = end - begin;
+    }
+    return share;
+}
+
+void *tri_piece_memory(const tri_session *session, const tri_piece *piece, int64_t first)
+{
+    char *memory = tri_executor_memory(&session->executors[TRI_PROGRAM_TRAIN], piece->value, 0);
+    return memory + (size_t)first * tri_dtype_bytes(piece->dtype);
+}
+
+tr_status tri_piece_read(const tri_session *session, const tri_piece *piece, int64_t first,
+                         int64_t count, float *to, tr_error *err)
+{
+    const tri_device_queue *queue = session->device.def->queue;
+    tri_device *device = session->store.device;
+    const char *from = tri_piece_memory(session, piece, first);
+    size_t bytes = (size_t)count * sizeof(float);
+    if (!queue) {
+        memcpy(to, from, bytes);
+        return TR_OK;
+    }
+    TRI_TRY(queue->download(device, to, from, bytes, err));
+    return queue->finish(device, err);
+}
+
+tr_status tri_piece_write(const tri_session *session, const tri_piece *piece, int64_t first,
+                          int64_t count, const float *from, uint16_t *room, tr_error *err)
+{
+    const tri_device_queue *queue = session->device.def->queue;
+    tri_device *device = session->store.device;
+    char *to = tri_piece_memory(session, piece, first);
+    const void *source = from;
+    size_t bytes = (size_t)count * tri_dtype_bytes(piece->dtype);
+    if (piece->dtype != TRI_F32) {
+        for (int64_t i = 0; i < count; i++)
+            room[i] = piece->dtype == TRI_BF16 ? tri_f32_to_bf16(from[i]) : tri_f32_to_f16(from[i]);
+        source = room;
+    }
+    if (!queue) {
+        memcpy(to, source, bytes);
+        return TR_OK;
+    }
+    TRI_TRY(queue->upload(device, to, source, bytes, err));
+    return queue->finish(device, err);
+}

@@ -1,0 +1,382 @@
+/* Going on from a checkpoint: finding one that is whole, and filling this rank's memory from it. */
+#include <inttypes.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/fs.h"
+#include "ckpt/checkpoint.h"
+#include "train/checkpoint_parts.h"
+
+enum { CHUNK = 4 << 20 }; /* elements that are on their way to a device at a time */
+/* Bytes that a rank reads between two meetings with the others: a wait has a deadline, and a disk
+ * may be slow. */
+#define ROUND_BYTES 268435456.0
+
+tri_id tri_checkpoint_scaler(const tri_session *session)
+{
+    const tri_program *program = &session->programs[TRI_PROGRAM_TRAIN];
+    for (size_t s = 0; s < program->num_states; s++)
+        if (program->states[s].kind == TRI_STATE_OPTIM && program->states[s].param == TRI_NONE)
+            return program->states[s].latest;
+    return TRI_NONE;
+}
+
+/* ---- whether it fits ---- */
+
+/* The parameter that a moment is of: "adam.m.wte.weight" is of wte.weight. */
+static tri_id param_of_moment(const tri_param_table *params, const char *name)
+{
+    tri_id param = TRI_NONE;
+    for (const char *dot = strchr(name, '.'); dot && param == TRI_NONE; dot = strchr(dot + 1, '.'))
+        param = tri_param_find(params, dot + 1);
+    return param;
+}
+
+static const tri_piece *find_piece(const tri_pieces *pieces, const char *name)
+{
+    for (size_t i = 0; i < pieces->num; i++)
+        if (strcmp(pieces->piece[i].name, name) == 0)
+            return &pieces->piece[i];
+    return NULL;
+}
+
+static tr_status other_optimizer(const tri_checkpoint *ckpt, const char *how, const char *name,
+                                 tr_error *err)
+{
+    return tri_fail(err, TR_ERROR_INPUT,
+                    "%s: %s %s, so it was made with another optim.kind or other optim.groups; keep "
+                    "those, or begin a new run with its weights alone: model.from=%s",
+                    ckpt->path, how, name, ckpt->path);
+}
+
+/* All that this rank needs is there, and nothing that it does not know. */
+static tr_status check_tensors(const tri_session *session, const tri_checkpoint *ckpt,
+                               const tri_pieces *pieces, tr_error *err)
+{
+    const tri_manifest *m = &ckpt->manifest;
+    for (size_t i = 0; i < pieces->num; i++) {
+        const tri_piece *piece = &pieces->piece[i];
+        if (tri_manifest_find(m, piece->name))
+            continue;
+        if (piece->kind == TRI_CKPT_MOMENT)
+            return other_optimizer(ckpt, "holds no", piece->name, err);
+        return tri_fail(err, TR_ERROR_INPUT,
+                        "%s: holds no %s; it is the checkpoint of another model", ckpt->path,
+                        piece->name);
+    }
+    for (size_t t = 0; t < m->num_tensors; t++) {
+        const char *name = m->tensors[t].name;
+        bool moment = m->tensors[t].kind == TRI_CKPT_MOMENT;
+        tri_id param = moment ? param_of_moment(&session->params, name)
+                              : tri_param_find(&session->params, name);
+        if (param == TRI_NONE)
+            return tri_fail(err, TR_ERROR_INPUT,
+                            "%s: holds %s, which this model has not; it is the checkpoint of "
+                            "another model",
+                            ckpt->path, name);
+        bool mine = find_piece(pieces, session->params.items[param].name) != NULL;
+        if (moment && mine && !find_piece(pieces, name))
+            return other_optimizer(ckpt, "holds", name, err);
+    }
+    return TR_OK;
+}
+
+/* What decides which samples come next. */
+static tr_status check_cursor(const tri_session *session, const tri_checkpoint *ckpt, tr_error *err)
+{
+    const tri_session_config *config = &session->config;
+    const struct {
+        const char *number, *setting;
+        int64_t now;
+    } rows[] = {{"seed", "run.seed", (int64_t)config->seed},
+                {"batch", "train.batch", config->compile.batch},
+                {"seq_len", "data.seq_len", config->compile.seq_len}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        double was = tri_manifest_number(&ckpt->manifest, rows[i].number, (double)rows[i].now);
+        if (was != (double)rows[i].now)
+            return tri_fail(err, TR_ERROR_INPUT,
+                            "%s: was made with %s=%.0f, and now it is %" PRId64
+                            "; samples would be lost or come twice. Set it to %.0f, or begin a new "
+                            "run with its weights: model.from=%s",
+                            ckpt->path, rows[i].setting, was, rows[i].now, was, ckpt->path);
+    }
+    return TR_OK;
+}
+
+/* ---- filling the memory ---- */
+
+static tr_status load_piece(const tri_session *session, tri_checkpoint *ckpt,
+                            const tri_piece *piece, float *room, tr_error *err)
+{
+    tri_region part = piece->region;
+    for (int64_t at = 0; at < piece->region.count; at += part.count) {
+        int64_t left = piece->region.count - at;
+        part.first = piece->region.first + at;
+        part.count = left < CHUNK ? left : CHUNK;
+        TRI_TRY(tri_checkpoint_read(ckpt, piece->name, &part, room, err));
+        TRI_TRY(
+            tri_piece_write(session, piece, at, part.count, room, (uint16_t *)(room + CHUNK), err));
+    }
+    return TR_OK;
+}
+
+static tr_status load_numbers(tri_session *session, const tri_checkpoint *ckpt, tr_error *err)
+{
+    const tri_manifest *m = &ckpt->manifest;
+    session->step = m->step;
+    session->skipped = (int64_t)tri_manifest_number(m, "skipped", 0);
+    session->skipped_row = (int64_t)tri_manifest_number(m, "skipped_row", 0);
+    tri_id value = tri_checkpoint_scaler(session);
+    double scale = tri_manifest_number(m, "loss_scale", 0);
+    if (value == TRI_NONE || scale <= 0)
+        return TR_OK; /* it was made in another precision: the scale begins as ever */
+    float scaler[TRI_NUM_SCALER] = {[TRI_SCALER_SCALE] = (float)scale,
+                                    [TRI_SCALER_GOOD] =
+                                        (float)tri_manifest_number(m, "loss_scale_good_steps", 0)};
+    return tri_executor_write(&session->executors[TRI_PROGRAM_TRAIN], value, scaler, err);
+}
+
+/* All pieces. Ranks may have more or less of them to read. */
+static tr_status load_pieces(const tri_session *session, tri_ranks *ranks, tri_checkpoint *ckpt,
+                             const tri_pieces *pieces, float *room, tr_error *err)
+{
+    int64_t *done = calloc((size_t)ranks->size, sizeof *done);
+    tr_status status =
+        done ? TR_OK : tri_fail(err, TR_ERROR_RUNTIME, "no memory for %d ranks", ranks->size);
+    size_t i = 0;
+    bool all = false;
+    while (status == TR_OK && !all) {
+        double end = (double)ckpt->bytes_read + ROUND_BYTES;
+        while (status == TR_OK && i < pieces->num && (double)ckpt->bytes_read < end)
+            status = load_piece(session, ckpt, &pieces->piece[i++], room, err);
+        if (status == TR_OK)
+            status = tri_checkpoint_gather(ranks, i == pieces->num, done, err);
+        all = true;
+        for (int r = 0; r < ranks->size; r++)
+            all &= done[r] != 0;
+    }
+    free(done);
+    return status;
+}
+
+static tr_status load_state(tri_session *session, tri_ranks *ranks, tri_checkpoint *ckpt,
+                            tr_error *err)
+{
+    tri_pieces pieces;
+    float *room = malloc((size_t)CHUNK * (sizeof(float) + sizeof(uint16_t)));
+    tr_status status = tri_pieces_list(session, &pieces, err);
+    if (status == TR_OK && !room)
+        status = tri_fail(err, TR_ERROR_RUNTIME, "no memory to load %s", ckpt->path);
+    if (status == TR_OK)
+        status = check_tensors(session, ckpt, &pieces, err);
+    if (status == TR_OK)
+        status = check_cursor(session, ckpt, err);
+    if (status == TR_OK)
+        status = load_pieces(session, ranks, ckpt, &pieces, room, err);
+    if (status == TR_OK)
+        status = load_numbers(session, ckpt, err);
+    tri_pieces_free(&pieces);
+    free(room);
+    return status;
+}
+
+/* ---- the ranks together ---- */
+
+/* How a rank fared. */
+enum { GOOD, DAMAGED, FAILED };
+
+/* The worst of all ranks decides, and its message becomes everybody's. */
+static tr_status agree(tri_ranks *ranks, tr_status own, tr_error *message, int *fared,
+                       tr_error *err)
+{
+    int64_t *codes = calloc((size_t)ranks->size, sizeof *codes), code = GOOD;
+    int worst = 0;
+    *fared = FAILED;
+    if (!codes)
+        return tri_fail(err, TR_ERROR_RUNTIME, "no memory for %d ranks", ranks->size);
+    if (own != TR_OK)
+        code = own == TR_ERROR_INPUT ? DAMAGED : FAILED;
+    tr_status status = tri_checkpoint_gather(ranks, code, codes, err);
+    for (int r = 0; status == TR_OK && r < ranks->size; r++)
+        worst = codes[r] > codes[worst] ? r : worst;
+    if (status == TR_OK)
+        *fared = (int)codes[worst];
+    free(codes);
+    if (status == TR_OK && *fared != GOOD && ranks->size > 1)
+        status = tr_broadcast(tr_comm_world(ranks->comm), message->message, sizeof message->message,
+                              TR_U8, worst, err);
+    return status;
+}
+
+/* Opens and verifies, each rank its share of the bytes. */
+static tr_status open_together(tri_ranks *ranks, const char *path, tri_checkpoint *ckpt, int *fared,
+                               tr_error *err)
+{
+    tr_error why = {0};
+    tr_status status = tri_checkpoint_open(ckpt, path, &why);
+    bool open = status == TR_OK;
+    tr_status met = agree(ranks, status, &why, fared, err);
+    double bytes = 0;
+    for (size_t f = 0; open && f < ckpt->manifest.num_files; f++)
+        bytes += (double)ckpt->manifest.files[f].bytes;
+    int rounds = 1 + (int)(bytes / (ROUND_BYTES * ranks->size));
+    for (int r = 0; r < rounds && met == TR_OK && *fared == GOOD; r++) {
+        status = tri_checkpoint_verify(ckpt, TRI_VERIFY_ALL, r * ranks->size + ranks->rank,
+                                       rounds * ranks->size, NULL, &why);
+        met = agree(ranks, status, &why, fared, err);
+    }
+    if (open && (met != TR_OK || *fared != GOOD))
+        tri_checkpoint_close(ckpt);
+    TRI_TRY(met);
+    if (*fared == GOOD)
+        return TR_OK;
+    return tri_fail(err, *fared == DAMAGED ? TR_ERROR_INPUT : TR_ERROR_RUNTIME, "%s", why.message);
+}
+
+static void note_numbers(tri_resumed *resumed, const tri_manifest *m)
+{
+    enum { MOST = sizeof resumed->numbers / sizeof *resumed->numbers };
+    for (size_t i = 0; i < m->num_numbers && resumed->num_numbers < MOST; i++) {
+        char *name = strdup(m->numbers[i].name);
+        if (name)
+            resumed->numbers[resumed->num_numbers++] = (tri_ckpt_number){name, m->numbers[i].value};
+    }
+}
+
+static tr_status load_open(tri_session *session, tri_ranks *ranks, tri_checkpoint *ckpt,
+                           tri_resumed *resumed, tr_error *err)
+{
+    tr_status status = load_state(session, ranks, ckpt, err);
+    if (status == TR_OK) {
+        resumed->found = true;
+        resumed->step = ckpt->manifest.step;
+        resumed->path = strdup(ckpt->path);
+        note_numbers(resumed, &ckpt->manifest);
+    }
+    tri_checkpoint_close(ckpt);
+    return status;
+}
+
+static void add_note(tri_resumed *resumed, const char *aside, const char *why)
+{
+    tri_text text;
+    tri_text_init(&text);
+    if (resumed->note)
+        tri_text_add(&text, "%s\n", resumed->note);
+    tri_text_add(&text, "set aside as %s: %s", aside, why);
+    free(resumed->note);
+    resumed->note = text.chars;
+}
+
+/* Rank 0 renames; the others go on when it has. */
+static tr_status set_aside(tri_ranks *ranks, const char *dir, int64_t step, const char *why,
+                           tri_resumed *resumed, tr_error *err)
+{
+    tr_status status = TR_OK;
+    char *aside = NULL;
+    if (ranks->rank == 0)
+        status = tri_ckpt_set_aside(dir, step, &aside, err);
+    if (aside)
+        add_note(resumed, aside, why);
+    free(aside);
+    return status;
+}
+
+/* The newest step that rank 0 sees, or -1. */
+static tr_status newest(tri_ranks *ranks, const char *dir, int64_t *step, tr_error *err)
+{
+    tri_ckpt_steps steps = {0};
+    tr_status status = TR_OK;
+    int64_t own = -2, *all = calloc((size_t)ranks->size, sizeof *all);
+    if (ranks->rank == 0)
+        status = tri_ckpt_steps_read(&steps, dir, err);
+    if (status == TR_OK)
+        own = steps.num > 0 ? steps.step[0] : -1;
+    tri_ckpt_steps_free(&steps);
+    tr_status gathered = all ? tri_checkpoint_gather(ranks, own, all, status == TR_OK ? err : NULL)
+                             : tri_fail(err, TR_ERROR_RUNTIME, "no memory for %s", dir);
+    *step = all ? all[0] : -1;
+    free(all);
+    TRI_TRY(status);
+    TRI_TRY(gathered);
+    return *step == -2 ? tri_fail(err, TR_ERROR_RUNTIME, "%s: rank 0 cannot read it", dir) : TR_OK;
+}
+
+static tr_status resume_from(tri_session *session, tri_ranks *ranks, const char *dir,
+                             tri_resumed *resumed, tr_error *err)
+{
+    for (;;) {
+        int64_t step;
+        TRI_TRY(newest(ranks, dir, &step, err));
+        if (step < 0)
+            return TR_OK;
+        char *path = tri_ckpt_path(dir, step);
+        if (!path)
+            return tri_fail(err, TR_ERROR_RUNTIME, "no memory for a path");
+        tri_checkpoint ckpt;
+        int fared;
+        tr_error why = {0};
+        tr_status status = open_together(ranks, path, &ckpt, &fared, &why);
+        free(path);
+        if (status == TR_OK)
+            return load_open(session, ranks, &ckpt, resumed, err);
+        if (fared != DAMAGED)
+            return tri_fail(err, status, "%s", why.message);
+        TRI_TRY(set_aside(ranks, dir, step, why.message, resumed, err));
+    }
+}
+
+tr_status tri_checkpoint_none(const char *dir, bool damaged, tr_error *err)
+{
+    return tri_fail(
+        err, TR_ERROR_INPUT,
+        "run.resume is true, but %s holds no checkpoint%s; set run.resume=auto to begin "
+        "anew then, or give the run.dir of the run to continue",
+        dir, damaged ? " that is whole" : "");
+}
+
+tr_status tri_checkpoint_resume(tri_session *session, tri_ranks *ranks, const char *run_dir,
+                                bool must, tri_resumed *resumed, tr_error *err)
+{
+    *resumed = (tri_resumed){0};
+    char *dir = tri_checkpoint_dir(run_dir);
+    if (!dir)
+        return tri_fail(err, TR_ERROR_RUNTIME, "no memory for a path");
+    tr_status status = resume_from(session, ranks, dir, resumed, err);
+    if (status == TR_OK && must && !resumed->found)
+        status = tri_checkpoint_none(dir, resumed->note != NULL, err);
+    free(dir);
+    return status;
+}
+
+tr_status tri_checkpoint_load(tri_session *session, tri_ranks *ranks, const char *path,
+                              tri_resumed *resumed, tr_error *err)
+{
+    *resumed = (tri_resumed){0};
+    char *at = NULL;
+    TRI_TRY(tri_checkpoint_locate(path, &at, err));
+    tri_checkpoint ckpt;
+    int fared;
+    tr_status status = open_together(ranks, at, &ckpt, &fared, err);
+    free(at);
+    return status == TR_OK ? load_open(session, ranks, &ckpt, resumed, err) : status;
+}
+
+double tri_resumed_number(const tri_resumed *resumed, const char *name, double otherwise)
+{
+    for (size_t i = 0; i < resumed->num_numbers; i++)
+        if (strcmp(resumed->numbers[i].name, name) == 0)
+            return resumed->numbers[i].value;
+    return otherwise;
+}
+
+void tri_resumed_fini(tri_resumed *resumed)
+{
+    for (size_t i = 0; i < resumed->num_numbers; i++)
+        free((char *)(uintptr_t)resumed->numbers[i].name);
+    free(resumed->path);
+    free(resumed->note);
+    *resumed = (tri_resumed){0};
+}

@@ -1,0 +1,161 @@
+#!/usr/bin/env bash
+# Checkpoints end to end: going on is as if nothing had happened, in the same layout and in others;
+# damage, a full disk and kills cost no good checkpoint.
+# Argument: the build directory.
+set -u
+trireme=$1/trireme
+work=$(mktemp -d "${TMPDIR:-/tmp}/trireme-resume-XXXXXX")
+trap 'rm -rf "$work"' EXIT
+failures=0
+
+fail() {
+    echo "FAILED: $*"
+    failures=$((failures + 1))
+}
+
+# A small model with dropout and a vocabulary that nothing divides.
+train() { # name, then settings; the output is in name.out
+    local name=$1
+    shift
+    local set=()
+    for s in "$@"; do set+=(--set "$s"); done
+    "$trireme" train recipes/tiny.yaml --set run.dir="$work/$name" --set model.num_layers=2 \
+        --set model.dim=32 --set model.vocab=259 --set data.seq_len=16 --set train.eval_batches=1 \
+        "${set[@]}" >"$work/$name.out" 2>&1
+}
+
+must_train() {
+    train "$@" || {
+        fail "$1 did not run: $(tail -n 3 "$work/$1.out")"
+        return 1
+    }
+}
+
+losses() { sed 's/.*"step": *\([0-9]*\),"loss": *\([^,]*\),"grad_norm": *\([^,]*\),.*/\1 \2 \3/' "$work/$1/metrics.jsonl"; }
+
+# ---- the same layout: 20 steps are 10 and 10, in every bit ----
+
+same_layout() { # name, then settings
+    local name=$1
+    shift
+    must_train $name.whole train.steps=20 ckpt.every=10 "$@" || return
+    must_train $name train.steps=10 ckpt.every=5 "$@" || return
+    must_train $name train.steps=20 ckpt.every=10 run.resume=true "$@" || return
+    grep -q '^resume .*step-10: 10 of 20' "$work/$name.out" || fail "$name does not say what it continues"
+    [ "$(losses $name)" = "$(losses $name.whole)" ] || fail "$name: losses differ after going on"
+    [ "$(losses $name | wc -l)" = 20 ] || fail "$name: metrics.jsonl has not one line a step"
+    cmp -s "$work/$name/weights.safetensors" "$work/$name.whole/weights.safetensors" ||
+        fail "$name: weights differ after going on"
+    for file in "$work/$name.whole/ckpt/step-20/"*.safetensors; do
+        cmp -s "$file" "$work/$name/ckpt/step-20/${file##*/}" || fail "$name: ${file##*/} differs"
+    done
+    "$trireme" ckpt diff "$work/$name" "$work/$name.whole" >"$work/diff" ||
+        fail "$name: $(tail -n 1 "$work/diff")"
+}
+
+same_layout fp32
+same_layout fp16 precision.kind=fp16 precision.scale=1e9 precision.growth_interval=3
+grep -q '"skipped":[1-9]' "$work/fp16/metrics.jsonl" || fail "the fp16 run was to skip a step"
+same_layout zero1 layout.dp=2 layout.zero=1 precision.kind=bf16
+same_layout zero2 layout.dp=3 layout.zero=2 ckpt.async=false
+same_layout zero3tp layout.dp=2 layout.zero=3 layout.tp=2 precision.kind=bf16
+same_layout pipe layout.pp=2 layout.dp=2 layout.zero=1 layout.schedule=dualpipe layout.microbatches=4 precision.kind=fp16
+same_layout muon layout.dp=2 layout.zero=2 optim.kind=muon ckpt.staging_mib=1
+
+# ---- across layouts: the same elements, and every sample once ----
+
+must_train a train.steps=4 ckpt.every=4 data.record=true layout.dp=2 layout.zero=3 layout.tp=2
+must_train b train.steps=4 ckpt.every=4 ckpt.from="$work/a" layout.dp=3
+must_train c train.steps=4 ckpt.every=4 ckpt.from="$work/b/ckpt/step-4" layout.dp=2 layout.zero=1 \
+    layout.tp=2 precision.kind=bf16
+must_train d train.steps=4 ckpt.every=4 ckpt.from="$work/c" layout.dp=4 layout.zero=3 layout.shard_group=2
+must_train e train.steps=4 ckpt.every=4 ckpt.from="$work/d" layout.pp=2 layout.microbatches=2
+for other in b c d e; do
+    "$trireme" ckpt diff "$work/a" "$work/$other" >"$work/diff" ||
+        fail "a and $other: $(tail -n 2 "$work/diff")"
+    grep -q '^identical: .* every bit' "$work/diff" || fail "diff of a and $other does not say so"
+done
+must_train a train.steps=7 ckpt.every=4 data.record=true layout.dp=3 run.resume=auto
+must_train a train.steps=10 ckpt.every=4 data.record=true layout.pp=2 layout.microbatches=2 run.resume=auto
+must_train b train.steps=6 ckpt.every=4 ckpt.from="$work/d"
+[ "$(losses b | cut -d' ' -f1 | tr '\n' ' ')" = "4 5 " ] || fail "a run from another's checkpoint has other steps in its metrics"
+# Ranks of a tp or pp group train on the same samples: one of them counts.
+cat "$work"/a/samples/rank-*.jsonl | sed 's/"rank":[0-9]*,//; s/,"windows.*//' | sort -u |
+    sed 's/.*samples":\[//; s/\].*//' | tr ',' '\n' | sort -n >"$work/samples"
+seq 0 79 | cmp -s - "$work/samples" || fail "samples were lost or came twice across layouts"
+must_train a.one train.steps=10
+paste <(losses a | cut -d' ' -f2) <(losses a.one | cut -d' ' -f2) | awk '
+    { d = ($1 - $2) / $1; if (d * d > 1e-8) bad = 1 } END { exit bad || NR != 10 }' ||
+    fail "losses across layouts are not those of one rank"
+
+# ---- damage ----
+
+must_train hurt train.steps=6 ckpt.every=2 ckpt.keep_last=0
+printf 'x' | dd of="$work/hurt/ckpt/step-6/rank-0.safetensors" bs=1 seek=30000 conv=notrunc 2>/dev/null
+"$trireme" ckpt verify "$work/hurt" >"$work/verify" 2>&1 && fail "verify did not see the damage"
+grep -q 'step-6/rank-0.safetensors: tensor .* is damaged\|step-6/rank-0.safetensors: tensor .*checksum' "$work/verify" ||
+    fail "verify does not name the file: $(cat "$work/verify")"
+[ "$(grep -c ': whole; step' "$work/verify")" = 2 ] || fail "verify does not see the whole ones"
+must_train hurt train.steps=6 ckpt.every=2 ckpt.keep_last=0 run.resume=true
+grep -q '^note .*step-6.damaged' "$work/hurt.out" || fail "the damaged one was not set aside by name"
+grep -q '^resume .*step-4: 4 of 6' "$work/hurt.out" || fail "the one before the damaged was not used"
+[ "$(losses hurt | cut -d' ' -f1 | tr '\n' ' ')" = "0 1 2 3 4 5 " ] || fail "steps stand twice in metrics.jsonl"
+[ -d "$work/hurt/ckpt/step-6.damaged" ] && [ -d "$work/hurt/ckpt/step-6" ] || fail "step-6 was not written again"
+
+# A new run leaves the old one's checkpoints alone.
+must_train hurt train.steps=2 ckpt.every=2
+[ -d "$work/hurt/ckpt.1/step-4" ] && [ -d "$work/hurt/ckpt/step-2" ] || fail "a new run lost checkpoints of the old"
+
+# ---- what cannot be ----
+
+refused() { # what the message must say, name, settings
+    local message=$1
+    shift
+    train "$@" && fail "$* was not refused"
+    grep -q "$message" "$work/$1.out" || fail "$*: the message is: $(tail -n 2 "$work/$1.out")"
+}
+refused 'run.resume is true, but .*none/ckpt holds no checkpoint' none run.resume=true
+must_train none run.resume=auto train.steps=2 ckpt.every=2
+refused 'was made with train.batch=8, and now it is 4' none run.resume=true train.batch=4
+refused 'was made with run.seed=1, and now it is 2' none run.resume=true run.seed=2
+refused 'another optim.kind' none run.resume=true optim.kind=sgd
+refused 'another model' none run.resume=true model.dim=64
+refused 'ckpt.from: .*: does not exist' none2 ckpt.from="$work/nowhere"
+touch "$work/none2/ckpt" 2>/dev/null || { mkdir -p "$work/none2" && touch "$work/none2/ckpt"; }
+refused 'none2/ckpt' none2 ckpt.every=1
+
+# ---- a full disk: the run goes on, and what was saved stays ----
+
+must_train full train.steps=2 ckpt.every=2
+(
+    trap '' XFSZ
+    ulimit -f 300
+    train full train.steps=4 ckpt.every=2 run.resume=true
+) || fail "a full disk ended the run: $(tail -n 2 "$work/full.out")"
+grep -q 'warning: the checkpoint of step 4 was not written: .*rank-0.safetensors: cannot be written' "$work/full.out" ||
+    fail "a full disk is not told: $(tail -n 3 "$work/full.out")"
+"$trireme" ckpt verify "$work/full" >/dev/null || fail "a full disk cost a good checkpoint"
+[ "$(ls -A "$work/full/ckpt" | tr '\n' ' ')" = ".lock step-2 " ] || fail "a full disk left $(ls -A "$work/full/ckpt")"
+
+# ---- killed at some moment while it writes ----
+
+for delay in 0.15 0.3 0.45; do
+    train killed train.steps=100000 ckpt.every=1 run.resume=auto layout.dp=2 run.save=false &
+    sleep $delay
+    for pid in $(pgrep -P $!); do kill -9 "$(pgrep -P "$pid" | head -n 1)" "$pid" 2>/dev/null; done
+    wait $!
+    ls "$work/killed/ckpt" 2>/dev/null | grep -q '^step-' || continue
+    "$trireme" ckpt verify "$work/killed" >"$work/verify" 2>&1 || fail "a kill left $(cat "$work/verify")"
+done 2>/dev/null # the shell tells of each kill
+
+# ---- others read it ----
+
+"$trireme" generate "$work/a/ckpt/step-10" --prompt-ids "1 2 3" --ids --set generate.tokens=4 >/dev/null ||
+    fail "generate does not take a checkpoint"
+"$trireme" ckpt export "$work/a/ckpt/step-10" --weights "$work/w.safetensors" >/dev/null &&
+    cmp -s "$work/w.safetensors" "$work/a/weights.safetensors" || fail "exported weights differ"
+"$trireme" ckpt export "$work/a/ckpt/step-10" --hf "$work/hf" >/dev/null || fail "no export for Hugging Face"
+must_train more model.from="$work/a/ckpt/step-10" train.steps=1
+"$trireme" ckpt inspect "$work/a" | grep -q 'ckpt/step-10 .* by 2 ranks' || fail "inspect does not list checkpoints"
+
+exit $((failures > 0))
