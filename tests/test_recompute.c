@@ -28,7 +28,7 @@ static const cell fp32_cells[] = {
     {{MODEL_GPT2, FP32, MUON, 4, 1, 0, 3, 2, 1, 0}},
     {{MODEL_LLAMA, FP32, ADAMW, 1, 1, 0, 0, 0, 3, 0}},
     {{MODEL_LLAMA, FP32, ADAMW, 1, 2, 0, 0, 0, 1, 1}},
-    {{MODEL_TIED, FP32, ADAMW, 2, 3, 1, 3, 0, 1, 0}},
+    {{MODEL_TIED, FP32, ADAMW, 2, 2, 1, 3, 0, 1, 0}},
     {{MODEL_MLM, FP32, ADAMW, 1, 1, 0, 0, 0, 1, 0}},
     {{MODEL_MLM, FP32, ADAMW, 1, 2, 1, 0, 0, 3, 0}},
     {{MODEL_MLM, FP32, ADAMW, 2, 1, 0, 3, 0, 3, 1}},

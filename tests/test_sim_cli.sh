@@ -41,7 +41,7 @@ refused() {
 fixtures=tests/fixtures/schedules
 run 0 --help
 says "--microbatches N"
-grep -q "^Settings" "$tmp/out" && fail "--help lists settings that sim does not read"
+grep -q "layout" "$tmp/out" || fail "--help does not list the settings that --device reads"
 COLUMNS=80 run 0
 says "1f1b: 4 ranks, 8 micro-batches"
 says "bubble 27.3 %"
@@ -107,7 +107,13 @@ refused "the cost \"Q=1\"" --cost F=1,Q=1
 refused "--pp is 0" --pp 0
 refused "--comms goes with --csv" --comms
 refused "--compare shows every schedule" --compare --schedule gpipe
-refused "takes no file" recipes/tiny.yaml
+refused "add --device" recipes/tiny.yaml
+refused "layout.pp is 1" recipes/tiny.yaml --device h100
+refused "no device" --device nothing --set layout.pp=2
+refused "config.yaml" --trace /no/such/run
+run 0 recipes/tiny.yaml --device h100 --set layout.pp=2 --set layout.microbatches=4 --draw "$tmp/model.svg"
+grep -q "tokens/s" "$tmp/out" || fail "--device does not tell the tokens a second"
+[ -s "$tmp/model.svg" ] || fail "--device draws nothing"
 refused "csv:" --schedule csv
 
 echo "$checks commands, $failures failures"

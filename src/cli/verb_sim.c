@@ -234,6 +234,11 @@ static tr_status run(const tri_cli *cli, tr_error *err)
         return tri_sim_trace(cli, err);
     if (tri_cli_flag(cli, "device"))
         return tri_sim_model(cli, err);
+    if (cli->file)
+        return tri_fail(err, TR_ERROR_INPUT,
+                        "%s has a layout, whose pipeline is timed on a device: add --device h100, "
+                        "say; without a file, --schedule and --pp tell what to simulate",
+                        cli->file);
     if (strncmp(config.order, "csv:", 4) != 0 && !tri_order_find(config.order))
         return unknown_schedule(config.order, err);
     if (tri_cli_flag(cli, "comms") && !tri_cli_flag(cli, "csv"))
