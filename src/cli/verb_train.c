@@ -344,7 +344,7 @@ static tr_status train(run *r, const tri_bootstrap *bootstrap, tr_error *err)
     if (early)
         return end_early(r, err);
     if (tr_settings_bool(r->cli->settings, "run.save"))
-        TRI_TRY(tr_session_pull(r->session, err)); /* by all: each has a part */
+        TRI_TRY(tri_session_pull_weights(&r->session->session, leads, err)); /* each has a part */
     if (leads) {
         TRI_TRY(write_results(r, err));
         tri_train_print_end(r);

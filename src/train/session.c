@@ -128,7 +128,7 @@ void tri_session_fini(tri_session *session)
     if (session->data)
         tri_data_close(session->data);
     free(session->weights);
-    free(session->host_weights);
+    tri_weights_free(session);
     free(session->fresh);
     tri_param_table_fini(&session->params);
     *session = (tri_session){0};
@@ -179,6 +179,13 @@ static tr_status open_rows(tri_session *session, tr_error *err)
     return check_labels(session, err);
 }
 
+/* Initial values, for what was not loaded from a file. */
+static void fill_param(void *loaded, tri_session *session, size_t param)
+{
+    if (!*(bool *)loaded || session->fresh[param])
+        tri_init_fill(&session->params.items[param], session->config.seed, session->weights[param]);
+}
+
 tr_status tri_session_fill(tri_session *session, tr_error *err)
 {
     if (session->device.def == &tri_device_null)
@@ -190,10 +197,7 @@ tr_status tri_session_fill(tri_session *session, tr_error *err)
         if (status != TR_OK)
             return tri_fail_prefix(err, status, "model.from");
     }
-    for (size_t i = 0; i < session->params.count; i++)
-        if (!loads || session->fresh[i])
-            tri_init_fill(&session->params.items[i], session->config.seed, session->weights[i]);
-    return tri_weights_push(session, err);
+    return tri_weights_push(session, fill_param, &loads, err);
 }
 
 /* The loss scale that the run begins with. */

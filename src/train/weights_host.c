@@ -2,6 +2,8 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include "base/half.h"
 
@@ -47,6 +49,39 @@ static bool in_pieces(const tri_session *session)
     return false;
 }
 
+/* Room for all of a model on the host, of which each rank has a part: addresses only. It takes
+ * memory where it is written, and that is given back as soon as a tensor is where it belongs. */
+static float *reserve(size_t bytes)
+{
+    void *memory = mmap(NULL, bytes + 1, PROT_READ | PROT_WRITE,
+                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    return memory == MAP_FAILED ? NULL : memory;
+}
+
+/* Gives back the memory of `count` tensors from this one on; pages that they share with others
+ * stay. */
+static void forget(const tri_session *session, size_t param, size_t count)
+{
+    uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
+    uintptr_t begin = (uintptr_t)session->weights[param], end = begin;
+    if (!session->host_weights)
+        return;
+    for (size_t i = param; i < param + count; i++)
+        end += (size_t)tri_shape_count(&session->params.items[i].shape) * sizeof(float);
+    begin = (begin + page - 1) / page * page;
+    end = end / page * page;
+    if (end > begin)
+        madvise((void *)begin, end - begin, MADV_DONTNEED); /* NOLINT: an address, not a number */
+}
+
+void tri_weights_free(tri_session *session)
+{
+    if (session->host_weights)
+        munmap(session->host_weights,
+               (size_t)tri_param_total(&session->params) * sizeof(float) + 1);
+    session->host_weights = NULL;
+}
+
 tr_status tri_weights_place(tri_session *session, tr_error *err)
 {
     const tri_program *program = program_of(session);
@@ -54,7 +89,7 @@ tr_status tri_weights_place(tri_session *session, tr_error *err)
     session->weights = calloc(session->params.count + 1, sizeof *session->weights);
     session->fresh = calloc(session->params.count + 1, sizeof *session->fresh);
     if (session->weights && apart)
-        session->host_weights = malloc((size_t)tri_param_total(&session->params) * sizeof(float));
+        session->host_weights = reserve((size_t)tri_param_total(&session->params) * sizeof(float));
     if (!session->weights || !session->fresh || (apart && !session->host_weights))
         return tri_fail(err, TR_ERROR_RUNTIME, "no memory for the weights on the host");
     float *next = session->host_weights;
@@ -134,15 +169,31 @@ static float *largest_room(const tri_session *session, size_t times)
     return malloc((size_t)most * sizeof(float) * times);
 }
 
-tr_status tri_weights_push(tri_session *session, tr_error *err)
+static tr_status push_param(tri_session *session, size_t param, float *room, tr_error *err)
 {
     const tri_program *program = program_of(session);
+    for (size_t s = 0; s < program->num_states; s++) {
+        const tri_state *state = &program->states[s];
+        if (state->param == param &&
+            (state->kind == TRI_STATE_PARAM || state->kind == TRI_STATE_COPY))
+            TRI_TRY(push_state(session, state, room, err));
+    }
+    return TR_OK;
+}
+
+tr_status tri_weights_push(tri_session *session, tri_weights_fn fill, void *context, tr_error *err)
+{
     float *room = largest_room(session, 2);
     tr_status status =
         room ? TR_OK : tri_fail(err, TR_ERROR_RUNTIME, "no memory to convert the weights");
-    for (size_t s = 0; s < program->num_states && status == TR_OK; s++)
-        if (program->states[s].kind == TRI_STATE_PARAM || program->states[s].kind == TRI_STATE_COPY)
-            status = push_state(session, &program->states[s], room, err);
+    for (size_t i = 0; i < session->params.count && status == TR_OK; i++) {
+        if (fill)
+            fill(context, session, i);
+        status = push_param(session, i, room, err);
+        forget(session, i, 1);
+    }
+    if (session->params.count)
+        forget(session, 0, session->params.count);
     free(room);
     return status;
 }
@@ -220,7 +271,7 @@ static tr_status pull_param(tri_session *session, size_t param, float *room, uin
     return share(session, param, err);
 }
 
-tr_status tri_session_pull_weights(tri_session *session, tr_error *err)
+tr_status tri_session_pull_weights(tri_session *session, bool keep, tr_error *err)
 {
     if (!session->host_weights)
         return TR_OK;
@@ -230,8 +281,13 @@ tr_status tri_session_pull_weights(tri_session *session, tr_error *err)
     tr_status status = room && counts
                            ? TR_OK
                            : tri_fail(err, TR_ERROR_RUNTIME, "no memory to collect the weights");
-    for (size_t i = 0; i < session->params.count && status == TR_OK; i++)
+    for (size_t i = 0; i < session->params.count && status == TR_OK; i++) {
         status = pull_param(session, i, room, counts, err);
+        if (!keep)
+            forget(session, i, 1);
+    }
+    if (!keep && session->params.count)
+        forget(session, 0, session->params.count);
     free(room);
     free(counts);
     return status;
