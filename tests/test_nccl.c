@@ -133,7 +133,7 @@ static tr_status train(rank *r, job *j, tr_comm *comm, tr_error *err)
     const char *fault = r->gpu ? fake_gpu_fault(r->gpu) : NULL;
     if (fault)
         return tri_fail(err, TR_ERROR_RUNTIME, "%s", fault);
-    return tri_session_pull_weights(&r->session, true, err);
+    return tri_session_pull_weights(&r->session, err);
 }
 
 static tr_status rank_main(tr_comm *comm, void *context, tr_error *err)

@@ -303,7 +303,7 @@ static void run_steps(tri_session *session, double *by_op, results *r)
     tri_eval_result eval;
     assert_int_equal(tri_session_eval(session, &eval, &err), TR_OK);
     r->eval = eval.loss;
-    assert_int_equal(tri_session_pull_weights(session, true, &err), TR_OK);
+    assert_int_equal(tri_session_pull_weights(session, &err), TR_OK);
     r->num_weights = (size_t)tri_param_total(&session->params);
     float *next = r->weights = malloc(r->num_weights * sizeof(float));
     for (size_t i = 0; i < session->params.count; i++) {

@@ -225,13 +225,13 @@ tr_status tr_session_save(tr_session *session, const char *path, tr_error *err)
 {
     tri_session *s = &session->session;
     if (tri_mesh_ranks(&s->config.compile.mesh) == 1)
-        TRI_TRY(tri_session_pull_weights(s, true, err));
+        TRI_TRY(tri_session_pull_weights(s, err));
     return tri_weights_save(path, &s->params, (const float *const *)s->weights, s->step, err);
 }
 
 tr_status tr_session_pull(tr_session *session, tr_error *err)
 {
-    return tri_session_pull_weights(&session->session, true, err);
+    return tri_session_pull_weights(&session->session, err);
 }
 
 size_t tr_session_num_params(const tr_session *session)

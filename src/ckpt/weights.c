@@ -13,11 +13,14 @@ typedef struct dims {
     int64_t size[TRI_MAX_RANK];
 } dims;
 
-tr_status tri_weights_save(const char *path, const tri_param_table *params,
-                           const float *const *data, int64_t step, tr_error *err)
+/* What the file begins with. */
+static tr_status write_header(tri_atomic_file *file, const char *path,
+                              const tri_param_table *params, int64_t step, tr_error *err)
 {
     tri_safetensors_item *items = calloc(params->count + 1, sizeof *items);
     dims *sizes = calloc(params->count + 1, sizeof *sizes);
+    char *header = NULL, step_text[24];
+    size_t num_bytes = 0;
     tr_status status = TR_OK;
     if (!items || !sizes)
         status = tri_fail(err, TR_ERROR_RUNTIME, "no memory to save %s", path);
@@ -28,17 +31,55 @@ tr_status tri_weights_save(const char *path, const tri_param_table *params,
         items[i] = (tri_safetensors_item){.name = param->name,
                                           .dtype = TRI_F32,
                                           .num_dims = param->shape.rank,
-                                          .dim = sizes[i].size,
-                                          .data = data[i]};
+                                          .dim = sizes[i].size};
     }
-    char step_text[24];
     snprintf(step_text, sizeof step_text, "%" PRId64, step);
     tri_safetensors_meta meta[] = {{"format", "trireme"}, {"version", "1"}, {"step", step_text}};
     if (status == TR_OK)
-        status = tri_safetensors_write(path, items, params->count, meta, 3, err);
+        status =
+            tri_safetensors_header(path, items, params->count, meta, 3, &header, &num_bytes, err);
+    if (status == TR_OK)
+        status = tri_atomic_write(file, header, num_bytes, err);
+    free(header);
     free(items);
     free(sizes);
     return status;
+}
+
+tr_status tri_weights_save_each(const char *path, const tri_param_table *params, int64_t step,
+                                tri_weights_fetch fetch, void *context, tr_error *err)
+{
+    tri_atomic_file file = {.fd = -1};
+    tr_status status = path ? tri_atomic_begin(&file, path, err) : TR_OK;
+    bool begun = path && status == TR_OK;
+    if (begun)
+        status = write_header(&file, path, params, step, err);
+    for (size_t i = 0; i < params->count && status == TR_OK; i++) {
+        const float *data = NULL;
+        size_t bytes = (size_t)tri_shape_count(&params->items[i].shape) * sizeof *data;
+        status = fetch(context, i, &data, err);
+        if (status == TR_OK && path)
+            status = tri_atomic_write(&file, data, bytes, err);
+    }
+    if (status == TR_OK && path)
+        return tri_atomic_commit(&file, err);
+    if (begun)
+        tri_atomic_abort(&file);
+    return status;
+}
+
+static tr_status fetch_from(void *context, size_t param, const float **data, tr_error *err)
+{
+    (void)err;
+    const float *const *all = context;
+    *data = all[param];
+    return TR_OK;
+}
+
+tr_status tri_weights_save(const char *path, const tri_param_table *params,
+                           const float *const *data, int64_t step, tr_error *err)
+{
+    return tri_weights_save_each(path, params, step, fetch_from, (void *)(uintptr_t)data, err);
 }
 
 static bool same_shape(const tri_param *param, const tri_safetensor *tensor)

@@ -9,6 +9,13 @@
 /* One pointer per row of the table, to fp32 elements. */
 tr_status tri_weights_save(const char *path, const tri_param_table *params,
                            const float *const *data, int64_t step, tr_error *err);
+/* Called for each row in turn; what *data points to is used until the next call. */
+typedef tr_status (*tri_weights_fetch)(void *context, size_t param, const float **data,
+                                       tr_error *err);
+/* The same with the parameters one after the other; path NULL: nothing is written, for ranks that
+ * only have to take part in fetching. */
+tr_status tri_weights_save_each(const char *path, const tri_param_table *params, int64_t step,
+                                tri_weights_fetch fetch, void *context, tr_error *err);
 /* Every parameter of the table must be there in its shape; others in the file are an error, since
  * they mean that the file belongs to another model. A directory is a checkpoint, or one of Hugging
  * Face (hf.h), which may lack a head: fresh[i], false before, is set for the parameters that were

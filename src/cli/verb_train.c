@@ -202,16 +202,15 @@ static tr_status one_step(run *r, tr_error *err)
     return TR_OK;
 }
 
-static tr_status write_results(run *r, tr_error *err)
+/* By all ranks, since each has a part of them; one writes. */
+static tr_status save_weights(run *r, bool writes, tr_error *err)
 {
-    char *path;
-    if (tr_settings_bool(r->cli->settings, "run.save")) {
+    char *path = NULL;
+    if (writes)
         TRI_TRY(in_dir(r, "weights.safetensors", &path, err));
-        tr_status status = tr_session_save(r->session, path, err);
-        free(path);
-        TRI_TRY(status);
-    }
-    return TR_OK;
+    tr_status status = tri_session_save_weights(&r->session->session, path, err);
+    free(path);
+    return status;
 }
 
 /* All ranks are here after the same step. */
@@ -344,11 +343,9 @@ static tr_status train(run *r, const tri_bootstrap *bootstrap, tr_error *err)
     if (early)
         return end_early(r, err);
     if (tr_settings_bool(r->cli->settings, "run.save"))
-        TRI_TRY(tri_session_pull_weights(&r->session->session, leads, err)); /* each has a part */
-    if (leads) {
-        TRI_TRY(write_results(r, err));
+        TRI_TRY(save_weights(r, leads, err));
+    if (leads)
         tri_train_print_end(r);
-    }
     return TR_OK;
 }
 

@@ -170,9 +170,11 @@ const float *tri_session_predict_at(tri_session *session, const tri_prompt *prom
  */
 tr_status tri_session_grad(const tri_session *session, tri_id param, float *to, tr_error *err);
 /* Brings session->weights up to date where the device has memory of its own, or this rank only
- * pieces; before saving. Collective over the ranks; only those that keep them take the memory for
- * it. */
-tr_status tri_session_pull_weights(tri_session *session, bool keep, tr_error *err);
+ * pieces. Collective over the ranks. */
+tr_status tri_session_pull_weights(tri_session *session, tr_error *err);
+/* Writes the parameters to a file, tensor by tensor: nobody ever holds more than one whole. The
+ * ranks that pass NULL only help. Collective over the ranks. */
+tr_status tri_session_save_weights(tri_session *session, const char *path, tr_error *err);
 uint64_t tri_session_planned_bytes(const tri_session *session);
 
 #endif

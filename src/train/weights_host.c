@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "base/half.h"
+#include "ckpt/weights.h"
 
 /* Parameters and their copies are at the same addresses in every program: the first will do. */
 static int any_program(const tri_session *session)
@@ -271,24 +272,61 @@ static tr_status pull_param(tri_session *session, size_t param, float *room, uin
     return share(session, param, err);
 }
 
-tr_status tri_session_pull_weights(tri_session *session, bool keep, tr_error *err)
+/* Parameters on their way to the host. */
+typedef struct puller {
+    tri_session *session;
+    float *room;
+    uint64_t *counts;
+} puller;
+
+static tr_status puller_init(puller *p, tri_session *session, tr_error *err)
 {
+    int ranks = tri_mesh_ranks(&session->config.compile.mesh);
+    *p = (puller){.session = session, .room = largest_room(session, 2)};
+    p->counts = malloc((size_t)ranks * sizeof *p->counts);
+    if (p->room && p->counts)
+        return TR_OK;
+    return tri_fail(err, TR_ERROR_RUNTIME, "no memory to collect the weights");
+}
+
+static void puller_fini(puller *p)
+{
+    free(p->room);
+    free(p->counts);
+}
+
+tr_status tri_session_pull_weights(tri_session *session, tr_error *err)
+{
+    puller p;
     if (!session->host_weights)
         return TR_OK;
-    float *room = largest_room(session, 2);
-    uint64_t *counts =
-        malloc((size_t)tri_mesh_ranks(&session->config.compile.mesh) * sizeof *counts);
-    tr_status status = room && counts
-                           ? TR_OK
-                           : tri_fail(err, TR_ERROR_RUNTIME, "no memory to collect the weights");
-    for (size_t i = 0; i < session->params.count && status == TR_OK; i++) {
-        status = pull_param(session, i, room, counts, err);
-        if (!keep)
-            forget(session, i, 1);
+    tr_status status = puller_init(&p, session, err);
+    for (size_t i = 0; i < session->params.count && status == TR_OK; i++)
+        status = pull_param(session, i, p.room, p.counts, err);
+    puller_fini(&p);
+    return status;
+}
+
+static tr_status fetch(void *context, size_t param, const float **data, tr_error *err)
+{
+    puller *p = context;
+    if (p->session->host_weights) {
+        if (param > 0)
+            forget(p->session, param - 1, 1);
+        TRI_TRY(pull_param(p->session, param, p->room, p->counts, err));
     }
-    if (!keep && session->params.count)
+    *data = p->session->weights[param];
+    return TR_OK;
+}
+
+tr_status tri_session_save_weights(tri_session *session, const char *path, tr_error *err)
+{
+    puller p;
+    tr_status status = puller_init(&p, session, err);
+    if (status == TR_OK)
+        status = tri_weights_save_each(path, &session->params, session->step, fetch, &p, err);
+    if (session->params.count)
         forget(session, 0, session->params.count);
-    free(room);
-    free(counts);
+    puller_fini(&p);
     return status;
 }
