@@ -164,6 +164,55 @@ static void test_gathers_ahead(void **state)
     assert_true(none < one && one < three); /* the plan counts what lies there early */
 }
 
+/* Pipelines: every send is under way while the sender goes on, and receives are started before the
+ * action ahead of them where their memory is free; both in the order in which they stand. */
+static void test_messages_between_stages(void **state)
+{
+    (void)state;
+    static const char *const orders[] = {"layout.schedule=1f1b", "layout.schedule=interleaved",
+                                         "layout.schedule=zb-h1"};
+    for (int o = 0; o < 3; o++)
+        for (int rank = 0; rank < 2; rank++) {
+            tr_error err = {0};
+            made m = {.settings = settings_of(NULL, SET(SMALL, "layout.dp=1", "layout.pp=2",
+                                                        "layout.microbatches=4", orders[o],
+                                                        "run.device=null"))};
+            if (tri_api_compile(m.settings, rank, &m.session, &err) != TR_OK)
+                fail_msg("%s", err.message);
+            m.program = &m.session->session.programs[TRI_PROGRAM_TRAIN];
+            const tri_program *program = m.program;
+            size_t sends = 0, sent = 0, received = 0, ahead = 0;
+            for (size_t c = 0; c < program->num_calls; c++) {
+                const tri_segment *segment = &program->segments[program->calls[c].segment];
+                for (uint32_t i = 0; i < segment->count; i++)
+                    sends += program->instrs[segment->first + i].op == TRI_OP_SEND;
+            }
+            const tri_flight *last[2] = {NULL, NULL};
+            for (size_t f = 0; f < program->num_flights; f++) {
+                const tri_flight *flight = &program->flights[f];
+                tri_op op = program->instrs[flight->instr].op;
+                bool receives = op == TRI_OP_RECV;
+                if (op != TRI_OP_SEND && !receives)
+                    continue;
+                sent += !receives;
+                received += receives;
+                ahead += flight->from_call < flight->call;
+                assert_true(receives || flight->from_call == flight->call);
+                const tri_flight *before = last[receives];
+                assert_true(!before || before->call < flight->call ||
+                            (before->call == flight->call && before->instr < flight->instr));
+                last[receives] = flight;
+            }
+            assert_true(sends >= 4);
+            assert_int_equal(sent, sends);
+            if (ahead == 0 || ahead > received)
+                fail_msg("%s, rank %d: %zu of %zu receives are started ahead", orders[o], rank,
+                         ahead, received);
+            assert_int_equal(program->num_early, ahead);
+            unmake(&m);
+        }
+}
+
 static void test_settings(void **state)
 {
     (void)state;
@@ -313,6 +362,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_sums_under_the_backward),
         cmocka_unit_test(test_gathers_ahead),
+        cmocka_unit_test(test_messages_between_stages),
         cmocka_unit_test(test_settings),
         cmocka_unit_test(test_executor_follows_the_program),
         cmocka_unit_test(test_failure_names_the_started_instruction),

@@ -523,6 +523,7 @@ void tri_program_fini(tri_program *program)
     free(program->spaces);
     free(program->flights);
     free(program->landings);
+    free(program->early);
     tri_arena_fini(&program->arena);
     *program = (tri_program){0};
 }

@@ -12,7 +12,7 @@ typedef struct checker {
     const tri_program *program;
     uint32_t *air; /* flights under way */
     size_t num_air;
-    size_t next_flight, next_landing;
+    size_t next_flight, next_landing, next_early;
     tr_error *err;
 } checker;
 
@@ -131,6 +131,20 @@ static tr_status check_copy(checker *c, uint32_t call)
     return TR_OK;
 }
 
+/* Receives that are started before this instruction, ahead of their place. */
+static tr_status start_early(checker *c, uint32_t call, uint32_t instr)
+{
+    const tri_program *program = c->program;
+    while (c->next_flight < program->num_flights) {
+        const tri_flight *flight = &program->flights[c->next_flight];
+        if (flight->from_call != call || flight->from_instr != instr || flight->call == call)
+            break;
+        TRI_TRY(check_instr(c, flight->call, flight->instr));
+        c->air[c->num_air++] = (uint32_t)c->next_flight++;
+    }
+    return TR_OK;
+}
+
 static tr_status check_call(checker *c, uint32_t call)
 {
     const tri_program *program = c->program;
@@ -141,8 +155,15 @@ static tr_status check_call(checker *c, uint32_t call)
         bool message = tri_op_get(instr->op)->communicates;
         if (!tri_call_runs(&program->calls[call], instr))
             continue;
-        if (!message || instr->span > 0)
+        if (!message || instr->span > 0) {
             TRI_TRY(land(c, call, i));
+            TRI_TRY(start_early(c, call, i));
+        }
+        const tri_landing *early = &program->early[c->next_early];
+        if (c->next_early < program->num_early && early->call == call && early->instr == i) {
+            c->next_early++; /* under way since long */
+            continue;
+        }
         TRI_TRY(check_instr(c, call, i));
         if (c->next_flight == program->num_flights)
             continue;
@@ -172,6 +193,11 @@ tr_status tri_check_overlap(const tri_program *program, tr_error *err)
                           "not run",
                           c.next_flight, program->flights[c.next_flight].instr,
                           program->flights[c.next_flight].call);
+    if (status == TR_OK && c.next_early < program->num_early)
+        status = tri_fail(err, TR_ERROR_INPUT,
+                          "the place of a message that is started early, "
+                          "instruction %u of call %u, is never reached",
+                          program->early[c.next_early].instr, program->early[c.next_early].call);
     if (status == TR_OK && c.num_air > 0)
         status = tri_fail(err, TR_ERROR_INPUT, "the %s of instruction %u is never waited for",
                           name_of(program, program->flights[c.air[0]].instr),

@@ -5,6 +5,9 @@
  * reads or writes; at the latest at the end of the timeline. Which one that is follows from spaces,
  * instances and offsets, so it is decided here, once, and nothing is compared during a step.
  *
+ * Receives of a pipeline are started ahead of their place, as early as their memory is free, but no
+ * more than one action: then a message that comes early does not wait for its receiver.
+ *
  * A message needs no wait for an earlier one over the same axis: these have one lane, which keeps
  * their order. Messages that are small, or have little computation to hide behind, are not worth a
  * lane and stay where they stand: they have no flight. Sends between ranks of a pipeline always
@@ -21,6 +24,7 @@ typedef struct airborne {
     const tri_instr *instr;
     tri_range read, write;
     double work; /* done before it was started */
+    uint32_t wait_call;
 } airborne;
 
 typedef struct planner {
@@ -28,8 +32,13 @@ typedef struct planner {
     const tri_overlap *how;
     airborne *air;
     size_t num_air, air_capacity;
-    bool *made; /* of each flight: it is worth while */
+    airborne *landed; /* that ended in one of the last calls */
+    size_t num_landed, landed_capacity;
+    double *call_work;       /* of each call: done before it */
+    uint32_t last_recv_call; /* no receive is started before it: they keep their order */
+    bool *made;              /* of each flight: it is worth while */
     size_t flights_capacity, made_capacity;
+    bool no_memory;
     double work; /* done so far: floating-point operations, and bytes as so many of them */
     tr_error *err;
 } planner;
@@ -113,6 +122,27 @@ static bool touches(const planner *p, const tri_call *call, const tri_instr *ins
     return false;
 }
 
+/* Calls that a receive may be started ahead. */
+enum { MOST_AHEAD = 4 };
+
+/* What ended recently: a receive must not be started before that where they share memory. */
+static void note_landed(planner *p, const airborne *a, uint32_t call)
+{
+    size_t kept = 0;
+    for (size_t n = 0; n < p->num_landed; n++)
+        if (p->landed[n].wait_call + MOST_AHEAD >= call)
+            p->landed[kept++] = p->landed[n];
+    p->num_landed = kept;
+    airborne *landed =
+        tri_array_grow(p->landed, p->num_landed, &p->landed_capacity, sizeof *landed);
+    p->no_memory |= !landed;
+    if (!landed)
+        return;
+    p->landed = landed;
+    landed[p->num_landed] = *a;
+    landed[p->num_landed++].wait_call = call;
+}
+
 /* Ends a flight before this instruction; one that had nothing to hide behind is not made. */
 static void land(planner *p, size_t n, uint32_t call, uint32_t instr)
 {
@@ -120,9 +150,11 @@ static void land(planner *p, size_t n, uint32_t call, uint32_t instr)
     tri_flight *flight = &p->program->flights[a->flight];
     double least = pairwise(a->instr) ? 0 : (double)p->how->min_bytes * TRI_OVERLAP_FLOPS_OF_BYTE;
     double work = p->work - a->work;
+    note_landed(p, a, call);
     flight->wait_call = call;
     flight->wait_instr = instr;
-    p->made[a->flight] = a->instr->op == TRI_OP_SEND || (work > 0 && work >= least);
+    bool early = flight->from_call < flight->call;
+    p->made[a->flight] = a->instr->op == TRI_OP_SEND || early || (work > 0 && work >= least);
     memmove(a, a + 1, (p->num_air - n - 1) * sizeof *a);
     p->num_air--;
 }
@@ -134,6 +166,56 @@ static bool worth_a_lane(const planner *p, const tri_instr *instr)
     for (size_t n = 0; n < p->num_air; n++)
         behind |= tri_same_lane(p->air[n].instr, instr);
     return behind || tri_message_whole_bytes(p->program, instr) >= p->how->min_bytes;
+}
+
+/* Whether an instruction of a call before `end` touches the memory of a message. */
+static bool call_touches(const planner *p, uint32_t c, uint32_t end, const airborne *a)
+{
+    const tri_call *call = &p->program->calls[c];
+    for (uint32_t i = p->program->segments[call->segment].first; i < end; i++) {
+        const tri_instr *instr = &p->program->instrs[i];
+        bool rides = tri_op_get(instr->op)->communicates && instr->span == 0;
+        if (!rides && tri_call_runs(call, instr) && touches(p, call, instr, a))
+            return true;
+    }
+    return false;
+}
+
+/* The first instruction of a call that runs, or TRI_NONE. */
+static uint32_t first_running(const tri_program *program, uint32_t c)
+{
+    const tri_segment *segment = &program->segments[program->calls[c].segment];
+    for (uint32_t i = segment->first; i < segment->first + segment->count; i++)
+        if (program->instrs[i].span > 0 && tri_call_runs(&program->calls[c], &program->instrs[i]))
+            return i;
+    return TRI_NONE;
+}
+
+/* The earliest call before which a receive can be started: its own, or the action before it. */
+static uint32_t call_ahead(const planner *p, uint32_t c, uint32_t i, const airborne *a)
+{
+    const tri_program *program = p->program;
+    uint32_t best = c, least = c > MOST_AHEAD ? c - MOST_AHEAD : 0;
+    least = p->last_recv_call > least ? p->last_recv_call : least;
+    for (uint32_t k = c; k-- > least && !call_touches(p, c, i, a);) {
+        const tri_segment *segment = &program->segments[program->calls[k].segment];
+        if (segment->action == TRI_ACTION_U ||
+            call_touches(p, k, segment->first + segment->count, a))
+            break;
+        if (first_running(program, k) != TRI_NONE)
+            best = k;
+        if (tri_action_computes(segment->action))
+            break;
+    }
+    for (size_t n = 0; n < p->num_landed && best < c; n++)
+        if (p->landed[n].wait_call >= best && (tri_ranges_meet(&p->landed[n].read, &a->write) ||
+                                               tri_ranges_meet(&p->landed[n].write, &a->write)))
+            best = c;
+    for (size_t n = 0; n < p->num_air && best < c; n++)
+        if (&p->air[n] != a && (tri_ranges_meet(&p->air[n].read, &a->write) ||
+                                tri_ranges_meet(&p->air[n].write, &a->write)))
+            best = c;
+    return best;
 }
 
 static tr_status take_off(planner *p, uint32_t c, uint32_t i)
@@ -155,7 +237,15 @@ static tr_status take_off(planner *p, uint32_t c, uint32_t i)
     airborne *a = &p->air[p->num_air++];
     *a = (airborne){.flight = (uint32_t)program->num_flights, .instr = instr, .work = p->work};
     message_ranges(program, &program->calls[c], instr, &a->read, &a->write);
-    flights[program->num_flights++] = (tri_flight){.call = c, .instr = i};
+    uint32_t from = c, from_instr = i;
+    if (instr->op == TRI_OP_RECV) {
+        from = call_ahead(p, c, i, a);
+        p->last_recv_call = from < c ? from : c + 1;
+        from_instr = from < c ? first_running(program, from) : i;
+        a->work = from < c ? p->call_work[from] : a->work;
+    }
+    flights[program->num_flights++] =
+        (tri_flight){.call = c, .instr = i, .from_call = from, .from_instr = from_instr};
     return TR_OK;
 }
 
@@ -170,6 +260,7 @@ bool tri_range_of_params(const tri_program *program, const tri_range *range)
 static tr_status walk_call(planner *p, uint32_t c)
 {
     const tri_program *program = p->program;
+    p->call_work[c] = p->work;
     const tri_call *call = &program->calls[c];
     const tri_segment *segment = &program->segments[call->segment];
     for (size_t n = p->num_air; n-- > 0 && call->copy_from != TRI_NONE;)
@@ -191,6 +282,21 @@ static tr_status walk_call(planner *p, uint32_t c)
             p->work += instr->cost.flops + FLOPS_OF_BYTE * instr->cost.bytes;
     }
     return TR_OK;
+}
+
+static int started_earlier(const void *a, const void *b)
+{
+    const tri_flight *x = a, *y = b;
+    if (x->from_call != y->from_call)
+        return x->from_call < y->from_call ? -1 : 1;
+    if (x->from_instr != y->from_instr)
+        return x->from_instr < y->from_instr ? -1 : 1;
+    bool x_early = x->call != x->from_call, y_early = y->call != y->from_call;
+    if (x_early != y_early)
+        return x_early ? -1 : 1; /* before the one that stands there */
+    if (x->call != y->call)
+        return x->call < y->call ? -1 : 1;
+    return x->instr < y->instr ? -1 : x->instr > y->instr;
 }
 
 static int earlier(const void *a, const void *b)
@@ -217,16 +323,22 @@ static tr_status list_landings(planner *p)
         if (p->made[f])
             program->flights[kept++] = program->flights[f];
     program->num_flights = kept;
+    if (kept > 0)
+        qsort(program->flights, kept, sizeof *program->flights, started_earlier);
     program->landings = calloc(kept + 1, sizeof *program->landings);
-    if (!program->landings)
+    program->early = calloc(kept + 1, sizeof *program->early);
+    if (!program->landings || !program->early || p->no_memory)
         return tri_fail(p->err, TR_ERROR_RUNTIME, "no memory for the program's messages");
     for (uint32_t f = 0; f < kept; f++) {
         const tri_flight *flight = &program->flights[f];
         tri_instr *instr = &program->instrs[flight->instr];
         program->landings[f] = (tri_landing){flight->wait_call, flight->wait_instr, f};
+        if (flight->from_call < flight->call)
+            program->early[program->num_early++] = (tri_landing){flight->call, flight->instr, f};
         if (!instr->flight)
             instr->flight = f + 1;
     }
+    qsort(program->early, program->num_early, sizeof *program->early, earlier);
     tri_sort_landings(program);
     return TR_OK;
 }
@@ -234,7 +346,10 @@ static tr_status list_landings(planner *p)
 tr_status tri_plan_overlap(tri_program *program, const tri_overlap *how, tr_error *err)
 {
     planner p = {.program = program, .how = how, .err = err};
-    tr_status status = TR_OK;
+    p.call_work = calloc(program->num_calls + 1, sizeof *p.call_work);
+    tr_status status =
+        p.call_work ? TR_OK
+                    : tri_fail(err, TR_ERROR_RUNTIME, "no memory for the program's messages");
     for (uint32_t c = 0; c < program->num_calls && status == TR_OK; c++)
         status = walk_call(&p, c);
     while (p.num_air > 0)
@@ -242,6 +357,8 @@ tr_status tri_plan_overlap(tri_program *program, const tri_overlap *how, tr_erro
     if (status == TR_OK)
         status = list_landings(&p);
     free(p.air);
+    free(p.landed);
+    free(p.call_work);
     free(p.made);
     return status;
 }

@@ -103,7 +103,8 @@ typedef struct tri_call {
  * waited for before another instruction, or at the end (wait_call == num_calls). Messages without a
  * flight are waited for where they stand. */
 typedef struct tri_flight {
-    uint32_t call, instr;
+    uint32_t call, instr;           /* where it stands */
+    uint32_t from_call, from_instr; /* before which it is started: there, or (receives) earlier */
     uint32_t wait_call, wait_instr;
 } tri_flight;
 
@@ -128,7 +129,9 @@ typedef struct tri_program {
     uint32_t *frames; /* of all calls */
     tri_space *spaces;
     size_t num_spaces, spaces_capacity;
-    tri_flight *flights;   /* in the order of starting */
+    tri_flight *flights; /* in the order of starting */
+    tri_landing *early;  /* those that are started before their place, in the order of places */
+    size_t num_early;
     tri_landing *landings; /* the same flights in the order of waiting */
     size_t num_flights;
     uint32_t num_microbatches;

@@ -438,6 +438,17 @@ static tr_status land(tri_executor *executor, uint32_t c, uint32_t i, bool timed
     return TR_OK;
 }
 
+/* Receives that are started before this instruction, ahead of their place. */
+static tr_status start_early(tri_executor *executor, uint32_t c, uint32_t i, tr_error *err)
+{
+    const tri_flight *flight;
+    while ((flight = tri_executor_early(executor, c, i)) != NULL) {
+        tri_executor_point(executor, &executor->program->calls[flight->call], flight->instr);
+        TRI_TRY(run_message(executor, flight->call, flight->instr, err));
+    }
+    return TR_OK;
+}
+
 static tr_status run_call(tri_executor *executor, uint32_t c, tr_error *err)
 {
     const tri_program *program = executor->program;
@@ -456,6 +467,11 @@ static tr_status run_call(tri_executor *executor, uint32_t c, tr_error *err)
             continue;
         TRI_TRY(land(executor, c, i, timed, &waited, err));
         first_wait = first_wait < 0 ? waited : first_wait;
+        if (program->num_early > 0) {
+            TRI_TRY(start_early(executor, c, i, err));
+            if (!ready->plan.kernel && tri_executor_reached(executor, c, i))
+                continue;
+        }
         tri_executor_point(executor, call, i);
         tri_executor_publish(executor, i);
         int64_t start = timed ? (int64_t)tri_now_ns() : 0;
@@ -480,7 +496,7 @@ tr_status tri_executor_run(tri_executor *executor, tr_error *err)
         return tri_executor_run_queue(executor, err);
     tr_status status = TR_OK;
     uint32_t num_calls = (uint32_t)executor->program->num_calls;
-    executor->num_started = executor->num_landed = 0;
+    executor->num_started = executor->num_landed = executor->num_reached = 0;
     for (uint32_t c = 0; c < num_calls && status == TR_OK; c++)
         status = run_call(executor, c, err);
     if (status == TR_OK)

@@ -73,6 +73,7 @@ typedef struct tri_executor {
     size_t num_parts, parts_capacity;
     void **requests; /* [num_flights] messages under way, NULL: not started, or ended */
     size_t num_started, num_landed; /* flights, in this run */
+    size_t num_reached;             /* of those that are started ahead: their places so far */
     void *host_memory;              /* copies of operands, for instructions that run on the host */
     tri_lane_use *lanes;            /* NULL: no message was enqueued yet */
 } tri_executor;

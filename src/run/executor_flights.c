@@ -1,5 +1,5 @@
 /* Messages beside the computation: the program says which are started and where each is waited for
- * (program/overlap.c); here that is done, step by step in the order of the two lists. */
+ * (program/overlap.c); here that is done, step by step in the order of its lists. */
 #include "base/clock.h"
 #include "program/match.h"
 #include "run/executor_parts.h"
@@ -11,6 +11,27 @@ bool tri_executor_flies(const tri_executor *executor, uint32_t call, uint32_t in
         return false;
     const tri_flight *flight = &program->flights[executor->num_started];
     return flight->call == call && flight->instr == instr;
+}
+
+const tri_flight *tri_executor_early(const tri_executor *executor, uint32_t call, uint32_t instr)
+{
+    const tri_program *program = executor->program;
+    if (executor->num_started == program->num_flights || !executor->exchange->start)
+        return NULL;
+    const tri_flight *flight = &program->flights[executor->num_started];
+    bool here = flight->from_call == call && flight->from_instr == instr && flight->call > call;
+    return here ? flight : NULL;
+}
+
+bool tri_executor_reached(tri_executor *executor, uint32_t call, uint32_t instr)
+{
+    const tri_program *program = executor->program;
+    const tri_landing *early = &program->early[executor->num_reached];
+    if (executor->num_reached == program->num_early || !executor->exchange->start ||
+        early->call != call || early->instr != instr)
+        return false;
+    executor->num_reached++;
+    return true;
 }
 
 tr_status tri_executor_start(tri_executor *executor, uint32_t instr, const tri_message *message,

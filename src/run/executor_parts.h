@@ -58,6 +58,10 @@ uint32_t tri_executor_run_length(const tri_executor *executor, uint32_t instr, u
 /* executor_flights.c: messages beside the computation */
 /* Waits for what must have ended before this instruction. */
 tr_status tri_executor_land(tri_executor *executor, uint32_t call, uint32_t instr, tr_error *err);
+/* The next flight that is to be started before this instruction, ahead of its place; or NULL. */
+const tri_flight *tri_executor_early(const tri_executor *executor, uint32_t call, uint32_t instr);
+/* Whether the message that stands here was started ahead. */
+bool tri_executor_reached(tri_executor *executor, uint32_t call, uint32_t instr);
 /* Whether the instruction is the next flight, which is then started. */
 bool tri_executor_flies(const tri_executor *executor, uint32_t call, uint32_t instr);
 tr_status tri_executor_start(tri_executor *executor, uint32_t instr, const tri_message *message,
