@@ -14,7 +14,7 @@ shift $(($# < 2 ? $# : 2))
 work=$(mktemp -d "${TMPDIR:-/tmp}/trireme-bench-ckpt-XXXXXX")
 trap 'rm -rf "$work"' EXIT
 set=(--set model.num_layers=4 --set model.dim=384 --set model.num_heads=6 --set model.vocab=4096
-    --set data.seq_len=64 --set train.batch=4 --set train.steps=100 --set train.eval_batches=1
+    --set data.seq_len=128 --set train.batch=8 --set train.steps=100 --set train.eval_batches=1
     --set run.save=false --set data.eval_fraction=0)
 for s in "$@"; do set+=(--set "$s"); done
 
