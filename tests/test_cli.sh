@@ -128,7 +128,7 @@ test_files_that_do_not_do() {
 test_loss_that_is_not_finite() {
     local dir=$tmp/nan
     refused 1 'not finite at step' train recipes/tiny.yaml --set optim.kind=sgd \
-        --set optim.lr=1000 --set train.clip=0 --set run.dir="$dir"
+        --set optim.lr=1000 --set train.clip=0 --set train.max_skipped=0 --set run.dir="$dir"
     grep -q 'the weights are as before this step' "$tmp/err" || fail "it does not say what is kept"
     nothing_left "$dir"
     tail -n 1 "$dir/metrics.jsonl" | grep -q '"grad_norm":null' || fail "no line for the bad step"

@@ -8,6 +8,7 @@
 
 #include "fixture.h"
 #include "op_cases.h"
+#include "train/nonfinite.h"
 
 #define SMALL "model.num_layers=2", "model.dim=32", "data.seq_len=24", "train.clip=1"
 #define FP16  SMALL, "precision.kind=fp16"
@@ -254,26 +255,99 @@ static void test_scale_does_not_change_the_gradient(void **state)
     }
 }
 
-static void expect_end(const char *says, int after, const char *const *assignments)
+/* A scale that starts far too high is halved as often as it takes; only steps without a finite
+ * loss count, since no scale has a part in those. */
+static void test_backing_off_is_not_counted(void **state)
 {
+    (void)state;
     tr_settings *settings;
-    tr_session *session = open_session(&settings, assignments);
-    tr_error err = {0};
-    for (int i = 0; i < after; i++)
-        assert_true(step(session).skipped);
-    assert_int_equal(tr_session_step(session, NULL, &err), TR_ERROR_NUMERIC);
-    if (!strstr(err.message, says))
-        fail_msg("does not say \"%s\": %s", says, err.message);
+    tr_session *session =
+        open_session(&settings, SET(FP16, "precision.scale=1e15", "train.max_skipped=0"));
+    int skipped = 0;
+    while (step(session).skipped)
+        skipped++;
+    assert_in_range(skipped, 20, 50);
+    assert_int_equal(session->session.skipped, skipped);
     tr_session_destroy(session);
     tr_settings_destroy(settings);
+}
+
+static float *find_weight(tr_session *session, const char *name)
+{
+    for (size_t i = 0; i < tr_session_num_params(session); i++)
+        if (strcmp(tr_session_param(session, i).name, name) == 0)
+            return tr_session_param(session, i).data;
+    fail_msg("there is no %s", name);
+    return NULL;
 }
 
 static void test_too_many_skipped_steps_end_the_run(void **state)
 {
     (void)state;
-    expect_end("in 4 steps in a row, up to step 3", 3,
-               SET(FP16, "precision.scale=1e15", "train.max_skipped=3"));
-    expect_end("precision.kind=bf16", 0, SET(FP16, "precision.scale=1e15", "train.max_skipped=0"));
+    const char *const kinds[] = {"precision.kind=fp32", "precision.kind=bf16",
+                                 "precision.kind=fp16"};
+    for (int k = 0; k < 3; k++) {
+        tr_settings *settings;
+        tr_session *session = open_session(&settings, SET(SMALL, kinds[k], "train.max_skipped=3"));
+        tr_error err = {0};
+        float *weight = find_weight(session, "ln_f.weight"), kept = weight[1];
+        step(session);
+        weight[1] = NAN;
+        for (int i = 0; i < 3; i++)
+            assert_true(step(session).skipped);
+        weight[1] = kept; /* a good step in between, and counting starts again */
+        assert_false(step(session).skipped);
+        weight[1] = NAN;
+        for (int i = 0; i < 3; i++)
+            assert_true(step(session).skipped);
+        assert_int_equal(tr_session_step(session, NULL, &err), TR_ERROR_NUMERIC);
+        assert_non_null(
+            strstr(err.message, "loss is not finite in 4 steps in a row, up to step 8"));
+        assert_int_equal(session->session.skipped, 7);
+        tr_session_destroy(session);
+        tr_settings_destroy(settings);
+    }
+}
+
+/* What is named is where it began, not where it spread to. */
+static void test_the_first_gradient_is_named(void **state)
+{
+    (void)state;
+    tr_settings *settings;
+    tr_session *session = open_session(&settings, SET(SMALL, "train.max_skipped=0"));
+    tri_executor *executor = &session->session.executors[TRI_PROGRAM_TRAIN];
+    tr_error err = {0};
+    step(session);
+    tri_nonfinite found;
+    assert_int_equal(tri_nonfinite_find(&session->session, &found, &err), TR_OK);
+    assert_true(found.place == INT64_MAX && found.tensors == 0 && found.of_tensors > 10);
+    const tri_program *program = executor->program;
+    const char *const bad[] = {"wte.weight", "h.0.mlp.c_fc.weight", "h.1.attn.c_proj.bias"};
+    for (size_t s = 0; s < program->num_states; s++)
+        for (int i = 0; i < 3; i++) {
+            const tri_state *at = &program->states[s];
+            if (at->kind == TRI_STATE_GRAD &&
+                strcmp(session->session.params.items[at->param].name, bad[i]) == 0) {
+                float *grad = tri_executor_memory(executor, at->latest, 0);
+                grad[0] = NAN;
+                grad[2] = INFINITY;
+            }
+        }
+    assert_int_equal(tri_nonfinite_find(&session->session, &found, &err), TR_OK);
+    assert_string_equal(session->session.params.items[found.param].name, bad[2]);
+    assert_int_equal(found.num, 2);
+    assert_int_equal(found.tensors, 3);
+    tri_fail(&err, TR_ERROR_NUMERIC, "It ends");
+    tri_nonfinite_add(&session->session, &found, 5, &err);
+    assert_non_null(strstr(err.message, "It ends. The first gradient that is not finite, in the "
+                                        "order of the backward, is that of h.1.attn.c_proj.bias on "
+                                        "rank 5: 2 of "));
+    find_weight(session, "ln_f.weight")[1] = NAN; /* and through the step itself */
+    assert_int_equal(tr_session_step(session, NULL, &err), TR_ERROR_NUMERIC);
+    assert_non_null(strstr(err.message, "not finite at step 1"));
+    assert_non_null(strstr(err.message, "is that of ln_f."));
+    tr_session_destroy(session);
+    tr_settings_destroy(settings);
 }
 
 /* A weight that is not a number: no scale helps. */
@@ -352,7 +426,9 @@ int main(void)
         cmocka_unit_test(test_skipped_steps_are_no_updates),
         cmocka_unit_test(test_scale_grows),
         cmocka_unit_test(test_scale_does_not_change_the_gradient),
+        cmocka_unit_test(test_backing_off_is_not_counted),
         cmocka_unit_test(test_too_many_skipped_steps_end_the_run),
+        cmocka_unit_test(test_the_first_gradient_is_named),
         cmocka_unit_test(test_scale_below_1_ends_the_run),
         cmocka_unit_test(test_runs_and_threads_give_the_same_bits),
         cmocka_unit_test(test_mlp_in_fp16),

@@ -68,11 +68,17 @@ for layout in layout.dp=2 layout.tp=2; do
         'BEGIN { exit !(b < a - 0.3) }' || fail "$layout: the loss does not fall after an overflow"
 done
 
-# Too many in a row end the run, with what to do.
-run ends precision.kind=fp16 precision.scale=1e15 train.max_skipped=2 layout.dp=2
-[ $? -eq 1 ] || fail "three skipped steps of two allowed: another exit code"
-grep -q "not finite in 3 steps in a row, up to step 2.*precision.scale" "$work/ends.out" ||
-    fail "three skipped steps: $(cat "$work/ends.out")"
+# A scale that begins far too high is found all the same; what no scale helps ends the run, with
+# what to do and where it began.
+runs high precision.kind=fp16 precision.scale=1e15 train.max_skipped=2 train.steps=45 layout.dp=2
+[ "$(field high skipped | tail -n 1)" -ge 20 ] || fail "few steps were skipped from a scale of 1e15"
+for layout in layout.dp=2 layout.tp=2 "layout.dp=2 layout.zero=3"; do
+    run ends optim.kind=sgd optim.lr=1000 train.clip=0 train.max_skipped=2 $(echo $layout)
+    [ $? -eq 1 ] || fail "$layout: three skipped steps of two allowed: another exit code"
+    grep -q "not finite in 3 steps in a row, up to step .*Lower optim.lr.* on rank [01]" \
+        "$work/ends.out" || fail "$layout: three skipped steps: $(cat "$work/ends.out")"
+    [ "$(field ends skipped | tail -n 1)" = 3 ] || fail "$layout: skipped steps are not counted"
+done
 
 # Twice the same, also where steps are skipped.
 runs a precision.kind=fp16 precision.scale=1e8 layout.dp=2

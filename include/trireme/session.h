@@ -23,7 +23,7 @@ typedef struct tr_step {
     double targets; /* that the loss is a mean over */
     int64_t epoch;  /* that ended with this step, from 1; 0: none did, or none are counted */
     double scale;   /* loss scale of this step (fp16); 1 otherwise */
-    int skipped;    /* fp16: the gradient overflowed, so that nothing was updated */
+    int skipped;    /* loss or gradient were not finite, so that nothing was updated */
 } tr_step;
 
 /* Compiles, allocates and initialises. Settings that follow from others are filled in (see
@@ -31,7 +31,8 @@ typedef struct tr_step {
 tr_status tr_session_create(tr_settings *settings, tr_session **session, tr_error *err);
 void tr_session_destroy(tr_session *session);
 
-/* One training step; step may be NULL. */
+/* One training step; step may be NULL. One whose loss or gradient is not finite updates nothing;
+ * after more than train.max_skipped of them in a row it is TR_ERROR_NUMERIC. */
 tr_status tr_session_step(tr_session *session, tr_step *step, tr_error *err);
 /* Steps that the settings ask for: train.steps, or as many as train.epochs take. */
 int64_t tr_session_num_steps(const tr_session *session);

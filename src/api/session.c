@@ -6,6 +6,7 @@
 #include "ckpt/checkpoint.h"
 #include "ckpt/hf.h"
 #include "ckpt/weights.h"
+#include "train/nonfinite.h"
 #include "trireme/trireme.h"
 
 /* The step that a weights file was written after; -1 when it does not say. */
@@ -173,6 +174,10 @@ tr_status tr_session_step(tr_session *session, tr_step *step, tr_error *err)
     int64_t number = s->step, batch = s->config.compile.batch;
     tri_step_result result;
     tr_status status = tri_session_step(s, &result, err);
+    tri_nonfinite found;
+    bool alone = tri_mesh_ranks(&s->config.compile.mesh) == 1; /* others have to be asked */
+    if (status == TR_ERROR_NUMERIC && alone && tri_nonfinite_find(s, &found, NULL) == TR_OK)
+        tri_nonfinite_add(s, &found, -1, err);
     if (step)
         *step = (tr_step){.step = number,
                           .loss = (double)result.loss,

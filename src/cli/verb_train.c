@@ -258,6 +258,20 @@ static tr_status save_if_due(run *r, moment when, tr_error *err)
     return TR_OK;
 }
 
+static void note_skipped(run *r, const tr_step *step)
+{
+    int64_t done = step->step + 1;
+    if (has_scaler(r))
+        tri_progress_note(&r->progress,
+                          "step %" PRId64 "  skipped: the gradient overflowed; loss scale %g -> %g",
+                          done, step->scale, step->scale / 2);
+    else
+        tri_progress_note(&r->progress,
+                          "step %" PRId64 "  skipped: the %s is not finite; the weights stay as "
+                          "they were",
+                          done, isfinite(step->loss) ? "gradient" : "loss");
+}
+
 static tr_status one_step(run *r, tr_error *err)
 {
     tr_step step;
@@ -267,19 +281,17 @@ static tr_status one_step(run *r, tr_error *err)
     r->last_loss = step.loss;
     r->seconds += step.seconds;
     r->tokens += step.tokens;
-    if (status != TR_OK) {
+    if (status == TR_ERROR_NUMERIC) { /* at the same step on all ranks */
         write_metrics(r, &step, r->ranks.rank, step.seconds, false, 0);
-        return status;
+        tri_ranks_name_nonfinite(&r->ranks, &r->session->session, err);
     }
+    TRI_TRY(status);
     write_record(r, &step);
-    int slowest_rank;
-    double slowest;
-    TRI_TRY(tri_ranks_slowest(&r->ranks, step.seconds, &slowest_rank, &slowest, err));
+    tri_meeting met;
+    TRI_TRY(tri_ranks_meet(&r->ranks, step.seconds, 0, &met, err));
     int64_t done = step.step + 1;
     if (r->ranks.rank == 0 && step.skipped)
-        tri_progress_note(&r->progress,
-                          "step %" PRId64 "  skipped: the gradient overflowed; loss scale %g -> %g",
-                          done, step.scale, step.scale / 2);
+        note_skipped(r, &step);
     else if (r->ranks.rank == 0)
         show_step(r, &step);
     bool due = done == r->num_steps || (r->eval_every ? done % r->eval_every == 0 : step.epoch > 0);
@@ -289,8 +301,8 @@ static tr_status one_step(run *r, tr_error *err)
     double epoch_loss = add_to_epoch(r, &step);
     if (step.epoch > 0)
         show_epoch(r, &step, epoch_loss, evaluates);
+    write_metrics(r, &step, met.slowest_rank, met.slowest_s, evaluates, epoch_loss);
     TRI_TRY(save_if_due(r, done == r->num_steps ? AFTER_THE_LAST : AFTER_A_STEP, err));
-    write_metrics(r, &step, slowest_rank, slowest, evaluates, epoch_loss);
     return TR_OK;
 }
 
@@ -333,8 +345,9 @@ static void print_end(const run *r)
                r->num_steps - r->first_step, tri_text_duration(r->seconds, time),
                (double)(r->tokens - r->first_tokens) / (r->seconds + 1e-9), r->first_loss,
                r->last_loss);
-    if (has_scaler(r))
-        printf("skipped: %" PRId64 " steps, whose gradient overflowed\n", s->skipped);
+    if (has_scaler(r) || s->skipped > 0)
+        printf("skipped: %" PRId64 " steps, whose gradient %s\n", s->skipped,
+               has_scaler(r) ? "overflowed" : "or loss was not finite");
     uint64_t anonymous = tri_memory_anonymous();
     if (s->store.device_bytes)
         printf("memory: %s of the device used, %s planned\n",

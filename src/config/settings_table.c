@@ -181,8 +181,9 @@ const tri_setting tri_settings_table[] = {
     FLOAT("train.clip", "1", 0, BILLION,
           "Largest norm of the gradient, above which it is scaled down; 0 is off",
           "grad_clip clip_grad max_grad_norm gradient_clipping clip_norm"),
-    INT("train.max_skipped", "20", 0, BILLION,
-        "fp16: steps in a row that may be skipped because the gradient overflowed",
+    INT("train.max_skipped", "10", 0, BILLION,
+        "Steps in a row that may be skipped because the loss or the gradient is not finite; those "
+        "in which fp16 halves its scale do not count",
         "max_skip skip_steps consecutive_skips"),
     INT("train.eval_every", "0", 0, BILLION,
         "Steps between evaluations on held-out data; 0 is only after each epoch and at the end",

@@ -115,8 +115,10 @@ static void add_other(tri_text *text, const tri_report *report, int r)
         }
     }
     add_at(text, &rank->where);
+    const char *first = report->first >= 0 ? report->ranks[report->first].message : NULL;
+    bool same = first && rank->message && strcmp(first, rank->message) == 0; /* said already */
     if (rank->fate == TRI_FATE_FAILED && rank->message)
-        tri_text_add(text, " (%s)", rank->message);
+        tri_text_add(text, " (%s)", same ? "the same error" : rank->message);
     tri_text_add(text, "\n");
 }
 

@@ -96,10 +96,10 @@ static json_t *row_object(const tri_metrics_row *row)
         failed |= json_object_set_new(object, "epoch", json_integer(row->epoch));
         failed |= json_object_set_new(object, "epoch_loss", number(row->epoch_loss));
     }
-    if (row->loss_scale > 0) {
+    if (row->loss_scale > 0)
         failed |= json_object_set_new(object, "loss_scale", number(row->loss_scale));
+    if (row->loss_scale > 0 || row->skipped > 0)
         failed |= json_object_set_new(object, "skipped", json_integer(row->skipped));
-    }
     if (row->has_stall)
         failed |= json_object_set_new(object, "ckpt_stall_ms", number(row->ckpt_stall_ms));
     failed |= json_object_set_new(object, "version", json_integer(VERSION));

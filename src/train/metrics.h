@@ -29,9 +29,9 @@ typedef struct tri_metrics_row {
     double eval_accuracy; /* left out when it is not a number */
     int64_t epoch;        /* that ended with this step, from 1; 0: none did, and it is left out */
     double epoch_loss;    /* mean over the targets of the epoch */
-    double loss_scale;    /* of this step; 0: there is no loss scaler, and both are left out */
-    int64_t skipped;      /* steps so far whose gradient overflowed */
-    bool has_stall;       /* whether a checkpoint was taken after this step */
+    double loss_scale;    /* of this step; 0: there is no loss scaler, and it is left out */
+    int64_t skipped; /* steps so far that updated nothing; 0 is left out without a loss scaler */
+    bool has_stall;  /* whether a checkpoint was taken since the line before */
     double ckpt_stall_ms; /* how long that held up the training; left out otherwise */
 } tri_metrics_row;
 

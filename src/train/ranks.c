@@ -1,6 +1,7 @@
 #include "train/ranks.h"
 
 #include "comm/tuning.h"
+#include "train/nonfinite.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -240,8 +241,8 @@ tr_status tri_ranks_join(tri_ranks *ranks, const tri_bootstrap *bootstrap,
     session->device_index = bootstrap->local_rank;
     if (ranks->size == 1)
         return TR_OK;
-    ranks->times_ns = calloc((size_t)ranks->size, sizeof *ranks->times_ns);
-    if (!ranks->times_ns)
+    ranks->told = calloc((size_t)ranks->size, sizeof *ranks->told);
+    if (!ranks->told)
         return tri_fail(err, TR_ERROR_RUNTIME, "no memory for %d ranks", ranks->size);
     TRI_TRY(tri_comm_create(bootstrap, transport, &ranks->comm, err));
     ranks->owns_comm = true;
@@ -255,8 +256,8 @@ tr_status tri_ranks_use(tri_ranks *ranks, tri_comm *comm, tri_session *session, 
 {
     *ranks = (tri_ranks){.rank = tr_comm_rank(comm), .size = tr_comm_size(comm), .comm = comm};
     strcpy(ranks->algorithm, "auto");
-    ranks->times_ns = calloc((size_t)ranks->size, sizeof *ranks->times_ns);
-    if (!ranks->times_ns)
+    ranks->told = calloc((size_t)ranks->size, sizeof *ranks->told);
+    if (!ranks->told)
         return tri_fail(err, TR_ERROR_RUNTIME, "no memory for %d ranks", ranks->size);
     return connect(ranks, session, err);
 }
@@ -271,22 +272,47 @@ void tri_ranks_leave(tri_ranks *ranks)
             tr_group_destroy(ranks->homes[h].group);
     if (ranks->owns_comm)
         tri_comm_destroy(ranks->comm);
-    free(ranks->times_ns);
+    free(ranks->told);
     *ranks = (tri_ranks){0};
 }
 
-tr_status tri_ranks_slowest(tri_ranks *ranks, double seconds, int *rank, double *slowest,
-                            tr_error *err)
+tr_status tri_ranks_meet(tri_ranks *ranks, double seconds, unsigned wishes, tri_meeting *met,
+                         tr_error *err)
 {
-    *rank = 0;
-    *slowest = seconds;
+    *met = (tri_meeting){.slowest_s = seconds, .wishes = wishes};
     if (ranks->size == 1)
         return TR_OK;
-    int64_t own_ns = (int64_t)(seconds * 1e9);
-    TRI_TRY(tr_all_gather(tr_comm_world(ranks->comm), &own_ns, ranks->times_ns, 1, TR_I64, err));
-    for (int r = 1; r < ranks->size; r++)
-        if (ranks->times_ns[r] > ranks->times_ns[*rank])
-            *rank = r;
-    *slowest = (double)ranks->times_ns[*rank] * 1e-9;
+    int64_t own = (int64_t)(seconds * 1e9) << TRI_WISH_BITS | (int64_t)wishes;
+    TRI_TRY(tr_all_gather(tr_comm_world(ranks->comm), &own, ranks->told, 1, TR_I64, err));
+    for (int r = 0; r < ranks->size; r++) {
+        double theirs = 1e-9 * (double)(ranks->told[r] >> TRI_WISH_BITS);
+        met->wishes |= (unsigned)ranks->told[r] & ((1u << TRI_WISH_BITS) - 1);
+        if (r > 0 && theirs <= met->slowest_s)
+            continue;
+        met->slowest_rank = r;
+        met->slowest_s = theirs;
+    }
     return TR_OK;
+}
+
+void tri_ranks_name_nonfinite(tri_ranks *ranks, const tri_session *session, tr_error *err)
+{
+    enum { NUM = sizeof(tri_nonfinite) / sizeof(int64_t) };
+    if (ranks->size == 1) /* its session has said it */
+        return;
+    tri_nonfinite own, *all = calloc((size_t)ranks->size, sizeof *all);
+    tr_error unused;
+    if (tri_nonfinite_find(session, &own, &unused) != TR_OK)
+        own = (tri_nonfinite){.place = INT64_MAX, .largest = -1};
+    bool has_all =
+        all && tr_all_gather(tr_comm_world(ranks->comm), &own, all, NUM, TR_I64, &unused) == TR_OK;
+    int first = 0;
+    for (int r = 1; has_all && r < ranks->size; r++)
+        if (all[r].place < all[first].place ||
+            (all[r].place == INT64_MAX && all[r].place == all[first].place &&
+             all[r].reach > all[first].reach))
+            first = r;
+    if (has_all)
+        tri_nonfinite_add(session, &all[first], first, err);
+    free(all);
 }

@@ -21,7 +21,7 @@ typedef struct tri_ranks {
     int pp_rank, pp_stride;          /* place on the pipeline; from one place to the next */
     tri_home_group homes[TRI_MAX_HOME_GROUPS];
     size_t num_homes;
-    int64_t *times_ns;  /* [size] */
+    int64_t *told;      /* [size] what each says after a step */
     char algorithm[40]; /* of collectives that it has: a name, or "auto" */
 } tri_ranks;
 
@@ -41,8 +41,22 @@ tr_status tri_ranks_join(tri_ranks *ranks, const tri_bootstrap *bootstrap,
 tr_status tri_ranks_use(tri_ranks *ranks, tri_comm *comm, tri_session *session, tr_error *err);
 void tri_ranks_leave(tri_ranks *ranks);
 
-/* Which rank took longest, and how long. Collective. */
-tr_status tri_ranks_slowest(tri_ranks *ranks, double seconds, int *rank, double *slowest,
-                            tr_error *err);
+/* What all ranks know after they met. */
+typedef struct tri_meeting {
+    int slowest_rank;
+    double slowest_s;
+    unsigned wishes; /* those of any rank */
+} tri_meeting;
+
+enum { TRI_WISH_BITS = 8 }; /* that a rank can set; what they mean is the caller's */
+
+/* After a step, in one small message: who took longest, and whether anybody wishes something. All
+ * ranks get the same answer, so they can act on it together. Collective. */
+tr_status tri_ranks_meet(tri_ranks *ranks, double seconds, unsigned wishes, tri_meeting *met,
+                         tr_error *err);
+
+/* After a TR_ERROR_NUMERIC of the session's step, which all ranks have at the same step: adds to
+ * the message which gradient of which rank is not finite. Collective. */
+void tri_ranks_name_nonfinite(tri_ranks *ranks, const tri_session *session, tr_error *err);
 
 #endif

@@ -276,32 +276,43 @@ static bool has_scaler(const tri_session *session)
     return session->config.compile.precision.compute == TRI_F16;
 }
 
-/* A step whose update wrote nothing: with a loss scaler it may pass, otherwise it is an error. */
+/* What may be tried when steps are skipped again and again. */
+static const char *advice(const tri_session *session)
+{
+    return has_scaler(session)
+               ? "Lower optim.lr, or set precision.kind=bf16, whose numbers reach further"
+               : "Lower optim.lr, add optim.warmup_steps, or set train.clip; "
+                 "train.max_skipped is how many in a row may pass";
+}
+
+/* A step whose update wrote nothing. It passes, unless too many in a row were like it. A loss scale
+ * that is still too large is no failure while it is being halved: such steps are not counted. */
 static tr_status skip_step(tri_session *session, tri_step_result *result, tr_error *err)
 {
     const char *what = isfinite(result->loss) ? "gradient" : "loss";
     long long step = (long long)session->step;
-    if (!has_scaler(session))
-        return tri_fail(err, TR_ERROR_NUMERIC,
-                        "the %s is not finite at step %lld (loss %g, gradient norm %g); the "
-                        "weights are as before this step. Lower optim.lr, add "
-                        "optim.warmup_steps, or set train.clip",
-                        what, step, (double)result->loss, (double)result->grad_norm);
+    bool backs_off = has_scaler(session) && isfinite(result->loss);
     session->skipped++;
+    session->skipped_row += !backs_off;
     result->skipped = true;
-    if (result->scale / 2 < 1)
+    if (has_scaler(session) && result->scale / 2 < 1)
         return tri_fail(err, TR_ERROR_NUMERIC,
                         "the %s is not finite at step %lld though the loss scale has fallen to %g; "
                         "the weights are as before this step. Set precision.kind=bf16, whose "
                         "numbers reach further, or lower optim.lr",
                         what, step, (double)result->scale);
-    if (session->skipped_row > session->config.max_skipped)
+    if (session->skipped_row <= session->config.max_skipped)
+        return TR_OK;
+    if (session->skipped_row == 1)
         return tri_fail(err, TR_ERROR_NUMERIC,
-                        "the %s is not finite in %lld steps in a row, up to step %lld (loss scale "
-                        "%g); the weights are as before them. Start with a smaller "
-                        "precision.scale, raise train.max_skipped, or set precision.kind=bf16",
-                        what, (long long)session->skipped_row, step, (double)result->scale);
-    return TR_OK;
+                        "the %s is not finite at step %lld (loss %g, gradient norm %g); the "
+                        "weights are as before this step. %s",
+                        what, step, (double)result->loss, (double)result->grad_norm,
+                        advice(session));
+    return tri_fail(err, TR_ERROR_NUMERIC,
+                    "the %s is not finite in %lld steps in a row, up to step %lld; the weights are "
+                    "as before them. %s",
+                    what, (long long)session->skipped_row, step, advice(session));
 }
 
 tr_status tri_session_step(tri_session *session, tri_step_result *result, tr_error *err)
@@ -323,8 +334,9 @@ tr_status tri_session_step(tri_session *session, tri_step_result *result, tr_err
                                 .scale = end[TRI_RESULT_SCALE],
                                 .seconds = tri_now_s() - start};
     bool ok = session->device.def == &tri_device_null || end[TRI_RESULT_OK] != 0;
-    session->skipped_row = ok ? 0 : session->skipped_row + 1;
-    if (!ok)
+    if (ok)
+        session->skipped_row = 0;
+    else
         TRI_TRY(skip_step(session, result, err));
     session->step++;
     return TR_OK;

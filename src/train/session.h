@@ -43,7 +43,7 @@ typedef struct tri_session_config {
     int64_t eval_batches;
     int64_t steps;       /* train.steps; with epochs, 0 sets no other end */
     int64_t epochs;      /* train.epochs; 0: steps are counted */
-    int64_t max_skipped; /* train.max_skipped: steps in a row, with a loss scaler */
+    int64_t max_skipped; /* train.max_skipped: steps in a row */
     /* Seconds that each action takes at least (run/executor.h), when it is to keep a pace. */
     bool keep_pace;
     double pace[TRI_NUM_ACTIONS];
@@ -105,8 +105,8 @@ typedef struct tri_session {
     float *host_weights; /* where they lie when the device has memory of its own; else NULL */
     bool *fresh;         /* of each: filled anew, since the file to start from has none of it */
     int64_t step;        /* steps done, with those skipped */
-    int64_t skipped;     /* of them: with a loss scaler, those whose gradient overflowed */
-    int64_t skipped_row; /* how many the last ones were */
+    int64_t skipped;     /* of them: those that updated nothing */
+    int64_t skipped_row; /* since the last update: such, but for those that halve the loss scale */
     int64_t num_steps;
     tri_epochs epochs;
     bool compiled, started;
@@ -118,7 +118,7 @@ typedef struct tri_step_result {
     double count; /* targets in the batch */
     double seconds;
     float scale;  /* that the gradients carried; 1 without a loss scaler */
-    bool skipped; /* the gradient overflowed: nothing was updated, and the scale is now half */
+    bool skipped; /* not finite: nothing was updated; with a loss scaler the scale is now half */
 } tri_step_result;
 
 /* Compiles the programs and plans their memory; nothing large is allocated. The session must not
@@ -131,10 +131,10 @@ tr_status tri_session_start(tri_session *session, tr_error *err);
 tr_status tri_session_fill(tri_session *session, tr_error *err);
 void tri_session_fini(tri_session *session);
 
-/* One training step. A loss or norm that is not finite is TR_ERROR_NUMERIC; the parameters are
- * then as before the step. With a loss scaler (fp16) the step is skipped instead and the scale
- * halved; it is an error only after max_skipped of them in a row, or when the scale falls below 1.
- */
+/* One training step. When the loss or the norm is not finite it is skipped: the parameters are as
+ * before, and with a loss scaler (fp16) the scale is halved. It is TR_ERROR_NUMERIC after more than
+ * max_skipped of them in a row, not counting those with a finite loss that halved the scale, or
+ * when the scale falls below 1. */
 tr_status tri_session_step(tri_session *session, tri_step_result *result, tr_error *err);
 typedef struct tri_eval_result {
     double loss;     /* mean over the targets */
