@@ -165,6 +165,7 @@ test-full: test-programs
 # Random kills and long fuzzing: minutes.
 soak: test-programs
 	@bash tests/soak.sh $(BUILD)
+	@bash tests/soak_recovery.sh $(BUILD)
 
 asan:
 	@$(MAKE) --no-print-directory BUILD=build-asan CFLAGS="-O1 -g -fno-omit-frame-pointer" \

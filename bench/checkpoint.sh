@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# What checkpoints cost: the same training with and without one every 50 steps, by turns, and the
+# What checkpoints cost: the same training with and without one every 49 steps, by turns, and the
 # speed of the copy for which it stops.
 #
 #     bench/checkpoint.sh [BUILD] [ROUNDS] [section.key=value ...]
@@ -34,12 +34,12 @@ run() { # name, then settings: prints the milliseconds of the run's steps and sa
 
 for round in $(seq "$rounds"); do
     run plain
-    run saving --set ckpt.every=50 --set ckpt.keep_last=1
+    run saving --set ckpt.every=49 --set ckpt.keep_last=1
     bytes=$(stat -c %s "$work"/saving/ckpt/step-100/rank-*.safetensors | awk '{ s += $1 } END { print s }')
     paste "$work/plain.ms" "$work/saving.ms" "$work/plain.cpu" "$work/saving.cpu" |
         awk -v round="$round" -v bytes="$bytes" '{
             with = $5 + $6
-            printf "round %d: 99 steps %.0f ms without, %.0f ms with a save every 50: %+.2f %%\n", round,
+            printf "round %d: 99 steps %.0f ms without, %.0f ms with a save every 49: %+.2f %%\n", round,
                 $1, with, 100 * (with / $1 - 1)
             printf "         stopped %d times for %.1f ms in all: %.2f %% of the steps; %.0f MB at %.1f GB/s\n",
                 $7, $6, 100 * $6 / $5, bytes / 1e6, bytes / ($6 / $7) / 1e6

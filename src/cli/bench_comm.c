@@ -385,7 +385,7 @@ int tri_bench_comm(const tri_cli *cli)
                           "bench comm --transport mpi",
                           (int)o.num_ranks);
     if (status == TR_OK && joins) {
-        int code = tri_cli_launch(cli, (int)o.num_ranks, run_joined, &o);
+        int code = tri_cli_launch(cli, (int)o.num_ranks, run_joined, &o, NULL);
         free(o.algorithms.text);
         return code;
     }

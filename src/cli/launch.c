@@ -16,7 +16,6 @@
 #include "comm/mpi.h"
 #include "comm/tcp.h"
 #include "device/device.h"
-#include "run/launcher.h"
 
 /* From tri_cli_launch to a rank 0 that it forked. */
 #define RELAY_VARIABLE "TRIREME_RELAY_COLUMNS"
@@ -167,7 +166,33 @@ static void print_report(const tri_text *report, bool line_open)
         tri_cli_error("%.*s", (int)length, report->chars);
 }
 
-static int launch_here(const tri_cli *cli, int num_ranks, tri_rank_main rank_main, void *context)
+/* One world, from its start to the end of its last rank. */
+static tr_status launch_once(local_rank *local, int num_ranks, bool append_logs,
+                             const tri_launch_options *options, tri_launch_result *result,
+                             tr_error *err)
+{
+    const tr_settings *settings = local->cli->settings;
+    char *log_dir = tri_path_join(tr_settings_string(settings, "run.dir"), "log");
+    tri_launch_config config = {.num_ranks = num_ranks,
+                                .deadline_s = tr_settings_float(settings, "run.deadline_s"),
+                                .log_dir = log_dir,
+                                .run_dir = tr_settings_string(settings, "run.dir"),
+                                .share_cores = true,
+                                .asks = options->asks,
+                                .append_logs = append_logs,
+                                .output = relay,
+                                .log = local_remark,
+                                .context = local};
+    tr_status status = tri_launch(&config, run_local_rank, local, result, err);
+    free(log_dir);
+    if (status == TR_OK)
+        print_report(&result->report, local->remarks.line_open);
+    local->remarks.line_open = false;
+    return status;
+}
+
+static int launch_here(const tri_cli *cli, int num_ranks, tri_rank_main rank_main, void *context,
+                       const tri_launch_options *options)
 {
     tr_error err = {0};
     local_rank local = {.cli = cli, .rank_main = rank_main, .context = context};
@@ -177,25 +202,16 @@ static int launch_here(const tri_cli *cli, int num_ranks, tri_rank_main rank_mai
     if (num_ranks > tri_device_num_cores() &&
         tr_settings_fill(cli->settings, "run.threads=1", &err) != TR_OK)
         return tri_cli_fail(&err);
-    char *log_dir = tri_path_join(tr_settings_string(cli->settings, "run.dir"), "log");
-    tri_launch_config config = {.num_ranks = num_ranks,
-                                .deadline_s = tr_settings_float(cli->settings, "run.deadline_s"),
-                                .log_dir = log_dir,
-                                .run_dir = tr_settings_string(cli->settings, "run.dir"),
-                                .share_cores = true,
-                                .output = relay,
-                                .log = local_remark,
-                                .context = &local};
-    tri_launch_result result;
-    tr_status status = tri_launch(&config, run_local_rank, &local, &result, &err);
-    free(log_dir);
-    if (status == TR_OK)
-        print_report(&result.report, local.remarks.line_open);
-    tri_launch_result_fini(&result);
-    if (status != TR_OK)
-        return tri_cli_fail(&err);
-    return result.code == TRI_EXIT_OK || result.code == TRI_EXIT_USAGE ? result.code
-                                                                       : TRI_EXIT_FAILED;
+    int code = TRI_EXIT_OK;
+    for (bool append_logs = false; num_ranks > 0; append_logs = true) {
+        tri_launch_result result;
+        tr_status status = launch_once(&local, num_ranks, append_logs, options, &result, &err);
+        code = status == TR_OK ? result.code : tri_cli_fail(&err);
+        bool failed = status == TR_OK && code != TRI_EXIT_OK;
+        num_ranks = failed && options->again ? options->again(options->again_context, &result) : 0;
+        tri_launch_result_fini(&result);
+    }
+    return code;
 }
 
 /* ---- a rank of a world that somebody else started ---- */
@@ -406,8 +422,10 @@ static int join_world(const tri_cli *cli, tri_environment *w, tri_rank_main rank
     return code;
 }
 
-int tri_cli_launch(const tri_cli *cli, int num_ranks, tri_rank_main rank_main, void *context)
+int tri_cli_launch(const tri_cli *cli, int num_ranks, tri_rank_main rank_main, void *context,
+                   const tri_launch_options *options)
 {
+    static const tri_launch_options none;
     tri_environment world;
     tr_error err = {0};
     unsetenv(RELAY_VARIABLE);
@@ -435,10 +453,19 @@ int tri_cli_launch(const tri_cli *cli, int num_ranks, tri_rank_main rank_main, v
                       num_ranks, cli->verb->name);
         return TRI_EXIT_USAGE;
     }
-    if (num_ranks == 1)
-        return run_here(cli, rank_main, context);
-    return world.given ? join_world(cli, &world, rank_main, context)
-                       : launch_here(cli, num_ranks, rank_main, context);
+    options = options ? options : &none;
+    if (world.given && world.rank == 0 && options->processes)
+        tri_cli_error(
+            "note: run.restarts and run.elastic are for ranks that trireme started; these "
+            "are started again by whoever did it, with run.resume=auto");
+    int code;
+    if (world.given && num_ranks > 1)
+        code = join_world(cli, &world, rank_main, context);
+    else if (num_ranks > 1 || (options->processes && !world.given))
+        code = launch_here(cli, num_ranks, rank_main, context, options);
+    else
+        code = run_here(cli, rank_main, context);
+    return code == TRI_EXIT_OK || code == TRI_EXIT_USAGE ? code : TRI_EXIT_FAILED;
 }
 
 int64_t tri_cli_num_ranks(const tri_cli *cli)

@@ -8,15 +8,32 @@
 
 #include "cli/cli.h"
 #include "comm/bootstrap.h"
+#include "run/launcher.h"
 
 /* What a rank does; returns an exit code. Before a non-zero one it says why with
  * tri_cli_rank_fail. */
 typedef int (*tri_rank_main)(const tri_cli *cli, const tri_bootstrap *bootstrap, void *context);
 
+/* What a rank_main returns instead of TRI_EXIT_FAILED when another try would end the same way. */
+enum { TRI_EXIT_FINAL = 3 };
+
+/* Called when local ranks have failed and the report has been printed: with how many to start
+ * again, or 0 to leave it at that. What it changes in cli and context is seen by the new ranks. */
+typedef int (*tri_again)(void *context, const tri_launch_result *result);
+
+typedef struct tri_launch_options {
+    bool asks;       /* rank_main looks at tri_signals_caught, and ends well when there is one */
+    bool processes;  /* a single rank is started as a process too, so that it can be again */
+    tri_again again; /* may be NULL */
+    void *again_context;
+} tri_launch_options;
+
 /* Runs rank_main in every rank and returns the exit code for this process. Call it before any
  * thread exists: local ranks are forks, which inherit what cli and context hold. Logs go to
- * run.dir/log; reads run.dir, run.deadline_s and, through the environment, a world to join. */
-int tri_cli_launch(const tri_cli *cli, int num_ranks, tri_rank_main rank_main, void *context);
+ * run.dir/log; reads run.dir, run.deadline_s and, through the environment, a world to join. options
+ * may be NULL. */
+int tri_cli_launch(const tri_cli *cli, int num_ranks, tri_rank_main rank_main, void *context,
+                   const tri_launch_options *options);
 
 /* As tri_cli_fail, and tells the other ranks; what a rank says because it was stopped goes to its
  * log only. return tri_cli_rank_fail(bootstrap, &err); */

@@ -65,26 +65,31 @@ tr_status tri_train_ckpt_check(const tr_settings *settings, tr_error *err)
     return status;
 }
 
+static tr_status get_ready(tri_train_ckpt *c, int64_t staging_mib, tr_error *err)
+{
+    const tr_settings *settings = c->settings;
+    tri_checkpointer_config config = {.run_dir = tr_settings_string(settings, "run.dir"),
+                                      .keep_last = tr_settings_int(settings, "ckpt.keep_last"),
+                                      .keep_every = tr_settings_int(settings, "ckpt.keep_every"),
+                                      .staging_bytes = (size_t)staging_mib << 20,
+                                      .async = tr_settings_bool(settings, "ckpt.async"),
+                                      .patience_s = tr_settings_float(settings, "run.deadline_s")};
+    return tri_checkpointer_open(c->session, c->ranks, &config, &c->checkpointer, err);
+}
+
 tr_status tri_train_ckpt_begin(tri_train_ckpt *c, const tr_settings *settings, tri_session *session,
                                tri_ranks *ranks, tr_error *err)
 {
-    const char *run_dir = tr_settings_string(settings, "run.dir");
-    *c = (tri_train_ckpt){.session = session, .every = tr_settings_int(settings, "ckpt.every")};
+    *c = (tri_train_ckpt){.settings = settings,
+                          .session = session,
+                          .ranks = ranks,
+                          .every = tr_settings_int(settings, "ckpt.every")};
     TRI_TRY(resume(c, settings, session, ranks, err));
     if (!c->resumed.found)
         TRI_TRY(tri_session_fill(session, err));
     if (ranks->rank == 0 && strcmp(tr_settings_string(settings, "run.resume"), "false") == 0)
-        TRI_TRY(archive(c, run_dir, err));
-    if (c->every == 0)
-        return TR_OK;
-    tri_checkpointer_config config = {
-        .run_dir = run_dir,
-        .keep_last = tr_settings_int(settings, "ckpt.keep_last"),
-        .keep_every = tr_settings_int(settings, "ckpt.keep_every"),
-        .staging_bytes = (size_t)tr_settings_int(settings, "ckpt.staging_mib") << 20,
-        .async = tr_settings_bool(settings, "ckpt.async"),
-        .patience_s = tr_settings_float(settings, "run.deadline_s")};
-    return tri_checkpointer_open(session, ranks, &config, &c->checkpointer, err);
+        TRI_TRY(archive(c, tr_settings_string(settings, "run.dir"), err));
+    return c->every > 0 ? get_ready(c, tr_settings_int(settings, "ckpt.staging_mib"), err) : TR_OK;
 }
 
 void tri_train_ckpt_print(const tri_train_ckpt *c)
@@ -142,6 +147,19 @@ tr_status tri_train_ckpt_finish(tri_train_ckpt *c, const tri_ckpt_number *number
 uint64_t tri_train_ckpt_staging(const tri_train_ckpt *c)
 {
     return c->checkpointer ? tri_checkpointer_staging(c->checkpointer) : 0;
+}
+
+tr_status tri_train_ckpt_now(tri_train_ckpt *c, const tri_ckpt_number *numbers, size_t num_numbers,
+                             tr_error *err)
+{
+    tri_save_outcome outcome = {0};
+    enum { ENOUGH_MIB = 64 }; /* the run waits anyway, and may have no memory to spare */
+    if (!c->checkpointer)
+        TRI_TRY(get_ready(c, ENOUGH_MIB, err));
+    TRI_TRY(tri_checkpointer_save(c->checkpointer, numbers, num_numbers, true, &outcome, err));
+    tr_error why = {0};
+    warn(&outcome, &why);
+    return outcome.failed ? tri_fail(err, TR_ERROR_RUNTIME, "%s", why.message) : TR_OK;
 }
 
 void tri_train_ckpt_end(tri_train_ckpt *c)

@@ -11,7 +11,9 @@ typedef struct tri_train_ckpt {
     tri_resumed resumed;
     bool continues; /* it was one of this very run, whose metrics and records go on too */
     char *archived; /* where checkpoints of an earlier run are now, or NULL */
+    const tr_settings *settings;
     tri_session *session;
+    tri_ranks *ranks;
     /* Of the last step: */
     bool saved;
     double stall_s;
@@ -34,6 +36,10 @@ tr_status tri_train_ckpt_finish(tri_train_ckpt *ckpt, const tri_ckpt_number *num
                                 size_t num_numbers, tr_error *warning, tr_error *err);
 /* Bytes of memory that this rank keeps for it. */
 uint64_t tri_train_ckpt_staging(const tri_train_ckpt *ckpt);
+/* Saves now, whatever ckpt.every says, and waits for it; one that cannot be written is an error.
+ * Collective. */
+tr_status tri_train_ckpt_now(tri_train_ckpt *ckpt, const tri_ckpt_number *numbers,
+                             size_t num_numbers, tr_error *err);
 void tri_train_ckpt_end(tri_train_ckpt *ckpt);
 
 #endif

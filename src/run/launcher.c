@@ -23,151 +23,39 @@
 
 #include "base/fs.h"
 #include "comm/control_wire.h"
-#include "run/launcher_child.h"
-#include "run/leftovers.h"
-#include "run/rank_output.h"
+#include "run/launcher_parts.h"
 
 enum { TICK_MS = 50 };
-static const int watched_signals[] = {SIGCHLD, SIGINT, SIGTERM, SIGHUP};
-
-typedef struct child {
-    pid_t pid;       /* 0: not started, or gone */
-    pid_t was;       /* its pid, also afterwards */
-    int wait_status; /* when it is gone */
-    tri_rank_output output;
-} child;
-
-typedef struct launch {
-    tri_launch_config config;
-    tri_launch_result *result;
-    tri_control_server *server;
-    tri_rank_slot *slots; /* shared with the ranks */
-    child *children;
-    int num_alive;
-    int signals; /* descriptor */
-    sigset_t old_mask;
-    struct sigaction old_chld;
-    uint64_t started_ns;
-    uint64_t kill_ns; /* 0: not yet */
-    bool stopping;    /* a rank failed */
-    int first;
-    tri_report_rank *scene; /* at the moment of the failure */
-} launch;
+static const int watched_signals[] = {SIGCHLD, SIGINT, SIGTERM, SIGHUP, SIGUSR1};
 
 static uint64_t in_seconds(double seconds)
 {
     return tri_now_ns() + (uint64_t)(seconds * 1e9);
 }
 
-static void kill_all(launch *l, int signal)
+static void kill_all(tri_launching *l, int signal)
 {
     for (int r = 0; r < l->config.num_ranks; r++)
         if (l->children[r].pid > 0)
             kill(l->children[r].pid, signal);
 }
 
-static void drain(launch *l, int r)
+static void drain(tri_launching *l, int r)
 {
     bool relayed = r == 0 && !l->stopping;
     tri_rank_output_drain(&l->children[r].output, relayed ? l->config.output : NULL,
                           l->config.context);
 }
 
-/* ---- failure ---- */
-
-/* Whether a process is stopped, and not merely slow. */
-static bool is_frozen(pid_t pid)
+static void begin_stop(tri_launching *l, int first)
 {
-    char path[40], text[512] = "";
-    snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0)
-        return false;
-    ssize_t n = read(fd, text, sizeof text - 1);
-    close(fd);
-    const char *name_end = n > 0 ? strrchr(text, ')') : NULL;
-    return name_end && (name_end[2] == 'T' || name_end[2] == 't');
-}
-
-static void set_fate(tri_report_rank *rank, int wait_status)
-{
-    if (WIFSIGNALED(wait_status)) {
-        rank->fate = TRI_FATE_SIGNAL;
-        rank->signal = WTERMSIG(wait_status);
-    } else if (WEXITSTATUS(wait_status) != 0) {
-        rank->fate = rank->message ? TRI_FATE_FAILED : TRI_FATE_EXIT;
-        rank->exit_code = WEXITSTATUS(wait_status);
-    } else {
-        rank->fate = TRI_FATE_ENDED;
-    }
-}
-
-/* The report in every rank's eyes at the moment of the failure: statuses come from the shared
- * memory, which is fresher than the heartbeats. */
-static void record_scene(launch *l)
-{
-    tri_report_read(l->scene, l->config.num_ranks, l->server);
-    for (int r = 0; r < l->config.num_ranks; r++) {
-        child *c = &l->children[r];
-        tri_report_rank *rank = &l->scene[r];
-        rank->pid = c->was;
-        rank->host = NULL;
-        tri_rank_where_read(&rank->where, &l->slots[r].status);
-        if (c->pid == 0 && !rank->message && l->slots[r].message[0])
-            rank->message = l->slots[r].message;
-        if (c->pid == 0)
-            set_fate(rank, c->wait_status);
-        else
-            rank->frozen = is_frozen(c->pid);
-        if (c->pid > 0 && rank->fate == TRI_FATE_ABSENT)
-            rank->fate = TRI_FATE_RUNNING;
-    }
-}
-
-/* A rank that gave up waiting is not the cause when one it may have waited for is stopped. */
-static void blame_frozen(launch *l)
-{
-    if (l->first < 0 || l->scene[l->first].fate != TRI_FATE_FAILED)
-        return;
-    for (int r = 0; r < l->config.num_ranks; r++) {
-        if (!l->scene[r].frozen || r == l->first)
-            continue;
-        l->scene[r].fate = TRI_FATE_SILENT;
-        l->first = r;
-        return;
-    }
-}
-
-static tri_report report_of(launch *l)
-{
-    return (tri_report){.num_ranks = l->config.num_ranks,
-                        .ranks = l->scene,
-                        .first = l->first,
-                        .reason = tri_control_server_failure(l->server)->reason,
-                        .log_dir = l->config.log_dir};
-}
-
-static void begin_stop(launch *l, int first)
-{
-    l->first = first;
-    record_scene(l);
-    blame_frozen(l);
-    tri_report report = report_of(l);
-    tri_text line;
-    tri_text_init(&line);
-    tri_report_headline(&line, &report);
-    tri_control_server_stop(l->server, l->first, line.chars ? line.chars : "a rank failed");
-    tri_text_fini(&line);
-    for (int r = 0; r < l->config.num_ranks; r++)
-        if (l->scene[r].frozen) /* could not end by itself */
-            kill(l->children[r].pid, SIGKILL);
-    l->stopping = true;
+    tri_launch_begin_stop(l, first);
     l->kill_ns = in_seconds(l->config.stop_grace_s);
 }
 
 /* ---- signals and ends ---- */
 
-static void interrupt(launch *l, int signal)
+static void interrupt(tri_launching *l, int signal)
 {
     bool again = l->result->interrupted;
     l->result->interrupted = true;
@@ -179,23 +67,34 @@ static void interrupt(launch *l, int signal)
         l->kill_ns = in_seconds(l->config.term_grace_s);
 }
 
-static bool ended_well(const child *c)
+/* The ranks end by themselves; only somebody at a terminal who insists is not made to wait. */
+static void ask(tri_launching *l, int signal)
 {
-    return WIFEXITED(c->wait_status) && WEXITSTATUS(c->wait_status) == 0;
+    if (l->result->asked != 0 && signal == SIGINT) {
+        l->result->interrupted = true; /* from here on nothing is waited for */
+        interrupt(l, signal);
+        return;
+    }
+    if (l->result->asked == 0)
+        l->result->asked = signal;
+    kill_all(l, SIGTERM);
+    kill_all(l, SIGCONT);
 }
 
 /* Takes the dead; returns the one to blame among those that are new, or -1. One that was killed
  * comes before one that ended by itself. */
-static int reap(launch *l)
+static int reap(tri_launching *l)
 {
     int blamed = -1;
     for (int r = 0; r < l->config.num_ranks; r++) {
-        child *c = &l->children[r];
+        tri_launch_child *c = &l->children[r];
         if (c->pid <= 0 || waitpid(c->pid, &c->wait_status, WNOHANG) != c->pid)
             continue;
         c->pid = 0;
         l->num_alive--;
-        if (ended_well(c))
+        bool by_us = l->kill_ns != 0 && tri_now_ns() >= l->kill_ns;
+        c->killed |= l->stopping && WIFSIGNALED(c->wait_status) && !by_us;
+        if (tri_child_ended_well(c))
             continue;
         if (blamed < 0 ||
             (WIFSIGNALED(c->wait_status) && !WIFSIGNALED(l->children[blamed].wait_status)))
@@ -204,16 +103,20 @@ static int reap(launch *l)
     return blamed;
 }
 
-static void take_signals(launch *l)
+static void take_signals(tri_launching *l)
 {
     struct signalfd_siginfo info;
-    while (read(l->signals, &info, sizeof info) == (ssize_t)sizeof info)
-        if (info.ssi_signo != SIGCHLD)
-            interrupt(l, (int)info.ssi_signo);
+    while (read(l->signals, &info, sizeof info) == (ssize_t)sizeof info) {
+        int signal = (int)info.ssi_signo;
+        if (l->config.asks && (signal == SIGTERM || signal == SIGUSR1 || signal == SIGINT))
+            ask(l, signal);
+        else if (signal != SIGCHLD)
+            interrupt(l, signal);
+    }
 }
 
 /* Hears what a dead rank had still said: its error, if it had one. */
-static void hear_last_words(launch *l, int r)
+static void hear_last_words(tri_launching *l, int r)
 {
     enum { MOST = 100 };
     for (int i = 0; i < MOST; i++) {
@@ -226,7 +129,7 @@ static void hear_last_words(launch *l, int r)
 
 /* ---- the loop ---- */
 
-static void wait_for_something(launch *l, struct pollfd *polls)
+static void wait_for_something(tri_launching *l, struct pollfd *polls)
 {
     int n = l->config.num_ranks, timeout = TICK_MS;
     polls[0] = (struct pollfd){.fd = tri_control_server_fd(l->server), .events = POLLIN};
@@ -236,7 +139,7 @@ static void wait_for_something(launch *l, struct pollfd *polls)
     poll(polls, (nfds_t)n + 2, timeout);
 }
 
-static void turn(launch *l)
+static void turn(tri_launching *l)
 {
     take_signals(l);
     int blamed = reap(l);
@@ -258,7 +161,7 @@ static void turn(launch *l)
         kill_all(l, SIGKILL);
 }
 
-static tr_status watch(launch *l, tr_error *err)
+static tr_status watch(tri_launching *l, tr_error *err)
 {
     struct pollfd *polls = calloc((size_t)l->config.num_ranks + 2, sizeof *polls);
     if (!polls) {
@@ -277,46 +180,20 @@ static tr_status watch(launch *l, tr_error *err)
     return status;
 }
 
-static void conclude(launch *l)
-{
-    tri_launch_result *result = l->result;
-    result->code = 0;
-    for (int r = 0; r < l->config.num_ranks; r++) {
-        if (ended_well(&l->children[r]))
-            continue;
-        result->code = 1;
-        if (l->config.run_dir)
-            tri_leftovers_remove(l->config.run_dir, l->children[r].was);
-    }
-    if (!l->stopping) {
-        if (result->interrupted && result->code != 0)
-            tri_text_add(&result->report, "the run was ended by SIG%s\n",
-                         sigabbrev_np(result->signal));
-        return;
-    }
-    result->code = 1;
-    result->failed_rank = l->first;
-    tri_report report = report_of(l);
-    if (l->first >= 0) {
-        child *c = &l->children[l->first];
-        /* Killed by us after it was found silent is not how it ended. */
-        if (l->scene[l->first].fate == TRI_FATE_SIGNAL)
-            result->signal = l->scene[l->first].signal;
-        if (WIFEXITED(c->wait_status) && WEXITSTATUS(c->wait_status) != 0)
-            result->code = WEXITSTATUS(c->wait_status);
-        report.log_tail = tri_rank_output_last_lines(&c->output);
-    }
-    tri_report_write(&result->report, &report);
-}
-
 /* ---- starting ---- */
 
-static tr_status take_over_signals(launch *l, tr_error *err)
+static tr_status take_over_signals(tri_launching *l, tr_error *err)
 {
     sigset_t set;
     sigemptyset(&set);
-    for (size_t i = 0; i < sizeof watched_signals / sizeof *watched_signals; i++)
-        sigaddset(&set, watched_signals[i]);
+    for (size_t i = 0; i < sizeof watched_signals / sizeof *watched_signals; i++) {
+        struct sigaction old;
+        sigaction(watched_signals[i], NULL, &old);
+        bool nohup = watched_signals[i] == SIGHUP && old.sa_handler == SIG_IGN;
+        bool unused = watched_signals[i] == SIGUSR1 && !l->config.asks;
+        if (!nohup && !unused)
+            sigaddset(&set, watched_signals[i]);
+    }
     /* Somebody may have told the kernel to reap for us: then no exit status would come. */
     sigaction(SIGCHLD, &(struct sigaction){.sa_handler = SIG_DFL}, &l->old_chld);
     sigprocmask(SIG_BLOCK, &set, &l->old_mask);
@@ -336,7 +213,7 @@ static tr_status make_token(char token[33], tr_error *err)
 }
 
 /* In a rank: everything of the launcher's that it must not hold. */
-static void close_inherited(launch *l)
+static void close_inherited(tri_launching *l)
 {
     tri_control_server_destroy(l->server);
     close(l->signals);
@@ -344,9 +221,9 @@ static void close_inherited(launch *l)
         tri_rank_output_fini(&l->children[r].output);
 }
 
-static tr_status start_rank(launch *l, const tri_rank_start *start, tr_error *err)
+static tr_status start_rank(tri_launching *l, const tri_rank_start *start, tr_error *err)
 {
-    child *c = &l->children[start->rank];
+    tri_launch_child *c = &l->children[start->rank];
     int ends[2];
     if (pipe2(ends, O_CLOEXEC) != 0)
         return tri_fail(err, TR_ERROR_RUNTIME, "no pipe for rank %d: %s", start->rank,
@@ -370,7 +247,7 @@ static tr_status start_rank(launch *l, const tri_rank_start *start, tr_error *er
     return TR_OK;
 }
 
-static tr_status start_all(launch *l, tri_rank_fn fn, void *context, tr_error *err)
+static tr_status start_all(tri_launching *l, tri_rank_fn fn, void *context, tr_error *err)
 {
     char token[33];
     int n = l->config.num_ranks;
@@ -387,7 +264,8 @@ static tr_status start_all(launch *l, tri_rank_fn fn, void *context, tr_error *e
     if (l->config.log_dir)
         TRI_TRY(tri_make_dirs(l->config.log_dir, err));
     for (int r = 0; l->config.log_dir && r < n; r++)
-        TRI_TRY(tri_rank_output_open(&l->children[r].output, l->config.log_dir, r, err));
+        TRI_TRY(tri_rank_output_open(&l->children[r].output, l->config.log_dir, r,
+                                     l->config.append_logs, err));
     TRI_TRY(take_over_signals(l, err));
     fflush(NULL); /* what is in a buffer now would come out of every rank */
     tri_rank_start start = {.size = n,
@@ -407,7 +285,7 @@ static tr_status start_all(launch *l, tri_rank_fn fn, void *context, tr_error *e
     return TR_OK;
 }
 
-static void clean_up(launch *l)
+static void clean_up(tri_launching *l)
 {
     for (int r = 0; l->children && r < l->config.num_ranks; r++)
         tri_rank_output_fini(&l->children[r].output);
@@ -423,7 +301,7 @@ static void clean_up(launch *l)
     free(l->children);
 }
 
-static tr_status allocate(launch *l, tr_error *err)
+static tr_status allocate(tri_launching *l, tr_error *err)
 {
     size_t n = (size_t)l->config.num_ranks;
     l->children = calloc(n, sizeof *l->children);
@@ -443,9 +321,9 @@ static tr_status allocate(launch *l, tr_error *err)
 tr_status tri_launch(const tri_launch_config *config, tri_rank_fn fn, void *context,
                      tri_launch_result *result, tr_error *err)
 {
-    *result = (tri_launch_result){.failed_rank = -1};
+    *result = (tri_launch_result){.failed_rank = -1, .step = -1};
     tri_text_init(&result->report);
-    launch l = {.config = *config, .result = result, .signals = -1, .first = -1};
+    tri_launching l = {.config = *config, .result = result, .signals = -1, .first = -1};
     if (config->num_ranks < 1 || config->num_ranks > TRI_CONTROL_MAX_RANKS)
         return tri_fail(err, TR_ERROR_INPUT, "%d ranks; 1 to %d are possible", config->num_ranks,
                         TRI_CONTROL_MAX_RANKS);
@@ -466,7 +344,7 @@ tr_status tri_launch(const tri_launch_config *config, tri_rank_fn fn, void *cont
         else if (l.num_alive > 0)
             watch(&l, NULL);
         if (status == TR_OK)
-            conclude(&l);
+            tri_launch_conclude(&l);
     }
     clean_up(&l);
     return status;
@@ -474,5 +352,7 @@ tr_status tri_launch(const tri_launch_config *config, tri_rank_fn fn, void *cont
 
 void tri_launch_result_fini(tri_launch_result *result)
 {
+    free(result->lost);
+    result->lost = NULL;
     tri_text_fini(&result->report);
 }

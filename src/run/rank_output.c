@@ -23,14 +23,16 @@ void tri_rank_output_fini(tri_rank_output *output)
     output->pipe = output->log = -1;
 }
 
-tr_status tri_rank_output_open(tri_rank_output *output, const char *dir, int rank, tr_error *err)
+tr_status tri_rank_output_open(tri_rank_output *output, const char *dir, int rank, bool append,
+                               tr_error *err)
 {
     char name[32];
     snprintf(name, sizeof name, "rank-%d.log", rank);
     char *path = tri_path_join(dir, name);
     if (!path)
         return tri_fail(err, TR_ERROR_RUNTIME, "no memory for a path");
-    output->log = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    int how = append ? O_APPEND : O_TRUNC;
+    output->log = open(path, O_WRONLY | O_CREAT | how | O_CLOEXEC, 0666);
     tr_status status = TR_OK;
     if (output->log < 0)
         status =

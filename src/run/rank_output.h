@@ -20,8 +20,9 @@ typedef void (*tri_output_fn)(void *context, const char *data, size_t num_bytes)
 
 void tri_rank_output_init(tri_rank_output *output);
 void tri_rank_output_fini(tri_rank_output *output);
-/* Begins rank-N.log in a directory anew. */
-tr_status tri_rank_output_open(tri_rank_output *output, const char *dir, int rank, tr_error *err);
+/* Begins rank-N.log in a directory anew, or goes on with it. */
+tr_status tri_rank_output_open(tri_rank_output *output, const char *dir, int rank, bool append,
+                               tr_error *err);
 /* Moves what is in the pipe, without waiting; relay may be NULL. */
 void tri_rank_output_drain(tri_rank_output *output, tri_output_fn relay, void *context);
 /* The last lines, for the report; a progress line counts as one for each time it was drawn. To be

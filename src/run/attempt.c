@@ -1,0 +1,29 @@
+#include "run/attempt.h"
+
+#include <signal.h>
+#include <stddef.h>
+
+/* Whether a step was done: the one it began with is not the one it was in. */
+static bool has_advanced(const tri_attempt *a)
+{
+    return a->step > a->from_step;
+}
+
+/* SIGKILL comes from outside: that it came twice at the same step is chance, or a matter of memory
+ * that another time may not have. */
+static bool same_failure(const tri_attempt *a, const tri_attempt *b)
+{
+    return a->signal != SIGKILL && a->rank == b->rank && a->signal == b->signal &&
+           a->code == b->code && a->step == b->step;
+}
+
+const char *tri_attempt_hopeless(const tri_attempt *before, const tri_attempt *now)
+{
+    if (!before)
+        return NULL;
+    if (!has_advanced(before) && !has_advanced(now))
+        return "it failed twice in a row without having done a step";
+    if (same_failure(before, now))
+        return "the same rank failed in the same way at the same step again";
+    return NULL;
+}

@@ -1,0 +1,74 @@
+#include "train/events.h"
+
+#include <fcntl.h>
+#include <jansson.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/fs.h"
+
+enum { VERSION = 1 };
+
+static void set_number(json_t *object, const char *key, int64_t value)
+{
+    if (value >= 0)
+        json_object_set_new(object, key, json_integer(value));
+}
+
+static void set_text(json_t *object, const char *key, const char *text)
+{
+    if (text) /* what is not UTF-8 is left out */
+        json_object_set_new(object, key, json_stringn(text, strcspn(text, "\n")));
+}
+
+static char *line_of(const tri_event *event)
+{
+    char when[32] = "";
+    struct tm now;
+    time_t seconds = time(NULL);
+    if (gmtime_r(&seconds, &now))
+        strftime(when, sizeof when, "%Y-%m-%dT%H:%M:%SZ", &now);
+    json_t *object = json_object();
+    set_text(object, "time", when);
+    set_text(object, "event", event->event);
+    set_number(object, "rank", event->rank);
+    set_text(object, "signal", event->signal);
+    set_number(object, "at_step", event->at_step);
+    set_number(object, "from_step", event->from_step);
+    set_number(object, "ranks", event->ranks);
+    set_number(object, "number", event->number);
+    set_text(object, "reason", event->reason);
+    set_number(object, "version", VERSION);
+    char *line = object ? json_dumps(object, JSON_COMPACT) : NULL;
+    json_decref(object);
+    return line;
+}
+
+void tri_events_add(const char *run_dir, const tri_event *event)
+{
+    char *path = tri_path_join(run_dir, "events.jsonl"), *line = line_of(event);
+    size_t length = line ? strlen(line) : 0;
+    char *whole = line ? realloc(line, length + 2) : NULL;
+    if (whole) {
+        memcpy(whole + length, "\n", 2);
+        line = whole;
+    }
+    int fd = path && whole ? open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666) : -1;
+    if (fd >= 0) {
+        ssize_t written = write(fd, line, length + 1);
+        (void)written;
+        close(fd);
+    }
+    free(line);
+    free(path);
+}
+
+void tri_events_clear(const char *run_dir)
+{
+    char *path = tri_path_join(run_dir, "events.jsonl");
+    if (path)
+        (void)unlink(path);
+    free(path);
+}
