@@ -67,7 +67,7 @@ static tr_status open_files(run *r, tr_error *err)
     tr_status status = tr_settings_save(r->cli->settings, path, err);
     free(path);
     TRI_TRY(status);
-    if (!r->ckpt.resumed.found && r->recovery->attempt == 0)
+    if (!r->ckpt.continues && r->recovery->attempt == 0)
         tri_events_clear(r->dir);
     TRI_TRY(in_dir(r, "metrics.jsonl", &path, err));
     if (r->ckpt.continues)
