@@ -65,13 +65,17 @@ ALWAYS_INLINE void multiply(const int num_vectors, const bool by_rows, int64_t d
     }
 }
 
-/* A row of c or aux that the end of the tile will read or write. */
-ALWAYS_INLINE void fetch_row(const int num_vectors, const float *row)
+/* A row of c or aux that the end of the tile will read or write; and the same row of the tile
+ * below, as far as the second-level cache: from memory, one tile is not time enough. */
+ALWAYS_INLINE void fetch_row(const int num_vectors, const float *row, const float *below)
 {
 #pragma GCC unroll 4
-    for (int j = 0; j < num_vectors; j++)
+    for (int j = 0; j < num_vectors; j++) {
         __builtin_prefetch(row + j * WIDTH, 1);
+        __builtin_prefetch(below + j * WIDTH, 0, 2);
+    }
     __builtin_prefetch(row + num_vectors * WIDTH - 1, 1); /* if not aligned */
+    __builtin_prefetch(below + num_vectors * WIDTH - 1, 0, 2);
 }
 
 /* The same for any depth, fetching on the side: the tile of c (and of aux, unless NULL), to be
@@ -85,9 +89,9 @@ ALWAYS_INLINE void multiply_and_fetch(const int num_vectors, const bool by_rows,
     int64_t p = 0;
     for (int row = 0; p + STEP <= depth; p += STEP, row++) {
         if (row < MR) {
-            fetch_row(num_vectors, c + row * ldc);
+            fetch_row(num_vectors, c + row * ldc, c + (MR + row) * ldc);
             if (aux != NULL)
-                fetch_row(num_vectors, aux + row * ldaux);
+                fetch_row(num_vectors, aux + row * ldaux, aux + (MR + row) * ldaux);
         }
         if (by_rows) {
 #pragma GCC unroll 16
