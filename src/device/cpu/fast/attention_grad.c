@@ -113,9 +113,10 @@ static void load_queries(const backward *b, const attention_head *head, int64_t 
 
 /* Scores become weights, dpt becomes dst. With words, dropout: the weights become those that count
  * in dv. */
-static inline __attribute__((always_inline)) void
-weights(float *st, float *dpt, int64_t num_keys, const float *lse, const float *delta,
-        const uint32_t *words, uint32_t threshold, float scale)
+static inline __attribute__((always_inline)) void weights(float *st, float *dpt, int64_t num_keys,
+                                                          const float *lse, const float *delta,
+                                                          const uint32_t *words, uint32_t threshold,
+                                                          float scale)
 {
     for (int64_t j = 0; j < num_keys; j++, st += QUERIES, dpt += QUERIES) {
         for (int i = 0; i < QUERIES; i += FVEC_LANES) {

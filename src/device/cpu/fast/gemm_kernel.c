@@ -83,8 +83,8 @@ ALWAYS_INLINE void fetch_row(const int num_vectors, const float *row, const floa
 ALWAYS_INLINE void multiply_and_fetch(const int num_vectors, const bool by_rows, int64_t depth,
                                       const float *restrict a, int64_t stride_a,
                                       const float *restrict b, int64_t stride_b, vec acc[MR][NV],
-                                      const float *c, int64_t ldc, const float *aux,
-                                      int64_t ldaux, struct cursor *cursor)
+                                      const float *c, int64_t ldc, const float *aux, int64_t ldaux,
+                                      struct cursor *cursor)
 {
     int64_t p = 0;
     for (int row = 0; p + STEP <= depth; p += STEP, row++) {
@@ -219,8 +219,7 @@ ALWAYS_INLINE void run_tile(const int num_vectors, const bool by_rows, const tri
     const int64_t ldc = block->ldc;
     float *c = block->c + t->i * ldc + t->j;
     const bool plain = block->epilogue == TRI_GEMM_PLAIN;
-    const float *aux =
-        plain || block->aux == NULL ? NULL : block->aux + t->i * block->ldaux + t->j;
+    const float *aux = plain || block->aux == NULL ? NULL : block->aux + t->i * block->ldaux + t->j;
     vec acc[MR][NV];
 #pragma GCC unroll 16
     for (int i = 0; i < MR; i++) {
