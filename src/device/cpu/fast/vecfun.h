@@ -1,9 +1,10 @@
 /* exp and GELU on whole vectors, written out: the same formulas as in vecmath.h, for the places
  * where they are hot.
  *
- * A loop over the scalar functions becomes vector code too, but the compiler first follows what
- * each clamped argument leads to (a constant, at the end) and then computes all of these paths and
- * selects: three to ten times the work. Here a clamp is one instruction. */
+ * A loop over the scalar functions becomes vector code too, but on the few columns of a tile its
+ * start and its tail cost several times what its arithmetic does; and the compiler follows what
+ * each clamped argument leads to, computes all of these paths and selects. Here a clamp is one
+ * instruction and there is no loop. */
 #ifndef TRI_DEVICE_CPU_FAST_VECFUN_H
 #define TRI_DEVICE_CPU_FAST_VECFUN_H
 
