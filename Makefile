@@ -22,8 +22,9 @@ BASE     = -std=c17 -D_GNU_SOURCE $(WARN) -Iinclude -Isrc -MMD -MP -pthread $(CF
 # The fast CPU kernels: vectorised, once for each instruction set; the choice is made at run time.
 FAST     = -O3 -fno-math-errno -fno-trapping-math -ffp-contract=fast
 ISA_base   =
-ISA_avx2   = -march=x86-64-v3
-ISA_avx512 = -march=x86-64-v4 -mprefer-vector-width=512
+# prfchw: lines that will be written are fetched as such; a processor without it does nothing.
+ISA_avx2   = -march=x86-64-v3 -mprfchw
+ISA_avx512 = -march=x86-64-v4 -mprfchw -mprefer-vector-width=512
 ifeq ($(shell uname -m),x86_64)
 ISAS     = base avx2 avx512
 else

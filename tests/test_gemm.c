@@ -1,5 +1,6 @@
 /* The matrix product against a plain one in double precision: every instruction set this processor
  * has, every transposition and epilogue, odd sizes, and nothing touched outside c. */
+#include "device/cpu/fast/vecfun.h"
 #include "device/cpu/fast/vecmath.h"
 #include "device/cpu/gemm.h"
 
@@ -460,6 +461,49 @@ static void activations_are_accurate(void **state)
     assert_true(tri_silu_grad(1e30f) == 1 && fabsf(tri_silu_grad(-1e30f)) < 1e-20f);
 }
 
+static float first_of(fvec v)
+{
+    for (int i = 1; i < FVEC_LANES; i++) /* equal lanes; NaN is not equal to itself */
+        assert_true(v[i] == v[0] || (isnan(v[i]) && isnan(v[0])));
+    return v[0];
+}
+
+/* The functions on vectors beside those on numbers: within rounding, and equal at the ends. */
+static void vectors_are_as_accurate(void **state)
+{
+    (void)state;
+    double gelu_error = 0, grad_error = 0, exp_error = 0, weight_error = 0;
+    for (double d = -12; d < 12; d += 1.7e-4) {
+        fvec x = fvec_all((float)d);
+        gelu_error = fmax(gelu_error, fabs(first_of(fvec_gelu(x)) - reference_gelu((float)d)));
+        grad_error =
+            fmax(grad_error, fabs(first_of(fvec_gelu_grad(x)) - reference_gelu_grad((float)d)));
+    }
+    for (double d = -86.9; d < 79; d += 1.3e-3) {
+        double exact = exp((double)(float)d);
+        exp_error = fmax(exp_error, relative_error(first_of(fvec_exp(fvec_all((float)d))), exact));
+        weight_error = fmax(weight_error,
+                            relative_error(first_of(fvec_exp_weight(fvec_all((float)d))), exact));
+    }
+    assert_true(gelu_error < 1e-6);
+    assert_true(grad_error < 5e-7);
+    assert_true(exp_error < 2e-7);
+    assert_true(weight_error < 2e-7);
+    static const float ends[] = {0, -0.0f, 1e30f, -1e30f, 9.5f, -9.5f, 88.9f, -88.1f};
+    for (size_t i = 0; i < sizeof ends / sizeof ends[0]; i++) {
+        fvec x = fvec_all(ends[i]);
+        assert_true(first_of(fvec_exp(x)) == tri_expf(ends[i]));
+        assert_true(fabsf(first_of(fvec_gelu_grad(x)) - tri_gelu_grad(ends[i])) < 1e-6f);
+    }
+    assert_true(first_of(fvec_exp_weight(fvec_all(-INFINITY))) == 0);
+    assert_true(first_of(fvec_gelu(fvec_all(1e30f))) == 1e30f);
+    assert_true(first_of(fvec_gelu(fvec_all(-1e30f))) == 0);
+    assert_true(isnan(first_of(fvec_exp(fvec_all(NAN)))));
+    assert_true(isnan(first_of(fvec_exp_weight(fvec_all(NAN)))));
+    assert_true(isnan(first_of(fvec_gelu(fvec_all(NAN)))));
+    assert_true(isnan(first_of(fvec_gelu_grad(fvec_all(NAN)))));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -472,6 +516,7 @@ int main(void)
         cmocka_unit_test(empty_products),
         cmocka_unit_test(rows_do_not_depend_on_each_other),
         cmocka_unit_test(functions_are_accurate),
+        cmocka_unit_test(vectors_are_as_accurate),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

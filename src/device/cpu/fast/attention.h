@@ -4,6 +4,7 @@
 
 #include "device/cpu/fast/fast.h"
 #include "device/cpu/fast/philox.h"
+#include "device/cpu/fast/vecfun.h"
 
 /* Sizes of a block. Few queries, because half of the block on the diagonal is wasted when causal;
  * keys so that the blocks of one task stay in the nearest caches. */
@@ -283,29 +284,53 @@ static inline void dropout_words(const attention_shape *s, const attention_head 
     }
 }
 
+/* The queries of a block as vectors. */
+enum { QUERY_VECS = QUERIES / FVEC_LANES };
+
+static inline fvec load_lanes(const float *from)
+{
+    fvec v;
+    memcpy(&v, from, sizeof v);
+    return v;
+}
+
+static inline void store_lanes(float *to, fvec v)
+{
+    memcpy(to, &v, sizeof v);
+}
+
 /* The softmax over one more block of keys: scores become weights, and the state of each query is
- * carried on. shrink is the factor for what was summed before. */
+ * carried on. shrink is the factor for what was summed before. Keys are taken one by one, so that
+ * keys which a query does not see change nothing. */
 static inline void softmax_block(float *scores, int64_t num_keys, float *restrict max,
                                  float *restrict sum, float *restrict shrink)
 {
-    float(*row)[QUERIES] = (float(*)[QUERIES])scores;
-    float next[QUERIES], base[QUERIES], add[QUERIES] = {0};
-    memcpy(next, max, sizeof next);
+    fvec top[QUERY_VECS], base[QUERY_VECS], add[QUERY_VECS];
+    for (int v = 0; v < QUERY_VECS; v++)
+        top[v] = load_lanes(max + v * FVEC_LANES);
     for (int64_t j = 0; j < num_keys; j++)
-        for (int i = 0; i < QUERIES; i++)
-            next[i] = row[j][i] > next[i] ? row[j][i] : next[i];
-    for (int i = 0; i < QUERIES; i++) /* who has seen no key so far has -inf, and no weights */
-        base[i] = next[i] == -__builtin_inff() ? 0 : next[i];
+        for (int v = 0; v < QUERY_VECS; v++)
+            top[v] = fvec_max(top[v], load_lanes(scores + j * QUERIES + v * FVEC_LANES));
+    for (int v = 0; v < QUERY_VECS; v++) {
+        /* Who has seen no key so far has -inf, and no weights. */
+        uvec none = (uvec)(top[v] == fvec_all(-__builtin_inff()));
+        base[v] = (fvec)((uvec)top[v] & ~none);
+        add[v] = (fvec){0};
+    }
     for (int64_t j = 0; j < num_keys; j++) {
-        for (int i = 0; i < QUERIES; i++) {
-            row[j][i] = exp_weight(row[j][i] - base[i]);
-            add[i] += row[j][i];
+        for (int v = 0; v < QUERY_VECS; v++) {
+            float *at = scores + j * QUERIES + v * FVEC_LANES;
+            fvec weight = fvec_exp_weight(load_lanes(at) - base[v]);
+            store_lanes(at, weight);
+            add[v] += weight;
         }
     }
-    for (int i = 0; i < QUERIES; i++) {
-        shrink[i] = exp_weight(max[i] - base[i]);
-        sum[i] = sum[i] * shrink[i] + add[i];
-        max[i] = next[i];
+    for (int v = 0; v < QUERY_VECS; v++) {
+        int i = v * FVEC_LANES;
+        fvec factor = fvec_exp_weight(load_lanes(max + i) - base[v]);
+        store_lanes(shrink + i, factor);
+        store_lanes(sum + i, load_lanes(sum + i) * factor + add[v]);
+        store_lanes(max + i, top[v]);
     }
 }
 

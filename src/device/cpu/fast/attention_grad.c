@@ -111,29 +111,27 @@ static void load_queries(const backward *b, const attention_head *head, int64_t 
     }
 }
 
-/* Scores become weights, dpt becomes dst. */
-static void weights(float *restrict st, float *restrict dpt, int64_t num_keys,
-                    const float *restrict lse, const float *restrict delta)
+/* Scores become weights, dpt becomes dst. With words, dropout: the weights become those that count
+ * in dv. */
+static inline __attribute__((always_inline)) void weights(float *st, float *dpt, int64_t num_keys,
+                                                          const float *lse, const float *delta,
+                                                          const uint32_t *words, uint32_t threshold,
+                                                          float scale)
 {
     for (int64_t j = 0; j < num_keys; j++, st += QUERIES, dpt += QUERIES) {
-        for (int i = 0; i < QUERIES; i++) {
-            float p = exp_weight(st[i] - lse[i]);
-            dpt[i] = p * (dpt[i] - delta[i]);
-            st[i] = p;
-        }
-    }
-}
-
-/* With dropout; the weights become those that count in dv. */
-static void dropped_weights(float *restrict st, float *restrict dpt, int64_t num_keys,
-                            const float *restrict lse, const float *restrict delta,
-                            const uint32_t *restrict words, uint32_t threshold, float scale)
-{
-    for (int64_t j = 0; j < num_keys; j++, st += QUERIES, dpt += QUERIES, words += QUERIES) {
-        for (int i = 0; i < QUERIES; i++) {
-            float p = exp_weight(st[i] - lse[i]), m = words[i] >= threshold ? scale : 0;
-            dpt[i] = p * (m * dpt[i] - delta[i]);
-            st[i] = m * p;
+        for (int i = 0; i < QUERIES; i += FVEC_LANES) {
+            fvec p = fvec_exp_weight(load_lanes(st + i) - load_lanes(lse + i));
+            fvec dp = load_lanes(dpt + i);
+            if (words) {
+                uvec word;
+                memcpy(&word, words + j * QUERIES + i, sizeof word);
+                fvec m = (fvec)((uvec)(word >= threshold) & (uvec)fvec_all(scale));
+                store_lanes(dpt + i, p * (m * dp - load_lanes(delta + i)));
+                store_lanes(st + i, m * p);
+            } else {
+                store_lanes(dpt + i, p * (dp - load_lanes(delta + i)));
+                store_lanes(st + i, p);
+            }
         }
     }
 }
@@ -160,10 +158,9 @@ static void backward_queries(const backward *b, const attention_head *head, int6
         hide(s, &view, docs, w->st, j, num);
         if (s->dropout > 0) {
             dropout_words(s, head, first, j, num, w->words);
-            dropped_weights(w->st, w->dpt, num, w->lse, w->delta, w->words, s->threshold,
-                            s->keep_scale);
+            weights(w->st, w->dpt, num, w->lse, w->delta, w->words, s->threshold, s->keep_scale);
         } else {
-            weights(w->st, w->dpt, num, w->lse, w->delta);
+            weights(w->st, w->dpt, num, w->lse, w->delta, NULL, 0, 1);
         }
         product_cols(s->width, QUERIES, num, k, dst, w->dqt, QUERIES, begun);
         product_rows(num, b->lanes, QUERIES, dst, (operand){w->q, b->lanes}, dk + j * b->lanes,

@@ -5,7 +5,7 @@
  * product is cut into blocks of rows and columns does not change any bit of it. */
 #include "device/cpu/fast/gemm_kernel.h"
 #include "device/cpu/fast/gemm_tile.h"
-#include "device/cpu/fast/vecmath.h"
+#include "device/cpu/fast/vecfun.h"
 
 #define LINE          16 /* floats of a cache line */
 #define STEP          16 /* values of k between fetches */
@@ -65,20 +65,33 @@ ALWAYS_INLINE void multiply(const int num_vectors, const bool by_rows, int64_t d
     }
 }
 
-/* The same for any depth, fetching on the side: the tile of c, to be there at the end; with by_rows
- * the next panel of a; and what the block says is needed next. */
+/* A row of c or aux that the end of the tile will read or write; and the same row of the tile
+ * below, as far as the second-level cache: from memory, one tile is not time enough. */
+ALWAYS_INLINE void fetch_row(const int num_vectors, const float *row, const float *below)
+{
+#pragma GCC unroll 4
+    for (int j = 0; j < num_vectors; j++) {
+        __builtin_prefetch(row + j * WIDTH, 1);
+        __builtin_prefetch(below + j * WIDTH, 0, 2);
+    }
+    __builtin_prefetch(row + num_vectors * WIDTH - 1, 1); /* if not aligned */
+    __builtin_prefetch(below + num_vectors * WIDTH - 1, 0, 2);
+}
+
+/* The same for any depth, fetching on the side: the tile of c (and of aux, unless NULL), to be
+ * there at the end; with by_rows the next panel of a; and what the block says is needed next. */
 ALWAYS_INLINE void multiply_and_fetch(const int num_vectors, const bool by_rows, int64_t depth,
                                       const float *restrict a, int64_t stride_a,
                                       const float *restrict b, int64_t stride_b, vec acc[MR][NV],
-                                      const float *c, int64_t ldc, struct cursor *cursor)
+                                      const float *c, int64_t ldc, const float *aux, int64_t ldaux,
+                                      struct cursor *cursor)
 {
     int64_t p = 0;
     for (int row = 0; p + STEP <= depth; p += STEP, row++) {
         if (row < MR) {
-#pragma GCC unroll 4
-            for (int j = 0; j < num_vectors; j++)
-                __builtin_prefetch(c + row * ldc + j * WIDTH, 1);
-            __builtin_prefetch(c + row * ldc + num_vectors * WIDTH - 1, 1); /* if not aligned */
+            fetch_row(num_vectors, c + row * ldc, c + (MR + row) * ldc);
+            if (aux != NULL)
+                fetch_row(num_vectors, aux + row * ldaux, aux + (MR + row) * ldaux);
         }
         if (by_rows) {
 #pragma GCC unroll 16
@@ -93,24 +106,120 @@ ALWAYS_INLINE void multiply_and_fetch(const int num_vectors, const bool by_rows,
     multiply(num_vectors, by_rows, depth - p, a, stride_a, b, stride_b, acc);
 }
 
-/* c = alpha * acc (+ c) for a tile of which only rows x cols exist. */
-static void store_edge(float *restrict c, int64_t ldc, const float *restrict tile, int64_t rows,
-                       int64_t cols, float alpha, bool load_c)
+/* What the product does to a vector v of its result. aux: what lies there, or what to keep there.
+ */
+ALWAYS_INLINE vec finish_vector(const tri_gemm_epilogue epilogue, vec v, vec bias, vec *aux)
+{
+    if (epilogue == TRI_GEMM_PLAIN)
+        return v;
+    if (epilogue == TRI_GEMM_BIAS)
+        return v + bias;
+    if (epilogue == TRI_GEMM_GELU_GRAD)
+        return v * fvec_gelu_grad(*aux);
+    *aux = v + bias;
+    return fvec_gelu(*aux);
+}
+
+/* The sums of some columns of a row, and where they go. */
+typedef struct row_end {
+    const float *sums;
+    float *c, *aux;
+    const float *bias;
+    float alpha;
+    bool load_c;
+} row_end;
+
+/* WIDTH columns from j on. */
+ALWAYS_INLINE void finish_columns(const tri_gemm_epilogue epilogue, const row_end *row, int64_t j)
+{
+    vec none = {0}, kept = none;
+    vec old = row->load_c ? load(row->c + j) : none;
+    if (epilogue == TRI_GEMM_GELU_GRAD)
+        kept = load(row->aux + j);
+    bool biased = epilogue == TRI_GEMM_BIAS || epilogue == TRI_GEMM_BIAS_GELU;
+    vec v = old + row->alpha * load(row->sums + j);
+    store(row->c + j, finish_vector(epilogue, v, biased ? load(row->bias + j) : none, &kept));
+    if (epilogue == TRI_GEMM_BIAS_GELU && row->aux != NULL)
+        store(row->aux + j, kept);
+}
+
+/* The last columns, fewer than WIDTH: the same arithmetic on a copy. */
+static void finish_rest(const tri_gemm_epilogue epilogue, const row_end *row, int64_t j,
+                        int64_t cols)
+{
+    float c[WIDTH] = {0}, aux[WIDTH] = {0}, bias[WIDTH] = {0}, sums[WIDTH] = {0};
+    row_end copy = {sums, c, row->aux != NULL ? aux : NULL, bias, row->alpha, row->load_c};
+    size_t bytes = (size_t)cols * sizeof(float);
+    memcpy(sums, row->sums + j, bytes);
+    if (row->load_c)
+        memcpy(c, row->c + j, bytes);
+    if (row->bias != NULL)
+        memcpy(bias, row->bias + j, bytes);
+    if (epilogue == TRI_GEMM_GELU_GRAD)
+        memcpy(aux, row->aux + j, bytes);
+    finish_columns(epilogue, &copy, 0);
+    memcpy(row->c + j, c, bytes);
+    if (epilogue == TRI_GEMM_BIAS_GELU && row->aux != NULL)
+        memcpy(row->aux + j, aux, bytes);
+}
+
+ALWAYS_INLINE void finish_rows(const tri_gemm_epilogue epilogue, const tri_gemm_block *block,
+                               row_end row, int64_t step, int64_t rows, int64_t cols)
 {
     for (int64_t i = 0; i < rows; i++) {
-        for (int64_t j = 0; j < cols; j++) {
-            float old = load_c ? c[i * ldc + j] : 0.0f;
-            c[i * ldc + j] = old + alpha * tile[i * NR + j];
-        }
+        int64_t j = 0;
+        for (; j + WIDTH <= cols; j += WIDTH)
+            finish_columns(epilogue, &row, j);
+        if (j < cols)
+            finish_rest(epilogue, &row, j, cols - j);
+        row.sums += step;
+        row.c += block->ldc;
+        if (row.aux != NULL)
+            row.aux += block->ldaux;
     }
 }
 
+/* From sums that are in the first-level cache, step apart, to c and aux: rows x cols of the block
+ * from (i, j) on. */
+static void finish(const tri_gemm_block *block, const float *sums, int64_t step, int64_t i,
+                   int64_t j, int64_t rows, int64_t cols)
+{
+    row_end row = {.sums = sums,
+                   .c = block->c + i * block->ldc + j,
+                   .aux = block->aux != NULL ? block->aux + i * block->ldaux + j : NULL,
+                   .bias = block->bias != NULL ? block->bias + j : NULL,
+                   .alpha = block->alpha,
+                   .load_c = block->load_c};
+    switch (block->epilogue) {
+    case TRI_GEMM_PLAIN:
+        finish_rows(TRI_GEMM_PLAIN, block, row, step, rows, cols);
+        break;
+    case TRI_GEMM_BIAS:
+        finish_rows(TRI_GEMM_BIAS, block, row, step, rows, cols);
+        break;
+    case TRI_GEMM_BIAS_GELU:
+        finish_rows(TRI_GEMM_BIAS_GELU, block, row, step, rows, cols);
+        break;
+    case TRI_GEMM_GELU_GRAD:
+        finish_rows(TRI_GEMM_GELU_GRAD, block, row, step, rows, cols);
+        break;
+    }
+}
+
+/* A tile of the block: its place in c, its operands. */
+typedef struct tile {
+    int64_t i, j, rows, cols;
+    const float *a, *b;
+    int64_t stride_a, stride_b;
+} tile;
+
 ALWAYS_INLINE void run_tile(const int num_vectors, const bool by_rows, const tri_gemm_block *block,
-                            const float *a, int64_t stride_a, const float *b, int64_t stride_b,
-                            float *c, int64_t rows, int64_t cols, struct cursor *cursor)
+                            const tile *t, struct cursor *cursor)
 {
     const int64_t ldc = block->ldc;
-    bool whole = rows == MR && cols == num_vectors * WIDTH;
+    float *c = block->c + t->i * ldc + t->j;
+    const bool plain = block->epilogue == TRI_GEMM_PLAIN;
+    const float *aux = plain || block->aux == NULL ? NULL : block->aux + t->i * block->ldaux + t->j;
     vec acc[MR][NV];
 #pragma GCC unroll 16
     for (int i = 0; i < MR; i++) {
@@ -118,18 +227,18 @@ ALWAYS_INLINE void run_tile(const int num_vectors, const bool by_rows, const tri
         for (int j = 0; j < num_vectors; j++)
             acc[i][j] = (vec){0};
     }
-    multiply_and_fetch(num_vectors, by_rows, block->depth, a, stride_a, b, stride_b, acc, c, ldc,
-                       cursor);
-    if (!whole) {
-        float tile[MR * NR];
+    multiply_and_fetch(num_vectors, by_rows, block->depth, t->a, t->stride_a, t->b, t->stride_b,
+                       acc, c, ldc, aux, block->ldaux, cursor);
+    if (!plain || t->rows < MR || t->cols < num_vectors * WIDTH) {
+        _Alignas(64) float sums[MR * NR];
         /* Unrolled like the rest: an index known only at run time would force acc into memory. */
 #pragma GCC unroll 16
         for (int i = 0; i < MR; i++) {
 #pragma GCC unroll 4
             for (int j = 0; j < num_vectors; j++)
-                store(tile + i * NR + j * WIDTH, acc[i][j]);
+                store(sums + i * NR + j * WIDTH, acc[i][j]);
         }
-        store_edge(c, ldc, tile, rows, cols, block->alpha, block->load_c);
+        finish(block, sums, NR, t->i, t->j, t->rows, t->cols);
         return;
     }
     const float alpha = block->alpha;
@@ -147,83 +256,24 @@ ALWAYS_INLINE void run_tile(const int num_vectors, const bool by_rows, const tri
 
 /* These two exist so that the micro kernel is compiled for each constant it needs, and for no
  * more. */
-static void run_tile_by_rows(const tri_gemm_block *block, const float *a, int64_t stride_a,
-                             const float *b, int64_t stride_b, float *c, int64_t rows, int64_t cols,
-                             struct cursor *cursor)
+static void run_tile_by_rows(const tri_gemm_block *block, const tile *t, struct cursor *cursor)
 {
-    if (cols > 2 * WIDTH && NV > 2)
-        run_tile(NV, true, block, a, stride_a, b, stride_b, c, rows, cols, cursor);
-    else if (cols > WIDTH)
-        run_tile(2, true, block, a, stride_a, b, stride_b, c, rows, cols, cursor);
+    if (t->cols > 2 * WIDTH && NV > 2)
+        run_tile(NV, true, block, t, cursor);
+    else if (t->cols > WIDTH)
+        run_tile(2, true, block, t, cursor);
     else
-        run_tile(1, true, block, a, stride_a, b, stride_b, c, rows, cols, cursor);
+        run_tile(1, true, block, t, cursor);
 }
 
-static void run_tile_by_columns(const tri_gemm_block *block, const float *a, int64_t stride_a,
-                                const float *b, int64_t stride_b, float *c, int64_t rows,
-                                int64_t cols, struct cursor *cursor)
+static void run_tile_by_columns(const tri_gemm_block *block, const tile *t, struct cursor *cursor)
 {
-    if (cols > 2 * WIDTH && NV > 2)
-        run_tile(NV, false, block, a, stride_a, b, stride_b, c, rows, cols, cursor);
-    else if (cols > WIDTH)
-        run_tile(2, false, block, a, stride_a, b, stride_b, c, rows, cols, cursor);
+    if (t->cols > 2 * WIDTH && NV > 2)
+        run_tile(NV, false, block, t, cursor);
+    else if (t->cols > WIDTH)
+        run_tile(2, false, block, t, cursor);
     else
-        run_tile(1, false, block, a, stride_a, b, stride_b, c, rows, cols, cursor);
-}
-
-static void add_bias(float *restrict c, const float *restrict bias, int64_t cols)
-{
-    for (int64_t j = 0; j < cols; j++)
-        c[j] += bias[j];
-}
-
-static void add_bias_gelu(float *restrict c, const float *restrict bias, int64_t cols)
-{
-    for (int64_t j = 0; j < cols; j++)
-        c[j] = tri_gelu(c[j] + bias[j]);
-}
-
-static void add_bias_gelu_keep(float *restrict c, const float *restrict bias, float *restrict aux,
-                               int64_t cols)
-{
-    for (int64_t j = 0; j < cols; j++) {
-        float x = c[j] + bias[j];
-        aux[j] = x;
-        c[j] = tri_gelu(x);
-    }
-}
-
-static void multiply_gelu_grad(float *restrict c, const float *restrict aux, int64_t cols)
-{
-    for (int64_t j = 0; j < cols; j++)
-        c[j] *= tri_gelu_grad(aux[j]);
-}
-
-/* On a tile that was just stored, while it is in the first-level cache. */
-static void apply_epilogue(const tri_gemm_block *block, int64_t i0, int64_t j0, int64_t rows,
-                           int64_t cols)
-{
-    const float *bias = block->bias != NULL ? block->bias + j0 : NULL;
-    for (int64_t i = i0; i < i0 + rows; i++) {
-        float *c = block->c + i * block->ldc + j0;
-        float *aux = block->aux != NULL ? block->aux + i * block->ldaux + j0 : NULL;
-        switch (block->epilogue) {
-        case TRI_GEMM_PLAIN:
-            return;
-        case TRI_GEMM_BIAS:
-            add_bias(c, bias, cols);
-            break;
-        case TRI_GEMM_BIAS_GELU:
-            if (aux == NULL)
-                add_bias_gelu(c, bias, cols);
-            else
-                add_bias_gelu_keep(c, bias, aux, cols);
-            break;
-        case TRI_GEMM_GELU_GRAD:
-            multiply_gelu_grad(c, aux, cols);
-            break;
-        }
-    }
+        run_tile(1, false, block, t, cursor);
 }
 
 static struct cursor start_cursor(const tri_gemm_block *block)
@@ -239,21 +289,22 @@ static struct cursor start_cursor(const tri_gemm_block *block)
     return cursor;
 }
 
-/* One tile, its operands taken from where the block has them. */
-static void run_tile_of(const tri_gemm_block *block, const float *b, int64_t stride_b, int64_t i,
-                        int64_t j, int64_t cols, struct cursor *cursor)
+/* One tile of the panel that t is about, its rows of a taken from where the block has them. */
+static void run_tile_of(const tri_gemm_block *block, tile *t, struct cursor *cursor)
 {
-    int64_t rows = min_i64(MR, block->rows - i);
-    const float *a = block->a + i / MR * block->a_panel;
-    float *c = block->c + i * block->ldc + j;
-    if (rows < MR && block->a_edge != NULL)
-        run_tile_by_columns(block, block->a_edge, MR, b, stride_b, c, rows, cols, cursor);
-    else if (block->a_row == 1)
-        run_tile_by_columns(block, a, block->a_depth, b, stride_b, c, rows, cols, cursor);
+    t->rows = min_i64(MR, block->rows - t->i);
+    if (t->rows < MR && block->a_edge != NULL) {
+        t->a = block->a_edge;
+        t->stride_a = MR;
+        run_tile_by_columns(block, t, cursor);
+        return;
+    }
+    t->a = block->a + t->i / MR * block->a_panel;
+    t->stride_a = block->a_row == 1 ? block->a_depth : block->a_row;
+    if (block->a_row == 1)
+        run_tile_by_columns(block, t, cursor);
     else
-        run_tile_by_rows(block, a, block->a_row, b, stride_b, c, rows, cols, cursor);
-    if (block->epilogue != TRI_GEMM_PLAIN)
-        apply_epilogue(block, i, j, rows, cols);
+        run_tile_by_rows(block, t, cursor);
 }
 
 /* Columns outside, rows inside: a panel of b stays in the first-level cache while the panels of a
@@ -265,15 +316,15 @@ static void run_block(const tri_gemm_block *block)
     int64_t cols;
     for (int64_t j = 0; j < block->cols; j += cols, packed += block->b_panel) {
         cols = panel_cols(block->cols - j);
-        const float *b = block->b_panel != 0 ? packed : block->b + j;
-        int64_t stride_b = block->b_depth;
+        tile t = {.j = j, .cols = cols, .b = block->b + j, .stride_b = block->b_depth};
+        if (block->b_panel != 0)
+            t.b = packed;
         if (block->b_edge != NULL && j + cols == block->cols) {
-            b = block->b_edge;
-            stride_b = NR;
+            t.b = block->b_edge;
+            t.stride_b = NR;
         }
-        for (int64_t i = 0; i < block->rows; i += MR) {
-            run_tile_of(block, b, stride_b, i, j, cols, &cursor);
-        }
+        for (; t.i < block->rows; t.i += MR)
+            run_tile_of(block, &t, &cursor);
     }
 }
 
@@ -296,7 +347,8 @@ void TRI_ISA_NAME(tri_gemm_few)(const tri_gemm_block *block, int64_t pass);
 static void run_few(const tri_gemm_block *block, int64_t pass)
 {
     TRI_ISA_NAME(tri_gemm_few)(block, pass);
-    apply_epilogue(block, 0, 0, block->rows, block->cols);
+    if (block->epilogue != TRI_GEMM_PLAIN)
+        finish(block, block->c, block->ldc, 0, 0, block->rows, block->cols);
 }
 
 const tri_gemm_kernels TRI_ISA_NAME(tri_gemm_kernels) = {
