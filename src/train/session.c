@@ -179,6 +179,23 @@ static tr_status open_rows(tri_session *session, tr_error *err)
     return check_labels(session, err);
 }
 
+/* Fresh values are made by all threads that the rank may use, also where the device is a GPU: for a
+ * large model it would be minutes otherwise. */
+static void fill_fresh(tri_session *session, bool all)
+{
+    int wanted = session->config.device.num_threads;
+    tri_pool *pool = NULL;
+    tr_error ignored;
+    if (tri_pool_create(wanted > 0 ? wanted : tri_device_num_cores(), &pool, &ignored) != TR_OK)
+        pool = NULL; /* the caller's thread does it alone */
+    for (size_t i = 0; i < session->params.count; i++)
+        if (all || session->fresh[i])
+            tri_init_fill(&session->params.items[i], session->config.seed, pool,
+                          session->weights[i]);
+    if (pool)
+        tri_pool_destroy(pool);
+}
+
 tr_status tri_session_fill(tri_session *session, tr_error *err)
 {
     if (session->device.def == &tri_device_null)
@@ -190,9 +207,7 @@ tr_status tri_session_fill(tri_session *session, tr_error *err)
         if (status != TR_OK)
             return tri_fail_prefix(err, status, "model.from");
     }
-    for (size_t i = 0; i < session->params.count; i++)
-        if (!loads || session->fresh[i])
-            tri_init_fill(&session->params.items[i], session->config.seed, session->weights[i]);
+    fill_fresh(session, !loads);
     return tri_weights_push(session, err);
 }
 
