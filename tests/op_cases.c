@@ -50,8 +50,13 @@ int op_may_alias(const op_case *c, op_alias pairs[OP_MAX_ALIAS])
         for (int i = 0; i < 6; i++)
             pairs[i] = (op_alias){i / 3, i % 3};
         return 6;
+    case TRI_OP_CROSS_ENTROPY:
+        pairs[0] = (op_alias){2, 0};
+        return 1;
     case TRI_OP_LAYERNORM_GRAD:
     case TRI_OP_RMSNORM_GRAD:
+    case TRI_OP_LAYERNORM_GRADS:
+    case TRI_OP_RMSNORM_GRADS:
         pairs[0] = (op_alias){0, 0};
         pairs[1] = (op_alias){0, 4};
         return c->flags & CASE_WITHOUT ? 1 : 2;
@@ -149,7 +154,7 @@ static void build_matmul(op_run *run, const op_case *c)
     } else {
         in_f32(run, 2, SIZES(depth, n));
     }
-    if (c->attr.epilogue == TRI_EPILOGUE_GELU_GRAD)
+    if (c->attr.epilogue == TRI_EPILOGUE_GELU_GRAD || c->attr.epilogue == TRI_EPILOGUE_ADD)
         in_f32(run, 2, SIZES(rows, n));
     else if (c->attr.epilogue != TRI_EPILOGUE_NONE)
         in_f32(run, 1, SIZES(n));
@@ -215,8 +220,9 @@ static void build_lookup(op_run *run, const op_case *c)
 static void build_norm(op_run *run, const op_case *c)
 {
     int rank = c->size[3] > 0 ? 4 : 3;
-    bool rms = c->op >= TRI_OP_RMSNORM;
-    bool grad = c->op == TRI_OP_LAYERNORM_GRAD || c->op == TRI_OP_RMSNORM_GRAD;
+    bool grads = c->op == TRI_OP_LAYERNORM_GRADS || c->op == TRI_OP_RMSNORM_GRADS;
+    bool rms = c->op >= TRI_OP_RMSNORM && c->op != TRI_OP_LAYERNORM_GRADS;
+    bool grad = c->op == TRI_OP_LAYERNORM_GRAD || c->op == TRI_OP_RMSNORM_GRAD || grads;
     bool param_grad = c->op == TRI_OP_LAYERNORM_PARAM_GRAD || c->op == TRI_OP_RMSNORM_PARAM_GRAD;
     bool sum = c->op == TRI_OP_ADD_LAYERNORM || c->op == TRI_OP_ADD_RMSNORM;
     const int64_t *x = c->size, *d = c->size + rank - 1;
@@ -244,6 +250,8 @@ static void build_norm(op_run *run, const op_case *c)
     out_f32(run, rank, x);
     if (sum)
         out_f32(run, rank, x);
+    for (int k = 0; grads && k < (rms ? 1 : 2) + !(c->flags & CASE_NO_BIAS); k++)
+        out_f32(run, 1, d);
     if (!grad)
         out_f32(run, rank, stats);
 }
@@ -354,6 +362,15 @@ static void build_loss(op_run *run, const op_case *c)
         in_f32(run, 2, x);
         if (c->flags & CASE_SCALE)
             in_scaler(run);
+        out_f32(run, 3, x);
+        break;
+    case TRI_OP_CROSS_ENTROPY:
+        in_f32(run, 3, x);
+        in_i32(run, 2, x);
+        if (c->flags & CASE_SCALE)
+            in_scaler(run);
+        out_f32(run, 1, &one);
+        out_f32(run, 1, &one);
         out_f32(run, 3, x);
         break;
     default:
@@ -574,18 +591,20 @@ static void derive(op_run *run, const op_case *c)
     float *spare = malloc((size_t)(run->args.in[0].count + 3) * sizeof(float));
     assert(spare);
     tri_op op = TRI_NUM_OPS;
-    if (c->op == TRI_OP_RMSNORM_GRAD || c->op == TRI_OP_RMSNORM_PARAM_GRAD) {
+    if (c->op == TRI_OP_RMSNORM_GRAD || c->op == TRI_OP_RMSNORM_PARAM_GRAD ||
+        c->op == TRI_OP_RMSNORM_GRADS) {
         op = TRI_OP_RMSNORM;
         f->in[0] = in[1];
         f->in[1] = (tri_tensor){.data = (float *)in[1].data}; /* any numbers */
         f->out[0].data = spare;
-        f->out[1] = in[c->op == TRI_OP_RMSNORM_GRAD ? 3 : 2];
-    } else if (c->op == TRI_OP_LAYERNORM_GRAD || c->op == TRI_OP_LAYERNORM_PARAM_GRAD) {
+        f->out[1] = in[c->op == TRI_OP_RMSNORM_PARAM_GRAD ? 2 : 3];
+    } else if (c->op == TRI_OP_LAYERNORM_GRAD || c->op == TRI_OP_LAYERNORM_PARAM_GRAD ||
+               c->op == TRI_OP_LAYERNORM_GRADS) {
         op = TRI_OP_LAYERNORM;
         f->in[0] = in[1];
         f->in[1] = f->in[2] = (tri_tensor){.data = (float *)in[1].data}; /* any numbers */
         f->out[0].data = spare;
-        f->out[1] = in[c->op == TRI_OP_LAYERNORM_GRAD ? 3 : 2];
+        f->out[1] = in[c->op == TRI_OP_LAYERNORM_PARAM_GRAD ? 2 : 3];
     } else if (c->op == TRI_OP_ATTENTION_GRAD) {
         op = TRI_OP_ATTENTION;
         memcpy(f->in, in + 1, 3 * sizeof *in);
@@ -658,7 +677,7 @@ void op_run_init(op_run *run, const op_case *c, const op_alias *alias)
             t->data = args->in[alias->in].data;
         else
             t->data = memset(allocate(run, (size_t)t->count * 4), UNWRITTEN, (size_t)t->count * 4);
-        if (!taken && c->flags & CASE_ACCUMULATE)
+        if (!taken && !(alias && alias->out == o) && c->flags & CASE_ACCUMULATE)
             fill_normal(t, (uint32_t)(200 + o), c->flags & CASE_REPEAT);
     }
 }

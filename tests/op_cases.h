@@ -19,6 +19,7 @@ enum {
     CASE_HITS = 128,     /* ce_loss counts right answers too */
     CASE_SCALE = 256,    /* with a loss scaler, the last input */
     CASE_OVERFLOW = 512, /* finish: the sum of squares is infinite */
+    CASE_NO_BIAS = 1024, /* norm_grads: without the sum of dx */
     CASE_REPEAT = 32,    /* inputs repeat a short sequence of numbers: quick to make (bench) */
 };
 

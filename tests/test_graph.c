@@ -289,6 +289,52 @@ static void test_fusion_follows_the_device(void **state)
     small_graph_fini(&g);
 }
 
+static void join(small_graph *g, const char *const *assignments, tri_fusions can)
+{
+    tr_error err = {0};
+    small_graph_init(g, TINY, assignments, UP_TO_FUSE);
+    assert_int_equal(tri_fuse_backward(&g->graph, &can, &err), TR_OK);
+    if (tri_graph_verify(&g->graph, &err) != TR_OK)
+        fail_msg("%s", err.message);
+}
+
+/* What the backward reads twice: norms with their parameters and the bias before the sum, the
+ * logits, sums of products. */
+static void test_backward_is_joined(void **state)
+{
+    (void)state;
+    small_graph g;
+    tri_fusions all = {.add = true, .norm_grads = true, .cross_entropy = true};
+    join(&g, SET("model.num_layers=2", "model.dropout=0"), all);
+    assert_int_equal(count_op(&g.graph, TRI_OP_LAYERNORM_GRADS), 5);
+    assert_int_equal(count_op(&g.graph, TRI_OP_LAYERNORM_GRAD), 0);
+    assert_int_equal(count_op(&g.graph, TRI_OP_LAYERNORM_PARAM_GRAD), 0);
+    assert_int_equal(count_op(&g.graph, TRI_OP_BIAS_GRAD), 2 * 2); /* c_attn and c_fc */
+    assert_int_equal(count_op(&g.graph, TRI_OP_CROSS_ENTROPY), 1);
+    assert_int_equal(count_op(&g.graph, TRI_OP_CE_STATS), 0);
+    assert_int_equal(count_op(&g.graph, TRI_OP_CE_GRAD), 0);
+    small_graph_fini(&g);
+
+    /* Dropout is between the norm and the bias: that sum stays apart. */
+    join(&g, SET("model.num_layers=2", "model.dropout=0.1"), all);
+    assert_int_equal(count_op(&g.graph, TRI_OP_LAYERNORM_GRADS), 5);
+    assert_int_equal(count_op(&g.graph, TRI_OP_BIAS_GRAD), 4 * 2);
+    small_graph_fini(&g);
+
+    /* Gradients of q, k, v add up, and of gate and up: three additions in each layer. */
+    const char *const *llama = SET("model.kind=llama", "model.num_layers=2", "model.dropout=0");
+    join(&g, llama, all);
+    assert_int_equal(count_products(&g.graph, TRI_EPILOGUE_ADD), 3 * 2);
+    assert_int_equal(count_op(&g.graph, TRI_OP_ADD), 1);
+    assert_int_equal(count_op(&g.graph, TRI_OP_RMSNORM_GRADS), 5);
+    small_graph_fini(&g);
+    join(&g, llama, (tri_fusions){0});
+    assert_int_equal(count_products(&g.graph, TRI_EPILOGUE_ADD), 0);
+    assert_int_equal(count_op(&g.graph, TRI_OP_RMSNORM_GRADS), 0);
+    assert_int_equal(count_op(&g.graph, TRI_OP_CROSS_ENTROPY), 0);
+    small_graph_fini(&g);
+}
+
 /* --- Mistakes in a model -------------------------------------------------------------------- */
 
 /* A graph with a value of each of two shapes, and one parameter. */
@@ -559,6 +605,7 @@ int main(void)
         cmocka_unit_test(test_folding_leaves_no_accumulate),
         cmocka_unit_test(test_counts_of_operators),
         cmocka_unit_test(test_fusion_follows_the_device),
+        cmocka_unit_test(test_backward_is_joined),
         cmocka_unit_test(test_mistakes_are_told_clearly),
         cmocka_unit_test(test_autodiff_needs_a_loss),
         cmocka_unit_test(test_chain_of_gpt2_ends_at_the_embeddings),

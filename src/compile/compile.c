@@ -94,6 +94,11 @@ static tr_status passes(const tri_compile_config *config, tri_mode mode,
     TRI_TRY(after("folding accumulation", graph, err));
     TRI_TRY(tri_fuse_epilogues(graph, &config->fusions, err));
     TRI_TRY(after("fusing epilogues", graph, err));
+    tri_fusions can = config->fusions;
+    if (config->split_backward || pipeline->exists) /* I makes no gradients of parameters */
+        can.norm_grads = can.cross_entropy = false;
+    TRI_TRY(tri_fuse_backward(graph, &can, err));
+    TRI_TRY(after("fusing the backward", graph, err));
     if (mode == TRI_MODE_TRAIN)
         TRI_TRY(recompute(config, pipeline, graph, err));
     if (!config->overlap)

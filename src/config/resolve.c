@@ -458,6 +458,7 @@ static tr_status precision_config(const tr_settings *s, tri_session_config *conf
                           ? precision->compute
                           : TRI_F32;
     config->device.any_order = !tr_settings_bool(s, "run.deterministic");
+    config->device.no_tuning = !tr_settings_bool(s, "run.tune");
     config->device.tf32 = strcmp(kind, "tf32") == 0;
     if (config->device.tf32 && strcmp(config->device.kind, "cpu") == 0)
         return tri_fail(err, TR_ERROR_INPUT,

@@ -344,6 +344,11 @@ const tri_setting tri_settings_table[] = {
            "Milliseconds that the actions of a step take at least, such as F=20,I=20,W=20,B=40: to "
            "compare a pipeline with `trireme sim --cost`",
            "sleep delay"),
+    BOOL(
+        "run.tune", "true",
+        "Measure how a GPU does large products fastest before the first step, which takes seconds; "
+        "another order of sums, and so other bits, only where it is faster by a quarter",
+        "autotune benchmark cudnn_benchmark"),
     BOOL("run.trace", "false", "Write trace.json, a timeline that opens in Perfetto",
          "profile profiler timeline"),
     BOOL("run.save", "true", "Write the weights at the end", "save_model always_save_checkpoint"),

@@ -14,6 +14,7 @@ typedef struct tri_device_config {
     bool reference;   /* portable kernels only */
     bool tf32;        /* cuda: products of f32 may round their operands to tf32 */
     bool any_order;   /* cuda: kernels may add in any order, so that bits differ between runs */
+    bool no_tuning;   /* cuda: large products as the library would do them, without measuring */
 } tri_device_config;
 
 typedef struct tri_device tri_device;

@@ -44,6 +44,8 @@ typedef enum tri_op {
     TRI_OP_ADD_RMSNORM,
     TRI_OP_RMSNORM_GRAD,
     TRI_OP_RMSNORM_PARAM_GRAD,
+    TRI_OP_LAYERNORM_GRADS,
+    TRI_OP_RMSNORM_GRADS,
     /* attention */
     TRI_OP_ROPE,
     TRI_OP_ATTENTION,
@@ -55,6 +57,7 @@ typedef enum tri_op {
     TRI_OP_CE_COMBINE,
     TRI_OP_CE_LOSS,
     TRI_OP_CE_GRAD,
+    TRI_OP_CROSS_ENTROPY,
     TRI_OP_OUT_LOSS,
     TRI_OP_OUT_LOSS_GRAD,
     /* the end of a step */
@@ -102,6 +105,7 @@ typedef enum tri_epilogue {
     TRI_EPILOGUE_BIAS,      /* + bias */
     TRI_EPILOGUE_BIAS_GELU, /* + bias, kept; then GELU */
     TRI_EPILOGUE_GELU_GRAD, /* times the slope of GELU at the kept value */
+    TRI_EPILOGUE_ADD,       /* + another value of the result's shape */
 } tri_epilogue;
 
 /* Rotary positions: pair i of a head of width K turns by position * f_i, f_i = theta^(-2i/K).

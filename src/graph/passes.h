@@ -10,15 +10,20 @@
  * by the scale in the state `scaler`, which this pass makes. */
 tr_status tri_autodiff(tri_graph *graph, float loss_seed, tr_error *err);
 
-/* Which products a device can finish with more than a product. */
+/* Which products a device can finish with more than a product, and what else it does in one. */
 typedef struct tri_fusions {
     bool bias, bias_gelu, gelu_grad;
+    bool add;           /* of another value, instead of an addition after the product */
+    bool norm_grads;    /* all of a norm's backward in one */
+    bool cross_entropy; /* all of it in one, the gradient too */
 } tri_fusions;
 
 /* Contributions to an accumulator write into it themselves where their operator can. */
 tr_status tri_fold_accumulate(tri_graph *graph, tr_error *err);
 /* Biases and GELU move into the product before them. */
 tr_status tri_fuse_epilogues(tri_graph *graph, const tri_fusions *can, tr_error *err);
+/* What the backward would read twice is read once. */
+tr_status tri_fuse_backward(tri_graph *graph, const tri_fusions *can, tr_error *err);
 
 /* The graph as text, a line per node. */
 void tri_graph_print(const tri_graph *graph, tri_text *text);

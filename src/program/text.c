@@ -76,7 +76,7 @@ void tri_program_memory_text(const tri_program *program, tri_text *text)
 static void op_text(const tri_instr *instr, char *out, size_t size)
 {
     static const char *const act[] = {" gelu", " relu", " gelu_erf", " tanh", " silu"};
-    static const char *const epilogue[] = {"", "+bias", "+bias+gelu", "*gelu'"};
+    static const char *const epilogue[] = {"", "+bias", "+bias+gelu", "*gelu'", "+add"};
     const char *name = tri_op_get(instr->op)->name, *more = "";
     switch (instr->op) {
     case TRI_OP_MATMUL:

@@ -180,10 +180,17 @@ static tr_status open_rows(tri_session *session, tr_error *err)
 }
 
 /* Initial values, for what was not loaded from a file. */
-static void fill_param(void *loaded, tri_session *session, size_t param)
+typedef struct filler {
+    bool loaded;
+    tri_pool *pool; /* NULL: the caller's thread does it alone */
+} filler;
+
+static void fill_param(void *context, tri_session *session, size_t param)
 {
-    if (!*(bool *)loaded || session->fresh[param])
-        tri_init_fill(&session->params.items[param], session->config.seed, session->weights[param]);
+    const filler *f = context;
+    if (!f->loaded || session->fresh[param])
+        tri_init_fill(&session->params.items[param], session->config.seed, f->pool,
+                      session->weights[param]);
 }
 
 tr_status tri_session_fill(tri_session *session, tr_error *err)
@@ -197,7 +204,16 @@ tr_status tri_session_fill(tri_session *session, tr_error *err)
         if (status != TR_OK)
             return tri_fail_prefix(err, status, "model.from");
     }
-    return tri_weights_push(session, fill_param, &loads, err);
+    /* By all threads that the rank may use, also where the device is a GPU: for a large model it
+     * would be minutes otherwise. */
+    int wanted = session->config.device.num_threads;
+    filler f = {.loaded = loads};
+    if (tri_pool_create(wanted > 0 ? wanted : tri_device_num_cores(), &f.pool, NULL) != TR_OK)
+        f.pool = NULL;
+    tr_status status = tri_weights_push(session, fill_param, &f, err);
+    if (f.pool)
+        tri_pool_destroy(f.pool);
+    return status;
 }
 
 /* The loss scale that the run begins with. */

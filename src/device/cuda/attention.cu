@@ -159,10 +159,8 @@ static void attention_grad(const tri_kernel_args *args)
         tri_attention_any_grad(&a, dtype, stream);
 }
 
-bool tri_cuda_takes(tri_op op, const tri_kernel_args *args)
+bool tri_cuda_attention_takes(tri_op op, const tri_kernel_args *args)
 {
-    if (op != TRI_OP_ATTENTION && op != TRI_OP_ATTENTION_GRAD)
-        return true;
     bool grad = op == TRI_OP_ATTENTION_GRAD;
     tri_cuda *cuda = (tri_cuda *)args->device;
     tri_attention a = read_operands(args, args->in + grad, args->in + (grad ? 6 : 3));

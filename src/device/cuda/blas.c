@@ -3,42 +3,14 @@
  * cuBLASLt thinks in columns: a row-major c [m, n] is its column-major [n, m], so that
  * c = op(a) op(b) becomes c^T = op(b)^T op(a)^T, with the operands in the other order. A plan (what
  * the library needs to know of a product, and the algorithm it chose) is made once for each kind of
- * product and kept: recordings and replays then pay nothing for it. */
-#include "device/cuda/blas.h"
+ * product and kept: recordings and replays then pay nothing for it. For large products the choice
+ * is measured before the first call (blas_tune.c). */
+#include "device/cuda/blas_plan.h"
 
-#include <cublasLt.h>
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-typedef struct plan {
-    tri_cuda_product shape; /* pointers are only compared for presence and alignment */
-    unsigned alignment[4];  /* of a, b, c, aux in bytes */
-    bool tf32, usable;
-    cublasLtMatmulDesc_t desc;
-    cublasLtMatrixLayout_t a, b, c;
-    cublasLtMatmulAlgo_t algo;
-} plan;
-
-struct tri_cuda_blas {
-    void *library;
-    cublasLtHandle_t handle;
-    plan *plans;
-    size_t num_plans, capacity;
-    __typeof__(&cublasLtCreate) create;
-    __typeof__(&cublasLtDestroy) destroy;
-    __typeof__(&cublasLtMatmul) matmul;
-    __typeof__(&cublasLtMatmulDescCreate) desc_create;
-    __typeof__(&cublasLtMatmulDescDestroy) desc_destroy;
-    __typeof__(&cublasLtMatmulDescSetAttribute) desc_set;
-    __typeof__(&cublasLtMatrixLayoutCreate) layout_create;
-    __typeof__(&cublasLtMatrixLayoutDestroy) layout_destroy;
-    __typeof__(&cublasLtMatmulPreferenceCreate) pref_create;
-    __typeof__(&cublasLtMatmulPreferenceDestroy) pref_destroy;
-    __typeof__(&cublasLtMatmulPreferenceSetAttribute) pref_set;
-    __typeof__(&cublasLtMatmulAlgoGetHeuristic) heuristic;
-};
 
 static void *open_library(void)
 {
@@ -114,7 +86,7 @@ tr_status tri_cuda_blas_open(tri_cuda_blas **out, tr_error *err)
     return TR_OK;
 }
 
-static void drop_plan(tri_cuda_blas *blas, plan *p)
+static void drop_plan(tri_cuda_blas *blas, tri_blas_plan *p)
 {
     if (p->desc)
         blas->desc_destroy(p->desc);
@@ -148,20 +120,21 @@ static cudaDataType_t type_of(tri_dtype dtype)
 static unsigned alignment_of(const void *pointer)
 {
     uintptr_t address = (uintptr_t)pointer;
-    return address == 0 ? 256 : (unsigned)(address & -address) > 256 ? 256 : address & -address;
+    uintptr_t most = TRI_CUDA_BLAS_ALIGN;
+    return (unsigned)(address == 0 || (address & -address) > most ? most : address & -address);
 }
 
-static bool same_plan(const plan *p, const tri_cuda_product *q, const unsigned *alignment,
+static bool same_plan(const tri_blas_plan *p, const tri_cuda_product *q, const unsigned *alignment,
                       bool tf32)
 {
     const tri_cuda_product *s = &p->shape;
     return s->m == q->m && s->n == q->n && s->k == q->k && s->trans_a == q->trans_a &&
-           s->trans_b == q->trans_b && s->accumulate == q->accumulate && s->in == q->in &&
-           s->out == q->out && s->epilogue == q->epilogue && p->tf32 == tf32 &&
+           s->trans_b == q->trans_b && s->in == q->in && s->out == q->out &&
+           s->epilogue == q->epilogue && p->tf32 == tf32 &&
            memcmp(p->alignment, alignment, sizeof p->alignment) == 0;
 }
 
-static bool describe(tri_cuda_blas *blas, plan *p)
+static bool describe(tri_cuda_blas *blas, tri_blas_plan *p)
 {
     const tri_cuda_product *q = &p->shape;
     cublasComputeType_t compute =
@@ -173,6 +146,7 @@ static bool describe(tri_cuda_blas *blas, plan *p)
         [TRI_EPILOGUE_BIAS] = CUBLASLT_EPILOGUE_BIAS,
         [TRI_EPILOGUE_BIAS_GELU] = CUBLASLT_EPILOGUE_GELU_AUX_BIAS,
         [TRI_EPILOGUE_GELU_GRAD] = CUBLASLT_EPILOGUE_DGELU,
+        [TRI_EPILOGUE_ADD] = CUBLASLT_EPILOGUE_DEFAULT,
     };
     cublasLtEpilogue_t epilogue = epilogues[q->epilogue];
     cudaDataType_t in = type_of(q->in), out = type_of(q->out);
@@ -199,7 +173,7 @@ static bool describe(tri_cuda_blas *blas, plan *p)
 }
 
 /* Where the operands of one call lie; part of the description, not of the call. */
-static bool set_pointers(tri_cuda_blas *blas, plan *p, const tri_cuda_product *q)
+bool tri_cuda_blas_point(tri_cuda_blas *blas, tri_blas_plan *p, const tri_cuda_product *q)
 {
     bool good = true;
     if (q->epilogue == TRI_EPILOGUE_BIAS || q->epilogue == TRI_EPILOGUE_BIAS_GELU)
@@ -210,11 +184,12 @@ static bool set_pointers(tri_cuda_blas *blas, plan *p, const tri_cuda_product *q
 #undef SET
 }
 
-static bool choose(tri_cuda_blas *blas, plan *p)
+int tri_cuda_blas_choices(tri_cuda_blas *blas, const tri_blas_plan *p,
+                          cublasLtMatmulHeuristicResult_t *choices, int most)
 {
     cublasLtMatmulPreference_t pref = NULL;
     if (blas->pref_create(&pref) != CUBLAS_STATUS_SUCCESS)
-        return false;
+        return 0;
     size_t workspace = TRI_CUDA_BLAS_WORKSPACE;
     const struct {
         cublasLtMatmulPreferenceAttributes_t what;
@@ -222,7 +197,8 @@ static bool choose(tri_cuda_blas *blas, plan *p)
     } alignments[] = {
         {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, p->alignment[1]},
         {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, p->alignment[0]},
-        {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, p->alignment[2]},
+        {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES,
+         p->shape.epilogue == TRI_EPILOGUE_ADD ? p->alignment[3] : p->alignment[2]},
         {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, p->alignment[2]},
     };
     bool good = blas->pref_set(pref, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &workspace,
@@ -230,50 +206,82 @@ static bool choose(tri_cuda_blas *blas, plan *p)
     for (size_t i = 0; i < sizeof alignments / sizeof *alignments; i++)
         good = good && blas->pref_set(pref, alignments[i].what, &alignments[i].value,
                                       sizeof alignments[i].value) == CUBLAS_STATUS_SUCCESS;
-    cublasLtMatmulHeuristicResult_t result;
     int found = 0;
-    good = good &&
-           blas->heuristic(blas->handle, p->desc, p->a, p->b, p->c, p->c, pref, 1, &result,
-                           &found) == CUBLAS_STATUS_SUCCESS &&
-           found > 0 && result.state == CUBLAS_STATUS_SUCCESS;
-    if (good)
-        p->algo = result.algo;
+    good = good && blas->heuristic(blas->handle, p->desc, p->a, p->b, p->c, p->c, pref, most,
+                                   choices, &found) == CUBLAS_STATUS_SUCCESS;
     blas->pref_destroy(pref);
-    return good;
+    return good ? found : 0;
 }
 
-static plan *plan_of(tri_cuda *cuda, const tri_cuda_product *q)
+static bool choose(tri_cuda_blas *blas, tri_blas_plan *p)
+{
+    cublasLtMatmulHeuristicResult_t first;
+    if (tri_cuda_blas_choices(blas, p, &first, 1) == 0 || first.state != CUBLAS_STATUS_SUCCESS)
+        return false;
+    p->algo = first.algo;
+    return true;
+}
+
+static void alignments_of(const tri_cuda_product *q, unsigned alignment[4])
+{
+    alignment[0] = alignment_of(q->a);
+    alignment[1] = alignment_of(q->b);
+    alignment[2] = alignment_of(q->c);
+    alignment[3] = alignment_of(q->epilogue == TRI_EPILOGUE_ADD ? q->add : q->aux);
+}
+
+static tri_blas_plan *find_plan(const tri_cuda *cuda, const tri_cuda_product *q)
+{
+    unsigned alignment[4];
+    alignments_of(q, alignment);
+    for (size_t i = 0; i < cuda->blas->num_plans; i++)
+        if (same_plan(&cuda->blas->plans[i], q, alignment, cuda->tf32))
+            return &cuda->blas->plans[i];
+    return NULL;
+}
+
+bool tri_cuda_blas_is_tuned(const tri_cuda *cuda, const tri_cuda_product *q)
+{
+    const tri_blas_plan *p = find_plan(cuda, q);
+    return p && p->tuned;
+}
+
+tri_blas_plan *tri_cuda_blas_plan(tri_cuda *cuda, const tri_cuda_product *q)
 {
     tri_cuda_blas *blas = cuda->blas;
-    unsigned alignment[4] = {alignment_of(q->a), alignment_of(q->b), alignment_of(q->c),
-                             alignment_of(q->aux)};
-    for (size_t i = 0; i < blas->num_plans; i++)
-        if (same_plan(&blas->plans[i], q, alignment, cuda->tf32))
-            return &blas->plans[i];
+    tri_blas_plan *old = find_plan(cuda, q);
+    if (old)
+        return old;
     if (blas->num_plans == blas->capacity) {
         size_t capacity = blas->capacity ? 2 * blas->capacity : 64;
-        plan *plans = realloc(blas->plans, capacity * sizeof *plans);
+        tri_blas_plan *plans = realloc(blas->plans, capacity * sizeof *plans);
         if (!plans)
             return NULL;
         blas->plans = plans;
         blas->capacity = capacity;
     }
-    plan *p = &blas->plans[blas->num_plans++];
-    *p = (plan){.shape = *q, .tf32 = cuda->tf32};
-    memcpy(p->alignment, alignment, sizeof alignment);
+    tri_blas_plan *p = &blas->plans[blas->num_plans++];
+    *p = (tri_blas_plan){.shape = *q, .tf32 = cuda->tf32};
+    alignments_of(q, p->alignment);
     /* Rows of aux must begin at multiples of 16 bytes. */
     bool aux_fits = !q->aux || q->n * (int64_t)tri_dtype_bytes(q->out) % 16 == 0;
-    p->usable = aux_fits && describe(blas, p) && set_pointers(blas, p, q) && choose(blas, p);
+    p->usable = aux_fits && describe(blas, p) && tri_cuda_blas_point(blas, p, q) && choose(blas, p);
     return p;
+}
+
+bool tri_cuda_blas_call(tri_cuda *cuda, tri_blas_plan *p, const tri_cuda_product *q,
+                        const cublasLtMatmulAlgo_t *algo)
+{
+    bool adds = q->epilogue == TRI_EPILOGUE_ADD;
+    float beta = q->accumulate || adds ? 1 : 0;
+    return tri_cuda_blas_point(cuda->blas, p, q) &&
+           cuda->blas->matmul(cuda->blas->handle, p->desc, &q->alpha, q->b, p->a, q->a, p->b, &beta,
+                              adds ? q->add : q->c, p->c, q->c, p->c, algo, cuda->scratch,
+                              TRI_CUDA_BLAS_WORKSPACE, cuda->stream) == CUBLAS_STATUS_SUCCESS;
 }
 
 bool tri_cuda_blas_run(tri_cuda *cuda, const tri_cuda_product *q)
 {
-    plan *p = plan_of(cuda, q);
-    if (!p || !p->usable || !set_pointers(cuda->blas, p, q))
-        return false;
-    float beta = q->accumulate ? 1 : 0;
-    return cuda->blas->matmul(cuda->blas->handle, p->desc, &q->alpha, q->b, p->a, q->a, p->b, &beta,
-                              q->c, p->c, q->c, p->c, &p->algo, cuda->scratch,
-                              TRI_CUDA_BLAS_WORKSPACE, cuda->stream) == CUBLAS_STATUS_SUCCESS;
+    tri_blas_plan *p = tri_cuda_blas_plan(cuda, q);
+    return p && p->usable && tri_cuda_blas_call(cuda, p, q, &p->algo);
 }

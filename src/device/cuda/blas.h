@@ -9,8 +9,10 @@
 extern "C" {
 #endif
 
-/* Room that products may use of the scratch. */
-enum { TRI_CUDA_BLAS_WORKSPACE = 64 << 20 };
+enum {
+    TRI_CUDA_BLAS_WORKSPACE = 64 << 20, /* room that products may use of the scratch */
+    TRI_CUDA_BLAS_ALIGN = 64            /* operands of programs lie at such multiples of bytes */
+};
 
 /* c = alpha op(a) op(b) (+ c), row-major and dense: op(a) is [m, k], op(b) is [k, n]. */
 typedef struct tri_cuda_product {
@@ -24,6 +26,7 @@ typedef struct tri_cuda_product {
     tri_epilogue epilogue;
     const void *bias; /* [n], of the type of c */
     void *aux;        /* [m, n]: written by BIAS_GELU, read by GELU_GRAD */
+    const void *add;  /* [m, n], of the type of c: added by ADD; may be c */
 } tri_cuda_product;
 
 /* The error says which library was looked for, and what to install. */
@@ -35,11 +38,18 @@ size_t tri_cuda_blas_version(void);
 /* False when cuBLASLt has nothing for this product: alignment, or an epilogue. */
 bool tri_cuda_blas_run(tri_cuda *cuda, const tri_cuda_product *product);
 
+/* blas_tune.c: measures what the library offers for a large product, whose pointers are not looked
+ * at, and keeps the choice. Not while a stream is recorded. */
+void tri_cuda_blas_tune(tri_cuda *cuda, const tri_cuda_product *product);
+
 /* product.cu: a product for what cuBLASLt has nothing for (odd rows of 16-bit elements), the
  * epilogue on a finished product, and numbers of size one to measure with. */
 void tri_cuda_plain_product(tri_cuda *cuda, const tri_cuda_product *product);
 void tri_cuda_epilogue(tri_cuda *cuda, const tri_cuda_product *product);
 void tri_cuda_fill_noise(void *data, int64_t count, tri_dtype dtype, void *stream);
+/* Whether two results differ in any bit, into `differs`; waits. Uses the scratch. */
+bool tri_cuda_compare(tri_cuda *cuda, const void *a, const void *b, size_t bytes,
+                      unsigned *differs);
 
 #ifdef __cplusplus
 }

@@ -48,6 +48,7 @@ static tr_status open_cuda(tri_device *device, const tri_device_config *config, 
         return tri_fail(err, TR_ERROR_RUNTIME, "no memory for the device");
     state->shared.tf32 = config->tf32;
     state->shared.any_order = config->any_order;
+    state->shared.tune = !config->no_tuning;
     device->state = state;
     device->num_threads = 1;
     snprintf(device->description, sizeof device->description, "cuda");
@@ -362,7 +363,12 @@ static const tri_device_queue queue = {
 
 const tri_device_def tri_device_cuda = {
     .kind = "cuda",
-    .fusions = {.bias = true, .bias_gelu = true, .gelu_grad = true},
+    .fusions = {.bias = true,
+                .bias_gelu = true,
+                .gelu_grad = true,
+                .add = true,
+                .norm_grads = true,
+                .cross_entropy = true},
     .queue = &queue,
     .open = open_cuda,
     .close = close_cuda,

@@ -30,6 +30,7 @@ typedef struct tri_cuda {
     int num_sms;
     bool tf32;      /* products of f32 operands may round them to tf32 */
     bool any_order; /* sums need not run in a fixed order */
+    bool tune;      /* how large products are done is measured first */
     tri_cuda_blas *blas;
     tri_cuda_dnn *dnn;     /* NULL when it is not here */
     tri_cuda_lanes *lanes; /* NULL until there is one */
@@ -40,6 +41,10 @@ const tri_kernel *tri_cuda_kernel(tri_op op);
 
 /* False for operands that the kernel of an operator is not made for. */
 bool tri_cuda_takes(tri_op op, const tri_kernel_args *args);
+/* The same for attention, whose plans are made here. */
+bool tri_cuda_attention_takes(tri_op op, const tri_kernel_args *args);
+/* Measures how a large product is done best. */
+void tri_cuda_matmul_prepare(const tri_kernel_args *args);
 
 /* One row each, by the .cu file of its family. */
 extern const tri_kernel tri_cuda_matmul;
@@ -52,6 +57,7 @@ extern const tri_kernel tri_cuda_layernorm, tri_cuda_add_layernorm, tri_cuda_lay
     tri_cuda_layernorm_param_grad;
 extern const tri_kernel tri_cuda_rmsnorm, tri_cuda_add_rmsnorm, tri_cuda_rmsnorm_grad,
     tri_cuda_rmsnorm_param_grad;
+extern const tri_kernel tri_cuda_layernorm_grads, tri_cuda_rmsnorm_grads, tri_cuda_cross_entropy;
 extern const tri_kernel tri_cuda_slice, tri_cuda_block, tri_cuda_unblock, tri_cuda_ce_combine;
 extern const tri_kernel tri_cuda_rope, tri_cuda_attention, tri_cuda_attention_grad;
 extern const tri_kernel tri_cuda_ce_stats, tri_cuda_ce_loss, tri_cuda_ce_grad, tri_cuda_out_loss,

@@ -1,6 +1,8 @@
 /* Maps a product of tensors to cuBLASLt; what that has no epilogue for is done after it. */
 #include "device/cuda/blas.h"
 
+#include <cuda_runtime_api.h>
+
 /* The 2-d view: dims before the split are rows. */
 static void view_of(const tri_tensor *t, int split, int64_t *rows, int64_t *cols)
 {
@@ -9,10 +11,9 @@ static void view_of(const tri_tensor *t, int split, int64_t *rows, int64_t *cols
         *(d < split ? rows : cols) *= t->size[d];
 }
 
-static void matmul(const tri_kernel_args *args)
+static tri_cuda_product product_of(const tri_kernel_args *args)
 {
     const tri_attr *attr = args->attr;
-    tri_cuda *cuda = args->device;
     int64_t a_rows, a_cols, b_rows, b_cols;
     view_of(&args->in[0], attr->split_a, &a_rows, &a_cols);
     view_of(&args->in[1], attr->split_b, &b_rows, &b_cols);
@@ -33,20 +34,41 @@ static void matmul(const tri_kernel_args *args)
     };
     if (attr->epilogue == TRI_EPILOGUE_GELU_GRAD)
         product.aux = args->in[2].data;
+    else if (attr->epilogue == TRI_EPILOGUE_ADD)
+        product.add = args->in[2].data;
     else if (attr->epilogue != TRI_EPILOGUE_NONE)
         product.bias = args->in[2].data;
     if (attr->epilogue == TRI_EPILOGUE_BIAS_GELU)
         product.aux = args->out[1].data;
+    return product;
+}
+
+static void matmul(const tri_kernel_args *args)
+{
+    tri_cuda *cuda = args->device;
+    tri_cuda_product product = product_of(args);
     if (tri_cuda_blas_run(cuda, &product))
         return;
     tri_cuda_product plain = product;
+    bool adds = product.epilogue == TRI_EPILOGUE_ADD;
     plain.epilogue = TRI_EPILOGUE_NONE;
-    plain.bias = NULL;
+    plain.bias = plain.add = NULL;
     plain.aux = NULL;
+    plain.accumulate = adds || product.accumulate;
+    if (adds && product.add != product.c)
+        cudaMemcpyAsync(product.c, product.add,
+                        (size_t)args->out[0].count * tri_dtype_bytes(product.out),
+                        cudaMemcpyDeviceToDevice, cuda->stream);
     if (product.epilogue == TRI_EPILOGUE_NONE || !tri_cuda_blas_run(cuda, &plain))
         tri_cuda_plain_product(cuda, &plain);
-    if (product.epilogue != TRI_EPILOGUE_NONE)
+    if (product.epilogue != TRI_EPILOGUE_NONE && !adds)
         tri_cuda_epilogue(cuda, &product);
+}
+
+void tri_cuda_matmul_prepare(const tri_kernel_args *args)
+{
+    tri_cuda_product product = product_of(args);
+    tri_cuda_blas_tune(args->device, &product);
 }
 
 static size_t matmul_scratch(const tri_kernel_args *args, int num_threads)

@@ -43,17 +43,49 @@ __global__ void product_kernel(tri_cuda_product p)
     *c = narrow<Out>(p.alpha * sum + (p.accumulate ? widen(*c) : 0));
 }
 
-__device__ float gelu(float x)
+/* (1 + tanh(u)) / 2 = sigmoid(2u), which takes one exponential. */
+__device__ __forceinline__ float gelu_sigmoid(float x)
 {
-    float u = 0.7978845608028654f * (x + 0.044715f * x * x * x);
-    return 0.5f * x * (1 + tanhf(u));
+    float u2 = 2 * 0.7978845608028654f * (x + 0.044715f * x * x * x);
+    return __fdividef(1.0f, 1.0f + __expf(-fmaxf(u2, -80.0f)));
 }
 
-__device__ float gelu_slope(float x)
+__device__ __forceinline__ float gelu(float x) { return x * gelu_sigmoid(x); }
+
+__device__ __forceinline__ float gelu_slope(float x)
 {
-    float t = tanhf(0.7978845608028654f * (x + 0.044715f * x * x * x));
-    float du = 0.7978845608028654f * (1 + 3 * 0.044715f * x * x);
-    return 0.5f * (1 + t) + 0.5f * x * (1 - t * t) * du;
+    float s = gelu_sigmoid(x);
+    float du2 = 2 * 0.7978845608028654f * (1 + 3 * 0.044715f * x * x);
+    return s + x * s * (1 - s) * du2;
+}
+
+/* N neighbours of a row a thread and turn. */
+template <int N, typename T> __global__ void epilogue_packs(tri_cuda_product p)
+{
+    struct alignas(N * sizeof(T)) pack {
+        T at[N];
+    };
+    int64_t packs = p.m * p.n / N, stride = (int64_t)gridDim.x * blockDim.x;
+    for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < packs; i += stride) {
+        pack c = ((const pack *)p.c)[i], kept;
+        if (p.epilogue == TRI_EPILOGUE_GELU_GRAD) {
+            kept = ((const pack *)p.aux)[i];
+#pragma unroll
+            for (int k = 0; k < N; k++)
+                c.at[k] = narrow<T>(widen(c.at[k]) * gelu_slope(widen(kept.at[k])));
+        } else {
+            pack bias = ((const pack *)p.bias)[i % (p.n / N)];
+#pragma unroll
+            for (int k = 0; k < N; k++) {
+                float x = widen(c.at[k]) + widen(bias.at[k]);
+                kept.at[k] = narrow<T>(x);
+                c.at[k] = p.epilogue == TRI_EPILOGUE_BIAS_GELU ? narrow<T>(gelu(x)) : kept.at[k];
+            }
+            if (p.epilogue == TRI_EPILOGUE_BIAS_GELU)
+                ((pack *)p.aux)[i] = kept;
+        }
+        ((pack *)p.c)[i] = c;
+    }
 }
 
 template <typename T> __global__ void epilogue_kernel(tri_cuda_product p)
@@ -93,6 +125,32 @@ template <typename T> __global__ void noise_kernel(T *data, int64_t count)
     }
 }
 
+__global__ void compare_kernel(const uint4 *a, const uint4 *b, size_t packs, const char *tail_a,
+                               const char *tail_b, int tail, unsigned *differs)
+{
+    size_t stride = (size_t)gridDim.x * blockDim.x;
+    size_t first = (size_t)blockIdx.x * blockDim.x + threadIdx.x;
+    unsigned any = first < (size_t)tail ? tail_a[first] != tail_b[first] : 0;
+    for (size_t i = first; i < packs; i += stride) {
+        uint4 x = a[i], y = b[i];
+        any |= (x.x ^ y.x) | (x.y ^ y.y) | (x.z ^ y.z) | (x.w ^ y.w);
+    }
+    if (any)
+        *differs = 1; /* whoever writes it writes this */
+}
+
+template <typename T> void run_epilogue(tri_cuda *cuda, const tri_cuda_product *p)
+{
+    constexpr int N = 16 / (int)sizeof(T);
+    unsigned blocks = (unsigned)cuda->num_sms * 8;
+    cudaStream_t stream = (cudaStream_t)cuda->stream;
+    uintptr_t address = (uintptr_t)p->c | (uintptr_t)p->aux | (uintptr_t)p->bias;
+    if (p->n % N == 0 && address % 16 == 0)
+        epilogue_packs<N, T><<<blocks, 256, 0, stream>>>(*p);
+    else
+        epilogue_kernel<T><<<blocks, 256, 0, stream>>>(*p);
+}
+
 template <typename In> void run_product(tri_cuda *cuda, const tri_cuda_product *p)
 {
     int64_t grid = (p->n + TILE - 1) / TILE * ((p->m + TILE - 1) / TILE);
@@ -118,14 +176,27 @@ extern "C" void tri_cuda_plain_product(tri_cuda *cuda, const tri_cuda_product *p
 
 extern "C" void tri_cuda_epilogue(tri_cuda *cuda, const tri_cuda_product *product)
 {
-    unsigned blocks = (unsigned)cuda->num_sms * 8;
-    cudaStream_t stream = (cudaStream_t)cuda->stream;
     if (product->out == TRI_BF16)
-        epilogue_kernel<__nv_bfloat16><<<blocks, 256, 0, stream>>>(*product);
+        run_epilogue<__nv_bfloat16>(cuda, product);
     else if (product->out == TRI_F16)
-        epilogue_kernel<__half><<<blocks, 256, 0, stream>>>(*product);
+        run_epilogue<__half>(cuda, product);
     else
-        epilogue_kernel<float><<<blocks, 256, 0, stream>>>(*product);
+        run_epilogue<float>(cuda, product);
+}
+
+extern "C" bool tri_cuda_compare(tri_cuda *cuda, const void *a, const void *b, size_t bytes,
+                                 unsigned *differs)
+{
+    cudaStream_t stream = (cudaStream_t)cuda->stream;
+    unsigned *flag = (unsigned *)cuda->scratch;
+    size_t packs = bytes / sizeof(uint4), whole = packs * sizeof(uint4);
+    return cudaMemsetAsync(flag, 0, sizeof *flag, stream) == cudaSuccess &&
+           (compare_kernel<<<1024, 256, 0, stream>>>(
+                (const uint4 *)a, (const uint4 *)b, packs, (const char *)a + whole,
+                (const char *)b + whole, (int)(bytes - whole), flag),
+            cudaMemcpyAsync(differs, flag, sizeof *flag, cudaMemcpyDeviceToHost, stream)) ==
+               cudaSuccess &&
+           cudaStreamSynchronize(stream) == cudaSuccess;
 }
 
 extern "C" void tri_cuda_fill_noise(void *data, int64_t count, tri_dtype dtype, void *stream)

@@ -31,6 +31,8 @@ const tri_kernel *tri_cuda_kernel(tri_op op)
         [TRI_OP_ADD_RMSNORM] = &tri_cuda_add_rmsnorm,
         [TRI_OP_RMSNORM_GRAD] = &tri_cuda_rmsnorm_grad,
         [TRI_OP_RMSNORM_PARAM_GRAD] = &tri_cuda_rmsnorm_param_grad,
+        [TRI_OP_LAYERNORM_GRADS] = &tri_cuda_layernorm_grads,
+        [TRI_OP_RMSNORM_GRADS] = &tri_cuda_rmsnorm_grads,
         [TRI_OP_ROPE] = &tri_cuda_rope,
         [TRI_OP_ATTENTION] = &tri_cuda_attention,
         [TRI_OP_ATTENTION_GRAD] = &tri_cuda_attention_grad,
@@ -38,6 +40,7 @@ const tri_kernel *tri_cuda_kernel(tri_op op)
         [TRI_OP_CE_COMBINE] = &tri_cuda_ce_combine,
         [TRI_OP_CE_LOSS] = &tri_cuda_ce_loss,
         [TRI_OP_CE_GRAD] = &tri_cuda_ce_grad,
+        [TRI_OP_CROSS_ENTROPY] = &tri_cuda_cross_entropy,
         [TRI_OP_OUT_LOSS] = &tri_cuda_out_loss,
         [TRI_OP_OUT_LOSS_GRAD] = &tri_cuda_out_loss_grad,
         [TRI_OP_SUM_SQUARES] = &tri_cuda_sum_squares,
@@ -50,4 +53,14 @@ const tri_kernel *tri_cuda_kernel(tri_op op)
         [TRI_OP_NARROW] = &tri_cuda_narrow,
     };
     return table[op];
+}
+
+bool tri_cuda_takes(tri_op op, const tri_kernel_args *args)
+{
+    const tri_cuda *cuda = args->device;
+    if (op == TRI_OP_ATTENTION || op == TRI_OP_ATTENTION_GRAD)
+        return tri_cuda_attention_takes(op, args);
+    if (op == TRI_OP_MATMUL && cuda && cuda->blas && cuda->tune) /* started, with its scratch */
+        tri_cuda_matmul_prepare(args);
+    return true;
 }

@@ -74,6 +74,7 @@ static double flops(const tri_node *node, const tri_shape *in, const tri_shape *
     case TRI_EPILOGUE_NONE:
         return product;
     case TRI_EPILOGUE_BIAS:
+    case TRI_EPILOGUE_ADD:
         return product + count;
     case TRI_EPILOGUE_BIAS_GELU:
         return product + 10 * count;
@@ -135,11 +136,12 @@ static void grad(tri_graph *graph, tri_id id, const tri_id *dout, const bool *wa
 
 const tri_op_def tri_def_matmul = {
     .name = "matmul",
-    .inputs = "a, b (each seen as a matrix), [bias or kept]",
+    .inputs = "a, b (each seen as a matrix), [bias, kept or other]",
     .outputs = "c, [kept]",
     .suffix = {NULL, "pre"},
-    .meaning = "c = alpha * op(a) op(b), op transposing where marked ^T; contracts dims of equal "
-               "name. Epilogues: +bias; +bias then gelu (keeping the sum); times gelu'(kept).",
+    .meaning =
+        "c = alpha * op(a) op(b), op transposing where marked ^T; contracts dims of equal "
+        "name. Epilogues: +bias; +bias then gelu (keeping the sum); times gelu'(kept); +other.",
     .min_in = 2,
     .max_in = 3,
     .min_out = 1,

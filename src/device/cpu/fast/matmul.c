@@ -2,6 +2,8 @@
 #include "device/cpu/fast/fast.h"
 #include "device/cpu/gemm.h"
 
+#include <string.h>
+
 /* The 2-d view: dims before the split are rows. */
 static void view_of(const tri_tensor *t, int split, int64_t *rows, int64_t *cols)
 {
@@ -17,6 +19,7 @@ static void matmul(const tri_kernel_args *args)
         [TRI_EPILOGUE_BIAS] = TRI_GEMM_BIAS,
         [TRI_EPILOGUE_BIAS_GELU] = TRI_GEMM_BIAS_GELU,
         [TRI_EPILOGUE_GELU_GRAD] = TRI_GEMM_GELU_GRAD,
+        [TRI_EPILOGUE_ADD] = TRI_GEMM_PLAIN, /* onto what is added */
     };
     const tri_attr *attr = args->attr;
     tri_cpu *cpu = cpu_of(args);
@@ -41,10 +44,14 @@ static void matmul(const tri_kernel_args *args)
     g.ldc = g.ldaux = g.n;
     if (attr->epilogue == TRI_EPILOGUE_GELU_GRAD)
         g.aux = args->in[2].data;
+    else if (attr->epilogue == TRI_EPILOGUE_ADD)
+        g.accumulate = true;
     else if (attr->epilogue != TRI_EPILOGUE_NONE)
         g.bias = args->in[2].data;
     if (attr->epilogue == TRI_EPILOGUE_BIAS_GELU)
         g.aux = args->out[1].data;
+    if (attr->epilogue == TRI_EPILOGUE_ADD && args->out[0].count > 0)
+        memcpy(args->out[0].data, args->in[2].data, (size_t)args->out[0].count * sizeof(float));
     tri_gemm_run(cpu->pool, cpu->isa, cpu->scratch, &g);
 }
 

@@ -22,7 +22,7 @@ static void matmul(const tri_kernel_args *args)
     const tri_attr *attr = args->attr;
     view a = view_of(&args->in[0], attr->split_a, attr->trans_a);
     view b = view_of(&args->in[1], attr->split_b, attr->trans_b);
-    const float *extra = args->in[2].data; /* bias [n], or the value before GELU [m, n] */
+    const float *extra = args->in[2].data; /* bias [n]; before GELU, or to add: [m, n] */
     float *c = args->out[0].data;
     float *kept = args->out[1].data;
     for (int64_t i = 0; i < a.rows; i++) {
@@ -46,6 +46,9 @@ static void matmul(const tri_kernel_args *args)
                 break;
             case TRI_EPILOGUE_GELU_GRAD:
                 value *= tri_ref_gelu_grad(extra[at]);
+                break;
+            case TRI_EPILOGUE_ADD:
+                value += extra[at];
                 break;
             }
             tri_ref_store(&c[at], value, args->overwrite);

@@ -1,0 +1,50 @@
+/* Plans of products, between blas.c, which makes and runs them, and blas_tune.c, which measures. */
+#ifndef TRI_DEVICE_CUDA_BLAS_PLAN_H
+#define TRI_DEVICE_CUDA_BLAS_PLAN_H
+
+#include "device/cuda/blas.h"
+
+#include <cublasLt.h>
+
+typedef struct tri_blas_plan {
+    tri_cuda_product shape; /* pointers are only compared for presence and alignment */
+    unsigned alignment[4];  /* of a, b, c, and aux or add, in bytes */
+    bool tf32, usable;
+    bool tuned; /* the algorithm was measured, or there was nothing to measure */
+    cublasLtMatmulDesc_t desc;
+    cublasLtMatrixLayout_t a, b, c;
+    cublasLtMatmulAlgo_t algo;
+} tri_blas_plan;
+
+struct tri_cuda_blas {
+    void *library;
+    cublasLtHandle_t handle;
+    tri_blas_plan *plans;
+    size_t num_plans, capacity;
+    __typeof__(&cublasLtCreate) create;
+    __typeof__(&cublasLtDestroy) destroy;
+    __typeof__(&cublasLtMatmul) matmul;
+    __typeof__(&cublasLtMatmulDescCreate) desc_create;
+    __typeof__(&cublasLtMatmulDescDestroy) desc_destroy;
+    __typeof__(&cublasLtMatmulDescSetAttribute) desc_set;
+    __typeof__(&cublasLtMatrixLayoutCreate) layout_create;
+    __typeof__(&cublasLtMatrixLayoutDestroy) layout_destroy;
+    __typeof__(&cublasLtMatmulPreferenceCreate) pref_create;
+    __typeof__(&cublasLtMatmulPreferenceDestroy) pref_destroy;
+    __typeof__(&cublasLtMatmulPreferenceSetAttribute) pref_set;
+    __typeof__(&cublasLtMatmulAlgoGetHeuristic) heuristic;
+};
+
+/* The plan of a product, made when it is new; NULL without memory. Valid until the next is made. */
+tri_blas_plan *tri_cuda_blas_plan(tri_cuda *cuda, const tri_cuda_product *product);
+/* Whether a product like this, at the usual alignment, has been measured. */
+bool tri_cuda_blas_is_tuned(const tri_cuda *cuda, const tri_cuda_product *product);
+/* The library's choices for a plan, the one it thinks best first; returns how many. */
+int tri_cuda_blas_choices(tri_cuda_blas *blas, const tri_blas_plan *p,
+                          cublasLtMatmulHeuristicResult_t *choices, int most);
+/* Where the operands of one call lie; part of the description, not of the call. */
+bool tri_cuda_blas_point(tri_cuda_blas *blas, tri_blas_plan *p, const tri_cuda_product *product);
+bool tri_cuda_blas_call(tri_cuda *cuda, tri_blas_plan *p, const tri_cuda_product *product,
+                        const cublasLtMatmulAlgo_t *algo);
+
+#endif
