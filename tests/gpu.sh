@@ -49,7 +49,7 @@ close() { # name, other, field, limit
         NF != 2 { missing = 1 }
         { d = ($1 - $2) / $1; d = d < 0 ? -d : d; if (d > worst) worst = d }
         END {
-            verdict = "ok " worst
+            verdict = "ok " worst + 0
             if (worst > limit) verdict = worst
             if (NR < 100 || missing) verdict = "missing steps"
             print verdict

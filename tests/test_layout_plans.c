@@ -444,6 +444,38 @@ static void test_gradients_are_wide(void **state)
     }
 }
 
+/* A device that joins nodes of the backward gets programs that hold, in layouts that move their
+ * operands about. tri_compile proves them. */
+static void test_joined_backward(void **state)
+{
+    (void)state;
+    static const char *const layouts[][4] = {
+        {"layout.dp=2", "layout.zero=1", "layout.tp=1", "layout.pp=1"},
+        {"layout.dp=2", "layout.zero=2", "layout.tp=2", "layout.sp=true"},
+        {"layout.dp=2", "layout.zero=3", "layout.microbatches=2", "layout.pp=1"},
+        {"layout.dp=2", "layout.zero=3", "layout.microbatches=2", "layout.pp=2"},
+        {"layout.tp=2", "layout.sp=true", "precision.kind=bf16", "layout.split_backward=true"}};
+    static const char *const kinds[] = {"model.kind=gpt2", "model.kind=llama"};
+    for (size_t i = 0; i < 2 * sizeof layouts / sizeof *layouts; i++) {
+        const char *const *l = layouts[i / 2];
+        tr_settings *settings =
+            settings_of(NULL, SET(MEDIUM, kinds[i % 2], "model.dropout=0", "model.tied_head=true",
+                                  l[0], l[1], l[2], l[3]));
+        tr_session *session = compiled(settings);
+        tri_compile_config config = session->session.config.compile;
+        config.fusions = (tri_fusions){true, true, true, true, true, true};
+        tri_batch_shape batch = tri_session_batch_shape(&session->session, TRI_PROGRAM_TRAIN);
+        tri_program program;
+        tr_error err = {0};
+        if (tri_compile(&config, &session->session.params, TRI_MODE_TRAIN, &batch, &program, NULL,
+                        &err) != TR_OK)
+            fail_msg("%s, %s %s: %s", kinds[i % 2], l[1], l[3], err.message);
+        tri_program_fini(&program);
+        tr_session_destroy(session);
+        tr_settings_destroy(settings);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -456,6 +488,7 @@ int main(void)
         cmocka_unit_test(test_traffic_of_key_copies),
         cmocka_unit_test(test_traffic_of_tp),
         cmocka_unit_test(test_gradients_are_wide),
+        cmocka_unit_test(test_joined_backward),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -74,7 +74,10 @@ static void join_add(joiner *j, tri_node *add)
     if (!product || tri_node_chunk(j->graph, product) != tri_node_chunk(j->graph, add))
         return;
     tri_id other = product == first ? b : a;
-    if (j->graph->values[other].dtype != j->graph->values[add->out[0]].dtype)
+    const tri_value *term = &j->graph->values[other], *sum = &j->graph->values[add->out[0]];
+    /* Parts of a gradient that travels in a bucket lie where the sum goes; a product does not work
+     * in place. */
+    if (term->dtype != sum->dtype || (term->bucket && term->bucket == sum->bucket))
         return;
     tri_node joined = *product;
     joined.attr.epilogue = TRI_EPILOGUE_ADD;

@@ -177,9 +177,7 @@ static inline int64_t tri_flat_padded(int64_t count)
 /* Where a part of the bucket begins; not for whole tensors. */
 static inline int64_t tri_flat_begin(const tri_flat *flat, int part)
 {
-    tri_cut cut = {
-        .parts = flat->parts, .part = flat->part, .size = flat->total, .unit = TRI_FLAT_UNIT};
-    return tri_cut_begin(&cut, part);
+    return tri_block_begin(flat->total / TRI_FLAT_UNIT, flat->parts, part) * TRI_FLAT_UNIT;
 }
 
 /* What a part has of the tensor: elements [*first, *first + return value). */
