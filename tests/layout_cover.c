@@ -156,3 +156,24 @@ size_t cover_cells(const cell *cells, size_t num, uint64_t seed, cell *chosen)
         count_pairs(&p, &chosen[picked], true);
     }
 }
+
+size_t check_covers(const levels *table, uint64_t num_covers, int steps)
+{
+    cell *cells = malloc(MAX_CELLS * sizeof *cells), *chosen = malloc(1000 * sizeof *chosen);
+    alone_runs *alone = calloc(1, sizeof *alone);
+    assert_true(cells && chosen && alone);
+    size_t num = list_cells(table, cells), failed = 0;
+    for (uint64_t seed = 1; seed <= num_covers; seed++) {
+        size_t num_chosen = cover_cells(cells, num, seed, chosen);
+        for (size_t i = 0; i < num_chosen; i++) {
+            cell_distance d;
+            failed += !check_cell(alone, &chosen[i], steps, &d);
+        }
+        print_message("%zu of %zu cells cover all pairs\n", num_chosen, num);
+    }
+    alone_fini(alone);
+    free(alone);
+    free(cells);
+    free(chosen);
+    return failed;
+}

@@ -30,5 +30,7 @@ size_t list_cells(const levels *table, cell *cells);
 /* Some of them such that any two factors come in every pair of values that can stand together.
  * Greedy: always the cell with most open pairs; a seeded draw among equals. Returns how many. */
 size_t cover_cells(const cell *cells, size_t num, uint64_t seed, cell *chosen);
+/* Checks the cells of so many covers of a table; returns how many failed. */
+size_t check_covers(const levels *table, uint64_t num_covers, int steps);
 
 #endif

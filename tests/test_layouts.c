@@ -41,23 +41,7 @@ static const levels cover_levels[NUM_FACTORS] = {
 static void test_pairwise_cover(void **state)
 {
     (void)state;
-    cell *cells = malloc(MAX_CELLS * sizeof *cells), *chosen = malloc(1000 * sizeof *chosen);
-    alone_runs *alone = calloc(1, sizeof *alone);
-    assert_true(cells && chosen && alone);
-    size_t num = list_cells(cover_levels, cells), failed = 0;
-    for (uint64_t seed = 1; seed <= NUM_COVERS; seed++) {
-        size_t num_chosen = cover_cells(cells, num, seed, chosen);
-        for (size_t i = 0; i < num_chosen; i++) {
-            cell_distance d;
-            failed += !check_cell(alone, &chosen[i], COVER_STEPS, &d);
-        }
-        print_message("%zu of %zu cells cover all pairs\n", num_chosen, num);
-    }
-    alone_fini(alone);
-    free(alone);
-    free(cells);
-    free(chosen);
-    assert_int_equal(failed, 0);
+    assert_int_equal(check_covers(cover_levels, NUM_COVERS, COVER_STEPS), 0);
 }
 
 /* --- Every cell ------------------------------------------------------------------------------- */

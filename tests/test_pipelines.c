@@ -50,21 +50,7 @@ static const levels cover_levels[NUM_FACTORS] = {
 static void test_pairwise_cover(void **state)
 {
     (void)state;
-    cell *cells = malloc(MAX_CELLS * sizeof *cells), *chosen = malloc(1000 * sizeof *chosen);
-    alone_runs *alone = calloc(1, sizeof *alone);
-    assert_true(cells && chosen && alone);
-    size_t num = list_cells(cover_levels, cells), failed = 0;
-    size_t num_chosen = cover_cells(cells, num, 1, chosen);
-    for (size_t i = 0; i < num_chosen; i++) {
-        cell_distance d;
-        failed += !check_cell(alone, &chosen[i], COVER_STEPS, &d);
-    }
-    print_message("%zu of %zu cells cover all pairs\n", num_chosen, num);
-    alone_fini(alone);
-    free(alone);
-    free(cells);
-    free(chosen);
-    assert_int_equal(failed, 0);
+    assert_int_equal(check_covers(cover_levels, 1, COVER_STEPS), 0);
 }
 
 static const levels full_levels[NUM_FACTORS] = {
