@@ -90,12 +90,8 @@ int cell_words(const cell *c, char words[CELL_MAX_WORDS][CELL_WORD])
         else
             snprintf(words[num++], CELL_WORD, "layout.%s=%d", layout[i].name, value);
     }
-    if (c->is[CELL_LAYERS]) {
-        /* So deep and narrow, these models make 2e-4 of a rounding in the gradient's norm within
-         * 20 steps at 3e-3, whatever the layout: micro-batches alone do. */
+    if (c->is[CELL_LAYERS])
         snprintf(words[num++], CELL_WORD, "model.num_layers=%d", c->is[CELL_LAYERS]);
-        snprintf(words[num++], CELL_WORD, "optim.lr=1e-3");
-    }
     if (pipeline_of(c) == 1)
         return num;
     snprintf(words[num++], CELL_WORD, "layout.pp=%d", c->is[CELL_PP]);
