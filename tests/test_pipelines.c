@@ -98,6 +98,23 @@ static void test_every_cell(void **state)
     assert_int_equal(failed, 0);
 }
 
+/* One micro-batch takes one of two routes: nobody holds layers of the other. */
+static void test_one_route(void **state)
+{
+    (void)state;
+    alone_runs *alone = calloc(1, sizeof *alone);
+    assert_non_null(alone);
+    cell c = {.is = {[CELL_DP] = 1, [CELL_TP] = 1, [CELL_MICRO] = 1, [CELL_PP] = 2}};
+    c.is[CELL_LAYERS] = 5;
+    while (strcmp(cell_schedules[c.is[CELL_SCHEDULE]], "gems") != 0)
+        c.is[CELL_SCHEDULE]++;
+    cell_distance d;
+    assert_true(cell_valid(&c));
+    assert_true(check_cell(alone, &c, COVER_STEPS, &d));
+    alone_fini(alone);
+    free(alone);
+}
+
 static void refused(const char *const *set, const char *const *words)
 {
     tr_settings *settings = settings_of(TINY, set);
@@ -160,9 +177,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_every_cell), /* first: it forks, and others start threads */
-        cmocka_unit_test(test_pairwise_cover),
-        cmocka_unit_test(test_refusals),
-        cmocka_unit_test(test_stages),
+        cmocka_unit_test(test_pairwise_cover), cmocka_unit_test(test_one_route),
+        cmocka_unit_test(test_refusals),       cmocka_unit_test(test_stages),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -94,11 +94,15 @@ tr_status tri_pipeline_init(tri_pipeline *pipeline, const tri_compile_config *co
         return TR_OK;
     TRI_TRY(build_schedule(pipeline, config, err));
     pipeline->exists = true;
+    int routes = 1; /* that a micro-batch takes: with a single one, the second stays unused */
+    for (uint32_t m = 0; m < pipeline->schedule.num_microbatches; m++)
+        if (pipeline->schedule.route[m] >= routes)
+            routes = pipeline->schedule.route[m] + 1;
     pipeline->stages =
         (tri_stages){.num_ranks = pp,
                      .rank = tri_mesh_coordinate(&config->mesh, config->rank, TRI_AXIS_PP),
                      .num_chunks = (int)pipeline->schedule.num_chunks,
-                     .num_routes = (int)pipeline->schedule.num_routes,
+                     .num_routes = routes,
                      .home = pipeline->schedule.home};
     return TR_OK;
 }
