@@ -135,6 +135,34 @@ static bool find_program(const char *mode, int *program)
     return false;
 }
 
+/* "rank 5: tp 1 of 2, dp 0 of 2, pp 1 of 2, with layers 2 to 3 and what comes after them" */
+static void print_place(const tri_compile_config *config, const tri_program *program)
+{
+    static const tri_axis axes[] = {TRI_AXIS_TP, TRI_AXIS_DP, TRI_AXIS_PP};
+    int first = program->num_layers + 1, last = -2;
+    printf("rank %d:", config->rank);
+    for (size_t i = 0; i < sizeof axes / sizeof *axes; i++)
+        if (tri_mesh_size(&config->mesh, axes[i]) > 1)
+            printf(" %s %d of %d,", tri_axis_name(axes[i]),
+                   tri_mesh_coordinate(&config->mesh, config->rank, axes[i]),
+                   tri_mesh_size(&config->mesh, axes[i]));
+    for (size_t g = 0; g < program->num_segments; g++)
+        for (uint32_t i = 0; i < program->segments[g].count; i++) {
+            int layer = program->instrs[program->segments[g].first + i].layer;
+            if (program->segments[g].action == TRI_ACTION_U)
+                continue;
+            first = layer < first ? layer : first;
+            last = layer > last ? layer : last;
+        }
+    int from = first < 0 ? 0 : first, to = last >= program->num_layers ? last - 1 : last;
+    printf(" with %s", first < 0 ? "the embedding" : "");
+    if (to >= from)
+        printf("%slayer%s %d", first < 0 ? ", " : "", to > from ? "s" : "", from);
+    if (to > from)
+        printf(" to %d", to);
+    printf("%s\n", last >= program->num_layers ? " and what comes after them" : "");
+}
+
 static void print_title(const tri_session *session, int which)
 {
     const tri_compile_config *config = &session->config.compile;
@@ -143,12 +171,14 @@ static void print_title(const tri_session *session, int which)
     int ranks = tri_mesh_ranks(&config->mesh);
     char count[16];
     printf("step program of %s: %lld layers, %s parameters; %u micro-batch%s of %lld x %lld; "
-           "%d rank%s\n\n",
+           "%d rank%s\n",
            config->model.kind, (long long)config->model.num_layers,
            tri_text_count((double)tri_param_total(&session->params), count),
            program->num_microbatches, program->num_microbatches == 1 ? "" : "es",
-           (long long)shape.rows, (long long)shape.seq_len, ranks,
-           ranks == 1 ? "" : "s, each with this program");
+           (long long)shape.rows, (long long)shape.seq_len, ranks, ranks == 1 ? "" : "s");
+    if (ranks > 1)
+        print_place(config, program);
+    printf("\n");
 }
 
 int tri_verb_explain(const tri_cli *cli)

@@ -55,12 +55,17 @@ void tri_program_memory_text(const tri_program *program, tri_text *text)
 {
     char each[16], all[16];
     uint64_t total = 0;
+    int width = 10;
+    for (size_t s = 0; s < program->num_spaces; s++)
+        if (tri_space_total(&program->spaces[s]) > 0 &&
+            (int)strlen(program->spaces[s].name) > width)
+            width = (int)strlen(program->spaces[s].name);
     for (size_t s = 0; s < program->num_spaces; s++) {
         const tri_space *space = &program->spaces[s];
         if (tri_space_total(space) == 0)
             continue;
         total += tri_space_total(space);
-        tri_text_add(text, "  %-10s %-24s %12s   %" PRIu64 " bytes", space->name,
+        tri_text_add(text, "  %-*s %-24s %12s   %" PRIu64 " bytes", width, space->name,
                      space_meaning(space), tri_text_bytes((double)tri_space_total(space), all),
                      tri_space_total(space));
         if (space->num_instances > 1)
@@ -68,7 +73,7 @@ void tri_program_memory_text(const tri_program *program, tri_text *text)
                          tri_text_bytes((double)space->bytes, each));
         tri_text_add(text, "\n");
     }
-    tri_text_add(text, "  %-10s %-24s %12s   %" PRIu64 " bytes\n", "total", "",
+    tri_text_add(text, "  %-*s %-24s %12s   %" PRIu64 " bytes\n", width, "total", "",
                  tri_text_bytes((double)total, all), total);
 }
 
