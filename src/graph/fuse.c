@@ -33,6 +33,21 @@ void tri_graph_remove_nodes(tri_graph *graph, const bool *dead)
     graph->num_nodes = kept;
 }
 
+void tri_graph_append(tri_graph *graph, const tri_node *node)
+{
+    tri_node *nodes =
+        tri_array_grow(graph->nodes, graph->num_nodes, &graph->nodes_capacity, sizeof *nodes);
+    if (!nodes) {
+        graph->arena.failed = true;
+        return;
+    }
+    graph->nodes = nodes;
+    nodes[graph->num_nodes] = *node;
+    for (int k = 0; k < node->num_out; k++)
+        graph->values[node->out[k]].producer = (tri_id)graph->num_nodes;
+    graph->num_nodes++;
+}
+
 typedef struct rewrite {
     tri_graph *graph;
     uint32_t *uses;

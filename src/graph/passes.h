@@ -32,5 +32,7 @@ void tri_graph_print(const tri_graph *graph, tri_text *text);
 uint32_t *tri_graph_count_uses(const tri_graph *graph);
 /* Drops the nodes marked in `dead`, keeping order and fixing producers. */
 void tri_graph_remove_nodes(tri_graph *graph, const bool *dead);
+/* Puts a node at the end, as the producer of its outputs. */
+void tri_graph_append(tri_graph *graph, const tri_node *node);
 
 #endif

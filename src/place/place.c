@@ -7,6 +7,7 @@
  *   2. `now` of a version of a state is the version that holds its completed sum, once there is
  * one;
  *   3. `whole` and `piece` are the values it was converted to, or TRI_NONE. */
+#include "graph/passes.h"
 #include "place/placer.h"
 
 #include <stdlib.h>
@@ -51,22 +52,6 @@ static tr_status place_state_output(tri_placer *p, const tri_node *node, int k, 
         node->phase != TRI_PHASE_UPDATE)
         p->terms_pp[state] = true;
     return TR_OK;
-}
-
-static void append(tri_placer *p, const tri_node *node)
-{
-    tri_graph *graph = p->graph;
-    tri_node *nodes =
-        tri_array_grow(graph->nodes, graph->num_nodes, &graph->nodes_capacity, sizeof *nodes);
-    if (!nodes) {
-        graph->arena.failed = true;
-        return;
-    }
-    graph->nodes = nodes;
-    nodes[graph->num_nodes] = *node;
-    for (int k = 0; k < node->num_out; k++)
-        graph->values[node->out[k]].producer = (tri_id)graph->num_nodes;
-    graph->num_nodes++;
 }
 
 /* Brings the inputs of a node to where its rule wants them; spots of the outputs in `out`. */
@@ -242,7 +227,7 @@ static tr_status place_node(tri_placer *p, tri_node node, tr_error *err)
         else
             tri_placer_set_spot(p, node.out[k], out[k]);
     }
-    append(p, &node);
+    tri_graph_append(graph, &node);
     if (node.op == TRI_OP_ACCUMULATE && node.phase == TRI_PHASE_BACKWARD)
         TRI_TRY(tri_placer_note_gradient(p, graph->values[node.out[0]].state, err));
     return tri_graph_status(graph, err);

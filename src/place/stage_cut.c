@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "graph/op_table.h"
+#include "graph/passes.h"
 #include "mesh/mesh.h"
 #include "place/stages.h"
 
@@ -118,21 +119,6 @@ static bool crosses(const cutter *c, size_t v, int border, bool backward)
                     : c->made_in[v] <= border && c->last_read[v] > border;
 }
 
-static tr_status append(cutter *c, const tri_node *node, tr_error *err)
-{
-    tri_graph *graph = c->graph;
-    tri_node *nodes =
-        tri_array_grow(graph->nodes, graph->num_nodes, &graph->nodes_capacity, sizeof *nodes);
-    if (!nodes)
-        return tri_fail(err, TR_ERROR_RUNTIME, "no memory to cut the graph");
-    graph->nodes = nodes;
-    nodes[graph->num_nodes] = *node;
-    for (int k = 0; k < node->num_out; k++)
-        graph->values[node->out[k]].producer = (tri_id)graph->num_nodes;
-    graph->num_nodes++;
-    return TR_OK;
-}
-
 /* A new value like another, by an operator of one input or none. */
 static tr_status emit_like(cutter *c, tri_op op, tri_attr attr, tri_id like, tri_id in, int num_in,
                            tri_id *out, tr_error *err)
@@ -219,7 +205,8 @@ static tr_status keep(cutter *c, tri_node node, tr_error *err)
         if (node.write[k] == TRI_WRITE_ADD && graph->values[node.prev[k]].producer == TRI_NONE)
             node.write[k] = TRI_WRITE_START; /* what it would have added to is elsewhere */
     }
-    return append(c, &node, err);
+    tri_graph_append(graph, &node);
+    return tri_graph_status(graph, err);
 }
 
 /* Nodes of one phase and one chunk, between what comes in and what goes out. */

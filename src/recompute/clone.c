@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "graph/passes.h"
 #include "recompute/recompute.h"
 
 typedef struct cloner {
@@ -24,21 +25,6 @@ typedef struct cloner {
     tri_id *twin;      /* of each old value, a gathered weight: the one of the backward */
     tri_id *producer;  /* of each old value: as it was */
 } cloner;
-
-static void append(tri_graph *graph, const tri_node *node)
-{
-    tri_node *nodes =
-        tri_array_grow(graph->nodes, graph->num_nodes, &graph->nodes_capacity, sizeof *nodes);
-    if (!nodes) {
-        graph->arena.failed = true;
-        return;
-    }
-    graph->nodes = nodes;
-    nodes[graph->num_nodes] = *node;
-    for (int k = 0; k < node->num_out; k++)
-        graph->values[node->out[k]].producer = (tri_id)graph->num_nodes;
-    graph->num_nodes++;
-}
 
 /* A value like another, under its name with "re." before it. */
 static tri_id clone_value(tri_graph *graph, tri_id original, uint32_t bucket)
@@ -68,7 +54,7 @@ static void append_clone(cloner *c, tri_node node, bool later, uint32_t bucket)
         node.out[k] = clone_value(c->graph, original, bucket);
         c->clone[later][original] = node.out[k];
     }
-    append(c->graph, &node);
+    tri_graph_append(c->graph, &node);
 }
 
 /* A bucket of gathered weights travels together: all nodes of the bucket of this one, of the
@@ -87,7 +73,7 @@ static void put_bucket(cloner *c, tri_id value, bool later)
             append_clone(c, *node, later, fresh);
         } else if (!c->done[n]) {
             c->done[n] = true;
-            append(c->graph, node);
+            tri_graph_append(c->graph, node);
         }
     }
 }
@@ -154,7 +140,7 @@ static void put_back(cloner *c, const bool *later)
         for (int j = 0; node.phase == TRI_PHASE_BACKWARD && j < node.num_in; j++)
             node.in[j] = get(c, node.in[j], later[n], false);
         c->done[n] = true;
-        append(graph, &node);
+        tri_graph_append(graph, &node);
     }
 }
 
