@@ -1,11 +1,67 @@
 #include "layout_matrix.h"
 
+#include <fcntl.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
+
+/* --- Entries that outlive a run ----------------------------------------------------------------
+ */
+
+static int open_state(const char *name, size_t bytes)
+{
+    const char *dir = getenv("TRIREME_TEST_STATE");
+    char path[1024];
+    if (!dir || snprintf(path, sizeof path, "%s/%s.cells", dir, name) >= (int)sizeof path)
+        return -1;
+    int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+    if (fd >= 0 && ftruncate(fd, (off_t)bytes) == 0)
+        return fd;
+    fprintf(stderr, "%s cannot be kept: the run starts anew\n", path);
+    if (fd >= 0)
+        close(fd);
+    return -1;
+}
+
+matrix_entry *matrix_open(const char *name, const cell *cells, size_t num)
+{
+    size_t bytes = num * sizeof(matrix_entry), kept = 0;
+    int fd = open_state(name, bytes);
+    matrix_entry *entries = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
+                                 fd < 0 ? MAP_SHARED | MAP_ANONYMOUS : MAP_SHARED, fd, 0);
+    if (fd >= 0)
+        close(fd);
+    if (entries == MAP_FAILED)
+        return NULL;
+    for (size_t i = 0; i < num; i++) {
+        bool same = memcmp(&entries[i].cell, &cells[i], sizeof cells[i]) == 0;
+        if (!same || !entries[i].done || !entries[i].fine)
+            entries[i] = (matrix_entry){.cell = cells[i]};
+        kept += entries[i].done;
+    }
+    if (kept > 0)
+        printf("%zu of %zu cells were done before\n", kept, num);
+    return entries;
+}
+
+size_t matrix_failed(const matrix_entry *entries, size_t num)
+{
+    size_t failed = 0;
+    for (size_t i = 0; i < num; i++)
+        failed += !entries[i].fine;
+    return failed;
+}
+
+void matrix_close(matrix_entry *entries, size_t num)
+{
+    munmap(entries, num * sizeof *entries);
+}
+
+/* --- Running ---------------------------------------------------------------------------------- */
 
 static int combination(const cell *c)
 {
@@ -16,7 +72,7 @@ static int combination(const cell *c)
 static void work(matrix_entry *entries, size_t num, int which, matrix_fn fn, void *context)
 {
     for (size_t i = 0; i < num; i++) {
-        if (combination(&entries[i].cell) != which)
+        if (entries[i].done || combination(&entries[i].cell) != which)
             continue;
         entries[i].fine = fn(context, &entries[i].cell, &entries[i].distance);
         entries[i].done = true;
@@ -130,9 +186,6 @@ bool matrix_write(const char *path, const matrix_entry *entries, size_t num, siz
     FILE *file = fopen(path, "w");
     if (!file)
         return false;
-    size_t failed = 0;
-    for (size_t i = 0; i < num; i++)
-        failed += !entries[i].fine;
     fprintf(file,
             "# The matrix of layouts\n\n"
             "How far each layout is from one rank: the largest relative difference of the loss / "
@@ -149,7 +202,8 @@ bool matrix_write(const char *path, const matrix_entry *entries, size_t num, siz
             "%zu cells%s of %zu, %zu of them beyond the limits. Made by `TEST=layouts make "
             "test-full`, which runs all of them.\n\n",
             steps, num < num_all ? "one cell, drawn at random, of those with" : "the worst over",
-            num, num < num_all ? ", one drawn at random for each entry," : "", num_all, failed);
+            num, num < num_all ? ", one drawn at random for each entry," : "", num_all,
+            matrix_failed(entries, num));
     fprintf(file, "| dp | zero | tp |");
     for (int m = 0; m < NUM_MODELS; m++)
         fprintf(file, " %s |", cell_models[m]);

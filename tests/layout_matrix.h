@@ -14,7 +14,14 @@ typedef struct matrix_entry {
  * cells of one model, precision and update rule, one after the other. */
 typedef bool (*matrix_fn)(void *context, const cell *c, cell_distance *d);
 
-/* Entries must lie in memory that processes share. False when a process ended before its time. */
+/* Entries for these cells, none of them done, in memory that processes share; NULL when there is
+ * none. When TRIREME_TEST_STATE names a folder they lie in a file of this name there, and those
+ * that an earlier run did without fault stay done: a run of hours may be ended and go on later. */
+matrix_entry *matrix_open(const char *name, const cell *cells, size_t num);
+size_t matrix_failed(const matrix_entry *entries, size_t num);
+void matrix_close(matrix_entry *entries, size_t num);
+
+/* Runs what is not done. False when a process ended before its time. */
 bool matrix_run(matrix_entry *entries, size_t num, matrix_fn fn, void *context);
 
 /* Whether two cells are counted in the same entry of the page. */

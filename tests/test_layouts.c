@@ -14,7 +14,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 
 #include "base/rng.h"
 #include "layout_cover.h"
@@ -82,22 +81,18 @@ static void test_every_cell(void **state)
     cell *cells = malloc(MAX_CELLS * sizeof *cells), *chosen = malloc(MAX_CELLS * sizeof *chosen);
     alone_runs *alone = calloc(1, sizeof *alone);
     assert_true(cells && chosen && alone);
-    size_t all = list_cells(full_levels, cells), num = 0, failed = 0;
+    size_t all = list_cells(full_levels, cells), num = 0;
     bool sample = strcmp(getenv("TRIREME_TEST_FULL"), "sample") == 0;
     for (size_t i = 0; i < all; i++)
         if (!sample || is_drawn(cells, all, i))
             chosen[num++] = cells[i];
-    matrix_entry *entries = mmap(NULL, num * sizeof *entries, PROT_READ | PROT_WRITE,
-                                 MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    assert_true(entries != MAP_FAILED);
-    for (size_t i = 0; i < num; i++)
-        entries[i].cell = chosen[i];
+    matrix_entry *entries = matrix_open("layouts", chosen, num);
+    assert_non_null(entries);
     bool whole = matrix_run(entries, num, check_full, alone);
-    for (size_t i = 0; i < num; i++)
-        failed += !entries[i].fine;
+    size_t failed = matrix_failed(entries, num);
     bool written = matrix_write("docs/matrix.md", entries, num, all, CELL_MAX_STEPS);
     print_message("%zu cells, %zu failed\n", num, failed);
-    munmap(entries, num * sizeof *entries);
+    matrix_close(entries, num);
     free(alone);
     free(cells);
     free(chosen);

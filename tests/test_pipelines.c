@@ -11,7 +11,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 
 #include "layout_cover.h"
 #include "layout_matrix.h"
@@ -81,17 +80,13 @@ static void test_every_cell(void **state)
     cell *cells = malloc(MAX_CELLS * sizeof *cells);
     alone_runs *alone = calloc(1, sizeof *alone);
     assert_true(cells && alone);
-    size_t num = list_cells(full_levels, cells), failed = 0;
-    matrix_entry *entries = mmap(NULL, num * sizeof *entries, PROT_READ | PROT_WRITE,
-                                 MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    assert_true(entries != MAP_FAILED);
-    for (size_t i = 0; i < num; i++)
-        entries[i].cell = cells[i];
+    size_t num = list_cells(full_levels, cells);
+    matrix_entry *entries = matrix_open("pipelines", cells, num);
+    assert_non_null(entries);
     bool whole = matrix_run(entries, num, check_full, alone);
-    for (size_t i = 0; i < num; i++)
-        failed += !entries[i].fine;
+    size_t failed = matrix_failed(entries, num);
     print_message("%zu cells, %zu failed\n", num, failed);
-    munmap(entries, num * sizeof *entries);
+    matrix_close(entries, num);
     free(alone);
     free(cells);
     assert_true(whole);
