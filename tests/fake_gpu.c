@@ -52,6 +52,7 @@ struct fake_gpu {
     bool **kept; /* events, until the end */
     size_t num_kept, kept_capacity;
     _Atomic uint64_t noted;
+    bool loaded[TRI_NUM_OPS];
     const char *fault;
 };
 
@@ -70,8 +71,10 @@ static void fault(fake_gpu *gpu, const char *what)
 
 /* ---- streams ---- */
 
-static void run_task(fake_gpu *gpu, task *t)
+/* A stream whose last task has set its event is idle: no one sees the one without the other. */
+static void run_task(stream *s, task *t)
 {
+    fake_gpu *gpu = s->gpu;
     if (t->fn)
         t->fn(t->data);
     pthread_mutex_lock(&gpu->mutex);
@@ -79,6 +82,7 @@ static void run_task(fake_gpu *gpu, task *t)
         pthread_cond_wait(&gpu->changed, &gpu->mutex);
     if (t->set)
         *t->set = true;
+    s->busy = false;
     pthread_mutex_unlock(&gpu->mutex);
     if (t->owns_data)
         free(t->data);
@@ -100,9 +104,8 @@ static void *work(void *argument)
         s->first = t->next;
         s->busy = true;
         pthread_mutex_unlock(&gpu->mutex);
-        run_task(gpu, t);
+        run_task(s, t);
         pthread_mutex_lock(&gpu->mutex);
-        s->busy = false;
         pthread_cond_broadcast(&gpu->changed);
     }
     pthread_mutex_unlock(&gpu->mutex);
@@ -223,9 +226,26 @@ static void run_kernel(void *data)
         kernel->run(&call->args);
 }
 
+static bool is_idle(const stream *s)
+{
+    return !s->first && !s->busy;
+}
+
+/* A GPU may have to be idle to load a kernel. */
+static void load(fake_gpu *gpu, tri_op op)
+{
+    pthread_mutex_lock(&gpu->mutex);
+    for (int i = 0; i < QUEUE && !gpu->loaded[op] && !gpu->open; i++)
+        if (!is_idle(&gpu->streams[i]))
+            fault(gpu, "a kernel was used for the first time while a message was under way");
+    gpu->loaded[op] = true;
+    pthread_mutex_unlock(&gpu->mutex);
+}
+
 static void call_kernel(tri_op op, const tri_kernel_args *args)
 {
     kernel_call call = {op, *args};
+    load(here, op);
     add_call(here, QUEUE, run_kernel, &call, sizeof call);
 }
 
@@ -306,11 +326,6 @@ static tr_status copy_within(tri_device *device, void *to, const void *from, siz
     (void)err;
     add_call(here, QUEUE, run_copy, &(copy_call){to, from, bytes}, sizeof(copy_call));
     return TR_OK;
-}
-
-static bool is_idle(const stream *s)
-{
-    return !s->first && !s->busy;
 }
 
 static tr_status finish(tri_device *device, tr_error *err)

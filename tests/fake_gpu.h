@@ -3,7 +3,8 @@
  * a dependency that a program forgets shows as wrong numbers. One for each rank, which is a thread.
  *
  * Recordings obey the rules of CUDA graphs: a lane takes part from its first await of a point that
- * was set in it, and the queue must have waited for every lane when it ends. */
+ * was set in it, and the queue must have waited for every lane when it ends. A kernel's first use
+ * finds no message under way: the GPU may have to be idle to load it. */
 #ifndef TRI_TESTS_FAKE_GPU_H
 #define TRI_TESTS_FAKE_GPU_H
 

@@ -171,7 +171,7 @@ static bool meet(group *g)
 {
     pthread_mutex_lock(&all.mutex);
     uint64_t meeting = g->meeting;
-    if (++g->here == g->size) {
+    if (!g->aborted && ++g->here == g->size) {
         g->here = 0;
         g->meeting++;
         pthread_cond_broadcast(&all.changed);

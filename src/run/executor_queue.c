@@ -279,7 +279,11 @@ static tr_status replay_all(tri_executor *executor, tr_error *err)
 /* ---- without recording ---- */
 
 /* The first run of a program with messages on lanes: what carries them connects the ranks and
- * reserves memory when it is first used, which is better done while nothing is recorded. */
+ * reserves memory when it is first used, which is better done while nothing is recorded.
+ *
+ * Each message ends before anything else is begun. A kernel that is used for the first time is
+ * loaded, and loading may wait until the device is idle: with a message under way whose other end
+ * never comes it would wait for ever, and this thread, which would find that out, with it. */
 static tr_status run_once(tri_executor *executor, tr_error *err)
 {
     const tri_program *program = executor->program;
@@ -296,9 +300,13 @@ static tr_status run_once(tri_executor *executor, tr_error *err)
                 TRI_TRY(run_alone(executor, c, i, err));
             else
                 TRI_TRY(enqueue(executor, c, i, end, &count, err));
+            if (executor->ready[i].plan.kernel)
+                continue;
+            TRI_TRY(tri_executor_lane_meet_all(executor, err));
+            TRI_TRY(tri_executor_finish(executor, err));
         }
     }
-    return tri_executor_lane_meet_all(executor, err);
+    return TR_OK;
 }
 
 /* ---- with the time of each instruction ---- */

@@ -66,6 +66,10 @@ struct ncclComm {
     bool has_thread, leaving;
 };
 
+struct areas { /* of all ranks, as a kernel is given them */
+    const char *of[MOST_RANKS];
+};
+
 static size_t bytes_each(int size)
 {
     return AREA_BYTES + BOX_BYTES * (size_t)size;
@@ -173,6 +177,20 @@ static bool share_host(ncclComm *comm)
     return all;
 }
 
+template <class T> static __global__ void combine(areas from, int num, int op, T *to, size_t count);
+
+/* A kernel is loaded at its first use, which waits until no call of the host is under way: a rank
+ * that stays away would keep it for ever. */
+static bool load_kernels(ncclComm *comm)
+{
+    cudaFuncAttributes ignored;
+    if (cudaFuncGetAttributes(&ignored, combine<float>) != cudaSuccess ||
+        cudaFuncGetAttributes(&ignored, combine<__half>) != cudaSuccess ||
+        cudaFuncGetAttributes(&ignored, combine<__nv_bfloat16>) != cudaSuccess)
+        return fail(comm, "loading kernels", cudaGetErrorString(cudaGetLastError()));
+    return true;
+}
+
 static void *join(void *argument)
 {
     ncclComm *comm = (ncclComm *)argument;
@@ -180,7 +198,7 @@ static void *join(void *argument)
     comm->with->opened++;
     bool good = wait_for(comm, &comm->with->opened, comm->size);
     shm_unlink(comm->name);
-    good = good && share_gpu(comm);
+    good = good && load_kernels(comm) && share_gpu(comm);
     if (good && comm->with->on_host)
         good = share_host(comm);
     if (good)
@@ -320,10 +338,6 @@ static ncclResult_t host_call(ncclComm *comm, int kind, int peer, cudaStream_t s
 }
 
 /* ---- sums ---- */
-
-struct areas {
-    const char *of[MOST_RANKS];
-};
 
 /* Wide inside, as NCCL's kernels are; from.of[0] first. */
 template <class T>
