@@ -7,6 +7,7 @@
 #include <cmocka.h>
 
 #include "run/trace.h"
+#include "run/trace_travel.h"
 #include "temp_dir.h"
 
 #include <jansson.h>
@@ -184,6 +185,38 @@ static void errors(void **state)
     tri_trace_destroy(NULL);
 }
 
+static void add(tri_trace *trace, const char *category, int lane, int64_t start, int64_t end)
+{
+    tri_trace_add(trace, &(tri_trace_event){.name = "x",
+                                            .category = category,
+                                            .lane = lane,
+                                            .start_ns = start,
+                                            .duration_ns = end - start});
+}
+
+static void time_of_messages_under_computation(void **state)
+{
+    (void)state;
+    tri_trace *trace;
+    tr_error err;
+    assert_int_equal(tri_trace_create(0, 16, &trace, &err), TR_OK);
+    tri_trace_travel none = tri_trace_travel_of(trace);
+    assert_int_equal(none.num_messages, 0);
+    add(trace, "matmul", 0, 3000, 4000);     /* out of order, as threads add them */
+    add(trace, "matmul", 0, 1000, 2500);     /* a pause from 2500 to 3000 */
+    add(trace, "all_reduce", 3, 2000, 5000); /* 500 + 1000 under products, then waited for */
+    add(trace, "wait", 0, 4000, 5000);       /* that is no computation */
+    add(trace, "all_reduce", 0, 5000, 6000); /* where it stands: under nothing */
+    add(trace, "matmul", 0, 6000, 9000);
+    add(trace, "all_gather", 1, 6500, 7000);          /* all of it */
+    add(trace, "action", TRI_TRACE_ACTIONS, 0, 9000); /* neither */
+    tri_trace_travel travel = tri_trace_travel_of(trace);
+    assert_int_equal(travel.num_messages, 3);
+    assert_true(fabs(travel.total_s - 4500e-9) < 1e-15);
+    assert_true(fabs(travel.beside_s - 2000e-9) < 1e-15);
+    tri_trace_destroy(trace);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -192,6 +225,7 @@ int main(void)
         cmocka_unit_test(an_empty_trace_is_valid),
         cmocka_unit_test(threads_add_without_losing),
         cmocka_unit_test(errors),
+        cmocka_unit_test(time_of_messages_under_computation),
     };
     return cmocka_run_group_tests(tests, temp_dir_setup, temp_dir_teardown);
 }

@@ -7,6 +7,7 @@
 #include "cli/memory.h"
 #include "cli/text.h"
 #include "cli/train_run.h"
+#include "run/trace_travel.h"
 
 /* Heads that the model to start from did not have. */
 static void print_fresh(const tri_session *s)
@@ -121,6 +122,17 @@ static void print_memory(const tri_train_run *r, uint64_t anonymous)
     printf(")\n");
 }
 
+/* Of the steps that the trace holds. */
+static void print_travel(const tri_train_run *r)
+{
+    tri_trace_travel travel = tri_trace_travel_of(r->trace);
+    int64_t steps = r->num_steps - r->first_step;
+    if (travel.num_messages == 0 || steps <= 0 || tri_trace_num_dropped(r->trace) > 0)
+        return;
+    printf("messages: %.3g ms of a step, %.0f %% of that beside the computation\n",
+           travel.total_s * 1e3 / (double)steps, 100 * travel.beside_s / (travel.total_s + 1e-12));
+}
+
 void tri_train_print_end(const tri_train_run *r)
 {
     const tri_session *s = &r->session->session;
@@ -144,6 +156,8 @@ void tri_train_print_end(const tri_train_run *r)
                tri_text_bytes((double)tri_session_planned_bytes(s), planned));
     else if (anonymous)
         print_memory(r, anonymous);
+    if (r->trace)
+        print_travel(r);
     printf("written to %s: config.yaml, metrics.jsonl%s%s%s%s%s\n", r->dir,
            r->has_tokenizer ? ", tokenizer.json" : "",
            tr_settings_bool(r->cli->settings, "run.save") ? ", weights.safetensors" : "",

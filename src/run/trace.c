@@ -63,6 +63,11 @@ void tri_trace_add(tri_trace *trace, const tri_trace_event *event)
         trace->event[slot] = *event;
 }
 
+const tri_trace_event *tri_trace_events(const tri_trace *trace)
+{
+    return trace->event;
+}
+
 int64_t tri_trace_num_events(const tri_trace *trace)
 {
     int64_t added = atomic_load(&trace->num_added);

@@ -37,8 +37,9 @@ void tri_trace_destroy(tri_trace *trace);
 void tri_trace_name_lane(tri_trace *trace, int lane, const char *name);
 void tri_trace_add(tri_trace *trace, const tri_trace_event *event);
 
-int64_t tri_trace_num_events(const tri_trace *trace);  /* kept */
-int64_t tri_trace_num_dropped(const tri_trace *trace); /* did not fit */
+const tri_trace_event *tri_trace_events(const tri_trace *trace); /* in the order of adding */
+int64_t tri_trace_num_events(const tri_trace *trace);            /* kept */
+int64_t tri_trace_num_dropped(const tri_trace *trace);           /* did not fit */
 
 /* Replaces the file whole. Process id = rank, thread id = lane, so the files of several ranks can
  * be put together. */
