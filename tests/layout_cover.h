@@ -7,7 +7,7 @@
 
 #include "layout_cells.h"
 
-enum { MAX_LEVELS = 14, MAX_CELLS = 100000, MAX_ALONE = 160 };
+enum { MAX_LEVELS = 14, MAX_CELLS = 100000, MAX_ALONE = 400 };
 
 /* Values of one factor; num 0: it is always 0. */
 typedef struct levels {
