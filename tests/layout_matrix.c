@@ -45,6 +45,7 @@ matrix_entry *matrix_open(const char *name, const cell *cells, size_t num)
     }
     if (kept > 0)
         printf("%zu of %zu cells were done before\n", kept, num);
+    fflush(stdout); /* before forks */
     return entries;
 }
 
