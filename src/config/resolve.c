@@ -457,6 +457,13 @@ static tr_status precision_config(const tr_settings *s, tri_session_config *conf
     precision->grad = strcmp(tr_settings_string(s, "precision.grad"), "compute") == 0
                           ? precision->compute
                           : TRI_F32;
+    precision->linear8 = strcmp(tr_settings_string(s, "precision.linear"), "fp8") == 0;
+    config->device.float8 = precision->linear8;
+    if (precision->linear8 && precision->compute != TRI_BF16)
+        return tri_fail(err, TR_ERROR_INPUT,
+                        "precision.linear is fp8 and precision.kind %s: 8-bit products are made of "
+                        "bf16 activations. Set precision.kind to bf16, or precision.linear to same",
+                        kind);
     config->device.any_order = !tr_settings_bool(s, "run.deterministic");
     config->device.no_tuning = !tr_settings_bool(s, "run.tune");
     config->device.tf32 = strcmp(kind, "tf32") == 0;

@@ -12,6 +12,7 @@ typedef struct tri_device_config {
     int num_threads;  /* 0: one per core this process may use */
     const char *isa;  /* "auto", or an instruction set to hold back to */
     bool reference;   /* portable kernels only */
+    bool float8;      /* programs have products of 8-bit operands: refused where there are none */
     bool tf32;        /* cuda: products of f32 may round their operands to tf32 */
     bool any_order;   /* cuda: kernels may add in any order, so that bits differ between runs */
     bool no_tuning;   /* cuda: large products as the library would do them, without measuring */

@@ -34,6 +34,15 @@ static inline float tri_kernel_scale(const tri_kernel_args *args, int j)
     return scaler ? scaler[TRI_SCALER_SCALE] : 1;
 }
 
+/* The factor of a product whose operands may have scales, likewise. */
+static inline float tri_kernel_alpha(const tri_kernel_args *args)
+{
+    double alpha = args->attr->alpha;
+    for (int j = 3; j < args->num_in; j++)
+        alpha *= *(const float *)args->in[j].data;
+    return (float)alpha;
+}
+
 typedef struct tri_kernel {
     void (*run)(const tri_kernel_args *args);
     /* Bytes of scratch that run needs for operands of these sizes (their data is NULL here), or

@@ -13,11 +13,14 @@ typedef enum tri_dtype {
     TRI_I32,
     TRI_I64,
     TRI_U8,
+    TRI_F8E4M3, /* operands of products: base/float8.h */
+    TRI_F8E5M2,
     TRI_NUM_DTYPES
 } tri_dtype;
 
 const char *tri_dtype_name(tri_dtype dtype); /* "f32", "bf16", ... */
 size_t tri_dtype_bytes(tri_dtype dtype);
 bool tri_dtype_is_float(tri_dtype dtype);
+bool tri_dtype_is_float8(tri_dtype dtype);
 
 #endif

@@ -93,6 +93,7 @@ typedef struct tri_node {
 typedef struct tri_precision {
     tri_dtype compute; /* activations, their gradients, and the copies */
     tri_dtype grad;    /* accumulators of what has a copy: f32, or as compute */
+    bool linear8;      /* in training, products of linear layers have 8-bit operands */
     /* f16: the loss scale at the start, and the good steps in a row after which it doubles. */
     float scale;
     int32_t growth_interval;

@@ -106,6 +106,7 @@ void tri_place_total(const tri_node *, const tri_shape *, tri_spot *, tri_spot *
 void tri_place_state(const tri_node *, const tri_shape *, tri_spot *, tri_spot *);
 
 extern const tri_op_def tri_def_matmul;
+extern const tri_op_def tri_def_amax, tri_def_quantise;
 extern const tri_op_def tri_def_layernorm_grads, tri_def_rmsnorm_grads, tri_def_cross_entropy;
 extern const tri_op_def tri_def_add, tri_def_bias_add, tri_def_bias_grad, tri_def_act,
     tri_def_act_grad, tri_def_dropout, tri_def_accumulate, tri_def_axpby, tri_def_cast,

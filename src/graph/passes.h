@@ -25,6 +25,9 @@ tr_status tri_fuse_epilogues(tri_graph *graph, const tri_fusions *can, tr_error 
 /* What the backward would read twice is read once. */
 tr_status tri_fuse_backward(tri_graph *graph, const tri_fusions *can, tr_error *err);
 
+/* The products of linear layers get 8-bit operands. After all that knows 16-bit products. */
+tr_status tri_quantise_products(tri_graph *graph, tr_error *err);
+
 /* The graph as text, a line per node. */
 void tri_graph_print(const tri_graph *graph, tri_text *text);
 

@@ -18,11 +18,14 @@ typedef struct tri_cpu {
  * operator has one. */
 const tri_kernel *tri_cpu_reference(tri_op op);
 
-/* Kernels know f32 alone; these run one on operands of which some are bf16 or f16 (widen.c). */
+/* Kernels know f32 alone; these run one on operands of which some have 16 or 8 bits (widen.c). */
 bool tri_cpu_needs_widening(const tri_kernel_args *args);
 size_t tri_cpu_widened_scratch(const tri_kernel *kernel, const tri_kernel_args *args,
                                int num_threads);
 void tri_cpu_run_widened(const tri_kernel *kernel, const tri_kernel_args *args);
+
+/* The scale of a call of quantise, from what amax found. */
+float tri_cpu_scale8(const tri_kernel_args *args);
 
 /* The fast kernel for this instruction set, or NULL where there is only the reference. */
 const tri_kernel *tri_cpu_fast(tri_op op, tri_isa isa);

@@ -1,16 +1,17 @@
-/* 16-bit operands on the CPU: they are storage. A kernel that knows f32 alone is run on widened
+/* Operands of 16 and 8 bits on the CPU: they are storage. A kernel that knows f32 alone is run on widened
  * copies, which lie in the scratch behind what the kernel itself needs, and its outputs are rounded
  * back. Outputs are widened first too: a kernel may add to them or leave them as they are. */
 #include <string.h>
 
-#include "base/half.h"
+#include "base/float8.h"
 #include "device/cpu/cpu.h"
 
 enum { CHUNK = 1 << 16, ALIGN = 64 };
 
-static bool is_half(const tri_tensor *tensor)
+static bool is_narrow(const tri_tensor *tensor)
 {
-    return tensor->count > 0 && (tensor->dtype == TRI_BF16 || tensor->dtype == TRI_F16);
+    return tensor->count > 0 && (tensor->dtype == TRI_BF16 || tensor->dtype == TRI_F16 ||
+                                 tri_dtype_is_float8(tensor->dtype));
 }
 
 static size_t align_up(size_t bytes)
@@ -22,9 +23,9 @@ bool tri_cpu_needs_widening(const tri_kernel_args *args)
 {
     bool any = false;
     for (int j = 0; j < args->num_in; j++)
-        any |= is_half(&args->in[j]);
+        any |= is_narrow(&args->in[j]);
     for (int k = 0; k < args->num_out; k++)
-        any |= is_half(&args->out[k]);
+        any |= is_narrow(&args->out[k]);
     return any;
 }
 
@@ -38,17 +39,17 @@ size_t tri_cpu_widened_scratch(const tri_kernel *kernel, const tri_kernel_args *
 {
     size_t bytes = own_scratch(kernel, args, num_threads);
     for (int j = 0; j < args->num_in; j++)
-        if (is_half(&args->in[j]))
+        if (is_narrow(&args->in[j]))
             bytes += align_up((size_t)args->in[j].count * sizeof(float));
     for (int k = 0; k < args->num_out; k++)
-        if (is_half(&args->out[k]))
+        if (is_narrow(&args->out[k]))
             bytes += align_up((size_t)args->out[k].count * sizeof(float));
     return bytes;
 }
 
 typedef struct conversion {
     tri_dtype dtype;
-    uint16_t *half;
+    void *narrow;
     float *wide;
     int64_t count;
 } conversion;
@@ -59,10 +60,16 @@ static void widen_chunk(void *context, int task, int worker)
     const conversion *c = context;
     int64_t first = (int64_t)task * CHUNK;
     int64_t end = first + CHUNK < c->count ? first + CHUNK : c->count;
+    const uint16_t *half = c->narrow;
+    const uint8_t *byte = c->narrow;
     for (int64_t i = first; c->dtype == TRI_BF16 && i < end; i++)
-        c->wide[i] = tri_bf16_to_f32(c->half[i]);
+        c->wide[i] = tri_bf16_to_f32(half[i]);
     for (int64_t i = first; c->dtype == TRI_F16 && i < end; i++)
-        c->wide[i] = tri_f16_to_f32(c->half[i]);
+        c->wide[i] = tri_f16_to_f32(half[i]);
+    for (int64_t i = first; c->dtype == TRI_F8E4M3 && i < end; i++)
+        c->wide[i] = tri_e4m3_to_f32(byte[i]);
+    for (int64_t i = first; c->dtype == TRI_F8E5M2 && i < end; i++)
+        c->wide[i] = tri_e5m2_to_f32(byte[i]);
 }
 
 static void narrow_chunk(void *context, int task, int worker)
@@ -71,16 +78,22 @@ static void narrow_chunk(void *context, int task, int worker)
     const conversion *c = context;
     int64_t first = (int64_t)task * CHUNK;
     int64_t end = first + CHUNK < c->count ? first + CHUNK : c->count;
+    uint16_t *half = c->narrow;
+    uint8_t *byte = c->narrow;
     for (int64_t i = first; c->dtype == TRI_BF16 && i < end; i++)
-        c->half[i] = tri_f32_to_bf16(c->wide[i]);
+        half[i] = tri_f32_to_bf16(c->wide[i]);
     for (int64_t i = first; c->dtype == TRI_F16 && i < end; i++)
-        c->half[i] = tri_f32_to_f16(c->wide[i]);
+        half[i] = tri_f32_to_f16(c->wide[i]);
+    for (int64_t i = first; c->dtype == TRI_F8E4M3 && i < end; i++)
+        byte[i] = tri_f32_to_e4m3(c->wide[i]);
+    for (int64_t i = first; c->dtype == TRI_F8E5M2 && i < end; i++)
+        byte[i] = tri_f32_to_e5m2(c->wide[i]);
 }
 
 /* The widened copy of an operand takes its place; returns what is left of the room. */
 static char *widen(tri_cpu *cpu, tri_tensor *tensor, char *room)
 {
-    if (!is_half(tensor))
+    if (!is_narrow(tensor))
         return room;
     conversion c = {tensor->dtype, tensor->data, (float *)room, tensor->count};
     tri_pool_run(cpu->pool, (int)((c.count + CHUNK - 1) / CHUNK), widen_chunk, &c);
@@ -101,7 +114,7 @@ void tri_cpu_run_widened(const tri_kernel *kernel, const tri_kernel_args *args)
         room = widen(cpu, &wide.out[k], room);
     kernel->run(&wide);
     for (int k = 0; k < args->num_out; k++) {
-        if (!is_half(&args->out[k]))
+        if (!is_narrow(&args->out[k]))
             continue;
         conversion c = {args->out[k].dtype, args->out[k].data, wide.out[k].data,
                         args->out[k].count};

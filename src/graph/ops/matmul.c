@@ -30,7 +30,6 @@ static dim_range free_b(const tri_attr *attr, int rank)
 static tr_status infer(const tri_node *node, const tri_shape *in, tri_shape *out,
                        tri_dtype *out_dtype, tr_error *err)
 {
-    (void)out_dtype;
     const tri_shape *a = &in[0], *b = &in[1];
     dim_range ca = contracted_a(&node->attr, a->rank), cb = contracted_b(&node->attr, b->rank);
     dim_range fa = free_a(&node->attr, a->rank), fb = free_b(&node->attr, b->rank);
@@ -58,10 +57,16 @@ static tr_status infer(const tri_node *node, const tri_shape *in, tri_shape *out
     for (int k = 1; k < node->num_out; k++)
         out[k] = out[0];
     bool wants_third = node->attr.epilogue != TRI_EPILOGUE_NONE;
-    if (wants_third != (node->num_in == 3))
+    if (wants_third != (node->num_in > 2 && in[2].rank >= 0))
         return tri_fail(err, TR_ERROR_INPUT, "its epilogue does not fit its inputs");
     if ((node->attr.epilogue == TRI_EPILOGUE_BIAS_GELU) != (node->num_out == 2))
         return tri_fail(err, TR_ERROR_INPUT, "its epilogue does not fit its outputs");
+    bool narrow = tri_dtype_is_float8(out_dtype[0]) || node->num_in > 3;
+    if (narrow && (node->num_in != 5 || in[3].rank < 0 || in[4].rank < 0))
+        return tri_fail(err, TR_ERROR_INPUT, "8-bit operands come with their scales");
+    for (int k = 0; k < node->num_out; k++)
+        if (tri_dtype_is_float8(out_dtype[k]))
+            out_dtype[k] = node->attr.dtype;
     return TR_OK;
 }
 
@@ -136,14 +141,17 @@ static void grad(tri_graph *graph, tri_id id, const tri_id *dout, const bool *wa
 
 const tri_op_def tri_def_matmul = {
     .name = "matmul",
-    .inputs = "a, b (each seen as a matrix), [bias, kept or other]",
+    .inputs = "a, b (each seen as a matrix), [bias, kept or other], [scale of a, scale of b]",
     .outputs = "c, [kept]",
     .suffix = {NULL, "pre"},
     .meaning =
         "c = alpha * op(a) op(b), op transposing where marked ^T; contracts dims of equal "
-        "name. Epilogues: +bias; +bias then gelu (keeping the sum); times gelu'(kept); +other.",
+        "name. Epilogues: +bias; +bias then gelu (keeping the sum); times gelu'(kept); +other. "
+        "8-bit operands are multiplied by their scales.",
     .min_in = 2,
-    .max_in = 3,
+    .max_in = 5,
+    .optional = 1 << 2,
+    .wide_in = 1 << 3 | 1 << 4,
     .min_out = 1,
     .max_out = 2,
     .can_accumulate = 1,

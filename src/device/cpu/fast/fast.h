@@ -142,6 +142,8 @@ extern const tri_kernel TRI_ISA_NAME(tri_fast_act_grad);
 extern const tri_kernel TRI_ISA_NAME(tri_fast_dropout);
 extern const tri_kernel TRI_ISA_NAME(tri_fast_accumulate);
 extern const tri_kernel TRI_ISA_NAME(tri_fast_axpby);
+extern const tri_kernel TRI_ISA_NAME(tri_fast_amax);
+extern const tri_kernel TRI_ISA_NAME(tri_fast_quantise);
 extern const tri_kernel TRI_ISA_NAME(tri_fast_swiglu);
 extern const tri_kernel TRI_ISA_NAME(tri_fast_swiglu_grad);
 extern const tri_kernel TRI_ISA_NAME(tri_fast_embed);

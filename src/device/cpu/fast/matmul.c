@@ -37,7 +37,7 @@ static void matmul(const tri_kernel_args *args)
         .ldb = b_cols,
         .trans_b = attr->trans_b,
         .c = args->out[0].data,
-        .alpha = attr->alpha,
+        .alpha = tri_kernel_alpha(args),
         .accumulate = !args->overwrite,
         .epilogue = epilogue[attr->epilogue],
     };

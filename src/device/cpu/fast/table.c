@@ -15,6 +15,8 @@ const tri_kernel *TRI_ISA_NAME(tri_cpu_fast)(tri_op op)
         [TRI_OP_DROPOUT] = &TRI_ISA_NAME(tri_fast_dropout),
         [TRI_OP_ACCUMULATE] = &TRI_ISA_NAME(tri_fast_accumulate),
         [TRI_OP_AXPBY] = &TRI_ISA_NAME(tri_fast_axpby),
+        [TRI_OP_AMAX] = &TRI_ISA_NAME(tri_fast_amax),
+        [TRI_OP_QUANTISE] = &TRI_ISA_NAME(tri_fast_quantise),
         [TRI_OP_SWIGLU] = &TRI_ISA_NAME(tri_fast_swiglu),
         [TRI_OP_SWIGLU_GRAD] = &TRI_ISA_NAME(tri_fast_swiglu_grad),
         [TRI_OP_EMBED] = &TRI_ISA_NAME(tri_fast_embed),

@@ -25,13 +25,14 @@ static void matmul(const tri_kernel_args *args)
     const float *extra = args->in[2].data; /* bias [n]; before GELU, or to add: [m, n] */
     float *c = args->out[0].data;
     float *kept = args->out[1].data;
+    double alpha = tri_kernel_alpha(args);
     for (int64_t i = 0; i < a.rows; i++) {
         for (int64_t j = 0; j < b.cols; j++) {
             double sum = 0;
             for (int64_t l = 0; l < a.cols; l++)
                 sum += (double)a.data[i * a.row_step + l * a.col_step] *
                        b.data[l * b.row_step + j * b.col_step];
-            double value = attr->alpha * sum;
+            double value = alpha * sum;
             int64_t at = i * b.cols + j;
             switch (attr->epilogue) {
             case TRI_EPILOGUE_NONE:

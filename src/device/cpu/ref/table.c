@@ -13,6 +13,8 @@ const tri_kernel *tri_cpu_reference(tri_op op)
         [TRI_OP_ACCUMULATE] = &tri_ref_accumulate,
         [TRI_OP_AXPBY] = &tri_ref_axpby,
         [TRI_OP_CAST] = &tri_ref_copy,
+        [TRI_OP_AMAX] = &tri_ref_amax,
+        [TRI_OP_QUANTISE] = &tri_ref_quantise,
         [TRI_OP_SLICE] = &tri_ref_slice,
         [TRI_OP_BLOCK] = &tri_ref_block,
         [TRI_OP_UNBLOCK] = &tri_ref_unblock,

@@ -1,0 +1,72 @@
+/* Towards 8-bit operands, with all threads. Transposes are made in blocks that fit a cache. */
+#include "device/cpu/fast/fast.h"
+
+enum { BLOCK = 64 };
+
+typedef struct quantise_job {
+    const float *x;
+    float *q, *turned; /* NULL: not wanted */
+    int64_t rows, cols;
+    float inverse;
+} quantise_job;
+
+static void amax_task(void *context, int task, int worker)
+{
+    (void)worker;
+    const tri_kernel_args *args = context;
+    const float *x = args->in[0].data;
+    int64_t count = args->in[0].count, run = tri_amax_run(count), first = task * run;
+    int64_t end = min_i64(count, first + run);
+    float lanes[SUM_LANES] = {0}, largest = 0;
+    int64_t i = first;
+    for (; i + SUM_LANES <= end; i += SUM_LANES)
+        for (int l = 0; l < SUM_LANES; l++) {
+            float a = __builtin_fabsf(x[i + l]);
+            lanes[l] = a > lanes[l] ? a : lanes[l];
+        }
+    for (int l = 0; l < SUM_LANES; l++)
+        largest = lanes[l] > largest ? lanes[l] : largest;
+    for (; i < end; i++) {
+        float a = __builtin_fabsf(x[i]);
+        largest = a > largest ? a : largest;
+    }
+    ((float *)args->out[0].data)[task] = largest;
+}
+
+static void amax(const tri_kernel_args *args)
+{
+    run_tasks(args, args->in[0].count, TRI_AMAX_PARTS, amax_task, (void *)args);
+}
+
+/* A task is BLOCK rows. */
+static void quantise_task(void *context, int task, int worker)
+{
+    (void)worker;
+    const quantise_job *job = context;
+    int64_t first = (int64_t)task * BLOCK, end = min_i64(job->rows, first + BLOCK);
+    for (int64_t i = first * job->cols; job->q && i < end * job->cols; i++)
+        job->q[i] = job->x[i] * job->inverse;
+    for (int64_t c = 0; job->turned && c < job->cols; c += BLOCK)
+        for (int64_t j = c; j < min_i64(job->cols, c + BLOCK); j++)
+            for (int64_t i = first; i < end; i++)
+                job->turned[j * job->rows + i] = job->x[i * job->cols + j] * job->inverse;
+}
+
+static void quantise(const tri_kernel_args *args)
+{
+    const tri_attr *attr = args->attr;
+    quantise_job job = {.x = args->in[0].data, .rows = 1, .cols = 1};
+    for (int d = 0; d < args->in[0].rank; d++)
+        *(d < attr->split_a ? &job.rows : &job.cols) *= args->in[0].size[d];
+    if (attr->straight)
+        job.q = args->out[1].data;
+    if (attr->turned)
+        job.turned = args->out[1 + attr->straight].data;
+    float scale = tri_cpu_scale8(args);
+    *(float *)args->out[0].data = scale;
+    job.inverse = 1 / scale;
+    run_tasks(args, args->in[0].count, ceil_div(job.rows, BLOCK), quantise_task, &job);
+}
+
+const tri_kernel TRI_ISA_NAME(tri_fast_amax) = {.run = amax};
+const tri_kernel TRI_ISA_NAME(tri_fast_quantise) = {.run = quantise};

@@ -1,0 +1,258 @@
+/* The products of linear layers with 8-bit operands.
+ *
+ * A linear layer has three products, and all their operands are rounded: activations and weights to
+ * e4m3, gradients of activations to e5m2, which reaches further. Each tensor has one scale, from its
+ * largest element (ops/quantise.c). What products read is then
+ *
+ *     y  = x W^T         x, and W as it lies
+ *     dx = dy W          dy, and the transpose of W
+ *     dW = dy^T x        the transposes of dy and of x
+ *
+ * since the products of 8-bit operands that GPUs have take both with the contracted dim last. A
+ * tensor is quantised once for all of its readers, just before the first of them:
+ *
+ * 1. An activation in the forward, with the transpose that the backward will want: that is kept for
+ *    it, a byte for each element, and the 16-bit tensor is not unless something else reads it.
+ * 2. A gradient in the backward, both ways in one pass.
+ * 3. A weight once in the forward and once in the backward, so that no second copy of it lives in
+ *    between; its largest element is found once.
+ *
+ * The pass runs on the graph of a rank after placement and fusing, so scales are of a rank's piece
+ * of a tensor and nothing is exchanged for them; as they are powers of two, an element becomes the
+ * same number whatever the piece, unless it is tiny. What is outside of the layers (embeddings, the
+ * head), attention, norms and the update is left as it is, and so are products with a side that is
+ * not a multiple of 16. */
+#include <stdlib.h>
+
+#include "graph/op_table.h"
+#include "graph/passes.h"
+
+enum { FORWARD, BACKWARD, NUM_PLACES };
+
+/* What the products want of a value in one place, and what was made for them. */
+typedef struct quantised {
+    bool straight, turned; /* wanted */
+    tri_id scale, q, turned_q;
+} quantised;
+
+typedef struct quantiser {
+    tri_graph *graph;
+    const tri_node *old; /* the nodes as they were */
+    size_t num_old;
+    const tri_id *producer; /* of each value: as it was */
+    tri_id *amax;           /* of each value */
+    uint8_t *split;         /* of each value: its 2-d view; 0: no product reads it */
+    quantised *made[NUM_PLACES];
+} quantiser;
+
+static const tri_node *maker(const quantiser *q, tri_id value)
+{
+    return q->producer[value] == TRI_NONE ? NULL : &q->old[q->producer[value]];
+}
+
+static bool is_weight(const quantiser *q, tri_id value)
+{
+    const tri_node *node = maker(q, value);
+    return q->graph->values[value].state != TRI_NONE || (node && node->op == TRI_OP_UNSHARD);
+}
+
+/* Made in the backward, and not by moving something of the forward. */
+static bool is_gradient(const quantiser *q, tri_id value)
+{
+    const tri_node *node = maker(q, value);
+    while (node && node->phase == TRI_PHASE_BACKWARD) {
+        bool moves = tri_op_get(node->op)->communicates || node->op == TRI_OP_SLICE ||
+                     node->op == TRI_OP_BLOCK || node->op == TRI_OP_UNBLOCK;
+        if (!moves || node->num_in == 0 || node->in[0] == TRI_NONE)
+            return node->op != TRI_OP_UNSHARD;
+        if (is_weight(q, node->in[0]))
+            return false;
+        node = maker(q, node->in[0]);
+    }
+    return false;
+}
+
+static bool sides_fit(const tri_shape *shape, int split)
+{
+    int64_t rows = tri_shape_span(shape, 0, split);
+    int64_t cols = tri_shape_span(shape, split, shape->rank);
+    return rows > 0 && cols > 0 && rows % TRI_QUANTISE_UNIT == 0 && cols % TRI_QUANTISE_UNIT == 0;
+}
+
+/* A product of a linear layer: of an activation and a weight, of a gradient and a weight, or of a
+ * gradient and an activation. */
+static bool is_linear(const quantiser *q, const tri_node *node)
+{
+    const tri_graph *graph = q->graph;
+    if (node->op != TRI_OP_MATMUL || node->phase == TRI_PHASE_UPDATE || node->layer < 0 ||
+        node->layer >= graph->num_layers)
+        return false;
+    for (int j = 0; j < 2; j++) {
+        const tri_value *value = &graph->values[node->in[j]];
+        uint8_t split = j == 0 ? node->attr.split_a : node->attr.split_b;
+        if (value->dtype != TRI_BF16 || split == 0 || !sides_fit(&value->shape, split) ||
+            (q->split[node->in[j]] && q->split[node->in[j]] != split))
+            return false;
+    }
+    bool weights = is_weight(q, node->in[0]) + is_weight(q, node->in[1]) == 1;
+    bool gradients = is_gradient(q, node->in[0]) + is_gradient(q, node->in[1]) == 1;
+    return node->phase == TRI_PHASE_FORWARD ? weights : gradients;
+}
+
+/* Operand j has its contracted dims last, or will when it is turned. */
+static bool is_turned(const tri_node *node, int j)
+{
+    return j == 0 ? node->attr.trans_a : !node->attr.trans_b;
+}
+
+static int place_of(const tri_node *node)
+{
+    return node->phase == TRI_PHASE_FORWARD ? FORWARD : BACKWARD;
+}
+
+static void find_wants(quantiser *q)
+{
+    for (size_t n = 0; n < q->num_old; n++) {
+        const tri_node *node = &q->old[n];
+        if (!is_linear(q, node))
+            continue;
+        for (int j = 0; j < 2; j++) {
+            tri_id value = node->in[j];
+            quantised *to = &q->made[place_of(node)][value];
+            q->split[value] = j == 0 ? node->attr.split_a : node->attr.split_b;
+            to->straight |= !is_turned(node, j);
+            to->turned |= is_turned(node, j);
+        }
+    }
+    for (size_t v = 0; v < q->graph->num_values; v++) {
+        quantised *first = &q->made[FORWARD][v], *later = &q->made[BACKWARD][v];
+        if (!first->straight && !first->turned)
+            continue;
+        if (is_weight(q, (tri_id)v))
+            continue;
+        first->straight |= later->straight;
+        first->turned |= later->turned;
+        *later = (quantised){.scale = TRI_NONE};
+    }
+}
+
+/* Where a value is quantised for a reader. */
+static quantised *home_of(const quantiser *q, const tri_node *node, tri_id value)
+{
+    quantised *own = &q->made[place_of(node)][value];
+    return own->straight || own->turned ? own : &q->made[FORWARD][value];
+}
+
+static tri_id emit(tri_graph *graph, tri_op op, tri_id value, const char *suffix,
+                   const tri_attr *attr, const tri_id *in, int num_in, int num_out)
+{
+    const char *name = tri_arena_printf(&graph->arena, "%s%s", graph->values[value].name, suffix);
+    return tri_graph_emit(graph, op, name, attr, in, num_in, num_out);
+}
+
+static void quantise(quantiser *q, tri_id value, quantised *to)
+{
+    tri_graph *graph = q->graph;
+    if (q->amax[value] == TRI_NONE) {
+        tri_id node = emit(graph, TRI_OP_AMAX, value, "", NULL, &value, 1, 1);
+        q->amax[value] = node == TRI_NONE ? TRI_NONE : graph->nodes[node].out[0];
+    }
+    tri_attr attr = {.split_a = q->split[value],
+                     .straight = to->straight,
+                     .turned = to->turned,
+                     .dtype = is_gradient(q, value) ? TRI_F8E5M2 : TRI_F8E4M3};
+    const char *type = tri_dtype_name(attr.dtype);
+    tri_id node = emit(graph, TRI_OP_QUANTISE, value, "", &attr, (tri_id[]){value, q->amax[value]},
+                       2, 1 + to->straight + to->turned);
+    if (node == TRI_NONE)
+        return;
+    const tri_id *out = graph->nodes[node].out;
+    const char *name = graph->values[value].name;
+    to->scale = out[0];
+    if (to->straight) {
+        to->q = out[1];
+        graph->values[to->q].name = tri_arena_printf(&graph->arena, "%s.%s", name, type);
+    }
+    if (to->turned) {
+        to->turned_q = out[1 + to->straight];
+        graph->values[to->turned_q].name = tri_arena_printf(&graph->arena, "%s.%st", name, type);
+    }
+}
+
+/* Operand j of a product becomes 8-bit, with its contracted dims last. */
+static void replace(quantiser *q, tri_node *node, const tri_node *old, int j)
+{
+    tri_id value = old->in[j];
+    quantised *from = home_of(q, old, value);
+    if (from->scale == TRI_NONE)
+        quantise(q, value, from);
+    bool turned = is_turned(old, j);
+    uint8_t split = q->split[value], rank = (uint8_t)q->graph->values[value].shape.rank;
+    node->in[j] = turned ? from->turned_q : from->q;
+    node->in[3 + j] = from->scale;
+    *(j == 0 ? &node->attr.split_a : &node->attr.split_b) = turned ? rank - split : split;
+}
+
+static void narrow_product(quantiser *q, const tri_node *old)
+{
+    tri_graph *graph = q->graph;
+    tri_node node = *old;
+    graph->phase = old->phase;
+    graph->layer = old->layer;
+    graph->ends_chain = false;
+    if (old->num_in == 2)
+        node.in[2] = TRI_NONE;
+    node.num_in = 5;
+    replace(q, &node, old, 0);
+    replace(q, &node, old, 1);
+    node.attr.trans_a = false;
+    node.attr.trans_b = true;
+    node.attr.dtype = graph->values[old->out[0]].dtype;
+    node.attr.fast_sum = old->phase == TRI_PHASE_FORWARD;
+    tri_graph_append(graph, &node);
+}
+
+static void put_back(quantiser *q)
+{
+    tri_graph *graph = q->graph;
+    find_wants(q);
+    for (size_t n = 0; n < q->num_old && graph->status == TR_OK && !graph->arena.failed; n++) {
+        if (is_linear(q, &q->old[n]))
+            narrow_product(q, &q->old[n]);
+        else
+            tri_graph_append(graph, &q->old[n]);
+    }
+}
+
+tr_status tri_quantise_products(tri_graph *graph, tr_error *err)
+{
+    size_t num = graph->num_values;
+    tri_id *ids = malloc((2 * num + 1) * sizeof *ids);
+    uint8_t *split = calloc(num + 1, sizeof *split);
+    quantised *made = malloc((NUM_PLACES * num + 1) * sizeof *made);
+    quantiser q = {.graph = graph, .old = graph->nodes, .num_old = graph->num_nodes};
+    if (ids && split && made) {
+        for (size_t v = 0; v < num; v++) {
+            ids[v] = graph->values[v].producer;
+            ids[num + v] = TRI_NONE;
+            made[v] = made[num + v] = (quantised){.scale = TRI_NONE};
+        }
+        q.producer = ids;
+        q.amax = ids + num;
+        q.split = split;
+        q.made[FORWARD] = made;
+        q.made[BACKWARD] = made + num;
+        graph->nodes = NULL;
+        graph->num_nodes = graph->nodes_capacity = 0;
+        put_back(&q);
+        free((tri_node *)q.old);
+    } else {
+        graph->arena.failed = true;
+    }
+    free(ids);
+    free(split);
+    free(made);
+    if (graph->arena.failed)
+        return tri_fail(err, TR_ERROR_RUNTIME, "no memory to quantise products");
+    return tri_graph_status(graph, err);
+}
