@@ -158,9 +158,33 @@ static void build_matmul(op_run *run, const op_case *c)
         in_f32(run, 2, SIZES(rows, n));
     else if (c->attr.epilogue != TRI_EPILOGUE_NONE)
         in_f32(run, 1, SIZES(n));
+    if (c->flags & CASE_FLOAT8) {
+        if (c->attr.epilogue == TRI_EPILOGUE_NONE)
+            in_absent(run);
+        in_f32(run, 1, SIZES(1));
+        in_f32(run, 1, SIZES(1));
+    }
     out_f32(run, 2, SIZES(rows, n));
     if (c->attr.epilogue == TRI_EPILOGUE_BIAS_GELU)
         out_f32(run, 2, SIZES(rows, n));
+}
+
+/* sizes: dims s0, s1, s2; quantise: the matrix of s0 s1 rows and s2 columns. */
+static void build_quantise(op_run *run, const op_case *c)
+{
+    const int64_t *s = c->size;
+    in_f32(run, 3, s);
+    if (c->op == TRI_OP_AMAX) {
+        out_f32(run, 1, SIZES(TRI_AMAX_PARTS));
+        return;
+    }
+    run->attr.split_a = 2;
+    in_f32(run, 1, SIZES(TRI_AMAX_PARTS));
+    out_f32(run, 1, SIZES(1));
+    if (c->attr.straight)
+        out_f32(run, 3, s);
+    if (c->attr.turned)
+        out_f32(run, 3, SIZES(s[2], s[0], s[1]));
 }
 
 /* sizes: leading dims s0, s1; trailing dims s2, s3 (the bias has the trailing ones). */
@@ -461,6 +485,8 @@ static void build(op_run *run, const op_case *c)
         build_pieces(run, c);
     else if (c->op == TRI_OP_MATMUL)
         build_matmul(run, c);
+    else if (c->op == TRI_OP_AMAX || c->op == TRI_OP_QUANTISE)
+        build_quantise(run, c);
     else if (c->op < TRI_OP_EMBED)
         build_elementwise(run, c);
     else if (c->op < TRI_OP_LAYERNORM)
@@ -627,6 +653,11 @@ static void derive(op_run *run, const op_case *c)
             if (i % 3 == 1)
                 stats[i * 3 + 2] = stats[i * 3];
         }
+    } else if (c->op == TRI_OP_QUANTISE) {
+        op = TRI_OP_AMAX;
+        f->in[0] = in[0];
+        f->out[0] = in[1];
+        ((float *)in[0].data)[in[0].count / 2] *= 37; /* so that most are far from the largest */
     } else if (c->op == TRI_OP_ADAM) {
         float *v = in[2].data;
         for (int64_t i = 0; i < in[2].count; i++)

@@ -15,7 +15,7 @@
 
 #include <cmocka.h>
 
-#include "base/half.h"
+#include "base/float8.h"
 #include "device/device.h"
 #include "graph/op_table.h"
 
@@ -92,6 +92,8 @@ static float rounded(float value, tri_dtype dtype)
 {
     return dtype == TRI_BF16  ? tri_bf16_to_f32(tri_f32_to_bf16(value))
            : dtype == TRI_F16 ? tri_f16_to_f32(tri_f32_to_f16(value))
+           : dtype == TRI_F8E4M3 ? tri_e4m3_to_f32(tri_f32_to_e4m3(value))
+           : dtype == TRI_F8E5M2 ? tri_e5m2_to_f32(tri_f32_to_e5m2(value))
                               : value;
 }
 
@@ -99,6 +101,8 @@ static float element(const unsigned char *data, tri_dtype dtype, int64_t i)
 {
     if (dtype == TRI_F32)
         return ((const float *)data)[i];
+    if (tri_dtype_is_float8(dtype))
+        return dtype == TRI_F8E4M3 ? tri_e4m3_to_f32(data[i]) : tri_e5m2_to_f32(data[i]);
     uint16_t bits = ((const uint16_t *)data)[i];
     return dtype == TRI_BF16 ? tri_bf16_to_f32(bits) : tri_f16_to_f32(bits);
 }
@@ -110,9 +114,20 @@ static void store(unsigned char *data, tri_dtype dtype, const float *from, int64
             ((uint16_t *)data)[i] = tri_f32_to_bf16(from[i]);
         else if (dtype == TRI_F16)
             ((uint16_t *)data)[i] = tri_f32_to_f16(from[i]);
+        else if (tri_dtype_is_float8(dtype))
+            data[i] = dtype == TRI_F8E4M3 ? tri_f32_to_e4m3(from[i]) : tri_f32_to_e5m2(from[i]);
         else
             memcpy(data + i * 4, &from[i], 4);
     }
+}
+
+static tri_dtype type_of_in(const op_case *c, const variant *v, int i)
+{
+    if (tri_op_get(c->op)->wide_in >> i & 1)
+        return TRI_F32;
+    if (c->flags & CASE_FLOAT8 && i < 2) /* a gradient is the first of two */
+        return i == 0 && !c->attr.fast_sum ? TRI_F8E5M2 : TRI_F8E4M3;
+    return v->narrow;
 }
 
 static tri_dtype type_of_out(const op_case *c, const variant *v, int o)
@@ -122,6 +137,8 @@ static tri_dtype type_of_out(const op_case *c, const variant *v, int o)
         return TRI_F32;
     if (c->op == TRI_OP_CAST)
         return v->narrow == TRI_F32 ? TRI_BF16 : TRI_F32;
+    if (c->op == TRI_OP_QUANTISE)
+        return c->attr.dtype;
     return def->can_accumulate >> o & 1 ? v->accumulator : v->narrow;
 }
 
@@ -129,6 +146,8 @@ static tri_dtype type_of_out(const op_case *c, const variant *v, int o)
 static bool variant_applies(const op_case *c, const variant *v)
 {
     const tri_op_def *def = tri_op_get(c->op);
+    if (c->flags & CASE_FLOAT8 && v->narrow != TRI_BF16)
+        return false;
     if (v->narrow == TRI_F32)
         return true;
     if (v->accumulator != v->narrow) {
@@ -166,7 +185,6 @@ static size_t place_operand(gpu_image *im, tri_tensor *host, tri_dtype dtype, bo
 static void call_init(gpu_call *call, gpu_image *im, const op_case *c, const variant *v,
                       const op_alias *alias)
 {
-    const tri_op_def *def = tri_op_get(c->op);
     op_run_init(&call->host, c, alias);
     call->args = call->host.args;
     call->attr = call->host.attr;
@@ -174,8 +192,7 @@ static void call_init(gpu_call *call, gpu_image *im, const op_case *c, const var
         tri_tensor *host = &call->host.args.in[i], *t = &call->args.in[i];
         if (host->count == 0)
             continue;
-        bool narrow = host->dtype == TRI_F32 && !(def->wide_in >> i & 1);
-        t->dtype = narrow ? v->narrow : host->dtype;
+        t->dtype = host->dtype == TRI_F32 ? type_of_in(c, v, i) : host->dtype;
         bool written = false;
         for (int o = 0; o < call->args.num_out; o++)
             written |= call->host.args.out[o].data == host->data;
@@ -190,7 +207,8 @@ static void call_init(gpu_call *call, gpu_image *im, const op_case *c, const var
         t->dtype = same >= 0 ? call->args.in[same].dtype : type_of_out(c, v, o);
         call->out[o] = same >= 0 ? call->in[same] : place_operand(im, host, t->dtype, true);
     }
-    call->attr.dtype = call->args.out[0].dtype;
+    if (c->op != TRI_OP_QUANTISE)
+        call->attr.dtype = call->args.out[0].dtype;
     call->args.attr = &call->attr;
     call->args.device = gpu.state;
     tri_kernel_args sizes = call->args;
@@ -266,7 +284,8 @@ static bool is_exact(tri_op op)
     return op == TRI_OP_ADD || op == TRI_OP_BIAS_ADD || op == TRI_OP_DROPOUT ||
            op == TRI_OP_ACCUMULATE || op == TRI_OP_CAST || op == TRI_OP_NARROW ||
            op == TRI_OP_SLICE || op == TRI_OP_BLOCK || op == TRI_OP_UNBLOCK || op == TRI_OP_EMBED ||
-           op == TRI_OP_SELECT_ROW || op == TRI_OP_SELECT_ROW_GRAD;
+           op == TRI_OP_SELECT_ROW || op == TRI_OP_SELECT_ROW_GRAD || op == TRI_OP_AMAX ||
+           op == TRI_OP_QUANTISE;
 }
 
 /* Relative to the largest element of the output. Sums run in f32 here, in another order. */
@@ -280,7 +299,7 @@ static float tolerance_of(const op_case *c, const variant *v, tri_dtype dtype)
                          c->op == TRI_OP_ADD_LAYERNORM || c->op == TRI_OP_ADD_RMSNORM ||
                          c->op == TRI_OP_ATTENTION || c->op == TRI_OP_ATTENTION_GRAD;
     if (c->op == TRI_OP_MATMUL && v->narrow != TRI_F32) /* tensor cores add in fewer bits */
-        of_case = fmaxf(of_case, 2e-5f);
+        of_case = fmaxf(of_case, c->flags & CASE_FLOAT8 ? 1e-3f : 2e-5f);
     tri_dtype least = rounds_within && dtype == TRI_F32 ? v->narrow : dtype;
     return least == TRI_BF16 ? 0x1p-7f : least == TRI_F16 ? 0x1p-10f : of_case;
 }

@@ -25,14 +25,20 @@ typedef struct bench {
     double by_op[TRI_NUM_OPS];
     int64_t num_timed;             /* steps that by_op is the sum of */
     double peak_flops, peak_bytes; /* of products and of copies; 0: not known */
+    double peak_flops8;            /* of products of 8-bit operands */
 } bench;
 
 /* The least time that an operator could take here: its arithmetic at the rate of a large product,
  * its bytes at the rate of a large copy. Only products and attention can run at the former. */
-static double limit_of(const bench *b, tri_op op, const tri_cost *cost)
+static double limit_of(const bench *b, const tri_program *program, const tri_instr *instr)
 {
+    tri_op op = instr->op;
+    const tri_cost *cost = &instr->cost;
     bool product = op == TRI_OP_MATMUL || op == TRI_OP_ATTENTION || op == TRI_OP_ATTENTION_GRAD;
-    double flops = product && b->peak_flops > 0 ? cost->flops / b->peak_flops : 0;
+    bool float8 = op == TRI_OP_MATMUL &&
+                  tri_dtype_is_float8(program->values[instr->in[0].value].dtype);
+    double peak = float8 ? b->peak_flops8 : b->peak_flops;
+    double flops = product && peak > 0 ? cost->flops / peak : 0;
     double bytes = b->peak_bytes > 0 ? cost->bytes / b->peak_bytes : 0;
     return flops > bytes ? flops : bytes;
 }
@@ -50,7 +56,7 @@ static void print_operators(const bench *b, const tri_program *program)
                 continue;
             cost[instr->op].flops += instr->cost.flops;
             cost[instr->op].bytes += instr->cost.bytes;
-            limit[instr->op] += limit_of(b, instr->op, &instr->cost);
+            limit[instr->op] += limit_of(b, program, instr);
             calls[instr->op]++;
         }
     }
@@ -70,6 +76,8 @@ static void print_operators(const bench *b, const tri_program *program)
     }
     printf("  %-22s %7s %10.3f %6s  %10s %8s %10.3f %8.0f%%\n", "all operators", "", total * 1e3,
            "", "", "", least * 1e3, 100 * least / total);
+    if (b->peak_flops8 > 0)
+        printf("8-bit products at %.4g TFLOP/s; ", b->peak_flops8 * 1e-12);
     printf(
         "limits: products at %.4g TFLOP/s, bytes at %.4g GB/s, both measured here; what fits the "
         "caches can be faster\n",
@@ -101,6 +109,8 @@ static tr_status measure(bench *b, tr_error *err)
     const tri_device_def *def = s->device.def;
     if (def->peak_flops)
         b->peak_flops = def->peak_flops(&s->device, s->config.compile.precision.compute);
+    if (def->peak_flops && s->config.compile.precision.linear8)
+        b->peak_flops8 = def->peak_flops(&s->device, TRI_F8E4M3);
     if (def->peak_bytes)
         b->peak_bytes = def->peak_bytes(&s->device);
     return TR_OK;
@@ -108,6 +118,8 @@ static tr_status measure(bench *b, tr_error *err)
 
 static const char *precision_name(const tri_session *s)
 {
+    if (s->config.compile.precision.linear8)
+        return "bf16, linear layers fp8";
     return s->config.device.tf32 ? "tf32" : tri_dtype_name(s->config.compile.precision.compute);
 }
 

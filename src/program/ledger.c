@@ -34,6 +34,16 @@ static void take_role(bookkeeper *k, int layer, tri_book book, tri_id value)
     k->layer_of[value] = layer;
 }
 
+/* What is kept of an operand of a product: where it is 8-bit, the transpose that was made with it. */
+static tri_id kept_operand(const bookkeeper *k, tri_id value)
+{
+    if (value == TRI_NONE || k->maker[value] == TRI_NONE)
+        return value;
+    const tri_instr *instr = &k->program->instrs[k->maker[value]];
+    bool both = instr->op == TRI_OP_QUANTISE && instr->attr.turned;
+    return both ? instr->out[instr->num_out - 1].value : value;
+}
+
 /* What the product that a value comes from reads, or TRI_NONE. */
 static tri_id input_of_product(const bookkeeper *k, tri_id value)
 {
@@ -42,7 +52,7 @@ static tri_id input_of_product(const bookkeeper *k, tri_id value)
         value = instr->in[0].value;
         switch (instr->op) {
         case TRI_OP_MATMUL:
-            return value;
+            return kept_operand(k, value);
         case TRI_OP_BIAS_ADD:
         case TRI_OP_ROPE:
         case TRI_OP_RMSNORM:
@@ -100,7 +110,8 @@ static void note_act(bookkeeper *k, const tri_instr *instr, tri_id in, tri_id ou
     take_role(k, instr->layer, TRI_BOOK_ACT_IN, in);
     take_role(k, instr->layer, TRI_BOOK_ACT_OUT, out);
     /* A fused product has its input beside it. */
-    tri_id from = instr->op == TRI_OP_MATMUL ? instr->in[0].value : input_of_product(k, in);
+    tri_id from = instr->op == TRI_OP_MATMUL ? kept_operand(k, instr->in[0].value)
+                                             : input_of_product(k, in);
     take_role(k, instr->layer, TRI_BOOK_FFN_IN, from);
 }
 
@@ -130,6 +141,15 @@ static void note_instr(bookkeeper *k, const tri_instr *instr)
     default:
         break;
     }
+}
+
+/* The 8-bit transpose of what has a role has it too. */
+static void note_quantised(bookkeeper *k, const tri_instr *instr)
+{
+    tri_id from = instr->in[0].value;
+    if (instr->op == TRI_OP_QUANTISE && instr->attr.turned && k->role[from])
+        take_role(k, k->layer_of[from], (tri_book)(k->role[from] - 1),
+                  instr->out[instr->num_out - 1].value);
 }
 
 static void write_book(tri_ledger_layer *layer)
@@ -221,6 +241,9 @@ static void keep_books(bookkeeper *k)
     for (uint32_t i = 0; i < program->num_instrs; i++)
         if (k->forward[i])
             note_instr(k, &program->instrs[i]);
+    for (uint32_t i = 0; i < program->num_instrs; i++)
+        if (k->forward[i])
+            note_quantised(k, &program->instrs[i]);
     for (int l = 0; l < k->ledger->num_layers; l++)
         write_book(layer_at(k, l));
     for (size_t v = 0; v < program->num_values; v++)

@@ -81,11 +81,14 @@ void tri_program_memory_text(const tri_program *program, tri_text *text)
 static void op_text(const tri_instr *instr, char *out, size_t size)
 {
     static const char *const act[] = {" gelu", " relu", " gelu_erf", " tanh", " silu"};
-    static const char *const epilogue[] = {"", "+bias", "+bias+gelu", "*gelu'", "+add"};
+    static const char *const epilogue[][5] = {
+        {"", "+bias", "+bias+gelu", "*gelu'", "+add"},
+        {" 8-bit", " 8-bit+bias", " 8-bit+bias+gelu", " 8-bit*gelu'", " 8-bit+add"},
+    };
     const char *name = tri_op_get(instr->op)->name, *more = "";
     switch (instr->op) {
     case TRI_OP_MATMUL:
-        more = epilogue[instr->attr.epilogue];
+        more = epilogue[instr->num_in > 3][instr->attr.epilogue];
         break;
     case TRI_OP_ACT:
     case TRI_OP_ACT_GRAD:

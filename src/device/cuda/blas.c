@@ -114,7 +114,18 @@ void tri_cuda_blas_close(tri_cuda_blas *blas)
 
 static cudaDataType_t type_of(tri_dtype dtype)
 {
-    return dtype == TRI_BF16 ? CUDA_R_16BF : dtype == TRI_F16 ? CUDA_R_16F : CUDA_R_32F;
+    switch (dtype) {
+    case TRI_BF16:
+        return CUDA_R_16BF;
+    case TRI_F16:
+        return CUDA_R_16F;
+    case TRI_F8E4M3:
+        return CUDA_R_8F_E4M3;
+    case TRI_F8E5M2:
+        return CUDA_R_8F_E5M2;
+    default:
+        return CUDA_R_32F;
+    }
 }
 
 static unsigned alignment_of(const void *pointer)
@@ -130,6 +141,7 @@ static bool same_plan(const tri_blas_plan *p, const tri_cuda_product *q, const u
     const tri_cuda_product *s = &p->shape;
     return s->m == q->m && s->n == q->n && s->k == q->k && s->trans_a == q->trans_a &&
            s->trans_b == q->trans_b && s->in == q->in && s->out == q->out &&
+           (!tri_dtype_is_float8(q->in) || (s->in_b == q->in_b && s->fast_sum == q->fast_sum)) &&
            s->epilogue == q->epilogue && p->tf32 == tf32 &&
            memcmp(p->alignment, alignment, sizeof p->alignment) == 0;
 }
@@ -149,13 +161,18 @@ static bool describe(tri_cuda_blas *blas, tri_blas_plan *p)
         [TRI_EPILOGUE_ADD] = CUBLASLT_EPILOGUE_DEFAULT,
     };
     cublasLtEpilogue_t epilogue = epilogues[q->epilogue];
-    cudaDataType_t in = type_of(q->in), out = type_of(q->out);
+    bool float8 = tri_dtype_is_float8(q->in);
+    cudaDataType_t in = type_of(q->in), in_b = float8 ? type_of(q->in_b) : in;
+    cudaDataType_t out = type_of(q->out);
+    int8_t fast = q->fast_sum;
     bool good = blas->desc_create(&p->desc, compute, CUDA_R_32F) == CUBLAS_STATUS_SUCCESS;
 #define SET(what, value)                                                                           \
     good = good && blas->desc_set(p->desc, what, &(value), sizeof(value)) == CUBLAS_STATUS_SUCCESS
     SET(CUBLASLT_MATMUL_DESC_TRANSA, first);
     SET(CUBLASLT_MATMUL_DESC_TRANSB, second);
     SET(CUBLASLT_MATMUL_DESC_EPILOGUE, epilogue);
+    if (float8)
+        SET(CUBLASLT_MATMUL_DESC_FAST_ACCUM, fast);
     if (q->epilogue == TRI_EPILOGUE_BIAS || q->epilogue == TRI_EPILOGUE_BIAS_GELU)
         SET(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, out);
     if (q->epilogue == TRI_EPILOGUE_BIAS_GELU || q->epilogue == TRI_EPILOGUE_GELU_GRAD) {
@@ -164,7 +181,7 @@ static bool describe(tri_cuda_blas *blas, tri_blas_plan *p)
     }
     uint64_t m = (uint64_t)q->m, n = (uint64_t)q->n, k = (uint64_t)q->k;
     good = good &&
-           blas->layout_create(&p->a, in, q->trans_b ? k : n, q->trans_b ? n : k,
+           blas->layout_create(&p->a, in_b, q->trans_b ? k : n, q->trans_b ? n : k,
                                q->trans_b ? q->k : q->n) == CUBLAS_STATUS_SUCCESS &&
            blas->layout_create(&p->b, in, q->trans_a ? m : k, q->trans_a ? k : m,
                                q->trans_a ? q->m : q->k) == CUBLAS_STATUS_SUCCESS &&
@@ -180,6 +197,10 @@ bool tri_cuda_blas_point(tri_cuda_blas *blas, tri_blas_plan *p, const tri_cuda_p
         SET(CUBLASLT_MATMUL_DESC_BIAS_POINTER, q->bias);
     if (q->epilogue == TRI_EPILOGUE_BIAS_GELU || q->epilogue == TRI_EPILOGUE_GELU_GRAD)
         SET(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, q->aux);
+    if (tri_dtype_is_float8(q->in)) {
+        SET(CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, q->scale_b);
+        SET(CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, q->scale_a);
+    }
     return good;
 #undef SET
 }

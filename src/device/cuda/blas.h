@@ -22,6 +22,9 @@ typedef struct tri_cuda_product {
     bool trans_a, trans_b;
     bool accumulate;
     tri_dtype in, out;
+    tri_dtype in_b; /* of b, where a is 8-bit: b may be of the other kind; else as a */
+    const float *scale_a, *scale_b; /* of 8-bit operands, on the device */
+    bool fast_sum;                  /* of 8-bit operands: sums may be kept in fewer bits */
     float alpha;
     tri_epilogue epilogue;
     const void *bias; /* [n], of the type of c */
@@ -45,6 +48,8 @@ void tri_cuda_blas_tune(tri_cuda *cuda, const tri_cuda_product *product);
 /* product.cu: a product for what cuBLASLt has nothing for (odd rows of 16-bit elements), the
  * epilogue on a finished product, and numbers of size one to measure with. */
 void tri_cuda_plain_product(tri_cuda *cuda, const tri_cuda_product *product);
+/* quantise.cu: the same for 8-bit a [m, k] and b [n, k]. */
+void tri_cuda_plain_product8(tri_cuda *cuda, const tri_cuda_product *product);
 void tri_cuda_epilogue(tri_cuda *cuda, const tri_cuda_product *product);
 void tri_cuda_fill_noise(void *data, int64_t count, tri_dtype dtype, void *stream);
 /* Whether two results differ in any bit, into `differs`; waits. Uses the scratch. */

@@ -39,10 +39,12 @@ static bool make_operands(bench *b)
 {
     tri_cuda_product *q = &b->product;
     size_t a = padded(q->m * q->k, q->in), w = padded(q->k * q->n, q->in);
+    bool float8 = tri_dtype_is_float8(q->in);
     size_t c = padded(q->m * q->n, q->out), row = padded(q->n, q->out);
     bool third = q->epilogue == TRI_EPILOGUE_BIAS_GELU || q->epilogue == TRI_EPILOGUE_GELU_GRAD ||
                  q->epilogue == TRI_EPILOGUE_ADD;
-    size_t free_bytes = 0, total = 0, bytes = a + w + 2 * c + row + (third ? c : 0);
+    size_t free_bytes = 0, total = 0, scales = padded(2, TRI_F32);
+    size_t bytes = a + w + 2 * c + row + (third ? c : 0) + scales;
     if (cudaMemGetInfo(&free_bytes, &total) != cudaSuccess || bytes + (bytes >> 4) > free_bytes)
         return false;
     if (cudaMalloc(&b->memory, bytes) != cudaSuccess) {
@@ -61,7 +63,13 @@ static bool make_operands(bench *b)
     q->accumulate = false;
     b->result_bytes = (size_t)(q->m * q->n) * tri_dtype_bytes(q->out);
     void *stream = b->cuda->stream;
-    tri_cuda_fill_noise(at, (int64_t)((a + w) / tri_dtype_bytes(q->in)), q->in, stream);
+    float *scale = (float *)(at + bytes - scales);
+    q->scale_a = float8 ? scale : NULL;
+    q->scale_b = float8 ? scale + 1 : NULL;
+    tri_cuda_fill_noise(scale, 2, TRI_F32, stream);
+    tri_cuda_fill_noise(at, (int64_t)(a / tri_dtype_bytes(q->in)), q->in, stream);
+    tri_cuda_fill_noise(at + a, (int64_t)(w / tri_dtype_bytes(q->in)), float8 ? q->in_b : q->in,
+                        stream);
     tri_cuda_fill_noise(at + a + w, q->n, q->out, stream);
     if (third)
         tri_cuda_fill_noise(more, q->m * q->n, q->out, stream);

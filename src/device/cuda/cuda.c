@@ -19,6 +19,7 @@
 typedef struct cuda_state {
     tri_cuda shared; /* first: kernels see this part */
     bool started;
+    bool float8; /* its programs have products of 8-bit operands */
     cudaEvent_t *marks;
     uint32_t num_marks;
 } cuda_state;
@@ -47,6 +48,7 @@ static tr_status open_cuda(tri_device *device, const tri_device_config *config, 
     if (!state)
         return tri_fail(err, TR_ERROR_RUNTIME, "no memory for the device");
     state->shared.tf32 = config->tf32;
+    state->float8 = config->float8;
     state->shared.any_order = config->any_order;
     state->shared.tune = !config->no_tuning;
     device->state = state;
@@ -104,6 +106,12 @@ static tr_status start(tri_device *device, int index, tr_error *err)
         return tri_fail(err, TR_ERROR_INPUT,
                         "run.device is cuda, but %s has compute capability %d.%d; this build has "
                         "kernels for 8.0 (A100) and 9.0 (H100, H200). Set run.device to cpu",
+                        properties.name, properties.major, properties.minor);
+    if (state->float8 && properties.major * 10 + properties.minor < 89)
+        return tri_fail(err, TR_ERROR_INPUT,
+                        "precision.linear is fp8, but %s has compute capability %d.%d, and 8-bit "
+                        "products come with 8.9 (Ada) and 9.0 (Hopper). Set precision.linear to "
+                        "same",
                         properties.name, properties.major, properties.minor);
     TRY("making a stream",
         cudaStreamCreateWithFlags((cudaStream_t *)&state->shared.stream, cudaStreamNonBlocking));
@@ -302,21 +310,28 @@ static tr_status large_product(tri_device *device, void *context, tr_error *err)
 /* Operands are noise: zeros would be faster than anything that is trained with. */
 static double peak_flops(tri_device *device, tri_dtype dtype)
 {
-    size_t bytes = (size_t)PEAK_N * PEAK_N * tri_dtype_bytes(dtype);
-    char *a = alloc_cuda(3 * bytes);
+    bool float8 = tri_dtype_is_float8(dtype);
+    tri_dtype out = float8 ? TRI_BF16 : dtype;
+    size_t bytes = (size_t)PEAK_N * PEAK_N * tri_dtype_bytes(dtype), scales = 256;
+    char *a = alloc_cuda(2 * bytes + (size_t)PEAK_N * PEAK_N * tri_dtype_bytes(out) + scales);
     double seconds = 0;
     if (!a)
         return 0;
-    tri_cuda_fill_noise(a, 2 * (int64_t)PEAK_N * PEAK_N, dtype, stream_of(device));
+    tri_cuda_fill_noise(a, 2, TRI_F32, stream_of(device));
+    tri_cuda_fill_noise(a + scales, 2 * (int64_t)PEAK_N * PEAK_N, dtype, stream_of(device));
     tri_cuda_product product = {.m = PEAK_N,
                                 .n = PEAK_N,
                                 .k = PEAK_N,
-                                .a = a,
-                                .b = a + bytes,
-                                .c = a + 2 * bytes,
+                                .a = a + scales,
+                                .b = a + scales + bytes,
+                                .c = a + scales + 2 * bytes,
                                 .trans_b = true,
                                 .in = dtype,
-                                .out = dtype,
+                                .in_b = dtype,
+                                .out = out,
+                                .scale_a = float8 ? (float *)a : NULL,
+                                .scale_b = float8 ? (float *)a + 1 : NULL,
+                                .fast_sum = float8,
                                 .alpha = 1};
     seconds = seconds_of(device, large_product, &product, dtype == TRI_F32 ? 3 : 10);
     cudaFree(a);

@@ -27,6 +27,8 @@ static tri_cuda_product product_of(const tri_kernel_args *args)
         .trans_b = attr->trans_b,
         .c = args->out[0].data,
         .in = args->in[0].dtype,
+        .in_b = args->in[1].dtype,
+        .fast_sum = attr->fast_sum,
         .out = args->out[0].dtype,
         .alpha = attr->alpha,
         .accumulate = !args->overwrite,
@@ -40,6 +42,10 @@ static tri_cuda_product product_of(const tri_kernel_args *args)
         product.bias = args->in[2].data;
     if (attr->epilogue == TRI_EPILOGUE_BIAS_GELU)
         product.aux = args->out[1].data;
+    if (args->num_in > 3) {
+        product.scale_a = args->in[3].data;
+        product.scale_b = args->in[4].data;
+    }
     return product;
 }
 

@@ -2,6 +2,7 @@
  * does not offer for a type or an alignment. Correct for every shape, and not made for speed. */
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
+#include <cuda_fp8.h>
 
 #include "device/cuda/blas.h"
 
@@ -166,6 +167,10 @@ template <typename In> void run_product(tri_cuda *cuda, const tri_cuda_product *
 
 extern "C" void tri_cuda_plain_product(tri_cuda *cuda, const tri_cuda_product *product)
 {
+    if (tri_dtype_is_float8(product->in)) {
+        tri_cuda_plain_product8(cuda, product);
+        return;
+    }
     if (product->in == TRI_BF16)
         run_product<__nv_bfloat16>(cuda, product);
     else if (product->in == TRI_F16)
@@ -205,6 +210,10 @@ extern "C" void tri_cuda_fill_noise(void *data, int64_t count, tri_dtype dtype, 
         noise_kernel<<<1024, 256, 0, (cudaStream_t)stream>>>((__nv_bfloat16 *)data, count);
     else if (dtype == TRI_F16)
         noise_kernel<<<1024, 256, 0, (cudaStream_t)stream>>>((__half *)data, count);
+    else if (dtype == TRI_F8E4M3)
+        noise_kernel<<<1024, 256, 0, (cudaStream_t)stream>>>((__nv_fp8_e4m3 *)data, count);
+    else if (dtype == TRI_F8E5M2)
+        noise_kernel<<<1024, 256, 0, (cudaStream_t)stream>>>((__nv_fp8_e5m2 *)data, count);
     else
         noise_kernel<<<1024, 256, 0, (cudaStream_t)stream>>>((float *)data, count);
 }

@@ -14,6 +14,8 @@ const tri_kernel *tri_cuda_kernel(tri_op op)
         [TRI_OP_ACCUMULATE] = &tri_cuda_accumulate,
         [TRI_OP_AXPBY] = &tri_cuda_axpby,
         [TRI_OP_CAST] = &tri_cuda_cast,
+        [TRI_OP_AMAX] = &tri_cuda_amax,
+        [TRI_OP_QUANTISE] = &tri_cuda_quantise,
         [TRI_OP_SLICE] = &tri_cuda_slice,
         [TRI_OP_BLOCK] = &tri_cuda_block,
         [TRI_OP_UNBLOCK] = &tri_cuda_unblock,

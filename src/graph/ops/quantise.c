@@ -63,7 +63,8 @@ const tri_op_def tri_def_amax = {
     .inputs = "x",
     .outputs = "amax [256]",
     .suffix = {"amax"},
-    .meaning = "amax_i = the largest |x| of the i-th of 256 equal runs of elements, 0 for none.",
+    .meaning = "amax_i = the largest |x| of part i, 0 for none; run r of 4096 elements is of part "
+               "r mod 256.",
     .min_in = 1,
     .max_in = 1,
     .min_out = 1,

@@ -1,5 +1,6 @@
 /* Towards 8-bit operands, with all threads. Transposes are made in blocks that fit a cache. */
 #include "device/cpu/fast/fast.h"
+#include "graph/amax.h"
 
 enum { BLOCK = 64 };
 
@@ -15,21 +16,22 @@ static void amax_task(void *context, int task, int worker)
     (void)worker;
     const tri_kernel_args *args = context;
     const float *x = args->in[0].data;
-    int64_t count = args->in[0].count, run = tri_amax_run(count), first = task * run;
-    int64_t end = min_i64(count, first + run);
+    int64_t count = args->in[0].count, first = (int64_t)task * TRI_AMAX_RUN;
     float lanes[SUM_LANES] = {0}, largest = 0;
-    int64_t i = first;
-    for (; i + SUM_LANES <= end; i += SUM_LANES)
-        for (int l = 0; l < SUM_LANES; l++) {
-            float a = __builtin_fabsf(x[i + l]);
-            lanes[l] = a > lanes[l] ? a : lanes[l];
+    for (; first < count; first += (int64_t)TRI_AMAX_PARTS * TRI_AMAX_RUN) {
+        int64_t i = first, end = min_i64(count, first + TRI_AMAX_RUN);
+        for (; i + SUM_LANES <= end; i += SUM_LANES)
+            for (int l = 0; l < SUM_LANES; l++) {
+                float a = __builtin_fabsf(x[i + l]);
+                lanes[l] = a > lanes[l] ? a : lanes[l];
+            }
+        for (; i < end; i++) {
+            float a = __builtin_fabsf(x[i]);
+            largest = a > largest ? a : largest;
         }
+    }
     for (int l = 0; l < SUM_LANES; l++)
         largest = lanes[l] > largest ? lanes[l] : largest;
-    for (; i < end; i++) {
-        float a = __builtin_fabsf(x[i]);
-        largest = a > largest ? a : largest;
-    }
     ((float *)args->out[0].data)[task] = largest;
 }
 

@@ -5,16 +5,17 @@
 #include <math.h>
 
 #include "base/float8.h"
+#include "graph/amax.h"
 
 static void amax(const tri_kernel_args *args)
 {
     const float *x = args->in[0].data;
     float *out = args->out[0].data;
-    int64_t count = args->in[0].count, run = tri_amax_run(count);
-    for (int64_t p = 0; p < TRI_AMAX_PARTS; p++) {
+    for (int64_t p = 0; p < TRI_AMAX_PARTS; p++)
         out[p] = 0;
-        for (int64_t i = p * run; i < (p + 1) * run && i < count; i++)
-            out[p] = fmaxf(out[p], fabsf(x[i]));
+    for (int64_t i = 0; i < args->in[0].count; i++) {
+        float *part = &out[i / TRI_AMAX_RUN % TRI_AMAX_PARTS];
+        *part = fmaxf(*part, fabsf(x[i]));
     }
 }
 
