@@ -391,6 +391,24 @@ static void test_every_case(void **state)
     assert_int_equal(num_wrong, 0);
 }
 
+static bool has_8_bits(const op_case *c)
+{
+    return c->flags & CASE_FLOAT8 || c->op == TRI_OP_AMAX || c->op == TRI_OP_QUANTISE;
+}
+
+static void test_8_bits(void **state)
+{
+    (void)state;
+    int num;
+    const op_case *cases = op_cases(&num);
+    num_wrong = 0;
+    for (int i = 0; i < num; i++)
+        for (int v = 0; has_8_bits(&cases[i]) && v < NUM_VARIANTS; v++)
+            if (variant_applies(&cases[i], &variants[v]))
+                check_case(&cases[i], &variants[v]);
+    assert_int_equal(num_wrong, 0);
+}
+
 static bool is_attention(tri_op op)
 {
     return op == TRI_OP_ATTENTION || op == TRI_OP_ATTENTION_GRAD;
@@ -651,6 +669,7 @@ int main(void)
         return 77;
     }
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_8_bits),
         cmocka_unit_test(test_every_case),        cmocka_unit_test(test_attention_without_cudnn),
         cmocka_unit_test(test_measured_products), cmocka_unit_test(test_attention_in_any_order),
         cmocka_unit_test(test_many_at_once),      cmocka_unit_test(test_shared_sum),
