@@ -1,6 +1,6 @@
-/* Products of linear layers on a GPU, with 16-bit and with 8-bit operands, and what it takes to make
- * these: build/bench/gpu_float8 [llama | gpt2]. Every product is measured as in a run, with the
- * algorithm that was found fastest for it; operands are noise. */
+/* Products of linear layers on a GPU, with 16-bit and with 8-bit operands, and what it takes to
+ * make these: build/bench/gpu_float8 [llama | gpt2]. Every product is measured as in a run, with
+ * the algorithm that was found fastest for it; operands are noise. */
 #include <stdio.h>
 #include <string.h>
 

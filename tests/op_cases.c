@@ -210,6 +210,8 @@ static void build_elementwise(op_run *run, const op_case *c)
         out_f32(run, 4, s);
     if (c->op == TRI_OP_SWIGLU_GRAD)
         out_f32(run, 4, s);
+    for (int k = run->args.num_out; c->flags & CASE_AMAX && k > 0; k--)
+        out_f32(run, 1, SIZES(TRI_AMAX_PARTS));
     if (c->flags & CASE_SHARD)
         for (int d = 1; d < 4; d += 2)
             make_shard(&run->args.in[0], d, 5 + d);

@@ -90,11 +90,11 @@ static void download(gpu_image *im)
 
 static float rounded(float value, tri_dtype dtype)
 {
-    return dtype == TRI_BF16  ? tri_bf16_to_f32(tri_f32_to_bf16(value))
-           : dtype == TRI_F16 ? tri_f16_to_f32(tri_f32_to_f16(value))
+    return dtype == TRI_BF16     ? tri_bf16_to_f32(tri_f32_to_bf16(value))
+           : dtype == TRI_F16    ? tri_f16_to_f32(tri_f32_to_f16(value))
            : dtype == TRI_F8E4M3 ? tri_e4m3_to_f32(tri_f32_to_e4m3(value))
            : dtype == TRI_F8E5M2 ? tri_e5m2_to_f32(tri_f32_to_e5m2(value))
-                              : value;
+                                 : value;
 }
 
 static float element(const unsigned char *data, tri_dtype dtype, int64_t i)
@@ -297,7 +297,8 @@ static float tolerance_of(const op_case *c, const variant *v, tri_dtype dtype)
     /* The statistics of a sum that was rounded first; what attention keeps in 16 bits on the way */
     bool rounds_within = c->op == TRI_OP_LAYERNORM_GRADS || c->op == TRI_OP_RMSNORM_GRADS ||
                          c->op == TRI_OP_ADD_LAYERNORM || c->op == TRI_OP_ADD_RMSNORM ||
-                         c->op == TRI_OP_ATTENTION || c->op == TRI_OP_ATTENTION_GRAD;
+                         c->op == TRI_OP_ATTENTION || c->op == TRI_OP_ATTENTION_GRAD ||
+                         c->flags & CASE_AMAX;
     if (c->op == TRI_OP_MATMUL && v->narrow != TRI_F32) /* tensor cores add in fewer bits */
         of_case = fmaxf(of_case, c->flags & CASE_FLOAT8 ? 1e-3f : 2e-5f);
     tri_dtype least = rounds_within && dtype == TRI_F32 ? v->narrow : dtype;
@@ -393,7 +394,7 @@ static void test_every_case(void **state)
 
 static bool has_8_bits(const op_case *c)
 {
-    return c->flags & CASE_FLOAT8 || c->op == TRI_OP_AMAX || c->op == TRI_OP_QUANTISE;
+    return c->flags & (CASE_FLOAT8 | CASE_AMAX) || c->op == TRI_OP_AMAX || c->op == TRI_OP_QUANTISE;
 }
 
 static void test_8_bits(void **state)
@@ -670,9 +671,12 @@ int main(void)
     }
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_8_bits),
-        cmocka_unit_test(test_every_case),        cmocka_unit_test(test_attention_without_cudnn),
-        cmocka_unit_test(test_measured_products), cmocka_unit_test(test_attention_in_any_order),
-        cmocka_unit_test(test_many_at_once),      cmocka_unit_test(test_shared_sum),
+        cmocka_unit_test(test_every_case),
+        cmocka_unit_test(test_attention_without_cudnn),
+        cmocka_unit_test(test_measured_products),
+        cmocka_unit_test(test_attention_in_any_order),
+        cmocka_unit_test(test_many_at_once),
+        cmocka_unit_test(test_shared_sum),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
     gpu_memory_free(&memory, &gpu);

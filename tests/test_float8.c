@@ -1,5 +1,6 @@
 /* 8-bit operands: the numbers against PyTorch's, rounding a tensor against a plain loop, which
- * products the pass changes and what it keeps for the backward, and gradients beside those of bf16. */
+ * products the pass changes and what it keeps for the backward, and gradients beside those of bf16.
+ */
 #include "small_models.h"
 
 #include <math.h>
@@ -218,7 +219,8 @@ static void test_odd_sides_are_left_alone(void **state)
     tr_settings_destroy(settings);
 }
 
-/* The backward reads bytes where it read words: inputs of norms' products are not kept in 16 bits. */
+/* The backward reads bytes where it read words: inputs of norms' products are not kept in 16 bits.
+ */
 static void test_less_is_kept(void **state)
 {
     (void)state;

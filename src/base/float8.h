@@ -1,6 +1,6 @@
-/* 8-bit floats: storage types of the operands of products. Conversions round to the nearest, ties to
- * even, and saturate: what is too large becomes the largest number, never an infinity. A NaN stays
- * one. Like those of half.h they are free of branches.
+/* 8-bit floats: storage types of the operands of products. Conversions round to the nearest, ties
+ * to even, and saturate: what is too large becomes the largest number, never an infinity. A NaN
+ * stays one. Like those of half.h they are free of branches.
  *
  *            sign exponent fraction   largest   smallest normal   smallest
  *     e4m3      1        4        3       448             2^-6       2^-9    no infinity
@@ -50,9 +50,10 @@ TRI_HALF_INLINE uint8_t tri_f32_to_e5m2(float value)
 }
 
 /* The power of two by which numbers up to amax are divided so that they reach the end of a format
- * that goes up to `most`, and not past it. Powers of two leave the digits of a number alone: what it
- * becomes depends on the largest of its tensor only where it is tiny. Below 2^-100 there is nothing
- * worth keeping; an infinity gives one, so that the products of such a tensor are not finite. */
+ * that goes up to `most`, and not past it. Powers of two leave the digits of a number alone: what
+ * it becomes depends on the largest of its tensor only where it is tiny. Below 2^-100 there is
+ * nothing worth keeping; an infinity gives one, so that the products of such a tensor are not
+ * finite. */
 TRI_HALF_INLINE float tri_scale8(float amax, float most)
 {
     float scale = tri_f32_of((tri_bits_of(amax / most) + 0x7fffffu) & 0x7f800000u);

@@ -279,10 +279,11 @@ const tri_setting tri_settings_table[] = {
     CHOICE("precision.grad", "fp32", "fp32, compute",
            "Number format of accumulated gradients: fp32, or that of precision.kind",
            "grad_dtype gradient_dtype reduce_dtype accumulate_allreduce_grads_in_fp32"),
-    CHOICE("precision.linear", "same", "same, fp8",
-           "Operands of the products of linear layers in training: as precision.kind, or 8-bit (with "
-           "bf16 only; e4m3, gradients e5m2, a scale for each tensor)",
-           "fp8 float8 e4m3 hybrid fp8_format fp8_recipe transformer_engine"),
+    CHOICE(
+        "precision.linear", "same", "same, fp8",
+        "Operands of the products of linear layers in training: as precision.kind, or 8-bit (with "
+        "bf16 only; e4m3, gradients e5m2, a scale for each tensor)",
+        "fp8 float8 e4m3 hybrid fp8_format fp8_recipe transformer_engine"),
     FLOAT("precision.scale", "65536", 1, 1e15,
           "fp16: what the loss is multiplied by at first, so that small gradients do not vanish",
           "loss_scale initial_loss_scale init_scale initial_scale_power grad_scaler"),

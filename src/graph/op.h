@@ -86,15 +86,10 @@ typedef enum tri_op {
 
 enum { TRI_MAX_IN = 10, TRI_MAX_OUT = 4 };
 
-/* Results of amax, each the largest of a run of elements of a multiple of TRI_AMAX_UNIT; and what
- * the sides of matrices that are quantised must be multiples of. */
-enum { TRI_AMAX_PARTS = 256, TRI_AMAX_UNIT = 16, TRI_QUANTISE_UNIT = 16 };
-
-static inline int64_t tri_amax_run(int64_t count)
-{
-    int64_t each = (count + TRI_AMAX_PARTS - 1) / TRI_AMAX_PARTS;
-    return (each + TRI_AMAX_UNIT - 1) / TRI_AMAX_UNIT * TRI_AMAX_UNIT;
-}
+/* Results of amax: part p has runs p, p + TRI_AMAX_PARTS, ... of TRI_AMAX_RUN elements each, so
+ * that those who find them side by side sweep through memory together. And what the sides of
+ * matrices that are quantised must be multiples of. */
+enum { TRI_AMAX_PARTS = 256, TRI_AMAX_RUN = 4096, TRI_QUANTISE_UNIT = 16 };
 
 typedef enum tri_act {
     TRI_ACT_GELU, /* the tanh form, which alone is fused into products */
@@ -236,8 +231,9 @@ typedef struct tri_attr {
     int32_t interval; /* finish: good steps in a row after which the loss scale doubles */
     tri_rope_config rope;
     tri_dtype dtype; /* cast, quantise: what it becomes; matmul of 8-bit operands: of the result */
-    bool straight, turned; /* quantise: as it lies, and as the transpose of its 2-d view (split_a) */
-    bool fast_sum;         /* matmul of 8-bit operands: sums may be kept in fewer bits */
+    bool straight,
+        turned;    /* quantise: as it lies, and as the transpose of its 2-d view (split_a) */
+    bool fast_sum; /* matmul of 8-bit operands: sums may be kept in fewer bits */
     /* Bit k: output k is f32 although operands are 16-bit: a gradient that is to be summed. Only of
      * outputs that may accumulate, whose kernels write f32 anyway. */
     uint8_t wide_out;

@@ -16,6 +16,7 @@ typedef struct tri_fusions {
     bool add;           /* of another value, instead of an addition after the product */
     bool norm_grads;    /* all of a norm's backward in one */
     bool cross_entropy; /* all of it in one, the gradient too */
+    bool amax;          /* of what swiglu and its gradient make, while they make it */
 } tri_fusions;
 
 /* Contributions to an accumulator write into it themselves where their operator can. */
@@ -26,7 +27,7 @@ tr_status tri_fuse_epilogues(tri_graph *graph, const tri_fusions *can, tr_error 
 tr_status tri_fuse_backward(tri_graph *graph, const tri_fusions *can, tr_error *err);
 
 /* The products of linear layers get 8-bit operands. After all that knows 16-bit products. */
-tr_status tri_quantise_products(tri_graph *graph, tr_error *err);
+tr_status tri_quantise_products(tri_graph *graph, const tri_fusions *can, tr_error *err);
 
 /* The graph as text, a line per node. */
 void tri_graph_print(const tri_graph *graph, tri_text *text);

@@ -1,8 +1,8 @@
 /* The products of linear layers with 8-bit operands.
  *
  * A linear layer has three products, and all their operands are rounded: activations and weights to
- * e4m3, gradients of activations to e5m2, which reaches further. Each tensor has one scale, from its
- * largest element (ops/quantise.c). What products read is then
+ * e4m3, gradients of activations to e5m2, which reaches further. Each tensor has one scale, from
+ * its largest element (ops/quantise.c). What products read is then
  *
  *     y  = x W^T         x, and W as it lies
  *     dx = dy W          dy, and the transpose of W
@@ -37,6 +37,7 @@ typedef struct quantised {
 
 typedef struct quantiser {
     tri_graph *graph;
+    bool rides;          /* amax comes with swiglu and its gradient */
     const tri_node *old; /* the nodes as they were */
     size_t num_old;
     const tri_id *producer; /* of each value: as it was */
@@ -150,9 +151,47 @@ static tri_id emit(tri_graph *graph, tri_op op, tri_id value, const char *suffix
     return tri_graph_emit(graph, op, name, attr, in, num_in, num_out);
 }
 
+/* An output more of a node that was put back: f32, the largest of value. */
+static tri_id add_amax(tri_graph *graph, tri_node *node, tri_id value)
+{
+    tri_value *values =
+        tri_array_grow(graph->values, graph->num_values, &graph->values_capacity, sizeof *values);
+    if (!values) {
+        graph->arena.failed = true;
+        return TRI_NONE;
+    }
+    graph->values = values;
+    tri_id id = (tri_id)graph->num_values++;
+    values[id] = (tri_value){.name = tri_arena_printf(&graph->arena, "%s.amax", values[value].name),
+                             .shape = tri_shape_scalar(TRI_AMAX_PARTS),
+                             .dtype = TRI_F32,
+                             .kind = TRI_VALUE_TEMP,
+                             .producer = values[value].producer,
+                             .state = TRI_NONE};
+    node->out[node->num_out] = id;
+    node->write[node->num_out] = TRI_WRITE_NEW;
+    node->prev[node->num_out++] = TRI_NONE;
+    return id;
+}
+
+/* Who makes a value in this phase may find its largest on the way. */
+static void ride(quantiser *q, tri_id value)
+{
+    tri_graph *graph = q->graph;
+    tri_id producer = graph->values[value].producer;
+    tri_node *node = q->rides && producer != TRI_NONE ? &graph->nodes[producer] : NULL;
+    if (!node || node->phase != graph->phase || graph->values[value].kind != TRI_VALUE_TEMP)
+        return;
+    int num = node->op == TRI_OP_SWIGLU ? 1 : node->op == TRI_OP_SWIGLU_GRAD ? 2 : 0;
+    for (int k = 0; k < num && node->num_out < 2 * num; k++)
+        q->amax[node->out[k]] = add_amax(graph, node, node->out[k]);
+}
+
 static void quantise(quantiser *q, tri_id value, quantised *to)
 {
     tri_graph *graph = q->graph;
+    if (q->amax[value] == TRI_NONE)
+        ride(q, value);
     if (q->amax[value] == TRI_NONE) {
         tri_id node = emit(graph, TRI_OP_AMAX, value, "", NULL, &value, 1, 1);
         q->amax[value] = node == TRI_NONE ? TRI_NONE : graph->nodes[node].out[0];
@@ -224,13 +263,15 @@ static void put_back(quantiser *q)
     }
 }
 
-tr_status tri_quantise_products(tri_graph *graph, tr_error *err)
+tr_status tri_quantise_products(tri_graph *graph, const tri_fusions *can, tr_error *err)
 {
     size_t num = graph->num_values;
     tri_id *ids = malloc((2 * num + 1) * sizeof *ids);
     uint8_t *split = calloc(num + 1, sizeof *split);
     quantised *made = malloc((NUM_PLACES * num + 1) * sizeof *made);
-    quantiser q = {.graph = graph, .old = graph->nodes, .num_old = graph->num_nodes};
+    quantiser q = {.graph = graph, .rides = can->amax};
+    q.old = graph->nodes;
+    q.num_old = graph->num_nodes;
     if (ids && split && made) {
         for (size_t v = 0; v < num; v++) {
             ids[v] = graph->values[v].producer;

@@ -34,7 +34,8 @@ static void take_role(bookkeeper *k, int layer, tri_book book, tri_id value)
     k->layer_of[value] = layer;
 }
 
-/* What is kept of an operand of a product: where it is 8-bit, the transpose that was made with it. */
+/* What is kept of an operand of a product: where it is 8-bit, the transpose that was made with it.
+ */
 static tri_id kept_operand(const bookkeeper *k, tri_id value)
 {
     if (value == TRI_NONE || k->maker[value] == TRI_NONE)
@@ -110,8 +111,8 @@ static void note_act(bookkeeper *k, const tri_instr *instr, tri_id in, tri_id ou
     take_role(k, instr->layer, TRI_BOOK_ACT_IN, in);
     take_role(k, instr->layer, TRI_BOOK_ACT_OUT, out);
     /* A fused product has its input beside it. */
-    tri_id from = instr->op == TRI_OP_MATMUL ? kept_operand(k, instr->in[0].value)
-                                             : input_of_product(k, in);
+    tri_id from =
+        instr->op == TRI_OP_MATMUL ? kept_operand(k, instr->in[0].value) : input_of_product(k, in);
     take_role(k, instr->layer, TRI_BOOK_FFN_IN, from);
 }
 

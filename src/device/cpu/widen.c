@@ -1,6 +1,7 @@
-/* Operands of 16 and 8 bits on the CPU: they are storage. A kernel that knows f32 alone is run on widened
- * copies, which lie in the scratch behind what the kernel itself needs, and its outputs are rounded
- * back. Outputs are widened first too: a kernel may add to them or leave them as they are. */
+/* Operands of 16 and 8 bits on the CPU: they are storage. A kernel that knows f32 alone is run on
+ * widened copies, which lie in the scratch behind what the kernel itself needs, and its outputs are
+ * rounded back. Outputs are widened first too: a kernel may add to them or leave them as they are.
+ */
 #include <string.h>
 
 #include "base/float8.h"

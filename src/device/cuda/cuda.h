@@ -48,9 +48,9 @@ void tri_cuda_matmul_prepare(const tri_kernel_args *args);
 
 /* One row each, by the .cu file of its family. */
 extern const tri_kernel tri_cuda_matmul;
-extern const tri_kernel tri_cuda_amax, tri_cuda_quantise, tri_cuda_add, tri_cuda_bias_add, tri_cuda_bias_grad, tri_cuda_act,
-    tri_cuda_act_grad, tri_cuda_dropout, tri_cuda_accumulate, tri_cuda_axpby, tri_cuda_cast,
-    tri_cuda_swiglu, tri_cuda_swiglu_grad;
+extern const tri_kernel tri_cuda_amax, tri_cuda_quantise, tri_cuda_add, tri_cuda_bias_add,
+    tri_cuda_bias_grad, tri_cuda_act, tri_cuda_act_grad, tri_cuda_dropout, tri_cuda_accumulate,
+    tri_cuda_axpby, tri_cuda_cast, tri_cuda_swiglu, tri_cuda_swiglu_grad;
 extern const tri_kernel tri_cuda_embed, tri_cuda_embed_grad, tri_cuda_select_row,
     tri_cuda_select_row_grad;
 extern const tri_kernel tri_cuda_layernorm, tri_cuda_add_layernorm, tri_cuda_layernorm_grad,

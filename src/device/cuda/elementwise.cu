@@ -1,7 +1,7 @@
 /* Operators that look at one element, or one column, at a time. */
 #include "device/cuda/columns.cuh"
 #include "device/cuda/many.cuh"
-#include "device/cuda/map.cuh"
+#include "device/cuda/map_amax.cuh"
 
 namespace
 {
@@ -133,11 +133,15 @@ void axpby(const tri_kernel_args *args)
 
 void swiglu(const tri_kernel_args *args)
 {
+    if (args->num_out > 1)
+        return map_amax<2, 1>(args, swiglu_op{});
     map_same<2, 1>(args, swiglu_op{});
 }
 
 void swiglu_grad(const tri_kernel_args *args)
 {
+    if (args->num_out > 2)
+        return map_amax<3, 2>(args, swiglu_grad_op{});
     map_same<3, 2>(args, swiglu_grad_op{});
 }
 

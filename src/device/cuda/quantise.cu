@@ -4,18 +4,15 @@
  * under way before the first is used. As it lies a row of them is 8 bytes to store; the transpose is
  * made of 4 x 4 blocks of bytes in registers and passes through shared memory, so that both are
  * written in whole lines of 128 bytes. */
-#include "device/cuda/common.cuh"
+#include "device/cuda/map_amax.cuh"
 
 #include <cuda_fp8.h>
 
 #include "device/cuda/blas.h"
-#include "graph/amax.h"
 
 namespace {
 
 using namespace tri;
-
-constexpr int AMAX_THREADS = 512, AMAX_AHEAD = 4;
 
 /* Block p finds the largest of part p. It begins with the last run, which whoever made the tensor has
  * left in the cache, and so leaves the first ones there for quantise. A NaN is passed over: it stays
@@ -26,12 +23,9 @@ __global__ void __launch_bounds__(AMAX_THREADS)
 {
     constexpr int N = pack_size<T>(), PACKS = TRI_AMAX_RUN / (AMAX_THREADS * N);
     constexpr int64_t STRIDE = (int64_t)TRI_AMAX_PARTS * TRI_AMAX_RUN;
-    __shared__ float of_warp[AMAX_THREADS / 32];
     float largest = 0;
-    int64_t first = (int64_t)blockIdx.x * TRI_AMAX_RUN, runs = (count - first) / STRIDE + 1;
-    if (count <= first)
-        runs = 0;
-    for (int64_t r = runs; r > 0; r -= AMAX_AHEAD) {
+    int64_t first = (int64_t)blockIdx.x * TRI_AMAX_RUN;
+    for (int64_t r = amax_runs(count, blockIdx.x); r > 0; r -= AMAX_AHEAD) {
         pack<T, N> ahead[AMAX_AHEAD][PACKS];
 #pragma unroll
         for (int a = 0; a < AMAX_AHEAD; a++)
@@ -54,15 +48,7 @@ __global__ void __launch_bounds__(AMAX_THREADS)
                     largest = fmaxf(largest, fabsf(wide[e]));
             }
     }
-    largest = warp_max(largest);
-    if ((threadIdx.x & 31) == 0)
-        of_warp[threadIdx.x >> 5] = largest;
-    __syncthreads();
-    if (threadIdx.x < 32) {
-        largest = warp_max(threadIdx.x < AMAX_THREADS / 32 ? of_warp[threadIdx.x] : 0);
-        if (threadIdx.x == 0)
-            out[blockIdx.x] = largest;
-    }
+    store_amax(largest, out + blockIdx.x);
 }
 
 /* As tri_scale8. */

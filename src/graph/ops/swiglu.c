@@ -10,7 +10,12 @@ static tr_status infer(const tri_node *node, const tri_shape *in, tri_shape *out
             return tri_fail(err, TR_ERROR_INPUT, "shapes %s and %s differ",
                             tri_shape_text(&in[0], a, sizeof a),
                             tri_shape_text(&in[j], b, sizeof b));
-    return tri_infer_same(node, in, out, out_dtype, err);
+    tri_infer_same(node, in, out, out_dtype, err);
+    for (int k = node->op == TRI_OP_SWIGLU ? 1 : 2; k < node->num_out; k++)
+        out[k] = tri_shape_scalar(TRI_AMAX_PARTS);
+    return node->op == TRI_OP_SWIGLU || node->num_out != 3
+               ? TR_OK
+               : tri_fail(err, TR_ERROR_INPUT, "it finds the largest of both results, or of none");
 }
 
 static void grad(tri_graph *graph, tri_id id, const tri_id *dout, const bool *wanted, tri_id *din)
@@ -38,12 +43,14 @@ static double flops(const tri_node *node, const tri_shape *in, const tri_shape *
 const tri_op_def tri_def_swiglu = {
     .name = "swiglu",
     .inputs = "gate, up",
-    .outputs = "y",
+    .outputs = "y, [amax of y]",
+    .suffix = {NULL, "amax"},
     .meaning = "y = silu(gate) * up, silu(x) = x / (1 + exp(-x)).",
     .min_in = 2,
     .max_in = 2,
     .min_out = 1,
-    .max_out = 1,
+    .max_out = 2,
+    .wide_out = 1 << 1,
     .may_alias = {1 | 2},
     .infer = infer,
     .place = tri_place_elementwise,
@@ -55,12 +62,14 @@ const tri_op_def tri_def_swiglu = {
 const tri_op_def tri_def_swiglu_grad = {
     .name = "swiglu_grad",
     .inputs = "gate, up, dy",
-    .outputs = "dgate, dup",
+    .outputs = "dgate, dup, [amax of dgate, amax of dup]",
+    .suffix = {NULL, NULL, "amax", "amax"},
     .meaning = "dgate = dy * up * silu'(gate), dup = dy * silu(gate).",
     .min_in = 3,
     .max_in = 3,
     .min_out = 2,
-    .max_out = 2,
+    .max_out = 4,
+    .wide_out = 1 << 2 | 1 << 3,
     .may_alias = {1 | 2 | 4, 1 | 2 | 4},
     .infer = infer,
     .place = tri_place_elementwise,

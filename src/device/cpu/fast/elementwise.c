@@ -178,6 +178,8 @@ static void swiglu_task(void *context, int task, int worker)
 static void swiglu(const tri_kernel_args *args)
 {
     run_elements(args, swiglu_task);
+    if (args->num_out > 1)
+        TRI_ISA_NAME(tri_fast_amax_of)(args, &args->out[0], &args->out[1]);
 }
 
 static void swiglu_grad_task(void *context, int task, int worker)
@@ -201,6 +203,8 @@ static void swiglu_grad_task(void *context, int task, int worker)
 static void swiglu_grad(const tri_kernel_args *args)
 {
     run_elements(args, swiglu_grad_task);
+    for (int k = 2; k < args->num_out; k++)
+        TRI_ISA_NAME(tri_fast_amax_of)(args, &args->out[k - 2], &args->out[k]);
 }
 
 static void bias_row(const float *x, const float *bias, int64_t dim, float *y)

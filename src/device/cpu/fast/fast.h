@@ -142,6 +142,9 @@ extern const tri_kernel TRI_ISA_NAME(tri_fast_act_grad);
 extern const tri_kernel TRI_ISA_NAME(tri_fast_dropout);
 extern const tri_kernel TRI_ISA_NAME(tri_fast_accumulate);
 extern const tri_kernel TRI_ISA_NAME(tri_fast_axpby);
+/* The largest elements of a tensor, as of amax; args has the device. */
+void TRI_ISA_NAME(tri_fast_amax_of)(const tri_kernel_args *args, const tri_tensor *of,
+                                    const tri_tensor *out);
 extern const tri_kernel TRI_ISA_NAME(tri_fast_amax);
 extern const tri_kernel TRI_ISA_NAME(tri_fast_quantise);
 extern const tri_kernel TRI_ISA_NAME(tri_fast_swiglu);

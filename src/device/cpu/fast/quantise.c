@@ -1,6 +1,5 @@
 /* Towards 8-bit operands, with all threads. Transposes are made in blocks that fit a cache. */
 #include "device/cpu/fast/fast.h"
-#include "graph/amax.h"
 
 enum { BLOCK = 64 };
 
@@ -11,12 +10,18 @@ typedef struct quantise_job {
     float inverse;
 } quantise_job;
 
+typedef struct amax_job {
+    const float *x;
+    int64_t count;
+    float *out;
+} amax_job;
+
 static void amax_task(void *context, int task, int worker)
 {
     (void)worker;
-    const tri_kernel_args *args = context;
-    const float *x = args->in[0].data;
-    int64_t count = args->in[0].count, first = (int64_t)task * TRI_AMAX_RUN;
+    const amax_job *job = context;
+    const float *x = job->x;
+    int64_t count = job->count, first = (int64_t)task * TRI_AMAX_RUN;
     float lanes[SUM_LANES] = {0}, largest = 0;
     for (; first < count; first += (int64_t)TRI_AMAX_PARTS * TRI_AMAX_RUN) {
         int64_t i = first, end = min_i64(count, first + TRI_AMAX_RUN);
@@ -32,12 +37,19 @@ static void amax_task(void *context, int task, int worker)
     }
     for (int l = 0; l < SUM_LANES; l++)
         largest = lanes[l] > largest ? lanes[l] : largest;
-    ((float *)args->out[0].data)[task] = largest;
+    job->out[task] = largest;
+}
+
+void TRI_ISA_NAME(tri_fast_amax_of)(const tri_kernel_args *args, const tri_tensor *of,
+                                    const tri_tensor *out)
+{
+    amax_job job = {of->data, of->count, out->data};
+    run_tasks(args, of->count, TRI_AMAX_PARTS, amax_task, &job);
 }
 
 static void amax(const tri_kernel_args *args)
 {
-    run_tasks(args, args->in[0].count, TRI_AMAX_PARTS, amax_task, (void *)args);
+    TRI_ISA_NAME(tri_fast_amax_of)(args, &args->in[0], &args->out[0]);
 }
 
 /* A task is BLOCK rows. */

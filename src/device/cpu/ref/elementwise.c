@@ -122,6 +122,8 @@ static void swiglu(const tri_kernel_args *args)
     float *y = args->out[0].data;
     for (int64_t i = 0; i < args->out[0].count; i++)
         y[i] = (float)(gate[i] * sigmoid(gate[i]) * up[i]);
+    if (args->num_out > 1)
+        tri_ref_amax_of(&args->out[0], args->out[1].data);
 }
 
 static void swiglu_grad(const tri_kernel_args *args)
@@ -133,6 +135,8 @@ static void swiglu_grad(const tri_kernel_args *args)
         dgate[i] = (float)(d * u * silu_slope(g));
         dup[i] = (float)(d * g * sigmoid(g));
     }
+    for (int k = 2; k < args->num_out; k++)
+        tri_ref_amax_of(&args->out[k - 2], args->out[k].data);
 }
 
 /* The global index of a local element: dim 0 is a sample, known by its id; the others lie at

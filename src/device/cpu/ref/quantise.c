@@ -5,18 +5,21 @@
 #include <math.h>
 
 #include "base/float8.h"
-#include "graph/amax.h"
 
-static void amax(const tri_kernel_args *args)
+void tri_ref_amax_of(const tri_tensor *of, float *out)
 {
-    const float *x = args->in[0].data;
-    float *out = args->out[0].data;
+    const float *x = of->data;
     for (int64_t p = 0; p < TRI_AMAX_PARTS; p++)
         out[p] = 0;
-    for (int64_t i = 0; i < args->in[0].count; i++) {
+    for (int64_t i = 0; i < of->count; i++) {
         float *part = &out[i / TRI_AMAX_RUN % TRI_AMAX_PARTS];
         *part = fmaxf(*part, fabsf(x[i]));
     }
+}
+
+static void amax(const tri_kernel_args *args)
+{
+    tri_ref_amax_of(&args->in[0], args->out[0].data);
 }
 
 float tri_cpu_scale8(const tri_kernel_args *args)
