@@ -74,8 +74,8 @@ static double rate(room *r, tri_cuda_product p)
         p.add = at + 4 * r->operand;
     if (tri_dtype_is_float8(p.in)) {
         p.scale_a = (const float *)(at + 5 * r->operand);
-        p.scale_b = p.scale_a + 1;
-        tri_cuda_fill_noise((void *)p.scale_a, 2, TRI_F32, cuda->stream);
+        p.scale_b = p.scale_a + TRI_CUDA_BLAS_ALIGN;
+        tri_cuda_fill_noise((void *)p.scale_a, 2 * TRI_CUDA_BLAS_ALIGN, TRI_F32, cuda->stream);
     }
     tri_cuda_fill_noise((void *)p.a, p.m * p.k, p.in, cuda->stream);
     tri_cuda_fill_noise((void *)p.b, p.n * p.k, tri_dtype_is_float8(p.in) ? p.in_b : p.in,

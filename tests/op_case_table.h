@@ -197,6 +197,8 @@ static const op_case case_table[] = {
     {"large", TRI_OP_SWIGLU, {3, 133, 1, 101}, {0}, 0, 0},
     {"odd", TRI_OP_SWIGLU_GRAD, {2, 7, 1, 33}, {0}, 0, 0},
     {"large", TRI_OP_SWIGLU_GRAD, {3, 133, 1, 101}, {0}, 0, 0},
+    {"amax", TRI_OP_ACT, {3, 133, 1, 101}, {.act = TRI_ACT_GELU}, CASE_AMAX, 0},
+    {"amax", TRI_OP_ACT_GRAD, {3, 133, 1, 104}, {.act = TRI_ACT_GELU}, CASE_AMAX, 0},
     {"amax, odd", TRI_OP_SWIGLU, {2, 7, 1, 33}, {0}, CASE_AMAX, 0},
     {"amax, large", TRI_OP_SWIGLU, {3, 133, 1, 512}, {0}, CASE_AMAX, 0},
     {"amax, larger", TRI_OP_SWIGLU, {8, 333, 1, 1024}, {0}, CASE_AMAX | CASE_LARGE, 0},

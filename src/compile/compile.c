@@ -92,9 +92,11 @@ static tr_status passes(const tri_compile_config *config, tri_mode mode,
     }
     TRI_TRY(tri_fold_accumulate(graph, err));
     TRI_TRY(after("folding accumulation", graph, err));
-    TRI_TRY(tri_fuse_epilogues(graph, &config->fusions, err));
-    TRI_TRY(after("fusing epilogues", graph, err));
     tri_fusions can = config->fusions;
+    if (config->precision.linear8 && can.amax) /* apart, GELU finds the largest of what it makes */
+        can.bias_gelu = can.gelu_grad = false;
+    TRI_TRY(tri_fuse_epilogues(graph, &can, err));
+    TRI_TRY(after("fusing epilogues", graph, err));
     if (config->split_backward || pipeline->exists) /* I makes no gradients of parameters */
         can.norm_grads = can.cross_entropy = false;
     TRI_TRY(tri_fuse_backward(graph, &can, err));

@@ -16,7 +16,7 @@ typedef struct tri_fusions {
     bool add;           /* of another value, instead of an addition after the product */
     bool norm_grads;    /* all of a norm's backward in one */
     bool cross_entropy; /* all of it in one, the gradient too */
-    bool amax;          /* of what swiglu and its gradient make, while they make it */
+    bool amax;          /* of activations and their gradients, while they are made */
 } tri_fusions;
 
 /* Contributions to an accumulator write into it themselves where their operator can. */

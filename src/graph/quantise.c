@@ -37,7 +37,7 @@ typedef struct quantised {
 
 typedef struct quantiser {
     tri_graph *graph;
-    bool rides;          /* amax comes with swiglu and its gradient */
+    bool rides;          /* amax comes with activations and their gradients */
     const tri_node *old; /* the nodes as they were */
     size_t num_old;
     const tri_id *producer; /* of each value: as it was */
@@ -182,7 +182,8 @@ static void ride(quantiser *q, tri_id value)
     tri_node *node = q->rides && producer != TRI_NONE ? &graph->nodes[producer] : NULL;
     if (!node || node->phase != graph->phase || graph->values[value].kind != TRI_VALUE_TEMP)
         return;
-    int num = node->op == TRI_OP_SWIGLU ? 1 : node->op == TRI_OP_SWIGLU_GRAD ? 2 : 0;
+    bool one = node->op == TRI_OP_ACT || node->op == TRI_OP_ACT_GRAD || node->op == TRI_OP_SWIGLU;
+    int num = one ? 1 : node->op == TRI_OP_SWIGLU_GRAD ? 2 : 0;
     for (int k = 0; k < num && node->num_out < 2 * num; k++)
         q->amax[node->out[k]] = add_amax(graph, node, node->out[k]);
 }

@@ -43,7 +43,7 @@ static bool make_operands(bench *b)
     size_t c = padded(q->m * q->n, q->out), row = padded(q->n, q->out);
     bool third = q->epilogue == TRI_EPILOGUE_BIAS_GELU || q->epilogue == TRI_EPILOGUE_GELU_GRAD ||
                  q->epilogue == TRI_EPILOGUE_ADD;
-    size_t free_bytes = 0, total = 0, scales = padded(2, TRI_F32);
+    size_t free_bytes = 0, total = 0, scales = 2 * TRI_CUDA_BLAS_ALIGN;
     size_t bytes = a + w + 2 * c + row + (third ? c : 0) + scales;
     if (cudaMemGetInfo(&free_bytes, &total) != cudaSuccess || bytes + (bytes >> 4) > free_bytes)
         return false;
@@ -65,8 +65,8 @@ static bool make_operands(bench *b)
     void *stream = b->cuda->stream;
     float *scale = (float *)(at + bytes - scales);
     q->scale_a = float8 ? scale : NULL;
-    q->scale_b = float8 ? scale + 1 : NULL;
-    tri_cuda_fill_noise(scale, 2, TRI_F32, stream);
+    q->scale_b = float8 ? scale + TRI_CUDA_BLAS_ALIGN / sizeof *scale : NULL;
+    tri_cuda_fill_noise(scale, 2 * TRI_CUDA_BLAS_ALIGN / (int64_t)sizeof *scale, TRI_F32, stream);
     tri_cuda_fill_noise(at, (int64_t)(a / tri_dtype_bytes(q->in)), q->in, stream);
     tri_cuda_fill_noise(at + a, (int64_t)(w / tri_dtype_bytes(q->in)), float8 ? q->in_b : q->in,
                         stream);

@@ -312,12 +312,12 @@ static double peak_flops(tri_device *device, tri_dtype dtype)
 {
     bool float8 = tri_dtype_is_float8(dtype);
     tri_dtype out = float8 ? TRI_BF16 : dtype;
-    size_t bytes = (size_t)PEAK_N * PEAK_N * tri_dtype_bytes(dtype), scales = 256;
+    size_t bytes = (size_t)PEAK_N * PEAK_N * tri_dtype_bytes(dtype), scales = 512;
     char *a = alloc_cuda(2 * bytes + (size_t)PEAK_N * PEAK_N * tri_dtype_bytes(out) + scales);
     double seconds = 0;
     if (!a)
         return 0;
-    tri_cuda_fill_noise(a, 2, TRI_F32, stream_of(device));
+    tri_cuda_fill_noise(a, (int64_t)scales / 4, TRI_F32, stream_of(device));
     tri_cuda_fill_noise(a + scales, 2 * (int64_t)PEAK_N * PEAK_N, dtype, stream_of(device));
     tri_cuda_product product = {.m = PEAK_N,
                                 .n = PEAK_N,
@@ -330,7 +330,7 @@ static double peak_flops(tri_device *device, tri_dtype dtype)
                                 .in_b = dtype,
                                 .out = out,
                                 .scale_a = float8 ? (float *)a : NULL,
-                                .scale_b = float8 ? (float *)a + 1 : NULL,
+                                .scale_b = float8 ? (float *)(a + scales / 2) : NULL,
                                 .fast_sum = float8,
                                 .alpha = 1};
     seconds = seconds_of(device, large_product, &product, dtype == TRI_F32 ? 3 : 10);

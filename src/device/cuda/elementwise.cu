@@ -131,11 +131,17 @@ void axpby(const tri_kernel_args *args)
     map_same<2, 1>(args, axpby_op{args->attr->alpha, args->attr->beta});
 }
 
-void swiglu(const tri_kernel_args *args)
+template <int NUM_IN, typename F> void map_one(const tri_kernel_args *args, F f)
 {
     if (args->num_out > 1)
-        return map_amax<2, 1>(args, swiglu_op{});
-    map_same<2, 1>(args, swiglu_op{});
+        map_amax<NUM_IN, 1>(args, f);
+    else
+        map_same<NUM_IN, 1>(args, f);
+}
+
+void swiglu(const tri_kernel_args *args)
+{
+    map_one<2>(args, swiglu_op{});
 }
 
 void swiglu_grad(const tri_kernel_args *args)
@@ -149,15 +155,15 @@ void act(const tri_kernel_args *args)
 {
     switch (args->attr->act) {
     case TRI_ACT_GELU:
-        return map_same<1, 1>(args, act_op<TRI_ACT_GELU>{});
+        return map_one<1>(args, act_op<TRI_ACT_GELU>{});
     case TRI_ACT_RELU:
-        return map_same<1, 1>(args, act_op<TRI_ACT_RELU>{});
+        return map_one<1>(args, act_op<TRI_ACT_RELU>{});
     case TRI_ACT_GELU_ERF:
-        return map_same<1, 1>(args, act_op<TRI_ACT_GELU_ERF>{});
+        return map_one<1>(args, act_op<TRI_ACT_GELU_ERF>{});
     case TRI_ACT_TANH:
-        return map_same<1, 1>(args, act_op<TRI_ACT_TANH>{});
+        return map_one<1>(args, act_op<TRI_ACT_TANH>{});
     case TRI_ACT_SILU:
-        return map_same<1, 1>(args, act_op<TRI_ACT_SILU>{});
+        return map_one<1>(args, act_op<TRI_ACT_SILU>{});
     }
 }
 
@@ -165,15 +171,15 @@ void act_grad(const tri_kernel_args *args)
 {
     switch (args->attr->act) {
     case TRI_ACT_GELU:
-        return map_same<2, 1>(args, act_grad_op<TRI_ACT_GELU>{});
+        return map_one<2>(args, act_grad_op<TRI_ACT_GELU>{});
     case TRI_ACT_RELU:
-        return map_same<2, 1>(args, act_grad_op<TRI_ACT_RELU>{});
+        return map_one<2>(args, act_grad_op<TRI_ACT_RELU>{});
     case TRI_ACT_GELU_ERF:
-        return map_same<2, 1>(args, act_grad_op<TRI_ACT_GELU_ERF>{});
+        return map_one<2>(args, act_grad_op<TRI_ACT_GELU_ERF>{});
     case TRI_ACT_TANH:
-        return map_same<2, 1>(args, act_grad_op<TRI_ACT_TANH>{});
+        return map_one<2>(args, act_grad_op<TRI_ACT_TANH>{});
     case TRI_ACT_SILU:
-        return map_same<2, 1>(args, act_grad_op<TRI_ACT_SILU>{});
+        return map_one<2>(args, act_grad_op<TRI_ACT_SILU>{});
     }
 }
 

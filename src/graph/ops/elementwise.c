@@ -13,7 +13,10 @@ static tr_status infer_equal(const tri_node *node, const tri_shape *in, tri_shap
     if (node->num_in > 1 && !tri_shape_equal(&in[0], &in[1]))
         return tri_fail(err, TR_ERROR_INPUT, "shapes %s and %s differ",
                         tri_shape_text(&in[0], a, sizeof a), tri_shape_text(&in[1], b, sizeof b));
-    return tri_infer_same(node, in, out, out_dtype, err);
+    tri_infer_same(node, in, out, out_dtype, err);
+    for (int k = 1; k < node->num_out; k++) /* the largest of the result */
+        out[k] = tri_shape_scalar(TRI_AMAX_PARTS);
+    return TR_OK;
 }
 
 static void grad_add(tri_graph *graph, tri_id id, const tri_id *dout, const bool *wanted,
@@ -146,12 +149,14 @@ static void grad_act(tri_graph *graph, tri_id id, const tri_id *dout, const bool
 const tri_op_def tri_def_act = {
     .name = "act",
     .inputs = "x",
-    .outputs = "y",
+    .outputs = "y, [amax of y]",
+    .suffix = {NULL, "amax"},
     .meaning = "y = gelu(x), the tanh form or the exact one, relu(x), tanh(x) or silu(x).",
     .min_in = 1,
     .max_in = 1,
     .min_out = 1,
-    .max_out = 1,
+    .max_out = 2,
+    .wide_out = 1 << 1,
     .may_alias = {1},
     .infer = infer_equal,
     .place = tri_place_elementwise,
@@ -162,12 +167,14 @@ const tri_op_def tri_def_act = {
 const tri_op_def tri_def_act_grad = {
     .name = "act_grad",
     .inputs = "x, dy",
-    .outputs = "dx",
+    .outputs = "dx, [amax of dx]",
+    .suffix = {NULL, "amax"},
     .meaning = "dx = dy times the slope of the activation at x.",
     .min_in = 2,
     .max_in = 2,
     .min_out = 1,
-    .max_out = 1,
+    .max_out = 2,
+    .wide_out = 1 << 1,
     .may_alias = {2},
     .infer = infer_equal,
     .place = tri_place_elementwise,

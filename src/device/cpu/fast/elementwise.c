@@ -116,6 +116,8 @@ static void act_task(void *context, int task, int worker)
 static void act(const tri_kernel_args *args)
 {
     run_elements(args, act_task);
+    if (args->num_out > 1)
+        TRI_ISA_NAME(tri_fast_amax_of)(args, &args->out[0], &args->out[1]);
 }
 
 static void act_grad_task(void *context, int task, int worker)
@@ -160,6 +162,8 @@ static void act_grad_task(void *context, int task, int worker)
 static void act_grad(const tri_kernel_args *args)
 {
     run_elements(args, act_grad_task);
+    if (args->num_out > 1)
+        TRI_ISA_NAME(tri_fast_amax_of)(args, &args->out[0], &args->out[1]);
 }
 
 static void swiglu_task(void *context, int task, int worker)

@@ -106,6 +106,8 @@ static void act(const tri_kernel_args *args)
     float *y = args->out[0].data;
     for (int64_t i = 0; i < args->out[0].count; i++)
         y[i] = (float)act_of(args->attr->act, x[i]);
+    if (args->num_out > 1)
+        tri_ref_amax_of(&args->out[0], args->out[1].data);
 }
 
 static void act_grad(const tri_kernel_args *args)
@@ -114,6 +116,8 @@ static void act_grad(const tri_kernel_args *args)
     float *dx = args->out[0].data;
     for (int64_t i = 0; i < args->out[0].count; i++)
         dx[i] = (float)(act_slope(args->attr->act, x[i]) * dy[i]);
+    if (args->num_out > 1)
+        tri_ref_amax_of(&args->out[0], args->out[1].data);
 }
 
 static void swiglu(const tri_kernel_args *args)
