@@ -185,6 +185,8 @@ static void build_quantise(op_run *run, const op_case *c)
         out_f32(run, 3, s);
     if (c->attr.turned)
         out_f32(run, 3, SIZES(s[2], s[0], s[1]));
+    if (c->flags & CASE_SUMS)
+        out_f32(run, 1, SIZES(s[2]));
 }
 
 /* sizes: leading dims s0, s1; trailing dims s2, s3 (the bias has the trailing ones). */

@@ -22,6 +22,7 @@ enum {
     CASE_NO_BIAS = 1024, /* norm_grads: without the sum of dx */
     CASE_FLOAT8 = 4096,  /* matmul: 8-bit operands where a device has them, with their scales */
     CASE_AMAX = 8192,    /* activations, gradients: with the largest of each result */
+    CASE_SUMS = 16384,   /* quantise: with the sums of columns */
     CASE_REPEAT = 32,    /* inputs repeat a short sequence of numbers: quick to make (bench) */
 };
 

@@ -102,7 +102,7 @@ static tr_status passes(const tri_compile_config *config, tri_mode mode,
     TRI_TRY(tri_fuse_backward(graph, &can, err));
     TRI_TRY(after("fusing the backward", graph, err));
     if (mode == TRI_MODE_TRAIN && config->precision.linear8) {
-        TRI_TRY(tri_quantise_products(graph, &config->fusions, err));
+        TRI_TRY(tri_quantise_products(graph, &can, err));
         TRI_TRY(after("quantising products", graph, err));
     }
     if (mode == TRI_MODE_TRAIN)

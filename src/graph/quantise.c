@@ -17,6 +17,8 @@
  * 3. A weight once in the forward and once in the backward, so that no second copy of it lives in
  *    between; its largest element is found once.
  *
+ * The gradient of a bias, the sums of the columns of a gradient, comes with 2 where the device can.
+ *
  * The pass runs on the graph of a rank after placement and fusing, so scales are of a rank's piece
  * of a tensor and nothing is exchanged for them; as they are powers of two, an element becomes the
  * same number whatever the piece, unless it is tiny. What is outside of the layers (embeddings, the
@@ -32,11 +34,13 @@ enum { FORWARD, BACKWARD, NUM_PLACES };
 /* What the products want of a value in one place, and what was made for them. */
 typedef struct quantised {
     bool straight, turned; /* wanted */
+    tri_id sums;           /* node that sums its columns, which is done on the way; TRI_NONE */
     tri_id scale, q, turned_q;
 } quantised;
 
 typedef struct quantiser {
     tri_graph *graph;
+    bool sums;           /* of columns come with quantise */
     bool rides;          /* amax comes with activations and their gradients */
     const tri_node *old; /* the nodes as they were */
     size_t num_old;
@@ -133,8 +137,52 @@ static void find_wants(quantiser *q)
             continue;
         first->straight |= later->straight;
         first->turned |= later->turned;
-        *later = (quantised){.scale = TRI_NONE};
+        *later = (quantised){.sums = TRI_NONE, .scale = TRI_NONE};
     }
+}
+
+/* Whether a value is read by the nodes in [from, to). */
+static bool is_read(const quantiser *q, tri_id value, size_t from, size_t to)
+{
+    for (size_t n = from; n < to; n++)
+        for (int j = 0; j < q->old[n].num_in; j++)
+            if (q->old[n].in[j] == value)
+                return true;
+    return false;
+}
+
+/* The first contribution to the gradient of a bias, nobody reading it before the place it moves to.
+ */
+static bool may_move(const quantiser *q, tri_id sums)
+{
+    const tri_node *node = &q->old[sums];
+    if (node->write[0] != TRI_WRITE_START || node->phase != TRI_PHASE_BACKWARD || node->last_only ||
+        q->graph->values[node->out[0]].state == TRI_NONE ||
+        node->attr.split_a != q->split[node->in[0]])
+        return false;
+    for (size_t n = 0; n < q->num_old; n++)
+        if (is_linear(q, &q->old[n]) &&
+            (q->old[n].in[0] == node->in[0] || q->old[n].in[1] == node->in[0]))
+            return q->old[n].phase == TRI_PHASE_BACKWARD &&
+                   tri_node_chunk(q->graph, &q->old[n]) == tri_node_chunk(q->graph, node) &&
+                   !is_read(q, node->out[0], sums, n);
+    return false;
+}
+
+static void find_sums(quantiser *q)
+{
+    for (size_t n = 0; n < q->num_old && q->sums; n++) {
+        const tri_node *node = &q->old[n];
+        quantised *of = node->op == TRI_OP_BIAS_GRAD ? &q->made[BACKWARD][node->in[0]] : NULL;
+        if (of && of->straight && of->turned && of->sums == TRI_NONE && may_move(q, (tri_id)n))
+            of->sums = (tri_id)n;
+    }
+}
+
+static bool is_sums(const quantiser *q, size_t n)
+{
+    const tri_node *node = &q->old[n];
+    return node->op == TRI_OP_BIAS_GRAD && q->made[BACKWARD][node->in[0]].sums == n;
 }
 
 /* Where a value is quantised for a reader. */
@@ -206,6 +254,16 @@ static void quantise(quantiser *q, tri_id value, quantised *to)
                        2, 1 + to->straight + to->turned);
     if (node == TRI_NONE)
         return;
+    if (to->sums != TRI_NONE) {
+        tri_node *made = &graph->nodes[node];
+        const tri_node *sums = &q->old[to->sums];
+        made->attr.wide_out = (uint8_t)((sums->attr.wide_out & 1) << 3);
+        made->out[3] = sums->out[0];
+        made->write[3] = sums->write[0];
+        made->prev[3] = sums->prev[0];
+        made->num_out = 4;
+        graph->values[sums->out[0]].producer = node;
+    }
     const tri_id *out = graph->nodes[node].out;
     const char *name = graph->values[value].name;
     to->scale = out[0];
@@ -256,10 +314,11 @@ static void put_back(quantiser *q)
 {
     tri_graph *graph = q->graph;
     find_wants(q);
+    find_sums(q);
     for (size_t n = 0; n < q->num_old && graph->status == TR_OK && !graph->arena.failed; n++) {
         if (is_linear(q, &q->old[n]))
             narrow_product(q, &q->old[n]);
-        else
+        else if (!is_sums(q, n))
             tri_graph_append(graph, &q->old[n]);
     }
 }
@@ -270,14 +329,14 @@ tr_status tri_quantise_products(tri_graph *graph, const tri_fusions *can, tr_err
     tri_id *ids = malloc((2 * num + 1) * sizeof *ids);
     uint8_t *split = calloc(num + 1, sizeof *split);
     quantised *made = malloc((NUM_PLACES * num + 1) * sizeof *made);
-    quantiser q = {.graph = graph, .rides = can->amax};
+    quantiser q = {.graph = graph, .rides = can->amax, .sums = can->amax && can->norm_grads};
     q.old = graph->nodes;
     q.num_old = graph->num_nodes;
     if (ids && split && made) {
         for (size_t v = 0; v < num; v++) {
             ids[v] = graph->values[v].producer;
             ids[num + v] = TRI_NONE;
-            made[v] = made[num + v] = (quantised){.scale = TRI_NONE};
+            made[v] = made[num + v] = (quantised){.sums = TRI_NONE, .scale = TRI_NONE};
         }
         q.producer = ids;
         q.amax = ids + num;

@@ -87,6 +87,7 @@ struct quantise_args {
     const float *amax; /* [TRI_AMAX_PARTS] */
     float *scale;
     uint8_t *q, *turned; /* NULL: not wanted */
+    float *partial;      /* sums of columns of each row of tiles, with SUMS */
     int64_t rows, cols;  /* multiples of 16 */
 };
 
@@ -104,9 +105,10 @@ __device__ __forceinline__ float largest_of(const float *amax)
 
 /* In shared memory, column c of the tile is 16 units of 8 rows; unit u lies at u ^ (c / 8 % 16), so
  * that the lanes of a warp, whose columns are 8 apart, write to different banks. */
-template <typename T, __nv_fp8_interpretation_t TYPE>
+template <typename T, __nv_fp8_interpretation_t TYPE, bool SUMS>
 __global__ void __launch_bounds__(THREADS) quantise_kernel(quantise_args a)
 {
+    __shared__ float sums[SUMS ? TILE / 8 : 1][SUMS ? TILE : 1];
     __shared__ __align__(16) uint2 columns[TILE][TILE / 8];
     const T *x = (const T *)a.x;
     int group = threadIdx.x & 15, unit = threadIdx.x >> 4; /* of 8 columns, of 8 rows */
@@ -123,12 +125,18 @@ __global__ void __launch_bounds__(THREADS) quantise_kernel(quantise_args a)
     float inverse = __fdiv_rn(1.0f, scale);
     if (blockIdx.x == 0 && blockIdx.y == 0 && threadIdx.x == 0)
         *a.scale = scale;
+    float sum[8] = {0};
     if (inside) {
         uint2 q[8];
 #pragma unroll
         for (int r = 0; r < 8; r++) {
             float wide[8];
             widen_pack(from[r], wide);
+            if (SUMS) {
+#pragma unroll
+                for (int k = 0; k < 8; k++)
+                    sum[k] += wide[k];
+            }
             q[r] = make_uint2(narrow4<TYPE>(wide, inverse), narrow4<TYPE>(wide + 4, inverse));
         }
         if (a.q) {
@@ -146,9 +154,21 @@ __global__ void __launch_bounds__(THREADS) quantise_kernel(quantise_args a)
             columns[8 * group + k + 4][unit ^ group] = make_uint2(q[k].y, q[k + 4].y);
         }
     }
+    if (SUMS) {
+#pragma unroll
+        for (int k = 0; k < 8; k++)
+            sums[unit][8 * group + k] = sum[k];
+    }
     if (!a.turned)
         return;
     __syncthreads();
+    if (SUMS && threadIdx.x < TILE && col0 + threadIdx.x < a.cols) {
+        float total = 0;
+#pragma unroll
+        for (int u = 0; u < TILE / 8; u++)
+            total += sums[u][threadIdx.x];
+        a.partial[blockIdx.y * a.cols + col0 + threadIdx.x] = total;
+    }
     int pair = threadIdx.x & 7; /* of units: 16 rows */
 #pragma unroll
     for (int c = threadIdx.x >> 3; c < TILE; c += THREADS / 8) {
@@ -162,13 +182,45 @@ __global__ void __launch_bounds__(THREADS) quantise_kernel(quantise_args a)
     }
 }
 
+/* Sums of columns over the rows of tiles: 8 threads a column, then one. */
+constexpr int SUM_COLUMNS = 32, SUM_GROUPS = 8;
+
+template <typename O>
+__global__ void sums_kernel(const float *partial, int64_t tiles, int64_t cols, O *out,
+                            bool overwrite)
+{
+    __shared__ float of_group[SUM_GROUPS][SUM_COLUMNS];
+    int64_t col = (int64_t)blockIdx.x * SUM_COLUMNS + threadIdx.x;
+    float sum = 0;
+    for (int64_t t = threadIdx.y; col < cols && t < tiles; t += SUM_GROUPS)
+        sum += partial[t * cols + col];
+    of_group[threadIdx.y][threadIdx.x] = sum;
+    __syncthreads();
+    if (threadIdx.y > 0 || col >= cols)
+        return;
+    for (int g = 1; g < SUM_GROUPS; g++)
+        sum += of_group[g][threadIdx.x];
+    store_sum(out + col, sum, overwrite);
+}
+
 template <__nv_fp8_interpretation_t TYPE>
 void launch_quantise(const tri_kernel_args *args, const quantise_args &a)
 {
     dim3 grid((unsigned)ceil_div(a.cols, TILE), (unsigned)ceil_div(a.rows, TILE));
     by_type(args->in[0].dtype, [&](auto zero) {
         using T = decltype(zero);
-        quantise_kernel<T, TYPE><<<grid, THREADS, 0, stream_of(args)>>>(a);
+        if (a.partial)
+            quantise_kernel<T, TYPE, true><<<grid, THREADS, 0, stream_of(args)>>>(a);
+        else
+            quantise_kernel<T, TYPE, false><<<grid, THREADS, 0, stream_of(args)>>>(a);
+    });
+    if (!a.partial)
+        return;
+    by_type(args->out[3].dtype, [&](auto zero) {
+        using O = decltype(zero);
+        sums_kernel<O><<<(unsigned)ceil_div(a.cols, SUM_COLUMNS), dim3(SUM_COLUMNS, SUM_GROUPS), 0,
+                         stream_of(args)>>>(a.partial, grid.y, a.cols, data_of<O>(args->out[3]),
+                                            args->overwrite);
     });
 }
 
@@ -190,6 +242,7 @@ void run_quantise(const tri_kernel_args *args)
                        .scale = data_of<float>(args->out[0]),
                        .q = NULL,
                        .turned = NULL,
+                       .partial = NULL,
                        .rows = 1,
                        .cols = 1};
     for (int d = 0; d < args->in[0].rank; d++)
@@ -198,10 +251,21 @@ void run_quantise(const tri_kernel_args *args)
         a.q = data_of<uint8_t>(args->out[1]);
     if (attr->turned)
         a.turned = data_of<uint8_t>(args->out[1 + attr->straight]);
+    if (args->num_out > 3)
+        a.partial = (float *)device_of(args)->scratch;
     if (attr->dtype == TRI_F8E4M3)
         launch_quantise<__NV_E4M3>(args, a);
     else
         launch_quantise<__NV_E5M2>(args, a);
+}
+
+size_t quantise_scratch(const tri_kernel_args *args, int num_threads)
+{
+    (void)num_threads;
+    if (args->num_out <= 3)
+        return 0;
+    int64_t cols = args->out[3].count, rows = cols > 0 ? args->in[0].count / cols : 0;
+    return (size_t)(ceil_div(rows, TILE) * cols) * sizeof(float);
 }
 
 /* --- Products without cuBLASLt -------------------------------------------------------------- */
@@ -254,4 +318,4 @@ void tri_cuda_plain_product8(tri_cuda *cuda, const tri_cuda_product *p)
 }
 
 const tri_kernel tri_cuda_amax = {run_amax, nullptr, nullptr};
-const tri_kernel tri_cuda_quantise = {run_quantise, nullptr, nullptr};
+const tri_kernel tri_cuda_quantise = {run_quantise, quantise_scratch, nullptr};

@@ -35,7 +35,8 @@ static tr_status infer_quantise(const tri_node *node, const tri_shape *in, tri_s
         return tri_fail(err, TR_ERROR_INPUT, "it makes %s", tri_dtype_name(attr->dtype));
     if (tri_shape_count(&in[1]) != TRI_AMAX_PARTS)
         return tri_fail(err, TR_ERROR_INPUT, "its second input is not a result of amax");
-    if (node->num_out != 1 + attr->straight + attr->turned)
+    bool sums = attr->straight && attr->turned && node->num_out == 4;
+    if (node->num_out != 1 + attr->straight + attr->turned + sums)
         return tri_fail(err, TR_ERROR_INPUT, "its outputs do not fit its attributes");
     out[0] = tri_shape_scalar(1);
     if (attr->straight) {
@@ -47,6 +48,12 @@ static tr_status infer_quantise(const tri_node *node, const tri_shape *in, tri_s
         out[k] = *x;
         for (int d = 0; d < x->rank; d++)
             out[k].dim[d] = x->dim[(d + split) % x->rank];
+        k++;
+    }
+    if (sums) {
+        out[k].rank = x->rank - split;
+        for (int d = split; d < x->rank; d++)
+            out[k].dim[d - split] = x->dim[d];
     }
     return TR_OK;
 }
@@ -77,14 +84,15 @@ const tri_op_def tri_def_amax = {
 const tri_op_def tri_def_quantise = {
     .name = "quantise",
     .inputs = "x (seen as a matrix), amax [256]",
-    .outputs = "scale [1], [q], [q^T]",
-    .suffix = {"scale", "q", "qt"},
+    .outputs = "scale [1], [q], [q^T], [sums]",
+    .suffix = {"scale", "q", "qt", "sums"},
     .meaning = "scale = the least power of two with max(amax) / scale within the 8-bit format; "
-               "q = x / scale, rounded to it; q^T its transpose.",
+               "q = x / scale, rounded to it; q^T its transpose; sums of the columns of x.",
     .min_in = 2,
     .max_in = 2,
     .min_out = 2,
-    .max_out = 3,
+    .max_out = 4,
+    .can_accumulate = 1 << 3,
     .wide_in = 1 << 1,
     .wide_out = 1,
     .infer = infer_quantise,

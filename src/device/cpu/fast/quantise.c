@@ -8,6 +8,8 @@ typedef struct quantise_job {
     float *q, *turned; /* NULL: not wanted */
     int64_t rows, cols;
     float inverse;
+    float *sums; /* of columns */
+    bool overwrite;
 } quantise_job;
 
 typedef struct amax_job {
@@ -66,6 +68,21 @@ static void quantise_task(void *context, int task, int worker)
                 job->turned[j * job->rows + i] = job->x[i * job->cols + j] * job->inverse;
 }
 
+/* A task is BLOCK columns. */
+static void sums_task(void *context, int task, int worker)
+{
+    (void)worker;
+    const quantise_job *job = context;
+    int64_t first = (int64_t)task * BLOCK, num = min_i64(job->cols - first, BLOCK);
+    double sum[BLOCK] = {0};
+    for (int64_t i = 0; i < job->rows; i++)
+        for (int64_t j = 0; j < num; j++)
+            sum[j] += (double)job->x[i * job->cols + first + j];
+    for (int64_t j = 0; j < num; j++)
+        job->sums[first + j] =
+            (float)(sum[j] + (job->overwrite ? 0 : (double)job->sums[first + j]));
+}
+
 static void quantise(const tri_kernel_args *args)
 {
     const tri_attr *attr = args->attr;
@@ -80,6 +97,11 @@ static void quantise(const tri_kernel_args *args)
     *(float *)args->out[0].data = scale;
     job.inverse = 1 / scale;
     run_tasks(args, args->in[0].count, ceil_div(job.rows, BLOCK), quantise_task, &job);
+    if (args->num_out > 3) {
+        job.sums = args->out[3].data;
+        job.overwrite = args->overwrite;
+        run_tasks(args, args->in[0].count, ceil_div(job.cols, BLOCK), sums_task, &job);
+    }
 }
 
 const tri_kernel TRI_ISA_NAME(tri_fast_amax) = {.run = amax};

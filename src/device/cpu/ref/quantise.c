@@ -50,6 +50,12 @@ static void quantise(const tri_kernel_args *args)
             if (turned)
                 turned[j * rows + i] = value;
         }
+    for (int64_t j = 0; args->num_out > 3 && j < cols; j++) {
+        double sum = 0;
+        for (int64_t i = 0; i < rows; i++)
+            sum += x[i * cols + j];
+        tri_ref_store((float *)args->out[3].data + j, sum, args->overwrite);
+    }
 }
 
 const tri_kernel tri_ref_amax = {.run = amax};
