@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# bf16 and fp16 track fp32: the model of recipes/demo.yaml for 300 steps in each, on one rank and
+# bf16, fp16 and bf16 with fp8 linear layers track fp32: the model of recipes/demo.yaml for 300 steps in each, on one rank and
 # divided by ZeRO-3. The means of the last ten losses agree within 1 %. A few minutes, so it runs
 # only where TRIREME_TEST_FULL is set. Argument: the build directory.
 set -u
@@ -35,7 +35,8 @@ final() { # name, then settings
 wide=$(final fp32) || exit 1
 echo "fp32: $wide"
 for run in "bf16" "fp16" "bf16 layout.dp=2 layout.zero=3" "fp16 layout.dp=2 layout.zero=3" \
-    "bf16 precision.grad=compute"; do
+    "bf16 precision.grad=compute" "bf16 precision.linear=fp8" \
+    "bf16 precision.linear=fp8 layout.dp=2 layout.zero=3"; do
     # shellcheck disable=SC2086 # words of settings
     set -- $run
     kind=$1
