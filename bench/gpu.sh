@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Training on the GPU beside PyTorch, in one run: bench/gpu.sh BUILD [model ...]. PYTHON names the
-# interpreter that has PyTorch; without one only ours is measured.
+# interpreter that has PyTorch; without one only ours is measured. SET may have more settings of ours,
+# such as SET=precision.linear=fp8.
 set -u
 build=${1:-build}
 shift
@@ -26,7 +27,7 @@ field() { sed -n "s/.*\"$1\": *\([0-9.]*\).*/\1/p"; }
 
 for model in "${models[@]}"; do
     set=()
-    for s in $(settings "$model"); do set+=(--set "$s"); done
+    for s in $(settings "$model") ${SET:-}; do set+=(--set "$s"); done
     ours=$("$build/trireme" bench --json --steps 20 --set run.device=cuda --set precision.kind=bf16 \
         "${set[@]}") || exit 1
     echo "$ours"

@@ -105,6 +105,18 @@ for layout in "dp2-zero1 layout.dp=2 layout.zero=1" "dp2-zero3 layout.dp=2 layou
     run gpt2-$name "${gpt2[@]}" run.device=cuda "$@"
     close gpt2-fp32 gpt2-$name loss 1e-4
 done
+# 8-bit operands in the linear layers: as on the CPU, and close to 16-bit ones.
+wide=(model.kind=llama model.dropout=0 model.num_kv_heads=2 model.ffn_dim=128 optim.lr=1e-3
+    precision.kind=bf16)
+run wide-bf16 "${wide[@]}" run.device=cuda
+run wide-fp8-cpu "${wide[@]}" precision.linear=fp8
+run wide-fp8 "${wide[@]}" run.device=cuda precision.linear=fp8
+close wide-fp8-cpu wide-fp8 loss 2e-2
+close wide-bf16 wide-fp8 loss 2e-2
+run wide-fp8-again "${wide[@]}" run.device=cuda precision.linear=fp8
+same wide-fp8 wide-fp8-again
+run wide-fp8-dp2 "${wide[@]}" run.device=cuda precision.linear=fp8 layout.dp=2 layout.zero=3
+close wide-fp8 wide-fp8-dp2 loss 2e-2
 run bert model.kind=bert model.dropout=0.1 optim.lr=1e-3
 run bert-gpu model.kind=bert model.dropout=0.1 optim.lr=1e-3 run.device=cuda
 close bert bert-gpu loss 1e-4

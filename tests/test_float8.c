@@ -317,6 +317,23 @@ static void test_gradients_beside_bf16(void **state)
                     SET(FP8, LLAMA, "layout.microbatches=2"));
 }
 
+/* What is kept of a tensor that is quantised again is its scale. */
+static void test_amax_is_not_made_again(void **state)
+{
+    (void)state;
+    tr_settings *settings = settings_of(TINY, SET(FP8, LLAMA, "layout.recompute=full"));
+    tr_session *session = compiled(settings);
+    const tri_program *program = &session->session.programs[TRI_PROGRAM_TRAIN];
+    int again = 0;
+    for (size_t i = 0; i < program->num_instrs; i++) {
+        assert_false(program->instrs[i].op == TRI_OP_AMAX && program->instrs[i].redone);
+        again += program->instrs[i].op == TRI_OP_QUANTISE && program->instrs[i].redone;
+    }
+    assert_true(again > 0);
+    tr_session_destroy(session);
+    tr_settings_destroy(settings);
+}
+
 /* What is made again in the backward is what was made in the forward, scales and all, but for norms
  * of a sum that was rounded in between. */
 static void test_recomputation(void **state)
@@ -389,6 +406,7 @@ int main(void)
         cmocka_unit_test(test_less_is_kept),
         cmocka_unit_test(test_other_kinds_are_refused),
         cmocka_unit_test(test_gradients_beside_bf16),
+        cmocka_unit_test(test_amax_is_not_made_again),
         cmocka_unit_test(test_recomputation),
         cmocka_unit_test(test_threads_and_kernels),
         cmocka_unit_test(test_what_is_not_finite_is_noticed),

@@ -109,6 +109,8 @@ static bool allowed(const chooser *c, size_t n)
         return level != TRI_LEVEL_KEEP && c->leads[n];
     if (def->communicates && node->num_in == 0)
         return false; /* what another stage sent is not sent again */
+    if (node->op == TRI_OP_AMAX)
+        return false; /* a few numbers for a pass over a tensor */
     switch (level) {
     case TRI_LEVEL_ALL:
         return true;
