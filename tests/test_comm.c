@@ -39,7 +39,7 @@ static bool case_at(uint32_t n, int size, comm_case *c)
 {
     c->operation = (tr_operation)(n % TRI_NUM_COLLS), n /= TRI_NUM_COLLS;
     c->reduction = (tr_reduction)(n % TRI_NUM_REDUCTIONS), n /= TRI_NUM_REDUCTIONS;
-    c->dtype = (tr_dtype)(n % TRI_NUM_DTYPES), n /= TRI_NUM_DTYPES;
+    c->dtype = (tr_dtype)(n % (TR_U8 + 1)), n /= TR_U8 + 1; /* those that travel */
     uint32_t num_algorithms = 0;
     while (tri_algorithm_at(num_algorithms) != NULL)
         num_algorithms++;

@@ -1,8 +1,10 @@
 /* Operators that look at one element at a time, as in map.cuh, and find the largest of what they make
- * on the way: part p of the results is block p's (TRI_AMAX_RUN), and nobody reads them again for it.
+ * on the way, so that nobody reads it again for that.
  *
- * A block begins with its last run, so that the first ones are in the cache when it is done: there
- * whoever reads the results next begins. */
+ * A block has a run of TRI_AMAX_RUN elements or half of one, and the largest of it goes to the part of
+ * that run by an atomic maximum: of whole numbers, as which floats that are not negative compare alike,
+ * and a maximum does not depend on the order. Blocks take the runs from the last to the first, so that
+ * the first are in the cache in the end: there whoever reads the results next begins. */
 #ifndef TRI_DEVICE_CUDA_MAP_AMAX_CUH
 #define TRI_DEVICE_CUDA_MAP_AMAX_CUH
 
@@ -11,91 +13,75 @@
 namespace tri
 {
 
-constexpr int AMAX_THREADS = 512, AMAX_AHEAD = 4;
-
-/* Runs of a part; negative ones are empty. */
-__device__ __forceinline__ int64_t amax_runs(int64_t count, int part)
+/* The largest of a block to a part, in memory that began as zeros. */
+__device__ __forceinline__ void raise_amax(float largest, float *shared, float *part)
 {
-    int64_t first = (int64_t)part * TRI_AMAX_RUN;
-    constexpr int64_t stride = (int64_t)TRI_AMAX_PARTS * TRI_AMAX_RUN;
-    return count > first ? (count - first + stride - 1) / stride : 0;
-}
-
-/* Of a block of AMAX_THREADS, to out. */
-__device__ __forceinline__ void store_amax(float largest, float *out)
-{
-    __shared__ float of_warp[AMAX_THREADS / 32];
+    int lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
     largest = warp_max(largest);
-    __syncthreads(); /* it may have been used before */
-    if ((threadIdx.x & 31) == 0)
-        of_warp[threadIdx.x >> 5] = largest;
+    if (lane == 0)
+        shared[warp] = largest;
     __syncthreads();
-    if (threadIdx.x < 32) {
-        largest = warp_max(threadIdx.x < AMAX_THREADS / 32 ? of_warp[threadIdx.x] : 0);
-        if (threadIdx.x == 0)
-            *out = largest;
-    }
+    if (warp > 0)
+        return;
+    largest = warp_max(lane < MAP_THREADS / 32 ? shared[lane] : 0.0f);
+    if (lane == 0)
+        atomicMax((unsigned *)part, __float_as_uint(largest));
 }
 
 template <int N, int NUM_IN, int NUM_OUT, typename T, typename F>
-__global__ void __launch_bounds__(AMAX_THREADS)
+__global__ void __launch_bounds__(MAP_THREADS)
     map_amax_kernel(F f, map_operands<T, T, T, T> p, float *amax0, float *amax1)
 {
-    constexpr int64_t STRIDE = (int64_t)TRI_AMAX_PARTS * TRI_AMAX_RUN;
-    constexpr int PACKS = TRI_AMAX_RUN / (AMAX_THREADS * N), AHEAD = 2;
+    constexpr int64_t STEP = (int64_t)MAP_THREADS * N, BLOCK = MAP_PACKS * STEP;
+    static_assert(TRI_AMAX_RUN % BLOCK == 0, "a block is within a run");
+    __shared__ float shared[2][MAP_THREADS / 32];
+    int64_t begin = (gridDim.x - 1 - (int64_t)blockIdx.x) * BLOCK, first = begin + threadIdx.x * N;
     float largest[2] = {0, 0};
-    int64_t first = (int64_t)blockIdx.x * TRI_AMAX_RUN + threadIdx.x * N;
-    for (int64_t r = amax_runs(p.count, blockIdx.x) - 1; r >= 0; r -= AHEAD) {
-        pack<T, N> a[AHEAD][PACKS], b[AHEAD][PACKS], c[AHEAD][PACKS];
+    if (p.aligned && first + (MAP_PACKS - 1) * STEP + N <= p.count) {
+        pack<T, N> a[MAP_PACKS], b[MAP_PACKS], c[MAP_PACKS];
 #pragma unroll
-        for (int u = 0; u < AHEAD * PACKS; u++) {
-            int64_t i = first + (r - u / PACKS) * STRIDE + (u % PACKS) * AMAX_THREADS * N;
-            if (!p.aligned || i < 0 || i + N > p.count)
-                continue;
-            a[u / PACKS][u % PACKS] = load_pack<N>(p.a + i);
+        for (int u = 0; u < MAP_PACKS; u++) {
+            a[u] = load_pack<N>(p.a + first + u * STEP);
             if (NUM_IN > 1)
-                b[u / PACKS][u % PACKS] = load_pack<N>(p.b + i);
+                b[u] = load_pack<N>(p.b + first + u * STEP);
             if (NUM_IN > 2)
-                c[u / PACKS][u % PACKS] = load_pack<N>(p.c + i);
+                c[u] = load_pack<N>(p.c + first + u * STEP);
         }
 #pragma unroll
-        for (int u = 0; u < AHEAD * PACKS; u++) {
-            int64_t i = first + (r - u / PACKS) * STRIDE + (u % PACKS) * AMAX_THREADS * N;
-            if (i < 0)
-                continue;
-            if (p.aligned && i + N <= p.count) {
-                pack<T, N> out[2];
+        for (int u = 0; u < MAP_PACKS; u++) {
+            pack<T, N> out[2];
 #pragma unroll
-                for (int k = 0; k < N; k++) {
-                    float result[2];
-                    f(widen(a[u / PACKS][u % PACKS].at[k]),
-                      NUM_IN > 1 ? widen(b[u / PACKS][u % PACKS].at[k]) : 0.0f,
-                      NUM_IN > 2 ? widen(c[u / PACKS][u % PACKS].at[k]) : 0.0f, result);
-#pragma unroll
-                    for (int o = 0; o < NUM_OUT; o++) {
-                        out[o].at[k] = narrow<T>(result[o]);
-                        largest[o] = fmaxf(largest[o], fabsf(widen(out[o].at[k])));
-                    }
-                }
-#pragma unroll
-                for (int o = 0; o < NUM_OUT; o++)
-                    store_pack<N>(p.out[o] + i, out[o]);
-                continue;
-            }
-            for (int64_t e = i; e < i + N && e < p.count; e++) {
+            for (int k = 0; k < N; k++) {
                 float result[2];
-                f(widen(p.a[e]), NUM_IN > 1 ? widen(p.b[e]) : 0.0f,
-                  NUM_IN > 2 ? widen(p.c[e]) : 0.0f, result);
+                f(widen(a[u].at[k]), NUM_IN > 1 ? widen(b[u].at[k]) : 0.0f,
+                  NUM_IN > 2 ? widen(c[u].at[k]) : 0.0f, result);
+#pragma unroll
                 for (int o = 0; o < NUM_OUT; o++) {
-                    p.out[o][e] = narrow<T>(result[o]);
-                    largest[o] = fmaxf(largest[o], fabsf(widen(narrow<T>(result[o]))));
+                    out[o].at[k] = narrow<T>(result[o]);
+                    largest[o] = fmaxf(largest[o], fabsf(widen(out[o].at[k])));
                 }
             }
+#pragma unroll
+            for (int o = 0; o < NUM_OUT; o++)
+                store_pack<N>(p.out[o] + first + u * STEP, out[o]);
         }
+    } else {
+        for (int u = 0; u < MAP_PACKS; u++)
+            for (int64_t i = first + u * STEP; i < first + u * STEP + N && i < p.count; i++) {
+                float result[2];
+                f(widen(p.a[i]), NUM_IN > 1 ? widen(p.b[i]) : 0.0f,
+                  NUM_IN > 2 ? widen(p.c[i]) : 0.0f, result);
+                for (int o = 0; o < NUM_OUT; o++) {
+                    T rounded = narrow<T>(result[o]);
+                    p.out[o][i] = rounded;
+                    largest[o] = fmaxf(largest[o], fabsf(widen(rounded)));
+                }
+            }
     }
-    store_amax(largest[0], amax0 + blockIdx.x);
+    int part = (int)(begin / TRI_AMAX_RUN % TRI_AMAX_PARTS);
+    raise_amax(largest[0], shared[0], amax0 + part);
     if (NUM_OUT > 1)
-        store_amax(largest[1], amax1 + blockIdx.x);
+        raise_amax(largest[1], shared[1], amax1 + part);
 }
 
 /* All operands of one type; the largest go to the outputs behind the results. */
@@ -115,8 +101,12 @@ inline void map_amax(const tri_kernel_args *args, F f)
             p.out[o] = data_of<T>(args->out[o]);
             p.aligned = p.aligned && aligned16(p.out[o]);
         }
-        map_amax_kernel<N, NUM_IN, NUM_OUT, T>
-            <<<TRI_AMAX_PARTS, AMAX_THREADS, 0, stream_of(args)>>>(
+        for (int o = 0; o < NUM_OUT; o++)
+            cudaMemsetAsync(args->out[NUM_OUT + o].data, 0, TRI_AMAX_PARTS * sizeof(float),
+                            stream_of(args));
+        unsigned blocks = (unsigned)ceil_div(p.count, (int64_t)MAP_THREADS * MAP_PACKS * N);
+        if (blocks > 0)
+            map_amax_kernel<N, NUM_IN, NUM_OUT, T><<<blocks, MAP_THREADS, 0, stream_of(args)>>>(
                 f, p, data_of<float>(args->out[NUM_OUT]),
                 NUM_OUT > 1 ? data_of<float>(args->out[NUM_OUT + 1]) : nullptr);
     });

@@ -4,7 +4,7 @@
  * under way before the first is used. As it lies a row of them is 8 bytes to store; the transpose is
  * made of 4 x 4 blocks of bytes in registers and passes through shared memory, so that both are
  * written in whole lines of 128 bytes. */
-#include "device/cuda/map_amax.cuh"
+#include "device/cuda/common.cuh"
 
 #include <cuda_fp8.h>
 
@@ -13,6 +13,31 @@
 namespace {
 
 using namespace tri;
+
+constexpr int AMAX_THREADS = 512, AMAX_AHEAD = 4;
+
+/* Runs of a part; negative ones are empty. */
+__device__ __forceinline__ int64_t amax_runs(int64_t count, int part)
+{
+    int64_t first = (int64_t)part * TRI_AMAX_RUN;
+    constexpr int64_t stride = (int64_t)TRI_AMAX_PARTS * TRI_AMAX_RUN;
+    return count > first ? (count - first + stride - 1) / stride : 0;
+}
+
+/* Of a block of AMAX_THREADS, to out. */
+__device__ __forceinline__ void store_amax(float largest, float *out)
+{
+    __shared__ float of_warp[AMAX_THREADS / 32];
+    largest = warp_max(largest);
+    if ((threadIdx.x & 31) == 0)
+        of_warp[threadIdx.x >> 5] = largest;
+    __syncthreads();
+    if (threadIdx.x < 32) {
+        largest = warp_max(threadIdx.x < AMAX_THREADS / 32 ? of_warp[threadIdx.x] : 0);
+        if (threadIdx.x == 0)
+            *out = largest;
+    }
+}
 
 /* Block p finds the largest of part p. It begins with the last run, which whoever made the tensor has
  * left in the cache, and so leaves the first ones there for quantise. A NaN is passed over: it stays
