@@ -67,7 +67,7 @@ static tr_status prepare(tr_group *group, const tr_collective *given, tr_collect
 {
     *call = *given;
     *shape = group->shape;
-    if ((unsigned)call->operation >= TRI_NUM_COLLS || (unsigned)call->dtype >= TRI_NUM_DTYPES ||
+    if ((unsigned)call->operation >= TRI_NUM_COLLS || (unsigned)call->dtype > TR_U8 ||
         (unsigned)call->reduction >= TRI_NUM_REDUCTIONS)
         return tri_fail(err, TR_ERROR_INPUT, "no such operation, type or reduction: %d, %d, %d",
                         (int)call->operation, (int)call->dtype, (int)call->reduction);
@@ -238,7 +238,7 @@ static tr_request *copy_call(tr_group *group, const tr_collective *call)
 
 static uint64_t call_bytes(const tr_group *group, const tr_collective *call)
 {
-    if ((unsigned)call->dtype >= TRI_NUM_DTYPES)
+    if ((unsigned)call->dtype > TR_U8)
         return 0;
     return tri_send_elements(group, call) * tri_dtype_bytes((tri_dtype)call->dtype);
 }

@@ -29,7 +29,7 @@ static bool case_at(uint32_t n, int size, comm_case *c)
     *c = (comm_case){.memory = MEMORY_PRIVATE};
     c->operation = (tr_operation)(n % TRI_NUM_COLLS), n /= TRI_NUM_COLLS;
     c->reduction = (tr_reduction)(n % TRI_NUM_REDUCTIONS), n /= TRI_NUM_REDUCTIONS;
-    c->dtype = (tr_dtype)(n % TRI_NUM_DTYPES), n /= TRI_NUM_DTYPES;
+    c->dtype = (tr_dtype)(n % (TR_U8 + 1)), n /= TR_U8 + 1; /* those that travel */
     c->algorithm = tri_algorithm_at(n % num_algorithms)->name, n /= num_algorithms;
     c->count = counts[n % 5], n /= 5;
     c->in_place = n % 2, n /= 2;
