@@ -43,11 +43,11 @@ expect_within() { # limit, run, run
 run bf16 run.save=false
 run one precision.linear=fp8 train.steps=12
 cmp -s <(losses bf16) <(losses one) && fail "fp8 gives the losses of bf16: nothing was quantised"
-expect_within 0.01 bf16 one
+expect_within 0.002 bf16 one
 while read -r name settings; do
     # shellcheck disable=SC2086 # words of settings
     run "$name" precision.linear=fp8 run.save=false $settings
-    expect_within 0.004 one "$name"
+    expect_within 0.001 one "$name"
 done <<'END'
 tp layout.tp=2
 sp layout.tp=2 layout.sp=true
