@@ -4,7 +4,7 @@
  *
  * First the cores themselves: one thread, then all at once, multiply what fits the nearest caches,
  * over and over. Where all together make hardly more than one, they share a core, whatever the
- * system says about it; virtual machines do so for seconds at a time. Then the products of a
+ * system says about it; virtual machines do so at times. Then the products of a
  * transformer's layer (2048 rows, 384 wide, 1536 in its feed-forward, unless told otherwise): on
  * one thread, on all, and on all with a product for each, which is as good as it can get. The
  * three take turns; a figure is the median of the rounds. */
