@@ -114,6 +114,56 @@ static void caller_waits_for_a_slow_task(void **state)
     tri_pool_destroy(pool);
 }
 
+typedef struct chain {
+    tri_pool *pool;
+    _Atomic int64_t done; /* tasks that are through, which go one after the other */
+    int order[MAX_TASKS]; /* plain memory */
+    int64_t slow;         /* a task that keeps the others waiting until they block */
+} chain;
+
+typedef struct chain_wait {
+    chain *chain;
+    int64_t task;
+} chain_wait;
+
+static bool is_next(void *context)
+{
+    const chain_wait *wait = context;
+    return atomic_load(&wait->chain->done) == wait->task;
+}
+
+static void chain_task(void *context, int task, int worker)
+{
+    chain *c = context;
+    chain_wait wait = {c, task};
+    (void)worker;
+    tri_pool_wait(c->pool, is_next, &wait);
+    if (task == c->slow)
+        sleep_ms(20);
+    int64_t place = atomic_load(&c->done);
+    c->order[place] = task;
+    atomic_store(&c->done, place + 1);
+    tri_pool_notify(c->pool);
+}
+
+/* Tasks that wait for each other: those who wait are caught spinning, yielding and asleep. */
+static void tasks_wait_for_tasks(void **state)
+{
+    (void)state;
+    for (int threads = 2; threads <= 5; threads++) {
+        chain c = {0};
+        assert_int_equal(tri_pool_create(threads, &c.pool, NULL), TR_OK);
+        for (int round = 0; round < 3; round++) {
+            c.slow = round * 50;
+            atomic_store(&c.done, 0);
+            tri_pool_run(c.pool, MAX_TASKS, chain_task, &c);
+            for (int i = 0; i < MAX_TASKS; i++)
+                assert_int_equal(c.order[i], i);
+        }
+        tri_pool_destroy(c.pool);
+    }
+}
+
 static void null_pool_runs_inline(void **state)
 {
     (void)state;
@@ -156,6 +206,7 @@ int main(void)
         cmocka_unit_test(every_task_runs_once),
         cmocka_unit_test(jobs_back_to_back),
         cmocka_unit_test(caller_waits_for_a_slow_task),
+        cmocka_unit_test(tasks_wait_for_tasks),
         cmocka_unit_test(null_pool_runs_inline),
         cmocka_unit_test(wrong_thread_counts_are_refused),
         cmocka_unit_test(idle_workers_use_no_cpu),

@@ -10,8 +10,8 @@
  *      A claim that succeeds proves that they did not change between reading them and claiming.
  *   2. finished counts tasks that have returned; the caller leaves tri_pool_run when it equals
  *      num_tasks, which orders everything the tasks wrote before what the caller does next.
- *   3. Whoever blocks raises its flag (sleepers, caller_blocked) before looking again at what it
- *      waits for; whoever changes that looks at the flag afterwards. All four accesses are
+ *   3. Whoever blocks raises its flag (sleepers, caller_blocked, waiters) before looking again at
+ * what it waits for; whoever changes that looks at the flag afterwards. All four accesses are
  *      sequentially consistent, so at least one of the two sees the other. */
 #include "base/pool.h"
 #include "base/clock.h"
@@ -53,6 +53,7 @@ struct tri_pool {
     pthread_mutex_t mutex; /* taken by those who block and those who wake them, never otherwise */
     pthread_cond_t work;
     pthread_cond_t done;
+    pthread_cond_t progress;
     atomic_bool stop;
 
     _Alignas(CACHE_LINE) _Atomic uint64_t ticket;
@@ -63,6 +64,8 @@ struct tri_pool {
 
     _Alignas(CACHE_LINE) atomic_int finished;
     atomic_bool caller_blocked;
+
+    _Alignas(CACHE_LINE) atomic_int waiters; /* tasks that are blocked in tri_pool_wait */
 };
 
 /* How long one wait has lasted so far. */
@@ -221,6 +224,7 @@ tr_status tri_pool_create(int num_threads, tri_pool **out, tr_error *err)
     pthread_mutex_init(&pool->mutex, NULL);
     pthread_cond_init(&pool->work, NULL);
     pthread_cond_init(&pool->done, NULL);
+    pthread_cond_init(&pool->progress, NULL);
     tr_status status = start_workers(pool, err);
     if (status != TR_OK) {
         tri_pool_destroy(pool);
@@ -240,6 +244,7 @@ void tri_pool_destroy(tri_pool *pool)
     pthread_mutex_unlock(&pool->mutex);
     for (int i = 0; i < pool->num_started; i++)
         pthread_join(pool->workers[i].thread, NULL);
+    pthread_cond_destroy(&pool->progress);
     pthread_cond_destroy(&pool->done);
     pthread_cond_destroy(&pool->work);
     pthread_mutex_destroy(&pool->mutex);
@@ -302,4 +307,28 @@ void tri_pool_run(tri_pool *pool, int num_tasks, tri_task_fn fn, void *context)
         if (!keep_looking(&patience))
             block_until_finished(pool, num_tasks);
     }
+}
+
+void tri_pool_wait(tri_pool *pool, tri_ready_fn ready, void *context)
+{
+    struct patience patience = {.core_for_each = pool->core_for_each};
+    while (!ready(context)) {
+        if (keep_looking(&patience))
+            continue;
+        pthread_mutex_lock(&pool->mutex);
+        atomic_fetch_add(&pool->waiters, 1);
+        while (!ready(context))
+            pthread_cond_wait(&pool->progress, &pool->mutex);
+        atomic_fetch_sub(&pool->waiters, 1);
+        pthread_mutex_unlock(&pool->mutex);
+    }
+}
+
+void tri_pool_notify(tri_pool *pool)
+{
+    if (pool == NULL || atomic_load(&pool->waiters) == 0)
+        return;
+    pthread_mutex_lock(&pool->mutex);
+    pthread_cond_broadcast(&pool->progress);
+    pthread_mutex_unlock(&pool->mutex);
 }

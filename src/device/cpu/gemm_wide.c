@@ -1,0 +1,225 @@
+/* The wide plan of a matrix product, as one stream of tasks.
+ *
+ * A turn is one pass over one block of c. Its tasks pack rows of a into shared scratch, then
+ * multiply: a chunk of packed rows by a strip of columns, each. The next turn's packing stands
+ * before the last multiplications of this one, into the other half of the scratch:
+ *
+ *     pack 0 | multiply 0 .. | pack 1 | .. multiply 0 | multiply 1 .. | pack 2 | .. multiply 1 |
+ * ...
+ *
+ * Workers take tasks from the front of the stream until it is empty, with no barrier between turns:
+ * with one, all would wait for the slowest twice a turn, and a product has dozens of turns of less
+ * than a millisecond. What must not overlap is kept apart by places in the stream. A worker that
+ * has taken a task waits until every task before a certain place is done:
+ *   1. A multiplication needs the packing of its turn, and the same chunk and strip of the turn
+ *      before, which wrote the same part of c.
+ *   2. Packing needs its half of the scratch, hence all multiplications of the turn before last.
+ * Both lie far enough back to be done almost always. Tasks are taken in order, so whoever is
+ * furthest behind waits for nobody.
+ *
+ * Each worker says in a line of its own which place it may be working at. It does so before it
+ * takes a task (then it is a lower bound), so a worker that has taken a later task always sees it.
+ */
+#include "device/cpu/gemm_parts.h"
+
+#include <limits.h>
+#include <stdatomic.h>
+
+/* One pass over one block of c: rows from i, columns from j, values of k from p. */
+typedef struct turn {
+    int64_t i, rows, j, cols, p, depth;
+} turn;
+
+typedef struct stream {
+    const tri_gemm_job *job;
+    tri_pool *pool;
+    int64_t block_rows, block_cols, pack_rows;
+    int64_t num_j, num_p, num_turns;
+    /* Places of a turn: multiplications, packing of the next turn, the last multiplications. Turn
+     * number -1 has packing only. Smaller blocks, at the edges, leave places empty. */
+    int64_t num_before, num_packs, num_places;
+    int num_halves; /* of the shared scratch */
+    _Alignas(64) _Atomic int64_t next;
+} stream;
+
+/* A wait of one worker: until all others have passed a place. */
+typedef struct passing {
+    const stream *s;
+    int worker;
+    int64_t place;
+} passing;
+
+/* Passes follow each other within a block, blocks along a row of blocks: row after row. */
+static turn turn_at(const stream *s, int64_t index)
+{
+    const tri_gemm *g = s->job->g;
+    int64_t block = index / s->num_p;
+    turn t = {
+        .i = block / s->num_j * s->block_rows,
+        .j = block % s->num_j * s->block_cols,
+        .p = index % s->num_p * s->job->depth,
+    };
+    t.rows = min_i64(s->block_rows, g->m - t.i);
+    t.cols = min_i64(s->block_cols, g->n - t.j);
+    t.depth = min_i64(s->job->depth, g->k - t.p);
+    return t;
+}
+
+static float *packed_a(const stream *s, int64_t index)
+{
+    return s->job->shared + index % s->num_halves * SHARED_FLOATS;
+}
+
+/* ---- the tasks ---- */
+
+static void pack(const stream *s, int64_t index, int64_t task)
+{
+    const tri_gemm_job *job = s->job;
+    const tri_gemm *g = job->g;
+    turn t = turn_at(s, index);
+    int64_t first = task * s->pack_rows;
+    if (first < t.rows)
+        job->kernels->pack_a(packed_a(s, index) + first * t.depth, job->kernels->mr * t.depth,
+                             a_at(g, t.i + first, t.p), g->lda, g->trans_a,
+                             min_i64(s->pack_rows, t.rows - first), t.depth);
+}
+
+/* The strip of b that the worker will pack next if all workers keep pace. */
+static tri_gemm_ahead ahead_of(const tri_gemm_job *job, const turn *t, int64_t task)
+{
+    const tri_gemm *g = job->g;
+    int64_t num_strips = divide_up(t->cols, job->task_cols);
+    int64_t first = (task + job->num_threads) % num_strips * job->task_cols;
+    int64_t cols = min_i64(job->task_cols, t->cols - first);
+    const float *start = b_at(g, t->p, t->j + first);
+    if (g->trans_b)
+        return (tri_gemm_ahead){start, cols, t->depth, g->ldb};
+    return (tri_gemm_ahead){start, t->depth, cols, g->ldb};
+}
+
+static void multiply(const stream *s, int64_t index, int64_t task, int worker)
+{
+    const tri_gemm_job *job = s->job;
+    const tri_gemm *g = job->g;
+    const tri_gemm_kernels *kernels = job->kernels;
+    turn t = turn_at(s, index);
+    int64_t num_strips = divide_up(t.cols, job->task_cols);
+    int64_t first_row = task / num_strips * job->task_rows;
+    int64_t first_col = task % num_strips * job->task_cols;
+    if (first_row >= t.rows)
+        return;
+    int64_t rows = min_i64(job->task_rows, t.rows - first_row);
+    int64_t cols = min_i64(job->task_cols, t.cols - first_col);
+    tri_gemm_block block =
+        block_of_c(g, t.i + first_row, rows, t.j + first_col, cols, t.p, t.depth);
+    block.a = packed_a(s, index) + first_row * t.depth;
+    block.a_panel = kernels->mr * t.depth;
+    block.a_row = 1;
+    block.a_depth = kernels->mr;
+    float *strip = worker_scratch(job, worker);
+    int64_t panel = kernels->nr * t.depth;
+    kernels->pack_b(strip, panel, b_at(g, t.p, t.j + first_col), g->ldb, g->trans_b, t.depth, cols);
+    use_packed_b(kernels, &block, strip, panel);
+    block.ahead = ahead_of(job, &t, task);
+    kernels->run_block(&block);
+}
+
+/* ---- the stream ---- */
+
+static _Atomic int64_t *position_of(const tri_gemm_job *job, int worker)
+{
+    return (_Atomic int64_t *)(worker_scratch(job, worker) + POSITION_AT);
+}
+
+static bool others_passed(void *context)
+{
+    const passing *p = context;
+    for (int w = 0; w < p->s->job->num_threads; w++)
+        if (w != p->worker && atomic_load(position_of(p->s->job, w)) < p->place)
+            return false;
+    return true;
+}
+
+static void wait_for(const stream *s, int worker, int64_t place)
+{
+    passing p = {s, worker, place};
+    if (!others_passed(&p))
+        tri_pool_wait(s->pool, others_passed, &p);
+}
+
+static void run_place(const stream *s, int64_t place, int worker)
+{
+    int64_t index = place / s->num_places - 1, start = (index + 1) * s->num_places;
+    int64_t at = place - start;
+    if (at >= s->num_before && at < s->num_before + s->num_packs) {
+        if (index + 1 == s->num_turns)
+            return;
+        wait_for(s, worker, start); /* rule 2 */
+        pack(s, index + 1, at - s->num_before);
+        return;
+    }
+    if (index < 0)
+        return;
+    bool late = at >= s->num_before;
+    int64_t packs_end = start - s->num_places + s->num_before + s->num_packs;
+    wait_for(s, worker, late ? place - s->num_places + 1 : packs_end); /* rule 1 */
+    multiply(s, index, late ? at - s->num_packs : at, worker);
+}
+
+static void set_position(const stream *s, int worker, int64_t at)
+{
+    atomic_store(position_of(s->job, worker), at);
+    tri_pool_notify(s->pool);
+}
+
+/* What each worker does: a task of the pool, of which there are as many as workers. */
+static void work(void *context, int task, int worker)
+{
+    stream *s = context;
+    int64_t end = (s->num_turns + 1) * s->num_places;
+    (void)task;
+    for (;;) {
+        set_position(s, worker, atomic_load(&s->next));
+        int64_t place = atomic_fetch_add(&s->next, 1);
+        if (place >= end)
+            break;
+        set_position(s, worker, place);
+        run_place(s, place, worker);
+    }
+    set_position(s, worker, INT64_MAX);
+}
+
+static void plan(stream *s, tri_gemm_job *job)
+{
+    const tri_gemm *g = job->g;
+    int64_t mr = job->kernels->mr, nr = job->kernels->nr;
+    int64_t chunk = CHUNK_FLOATS / (job->depth < PASS ? PASS : job->depth) / mr * mr;
+    job->task_rows = equal_part(g->m, chunk, mr);
+    s->block_rows = min_i64(2, divide_up(g->m, job->task_rows)) * job->task_rows;
+    s->block_cols = equal_part(g->n, C_FLOATS / s->block_rows, nr);
+    int64_t panels = divide_up(s->block_cols, nr) * (s->block_rows / job->task_rows);
+    job->task_cols = min_i64(divide_up(panels, ENOUGH_TASKS) * nr, MAX_STRIP / nr * nr);
+    s->pack_rows = 8 * mr;
+    s->num_j = divide_up(g->n, s->block_cols);
+    s->num_p = g->k > 0 ? divide_up(g->k, job->depth) : 1;
+    s->num_turns = divide_up(g->m, s->block_rows) * s->num_j * s->num_p;
+    int64_t num_multiplies =
+        s->block_rows / job->task_rows * divide_up(s->block_cols, job->task_cols);
+    s->num_packs = divide_up(s->block_rows, s->pack_rows);
+    s->num_places = num_multiplies + s->num_packs;
+    s->num_halves = job->num_threads > 1 ? 2 : 1;
+    /* One worker alone has one half, and packs it when all that reads it is done. */
+    s->num_before = job->num_threads > 1
+                        ? num_multiplies - min_i64(num_multiplies, job->num_threads)
+                        : num_multiplies;
+}
+
+void tri_gemm_run_wide(tri_pool *pool, tri_gemm_job *job)
+{
+    stream s = {.job = job, .pool = pool};
+    plan(&s, job);
+    atomic_init(&s.next, s.num_before); /* of turn -1: its packing of turn 0 */
+    for (int w = 0; w < job->num_threads; w++)
+        atomic_init(position_of(job, w), INT64_MAX);
+    tri_pool_run(pool, job->num_threads, work, &s);
+}
