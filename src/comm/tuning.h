@@ -38,4 +38,7 @@ tr_status tri_comm_tune(tri_comm *comm, const char *path, tr_error *err);
 double tri_tuning_time(const tri_tuning *tuning, const tri_algorithm *algorithm, tri_coll coll,
                        const tri_coll_shape *shape, double bytes);
 
+/* The name of the algorithm that runs a call: the one it names, or the one chosen for it. */
+const char *tri_comm_would_run(tr_group *group, const tr_collective *call);
+
 #endif
