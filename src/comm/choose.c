@@ -32,6 +32,11 @@ double tri_tuning_time(const tri_tuning *tuning, const tri_algorithm *algorithm,
         tri_rounds_free(&rounds);
         return time;
     }
+    double worked = -1;
+    if (!several && shape->size <= most)
+        worked = tri_work_time(&tuning->work, algorithm, coll, shape, bytes);
+    if (worked >= 0)
+        return worked;
     cost = algorithm->cost(coll, shape, bytes);
     if (algorithm->needs_shared_memory)
         return at_prices(&cost, &tuning->shared);

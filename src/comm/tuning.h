@@ -3,7 +3,7 @@
 #ifndef TRI_COMM_TUNING_H
 #define TRI_COMM_TUNING_H
 
-#include "collective/collective.h"
+#include "collective/work.h"
 #include "comm/comm.h"
 
 typedef struct tri_tuning {
@@ -13,6 +13,7 @@ typedef struct tri_tuning {
     tri_coll_prices far;    /* between machines; as near when there is one */
     tri_coll_prices shared; /* of reads in shared memory (direct); as near without */
     bool measured;          /* not the guesses that every communicator begins with */
+    tri_work_prices work;   /* where all ranks are on one machine */
 } tri_tuning;
 
 void tri_comm_read_tuning(const tri_comm *comm, tri_tuning *tuning);

@@ -1,0 +1,274 @@
+/* Measures the prices of collective/work.h: a few calls at a few sizes, whose work is known, and
+ * what is left of their times after the work whose price is known already.
+ *
+ *   barrier             what a call and a round cost
+ *   a plain copy        TRI_WORK_COPY, by all ranks and by one
+ *   ring all_gather     TRI_WORK_MOVE       reduce_scatter    TRI_WORK_COMBINE
+ *   tree broadcast      the same by one     tree reduce       the same by one
+ *   direct all_gather, reduce_scatter, all_to_all             TRI_WORK_READ, TRI_WORK_WRITE
+ *
+ * All ranks take part with as many at a time as later, so that cores, caches and the memory are
+ * shared as they will be. Times are medians of means over some calls, of the ranks' the longest. */
+#include "collective/work.h"
+#include "comm/comm_internal.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const double least_footprint = 256 << 10, times_each = 4, sample_seconds = 5e-4;
+
+enum { MOST_SAMPLES = 7, MOST_CALLS = 200 };
+
+typedef struct probe {
+    tr_comm *comm;
+    tr_group *world, *pair; /* pair: ranks 0 and 1, NULL elsewhere */
+    float *send, *recv;
+    size_t room; /* bytes of each */
+    int hands;   /* ranks that work at a time */
+    double pair_call, pair_round;
+    tri_work_prices *prices;
+} probe;
+
+/* ---- one time ---- */
+
+/* A call; or, without an operation to run, copies of num_bytes by `copiers` ranks. */
+typedef struct task {
+    tr_group *group;
+    tr_collective call;
+    size_t copied;
+    int copiers;
+} task;
+
+static tr_status perform(const probe *p, const task *t, tr_error *err)
+{
+    if (t->copiers == 0)
+        return tr_collective_run(t->group, &t->call, err);
+    if (t->group->rank < t->copiers)
+        memcpy(p->recv, p->send, t->copied);
+    return TR_OK;
+}
+
+static tr_status take_sample(const probe *p, const task *t, int calls, double *seconds,
+                             tr_error *err)
+{
+    TRI_TRY(tr_barrier(t->group, err));
+    double begin = tri_now_s();
+    for (int i = 0; i < calls; i++)
+        TRI_TRY(perform(p, t, err));
+    float mean = (float)((tri_now_s() - begin) / calls), most = 0;
+    TRI_TRY(tr_all_reduce(t->group, &mean, &most, 1, TR_F32, TR_MAX, err));
+    *seconds = (double)most;
+    return TR_OK;
+}
+
+static int ascending(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+/* All members see the same times, so they agree on how often. */
+static tr_status time_task(const probe *p, const task *t, double *seconds, tr_error *err)
+{
+    double samples[MOST_SAMPLES], first, guess;
+    TRI_TRY(take_sample(p, t, 1, &first, err)); /* sets up buffers, touches memory */
+    TRI_TRY(take_sample(p, t, 1, &guess, err));
+    double calls = sample_seconds / (guess > 1e-9 ? guess : 1e-9);
+    int num_calls = calls < 1 ? 1 : calls > MOST_CALLS ? MOST_CALLS : (int)calls;
+    int num = guess > 3e-3 ? 3 : guess > 5e-4 ? 5 : MOST_SAMPLES;
+    for (int i = 0; i < num; i++)
+        TRI_TRY(take_sample(p, t, num_calls, &samples[i], err));
+    qsort(samples, (size_t)num, sizeof *samples, ascending);
+    *seconds = samples[num / 2];
+    return TR_OK;
+}
+
+/* bytes: as tri_algorithm.cost counts them. */
+static tr_status time_call(const probe *p, tr_group *group, tr_operation operation,
+                           const char *algorithm, double *bytes, double *seconds, tr_error *err)
+{
+    int n = group->size;
+    double divisor = operation == TR_ALL_TO_ALL ? (double)n * n
+                     : operation >= TR_GATHER   ? (double)n
+                                                : 1;
+    task t = {.group = group,
+              .call = {.operation = operation,
+                       .reduction = TR_SUM,
+                       .dtype = TR_F32,
+                       .send = p->send,
+                       .recv = p->recv,
+                       .algorithm = algorithm}};
+    t.call.count = (uint64_t)(*bytes / divisor / sizeof(float));
+    *bytes = (double)t.call.count * divisor * sizeof(float);
+    return time_task(p, &t, seconds, err);
+}
+
+static tr_status time_copies(const probe *p, int copiers, double bytes, double *seconds,
+                             tr_error *err)
+{
+    task t = {.group = p->world, .copied = (size_t)bytes, .copiers = copiers};
+    return time_task(p, &t, seconds, err);
+}
+
+/* ---- prices ---- */
+
+/* What is left for so many bytes; never nothing. */
+static double left(double seconds, double known, double bytes)
+{
+    double rest = seconds - known;
+    return (rest > seconds / 20 ? rest : seconds / 20) / bytes;
+}
+
+static tr_status measure_latencies(probe *p, tr_error *err)
+{
+    tri_work_prices *w = p->prices;
+    bool shares = p->comm->transport->io == NULL;
+    double none = 0, little, met, rounds = 0;
+    int n = p->world->size;
+    while (1 << (int)rounds < n)
+        rounds++;
+    w->call = 0;
+    if (shares)
+        TRI_TRY(time_call(p, p->world, TR_BARRIER, "direct", &none, &w->call, err));
+    TRI_TRY(time_call(p, p->world, TR_BARRIER, "bruck", &none, &met, err));
+    w->round = left(met, w->call, rounds);
+    little = 4.0 * n;
+    if (n > 2) {
+        TRI_TRY(time_call(p, p->world, TR_ALL_GATHER, "sharded_ps", &little, &met, err));
+        double rest = met - w->call - w->round;
+        w->message = rest > 0 ? rest / (n - 2) : 0;
+    }
+    if (p->pair == NULL)
+        return TR_OK;
+    p->pair_call = 0;
+    if (shares)
+        TRI_TRY(time_call(p, p->pair, TR_BARRIER, "direct", &none, &p->pair_call, err));
+    TRI_TRY(time_call(p, p->pair, TR_BARRIER, "bruck", &none, &met, err));
+    p->pair_round = left(met, p->pair_call, 1);
+    return TR_OK;
+}
+
+static tr_status measure_together(probe *p, int k, tr_error *err)
+{
+    tri_work_prices *w = p->prices;
+    int n = p->world->size;
+    double f = w->footprint[k], seconds, bytes = f / (2 * n);
+    TRI_TRY(time_copies(p, n, bytes, &seconds, err));
+    double copy = w->all[TRI_WORK_COPY][k] = seconds * p->hands / (n * bytes);
+    TRI_TRY(time_copies(p, 1, bytes, &seconds, err));
+    w->alone[TRI_WORK_COPY][k] = seconds / bytes;
+    double waits = w->call + (n - 1) * w->round;
+    bytes = f / (1 + n);
+    TRI_TRY(time_call(p, p->world, TR_ALL_GATHER, "ring", &bytes, &seconds, err));
+    w->all[TRI_WORK_MOVE][k] =
+        left(seconds, waits + bytes * copy / p->hands, (n - 1) * bytes / p->hands);
+    bytes = f / (2 * n + 1);
+    TRI_TRY(time_call(p, p->world, TR_REDUCE_SCATTER, "ring", &bytes, &seconds, err));
+    w->all[TRI_WORK_COMBINE][k] =
+        left(seconds, waits + (n + 1) * bytes * copy / p->hands, (n - 1) * bytes / p->hands);
+    return TR_OK;
+}
+
+/* One rank at work, where memory is shared; elsewhere the two ends of a message work at once, and
+ * the longer part of it shows. */
+static tr_status measure_alone(probe *p, int k, tr_error *err)
+{
+    tri_work_prices *w = p->prices;
+    double f = w->footprint[k], seconds, bytes = f / 3, waits = p->pair_call + p->pair_round;
+    double copy = w->all[TRI_WORK_COPY][k], copy_alone = w->alone[TRI_WORK_COPY][k];
+    for (int kind = TRI_WORK_MOVE; kind < TRI_NUM_WORK; kind++)
+        w->alone[kind][k] = w->all[kind][k];
+    if (p->pair == NULL)
+        return TR_OK;
+    TRI_TRY(time_call(p, p->pair, TR_BROADCAST, "tree", &bytes, &seconds, err));
+    double one_way = left(seconds, waits + bytes * copy_alone, bytes);
+    if (p->comm->transport->io != NULL) {
+        bytes = f / 3;
+        TRI_TRY(time_call(p, p->pair, TR_ALL_GATHER, "ring", &bytes, &seconds, err));
+        double both = left(seconds, waits + bytes / 2 * copy, bytes / 2);
+        double share = 1 - one_way / both;
+        w->sender += (share < 0 ? 0 : share > 0.5 ? 0.5 : share) / w->num_points;
+        return TR_OK;
+    }
+    w->alone[TRI_WORK_MOVE][k] = one_way;
+    bytes = f / 4;
+    TRI_TRY(time_call(p, p->pair, TR_REDUCE, "tree", &bytes, &seconds, err));
+    w->alone[TRI_WORK_COMBINE][k] = left(seconds, waits + bytes * copy, bytes);
+    return TR_OK;
+}
+
+/* Three calls read and write in different proportions: the two prices that fit them best, by the
+ * squares of the relative errors. */
+static tr_status measure_direct(probe *p, int k, tr_error *err)
+{
+    static const tr_operation operations[] = {TR_ALL_GATHER, TR_REDUCE_SCATTER, TR_ALL_TO_ALL};
+    tri_work_prices *w = p->prices;
+    int n = p->world->size;
+    double f = w->footprint[k], rr = 0, rw = 0, ww = 0, r1 = 0, w1 = 0;
+    for (int i = 0; i < 3; i++) {
+        tr_operation op = operations[i];
+        double bytes = f / (op == TR_ALL_TO_ALL ? 2 : 1 + n), seconds;
+        TRI_TRY(time_call(p, p->world, op, "direct", &bytes, &seconds, err));
+        double each = left(seconds, 2 * w->call, bytes / p->hands);
+        double reads = (op == TR_REDUCE_SCATTER ? n : 1) / each;
+        double writes = (op == TR_ALL_GATHER ? n : 1) / each;
+        rr += reads * reads, rw += reads * writes, ww += writes * writes;
+        r1 += reads, w1 += writes;
+    }
+    double det = rr * ww - rw * rw;
+    double read = det > 0 ? (r1 * ww - w1 * rw) / det : 0;
+    double write = det > 0 ? (w1 * rr - r1 * rw) / det : 0;
+    if (read < 0 || write < 0) { /* one of them explains it all */
+        bool is_read = write < 0;
+        read = is_read ? r1 / rr : 0;
+        write = is_read ? 0 : w1 / ww;
+    }
+    w->all[TRI_WORK_READ][k] = w->alone[TRI_WORK_READ][k] = read;
+    w->all[TRI_WORK_WRITE][k] = w->alone[TRI_WORK_WRITE][k] = write;
+    return TR_OK;
+}
+
+static tr_status measure_all(probe *p, tr_error *err)
+{
+    tri_work_prices *w = p->prices;
+    TRI_TRY(measure_latencies(p, err));
+    double f = least_footprint;
+    for (int k = 0; k < w->num_points; k++, f *= times_each) {
+        w->footprint[k] = f;
+        TRI_TRY(measure_together(p, k, err));
+        TRI_TRY(measure_alone(p, k, err));
+        if (p->comm->transport->io == NULL)
+            TRI_TRY(measure_direct(p, k, err));
+    }
+    return TR_OK;
+}
+
+tr_status tri_work_measure(tr_comm *comm, tri_work_prices *prices, tr_error *err)
+{
+    int n = comm->boot.size, two[2] = {0, 1};
+    probe p = {.comm = comm, .world = comm->world, .prices = prices};
+    *prices = (tri_work_prices){.num_points = TRI_WORK_POINTS,
+                                .num_cores = comm->num_cores > 0 ? comm->num_cores : 1};
+    p.hands = n < prices->num_cores ? n : prices->num_cores;
+    double most = least_footprint * pow(times_each, TRI_WORK_POINTS - 1);
+    p.room = (size_t)(most / (comm->boot.rank < 2 ? 3 : 1 + n)) + 4096;
+    void *send = NULL, *recv = NULL;
+    tr_status status = tr_comm_alloc(comm, p.room, &send, err);
+    if (status == TR_OK)
+        status = tr_comm_alloc(comm, p.room, &recv, err);
+    if (status == TR_OK && comm->boot.rank < 2)
+        status = tr_group_create(comm, "measuring", two, 2, &p.pair, err);
+    p.send = send;
+    p.recv = recv;
+    if (status == TR_OK) {
+        memset(send, 0, p.room);
+        memset(recv, 0, p.room);
+        status = measure_all(&p, err);
+    }
+    if (p.pair != NULL)
+        tr_group_destroy(p.pair);
+    tr_comm_free(comm, send);
+    tr_comm_free(comm, recv);
+    return status;
+}
