@@ -168,7 +168,7 @@ static const tri_work_prices machine = {
     .round = 1000e-9,
     .message = 10e-9,
     .footprint = {1e3, 1e9},
-    .all = {{1e-9, 2e-9}, {2e-9, 4e-9}, {3e-9, 6e-9}, {4e-9, 8e-9}, {5e-9, 10e-9}},
+    .all = {{1e-9, 2e-9}, {2e-9, 4e-9}, {3e-9, 6e-9}, {4e-9, 8e-9}, {7e-9, 14e-9}, {5e-9, 10e-9}},
     .alone = {{0.5e-9, 1e-9}, {1e-9, 2e-9}, {1.5e-9, 3e-9}}};
 
 static void assert_ns(const tri_algorithm *algorithm, tri_coll coll, int size, double bytes,
@@ -206,12 +206,22 @@ static void work_is_counted(void **state)
     assert_ns(&tri_algorithm_tree, TRI_COLL_BROADCAST, 2, 100, 0.25, 100 + 1000 + 50 + 150);
     /* Direct: every byte read once and written twice, by two. */
     assert_ns(&tri_algorithm_direct, TRI_COLL_ALL_GATHER, 2, 100, 0, 200 + (400 + 1000) / 2.0);
+    assert_ns(&tri_algorithm_direct, TRI_COLL_ALL_REDUCE, 2, 100, 0, 200 + (1400 + 1000) / 2.0);
     assert_ns(&tri_algorithm_direct, TRI_COLL_BARRIER, 2, 0, 0, 100);
 }
 
 static void prices_follow_the_footprint(void **state)
 {
     (void)state;
+    tri_coll_shape three = tri_shape_flat(3);
+    /* Two vectors each; the doubled one is packed besides; relays and packed blocks of bruck. */
+    assert_true(tri_work_footprint(&tri_algorithm_ring, TRI_COLL_ALL_REDUCE, &three, 90) == 540);
+    assert_true(tri_work_footprint(&tri_algorithm_doubling, TRI_COLL_ALL_REDUCE,
+                                   &(tri_coll_shape){.size = 2}, 90) == 540);
+    assert_true(tri_work_footprint(&tri_algorithm_pairwise, TRI_COLL_ALL_TO_ALL, &three, 90) ==
+                180);
+    assert_true(tri_work_footprint(&tri_algorithm_bruck, TRI_COLL_ALL_TO_ALL,
+                                   &(tri_coll_shape){.size = 4}, 160) == 320 + 40 + 160);
     double near = tri_work_price(&machine, TRI_WORK_COPY, 10, 1);
     double middle = tri_work_price(&machine, TRI_WORK_COPY, 1e6, 1);
     double far = tri_work_price(&machine, TRI_WORK_COPY, 1e12, 1);

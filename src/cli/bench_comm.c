@@ -199,6 +199,7 @@ static tr_status read_options(const tri_cli *cli, int64_t num_ranks, options *o,
     o->json = tri_cli_flag(cli, "json");
     o->predicts = tri_cli_flag(cli, "predict");
     o->turns = tri_cli_flag(cli, "turns");
+    o->shape.prices_beside = o->turns && o->predicts;
     o->shape.check_all = tri_cli_flag(cli, "check");
     o->shape.private_memory = tri_cli_flag(cli, "private");
     const char *transport = tri_cli_flag(cli, "transport");
@@ -281,14 +282,15 @@ static void print_head(const options *o)
 }
 
 /* By the formula at the measured prices; 0 where there is none. `auto` is what it chose. */
-static double predict(const options *o, const tri_comm_case *c, const tri_comm_timing *t)
+static double predict(const options *o, const tri_tuning *tuning, const tri_comm_case *c,
+                      const tri_comm_timing *t)
 {
     const tri_algorithm *algorithm;
     tri_coll_shape shape = tri_shape_flat(c->num_ranks);
     double bytes = (double)c->bytes * (c->coll == TRI_COLL_ALL_TO_ALL ? c->num_ranks : 1);
     if (!o->predicts || tri_algorithm_parse(t->runs, &algorithm, &shape, NULL) != TR_OK)
         return 0;
-    return tri_tuning_time(&o->tuning, algorithm, c->coll, &shape, bytes);
+    return tri_tuning_time(tuning, algorithm, c->coll, &shape, bytes);
 }
 
 /* Rows of one operation and size. */
@@ -296,14 +298,15 @@ static tr_status run_case(options *o, tri_comm_case *c, uint64_t bytes, int64_t 
                           tr_error *err)
 {
     tri_comm_timing timings[TRI_MOST_IN_TURN];
+    tri_tuning tuning = o->tuning;
     c->bytes = tri_comm_case_bytes(c->coll, c->num_ranks, bytes);
-    tr_status status = o->comm ? tri_comm_measure_on(o->comm, c, &o->tuning, timings, err)
-                               : tri_comm_measure(c, &o->tuning, timings, err);
+    tr_status status = o->comm ? tri_comm_measure_on(o->comm, c, &tuning, timings, err)
+                               : tri_comm_measure(c, &tuning, timings, err);
     if (status != TR_OK)
         return tri_fail_prefix(err, status, "%s, %s, %" PRIu64 " bytes", tri_coll_name(c->coll),
                                c->algorithms[0], c->bytes);
     for (int a = 0; a < c->num_algorithms; a++) {
-        double predicted = predict(o, c, &timings[a]);
+        double predicted = predict(o, &tuning, c, &timings[a]);
         if (!o->comm || tr_comm_rank(o->comm) == 0)
             print_row(o, c, c->algorithms[a], &timings[a], predicted);
         tri_comm_point point = {c->coll,  c->algorithms[a],   c->num_ranks,

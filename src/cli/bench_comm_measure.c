@@ -265,10 +265,69 @@ static tr_status time_calls(bench_rank *b, tri_comm_timing *timings, tr_error *e
     return TR_OK;
 }
 
+/* ---- prices beside the samples ---- */
+
+static const double least_footprint = 64 << 10, most_footprint = 256 << 20;
+
+/* From the least to the most that the algorithms of a case touch, twice as much each time. */
+static int case_footprints(const tri_comm_case *c, double *out)
+{
+    double least = most_footprint, most = least_footprint;
+    for (int a = 0; a < c->num_algorithms; a++) {
+        const tri_algorithm *algorithm;
+        tri_coll_shape shape = tri_shape_flat(c->num_ranks);
+        double bytes = (double)c->bytes * (c->coll == TRI_COLL_ALL_TO_ALL ? c->num_ranks : 1);
+        if (tri_algorithm_parse(c->algorithms[a], &algorithm, &shape, NULL) != TR_OK)
+            continue;
+        double footprint = tri_work_footprint(algorithm, c->coll, &shape, bytes);
+        least = footprint < least ? footprint : least;
+        most = footprint > most ? footprint : most;
+    }
+    least = least < least_footprint ? least_footprint : least;
+    most = most > most_footprint ? most_footprint : most;
+    out[0] = least;
+    int num = 1;
+    while (num < TRI_WORK_POINTS && out[num - 1] * 1.2 < most) {
+        out[num] = out[num - 1] * 2 < most ? out[num - 1] * 2 : most;
+        num++;
+    }
+    return num;
+}
+
+static void mean_prices(tri_work_prices *a, const tri_work_prices *b)
+{
+    a->call = (a->call + b->call) / 2;
+    a->round = (a->round + b->round) / 2;
+    a->message = (a->message + b->message) / 2;
+    a->sender = (a->sender + b->sender) / 2;
+    for (int i = 0; i < TRI_NUM_WORK; i++)
+        for (int k = 0; k < a->num_points; k++) {
+            a->all[i][k] = (a->all[i][k] + b->all[i][k]) / 2;
+            a->alone[i][k] = (a->alone[i][k] + b->alone[i][k]) / 2;
+        }
+}
+
+/* A machine's memory may be twice as fast a minute later. Prices measured before and after the
+ * samples, at the sizes in question, tell how good the formula is; those of the beginning tell how
+ * good a forecast is. */
+static tr_status time_beside_prices(bench_rank *b, tr_comm *comm, tri_comm_timing *timings,
+                                    tri_work_prices *prices, tr_error *err)
+{
+    double footprints[TRI_WORK_POINTS];
+    int num = case_footprints(b->c, footprints);
+    tri_work_prices after;
+    TRI_TRY(tri_work_measure(comm, footprints, num, prices, err));
+    TRI_TRY(time_calls(b, timings, err));
+    TRI_TRY(tri_work_measure(comm, footprints, num, &after, err));
+    mean_prices(prices, &after);
+    return TR_OK;
+}
+
 static tr_status run_rank(tr_comm *comm, void *context, tr_error *err)
 {
     shared *s = context;
     tri_comm_timing timings[TRI_MOST_IN_TURN] = {0};
+    tri_work_prices work;
     bench_rank b = {.c = &s->c, .group = tr_comm_world(comm), .rank = tr_comm_rank(comm)};
     b.call = (tr_collective){
         .operation = operations[s->c.coll], .reduction = TR_SUM, .dtype = TR_F32, .root = ROOT};
@@ -283,7 +342,11 @@ static tr_status run_rank(tr_comm *comm, void *context, tr_error *err)
             b.send[i] = input(b.rank, i);
         b.call.send = b.send;
         b.call.recv = b.recv;
-        status = time_calls(&b, timings, err);
+        bool beside = b.c->prices_beside && s->tuning.work.num_points > 0;
+        status = beside ? time_beside_prices(&b, comm, timings, &work, err)
+                        : time_calls(&b, timings, err);
+        if (beside && b.rank == 0)
+            s->tuning.work = work;
     }
     release(&b, comm, b.send);
     release(&b, comm, b.recv);
@@ -292,11 +355,12 @@ static tr_status run_rank(tr_comm *comm, void *context, tr_error *err)
     return status;
 }
 
-tr_status tri_comm_measure_on(tr_comm *comm, const tri_comm_case *c, const tri_tuning *tuning,
+tr_status tri_comm_measure_on(tr_comm *comm, const tri_comm_case *c, tri_tuning *tuning,
                               tri_comm_timing *timings, tr_error *err)
 {
     shared s = {.c = *c, .tuning = *tuning};
     tr_status status = run_rank(comm, &s, err);
+    tuning->work = s.tuning.work;
     memcpy(timings, s.timings, (size_t)c->num_algorithms * sizeof *timings);
     return status;
 }
@@ -327,11 +391,12 @@ static tr_status run_world(shared *result, tr_rank_fn fn, tr_error *err)
     return status;
 }
 
-tr_status tri_comm_measure(const tri_comm_case *c, const tri_tuning *tuning,
-                           tri_comm_timing *timings, tr_error *err)
+tr_status tri_comm_measure(const tri_comm_case *c, tri_tuning *tuning, tri_comm_timing *timings,
+                           tr_error *err)
 {
     shared s = {.c = *c, .tuning = *tuning};
     tr_status status = run_world(&s, run_rank, err);
+    tuning->work = s.tuning.work;
     memcpy(timings, s.timings, (size_t)c->num_algorithms * sizeof *timings);
     return status;
 }

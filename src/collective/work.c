@@ -11,6 +11,7 @@
 /* What one rank does in one round. */
 typedef struct labour {
     double copied, moved, combined, sent; /* bytes */
+    double packed;                        /* that messages take apart from the vector */
     int in, out;                          /* messages */
 } labour;
 
@@ -41,9 +42,9 @@ double tri_work_price(const tri_work_prices *prices, tri_work_kind kind, double 
     return share <= one ? alone : alone + (all - alone) * (share - one) / (1 - one);
 }
 
-double tri_work_footprint(const tri_algorithm *algorithm, tri_coll coll, int size, double bytes)
+/* Of the operands, and of the vector where it lies in neither. */
+static double vectors_bytes(tri_coll coll, int size, double bytes, bool scratch)
 {
-    bool scratch = !algorithm->needs_shared_memory;
     switch (coll) {
     case TRI_COLL_BROADCAST:
         return bytes * (1 + size);
@@ -100,9 +101,19 @@ static void count_message(book *b, size_t round, size_t first, size_t last)
     to->in++;
     from->sent += bytes;
     from->copied += runs || overwritten ? bytes : 0;
+    from->packed += runs || overwritten ? bytes : 0;
+    to->packed += runs ? bytes : 0;
     to->moved += runs || !t->combine ? bytes : 0;
     to->combined += t->combine ? bytes : 0;
     to->copied += runs && !t->combine ? bytes : 0;
+}
+
+static double packed_bytes(const book *b)
+{
+    double all = 0;
+    for (int r = 0; r < b->size; r++)
+        all += b->ranks[r].packed;
+    return all;
 }
 
 static void count_round(book *b, size_t round)
@@ -183,29 +194,73 @@ static double copies_seconds(book *b, double bytes)
     return seconds + round_seconds(b);
 }
 
+/* Pieces that lie with ranks on their way have a place there, too. */
+static double relays_bytes(const book *b)
+{
+    double all = 0;
+    uint32_t size = (uint32_t)b->size;
+    for (size_t i = 0; b->rounds->relays && i < b->rounds->first[b->rounds->num_rounds]; i++) {
+        const tri_transfer *t = &b->rounds->transfers[i];
+        for (uint32_t p = t->first_piece; p < t->first_piece + t->num_pieces; p++)
+            all += (uint32_t)t->to != p % size ? b->piece_bytes : 0;
+    }
+    return all;
+}
+
+static bool open_book(book *b, tri_rounds *rounds, const tri_algorithm *algorithm, tri_coll coll,
+                      const tri_coll_shape *shape, double bytes)
+{
+    if (tri_algorithm_rounds(algorithm, coll, shape, 0, rounds, NULL) != TR_OK)
+        return false;
+    *b = (book){.rounds = rounds,
+                .coll = coll,
+                .size = shape->size,
+                .piece_bytes = rounds->num_pieces ? bytes / rounds->num_pieces : 0,
+                .ranks = calloc((size_t)shape->size, sizeof *b->ranks)};
+    if (b->ranks == NULL) {
+        tri_rounds_free(rounds);
+        return false;
+    }
+    double packed = 0;
+    for (size_t round = 0; round < rounds->num_rounds; round++) {
+        count_round(b, round);
+        packed = packed_bytes(b) > packed ? packed_bytes(b) : packed;
+    }
+    b->footprint = vectors_bytes(coll, shape->size, bytes, true) + packed + relays_bytes(b);
+    return true;
+}
+
+static void close_book(book *b, tri_rounds *rounds)
+{
+    free(b->ranks);
+    tri_rounds_free(rounds);
+}
+
+double tri_work_footprint(const tri_algorithm *algorithm, tri_coll coll,
+                          const tri_coll_shape *shape, double bytes)
+{
+    book b;
+    tri_rounds rounds;
+    if (algorithm->needs_shared_memory || !open_book(&b, &rounds, algorithm, coll, shape, bytes))
+        return vectors_bytes(coll, shape->size, bytes, false);
+    close_book(&b, &rounds);
+    return b.footprint;
+}
+
 static double messages_seconds(const tri_work_prices *prices, const tri_algorithm *algorithm,
                                tri_coll coll, const tri_coll_shape *shape, double bytes)
 {
+    book b;
     tri_rounds rounds;
-    if (tri_algorithm_rounds(algorithm, coll, shape, 0, &rounds, NULL) != TR_OK)
+    if (!open_book(&b, &rounds, algorithm, coll, shape, bytes))
         return -1;
-    book b = {.prices = prices,
-              .rounds = &rounds,
-              .coll = coll,
-              .size = shape->size,
-              .piece_bytes = rounds.num_pieces ? bytes / rounds.num_pieces : 0,
-              .footprint = tri_work_footprint(algorithm, coll, shape->size, bytes),
-              .ranks = calloc((size_t)shape->size, sizeof *b.ranks)};
-    double seconds = -1;
-    if (b.ranks != NULL) {
-        seconds = prices->call + copies_seconds(&b, bytes);
-        for (size_t round = 0; round < rounds.num_rounds; round++) {
-            count_round(&b, round);
-            seconds += prices->round + round_seconds(&b);
-        }
+    b.prices = prices;
+    double seconds = prices->call + copies_seconds(&b, bytes);
+    for (size_t round = 0; round < rounds.num_rounds; round++) {
+        count_round(&b, round);
+        seconds += prices->round + round_seconds(&b);
     }
-    free(b.ranks);
-    tri_rounds_free(&rounds);
+    close_book(&b, &rounds);
     return seconds;
 }
 
@@ -215,15 +270,16 @@ static double messages_seconds(const tri_work_prices *prices, const tri_algorith
  * Ranks find each other before, and wait for the last unit after. */
 static double direct_seconds(const tri_work_prices *prices, tri_coll coll, int size, double bytes)
 {
-    bool reduces = coll == TRI_COLL_REDUCE || coll == TRI_COLL_ALL_REDUCE ||
-                   coll == TRI_COLL_REDUCE_SCATTER;
-    bool to_all = coll == TRI_COLL_BROADCAST || coll == TRI_COLL_ALL_REDUCE ||
-                  coll == TRI_COLL_ALL_GATHER;
-    double footprint = tri_work_footprint(&tri_algorithm_direct, coll, size, bytes);
+    bool reduces =
+        coll == TRI_COLL_REDUCE || coll == TRI_COLL_ALL_REDUCE || coll == TRI_COLL_REDUCE_SCATTER;
+    bool to_all =
+        coll == TRI_COLL_BROADCAST || coll == TRI_COLL_ALL_REDUCE || coll == TRI_COLL_ALL_GATHER;
+    double footprint = vectors_bytes(coll, size, bytes, false);
     double reads = coll == TRI_COLL_BARRIER ? 0 : bytes * (reduces ? size : 1);
     double writes = coll == TRI_COLL_BARRIER ? 0 : bytes * (to_all ? size : 1);
     int hands = size < prices->num_cores ? size : prices->num_cores;
-    double work = reads * tri_work_price(prices, TRI_WORK_READ, footprint, 1) +
+    tri_work_kind read = reduces ? TRI_WORK_TERM : TRI_WORK_READ;
+    double work = reads * tri_work_price(prices, read, footprint, 1) +
                   writes * tri_work_price(prices, TRI_WORK_WRITE, footprint, 1);
     return prices->call * (bytes > 0 ? 2 : 1) + work / hands;
 }

@@ -17,6 +17,7 @@ typedef enum tri_work_kind {
     TRI_WORK_MOVE,    /* a message received in place of what was there */
     TRI_WORK_COMBINE, /* a message combined with what was there */
     TRI_WORK_READ,    /* direct: out of somebody's vector */
+    TRI_WORK_TERM,    /* direct: the same, and combined */
     TRI_WORK_WRITE,   /* direct: into somebody's vector */
     TRI_NUM_WORK
 } tri_work_kind;
@@ -40,8 +41,10 @@ typedef struct tri_work_prices {
 double tri_work_price(const tri_work_prices *prices, tri_work_kind kind, double footprint,
                       double share);
 
-/* Bytes of all vectors that a call touches; bytes as in tri_algorithm.cost, out of place. */
-double tri_work_footprint(const tri_algorithm *algorithm, tri_coll coll, int size, double bytes);
+/* Bytes of all vectors that a call touches, what messages are packed in included; bytes as in
+ * tri_algorithm.cost, out of place. */
+double tri_work_footprint(const tri_algorithm *algorithm, tri_coll coll,
+                          const tri_coll_shape *shape, double bytes);
 
 /* Seconds of a call, from rank 0 where it has a root; negative when it cannot be told. */
 double tri_work_time(const tri_work_prices *prices, const tri_algorithm *algorithm, tri_coll coll,

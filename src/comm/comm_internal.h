@@ -156,9 +156,6 @@ void tri_rounds_forget(tr_group *group); /* frees what it keeps for the next cal
 const tri_algorithm *tri_choose(tr_group *group, const tr_collective *call);
 /* ---- tuning.c: prices that every communicator begins with */
 struct tri_tuning;
-struct tri_work_prices;
-/* ---- tuning_work.c: what the work of a call costs; collective, on one machine. Rank 0 has it. */
-tr_status tri_work_measure(tr_comm *comm, struct tri_work_prices *prices, tr_error *err);
 void tri_tuning_guess(const tr_comm *comm, struct tri_tuning *tuning);
 
 /* ---- lane.c */

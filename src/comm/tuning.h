@@ -24,6 +24,12 @@ void tri_comm_set_tuning(tri_comm *comm, const tri_tuning *tuning);
  * milliseconds. All ranks get rank 0's result. */
 tr_status tri_tuning_measure(tri_comm *comm, tri_tuning *tuning, tr_error *err);
 
+/* What the work of a call costs, at up to TRI_WORK_POINTS footprints; NULL: those that runs are
+ * tuned with. For ranks of one machine; collective, some tenths of a second. Rank 0 has the result.
+ */
+tr_status tri_work_measure(tri_comm *comm, const double *footprints, int num,
+                           tri_work_prices *prices, tr_error *err);
+
 /* Of this transport, number of ranks and machines. *found: it was there. A file that is not there
  * is no error, one that makes no sense is. */
 tr_status tri_tuning_load(const char *path, tri_tuning *tuning, bool *found, tr_error *err);

@@ -5,18 +5,17 @@
  *   a plain copy        TRI_WORK_COPY, by all ranks and by one
  *   ring all_gather     TRI_WORK_MOVE       reduce_scatter    TRI_WORK_COMBINE
  *   tree broadcast      the same by one     tree reduce       the same by one
- *   direct all_gather, reduce_scatter, all_to_all             TRI_WORK_READ, TRI_WORK_WRITE
+ *   direct all_to_all, all_gather       TRI_WORK_READ, TRI_WORK_WRITE
+ *   direct reduce_scatter               TRI_WORK_TERM
  *
  * All ranks take part with as many at a time as later, so that cores, caches and the memory are
  * shared as they will be. Times are medians of means over some calls, of the ranks' the longest. */
 #include "collective/work.h"
 #include "comm/comm_internal.h"
+#include "comm/tuning.h"
 
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
-
-static const double least_footprint = 256 << 10, times_each = 4, sample_seconds = 5e-4;
 
 enum { MOST_SAMPLES = 7, MOST_CALLS = 200 };
 
@@ -26,7 +25,7 @@ typedef struct probe {
     float *send, *recv;
     size_t room; /* bytes of each */
     int hands;   /* ranks that work at a time */
-    double pair_call, pair_round;
+    double pair_call, pair_round, sample_seconds;
     tri_work_prices *prices;
 } probe;
 
@@ -74,7 +73,7 @@ static tr_status time_task(const probe *p, const task *t, double *seconds, tr_er
     double samples[MOST_SAMPLES], first, guess;
     TRI_TRY(take_sample(p, t, 1, &first, err)); /* sets up buffers, touches memory */
     TRI_TRY(take_sample(p, t, 1, &guess, err));
-    double calls = sample_seconds / (guess > 1e-9 ? guess : 1e-9);
+    double calls = p->sample_seconds / (guess > 1e-9 ? guess : 1e-9);
     int num_calls = calls < 1 ? 1 : calls > MOST_CALLS ? MOST_CALLS : (int)calls;
     int num = guess > 3e-3 ? 3 : guess > 5e-4 ? 5 : MOST_SAMPLES;
     for (int i = 0; i < num; i++)
@@ -198,34 +197,25 @@ static tr_status measure_alone(probe *p, int k, tr_error *err)
     return TR_OK;
 }
 
-/* Three calls read and write in different proportions: the two prices that fit them best, by the
- * squares of the relative errors. */
+/* An all_to_all reads and writes every byte once, an all_gather writes it to each rank. */
 static tr_status measure_direct(probe *p, int k, tr_error *err)
 {
-    static const tr_operation operations[] = {TR_ALL_GATHER, TR_REDUCE_SCATTER, TR_ALL_TO_ALL};
+    static const tr_operation operations[] = {TR_ALL_TO_ALL, TR_ALL_GATHER, TR_REDUCE_SCATTER};
     tri_work_prices *w = p->prices;
     int n = p->world->size;
-    double f = w->footprint[k], rr = 0, rw = 0, ww = 0, r1 = 0, w1 = 0;
+    double f = w->footprint[k], each[3], bytes, seconds;
     for (int i = 0; i < 3; i++) {
-        tr_operation op = operations[i];
-        double bytes = f / (op == TR_ALL_TO_ALL ? 2 : 1 + n), seconds;
-        TRI_TRY(time_call(p, p->world, op, "direct", &bytes, &seconds, err));
-        double each = left(seconds, 2 * w->call, bytes / p->hands);
-        double reads = (op == TR_REDUCE_SCATTER ? n : 1) / each;
-        double writes = (op == TR_ALL_GATHER ? n : 1) / each;
-        rr += reads * reads, rw += reads * writes, ww += writes * writes;
-        r1 += reads, w1 += writes;
+        bytes = i == 0 ? f / 2 : f / (1 + n);
+        TRI_TRY(time_call(p, p->world, operations[i], "direct", &bytes, &seconds, err));
+        each[i] = left(seconds, 2 * w->call, bytes / p->hands);
     }
-    double det = rr * ww - rw * rw;
-    double read = det > 0 ? (r1 * ww - w1 * rw) / det : 0;
-    double write = det > 0 ? (w1 * rr - r1 * rw) / det : 0;
-    if (read < 0 || write < 0) { /* one of them explains it all */
-        bool is_read = write < 0;
-        read = is_read ? r1 / rr : 0;
-        write = is_read ? 0 : w1 / ww;
-    }
-    w->all[TRI_WORK_READ][k] = w->alone[TRI_WORK_READ][k] = read;
-    w->all[TRI_WORK_WRITE][k] = w->alone[TRI_WORK_WRITE][k] = write;
+    double write = (each[1] - each[0]) / (n - 1), most = 0.9 * each[0];
+    write = write > most ? most : write < each[0] / 10 ? each[0] / 10 : write;
+    w->all[TRI_WORK_WRITE][k] = write;
+    w->all[TRI_WORK_READ][k] = each[0] - write;
+    w->all[TRI_WORK_TERM][k] = left(each[2], write, n);
+    for (int kind = TRI_WORK_READ; kind < TRI_NUM_WORK; kind++)
+        w->alone[kind][k] = w->all[kind][k];
     return TR_OK;
 }
 
@@ -233,9 +223,7 @@ static tr_status measure_all(probe *p, tr_error *err)
 {
     tri_work_prices *w = p->prices;
     TRI_TRY(measure_latencies(p, err));
-    double f = least_footprint;
-    for (int k = 0; k < w->num_points; k++, f *= times_each) {
-        w->footprint[k] = f;
+    for (int k = 0; k < w->num_points; k++) {
         TRI_TRY(measure_together(p, k, err));
         TRI_TRY(measure_alone(p, k, err));
         if (p->comm->transport->io == NULL)
@@ -244,15 +232,23 @@ static tr_status measure_all(probe *p, tr_error *err)
     return TR_OK;
 }
 
-tr_status tri_work_measure(tr_comm *comm, tri_work_prices *prices, tr_error *err)
+tr_status tri_work_measure(tri_comm *comm, const double *footprints, int num,
+                           tri_work_prices *prices, tr_error *err)
 {
+    static const double usual[TRI_WORK_POINTS] = {256 << 10, 1 << 20, 4 << 20, 16 << 20, 64 << 20};
     int n = comm->boot.size, two[2] = {0, 1};
     probe p = {.comm = comm, .world = comm->world, .prices = prices};
-    *prices = (tri_work_prices){.num_points = TRI_WORK_POINTS,
+    if (footprints == NULL) {
+        footprints = usual;
+        num = TRI_WORK_POINTS;
+    }
+    *prices = (tri_work_prices){.num_points = num,
                                 .num_cores = comm->num_cores > 0 ? comm->num_cores : 1};
+    memcpy(prices->footprint, footprints, (size_t)num * sizeof *footprints);
     p.hands = n < prices->num_cores ? n : prices->num_cores;
-    double most = least_footprint * pow(times_each, TRI_WORK_POINTS - 1);
-    p.room = (size_t)(most / (comm->boot.rank < 2 ? 3 : 1 + n)) + 4096;
+    p.sample_seconds =
+        n > prices->num_cores ? 2e-3 : 5e-4; /* turns of the scheduler take their time */
+    p.room = (size_t)(footprints[num - 1] / (comm->boot.rank < 2 ? 3 : 1 + n)) + 4096;
     void *send = NULL, *recv = NULL;
     tr_status status = tr_comm_alloc(comm, p.room, &send, err);
     if (status == TR_OK)
