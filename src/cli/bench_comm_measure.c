@@ -294,19 +294,6 @@ static int case_footprints(const tri_comm_case *c, double *out)
     return num;
 }
 
-static void mean_prices(tri_work_prices *a, const tri_work_prices *b)
-{
-    a->call = (a->call + b->call) / 2;
-    a->round = (a->round + b->round) / 2;
-    a->message = (a->message + b->message) / 2;
-    a->sender = (a->sender + b->sender) / 2;
-    for (int i = 0; i < TRI_NUM_WORK; i++)
-        for (int k = 0; k < a->num_points; k++) {
-            a->all[i][k] = (a->all[i][k] + b->all[i][k]) / 2;
-            a->alone[i][k] = (a->alone[i][k] + b->alone[i][k]) / 2;
-        }
-}
-
 /* A machine's memory may be twice as fast a minute later. Prices measured before and after the
  * samples, at the sizes in question, tell how good the formula is; those of the beginning tell how
  * good a forecast is. */
@@ -315,12 +302,10 @@ static tr_status time_beside_prices(bench_rank *b, tr_comm *comm, tri_comm_timin
 {
     double footprints[TRI_WORK_POINTS];
     int num = case_footprints(b->c, footprints);
-    tri_work_prices after;
-    TRI_TRY(tri_work_measure(comm, footprints, num, prices, err));
+    tri_work_times times = {0};
+    TRI_TRY(tri_work_measure(comm, footprints, num, &times, prices, err));
     TRI_TRY(time_calls(b, timings, err));
-    TRI_TRY(tri_work_measure(comm, footprints, num, &after, err));
-    mean_prices(prices, &after);
-    return TR_OK;
+    return tri_work_measure(comm, footprints, num, &times, prices, err);
 }
 
 static tr_status run_rank(tr_comm *comm, void *context, tr_error *err)
