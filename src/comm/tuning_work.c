@@ -18,6 +18,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+static const double settle_seconds = 0.02;
+
 enum { MOST_SAMPLES = 5, MOST_CALLS = 200 };
 
 typedef struct probe {
@@ -240,9 +242,25 @@ static tr_status measure_all(probe *p, tr_error *err)
     return TR_OK;
 }
 
+/* Ranks that were just started may be on one core, until the system moves them apart. */
+static tr_status settle(probe *p, tr_error *err)
+{
+    double begin = tri_now_s();
+    float own, most = 0;
+    while ((double)most < settle_seconds) {
+        for (int i = 0; i < 20; i++)
+            TRI_TRY(tr_barrier(p->world, err));
+        own = (float)(tri_now_s() - begin);
+        TRI_TRY(tr_all_reduce(p->world, &own, &most, 1, TR_F32, TR_MAX, err));
+    }
+    return TR_OK;
+}
+
 static tr_status measure_pass(probe *p, tr_error *err)
 {
     p->at = 0;
+    if (p->times->num == 0)
+        TRI_TRY(settle(p, err));
     TRI_TRY(measure_all(p, err));
     p->times->num = p->at;
     return TR_OK;
