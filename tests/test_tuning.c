@@ -25,7 +25,7 @@ static const tri_tuning example = {.transport = "tcp",
                                    .work = {.num_points = 2,
                                             .num_cores = 3,
                                             .call = 1e-6,
-                                            .round = 2e-6,
+                                            .round = {2e-6, 1.0 / 7e6},
                                             .message = 1.0 / 3e6,
                                             .sender = 0.25,
                                             .footprint = {1e5, 1e7},
@@ -159,17 +159,23 @@ static void machines_decide(void **state)
                 tri_tuning_time(&t, &tri_algorithm_torus2d, TRI_COLL_ALL_REDUCE, &shape, 64));
 }
 
-/* A machine with two cores, on which a byte copied takes 1 ns, moved 2, combined 3, and twice that
- * in large vectors; one rank at work is half as slow again. */
+/* A machine with two cores, on which a byte copied takes 1 ns, packed 1.1, moved 2, combined 3, and
+ * twice that in large vectors; one rank at work is half as slow again. */
 static const tri_work_prices machine = {
     .num_points = 2,
     .num_cores = 2,
     .call = 100e-9,
-    .round = 1000e-9,
+    .round = {1000e-9, 2000e-9},
     .message = 10e-9,
     .footprint = {1e3, 1e9},
-    .all = {{1e-9, 2e-9}, {2e-9, 4e-9}, {3e-9, 6e-9}, {4e-9, 8e-9}, {7e-9, 14e-9}, {5e-9, 10e-9}},
-    .alone = {{0.5e-9, 1e-9}, {1e-9, 2e-9}, {1.5e-9, 3e-9}}};
+    .all = {{1e-9, 2e-9},
+            {1.1e-9, 2e-9},
+            {2e-9, 4e-9},
+            {3e-9, 6e-9},
+            {4e-9, 8e-9},
+            {7e-9, 14e-9},
+            {5e-9, 10e-9}},
+    .alone = {{0.5e-9, 1e-9}, {0.6e-9, 1e-9}, {1e-9, 2e-9}, {1.5e-9, 3e-9}}};
 
 static void assert_ns(const tri_algorithm *algorithm, tri_coll coll, int size, double bytes,
                       double sender, double ns)
@@ -195,7 +201,7 @@ static void work_is_counted(void **state)
     assert_ns(&tri_algorithm_tree, TRI_COLL_BROADCAST, 2, 100, 0, 100 + 1000 + 50 + 100);
     /* The whole vector is sent and received into at once, so it is packed. */
     assert_ns(&tri_algorithm_doubling, TRI_COLL_ALL_REDUCE, 2, 100, 0,
-              100 + 1000 + 100 + 100 + 300);
+              100 + 1000 + 100 + 110 + 300);
     /* Blocks: what is left behind in the vector is copied to its place. */
     assert_ns(&tri_algorithm_ring, TRI_COLL_REDUCE_SCATTER, 2, 100, 0, 100 + 1000 + 100 + 150 + 50);
     /* Two messages in a round. */
@@ -227,6 +233,7 @@ static void prices_follow_the_footprint(void **state)
     double far = tri_work_price(&machine, TRI_WORK_COPY, 1e12, 1);
     assert_true(near == 1e-9 && far == 2e-9 && middle > 1.499e-9 && middle < 1.501e-9);
     assert_true(tri_work_price(&machine, TRI_WORK_COPY, 10, 0.5) == 0.5e-9);
+    assert_true(tri_work_round(&machine, 1e12) == 2000e-9);
     tri_coll_shape two = tri_shape_flat(2);
     tri_work_prices none = {0};
     assert_true(tri_work_time(&none, &tri_algorithm_ring, TRI_COLL_ALL_REDUCE, &two, 8) < 0);

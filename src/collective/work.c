@@ -11,7 +11,7 @@
 /* What one rank does in one round. */
 typedef struct labour {
     double copied, moved, combined, sent; /* bytes */
-    double packed;                        /* that messages take apart from the vector */
+    double packed;                        /* the same: copied from and to the vector in pieces */
     int in, out;                          /* messages */
 } labour;
 
@@ -24,22 +24,32 @@ typedef struct book {
     labour *ranks;
 } book;
 
+/* On the line between two points, by the logarithm of the footprint; flat beyond the ends. */
+static double on_curve(const tri_work_prices *prices, const double *curve, double footprint)
+{
+    int last = prices->num_points - 1, k = 0;
+    if (last == 0 || footprint <= prices->footprint[0])
+        return curve[0];
+    while (k < last - 1 && prices->footprint[k + 1] < footprint)
+        k++;
+    double below = prices->footprint[k], above = prices->footprint[k + 1];
+    double t = footprint < above ? log(footprint / below) / log(above / below) : 1;
+    return curve[k] * (1 - t) + curve[k + 1] * t;
+}
+
 double tri_work_price(const tri_work_prices *prices, tri_work_kind kind, double footprint,
                       double share)
 {
-    int last = prices->num_points - 1, k = 0;
-    while (k < last - 1 && prices->footprint[k + 1] < footprint)
-        k++;
-    double below = prices->footprint[k], above = prices->footprint[last > 0 ? k + 1 : k];
-    double t = above > below ? log(footprint / below) / log(above / below) : 0;
-    t = t < 0 ? 0 : t > 1 ? 1 : t;
-    int next = last > 0 ? k + 1 : k;
-    double all = prices->all[kind][k] * (1 - t) + prices->all[kind][next] * t;
-    double alone = prices->alone[kind][k] * (1 - t) + prices->alone[kind][next] * t;
-    double one = 1.0 / prices->num_cores;
+    double all = on_curve(prices, prices->all[kind], footprint), one = 1.0 / prices->num_cores;
     if (one >= 1 || share >= 1)
         return all;
+    double alone = on_curve(prices, prices->alone[kind], footprint);
     return share <= one ? alone : alone + (all - alone) * (share - one) / (1 - one);
+}
+
+double tri_work_round(const tri_work_prices *prices, double footprint)
+{
+    return on_curve(prices, prices->round, footprint);
 }
 
 /* Of the operands, and of the vector where it lies in neither. */
@@ -100,12 +110,10 @@ static void count_message(book *b, size_t round, size_t first, size_t last)
     from->out++;
     to->in++;
     from->sent += bytes;
-    from->copied += runs || overwritten ? bytes : 0;
     from->packed += runs || overwritten ? bytes : 0;
-    to->packed += runs ? bytes : 0;
     to->moved += runs || !t->combine ? bytes : 0;
     to->combined += t->combine ? bytes : 0;
-    to->copied += runs && !t->combine ? bytes : 0;
+    to->packed += runs ? bytes : 0;
 }
 
 static double packed_bytes(const book *b)
@@ -134,16 +142,18 @@ static double labour_seconds(const book *b, const labour *w, double share)
     double move = tri_work_price(p, TRI_WORK_MOVE, b->footprint, share);
     double combine = tri_work_price(p, TRI_WORK_COMBINE, b->footprint, share);
     double copy = tri_work_price(p, TRI_WORK_COPY, b->footprint, share);
+    double pack = tri_work_price(p, TRI_WORK_PACK, b->footprint, share);
     int messages = w->in > w->out ? w->in : w->out;
     double latency = messages > 1 ? (messages - 1) * p->message : 0;
     double received = w->moved * move + w->combined * combine;
-    return latency + w->copied * copy + received +
+    return latency + w->copied * copy + w->packed * pack + received +
            (w->sent - w->moved - w->combined) * move * p->sender;
 }
 
 static bool is_busy(const book *b, const labour *w)
 {
-    return w->copied + w->moved + w->combined + (b->prices->sender > 0 ? w->sent : 0) > 0;
+    return w->copied + w->packed + w->moved + w->combined + (b->prices->sender > 0 ? w->sent : 0) >
+           0;
 }
 
 static double round_seconds(const book *b)
@@ -258,7 +268,7 @@ static double messages_seconds(const tri_work_prices *prices, const tri_algorith
     double seconds = prices->call + copies_seconds(&b, bytes);
     for (size_t round = 0; round < rounds.num_rounds; round++) {
         count_round(&b, round);
-        seconds += prices->round + round_seconds(&b);
+        seconds += tri_work_round(prices, b.footprint) + round_seconds(&b);
     }
     close_book(&b, &rounds);
     return seconds;

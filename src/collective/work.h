@@ -13,7 +13,8 @@
 #include "collective/collective.h"
 
 typedef enum tri_work_kind {
-    TRI_WORK_COPY,    /* within a rank: its own part into the vector, packing, the result */
+    TRI_WORK_COPY,    /* within a rank: its own part into the vector, the result */
+    TRI_WORK_PACK,    /* the same in pieces: messages packed and unpacked */
     TRI_WORK_MOVE,    /* a message received in place of what was there */
     TRI_WORK_COMBINE, /* a message combined with what was there */
     TRI_WORK_READ,    /* direct: out of somebody's vector */
@@ -28,11 +29,11 @@ typedef struct tri_work_prices {
     int num_points; /* 0: not measured */
     int num_cores;  /* that the ranks have together */
     double call;    /* seconds: the ranks of a call find each other */
-    double round;   /* a round of messages without bytes */
     double message; /* each further message of a rank in a round */
     /* The part of a move that the sender does. 0: memory is shared, receivers pull. */
     double sender;
     double footprint[TRI_WORK_POINTS];           /* bytes, ascending */
+    double round[TRI_WORK_POINTS];               /* seconds: a round, apart from its work */
     double all[TRI_NUM_WORK][TRI_WORK_POINTS];   /* seconds a byte, every core at work */
     double alone[TRI_NUM_WORK][TRI_WORK_POINTS]; /* the same with one at work; not of direct */
 } tri_work_prices;
@@ -40,6 +41,9 @@ typedef struct tri_work_prices {
 /* Seconds a byte of a kind; share: of the cores that are at work. */
 double tri_work_price(const tri_work_prices *prices, tri_work_kind kind, double footprint,
                       double share);
+
+/* Seconds of a round, apart from its work. */
+double tri_work_round(const tri_work_prices *prices, double footprint);
 
 /* Bytes of all vectors that a call touches, what messages are packed in included; bytes as in
  * tri_algorithm.cost, out of place. */

@@ -25,7 +25,7 @@ void tri_comm_set_tuning(tri_comm *comm, const tri_tuning *tuning);
 tr_status tri_tuning_measure(tri_comm *comm, tri_tuning *tuning, tr_error *err);
 
 /* The times that prices of work are made of. */
-enum { TRI_WORK_TIMES = 8 + 10 * TRI_WORK_POINTS };
+enum { TRI_WORK_TIMES = 8 + 14 * TRI_WORK_POINTS };
 typedef struct tri_work_times {
     int num;
     double seconds[TRI_WORK_TIMES];

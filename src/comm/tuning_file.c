@@ -59,7 +59,7 @@ static bool read_prices(const json_t *entry, const char *name, tri_coll_prices *
 
 /* ---- the work of a call (collective/work.h) ---- */
 
-static const char *const kind_names[TRI_NUM_WORK] = {"copy", "move", "combine",
+static const char *const kind_names[TRI_NUM_WORK] = {"copy", "pack", "move", "combine",
                                                      "read", "term", "write"};
 
 static bool read_numbers(const json_t *list, int num, double least, double *out)
@@ -93,9 +93,9 @@ static bool read_work(const json_t *entry, tri_work_prices *w)
     w->num_points = (int)json_array_size(footprint);
     bool good = w->num_points >= 1 && w->num_points <= TRI_WORK_POINTS && w->num_cores >= 1 &&
                 w->sender >= 0 && w->sender <= 1 && read_seconds(object, "call_s", &w->call) &&
-                read_seconds(object, "round_s", &w->round) &&
                 read_seconds(object, "message_s", &w->message) &&
-                read_numbers(footprint, w->num_points, 1, w->footprint);
+                read_numbers(footprint, w->num_points, 1, w->footprint) &&
+                read_numbers(json_object_get(object, "round_s"), w->num_points, 0, w->round);
     for (int k = 1; good && k < w->num_points; k++)
         good = w->footprint[k] > w->footprint[k - 1];
     for (int i = 0; good && i < TRI_NUM_WORK; i++) {
@@ -117,10 +117,10 @@ static json_t *numbers_json(const double *numbers, int num)
 
 static json_t *work_json(const tri_work_prices *w)
 {
-    json_t *object =
-        json_pack("{s:i, s:f, s:f, s:f, s:f, s:o}", "cores", w->num_cores, "call_s", w->call,
-                  "round_s", w->round, "message_s", w->message, "sender_share", w->sender,
-                  "footprint_bytes", numbers_json(w->footprint, w->num_points));
+    json_t *object = json_pack("{s:i, s:f, s:f, s:f, s:o, s:o}", "cores", w->num_cores, "call_s",
+                               w->call, "message_s", w->message, "sender_share", w->sender,
+                               "footprint_bytes", numbers_json(w->footprint, w->num_points),
+                               "round_s", numbers_json(w->round, w->num_points));
     for (int i = 0; i < TRI_NUM_WORK; i++)
         json_object_set_new(object, kind_names[i],
                             json_pack("{s:o, s:o}", "all_s_per_byte",

@@ -1,8 +1,8 @@
 /* Measures the prices of collective/work.h: a few calls at a few sizes, whose work is known, and
  * what is left of their times after the work whose price is known already.
  *
- *   barrier             what a call and a round cost
- *   a plain copy        TRI_WORK_COPY, by all ranks and by one
+ *   barrier             what a call and a round cost, apart from the work
+ *   a plain copy        TRI_WORK_COPY and TRI_WORK_PACK, by all ranks and by one
  *   ring all_gather     TRI_WORK_MOVE       reduce_scatter    TRI_WORK_COMBINE
  *   tree broadcast      the same by one     tree reduce       the same by one
  *   direct all_to_all, all_gather       TRI_WORK_READ, TRI_WORK_WRITE
@@ -15,10 +15,13 @@
 #include "comm/comm_internal.h"
 #include "comm/tuning.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 static const double settle_seconds = 0.02;
+
+#define PIECE_BYTES ((size_t)1 << 20)
 
 enum { MOST_SAMPLES = 5, MOST_CALLS = 200 };
 
@@ -28,7 +31,7 @@ typedef struct probe {
     float *send, *recv;
     size_t room; /* bytes of each */
     int hands;   /* ranks that work at a time */
-    double pair_call, pair_round, sample_seconds;
+    double empty_round, pair_call, pair_round, sample_seconds;
     tri_work_prices *prices;
     tri_work_times *times; /* of an earlier pass as far as they go, of this one so far */
     int at;
@@ -40,7 +43,7 @@ typedef struct probe {
 typedef struct task {
     tr_group *group;
     tr_collective call;
-    size_t copied;
+    size_t copied, chunk;
     int copiers;
 } task;
 
@@ -48,8 +51,9 @@ static tr_status perform(const probe *p, const task *t, tr_error *err)
 {
     if (t->copiers == 0)
         return tr_collective_run(t->group, &t->call, err);
-    if (t->group->rank < t->copiers)
-        memcpy(p->recv, p->send, t->copied);
+    for (size_t at = 0; t->group->rank < t->copiers && at < t->copied; at += t->chunk)
+        memcpy((char *)p->recv + at, (char *)p->send + at,
+               t->copied - at < t->chunk ? t->copied - at : t->chunk);
     return TR_OK;
 }
 
@@ -113,10 +117,19 @@ static tr_status time_call(probe *p, tr_group *group, tr_operation operation, co
     return time_task(p, &t, seconds, err);
 }
 
-static tr_status time_copies(probe *p, int copiers, double bytes, double *seconds, tr_error *err)
+/* By all ranks and by one; in one go, or in pieces. */
+static tr_status measure_copies(probe *p, int k, tri_work_kind kind, size_t chunk, tr_error *err)
 {
-    task t = {.group = p->world, .copied = (size_t)bytes, .copiers = copiers};
-    return time_task(p, &t, seconds, err);
+    tri_work_prices *w = p->prices;
+    int n = p->world->size;
+    double seconds, bytes = floor(w->footprint[k] / (2 * n));
+    task t = {.group = p->world, .copied = (size_t)bytes, .chunk = chunk, .copiers = n};
+    TRI_TRY(time_task(p, &t, &seconds, err));
+    w->all[kind][k] = seconds * p->hands / (n * bytes);
+    t.copiers = 1;
+    TRI_TRY(time_task(p, &t, &seconds, err));
+    w->alone[kind][k] = seconds / bytes;
+    return TR_OK;
 }
 
 /* ---- prices ---- */
@@ -140,11 +153,11 @@ static tr_status measure_latencies(probe *p, tr_error *err)
     if (shares)
         TRI_TRY(time_call(p, p->world, TR_BARRIER, "direct", &none, &w->call, err));
     TRI_TRY(time_call(p, p->world, TR_BARRIER, "bruck", &none, &met, err));
-    w->round = left(met, w->call, rounds);
+    p->empty_round = left(met, w->call, rounds);
     little = 4.0 * n;
     if (n > 2) {
         TRI_TRY(time_call(p, p->world, TR_ALL_GATHER, "sharded_ps", &little, &met, err));
-        double rest = met - w->call - w->round;
+        double rest = met - w->call - p->empty_round;
         w->message = rest > 0 ? rest / (n - 2) : 0;
     }
     if (p->pair == NULL)
@@ -157,18 +170,36 @@ static tr_status measure_latencies(probe *p, tr_error *err)
     return TR_OK;
 }
 
+/* With more ranks than cores a round costs more than its work and an empty round's latency: the
+ * next cannot begin while somebody waits for its turn. The same bytes in fewer rounds tell. */
+static tr_status measure_round(probe *p, int k, double bytes, double ring, tr_error *err)
+{
+    tri_work_prices *w = p->prices;
+    int n = p->world->size, rounds = 0;
+    w->round[k] = p->empty_round;
+    while (1 << rounds < n)
+        rounds++;
+    if (1 << rounds != n || rounds >= n - 1 || n <= p->hands)
+        return TR_OK;
+    double seconds;
+    TRI_TRY(time_call(p, p->world, TR_ALL_GATHER, "doubling", &bytes, &seconds, err));
+    double round = (ring - seconds) / (n - 1 - rounds), most = (ring - w->call) / (2 * (n - 1));
+    round = round > most ? most : round;
+    w->round[k] = round > p->empty_round ? round : p->empty_round;
+    return TR_OK;
+}
+
 static tr_status measure_together(probe *p, int k, tr_error *err)
 {
     tri_work_prices *w = p->prices;
     int n = p->world->size;
-    double f = w->footprint[k], seconds, bytes = f / (2 * n);
-    TRI_TRY(time_copies(p, n, bytes, &seconds, err));
-    double copy = w->all[TRI_WORK_COPY][k] = seconds * p->hands / (n * bytes);
-    TRI_TRY(time_copies(p, 1, bytes, &seconds, err));
-    w->alone[TRI_WORK_COPY][k] = seconds / bytes;
-    double waits = w->call + (n - 1) * w->round;
-    bytes = f / (1 + n);
+    double f = w->footprint[k], seconds, bytes = f / (1 + n);
+    TRI_TRY(measure_copies(p, k, TRI_WORK_COPY, p->room, err));
+    TRI_TRY(measure_copies(p, k, TRI_WORK_PACK, PIECE_BYTES, err));
+    double copy = w->all[TRI_WORK_COPY][k];
     TRI_TRY(time_call(p, p->world, TR_ALL_GATHER, "ring", &bytes, &seconds, err));
+    TRI_TRY(measure_round(p, k, bytes, seconds, err));
+    double waits = w->call + (n - 1) * w->round[k];
     w->all[TRI_WORK_MOVE][k] =
         left(seconds, waits + bytes * copy / p->hands, (n - 1) * bytes / p->hands);
     bytes = f / (2 * n + 1);
