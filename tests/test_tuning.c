@@ -161,21 +161,23 @@ static void machines_decide(void **state)
 
 /* A machine with two cores, on which a byte copied takes 1 ns, packed 1.1, moved 2, combined 3, and
  * twice that in large vectors; one rank at work is half as slow again. */
-static const tri_work_prices machine = {
-    .num_points = 2,
-    .num_cores = 2,
-    .call = 100e-9,
-    .round = {1000e-9, 2000e-9},
-    .message = 10e-9,
-    .footprint = {1e3, 1e9},
-    .all = {{1e-9, 2e-9},
-            {1.1e-9, 2e-9},
-            {2e-9, 4e-9},
-            {3e-9, 6e-9},
-            {4e-9, 8e-9},
-            {7e-9, 14e-9},
-            {5e-9, 10e-9}},
-    .alone = {{0.5e-9, 1e-9}, {0.6e-9, 1e-9}, {1e-9, 2e-9}, {1.5e-9, 3e-9}}};
+static const tri_work_prices machine = {.num_points = 2,
+                                        .num_cores = 2,
+                                        .call = 100e-9,
+                                        .round = {1000e-9, 2000e-9},
+                                        .message = 10e-9,
+                                        .footprint = {1e3, 1e9},
+                                        .all = {[TRI_WORK_COPY] = {1e-9, 2e-9},
+                                                [TRI_WORK_PACK] = {1.1e-9, 2e-9},
+                                                [TRI_WORK_MOVE] = {2e-9, 4e-9},
+                                                [TRI_WORK_PULL] = {2.5e-9, 5e-9},
+                                                [TRI_WORK_COMBINE] = {3e-9, 6e-9},
+                                                [TRI_WORK_READ] = {4e-9, 8e-9},
+                                                [TRI_WORK_TERM] = {7e-9, 14e-9},
+                                                [TRI_WORK_WRITE] = {5e-9, 10e-9}},
+                                        .alone = {[TRI_WORK_COPY] = {0.5e-9, 1e-9},
+                                                  [TRI_WORK_MOVE] = {1e-9, 2e-9},
+                                                  [TRI_WORK_COMBINE] = {1.5e-9, 3e-9}}};
 
 static void assert_ns(const tri_algorithm *algorithm, tri_coll coll, int size, double bytes,
                       double sender, double ns)
@@ -207,6 +209,8 @@ static void work_is_counted(void **state)
     /* Two messages in a round. */
     assert_ns(&tri_algorithm_sharded_ps, TRI_COLL_ALL_GATHER, 3, 99, 0,
               100 + 1000 + 49.5 + 1.5 * (10 + 132));
+    /* Blocks of 50 bytes: one stays, one is pulled. */
+    assert_ns(&tri_algorithm_pairwise, TRI_COLL_ALL_TO_ALL, 2, 200, 0, 100 + 1000 + 50 + 125);
     /* Where the sender does a part of a move, one way takes less than both. */
     assert_ns(&tri_algorithm_ring, TRI_COLL_ALL_GATHER, 2, 100, 0.25, 100 + 1000 + 50 + 100);
     assert_ns(&tri_algorithm_tree, TRI_COLL_BROADCAST, 2, 100, 0.25, 100 + 1000 + 50 + 150);

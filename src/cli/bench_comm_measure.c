@@ -235,7 +235,9 @@ static tr_status sample_in_turn(bench_rank *b, double (*samples)[MOST_SAMPLES],
             b->call.algorithm = b->c->algorithms[a];
             if (i >= timings[a].num_samples)
                 continue;
-            if (b->c->num_algorithms > 1) /* what the one before left in the caches is not ours */
+            /* What the one before left in the caches is not ours. */
+            int warm = timings[a].num_calls < 3 ? timings[a].num_calls : 3;
+            for (int k = 0; b->c->num_algorithms > 1 && k < warm; k++)
                 TRI_TRY(tr_collective_run(b->group, &b->call, err));
             TRI_TRY(take_sample(b, timings[a].num_calls, &samples[a][i], err));
             if (b->c->check_all)

@@ -10,9 +10,9 @@
 
 /* What one rank does in one round. */
 typedef struct labour {
-    double copied, moved, combined, sent; /* bytes */
-    double packed;                        /* the same: copied from and to the vector in pieces */
-    int in, out;                          /* messages */
+    double copied, moved, pulled, combined, sent; /* bytes */
+    double packed; /* the same: copied from and to the vector in pieces */
+    int in, out;   /* messages */
 } labour;
 
 typedef struct book {
@@ -111,7 +111,9 @@ static void count_message(book *b, size_t round, size_t first, size_t last)
     to->in++;
     from->sent += bytes;
     from->packed += runs || overwritten ? bytes : 0;
-    to->moved += runs || !t->combine ? bytes : 0;
+    bool straight = b->coll == TRI_COLL_ALL_TO_ALL && !runs;
+    to->moved += !straight && (runs || !t->combine) ? bytes : 0;
+    to->pulled += straight ? bytes : 0;
     to->combined += t->combine ? bytes : 0;
     to->packed += runs ? bytes : 0;
 }
@@ -145,14 +147,16 @@ static double labour_seconds(const book *b, const labour *w, double share)
     double pack = tri_work_price(p, TRI_WORK_PACK, b->footprint, share);
     int messages = w->in > w->out ? w->in : w->out;
     double latency = messages > 1 ? (messages - 1) * p->message : 0;
-    double received = w->moved * move + w->combined * combine;
+    double pull = tri_work_price(p, TRI_WORK_PULL, b->footprint, share);
+    double received = w->moved * move + w->pulled * pull + w->combined * combine;
     return latency + w->copied * copy + w->packed * pack + received +
-           (w->sent - w->moved - w->combined) * move * p->sender;
+           (w->sent - w->moved - w->pulled - w->combined) * move * p->sender;
 }
 
 static bool is_busy(const book *b, const labour *w)
 {
-    return w->copied + w->packed + w->moved + w->combined + (b->prices->sender > 0 ? w->sent : 0) >
+    return w->copied + w->packed + w->moved + w->pulled + w->combined +
+               (b->prices->sender > 0 ? w->sent : 0) >
            0;
 }
 

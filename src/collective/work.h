@@ -16,6 +16,8 @@ typedef enum tri_work_kind {
     TRI_WORK_COPY,    /* within a rank: its own part into the vector, the result */
     TRI_WORK_PACK,    /* the same in pieces: messages packed and unpacked */
     TRI_WORK_MOVE,    /* a message received in place of what was there */
+    TRI_WORK_PULL,    /* the same straight out of an operand, which the call has not written:
+                         all_to_all */
     TRI_WORK_COMBINE, /* a message combined with what was there */
     TRI_WORK_READ,    /* direct: out of somebody's vector */
     TRI_WORK_TERM,    /* direct: the same, and combined */

@@ -59,8 +59,8 @@ static bool read_prices(const json_t *entry, const char *name, tri_coll_prices *
 
 /* ---- the work of a call (collective/work.h) ---- */
 
-static const char *const kind_names[TRI_NUM_WORK] = {"copy", "pack", "move", "combine",
-                                                     "read", "term", "write"};
+static const char *const kind_names[TRI_NUM_WORK] = {"copy",    "pack", "move", "pull",
+                                                     "combine", "read", "term", "write"};
 
 static bool read_numbers(const json_t *list, int num, double least, double *out)
 {

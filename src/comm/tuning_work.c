@@ -4,6 +4,7 @@
  *   barrier             what a call and a round cost, apart from the work
  *   a plain copy        TRI_WORK_COPY and TRI_WORK_PACK, by all ranks and by one
  *   ring all_gather     TRI_WORK_MOVE       reduce_scatter    TRI_WORK_COMBINE
+ *   pairwise all_to_all TRI_WORK_PULL
  *   tree broadcast      the same by one     tree reduce       the same by one
  *   direct all_to_all, all_gather       TRI_WORK_READ, TRI_WORK_WRITE
  *   direct reduce_scatter               TRI_WORK_TERM
@@ -202,6 +203,10 @@ static tr_status measure_together(probe *p, int k, tr_error *err)
     double waits = w->call + (n - 1) * w->round[k];
     w->all[TRI_WORK_MOVE][k] =
         left(seconds, waits + bytes * copy / p->hands, (n - 1) * bytes / p->hands);
+    bytes = f / 2;
+    TRI_TRY(time_call(p, p->world, TR_ALL_TO_ALL, "pairwise", &bytes, &seconds, err));
+    w->all[TRI_WORK_PULL][k] =
+        left(seconds, waits + bytes / n * copy / p->hands, (n - 1) * bytes / n / p->hands);
     bytes = f / (2 * n + 1);
     TRI_TRY(time_call(p, p->world, TR_REDUCE_SCATTER, "ring", &bytes, &seconds, err));
     w->all[TRI_WORK_COMBINE][k] =
