@@ -21,7 +21,16 @@ static const tri_tuning example = {.transport = "tcp",
                                    .near = {1e-6, 1.0 / 3e9, 1e-10},
                                    .far = {3e-5, 1e-9, 1e-10},
                                    .shared = {2e-6, 3e-9, 1e-10},
-                                   .measured = true};
+                                   .measured = true,
+                                   .work = {.num_points = 2,
+                                            .num_cores = 3,
+                                            .call = 1e-6,
+                                            .round = {2e-6, 1.0 / 7e6},
+                                            .message = 1.0 / 3e6,
+                                            .sender = 0.25,
+                                            .footprint = {1e5, 1e7},
+                                            .all = {{1e-10, 2e-10}, {3e-10, 1.0 / 3e9}},
+                                            .alone = {{1e-11, 2e-11}}}};
 
 static void write_text(const char *path, const char *text)
 {
@@ -53,6 +62,7 @@ static void file_keeps_what_was_measured(void **state)
     assert_true(found);
     assert_memory_equal(&back.near, &example.near, sizeof back.near); /* to the last bit */
     assert_memory_equal(&back.far, &example.far, sizeof back.far);
+    assert_memory_equal(&back.work, &example.work, sizeof back.work);
     assert_int_equal(tri_tuning_load(path, &other, &found, &err), TR_OK);
     assert_true(found && other.near.alpha == 8);
     back.num_machines = 1; /* other machines, other prices */
@@ -66,6 +76,8 @@ static void file_keeps_what_was_measured(void **state)
     unlink(path);
 }
 
+#define PRICES "{\"alpha_s\": 1, \"beta_s_per_byte\": 1e-9, \"gamma_s_per_byte\": 0}"
+
 static void broken_files_are_refused(void **state)
 {
     static const char *const texts[] = {
@@ -75,7 +87,10 @@ static void broken_files_are_refused(void **state)
         "{\"version\": 2}",
         "{\"version\": 1, \"comm\": [{\"transport\": \"tcp\", \"ranks\": 4, \"machines\": 2}]}",
         "{\"version\": 1, \"comm\": [{\"transport\": \"tcp\", \"ranks\": 4, \"machines\": 2, "
-        "\"near\": {\"alpha_s\": -1, \"beta_s_per_byte\": 1e-9, \"gamma_s_per_byte\": 0}}]}"};
+        "\"near\": {\"alpha_s\": -1, \"beta_s_per_byte\": 1e-9, \"gamma_s_per_byte\": 0}}]}",
+        "{\"version\": 1, \"comm\": [{\"transport\": \"tcp\", \"ranks\": 4, \"machines\": 2, "
+        "\"near\": " PRICES ", \"far\": " PRICES ", \"shared\": " PRICES
+        ", \"work\": {\"cores\": 2, \"footprint_bytes\": [2, 1]}}]}"};
     const char *dir = ((temp_dir *)*state)->path;
     char path[400];
     snprintf(path, sizeof path, "%s/tuning.json", dir);
@@ -142,6 +157,90 @@ static void machines_decide(void **state)
                 tri_tuning_time(&t, &tri_algorithm_ring, TRI_COLL_ALL_REDUCE, &shape, 64) / 10);
     assert_true(far_rounds <
                 tri_tuning_time(&t, &tri_algorithm_torus2d, TRI_COLL_ALL_REDUCE, &shape, 64));
+}
+
+/* A machine with two cores, on which a byte copied takes 1 ns, packed 1.1, moved 2, combined 3, and
+ * twice that in large vectors; one rank at work is half as slow again. */
+static const tri_work_prices machine = {.num_points = 2,
+                                        .num_cores = 2,
+                                        .call = 100e-9,
+                                        .round = {1000e-9, 2000e-9},
+                                        .message = 10e-9,
+                                        .footprint = {1e3, 1e9},
+                                        .all = {[TRI_WORK_COPY] = {1e-9, 2e-9},
+                                                [TRI_WORK_PACK] = {1.1e-9, 2e-9},
+                                                [TRI_WORK_MOVE] = {2e-9, 4e-9},
+                                                [TRI_WORK_PULL] = {2.5e-9, 5e-9},
+                                                [TRI_WORK_COMBINE] = {3e-9, 6e-9},
+                                                [TRI_WORK_READ] = {4e-9, 8e-9},
+                                                [TRI_WORK_TERM] = {7e-9, 14e-9},
+                                                [TRI_WORK_WRITE] = {5e-9, 10e-9}},
+                                        .alone = {[TRI_WORK_COPY] = {0.5e-9, 1e-9},
+                                                  [TRI_WORK_MOVE] = {1e-9, 2e-9},
+                                                  [TRI_WORK_COMBINE] = {1.5e-9, 3e-9}}};
+
+static void assert_ns(const tri_algorithm *algorithm, tri_coll coll, int size, double bytes,
+                      double sender, double ns)
+{
+    tri_work_prices prices = machine;
+    tri_coll_shape shape = tri_shape_flat(size);
+    prices.sender = sender;
+    double got = tri_work_time(&prices, algorithm, coll, &shape, bytes) * 1e9;
+    if (!(got > ns - 1e-6 && got < ns + 1e-6))
+        fail_msg("%s %s of %g bytes on %d ranks: %.9g ns, not %.9g", algorithm->name,
+                 tri_coll_name(coll), bytes, size, got, ns);
+}
+
+static void work_is_counted(void **state)
+{
+    (void)state;
+    /* Two ranks copy 100 bytes, combine 50, move 50. */
+    assert_ns(&tri_algorithm_ring, TRI_COLL_ALL_REDUCE, 2, 100, 0, 100 + 2000 + 100 + 150 + 100);
+    /* Four share the two cores: twice the copies; six rounds of 25 bytes, twice each. */
+    assert_ns(&tri_algorithm_ring, TRI_COLL_ALL_REDUCE, 4, 100, 0,
+              100 + 6000 + 200 + 3 * 150 + 3 * 100);
+    /* One reads while the other waits. */
+    assert_ns(&tri_algorithm_tree, TRI_COLL_BROADCAST, 2, 100, 0, 100 + 1000 + 50 + 100);
+    /* The whole vector is sent and received into at once, so it is packed. */
+    assert_ns(&tri_algorithm_doubling, TRI_COLL_ALL_REDUCE, 2, 100, 0,
+              100 + 1000 + 100 + 110 + 300);
+    /* Blocks: what is left behind in the vector is copied to its place. */
+    assert_ns(&tri_algorithm_ring, TRI_COLL_REDUCE_SCATTER, 2, 100, 0, 100 + 1000 + 100 + 150 + 50);
+    /* Two messages in a round. */
+    assert_ns(&tri_algorithm_sharded_ps, TRI_COLL_ALL_GATHER, 3, 99, 0,
+              100 + 1000 + 49.5 + 1.5 * (10 + 132));
+    /* Blocks of 50 bytes: one stays, one is pulled. */
+    assert_ns(&tri_algorithm_pairwise, TRI_COLL_ALL_TO_ALL, 2, 200, 0, 100 + 1000 + 50 + 125);
+    /* Where the sender does a part of a move, one way takes less than both. */
+    assert_ns(&tri_algorithm_ring, TRI_COLL_ALL_GATHER, 2, 100, 0.25, 100 + 1000 + 50 + 100);
+    assert_ns(&tri_algorithm_tree, TRI_COLL_BROADCAST, 2, 100, 0.25, 100 + 1000 + 50 + 150);
+    /* Direct: every byte read once and written twice, by two. */
+    assert_ns(&tri_algorithm_direct, TRI_COLL_ALL_GATHER, 2, 100, 0, 200 + (400 + 1000) / 2.0);
+    assert_ns(&tri_algorithm_direct, TRI_COLL_ALL_REDUCE, 2, 100, 0, 200 + (1400 + 1000) / 2.0);
+    assert_ns(&tri_algorithm_direct, TRI_COLL_BARRIER, 2, 0, 0, 100);
+}
+
+static void prices_follow_the_footprint(void **state)
+{
+    (void)state;
+    tri_coll_shape three = tri_shape_flat(3);
+    /* Two vectors each; the doubled one is packed besides; relays and packed blocks of bruck. */
+    assert_true(tri_work_footprint(&tri_algorithm_ring, TRI_COLL_ALL_REDUCE, &three, 90) == 540);
+    assert_true(tri_work_footprint(&tri_algorithm_doubling, TRI_COLL_ALL_REDUCE,
+                                   &(tri_coll_shape){.size = 2}, 90) == 540);
+    assert_true(tri_work_footprint(&tri_algorithm_pairwise, TRI_COLL_ALL_TO_ALL, &three, 90) ==
+                180);
+    assert_true(tri_work_footprint(&tri_algorithm_bruck, TRI_COLL_ALL_TO_ALL,
+                                   &(tri_coll_shape){.size = 4}, 160) == 320 + 40 + 160);
+    double near = tri_work_price(&machine, TRI_WORK_COPY, 10, 1);
+    double middle = tri_work_price(&machine, TRI_WORK_COPY, 1e6, 1);
+    double far = tri_work_price(&machine, TRI_WORK_COPY, 1e12, 1);
+    assert_true(near == 1e-9 && far == 2e-9 && middle > 1.499e-9 && middle < 1.501e-9);
+    assert_true(tri_work_price(&machine, TRI_WORK_COPY, 10, 0.5) == 0.5e-9);
+    assert_true(tri_work_round(&machine, 1e12) == 2000e-9);
+    tri_coll_shape two = tri_shape_flat(2);
+    tri_work_prices none = {0};
+    assert_true(tri_work_time(&none, &tri_algorithm_ring, TRI_COLL_ALL_REDUCE, &two, 8) < 0);
 }
 
 /* ---- on ranks ---- */
@@ -232,6 +331,8 @@ int main(void)
         cmocka_unit_test(broken_files_are_refused),
         cmocka_unit_test(size_decides),
         cmocka_unit_test(machines_decide),
+        cmocka_unit_test(work_is_counted),
+        cmocka_unit_test(prices_follow_the_footprint),
         cmocka_unit_test(ranks_choose_alike),
         cmocka_unit_test(prices_are_measured_once),
     };

@@ -104,8 +104,8 @@ typedef struct options {
     int num_sizes;
     int64_t num_ranks;
     tri_comm_case shape; /* what all rows have in common */
-    bool json, predicts;
-    tri_tuning tuning; /* for predictions */
+    bool json, predicts, turns;
+    tri_tuning tuning; /* for predictions, and for what auto chooses */
     tri_comm_plot plot;
     tr_comm *comm; /* of ranks that somebody else started; NULL: each row starts its own */
 } options;
@@ -168,6 +168,10 @@ static tr_status read_algorithms(const tri_cli *cli, options *o, tr_error *err)
                         : strcmp(o->shape.transport, "mpi") == 0 ? "native,ring,rabenseifner"
                                                                  : "ring,tree,rabenseifner,bruck";
     TRI_TRY(read_list(cli, "algorithms", usual, &o->algorithms, err));
+    if (o->turns && o->algorithms.num > TRI_MOST_IN_TURN)
+        return tri_fail(err, TR_ERROR_INPUT,
+                        "--turns takes up to %d algorithms, --algorithms has %d", TRI_MOST_IN_TURN,
+                        o->algorithms.num);
     for (int i = 0; i < o->algorithms.num; i++)
         if (strcmp(o->algorithms.words[i], "auto") != 0 &&
             strcmp(o->algorithms.words[i], "native") != 0)
@@ -194,6 +198,8 @@ static tr_status read_options(const tri_cli *cli, int64_t num_ranks, options *o,
     *o = (options){.num_ranks = num_ranks};
     o->json = tri_cli_flag(cli, "json");
     o->predicts = tri_cli_flag(cli, "predict");
+    o->turns = tri_cli_flag(cli, "turns");
+    o->shape.prices_beside = o->turns && o->predicts;
     o->shape.check_all = tri_cli_flag(cli, "check");
     o->shape.private_memory = tri_cli_flag(cli, "private");
     const char *transport = tri_cli_flag(cli, "transport");
@@ -230,8 +236,8 @@ double tri_comm_bus_factor(tri_coll coll, int num_ranks)
     }
 }
 
-static void print_row(const options *o, const tri_comm_case *c, const tri_comm_timing *t,
-                      double predicted)
+static void print_row(const options *o, const tri_comm_case *c, const char *algorithm,
+                      const tri_comm_timing *t, double predicted)
 {
     double algorithm_bw = t->seconds > 0 ? (double)c->bytes / t->seconds * 1e-9 : 0;
     double bus_bw = algorithm_bw * tri_comm_bus_factor(c->coll, c->num_ranks);
@@ -240,18 +246,22 @@ static void print_row(const options *o, const tri_comm_case *c, const tri_comm_t
                "\"ranks\": %d, \"bytes\": %" PRIu64 ", \"time_us\": %.3f, \"min_us\": %.3f, "
                "\"max_us\": %.3f, \"algbw_gb_s\": %.4f, \"busbw_gb_s\": %.4f, \"wrong\": %" PRId64
                ", \"samples\": %d, \"calls\": %d",
-               tri_coll_name(c->coll), c->algorithm, c->transport,
+               tri_coll_name(c->coll), algorithm, c->transport,
                c->private_memory ? "private" : "shared", c->num_ranks, c->bytes, t->seconds * 1e6,
                t->fastest * 1e6, t->slowest * 1e6, algorithm_bw, bus_bw, t->num_wrong,
                t->num_samples, t->num_calls);
     else
         printf("%-15s %-13s %12" PRIu64 " %12.2f %12.2f %10.3f %10.3f %8" PRId64,
-               tri_coll_name(c->coll), c->algorithm, c->bytes, t->seconds * 1e6, t->fastest * 1e6,
+               tri_coll_name(c->coll), algorithm, c->bytes, t->seconds * 1e6, t->fastest * 1e6,
                algorithm_bw, bus_bw, t->num_wrong);
     if (o->predicts && o->json)
         printf(", \"predicted_us\": %.3f", predicted * 1e6);
     else if (o->predicts)
         printf(" %12.2f", predicted * 1e6);
+    if (o->json && t->runs[0] && strcmp(t->runs, algorithm) != 0)
+        printf(", \"chosen\": \"%s\"", t->runs);
+    else if (t->runs[0] && strcmp(t->runs, algorithm) != 0)
+        printf("  %s", t->runs);
     printf(o->json ? "}\n" : "\n");
     fflush(stdout); /* now: the next row forks, and may take a while */
 }
@@ -271,61 +281,91 @@ static void print_head(const options *o)
     fflush(stdout);
 }
 
-/* By the formula at the measured prices; 0 where there is none. */
-static double predict(const options *o, const tri_comm_case *c)
+/* By the formula at the measured prices; 0 where there is none. `auto` is what it chose. */
+static double predict(const options *o, const tri_tuning *tuning, const tri_comm_case *c,
+                      const tri_comm_timing *t)
 {
     const tri_algorithm *algorithm;
     tri_coll_shape shape = tri_shape_flat(c->num_ranks);
     double bytes = (double)c->bytes * (c->coll == TRI_COLL_ALL_TO_ALL ? c->num_ranks : 1);
-    if (!o->predicts || tri_algorithm_parse(c->algorithm, &algorithm, &shape, NULL) != TR_OK)
+    if (!o->predicts || tri_algorithm_parse(t->runs, &algorithm, &shape, NULL) != TR_OK)
         return 0;
-    return tri_tuning_time(&o->tuning, algorithm, c->coll, &shape, bytes);
+    return tri_tuning_time(tuning, algorithm, c->coll, &shape, bytes);
 }
 
-static tr_status run_row(options *o, tri_coll coll, const char *algorithm, uint64_t bytes,
-                         int64_t *num_wrong, tr_error *err)
+/* Rows of one operation and size. */
+static tr_status run_case(options *o, tri_comm_case *c, uint64_t bytes, int64_t *num_wrong,
+                          tr_error *err)
+{
+    tri_comm_timing timings[TRI_MOST_IN_TURN];
+    tri_tuning tuning = o->tuning;
+    c->bytes = tri_comm_case_bytes(c->coll, c->num_ranks, bytes);
+    tr_status status = o->comm ? tri_comm_measure_on(o->comm, c, &tuning, timings, err)
+                               : tri_comm_measure(c, &tuning, timings, err);
+    if (status != TR_OK)
+        return tri_fail_prefix(err, status, "%s, %s, %" PRIu64 " bytes", tri_coll_name(c->coll),
+                               c->algorithms[0], c->bytes);
+    for (int a = 0; a < c->num_algorithms; a++) {
+        double predicted = predict(o, &tuning, c, &timings[a]);
+        if (!o->comm || tr_comm_rank(o->comm) == 0)
+            print_row(o, c, c->algorithms[a], &timings[a], predicted);
+        tri_comm_point point = {c->coll,  c->algorithms[a],   c->num_ranks,
+                                c->bytes, timings[a].seconds, predicted};
+        TRI_TRY(tri_comm_plot_add(&o->plot, &point, err));
+        *num_wrong += timings[a].num_wrong;
+    }
+    return TR_OK;
+}
+
+/* Whether an algorithm has the operation, such as not: all_to_all over a tree. */
+static bool has_operation(const options *o, const char *name, tri_coll coll)
+{
+    const tri_algorithm *algorithm;
+    tri_coll_shape shape = tri_shape_flat(o->shape.num_ranks);
+    if (strcmp(name, "auto") == 0 || strcmp(name, "native") == 0)
+        return true;
+    return tri_algorithm_parse(name, &algorithm, &shape, NULL) == TR_OK &&
+           tri_algorithm_supports(algorithm, coll, &shape);
+}
+
+/* All algorithms of a size in turns, or all sizes of an algorithm. */
+static tr_status run_operation(options *o, tri_coll coll, int64_t *num_wrong, tr_error *err)
 {
     tri_comm_case c = o->shape;
-    tri_comm_timing timing;
+    int num_sizes = coll == TRI_COLL_BARRIER ? 1 : o->num_sizes;
     c.coll = coll;
-    c.algorithm = algorithm;
-    c.bytes = tri_comm_case_bytes(coll, c.num_ranks, bytes);
-    tr_status status = o->comm ? tri_comm_measure_on(o->comm, &c, &timing, err)
-                               : tri_comm_measure(&c, &timing, err);
-    if (status != TR_OK)
-        return tri_fail_prefix(err, status, "%s, %s, %" PRIu64 " bytes", tri_coll_name(coll),
-                               algorithm, c.bytes);
-    double predicted = predict(o, &c);
-    if (!o->comm || tr_comm_rank(o->comm) == 0)
-        print_row(o, &c, &timing, predicted);
-    TRI_TRY(tri_comm_plot_add(
-        &o->plot,
-        &(tri_comm_point){coll, algorithm, c.num_ranks, c.bytes, timing.seconds, predicted}, err));
-    *num_wrong += timing.num_wrong;
+    for (int a = 0; a < o->algorithms.num; a++) {
+        if (!has_operation(o, o->algorithms.words[a], coll))
+            continue;
+        c.num_algorithms += o->turns || c.num_algorithms == 0;
+        c.algorithms[c.num_algorithms - 1] = o->algorithms.words[a];
+        for (int i = 0; !o->turns && i < num_sizes; i++)
+            TRI_TRY(run_case(o, &c, o->sizes[i], num_wrong, err));
+    }
+    for (int i = 0; o->turns && c.num_algorithms > 0 && i < num_sizes; i++)
+        TRI_TRY(run_case(o, &c, o->sizes[i], num_wrong, err));
     return TR_OK;
+}
+
+static bool lists_auto(const options *o)
+{
+    for (int a = 0; a < o->algorithms.num; a++)
+        if (strcmp(o->algorithms.words[a], "auto") == 0)
+            return true;
+    return false;
 }
 
 static tr_status run_rows(options *o, int64_t *num_wrong, tr_error *err)
 {
     o->plot.transport = o->shape.transport;
-    if (o->predicts)
+    /* As training does, where what messages cost decides. */
+    bool chooses = lists_auto(o) && !shares_memory(o->shape.transport);
+    if (o->predicts || chooses)
         TRI_TRY(o->comm ? tri_tuning_measure(o->comm, &o->tuning, err)
                         : tri_comm_measure_prices(&o->shape, &o->tuning, err));
     print_head(o);
     for (int k = 0; k < o->num_colls; k++)
-        for (int a = 0; a < o->algorithms.num; a++) {
-            const char *name = o->algorithms.words[a];
-            const tri_algorithm *algorithm;
-            tri_coll_shape shape = tri_shape_flat(o->shape.num_ranks);
-            if (strcmp(name, "auto") != 0 && strcmp(name, "native") != 0) {
-                TRI_TRY(tri_algorithm_parse(name, &algorithm, &shape, err));
-                if (!tri_algorithm_supports(algorithm, o->colls[k], &shape))
-                    continue; /* such as all_to_all over a tree */
-            }
-            int num_sizes = o->colls[k] == TRI_COLL_BARRIER ? 1 : o->num_sizes;
-            for (int i = 0; i < num_sizes; i++)
-                TRI_TRY(run_row(o, o->colls[k], name, o->sizes[i], num_wrong, err));
-        }
+        TRI_TRY(run_operation(o, o->colls[k], num_wrong, err));
     return TR_OK;
 }
 

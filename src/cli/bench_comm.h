@@ -9,12 +9,16 @@
 #include "comm/tuning.h"
 #include "trireme/comm.h"
 
-/* One row of the table. */
+enum { TRI_MOST_IN_TURN = 16 };
+
+/* A row of the table, or several that differ in the algorithm and take turns. */
 typedef struct tri_comm_case {
     tri_coll coll;
-    const char *algorithm; /* of the table, or "auto" */
+    const char *algorithms[TRI_MOST_IN_TURN]; /* of the table, or "auto" */
+    int num_algorithms;
     const char *transport; /* "thread": ranks are threads; others: processes */
     bool private_memory;   /* vectors in ordinary memory, not in tr_comm_alloc's */
+    bool prices_beside;    /* measure what work costs before and after, at these sizes */
     bool check_all;        /* look at the results after each sample as well */
     int num_ranks;
     /* As nccl-tests count them: the vector; all blocks together where there is one for each rank;
@@ -26,15 +30,18 @@ typedef struct tri_comm_timing {
     double seconds, fastest, slowest; /* of a call: median, least and most over the samples */
     int num_samples, num_calls;       /* calls in a sample */
     int64_t num_wrong;                /* elements, over all ranks and all results looked at */
+    char runs[24];                    /* the algorithm: what auto chose, otherwise what was asked */
 } tri_comm_timing;
 
 /* bytes cut to what divides into blocks of fp32 for the ranks; at least one element each. */
 uint64_t tri_comm_case_bytes(tri_coll coll, int num_ranks, uint64_t bytes);
-/* Starts the ranks, measures, ends them. */
-tr_status tri_comm_measure(const tri_comm_case *c, tri_comm_timing *timing, tr_error *err);
-/* On ranks that are there; collective. The timing is rank 0's alone. */
-tr_status tri_comm_measure_on(tr_comm *comm, const tri_comm_case *c, tri_comm_timing *timing,
-                              tr_error *err);
+/* Starts the ranks, measures, ends them. timings: one for each algorithm. The tuning is what `auto`
+ * chooses by, where it was measured; with prices_beside it gets those. */
+tr_status tri_comm_measure(const tri_comm_case *c, tri_tuning *tuning, tri_comm_timing *timings,
+                           tr_error *err);
+/* On ranks that are there; collective. The timings are rank 0's alone. */
+tr_status tri_comm_measure_on(tr_comm *comm, const tri_comm_case *c, tri_tuning *tuning,
+                              tri_comm_timing *timings, tr_error *err);
 
 /* What messages cost on this transport, measured on the ranks of a case. */
 tr_status tri_comm_measure_prices(const tri_comm_case *c, tri_tuning *tuning, tr_error *err);

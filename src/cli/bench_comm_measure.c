@@ -2,7 +2,9 @@
  *
  * A sample is the mean over some calls after a barrier, and of the ranks' means the largest; the
  * result is the median over the samples. The first call is not timed: its result is compared with
- * what it must be, element by element, on every rank. */
+ * what it must be, element by element, on every rank. Several algorithms of a case take their
+ * samples in turns, in the same vectors, so that whatever else the machine does hits all alike. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -27,7 +29,7 @@ static const double sample_seconds = 0.004, row_seconds = 0.4;
 /* Shared between the ranks and whoever started them. */
 typedef struct shared {
     tri_comm_case c;
-    tri_comm_timing timing; /* written by rank 0 */
+    tri_comm_timing timings[TRI_MOST_IN_TURN]; /* written by rank 0 */
     tri_tuning tuning;
 } shared;
 
@@ -209,40 +211,115 @@ static tr_status guess_time(bench_rank *b, double *guess, tr_error *err)
     return TR_OK;
 }
 
-/* All ranks see the same times, so they agree on how often without asking each other. */
-static tr_status time_calls(bench_rank *b, tri_comm_timing *timing, tr_error *err)
+/* All ranks see the same times, so they agree on how often without asking each other. num: how many
+ * algorithms take turns. */
+static tr_status warm_up(bench_rank *b, int num, tri_comm_timing *timing, tr_error *err)
 {
-    double samples[MOST_SAMPLES], guess;
+    double guess;
     TRI_TRY(tr_collective_run(b->group, &b->call, err));
     TRI_TRY(check_result(b, timing, err));
     TRI_TRY(guess_time(b, &guess, err));
-    double calls = sample_seconds / guess, num = 0;
+    double calls = sample_seconds / guess, seconds = num > 1 ? row_seconds / 2 : row_seconds;
     timing->num_calls = calls < 1 ? 1 : (calls > 2000 ? 2000 : (int)calls);
-    num = row_seconds / (guess * timing->num_calls);
-    num = num < FEWEST_SAMPLES ? FEWEST_SAMPLES : (num > MOST_SAMPLES ? MOST_SAMPLES : num);
-    timing->num_samples = (int)num;
-    for (int i = 0; i < timing->num_samples; i++) {
-        TRI_TRY(take_sample(b, timing->num_calls, &samples[i], err));
-        if (b->c->check_all)
-            TRI_TRY(check_result(b, timing, err));
-    }
-    qsort(samples, (size_t)timing->num_samples, sizeof *samples, ascending);
-    timing->seconds = samples[timing->num_samples / 2];
-    timing->fastest = samples[0];
-    timing->slowest = samples[timing->num_samples - 1];
+    double samples = seconds / (guess * timing->num_calls);
+    samples = samples < FEWEST_SAMPLES ? FEWEST_SAMPLES : samples;
+    timing->num_samples = samples > MOST_SAMPLES ? MOST_SAMPLES : (int)samples;
     return TR_OK;
+}
+
+static tr_status sample_in_turn(bench_rank *b, double (*samples)[MOST_SAMPLES],
+                                tri_comm_timing *timings, tr_error *err)
+{
+    for (int i = 0; i < MOST_SAMPLES; i++)
+        for (int a = 0; a < b->c->num_algorithms; a++) {
+            b->call.algorithm = b->c->algorithms[a];
+            if (i >= timings[a].num_samples)
+                continue;
+            /* What the one before left in the caches is not ours. */
+            int warm = timings[a].num_calls < 3 ? timings[a].num_calls : 3;
+            for (int k = 0; b->c->num_algorithms > 1 && k < warm; k++)
+                TRI_TRY(tr_collective_run(b->group, &b->call, err));
+            TRI_TRY(take_sample(b, timings[a].num_calls, &samples[a][i], err));
+            if (b->c->check_all)
+                TRI_TRY(check_result(b, &timings[a], err));
+        }
+    return TR_OK;
+}
+
+static tr_status time_calls(bench_rank *b, tri_comm_timing *timings, tr_error *err)
+{
+    double samples[TRI_MOST_IN_TURN][MOST_SAMPLES];
+    int num = b->c->num_algorithms;
+    for (int a = 0; a < num; a++) {
+        b->call.algorithm = b->c->algorithms[a];
+        snprintf(timings[a].runs, sizeof timings[a].runs, "%s",
+                 tri_comm_would_run(b->group, &b->call));
+        TRI_TRY(warm_up(b, num, &timings[a], err));
+    }
+    TRI_TRY(sample_in_turn(b, samples, timings, err));
+    for (int a = 0; a < num; a++) {
+        tri_comm_timing *t = &timings[a];
+        qsort(samples[a], (size_t)t->num_samples, sizeof **samples, ascending);
+        t->seconds = samples[a][t->num_samples / 2];
+        t->fastest = samples[a][0];
+        t->slowest = samples[a][t->num_samples - 1];
+    }
+    return TR_OK;
+}
+
+/* ---- prices beside the samples ---- */
+
+static const double least_footprint = 64 << 10, most_footprint = 256 << 20;
+
+/* From the least to the most that the algorithms of a case touch, twice as much each time. */
+static int case_footprints(const tri_comm_case *c, double *out)
+{
+    double least = most_footprint, most = least_footprint;
+    for (int a = 0; a < c->num_algorithms; a++) {
+        const tri_algorithm *algorithm;
+        tri_coll_shape shape = tri_shape_flat(c->num_ranks);
+        double bytes = (double)c->bytes * (c->coll == TRI_COLL_ALL_TO_ALL ? c->num_ranks : 1);
+        if (tri_algorithm_parse(c->algorithms[a], &algorithm, &shape, NULL) != TR_OK)
+            continue;
+        double footprint = tri_work_footprint(algorithm, c->coll, &shape, bytes);
+        least = footprint < least ? footprint : least;
+        most = footprint > most ? footprint : most;
+    }
+    least = least < least_footprint ? least_footprint : least;
+    most = most > most_footprint ? most_footprint : most;
+    out[0] = least;
+    int num = 1;
+    while (num < TRI_WORK_POINTS && out[num - 1] * 1.2 < most) {
+        out[num] = out[num - 1] * 2 < most ? out[num - 1] * 2 : most;
+        num++;
+    }
+    return num;
+}
+
+/* A machine's memory may be twice as fast a minute later. Prices measured before and after the
+ * samples, at the sizes in question, tell how good the formula is; those of the beginning tell how
+ * good a forecast is. */
+static tr_status time_beside_prices(bench_rank *b, tr_comm *comm, tri_comm_timing *timings,
+                                    tri_work_prices *prices, tr_error *err)
+{
+    double footprints[TRI_WORK_POINTS];
+    int num = case_footprints(b->c, footprints);
+    tri_work_times times = {0};
+    TRI_TRY(tri_work_measure(comm, footprints, num, &times, prices, err));
+    TRI_TRY(time_calls(b, timings, err));
+    return tri_work_measure(comm, footprints, num, &times, prices, err);
 }
 
 static tr_status run_rank(tr_comm *comm, void *context, tr_error *err)
 {
     shared *s = context;
-    tri_comm_timing timing = {0};
+    tri_comm_timing timings[TRI_MOST_IN_TURN] = {0};
+    tri_work_prices work;
     bench_rank b = {.c = &s->c, .group = tr_comm_world(comm), .rank = tr_comm_rank(comm)};
-    b.call = (tr_collective){.operation = operations[s->c.coll],
-                             .reduction = TR_SUM,
-                             .dtype = TR_F32,
-                             .root = ROOT,
-                             .algorithm = s->c.algorithm};
+    b.call = (tr_collective){
+        .operation = operations[s->c.coll], .reduction = TR_SUM, .dtype = TR_F32, .root = ROOT};
+    if (s->tuning.measured)
+        tri_comm_set_tuning(comm, &s->tuning);
     set_sizes(&b);
     tr_status status = allocate(&b, comm, b.num_send, &b.send, err);
     if (status == TR_OK)
@@ -252,21 +329,26 @@ static tr_status run_rank(tr_comm *comm, void *context, tr_error *err)
             b.send[i] = input(b.rank, i);
         b.call.send = b.send;
         b.call.recv = b.recv;
-        status = time_calls(&b, &timing, err);
+        bool beside = b.c->prices_beside && s->tuning.work.num_points > 0;
+        status = beside ? time_beside_prices(&b, comm, timings, &work, err)
+                        : time_calls(&b, timings, err);
+        if (beside && b.rank == 0)
+            s->tuning.work = work;
     }
     release(&b, comm, b.send);
     release(&b, comm, b.recv);
     if (b.rank == 0)
-        s->timing = timing;
+        memcpy(s->timings, timings, sizeof timings);
     return status;
 }
 
-tr_status tri_comm_measure_on(tr_comm *comm, const tri_comm_case *c, tri_comm_timing *timing,
-                              tr_error *err)
+tr_status tri_comm_measure_on(tr_comm *comm, const tri_comm_case *c, tri_tuning *tuning,
+                              tri_comm_timing *timings, tr_error *err)
 {
-    shared s = {.c = *c};
+    shared s = {.c = *c, .tuning = *tuning};
     tr_status status = run_rank(comm, &s, err);
-    *timing = s.timing;
+    tuning->work = s.tuning.work;
+    memcpy(timings, s.timings, (size_t)c->num_algorithms * sizeof *timings);
     return status;
 }
 
@@ -296,11 +378,13 @@ static tr_status run_world(shared *result, tr_rank_fn fn, tr_error *err)
     return status;
 }
 
-tr_status tri_comm_measure(const tri_comm_case *c, tri_comm_timing *timing, tr_error *err)
+tr_status tri_comm_measure(const tri_comm_case *c, tri_tuning *tuning, tri_comm_timing *timings,
+                           tr_error *err)
 {
-    shared s = {.c = *c};
+    shared s = {.c = *c, .tuning = *tuning};
     tr_status status = run_world(&s, run_rank, err);
-    *timing = s.timing;
+    tuning->work = s.tuning.work;
+    memcpy(timings, s.timings, (size_t)c->num_algorithms * sizeof *timings);
     return status;
 }
 

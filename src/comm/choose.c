@@ -8,6 +8,8 @@
 #include "comm/layout.h"
 #include "comm/tuning.h"
 
+#include <string.h>
+
 /* Walking through the rounds of more ranks takes longer than it is worth. */
 enum { MOST_WALKED = 64, MOST_EXCHANGED = 32 };
 
@@ -30,6 +32,11 @@ double tri_tuning_time(const tri_tuning *tuning, const tri_algorithm *algorithm,
         tri_rounds_free(&rounds);
         return time;
     }
+    double worked = -1;
+    if (!several && shape->size <= most)
+        worked = tri_work_time(&tuning->work, algorithm, coll, shape, bytes);
+    if (worked >= 0)
+        return worked;
     cost = algorithm->cost(coll, shape, bytes);
     if (algorithm->needs_shared_memory)
         return at_prices(&cost, &tuning->shared);
@@ -93,4 +100,11 @@ const tri_algorithm *tri_choose(tr_group *group, const tr_collective *call)
         *known = (uint8_t)(1 + cheapest(group, (tri_coll)call->operation,
                                         (double)((uint64_t)1 << power)));
     return tri_algorithm_at(*known - 1u);
+}
+
+const char *tri_comm_would_run(tr_group *group, const tr_collective *call)
+{
+    if (call->algorithm != NULL && strcmp(call->algorithm, "auto") != 0)
+        return call->algorithm;
+    return group->size > 1 ? tri_choose(group, call)->name : "alone";
 }

@@ -310,7 +310,8 @@ static void share_cores(tr_comm *comm)
     for (int i = 0; i < comm->boot.size; i++)
         for (int w = 0; w < TRI_CORE_WORDS; w++)
             all[w] |= comm->world->cells[i]->cores[w];
-    comm->waiter.core_for_each = comm->boot.local_size <= tri_cores_count(all);
+    comm->num_cores = tri_cores_count(all);
+    comm->waiter.core_for_each = comm->boot.local_size <= comm->num_cores;
 }
 
 /* What ranks tell each other where they share no memory. */
@@ -368,7 +369,8 @@ static tr_status meet(tr_comm *comm, tr_error *err)
         for (int w = 0; w < TRI_CORE_WORDS; w++)
             cores[w] |= all[i].cores[w];
     }
-    comm->waiter.core_for_each = num_here <= tri_cores_count(cores);
+    comm->num_cores = tri_cores_count(cores);
+    comm->waiter.core_for_each = num_here <= comm->num_cores;
     free(all);
     return status;
 }
@@ -415,6 +417,8 @@ tr_status tri_comm_create(const tri_bootstrap *bootstrap, const char *transport,
     }
     comm->boot = *bootstrap;
     comm->transport = table;
+    long cache = sysconf(_SC_LEVEL2_CACHE_SIZE);
+    comm->cache_bytes = cache > 0 ? (uint64_t)cache : 0;
     tri_waiter_init(&comm->waiter, &comm->boot);
     tri_waiter_init(&comm->lane_waiter, &comm->boot);
     comm->lane_waiter.in_background = true;

@@ -25,6 +25,8 @@ static uint64_t longest_piece(const tri_layout *layout)
 {
     uint64_t longest = 0;
     int num = tri_layout_pieces(layout);
+    if (layout->call->operation == TR_ALL_TO_ALL && layout->call->send_counts == NULL)
+        return layout->call->count;
     for (int i = 0; i < num; i++) {
         tri_piece piece = tri_layout_piece(layout, i);
         longest = piece.count > longest ? piece.count : longest;
@@ -58,8 +60,8 @@ void tri_staged_fill(tr_group *group, const tr_collective *call, uint64_t chunk,
     uint64_t element = tri_dtype_bytes((tri_dtype)call->dtype);
     uint64_t elements = chunk_elements(group, call), first, n;
     char *slot = tri_cell_slot(group, group->rank, tick % 2);
-    int num = tri_layout_pieces(&layout);
-    for (int i = 0; i < num; i++) {
+    tri_piece_list own = tri_layout_own(&layout, true);
+    for (int i = own.first; i < own.end; i += own.step) {
         tri_piece piece = tri_layout_piece(&layout, i);
         bool mine = piece.source < 0 || piece.source == group->rank;
         if (mine && part(&piece, chunk, elements, &first, &n))
@@ -92,8 +94,8 @@ void tri_staged_drain(tr_group *group, const tr_collective *call, uint64_t chunk
     tri_layout layout = {group, call, false};
     uint64_t element = tri_dtype_bytes((tri_dtype)call->dtype);
     uint64_t elements = chunk_elements(group, call), first, n;
-    int num = tri_layout_pieces(&layout);
-    for (int i = 0; i < num; i++) {
+    tri_piece_list own = tri_layout_own(&layout, false);
+    for (int i = own.first; i < own.end; i += own.step) {
         tri_piece piece = tri_layout_piece(&layout, i);
         bool mine = piece.target < 0 || piece.target == group->rank;
         if (!mine || !part(&piece, chunk, elements, &first, &n))

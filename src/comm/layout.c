@@ -101,6 +101,16 @@ int tri_layout_pieces(const tri_layout *layout)
     return whole_vector(operation) && !layout->cut ? 1 : size;
 }
 
+tri_piece_list tri_layout_own(const tri_layout *layout, bool sends)
+{
+    int size = layout->group->size, rank = layout->group->rank;
+    if (layout->call->operation != TR_ALL_TO_ALL)
+        return (tri_piece_list){0, tri_layout_pieces(layout), 1};
+    if (sends)
+        return (tri_piece_list){rank * size, (rank + 1) * size, 1};
+    return (tri_piece_list){rank, size * size, size};
+}
+
 int tri_layout_fan(const tr_group *group, tr_operation operation)
 {
     bool one_each =

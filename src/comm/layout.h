@@ -31,6 +31,12 @@ tri_piece tri_layout_piece(const tri_layout *layout, int i);
 /* How many pieces one source provides at most: slots are divided by it. */
 int tri_layout_fan(const tr_group *group, tr_operation operation);
 /* Who works on a piece first. */
+/* The pieces that a member may send, or receive, are first, first + step ... before end. Without
+ * this an all_to_all would look at all size^2 to find its own. */
+typedef struct tri_piece_list {
+    int first, end, step;
+} tri_piece_list;
+tri_piece_list tri_layout_own(const tri_layout *layout, bool sends);
 int tri_piece_home(const tri_layout *layout, int i);
 
 #endif

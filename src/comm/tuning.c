@@ -7,7 +7,7 @@
 #include "comm/comm_internal.h"
 #include "comm/reduce.h"
 
-enum { NUM_SMALL = 31, NUM_LARGE = 7, LARGE_FLOATS = 1 << 18 };
+enum { NUM_SMALL = 31, NUM_LARGE = 7, LARGE_FLOATS = 1 << 18, MOST_WORKERS = 64 };
 
 void tri_comm_read_tuning(const tri_comm *comm, tri_tuning *tuning)
 {
@@ -134,6 +134,8 @@ tr_status tri_tuning_measure(tri_comm *comm, tri_tuning *tuning, tr_error *err)
         status = measure_with(comm, far, "doubling", send, recv, &tuning->far, err);
     if (status == TR_OK && shares)
         status = measure_with(comm, near, "direct", send, recv, &tuning->shared, err);
+    if (status == TR_OK && tuning->num_machines == 1 && comm->boot.size <= MOST_WORKERS)
+        status = tri_work_measure(comm, NULL, 0, NULL, &tuning->work, err);
     if (status == TR_OK) {
         double gamma = measure_combine(recv, send);
         if (near < 0)

@@ -3,7 +3,7 @@
 #ifndef TRI_COMM_TUNING_H
 #define TRI_COMM_TUNING_H
 
-#include "collective/collective.h"
+#include "collective/work.h"
 #include "comm/comm.h"
 
 typedef struct tri_tuning {
@@ -13,6 +13,7 @@ typedef struct tri_tuning {
     tri_coll_prices far;    /* between machines; as near when there is one */
     tri_coll_prices shared; /* of reads in shared memory (direct); as near without */
     bool measured;          /* not the guesses that every communicator begins with */
+    tri_work_prices work;   /* where all ranks are on one machine */
 } tri_tuning;
 
 void tri_comm_read_tuning(const tri_comm *comm, tri_tuning *tuning);
@@ -22,6 +23,20 @@ void tri_comm_set_tuning(tri_comm *comm, const tri_tuning *tuning);
 /* Measures: rank 0 with a neighbour, and with a rank of another machine. Collective; some
  * milliseconds. All ranks get rank 0's result. */
 tr_status tri_tuning_measure(tri_comm *comm, tri_tuning *tuning, tr_error *err);
+
+/* The times that prices of work are made of. */
+enum { TRI_WORK_TIMES = 8 + 14 * TRI_WORK_POINTS };
+typedef struct tri_work_times {
+    int num;
+    double seconds[TRI_WORK_TIMES];
+} tri_work_times;
+
+/* What the work of a call costs, at up to TRI_WORK_POINTS footprints; NULL: those that runs are
+ * tuned with. For ranks of one machine; collective, some tenths of a second. Rank 0 has the result.
+ * With times (zeroed at first, the same footprints) of a measurement before, the least of both
+ * counts: whatever disturbs one does not last. */
+tr_status tri_work_measure(tri_comm *comm, const double *footprints, int num, tri_work_times *times,
+                           tri_work_prices *prices, tr_error *err);
 
 /* Of this transport, number of ranks and machines. *found: it was there. A file that is not there
  * is no error, one that makes no sense is. */
@@ -37,5 +52,8 @@ tr_status tri_comm_tune(tri_comm *comm, const char *path, tr_error *err);
  * in tri_algorithm.cost. */
 double tri_tuning_time(const tri_tuning *tuning, const tri_algorithm *algorithm, tri_coll coll,
                        const tri_coll_shape *shape, double bytes);
+
+/* The name of the algorithm that runs a call: the one it names, or the one chosen for it. */
+const char *tri_comm_would_run(tr_group *group, const tr_collective *call);
 
 #endif

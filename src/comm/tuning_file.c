@@ -57,6 +57,78 @@ static bool read_prices(const json_t *entry, const char *name, tri_coll_prices *
            prices->beta < 1 && prices->gamma < 1;
 }
 
+/* ---- the work of a call (collective/work.h) ---- */
+
+static const char *const kind_names[TRI_NUM_WORK] = {"copy",    "pack", "move", "pull",
+                                                     "combine", "read", "term", "write"};
+
+static bool read_numbers(const json_t *list, int num, double least, double *out)
+{
+    if (json_array_size(list) != (size_t)num)
+        return false;
+    for (int i = 0; i < num; i++) {
+        out[i] = json_number_value(json_array_get(list, (size_t)i));
+        if (!(out[i] >= least && out[i] < 1e15))
+            return false;
+    }
+    return true;
+}
+
+static bool read_seconds(const json_t *object, const char *name, double *seconds)
+{
+    *seconds = json_number_value(json_object_get(object, name));
+    return *seconds >= 0 && *seconds < 1e3;
+}
+
+/* A file from before there was such a thing has none, and is right as it is. */
+static bool read_work(const json_t *entry, tri_work_prices *w)
+{
+    const json_t *object = json_object_get(entry, "work"), *kind;
+    const json_t *footprint = json_object_get(object, "footprint_bytes");
+    *w = (tri_work_prices){0};
+    if (object == NULL)
+        return true;
+    w->num_cores = (int)json_integer_value(json_object_get(object, "cores"));
+    w->sender = json_number_value(json_object_get(object, "sender_share"));
+    w->num_points = (int)json_array_size(footprint);
+    bool good = w->num_points >= 1 && w->num_points <= TRI_WORK_POINTS && w->num_cores >= 1 &&
+                w->sender >= 0 && w->sender <= 1 && read_seconds(object, "call_s", &w->call) &&
+                read_seconds(object, "message_s", &w->message) &&
+                read_numbers(footprint, w->num_points, 1, w->footprint) &&
+                read_numbers(json_object_get(object, "round_s"), w->num_points, 0, w->round);
+    for (int k = 1; good && k < w->num_points; k++)
+        good = w->footprint[k] > w->footprint[k - 1];
+    for (int i = 0; good && i < TRI_NUM_WORK; i++) {
+        kind = json_object_get(object, kind_names[i]);
+        good =
+            read_numbers(json_object_get(kind, "all_s_per_byte"), w->num_points, 0, w->all[i]) &&
+            read_numbers(json_object_get(kind, "alone_s_per_byte"), w->num_points, 0, w->alone[i]);
+    }
+    return good;
+}
+
+static json_t *numbers_json(const double *numbers, int num)
+{
+    json_t *list = json_array();
+    for (int i = 0; i < num; i++)
+        json_array_append_new(list, json_real(numbers[i]));
+    return list;
+}
+
+static json_t *work_json(const tri_work_prices *w)
+{
+    json_t *object = json_pack("{s:i, s:f, s:f, s:f, s:o, s:o}", "cores", w->num_cores, "call_s",
+                               w->call, "message_s", w->message, "sender_share", w->sender,
+                               "footprint_bytes", numbers_json(w->footprint, w->num_points),
+                               "round_s", numbers_json(w->round, w->num_points));
+    for (int i = 0; i < TRI_NUM_WORK; i++)
+        json_object_set_new(object, kind_names[i],
+                            json_pack("{s:o, s:o}", "all_s_per_byte",
+                                      numbers_json(w->all[i], w->num_points), "alone_s_per_byte",
+                                      numbers_json(w->alone[i], w->num_points)));
+    return object;
+}
+
 tr_status tri_tuning_load(const char *path, tri_tuning *tuning, bool *found, tr_error *err)
 {
     json_t *object, *entry;
@@ -70,7 +142,7 @@ tr_status tri_tuning_load(const char *path, tri_tuning *tuning, bool *found, tr_
             continue;
         *found = read_prices(entry, "near", &tuning->near) &&
                  read_prices(entry, "far", &tuning->far) &&
-                 read_prices(entry, "shared", &tuning->shared);
+                 read_prices(entry, "shared", &tuning->shared) && read_work(entry, &tuning->work);
         tuning->measured = *found;
         if (!*found)
             status = tri_fail(err, TR_ERROR_INPUT,
@@ -100,10 +172,13 @@ static void put_entry(json_t *list, const tri_tuning *t)
             break;
         }
     }
-    json_array_append_new(list, json_pack("{s:s, s:i, s:i, s:o, s:o, s:o}", "transport",
-                                          t->transport, "ranks", t->num_ranks, "machines",
-                                          t->num_machines, "near", prices_json(&t->near), "far",
-                                          prices_json(&t->far), "shared", prices_json(&t->shared)));
+    json_t *entry =
+        json_pack("{s:s, s:i, s:i, s:o, s:o, s:o}", "transport", t->transport, "ranks",
+                  t->num_ranks, "machines", t->num_machines, "near", prices_json(&t->near), "far",
+                  prices_json(&t->far), "shared", prices_json(&t->shared));
+    if (t->work.num_points > 0)
+        json_object_set_new(entry, "work", work_json(&t->work));
+    json_array_append_new(list, entry);
 }
 
 tr_status tri_tuning_save(const char *path, const tri_tuning *tuning, tr_error *err)

@@ -1,0 +1,366 @@
+/* Measures the prices of collective/work.h: a few calls at a few sizes, whose work is known, and
+ * what is left of their times after the work whose price is known already.
+ *
+ *   barrier             what a call and a round cost, apart from the work
+ *   a plain copy        TRI_WORK_COPY and TRI_WORK_PACK, by all ranks and by one
+ *   ring all_gather     TRI_WORK_MOVE       reduce_scatter    TRI_WORK_COMBINE
+ *   pairwise all_to_all TRI_WORK_PULL
+ *   tree broadcast      the same by one     tree reduce       the same by one
+ *   direct all_to_all, all_gather       TRI_WORK_READ, TRI_WORK_WRITE
+ *   direct reduce_scatter               TRI_WORK_TERM
+ *
+ * All ranks take part with as many at a time as later, so that cores, caches and the memory are
+ * shared as they will be. Times are medians of means over some calls, of the ranks' the longest;
+ * all are taken twice, and the less counts. */
+#include "collective/work.h"
+#include "comm/comm_internal.h"
+#include "comm/tuning.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* A run should not begin much later because of this. */
+static const double settle_seconds = 0.02, tuning_seconds = 0.3;
+
+#define PIECE_BYTES ((size_t)1 << 20)
+
+enum { MOST_SAMPLES = 5, MOST_CALLS = 200 };
+
+typedef struct probe {
+    tr_comm *comm;
+    tr_group *world, *pair; /* pair: ranks 0 and 1, NULL elsewhere */
+    float *send, *recv;
+    size_t room; /* bytes of each */
+    int hands;   /* ranks that work at a time */
+    double empty_round, pair_call, pair_round, sample_seconds;
+    double begin, budget_seconds;
+    tri_work_prices *prices;
+    tri_work_times *times; /* of an earlier pass as far as they go, of this one so far */
+    int at;
+} probe;
+
+/* ---- one time ---- */
+
+/* A call; or, without an operation to run, copies of num_bytes by `copiers` ranks. */
+typedef struct task {
+    tr_group *group;
+    tr_collective call;
+    size_t copied, chunk;
+    int copiers;
+} task;
+
+static tr_status perform(const probe *p, const task *t, tr_error *err)
+{
+    if (t->copiers == 0)
+        return tr_collective_run(t->group, &t->call, err);
+    for (size_t at = 0; t->group->rank < t->copiers && at < t->copied; at += t->chunk)
+        memcpy((char *)p->recv + at, (char *)p->send + at,
+               t->copied - at < t->chunk ? t->copied - at : t->chunk);
+    return TR_OK;
+}
+
+static tr_status take_sample(const probe *p, const task *t, int calls, double *seconds,
+                             tr_error *err)
+{
+    TRI_TRY(tr_barrier(t->group, err));
+    double begin = tri_now_s();
+    for (int i = 0; i < calls; i++)
+        TRI_TRY(perform(p, t, err));
+    float mean = (float)((tri_now_s() - begin) / calls), most = 0;
+    TRI_TRY(tr_all_reduce(t->group, &mean, &most, 1, TR_F32, TR_MAX, err));
+    *seconds = (double)most;
+    return TR_OK;
+}
+
+static int ascending(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+/* All members see the same times, so they agree on how often. */
+static tr_status time_task(probe *p, const task *t, double *seconds, tr_error *err)
+{
+    double samples[MOST_SAMPLES], first, guess;
+    TRI_TRY(take_sample(p, t, 1, &first, err)); /* sets up buffers, touches memory */
+    TRI_TRY(take_sample(p, t, 1, &guess, err));
+    double calls = p->sample_seconds / (guess > 1e-9 ? guess : 1e-9);
+    int num_calls = calls < 1 ? 1 : calls > MOST_CALLS ? MOST_CALLS : (int)calls;
+    int num = guess > 5e-4 ? 3 : MOST_SAMPLES;
+    for (int i = 0; i < num; i++)
+        TRI_TRY(take_sample(p, t, num_calls, &samples[i], err));
+    qsort(samples, (size_t)num, sizeof *samples, ascending);
+    *seconds = samples[num / 2];
+    tri_work_times *all = p->times;
+    int i = p->at++;
+    if (i < all->num && all->seconds[i] < *seconds)
+        *seconds = all->seconds[i];
+    all->seconds[i] = *seconds;
+    return TR_OK;
+}
+
+/* bytes: as tri_algorithm.cost counts them. */
+static tr_status time_call(probe *p, tr_group *group, tr_operation operation, const char *algorithm,
+                           double *bytes, double *seconds, tr_error *err)
+{
+    int n = group->size;
+    double divisor = operation == TR_ALL_TO_ALL ? (double)n * n
+                     : operation >= TR_GATHER   ? (double)n
+                                                : 1;
+    task t = {.group = group,
+              .call = {.operation = operation,
+                       .reduction = TR_SUM,
+                       .dtype = TR_F32,
+                       .send = p->send,
+                       .recv = p->recv,
+                       .algorithm = algorithm}};
+    t.call.count = (uint64_t)(*bytes / divisor / sizeof(float));
+    *bytes = (double)t.call.count * divisor * sizeof(float);
+    return time_task(p, &t, seconds, err);
+}
+
+/* By all ranks and by one; in one go, or in pieces. */
+static tr_status measure_copies(probe *p, int k, tri_work_kind kind, size_t chunk, tr_error *err)
+{
+    tri_work_prices *w = p->prices;
+    int n = p->world->size;
+    double seconds, bytes = floor(w->footprint[k] / (2 * n));
+    task t = {.group = p->world, .copied = (size_t)bytes, .chunk = chunk, .copiers = n};
+    TRI_TRY(time_task(p, &t, &seconds, err));
+    w->all[kind][k] = seconds * p->hands / (n * bytes);
+    t.copiers = 1;
+    TRI_TRY(time_task(p, &t, &seconds, err));
+    w->alone[kind][k] = seconds / bytes;
+    return TR_OK;
+}
+
+/* ---- prices ---- */
+
+/* What is left for so many bytes; never nothing. */
+static double left(double seconds, double known, double bytes)
+{
+    double rest = seconds - known;
+    return (rest > seconds / 20 ? rest : seconds / 20) / bytes;
+}
+
+static tr_status measure_latencies(probe *p, tr_error *err)
+{
+    tri_work_prices *w = p->prices;
+    bool shares = p->comm->transport->io == NULL;
+    double none = 0, little, met, rounds = 0;
+    int n = p->world->size;
+    while (1 << (int)rounds < n)
+        rounds++;
+    w->call = 0;
+    if (shares)
+        TRI_TRY(time_call(p, p->world, TR_BARRIER, "direct", &none, &w->call, err));
+    TRI_TRY(time_call(p, p->world, TR_BARRIER, "bruck", &none, &met, err));
+    p->empty_round = left(met, w->call, rounds);
+    little = 4.0 * n;
+    if (n > 2) {
+        TRI_TRY(time_call(p, p->world, TR_ALL_GATHER, "sharded_ps", &little, &met, err));
+        double rest = met - w->call - p->empty_round;
+        w->message = rest > 0 ? rest / (n - 2) : 0;
+    }
+    if (p->pair == NULL)
+        return TR_OK;
+    p->pair_call = 0;
+    if (shares)
+        TRI_TRY(time_call(p, p->pair, TR_BARRIER, "direct", &none, &p->pair_call, err));
+    TRI_TRY(time_call(p, p->pair, TR_BARRIER, "bruck", &none, &met, err));
+    p->pair_round = left(met, p->pair_call, 1);
+    return TR_OK;
+}
+
+/* With more ranks than cores a round costs more than its work and an empty round's latency: the
+ * next cannot begin while somebody waits for its turn. The same bytes in fewer rounds tell. */
+static tr_status measure_round(probe *p, int k, double bytes, double ring, tr_error *err)
+{
+    tri_work_prices *w = p->prices;
+    int n = p->world->size, rounds = 0;
+    w->round[k] = p->empty_round;
+    while (1 << rounds < n)
+        rounds++;
+    if (1 << rounds != n || rounds >= n - 1 || n <= p->hands)
+        return TR_OK;
+    double seconds;
+    TRI_TRY(time_call(p, p->world, TR_ALL_GATHER, "doubling", &bytes, &seconds, err));
+    double round = (ring - seconds) / (n - 1 - rounds), most = (ring - w->call) / (2 * (n - 1));
+    round = round > most ? most : round;
+    w->round[k] = round > p->empty_round ? round : p->empty_round;
+    return TR_OK;
+}
+
+static tr_status measure_together(probe *p, int k, tr_error *err)
+{
+    tri_work_prices *w = p->prices;
+    int n = p->world->size;
+    double f = w->footprint[k], seconds, bytes = f / (1 + n);
+    TRI_TRY(measure_copies(p, k, TRI_WORK_COPY, p->room, err));
+    TRI_TRY(measure_copies(p, k, TRI_WORK_PACK, PIECE_BYTES, err));
+    double copy = w->all[TRI_WORK_COPY][k];
+    TRI_TRY(time_call(p, p->world, TR_ALL_GATHER, "ring", &bytes, &seconds, err));
+    TRI_TRY(measure_round(p, k, bytes, seconds, err));
+    double waits = w->call + (n - 1) * w->round[k];
+    w->all[TRI_WORK_MOVE][k] =
+        left(seconds, waits + bytes * copy / p->hands, (n - 1) * bytes / p->hands);
+    bytes = f / 2;
+    TRI_TRY(time_call(p, p->world, TR_ALL_TO_ALL, "pairwise", &bytes, &seconds, err));
+    w->all[TRI_WORK_PULL][k] =
+        left(seconds, waits + bytes / n * copy / p->hands, (n - 1) * bytes / n / p->hands);
+    bytes = f / (2 * n + 1);
+    TRI_TRY(time_call(p, p->world, TR_REDUCE_SCATTER, "ring", &bytes, &seconds, err));
+    w->all[TRI_WORK_COMBINE][k] =
+        left(seconds, waits + (n + 1) * bytes * copy / p->hands, (n - 1) * bytes / p->hands);
+    return TR_OK;
+}
+
+/* One rank at work, where memory is shared; elsewhere the two ends of a message work at once, and
+ * the longer part of it shows. */
+static tr_status measure_alone(probe *p, int k, tr_error *err)
+{
+    tri_work_prices *w = p->prices;
+    double f = w->footprint[k], seconds, bytes = f / 3, waits = p->pair_call + p->pair_round;
+    double copy = w->all[TRI_WORK_COPY][k], copy_alone = w->alone[TRI_WORK_COPY][k];
+    for (int kind = TRI_WORK_MOVE; kind < TRI_NUM_WORK; kind++)
+        w->alone[kind][k] = w->all[kind][k];
+    if (p->pair == NULL)
+        return TR_OK;
+    TRI_TRY(time_call(p, p->pair, TR_BROADCAST, "tree", &bytes, &seconds, err));
+    double one_way = left(seconds, waits + bytes * copy_alone, bytes);
+    if (p->comm->transport->io != NULL) {
+        bytes = f / 3;
+        TRI_TRY(time_call(p, p->pair, TR_ALL_GATHER, "ring", &bytes, &seconds, err));
+        double both = left(seconds, waits + bytes / 2 * copy, bytes / 2);
+        double share = 1 - one_way / both;
+        w->sender += share < 0 ? 0 : share > 0.5 ? 0.5 : share;
+        return TR_OK;
+    }
+    w->alone[TRI_WORK_MOVE][k] = one_way;
+    bytes = f / 4;
+    TRI_TRY(time_call(p, p->pair, TR_REDUCE, "tree", &bytes, &seconds, err));
+    w->alone[TRI_WORK_COMBINE][k] = left(seconds, waits + bytes * copy, bytes);
+    return TR_OK;
+}
+
+/* An all_to_all reads and writes every byte once, an all_gather writes it to each rank. */
+static tr_status measure_direct(probe *p, int k, tr_error *err)
+{
+    static const tr_operation operations[] = {TR_ALL_TO_ALL, TR_ALL_GATHER, TR_REDUCE_SCATTER};
+    tri_work_prices *w = p->prices;
+    int n = p->world->size;
+    double f = w->footprint[k], each[3], bytes, seconds;
+    for (int i = 0; i < 3; i++) {
+        bytes = i == 0 ? f / 2 : f / (1 + n);
+        TRI_TRY(time_call(p, p->world, operations[i], "direct", &bytes, &seconds, err));
+        each[i] = left(seconds, 2 * w->call, bytes / p->hands);
+    }
+    double write = (each[1] - each[0]) / (n - 1), most = 0.9 * each[0];
+    write = write > most ? most : write < each[0] / 10 ? each[0] / 10 : write;
+    w->all[TRI_WORK_WRITE][k] = write;
+    w->all[TRI_WORK_READ][k] = each[0] - write;
+    w->all[TRI_WORK_TERM][k] = left(each[2], write, n);
+    for (int kind = TRI_WORK_READ; kind < TRI_NUM_WORK; kind++)
+        w->alone[kind][k] = w->all[kind][k];
+    return TR_OK;
+}
+
+/* The same answer on all ranks. On a busy machine large footprints are left out: their prices are
+ * then those of the largest that was measured. */
+static tr_status is_late(probe *p, bool *late, tr_error *err)
+{
+    float own = (float)(tri_now_s() - p->begin), most = 0;
+    TRI_TRY(tr_all_reduce(p->world, &own, &most, 1, TR_F32, TR_MAX, err));
+    *late = (double)most > p->budget_seconds;
+    return TR_OK;
+}
+
+static tr_status measure_all(probe *p, tr_error *err)
+{
+    tri_work_prices *w = p->prices;
+    bool late = false;
+    w->sender = 0;
+    TRI_TRY(measure_latencies(p, err));
+    for (int k = 0; k < w->num_points; k++) {
+        TRI_TRY(measure_together(p, k, err));
+        TRI_TRY(measure_alone(p, k, err));
+        if (p->comm->transport->io == NULL)
+            TRI_TRY(measure_direct(p, k, err));
+        TRI_TRY(is_late(p, &late, err));
+        if (late)
+            w->num_points = k + 1;
+    }
+    w->sender /= w->num_points;
+    return TR_OK;
+}
+
+/* Ranks that were just started may be on one core, until the system moves them apart. */
+static tr_status settle(probe *p, tr_error *err)
+{
+    double begin = tri_now_s();
+    float own, most = 0;
+    while ((double)most < settle_seconds) {
+        for (int i = 0; i < 20; i++)
+            TRI_TRY(tr_barrier(p->world, err));
+        own = (float)(tri_now_s() - begin);
+        TRI_TRY(tr_all_reduce(p->world, &own, &most, 1, TR_F32, TR_MAX, err));
+    }
+    return TR_OK;
+}
+
+static tr_status measure_pass(probe *p, tr_error *err)
+{
+    p->at = 0;
+    if (p->times->num == 0)
+        TRI_TRY(settle(p, err));
+    TRI_TRY(measure_all(p, err));
+    p->times->num = p->at;
+    return TR_OK;
+}
+
+tr_status tri_work_measure(tri_comm *comm, const double *footprints, int num, tri_work_times *times,
+                           tri_work_prices *prices, tr_error *err)
+{
+    static const double usual[TRI_WORK_POINTS] = {256 << 10, 1 << 20, 4 << 20, 16 << 20, 64 << 20};
+    int n = comm->boot.size, two[2] = {0, 1};
+    tri_work_times own = {0};
+    probe p = {.comm = comm, .world = comm->world, .prices = prices};
+    p.times = times != NULL ? times : &own;
+    if (footprints == NULL) {
+        footprints = usual;
+        num = TRI_WORK_POINTS;
+    }
+    *prices = (tri_work_prices){.num_points = num,
+                                .num_cores = comm->num_cores > 0 ? comm->num_cores : 1};
+    memcpy(prices->footprint, footprints, (size_t)num * sizeof *footprints);
+    p.hands = n < prices->num_cores ? n : prices->num_cores;
+    p.sample_seconds =
+        n > prices->num_cores ? 2e-3 : 5e-4; /* turns of the scheduler take their time */
+    p.room = (size_t)(footprints[num - 1] / (comm->boot.rank < 2 ? 3 : 1 + n)) + 4096;
+    void *send = NULL, *recv = NULL;
+    tr_status status = tr_comm_alloc(comm, p.room, &send, err);
+    if (status == TR_OK)
+        status = tr_comm_alloc(comm, p.room, &recv, err);
+    if (status == TR_OK && comm->boot.rank < 2)
+        status = tr_group_create(comm, "measuring", two, 2, &p.pair, err);
+    p.send = send;
+    p.recv = recv;
+    if (status == TR_OK) {
+        memset(send, 0, p.room);
+        memset(recv, 0, p.room);
+        bool late = false;
+        p.begin = tri_now_s();
+        p.budget_seconds = times == NULL ? tuning_seconds : 1e9;
+        status = measure_pass(&p, err);
+        if (status == TR_OK && times == NULL)
+            status = is_late(&p, &late, err);
+        if (status == TR_OK && times == NULL && !late)
+            status = measure_pass(&p, err);
+    }
+    if (p.pair != NULL)
+        tr_group_destroy(p.pair);
+    tr_comm_free(comm, send);
+    tr_comm_free(comm, recv);
+    return status;
+}
