@@ -122,6 +122,7 @@ static void join_norm(joiner *j, tri_node *grad, tri_op param_op, tri_op joined_
     const tri_shape *dx = &j->graph->values[grad->out[0]].shape;
     if (bias && bias->attr.split_a == dx->rank - 1 && bias->phase == grad->phase &&
         bias->write[0] == params->write[0]) {
+        joined.attr.wide_out |= (uint8_t)((bias->attr.wide_out & 1) << joined.num_out);
         take_output(&joined, bias, 0);
         kill(j, bias);
     }
