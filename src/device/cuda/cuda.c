@@ -237,6 +237,13 @@ static tr_status mark(tri_device *device, uint32_t number, tr_error *err)
     return TR_OK;
 }
 
+static tr_status reach(tri_device *device, uint32_t number, tr_error *err)
+{
+    const cuda_state *state = device->state;
+    TRY("running kernels", cudaEventSynchronize(state->marks[number]));
+    return TR_OK;
+}
+
 static double seconds_between(tri_device *device, uint32_t first, uint32_t second)
 {
     const cuda_state *state = device->state;
@@ -357,6 +364,7 @@ static const tri_device_queue queue = {
     .replay = replay,
     .forget = forget,
     .mark = mark,
+    .reach = reach,
     .seconds_between = seconds_between,
     .lanes = &tri_cuda_lane_table,
 };
