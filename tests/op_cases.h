@@ -20,6 +20,7 @@ enum {
     CASE_SCALE = 256,    /* with a loss scaler, the last input */
     CASE_OVERFLOW = 512, /* finish: the sum of squares is infinite */
     CASE_NO_BIAS = 1024, /* norm_grads: without the sum of dx */
+    CASE_COPY = 2048,    /* adam: with the copy of the parameter */
     CASE_REPEAT = 32,    /* inputs repeat a short sequence of numbers: quick to make (bench) */
 };
 

@@ -465,7 +465,7 @@ static void test_joined_backward(void **state)
                                   l[0], l[1], l[2], l[3]));
         tr_session *session = compiled(settings);
         tri_compile_config config = session->session.config.compile;
-        config.fusions = (tri_fusions){true, true, true, true, true, true};
+        config.fusions = (tri_fusions){true, true, true, true, true, true, true};
         tri_batch_shape batch = tri_session_batch_shape(&session->session, TRI_PROGRAM_TRAIN);
         tri_program program;
         tr_error err = {0};
