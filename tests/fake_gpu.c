@@ -559,7 +559,7 @@ static void close_device(tri_device *device)
 
 const tri_device_def fake_gpu_def = {
     .kind = "fake",
-    .fusions = {.bias = true, .bias_gelu = true, .gelu_grad = true},
+    .fusions = {.bias = true, .bias_gelu = true, .gelu_grad = true, .adam_copy = true},
     .queue = &queue,
     .close = close_device,
     .kernel = kernel_of,

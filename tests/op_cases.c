@@ -78,6 +78,8 @@ int op_must_alias(const op_case *c, op_alias pairs[OP_MAX_ALIAS])
         num = 2;
     for (int i = 0; i < num; i++)
         pairs[i] = (op_alias){i, i};
+    if (c->op == TRI_OP_ADAM && c->flags & CASE_COPY)
+        pairs[num++] = (op_alias){3, 6};
     if (c->op == TRI_OP_NARROW)
         pairs[num++] = (op_alias){0, 1};
     if (c->op == TRI_OP_FINISH && c->flags & CASE_SCALE)
@@ -471,6 +473,10 @@ static void build_update(op_run *run, const op_case *c)
     for (int i = 0; i < num_state; i++)
         if (i == 0 || !(c->flags & CASE_WITHOUT))
             out_f32(run, 1, n);
+    if (c->flags & CASE_COPY) {
+        in_f32(run, 1, n);
+        out_f32(run, 1, n);
+    }
 }
 
 /* sizes: dims of the tensor; the cut is in the attributes. */

@@ -20,6 +20,7 @@ enum {
     CASE_SCALE = 256,    /* with a loss scaler, the last input */
     CASE_OVERFLOW = 512, /* finish: the sum of squares is infinite */
     CASE_NO_BIAS = 1024, /* norm_grads: without the sum of dx */
+    CASE_COPY = 2048,    /* adam: with the copy of the parameter */
     CASE_FLOAT8 = 4096,  /* matmul: 8-bit operands where a device has them, with their scales */
     CASE_AMAX = 8192,    /* activations, gradients: with the largest of each result */
     CASE_SUMS = 16384,   /* quantise: with the sums of columns */

@@ -61,6 +61,7 @@ static inline tr_status small_passes(small_graph *g, how_far end, tr_error *err)
     tri_fusions all = {.bias = true, .bias_gelu = true, .gelu_grad = true};
     TRI_TRY(tri_model_params(&config->model, &batch, &g->params, err));
     TRI_TRY(tri_graph_init(&g->graph, &g->params, err));
+    g->graph.precision = g->config.compile.precision;
     TRI_TRY(tri_model_emit(&config->model, TRI_MODE_TRAIN, &batch, &g->graph, err));
     if (end >= UP_TO_AUTODIFF)
         TRI_TRY(tri_autodiff(&g->graph, tri_loss_seed(config), err));

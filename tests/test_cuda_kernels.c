@@ -1,7 +1,9 @@
 /* Every kernel of the GPU against the portable reference, over the table of operator cases: in f32,
  * bf16 and f16, in place, recorded and replayed, many at once, and past the ends of its operands.
  *
- * Operands and scratch of a call lie in one image between canaries (gpu_image.h). */
+ * Operands and scratch of a call lie in one image between canaries (gpu_image.h). Arguments are
+ * names of operators: the table is then run for these alone, which is for tools that make it slow.
+ */
 #include "gpu_image.h"
 #include "op_cases.h"
 
@@ -50,6 +52,7 @@ typedef struct gpu_call {
 
 static tri_device gpu;
 static gpu_memory memory;
+static char **only;   /* names of operators, or none for all */
 static int num_wrong; /* what is wrong is printed and counted, so that one run shows it all */
 
 __attribute__((format(printf, 1, 2))) static void wrong(const char *format, ...)
@@ -381,13 +384,21 @@ static void check_case(const op_case *c, const variant *v)
 
 /* --- Tests ---------------------------------------------------------------------------------- */
 
+static bool is_wanted(tri_op op)
+{
+    bool wanted = !*only;
+    for (char **name = only; *name; name++)
+        wanted |= strcmp(*name, tri_op_get(op)->name) == 0;
+    return wanted && tri_cuda_kernel(op);
+}
+
 static void test_every_case(void **state)
 {
     (void)state;
     int num;
     const op_case *cases = op_cases(&num);
     for (int i = 0; i < num; i++)
-        for (int v = 0; tri_cuda_kernel(cases[i].op) && v < NUM_VARIANTS; v++)
+        for (int v = 0; is_wanted(cases[i].op) && v < NUM_VARIANTS; v++)
             if (variant_applies(&cases[i], &variants[v]))
                 check_case(&cases[i], &variants[v]);
     assert_int_equal(num_wrong, 0);
@@ -431,6 +442,81 @@ static void test_attention_without_cudnn(void **state)
                 check_case(&cases[i], &variants[v]);
     shared_state()->dnn = dnn;
     assert_int_equal(num_wrong, 0);
+}
+
+enum { PIECE_T = 1024, PIECE_H = 16, PIECE_K = 64, PIECE_B = 36 };
+
+/* q, k, v, o, lse, do: the part of them that begins at this row of the batch. */
+static void run_rows(tri_op op, unsigned char *const *data, int64_t first, int64_t num)
+{
+    const tri_attr attr = {.alpha = 0.125f, .causal = true};
+    tri_kernel_args args = {.attr = &attr, .device = gpu.state, .overwrite = true};
+    size_t row = (size_t)PIECE_T * PIECE_H * PIECE_K * 2;
+    tri_tensor lse = {.data = data[4] + (size_t)first * PIECE_T * PIECE_H * 4,
+                      .dtype = TRI_F32,
+                      .rank = 3,
+                      .size = {num, PIECE_H, PIECE_T},
+                      .count = num * PIECE_H * PIECE_T};
+    tri_tensor t[9];
+    for (int i = 0; i < 9; i++)
+        t[i] = (tri_tensor){.data = data[i] + (size_t)first * row,
+                            .dtype = TRI_BF16,
+                            .rank = 4,
+                            .size = {num, PIECE_T, PIECE_H, PIECE_K},
+                            .count = num * PIECE_T * PIECE_H * PIECE_K};
+    t[4] = lse;
+    bool grad = op == TRI_OP_ATTENTION_GRAD;
+    for (int i = 0; i < 5; i++) /* q, k, v, o, lse */
+        args.in[i + grad] = t[i];
+    args.num_in = grad ? 9 : 6;
+    args.num_out = grad ? 3 : 2;
+    for (int k = 0; k < 3; k++)
+        args.out[k] = t[grad ? 6 + k : 3 + k];
+    args.in[0] = grad ? t[5] : t[0];
+    for (int i = grad ? 6 : 3; i < args.num_in; i++)
+        args.in[i] = (tri_tensor){0};
+    assert_true(tri_cuda_kernel(op)->scratch_bytes(&args, 1) <= shared_state()->scratch_bytes);
+    tri_cuda_kernel(op)->run(&args);
+}
+
+/* A batch whose scratch would be too large is cut; its parts, one by one, have the same bits. */
+static void test_attention_in_pieces(void **state)
+{
+    (void)state;
+    if (!shared_state()->dnn)
+        skip();
+    enum { SCRATCH = 1 << 30, NUM = 12, HALF = PIECE_B / 2 };
+    tr_error err = {0};
+    size_t bytes = (size_t)PIECE_B * PIECE_T * PIECE_H * PIECE_K * 2;
+    unsigned char *room = gpu.def->alloc(NUM * bytes + SCRATCH), *data[NUM];
+    unsigned char *got[2] = {malloc(3 * bytes), malloc(3 * bytes)};
+    assert_true(room && got[0] && got[1]);
+    for (int i = 0; i < NUM; i++)
+        data[i] = room + (size_t)i * bytes;
+    void *scratch = shared_state()->scratch;
+    size_t scratch_bytes = shared_state()->scratch_bytes;
+    shared_state()->scratch = room + NUM * bytes;
+    shared_state()->scratch_bytes = SCRATCH;
+    tri_cuda_fill_noise(room, (int64_t)(6 * bytes / 2), TRI_BF16, shared_state()->stream);
+    run_rows(TRI_OP_ATTENTION, data, 0, PIECE_B);
+    for (int apart = 0; apart < 2; apart++) {
+        for (int k = 0; apart && k < 3; k++)
+            data[6 + k] = data[9 + k];
+        for (int b = 0; b < PIECE_B; b += apart ? HALF : PIECE_B)
+            run_rows(TRI_OP_ATTENTION_GRAD, data, b, apart ? HALF : PIECE_B);
+        must(gpu.def->queue->download(&gpu, got[apart], data[6], 3 * bytes, &err), &err);
+        must(gpu.def->queue->finish(&gpu, &err), &err);
+    }
+    bool any = false;
+    for (size_t i = 0; i < 3 * bytes; i++)
+        any |= got[0][i] != 0;
+    assert_true(any);
+    assert_memory_equal(got[0], got[1], 3 * bytes);
+    shared_state()->scratch = scratch;
+    shared_state()->scratch_bytes = scratch_bytes;
+    gpu.def->free(room, NUM * bytes + SCRATCH);
+    free(got[0]);
+    free(got[1]);
 }
 
 /* A product large enough to be measured, before and after it was. */
@@ -661,8 +747,10 @@ static void test_shared_sum(void **state)
     check_shared_sum(&sums, 5);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
+    (void)argc;
+    only = argv + 1;
     tr_error err = {0};
     tri_device_config config = {.kind = "cuda"};
     if (tri_device_open(&config, &gpu, &err) != TR_OK ||
@@ -670,6 +758,7 @@ int main(void)
         printf("skipped: %s\n", err.message);
         return 77;
     }
+    const struct CMUnitTest table[] = {cmocka_unit_test(test_every_case)};
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_8_bits),
         cmocka_unit_test(test_every_case),
@@ -678,8 +767,10 @@ int main(void)
         cmocka_unit_test(test_attention_in_any_order),
         cmocka_unit_test(test_many_at_once),
         cmocka_unit_test(test_shared_sum),
+        cmocka_unit_test(test_attention_in_pieces),
     };
-    int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    int failed = *only ? cmocka_run_group_tests(table, NULL, NULL)
+                       : cmocka_run_group_tests(tests, NULL, NULL);
     gpu_memory_free(&memory, &gpu);
     tri_device_close(&gpu);
     return failed;

@@ -335,6 +335,36 @@ static void test_backward_is_joined(void **state)
     small_graph_fini(&g);
 }
 
+static int count_copies(const tri_graph *graph)
+{
+    int num = 0;
+    for (size_t i = 0; i < graph->params->count; i++)
+        num += graph->copy_state[i] != TRI_NONE;
+    return num;
+}
+
+/* Adam takes the copies along; what updates otherwise leaves them to narrow. */
+static void test_adam_writes_copies(void **state)
+{
+    (void)state;
+    small_graph g;
+    tri_fusions can = {.adam_copy = true};
+    join(&g, SET("precision.kind=bf16", "optim.kind=adamw"), can);
+    int copies = count_copies(&g.graph), written = 0;
+    assert_true(copies > 0);
+    for (size_t n = 0; n < g.graph.num_nodes; n++)
+        written += g.graph.nodes[n].op == TRI_OP_ADAM && g.graph.nodes[n].num_out == 4;
+    assert_int_equal(written, copies);
+    assert_int_equal(count_op(&g.graph, TRI_OP_NARROW), 0);
+    small_graph_fini(&g);
+    join(&g, SET("precision.kind=bf16", "optim.kind=adamw"), (tri_fusions){0});
+    assert_int_equal(count_op(&g.graph, TRI_OP_NARROW), copies);
+    small_graph_fini(&g);
+    join(&g, SET("precision.kind=bf16", "optim.kind=sgd"), can);
+    assert_int_equal(count_op(&g.graph, TRI_OP_NARROW), copies);
+    small_graph_fini(&g);
+}
+
 /* --- Mistakes in a model -------------------------------------------------------------------- */
 
 /* A graph with a value of each of two shapes, and one parameter. */
@@ -606,6 +636,7 @@ int main(void)
         cmocka_unit_test(test_counts_of_operators),
         cmocka_unit_test(test_fusion_follows_the_device),
         cmocka_unit_test(test_backward_is_joined),
+        cmocka_unit_test(test_adam_writes_copies),
         cmocka_unit_test(test_mistakes_are_told_clearly),
         cmocka_unit_test(test_autodiff_needs_a_loss),
         cmocka_unit_test(test_chain_of_gpt2_ends_at_the_embeddings),

@@ -454,6 +454,8 @@ static void test_joined_backward(void **state)
         {"layout.dp=2", "layout.zero=2", "layout.tp=2", "layout.sp=true"},
         {"layout.dp=2", "layout.zero=3", "layout.microbatches=2", "layout.pp=1"},
         {"layout.dp=2", "layout.zero=3", "layout.microbatches=2", "layout.pp=2"},
+        {"layout.dp=2", "layout.zero=2", "precision.kind=bf16", "layout.pp=1"},
+        {"layout.dp=2", "layout.zero=1", "precision.kind=bf16", "layout.pp=1"},
         {"layout.tp=2", "layout.sp=true", "precision.kind=bf16", "layout.split_backward=true"}};
     static const char *const kinds[] = {"model.kind=gpt2", "model.kind=llama"};
     for (size_t i = 0; i < 2 * sizeof layouts / sizeof *layouts; i++) {

@@ -185,6 +185,13 @@ static tr_status finish(tri_device *device, tr_error *err)
     return TR_OK;
 }
 
+/* What is enqueued runs at once. */
+static tr_status reach(tri_device *device, uint32_t number, tr_error *err)
+{
+    (void)number;
+    return finish(device, err);
+}
+
 static tr_status record(tri_device *device, tr_error *err)
 {
     (void)device;
@@ -253,6 +260,7 @@ static const tri_device_queue queue = {.start = start,
                                        .replay = replay,
                                        .forget = forget,
                                        .mark = mark,
+                                       .reach = reach,
                                        .seconds_between = seconds_between};
 
 /* The settings must outlive the session. */
@@ -289,9 +297,12 @@ typedef struct results {
     size_t num_weights;
 } results;
 
+/* With an evaluation between two of the steps: it uses the inputs that were filled ahead. */
 static void run_steps(tri_session *session, double *by_op, results *r)
 {
     tr_error err = {0};
+    tri_eval_result eval;
+    bool queue = session->device.def->queue;
     for (int i = 0; i < NUM_STEPS; i++) {
         tri_step_result step;
         session->executors[TRI_PROGRAM_TRAIN].time_by_op = i == 2 ? by_op : NULL;
@@ -299,8 +310,12 @@ static void run_steps(tri_session *session, double *by_op, results *r)
             fail_msg("%s", err.message);
         r->loss[i] = step.loss;
         r->norm[i] = step.grad_norm;
+        bool timed = session->executors[TRI_PROGRAM_TRAIN].time_by_op;
+        bool ahead = session->ahead == i + 1 && session->ahead_runs == session->store.num_runs;
+        assert_true(ahead == (queue && !timed));
+        if (i == 0)
+            assert_int_equal(tri_session_eval(session, &eval, &err), TR_OK);
     }
-    tri_eval_result eval;
     assert_int_equal(tri_session_eval(session, &eval, &err), TR_OK);
     r->eval = eval.loss;
     assert_int_equal(tri_session_pull_weights(session, &err), TR_OK);

@@ -69,6 +69,8 @@ typedef struct tri_device_queue {
     void (*forget)(void *recording);
     /* A mark in the queue; after finish, the seconds that passed on the device between two. */
     tr_status (*mark)(tri_device *device, uint32_t mark, tr_error *err);
+    /* Waits for what was enqueued before the mark was. May be NULL: the host then only waits. */
+    tr_status (*reach)(tri_device *device, uint32_t mark, tr_error *err);
     double (*seconds_between)(tri_device *device, uint32_t first, uint32_t second);
     const tri_device_lanes *lanes; /* NULL: messages go through the host */
 } tri_device_queue;

@@ -6,7 +6,8 @@
  *   result is also summed over rows, as the gradient of the bias before the residual sum, that sum
  *   comes with it.
  * - Cross-entropy of whole rows: statistics, loss and gradient in one pass over the logits. The
- *   gradient is then made in the forward, in the place of the logits. */
+ *   gradient is then made in the forward, in the place of the logits.
+ * - Adam writes the 16-bit copy of a parameter while it has the parameter at hand. */
 #include <stdlib.h>
 
 #include "graph/op_table.h"
@@ -122,6 +123,7 @@ static void join_norm(joiner *j, tri_node *grad, tri_op param_op, tri_op joined_
     const tri_shape *dx = &j->graph->values[grad->out[0]].shape;
     if (bias && bias->attr.split_a == dx->rank - 1 && bias->phase == grad->phase &&
         bias->write[0] == params->write[0]) {
+        joined.attr.wide_out |= (uint8_t)((bias->attr.wide_out & 1) << joined.num_out);
         take_output(&joined, bias, 0);
         kill(j, bias);
     }
@@ -158,6 +160,26 @@ static void join_cross_entropy(joiner *j, tri_node *loss)
     replace(j, loss, &joined);
 }
 
+/* ---- copies of parameters ---- */
+
+/* A step that is not ok leaves both as they were, and they agreed. A rank that has a slice of the
+ * parameter and all of the copy leaves it to narrow, which knows where the slice goes. */
+static void join_copy(joiner *j, tri_node *narrow)
+{
+    tri_id param = narrow->in[0], made_by = j->graph->values[param].producer;
+    const tri_value *whole = &j->graph->values[param], *copy = &j->graph->values[narrow->out[0]];
+    tri_node *adam = made_by == TRI_NONE ? NULL : &j->graph->nodes[made_by];
+    if (!adam || j->graph->flats || !tri_shape_equal(&whole->shape, &copy->shape) ||
+        adam->op != TRI_OP_ADAM || adam->num_in != 6 || adam->num_out != 3 ||
+        adam->out[0] != param || adam->phase != narrow->phase ||
+        tri_node_chunk(j->graph, adam) != tri_node_chunk(j->graph, narrow))
+        return;
+    adam->in[adam->num_in++] = narrow->in[1];
+    take_output(adam, narrow, 0);
+    j->graph->values[narrow->out[0]].producer = made_by;
+    kill(j, narrow);
+}
+
 tr_status tri_fuse_backward(tri_graph *graph, const tri_fusions *can, tr_error *err)
 {
     joiner j = {graph, tri_graph_count_uses(graph), calloc(graph->num_nodes + 1, sizeof(bool))};
@@ -173,6 +195,8 @@ tr_status tri_fuse_backward(tri_graph *graph, const tri_fusions *can, tr_error *
             join_norm(&j, node, TRI_OP_RMSNORM_PARAM_GRAD, TRI_OP_RMSNORM_GRADS);
         else if (node->op == TRI_OP_CE_LOSS && can->cross_entropy)
             join_cross_entropy(&j, node);
+        else if (node->op == TRI_OP_NARROW && can->adam_copy)
+            join_copy(&j, node);
     }
     bool ready = j.uses && j.dead;
     if (ready)

@@ -17,6 +17,7 @@ typedef struct tri_fusions {
     bool norm_grads;    /* all of a norm's backward in one */
     bool cross_entropy; /* all of it in one, the gradient too */
     bool amax;          /* of activations and their gradients, while they are made */
+    bool adam_copy;     /* Adam writes the 16-bit copy of what it updates */
 } tri_fusions;
 
 /* Contributions to an accumulator write into it themselves where their operator can. */

@@ -69,7 +69,11 @@ typedef struct tri_executor {
      * the executor sleeps for the rest. NULL: as long as it takes. */
     const double *pace;
     tri_rank_status *status; /* NULL, or where to say which instruction is running */
-    tri_part *parts;         /* of a device with a queue, after the first run */
+    /* Called in a run on a device with a queue, once the inputs have left the host's memory: while
+     * the device is busy the host may write those of the next run. Not in runs that are timed. */
+    void (*meanwhile)(void *context);
+    void *meanwhile_context;
+    tri_part *parts; /* of a device with a queue, after the first run */
     size_t num_parts, parts_capacity;
     void **requests; /* [num_flights] messages under way, NULL: not started, or ended */
     size_t num_started, num_landed; /* flights, in this run */

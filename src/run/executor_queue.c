@@ -391,10 +391,15 @@ static tr_status copy_spaces(tri_executor *executor, bool inputs, tr_error *err)
 
 tr_status tri_executor_run_queue(tri_executor *executor, tr_error *err)
 {
-    bool first;
+    bool first, timed = executor->trace || executor->time_by_op;
+    bool meanwhile = executor->meanwhile && queue_of(executor)->reach && !timed;
+    tri_device *device = executor->store->device;
+    executor->store->num_runs++;
     TRI_TRY(tri_executor_lane_begin(executor, &first, err));
     TRI_TRY(copy_spaces(executor, true, err));
-    if (executor->trace || executor->time_by_op) {
+    if (meanwhile)
+        TRI_TRY(queue_of(executor)->mark(device, 0, err));
+    if (timed) {
         TRI_TRY(run_timed(executor, err));
     } else if (first) {
         TRI_TRY(run_once(executor, err));
@@ -404,5 +409,9 @@ tr_status tri_executor_run_queue(tri_executor *executor, tr_error *err)
         TRI_TRY(replay_all(executor, err));
     }
     TRI_TRY(copy_spaces(executor, false, err));
+    if (meanwhile) {
+        TRI_TRY(queue_of(executor)->reach(device, 0, err));
+        executor->meanwhile(executor->meanwhile_context);
+    }
     return tri_executor_finish(executor, err);
 }

@@ -89,30 +89,61 @@ static tri_row number_row(tri_session *session, int program, uint32_t microbatch
     return begin_row(session, program, microbatch, r);
 }
 
-/* Rows [first_row, ...) of the batch of the next step. Padding stays as it was preset, without
- * targets; models without tokens have none such. */
-static void fill_train_rows(tri_session *session, uint32_t microbatch, int64_t first_row)
+/* Row r of a micro-batch of a step. Padding stays as it was preset, without targets; models without
+ * tokens have none such. */
+static void fill_train_row(tri_session *session, int64_t step, uint32_t microbatch, int64_t r,
+                           int64_t number)
 {
-    const tri_compile_config *config = &session->config.compile;
-    int64_t rows = tri_microbatch_rows(config);
-    for (int64_t r = 0; r < rows; r++) {
-        uint64_t sample;
-        tri_row row = number_row(session, TRI_PROGRAM_TRAIN, microbatch, r, first_row + r);
-        if (!tri_epochs_sample(&session->epochs, config->batch, session->step, first_row + r,
-                               &sample))
-            continue;
+    int64_t batch = session->config.compile.batch;
+    uint64_t sample;
+    tri_row row = number_row(session, TRI_PROGRAM_TRAIN, microbatch, r, number);
+    if (tri_epochs_sample(&session->epochs, batch, step, number, &sample))
         session->row(session->row_context, TRI_SPLIT_TRAIN, sample, &row);
-        if (session->sampled)
-            session->sampled(session->sampled_context, sample);
-    }
 }
 
-void tri_fill_train_batch(tri_session *session)
+static void tell_sample(tri_session *session, int64_t step, uint32_t microbatch, int64_t r,
+                        int64_t number)
+{
+    (void)microbatch;
+    (void)r;
+    uint64_t sample;
+    if (tri_epochs_sample(&session->epochs, session->config.compile.batch, step, number, &sample))
+        session->sampled(session->sampled_context, sample);
+}
+
+typedef void (*row_visit)(tri_session *session, int64_t step, uint32_t microbatch, int64_t r,
+                          int64_t number);
+
+/* This rank's rows of a step; number: the one that a row has in the whole batch. */
+static void visit_rows(tri_session *session, int64_t step, row_visit visit)
 {
     int64_t rows = tri_microbatch_rows(&session->config.compile);
     uint32_t num = session->programs[TRI_PROGRAM_TRAIN].num_microbatches;
     for (uint32_t m = 0; m < num; m++)
-        fill_train_rows(session, m, ((int64_t)session->dp_rank * num + m) * rows);
+        for (int64_t r = 0; r < rows; r++)
+            visit(session, step, m, r, ((int64_t)session->dp_rank * num + m) * rows + r);
+}
+
+void tri_fill_train_batch(tri_session *session)
+{
+    bool there = session->ahead == session->step && session->ahead_runs > 0 &&
+                 session->ahead_runs == session->store.num_runs;
+    if (!there)
+        visit_rows(session, session->step, fill_train_row);
+    session->ahead_runs = 0;
+    if (session->sampled)
+        visit_rows(session, session->step, tell_sample);
+}
+
+/* Rows that a caller makes are asked for when their step comes. */
+void tri_fill_ahead(void *context)
+{
+    tri_session *session = context;
+    if (session->row != tri_data_session_row)
+        return;
+    visit_rows(session, session->step + 1, fill_train_row);
+    session->ahead = session->step + 1;
+    session->ahead_runs = session->store.num_runs;
 }
 
 bool tri_fill_eval_batch(tri_session *session, int64_t run)

@@ -10,8 +10,12 @@ void *tri_session_host(const tri_session *session, int program, tri_host_value n
                        uint32_t microbatch);
 bool tri_session_has_sequences(const tri_session *session);
 
-/* This rank's rows of the session's next step. */
+/* This rank's rows of the session's next step, unless they are there already; tells who wants to
+ * know which samples they are. */
 void tri_fill_train_batch(tri_session *session);
+/* For the executor, while the device is at a step: fills the rows of the one after it. context: the
+ * session. */
+void tri_fill_ahead(void *context);
 /* This rank's rows of the run-th run of the evaluation program; false when all rows are done. The
  * rows together are the same in every layout. */
 bool tri_fill_eval_batch(tri_session *session, int64_t run);

@@ -261,6 +261,10 @@ tr_status tri_session_start(tri_session *session, tr_error *err)
         if (session->config.keep_pace && p == TRI_PROGRAM_TRAIN)
             session->executors[p].pace = session->config.pace;
         session->executors[p].status = session->status;
+        if (p == TRI_PROGRAM_TRAIN) {
+            session->executors[p].meanwhile = tri_fill_ahead;
+            session->executors[p].meanwhile_context = session;
+        }
     }
     TRI_TRY(tri_weights_place(session, err));
     if (!session->config.weights_follow)

@@ -110,6 +110,8 @@ typedef struct tri_session {
     int64_t skipped_row; /* since the last update: such, but for those that halve the loss scale */
     int64_t num_steps;
     tri_epochs epochs;
+    int64_t ahead;       /* the step whose rows the inputs hold, filled while the one before ran */
+    uint64_t ahead_runs; /* how many runs there had been by then: another would have used them */
     bool compiled, started;
 } tri_session;
 

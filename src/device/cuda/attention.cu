@@ -120,12 +120,57 @@ static void attention(const tri_kernel_args *args)
         tri_attention_any_forward(&a, dtype, stream);
 }
 
+/* The gradient's scratch grows with the batch, to gigabytes: more than it uses at a time. So the
+ * batch is cut into equal pieces, by shape alone, until a piece needs no more than this. */
+constexpr size_t PIECE_BYTES = (size_t)5 << 28; /* 1.25 GiB */
+
+static tri_cuda_sdpa piece_of(tri_cuda_sdpa call)
+{
+    int64_t batch = call.num_batch, pieces = 1;
+    for (; pieces < batch; call.num_batch = batch / pieces) {
+        size_t bytes = tri_cuda_dnn_scratch(&call); /* 0 for too much, among others */
+        if (bytes > 0 && bytes <= PIECE_BYTES)
+            break;
+        do
+            pieces++;
+        while (batch % pieces != 0);
+    }
+    return call;
+}
+
+/* Moves on to the next piece. */
+static void advance(tri_cuda_sdpa *c)
+{
+    int64_t rows = c->num_batch * c->num_pos, bytes = (int64_t)tri_dtype_bytes(c->dtype);
+    int64_t q = rows * c->q_step * bytes, k = rows * c->k_step * bytes,
+            o = rows * c->o_step * bytes;
+    c->q = (const char *)c->q + q;
+    c->k = (const char *)c->k + k;
+    c->v = (const char *)c->v + k;
+    c->o = (char *)c->o + o;
+    c->lse = (float *)c->lse + rows * c->heads;
+    c->dout = (const char *)c->dout + o;
+    c->dq = (char *)c->dq + q;
+    c->dk = (char *)c->dk + k;
+    c->dv = (char *)c->dv + k;
+}
+
+/* False where cuDNN has nothing for it; what was written by then will be written again. */
+static bool dnn_gradient(tri_cuda *cuda, const tri_cuda_sdpa *call)
+{
+    tri_cuda_sdpa piece = piece_of(*call);
+    for (int64_t b = 0; b < call->num_batch; b += piece.num_batch, advance(&piece))
+        if (!tri_cuda_dnn_attention(cuda, &piece))
+            return false;
+    return true;
+}
+
 /* lse2 and delta, or what cuDNN wants. */
 static size_t attention_grad_scratch(const tri_kernel_args *args, int num_threads)
 {
     (void)num_threads;
     tri_attention a = read_operands(args, args->in + 1, args->in + 6);
-    tri_cuda_sdpa call = sdpa_of(&a, args, true);
+    tri_cuda_sdpa call = piece_of(sdpa_of(&a, args, true));
     size_t theirs = tri_cuda_dnn_scratch(&call);
     size_t ours = 2 * (size_t)args->in[5].count * sizeof(float);
     return theirs > ours ? theirs : ours;
@@ -150,7 +195,7 @@ static void attention_grad(const tri_kernel_args *args)
     if (args->out[0].count == 0)
         return;
     tri_cuda_sdpa call = sdpa_of(&a, args, true);
-    if (tri_cuda_dnn_attention(cuda, &call))
+    if (dnn_gradient(cuda, &call))
         return;
     tri_attention_stats(&a, dtype, stream);
     if (suits_mma(&a, dtype))
@@ -166,6 +211,7 @@ bool tri_cuda_attention_takes(tri_op op, const tri_kernel_args *args)
     tri_attention a = read_operands(args, args->in + grad, args->in + (grad ? 6 : 3));
     if (cuda && cuda->dnn) { /* its plan is better made now than while a step is recorded */
         tri_cuda_sdpa call = sdpa_of(&a, args, grad);
+        call = grad ? piece_of(call) : call;
         tri_cuda_dnn_plan(cuda->dnn, &call);
     }
     return a.width <= TRI_ATTENTION_MAX_WIDTH;

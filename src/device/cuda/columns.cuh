@@ -4,7 +4,7 @@
 #ifndef TRI_DEVICE_CUDA_COLUMNS_CUH
 #define TRI_DEVICE_CUDA_COLUMNS_CUH
 
-#include "device/cuda/common.cuh"
+#include "device/cuda/early.cuh"
 
 namespace tri
 {
@@ -56,6 +56,7 @@ __global__ void __launch_bounds__(COLUMN_LANES *COLUMN_ROWS)
     int64_t first = (int64_t)blockIdx.y * rows_of_chunk;
     int64_t end = first + rows_of_chunk < rows ? first + rows_of_chunk : rows;
     float sum[OUT][N] = {};
+    await_previous();
     if (col < cols) {
 #pragma unroll 4
         for (int64_t row = first + threadIdx.y; row < end; row += COLUMN_ROWS) {
@@ -82,6 +83,7 @@ __global__ void __launch_bounds__(COLUMN_LANES *COLUMN_ROWS)
         for (int k = 0; k < N; k++)
             shared[o][threadIdx.y][threadIdx.x * N + k] = sum[o][k];
     __syncthreads();
+    release_next();
     int thread = (int)(threadIdx.y * COLUMN_LANES + threadIdx.x);
     for (int o = 0; o < OUT; o++)
         for (int j = thread; j < COLUMN_LANES * N; j += COLUMN_LANES * COLUMN_ROWS) {
@@ -102,8 +104,9 @@ __global__ void __launch_bounds__(COLUMN_LANES *COLUMN_ROWS)
     int64_t col = (int64_t)blockIdx.x * COLUMN_LANES + threadIdx.x;
     const float *from = partial + (int64_t)blockIdx.y * num_chunks * cols;
     float sum = 0;
+    await_previous();
     if (col < cols) {
-#pragma unroll 4
+#pragma unroll 8
         for (int chunk = (int)threadIdx.y; chunk < num_chunks; chunk += COLUMN_ROWS)
             sum += from[(int64_t)chunk * cols + col];
     }
@@ -138,15 +141,14 @@ inline void sum_columns_of(const tri_kernel_args *args, const float *stats, int6
     column_cut cut = cut_columns(rows, cols, N);
     float *partial = (float *)device_of(args)->scratch;
     dim3 threads(COLUMN_LANES, COLUMN_ROWS);
-    column_chunks<N, KIND>
-        <<<dim3(cut.num_col_blocks, (unsigned)cut.num_chunks), threads, 0, stream_of(args)>>>(
-            data_of<T>(args->in[0]), KIND == COLUMN_BIAS ? nullptr : data_of<T>(args->in[1]), stats,
-            rows, cols, cut.rows_of_chunk, partial);
+    launch_early(args, column_chunks<N, KIND, T>,
+                 dim3(cut.num_col_blocks, (unsigned)cut.num_chunks), threads, 0,
+                 data_of<T>(args->in[0]), KIND == COLUMN_BIAS ? nullptr : data_of<T>(args->in[1]),
+                 stats, rows, cols, cut.rows_of_chunk, partial);
     constexpr int OUT = column_outputs<KIND>;
-    column_finish<O>
-        <<<dim3((unsigned)ceil_div(cols, COLUMN_LANES), OUT), threads, 0, stream_of(args)>>>(
-            partial, cut.num_chunks, cols, args->overwrite, data_of<O>(args->out[0]),
-            OUT > 1 ? data_of<O>(args->out[OUT - 1]) : nullptr);
+    launch_early(args, column_finish<O>, dim3((unsigned)ceil_div(cols, COLUMN_LANES), OUT), threads,
+                 0, partial, cut.num_chunks, cols, args->overwrite, data_of<O>(args->out[0]),
+                 OUT > 1 ? data_of<O>(args->out[OUT - 1]) : nullptr);
 }
 
 /* Into out[0] (and out[1]), of type O; dy is in[0], x in[1]. */

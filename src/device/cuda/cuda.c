@@ -245,6 +245,13 @@ static tr_status mark(tri_device *device, uint32_t number, tr_error *err)
     return TR_OK;
 }
 
+static tr_status reach(tri_device *device, uint32_t number, tr_error *err)
+{
+    const cuda_state *state = device->state;
+    TRY("running kernels", cudaEventSynchronize(state->marks[number]));
+    return TR_OK;
+}
+
 static double seconds_between(tri_device *device, uint32_t first, uint32_t second)
 {
     const cuda_state *state = device->state;
@@ -372,6 +379,7 @@ static const tri_device_queue queue = {
     .replay = replay,
     .forget = forget,
     .mark = mark,
+    .reach = reach,
     .seconds_between = seconds_between,
     .lanes = &tri_cuda_lane_table,
 };
@@ -384,6 +392,7 @@ const tri_device_def tri_device_cuda = {
                 .add = true,
                 .norm_grads = true,
                 .cross_entropy = true,
+                .adam_copy = true,
                 .amax = true},
     .queue = &queue,
     .open = open_cuda,

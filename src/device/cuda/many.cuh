@@ -2,7 +2,7 @@
  *
  * The table of tensors is a parameter of the kernel, passed by value. A block works on a stretch of
  * one tensor and finds the tensor by its number. What a rule does to the elements of its tensors
- * (at most four, each with a type of its own) is a class:
+ * (at most five, each with a type of its own) is a class:
  *     NUM_DATA        tensors
  *     PACKS           packs that a thread loads before it stores any
  *     WIDE            bit d: tensor d is always f32
@@ -24,17 +24,18 @@ constexpr int MANY_STEPS = 4; /* packs of a thread, four elements each */
 constexpr int MANY_ELEMENTS = MANY_THREADS * 4 * MANY_STEPS;
 
 struct many_entry {
-    void *data[4];
+    void *data[5];
     int64_t count;
     float k[5]; /* constants of the rule */
     uint32_t first_block;
-    uint8_t type[4];
+    uint8_t type[5];
+    uint8_t aligned;
     uint16_t flags; /* of the rule */
-    uint16_t aligned;
 };
 
 /* Parameters of a kernel may have 32,764 bytes. */
-enum { MANY_FEW = 8, MANY_MOST = 440 };
+enum { MANY_FEW = 8, MANY_MOST = 400 };
+static_assert(sizeof(many_entry) * MANY_MOST < 32600, "the parameters of a kernel");
 
 template <int CAPACITY> struct many_table {
     many_entry entry[CAPACITY];

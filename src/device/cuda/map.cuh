@@ -6,7 +6,7 @@
 #ifndef TRI_DEVICE_CUDA_MAP_CUH
 #define TRI_DEVICE_CUDA_MAP_CUH
 
-#include "device/cuda/common.cuh"
+#include "device/cuda/early.cuh"
 
 namespace tri
 {
@@ -29,6 +29,7 @@ __global__ void __launch_bounds__(MAP_THREADS) map_kernel(F f, map_operands<A, B
 {
     int64_t first = ((int64_t)blockIdx.x * MAP_PACKS * MAP_THREADS + threadIdx.x) * N;
     constexpr int64_t STEP = (int64_t)MAP_THREADS * N;
+    await_previous();
     if (p.aligned && first + (MAP_PACKS - 1) * STEP + N <= p.count) {
         pack<A, N> a[MAP_PACKS];
         pack<B, N> b[MAP_PACKS];
@@ -84,7 +85,7 @@ inline void map(const tri_kernel_args *args, F f, const void *a, const void *b, 
     if (p.count == 0)
         return;
     unsigned blocks = (unsigned)ceil_div(p.count, (int64_t)MAP_THREADS * MAP_PACKS * N);
-    map_kernel<N, NUM_IN, NUM_OUT, A, B, C, O><<<blocks, MAP_THREADS, 0, stream_of(args)>>>(f, p);
+    launch_early(args, map_kernel<N, NUM_IN, NUM_OUT, A, B, C, O, F>, blocks, MAP_THREADS, 0, f, p);
 }
 
 /* All operands of one type. */

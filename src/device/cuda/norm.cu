@@ -100,6 +100,7 @@ __global__ void __launch_bounds__(MOST_THREADS) norm_kernel(norm_operands<T> p, 
     pack<T, N> held[C > 0 ? C : 1];
     auto inside = [&](int c) { return live && (int)threadIdx.x + c * width < packs; };
     auto place = [&](int c) { return base + ((int64_t)threadIdx.x + c * width) * N; };
+    await_previous();
     if constexpr (C > 0) { /* all loads before the first store: sum may be x or r */
         pack<T, N> r[C];
 #pragma unroll
@@ -293,9 +294,9 @@ void norm_packs(const tri_kernel_args *args, const norm_operands<T> &p)
     norm_shape shape = shape_of(args);
     norm_launch l = launch_of(shape.rows, shape.dim / N);
     if (l.held)
-        norm_kernel<N, HELD, LAYER, ADD><<<l.blocks, l.threads, 0, stream_of(args)>>>(p, shape);
+        launch_early(args, norm_kernel<N, HELD, LAYER, ADD, T>, l.blocks, l.threads, 0, p, shape);
     else
-        norm_kernel<N, 0, LAYER, ADD><<<l.blocks, l.threads, 0, stream_of(args)>>>(p, shape);
+        launch_early(args, norm_kernel<N, 0, LAYER, ADD, T>, l.blocks, l.threads, 0, p, shape);
 }
 
 template <bool LAYER, bool ADD> void norm(const tri_kernel_args *args)

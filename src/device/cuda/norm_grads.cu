@@ -8,6 +8,7 @@
  * the bytes: packs are widened and narrowed two elements at a time. The formulas are those of
  * norm.cu; rows too long for a block go through its kernels. */
 #include "device/cuda/columns.cuh"
+#include "device/cuda/early.cuh"
 
 namespace
 {
@@ -47,27 +48,43 @@ template <typename T> struct operands {
     float share; /* 1 / dim */
 };
 
-/* Over all threads of the block, V sums at once. Every other call uses the other half of shared, so
- * one barrier is enough. */
-template <int V> __device__ __forceinline__ void block_sums(float *value, float *shared, int &half)
+/* V sums over a warp at once: half of the values change places with the other half of the lanes,
+ * then half of the rest, so that six exchanges do for four sums where one by one takes twenty. Lane
+ * l gets sum l / (32 / V). */
+template <int V> __device__ __forceinline__ float warp_sums(float *value)
 {
-    int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, num_warps = blockDim.x >> 5;
-    float *here = shared + half * 32 * V;
-    half ^= 1;
+    int lane = (int)threadIdx.x & 31;
 #pragma unroll
-    for (int v = 0; v < V; v++)
-        value[v] = warp_sum(value[v]);
-    if (lane == 0) {
+    for (int half = V / 2, bit = 16; half > 0; half /= 2, bit /= 2) {
+        bool upper = lane & bit;
 #pragma unroll
-        for (int v = 0; v < V; v++)
-            here[warp * V + v] = value[v];
+        for (int v = 0; v < half; v++) {
+            float keep = upper ? value[v + half] : value[v];
+            float give = upper ? value[v] : value[v + half];
+            value[v] = keep + __shfl_xor_sync(WHOLE_WARP, give, bit);
+        }
     }
+    return lanes_sum(value[0], 32 / V);
+}
+
+/* Over all threads of a block of at most WARPS warps, V sums at once. Every other call uses the
+ * other half of shared, so one barrier is enough. Places of warps that are not there hold zeros, so
+ * that the loop has no end to look for. */
+template <int V, int WARPS>
+__device__ __forceinline__ void block_sums(float *value, float *shared, int &half)
+{
+    int lane = (int)threadIdx.x & 31, warp = (int)threadIdx.x >> 5;
+    float *here = shared + half;
+    half ^= WARPS * V;
+    float mine = warp_sums<V>(value);
+    if (lane % (32 / V) == 0)
+        here[warp * V + lane / (32 / V)] = mine;
     __syncthreads();
 #pragma unroll
     for (int v = 0; v < V; v++)
         value[v] = 0;
-#pragma unroll 1
-    for (int w = 0; w < num_warps; w++) {
+#pragma unroll
+    for (int w = 0; w < WARPS; w++) {
         pack<float, V> of_warp = load_pack<V>(here + w * V);
 #pragma unroll
         for (int v = 0; v < V; v++)
@@ -76,7 +93,9 @@ template <int V> __device__ __forceinline__ void block_sums(float *value, float 
 }
 
 /* What a thread has of the rows to come: STAGES groups of ROWS, fetched while others are worked on.
- * Nobody else reads them, so they need no barrier. */
+ * Nobody else reads them, so they need no barrier. A slot that nothing was fetched into holds
+ * zeros, which add nothing to any sum: threads without columns and rows past the end need no care.
+ */
 template <typename T, int N> struct ring_slot {
     pack<T, N> dy, x, ds;
 };
@@ -87,124 +106,157 @@ __device__ __forceinline__ void fetch16(void *to, const void *from)
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(at), "l"(from) : "memory");
 }
 
-/* The slots of a thread lie a block's threads apart. */
+template <typename T, int N> __device__ __forceinline__ void clear(ring_slot<T, N> *slot)
+{
+    uint4 *words = reinterpret_cast<uint4 *>(slot);
+#pragma unroll
+    for (int i = 0; i < 3; i++)
+        words[i] = make_uint4(0, 0, 0, 0);
+}
+
+/* The group that begins at `row`; `at`: its first element that is this thread's. The slots of a
+ * thread lie a block's threads apart. */
 template <int N, typename T>
-__device__ __forceinline__ void fetch(const operands<T> &p, ring_slot<T, N> *ring, int stage,
-                                      int64_t row, int64_t end, int col)
+__device__ __forceinline__ void fetch(const operands<T> &p, ring_slot<T, N> *to, int64_t row,
+                                      int64_t at, bool live)
 {
 #pragma unroll
     for (int r = 0; r < ROWS; r++) {
-        if (row + r < end && col < p.dim) {
-            ring_slot<T, N> *to = ring + (stage * ROWS + r) * (int)blockDim.x + (int)threadIdx.x;
-            int64_t at = (row + r) * p.dim + col;
-            fetch16(&to->dy, p.dy + at);
-            fetch16(&to->x, p.x + at);
-            if (p.dsum)
-                fetch16(&to->ds, p.dsum + at);
+        if (row + r < p.rows) {
+            if (live) {
+                fetch16(&to->dy, p.dy + at);
+                fetch16(&to->x, p.x + at);
+                if (p.dsum)
+                    fetch16(&to->ds, p.dsum + at);
+            }
+        } else {
+            clear(to);
         }
+        to += blockDim.x;
+        at += p.dim;
     }
     asm volatile("cp.async.commit_group;" ::: "memory");
 }
 
+/* Zeros for rows past the end. */
 template <bool LAYER, typename T>
-__device__ __forceinline__ void load_stats(const operands<T> &p, int64_t row, int64_t end,
-                                           float *mean, float *rstd)
+__device__ __forceinline__ void load_stats(const operands<T> &p, int64_t row, float *mean,
+                                           float *rstd)
 {
 #pragma unroll
     for (int r = 0; r < ROWS; r++) {
-        bool here = row + r < end;
-        mean[r] = LAYER && here ? p.stats[(row + r) * 2] : 0.0f;
-        rstd[r] = here ? p.stats[LAYER ? (row + r) * 2 + 1 : row + r] : 0.0f;
+        mean[r] = rstd[r] = 0;
+        if (row + r < p.rows) {
+            if (LAYER) {
+                pack<float, 2> both = load_pack<2>(p.stats + (row + r) * 2);
+                mean[r] = both.at[0];
+                rstd[r] = both.at[1];
+            } else {
+                rstd[r] = p.stats[row + r];
+            }
+        }
     }
+}
+
+/* Of a type of 16 bits the mean is taken off after the product, in the same instruction: what that
+ * rounds is far below what the type keeps. */
+template <bool LAYER, typename T>
+__device__ __forceinline__ float normed(float x, float mean, float rstd, float shift)
+{
+    if (!LAYER)
+        return x * rstd;
+    return sizeof(T) == 2 ? fmaf(x, rstd, shift) : (x - mean) * rstd;
 }
 
 /* OUT: sums kept of each column: of dy * n, [dy,] [dx]. */
 template <int N, bool LAYER, bool BIAS, int THREADS, typename T>
 __global__ void __launch_bounds__(THREADS) grads_kernel(operands<T> p)
 {
-    constexpr int OUT = 1 + LAYER + BIAS, PER_ROW = 1 + LAYER;
+    constexpr int OUT = 1 + LAYER + BIAS, PER_ROW = 1 + LAYER, V = ROWS * PER_ROW;
+    constexpr int WARPS = THREADS / 32;
     extern __shared__ uint4 dynamic[];
-    __shared__ alignas(16) float shared[2 * 32 * ROWS * PER_ROW];
-    ring_slot<T, N> *ring = reinterpret_cast<ring_slot<T, N> *>(dynamic);
-    int half = 0, col = (int)threadIdx.x * N, stage = 0;
+    __shared__ alignas(16) float shared[2 * WARPS * V];
+    ring_slot<T, N> *ring = reinterpret_cast<ring_slot<T, N> *>(dynamic) + threadIdx.x;
+    const int stage_slots = ROWS * (int)blockDim.x;
+    int half = 0, col = (int)threadIdx.x * N;
     bool live = col < p.dim;
     float gain[N], sum[OUT][N] = {}, next_mean[ROWS], next_rstd[ROWS];
+    for (int i = (int)threadIdx.x; i < 2 * WARPS * V; i += (int)blockDim.x)
+        shared[i] = 0;
+#pragma unroll
+    for (int s = 0; s < STAGES * ROWS; s++)
+        clear(ring + s * (int)blockDim.x);
+    await_previous();
 #pragma unroll
     for (int k = 0; k < N; k++)
         gain[k] = live ? p.gain[col + k] : 0.0f;
-    int64_t first = (int64_t)blockIdx.x * ROWS, step = (int64_t)gridDim.x * ROWS, end = p.rows;
+    const int64_t step = (int64_t)gridDim.x * ROWS, step_at = step * p.dim;
+    int64_t row = (int64_t)blockIdx.x * ROWS, at = row * p.dim + col;
 #pragma unroll
     for (int s = 0; s < STAGES - 1; s++)
-        fetch<N>(p, ring, s, first + s * step, end, col);
-    load_stats<LAYER>(p, first, end, next_mean, next_rstd);
-    for (int64_t row = first; row < end; row += step) {
-        float mean[ROWS], rstd[ROWS], average[ROWS * PER_ROW] = {};
-        float n[ROWS][N], dn[ROWS][N];
+        fetch<N>(p, ring + s * stage_slots, row + s * step, at + s * step_at, live);
+    load_stats<LAYER>(p, row, next_mean, next_rstd);
+    __syncthreads(); /* the zeros in shared */
+    ring_slot<T, N> *slot = ring, *last = ring + (STAGES - 1) * stage_slots, *ahead = last;
+    for (; row < p.rows; row += step, at += step_at) {
+        float mean[ROWS], rstd[ROWS], average[V] = {}, n[ROWS][N], dn[ROWS][N];
 #pragma unroll
         for (int r = 0; r < ROWS; r++) {
             mean[r] = next_mean[r];
             rstd[r] = next_rstd[r];
         }
         asm volatile("cp.async.wait_group %0;" ::"n"(STAGES - 2) : "memory");
-        int ahead = stage == 0 ? STAGES - 1 : stage - 1; /* the one that was worked on last */
-        fetch<N>(p, ring, ahead, row + (STAGES - 1) * step, end, col);
-        load_stats<LAYER>(p, row + step, end, next_mean, next_rstd);
-        const ring_slot<T, N> *slot = ring + stage * ROWS * (int)blockDim.x + (int)threadIdx.x;
+        fetch<N>(p, ahead, row + (STAGES - 1) * step, at + (STAGES - 1) * step_at, live);
+        load_stats<LAYER>(p, row + step, next_mean, next_rstd);
 #pragma unroll
         for (int r = 0; r < ROWS; r++) {
-            float d[N] = {};
-#pragma unroll
-            for (int k = 0; k < N; k++)
-                n[r][k] = 0;
-            if (live && row + r < end) {
-                widen_pack<N>(slot[r * (int)blockDim.x].dy, d);
-                widen_pack<N>(slot[r * (int)blockDim.x].x, n[r]);
-            }
+            float d[N], x[N], shift = -mean[r] * rstd[r];
+            widen_pack<N>(slot[r * (int)blockDim.x].dy, d);
+            widen_pack<N>(slot[r * (int)blockDim.x].x, x);
 #pragma unroll
             for (int k = 0; k < N; k++) {
-                n[r][k] = (n[r][k] - mean[r]) * rstd[r];
+                n[r][k] = normed<LAYER, T>(x[k], mean[r], rstd[r], shift);
                 dn[r][k] = d[k] * gain[k];
-                average[r * PER_ROW] += dn[r][k] * n[r][k];
+                average[r * PER_ROW] = fmaf(dn[r][k], n[r][k], average[r * PER_ROW]);
                 if (LAYER)
                     average[r * PER_ROW + PER_ROW - 1] += dn[r][k];
-                sum[0][k] += d[k] * n[r][k];
+                sum[0][k] = fmaf(d[k], n[r][k], sum[0][k]);
                 if (LAYER)
                     sum[1][k] += d[k];
             }
         }
-        block_sums<ROWS * PER_ROW>(average, shared, half);
+        block_sums<V, WARPS>(average, shared, half);
 #pragma unroll
         for (int r = 0; r < ROWS; r++) {
-            if (!live || row + r >= end)
-                continue;
-            float of_n = -rstd[r] * average[r * PER_ROW] * p.share;
-            float of_d = LAYER ? -rstd[r] * average[r * PER_ROW + PER_ROW - 1] * p.share : 0.0f;
-            float dx[N] = {};
-            if (p.dsum)
-                widen_pack<N>(slot[r * (int)blockDim.x].ds, dx);
+            float share = -rstd[r] * p.share, of_n = share * average[r * PER_ROW];
+            float of_d = LAYER ? share * average[r * PER_ROW + PER_ROW - 1] : 0.0f, dx[N];
+            widen_pack<N>(slot[r * (int)blockDim.x].ds, dx);
 #pragma unroll
             for (int k = 0; k < N; k++) {
-                dx[k] += fmaf(rstd[r], dn[r][k], fmaf(of_n, n[r][k], of_d));
+                dx[k] = LAYER ? dx[k] + of_d : dx[k];
+                dx[k] = fmaf(rstd[r], dn[r][k], fmaf(of_n, n[r][k], dx[k]));
                 if (BIAS)
                     sum[OUT - 1][k] += dx[k];
             }
-            store_pack<N>(p.dx + (row + r) * p.dim + col, narrow_pack<N, T>(dx));
+            if (live && row + r < p.rows)
+                store_pack<N>(p.dx + at + r * p.dim, narrow_pack<N, T>(dx));
         }
-        stage = stage == STAGES - 1 ? 0 : stage + 1;
+        ahead = slot; /* the one that was worked on last */
+        slot = slot == last ? ring : slot + stage_slots;
     }
+    release_next();
 #pragma unroll
-    for (int o = 0; o < OUT; o++) {
+    for (int o = 0; live && o < OUT; o++) {
         float *to = p.partial + ((int64_t)o * gridDim.x + blockIdx.x) * p.dim + col;
 #pragma unroll
-        for (int k = 0; k < N; k++)
-            if (live)
-                to[k] = sum[o][k];
+        for (int k = 0; k < N; k += 4)
+            store_pack<4>(to + k, *reinterpret_cast<pack<float, 4> *>(&sum[o][k]));
     }
 }
 
 /* Output blockIdx.y: parameters in f32, then the bias. */
 template <typename O>
-__global__ void __launch_bounds__(32 *FINISH_ROWS)
+__global__ void __launch_bounds__(32 * FINISH_ROWS)
     finish_kernel(const float *partial, int num_chunks, int dim, bool overwrite, float *dgain,
                   float *dshift, O *dbias)
 {
@@ -212,8 +264,9 @@ __global__ void __launch_bounds__(32 *FINISH_ROWS)
     int col = (int)(blockIdx.x * 32 + threadIdx.x);
     const float *from = partial + (int64_t)blockIdx.y * num_chunks * dim;
     float sum = 0;
+    await_previous();
     if (col < dim) {
-#pragma unroll 8
+#pragma unroll 16
         for (int chunk = (int)threadIdx.y; chunk < num_chunks; chunk += FINISH_ROWS)
             sum += from[(int64_t)chunk * dim + col];
     }
@@ -248,24 +301,23 @@ bool launch(const tri_kernel_args *args, operands<T> p, const cut &c)
 {
     constexpr int PARAMS = 1 + LAYER;
     bool bias = args->num_out > 1 + PARAMS;
-    cudaStream_t stream = stream_of(args);
-    auto kernel = bias ? kernel_for<N, LAYER, true, T>(c.threads)
-                       : kernel_for<N, LAYER, false, T>(c.threads);
+    auto kernel =
+        bias ? kernel_for<N, LAYER, true, T>(c.threads) : kernel_for<N, LAYER, false, T>(c.threads);
     size_t ring = (size_t)c.threads * STAGES * ROWS * sizeof(ring_slot<T, N>);
     if (cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)ring) !=
         cudaSuccess) {
         cudaGetLastError();
         return false;
     }
-    kernel<<<(unsigned)c.num_chunks, c.threads, ring, stream>>>(p);
+    launch_early(args, kernel, (unsigned)c.num_chunks, c.threads, ring, p);
     dim3 blocks((unsigned)ceil_div(p.dim, 32), PARAMS + bias), threads(32, FINISH_ROWS);
     float *dgain = data_of<float>(args->out[1]);
     float *dshift = LAYER ? data_of<float>(args->out[2]) : nullptr;
     by_type(bias ? args->out[1 + PARAMS].dtype : TRI_F32, [&](auto zero) {
         using O = decltype(zero);
-        finish_kernel<O><<<blocks, threads, 0, stream>>>(
-            p.partial, c.num_chunks, p.dim, args->overwrite, dgain, dshift,
-            bias ? data_of<O>(args->out[1 + PARAMS]) : nullptr);
+        launch_early(args, finish_kernel<O>, blocks, threads, 0, p.partial, c.num_chunks, p.dim,
+                     args->overwrite, dgain, dshift,
+                     bias ? data_of<O>(args->out[1 + PARAMS]) : nullptr);
     });
     return true;
 }
@@ -300,7 +352,7 @@ template <bool LAYER> void run_parts(const tri_kernel_args *args)
 bool aligned(const tri_kernel_args *args)
 {
     bool fits = aligned16(args->in[0].data) && aligned16(args->in[1].data) &&
-                aligned16(args->out[0].data);
+                aligned16(args->out[0].data) && aligned16(args->in[3].data);
     return fits && (args->in[4].count == 0 || aligned16(args->in[4].data));
 }
 
@@ -337,7 +389,7 @@ template <bool LAYER> size_t grads_scratch(const tri_kernel_args *args, int num_
     (void)num_threads;
     int64_t dim = last_of(args->in[0]), rows = dim > 0 ? args->in[0].count / dim : 0;
     tri_dtype dtype = args->in[0].dtype;
-    size_t parts = column_bytes<LAYER ? COLUMN_LAYER : COLUMN_RMS>(dtype, rows, dim);
+    size_t parts = column_bytes < LAYER ? COLUMN_LAYER : COLUMN_RMS > (dtype, rows, dim);
     size_t bias = column_bytes<COLUMN_BIAS>(dtype, rows, dim);
     int64_t packs = ceil_div(dim, dtype == TRI_F32 ? 4 : 8);
     size_t whole = 0;

@@ -4,7 +4,7 @@
  * on a few positions: it computes the cosines and sines of each once, for all heads. The angle is
  * reduced to a part of one turn in double and only then rounded, so that positions of any size are
  * as exact as small ones. */
-#include "device/cuda/common.cuh"
+#include "device/cuda/early.cuh"
 #include "device/rope.h"
 
 namespace
@@ -38,6 +38,7 @@ __global__ void __launch_bounds__(THREADS)
     int64_t first = (int64_t)blockIdx.x * s.positions_of_block;
     int64_t left = s.num_positions - first;
     int here = left < s.positions_of_block ? (int)left : s.positions_of_block;
+    await_previous();
     for (int i = (int)threadIdx.x; i < here * table.num; i += THREADS) {
         int row = i / table.num, pair = i - row * table.num;
         double turns = (double)position[first + row] * table.turns[pair];
@@ -81,8 +82,8 @@ void launch(const tri_kernel_args *args, const turns_table &table, rope_shape s)
 {
     s.positions_of_block = positions_of_block((int64_t)s.heads * (table.num / N), table.num);
     unsigned blocks = (unsigned)ceil_div(s.num_positions, s.positions_of_block);
-    rope_kernel<N><<<blocks, THREADS, 0, stream_of(args)>>>(
-        table, s, data_of<T>(args->in[0]), data_of<int32_t>(args->in[1]), data_of<T>(args->out[0]));
+    launch_early(args, rope_kernel<N, T>, blocks, THREADS, 0, table, s, data_of<T>(args->in[0]),
+                 data_of<int32_t>(args->in[1]), data_of<T>(args->out[0]));
 }
 
 void rope(const tri_kernel_args *args)

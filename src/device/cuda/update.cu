@@ -260,10 +260,11 @@ struct sgd_rule {
     }
 };
 
-/* data: p, m, v, g. k: lr_scale, beta1, beta2, eps, weight_decay. flags: decoupled. */
+/* data: p, m, v, g, copy or none. k: lr_scale, beta1, beta2, eps, weight_decay. flags: decoupled.
+ */
 struct adam_rule {
-    static constexpr int NUM_DATA = 4, PACKS = 2;
-    static constexpr unsigned WIDE = 7, STORES = 7;
+    static constexpr int NUM_DATA = 5, PACKS = 2;
+    static constexpr unsigned WIDE = 7, STORES = 7 | 1 << 4;
     static __device__ unsigned loads(const many_entry &)
     {
         return 15;
@@ -279,7 +280,7 @@ struct adam_rule {
         v[1] = fmaf(beta1, v[1], (1.0f - beta1) * grad);
         v[2] = fmaf(beta2, v[2], (1.0f - beta2) * grad * grad);
         float direction = v[1] * step.bias1 / (sqrtf(v[2] * step.bias2) + e.k[3]);
-        v[0] = fmaf(-lr, direction, param);
+        v[0] = v[4] = fmaf(-lr, direction, param);
     }
 };
 
@@ -358,6 +359,7 @@ void adam_many(const tri_kernel_args *const *args, int count)
         for (int d = 0; d < 3; d++)
             many_data(&e, d, a->out[d]);
         many_data(&e, 3, a->in[3]);
+        many_data(&e, 4, a->num_out > 3 ? a->out[3] : tri_tensor{});
         e.k[0] = a->attr->lr_scale;
         e.k[1] = a->attr->beta1;
         e.k[2] = a->attr->beta2;

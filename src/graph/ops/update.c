@@ -105,15 +105,15 @@ const tri_op_def tri_def_sgd = {
 
 const tri_op_def tri_def_adam = {
     .name = "adam",
-    .inputs = "p, m, v, g, sched, result",
-    .outputs = "p, m, v",
+    .inputs = "p, m, v, g, sched, result, copy (optional)",
+    .outputs = "p, m, v, [copy]",
     .meaning = "Adam on g' = factor g, bias-corrected by sched; decay apart from the gradient "
-               "(AdamW) where marked, else added to it.",
+               "(AdamW) where marked, else added to it. copy = p in the type of the copy.",
     .min_in = 6,
-    .max_in = 6,
+    .max_in = 7,
     .min_out = 3,
-    .max_out = 3,
-    .updates = {1, 2, 3},
+    .max_out = 4,
+    .updates = {1, 2, 3, 7},
     .wide_in = 1 | 1 << 1 | 1 << 2 | 1 << 4 | 1 << 5,
     .wide_out = 1 | 1 << 1 | 1 << 2,
     .infer = infer_update,

@@ -2,6 +2,7 @@
 #include "device/cpu/fast/fast.h"
 
 #include <math.h>
+#include <string.h>
 
 /* Elements of a task, and of one partial sum of squares. */
 enum { UPDATE_ELEMENTS = 65536 };
@@ -156,6 +157,8 @@ static void adam_task(void *context, int task, int worker)
         v[i] = square;
         p[i] = shrink * p[i] - lr_bias1 * mean / (sqrtf(square * bias2) + eps);
     }
+    if (job->args->num_out > 3)
+        memcpy((float *)job->args->out[3].data + first, p, (size_t)num * sizeof *p);
 }
 
 static void adam(const tri_kernel_args *args)

@@ -5,6 +5,7 @@
 #include "device/cpu/ref/ref.h"
 
 #include <math.h>
+#include <string.h>
 
 static double sum_squares_of(const tri_tensor *x)
 {
@@ -93,6 +94,8 @@ static void adam(const tri_kernel_args *args)
         v[i] = (float)square;
         p[i] = (float)(param - lr * direction);
     }
+    if (args->num_out > 3)
+        memcpy(args->out[3].data, p, (size_t)args->out[0].count * sizeof *p);
 }
 
 static void momentum(const tri_kernel_args *args)
