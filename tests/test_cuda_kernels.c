@@ -444,7 +444,7 @@ static void test_attention_without_cudnn(void **state)
     assert_int_equal(num_wrong, 0);
 }
 
-enum { PIECE_T = 1024, PIECE_H = 16, PIECE_K = 64, PIECE_B = 36 };
+enum { PIECE_T = 1024, PIECE_H = 16, PIECE_K = 64, PIECE_B = 48 };
 
 /* q, k, v, o, lse, do: the part of them that begins at this row of the batch. */
 static void run_rows(tri_op op, unsigned char *const *data, int64_t first, int64_t num)

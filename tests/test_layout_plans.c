@@ -456,6 +456,8 @@ static void test_joined_backward(void **state)
         {"layout.dp=2", "layout.zero=3", "layout.microbatches=2", "layout.pp=2"},
         {"layout.dp=2", "layout.zero=2", "precision.kind=bf16", "layout.pp=1"},
         {"layout.dp=2", "layout.zero=1", "precision.kind=bf16", "layout.pp=1"},
+        {"layout.dp=2", "layout.zero=3", "precision.kind=bf16", "precision.linear=fp8"},
+        {"layout.pp=2", "layout.tp=2", "precision.kind=bf16", "precision.linear=fp8"},
         {"layout.tp=2", "layout.sp=true", "precision.kind=bf16", "layout.split_backward=true"}};
     static const char *const kinds[] = {"model.kind=gpt2", "model.kind=llama"};
     for (size_t i = 0; i < 2 * sizeof layouts / sizeof *layouts; i++) {
@@ -465,7 +467,14 @@ static void test_joined_backward(void **state)
                                   l[0], l[1], l[2], l[3]));
         tr_session *session = compiled(settings);
         tri_compile_config config = session->session.config.compile;
-        config.fusions = (tri_fusions){true, true, true, true, true, true, true};
+        config.fusions = (tri_fusions){.bias = true,
+                                       .bias_gelu = true,
+                                       .gelu_grad = true,
+                                       .add = true,
+                                       .norm_grads = true,
+                                       .cross_entropy = true,
+                                       .amax = true,
+                                       .adam_copy = true};
         tri_batch_shape batch = tri_session_batch_shape(&session->session, TRI_PROGRAM_TRAIN);
         tri_program program;
         tr_error err = {0};
