@@ -76,7 +76,7 @@ const char *tri_graph_name(tri_graph *graph, const char *name)
     return tri_arena_printf(&graph->arena, "%s.%s", graph->scope, name);
 }
 
-static tri_id add_value(tri_graph *graph, tri_value value)
+tri_id tri_graph_add_value(tri_graph *graph, tri_value value)
 {
     tri_value *values =
         tri_array_grow(graph->values, graph->num_values, &graph->values_capacity, sizeof *values);
@@ -92,13 +92,14 @@ static tri_id add_value(tri_graph *graph, tri_value value)
 tri_id tri_graph_input(tri_graph *graph, const char *name, tri_dtype dtype, tri_shape shape,
                        bool per_microbatch)
 {
-    return add_value(graph, (tri_value){.name = tri_arena_printf(&graph->arena, "%s", name),
-                                        .shape = shape,
-                                        .dtype = dtype,
-                                        .kind = TRI_VALUE_INPUT,
-                                        .producer = TRI_NONE,
-                                        .state = TRI_NONE,
-                                        .per_microbatch = per_microbatch});
+    return tri_graph_add_value(graph,
+                               (tri_value){.name = tri_arena_printf(&graph->arena, "%s", name),
+                                           .shape = shape,
+                                           .dtype = dtype,
+                                           .kind = TRI_VALUE_INPUT,
+                                           .producer = TRI_NONE,
+                                           .state = TRI_NONE,
+                                           .per_microbatch = per_microbatch});
 }
 
 tri_id tri_graph_find_input(const tri_graph *graph, const char *name)
@@ -121,12 +122,12 @@ tri_id tri_graph_state(tri_graph *graph, tri_state_kind kind, const char *name, 
     graph->states = states;
     tri_id id = (tri_id)graph->num_states++;
     const char *copy = tri_arena_printf(&graph->arena, "%s", name);
-    tri_id first = add_value(graph, (tri_value){.name = copy,
-                                                .shape = shape,
-                                                .dtype = dtype,
-                                                .kind = TRI_VALUE_STATE,
-                                                .producer = TRI_NONE,
-                                                .state = id});
+    tri_id first = tri_graph_add_value(graph, (tri_value){.name = copy,
+                                                          .shape = shape,
+                                                          .dtype = dtype,
+                                                          .kind = TRI_VALUE_STATE,
+                                                          .producer = TRI_NONE,
+                                                          .state = id});
     states[id] = (tri_state){.name = copy,
                              .kind = kind,
                              .shape = shape,
@@ -209,12 +210,12 @@ tri_id tri_graph_emit(tri_graph *graph, tri_op op, const char *name, const tri_a
     for (int k = 0; k < num_out; k++) {
         const char *full =
             tri_arena_printf(&graph->arena, def->suffix[k] ? "%s.%s" : "%s", name, def->suffix[k]);
-        node.out[k] = add_value(graph, (tri_value){.name = full,
-                                                   .shape = shapes[k],
-                                                   .dtype = dtypes[k],
-                                                   .kind = TRI_VALUE_TEMP,
-                                                   .producer = id,
-                                                   .state = TRI_NONE});
+        node.out[k] = tri_graph_add_value(graph, (tri_value){.name = full,
+                                                             .shape = shapes[k],
+                                                             .dtype = dtypes[k],
+                                                             .kind = TRI_VALUE_TEMP,
+                                                             .producer = id,
+                                                             .state = TRI_NONE});
         node.prev[k] = TRI_NONE;
     }
     tri_node *nodes =

@@ -178,6 +178,8 @@ tri_id tri_graph_emit(tri_graph *graph, tri_op op, const char *name, const tri_a
 void tri_graph_write_state(tri_graph *graph, tri_id node, int k, tri_id state, tri_write write);
 
 /* For rules and passes: */
+/* A value as it is given; nothing makes or reads it yet. */
+tri_id tri_graph_add_value(tri_graph *graph, tri_value value);
 static inline const tri_value *tri_value_at(const tri_graph *graph, tri_id value)
 {
     return &graph->values[value];

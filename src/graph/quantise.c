@@ -202,20 +202,16 @@ static tri_id emit(tri_graph *graph, tri_op op, tri_id value, const char *suffix
 /* An output more of a node that was put back: f32, the largest of value. */
 static tri_id add_amax(tri_graph *graph, tri_node *node, tri_id value)
 {
-    tri_value *values =
-        tri_array_grow(graph->values, graph->num_values, &graph->values_capacity, sizeof *values);
-    if (!values) {
-        graph->arena.failed = true;
+    const tri_value *of = &graph->values[value];
+    tri_id id = tri_graph_add_value(
+        graph, (tri_value){.name = tri_arena_printf(&graph->arena, "%s.amax", of->name),
+                           .shape = tri_shape_scalar(TRI_AMAX_PARTS),
+                           .dtype = TRI_F32,
+                           .kind = TRI_VALUE_TEMP,
+                           .producer = of->producer,
+                           .state = TRI_NONE});
+    if (id == TRI_NONE)
         return TRI_NONE;
-    }
-    graph->values = values;
-    tri_id id = (tri_id)graph->num_values++;
-    values[id] = (tri_value){.name = tri_arena_printf(&graph->arena, "%s.amax", values[value].name),
-                             .shape = tri_shape_scalar(TRI_AMAX_PARTS),
-                             .dtype = TRI_F32,
-                             .kind = TRI_VALUE_TEMP,
-                             .producer = values[value].producer,
-                             .state = TRI_NONE};
     node->out[node->num_out] = id;
     node->write[node->num_out] = TRI_WRITE_NEW;
     node->prev[node->num_out++] = TRI_NONE;
