@@ -108,7 +108,7 @@ done
 two_hosts far-auto 3 # tcp, because there are two hosts
 [ "$(numbers far-auto | wc -l)" -eq 3 ] || fail "the transport was not chosen"
 stop_relay
-start_relay 3 2 # 3 ms each way, one packet in fifty is lost
+start_relay 5 2 # 5 ms each way, one packet in fifty is lost
 two_hosts slow 3 --set run.transport=tcp --set run.collective=ring
 numbers near-ring | head -n 3 >"$work/x"
 numbers slow >"$work/y"

@@ -21,7 +21,7 @@ fail() {
 }
 steps=3
 common=(train recipes/tiny.yaml --set run.save=false --set train.steps=$steps --set run.threads=1)
-numbers() { sed -n 's/.*"loss": *\([^,}]*\).*"grad_norm": *\([^,}]*\).*/\1 \2/p' "$1/metrics.jsonl"; }
+numbers() { sed -n 's/.*"loss": *\([^,}]*\).*"grad_norm": *\([^,}]*\).*/\1 \2/p' "$1/metrics.jsonl" 2>/dev/null; }
 same() { # what, directory, directory
     numbers "$2" >"$work/x"
     numbers "$3" >"$work/y"
@@ -50,15 +50,15 @@ if [ -n "${TRIREME_TEST_FULL:-}" ]; then
     layouts+=("dp=2 tp=2 zero=3" "tp=4 sp=true" "dp=2 tp=2 pp=2 microbatches=4 sp=true zero=1")
     while read -r name; do
         model=
-        case $name in pipedream*) model=llama ;; esac # gpt2's head shares the token table
+        case $name in pipedream*) model=llama ;; esac # pipedream cannot share a token table, nor clip
         layouts+=("pp=2 dp=2 microbatches=4 schedule=$name $model")
-    done < <("$trireme" sim --schedule list | awk '/^  [a-z0-9]/ { print $1 }')
+    done < <("$trireme" sim --schedule list | awk '/^  [a-z0-9]/ && !/csv:/ { print $1 }')
     algorithms+=(rabenseifner tree)
 fi
 for layout in "${layouts[@]}"; do
     settings=() ranks=1
     for word in $layout; do
-        [ "$word" = llama ] && settings+=(--set model.kind=llama --set model.dropout=0) && continue
+        [ "$word" = llama ] && settings+=(--set model.kind=llama --set model.dropout=0 --set train.clip=0) && continue
         settings+=(--set "layout.$word")
         case $word in dp=* | tp=* | pp=*) ranks=$((ranks * ${word#*=})) ;; esac
     done
