@@ -3,6 +3,8 @@
  */
 #include "small_models.h"
 
+#include "kept_bytes.h"
+
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -231,10 +233,7 @@ static void test_less_is_kept(void **state)
                                   narrow ? "precision.linear=fp8" : "precision.linear=same"));
         tr_session *session = compiled(settings);
         const tri_program *program = &session->session.programs[TRI_PROGRAM_TRAIN];
-        kept[narrow] = 0;
-        for (size_t s = 0; s < program->num_spaces; s++)
-            if (program->spaces[s].kind == TRI_SPACE_FRAME)
-                kept[narrow] += tri_space_total(&program->spaces[s]);
+        kept[narrow] = kept_bytes(program);
         tr_session_destroy(session);
         tr_settings_destroy(settings);
     }

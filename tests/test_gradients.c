@@ -374,8 +374,8 @@ static void build_program(net *n, bool forward_only)
     must(tri_graph_init(&graph, &n->params, &err), n, &err);
     must(run_passes(n, &graph, forward_only, &err), n, &err);
     tri_program *program = &n->program[forward_only];
-    must(tri_program_build(&graph, schedule, forward_only ? 1 : 2, 1, false, program, &err), n,
-         &err);
+    must(tri_program_build(&graph, schedule, forward_only ? 1 : 2, 1, false, NULL, program, &err),
+         n, &err);
     must(tri_program_check(program, &err), n, &err);
     if (!forward_only) {
         n->num_nodes = graph.num_nodes;

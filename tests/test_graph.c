@@ -572,7 +572,7 @@ static void build_split(const small_graph *g, tri_program *program)
                                        {.kind = TRI_ACTION_W},
                                        {.kind = TRI_ACTION_U}};
     tr_error err = {0};
-    if (tri_program_build(&g->graph, split, 4, 1, false, program, &err) != TR_OK ||
+    if (tri_program_build(&g->graph, split, 4, 1, false, NULL, program, &err) != TR_OK ||
         tri_program_check(program, &err) != TR_OK)
         fail_msg("%s", err.message);
 }

@@ -2,6 +2,8 @@
  * textbook comes out even. */
 #include "small_models.h"
 
+#include "kept_bytes.h"
+
 #include <string.h>
 
 #include "program/ledger.h"
@@ -31,27 +33,10 @@ static void unmake(ledger_of *l)
     tr_settings_destroy(l->settings);
 }
 
-/* Whether a frame is filled by the forward. */
-static bool born_forward(const tri_program *program, size_t space)
-{
-    tri_action_kind born = program->segments[program->spaces[space].born].action;
-    return born == TRI_ACTION_F || born == TRI_ACTION_RECV_F;
-}
-
-/* What the memory plan has for values that the forward leaves to the backward. */
-static uint64_t planned(const tri_program *program)
-{
-    uint64_t bytes = 0;
-    for (size_t s = 0; s < program->num_spaces; s++)
-        if (program->spaces[s].kind == TRI_SPACE_FRAME && born_forward(program, s))
-            bytes += program->spaces[s].bytes;
-    return bytes;
-}
-
 static void expect_even(const ledger_of *l)
 {
     uint64_t sum = 0, entries = 0;
-    assert_int_equal(l->ledger.kept, planned(l->program));
+    assert_int_equal(l->ledger.kept, kept_bytes(l->program));
     for (int i = 0; i < l->ledger.num_layers + 2; i++) {
         const tri_ledger_layer *layer = &l->ledger.layers[i];
         sum += layer->kept;

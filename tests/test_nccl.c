@@ -65,6 +65,9 @@ static tr_status compile(rank *r, const job *j, int number, tr_error *err)
     TRI_TRY(tri_settings_complete(r->settings, err));
     TRI_TRY(tri_session_config_from(r->settings, &config, err));
     config.compile.rank = number;
+    static const tri_device fake = {.def = &fake_gpu_def};
+    if (r->gpu) /* gradients among the activations, and scratch for every kernel */
+        config.compile.memory = (tri_memory_needs){.scratch = tri_store_scratch, .context = &fake};
     return tri_session_compile(&r->session, &config, err);
 }
 

@@ -2,6 +2,8 @@
  * textbook sizes come out, and listings are as they were. */
 #include "small_models.h"
 
+#include "kept_bytes.h"
+
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -57,6 +59,7 @@ static const struct {
     {"skipped-update", "is never updated", NULL},
     {"missing-operand", "lacks its input", NULL},
     {"in-place", "over its own input", NULL},
+    {"scratch-in-use", "the scratch of a kernel", NULL},
     {"late-wait", "still under way", NULL},
     {"early-sum", "with 1 of 3 contributions", NULL},
 };
@@ -211,6 +214,53 @@ static bool may_share(const tri_program *program, const tri_instr *const *instrs
     return false;
 }
 
+static const char *life_name(const tri_program *program, const lifetime *life)
+{
+    return life->value == TRI_NONE ? "scratch" : program->values[life->value].name;
+}
+
+/* Gradients that lie in `work` are needed from their first write to the end of the timeline, in all
+ * their versions. */
+static size_t add_grads(const tri_program *program, const tri_instr *const *instrs, size_t end,
+                        lifetime *lives)
+{
+    size_t count = 0;
+    for (size_t s = 0; s < program->num_states; s++) {
+        const tri_state *state = &program->states[s];
+        const tri_operand *home = &program->home[state->latest];
+        uint64_t bytes = tri_value_bytes(&program->values[state->latest]);
+        if (state->kind != TRI_STATE_GRAD || home->space != TRI_SPACE_WORK || bytes == 0)
+            continue;
+        size_t made = end;
+        for (size_t t = end; t-- > 0;)
+            for (int k = 0; k < instrs[t]->num_out; k++)
+                if (program->values[instrs[t]->out[k].value].state == s)
+                    made = t;
+        lives[count++] = (lifetime){.value = state->latest,
+                                    .space = home->space,
+                                    .begin = home->offset,
+                                    .end = home->offset + bytes,
+                                    .made = made == end ? 0 : made,
+                                    .last = end};
+    }
+    return count;
+}
+
+/* Scratch is needed while its instruction runs, beside all that this reads and writes. */
+static size_t add_scratch(const tri_instr *const *instrs, size_t end, lifetime *lives)
+{
+    size_t count = 0;
+    for (size_t t = 0; t < end; t++)
+        if (instrs[t]->scratch_bytes)
+            lives[count++] = (lifetime){.value = TRI_NONE,
+                                        .space = TRI_SPACE_WORK,
+                                        .begin = instrs[t]->scratch_offset,
+                                        .end = instrs[t]->scratch_offset + instrs[t]->scratch_bytes,
+                                        .made = t,
+                                        .last = t};
+    return count;
+}
+
 static void check_pairs(const tri_program *program, const lifetime *lives, size_t count,
                         const tri_instr *const *instrs)
 {
@@ -224,21 +274,23 @@ static void check_pairs(const tri_program *program, const lifetime *lives, size_
             bool meet = a->space == b->space && a->instance == b->instance && a->begin < b->end &&
                         b->begin < a->end;
             if (meet && !may_share(program, instrs, a, b))
-                fail_msg("%s and %s share bytes of %s while both are needed",
-                         program->values[a->value].name, program->values[b->value].name,
-                         program->spaces[a->space].name);
+                fail_msg("%s and %s share bytes of %s while both are needed", life_name(program, a),
+                         life_name(program, b), program->spaces[a->space].name);
         }
     }
 }
 
-/* Checks every pair of temporaries of every micro-batch; returns how many there are. */
+/* Checks every pair of temporaries of every micro-batch, with gradients and scratch that lie among
+ * them; returns how many there are. */
 static size_t check_lifetimes(const tri_program *program)
 {
     size_t num_instrs = 0, count = 0;
     for (size_t c = 0; c < program->num_calls; c++)
         num_instrs += program->segments[program->calls[c].segment].count;
     const tri_instr **instrs = calloc(num_instrs + 1, sizeof *instrs);
-    lifetime *lives = calloc(program->num_values * program->num_microbatches + 1, sizeof *lives);
+    lifetime *lives = calloc(program->num_values * program->num_microbatches + program->num_states +
+                                 num_instrs + 1,
+                             sizeof *lives);
     assert_true(instrs && lives);
     for (size_t c = 0, time = 0; c < program->num_calls; c++)
         for (uint32_t i = 0; i < program->segments[program->calls[c].segment].count; i++)
@@ -248,6 +300,8 @@ static size_t check_lifetimes(const tri_program *program)
             if (program->values[v].kind == TRI_VALUE_TEMP && !program->values[v].output &&
                 program->home[v].space != TRI_NONE)
                 count += find_lifetime(program, v, m, &lives[count]);
+    count += add_grads(program, instrs, num_instrs, lives + count);
+    count += add_scratch(instrs, num_instrs, lives + count);
     check_pairs(program, lives, count, instrs);
     free(instrs);
     free(lives);
@@ -293,6 +347,81 @@ static void test_no_two_live_values_overlap(void **state)
     }
 }
 
+static uint64_t some_scratch(const void *context, const tri_program *program,
+                             const tri_instr *instr)
+{
+    (void)program;
+    uint64_t bytes = *(const uint64_t *)context;
+    return instr->op == TRI_OP_ATTENTION_GRAD ? bytes : instr->op == TRI_OP_MATMUL ? bytes / 7 : 0;
+}
+
+/* As for a GPU: gradients lie among the activations whatever the layout, and so does scratch. Those
+ * that travel together are neighbours as in a space of their own: no message is cut. */
+static void test_gradients_among_activations(void **state)
+{
+    (void)state;
+    static const char *const layouts[][4] = {
+        {"layout.dp=1"},
+        {"layout.dp=2"},
+        {"layout.dp=2", "layout.bucket_mb=0.05"},
+        {"layout.dp=2", "layout.zero=1"},
+        {"layout.dp=2", "layout.zero=2"},
+        {"layout.dp=2", "layout.zero=3", "precision.kind=bf16"},
+        {"layout.dp=4", "layout.zero=3", "layout.shard_group=2"},
+        {"layout.tp=2", "layout.sp=true"},
+        {"layout.tp=2", "layout.dp=2", "layout.zero=1"},
+        {"layout.pp=2", "layout.microbatches=1"},
+        {"layout.pp=2", "layout.microbatches=2"},
+        {"layout.split_backward=true", "optim.kind=muon", "model.dropout=0"},
+        {"layout.recompute=full", "layout.dp=2"},
+    };
+    for (size_t i = 0; i < sizeof layouts / sizeof *layouts; i++) {
+        const char *const *l = layouts[i];
+        made m = make(TINY, SET("run.device=null", "model.num_layers=2", l[0],
+                                l[1] ? l[1] : "train.batch=8", l[2] ? l[2] : "train.batch=8"));
+        const tri_session *session = &m.session->session;
+        tri_compile_config config = session->config.compile;
+        tri_batch_shape batch = tri_session_batch_shape(session, TRI_PROGRAM_TRAIN);
+        uint64_t bytes = 1 << 20;
+        size_t num_messages[2] = {0};
+        tri_program program;
+        tr_error err = {0};
+        config.memory = (tri_memory_needs){.scratch = some_scratch, .context = &bytes};
+        if (tri_compile(&config, &session->params, TRI_MODE_TRAIN, &batch, &program, NULL, &err) !=
+            TR_OK)
+            fail_msg("%s: %s", l[0], err.message);
+        assert_true(check_lifetimes(&program) > 0);
+        bool once = config.num_microbatches == 1;
+        assert_int_equal(program.laid_grad_bytes > 0, once);
+        assert_int_equal(program.spaces[TRI_SPACE_GRAD].bytes > 0, !once);
+        for (size_t n = 0; n < program.num_instrs; n++) {
+            const tri_instr *both[] = {&program.instrs[n], &m.program->instrs[n]};
+            for (int k = 0; k < 2; k++)
+                num_messages[k] += tri_op_get(both[k]->op)->communicates && both[k]->span > 0;
+        }
+        assert_true(num_messages[0] <= num_messages[1]);
+        tri_program_fini(&program);
+        unmake(&m);
+    }
+}
+
+/* One micro-batch: the step takes less than its parts apart would, and no more than what is alive
+ * at once and a little. */
+static void test_a_step_is_smaller_than_its_parts(void **state)
+{
+    (void)state;
+    made m = make(TINY, SET("run.device=null", "train.batch=32"));
+    uint64_t work = m.program->spaces[TRI_SPACE_WORK].bytes;
+    made two = make(TINY, SET("run.device=null", "train.batch=64", "layout.microbatches=2"));
+    uint64_t apart = two.program->spaces[TRI_SPACE_WORK].bytes +
+                     two.program->spaces[TRI_SPACE_GRAD].bytes + kept_bytes(two.program);
+    assert_int_equal(kept_bytes(m.program), kept_bytes(two.program));
+    assert_true(work < apart - two.program->spaces[TRI_SPACE_GRAD].bytes / 2);
+    assert_true(work < kept_bytes(m.program) + kept_bytes(m.program) / 8);
+    unmake(&m);
+    unmake(&two);
+}
+
 /* Work and frames end where their last value ends: nothing is planned that nobody uses. */
 static void test_spaces_are_filled(void **state)
 {
@@ -329,7 +458,7 @@ static void test_results_are_made_in_place(void **state)
     assert_true(same_home(m.program, "embd.sum", "embd"));
     assert_false(same_home(m.program, "h.0.ln_1", "h.0.attn")); /* both are kept */
     unmake(&m);
-    m = make(TINY, SET("layout.split_backward=true"));
+    m = make(TINY, SET("layout.microbatches=2", "layout.split_backward=true"));
     assert_true(same_home(m.program, "logits", "d.logits")); /* now it lives from F to W */
     assert_string_equal(
         m.program->spaces[m.program->home[tri_program_find(m.program, "logits")].space].name,
@@ -349,8 +478,8 @@ static void build_order(const small_graph *g, const char *order, uint32_t num_mi
     for (const char *at = order; *at; at += at[2] ? 3 : 2)
         actions[count++] = (tri_action){.kind = (tri_action_kind)(strchr("FIWBU", at[0]) - "FIWBU"),
                                         .microbatch = (uint32_t)(at[1] - '0')};
-    if (tri_program_build(&g->graph, actions, count, num_microbatches, false, program, &err) !=
-            TR_OK ||
+    if (tri_program_build(&g->graph, actions, count, num_microbatches, false, NULL, program,
+                          &err) != TR_OK ||
         tri_program_check(program, &err) != TR_OK)
         fail_msg("%s: %s", order, err.message);
 }
@@ -370,12 +499,12 @@ static void test_frames_are_counted(void **state)
         const char *order;
         uint32_t num_microbatches, f_b, f_i, f_w, i_w;
     } rows[] = {
-        {"F0 B0 U0", 1, 1, 0, 0, 0},
+        {"F0 B0 U0", 1, 0, 0, 0, 0}, /* each once: all lies in `work` */
         {"F0 B0 F1 B1 F2 B2 U0", 3, 1, 0, 0, 0},
         {"F0 F1 F2 B0 B1 B2 U0", 3, 3, 0, 0, 0}, /* GPipe */
         {"F0 F1 B0 F2 B1 B2 U0", 3, 2, 0, 0, 0}, /* 1F1B */
         {"F0 F1 F2 B2 B1 B0 U0", 3, 3, 0, 0, 0},
-        {"F0 I0 W0 U0", 1, 0, 1, 1, 1},
+        {"F0 I0 W0 U0", 1, 0, 0, 0, 0},
         {"F0 I0 W0 F1 I1 W1 F2 I2 W2 U0", 3, 0, 1, 1, 1},
         {"F0 I0 F1 I1 W0 W1 U0", 2, 0, 1, 2, 2}, /* what I is done with is given back at once */
         {"F0 F1 I0 W0 I1 W1 U0", 2, 0, 2, 2, 1},
@@ -396,7 +525,8 @@ static void test_frames_are_counted(void **state)
     small_graph_fini(&g);
 }
 
-/* The plain schedules of src/compile keep one micro-batch in flight, whatever their number. */
+/* The plain schedules of src/compile keep one micro-batch in flight, whatever their number; a
+ * single one needs no frame. */
 static void test_compiled_frames(void **state)
 {
     (void)state;
@@ -407,7 +537,7 @@ static void test_compiled_frames(void **state)
     };
     for (size_t i = 0; i < 3; i++) {
         made m = make(TINY, variants[i]);
-        assert_int_equal(instances(m.program, "frame F>B"), i < 2);
+        assert_int_equal(instances(m.program, "frame F>B"), i == 1);
         assert_int_equal(instances(m.program, "frame F>I"), i == 2);
         assert_int_equal(instances(m.program, "frame F>W"), i == 2);
         assert_int_equal(instances(m.program, "frame I>W"), i == 2);
@@ -418,10 +548,17 @@ static void test_compiled_frames(void **state)
 
 /* --- Textbook numbers ----------------------------------------------------------------------- */
 
+/* Gradients count wherever they lie. */
+static uint64_t stored_in(const made *m, tri_slab_kind slab)
+{
+    const tri_store *store = &m->session->session.store;
+    return store->slabs[slab].bytes + (slab == TRI_SLAB_GRAD ? store->laid_grad_bytes : 0);
+}
+
 /* Bytes of a slab: the numbers themselves, and at most one alignment for every tensor. */
 static void check_slab(const made *m, tri_slab_kind slab, uint64_t bytes_per_param)
 {
-    uint64_t bytes = m->session->session.store.slabs[slab].bytes;
+    uint64_t bytes = stored_in(m, slab);
     uint64_t exact = (uint64_t)tri_param_total(&m->session->session.params) * bytes_per_param;
     uint64_t most = m->session->session.params.count * TRI_PROGRAM_ALIGN * bytes_per_param / 4;
     assert_true(bytes >= exact && bytes <= exact + most);
@@ -449,7 +586,7 @@ static void test_seed_mlp(void **state)
     check_slab(&m, TRI_SLAB_OPTIM, 8);
     uint64_t states = 0;
     for (int slab = TRI_SLAB_PARAM; slab <= TRI_SLAB_OPTIM; slab++)
-        states += m.session->session.store.slabs[slab].bytes;
+        states += stored_in(&m, (tri_slab_kind)slab);
     assert_int_equal((states / 4 + 50000) / 100000, 2014); /* 201.4 MB on each of 4 ranks */
     unmake(&m);
 }
@@ -654,6 +791,8 @@ int main(void)
         cmocka_unit_test(test_no_two_live_values_overlap),
         cmocka_unit_test(test_spaces_are_filled),
         cmocka_unit_test(test_results_are_made_in_place),
+        cmocka_unit_test(test_gradients_among_activations),
+        cmocka_unit_test(test_a_step_is_smaller_than_its_parts),
         cmocka_unit_test(test_frames_are_counted),
         cmocka_unit_test(test_compiled_frames),
         cmocka_unit_test(test_gpt3_is_as_large_as_printed),

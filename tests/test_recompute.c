@@ -2,6 +2,8 @@
 #include "layout_cells.h"
 #include "small_models.h"
 
+#include "kept_bytes.h"
+
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -118,20 +120,11 @@ typedef struct plan {
     int num_messages[TRI_NUM_OPS];
 } plan;
 
-/* Whether a frame is filled by the forward. */
-static bool born_forward(const tri_program *program, size_t space)
-{
-    tri_action_kind born = program->segments[program->spaces[space].born].action;
-    return born == TRI_ACTION_F || born == TRI_ACTION_RECV_F;
-}
-
 static plan plan_of_program(const tri_program *program)
 {
     plan p = {.flops = tri_program_cost(program).flops,
               .redone = tri_program_redone(program).flops};
-    for (size_t s = 0; s < program->num_spaces; s++)
-        if (program->spaces[s].kind == TRI_SPACE_FRAME && born_forward(program, s))
-            p.kept += program->spaces[s].bytes;
+    p.kept = kept_bytes(program);
     for (size_t i = 0; i < program->num_instrs; i++)
         if (tri_op_get(program->instrs[i].op)->communicates && program->instrs[i].span > 0)
             p.num_messages[program->instrs[i].op]++;

@@ -32,6 +32,28 @@ static void print_row(const char *name, const char *meaning, uint64_t bytes)
            tri_text_bytes((double)bytes, text), bytes);
 }
 
+/* What the memory of a step holds, at different times of it. */
+static void print_parts(const tri_program *program)
+{
+    char text[16];
+    tri_ledger ledger;
+    uint64_t scratch = 0;
+    for (size_t i = 0; i < program->num_instrs; i++)
+        if (program->instrs[i].scratch_bytes > scratch)
+            scratch = program->instrs[i].scratch_bytes;
+    if (tri_ledger_make(program, &ledger, NULL) == TR_OK) {
+        printf("                 %12s of activations when the forward has ended\n",
+               tri_text_bytes((double)ledger.kept, text));
+        tri_ledger_fini(&ledger);
+    }
+    if (program->laid_grad_bytes > 0)
+        printf("                 %12s of gradients, laid where activations were\n",
+               tri_text_bytes((double)program->laid_grad_bytes, text));
+    if (scratch > 0)
+        printf("                 %12s of kernels' scratch at most, likewise\n",
+               tri_text_bytes((double)scratch, text));
+}
+
 /* What the shared slab holds in the program that needs most of it. */
 static void print_shared(const tri_session *session)
 {
@@ -59,8 +81,10 @@ static void print_shared(const tri_session *session)
         char text[16];
         if (tri_slab_of(space->kind) != TRI_SLAB_SHARED || tri_space_total(space) == 0)
             continue;
+        bool step = space->kind == TRI_SPACE_WORK && largest->once && largest->num_segments > 1;
         printf("               %-10s %-13s %12s", space->name,
                space->kind == TRI_SPACE_FRAME   ? "activations"
+               : step                           ? "of the step"
                : space->kind == TRI_SPACE_WORK  ? "workspace"
                : space->kind == TRI_SPACE_BATCH ? "inputs"
                                                 : "",
@@ -68,6 +92,8 @@ static void print_shared(const tri_session *session)
         if (space->num_instances > 1)
             printf("  (%u x %s)", space->num_instances, tri_text_bytes((double)space->bytes, text));
         printf("\n");
+        if (step)
+            print_parts(largest);
     }
 }
 
@@ -80,7 +106,10 @@ static void print_memory(const tri_session *session)
     print_row("param", "parameters", store->slabs[TRI_SLAB_PARAM].bytes);
     if (store->slabs[TRI_SLAB_COPY].bytes)
         print_row("copy", "16-bit copies of them", store->slabs[TRI_SLAB_COPY].bytes);
-    print_row("grad", "gradient accumulators", store->slabs[TRI_SLAB_GRAD].bytes);
+    if (store->laid_grad_bytes)
+        print_row("grad", "in the step's memory, below", store->slabs[TRI_SLAB_GRAD].bytes);
+    else
+        print_row("grad", "gradient accumulators", store->slabs[TRI_SLAB_GRAD].bytes);
     print_row("optim", "optimizer state", store->slabs[TRI_SLAB_OPTIM].bytes);
     print_row("shared", "largest program's own", store->slabs[TRI_SLAB_SHARED].bytes);
     print_shared(session);

@@ -27,7 +27,8 @@ typedef struct tri_compile_config {
     int prefetch;        /* zero 3: buckets of weights that are gathered ahead of their use */
     bool split_backward; /* run the backward as I then W instead of B */
     tri_recompute_config recompute;
-    tri_fusions fusions;  /* what the device offers */
+    tri_fusions fusions;     /* what the device offers */
+    tri_memory_needs memory; /* and what it asks for */
     const char *schedule; /* of a pipeline: a name of schedule/table.c, or csv:FILE */
     int64_t chunks;       /* on each rank of it; 0: what the schedule has by default */
     const char *stages;   /* layers of each chunk, "4,4,3,5"; "" or NULL: divided by cost */

@@ -98,12 +98,15 @@ typedef struct builder {
     const tri_action *schedule;
     size_t num_actions;
     bool delayed; /* see tri_assign_versions */
+    const tri_memory_needs *needs;
     tri_program *program;
     bool *on_chain;    /* of each node: the gradients of activations depend on it */
     bool *split;       /* of each chunk: its backward is I and W */
     tri_id *node;      /* nodes in the order of segments */
     uint32_t *segment; /* of each of them */
+    uint32_t *instr;   /* and its instruction */
     uint32_t *of_node; /* segment of each node */
+    bool *called;      /* of each segment: the schedule has it */
     uint32_t *at;      /* [chunk][action]: its segment, or TRI_NONE */
     size_t count;      /* of nodes that belong to a segment */
 } builder;
@@ -224,6 +227,7 @@ static tr_status order_nodes(builder *b, tr_error *err)
         uint32_t at = segment->first + segment->count++;
         b->node[at] = (tri_id)n;
         b->segment[at] = b->of_node[n];
+        b->instr[at] = at;
     }
     b->count = next;
     return TR_OK;
@@ -261,10 +265,13 @@ static tr_status copy_tables(const tri_graph *graph, tri_program *program, tr_er
     return TR_OK;
 }
 
-static void emit_instrs(const tri_graph *graph, const tri_node_order *order, tri_program *program)
+/* All but addresses. */
+static void emit_instrs(const builder *b)
 {
-    for (size_t i = 0; i < order->count; i++) {
-        const tri_node *node = &graph->nodes[order->node[i]];
+    const tri_graph *graph = b->graph;
+    tri_program *program = b->program;
+    for (size_t i = 0; i < b->count; i++) {
+        const tri_node *node = &graph->nodes[b->node[i]];
         tri_instr *instr = &program->instrs[i];
         *instr = (tri_instr){.op = node->op,
                              .attr = node->attr,
@@ -275,62 +282,59 @@ static void emit_instrs(const tri_graph *graph, const tri_node_order *order, tri
                              .redone = node->redo != TRI_REDO_NO,
                              .cost = tri_node_cost(graph, node)};
         for (int j = 0; j < node->num_in; j++)
-            instr->in[j] = node->in[j] == TRI_NONE ? (tri_operand){.value = TRI_NONE}
-                                                   : program->home[node->in[j]];
+            instr->in[j].value = node->in[j];
         for (int k = node->num_out; k < TRI_MAX_OUT; k++)
             instr->out[k].value = TRI_NONE;
         for (int k = 0; k < node->num_out; k++) {
-            instr->out[k] = program->home[node->out[k]];
+            instr->out[k].value = node->out[k];
             instr->write[k] = node->write[k];
             instr->prev[k] = node->prev[k];
         }
     }
-    program->num_instrs = order->count;
+    program->num_instrs = b->count;
+    for (size_t i = 0; i < b->count && b->needs->scratch; i++)
+        if (!tri_op_get(program->instrs[i].op)->communicates)
+            program->instrs[i].scratch_bytes =
+                b->needs->scratch(b->needs->context, program, &program->instrs[i]);
 }
 
-static uint64_t aligned_end(const tri_program *program, const tri_operand *operand)
+static void address_instrs(tri_program *program)
 {
-    uint64_t end = operand->offset + tri_value_bytes(&program->values[operand->value]);
-    return (end + TRI_PROGRAM_ALIGN - 1) / TRI_PROGRAM_ALIGN * TRI_PROGRAM_ALIGN;
+    for (size_t i = 0; i < program->num_instrs; i++) {
+        tri_instr *instr = &program->instrs[i];
+        for (int j = 0; j < instr->num_in; j++)
+            if (instr->in[j].value != TRI_NONE)
+                instr->in[j] = program->home[instr->in[j].value];
+        for (int k = 0; k < instr->num_out; k++)
+            instr->out[k] = program->home[instr->out[k].value];
+    }
 }
 
-/* Whether an instruction's message can be one with that of the instruction before it: the same
- * bucket of divided tensors, or states that are neighbours in memory. */
-static bool rides_with(const tri_program *program, const tri_instr *instr, const tri_instr *last,
-                       const tri_operand *before)
+/* Where every segment runs once, the order of nodes becomes that of the timeline. */
+static bool follow_timeline(builder *b)
 {
-    const tri_flat *flat = &instr->attr.flat, *other = &last->attr.flat;
-    if (instr->op != last->op || instr->attr.axis != last->attr.axis ||
-        instr->last_only != last->last_only || instr->attr.num_homes != last->attr.num_homes ||
-        memcmp(instr->attr.homes, last->attr.homes, sizeof last->attr.homes) != 0)
+    const tri_program *program = b->program;
+    size_t at = 0;
+    if (program->num_microbatches > 1 || b->graph->asynchronous ||
+        b->num_actions != program->num_segments)
         return false;
-    if (flat->parts > 0)
-        return flat->offset > 0 && flat->offset == other->offset + tri_flat_padded(other->count);
-    return instr->op == TRI_OP_ALL_REDUCE &&
-           program->values[instr->out[0].value].state != TRI_NONE &&
-           program->values[before->value].state != TRI_NONE &&
-           instr->out[0].space == before->space &&
-           program->values[instr->out[0].value].dtype == program->values[before->value].dtype &&
-           instr->out[0].offset == aligned_end(program, before);
-}
-
-/* Joins communication of neighbours in memory into one message. */
-static void join_messages(tri_program *program)
-{
-    for (size_t s = 0; s < program->num_segments; s++) {
+    memset(b->called, 0, program->num_segments * sizeof *b->called);
+    for (size_t i = 0; i < b->num_actions; i++)
+        b->called[*slot(b, b->schedule[i].kind, b->schedule[i].chunk)] = true;
+    for (size_t s = 0; s < program->num_segments; s++)
+        if (!b->called[s])
+            return false;
+    memcpy(b->of_node, b->node, b->count * sizeof *b->node); /* no longer needed */
+    for (size_t i = 0; i < b->num_actions; i++) {
+        uint32_t s = *slot(b, b->schedule[i].kind, b->schedule[i].chunk);
         const tri_segment *segment = &program->segments[s];
-        tri_instr *head = NULL;
-        for (uint32_t i = segment->first; i < segment->first + segment->count; i++) {
-            tri_instr *instr = &program->instrs[i];
-            const tri_operand *before = i > segment->first ? &instr[-1].out[0] : NULL;
-            bool rides = head && before && rides_with(program, instr, &instr[-1], before);
-            instr->span = rides ? 0 : 1;
-            if (rides)
-                head->span++;
-            else
-                head = tri_op_get(instr->op)->communicates ? instr : NULL;
+        for (uint32_t k = segment->first; k < segment->first + segment->count; k++, at++) {
+            b->node[at] = b->of_node[k];
+            b->segment[at] = s;
+            b->instr[at] = k;
         }
     }
+    return true;
 }
 
 enum { NEVER = UINT32_MAX - 1 };
@@ -469,17 +473,20 @@ static tr_status build(builder *b, tr_error *err)
     TRI_TRY(make_segments(b, err));
     TRI_TRY(copy_tables(b->graph, b->program, err));
     TRI_TRY(order_nodes(b, err));
-    tri_node_order order = {.node = b->node, .segment = b->segment, .count = b->count};
-    TRI_TRY(tri_plan_memory(b->graph, &order, b->program, err));
-    emit_instrs(b->graph, &order, b->program);
-    join_messages(b->program);
+    emit_instrs(b);
+    bool once = follow_timeline(b);
+    tri_node_order order = {b->node, b->segment, b->instr, b->count, once};
+    TRI_TRY(tri_plan_memory(b->graph, &order, b->needs->grads_apart, b->program, err));
+    address_instrs(b->program);
+    tri_join_messages(b->program);
     return lay_out_timeline(b, err);
 }
 
 tr_status tri_program_build(const tri_graph *graph, const tri_action *schedule, size_t num_actions,
-                            uint32_t num_microbatches, bool delayed, tri_program *program,
-                            tr_error *err)
+                            uint32_t num_microbatches, bool delayed, const tri_memory_needs *needs,
+                            tri_program *program, tr_error *err)
 {
+    const tri_memory_needs none = {0};
     *program = (tri_program){.num_microbatches = num_microbatches,
                              .num_layers = graph->num_layers,
                              .num_chunks =
@@ -490,21 +497,27 @@ tr_status tri_program_build(const tri_graph *graph, const tri_action *schedule, 
                  .schedule = schedule,
                  .num_actions = num_actions,
                  .delayed = delayed,
+                 .needs = needs ? needs : &none,
                  .program = program};
     b.on_chain = tri_program_on_chain(graph);
     b.split = calloc(chunks, sizeof *b.split);
     b.node = calloc(nodes, sizeof *b.node);
     b.segment = calloc(nodes, sizeof *b.segment);
+    b.instr = calloc(nodes, sizeof *b.instr);
     b.of_node = calloc(nodes, sizeof *b.of_node);
+    b.called = calloc(chunks * TRI_NUM_ALL_ACTIONS, sizeof *b.called);
     b.at = calloc(chunks * TRI_NUM_ALL_ACTIONS, sizeof *b.at);
-    tr_status status = b.on_chain && b.split && b.node && b.segment && b.of_node && b.at
-                           ? build(&b, err)
-                           : tri_fail(err, TR_ERROR_RUNTIME, "no memory to build the program");
+    tr_status status =
+        b.on_chain && b.split && b.node && b.segment && b.instr && b.of_node && b.called && b.at
+            ? build(&b, err)
+            : tri_fail(err, TR_ERROR_RUNTIME, "no memory to build the program");
     free(b.on_chain);
     free(b.split);
     free(b.node);
     free(b.segment);
+    free(b.instr);
     free(b.of_node);
+    free(b.called);
     free(b.at);
     if (status != TR_OK)
         tri_program_fini(program);

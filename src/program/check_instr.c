@@ -7,6 +7,8 @@
 
 static const char *name_of(const tri_checker *c, tri_id value)
 {
+    if (value == TRI_NONE) /* check_scratch */
+        return "the scratch of a kernel";
     return value < c->program->num_values ? c->program->values[value].name : "?";
 }
 
@@ -80,7 +82,8 @@ static tr_status check_read(const tri_checker *c, const tri_operand *operand)
     TRI_TRY(look(c, operand, "reads", &found));
     const tri_value *value = &c->program->values[operand->value];
     if (found->value != operand->value && !same_sum(c, found->value, operand->value)) {
-        if (value->state != TRI_NONE && c->program->values[found->value].state == value->state)
+        if (value->state != TRI_NONE && found->value != TRI_NONE &&
+            c->program->values[found->value].state == value->state)
             return tri_checker_complain(
                 c, "reads %s in a version that has been replaced (or not made yet)", value->name);
         return tri_checker_complain(c, "reads %s, but %s has been written over it", value->name,
@@ -202,6 +205,33 @@ static bool may_lack(const tri_checker *c, const tri_op_def *def, int input)
     return (def->optional >> input & 1) && num_squares <= 1;
 }
 
+/* Scratch lies on nothing that the instruction reads or writes, and what it lies on is lost. */
+static tr_status check_scratch(const tri_checker *c)
+{
+    const tri_instr *instr = c->instr;
+    uint64_t begin = instr->scratch_offset, end = begin + instr->scratch_bytes;
+    const tri_space *work = &c->program->spaces[TRI_SPACE_WORK];
+    if (instr->scratch_bytes == 0)
+        return TR_OK;
+    if (end < begin || end > work->bytes || begin % TRI_PROGRAM_ALIGN != 0)
+        return tri_checker_complain(c,
+                                    "has its scratch at work+%" PRIu64 ", %" PRIu64
+                                    " bytes, which is not in the %" PRIu64 " there",
+                                    begin, instr->scratch_bytes, work->bytes);
+    for (int o = 0; o < instr->num_in + instr->num_out; o++) {
+        const tri_operand *operand =
+            o < instr->num_in ? &instr->in[o] : &instr->out[o - instr->num_in];
+        if (operand->value == TRI_NONE || operand->space != TRI_SPACE_WORK)
+            continue;
+        uint64_t bytes = tri_value_bytes(&c->program->values[operand->value]);
+        if (operand->offset < end && begin < operand->offset + bytes)
+            return tri_checker_complain(c, "has its scratch on its own operand %s",
+                                        name_of(c, operand->value));
+    }
+    return tri_checker_put(c, &c->regions[TRI_SPACE_WORK][0],
+                           (tri_check_piece){.begin = begin, .end = end, .value = TRI_NONE});
+}
+
 static tr_status check_shapes(const tri_checker *c)
 {
     const tri_instr *instr = c->instr;
@@ -243,6 +273,7 @@ tr_status tri_checker_instr(tri_checker *c)
     for (int j = 0; j < c->instr->num_in; j++)
         if (c->instr->in[j].value != TRI_NONE)
             TRI_TRY(check_read(c, &c->instr->in[j]));
+    TRI_TRY(check_scratch(c));
     for (int k = 0; k < c->instr->num_out; k++)
         TRI_TRY(check_output(c, k));
     return TR_OK;

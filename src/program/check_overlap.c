@@ -77,6 +77,9 @@ static tr_status check_instr(const checker *c, uint32_t call, uint32_t instr)
             if (meets(c, &in, c->air[n], false))
                 return complain(c, call, instr, c->air[n], "reads what belongs to");
         }
+        tri_range scratch = tri_scratch_range(i);
+        if (meets(c, &scratch, c->air[n], true))
+            return complain(c, call, instr, c->air[n], "has its scratch on");
         for (int k = 0; k < i->num_out; k++) {
             tri_range out = tri_operand_range(program, &program->calls[call], &i->out[k]);
             if (meets(c, &out, c->air[n], true))

@@ -333,6 +333,42 @@ static bool sum_too_early(tri_program *program)
     return false;
 }
 
+/* Whether an instruction could have a line of scratch at an address of `work`. */
+static bool can_have_scratch(const tri_program *program, const tri_instr *instr, uint64_t offset)
+{
+    if (tri_op_get(instr->op)->communicates || instr->scratch_bytes)
+        return false;
+    for (int o = 0; o < instr->num_in + instr->num_out; o++) {
+        const tri_operand *operand =
+            o < instr->num_in ? &instr->in[o] : &instr->out[o - instr->num_in];
+        if (operand->value != TRI_NONE && operand->space == TRI_SPACE_WORK &&
+            operand->offset <= offset &&
+            offset < operand->offset + tri_value_bytes(&program->values[operand->value]))
+            return false;
+    }
+    return true;
+}
+
+/* The instruction before the reader of a value has its scratch there. */
+static bool scratch_on_value(tri_program *program)
+{
+    for (size_t s = 0; s < program->num_segments; s++) {
+        const tri_segment *segment = &program->segments[s];
+        for (uint32_t i = segment->first + 1; i < segment->first + segment->count; i++)
+            for (int j = 0; j < program->instrs[i].num_in; j++) {
+                const tri_operand *in = &program->instrs[i].in[j];
+                tri_instr *before = &program->instrs[i - 1];
+                if (in->value == TRI_NONE || in->space != TRI_SPACE_WORK ||
+                    !can_have_scratch(program, before, in->offset))
+                    continue;
+                before->scratch_bytes = TRI_PROGRAM_ALIGN;
+                before->scratch_offset = in->offset;
+                return true;
+            }
+    }
+    return false;
+}
+
 static const tri_fault faults[] = {
     {"swap-instructions", "an instruction runs before the one whose result it reads",
      swap_instructions},
@@ -354,6 +390,8 @@ static const tri_fault faults[] = {
     {"skipped-update", "a parameter with a gradient is not updated", skip_update},
     {"missing-operand", "an instruction lacks an operand", missing_operand},
     {"in-place", "a result is written over an input that is still being read", write_over_input},
+    {"scratch-in-use", "the scratch of a kernel lies on a value that is still needed",
+     scratch_on_value},
     {"late-wait", "a result is read while its message is still under way", wait_too_late},
     {"early-sum", "gradients are summed over ranks before the last micro-batch", sum_too_early},
 };

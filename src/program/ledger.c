@@ -172,7 +172,7 @@ static void write_book(tri_ledger_layer *layer)
     layer->book[TRI_BOOK_ACT_IN] = layer->book[TRI_BOOK_ACT_OUT] = e * hidden;
 }
 
-/* A value of the forward in a frame, read after the forward. */
+/* A value of the forward that is read after it. */
 static bool find_readers(const bookkeeper *k, tri_id value, tri_ledger_entry *entry)
 {
     const tri_program *program = k->program;
@@ -196,8 +196,10 @@ static void enter(bookkeeper *k, tri_id value)
     const tri_operand *home = &program->home[value];
     tri_ledger *ledger = k->ledger;
     tri_ledger_entry entry = {.value = value, .book = TRI_NUM_BOOK};
-    if (k->maker[value] == TRI_NONE || home->space == TRI_NONE ||
-        program->spaces[home->space].kind != TRI_SPACE_FRAME || !find_readers(k, value, &entry))
+    if (k->maker[value] == TRI_NONE || home->space == TRI_NONE)
+        return;
+    tri_space_kind kind = program->spaces[home->space].kind;
+    if ((kind != TRI_SPACE_FRAME && kind != TRI_SPACE_WORK) || !find_readers(k, value, &entry))
         return;
     entry.layer = k->role[value] ? k->layer_of[value] : program->instrs[k->maker[value]].layer;
     tri_ledger_layer *layer = layer_at(k, entry.layer);

@@ -59,7 +59,7 @@ typedef struct tri_ledger {
     size_t num_entries;
     tri_ledger_layer *layers; /* layer l at l + 1: before the layers, each, after them */
     int num_layers;           /* of the model */
-    uint64_t kept;            /* of one micro-batch: all frames that the forward fills */
+    uint64_t kept;            /* of one micro-batch: all that the forward leaves to others */
 } tri_ledger;
 
 tr_status tri_ledger_make(const tri_program *program, tri_ledger *ledger, tr_error *err);

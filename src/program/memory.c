@@ -2,41 +2,23 @@
  *
  * 1. A buffer is what shares one piece of memory: a value and those that take it over in place,
  *    where the operator table allows that and nobody reads the old value any more.
- * 2. A buffer whose first and last use lie in one segment goes to `work`, where pieces are placed
- *    largest first at the lowest address that is free during their lifetime. All segments share it.
- * 3. A buffer that lives across segments goes to the frame of (segment of its birth, segment of its
- *    last use); nothing is reused within a frame. A segment is of one chunk: what crosses to
- * another chunk of this rank is born in the one and dies in the other.
- * 4. States, inputs and outputs have spaces of their own and keep their address for the run. */
+ * 2. Buffers that go to `work` are placed there largest first, at the lowest address that is free
+ *    during their lifetime.
+ * 3. Where every segment runs once, their order is the order of the step, and all buffers go to
+ *    `work`: what dies in the backward makes room for what is born later in it, gradients among
+ *    that (memory_grads.c).
+ * 4. Otherwise a buffer whose first and last use lie in one segment goes to `work`, which all
+ *    segments share. One that lives across segments goes to the frame of (segment of its birth,
+ *    segment of its last use); nothing is reused within a frame. A segment is of one chunk: what
+ *    crosses to another chunk of this rank is born in the one and dies in the other.
+ * 5. What a kernel asks for as scratch is a buffer of one instruction.
+ * 6. States, inputs and outputs have spaces of their own and keep their address for the run
+ *    (memory_states.c). */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "program/program.h"
-
-typedef struct buffer {
-    uint64_t bytes, offset;
-    uint32_t born, dies; /* positions in the order, inclusive */
-    uint32_t space;
-} buffer;
-
-typedef struct planner {
-    const tri_graph *graph;
-    const tri_node_order *order;
-    tri_program *program;
-    bool *sent;            /* of each value: a message reads it, whenever that may go */
-    uint32_t *last_use;    /* position of the last reader of each value, or of its maker */
-    tri_id *buffer_of;     /* buffer of each temporary, or TRI_NONE */
-    tri_id *bucket_buffer; /* buffer of each bucket of temporaries, or TRI_NONE */
-    buffer *buffers;
-    size_t num_buffers;
-    tr_error *err;
-} planner;
-
-static uint64_t align_up(uint64_t bytes)
-{
-    return (bytes + TRI_PROGRAM_ALIGN - 1) / TRI_PROGRAM_ALIGN * TRI_PROGRAM_ALIGN;
-}
+#include "program/memory_parts.h"
 
 static uint32_t add_space(tri_program *program, tri_space_kind kind, const char *name,
                           uint32_t num_instances)
@@ -54,144 +36,7 @@ static uint32_t add_space(tri_program *program, tri_space_kind kind, const char 
     return (uint32_t)program->num_spaces++;
 }
 
-/* The next free piece of a space in which nothing is reused. */
-static tri_operand take(tri_program *program, uint32_t space, tri_id value)
-{
-    tri_operand home = {.value = value, .space = space, .offset = program->spaces[space].bytes};
-    program->spaces[space].bytes += align_up(tri_value_bytes(&program->values[value]));
-    return home;
-}
-
-/* The space of states of a kind is the one of the same place in this list. */
-static const tri_space_kind space_of_state[TRI_NUM_STATE_KINDS] = {
-    [TRI_STATE_PARAM] = TRI_SPACE_PARAM, [TRI_STATE_COPY] = TRI_SPACE_COPY,
-    [TRI_STATE_GRAD] = TRI_SPACE_GRAD,   [TRI_STATE_OPTIM] = TRI_SPACE_OPTIM,
-    [TRI_STATE_STAT] = TRI_SPACE_STAT,   [TRI_STATE_CACHE] = TRI_SPACE_CACHE,
-};
-
-/* What this rank has of a parameter or its copy. A program that has no use for it (evaluation in 16
- * bits needs no masters) still leaves the room that training takes. */
-static int64_t own_count(const tri_graph *graph, uint32_t kind, size_t i)
-{
-    bool has_copy = tri_param_has_copy(&graph->params->items[i], graph->precision.compute);
-    int64_t first;
-    if (graph->elsewhere && graph->elsewhere[i])
-        return 0;
-    if (graph->flats && (graph->weights_divided || (kind == TRI_SPACE_PARAM && has_copy)))
-        return tri_flat_slice(&graph->flats[i], graph->flats[i].part, &first);
-    return tri_shape_count(&graph->local_shape[i]);
-}
-
-/* Parameters, their copies and, where tensors are divided flat, their gradients lie in the order of
- * their buckets: whether they have a copy or not within a layer, then as in their table; whatever
- * the graph's order, so that all programs of a run agree on their addresses. */
-static void place_by_table(planner *p, uint32_t kind, const tri_id *state_of, size_t i,
-                           tri_dtype dtype)
-{
-    tri_program *program = p->program;
-    const tri_graph *graph = p->graph;
-    tri_space *space = &program->spaces[kind];
-    int64_t count = own_count(graph, kind, i);
-    if (state_of[i] != TRI_NONE) {
-        tri_id version = program->states[state_of[i]].latest;
-        program->home[version] = (tri_operand){version, kind, space->bytes};
-        count = tri_shape_count(&program->states[state_of[i]].shape);
-    }
-    if (graph->flats)
-        space->bytes += (uint64_t)tri_flat_padded(count) * tri_dtype_bytes(dtype);
-    else
-        space->bytes += align_up((uint64_t)count * tri_dtype_bytes(dtype));
-}
-
-static void place_param(planner *p, size_t i)
-{
-    const tri_graph *graph = p->graph;
-    tri_id grad = graph->grad_state[i];
-    place_by_table(p, TRI_SPACE_PARAM, graph->param_state, i, TRI_F32);
-    if (tri_param_has_copy(&graph->params->items[i], graph->precision.compute))
-        place_by_table(p, TRI_SPACE_COPY, graph->copy_state, i, graph->precision.compute);
-    if (graph->flats && grad != TRI_NONE)
-        place_by_table(p, TRI_SPACE_GRAD, graph->grad_state, i, p->program->states[grad].dtype);
-}
-
-/* Whether a parameter lies in the bucket of another of its layer. */
-static bool same_bucket(const tri_graph *graph, size_t a, size_t b)
-{
-    const tri_param *x = &graph->params->items[a], *y = &graph->params->items[b];
-    return (!graph->home_set || graph->home_set[a] == graph->home_set[b]) &&
-           tri_param_has_copy(x, graph->precision.compute) ==
-               tri_param_has_copy(y, graph->precision.compute);
-}
-
-/* Those of a layer that have a copy, then the others; bucket by bucket. */
-static tr_status place_params(planner *p)
-{
-    const tri_graph *graph = p->graph;
-    size_t count = graph->params->count, first = 0;
-    bool *done = calloc(count + 1, sizeof *done);
-    if (!done)
-        return tri_fail(p->err, TR_ERROR_RUNTIME, "no memory for the memory plan");
-    while (first < count) {
-        size_t end = first;
-        while (end < count && graph->params->items[end].layer == graph->params->items[first].layer)
-            end++;
-        for (int with_copy = 1; with_copy >= 0; with_copy--)
-            for (size_t b = first; b < end; b++) {
-                bool has = tri_param_has_copy(&graph->params->items[b], graph->precision.compute);
-                for (size_t i = b; i < end && has == with_copy; i++)
-                    if (!done[i] && same_bucket(graph, b, i)) {
-                        done[i] = true;
-                        place_param(p, i);
-                    }
-            }
-        first = end;
-    }
-    free(done);
-    return TR_OK;
-}
-
-static bool placed_by_table(const planner *p, const tri_state *state)
-{
-    return state->kind == TRI_STATE_PARAM || state->kind == TRI_STATE_COPY ||
-           (state->kind == TRI_STATE_GRAD && p->graph->flats);
-}
-
-static tr_status place_states(planner *p)
-{
-    tri_program *program = p->program;
-    TRI_TRY(place_params(p));
-    /* Those of one type together, so that they can travel in one message. */
-    for (tri_dtype dtype = 0; dtype < TRI_NUM_DTYPES; dtype++)
-        for (size_t s = 0; s < program->num_states; s++) {
-            const tri_state *state = &program->states[s];
-            if (state->dtype == dtype && !placed_by_table(p, state))
-                program->home[state->latest] =
-                    take(program, space_of_state[state->kind], state->latest);
-        }
-    for (size_t v = 0; v < program->num_values; v++) {
-        tri_id state = program->values[v].state;
-        if (state == TRI_NONE)
-            continue;
-        program->home[v] = program->home[program->states[state].latest];
-        program->home[v].value = (tri_id)v;
-    }
-    return TR_OK;
-}
-
-static void place_inputs_and_outputs(planner *p)
-{
-    tri_program *program = p->program;
-    for (size_t v = 0; v < program->num_values; v++) {
-        const tri_value *value = &program->values[v];
-        if (value->kind == TRI_VALUE_INPUT)
-            program->home[v] =
-                take(program, value->per_microbatch ? TRI_SPACE_BATCH : TRI_SPACE_STEP, (tri_id)v);
-        else if (value->output && value->kind == TRI_VALUE_TEMP)
-            program->home[v] = take(program, TRI_SPACE_OUTPUT, (tri_id)v);
-    }
-}
-
-static void find_last_uses(planner *p)
+static void find_last_uses(tri_planner *p)
 {
     for (size_t i = 0; i < p->order->count; i++) {
         const tri_node *node = &p->graph->nodes[p->order->node[i]];
@@ -207,7 +52,8 @@ static void find_last_uses(planner *p)
 }
 
 /* The buffer of an input that output k may take over here, or TRI_NONE. */
-static tri_id buffer_to_take_over(const planner *p, const tri_node *node, int k, uint32_t position)
+static tri_id buffer_to_take_over(const tri_planner *p, const tri_node *node, int k,
+                                  uint32_t position)
 {
     uint16_t allowed = tri_op_get(node->op)->may_alias[k];
     for (int j = 0; j < node->num_in; j++) {
@@ -229,7 +75,7 @@ static tri_id buffer_to_take_over(const planner *p, const tri_node *node, int k,
     return TRI_NONE;
 }
 
-static void make_buffers(planner *p)
+static void make_buffers(tri_planner *p)
 {
     for (size_t v = 0; v < p->graph->num_values; v++)
         p->buffer_of[v] = TRI_NONE;
@@ -244,14 +90,15 @@ static void make_buffers(planner *p)
                                       : buffer_to_take_over(p, node, k, (uint32_t)i);
             if (id == TRI_NONE && value->bucket) {
                 id = p->bucket_buffer[value->bucket] = (tri_id)p->num_buffers++;
-                p->buffers[id] = (buffer){
-                    .bytes = align_up((uint64_t)value->place.total * tri_dtype_bytes(value->dtype)),
-                    .born = (uint32_t)i};
+                p->buffers[id] =
+                    (tri_buffer){.bytes = tri_planner_align((uint64_t)value->place.total *
+                                                            tri_dtype_bytes(value->dtype)),
+                                 .born = (uint32_t)i};
             }
             if (id == TRI_NONE) {
                 id = (tri_id)p->num_buffers++;
-                p->buffers[id] =
-                    (buffer){.bytes = align_up(tri_value_bytes(value)), .born = (uint32_t)i};
+                p->buffers[id] = (tri_buffer){.bytes = tri_planner_align(tri_value_bytes(value)),
+                                              .born = (uint32_t)i};
             }
             p->buffer_of[out] = id;
             if (p->buffers[id].dies < p->last_use[out])
@@ -260,7 +107,37 @@ static void make_buffers(planner *p)
     }
 }
 
-static uint32_t frame_space(planner *p, uint32_t born, uint32_t dies)
+/* Messages between stages may be under way far from where they stand: a send until its receiver
+ * comes, a receive as early as its memory is free. So that they can, nothing else lies there after
+ * the one, or before the other. */
+static void lengthen_crossings(tri_planner *p)
+{
+    for (size_t i = 0; i < p->order->count; i++) {
+        const tri_node *node = &p->graph->nodes[p->order->node[i]];
+        bool sends = node->op == TRI_OP_SEND, receives = node->op == TRI_OP_RECV;
+        tri_id value = sends ? node->in[0] : receives ? node->out[0] : TRI_NONE;
+        if (value == TRI_NONE || p->buffer_of[value] == TRI_NONE)
+            continue;
+        tri_buffer *buffer = &p->buffers[p->buffer_of[value]];
+        if (sends)
+            buffer->dies = (uint32_t)p->order->count - 1;
+        else
+            buffer->born = 0;
+    }
+}
+
+static void make_scratch(tri_planner *p)
+{
+    for (size_t i = 0; i < p->order->count; i++) {
+        uint64_t bytes = p->program->instrs[p->order->instr[i]].scratch_bytes;
+        p->scratch_of[i] = bytes ? (tri_id)p->num_buffers : TRI_NONE;
+        if (bytes)
+            p->buffers[p->num_buffers++] = (tri_buffer){
+                .bytes = tri_planner_align(bytes), .born = (uint32_t)i, .dies = (uint32_t)i};
+    }
+}
+
+static uint32_t frame_space(tri_planner *p, uint32_t born, uint32_t dies)
 {
     tri_program *program = p->program;
     for (uint32_t s = TRI_SPACE_FRAME; s < program->num_spaces; s++)
@@ -278,12 +155,13 @@ static uint32_t frame_space(planner *p, uint32_t born, uint32_t dies)
     return s;
 }
 
-static tr_status choose_spaces(planner *p)
+static tr_status choose_spaces(tri_planner *p)
 {
     tri_program *program = p->program;
     for (size_t b = 0; b < p->num_buffers; b++) {
-        buffer *piece = &p->buffers[b];
+        tri_buffer *piece = &p->buffers[b];
         uint32_t born = p->order->segment[piece->born], dies = p->order->segment[piece->dies];
+        dies = p->order->once ? born : dies;
         piece->space = born == dies ? TRI_SPACE_WORK : frame_space(p, born, dies);
         if (program->arena.failed)
             return tri_fail(p->err, TR_ERROR_RUNTIME, "no memory for the memory plan");
@@ -296,7 +174,7 @@ static tr_status choose_spaces(planner *p)
     return TR_OK;
 }
 
-static void note_user(planner *p, tri_id value, uint32_t segment)
+static void note_user(tri_planner *p, tri_id value, uint32_t segment)
 {
     if (value == TRI_NONE || p->buffer_of[value] == TRI_NONE)
         return;
@@ -307,7 +185,7 @@ static void note_user(planner *p, tri_id value, uint32_t segment)
 
 /* Which segments touch each frame: it is held until the last of them has run, in whatever order
  * the schedule calls them. */
-static void note_users(planner *p)
+static void note_users(tri_planner *p)
 {
     for (size_t i = 0; i < p->order->count; i++) {
         const tri_node *node = &p->graph->nodes[p->order->node[i]];
@@ -320,7 +198,7 @@ static void note_users(planner *p)
 
 static int larger_first(const void *a, const void *b)
 {
-    const buffer *x = *(buffer *const *)a, *y = *(buffer *const *)b;
+    const tri_buffer *x = *(tri_buffer *const *)a, *y = *(tri_buffer *const *)b;
     if (x->bytes != y->bytes)
         return x->bytes < y->bytes ? 1 : -1;
     return x < y ? -1 : x > y; /* the order of making: results must not depend on qsort */
@@ -328,11 +206,11 @@ static int larger_first(const void *a, const void *b)
 
 /* Lowest address at which the piece meets no placed piece of an overlapping lifetime. placed is
  * sorted by address. */
-static size_t find_room(buffer *const *placed, size_t count, buffer *piece)
+static size_t find_room(tri_buffer *const *placed, size_t count, tri_buffer *piece)
 {
     uint64_t at = 0;
     for (size_t i = 0; i < count; i++) {
-        const buffer *other = placed[i];
+        const tri_buffer *other = placed[i];
         if (other->born > piece->dies || other->dies < piece->born)
             continue;
         if (other->offset >= at + piece->bytes)
@@ -347,35 +225,62 @@ static size_t find_room(buffer *const *placed, size_t count, buffer *piece)
     return position;
 }
 
-static tr_status place_work(planner *p)
+/* Places the first `waiting` of the queue in `work`, which has nothing else during their lives. */
+static void place_together(tri_planner *p, tri_buffer **queue, size_t waiting, tri_buffer **placed)
 {
-    buffer **queue = malloc((2 * p->num_buffers + 1) * sizeof(buffer *));
+    tri_space *work = &p->program->spaces[TRI_SPACE_WORK];
+    size_t count = 0;
+    qsort(queue, waiting, sizeof *queue, larger_first);
+    for (size_t i = 0; i < waiting; i++) {
+        size_t position = find_room(placed, count, queue[i]);
+        memmove(placed + position + 1, placed + position, (count - position) * sizeof *placed);
+        placed[position] = queue[i];
+        count++;
+        uint64_t end = queue[i]->offset + queue[i]->bytes;
+        if (end > work->bytes)
+            work->bytes = end;
+    }
+}
+
+static tr_status place_work(tri_planner *p)
+{
+    tri_buffer **queue = malloc((2 * p->num_buffers + 1) * sizeof(tri_buffer *));
     if (!queue)
         return tri_fail(p->err, TR_ERROR_RUNTIME, "no memory for the memory plan");
-    buffer **placed = queue + p->num_buffers;
-    tri_space *work = &p->program->spaces[TRI_SPACE_WORK];
-    for (uint32_t segment = 0; segment < p->program->num_segments; segment++) {
-        size_t waiting = 0, count = 0;
+    size_t num = p->order->once ? 1 : p->program->num_segments;
+    for (uint32_t segment = 0; segment < num; segment++) {
+        size_t waiting = 0;
         for (size_t b = 0; b < p->num_buffers; b++)
             if (p->buffers[b].space == TRI_SPACE_WORK &&
-                p->order->segment[p->buffers[b].born] == segment)
+                (p->order->once || p->order->segment[p->buffers[b].born] == segment))
                 queue[waiting++] = &p->buffers[b];
-        qsort(queue, waiting, sizeof *queue, larger_first);
-        for (size_t i = 0; i < waiting; i++) {
-            size_t position = find_room(placed, count, queue[i]);
-            memmove(placed + position + 1, placed + position, (count - position) * sizeof *placed);
-            placed[position] = queue[i];
-            count++;
-            uint64_t end = queue[i]->offset + queue[i]->bytes;
-            if (end > work->bytes)
-                work->bytes = end;
-        }
+        place_together(p, queue, waiting, queue + p->num_buffers);
     }
     free(queue);
     return TR_OK;
 }
 
-static tr_status plan(planner *p)
+/* Every buffer has its address: so have the values. */
+static void settle(tri_planner *p)
+{
+    tri_program *program = p->program;
+    for (size_t v = 0; v < program->num_values; v++)
+        if (p->buffer_of[v] != TRI_NONE) {
+            const tri_buffer *piece = &p->buffers[p->buffer_of[v]];
+            const tri_value *value = &program->values[v];
+            uint64_t within =
+                value->bucket ? (uint64_t)value->place.offset * tri_dtype_bytes(value->dtype) : 0;
+            program->home[v] = (tri_operand){(tri_id)v, piece->space, piece->offset + within};
+        }
+    for (size_t i = 0; i < p->order->count; i++)
+        if (p->scratch_of[i] != TRI_NONE)
+            program->instrs[p->order->instr[i]].scratch_offset =
+                p->buffers[p->scratch_of[i]].offset;
+    if (p->lays_grads)
+        tri_planner_settle_grads(p);
+}
+
+static tr_status plan(tri_planner *p)
 {
     tri_program *program = p->program;
     static const char *const names[] = {"param", "copy",   "grad", "optim", "cache",
@@ -387,41 +292,62 @@ static tr_status plan(planner *p)
         return tri_fail(p->err, TR_ERROR_RUNTIME, "no memory for the memory plan");
     for (size_t v = 0; v < program->num_values; v++)
         program->home[v] = (tri_operand){.value = TRI_NONE, .space = TRI_NONE};
-    TRI_TRY(place_states(p));
-    place_inputs_and_outputs(p);
+    if (p->lays_grads)
+        tri_planner_group_grads(p);
+    TRI_TRY(tri_planner_place_states(p));
+    tri_planner_place_inputs_and_outputs(p);
     find_last_uses(p);
     make_buffers(p);
+    if (p->order->once)
+        lengthen_crossings(p);
+    make_scratch(p);
+    if (p->lays_grads)
+        tri_planner_date_grads(p);
     TRI_TRY(choose_spaces(p));
     note_users(p);
     TRI_TRY(place_work(p));
-    for (size_t v = 0; v < program->num_values; v++)
-        if (p->buffer_of[v] != TRI_NONE) {
-            const buffer *piece = &p->buffers[p->buffer_of[v]];
-            const tri_value *value = &program->values[v];
-            uint64_t within =
-                value->bucket ? (uint64_t)value->place.offset * tri_dtype_bytes(value->dtype) : 0;
-            program->home[v] = (tri_operand){(tri_id)v, piece->space, piece->offset + within};
-        }
+    settle(p);
     return TR_OK;
 }
 
-tr_status tri_plan_memory(const tri_graph *graph, const tri_node_order *order, tri_program *program,
-                          tr_error *err)
+/* All arrays of a plan; false when there is no memory for one. */
+static bool make_room(tri_planner *p)
 {
-    planner p = {.graph = graph, .order = order, .program = program, .err = err};
-    p.sent = calloc(graph->num_values + 1, sizeof *p.sent);
-    p.last_use = calloc(graph->num_values + 1, sizeof *p.last_use);
-    p.buffer_of = calloc(graph->num_values + 1, sizeof *p.buffer_of);
-    p.buffers = calloc(graph->num_values + 1, sizeof *p.buffers);
-    p.bucket_buffer = malloc((graph->num_buckets + 1) * sizeof *p.bucket_buffer);
-    for (uint32_t b = 0; p.bucket_buffer && b <= graph->num_buckets; b++)
-        p.bucket_buffer[b] = TRI_NONE;
-    tr_status status = p.sent && p.last_use && p.buffer_of && p.buffers && p.bucket_buffer
-                           ? plan(&p)
-                           : tri_fail(err, TR_ERROR_RUNTIME, "no memory for the memory plan");
+    const tri_graph *graph = p->graph;
+    size_t values = graph->num_values + 1, states = graph->num_states + 1;
+    size_t positions = p->order->count + 1;
+    p->sent = calloc(values, sizeof *p->sent);
+    p->last_use = calloc(values, sizeof *p->last_use);
+    p->buffer_of = calloc(values, sizeof *p->buffer_of);
+    p->scratch_of = calloc(positions, sizeof *p->scratch_of);
+    p->grad_group = calloc(states, sizeof *p->grad_group);
+    p->group_bytes = calloc(states, sizeof *p->group_bytes);
+    p->grad_buffer = calloc(states, sizeof *p->grad_buffer);
+    p->grad_offset = calloc(states, sizeof *p->grad_offset);
+    p->buffers = calloc(values + states + positions, sizeof *p->buffers);
+    p->bucket_buffer = malloc((graph->num_buckets + 1) * sizeof *p->bucket_buffer);
+    for (uint32_t b = 0; p->bucket_buffer && b <= graph->num_buckets; b++)
+        p->bucket_buffer[b] = TRI_NONE;
+    return p->sent && p->last_use && p->buffer_of && p->scratch_of && p->grad_group &&
+           p->group_bytes && p->grad_buffer && p->grad_offset && p->buffers && p->bucket_buffer;
+}
+
+tr_status tri_plan_memory(const tri_graph *graph, const tri_node_order *order, bool grads_apart,
+                          tri_program *program, tr_error *err)
+{
+    tri_planner p = {.graph = graph, .order = order, .program = program, .err = err};
+    p.lays_grads = order->once && !grads_apart;
+    program->once = order->once;
+    tr_status status =
+        make_room(&p) ? plan(&p) : tri_fail(err, TR_ERROR_RUNTIME, "no memory for the memory plan");
     free(p.sent);
     free(p.last_use);
     free(p.buffer_of);
+    free(p.scratch_of);
+    free(p.grad_group);
+    free(p.group_bytes);
+    free(p.grad_buffer);
+    free(p.grad_offset);
     free(p.buffers);
     free(p.bucket_buffer);
     return status;

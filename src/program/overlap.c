@@ -58,6 +58,13 @@ tri_range tri_operand_range(const tri_program *program, const tri_call *call,
     return (tri_range){operand->space, instance, operand->offset, operand->offset + bytes};
 }
 
+tri_range tri_scratch_range(const tri_instr *instr)
+{
+    uint64_t begin = instr->scratch_offset;
+    return (tri_range){instr->scratch_bytes ? TRI_SPACE_WORK : TRI_NONE, 0, begin,
+                       begin + instr->scratch_bytes};
+}
+
 bool tri_ranges_meet(const tri_range *a, const tri_range *b)
 {
     return a->space != TRI_NONE && a->space == b->space && a->instance == b->instance &&
@@ -107,6 +114,9 @@ static bool touches(const planner *p, const tri_call *call, const tri_instr *ins
                     const airborne *a)
 {
     uint32_t span = tri_op_get(instr->op)->communicates ? instr->span : 1;
+    tri_range scratch = tri_scratch_range(instr);
+    if (tri_ranges_meet(&scratch, &a->write) || tri_ranges_meet(&scratch, &a->read))
+        return true;
     for (uint32_t n = 0; n < span; n++) {
         for (int j = 0; j < instr[n].num_in; j++) {
             tri_range in = tri_operand_range(p->program, call, &instr[n].in[j]);

@@ -28,6 +28,8 @@ typedef struct tri_range {
     uint32_t space, instance;
     uint64_t begin, end;
 } tri_range;
+/* The scratch of its kernel that lies in `work`; space TRI_NONE: there is none. */
+tri_range tri_scratch_range(const tri_instr *instr);
 tri_range tri_operand_range(const tri_program *program, const tri_call *call,
                             const tri_operand *operand);
 /* Whether two messages run one after the other in the order of starting. */

@@ -15,7 +15,8 @@
  *   step         -                   step inputs: step number, learning rate ...
  *   batch        micro-batch         tokens, targets ...
  *   frame X>Y    call.frame[...]     values that segment X makes and segment Y still reads
- *   work         -                   values that live within one segment
+ *   work         -                   values that live within one segment; where every segment runs
+ *                                    once, all that live within the step, gradients among them
  *
  * Executor, checker, printer and simulator all take this. */
 #ifndef TRI_PROGRAM_PROGRAM_H
@@ -74,6 +75,8 @@ typedef struct tri_instr {
     uint32_t span;
     bool last_only;  /* runs only in the last call of its segment */
     uint32_t flight; /* communication: number of its first flight, from 1; 0: it has none */
+    /* Scratch of its kernel that the memory plan has: a piece of `work`. 0 bytes: none. */
+    uint64_t scratch_bytes, scratch_offset;
     tri_cost cost;
 } tri_instr;
 
@@ -141,15 +144,28 @@ typedef struct tri_program {
     uint16_t *first_home, *last_home;
     uint32_t num_updates; /* in a step, where that is more than the one at its end; 0 */
     int num_chunks;       /* of the pipeline, over all ranks; 1: there is none */
+    bool once; /* every segment runs once a step, and `work` has all that lives within the step */
+    /* Bytes of gradients that lie in `work`, where activations were; 0: they have a space. */
+    uint64_t laid_grad_bytes;
 } tri_program;
+
+/* What the memory plan has to know of who will run the program. */
+typedef struct tri_memory_needs {
+    /* Gradients have memory of their own, since other ranks read it in place. */
+    bool grads_apart;
+    /* Bytes of scratch that the kernel of an instruction is to find in the plan; its operands have
+     * no address yet. NULL: none are. */
+    uint64_t (*scratch)(const void *context, const tri_program *program, const tri_instr *instr);
+    const void *context;
+} tri_memory_needs;
 
 /* Cuts the graph into the segments that the schedule names, plans the memory and lays out the
  * timeline. The schedule is this rank's list of actions, with messages where there is a pipeline.
- * `delayed` is of asynchronous schedules, as in schedule.h. The program copies all it needs from
- * the graph. */
+ * `delayed` is of asynchronous schedules, as in schedule.h; needs may be NULL. The program copies
+ * all it needs from the graph. */
 tr_status tri_program_build(const tri_graph *graph, const tri_action *schedule, size_t num_actions,
-                            uint32_t num_microbatches, bool delayed, tri_program *program,
-                            tr_error *err);
+                            uint32_t num_microbatches, bool delayed, const tri_memory_needs *needs,
+                            tri_program *program, tr_error *err);
 void tri_program_fini(tri_program *program);
 /* Of each node: the gradients of activations depend on it, so that a split backward runs it in I,
  * and the rest of its backward in W. The caller frees it; NULL without memory. */
@@ -159,10 +175,15 @@ bool *tri_program_on_chain(const tri_graph *graph);
 typedef struct tri_node_order {
     const tri_id *node;      /* nodes in the order of segments */
     const uint32_t *segment; /* of each position */
+    const uint32_t *instr;   /* its instruction */
     size_t count;
+    bool once; /* every segment runs once a step, and they stand in the order of the timeline */
 } tri_node_order;
-tr_status tri_plan_memory(const tri_graph *graph, const tri_node_order *order, tri_program *program,
-                          tr_error *err);
+tr_status tri_plan_memory(const tri_graph *graph, const tri_node_order *order, bool grads_apart,
+                          tri_program *program, tr_error *err);
+
+/* Joins communication of neighbours in memory into one message (messages.c). */
+void tri_join_messages(tri_program *program);
 
 /* Versions of the parameters (versions.c): which instance each call of an asynchronous program
  * reads or writes. */

@@ -22,7 +22,7 @@ static const char *const action_titles[TRI_NUM_ALL_ACTIONS] = {
     [TRI_ACTION_RECV_B] = "the gradient of its output from the next chunk",
 };
 
-static const char *space_meaning(const tri_space *space)
+static const char *space_meaning(const tri_program *program, const tri_space *space)
 {
     switch (space->kind) {
     case TRI_SPACE_PARAM:
@@ -44,7 +44,8 @@ static const char *space_meaning(const tri_space *space)
     case TRI_SPACE_BATCH:
         return "micro-batch inputs";
     case TRI_SPACE_WORK:
-        return "workspace of a segment";
+        return program->once && program->num_segments > 1 ? "values of the step"
+                                                          : "workspace of a segment";
     case TRI_SPACE_FRAME:
         return "activations kept";
     }
@@ -66,12 +67,15 @@ void tri_program_memory_text(const tri_program *program, tri_text *text)
             continue;
         total += tri_space_total(space);
         tri_text_add(text, "  %-*s %-24s %12s   %" PRIu64 " bytes", width, space->name,
-                     space_meaning(space), tri_text_bytes((double)tri_space_total(space), all),
-                     tri_space_total(space));
+                     space_meaning(program, space),
+                     tri_text_bytes((double)tri_space_total(space), all), tri_space_total(space));
         if (space->num_instances > 1)
             tri_text_add(text, " (%u of %s)", space->num_instances,
                          tri_text_bytes((double)space->bytes, each));
         tri_text_add(text, "\n");
+        if (space->kind == TRI_SPACE_WORK && program->laid_grad_bytes > 0)
+            tri_text_add(text, "  %-*s   with %s of gradients, laid where activations were\n",
+                         width, "", tri_text_bytes((double)program->laid_grad_bytes, each));
     }
     tri_text_add(text, "  %-*s %-24s %12s   %" PRIu64 " bytes\n", width, "total", "",
                  tri_text_bytes((double)total, all), total);

@@ -367,12 +367,27 @@ uint32_t tri_executor_run_length(const tri_executor *executor, uint32_t first, u
 {
     const tri_kernel *kernel = executor->ready[first].plan.kernel;
     uint32_t count = 1;
-    if (!kernel || !kernel->run_many || executor->ready[first].plan.on_host)
+    const tri_instr *instrs = executor->program->instrs;
+    if (!kernel || !kernel->run_many || executor->ready[first].plan.on_host ||
+        instrs[first].scratch_bytes)
         return 1;
-    while (count < limit && first + count < end &&
+    while (count < limit && first + count < end && !instrs[first + count].scratch_bytes &&
            executor->ready[first + count].plan.kernel == kernel)
         count++;
     return count;
+}
+
+void *tri_executor_scratch(const tri_executor *executor, uint32_t i, size_t *bytes)
+{
+    const tri_instr *instr = &executor->program->instrs[i];
+    *bytes = 0;
+    if (instr->scratch_bytes <= TRI_SCRATCH_ALIGN)
+        return NULL;
+    tri_call call = {0}; /* `work` has one instance */
+    unsigned char *begin =
+        tri_executor_space(executor, &call, TRI_SPACE_WORK) + instr->scratch_offset;
+    *bytes = instr->scratch_bytes - TRI_SCRATCH_ALIGN;
+    return begin + (TRI_SCRATCH_ALIGN - (uintptr_t)begin % TRI_SCRATCH_ALIGN) % TRI_SCRATCH_ALIGN;
 }
 
 tr_status tri_executor_copy_version(const tri_executor *executor, const tri_call *call,

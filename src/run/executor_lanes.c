@@ -170,8 +170,14 @@ static bool operand_touches(const tri_tensor *tensor, const pending *sent)
     return touch(&own, &sent->send) || touch(&own, &sent->recv);
 }
 
-static bool touches(const tri_kernel_args *args, const pending *sent)
+static bool touches(const tri_executor *executor, uint32_t i, const pending *sent)
 {
+    const tri_kernel_args *args = &executor->ready[i].args;
+    size_t scratch_bytes;
+    void *scratch = tri_executor_scratch(executor, i, &scratch_bytes);
+    extent own = extent_of(scratch, scratch_bytes);
+    if (scratch && (touch(&own, &sent->send) || touch(&own, &sent->recv)))
+        return true;
     for (int j = 0; j < args->num_in; j++)
         if (operand_touches(&args->in[j], sent))
             return true;
@@ -202,7 +208,7 @@ tr_status tri_executor_lane_meet(tri_executor *executor, uint32_t first, uint32_
     int last = use ? use->num_pending : 0;
     for (; last > 0; last--)
         for (uint32_t i = 0; i < count; i++)
-            if (touches(&executor->ready[first + i].args, &use->pending[last - 1]))
+            if (touches(executor, first + i, &use->pending[last - 1]))
                 return meet(executor, last, err);
     return TR_OK;
 }

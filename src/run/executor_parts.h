@@ -55,6 +55,9 @@ void tri_executor_ends(const tri_executor *executor, uint32_t instr, void **send
 uint32_t tri_executor_run_length(const tri_executor *executor, uint32_t instr, uint32_t end,
                                  uint32_t limit);
 
+/* The scratch of an instruction's kernel that the memory plan has, or NULL. */
+void *tri_executor_scratch(const tri_executor *executor, uint32_t instr, size_t *bytes);
+
 /* executor_flights.c: messages beside the computation */
 /* Waits for what must have ended before this instruction. */
 tr_status tri_executor_land(tri_executor *executor, uint32_t call, uint32_t instr, tr_error *err);

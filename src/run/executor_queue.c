@@ -167,10 +167,17 @@ static tr_status enqueue(tri_executor *executor, uint32_t c, uint32_t first, uin
     if (!executor->ready[first].plan.kernel)
         return tri_executor_lane_send(executor, c, first, err);
     TRI_TRY(tri_executor_lane_meet(executor, first, count, err));
-    if (count > 1)
+    if (count > 1) {
         executor->ready[first].plan.kernel->run_many(args, (int)count);
-    else
-        tri_device_call(&executor->ready[first].plan, args[0]);
+        return TR_OK;
+    }
+    size_t scratch_bytes;
+    void *scratch = tri_executor_scratch(executor, first, &scratch_bytes);
+    if (scratch)
+        queue_of(executor)->lend_scratch(executor->store->device, scratch, scratch_bytes);
+    tri_device_call(&executor->ready[first].plan, args[0]);
+    if (scratch)
+        queue_of(executor)->lend_scratch(executor->store->device, NULL, 0);
     return TR_OK;
 }
 

@@ -36,21 +36,54 @@ bool tri_space_is_io(tri_space_kind kind)
            kind == TRI_SPACE_BATCH;
 }
 
+static size_t call_scratch(const tri_device *device, const tri_program *program,
+                           const tri_instr *instr)
+{
+    tri_kernel_args args;
+    if (tri_op_get(instr->op)->communicates)
+        return 0;
+    tri_instr_args(program, instr, &args);
+    args.device = device->state;
+    tri_call_plan plan = tri_device_plan_call(device, instr->op, &args);
+    return plan.on_host ? 0 : tri_device_call_scratch(device, &plan, &args);
+}
+
+uint64_t tri_store_scratch(const void *device, const tri_program *program, const tri_instr *instr)
+{
+    const tri_device *d = device;
+    if (!d->def->queue)
+        return 0;
+    size_t bytes = call_scratch(d, program, instr);
+    return bytes > d->def->queue->own_scratch ? bytes + TRI_SCRATCH_ALIGN : 0;
+}
+
+/* What the device keeps: of those that the program has no room for, the largest. */
 static size_t scratch_of(const tri_device *device, const tri_program *program)
 {
     size_t most = 0;
     for (size_t i = 0; i < program->num_instrs; i++) {
-        if (tri_op_get(program->instrs[i].op)->communicates)
-            continue;
-        tri_kernel_args args;
-        tri_instr_args(program, &program->instrs[i], &args);
-        args.device = device->state;
-        tri_call_plan plan = tri_device_plan_call(device, program->instrs[i].op, &args);
-        size_t bytes = plan.on_host ? 0 : tri_device_call_scratch(device, &plan, &args);
-        if (bytes > most)
-            most = bytes;
+        const tri_instr *instr = &program->instrs[i];
+        size_t bytes = instr->scratch_bytes ? 0 : call_scratch(device, program, instr);
+        most = bytes > most ? bytes : most;
     }
     return most;
+}
+
+/* Room on the host for what travels and has no copy there: all that one message takes. */
+static uint64_t room_of(const tri_program *program, const tri_instr *head)
+{
+    uint64_t received = 0, sent = 0;
+    for (uint32_t k = 0; k < head->span; k++) {
+        const tri_value *value = &program->values[tri_message_value(&head[k])];
+        uint64_t bytes = tri_value_bytes(value) + TRI_PROGRAM_ALIGN;
+        received += bytes;
+        sent += head[k].num_in && head[k].in[0].value != TRI_NONE
+                    ? tri_value_bytes(&program->values[head[k].in[0].value]) + TRI_PROGRAM_ALIGN
+                    : bytes;
+        if (k == 0 && head->attr.flat.parts > 0)
+            received += (uint64_t)head->attr.flat.total * tri_dtype_bytes(value->dtype);
+    }
+    return 2 * (sent > received ? sent : received) + 4096;
 }
 
 void tri_store_plan(tri_store *store, tri_device *device, const tri_program *const *programs,
@@ -75,16 +108,12 @@ void tri_store_plan(tri_store *store, tri_device *device, const tri_program *con
             const tri_instr *instr = &programs[p]->instrs[i];
             if (!tri_op_get(instr->op)->communicates)
                 continue;
-            const tri_value *out = &programs[p]->values[tri_message_value(instr)];
-            uint64_t received = tri_value_bytes(out), sent = received;
-            if (instr->num_in && instr->in[0].value != TRI_NONE)
-                sent = tri_value_bytes(&programs[p]->values[instr->in[0].value]);
-            if (instr->attr.flat.parts > 0)
-                received = (uint64_t)instr->attr.flat.total * tri_dtype_bytes(out->dtype);
-            uint64_t room = 2 * (sent > received ? sent : received) + 4096;
+            uint64_t room = room_of(programs[p], instr);
             if (room > store->host_room.bytes)
                 store->host_room.bytes = room;
         }
+        if (programs[p]->laid_grad_bytes > store->laid_grad_bytes)
+            store->laid_grad_bytes = programs[p]->laid_grad_bytes;
         size_t scratch = scratch_of(device, programs[p]);
         if (scratch > store->scratch_bytes)
             store->scratch_bytes = scratch;

@@ -40,13 +40,19 @@ typedef struct tri_store {
     int device_index;      /* which of several devices: the rank's number on its machine */
     uint64_t device_bytes; /* what a device with memory of its own lost by the allocation */
     tri_slab slabs[TRI_NUM_SLABS];
-    uint64_t scratch_bytes; /* of the device's kernels */
-    tri_slab host_io;       /* a copy of the beginning of the shared slab; no memory: not needed */
-    tri_slab host_grad;     /* a copy of the gradients, when there are other ranks */
-    tri_slab host_room;     /* for what else travels: twice the largest message */
-    uint64_t num_runs;      /* of programs so far, on a device with a queue */
+    uint64_t scratch_bytes;   /* of the device's kernels, beside what their programs have */
+    uint64_t laid_grad_bytes; /* of gradients that lie in the shared slab */
+    tri_slab host_io;   /* a copy of the beginning of the shared slab; no memory: not needed */
+    tri_slab host_grad; /* a copy of the gradients, when there are other ranks */
+    tri_slab host_room; /* for what else travels: twice the largest message */
+    uint64_t num_runs;  /* of programs so far, on a device with a queue */
 } tri_store;
 
+/* Scratch of an instruction's kernel that its program has room for, of a tri_device: of the
+ * device's kernels, where large ones would else keep memory that is only theirs. Those of the CPU
+ * use the same little scratch all the time, which is then in its caches. See tri_memory_needs. */
+enum { TRI_SCRATCH_ALIGN = 256 }; /* room for that is in it */
+uint64_t tri_store_scratch(const void *device, const tri_program *program, const tri_instr *instr);
 /* Sizes only; allocates nothing. */
 void tri_store_plan(tri_store *store, tri_device *device, const tri_program *const *programs,
                     size_t num_programs);

@@ -11,13 +11,15 @@ tr_status tri_session_check_memory(const tri_session *session, tr_error *err)
     char text[6][16];
     uint64_t weights = store->slabs[TRI_SLAB_PARAM].bytes + store->slabs[TRI_SLAB_COPY].bytes;
     uint64_t grads = store->slabs[TRI_SLAB_GRAD].bytes, optim = store->slabs[TRI_SLAB_OPTIM].bytes;
+    uint64_t rest = needed - weights - grads - optim;
     return tri_fail(err, TR_ERROR_INPUT,
-                    "rank %d needs %s (weights %s, gradients %s, optimizer state %s, activations "
-                    "and workspace %s), but run.memory_limit is %s; divide the model (layout.tp, "
+                    "rank %d needs %s (weights %s, %s %s, optimizer state %s, activations and "
+                    "workspace %s), but run.memory_limit is %s; divide the model (layout.tp, "
                     "layout.zero with layout.dp) or the batch (layout.microbatches) further",
                     session->config.compile.rank, tri_text_bytes((double)needed, text[0]),
                     tri_text_bytes((double)weights, text[1]),
-                    tri_text_bytes((double)grads, text[2]), tri_text_bytes((double)optim, text[3]),
-                    tri_text_bytes((double)(needed - weights - grads - optim), text[4]),
+                    grads ? "gradients" : "gradients in the place of activations",
+                    tri_text_bytes((double)(grads ? grads : store->laid_grad_bytes), text[2]),
+                    tri_text_bytes((double)optim, text[3]), tri_text_bytes((double)rest, text[4]),
                     tri_text_bytes((double)limit, text[5]));
 }

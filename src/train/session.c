@@ -94,7 +94,13 @@ tr_status tri_session_compile(tri_session *session, const tri_session_config *co
     tri_param_table_init(&session->params);
     tr_status status = tri_device_open(&config->device, &session->device, err);
     if (status == TR_OK) {
-        session->config.compile.fusions = session->device.def->fusions;
+        tri_compile_config *compile = &session->config.compile;
+        compile->fusions = session->device.def->fusions;
+        if (!compile->memory.scratch) /* a test may bring its own */
+            compile->memory = (tri_memory_needs){.grads_apart = !session->device.def->queue &&
+                                                                tri_mesh_ranks(&compile->mesh) > 1,
+                                                 .scratch = tri_store_scratch,
+                                                 .context = &session->device};
         if (session->device.def->queue) { /* its messages pass through the host, one at a time */
             session->config.compile.overlap = false;
             session->config.compile.bucket_bytes = INFINITY;

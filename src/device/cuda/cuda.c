@@ -19,7 +19,9 @@
 typedef struct cuda_state {
     tri_cuda shared; /* first: kernels see this part */
     bool started;
-    bool float8; /* its programs have products of 8-bit operands */
+    bool float8;   /* its programs have products of 8-bit operands */
+    void *reserve; /* scratch of kernels that are lent none */
+    size_t reserve_bytes;
     cudaEvent_t *marks;
     uint32_t num_marks;
 } cuda_state;
@@ -66,7 +68,7 @@ static void close_cuda(tri_device *device)
         tri_cuda_lanes_close(state->shared.lanes);
         tri_cuda_dnn_close(state->shared.dnn);
         tri_cuda_blas_close(state->shared.blas);
-        cudaFree(state->shared.scratch);
+        cudaFree(state->reserve);
         cudaStreamDestroy(state->shared.stream);
     }
     free(state->marks);
@@ -268,15 +270,23 @@ static const tri_kernel *kernel_cuda(const tri_device *device, tri_op op)
     return tri_cuda_kernel(op);
 }
 
+static void lend_scratch(tri_device *device, void *memory, size_t bytes)
+{
+    cuda_state *state = device->state;
+    state->shared.scratch = memory ? memory : state->reserve;
+    state->shared.scratch_bytes = memory ? bytes : state->reserve_bytes;
+}
+
 static tr_status reserve_scratch(tri_device *device, size_t bytes, tr_error *err)
 {
-    tri_cuda *cuda = &((cuda_state *)device->state)->shared;
-    if (bytes <= cuda->scratch_bytes)
+    cuda_state *state = device->state;
+    if (bytes <= state->reserve_bytes)
         return TR_OK;
-    cudaFree(cuda->scratch);
-    cuda->scratch = alloc_cuda(bytes);
-    cuda->scratch_bytes = device->scratch_bytes = cuda->scratch ? bytes : 0;
-    if (!cuda->scratch)
+    cudaFree(state->reserve);
+    state->reserve = alloc_cuda(bytes);
+    state->reserve_bytes = device->scratch_bytes = state->reserve ? bytes : 0;
+    lend_scratch(device, NULL, 0);
+    if (!state->reserve)
         return tri_fail(err, TR_ERROR_RUNTIME,
                         "no memory for %zu bytes of kernel scratch on the device", bytes);
     return TR_OK;
@@ -381,6 +391,8 @@ static const tri_device_queue queue = {
     .mark = mark,
     .reach = reach,
     .seconds_between = seconds_between,
+    .own_scratch = TRI_CUDA_BLAS_WORKSPACE, /* products are measured before a program runs */
+    .lend_scratch = lend_scratch,
     .lanes = &tri_cuda_lane_table,
 };
 

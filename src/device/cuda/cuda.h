@@ -25,7 +25,7 @@ typedef struct tri_cuda_lanes tri_cuda_lanes; /* streams beside the stream, lane
 /* Reached from a kernel as args->device. */
 typedef struct tri_cuda {
     void *stream;  /* cudaStream_t */
-    void *scratch; /* device memory, as large as the largest kernel of the program asked for */
+    void *scratch; /* device memory, as large as the kernel that is called asked for */
     size_t scratch_bytes;
     int num_sms;
     bool tf32;      /* products of f32 operands may round them to tf32 */

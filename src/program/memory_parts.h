@@ -1,0 +1,52 @@
+/* What the files of the memory plan share (memory.c says how it goes). */
+#ifndef TRI_PROGRAM_MEMORY_PARTS_H
+#define TRI_PROGRAM_MEMORY_PARTS_H
+
+#include "program/program.h"
+
+/* What shares one piece of memory. */
+typedef struct tri_buffer {
+    uint64_t bytes, offset;
+    uint32_t born, dies; /* positions in the order, inclusive */
+    uint32_t space;
+} tri_buffer;
+
+typedef struct tri_planner {
+    const tri_graph *graph;
+    const tri_node_order *order;
+    tri_program *program;
+    bool lays_grads;       /* gradients are buffers of the step, not states with a space */
+    bool *sent;            /* of each value: a message to another stage reads it, whenever it may */
+    uint32_t *last_use;    /* position of the last reader of each value, or of its maker */
+    tri_id *buffer_of;     /* buffer of each temporary, or TRI_NONE */
+    tri_id *bucket_buffer; /* buffer of each bucket of temporaries, or TRI_NONE */
+    tri_id *scratch_of;    /* buffer of the scratch at each position, or TRI_NONE */
+    tri_id *grad_group;    /* of each state: the one that leads its group, or itself */
+    uint64_t *group_bytes; /* of each leader: the whole tensors of its group */
+    tri_id *grad_buffer;   /* of each state: the buffer of its group, or TRI_NONE */
+    uint64_t *grad_offset; /* of each state, in that buffer */
+    tri_buffer *buffers;
+    size_t num_buffers;
+    tr_error *err;
+} tri_planner;
+
+static inline uint64_t tri_planner_align(uint64_t bytes)
+{
+    return (bytes + TRI_PROGRAM_ALIGN - 1) / TRI_PROGRAM_ALIGN * TRI_PROGRAM_ALIGN;
+}
+
+/* memory_states.c: what keeps its place for the run. */
+tr_status tri_planner_place_states(tri_planner *p);
+void tri_planner_place_inputs_and_outputs(tri_planner *p);
+
+/* memory_grads.c: gradients as buffers of the step. */
+/* Which of them lie together; before states are placed. */
+void tri_planner_group_grads(tri_planner *p);
+/* The next piece of its group's buffer is this state's. */
+void tri_planner_add_grad(tri_planner *p, tri_id state, uint64_t bytes);
+/* From when on each group is alive. */
+void tri_planner_date_grads(tri_planner *p);
+/* When all buffers have their address. */
+void tri_planner_settle_grads(tri_planner *p);
+
+#endif
