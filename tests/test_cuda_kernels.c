@@ -444,7 +444,7 @@ static void test_attention_without_cudnn(void **state)
     assert_int_equal(num_wrong, 0);
 }
 
-enum { PIECE_T = 1024, PIECE_H = 16, PIECE_K = 64, PIECE_B = 48 };
+enum { PIECE_T = 1024, PIECE_H = 16, PIECE_K = 64, PIECE_B = 96 };
 
 /* q, k, v, o, lse, do: the part of them that begins at this row of the batch. */
 static void run_rows(tri_op op, unsigned char *const *data, int64_t first, int64_t num)
@@ -485,7 +485,8 @@ static void test_attention_in_pieces(void **state)
     (void)state;
     if (!shared_state()->dnn)
         skip();
-    enum { SCRATCH = 1 << 30, NUM = 12, HALF = PIECE_B / 2 };
+    enum { NUM = 12, HALF = PIECE_B / 2 };
+    const size_t SCRATCH = (size_t)2 << 30;
     tr_error err = {0};
     size_t bytes = (size_t)PIECE_B * PIECE_T * PIECE_H * PIECE_K * 2;
     unsigned char *room = gpu.def->alloc(NUM * bytes + SCRATCH), *data[NUM];

@@ -204,39 +204,56 @@ static int larger_first(const void *a, const void *b)
     return x < y ? -1 : x > y; /* the order of making: results must not depend on qsort */
 }
 
-/* Lowest address at which the piece meets no placed piece of an overlapping lifetime. placed is
- * sorted by address. */
-static size_t find_room(tri_buffer *const *placed, size_t count, tri_buffer *piece)
+/* A buffer that has its place. These are looked at very often, one after the other: so they lie
+ * side by side. */
+typedef struct placed {
+    uint64_t begin, end;
+    uint32_t born, dies;
+} placed;
+
+/* Lowest address at which the piece meets no other of an overlapping lifetime; they are sorted by
+ * address. */
+static uint64_t find_room(const placed *others, size_t count, const tri_buffer *piece)
 {
     uint64_t at = 0;
     for (size_t i = 0; i < count; i++) {
-        const tri_buffer *other = placed[i];
+        const placed *other = &others[i];
         if (other->born > piece->dies || other->dies < piece->born)
             continue;
-        if (other->offset >= at + piece->bytes)
+        if (other->begin >= at + piece->bytes)
             break;
-        if (other->offset + other->bytes > at)
-            at = other->offset + other->bytes;
+        if (other->end > at)
+            at = other->end;
     }
-    piece->offset = at;
-    size_t position = count;
-    while (position > 0 && placed[position - 1]->offset > at)
-        position--;
-    return position;
+    return at;
+}
+
+/* The first that begins behind an address. */
+static size_t first_behind(const placed *others, size_t count, uint64_t at)
+{
+    size_t low = 0, high = count;
+    while (low < high) {
+        size_t middle = (low + high) / 2;
+        if (others[middle].begin <= at)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
 }
 
 /* Places the first `waiting` of the queue in `work`, which has nothing else during their lives. */
-static void place_together(tri_planner *p, tri_buffer **queue, size_t waiting, tri_buffer **placed)
+static void place_together(tri_planner *p, tri_buffer **queue, size_t waiting, placed *others)
 {
     tri_space *work = &p->program->spaces[TRI_SPACE_WORK];
-    size_t count = 0;
     qsort(queue, waiting, sizeof *queue, larger_first);
     for (size_t i = 0; i < waiting; i++) {
-        size_t position = find_room(placed, count, queue[i]);
-        memmove(placed + position + 1, placed + position, (count - position) * sizeof *placed);
-        placed[position] = queue[i];
-        count++;
-        uint64_t end = queue[i]->offset + queue[i]->bytes;
+        tri_buffer *piece = queue[i];
+        piece->offset = find_room(others, i, piece);
+        size_t position = first_behind(others, i, piece->offset);
+        memmove(others + position + 1, others + position, (i - position) * sizeof *others);
+        uint64_t end = piece->offset + piece->bytes;
+        others[position] = (placed){piece->offset, end, piece->born, piece->dies};
         if (end > work->bytes)
             work->bytes = end;
     }
@@ -244,20 +261,21 @@ static void place_together(tri_planner *p, tri_buffer **queue, size_t waiting, t
 
 static tr_status place_work(tri_planner *p)
 {
-    tri_buffer **queue = malloc((2 * p->num_buffers + 1) * sizeof(tri_buffer *));
-    if (!queue)
-        return tri_fail(p->err, TR_ERROR_RUNTIME, "no memory for the memory plan");
+    tri_buffer **queue = malloc((p->num_buffers + 1) * sizeof(tri_buffer *));
+    placed *others = malloc((p->num_buffers + 1) * sizeof *others);
     size_t num = p->order->once ? 1 : p->program->num_segments;
-    for (uint32_t segment = 0; segment < num; segment++) {
+    for (uint32_t segment = 0; queue && others && segment < num; segment++) {
         size_t waiting = 0;
         for (size_t b = 0; b < p->num_buffers; b++)
             if (p->buffers[b].space == TRI_SPACE_WORK &&
                 (p->order->once || p->order->segment[p->buffers[b].born] == segment))
                 queue[waiting++] = &p->buffers[b];
-        place_together(p, queue, waiting, queue + p->num_buffers);
+        place_together(p, queue, waiting, others);
     }
+    bool done = queue && others;
     free(queue);
-    return TR_OK;
+    free(others);
+    return done ? TR_OK : tri_fail(p->err, TR_ERROR_RUNTIME, "no memory for the memory plan");
 }
 
 /* Every buffer has its address: so have the values. */

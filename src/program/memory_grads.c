@@ -99,7 +99,9 @@ void tri_planner_add_grad(tri_planner *p, tri_id state, uint64_t bytes)
     p->program->laid_grad_bytes += bytes;
 }
 
-/* What no instruction of this rank writes is taken to be there all the time. */
+/* What no instruction of this rank writes is taken to be there all the time. Behind each group is a
+ * gap: one that another happens to follow on this rank, and on no other, must not travel with it.
+ */
 void tri_planner_date_grads(tri_planner *p)
 {
     const tri_graph *graph = p->graph;
@@ -117,6 +119,8 @@ void tri_planner_date_grads(tri_planner *p)
         if (p->grad_buffer[s] == TRI_NONE)
             continue;
         tri_buffer *group = &p->buffers[p->grad_buffer[s]];
+        if (leader_of(p, (tri_id)s) == s)
+            group->bytes = tri_planner_align(group->bytes) + TRI_PROGRAM_ALIGN;
         group->born = group->born == UINT32_MAX ? 0 : group->born;
         group->dies = (uint32_t)p->order->count - 1;
     }

@@ -163,10 +163,12 @@ static tr_status alloc_host_copies(tri_store *store, tr_error *err)
     if (!store->peers.alloc)
         return TR_OK;
     store->host_grad.bytes = store->slabs[TRI_SLAB_GRAD].bytes;
-    store->host_grad.memory = store->peers.alloc(store->peers.context, store->host_grad.bytes);
+    if (store->host_grad.bytes)
+        store->host_grad.memory = store->peers.alloc(store->peers.context, store->host_grad.bytes);
     if (store->host_room.bytes)
         store->host_room.memory = store->peers.alloc(store->peers.context, store->host_room.bytes);
-    return store->host_grad.memory && (store->host_room.memory || !store->host_room.bytes)
+    return (store->host_grad.memory || !store->host_grad.bytes) &&
+                   (store->host_room.memory || !store->host_room.bytes)
                ? TR_OK
                : tri_fail(err, TR_ERROR_RUNTIME,
                           "the system refused %s of memory shared with the other ranks",

@@ -120,9 +120,10 @@ static void attention(const tri_kernel_args *args)
         tri_attention_any_forward(&a, dtype, stream);
 }
 
-/* The gradient's scratch grows with the batch, to gigabytes: more than it uses at a time. So the
- * batch is cut into equal pieces, by shape alone, until a piece needs no more than this. */
-constexpr size_t PIECE_BYTES = (size_t)5 << 28; /* 1.25 GiB */
+/* The gradient's scratch grows with the batch, to gigabytes: more than it uses at a time, and more
+ * than activations have left free when the backward comes to the last layer. So the batch is cut
+ * into equal pieces, by shape alone, until a piece needs no more than this. */
+constexpr size_t PIECE_BYTES = (size_t)5 << 29; /* 2.5 GiB */
 
 static tri_cuda_sdpa piece_of(tri_cuda_sdpa call)
 {
