@@ -99,8 +99,8 @@ template <int N, typename T> __device__ __forceinline__ void store_pack(T *to, p
     *reinterpret_cast<pack<T, N> *>(to) = value;
 }
 
-/* A pack in f32 and back. Two neighbours of 16 bits take half the instructions that they take one by
- * one, which kernels that do a lot with each element feel. */
+/* A pack in f32 and back. Two neighbours of 16 bits take half the instructions that they take one
+ * by one, which kernels that do a lot with each element feel. */
 template <int N, typename T>
 __device__ __forceinline__ void widen_pack(const pack<T, N> &from, float *to)
 {
@@ -109,19 +109,30 @@ __device__ __forceinline__ void widen_pack(const pack<T, N> &from, float *to)
         to[k] = widen(from.at[k]);
 }
 
-template <>
-__device__ __forceinline__ void widen_pack(const pack<__nv_bfloat16, 8> &from, float *to)
+template <int N>
+__device__ __forceinline__ void widen_pairs(const pack<__nv_bfloat16, N> &from, float *to)
 {
     const unsigned *pairs = reinterpret_cast<const unsigned *>(&from);
 #pragma unroll
-    for (int k = 0; k < 4; k++) {
+    for (int k = 0; k < N / 2; k++) {
         to[2 * k] = __uint_as_float(pairs[k] << 16);
         to[2 * k + 1] = __uint_as_float(pairs[k] & 0xffff0000u);
     }
 }
 
-template <int N, typename T>
-__device__ __forceinline__ pack<T, N> narrow_pack(const float *from)
+template <>
+__device__ __forceinline__ void widen_pack(const pack<__nv_bfloat16, 4> &from, float *to)
+{
+    widen_pairs(from, to);
+}
+
+template <>
+__device__ __forceinline__ void widen_pack(const pack<__nv_bfloat16, 8> &from, float *to)
+{
+    widen_pairs(from, to);
+}
+
+template <int N, typename T> __device__ __forceinline__ pack<T, N> narrow_pack(const float *from)
 {
     pack<T, N> to;
 #pragma unroll
@@ -130,15 +141,26 @@ __device__ __forceinline__ pack<T, N> narrow_pack(const float *from)
     return to;
 }
 
+template <int N> __device__ __forceinline__ pack<__nv_bfloat16, N> narrow_pairs(const float *from)
+{
+    pack<__nv_bfloat16, N> to;
+    __nv_bfloat162 *pairs = reinterpret_cast<__nv_bfloat162 *>(&to);
+#pragma unroll
+    for (int k = 0; k < N / 2; k++)
+        pairs[k] = __floats2bfloat162_rn(from[2 * k], from[2 * k + 1]);
+    return to;
+}
+
+template <>
+__device__ __forceinline__ pack<__nv_bfloat16, 4> narrow_pack<4, __nv_bfloat16>(const float *from)
+{
+    return narrow_pairs<4>(from);
+}
+
 template <>
 __device__ __forceinline__ pack<__nv_bfloat16, 8> narrow_pack<8, __nv_bfloat16>(const float *from)
 {
-    pack<__nv_bfloat16, 8> to;
-    __nv_bfloat162 *pairs = reinterpret_cast<__nv_bfloat162 *>(&to);
-#pragma unroll
-    for (int k = 0; k < 4; k++)
-        pairs[k] = __floats2bfloat162_rn(from[2 * k], from[2 * k + 1]);
-    return to;
+    return narrow_pairs<8>(from);
 }
 
 inline bool aligned16(const void *address)

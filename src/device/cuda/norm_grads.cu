@@ -1,12 +1,13 @@
 /* The whole backward of a norm in one pass: dx, the gradients of gain and shift, and dx summed over
  * the rows, which is the gradient of a bias before the residual sum.
  *
- * Blocks take pairs of rows in turn. A thread has one pack of columns of every row, and keeps the
- * sums of its columns in registers; what a row needs of all its columns (two averages) goes through
- * shared memory. The next rows are on their way meanwhile. The blocks' sums are added by a second
- * kernel, in a fixed order. With this much to do for each element the instructions count as well as
- * the bytes: packs are widened and narrowed two elements at a time. The formulas are those of
- * norm.cu; rows too long for a block go through its kernels. */
+ * Blocks take tiles of a few rows in turn. Rows are neighbours, so a tile is one piece of memory of
+ * each operand, and the copy engine brings it into shared memory while the tile before is worked
+ * on; threads fetch nothing themselves. A thread has a few columns of every row, and keeps their
+ * sums in registers. What a row needs of all its columns (two averages) is summed for all rows of a
+ * tile at once, so that a tile costs two barriers, whatever its rows. The blocks' sums are added by
+ * a second kernel, in a fixed order. The formulas are those of norm.cu; rows too long for a block
+ * go through its kernels. */
 #include "device/cuda/columns.cuh"
 #include "device/cuda/early.cuh"
 
@@ -15,25 +16,35 @@ namespace
 
 using namespace tri;
 
-constexpr int MOST_THREADS = 768;
-constexpr int AT_ONCE = 576; /* threads of a multiprocessor, with the registers that they need */
-constexpr int NUM_SMS = 132; /* of the GPU that this is made for; others have other waves */
-constexpr int ROWS = 2;      /* at a time */
-constexpr int STAGES = 3;    /* groups of rows that are here or under way */
+constexpr int MOST_THREADS = 768, NARROW_THREADS = 512;
+constexpr int AT_ONCE = 1024; /* threads of a multiprocessor, with the registers that they need */
+constexpr int NUM_SMS = 132;  /* of the GPU that this is made for; others have other waves */
+constexpr int STAGES = 2;     /* tiles that are here or under way */
+constexpr size_t MOST_SHARED = 216 << 10; /* of a multiprocessor, for tiles */
 constexpr int FINISH_ROWS = 32;
 
-/* How rows are dealt out, a chunk to each block: by shape alone. */
+/* How rows are dealt out: by shape alone. Threads have few columns, so that there are many of them;
+ * more where a block would be too large. */
 struct cut {
-    int threads, num_chunks;
+    int columns, threads, rows, num_chunks; /* rows of a tile; chunks: blocks */
+    size_t shared_bytes;
 };
 
-cut cut_of(int64_t rows, int64_t packs)
+cut cut_of(int64_t rows, int64_t dim, size_t element)
 {
     cut c = {};
-    c.threads = (int)(ceil_div(packs, 32) * 32);
-    int64_t chunks = NUM_SMS * (c.threads < AT_ONCE ? AT_ONCE / c.threads : 1);
-    int64_t most = ceil_div(rows, ROWS);
-    c.num_chunks = (int)(chunks < most ? chunks : most);
+    c.columns = element == 2 && dim > 4 * NARROW_THREADS ? 8 : 4;
+    int64_t threads = ceil_div(dim, 32 * c.columns) * 32;
+    if (threads > MOST_THREADS)
+        return cut{};
+    c.threads = (int)threads;
+    c.rows = c.threads > NARROW_THREADS ? 2 : 4;
+    c.shared_bytes = (size_t)(STAGES * 3 * c.rows) * (size_t)dim * element;
+    int64_t blocks = AT_ONCE / c.threads, fit = (int64_t)(MOST_SHARED / c.shared_bytes);
+    blocks = blocks > fit ? fit : blocks;
+    blocks = NUM_SMS * (blocks > 4 ? 4 : blocks < 1 ? 1 : blocks);
+    int64_t most = ceil_div(rows, c.rows);
+    c.num_chunks = (int)(blocks < most ? blocks : most);
     return c;
 }
 
@@ -49,8 +60,8 @@ template <typename T> struct operands {
 };
 
 /* V sums over a warp at once: half of the values change places with the other half of the lanes,
- * then half of the rest, so that six exchanges do for four sums where one by one takes twenty. Lane
- * l gets sum l / (32 / V). */
+ * then half of the rest, so that nine exchanges do for eight sums where one by one takes forty.
+ * Lane l gets sum l / (32 / V). */
 template <int V> __device__ __forceinline__ float warp_sums(float *value)
 {
     int lane = (int)threadIdx.x & 31;
@@ -67,84 +78,99 @@ template <int V> __device__ __forceinline__ float warp_sums(float *value)
     return lanes_sum(value[0], 32 / V);
 }
 
-/* Over all threads of a block of at most WARPS warps, V sums at once. Every other call uses the
- * other half of shared, so one barrier is enough. Places of warps that are not there hold zeros, so
- * that the loop has no end to look for. */
-template <int V, int WARPS>
-__device__ __forceinline__ void block_sums(float *value, float *shared, int &half)
+/* ---- tiles on their way ---- */
+
+__device__ __forceinline__ unsigned shared_address(const void *at)
 {
-    int lane = (int)threadIdx.x & 31, warp = (int)threadIdx.x >> 5;
-    float *here = shared + half;
-    half ^= WARPS * V;
-    float mine = warp_sums<V>(value);
-    if (lane % (32 / V) == 0)
-        here[warp * V + lane / (32 / V)] = mine;
-    __syncthreads();
-#pragma unroll
-    for (int v = 0; v < V; v++)
-        value[v] = 0;
-#pragma unroll
-    for (int w = 0; w < WARPS; w++) {
-        pack<float, V> of_warp = load_pack<V>(here + w * V);
-#pragma unroll
-        for (int v = 0; v < V; v++)
-            value[v] += of_warp.at[v];
-    }
+    return (unsigned)__cvta_generic_to_shared(at);
 }
 
-/* What a thread has of the rows to come: STAGES groups of ROWS, fetched while others are worked on.
- * Nobody else reads them, so they need no barrier. A slot that nothing was fetched into holds
- * zeros, which add nothing to any sum: threads without columns and rows past the end need no care.
- */
-template <typename T, int N> struct ring_slot {
-    pack<T, N> dy, x, ds;
+/* Where tiles come in: [stage][dy, x, dsum][rows][dim], and a barrier for each stage that opens
+ * when all of it has arrived. GPUs before sm_90 have no such engine: all threads fetch. */
+template <int R, typename T> struct inbox {
+    T *tiles;
+    uint64_t *arrived;
+
+    __device__ __forceinline__ T *part(const operands<T> &p, int stage, int which) const
+    {
+        return tiles + (stage * 3 + which) * R * p.dim;
+    }
+
+    __device__ __forceinline__ void open() const
+    {
+#if __CUDA_ARCH__ >= 900
+        if (threadIdx.x == 0) {
+            for (int s = 0; s < STAGES; s++)
+                asm volatile(
+                    "mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(shared_address(arrived + s)));
+            asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+        }
+#endif
+        __syncthreads();
+    }
+
+    /* The rows from `row` on; none when that is past the end. */
+    __device__ __forceinline__ void fetch(const operands<T> &p, int stage, int64_t row) const
+    {
+        int64_t left = p.rows - row;
+        if (left <= 0)
+            return;
+        unsigned bytes = (unsigned)((left < R ? (int)left : R) * p.dim * (int)sizeof(T));
+        const T *from[3] = {p.dy, p.x, p.dsum};
+#if __CUDA_ARCH__ >= 900
+        if (threadIdx.x != 0)
+            return;
+        unsigned barrier = shared_address(arrived + stage);
+        asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier),
+                     "r"(bytes * (p.dsum ? 3 : 2))
+                     : "memory");
+#pragma unroll
+        for (int i = 0; i < 3; i++)
+            if (i < 2 || p.dsum)
+                asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes "
+                             "[%0], [%1], %2, [%3];" ::"r"(shared_address(part(p, stage, i))),
+                             "l"(from[i] + row * p.dim), "r"(bytes), "r"(barrier)
+                             : "memory");
+#else
+        for (int i = 0; i < 3 && (i < 2 || p.dsum); i++)
+            for (unsigned at = threadIdx.x * 16; at < bytes; at += blockDim.x * 16)
+                asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(
+                                 shared_address(part(p, stage, i)) + at),
+                             "l"((const char *)(from[i] + row * p.dim) + at)
+                             : "memory");
+        asm volatile("cp.async.commit_group;" ::: "memory");
+#endif
+    }
+
+    /* Until the tile of a stage is here; phase: how often the stage was used before, modulo 2. */
+    __device__ __forceinline__ void await(int stage, unsigned phase) const
+    {
+#if __CUDA_ARCH__ >= 900
+        unsigned done = 0;
+        while (!done)
+            asm volatile("{\n.reg .pred ready;\n"
+                         "mbarrier.try_wait.parity.shared::cta.b64 ready, [%1], %2;\n"
+                         "selp.u32 %0, 1, 0, ready;\n}"
+                         : "=r"(done)
+                         : "r"(shared_address(arrived + stage)), "r"(phase)
+                         : "memory");
+#else
+        (void)stage;
+        (void)phase;
+        asm volatile("cp.async.wait_group 0;" ::: "memory");
+        __syncthreads();
+#endif
+    }
 };
 
-__device__ __forceinline__ void fetch16(void *to, const void *from)
-{
-    unsigned at = (unsigned)__cvta_generic_to_shared(to);
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(at), "l"(from) : "memory");
-}
+/* ---- the kernel ---- */
 
-template <typename T, int N> __device__ __forceinline__ void clear(ring_slot<T, N> *slot)
-{
-    uint4 *words = reinterpret_cast<uint4 *>(slot);
-#pragma unroll
-    for (int i = 0; i < 3; i++)
-        words[i] = make_uint4(0, 0, 0, 0);
-}
-
-/* The group that begins at `row`; `at`: its first element that is this thread's. The slots of a
- * thread lie a block's threads apart. */
-template <int N, typename T>
-__device__ __forceinline__ void fetch(const operands<T> &p, ring_slot<T, N> *to, int64_t row,
-                                      int64_t at, bool live)
-{
-#pragma unroll
-    for (int r = 0; r < ROWS; r++) {
-        if (row + r < p.rows) {
-            if (live) {
-                fetch16(&to->dy, p.dy + at);
-                fetch16(&to->x, p.x + at);
-                if (p.dsum)
-                    fetch16(&to->ds, p.dsum + at);
-            }
-        } else {
-            clear(to);
-        }
-        to += blockDim.x;
-        at += p.dim;
-    }
-    asm volatile("cp.async.commit_group;" ::: "memory");
-}
-
-/* Zeros for rows past the end. */
-template <bool LAYER, typename T>
+template <int R, bool LAYER, typename T>
 __device__ __forceinline__ void load_stats(const operands<T> &p, int64_t row, float *mean,
                                            float *rstd)
 {
 #pragma unroll
-    for (int r = 0; r < ROWS; r++) {
+    for (int r = 0; r < R; r++) {
         mean[r] = rstd[r] = 0;
         if (row + r < p.rows) {
             if (LAYER) {
@@ -158,91 +184,119 @@ __device__ __forceinline__ void load_stats(const operands<T> &p, int64_t row, fl
     }
 }
 
-/* Of a type of 16 bits the mean is taken off after the product, in the same instruction: what that
- * rounds is far below what the type keeps. */
-template <bool LAYER, typename T>
-__device__ __forceinline__ float normed(float x, float mean, float rstd, float shift)
+/* The averages of R rows: of dn * n and, for layer norm, of dn, times the number of columns. Of a
+ * type of 16 bits the mean is taken off the sum instead of every element: what that rounds is far
+ * below what the type keeps. */
+template <int N, int R, bool LAYER, typename T>
+__device__ __forceinline__ void row_terms(const T *dy, const T *x, int dim, const float *gain,
+                                          const float *mean, const float *rstd, float *term)
 {
-    if (!LAYER)
-        return x * rstd;
-    return sizeof(T) == 2 ? fmaf(x, rstd, shift) : (x - mean) * rstd;
+    constexpr int PER_ROW = 1 + LAYER;
+    constexpr bool LATE = sizeof(T) == 2;
+#pragma unroll
+    for (int r = 0; r < R; r++) {
+        float d[N], v[N], of_x = 0, of_d = 0;
+        widen_pack<N>(load_pack<N>(dy + r * dim), d);
+        widen_pack<N>(load_pack<N>(x + r * dim), v);
+#pragma unroll
+        for (int k = 0; k < N; k++) {
+            float dn = d[k] * gain[k];
+            of_x = fmaf(dn, LAYER && !LATE ? v[k] - mean[r] : v[k], of_x);
+            if (LAYER)
+                of_d += dn;
+        }
+        term[r * PER_ROW] = rstd[r] * (LAYER && LATE ? fmaf(-mean[r], of_d, of_x) : of_x);
+        if (LAYER)
+            term[r * PER_ROW + PER_ROW - 1] = of_d;
+    }
 }
 
-/* OUT: sums kept of each column: of dy * n, [dy,] [dx]. */
-template <int N, bool LAYER, bool BIAS, int THREADS, typename T>
-__global__ void __launch_bounds__(THREADS) grads_kernel(operands<T> p)
+/* Sums kept of each column: of dy * n, [dy,] [dx]. */
+template <int N, int R, bool LAYER, bool BIAS, int THREADS, typename T>
+__global__ void __launch_bounds__(THREADS, THREADS > NARROW_THREADS ? 1 : AT_ONCE / THREADS)
+    grads_kernel(operands<T> p)
 {
-    constexpr int OUT = 1 + LAYER + BIAS, PER_ROW = 1 + LAYER, V = ROWS * PER_ROW;
-    constexpr int WARPS = THREADS / 32;
+    constexpr int OUT = 1 + LAYER + BIAS, PER_ROW = 1 + LAYER, V = R * PER_ROW;
     extern __shared__ uint4 dynamic[];
-    __shared__ alignas(16) float shared[2 * WARPS * V];
-    ring_slot<T, N> *ring = reinterpret_cast<ring_slot<T, N> *>(dynamic) + threadIdx.x;
-    const int stage_slots = ROWS * (int)blockDim.x;
-    int half = 0, col = (int)threadIdx.x * N;
-    bool live = col < p.dim;
-    float gain[N], sum[OUT][N] = {}, next_mean[ROWS], next_rstd[ROWS];
-    for (int i = (int)threadIdx.x; i < 2 * WARPS * V; i += (int)blockDim.x)
-        shared[i] = 0;
-#pragma unroll
-    for (int s = 0; s < STAGES * ROWS; s++)
-        clear(ring + s * (int)blockDim.x);
+    __shared__ float of_warps[THREADS / 32 * V], total[V];
+    __shared__ uint64_t arrived[STAGES];
+    const inbox<R, T> in = {reinterpret_cast<T *>(dynamic), arrived};
+    const int col = (int)threadIdx.x * N, lane = (int)threadIdx.x & 31;
+    const int warp = (int)threadIdx.x >> 5, num_warps = (int)blockDim.x >> 5;
+    const bool live = col < p.dim;
+    const int64_t step = (int64_t)gridDim.x * R;
+    float gain[N], sum[OUT][N] = {}, next_mean[R], next_rstd[R];
+    in.open();
     await_previous();
+    int64_t row = (int64_t)blockIdx.x * R;
+    in.fetch(p, 0, row);
+    in.fetch(p, 1, row + step);
 #pragma unroll
     for (int k = 0; k < N; k++)
         gain[k] = live ? p.gain[col + k] : 0.0f;
-    const int64_t step = (int64_t)gridDim.x * ROWS, step_at = step * p.dim;
-    int64_t row = (int64_t)blockIdx.x * ROWS, at = row * p.dim + col;
+    load_stats<R, LAYER>(p, row, next_mean, next_rstd);
+    int stage = 0;
+    unsigned phase = 0;
+    for (bool first = true; row < p.rows; row += step, first = false) {
+        const int here = p.rows - row < R ? (int)(p.rows - row) : R;
+        const T *dy = in.part(p, stage, 0) + col, *x = in.part(p, stage, 1) + col;
+        const T *ds = in.part(p, stage, 2) + col;
+        float mean[R], rstd[R], term[V] = {};
 #pragma unroll
-    for (int s = 0; s < STAGES - 1; s++)
-        fetch<N>(p, ring + s * stage_slots, row + s * step, at + s * step_at, live);
-    load_stats<LAYER>(p, row, next_mean, next_rstd);
-    __syncthreads(); /* the zeros in shared */
-    ring_slot<T, N> *slot = ring, *last = ring + (STAGES - 1) * stage_slots, *ahead = last;
-    for (; row < p.rows; row += step, at += step_at) {
-        float mean[ROWS], rstd[ROWS], average[V] = {}, n[ROWS][N], dn[ROWS][N];
-#pragma unroll
-        for (int r = 0; r < ROWS; r++) {
+        for (int r = 0; r < R; r++) {
             mean[r] = next_mean[r];
             rstd[r] = next_rstd[r];
         }
-        asm volatile("cp.async.wait_group %0;" ::"n"(STAGES - 2) : "memory");
-        fetch<N>(p, ahead, row + (STAGES - 1) * step, at + (STAGES - 1) * step_at, live);
-        load_stats<LAYER>(p, row + step, next_mean, next_rstd);
+        load_stats<R, LAYER>(p, row + step, next_mean, next_rstd);
+        in.await(stage, phase);
+        if (live && here == R)
+            row_terms<N, R, LAYER>(dy, x, p.dim, gain, mean, rstd, term);
+        else if (live)
+            for (int r = 0; r < here; r++) /* the last rows of all */
 #pragma unroll
-        for (int r = 0; r < ROWS; r++) {
-            float d[N], x[N], shift = -mean[r] * rstd[r];
-            widen_pack<N>(slot[r * (int)blockDim.x].dy, d);
-            widen_pack<N>(slot[r * (int)blockDim.x].x, x);
+                for (int place = 0; place < R; place++)
+                    if (place == r)
+                        row_terms<N, 1, LAYER>(dy + r * p.dim, x + r * p.dim, p.dim, gain,
+                                               mean + place, rstd + place, term + place * PER_ROW);
+        float mine = warp_sums<V>(term);
+        if (lane % (32 / V) == 0)
+            of_warps[warp * V + lane / (32 / V)] = mine;
+        __syncthreads();
+        if (!first) /* nobody reads the tile before any more */
+            in.fetch(p, stage ^ 1, row + step);
+        for (int v = warp; v < V; v += num_warps) {
+            float all = warp_sum(lane < num_warps ? of_warps[lane * V + v] : 0.0f);
+            if (lane == 0)
+                total[v] = all;
+        }
+        __syncthreads();
+#pragma unroll
+        for (int r = 0; r < R; r++) {
+            if (!live || r >= here)
+                continue;
+            float d[N], v[N], dx[N] = {};
+            float share = -rstd[r] * p.share, of_n = share * total[r * PER_ROW];
+            float of_d = LAYER ? share * total[r * PER_ROW + PER_ROW - 1] : 0.0f;
+            widen_pack<N>(load_pack<N>(dy + r * p.dim), d);
+            widen_pack<N>(load_pack<N>(x + r * p.dim), v);
+            if (p.dsum)
+                widen_pack<N>(load_pack<N>(ds + r * p.dim), dx);
 #pragma unroll
             for (int k = 0; k < N; k++) {
-                n[r][k] = normed<LAYER, T>(x[k], mean[r], rstd[r], shift);
-                dn[r][k] = d[k] * gain[k];
-                average[r * PER_ROW] = fmaf(dn[r][k], n[r][k], average[r * PER_ROW]);
-                if (LAYER)
-                    average[r * PER_ROW + PER_ROW - 1] += dn[r][k];
-                sum[0][k] = fmaf(d[k], n[r][k], sum[0][k]);
+                float n = LAYER ? (v[k] - mean[r]) * rstd[r] : v[k] * rstd[r];
+                float dn = d[k] * gain[k];
+                dx[k] = LAYER ? dx[k] + of_d : dx[k];
+                dx[k] = fmaf(rstd[r], dn, fmaf(of_n, n, dx[k]));
+                sum[0][k] = fmaf(d[k], n, sum[0][k]);
                 if (LAYER)
                     sum[1][k] += d[k];
-            }
-        }
-        block_sums<V, WARPS>(average, shared, half);
-#pragma unroll
-        for (int r = 0; r < ROWS; r++) {
-            float share = -rstd[r] * p.share, of_n = share * average[r * PER_ROW];
-            float of_d = LAYER ? share * average[r * PER_ROW + PER_ROW - 1] : 0.0f, dx[N];
-            widen_pack<N>(slot[r * (int)blockDim.x].ds, dx);
-#pragma unroll
-            for (int k = 0; k < N; k++) {
-                dx[k] = LAYER ? dx[k] + of_d : dx[k];
-                dx[k] = fmaf(rstd[r], dn[r][k], fmaf(of_n, n[r][k], dx[k]));
                 if (BIAS)
                     sum[OUT - 1][k] += dx[k];
             }
-            if (live && row + r < p.rows)
-                store_pack<N>(p.dx + at + r * p.dim, narrow_pack<N, T>(dx));
+            store_pack<N>(p.dx + (row + r) * p.dim + col, narrow_pack<N, T>(dx));
         }
-        ahead = slot; /* the one that was worked on last */
-        slot = slot == last ? ring : slot + stage_slots;
+        stage ^= 1;
+        phase ^= stage == 0;
     }
     release_next();
 #pragma unroll
@@ -287,29 +341,30 @@ __global__ void __launch_bounds__(32 * FINISH_ROWS)
 
 /* ---- runs ---- */
 
-template <int N, bool LAYER, bool BIAS, typename T> auto kernel_for(int threads)
+template <bool LAYER, bool BIAS, typename T> auto kernel_for(const cut &c)
 {
-    return threads <= 128   ? grads_kernel<N, LAYER, BIAS, 128, T>
-           : threads <= 256 ? grads_kernel<N, LAYER, BIAS, 256, T>
-           : threads <= 512 ? grads_kernel<N, LAYER, BIAS, 512, T>
-                            : grads_kernel<N, LAYER, BIAS, MOST_THREADS, T>;
+    constexpr int WIDE = sizeof(T) == 2 ? 8 : 4;
+    if (c.threads > NARROW_THREADS)
+        return grads_kernel<WIDE, 2, LAYER, BIAS, MOST_THREADS, T>;
+    if (c.columns > 4)
+        return grads_kernel<WIDE, 4, LAYER, BIAS, NARROW_THREADS, T>;
+    return c.threads > 256 ? grads_kernel<4, 4, LAYER, BIAS, NARROW_THREADS, T>
+                           : grads_kernel<4, 4, LAYER, BIAS, 256, T>;
 }
 
 /* False where a block cannot have that much shared memory. */
-template <int N, bool LAYER, typename T>
+template <bool LAYER, typename T>
 bool launch(const tri_kernel_args *args, operands<T> p, const cut &c)
 {
     constexpr int PARAMS = 1 + LAYER;
     bool bias = args->num_out > 1 + PARAMS;
-    auto kernel =
-        bias ? kernel_for<N, LAYER, true, T>(c.threads) : kernel_for<N, LAYER, false, T>(c.threads);
-    size_t ring = (size_t)c.threads * STAGES * ROWS * sizeof(ring_slot<T, N>);
-    if (cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)ring) !=
-        cudaSuccess) {
+    auto kernel = bias ? kernel_for<LAYER, true, T>(c) : kernel_for<LAYER, false, T>(c);
+    if (cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                             (int)c.shared_bytes) != cudaSuccess) {
         cudaGetLastError();
         return false;
     }
-    launch_early(args, kernel, (unsigned)c.num_chunks, c.threads, ring, p);
+    launch_early(args, kernel, (unsigned)c.num_chunks, c.threads, c.shared_bytes, p);
     dim3 blocks((unsigned)ceil_div(p.dim, 32), PARAMS + bias), threads(32, FINISH_ROWS);
     float *dgain = data_of<float>(args->out[1]);
     float *dshift = LAYER ? data_of<float>(args->out[2]) : nullptr;
@@ -363,9 +418,9 @@ template <bool LAYER> void norm_grads(const tri_kernel_args *args)
     by_type(args->in[0].dtype, [&](auto zero) {
         using T = decltype(zero);
         constexpr int N = pack_size<T>();
-        if (rows == 0 || dim % N != 0 || dim / N > MOST_THREADS || !aligned(args))
+        cut c = rows > 0 && dim % N == 0 && aligned(args) ? cut_of(rows, dim, sizeof(T)) : cut{};
+        if (c.threads == 0)
             return;
-        cut c = cut_of(rows, dim / N);
         operands<T> p = {};
         p.dy = data_of<T>(args->in[0]);
         p.x = data_of<T>(args->in[1]);
@@ -377,7 +432,7 @@ template <bool LAYER> void norm_grads(const tri_kernel_args *args)
         p.rows = rows;
         p.dim = (int)dim;
         p.share = 1.0f / (float)dim;
-        done = launch<N, LAYER>(args, p, c);
+        done = launch<LAYER>(args, p, c);
     });
     if (!done)
         run_parts<LAYER>(args);
@@ -391,11 +446,10 @@ template <bool LAYER> size_t grads_scratch(const tri_kernel_args *args, int num_
     tri_dtype dtype = args->in[0].dtype;
     size_t parts = column_bytes < LAYER ? COLUMN_LAYER : COLUMN_RMS > (dtype, rows, dim);
     size_t bias = column_bytes<COLUMN_BIAS>(dtype, rows, dim);
-    int64_t packs = ceil_div(dim, dtype == TRI_F32 ? 4 : 8);
     size_t whole = 0;
-    if (rows > 0 && packs <= MOST_THREADS)
-        whole = (size_t)(2 + LAYER) * (size_t)cut_of(rows, packs).num_chunks * (size_t)dim *
-                sizeof(float);
+    if (rows > 0 && dim > 0)
+        whole = (size_t)(2 + LAYER) * (size_t)cut_of(rows, dim, tri_dtype_bytes(dtype)).num_chunks *
+                (size_t)dim * sizeof(float);
     size_t most = parts > bias ? parts : bias;
     return most > whole ? most : whole;
 }
