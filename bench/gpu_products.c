@@ -83,6 +83,8 @@ static const product products[] = {
     {LLAMA, "gate dx", 22, 16384, 2048, 5632, 'x', TRI_EPILOGUE_ADD},
     {LLAMA, "gate, up dW", 44, 5632, 2048, 16384, 'w', TRI_EPILOGUE_NONE},
     {LLAMA, "down y", 22, 16384, 2048, 5632, 'y', TRI_EPILOGUE_NONE},
+    {LLAMA, "o y +r", 0, 16384, 2048, 2048, 'y', TRI_EPILOGUE_ADD},
+    {LLAMA, "down y +r", 0, 16384, 2048, 5632, 'y', TRI_EPILOGUE_ADD},
     {LLAMA, "down dx", 22, 16384, 5632, 2048, 'x', TRI_EPILOGUE_NONE},
     {LLAMA, "down dW", 22, 2048, 5632, 16384, 'w', TRI_EPILOGUE_NONE},
     {LLAMA, "head y", 1, 16384, 32000, 2048, 'y', TRI_EPILOGUE_NONE},
@@ -126,6 +128,8 @@ typedef struct bench {
     __typeof__(&cublasLtMatmulAlgoConfigGetAttribute) get;
     algorithm found[MOST];
     int num_found, num_tried;
+    long num_checks;
+    double check_seconds; /* on the host */
 } bench;
 
 static bool find_entries(bench *b)
@@ -211,6 +215,13 @@ static bool place(bench *b, const product *q)
 
 /* ---- measurements ---- */
 
+static double now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
 /* Seconds of a call; 0 when it does not work. */
 static double seconds(bench *b, const cublasLtMatmulAlgo_t *algo, int times, bool warm)
 {
@@ -241,10 +252,15 @@ static void try_algo(bench *b, const cublasLtMatmulAlgo_t *algo)
 {
     cublasLtMatmulHeuristicResult_t result = {0};
     tri_blas_plan *p = tri_cuda_blas_plan(b->cuda, &b->p);
-    if (b->num_found == MOST || is_known(b, algo) ||
-        b->check(b->cuda->blas->handle, p->desc, p->a, p->b, p->c, p->c, algo, &result) !=
-            CUBLAS_STATUS_SUCCESS ||
-        result.workspaceSize > TRI_CUDA_BLAS_WORKSPACE)
+    if (b->num_found == MOST || is_known(b, algo))
+        return;
+    double begin = now();
+    bool good = b->check(b->cuda->blas->handle, p->desc, p->a, p->b, p->c, p->c, algo, &result) ==
+                    CUBLAS_STATUS_SUCCESS &&
+                result.workspaceSize <= TRI_CUDA_BLAS_WORKSPACE;
+    b->num_checks++;
+    b->check_seconds += now() - begin;
+    if (!good)
         return;
     double area = (double)b->p.m * (double)b->p.n / (132.0 * (double)result.wavesCount);
     if (b->num_found > 0 && result.wavesCount > 0 && area < LEAST_AREA && b->p.n > 256 &&
@@ -270,13 +286,6 @@ static int by_seconds(const void *a, const void *b)
 {
     double x = ((const algorithm *)a)->seconds, y = ((const algorithm *)b)->seconds;
     return x < y ? -1 : x > y;
-}
-
-static double now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
 /* Tiles with the settings of a known algorithm, then clusters, options and stages of the best. */
@@ -351,6 +360,8 @@ static void print_algo(const bench *b, const char *what, const algorithm *a)
     printf("  %s %.0f%s (%.0f; %d/%u/%u/%u/%u%s)", what, a->hot, a->same ? "" : "*",
            2e-12 * (double)b->p.m * (double)b->p.n * (double)b->p.k / a->seconds, s.id, s.tile,
            s.stages, s.cluster, s.custom, s.split > 1 ? " split" : "");
+    if (a->waves > 0)
+        printf(" waves %.2f", (double)a->waves);
 }
 
 /* Seconds of a step for the first, the tuned, the best with the same bits, the best. */
@@ -453,6 +464,8 @@ int main(int argc, char **argv)
             memset(total, 0, sizeof total);
         }
     }
+    printf("%ld settings checked, %.1f us each\n", b.num_checks,
+           1e6 * b.check_seconds / (double)(b.num_checks ? b.num_checks : 1));
     b.device.def->free(b.memory, b.bytes);
     tri_device_close(&b.device);
     return 0;

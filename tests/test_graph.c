@@ -335,6 +335,38 @@ static void test_backward_is_joined(void **state)
     small_graph_fini(&g);
 }
 
+/* Sums of the residual stream: in the products that end the branches, where nothing is between. */
+static void test_residual_sums_move_into_products(void **state)
+{
+    (void)state;
+    const struct {
+        const char *const *set;
+        int add;
+    } rows[] = {
+        {SET("model.num_layers=3", "model.dropout=0"), 0}, /* a bias is between */
+        {SET("model.kind=llama", "model.num_layers=3", "model.dropout=0"), 6},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        for (int can = 0; can < 2; can++) {
+            small_graph g;
+            tr_error err = {0};
+            small_graph_init(&g, TINY, rows[i].set, UP_TO_FUSE);
+            size_t before = g.graph.num_nodes;
+            tri_fusions fusions = {.residual = can};
+            assert_int_equal(tri_fuse_residual(&g.graph, &fusions, &err), TR_OK);
+            if (tri_graph_verify(&g.graph, &err) != TR_OK)
+                fail_msg("%s", err.message);
+            int add = can ? rows[i].add : 0;
+            assert_int_equal(g.graph.num_nodes, before);
+            assert_int_equal(count_products(&g.graph, TRI_EPILOGUE_ADD), add);
+            assert_int_equal(count_op(&g.graph, TRI_OP_RMSNORM), add ? 7 : i);
+            assert_int_equal(count_op(&g.graph, TRI_OP_ADD_LAYERNORM) +
+                                 count_op(&g.graph, TRI_OP_ADD_RMSNORM),
+                             6 - add);
+            small_graph_fini(&g);
+        }
+}
+
 static int count_copies(const tri_graph *graph)
 {
     int num = 0;
@@ -636,6 +668,7 @@ int main(void)
         cmocka_unit_test(test_counts_of_operators),
         cmocka_unit_test(test_fusion_follows_the_device),
         cmocka_unit_test(test_backward_is_joined),
+        cmocka_unit_test(test_residual_sums_move_into_products),
         cmocka_unit_test(test_adam_writes_copies),
         cmocka_unit_test(test_mistakes_are_told_clearly),
         cmocka_unit_test(test_autodiff_needs_a_loss),

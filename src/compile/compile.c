@@ -97,6 +97,10 @@ static tr_status passes(const tri_compile_config *config, tri_mode mode,
         can.bias_gelu = can.gelu_grad = false;
     TRI_TRY(tri_fuse_epilogues(graph, &can, err));
     TRI_TRY(after("fusing epilogues", graph, err));
+    if (config->precision.linear8 || config->recompute.kind != TRI_RECOMPUTE_NONE)
+        can.residual = false; /* 8-bit products, and layers that are made again from their sums */
+    TRI_TRY(tri_fuse_residual(graph, &can, err));
+    TRI_TRY(after("fusing residual sums", graph, err));
     if (config->split_backward || pipeline->exists) /* I makes no gradients of parameters */
         can.norm_grads = can.cross_entropy = false;
     TRI_TRY(tri_fuse_backward(graph, &can, err));

@@ -14,6 +14,7 @@ tr_status tri_autodiff(tri_graph *graph, float loss_seed, tr_error *err);
 typedef struct tri_fusions {
     bool bias, bias_gelu, gelu_grad;
     bool add;           /* of another value, instead of an addition after the product */
+    bool residual;      /* of the residual stream, instead of one in the norm after the product */
     bool norm_grads;    /* all of a norm's backward in one */
     bool cross_entropy; /* all of it in one, the gradient too */
     bool amax;          /* of activations and their gradients, while they are made */
@@ -26,6 +27,9 @@ tr_status tri_fold_accumulate(tri_graph *graph, tr_error *err);
 tr_status tri_fuse_epilogues(tri_graph *graph, const tri_fusions *can, tr_error *err);
 /* What the backward would read twice is read once. */
 tr_status tri_fuse_backward(tri_graph *graph, const tri_fusions *can, tr_error *err);
+
+/* Sums of the residual stream move from norms into the products before them. */
+tr_status tri_fuse_residual(tri_graph *graph, const tri_fusions *can, tr_error *err);
 
 /* The products of linear layers get 8-bit operands. After all that knows 16-bit products. */
 tr_status tri_quantise_products(tri_graph *graph, const tri_fusions *can, tr_error *err);

@@ -402,6 +402,7 @@ const tri_device_def tri_device_cuda = {
                 .bias_gelu = true,
                 .gelu_grad = true,
                 .add = true,
+                .residual = true,
                 .norm_grads = true,
                 .cross_entropy = true,
                 .adam_copy = true,
