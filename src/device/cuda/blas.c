@@ -36,12 +36,25 @@ size_t tri_cuda_blas_version(void)
     return number;
 }
 
+typedef struct entry {
+    const char *name;
+    void *to;
+} entry;
+
+static bool find_all(const tri_cuda_blas *blas, const entry *entries, size_t num)
+{
+    for (size_t i = 0; i < num; i++) {
+        void *found = dlsym(blas->library, entries[i].name);
+        if (!found)
+            return false;
+        memcpy(entries[i].to, &found, sizeof found);
+    }
+    return true;
+}
+
 static bool find_entries(tri_cuda_blas *blas)
 {
-    const struct {
-        const char *name;
-        void *to;
-    } entries[] = {
+    const entry entries[] = {
         {"cublasLtCreate", &blas->create},
         {"cublasLtDestroy", &blas->destroy},
         {"cublasLtMatmul", &blas->matmul},
@@ -55,13 +68,15 @@ static bool find_entries(tri_cuda_blas *blas)
         {"cublasLtMatmulPreferenceSetAttribute", &blas->pref_set},
         {"cublasLtMatmulAlgoGetHeuristic", &blas->heuristic},
     };
-    for (size_t i = 0; i < sizeof entries / sizeof *entries; i++) {
-        void *entry = dlsym(blas->library, entries[i].name);
-        if (!entry)
-            return false;
-        memcpy(entries[i].to, &entry, sizeof entry);
-    }
-    return true;
+    const entry search[] = {
+        {"cublasLtMatmulAlgoCheck", &blas->check},
+        {"cublasLtMatmulAlgoCapGetAttribute", &blas->cap},
+        {"cublasLtMatmulAlgoConfigSetAttribute", &blas->config_set},
+        {"cublasLtMatmulAlgoConfigGetAttribute", &blas->config_get},
+    };
+    if (!find_all(blas, search, sizeof search / sizeof *search))
+        blas->check = NULL; /* nothing to search with */
+    return find_all(blas, entries, sizeof entries / sizeof *entries);
 }
 
 tr_status tri_cuda_blas_open(tri_cuda_blas **out, tr_error *err)

@@ -33,6 +33,11 @@ struct tri_cuda_blas {
     __typeof__(&cublasLtMatmulPreferenceDestroy) pref_destroy;
     __typeof__(&cublasLtMatmulPreferenceSetAttribute) pref_set;
     __typeof__(&cublasLtMatmulAlgoGetHeuristic) heuristic;
+    /* for blas_search.c; all or none */
+    __typeof__(&cublasLtMatmulAlgoCheck) check;
+    __typeof__(&cublasLtMatmulAlgoCapGetAttribute) cap;
+    __typeof__(&cublasLtMatmulAlgoConfigSetAttribute) config_set;
+    __typeof__(&cublasLtMatmulAlgoConfigGetAttribute) config_get;
 };
 
 /* The plan of a product, made when it is new; NULL without memory. Valid until the next is made. */
@@ -46,5 +51,13 @@ int tri_cuda_blas_choices(tri_cuda_blas *blas, const tri_blas_plan *p,
 bool tri_cuda_blas_point(tri_cuda_blas *blas, tri_blas_plan *p, const tri_cuda_product *product);
 bool tri_cuda_blas_call(tri_cuda *cuda, tri_blas_plan *p, const tri_cuda_product *product,
                         const cublasLtMatmulAlgo_t *algo);
+
+/* blas_search.c: algorithms with tiles that the named ones do not have, those that fill the GPU
+ * best first; and one algorithm in other clusters and orders. Both return how many. */
+int tri_cuda_blas_tiles(const tri_cuda *cuda, const tri_blas_plan *p,
+                        const cublasLtMatmulHeuristicResult_t *named, int num,
+                        cublasLtMatmulAlgo_t *out, int most);
+int tri_cuda_blas_variants(const tri_cuda *cuda, const tri_blas_plan *p,
+                           const cublasLtMatmulAlgo_t *algo, cublasLtMatmulAlgo_t *out, int most);
 
 #endif

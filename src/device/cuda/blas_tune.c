@@ -1,10 +1,15 @@
 /* Measures cuBLASLt's choices for a large product before its first call.
  *
  * The library names a few algorithms, the one it thinks fastest first; it is wrong by up to a third
- * for single shapes. Each is timed on noise, and the fastest is kept whose result has the same bits
- * as the first one's: tiles and clusters differ, the order in which a sum is added does not. So
- * what was measured decides how long a step takes, and never what it computes: two runs have the
- * same bits whatever else the GPU was doing while they began.
+ * for single shapes. These are timed on noise, then others whose tiles fill the GPU better
+ * (blas_search.c), then other clusters of the fastest, for as long as SEARCH_SECONDS. The few that
+ * look fastest are timed again in turns: by then the GPU is as hot as it is in a training, where
+ * its clock is lower and memory is faster for it.
+ *
+ * The fastest is kept whose result has the same bits as the first one's: tiles and clusters differ,
+ * the order in which a sum is added does not. So what was measured decides how long a step takes,
+ * and never what it computes: two runs have the same bits whatever else the GPU was doing while
+ * they began.
  *
  * Only an algorithm that is faster by a quarter is taken with other bits, which no noise makes of
  * equals; and a product with an epilogue is then also tried as a plain one and the epilogue after
@@ -12,11 +17,29 @@
 #include "device/cuda/blas_plan.h"
 
 #include <cuda_runtime_api.h>
+#include <math.h>
+#include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
-enum { MOST_CHOICES = 16, FEW_CHOICES = 4, ROUNDS = 2, MOST_TIMES = 8 };
+enum {
+    MOST_CHOICES = 16, /* that the library is asked for */
+    FEW_CHOICES = 4,
+    MOST_TILES = 16, /* others that are tried, and of these and the named ones: */
+    BEST_TILES = 3,  /* those whose clusters are tried */
+    MOST_VARIANTS = 16,
+    MOST_FOUND = MOST_CHOICES + MOST_TILES + BEST_TILES * MOST_VARIANTS,
+    FINAL = 6, /* of the fastest in the last turns */
+    TURNS = 3, /* of which the first only heats */
+    MOST_TIMES = 8
+};
 #define LEAST_FLOPS    4e9
 #define ENOUGH_SECONDS 2e-3 /* for one measurement, if that is more than one call */
+#define LOOK_SECONDS   5e-4 /* the same, of one that is only looked at */
+#define TURN_SECONDS   5e-3 /* the same, in the last turns */
+#define SEARCH_SECONDS 0.1  /* for what the library did not name, */
+#define SEARCH_CALLS   50   /* or so many calls */
+#define NEAR           1.08 /* how much slower than the fastest may still prove faster */
 #define OTHER_BITS     1.25 /* how much faster they must be */
 
 typedef struct bench {
@@ -25,6 +48,7 @@ typedef struct bench {
     void *memory, *first; /* first: the result of the first algorithm */
     size_t result_bytes;
     cudaEvent_t begin, end;
+    double enough; /* seconds of a measurement */
 } bench;
 
 /* ---- operands ---- */
@@ -121,7 +145,7 @@ static double seconds_of(bench *b, call_fn call, const void *context)
         double each = (double)ms * 1e-3 / times;
         if (t == 1)
             return good ? each : 0;
-        double wanted = good ? ENOUGH_SECONDS / each : 1;
+        double wanted = good ? b->enough / each : 1;
         times = wanted > MOST_TIMES ? MOST_TIMES : wanted < 1 ? 1 : (int)wanted;
     }
     return 0;
@@ -137,44 +161,130 @@ static bool same_bits(const bench *b)
 /* ---- the choice ---- */
 
 typedef struct candidate {
-    double seconds;
-    bool same;
+    cublasLtMatmulAlgo_t algo;
+    double seconds; /* 0: it does not work */
+    bool same;      /* bits as the first */
 } candidate;
 
-static void measure(bench *b, const cublasLtMatmulHeuristicResult_t *choices, int num,
-                    candidate *found)
+typedef struct field {
+    candidate all[MOST_FOUND];
+    int num;
+} field;
+
+static void add(bench *b, field *f, const cublasLtMatmulAlgo_t *algo)
 {
-    for (int i = 0; i < num; i++) {
-        found[i] = (candidate){seconds_of(b, call_algo, &choices[i].algo), i == 0};
-        if (i == 0)
-            cudaMemcpyAsync(b->first, b->product.c, b->result_bytes, cudaMemcpyDeviceToDevice,
-                            b->cuda->stream);
-        else if (found[i].seconds > 0)
-            found[i].same = same_bits(b);
+    if (f->num == MOST_FOUND)
+        return;
+    candidate *c = &f->all[f->num++];
+    *c = (candidate){*algo, seconds_of(b, call_algo, algo), f->num == 1};
+    if (c->same)
+        cudaMemcpyAsync(b->first, b->product.c, b->result_bytes, cudaMemcpyDeviceToDevice,
+                        b->cuda->stream);
+    else if (c->seconds > 0)
+        c->same = same_bits(b);
+}
+
+/* One of the search is only kept with the same bits: a look is too short to say what is faster by
+ * so much that other bits are worth it. */
+static void add_same(bench *b, field *f, const cublasLtMatmulAlgo_t *algo)
+{
+    int before = f->num;
+    add(b, f, algo);
+    if (f->num > before && !f->all[before].same)
+        f->num = before;
+}
+
+/* The next fastest of those with the bits of the first; -1: there is none. */
+static int next_best(const field *f, double after)
+{
+    int best = -1;
+    for (int i = 0; i < f->num; i++)
+        if (f->all[i].same && f->all[i].seconds > after &&
+            (best < 0 || f->all[i].seconds < f->all[best].seconds))
+            best = i;
+    return best;
+}
+
+static double now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+/* What the library has beside the named ones. */
+static void search(bench *b, field *f, const cublasLtMatmulHeuristicResult_t *named, int num)
+{
+    cublasLtMatmulAlgo_t more[MOST_TILES > MOST_VARIANTS ? MOST_TILES : MOST_VARIANTS];
+    double calls = SEARCH_CALLS * f->all[0].seconds;
+    double until = now() + (calls > SEARCH_SECONDS ? calls : SEARCH_SECONDS);
+    b->enough = LOOK_SECONDS;
+    tri_blas_plan *p = tri_cuda_blas_plan(b->cuda, &b->product);
+    int count = tri_cuda_blas_tiles(b->cuda, p, named, num, more, MOST_TILES);
+    for (int i = 0; i < count && now() < until; i++)
+        add_same(b, f, &more[i]);
+    int best[BEST_TILES], num_best = 0;
+    for (double after = 0; num_best < BEST_TILES; num_best++) {
+        int next = next_best(f, after);
+        if (next < 0)
+            break;
+        best[num_best] = next;
+        after = f->all[next].seconds;
     }
-    for (int r = 1; r < ROUNDS; r++)
+    for (int t = 0; t < num_best; t++) {
+        count = tri_cuda_blas_variants(b->cuda, p, &f->all[best[t]].algo, more, MOST_VARIANTS);
+        for (int i = 0; i < count && now() < until; i++)
+            add_same(b, f, &more[i]);
+    }
+}
+
+/* Seconds of a call among many, with nothing before them. */
+static double seconds_in_turn(bench *b, const candidate *c)
+{
+    float ms = 0;
+    int times = (int)ceil(TURN_SECONDS / c->seconds);
+    bool good = cudaEventRecord(b->begin, b->cuda->stream) == cudaSuccess;
+    for (int i = 0; i < times; i++)
+        good = good && call_algo(b, &c->algo);
+    good = good && cudaEventRecord(b->end, b->cuda->stream) == cudaSuccess &&
+           cudaEventSynchronize(b->end) == cudaSuccess &&
+           cudaEventElapsedTime(&ms, b->begin, b->end) == cudaSuccess;
+    return good ? (double)ms * 1e-3 / times : INFINITY;
+}
+
+/* The fastest of the first and those near the fastest, in turns. */
+static int last_turns(bench *b, field *f)
+{
+    int which[FINAL + 1] = {0}, num = 1;
+    double total[FINAL + 1] = {0}, after = 0;
+    int fastest = next_best(f, 0);
+    for (int next = fastest; next >= 0 && num <= FINAL; next = next_best(f, after)) {
+        after = f->all[next].seconds;
+        if (after > NEAR * f->all[fastest].seconds)
+            break;
+        if (next != 0)
+            which[num++] = next;
+    }
+    for (int t = 0; num > 1 && t < TURNS; t++)
         for (int i = 0; i < num; i++) {
-            if (found[i].seconds <= 0 || found[i].seconds > 1.2 * found[0].seconds)
-                continue;
-            double again = seconds_of(b, call_algo, &choices[i].algo);
-            if (again > 0 && again < found[i].seconds)
-                found[i].seconds = again;
+            double seconds = seconds_in_turn(b, &f->all[which[i]]);
+            total[i] += t > 0 ? seconds : 0;
         }
+    int best = 0;
+    for (int i = 1; i < num; i++)
+        if (total[i] < total[best])
+            best = i;
+    return which[best];
 }
 
 /* The fastest with the bits of the first, or the fastest of all by far. */
-static int fastest(const candidate *found, int num)
+static int fastest_of(bench *b, field *f)
 {
-    int same = 0, any = 0;
-    for (int i = 1; i < num; i++) {
-        if (found[i].seconds <= 0)
-            continue;
-        if (found[i].same && found[i].seconds < found[same].seconds)
-            same = i;
-        if (found[i].seconds < found[any].seconds)
+    int any = 0, same = next_best(f, 0);
+    for (int i = 1; i < f->num; i++)
+        if (f->all[i].seconds > 0 && f->all[i].seconds < f->all[any].seconds)
             any = i;
-    }
-    return found[any].seconds * OTHER_BITS < found[same].seconds ? any : same;
+    return f->all[any].seconds * OTHER_BITS < f->all[same].seconds ? any : last_turns(b, f);
 }
 
 /* Now and then the library names a single algorithm for a shape, and a slow one. What it names for
@@ -188,43 +298,47 @@ static int choices_nearby(bench *b, cublasLtMatmulHeuristicResult_t *choices, in
 }
 
 /* True when the product is better done as a plain one. */
-static bool tune(bench *b)
+static bool tune(bench *b, field *f)
 {
     tri_cuda_blas *blas = b->cuda->blas;
-    cublasLtMatmulHeuristicResult_t choices[MOST_CHOICES];
-    candidate found[MOST_CHOICES] = {{0}};
+    cublasLtMatmulHeuristicResult_t named[MOST_CHOICES];
     tri_blas_plan *p = tri_cuda_blas_plan(b->cuda, &b->product);
-    int num = p && p->usable ? tri_cuda_blas_choices(blas, p, choices, MOST_CHOICES) : 0;
+    int num = p && p->usable ? tri_cuda_blas_choices(blas, p, named, MOST_CHOICES) : 0;
     if (num < 1)
         return false;
     if (num < FEW_CHOICES)
-        num += choices_nearby(b, choices + num, MOST_CHOICES - num);
+        num += choices_nearby(b, named + num, MOST_CHOICES - num);
     p = tri_cuda_blas_plan(b->cuda, &b->product); /* it moves when others are made */
     p->tuned = true;
-    measure(b, choices, num, found);
-    if (found[0].seconds <= 0)
+    for (int i = 0; i < num; i++)
+        add(b, f, &named[i].algo);
+    if (f->all[0].seconds <= 0)
         return false;
-    int best = fastest(found, num);
+    search(b, f, named, num);
+    const candidate *best = &f->all[fastest_of(b, f)];
+    b->enough = ENOUGH_SECONDS;
     double apart = b->product.epilogue == TRI_EPILOGUE_BIAS_GELU ||
                            b->product.epilogue == TRI_EPILOGUE_GELU_GRAD
                        ? seconds_of(b, call_apart, NULL)
                        : 0;
     p = tri_cuda_blas_plan(b->cuda, &b->product);
-    p->algo = choices[best].algo;
-    p->usable = apart <= 0 || found[best].seconds < apart * OTHER_BITS;
+    p->algo = best->algo;
+    p->usable = apart <= 0 || best->seconds < apart * OTHER_BITS;
     return !p->usable;
 }
 
 void tri_cuda_blas_tune(tri_cuda *cuda, const tri_cuda_product *product)
 {
     const tri_cuda_product *q = product;
-    bench b = {.cuda = cuda, .product = *q};
+    bench b = {.cuda = cuda, .product = *q, .enough = ENOUGH_SECONDS};
     if (2.0 * (double)q->m * (double)q->n * (double)q->k < LEAST_FLOPS || q->in == TRI_F32 ||
         cuda->scratch_bytes < TRI_CUDA_BLAS_WORKSPACE || tri_cuda_blas_is_tuned(cuda, q) ||
         !make_operands(&b))
         return;
-    bool apart = cudaEventCreate(&b.begin) == cudaSuccess &&
-                 cudaEventCreate(&b.end) == cudaSuccess && tune(&b);
+    field *f = calloc(1, sizeof *f);
+    bool apart = f && cudaEventCreate(&b.begin) == cudaSuccess &&
+                 cudaEventCreate(&b.end) == cudaSuccess && tune(&b, f);
+    free(f);
     cudaEventDestroy(b.begin);
     cudaEventDestroy(b.end);
     cudaStreamSynchronize(cuda->stream);
