@@ -3,7 +3,7 @@
  *
  * Operands and scratch of a call lie in one image between canaries (gpu_image.h). Arguments are
  * names of operators: the table is then run for these alone, which is for tools that make it slow.
- */
+ * Or the first is the name of a test (* stands for anything). */
 #include "gpu_image.h"
 #include "op_cases.h"
 
@@ -770,8 +770,11 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_shared_sum),
         cmocka_unit_test(test_attention_in_pieces),
     };
-    int failed = *only ? cmocka_run_group_tests(table, NULL, NULL)
-                       : cmocka_run_group_tests(tests, NULL, NULL);
+    bool by_name = *only && strncmp(*only, "test_", 5) == 0;
+    if (by_name)
+        cmocka_set_test_filter(*only++);
+    int failed = *only && !by_name ? cmocka_run_group_tests(table, NULL, NULL)
+                                   : cmocka_run_group_tests(tests, NULL, NULL);
     gpu_memory_free(&memory, &gpu);
     tri_device_close(&gpu);
     return failed;
