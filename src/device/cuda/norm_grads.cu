@@ -11,17 +11,24 @@
 #include "device/cuda/columns.cuh"
 #include "device/cuda/early.cuh"
 
+#include <type_traits>
+
 namespace
 {
 
 using namespace tri;
 
 constexpr int MOST_THREADS = 768, NARROW_THREADS = 512;
-constexpr int AT_ONCE = 1024; /* threads of a multiprocessor, with the registers that they need */
-constexpr int NUM_SMS = 132;  /* of the GPU that this is made for; others have other waves */
-constexpr int STAGES = 2;     /* tiles that are here or under way */
+constexpr int AT_ONCE = 1024;  /* threads of a multiprocessor, with the registers that they need */
+constexpr int MOST_BLOCKS = 4; /* of a multiprocessor */
+constexpr int NUM_SMS = 132;   /* of the GPU that this is made for; others have other waves */
+constexpr int STAGES = 2;      /* tiles that are here or under way */
 constexpr size_t MOST_SHARED = 216 << 10; /* of a multiprocessor, for tiles */
 constexpr int FINISH_ROWS = 32;
+
+/* Conditions that are settled before a loop. */
+using yes = std::true_type;
+using no = std::false_type;
 
 /* How rows are dealt out: by shape alone. Threads have few columns, so that there are many of them;
  * more where a block would be too large. */
@@ -42,7 +49,7 @@ cut cut_of(int64_t rows, int64_t dim, size_t element)
     c.shared_bytes = (size_t)(STAGES * 3 * c.rows) * (size_t)dim * element;
     int64_t blocks = AT_ONCE / c.threads, fit = (int64_t)(MOST_SHARED / c.shared_bytes);
     blocks = blocks > fit ? fit : blocks;
-    blocks = NUM_SMS * (blocks > 4 ? 4 : blocks < 1 ? 1 : blocks);
+    blocks = NUM_SMS * (blocks > MOST_BLOCKS ? MOST_BLOCKS : blocks < 1 ? 1 : blocks);
     int64_t most = ceil_div(rows, c.rows);
     c.num_chunks = (int)(blocks < most ? blocks : most);
     return c;
@@ -165,28 +172,34 @@ template <int R, typename T> struct inbox {
 
 /* ---- the kernel ---- */
 
+/* Of the R rows from `row` on, which is a multiple of R; zeros past the end. */
 template <int R, bool LAYER, typename T>
 __device__ __forceinline__ void load_stats(const operands<T> &p, int64_t row, float *mean,
                                            float *rstd)
 {
+    constexpr int PER_ROW = 1 + LAYER, NUM = R * PER_ROW, M = NUM < 4 ? NUM : 4;
+    alignas(16) float all[NUM] = {};
+    const float *from = p.stats + row * PER_ROW;
+    if (row + R <= p.rows) {
+#pragma unroll
+        for (int i = 0; i < NUM; i += M)
+            *reinterpret_cast<pack<float, M> *>(all + i) = load_pack<M>(from + i);
+    } else {
+#pragma unroll
+        for (int i = 0; i < NUM; i++)
+            if (row + i / PER_ROW < p.rows)
+                all[i] = from[i];
+    }
 #pragma unroll
     for (int r = 0; r < R; r++) {
-        mean[r] = rstd[r] = 0;
-        if (row + r < p.rows) {
-            if (LAYER) {
-                pack<float, 2> both = load_pack<2>(p.stats + (row + r) * 2);
-                mean[r] = both.at[0];
-                rstd[r] = both.at[1];
-            } else {
-                rstd[r] = p.stats[row + r];
-            }
-        }
+        mean[r] = LAYER ? all[r * PER_ROW] : 0.0f;
+        rstd[r] = all[r * PER_ROW + LAYER];
     }
 }
 
 /* The averages of R rows: of dn * n and, for layer norm, of dn, times the number of columns. Of a
- * type of 16 bits the mean is taken off the sum instead of every element: what that rounds is far
- * below what the type keeps. */
+ * type of 16 bits the mean is taken off late, from the sum instead of every element: what that
+ * rounds is far below what the type keeps. */
 template <int N, int R, bool LAYER, typename T>
 __device__ __forceinline__ void row_terms(const T *dy, const T *x, int dim, const float *gain,
                                           const float *mean, const float *rstd, float *term)
@@ -208,6 +221,45 @@ __device__ __forceinline__ void row_terms(const T *dy, const T *x, int dim, cons
         term[r * PER_ROW] = rstd[r] * (LAYER && LATE ? fmaf(-mean[r], of_d, of_x) : of_x);
         if (LAYER)
             term[r * PER_ROW + PER_ROW - 1] = of_d;
+    }
+}
+
+/* dx of R rows, or of the first few, and what they add to the sums of a thread's columns. */
+template <int N, int R, bool LAYER, bool BIAS, bool DSUM, bool WHOLE, typename T>
+__device__ __forceinline__ void end_rows(const T *dy, const T *x, const T *ds, int dim, int here,
+                                         const float *gain, const float *mean, const float *rstd,
+                                         const float *total, float one_of_dim,
+                                         float (&sum)[1 + LAYER + BIAS][N], T *to)
+{
+    constexpr int PER_ROW = 1 + LAYER;
+    constexpr bool LATE = sizeof(T) == 2;
+#pragma unroll
+    for (int r = 0; r < R; r++, dy += dim, x += dim, ds += dim, to += dim) {
+        if (!WHOLE && r >= here)
+            break;
+        float d[N], v[N], dx[N] = {};
+        float share = -rstd[r] * one_of_dim, of_n = share * total[r * PER_ROW];
+        float of_d = LAYER ? share * total[r * PER_ROW + LAYER] : 0.0f;
+        float shift = -mean[r] * rstd[r];
+        widen_pack<N>(load_pack<N>(dy), d);
+        widen_pack<N>(load_pack<N>(x), v);
+        if (DSUM)
+            widen_pack<N>(load_pack<N>(ds), dx);
+#pragma unroll
+        for (int k = 0; k < N; k++) {
+            float n = !LAYER ? v[k] * rstd[r]
+                      : LATE ? fmaf(v[k], rstd[r], shift)
+                             : (v[k] - mean[r]) * rstd[r];
+            float dn = d[k] * gain[k];
+            dx[k] = LAYER ? dx[k] + of_d : dx[k];
+            dx[k] = fmaf(rstd[r], dn, fmaf(of_n, n, dx[k]));
+            sum[0][k] = fmaf(d[k], n, sum[0][k]);
+            if (LAYER)
+                sum[1][k] += d[k];
+            if (BIAS)
+                sum[LAYER + BIAS][k] += dx[k];
+        }
+        store_pack<N>(to, narrow_pack<N, T>(dx));
     }
 }
 
@@ -270,31 +322,19 @@ __global__ void __launch_bounds__(THREADS, THREADS > NARROW_THREADS ? 1 : AT_ONC
                 total[v] = all;
         }
         __syncthreads();
-#pragma unroll
-        for (int r = 0; r < R; r++) {
-            if (!live || r >= here)
-                continue;
-            float d[N], v[N], dx[N] = {};
-            float share = -rstd[r] * p.share, of_n = share * total[r * PER_ROW];
-            float of_d = LAYER ? share * total[r * PER_ROW + PER_ROW - 1] : 0.0f;
-            widen_pack<N>(load_pack<N>(dy + r * p.dim), d);
-            widen_pack<N>(load_pack<N>(x + r * p.dim), v);
-            if (p.dsum)
-                widen_pack<N>(load_pack<N>(ds + r * p.dim), dx);
-#pragma unroll
-            for (int k = 0; k < N; k++) {
-                float n = LAYER ? (v[k] - mean[r]) * rstd[r] : v[k] * rstd[r];
-                float dn = d[k] * gain[k];
-                dx[k] = LAYER ? dx[k] + of_d : dx[k];
-                dx[k] = fmaf(rstd[r], dn, fmaf(of_n, n, dx[k]));
-                sum[0][k] = fmaf(d[k], n, sum[0][k]);
-                if (LAYER)
-                    sum[1][k] += d[k];
-                if (BIAS)
-                    sum[OUT - 1][k] += dx[k];
-            }
-            store_pack<N>(p.dx + (row + r) * p.dim + col, narrow_pack<N, T>(dx));
-        }
+        auto end = [&](auto whole, auto adds) {
+            end_rows<N, R, LAYER, BIAS, decltype(adds)::value, decltype(whole)::value>(
+                dy, x, ds, p.dim, here, gain, mean, rstd, total, p.share, sum,
+                p.dx + row * p.dim + col);
+        };
+        if (live && here == R && p.dsum)
+            end(yes{}, yes{});
+        else if (live && here == R)
+            end(yes{}, no{});
+        else if (live && p.dsum)
+            end(no{}, yes{});
+        else if (live)
+            end(no{}, no{});
         stage ^= 1;
         phase ^= stage == 0;
     }
