@@ -185,6 +185,34 @@ static tr_status replace_string(tri_setting_value *value, const char *text, size
     return TR_OK;
 }
 
+/* Values that others have for a setting, where the nearest by spelling would be the wrong answer.
+ * NULL: there is nothing to say about this one. */
+static const char *known_elsewhere(const tri_setting *row, const char *text)
+{
+    static const struct {
+        const char *name, *words, *answer;
+    } rows[] = {
+        {"precision.kind", "fp8 float8 e4m3 e5m2",
+         "8-bit numbers are for linear layers: set precision.kind=bf16 and precision.linear=fp8"},
+        {"precision.kind", "bfloat16", "did you mean bf16?"},
+        {"precision.kind", "float16 half", "did you mean fp16?"},
+        {"precision.kind", "float32 float single", "did you mean fp32?"},
+        {"precision.linear", "e4m3 e5m2 float8 hybrid", "did you mean fp8?"},
+        {"run.device", "gpu nvidia", "did you mean cuda?"},
+    };
+    size_t length = strlen(text);
+    for (size_t i = 0; length > 0 && i < sizeof rows / sizeof *rows; i++)
+        if (strcmp(rows[i].name, row->name) == 0)
+            for (const char *word = rows[i].words; *word;) {
+                size_t own = strcspn(word, " ");
+                if (own == length && strncasecmp(word, text, length) == 0)
+                    return rows[i].answer;
+                word += own;
+                word += strspn(word, " ");
+            }
+    return NULL;
+}
+
 static tr_status parse_choice(const tri_setting *row, const char *text, tri_setting_value *value,
                               tr_error *err)
 {
@@ -207,13 +235,15 @@ static tr_status parse_choice(const tri_setting *row, const char *text, tri_sett
         c += length;
         c += strspn(c, ", ");
     }
-    if (!*nearest || !*text)
+    const char *answer = known_elsewhere(row, text);
+    if (!answer && (!*nearest || !*text))
         return wrong_type(row, text, err);
-    char expected[200], shown[80];
+    char expected[200], shown[80], meant[80];
+    snprintf(meant, sizeof meant, "did you mean %s?", nearest);
     tri_setting_expected(row, expected, sizeof expected);
     tri_setting_show(text, shown, sizeof shown);
-    return tri_fail(err, TR_ERROR_INPUT, "%s is \"%s\"; expected %s; did you mean %s?", row->name,
-                    shown, expected, nearest);
+    return tri_fail(err, TR_ERROR_INPUT, "%s is \"%s\"; expected %s; %s", row->name, shown,
+                    expected, answer ? answer : meant);
 }
 
 int tri_utf8_decode(const char *text, uint32_t *code)
