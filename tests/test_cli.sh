@@ -96,6 +96,12 @@ test_mistakes() {
     refused 2 'the nearest that does is 4' train --set model.num_heads=5
     refused 2 'has positions for 8' train --set model.positions=8
     refused 2 'layout.microbatches is 9' train --set layout.microbatches=9
+    for kind in gpt2 bert "llama --set model.tied_head=true"; do
+        # shellcheck disable=SC2086 # words
+        refused 2 'would drift apart' train recipes/tiny.yaml --set run.dir="$tmp/tied" --set layout.pp=2 \
+            --set layout.schedule=pipedream --set layout.microbatches=4 --set train.clip=0 --set model.kind=$kind
+    done
+    [ -e "$tmp/tied" ] && fail "a pipeline was refused, but $tmp/tied was made"
     refused 2 'known presets: gpt2-124m' plan --set model.preset=gpt5
     refused 2 'no parameter matches "wtf*"' train --set "optim.groups=wtf* lr_scale=0"
     refused 2 'it must be from 1 to' bench --steps 0

@@ -130,6 +130,34 @@ float tri_pipeline_seed(const tri_pipeline *pipeline, const tri_compile_config *
     return pipeline->num_updates > 0 && mean ? (float)pipeline->num_updates : 1;
 }
 
+/* What the stages share is known when the model has been emitted: that costs a moment, and only the
+ * schedules that mind are asked. */
+static tr_status check_shared(tri_pipeline *pipeline, const tri_compile_config *config,
+                              tr_error *err)
+{
+    tri_batch_shape batch = {.rows = tri_microbatch_rows(config),
+                             .seq_len = config->seq_len,
+                             .mask_documents = config->mask_documents};
+    tri_param_table params;
+    tri_param_table_init(&params);
+    tr_status status = tri_model_params(&config->model, &batch, &params, err);
+    if (status == TR_OK) {
+        tri_graph graph;
+        status = tri_graph_init(&graph, &params, err);
+        if (status == TR_OK) {
+            graph.precision = config->precision;
+            status = tri_model_emit(&config->model, TRI_MODE_TRAIN, &batch, &graph, err);
+            if (status == TR_OK)
+                status = tri_stages_settle(&graph, &pipeline->stages, err);
+            if (status == TR_OK)
+                status = tri_pipeline_check_homes(pipeline, &graph, err);
+            tri_graph_fini(&graph);
+        }
+    }
+    tri_param_table_fini(&params);
+    return status;
+}
+
 tr_status tri_pipeline_check(const tri_compile_config *config, tr_error *err)
 {
     tri_pipeline pipeline;
@@ -142,6 +170,8 @@ tr_status tri_pipeline_check(const tri_compile_config *config, tr_error *err)
         status = cost && pipeline.stages.chunk_of
                      ? tri_stages_divide(&pipeline.stages, cost, config->stages, err)
                      : tri_fail(err, TR_ERROR_RUNTIME, "no memory to divide the layers");
+    if (status == TR_OK && pipeline.num_updates > 0)
+        status = check_shared(&pipeline, config, err);
     free(cost);
     tri_pipeline_fini(&pipeline);
     return status;
