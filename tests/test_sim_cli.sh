@@ -114,6 +114,16 @@ refused "config.yaml" --trace /no/such/run
 run 0 recipes/tiny.yaml --device h100 --set layout.pp=2 --set layout.microbatches=4 --draw "$tmp/model.svg"
 grep -q "tokens/s" "$tmp/out" || fail "--device does not tell the tokens a second"
 [ -s "$tmp/model.svg" ] || fail "--device draws nothing"
+# Products of 8-bit operands have a rate of their own, and a device without one is refused.
+large=(--device h100 --set model.preset=gpt2-1558m --set precision.kind=bf16 --set train.batch=32
+    --set data.seq_len=1024 --set layout.pp=4 --set layout.microbatches=8)
+step() { sed -n 's/^a step of .*: \([0-9.]*\) ms.*/\1/p' "$tmp/out"; }
+run 0 "${large[@]}"
+wide=$(step)
+run 0 "${large[@]}" --set precision.linear=fp8
+awk -v w="$wide" -v n="$(step)" 'BEGIN { exit !(n > 0 && n < w) }' ||
+    fail "a step takes $(step) ms with fp8 and $wide without"
+refused "no fp8 rate of NVIDIA A100" "${large[@]}" --set precision.linear=fp8 --device a100
 refused "csv:" --schedule csv
 
 echo "$checks commands, $failures failures"

@@ -35,6 +35,11 @@ static tr_status describe(const tri_cli *cli, const tri_compile_config *config,
         return tri_fail(err, TR_ERROR_INPUT,
                         "the table has no %s rate of %s; set another precision.kind",
                         tri_rate_name(model->rate), model->device->title);
+    if (config->precision.linear8 && model->device->dense[TRI_RATE_FP8] <= 0)
+        return tri_fail(err, TR_ERROR_INPUT,
+                        "the table has no %s rate of %s; set precision.linear=same, or take a "
+                        "device that has one, such as h100",
+                        tri_rate_name(TRI_RATE_FP8), model->device->title);
     char *end = NULL;
     model->efficiency = share ? strtod(share, &end) : 0.5;
     if (share && (*end || !(model->efficiency > 0) || model->efficiency > 1))

@@ -20,12 +20,22 @@ static double message_seconds(const tri_program *program, const tri_instr *instr
     return (instr->op == TRI_OP_ALL_REDUCE ? 2 : 1) * share * bytes / rate;
 }
 
+/* Products of 8-bit operands have a rate of their own. */
+static double arithmetic_rate(const tri_program *program, const tri_instr *instr,
+                              const tri_device_model *model)
+{
+    bool narrow = instr->op == TRI_OP_MATMUL &&
+                  tri_dtype_is_float8(program->values[instr->in[0].value].dtype);
+    return model->device->dense[narrow ? TRI_RATE_FP8 : model->rate];
+}
+
 double tri_instr_seconds(const tri_program *program, const tri_instr *instr, const tri_mesh *mesh,
                          const tri_device_model *model)
 {
     if (tri_op_get(instr->op)->communicates)
         return message_seconds(program, instr, mesh, model);
-    double arithmetic = instr->cost.flops / (model->device->dense[model->rate] * model->efficiency);
+    double arithmetic =
+        instr->cost.flops / (arithmetic_rate(program, instr, model) * model->efficiency);
     double memory = instr->cost.bytes / (model->device->memory_bytes_per_s * model->efficiency);
     return fmax(arithmetic, memory);
 }

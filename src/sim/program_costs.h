@@ -11,7 +11,7 @@
 typedef struct tri_device_model {
     const tri_device_spec *device;
     const tri_link_spec *link;
-    tri_rate rate;     /* of matrix products */
+    tri_rate rate;     /* of matrix products; those of 8-bit operands have TRI_RATE_FP8 */
     double efficiency; /* share of the datasheet's figures that is reached */
 } tri_device_model;
 
