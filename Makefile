@@ -77,7 +77,9 @@ BENCHES  = $(patsubst bench/%.c,$(BUILD)/bench/%,$(wildcard bench/*.c))
 
 .PHONY: all setup programs demo test test-programs test-full soak bench asan tsan install format \
         format-check docs clean
-.SECONDARY:
+# Objects of tests are kept. Only they: whatever is secondary may be missing without being made, and
+# what is said below of CUDA relies on a file that is missing.
+.SECONDARY: $(TESTS:=.o)
 .DEFAULT_GOAL := all
 
 # Set-up first, then a second make that sees the packages it installed.
@@ -96,12 +98,13 @@ $(BUILD)/%.o: %.c
 	$(say) CC $<
 	$(Q)$(CC) $(BASE) -c $< -o $@
 
-# What knows of CUDA is built anew when CUDA comes or goes.
+# What knows of CUDA is built anew when CUDA comes or goes: everything that says TRI_CUDA.
 $(BUILD)/cuda-$(CUDA):
 	@mkdir -p $(@D)
 	@rm -f $(BUILD)/cuda-*
 	@touch $@
-$(BUILD)/src/device/device.o $(LIBRARY): $(BUILD)/cuda-$(CUDA)
+$(BUILD)/src/device/device.o $(LIBRARY) \
+$(patsubst tests/%.c,$(BUILD)/tests/%.o,$(wildcard tests/test_cuda_*.c)): $(BUILD)/cuda-$(CUDA)
 
 $(BUILD)/%.cu.o: %.cu
 	@mkdir -p $(@D)
