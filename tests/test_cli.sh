@@ -99,9 +99,18 @@ test_mistakes() {
     for kind in gpt2 bert "llama --set model.tied_head=true"; do
         # shellcheck disable=SC2086 # words
         refused 2 'would drift apart' train recipes/tiny.yaml --set run.dir="$tmp/tied" --set layout.pp=2 \
-            --set layout.schedule=pipedream --set layout.microbatches=4 --set train.clip=0 --set model.kind=$kind
+            --set layout.schedule=pipedream --set layout.microbatches=4 --set train.clip=0 \
+            --set model.dropout=0 --set model.kind=$kind
     done
     [ -e "$tmp/tied" ] && fail "a pipeline was refused, but $tmp/tied was made"
+    refused 2 'layout.schedule: there is no schedule "1f1c"' train --set layout.schedule=1f1c
+    refused 2 'expert parallelism is not here yet' plan --set layout.ep=2
+    refused 2 'data.source is empty' train --set data.source= --set run.dir="$tmp/none"
+    refused 2 'it is one of trireme plan' explain --ledger
+    run 2 doctor --foo
+    grep -q 'did you mean' "$tmp/err" && fail "--foo is like no flag: $(cat "$tmp/err")"
+    "$trireme" doctor | grep -q 'not built in' &&
+        refused 2 'built without CUDA' train recipes/tiny.yaml --set run.device=cuda --set layout.dp=2
     refused 2 'known presets: gpt2-124m' plan --set model.preset=gpt5
     refused 2 'no parameter matches "wtf*"' train --set "optim.groups=wtf* lr_scale=0"
     refused 2 'it must be from 1 to' bench --steps 0

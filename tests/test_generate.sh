@@ -180,7 +180,19 @@ test_programs() {
     refused 'cannot continue a text' explain --mode decode --set model.kind=mlp
 }
 
+# A model that has learned nothing writes any byte; none of them may command a terminal.
+test_terminal() {
+    command -v script >/dev/null || return 0
+    local line="$trireme generate $mine --tokens 600 --temperature 100"
+    $line >"$tmp/raw" 2>/dev/null
+    script -qec "$line" /dev/null >"$tmp/shown" 2>/dev/null </dev/null
+    LC_ALL=C grep -q $'[\x01-\x08\x0e-\x1f]' "$tmp/raw" || fail "the text has no control characters to try this with"
+    LC_ALL=C grep -q $'[\x01-\x08\x0e-\x1f]' "$tmp/shown" && fail "a terminal gets control characters"
+    [ -s "$tmp/shown" ] || fail "a terminal gets nothing"
+}
+
 test_one_prompt
+test_terminal
 test_many_prompts
 test_stops
 test_wrong_values

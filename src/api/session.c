@@ -95,6 +95,7 @@ tr_status tri_api_check(tr_settings *settings, tr_error *err)
     tri_session_config config;
     TRI_TRY(tri_settings_complete(settings, err));
     TRI_TRY(tri_session_config_from(settings, &config, err));
+    TRI_TRY(tri_device_check(config.device.kind, err));
     tri_param_table params;
     tri_param_table_init(&params);
     tri_batch_shape batch = {.rows = tri_microbatch_rows(&config.compile),

@@ -50,6 +50,9 @@ tr_status tri_verb_unknown(const char *name, tr_error *err)
             best = verb->name;
         }
     }
+    if (2 * least > (int)strlen(best))
+        return tri_fail(err, TR_ERROR_INPUT,
+                        "unknown verb \"%.60s\"; trireme --help lists the verbs", name);
     return tri_fail(err, TR_ERROR_INPUT,
                     "unknown verb \"%.60s\"; did you mean %s? trireme --help lists the verbs", name,
                     best);
@@ -61,6 +64,20 @@ static const tri_flag *find_flag(const tri_verb *verb, const char *name, size_t 
         if (strlen(flag->name) == length && memcmp(flag->name, name, length) == 0)
             return flag;
     return NULL;
+}
+
+/* A flag that is like none of the verb's: another verb may have it. */
+static tr_status foreign_flag(const tri_verb *verb, const char *arg, const char *word,
+                              tr_error *err)
+{
+    for (const tri_verb *other = tri_verbs; other->name; other++)
+        if (find_flag(other, word, strlen(word)))
+            return tri_fail(err, TR_ERROR_INPUT,
+                            "unknown flag \"%.60s\"; it is one of trireme %s. trireme %s --help "
+                            "lists the flags",
+                            arg, other->name, verb->name);
+    return tri_fail(err, TR_ERROR_INPUT,
+                    "unknown flag \"%.60s\"; trireme %s --help lists the flags", arg, verb->name);
 }
 
 /* value is the word after it, or NULL. */
@@ -88,6 +105,7 @@ static tr_status unknown_flag(const tri_verb *verb, const char *arg, const char 
                             "unknown flag \"%.60s\"; settings are changed with --set: --set "
                             "%s=%.60s",
                             arg, row->name, value ? value : "VALUE");
+        return foreign_flag(verb, arg, word, err);
     }
     return tri_fail(err, TR_ERROR_INPUT,
                     "unknown flag \"%.60s\"; did you mean --%s? trireme %s --help lists the flags",

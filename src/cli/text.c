@@ -5,6 +5,8 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include "data/unicode.h"
+
 bool tri_terminal(FILE *file)
 {
     const char *kind = getenv("TERM");
@@ -16,6 +18,24 @@ bool tri_terminal_colour(FILE *file)
     /* no-color.org: set to anything but the empty text. */
     const char *no_color = getenv("NO_COLOR");
     return tri_terminal(file) && !(no_color && *no_color);
+}
+
+void tri_terminal_write(FILE *file, const char *text, size_t num_bytes)
+{
+    if (!isatty(fileno(file))) {
+        fwrite(text, 1, num_bytes, file);
+        return;
+    }
+    for (const char *at = text, *end = text + num_bytes; at < end;) {
+        const char *from = at;
+        uint32_t c = tri_utf8_next(&at, end);
+        bool commands =
+            (c < 0x20 && c != '\n' && c != '\t' && c != '\r') || (c >= 0x7f && c < 0xa0);
+        if (commands || c >= TRI_BROKEN)
+            fputs("\xEF\xBF\xBD", file);
+        else
+            fwrite(from, 1, (size_t)(at - from), file);
+    }
 }
 
 int tri_terminal_width(FILE *file)

@@ -14,6 +14,11 @@ bool tri_terminal_colour(FILE *file);
 /* Its columns; 80 when it is not a terminal or does not say. COLUMNS in the environment wins. */
 int tri_terminal_width(FILE *file);
 
+/* Text that a model or a file made up. A terminal gets U+FFFD for what would command it (control
+ * characters but for line ends and tabs) and for bytes that are not UTF-8; others get every byte.
+ */
+void tri_terminal_write(FILE *file, const char *text, size_t num_bytes);
+
 /* "0.4s", "59s", "1m23s", "2h05m", "3d04h"; "?" when it is not a number. */
 char *tri_text_duration(double seconds, char out[16]);
 

@@ -11,6 +11,7 @@
 #include "ckpt/hf.h"
 #include "cli/cli.h"
 #include "cli/prompts.h"
+#include "cli/text.h"
 #include "cli/weights.h"
 
 /* A finished text that waits for its turn. */
@@ -142,8 +143,8 @@ static void print_finished(const output *out, size_t number, const finished *tex
         if (out->samples > 1)
             printf(", sample %zu", number % out->samples + 1);
         printf(" ---\n");
-        fwrite(out->prompts->text[p], 1, out->prompts->num_bytes[p], stdout);
-        fwrite(text->text, 1, text->num_bytes, stdout);
+        tri_terminal_write(stdout, out->prompts->text[p], out->prompts->num_bytes[p]);
+        tri_terminal_write(stdout, text->text, text->num_bytes);
         printf("\n");
     } else {
         printf("\n");
@@ -160,7 +161,7 @@ static void on_piece(void *context, size_t number, const char *bytes, size_t num
 {
     (void)number;
     (void)context;
-    fwrite(bytes, 1, num_bytes, stdout);
+    tri_terminal_write(stdout, bytes, num_bytes);
     fflush(stdout);
 }
 
@@ -213,7 +214,7 @@ static tr_status make(const tri_cli *cli, const tri_vocabulary *vocabulary,
                           .end = on_end};
     tri_generate_stats stats;
     if (status == TR_OK && streams(out) && prompts->text[0])
-        fwrite(prompts->text[0], 1, prompts->num_bytes[0], stdout);
+        tri_terminal_write(stdout, prompts->text[0], prompts->num_bytes[0]);
     if (status == TR_OK)
         status = tri_api_texts(session, &jobs, &stats, err);
     if (status == TR_OK && stats.num_restarts > 0)

@@ -161,6 +161,9 @@ static tr_status check_shared(tri_pipeline *pipeline, const tri_compile_config *
 tr_status tri_pipeline_check(const tri_compile_config *config, tr_error *err)
 {
     tri_pipeline pipeline;
+    /* A misspelt order is told without a pipeline too: with one, the run would be refused. */
+    if (config->schedule && config->schedule[0] && tri_order_known(config->schedule, err) != TR_OK)
+        return tri_fail_prefix(err, TR_ERROR_INPUT, "layout.schedule");
     tr_status status = tri_pipeline_init(&pipeline, config, err);
     size_t units = (size_t)config->model.num_layers + 2;
     double *cost = calloc(units, sizeof *cost);

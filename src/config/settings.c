@@ -112,10 +112,31 @@ int tri_setting_nearest(const char *name, bool *far)
     return best;
 }
 
+/* What a person may look for, and does not find: the nearest name would lead astray. */
+static const char *not_here(const char *name)
+{
+    static const struct {
+        const char *name, *answer;
+    } rows[] = {
+        {"layout.cp", "context parallelism is not here yet"},
+        {"layout.cp_kind", "context parallelism is not here yet"},
+        {"layout.ep", "expert parallelism is not here yet"},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        if (strcmp(rows[i].name, name) == 0)
+            return rows[i].answer;
+    return NULL;
+}
+
 tr_status tri_setting_unknown(const char *name, tr_error *err)
 {
     char shown[80];
     bool far;
+    if (not_here(name))
+        return tri_fail(err, TR_ERROR_INPUT,
+                        "there is no %s: %s; layout.dp (with layout.zero), layout.tp (with "
+                        "layout.sp) and layout.pp divide the work",
+                        name, not_here(name));
     const tri_setting *row = &tri_settings_table[tri_setting_nearest(name, &far)];
     tri_setting_show(name, shown, sizeof shown);
     if (far)

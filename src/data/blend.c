@@ -141,6 +141,10 @@ tr_status tri_blend_parse(const char *text, tri_blend_list *list, tr_error *err)
 {
     *list = (tri_blend_list){0};
     tr_status status = TR_OK;
+    if (!text[strspn(text, " ")])
+        return tri_fail(err, TR_ERROR_INPUT,
+                        "data.source is empty; it must name a text file, a directory of them, or "
+                        "be synthetic");
     if (tri_path_exists(text))
         return add_part(list, text, strlen(text), err);
     for (const char *p = text; status == TR_OK;) {

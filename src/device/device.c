@@ -21,17 +21,23 @@ const tri_device_def *tri_device_find(const char *kind)
     return NULL;
 }
 
-tr_status tri_device_open(const tri_device_config *config, tri_device *device, tr_error *err)
+tr_status tri_device_check(const char *kind, tr_error *err)
 {
-    *device = (tri_device){.def = tri_device_find(config->kind)};
-    if (!device->def && strcmp(config->kind, "cuda") == 0)
+    if (tri_device_find(kind))
+        return TR_OK;
+    if (strcmp(kind, "cuda") == 0)
         return tri_fail(err, TR_ERROR_INPUT,
                         "run.device is cuda, but this trireme was built without CUDA, for want of "
                         "nvcc; install the CUDA toolkit (12.8 or newer), put nvcc on the PATH, and "
                         "build again with `make clean all`; or set run.device to cpu");
-    if (!device->def)
-        return tri_fail(err, TR_ERROR_INPUT, "run.device is \"%s\"; there are cpu, cuda and null",
-                        config->kind);
+    return tri_fail(err, TR_ERROR_INPUT, "run.device is \"%s\"; there are cpu, cuda and null",
+                    kind);
+}
+
+tr_status tri_device_open(const tri_device_config *config, tri_device *device, tr_error *err)
+{
+    *device = (tri_device){.def = tri_device_find(config->kind)};
+    TRI_TRY(tri_device_check(config->kind, err));
     device->num_threads = config->num_threads > 0 ? config->num_threads : tri_device_num_cores();
     tr_status status = device->def->open(device, config, err);
     if (status != TR_OK)

@@ -124,6 +124,8 @@ struct tri_device {
 };
 
 const tri_device_def *tri_device_find(const char *kind); /* or NULL */
+/* Whether this build has such a device; nothing is opened. */
+tr_status tri_device_check(const char *kind, tr_error *err);
 tr_status tri_device_open(const tri_device_config *config, tri_device *device, tr_error *err);
 void tri_device_close(tri_device *device);
 

@@ -74,18 +74,21 @@ static void settle(tri_schedule *s, unsigned flags)
             s->home[s->num_chunks + c] = p - 1 - c;
 }
 
+tr_status tri_order_known(const char *name, tr_error *err)
+{
+    char names[400] = "";
+    if (tri_order_find(name) || strncmp(name, "csv:", 4) == 0)
+        return TR_OK;
+    for (size_t i = 0, used = 0; tri_order_at(i) && used < sizeof names; i++)
+        used += (size_t)snprintf(names + used, sizeof names - used, "%s, ", tri_order_at(i)->name);
+    return tri_fail(err, TR_ERROR_INPUT,
+                    "there is no schedule \"%.60s\"; choose one of %sor csv:FILE", name, names);
+}
+
 static tr_status build_order(const tri_schedule_config *config, tri_schedule *s, tr_error *err)
 {
+    TRI_TRY(tri_order_known(config->order, err));
     const tri_order *order = tri_order_find(config->order);
-    if (!order) {
-        char names[400] = "";
-        for (size_t i = 0, used = 0; tri_order_at(i) && used < sizeof names; i++)
-            used +=
-                (size_t)snprintf(names + used, sizeof names - used, "%s, ", tri_order_at(i)->name);
-        return tri_fail(err, TR_ERROR_INPUT,
-                        "there is no schedule \"%.60s\"; choose one of %sor csv:FILE",
-                        config->order, names);
-    }
     uint32_t per_rank = config->chunks_per_rank ? config->chunks_per_rank : order->default_chunks;
     uint32_t p = config->num_ranks, m = config->num_microbatches;
     TRI_TRY(tri_order_check(order, p, m, per_rank, err));

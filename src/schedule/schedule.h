@@ -96,6 +96,8 @@ struct tri_order {
 /* table.c */
 const tri_order *tri_order_at(size_t i); /* NULL past the end */
 const tri_order *tri_order_find(const char *name);
+/* An error that lists them when there is none of that name; csv:FILE is not looked at. */
+tr_status tri_order_known(const char *name, tr_error *err);
 
 typedef struct tri_schedule_config {
     const char *order; /* a name of the table, or csv:FILE */
