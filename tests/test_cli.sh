@@ -104,6 +104,9 @@ test_mistakes() {
     done
     [ -e "$tmp/tied" ] && fail "a pipeline was refused, but $tmp/tied was made"
     refused 2 'layout.schedule: there is no schedule "1f1c"' train --set layout.schedule=1f1c
+    refused 2 'no memory plan can hold' plan --set model.dim=1000000 --set model.num_heads=1000 \
+        --set train.batch=1000000 --set data.seq_len=1000000
+    refused 2 'model.dim 999999 over model.num_heads 4' plan --set model.dim=999999
     refused 2 'expert parallelism is not here yet' plan --set layout.ep=2
     refused 2 'data.source is empty' train --set data.source= --set run.dir="$tmp/none"
     refused 2 'it is one of trireme plan' explain --ledger

@@ -117,6 +117,28 @@ static tr_status passes(const tri_compile_config *config, tri_mode mode,
     return after("ordering the messages", graph, err);
 }
 
+/* Sizes that settings allow one by one may together be more than addresses can tell apart. What the
+ * memory plan adds up is at most this: every value apart, in a frame for each micro-batch. */
+static tr_status check_size(const tri_compile_config *config, const tri_pipeline *pipeline,
+                            const tri_graph *graph, tr_error *err)
+{
+    double bytes = 0, most = 0x1p62;
+    for (size_t v = 0; v < graph->num_values; v++) {
+        double size = (double)tri_dtype_bytes(graph->values[v].dtype);
+        for (int d = 0; d < graph->values[v].shape.rank; d++)
+            size *= (double)graph->values[v].shape.dim[d].size;
+        bytes += size;
+    }
+    if (pipeline->exists)
+        bytes *= (double)config->num_microbatches;
+    if (bytes <= most)
+        return TR_OK;
+    return tri_fail(err, TR_ERROR_INPUT,
+                    "the values of a step would take up to %.3g bytes, which no memory plan can "
+                    "hold; lower train.batch (%lld), data.seq_len (%lld) or the model's size",
+                    bytes, (long long)config->batch, (long long)config->seq_len);
+}
+
 static tr_status build(const tri_compile_config *config, tri_mode mode, const tri_graph *graph,
                        const tri_pipeline *pipeline, tri_program *program, tr_error *err)
 {
@@ -145,6 +167,8 @@ tr_status tri_compile(const tri_compile_config *config, const tri_param_table *p
         status = passes(config, mode, batch, &pipeline, &graph, err);
     if (status == TR_OK && graph_text)
         tri_graph_print(&graph, graph_text);
+    if (status == TR_OK)
+        status = check_size(config, &pipeline, &graph, err);
     if (status == TR_OK)
         status = tri_pipeline_actions(&pipeline, config, mode, &graph, err);
     if (status == TR_OK)

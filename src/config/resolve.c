@@ -292,10 +292,11 @@ tr_status tri_settings_complete(tr_settings *settings, tr_error *err)
     int64_t heads = tr_settings_int(settings, "model.num_heads");
     if (tr_settings_int(settings, "model.num_kv_heads") == 0)
         TRI_TRY(decide_number(settings, "model.num_kv_heads", heads, err));
-    if (tr_settings_int(settings, "model.head_dim") == 0 &&
-        tr_settings_int(settings, "model.dim") >= heads)
-        TRI_TRY(decide_number(settings, "model.head_dim",
-                              tr_settings_int(settings, "model.dim") / heads, err));
+    int64_t dim = tr_settings_int(settings, "model.dim");
+    if (tr_settings_int(settings, "model.head_dim") == 0 && dim >= heads &&
+        decide_number(settings, "model.head_dim", dim / heads, err) != TR_OK)
+        return tri_fail_prefix(err, TR_ERROR_INPUT, "model.dim %lld over model.num_heads %lld",
+                               (long long)dim, (long long)heads);
     TRI_TRY(apply_hf_tokenizer(settings, err));
     TRI_TRY(check_tokenizer(settings, err));
     TRI_TRY(apply_vocab(settings, err));

@@ -335,7 +335,7 @@ tr_status tr_settings_load(tr_settings *settings, const char *yaml_path, tr_erro
     if (!file)
         return tri_fail(err, TR_ERROR_INPUT,
                         "cannot open the settings file %s: %s; give the path of a YAML file, for "
-                        "example recipes/tiny.yaml",
+                        "example recipes/tiny.yaml, or of a run directory",
                         yaml_path, strerror(errno));
     char *text = malloc(MAX_FILE_BYTES + 1);
     errno = 0;

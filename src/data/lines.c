@@ -194,6 +194,7 @@ tr_status tri_json_line_text(const char *path, int64_t number, const json_t *obj
         snprintf(names + length, sizeof names - length, "%s\"%.40s\"", length ? ", " : "", key);
     }
     return tri_fail(err, TR_ERROR_INPUT,
-                    "%s, line %lld: has no \"%.60s\"; its fields are: %s. Name the one to read",
+                    "%s, line %lld: has no \"%.60s\"; its fields are: %s. Name the one to read: "
+                    "data.field, or --field of `trireme data prepare`",
                     path, (long long)number, field, names[0] ? names : "none");
 }
