@@ -2,13 +2,17 @@
 #ifndef TRI_DEVICE_CPU_FAST_ATTENTION_H
 #define TRI_DEVICE_CPU_FAST_ATTENTION_H
 
+#include "device/cpu/fast/block.h"
 #include "device/cpu/fast/fast.h"
 #include "device/cpu/fast/philox.h"
+#include "device/cpu/fast/transpose.h"
 #include "device/cpu/fast/vecfun.h"
 
-/* Sizes of a block. Few queries, because half of the block on the diagonal is wasted when causal;
- * keys so that the blocks of one task stay in the nearest caches. */
-enum { QUERIES = 32, KEYS = 64 };
+/* Sizes of a block, so that the blocks of one product fill the first-level cache, and those of one
+ * task stay in the second. Blocks of queries and keys begin at multiples of them, so when causal
+ * one block in a row lies on the diagonal. There the two halves of the queries are taken apart:
+ * the first does not see the second half of the keys. */
+enum { QUERIES = 64, KEYS = 64, HALF = 32 };
 
 typedef struct attention_shape {
     const float *q, *k, *v; /* of head 0 of row 0; from there, all steps are known */
@@ -86,48 +90,34 @@ static inline attention_head attention_head_of(const attention_shape *s, int64_t
     return head;
 }
 
-typedef float vec4 __attribute__((vector_size(16), aligned(4), may_alias));
-
-/* to[c * to_step + r] = scale * from[r * from_step + c] for 4 x 4 numbers. */
-static inline void transpose_4x4(const float *from, int64_t from_step, float scale, float *to,
-                                 int64_t to_step)
-{
-    vec4 a = *(const vec4 *)from, b = *(const vec4 *)(from + from_step);
-    vec4 c = *(const vec4 *)(from + 2 * from_step), d = *(const vec4 *)(from + 3 * from_step);
-    vec4 ac_low = __builtin_shufflevector(a, c, 0, 4, 1, 5);
-    vec4 ac_high = __builtin_shufflevector(a, c, 2, 6, 3, 7);
-    vec4 bd_low = __builtin_shufflevector(b, d, 0, 4, 1, 5);
-    vec4 bd_high = __builtin_shufflevector(b, d, 2, 6, 3, 7);
-    *(vec4 *)to = scale * __builtin_shufflevector(ac_low, bd_low, 0, 4, 1, 5);
-    *(vec4 *)(to + to_step) = scale * __builtin_shufflevector(ac_low, bd_low, 2, 6, 3, 7);
-    *(vec4 *)(to + 2 * to_step) = scale * __builtin_shufflevector(ac_high, bd_high, 0, 4, 1, 5);
-    *(vec4 *)(to + 3 * to_step) = scale * __builtin_shufflevector(ac_high, bd_high, 2, 6, 3, 7);
-}
-
 /* to[c * to_step + r] = scale * from[r * from_step + c] */
 static inline void transpose(const float *from, int64_t from_step, int64_t rows, int64_t cols,
                              float scale, float *to, int64_t to_step)
 {
-    int64_t rows4 = rows / 4 * 4, cols4 = cols / 4 * 4;
-    for (int64_t r = 0; r < rows4; r += 4)
+    int64_t cols4 = cols / 4 * 4, r = 0;
+    for (; VEC_LANES >= 16 && r + 16 <= rows; r += 16)
         for (int64_t c = 0; c < cols4; c += 4)
-            transpose_4x4(from + r * from_step + c, from_step, scale, to + c * to_step + r,
-                          to_step);
-    for (int64_t r = 0; r < rows; r++)
-        for (int64_t c = r < rows4 ? cols4 : 0; c < cols; c++)
-            to[c * to_step + r] = scale * from[r * from_step + c];
+            transpose_group(16, to + c * to_step + r, to_step, from + r * from_step + c, from_step,
+                            scale);
+    for (; VEC_LANES >= 8 && r + 8 <= rows; r += 8)
+        for (int64_t c = 0; c < cols4; c += 4)
+            transpose_group(8, to + c * to_step + r, to_step, from + r * from_step + c, from_step,
+                            scale);
+    for (; r + 4 <= rows; r += 4)
+        for (int64_t c = 0; c < cols4; c += 4)
+            transpose_group(4, to + c * to_step + r, to_step, from + r * from_step + c, from_step,
+                            scale);
+    for (int64_t i = 0; i < rows; i++)
+        for (int64_t c = i < r ? cols4 : 0; c < cols; c++)
+            to[c * to_step + i] = scale * from[i * from_step + c];
 }
 
 /* A block of queries, or of what is laid out like them, into lanes: to[c][i] is scale times number
- * c of row i, zero in lanes from num on. */
+ * c of row i, zero in the lanes of a half from num on. */
 static inline void pack_lanes(const float *from, int64_t step, int64_t num, int64_t width,
                               float scale, float *to)
 {
-    /* Rows are far apart, so nothing but this announces them. */
-    for (int64_t i = 0; i < num; i++)
-        for (int64_t c = 0; c < width; c += 16)
-            __builtin_prefetch(from + i * step + c);
-    if (num < QUERIES)
+    if (num % HALF != 0)
         memset(to, 0, (size_t)(width * QUERIES) * sizeof(float));
     transpose(from, step, num, width, scale, to, QUERIES);
 }
@@ -137,9 +127,13 @@ static inline void pack_lanes(const float *from, int64_t step, int64_t num, int6
 static inline void pack_rows(const float *from, int64_t step, int64_t num, int64_t width,
                              float scale, float *restrict to, int64_t to_step)
 {
-    for (int64_t i = 0; i < num; i++)
-        for (int64_t c = 0; c < width; c++)
+    for (int64_t i = 0; i < num; i++) {
+        int64_t c = 0;
+        for (; c + VEC_LANES <= width; c += VEC_LANES)
+            *(vec *)(to + i * to_step + c) = scale * *(const vec *)(from + i * step + c);
+        for (; c < width; c++)
             to[i * to_step + c] = scale * from[i * step + c];
+    }
 }
 
 /* --- What a block of queries sees ------------------------------------------------------------ */
@@ -205,6 +199,30 @@ static inline sight docs_seen(const block_view *view, int64_t first_key, int64_t
     return one && lowest >= 0 && !view->docs.any_negative ? SEES_ALL : SEES_SOME;
 }
 
+/* How many keys of a block each half of the queries looks at: those that one of its queries may
+ * see. A half without queries is left out. */
+typedef struct extent {
+    int num_halves;
+    int64_t seen[2];
+} extent;
+
+static inline extent extent_of(const attention_shape *s, int64_t first_query, int64_t first_key,
+                               int64_t num_keys)
+{
+    extent e = {.num_halves = first_query + HALF < s->num_pos ? 2 : 1};
+    for (int h = 0; h < 2; h++) {
+        int64_t end = first_query + (h + 1) * HALF - first_key;
+        e.seen[h] = s->causal ? min_i64(num_keys, end) : num_keys;
+    }
+    return e;
+}
+
+/* Queries of both halves look at the same keys, or there is one half. */
+static inline bool extent_even(const extent *e)
+{
+    return e->num_halves == 1 || e->seen[0] == e->seen[1];
+}
+
 /* Causal: queries before the key do not see it. */
 static inline void hide_future(float *block, int64_t first_key, int64_t num_keys,
                                int64_t first_query)
@@ -249,8 +267,8 @@ static inline void hide(const attention_shape *s, const block_view *view, sight 
         hide_other_docs(block, view->key_docs + first_key, num_keys, view->docs.id);
 }
 
-/* The random word of each key and query of a block; kept where it is at least the threshold. The
- * block has room up to a multiple of 4 keys. */
+/* The random word of each key and query of half a block; kept where it is at least the threshold.
+ * The block has room up to a multiple of 4 keys. */
 static inline void dropout_words(const attention_shape *s, const attention_head *head,
                                  int64_t first_query, int64_t first_key, int64_t num_keys,
                                  uint32_t *restrict to)
@@ -261,7 +279,7 @@ static inline void dropout_words(const attention_shape *s, const attention_head 
     if (s->num_pos % 4 == 0) {
         uint64_t row_blocks = (uint64_t)s->num_pos / 4;
         vec_wide lanes = lane_steps(row_blocks);
-        for (int64_t i = 0; i < QUERIES; i += WIDE_LANES) {
+        for (int64_t i = 0; i < HALF; i += WIDE_LANES) {
             vec_wide block = lanes + (corner / 4 + (uint64_t)i * row_blocks);
             for (int64_t j = 0; j < num_keys; j += 4) {
                 vec_wide word[4];
@@ -273,7 +291,7 @@ static inline void dropout_words(const attention_shape *s, const attention_head 
         }
         return;
     }
-    for (int64_t i = 0; i < QUERIES; i++) {
+    for (int64_t i = 0; i < HALF; i++) {
         uint32_t word[4];
         for (int64_t j = 0; j < num_keys; j++) {
             uint64_t index = corner + (uint64_t)(i * s->num_pos + j);
@@ -284,8 +302,8 @@ static inline void dropout_words(const attention_shape *s, const attention_head 
     }
 }
 
-/* The queries of a block as vectors. */
-enum { QUERY_VECS = QUERIES / FVEC_LANES };
+/* The queries of half a block as vectors. */
+enum { HALF_VECS = HALF / FVEC_LANES };
 
 static inline fvec load_lanes(const float *from)
 {
@@ -299,39 +317,80 @@ static inline void store_lanes(float *to, fvec v)
     memcpy(to, &v, sizeof v);
 }
 
-/* The softmax over one more block of keys: scores become weights, and the state of each query is
- * carried on. shrink is the factor for what was summed before. Keys are taken one by one, so that
- * keys which a query does not see change nothing. */
-static inline void softmax_block(float *scores, int64_t num_keys, float *restrict max,
-                                 float *restrict sum, float *restrict shrink)
+/* The softmax of half a block's queries over one more block of keys: scores become weights, and the
+ * state of each query is carried on. shrink is the factor for what was summed before. Keys are
+ * taken one by one, so that keys which a query does not see change nothing. */
+static inline void softmax_half(float *scores, int64_t num_keys, float *restrict max,
+                                float *restrict sum, float *restrict shrink)
 {
-    fvec top[QUERY_VECS], base[QUERY_VECS], add[QUERY_VECS];
-    for (int v = 0; v < QUERY_VECS; v++)
+    fvec top[HALF_VECS], base[HALF_VECS], add[HALF_VECS];
+    for (int v = 0; v < HALF_VECS; v++)
         top[v] = load_lanes(max + v * FVEC_LANES);
     for (int64_t j = 0; j < num_keys; j++)
-        for (int v = 0; v < QUERY_VECS; v++)
+        for (int v = 0; v < HALF_VECS; v++)
             top[v] = fvec_max(top[v], load_lanes(scores + j * QUERIES + v * FVEC_LANES));
-    for (int v = 0; v < QUERY_VECS; v++) {
+    for (int v = 0; v < HALF_VECS; v++) {
         /* Who has seen no key so far has -inf, and no weights. */
         uvec none = (uvec)(top[v] == fvec_all(-__builtin_inff()));
         base[v] = (fvec)((uvec)top[v] & ~none);
         add[v] = (fvec){0};
     }
     for (int64_t j = 0; j < num_keys; j++) {
-        for (int v = 0; v < QUERY_VECS; v++) {
+        for (int v = 0; v < HALF_VECS; v++) {
             float *at = scores + j * QUERIES + v * FVEC_LANES;
             fvec weight = fvec_exp_weight(load_lanes(at) - base[v]);
             store_lanes(at, weight);
             add[v] += weight;
         }
     }
-    for (int v = 0; v < QUERY_VECS; v++) {
+    for (int v = 0; v < HALF_VECS; v++) {
         int i = v * FVEC_LANES;
         fvec factor = fvec_exp_weight(load_lanes(max + i) - base[v]);
         store_lanes(shrink + i, factor);
         store_lanes(sum + i, load_lanes(sum + i) * factor + add[v]);
         store_lanes(max + i, top[v]);
     }
+}
+
+/* Scores, and what is shaped like them: c[key][query] = sum over depth of a(key, .) b[.][query]. */
+static inline void product_scores(const extent *e, int64_t depth, operand a, const float *b,
+                                  float *c, ahead *ahead)
+{
+    if (extent_even(e)) {
+        product_rows(e->seen[0], e->num_halves * HALF, depth, a, (operand){b, QUERIES}, c, QUERIES,
+                     false, ahead);
+        return;
+    }
+    for (int h = 0; h < 2; h++)
+        product_rows(e->seen[h], HALF, depth, a, (operand){b + h * HALF, QUERIES}, c + h * HALF,
+                     QUERIES, false, ahead);
+}
+
+/* Sums over keys: c[.][query] = (or +=) sum over the keys of a(key, .) b[key][query]. */
+static inline void product_over_keys(const extent *e, int64_t width, operand a, const float *b,
+                                     float *c, bool add, ahead *ahead)
+{
+    if (extent_even(e)) {
+        product_cols(width, e->num_halves * HALF, e->seen[0], a, (operand){b, QUERIES}, c, QUERIES,
+                     add, ahead);
+        return;
+    }
+    for (int h = 0; h < 2; h++)
+        product_cols(width, HALF, e->seen[h], a, (operand){b + h * HALF, QUERIES}, c + h * HALF,
+                     QUERIES, add, ahead);
+}
+
+/* Sums over queries: c[key][.] += sum over the queries of a[key][query] b[query][.]. */
+static inline void product_over_queries(const extent *e, const float *a, operand b, int64_t lanes,
+                                        float *c, ahead *ahead)
+{
+    int64_t both = e->seen[0];
+    product_rows(both, lanes, e->num_halves * HALF, (operand){a, QUERIES}, b, c, lanes, true,
+                 ahead);
+    if (e->num_halves == 2 && e->seen[1] > both)
+        product_rows(e->seen[1] - both, lanes, HALF, (operand){a + both * QUERIES + HALF, QUERIES},
+                     (operand){b.data + HALF * b.step, b.step}, c + both * lanes, lanes, true,
+                     ahead);
 }
 
 #endif

@@ -11,7 +11,6 @@
  * its own scratch, in the order of the queries; then the parts of a key head are added in order.
  * num_parts is more than one only when there are few key heads. */
 #include "device/cpu/fast/attention.h"
-#include "device/cpu/fast/block.h"
 
 #include <math.h>
 
@@ -89,7 +88,7 @@ static void load_queries(const backward *b, const attention_head *head, int64_t 
     const float *lse = b->args->in[5].data;
     pack_lanes(head->q + first * s->q_step, s->q_step, num, s->width, s->alpha, w->qt);
     pack_lanes(dout, o_step, num, s->width, 1.0f, w->doutt);
-    if (num < QUERIES || s->width < b->lanes)
+    if (num % HALF != 0 || s->width < b->lanes)
         memset(w->q, 0, (size_t)(2 * QUERIES * b->lanes) * sizeof(float)); /* q and dout */
     pack_rows(head->q + first * s->q_step, s->q_step, num, s->width, s->alpha, w->q, b->lanes);
     pack_rows(dout, o_step, num, s->width, 1.0f, w->dout, b->lanes);
@@ -111,15 +110,15 @@ static void load_queries(const backward *b, const attention_head *head, int64_t 
     }
 }
 
-/* Scores become weights, dpt becomes dst. With words, dropout: the weights become those that count
- * in dv. */
+/* Of half a block's queries, scores become weights, dpt becomes dst. With words, dropout: the
+ * weights become those that count in dv. */
 static inline __attribute__((always_inline)) void weights(float *st, float *dpt, int64_t num_keys,
                                                           const float *lse, const float *delta,
                                                           const uint32_t *words, uint32_t threshold,
                                                           float scale)
 {
     for (int64_t j = 0; j < num_keys; j++, st += QUERIES, dpt += QUERIES) {
-        for (int i = 0; i < QUERIES; i += FVEC_LANES) {
+        for (int i = 0; i < HALF; i += FVEC_LANES) {
             fvec p = fvec_exp_weight(load_lanes(st + i) - load_lanes(lse + i));
             fvec dp = load_lanes(dpt + i);
             if (words) {
@@ -136,11 +135,51 @@ static inline __attribute__((always_inline)) void weights(float *st, float *dpt,
     }
 }
 
-/* One block of queries against all the keys it sees. */
-static void backward_queries(const backward *b, const attention_head *head, int64_t first,
-                             float *dk, float *dv, blocks *w)
+/* A block of queries, by where it begins. */
+typedef struct place {
+    attention_head head;
+    int64_t first;
+} place;
+
+/* Block number `number` of those that look at the key head of the task. */
+static place place_of(const backward *b, int64_t task, int64_t number)
 {
     const attention_shape *s = &b->shape;
+    int64_t key_head = task / b->num_parts;
+    int64_t head = key_head % s->key_heads * s->group + number / b->num_blocks;
+    return (place){attention_head_of(s, key_head / s->key_heads, head),
+                   number % b->num_blocks * QUERIES};
+}
+
+static float *dq_at(const backward *b, const attention_head *head, int64_t first)
+{
+    const attention_shape *s = &b->shape;
+    return (float *)b->args->out[0].data + (head->q - s->q) + first * s->q_step;
+}
+
+/* What comes after the last block of keys: dq, and the next block of queries, if any. */
+static void announce(const backward *b, const place *at, const place *next, ahead *soon)
+{
+    const attention_shape *s = &b->shape;
+    ahead_add(soon, dq_at(b, &at->head, at->first), s->q_step,
+              min_i64(QUERIES, s->num_pos - at->first), true);
+    if (!next)
+        return;
+    int64_t num = min_i64(QUERIES, s->num_pos - next->first), step = s->heads * s->width;
+    int64_t o_at = (next->head.row * s->num_pos + next->first) * step + next->head.index * s->width;
+    ahead_add(soon, next->head.q + next->first * s->q_step, s->q_step, num, false);
+    ahead_add(soon, (const float *)b->args->in[0].data + o_at, step, num, false);
+    ahead_add(soon, (const float *)b->args->in[4].data + o_at, step, num, false);
+    ahead_add(soon, next->head.k, s->k_step, min_i64(KEYS, s->num_pos), false);
+}
+
+/* One block of queries against all the keys it sees. */
+static void backward_queries(const backward *b, const place *at, const place *next, float *dk,
+                             float *dv, blocks *w)
+{
+    const attention_shape *s = &b->shape;
+    const attention_head *head = &at->head;
+    int64_t first = at->first;
     block_view view = block_view_of(s, head, first);
     bool begun = false;
     load_queries(b, head, first, w);
@@ -149,46 +188,37 @@ static void backward_queries(const backward *b, const attention_head *head, int6
         sight docs = docs_seen(&view, j, num);
         if (docs == SEES_NONE)
             continue;
+        extent seen = extent_of(s, first, j, num);
+        ahead soon = {.width = s->width};
+        if (j + KEYS < view.end)
+            ahead_add(&soon, head->k + (j + KEYS) * s->k_step, s->k_step,
+                      min_i64(KEYS, view.end - j - KEYS), false);
+        else
+            announce(b, at, next, &soon);
         operand k = {w->k, s->width}, v = {head->v + j * s->k_step, s->k_step};
-        operand st = {w->st, QUERIES}, dst = {w->dpt, QUERIES};
         pack_rows(head->k + j * s->k_step, s->k_step, num, s->width, 1.0f, w->k, s->width);
-        product_rows(num, QUERIES, s->width, k, (operand){w->qt, QUERIES}, w->st, QUERIES, false);
-        product_rows(num, QUERIES, s->width, v, (operand){w->doutt, QUERIES}, w->dpt, QUERIES,
-                     false);
+        product_scores(&seen, s->width, k, w->qt, w->st, &soon);
+        product_scores(&seen, s->width, v, w->doutt, w->dpt, &soon);
         hide(s, &view, docs, w->st, j, num);
-        if (s->dropout > 0) {
-            dropout_words(s, head, first, j, num, w->words);
-            weights(w->st, w->dpt, num, w->lse, w->delta, w->words, s->threshold, s->keep_scale);
-        } else {
-            weights(w->st, w->dpt, num, w->lse, w->delta, NULL, 0, 1);
+        for (int h = 0; h < seen.num_halves; h++) {
+            int lane = h * HALF;
+            uint32_t *words = s->dropout > 0 ? w->words : NULL;
+            if (words)
+                dropout_words(s, head, first + lane, j, seen.seen[h], words);
+            weights(w->st + lane, w->dpt + lane, seen.seen[h], w->lse + lane, w->delta + lane,
+                    words, s->threshold, s->keep_scale);
         }
-        product_cols(s->width, QUERIES, num, k, dst, w->dqt, QUERIES, begun);
-        product_rows(num, b->lanes, QUERIES, dst, (operand){w->q, b->lanes}, dk + j * b->lanes,
-                     b->lanes, true);
-        product_rows(num, b->lanes, QUERIES, st, (operand){w->dout, b->lanes}, dv + j * b->lanes,
-                     b->lanes, true);
+        product_over_keys(&seen, s->width, k, w->dpt, w->dqt, begun, &soon);
+        product_over_queries(&seen, w->dpt, (operand){w->q, b->lanes}, b->lanes, dk + j * b->lanes,
+                             &soon);
+        product_over_queries(&seen, w->st, (operand){w->dout, b->lanes}, b->lanes,
+                             dv + j * b->lanes, &soon);
         begun = true;
     }
     if (!begun)
         memset(w->dqt, 0, (size_t)(s->width * QUERIES) * sizeof(float));
-    float *dq = (float *)b->args->out[0].data + (head->q - s->q) + first * s->q_step;
-    int64_t num = min_i64(QUERIES, s->num_pos - first);
-    transpose(w->dqt, QUERIES, s->width, num, s->alpha, dq, s->q_step);
-}
-
-static void backward_task(void *context, int task, int worker)
-{
-    const backward *b = context;
-    const attention_shape *s = &b->shape;
-    int64_t number = task / b->num_parts, part = task % b->num_parts;
-    int64_t row = number / s->key_heads, first_head = number % s->key_heads * s->group;
-    float *dk = b->parts + task * b->part_floats;
-    blocks w = blocks_of(b, worker);
-    memset(dk, 0, (size_t)b->part_floats * sizeof(float));
-    for (int64_t at = part; at < s->group * b->num_blocks; at += b->num_parts) {
-        attention_head head = attention_head_of(s, row, first_head + at / b->num_blocks);
-        backward_queries(b, &head, at % b->num_blocks * QUERIES, dk, dk + b->part_floats / 2, &w);
-    }
+    transpose(w->dqt, QUERIES, s->width, min_i64(QUERIES, s->num_pos - first), s->alpha,
+              dq_at(b, head, first), s->q_step);
 }
 
 /* Adds the parts of one key head and writes its dk and dv. */
@@ -206,7 +236,12 @@ static void combine_task(void *context, int task, int worker)
         dk_of_head += s->heads * s->width;
         dv_of_head += 2 * s->heads * s->width;
     }
+    enum { AHEAD = 8 };
     for (int64_t j = 0; j < s->num_pos; j++) {
+        for (int64_t c = 0; c < s->width && j + AHEAD < s->num_pos; c += LINE) {
+            __builtin_prefetch(dk_of_head + (j + AHEAD) * s->k_step + c, 1);
+            __builtin_prefetch(dv_of_head + (j + AHEAD) * s->k_step + c, 1);
+        }
         float *dk = b->parts + task * b->num_parts * b->part_floats + j * b->lanes;
         float *dv = dk + b->part_floats / 2;
         for (int64_t part = 1; part < b->num_parts; part++) {
@@ -220,6 +255,27 @@ static void combine_task(void *context, int task, int worker)
     }
 }
 
+static void backward_task(void *context, int task, int worker)
+{
+    const backward *b = context;
+    int64_t num_blocks = b->shape.group * b->num_blocks, num_tasks = b->num_heads * b->num_parts;
+    /* The worker's next task if all keep pace: only used to fetch what it will read. */
+    int64_t guess = task + tri_pool_threads(cpu_of(b->args)->pool);
+    float *dk = b->parts + task * b->part_floats;
+    blocks w = blocks_of(b, worker);
+    memset(dk, 0, (size_t)b->part_floats * sizeof(float));
+    for (int64_t at = task % b->num_parts; at < num_blocks; at += b->num_parts) {
+        bool last = at + b->num_parts >= num_blocks, known = !last || guess < num_tasks;
+        place here = place_of(b, task, at), next = here;
+        if (known)
+            next = last ? place_of(b, guess, guess % b->num_parts)
+                        : place_of(b, task, at + b->num_parts);
+        backward_queries(b, &here, known ? &next : NULL, dk, dk + b->part_floats / 2, &w);
+    }
+    if (b->num_parts == 1)
+        combine_task(context, task, worker); /* while it is at hand */
+}
+
 static void attention_grad(const tri_kernel_args *args)
 {
     backward b = backward_of(args);
@@ -228,7 +284,8 @@ static void attention_grad(const tri_kernel_args *args)
     b.workers = b.parts + b.num_heads * b.num_parts * b.part_floats;
     int64_t work = s->num_batch * s->heads * s->num_pos * s->num_pos;
     run_tasks(args, work, b.num_heads * b.num_parts, backward_task, &b);
-    run_tasks(args, work, b.num_heads, combine_task, &b);
+    if (b.num_parts > 1)
+        run_tasks(args, work, b.num_heads, combine_task, &b);
 }
 
 const tri_kernel TRI_ISA_NAME(tri_fast_attention_grad) = {.run = attention_grad,

@@ -7,7 +7,9 @@
  * Keys are taken in blocks that begin at multiples of KEYS (and where the ring begins again), so a
  * query's result depends on its position and on what it sees, not on what came along with it. */
 #include "device/cpu/fast/attention.h"
-#include "device/cpu/fast/block.h"
+
+/* Fewer new positions than this are decoded, one query after the other. */
+enum { MANY = 32 };
 
 typedef struct cache_look {
     const tri_kernel_args *args;
@@ -42,7 +44,7 @@ static cache_look look_of(const tri_kernel_args *args)
     a.group = a.heads / a.key_heads;
     a.q_step = (q->rank == 5 ? 3 : 1) * a.heads * a.width;
     a.num_blocks = ceil_div(a.num_pos, QUERIES);
-    bool few = a.num_pos < QUERIES;
+    bool few = a.num_pos < MANY;
     a.worker_floats = few ? a.group * (a.width + 2) + KEYS : 2 * a.width * QUERIES + KEYS * QUERIES;
     return a;
 }
@@ -194,17 +196,19 @@ static void many_task(void *context, int task, int worker)
                qt);
     block_range range = range_of(a, a->positions + at, num, row >= 0 && row < a->cache_rows);
     int64_t head = (row * a->key_heads + h / a->group) * a->len;
+    ahead none = {0};
     for (int64_t j = range.begin; j < range.end;) {
         int64_t keys = run_length(a, j, range.end), from = (head + j % a->len) * a->width;
         product_rows(keys, QUERIES, a->width, (operand){a->k + from, a->width},
-                     (operand){qt, QUERIES}, st, QUERIES, false);
+                     (operand){qt, QUERIES}, st, QUERIES, false, &none);
         hide_positions(st, j, keys, range.low, range.high);
-        softmax_block(st, keys, max, sum, shrink);
+        for (int lane = 0; lane < QUERIES; lane += HALF)
+            softmax_half(st + lane, keys, max + lane, sum + lane, shrink + lane);
         for (int64_t c = 0; c < a->width; c++)
             for (int i = 0; i < QUERIES; i++)
                 ot[c * QUERIES + i] *= shrink[i];
         product_cols(a->width, QUERIES, keys, (operand){a->v + from, a->width},
-                     (operand){st, QUERIES}, ot, QUERIES, true);
+                     (operand){st, QUERIES}, ot, QUERIES, true, &none);
         j += keys;
     }
     for (int i = 0; i < QUERIES; i++)
@@ -219,7 +223,7 @@ static void many_task(void *context, int task, int worker)
 static void cache_attention(const tri_kernel_args *args)
 {
     cache_look a = look_of(args);
-    bool few = a.num_pos < QUERIES;
+    bool few = a.num_pos < MANY;
     int64_t num_batch = args->in[0].size[0];
     int64_t num_tasks = num_batch * (few ? a.key_heads : a.heads * a.num_blocks);
     run_tasks(args, args->out[0].count * KEYS, num_tasks, few ? few_task : many_task, &a);

@@ -32,7 +32,6 @@
 #define NR (NV * WIDTH)
 
 typedef float vec __attribute__((vector_size(WIDTH * sizeof(float))));
-typedef float vec4 __attribute__((vector_size(16)));
 
 /* memcpy is how C spells an unaligned vector load or store; it compiles to one instruction. */
 static inline vec load(const float *p)
