@@ -21,8 +21,7 @@ static inline vec4 load4(const float *p)
 
 /* Turns 4 rows of 4 floats (ld apart) into 4 columns, each of which is stored, times scale, at
  * out + p * stride. */
-static inline void transpose4(float *out, int64_t stride, const float *in, int64_t ld,
-                              float scale)
+static inline void transpose4(float *out, int64_t stride, const float *in, int64_t ld, float scale)
 {
     vec4 r0 = load4(in), r1 = load4(in + ld), r2 = load4(in + 2 * ld), r3 = load4(in + 3 * ld);
     vec4 low01 = __builtin_shufflevector(r0, r1, 0, 4, 1, 5);
@@ -48,8 +47,7 @@ static inline __m256 load_rows8(const float *in, int64_t ld)
                                 1);
 }
 
-static inline void transpose8(float *out, int64_t stride, const float *in, int64_t ld,
-                              float scale)
+static inline void transpose8(float *out, int64_t stride, const float *in, int64_t ld, float scale)
 {
     __m256 times = _mm256_set1_ps(scale);
     __m256 r0 = load_rows8(in, ld), r1 = load_rows8(in + ld, ld);
@@ -58,8 +56,10 @@ static inline void transpose8(float *out, int64_t stride, const float *in, int64
     __m256 low23 = _mm256_unpacklo_ps(r2, r3), high23 = _mm256_unpackhi_ps(r2, r3);
     _mm256_storeu_ps(out, _mm256_mul_ps(times, _mm256_shuffle_ps(low01, low23, 0x44)));
     _mm256_storeu_ps(out + stride, _mm256_mul_ps(times, _mm256_shuffle_ps(low01, low23, 0xee)));
-    _mm256_storeu_ps(out + 2 * stride, _mm256_mul_ps(times, _mm256_shuffle_ps(high01, high23, 0x44)));
-    _mm256_storeu_ps(out + 3 * stride, _mm256_mul_ps(times, _mm256_shuffle_ps(high01, high23, 0xee)));
+    _mm256_storeu_ps(out + 2 * stride,
+                     _mm256_mul_ps(times, _mm256_shuffle_ps(high01, high23, 0x44)));
+    _mm256_storeu_ps(out + 3 * stride,
+                     _mm256_mul_ps(times, _mm256_shuffle_ps(high01, high23, 0xee)));
 }
 #endif
 
@@ -73,8 +73,7 @@ static inline __m512 load_rows16(const float *in, int64_t ld)
     return _mm512_insertf32x4(v, _mm_loadu_ps(in + 12 * ld), 3);
 }
 
-static inline void transpose16(float *out, int64_t stride, const float *in, int64_t ld,
-                              float scale)
+static inline void transpose16(float *out, int64_t stride, const float *in, int64_t ld, float scale)
 {
     __m512 times = _mm512_set1_ps(scale);
     __m512 r0 = load_rows16(in, ld), r1 = load_rows16(in + ld, ld);
@@ -83,8 +82,10 @@ static inline void transpose16(float *out, int64_t stride, const float *in, int6
     __m512 low23 = _mm512_unpacklo_ps(r2, r3), high23 = _mm512_unpackhi_ps(r2, r3);
     _mm512_storeu_ps(out, _mm512_mul_ps(times, _mm512_shuffle_ps(low01, low23, 0x44)));
     _mm512_storeu_ps(out + stride, _mm512_mul_ps(times, _mm512_shuffle_ps(low01, low23, 0xee)));
-    _mm512_storeu_ps(out + 2 * stride, _mm512_mul_ps(times, _mm512_shuffle_ps(high01, high23, 0x44)));
-    _mm512_storeu_ps(out + 3 * stride, _mm512_mul_ps(times, _mm512_shuffle_ps(high01, high23, 0xee)));
+    _mm512_storeu_ps(out + 2 * stride,
+                     _mm512_mul_ps(times, _mm512_shuffle_ps(high01, high23, 0x44)));
+    _mm512_storeu_ps(out + 3 * stride,
+                     _mm512_mul_ps(times, _mm512_shuffle_ps(high01, high23, 0xee)));
 }
 #endif
 
