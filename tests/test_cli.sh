@@ -117,6 +117,8 @@ test_mistakes() {
     refused 2 'known presets: gpt2-124m' plan --set model.preset=gpt5
     refused 2 'no parameter matches "wtf*"' train --set "optim.groups=wtf* lr_scale=0"
     refused 2 'it must be from 1 to' bench --steps 0
+    refused 2 '--paced belongs to' bench comm --paced
+    refused 2 'ended before step 1 of 3' bench recipes/tiny.yaml --paced --steps 3 </dev/null
     refused 2 'train, eval, predict, prefill or decode' explain --mode wrong
     refused 2 'takes no file' doctor recipes/tiny.yaml
     refused 2 'takes one settings file' train recipes/tiny.yaml recipes/demo.yaml
@@ -290,6 +292,12 @@ test_plan_and_check() {
     refused 2 'there is no fault' check --break nothing
 }
 
+test_paced_bench() {
+    run 0 bench recipes/tiny.yaml --paced --json --steps 2 < <(printf '\n\n')
+    [ "$(grep -c '"step_ms"' "$tmp/out")" -eq 2 ] || fail "bench --paced does not print two steps"
+    [ "$(wc -l <"$tmp/out")" -eq 3 ] || fail "bench --paced does not end with the whole"
+}
+
 test_example() {
     checks=$((checks + 1))
     "$build/examples/embed" >"$tmp/out" 2>"$tmp/err" || fail "examples/embed failed"
@@ -308,6 +316,7 @@ test_memory_is_as_planned
 test_memory_of_recomputation
 test_recompute
 test_plan_and_check
+test_paced_bench
 test_example
 echo "$checks commands, $failures failures"
 [ $failures -eq 0 ]

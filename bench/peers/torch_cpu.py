@@ -52,6 +52,8 @@ def arguments():
     p.add_argument("--steps", type=int, default=10, help="timed steps, of which the median counts")
     p.add_argument("--wait", type=float, default=0, metavar="SECONDS",
                    help="on a shared machine: spend up to this long on waiting for quiet steps")
+    p.add_argument("--paced", action="store_true",
+                   help="begin each timed step after a line on standard input, and print its time")
     p.add_argument("--compile", action="store_true", help="torch.compile the model")
     p.add_argument("--optimizer", choices=("fused", "foreach", "plain"), default="fused")
     p.add_argument("--plain-env", action="store_true", help="leave the environment as it is")
@@ -163,7 +165,11 @@ def main():
     while len(steps) < args.steps:
         while time.perf_counter() < give_up and others_share(lambda: time.sleep(0.2)) > QUIET:
             pass
+        if args.paced and not sys.stdin.readline():
+            sys.exit("standard input ended: with --paced every step waits for a line there")
         shares.append(others_share(lambda: steps.append(phases())))
+        if args.paced:
+            print(json.dumps({"step": len(steps), "step_ms": round(steps[-1][0], 3)}), flush=True)
         if shares[-1] > QUIET and time.perf_counter() < give_up:
             steps.pop(), shares.pop()  # someone came in: not a measurement
     ms, fwd, bwd, upd = (statistics.median(column) for column in zip(*steps))

@@ -80,6 +80,7 @@ static const tri_flag check_flags[] = {
 
 static const tri_flag bench_flags[] = {
     {"steps", "N", "steps to measure (default 5); generate: tokens of each text (default 32)"},
+    {"paced", NULL, "train: begin each step after a line on standard input, and print its time"},
     {"json", NULL, "lines of JSON instead of the table"},
     {"ops", "LIST", "comm: all_reduce,all_gather,reduce_scatter,all_to_all,broadcast,..."},
     {"algorithms", "LIST", "comm: direct,ring,tree,rabenseifner,torus2d:8x4,... or auto"},

@@ -21,6 +21,7 @@ static int ascending(const void *a, const void *b)
 typedef struct bench {
     tr_session *session;
     int64_t num_steps;
+    bool paced;
     double *times; /* of each step */
     double by_op[TRI_NUM_OPS];
     int64_t num_timed;             /* steps that by_op is the sum of */
@@ -87,6 +88,30 @@ static void print_operators(const bench *b, const tri_program *program)
            100 * (median - total) / median);
 }
 
+/* --paced: whoever holds the other end takes turns with other programs, step by step, so that what
+ * else the machine does hits all of them. */
+static tr_status wait_for_line(const bench *b, int64_t step, tr_error *err)
+{
+    int c = 0;
+    while (b->paced && c != '\n') {
+        c = getchar();
+        if (c == EOF)
+            return tri_fail(err, TR_ERROR_INPUT,
+                            "standard input ended before step %" PRId64 " of %" PRId64
+                            ": with --paced every step waits for a line there",
+                            step + 1, b->num_steps);
+    }
+    return TR_OK;
+}
+
+static void print_pace(const bench *b, int64_t step)
+{
+    if (!b->paced)
+        return;
+    printf("{\"step\": %" PRId64 ", \"step_ms\": %.3f}\n", step + 1, b->times[step] * 1e3);
+    fflush(stdout);
+}
+
 /* On a device with a queue, steps are replays of a recording, and the operators are timed in steps
  * of their own. */
 static tr_status measure(bench *b, tr_error *err)
@@ -97,9 +122,13 @@ static tr_status measure(bench *b, tr_error *err)
     tr_step step;
     for (int64_t i = -2; i < b->num_steps; i++) { /* two to warm up */
         executor->time_by_op = i < 0 || apart ? NULL : b->by_op;
-        TRI_TRY(tr_session_step(b->session, &step, err));
         if (i >= 0)
-            b->times[i] = step.seconds;
+            TRI_TRY(wait_for_line(b, i, err));
+        TRI_TRY(tr_session_step(b->session, &step, err));
+        if (i < 0)
+            continue;
+        b->times[i] = step.seconds;
+        print_pace(b, i);
     }
     b->num_timed = apart ? 3 : b->num_steps;
     executor->time_by_op = b->by_op;
@@ -168,7 +197,7 @@ static void print_results(const tri_cli *cli, const bench *b)
 static int bench_train(const tri_cli *cli)
 {
     tr_error err = {0};
-    bench b = {.num_steps = 5};
+    bench b = {.num_steps = 5, .paced = tri_cli_flag(cli, "paced")};
     if (tri_cli_flag_int(cli, "steps", 1, 100000, &b.num_steps, &err) != TR_OK ||
         tr_session_create(cli->settings, &b.session, &err) != TR_OK)
         return tri_cli_fail(&err);
@@ -183,7 +212,7 @@ static int bench_train(const tri_cli *cli)
 }
 
 /* A flag that only the other benchmark has would otherwise be ignored in silence. */
-static tr_status check_flags(const tri_cli *cli, bool comm, tr_error *err)
+static tr_status check_flags(const tri_cli *cli, bool comm, bool train, tr_error *err)
 {
     for (int i = 0; i < cli->num_flags; i++) {
         const tri_flag *flag = cli->flags[i].flag;
@@ -192,6 +221,8 @@ static tr_status check_flags(const tri_cli *cli, bool comm, tr_error *err)
             return tri_fail(err, TR_ERROR_INPUT, "--%s belongs to trireme bench comm", flag->name);
         if (comm && strcmp(flag->name, "steps") == 0)
             return tri_fail(err, TR_ERROR_INPUT, "--steps belongs to trireme bench [FILE.yaml]");
+        if (strcmp(flag->name, "paced") == 0 && !train)
+            return tri_fail(err, TR_ERROR_INPUT, "--paced belongs to trireme bench [FILE.yaml]");
     }
     return TR_OK;
 }
@@ -201,7 +232,7 @@ int tri_verb_bench(const tri_cli *cli)
     tr_error err = {0};
     const char *what = cli->file || cli->num_operands == 0 ? "train" : cli->operands[0];
     bool comm = strcmp(what, "comm") == 0;
-    if (check_flags(cli, comm, &err) != TR_OK)
+    if (check_flags(cli, comm, strcmp(what, "train") == 0, &err) != TR_OK)
         return tri_cli_fail(&err);
     bool generate = strcmp(what, "generate") == 0;
     if (cli->num_operands > 1 || (!comm && !generate && strcmp(what, "train") != 0)) {
