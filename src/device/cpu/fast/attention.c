@@ -23,7 +23,7 @@ typedef struct forward {
 } forward;
 
 /* As many tasks as should keep a large machine busy. */
-enum { WANTED_TASKS = 64 };
+enum { WANTED_TASKS = 256 };
 
 /* Of one worker: queries, output [width][QUERIES], scores, words [KEYS][QUERIES], values
  * [KEYS][width].
