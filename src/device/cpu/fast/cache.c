@@ -188,7 +188,8 @@ static void many_task(void *context, int task, int worker)
     int64_t num = min_i64(QUERIES, a->num_pos - first), at = b * a->num_pos + first;
     float *qt = (float *)cpu_of(a->args)->scratch + worker * a->worker_floats;
     float *ot = qt + a->width * QUERIES, *st = ot + a->width * QUERIES;
-    float max[QUERIES], sum[QUERIES] = {0}, shrink[QUERIES];
+    float max[QUERIES], sum[QUERIES] = {0}, shrink[QUERIES] = {0};
+    int64_t lanes = num > HALF ? QUERIES : HALF;
     for (int i = 0; i < QUERIES; i++)
         max[i] = -__builtin_inff();
     memset(ot, 0, (size_t)(a->width * QUERIES) * sizeof(float));
@@ -199,15 +200,15 @@ static void many_task(void *context, int task, int worker)
     ahead none = {0};
     for (int64_t j = range.begin; j < range.end;) {
         int64_t keys = run_length(a, j, range.end), from = (head + j % a->len) * a->width;
-        product_rows(keys, QUERIES, a->width, (operand){a->k + from, a->width},
+        product_rows(keys, lanes, a->width, (operand){a->k + from, a->width},
                      (operand){qt, QUERIES}, st, QUERIES, false, &none);
         hide_positions(st, j, keys, range.low, range.high);
-        for (int lane = 0; lane < QUERIES; lane += HALF)
+        for (int64_t lane = 0; lane < lanes; lane += HALF)
             softmax_half(st + lane, keys, max + lane, sum + lane, shrink + lane);
         for (int64_t c = 0; c < a->width; c++)
             for (int i = 0; i < QUERIES; i++)
                 ot[c * QUERIES + i] *= shrink[i];
-        product_cols(a->width, QUERIES, keys, (operand){a->v + from, a->width},
+        product_cols(a->width, lanes, keys, (operand){a->v + from, a->width},
                      (operand){st, QUERIES}, ot, QUERIES, true, &none);
         j += keys;
     }
