@@ -105,7 +105,8 @@ typedef struct options {
     int64_t num_ranks;
     tri_comm_case shape; /* what all rows have in common */
     bool json, predicts, turns;
-    tri_tuning tuning; /* for predictions, and for what auto chooses */
+    tri_tuning tuning;   /* what auto chooses by */
+    tri_factors factors; /* of predictions; those of the tuning are for few algorithms and sizes */
     tri_comm_plot plot;
     tr_comm *comm; /* of ranks that somebody else started; NULL: each row starts its own */
 } options;
@@ -282,9 +283,11 @@ static void print_head(const options *o)
 }
 
 /* By the formula at the measured prices; 0 where there is none. `auto` is what it chose. */
-static double predict(const options *o, const tri_tuning *tuning, const tri_comm_case *c,
+static double predict(const options *o, tri_tuning *tuning, const tri_comm_case *c,
                       const tri_comm_timing *t)
 {
+    if (!c->prices_beside)
+        tuning->factors = o->factors;
     const tri_algorithm *algorithm;
     tri_coll_shape shape = tri_shape_flat(c->num_ranks);
     double bytes = (double)c->bytes * (c->coll == TRI_COLL_ALL_TO_ALL ? c->num_ranks : 1);
@@ -355,14 +358,40 @@ static bool lists_auto(const options *o)
     return false;
 }
 
+/* Whatever `auto` may choose is predicted, too. With prices beside the rows they are asked there. */
+static tri_comm_asked what_is_asked(const options *o, bool chooses)
+{
+    tri_comm_asked asked = {0};
+    if (!o->predicts || o->shape.prices_beside)
+        return asked;
+    for (int k = 0; k < o->num_colls; k++)
+        asked.colls |= 1u << o->colls[k];
+    for (int i = 0; i < o->num_sizes; i++)
+        asked.most_bytes =
+            (double)o->sizes[i] > asked.most_bytes ? (double)o->sizes[i] : asked.most_bytes;
+    asked.most_bytes *= 4;
+    for (int a = 0; a < o->algorithms.num; a++) {
+        const tri_algorithm *algorithm;
+        tri_coll_shape shape = tri_shape_flat(o->shape.num_ranks);
+        if (tri_algorithm_parse(o->algorithms.words[a], &algorithm, &shape, NULL) == TR_OK)
+            asked.algorithms |= 1u << tri_algorithm_number(algorithm);
+    }
+    if (lists_auto(o))
+        asked.algorithms |= chooses ? ~0u : 1u << tri_algorithm_number(&tri_algorithm_direct);
+    return asked;
+}
+
 static tr_status run_rows(options *o, int64_t *num_wrong, tr_error *err)
 {
     o->plot.transport = o->shape.transport;
     /* As training does, where what messages cost decides. */
     bool chooses = lists_auto(o) && !shares_memory(o->shape.transport);
+    tri_comm_asked asked = what_is_asked(o, chooses);
     if (o->predicts || chooses)
-        TRI_TRY(o->comm ? tri_tuning_measure(o->comm, &o->tuning, err)
-                        : tri_comm_measure_prices(&o->shape, &o->tuning, err));
+        TRI_TRY(
+            o->comm
+                ? tri_comm_measure_prices_on(o->comm, &asked, &o->tuning, &o->factors, err)
+                : tri_comm_measure_prices(&o->shape, &asked, &o->tuning, &o->factors, err));
     print_head(o);
     for (int k = 0; k < o->num_colls; k++)
         TRI_TRY(run_operation(o, o->colls[k], num_wrong, err));

@@ -36,15 +36,27 @@ typedef struct tri_comm_timing {
 /* bytes cut to what divides into blocks of fp32 for the ranks; at least one element each. */
 uint64_t tri_comm_case_bytes(tri_coll coll, int num_ranks, uint64_t bytes);
 /* Starts the ranks, measures, ends them. timings: one for each algorithm. The tuning is what `auto`
- * chooses by, where it was measured; with prices_beside it gets those. */
+ * chooses by, where it was measured; with prices_beside it gets those, and factors of sizes around
+ * this one. */
 tr_status tri_comm_measure(const tri_comm_case *c, tri_tuning *tuning, tri_comm_timing *timings,
                            tr_error *err);
 /* On ranks that are there; collective. The timings are rank 0's alone. */
 tr_status tri_comm_measure_on(tr_comm *comm, const tri_comm_case *c, tri_tuning *tuning,
                               tri_comm_timing *timings, tr_error *err);
 
-/* What messages cost on this transport, measured on the ranks of a case. */
-tr_status tri_comm_measure_prices(const tri_comm_case *c, tri_tuning *tuning, tr_error *err);
+/* What predictions are asked for: bits of operations and of algorithms (by number). */
+typedef struct tri_comm_asked {
+    unsigned colls, algorithms; /* 0: none */
+    double most_bytes;
+} tri_comm_asked;
+
+/* What messages cost on this transport, measured on the ranks of a case: the tuning that `auto`
+ * chooses by, as training measures it, and the factors of what is to be predicted. */
+tr_status tri_comm_measure_prices(const tri_comm_case *c, const tri_comm_asked *asked,
+                                  tri_tuning *tuning, tri_factors *factors, tr_error *err);
+/* On ranks that are there; collective. */
+tr_status tri_comm_measure_prices_on(tr_comm *comm, const tri_comm_asked *asked, tri_tuning *tuning,
+                                     tri_factors *factors, tr_error *err);
 
 /* What nccl-tests multiply the algorithm bandwidth with, to get what a link must carry. */
 double tri_comm_bus_factor(tri_coll coll, int num_ranks);

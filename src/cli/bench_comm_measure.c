@@ -31,6 +31,8 @@ typedef struct shared {
     tri_comm_case c;
     tri_comm_timing timings[TRI_MOST_IN_TURN]; /* written by rank 0 */
     tri_tuning tuning;
+    tri_comm_asked asked;
+    tri_factors factors;
 } shared;
 
 /* One rank's part. */
@@ -296,25 +298,90 @@ static int case_footprints(const tri_comm_case *c, double *out)
     return num;
 }
 
+/* Sizes around the one of a case, never itself: a quarter of it, and four times as much. */
+enum { MOST_TRIALS = 2 };
+static const double least_predicted = 64 << 10, most_tried = 64 << 20;
+
+typedef struct trials {
+    tri_trial of[MOST_TRIALS];
+    int num;
+    void *send, *recv;
+} trials;
+
+static void plan_trials(bench_rank *b, trials *t)
+{
+    double bytes = (double)b->c->bytes;
+    *t = (trials){0};
+    if (bytes < least_predicted)
+        return;
+    t->of[t->num++].bytes = bytes / 4;
+    if (bytes * 4 <= most_tried)
+        t->of[t->num++].bytes = bytes * 4;
+    for (int k = 0; k < t->num; k++) {
+        t->of[k].coll = b->c->coll;
+        for (int a = 0; a < b->c->num_algorithms; a++) {
+            const tri_algorithm *algorithm;
+            tri_coll_shape shape = tri_shape_flat(b->c->num_ranks);
+            b->call.algorithm = b->c->algorithms[a];
+            if (tri_algorithm_parse(tri_comm_would_run(b->group, &b->call), &algorithm, &shape,
+                                    NULL) == TR_OK)
+                t->of[k].tries[tri_algorithm_number(algorithm)] = true;
+        }
+    }
+}
+
+static tr_status run_trials(tr_comm *comm, trials *t, tr_error *err)
+{
+    for (int k = 0; k < t->num; k++)
+        TRI_TRY(tri_trial_run(comm, &t->of[k], t->send, t->recv, t->of[k].bytes > 4e6 ? 2 : 4,
+                              sample_seconds, err));
+    return TR_OK;
+}
+
 /* A machine's memory may be twice as fast a minute later. Prices measured before and after the
- * samples, at the sizes in question, tell how good the formula is; those of the beginning tell how
- * good a forecast is. */
+ * samples, and algorithms tried at other sizes then, tell how good a prediction is; prices of the
+ * beginning tell how good a forecast is. */
 static tr_status time_beside_prices(bench_rank *b, tr_comm *comm, tri_comm_timing *timings,
-                                    tri_work_prices *prices, tr_error *err)
+                                    tri_tuning *tuning, tr_error *err)
 {
     double footprints[TRI_WORK_POINTS];
     int num = case_footprints(b->c, footprints);
     tri_work_times times = {0};
-    TRI_TRY(tri_work_measure(comm, footprints, num, &times, prices, err));
-    TRI_TRY(time_calls(b, timings, err));
-    return tri_work_measure(comm, footprints, num, &times, prices, err);
+    trials t;
+    plan_trials(b, &t);
+    size_t room = t.num > 0 ? (size_t)t.of[t.num - 1].bytes + 4096 : 0;
+    tr_status status = room ? tr_comm_alloc(comm, room, &t.send, err) : TR_OK;
+    if (status == TR_OK && room)
+        status = tr_comm_alloc(comm, room, &t.recv, err);
+    if (status == TR_OK && room) {
+        memset(t.send, 0, room);
+        memset(t.recv, 0, room);
+    }
+    if (status == TR_OK)
+        status = tri_work_measure(comm, footprints, num, &times, &tuning->work, err);
+    if (status == TR_OK)
+        status = run_trials(comm, &t, err);
+    if (status == TR_OK)
+        status = time_calls(b, timings, err);
+    if (status == TR_OK)
+        status = run_trials(comm, &t, err);
+    if (status == TR_OK)
+        status = tri_work_measure(comm, footprints, num, &times, &tuning->work, err);
+    tuning->factors = (tri_factors){.num_points = t.num};
+    for (int k = 0; status == TR_OK && b->rank == 0 && k < t.num; k++) {
+        tuning->factors.bytes[k] = t.of[k].bytes;
+        tri_trial_use(&t.of[k], k, tuning);
+    }
+    tr_comm_free(comm, t.send);
+    tr_comm_free(comm, t.recv);
+    return status;
 }
 
 static tr_status run_rank(tr_comm *comm, void *context, tr_error *err)
 {
     shared *s = context;
     tri_comm_timing timings[TRI_MOST_IN_TURN] = {0};
-    tri_work_prices work;
+    tri_tuning beside = s->tuning;
     bench_rank b = {.c = &s->c, .group = tr_comm_world(comm), .rank = tr_comm_rank(comm)};
     b.call = (tr_collective){
         .operation = operations[s->c.coll], .reduction = TR_SUM, .dtype = TR_F32, .root = ROOT};
@@ -329,11 +396,11 @@ static tr_status run_rank(tr_comm *comm, void *context, tr_error *err)
             b.send[i] = input(b.rank, i);
         b.call.send = b.send;
         b.call.recv = b.recv;
-        bool beside = b.c->prices_beside && s->tuning.work.num_points > 0;
-        status = beside ? time_beside_prices(&b, comm, timings, &work, err)
+        bool prices = b.c->prices_beside && beside.work.num_points > 0;
+        status = prices ? time_beside_prices(&b, comm, timings, &beside, err)
                         : time_calls(&b, timings, err);
-        if (beside && b.rank == 0)
-            s->tuning.work = work;
+        if (prices && b.rank == 0)
+            s->tuning = beside;
     }
     release(&b, comm, b.send);
     release(&b, comm, b.recv);
@@ -347,17 +414,35 @@ tr_status tri_comm_measure_on(tr_comm *comm, const tri_comm_case *c, tri_tuning 
 {
     shared s = {.c = *c, .tuning = *tuning};
     tr_status status = run_rank(comm, &s, err);
-    tuning->work = s.tuning.work;
+    *tuning = s.tuning;
     memcpy(timings, s.timings, (size_t)c->num_algorithms * sizeof *timings);
     return status;
 }
 
+tr_status tri_comm_measure_prices_on(tr_comm *comm, const tri_comm_asked *asked, tri_tuning *tuning,
+                                     tri_factors *factors, tr_error *err)
+{
+    *factors = (tri_factors){0};
+    TRI_TRY(tri_tuning_measure(comm, tuning, err));
+    tri_tuning full = *tuning;
+    if (asked->algorithms == 0 || tuning->work.num_points == 0)
+        return TR_OK;
+    TRI_TRY(tri_factors_measure(comm, asked->colls, asked->algorithms, asked->most_bytes, false,
+                                &full, err));
+    *factors = full.factors;
+    return TR_OK;
+}
+
 static tr_status price_rank(tr_comm *comm, void *context, tr_error *err)
 {
+    shared *s = context;
     tri_tuning tuning;
-    TRI_TRY(tri_tuning_measure(comm, &tuning, err));
-    if (tr_comm_rank(comm) == 0)
-        ((shared *)context)->tuning = tuning;
+    tri_factors factors;
+    TRI_TRY(tri_comm_measure_prices_on(comm, &s->asked, &tuning, &factors, err));
+    if (tr_comm_rank(comm) == 0) {
+        s->tuning = tuning;
+        s->factors = factors;
+    }
     return TR_OK;
 }
 
@@ -383,15 +468,17 @@ tr_status tri_comm_measure(const tri_comm_case *c, tri_tuning *tuning, tri_comm_
 {
     shared s = {.c = *c, .tuning = *tuning};
     tr_status status = run_world(&s, run_rank, err);
-    tuning->work = s.tuning.work;
+    *tuning = s.tuning;
     memcpy(timings, s.timings, (size_t)c->num_algorithms * sizeof *timings);
     return status;
 }
 
-tr_status tri_comm_measure_prices(const tri_comm_case *c, tri_tuning *tuning, tr_error *err)
+tr_status tri_comm_measure_prices(const tri_comm_case *c, const tri_comm_asked *asked,
+                                  tri_tuning *tuning, tri_factors *factors, tr_error *err)
 {
-    shared s = {.c = *c};
+    shared s = {.c = *c, .asked = *asked};
     tr_status status = run_world(&s, price_rank, err);
     *tuning = s.tuning;
+    *factors = s.factors;
     return status;
 }

@@ -2,7 +2,7 @@
  *
  * Where memory is shared it is direct: it has the fewest rounds and the fewest bytes of all, so no
  * price would change that. Elsewhere it is the one whose formula gives the least time at the prices
- * of the communicator (tuning.h), worked out once for each operation and power of two of bytes. All
+ * and factors of the communicator (tuning.h), worked out once for each operation and power of two of bytes. All
  * members have the same prices and see the same sizes, so all choose the same. */
 #include "comm/comm_internal.h"
 #include "comm/layout.h"
@@ -18,8 +18,8 @@ static double at_prices(const tri_coll_cost *cost, const tri_coll_prices *p)
     return cost->alpha_count * p->alpha + cost->beta_bytes * p->beta + cost->gamma_bytes * p->gamma;
 }
 
-double tri_tuning_time(const tri_tuning *tuning, const tri_algorithm *algorithm, tri_coll coll,
-                       const tri_coll_shape *shape, double bytes)
+double tri_tuning_formula(const tri_tuning *tuning, const tri_algorithm *algorithm, tri_coll coll,
+                          const tri_coll_shape *shape, double bytes)
 {
     tri_coll_cost cost;
     tri_rounds rounds;
@@ -51,6 +51,16 @@ double tri_tuning_time(const tri_tuning *tuning, const tri_algorithm *algorithm,
     return layered ? at_prices(&inner, &tuning->near) + cost.outer_alpha_count * tuning->far.alpha +
                          cost.outer_beta_bytes * tuning->far.beta
                    : at_prices(&cost, &tuning->far);
+}
+
+/* Factors are of all ranks; what a few of them do beside each other was not tried. */
+double tri_tuning_time(const tri_tuning *tuning, const tri_algorithm *algorithm, tri_coll coll,
+                       const tri_coll_shape *shape, double bytes)
+{
+    double seconds = tri_tuning_formula(tuning, algorithm, coll, shape, bytes);
+    if (shape->size != tuning->num_ranks || shape->num_dims != 0)
+        return seconds;
+    return seconds * tri_factors_of(&tuning->factors, algorithm, coll, shape->size, bytes);
 }
 
 static int cheapest(const tr_group *group, tri_coll coll, double bytes)

@@ -10,7 +10,10 @@
 #include <unistd.h>
 
 /* Awake as long as a wake-up costs, where there is a core for each rank; otherwise a few turns for
- * the others. */
+ * the others. The first part keeps the core; the rest offers it between looks: ranks may have been
+ * put on one core although there is one for each, and would stay there if the one that waits kept
+ * the other from running, and slept when it is done. */
+#define SPIN_NS    5000
 #define AWAKE_NS   100000
 #define NUM_YIELDS 8
 #define SLICE_MS   50
@@ -63,9 +66,11 @@ static bool try_awhile(tri_ports *ports, bool (*done)(const void *), const void 
                        pthread_mutex_t *mutex)
 {
     bool own_core = ports->comm->waiter.core_for_each;
-    uint64_t until = tri_now_ns() + AWAKE_NS;
-    for (int i = 0; own_core ? tri_now_ns() < until : i < NUM_YIELDS; i++) {
-        if (!own_core || mutex != NULL) { /* others want the core, or the mutex */
+    uint64_t begin = tri_now_ns(), waited = 0;
+    for (int i = 0; own_core ? waited < AWAKE_NS : i < NUM_YIELDS; i++) {
+        if (own_core)
+            waited = tri_now_ns() - begin;
+        if (!own_core || waited > SPIN_NS || mutex != NULL) { /* others want the core, or the mutex */
             release(mutex);
             sched_yield();
             retake(mutex);

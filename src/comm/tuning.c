@@ -7,6 +7,10 @@
 #include "comm/comm_internal.h"
 #include "comm/reduce.h"
 
+/* What training does all the time. */
+static const unsigned raced_colls = 1u << TRI_COLL_ALL_REDUCE | 1u << TRI_COLL_ALL_GATHER |
+                                    1u << TRI_COLL_REDUCE_SCATTER | 1u << TRI_COLL_ALL_TO_ALL;
+
 enum { NUM_SMALL = 31, NUM_LARGE = 7, LARGE_FLOATS = 1 << 18, MOST_WORKERS = 64 };
 
 void tri_comm_read_tuning(const tri_comm *comm, tri_tuning *tuning)
@@ -117,6 +121,17 @@ static tr_status measure_with(tri_comm *comm, int other, const char *algorithm, 
     return status;
 }
 
+static tr_status tell(tri_comm *comm, tri_tuning *tuning, tr_error *err)
+{
+    tr_collective call = {.operation = TR_BROADCAST,
+                          .dtype = TR_U8,
+                          .send = tuning,
+                          .recv = tuning,
+                          .count = sizeof *tuning,
+                          .algorithm = "tree"};
+    return tr_collective_run(comm->world, &call, err);
+}
+
 tr_status tri_tuning_measure(tri_comm *comm, tri_tuning *tuning, tr_error *err)
 {
     void *send = NULL, *recv = NULL;
@@ -146,14 +161,10 @@ tr_status tri_tuning_measure(tri_comm *comm, tri_tuning *tuning, tr_error *err)
             tuning->shared = tuning->near;
         tuning->near.gamma = tuning->far.gamma = tuning->shared.gamma = gamma;
         tuning->measured = true;
-        tr_collective tell = {.operation = TR_BROADCAST,
-                              .dtype = TR_U8,
-                              .send = tuning,
-                              .recv = tuning,
-                              .count = sizeof *tuning,
-                              .algorithm = "tree"};
-        status = tr_collective_run(comm->world, &tell, err);
+        status = tell(comm, tuning, err);
     }
+    if (status == TR_OK && tuning->work.num_points > 0 && !shares)
+        status = tri_factors_measure(comm, raced_colls, ~0u, 1e9, true, tuning, err);
     tr_comm_free(comm, send);
     tr_comm_free(comm, recv);
     return status;
@@ -169,13 +180,7 @@ tr_status tri_comm_tune(tri_comm *comm, const char *path, tr_error *err)
     if (comm->boot.rank == 0 && path != NULL)
         TRI_TRY(tri_tuning_load(path, &tuning, &found, err));
     tuning.measured = found;
-    tr_collective tell = {.operation = TR_BROADCAST,
-                          .dtype = TR_U8,
-                          .send = &tuning,
-                          .recv = &tuning,
-                          .count = sizeof tuning,
-                          .algorithm = "tree"};
-    TRI_TRY(tr_collective_run(comm->world, &tell, err));
+    TRI_TRY(tell(comm, &tuning, err));
     if (!tuning.measured) {
         TRI_TRY(tri_tuning_measure(comm, &tuning, err));
         if (comm->boot.rank == 0 && path != NULL)

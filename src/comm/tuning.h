@@ -5,6 +5,7 @@
 
 #include "collective/work.h"
 #include "comm/comm.h"
+#include "comm/tuning_factors.h"
 
 typedef struct tri_tuning {
     char transport[16];
@@ -14,14 +15,16 @@ typedef struct tri_tuning {
     tri_coll_prices shared; /* of reads in shared memory (direct); as near without */
     bool measured;          /* not the guesses that every communicator begins with */
     tri_work_prices work;   /* where all ranks are on one machine */
+    tri_factors factors;    /* of calls of all ranks, there */
 } tri_tuning;
 
 void tri_comm_read_tuning(const tri_comm *comm, tri_tuning *tuning);
 /* The same on all ranks, before the first call that leaves the choice open. */
 void tri_comm_set_tuning(tri_comm *comm, const tri_tuning *tuning);
 
-/* Measures: rank 0 with a neighbour, and with a rank of another machine. Collective; some
- * milliseconds. All ranks get rank 0's result. */
+/* Measures: rank 0 with a neighbour, and with a rank of another machine; where all are on one, what
+ * work costs, and where there is a choice also how algorithms do by it. Collective; some
+ * milliseconds, with work about a second. All ranks get rank 0's result. */
 tr_status tri_tuning_measure(tri_comm *comm, tri_tuning *tuning, tr_error *err);
 
 /* The times that prices of work are made of. */
@@ -50,6 +53,9 @@ tr_status tri_comm_tune(tri_comm *comm, const char *path, tr_error *err);
 
 /* Seconds of a call by the formula, or by walking through the rounds where links differ. bytes as
  * in tri_algorithm.cost. */
+double tri_tuning_formula(const tri_tuning *tuning, const tri_algorithm *algorithm, tri_coll coll,
+                          const tri_coll_shape *shape, double bytes);
+/* The same times the factor that was found by trying. */
 double tri_tuning_time(const tri_tuning *tuning, const tri_algorithm *algorithm, tri_coll coll,
                        const tri_coll_shape *shape, double bytes);
 

@@ -107,6 +107,41 @@ static bool read_work(const json_t *entry, tri_work_prices *w)
     return good;
 }
 
+/* ---- factors (tuning_factors.h): a list for each operation and algorithm that was tried ---- */
+
+static bool read_tried(const json_t *tried, int coll, tri_factors *f)
+{
+    const char *name;
+    json_t *list;
+    bool good = true;
+    json_object_foreach((json_t *)(uintptr_t)tried, name, list)
+    {
+        const tri_algorithm *algorithm = tri_algorithm_find(name);
+        int number = algorithm ? tri_algorithm_number(algorithm) : TRI_FACTOR_ALGORITHMS;
+        good = good && number < TRI_FACTOR_ALGORITHMS &&
+               read_numbers(list, f->num_points, 1e-4, f->of[coll][number]);
+    }
+    return good;
+}
+
+/* A file from before has none: then formulas are taken as they are. */
+static bool read_factors(const json_t *entry, tri_factors *f)
+{
+    const json_t *object = json_object_get(entry, "factors");
+    const json_t *bytes = json_object_get(object, "bytes");
+    *f = (tri_factors){0};
+    if (object == NULL)
+        return true;
+    f->num_points = (int)json_array_size(bytes);
+    bool good = f->num_points >= 1 && f->num_points <= TRI_FACTOR_POINTS &&
+                read_numbers(bytes, f->num_points, 1, f->bytes);
+    for (int k = 1; good && k < f->num_points; k++)
+        good = f->bytes[k] > f->bytes[k - 1];
+    for (int c = 0; good && c < TRI_NUM_COLLS; c++)
+        good = read_tried(json_object_get(object, tri_coll_name((tri_coll)c)), c, f);
+    return good;
+}
+
 static json_t *numbers_json(const double *numbers, int num)
 {
     json_t *list = json_array();
@@ -129,6 +164,22 @@ static json_t *work_json(const tri_work_prices *w)
     return object;
 }
 
+static json_t *factors_json(const tri_factors *f)
+{
+    json_t *object = json_pack("{s:o}", "bytes", numbers_json(f->bytes, f->num_points));
+    for (int c = 0; c < TRI_NUM_COLLS; c++) {
+        json_t *tried = json_object();
+        for (int a = 0; a < TRI_FACTOR_ALGORITHMS && tri_algorithm_at((size_t)a) != NULL; a++)
+            if (f->of[c][a][0] > 0)
+                json_object_set_new(tried, tri_algorithm_at((size_t)a)->name,
+                                    numbers_json(f->of[c][a], f->num_points));
+        if (json_object_size(tried) > 0)
+            json_object_set(object, tri_coll_name((tri_coll)c), tried);
+        json_decref(tried);
+    }
+    return object;
+}
+
 tr_status tri_tuning_load(const char *path, tri_tuning *tuning, bool *found, tr_error *err)
 {
     json_t *object, *entry;
@@ -142,7 +193,8 @@ tr_status tri_tuning_load(const char *path, tri_tuning *tuning, bool *found, tr_
             continue;
         *found = read_prices(entry, "near", &tuning->near) &&
                  read_prices(entry, "far", &tuning->far) &&
-                 read_prices(entry, "shared", &tuning->shared) && read_work(entry, &tuning->work);
+                 read_prices(entry, "shared", &tuning->shared) && read_work(entry, &tuning->work) &&
+                 read_factors(entry, &tuning->factors);
         tuning->measured = *found;
         if (!*found)
             status = tri_fail(err, TR_ERROR_INPUT,
@@ -178,6 +230,8 @@ static void put_entry(json_t *list, const tri_tuning *t)
                   prices_json(&t->far), "shared", prices_json(&t->shared));
     if (t->work.num_points > 0)
         json_object_set_new(entry, "work", work_json(&t->work));
+    if (t->factors.num_points > 0)
+        json_object_set_new(entry, "factors", factors_json(&t->factors));
     json_array_append_new(list, entry);
 }
 

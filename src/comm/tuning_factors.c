@@ -1,0 +1,213 @@
+#include "comm/tuning_factors.h"
+
+#include "comm/comm_internal.h"
+#include "comm/tuning.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const double usual[TRI_FACTOR_POINTS] = {1 << 10, 16 << 10, 256 << 10, 4 << 20, 32 << 20};
+
+/* Of a race: a run should not begin much later because of it. */
+static const double race_seconds = 0.8, too_long = 2;
+
+enum { MOST_CALLS = 400, RACE_POINTS = 4, RACE_SAMPLES = 3, FULL_SAMPLES = 5 };
+
+static bool is_tried(const tri_factors *f, tri_coll coll, int number)
+{
+    return f->num_points > 0 && number < TRI_FACTOR_ALGORITHMS && f->of[coll][number][0] > 0;
+}
+
+double tri_factors_of(const tri_factors *f, const tri_algorithm *algorithm, tri_coll coll, int size,
+                      double bytes)
+{
+    int number = tri_algorithm_number(algorithm), last = f->num_points - 1, k = 0;
+    if (!is_tried(f, coll, number))
+        return 1;
+    const double *of = f->of[coll][number];
+    double own = coll == TRI_COLL_ALL_TO_ALL ? bytes / size : bytes;
+    if (last == 0 || own <= f->bytes[0])
+        return of[0];
+    if (own >= f->bytes[last])
+        return of[last];
+    while (f->bytes[k + 1] < own)
+        k++;
+    double t = log(own / f->bytes[k]) / log(f->bytes[k + 1] / f->bytes[k]);
+    return of[k] * (1 - t) + of[k + 1] * t;
+}
+
+/* ---- samples ---- */
+
+static double formula_bytes(const tri_trial *trial, int size)
+{
+    return trial->coll == TRI_COLL_ALL_TO_ALL ? trial->bytes * size : trial->bytes;
+}
+
+static tr_status take_sample(tr_group *group, const tr_collective *call, int calls, double *seconds,
+                             tr_error *err)
+{
+    TRI_TRY(tr_barrier(group, err));
+    double begin = tri_now_s();
+    for (int i = 0; i < calls; i++)
+        TRI_TRY(tr_collective_run(group, call, err));
+    float mean = (float)((tri_now_s() - begin) / calls), most = 0;
+    TRI_TRY(tr_all_reduce(group, &mean, &most, 1, TR_F32, TR_MAX, err));
+    *seconds = (double)most;
+    return TR_OK;
+}
+
+/* How many calls make a sample; all ranks see the same time, so they agree. Also sets up buffers.
+ */
+static tr_status count_calls(tr_group *group, const tr_collective *call, double sample_seconds,
+                             int *calls, tr_error *err)
+{
+    double first, guess;
+    TRI_TRY(take_sample(group, call, 1, &first, err));
+    TRI_TRY(take_sample(group, call, 1, &guess, err));
+    guess = first < guess ? first : guess;
+    double some = sample_seconds / (guess > 1e-8 ? guess : 1e-8);
+    *calls = some < 1 ? 1 : some > MOST_CALLS ? MOST_CALLS : (int)some;
+    return TR_OK;
+}
+
+tr_status tri_trial_run(tri_comm *comm, tri_trial *trial, void *send, void *recv, int samples,
+                        double sample_seconds, tr_error *err)
+{
+    int calls[TRI_FACTOR_ALGORITHMS] = {0}, n = comm->boot.size;
+    bool blocks = trial->coll >= TRI_COLL_GATHER;
+    uint64_t elements = (uint64_t)(trial->bytes / sizeof(float) / (blocks ? n : 1));
+    elements = elements > 0 ? elements : 1;
+    trial->bytes = (double)elements * sizeof(float) * (blocks ? n : 1);
+    tr_collective call = {.operation = (tr_operation)trial->coll,
+                          .reduction = TR_SUM,
+                          .dtype = TR_F32,
+                          .send = send,
+                          .recv = recv,
+                          .count = elements};
+    for (int i = 0; i < samples && trial->num < TRI_MOST_TRIALS; i++, trial->num++)
+        for (int a = 0; a < TRI_FACTOR_ALGORITHMS; a++) {
+            if (!trial->tries[a])
+                continue;
+            call.algorithm = tri_algorithm_at((size_t)a)->name;
+            if (i == 0)
+                TRI_TRY(count_calls(comm->world, &call, sample_seconds, &calls[a], err));
+            else /* what the one before left in the caches is not ours */
+                TRI_TRY(tr_collective_run(comm->world, &call, err));
+            TRI_TRY(take_sample(comm->world, &call, calls[a], &trial->seconds[a][trial->num], err));
+        }
+    return TR_OK;
+}
+
+static int ascending(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static double median(const double *samples, int num)
+{
+    double sorted[TRI_MOST_TRIALS];
+    memcpy(sorted, samples, (size_t)num * sizeof *sorted);
+    qsort(sorted, (size_t)num, sizeof *sorted, ascending);
+    return (sorted[(num - 1) / 2] + sorted[num / 2]) / 2;
+}
+
+void tri_trial_use(const tri_trial *trial, int k, tri_tuning *tuning)
+{
+    tri_coll_shape shape = tri_shape_flat(tuning->num_ranks);
+    for (int a = 0; trial->num > 0 && a < TRI_FACTOR_ALGORITHMS; a++) {
+        if (!trial->tries[a])
+            continue;
+        double formula = tri_tuning_formula(tuning, tri_algorithm_at((size_t)a), trial->coll,
+                                            &shape, formula_bytes(trial, shape.size));
+        double factor = formula > 0 ? median(trial->seconds[a], trial->num) / formula : 1;
+        tuning->factors.of[trial->coll][a][k] =
+            factor < 1e-3 ? 1e-3 : (factor > 1e3 ? 1e3 : factor);
+    }
+}
+
+/* ---- all of them ---- */
+
+/* Those that have the operation; in a race without those that are far behind. */
+static void enter(const tri_tuning *tuning, unsigned algorithms, bool race, bool shares,
+                  tri_trial *trial)
+{
+    tri_coll_shape shape = tri_shape_flat(tuning->num_ranks);
+    double bytes = formula_bytes(trial, shape.size), times[TRI_FACTOR_ALGORITHMS] = {0}, least = 0;
+    for (int a = 0; a < TRI_FACTOR_ALGORITHMS && tri_algorithm_at((size_t)a) != NULL; a++) {
+        const tri_algorithm *algorithm = tri_algorithm_at((size_t)a);
+        trial->tries[a] = (algorithms >> a & 1) && (shares || !algorithm->needs_shared_memory) &&
+                          tri_algorithm_supports(algorithm, trial->coll, &shape);
+        if (!trial->tries[a])
+            continue;
+        times[a] = tri_tuning_time(tuning, algorithm, trial->coll, &shape, bytes);
+        least = least == 0 || times[a] < least ? times[a] : least;
+    }
+    for (int a = 0; race && tuning->factors.num_points > 0 && a < TRI_FACTOR_ALGORITHMS; a++)
+        trial->tries[a] &= times[a] <= too_long * least;
+}
+
+/* What was left out keeps the factor of the size before. */
+static void carry_on(tri_coll coll, int k, tri_factors *f)
+{
+    for (int a = 0; k > 0 && a < TRI_FACTOR_ALGORITHMS; a++)
+        if (f->of[coll][a][k] == 0)
+            f->of[coll][a][k] = f->of[coll][a][k - 1];
+}
+
+/* The same answer on all ranks. */
+static tr_status is_late(tri_comm *comm, double begin, bool *late, tr_error *err)
+{
+    float own = (float)(tri_now_s() - begin), most = 0;
+    TRI_TRY(tr_all_reduce(comm->world, &own, &most, 1, TR_F32, TR_MAX, err));
+    *late = (double)most > race_seconds;
+    return TR_OK;
+}
+
+static tr_status try_point(tri_comm *comm, unsigned colls, unsigned algorithms, bool race, int k,
+                           void *send, void *recv, tri_tuning *tuning, tr_error *err)
+{
+    bool shares = comm->transport->io == NULL;
+    for (int coll = 0; coll < TRI_NUM_COLLS; coll++) {
+        if (!(colls >> coll & 1) || coll == TRI_COLL_BARRIER)
+            continue;
+        tri_trial trial = {.coll = (tri_coll)coll, .bytes = usual[k]};
+        enter(tuning, algorithms, race, shares, &trial);
+        TRI_TRY(tri_trial_run(comm, &trial, send, recv, race ? RACE_SAMPLES : FULL_SAMPLES,
+                              race ? 5e-4 : 4e-3, err));
+        tri_trial_use(&trial, k, tuning);
+        carry_on(trial.coll, k, &tuning->factors);
+    }
+    return TR_OK;
+}
+
+tr_status tri_factors_measure(tri_comm *comm, unsigned colls, unsigned algorithms,
+                              double most_bytes, bool race, tri_tuning *tuning, tr_error *err)
+{
+    int num = race ? RACE_POINTS : TRI_FACTOR_POINTS;
+    while (num > 1 && usual[num - 1] > most_bytes)
+        num--;
+    void *send = NULL, *recv = NULL;
+    size_t room = (size_t)usual[num - 1] + 4096;
+    bool late = false;
+    double begin = tri_now_s();
+    tuning->factors = (tri_factors){0};
+    tr_status status = tr_comm_alloc(comm, room, &send, err);
+    if (status == TR_OK)
+        status = tr_comm_alloc(comm, room, &recv, err);
+    if (status == TR_OK) {
+        memset(send, 0, room);
+        memset(recv, 0, room);
+    }
+    for (int k = 0; k < num && status == TR_OK && !late; k++) {
+        tuning->factors.bytes[k] = usual[k];
+        status = try_point(comm, colls, algorithms, race, k, send, recv, tuning, err);
+        tuning->factors.num_points = k + 1;
+        if (status == TR_OK && race)
+            status = is_late(comm, begin, &late, err);
+    }
+    tr_comm_free(comm, send);
+    tr_comm_free(comm, recv);
+    return status;
+}
