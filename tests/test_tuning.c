@@ -15,22 +15,27 @@
 
 #include <cmocka.h>
 
-static const tri_tuning example = {.transport = "tcp",
-                                   .num_ranks = 4,
-                                   .num_machines = 2,
-                                   .near = {1e-6, 1.0 / 3e9, 1e-10},
-                                   .far = {3e-5, 1e-9, 1e-10},
-                                   .shared = {2e-6, 3e-9, 1e-10},
-                                   .measured = true,
-                                   .work = {.num_points = 2,
-                                            .num_cores = 3,
-                                            .call = 1e-6,
-                                            .round = {2e-6, 1.0 / 7e6},
-                                            .message = 1.0 / 3e6,
-                                            .sender = 0.25,
-                                            .footprint = {1e5, 1e7},
-                                            .all = {{1e-10, 2e-10}, {3e-10, 1.0 / 3e9}},
-                                            .alone = {{1e-11, 2e-11}}}};
+static const tri_tuning example = {
+    .transport = "tcp",
+    .num_ranks = 4,
+    .num_machines = 2,
+    .near = {1e-6, 1.0 / 3e9, 1e-10},
+    .far = {3e-5, 1e-9, 1e-10},
+    .shared = {2e-6, 3e-9, 1e-10},
+    .measured = true,
+    .work = {.num_points = 2,
+             .num_cores = 3,
+             .call = 1e-6,
+             .round = {2e-6, 1.0 / 7e6},
+             .message = 1.0 / 3e6,
+             .sender = 0.25,
+             .footprint = {1e5, 1e7},
+             .all = {{1e-10, 2e-10}, {3e-10, 1.0 / 3e9}},
+             .alone = {{1e-11, 2e-11}}},
+    .factors = {.num_points = 3,
+                .bytes = {1024, 1e5, 1e6},
+                .of[TRI_COLL_ALL_REDUCE] = {[1] = {1, 2, 1.0 / 3}, [3] = {7, 7, 7}},
+                .of[TRI_COLL_ALL_TO_ALL][1] = {4, 5, 6}}};
 
 static void write_text(const char *path, const char *text)
 {
@@ -63,12 +68,13 @@ static void file_keeps_what_was_measured(void **state)
     assert_memory_equal(&back.near, &example.near, sizeof back.near); /* to the last bit */
     assert_memory_equal(&back.far, &example.far, sizeof back.far);
     assert_memory_equal(&back.work, &example.work, sizeof back.work);
+    assert_memory_equal(&back.factors, &example.factors, sizeof back.factors);
     assert_int_equal(tri_tuning_load(path, &other, &found, &err), TR_OK);
     assert_true(found && other.near.alpha == 8);
     back.num_machines = 1; /* other machines, other prices */
     assert_int_equal(tri_tuning_load(path, &back, &found, &err), TR_OK);
     assert_false(found);
-    char text[4000] = "";
+    char text[8000] = "";
     FILE *file = fopen(path, "r");
     assert_true(fread(text, 1, sizeof text - 1, file) > 0);
     fclose(file);
@@ -77,6 +83,10 @@ static void file_keeps_what_was_measured(void **state)
 }
 
 #define PRICES "{\"alpha_s\": 1, \"beta_s_per_byte\": 1e-9, \"gamma_s_per_byte\": 0}"
+
+#define FACTORS                                                                                    \
+    "{\"version\": 1, \"comm\": [{\"transport\": \"tcp\", \"ranks\": 4, \"machines\": 2, "         \
+    "\"near\": " PRICES ", \"far\": " PRICES ", \"shared\": " PRICES ", \"factors\": "
 
 static void broken_files_are_refused(void **state)
 {
@@ -90,7 +100,12 @@ static void broken_files_are_refused(void **state)
         "\"near\": {\"alpha_s\": -1, \"beta_s_per_byte\": 1e-9, \"gamma_s_per_byte\": 0}}]}",
         "{\"version\": 1, \"comm\": [{\"transport\": \"tcp\", \"ranks\": 4, \"machines\": 2, "
         "\"near\": " PRICES ", \"far\": " PRICES ", \"shared\": " PRICES
-        ", \"work\": {\"cores\": 2, \"footprint_bytes\": [2, 1]}}]}"};
+        ", \"work\": {\"cores\": 2, \"footprint_bytes\": [2, 1]}}]}",
+        FACTORS "{\"bytes\": [2, 1]}}]}",
+        FACTORS "{\"bytes\": [1, 2, 3, 4, 5, 6, 7, 8, 9]}}]}",
+        FACTORS "{\"bytes\": [1, 2], \"all_reduce\": {\"ring\": [1]}}}]}",
+        FACTORS "{\"bytes\": [1, 2], \"all_reduce\": {\"ring\": [1, -1]}}}]}",
+        FACTORS "{\"bytes\": [1, 2], \"all_reduce\": {\"wheel\": [1, 1]}}}]}"};
     const char *dir = ((temp_dir *)*state)->path;
     char path[400];
     snprintf(path, sizeof path, "%s/tuning.json", dir);
@@ -243,6 +258,53 @@ static void prices_follow_the_footprint(void **state)
     assert_true(tri_work_time(&none, &tri_algorithm_ring, TRI_COLL_ALL_REDUCE, &two, 8) < 0);
 }
 
+static void factors_correct_the_formula(void **state)
+{
+    (void)state;
+    tri_tuning tuning = {.num_ranks = 4, .num_machines = 1, .near = {1e-6, 1e-9, 0}};
+    tri_coll_shape four = tri_shape_flat(4), two = tri_shape_flat(2);
+    const tri_algorithm *ring = &tri_algorithm_ring, *tree = &tri_algorithm_tree;
+    int number = tri_algorithm_number(ring);
+    tuning.factors = (tri_factors){.num_points = 2, .bytes = {1e4, 1e6}};
+    tuning.factors.of[TRI_COLL_ALL_REDUCE][number][0] = 2;
+    tuning.factors.of[TRI_COLL_ALL_REDUCE][number][1] = 4;
+    tuning.factors.of[TRI_COLL_ALL_TO_ALL][number][0] = 3;
+    tuning.factors.of[TRI_COLL_ALL_TO_ALL][number][1] = 5;
+    static const double bytes[] = {1, 1e4, 1e5, 1e6, 1e9}, factors[] = {2, 2, 3, 4, 4};
+    for (int i = 0; i < 5; i++) {
+        double is = tri_tuning_time(&tuning, ring, TRI_COLL_ALL_REDUCE, &four, bytes[i]) /
+                    tri_tuning_formula(&tuning, ring, TRI_COLL_ALL_REDUCE, &four, bytes[i]);
+        assert_true(is > factors[i] - 1e-9 && is < factors[i] + 1e-9);
+    }
+    /* By a rank's own bytes; what was not tried, and other numbers of ranks, by the formula. */
+    assert_true(tri_factors_of(&tuning.factors, ring, TRI_COLL_ALL_TO_ALL, 4, 4e5) == 4);
+    assert_true(tri_factors_of(&tuning.factors, ring, TRI_COLL_ALL_GATHER, 4, 4e5) == 1);
+    assert_true(tri_factors_of(&tuning.factors, tree, TRI_COLL_ALL_REDUCE, 4, 4e5) == 1);
+    assert_true(tri_tuning_time(&tuning, ring, TRI_COLL_ALL_REDUCE, &two, 1e5) ==
+                tri_tuning_formula(&tuning, ring, TRI_COLL_ALL_REDUCE, &two, 1e5));
+    assert_ptr_equal(best(&tuning, TRI_COLL_ALL_REDUCE, four, 1e6), &tri_algorithm_rabenseifner);
+    tuning.factors.of[TRI_COLL_ALL_REDUCE][number][1] = 0.01;
+    assert_ptr_equal(best(&tuning, TRI_COLL_ALL_REDUCE, four, 1e6), ring);
+}
+
+/* The median over the formula. */
+static void trials_become_factors(void **state)
+{
+    (void)state;
+    tri_tuning tuning = {.num_ranks = 2, .num_machines = 1, .near = {0, 1e-9, 0}};
+    tri_coll_shape two = tri_shape_flat(2);
+    int ring = tri_algorithm_number(&tri_algorithm_ring);
+    tri_trial trial = {.coll = TRI_COLL_ALL_TO_ALL, .bytes = 1e6, .num = 3};
+    double formula = tri_tuning_formula(&tuning, &tri_algorithm_ring, trial.coll, &two, 2e6);
+    trial.tries[ring] = true;
+    trial.seconds[ring][0] = 9 * formula;
+    trial.seconds[ring][1] = formula;
+    trial.seconds[ring][2] = 2 * formula;
+    tri_trial_use(&trial, 1, &tuning);
+    assert_true(tuning.factors.of[TRI_COLL_ALL_TO_ALL][ring][1] == 2);
+    assert_true(tuning.factors.of[TRI_COLL_ALL_TO_ALL][ring][0] == 0);
+}
+
 /* ---- on ranks ---- */
 
 static tr_status choose_on_ranks(tr_comm *comm, void *context, tr_error *err)
@@ -282,7 +344,16 @@ static tr_status choose_on_ranks(tr_comm *comm, void *context, tr_error *err)
     for (int r = 0; r < tr_comm_size(comm); r++)
         if (got[r] != own || !(own > 0) || !(tuning.near.beta > 0) || !(tuning.near.gamma > 0))
             return tri_fail(err, TR_ERROR_INTERNAL, "prices %g and %g", own, got[r]);
-    return TR_OK;
+    if (tuning.factors.num_points < 1 || !(tuning.factors.of[TRI_COLL_ALL_REDUCE][1][0] > 0))
+        return tri_fail(err, TR_ERROR_INTERNAL, "nothing was tried");
+    static const size_t num = sizeof tuning.factors;
+    char *all = malloc(num * (size_t)tr_comm_size(comm));
+    tr_status status = tr_all_gather(world, &tuning.factors, all, num, TR_U8, err);
+    for (int r = 0; status == TR_OK && r < tr_comm_size(comm); r++)
+        if (memcmp(all + num * (size_t)r, &tuning.factors, num) != 0)
+            status = tri_fail(err, TR_ERROR_INTERNAL, "other factors on rank %d", r);
+    free(all);
+    return status;
 }
 
 static void ranks_choose_alike(void **state)
@@ -333,6 +404,8 @@ int main(void)
         cmocka_unit_test(machines_decide),
         cmocka_unit_test(work_is_counted),
         cmocka_unit_test(prices_follow_the_footprint),
+        cmocka_unit_test(factors_correct_the_formula),
+        cmocka_unit_test(trials_become_factors),
         cmocka_unit_test(ranks_choose_alike),
         cmocka_unit_test(prices_are_measured_once),
     };

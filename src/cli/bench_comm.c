@@ -200,7 +200,9 @@ static tr_status read_options(const tri_cli *cli, int64_t num_ranks, options *o,
     o->json = tri_cli_flag(cli, "json");
     o->predicts = tri_cli_flag(cli, "predict");
     o->turns = tri_cli_flag(cli, "turns");
+    o->shape.bound = o->turns;
     o->shape.prices_beside = o->turns && o->predicts;
+    o->shape.uses = tri_cli_flag(cli, "use");
     o->shape.check_all = tri_cli_flag(cli, "check");
     o->shape.private_memory = tri_cli_flag(cli, "private");
     const char *transport = tri_cli_flag(cli, "transport");
@@ -358,7 +360,8 @@ static bool lists_auto(const options *o)
     return false;
 }
 
-/* Whatever `auto` may choose is predicted, too. With prices beside the rows they are asked there. */
+/* Whatever `auto` may choose is predicted, too. With prices beside the rows they are asked there.
+ */
 static tri_comm_asked what_is_asked(const options *o, bool chooses)
 {
     tri_comm_asked asked = {0};
@@ -388,10 +391,8 @@ static tr_status run_rows(options *o, int64_t *num_wrong, tr_error *err)
     bool chooses = lists_auto(o) && !shares_memory(o->shape.transport);
     tri_comm_asked asked = what_is_asked(o, chooses);
     if (o->predicts || chooses)
-        TRI_TRY(
-            o->comm
-                ? tri_comm_measure_prices_on(o->comm, &asked, &o->tuning, &o->factors, err)
-                : tri_comm_measure_prices(&o->shape, &asked, &o->tuning, &o->factors, err));
+        TRI_TRY(o->comm ? tri_comm_measure_prices_on(o->comm, &asked, &o->tuning, &o->factors, err)
+                        : tri_comm_measure_prices(&o->shape, &asked, &o->tuning, &o->factors, err));
     print_head(o);
     for (int k = 0; k < o->num_colls; k++)
         TRI_TRY(run_operation(o, o->colls[k], num_wrong, err));

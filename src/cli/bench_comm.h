@@ -19,6 +19,8 @@ typedef struct tri_comm_case {
     const char *transport; /* "thread": ranks are threads; others: processes */
     bool private_memory;   /* vectors in ordinary memory, not in tr_comm_alloc's */
     bool prices_beside;    /* measure what work costs before and after, at these sizes */
+    bool bound;            /* each rank to a core, where this program starts them */
+    bool uses;             /* read the result after each call, and count that, too */
     bool check_all;        /* look at the results after each sample as well */
     int num_ranks;
     /* As nccl-tests count them: the vector; all blocks together where there is one for each rank;

@@ -93,6 +93,7 @@ static const tri_flag bench_flags[] = {
      "comm: print the rounds of --ops on --ranks (default 4) instead (list: the algorithms); or "
      "a picture of the rows"},
     {"turns", NULL, "comm: all algorithms of a size take turns on the same ranks and vectors"},
+    {"use", NULL, "comm: every rank reads its result after each call, within the time"},
     {"predict", NULL, "comm: measure what messages cost, and show what the formulas make of it"},
     {0},
 };

@@ -2,8 +2,8 @@
  *
  * Where memory is shared it is direct: it has the fewest rounds and the fewest bytes of all, so no
  * price would change that. Elsewhere it is the one whose formula gives the least time at the prices
- * and factors of the communicator (tuning.h), worked out once for each operation and power of two of bytes. All
- * members have the same prices and see the same sizes, so all choose the same. */
+ * and factors of the communicator (tuning.h), worked out once for each operation and power of two
+ * of bytes. All members have the same prices and see the same sizes, so all choose the same. */
 #include "comm/comm_internal.h"
 #include "comm/layout.h"
 #include "comm/tuning.h"

@@ -32,20 +32,28 @@ typedef struct tri_descriptor {
     int32_t root;
     uint8_t operation, reduction, dtype, algorithm;
     uint8_t is_private; /* an operand that peers cannot reach */
-    tri_ref send, recv;
 } tri_descriptor;
+
+/* A member at a tick: that it has arrived and what it calls, in one line, so that whoever sees the
+ * one has the other. */
+typedef struct tri_arrival {
+    _Alignas(TRI_CACHE_LINE) tri_event tick; /* the last of its parity at which it has arrived */
+    tri_descriptor call;
+} tri_arrival;
 
 /* One member's part of a group in memory that all members reach. Behind it lie the counts of both
  * parities (send and recv), the channels of its ports and the two slots. */
 typedef struct tri_cell {
-    tri_event arrivals; /* member 0's is the group's: size * ticks */
-    tri_event finished; /* member 0's is the group's: units of work ended since the beginning */
-    tri_event bell;     /* somebody did something to this member's ports */
-    _Alignas(TRI_CACHE_LINE) _Atomic uint64_t tick;  /* at which this member has arrived */
-    _Atomic uint64_t busy;                           /* tick in whose units it is at work, or 0 */
-    _Alignas(TRI_CACHE_LINE) _Atomic uint64_t claim; /* tick << 32 | next unit of this home */
-    _Alignas(TRI_CACHE_LINE) tri_descriptor calls[2];
-    uint64_t cores[TRI_CORE_WORDS]; /* that this member may use */
+    tri_arrival arrivals[2]; /* by tick % 2 */
+    /* Member 0's are the group's: size * ticks (of many members, who do not look at each), and
+     * units of work ended since the beginning. */
+    _Alignas(TRI_CACHE_LINE) tri_event arrived;
+    _Alignas(TRI_CACHE_LINE) tri_event finished;
+    _Alignas(TRI_CACHE_LINE) tri_event bell; /* somebody did something to this member's ports */
+    _Alignas(TRI_CACHE_LINE) _Atomic uint64_t busy;    /* tick in whose units it is at work, or 0 */
+    _Alignas(TRI_CACHE_LINE) _Atomic uint64_t claim;   /* tick << 32 | next unit of this home */
+    _Alignas(TRI_CACHE_LINE) tri_ref send[2], recv[2]; /* operands of large calls, by tick % 2 */
+    uint64_t cores[TRI_CORE_WORDS];                    /* that this member may use */
 } tri_cell;
 
 /* The queue of started calls of a group and the thread that runs it; see lane.c. */

@@ -12,6 +12,8 @@
 /* Up to here a copy into the slot is cheaper than the second synchronisation of units. */
 #define SMALL_BYTES ((size_t)8 << 10)
 
+enum { FEW_MEMBERS = 8 };
+
 char *tri_grouped_digits(uint64_t n, char out[32])
 {
     char plain[24];
@@ -50,7 +52,13 @@ void tri_describe(const tri_descriptor *d, char *out, size_t capacity)
 
 static tri_descriptor *own_descriptor(const tr_group *group, uint64_t tick)
 {
-    return &group->cells[group->rank]->calls[tick % 2];
+    return &group->cells[group->rank]->arrivals[tick % 2].call;
+}
+
+static uint64_t arrived_at(const tr_group *group, int member)
+{
+    const tri_arrival *arrival = &group->cells[member]->arrivals[group->tick % 2];
+    return atomic_load_explicit(&arrival->tick.value, memory_order_relaxed);
 }
 
 /* The members that have not arrived, as text: "rank 2", "ranks 1, 3 and 5 more". */
@@ -59,10 +67,10 @@ static void list_missing(const tr_group *group, char *out, size_t capacity)
     int missing = 0, shown = 0;
     size_t length = 0;
     for (int i = 0; i < group->size; i++)
-        missing += atomic_load(&group->cells[i]->tick) < group->tick;
+        missing += arrived_at(group, i) < group->tick;
     length += (size_t)snprintf(out, capacity, missing == 1 ? "rank" : "ranks");
     for (int i = 0; i < group->size && shown < 8; i++)
-        if (atomic_load(&group->cells[i]->tick) < group->tick)
+        if (arrived_at(group, i) < group->tick)
             length += (size_t)snprintf(out + length, capacity - length, "%s %d", shown++ ? "," : "",
                                        group->ranks[i]);
     if (missing > shown)
@@ -73,7 +81,7 @@ static int first_missing(void *context)
 {
     const tr_group *group = context;
     for (int i = 0; i < group->size; i++)
-        if (atomic_load_explicit(&group->cells[i]->tick, memory_order_relaxed) < group->tick)
+        if (arrived_at(group, i) < group->tick)
             return group->ranks[i];
     return -1;
 }
@@ -111,15 +119,37 @@ tr_status tri_wait_failed(tr_group *group, const tr_collective *call, tri_wait_r
     return TR_ERROR_RUNTIME;
 }
 
+/* Few members look at each other's arrivals: nobody writes to a line of somebody else, and the line
+ * that says that a member has come says with what. */
+static tri_wait_result meet_each(tr_group *group, double *seconds)
+{
+    tri_wait_result result = TRI_WAIT_DONE;
+    tri_event_set(&group->cells[group->rank]->arrivals[group->tick % 2].tick, group->tick);
+    for (int k = 1; k < group->size && result == TRI_WAIT_DONE; k++) {
+        int i = (group->rank + k) % group->size;
+        result = tri_event_wait(group->waiter, &group->cells[i]->arrivals[group->tick % 2].tick,
+                                group->tick, first_missing, group, seconds);
+    }
+    return result;
+}
+
+/* Many count themselves in one place: each is woken once, by the last. */
+static tri_wait_result meet_all(tr_group *group, double *seconds)
+{
+    tri_event *arrived = &group->cells[0]->arrived;
+    uint64_t target = group->tick * (uint64_t)group->size;
+    atomic_store_explicit(&group->cells[group->rank]->arrivals[group->tick % 2].tick.value,
+                          group->tick, memory_order_release);
+    tri_event_add(arrived, 1, target);
+    return tri_event_wait(group->waiter, arrived, target, first_missing, group, seconds);
+}
+
 tr_status tri_tick(tr_group *group, const tr_collective *call, tr_error *err)
 {
-    uint64_t tick = ++group->tick, target = tick * (uint64_t)group->size;
-    tri_event *arrivals = &group->cells[0]->arrivals;
     double seconds = 0;
-    atomic_store_explicit(&group->cells[group->rank]->tick, tick, memory_order_release);
-    tri_event_add(arrivals, 1, target);
+    group->tick++;
     tri_wait_result result =
-        tri_event_wait(group->waiter, arrivals, target, first_missing, group, &seconds);
+        group->size <= FEW_MEMBERS ? meet_each(group, &seconds) : meet_all(group, &seconds);
     if (result == TRI_WAIT_DONE)
         return TR_OK;
     char who[120];
@@ -221,9 +251,9 @@ static tr_status compare_exchange(tr_group *group, tr_error *err)
 
 tr_status tri_compare(tr_group *group, const tr_collective *call, tr_error *err)
 {
-    const tri_descriptor *first = &group->cells[0]->calls[group->tick % 2];
+    const tri_descriptor *first = &group->cells[0]->arrivals[group->tick % 2].call;
     for (int i = 1; i < group->size; i++) {
-        const tri_descriptor *other = &group->cells[i]->calls[group->tick % 2];
+        const tri_descriptor *other = &group->cells[i]->arrivals[group->tick % 2].call;
         if (tri_same_call(first, other))
             continue;
         char a[160], b[160];
@@ -285,7 +315,7 @@ static void count_traffic(tr_group *group, const tr_collective *call)
 static bool anyone_private(const tr_group *group)
 {
     for (int i = 0; i < group->size; i++)
-        if (group->cells[i]->calls[group->tick % 2].is_private)
+        if (group->cells[i]->arrivals[group->tick % 2].call.is_private)
             return true;
     return false;
 }
@@ -294,16 +324,16 @@ tr_status tri_direct_run(tr_group *group, const tr_collective *call, tr_error *e
 {
     uint64_t tick = group->tick + 1, element = tri_dtype_bytes((tri_dtype)call->dtype);
     tri_descriptor *d = own_descriptor(group, tick);
+    tri_cell *cell = group->cells[group->rank];
     bool small = !exchange_varies(call) && tri_staged_fits(group, call, SMALL_BYTES);
     if (small) {
         tri_staged_fill(group, call, 0, tick);
     } else {
-        d->is_private =
-            !refer(group, call->send, tri_send_elements(group, call) * element, &d->send);
-        d->is_private |=
-            !refer(group, call->recv, tri_recv_elements(group, call) * element, &d->recv);
-        atomic_store_explicit(&group->cells[group->rank]->claim, tri_claim_first(tick),
-                              memory_order_relaxed);
+        d->is_private = !refer(group, call->send, tri_send_elements(group, call) * element,
+                               &cell->send[tick % 2]);
+        d->is_private |= !refer(group, call->recv, tri_recv_elements(group, call) * element,
+                                &cell->recv[tick % 2]);
+        atomic_store_explicit(&cell->claim, tri_claim_first(tick), memory_order_relaxed);
     }
     TRI_TRY(tri_tick(group, call, err));
     TRI_TRY(tri_compare(group, call, err));

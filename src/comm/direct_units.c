@@ -74,16 +74,17 @@ static tr_status map_operands(struct job *job, tr_error *err)
     tr_group *group = job->group;
     tr_comm *comm = group->comm;
     for (int i = 0; i < group->size; i++) {
-        const tri_descriptor *d = &group->cells[i]->calls[job->tick % 2];
+        const tri_ref *from = &group->cells[i]->send[job->tick % 2];
+        const tri_ref *to = &group->cells[i]->recv[job->tick % 2];
         void *send = NULL, *recv = NULL;
         if (i == group->rank) {
             send = (void *)(uintptr_t)job->call->send;
             recv = job->call->recv;
         } else {
-            if (d->send.segment != 0)
-                TRI_TRY(comm->transport->map(comm->state, group->ranks[i], d->send, &send, err));
-            if (d->recv.segment != 0)
-                TRI_TRY(comm->transport->map(comm->state, group->ranks[i], d->recv, &recv, err));
+            if (from->segment != 0)
+                TRI_TRY(comm->transport->map(comm->state, group->ranks[i], *from, &send, err));
+            if (to->segment != 0)
+                TRI_TRY(comm->transport->map(comm->state, group->ranks[i], *to, &recv, err));
         }
         job->send[i] = send;
         job->recv[i] = recv;

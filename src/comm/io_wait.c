@@ -70,7 +70,8 @@ static bool try_awhile(tri_ports *ports, bool (*done)(const void *), const void 
     for (int i = 0; own_core ? waited < AWAKE_NS : i < NUM_YIELDS; i++) {
         if (own_core)
             waited = tri_now_ns() - begin;
-        if (!own_core || waited > SPIN_NS || mutex != NULL) { /* others want the core, or the mutex */
+        if (!own_core || waited > SPIN_NS ||
+            mutex != NULL) { /* others want the core, or the mutex */
             release(mutex);
             sched_yield();
             retake(mutex);

@@ -8,14 +8,18 @@
 #include <stdlib.h>
 
 /* What a rank shows to the others; behind it the channels of its ports. */
+struct signal {
+    _Alignas(TRI_CACHE_LINE) tri_event event;
+};
+
 struct front {
-    tri_event bell;
-    tri_event signals[]; /* [size * TR_NUM_SIGNALS]: of each peer */
+    _Alignas(TRI_CACHE_LINE) tri_event bell;
+    struct signal signals[]; /* [size * TR_NUM_SIGNALS]: of each peer */
 };
 
 static size_t front_bytes(int size)
 {
-    size_t bytes = sizeof(struct front) + (size_t)size * TR_NUM_SIGNALS * sizeof(tri_event);
+    size_t bytes = sizeof(struct front) + (size_t)size * TR_NUM_SIGNALS * sizeof(struct signal);
     return (bytes + 4095) / 4096 * 4096;
 }
 
@@ -252,7 +256,7 @@ tr_status tr_signal(tr_comm *comm, int peer, int slot, uint64_t value, tr_error 
         return TR_OK;
     }
     struct front *front = comm->p2p.members[peer];
-    tri_event_raise(&front->signals[comm->boot.rank * TR_NUM_SIGNALS + slot], value);
+    tri_event_raise(&front->signals[comm->boot.rank * TR_NUM_SIGNALS + slot].event, value);
     return TR_OK;
 }
 
@@ -277,8 +281,8 @@ tr_status tr_wait_signal(tr_comm *comm, int peer, int slot, uint64_t value, tr_e
         pthread_mutex_unlock(&comm->p2p.mutex);
     } else {
         struct front *front = comm->p2p.members[comm->boot.rank];
-        result =
-            tri_event_wait(&comm->waiter, &front->signals[at], value, signal_peer, &peer, &seconds);
+        result = tri_event_wait(&comm->waiter, &front->signals[at].event, value, signal_peer, &peer,
+                                &seconds);
     }
     if (result == TRI_WAIT_STOPPED)
         return tri_fail(err, TR_ERROR_RUNTIME,

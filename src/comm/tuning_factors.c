@@ -7,12 +7,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const double usual[TRI_FACTOR_POINTS] = {1 << 10, 16 << 10, 256 << 10, 4 << 20, 32 << 20};
+static const double usual[TRI_FACTOR_POINTS] = {1 << 10,   8 << 10, 32 << 10, 128 << 10,
+                                                512 << 10, 2 << 20, 8 << 20,  32 << 20};
 
 /* Of a race: a run should not begin much later because of it. */
-static const double race_seconds = 0.8, too_long = 2;
+static const double slow_bytes = 512 << 10, race_seconds = 1.2, too_long = 2;
 
-enum { MOST_CALLS = 400, RACE_POINTS = 4, RACE_SAMPLES = 3, FULL_SAMPLES = 5 };
+enum { MOST_CALLS = 400, RACE_POINTS = 6, NUM_SAMPLES = 5, RACE_SAMPLES = 3 };
 
 static bool is_tried(const tri_factors *f, tri_coll coll, int number)
 {
@@ -174,8 +175,8 @@ static tr_status try_point(tri_comm *comm, unsigned colls, unsigned algorithms, 
             continue;
         tri_trial trial = {.coll = (tri_coll)coll, .bytes = usual[k]};
         enter(tuning, algorithms, race, shares, &trial);
-        TRI_TRY(tri_trial_run(comm, &trial, send, recv, race ? RACE_SAMPLES : FULL_SAMPLES,
-                              race ? 5e-4 : 4e-3, err));
+        int samples = race && usual[k] >= slow_bytes ? RACE_SAMPLES : NUM_SAMPLES;
+        TRI_TRY(tri_trial_run(comm, &trial, send, recv, samples, race ? 5e-4 : 4e-3, err));
         tri_trial_use(&trial, k, tuning);
         carry_on(trial.coll, k, &tuning->factors);
     }

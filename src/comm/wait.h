@@ -11,9 +11,10 @@
 
 #define TRI_CACHE_LINE 128 /* two lines: the neighbour is fetched along with one */
 
-/* A number that only grows, and how many sleep until it does. */
+/* A number that only grows, and how many sleep until it does. Whoever has one aligns it, so that it
+ * shares its line only with what is read along with it. */
 typedef struct tri_event {
-    _Alignas(TRI_CACHE_LINE) _Atomic uint64_t value;
+    _Atomic uint64_t value;
     _Atomic uint32_t sleepers;
 } tri_event;
 
@@ -40,6 +41,8 @@ bool tri_waiter_stopped(const tri_waiter *waiter);
 void tri_cores_read(uint64_t cores[TRI_CORE_WORDS]);
 int tri_cores_count(const uint64_t cores[TRI_CORE_WORDS]);
 
+/* Sets the value, which nobody else changes, and wakes all who sleep. */
+void tri_event_set(tri_event *event, uint64_t value);
 /* Raises the value to at least this and wakes all who sleep. */
 void tri_event_raise(tri_event *event, uint64_t value);
 /* Adds, and wakes when the sum has reached wake_at. */

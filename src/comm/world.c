@@ -36,7 +36,7 @@ struct tri_world {
     char token[40]; /* a random one */
     size_t mapped_bytes;
     tri_stop stop;
-    tri_event changed;
+    _Alignas(TRI_CACHE_LINE) tri_event changed;
     _Atomic int first_failed; /* 1 + rank, 0: none; 's message: */
     _Atomic int recorded;     /* the message is complete */
     char message[sizeof((tr_error *)0)->message];
