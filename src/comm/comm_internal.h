@@ -153,7 +153,10 @@ uint64_t tri_claim_first(uint64_t tick);
 /* ---- direct_staged.c: through the slots */
 bool tri_staged_fits(const tr_group *group, const tr_collective *call, size_t limit);
 void tri_staged_fill(tr_group *group, const tr_collective *call, uint64_t chunk, uint64_t tick);
-void tri_staged_drain(tr_group *group, const tr_collective *call, uint64_t chunk, uint64_t tick);
+/* Pieces that this member provides alone, and all the rest. */
+enum { TRI_OWN_PIECES = 1, TRI_OTHER_PIECES = 2 };
+void tri_staged_drain(tr_group *group, const tr_collective *call, uint64_t chunk, uint64_t tick,
+                      unsigned which);
 tr_status tri_direct_staged(tr_group *group, const tr_collective *call, tr_error *err);
 
 /* ---- rounds_run.c */

@@ -120,41 +120,49 @@ tr_status tri_wait_failed(tr_group *group, const tr_collective *call, tri_wait_r
 }
 
 /* Few members look at each other's arrivals: nobody writes to a line of somebody else, and the line
- * that says that a member has come says with what. */
-static tri_wait_result meet_each(tr_group *group, double *seconds)
+ * that says that a member has come says with what. Many count themselves in one place: each is
+ * woken once, by the last. */
+static void arrive(tr_group *group)
 {
+    tri_event *own = &group->cells[group->rank]->arrivals[++group->tick % 2].tick;
+    if (group->size <= FEW_MEMBERS) {
+        tri_event_set(own, group->tick);
+        return;
+    }
+    atomic_store_explicit(&own->value, group->tick, memory_order_release);
+    tri_event_add(&group->cells[0]->arrived, 1, group->tick * (uint64_t)group->size);
+}
+
+static tri_wait_result await_others(tr_group *group, double *seconds)
+{
+    uint64_t tick = group->tick, all = tick * (uint64_t)group->size;
     tri_wait_result result = TRI_WAIT_DONE;
-    tri_event_set(&group->cells[group->rank]->arrivals[group->tick % 2].tick, group->tick);
+    if (group->size > FEW_MEMBERS)
+        return tri_event_wait(group->waiter, &group->cells[0]->arrived, all, first_missing, group,
+                              seconds);
     for (int k = 1; k < group->size && result == TRI_WAIT_DONE; k++) {
         int i = (group->rank + k) % group->size;
-        result = tri_event_wait(group->waiter, &group->cells[i]->arrivals[group->tick % 2].tick,
-                                group->tick, first_missing, group, seconds);
+        result = tri_event_wait(group->waiter, &group->cells[i]->arrivals[tick % 2].tick, tick,
+                                first_missing, group, seconds);
     }
     return result;
 }
 
-/* Many count themselves in one place: each is woken once, by the last. */
-static tri_wait_result meet_all(tr_group *group, double *seconds)
-{
-    tri_event *arrived = &group->cells[0]->arrived;
-    uint64_t target = group->tick * (uint64_t)group->size;
-    atomic_store_explicit(&group->cells[group->rank]->arrivals[group->tick % 2].tick.value,
-                          group->tick, memory_order_release);
-    tri_event_add(arrived, 1, target);
-    return tri_event_wait(group->waiter, arrived, target, first_missing, group, seconds);
-}
-
-tr_status tri_tick(tr_group *group, const tr_collective *call, tr_error *err)
+static tr_status meet(tr_group *group, const tr_collective *call, tr_error *err)
 {
     double seconds = 0;
-    group->tick++;
-    tri_wait_result result =
-        group->size <= FEW_MEMBERS ? meet_each(group, &seconds) : meet_all(group, &seconds);
+    tri_wait_result result = await_others(group, &seconds);
     if (result == TRI_WAIT_DONE)
         return TR_OK;
     char who[120];
     list_missing(group, who, sizeof who);
     return tri_wait_failed(group, call, result, seconds, who, err);
+}
+
+tr_status tri_tick(tr_group *group, const tr_collective *call, tr_error *err)
+{
+    arrive(group);
+    return meet(group, call, err);
 }
 
 static uint64_t hash_counts(const uint64_t *counts, int n)
@@ -335,11 +343,14 @@ tr_status tri_direct_run(tr_group *group, const tr_collective *call, tr_error *e
                                 &cell->recv[tick % 2]);
         atomic_store_explicit(&cell->claim, tri_claim_first(tick), memory_order_relaxed);
     }
-    TRI_TRY(tri_tick(group, call, err));
+    arrive(group);
+    if (small) /* what nobody else has a part in, while the others are on their way */
+        tri_staged_drain(group, call, 0, tick, TRI_OWN_PIECES);
+    TRI_TRY(meet(group, call, err));
     TRI_TRY(tri_compare(group, call, err));
     count_traffic(group, call);
     if (small) {
-        tri_staged_drain(group, call, 0, tick);
+        tri_staged_drain(group, call, 0, tick, TRI_OTHER_PIECES);
         return TR_OK;
     }
     if (anyone_private(group))

@@ -89,7 +89,8 @@ static void combine_slots(tr_group *group, const tr_collective *call, unsigned p
     }
 }
 
-void tri_staged_drain(tr_group *group, const tr_collective *call, uint64_t chunk, uint64_t tick)
+void tri_staged_drain(tr_group *group, const tr_collective *call, uint64_t chunk, uint64_t tick,
+                      unsigned which)
 {
     tri_layout layout = {group, call, false};
     uint64_t element = tri_dtype_bytes((tri_dtype)call->dtype);
@@ -98,7 +99,9 @@ void tri_staged_drain(tr_group *group, const tr_collective *call, uint64_t chunk
     for (int i = own.first; i < own.end; i += own.step) {
         tri_piece piece = tri_layout_piece(&layout, i);
         bool mine = piece.target < 0 || piece.target == group->rank;
-        if (!mine || !part(&piece, chunk, elements, &first, &n))
+        bool own = piece.source == group->rank;
+        if (!mine || !(which & (own ? TRI_OWN_PIECES : TRI_OTHER_PIECES)) ||
+            !part(&piece, chunk, elements, &first, &n))
             continue;
         char *to = (char *)call->recv + (piece.recv_at + first) * element;
         uint64_t offset = (uint64_t)piece.index * elements * element;
@@ -142,7 +145,7 @@ tr_status tri_direct_staged(tr_group *group, const tr_collective *call, tr_error
         if (shared)
             TRI_TRY(share(group, call, k, err));
         else
-            tri_staged_drain(group, call, k, group->tick);
+            tri_staged_drain(group, call, k, group->tick, TRI_OWN_PIECES | TRI_OTHER_PIECES);
     }
     return TR_OK;
 }
