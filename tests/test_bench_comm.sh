@@ -28,6 +28,11 @@ for word in all_reduce all_to_all direct ring bruck pairwise; do
 done
 "$trireme" bench comm --predict --json --transport thread --sizes 1k --ops all_reduce --algorithms ring >"$work/row" 2>&1
 grep -q '"predicted_us": [0-9.]*[1-9]' "$work/row" || fail "no prediction: $(cat "$work/row")"
+# In turns, with prices and trials beside the samples; auto says what it chose.
+"$trireme" bench comm --turns --use --predict --json --transport tcp --ranks 3 --sizes 64k --ops all_to_all \
+    --algorithms ring,pairwise,auto >"$work/row" 2>&1
+[ "$(grep -c '"wrong": 0,.*"predicted_us": [0-9.]*[1-9]' "$work/row")" -eq 3 ] || fail "in turns: $(cat "$work/row")"
+grep -q '"algorithm": "auto".*"chosen": "[a-z]' "$work/row" || fail "what auto chose: $(cat "$work/row")"
 "$trireme" bench comm --draw "$work/no/such/dir.svg" --transport thread --sizes 1k --algorithms ring >"$work/out" 2>&1
 [ $? -eq 1 ] && grep -q "no/such/dir.svg" "$work/out" || fail "a picture that cannot be written: $(tail -n 1 "$work/out")"
 
