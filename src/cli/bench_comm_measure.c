@@ -36,6 +36,16 @@ typedef struct shared {
     tri_factors factors;
 } shared;
 
+/* Sizes around the one of a case, never itself: half of it, and twice as much. */
+enum { MOST_TRIALS = 2 };
+static const double least_predicted = 64 << 10, most_tried = 64 << 20;
+
+typedef struct trials {
+    tri_trial of[MOST_TRIALS];
+    int num;
+    void *send, *recv;
+} trials;
+
 /* One rank's part. */
 typedef struct bench_rank {
     const tri_comm_case *c;
@@ -44,6 +54,8 @@ typedef struct bench_rank {
     tr_collective call;
     float *send, *recv;
     uint64_t num_send, num_recv; /* elements; num_recv is 0 where nothing is received */
+    tr_comm *comm;
+    trials *trials; /* NULL: none */
 } bench_rank;
 
 static bool has_blocks(tri_coll coll)
@@ -247,10 +259,25 @@ static tr_status warm_up(bench_rank *b, int num, tri_comm_timing *timing, tr_err
     return TR_OK;
 }
 
+/* Between the turns, so that what happens to the samples happens to the trials. */
+static tr_status run_trials(bench_rank *b, int turn, tr_error *err)
+{
+    trials *t = b->trials;
+    bool now = turn < 3 || (turn & (turn - 1)) == 0;
+    for (int k = 0; now && t != NULL && k < t->num; k++)
+        TRI_TRY(tri_trial_run(b->comm, &t->of[k], t->send, t->recv, t->of[k].bytes > 20e6 ? 1 : 2,
+                              sample_seconds, err));
+    return TR_OK;
+}
+
 static tr_status sample_in_turn(bench_rank *b, double (*samples)[MOST_SAMPLES],
                                 tri_comm_timing *timings, tr_error *err)
 {
-    for (int i = 0; i < MOST_SAMPLES; i++)
+    int most = 0;
+    for (int a = 0; a < b->c->num_algorithms; a++)
+        most = timings[a].num_samples > most ? timings[a].num_samples : most;
+    for (int i = 0; i < most; i++) {
+        TRI_TRY(run_trials(b, i, err));
         for (int a = 0; a < b->c->num_algorithms; a++) {
             b->call.algorithm = b->c->algorithms[a];
             if (i >= timings[a].num_samples)
@@ -263,6 +290,7 @@ static tr_status sample_in_turn(bench_rank *b, double (*samples)[MOST_SAMPLES],
             if (b->c->check_all)
                 TRI_TRY(check_result(b, &timings[a], err));
         }
+    }
     return TR_OK;
 }
 
@@ -316,16 +344,6 @@ static int case_footprints(const tri_comm_case *c, double *out)
     return num;
 }
 
-/* Sizes around the one of a case, never itself: half of it, and twice as much. */
-enum { MOST_TRIALS = 2 };
-static const double least_predicted = 64 << 10, most_tried = 64 << 20;
-
-typedef struct trials {
-    tri_trial of[MOST_TRIALS];
-    int num;
-    void *send, *recv;
-} trials;
-
 static void plan_trials(bench_rank *b, trials *t)
 {
     double bytes = (double)b->c->bytes;
@@ -348,19 +366,9 @@ static void plan_trials(bench_rank *b, trials *t)
     }
 }
 
-static tr_status run_trials(tr_comm *comm, trials *t, tr_error *err)
-{
-    for (int k = 0; k < t->num; k++) {
-        double bytes = t->of[k].bytes;
-        int samples = bytes > 20e6 ? 2 : bytes > 4e6 ? 3 : 6;
-        TRI_TRY(tri_trial_run(comm, &t->of[k], t->send, t->recv, samples, sample_seconds, err));
-    }
-    return TR_OK;
-}
-
 /* A machine's memory may be twice as fast a minute later. Prices measured before and after the
- * samples, and algorithms tried at other sizes then, tell how good a prediction is; prices of the
- * beginning tell how good a forecast is. */
+ * samples, and algorithms tried at other sizes between, tell how good a prediction is; prices of
+ * the beginning tell how good a forecast is. */
 static tr_status time_beside_prices(bench_rank *b, tr_comm *comm, tri_comm_timing *timings,
                                     tri_tuning *tuning, tr_error *err)
 {
@@ -379,12 +387,11 @@ static tr_status time_beside_prices(bench_rank *b, tr_comm *comm, tri_comm_timin
     }
     if (status == TR_OK)
         status = tri_work_measure(comm, footprints, num, &times, &tuning->work, err);
-    if (status == TR_OK)
-        status = run_trials(comm, &t, err);
+    b->comm = comm;
+    b->trials = &t;
     if (status == TR_OK)
         status = time_calls(b, timings, err);
-    if (status == TR_OK)
-        status = run_trials(comm, &t, err);
+    b->trials = NULL;
     if (status == TR_OK)
         status = tri_work_measure(comm, footprints, num, &times, &tuning->work, err);
     tuning->factors = (tri_factors){.num_points = t.num};

@@ -149,12 +149,18 @@ static void enter(const tri_tuning *tuning, unsigned algorithms, bool race, bool
         trial->tries[a] &= times[a] <= too_long * least;
 }
 
-/* What was left out keeps the factor of the size before. */
+/* What was left out gets the factor of the size before; and where those that ran became worse, for
+ * a reason that prices do not know, as much worse as the worst of them: not having been tried is no
+ * merit. */
 static void carry_on(tri_coll coll, int k, tri_factors *f)
 {
+    double worse = 1;
+    for (int a = 0; k > 0 && a < TRI_FACTOR_ALGORITHMS; a++)
+        if (f->of[coll][a][k] > worse * f->of[coll][a][k - 1] && f->of[coll][a][k - 1] > 0)
+            worse = f->of[coll][a][k] / f->of[coll][a][k - 1];
     for (int a = 0; k > 0 && a < TRI_FACTOR_ALGORITHMS; a++)
         if (f->of[coll][a][k] == 0)
-            f->of[coll][a][k] = f->of[coll][a][k - 1];
+            f->of[coll][a][k] = worse * f->of[coll][a][k - 1];
 }
 
 /* The same answer on all ranks. */
