@@ -53,7 +53,7 @@ static void find_uses(versions *v, bool delayed)
 static uint32_t instance_of(const versions *v, uint32_t version)
 {
     uint32_t i = 0;
-    while (v->holder[i] != version)
+    while (i < v->num && v->holder[i] != version)
         i++;
     return i;
 }
@@ -91,7 +91,7 @@ static void assign(versions *v)
             to = 0;
             if (from != 0)
                 call->copy_from = from;
-        } else if (v->of[call->microbatch] != TRI_NONE) {
+        } else if (v->of[call->microbatch] <= newest) { /* not a receive ahead of its forward */
             to = instance_of(v, v->of[call->microbatch]);
         }
         set_instance(program, call, to);
