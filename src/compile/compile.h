@@ -29,9 +29,9 @@ typedef struct tri_compile_config {
     tri_recompute_config recompute;
     tri_fusions fusions;     /* what the device offers */
     tri_memory_needs memory; /* and what it asks for */
-    const char *schedule; /* of a pipeline: a name of schedule/table.c, or csv:FILE */
-    int64_t chunks;       /* on each rank of it; 0: what the schedule has by default */
-    const char *stages;   /* layers of each chunk, "4,4,3,5"; "" or NULL: divided by cost */
+    const char *schedule;    /* of a pipeline: a name of schedule/table.c, or csv:FILE */
+    int64_t chunks;          /* on each rank of it; 0: what the schedule has by default */
+    const char *stages;      /* layers of each chunk, "4,4,3,5"; "" or NULL: divided by cost */
 } tri_compile_config;
 
 /* Rows of one micro-batch of one rank: the batch divided over dp and micro-batches, rounded up

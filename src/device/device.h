@@ -72,8 +72,8 @@ typedef struct tri_device_queue {
     /* Waits for what was enqueued before the mark was. May be NULL: the host then only waits. */
     tr_status (*reach)(tri_device *device, uint32_t mark, tr_error *err);
     double (*seconds_between)(tri_device *device, uint32_t first, uint32_t second);
-    /* What the device keeps for kernels itself, at most (reserve_scratch). A call that needs more is
-     * lent a piece of the program's memory: what is called from here on uses that, and with NULL
+    /* What the device keeps for kernels itself, at most (reserve_scratch). A call that needs more
+     * is lent a piece of the program's memory: what is called from here on uses that, and with NULL
      * what is reserved again. */
     size_t own_scratch;
     void (*lend_scratch)(tri_device *device, void *memory, size_t bytes);
