@@ -79,7 +79,7 @@ BENCHES  = $(patsubst bench/%.c,$(BUILD)/bench/%,$(wildcard bench/*.c))
         format-check docs clean
 # Objects of tests are kept. Only they: whatever is secondary may be missing without being made, and
 # what is said below of CUDA relies on a file that is missing.
-.SECONDARY: $(TESTS:=.o)
+.SECONDARY: $(patsubst tests/%.c,$(BUILD)/tests/%.o,$(wildcard tests/*.c tests/helpers/*.c))
 .DEFAULT_GOAL := all
 
 # Set-up first, then a second make that sees the packages it installed.
