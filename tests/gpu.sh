@@ -22,12 +22,13 @@ if ! "$trireme" train recipes/tiny.yaml --set train.steps=1 --set run.device=cud
     exit 1
 fi
 
-if [ -x "$build/tests/test_cuda_kernels" ] && [ -z "${SKIP_KERNELS:-}" ]; then
-    "$build/tests/test_cuda_kernels" >"$work/kernels.out" 2>&1 || {
-        grep -v "OK \]\|RUN" "$work/kernels.out" | head -n 80
-        fail "kernels"
+for test in test_cuda_products test_cuda_kernels; do
+    [ -x "$build/tests/$test" ] && [ -z "${SKIP_KERNELS:-}" ] || continue
+    "$build/tests/$test" >"$work/$test.out" 2>&1 || {
+        grep -v "OK \]\|RUN" "$work/$test.out" | head -n 80
+        fail "$test"
     }
-fi
+done
 
 run() { # name, then settings
     local name=$1 set=()
@@ -117,6 +118,22 @@ run wide-fp8-again "${wide[@]}" run.device=cuda precision.linear=fp8
 same wide-fp8 wide-fp8-again
 run wide-fp8-dp2 "${wide[@]}" run.device=cuda precision.linear=fp8 layout.dp=2 layout.zero=3
 close wide-fp8 wide-fp8-dp2 loss 2e-2
+# How large products are done is measured once, and later runs do the same: also two ranks at once.
+kept() { # name, then settings
+    local name=$1
+    shift
+    run "$name" model.dropout=0 model.dim=768 model.num_heads=12 data.seq_len=256 train.batch=32 optim.lr=1e-4 \
+        precision.kind=bf16 run.device=cuda run.tuning="$work/tuning.json" "$@"
+}
+for layout in layout.dp=1 layout.dp=2 precision.linear=fp8; do
+    kept measured-$layout $layout
+    grep -c '"gpu"' "$work/tuning.json" >"$work/measured" || fail "nothing was kept for $layout"
+    cp "$work/tuning.json" "$work/before.json"
+    kept kept-$layout $layout
+    same measured-$layout kept-$layout
+    cmp -s "$work/before.json" "$work/tuning.json" || fail "$layout measured again what was kept"
+    echo "$layout: $(cat "$work/measured") products are kept"
+done
 run bert model.kind=bert model.dropout=0.1 optim.lr=1e-3
 run bert-gpu model.kind=bert model.dropout=0.1 optim.lr=1e-3 run.device=cuda
 close bert bert-gpu loss 1e-4

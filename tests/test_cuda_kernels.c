@@ -520,86 +520,6 @@ static void test_attention_in_pieces(void **state)
     free(got[1]);
 }
 
-/* A product large enough to be measured, before and after it was. */
-static void check_tuned(tri_epilogue epilogue, bool trans_a, bool trans_b, tri_dtype out)
-{
-    enum { M = 4096, N = 1152, K = 512 };
-    tr_error err = {0};
-    tri_cuda *cuda = shared_state();
-    size_t a = (size_t)M * K, b = (size_t)K * N, c = (size_t)M * N, c_bytes = c * 4;
-    size_t bytes = 2 * (a + b) + 2 * N + 4 * c_bytes;
-    unsigned char *data = gpu.def->alloc(bytes + TRI_CUDA_BLAS_WORKSPACE);
-    float *host = malloc(2 * c_bytes);
-    assert_non_null(data);
-    assert_non_null(host);
-    void *scratch = cuda->scratch;
-    size_t scratch_bytes = cuda->scratch_bytes;
-    cuda->scratch = data + bytes;
-    cuda->scratch_bytes = TRI_CUDA_BLAS_WORKSPACE;
-    tri_cuda_fill_noise(data, (int64_t)((bytes - 4 * c_bytes) / 2), TRI_BF16, cuda->stream);
-    unsigned char *results = data + 2 * (a + b) + 2 * N;
-    tri_cuda_fill_noise(results, (int64_t)c, out, cuda->stream);
-    tri_cuda_product p = {.m = M,
-                          .n = N,
-                          .k = K,
-                          .a = data,
-                          .b = data + 2 * a,
-                          .trans_a = trans_a,
-                          .trans_b = trans_b,
-                          .in = TRI_BF16,
-                          .out = out,
-                          .alpha = 0.05f,
-                          .epilogue = epilogue,
-                          .bias = data + 2 * (a + b),
-                          .c = results + 2 * c_bytes};
-    p.aux = epilogue == TRI_EPILOGUE_BIAS_GELU   ? results + c_bytes
-            : epilogue == TRI_EPILOGUE_GELU_GRAD ? results
-                                                 : NULL;
-    p.add = epilogue == TRI_EPILOGUE_ADD ? results : NULL;
-    for (int tuned = 0; tuned < 2; tuned++) {
-        if (tuned)
-            tri_cuda_blas_tune(cuda, &p);
-        p.c = results + (size_t)(2 + tuned) * c_bytes;
-        tri_cuda_product plain = p;
-        plain.epilogue = TRI_EPILOGUE_NONE;
-        if (!tri_cuda_blas_run(cuda, &p)) { /* better apart */
-            assert_true(tuned);
-            assert_true(tri_cuda_blas_run(cuda, &plain));
-            tri_cuda_epilogue(cuda, &p);
-        }
-        must(gpu.def->queue->download(&gpu, (char *)host + (size_t)tuned * c_bytes, p.c,
-                                      c * tri_dtype_bytes(out), &err),
-             &err);
-    }
-    must(gpu.def->queue->finish(&gpu, &err), &err);
-    float largest = 0, apart = 0;
-    for (size_t i = 0; i < c; i++) {
-        float x = element((unsigned char *)host, out, (int64_t)i);
-        float y = element((unsigned char *)host + c_bytes, out, (int64_t)i);
-        largest = fmaxf(largest, fabsf(x));
-        apart = isnan(y) ? INFINITY : fmaxf(apart, fabsf(x - y));
-    }
-    if (!(apart <= (out == TRI_F32 ? 2e-5f : 0x1p-7f) * largest) || largest == 0)
-        wrong("a measured product with epilogue %d is off by %g (largest %g)", (int)epilogue,
-              (double)apart, (double)largest);
-    cuda->scratch = scratch;
-    cuda->scratch_bytes = scratch_bytes;
-    gpu.def->free(data, bytes);
-    free(host);
-}
-
-static void test_measured_products(void **state)
-{
-    (void)state;
-    num_wrong = 0;
-    check_tuned(TRI_EPILOGUE_NONE, true, false, TRI_F32);
-    check_tuned(TRI_EPILOGUE_BIAS, false, true, TRI_BF16);
-    check_tuned(TRI_EPILOGUE_BIAS_GELU, false, true, TRI_BF16);
-    check_tuned(TRI_EPILOGUE_GELU_GRAD, false, false, TRI_BF16);
-    check_tuned(TRI_EPILOGUE_ADD, false, false, TRI_BF16);
-    assert_int_equal(num_wrong, 0);
-}
-
 /* Close, though not the same bits each time. */
 static void test_attention_in_any_order(void **state)
 {
@@ -764,7 +684,6 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_8_bits),
         cmocka_unit_test(test_every_case),
         cmocka_unit_test(test_attention_without_cudnn),
-        cmocka_unit_test(test_measured_products),
         cmocka_unit_test(test_attention_in_any_order),
         cmocka_unit_test(test_many_at_once),
         cmocka_unit_test(test_shared_sum),

@@ -491,11 +491,15 @@ static float *memory_of(const net *n, int which, const char *name)
     return tri_executor_memory(&n->executor[which], value, 0);
 }
 
-/* Runs the backward once and keeps loss and gradients; the accumulators hold rubbish before. */
+/* Runs the backward once and keeps loss and gradients. Wherever they lie there is rubbish before:
+ * in memory of their own, or among the activations. */
 static void make_gradients(net *n)
 {
+    static const tri_slab_kind kinds[] = {TRI_SLAB_GRAD, TRI_SLAB_SHARED};
     char name[32];
-    memset(n->store.slabs[TRI_SLAB_GRAD].memory, 0xff, n->store.slabs[TRI_SLAB_GRAD].bytes);
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
+        if (n->store.slabs[kinds[i]].bytes > 0)
+            memset(n->store.slabs[kinds[i]].memory, 0xff, n->store.slabs[kinds[i]].bytes);
     fill_inputs(n, 0);
     assert_int_equal(tri_executor_run(&n->executor[0], NULL), TR_OK);
     n->loss = (double)*memory_of(n, 0, "loss");

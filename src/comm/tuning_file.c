@@ -1,43 +1,10 @@
-/* tuning.json: an object with a version and a list "comm" of what was measured, an entry for each
- * transport, number of ranks and of machines. Other keys are other people's and stay. */
+/* The list "comm" of tuning.json: what was measured, an entry for each transport, number of ranks
+ * and of machines. */
 #include "comm/tuning.h"
 
-#include <errno.h>
-#include <jansson.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
-#include "base/fs.h"
-
-enum { VERSION = 1 };
-
-static tr_status read_object(const char *path, json_t **object, tr_error *err)
-{
-    json_error_t wrong;
-    *object = NULL;
-    if (access(path, F_OK) != 0)
-        return TR_OK;
-    *object = json_load_file(path, 0, &wrong);
-    if (!json_is_object(*object)) {
-        json_decref(*object);
-        *object = NULL;
-        return tri_fail(err, TR_ERROR_INPUT,
-                        "%s is not a tuning file (line %d: %s); delete it, and it is measured anew",
-                        path, wrong.line, wrong.text);
-    }
-    json_int_t version = json_integer_value(json_object_get(*object, "version"));
-    if (version != VERSION) {
-        json_decref(*object);
-        *object = NULL;
-        return tri_fail(err, TR_ERROR_INPUT,
-                        "%s has version %lld, this program reads %d; delete it, and it is measured "
-                        "anew",
-                        path, (long long)version, VERSION);
-    }
-    return TR_OK;
-}
+#include "base/tuning_json.h"
 
 static bool is_entry(const json_t *entry, const tri_tuning *tuning)
 {
@@ -185,7 +152,7 @@ tr_status tri_tuning_load(const char *path, tri_tuning *tuning, bool *found, tr_
     json_t *object, *entry;
     size_t i;
     *found = false;
-    TRI_TRY(read_object(path, &object, err));
+    TRI_TRY(tri_tuning_json_read(path, &object, err));
     tr_status status = TR_OK;
     json_array_foreach(json_object_get(object, "comm"), i, entry)
     {
@@ -213,8 +180,9 @@ static json_t *prices_json(const tri_coll_prices *p)
                      "gamma_s_per_byte", p->gamma);
 }
 
-static void put_entry(json_t *list, const tri_tuning *t)
+static bool put_entry(json_t *list, const void *tuning)
 {
+    const tri_tuning *t = tuning;
     json_t *old;
     size_t i;
     json_array_foreach(list, i, old)
@@ -233,25 +201,10 @@ static void put_entry(json_t *list, const tri_tuning *t)
     if (t->factors.num_points > 0)
         json_object_set_new(entry, "factors", factors_json(&t->factors));
     json_array_append_new(list, entry);
+    return true;
 }
 
 tr_status tri_tuning_save(const char *path, const tri_tuning *tuning, tr_error *err)
 {
-    json_t *object;
-    TRI_TRY(read_object(path, &object, err));
-    if (object == NULL)
-        object = json_pack("{s:i}", "version", VERSION);
-    json_t *list = json_object_get(object, "comm");
-    if (!json_is_array(list)) {
-        list = json_array();
-        json_object_set_new(object, "comm", list);
-    }
-    put_entry(list, tuning);
-    char *text = json_dumps(object, JSON_INDENT(2) | JSON_REAL_PRECISION(17));
-    tr_status status = text ? TR_OK : tri_fail(err, TR_ERROR_RUNTIME, "no memory for %s", path);
-    if (status == TR_OK)
-        status = tri_file_replace(path, text, strlen(text), err);
-    free(text);
-    json_decref(object);
-    return status;
+    return tri_tuning_json_change(path, "comm", put_entry, tuning, err);
 }

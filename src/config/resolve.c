@@ -467,6 +467,8 @@ static tr_status precision_config(const tr_settings *s, tri_session_config *conf
                         kind);
     config->device.any_order = !tr_settings_bool(s, "run.deterministic");
     config->device.no_tuning = !tr_settings_bool(s, "run.tune");
+    const char *tuning = tr_settings_string(s, "run.tuning");
+    config->device.tuning = *tuning ? tuning : NULL;
     config->device.tf32 = strcmp(kind, "tf32") == 0;
     if (config->device.tf32 && strcmp(config->device.kind, "cpu") == 0)
         return tri_fail(err, TR_ERROR_INPUT,

@@ -349,11 +349,16 @@ const tri_setting tri_settings_table[] = {
            "Milliseconds that the actions of a step take at least, such as F=20,I=20,W=20,B=40: to "
            "compare a pipeline with `trireme sim --cost`",
            "sleep delay"),
-    BOOL(
-        "run.tune", "true",
-        "Measure how a GPU does large products fastest before the first step, which takes seconds; "
-        "another order of sums, and so other bits, only where it is faster by a quarter",
-        "autotune benchmark cudnn_benchmark"),
+    BOOL("run.tune", "true",
+         "Measure how a GPU does large products fastest, once, which takes seconds (see "
+         "run.tuning); "
+         "another order of sums, and so other bits, only where it is faster by a quarter",
+         "autotune benchmark cudnn_benchmark"),
+    STRING(
+        "run.tuning", "",
+        "File that keeps what was measured (products of a GPU, messages between ranks) for later "
+        "runs; empty: tuning.json in run.dir",
+        "tuning_file tune_cache algo_cache"),
     BOOL("run.trace", "false", "Write trace.json, a timeline that opens in Perfetto",
          "profile profiler timeline"),
     BOOL("run.save", "true", "Write the weights at the end", "save_model always_save_checkpoint"),

@@ -38,6 +38,7 @@ tr_status tri_device_open(const tri_device_config *config, tri_device *device, t
 {
     *device = (tri_device){.def = tri_device_find(config->kind)};
     TRI_TRY(tri_device_check(config->kind, err));
+    device->tuning = config->tuning;
     device->num_threads = config->num_threads > 0 ? config->num_threads : tri_device_num_cores();
     tr_status status = device->def->open(device, config, err);
     if (status != TR_OK)

@@ -8,14 +8,15 @@
 #include "graph/passes.h"
 
 typedef struct tri_device_config {
-    const char *kind; /* "cpu", "cuda", "null" */
-    int num_threads;  /* 0: one per core this process may use */
-    const char *isa;  /* "auto", or an instruction set to hold back to */
-    bool reference;   /* portable kernels only */
-    bool float8;      /* programs have products of 8-bit operands: refused where there are none */
-    bool tf32;        /* cuda: products of f32 may round their operands to tf32 */
-    bool any_order;   /* cuda: kernels may add in any order, so that bits differ between runs */
-    bool no_tuning;   /* cuda: large products as the library would do them, without measuring */
+    const char *kind;   /* "cpu", "cuda", "null" */
+    int num_threads;    /* 0: one per core this process may use */
+    const char *isa;    /* "auto", or an instruction set to hold back to */
+    bool reference;     /* portable kernels only */
+    bool float8;        /* programs have products of 8-bit operands: refused where there are none */
+    bool tf32;          /* cuda: products of f32 may round their operands to tf32 */
+    bool any_order;     /* cuda: kernels may add in any order, so that bits differ between runs */
+    bool no_tuning;     /* cuda: large products as the library would do them, without measuring */
+    const char *tuning; /* the file that keeps what is measured, or NULL: it is not kept */
 } tri_device_config;
 
 typedef struct tri_device tri_device;
@@ -111,6 +112,8 @@ typedef struct tri_device_def {
      * given against. NULL or 0: not known. */
     double (*peak_flops)(tri_device *device, tri_dtype dtype);
     double (*peak_bytes)(tri_device *device);
+    /* Optional: writes what was measured for the calls so far to device->tuning. */
+    tr_status (*keep)(tri_device *device, tr_error *err);
     /* Optional: fills a list of TRI_DEVICE_MOST_FOUND and returns how many; needs no device. */
     int (*found)(tri_device_found *found);
 } tri_device_def;
@@ -120,6 +123,7 @@ struct tri_device {
     void *state; /* passed to kernels as args->device */
     int num_threads;
     size_t scratch_bytes;
+    const char *tuning;    /* tri_device_config; may be set until the device is started */
     char description[160]; /* "cpu, 2 threads, avx512" */
 };
 

@@ -262,6 +262,8 @@ tr_status tri_session_start(tri_session *session, tr_error *err)
         if (tri_session_has(session, p))
             TRI_TRY(tri_executor_init(&session->executors[p], &session->programs[p],
                                       &session->store, session->config.seed, err));
+    if (session->device.def->keep)
+        TRI_TRY(session->device.def->keep(&session->device, err));
     for (int p = 0; p < TRI_NUM_PROGRAMS; p++) {
         session->executors[p].exchange = &session->exchange;
         if (session->config.keep_pace && p == TRI_PROGRAM_TRAIN)

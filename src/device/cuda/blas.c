@@ -69,6 +69,7 @@ static bool find_entries(tri_cuda_blas *blas)
         {"cublasLtMatmulAlgoGetHeuristic", &blas->heuristic},
     };
     const entry search[] = {
+        {"cublasLtMatmulAlgoInit", &blas->algo_init},
         {"cublasLtMatmulAlgoCheck", &blas->check},
         {"cublasLtMatmulAlgoCapGetAttribute", &blas->cap},
         {"cublasLtMatmulAlgoConfigSetAttribute", &blas->config_set},
@@ -120,6 +121,7 @@ void tri_cuda_blas_close(tri_cuda_blas *blas)
     for (size_t i = 0; i < blas->num_plans; i++)
         drop_plan(blas, &blas->plans[i]);
     free(blas->plans);
+    tri_product_choices_fini(&blas->kept);
     if (blas->handle)
         blas->destroy(blas->handle);
     if (blas->library)
@@ -161,11 +163,20 @@ static bool same_plan(const tri_blas_plan *p, const tri_cuda_product *q, const u
            memcmp(p->alignment, alignment, sizeof p->alignment) == 0;
 }
 
+tri_blas_types tri_cuda_blas_types(const tri_blas_plan *p)
+{
+    const tri_cuda_product *q = &p->shape;
+    bool tf32 = q->in == TRI_F32 && p->tf32;
+    return (tri_blas_types){.compute = tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F,
+                            .a = type_of(tri_dtype_is_float8(q->in) ? q->in_b : q->in),
+                            .b = type_of(q->in),
+                            .c = type_of(q->out)};
+}
+
 static bool describe(tri_cuda_blas *blas, tri_blas_plan *p)
 {
     const tri_cuda_product *q = &p->shape;
-    cublasComputeType_t compute =
-        q->in == TRI_F32 && p->tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
+    tri_blas_types types = tri_cuda_blas_types(p);
     cublasOperation_t first = q->trans_b ? CUBLAS_OP_T : CUBLAS_OP_N;
     cublasOperation_t second = q->trans_a ? CUBLAS_OP_T : CUBLAS_OP_N;
     static const cublasLtEpilogue_t epilogues[] = {
@@ -177,10 +188,8 @@ static bool describe(tri_cuda_blas *blas, tri_blas_plan *p)
     };
     cublasLtEpilogue_t epilogue = epilogues[q->epilogue];
     bool float8 = tri_dtype_is_float8(q->in);
-    cudaDataType_t in = type_of(q->in), in_b = float8 ? type_of(q->in_b) : in;
-    cudaDataType_t out = type_of(q->out);
     int8_t fast = q->fast_sum;
-    bool good = blas->desc_create(&p->desc, compute, CUDA_R_32F) == CUBLAS_STATUS_SUCCESS;
+    bool good = blas->desc_create(&p->desc, types.compute, CUDA_R_32F) == CUBLAS_STATUS_SUCCESS;
 #define SET(what, value)                                                                           \
     good = good && blas->desc_set(p->desc, what, &(value), sizeof(value)) == CUBLAS_STATUS_SUCCESS
     SET(CUBLASLT_MATMUL_DESC_TRANSA, first);
@@ -189,18 +198,18 @@ static bool describe(tri_cuda_blas *blas, tri_blas_plan *p)
     if (float8)
         SET(CUBLASLT_MATMUL_DESC_FAST_ACCUM, fast);
     if (q->epilogue == TRI_EPILOGUE_BIAS || q->epilogue == TRI_EPILOGUE_BIAS_GELU)
-        SET(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, out);
+        SET(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, types.c);
     if (q->epilogue == TRI_EPILOGUE_BIAS_GELU || q->epilogue == TRI_EPILOGUE_GELU_GRAD) {
         SET(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, q->n);
-        SET(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_DATA_TYPE, out);
+        SET(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_DATA_TYPE, types.c);
     }
     uint64_t m = (uint64_t)q->m, n = (uint64_t)q->n, k = (uint64_t)q->k;
     good = good &&
-           blas->layout_create(&p->a, in_b, q->trans_b ? k : n, q->trans_b ? n : k,
+           blas->layout_create(&p->a, types.a, q->trans_b ? k : n, q->trans_b ? n : k,
                                q->trans_b ? q->k : q->n) == CUBLAS_STATUS_SUCCESS &&
-           blas->layout_create(&p->b, in, q->trans_a ? m : k, q->trans_a ? k : m,
+           blas->layout_create(&p->b, types.b, q->trans_a ? m : k, q->trans_a ? k : m,
                                q->trans_a ? q->m : q->k) == CUBLAS_STATUS_SUCCESS &&
-           blas->layout_create(&p->c, out, n, m, q->n) == CUBLAS_STATUS_SUCCESS;
+           blas->layout_create(&p->c, types.c, n, m, q->n) == CUBLAS_STATUS_SUCCESS;
     return good;
 }
 

@@ -41,6 +41,11 @@ size_t tri_cuda_blas_version(void);
 /* False when cuBLASLt has nothing for this product: alignment, or an epilogue. */
 bool tri_cuda_blas_run(tri_cuda *cuda, const tri_cuda_product *product);
 
+/* blas_kept.c: what other runs on such a GPU have measured, and what this one has, in tuning.json.
+ */
+tr_status tri_cuda_blas_read_kept(tri_cuda *cuda, const char *gpu, const char *path, tr_error *err);
+tr_status tri_cuda_blas_save_kept(const tri_cuda *cuda, const char *path, tr_error *err);
+
 /* blas_tune.c: measures what the library offers for a large product, whose pointers are not looked
  * at, and keeps the choice. Not while a stream is recorded. */
 void tri_cuda_blas_tune(tri_cuda *cuda, const tri_cuda_product *product);

@@ -1,4 +1,5 @@
-/* Measures cuBLASLt's choices for a large product before its first call.
+/* Measures cuBLASLt's choices for a large product before its first call, unless another run did
+ * (blas_kept.c).
  *
  * The library names a few algorithms, the one it thinks fastest first; it is wrong by up to a third
  * for single shapes. These are timed on noise, then others whose tiles fill the GPU better
@@ -287,6 +288,16 @@ static int fastest_of(bench *b, field *f)
     return f->all[any].seconds * OTHER_BITS < f->all[same].seconds ? any : last_turns(b, f);
 }
 
+/* What was made of the numbers of an algorithm, beside it: usually the same bytes, and otherwise
+ * perhaps the same kernel. */
+static bool is_as_good(bench *b, const candidate *best, const cublasLtMatmulAlgo_t *again)
+{
+    if (memcmp(&best->algo, again, sizeof *again) == 0)
+        return true;
+    double seconds = best->same ? seconds_of(b, call_algo, again) : 0;
+    return seconds > 0 && seconds < NEAR * best->seconds && same_bits(b);
+}
+
 /* Now and then the library names a single algorithm for a shape, and a slow one. What it names for
  * fewer rows may do; a call says whether it does. */
 static int choices_nearby(bench *b, cublasLtMatmulHeuristicResult_t *choices, int most)
@@ -324,17 +335,21 @@ static bool tune(bench *b, field *f)
     p = tri_cuda_blas_plan(b->cuda, &b->product);
     p->algo = best->algo;
     p->usable = apart <= 0 || best->seconds < apart * OTHER_BITS;
+    cublasLtMatmulAlgo_t again;
+    bool keeps = !p->usable || (tri_cuda_blas_rebuild(b->cuda, p, &best->algo, &again) &&
+                                is_as_good(b, best, &again));
+    if (keeps && p->usable)
+        p->algo = again; /* what later runs will do */
+    if (keeps)
+        tri_cuda_blas_remember(b->cuda, p, p->usable ? best->seconds : apart, f->all[0].seconds);
     return !p->usable;
 }
 
-void tri_cuda_blas_tune(tri_cuda *cuda, const tri_cuda_product *product)
+static bool measure(tri_cuda *cuda, const tri_cuda_product *product)
 {
-    const tri_cuda_product *q = product;
-    bench b = {.cuda = cuda, .product = *q, .enough = ENOUGH_SECONDS};
-    if (2.0 * (double)q->m * (double)q->n * (double)q->k < LEAST_FLOPS || q->in == TRI_F32 ||
-        cuda->scratch_bytes < TRI_CUDA_BLAS_WORKSPACE || tri_cuda_blas_is_tuned(cuda, q) ||
-        !make_operands(&b))
-        return;
+    bench b = {.cuda = cuda, .product = *product, .enough = ENOUGH_SECONDS};
+    if (!make_operands(&b))
+        return false;
     field *f = calloc(1, sizeof *f);
     bool apart = f && cudaEventCreate(&b.begin) == cudaSuccess &&
                  cudaEventCreate(&b.end) == cudaSuccess && tune(&b, f);
@@ -343,6 +358,18 @@ void tri_cuda_blas_tune(tri_cuda *cuda, const tri_cuda_product *product)
     cudaEventDestroy(b.end);
     cudaStreamSynchronize(cuda->stream);
     cudaFree(b.memory);
+    return apart;
+}
+
+void tri_cuda_blas_tune(tri_cuda *cuda, const tri_cuda_product *product)
+{
+    const tri_cuda_product *q = product;
+    bool apart;
+    if (2.0 * (double)q->m * (double)q->n * (double)q->k < LEAST_FLOPS || q->in == TRI_F32 ||
+        cuda->scratch_bytes < TRI_CUDA_BLAS_WORKSPACE || tri_cuda_blas_is_tuned(cuda, q))
+        return;
+    if (!tri_cuda_blas_recall(cuda, q, &apart))
+        apart = measure(cuda, q);
     if (apart) {
         tri_cuda_product plain = plain_of(product);
         tri_cuda_blas_tune(cuda, &plain);

@@ -123,7 +123,17 @@ static tr_status start(tri_device *device, int index, tr_error *err)
     state->started = true;
     snprintf(device->description, sizeof device->description, "cuda, %.120s%s%s", properties.name,
              state->shared.tf32 ? ", tf32" : "", state->shared.dnn ? ", cuDNN" : "");
+    if (device->tuning && state->shared.tune)
+        TRI_TRY(tri_cuda_blas_read_kept(&state->shared, properties.name, device->tuning, err));
     return TR_OK;
+}
+
+static tr_status keep(tri_device *device, tr_error *err)
+{
+    const cuda_state *state = device->state;
+    return device->tuning && state->started && state->shared.tune
+               ? tri_cuda_blas_save_kept(&state->shared, device->tuning, err)
+               : TR_OK;
 }
 
 static uint64_t available(const tri_device *device)
@@ -417,5 +427,6 @@ const tri_device_def tri_device_cuda = {
     .reserve_scratch = reserve_scratch,
     .peak_flops = peak_flops,
     .peak_bytes = peak_bytes,
+    .keep = keep,
     .found = tri_cuda_found,
 };
