@@ -58,7 +58,13 @@ static tr_status write_object(const char *path, const json_t *object, tr_error *
     tr_status status = text ? tri_file_replace(path, text, strlen(text), err)
                             : tri_fail(err, TR_ERROR_RUNTIME, "no memory for %s", path);
     free(text);
-    return status;
+    if (status == TR_OK)
+        return TR_OK;
+    tr_error why = err ? *err : (tr_error){0};
+    return tri_fail(err, status,
+                    "%s; what was measured is kept there: set run.tuning to a file that can be "
+                    "written",
+                    why.message);
 }
 
 tr_status tri_tuning_json_change(const char *path, const char *key, tri_tuning_change change,
