@@ -23,13 +23,13 @@ template <typename A, typename B, typename C, typename O> struct map_operands {
     bool aligned; /* all of them, to 16 bytes */
 };
 
+/* The packs of one thread. `made` is told each element that is stored, and of which output. */
 template <int N, int NUM_IN, int NUM_OUT, typename A, typename B, typename C, typename O,
-          typename F>
-__global__ void __launch_bounds__(MAP_THREADS) map_kernel(F f, map_operands<A, B, C, O> p)
+          typename F, typename M>
+__device__ __forceinline__ void map_packs(F f, const map_operands<A, B, C, O> &p, int64_t first,
+                                          M made)
 {
-    int64_t first = ((int64_t)blockIdx.x * MAP_PACKS * MAP_THREADS + threadIdx.x) * N;
     constexpr int64_t STEP = (int64_t)MAP_THREADS * N;
-    await_previous();
     if (p.aligned && first + (MAP_PACKS - 1) * STEP + N <= p.count) {
         pack<A, N> a[MAP_PACKS];
         pack<B, N> b[MAP_PACKS];
@@ -50,9 +50,13 @@ __global__ void __launch_bounds__(MAP_THREADS) map_kernel(F f, map_operands<A, B
                 float result[2];
                 f(widen(a[u].at[k]), NUM_IN > 1 ? widen(b[u].at[k]) : 0.0f,
                   NUM_IN > 2 ? widen(c[u].at[k]) : 0.0f, result);
-                for (int o = 0; o < NUM_OUT; o++)
+#pragma unroll
+                for (int o = 0; o < NUM_OUT; o++) {
                     out[o].at[k] = narrow<O>(result[o]);
+                    made(o, out[o].at[k]);
+                }
             }
+#pragma unroll
             for (int o = 0; o < NUM_OUT; o++)
                 store_pack<N>(p.out[o] + first + u * STEP, out[o]);
         }
@@ -63,15 +67,28 @@ __global__ void __launch_bounds__(MAP_THREADS) map_kernel(F f, map_operands<A, B
             float result[2];
             f(widen(p.a[i]), NUM_IN > 1 ? widen(p.b[i]) : 0.0f, NUM_IN > 2 ? widen(p.c[i]) : 0.0f,
               result);
-            for (int o = 0; o < NUM_OUT; o++)
-                p.out[o][i] = narrow<O>(result[o]);
+#pragma unroll
+            for (int o = 0; o < NUM_OUT; o++) {
+                O rounded = narrow<O>(result[o]);
+                p.out[o][i] = rounded;
+                made(o, rounded);
+            }
         }
 }
 
-template <int NUM_IN, int NUM_OUT, typename A, typename B, typename C, typename O, typename F>
-inline void map(const tri_kernel_args *args, F f, const void *a, const void *b, const void *c)
+template <int N, int NUM_IN, int NUM_OUT, typename A, typename B, typename C, typename O,
+          typename F>
+__global__ void __launch_bounds__(MAP_THREADS) map_kernel(F f, map_operands<A, B, C, O> p)
 {
-    constexpr int N = pack_size<A, B, C, O>();
+    int64_t first = ((int64_t)blockIdx.x * MAP_PACKS * MAP_THREADS + threadIdx.x) * N;
+    await_previous();
+    map_packs<N, NUM_IN, NUM_OUT>(f, p, first, [](int, O) {});
+}
+
+template <int NUM_OUT, typename A, typename B, typename C, typename O>
+inline map_operands<A, B, C, O> operands_of_map(const tri_kernel_args *args, const void *a,
+                                                const void *b, const void *c)
+{
     map_operands<A, B, C, O> p = {};
     p.a = (const A *)a;
     p.b = (const B *)b;
@@ -82,6 +99,14 @@ inline void map(const tri_kernel_args *args, F f, const void *a, const void *b, 
         p.out[o] = data_of<O>(args->out[o]);
         p.aligned = p.aligned && aligned16(p.out[o]);
     }
+    return p;
+}
+
+template <int NUM_IN, int NUM_OUT, typename A, typename B, typename C, typename O, typename F>
+inline void map(const tri_kernel_args *args, F f, const void *a, const void *b, const void *c)
+{
+    constexpr int N = pack_size<A, B, C, O>();
+    map_operands<A, B, C, O> p = operands_of_map<NUM_OUT, A, B, C, O>(args, a, b, c);
     if (p.count == 0)
         return;
     unsigned blocks = (unsigned)ceil_div(p.count, (int64_t)MAP_THREADS * MAP_PACKS * N);

@@ -32,52 +32,14 @@ template <int N, int NUM_IN, int NUM_OUT, typename T, typename F>
 __global__ void __launch_bounds__(MAP_THREADS)
     map_amax_kernel(F f, map_operands<T, T, T, T> p, float *amax0, float *amax1)
 {
-    constexpr int64_t STEP = (int64_t)MAP_THREADS * N, BLOCK = MAP_PACKS * STEP;
+    constexpr int64_t BLOCK = (int64_t)MAP_PACKS * MAP_THREADS * N;
     static_assert(TRI_AMAX_RUN % BLOCK == 0, "a block is within a run");
     __shared__ float shared[2][MAP_THREADS / 32];
-    int64_t begin = (gridDim.x - 1 - (int64_t)blockIdx.x) * BLOCK, first = begin + threadIdx.x * N;
+    int64_t begin = (gridDim.x - 1 - (int64_t)blockIdx.x) * BLOCK;
     float largest[2] = {0, 0};
-    if (p.aligned && first + (MAP_PACKS - 1) * STEP + N <= p.count) {
-        pack<T, N> a[MAP_PACKS], b[MAP_PACKS], c[MAP_PACKS];
-#pragma unroll
-        for (int u = 0; u < MAP_PACKS; u++) {
-            a[u] = load_pack<N>(p.a + first + u * STEP);
-            if (NUM_IN > 1)
-                b[u] = load_pack<N>(p.b + first + u * STEP);
-            if (NUM_IN > 2)
-                c[u] = load_pack<N>(p.c + first + u * STEP);
-        }
-#pragma unroll
-        for (int u = 0; u < MAP_PACKS; u++) {
-            pack<T, N> out[2];
-#pragma unroll
-            for (int k = 0; k < N; k++) {
-                float result[2];
-                f(widen(a[u].at[k]), NUM_IN > 1 ? widen(b[u].at[k]) : 0.0f,
-                  NUM_IN > 2 ? widen(c[u].at[k]) : 0.0f, result);
-#pragma unroll
-                for (int o = 0; o < NUM_OUT; o++) {
-                    out[o].at[k] = narrow<T>(result[o]);
-                    largest[o] = fmaxf(largest[o], fabsf(widen(out[o].at[k])));
-                }
-            }
-#pragma unroll
-            for (int o = 0; o < NUM_OUT; o++)
-                store_pack<N>(p.out[o] + first + u * STEP, out[o]);
-        }
-    } else {
-        for (int u = 0; u < MAP_PACKS; u++)
-            for (int64_t i = first + u * STEP; i < first + u * STEP + N && i < p.count; i++) {
-                float result[2];
-                f(widen(p.a[i]), NUM_IN > 1 ? widen(p.b[i]) : 0.0f,
-                  NUM_IN > 2 ? widen(p.c[i]) : 0.0f, result);
-                for (int o = 0; o < NUM_OUT; o++) {
-                    T rounded = narrow<T>(result[o]);
-                    p.out[o][i] = rounded;
-                    largest[o] = fmaxf(largest[o], fabsf(widen(rounded)));
-                }
-            }
-    }
+    map_packs<N, NUM_IN, NUM_OUT>(f, p, begin + threadIdx.x * N, [&](int o, T made) {
+        largest[o] = fmaxf(largest[o], fabsf(widen(made)));
+    });
     int part = (int)(begin / TRI_AMAX_RUN % TRI_AMAX_PARTS);
     raise_amax(largest[0], shared[0], amax0 + part);
     if (NUM_OUT > 1)
@@ -91,16 +53,9 @@ inline void map_amax(const tri_kernel_args *args, F f)
     by_type(args->in[0].dtype, [&](auto zero) {
         using T = decltype(zero);
         constexpr int N = pack_size<T>();
-        map_operands<T, T, T, T> p = {};
-        p.a = data_of<T>(args->in[0]);
-        p.b = NUM_IN > 1 ? data_of<T>(args->in[1]) : nullptr;
-        p.c = NUM_IN > 2 ? data_of<T>(args->in[2]) : nullptr;
-        p.count = args->out[0].count;
-        p.aligned = aligned16(p.a) && aligned16(p.b) && aligned16(p.c);
-        for (int o = 0; o < NUM_OUT; o++) {
-            p.out[o] = data_of<T>(args->out[o]);
-            p.aligned = p.aligned && aligned16(p.out[o]);
-        }
+        map_operands<T, T, T, T> p = operands_of_map<NUM_OUT, T, T, T, T>(
+            args, args->in[0].data, NUM_IN > 1 ? args->in[1].data : nullptr,
+            NUM_IN > 2 ? args->in[2].data : nullptr);
         for (int o = 0; o < NUM_OUT; o++)
             cudaMemsetAsync(args->out[NUM_OUT + o].data, 0, TRI_AMAX_PARTS * sizeof(float),
                             stream_of(args));
