@@ -156,7 +156,11 @@ static void the_first_stays_until_it_is_of_no_use(void **state)
 static void several_may_write_at_once(void **state)
 {
     enum { WRITERS = 8, EACH = 6 };
-    const char *path = temp_file(*state, "several.json");
+    temp_dir *dir = *state;
+    char own[80]; /* where nothing else is, to see what stays behind */
+    snprintf(own, sizeof own, "%s/several", dir->path);
+    assert_int_equal(mkdir(own, 0777), 0);
+    const char *path = temp_file(dir, "several/tuning.json");
     for (int w = 0; w < WRITERS; w++)
         if (fork() == 0) {
             for (int i = 0; i < EACH; i++) {
@@ -179,7 +183,27 @@ static void several_may_write_at_once(void **state)
     }
     tri_product_choices back = read_back(path, "GPU", 1);
     assert_int_equal(back.num, WRITERS * EACH);
+    assert_int_equal(num_entries(own), 1);
     tri_product_choices_fini(&back);
+}
+
+/* Nothing to add, or nothing that can be written: no empty file is left. */
+static bool changes_nothing(json_t *list, const void *context)
+{
+    (void)list;
+    (void)context;
+    return false;
+}
+
+static void no_empty_file_stays(void **state)
+{
+    const char *path = temp_file(*state, "never.json");
+    tr_error err = {0};
+    assert_int_equal(tri_tuning_json_change(path, "products", changes_nothing, NULL, &err), TR_OK);
+    assert_int_equal(access(path, F_OK), -1);
+    put_file(path, "", 0);
+    tri_product_choices back = read_back(path, "GPU", 1); /* as another process sees it */
+    assert_int_equal(back.num, 0);
 }
 
 static void nonsense_is_refused(void **state)
@@ -218,6 +242,7 @@ int main(void)
         cmocka_unit_test(others_choices_stay_theirs),
         cmocka_unit_test(the_first_stays_until_it_is_of_no_use),
         cmocka_unit_test(several_may_write_at_once),
+        cmocka_unit_test(no_empty_file_stays),
         cmocka_unit_test(nonsense_is_refused),
     };
     return cmocka_run_group_tests(tests, temp_dir_setup, temp_dir_teardown);

@@ -1,9 +1,11 @@
 #include "base/tuning_json.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/fs.h"
@@ -14,7 +16,8 @@ tr_status tri_tuning_json_read(const char *path, json_t **object, tr_error *err)
 {
     json_error_t wrong;
     *object = NULL;
-    if (!tri_path_exists(path))
+    struct stat info;
+    if (stat(path, &info) != 0 || info.st_size == 0) /* without a byte: one is being made */
         return TR_OK;
     *object = json_load_file(path, 0, &wrong);
     if (!json_is_object(*object)) {
@@ -37,19 +40,39 @@ tr_status tri_tuning_json_read(const char *path, json_t **object, tr_error *err)
     return TR_OK;
 }
 
-/* The folder is locked, since the file itself is replaced: -1 where that cannot be done (some
- * network file systems), and then the last writer wins. */
-static int lock_folder(const char *path)
+/* The file as it is now, locked; made without a byte when there is none. A file is replaced whole,
+ * so whoever waited for the lock may have got that of a file that is no more, and tries again. -1
+ * where there is no locking (some network file systems) or no writing: then the last writer wins.
+ */
+static int open_locked(const char *path)
 {
-    const char *slash = strrchr(path, '/');
-    char *folder = slash == NULL   ? strdup(".")
-                   : slash == path ? strdup("/")
-                                   : strndup(path, (size_t)(slash - path));
-    int fd = folder ? open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;
-    free(folder);
-    if (fd >= 0)
-        (void)flock(fd, LOCK_EX);
-    return fd;
+    for (;;) {
+        struct stat ours, there;
+        int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+        if (fd < 0)
+            return -1;
+        int failed;
+        while ((failed = flock(fd, LOCK_EX)) != 0 && errno == EINTR)
+            continue;
+        if (!failed && fstat(fd, &ours) == 0 && stat(path, &there) == 0 &&
+            ours.st_ino == there.st_ino && ours.st_dev == there.st_dev)
+            return fd;
+        close(fd);
+        if (failed)
+            return -1;
+    }
+}
+
+/* Nothing was written to a file that was only made to be locked: it goes again. */
+static void close_locked(const char *path, int fd)
+{
+    struct stat ours, there;
+    if (fd < 0)
+        return;
+    if (fstat(fd, &ours) == 0 && ours.st_size == 0 && stat(path, &there) == 0 &&
+        ours.st_ino == there.st_ino && ours.st_dev == there.st_dev)
+        unlink(path);
+    close(fd);
 }
 
 static tr_status write_object(const char *path, const json_t *object, tr_error *err)
@@ -71,7 +94,7 @@ tr_status tri_tuning_json_change(const char *path, const char *key, tri_tuning_c
                                  const void *context, tr_error *err)
 {
     json_t *object = NULL;
-    int lock = lock_folder(path);
+    int lock = open_locked(path);
     tr_status status = tri_tuning_json_read(path, &object, err);
     if (status == TR_OK && object == NULL)
         object = json_pack("{s:i}", "version", VERSION);
@@ -80,7 +103,6 @@ tr_status tri_tuning_json_change(const char *path, const char *key, tri_tuning_c
     if (status == TR_OK && change(json_object_get(object, key), context))
         status = write_object(path, object, err);
     json_decref(object);
-    if (lock >= 0)
-        close(lock); /* and with it the lock goes */
+    close_locked(path, lock);
     return status;
 }
