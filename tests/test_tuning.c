@@ -91,7 +91,7 @@ static void file_keeps_what_was_measured(void **state)
 static void broken_files_are_refused(void **state)
 {
     static const char *const texts[] = {
-        "",
+        "\n",
         "{",
         "[1]",
         "{\"version\": 2}",
