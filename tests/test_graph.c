@@ -397,6 +397,30 @@ static void test_adam_writes_copies(void **state)
     small_graph_fini(&g);
 }
 
+/* Through several sizes of the table of names; of equal names the first is found. */
+static void test_parameters_are_found_by_name(void **state)
+{
+    (void)state;
+    tri_param_table table;
+    char name[32];
+    tri_param_table_init(&table);
+    assert_int_equal(tri_param_find(&table, "h.0.weight"), TRI_NONE);
+    for (int i = 0; i < 3000; i++) {
+        snprintf(name, sizeof name, "h.%d.weight", i % 2000);
+        tri_param_add(&table, (tri_param){.name = name, .layer = i});
+        assert_int_equal(tri_param_find(&table, name), i % 2000);
+    }
+    assert_false(table.failed);
+    assert_int_equal(table.count, 3000);
+    for (int i = 0; i < 2000; i++) {
+        snprintf(name, sizeof name, "h.%d.weight", i);
+        assert_int_equal(tri_param_find(&table, name), i);
+    }
+    assert_int_equal(tri_param_find(&table, "h.2000.weight"), TRI_NONE);
+    assert_int_equal(tri_param_find(&table, ""), TRI_NONE);
+    tri_param_table_fini(&table);
+}
+
 /* --- Mistakes in a model -------------------------------------------------------------------- */
 
 /* A graph with a value of each of two shapes, and one parameter. */
@@ -675,6 +699,7 @@ int main(void)
         cmocka_unit_test(test_chain_of_gpt2_ends_at_the_embeddings),
         cmocka_unit_test(test_chain_of_mlp_ends_at_the_first_product),
         cmocka_unit_test(test_w_holds_exactly_the_weight_gradients),
+        cmocka_unit_test(test_parameters_are_found_by_name),
         cmocka_unit_test(test_mlp_is_cut_by_reachability),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -123,6 +123,8 @@ typedef struct tri_graph {
     uint16_t *last_home;    /* and the last */
     bool *elsewhere;        /* of each parameter: only other ranks of the pipeline have it; NULL */
     tri_flat *flats;        /* of each parameter, NULL: tensors are not divided that way */
+    tri_id *bucket_first;   /* with flats; of each parameter: the first that travels with it */
+    tri_id *bucket_next;    /* and the next after it, TRI_NONE for the last; as in the table */
     bool weights_divided;   /* flats: not only masters and moments, but what the layers read */
     uint32_t num_buckets;   /* of temporaries */
     tri_shape *local_shape; /* of each parameter: what this rank has of it, after placement */

@@ -43,6 +43,8 @@ typedef struct tri_param_table {
     tri_arena arena; /* holds the names */
     tri_param *items;
     size_t count, capacity;
+    tri_id *slots; /* a hash table of the names: ids, TRI_NONE where free; at most half full */
+    size_t num_slots;
     bool failed; /* memory ran out while it was filled */
 } tri_param_table;
 

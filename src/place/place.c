@@ -4,12 +4,13 @@
  * it reads are brought to where its rule wants them; after it, its outputs get the shapes of this
  * rank's pieces. Invariants, for a value that a node made:
  *   1. `spot` says how it lies over tp;
- *   2. `now` of a version of a state is the version that holds its completed sum, once there is
- * one;
+ *   2. `now` of a version of a state leads to the version that holds its completed sum, once there
+ * is one;
  *   3. `whole` and `piece` are the values it was converted to, or TRI_NONE. */
 #include "graph/passes.h"
 #include "place/placer.h"
 
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -120,9 +121,7 @@ static tr_status add_no_squares(tri_placer *p, tr_error *err)
     TRI_TRY(tri_placer_note_values(p, err));
     tri_graph_write_state(graph, node, 0, p->norm, TRI_WRITE_START);
     p->any_squares = true;
-    for (size_t v = 0; v < p->num_values; v++)
-        if (p->values[v].now == old)
-            p->values[v].now = graph->nodes[node].out[0];
+    p->values[old].now = graph->nodes[node].out[0];
     return tri_graph_status(graph, err);
 }
 
@@ -175,15 +174,15 @@ static tr_status read_states(tri_placer *p, tri_node *node, tr_error *err)
     for (int j = 0; j < node->num_in; j++) {
         if (node->in[j] == TRI_NONE)
             continue;
-        node->in[j] = p->values[node->in[j]].now;
+        node->in[j] = tri_placer_now(p, node->in[j]);
         tri_id state = p->graph->values[node->in[j]].state;
         if (state != TRI_NONE && node->phase == TRI_PHASE_UPDATE)
             TRI_TRY(tri_placer_complete_state(p, state, err));
-        node->in[j] = p->values[node->in[j]].now;
+        node->in[j] = tri_placer_now(p, node->in[j]);
     }
     for (int k = 0; k < node->num_out; k++)
         if (node->prev[k] != TRI_NONE)
-            node->prev[k] = p->values[node->prev[k]].now;
+            node->prev[k] = tri_placer_now(p, node->prev[k]);
     return TR_OK;
 }
 
@@ -244,14 +243,14 @@ static tr_status place_outputs(tri_placer *p, tr_error *err)
     for (size_t v = 0; v < num; v++) {
         if (!graph->values[v].output)
             continue;
-        tri_id id = p->values[v].now, state = graph->values[id].state;
+        tri_id id = tri_placer_now(p, (tri_id)v), state = graph->values[id].state;
         /* Sums over a pipeline are formed on all of its ranks, when their forwards are done. */
         graph->phase = graph->chunk_of && state != TRI_NONE ? TRI_PHASE_UPDATE : last;
         if (state != TRI_NONE)
             TRI_TRY(tri_placer_complete_state(p, state, err));
         else if (p->values[id].spot.kind == TRI_SPOT_TERMS)
             TRI_TRY(tri_placer_complete(p, id, &id, err));
-        id = p->values[id].now;
+        id = tri_placer_now(p, id);
         TRI_TRY(tri_placer_convert(p, id, (tri_spot){TRI_SPOT_WHOLE, 0}, &id, err));
         if (id == v)
             continue;
@@ -261,10 +260,21 @@ static tr_status place_outputs(tri_placer *p, tr_error *err)
             graph->values[id].name = graph->values[v].name; /* the host knows it by that */
     }
     if (graph->loss != TRI_NONE)
-        graph->loss = p->values[graph->loss].now;
+        graph->loss = tri_placer_now(p, graph->loss);
     if (graph->count != TRI_NONE)
-        graph->count = p->values[graph->count].now;
+        graph->count = tri_placer_now(p, graph->count);
     return tri_graph_status(graph, err);
+}
+
+static void note_chunk(tri_placer *p, tri_id param, const tri_node *node)
+{
+    int chunk = tri_node_chunk(p->graph, node);
+    if (node->phase != TRI_PHASE_BACKWARD)
+        return;
+    if (chunk < p->first_chunk[param])
+        p->first_chunk[param] = chunk;
+    if (chunk > p->last_chunk[param])
+        p->last_chunk[param] = chunk;
 }
 
 /* For ZeRO: how often each gradient is contributed to, and which version of a state another one
@@ -278,8 +288,11 @@ static void note_versions(tri_placer *p, const tri_node *nodes, size_t num_nodes
             if (state == TRI_NONE)
                 continue;
             p->values[out].piece = nodes[n].prev[k];
-            if (graph->states[state].kind == TRI_STATE_GRAD && nodes[n].op == TRI_OP_ACCUMULATE &&
-                !graph->chunk_of)
+            if (graph->states[state].kind != TRI_STATE_GRAD || nodes[n].op != TRI_OP_ACCUMULATE)
+                continue;
+            if (graph->chunk_of)
+                note_chunk(p, graph->states[state].param, &nodes[n]);
+            else
                 p->grads_left[graph->states[state].param]++;
         }
 }
@@ -322,14 +335,21 @@ tr_status tri_place(tri_graph *graph, const tri_layout *layout, tr_error *err)
     tri_id *ids = malloc((3 * num_params + 1) * sizeof *ids);
     p.grads_left = calloc(num_params + 1, sizeof *p.grads_left);
     p.complete = calloc(graph->num_states + 1, sizeof *p.complete);
+    int *chunks = malloc((2 * num_params + 1) * sizeof *chunks);
     tr_status status = p.terms_tp && p.terms_dp && p.terms_pp && p.terms_copy &&
                                p.terms_replicate && p.accumulated && ids && p.grads_left &&
-                               p.complete
+                               p.complete && chunks
                            ? TR_OK
                            : tri_fail(err, TR_ERROR_RUNTIME, "no memory to place the graph");
     for (size_t i = 0; ids && i < 3 * num_params; i++)
         ids[i] = TRI_NONE;
+    for (size_t i = 0; chunks && i < num_params; i++) {
+        chunks[i] = INT_MAX;
+        chunks[num_params + i] = -1;
+    }
     if (status == TR_OK) {
+        p.first_chunk = chunks;
+        p.last_chunk = chunks + num_params;
         p.gathered[0] = ids;
         p.gathered[1] = ids + num_params;
         p.grad = ids + 2 * num_params;
@@ -343,6 +363,7 @@ tr_status tri_place(tri_graph *graph, const tri_layout *layout, tr_error *err)
     free(p.terms_replicate);
     free(p.grads_left);
     free(p.complete);
+    free(chunks);
     free(ids);
     free(p.values);
     return status;

@@ -33,6 +33,18 @@ tr_status tri_placer_note_values(tri_placer *p, tr_error *err)
     return tri_graph_status(p->graph, err);
 }
 
+tri_id tri_placer_now(tri_placer *p, tri_id id)
+{
+    tri_id last = id;
+    while (p->values[last].now != last)
+        last = p->values[last].now;
+    for (tri_id next; id != last; id = next) { /* the next call has one step to take */
+        next = p->values[id].now;
+        p->values[id].now = last;
+    }
+    return last;
+}
+
 /* The value's own shape, for where it lies. */
 void tri_placer_set_spot(tri_placer *p, tri_id id, tri_spot spot)
 {
@@ -127,10 +139,9 @@ int tri_placer_dim_named(const tri_shape *shape, tri_dim_name name)
 /* The completed sum of a temporary, in the place where the residual stream lies. */
 tr_status tri_placer_complete(tri_placer *p, tri_id id, tri_id *out, tr_error *err)
 {
-    if (p->values[id].now != id) {
-        *out = p->values[id].now;
+    *out = tri_placer_now(p, id);
+    if (*out != id)
         return TR_OK;
-    }
     int position = p->layout->sp ? tri_placer_dim_named(&p->values[id].global, TRI_DIM_T) : -1;
     tri_id producer = p->graph->values[id].producer;
     if (producer != TRI_NONE && p->graph->nodes[producer].op == TRI_OP_CE_STATS)

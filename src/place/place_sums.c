@@ -5,9 +5,6 @@
  * that ZeRO divides go bucket by bucket, the others when enough bytes have come together. */
 #include "place/placer.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 static tr_status sum_with(tri_placer *p, tri_id state, tri_op op, const tri_attr *attr,
                           tr_error *err)
 {
@@ -19,9 +16,7 @@ static tr_status sum_with(tri_placer *p, tri_id state, tri_op op, const tri_attr
     tri_id after = graph->nodes[node].out[0];
     p->values[after].global = p->values[before].global;
     tri_placer_set_spot(p, after, p->values[before].spot);
-    for (size_t v = 0; v < p->num_values; v++)
-        if (p->values[v].now == before)
-            p->values[v].now = after;
+    p->values[before].now = after;
     return TR_OK;
 }
 
@@ -50,40 +45,28 @@ tr_status tri_placer_complete_state(tri_placer *p, tri_id state, tr_error *err)
     return TR_OK;
 }
 
-bool tri_placer_in_bucket(const tri_placer *p, tri_id param, size_t other)
-{
-    const tri_flat *a = &p->graph->flats[param], *b = &p->graph->flats[other];
-    const tri_param *x = &p->graph->params->items[param], *y = &p->graph->params->items[other];
-    tri_dtype compute = p->graph->precision.compute;
-    return a->total == b->total && x->layer == y->layer &&
-           (!p->graph->home_set || p->graph->home_set[param] == p->graph->home_set[other]) &&
-           tri_param_has_copy(x, compute) == tri_param_has_copy(y, compute);
-}
-
 /* Whether every tensor of a bucket has a gradient to be summed: a message is of whole buckets. */
-static bool sums_whole_bucket(const tri_placer *p, size_t param)
+static bool sums_whole_bucket(const tri_placer *p, tri_id param)
 {
     const tri_graph *graph = p->graph;
-    for (size_t i = 0; i < graph->params->count; i++)
-        if (tri_placer_in_bucket(p, (tri_id)param, i) &&
-            (graph->grad_state[i] == TRI_NONE || !p->terms_dp[graph->grad_state[i]]))
+    for (tri_id i = graph->bucket_first[param]; i != TRI_NONE; i = graph->bucket_next[i])
+        if (graph->grad_state[i] == TRI_NONE || !p->terms_dp[graph->grad_state[i]])
             return false;
     return true;
 }
 
 /* Zero 1: the gradients of a bucket, in the order in which they lie in memory, so that they travel
  * in one message. The update reads only this rank's slice of the sum. */
-static tr_status sum_bucket(tri_placer *p, size_t bucket, tr_error *err)
+static tr_status sum_bucket(tri_placer *p, tri_id bucket, tr_error *err)
 {
     const tri_graph *graph = p->graph;
     bool in_slices = sums_whole_bucket(p, bucket);
     tri_axis first = in_slices ? TRI_AXIS_SHARD : TRI_AXIS_DP;
     tri_axis last = in_slices ? TRI_AXIS_REPLICATE : TRI_AXIS_DP;
     for (tri_axis axis = first; axis <= last; axis++)
-        for (size_t i = 0; i < graph->params->count; i++) {
+        for (tri_id i = graph->bucket_first[bucket]; i != TRI_NONE; i = graph->bucket_next[i]) {
             tri_id state = graph->grad_state[i];
             if (state == TRI_NONE || !p->terms_dp[state] ||
-                !tri_placer_in_bucket(p, (tri_id)bucket, i) ||
                 tri_zero_divides(graph, p->layout, &graph->states[state]))
                 continue;
             if (axis == last)
@@ -95,7 +78,7 @@ static tr_status sum_bucket(tri_placer *p, size_t bucket, tr_error *err)
 }
 
 /* The gradient of one parameter over the ranks of a pipeline that hold it. */
-static tr_status sum_home(tri_placer *p, size_t param, tr_error *err)
+static tr_status sum_home(tri_placer *p, tri_id param, tr_error *err)
 {
     tri_graph *graph = p->graph;
     tri_id state = graph->grad_state[param];
@@ -117,24 +100,18 @@ static tr_status sum_home(tri_placer *p, size_t param, tr_error *err)
  * each has the same slices to add up; they travel by the bucket. */
 static tr_status sum_homes(tri_placer *p, tr_error *err)
 {
-    tri_graph *graph = p->graph;
-    size_t count = graph->params->count;
-    bool *done = calloc(count + 1, sizeof *done);
-    if (!done)
-        return tri_fail(err, TR_ERROR_RUNTIME, "no memory to place the graph");
-    tr_status status = TR_OK;
-    for (size_t b = 0; b < count && graph->home_set; b++)
-        for (size_t i = b; i < count && status == TR_OK; i++) {
-            if (done[i] || (graph->flats ? !tri_placer_in_bucket(p, (tri_id)b, i) : i != b))
-                continue;
-            done[i] = true;
-            status = sum_home(p, i, err);
-        }
-    free(done);
-    return status;
+    const tri_graph *graph = p->graph;
+    for (tri_id b = 0; b < graph->params->count && graph->home_set; b++) {
+        if (!graph->flats)
+            TRI_TRY(sum_home(p, b, err));
+        for (tri_id i = graph->flats && graph->bucket_first[b] == b ? b : TRI_NONE; i != TRI_NONE;
+             i = graph->bucket_next[i])
+            TRI_TRY(sum_home(p, i, err));
+    }
+    return TR_OK;
 }
 
-/* Whatever is still a term of the gradients that `which` names (NULL: of all), over one axis, in
+/* Whatever is still a term of the gradients that are complete (NULL: of all), over one axis, in
  * the order in which they lie in memory. */
 static tr_status sum_gradients(tri_placer *p, const bool *which, tri_axis axis, tr_error *err)
 {
@@ -142,8 +119,9 @@ static tr_status sum_gradients(tri_placer *p, const bool *which, tri_axis axis, 
     bool *terms = axis == TRI_AXIS_TP        ? p->terms_tp
                   : axis == TRI_AXIS_KV_COPY ? p->terms_copy
                                              : p->terms_dp;
+    size_t first = which ? p->complete_first : 0, end = which ? p->complete_end : graph->num_states;
     for (tri_dtype dtype = 0; dtype < TRI_NUM_DTYPES; dtype++)
-        for (size_t s = 0; s < graph->num_states; s++) {
+        for (size_t s = first; s < end; s++) {
             if (graph->states[s].kind != TRI_STATE_GRAD || graph->states[s].dtype != dtype ||
                 !terms[s] || (which && !which[s]))
                 continue;
@@ -161,14 +139,14 @@ static tr_status sum_complete(tri_placer *p, tr_error *err)
     p->graph->ends_chain = false;
     TRI_TRY(sum_gradients(p, p->complete, TRI_AXIS_TP, err));
     TRI_TRY(sum_gradients(p, p->complete, TRI_AXIS_KV_COPY, err));
-    for (size_t i = 0; graph->flats && i < graph->params->count; i++) {
-        tri_id state = graph->grad_state[i];
-        if (state != TRI_NONE && p->complete[state])
-            TRI_TRY(sum_bucket(p, i, err));
-    }
+    for (size_t s = p->complete_first; graph->flats && s < p->complete_end; s++)
+        if (p->complete[s])
+            TRI_TRY(sum_bucket(p, graph->states[s].param, err));
     if (!graph->flats)
         TRI_TRY(sum_gradients(p, p->complete, TRI_AXIS_DP, err));
-    memset(p->complete, 0, graph->num_states * sizeof *p->complete);
+    for (size_t s = p->complete_first; s < p->complete_end; s++)
+        p->complete[s] = false;
+    p->complete_first = p->complete_end = 0;
     p->complete_bytes = 0;
     return TR_OK;
 }
@@ -183,24 +161,26 @@ static bool sums_early(const tri_placer *p, size_t param)
         return true;
     if (graph->home_set && tri_home_set_ranks(p->layout->stages, graph->home_set[param], homes) > 1)
         return false;
-    for (size_t n = 0; n < p->num_old; n++) {
-        const tri_node *node = &p->old[n];
-        tri_id state = node->num_out ? graph->values[node->out[0]].state : TRI_NONE;
-        if (node->op == TRI_OP_ACCUMULATE && node->phase == TRI_PHASE_BACKWARD &&
-            state == graph->grad_state[param] && tri_node_chunk(graph, node) != p->chunk)
-            return false;
-    }
-    return true;
+    return p->first_chunk[param] > p->last_chunk[param] || /* nothing contributes to it */
+           (p->first_chunk[param] == p->chunk && p->last_chunk[param] == p->chunk);
 }
 
 /* A bucket that ZeRO divides is one message, which needs all of it. */
 static bool bucket_complete(const tri_placer *p, tri_id param)
 {
-    for (size_t i = 0; i < p->graph->params->count; i++)
-        if (tri_placer_in_bucket(p, param, i) && p->graph->grad_state[i] != TRI_NONE &&
-            (p->grads_left[i] > 0 || !sums_early(p, i)))
+    const tri_graph *graph = p->graph;
+    for (tri_id i = graph->bucket_first[param]; i != TRI_NONE; i = graph->bucket_next[i])
+        if (graph->grad_state[i] != TRI_NONE && (p->grads_left[i] > 0 || !sums_early(p, i)))
             return false;
     return true;
+}
+
+static void note_complete(tri_placer *p, tri_id state)
+{
+    bool none = p->complete_first == p->complete_end;
+    p->complete[state] = true;
+    p->complete_first = none || state < p->complete_first ? state : p->complete_first;
+    p->complete_end = none || state >= p->complete_end ? state + 1 : p->complete_end;
 }
 
 tr_status tri_placer_note_gradient(tri_placer *p, tri_id state, tr_error *err)
@@ -213,14 +193,14 @@ tr_status tri_placer_note_gradient(tri_placer *p, tri_id state, tr_error *err)
     if (graph->flats) {
         if (!bucket_complete(p, param))
             return TR_OK;
-        for (size_t i = 0; i < graph->params->count; i++)
-            if (tri_placer_in_bucket(p, param, i) && graph->grad_state[i] != TRI_NONE)
-                p->complete[graph->grad_state[i]] = true;
+        for (tri_id i = graph->bucket_first[param]; i != TRI_NONE; i = graph->bucket_next[i])
+            if (graph->grad_state[i] != TRI_NONE)
+                note_complete(p, graph->grad_state[i]);
         return sum_complete(p, err);
     }
     if (!sums_early(p, param))
         return TR_OK;
-    p->complete[state] = true;
+    note_complete(p, state);
     /* Of the whole tensor: what tp leaves of it may differ, and the ranks must agree. */
     p->complete_bytes += (double)tri_shape_count(&graph->params->items[param].shape) *
                          (double)tri_dtype_bytes(graph->states[state].dtype);
@@ -271,7 +251,7 @@ tr_status tri_placer_complete_gradients(tri_placer *p, tr_error *err)
     TRI_TRY(tri_placer_end_backward(p, err));
     TRI_TRY(sum_gradients(p, NULL, TRI_AXIS_TP, err));
     TRI_TRY(sum_gradients(p, NULL, TRI_AXIS_KV_COPY, err));
-    for (size_t i = 0; graph->flats && i < graph->params->count; i++)
+    for (tri_id i = 0; graph->flats && i < graph->params->count; i++)
         TRI_TRY(sum_bucket(p, i, err));
     if (graph->flats)
         TRI_TRY(sum_slices(p, err));

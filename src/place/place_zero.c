@@ -2,8 +2,6 @@
  * gradient is there, and gathered after the update. zero.c says what is divided, and how. */
 #include "place/placer.h"
 
-#include <stdlib.h>
-
 /* A temporary in its place in a bucket of its own kind. */
 static void put_in_bucket(tri_placer *p, tri_id id, uint32_t bucket, tri_id param)
 {
@@ -23,10 +21,10 @@ static tr_status gather_bucket(tri_placer *p, tri_id param, tri_id *whole_of, tr
 {
     tri_graph *graph = p->graph;
     uint32_t bucket = ++graph->num_buckets;
-    for (size_t i = 0; i < graph->params->count; i++) {
+    for (tri_id i = graph->bucket_first[param]; i != TRI_NONE; i = graph->bucket_next[i]) {
         tri_id state =
             graph->copy_state[i] != TRI_NONE ? graph->copy_state[i] : graph->param_state[i];
-        if (!tri_placer_in_bucket(p, param, i) || state == TRI_NONE)
+        if (state == TRI_NONE)
             continue;
         /* The newest version is the one after the update: phases before read the first. */
         tri_id slice = first_version(p, graph->states[state].latest);
@@ -44,7 +42,7 @@ static tr_status gather_bucket(tri_placer *p, tri_id param, tri_id *whole_of, tr
         whole_of[i] = graph->nodes[node].out[0];
         p->values[whole_of[i]].global = global;
         tri_placer_set_spot(p, whole_of[i], spot);
-        put_in_bucket(p, whole_of[i], bucket, (tri_id)i);
+        put_in_bucket(p, whole_of[i], bucket, i);
     }
     return TR_OK;
 }
@@ -111,9 +109,7 @@ static tr_status accumulate_slice(tri_placer *p, tri_id param, tr_error *err)
     p->values[out].global = p->values[old].global;
     p->values[out].piece = p->graph->nodes[node].prev[0];
     tri_placer_set_spot(p, out, p->values[old].spot);
-    for (size_t v = 0; v < p->num_values; v++)
-        if (p->values[v].now == old)
-            p->values[v].now = out;
+    p->values[old].now = out;
     return TR_OK;
 }
 
@@ -157,13 +153,14 @@ static tr_status sum_in_bucket(tri_placer *p, tri_id param, uint32_t bucket, tr_
 static tr_status divide_gradients(tri_placer *p, tri_id param, tr_error *err)
 {
     tri_graph *graph = p->graph;
-    for (size_t i = 0; i < graph->params->count; i++)
-        if (tri_placer_in_bucket(p, param, i) && p->grads_left[i] > 0)
+    const tri_id first = graph->bucket_first[param], *next = graph->bucket_next;
+    for (tri_id i = first; i != TRI_NONE; i = next[i])
+        if (p->grads_left[i] > 0)
             return TR_OK;
     graph->ends_chain = false; /* sums of gradients wait for all of their bucket */
     uint32_t bucket = ++graph->num_buckets;
-    for (size_t i = 0; i < graph->params->count; i++) {
-        if (!tri_placer_in_bucket(p, param, i) || p->grad[i] == TRI_NONE)
+    for (tri_id i = first; i != TRI_NONE; i = next[i]) {
+        if (p->grad[i] == TRI_NONE)
             continue;
         if (p->values[p->grad[i]].spot.kind == TRI_SPOT_TERMS)
             TRI_TRY(tri_placer_emit(p, TRI_OP_ALL_REDUCE, "sum", p->grad[i], (tri_cut){0},
@@ -172,16 +169,16 @@ static tr_status divide_gradients(tri_placer *p, tri_id param, tr_error *err)
             TRI_TRY(tri_placer_emit(p, TRI_OP_ALL_REDUCE, "sum", p->grad[i],
                                     (tri_cut){.axis = TRI_AXIS_KV_COPY}, p->values[p->grad[i]].spot,
                                     &p->grad[i], err));
-        put_in_bucket(p, p->grad[i], bucket, (tri_id)i);
+        put_in_bucket(p, p->grad[i], bucket, i);
         if (p->values[p->grad[i]].last != TRI_NONE) /* made where the sum goes, and added to */
-            put_in_bucket(p, p->values[p->grad[i]].last, bucket, (tri_id)i);
+            put_in_bucket(p, p->values[p->grad[i]].last, bucket, i);
     }
-    for (size_t i = 0; i < graph->params->count; i++)
-        if (tri_placer_in_bucket(p, param, i) && p->grad[i] != TRI_NONE)
-            TRI_TRY(sum_in_bucket(p, (tri_id)i, bucket, err));
-    for (size_t i = 0; i < graph->params->count; i++)
-        if (tri_placer_in_bucket(p, param, i) && p->grad[i] != TRI_NONE)
-            TRI_TRY(accumulate_slice(p, (tri_id)i, err));
+    for (tri_id i = first; i != TRI_NONE; i = next[i])
+        if (p->grad[i] != TRI_NONE)
+            TRI_TRY(sum_in_bucket(p, i, bucket, err));
+    for (tri_id i = first; i != TRI_NONE; i = next[i])
+        if (p->grad[i] != TRI_NONE)
+            TRI_TRY(accumulate_slice(p, i, err));
     return TR_OK;
 }
 
@@ -250,36 +247,33 @@ tr_status tri_placer_contribute(tri_placer *p, const tri_node *node, tr_error *e
 }
 
 /* Zero 1 and 2: what was updated in slices is made whole everywhere. */
+static tr_status gather_update(tri_placer *p, tri_id param, tr_error *err)
+{
+    tri_graph *graph = p->graph;
+    tri_id copy = graph->copy_state[param];
+    tri_id state = copy != TRI_NONE ? copy : graph->param_state[param];
+    if (state == TRI_NONE)
+        return TR_OK;
+    tri_attr attr = {.axis = TRI_AXIS_SHARD, .flat = graph->flats[param]};
+    tri_id before = graph->states[state].latest;
+    tri_id node =
+        tri_graph_emit(graph, TRI_OP_SHARD_GATHER, graph->states[state].name, &attr, &before, 1, 1);
+    TRI_TRY(tri_placer_note_values(p, err));
+    tri_id after = graph->nodes[node].out[0];
+    p->values[after].global = p->values[before].global;
+    tri_placer_set_spot(p, after, p->values[before].spot);
+    return TR_OK;
+}
+
 tr_status tri_placer_gather_updates(tri_placer *p, tr_error *err)
 {
     tri_graph *graph = p->graph;
     if (!graph->flats || p->layout->zero >= 3 || !p->sums_done)
         return TR_OK;
     graph->phase = TRI_PHASE_UPDATE;
-    size_t count = graph->params->count;
-    bool *done = calloc(count + 1, sizeof *done);
-    if (!done)
-        return tri_fail(err, TR_ERROR_RUNTIME, "no memory to place the graph");
-    tr_status status = TR_OK;
-    for (size_t b = 0; b < count; b++)
-        for (size_t i = b; i < count && !done[b] && status == TR_OK; i++) {
-            tri_id state =
-                graph->copy_state[i] != TRI_NONE ? graph->copy_state[i] : graph->param_state[i];
-            if (done[i] || !tri_placer_in_bucket(p, (tri_id)b, i) || state == TRI_NONE)
-                continue;
-            tri_attr attr = {.axis = TRI_AXIS_SHARD, .flat = graph->flats[i]};
-            tri_id before = graph->states[state].latest;
-            tri_id node = tri_graph_emit(graph, TRI_OP_SHARD_GATHER, graph->states[state].name,
-                                         &attr, &before, 1, 1);
-            status = tri_placer_note_values(p, err);
-            if (status != TR_OK)
-                break;
-            tri_id after = graph->nodes[node].out[0];
-            p->values[after].global = p->values[before].global;
-            tri_placer_set_spot(p, after, p->values[before].spot);
-            if (i != b)
-                done[i] = true;
-        }
-    free(done);
-    return status;
+    for (tri_id b = 0; b < graph->params->count; b++)
+        for (tri_id i = graph->bucket_first[b] == b ? b : TRI_NONE; i != TRI_NONE;
+             i = graph->bucket_next[i])
+            TRI_TRY(gather_update(p, i, err));
+    return TR_OK;
 }

@@ -9,7 +9,8 @@ typedef struct tri_placed {
     tri_shape global; /* its shape in the whole model */
     bool sums_rows;   /* rows were summed over: it is a term of a sum over dp */
     bool absent;      /* update: another rank has it, this one nothing of it */
-    tri_id now, whole, piece;
+    tri_id now;       /* the version to read instead, or itself: tri_placer_now follows them */
+    tri_id whole, piece;
     tri_id last; /* a gradient that is a sum of several: the last of them, TRI_NONE otherwise */
 } tri_placed;
 
@@ -35,8 +36,11 @@ typedef struct tri_placer {
     bool *accumulated;    /* zero 2, 3: there is a slice in its accumulator, of another chunk */
     /* Zero 0, 1; of each state: a gradient that has all of its contributions and is not summed */
     bool *complete;
-    double complete_bytes; /* of those together */
-    int backward_layer;    /* of the last node of the backward so far */
+    tri_id complete_first, complete_end; /* the states between which they all are */
+    double complete_bytes;               /* of those together */
+    /* Pipelines; of each parameter: the chunks between which contributions to it are */
+    int *first_chunk, *last_chunk;
+    int backward_layer; /* of the last node of the backward so far */
 } tri_placer;
 
 /* Moving values between places (place_move.c). */
@@ -45,6 +49,8 @@ tr_status tri_placer_complain(const tri_placer *p, const tri_node *node, const c
                               tr_error *err);
 /* Notes values that were made since the last call: whole until something else is said. */
 tr_status tri_placer_note_values(tri_placer *p, tr_error *err);
+/* The value to read instead of this one: itself, or the newest that took its place. */
+tri_id tri_placer_now(tri_placer *p, tri_id id);
 /* Where a value lies, and its shape for that. */
 void tri_placer_set_spot(tri_placer *p, tri_id id, tri_spot spot);
 /* One node over the axis of the cut (tp by default) that reads one value; what it makes has the
@@ -68,8 +74,6 @@ tr_status tri_placer_convert(tri_placer *p, tri_id id, tri_spot want, tri_id *ou
 /* States and their sums (place_sums.c). */
 /* Adds up what is still a term of a sum. */
 tr_status tri_placer_complete_state(tri_placer *p, tri_id state, tr_error *err);
-/* Whether a parameter lies in the bucket of another. */
-bool tri_placer_in_bucket(const tri_placer *p, tri_id param, size_t other);
 /* Zero 0, 1: a contribution to a gradient has been added; sums those that are due. */
 tr_status tri_placer_note_gradient(tri_placer *p, tri_id state, tr_error *err);
 /* The backward of a chunk ends: sums what is complete. */

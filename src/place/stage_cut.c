@@ -296,11 +296,13 @@ static tr_status start_statistics(cutter *c, tr_error *err)
     tri_graph *graph = c->graph;
     for (size_t s = 0; s < graph->num_states; s++) {
         tri_id first = TRI_NONE;
+        if (graph->states[s].kind != TRI_STATE_STAT)
+            continue;
         for (size_t v = 0; v < c->num_values && first == TRI_NONE; v++)
             if (graph->values[v].state == s)
                 first = c->now[v];
-        if (graph->states[s].kind != TRI_STATE_STAT || first == TRI_NONE ||
-            graph->states[s].latest == first || written(c, (tri_id)s) || update_adds(c, (tri_id)s))
+        if (first == TRI_NONE || graph->states[s].latest == first || written(c, (tri_id)s) ||
+            update_adds(c, (tri_id)s))
             continue;
         tri_id none = TRI_NONE, latest = graph->states[s].latest;
         graph->phase = TRI_PHASE_UPDATE;

@@ -12,6 +12,8 @@
  * are then completed over the copies, slice by slice. */
 #include "place/place.h"
 
+#include <stdlib.h>
+
 static bool same_bucket(const tri_graph *graph, size_t a, size_t b)
 {
     const tri_param *x = &graph->params->items[a], *y = &graph->params->items[b];
@@ -20,15 +22,49 @@ static bool same_bucket(const tri_graph *graph, size_t a, size_t b)
                tri_param_has_copy(y, graph->precision.compute);
 }
 
+/* Lists the parameters of each bucket. Leaders, the first of each, form a list for each layer, so
+ * that the time grows with the parameters and not with their square. */
+static bool list_buckets(tri_graph *graph)
+{
+    size_t count = graph->params->count, num_layers = 0, bytes = (count + 1) * sizeof(tri_id);
+    for (size_t i = 0; i < count; i++) {
+        size_t layer = (size_t)(graph->params->items[i].layer + 1);
+        num_layers = layer >= num_layers ? layer + 1 : num_layers;
+    }
+    graph->bucket_first = tri_arena_alloc(&graph->arena, bytes);
+    graph->bucket_next = tri_arena_alloc(&graph->arena, bytes);
+    tri_id *scratch = malloc(2 * bytes + (num_layers + 1) * sizeof *scratch);
+    bool ready = graph->bucket_first && graph->bucket_next && scratch;
+    tri_id *last = scratch, *leader_after = scratch + count + 1;
+    tri_id *leader_of = scratch + 2 * (count + 1); /* of each layer: the newest */
+    for (size_t l = 0; ready && l < num_layers; l++)
+        leader_of[l] = TRI_NONE;
+    for (size_t i = 0; ready && i < count; i++) {
+        tri_id *newest = &leader_of[graph->params->items[i].layer + 1], leader = *newest;
+        while (leader != TRI_NONE && !same_bucket(graph, leader, i))
+            leader = leader_after[leader];
+        if (leader == TRI_NONE) {
+            leader = (tri_id)i;
+            leader_after[leader] = *newest;
+            *newest = leader;
+        } else {
+            graph->bucket_next[last[leader]] = (tri_id)i;
+        }
+        last[leader] = (tri_id)i;
+        graph->bucket_first[i] = leader;
+        graph->bucket_next[i] = TRI_NONE;
+    }
+    free(scratch);
+    return ready;
+}
+
 /* The tensor whose middle lies in part p of the bucket belongs to p: in order, and nearly even. The
  * bucket is measured in whole tensors, since the pieces that tp leaves may differ in size, and the
  * ranks that have the pieces of one tensor must agree on who updates it. */
-static uint16_t owner_of(const tri_graph *graph, size_t param, int parts)
+static uint16_t owner_of(const tri_graph *graph, tri_id param, int parts)
 {
     double before = 0, total = 0, own = (double)tri_shape_count(&graph->params->items[param].shape);
-    for (size_t k = 0; k < graph->params->count; k++) {
-        if (!same_bucket(graph, param, k))
-            continue;
+    for (tri_id k = graph->bucket_first[param]; k != TRI_NONE; k = graph->bucket_next[k]) {
         double count = (double)tri_shape_count(&graph->params->items[k].shape);
         before += k < param ? count : 0;
         total += count;
@@ -40,14 +76,12 @@ tr_status tri_zero_divide(tri_graph *graph, const tri_layout *layout, tr_error *
 {
     size_t count = graph->params->count;
     graph->flats = tri_arena_alloc(&graph->arena, (count + 1) * sizeof *graph->flats);
-    if (!graph->flats)
+    if (!graph->flats || !list_buckets(graph))
         return tri_fail(err, TR_ERROR_RUNTIME, "no memory to divide the parameters");
     graph->weights_divided = layout->zero >= 3;
-    for (size_t i = 0; i < count; i++) {
+    for (tri_id i = 0; i < count; i++) {
         int64_t total = 0, offset = 0;
-        for (size_t k = 0; k < count; k++) {
-            if (!same_bucket(graph, i, k))
-                continue;
+        for (tri_id k = graph->bucket_first[i]; k != TRI_NONE; k = graph->bucket_next[k]) {
             if (k == i)
                 offset = total;
             total += tri_flat_padded(tri_shape_count(&graph->local_shape[k]));

@@ -10,7 +10,8 @@
 
 typedef struct checker {
     const tri_program *program;
-    uint32_t *air; /* flights under way */
+    uint32_t *air;       /* flights under way */
+    tri_range *out, *in; /* of each flight: around all that it writes or reads (take_off) */
     size_t num_air;
     size_t next_flight, next_landing, next_early;
     tr_error *err;
@@ -38,12 +39,55 @@ static tr_status complain(const checker *c, uint32_t call, uint32_t instr, uint3
                     f->instr, f->call);
 }
 
+/* A space of TRI_NONE: of several, so anything may meet it. */
+static void widen(tri_range *hull, tri_range range)
+{
+    if (range.space == TRI_NONE)
+        return;
+    if (hull->begin == hull->end)
+        *hull = range;
+    else if (hull->space != range.space || hull->instance != range.instance)
+        hull->space = TRI_NONE;
+    hull->begin = range.begin < hull->begin ? range.begin : hull->begin;
+    hull->end = range.end > hull->end ? range.end : hull->end;
+}
+
+/* Starts a flight. A message of a whole bucket has many operands, and many may be under way: what
+ * does not meet all of it together need not be compared with each. */
+static void take_off(checker *c)
+{
+    const tri_program *program = c->program;
+    const tri_flight *flight = &program->flights[c->next_flight];
+    const tri_call *call = &program->calls[flight->call];
+    const tri_instr *head = &program->instrs[flight->instr];
+    tri_range *out = &c->out[c->next_flight], *in = &c->in[c->next_flight];
+    for (uint32_t n = 0; n < head->span; n++) {
+        if (head[n].num_out > 0)
+            widen(out, tri_operand_range(program, call, &head[n].out[0]));
+        if (head[n].num_in > 0)
+            widen(in, tri_operand_range(program, call, &head[n].in[0]));
+    }
+    if (head->attr.flat.parts > 0) {
+        tri_range whole = tri_operand_range(program, call, &head->out[0]);
+        whole.end = whole.begin + tri_message_whole_bytes(program, head);
+        widen(out, whole);
+    }
+    c->air[c->num_air++] = (uint32_t)c->next_flight++;
+}
+
+static bool may_meet(const tri_range *hull, const tri_range *range)
+{
+    return hull->space == TRI_NONE || tri_ranges_meet(range, hull);
+}
+
 /* Whether an operand lies on what a message reads or writes. */
 static bool meets(const checker *c, const tri_range *range, uint32_t flight, bool writes)
 {
     const tri_program *program = c->program;
     const tri_call *call = &program->calls[program->flights[flight].call];
     const tri_instr *head = &program->instrs[program->flights[flight].instr];
+    if (!may_meet(&c->out[flight], range) && !(writes && may_meet(&c->in[flight], range)))
+        return false;
     for (uint32_t n = 0; n < head->span; n++) {
         if (head[n].num_out > 0) {
             tri_range out = tri_operand_range(program, call, &head[n].out[0]);
@@ -68,23 +112,23 @@ static tr_status check_instr(const checker *c, uint32_t call, uint32_t instr)
     const tri_program *program = c->program;
     const tri_instr *i = &program->instrs[instr];
     bool message = tri_op_get(i->op)->communicates;
+    tri_range in[TRI_MAX_IN], out[TRI_MAX_OUT], scratch = tri_scratch_range(i);
+    for (int j = 0; j < i->num_in && c->num_air > 0; j++)
+        in[j] = tri_operand_range(program, &program->calls[call], &i->in[j]);
+    for (int k = 0; k < i->num_out && c->num_air > 0; k++)
+        out[k] = tri_operand_range(program, &program->calls[call], &i->out[k]);
     for (size_t n = 0; n < c->num_air; n++) {
         const tri_instr *head = &program->instrs[program->flights[c->air[n]].instr];
         if (message && tri_same_lane(i, head))
             continue; /* behind it in its lane */
-        for (int j = 0; j < i->num_in; j++) {
-            tri_range in = tri_operand_range(program, &program->calls[call], &i->in[j]);
-            if (meets(c, &in, c->air[n], false))
+        for (int j = 0; j < i->num_in; j++)
+            if (meets(c, &in[j], c->air[n], false))
                 return complain(c, call, instr, c->air[n], "reads what belongs to");
-        }
-        tri_range scratch = tri_scratch_range(i);
         if (meets(c, &scratch, c->air[n], true))
             return complain(c, call, instr, c->air[n], "has its scratch on");
-        for (int k = 0; k < i->num_out; k++) {
-            tri_range out = tri_operand_range(program, &program->calls[call], &i->out[k]);
-            if (meets(c, &out, c->air[n], true))
+        for (int k = 0; k < i->num_out; k++)
+            if (meets(c, &out[k], c->air[n], true))
                 return complain(c, call, instr, c->air[n], "writes over");
-        }
     }
     return TR_OK;
 }
@@ -143,7 +187,7 @@ static tr_status start_early(checker *c, uint32_t call, uint32_t instr)
         if (flight->from_call != call || flight->from_instr != instr || flight->call == call)
             break;
         TRI_TRY(check_instr(c, flight->call, flight->instr));
-        c->air[c->num_air++] = (uint32_t)c->next_flight++;
+        take_off(c);
     }
     return TR_OK;
 }
@@ -172,7 +216,7 @@ static tr_status check_call(checker *c, uint32_t call)
             continue;
         const tri_flight *flight = &program->flights[c->next_flight];
         if (flight->call == call && flight->instr == i && message && instr->span > 0)
-            c->air[c->num_air++] = (uint32_t)c->next_flight++;
+            take_off(c);
     }
     return TR_OK;
 }
@@ -183,9 +227,11 @@ tr_status tri_check_overlap(const tri_program *program, tr_error *err)
         return TR_OK;
     checker c = {.program = program, .err = err};
     c.air = calloc(program->num_flights, sizeof *c.air);
-    if (!c.air)
-        return tri_fail(err, TR_ERROR_RUNTIME, "no memory for the checker");
-    tr_status status = TR_OK;
+    c.out = calloc(program->num_flights, sizeof *c.out);
+    c.in = calloc(program->num_flights, sizeof *c.in);
+    tr_status status = c.air && c.out && c.in
+                           ? TR_OK
+                           : tri_fail(err, TR_ERROR_RUNTIME, "no memory for the checker");
     for (uint32_t call = 0; call < program->num_calls && status == TR_OK; call++)
         status = check_call(&c, call);
     if (status == TR_OK)
@@ -206,5 +252,7 @@ tr_status tri_check_overlap(const tri_program *program, tr_error *err)
                           name_of(program, program->flights[c.air[0]].instr),
                           program->flights[c.air[0]].instr);
     free(c.air);
+    free(c.out);
+    free(c.in);
     return status;
 }

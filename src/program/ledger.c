@@ -5,6 +5,11 @@
 
 #include <stdlib.h>
 
+/* Instructions after the forward that read a value. */
+typedef struct reading {
+    uint32_t first, last, num;
+} reading;
+
 typedef struct bookkeeper {
     const tri_program *program;
     tri_ledger *ledger;
@@ -12,6 +17,7 @@ typedef struct bookkeeper {
     uint32_t *maker; /* of each value: the instruction of the forward that makes it, or TRI_NONE */
     uint8_t *role;   /* of each value: its item + 1, or 0 */
     int *layer_of;   /* of each value with a role */
+    reading *readings;
 } bookkeeper;
 
 /* Whether a segment is of the forward; a pipeline receives and sends in segments of their own. */
@@ -172,22 +178,24 @@ static void write_book(tri_ledger_layer *layer)
     layer->book[TRI_BOOK_ACT_IN] = layer->book[TRI_BOOK_ACT_OUT] = e * hidden;
 }
 
-/* A value of the forward that is read after it. */
-static bool find_readers(const bookkeeper *k, tri_id value, tri_ledger_entry *entry)
+/* Who reads each value of the forward after it: one walk over all instructions, since asking for
+ * each value alone would take the square of a deep model. */
+static void note_readers(bookkeeper *k)
 {
     const tri_program *program = k->program;
-    entry->reader = TRI_NONE;
-    for (uint32_t i = k->maker[value] + 1; i < program->num_instrs; i++)
-        for (int j = 0; !k->forward[i] && j < program->instrs[i].num_in; j++) {
-            if (program->instrs[i].in[j].value != value)
+    for (uint32_t i = 0; i < program->num_instrs; i++) {
+        const tri_instr *instr = &program->instrs[i];
+        for (int j = 0; !k->forward[i] && j < instr->num_in; j++) {
+            tri_id value = instr->in[j].value;
+            if (value == TRI_NONE || k->maker[value] == TRI_NONE || k->maker[value] >= i)
                 continue;
-            if (entry->reader == TRI_NONE)
-                entry->reader = i;
-            else if (entry->reader != i)
-                entry->num_more++;
-            break;
+            reading *r = &k->readings[value];
+            if (r->num == 0)
+                r->first = i;
+            r->num += r->num == 0 || r->last != i; /* once, however often it reads it */
+            r->last = i;
         }
-    return entry->reader != TRI_NONE;
+    }
 }
 
 static void enter(bookkeeper *k, tri_id value)
@@ -199,8 +207,11 @@ static void enter(bookkeeper *k, tri_id value)
     if (k->maker[value] == TRI_NONE || home->space == TRI_NONE)
         return;
     tri_space_kind kind = program->spaces[home->space].kind;
-    if ((kind != TRI_SPACE_FRAME && kind != TRI_SPACE_WORK) || !find_readers(k, value, &entry))
+    const reading *r = &k->readings[value];
+    if ((kind != TRI_SPACE_FRAME && kind != TRI_SPACE_WORK) || r->num == 0)
         return;
+    entry.reader = r->first;
+    entry.num_more = r->num - 1;
     entry.layer = k->role[value] ? k->layer_of[value] : program->instrs[k->maker[value]].layer;
     tri_ledger_layer *layer = layer_at(k, entry.layer);
     entry.bytes = tri_value_bytes(&program->values[value]);
@@ -249,6 +260,7 @@ static void keep_books(bookkeeper *k)
             note_quantised(k, &program->instrs[i]);
     for (int l = 0; l < k->ledger->num_layers; l++)
         write_book(layer_at(k, l));
+    note_readers(k);
     for (size_t v = 0; v < program->num_values; v++)
         enter(k, (tri_id)v);
     qsort(k->ledger->entries, k->ledger->num_entries, sizeof *k->ledger->entries, by_layer);
@@ -265,7 +277,9 @@ tr_status tri_ledger_make(const tri_program *program, tri_ledger *ledger, tr_err
     k.maker = malloc(num * sizeof *k.maker);
     k.role = calloc(num, sizeof *k.role);
     k.layer_of = calloc(num, sizeof *k.layer_of);
-    bool ready = ledger->entries && ledger->layers && k.forward && k.maker && k.role && k.layer_of;
+    k.readings = calloc(num, sizeof *k.readings);
+    bool ready = ledger->entries && ledger->layers && k.forward && k.maker && k.role &&
+                 k.layer_of && k.readings;
     if (ready)
         keep_books(&k);
     else
@@ -274,6 +288,7 @@ tr_status tri_ledger_make(const tri_program *program, tri_ledger *ledger, tr_err
     free(k.maker);
     free(k.role);
     free(k.layer_of);
+    free(k.readings);
     return ready ? TR_OK : tri_fail(err, TR_ERROR_RUNTIME, "no memory for the ledger");
 }
 

@@ -41,14 +41,6 @@ static tri_id summed_grad(const tri_planner *p, const tri_node *node)
     return grad ? state : TRI_NONE;
 }
 
-static bool same_bucket(const tri_graph *graph, size_t a, size_t b)
-{
-    const tri_param *x = &graph->params->items[a], *y = &graph->params->items[b];
-    return x->layer == y->layer && (!graph->home_set || graph->home_set[a] == graph->home_set[b]) &&
-           tri_param_has_copy(x, graph->precision.compute) ==
-               tri_param_has_copy(y, graph->precision.compute);
-}
-
 /* A group is measured in whole tensors: what tp leaves of them may differ, and the ranks must agree
  * on their messages. */
 static void begin_groups(tri_planner *p)
@@ -70,10 +62,9 @@ void tri_planner_group_grads(tri_planner *p)
     const tri_graph *graph = p->graph;
     const tri_node_order *order = p->order;
     begin_groups(p);
-    for (size_t a = 0; graph->flats && a < graph->params->count; a++)
-        for (size_t b = a + 1; b < graph->params->count; b++)
-            if (graph->grad_state[a] != TRI_NONE && graph->grad_state[b] != TRI_NONE &&
-                same_bucket(graph, a, b))
+    for (tri_id a = 0; graph->flats && a < graph->params->count; a++)
+        for (tri_id b = graph->bucket_next[a]; b != TRI_NONE; b = graph->bucket_next[b])
+            if (graph->grad_state[a] != TRI_NONE && graph->grad_state[b] != TRI_NONE)
                 unite(p, graph->grad_state[a], graph->grad_state[b], UINT64_MAX);
     for (size_t i = 1; i < order->count; i++) {
         const tri_node *last = &graph->nodes[order->node[i - 1]];
