@@ -69,6 +69,8 @@ test_help() {
         run 0 help $verb
         run 0 --help $verb
     done
+    run 0 train --help
+    grep -q ') [,;:]' "$tmp/out" && fail "train --help has a blank before a comma"
     run 0 --version
     run 2
     run 0 doctor
@@ -106,6 +108,11 @@ test_mistakes() {
     refused 2 'layout.schedule: there is no schedule "1f1c"' train --set layout.schedule=1f1c
     refused 2 'no memory plan can hold' plan --set model.dim=1000000 --set model.num_heads=1000 \
         --set train.batch=1000000 --set data.seq_len=1000000
+    run 0 plan --set model.kind=mlp --set model.dim=999999 # has no heads
+    refused 2 'unknown flag "--list"; it is one of trireme sim' plan --list
+    refused 2 'run.dir is empty' train recipes/tiny.yaml --set run.dir=
+    refused 2 'this run needs' train --set model.dim=100000 --set run.dir="$tmp/refused/far/away"
+    [ -e "$tmp/refused" ] && fail "a run was refused, but $tmp/refused was made"
     refused 2 'model.dim 999999 over model.num_heads 4' plan --set model.dim=999999
     refused 2 'expert parallelism is not here yet' plan --set layout.ep=2
     refused 2 'data.source is empty' train --set data.source= --set run.dir="$tmp/none"
@@ -154,6 +161,22 @@ test_loss_that_is_not_finite() {
     tail -n 1 "$dir/metrics.jsonl" | grep -q '"grad_norm":null' || fail "no line for the bad step"
 }
 
+# flock holds the directory as another run would.
+test_two_runs_in_a_directory() {
+    local dir=$tmp/shared ranks
+    mkdir -p "$dir/log"
+    echo kept >"$dir/metrics.jsonl"
+    echo kept >"$dir/log/rank-0.log"
+    for ranks in 1 2; do
+        flock "$dir" "$trireme" train recipes/tiny.yaml --set run.dir="$dir" --set train.steps=1 \
+            --set layout.dp=$ranks >"$tmp/out" 2>"$tmp/err" && fail "two runs write into $dir"
+        grep -q 'another run is at work there' "$tmp/err" || fail "it does not say why"
+        grep -q kept "$dir/metrics.jsonl" || fail "the metrics of the other run are gone"
+        grep -q kept "$dir/log/rank-0.log" || fail "the log of the other run is gone"
+    done
+    run 0 train recipes/tiny.yaml --set run.dir="$dir" --set train.steps=1
+}
+
 test_full_disk() {
     local dir=$tmp/disk
     mkdir "$dir"
@@ -166,6 +189,9 @@ test_full_disk() {
     grep -q 'weights.safetensors' "$tmp/err" || fail "it does not name the file"
     nothing_left "$dir"
     [ "$(wc -l <"$dir/metrics.jsonl")" -eq 20 ] || fail "the record of the run is not whole"
+    run 1 train recipes/tiny.yaml --set run.dir="$dir" --set train.steps=2 --set ckpt.every=1
+    grep -q 'step 1 was not written' "$tmp/out" "$tmp/err" || fail "no warning for a checkpoint"
+    rm -r "$dir/ckpt"
     head -c 100000 /dev/zero >"$dir/filler" 2>/dev/null
     run 1 train recipes/tiny.yaml --set run.dir="$dir/second"
     nothing_left "$dir"
@@ -309,6 +335,7 @@ test_help
 test_mistakes
 test_files_that_do_not_do
 test_loss_that_is_not_finite
+test_two_runs_in_a_directory
 test_full_disk
 test_run
 test_generate

@@ -53,7 +53,7 @@ says "time 51 "
 says "proven: 192 actions and 96 messages"
 run 0 --schedule pipedream --pp 4 --microbatches 16
 says "gradients are up to 3 updates old"
-run 0 --schedule list
+run 0 --list
 for name in gpipe 1f1b interleaved 1f1b-v zb-h1 zb-h2 zb-v v-half v-min chimera dualpipe dualpipev gems \
     pipedream pipedream-2bw; do
     says "  $name "
@@ -102,7 +102,7 @@ refused "all messages of a rank in one lane" --schedule csv:tests/fixtures/sched
 
 refused "use 4 or 8 micro-batches" --schedule interleaved --microbatches 6
 refused "no schedule \"zbv\"; did you mean zb-v?" --schedule zbv
-refused "no schedule \"quartermaster\"; trireme sim --schedule list" --schedule quartermaster
+refused "no schedule \"quartermaster\"; trireme sim --list" --schedule quartermaster
 refused "the cost \"Q=1\"" --cost F=1,Q=1
 refused "--pp is 0" --pp 0
 refused "--comms goes with --csv" --comms

@@ -10,6 +10,7 @@
 
 #include "base/fs.h"
 #include "cli/environment.h"
+#include "cli/run_lock.h"
 #include "cli/text.h"
 #include "comm/control.h"
 #include "comm/control_store.h"
@@ -422,6 +423,27 @@ static int join_world(const tri_cli *cli, tri_environment *w, tri_rank_main rank
     return code;
 }
 
+/* In one of three ways: as ranks of others, as ranks of ours, or in this process. */
+static int launch(const tri_cli *cli, int num_ranks, tri_rank_main rank_main, void *context,
+                  const tri_launch_options *options, tri_environment *world)
+{
+    tr_error err = {0};
+    tri_run_lock lock = {.fd = -1};
+    bool locks = options->writes && !(world->given && world->rank > 0);
+    int code;
+    if (locks &&
+        tri_run_lock_take(&lock, tr_settings_string(cli->settings, "run.dir"), &err) != TR_OK)
+        code = tri_cli_fail(&err);
+    else if (world->given && num_ranks > 1)
+        code = join_world(cli, world, rank_main, context);
+    else if (num_ranks > 1 || (options->processes && !world->given))
+        code = launch_here(cli, num_ranks, rank_main, context, options);
+    else
+        code = run_here(cli, rank_main, context);
+    tri_run_lock_release(&lock);
+    return code;
+}
+
 int tri_cli_launch(const tri_cli *cli, int num_ranks, tri_rank_main rank_main, void *context,
                    const tri_launch_options *options)
 {
@@ -458,13 +480,7 @@ int tri_cli_launch(const tri_cli *cli, int num_ranks, tri_rank_main rank_main, v
         tri_cli_error(
             "note: run.restarts and run.elastic are for ranks that trireme started; these "
             "are started again by whoever did it, with run.resume=auto");
-    int code;
-    if (world.given && num_ranks > 1)
-        code = join_world(cli, &world, rank_main, context);
-    else if (num_ranks > 1 || (options->processes && !world.given))
-        code = launch_here(cli, num_ranks, rank_main, context, options);
-    else
-        code = run_here(cli, rank_main, context);
+    int code = launch(cli, num_ranks, rank_main, context, options, &world);
     return code == TRI_EXIT_OK || code == TRI_EXIT_USAGE ? code : TRI_EXIT_FAILED;
 }
 

@@ -23,6 +23,7 @@ typedef int (*tri_again)(void *context, const tri_launch_result *result);
 
 typedef struct tri_launch_options {
     bool asks;       /* rank_main looks at tri_signals_caught, and ends well when there is one */
+    bool writes;     /* into run.dir, where no other run may be at work meanwhile */
     bool processes;  /* a single rank is started as a process too, so that it can be again */
     tri_again again; /* may be NULL */
     void *again_context;

@@ -125,7 +125,8 @@ static const tri_flag data_flags[] = {
 };
 
 static const tri_flag sim_flags[] = {
-    {"schedule", "NAME", "1f1b (default), zb-v ...; csv:FILE for your own; list tells them all"},
+    {"schedule", "NAME", "1f1b (default), zb-v ...; csv:FILE for your own"},
+    {"list", NULL, "the schedules that there are"},
     {"pp", "N", "pipeline ranks (default 4)"},
     {"microbatches", "N", "of a step (default twice the ranks)"},
     {"chunks", "N", "of layers on each rank, where the schedule leaves a choice"},

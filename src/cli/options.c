@@ -66,16 +66,39 @@ static const tri_flag *find_flag(const tri_verb *verb, const char *name, size_t 
     return NULL;
 }
 
-/* A flag that is like none of the verb's: another verb may have it. */
-static tr_status foreign_flag(const tri_verb *verb, const char *arg, const char *word,
-                              tr_error *err)
+/* The name of a verb that has this flag, or NULL. */
+static const char *verb_with(const char *word)
 {
     for (const tri_verb *other = tri_verbs; other->name; other++)
         if (find_flag(other, word, strlen(word)))
-            return tri_fail(err, TR_ERROR_INPUT,
-                            "unknown flag \"%.60s\"; it is one of trireme %s. trireme %s --help "
-                            "lists the flags",
-                            arg, other->name, verb->name);
+            return other->name;
+    return NULL;
+}
+
+/* Whether a word is the name of a setting, with or without its section. */
+static bool names(const tri_setting *row, const char *word)
+{
+    const char *dot = strchr(row->name, '.');
+    return strcmp(row->name, word) == 0 || (dot && strcmp(dot + 1, word) == 0);
+}
+
+/* A flag that is like none of the verb's: --model.dim=64 and --lr 1e-3, since other programs make a
+ * flag of every setting; or one of another verb. */
+static tr_status foreign_flag(const tri_verb *verb, const char *arg, const char *word,
+                              const char *value, tr_error *err)
+{
+    bool far;
+    const tri_setting *row = &tri_settings_table[tri_setting_nearest(word, &far)];
+    const char *other = verb_with(word);
+    if (!far && (!other || names(row, word)))
+        return tri_fail(err, TR_ERROR_INPUT,
+                        "unknown flag \"%.60s\"; settings are changed with --set: --set %s=%.60s",
+                        arg, row->name, value ? value : "VALUE");
+    if (other)
+        return tri_fail(err, TR_ERROR_INPUT,
+                        "unknown flag \"%.60s\"; it is one of trireme %s. trireme %s --help "
+                        "lists the flags",
+                        arg, other, verb->name);
     return tri_fail(err, TR_ERROR_INPUT,
                     "unknown flag \"%.60s\"; trireme %s --help lists the flags", arg, verb->name);
 }
@@ -94,19 +117,8 @@ static tr_status unknown_flag(const tri_verb *verb, const char *arg, const char 
     for (const tri_flag *flag = verb->flags; flag && flag->name; flag++)
         if (tri_edit_distance(word, flag->name) < tri_edit_distance(word, best))
             best = flag->name;
-    if (2 * tri_edit_distance(word, best) > (int)strlen(best)) {
-        /* --model.dim=64, --lr 1e-3: other programs make a flag of every setting. */
-        bool far;
-        const tri_setting *row = &tri_settings_table[tri_setting_nearest(word, &far)];
-        if (name[length] == '=')
-            value = name + length + 1;
-        if (!far)
-            return tri_fail(err, TR_ERROR_INPUT,
-                            "unknown flag \"%.60s\"; settings are changed with --set: --set "
-                            "%s=%.60s",
-                            arg, row->name, value ? value : "VALUE");
-        return foreign_flag(verb, arg, word, err);
-    }
+    if (2 * tri_edit_distance(word, best) >= (int)strlen(best))
+        return foreign_flag(verb, arg, word, name[length] == '=' ? name + length + 1 : value, err);
     return tri_fail(err, TR_ERROR_INPUT,
                     "unknown flag \"%.60s\"; did you mean --%s? trireme %s --help lists the flags",
                     arg, best, verb->name);

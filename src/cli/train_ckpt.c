@@ -141,6 +141,7 @@ tr_status tri_train_ckpt_finish(tri_train_ckpt *c, const tri_ckpt_number *number
     tri_save_outcome outcome = {0};
     TRI_TRY(tri_checkpointer_save(c->checkpointer, numbers, num_numbers, true, &outcome, err));
     warn(&outcome, warning);
+    c->last_failed = outcome.failed;
     return TR_OK;
 }
 

@@ -14,6 +14,7 @@ typedef struct tri_train_ckpt {
     const tr_settings *settings;
     tri_session *session;
     tri_ranks *ranks;
+    bool last_failed; /* the one of the end could not be written */
     /* Of the last step: */
     bool saved;
     double stall_s;

@@ -161,8 +161,11 @@ void tri_train_print_end(const tri_train_run *r)
     printf("written to %s: config.yaml, metrics.jsonl%s%s%s%s%s\n", r->dir,
            r->has_tokenizer ? ", tokenizer.json" : "",
            tr_settings_bool(r->cli->settings, "run.save") ? ", weights.safetensors" : "",
-           r->record ? ", samples/" : "", r->ckpt.checkpointer ? ", ckpt/" : "",
+           r->record ? ", samples/" : "",
+           r->ckpt.checkpointer && !r->ckpt.last_failed ? ", ckpt/" : "",
            r->trace ? ", trace.json (opens in ui.perfetto.dev)" : "");
+    if (r->ckpt.last_failed)
+        printf("its last checkpoint is missing, for the reason in the warning above\n");
     if (s->data && tr_settings_bool(r->cli->settings, "run.save") &&
         s->config.compile.model.task == TRI_TASK_LM &&
         strcmp(s->config.data.source, "synthetic") != 0)

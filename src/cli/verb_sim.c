@@ -215,8 +215,8 @@ static tr_status unknown_schedule(const char *name, tr_error *err)
         }
     }
     return tri_fail(err, TR_ERROR_INPUT,
-                    "there is no schedule \"%.60s\";%s%s%s trireme sim --schedule list tells them "
-                    "all, csv:FILE reads your own",
+                    "there is no schedule \"%.60s\";%s%s%s trireme sim --list tells them all, "
+                    "csv:FILE reads your own",
                     name, nearest ? " did you mean " : "", nearest ? nearest : "",
                     nearest ? "?" : "");
 }
@@ -226,7 +226,7 @@ static tr_status run(const tri_cli *cli, tr_error *err)
     const char *name = tri_cli_flag(cli, "schedule"), *cost = tri_cli_flag(cli, "cost");
     tri_schedule_config config = {.order = name ? name : "1f1b"};
     tri_action_costs costs = tri_sim_unit_costs();
-    if (strcmp(config.order, "list") == 0) {
+    if (tri_cli_flag(cli, "list") || strcmp(config.order, "list") == 0) {
         print_list();
         return TR_OK;
     }

@@ -389,6 +389,7 @@ int tri_verb_train(const tri_cli *cli)
     tri_recovery_init(&recovery, cli);
     tri_signals_catch(); /* not before: nothing that runs up to here looks at them */
     tri_launch_options options = {.asks = true,
+                                  .writes = true,
                                   .processes = tri_recovery_wanted(&recovery),
                                   .again = tri_recovery_again,
                                   .again_context = &recovery};

@@ -273,6 +273,20 @@ static tr_status apply_vocab(tr_settings *settings, tr_error *err)
     return decide_number(settings, "model.vocab", vocab > 0 ? vocab : 256, err);
 }
 
+/* Heads of keys and values, and the width of a head, where they are not given. */
+static tr_status apply_heads(tr_settings *settings, tr_error *err)
+{
+    int64_t heads = tr_settings_int(settings, "model.num_heads");
+    int64_t dim = tr_settings_int(settings, "model.dim");
+    if (tr_settings_int(settings, "model.num_kv_heads") == 0)
+        TRI_TRY(decide_number(settings, "model.num_kv_heads", heads, err));
+    if (tr_settings_int(settings, "model.head_dim") == 0 && dim >= heads &&
+        decide_number(settings, "model.head_dim", dim / heads, err) != TR_OK)
+        return tri_fail_prefix(err, TR_ERROR_INPUT, "model.dim %lld over model.num_heads %lld",
+                               (long long)dim, (long long)heads);
+    return TR_OK;
+}
+
 tr_status tri_settings_complete(tr_settings *settings, tr_error *err)
 {
     TRI_TRY(apply_preset(settings, err));
@@ -289,14 +303,8 @@ tr_status tri_settings_complete(tr_settings *settings, tr_error *err)
     if (tr_settings_int(settings, "model.ffn_dim") == 0)
         TRI_TRY(decide_number(settings, "model.ffn_dim", 4 * tr_settings_int(settings, "model.dim"),
                               err));
-    int64_t heads = tr_settings_int(settings, "model.num_heads");
-    if (tr_settings_int(settings, "model.num_kv_heads") == 0)
-        TRI_TRY(decide_number(settings, "model.num_kv_heads", heads, err));
-    int64_t dim = tr_settings_int(settings, "model.dim");
-    if (tr_settings_int(settings, "model.head_dim") == 0 && dim >= heads &&
-        decide_number(settings, "model.head_dim", dim / heads, err) != TR_OK)
-        return tri_fail_prefix(err, TR_ERROR_INPUT, "model.dim %lld over model.num_heads %lld",
-                               (long long)dim, (long long)heads);
+    if (strcmp(tr_settings_string(settings, "model.kind"), "mlp") != 0)
+        TRI_TRY(apply_heads(settings, err));
     TRI_TRY(apply_hf_tokenizer(settings, err));
     TRI_TRY(check_tokenizer(settings, err));
     TRI_TRY(apply_vocab(settings, err));

@@ -42,8 +42,9 @@ static void write_wrapped(FILE *file, const char *text, int column, int width)
     int at = column;
     for (const char *word = text; *word;) {
         int length = (int)strcspn(word, " ");
-        if (*word == '(' && strchr(word, ')') && strchr(word, ')') - word < SHORT_REMARK)
-            length = (int)(strchr(word, ')') - word) + 1;
+        const char *close = *word == '(' ? strchr(word, ')') : NULL;
+        if (close && close - word < SHORT_REMARK) /* with a comma behind it, if there is one */
+            length = (int)(close - word) + (int)strcspn(close, " ");
         if (at > column && at + 1 + length > width) {
             fprintf(file, "\n%*s", column, "");
             at = column;

@@ -234,7 +234,7 @@ const tri_setting tri_settings_table[] = {
         "Pipeline ranks: the layers are divided over them, and micro-batches pass through",
         "pipeline_parallel pipeline_model_parallel_size pp_size pipeline stages num_stages"),
     STRING("layout.schedule", "1f1b",
-           "Order of a pipeline: a name that `trireme sim --schedule list` shows, or csv:FILE",
+           "Order of a pipeline: a name that `trireme sim --list` shows, or csv:FILE",
            "pipeline_schedule pp_schedule schedule"),
     INT("layout.chunks", "0", 0, 4096,
         "Chunks of layers on each rank of a pipeline; 0: as many as its schedule has by default",
