@@ -115,6 +115,10 @@ static void cut_and_damaged_files(void **state)
     packed[num / 2] ^= 0x55;
     put_file(gz, packed, num);
     assert_read_fails(gz, "cannot be decompressed");
+    put_file(gz, text, SIZE);
+    assert_read_fails(gz, "does not begin as gzip data");
+    put_file(zst, text, SIZE);
+    assert_read_fails(zst, "does not begin as zstd data");
     num = zstd_frame(packed, sizeof packed, text, SIZE);
     put_file(zst, packed, num - 1);
     assert_read_fails(zst, "cut short");

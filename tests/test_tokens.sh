@@ -62,6 +62,12 @@ test_prepare() {
     [ -e "$tmp/none" ] && fail "a failed prepare left a directory"
     [ -z "$(find "$tmp" -name '.trireme*')" ] || fail "a failed prepare left a temporary"
     refused 'say what, with which tokenizer' data prepare "$docs"
+    echo 'no gzip' >"$tmp/text.gz"
+    refused 'does not begin as gzip data' data prepare "$tmp/text.gz" --tokenizer bytes --out "$tmp/none"
+    : >"$tmp/empty"
+    refused 'empty: holds no text' data tokenizer train "$tmp/empty" --vocab 300 --out "$tmp/none"
+    refused 'say what to do with a tokenizer' data tokenizer
+    run 0 data tokenizer inspect "$tmp/tok.json"
     refused '--split is "2"' data prepare "$docs" --tokenizer bytes --out "$tmp/none" --split 2
     refused 'did you mean prepare?' data prepair
     refused 'bpe:4096' data prepare "$docs" --tokenizer bpe:x --out "$tmp/none"

@@ -113,7 +113,13 @@ static tr_status train(const tri_cli *cli, const char *path, tr_error *err)
                         "say how many tokens and where to: trireme data tokenizer train TEXT "
                         "--vocab 4096 --out tokenizer.json");
     TRI_TRY(input_open(&in, path, err));
-    tr_status status = train_on(cli, &in, out, err);
+    tr_status status =
+        in.num_bytes > 0
+            ? train_on(cli, &in, out, err)
+            : tri_fail(err, TR_ERROR_INPUT,
+                       "%s: holds no text; a tokenizer is trained on text like that which it will "
+                       "encode",
+                       path ? path : "standard input");
     input_close(&in);
     return status;
 }
@@ -226,6 +232,10 @@ static tr_status use(const tri_cli *cli, const char *action, const char *path, t
     const char *name = tri_cli_flag(cli, "tokenizer");
     tri_tokenizer *tokenizer;
     input in;
+    if (!name && path && strcmp(action, "inspect") == 0) { /* the one thing there is to name */
+        name = path;
+        path = NULL;
+    }
     if (!name)
         return tri_fail(err, TR_ERROR_INPUT,
                         "say which tokenizer: trireme data tokenizer %s --tokenizer PATH, where "
@@ -266,6 +276,10 @@ static tr_status tokenizer_verb(const tri_cli *cli, tr_error *err)
         if (tri_edit_distance(action, actions[i]) < tri_edit_distance(action, best))
             best = actions[i];
     }
+    if (!*action)
+        return tri_fail(err, TR_ERROR_INPUT,
+                        "say what to do with a tokenizer: trireme data tokenizer train, encode, "
+                        "decode or inspect; trireme data --help says more");
     return tri_fail(err, TR_ERROR_INPUT,
                     "trireme data tokenizer can train, encode, decode and inspect, not \"%.60s\"; "
                     "did you mean %s?",

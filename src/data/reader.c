@@ -59,6 +59,26 @@ static tr_status damaged(const tri_reader *r, const char *reason, tr_error *err)
                     (unsigned long long)(r->consumed - (r->num - r->at)), reason);
 }
 
+static bool ends_with(const char *path, const char *end)
+{
+    size_t length = strlen(path), num = strlen(end);
+    return length > num && strcmp(path + length - num, end) == 0;
+}
+
+/* A file that is named as compressed and is not: its bytes are no text, whatever they are. */
+static tr_status check_name(const tri_reader *r, tr_error *err)
+{
+    const char *named = ends_with(r->path, ".gz")    ? "gzip"
+                        : ends_with(r->path, ".zst") ? "zstd"
+                                                     : NULL;
+    if (r->kind != PLAIN || !named || r->num == 0)
+        return TR_OK;
+    return tri_fail(err, TR_ERROR_INPUT,
+                    "%s: does not begin as %s data does, so it is damaged, or a text with a wrong "
+                    "name; copy or download it again, or rename it",
+                    r->path, named);
+}
+
 /* Compression is decided by what the file begins with. A short read (a pipe) is filled up. */
 static tr_status begin(tri_reader *r, tr_error *err)
 {
@@ -79,6 +99,7 @@ static tr_status begin(tri_reader *r, tr_error *err)
         r->kind = GZIP;
     else if (r->num >= sizeof zstd && memcmp(r->in, zstd, sizeof zstd) == 0)
         r->kind = ZSTD;
+    TRI_TRY(check_name(r, err));
     bool made = true;
     if (r->kind == GZIP)
         made = r->gzip_open = inflateInit2(&r->gzip, 15 + 16) == Z_OK; /* 16: gzip, not zlib */
