@@ -32,11 +32,15 @@ typedef struct tri_hf_config {
 /* Reads and checks dir/config.json. What Trireme cannot compute exactly is refused by name. */
 tr_status tri_hf_config_read(const char *dir, tri_hf_config *config, tr_error *err);
 
-/* Fills every parameter of the table, widened to fp32. A tensor that is missing, has another shape,
+/* The tensors of a directory, by parameters of the table. One that is missing, has another shape,
  * or is there and not understood is an error; but a bert may be given a head that its file, made
- * for another task, has not: these parameters are left alone, and fresh[i] is set for them. */
-tr_status tri_hf_load(const char *dir, const tri_param_table *params, float *const *data,
-                      bool *fresh, tr_error *err);
+ * for another task, has not: fresh[i] is set for these parameters. */
+typedef struct tri_hf_source tri_hf_source;
+tr_status tri_hf_open(const char *dir, const tri_param_table *params, bool *fresh,
+                      tri_hf_source **source, tr_error *err);
+/* Widened to fp32; a fresh one is left alone. */
+void tri_hf_read(const tri_hf_source *source, size_t param, float *to);
+void tri_hf_close(tri_hf_source *source); /* NULL is fine */
 
 /* The files with the tensors of a directory, in order; names on the heap. */
 typedef struct tri_hf_shards {

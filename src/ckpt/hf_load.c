@@ -1,6 +1,6 @@
-/* Tensors of a model directory into parameters. Three passes: each parameter finds its tensor, the
- * tensors that no parameter took are looked at, and only then are bytes moved: a directory that is
- * refused costs nothing. */
+/* Tensors of a model directory into parameters. First each parameter finds its tensor, then the
+ * tensors that no parameter took are looked at, and only then are bytes moved, when they are asked
+ * for: a directory that is refused costs nothing. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,16 +10,18 @@
 
 enum { MAX_NAME = 512 };
 
-typedef struct loader {
+typedef struct tri_hf_source loader;
+
+struct tri_hf_source {
     const tri_hf_family *family;
     const tri_hf_class *class; /* of bert, or NULL */
     const tri_param_table *params;
     tri_hf_files files;
     const tri_safetensor **taken; /* by each parameter */
     const tri_hf_file **from;
-    bool *fresh; /* parameters of heads that the files do not have */
-    tr_error *err;
-} loader;
+    bool *fresh;   /* parameters of heads that the files do not have */
+    tr_error *err; /* while it is opened */
+};
 
 static char *dims_text(int num, const int64_t *dim, char *text, size_t size)
 {
@@ -164,19 +166,21 @@ static tr_status check_tensor(const loader *l, const tri_hf_file *file, const tr
                     file->path, t->name, l->family->model_type);
 }
 
-static void move(const loader *l, size_t i, float *to)
+void tri_hf_read(const tri_hf_source *l, size_t i, float *to)
 {
     const tri_param *param = &l->params->items[i];
     const tri_safetensor *tensor = l->taken[i];
     int64_t rows = tri_shape_span(&param->shape, 0, param->split);
     int64_t cols = tri_shape_span(&param->shape, param->split, param->shape.rank);
+    if (!tensor) /* fresh */
+        return;
     if (l->family->conv1d && param->role == TRI_ROLE_MATRIX)
         tri_hf_widen_transposed(tensor->dtype, tensor->data, to, (size_t)rows, (size_t)cols);
     else
         tri_hf_widen(tensor->dtype, tensor->data, to, (size_t)tri_shape_count(&param->shape));
 }
 
-static tr_status load(loader *l, float *const *data)
+static tr_status match(loader *l)
 {
     for (size_t i = 0; i < l->params->count; i++)
         TRI_TRY(take(l, i));
@@ -184,9 +188,6 @@ static tr_status load(loader *l, float *const *data)
         for (size_t i = 0; i < tri_safetensors_num(l->files.file[f].file); i++)
             TRI_TRY(
                 check_tensor(l, &l->files.file[f], tri_safetensors_at(l->files.file[f].file, i)));
-    for (size_t i = 0; i < l->params->count; i++)
-        if (!l->fresh[i])
-            move(l, i, data[i]);
     return TR_OK;
 }
 
@@ -204,19 +205,37 @@ static tr_status read_family(const char *dir, loader *l, tr_error *err)
     return status;
 }
 
-tr_status tri_hf_load(const char *dir, const tri_param_table *params, float *const *data,
-                      bool *fresh, tr_error *err)
+tr_status tri_hf_open(const char *dir, const tri_param_table *params, bool *fresh,
+                      tri_hf_source **source, tr_error *err)
 {
-    loader l = {.params = params, .fresh = fresh, .err = err};
-    TRI_TRY(read_family(dir, &l, err));
-    TRI_TRY(tri_hf_files_open(&l.files, dir, err));
-    l.taken = calloc(params->count + 1, sizeof *l.taken);
-    l.from = calloc(params->count + 1, sizeof *l.from);
-    tr_status status = l.taken && l.from
-                           ? load(&l, data)
+    loader *l = calloc(1, sizeof *l);
+    *source = NULL;
+    if (!l)
+        return tri_fail(err, TR_ERROR_RUNTIME, "%s: out of memory", dir);
+    *l = (loader){.params = params, .fresh = fresh, .err = err};
+    l->taken = calloc(params->count + 1, sizeof *l->taken);
+    l->from = calloc(params->count + 1, sizeof *l->from);
+    tr_status status = l->taken && l->from
+                           ? read_family(dir, l, err)
                            : tri_fail(err, TR_ERROR_RUNTIME, "%s: out of memory", dir);
-    free(l.taken);
-    free(l.from);
-    tri_hf_files_close(&l.files);
+    if (status == TR_OK)
+        status = tri_hf_files_open(&l->files, dir, err);
+    if (status == TR_OK)
+        status = match(l);
+    l->err = NULL; /* the caller's, and for this call only */
+    if (status == TR_OK)
+        *source = l;
+    else
+        tri_hf_close(l);
     return status;
+}
+
+void tri_hf_close(tri_hf_source *source)
+{
+    if (!source)
+        return;
+    tri_hf_files_close(&source->files);
+    free(source->taken);
+    free(source->from);
+    free(source);
 }

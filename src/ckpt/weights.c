@@ -139,48 +139,100 @@ tr_status tri_weights_map(const char *path, const tri_param_table *params, const
     return status;
 }
 
-/* The weights of a checkpoint, out of its shards. */
-static tr_status load_checkpoint(const char *path, const tri_param_table *params,
-                                 float *const *data, tr_error *err)
+struct tri_weights_source {
+    const tri_param_table *params;
+    /* One of the three: */
+    tri_safetensors *file;
+    tri_hf_source *hf;
+    bool is_checkpoint;
+    const float **from; /* of a file: each parameter */
+    tri_checkpoint checkpoint;
+};
+
+static tr_status check_names(const tri_checkpoint *checkpoint, const char *path,
+                             const tri_param_table *params, tr_error *err)
 {
-    tri_checkpoint ckpt;
-    TRI_TRY(tri_checkpoint_open(&ckpt, path, err));
-    tr_status status = tri_checkpoint_verify(&ckpt, TRI_VERIFY_WEIGHTS, 0, 1, NULL, err);
-    for (size_t i = 0; status == TR_OK && i < params->count; i++) {
-        const tri_param *param = &params->items[i];
-        int64_t dim[TRI_MAX_RANK];
-        for (int d = 0; d < param->shape.rank; d++)
-            dim[d] = param->shape.dim[d].size;
-        tri_region whole = tri_region_whole(param->shape.rank, dim);
-        status = tri_checkpoint_read(&ckpt, param->name, &whole, data[i], err);
-    }
-    for (size_t t = 0; status == TR_OK && t < ckpt.manifest.num_tensors; t++) {
-        const tri_ckpt_tensor *tensor = &ckpt.manifest.tensors[t];
+    for (size_t t = 0; t < checkpoint->manifest.num_tensors; t++) {
+        const tri_ckpt_tensor *tensor = &checkpoint->manifest.tensors[t];
         if (tensor->kind == TRI_CKPT_WEIGHT && tri_param_find(params, tensor->name) == TRI_NONE)
-            status = tri_fail(err, TR_ERROR_INPUT,
-                              "%s: tensor \"%s\" is not part of this model; check model.* against "
-                              "the run that wrote it",
-                              path, tensor->name);
+            return tri_fail(err, TR_ERROR_INPUT,
+                            "%s: tensor \"%s\" is not part of this model; check model.* against "
+                            "the run that wrote it",
+                            path, tensor->name);
     }
-    tri_checkpoint_close(&ckpt);
+    return TR_OK;
+}
+
+static tr_status open_source(tri_weights_source *s, const char *path, bool *fresh, tr_error *err)
+{
+    if (tri_checkpoint_is_dir(path)) {
+        TRI_TRY(tri_checkpoint_open(&s->checkpoint, path, err));
+        s->is_checkpoint = true;
+        TRI_TRY(tri_checkpoint_verify(&s->checkpoint, TRI_VERIFY_WEIGHTS, 0, 1, NULL, err));
+        return check_names(&s->checkpoint, path, s->params, err);
+    }
+    if (tri_path_is_dir(path))
+        return tri_hf_open(path, s->params, fresh, &s->hf, err);
+    s->from = calloc(s->params->count + 1, sizeof *s->from);
+    if (!s->from)
+        return tri_fail(err, TR_ERROR_RUNTIME, "no memory to load %s", path);
+    return tri_weights_map(path, s->params, s->from, &s->file, err);
+}
+
+tr_status tri_weights_open(const char *path, const tri_param_table *params, bool *fresh,
+                           tri_weights_source **source, tr_error *err)
+{
+    tri_weights_source *s = calloc(1, sizeof *s);
+    *source = NULL;
+    if (!s)
+        return tri_fail(err, TR_ERROR_RUNTIME, "no memory to load %s", path);
+    s->params = params;
+    tr_status status = open_source(s, path, fresh, err);
+    if (status == TR_OK)
+        *source = s;
+    else
+        tri_weights_close(s);
     return status;
+}
+
+tr_status tri_weights_read(tri_weights_source *s, size_t i, float *to, tr_error *err)
+{
+    const tri_param *param = &s->params->items[i];
+    if (s->hf) {
+        tri_hf_read(s->hf, i, to);
+        return TR_OK;
+    }
+    if (!s->is_checkpoint) { /* at any address: memcpy */
+        memcpy(to, s->from[i], (size_t)tri_shape_count(&param->shape) * sizeof *to);
+        return TR_OK;
+    }
+    int64_t dim[TRI_MAX_RANK];
+    for (int d = 0; d < param->shape.rank; d++)
+        dim[d] = param->shape.dim[d].size;
+    tri_region whole = tri_region_whole(param->shape.rank, dim);
+    return tri_checkpoint_read(&s->checkpoint, param->name, &whole, to, err);
+}
+
+void tri_weights_close(tri_weights_source *s)
+{
+    if (!s)
+        return;
+    tri_safetensors_close(s->file);
+    tri_hf_close(s->hf);
+    if (s->is_checkpoint)
+        tri_checkpoint_close(&s->checkpoint);
+    free(s->from);
+    free(s);
 }
 
 tr_status tri_weights_load(const char *path, const tri_param_table *params, float *const *data,
                            bool *fresh, tr_error *err)
 {
-    if (tri_checkpoint_is_dir(path))
-        return load_checkpoint(path, params, data, err);
-    if (tri_path_is_dir(path))
-        return tri_hf_load(path, params, data, fresh, err);
-    tri_safetensors *file = NULL;
-    const float **from = calloc(params->count + 1, sizeof *from);
-    if (!from)
-        return tri_fail(err, TR_ERROR_RUNTIME, "no memory to load %s", path);
-    tr_status status = tri_weights_map(path, params, from, &file, err);
-    for (size_t i = 0; status == TR_OK && i < params->count; i++) /* at any address: memcpy */
-        memcpy(data[i], from[i], (size_t)tri_shape_count(&params->items[i].shape) * sizeof **data);
-    tri_safetensors_close(file);
-    free(from);
+    tri_weights_source *source;
+    TRI_TRY(tri_weights_open(path, params, fresh, &source, err));
+    tr_status status = TR_OK;
+    for (size_t i = 0; status == TR_OK && i < params->count; i++)
+        status = tri_weights_read(source, i, data[i], err);
+    tri_weights_close(source);
     return status;
 }

@@ -22,6 +22,14 @@ tr_status tri_weights_save_each(const char *path, const tri_param_table *params,
  * not filled. */
 tr_status tri_weights_load(const char *path, const tri_param_table *params, float *const *data,
                            bool *fresh, tr_error *err);
+/* The same, parameter by parameter, for those who have no room for all at once. Everything is
+ * checked when it is opened; path and params must outlive it. */
+typedef struct tri_weights_source tri_weights_source;
+tr_status tri_weights_open(const char *path, const tri_param_table *params, bool *fresh,
+                           tri_weights_source **source, tr_error *err);
+/* Leaves those alone that are fresh. */
+tr_status tri_weights_read(tri_weights_source *source, size_t param, float *to, tr_error *err);
+void tri_weights_close(tri_weights_source *source); /* NULL is fine */
 /* The same without copying: data points into the file, which the caller closes. */
 tr_status tri_weights_map(const char *path, const tri_param_table *params, const float **data,
                           tri_safetensors **file, tr_error *err);

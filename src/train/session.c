@@ -185,40 +185,45 @@ static tr_status open_rows(tri_session *session, tr_error *err)
     return check_labels(session, err);
 }
 
-/* Initial values, for what was not loaded from a file. */
+/* Values to begin with: those of a file, and initial ones where there is none. A rank that has a
+ * part of the model reads tensor by tensor, so it never needs room for all. */
 typedef struct filler {
-    bool loaded;
-    tri_pool *pool; /* NULL: the caller's thread does it alone */
+    tri_weights_source *source; /* NULL: all are initial ones */
+    tri_pool *pool;             /* NULL: the caller's thread does it alone */
 } filler;
 
-static void fill_param(void *context, tri_session *session, size_t param)
+static tr_status fill_param(void *context, tri_session *session, size_t param, tr_error *err)
 {
     const filler *f = context;
-    if (!f->loaded || session->fresh[param])
-        tri_init_fill(&session->params.items[param], session->config.seed, f->pool,
-                      session->weights[param]);
+    if (f->source && !session->fresh[param]) {
+        tr_status status = tri_weights_read(f->source, param, session->weights[param], err);
+        return status == TR_OK ? TR_OK : tri_fail_prefix(err, status, "model.from");
+    }
+    tri_init_fill(&session->params.items[param], session->config.seed, f->pool,
+                  session->weights[param]);
+    return TR_OK;
 }
 
 tr_status tri_session_fill(tri_session *session, tr_error *err)
 {
     if (session->device.def == &tri_device_null)
         return TR_OK;
-    bool loads = session->config.weights_from && session->config.weights_from[0];
-    if (loads) {
-        tr_status status = tri_weights_load(session->config.weights_from, &session->params,
-                                            session->weights, session->fresh, err);
+    const char *from = session->config.weights_from;
+    filler f = {0};
+    if (from && from[0]) {
+        tr_status status = tri_weights_open(from, &session->params, session->fresh, &f.source, err);
         if (status != TR_OK)
             return tri_fail_prefix(err, status, "model.from");
     }
     /* By all threads that the rank may use, also where the device is a GPU: for a large model it
      * would be minutes otherwise. */
     int wanted = session->config.device.num_threads;
-    filler f = {.loaded = loads};
     if (tri_pool_create(wanted > 0 ? wanted : tri_device_num_cores(), &f.pool, NULL) != TR_OK)
         f.pool = NULL;
     tr_status status = tri_weights_push(session, fill_param, &f, err);
     if (f.pool)
         tri_pool_destroy(f.pool);
+    tri_weights_close(f.source);
     return status;
 }
 

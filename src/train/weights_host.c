@@ -170,31 +170,55 @@ static float *largest_room(const tri_session *session, size_t times)
     return malloc((size_t)most * sizeof(float) * times);
 }
 
-static tr_status push_param(tri_session *session, size_t param, float *room, tr_error *err)
+/* Which states hold a parameter: itself and its 16-bit copy, TRI_NONE where there is none. */
+typedef struct holders {
+    tri_id param, copy;
+} holders;
+
+static holders *find_holders(const tri_session *session)
 {
     const tri_program *program = program_of(session);
-    for (size_t s = 0; s < program->num_states; s++) {
+    holders *found = malloc((session->params.count + 1) * sizeof *found);
+    for (size_t i = 0; found && i < session->params.count; i++)
+        found[i] = (holders){TRI_NONE, TRI_NONE};
+    for (size_t s = 0; found && s < program->num_states; s++) {
         const tri_state *state = &program->states[s];
-        if (state->param == param &&
-            (state->kind == TRI_STATE_PARAM || state->kind == TRI_STATE_COPY))
-            TRI_TRY(push_state(session, state, room, err));
+        if (state->kind == TRI_STATE_PARAM)
+            found[state->param].param = (tri_id)s;
+        else if (state->kind == TRI_STATE_COPY)
+            found[state->param].copy = (tri_id)s;
     }
+    return found;
+}
+
+static tr_status push_param(tri_session *session, const holders *held, float *room, tr_error *err)
+{
+    const tri_program *program = program_of(session);
+    if (held->param != TRI_NONE)
+        TRI_TRY(push_state(session, &program->states[held->param], room, err));
+    if (held->copy != TRI_NONE)
+        TRI_TRY(push_state(session, &program->states[held->copy], room, err));
     return TR_OK;
 }
 
 tr_status tri_weights_push(tri_session *session, tri_weights_fn fill, void *context, tr_error *err)
 {
     float *room = largest_room(session, 2);
+    holders *held = find_holders(session);
     tr_status status =
-        room ? TR_OK : tri_fail(err, TR_ERROR_RUNTIME, "no memory to convert the weights");
+        room && held ? TR_OK : tri_fail(err, TR_ERROR_RUNTIME, "no memory to convert the weights");
     for (size_t i = 0; i < session->params.count && status == TR_OK; i++) {
+        if (held[i].param == TRI_NONE && held[i].copy == TRI_NONE)
+            continue; /* others of the pipeline have it */
         if (fill)
-            fill(context, session, i);
-        status = push_param(session, i, room, err);
+            status = fill(context, session, i, err);
+        if (status == TR_OK)
+            status = push_param(session, &held[i], room, err);
         forget(session, i, 1);
     }
     if (session->params.count)
         forget(session, 0, session->params.count);
+    free(held);
     free(room);
     return status;
 }

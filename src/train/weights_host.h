@@ -10,10 +10,12 @@ tr_status tri_weights_place(tri_session *session, tr_error *err);
 void tri_weights_free(tri_session *session);
 
 /* Writes a parameter's values to session->weights. */
-typedef void (*tri_weights_fn)(void *context, tri_session *session, size_t param);
+typedef tr_status (*tri_weights_fn)(void *context, tri_session *session, size_t param,
+                                    tr_error *err);
 /* From the host to the device: this rank's pieces, and the 16-bit copies, tensor by tensor. fill,
- * when given, is called before each. Where the host has memory of its own for them, that is given
- * back: what session->weights points to is then for tri_session_pull_weights to fill in. */
+ * when given, is called before each that this rank has something of. Where the host has memory of
+ * its own for them, that is given back: what session->weights points to is then for
+ * tri_session_pull_weights to fill in. */
 tr_status tri_weights_push(tri_session *session, tri_weights_fn fill, void *context, tr_error *err);
 
 #endif
