@@ -3,6 +3,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 void tri_text_init(tri_text *text)
 {
@@ -65,4 +66,28 @@ char *tri_text_count(double count, char out[16])
     }
     snprintf(out, 16, u == 0 ? "%.0f%s" : count < 10 ? "%.2f%s" : "%.1f%s", count, unit[u]);
     return out;
+}
+
+void tri_text_wrap(FILE *file, const char *text, int column, int width)
+{
+    enum { SHORT_REMARK = 20 }; /* in parentheses; kept on one line */
+    int at = column;
+    for (const char *word = text; *word;) {
+        int length = (int)strcspn(word, " ");
+        const char *close = *word == '(' ? strchr(word, ')') : NULL;
+        if (close && close - word < SHORT_REMARK) /* with a comma behind it, if there is one */
+            length = (int)(close - word) + (int)strcspn(close, " ");
+        if (at > column && at + 1 + length > width) {
+            fprintf(file, "\n%*s", column, "");
+            at = column;
+        } else if (at > column) {
+            fputc(' ', file);
+            at++;
+        }
+        fwrite(word, 1, (size_t)length, file);
+        at += length;
+        word += length;
+        word += strspn(word, " ");
+    }
+    fputc('\n', file);
 }

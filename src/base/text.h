@@ -5,6 +5,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 
 typedef struct tri_text {
     char *chars; /* always ends in NUL once anything was added */
@@ -19,5 +20,9 @@ void tri_text_add(tri_text *text, const char *format, ...) __attribute__((format
 /* Short forms for people: "1.50 GiB", "124 M", "3.2 TFLOP". Each writes at most 16 bytes. */
 char *tri_text_bytes(double bytes, char out[16]);
 char *tri_text_count(double count, char out[16]);
+
+/* Writes words from a column on, where the file is already, and breaks lines before `width`, but
+ * not inside "(1 to 1000)". Ends the line. */
+void tri_text_wrap(FILE *file, const char *text, int column, int width);
 
 #endif

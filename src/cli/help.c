@@ -1,6 +1,7 @@
 /* Help texts. Nothing here touches more than the tables, so that help is there at once. */
 #include <string.h>
 
+#include "base/text.h"
 #include "cli/cli.h"
 #include "cli/text.h"
 
@@ -22,6 +23,14 @@ void tri_help_write(FILE *file)
             "trireme VERB --help tells more about a verb, trireme settings about every setting.\n");
 }
 
+static void write_flag(FILE *file, const char *name, const char *help)
+{
+    enum { COLUMN = 31, LEAST = 30 };
+    int width = tri_terminal_width(file);
+    fprintf(file, "  %-28s ", name);
+    tri_text_wrap(file, help, COLUMN, width < COLUMN + LEAST ? COLUMN + LEAST : width);
+}
+
 void tri_help_write_verb(FILE *file, const tri_verb *verb)
 {
     bool colour = tri_terminal_colour(file);
@@ -34,11 +43,10 @@ void tri_help_write_verb(FILE *file, const tri_verb *verb)
         char name[64];
         snprintf(name, sizeof name, "--%s%s%s", flag->name, flag->argument ? " " : "",
                  flag->argument ? flag->argument : "");
-        fprintf(file, "  %-28s %s\n", name, flag->help);
+        write_flag(file, name, flag->help);
     }
-    fprintf(file, "  %-28s %s\n", "--set section.key=value",
-            "change one setting; wins over the file");
-    fprintf(file, "  %-28s %s\n", "--help", "this text");
+    write_flag(file, "--set section.key=value", "change one setting; wins over the file");
+    write_flag(file, "--help", "this text");
     if (verb->sections && !*verb->sections)
         return;
     fputc('\n', file);

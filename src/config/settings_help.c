@@ -2,11 +2,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/text.h"
 #include "config/settings_internal.h"
 
 enum {
-    HELP_COLUMN = 38, /* where the explanation begins: name and default stand before it */
-    SHORT_REMARK = 20 /* in parentheses; kept on one line */
+    HELP_COLUMN = 38 /* where the explanation begins: name and default stand before it */
 };
 
 /* What may be given, in few words: "1 to 1000", "relu | gelu", "true | false". */
@@ -36,30 +36,6 @@ static const char *shown_default(const tri_setting *row)
     return *row->fallback ? row->fallback : "\"\"";
 }
 
-/* Words from column on, broken before width but not inside "(1 to 1000)". */
-static void write_wrapped(FILE *file, const char *text, int column, int width)
-{
-    int at = column;
-    for (const char *word = text; *word;) {
-        int length = (int)strcspn(word, " ");
-        const char *close = *word == '(' ? strchr(word, ')') : NULL;
-        if (close && close - word < SHORT_REMARK) /* with a comma behind it, if there is one */
-            length = (int)(close - word) + (int)strcspn(close, " ");
-        if (at > column && at + 1 + length > width) {
-            fprintf(file, "\n%*s", column, "");
-            at = column;
-        } else if (at > column) {
-            fputc(' ', file);
-            at++;
-        }
-        fwrite(word, 1, (size_t)length, file);
-        at += length;
-        word += length;
-        word += strspn(word, " ");
-    }
-    fputc('\n', file);
-}
-
 static void write_row(FILE *file, const tri_setting *row, int width)
 {
     char values[200], text[600];
@@ -70,7 +46,7 @@ static void write_row(FILE *file, const tri_setting *row, int width)
         snprintf(text, sizeof text, "%s (%s)", row->help, values);
     int used = fprintf(file, "  %-20s  %s", row->name, shown_default(row));
     fprintf(file, "%*s", used < HELP_COLUMN ? HELP_COLUMN - used : 1, "");
-    write_wrapped(file, text, HELP_COLUMN, width);
+    tri_text_wrap(file, text, HELP_COLUMN, width);
 }
 
 static bool wanted(const tri_setting *row, const char *which)
