@@ -432,6 +432,10 @@ static void edit_distance_counts_edits(void **state)
 {
     (void)state;
     assert_int_equal(tri_edit_distance("train", "train"), 0);
+    assert_true(tri_is_slip("trian", "train"));
+    assert_true(tri_is_slip("h1000", "h100"));
+    assert_false(tri_is_slip("list", "cost"));
+    assert_false(tri_is_slip("zzz", "v5p"));
     assert_int_equal(tri_edit_distance("train", "Train"), 0);
     assert_int_equal(tri_edit_distance("batch-size", "batch_size"), 0);
     assert_int_equal(tri_edit_distance("tarin", "train"), 1);

@@ -55,8 +55,10 @@ static tr_status unknown_word(const char *flag, const char *word, const char *(*
     tri_text_init(&all);
     for (size_t i = 0; name_at(i); i++)
         tri_text_add(&all, "%s%s", i ? ", " : "", name_at(i));
-    tri_fail(err, TR_ERROR_INPUT, "--%s: \"%.40s\" is not known; did you mean %s? There are %s",
-             flag, word, best, all.chars ? all.chars : "");
+    bool slip = tri_is_slip(word, best);
+    tri_fail(err, TR_ERROR_INPUT, "--%s: \"%.40s\" is not known; %s%s%s are %s", flag, word,
+             slip ? "did you mean " : "", slip ? best : "", slip ? "? There" : "there",
+             all.chars ? all.chars : "");
     tri_text_fini(&all);
     return TR_ERROR_INPUT;
 }

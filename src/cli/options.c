@@ -117,7 +117,7 @@ static tr_status unknown_flag(const tri_verb *verb, const char *arg, const char 
     for (const tri_flag *flag = verb->flags; flag && flag->name; flag++)
         if (tri_edit_distance(word, flag->name) < tri_edit_distance(word, best))
             best = flag->name;
-    if (2 * tri_edit_distance(word, best) >= (int)strlen(best))
+    if (!tri_is_slip(word, best))
         return foreign_flag(verb, arg, word, name[length] == '=' ? name + length + 1 : value, err);
     return tri_fail(err, TR_ERROR_INPUT,
                     "unknown flag \"%.60s\"; did you mean --%s? trireme %s --help lists the flags",

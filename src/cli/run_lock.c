@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdbool.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
@@ -29,6 +30,13 @@ static size_t length_there(char *path)
     return length;
 }
 
+static tr_status advise(tr_error *err, tr_status status)
+{
+    char what[sizeof err->message];
+    snprintf(what, sizeof what, "%s", err->message);
+    return tri_fail(err, status, "%s; set run.dir to a directory that can be written", what);
+}
+
 tr_status tri_run_lock_take(tri_run_lock *lock, const char *dir, tr_error *err)
 {
     *lock = (tri_run_lock){.fd = -1};
@@ -39,7 +47,11 @@ tr_status tri_run_lock_take(tri_run_lock *lock, const char *dir, tr_error *err)
     if (!lock->path)
         return tri_fail(err, TR_ERROR_RUNTIME, "%s: no memory for a path", dir);
     lock->old = length_there(lock->path);
-    TRI_TRY(tri_make_dirs(dir, err));
+    tr_status status = tri_make_dirs(dir, err);
+    if (status == TR_OK && access(dir, W_OK | X_OK) != 0)
+        status = tri_fail(err, TR_ERROR_RUNTIME, "%s: cannot be written: %s", dir, strerror(errno));
+    if (status != TR_OK)
+        return advise(err, status);
     lock->fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     /* Where directories cannot be locked, as on some network file systems, it goes without. */
     if (lock->fd >= 0 && flock(lock->fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK)

@@ -280,10 +280,11 @@ static tr_status tokenizer_verb(const tri_cli *cli, tr_error *err)
         return tri_fail(err, TR_ERROR_INPUT,
                         "say what to do with a tokenizer: trireme data tokenizer train, encode, "
                         "decode or inspect; trireme data --help says more");
+    bool slip = tri_is_slip(action, best);
     return tri_fail(err, TR_ERROR_INPUT,
-                    "trireme data tokenizer can train, encode, decode and inspect, not \"%.60s\"; "
-                    "did you mean %s?",
-                    action, best);
+                    "trireme data tokenizer can train, encode, decode and inspect, not "
+                    "\"%.60s\"%s%s%s",
+                    action, slip ? "; did you mean " : "", slip ? best : "", slip ? "?" : "");
 }
 
 int tri_verb_data(const tri_cli *cli)
@@ -302,11 +303,11 @@ int tri_verb_data(const tri_cli *cli)
         for (int i = 1; i < 3; i++)
             if (tri_edit_distance(action, actions[i]) < tri_edit_distance(action, best))
                 best = actions[i];
-        status =
-            tri_fail(&err, TR_ERROR_INPUT,
-                     "say what to do with data: trireme data prepare, inspect, or tokenizer "
-                     "train|encode|decode|inspect%s%s%s; trireme data --help says more",
-                     *action ? " (did you mean " : "", *action ? best : "", *action ? "?)" : "");
+        bool slip = tri_is_slip(action, best);
+        status = tri_fail(&err, TR_ERROR_INPUT,
+                          "say what to do with data: trireme data prepare, inspect, or tokenizer "
+                          "train|encode|decode|inspect%s%s%s; trireme data --help says more",
+                          slip ? " (did you mean " : "", slip ? best : "", slip ? "?)" : "");
     }
     return status == TR_OK ? TRI_EXIT_OK : tri_cli_fail(&err);
 }

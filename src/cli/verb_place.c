@@ -35,10 +35,10 @@ static tr_status unknown_name(const char *flag, const char *word, const char *(*
     for (size_t i = 1; name_at(i); i++)
         if (tri_edit_distance(word, name_at(i)) < tri_edit_distance(word, best))
             best = name_at(i);
+    bool slip = tri_is_slip(word, best);
     return tri_fail(err, TR_ERROR_INPUT,
-                    "--%s: \"%.40s\" is not known; did you mean %s? trireme place --devices lists "
-                    "them%s",
-                    flag, word, best,
+                    "--%s: \"%.40s\" is not known; %s%s%strireme place --devices lists them%s",
+                    flag, word, slip ? "did you mean " : "", slip ? best : "", slip ? "? " : "",
                     strcmp(flag, "link") == 0 ? ", and --link 50GB/s gives a figure" : "");
 }
 

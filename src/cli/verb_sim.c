@@ -209,7 +209,7 @@ static tr_status unknown_schedule(const char *name, tr_error *err)
     int least = 4; /* edits; more is no slip of the finger */
     for (size_t i = 0; tri_order_at(i); i++) {
         int distance = tri_edit_distance(name, tri_order_at(i)->name);
-        if (distance < least) {
+        if (distance < least && tri_is_slip(name, tri_order_at(i)->name)) {
             least = distance;
             nearest = tri_order_at(i)->name;
         }

@@ -36,3 +36,8 @@ int tri_edit_distance(const char *a, const char *b)
     }
     return rows[num_a % 3][num_b];
 }
+
+bool tri_is_slip(const char *word, const char *name)
+{
+    return 2 * tri_edit_distance(word, name) < (int)strlen(name);
+}
