@@ -20,7 +20,7 @@ void tri_help_write(FILE *file)
             "  trireme train recipes/tiny.yaml         a tiny model, in about a second\n"
             "  trireme train recipes/demo.yaml         a small one, on text\n"
             "  trireme generate recipes/demo.yaml      what it has learned\n\n"
-            "trireme VERB --help tells more about a verb, trireme settings about every setting.\n");
+            "trireme VERB --help tells more about a verb, trireme settings about settings.\n");
 }
 
 static void write_flag(FILE *file, const char *name, const char *help)
