@@ -254,13 +254,10 @@ static tr_status start(run *r, const tri_bootstrap *bootstrap, tr_error *err)
                                .algorithm = tr_settings_string(settings, "run.collective"),
                                .nccl_library = tr_settings_string(settings, "run.nccl_library")};
     tri_session *session = &r->session->session;
-    bool keeps = bootstrap->size > 1 || session->device.def->keep; /* what it measures */
     char *in_run = NULL;
     TRI_TRY(in_dir(r, "tuning.json", &in_run, err));
     config.tuning = session->device.tuning ? session->device.tuning : in_run;
-    tr_status status = keeps && bootstrap->rank == 0 ? tri_make_dirs(r->dir, err) : TR_OK;
-    if (status == TR_OK)
-        status = tri_ranks_join(&r->ranks, bootstrap, &config, session, err);
+    tr_status status = tri_ranks_join(&r->ranks, bootstrap, &config, session, err);
     if (status == TR_OK) {
         session->config.weights_follow = true; /* see tri_train_ckpt_begin */
         if (tri_path_is_dir(r->dir))           /* not on a machine that does not see rank 0's */
