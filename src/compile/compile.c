@@ -62,7 +62,7 @@ static tr_status passes(const tri_compile_config *config, tri_mode mode,
     TRI_TRY(tri_model_emit(&config->model, mode, batch, graph, err));
     TRI_TRY(after("the model", graph, err));
     if (pipeline->exists) {
-        TRI_TRY(tri_pipeline_divide(pipeline, config, graph, err));
+        TRI_TRY(tri_pipeline_divide(pipeline, config, graph->params, err));
         TRI_TRY(tri_stages_open(graph, &pipeline->stages, err));
         TRI_TRY(after("opening the stages", graph, err));
     }

@@ -130,29 +130,38 @@ float tri_pipeline_seed(const tri_pipeline *pipeline, const tri_compile_config *
     return pipeline->num_updates > 0 && mean ? (float)pipeline->num_updates : 1;
 }
 
+/* The forward of training, whatever the program: it decides where the layers lie. */
+static tr_status emit_training(const tri_compile_config *config, const tri_param_table *params,
+                               tri_graph *graph, tr_error *err)
+{
+    tri_batch_shape batch = {.rows = tri_microbatch_rows(config),
+                             .seq_len = config->seq_len,
+                             .mask_documents = config->mask_documents};
+    TRI_TRY(tri_graph_init(graph, params, err));
+    graph->precision = config->precision;
+    tr_status status = tri_model_emit(&config->model, TRI_MODE_TRAIN, &batch, graph, err);
+    if (status != TR_OK)
+        tri_graph_fini(graph);
+    return status;
+}
+
 /* What the stages share is known when the model has been emitted: that costs a moment, and only the
  * schedules that mind are asked. */
 static tr_status check_shared(tri_pipeline *pipeline, const tri_compile_config *config,
                               tr_error *err)
 {
-    tri_batch_shape batch = {.rows = tri_microbatch_rows(config),
-                             .seq_len = config->seq_len,
-                             .mask_documents = config->mask_documents};
+    tri_batch_shape batch = {.rows = tri_microbatch_rows(config), .seq_len = config->seq_len};
     tri_param_table params;
+    tri_graph graph;
     tri_param_table_init(&params);
     tr_status status = tri_model_params(&config->model, &batch, &params, err);
+    if (status == TR_OK)
+        status = emit_training(config, &params, &graph, err);
     if (status == TR_OK) {
-        tri_graph graph;
-        status = tri_graph_init(&graph, &params, err);
-        if (status == TR_OK) {
-            graph.precision = config->precision;
-            status = tri_model_emit(&config->model, TRI_MODE_TRAIN, &batch, &graph, err);
-            if (status == TR_OK)
-                status = tri_stages_settle(&graph, &pipeline->stages, err);
-            if (status == TR_OK)
-                status = tri_pipeline_check_homes(pipeline, &graph, err);
-            tri_graph_fini(&graph);
-        }
+        status = tri_stages_settle(&graph, &pipeline->stages, err);
+        if (status == TR_OK)
+            status = tri_pipeline_check_homes(pipeline, &graph, err);
+        tri_graph_fini(&graph);
     }
     tri_param_table_fini(&params);
     return status;
@@ -180,22 +189,28 @@ tr_status tri_pipeline_check(const tri_compile_config *config, tr_error *err)
     return status;
 }
 
+/* All programs of a run share the parameters, so they have to divide the layers alike. An
+ * evaluation costs other than a training step (it has no dropout, say), and by its own costs it
+ * would put layers on ranks that do not train them. */
 tr_status tri_pipeline_divide(tri_pipeline *pipeline, const tri_compile_config *config,
-                              const tri_graph *graph, tr_error *err)
+                              const tri_param_table *params, tr_error *err)
 {
     tri_stages *stages = &pipeline->stages;
-    size_t units = (size_t)graph->num_layers + 2;
+    tri_graph graph;
+    TRI_TRY(emit_training(config, params, &graph, err));
+    size_t units = (size_t)graph.num_layers + 2;
     double *cost = calloc(units, sizeof *cost);
-    stages->num_layers = graph->num_layers;
+    stages->num_layers = graph.num_layers;
     stages->chunk_of = calloc(units, sizeof *stages->chunk_of);
     tr_status status = cost && stages->chunk_of
                            ? TR_OK
                            : tri_fail(err, TR_ERROR_RUNTIME, "no memory to divide the layers");
     if (status == TR_OK) {
-        tri_stages_costs(graph, cost);
+        tri_stages_costs(&graph, cost);
         status = tri_stages_divide(stages, cost, config->stages, err);
     }
     free(cost);
+    tri_graph_fini(&graph);
     return status;
 }
 

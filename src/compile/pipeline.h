@@ -21,9 +21,9 @@ tr_status tri_pipeline_init(tri_pipeline *pipeline, const tri_compile_config *co
 /* Whether there can be such a pipeline, before anything is compiled: the error names the setting.
  */
 tr_status tri_pipeline_check(const tri_compile_config *config, tr_error *err);
-/* Divides the layers of a model, as it was emitted, over the chunks. */
+/* Divides the layers of the model over the chunks, alike for the programs of all modes. */
 tr_status tri_pipeline_divide(tri_pipeline *pipeline, const tri_compile_config *config,
-                              const tri_graph *graph, tr_error *err);
+                              const tri_param_table *params, tr_error *err);
 /* Refuses parameters that several ranks hold where those update by themselves. */
 tr_status tri_pipeline_check_homes(const tri_pipeline *pipeline, const tri_graph *graph,
                                    tr_error *err);
