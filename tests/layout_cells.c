@@ -139,8 +139,8 @@ static bool pipeline_valid(const cell *c)
 
 bool cell_valid(const cell *c)
 {
-    static const int most_tp[NUM_MODELS] = {5, 6, 6, 6, 5, 5, 1};
-    static const int key_heads[NUM_MODELS] = {5, 3, 2, 1, 5, 5, 1};
+    static const int most_tp[NUM_MODELS] = {5, 6, 6, 6, 5, 5, 6};
+    static const int key_heads[NUM_MODELS] = {5, 3, 2, 1, 5, 5, 6};
     int keys = key_heads[c->is[CELL_MODEL]];
     int rows = c->is[CELL_MODEL] == MODEL_MLP ? 12 : 13, parts = c->is[CELL_DP] * c->is[CELL_MICRO];
     if (c->is[CELL_MODEL] == MODEL_MLP && rows % parts != 0)

@@ -119,10 +119,9 @@ static void test_refusals(void **state)
          {"layout.tp is 5", "model.num_kv_heads is 2", "layout.tp=4 or layout.tp=6"}},
         {LAYOUT(MODEL_ONE_KEY, 1, 7, 0, 1), {"layout.tp is 7", "model.num_heads is 6"}},
         {LAYOUT(MODEL_CLASSIFY, 1, 7, 0, 1), {"layout.tp is 7", "model.num_heads is 5"}},
-        {LAYOUT(MODEL_MLP, 1, 2, 0, 1), {"layout.tp is 2", "mlp", "use layout.dp"}},
-        {LAYOUT(MODEL_MLP, 5, 1, 0, 1), {"train.batch 12", "not a multiple", "mlp"}},
-        {LAYOUT(MODEL_GPT2, 14, 1, 0, 1), {"layout.dp is 14", "only 13 rows", "use 13 at most"}},
-        {LAYOUT(MODEL_GPT2, 5, 1, 0, 3), {"layout.microbatches is 3", "13 rows", "use 2 at most"}},
+        {LAYOUT(MODEL_MLP, 1, 42, 0, 1), {"layout.tp is 42", "model.ffn_dim is 41"}},
+        {LAYOUT(MODEL_MLP, 5, 1, 0, 1), {"train.batch 12", "mlp", "train.batch=10 or 15"}},
+        {LAYOUT(MODEL_MLP, 8, 1, 0, 2), {"train.batch 12", "mlp", "use train.batch=16"}},
     };
     for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
         char words[CELL_MAX_WORDS][CELL_WORD];
@@ -140,6 +139,30 @@ static void test_refusals(void **state)
                 fail_msg("expected \"%s\" in: %s", refused[i].words[w], err.message);
         tr_settings_destroy(settings);
     }
+}
+
+/* Fewer rows than ranks and micro-batches: some of them have none at all. */
+static void test_few_rows(void **state)
+{
+    (void)state;
+    static const cell cells[] = {
+        {.is = {[CELL_DP] = 5, [CELL_TP] = 1, [CELL_ZERO] = 0, [CELL_MICRO] = 3}},
+        {.is = {[CELL_DP] = 8, [CELL_TP] = 1, [CELL_ZERO] = 3, [CELL_MICRO] = 2}},
+        {.is = {[CELL_DP] = 1, [CELL_TP] = 2, [CELL_SP] = 1, [CELL_MICRO] = 20}},
+        {.is = {[CELL_MODEL] = MODEL_CLASSIFY,
+                [CELL_DP] = 4,
+                [CELL_TP] = 2,
+                [CELL_ZERO] = 2,
+                [CELL_MICRO] = 5}},
+    };
+    alone_runs *alone = calloc(1, sizeof *alone);
+    assert_non_null(alone);
+    for (size_t i = 0; i < sizeof cells / sizeof *cells; i++) {
+        cell_distance d;
+        assert_true(check_cell(alone, &cells[i], COVER_STEPS, &d));
+    }
+    alone_fini(alone);
+    free(alone);
 }
 
 /* Settings that have nothing to work on change nothing: sp with one tensor-parallel rank, and zero
@@ -160,9 +183,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_every_cell), /* first: it forks, and others start threads */
-        cmocka_unit_test(test_pairwise_cover),
-        cmocka_unit_test(test_refusals),
-        cmocka_unit_test(test_without_effect),
+        cmocka_unit_test(test_pairwise_cover), cmocka_unit_test(test_few_rows),
+        cmocka_unit_test(test_refusals),       cmocka_unit_test(test_without_effect),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

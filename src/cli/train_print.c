@@ -22,6 +22,16 @@ static void print_fresh(const tri_session *s)
         printf("\n");
 }
 
+/* It runs, but it is hardly what somebody wants. */
+static void print_empty_rows(const tri_compile_config *config)
+{
+    int64_t parts = config->num_microbatches * tri_mesh_size(&config->mesh, TRI_AXIS_DP);
+    if (parts > config->batch)
+        printf("note    train.batch has %" PRId64 " rows for layout.dp x layout.microbatches = "
+               "%" PRId64 " parts: %" PRId64 " of them compute on padding\n",
+               config->batch, parts, parts - config->batch);
+}
+
 void tri_train_print_start(const tri_train_run *r)
 {
     const tri_session *s = &r->session->session;
@@ -44,6 +54,7 @@ void tri_train_print_start(const tri_train_run *r)
     if (on_host.chars && on_host.chars[0])
         printf("note    no kernel on this device, so the host computes: %s\n", on_host.chars);
     tri_text_fini(&on_host);
+    print_empty_rows(&s->config.compile);
     if (s->epochs.num > 0)
         printf("epochs  %" PRId64 ", of %" PRId64 " steps for %" PRId64 " rows%s\n", s->epochs.num,
                s->epochs.steps, s->epochs.rows,

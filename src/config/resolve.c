@@ -385,52 +385,42 @@ static void lr_config(const tr_settings *s, tri_lr_schedule *lr)
     tri_lr_kind_parse(tr_settings_string(s, "optim.schedule"), &lr->kind);
 }
 
-/* Every rank and micro-batch gets at least one row; models without ignored targets need whole ones.
- */
+/* Rows that do not divide are filled up with rows without targets, which a model without targets to
+ * ignore cannot have. */
 static tr_status check_rows(const tri_compile_config *compile, tr_error *err)
 {
     long long batch = compile->batch, num = compile->num_microbatches;
-    long long dp = tri_mesh_size(&compile->mesh, TRI_AXIS_DP);
-    if (dp > batch)
-        return tri_fail(err, TR_ERROR_INPUT,
-                        "layout.dp is %lld, but train.batch has only %lld rows to divide; use %lld "
-                        "at most, or a larger batch",
-                        dp, batch, batch);
-    if (num * dp > batch)
-        return tri_fail(err, TR_ERROR_INPUT,
-                        "layout.microbatches is %lld, but train.batch has only %lld rows to divide "
-                        "over %lld rank%s; use %lld at most",
-                        num, batch, dp, dp == 1 ? "" : "s", batch / dp);
-    if (strcmp(compile->model.kind, "mlp") == 0 && batch % (num * dp) != 0)
-        return tri_fail(err, TR_ERROR_INPUT,
-                        "train.batch %lld is not a multiple of layout.microbatches x layout.dp = "
-                        "%lld, which an mlp needs",
-                        batch, num * dp);
-    return TR_OK;
+    long long parts = num * tri_mesh_size(&compile->mesh, TRI_AXIS_DP), over = batch % parts;
+    char below[32] = "";
+    if (tri_model_find(compile->model.kind)->sequences || over == 0)
+        return TR_OK;
+    if (batch > parts)
+        snprintf(below, sizeof below, "%lld or ", batch - over);
+    return tri_fail(err, TR_ERROR_INPUT,
+                    "train.batch %lld is not a multiple of layout.microbatches x layout.dp = %lld, "
+                    "and the vectors that an %s learns from cannot be filled up with empty ones; "
+                    "use train.batch=%s%lld",
+                    batch, parts, compile->model.kind, below, batch - over + parts);
 }
 
 /* Every tensor-parallel rank needs something of each dim that is divided. */
 static tr_status check_tp(const tri_compile_config *compile, tr_error *err)
 {
     const tri_model_config *m = &compile->model;
+    bool sequences = tri_model_find(m->kind)->sequences;
     const struct {
         const char *name;
         int64_t size;
         bool counts;
     } dims[] = {
-        {"model.num_heads", m->num_heads, true},
+        {"model.num_heads", m->num_heads, sequences},
         {"model.ffn_dim", m->ffn_dim, true},
-        {"model.vocab", m->vocab, true},
-        {"data.seq_len", compile->seq_len, compile->sp},
+        {"model.vocab", m->vocab, sequences},
+        {"data.seq_len", compile->seq_len, compile->sp && sequences},
     };
     int tp = tri_mesh_size(&compile->mesh, TRI_AXIS_TP);
     if (tp == 1)
         return TR_OK;
-    if (strcmp(m->kind, "mlp") == 0)
-        return tri_fail(err, TR_ERROR_INPUT,
-                        "layout.tp is %d, but an mlp has no heads, feed-forward width or "
-                        "vocabulary to divide; use layout.dp",
-                        tp);
     for (size_t i = 0; i < sizeof dims / sizeof *dims; i++)
         if (dims[i].counts && dims[i].size < tp)
             return tri_fail(err, TR_ERROR_INPUT,
