@@ -119,7 +119,8 @@ must_train none run.resume=auto train.steps=2 ckpt.every=2
 refused 'was made with train.batch=8, and now it is 4' none run.resume=true train.batch=4
 refused 'was made with run.seed=1, and now it is 2' none run.resume=true run.seed=2
 refused 'another optim.kind' none run.resume=true optim.kind=sgd
-refused 'another model' none run.resume=true model.dim=64
+refused 'wte.weight is .* there and .* in this model; .*none/ckpt/step-2/config.yaml' none run.resume=true model.dim=64
+refused 'this model has no h.1' none run.resume=true model.num_layers=1
 refused 'ckpt.from: .*: does not exist' none2 ckpt.from="$work/nowhere"
 touch "$work/none2/ckpt" 2>/dev/null || { mkdir -p "$work/none2" && touch "$work/none2/ckpt"; }
 refused 'none2/ckpt' none2 ckpt.every=1
@@ -134,8 +135,19 @@ must_train full train.steps=2 ckpt.every=2
 ) || fail "a full disk ended the run: $(tail -n 2 "$work/full.out")"
 grep -q 'warning: the checkpoint of step 4 was not written: .*rank-0.safetensors: cannot be written' "$work/full.out" ||
     fail "a full disk is not told: $(tail -n 3 "$work/full.out")"
+grep -q 'checkpoint of step 4 was not written.*the run is done' "$work/full.out" ||
+    fail "the last checkpoint is said to be tried again: $(tail -n 3 "$work/full.out")"
 "$trireme" ckpt verify "$work/full" >/dev/null || fail "a full disk cost a good checkpoint"
 [ "$(ls -A "$work/full/ckpt" | tr '\n' ' ')" = ".lock step-2 " ] || fail "a full disk left $(ls -A "$work/full/ckpt")"
+
+# A trace that finds no room costs nothing that cannot be had again.
+(
+    trap '' XFSZ
+    ulimit -f 300
+    train traced train.steps=40 run.trace=true
+) && fail "a trace that was not written is not told"
+grep -q 'trace.json: cannot be written' "$work/traced.out" || fail "the trace: $(tail -n 2 "$work/traced.out")"
+[ -f "$work/traced/weights.safetensors" ] || fail "a trace without room cost the weights"
 
 # ---- killed at some moment while it writes ----
 

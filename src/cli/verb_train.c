@@ -163,7 +163,10 @@ static tr_status save_if_due(run *r, moment when, tr_error *err)
         TRI_TRY(tri_train_ckpt_step(&r->ckpt, counts, NUM_COUNTS, when == AFTER_THE_LAST, &warning,
                                     err));
     if (warning.message[0] && r->ranks.rank == 0)
-        tri_progress_note(&r->progress, "warning: %s; the run goes on", warning.message);
+        tri_progress_note(&r->progress, "warning: %s; %s", warning.message,
+                          when == AT_THE_END ? "the run is done, and what it can be continued from "
+                                               "is an earlier checkpoint, if there is one"
+                                             : "the run goes on");
     return TR_OK;
 }
 
@@ -338,13 +341,13 @@ static tr_status train(run *r, const tri_bootstrap *bootstrap, tr_error *err)
     if (leads)
         tri_progress_fini(&r->progress);
     TRI_TRY(status);
-    if (r->trace)
-        TRI_TRY(tri_run_trace_write(r->trace, r->dir, bootstrap->rank, err));
     if (early)
-        return end_early(r, err);
-    if (tr_settings_bool(r->cli->settings, "run.save"))
+        TRI_TRY(end_early(r, err));
+    else if (tr_settings_bool(r->cli->settings, "run.save"))
         TRI_TRY(save_weights(r, leads, err));
-    if (leads)
+    if (r->trace) /* after what cannot be had again */
+        TRI_TRY(tri_run_trace_write(r->trace, r->dir, bootstrap->rank, err));
+    if (leads && !early)
         tri_train_print_end(r);
     return TR_OK;
 }

@@ -51,6 +51,47 @@ static tr_status other_optimizer(const tri_checkpoint *ckpt, const char *how, co
                     ckpt->path, how, name, ckpt->path);
 }
 
+static tr_status other_model(const tri_checkpoint *ckpt, const char *difference, tr_error *err)
+{
+    return tri_fail(err, TR_ERROR_INPUT,
+                    "%s: %s; it is the checkpoint of another model. Give the model settings that "
+                    "it was made with (%s/config.yaml has them), or another run.dir",
+                    ckpt->path, difference, ckpt->path);
+}
+
+static tr_status other_names(const tri_checkpoint *ckpt, const char *how, const char *name,
+                             tr_error *err)
+{
+    char text[240];
+    snprintf(text, sizeof text, "%s %.160s", how, name);
+    return other_model(ckpt, text, err);
+}
+
+static char *dims_text(const int64_t *dim, int num, char *text, size_t size)
+{
+    size_t at = 0;
+    text[0] = 0;
+    for (int d = 0; d < num && at < size; d++)
+        at += (size_t)snprintf(text + at, size - at, "%s%" PRId64, d ? " x " : "", dim[d]);
+    return text;
+}
+
+static tr_status other_shape(const tri_checkpoint *ckpt, const tri_ckpt_tensor *tensor,
+                             const tri_piece *piece, tr_error *err)
+{
+    char had[96], has[96], text[400];
+    dims_text(tensor->dim, tensor->num_dims, had, sizeof had);
+    dims_text(piece->region.dim, piece->region.num_dims, has, sizeof has);
+    snprintf(text, sizeof text, "%.160s is %s there and %s in this model", piece->name, had, has);
+    return other_model(ckpt, text, err);
+}
+
+static bool same_shape(const tri_ckpt_tensor *tensor, const tri_region *region)
+{
+    return tensor->num_dims == region->num_dims &&
+           memcmp(tensor->dim, region->dim, (size_t)region->num_dims * sizeof *region->dim) == 0;
+}
+
 /* All that this rank needs is there, and nothing that it does not know. */
 static tr_status check_tensors(const tri_session *session, const tri_checkpoint *ckpt,
                                const tri_pieces *pieces, tr_error *err)
@@ -58,13 +99,14 @@ static tr_status check_tensors(const tri_session *session, const tri_checkpoint 
     const tri_manifest *m = &ckpt->manifest;
     for (size_t i = 0; i < pieces->num; i++) {
         const tri_piece *piece = &pieces->piece[i];
-        if (tri_manifest_find(m, piece->name))
+        const tri_ckpt_tensor *tensor = tri_manifest_find(m, piece->name);
+        if (tensor && !same_shape(tensor, &piece->region))
+            return other_shape(ckpt, tensor, piece, err);
+        if (tensor)
             continue;
         if (piece->kind == TRI_CKPT_MOMENT)
             return other_optimizer(ckpt, "holds no", piece->name, err);
-        return tri_fail(err, TR_ERROR_INPUT,
-                        "%s: holds no %s; it is the checkpoint of another model", ckpt->path,
-                        piece->name);
+        return other_names(ckpt, "holds no", piece->name, err);
     }
     for (size_t t = 0; t < m->num_tensors; t++) {
         const char *name = m->tensors[t].name;
@@ -72,10 +114,7 @@ static tr_status check_tensors(const tri_session *session, const tri_checkpoint 
         tri_id param = moment ? param_of_moment(&session->params, name)
                               : tri_param_find(&session->params, name);
         if (param == TRI_NONE)
-            return tri_fail(err, TR_ERROR_INPUT,
-                            "%s: holds %s, which this model has not; it is the checkpoint of "
-                            "another model",
-                            ckpt->path, name);
+            return other_names(ckpt, "this model has no", name, err);
         bool mine = find_piece(pieces, session->params.items[param].name) != NULL;
         if (moment && mine && !find_piece(pieces, name))
             return other_optimizer(ckpt, "holds", name, err);
