@@ -310,6 +310,8 @@ test_plan_and_check() {
     grep -q 'expected .* bytes' "$tmp/out" || fail "plan has no total"
     run 0 plan --set model.preset=gpt3-175b --set data.seq_len=2048
     grep -q '174604259328' "$tmp/out" || fail "GPT-3 has another number of parameters"
+    run 0 explain recipes/tiny.yaml --summary --set layout.pp=2 --set layout.schedule=zb-v --set layout.microbatches=2
+    grep -q 'with the embedding, layers 0 and 3 and what comes after them' "$tmp/out" || fail "explain takes the layers of a V for one run"
     run 0 explain recipes/tiny.yaml --summary
     run 0 explain recipes/tiny.yaml --graph
     run 0 check recipes/tiny.yaml

@@ -114,6 +114,10 @@ refused "config.yaml" --trace /no/such/run
 run 0 recipes/tiny.yaml --device h100 --set layout.pp=2 --set layout.microbatches=4 --draw "$tmp/model.svg"
 grep -q "tokens/s" "$tmp/out" || fail "--device does not tell the tokens a second"
 [ -s "$tmp/model.svg" ] || fail "--device draws nothing"
+grep -q 'U  update' "$tmp/model.svg" || fail "the update is drawn, but the legend does not say what it is"
+run 0 --schedule gpipe --pp 2 --microbatches 3 --cost F=0.001,I=1,W=100,comm=7 --draw "$tmp/uneven.svg"
+width=$(sed -n 's/^<svg [^>]*width="\([0-9]*\)".*/\1/p' "$tmp/uneven.svg")
+[ "$width" -lt 2000 ] || fail "one short action makes a picture $width pixels wide"
 # Products of 8-bit operands have a rate of their own, and a device without one is refused.
 large=(--device h100 --set model.preset=gpt2-1558m --set precision.kind=bf16 --set train.batch=32
     --set data.seq_len=1024 --set layout.pp=4 --set layout.microbatches=8)

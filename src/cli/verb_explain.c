@@ -1,5 +1,6 @@
 /* trireme explain: the program of a step, as text. */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "api/api.h"
@@ -135,11 +136,35 @@ static bool find_program(const char *mode, int *program)
     return false;
 }
 
+/* "layers 0 to 1 and 6 to 7": a rank may hold several runs of them. */
+static void print_layers(const bool *holds, int num_layers)
+{
+    int num = 0, runs = 0;
+    for (int l = 0; l < num_layers; l++)
+        num += holds[l];
+    if (num > 0)
+        printf("%s ", num == 1 ? "layer" : "layers");
+    for (int first = 0; first < num_layers; first++) {
+        int last = first;
+        if (!holds[first])
+            continue;
+        while (last + 1 < num_layers && holds[last + 1])
+            last++;
+        printf("%s%d", runs++ ? " and " : "", first);
+        if (last > first)
+            printf(" to %d", last);
+        first = last;
+    }
+}
+
 /* "rank 5: tp 1 of 2, dp 0 of 2, pp 1 of 2, with layers 2 to 3 and what comes after them" */
 static void print_place(const tri_compile_config *config, const tri_program *program)
 {
     static const tri_axis axes[] = {TRI_AXIS_TP, TRI_AXIS_DP, TRI_AXIS_PP};
-    int first = program->num_layers + 1, last = -2;
+    int num = program->num_layers, held = 0;
+    bool *holds = calloc((size_t)num + 2, sizeof *holds); /* from layer -1: before, after */
+    if (!holds)
+        return;
     printf("rank %d:", config->rank);
     for (size_t i = 0; i < sizeof axes / sizeof *axes; i++)
         if (tri_mesh_size(&config->mesh, axes[i]) > 1)
@@ -147,20 +172,18 @@ static void print_place(const tri_compile_config *config, const tri_program *pro
                    tri_mesh_coordinate(&config->mesh, config->rank, axes[i]),
                    tri_mesh_size(&config->mesh, axes[i]));
     for (size_t g = 0; g < program->num_segments; g++)
-        for (uint32_t i = 0; i < program->segments[g].count; i++) {
-            int layer = program->instrs[program->segments[g].first + i].layer;
-            if (program->segments[g].action == TRI_ACTION_U)
-                continue;
-            first = layer < first ? layer : first;
-            last = layer > last ? layer : last;
-        }
-    int from = first < 0 ? 0 : first, to = last >= program->num_layers ? last - 1 : last;
-    printf(" with %s", first < 0 ? "the embedding" : "");
-    if (to >= from)
-        printf("%slayer%s %d", first < 0 ? ", " : "", to > from ? "s" : "", from);
-    if (to > from)
-        printf(" to %d", to);
-    printf("%s\n", last >= program->num_layers ? " and what comes after them" : "");
+        for (uint32_t i = 0; i < program->segments[g].count; i++)
+            if (program->segments[g].action != TRI_ACTION_U)
+                holds[program->instrs[program->segments[g].first + i].layer + 1] = true;
+    for (int l = 0; l < num; l++)
+        held += holds[l + 1];
+    printf(" with %s%s", holds[0] ? "the embedding" : "", holds[0] && held > 0 ? ", " : "");
+    print_layers(holds + 1, num);
+    if (holds[num + 1])
+        printf("%swhat comes after %s", held > 0 || holds[0] ? " and " : "",
+               held > 0 ? "them" : "the layers");
+    printf("\n");
+    free(holds);
 }
 
 static void print_title(const tri_session *session, int which)

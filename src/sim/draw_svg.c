@@ -149,6 +149,7 @@ static void draw_legend(const picture *p, double y)
     bool seen[TRI_NUM_ACTIONS] = {false}, two = false;
     for (uint32_t r = 0; r < p->schedule->num_ranks; r++) {
         uint32_t lowest = lowest_chunk(&p->schedule->ranks[r]);
+        seen[TRI_ACTION_U] |= p->sim->ranks[r].update > 0;
         for (size_t i = 0; i < p->schedule->ranks[r].count; i++) {
             const tri_action *a = &p->schedule->ranks[r].actions[i];
             if (tri_action_computes(a->kind))
@@ -209,18 +210,26 @@ static void draw_all(const picture *p, const char *title, double width, double h
     tri_text_add(p->text, "</svg>\n");
 }
 
-/* So wide that the numbers fit into the shortest action, unless it would be very wide. */
+/* So wide that the numbers fit into the shortest action, unless it would be very wide or the action
+ * is very short beside the others. */
 static void choose_scale(picture *p)
 {
     const tri_sim *sim = p->sim;
-    double makespan = sim->makespan > 0 ? sim->makespan : 1, shortest = makespan;
+    const double least_share = 0.2; /* of an average action */
+    double makespan = sim->makespan > 0 ? sim->makespan : 1, shortest = makespan, sum = 0;
+    size_t num = 0;
     for (uint32_t r = 0; r < p->schedule->num_ranks; r++)
         for (size_t i = 0; i < p->schedule->ranks[r].count; i++) {
             uint32_t id = sim->index.first[r] + (uint32_t)i;
             double length = sim->end[id] - sim->start[id];
-            if (tri_action_computes(p->schedule->ranks[r].actions[i].kind) && length > 1e-9)
-                shortest = fmin(shortest, length);
+            if (!tri_action_computes(p->schedule->ranks[r].actions[i].kind) || length <= 1e-9)
+                continue;
+            shortest = fmin(shortest, length);
+            sum += length;
+            num++;
         }
+    if (num > 0)
+        shortest = fmax(shortest, least_share * sum / (double)num);
     p->number = 9;
     for (uint32_t m = p->schedule->num_microbatches - 1; m >= 10; m /= 10)
         p->number += 7;
