@@ -191,6 +191,18 @@ test_terminal() {
     [ -s "$tmp/shown" ] || fail "a terminal gets nothing"
 }
 
+# A layout that was asked for and is not used is told; that of the run which made the weights is not.
+test_layouts() {
+    run 0 generate "$mine" --prompt 'The ' --tokens 2 --set layout.tp=2
+    grep -qF 'generate works on one rank, so --set layout.tp=2 changes nothing' "$tmp/err" || fail "an unused layout is not told"
+    run 0 eval "$mine" --set data.source=synthetic --set layout.dp=1
+    [ -s "$tmp/err" ] && fail "one rank is told"
+    sed -i 's/^  dp: 1$/  dp: 2/' "$mine/config.yaml"
+    run 0 generate "$mine" --prompt 'The ' --tokens 2
+    [ -s "$tmp/err" ] && fail "the layout of the run is told"
+    sed -i 's/^  dp: 2$/  dp: 1/' "$mine/config.yaml"
+}
+
 test_one_prompt
 test_terminal
 test_many_prompts
@@ -199,5 +211,6 @@ test_wrong_values
 test_hugging_face
 test_eval
 test_programs
+test_layouts
 echo "$checks commands, $failures failures"
 [ $failures -eq 0 ]

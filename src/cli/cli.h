@@ -62,7 +62,8 @@ struct tri_cli {
     int num_operands;
     tri_flag_value *flags;
     int num_flags;
-    bool wants_help; /* --help: nothing else was looked at */
+    const char *layout_set; /* the last --set layout...=..., or NULL */
+    bool wants_help;        /* --help: nothing else was looked at */
 };
 
 /* main.c. The table ends with a NULL name. */

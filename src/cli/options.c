@@ -242,6 +242,8 @@ static tr_status resolve(tri_cli *cli, const cursor *c, tr_error *err)
         tr_status status = tr_settings_set(cli->settings, c->assignments[i], err);
         if (status != TR_OK)
             return tri_fail_prefix(err, status, "--set");
+        if (strncmp(c->assignments[i], "layout.", 7) == 0)
+            cli->layout_set = c->assignments[i];
     }
     return TR_OK;
 }

@@ -33,9 +33,23 @@ static tr_status point(const tri_cli *cli, tr_error *err)
     return status;
 }
 
+/* The layout of the run that made the weights is not meant; one that was typed is. */
+static void tell_of_layout(const tri_cli *cli)
+{
+    const tr_settings *s = cli->settings;
+    int64_t ranks = tr_settings_int(s, "layout.dp") * tr_settings_int(s, "layout.tp") *
+                    tr_settings_int(s, "layout.pp");
+    if (cli->layout_set && ranks > 1)
+        fprintf(stderr,
+                "trireme: note: trireme %s works on one rank, so --set %s changes nothing; its "
+                "speed follows from run.threads and run.device\n",
+                cli->verb->name, cli->layout_set);
+}
+
 tr_status tri_cli_point_to_weights(const tri_cli *cli, tr_error *err)
 {
     TRI_TRY(point(cli, err));
+    tell_of_layout(cli);
     TRI_TRY(tr_settings_set(cli->settings, "layout.dp=1", err));
     TRI_TRY(tr_settings_set(cli->settings, "layout.tp=1", err));
     TRI_TRY(tr_settings_set(cli->settings, "layout.pp=1", err));
