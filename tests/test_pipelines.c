@@ -110,6 +110,28 @@ static void test_one_route(void **state)
     free(alone);
 }
 
+/* In a V the first rank has the first chunk and the last one. Those of a short mlp are without
+ * parameters, and the other rank has all of them. */
+static void test_one_rank_has_all(void **state)
+{
+    (void)state;
+    alone_runs *alone = calloc(1, sizeof *alone);
+    assert_non_null(alone);
+    cell c = {.is = {[CELL_MODEL] = MODEL_MLP,
+                     [CELL_DP] = 1,
+                     [CELL_TP] = 1,
+                     [CELL_MICRO] = 2,
+                     [CELL_PP] = 2,
+                     [CELL_LAYERS] = 2}};
+    while (strcmp(cell_schedules[c.is[CELL_SCHEDULE]], "zb-v") != 0)
+        c.is[CELL_SCHEDULE]++;
+    cell_distance d;
+    assert_true(cell_valid(&c));
+    assert_true(check_cell(alone, &c, COVER_STEPS, &d));
+    alone_fini(alone);
+    free(alone);
+}
+
 static void refused(const char *const *set, const char *const *words)
 {
     tr_settings *settings = settings_of(TINY, set);
@@ -172,8 +194,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_every_cell), /* first: it forks, and others start threads */
-        cmocka_unit_test(test_pairwise_cover), cmocka_unit_test(test_one_route),
-        cmocka_unit_test(test_refusals),       cmocka_unit_test(test_stages),
+        cmocka_unit_test(test_pairwise_cover),   cmocka_unit_test(test_one_route),
+        cmocka_unit_test(test_one_rank_has_all), cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_stages),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
