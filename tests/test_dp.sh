@@ -95,9 +95,10 @@ if grep -q '"over ' "$work/apart0/trace.json"; then
     failures=$((failures + 1))
 fi
 
-"$trireme" train recipes/tiny.yaml --set layout.dp=9 --set run.dir="$work/nine" >"$work/nine.out" 2>&1
+# Nine ranks for eight rows: one of them has nothing but padding, and the run says so.
+"$trireme" train recipes/tiny.yaml --set layout.dp=9 --set train.steps=3 --set run.dir="$work/nine" >"$work/nine.out" 2>&1
 code=$?
-if [ $code -ne 2 ] || ! grep -q "use 8 at most" "$work/nine.out"; then
+if [ $code -ne 0 ] || ! grep -q "8 rows for .* = 9 parts: 1 of them" "$work/nine.out"; then
     echo "FAILED: nine ranks for eight rows: exit $code"
     failures=$((failures + 1))
 fi
