@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "device/cpu/cpu.h"
+#include "fake_gpu_uses.h"
 
 enum { NUM_STREAMS = TRI_DEVICE_NUM_LANES + 1, QUEUE = TRI_DEVICE_NUM_LANES };
 
@@ -49,7 +50,8 @@ struct fake_gpu {
     bool *point[TRI_DEVICE_NUM_POINTS]; /* outside of recordings */
     int point_in_recording[TRI_DEVICE_NUM_POINTS];
     reach clocks[NUM_STREAMS], point_clock[TRI_DEVICE_NUM_POINTS];
-    bool **kept; /* events, until the end */
+    fake_uses uses; /* by the messages of the recording */
+    bool **kept;    /* events, until the end */
     size_t num_kept, kept_capacity;
     _Atomic uint64_t noted;
     bool loaded[TRI_NUM_OPS];
@@ -182,6 +184,14 @@ void fake_gpu_enqueue(void *handle, void (*fn)(void *data), const void *data, si
     add_call(s->gpu, s->number, fn, data, bytes);
 }
 
+void fake_gpu_uses(void *handle, const void *memory, size_t bytes)
+{
+    const stream *s = handle;
+    if (s->gpu->open)
+        fake_uses_add(&s->gpu->uses, memory, bytes, s->number,
+                      s->gpu->clocks[s->number].of[s->number]);
+}
+
 fake_gpu *fake_gpu_create(void)
 {
     fake_gpu *gpu = here = calloc(1, sizeof *gpu);
@@ -203,6 +213,7 @@ void fake_gpu_destroy(fake_gpu *gpu)
     for (size_t i = 0; i < gpu->num_kept; i++)
         free(gpu->kept[i]);
     free(gpu->kept);
+    free(gpu->uses.use);
     pthread_cond_destroy(&gpu->changed);
     pthread_mutex_destroy(&gpu->mutex);
     free(gpu);
@@ -260,14 +271,17 @@ static void call_kernel(tri_op op, const tri_kernel_args *args)
 {
     kernel_call call = {op, *args, here->lent, here->lent_bytes};
     load(here, op);
+    if (here->open && here->lent &&
+        fake_uses_meet(&here->uses, here->lent, here->lent_bytes, here->clocks[QUEUE].of))
+        fault(here, "a kernel was lent memory that a message under way reads or writes");
     add_call(here, QUEUE, run_kernel, &call, sizeof call);
 }
 
+/* Of different sizes, so that other things lie where only some kernels have theirs. */
 static size_t scratch(const tri_kernel_args *args, int num_threads)
 {
-    (void)args;
     (void)num_threads;
-    return 2 << 20;
+    return (size_t)(args->num_in == 1 ? 4 : 2) << 20;
 }
 
 /* clang-format off */
@@ -362,6 +376,7 @@ static tr_status record(tri_device *device, tr_error *err)
         fault(here, "a recording in a recording");
     here->open = calloc(1, sizeof *here->open);
     memset(here->clocks, 0, sizeof here->clocks);
+    here->uses.num = 0;
     for (int i = 0; i < TRI_DEVICE_NUM_POINTS; i++)
         here->point_in_recording[i] = -1;
     here->clocks[QUEUE].of[QUEUE] = 1;

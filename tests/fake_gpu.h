@@ -21,6 +21,10 @@ extern const tri_device_def fake_gpu_def; /* over the state of tri_device_cpu */
  * when it is called, since it may be replayed. */
 void fake_gpu_enqueue(void *handle, void (*fn)(void *data), const void *data, size_t bytes);
 
+/* The call that was enqueued last reads or writes this: no kernel may use it as scratch before the
+ * queue has waited for the call. Looked at while recording. */
+void fake_gpu_uses(void *handle, const void *memory, size_t bytes);
+
 /* The first rule that was broken, or NULL. */
 const char *fake_gpu_fault(const fake_gpu *gpu);
 

@@ -262,6 +262,9 @@ static int enqueue(op o, void *comm, void *stream)
     if (sums && o.dtype != FLOAT32)
         return NOT_JOINED;
     fake_gpu_enqueue(stream, run_op, &o, sizeof o);
+    size_t bytes = o.count * (size_t)width_of(o.dtype), all = bytes * (size_t)o.comm->of->size;
+    fake_gpu_uses(stream, o.send, o.kind == REDUCE_SCATTER ? all : bytes);
+    fake_gpu_uses(stream, o.recv, o.kind == ALL_GATHER ? all : bytes);
     return TRI_NCCL_SUCCESS;
 }
 

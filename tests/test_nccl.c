@@ -190,6 +190,7 @@ static const layout layouts[] = {
     {2, {"layout.tp=2", "layout.sp=true", "layout.microbatches=2"}},
     {4, {"layout.dp=4", "layout.zero=3", "layout.shard_group=2"}},
     {4, {"layout.dp=2", "layout.zero=2", "layout.tp=2", "layout.sp=true"}},
+    {2, {"layout.pp=2"}}, /* what is sent lies among the activations, and so does scratch */
     {2, {"layout.pp=2", "layout.microbatches=4"}},
     {4, {"layout.pp=2", "layout.microbatches=4", "layout.dp=2", "layout.zero=1"}},
 };
