@@ -101,6 +101,7 @@ test_mistakes() {
     refused 2 'sgd, adam, adamw, muon' train --set optim.kind=adagrad
     refused 2 'the nearest that does is 4' train --set model.num_heads=5
     refused 2 'has positions for 8' train --set model.positions=8
+    refused 2 'layout.zero=2' train --set layout.keep_gathered=true
     run 0 train --set layout.microbatches=9 --set train.steps=1 --set run.dir="$tmp/rows"
     grep -q 'train.batch has 8 rows for .* = 9 parts: 1 of them' "$tmp/out" || fail "empty micro-batches are not told"
     for kind in gpt2 bert "llama --set model.tied_head=true"; do
