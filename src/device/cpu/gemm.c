@@ -6,8 +6,8 @@
  *   packed into shared scratch by all workers, then a task multiplies a chunk of them by a strip of
  *   columns: it packs the strip of b for itself, so that a panel of it is in the first-level cache
  *   when it is used, while the chunk of a stays in the second. Packing is mostly waiting for
- *   memory, so a task fetches ahead what it is likely to pack next (tri_gemm_block.ahead). How the
- *   tasks of all passes become one stream is told in gemm_wide.c.
+ *   memory, so a task fetches ahead what it will pack next (tri_gemm_block.ahead). How the tasks of
+ *   all passes become one stream is told in gemm_wide.c.
  *
  *   Narrow. With few columns, packing a would cost too much beside so little arithmetic, and
  *   packing b too unless it is transposed: tasks take rows and read in place what they can.

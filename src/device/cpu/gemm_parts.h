@@ -9,17 +9,18 @@
  * 48 KiB. Fewer would load and store c more often. A k of up to MAX_PASS is not cut. */
 #define PASS     192
 #define MAX_PASS 256
-/* Rows times depth of the chunk of a that a task uses: 768 KiB, to stay in a cache of 1 MiB. */
-#define CHUNK_FLOATS (1024 * PASS)
+/* Rows times depth of the chunk of a that a task uses: 576 KiB, to stay in a cache of 1 MiB beside
+ * what the task fetches and packs for the next turn. */
+#define CHUNK_FLOATS (768 * PASS)
 /* Columns of a task, at most. A multiple of every nr. */
 #define MAX_STRIP 96
 /* Strips are made narrower, if need be, until a block has this many tasks. */
 #define ENOUGH_TASKS 16
 /* A block of c, which every pass loads and stores: 16 MiB, to stay in the last-level cache. */
 #define C_FLOATS (4 << 20)
-/* Shared scratch: packed a of one pass, or all of packed b in the narrow plan; and packed a of the
- * next pass when there are several threads. */
-#define SHARED_FLOATS (2 * CHUNK_FLOATS)
+/* Shared scratch: two chunks of packed a, or all of packed b in the narrow plan; twice that when
+ * there are several threads. */
+#define SHARED_FLOATS (2048 * PASS)
 /* Largest mr and nr over all instruction sets. */
 #define MAX_MR 8
 #define MAX_NR 48

@@ -1,11 +1,13 @@
 /* The wide plan of a matrix product, as one stream of tasks.
  *
- * A turn is one pass over one block of c. Its tasks pack rows of a into shared scratch, then
- * multiply: a chunk of packed rows by a strip of columns, each. The next turn's packing stands
- * before the last multiplications of this one, into the other half of the scratch:
+ * A turn is one pass over one block of c. Its rows of a are packed into shared scratch; then tasks
+ * multiply: a chunk of packed rows by a strip of columns, each. Packing is mostly waiting for
+ * memory, so it rides with the tasks of the turn before: while such a task multiplies it fetches a
+ * few rows of the next turn, and packs them at its end. The last tasks of a turn have no riders, so
+ * that the next turn can begin while they are still at work. Only the first turn is packed by tasks
+ * of its own:
  *
- *     pack 0 | multiply 0 .. | pack 1 | .. multiply 0 | multiply 1 .. | pack 2 | .. multiply 1 |
- * ...
+ *     pack 0 .. | multiply 0 and pack 1 .. | multiply 0 .. | multiply 1 and pack 2 .. | ...
  *
  * Workers take tasks from the front of the stream until it is empty, with no barrier between turns:
  * with one, all would wait for the slowest twice a turn, and a product has dozens of turns of less
@@ -13,7 +15,7 @@
  * has taken a task waits until every task before a certain place is done:
  *   1. A multiplication needs the packing of its turn, and the same chunk and strip of the turn
  *      before, which wrote the same part of c.
- *   2. Packing needs its half of the scratch, hence all multiplications of the turn before last.
+ *   2. Packing needs a slot of the scratch, hence all multiplications of the turn that had it last.
  * Both lie far enough back to be done almost always. Tasks are taken in order, so whoever is
  * furthest behind waits for nobody.
  *
@@ -25,6 +27,11 @@
 #include <limits.h>
 #include <stdatomic.h>
 
+/* Rows of a packing task: whole panels of every instruction set. */
+#define FIRST_ROWS 64
+/* Tasks of a turn for each worker, below which they wait for each other too often. */
+#define FEW_TASKS 4
+
 /* One pass over one block of c: rows from i, columns from j, values of k from p. */
 typedef struct turn {
     int64_t i, rows, j, cols, p, depth;
@@ -33,12 +40,13 @@ typedef struct turn {
 typedef struct stream {
     const tri_gemm_job *job;
     tri_pool *pool;
-    int64_t block_rows, block_cols, pack_rows;
+    int64_t block_rows, block_cols;
     int64_t num_j, num_p, num_turns;
-    /* Places of a turn: multiplications, packing of the next turn, the last multiplications. Turn
-     * number -1 has packing only. Smaller blocks, at the edges, leave places empty. */
-    int64_t num_before, num_packs, num_places;
-    int num_halves; /* of the shared scratch */
+    /* Places: packing of the first turn, then num_places of each turn, of which the first
+     * num_carriers carry ride_rows of the next turn. Smaller blocks, at the edges, leave places
+     * without a multiplication. */
+    int64_t num_packs, num_places, num_carriers, ride_rows;
+    int64_t num_slots, slot_floats; /* of the shared scratch, for packed rows of a turn each */
     _Alignas(64) _Atomic int64_t next;
 } stream;
 
@@ -67,34 +75,55 @@ static turn turn_at(const stream *s, int64_t index)
 
 static float *packed_a(const stream *s, int64_t index)
 {
-    return s->job->shared + index % s->num_halves * SHARED_FLOATS;
+    return s->job->shared + index % s->num_slots * s->slot_floats;
+}
+
+static int64_t start_of(const stream *s, int64_t index)
+{
+    return s->num_packs + index * s->num_places;
 }
 
 /* ---- the tasks ---- */
 
-static void pack(const stream *s, int64_t index, int64_t task)
+/* Rows of a turn, from `first` on and at most `most`. */
+static void pack(const stream *s, int64_t index, int64_t first, int64_t most)
 {
     const tri_gemm_job *job = s->job;
     const tri_gemm *g = job->g;
     turn t = turn_at(s, index);
-    int64_t first = task * s->pack_rows;
     if (first < t.rows)
         job->kernels->pack_a(packed_a(s, index) + first * t.depth, job->kernels->mr * t.depth,
                              a_at(g, t.i + first, t.p), g->lda, g->trans_a,
-                             min_i64(s->pack_rows, t.rows - first), t.depth);
+                             min_i64(most, t.rows - first), t.depth);
 }
 
-/* The strip of b that the worker will pack next if all workers keep pace. */
-static tri_gemm_ahead ahead_of(const tri_gemm_job *job, const turn *t, int64_t task)
+static tri_gemm_ahead rectangle(const float *start, int64_t rows, int64_t cols, int64_t ld,
+                                bool transposed)
 {
+    if (transposed)
+        return (tri_gemm_ahead){start, cols, rows, ld};
+    return (tri_gemm_ahead){start, rows, cols, ld};
+}
+
+/* What the worker will pack next: the rows that ride with this task, and the strip of b that it
+ * gets if all workers keep pace. */
+static void look_ahead(const stream *s, int64_t index, const turn *t, int64_t task,
+                       tri_gemm_ahead ahead[TRI_GEMM_AHEAD])
+{
+    const tri_gemm_job *job = s->job;
     const tri_gemm *g = job->g;
+    if (task < s->num_carriers && index + 1 < s->num_turns) {
+        turn next = turn_at(s, index + 1);
+        int64_t first = task * s->ride_rows;
+        if (first < next.rows)
+            *ahead++ = rectangle(a_at(g, next.i + first, next.p),
+                                 min_i64(s->ride_rows, next.rows - first), next.depth, g->lda,
+                                 g->trans_a);
+    }
     int64_t num_strips = divide_up(t->cols, job->task_cols);
     int64_t first = (task + job->num_threads) % num_strips * job->task_cols;
     int64_t cols = min_i64(job->task_cols, t->cols - first);
-    const float *start = b_at(g, t->p, t->j + first);
-    if (g->trans_b)
-        return (tri_gemm_ahead){start, cols, t->depth, g->ldb};
-    return (tri_gemm_ahead){start, t->depth, cols, g->ldb};
+    *ahead = rectangle(b_at(g, t->p, t->j + first), t->depth, cols, g->ldb, g->trans_b);
 }
 
 static void multiply(const stream *s, int64_t index, int64_t task, int worker)
@@ -120,7 +149,7 @@ static void multiply(const stream *s, int64_t index, int64_t task, int worker)
     int64_t panel = kernels->nr * t.depth;
     kernels->pack_b(strip, panel, b_at(g, t.p, t.j + first_col), g->ldb, g->trans_b, t.depth, cols);
     use_packed_b(kernels, &block, strip, panel);
-    block.ahead = ahead_of(job, &t, task);
+    look_ahead(s, index, &t, task, block.ahead);
     kernels->run_block(&block);
 }
 
@@ -149,21 +178,20 @@ static void wait_for(const stream *s, int worker, int64_t place)
 
 static void run_place(const stream *s, int64_t place, int worker)
 {
-    int64_t index = place / s->num_places - 1, start = (index + 1) * s->num_places;
-    int64_t at = place - start;
-    if (at >= s->num_before && at < s->num_before + s->num_packs) {
-        if (index + 1 == s->num_turns)
-            return;
-        wait_for(s, worker, start); /* rule 2 */
-        pack(s, index + 1, at - s->num_before);
+    if (place < s->num_packs) {
+        pack(s, 0, place * FIRST_ROWS, FIRST_ROWS);
         return;
     }
-    if (index < 0)
+    int64_t index = (place - s->num_packs) / s->num_places, task = place - start_of(s, index);
+    int64_t packed = index == 0 ? s->num_packs : start_of(s, index - 1) + s->num_carriers;
+    int64_t same = index == 0 ? 0 : place - s->num_places + 1;
+    wait_for(s, worker, same > packed ? same : packed); /* rule 1 */
+    multiply(s, index, task, worker);
+    if (task >= s->num_carriers || index + 1 == s->num_turns)
         return;
-    bool late = at >= s->num_before;
-    int64_t packs_end = start - s->num_places + s->num_before + s->num_packs;
-    wait_for(s, worker, late ? place - s->num_places + 1 : packs_end); /* rule 1 */
-    multiply(s, index, late ? at - s->num_packs : at, worker);
+    if (index + 1 >= s->num_slots)
+        wait_for(s, worker, start_of(s, index + 2 - s->num_slots)); /* rule 2 */
+    pack(s, index + 1, task * s->ride_rows, s->ride_rows);
 }
 
 static void set_position(const stream *s, int worker, int64_t at)
@@ -176,7 +204,7 @@ static void set_position(const stream *s, int worker, int64_t at)
 static void work(void *context, int task, int worker)
 {
     stream *s = context;
-    int64_t end = (s->num_turns + 1) * s->num_places;
+    int64_t end = start_of(s, s->num_turns);
     (void)task;
     for (;;) {
         set_position(s, worker, atomic_load(&s->next));
@@ -189,36 +217,35 @@ static void work(void *context, int task, int worker)
     set_position(s, worker, INT64_MAX);
 }
 
+/* Blocks of one chunk, and many slots, keep workers from waiting for each other; where a turn would
+ * then have few tasks for each, blocks of two. */
 static void plan(stream *s, tri_gemm_job *job)
 {
     const tri_gemm *g = job->g;
-    int64_t mr = job->kernels->mr, nr = job->kernels->nr;
+    int64_t mr = job->kernels->mr, nr = job->kernels->nr, threads = job->num_threads;
     int64_t chunk = CHUNK_FLOATS / (job->depth < PASS ? PASS : job->depth) / mr * mr;
     job->task_rows = equal_part(g->m, chunk, mr);
-    s->block_rows = min_i64(2, divide_up(g->m, job->task_rows)) * job->task_rows;
+    bool two = threads > 1 && g->m > job->task_rows && divide_up(g->n, nr) < FEW_TASKS * threads;
+    s->block_rows = (two ? 2 : 1) * job->task_rows;
     s->block_cols = equal_part(g->n, C_FLOATS / s->block_rows, nr);
     int64_t panels = divide_up(s->block_cols, nr) * (s->block_rows / job->task_rows);
     job->task_cols = min_i64(divide_up(panels, ENOUGH_TASKS) * nr, MAX_STRIP / nr * nr);
-    s->pack_rows = 8 * mr;
     s->num_j = divide_up(g->n, s->block_cols);
     s->num_p = g->k > 0 ? divide_up(g->k, job->depth) : 1;
     s->num_turns = divide_up(g->m, s->block_rows) * s->num_j * s->num_p;
-    int64_t num_multiplies =
-        s->block_rows / job->task_rows * divide_up(s->block_cols, job->task_cols);
-    s->num_packs = divide_up(s->block_rows, s->pack_rows);
-    s->num_places = num_multiplies + s->num_packs;
-    s->num_halves = job->num_threads > 1 ? 2 : 1;
-    /* One worker alone has one half, and packs it when all that reads it is done. */
-    s->num_before = job->num_threads > 1
-                        ? num_multiplies - min_i64(num_multiplies, job->num_threads)
-                        : num_multiplies;
+    s->num_packs = divide_up(s->block_rows, FIRST_ROWS);
+    s->num_places = s->block_rows / job->task_rows * divide_up(s->block_cols, job->task_cols);
+    s->num_carriers = s->num_places > 2 * threads ? s->num_places - threads : s->num_places;
+    s->ride_rows = round_up(divide_up(s->block_rows, s->num_carriers), mr);
+    s->num_slots = (threads > 1 ? 4 : 2) / (two ? 2 : 1);
+    s->slot_floats = (two ? 2 : 1) * (int64_t)CHUNK_FLOATS;
 }
 
 void tri_gemm_run_wide(tri_pool *pool, tri_gemm_job *job)
 {
     stream s = {.job = job, .pool = pool};
     plan(&s, job);
-    atomic_init(&s.next, s.num_before); /* of turn -1: its packing of turn 0 */
+    atomic_init(&s.next, 0);
     for (int w = 0; w < job->num_threads; w++)
         atomic_init(position_of(job, w), INT64_MAX);
     tri_pool_run(pool, job->num_threads, work, &s);

@@ -13,7 +13,7 @@
 
 /* Where the fetching of tri_gemm_block.ahead has got to. */
 struct cursor {
-    tri_gemm_ahead ahead;
+    const tri_gemm_ahead *ahead, *end;
     int64_t wait_steps; /* before the first fetch: early, it would be evicted again */
     int64_t lines_per_step;
     int64_t row, col;
@@ -23,16 +23,19 @@ struct cursor {
  * start of a tile, they would hold up the loads of the tile itself. */
 ALWAYS_INLINE void fetch_ahead(struct cursor *cursor)
 {
-    const tri_gemm_ahead *ahead = &cursor->ahead;
     if (cursor->wait_steps-- > 0)
         return;
-    for (int64_t n = 0; n < cursor->lines_per_step && cursor->row < ahead->rows; n++) {
+    for (int64_t n = 0; n < cursor->lines_per_step && cursor->ahead < cursor->end; n++) {
+        const tri_gemm_ahead *ahead = cursor->ahead;
         __builtin_prefetch(ahead->start + cursor->row * ahead->ld + cursor->col, 0, 2);
         cursor->col += LINE;
-        if (cursor->col >= ahead->cols) {
-            cursor->col = 0;
-            cursor->row++;
-        }
+        if (cursor->col < ahead->cols)
+            continue;
+        cursor->col = 0;
+        if (++cursor->row < ahead->rows)
+            continue;
+        cursor->row = 0;
+        cursor->ahead++;
     }
 }
 
@@ -278,8 +281,10 @@ static void run_tile_by_columns(const tri_gemm_block *block, const tile *t, stru
 
 static struct cursor start_cursor(const tri_gemm_block *block)
 {
-    struct cursor cursor = {.ahead = block->ahead};
-    int64_t lines = block->ahead.rows * ((block->ahead.cols + LINE - 1) / LINE);
+    struct cursor cursor = {.ahead = block->ahead, .end = block->ahead};
+    int64_t lines = 0;
+    for (int i = 0; i < TRI_GEMM_AHEAD && block->ahead[i].rows > 0; i++, cursor.end++)
+        lines += block->ahead[i].rows * ((block->ahead[i].cols + LINE - 1) / LINE);
     int64_t tiles = ((block->rows + MR - 1) / MR) * ((block->cols + NR - 1) / NR);
     int64_t steps = tiles * (block->depth / STEP);
     if (steps > 0 && lines > 0) {

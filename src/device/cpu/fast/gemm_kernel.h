@@ -4,6 +4,9 @@
 
 #include "device/cpu/gemm.h"
 
+/* Rectangles of memory that a block fetches ahead: of a, and of b. */
+#define TRI_GEMM_AHEAD 2
+
 /* A rectangle of memory that will be read soon. */
 typedef struct tri_gemm_ahead {
     const float *start;
@@ -41,9 +44,10 @@ typedef struct tri_gemm_block {
     float *aux;                 /* of the block's first element */
     int64_t ldaux;
 
-    /* Fetched into the second-level cache while this block is computed, a little at a time and as
-     * late as possible: arithmetic hides the wait for memory that packing would otherwise spend. */
-    tri_gemm_ahead ahead;
+    /* Fetched into the second-level cache while this block is computed, one after the other, a
+     * little at a time and as late as possible: arithmetic hides the wait for memory that packing
+     * would otherwise spend. */
+    tri_gemm_ahead ahead[TRI_GEMM_AHEAD];
 } tri_gemm_block;
 
 typedef struct tri_gemm_kernels {
