@@ -232,7 +232,8 @@ ALWAYS_INLINE void run_tile(const int num_vectors, const bool by_rows, const tri
     }
     multiply_and_fetch(num_vectors, by_rows, block->depth, t->a, t->stride_a, t->b, t->stride_b,
                        acc, c, ldc, aux, block->ldaux, cursor);
-    if (!plain || t->rows < MR || t->cols < num_vectors * WIDTH) {
+    const bool simple = plain || block->epilogue == TRI_GEMM_BIAS;
+    if (!simple || t->rows < MR || t->cols < num_vectors * WIDTH) {
         _Alignas(64) float sums[MR * NR];
         /* Unrolled like the rest: an index known only at run time would force acc into memory. */
 #pragma GCC unroll 16
@@ -246,13 +247,18 @@ ALWAYS_INLINE void run_tile(const int num_vectors, const bool by_rows, const tri
     }
     const float alpha = block->alpha;
     const bool load_c = block->load_c;
+    vec bias[NV];
+#pragma GCC unroll 4
+    for (int j = 0; j < num_vectors; j++)
+        bias[j] = plain ? (vec){0} : load(block->bias + t->j + j * WIDTH);
 #pragma GCC unroll 16
     for (int i = 0; i < MR; i++) {
 #pragma GCC unroll 4
         for (int j = 0; j < num_vectors; j++) {
             float *out = c + i * ldc + j * WIDTH;
             vec old = load_c ? load(out) : (vec){0};
-            store(out, old + alpha * acc[i][j]);
+            vec v = old + alpha * acc[i][j];
+            store(out, plain ? v : v + bias[j]);
         }
     }
 }
