@@ -303,8 +303,10 @@ static void large_shapes(void **state)
     run_everywhere(*state, 2000, 270, 500, 1 + 4);
     run_everywhere(*state, 1030, 300, 1700, 2 + 64 + 24);
     run_everywhere(*state, 3, 130, 15000, 3);
-    run_everywhere(*state, 40, 110000, 8, 2); /* several blocks of columns */
-    run_everywhere(*state, 2100, 260, 16, 1); /* several blocks of rows */
+    run_everywhere(*state, 40, 110000, 8, 2);  /* several blocks of columns */
+    run_everywhere(*state, 2100, 260, 16, 1);  /* several blocks of rows */
+    run_everywhere(*state, 1630, 270, 400, 0); /* and of passes */
+    run_everywhere(*state, 1630, 820, 400, 3);
 }
 
 /* Rows of NaN and infinity in a spoil their own rows of c and no others. */
@@ -322,6 +324,25 @@ static void special_values_stay_in_their_rows(void **state)
         }
     }
     free_problem(&x);
+}
+
+/* Products that end in GELU, where its argument is large, infinite or not a number. */
+static void gelu_of_large_values(void **state)
+{
+    static const float bias[] = {1e30f, -1e30f, 25, -25, -INFINITY, NAN, INFINITY, 0};
+    harness *h = *state;
+    float a[8 * 4] = {0}, b[4 * 8] = {0}, c[8 * 8];
+    tri_gemm g = {.m = 8, .n = 8, .k = 4, .a = a, .lda = 4, .b = b, .ldb = 8, .c = c, .ldc = 8};
+    g.alpha = 1;
+    g.epilogue = TRI_GEMM_BIAS_GELU;
+    g.bias = bias;
+    for (int isa = 0; isa <= (int)tri_isa_detect(); isa++) {
+        tri_gemm_run(NULL, (tri_isa)isa, h->scratch[0], &g);
+        assert_true(c[0] == 1e30f && c[2] == 25 && c[7] == 0);
+        assert_true(fabsf(c[1]) < 1e-20f && fabsf(c[3]) < 1e-20f);
+        assert_true(!(fabsf(c[4]) > 1e-20f)); /* 0 or not a number */
+        assert_true(isnan(c[5]) && isinf(c[6]));
+    }
 }
 
 static void null_pool_and_null_aux(void **state)
@@ -512,6 +533,7 @@ int main(void)
         cmocka_unit_test(random_shapes),
         cmocka_unit_test(large_shapes),
         cmocka_unit_test(special_values_stay_in_their_rows),
+        cmocka_unit_test(gelu_of_large_values),
         cmocka_unit_test(null_pool_and_null_aux),
         cmocka_unit_test(empty_products),
         cmocka_unit_test(rows_do_not_depend_on_each_other),

@@ -116,9 +116,9 @@ static void look_ahead(const stream *s, int64_t index, const turn *t, int64_t ta
         turn next = turn_at(s, index + 1);
         int64_t first = task * s->ride_rows;
         if (first < next.rows)
-            *ahead++ = rectangle(a_at(g, next.i + first, next.p),
-                                 min_i64(s->ride_rows, next.rows - first), next.depth, g->lda,
-                                 g->trans_a);
+            *ahead++ =
+                rectangle(a_at(g, next.i + first, next.p), min_i64(s->ride_rows, next.rows - first),
+                          next.depth, g->lda, g->trans_a);
     }
     int64_t num_strips = divide_up(t->cols, job->task_cols);
     int64_t first = (task + job->num_threads) % num_strips * job->task_cols;

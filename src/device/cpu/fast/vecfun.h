@@ -1,5 +1,5 @@
-/* exp and GELU on whole vectors, written out: the same formulas as in vecmath.h, for the places
- * where they are hot.
+/* exp and GELU on whole vectors, written out: the same functions as in vecmath.h, for the places
+ * where they are hot, and by the same formulas except where an instruction set has better ones.
  *
  * A loop over the scalar functions becomes vector code too, but on the few columns of a tile its
  * start and its tail cost several times what its arithmetic does; and the compiler follows what
@@ -105,11 +105,53 @@ FVEC_INLINE fvec fvec_exp_weight(fvec x)
     return scale * fvec_expm1_reduced(r) + scale;
 }
 
+#if defined(__AVX512F__)
+/* 2^t, for t clamped to where nothing that GELU makes of it is denormal, which would take a hundred
+ * times as long. The polynomial has the smallest relative error of its degree between -1/2 and 1/2,
+ * 7.5e-8. */
+FVEC_INLINE fvec fvec_exp2(fvec t)
+{
+    t = fvec_clamp(t, -100.0f, 100.0f);
+    fvec n = (fvec)_mm512_roundscale_ps((__m512)t, _MM_FROUND_TO_NEAREST_INT);
+    fvec r = t - n;
+    fvec q = r * 1.327647199e-03f + 9.675541334e-03f;
+    q = q * r + 5.550713274e-02f;
+    q = q * r + 2.402211972e-01f;
+    q = q * r + 6.931469671e-01f;
+    q = q * r + 1.000000072f;
+    return (fvec)_mm512_scalef_ps((__m512)q, (__m512)n);
+}
+#endif
+
+/* exp(-2u) of GELU, u = sqrt(2/pi) (x + 0.044715 x^3). */
+FVEC_INLINE fvec fvec_gelu_exp(fvec x, fvec square)
+{
+#if defined(__AVX512F__)
+    return fvec_exp2(x * (-2.3022081981f - 0.1029432396f * square));
+#else
+    return fvec_exp(x * (-1.5957691216f - 0.0713548163f * square));
+#endif
+}
+
+/* a / b for a normal b with a normal inverse: an estimate of 14 bits and one step of Newton's,
+ * where a division would take longer than all the rest of GELU. */
+FVEC_INLINE fvec fvec_divide(fvec a, fvec b)
+{
+#if defined(__AVX512F__)
+    fvec inverse = (fvec)_mm512_rcp14_ps((__m512)b);
+    return a * (inverse + inverse * (1.0f - b * inverse));
+#else
+    return a / b;
+#endif
+}
+
 /* tri_gelu */
 FVEC_INLINE fvec fvec_gelu(fvec x)
 {
-    fvec minus_2u = x * (-1.5957691216f - 0.0713548163f * (x * x));
-    return x / (1.0f + fvec_exp(minus_2u));
+#if defined(__AVX512F__)
+    x = fvec_max(fvec_all(-20.0f), x); /* -1.6e-29 there, as fvec_exp2 ends at 2^100 */
+#endif
+    return fvec_divide(x, 1.0f + fvec_gelu_exp(x, x * x));
 }
 
 /* tri_gelu_grad */
@@ -117,8 +159,8 @@ FVEC_INLINE fvec fvec_gelu_grad(fvec x)
 {
     x = fvec_clamp(x, -9.5f, 9.5f);
     fvec square = x * x;
-    fvec e = fvec_exp(x * (-1.5957691216f - 0.0713548163f * square));
-    fvec s = 1.0f / (1.0f + e);
+    fvec e = fvec_gelu_exp(x, square);
+    fvec s = fvec_divide(fvec_all(1.0f), 1.0f + e);
     fvec x_2du = x * (1.5957691216f + 0.2140644488f * square);
     return s + x_2du * s * (e * s); /* 1 - s = e s */
 }
