@@ -1,9 +1,10 @@
 /* One measurement of a collective: the ranks are started, call it back to back, and end.
  *
- * A sample is the mean over some calls after a barrier, and of the ranks' means the largest; the
- * result is the median over the samples. The first call is not timed: its result is compared with
- * what it must be, element by element, on every rank. Several algorithms of a case take their
- * samples in turns, in the same vectors, so that whatever else the machine does hits all alike. */
+ * The result is the median over samples (bench_comm_turns.c). The first call is not timed: its
+ * result is compared with what it must be, element by element, on every rank. Several algorithms of
+ * a case take their samples in turns, in the same vectors. So do, where times are to be predicted,
+ * the same algorithms at sizes nearby: what they take is what the prediction is made of. */
+#include <math.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,8 +12,8 @@
 #include <sys/mman.h>
 #include <time.h>
 
-#include "base/clock.h"
 #include "cli/bench_comm.h"
+#include "cli/bench_comm_turns.h"
 #include "trireme/comm.h"
 
 static const tr_operation operations[TRI_NUM_COLLS] = {
@@ -23,9 +24,7 @@ static const tr_operation operations[TRI_NUM_COLLS] = {
     [TRI_COLL_ALL_TO_ALL] = TR_ALL_TO_ALL,
 };
 
-enum { MOST_SAMPLES = 41, FEWEST_SAMPLES = 5, ROOT = 0 };
-
-static const double sample_seconds = 0.004, row_seconds = 0.4;
+enum { ROOT = 0 };
 
 /* Shared between the ranks and whoever started them. */
 typedef struct shared {
@@ -36,15 +35,9 @@ typedef struct shared {
     tri_factors factors;
 } shared;
 
-/* Sizes around the one of a case, never itself: half of it, and twice as much. */
-enum { MOST_TRIALS = 2 };
-static const double least_predicted = 64 << 10, most_tried = 64 << 20;
-
-typedef struct trials {
-    tri_trial of[MOST_TRIALS];
-    int num;
-    void *send, *recv;
-} trials;
+/* Sizes around the one of a case, never itself: smaller and larger by the root of two. */
+enum { NUM_NEAR = 2, MOST_SERIES = TRI_MOST_IN_TURN * (1 + NUM_NEAR) };
+static const double least_predicted = 64 << 10;
 
 /* One rank's part. */
 typedef struct bench_rank {
@@ -54,8 +47,9 @@ typedef struct bench_rank {
     tr_collective call;
     float *send, *recv;
     uint64_t num_send, num_recv; /* elements; num_recv is 0 where nothing is received */
-    tr_comm *comm;
-    trials *trials; /* NULL: none */
+    uint64_t near[NUM_NEAR];     /* counts as in call.count */
+    int num_near;
+    tri_comm_timing *timings; /* [num_algorithms] */
 } bench_rank;
 
 static bool has_blocks(tri_coll coll)
@@ -160,10 +154,17 @@ static void set_sizes(bench_rank *b)
     }
 }
 
+/* Elements of a vector that has so many in the case, at the largest size nearby. */
+static uint64_t room_for(const bench_rank *b, uint64_t count)
+{
+    double larger = b->num_near > 0 ? (double)b->near[b->num_near - 1] / (double)b->call.count : 1;
+    return (uint64_t)((double)count * larger) + 16;
+}
+
 static tr_status allocate(const bench_rank *b, tr_comm *comm, uint64_t count, float **memory,
                           tr_error *err)
 {
-    size_t bytes = count * sizeof(float) + 64;
+    size_t bytes = room_for(b, count) * sizeof(float);
     void *data = NULL;
     if (!b->c->private_memory) {
         TRI_TRY(tr_comm_alloc(comm, bytes, &data, err));
@@ -186,35 +187,6 @@ static void release(const bench_rank *b, tr_comm *comm, float *memory)
 
 /* ---- timing ---- */
 
-/* As whoever wanted the result does next: reads all of it once. */
-static float read_result(const bench_rank *b)
-{
-    float sums[16] = {0}, sum = 0;
-    for (uint64_t i = 0; i + 16 <= b->num_recv; i += 16)
-        for (int k = 0; k < 16; k++)
-            sums[k] += b->recv[i + (uint64_t)k];
-    for (int k = 0; k < 16; k++)
-        sum += sums[k];
-    return sum;
-}
-
-static tr_status take_sample(bench_rank *b, int num_calls, double *seconds, tr_error *err)
-{
-    volatile float sum = 0;
-    TRI_TRY(tr_barrier(b->group, err));
-    double begin = tri_now_s();
-    for (int i = 0; i < num_calls; i++) {
-        TRI_TRY(tr_collective_run(b->group, &b->call, err));
-        if (b->c->uses)
-            sum = read_result(b);
-    }
-    (void)sum;
-    float mean = (float)((tri_now_s() - begin) / num_calls), most = 0;
-    TRI_TRY(tr_all_reduce(b->group, &mean, &most, 1, TR_F32, TR_MAX, err));
-    *seconds = (double)most;
-    return TR_OK;
-}
-
 static tr_status check_result(bench_rank *b, tri_comm_timing *timing, tr_error *err)
 {
     int64_t wrong = count_wrong(b), all = 0;
@@ -225,182 +197,116 @@ static tr_status check_result(bench_rank *b, tri_comm_timing *timing, tr_error *
     return TR_OK;
 }
 
-static int ascending(const void *a, const void *b)
+static tr_status check_series(void *context, int number, tr_error *err)
 {
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
+    bench_rank *b = context;
+    return number < b->c->num_algorithms ? check_result(b, &b->timings[number], err) : TR_OK;
 }
 
-/* The least of a few tries: one that was interrupted must not decide how much is measured. */
-static tr_status guess_time(bench_rank *b, double *guess, tr_error *err)
+/* ---- sizes nearby ---- */
+
+/* In whole pages where there are several, so that blocks lie to each other as those of the case. */
+static void find_near(bench_rank *b)
 {
-    double seconds;
-    TRI_TRY(take_sample(b, 1, guess, err));
-    for (int i = 0; i < 3 && *guess < row_seconds / 10; i++) {
-        TRI_TRY(take_sample(b, *guess < sample_seconds / 4 ? 8 : 1, &seconds, err));
-        *guess = seconds < *guess ? seconds : *guess;
+    uint64_t count = b->call.count, unit = count >= 4096 ? 1024 : 16;
+    b->num_near = 0;
+    if ((double)b->c->bytes < least_predicted)
+        return;
+    for (int k = 0; k < NUM_NEAR; k++) {
+        double wanted = (double)count * (k == 0 ? sqrt(0.5) : sqrt(2));
+        b->near[b->num_near++] = (uint64_t)(wanted / (double)unit + 0.5) * unit;
     }
-    return TR_OK;
 }
 
-/* All ranks see the same times, so they agree on how often without asking each other. num: how many
- * algorithms take turns. */
-static tr_status warm_up(bench_rank *b, int num, tri_comm_timing *timing, tr_error *err)
+/* The number of what an algorithm of the case runs; -1: not in the table. */
+static int number_of(const bench_rank *b, int a)
 {
-    double guess;
-    TRI_TRY(tr_collective_run(b->group, &b->call, err));
-    TRI_TRY(check_result(b, timing, err));
-    TRI_TRY(guess_time(b, &guess, err));
-    double calls = sample_seconds / guess, seconds = num > 1 ? row_seconds / 2 : row_seconds;
-    timing->num_calls = calls < 1 ? 1 : (calls > 2000 ? 2000 : (int)calls);
-    double samples = seconds / (guess * timing->num_calls);
-    samples = samples < FEWEST_SAMPLES ? FEWEST_SAMPLES : samples;
-    timing->num_samples = samples > MOST_SAMPLES ? MOST_SAMPLES : (int)samples;
-    return TR_OK;
+    const tri_algorithm *algorithm;
+    tri_coll_shape shape = tri_shape_flat(b->c->num_ranks);
+    if (tri_algorithm_parse(b->timings[a].runs, &algorithm, &shape, NULL) != TR_OK)
+        return -1;
+    return tri_algorithm_number(algorithm);
 }
 
-/* Between the turns, so that what happens to the samples happens to the trials. */
-static tr_status run_trials(bench_rank *b, int turn, tr_error *err)
+/* Behind those of the case; what `auto` chose once, although it may be listed as well. */
+static int add_near(const bench_rank *b, tri_series *series, int *numbers)
 {
-    trials *t = b->trials;
-    bool now = turn < 3 || (turn & (turn - 1)) == 0;
-    for (int k = 0; now && t != NULL && k < t->num; k++)
-        TRI_TRY(tri_trial_run(b->comm, &t->of[k], t->send, t->recv, t->of[k].bytes > 20e6 ? 1 : 2,
-                              sample_seconds, err));
-    return TR_OK;
-}
-
-static tr_status sample_in_turn(bench_rank *b, double (*samples)[MOST_SAMPLES],
-                                tri_comm_timing *timings, tr_error *err)
-{
-    int most = 0;
-    for (int a = 0; a < b->c->num_algorithms; a++)
-        most = timings[a].num_samples > most ? timings[a].num_samples : most;
-    for (int i = 0; i < most; i++) {
-        TRI_TRY(run_trials(b, i, err));
-        for (int a = 0; a < b->c->num_algorithms; a++) {
-            b->call.algorithm = b->c->algorithms[a];
-            if (i >= timings[a].num_samples)
-                continue;
-            /* What the one before left in the caches is not ours. */
-            int warm = timings[a].num_calls < 3 ? timings[a].num_calls : 3;
-            for (int k = 0; b->c->num_algorithms > 1 && k < warm; k++)
-                TRI_TRY(tr_collective_run(b->group, &b->call, err));
-            TRI_TRY(take_sample(b, timings[a].num_calls, &samples[a][i], err));
-            if (b->c->check_all)
-                TRI_TRY(check_result(b, &timings[a], err));
-        }
-    }
-    return TR_OK;
-}
-
-static tr_status time_calls(bench_rank *b, tri_comm_timing *timings, tr_error *err)
-{
-    double samples[TRI_MOST_IN_TURN][MOST_SAMPLES];
     int num = b->c->num_algorithms;
-    for (int a = 0; a < num; a++) {
-        b->call.algorithm = b->c->algorithms[a];
-        snprintf(timings[a].runs, sizeof timings[a].runs, "%s",
-                 tri_comm_would_run(b->group, &b->call));
-        TRI_TRY(warm_up(b, num, &timings[a], err));
-    }
-    TRI_TRY(sample_in_turn(b, samples, timings, err));
-    for (int a = 0; a < num; a++) {
-        tri_comm_timing *t = &timings[a];
-        qsort(samples[a], (size_t)t->num_samples, sizeof **samples, ascending);
-        t->seconds = samples[a][t->num_samples / 2];
-        t->fastest = samples[a][0];
-        t->slowest = samples[a][t->num_samples - 1];
-    }
-    return TR_OK;
-}
-
-/* ---- prices beside the samples ---- */
-
-static const double least_footprint = 64 << 10, most_footprint = 256 << 20;
-
-/* From the least to the most that the algorithms of a case touch, twice as much each time. */
-static int case_footprints(const tri_comm_case *c, double *out)
-{
-    double least = most_footprint, most = least_footprint;
-    for (int a = 0; a < c->num_algorithms; a++) {
-        const tri_algorithm *algorithm;
-        tri_coll_shape shape = tri_shape_flat(c->num_ranks);
-        double bytes = (double)c->bytes * (c->coll == TRI_COLL_ALL_TO_ALL ? c->num_ranks : 1);
-        if (tri_algorithm_parse(c->algorithms[a], &algorithm, &shape, NULL) != TR_OK)
-            continue;
-        double footprint = tri_work_footprint(algorithm, c->coll, &shape, bytes);
-        least = footprint < least ? footprint : least;
-        most = footprint > most ? footprint : most;
-    }
-    least = least < least_footprint ? least_footprint : least;
-    most = most > most_footprint ? most_footprint : most;
-    out[0] = least;
-    int num = 1;
-    while (num < TRI_WORK_POINTS && out[num - 1] * 1.2 < most) {
-        out[num] = out[num - 1] * 2 < most ? out[num - 1] * 2 : most;
-        num++;
+    for (int a = 0; b->num_near > 0 && a < b->c->num_algorithms; a++) {
+        int number = number_of(b, a);
+        bool known = number < 0;
+        for (int i = b->c->num_algorithms; i < num; i++)
+            known |= numbers[i] == number;
+        for (int k = 0; !known && k < b->num_near; k++, num++) {
+            series[num] = (tri_series){.call = b->call};
+            series[num].call.algorithm = b->timings[a].runs;
+            series[num].call.count = b->near[k];
+            numbers[num] = number;
+        }
     }
     return num;
 }
 
-static void plan_trials(bench_rank *b, trials *t)
+/* Factors of the sizes nearby. */
+static void use_near(const bench_rank *b, tri_series *series, const int *numbers, int num,
+                     tri_tuning *tuning)
 {
-    double bytes = (double)b->c->bytes;
-    *t = (trials){0};
-    if (bytes < least_predicted)
-        return;
-    t->of[t->num++].bytes = bytes / 2;
-    if (bytes * 2 <= most_tried)
-        t->of[t->num++].bytes = bytes * 2;
-    for (int k = 0; k < t->num; k++) {
-        t->of[k].coll = b->c->coll;
-        for (int a = 0; a < b->c->num_algorithms; a++) {
-            const tri_algorithm *algorithm;
-            tri_coll_shape shape = tri_shape_flat(b->c->num_ranks);
-            b->call.algorithm = b->c->algorithms[a];
-            if (tri_algorithm_parse(tri_comm_would_run(b->group, &b->call), &algorithm, &shape,
-                                    NULL) == TR_OK)
-                t->of[k].tries[tri_algorithm_number(algorithm)] = true;
-        }
+    tri_trial trials[NUM_NEAR] = {0};
+    for (int i = b->c->num_algorithms; i < num; i++) {
+        tri_trial *trial = &trials[(i - b->c->num_algorithms) % NUM_NEAR];
+        double blocks = has_blocks(b->c->coll) ? b->c->num_ranks : 1;
+        trial->coll = b->c->coll;
+        trial->bytes = (double)series[i].call.count * blocks * sizeof(float);
+        trial->num = 1;
+        trial->tries[numbers[i]] = true;
+        trial->seconds[numbers[i]][0] = tri_series_median(&series[i]);
+    }
+    tuning->factors = (tri_factors){.num_points = num > b->c->num_algorithms ? NUM_NEAR : 0};
+    for (int k = 0; k < tuning->factors.num_points; k++) {
+        tuning->factors.bytes[k] = trials[k].bytes;
+        tri_trial_use(&trials[k], k, tuning);
     }
 }
 
-/* A machine's memory may be twice as fast a minute later. Prices measured before and after the
- * samples, and algorithms tried at other sizes between, tell how good a prediction is; prices of
- * the beginning tell how good a forecast is. */
-static tr_status time_beside_prices(bench_rank *b, tr_comm *comm, tri_comm_timing *timings,
-                                    tri_tuning *tuning, tr_error *err)
+/* ---- all of a case ---- */
+
+/* The tuning, where it is not NULL, gets the factors. */
+static tr_status time_series(bench_rank *b, tri_series *series, tri_tuning *tuning, tr_error *err)
 {
-    double footprints[TRI_WORK_POINTS];
-    int num = case_footprints(b->c, footprints);
-    tri_work_times times = {0};
-    trials t;
-    plan_trials(b, &t);
-    size_t room = t.num > 0 ? (size_t)t.of[t.num - 1].bytes + 4096 : 0;
-    tr_status status = room ? tr_comm_alloc(comm, room, &t.send, err) : TR_OK;
-    if (status == TR_OK && room)
-        status = tr_comm_alloc(comm, room, &t.recv, err);
-    if (status == TR_OK && room) {
-        memset(t.send, 0, room);
-        memset(t.recv, 0, room);
+    int numbers[MOST_SERIES], num = b->c->num_algorithms;
+    for (int a = 0; a < num; a++) {
+        series[a] = (tri_series){.call = b->call, .reads = b->c->uses ? b->num_recv : 0};
+        series[a].call.algorithm = b->c->algorithms[a];
+        snprintf(b->timings[a].runs, sizeof b->timings[a].runs, "%s",
+                 tri_comm_would_run(b->group, &series[a].call));
+        TRI_TRY(tri_series_begin(b->group, &series[a], err));
+        TRI_TRY(check_result(b, &b->timings[a], err));
     }
-    if (status == TR_OK)
-        status = tri_work_measure(comm, footprints, num, &times, &tuning->work, err);
-    b->comm = comm;
-    b->trials = &t;
-    if (status == TR_OK)
-        status = time_calls(b, timings, err);
-    b->trials = NULL;
-    if (status == TR_OK)
-        status = tri_work_measure(comm, footprints, num, &times, &tuning->work, err);
-    tuning->factors = (tri_factors){.num_points = t.num};
-    for (int k = 0; status == TR_OK && b->rank == 0 && k < t.num; k++) {
-        tuning->factors.bytes[k] = t.of[k].bytes;
-        tri_trial_use(&t.of[k], k, tuning);
+    num = add_near(b, series, numbers);
+    for (int i = b->c->num_algorithms; i < num; i++)
+        TRI_TRY(tri_series_begin(b->group, &series[i], err));
+    TRI_TRY(
+        tri_series_sample(b->group, series, num, b->c->check_all ? check_series : NULL, b, err));
+    for (int a = 0; a < b->c->num_algorithms; a++) {
+        tri_comm_timing *t = &b->timings[a];
+        t->seconds = tri_series_median(&series[a]);
+        t->fastest = series[a].samples[0];
+        t->slowest = series[a].samples[series[a].num - 1];
+        t->num_samples = series[a].num;
+        t->num_calls = series[a].num_calls;
     }
-    tr_comm_free(comm, t.send);
-    tr_comm_free(comm, t.recv);
+    if (tuning != NULL)
+        use_near(b, series, numbers, num, tuning);
+    return TR_OK;
+}
+
+static tr_status time_calls(bench_rank *b, tri_tuning *tuning, tr_error *err)
+{
+    tri_series *series = calloc(MOST_SERIES, sizeof *series);
+    if (series == NULL)
+        return tri_fail(err, TR_ERROR_RUNTIME, "no memory for the samples of a measurement");
+    tr_status status = time_series(b, series, tuning, err);
+    free(series);
     return status;
 }
 
@@ -432,19 +338,21 @@ static tr_status run_rank(tr_comm *comm, void *context, tr_error *err)
         tri_comm_set_tuning(comm, &s->tuning);
     if (s->c.bound)
         bind_rank(&s->c, b.rank);
+    bool predicts = b.c->prices_beside && beside.work.num_points > 0;
+    b.timings = timings;
     set_sizes(&b);
+    if (predicts)
+        find_near(&b);
     tr_status status = allocate(&b, comm, b.num_send, &b.send, err);
     if (status == TR_OK)
         status = allocate(&b, comm, b.num_recv, &b.recv, err);
     if (status == TR_OK) {
-        for (uint64_t i = 0; i < b.num_send; i++)
+        for (uint64_t i = 0; i < room_for(&b, b.num_send); i++)
             b.send[i] = input(b.rank, i);
         b.call.send = b.send;
         b.call.recv = b.recv;
-        bool prices = b.c->prices_beside && beside.work.num_points > 0;
-        status = prices ? time_beside_prices(&b, comm, timings, &beside, err)
-                        : time_calls(&b, timings, err);
-        if (prices && b.rank == 0)
+        status = time_calls(&b, predicts ? &beside : NULL, err);
+        if (predicts && b.rank == 0)
             s->tuning = beside;
     }
     release(&b, comm, b.send);

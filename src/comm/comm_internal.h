@@ -105,7 +105,7 @@ struct tr_comm {
     int *machine; /* [size]: which machine each rank is on, numbered as they come; NULL: one */
     const tri_transport *transport;
     void *state;
-    uint64_t cache_bytes;      /* a core's second cache; 0: the system does not tell */
+    uint64_t cache_bytes;      /* what cores share; 0: the system does not tell */
     int num_cores;             /* that the ranks of this machine may use, together */
     struct tri_tuning *tuning; /* what messages cost */
     tri_waiter waiter;         /* of callers */

@@ -20,10 +20,8 @@
 
 #define UNIT_BYTES ((uint64_t)128 << 10)
 #define HOT_BYTES  8192 /* combined at a time: fits the first cache along with its sources */
-/* Targets larger than this would push each other out of the cache before anybody reads them. */
-#define STREAM_BYTES ((uint64_t)4 << 20)
-/* A core's second cache, where the system does not tell. */
-#define CACHE_BYTES ((uint64_t)1 << 20)
+/* The cache that cores share, where the system does not tell. */
+#define CACHE_BYTES ((uint64_t)48 << 20)
 
 struct job {
     tr_group *group;
@@ -202,22 +200,20 @@ static tr_status wait_finished(tr_group *group, const tr_collective *call, tr_er
     return tri_wait_failed(group, call, result, seconds, who, err);
 }
 
-/* Whether to store around the caches. What a rank reads and writes may not fit its core's cache
- * although what it reads would: plain stores would then push the sources out, which the next call
- * reads again (or whoever made them). Not where targets outnumber sources, and not where ranks
- * share cores, and with them what the others have just read. */
+/* Whether to store around the caches: where what all ranks read and write does not fit the cache
+ * that they share, with some room for what else lies there. Plain stores would then push out the
+ * sources and fetch every line that they overwrite. Below that they are better even where they fill
+ * a core's own cache: the result is at hand for whoever reads it next. */
 static bool streams(const struct job *job, uint64_t bytes)
 {
     const tr_group *group = job->group;
     tr_operation op = job->call->operation;
     uint64_t size = (uint64_t)group->size, cache = group->comm->cache_bytes;
-    bool reduces = tri_coll_reduces(op);
     bool to_all = op == TR_BROADCAST || op == TR_ALL_REDUCE || op == TR_ALL_GATHER;
-    uint64_t reads = bytes * (reduces ? size : 1), writes = bytes * (to_all ? size : 1);
-    if (bytes >= STREAM_BYTES)
-        return true;
+    uint64_t reads = bytes * (tri_coll_reduces(op) ? size : 1),
+             writes = bytes * (to_all ? size : 1);
     cache = cache > 0 ? cache : CACHE_BYTES;
-    return group->comm->waiter.core_for_each && writes <= reads && (reads + writes) / size > cache;
+    return reads + writes > cache / 8 * 5;
 }
 
 tr_status tri_direct_units(tr_group *group, const tr_collective *call, tr_error *err)

@@ -1,0 +1,128 @@
+/* A sample is the mean over some calls after a barrier, and of the ranks' means the largest. All
+ * ranks see the same times, so they agree on how many calls, and how many samples, without asking
+ * each other.
+ *
+ * Turns go on until the medians of all series are known to a few percent, whatever they are: a rank
+ * that lost its core for a while then has no weight. Where calls are so long that this would take
+ * minutes, a few turns must do. */
+#include "cli/bench_comm_turns.h"
+
+#include <math.h>
+#include <stdbool.h>
+#include <stdlib.h>
+
+#include "base/clock.h"
+#include "base/error.h"
+
+enum { MOST_CALLS = 2000, FEWEST = 3, FEW = 9, ALONE = 41, WARM_CALLS = 3 };
+
+static const double sample_seconds = 0.003, alone_seconds = 0.4;
+/* Of all series together: what is enough, and what must do for FEW turns. */
+static const double enough_seconds = 4, most_seconds = 12;
+/* How well a median should be known. */
+static const double narrow = 0.02;
+/* Where a call takes this long, its vectors are far larger than the caches, and what the one before
+ * left there does not matter. */
+static const double cold_seconds = 0.01;
+
+/* As whoever wanted the result does next: reads all of it once. */
+static float read_result(const tri_series *s)
+{
+    float sums[16] = {0}, sum = 0;
+    const float *recv = s->call.recv;
+    for (size_t i = 0; i + 16 <= s->reads; i += 16)
+        for (size_t k = 0; k < 16; k++)
+            sums[k] += recv[i + k];
+    for (int k = 0; k < 16; k++)
+        sum += sums[k];
+    return sum;
+}
+
+static tr_status take_sample(tr_group *group, const tri_series *s, int num_calls, double *seconds,
+                             tr_error *err)
+{
+    volatile float sum = 0;
+    TRI_TRY(tr_barrier(group, err));
+    double begin = tri_now_s();
+    for (int i = 0; i < num_calls; i++) {
+        TRI_TRY(tr_collective_run(group, &s->call, err));
+        if (s->reads > 0)
+            sum = read_result(s);
+    }
+    (void)sum;
+    float mean = (float)((tri_now_s() - begin) / num_calls), most = 0;
+    TRI_TRY(tr_all_reduce(group, &mean, &most, 1, TR_F32, TR_MAX, err));
+    *seconds = (double)most;
+    return TR_OK;
+}
+
+tr_status tri_series_begin(tr_group *group, tri_series *s, tr_error *err)
+{
+    double guess, seconds;
+    s->num = 0;
+    TRI_TRY(take_sample(group, s, 1, &guess, err));
+    /* The least of a few tries: one that was interrupted must not decide how much is measured. */
+    for (int i = 0; i < 4 && guess < 10 * sample_seconds; i++) {
+        TRI_TRY(take_sample(group, s, guess < sample_seconds / 4 ? 8 : 1, &seconds, err));
+        guess = seconds < guess ? seconds : guess;
+    }
+    double calls = sample_seconds / (guess > 1e-9 ? guess : 1e-9);
+    s->num_calls = calls < 1 ? 1 : (calls > MOST_CALLS ? MOST_CALLS : (int)calls);
+    return TR_OK;
+}
+
+static int ascending(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+double tri_series_median(tri_series *s)
+{
+    qsort(s->samples, (size_t)s->num, sizeof *s->samples, ascending);
+    return (s->samples[(s->num - 1) / 2] + s->samples[s->num / 2]) / 2;
+}
+
+/* Half of the samples lie between the quartiles; the median of n is about as far off as their
+ * distance over the root of n. */
+static bool is_known(const tri_series *s)
+{
+    tri_series sorted = *s;
+    double median = tri_series_median(&sorted);
+    double between = sorted.samples[3 * s->num / 4] - sorted.samples[s->num / 4];
+    return between / sqrt(s->num) < narrow * median;
+}
+
+static bool goes_on(const tri_series *series, int num, int turn, double spent)
+{
+    if (turn < FEWEST)
+        return true;
+    if (num == 1)
+        return turn < ALONE && (turn < FEW || spent < alone_seconds) && spent < most_seconds;
+    if (turn < FEW || turn >= TRI_MOST_TURNS)
+        return turn < FEW && spent < most_seconds;
+    bool known = true;
+    for (int i = 0; known && i < num; i++)
+        known = is_known(&series[i]);
+    return !known && spent < enough_seconds;
+}
+
+tr_status tri_series_sample(tr_group *group, tri_series *series, int num, tri_sampled_fn after,
+                            void *context, tr_error *err)
+{
+    double spent = 0, seconds = 0;
+    for (int turn = 0; goes_on(series, num, turn, spent); turn++)
+        for (int i = 0; i < num; i++) {
+            tri_series *s = &series[i];
+            int warm = s->num_calls < WARM_CALLS ? s->num_calls : WARM_CALLS;
+            bool cold = turn > 0 && s->samples[0] > cold_seconds;
+            for (int k = 0; num > 1 && !cold && k < warm; k++)
+                TRI_TRY(tr_collective_run(group, &s->call, err));
+            TRI_TRY(take_sample(group, s, s->num_calls, &seconds, err));
+            s->samples[s->num++] = seconds;
+            spent += seconds * (s->num_calls + (num > 1 && !cold ? warm : 0));
+            if (after != NULL)
+                TRI_TRY(after(context, i, err));
+        }
+    return TR_OK;
+}
