@@ -29,7 +29,7 @@ typedef struct tri_comm_case {
 } tri_comm_case;
 
 typedef struct tri_comm_timing {
-    double seconds, fastest, slowest; /* of a call: median, least and most over the samples */
+    double seconds, fastest, slowest; /* of a call: over the samples; least, most of them */
     int num_samples, num_calls;       /* calls in a sample */
     int64_t num_wrong;                /* elements, over all ranks and all results looked at */
     char runs[24];                    /* the algorithm: what auto chose, otherwise what was asked */

@@ -1,6 +1,7 @@
 /* One measurement of a collective: the ranks are started, call it back to back, and end.
  *
- * The result is the median over samples (bench_comm_turns.c). The first call is not timed: its
+ * The result is the median over samples, or the lower quartile of those that were taken in turns
+ * (bench_comm_turns.c). The first call is not timed: its
  * result is compared with what it must be, element by element, on every rank. Several algorithms of
  * a case take their samples in turns, in the same vectors. So do, where times are to be predicted,
  * the same algorithms at sizes nearby: what they take is what the prediction is made of. */
@@ -259,7 +260,7 @@ static void use_near(const bench_rank *b, tri_series *series, const int *numbers
         trial->bytes = (double)series[i].call.count * blocks * sizeof(float);
         trial->num = 1;
         trial->tries[numbers[i]] = true;
-        trial->seconds[numbers[i]][0] = tri_series_median(&series[i]);
+        trial->seconds[numbers[i]][0] = tri_series_quartile(&series[i]);
     }
     tuning->factors = (tri_factors){.num_points = num > b->c->num_algorithms ? NUM_NEAR : 0};
     for (int k = 0; k < tuning->factors.num_points; k++) {
@@ -289,7 +290,7 @@ static tr_status time_series(bench_rank *b, tri_series *series, tri_tuning *tuni
         tri_series_sample(b->group, series, num, b->c->check_all ? check_series : NULL, b, err));
     for (int a = 0; a < b->c->num_algorithms; a++) {
         tri_comm_timing *t = &b->timings[a];
-        t->seconds = tri_series_median(&series[a]);
+        t->seconds = num > 1 ? tri_series_quartile(&series[a]) : tri_series_median(&series[a]);
         t->fastest = series[a].samples[0];
         t->slowest = series[a].samples[series[a].num - 1];
         t->num_samples = series[a].num;

@@ -2,9 +2,10 @@
  * ranks see the same times, so they agree on how many calls, and how many samples, without asking
  * each other.
  *
- * Turns go on until the medians of all series are known to a few percent, whatever they are: a rank
- * that lost its core for a while then has no weight. Where calls are so long that this would take
- * minutes, a few turns must do. */
+ * The time of a call that is measured in turns with others is the lower quartile of its samples:
+ * what it takes when nobody else takes a core away, which may happen to more than half of them.
+ * Turns go on until this is known to a few percent for all, whatever it is. Where calls are so long
+ * that this would take minutes, a few turns must do. */
 #include "cli/bench_comm_turns.h"
 
 #include <math.h>
@@ -16,10 +17,10 @@
 
 enum { MOST_CALLS = 2000, FEWEST = 3, FEW = 9, ALONE = 41, WARM_CALLS = 3 };
 
-static const double sample_seconds = 0.003, alone_seconds = 0.4;
+static const double sample_seconds = 0.002, alone_seconds = 0.4;
 /* Of all series together: what is enough, and what must do for FEW turns. */
-static const double enough_seconds = 4, most_seconds = 12;
-/* How well a median should be known. */
+static const double enough_seconds = 8, most_seconds = 12;
+/* How well a time should be known. */
 static const double narrow = 0.02;
 /* Where a call takes this long, its vectors are far larger than the caches, and what the one before
  * left there does not matter. */
@@ -83,14 +84,20 @@ double tri_series_median(tri_series *s)
     return (s->samples[(s->num - 1) / 2] + s->samples[s->num / 2]) / 2;
 }
 
-/* Half of the samples lie between the quartiles; the median of n is about as far off as their
- * distance over the root of n. */
+double tri_series_quartile(tri_series *s)
+{
+    tri_series_median(s);
+    return (s->samples[(s->num - 1) / 4] + s->samples[s->num / 4]) / 2;
+}
+
+/* A part of the samples lies around the quartile: that of n is about as far off as they are from
+ * each other, over the root of n. */
 static bool is_known(const tri_series *s)
 {
     tri_series sorted = *s;
-    double median = tri_series_median(&sorted);
-    double between = sorted.samples[3 * s->num / 4] - sorted.samples[s->num / 4];
-    return between / sqrt(s->num) < narrow * median;
+    double time = tri_series_quartile(&sorted);
+    double around = sorted.samples[s->num / 2] - sorted.samples[s->num / 8];
+    return around / sqrt(s->num) < narrow * time;
 }
 
 static bool goes_on(const tri_series *series, int num, int turn, double spent)

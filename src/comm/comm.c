@@ -494,11 +494,16 @@ void tr_comm_free(tr_comm *comm, void *memory)
 
 tr_comm_counters tr_comm_read_counters(const tr_comm *comm)
 {
-    return (tr_comm_counters){
+    tr_comm_counters all = {
         .messages_sent = atomic_load_explicit(&comm->messages_sent, memory_order_relaxed),
         .bytes_sent = atomic_load_explicit(&comm->bytes_sent, memory_order_relaxed),
         .messages_received = atomic_load_explicit(&comm->messages_received, memory_order_relaxed),
         .bytes_received = atomic_load_explicit(&comm->bytes_received, memory_order_relaxed),
-        .calls = atomic_load_explicit(&comm->calls, memory_order_relaxed),
     };
+    for (const tr_group *group = comm->groups; group != NULL; group = group->next) {
+        all.bytes_sent += atomic_load_explicit(&group->bytes_sent, memory_order_relaxed);
+        all.bytes_received += atomic_load_explicit(&group->bytes_received, memory_order_relaxed);
+        all.calls += atomic_load_explicit(&group->calls, memory_order_relaxed);
+    }
+    return all;
 }

@@ -82,6 +82,8 @@ struct tr_group {
     struct tri_plans *plans;  /* of rounds_run.c: rounds made ready, and scratch memory */
     tri_lane lane;            /* started calls */
     const tri_waiter *waiter; /* how the thread that runs the present call waits */
+    /* Counted by whoever runs the call: one thread at a time. */
+    _Atomic uint64_t bytes_sent, bytes_received, calls;
     bool broken;
     tr_error error; /* why */
     int generation; /* of groups with the same members, from 1 */
@@ -113,8 +115,15 @@ struct tr_comm {
     _Atomic int given_up;      /* waits of this rank end: it will not go on */
     tr_group *world, *groups;  /* groups: all of them, newest first */
     tri_p2p p2p;
-    _Atomic uint64_t messages_sent, bytes_sent, messages_received, bytes_received, calls;
+    _Atomic uint64_t messages_sent, bytes_sent, messages_received, bytes_received;
 };
+
+/* Of a counter with one writer at a time: no locked instruction, others may read. */
+static inline void tri_count(_Atomic uint64_t *counter, uint64_t n)
+{
+    uint64_t old = atomic_load_explicit(counter, memory_order_relaxed);
+    atomic_store_explicit(counter, old + n, memory_order_relaxed);
+}
 
 /* ---- comm.c */
 /* Published block sizes of an all_to_all: two sets, by the number of the call, since all of its
@@ -151,7 +160,8 @@ char *tri_grouped_digits(uint64_t n, char out[32]); /* 1,024 */
 tr_status tri_direct_units(tr_group *group, const tr_collective *call, tr_error *err);
 uint64_t tri_claim_first(uint64_t tick);
 /* ---- direct_staged.c: through the slots */
-bool tri_staged_fits(const tr_group *group, const tr_collective *call, size_t limit);
+/* Bytes that a member puts into its slot at most, were the call a single chunk. */
+uint64_t tri_staged_bytes(const tr_group *group, const tr_collective *call);
 void tri_staged_fill(tr_group *group, const tr_collective *call, uint64_t chunk, uint64_t tick);
 /* Pieces that this member provides alone, and all the rest. */
 enum { TRI_OWN_PIECES = 1, TRI_OTHER_PIECES = 2 };

@@ -9,8 +9,10 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Up to here a copy into the slot is cheaper than the second synchronisation of units. */
-#define SMALL_BYTES ((size_t)8 << 10)
+/* Up to here a copy into the slot is cheaper than the second synchronisation of units: later where
+ * ranks must wait for a core to meet. */
+#define SMALL_BYTES   ((size_t)2 << 10)
+#define CROWDED_BYTES ((size_t)8 << 10)
 
 enum { FEW_MEMBERS = 8 };
 
@@ -48,6 +50,16 @@ void tri_describe(const tri_descriptor *d, char *out, size_t capacity)
     snprintf(out, capacity, "%s of %s %s%s%s%s%s", tri_coll_name((tri_coll)operation),
              tri_grouped_digits(d->count, number), tri_dtype_name((tri_dtype)d->dtype), reduction,
              root, d->counts_hash ? " in varying blocks" : "", algorithm);
+}
+
+/* Asks for a line as its writer; __builtin_prefetch asks as a reader unless told the processor. */
+static inline void fetch_to_write(const void *line)
+{
+#if defined(__x86_64__)
+    __asm__ volatile("prefetchw %0" : : "m"(*(const char *)line));
+#else
+    __builtin_prefetch(line, 1);
+#endif
 }
 
 static tri_descriptor *own_descriptor(const tr_group *group, uint64_t tick)
@@ -125,12 +137,17 @@ tr_status tri_wait_failed(tr_group *group, const tr_collective *call, tri_wait_r
 static void arrive(tr_group *group)
 {
     tri_event *own = &group->cells[group->rank]->arrivals[++group->tick % 2].tick;
-    if (group->size <= FEW_MEMBERS) {
-        tri_event_set(own, group->tick);
-        return;
-    }
     atomic_store_explicit(&own->value, group->tick, memory_order_release);
-    tri_event_add(&group->cells[0]->arrived, 1, group->tick * (uint64_t)group->size);
+    if (group->size > FEW_MEMBERS)
+        tri_event_add(&group->cells[0]->arrived, 1, group->tick * (uint64_t)group->size);
+}
+
+/* After arriving: wakes those who sleep. That takes a fence, which costs little once what was
+ * written before has left this core. */
+static void wake_others(tr_group *group)
+{
+    if (group->size <= FEW_MEMBERS)
+        tri_event_wake(&group->cells[group->rank]->arrivals[group->tick % 2].tick);
 }
 
 static tri_wait_result await_others(tr_group *group, double *seconds)
@@ -162,6 +179,7 @@ static tr_status meet(tr_group *group, const tr_collective *call, tr_error *err)
 tr_status tri_tick(tr_group *group, const tr_collective *call, tr_error *err)
 {
     arrive(group);
+    wake_others(group);
     return meet(group, call, err);
 }
 
@@ -316,8 +334,19 @@ static void count_traffic(tr_group *group, const tr_collective *call)
     } else {
         piece_traffic(group, call, &in, &out);
     }
-    atomic_fetch_add_explicit(&group->comm->bytes_received, in * bytes, memory_order_relaxed);
-    atomic_fetch_add_explicit(&group->comm->bytes_sent, out * bytes, memory_order_relaxed);
+    tri_count(&group->bytes_received, in * bytes);
+    tri_count(&group->bytes_sent, out * bytes);
+}
+
+/* The others have read what this member published a tick ago, and have the lines; the next call
+ * will write there. Fetched while its own results are still on their way, they cost it nothing. */
+static void fetch_next(const tr_group *group, size_t bytes)
+{
+    unsigned parity = (group->tick + 1) % 2;
+    const char *slot = tri_cell_slot(group, group->rank, parity);
+    fetch_to_write(&group->cells[group->rank]->arrivals[parity]);
+    for (size_t at = 0; at < bytes; at += 64)
+        fetch_to_write(slot + at);
 }
 
 static bool anyone_private(const tr_group *group)
@@ -333,7 +362,8 @@ tr_status tri_direct_run(tr_group *group, const tr_collective *call, tr_error *e
     uint64_t tick = group->tick + 1, element = tri_dtype_bytes((tri_dtype)call->dtype);
     tri_descriptor *d = own_descriptor(group, tick);
     tri_cell *cell = group->cells[group->rank];
-    bool small = !exchange_varies(call) && tri_staged_fits(group, call, SMALL_BYTES);
+    size_t most = group->comm->waiter.core_for_each ? SMALL_BYTES : CROWDED_BYTES;
+    bool small = !exchange_varies(call) && tri_staged_bytes(group, call) <= most;
     if (small) {
         tri_staged_fill(group, call, 0, tick);
     } else {
@@ -346,11 +376,13 @@ tr_status tri_direct_run(tr_group *group, const tr_collective *call, tr_error *e
     arrive(group);
     if (small) /* what nobody else has a part in, while the others are on their way */
         tri_staged_drain(group, call, 0, tick, TRI_OWN_PIECES);
+    wake_others(group);
     TRI_TRY(meet(group, call, err));
     TRI_TRY(tri_compare(group, call, err));
     count_traffic(group, call);
     if (small) {
         tri_staged_drain(group, call, 0, tick, TRI_OTHER_PIECES);
+        fetch_next(group, tri_staged_bytes(group, call));
         return TR_OK;
     }
     if (anyone_private(group))

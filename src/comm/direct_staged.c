@@ -34,13 +34,11 @@ static uint64_t longest_piece(const tri_layout *layout)
     return longest;
 }
 
-bool tri_staged_fits(const tr_group *group, const tr_collective *call, size_t limit)
+uint64_t tri_staged_bytes(const tr_group *group, const tr_collective *call)
 {
     tri_layout layout = {group, call, false};
-    uint64_t longest = longest_piece(&layout);
-    uint64_t fan = (uint64_t)tri_layout_fan(group, call->operation);
-    uint64_t bytes = longest * fan * tri_dtype_bytes((tri_dtype)call->dtype);
-    return bytes <= limit && longest <= chunk_elements(group, call);
+    return longest_piece(&layout) * (uint64_t)tri_layout_fan(group, call->operation) *
+           tri_dtype_bytes((tri_dtype)call->dtype);
 }
 
 /* The part of a piece that chunk k holds; false when there is none. */
@@ -64,7 +62,8 @@ void tri_staged_fill(tr_group *group, const tr_collective *call, uint64_t chunk,
     for (int i = own.first; i < own.end; i += own.step) {
         tri_piece piece = tri_layout_piece(&layout, i);
         bool mine = piece.source < 0 || piece.source == group->rank;
-        if (mine && part(&piece, chunk, elements, &first, &n))
+        bool stays = piece.source == group->rank && piece.target == group->rank;
+        if (mine && !stays && part(&piece, chunk, elements, &first, &n))
             memcpy(slot + (uint64_t)piece.index * elements * element,
                    (const char *)call->send + (piece.send_at + first) * element, n * element);
     }
@@ -107,6 +106,8 @@ void tri_staged_drain(tr_group *group, const tr_collective *call, uint64_t chunk
         uint64_t offset = (uint64_t)piece.index * elements * element;
         if (piece.source < 0)
             combine_slots(group, call, tick % 2, offset, n, to);
+        else if (own)
+            memmove(to, (const char *)call->send + (piece.send_at + first) * element, n * element);
         else
             memcpy(to, tri_cell_slot(group, piece.source, tick % 2) + offset, n * element);
     }

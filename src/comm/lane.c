@@ -125,7 +125,7 @@ tr_status tri_call_run(tr_group *group, const tr_collective *given, tr_error *er
     tri_coll_shape shape;
     TRI_TRY(prepare(group, given, &call, &algorithm, &shape, err));
     group->call++;
-    atomic_fetch_add_explicit(&group->comm->calls, 1, memory_order_relaxed);
+    tri_count(&group->calls, 1);
     if (group->size == 1)
         return run_alone(group, &call);
     if (group->cells != NULL) { /* without shared memory the messages tell */

@@ -89,6 +89,12 @@ static void wake(tri_event *event)
         syscall(SYS_futex, futex_word(event), FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
 }
 
+void tri_event_wake(tri_event *event)
+{
+    atomic_thread_fence(memory_order_seq_cst);
+    wake(event);
+}
+
 void tri_event_set(tri_event *event, uint64_t value)
 {
     atomic_store(&event->value, value);

@@ -43,6 +43,8 @@ int tri_cores_count(const uint64_t cores[TRI_CORE_WORDS]);
 
 /* Sets the value, which nobody else changes, and wakes all who sleep. */
 void tri_event_set(tri_event *event, uint64_t value);
+/* The second half of that, for whoever stored the value by itself a while ago. */
+void tri_event_wake(tri_event *event);
 /* Raises the value to at least this and wakes all who sleep. */
 void tri_event_raise(tri_event *event, uint64_t value);
 /* Adds, and wakes when the sum has reached wake_at. */
