@@ -119,11 +119,13 @@ tr_status tri_series_sample(tr_group *group, tri_series *series, int num, tri_sa
 {
     double spent = 0, seconds = 0;
     for (int turn = 0; goes_on(series, num, turn, spent); turn++)
-        for (int i = 0; i < num; i++) {
+        for (int k = 0; k < num; k++) {
+            /* Each turn begins with another, lest what comes and goes hit always the same ones. */
+            int i = (k + turn * 7) % num;
             tri_series *s = &series[i];
             int warm = s->num_calls < WARM_CALLS ? s->num_calls : WARM_CALLS;
             bool cold = turn > 0 && s->samples[0] > cold_seconds;
-            for (int k = 0; num > 1 && !cold && k < warm; k++)
+            for (int w = 0; num > 1 && !cold && w < warm; w++)
                 TRI_TRY(tr_collective_run(group, &s->call, err));
             TRI_TRY(take_sample(group, s, s->num_calls, &seconds, err));
             s->samples[s->num++] = seconds;
