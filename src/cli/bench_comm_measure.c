@@ -1,6 +1,6 @@
 /* One measurement of a collective: the ranks are started, call it back to back, and end.
  *
- * The result is the median over samples, or the lower quartile of those that were taken in turns
+ * The result is the median over samples, or the lowest eighth of those that were taken in turns
  * (bench_comm_turns.c). The first call is not timed: its
  * result is compared with what it must be, element by element, on every rank. Several algorithms of
  * a case take their samples in turns, in the same vectors. So do, where times are to be predicted,
@@ -25,7 +25,7 @@ static const tr_operation operations[TRI_NUM_COLLS] = {
     [TRI_COLL_ALL_TO_ALL] = TR_ALL_TO_ALL,
 };
 
-enum { ROOT = 0 };
+enum { ROOT = 0, PERIOD = 61 };
 
 /* Shared between the ranks and whoever started them. */
 typedef struct shared {
@@ -36,7 +36,8 @@ typedef struct shared {
     tri_factors factors;
 } shared;
 
-/* Sizes around the one of a case, never itself: smaller and larger by the root of two. */
+/* Sizes around the one of a case, never itself: those of a grid of two for each power of two, in
+ * whose middle it lies. */
 enum { NUM_NEAR = 2, MOST_SERIES = TRI_MOST_IN_TURN * (1 + NUM_NEAR) };
 static const double least_predicted = 64 << 10;
 
@@ -50,6 +51,7 @@ typedef struct bench_rank {
     uint64_t num_send, num_recv; /* elements; num_recv is 0 where nothing is received */
     uint64_t near[NUM_NEAR];     /* counts as in call.count */
     int num_near;
+    float sums[PERIOD];       /* of the inputs of all ranks, by element */
     tri_comm_timing *timings; /* [num_algorithms] */
 } bench_rank;
 
@@ -72,7 +74,7 @@ uint64_t tri_comm_case_bytes(tri_coll coll, int num_ranks, uint64_t bytes)
 /* Small whole numbers: sums are exact in any order. */
 static float input(int rank, uint64_t element)
 {
-    return (float)((element * 7 + (uint64_t)rank * 13) % 61);
+    return (float)((element * 7 + (uint64_t)rank * 13) % PERIOD);
 }
 
 static float sum_of_inputs(int num_ranks, uint64_t element)
@@ -87,13 +89,12 @@ static float sum_of_inputs(int num_ranks, uint64_t element)
 static float expected(const bench_rank *b, uint64_t element)
 {
     uint64_t block = b->call.count;
-    int n = b->c->num_ranks;
     switch (b->c->coll) {
     case TRI_COLL_REDUCE:
     case TRI_COLL_ALL_REDUCE:
-        return sum_of_inputs(n, element);
+        return b->sums[element % PERIOD];
     case TRI_COLL_REDUCE_SCATTER:
-        return sum_of_inputs(n, element + (uint64_t)b->rank * block);
+        return b->sums[(element + (uint64_t)b->rank * block) % PERIOD];
     case TRI_COLL_BROADCAST:
         return input(ROOT, element);
     case TRI_COLL_SCATTER:
@@ -214,7 +215,7 @@ static void find_near(bench_rank *b)
     if ((double)b->c->bytes < least_predicted)
         return;
     for (int k = 0; k < NUM_NEAR; k++) {
-        double wanted = (double)count * (k == 0 ? sqrt(0.5) : sqrt(2));
+        double wanted = (double)count * exp2(k == 0 ? -0.25 : 0.25);
         b->near[b->num_near++] = (uint64_t)(wanted / (double)unit + 0.5) * unit;
     }
 }
@@ -260,7 +261,7 @@ static void use_near(const bench_rank *b, tri_series *series, const int *numbers
         trial->bytes = (double)series[i].call.count * blocks * sizeof(float);
         trial->num = 1;
         trial->tries[numbers[i]] = true;
-        trial->seconds[numbers[i]][0] = tri_series_quartile(&series[i]);
+        trial->seconds[numbers[i]][0] = tri_series_octile(&series[i]);
     }
     tuning->factors = (tri_factors){.num_points = num > b->c->num_algorithms ? NUM_NEAR : 0};
     for (int k = 0; k < tuning->factors.num_points; k++) {
@@ -290,7 +291,7 @@ static tr_status time_series(bench_rank *b, tri_series *series, tri_tuning *tuni
         tri_series_sample(b->group, series, num, b->c->check_all ? check_series : NULL, b, err));
     for (int a = 0; a < b->c->num_algorithms; a++) {
         tri_comm_timing *t = &b->timings[a];
-        t->seconds = num > 1 ? tri_series_quartile(&series[a]) : tri_series_median(&series[a]);
+        t->seconds = num > 1 ? tri_series_octile(&series[a]) : tri_series_median(&series[a]);
         t->fastest = series[a].samples[0];
         t->slowest = series[a].samples[series[a].num - 1];
         t->num_samples = series[a].num;
@@ -342,6 +343,8 @@ static tr_status run_rank(tr_comm *comm, void *context, tr_error *err)
     bool predicts = b.c->prices_beside && beside.work.num_points > 0;
     b.timings = timings;
     set_sizes(&b);
+    for (uint64_t i = 0; i < PERIOD; i++)
+        b.sums[i] = sum_of_inputs(s->c.num_ranks, i);
     if (predicts)
         find_near(&b);
     tr_status status = allocate(&b, comm, b.num_send, &b.send, err);

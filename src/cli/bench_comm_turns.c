@@ -2,7 +2,7 @@
  * ranks see the same times, so they agree on how many calls, and how many samples, without asking
  * each other.
  *
- * The time of a call that is measured in turns with others is the lower quartile of its samples:
+ * The time of a call that is measured in turns with others is the lowest eighth of its samples:
  * what it takes when nobody else takes a core away, which may happen to more than half of them.
  * Turns go on until this is known to a few percent for all, whatever it is. Where calls are so long
  * that this would take minutes, a few turns must do. */
@@ -19,7 +19,7 @@ enum { MOST_CALLS = 2000, FEWEST = 3, FEW = 9, ALONE = 41, WARM_CALLS = 3 };
 
 static const double sample_seconds = 0.002, alone_seconds = 0.4;
 /* Of all series together: what is enough, and what must do for FEW turns. */
-static const double enough_seconds = 8, most_seconds = 12;
+static const double enough_seconds = 4, most_seconds = 12;
 /* How well a time should be known. */
 static const double narrow = 0.02;
 /* Where a call takes this long, its vectors are far larger than the caches, and what the one before
@@ -84,19 +84,19 @@ double tri_series_median(tri_series *s)
     return (s->samples[(s->num - 1) / 2] + s->samples[s->num / 2]) / 2;
 }
 
-double tri_series_quartile(tri_series *s)
+double tri_series_octile(tri_series *s)
 {
     tri_series_median(s);
-    return (s->samples[(s->num - 1) / 4] + s->samples[s->num / 4]) / 2;
+    return (s->samples[(s->num - 1) / 8] + s->samples[s->num / 8]) / 2;
 }
 
-/* A part of the samples lies around the quartile: that of n is about as far off as they are from
+/* A quarter of the samples lies around the octile: that of n is about as far off as they are from
  * each other, over the root of n. */
 static bool is_known(const tri_series *s)
 {
     tri_series sorted = *s;
-    double time = tri_series_quartile(&sorted);
-    double around = sorted.samples[s->num / 2] - sorted.samples[s->num / 8];
+    double time = tri_series_octile(&sorted);
+    double around = sorted.samples[s->num / 4] - sorted.samples[0];
     return around / sqrt(s->num) < narrow * time;
 }
 

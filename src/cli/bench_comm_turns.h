@@ -22,8 +22,8 @@ tr_status tri_series_begin(tr_group *group, tri_series *series, tr_error *err);
 typedef tr_status (*tri_sampled_fn)(void *context, int series, tr_error *err);
 tr_status tri_series_sample(tr_group *group, tri_series *series, int num, tri_sampled_fn after,
                             void *context, tr_error *err);
-/* Sorts the samples. What lies in their middle; and at the end of the lowest quarter. */
+/* Sorts the samples. What lies in their middle; and at the end of the lowest eighth. */
 double tri_series_median(tri_series *series);
-double tri_series_quartile(tri_series *series);
+double tri_series_octile(tri_series *series);
 
 #endif
