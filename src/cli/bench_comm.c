@@ -203,7 +203,7 @@ static tr_status read_options(const tri_cli *cli, int64_t num_ranks, options *o,
     o->predicts = tri_cli_flag(cli, "predict");
     o->turns = tri_cli_flag(cli, "turns");
     o->shape.bound = o->turns;
-    o->shape.prices_beside = o->turns && o->predicts;
+    o->shape.tries_near = o->turns && o->predicts;
     o->shape.uses = tri_cli_flag(cli, "use");
     o->shape.check_all = tri_cli_flag(cli, "check");
     o->shape.private_memory = tri_cli_flag(cli, "private");
@@ -290,7 +290,7 @@ static void print_head(const options *o)
 static double predict(const options *o, tri_tuning *tuning, const tri_comm_case *c,
                       const tri_comm_timing *t)
 {
-    if (!c->prices_beside)
+    if (!c->tries_near)
         tuning->factors = o->factors;
     const tri_algorithm *algorithm;
     tri_coll_shape shape = tri_shape_flat(c->num_ranks);
@@ -367,7 +367,7 @@ static bool lists_auto(const options *o)
 static tri_comm_asked what_is_asked(const options *o, bool chooses)
 {
     tri_comm_asked asked = {0};
-    if (!o->predicts || o->shape.prices_beside)
+    if (!o->predicts || o->shape.tries_near)
         return asked;
     for (int k = 0; k < o->num_colls; k++)
         asked.colls |= 1u << o->colls[k];

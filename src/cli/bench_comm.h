@@ -18,7 +18,7 @@ typedef struct tri_comm_case {
     int num_algorithms;
     const char *transport; /* "thread": ranks are threads; others: processes */
     bool private_memory;   /* vectors in ordinary memory, not in tr_comm_alloc's */
-    bool prices_beside;    /* measure what work costs before and after, at these sizes */
+    bool tries_near;       /* predictions go by factors of sizes nearby, tried in turns */
     bool bound;            /* each rank to a core, where this program starts them */
     bool uses;             /* read the result after each call, and count that, too */
     bool check_all;        /* look at the results after each sample as well */
@@ -38,8 +38,7 @@ typedef struct tri_comm_timing {
 /* bytes cut to what divides into blocks of fp32 for the ranks; at least one element each. */
 uint64_t tri_comm_case_bytes(tri_coll coll, int num_ranks, uint64_t bytes);
 /* Starts the ranks, measures, ends them. timings: one for each algorithm. The tuning is what `auto`
- * chooses by, where it was measured; with prices_beside it gets those, and factors of sizes around
- * this one. */
+ * chooses by, where it was measured; with tries_near it gets factors of sizes around this one. */
 tr_status tri_comm_measure(const tri_comm_case *c, tri_tuning *tuning, tri_comm_timing *timings,
                            tr_error *err);
 /* On ranks that are there; collective. The timings are rank 0's alone. */

@@ -340,7 +340,7 @@ static tr_status run_rank(tr_comm *comm, void *context, tr_error *err)
         tri_comm_set_tuning(comm, &s->tuning);
     if (s->c.bound)
         bind_rank(&s->c, b.rank);
-    bool predicts = b.c->prices_beside && beside.work.num_points > 0;
+    bool predicts = b.c->tries_near && beside.work.num_points > 0;
     b.timings = timings;
     set_sizes(&b);
     for (uint64_t i = 0; i < PERIOD; i++)

@@ -150,7 +150,7 @@ tr_status tri_tuning_measure(tri_comm *comm, tri_tuning *tuning, tr_error *err)
     if (status == TR_OK && shares)
         status = measure_with(comm, near, "direct", send, recv, &tuning->shared, err);
     if (status == TR_OK && tuning->num_machines == 1 && comm->boot.size <= MOST_WORKERS)
-        status = tri_work_measure(comm, NULL, 0, NULL, &tuning->work, err);
+        status = tri_work_measure(comm, &tuning->work, err);
     if (status == TR_OK) {
         double gamma = measure_combine(recv, send);
         if (near < 0)

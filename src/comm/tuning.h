@@ -27,19 +27,9 @@ void tri_comm_set_tuning(tri_comm *comm, const tri_tuning *tuning);
  * milliseconds, with work about a second. All ranks get rank 0's result. */
 tr_status tri_tuning_measure(tri_comm *comm, tri_tuning *tuning, tr_error *err);
 
-/* The times that prices of work are made of. */
-enum { TRI_WORK_TIMES = 8 + 14 * TRI_WORK_POINTS };
-typedef struct tri_work_times {
-    int num;
-    double seconds[TRI_WORK_TIMES];
-} tri_work_times;
-
-/* What the work of a call costs, at up to TRI_WORK_POINTS footprints; NULL: those that runs are
- * tuned with. For ranks of one machine; collective, some tenths of a second. Rank 0 has the result.
- * With times (zeroed at first, the same footprints) of a measurement before, the least of both
- * counts: whatever disturbs one does not last. */
-tr_status tri_work_measure(tri_comm *comm, const double *footprints, int num, tri_work_times *times,
-                           tri_work_prices *prices, tr_error *err);
+/* What the work of a call costs. For ranks of one machine; collective, some tenths of a second.
+ * Rank 0 has the result. */
+tr_status tri_work_measure(tri_comm *comm, tri_work_prices *prices, tr_error *err);
 
 /* Of this transport, number of ranks and machines. *found: it was there. A file that is not there
  * is no error, one that makes no sense is. */

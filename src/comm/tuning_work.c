@@ -27,6 +27,12 @@ static const double settle_seconds = 0.02, tuning_seconds = 0.3;
 
 enum { MOST_SAMPLES = 5, MOST_CALLS = 200 };
 
+/* The times that prices are made of. */
+typedef struct work_times {
+    int num;
+    double seconds[8 + 14 * TRI_WORK_POINTS];
+} work_times;
+
 typedef struct probe {
     tr_comm *comm;
     tr_group *world, *pair; /* pair: ranks 0 and 1, NULL elsewhere */
@@ -34,9 +40,9 @@ typedef struct probe {
     size_t room; /* bytes of each */
     int hands;   /* ranks that work at a time */
     double empty_round, pair_call, pair_round, sample_seconds;
-    double begin, budget_seconds;
+    double begin;
     tri_work_prices *prices;
-    tri_work_times *times; /* of an earlier pass as far as they go, of this one so far */
+    work_times *times; /* of an earlier pass as far as they go, of this one so far */
     int at;
 } probe;
 
@@ -92,7 +98,7 @@ static tr_status time_task(probe *p, const task *t, double *seconds, tr_error *e
         TRI_TRY(take_sample(p, t, num_calls, &samples[i], err));
     qsort(samples, (size_t)num, sizeof *samples, ascending);
     *seconds = samples[num / 2];
-    tri_work_times *all = p->times;
+    work_times *all = p->times;
     int i = p->at++;
     if (i < all->num && all->seconds[i] < *seconds)
         *seconds = all->seconds[i];
@@ -272,7 +278,7 @@ static tr_status is_late(probe *p, bool *late, tr_error *err)
 {
     float own = (float)(tri_now_s() - p->begin), most = 0;
     TRI_TRY(tr_all_reduce(p->world, &own, &most, 1, TR_F32, TR_MAX, err));
-    *late = (double)most > p->budget_seconds;
+    *late = (double)most > tuning_seconds;
     return TR_OK;
 }
 
@@ -319,21 +325,16 @@ static tr_status measure_pass(probe *p, tr_error *err)
     return TR_OK;
 }
 
-tr_status tri_work_measure(tri_comm *comm, const double *footprints, int num, tri_work_times *times,
-                           tri_work_prices *prices, tr_error *err)
+tr_status tri_work_measure(tri_comm *comm, tri_work_prices *prices, tr_error *err)
 {
-    static const double usual[TRI_WORK_POINTS] = {256 << 10, 1 << 20, 4 << 20, 16 << 20, 64 << 20};
-    int n = comm->boot.size, two[2] = {0, 1};
-    tri_work_times own = {0};
-    probe p = {.comm = comm, .world = comm->world, .prices = prices};
-    p.times = times != NULL ? times : &own;
-    if (footprints == NULL) {
-        footprints = usual;
-        num = TRI_WORK_POINTS;
-    }
+    static const double footprints[TRI_WORK_POINTS] = {256 << 10, 1 << 20, 4 << 20, 16 << 20,
+                                                       64 << 20};
+    int n = comm->boot.size, two[2] = {0, 1}, num = TRI_WORK_POINTS;
+    work_times times = {0};
+    probe p = {.comm = comm, .world = comm->world, .prices = prices, .times = &times};
     *prices = (tri_work_prices){.num_points = num,
                                 .num_cores = comm->num_cores > 0 ? comm->num_cores : 1};
-    memcpy(prices->footprint, footprints, (size_t)num * sizeof *footprints);
+    memcpy(prices->footprint, footprints, sizeof footprints);
     p.hands = n < prices->num_cores ? n : prices->num_cores;
     p.sample_seconds =
         n > prices->num_cores ? 2e-3 : 5e-4; /* turns of the scheduler take their time */
@@ -351,11 +352,10 @@ tr_status tri_work_measure(tri_comm *comm, const double *footprints, int num, tr
         memset(recv, 0, p.room);
         bool late = false;
         p.begin = tri_now_s();
-        p.budget_seconds = times == NULL ? tuning_seconds : 1e9;
         status = measure_pass(&p, err);
-        if (status == TR_OK && times == NULL)
+        if (status == TR_OK)
             status = is_late(&p, &late, err);
-        if (status == TR_OK && times == NULL && !late)
+        if (status == TR_OK && !late)
             status = measure_pass(&p, err);
     }
     if (p.pair != NULL)
