@@ -249,6 +249,16 @@ static int add_near(const bench_rank *b, tri_series *series, int *numbers)
     return num;
 }
 
+/* A call right after a barrier takes longer than one after another. So what is compared has as many
+ * in a sample: as the quickest of them, for one that was interrupted seemed slow. */
+static void align_calls(tri_series *series, const int *numbers, int num)
+{
+    for (int i = 0; i < num; i++)
+        for (int j = 0; j < num; j++)
+            if (numbers[i] == numbers[j] && series[j].num_calls > series[i].num_calls)
+                series[i].num_calls = series[j].num_calls;
+}
+
 /* Factors of the sizes nearby. */
 static void use_near(const bench_rank *b, tri_series *series, const int *numbers, int num,
                      tri_tuning *tuning)
@@ -281,12 +291,14 @@ static tr_status time_series(bench_rank *b, tri_series *series, tri_tuning *tuni
         series[a].call.algorithm = b->c->algorithms[a];
         snprintf(b->timings[a].runs, sizeof b->timings[a].runs, "%s",
                  tri_comm_would_run(b->group, &series[a].call));
+        numbers[a] = number_of(b, a);
         TRI_TRY(tri_series_begin(b->group, &series[a], err));
         TRI_TRY(check_result(b, &b->timings[a], err));
     }
     num = add_near(b, series, numbers);
     for (int i = b->c->num_algorithms; i < num; i++)
         TRI_TRY(tri_series_begin(b->group, &series[i], err));
+    align_calls(series, numbers, num);
     TRI_TRY(
         tri_series_sample(b->group, series, num, b->c->check_all ? check_series : NULL, b, err));
     for (int a = 0; a < b->c->num_algorithms; a++) {

@@ -64,7 +64,7 @@ tr_status tri_series_begin(tr_group *group, tri_series *s, tr_error *err)
     TRI_TRY(take_sample(group, s, 1, &guess, err));
     /* The least of a few tries: one that was interrupted must not decide how much is measured. */
     for (int i = 0; i < 4 && guess < 10 * sample_seconds; i++) {
-        TRI_TRY(take_sample(group, s, guess < sample_seconds / 4 ? 8 : 1, &seconds, err));
+        TRI_TRY(take_sample(group, s, guess < sample_seconds ? 8 : 2, &seconds, err));
         guess = seconds < guess ? seconds : guess;
     }
     double calls = sample_seconds / (guess > 1e-9 ? guess : 1e-9);
