@@ -417,7 +417,8 @@ tr_status tri_comm_create(const tri_bootstrap *bootstrap, const char *transport,
     }
     comm->boot = *bootstrap;
     comm->transport = table;
-    long cache = sysconf(_SC_LEVEL3_CACHE_SIZE);
+    long cache = sysconf(_SC_LEVEL3_CACHE_SIZE), own = sysconf(_SC_LEVEL2_CACHE_SIZE);
+    comm->core_cache_bytes = own > 0 ? (uint64_t)own : 0;
     comm->cache_bytes = cache > 0 ? (uint64_t)cache : 0;
     tri_waiter_init(&comm->waiter, &comm->boot);
     tri_waiter_init(&comm->lane_waiter, &comm->boot);

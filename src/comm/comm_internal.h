@@ -107,13 +107,13 @@ struct tr_comm {
     int *machine; /* [size]: which machine each rank is on, numbered as they come; NULL: one */
     const tri_transport *transport;
     void *state;
-    uint64_t cache_bytes;      /* what cores share; 0: the system does not tell */
-    int num_cores;             /* that the ranks of this machine may use, together */
-    struct tri_tuning *tuning; /* what messages cost */
-    tri_waiter waiter;         /* of callers */
-    tri_waiter lane_waiter;    /* of lanes, which leave the cores to the computation */
-    _Atomic int given_up;      /* waits of this rank end: it will not go on */
-    tr_group *world, *groups;  /* groups: all of them, newest first */
+    uint64_t cache_bytes, core_cache_bytes; /* what cores share, a core's own; 0: not told */
+    int num_cores;                          /* that the ranks of this machine may use, together */
+    struct tri_tuning *tuning;              /* what messages cost */
+    tri_waiter waiter;                      /* of callers */
+    tri_waiter lane_waiter;                 /* of lanes, which leave the cores to the computation */
+    _Atomic int given_up;                   /* waits of this rank end: it will not go on */
+    tr_group *world, *groups;               /* groups: all of them, newest first */
     tri_p2p p2p;
     _Atomic uint64_t messages_sent, bytes_sent, messages_received, bytes_received;
 };
