@@ -12,13 +12,15 @@
 /* Rows times depth of the chunk of a that a task uses: 576 KiB, to stay in a cache of 1 MiB beside
  * what the task fetches and packs for the next turn. */
 #define CHUNK_FLOATS (768 * PASS)
+/* The same where k is one pass: b is packed again for each block of rows, so they are fewer. */
+#define LARGE_CHUNK_FLOATS (1024 * PASS)
 /* Columns of a task, at most. A multiple of every nr. */
 #define MAX_STRIP 96
 /* Strips are made narrower, if need be, until a block has this many tasks. */
 #define ENOUGH_TASKS 16
 /* A block of c, which every pass loads and stores: 16 MiB, to stay in the last-level cache. */
 #define C_FLOATS (4 << 20)
-/* Shared scratch: two chunks of packed a, or all of packed b in the narrow plan; twice that when
+/* Shared scratch: two large chunks of packed a, or all of packed b in the narrow plan; twice that when
  * there are several threads. */
 #define SHARED_FLOATS (2048 * PASS)
 /* Largest mr and nr over all instruction sets. */

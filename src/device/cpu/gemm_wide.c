@@ -223,7 +223,8 @@ static void plan(stream *s, tri_gemm_job *job)
 {
     const tri_gemm *g = job->g;
     int64_t mr = job->kernels->mr, nr = job->kernels->nr, threads = job->num_threads;
-    int64_t chunk = CHUNK_FLOATS / (job->depth < PASS ? PASS : job->depth) / mr * mr;
+    int64_t most = g->k <= job->depth ? LARGE_CHUNK_FLOATS : CHUNK_FLOATS;
+    int64_t chunk = most / (job->depth < PASS ? PASS : job->depth) / mr * mr;
     job->task_rows = equal_part(g->m, chunk, mr);
     bool two = threads > 1 && g->m > job->task_rows && divide_up(g->n, nr) < FEW_TASKS * threads;
     s->block_rows = (two ? 2 : 1) * job->task_rows;
@@ -238,7 +239,7 @@ static void plan(stream *s, tri_gemm_job *job)
     s->num_carriers = s->num_places > 2 * threads ? s->num_places - threads : s->num_places;
     s->ride_rows = round_up(divide_up(s->block_rows, s->num_carriers), mr);
     s->num_slots = (threads > 1 ? 4 : 2) / (two ? 2 : 1);
-    s->slot_floats = (two ? 2 : 1) * (int64_t)CHUNK_FLOATS;
+    s->slot_floats = (two ? 2 : 1) * (int64_t)LARGE_CHUNK_FLOATS;
 }
 
 void tri_gemm_run_wide(tri_pool *pool, tri_gemm_job *job)
