@@ -1,7 +1,9 @@
 #!/usr/bin/env bash
 # Is the automatic choice of an algorithm near the best, and are predicted times near measured ones?
 # Measures every algorithm and `auto` for each operation and size, in turns on the same ranks, beside
-# what the prices measured just before predict, and ends with the worst of each and a verdict.
+# what the prices measured just before predict, and ends with the worst of each and a verdict. The
+# choice is judged by medians, which is what calls usually take, predictions by the lowest eighth of
+# the samples, which is what calls take when nobody disturbs them.
 #
 #     bench/comm_choice.sh [BUILD_DIR]         # measures, then judges
 #     bench/comm_choice.sh --of FILE...        # judges rows of before
@@ -59,6 +61,7 @@ function off(ratio) { return ratio >= 1 ? ratio : (ratio > 0 ? 1 / ratio : 1e9) 
     if (!(cell in seen)) { seen[cell] = 1; order[++cells] = cell }
     if (!((cell, name) in time)) names[cell] = names[cell] " " name
     time[cell, name] = value("time_us") + 0
+    typical[cell, name] = value("median_us") + 0
     guess[cell, name] = value("predicted_us") + 0
     if (name == "auto") chosen[cell] = value("chosen")
 }
@@ -72,7 +75,7 @@ END {
         best = ""; far = 0; farthest = "-"
         for (k = 1; k <= n; k++) {
             a = list[k]
-            if (a != "auto" && (best == "" || time[c, a] < time[c, best])) best = a
+            if (a != "auto" && (best == "" || typical[c, a] < typical[c, best])) best = a
             if (part[4] < 65536 || a == "auto" || time[c, a] <= 0) continue
             r = guess[c, a] / time[c, a]
             num_guesses++
@@ -81,11 +84,11 @@ END {
             if (off(r) > worst_guess) { worst_guess = off(r); guess_at = c " " a; worst_r = r }
         }
         auto = time[c, "auto"]
-        ratio = best != "" && auto && time[c, best] > 0 ? auto / time[c, best] : 0
+        ratio = best != "" && typical[c, best] > 0 ? typical[c, "auto"] / typical[c, best] : 0
         if (ratio > 0) { num_ratios++; if (ratio > limit) num_slow++ }
         if (ratio > worst_ratio) { worst_ratio = ratio; ratio_at = c }
         printf "%-7s %5s %-14s %10s  %-12s %11.2f  %-12s %11.2f %6.2f  %9.2f  %s\n", part[1], part[2],
-            part[3], part[4], best, best != "" ? time[c, best] : 0, chosen[c], auto, ratio,
+            part[3], part[4], best, best != "" ? typical[c, best] : 0, chosen[c], typical[c, "auto"], ratio,
             auto ? guess[c, "auto"] / auto : 0, farthest
     }
     printf "\nchoice: within %.2f of the best in %d of %d; the worst %.2f (%s)\n", limit,

@@ -297,11 +297,13 @@ static void trials_become_factors(void **state)
     tri_trial trial = {.coll = TRI_COLL_ALL_TO_ALL, .bytes = 1e6, .num = 3};
     double formula = tri_tuning_formula(&tuning, &tri_algorithm_ring, trial.coll, &two, 2e6);
     trial.tries[ring] = true;
-    trial.seconds[ring][0] = 9 * formula;
-    trial.seconds[ring][1] = formula;
-    trial.seconds[ring][2] = 2 * formula;
+    for (int i = 0; i < 9; i++)
+        trial.seconds[ring][i] = (9 - i) * formula;
     tri_trial_use(&trial, 1, &tuning);
-    assert_true(tuning.factors.of[TRI_COLL_ALL_TO_ALL][ring][1] == 2);
+    assert_true(tuning.factors.of[TRI_COLL_ALL_TO_ALL][ring][1] == 8);
+    trial.num = 9;
+    tri_trial_use(&trial, 1, &tuning);
+    assert_true(tuning.factors.of[TRI_COLL_ALL_TO_ALL][ring][1] == 5);
     assert_true(tuning.factors.of[TRI_COLL_ALL_TO_ALL][ring][0] == 0);
 }
 

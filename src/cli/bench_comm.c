@@ -249,12 +249,13 @@ static void print_row(const options *o, const tri_comm_case *c, const char *algo
     if (o->json)
         printf("{\"op\": \"%s\", \"algorithm\": \"%s\", \"transport\": \"%s\", \"memory\": \"%s\", "
                "\"ranks\": %d, \"bytes\": %" PRIu64 ", \"time_us\": %.3f, \"min_us\": %.3f, "
+               "\"median_us\": %.3f, "
                "\"max_us\": %.3f, \"algbw_gb_s\": %.4f, \"busbw_gb_s\": %.4f, \"wrong\": %" PRId64
                ", \"samples\": %d, \"calls\": %d",
                tri_coll_name(c->coll), algorithm, c->transport,
                c->private_memory ? "private" : "shared", c->num_ranks, c->bytes, t->seconds * 1e6,
-               t->fastest * 1e6, t->slowest * 1e6, algorithm_bw, bus_bw, t->num_wrong,
-               t->num_samples, t->num_calls);
+               t->fastest * 1e6, t->median * 1e6, t->slowest * 1e6, algorithm_bw, bus_bw,
+               t->num_wrong, t->num_samples, t->num_calls);
     else
         printf("%-15s %-13s %12" PRIu64 " %12.2f %12.2f %10.3f %10.3f %8" PRId64,
                tri_coll_name(c->coll), algorithm, c->bytes, t->seconds * 1e6, t->fastest * 1e6,

@@ -29,10 +29,11 @@ typedef struct tri_comm_case {
 } tri_comm_case;
 
 typedef struct tri_comm_timing {
-    double seconds, fastest, slowest; /* of a call: over the samples; least, most of them */
-    int num_samples, num_calls;       /* calls in a sample */
-    int64_t num_wrong;                /* elements, over all ranks and all results looked at */
-    char runs[24];                    /* the algorithm: what auto chose, otherwise what was asked */
+    double seconds;                  /* of a call: over the samples */
+    double fastest, median, slowest; /* of them */
+    int num_samples, num_calls;      /* calls in a sample */
+    int64_t num_wrong;               /* elements, over all ranks and all results looked at */
+    char runs[24];                   /* the algorithm: what auto chose, otherwise what was asked */
 } tri_comm_timing;
 
 /* bytes cut to what divides into blocks of fp32 for the ranks; at least one element each. */

@@ -305,6 +305,7 @@ static tr_status time_series(bench_rank *b, tri_series *series, tri_tuning *tuni
         tri_comm_timing *t = &b->timings[a];
         t->seconds = num > 1 ? tri_series_octile(&series[a]) : tri_series_median(&series[a]);
         t->fastest = series[a].samples[0];
+        t->median = tri_series_median(&series[a]);
         t->slowest = series[a].samples[series[a].num - 1];
         t->num_samples = series[a].num;
         t->num_calls = series[a].num_calls;

@@ -11,7 +11,9 @@ static const double usual[TRI_FACTOR_POINTS] = {1 << 10,   8 << 10, 32 << 10, 12
                                                 512 << 10, 2 << 20, 8 << 20,  32 << 20};
 
 /* Of a race: a run should not begin much later because of it. */
-static const double slow_bytes = 512 << 10, race_seconds = 1.2, too_long = 2;
+static const double slow_bytes = 512 << 10, race_seconds = 1.2, race_on_seconds = 2.4;
+/* How many times as long as the best it takes one not to be tried, and not to be tried again. */
+static const double too_long = 2, far_behind = 1.5;
 
 enum { MOST_CALLS = 400, RACE_POINTS = 6, NUM_SAMPLES = 5, RACE_SAMPLES = 3 };
 
@@ -164,28 +166,67 @@ static void carry_on(tri_coll coll, int k, tri_factors *f)
 }
 
 /* The same answer on all ranks. */
-static tr_status is_late(tri_comm *comm, double begin, bool *late, tr_error *err)
+static tr_status is_late(tri_comm *comm, double begin, double seconds, bool *late, tr_error *err)
 {
     float own = (float)(tri_now_s() - begin), most = 0;
     TRI_TRY(tr_all_reduce(comm->world, &own, &most, 1, TR_F32, TR_MAX, err));
-    *late = (double)most > race_seconds;
+    *late = (double)most > seconds;
     return TR_OK;
 }
 
+/* trials: one for each operation. */
 static tr_status try_point(tri_comm *comm, unsigned colls, unsigned algorithms, bool race, int k,
-                           void *send, void *recv, tri_tuning *tuning, tr_error *err)
+                           void *send, void *recv, tri_trial *trials, tri_tuning *tuning,
+                           tr_error *err)
 {
     bool shares = comm->transport->io == NULL;
     for (int coll = 0; coll < TRI_NUM_COLLS; coll++) {
+        tri_trial *trial = &trials[coll];
         if (!(colls >> coll & 1) || coll == TRI_COLL_BARRIER)
             continue;
-        tri_trial trial = {.coll = (tri_coll)coll, .bytes = usual[k]};
-        enter(tuning, algorithms, race, shares, &trial);
+        *trial = (tri_trial){.coll = (tri_coll)coll, .bytes = usual[k]};
+        enter(tuning, algorithms, race, shares, trial);
         int samples = race && usual[k] >= slow_bytes ? RACE_SAMPLES : NUM_SAMPLES;
-        TRI_TRY(tri_trial_run(comm, &trial, send, recv, samples, race ? 5e-4 : 4e-3, err));
-        tri_trial_use(&trial, k, tuning);
-        carry_on(trial.coll, k, &tuning->factors);
+        TRI_TRY(tri_trial_run(comm, trial, send, recv, samples, race ? 5e-4 : 4e-3, err));
+        tri_trial_use(trial, k, tuning);
+        carry_on(trial->coll, k, &tuning->factors);
     }
+    return TR_OK;
+}
+
+/* Those whose time so far is near the best's; how many they are. */
+static int keep_near(tri_trial *trial)
+{
+    double least = INFINITY;
+    int num = 0;
+    for (int a = 0; a < TRI_FACTOR_ALGORITHMS; a++)
+        if (trial->tries[a])
+            least = fmin(least, median(trial->seconds[a], trial->num));
+    for (int a = 0; a < TRI_FACTOR_ALGORITHMS; a++) {
+        trial->tries[a] =
+            trial->tries[a] && median(trial->seconds[a], trial->num) <= far_behind * least;
+        num += trial->tries[a];
+    }
+    return num;
+}
+
+/* Between those that are near each other more samples decide, for as long as there is time. */
+static tr_status race_on(tri_comm *comm, double begin, int num, void *send, void *recv,
+                         tri_trial (*trials)[TRI_NUM_COLLS], tri_tuning *tuning, tr_error *err)
+{
+    bool late = false;
+    for (int num_taken = NUM_SAMPLES; num_taken < TRI_MOST_TRIALS; num_taken += RACE_SAMPLES)
+        for (int k = 0; k < num; k++)
+            for (int coll = 0; coll < TRI_NUM_COLLS; coll++) {
+                tri_trial *trial = &trials[k][coll];
+                if (trial->num == 0 || keep_near(trial) < 2)
+                    continue;
+                TRI_TRY(is_late(comm, begin, race_on_seconds, &late, err));
+                if (late)
+                    return TR_OK;
+                TRI_TRY(tri_trial_run(comm, trial, send, recv, RACE_SAMPLES, 5e-4, err));
+                tri_trial_use(trial, k, tuning);
+            }
     return TR_OK;
 }
 
@@ -200,7 +241,10 @@ tr_status tri_factors_measure(tri_comm *comm, unsigned colls, unsigned algorithm
     bool late = false;
     double begin = tri_now_s();
     tuning->factors = (tri_factors){0};
-    tr_status status = tr_comm_alloc(comm, room, &send, err);
+    tri_trial(*trials)[TRI_NUM_COLLS] = calloc((size_t)num, sizeof *trials);
+    tr_status status =
+        trials ? tr_comm_alloc(comm, room, &send, err)
+               : tri_fail(err, TR_ERROR_RUNTIME, "no memory to try the algorithms of collectives");
     if (status == TR_OK)
         status = tr_comm_alloc(comm, room, &recv, err);
     if (status == TR_OK) {
@@ -209,11 +253,14 @@ tr_status tri_factors_measure(tri_comm *comm, unsigned colls, unsigned algorithm
     }
     for (int k = 0; k < num && status == TR_OK && !late; k++) {
         tuning->factors.bytes[k] = usual[k];
-        status = try_point(comm, colls, algorithms, race, k, send, recv, tuning, err);
+        status = try_point(comm, colls, algorithms, race, k, send, recv, trials[k], tuning, err);
         tuning->factors.num_points = k + 1;
         if (status == TR_OK && race)
-            status = is_late(comm, begin, &late, err);
+            status = is_late(comm, begin, race_seconds, &late, err);
     }
+    if (status == TR_OK && race && !late)
+        status = race_on(comm, begin, num, send, recv, trials, tuning, err);
+    free(trials);
     tr_comm_free(comm, send);
     tr_comm_free(comm, recv);
     return status;

@@ -44,8 +44,9 @@ void tri_trial_use(const tri_trial *trial, int k, struct tri_tuning *tuning);
 
 /* Tries at the usual sizes up to most_bytes: the operations in colls (a bit each), the algorithms
  * in `algorithms` (a bit each, by number). A race leaves out, at each size, those that the formula
- * with the factor of the size before makes twice as long as the best, and ends when it has taken
- * too long. The tuning must be the same on all ranks, and is so afterwards. Collective. */
+ * with the factor of the size before makes twice as long as the best, ends when it has taken too
+ * long, and otherwise goes on for a while with those that are near the best. The tuning must be the
+ * same on all ranks, and is so afterwards. Collective. */
 tr_status tri_factors_measure(tri_comm *comm, unsigned colls, unsigned algorithms,
                               double most_bytes, bool race, struct tri_tuning *tuning,
                               tr_error *err);

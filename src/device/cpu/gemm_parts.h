@@ -20,8 +20,8 @@
 #define ENOUGH_TASKS 16
 /* A block of c, which every pass loads and stores: 16 MiB, to stay in the last-level cache. */
 #define C_FLOATS (4 << 20)
-/* Shared scratch: two large chunks of packed a, or all of packed b in the narrow plan; twice that when
- * there are several threads. */
+/* Shared scratch: two large chunks of packed a, or all of packed b in the narrow plan; twice that
+ * when there are several threads. */
 #define SHARED_FLOATS (2048 * PASS)
 /* Largest mr and nr over all instruction sets. */
 #define MAX_MR 8
