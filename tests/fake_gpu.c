@@ -55,6 +55,7 @@ struct fake_gpu {
     size_t num_kept, kept_capacity;
     _Atomic uint64_t noted;
     bool loaded[TRI_NUM_OPS];
+    int beside[TRI_NUM_OPS];
     void *lent; /* scratch of the next kernels; NULL: what is reserved */
     size_t lent_bytes;
     const char *fault;
@@ -65,6 +66,11 @@ static _Thread_local fake_gpu *here;
 const char *fake_gpu_fault(const fake_gpu *gpu)
 {
     return gpu->fault;
+}
+
+int fake_gpu_beside(const fake_gpu *gpu, tri_op op)
+{
+    return gpu->beside[op];
 }
 
 static void fault(fake_gpu *gpu, const char *what)
@@ -267,13 +273,40 @@ static void load(fake_gpu *gpu, tri_op op)
     pthread_mutex_unlock(&gpu->mutex);
 }
 
+static bool meets_message(const void *memory, size_t bytes)
+{
+    return memory && bytes && fake_uses_meet(&here->uses, memory, bytes, here->clocks[QUEUE].of);
+}
+
+static bool operand_meets(const tri_tensor *tensor)
+{
+    return meets_message(tensor->data, (size_t)tensor->count * tri_dtype_bytes(tensor->dtype));
+}
+
+/* What a kernel in a recording may not touch, and whether messages run beside it. */
+static void look_at(tri_op op, const tri_kernel_args *args)
+{
+    const reach *queue_reach = &here->clocks[QUEUE];
+    bool touches = false, beside = false;
+    if (meets_message(here->lent, here->lent_bytes))
+        fault(here, "a kernel was lent memory that a message under way reads or writes");
+    for (int j = 0; j < args->num_in; j++)
+        touches |= operand_meets(&args->in[j]);
+    for (int k = 0; k < args->num_out; k++)
+        touches |= operand_meets(&args->out[k]);
+    if (touches)
+        fault(here, "an operand of a kernel is memory that a message under way reads or writes");
+    for (int i = 0; i < QUEUE; i++)
+        beside |= queue_reach->of[i] < here->clocks[i].of[i];
+    here->beside[op] += beside;
+}
+
 static void call_kernel(tri_op op, const tri_kernel_args *args)
 {
     kernel_call call = {op, *args, here->lent, here->lent_bytes};
     load(here, op);
-    if (here->open && here->lent &&
-        fake_uses_meet(&here->uses, here->lent, here->lent_bytes, here->clocks[QUEUE].of))
-        fault(here, "a kernel was lent memory that a message under way reads or writes");
+    if (here->open)
+        look_at(op, args);
     add_call(here, QUEUE, run_kernel, &call, sizeof call);
 }
 

@@ -4,7 +4,8 @@
  *
  * Recordings obey the rules of CUDA graphs: a lane takes part from its first await of a point that
  * was set in it, and the queue must have waited for every lane when it ends. A kernel's first use
- * finds no message under way: the GPU may have to be idle to load it. */
+ * finds no message under way: the GPU may have to be idle to load it. No kernel of a recording has
+ * operands or scratch where a message may be at work that the queue has not waited for. */
 #ifndef TRI_TESTS_FAKE_GPU_H
 #define TRI_TESTS_FAKE_GPU_H
 
@@ -21,9 +22,13 @@ extern const tri_device_def fake_gpu_def; /* over the state of tri_device_cpu */
  * when it is called, since it may be replayed. */
 void fake_gpu_enqueue(void *handle, void (*fn)(void *data), const void *data, size_t bytes);
 
-/* The call that was enqueued last reads or writes this: no kernel may use it as scratch before the
- * queue has waited for the call. Looked at while recording. */
+/* The call that was enqueued last reads or writes this: no kernel may touch it before the queue has
+ * waited for the call. Looked at while recording. */
 void fake_gpu_uses(void *handle, const void *memory, size_t bytes);
+
+/* How many kernels of an operator were recorded with a message before them that the queue had not
+ * waited for. */
+int fake_gpu_beside(const fake_gpu *gpu, tri_op op);
 
 /* The first rule that was broken, or NULL. */
 const char *fake_gpu_fault(const fake_gpu *gpu);

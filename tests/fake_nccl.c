@@ -9,7 +9,7 @@
 #include "base/rng.h"
 #include "fake_gpu.h"
 
-enum { MOST_RANKS = 8, MOST_GROUPS = 64 };
+enum { MOST_RANKS = 8, MOST_GROUPS = 256 };
 enum { ALL_REDUCE, REDUCE, BROADCAST, ALL_GATHER, REDUCE_SCATTER, SEND, RECV };
 enum { FLOAT32 = 7, NOT_JOINED = 5 };
 
@@ -91,7 +91,7 @@ static int get_unique_id(tri_nccl_id *id)
 
 static group *find_group(const char *name, int size)
 {
-    for (int i = 0; i < all.num_groups; i++)
+    for (int i = 0; i < all.num_groups && i < MOST_GROUPS; i++)
         if (strcmp(all.groups[i]->name, name) == 0)
             return all.groups[i];
     group *g = all.groups[all.num_groups++ % MOST_GROUPS] = calloc(1, sizeof *g);
@@ -264,7 +264,8 @@ static int enqueue(op o, void *comm, void *stream)
     fake_gpu_enqueue(stream, run_op, &o, sizeof o);
     size_t bytes = o.count * (size_t)width_of(o.dtype), all = bytes * (size_t)o.comm->of->size;
     fake_gpu_uses(stream, o.send, o.kind == REDUCE_SCATTER ? all : bytes);
-    fake_gpu_uses(stream, o.recv, o.kind == ALL_GATHER ? all : bytes);
+    if (o.kind != REDUCE || o.comm->rank == o.root) /* it is given, but means nothing elsewhere */
+        fake_gpu_uses(stream, o.recv, o.kind == ALL_GATHER ? all : bytes);
     return TRI_NCCL_SUCCESS;
 }
 

@@ -34,10 +34,13 @@ typedef struct numbers {
 typedef struct job {
     const char *const *words; /* settings, NULL at the end */
     bool apart;               /* messages are not recorded */
+    bool by_host;             /* there is no NCCL after all */
     bool timed;               /* the third step is timed instruction by instruction */
     int hurts;                /* what goes wrong in the second step: an enum below */
     numbers ranks[MOST_RANKS];
     size_t parts;    /* of the training program */
+    int products;    /* of matrices, that rank 0 recorded beside messages */
+    int kernels;     /* the same, of all kinds */
     tr_error failed; /* of rank 0's second step */
     double failed_after_s;
     tri_rank_status left; /* rank 0's status then */
@@ -66,8 +69,10 @@ static tr_status compile(rank *r, const job *j, int number, tr_error *err)
     TRI_TRY(tri_session_config_from(r->settings, &config, err));
     config.compile.rank = number;
     static const tri_device fake = {.def = &fake_gpu_def};
-    if (r->gpu) /* gradients among the activations, and scratch for every kernel */
+    if (r->gpu) { /* gradients among the activations, and scratch for every kernel */
         config.compile.memory = (tri_memory_needs){.scratch = tri_store_scratch, .context = &fake};
+        tri_session_order_messages(&config, &fake_gpu_def);
+    }
     return tri_session_compile(&r->session, &config, err);
 }
 
@@ -83,6 +88,8 @@ static tr_status join(rank *r, const job *j, tr_comm *comm, tr_error *err)
     tri_store_plan(&r->session.store, &r->session.device, programs, num);
     r->session.status = tri_comm_bootstrap(comm)->status;
     TRI_TRY(tri_ranks_use(&r->ranks, comm, &r->session, err));
+    if (j->by_host)
+        return TR_OK;
     TRI_TRY(
         tri_ranks_use_nccl(&r->ranks, tri_comm_bootstrap(comm), &fake_nccl_api, &r->session, err));
     r->lanes = *r->session.exchange.lanes;
@@ -132,8 +139,12 @@ static tr_status train(rank *r, job *j, tr_comm *comm, tr_error *err)
     tri_eval_result eval;
     TRI_TRY(tri_session_eval(&r->session, &eval, err));
     to->eval = eval.loss;
-    if (number == 0)
+    if (number == 0) {
         j->parts = r->session.executors[TRI_PROGRAM_TRAIN].num_parts;
+        j->products = r->gpu ? fake_gpu_beside(r->gpu, TRI_OP_MATMUL) : 0;
+        for (int op = 0; r->gpu && op < TRI_NUM_OPS; op++)
+            j->kernels += fake_gpu_beside(r->gpu, (tri_op)op);
+    }
     const char *fault = r->gpu ? fake_gpu_fault(r->gpu) : NULL;
     if (fault)
         return tri_fail(err, TR_ERROR_RUNTIME, "%s", fault);
@@ -244,6 +255,130 @@ static void test_timed_messages(void **state)
 {
     (void)state;
     check_layouts(false, true, 3, 3);
+}
+
+/* ---- beside the computation ---- */
+
+typedef struct early {
+    layout of;
+    int products; /* at least so many beside messages; -1: no kernel at all, -2: no product */
+} early;
+
+/* Small buckets: messages stand in the backward, and products of it run beside them. */
+static void test_early_messages(void **state)
+{
+    (void)state;
+    static const early cases[] = {
+        {{2, {"layout.dp=2", "layout.bucket_mb=0.05"}}, 20},
+        {{2, {"layout.dp=2", "layout.bucket_mb=0.05", "layout.microbatches=2"}}, 20},
+        {{2, {"layout.dp=2", "layout.bucket_mb=0.05", "layout.zero=1"}}, 20},
+        {{2, {"layout.dp=2", "layout.zero=2", "layout.microbatches=2"}}, 20},
+        {{2, {"layout.dp=2", "layout.zero=3"}}, 20},
+        {{4, {"layout.tp=2", "layout.dp=2", "layout.bucket_mb=0.05"}}, 1},
+        {{4, {"layout.pp=2", "layout.dp=2", "layout.bucket_mb=0.05", "layout.microbatches=2"}}, 20},
+        {{4,
+          {"layout.pp=2", "layout.dp=2", "layout.zero=2", "layout.microbatches=4",
+           "layout.schedule=interleaved", "layout.chunks=2"}},
+         20},
+        {{4,
+          {"layout.pp=2", "layout.dp=2", "layout.bucket_mb=0.05", "layout.microbatches=4",
+           "layout.schedule=zb-v"}},
+         20},
+        /* In one bucket they are last. */
+        {{2, {"layout.dp=2", "layout.bucket_mb=100"}}, -2},
+        /* By the host, one at a time: as few as can be. */
+        {{2, {"layout.dp=2", "layout.bucket_mb=0.05", "run.transport=shm"}}, -2},
+        {{2, {"layout.dp=2", "layout.bucket_mb=0.05", "run.overlap=false"}}, -1},
+        {{2, {"layout.dp=2", "layout.zero=3", "run.overlap=false"}}, -1},
+    };
+    static const char *const alone[] = {NULL};
+    job one = {.words = alone};
+    run(&one, 1, 60);
+    for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
+        const early *e = &cases[c];
+        job j = {.words = e->of.words};
+        run(&j, e->of.num_ranks, 60);
+        for (int r = 0; r < e->of.num_ranks; r++)
+            check_close(&one.ranks[0], &j.ranks[r], e->of.words[1]);
+        if (e->products >= 0 ? j.products < e->products
+                             : (e->products == -1 ? j.kernels : j.products) > 0)
+            fail_msg("case %zu (%s %s): %d products and %d kernels in all run beside messages", c,
+                     e->of.words[0], e->of.words[1], j.products, j.kernels);
+    }
+}
+
+/* More of them under way than a device has points. */
+static void test_many_early_messages(void **state)
+{
+    (void)state;
+    static const char *const words[] = {"layout.dp=2", "layout.bucket_mb=0", "model.num_layers=8",
+                                        NULL};
+    job one = {.words = words + 2}, j = {.words = words};
+    run(&one, 1, 60);
+    run(&j, 2, 60);
+    check_close(&one.ranks[0], &j.ranks[0], words[1]);
+    assert_true(j.products > 20);
+}
+
+/* Programs that were made for NCCL, by ranks that do not find it when they meet. */
+static void test_early_messages_by_the_host(void **state)
+{
+    (void)state;
+    static const layout cases[] = {
+        {2, {"layout.dp=2", "layout.bucket_mb=0.05"}},
+        {2, {"layout.dp=2", "layout.zero=2", "layout.microbatches=2"}},
+        {2, {"layout.dp=2", "layout.zero=3"}},
+        {4, {"layout.pp=2", "layout.dp=2", "layout.bucket_mb=0.05", "layout.microbatches=2"}},
+    };
+    static const char *const alone[] = {NULL};
+    job one = {.words = alone};
+    run(&one, 1, 60);
+    for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
+        job j = {.words = cases[c].words, .by_host = true};
+        run(&j, cases[c].num_ranks, 60);
+        for (int r = 0; r < cases[c].num_ranks; r++)
+            check_close(&one.ranks[0], &j.ranks[r], cases[c].words[1]);
+        assert_true(j.parts > 10);
+    }
+}
+
+/* What settings make of messages on a device. */
+static void check_order(const char *word, const tri_device_def *device, bool overlap, bool buckets)
+{
+    tr_error err = {0};
+    tr_settings *settings;
+    tri_session_config config;
+    assert_int_equal(tr_settings_create(&settings, &err), TR_OK);
+    assert_int_equal(tr_settings_set(settings, "layout.dp=2", &err), TR_OK);
+    assert_int_equal(tr_settings_set(settings, word, &err), TR_OK);
+    assert_int_equal(tri_settings_complete(settings, &err), TR_OK);
+    assert_int_equal(tri_session_config_from(settings, &config, &err), TR_OK);
+    tri_session_order_messages(&config, device);
+    if (config.compile.overlap != overlap || isfinite(config.compile.bucket_bytes) != buckets)
+        fail_msg("%s on %s: overlap %d, buckets of %g bytes", word, device->kind,
+                 config.compile.overlap, config.compile.bucket_bytes);
+    assert_int_equal(config.compile.lanes, device->queue != NULL);
+    tr_settings_destroy(settings);
+}
+
+static void test_which_messages_are_early(void **state)
+{
+    (void)state;
+    tri_device_queue queue = *fake_gpu_def.queue;
+    tri_device_def without = fake_gpu_def;
+    queue.lanes = NULL;
+    without.queue = &queue;
+    check_order("run.transport=auto", &fake_gpu_def, true, true);
+    check_order("run.transport=nccl", &fake_gpu_def, true, true);
+    check_order("run.transport=shm", &fake_gpu_def, false, false);
+    check_order("run.transport=tcp", &fake_gpu_def, false, false);
+    check_order("run.transport=mpi", &fake_gpu_def, false, false);
+    check_order("run.collective=ring", &fake_gpu_def, false, false);
+    check_order("run.overlap=false", &fake_gpu_def, false, false);
+    check_order("layout.dp=1", &fake_gpu_def, false, false);
+    check_order("run.transport=auto", &without, false, false);
+    check_order("run.transport=shm", &tri_device_cpu, true, true);
+    check_order("run.overlap=false", &tri_device_cpu, false, true);
 }
 
 /* ---- what ends a wait ---- */
@@ -382,6 +517,10 @@ int main(void)
         cmocka_unit_test(test_recorded_messages),
         cmocka_unit_test(test_messages_apart),
         cmocka_unit_test(test_timed_messages),
+        cmocka_unit_test(test_early_messages),
+        cmocka_unit_test(test_many_early_messages),
+        cmocka_unit_test(test_early_messages_by_the_host),
+        cmocka_unit_test(test_which_messages_are_early),
         cmocka_unit_test(test_a_rank_that_stays_away),
         cmocka_unit_test(test_a_run_that_is_stopped),
         cmocka_unit_test(test_a_communicator_with_an_error),

@@ -145,7 +145,7 @@ static tr_status build(const tri_compile_config *config, tri_mode mode, const tr
     uint32_t num = mode == TRI_MODE_TRAIN ? (uint32_t)config->num_microbatches : 1;
     TRI_TRY(tri_program_build(graph, pipeline->actions.actions, pipeline->actions.count, num,
                               pipeline->schedule.delayed, &config->memory, program, err));
-    if (!config->overlap)
+    if (!config->overlap || config->lanes)
         return TR_OK;
     const tri_overlap how = {.min_bytes = config->overlap_min_bytes};
     tr_status status = tri_plan_overlap(program, &how, err);

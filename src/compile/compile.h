@@ -23,6 +23,7 @@ typedef struct tri_compile_config {
     bool sp;                    /* between the blocks of tp, activations are cut along T */
     double bucket_bytes;        /* zero 0: gradients are summed over dp when so much is complete */
     bool overlap;               /* messages may be under way beside the computation */
+    bool lanes;                 /* of the device, which keeps them apart by itself: no flights */
     uint64_t overlap_min_bytes; /* smaller ones are waited for where they stand */
     int prefetch;        /* zero 3: buckets of weights that are gathered ahead of their use */
     bool split_backward; /* run the backward as I then W instead of B */

@@ -12,6 +12,7 @@
 #include "data/tokenizer.h"
 #include "serve/generate.h"
 #include "sim/sim.h"
+#include "train/ranks.h"
 
 static tr_status fill(tr_settings *settings, const char *name, int64_t value, tr_error *err)
 {
@@ -516,6 +517,8 @@ tr_status tri_session_config_from(const tr_settings *s, tri_session_config *conf
     compile->prefetch = (int)tr_settings_int(s, "layout.prefetch");
     compile->overlap = tr_settings_bool(s, "run.overlap");
     compile->overlap_min_bytes = (uint64_t)(tr_settings_float(s, "run.overlap_min_kb") * 1024);
+    config->by_nccl = tri_ranks_may_use_nccl(tr_settings_string(s, "run.transport"),
+                                             tr_settings_string(s, "run.collective"));
     compile->split_backward = tr_settings_bool(s, "layout.split_backward");
     TRI_TRY(
         tri_recompute_parse(tr_settings_string(s, "layout.recompute"), &compile->recompute, err));

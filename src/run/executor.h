@@ -29,6 +29,7 @@ typedef struct tri_message {
 /* Messages between the memory of devices, which the host only enqueues. */
 typedef struct tri_lane_exchange {
     bool records; /* what is enqueued may be part of a recording */
+    bool waits;   /* what follows a message waits for it, whatever it touches */
     /* Enqueues on the message's lane, which is its axis; handle is what the device calls it. */
     tr_status (*enqueue)(void *context, const tri_message *message, void *handle, tr_error *err);
     /* Is asked while the host waits for the device, which has been at one message for `waited_s`. A

@@ -109,6 +109,20 @@ static extent extent_of(const void *data, uint64_t bytes)
     return (extent){data, (const char *)data + bytes};
 }
 
+/* The queue waits for the first `count` of those that are under way: for the last of them. */
+static tr_status meet(tri_executor *executor, int count, tr_error *err)
+{
+    tri_lane_use *use = executor->lanes;
+    if (count == 0)
+        return TR_OK;
+    TRI_TRY(lanes_of(executor)->await(executor->store->device, TRI_DEVICE_QUEUE,
+                                      use->pending[count - 1].point, err));
+    use->num_pending -= count;
+    for (int i = 0; i < use->num_pending; i++)
+        use->pending[i] = use->pending[count + i];
+    return TR_OK;
+}
+
 static tr_status send_on(tri_executor *executor, uint32_t call, uint32_t i, tr_error *err)
 {
     const tri_instr *instr = &executor->program->instrs[i];
@@ -125,8 +139,8 @@ static tr_status send_on(tri_executor *executor, uint32_t call, uint32_t i, tr_e
     char *recv = to ? (char *)to + shape.recv_skip : NULL;
     tri_message message = tri_executor_message(executor, instr, &shape, send, recv);
     tri_lane_use *use = executor->lanes;
-    if (use->num_pending == NUM_POINTS)
-        TRI_TRY(tri_executor_lane_meet_all(executor, err));
+    if (use->num_pending == NUM_POINTS) /* the oldest one's point is the next */
+        TRI_TRY(meet(executor, 1, err));
     TRI_TRY(leave_queue(executor, lane, err));
     TRI_TRY(lanes->note(device, lane, note_of(call, i, false), err));
     TRI_TRY(executor->exchange->lanes->enqueue(executor->exchange->context, &message,
@@ -138,7 +152,7 @@ static tr_status send_on(tri_executor *executor, uint32_t call, uint32_t i, tr_e
     TRI_TRY(lanes->set(device, lane, sent.point, err));
     use->next = (use->next + 1) % NUM_POINTS;
     use->pending[use->num_pending++] = sent;
-    return TR_OK;
+    return executor->exchange->lanes->waits ? tri_executor_lane_meet_all(executor, err) : TR_OK;
 }
 
 static tr_status blame(const tri_executor *executor, uint32_t i, tr_status status, tr_error *err)
@@ -185,20 +199,6 @@ static bool touches(const tri_executor *executor, uint32_t i, const pending *sen
         if (operand_touches(&args->out[k], sent))
             return true;
     return false;
-}
-
-/* The queue waits for the first `count` of those that are under way: for the last of them. */
-static tr_status meet(tri_executor *executor, int count, tr_error *err)
-{
-    tri_lane_use *use = executor->lanes;
-    if (count == 0)
-        return TR_OK;
-    TRI_TRY(lanes_of(executor)->await(executor->store->device, TRI_DEVICE_QUEUE,
-                                      use->pending[count - 1].point, err));
-    use->num_pending -= count;
-    for (int i = 0; i < use->num_pending; i++)
-        use->pending[i] = use->pending[count + i];
-    return TR_OK;
 }
 
 tr_status tri_executor_lane_meet(tri_executor *executor, uint32_t first, uint32_t count,

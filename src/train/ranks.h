@@ -49,6 +49,8 @@ tr_status tri_ranks_use(tri_ranks *ranks, tri_comm *comm, tri_session *session, 
  * between joining and tri_session_start. */
 tr_status tri_ranks_use_nccl(tri_ranks *ranks, const tri_bootstrap *bootstrap,
                              const tri_nccl_api *api, tri_session *session, tr_error *err);
+/* Whether messages of programs may go by NCCL, as far as the settings say. */
+bool tri_ranks_may_use_nccl(const char *transport, const char *algorithm);
 /* Whether NCCL is to be used, and its entry points when it is: always when it is asked for, and
  * with "auto" when all ranks found it and no two have the same device. Collective. */
 tr_status tri_ranks_choose_nccl(const tri_ranks *ranks, const tri_ranks_config *config,

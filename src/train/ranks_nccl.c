@@ -40,6 +40,12 @@ static tr_status all_found(const tri_ranks *ranks, bool found, bool *all, tr_err
     return TR_OK;
 }
 
+bool tri_ranks_may_use_nccl(const char *transport, const char *algorithm)
+{
+    return strcmp(transport, "nccl") == 0 ||
+           (strcmp(transport, "auto") == 0 && strcmp(algorithm, "auto") == 0);
+}
+
 static tr_status check_wanted(const tri_ranks_config *config, const tri_session *session,
                               tr_error *err)
 {
@@ -67,8 +73,7 @@ tr_status tri_ranks_choose_nccl(const tri_ranks *ranks, const tri_ranks_config *
         TRI_TRY(check_wanted(config, session, err));
         return tri_nccl_open(library, api, err);
     }
-    if (strcmp(config->transport, "auto") != 0 || strcmp(config->algorithm, "auto") != 0 ||
-        !lanes_of(session))
+    if (!tri_ranks_may_use_nccl(config->transport, config->algorithm) || !lanes_of(session))
         return TR_OK;
     /* Every rank sees the same, and so decides the same. */
     gpu_card own = {{0}};
@@ -144,10 +149,12 @@ tr_status tri_ranks_use_nccl(tri_ranks *ranks, const tri_bootstrap *bootstrap,
                              const tri_nccl_api *api, tri_session *session, tr_error *err)
 {
     static const tri_lane_exchange lanes = {.records = true, .enqueue = enqueue, .look = look};
+    static const tri_lane_exchange waits = {
+        .records = true, .waits = true, .enqueue = enqueue, .look = look};
     TRI_TRY(tri_nccl_create(bootstrap, api, &ranks->nccl, err));
     TRI_TRY(session->device.def->queue->start(&session->device, session->device_index, err));
     TRI_TRY(join_lanes(ranks, &session->config.compile.mesh, err));
-    session->exchange.lanes = &lanes;
+    session->exchange.lanes = session->config.compile.overlap ? &lanes : &waits;
     session->peers = (tri_peer_memory){0}; /* nothing goes through the host */
     return TR_OK;
 }

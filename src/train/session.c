@@ -86,6 +86,18 @@ static tr_status compile_programs(tri_session *session, tr_error *err)
     return TR_OK;
 }
 
+void tri_session_order_messages(tri_session_config *config, const tri_device_def *device)
+{
+    tri_compile_config *compile = &config->compile;
+    if (!device->queue)
+        return;
+    compile->lanes = true;
+    compile->overlap = compile->overlap && config->by_nccl && device->queue->lanes &&
+                       tri_mesh_ranks(&compile->mesh) > 1;
+    if (!compile->overlap)
+        compile->bucket_bytes = INFINITY;
+}
+
 tr_status tri_session_compile(tri_session *session, const tri_session_config *config, tr_error *err)
 {
     *session = (tri_session){.config = *config, .compiled = true};
@@ -101,10 +113,7 @@ tr_status tri_session_compile(tri_session *session, const tri_session_config *co
                                                                 tri_mesh_ranks(&compile->mesh) > 1,
                                                  .scratch = tri_store_scratch,
                                                  .context = &session->device};
-        if (session->device.def->queue) { /* its messages pass through the host, one at a time */
-            session->config.compile.overlap = false;
-            session->config.compile.bucket_bytes = INFINITY;
-        }
+        tri_session_order_messages(&session->config, session->device.def);
         status = compile_programs(session, err);
     }
     if (status == TR_OK) {

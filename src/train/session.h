@@ -37,6 +37,7 @@ typedef struct tri_session_config {
     tri_generate_shape generate;
     tri_compile_config compile;
     tri_device_config device;
+    bool by_nccl; /* the settings let messages of programs go by NCCL (train/ranks.h) */
     tri_data_config data;
     tri_lr_schedule lr;
     uint64_t seed;
@@ -124,6 +125,12 @@ typedef struct tri_step_result {
     bool skipped; /* not finite: nothing was updated; with a loss scaler the scale is now half */
 } tri_step_result;
 
+/* What becomes of the settings on messages on such a device. One with a queue has messages early,
+ * in buckets, where they may go by NCCL: on lanes beside the queue (run/executor_lanes.c). Through
+ * the host each is waited for where it stands, and the fewer the better. The ranks must decide
+ * alike, before they have met, so this asks the settings alone: should they find no NCCL then, the
+ * program is as right, in more messages. */
+void tri_session_order_messages(tri_session_config *config, const tri_device_def *device);
 /* Compiles the programs and plans their memory; nothing large is allocated. The session must not
  * move afterwards. */
 tr_status tri_session_compile(tri_session *session, const tri_session_config *config,
