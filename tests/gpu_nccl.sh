@@ -129,6 +129,14 @@ layout dp8 layout.dp=8
 layout pp2 layout.pp=2 layout.microbatches=4
 layout pp4-dp2 layout.pp=4 layout.dp=2 layout.zero=1 layout.microbatches=4
 layout tp2-dp4-zero3 layout.tp=2 layout.dp=4 layout.zero=3 layout.sp=true
+# Small buckets: many messages beside the backward; then each is waited for.
+layout dp2-buckets layout.dp=2 layout.bucket_mb=0.05
+layout dp4-every-gradient layout.dp=4 layout.bucket_mb=0
+layout tp2-dp2-buckets layout.tp=2 layout.dp=2 layout.bucket_mb=0.05
+layout pp2-dp2-buckets layout.pp=2 layout.dp=2 layout.bucket_mb=0.05 layout.microbatches=4
+layout dp2-zero3-ahead layout.dp=2 layout.zero=3 layout.prefetch=3
+layout dp2-waits layout.dp=2 layout.bucket_mb=0.05 run.overlap=false
+layout dp2-zero3-waits layout.dp=2 layout.zero=3 run.overlap=false
 train 60 one-uneven train.steps=20 model.vocab=301
 if train 120 tp2-uneven train.steps=20 model.vocab=301 layout.tp=2 "${nccl[@]}"; then
     close one-uneven tp2-uneven 1e-5
