@@ -93,21 +93,27 @@ static void test_every_cell(void **state)
     assert_int_equal(failed, 0);
 }
 
-/* One micro-batch takes one of two routes: nobody holds layers of the other. */
-static void test_one_route(void **state)
+/* One cell with a schedule, beside one rank. */
+static void check_by_itself(cell c, const char *schedule)
 {
-    (void)state;
     alone_runs *alone = calloc(1, sizeof *alone);
-    assert_non_null(alone);
-    cell c = {.is = {[CELL_DP] = 1, [CELL_TP] = 1, [CELL_MICRO] = 1, [CELL_PP] = 2}};
-    c.is[CELL_LAYERS] = 5;
-    while (strcmp(cell_schedules[c.is[CELL_SCHEDULE]], "gems") != 0)
-        c.is[CELL_SCHEDULE]++;
     cell_distance d;
+    assert_non_null(alone);
+    while (strcmp(cell_schedules[c.is[CELL_SCHEDULE]], schedule) != 0)
+        c.is[CELL_SCHEDULE]++;
     assert_true(cell_valid(&c));
     assert_true(check_cell(alone, &c, COVER_STEPS, &d));
     alone_fini(alone);
     free(alone);
+}
+
+/* One micro-batch takes one of two routes: nobody holds layers of the other. */
+static void test_one_route(void **state)
+{
+    (void)state;
+    cell c = {.is = {[CELL_DP] = 1, [CELL_TP] = 1, [CELL_MICRO] = 1, [CELL_PP] = 2}};
+    c.is[CELL_LAYERS] = 5;
+    check_by_itself(c, "gems");
 }
 
 /* In a V the first rank has the first chunk and the last one. Those of a short mlp are without
@@ -115,21 +121,13 @@ static void test_one_route(void **state)
 static void test_one_rank_has_all(void **state)
 {
     (void)state;
-    alone_runs *alone = calloc(1, sizeof *alone);
-    assert_non_null(alone);
     cell c = {.is = {[CELL_MODEL] = MODEL_MLP,
                      [CELL_DP] = 1,
                      [CELL_TP] = 1,
                      [CELL_MICRO] = 2,
                      [CELL_PP] = 2,
                      [CELL_LAYERS] = 2}};
-    while (strcmp(cell_schedules[c.is[CELL_SCHEDULE]], "zb-v") != 0)
-        c.is[CELL_SCHEDULE]++;
-    cell_distance d;
-    assert_true(cell_valid(&c));
-    assert_true(check_cell(alone, &c, COVER_STEPS, &d));
-    alone_fini(alone);
-    free(alone);
+    check_by_itself(c, "zb-v");
 }
 
 static void refused(const char *const *set, const char *const *words)
