@@ -6,6 +6,7 @@
 #include "base/clock.h"
 
 #include <arpa/inet.h>
+#include <netinet/tcp.h>
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -206,12 +207,49 @@ static void no_token_is_an_error(void **state)
     free(t);
 }
 
+/* All connections of this process that are open, and of them those whose packets nothing paces. */
+static void count_connections(int *num, int *num_reno)
+{
+    *num = *num_reno = 0;
+    for (int fd = 3; fd < 1024; fd++) {
+        char name[16] = "";
+        struct sockaddr_storage other;
+        socklen_t length = sizeof name - 1, other_length = sizeof other;
+        if (getsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, name, &length) != 0 ||
+            getpeername(fd, (struct sockaddr *)&other, &other_length) != 0)
+            continue;
+        ++*num;
+        *num_reno += strcmp(name, "reno") == 0;
+    }
+}
+
+static tr_status look_at_connections(tr_comm *comm, void *context, tr_error *err)
+{
+    TRI_TRY(tr_barrier(tr_comm_world(comm), err));
+    if (tr_comm_rank(comm) == 0)
+        count_connections(context, (int *)context + 1);
+    return tr_barrier(tr_comm_world(comm), err);
+}
+
+static void nothing_paces_within_a_machine(void **state)
+{
+    (void)state;
+    int counts[2];
+    tr_comm_options options = {.transport = "tcp"};
+    tr_error err = {0};
+    if (tr_comm_run_threads(2, &options, look_at_connections, counts, &err) != TR_OK)
+        fail_msg("%s", err.message);
+    assert_true(counts[0] >= 2); /* both ends are here */
+    assert_int_equal(counts[1], counts[0]);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(strangers_are_dropped),
         cmocka_unit_test(another_token_is_refused),
         cmocka_unit_test(no_token_is_an_error),
+        cmocka_unit_test(nothing_paces_within_a_machine),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -107,8 +107,7 @@ typedef struct options {
     int64_t num_ranks;
     tri_comm_case shape; /* what all rows have in common */
     bool json, predicts, turns;
-    tri_tuning tuning;   /* what auto chooses by */
-    tri_factors factors; /* of predictions; those of the tuning are for few algorithms and sizes */
+    tri_comm_tunings tunings;
     tri_comm_plot plot;
     tr_comm *comm; /* of ranks that somebody else started; NULL: each row starts its own */
 } options;
@@ -288,11 +287,9 @@ static void print_head(const options *o)
 }
 
 /* By the formula at the measured prices; 0 where there is none. `auto` is what it chose. */
-static double predict(const options *o, tri_tuning *tuning, const tri_comm_case *c,
+static double predict(const options *o, const tri_tuning *tuning, const tri_comm_case *c,
                       const tri_comm_timing *t)
 {
-    if (!c->tries_near)
-        tuning->factors = o->factors;
     const tri_algorithm *algorithm;
     tri_coll_shape shape = tri_shape_flat(c->num_ranks);
     double bytes = (double)c->bytes * (c->coll == TRI_COLL_ALL_TO_ALL ? c->num_ranks : 1);
@@ -306,15 +303,15 @@ static tr_status run_case(options *o, tri_comm_case *c, uint64_t bytes, int64_t 
                           tr_error *err)
 {
     tri_comm_timing timings[TRI_MOST_IN_TURN];
-    tri_tuning tuning = o->tuning;
+    tri_comm_tunings tunings = o->tunings;
     c->bytes = tri_comm_case_bytes(c->coll, c->num_ranks, bytes);
-    tr_status status = o->comm ? tri_comm_measure_on(o->comm, c, &tuning, timings, err)
-                               : tri_comm_measure(c, &tuning, timings, err);
+    tr_status status = o->comm ? tri_comm_measure_on(o->comm, c, &tunings, timings, err)
+                               : tri_comm_measure(c, &tunings, timings, err);
     if (status != TR_OK)
         return tri_fail_prefix(err, status, "%s, %s, %" PRIu64 " bytes", tri_coll_name(c->coll),
                                c->algorithms[0], c->bytes);
     for (int a = 0; a < c->num_algorithms; a++) {
-        double predicted = predict(o, &tuning, c, &timings[a]);
+        double predicted = predict(o, &tunings.prediction, c, &timings[a]);
         if (!o->comm || tr_comm_rank(o->comm) == 0)
             print_row(o, c, c->algorithms[a], &timings[a], predicted);
         tri_comm_point point = {c->coll,  c->algorithms[a],   c->num_ranks,
@@ -367,15 +364,14 @@ static bool lists_auto(const options *o)
  */
 static tri_comm_asked what_is_asked(const options *o, bool chooses)
 {
-    tri_comm_asked asked = {0};
+    tri_comm_asked asked = {.predictions = o->predicts};
+    for (int i = 0; i < o->num_sizes; i++)
+        asked.most_bytes =
+            (double)o->sizes[i] > asked.most_bytes ? (double)o->sizes[i] : asked.most_bytes;
     if (!o->predicts || o->shape.tries_near)
         return asked;
     for (int k = 0; k < o->num_colls; k++)
         asked.colls |= 1u << o->colls[k];
-    for (int i = 0; i < o->num_sizes; i++)
-        asked.most_bytes =
-            (double)o->sizes[i] > asked.most_bytes ? (double)o->sizes[i] : asked.most_bytes;
-    asked.most_bytes *= 4;
     for (int a = 0; a < o->algorithms.num; a++) {
         const tri_algorithm *algorithm;
         tri_coll_shape shape = tri_shape_flat(o->shape.num_ranks);
@@ -394,8 +390,8 @@ static tr_status run_rows(options *o, int64_t *num_wrong, tr_error *err)
     bool chooses = lists_auto(o) && !shares_memory(o->shape.transport);
     tri_comm_asked asked = what_is_asked(o, chooses);
     if (o->predicts || chooses)
-        TRI_TRY(o->comm ? tri_comm_measure_prices_on(o->comm, &asked, &o->tuning, &o->factors, err)
-                        : tri_comm_measure_prices(&o->shape, &asked, &o->tuning, &o->factors, err));
+        TRI_TRY(o->comm ? tri_comm_measure_prices_on(o->comm, &asked, &o->tunings, err)
+                        : tri_comm_measure_prices(&o->shape, &asked, &o->tunings, err));
     print_head(o);
     for (int k = 0; k < o->num_colls; k++)
         TRI_TRY(run_operation(o, o->colls[k], num_wrong, err));

@@ -38,27 +38,34 @@ typedef struct tri_comm_timing {
 
 /* bytes cut to what divides into blocks of fp32 for the ranks; at least one element each. */
 uint64_t tri_comm_case_bytes(tri_coll coll, int num_ranks, uint64_t bytes);
-/* Starts the ranks, measures, ends them. timings: one for each algorithm. The tuning is what `auto`
- * chooses by, where it was measured; with tries_near it gets factors of sizes around this one. */
-tr_status tri_comm_measure(const tri_comm_case *c, tri_tuning *tuning, tri_comm_timing *timings,
-                           tr_error *err);
+/* By what costs are told, where they were measured. */
+typedef struct tri_comm_tunings {
+    tri_tuning choice;     /* `auto` chooses by it, as training does */
+    tri_tuning prediction; /* measured for longer, with factors of all that is to be predicted */
+} tri_comm_tunings;
+
+/* Starts the ranks, measures, ends them. timings: one for each algorithm. With tries_near the
+ * prediction gets factors of sizes around this one. */
+tr_status tri_comm_measure(const tri_comm_case *c, tri_comm_tunings *tunings,
+                           tri_comm_timing *timings, tr_error *err);
 /* On ranks that are there; collective. The timings are rank 0's alone. */
-tr_status tri_comm_measure_on(tr_comm *comm, const tri_comm_case *c, tri_tuning *tuning,
+tr_status tri_comm_measure_on(tr_comm *comm, const tri_comm_case *c, tri_comm_tunings *tunings,
                               tri_comm_timing *timings, tr_error *err);
 
-/* What predictions are asked for: bits of operations and of algorithms (by number). */
+/* What predictions are asked for: bits of operations and of algorithms (by number) whose factors
+ * are to be found beforehand. */
 typedef struct tri_comm_asked {
+    bool predictions;
     unsigned colls, algorithms; /* 0: none */
     double most_bytes;
 } tri_comm_asked;
 
-/* What messages cost on this transport, measured on the ranks of a case: the tuning that `auto`
- * chooses by, as training measures it, and the factors of what is to be predicted. */
+/* What messages cost on this transport, measured on the ranks of a case. */
 tr_status tri_comm_measure_prices(const tri_comm_case *c, const tri_comm_asked *asked,
-                                  tri_tuning *tuning, tri_factors *factors, tr_error *err);
+                                  tri_comm_tunings *tunings, tr_error *err);
 /* On ranks that are there; collective. */
-tr_status tri_comm_measure_prices_on(tr_comm *comm, const tri_comm_asked *asked, tri_tuning *tuning,
-                                     tri_factors *factors, tr_error *err);
+tr_status tri_comm_measure_prices_on(tr_comm *comm, const tri_comm_asked *asked,
+                                     tri_comm_tunings *tunings, tr_error *err);
 
 /* What nccl-tests multiply the algorithm bandwidth with, to get what a link must carry. */
 double tri_comm_bus_factor(tri_coll coll, int num_ranks);

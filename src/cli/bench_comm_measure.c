@@ -31,15 +31,17 @@ enum { ROOT = 0, PERIOD = 61 };
 typedef struct shared {
     tri_comm_case c;
     tri_comm_timing timings[TRI_MOST_IN_TURN]; /* written by rank 0 */
-    tri_tuning tuning;
+    tri_comm_tunings tunings;
     tri_comm_asked asked;
-    tri_factors factors;
 } shared;
 
 /* Sizes around the one of a case, never itself: those of a grid of two for each power of two, in
  * whose middle it lies. */
 enum { NUM_NEAR = 2, MOST_SERIES = TRI_MOST_IN_TURN * (1 + NUM_NEAR) };
 static const double least_predicted = 64 << 10;
+/* For the prices of predictions: long enough to outlast what else begins when somebody types a
+ * command. */
+static const double price_seconds = 3;
 
 /* One rank's part. */
 typedef struct bench_rank {
@@ -345,12 +347,12 @@ static tr_status run_rank(tr_comm *comm, void *context, tr_error *err)
 {
     shared *s = context;
     tri_comm_timing timings[TRI_MOST_IN_TURN] = {0};
-    tri_tuning beside = s->tuning;
+    tri_tuning beside = s->tunings.prediction;
     bench_rank b = {.c = &s->c, .group = tr_comm_world(comm), .rank = tr_comm_rank(comm)};
     b.call = (tr_collective){
         .operation = operations[s->c.coll], .reduction = TR_SUM, .dtype = TR_F32, .root = ROOT};
-    if (s->tuning.measured)
-        tri_comm_set_tuning(comm, &s->tuning);
+    if (s->tunings.choice.measured)
+        tri_comm_set_tuning(comm, &s->tunings.choice);
     if (s->c.bound)
         bind_rank(&s->c, b.rank);
     bool predicts = b.c->tries_near && beside.work.num_points > 0;
@@ -370,7 +372,7 @@ static tr_status run_rank(tr_comm *comm, void *context, tr_error *err)
         b.call.recv = b.recv;
         status = time_calls(&b, predicts ? &beside : NULL, err);
         if (predicts && b.rank == 0)
-            s->tuning = beside;
+            s->tunings.prediction = beside;
     }
     release(&b, comm, b.send);
     release(&b, comm, b.recv);
@@ -379,42 +381,40 @@ static tr_status run_rank(tr_comm *comm, void *context, tr_error *err)
     return status;
 }
 
-tr_status tri_comm_measure_on(tr_comm *comm, const tri_comm_case *c, tri_tuning *tuning,
+tr_status tri_comm_measure_on(tr_comm *comm, const tri_comm_case *c, tri_comm_tunings *tunings,
                               tri_comm_timing *timings, tr_error *err)
 {
-    shared s = {.c = *c, .tuning = *tuning};
+    shared s = {.c = *c, .tunings = *tunings};
     tr_status status = run_rank(comm, &s, err);
-    *tuning = s.tuning;
+    *tunings = s.tunings;
     memcpy(timings, s.timings, (size_t)c->num_algorithms * sizeof *timings);
     return status;
 }
 
-tr_status tri_comm_measure_prices_on(tr_comm *comm, const tri_comm_asked *asked, tri_tuning *tuning,
-                                     tri_factors *factors, tr_error *err)
+tr_status tri_comm_measure_prices_on(tr_comm *comm, const tri_comm_asked *asked,
+                                     tri_comm_tunings *tunings, tr_error *err)
 {
-    *factors = (tri_factors){0};
-    TRI_TRY(tri_tuning_measure(comm, tuning, err));
-    tri_tuning full = *tuning;
-    if (asked->algorithms == 0 || tuning->work.num_points == 0)
+    tri_tuning *prediction = &tunings->prediction;
+    TRI_TRY(tri_tuning_measure(comm, asked->most_bytes, &tunings->choice, err));
+    *prediction = tunings->choice;
+    if (!asked->predictions)
         return TR_OK;
-    TRI_TRY(tri_factors_measure(comm, asked->colls, asked->algorithms, asked->most_bytes, false,
-                                &full, err));
-    *factors = full.factors;
-    return TR_OK;
+    TRI_TRY(tri_tuning_reprice(comm, price_seconds, prediction, err));
+    if (asked->algorithms == 0 || prediction->work.num_points == 0)
+        return TR_OK;
+    return tri_factors_measure(comm, asked->colls, asked->algorithms, asked->most_bytes, false,
+                               prediction, err);
 }
 
 static tr_status price_rank(tr_comm *comm, void *context, tr_error *err)
 {
     shared *s = context;
-    tri_tuning tuning;
-    tri_factors factors;
+    tri_comm_tunings tunings;
     if (s->c.bound)
         bind_rank(&s->c, tr_comm_rank(comm));
-    TRI_TRY(tri_comm_measure_prices_on(comm, &s->asked, &tuning, &factors, err));
-    if (tr_comm_rank(comm) == 0) {
-        s->tuning = tuning;
-        s->factors = factors;
-    }
+    TRI_TRY(tri_comm_measure_prices_on(comm, &s->asked, &tunings, err));
+    if (tr_comm_rank(comm) == 0)
+        s->tunings = tunings;
     return TR_OK;
 }
 
@@ -435,22 +435,21 @@ static tr_status run_world(shared *result, tr_rank_fn fn, tr_error *err)
     return status;
 }
 
-tr_status tri_comm_measure(const tri_comm_case *c, tri_tuning *tuning, tri_comm_timing *timings,
-                           tr_error *err)
+tr_status tri_comm_measure(const tri_comm_case *c, tri_comm_tunings *tunings,
+                           tri_comm_timing *timings, tr_error *err)
 {
-    shared s = {.c = *c, .tuning = *tuning};
+    shared s = {.c = *c, .tunings = *tunings};
     tr_status status = run_world(&s, run_rank, err);
-    *tuning = s.tuning;
+    *tunings = s.tunings;
     memcpy(timings, s.timings, (size_t)c->num_algorithms * sizeof *timings);
     return status;
 }
 
 tr_status tri_comm_measure_prices(const tri_comm_case *c, const tri_comm_asked *asked,
-                                  tri_tuning *tuning, tri_factors *factors, tr_error *err)
+                                  tri_comm_tunings *tunings, tr_error *err)
 {
     shared s = {.c = *c, .asked = *asked};
     tr_status status = run_world(&s, price_rank, err);
-    *tuning = s.tuning;
-    *factors = s.factors;
+    *tunings = s.tunings;
     return status;
 }

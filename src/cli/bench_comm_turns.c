@@ -15,11 +15,11 @@
 #include "base/clock.h"
 #include "base/error.h"
 
-enum { MOST_CALLS = 2000, FEWEST = 3, FEW = 9, ALONE = 41, WARM_CALLS = 3 };
+enum { MOST_CALLS = 2000, FEWEST = 5, FEW = 9, ALONE = 41, WARM_CALLS = 3 };
 
 static const double sample_seconds = 0.002, alone_seconds = 0.4;
 /* Of all series together: what is enough, and what must do for FEW turns. */
-static const double enough_seconds = 4, most_seconds = 12;
+static const double enough_seconds = 4, most_seconds = 25;
 /* How well a time should be known. */
 static const double narrow = 0.02;
 /* Where a call takes this long, its vectors are far larger than the caches, and what the one before

@@ -11,6 +11,9 @@
 static const unsigned raced_colls = 1u << TRI_COLL_ALL_REDUCE | 1u << TRI_COLL_ALL_GATHER |
                                     1u << TRI_COLL_REDUCE_SCATTER | 1u << TRI_COLL_ALL_TO_ALL;
 
+/* For the prices of work when a run starts, which should not begin much later because of them. */
+static const double start_seconds = 0.6;
+
 enum { NUM_SMALL = 31, NUM_LARGE = 7, LARGE_FLOATS = 1 << 18, MOST_WORKERS = 64 };
 
 void tri_comm_read_tuning(const tri_comm *comm, tri_tuning *tuning)
@@ -132,7 +135,7 @@ static tr_status tell(tri_comm *comm, tri_tuning *tuning, tr_error *err)
     return tr_collective_run(comm->world, &call, err);
 }
 
-tr_status tri_tuning_measure(tri_comm *comm, tri_tuning *tuning, tr_error *err)
+tr_status tri_tuning_measure(tri_comm *comm, double most_bytes, tri_tuning *tuning, tr_error *err)
 {
     void *send = NULL, *recv = NULL;
     int near = partner(comm, true), far = partner(comm, false);
@@ -150,7 +153,7 @@ tr_status tri_tuning_measure(tri_comm *comm, tri_tuning *tuning, tr_error *err)
     if (status == TR_OK && shares)
         status = measure_with(comm, near, "direct", send, recv, &tuning->shared, err);
     if (status == TR_OK && tuning->num_machines == 1 && comm->boot.size <= MOST_WORKERS)
-        status = tri_work_measure(comm, &tuning->work, err);
+        status = tri_work_measure(comm, start_seconds, &tuning->work, err);
     if (status == TR_OK) {
         double gamma = measure_combine(recv, send);
         if (near < 0)
@@ -164,25 +167,57 @@ tr_status tri_tuning_measure(tri_comm *comm, tri_tuning *tuning, tr_error *err)
         status = tell(comm, tuning, err);
     }
     if (status == TR_OK && tuning->work.num_points > 0 && !shares)
-        status = tri_factors_measure(comm, raced_colls, ~0u, 1e9, true, tuning, err);
+        status = tri_factors_measure(comm, raced_colls, ~0u, most_bytes, true, tuning, err);
     tr_comm_free(comm, send);
     tr_comm_free(comm, recv);
     return status;
 }
 
-tr_status tri_comm_tune(tri_comm *comm, const char *path, tr_error *err)
+tr_status tri_tuning_reprice(tri_comm *comm, double seconds, tri_tuning *tuning, tr_error *err)
+{
+    tuning->factors = (tri_factors){0};
+    if (tuning->work.num_points == 0)
+        return TR_OK;
+    TRI_TRY(tri_work_measure(comm, seconds, &tuning->work, err));
+    return tell(comm, tuning, err);
+}
+
+/* The largest call of any rank. */
+static tr_status agree_on_most(tri_comm *comm, double *most_bytes, tr_error *err)
+{
+    float own = (float)*most_bytes, most = 0;
+    tr_collective call = {.operation = TR_ALL_REDUCE,
+                          .reduction = TR_MAX,
+                          .dtype = TR_F32,
+                          .send = &own,
+                          .recv = &most,
+                          .count = 1,
+                          .algorithm = "tree"};
+    TRI_TRY(tr_collective_run(comm->world, &call, err));
+    *most_bytes = (double)most;
+    return TR_OK;
+}
+
+/* What was measured for smaller calls does not tell of larger ones. */
+static bool covers(const tri_tuning *tuning, double most_bytes)
+{
+    return tuning->factors.num_points == 0 || tuning->factors.most_bytes >= most_bytes;
+}
+
+tr_status tri_comm_tune(tri_comm *comm, const char *path, double most_bytes, tr_error *err)
 {
     tri_tuning tuning;
     tri_comm_read_tuning(comm, &tuning);
     if (comm->transport->io == NULL || comm->boot.size < 2)
         return TR_OK;
     bool found = false;
+    TRI_TRY(agree_on_most(comm, &most_bytes, err));
     if (comm->boot.rank == 0 && path != NULL)
         TRI_TRY(tri_tuning_load(path, &tuning, &found, err));
-    tuning.measured = found;
+    tuning.measured = found && covers(&tuning, most_bytes);
     TRI_TRY(tell(comm, &tuning, err));
     if (!tuning.measured) {
-        TRI_TRY(tri_tuning_measure(comm, &tuning, err));
+        TRI_TRY(tri_tuning_measure(comm, most_bytes, &tuning, err));
         if (comm->boot.rank == 0 && path != NULL)
             TRI_TRY(tri_tuning_save(path, &tuning, err));
     }

@@ -8,14 +8,15 @@
 #include <string.h>
 
 static const double usual[TRI_FACTOR_POINTS] = {1 << 10,   8 << 10, 32 << 10, 128 << 10,
-                                                512 << 10, 2 << 20, 8 << 20,  32 << 20};
+                                                512 << 10, 2 << 20, 16 << 20, 64 << 20};
 
 /* Of a race: a run should not begin much later because of it. */
-static const double slow_bytes = 512 << 10, race_seconds = 1.2, race_on_seconds = 2.4;
+static const double slow_bytes = 512 << 10, slowest_bytes = 16 << 20;
+static const double race_seconds = 1.2, race_on_seconds = 3.2;
 /* How many times as long as the best it takes one not to be tried, and not to be tried again. */
 static const double too_long = 2, far_behind = 1.5;
 
-enum { MOST_CALLS = 400, RACE_POINTS = 6, NUM_SAMPLES = 5, RACE_SAMPLES = 3 };
+enum { MOST_CALLS = 400, RACE_POINTS = 7, NUM_SAMPLES = 5, RACE_SAMPLES = 3 };
 
 static bool is_tried(const tri_factors *f, tri_coll coll, int number)
 {
@@ -61,14 +62,14 @@ static tr_status take_sample(tr_group *group, const tr_collective *call, int cal
 }
 
 /* How many calls make a sample; all ranks see the same time, so they agree. Also sets up buffers.
- */
+ * *second is the time of the second call, the first that is as later ones. */
 static tr_status count_calls(tr_group *group, const tr_collective *call, double sample_seconds,
-                             int *calls, tr_error *err)
+                             int *calls, double *second, tr_error *err)
 {
-    double first, guess;
+    double first;
     TRI_TRY(take_sample(group, call, 1, &first, err));
-    TRI_TRY(take_sample(group, call, 1, &guess, err));
-    guess = first < guess ? first : guess;
+    TRI_TRY(take_sample(group, call, 1, second, err));
+    double guess = first < *second ? first : *second;
     double some = sample_seconds / (guess > 1e-8 ? guess : 1e-8);
     *calls = some < 1 ? 1 : some > MOST_CALLS ? MOST_CALLS : (int)some;
     return TR_OK;
@@ -92,12 +93,14 @@ tr_status tri_trial_run(tri_comm *comm, tri_trial *trial, void *send, void *recv
         for (int a = 0; a < TRI_FACTOR_ALGORITHMS; a++) {
             if (!trial->tries[a])
                 continue;
+            double *seconds = &trial->seconds[a][trial->num];
             call.algorithm = tri_algorithm_at((size_t)a)->name;
             if (i == 0)
-                TRI_TRY(count_calls(comm->world, &call, sample_seconds, &calls[a], err));
-            else /* what the one before left in the caches is not ours */
+                TRI_TRY(count_calls(comm->world, &call, sample_seconds, &calls[a], seconds, err));
+            else if (trial->bytes < slowest_bytes) /* what another left in the caches is not ours */
                 TRI_TRY(tr_collective_run(comm->world, &call, err));
-            TRI_TRY(take_sample(comm->world, &call, calls[a], &trial->seconds[a][trial->num], err));
+            if (i > 0 || calls[a] > 1)
+                TRI_TRY(take_sample(comm->world, &call, calls[a], seconds, err));
         }
     return TR_OK;
 }
@@ -210,7 +213,8 @@ static int keep_near(tri_trial *trial)
     return num;
 }
 
-/* Between those that are near each other more samples decide, for as long as there is time. */
+/* Between those that are near each other more samples decide, for as long as there is time; not at
+ * the last size, of which it does not allow many. */
 static tr_status race_on(tri_comm *comm, double begin, int num, void *send, void *recv,
                          tri_trial (*trials)[TRI_NUM_COLLS], tri_tuning *tuning, tr_error *err)
 {
@@ -219,7 +223,7 @@ static tr_status race_on(tri_comm *comm, double begin, int num, void *send, void
         for (int k = 0; k < num; k++)
             for (int coll = 0; coll < TRI_NUM_COLLS; coll++) {
                 tri_trial *trial = &trials[k][coll];
-                if (trial->num == 0 || keep_near(trial) < 2)
+                if (trial->num == 0 || trial->bytes >= slowest_bytes || keep_near(trial) < 2)
                     continue;
                 TRI_TRY(is_late(comm, begin, race_on_seconds, &late, err));
                 if (late)
@@ -234,13 +238,13 @@ tr_status tri_factors_measure(tri_comm *comm, unsigned colls, unsigned algorithm
                               double most_bytes, bool race, tri_tuning *tuning, tr_error *err)
 {
     int num = race ? RACE_POINTS : TRI_FACTOR_POINTS;
-    while (num > 1 && usual[num - 1] > most_bytes)
+    while (num > 1 && usual[num - 2] >= most_bytes)
         num--;
     void *send = NULL, *recv = NULL;
     size_t room = (size_t)usual[num - 1] + 4096;
     bool late = false;
     double begin = tri_now_s();
-    tuning->factors = (tri_factors){0};
+    tuning->factors = (tri_factors){.most_bytes = most_bytes};
     tri_trial(*trials)[TRI_NUM_COLLS] = calloc((size_t)num, sizeof *trials);
     tr_status status =
         trials ? tr_comm_alloc(comm, room, &send, err)

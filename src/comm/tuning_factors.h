@@ -15,6 +15,7 @@ enum { TRI_FACTOR_POINTS = 8, TRI_FACTOR_ALGORITHMS = 16, TRI_MOST_TRIALS = 16 }
 
 typedef struct tri_factors {
     int num_points;                  /* 0: nothing was tried */
+    double most_bytes;               /* for calls up to which it was tried */
     double bytes[TRI_FACTOR_POINTS]; /* of a rank's whole vector, ascending */
     /* By operation and the algorithm's number in the table; 0: not tried. */
     double of[TRI_NUM_COLLS][TRI_FACTOR_ALGORITHMS][TRI_FACTOR_POINTS];
@@ -42,11 +43,12 @@ tr_status tri_trial_run(tri_comm *comm, tri_trial *trial, void *send, void *recv
 /* Makes factors of it, at point k of tuning->factors, by the prices of the tuning. */
 void tri_trial_use(const tri_trial *trial, int k, struct tri_tuning *tuning);
 
-/* Tries at the usual sizes up to most_bytes: the operations in colls (a bit each), the algorithms
- * in `algorithms` (a bit each, by number). A race leaves out, at each size, those that the formula
- * with the factor of the size before makes twice as long as the best, ends when it has taken too
- * long, and otherwise goes on for a while with those that are near the best. The tuning must be the
- * same on all ranks, and is so afterwards. Collective. */
+/* Tries at the usual sizes up to the first that is not below most_bytes: the operations in colls (a
+ * bit each), the algorithms in `algorithms` (a bit each, by number). A race leaves out, at each
+ * size, those that the formula with the factor of the size before makes twice as long as the best,
+ * ends when it has taken too long, and otherwise goes on for a while with those that are near the
+ * best; its last size, far beyond the caches, stands for all above. The tuning must be the same on
+ * all ranks, and is so afterwards. Collective. */
 tr_status tri_factors_measure(tri_comm *comm, unsigned colls, unsigned algorithms,
                               double most_bytes, bool race, struct tri_tuning *tuning,
                               tr_error *err);

@@ -2,6 +2,7 @@
  * and of machines. */
 #include "comm/tuning.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "base/tuning_json.h"
@@ -91,7 +92,8 @@ static bool read_tried(const json_t *tried, int coll, tri_factors *f)
     return good;
 }
 
-/* A file from before has none: then formulas are taken as they are. */
+/* A file from before has none: then formulas are taken as they are. One that does not say for which
+ * sizes serves for all. */
 static bool read_factors(const json_t *entry, tri_factors *f)
 {
     const json_t *object = json_object_get(entry, "factors");
@@ -104,6 +106,8 @@ static bool read_factors(const json_t *entry, tri_factors *f)
                 read_numbers(bytes, f->num_points, 1, f->bytes);
     for (int k = 1; good && k < f->num_points; k++)
         good = f->bytes[k] > f->bytes[k - 1];
+    const json_t *most = json_object_get(object, "up_to_bytes");
+    f->most_bytes = most ? json_number_value(most) : INFINITY;
     for (int c = 0; good && c < TRI_NUM_COLLS; c++)
         good = read_tried(json_object_get(object, tri_coll_name((tri_coll)c)), c, f);
     return good;
@@ -133,7 +137,8 @@ static json_t *work_json(const tri_work_prices *w)
 
 static json_t *factors_json(const tri_factors *f)
 {
-    json_t *object = json_pack("{s:o}", "bytes", numbers_json(f->bytes, f->num_points));
+    json_t *object = json_pack("{s:f, s:o}", "up_to_bytes", f->most_bytes, "bytes",
+                               numbers_json(f->bytes, f->num_points));
     for (int c = 0; c < TRI_NUM_COLLS; c++) {
         json_t *tried = json_object();
         for (int a = 0; a < TRI_FACTOR_ALGORITHMS && tri_algorithm_at((size_t)a) != NULL; a++)

@@ -10,8 +10,9 @@
  *   direct reduce_scatter               TRI_WORK_TERM
  *
  * All ranks take part with as many at a time as later, so that cores, caches and the memory are
- * shared as they will be. Times are medians of means over some calls, of the ranks' the longest;
- * all are taken twice, and the less counts. */
+ * shared as they will be. Times are means over some calls, of the ranks' the longest, and of a few
+ * such samples the quickest quarter, lest a moment in which somebody else had a core shape the
+ * curve; all are taken again while there is time, and the least counts. */
 #include "collective/work.h"
 #include "comm/comm_internal.h"
 #include "comm/tuning.h"
@@ -20,8 +21,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A run should not begin much later because of this. */
-static const double settle_seconds = 0.02, tuning_seconds = 0.3;
+static const double settle_seconds = 0.02;
 
 #define PIECE_BYTES ((size_t)1 << 20)
 
@@ -40,7 +40,7 @@ typedef struct probe {
     size_t room; /* bytes of each */
     int hands;   /* ranks that work at a time */
     double empty_round, pair_call, pair_round, sample_seconds;
-    double begin;
+    double begin, seconds; /* when it began, and how long it may take */
     tri_work_prices *prices;
     work_times *times; /* of an earlier pass as far as they go, of this one so far */
     int at;
@@ -97,7 +97,7 @@ static tr_status time_task(probe *p, const task *t, double *seconds, tr_error *e
     for (int i = 0; i < num; i++)
         TRI_TRY(take_sample(p, t, num_calls, &samples[i], err));
     qsort(samples, (size_t)num, sizeof *samples, ascending);
-    *seconds = samples[num / 2];
+    *seconds = samples[num / 4];
     work_times *all = p->times;
     int i = p->at++;
     if (i < all->num && all->seconds[i] < *seconds)
@@ -272,20 +272,21 @@ static tr_status measure_direct(probe *p, int k, tr_error *err)
     return TR_OK;
 }
 
-/* The same answer on all ranks. On a busy machine large footprints are left out: their prices are
- * then those of the largest that was measured. */
-static tr_status is_late(probe *p, bool *late, tr_error *err)
+/* Since the beginning; the same on all ranks. */
+static tr_status time_spent(probe *p, double *seconds, tr_error *err)
 {
     float own = (float)(tri_now_s() - p->begin), most = 0;
     TRI_TRY(tr_all_reduce(p->world, &own, &most, 1, TR_F32, TR_MAX, err));
-    *late = (double)most > tuning_seconds;
+    *seconds = (double)most;
     return TR_OK;
 }
 
+/* On a busy machine the first pass leaves large footprints out: their prices are then those of the
+ * largest that was measured. */
 static tr_status measure_all(probe *p, tr_error *err)
 {
     tri_work_prices *w = p->prices;
-    bool late = false;
+    double spent = 0;
     w->sender = 0;
     TRI_TRY(measure_latencies(p, err));
     for (int k = 0; k < w->num_points; k++) {
@@ -293,8 +294,8 @@ static tr_status measure_all(probe *p, tr_error *err)
         TRI_TRY(measure_alone(p, k, err));
         if (p->comm->transport->io == NULL)
             TRI_TRY(measure_direct(p, k, err));
-        TRI_TRY(is_late(p, &late, err));
-        if (late)
+        TRI_TRY(time_spent(p, &spent, err));
+        if (p->times->num == 0 && spent > p->seconds / 2)
             w->num_points = k + 1;
     }
     w->sender /= w->num_points;
@@ -325,13 +326,27 @@ static tr_status measure_pass(probe *p, tr_error *err)
     return TR_OK;
 }
 
-tr_status tri_work_measure(tri_comm *comm, tri_work_prices *prices, tr_error *err)
+/* As often as there is time for another like the first, and at least once. */
+static tr_status measure_passes(probe *p, tr_error *err)
+{
+    double first = 0, spent = 0;
+    p->begin = tri_now_s();
+    while (spent + first <= p->seconds) {
+        TRI_TRY(measure_pass(p, err));
+        TRI_TRY(time_spent(p, &spent, err));
+        first = first > 0 ? first : spent;
+    }
+    return TR_OK;
+}
+
+tr_status tri_work_measure(tri_comm *comm, double seconds, tri_work_prices *prices, tr_error *err)
 {
     static const double footprints[TRI_WORK_POINTS] = {256 << 10, 1 << 20, 4 << 20, 16 << 20,
                                                        64 << 20};
     int n = comm->boot.size, two[2] = {0, 1}, num = TRI_WORK_POINTS;
     work_times times = {0};
-    probe p = {.comm = comm, .world = comm->world, .prices = prices, .times = &times};
+    probe p = {
+        .comm = comm, .world = comm->world, .prices = prices, .times = &times, .seconds = seconds};
     *prices = (tri_work_prices){.num_points = num,
                                 .num_cores = comm->num_cores > 0 ? comm->num_cores : 1};
     memcpy(prices->footprint, footprints, sizeof footprints);
@@ -350,13 +365,7 @@ tr_status tri_work_measure(tri_comm *comm, tri_work_prices *prices, tr_error *er
     if (status == TR_OK) {
         memset(send, 0, p.room);
         memset(recv, 0, p.room);
-        bool late = false;
-        p.begin = tri_now_s();
-        status = measure_pass(&p, err);
-        if (status == TR_OK)
-            status = is_late(&p, &late, err);
-        if (status == TR_OK && !late)
-            status = measure_pass(&p, err);
+        status = measure_passes(&p, err);
     }
     if (p.pair != NULL)
         tr_group_destroy(p.pair);

@@ -244,6 +244,40 @@ static tr_status check_algorithm(const tri_ranks *ranks, tr_error *err)
     return TR_OK;
 }
 
+static uint64_t operand_bytes(const tri_program *program, const tri_operand *operand)
+{
+    return operand->value == TRI_NONE ? 0 : tri_value_bytes(&program->values[operand->value]);
+}
+
+/* Of a program. */
+static uint64_t largest_call(const tri_program *program)
+{
+    uint64_t largest = 0, bytes = 0;
+    for (size_t i = 0; i < program->num_instrs; i++) {
+        const tri_instr *instr = &program->instrs[i];
+        if (!tri_op_get(instr->op)->communicates || instr->op == TRI_OP_SEND ||
+            instr->op == TRI_OP_RECV)
+            continue;
+        uint64_t in = instr->num_in > 0 ? operand_bytes(program, &instr->in[0]) : 0;
+        uint64_t out = instr->num_out > 0 ? operand_bytes(program, &instr->out[0]) : 0;
+        bytes = (instr->span > 0 ? 0 : bytes) + (in > out ? in : out); /* 0: rides along */
+        largest = bytes > largest ? bytes : largest;
+    }
+    return largest;
+}
+
+/* Bytes of the largest collective call that this rank will make. */
+static double largest_of_all(const tri_session *session)
+{
+    uint64_t largest = 0;
+    for (int p = 0; p < TRI_NUM_PROGRAMS; p++)
+        if (tri_session_has(session, p)) {
+            uint64_t bytes = largest_call(&session->programs[p]);
+            largest = bytes > largest ? bytes : largest;
+        }
+    return (double)largest;
+}
+
 /* Of the numbers that the host exchanges, and of all messages without NCCL. */
 static const char *host_transport(const tri_bootstrap *bootstrap, const char *wanted)
 {
@@ -276,7 +310,7 @@ tr_status tri_ranks_join(tri_ranks *ranks, const tri_bootstrap *bootstrap,
         return tri_ranks_use_nccl(ranks, bootstrap, &api, session, err);
     }
     if (strcmp(config->algorithm, "auto") == 0)
-        TRI_TRY(tri_comm_tune(ranks->comm, config->tuning, err));
+        TRI_TRY(tri_comm_tune(ranks->comm, config->tuning, largest_of_all(session), err));
     TRI_TRY(connect(ranks, session, err));
     return check_algorithm(ranks, err);
 }
