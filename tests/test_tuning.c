@@ -33,6 +33,7 @@ static const tri_tuning example = {
              .all = {{1e-10, 2e-10}, {3e-10, 1.0 / 3e9}},
              .alone = {{1e-11, 2e-11}}},
     .factors = {.num_points = 3,
+                .most_bytes = 3e6,
                 .bytes = {1024, 1e5, 1e6},
                 .of[TRI_COLL_ALL_REDUCE] = {[1] = {1, 2, 1.0 / 3}, [3] = {7, 7, 7}},
                 .of[TRI_COLL_ALL_TO_ALL][1] = {4, 5, 6}}};
@@ -102,7 +103,8 @@ static void broken_files_are_refused(void **state)
         "\"near\": " PRICES ", \"far\": " PRICES ", \"shared\": " PRICES
         ", \"work\": {\"cores\": 2, \"footprint_bytes\": [2, 1]}}]}",
         FACTORS "{\"bytes\": [2, 1]}}]}",
-        FACTORS "{\"bytes\": [1, 2, 3, 4, 5, 6, 7, 8, 9]}}]}",
+        FACTORS "{\"bytes\": [1, 2, 3, 4, 5, 6, 7, 8, 9, 10]}}]}",
+        FACTORS "{\"bytes\": [1, 2], \"up_to_bytes\": \"all\"}}]}",
         FACTORS "{\"bytes\": [1, 2], \"all_reduce\": {\"ring\": [1]}}}]}",
         FACTORS "{\"bytes\": [1, 2], \"all_reduce\": {\"ring\": [1, -1]}}}]}",
         FACTORS "{\"bytes\": [1, 2], \"all_reduce\": {\"wheel\": [1, 1]}}}]}"};

@@ -9,13 +9,15 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-/* Awake as long as a wake-up costs, where there is a core for each rank; otherwise a few turns for
- * the others. The first part keeps the core; the rest offers it between looks: ranks may have been
- * put on one core although there is one for each, and would stay there if the one that waits kept
- * the other from running, and slept when it is done. */
+/* Awake as long as a wake-up costs, where there is a core for each rank; otherwise that many turns
+ * for the others: with fewer (8), who sleeps makes the others wait until they sleep, too, and a
+ * ring of four ranks on two cores takes twice as long, or not, as it happens. The first part keeps
+ * the core; the rest offers it between looks: ranks may have been put on one core although there is
+ * one for each, and would stay there if the one that waits kept the other from running, and slept
+ * when it is done. */
 #define SPIN_NS    5000
 #define AWAKE_NS   100000
-#define NUM_YIELDS 8
+#define NUM_YIELDS 32
 #define SLICE_MS   50
 #define NAP_US     100 /* where there is nothing to poll on */
 

@@ -7,16 +7,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const double usual[TRI_FACTOR_POINTS] = {1 << 10,   8 << 10, 32 << 10, 128 << 10,
-                                                512 << 10, 2 << 20, 16 << 20, 64 << 20};
+static const double usual[TRI_FACTOR_POINTS] = {1 << 10, 8 << 10, 32 << 10, 128 << 10, 512 << 10,
+                                                2 << 20, 4 << 20, 16 << 20, 64 << 20};
 
 /* Of a race: a run should not begin much later because of it. */
-static const double slow_bytes = 512 << 10, slowest_bytes = 16 << 20;
-static const double race_seconds = 1.2, race_on_seconds = 3.2;
+static const double slowest_bytes = 16 << 20, race_seconds = 1.8, race_on_seconds = 5;
 /* How many times as long as the best it takes one not to be tried, and not to be tried again. */
 static const double too_long = 2, far_behind = 1.5;
 
-enum { MOST_CALLS = 400, RACE_POINTS = 7, NUM_SAMPLES = 5, RACE_SAMPLES = 3 };
+enum { MOST_CALLS = 400, RACE_POINTS = 8, NUM_SAMPLES = 5, RACE_SAMPLES = 3 };
 
 static bool is_tried(const tri_factors *f, tri_coll coll, int number)
 {
@@ -135,12 +134,14 @@ void tri_trial_use(const tri_trial *trial, int k, tri_tuning *tuning)
 
 /* ---- all of them ---- */
 
-/* Those that have the operation; in a race without those that are far behind. */
+/* Those that have the operation; in a race without those that are far behind, both by their factor
+ * so far and by the formula alone: who loses among small calls may win among large ones. */
 static void enter(const tri_tuning *tuning, unsigned algorithms, bool race, bool shares,
                   tri_trial *trial)
 {
     tri_coll_shape shape = tri_shape_flat(tuning->num_ranks);
-    double bytes = formula_bytes(trial, shape.size), times[TRI_FACTOR_ALGORITHMS] = {0}, least = 0;
+    double bytes = formula_bytes(trial, shape.size), least = INFINITY, least_plain = INFINITY;
+    double times[TRI_FACTOR_ALGORITHMS] = {0}, plain[TRI_FACTOR_ALGORITHMS] = {0};
     for (int a = 0; a < TRI_FACTOR_ALGORITHMS && tri_algorithm_at((size_t)a) != NULL; a++) {
         const tri_algorithm *algorithm = tri_algorithm_at((size_t)a);
         trial->tries[a] = (algorithms >> a & 1) && (shares || !algorithm->needs_shared_memory) &&
@@ -148,10 +149,12 @@ static void enter(const tri_tuning *tuning, unsigned algorithms, bool race, bool
         if (!trial->tries[a])
             continue;
         times[a] = tri_tuning_time(tuning, algorithm, trial->coll, &shape, bytes);
-        least = least == 0 || times[a] < least ? times[a] : least;
+        plain[a] = tri_tuning_formula(tuning, algorithm, trial->coll, &shape, bytes);
+        least = fmin(least, times[a]);
+        least_plain = fmin(least_plain, plain[a]);
     }
     for (int a = 0; race && tuning->factors.num_points > 0 && a < TRI_FACTOR_ALGORITHMS; a++)
-        trial->tries[a] &= times[a] <= too_long * least;
+        trial->tries[a] &= times[a] <= too_long * least || plain[a] <= far_behind * least_plain;
 }
 
 /* What was left out gets the factor of the size before; and where those that ran became worse, for
@@ -177,6 +180,13 @@ static tr_status is_late(tri_comm *comm, double begin, double seconds, bool *lat
     return TR_OK;
 }
 
+/* Of a race. Where ranks outnumber cores, turns of the scheduler take their time: short samples
+ * tell what a call takes after a barrier, not among others. */
+static double race_sample(const tri_comm *comm)
+{
+    return comm->boot.size > comm->num_cores ? 1.5e-3 : 5e-4;
+}
+
 /* trials: one for each operation. */
 static tr_status try_point(tri_comm *comm, unsigned colls, unsigned algorithms, bool race, int k,
                            void *send, void *recv, tri_trial *trials, tri_tuning *tuning,
@@ -189,8 +199,8 @@ static tr_status try_point(tri_comm *comm, unsigned colls, unsigned algorithms, 
             continue;
         *trial = (tri_trial){.coll = (tri_coll)coll, .bytes = usual[k]};
         enter(tuning, algorithms, race, shares, trial);
-        int samples = race && usual[k] >= slow_bytes ? RACE_SAMPLES : NUM_SAMPLES;
-        TRI_TRY(tri_trial_run(comm, trial, send, recv, samples, race ? 5e-4 : 4e-3, err));
+        TRI_TRY(tri_trial_run(comm, trial, send, recv, race ? RACE_SAMPLES : NUM_SAMPLES,
+                              race ? race_sample(comm) : 4e-3, err));
         tri_trial_use(trial, k, tuning);
         carry_on(trial->coll, k, &tuning->factors);
     }
@@ -219,7 +229,7 @@ static tr_status race_on(tri_comm *comm, double begin, int num, void *send, void
                          tri_trial (*trials)[TRI_NUM_COLLS], tri_tuning *tuning, tr_error *err)
 {
     bool late = false;
-    for (int num_taken = NUM_SAMPLES; num_taken < TRI_MOST_TRIALS; num_taken += RACE_SAMPLES)
+    for (int num_taken = RACE_SAMPLES; num_taken < TRI_MOST_TRIALS; num_taken += RACE_SAMPLES)
         for (int k = 0; k < num; k++)
             for (int coll = 0; coll < TRI_NUM_COLLS; coll++) {
                 tri_trial *trial = &trials[k][coll];
@@ -228,7 +238,8 @@ static tr_status race_on(tri_comm *comm, double begin, int num, void *send, void
                 TRI_TRY(is_late(comm, begin, race_on_seconds, &late, err));
                 if (late)
                     return TR_OK;
-                TRI_TRY(tri_trial_run(comm, trial, send, recv, RACE_SAMPLES, 5e-4, err));
+                TRI_TRY(
+                    tri_trial_run(comm, trial, send, recv, RACE_SAMPLES, race_sample(comm), err));
                 tri_trial_use(trial, k, tuning);
             }
     return TR_OK;
@@ -262,7 +273,7 @@ tr_status tri_factors_measure(tri_comm *comm, unsigned colls, unsigned algorithm
         if (status == TR_OK && race)
             status = is_late(comm, begin, race_seconds, &late, err);
     }
-    if (status == TR_OK && race && !late)
+    if (status == TR_OK && race)
         status = race_on(comm, begin, num, send, recv, trials, tuning, err);
     free(trials);
     tr_comm_free(comm, send);
