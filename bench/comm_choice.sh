@@ -3,7 +3,8 @@
 # Measures every algorithm and `auto` for each operation and size, in turns on the same ranks, beside
 # what the prices measured just before predict, and ends with the worst of each and a verdict. The
 # choice is judged by medians, which is what calls usually take, predictions by the lowest eighth of
-# the samples, which is what calls take when nobody disturbs them.
+# the samples, which is what calls take when nobody disturbs them. `auto` and the algorithm that it
+# chose are the same calls, measured twice: the mean of the two is the time of both.
 #
 #     bench/comm_choice.sh [BUILD_DIR]         # measures, then judges
 #     bench/comm_choice.sh --of FILE...        # judges rows of before
@@ -73,6 +74,8 @@ END {
         split(c, part, " ")
         n = split(names[c], list, " ")
         best = ""; far = 0; farthest = "-"
+        if ((c, chosen[c]) in typical)
+            typical[c, "auto"] = typical[c, chosen[c]] = (typical[c, "auto"] + typical[c, chosen[c]]) / 2
         for (k = 1; k <= n; k++) {
             a = list[k]
             if (a != "auto" && (best == "" || typical[c, a] < typical[c, best])) best = a

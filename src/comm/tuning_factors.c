@@ -7,15 +7,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const double usual[TRI_FACTOR_POINTS] = {1 << 10, 8 << 10, 32 << 10, 128 << 10, 512 << 10,
-                                                2 << 20, 4 << 20, 16 << 20, 64 << 20};
+static const double usual[TRI_FACTOR_POINTS] = {1 << 10,   4 << 10,   16 << 10,  64 << 10,
+                                                128 << 10, 256 << 10, 512 << 10, 1 << 20,
+                                                2 << 20,   4 << 20,   16 << 20,  64 << 20};
 
 /* Of a race: a run should not begin much later because of it. */
-static const double slowest_bytes = 16 << 20, race_seconds = 1.8, race_on_seconds = 5;
+static const double slowest_bytes = 16 << 20, race_seconds = 2.5, race_on_seconds = 5;
 /* How many times as long as the best it takes one not to be tried, and not to be tried again. */
 static const double too_long = 2, far_behind = 1.5;
 
-enum { MOST_CALLS = 400, RACE_POINTS = 8, NUM_SAMPLES = 5, RACE_SAMPLES = 3 };
+enum { MOST_CALLS = 400, RACE_POINTS = 11, NUM_SAMPLES = 5, RACE_SAMPLES = 3 };
 
 static bool is_tried(const tri_factors *f, tri_coll coll, int number)
 {
@@ -110,12 +111,17 @@ static int ascending(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-static double median(const double *samples, int num)
+/* The mean of the quicker half: a moment in which somebody else has a core hits up to half of the
+ * samples without a trace, and of few samples a mean varies less than the one in the middle. */
+static double typical(const double *samples, int num)
 {
-    double sorted[TRI_MOST_TRIALS];
+    double sorted[TRI_MOST_TRIALS], sum = 0;
+    int half = (num + 1) / 2;
     memcpy(sorted, samples, (size_t)num * sizeof *sorted);
     qsort(sorted, (size_t)num, sizeof *sorted, ascending);
-    return (sorted[(num - 1) / 2] + sorted[num / 2]) / 2;
+    for (int i = 0; i < half; i++)
+        sum += sorted[i];
+    return sum / half;
 }
 
 void tri_trial_use(const tri_trial *trial, int k, tri_tuning *tuning)
@@ -126,7 +132,7 @@ void tri_trial_use(const tri_trial *trial, int k, tri_tuning *tuning)
             continue;
         double formula = tri_tuning_formula(tuning, tri_algorithm_at((size_t)a), trial->coll,
                                             &shape, formula_bytes(trial, shape.size));
-        double factor = formula > 0 ? median(trial->seconds[a], trial->num) / formula : 1;
+        double factor = formula > 0 ? typical(trial->seconds[a], trial->num) / formula : 1;
         tuning->factors.of[trial->coll][a][k] =
             factor < 1e-3 ? 1e-3 : (factor > 1e3 ? 1e3 : factor);
     }
@@ -214,10 +220,10 @@ static int keep_near(tri_trial *trial)
     int num = 0;
     for (int a = 0; a < TRI_FACTOR_ALGORITHMS; a++)
         if (trial->tries[a])
-            least = fmin(least, median(trial->seconds[a], trial->num));
+            least = fmin(least, typical(trial->seconds[a], trial->num));
     for (int a = 0; a < TRI_FACTOR_ALGORITHMS; a++) {
         trial->tries[a] =
-            trial->tries[a] && median(trial->seconds[a], trial->num) <= far_behind * least;
+            trial->tries[a] && typical(trial->seconds[a], trial->num) <= far_behind * least;
         num += trial->tries[a];
     }
     return num;

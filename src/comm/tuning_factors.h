@@ -11,7 +11,7 @@
 #include "collective/collective.h"
 #include "comm/comm.h"
 
-enum { TRI_FACTOR_POINTS = 9, TRI_FACTOR_ALGORITHMS = 16, TRI_MOST_TRIALS = 16 };
+enum { TRI_FACTOR_POINTS = 12, TRI_FACTOR_ALGORITHMS = 16, TRI_MOST_TRIALS = 16 };
 
 typedef struct tri_factors {
     int num_points;                  /* 0: nothing was tried */
