@@ -103,7 +103,7 @@ static void broken_files_are_refused(void **state)
         "\"near\": " PRICES ", \"far\": " PRICES ", \"shared\": " PRICES
         ", \"work\": {\"cores\": 2, \"footprint_bytes\": [2, 1]}}]}",
         FACTORS "{\"bytes\": [2, 1]}}]}",
-        FACTORS "{\"bytes\": [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13]}}]}",
+        FACTORS "{\"bytes\": [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12]}}]}",
         FACTORS "{\"bytes\": [1, 2], \"up_to_bytes\": \"all\"}}]}",
         FACTORS "{\"bytes\": [1, 2], \"all_reduce\": {\"ring\": [1]}}}]}",
         FACTORS "{\"bytes\": [1, 2], \"all_reduce\": {\"ring\": [1, -1]}}}]}",

@@ -106,7 +106,7 @@ typedef struct options {
     int num_sizes;
     int64_t num_ranks;
     tri_comm_case shape; /* what all rows have in common */
-    bool json, predicts, turns;
+    bool json, turns;
     tri_comm_tunings tunings;
     tri_comm_plot plot;
     tr_comm *comm; /* of ranks that somebody else started; NULL: each row starts its own */
@@ -199,10 +199,9 @@ static tr_status read_options(const tri_cli *cli, int64_t num_ranks, options *o,
 {
     *o = (options){.num_ranks = num_ranks};
     o->json = tri_cli_flag(cli, "json");
-    o->predicts = tri_cli_flag(cli, "predict");
-    o->turns = tri_cli_flag(cli, "turns");
+    o->shape.predicts = tri_cli_flag(cli, "predict");
+    o->turns = tri_cli_flag(cli, "turns") || o->shape.predicts;
     o->shape.bound = o->turns;
-    o->shape.tries_near = o->turns && o->predicts;
     o->shape.uses = tri_cli_flag(cli, "use");
     o->shape.check_all = tri_cli_flag(cli, "check");
     o->shape.private_memory = tri_cli_flag(cli, "private");
@@ -259,9 +258,9 @@ static void print_row(const options *o, const tri_comm_case *c, const char *algo
         printf("%-15s %-13s %12" PRIu64 " %12.2f %12.2f %10.3f %10.3f %8" PRId64,
                tri_coll_name(c->coll), algorithm, c->bytes, t->seconds * 1e6, t->fastest * 1e6,
                algorithm_bw, bus_bw, t->num_wrong);
-    if (o->predicts && o->json)
+    if (o->shape.predicts && o->json)
         printf(", \"predicted_us\": %.3f", predicted * 1e6);
-    else if (o->predicts)
+    else if (o->shape.predicts)
         printf(" %12.2f", predicted * 1e6);
     if (o->json && t->runs[0] && strcmp(t->runs, algorithm) != 0)
         printf(", \"chosen\": \"%s\"", t->runs);
@@ -280,7 +279,7 @@ static void print_head(const options *o)
            o->shape.private_memory || !shares_memory(o->shape.transport) ? "private" : "shared");
     printf("%-15s %-13s %12s %12s %12s %10s %10s %8s", "operation", "algorithm", "bytes", "time us",
            "fastest us", "alg GB/s", "bus GB/s", "wrong");
-    if (o->predicts)
+    if (o->shape.predicts)
         printf(" %12s", "formula us");
     printf("\n");
     fflush(stdout);
@@ -293,7 +292,7 @@ static double predict(const options *o, const tri_tuning *tuning, const tri_comm
     const tri_algorithm *algorithm;
     tri_coll_shape shape = tri_shape_flat(c->num_ranks);
     double bytes = (double)c->bytes * (c->coll == TRI_COLL_ALL_TO_ALL ? c->num_ranks : 1);
-    if (!o->predicts || tri_algorithm_parse(t->runs, &algorithm, &shape, NULL) != TR_OK)
+    if (!o->shape.predicts || tri_algorithm_parse(t->runs, &algorithm, &shape, NULL) != TR_OK)
         return 0;
     return tri_tuning_time(tuning, algorithm, c->coll, &shape, bytes);
 }
@@ -360,38 +359,17 @@ static bool lists_auto(const options *o)
     return false;
 }
 
-/* Whatever `auto` may choose is predicted, too. With prices beside the rows they are asked there.
- */
-static tri_comm_asked what_is_asked(const options *o, bool chooses)
-{
-    tri_comm_asked asked = {.predictions = o->predicts};
-    for (int i = 0; i < o->num_sizes; i++)
-        asked.most_bytes =
-            (double)o->sizes[i] > asked.most_bytes ? (double)o->sizes[i] : asked.most_bytes;
-    if (!o->predicts || o->shape.tries_near)
-        return asked;
-    for (int k = 0; k < o->num_colls; k++)
-        asked.colls |= 1u << o->colls[k];
-    for (int a = 0; a < o->algorithms.num; a++) {
-        const tri_algorithm *algorithm;
-        tri_coll_shape shape = tri_shape_flat(o->shape.num_ranks);
-        if (tri_algorithm_parse(o->algorithms.words[a], &algorithm, &shape, NULL) == TR_OK)
-            asked.algorithms |= 1u << tri_algorithm_number(algorithm);
-    }
-    if (lists_auto(o))
-        asked.algorithms |= chooses ? ~0u : 1u << tri_algorithm_number(&tri_algorithm_direct);
-    return asked;
-}
-
 static tr_status run_rows(options *o, int64_t *num_wrong, tr_error *err)
 {
     o->plot.transport = o->shape.transport;
     /* As training does, where what messages cost decides. */
     bool chooses = lists_auto(o) && !shares_memory(o->shape.transport);
-    tri_comm_asked asked = what_is_asked(o, chooses);
-    if (o->predicts || chooses)
-        TRI_TRY(o->comm ? tri_comm_measure_prices_on(o->comm, &asked, &o->tunings, err)
-                        : tri_comm_measure_prices(&o->shape, &asked, &o->tunings, err));
+    tri_comm_case largest = o->shape;
+    for (int i = 0; i < o->num_sizes; i++)
+        largest.bytes = o->sizes[i] > largest.bytes ? o->sizes[i] : largest.bytes;
+    if (o->shape.predicts || chooses)
+        TRI_TRY(o->comm ? tri_comm_measure_prices_on(o->comm, &largest, &o->tunings, err)
+                        : tri_comm_measure_prices(&largest, &o->tunings, err));
     print_head(o);
     for (int k = 0; k < o->num_colls; k++)
         TRI_TRY(run_operation(o, o->colls[k], num_wrong, err));

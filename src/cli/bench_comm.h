@@ -18,7 +18,7 @@ typedef struct tri_comm_case {
     int num_algorithms;
     const char *transport; /* "thread": ranks are threads; others: processes */
     bool private_memory;   /* vectors in ordinary memory, not in tr_comm_alloc's */
-    bool tries_near;       /* predictions go by factors of sizes nearby, tried in turns */
+    bool predicts;         /* by factors of sizes nearby, tried in turns */
     bool bound;            /* each rank to a core, where this program starts them */
     bool uses;             /* read the result after each call, and count that, too */
     bool check_all;        /* look at the results after each sample as well */
@@ -41,10 +41,10 @@ uint64_t tri_comm_case_bytes(tri_coll coll, int num_ranks, uint64_t bytes);
 /* By what costs are told, where they were measured. */
 typedef struct tri_comm_tunings {
     tri_tuning choice;     /* `auto` chooses by it, as training does */
-    tri_tuning prediction; /* measured for longer, with factors of all that is to be predicted */
+    tri_tuning prediction; /* measured for longer; its factors are of sizes around a case */
 } tri_comm_tunings;
 
-/* Starts the ranks, measures, ends them. timings: one for each algorithm. With tries_near the
+/* Starts the ranks, measures, ends them. timings: one for each algorithm. Where it predicts the
  * prediction gets factors of sizes around this one. */
 tr_status tri_comm_measure(const tri_comm_case *c, tri_comm_tunings *tunings,
                            tri_comm_timing *timings, tr_error *err);
@@ -52,19 +52,11 @@ tr_status tri_comm_measure(const tri_comm_case *c, tri_comm_tunings *tunings,
 tr_status tri_comm_measure_on(tr_comm *comm, const tri_comm_case *c, tri_comm_tunings *tunings,
                               tri_comm_timing *timings, tr_error *err);
 
-/* What predictions are asked for: bits of operations and of algorithms (by number) whose factors
- * are to be found beforehand. */
-typedef struct tri_comm_asked {
-    bool predictions;
-    unsigned colls, algorithms; /* 0: none */
-    double most_bytes;
-} tri_comm_asked;
-
-/* What messages cost on this transport, measured on the ranks of a case. */
-tr_status tri_comm_measure_prices(const tri_comm_case *c, const tri_comm_asked *asked,
-                                  tri_comm_tunings *tunings, tr_error *err);
+/* What messages cost on this transport, measured on the ranks of a case whose bytes are the most
+ * that will be asked for. */
+tr_status tri_comm_measure_prices(const tri_comm_case *c, tri_comm_tunings *tunings, tr_error *err);
 /* On ranks that are there; collective. */
-tr_status tri_comm_measure_prices_on(tr_comm *comm, const tri_comm_asked *asked,
+tr_status tri_comm_measure_prices_on(tr_comm *comm, const tri_comm_case *c,
                                      tri_comm_tunings *tunings, tr_error *err);
 
 /* What nccl-tests multiply the algorithm bandwidth with, to get what a link must carry. */

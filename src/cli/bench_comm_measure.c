@@ -32,13 +32,12 @@ typedef struct shared {
     tri_comm_case c;
     tri_comm_timing timings[TRI_MOST_IN_TURN]; /* written by rank 0 */
     tri_comm_tunings tunings;
-    tri_comm_asked asked;
 } shared;
 
 /* Sizes around the one of a case, never itself: those of a grid of two for each power of two, in
  * whose middle it lies. */
 enum { NUM_NEAR = 2, MOST_SERIES = TRI_MOST_IN_TURN * (1 + NUM_NEAR) };
-static const double least_predicted = 64 << 10;
+static const uint64_t least_count = 64;
 /* For the prices of predictions: long enough to outlast what else begins when somebody types a
  * command. */
 static const double price_seconds = 3;
@@ -214,7 +213,7 @@ static void find_near(bench_rank *b)
 {
     uint64_t count = b->call.count, unit = count >= 4096 ? 1024 : 16;
     b->num_near = 0;
-    if ((double)b->c->bytes < least_predicted)
+    if (count < least_count)
         return;
     for (int k = 0; k < NUM_NEAR; k++) {
         double wanted = (double)count * exp2(k == 0 ? -0.25 : 0.25);
@@ -355,7 +354,7 @@ static tr_status run_rank(tr_comm *comm, void *context, tr_error *err)
         tri_comm_set_tuning(comm, &s->tunings.choice);
     if (s->c.bound)
         bind_rank(&s->c, b.rank);
-    bool predicts = b.c->tries_near && beside.work.num_points > 0;
+    bool predicts = b.c->predicts && beside.work.num_points > 0;
     b.timings = timings;
     set_sizes(&b);
     for (uint64_t i = 0; i < PERIOD; i++)
@@ -391,19 +390,12 @@ tr_status tri_comm_measure_on(tr_comm *comm, const tri_comm_case *c, tri_comm_tu
     return status;
 }
 
-tr_status tri_comm_measure_prices_on(tr_comm *comm, const tri_comm_asked *asked,
+tr_status tri_comm_measure_prices_on(tr_comm *comm, const tri_comm_case *c,
                                      tri_comm_tunings *tunings, tr_error *err)
 {
-    tri_tuning *prediction = &tunings->prediction;
-    TRI_TRY(tri_tuning_measure(comm, asked->most_bytes, &tunings->choice, err));
-    *prediction = tunings->choice;
-    if (!asked->predictions)
-        return TR_OK;
-    TRI_TRY(tri_tuning_reprice(comm, price_seconds, prediction, err));
-    if (asked->algorithms == 0 || prediction->work.num_points == 0)
-        return TR_OK;
-    return tri_factors_measure(comm, asked->colls, asked->algorithms, asked->most_bytes, false,
-                               prediction, err);
+    TRI_TRY(tri_tuning_measure(comm, (double)c->bytes, &tunings->choice, err));
+    tunings->prediction = tunings->choice;
+    return c->predicts ? tri_tuning_reprice(comm, price_seconds, &tunings->prediction, err) : TR_OK;
 }
 
 static tr_status price_rank(tr_comm *comm, void *context, tr_error *err)
@@ -412,7 +404,7 @@ static tr_status price_rank(tr_comm *comm, void *context, tr_error *err)
     tri_comm_tunings tunings;
     if (s->c.bound)
         bind_rank(&s->c, tr_comm_rank(comm));
-    TRI_TRY(tri_comm_measure_prices_on(comm, &s->asked, &tunings, err));
+    TRI_TRY(tri_comm_measure_prices_on(comm, &s->c, &tunings, err));
     if (tr_comm_rank(comm) == 0)
         s->tunings = tunings;
     return TR_OK;
@@ -445,10 +437,9 @@ tr_status tri_comm_measure(const tri_comm_case *c, tri_comm_tunings *tunings,
     return status;
 }
 
-tr_status tri_comm_measure_prices(const tri_comm_case *c, const tri_comm_asked *asked,
-                                  tri_comm_tunings *tunings, tr_error *err)
+tr_status tri_comm_measure_prices(const tri_comm_case *c, tri_comm_tunings *tunings, tr_error *err)
 {
-    shared s = {.c = *c, .asked = *asked};
+    shared s = {.c = *c};
     tr_status status = run_world(&s, price_rank, err);
     *tunings = s.tunings;
     return status;

@@ -94,7 +94,7 @@ static const tri_flag bench_flags[] = {
      "a picture of the rows"},
     {"turns", NULL, "comm: all algorithms of a size take turns on the same ranks and vectors"},
     {"use", NULL, "comm: every rank reads its result after each call, within the time"},
-    {"predict", NULL, "comm: measure what messages cost, and show what the formulas make of it"},
+    {"predict", NULL, "comm: what the formulas make of what messages cost here; with --turns"},
     {0},
 };
 

@@ -167,7 +167,7 @@ tr_status tri_tuning_measure(tri_comm *comm, double most_bytes, tri_tuning *tuni
         status = tell(comm, tuning, err);
     }
     if (status == TR_OK && tuning->work.num_points > 0 && !shares)
-        status = tri_factors_measure(comm, raced_colls, ~0u, most_bytes, true, tuning, err);
+        status = tri_factors_measure(comm, raced_colls, most_bytes, tuning, err);
     tr_comm_free(comm, send);
     tr_comm_free(comm, recv);
     return status;

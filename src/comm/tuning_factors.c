@@ -9,14 +9,14 @@
 
 static const double usual[TRI_FACTOR_POINTS] = {1 << 10,   4 << 10,   16 << 10,  64 << 10,
                                                 128 << 10, 256 << 10, 512 << 10, 1 << 20,
-                                                2 << 20,   4 << 20,   16 << 20,  64 << 20};
+                                                2 << 20,   4 << 20,   16 << 20};
 
-/* Of a race: a run should not begin much later because of it. */
+/* A run should not begin much later because of it. */
 static const double slowest_bytes = 16 << 20, race_seconds = 2.5, race_on_seconds = 5;
 /* How many times as long as the best it takes one not to be tried, and not to be tried again. */
 static const double too_long = 2, far_behind = 1.5;
 
-enum { MOST_CALLS = 400, RACE_POINTS = 11, NUM_SAMPLES = 5, RACE_SAMPLES = 3 };
+enum { MOST_CALLS = 400, NUM_SAMPLES = 3 };
 
 static bool is_tried(const tri_factors *f, tri_coll coll, int number)
 {
@@ -140,17 +140,16 @@ void tri_trial_use(const tri_trial *trial, int k, tri_tuning *tuning)
 
 /* ---- all of them ---- */
 
-/* Those that have the operation; in a race without those that are far behind, both by their factor
- * so far and by the formula alone: who loses among small calls may win among large ones. */
-static void enter(const tri_tuning *tuning, unsigned algorithms, bool race, bool shares,
-                  tri_trial *trial)
+/* Those that have the operation, without those that are far behind both by their factor so far and
+ * by the formula alone: who loses among small calls may win among large ones. */
+static void enter(const tri_tuning *tuning, bool shares, tri_trial *trial)
 {
     tri_coll_shape shape = tri_shape_flat(tuning->num_ranks);
     double bytes = formula_bytes(trial, shape.size), least = INFINITY, least_plain = INFINITY;
     double times[TRI_FACTOR_ALGORITHMS] = {0}, plain[TRI_FACTOR_ALGORITHMS] = {0};
     for (int a = 0; a < TRI_FACTOR_ALGORITHMS && tri_algorithm_at((size_t)a) != NULL; a++) {
         const tri_algorithm *algorithm = tri_algorithm_at((size_t)a);
-        trial->tries[a] = (algorithms >> a & 1) && (shares || !algorithm->needs_shared_memory) &&
+        trial->tries[a] = (shares || !algorithm->needs_shared_memory) &&
                           tri_algorithm_supports(algorithm, trial->coll, &shape);
         if (!trial->tries[a])
             continue;
@@ -159,7 +158,7 @@ static void enter(const tri_tuning *tuning, unsigned algorithms, bool race, bool
         least = fmin(least, times[a]);
         least_plain = fmin(least_plain, plain[a]);
     }
-    for (int a = 0; race && tuning->factors.num_points > 0 && a < TRI_FACTOR_ALGORITHMS; a++)
+    for (int a = 0; tuning->factors.num_points > 0 && a < TRI_FACTOR_ALGORITHMS; a++)
         trial->tries[a] &= times[a] <= too_long * least || plain[a] <= far_behind * least_plain;
 }
 
@@ -186,7 +185,7 @@ static tr_status is_late(tri_comm *comm, double begin, double seconds, bool *lat
     return TR_OK;
 }
 
-/* Of a race. Where ranks outnumber cores, turns of the scheduler take their time: short samples
+/* Where ranks outnumber cores, turns of the scheduler take their time: short samples
  * tell what a call takes after a barrier, not among others. */
 static double race_sample(const tri_comm *comm)
 {
@@ -194,9 +193,8 @@ static double race_sample(const tri_comm *comm)
 }
 
 /* trials: one for each operation. */
-static tr_status try_point(tri_comm *comm, unsigned colls, unsigned algorithms, bool race, int k,
-                           void *send, void *recv, tri_trial *trials, tri_tuning *tuning,
-                           tr_error *err)
+static tr_status try_point(tri_comm *comm, unsigned colls, int k, void *send, void *recv,
+                           tri_trial *trials, tri_tuning *tuning, tr_error *err)
 {
     bool shares = comm->transport->io == NULL;
     for (int coll = 0; coll < TRI_NUM_COLLS; coll++) {
@@ -204,9 +202,8 @@ static tr_status try_point(tri_comm *comm, unsigned colls, unsigned algorithms, 
         if (!(colls >> coll & 1) || coll == TRI_COLL_BARRIER)
             continue;
         *trial = (tri_trial){.coll = (tri_coll)coll, .bytes = usual[k]};
-        enter(tuning, algorithms, race, shares, trial);
-        TRI_TRY(tri_trial_run(comm, trial, send, recv, race ? RACE_SAMPLES : NUM_SAMPLES,
-                              race ? race_sample(comm) : 4e-3, err));
+        enter(tuning, shares, trial);
+        TRI_TRY(tri_trial_run(comm, trial, send, recv, NUM_SAMPLES, race_sample(comm), err));
         tri_trial_use(trial, k, tuning);
         carry_on(trial->coll, k, &tuning->factors);
     }
@@ -235,7 +232,7 @@ static tr_status race_on(tri_comm *comm, double begin, int num, void *send, void
                          tri_trial (*trials)[TRI_NUM_COLLS], tri_tuning *tuning, tr_error *err)
 {
     bool late = false;
-    for (int num_taken = RACE_SAMPLES; num_taken < TRI_MOST_TRIALS; num_taken += RACE_SAMPLES)
+    for (int num_taken = NUM_SAMPLES; num_taken < TRI_MOST_TRIALS; num_taken += NUM_SAMPLES)
         for (int k = 0; k < num; k++)
             for (int coll = 0; coll < TRI_NUM_COLLS; coll++) {
                 tri_trial *trial = &trials[k][coll];
@@ -245,16 +242,16 @@ static tr_status race_on(tri_comm *comm, double begin, int num, void *send, void
                 if (late)
                     return TR_OK;
                 TRI_TRY(
-                    tri_trial_run(comm, trial, send, recv, RACE_SAMPLES, race_sample(comm), err));
+                    tri_trial_run(comm, trial, send, recv, NUM_SAMPLES, race_sample(comm), err));
                 tri_trial_use(trial, k, tuning);
             }
     return TR_OK;
 }
 
-tr_status tri_factors_measure(tri_comm *comm, unsigned colls, unsigned algorithms,
-                              double most_bytes, bool race, tri_tuning *tuning, tr_error *err)
+tr_status tri_factors_measure(tri_comm *comm, unsigned colls, double most_bytes, tri_tuning *tuning,
+                              tr_error *err)
 {
-    int num = race ? RACE_POINTS : TRI_FACTOR_POINTS;
+    int num = TRI_FACTOR_POINTS;
     while (num > 1 && usual[num - 2] >= most_bytes)
         num--;
     void *send = NULL, *recv = NULL;
@@ -274,12 +271,12 @@ tr_status tri_factors_measure(tri_comm *comm, unsigned colls, unsigned algorithm
     }
     for (int k = 0; k < num && status == TR_OK && !late; k++) {
         tuning->factors.bytes[k] = usual[k];
-        status = try_point(comm, colls, algorithms, race, k, send, recv, trials[k], tuning, err);
+        status = try_point(comm, colls, k, send, recv, trials[k], tuning, err);
         tuning->factors.num_points = k + 1;
-        if (status == TR_OK && race)
+        if (status == TR_OK)
             status = is_late(comm, begin, race_seconds, &late, err);
     }
-    if (status == TR_OK && race)
+    if (status == TR_OK)
         status = race_on(comm, begin, num, send, recv, trials, tuning, err);
     free(trials);
     tr_comm_free(comm, send);

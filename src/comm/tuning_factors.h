@@ -11,7 +11,7 @@
 #include "collective/collective.h"
 #include "comm/comm.h"
 
-enum { TRI_FACTOR_POINTS = 12, TRI_FACTOR_ALGORITHMS = 16, TRI_MOST_TRIALS = 16 };
+enum { TRI_FACTOR_POINTS = 11, TRI_FACTOR_ALGORITHMS = 16, TRI_MOST_TRIALS = 16 };
 
 typedef struct tri_factors {
     int num_points;                  /* 0: nothing was tried */
@@ -43,14 +43,12 @@ tr_status tri_trial_run(tri_comm *comm, tri_trial *trial, void *send, void *recv
 /* Makes factors of it, at point k of tuning->factors, by the prices of the tuning. */
 void tri_trial_use(const tri_trial *trial, int k, struct tri_tuning *tuning);
 
-/* Tries at the usual sizes up to the first that is not below most_bytes: the operations in colls (a
- * bit each), the algorithms in `algorithms` (a bit each, by number). A race leaves out, at each
- * size, those that the formula with the factor of the size before makes twice as long as the best,
- * ends when it has taken too long, and otherwise goes on for a while with those that are near the
- * best; its last size, far beyond the caches, stands for all above. The tuning must be the same on
- * all ranks, and is so afterwards. Collective. */
-tr_status tri_factors_measure(tri_comm *comm, unsigned colls, unsigned algorithms,
-                              double most_bytes, bool race, struct tri_tuning *tuning,
-                              tr_error *err);
+/* A race of the operations in colls (a bit each) at the usual sizes, up to the first that is not
+ * below most_bytes; the last, far beyond the caches, stands for all above. At each size it leaves
+ * out those that are far behind, ends when it has taken too long, and otherwise goes on for a while
+ * with those that are near the best. The tuning must be the same on all ranks, and is so
+ * afterwards. Collective. */
+tr_status tri_factors_measure(tri_comm *comm, unsigned colls, double most_bytes,
+                              struct tri_tuning *tuning, tr_error *err);
 
 #endif
