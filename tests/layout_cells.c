@@ -14,9 +14,9 @@ const char *const cell_models[NUM_MODELS] = {"gpt2", "llama",    "llama tied", "
                                              "mlm",  "classify", "mlp"};
 const char *const cell_precisions[NUM_PRECISIONS] = {"fp32", "bf16", "bf16 gradients", "fp16"};
 const char *const cell_optims[NUM_OPTIMS] = {"adamw", "sgd", "muon"};
-const char *const cell_schedules[NUM_SCHEDULES] = {"1f1b",    "gpipe",    "interleaved", "zb-h1",
-                                                   "zb-h2",   "zb-v",     "v-half",      "v-min",
-                                                   "chimera", "dualpipe", "dualpipev",   "gems"};
+const char *const cell_schedules[NUM_SCHEDULES] = {
+    "1f1b",  "gpipe",   "interleaved", "zb-h1",     "zb-h2", "zb-v",  "v-half",
+    "v-min", "chimera", "dualpipe",    "dualpipev", "gems",  "1f1b-v"};
 
 /* Odd sizes on purpose: no layout divides them evenly. */
 #define LLAMA(kv_heads)                                                                            \

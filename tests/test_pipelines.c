@@ -14,6 +14,7 @@
 
 #include "layout_cover.h"
 #include "layout_matrix.h"
+#include "schedule/schedule.h"
 #include "small_models.h"
 
 enum { COVER_STEPS = 4 };
@@ -27,7 +28,7 @@ enum { COVER_STEPS = 4 };
     {                                                                                              \
         NUM_SCHEDULES,                                                                             \
         {                                                                                          \
-            0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11                                                   \
+            0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12                                               \
         }                                                                                          \
     }
 
@@ -105,6 +106,25 @@ static void check_by_itself(cell c, const char *schedule)
     assert_true(check_cell(alone, &c, COVER_STEPS, &d));
     alone_fini(alone);
     free(alone);
+}
+
+/* A row of the table that is in no cell would be trained by nobody. */
+static void test_no_schedule_is_left_out(void **state)
+{
+    (void)state;
+    size_t num = 0;
+    for (size_t o = 0; tri_order_at(o); o++) {
+        const tri_order *order = tri_order_at(o);
+        if (order->flags & TRI_ORDER_ASYNCHRONOUS)
+            continue; /* other mathematics: tests/test_stale.c */
+        bool found = false;
+        for (int i = 0; i < cover_levels[CELL_SCHEDULE].num; i++)
+            found |= strcmp(cell_schedules[cover_levels[CELL_SCHEDULE].value[i]], order->name) == 0;
+        if (!found)
+            fail_msg("%s is not among the cells", order->name);
+        num++;
+    }
+    assert_int_equal(num, NUM_SCHEDULES);
 }
 
 /* One micro-batch takes one of two routes: nobody holds layers of the other. */
@@ -192,8 +212,11 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_every_cell), /* first: it forks, and others start threads */
-        cmocka_unit_test(test_pairwise_cover),   cmocka_unit_test(test_one_route),
-        cmocka_unit_test(test_one_rank_has_all), cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_no_schedule_is_left_out),
+        cmocka_unit_test(test_pairwise_cover),
+        cmocka_unit_test(test_one_route),
+        cmocka_unit_test(test_one_rank_has_all),
+        cmocka_unit_test(test_refusals),
         cmocka_unit_test(test_stages),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
