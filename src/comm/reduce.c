@@ -244,7 +244,8 @@ void tri_combine(tri_dtype dtype, tri_reduction reduction, void *into, const voi
                  size_t count)
 {
 #if defined(__x86_64__)
-    if (dtype == TRI_F16 && __builtin_cpu_supports("avx2") && __builtin_cpu_supports("f16c")) {
+    /* A processor that has both has f16c as well (x86-64-v3), a name that clang does not know. */
+    if (dtype == TRI_F16 && __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) {
         size_t done = combine_f16c(reduction, into, from, count);
         combine_base(dtype, reduction, (char *)into + 2 * done, (const char *)from + 2 * done,
                      count - done);
