@@ -132,13 +132,37 @@ must_train full train.steps=2 ckpt.every=2
     trap '' XFSZ
     ulimit -f 300
     train full train.steps=4 ckpt.every=2 run.resume=true
-) || fail "a full disk ended the run: $(tail -n 2 "$work/full.out")"
+)
+[ $? -eq 1 ] || fail "a run whose only checkpoint was not written does not exit with 1: $(tail -n 2 "$work/full.out")"
+grep -q '^step 4/4' "$work/full.out" || fail "a full disk ended the run: $(tail -n 2 "$work/full.out")"
 grep -q 'warning: the checkpoint of step 4 was not written: .*rank-0.safetensors: cannot be written' "$work/full.out" ||
     fail "a full disk is not told: $(tail -n 3 "$work/full.out")"
 grep -q 'checkpoint of step 4 was not written.*the run is done' "$work/full.out" ||
     fail "the last checkpoint is said to be tried again: $(tail -n 3 "$work/full.out")"
+grep -q 'trireme: .*newest checkpoint on the disk is .*full/ckpt/step-2; .*weights.safetensors.*run.resume=true' \
+    "$work/full.out" || fail "what is left is not told: $(tail -n 1 "$work/full.out")"
 "$trireme" ckpt verify "$work/full" >/dev/null || fail "a full disk cost a good checkpoint"
 [ "$(ls -A "$work/full/ckpt" | tr '\n' ' ')" = ".lock step-2 " ] || fail "a full disk left $(ls -A "$work/full/ckpt")"
+
+# A file in the place of a checkpoint keeps that one from being written.
+blocked() { # name, steps that cannot be written, then settings
+    local name=$1 steps=$2
+    shift 2
+    mkdir -p "$work/$name/ckpt"
+    for s in $steps; do touch "$work/$name/ckpt/step-$s"; done
+    train "$name" train.steps=4 ckpt.every=2 run.resume=auto "$@"
+}
+for dp in 1 2; do
+    blocked early$dp 2 layout.dp=$dp || fail "dp $dp: one of two checkpoints failed the run: $(tail -n 1 "$work/early$dp.out")"
+    grep -q '^warning: 1 checkpoint could not be written' "$work/early$dp.out" || fail "dp $dp: no warning at the end"
+    "$trireme" ckpt verify "$work/early$dp/ckpt/step-4" >/dev/null || fail "dp $dp: the later one is not there"
+    blocked lost$dp "2 4" layout.dp=$dp run.restarts=2
+    [ $? -eq 1 ] || fail "dp $dp: no checkpoint was written, and the exit code is not 1"
+    grep -q 'lost./ckpt holds no other: this run cannot be continued; the final weights are in' "$work/lost$dp.out" ||
+        fail "dp $dp: what is lost is not told: $(tail -n 3 "$work/lost$dp.out")"
+    grep -q '^trireme: restart' "$work/lost$dp.out" && fail "dp $dp: a run that was done was started again"
+    [ -f "$work/lost$dp/weights.safetensors" ] || fail "dp $dp: the weights are not there"
+done
 
 # A trace that finds no room costs nothing that cannot be had again.
 (

@@ -107,12 +107,15 @@ void tri_train_ckpt_print(const tri_train_ckpt *c)
                c->resumed.step, c->session->num_steps);
 }
 
-static void warn(const tri_save_outcome *outcome, tr_error *warning)
+static void warn(tri_train_ckpt *c, const tri_save_outcome *outcome, tr_error *warning)
 {
-    if (outcome->failed)
-        tri_fail(warning, TR_ERROR_RUNTIME,
-                 "the checkpoint of step %" PRId64 " was not written: %s", outcome->failed_step,
-                 outcome->why.message[0] ? outcome->why.message : "rank 0 says why");
+    if (!outcome->failed)
+        return;
+    tri_fail(warning, TR_ERROR_RUNTIME, "the checkpoint of step %" PRId64 " was not written: %s",
+             outcome->failed_step,
+             outcome->why.message[0] ? outcome->why.message : "rank 0 says why");
+    c->num_failed++;
+    c->why = *warning;
 }
 
 tr_status tri_train_ckpt_step(tri_train_ckpt *c, const tri_ckpt_number *numbers, size_t num_numbers,
@@ -129,7 +132,7 @@ tr_status tri_train_ckpt_step(tri_train_ckpt *c, const tri_ckpt_number *numbers,
     } else {
         tri_checkpointer_poll(c->checkpointer, &outcome);
     }
-    warn(&outcome, warning);
+    warn(c, &outcome, warning);
     return TR_OK;
 }
 
@@ -140,9 +143,40 @@ tr_status tri_train_ckpt_finish(tri_train_ckpt *c, const tri_ckpt_number *number
         return TR_OK;
     tri_save_outcome outcome = {0};
     TRI_TRY(tri_checkpointer_save(c->checkpointer, numbers, num_numbers, true, &outcome, err));
-    warn(&outcome, warning);
-    c->last_failed = outcome.failed;
+    warn(c, &outcome, warning);
+    c->last_failed = outcome.missing;
     return TR_OK;
+}
+
+tr_status tri_train_ckpt_verdict(const tri_train_ckpt *c, const char *weights, tr_error *err)
+{
+    if (!c->last_failed)
+        return TR_OK;
+    const char *run_dir = tr_settings_string(c->settings, "run.dir");
+    char *dir = tri_path_join(run_dir, "ckpt");
+    tri_ckpt_steps steps = {0};
+    tr_error unread;
+    bool any = dir && tri_ckpt_steps_read(&steps, dir, &unread) == TR_OK && steps.num > 0;
+    char kept[1024] = "";
+    if (weights)
+        snprintf(kept, sizeof kept,
+                 "; the final weights are in %s (model.from and generate take "
+                 "them)",
+                 weights);
+    if (any)
+        tri_fail(err, TR_ERROR_RUNTIME,
+                 "%s; the newest checkpoint on the disk is %s/step-%" PRId64 "%s; lost is what the "
+                 "optimizer knew after that: make room, and train again from there with --set "
+                 "run.resume=true",
+                 c->why.message, dir, steps.step[0], kept);
+    else
+        tri_fail(err, TR_ERROR_RUNTIME,
+                 "%s, and %s holds no other: this run cannot be continued%s; make room or set "
+                 "another run.dir, and train again",
+                 c->why.message, dir ? dir : run_dir, kept);
+    tri_ckpt_steps_free(&steps);
+    free(dir);
+    return TR_ERROR_RUNTIME;
 }
 
 uint64_t tri_train_ckpt_staging(const tri_train_ckpt *c)
@@ -159,7 +193,7 @@ tr_status tri_train_ckpt_now(tri_train_ckpt *c, const tri_ckpt_number *numbers, 
         TRI_TRY(get_ready(c, ENOUGH_MIB, err));
     TRI_TRY(tri_checkpointer_save(c->checkpointer, numbers, num_numbers, true, &outcome, err));
     tr_error why = {0};
-    warn(&outcome, &why);
+    warn(c, &outcome, &why);
     return outcome.failed ? tri_fail(err, TR_ERROR_RUNTIME, "%s", why.message) : TR_OK;
 }
 

@@ -14,7 +14,9 @@ typedef struct tri_train_ckpt {
     const tr_settings *settings;
     tri_session *session;
     tri_ranks *ranks;
-    bool last_failed; /* the one of the end could not be written */
+    int64_t num_failed; /* that could not be written, as far as has been told */
+    bool last_failed;   /* the one of the end is not on the disk */
+    tr_error why;       /* of the last one that failed */
     /* Of the last step: */
     bool saved;
     double stall_s;
@@ -35,6 +37,9 @@ tr_status tri_train_ckpt_step(tri_train_ckpt *ckpt, const tri_ckpt_number *numbe
 /* At the end: saves what is not saved yet, and waits until it is on the disk. Collective. */
 tr_status tri_train_ckpt_finish(tri_train_ckpt *ckpt, const tri_ckpt_number *numbers,
                                 size_t num_numbers, tr_error *warning, tr_error *err);
+/* At the end, when the last one is missing: an error that says what is on the disk and what is
+ * lost. weights: where the final weights are, or NULL. */
+tr_status tri_train_ckpt_verdict(const tri_train_ckpt *ckpt, const char *weights, tr_error *err);
 /* Bytes of memory that this rank keeps for it. */
 uint64_t tri_train_ckpt_staging(const tri_train_ckpt *ckpt);
 /* Saves now, whatever ckpt.every says, and waits for it; one that cannot be written is an error.

@@ -175,8 +175,10 @@ void tri_train_print_end(const tri_train_run *r)
            r->record ? ", samples/" : "",
            r->ckpt.checkpointer && !r->ckpt.last_failed ? ", ckpt/" : "",
            r->trace ? ", trace.json (opens in ui.perfetto.dev)" : "");
-    if (r->ckpt.last_failed)
-        printf("its last checkpoint is missing, for the reason in the warning above\n");
+    if (r->ckpt.num_failed > 0 && !r->ckpt.last_failed)
+        printf("warning: %" PRId64 " checkpoint%s could not be written on the way, for the reason "
+               "above; the last one is there\n",
+               r->ckpt.num_failed, r->ckpt.num_failed == 1 ? "" : "s");
     if (s->data && tr_settings_bool(r->cli->settings, "run.save") &&
         s->config.compile.model.task == TRI_TASK_LM &&
         strcmp(s->config.data.source, "synthetic") != 0)

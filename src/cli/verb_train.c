@@ -164,9 +164,9 @@ static tr_status save_if_due(run *r, moment when, tr_error *err)
                                     err));
     if (warning.message[0] && r->ranks.rank == 0)
         tri_progress_note(&r->progress, "warning: %s; %s", warning.message,
-                          when == AT_THE_END ? "the run is done, and what it can be continued from "
-                                               "is an earlier checkpoint, if there is one"
-                                             : "the run goes on");
+                          when != AT_THE_END    ? "the run goes on"
+                          : r->ckpt.last_failed ? "the run is done, and its end is not saved"
+                                                : "it was tried again, and is there now");
     return TR_OK;
 }
 
@@ -213,6 +213,18 @@ static tr_status save_weights(run *r, bool writes, tr_error *err)
         TRI_TRY(in_dir(r, "weights.safetensors", &path, err));
     tr_status status = tri_session_save_weights(&r->session->session, path, err);
     free(path);
+    return status;
+}
+
+/* A run whose end is not saved has not done what it was asked for, whatever its losses: whoever
+ * started it must not take it for done. */
+static tr_status judge_ckpt(run *r, tr_error *err)
+{
+    char *weights = NULL;
+    if (tr_settings_bool(r->cli->settings, "run.save"))
+        TRI_TRY(in_dir(r, "weights.safetensors", &weights, err));
+    tr_status status = tri_train_ckpt_verdict(&r->ckpt, weights, err);
+    free(weights);
     return status;
 }
 
@@ -349,7 +361,7 @@ static tr_status train(run *r, const tri_bootstrap *bootstrap, tr_error *err)
         TRI_TRY(tri_run_trace_write(r->trace, r->dir, bootstrap->rank, err));
     if (leads && !early)
         tri_train_print_end(r);
-    return TR_OK;
+    return leads && !early ? judge_ckpt(r, err) : TR_OK;
 }
 
 static int train_rank(const tri_cli *cli, const tri_bootstrap *bootstrap, void *context)
@@ -362,7 +374,8 @@ static int train_rank(const tri_cli *cli, const tri_bootstrap *bootstrap, void *
     tr_status status = train(&r, bootstrap, &err);
     /* First of all: closing may take as long as a checkpoint that is being written. */
     int code = status == TR_OK ? TRI_EXIT_OK : tri_cli_rank_fail(bootstrap, &err);
-    if (status == TR_ERROR_NUMERIC || status == TR_ERROR_INTERNAL)
+    if (status == TR_ERROR_NUMERIC || status == TR_ERROR_INTERNAL ||
+        (status != TR_OK && r.ckpt.last_failed))
         code = TRI_EXIT_FINAL;
     if (r.metrics)
         tri_metrics_close(r.metrics);

@@ -298,8 +298,10 @@ static void note_outcome(tri_checkpointer *c, tr_status status, const tr_error *
 static void tell(tri_checkpointer *c, tri_save_outcome *outcome)
 {
     double stall = outcome->stall_s;
+    bool missing = outcome->missing;
     *outcome = c->told;
     outcome->stall_s = stall;
+    outcome->missing = missing;
     c->told = (tri_save_outcome){0};
     if (outcome->failed) /* so that the same step may be tried again */
         c->last_step = c->last_step == outcome->failed_step ? -1 : c->last_step;
@@ -373,6 +375,7 @@ tr_status tri_checkpointer_save(tri_checkpointer *c, const tri_ckpt_number *numb
     TRI_TRY(stage_all(c, err));
     if (wait || !c->config.async)
         TRI_TRY(wait_all(c, err));
+    outcome->missing = c->told.failed; /* whatever became of the one before */
     if (before.failed && !c->told.failed)
         c->told = before;
     outcome->stall_s = tri_now_s() - begin;

@@ -34,6 +34,7 @@ typedef struct tri_save_outcome {
     bool failed; /* the checkpoint of failed_step could not be written */
     int64_t failed_step;
     tr_error why;
+    bool missing;   /* of a call that waits: the one it was asked for is not on the disk */
     double stall_s; /* how long the call took */
 } tri_save_outcome;
 
