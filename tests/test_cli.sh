@@ -307,6 +307,14 @@ test_recompute() {
 }
 
 test_plan_and_check() {
+    local stale=(--set model.kind=llama --set model.dropout=0 --set train.clip=0 --set layout.pp=2
+        --set layout.schedule=pipedream --set layout.microbatches=4)
+    for verb in plan explain; do
+        run 0 $verb recipes/tiny.yaml "${stale[@]}"
+        grep -q '^pipedream is asynchronous: 4 updates a step' "$tmp/out" || fail "$verb does not tell of staleness"
+        run 0 $verb recipes/tiny.yaml "${stale[@]}" --set layout.schedule=1f1b
+        grep -q asynchronous "$tmp/out" && fail "$verb takes 1f1b for asynchronous"
+    done
     local fault num=0
     run 0 plan recipes/tiny.yaml
     grep -q 'expected .* bytes' "$tmp/out" || fail "plan has no total"

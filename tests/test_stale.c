@@ -25,6 +25,7 @@ static const double LR = 0.05;
 typedef struct stale_case {
     bool delayed; /* 2BW: an update for every p micro-batches, of weights two updates old */
     int ranks, micro;
+    int dp; /* how many such pipelines share the rows; 0: one */
 } stale_case;
 
 typedef struct numbers {
@@ -33,9 +34,9 @@ typedef struct numbers {
     size_t total;
 } numbers;
 
-static tr_settings *settings_for(int batch, int micro, int ranks, const char *schedule)
+static tr_settings *settings_for(int batch, int micro, int ranks, int dp, const char *schedule)
 {
-    char words[5][64];
+    char words[6][64];
     snprintf(words[0], sizeof *words, "train.batch=%d", batch);
     snprintf(words[1], sizeof *words, "layout.microbatches=%d", micro);
     snprintf(words[2], sizeof *words, "layout.pp=%d", ranks);
@@ -45,12 +46,13 @@ static tr_settings *settings_for(int batch, int micro, int ranks, const char *sc
              ranks == 1   ? ""
              : ranks == 2 ? "3,3"
                           : "2,2,2");
+    snprintf(words[5], sizeof *words, "layout.dp=%d", dp > 0 ? dp : 1);
     return settings_of(NULL, SET("model.kind=llama", "model.num_layers=6", "model.dim=24",
                                  "model.num_heads=4", "model.num_kv_heads=2", "model.ffn_dim=40",
                                  "model.vocab=61", "model.dropout=0", "data.seq_len=16",
                                  "optim.kind=sgd", "optim.lr=0.05", "optim.momentum=0",
                                  "optim.weight_decay=0", "train.clip=0", "train.steps=100",
-                                 words[0], words[1], words[2], words[3], words[4]));
+                                 words[0], words[1], words[2], words[3], words[4], words[5]));
 }
 
 static int stage_of(const tr_session *session, size_t param, int ranks)
@@ -76,7 +78,7 @@ static tr_status rank_main(tr_comm *comm, void *context, tr_error *err)
     const job *j = context;
     tri_ranks ranks = {0};
     tr_session *session = NULL;
-    tr_settings *settings = settings_for(ROWS * j->c->micro, j->c->micro, j->c->ranks,
+    tr_settings *settings = settings_for(ROWS * j->c->micro, j->c->micro, j->c->ranks, j->c->dp,
                                          j->c->delayed ? "pipedream-2bw" : "pipedream");
     tr_status status = tri_api_compile(settings, tr_comm_rank(comm), &session, err);
     if (status == TR_OK)
@@ -168,7 +170,7 @@ static double reference_step(reference *r)
 static void run_reference(const stale_case *c, numbers *out)
 {
     tr_error err = {0};
-    tr_settings *settings = settings_for(ROWS, 1, 1, "1f1b");
+    tr_settings *settings = settings_for(ROWS, 1, 1, 1, "1f1b");
     reference r = {.c = c};
     if (tr_session_create(settings, &r.session, &err) != TR_OK)
         fail_msg("%s", err.message);
@@ -204,20 +206,20 @@ static void check_case(stale_case c)
     run_reference(&c, &wanted);
     assert_non_null(got.weights = calloc(wanted.total, sizeof(float)));
     job j = {&c, &got};
-    if (tr_comm_run_threads(c.ranks, NULL, rank_main, &j, &err) != TR_OK)
+    if (tr_comm_run_threads(c.ranks * (c.dp > 0 ? c.dp : 1), NULL, rank_main, &j, &err) != TR_OK)
         fail_msg("%s", err.message);
     double off = 0, way = 0;
     for (int i = 0; i < STEPS; i++)
         if (fabs(got.loss[i] - wanted.loss[i]) > 1e-5 * wanted.loss[i])
-            fail_msg("%d ranks, %d micro-batches: loss %d is %.7f, the reference has %.7f", c.ranks,
-                     c.micro, i, got.loss[i], wanted.loss[i]);
+            fail_msg("%d ranks, %d micro-batches, dp %d: loss %d is %.7f, the reference has %.7f",
+                     c.ranks, c.micro, c.dp, i, got.loss[i], wanted.loss[i]);
     for (size_t i = 0; i < wanted.total; i++) {
         off += pow((double)got.weights[i] - wanted.weights[i], 2);
         way += pow(wanted.weights[i], 2);
     }
     if (!(sqrt(off / way) < 1e-6))
-        fail_msg("%d ranks, %d micro-batches: weights differ by %.1e", c.ranks, c.micro,
-                 sqrt(off / way));
+        fail_msg("%d ranks, %d micro-batches, dp %d: weights differ by %.1e", c.ranks, c.micro,
+                 c.dp, sqrt(off / way));
     free(got.weights);
     free(wanted.weights);
 }
@@ -236,6 +238,16 @@ static void test_2bw(void **state)
     check_case((stale_case){.delayed = true, .ranks = 2, .micro = 2});
     check_case((stale_case){.delayed = true, .ranks = 2, .micro = 8});
     check_case((stale_case){.delayed = true, .ranks = 3, .micro = 9});
+}
+
+/* The rows of an update are the same however many pipelines share them; with three for two rows,
+ * one of them has padding only. */
+static void test_data_parallel(void **state)
+{
+    (void)state;
+    check_case((stale_case){.ranks = 2, .micro = 5, .dp = 2});
+    check_case((stale_case){.ranks = 2, .micro = 4, .dp = 3});
+    check_case((stale_case){.delayed = true, .ranks = 2, .micro = 8, .dp = 2});
 }
 
 static void refused(const char *const *set, const char *word)
@@ -260,6 +272,9 @@ static void test_refusals(void **state)
     refused(
         SET("layout.pp=2", "layout.microbatches=4", "layout.schedule=pipedream", "train.clip=0"),
         "share wte.weight");
+    refused(
+        SET("layout.pp=2", "layout.microbatches=9", "layout.schedule=pipedream", "train.clip=0"),
+        "train.batch of at least 9");
 }
 
 int main(void)
@@ -267,6 +282,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_pipedream),
         cmocka_unit_test(test_2bw),
+        cmocka_unit_test(test_data_parallel),
         cmocka_unit_test(test_refusals),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

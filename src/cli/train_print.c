@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "cli/memory.h"
+#include "cli/schedule_note.h"
 #include "cli/text.h"
 #include "cli/train_run.h"
 #include "run/trace_travel.h"
@@ -55,6 +56,7 @@ void tri_train_print_start(const tri_train_run *r)
         printf("note    no kernel on this device, so the host computes: %s\n", on_host.chars);
     tri_text_fini(&on_host);
     print_empty_rows(&s->config.compile);
+    tri_print_schedule_note(s, "note    ");
     if (s->epochs.num > 0)
         printf("epochs  %" PRId64 ", of %" PRId64 " steps for %" PRId64 " rows%s\n", s->epochs.num,
                s->epochs.steps, s->epochs.rows,

@@ -5,6 +5,7 @@
 
 #include "api/api.h"
 #include "cli/cli.h"
+#include "cli/schedule_note.h"
 
 static void print_ops(void)
 {
@@ -201,6 +202,8 @@ static void print_title(const tri_session *session, int which)
            (long long)shape.rows, (long long)shape.seq_len, ranks, ranks == 1 ? "" : "s");
     if (ranks > 1)
         print_place(config, program);
+    if (which == TRI_PROGRAM_TRAIN)
+        tri_print_schedule_note(session, "");
     printf("\n");
 }
 

@@ -6,6 +6,7 @@
 #include "api/api.h"
 #include "cli/cli.h"
 #include "cli/memory.h"
+#include "cli/schedule_note.h"
 #include "program/ledger.h"
 
 static const char *const role_names[] = {"embedding", "matrix", "bias", "norm"};
@@ -165,6 +166,7 @@ int tri_verb_plan(const tri_cli *cli)
            compile->num_microbatches == 1 ? "" : "es", tri_microbatch_rows(compile),
            tri_text_count(tri_program_cost(&s->programs[TRI_PROGRAM_TRAIN]).flops, count),
            s->device.description);
+    tri_print_schedule_note(s, "");
     print_redone(&s->programs[TRI_PROGRAM_TRAIN]);
     tr_status status = TR_OK;
     if (tri_cli_flag(cli, "params"))

@@ -56,15 +56,13 @@ static tr_status check_asynchronous(const tri_compile_config *config, const char
                         "layout.schedule is %s, whose stages update by themselves, so they cannot "
                         "skip a step together as a loss scale asks for; set precision.kind=bf16",
                         order);
-    int dp = tri_mesh_size(&config->mesh, TRI_AXIS_DP);
-    if (config->num_microbatches * dp > config->batch)
+    if (config->num_microbatches > config->batch)
         return tri_fail(err, TR_ERROR_INPUT,
                         "layout.schedule is %s, which updates while a step is under way, but "
-                        "train.batch has only %lld rows for layout.microbatches x layout.dp = "
-                        "%lld: some updates would be made of nothing; use a train.batch of at "
-                        "least %lld",
-                        order, (long long)config->batch, (long long)config->num_microbatches * dp,
-                        (long long)config->num_microbatches * dp);
+                        "train.batch has only %lld rows for layout.microbatches = %lld: some "
+                        "updates would be made of nothing; use a train.batch of at least %lld",
+                        order, (long long)config->batch, (long long)config->num_microbatches,
+                        (long long)config->num_microbatches);
     return TR_OK;
 }
 

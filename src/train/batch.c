@@ -114,14 +114,31 @@ static void tell_sample(tri_session *session, int64_t step, uint32_t microbatch,
 typedef void (*row_visit)(tri_session *session, int64_t step, uint32_t microbatch, int64_t r,
                           int64_t number);
 
-/* This rank's rows of a step; number: the one that a row has in the whole batch. */
+/* The number that row r of a micro-batch has in the whole batch; at least batch: it is padding.
+ *
+ * With one update a step it does not matter which rows share a micro-batch, and each rank has its
+ * rows in a run. Asynchronous schedules update from a few micro-batches: there the batch is divided
+ * over micro-batches first, evenly, and each of these over the ranks, so that an update is made of
+ * the same rows with any number of ranks, and never of none. */
+static int64_t row_number(const tri_session *session, uint32_t microbatch, int64_t rows, int64_t r)
+{
+    const tri_program *program = &session->programs[TRI_PROGRAM_TRAIN];
+    int64_t num = program->num_microbatches, m = microbatch, rank = session->dp_rank;
+    if (program->num_updates == 0)
+        return (rank * num + m) * rows + r;
+    int64_t batch = session->config.compile.batch;
+    int64_t number = m * batch / num + rank * rows + r;
+    return number < (m + 1) * batch / num ? number : batch;
+}
+
+/* This rank's rows of a step. */
 static void visit_rows(tri_session *session, int64_t step, row_visit visit)
 {
     int64_t rows = tri_microbatch_rows(&session->config.compile);
     uint32_t num = session->programs[TRI_PROGRAM_TRAIN].num_microbatches;
     for (uint32_t m = 0; m < num; m++)
         for (int64_t r = 0; r < rows; r++)
-            visit(session, step, m, r, ((int64_t)session->dp_rank * num + m) * rows + r);
+            visit(session, step, m, r, row_number(session, m, rows, r));
 }
 
 void tri_fill_train_batch(tri_session *session)
