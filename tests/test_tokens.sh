@@ -76,6 +76,36 @@ test_prepare() {
     refused 'cut.tok: the header promises' train recipes/tiny.yaml --set data.source="$tmp/cut.tok"
 }
 
+# A tokenizer is trained on whatever is tokenised: the same documents give the same one.
+test_train_tokenizer() {
+    mkdir "$tmp/plain"
+    for i in 1 2 3; do
+        tr -d '"\\\\\t' <docs/data.md | tail -n "+$((40 * i))" | head -n 40 >"$tmp/plain/$i.txt"
+        printf '{"id":%d,"body":"%s"}\n' $i "$(awk '{ printf "%s\\n", $0 }' "$tmp/plain/$i.txt")"
+    done >"$tmp/docs.jsonl"
+    gzip -c "$tmp/docs.jsonl" >"$tmp/docs.jsonl.gz"
+    for options in "" --whole-text; do
+        rm -f "$tmp/tok-"*
+        run 0 data tokenizer train "$tmp/plain" --vocab 500 --out "$tmp/tok-dir" $options
+        run 0 data tokenizer train "$tmp/plain/1.txt" "$tmp/plain/2.txt" "$tmp/plain/3.txt" --vocab 500 \
+            --out "$tmp/tok-files" $options
+        run 0 data tokenizer train "$tmp/docs.jsonl" --field body --vocab 500 --out "$tmp/tok-jsonl" $options
+        run 0 data tokenizer train "$tmp/docs.jsonl.gz" --field body --vocab 500 --out "$tmp/tok-gz" $options
+        for other in files jsonl gz; do
+            cmp -s "$tmp/tok-dir" "$tmp/tok-$other" || fail "$other $options: another tokenizer than of the directory"
+        done
+    done
+    refused 'docs.jsonl, line 1: has no "text"; its fields are: "id", "body"' data tokenizer train "$tmp/docs.jsonl" --vocab 500 --out "$tmp/none"
+    for i in 1 2 3; do printf '{"text":"aa"}\n{"text":"bb"}\n'; done >"$tmp/short.jsonl"
+    run 0 data tokenizer train "$tmp/short.jsonl" --vocab 500 --out "$tmp/tok-short" --whole-text
+    grep -q ' 259 tokens' "$tmp/out" || fail "a word spans two documents: $(cat "$tmp/out")"
+    refused 'is a token shard already' data tokenizer train "$tmp/p/train-00000.tok" --vocab 500 --out "$tmp/none"
+    refused 'takes one file' data tokenizer encode "$tmp/plain/1.txt" "$tmp/plain/2.txt" --tokenizer bytes
+    run 0 data tokenizer train --vocab 300 --out "$tmp/tok-stdin" <"$tmp/plain/1.txt"
+    run 0 data tokenizer train "$tmp/plain/1.txt" --vocab 300 --out "$tmp/tok-one"
+    cmp -s "$tmp/tok-stdin" "$tmp/tok-one" || fail "standard input gives another tokenizer than the file"
+}
+
 # Prepared before or on the way, in any shards, by one rank or two: the same losses.
 test_train() {
     run 0 data prepare "$docs" --tokenizer "$tmp/tok.json" --out "$tmp/whole"
@@ -116,6 +146,7 @@ test_text_again() {
 }
 
 test_prepare
+test_train_tokenizer
 test_train
 test_text_again
 echo "$checks commands, $failures failures"

@@ -107,7 +107,7 @@ static const tri_flag ckpt_flags[] = {
 static const tri_flag data_flags[] = {
     {"tokenizer", "PATH",
      "a tokenizer.json, a directory with one, bytes, chars:FILE; prepare: also chars, bpe:N"},
-    {"field", "NAME", "prepare: where the text is in JSONL (default text)"},
+    {"field", "NAME", "prepare, train: where the text is in JSONL (default text)"},
     {"shard-tokens", "N", "prepare: tokens in a file (default 100000000)"},
     {"split", "SHARE", "prepare: this share of the documents is kept for evaluation, 0.05 say"},
     {"separator", "ID", "prepare: the token that ends a document, or none (default: end of text)"},
@@ -170,7 +170,8 @@ const tri_verb tri_verbs[] = {
      "inspect PATH | verify PATH | diff A B | export [PATH] --hf DIR|--weights FILE", "run.dir",
      TRI_OPERANDS_WORDS, ckpt_flags, tri_verb_ckpt},
     {"data", "turn text into tokens to train on; train and try tokenizers",
-     "prepare TEXT ... | inspect PATH | tokenizer train|encode|decode|inspect [FILE]",
+     "prepare TEXT ... | inspect PATH | tokenizer train TEXT ... | tokenizer encode|decode|inspect "
+     "[FILE]",
      "run.threads", TRI_OPERANDS_WORDS, data_flags, tri_verb_data},
     {"doctor", "say what this machine has, and what is missing", "", "run", TRI_OPERANDS_NONE, NULL,
      tri_verb_doctor},

@@ -2,7 +2,7 @@
  *
  *   trireme data prepare TEXT ... --tokenizer PATH --out DIR      (data_prepare.c)
  *   trireme data inspect PATH
- *   trireme data tokenizer train TEXT --vocab N --out FILE.json
+ *   trireme data tokenizer train TEXT ... --vocab N --out FILE.json
  *   trireme data tokenizer encode|decode|inspect --tokenizer PATH [FILE] */
 #include <errno.h>
 #include <inttypes.h>
@@ -17,6 +17,7 @@
 #include "cli/data_prepare.h"
 #include "cli/text.h"
 #include "config/nearest.h"
+#include "data/prepare.h"
 #include "data/tokenizer.h"
 
 static double now_s(void)
@@ -74,7 +75,30 @@ static tr_status open_pool(const tri_cli *cli, tri_pool **pool, tr_error *err)
 
 /* ---- train ---- */
 
-static tr_status train_on(const tri_cli *cli, const input *in, const char *out, tr_error *err)
+/* The texts, by the reader that prepare has; standard input is one plain text. */
+static tr_status read_sample(const tri_cli *cli, tri_text_sample *sample, tr_error *err)
+{
+    const char *const *inputs = cli->operands + 2;
+    int num = cli->num_operands - 2;
+    *sample = (tri_text_sample){0};
+    if (num < 1 || (num == 1 && strcmp(inputs[0], "-") == 0)) {
+        input in = {0};
+        tr_status status = read_stdin(&in, err);
+        sample->text = in.read;
+        TRI_TRY(status);
+    } else {
+        TRI_TRY(tri_text_sample_read(inputs, num, tri_cli_flag(cli, "field"), sample, err));
+    }
+    if (sample->text.num > 0)
+        return TR_OK;
+    return tri_fail(err, TR_ERROR_INPUT,
+                    "%s: holds no text; a tokenizer is trained on text like that which it will "
+                    "encode",
+                    num > 0 && strcmp(inputs[0], "-") != 0 ? inputs[0] : "standard input");
+}
+
+static tr_status train_on(const tri_cli *cli, const tri_text_sample *sample, const char *out,
+                          tr_error *err)
 {
     int64_t vocab = 0, frequency = 2;
     const char *style = tri_cli_flag(cli, "style");
@@ -83,13 +107,16 @@ static tr_status train_on(const tri_cli *cli, const input *in, const char *out, 
     tri_train_config config = {.style = style ? style : "gpt2",
                                .vocab = (int32_t)vocab,
                                .min_frequency = frequency,
-                               .whole_text = tri_cli_flag(cli, "whole-text") != NULL};
+                               .whole_text = tri_cli_flag(cli, "whole-text") != NULL,
+                               .ends = sample->end,
+                               .num_ends = sample->num};
     tri_pool *pool;
     tri_tokenizer *tokenizer;
     char text[160];
     TRI_TRY(open_pool(cli, &pool, err));
     double start = now_s();
-    tr_status status = tri_tokenizer_train(&config, pool, in->text, in->num_bytes, &tokenizer, err);
+    tr_status status =
+        tri_tokenizer_train(&config, pool, sample->text.data, sample->text.num, &tokenizer, err);
     double took = now_s() - start;
     tri_pool_destroy(pool);
     TRI_TRY(status);
@@ -97,6 +124,8 @@ static tr_status train_on(const tri_cli *cli, const input *in, const char *out, 
     if (status == TR_OK)
         printf("%s: %s, trained in %.2f s\n", out,
                tri_tokenizer_describe(tokenizer, text, sizeof text), took);
+    if (status == TR_OK && sample->cut)
+        printf("of the text, the first GiB was read\n");
     if (status == TR_OK && tri_tokenizer_vocab(tokenizer) < vocab)
         printf("pairs that occur %" PRId64 " times or more ran out before %" PRId64 " tokens\n",
                frequency, vocab);
@@ -104,23 +133,18 @@ static tr_status train_on(const tri_cli *cli, const input *in, const char *out, 
     return status;
 }
 
-static tr_status train(const tri_cli *cli, const char *path, tr_error *err)
+static tr_status train(const tri_cli *cli, tr_error *err)
 {
     const char *out = tri_cli_flag(cli, "out");
-    input in;
+    tri_text_sample sample;
     if (!out || !tri_cli_flag(cli, "vocab"))
         return tri_fail(err, TR_ERROR_INPUT,
-                        "say how many tokens and where to: trireme data tokenizer train TEXT "
+                        "say how many tokens and where to: trireme data tokenizer train TEXT ... "
                         "--vocab 4096 --out tokenizer.json");
-    TRI_TRY(input_open(&in, path, err));
-    tr_status status =
-        in.num_bytes > 0
-            ? train_on(cli, &in, out, err)
-            : tri_fail(err, TR_ERROR_INPUT,
-                       "%s: holds no text; a tokenizer is trained on text like that which it will "
-                       "encode",
-                       path ? path : "standard input");
-    input_close(&in);
+    tr_status status = read_sample(cli, &sample, err);
+    if (status == TR_OK)
+        status = train_on(cli, &sample, out, err);
+    tri_text_sample_fini(&sample);
     return status;
 }
 
@@ -265,14 +289,14 @@ static tr_status tokenizer_verb(const tri_cli *cli, tr_error *err)
     const char *action = cli->num_operands > 1 ? cli->operands[1] : "";
     const char *path = cli->num_operands > 2 ? cli->operands[2] : NULL;
     const char *best = actions[0];
-    if (cli->num_operands > 3)
+    if (cli->num_operands > 3 && strcmp(action, actions[0]) != 0)
         return tri_fail(err, TR_ERROR_INPUT,
                         "trireme data tokenizer %s takes one file; \"%.60s\" "
                         "is one too many",
                         action, cli->operands[3]);
     for (int i = 0; i < 4; i++) {
         if (strcmp(action, actions[i]) == 0)
-            return i == 0 ? train(cli, path, err) : use(cli, action, path, err);
+            return i == 0 ? train(cli, err) : use(cli, action, path, err);
         if (tri_edit_distance(action, actions[i]) < tri_edit_distance(action, best))
             best = actions[i];
     }

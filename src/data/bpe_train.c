@@ -379,7 +379,7 @@ static tr_status train(const tri_train_config *config, tri_pool *pool, const cha
     int32_t byte_id[256] = {0};
     bool merges = strcmp(config->style, "bytes") != 0;
     if (merges)
-        TRI_TRY(tri_words_count(cutter, pool, text, num_bytes, config->whole_text, words, err));
+        TRI_TRY(tri_words_count(cutter, config, pool, text, num_bytes, words, err));
     t->words = words;
     add_first_tokens(t, config, byte_id);
     if (!t->failed && merges && lay_out(t, byte_id))

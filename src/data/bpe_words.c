@@ -96,10 +96,30 @@ typedef struct counter {
 typedef struct job {
     const tri_tokenizer *tokenizer;
     const char *text;
-    size_t *border; /* of chunk i: border[i] .. border[i + 1] */
-    bool whole_text;
+    size_t num_bytes;
+    const tri_train_config *config;
+    size_t *border;   /* of chunk i: border[i] .. border[i + 1] */
     counter *counter; /* one for each worker */
 } job;
+
+/* Which document a byte is in. */
+static size_t document_at(const tri_train_config *config, size_t at)
+{
+    size_t low = 0, high = config->num_ends;
+    while (low < high) {
+        size_t middle = (low + high) / 2;
+        if (config->ends[middle] <= at)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+static size_t document_end(const job *j, size_t document)
+{
+    return document < j->config->num_ends ? j->config->ends[document] : j->num_bytes;
+}
 
 static void count_word(void *context, const char *word, size_t num_bytes)
 {
@@ -120,38 +140,49 @@ static void count_chunk(void *context, int task, int worker)
 {
     const job *j = context;
     counter *c = &j->counter[worker];
-    const char *p = j->text + j->border[task], *end = j->text + j->border[task + 1];
-    while (p < end) {
-        const char *line = j->whole_text ? NULL : memchr(p, '\n', (size_t)(end - p));
-        const char *stop = line ? line + 1 : end;
-        count_part(j, c, p, (size_t)(stop - p));
-        p = stop;
+    size_t at = j->border[task], end = j->border[task + 1];
+    for (size_t document = document_at(j->config, at); at < end; document++) {
+        size_t stop = document_end(j, document) < end ? document_end(j, document) : end;
+        while (at < stop) {
+            const char *p = j->text + at;
+            const char *line = j->config->whole_text ? NULL : memchr(p, '\n', stop - at);
+            size_t num = line ? (size_t)(line + 1 - p) : stop - at;
+            count_part(j, c, p, num);
+            at += num;
+        }
     }
 }
 
-/* Chunks end behind a line end, or where a word ends in any case. */
-static int64_t find_borders(job *j, size_t num_bytes)
+/* The end of the chunk that begins at `at`: behind documents, or where a word of a long one ends in
+ * any case; where each line stands alone, behind a line. */
+static size_t chunk_end(const job *j, size_t at)
 {
-    size_t most = num_bytes / CHUNK_BYTES + 2, num = 0, at = 0;
+    size_t to = at + CHUNK_BYTES;
+    if (j->num_bytes - at <= CHUNK_BYTES)
+        return j->num_bytes;
+    if (!j->config->whole_text) {
+        const char *line = memchr(j->text + to, '\n', j->num_bytes - to);
+        return line ? (size_t)(line + 1 - j->text) : j->num_bytes;
+    }
+    size_t document = document_at(j->config, to);
+    if (document > 0 && j->config->ends[document - 1] > at)
+        return j->config->ends[document - 1];
+    size_t cut = tri_tokenizer_cut(j->tokenizer, j->text + at, to - at);
+    return cut ? at + cut : document_end(j, document);
+}
+
+static int64_t find_borders(job *j)
+{
+    size_t most = j->num_bytes / CHUNK_BYTES + 2, num = 0, at = 0;
     j->border = malloc((most + 1) * sizeof *j->border);
     if (!j->border)
         return -1;
-    while (at < num_bytes) {
+    while (at < j->num_bytes) {
         j->border[num++] = at;
-        size_t to = num_bytes - at > CHUNK_BYTES ? at + CHUNK_BYTES : num_bytes;
-        if (to < num_bytes && j->whole_text) {
-            size_t cut = tri_tokenizer_cut(j->tokenizer, j->text + at, to - at);
-            to = cut ? at + cut : num_bytes;
-        } else if (to < num_bytes) {
-            const char *line = memchr(j->text + to, '\n', num_bytes - to);
-            to = line ? (size_t)(line + 1 - j->text) : num_bytes;
-        }
-        at = to;
-        if (num == most) { /* borders came close together: the rest is one chunk */
-            at = num_bytes;
-        }
+        /* When borders came close together, the rest is one chunk. */
+        at = num == most ? j->num_bytes : chunk_end(j, at);
     }
-    j->border[num] = num_bytes;
+    j->border[num] = j->num_bytes;
     return (int64_t)num;
 }
 
@@ -192,12 +223,12 @@ static void put_together(counter *counters, int num_counters, tri_words *words)
     tri_words_fini(&all);
 }
 
-tr_status tri_words_count(const tri_tokenizer *t, tri_pool *pool, const char *text,
-                          size_t num_bytes, bool whole_text, tri_words *words, tr_error *err)
+tr_status tri_words_count(const tri_tokenizer *t, const tri_train_config *config, tri_pool *pool,
+                          const char *text, size_t num_bytes, tri_words *words, tr_error *err)
 {
     int num_workers = pool ? tri_pool_threads(pool) : 1;
-    job j = {t, text, NULL, whole_text, calloc((size_t)num_workers, sizeof *j.counter)};
-    int64_t num_chunks = j.counter ? find_borders(&j, num_bytes) : -1;
+    job j = {t, text, num_bytes, config, NULL, calloc((size_t)num_workers, sizeof *j.counter)};
+    int64_t num_chunks = j.counter ? find_borders(&j) : -1;
     if (num_chunks >= 0 && num_chunks <= INT32_MAX) {
         tri_pool_run(pool, (int)num_chunks, count_chunk, &j);
         put_together(j.counter, num_workers, words);

@@ -27,8 +27,8 @@ int64_t tri_words_find(const tri_words *words, const char *text, size_t num_byte
 void tri_words_fini(tri_words *words);
 
 /* The words of a text as t's normalizer and pre-tokenizer cut it, sorted by their bytes, so that
- * they do not depend on the number of threads. */
-tr_status tri_words_count(const tri_tokenizer *t, tri_pool *pool, const char *text,
-                          size_t num_bytes, bool whole_text, tri_words *words, tr_error *err);
+ * they do not depend on the number of threads. Of config, what says where words end counts. */
+tr_status tri_words_count(const tri_tokenizer *t, const tri_train_config *config, tri_pool *pool,
+                          const char *text, size_t num_bytes, tri_words *words, tr_error *err);
 
 #endif

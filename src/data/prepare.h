@@ -60,6 +60,19 @@ bool tri_prepare_held_out(double split, uint64_t document);
 /* The usual separator of a tokenizer: end of text, or what separates texts; -1: none. */
 int32_t tri_usual_separator(const tri_tokenizer *tokenizer);
 
+/* Text to train a tokenizer on: that of the inputs, as tokenising reads it (data/texts.h), up to a
+ * GiB, which is enough to count pairs in. field is as in tri_prepare_config. */
+typedef struct tri_text_sample {
+    tri_bytes text;
+    size_t *end; /* of each document in it */
+    size_t num, capacity;
+    bool cut; /* there is more than that */
+} tri_text_sample;
+
+tr_status tri_text_sample_read(const char *const *inputs, int num_inputs, const char *field,
+                               tri_text_sample *sample, tr_error *err);
+void tri_text_sample_fini(tri_text_sample *sample);
+
 /* Opens a tokenizer by the name that people give it: as tri_tokenizer_open, or one that is made
  * from the inputs: "chars" has every character of them, "bpe:4096" is trained on them (on the first
  * GiB, if there is more), with at most so many tokens. */

@@ -1,4 +1,5 @@
 /* Tokenizers that are made from the text that they are for. */
+#include "base/arena.h"
 #include "data/prepare.h"
 #include "data/texts.h"
 
@@ -34,7 +35,7 @@ tr_status tri_prepare_is_made(const char *name, bool *made, int64_t *vocab, tr_e
 /* What becomes of the text: characters seen, or all of it. */
 typedef struct gathered {
     bool *seen;
-    tri_bytes *text;
+    tri_text_sample *sample;
 } gathered;
 
 static tr_status add_chars(gathered *g, const char *path, const char *p, size_t num, tr_error *err)
@@ -51,27 +52,35 @@ static tr_status add_chars(gathered *g, const char *path, const char *p, size_t 
     return TR_OK;
 }
 
-static tr_status add_text(gathered *g, const char *path, const char *p, size_t num, bool ends,
-                          tr_error *err)
+static tr_status add_text(tri_text_sample *sample, const char *path, const char *p, size_t num,
+                          bool ends, tr_error *err)
 {
-    size_t room = MAX_TRAIN_BYTES - g->text->num;
-    tri_bytes_add(g->text, p, num < room ? num : room);
-    if (ends && g->text->num < MAX_TRAIN_BYTES) /* no word spans documents */
-        tri_bytes_add(g->text, "\n", 1);
-    return g->text->failed ? tri_fail(err, TR_ERROR_RUNTIME, "%s: out of memory", path) : TR_OK;
+    size_t room = MAX_TRAIN_BYTES - sample->text.num;
+    sample->cut = num > room;
+    tri_bytes_add(&sample->text, p, num < room ? num : room);
+    bool failed = sample->text.failed;
+    if (ends || sample->cut) {
+        size_t *grown = tri_array_grow(sample->end, sample->num, &sample->capacity, sizeof *grown);
+        failed = failed || !grown;
+        if (grown) {
+            sample->end = grown;
+            grown[sample->num++] = sample->text.num;
+        }
+    }
+    return failed ? tri_fail(err, TR_ERROR_RUNTIME, "%s: out of memory", path) : TR_OK;
 }
 
 static tr_status gather(gathered *g, const tri_unit *unit, const char *field, tr_error *err)
 {
     tr_status status = TR_OK;
-    for (size_t i = 0; status == TR_OK && i < unit->num; i++) {
+    for (size_t i = 0; status == TR_OK && i < unit->num && !(g->sample && g->sample->cut); i++) {
         const char *text;
         size_t num;
         json_t *object;
         status = tri_piece_text(unit, &unit->piece[i], field, &text, &num, &object, err);
         if (status == TR_OK)
             status = g->seen ? add_chars(g, unit->path, text, num, err)
-                             : add_text(g, unit->path, text, num, unit->piece[i].ends, err);
+                             : add_text(g->sample, unit->path, text, num, unit->piece[i].ends, err);
         json_decref(object);
     }
     return status;
@@ -88,22 +97,40 @@ static tr_status gather_all(gathered *g, const char *const *inputs, int num_inpu
         status = tri_texts_next(texts, &unit, err);
         if (status == TR_OK)
             status = gather(g, &unit, field ? field : "text", err);
-    } while (status == TR_OK && unit.num > 0 && !(g->text && g->text->num >= MAX_TRAIN_BYTES));
+    } while (status == TR_OK && unit.num > 0 && !(g->sample && g->sample->cut));
     tri_unit_fini(&unit);
     tri_texts_close(texts);
     return status;
 }
 
+tr_status tri_text_sample_read(const char *const *inputs, int num_inputs, const char *field,
+                               tri_text_sample *sample, tr_error *err)
+{
+    *sample = (tri_text_sample){0};
+    return gather_all(&(gathered){.sample = sample}, inputs, num_inputs, field, err);
+}
+
+void tri_text_sample_fini(tri_text_sample *sample)
+{
+    tri_bytes_fini(&sample->text);
+    free(sample->end);
+    *sample = (tri_text_sample){0};
+}
+
 static tr_status train(const char *const *inputs, int num_inputs, const char *field, int64_t vocab,
                        tri_pool *pool, tri_tokenizer **tokenizer, tr_error *err)
 {
-    tri_bytes text = {0};
-    tri_train_config config = {.style = "gpt2", .vocab = (int32_t)vocab, .min_frequency = 2};
-    tr_status status = gather_all(&(gathered){.text = &text}, inputs, num_inputs, field, err);
+    tri_text_sample sample;
+    tr_status status = tri_text_sample_read(inputs, num_inputs, field, &sample, err);
+    tri_train_config config = {.style = "gpt2",
+                               .vocab = (int32_t)vocab,
+                               .min_frequency = 2,
+                               .ends = sample.end,
+                               .num_ends = sample.num};
     if (status == TR_OK)
-        status =
-            tri_tokenizer_train(&config, pool, text.num ? text.data : "", text.num, tokenizer, err);
-    tri_bytes_fini(&text);
+        status = tri_tokenizer_train(&config, pool, sample.text.num ? sample.text.data : "",
+                                     sample.text.num, tokenizer, err);
+    tri_text_sample_fini(&sample);
     return status;
 }
 

@@ -130,6 +130,9 @@ typedef struct tri_train_config {
                               what training from files does in Hugging Face tokenizers */
     const char *const *specials; /* get the first ids; NULL for the style's own */
     int num_specials;
+    const size_t
+        *ends; /* of the documents in the text, rising: no word spans two; NULL: it is one */
+    size_t num_ends;
 } tri_train_config;
 
 /* Byte-level BPE: the pair that occurs most often becomes a token, of equals the one with the
