@@ -33,6 +33,40 @@ static void saved_tokenizers_are_the_same(void **state)
     }
 }
 
+/* Ids that no token has: they are counted in the size of the vocabulary and decode to nothing, as
+ * in Hugging Face tokenizers (the fixture's script asserts the same of them). */
+static void holes_are_no_tokens(void **state)
+{
+    temp_dir *dir = *state;
+    const char *copy = temp_file(dir, "sparse.json");
+    char text[160];
+    size_t num;
+    tr_error err;
+    tri_tokenizer *tokenizer = open_tokenizer(family_path("sparse"));
+    assert_int_equal(tri_tokenizer_vocab(tokenizer), 1001);
+    assert_int_equal(tri_tokenizer_special(tokenizer, TRI_SPECIAL_EOS), 1000);
+    assert_non_null(strstr(tri_tokenizer_describe(tokenizer, text, sizeof text),
+                           ", 380 tokens (ids up to 1000), "));
+    assert_null(tri_tokenizer_token(tokenizer, 0, &num));
+    assert_null(tri_tokenizer_spelling(tokenizer, 320, &num));
+    int32_t all[] = {70, 0, 320, 71, 999}, bare[] = {70, 71}, beyond = 1001;
+    tri_bytes with = decode_with(tokenizer, &(tri_ids){.id = all, .num = 5}, 0);
+    tri_bytes without = decode_with(tokenizer, &(tri_ids){.id = bare, .num = 2}, 0);
+    assert_int_equal(with.num, 2);
+    assert_int_equal(without.num, 2);
+    assert_memory_equal(with.data, without.data, 2);
+    tri_bytes none = {0};
+    assert_int_equal(tri_tokenizer_decode(tokenizer, &beyond, 1, 0, &none, &err), TR_ERROR_INPUT);
+    assert_int_equal(tri_tokenizer_save(tokenizer, copy, &err), TR_OK);
+    tri_tokenizer *again = open_tokenizer(copy);
+    assert_int_equal(tri_tokenizer_vocab(again), 1001);
+    assert_true(tri_tokenizer_fingerprint(again) == tri_tokenizer_fingerprint(tokenizer));
+    tri_bytes_fini(&with);
+    tri_bytes_fini(&without);
+    tri_tokenizer_close(again);
+    tri_tokenizer_close(tokenizer);
+}
+
 static void gpt2_is_exact(void **state)
 {
     (void)state;
@@ -320,6 +354,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(ids_are_those_of_hugging_face),
         cmocka_unit_test(saved_tokenizers_are_the_same),
+        cmocka_unit_test(holes_are_no_tokens),
         cmocka_unit_test(gpt2_is_exact),
         cmocka_unit_test(scanners_equal_their_patterns),
         cmocka_unit_test(a_hopeless_pattern_is_given_up),

@@ -234,8 +234,16 @@ static void wrong_files_are_refused(void **state)
         {BPE_FILE("", "[]", ",\"merges\":[]"), "vocabulary", "object"},
         {BPE_FILE("", "{}", ",\"merges\":[]"), "vocabulary", "empty"},
         {BPE_FILE("", "{\"a\":0,\"b\":0}", ",\"merges\":[]"), "\"a\"", "same id 0"},
-        {BPE_FILE("", "{\"a\":0,\"b\":2}", ",\"merges\":[]"), "no token has the id 1",
-         "wrong.json"},
+        {BPE_FILE("", "{\"a\":0,\"b\":999999}", ",\"merges\":[]"), "has the id 999999",
+         "2 tokens in all"},
+        {BPE_FILE(
+             "\"post_processor\":{\"type\":\"TemplateProcessing\",\"single\":[{\"SpecialToken\":"
+             "{\"id\":\"x\",\"type_id\":0}},{\"Sequence\":{\"id\":\"A\",\"type_id\":0}}],"
+             "\"pair\":[{\"Sequence\":{\"id\":\"A\",\"type_id\":0}},{\"Sequence\":{\"id\":"
+             "\"B\",\"type_id\":0}}],\"special_tokens\":{\"x\":{\"id\":\"x\",\"ids\":[1],"
+             "\"tokens\":[\"x\"]}}},",
+             "{\"a\":0,\"b\":2}", ",\"merges\":[]"),
+         "adds the id 1", "no token has it"},
         {BPE_FILE("", "{\"a\":0,\"b\":\"1\"}", ",\"merges\":[]"), "\"b\"", "whole number"},
         {BPE_FILE("", "{\"a\":0,\"b\":-1}", ",\"merges\":[]"), "\"b\"", "whole number"},
         {BPE_FILE("", "{\"a\":0,\"b\":99999999999}", ",\"merges\":[]"), "\"b\"", "whole number"},

@@ -177,7 +177,7 @@ static inline int check_tokenizer(const tri_tokenizer *tokenizer, const char *na
 }
 
 static const char *const families[] = {"llama3", "qwen",      "pattern", "llama2", "metaspace",
-                                       "across", "wordpiece", "cased",   "digits"};
+                                       "across", "wordpiece", "cased",   "digits", "sparse"};
 enum { NUM_FAMILIES = sizeof families / sizeof *families };
 
 static inline const char *family_path(const char *name)

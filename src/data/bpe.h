@@ -42,6 +42,7 @@ void tri_vocab_hide(tri_vocab *vocab); /* the one that was added last */
 int32_t tri_vocab_index(tri_vocab *vocab);
 int32_t tri_vocab_find(const tri_vocab *vocab, const char *text, size_t num_bytes);
 const char *tri_vocab_text(const tri_vocab *vocab, int32_t id, size_t *num_bytes);
+bool tri_vocab_is_hole(const tri_vocab *vocab, int32_t id); /* within the ids, without a text */
 void tri_vocab_fini(tri_vocab *vocab);
 
 /* ---- BPE (bpe.c) ---- */

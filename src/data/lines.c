@@ -195,6 +195,6 @@ tr_status tri_json_line_text(const char *path, int64_t number, const json_t *obj
     }
     return tri_fail(err, TR_ERROR_INPUT,
                     "%s, line %lld: has no \"%.60s\"; its fields are: %s. Name the one to read: "
-                    "data.field, or --field of `trireme data prepare`",
+                    "data.field, or --field of `trireme data`",
                     path, (long long)number, field, names[0] ? names : "none");
 }

@@ -124,7 +124,8 @@ static tr_status list_tokens(mlm *m, const tri_tokenizer *tokenizer, int64_t voc
     }
     for (int32_t id = 0; id < known; id++) {
         m->is_special[id] = m->is_special[id] || tri_tokenizer_is_special(tokenizer, id);
-        if (!m->is_special[id])
+        size_t num_bytes;
+        if (!m->is_special[id] && tri_tokenizer_spelling(tokenizer, id, &num_bytes))
             m->ordinary[m->num_ordinary++] = id;
     }
     return TR_OK;

@@ -131,7 +131,7 @@ static const char *with_commas(int64_t number, char out[32])
 
 char *tri_tokenizer_describe(const tri_tokenizer *t, char *text, size_t text_size)
 {
-    char tokens[32], merges[32], pattern[48] = "";
+    char tokens[32], merges[32], pattern[48] = "", holes[32] = "";
     const char *kind = t->model == TRI_MODEL_WORDPIECE ? "WordPiece"
                        : t->bpe.num_merges == 0        ? (t->byte_level ? "bytes" : "characters")
                        : t->byte_level                 ? "byte-level BPE"
@@ -142,11 +142,13 @@ char *tri_tokenizer_describe(const tri_tokenizer *t, char *text, size_t text_siz
             snprintf(pattern, sizeof pattern, ", %s pattern", t->pretokenizer.cut[i].scan_name);
         else if (t->pretokenizer.cut[i].kind == TRI_CUT_PATTERN && !*pattern)
             snprintf(pattern, sizeof pattern, ", a pattern of its own");
-    with_commas(t->spelling.num, tokens);
+    with_commas(t->spelling.num - t->num_holes, tokens);
+    if (t->num_holes > 0)
+        snprintf(holes, sizeof holes, " (ids up to %d)", t->spelling.num - 1);
     if (t->bpe.num_merges > 0)
-        snprintf(text, text_size, "%s, %s tokens, %s merges%s", kind, tokens,
+        snprintf(text, text_size, "%s, %s tokens%s, %s merges%s", kind, tokens, holes,
                  with_commas((int64_t)t->bpe.num_merges, merges), pattern);
     else
-        snprintf(text, text_size, "%s, %s tokens", kind, tokens);
+        snprintf(text, text_size, "%s, %s tokens%s", kind, tokens, holes);
     return text;
 }

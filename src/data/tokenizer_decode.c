@@ -199,6 +199,8 @@ tr_status tri_tokenizer_decode(const tri_tokenizer *t, const int32_t *ids, size_
     for (size_t i = 0; i < num_ids; i++) {
         size_t num;
         const char *text = tri_tokenizer_token(t, ids[i], &num);
+        if (tri_vocab_is_hole(&t->spelling, ids[i]))
+            continue;
         if (!text) {
             list_fini(&a);
             return outside(t, ids[i], err);

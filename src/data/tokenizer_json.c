@@ -243,6 +243,10 @@ static tr_status check_specials(const tri_tokenizer *t, tr_error *err)
             return tri_fail(err, TR_ERROR_INPUT,
                             "%s: the post-processor adds the id %d, but ids end at %d", t->name, id,
                             t->spelling.num - 1);
+        if (tri_vocab_is_hole(&t->spelling, id))
+            return tri_fail(err, TR_ERROR_INPUT,
+                            "%s: the post-processor adds the id %d, but no token has it", t->name,
+                            id);
     }
     return TR_OK;
 }

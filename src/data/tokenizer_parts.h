@@ -118,9 +118,10 @@ typedef enum tri_model_kind { TRI_MODEL_BPE, TRI_MODEL_WORDPIECE } tri_model_kin
 struct tri_tokenizer {
     char *name; /* for messages: the path it came from */
     tri_model_kind model;
-    bool byte_level;  /* spellings stand for bytes */
-    bool *is_special; /* by id */
-    bool *added_only; /* by id: not in the model's own vocabulary; NULL when all are */
+    bool byte_level;   /* spellings stand for bytes */
+    bool *is_special;  /* by id */
+    bool *added_only;  /* by id: not in the model's own vocabulary; NULL when all are */
+    int32_t num_holes; /* ids without a token, below others that have one */
     tri_vocab spelling;
     tri_vocab bytes; /* byte-level: what spellings stand for; empty otherwise */
     tri_bpe bpe;
@@ -155,8 +156,7 @@ tr_status tri_add_merge(tri_tokenizer *t, const char *left, size_t num_left, con
 /* Parses, with file and line in the message. */
 tr_status tri_json_parse(const char *name, const char *text, size_t num_bytes, json_t **json,
                          tr_error *err);
-/* tokenizer_vocabulary.c: the ids of an object {"token": id, ...} and of root's added_tokens,
- * together 0, 1, 2, ... */
+/* tokenizer_vocabulary.c: the ids of an object {"token": id, ...} and of root's added_tokens. */
 tr_status tri_read_vocabulary(tri_tokenizer *t, json_t *vocab, json_t *added, tr_error *err);
 tr_status tri_read_added(tri_tokenizer *t, json_t *added, tr_error *err);
 

@@ -43,7 +43,7 @@ static void add_vocab(const tri_tokenizer *t, tri_bytes *out)
     add_text(out, "    \"vocab\": {");
     for (int32_t id = 0; id < t->spelling.num; id++) {
         char tail[32];
-        if (t->added_only && t->added_only[id])
+        if ((t->added_only && t->added_only[id]) || tri_vocab_is_hole(&t->spelling, id))
             continue;
         add_text(out, any ? ",\n      \"" : "\n      \"");
         add_token(t, out, id);

@@ -115,6 +115,11 @@ const char *tri_vocab_text(const tri_vocab *vocab, int32_t id, size_t *num_bytes
     return vocab->blob.data ? vocab->blob.data + vocab->start[id] : "";
 }
 
+bool tri_vocab_is_hole(const tri_vocab *vocab, int32_t id)
+{
+    return id >= 0 && id < vocab->num && vocab->state[id] == TRI_VOCAB_ABSENT;
+}
+
 void tri_vocab_fini(tri_vocab *vocab)
 {
     tri_bytes_fini(&vocab->blob);

@@ -1,11 +1,18 @@
-/* The vocabulary of a tokenizer.json: every id from 0 on must have exactly one token. */
+/* The vocabulary of a tokenizer.json: an id has one token, or none. Files have holes where tokens
+ * were taken out or room was left for others: nothing encodes to such an id, it decodes to nothing,
+ * and the vocabulary ends behind the largest id that has a token. */
 #include "base/arena.h"
 #include "data/tokenizer_parts.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_IDS = 1 << 24 };
+enum {
+    MAX_IDS = 1 << 24,
+    /* A model has a row for every id, so ids far beyond the number of tokens are a mistake. */
+    MOST_HOLES = 1 << 16,
+    MOST_SPARSE = 4
+};
 
 typedef struct entry {
     const char *text; /* points into the JSON */
@@ -16,6 +23,7 @@ typedef struct entry {
 typedef struct entries {
     entry *item;
     size_t num, capacity;
+    size_t num_tokens; /* that there are, for what can be believed of an id */
 } entries;
 
 static tr_status no_memory(const tri_tokenizer *t, tr_error *err)
@@ -31,6 +39,12 @@ static tr_status place(const tri_tokenizer *t, entries *e, const char *text, siz
                         "%s: the id of the token \"%.80s\" must be a whole number from 0 to %d",
                         t->name, text, MAX_IDS - 1);
     size_t at = (size_t)json_integer_value(id);
+    if (at >= MOST_SPARSE * e->num_tokens + MOST_HOLES)
+        return tri_fail(
+            err, TR_ERROR_INPUT,
+            "%s: the token \"%.80s\" has the id %zu, but there are %zu tokens in all: a "
+            "model would be mostly rows without a token; is the file damaged?",
+            t->name, text, at, e->num_tokens);
     if (at >= e->capacity) {
         size_t capacity = at + at / 2 + 1024;
         entry *grown = realloc(e->item, capacity * sizeof *grown);
@@ -97,15 +111,12 @@ static tr_status fill(tri_tokenizer *t, const entries *e, tr_error *err)
         return no_memory(t, err);
     for (size_t i = 0; i < e->num; i++) {
         const entry *item = &e->item[i];
-        if (!item->text) {
-            tri_bytes_fini(&spare);
-            return tri_fail(err, TR_ERROR_INPUT,
-                            "%s: no token has the id %zu, although there are higher ones", t->name,
-                            i);
-        }
         tri_vocab_add(&t->spelling, item->text, item->num_bytes);
         t->added_only[i] = !item->in_model;
-        if (t->byte_level)
+        t->num_holes += !item->text;
+        if (t->byte_level && !item->text)
+            tri_vocab_add(&t->bytes, NULL, 0);
+        else if (t->byte_level)
             add_bytes(t, item->text, item->num_bytes, item->in_model, &spare);
     }
     int32_t repeated = tri_vocab_index(&t->spelling);
@@ -125,7 +136,7 @@ static tr_status fill(tri_tokenizer *t, const entries *e, tr_error *err)
 
 tr_status tri_read_vocabulary(tri_tokenizer *t, json_t *vocab, json_t *added, tr_error *err)
 {
-    entries e = {0};
+    entries e = {.num_tokens = json_object_size(vocab) + json_array_size(added)};
     tr_status status = place_all(t, &e, vocab, added, err);
     if (status == TR_OK)
         status = fill(t, &e, err);

@@ -208,16 +208,36 @@ def gpt2():
     return tok
 
 
-def smollm():
-    """Digits one by one, then GPT-2's pattern, with a space put in front."""
+def smollm_model(vocab):
     tok = Tokenizer(models.BPE())
     tok.pre_tokenizer = pre_tokenizers.Sequence(
         [pre_tokenizers.Digits(individual_digits=True), pre_tokenizers.ByteLevel(add_prefix_space=True)])
     tok.decoder = decoders.ByteLevel()
     tok.train_from_iterator(corpus(), trainers.BpeTrainer(
-        vocab_size=420, special_tokens=["<|endoftext|>"],
+        vocab_size=vocab, special_tokens=["<|endoftext|>"],
         initial_alphabet=pre_tokenizers.ByteLevel.alphabet(), show_progress=False))
+    return tok
+
+
+def smollm():
+    """Digits one by one, then GPT-2's pattern, with a space put in front."""
+    tok = smollm_model(420)
     save(tok, "digits")
+    return tok
+
+
+def sparse():
+    """A vocabulary with holes: in the middle, and before a special token far behind."""
+    tok = smollm_model(380)
+    data = json.loads(tok.to_str())
+    vocab = data["model"]["vocab"]
+    data["model"]["vocab"] = {t: i if i < 300 else i + 40 for t, i in vocab.items() if i > 0}
+    data["model"]["vocab"]["<|endoftext|>"] = 1000
+    data["added_tokens"][0]["id"] = 1000
+    tok = Tokenizer.from_str(json.dumps(data))
+    assert tok.token_to_id("<|endoftext|>") == 1000 and tok.id_to_token(320) is None
+    assert tok.decode([70, 0, 320, 71, 999]) == tok.decode([70, 71]) != ""
+    save(tok, "sparse")
     return tok
 
 
@@ -250,6 +270,7 @@ def main():
         "wordpiece": wordpiece("wordpiece", True),
         "cased": wordpiece("cased", False),
         "digits": smollm(),
+        "sparse": sparse(),
     }
     texts = HARD + ["\n".join(HARD)]
     cases = []
