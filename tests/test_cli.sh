@@ -120,6 +120,9 @@ test_mistakes() {
     refused 2 'this run needs' train --set model.dim=100000 --set run.dir="$tmp/refused/far/away"
     [ -e "$tmp/refused" ] && fail "a run was refused, but $tmp/refused was made"
     refused 2 'model.dim 999999 over model.num_heads 4' plan --set model.dim=999999
+    refused 2 'too many processes for the' train recipes/tiny.yaml --set layout.dp=$((8 * $(nproc --all) + 129)) \
+        --set run.dir="$tmp/crowd"
+    [ -e "$tmp/crowd" ] && fail "a crowd was refused, but $tmp/crowd was made"
     refused 2 'expert parallelism is not here yet' plan --set layout.ep=2
     refused 2 'data.source is empty' train --set data.source= --set run.dir="$tmp/none"
     refused 2 'it is one of trireme plan' explain --ledger

@@ -192,6 +192,21 @@ static tr_status launch_once(local_rank *local, int num_ranks, bool append_logs,
     return status;
 }
 
+/* Hundreds of processes on a few cores take hours for a step and bring the machine to a halt before
+ * anybody can stop them. */
+static bool too_many_here(int num_ranks)
+{
+    enum { ANYWHERE = 128, PER_CORE = 8 };
+    int cores = tri_device_num_cores();
+    if (num_ranks <= ANYWHERE || num_ranks <= PER_CORE * cores)
+        return false;
+    tri_cli_error("this layout has %d ranks, too many processes for the %d core%s of this machine; "
+                  "make layout.dp, tp or pp smaller, or start the ranks on several machines with "
+                  "mpirun or srun (plan, check, explain and sim take layouts of any size)",
+                  num_ranks, cores, cores == 1 ? "" : "s");
+    return true;
+}
+
 static int launch_here(const tri_cli *cli, int num_ranks, tri_rank_main rank_main, void *context,
                        const tri_launch_options *options)
 {
@@ -475,6 +490,8 @@ int tri_cli_launch(const tri_cli *cli, int num_ranks, tri_rank_main rank_main, v
                       num_ranks, cli->verb->name);
         return TRI_EXIT_USAGE;
     }
+    if (!world.given && too_many_here(num_ranks))
+        return TRI_EXIT_USAGE;
     options = options ? options : &none;
     if (world.given && world.rank == 0 && options->processes)
         tri_cli_error(
