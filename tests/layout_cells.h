@@ -78,7 +78,7 @@ bool cell_valid(const cell *c);
 cell cell_alone(const cell *c);
 
 tr_status cell_run_do(cell_run *run, const cell *c, int steps, tr_error *err);
-/* With one more setting. */
+/* With more settings, separated by blanks. */
 tr_status cell_run_with(cell_run *run, const cell *c, const char *more, int steps, tr_error *err);
 void cell_run_fini(cell_run *run);
 

@@ -101,7 +101,11 @@ test_mistakes() {
     refused 2 'sgd, adam, adamw, muon' train --set optim.kind=adagrad
     refused 2 'the nearest that does is 4' train --set model.num_heads=5
     refused 2 'has positions for 8' train --set model.positions=8
-    refused 2 'layout.zero=2' train --set layout.keep_gathered=true
+    refused 2 'set layout.zero=3, or leave' train --set layout.keep_gathered=true
+    refused 2 'layout.zero is 2' train --set layout.keep_gathered=true --set layout.dp=2 --set layout.zero=2
+    refused 2 'one update a step, such as 1f1b' train --set layout.pp=2 --set layout.schedule=pipedream \
+        --set layout.microbatches=4 --set train.clip=0 --set layout.dp=2 --set layout.zero=3 \
+        --set layout.keep_gathered=true
     run 0 train --set layout.microbatches=9 --set train.steps=1 --set run.dir="$tmp/rows"
     grep -q 'train.batch has 8 rows for .* = 9 parts: 1 of them' "$tmp/out" || fail "empty micro-batches are not told"
     for kind in gpt2 bert "llama --set model.tied_head=true"; do
@@ -331,7 +335,9 @@ test_plan_and_check() {
     run 0 check --break list
     for fault in $(awk '/^  / { print $1 }' "$tmp/out"); do
         num=$((num + 1))
-        refused 2 'rejected: ' check recipes/tiny.yaml --set layout.microbatches=3 --set layout.dp=2 --set layout.bucket_mb=0.05 --break "$fault"
+        local more=(--set layout.bucket_mb=0.05)
+        [ "$fault" = late-gather ] && more=(--set layout.zero=3 --set layout.keep_gathered=true)
+        refused 2 'rejected: ' check recipes/tiny.yaml --set layout.microbatches=3 --set layout.dp=2 "${more[@]}" --break "$fault"
     done
     [ $num -ge 10 ] || fail "only $num faults are listed"
     refused 2 'there is no fault' check --break nothing

@@ -301,6 +301,28 @@ static void test_traffic_of_zero(void **state)
                 }
 }
 
+/* Weights that stay for the step are gathered once in it, as under zero 2: m + 1, in every kind of
+ * training, within groups too, and whatever recomputation reads again. */
+static void test_traffic_of_kept(void **state)
+{
+    (void)state;
+    static const int meshes[][2] = {{2, 2}, {4, 4}, {8, 4}};
+    static const char *const modes[] = {"layout.recompute=none", "layout.recompute=full"};
+    for (int k = 0; k < NUM_KINDS; k++)
+        for (size_t i = 0; i < sizeof meshes / sizeof *meshes; i++)
+            for (int m = 1; m <= 3; m++) {
+                int dp = meshes[i][0], group = meshes[i][1];
+                const char *set[8] = {"layout.keep_gathered=true", modes[m % 2]};
+                for (int w = 0; w < 4 && kinds_of_training[k].set[w]; w++)
+                    set[2 + w] = kinds_of_training[k].set[w];
+                units u = units_of_zero(3, dp, group, m, kinds_of_training[k].element, set);
+                double sent = u.shard * group / (group - 1);
+                if (fabs(sent / (m + 1) - 1) > 0.01)
+                    fail_msg("%s, %s, dp %d in groups of %d, %d micro-batches: %.3f, not %d",
+                             set[2], set[1], dp, group, m, sent, m + 1);
+            }
+}
+
 /* Hybrid sharding: within a group as much as without others, and a rank's slice is summed over the
  * R groups once a step: 2 (R - 1) / R of a slice, whatever the number of micro-batches. */
 static void test_traffic_of_hybrid(void **state)
@@ -460,6 +482,8 @@ static void test_joined_backward(void **state)
         {"layout.dp=2", "layout.zero=2", "precision.kind=bf16", "layout.pp=1"},
         {"layout.dp=2", "layout.zero=1", "precision.kind=bf16", "layout.pp=1"},
         {"layout.dp=2", "layout.zero=3", "precision.kind=bf16", "precision.linear=fp8"},
+        {"layout.dp=2", "layout.zero=3", "layout.microbatches=2", "layout.keep_gathered=true"},
+        {"layout.dp=2", "layout.zero=3", "layout.pp=2", "layout.keep_gathered=true"},
         {"layout.pp=2", "layout.tp=2", "precision.kind=bf16", "precision.linear=fp8"},
         {"layout.tp=2", "layout.sp=true", "precision.kind=bf16", "layout.split_backward=true"}};
     static const char *const kinds[] = {"model.kind=gpt2", "model.kind=llama"};
@@ -498,6 +522,7 @@ int main(void)
         cmocka_unit_test(test_tables_are_let_go),
         cmocka_unit_test(test_memory_limit),
         cmocka_unit_test(test_traffic_of_zero),
+        cmocka_unit_test(test_traffic_of_kept),
         cmocka_unit_test(test_traffic_of_hybrid),
         cmocka_unit_test(test_traffic_of_key_copies),
         cmocka_unit_test(test_traffic_of_tp),

@@ -204,6 +204,7 @@ static const layout layouts[] = {
     {2, {"layout.pp=2"}}, /* what is sent lies among the activations, and so does scratch */
     {2, {"layout.pp=2", "layout.microbatches=4"}},
     {4, {"layout.pp=2", "layout.microbatches=4", "layout.dp=2", "layout.zero=1"}},
+    {2, {"layout.dp=2", "layout.microbatches=3", "layout.zero=3", "layout.keep_gathered=true"}},
 };
 enum { NUM_LAYOUTS = sizeof layouts / sizeof *layouts };
 

@@ -46,6 +46,13 @@ refused() {
 says '32.0 KiB (32768 bytes)' --mesh x:4,y:8,z:2 --dtype bf16 'A[I:256@xy, J:2048]'
 says '2.00 MiB (2097152 bytes) on all devices' --mesh x:4,y:8,z:2 'A[I:256@xy, J:2048]'
 says '64.0 KiB (65536 bytes)' --mesh x:4,y:8,z:2 --dtype f32 'A[I:256@xy, J:2048]'
+# Kept from the first forward to the last backward: m + 1 times.
+checks=$((checks + 1))
+"$trireme" explain recipes/tiny.yaml --summary --set layout.dp=4 --set layout.zero=3 \
+    --set layout.microbatches=2 --set layout.keep_gathered=true >"$tmp/out" 2>"$tmp/err"
+grep -q 'over shard: 12 shard_sum messages, 1.68 MiB' "$tmp/out" &&
+    grep -q 'over shard: 6 unshard messages, 861.5 KiB' "$tmp/out" ||
+    fail 'weights that stay are not gathered once'
 says 'each device sends 3·I·K bytes' --mesh x:4 'A[I,J@x] . B[J@x,K] -> C[I,K]'
 says 'product         A[I, J@x] . B[J@x, K] -> C[I, K]{P:x}' --mesh x:4 'A[I,J@x] · B[J@x,K]'
 says 'each device sends 612.5 GB' --mesh x:8 'G[N:175000000000]{P:x} -> G[N]'

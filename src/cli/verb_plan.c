@@ -8,6 +8,7 @@
 #include "cli/memory.h"
 #include "cli/schedule_note.h"
 #include "program/ledger.h"
+#include "program/match.h"
 
 static const char *const role_names[] = {"embedding", "matrix", "bias", "norm"};
 
@@ -38,15 +39,22 @@ static void print_parts(const tri_program *program)
 {
     char text[16];
     tri_ledger ledger;
-    uint64_t scratch = 0;
-    for (size_t i = 0; i < program->num_instrs; i++)
-        if (program->instrs[i].scratch_bytes > scratch)
-            scratch = program->instrs[i].scratch_bytes;
+    uint64_t scratch = 0, weights = 0;
+    for (size_t i = 0; i < program->num_instrs; i++) {
+        const tri_instr *instr = &program->instrs[i];
+        if (instr->scratch_bytes > scratch)
+            scratch = instr->scratch_bytes;
+        if (instr->first_only && instr->span > 0)
+            weights += tri_message_whole_bytes(program, instr);
+    }
     if (tri_ledger_make(program, &ledger, NULL) == TR_OK) {
         printf("                 %12s of activations when the forward has ended\n",
                tri_text_bytes((double)ledger.kept, text));
         tri_ledger_fini(&ledger);
     }
+    if (weights > 0)
+        printf("                 %12s of weights, put together for the step\n",
+               tri_text_bytes((double)weights, text));
     if (program->laid_grad_bytes > 0)
         printf("                 %12s of gradients, laid where activations were\n",
                tri_text_bytes((double)program->laid_grad_bytes, text));
@@ -84,11 +92,12 @@ static void print_shared(const tri_session *session)
             continue;
         bool step = space->kind == TRI_SPACE_WORK && largest->once && largest->num_segments > 1;
         printf("               %-10s %-13s %12s", space->name,
-               space->kind == TRI_SPACE_FRAME   ? "activations"
-               : step                           ? "of the step"
-               : space->kind == TRI_SPACE_WORK  ? "workspace"
-               : space->kind == TRI_SPACE_BATCH ? "inputs"
-                                                : "",
+               space->kind == TRI_SPACE_FRAME      ? "activations"
+               : space->kind == TRI_SPACE_GATHERED ? "weights"
+               : step                              ? "of the step"
+               : space->kind == TRI_SPACE_WORK     ? "workspace"
+               : space->kind == TRI_SPACE_BATCH    ? "inputs"
+                                                   : "",
                tri_text_bytes((double)tri_space_total(space), text));
         if (space->num_instances > 1)
             printf("  (%u x %s)", space->num_instances, tri_text_bytes((double)space->bytes, text));

@@ -27,10 +27,14 @@ float tri_loss_seed(const tri_compile_config *config)
     return 1 / ((float)config->batch * (float)targets);
 }
 
-static tri_layout layout_of(const tri_compile_config *config, const tri_pipeline *pipeline)
+/* Only training has something to keep gathered weights for: its backward, and more micro-batches.
+ */
+static tri_layout layout_of(const tri_compile_config *config, const tri_pipeline *pipeline,
+                            tri_mode mode)
 {
     const tri_model_config *model = &config->model;
     tri_layout layout = {.mesh = config->mesh, .sp = config->sp, .zero = config->zero};
+    layout.keep_gathered = config->keep_gathered && config->zero >= 3 && mode == TRI_MODE_TRAIN;
     layout.bucket_bytes = config->bucket_bytes;
     layout.whole_tensors = tri_optim_needs_whole(&config->optim);
     layout.head_unit = model->num_kv_heads > 0 ? model->num_heads / model->num_kv_heads : 1;
@@ -83,7 +87,7 @@ static tr_status passes(const tri_compile_config *config, tri_mode mode,
         TRI_TRY(tri_stages_settle(graph, &pipeline->stages, err));
         TRI_TRY(tri_pipeline_check_homes(pipeline, graph, err));
     }
-    tri_layout layout = layout_of(config, pipeline);
+    tri_layout layout = layout_of(config, pipeline, mode);
     TRI_TRY(tri_place(graph, &layout, err));
     TRI_TRY(after("placement", graph, err));
     if (pipeline->exists) {

@@ -20,6 +20,7 @@ typedef struct tri_compile_config {
     tri_mesh mesh;
     int rank;                   /* whose program it is */
     int zero;                   /* 0 to 3: what is divided over dp */
+    bool keep_gathered;         /* zero 3: gathered weights stay for the step */
     bool sp;                    /* between the blocks of tp, activations are cut along T */
     double bucket_bytes;        /* zero 0: gradients are summed over dp when so much is complete */
     bool overlap;               /* messages may be under way beside the computation */

@@ -56,6 +56,13 @@ static tr_status check_asynchronous(const tri_compile_config *config, const char
                         "layout.schedule is %s, whose stages update by themselves, so they cannot "
                         "skip a step together as a loss scale asks for; set precision.kind=bf16",
                         order);
+    if (config->keep_gathered)
+        return tri_fail(err, TR_ERROR_INPUT,
+                        "layout.keep_gathered keeps the weights that a step begins with, but "
+                        "layout.schedule is %s, which updates them while a step is under way; set "
+                        "layout.keep_gathered=false, or a schedule with one update a step, such as "
+                        "1f1b",
+                        order);
     if (config->num_microbatches > config->batch)
         return tri_fail(err, TR_ERROR_INPUT,
                         "layout.schedule is %s, which updates while a step is under way, but "

@@ -445,6 +445,19 @@ static tr_status check_shard_group(const tri_compile_config *compile, tr_error *
                     group, dp, nearest);
 }
 
+/* Below zero 3 weights are whole anyway. */
+static tr_status check_keep_gathered(const tri_compile_config *compile, tr_error *err)
+{
+    if (!compile->keep_gathered || compile->zero == 3)
+        return TR_OK;
+    return tri_fail(
+        err, TR_ERROR_INPUT,
+        "layout.keep_gathered is true, but layout.zero is %d, which keeps whole weights "
+        "all the time and gathers none for the step; set layout.zero=3, or leave "
+        "layout.keep_gathered out",
+        compile->zero);
+}
+
 static tr_status precision_config(const tr_settings *s, tri_session_config *config, tr_error *err)
 {
     const char *kind = tr_settings_string(s, "precision.kind");
@@ -512,6 +525,7 @@ tr_status tri_session_config_from(const tr_settings *s, tri_session_config *conf
     compile->mask_documents = config->data.mask_documents || config->data.pack;
     compile->num_microbatches = tr_settings_int(s, "layout.microbatches");
     compile->zero = (int)tr_settings_int(s, "layout.zero");
+    compile->keep_gathered = tr_settings_bool(s, "layout.keep_gathered");
     compile->mesh.size[TRI_AXIS_SHARD] = (int)tr_settings_int(s, "layout.shard_group");
     compile->bucket_bytes = tr_settings_float(s, "layout.bucket_mb") * 1048576;
     compile->prefetch = (int)tr_settings_int(s, "layout.prefetch");
@@ -535,6 +549,7 @@ tr_status tri_session_config_from(const tr_settings *s, tri_session_config *conf
     TRI_TRY(check_tp(compile, err));
     TRI_TRY(tri_divide_key_heads(compile, err));
     TRI_TRY(check_shard_group(compile, err));
+    TRI_TRY(check_keep_gathered(compile, err));
     TRI_TRY(tri_pipeline_check(compile, err));
     TRI_TRY(pace_config(s, config, err));
     int64_t context = tr_settings_int(s, "generate.context");

@@ -121,7 +121,6 @@ static const char *not_here(const char *name)
         {"layout.cp", "context parallelism is not here yet"},
         {"layout.cp_kind", "context parallelism is not here yet"},
         {"layout.ep", "expert parallelism is not here yet"},
-        {"layout.keep_gathered", "weights that stay put together through a step are layout.zero=2"},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
         if (strcmp(rows[i].name, name) == 0)

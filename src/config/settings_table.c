@@ -255,6 +255,10 @@ const tri_setting tri_settings_table[] = {
     INT("layout.prefetch", "1", 0, 1000,
         "ZeRO 3: layers whose weights are gathered ahead of the one that computes",
         "prefetch_depth forward_prefetch backward_prefetch stage3_prefetch_bucket_size"),
+    BOOL("layout.keep_gathered", "false",
+         "ZeRO 3: weights stay put together from the first forward of a step to its last backward: "
+         "less is sent, and more memory taken",
+         "reshard_after_forward reshard_after_backward shard_grad_op no_reshard"),
     BOOL("layout.sp", "false",
          "Between the blocks of tp, divide activations along the sequence (sequence parallelism)",
          "sequence_parallel sequence_parallelism"),

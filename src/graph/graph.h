@@ -84,6 +84,9 @@ typedef struct tri_node {
     bool ends_chain;
     /* Backward: runs for the last micro-batch only, when accumulators hold all of them. */
     bool last_only;
+    /* Runs for the first micro-batch only, since no other changes its result: that stays for all of
+     * the step. */
+    bool first_only;
     tri_redo redo;
 } tri_node;
 

@@ -61,7 +61,8 @@ tr_status tri_calc_report_state(const tri_calc *calc, double num_params, int64_t
     }
     if (shard == devices)
         tri_text_add(text, "\ntraffic: bytes that a device sends in a step of m micro-batches, in "
-                           "units of\n(N-1)/N of the weights\n");
+                           "units of\n(N-1)/N of the weights; zero 3 with layout.keep_gathered "
+                           "m + 1, with whole weights\nbeside the pieces while a step lasts\n");
     return TR_OK;
 }
 

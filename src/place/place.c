@@ -332,7 +332,8 @@ tr_status tri_place(tri_graph *graph, const tri_layout *layout, tr_error *err)
     p.terms_copy = calloc(graph->num_states + 1, sizeof *p.terms_copy);
     p.terms_replicate = calloc(graph->num_states + 1, sizeof *p.terms_replicate);
     p.accumulated = calloc(num_params + 1, sizeof *p.accumulated);
-    tri_id *ids = malloc((3 * num_params + 1) * sizeof *ids);
+    size_t num_ids = (1 + tri_placer_num_wholes(graph, layout)) * num_params;
+    tri_id *ids = malloc((num_ids + 1) * sizeof *ids);
     p.grads_left = calloc(num_params + 1, sizeof *p.grads_left);
     p.complete = calloc(graph->num_states + 1, sizeof *p.complete);
     int *chunks = malloc((2 * num_params + 1) * sizeof *chunks);
@@ -341,7 +342,7 @@ tr_status tri_place(tri_graph *graph, const tri_layout *layout, tr_error *err)
                                p.complete && chunks
                            ? TR_OK
                            : tri_fail(err, TR_ERROR_RUNTIME, "no memory to place the graph");
-    for (size_t i = 0; ids && i < 3 * num_params; i++)
+    for (size_t i = 0; ids && i < num_ids; i++)
         ids[i] = TRI_NONE;
     for (size_t i = 0; chunks && i < num_params; i++) {
         chunks[i] = INT_MAX;
@@ -350,9 +351,9 @@ tr_status tri_place(tri_graph *graph, const tri_layout *layout, tr_error *err)
     if (status == TR_OK) {
         p.first_chunk = chunks;
         p.last_chunk = chunks + num_params;
-        p.gathered[0] = ids;
-        p.gathered[1] = ids + num_params;
-        p.grad = ids + 2 * num_params;
+        p.grad = ids;
+        p.wholes = ids + num_params;
+        tri_placer_find_gathered(&p);
         status = sweep(&p, err);
     }
     free(p.terms_tp);

@@ -17,6 +17,7 @@ typedef struct tri_layout {
     bool sp;                      /* between the blocks of tp, activations are cut along T */
     int64_t head_unit;            /* query heads that share a key head: never apart */
     int zero;                     /* 0 to 3: what is divided over dp (zero.c) */
+    bool keep_gathered;           /* zero 3: gathered weights stay for the step */
     bool whole_tensors;           /* an update rule needs whole matrices */
     double bucket_bytes;          /* zero 0: gradients are summed when so much is complete */
     const tri_stages *stages;     /* of a pipeline; NULL: there is none */

@@ -1,5 +1,9 @@
 /* What ZeRO adds to the sweep: buckets that are gathered before use, summed when their last
- * gradient is there, and gathered after the update. zero.c says what is divided, and how. */
+ * gradient is there, and gathered after the update. zero.c says what is divided, and how.
+ *
+ * Zero 3 gathers a bucket for the forward of a chunk and again for its backward, in every
+ * micro-batch. Kept (layout->keep_gathered), it is gathered in the forward alone, by nodes that run
+ * for the first micro-batch only, and the backward reads the same. */
 #include "place/placer.h"
 
 /* A temporary in its place in a bucket of its own kind. */
@@ -16,7 +20,24 @@ static tri_id first_version(const tri_placer *p, tri_id version)
     return version;
 }
 
-/* Zero 3: the whole of a divided parameter for this phase, with all of its bucket. */
+size_t tri_placer_num_wholes(const tri_graph *graph, const tri_layout *layout)
+{
+    if (!layout->keep_gathered)
+        return 2;
+    return graph->chunk_of ? (size_t)graph->chunk_of[graph->num_layers + 1] + 1 : 1;
+}
+
+/* What stays for the step serves both phases of its chunk; otherwise each gathers for itself. */
+void tri_placer_find_gathered(tri_placer *p)
+{
+    size_t count = p->graph->params->count, chunk = p->chunk > 0 ? (size_t)p->chunk : 0;
+    bool keep = p->layout->keep_gathered;
+    p->gathered[0] = p->wholes + (keep ? chunk * count : 0);
+    p->gathered[1] = keep ? p->gathered[0] : p->wholes + count;
+}
+
+/* Zero 3: the whole of a divided parameter for this phase (or, kept, for the step), with all of its
+ * bucket. */
 static tr_status gather_bucket(tri_placer *p, tri_id param, tri_id *whole_of, tr_error *err)
 {
     tri_graph *graph = p->graph;
@@ -39,6 +60,7 @@ static tr_status gather_bucket(tri_placer *p, tri_id param, tri_id *whole_of, tr
         tri_id node =
             tri_graph_emit(graph, TRI_OP_UNSHARD, graph->params->items[i].name, &attr, &in, 1, 1);
         TRI_TRY(tri_placer_note_values(p, err));
+        graph->nodes[node].first_only = p->layout->keep_gathered;
         whole_of[i] = graph->nodes[node].out[0];
         p->values[whole_of[i]].global = global;
         tri_placer_set_spot(p, whole_of[i], spot);
@@ -117,8 +139,11 @@ void tri_placer_enter_chunk(tri_placer *p, int chunk)
 {
     const tri_graph *graph = p->graph;
     p->chunk = chunk;
+    tri_placer_find_gathered(p);
     for (size_t i = 0; i < graph->params->count; i++) {
-        p->gathered[0][i] = p->gathered[1][i] = p->grad[i] = TRI_NONE;
+        if (!p->layout->keep_gathered)
+            p->gathered[0][i] = p->gathered[1][i] = TRI_NONE;
+        p->grad[i] = TRI_NONE;
         p->grads_left[i] = 0;
     }
     for (size_t n = 0; n < p->num_old; n++) {

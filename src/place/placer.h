@@ -31,6 +31,7 @@ typedef struct tri_placer {
     bool any_squares; /* this rank has added some */
     /* ZeRO; of each parameter: */
     tri_id *gathered[2];  /* zero 3: the whole of it, in the forward and in the backward */
+    tri_id *wholes;       /* where these are: for each phase, or, kept for the step, each chunk */
     tri_id *grad;         /* zero 2, 3: its gradient in this backward, not divided yet */
     uint32_t *grads_left; /* contributions to it that are still to come in this chunk */
     bool *accumulated;    /* zero 2, 3: there is a slice in its accumulator, of another chunk */
@@ -88,6 +89,10 @@ tr_status tri_placer_states(tri_placer *p, tr_error *err);
 tr_status tri_placer_gather_weights(tri_placer *p, tri_node *node, tr_error *err);
 /* Zero 2, 3: a contribution to a gradient. */
 tr_status tri_placer_contribute(tri_placer *p, const tri_node *node, tr_error *err);
+/* How many rows of `wholes` there are, one number a parameter in each; and the choice of those that
+ * the chunk at hand uses. */
+size_t tri_placer_num_wholes(const tri_graph *graph, const tri_layout *layout);
+void tri_placer_find_gathered(tri_placer *p);
 /* Another chunk of a pipeline begins: it gathers for itself, and contributes for itself. */
 void tri_placer_enter_chunk(tri_placer *p, int chunk);
 /* Zero 1, 2: after the update. */

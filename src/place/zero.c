@@ -2,7 +2,8 @@
  *
  *   zero 1   optimizer state, and fp32 parameters that have a 16-bit copy
  *   zero 2   and gradients
- *   zero 3   and the parameters, which are put together for as long as a layer computes
+ *   zero 3   and the parameters, which are put together for as long as a layer computes, or, with
+ *            keep_gathered, from the first forward of a step to its last backward
  *
  * The parameters of a layer form a bucket (those with a 16-bit copy one, the others another), which
  * is cut into equal parts: a gather or a sum is one message. Update rules that need whole matrices

@@ -279,6 +279,7 @@ static void emit_instrs(const builder *b)
                              .num_out = node->num_out,
                              .layer = node->layer,
                              .last_only = node->last_only,
+                             .first_only = node->first_only,
                              .redone = node->redo != TRI_REDO_NO,
                              .cost = tri_node_cost(graph, node)};
         for (int j = 0; j < node->num_in; j++)

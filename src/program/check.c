@@ -15,7 +15,8 @@
  *   9  every micro-batch that runs a segment of a chunk runs all of them, each once (without a
  *      pipeline: every micro-batch); every parameter with a gradient is updated
  *  10  what the host reads has been written
- *  11  nothing touches the memory of a message under way (check_overlap.c) */
+ *  11  nothing touches the memory of a message under way (check_overlap.c)
+ *  12  what is made once for all micro-batches depends on none of them */
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -94,10 +94,16 @@ static tr_status check_read(const tri_checker *c, const tri_operand *operand)
         if (expected && found->contributions != expected)
             return tri_checker_complain(c, "reads %s with %u of %u contributions added",
                                         value->name, found->contributions, expected);
-    } else if (value->kind == TRI_VALUE_TEMP && found->microbatch != c->call->microbatch) {
+    } else if (value->kind == TRI_VALUE_TEMP && found->microbatch != c->call->microbatch &&
+               found->microbatch != TRI_NONE) {
         return tri_checker_complain(c, "reads %s of micro-batch %u", value->name,
                                     found->microbatch);
     }
+    bool of_one =
+        value->kind == TRI_VALUE_TEMP ? found->microbatch != TRI_NONE : value->per_microbatch;
+    if (c->instr->first_only && of_one)
+        return tri_checker_complain(
+            c, "runs once for all micro-batches, but reads %s, which is of one", value->name);
     return TR_OK;
 }
 
@@ -186,12 +192,13 @@ static tr_status check_output(const tri_checker *c, int k)
     if (instr->write[k] != TRI_WRITE_NEW)
         TRI_TRY(check_before_write(c, k, &contributions));
     uint64_t bytes = tri_value_bytes(&c->program->values[out->value]);
-    return tri_checker_put(c, r,
-                           (tri_check_piece){.begin = out->offset,
-                                             .end = out->offset + bytes,
-                                             .value = out->value,
-                                             .microbatch = c->call->microbatch,
-                                             .contributions = contributions});
+    return tri_checker_put(
+        c, r,
+        (tri_check_piece){.begin = out->offset,
+                          .end = out->offset + bytes,
+                          .value = out->value,
+                          .microbatch = c->instr->first_only ? TRI_NONE : c->call->microbatch,
+                          .contributions = contributions});
 }
 
 /* Optional inputs may be absent; the squares of nothing are right only where there are no others.

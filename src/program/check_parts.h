@@ -8,7 +8,7 @@
 typedef struct tri_check_piece {
     uint64_t begin, end;
     tri_id value;
-    uint32_t microbatch;
+    uint32_t microbatch;    /* TRI_NONE: made once, for all of them */
     uint32_t contributions; /* accumulators: how many were added so far */
 } tri_check_piece;
 

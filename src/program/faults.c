@@ -333,6 +333,31 @@ static bool sum_too_early(tri_program *program)
     return false;
 }
 
+/* What all micro-batches read is there for the last one alone. */
+static bool gather_too_late(tri_program *program)
+{
+    for (size_t i = 0; i < program->num_instrs && program->num_microbatches > 1; i++) {
+        if (!program->instrs[i].first_only)
+            continue;
+        program->instrs[i].first_only = false;
+        program->instrs[i].last_only = true;
+        return true;
+    }
+    return false;
+}
+
+/* A product with an activation, made for the first micro-batch and nobody else. */
+static bool once_for_all(tri_program *program)
+{
+    for (size_t i = 0; i < program->num_instrs; i++) {
+        if (program->instrs[i].op != TRI_OP_MATMUL)
+            continue;
+        program->instrs[i].first_only = true;
+        return true;
+    }
+    return false;
+}
+
 /* Whether an instruction could have a line of scratch at an address of `work`. */
 static bool can_have_scratch(const tri_program *program, const tri_instr *instr, uint64_t offset)
 {
@@ -394,6 +419,10 @@ static const tri_fault faults[] = {
      scratch_on_value},
     {"late-wait", "a result is read while its message is still under way", wait_too_late},
     {"early-sum", "gradients are summed over ranks before the last micro-batch", sum_too_early},
+    {"late-gather", "weights that stay for the step are put together for the last micro-batch only",
+     gather_too_late},
+    {"once-for-all", "what depends on its micro-batch is made for the first one only",
+     once_for_all},
 };
 
 const tri_fault *tri_fault_at(size_t i)

@@ -249,8 +249,8 @@ static void keep_books(bookkeeper *k)
         const tri_instr *instr = &program->instrs[i];
         if (instr->redone)
             layer_at(k, instr->layer)->redone = true;
-        for (int o = 0; k->forward[i] && o < instr->num_out; o++)
-            k->maker[instr->out[o].value] = i;
+        for (int o = 0; k->forward[i] && !instr->first_only && o < instr->num_out; o++)
+            k->maker[instr->out[o].value] = i; /* weights that stay are no activations */
     }
     for (uint32_t i = 0; i < program->num_instrs; i++)
         if (k->forward[i])

@@ -10,7 +10,8 @@
  * 4. Otherwise a buffer whose first and last use lie in one segment goes to `work`, which all
  *    segments share. One that lives across segments goes to the frame of (segment of its birth,
  *    segment of its last use); nothing is reused within a frame. A segment is of one chunk: what
- *    crosses to another chunk of this rank is born in the one and dies in the other.
+ *    crosses to another chunk of this rank is born in the one and dies in the other. What the first
+ *    micro-batch makes for all of them goes to `gathered`, which is nobody else's for the step.
  * 5. What a kernel asks for as scratch is a buffer of one instruction.
  * 6. States, inputs and outputs have spaces of their own and keep their address for the run
  *    (memory_states.c). */
@@ -101,6 +102,7 @@ static void make_buffers(tri_planner *p)
                                               .born = (uint32_t)i};
             }
             p->buffer_of[out] = id;
+            p->buffers[id].stays |= node->first_only;
             if (p->buffers[id].dies < p->last_use[out])
                 p->buffers[id].dies = p->last_use[out];
         }
@@ -161,14 +163,16 @@ static tr_status choose_spaces(tri_planner *p)
     for (size_t b = 0; b < p->num_buffers; b++) {
         tri_buffer *piece = &p->buffers[b];
         uint32_t born = p->order->segment[piece->born], dies = p->order->segment[piece->dies];
-        dies = p->order->once ? born : dies;
-        piece->space = born == dies ? TRI_SPACE_WORK : frame_space(p, born, dies);
+        bool work = p->order->once || (born == dies && !piece->stays);
+        piece->space = work           ? TRI_SPACE_WORK
+                       : piece->stays ? TRI_SPACE_GATHERED
+                                      : frame_space(p, born, dies);
         if (program->arena.failed)
             return tri_fail(p->err, TR_ERROR_RUNTIME, "no memory for the memory plan");
-        if (born != dies) {
-            tri_space *frame = &program->spaces[piece->space];
-            piece->offset = frame->bytes;
-            frame->bytes += piece->bytes;
+        if (!work) {
+            tri_space *space = &program->spaces[piece->space];
+            piece->offset = space->bytes;
+            space->bytes += piece->bytes;
         }
     }
     return TR_OK;
@@ -301,8 +305,8 @@ static void settle(tri_planner *p)
 static tr_status plan(tri_planner *p)
 {
     tri_program *program = p->program;
-    static const char *const names[] = {"param", "copy",   "grad", "optim", "cache",
-                                        "stat",  "output", "step", "batch", "work"};
+    static const char *const names[] = {"param",  "copy", "grad",  "optim",    "cache", "stat",
+                                        "output", "step", "batch", "gathered", "work"};
     for (int kind = TRI_SPACE_PARAM; kind < TRI_SPACE_FRAME; kind++)
         add_space(program, (tri_space_kind)kind, names[kind],
                   kind == TRI_SPACE_BATCH ? program->num_microbatches : 1);

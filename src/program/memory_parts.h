@@ -9,6 +9,7 @@ typedef struct tri_buffer {
     uint64_t bytes, offset;
     uint32_t born, dies; /* positions in the order, inclusive */
     uint32_t space;
+    bool stays; /* from its birth to the end of the step, for all micro-batches */
 } tri_buffer;
 
 typedef struct tri_planner {

@@ -16,7 +16,8 @@ static bool rides_with(const tri_program *program, const tri_instr *instr, const
 {
     const tri_flat *flat = &instr->attr.flat, *other = &last->attr.flat;
     if (instr->op != last->op || instr->attr.axis != last->attr.axis ||
-        instr->last_only != last->last_only || instr->attr.num_homes != last->attr.num_homes ||
+        instr->last_only != last->last_only || instr->first_only != last->first_only ||
+        instr->attr.num_homes != last->attr.num_homes ||
         memcmp(instr->attr.homes, last->attr.homes, sizeof last->attr.homes) != 0)
         return false;
     if (flat->parts > 0)

@@ -14,6 +14,7 @@
  *   output       -                   what the host reads after the step
  *   step         -                   step inputs: step number, learning rate ...
  *   batch        micro-batch         tokens, targets ...
+ *   gathered     -                   weights that stay put together from the first micro-batch on
  *   frame X>Y    call.frame[...]     values that segment X makes and segment Y still reads
  *   work         -                   values that live within one segment; where every segment runs
  *                                    once, all that live within the step, gradients among them
@@ -39,6 +40,7 @@ typedef enum tri_space_kind {
     TRI_SPACE_OUTPUT,
     TRI_SPACE_STEP,
     TRI_SPACE_BATCH,
+    TRI_SPACE_GATHERED,
     TRI_SPACE_WORK,
     TRI_SPACE_FRAME
 } tri_space_kind;
@@ -74,6 +76,7 @@ typedef struct tri_instr {
      * are neighbours in memory; 0 for those that ride with an earlier one. Others: 1. */
     uint32_t span;
     bool last_only;  /* runs only in the last call of its segment */
+    bool first_only; /* runs only in the first; what it makes is there for all micro-batches */
     uint32_t flight; /* communication: number of its first flight, from 1; 0: it has none */
     /* Scratch of its kernel that the memory plan has: a piece of `work`. 0 bytes: none. */
     uint64_t scratch_bytes, scratch_offset;
@@ -192,7 +195,7 @@ tr_status tri_assign_versions(tri_program *program, bool delayed, tr_error *err)
 /* Whether an instruction of a call's segment runs in that call. */
 static inline bool tri_call_runs(const tri_call *call, const tri_instr *instr)
 {
-    return call->last || !instr->last_only;
+    return (call->last || !instr->last_only) && (call->first || !instr->first_only);
 }
 
 uint64_t tri_space_total(const tri_space *space);

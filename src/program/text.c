@@ -43,6 +43,8 @@ static const char *space_meaning(const tri_program *program, const tri_space *sp
         return "step inputs";
     case TRI_SPACE_BATCH:
         return "micro-batch inputs";
+    case TRI_SPACE_GATHERED:
+        return "weights put together";
     case TRI_SPACE_WORK:
         return program->once && program->num_segments > 1 ? "values of the step"
                                                           : "workspace of a segment";
@@ -165,11 +167,13 @@ static void print_message(const tri_program *program, const tri_instr *instr, tr
         tri_text_add(text, ", %u tensor%s in one message of %s", instr->span,
                      instr->span == 1 ? "" : "s", tri_text_bytes((double)size, bytes));
     } else {
+        bool several = program->num_microbatches > 1;
         tri_text_add(text, "  (over %s, %u tensor%s in one message of %s%s",
                      tri_axis_name((tri_axis)instr->attr.axis), instr->span,
                      instr->span == 1 ? "" : "s", tri_text_bytes((double)size, bytes),
-                     instr->last_only && program->num_microbatches > 1 ? ", last micro-batch only"
-                                                                       : "");
+                     several && instr->last_only    ? ", last micro-batch only"
+                     : several && instr->first_only ? ", first micro-batch only"
+                                                    : "");
     }
     if (instr->flight)
         print_flight(program, &program->flights[instr->flight - 1], text);
@@ -216,7 +220,8 @@ static bool alike(const tri_program *program, const tri_instr *a, const tri_inst
 {
     if (a->op != b->op || a->num_in != b->num_in || a->num_out != b->num_out ||
         a->attr.epilogue != b->attr.epilogue || a->attr.trans_a != b->attr.trans_a ||
-        a->attr.trans_b != b->attr.trans_b || a->last_only != b->last_only)
+        a->attr.trans_b != b->attr.trans_b || a->last_only != b->last_only ||
+        a->first_only != b->first_only)
         return false;
     for (int k = 0; same_shapes && k < a->num_out; k++)
         if (a->write[k] != b->write[k] || !tri_shape_equal(&program->values[a->out[k].value].shape,

@@ -7,7 +7,8 @@
  *
  * Weights that ZeRO divides are put together once for the backward of a layer: the clones read
  * those, and the message moves up to the first of them. Only the part of a split backward that
- * makes gradients of weights puts them together for itself, since it runs later. */
+ * makes gradients of weights puts them together for itself, since it runs later. Weights that stay
+ * put together for the step are there for all clones. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -97,9 +98,9 @@ static tri_id get(cloner *c, tri_id value, bool later, bool for_clone)
     const tri_graph *graph = c->graph;
     if (value == TRI_NONE || value >= c->num_values || c->producer[value] == TRI_NONE)
         return value;
-    if (for_clone && c->old[c->producer[value]].op == TRI_OP_UNSHARD &&
-        c->old[c->producer[value]].phase == TRI_PHASE_FORWARD)
-        return gathered(c, value, later);
+    const tri_node *maker = &c->old[c->producer[value]];
+    if (for_clone && maker->op == TRI_OP_UNSHARD && maker->phase == TRI_PHASE_FORWARD)
+        return maker->first_only ? value : gathered(c, value, later);
     if (!c->redo[value] || graph->arena.failed)
         return value;
     if (c->clone[later][value] != TRI_NONE)

@@ -40,6 +40,31 @@ double tri_instr_seconds(const tri_program *program, const tri_instr *instr, con
     return fmax(arithmetic, memory);
 }
 
+/* The share of a segment's calls that run an instruction: what runs for the first or the last
+ * micro-batch only is spread over all of them, so that the step takes as long. */
+typedef struct call_counts {
+    double all, first, last;
+} call_counts;
+
+static call_counts count_calls(const tri_program *program, size_t segment)
+{
+    call_counts n = {0};
+    for (size_t c = 0; c < program->num_calls; c++) {
+        const tri_call *call = &program->calls[c];
+        n.all += call->segment == segment;
+        n.first += call->segment == segment && call->first;
+        n.last += call->segment == segment && call->last;
+    }
+    return n;
+}
+
+static double share_of_calls(const call_counts *n, const tri_instr *instr)
+{
+    if (n->all == 0 || (!instr->first_only && !instr->last_only))
+        return 1;
+    return (instr->first_only ? n->first : n->last) / n->all;
+}
+
 void tri_program_costs(const tri_program *const *programs, int num_ranks, const tri_mesh *mesh,
                        const tri_device_model *model, double *by_chunk, double *update,
                        tri_action_costs *costs)
@@ -52,10 +77,13 @@ void tri_program_costs(const tri_program *const *programs, int num_ranks, const 
         update[r] = 0;
         for (size_t s = 0; s < program->num_segments; s++) {
             const tri_segment *segment = &program->segments[s];
+            const call_counts calls = count_calls(program, s);
             double seconds = 0;
-            for (uint32_t i = 0; i < segment->count; i++)
+            for (uint32_t i = 0; i < segment->count; i++) {
+                const tri_instr *instr = &program->instrs[segment->first + i];
                 seconds +=
-                    tri_instr_seconds(program, &program->instrs[segment->first + i], mesh, model);
+                    share_of_calls(&calls, instr) * tri_instr_seconds(program, instr, mesh, model);
+            }
             if (segment->action == TRI_ACTION_U)
                 update[r] += seconds;
             else if (tri_action_computes(segment->action))
