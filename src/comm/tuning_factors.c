@@ -12,9 +12,10 @@ static const double usual[TRI_FACTOR_POINTS] = {1 << 10,   4 << 10,   16 << 10, 
                                                 2 << 20,   4 << 20,   16 << 20};
 
 /* A run should not begin much later because of it. */
-static const double slowest_bytes = 16 << 20, race_seconds = 2.5, race_on_seconds = 5;
-/* How many times as long as the best it takes one not to be tried, and not to be tried again. */
-static const double too_long = 2, far_behind = 1.5;
+static const double slowest_bytes = 16 << 20, race_seconds = 2.5, race_on_seconds = 8;
+/* How many times as long as the best it takes one not to be tried, and not to be tried again: the
+ * more samples there are, the less. */
+static const double too_long = 2, far_behind = 1.5, behind = 1.3, close_behind = 1.15;
 
 enum { MOST_CALLS = 400, NUM_SAMPLES = 3 };
 
@@ -214,13 +215,16 @@ static tr_status try_point(tri_comm *comm, unsigned colls, int k, void *send, vo
 static int keep_near(tri_trial *trial)
 {
     double least = INFINITY;
+    double limit = trial->num <= NUM_SAMPLES       ? far_behind
+                   : trial->num <= 2 * NUM_SAMPLES ? behind
+                                                   : close_behind;
     int num = 0;
     for (int a = 0; a < TRI_FACTOR_ALGORITHMS; a++)
         if (trial->tries[a])
             least = fmin(least, typical(trial->seconds[a], trial->num));
     for (int a = 0; a < TRI_FACTOR_ALGORITHMS; a++) {
         trial->tries[a] =
-            trial->tries[a] && typical(trial->seconds[a], trial->num) <= far_behind * least;
+            trial->tries[a] && typical(trial->seconds[a], trial->num) <= limit * least;
         num += trial->tries[a];
     }
     return num;
