@@ -332,3 +332,12 @@ cell_distance cell_compare(const cell_run *one, const cell_run *many, int num_ra
     compare_weights(one, many, &d);
     return d;
 }
+
+bool cell_same_bits(const cell_run *a, const cell_run *b)
+{
+    size_t total = 0;
+    for (size_t i = 0; i < a->num_params; i++)
+        total += a->sizes[i];
+    return memcmp(a->ranks, b->ranks, sizeof a->ranks) == 0 && a->num_params == b->num_params &&
+           memcmp(a->weights, b->weights, total * sizeof *a->weights) == 0;
+}

@@ -81,6 +81,8 @@ tr_status cell_run_do(cell_run *run, const cell *c, int steps, tr_error *err);
 /* With more settings, separated by blanks. */
 tr_status cell_run_with(cell_run *run, const cell *c, const char *more, int steps, tr_error *err);
 void cell_run_fini(cell_run *run);
+/* Equal losses, norms and weights, to the last bit. */
+bool cell_same_bits(const cell_run *a, const cell_run *b);
 
 /* How far two runs are apart: the largest relative differences. Distances of weights are relative
  * to the way that the weights of `one` went from their initial values, all together and for the

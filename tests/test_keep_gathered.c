@@ -48,15 +48,6 @@ static const struct {
 };
 enum { NUM_CASES = sizeof cases / sizeof *cases };
 
-static bool same_bits(const cell_run *a, const cell_run *b)
-{
-    size_t total = 0;
-    for (size_t i = 0; i < a->num_params; i++)
-        total += a->sizes[i];
-    return memcmp(a->ranks, b->ranks, sizeof a->ranks) == 0 && a->num_params == b->num_params &&
-           memcmp(a->weights, b->weights, total * sizeof *a->weights) == 0;
-}
-
 static void run_cell(cell_run *run, const cell *c, const char *more, const char *name)
 {
     tr_error err = {0};
@@ -80,10 +71,10 @@ static void test_bits(void **state)
         run_cell(&plain, &cases[i].cell, cases[i].more, name);
         run_cell(&kept, &cases[i].cell, more, name);
         run_cell(&two, &whole, cases[i].more, name);
-        if (!same_bits(&plain, &kept))
+        if (!cell_same_bits(&plain, &kept))
             fail_msg("%s, %s: the loss is %.9g, not %.9g", name, more,
                      kept.ranks[0].loss[STEPS - 1], plain.ranks[0].loss[STEPS - 1]);
-        if (!same_bits(&two, &kept))
+        if (!cell_same_bits(&two, &kept))
             fail_msg("%s, %s: the loss is %.9g, with zero 2 %.9g", name, more,
                      kept.ranks[0].loss[STEPS - 1], two.ranks[0].loss[STEPS - 1]);
         cell_run_fini(&plain);

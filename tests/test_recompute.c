@@ -54,15 +54,6 @@ static const char *const modes[] = {"layout.recompute=selective", "layout.recomp
                                     "layout.recompute=every:2"};
 enum { NUM_MODES = sizeof modes / sizeof *modes };
 
-static bool same_bits(const cell_run *a, const cell_run *b)
-{
-    size_t total = 0;
-    for (size_t i = 0; i < a->num_params; i++)
-        total += a->sizes[i];
-    return memcmp(a->ranks, b->ranks, sizeof a->ranks) == 0 && a->num_params == b->num_params &&
-           memcmp(a->weights, b->weights, total * sizeof *a->weights) == 0;
-}
-
 static void run_cell(cell_run *run, const cell *c, const char *mode)
 {
     char name[160];
@@ -82,7 +73,7 @@ static void test_fp32_keeps_its_bits(void **state)
         for (int m = 0; m < NUM_MODES; m++) {
             run_cell(&again, &fp32_cells[i], modes[m]);
             cell_name(&fp32_cells[i], name, sizeof name);
-            if (!same_bits(&kept, &again))
+            if (!cell_same_bits(&kept, &again))
                 fail_msg("%s, %s: the loss is %.9g, not %.9g", name, modes[m],
                          again.ranks[0].loss[STEPS - 1], kept.ranks[0].loss[STEPS - 1]);
             cell_run_fini(&again);
@@ -452,7 +443,7 @@ static void test_budgets_keep_bits(void **state)
     cell_run kept, again;
     run_cell(&kept, &c, NULL);
     run_cell(&again, &c, "layout.recompute=budget:1GiB");
-    assert_true(same_bits(&kept, &again));
+    assert_true(cell_same_bits(&kept, &again));
     cell_run_fini(&again);
     for (int64_t effort = 1; effort <= 9; effort += 2) { /* three layers, three levels */
         tr_error err = {0};

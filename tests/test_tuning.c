@@ -89,6 +89,22 @@ static void file_keeps_what_was_measured(void **state)
     "{\"version\": 1, \"comm\": [{\"transport\": \"tcp\", \"ranks\": 4, \"machines\": 2, "         \
     "\"near\": " PRICES ", \"far\": " PRICES ", \"shared\": " PRICES ", \"factors\": "
 
+/* Ranks that only send and receive have no call that anything was tried for. */
+static void no_calls_are_kept(void **state)
+{
+    char path[400];
+    tr_error err = {0};
+    tri_tuning none = example, back = example;
+    bool found = false;
+    none.factors.most_bytes = 0;
+    snprintf(path, sizeof path, "%s/tuning.json", ((temp_dir *)*state)->path);
+    assert_int_equal(tri_tuning_save(path, &none, &err), TR_OK);
+    if (tri_tuning_load(path, &back, &found, &err) != TR_OK)
+        fail_msg("%s", err.message);
+    assert_true(found && back.factors.most_bytes == 0);
+    unlink(path);
+}
+
 static void broken_files_are_refused(void **state)
 {
     static const char *const texts[] = {
@@ -105,6 +121,7 @@ static void broken_files_are_refused(void **state)
         FACTORS "{\"bytes\": [2, 1]}}]}",
         FACTORS "{\"bytes\": [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12]}}]}",
         FACTORS "{\"bytes\": [1, 2], \"up_to_bytes\": \"all\"}}]}",
+        FACTORS "{\"bytes\": [1, 2], \"up_to_bytes\": -1}}]}",
         FACTORS "{\"bytes\": [1, 2], \"all_reduce\": {\"ring\": [1]}}}]}",
         FACTORS "{\"bytes\": [1, 2], \"all_reduce\": {\"ring\": [1, -1]}}}]}",
         FACTORS "{\"bytes\": [1, 2], \"all_reduce\": {\"wheel\": [1, 1]}}}]}"};
@@ -411,6 +428,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(file_keeps_what_was_measured),
+        cmocka_unit_test(no_calls_are_kept),
         cmocka_unit_test(broken_files_are_refused),
         cmocka_unit_test(size_decides),
         cmocka_unit_test(machines_decide),

@@ -108,7 +108,7 @@ static bool read_factors(const json_t *entry, tri_factors *f)
         good = f->bytes[k] > f->bytes[k - 1];
     const json_t *most = json_object_get(object, "up_to_bytes");
     f->most_bytes = most ? json_number_value(most) : INFINITY;
-    good = good && f->most_bytes > 0;
+    good = good && (!most || json_is_number(most)) && f->most_bytes >= 0;
     for (int c = 0; good && c < TRI_NUM_COLLS; c++)
         good = read_tried(json_object_get(object, tri_coll_name((tri_coll)c)), c, f);
     return good;
