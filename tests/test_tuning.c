@@ -32,11 +32,10 @@ static const tri_tuning example = {
              .footprint = {1e5, 1e7},
              .all = {{1e-10, 2e-10}, {3e-10, 1.0 / 3e9}},
              .alone = {{1e-11, 2e-11}}},
-    .factors = {.num_points = 3,
-                .most_bytes = 3e6,
-                .bytes = {1024, 1e5, 1e6},
+    .factors = {.num_points = {[TRI_COLL_ALL_REDUCE] = 3, [TRI_COLL_ALL_TO_ALL] = 1},
+                .bytes = {[TRI_COLL_ALL_REDUCE] = {1024, 1e5, 1e6}, [TRI_COLL_ALL_TO_ALL] = {7}},
                 .of[TRI_COLL_ALL_REDUCE] = {[1] = {1, 2, 1.0 / 3}, [3] = {7, 7, 7}},
-                .of[TRI_COLL_ALL_TO_ALL][1] = {4, 5, 6}}};
+                .of[TRI_COLL_ALL_TO_ALL][1] = {4}}};
 
 static void write_text(const char *path, const char *text)
 {
@@ -89,20 +88,36 @@ static void file_keeps_what_was_measured(void **state)
     "{\"version\": 1, \"comm\": [{\"transport\": \"tcp\", \"ranks\": 4, \"machines\": 2, "         \
     "\"near\": " PRICES ", \"far\": " PRICES ", \"shared\": " PRICES ", \"factors\": "
 
-/* Ranks that only send and receive have no call that anything was tried for. */
-static void no_calls_are_kept(void **state)
+static bool loads(const char *dir, const char *text, tri_tuning *back)
 {
     char path[400];
     tr_error err = {0};
-    tri_tuning none = example, back = example;
     bool found = false;
-    none.factors.most_bytes = 0;
-    snprintf(path, sizeof path, "%s/tuning.json", ((temp_dir *)*state)->path);
-    assert_int_equal(tri_tuning_save(path, &none, &err), TR_OK);
-    if (tri_tuning_load(path, &back, &found, &err) != TR_OK)
+    snprintf(path, sizeof path, "%s/tuning.json", dir);
+    write_text(path, text);
+    *back = example;
+    if (tri_tuning_load(path, back, &found, &err) != TR_OK)
         fail_msg("%s", err.message);
-    assert_true(found && back.factors.most_bytes == 0);
     unlink(path);
+    return found;
+}
+
+/* Ranks that only send and receive have no call that anything was tried for; and once all
+ * operations shared their sizes. */
+static void files_without_factors_are_read(void **state)
+{
+    static const char *const texts[] = {
+        FACTORS "{}}]}", FACTORS
+        "{\"up_to_bytes\": 9, \"bytes\": [1024, 9], \"all_reduce\": {\"ring\": [1, 1]}}}]}"};
+    tri_call_sizes none = {0}, one = {.of[TRI_COLL_ALL_REDUCE] = 1};
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+        tri_tuning back;
+        assert_true(loads(((temp_dir *)*state)->path, texts[i], &back));
+        assert_true(tri_factors_cover(&back.factors, &none));
+        assert_false(tri_factors_cover(&back.factors, &one));
+        assert_true(tri_factors_of(&back.factors, &tri_algorithm_ring, TRI_COLL_ALL_REDUCE, 9) ==
+                    1);
+    }
 }
 
 static void broken_files_are_refused(void **state)
@@ -118,13 +133,15 @@ static void broken_files_are_refused(void **state)
         "{\"version\": 1, \"comm\": [{\"transport\": \"tcp\", \"ranks\": 4, \"machines\": 2, "
         "\"near\": " PRICES ", \"far\": " PRICES ", \"shared\": " PRICES
         ", \"work\": {\"cores\": 2, \"footprint_bytes\": [2, 1]}}]}",
-        FACTORS "{\"bytes\": [2, 1]}}]}",
-        FACTORS "{\"bytes\": [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12]}}]}",
-        FACTORS "{\"bytes\": [1, 2], \"up_to_bytes\": \"all\"}}]}",
-        FACTORS "{\"bytes\": [1, 2], \"up_to_bytes\": -1}}]}",
-        FACTORS "{\"bytes\": [1, 2], \"all_reduce\": {\"ring\": [1]}}}]}",
-        FACTORS "{\"bytes\": [1, 2], \"all_reduce\": {\"ring\": [1, -1]}}}]}",
-        FACTORS "{\"bytes\": [1, 2], \"all_reduce\": {\"wheel\": [1, 1]}}}]}"};
+        FACTORS "{\"all_reduce\": {\"bytes\": [2, 1]}}}]}",
+        FACTORS "{\"all_reduce\": {\"bytes\": []}}}]}",
+        FACTORS "{\"all_reduce\": {\"ring\": [1]}}}]}",
+        FACTORS
+        "{\"all_reduce\": {\"bytes\": [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, "
+        "17, 18, 19]}}}]}",
+        FACTORS "{\"all_reduce\": {\"bytes\": [1, 2], \"ring\": [1]}}}]}",
+        FACTORS "{\"all_reduce\": {\"bytes\": [1, 2], \"ring\": [1, -1]}}}]}",
+        FACTORS "{\"all_reduce\": {\"bytes\": [1, 2], \"wheel\": [1, 1]}}}]}"};
     const char *dir = ((temp_dir *)*state)->path;
     char path[400];
     snprintf(path, sizeof path, "%s/tuning.json", dir);
@@ -284,26 +301,33 @@ static void factors_correct_the_formula(void **state)
     tri_coll_shape four = tri_shape_flat(4), two = tri_shape_flat(2);
     const tri_algorithm *ring = &tri_algorithm_ring, *tree = &tri_algorithm_tree;
     int number = tri_algorithm_number(ring);
-    tuning.factors = (tri_factors){.num_points = 2, .bytes = {1e4, 1e6}};
+    tuning.factors =
+        (tri_factors){.num_points = {[TRI_COLL_ALL_REDUCE] = 2, [TRI_COLL_ALL_TO_ALL] = 1},
+                      .bytes = {[TRI_COLL_ALL_REDUCE] = {1e4, 1e6}, [TRI_COLL_ALL_TO_ALL] = {1e5}}};
     tuning.factors.of[TRI_COLL_ALL_REDUCE][number][0] = 2;
     tuning.factors.of[TRI_COLL_ALL_REDUCE][number][1] = 4;
     tuning.factors.of[TRI_COLL_ALL_TO_ALL][number][0] = 3;
-    tuning.factors.of[TRI_COLL_ALL_TO_ALL][number][1] = 5;
     static const double bytes[] = {1, 1e4, 1e5, 1e6, 1e9}, factors[] = {2, 2, 3, 4, 4};
     for (int i = 0; i < 5; i++) {
         double is = tri_tuning_time(&tuning, ring, TRI_COLL_ALL_REDUCE, &four, bytes[i]) /
                     tri_tuning_formula(&tuning, ring, TRI_COLL_ALL_REDUCE, &four, bytes[i]);
         assert_true(is > factors[i] - 1e-9 && is < factors[i] + 1e-9);
     }
-    /* By a rank's own bytes; what was not tried, and other numbers of ranks, by the formula. */
-    assert_true(tri_factors_of(&tuning.factors, ring, TRI_COLL_ALL_TO_ALL, 4, 4e5) == 4);
-    assert_true(tri_factors_of(&tuning.factors, ring, TRI_COLL_ALL_GATHER, 4, 4e5) == 1);
-    assert_true(tri_factors_of(&tuning.factors, tree, TRI_COLL_ALL_REDUCE, 4, 4e5) == 1);
+    /* What was not tried, and other numbers of ranks, by the formula. */
+    assert_true(tri_factors_of(&tuning.factors, ring, TRI_COLL_ALL_TO_ALL, 4e5) == 3);
+    assert_true(tri_factors_of(&tuning.factors, ring, TRI_COLL_ALL_GATHER, 4e5) == 1);
+    assert_true(tri_factors_of(&tuning.factors, tree, TRI_COLL_ALL_REDUCE, 4e5) == 1);
     assert_true(tri_tuning_time(&tuning, ring, TRI_COLL_ALL_REDUCE, &two, 1e5) ==
                 tri_tuning_formula(&tuning, ring, TRI_COLL_ALL_REDUCE, &two, 1e5));
     assert_ptr_equal(best(&tuning, TRI_COLL_ALL_REDUCE, four, 1e6), &tri_algorithm_rabenseifner);
     tuning.factors.of[TRI_COLL_ALL_REDUCE][number][1] = 0.01;
     assert_ptr_equal(best(&tuning, TRI_COLL_ALL_REDUCE, four, 1e6), ring);
+}
+
+static double factor(const tri_tuning *tuning, const tri_trial *trial,
+                     const tri_algorithm *algorithm)
+{
+    return tuning->factors.of[trial->coll][tri_algorithm_number(algorithm)][1];
 }
 
 /* The mean of the quicker half, over the formula. */
@@ -313,17 +337,63 @@ static void trials_become_factors(void **state)
     tri_tuning tuning = {.num_ranks = 2, .num_machines = 1, .near = {0, 1e-9, 0}};
     tri_coll_shape two = tri_shape_flat(2);
     int ring = tri_algorithm_number(&tri_algorithm_ring);
-    tri_trial trial = {.coll = TRI_COLL_ALL_TO_ALL, .bytes = 1e6, .num = 3};
+    tri_trial trial = {.coll = TRI_COLL_ALL_TO_ALL, .bytes = 2e6, .num = 3};
     double formula = tri_tuning_formula(&tuning, &tri_algorithm_ring, trial.coll, &two, 2e6);
     trial.tries[ring] = true;
     for (int i = 0; i < 9; i++)
         trial.seconds[ring][i] = (9 - i) * formula;
     tri_trial_use(&trial, 1, &tuning);
-    assert_float_equal(tuning.factors.of[TRI_COLL_ALL_TO_ALL][ring][1], 7.5, 1e-6);
+    assert_float_equal(factor(&tuning, &trial, &tri_algorithm_ring), 7.5, 1e-6);
     trial.num = 9;
     tri_trial_use(&trial, 1, &tuning);
-    assert_float_equal(tuning.factors.of[TRI_COLL_ALL_TO_ALL][ring][1], 3, 1e-6);
+    assert_float_equal(factor(&tuning, &trial, &tri_algorithm_ring), 3, 1e-6);
     assert_true(tuning.factors.of[TRI_COLL_ALL_TO_ALL][ring][0] == 0);
+}
+
+/* The machine is three times as slow in the last two turns, and in the second to the bruck alone:
+ * it takes 0.9 times as long as the ring nevertheless. Who dropped out stays as far behind the best
+ * as it was. */
+static void noise_favours_nobody(void **state)
+{
+    (void)state;
+    static const double rings[] = {10, 10, 10, 30, 30}, brucks[] = {9, 27, 9, 27, 27};
+    tri_tuning tuning = {.num_ranks = 4, .num_machines = 1, .near = {0, 1e-9, 0}};
+    tri_coll_shape four = tri_shape_flat(4);
+    tri_trial trial = {.coll = TRI_COLL_ALL_TO_ALL, .bytes = 2e6, .num = 5};
+    const tri_algorithm *all[] = {&tri_algorithm_ring, &tri_algorithm_bruck,
+                                  &tri_algorithm_pairwise};
+    double times[3];
+    for (int i = 0; i < 3; i++)
+        trial.tries[tri_algorithm_number(all[i])] = i < 2;
+    trial.behind[tri_algorithm_number(all[2])] = 1.5;
+    for (int i = 0; i < 5; i++) {
+        trial.seconds[tri_algorithm_number(all[0])][i] = 1e-3 * rings[i];
+        trial.seconds[tri_algorithm_number(all[1])][i] = 1e-3 * brucks[i];
+    }
+    tri_trial_use(&trial, 1, &tuning);
+    for (int i = 0; i < 3; i++)
+        times[i] = factor(&tuning, &trial, all[i]) *
+                   tri_tuning_formula(&tuning, all[i], trial.coll, &four, trial.bytes);
+    assert_float_equal(times[1] / times[0], 0.9, 1e-6);
+    assert_float_equal(times[2] / times[1], 1.5, 1e-6);
+}
+
+static void sizes_are_powers_of_two(void **state)
+{
+    (void)state;
+    tri_call_sizes sizes = {0};
+    static const uint64_t bytes[] = {0, 1024, 1025, 2048, (uint64_t)1 << 27, (uint64_t)1 << 40};
+    static const uint32_t then[] = {1, 1, 3, 3, 3 + (1 << 17), 3 + (1 << 17)};
+    for (int i = 0; i < 6; i++) {
+        tri_call_sizes_add(&sizes, TRI_COLL_REDUCE_SCATTER, bytes[i]);
+        assert_int_equal(sizes.of[TRI_COLL_REDUCE_SCATTER], then[i]);
+    }
+    tri_factors factors = {.num_points[TRI_COLL_REDUCE_SCATTER] = 2,
+                           .bytes[TRI_COLL_REDUCE_SCATTER] = {1024, 2048}};
+    assert_false(tri_factors_cover(&factors, &sizes));
+    factors.num_points[TRI_COLL_REDUCE_SCATTER] = 3;
+    factors.bytes[TRI_COLL_REDUCE_SCATTER][2] = 1 << 27;
+    assert_true(tri_factors_cover(&factors, &sizes));
 }
 
 /* ---- on ranks ---- */
@@ -359,13 +429,15 @@ static tr_status choose_on_ranks(tr_comm *comm, void *context, tr_error *err)
     if (tri_choose(world, &exchange) != &tri_algorithm_pairwise)
         return tri_fail(err, TR_ERROR_INTERNAL, "blocks of different sizes");
     /* Measured, the same on all, and usable. */
-    TRI_TRY(tri_tuning_measure(comm, 1e6, &tuning, err));
+    tri_call_sizes sizes = {.of[TRI_COLL_ALL_REDUCE] = 1 << 10}; /* a megabyte */
+    TRI_TRY(tri_tuning_measure(comm, &sizes, &tuning, err));
     double got[8], own = tuning.near.alpha;
     TRI_TRY(tr_all_gather(world, &own, got, 8, TR_U8, err));
     for (int r = 0; r < tr_comm_size(comm); r++)
         if (got[r] != own || !(own > 0) || !(tuning.near.beta > 0) || !(tuning.near.gamma > 0))
             return tri_fail(err, TR_ERROR_INTERNAL, "prices %g and %g", own, got[r]);
-    if (tuning.factors.num_points < 1 || !(tuning.factors.of[TRI_COLL_ALL_REDUCE][1][0] > 0))
+    if (tuning.factors.num_points[TRI_COLL_ALL_REDUCE] != 2 ||
+        !(tuning.factors.of[TRI_COLL_ALL_REDUCE][1][0] > 0))
         return tri_fail(err, TR_ERROR_INTERNAL, "nothing was tried");
     static const size_t num = sizeof tuning.factors;
     char *all = malloc(num * (size_t)tr_comm_size(comm));
@@ -392,25 +464,39 @@ static tr_status tune(tr_comm *comm, void *context, tr_error *err)
     tri_tuning tuning;
     snprintf(path, sizeof path, "%s/tuning.json", (const char *)context);
     const char *own = tr_comm_rank(comm) == 0 ? path : NULL; /* the others have no such file */
-    double most = tr_comm_rank(comm) == 1 ? 9000 : 100;
-    TRI_TRY(tri_comm_tune(comm, own, most, err));
+    tri_call_sizes sizes = {0}; /* of rank 1, and known to all afterwards */
+    if (tr_comm_rank(comm) == 1)
+        tri_call_sizes_add(&sizes, TRI_COLL_ALL_GATHER, 9000);
+    TRI_TRY(tri_comm_tune(comm, own, &sizes, err));
     TRI_TRY(tr_barrier(tr_comm_world(comm), err));
+    tri_comm_read_tuning(comm, &tuning);
+    const tri_factors *f = &tuning.factors;
+    if (f->num_points[TRI_COLL_ALL_GATHER] != 2 || f->num_points[TRI_COLL_ALL_REDUCE] != 0 ||
+        f->bytes[TRI_COLL_ALL_GATHER][1] != 16384)
+        return tri_fail(err, TR_ERROR_INTERNAL, "%d sizes up to %g were tried",
+                        f->num_points[TRI_COLL_ALL_GATHER], f->bytes[TRI_COLL_ALL_GATHER][1]);
     if (tr_comm_rank(comm) == 0) {
-        tri_comm_read_tuning(comm, &tuning);
-        if (tuning.factors.num_points != 3 || tuning.factors.most_bytes != 9000)
-            return tri_fail(err, TR_ERROR_INTERNAL, "%d sizes up to %g were tried",
-                            tuning.factors.num_points, tuning.factors.most_bytes);
         tuning.near.alpha = 0.125;
         TRI_TRY(tri_tuning_save(path, &tuning, err));
     }
-    TRI_TRY(tri_comm_tune(comm, own, most, err));
+    TRI_TRY(tri_comm_tune(comm, own, &sizes, err));
     tri_comm_read_tuning(comm, &tuning);
     if (tuning.near.alpha != 0.125)
         return tri_fail(err, TR_ERROR_INTERNAL, "not what the file says");
-    /* Larger calls than it was measured for. */
-    TRI_TRY(tri_comm_tune(comm, own, 9001, err));
+    /* Calls that it was not measured for are added, and change nothing else. */
+    tri_tuning before = tuning;
+    const int coll = TRI_COLL_ALL_GATHER;
+    if (tr_comm_rank(comm) == 2)
+        tri_call_sizes_add(&sizes, TRI_COLL_ALL_GATHER, 3000);
+    TRI_TRY(tri_comm_tune(comm, own, &sizes, err));
     tri_comm_read_tuning(comm, &tuning);
-    return tuning.near.alpha != 0.125 ? TR_OK : tri_fail(err, TR_ERROR_INTERNAL, "was not again");
+    bool kept = tuning.near.alpha == 0.125 && f->num_points[coll] == 3 &&
+                f->bytes[coll][1] == 4096 && f->bytes[coll][2] == 16384;
+    for (int a = 0; a < TRI_FACTOR_ALGORITHMS; a++)
+        kept = kept && f->of[coll][a][0] == before.factors.of[coll][a][0] &&
+               f->of[coll][a][2] == before.factors.of[coll][a][1] &&
+               (f->of[coll][a][1] > 0) == (f->of[coll][a][0] > 0);
+    return kept ? TR_OK : tri_fail(err, TR_ERROR_INTERNAL, "other sizes changed");
 }
 
 static void prices_are_measured_once(void **state)
@@ -428,7 +514,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(file_keeps_what_was_measured),
-        cmocka_unit_test(no_calls_are_kept),
+        cmocka_unit_test(files_without_factors_are_read),
         cmocka_unit_test(broken_files_are_refused),
         cmocka_unit_test(size_decides),
         cmocka_unit_test(machines_decide),
@@ -436,6 +522,8 @@ int main(void)
         cmocka_unit_test(prices_follow_the_footprint),
         cmocka_unit_test(factors_correct_the_formula),
         cmocka_unit_test(trials_become_factors),
+        cmocka_unit_test(noise_favours_nobody),
+        cmocka_unit_test(sizes_are_powers_of_two),
         cmocka_unit_test(ranks_choose_alike),
         cmocka_unit_test(prices_are_measured_once),
     };

@@ -291,7 +291,7 @@ static double predict(const options *o, const tri_tuning *tuning, const tri_comm
 {
     const tri_algorithm *algorithm;
     tri_coll_shape shape = tri_shape_flat(c->num_ranks);
-    double bytes = (double)c->bytes * (c->coll == TRI_COLL_ALL_TO_ALL ? c->num_ranks : 1);
+    double bytes = tri_comm_formula_bytes(c, (double)c->bytes);
     if (!o->shape.predicts || tri_algorithm_parse(t->runs, &algorithm, &shape, NULL) != TR_OK)
         return 0;
     return tri_tuning_time(tuning, algorithm, c->coll, &shape, bytes);
@@ -359,17 +359,29 @@ static bool lists_auto(const options *o)
     return false;
 }
 
+/* Those between which `auto` chooses. */
+static tri_call_sizes sizes_to_choose(const options *o)
+{
+    tri_call_sizes sizes = {0};
+    tri_comm_case c = o->shape;
+    for (int k = 0; lists_auto(o) && k < o->num_colls; k++)
+        for (int i = 0; o->colls[k] != TRI_COLL_BARRIER && i < o->num_sizes; i++) {
+            c.coll = o->colls[k];
+            uint64_t bytes = tri_comm_case_bytes(c.coll, c.num_ranks, o->sizes[i]);
+            tri_call_sizes_add(&sizes, c.coll, (uint64_t)tri_comm_formula_bytes(&c, (double)bytes));
+        }
+    return sizes;
+}
+
 static tr_status run_rows(options *o, int64_t *num_wrong, tr_error *err)
 {
     o->plot.transport = o->shape.transport;
     /* As training does, where what messages cost decides. */
     bool chooses = lists_auto(o) && !shares_memory(o->shape.transport);
-    tri_comm_case largest = o->shape;
-    for (int i = 0; i < o->num_sizes; i++)
-        largest.bytes = o->sizes[i] > largest.bytes ? o->sizes[i] : largest.bytes;
+    tri_call_sizes sizes = sizes_to_choose(o);
     if (o->shape.predicts || chooses)
-        TRI_TRY(o->comm ? tri_comm_measure_prices_on(o->comm, &largest, &o->tunings, err)
-                        : tri_comm_measure_prices(&largest, &o->tunings, err));
+        TRI_TRY(o->comm ? tri_comm_measure_prices_on(o->comm, &o->shape, &sizes, &o->tunings, err)
+                        : tri_comm_measure_prices(&o->shape, &sizes, &o->tunings, err));
     print_head(o);
     for (int k = 0; k < o->num_colls; k++)
         TRI_TRY(run_operation(o, o->colls[k], num_wrong, err));

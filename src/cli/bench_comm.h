@@ -38,6 +38,9 @@ typedef struct tri_comm_timing {
 
 /* bytes cut to what divides into blocks of fp32 for the ranks; at least one element each. */
 uint64_t tri_comm_case_bytes(tri_coll coll, int num_ranks, uint64_t bytes);
+/* As tri_algorithm.cost counts them. */
+double tri_comm_formula_bytes(const tri_comm_case *c, double bytes);
+
 /* By what costs are told, where they were measured. */
 typedef struct tri_comm_tunings {
     tri_tuning choice;     /* `auto` chooses by it, as training does */
@@ -52,12 +55,14 @@ tr_status tri_comm_measure(const tri_comm_case *c, tri_comm_tunings *tunings,
 tr_status tri_comm_measure_on(tr_comm *comm, const tri_comm_case *c, tri_comm_tunings *tunings,
                               tri_comm_timing *timings, tr_error *err);
 
-/* What messages cost on this transport, measured on the ranks of a case whose bytes are the most
- * that will be asked for. */
-tr_status tri_comm_measure_prices(const tri_comm_case *c, tri_comm_tunings *tunings, tr_error *err);
+/* What messages cost on this transport, and which algorithms are the best at these sizes, measured
+ * on the ranks of a case. */
+tr_status tri_comm_measure_prices(const tri_comm_case *c, const tri_call_sizes *sizes,
+                                  tri_comm_tunings *tunings, tr_error *err);
 /* On ranks that are there; collective. */
 tr_status tri_comm_measure_prices_on(tr_comm *comm, const tri_comm_case *c,
-                                     tri_comm_tunings *tunings, tr_error *err);
+                                     const tri_call_sizes *sizes, tri_comm_tunings *tunings,
+                                     tr_error *err);
 
 /* What nccl-tests multiply the algorithm bandwidth with, to get what a link must carry. */
 double tri_comm_bus_factor(tri_coll coll, int num_ranks);

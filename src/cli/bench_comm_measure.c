@@ -32,6 +32,7 @@ typedef struct shared {
     tri_comm_case c;
     tri_comm_timing timings[TRI_MOST_IN_TURN]; /* written by rank 0 */
     tri_comm_tunings tunings;
+    tri_call_sizes sizes; /* that will be called */
 } shared;
 
 /* Sizes around the one of a case, never itself: those of a grid of two for each power of two, in
@@ -68,6 +69,11 @@ uint64_t tri_comm_case_bytes(tri_coll coll, int num_ranks, uint64_t bytes)
     if (coll == TRI_COLL_BARRIER)
         return 0;
     return bytes < unit ? unit : bytes / unit * unit;
+}
+
+double tri_comm_formula_bytes(const tri_comm_case *c, double bytes)
+{
+    return c->coll == TRI_COLL_ALL_TO_ALL ? bytes * c->num_ranks : bytes;
 }
 
 /* ---- what goes in and what must come out ---- */
@@ -267,16 +273,19 @@ static void use_near(const bench_rank *b, tri_series *series, const int *numbers
     tri_trial trials[NUM_NEAR] = {0};
     for (int i = b->c->num_algorithms; i < num; i++) {
         tri_trial *trial = &trials[(i - b->c->num_algorithms) % NUM_NEAR];
-        double blocks = has_blocks(b->c->coll) ? b->c->num_ranks : 1;
         trial->coll = b->c->coll;
-        trial->bytes = (double)series[i].call.count * blocks * sizeof(float);
+        trial->bytes = tri_comm_formula_bytes(
+            b->c, (double)series[i].call.count / (double)b->call.count * (double)b->c->bytes);
         trial->num = 1;
         trial->tries[numbers[i]] = true;
         trial->seconds[numbers[i]][0] = tri_series_octile(&series[i]);
     }
-    tuning->factors = (tri_factors){.num_points = num > b->c->num_algorithms ? NUM_NEAR : 0};
-    for (int k = 0; k < tuning->factors.num_points; k++) {
-        tuning->factors.bytes[k] = trials[k].bytes;
+    tri_factors *f = &tuning->factors;
+    int num_points = num > b->c->num_algorithms ? NUM_NEAR : 0;
+    *f = (tri_factors){0};
+    f->num_points[b->c->coll] = num_points;
+    for (int k = 0; k < num_points; k++) {
+        f->bytes[b->c->coll][k] = trials[k].bytes;
         tri_trial_use(&trials[k], k, tuning);
     }
 }
@@ -391,9 +400,10 @@ tr_status tri_comm_measure_on(tr_comm *comm, const tri_comm_case *c, tri_comm_tu
 }
 
 tr_status tri_comm_measure_prices_on(tr_comm *comm, const tri_comm_case *c,
-                                     tri_comm_tunings *tunings, tr_error *err)
+                                     const tri_call_sizes *sizes, tri_comm_tunings *tunings,
+                                     tr_error *err)
 {
-    TRI_TRY(tri_tuning_measure(comm, (double)c->bytes, &tunings->choice, err));
+    TRI_TRY(tri_tuning_measure(comm, sizes, &tunings->choice, err));
     tunings->prediction = tunings->choice;
     return c->predicts ? tri_tuning_reprice(comm, price_seconds, &tunings->prediction, err) : TR_OK;
 }
@@ -404,7 +414,7 @@ static tr_status price_rank(tr_comm *comm, void *context, tr_error *err)
     tri_comm_tunings tunings;
     if (s->c.bound)
         bind_rank(&s->c, tr_comm_rank(comm));
-    TRI_TRY(tri_comm_measure_prices_on(comm, &s->c, &tunings, err));
+    TRI_TRY(tri_comm_measure_prices_on(comm, &s->c, &s->sizes, &tunings, err));
     if (tr_comm_rank(comm) == 0)
         s->tunings = tunings;
     return TR_OK;
@@ -437,9 +447,10 @@ tr_status tri_comm_measure(const tri_comm_case *c, tri_comm_tunings *tunings,
     return status;
 }
 
-tr_status tri_comm_measure_prices(const tri_comm_case *c, tri_comm_tunings *tunings, tr_error *err)
+tr_status tri_comm_measure_prices(const tri_comm_case *c, const tri_call_sizes *sizes,
+                                  tri_comm_tunings *tunings, tr_error *err)
 {
-    shared s = {.c = *c};
+    shared s = {.c = *c, .sizes = *sizes};
     tr_status status = run_world(&s, price_rank, err);
     *tunings = s.tunings;
     return status;

@@ -60,7 +60,7 @@ double tri_tuning_time(const tri_tuning *tuning, const tri_algorithm *algorithm,
     double seconds = tri_tuning_formula(tuning, algorithm, coll, shape, bytes);
     if (shape->size != tuning->num_ranks || shape->num_dims != 0)
         return seconds;
-    return seconds * tri_factors_of(&tuning->factors, algorithm, coll, shape->size, bytes);
+    return seconds * tri_factors_of(&tuning->factors, algorithm, coll, bytes);
 }
 
 static int cheapest(const tr_group *group, tri_coll coll, double bytes)

@@ -7,10 +7,6 @@
 #include "comm/comm_internal.h"
 #include "comm/reduce.h"
 
-/* What training does all the time. */
-static const unsigned raced_colls = 1u << TRI_COLL_ALL_REDUCE | 1u << TRI_COLL_ALL_GATHER |
-                                    1u << TRI_COLL_REDUCE_SCATTER | 1u << TRI_COLL_ALL_TO_ALL;
-
 /* For the prices of work when a run starts, which should not begin much later because of them. */
 static const double start_seconds = 0.6;
 
@@ -135,7 +131,8 @@ static tr_status tell(tri_comm *comm, tri_tuning *tuning, tr_error *err)
     return tr_collective_run(comm->world, &call, err);
 }
 
-tr_status tri_tuning_measure(tri_comm *comm, double most_bytes, tri_tuning *tuning, tr_error *err)
+tr_status tri_tuning_measure(tri_comm *comm, const tri_call_sizes *sizes, tri_tuning *tuning,
+                             tr_error *err)
 {
     void *send = NULL, *recv = NULL;
     int near = partner(comm, true), far = partner(comm, false);
@@ -167,7 +164,7 @@ tr_status tri_tuning_measure(tri_comm *comm, double most_bytes, tri_tuning *tuni
         status = tell(comm, tuning, err);
     }
     if (status == TR_OK && tuning->work.num_points > 0 && !shares)
-        status = tri_factors_measure(comm, raced_colls, most_bytes, tuning, err);
+        status = tri_factors_measure(comm, sizes, tuning, err);
     tr_comm_free(comm, send);
     tr_comm_free(comm, recv);
     return status;
@@ -182,42 +179,53 @@ tr_status tri_tuning_reprice(tri_comm *comm, double seconds, tri_tuning *tuning,
     return tell(comm, tuning, err);
 }
 
-/* The largest call of any rank. */
-static tr_status agree_on_most(tri_comm *comm, double *most_bytes, tr_error *err)
+/* Those of any rank. */
+static tr_status agree_on_sizes(tri_comm *comm, tri_call_sizes *sizes, tr_error *err)
 {
-    float own = (float)*most_bytes, most = 0;
+    enum { NUM = TRI_NUM_COLLS * TRI_FACTOR_POINTS };
+    float own[NUM], any[NUM] = {0};
     tr_collective call = {.operation = TR_ALL_REDUCE,
                           .reduction = TR_MAX,
                           .dtype = TR_F32,
-                          .send = &own,
-                          .recv = &most,
-                          .count = 1,
+                          .send = own,
+                          .recv = any,
+                          .count = NUM,
                           .algorithm = "tree"};
+    for (int i = 0; i < NUM; i++)
+        own[i] = (float)(sizes->of[i / TRI_FACTOR_POINTS] >> i % TRI_FACTOR_POINTS & 1);
     TRI_TRY(tr_collective_run(comm->world, &call, err));
-    *most_bytes = (double)most;
+    for (int i = 0; i < NUM; i++)
+        sizes->of[i / TRI_FACTOR_POINTS] |= (uint32_t)any[i] << i % TRI_FACTOR_POINTS;
     return TR_OK;
 }
 
-/* What was measured for smaller calls does not tell of larger ones. */
-static bool covers(const tri_tuning *tuning, double most_bytes)
+/* What was measured stays, for the sake of the bits; sizes that are new are added. */
+static tr_status complete(tri_comm *comm, const tri_call_sizes *sizes, tri_tuning *tuning,
+                          tr_error *err)
 {
-    return tuning->factors.num_points == 0 || tuning->factors.most_bytes >= most_bytes;
+    if (!tuning->measured)
+        return tri_tuning_measure(comm, sizes, tuning, err);
+    return tri_factors_measure(comm, sizes, tuning, err);
 }
 
-tr_status tri_comm_tune(tri_comm *comm, const char *path, double most_bytes, tr_error *err)
+tr_status tri_comm_tune(tri_comm *comm, const char *path, const tri_call_sizes *sizes,
+                        tr_error *err)
 {
     tri_tuning tuning;
+    tri_call_sizes all = *sizes;
     tri_comm_read_tuning(comm, &tuning);
     if (comm->transport->io == NULL || comm->boot.size < 2)
         return TR_OK;
     bool found = false;
-    TRI_TRY(agree_on_most(comm, &most_bytes, err));
+    TRI_TRY(agree_on_sizes(comm, &all, err));
     if (comm->boot.rank == 0 && path != NULL)
         TRI_TRY(tri_tuning_load(path, &tuning, &found, err));
-    tuning.measured = found && covers(&tuning, most_bytes);
+    tuning.measured = found;
     TRI_TRY(tell(comm, &tuning, err));
-    if (!tuning.measured) {
-        TRI_TRY(tri_tuning_measure(comm, most_bytes, &tuning, err));
+    /* Calls between several machines are not tried. */
+    if (!tuning.measured ||
+        (tuning.work.num_points > 0 && !tri_factors_cover(&tuning.factors, &all))) {
+        TRI_TRY(complete(comm, &all, &tuning, err));
         if (comm->boot.rank == 0 && path != NULL)
             TRI_TRY(tri_tuning_save(path, &tuning, err));
     }

@@ -23,10 +23,11 @@ void tri_comm_read_tuning(const tri_comm *comm, tri_tuning *tuning);
 void tri_comm_set_tuning(tri_comm *comm, const tri_tuning *tuning);
 
 /* Measures: rank 0 with a neighbour, and with a rank of another machine; where all are on one, what
- * work costs, and where there is a choice also how algorithms do by it in calls of up to
- * most_bytes. Collective; some milliseconds, with work about a second, with large calls three.
- * most_bytes is the same on all ranks. All get rank 0's result. */
-tr_status tri_tuning_measure(tri_comm *comm, double most_bytes, tri_tuning *tuning, tr_error *err);
+ * work costs, and where there is a choice also how algorithms do by it at these sizes. Collective;
+ * some milliseconds, with work about a second, and up to half a second more for each size. The
+ * sizes are the same on all ranks. All get rank 0's result. */
+tr_status tri_tuning_measure(tri_comm *comm, const tri_call_sizes *sizes, tri_tuning *tuning,
+                             tr_error *err);
 /* The prices of work once more, for so many seconds, and no factors. Collective; all get rank 0's
  * result. */
 tr_status tri_tuning_reprice(tri_comm *comm, double seconds, tri_tuning *tuning, tr_error *err);
@@ -41,10 +42,11 @@ tr_status tri_tuning_load(const char *path, tri_tuning *tuning, bool *found, tr_
 /* Adds to what the file has of others, or replaces its own entry. */
 tr_status tri_tuning_save(const char *path, const tri_tuning *tuning, tr_error *err);
 
-/* Loads, or measures and saves, and sets: path is rank 0's, most_bytes what this rank's largest
- * call has; collective. Nothing to do where memory is shared: there one algorithm has the fewest
- * rounds and the fewest bytes of all. */
-tr_status tri_comm_tune(tri_comm *comm, const char *path, double most_bytes, tr_error *err);
+/* Loads, or measures and saves, and sets: path is rank 0's, sizes those of the calls that this rank
+ * makes with all others; collective. Nothing to do where memory is shared: there one algorithm has
+ * the fewest rounds and the fewest bytes of all. */
+tr_status tri_comm_tune(tri_comm *comm, const char *path, const tri_call_sizes *sizes,
+                        tr_error *err);
 
 /* Seconds of a call by the formula, or by walking through the rounds where links differ. bytes as
  * in tri_algorithm.cost. */

@@ -7,46 +7,110 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const double usual[TRI_FACTOR_POINTS] = {1 << 10,   4 << 10,   16 << 10,  64 << 10,
-                                                128 << 10, 256 << 10, 512 << 10, 1 << 20,
-                                                2 << 20,   4 << 20,   16 << 20};
+/* A run should not begin much later because of it: once this has passed no further size is begun.
+ */
+static const double race_seconds = 20;
+/* For turns at one size, after the first few. */
+static const double size_seconds = 0.5;
+/* Calls of this length are not repeated for the sake of a sample, nor to warm caches. */
+static const double long_call = 0.02;
+/* How many times as long as the best it takes one not to be tried: by the factors so far, and by
+ * the formula alone, for who loses among small calls may win among large ones. Of long calls the
+ * second number each. */
+static const double too_long[2] = {2, 1.25}, too_long_plain[2] = {1.5, 1.2};
 
-/* A run should not begin much later because of it. */
-static const double slowest_bytes = 16 << 20, race_seconds = 2.5, race_on_seconds = 8;
-/* How many times as long as the best it takes one not to be tried, and not to be tried again: the
- * more samples there are, the less. */
-static const double too_long = 2, far_behind = 1.5, behind = 1.3, close_behind = 1.15;
+enum { MOST_CALLS = 400, FIRST_TURNS = 3, FEW_TURNS = 5 };
 
-enum { MOST_CALLS = 400, NUM_SAMPLES = 3 };
+/* ---- sizes ---- */
 
-static bool is_tried(const tri_factors *f, tri_coll coll, int number)
+void tri_call_sizes_add(tri_call_sizes *sizes, tri_coll coll, uint64_t bytes)
 {
-    return f->num_points > 0 && number < TRI_FACTOR_ALGORITHMS && f->of[coll][number][0] > 0;
+    int k = 0;
+    while (k < TRI_FACTOR_POINTS - 1 && (uint64_t)1 << (TRI_LEAST_POWER + k) < bytes)
+        k++;
+    sizes->of[coll] |= UINT32_C(1) << k;
 }
 
-double tri_factors_of(const tri_factors *f, const tri_algorithm *algorithm, tri_coll coll, int size,
+static double size_bytes(int k)
+{
+    return (double)((uint64_t)1 << (TRI_LEAST_POWER + k));
+}
+
+static bool has_point(const tri_factors *f, int coll, int k)
+{
+    for (int i = 0; i < f->num_points[coll]; i++)
+        if (f->bytes[coll][i] == size_bytes(k))
+            return true;
+    return false;
+}
+
+bool tri_factors_cover(const tri_factors *factors, const tri_call_sizes *sizes)
+{
+    for (int coll = 0; coll < TRI_NUM_COLLS; coll++)
+        for (int k = 0; k < TRI_FACTOR_POINTS; k++)
+            if (sizes->of[coll] >> k & 1 && !has_point(factors, coll, k))
+                return false;
+    return true;
+}
+
+/* Room for the factors of a size among those that are there; which point it is. */
+static int add_point(tri_factors *f, tri_coll coll, double bytes)
+{
+    int at = f->num_points[coll]++, last = at;
+    while (at > 0 && f->bytes[coll][at - 1] > bytes)
+        at--;
+    size_t num = (size_t)(last - at) * sizeof(double);
+    memmove(&f->bytes[coll][at + 1], &f->bytes[coll][at], num);
+    f->bytes[coll][at] = bytes;
+    for (int a = 0; a < TRI_FACTOR_ALGORITHMS; a++) {
+        memmove(&f->of[coll][a][at + 1], &f->of[coll][a][at], num);
+        f->of[coll][a][at] = 0;
+    }
+    return at;
+}
+
+double tri_factors_of(const tri_factors *f, const tri_algorithm *algorithm, tri_coll coll,
                       double bytes)
 {
-    int number = tri_algorithm_number(algorithm), last = f->num_points - 1, k = 0;
-    if (!is_tried(f, coll, number))
+    int number = tri_algorithm_number(algorithm), last = f->num_points[coll] - 1, k = 0;
+    if (last < 0 || number >= TRI_FACTOR_ALGORITHMS || !(f->of[coll][number][0] > 0))
         return 1;
-    const double *of = f->of[coll][number];
-    double own = coll == TRI_COLL_ALL_TO_ALL ? bytes / size : bytes;
-    if (last == 0 || own <= f->bytes[0])
+    const double *of = f->of[coll][number], *at = f->bytes[coll];
+    if (last == 0 || bytes <= at[0])
         return of[0];
-    if (own >= f->bytes[last])
+    if (bytes >= at[last])
         return of[last];
-    while (f->bytes[k + 1] < own)
+    while (at[k + 1] < bytes)
         k++;
-    double t = log(own / f->bytes[k]) / log(f->bytes[k + 1] / f->bytes[k]);
+    double t = log(bytes / at[k]) / log(at[k + 1] / at[k]);
     return of[k] * (1 - t) + of[k + 1] * t;
 }
 
 /* ---- samples ---- */
 
-static double formula_bytes(const tri_trial *trial, int size)
+/* Where the race takes place. */
+typedef struct race {
+    tri_comm *comm;
+    tri_tuning *tuning;
+    tri_coll_shape shape;
+    void *send, *recv;
+    double sample_seconds, begin;
+} race;
+
+/* The rank's part of a call of so many bytes. */
+static tr_collective call_of(const race *r, tri_coll coll, double bytes)
 {
-    return trial->coll == TRI_COLL_ALL_TO_ALL ? trial->bytes * size : trial->bytes;
+    int n = r->shape.size;
+    double divisor = coll == TRI_COLL_ALL_TO_ALL ? (double)n * n
+                     : coll >= TRI_COLL_GATHER   ? (double)n
+                                                 : 1;
+    uint64_t count = (uint64_t)(bytes / divisor / sizeof(float));
+    return (tr_collective){.operation = (tr_operation)coll,
+                           .reduction = TR_SUM,
+                           .dtype = TR_F32,
+                           .send = r->send,
+                           .recv = r->recv,
+                           .count = count > 0 ? count : 1};
 }
 
 static tr_status take_sample(tr_group *group, const tr_collective *call, int calls, double *seconds,
@@ -62,49 +126,46 @@ static tr_status take_sample(tr_group *group, const tr_collective *call, int cal
     return TR_OK;
 }
 
-/* How many calls make a sample; all ranks see the same time, so they agree. Also sets up buffers.
- * *second is the time of the second call, the first that is as later ones. */
-static tr_status count_calls(tr_group *group, const tr_collective *call, double sample_seconds,
-                             int *calls, double *second, tr_error *err)
+/* How many calls make a sample; all ranks see the same times, so they agree. */
+static tr_status count_calls(const race *r, const tri_trial *trial, const tr_collective *call,
+                             int number, int *calls, tr_error *err)
 {
-    double first;
-    TRI_TRY(take_sample(group, call, 1, &first, err));
-    TRI_TRY(take_sample(group, call, 1, second, err));
-    double guess = first < *second ? first : *second;
-    double some = sample_seconds / (guess > 1e-8 ? guess : 1e-8);
+    double first, second,
+        formula = tri_tuning_formula(r->tuning, tri_algorithm_at((size_t)number), trial->coll,
+                                     &r->shape, trial->bytes);
+    *calls = 1;
+    if (formula > long_call)
+        return TR_OK;
+    TRI_TRY(take_sample(r->comm->world, call, 1, &first, err)); /* sets up buffers */
+    TRI_TRY(take_sample(r->comm->world, call, 1, &second, err));
+    double guess = fmin(first, second), some = r->sample_seconds / fmax(guess, 1e-8);
     *calls = some < 1 ? 1 : some > MOST_CALLS ? MOST_CALLS : (int)some;
     return TR_OK;
 }
 
-tr_status tri_trial_run(tri_comm *comm, tri_trial *trial, void *send, void *recv, int samples,
-                        double sample_seconds, tr_error *err)
+/* One sample of each that tries. Each turn begins with another, lest what comes and goes hit always
+ * the same. */
+static tr_status take_turn(const race *r, tri_trial *trial, tr_error *err)
 {
-    int calls[TRI_FACTOR_ALGORITHMS] = {0}, n = comm->boot.size;
-    bool blocks = trial->coll >= TRI_COLL_GATHER;
-    uint64_t elements = (uint64_t)(trial->bytes / sizeof(float) / (blocks ? n : 1));
-    elements = elements > 0 ? elements : 1;
-    trial->bytes = (double)elements * sizeof(float) * (blocks ? n : 1);
-    tr_collective call = {.operation = (tr_operation)trial->coll,
-                          .reduction = TR_SUM,
-                          .dtype = TR_F32,
-                          .send = send,
-                          .recv = recv,
-                          .count = elements};
-    for (int i = 0; i < samples && trial->num < TRI_MOST_TRIALS; i++, trial->num++)
-        for (int a = 0; a < TRI_FACTOR_ALGORITHMS; a++) {
-            if (!trial->tries[a])
-                continue;
-            double *seconds = &trial->seconds[a][trial->num];
-            call.algorithm = tri_algorithm_at((size_t)a)->name;
-            if (i == 0)
-                TRI_TRY(count_calls(comm->world, &call, sample_seconds, &calls[a], seconds, err));
-            else if (trial->bytes < slowest_bytes) /* what another left in the caches is not ours */
-                TRI_TRY(tr_collective_run(comm->world, &call, err));
-            if (i > 0 || calls[a] > 1)
-                TRI_TRY(take_sample(comm->world, &call, calls[a], seconds, err));
-        }
+    tr_collective call = call_of(r, trial->coll, trial->bytes);
+    for (int i = 0; i < TRI_FACTOR_ALGORITHMS; i++) {
+        int a = (i + 5 * trial->num) % TRI_FACTOR_ALGORITHMS, *calls = &trial->calls[a];
+        double *seconds = &trial->seconds[a][trial->num];
+        if (!trial->tries[a])
+            continue;
+        call.algorithm = tri_algorithm_at((size_t)a)->name;
+        if (*calls == 0)
+            TRI_TRY(count_calls(r, trial, &call, a, calls, err));
+        else if (trial->seconds[a][0] < long_call) /* what another left in the caches is not ours */
+            TRI_TRY(tr_collective_run(r->comm->world, &call, err));
+        TRI_TRY(take_sample(r->comm->world, &call, *calls, seconds, err));
+        trial->spent += *seconds * *calls;
+    }
+    trial->num++;
     return TR_OK;
 }
+
+/* ---- what they tell ---- */
 
 static int ascending(const void *a, const void *b)
 {
@@ -112,55 +173,123 @@ static int ascending(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
+static double median(const double *numbers, int num)
+{
+    double sorted[TRI_MOST_TRIALS];
+    memcpy(sorted, numbers, (size_t)num * sizeof *sorted);
+    qsort(sorted, (size_t)num, sizeof *sorted, ascending);
+    return (sorted[(num - 1) / 2] + sorted[num / 2]) / 2;
+}
+
 /* The mean of the quicker half: a moment in which somebody else has a core hits up to half of the
- * samples without a trace, and of few samples a mean varies less than the one in the middle. */
-static double typical(const double *samples, int num)
+ * samples without a trace. */
+static double quicker_half(const double *numbers, int num)
 {
     double sorted[TRI_MOST_TRIALS], sum = 0;
     int half = (num + 1) / 2;
-    memcpy(sorted, samples, (size_t)num * sizeof *sorted);
+    memcpy(sorted, numbers, (size_t)num * sizeof *sorted);
     qsort(sorted, (size_t)num, sizeof *sorted, ascending);
     for (int i = 0; i < half; i++)
         sum += sorted[i];
     return sum / half;
 }
 
+/* Seconds of each that was tried, 0 of others. What disturbs a machine lasts longer than a turn,
+ * and hits all who take part in it alike: so it is within turns that they are compared. */
+static void estimate(const tri_trial *trial, double *times)
+{
+    double levels[TRI_MOST_TRIALS], ratios[TRI_MOST_TRIALS], least = INFINITY;
+    for (int i = 0; i < trial->num; i++) {
+        double sum = 0;
+        int num = 0;
+        for (int a = 0; a < TRI_FACTOR_ALGORITHMS; a++)
+            if (trial->tries[a]) {
+                sum += log(trial->seconds[a][i]);
+                num++;
+            }
+        levels[i] = exp(sum / num);
+    }
+    double level = quicker_half(levels, trial->num);
+    for (int a = 0; a < TRI_FACTOR_ALGORITHMS; a++) {
+        times[a] = 0;
+        if (!trial->tries[a])
+            continue;
+        for (int i = 0; i < trial->num; i++)
+            ratios[i] = trial->seconds[a][i] / levels[i];
+        times[a] = level * median(ratios, trial->num);
+        least = fmin(least, times[a]);
+    }
+    for (int a = 0; a < TRI_FACTOR_ALGORITHMS; a++)
+        if (trial->behind[a] > 0)
+            times[a] = trial->behind[a] * least;
+}
+
 void tri_trial_use(const tri_trial *trial, int k, tri_tuning *tuning)
 {
     tri_coll_shape shape = tri_shape_flat(tuning->num_ranks);
-    for (int a = 0; trial->num > 0 && a < TRI_FACTOR_ALGORITHMS; a++) {
-        if (!trial->tries[a])
+    double times[TRI_FACTOR_ALGORITHMS] = {0};
+    if (trial->num > 0)
+        estimate(trial, times);
+    for (int a = 0; a < TRI_FACTOR_ALGORITHMS; a++) {
+        if (times[a] == 0)
             continue;
         double formula = tri_tuning_formula(tuning, tri_algorithm_at((size_t)a), trial->coll,
-                                            &shape, formula_bytes(trial, shape.size));
-        double factor = formula > 0 ? typical(trial->seconds[a], trial->num) / formula : 1;
+                                            &shape, trial->bytes);
+        double factor = formula > 0 ? times[a] / formula : 1;
         tuning->factors.of[trial->coll][a][k] =
             factor < 1e-3 ? 1e-3 : (factor > 1e3 ? 1e3 : factor);
     }
 }
 
+/* How many times as long as the best one may take after so many turns, and go on. */
+static double tolerance(int turns)
+{
+    return turns < 6 ? 1.4 : turns < 12 ? 1.25 : 1.15;
+}
+
+/* How many go on. */
+static int drop_out(tri_trial *trial)
+{
+    double times[TRI_FACTOR_ALGORITHMS], least = INFINITY;
+    int num = 0;
+    estimate(trial, times);
+    for (int a = 0; a < TRI_FACTOR_ALGORITHMS; a++)
+        if (trial->tries[a])
+            least = fmin(least, times[a]);
+    for (int a = 0; a < TRI_FACTOR_ALGORITHMS; a++) {
+        if (trial->tries[a] && times[a] > tolerance(trial->num) * least) {
+            trial->tries[a] = false;
+            trial->behind[a] = times[a] / least;
+        }
+        num += trial->tries[a];
+    }
+    return num;
+}
+
 /* ---- all of them ---- */
 
-/* Those that have the operation, without those that are far behind both by their factor so far and
- * by the formula alone: who loses among small calls may win among large ones. */
-static void enter(const tri_tuning *tuning, bool shares, tri_trial *trial)
+/* Those that have the operation, without those that are far behind. */
+static void enter(const race *r, tri_trial *trial)
 {
-    tri_coll_shape shape = tri_shape_flat(tuning->num_ranks);
-    double bytes = formula_bytes(trial, shape.size), least = INFINITY, least_plain = INFINITY;
+    double least = INFINITY, least_plain = INFINITY;
     double times[TRI_FACTOR_ALGORITHMS] = {0}, plain[TRI_FACTOR_ALGORITHMS] = {0};
+    bool shares = r->comm->transport->io == NULL;
     for (int a = 0; a < TRI_FACTOR_ALGORITHMS && tri_algorithm_at((size_t)a) != NULL; a++) {
         const tri_algorithm *algorithm = tri_algorithm_at((size_t)a);
         trial->tries[a] = (shares || !algorithm->needs_shared_memory) &&
-                          tri_algorithm_supports(algorithm, trial->coll, &shape);
+                          tri_algorithm_supports(algorithm, trial->coll, &r->shape);
         if (!trial->tries[a])
             continue;
-        times[a] = tri_tuning_time(tuning, algorithm, trial->coll, &shape, bytes);
-        plain[a] = tri_tuning_formula(tuning, algorithm, trial->coll, &shape, bytes);
+        times[a] = tri_tuning_time(r->tuning, algorithm, trial->coll, &r->shape, trial->bytes);
+        plain[a] = tri_tuning_formula(r->tuning, algorithm, trial->coll, &r->shape, trial->bytes);
         least = fmin(least, times[a]);
         least_plain = fmin(least_plain, plain[a]);
     }
-    for (int a = 0; tuning->factors.num_points > 0 && a < TRI_FACTOR_ALGORITHMS; a++)
-        trial->tries[a] &= times[a] <= too_long * least || plain[a] <= far_behind * least_plain;
+    int is_long = least > long_call;
+    for (int a = 0; r->tuning->factors.num_points[trial->coll] > 0 && a < TRI_FACTOR_ALGORITHMS;
+         a++)
+        trial->tries[a] &= times[a] <= too_long[is_long] * least ||
+                           plain[a] <= too_long_plain[is_long] * least_plain;
 }
 
 /* What was left out gets the factor of the size before; and where those that ran became worse, for
@@ -178,112 +307,104 @@ static void carry_on(tri_coll coll, int k, tri_factors *f)
 }
 
 /* The same answer on all ranks. */
-static tr_status is_late(tri_comm *comm, double begin, double seconds, bool *late, tr_error *err)
+static tr_status is_late(const race *r, bool *late, tr_error *err)
 {
-    float own = (float)(tri_now_s() - begin), most = 0;
-    TRI_TRY(tr_all_reduce(comm->world, &own, &most, 1, TR_F32, TR_MAX, err));
-    *late = (double)most > seconds;
+    float own = (float)(tri_now_s() - r->begin), most = 0;
+    TRI_TRY(tr_all_reduce(r->comm->world, &own, &most, 1, TR_F32, TR_MAX, err));
+    *late = (double)most > race_seconds;
     return TR_OK;
 }
 
-/* Where ranks outnumber cores, turns of the scheduler take their time: short samples
- * tell what a call takes after a barrier, not among others. */
-static double race_sample(const tri_comm *comm)
-{
-    return comm->boot.size > comm->num_cores ? 1.5e-3 : 5e-4;
-}
+/* A size of an operation, and where its factors go: those after it are of larger ones, and do not
+ * move it. */
+typedef struct heat {
+    tri_trial trial;
+    int point;
+    bool open;
+} heat;
 
-/* trials: one for each operation. */
-static tr_status try_point(tri_comm *comm, unsigned colls, int k, void *send, void *recv,
-                           tri_trial *trials, tri_tuning *tuning, tr_error *err)
+/* The first turns. */
+static tr_status begin_heat(const race *r, heat *h, tr_error *err)
 {
-    bool shares = comm->transport->io == NULL;
-    for (int coll = 0; coll < TRI_NUM_COLLS; coll++) {
-        tri_trial *trial = &trials[coll];
-        if (!(colls >> coll & 1) || coll == TRI_COLL_BARRIER)
-            continue;
-        *trial = (tri_trial){.coll = (tri_coll)coll, .bytes = usual[k]};
-        enter(tuning, shares, trial);
-        TRI_TRY(tri_trial_run(comm, trial, send, recv, NUM_SAMPLES, race_sample(comm), err));
-        tri_trial_use(trial, k, tuning);
-        carry_on(trial->coll, k, &tuning->factors);
+    tri_trial *trial = &h->trial;
+    tri_factors *f = &r->tuning->factors;
+    bool late = false;
+    TRI_TRY(is_late(r, &late, err));
+    if (!late) {
+        enter(r, trial);
+        h->open = true;
     }
+    for (int turn = 0; h->open && turn < FIRST_TURNS; turn++)
+        TRI_TRY(take_turn(r, trial, err));
+    h->open = h->open && drop_out(trial) > 1;
+    h->point = add_point(f, trial->coll, trial->bytes);
+    tri_trial_use(trial, h->point, r->tuning);
+    carry_on(trial->coll, h->point, f);
     return TR_OK;
 }
 
-/* Those whose time so far is near the best's; how many they are. */
-static int keep_near(tri_trial *trial)
+/* Where several are near the best, further turns decide: one at a time at each size, so that a
+ * moment of noise hits one of many. */
+static tr_status race_on(const race *r, heat *heats, int num, tr_error *err)
 {
-    double least = INFINITY;
-    double limit = trial->num <= NUM_SAMPLES       ? far_behind
-                   : trial->num <= 2 * NUM_SAMPLES ? behind
-                                                   : close_behind;
+    for (int turn = FIRST_TURNS; turn < TRI_MOST_TRIALS; turn++)
+        for (int i = 0; i < num; i++) {
+            tri_trial *trial = &heats[i].trial;
+            if (!heats[i].open || (turn >= FEW_TURNS && trial->spent > size_seconds))
+                continue;
+            TRI_TRY(take_turn(r, trial, err));
+            heats[i].open = drop_out(trial) > 1;
+            tri_trial_use(trial, heats[i].point, r->tuning);
+        }
+    return TR_OK;
+}
+
+static tr_status run_race(const race *r, heat *heats, int num, tr_error *err)
+{
+    for (int i = 0; i < num; i++)
+        TRI_TRY(begin_heat(r, &heats[i], err));
+    return race_on(r, heats, num, err);
+}
+
+/* What was not tried yet, from small to large: what is far behind is known before it becomes
+ * expensive. Host calls are small, so the least is always among them. */
+static int list_heats(const tri_factors *f, const tri_call_sizes *sizes, heat *heats)
+{
     int num = 0;
-    for (int a = 0; a < TRI_FACTOR_ALGORITHMS; a++)
-        if (trial->tries[a])
-            least = fmin(least, typical(trial->seconds[a], trial->num));
-    for (int a = 0; a < TRI_FACTOR_ALGORITHMS; a++) {
-        trial->tries[a] =
-            trial->tries[a] && typical(trial->seconds[a], trial->num) <= limit * least;
-        num += trial->tries[a];
-    }
+    for (int k = 0; k < TRI_FACTOR_POINTS; k++)
+        for (int coll = 0; coll < TRI_NUM_COLLS; coll++)
+            if ((sizes->of[coll] >> k & 1 || (k == 0 && sizes->of[coll] != 0)) &&
+                !has_point(f, coll, k))
+                heats[num++].trial = (tri_trial){.coll = (tri_coll)coll, .bytes = size_bytes(k)};
     return num;
 }
 
-/* Between those that are near each other more samples decide, for as long as there is time; not at
- * the last size, of which it does not allow many. */
-static tr_status race_on(tri_comm *comm, double begin, int num, void *send, void *recv,
-                         tri_trial (*trials)[TRI_NUM_COLLS], tri_tuning *tuning, tr_error *err)
-{
-    bool late = false;
-    for (int num_taken = NUM_SAMPLES; num_taken < TRI_MOST_TRIALS; num_taken += NUM_SAMPLES)
-        for (int k = 0; k < num; k++)
-            for (int coll = 0; coll < TRI_NUM_COLLS; coll++) {
-                tri_trial *trial = &trials[k][coll];
-                if (trial->num == 0 || trial->bytes >= slowest_bytes || keep_near(trial) < 2)
-                    continue;
-                TRI_TRY(is_late(comm, begin, race_on_seconds, &late, err));
-                if (late)
-                    return TR_OK;
-                TRI_TRY(
-                    tri_trial_run(comm, trial, send, recv, NUM_SAMPLES, race_sample(comm), err));
-                tri_trial_use(trial, k, tuning);
-            }
-    return TR_OK;
-}
-
-tr_status tri_factors_measure(tri_comm *comm, unsigned colls, double most_bytes, tri_tuning *tuning,
+tr_status tri_factors_measure(tri_comm *comm, const tri_call_sizes *sizes, tri_tuning *tuning,
                               tr_error *err)
 {
-    int num = TRI_FACTOR_POINTS;
-    while (num > 1 && usual[num - 2] >= most_bytes)
-        num--;
-    void *send = NULL, *recv = NULL;
-    size_t room = (size_t)usual[num - 1] + 4096;
-    bool late = false;
-    double begin = tri_now_s();
-    tuning->factors = (tri_factors){.most_bytes = most_bytes};
-    tri_trial(*trials)[TRI_NUM_COLLS] = calloc((size_t)num, sizeof *trials);
-    tr_status status =
-        trials ? tr_comm_alloc(comm, room, &send, err)
-               : tri_fail(err, TR_ERROR_RUNTIME, "no memory to try the algorithms of collectives");
-    if (status == TR_OK)
-        status = tr_comm_alloc(comm, room, &recv, err);
-    if (status == TR_OK) {
-        memset(send, 0, room);
-        memset(recv, 0, room);
+    enum { MOST_HEATS = TRI_NUM_COLLS * TRI_FACTOR_POINTS };
+    /* Where ranks outnumber cores, turns of the scheduler take their time: short samples tell what
+     * a call takes after a barrier, not among others. */
+    race r = {.comm = comm,
+              .tuning = tuning,
+              .shape = tri_shape_flat(comm->boot.size),
+              .sample_seconds = comm->boot.size > comm->num_cores ? 1.5e-3 : 5e-4,
+              .begin = tri_now_s()};
+    heat *heats = calloc(MOST_HEATS, sizeof *heats);
+    if (heats == NULL)
+        return tri_fail(err, TR_ERROR_RUNTIME, "no memory to try the algorithms of collectives");
+    int num = list_heats(&tuning->factors, sizes, heats);
+    size_t room = num > 0 ? (size_t)heats[num - 1].trial.bytes + 4096 : 0;
+    tr_status status = num > 0 ? tr_comm_alloc(comm, room, &r.send, err) : TR_OK;
+    if (status == TR_OK && num > 0)
+        status = tr_comm_alloc(comm, room, &r.recv, err);
+    if (status == TR_OK && num > 0) {
+        memset(r.send, 0, room);
+        memset(r.recv, 0, room);
+        status = run_race(&r, heats, num, err);
     }
-    for (int k = 0; k < num && status == TR_OK && !late; k++) {
-        tuning->factors.bytes[k] = usual[k];
-        status = try_point(comm, colls, k, send, recv, trials[k], tuning, err);
-        tuning->factors.num_points = k + 1;
-        if (status == TR_OK)
-            status = is_late(comm, begin, race_seconds, &late, err);
-    }
-    if (status == TR_OK)
-        status = race_on(comm, begin, num, send, recv, trials, tuning, err);
-    free(trials);
-    tr_comm_free(comm, send);
-    tr_comm_free(comm, recv);
+    free(heats);
+    tr_comm_free(comm, r.send);
+    tr_comm_free(comm, r.recv);
     return status;
 }

@@ -2,7 +2,6 @@
  * and of machines. */
 #include "comm/tuning.h"
 
-#include <math.h>
 #include <string.h>
 
 #include "base/tuning_json.h"
@@ -75,42 +74,38 @@ static bool read_work(const json_t *entry, tri_work_prices *w)
     return good;
 }
 
-/* ---- factors (tuning_factors.h): a list for each operation and algorithm that was tried ---- */
+/* ---- factors (tuning_factors.h): for each operation that was tried its sizes, and a list for each
+ * algorithm ---- */
 
-static bool read_tried(const json_t *tried, int coll, tri_factors *f)
+static bool read_tried(const json_t *tried, tri_coll coll, tri_factors *f)
 {
     const char *name;
-    json_t *list;
-    bool good = true;
+    json_t *list, *bytes = json_object_get(tried, "bytes");
+    int num = (int)json_array_size(bytes);
+    bool good = num >= 1 && num <= TRI_FACTOR_POINTS && read_numbers(bytes, num, 1, f->bytes[coll]);
+    for (int k = 1; good && k < num; k++)
+        good = f->bytes[coll][k] > f->bytes[coll][k - 1];
+    f->num_points[coll] = num;
     json_object_foreach((json_t *)(uintptr_t)tried, name, list)
     {
         const tri_algorithm *algorithm = tri_algorithm_find(name);
         int number = algorithm ? tri_algorithm_number(algorithm) : TRI_FACTOR_ALGORITHMS;
-        good = good && number < TRI_FACTOR_ALGORITHMS &&
-               read_numbers(list, f->num_points, 1e-4, f->of[coll][number]);
+        good = good && (list == bytes || (number < TRI_FACTOR_ALGORITHMS &&
+                                          read_numbers(list, num, 1e-4, f->of[coll][number])));
     }
     return good;
 }
 
-/* A file from before has none: then formulas are taken as they are. One that does not say for which
- * sizes serves for all. */
+/* Files from before have none, or those of sizes that all operations share: then it is as if
+ * nothing had been tried. */
 static bool read_factors(const json_t *entry, tri_factors *f)
 {
-    const json_t *object = json_object_get(entry, "factors");
-    const json_t *bytes = json_object_get(object, "bytes");
+    const json_t *object = json_object_get(entry, "factors"), *tried;
+    bool good = true;
     *f = (tri_factors){0};
-    if (object == NULL)
-        return true;
-    f->num_points = (int)json_array_size(bytes);
-    bool good = f->num_points >= 1 && f->num_points <= TRI_FACTOR_POINTS &&
-                read_numbers(bytes, f->num_points, 1, f->bytes);
-    for (int k = 1; good && k < f->num_points; k++)
-        good = f->bytes[k] > f->bytes[k - 1];
-    const json_t *most = json_object_get(object, "up_to_bytes");
-    f->most_bytes = most ? json_number_value(most) : INFINITY;
-    good = good && (!most || json_is_number(most)) && f->most_bytes >= 0;
-    for (int c = 0; good && c < TRI_NUM_COLLS; c++)
-        good = read_tried(json_object_get(object, tri_coll_name((tri_coll)c)), c, f);
+    for (int c = 0; json_object_get(object, "bytes") == NULL && c < TRI_NUM_COLLS; c++)
+        if ((tried = json_object_get(object, tri_coll_name((tri_coll)c))) != NULL)
+            good = good && read_tried(tried, (tri_coll)c, f);
     return good;
 }
 
@@ -138,17 +133,17 @@ static json_t *work_json(const tri_work_prices *w)
 
 static json_t *factors_json(const tri_factors *f)
 {
-    json_t *object = json_pack("{s:f, s:o}", "up_to_bytes", f->most_bytes, "bytes",
-                               numbers_json(f->bytes, f->num_points));
+    json_t *object = json_object();
     for (int c = 0; c < TRI_NUM_COLLS; c++) {
-        json_t *tried = json_object();
+        int num = f->num_points[c];
+        if (num == 0)
+            continue;
+        json_t *tried = json_pack("{s:o}", "bytes", numbers_json(f->bytes[c], num));
         for (int a = 0; a < TRI_FACTOR_ALGORITHMS && tri_algorithm_at((size_t)a) != NULL; a++)
             if (f->of[c][a][0] > 0)
                 json_object_set_new(tried, tri_algorithm_at((size_t)a)->name,
-                                    numbers_json(f->of[c][a], f->num_points));
-        if (json_object_size(tried) > 0)
-            json_object_set(object, tri_coll_name((tri_coll)c), tried);
-        json_decref(tried);
+                                    numbers_json(f->of[c][a], num));
+        json_object_set_new(object, tri_coll_name((tri_coll)c), tried);
     }
     return object;
 }
@@ -204,8 +199,7 @@ static bool put_entry(json_t *list, const void *tuning)
                   prices_json(&t->far), "shared", prices_json(&t->shared));
     if (t->work.num_points > 0)
         json_object_set_new(entry, "work", work_json(&t->work));
-    if (t->factors.num_points > 0)
-        json_object_set_new(entry, "factors", factors_json(&t->factors));
+    json_object_set_new(entry, "factors", factors_json(&t->factors));
     json_array_append_new(list, entry);
     return true;
 }

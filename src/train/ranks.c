@@ -52,15 +52,19 @@ static tri_group *group_of(const tri_ranks *ranks, const tri_message *message)
     return home >= 0 ? ranks->homes[home].group : NULL;
 }
 
+static tr_operation operation_of(tri_op op)
+{
+    bool gathers = op == TRI_OP_ALL_GATHER || op == TRI_OP_SHARD_GATHER || op == TRI_OP_UNSHARD;
+    bool scatters = op == TRI_OP_REDUCE_SCATTER || op == TRI_OP_SHARD_SUM;
+    return gathers                  ? TR_ALL_GATHER
+           : scatters               ? TR_REDUCE_SCATTER
+           : op == TRI_OP_BROADCAST ? TR_BROADCAST
+                                    : TR_ALL_REDUCE;
+}
+
 tr_collective tri_ranks_collective(const tri_message *message)
 {
-    bool gathers = message->op == TRI_OP_ALL_GATHER || message->op == TRI_OP_SHARD_GATHER ||
-                   message->op == TRI_OP_UNSHARD;
-    bool scatters = message->op == TRI_OP_REDUCE_SCATTER || message->op == TRI_OP_SHARD_SUM;
-    tr_operation operation = gathers                           ? TR_ALL_GATHER
-                             : scatters                        ? TR_REDUCE_SCATTER
-                             : message->op == TRI_OP_BROADCAST ? TR_BROADCAST
-                                                               : TR_ALL_REDUCE;
+    tr_operation operation = operation_of(message->op);
     return (tr_collective){
         .operation = operation,
         .reduction = TR_SUM,
@@ -249,33 +253,34 @@ static uint64_t operand_bytes(const tri_program *program, const tri_operand *ope
     return operand->value == TRI_NONE ? 0 : tri_value_bytes(&program->values[operand->value]);
 }
 
-/* Of a program. */
-static uint64_t largest_call(const tri_program *program)
+/* A program's calls of all ranks. */
+static void add_sizes(const tri_program *program, const tri_mesh *mesh, tri_call_sizes *sizes)
 {
-    uint64_t largest = 0, bytes = 0;
     for (size_t i = 0; i < program->num_instrs; i++) {
         const tri_instr *instr = &program->instrs[i];
         if (!tri_op_get(instr->op)->communicates || instr->op == TRI_OP_SEND ||
-            instr->op == TRI_OP_RECV)
+            instr->op == TRI_OP_RECV || instr->span == 0)
             continue;
-        uint64_t in = instr->num_in > 0 ? operand_bytes(program, &instr->in[0]) : 0;
-        uint64_t out = instr->num_out > 0 ? operand_bytes(program, &instr->out[0]) : 0;
-        bytes = (instr->span > 0 ? 0 : bytes) + (in > out ? in : out); /* 0: rides along */
-        largest = bytes > largest ? bytes : largest;
+        tri_axis axis = (tri_axis)instr->attr.axis;
+        int members = axis == TRI_AXIS_HOME ? instr->attr.num_homes : tri_mesh_size(mesh, axis);
+        uint64_t bytes = 0;
+        for (uint32_t k = 0; k < instr->span; k++) {
+            uint64_t in = instr[k].num_in > 0 ? operand_bytes(program, &instr[k].in[0]) : 0;
+            uint64_t out = instr[k].num_out > 0 ? operand_bytes(program, &instr[k].out[0]) : 0;
+            bytes += in > out ? in : out;
+        }
+        if (members == tri_mesh_ranks(mesh))
+            tri_call_sizes_add(sizes, (tri_coll)operation_of(instr->op), bytes);
     }
-    return largest;
 }
 
-/* Bytes of the largest collective call that this rank will make. */
-static double largest_of_all(const tri_session *session)
+static tri_call_sizes sizes_of_calls(const tri_session *session)
 {
-    uint64_t largest = 0;
+    tri_call_sizes sizes = {0};
     for (int p = 0; p < TRI_NUM_PROGRAMS; p++)
-        if (tri_session_has(session, p)) {
-            uint64_t bytes = largest_call(&session->programs[p]);
-            largest = bytes > largest ? bytes : largest;
-        }
-    return (double)largest;
+        if (tri_session_has(session, p))
+            add_sizes(&session->programs[p], &session->config.compile.mesh, &sizes);
+    return sizes;
 }
 
 /* Of the numbers that the host exchanges, and of all messages without NCCL. */
@@ -309,8 +314,9 @@ tr_status tri_ranks_join(tri_ranks *ranks, const tri_bootstrap *bootstrap,
         TRI_TRY(connect(ranks, session, err));
         return tri_ranks_use_nccl(ranks, bootstrap, &api, session, err);
     }
+    tri_call_sizes sizes = sizes_of_calls(session);
     if (strcmp(config->algorithm, "auto") == 0)
-        TRI_TRY(tri_comm_tune(ranks->comm, config->tuning, largest_of_all(session), err));
+        TRI_TRY(tri_comm_tune(ranks->comm, config->tuning, &sizes, err));
     TRI_TRY(connect(ranks, session, err));
     return check_algorithm(ranks, err);
 }
