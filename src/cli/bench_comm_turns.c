@@ -4,8 +4,8 @@
  *
  * The time of a call that is measured in turns with others is the lowest eighth of its samples:
  * what it takes when nobody else takes a core away, which may happen to more than half of them.
- * Turns go on until this is known to a few percent for all, whatever it is. Where calls are so long
- * that this would take minutes, a few turns must do. */
+ * Turns go on until this is known to a few percent for all, whatever it is, and the median roughly.
+ * Where calls are so long that this would take minutes, a few turns must do. */
 #include "cli/bench_comm_turns.h"
 
 #include <math.h>
@@ -18,10 +18,11 @@
 enum { MOST_CALLS = 2000, FEWEST = 5, FEW = 9, ALONE = 41, WARM_CALLS = 3 };
 
 static const double sample_seconds = 0.002, alone_seconds = 0.4;
-/* Of all series together: what is enough, and what must do for FEW turns. */
-static const double enough_seconds = 4, most_seconds = 25;
-/* How well a time should be known. */
-static const double narrow = 0.02;
+/* Of all series together: what is enough, what may be when the machine is not quiet, and what must
+ * do for FEW turns. */
+static const double enough_seconds = 4, noisy_seconds = 10, most_seconds = 25;
+/* How well a time should be known, and a median at least. */
+static const double narrow = 0.02, narrow_median = 0.04;
 /* Where a call takes this long, its vectors are far larger than the caches, and what the one before
  * left there does not matter. */
 static const double cold_seconds = 0.01;
@@ -100,6 +101,15 @@ static bool is_known(const tri_series *s)
     return around / sqrt(s->num) < narrow * time;
 }
 
+/* The same of the median, with the half of the samples around it. */
+static bool is_settled(const tri_series *s)
+{
+    tri_series sorted = *s;
+    double time = tri_series_median(&sorted);
+    double around = sorted.samples[3 * s->num / 4] - sorted.samples[s->num / 4];
+    return around / sqrt(s->num) < narrow_median * time;
+}
+
 static bool goes_on(const tri_series *series, int num, int turn, double spent)
 {
     if (turn < FEWEST)
@@ -108,10 +118,12 @@ static bool goes_on(const tri_series *series, int num, int turn, double spent)
         return turn < ALONE && (turn < FEW || spent < alone_seconds) && spent < most_seconds;
     if (turn < FEW || turn >= TRI_MOST_TURNS)
         return turn < FEW && spent < most_seconds;
-    bool known = true;
-    for (int i = 0; known && i < num; i++)
-        known = is_known(&series[i]);
-    return !known && spent < enough_seconds;
+    bool known = true, settled = true;
+    for (int i = 0; i < num; i++) {
+        known &= is_known(&series[i]);
+        settled &= is_settled(&series[i]);
+    }
+    return (!known && spent < enough_seconds) || (!settled && spent < noisy_seconds);
 }
 
 tr_status tri_series_sample(tr_group *group, tri_series *series, int num, tri_sampled_fn after,

@@ -13,6 +13,7 @@ typedef struct labour {
     double copied, moved, pulled, combined, sent; /* bytes */
     double packed; /* the same: copied from and to the vector in pieces */
     int in, out;   /* messages */
+    int cut;       /* of those that come in */
 } labour;
 
 typedef struct book {
@@ -109,6 +110,7 @@ static void count_message(book *b, size_t round, size_t first, size_t last)
     bool runs = last - first > 1 || (b->coll == TRI_COLL_ALL_TO_ALL && t->num_pieces > 1);
     from->out++;
     to->in++;
+    to->cut += b->prices != NULL && b->prices->packet_bytes > 0 && bytes > b->prices->packet_bytes;
     from->sent += bytes;
     from->packed += runs || overwritten ? bytes : 0;
     bool straight = b->coll == TRI_COLL_ALL_TO_ALL && !runs;
@@ -146,7 +148,7 @@ static double labour_seconds(const book *b, const labour *w, double share)
     double copy = tri_work_price(p, TRI_WORK_COPY, b->footprint, share);
     double pack = tri_work_price(p, TRI_WORK_PACK, b->footprint, share);
     int messages = w->in > w->out ? w->in : w->out;
-    double latency = messages > 1 ? (messages - 1) * p->message : 0;
+    double latency = (messages > 1 ? (messages - 1) * p->message : 0) + w->cut * p->cut;
     double pull = tri_work_price(p, TRI_WORK_PULL, b->footprint, share);
     double received = w->moved * move + w->pulled * pull + w->combined * combine;
     return latency + w->copied * copy + w->packed * pack + received +

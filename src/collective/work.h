@@ -32,6 +32,9 @@ typedef struct tri_work_prices {
     int num_cores;  /* that the ranks have together */
     double call;    /* seconds: the ranks of a call find each other */
     double message; /* each further message of a rank in a round */
+    /* A message that does not fit into one packet costs its receiver so much more. 0: it has none.
+     */
+    double packet_bytes, cut;
     /* The part of a move that the sender does. 0: memory is shared, receivers pull. */
     double sender;
     double footprint[TRI_WORK_POINTS];           /* bytes, ascending */

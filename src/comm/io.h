@@ -32,6 +32,8 @@ typedef struct tri_io_def {
     /* Raises this member's counter at the peer (ports->signals there); once, in order with nothing
      * else. Ports of rendezvous only. */
     void (*signal)(tri_ports *ports, int peer, int slot, uint64_t value);
+    /* Bytes of the largest message that travels in one piece; 0 or NULL: no limit is known. */
+    size_t (*packet)(const tri_ports *ports);
     /* The library's own collective, as the algorithm "native"; NULL: it has none. */
     tr_status (*native)(tri_ports *ports, const tr_group *group, const tr_collective *call,
                         tr_error *err);

@@ -17,6 +17,8 @@
 #include "comm/tcp.h"
 
 #include <errno.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -457,6 +459,19 @@ static void tcp_signal(tri_ports *ports, int peer, int slot, uint64_t value)
         send_control(p);
 }
 
+/* A segment, which on a connection within a machine is as large as it can be: 64 KB. */
+static size_t tcp_packet(const tri_ports *ports)
+{
+    const struct lane *lane = ports->io_state;
+    int bytes = 0;
+    socklen_t length = sizeof bytes;
+    for (int i = 0; i < ports->size; i++)
+        if (lane->peers[i].fd >= 0 &&
+            getsockopt(lane->peers[i].fd, IPPROTO_TCP, TCP_MAXSEG, &bytes, &length) == 0)
+            break;
+    return bytes > (int)sizeof(struct head) ? (size_t)bytes - sizeof(struct head) : 0;
+}
+
 /* A socket that is closed with unread bytes resets the connection, and what we sent last might be
  * lost to a slow peer: so they are read. */
 static void tcp_close(tri_ports *ports)
@@ -511,6 +526,7 @@ const tri_io_def tri_tcp_io = {
     .close = tcp_close,
     .progress = tcp_progress,
     .interest = tcp_interest,
+    .packet = tcp_packet,
     .wake = tcp_wake,
     .signal = tcp_signal,
 };

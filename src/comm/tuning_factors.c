@@ -11,7 +11,7 @@
  */
 static const double race_seconds = 20;
 /* For turns at one size, after the first few. */
-static const double size_seconds = 0.5;
+static const double size_seconds = 1;
 /* Calls of this length are not repeated for the sake of a sample, nor to warm caches. */
 static const double long_call = 0.02;
 /* How many times as long as the best it takes one not to be tried: by the factors so far, and by
@@ -173,51 +173,28 @@ static int ascending(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-static double median(const double *numbers, int num)
-{
-    double sorted[TRI_MOST_TRIALS];
-    memcpy(sorted, numbers, (size_t)num * sizeof *sorted);
-    qsort(sorted, (size_t)num, sizeof *sorted, ascending);
-    return (sorted[(num - 1) / 2] + sorted[num / 2]) / 2;
-}
-
-/* The mean of the quicker half: a moment in which somebody else has a core hits up to half of the
- * samples without a trace. */
-static double quicker_half(const double *numbers, int num)
+/* The mean of the quickest quarter: what it takes while nobody else takes part of a core away,
+ * which comes and goes, lasts for tenths of a second, and does not slow all algorithms down alike.
+ */
+static double undisturbed(const double *samples, int num)
 {
     double sorted[TRI_MOST_TRIALS], sum = 0;
-    int half = (num + 1) / 2;
-    memcpy(sorted, numbers, (size_t)num * sizeof *sorted);
+    int quarter = (num + 3) / 4;
+    memcpy(sorted, samples, (size_t)num * sizeof *sorted);
     qsort(sorted, (size_t)num, sizeof *sorted, ascending);
-    for (int i = 0; i < half; i++)
+    for (int i = 0; i < quarter; i++)
         sum += sorted[i];
-    return sum / half;
+    return sum / quarter;
 }
 
-/* Seconds of each that was tried, 0 of others. What disturbs a machine lasts longer than a turn,
- * and hits all who take part in it alike: so it is within turns that they are compared. */
+/* Seconds of each that was tried, 0 of others. */
 static void estimate(const tri_trial *trial, double *times)
 {
-    double levels[TRI_MOST_TRIALS], ratios[TRI_MOST_TRIALS], least = INFINITY;
-    for (int i = 0; i < trial->num; i++) {
-        double sum = 0;
-        int num = 0;
-        for (int a = 0; a < TRI_FACTOR_ALGORITHMS; a++)
-            if (trial->tries[a]) {
-                sum += log(trial->seconds[a][i]);
-                num++;
-            }
-        levels[i] = exp(sum / num);
-    }
-    double level = quicker_half(levels, trial->num);
+    double least = INFINITY;
     for (int a = 0; a < TRI_FACTOR_ALGORITHMS; a++) {
-        times[a] = 0;
-        if (!trial->tries[a])
-            continue;
-        for (int i = 0; i < trial->num; i++)
-            ratios[i] = trial->seconds[a][i] / levels[i];
-        times[a] = level * median(ratios, trial->num);
-        least = fmin(least, times[a]);
+        times[a] = trial->tries[a] ? undisturbed(trial->seconds[a], trial->num) : 0;
+        if (trial->tries[a])
+            least = fmin(least, times[a]);
     }
     for (int a = 0; a < TRI_FACTOR_ALGORITHMS; a++)
         if (trial->behind[a] > 0)

@@ -47,6 +47,13 @@ static bool read_seconds(const json_t *object, const char *name, double *seconds
     return *seconds >= 0 && *seconds < 1e3;
 }
 
+/* As below: none in a file from before. */
+static bool read_packet(const json_t *object, tri_work_prices *w)
+{
+    w->packet_bytes = json_number_value(json_object_get(object, "packet_bytes"));
+    return w->packet_bytes >= 0 && w->packet_bytes < 1e15 && read_seconds(object, "cut_s", &w->cut);
+}
+
 /* A file from before there was such a thing has none, and is right as it is. */
 static bool read_work(const json_t *entry, tri_work_prices *w)
 {
@@ -60,7 +67,7 @@ static bool read_work(const json_t *entry, tri_work_prices *w)
     w->num_points = (int)json_array_size(footprint);
     bool good = w->num_points >= 1 && w->num_points <= TRI_WORK_POINTS && w->num_cores >= 1 &&
                 w->sender >= 0 && w->sender <= 1 && read_seconds(object, "call_s", &w->call) &&
-                read_seconds(object, "message_s", &w->message) &&
+                read_seconds(object, "message_s", &w->message) && read_packet(object, w) &&
                 read_numbers(footprint, w->num_points, 1, w->footprint) &&
                 read_numbers(json_object_get(object, "round_s"), w->num_points, 0, w->round);
     for (int k = 1; good && k < w->num_points; k++)
@@ -119,8 +126,9 @@ static json_t *numbers_json(const double *numbers, int num)
 
 static json_t *work_json(const tri_work_prices *w)
 {
-    json_t *object = json_pack("{s:i, s:f, s:f, s:f, s:o, s:o}", "cores", w->num_cores, "call_s",
-                               w->call, "message_s", w->message, "sender_share", w->sender,
+    json_t *object = json_pack("{s:i, s:f, s:f, s:f, s:f, s:f, s:o, s:o}", "cores", w->num_cores,
+                               "call_s", w->call, "message_s", w->message, "packet_bytes",
+                               w->packet_bytes, "cut_s", w->cut, "sender_share", w->sender,
                                "footprint_bytes", numbers_json(w->footprint, w->num_points),
                                "round_s", numbers_json(w->round, w->num_points));
     for (int i = 0; i < TRI_NUM_WORK; i++)

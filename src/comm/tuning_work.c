@@ -2,6 +2,7 @@
  * what is left of their times after the work whose price is known already.
  *
  *   barrier             what a call and a round cost, apart from the work
+ *   ring all_gather     of blocks that just fit into a packet, and just do not: what that costs
  *   a plain copy        TRI_WORK_COPY and TRI_WORK_PACK, by all ranks and by one
  *   ring all_gather     TRI_WORK_MOVE       reduce_scatter    TRI_WORK_COMBINE
  *   pairwise all_to_all TRI_WORK_PULL
@@ -15,6 +16,7 @@
  * curve; all are taken again while there is time, and the least counts. */
 #include "collective/work.h"
 #include "comm/comm_internal.h"
+#include "comm/io.h"
 #include "comm/tuning.h"
 
 #include <math.h>
@@ -143,6 +145,12 @@ static tr_status measure_copies(probe *p, int k, tri_work_kind kind, size_t chun
 
 /* ---- prices ---- */
 
+/* What a core has to do because messages are cut. */
+static double cut_seconds(const probe *p, double message_bytes, double messages)
+{
+    return message_bytes > p->prices->packet_bytes ? messages / p->hands * p->prices->cut : 0;
+}
+
 /* What is left for so many bytes; never nothing. */
 static double left(double seconds, double known, double bytes)
 {
@@ -179,6 +187,39 @@ static tr_status measure_latencies(probe *p, tr_error *err)
     return TR_OK;
 }
 
+/* Connections begin with smaller ones, and grow with what they carry. */
+static tr_status find_packet(probe *p, tr_error *err)
+{
+    const tri_io_def *io = p->comm->transport->io;
+    double bytes = (double)PIECE_BYTES, seconds;
+    if (io == NULL || io->packet == NULL)
+        return TR_OK;
+    TRI_TRY(time_call(p, p->world, TR_ALL_GATHER, "ring", &bytes, &seconds, err));
+    float own = (float)io->packet(&p->world->ports), most = 0;
+    TRI_TRY(tr_all_reduce(p->world, &own, &most, 1, TR_F32, TR_MAX, err));
+    p->prices->packet_bytes = (double)most;
+    return TR_OK;
+}
+
+/* The same bytes but for a few, in one packet each and in two. */
+static tr_status measure_cut(probe *p, tr_error *err)
+{
+    tri_work_prices *w = p->prices;
+    int n = p->world->size;
+    double some = 64, below, above, bytes;
+    w->cut = 0;
+    TRI_TRY(find_packet(p, err));
+    if (w->packet_bytes <= 2 * some)
+        return TR_OK;
+    bytes = n * (w->packet_bytes - some);
+    TRI_TRY(time_call(p, p->world, TR_ALL_GATHER, "ring", &bytes, &below, err));
+    bytes = n * (w->packet_bytes + some);
+    TRI_TRY(time_call(p, p->world, TR_ALL_GATHER, "ring", &bytes, &above, err));
+    double messages = (double)n * (n - 1) / p->hands; /* that one core has to do with */
+    w->cut = above > below ? (above - below) / messages : 0;
+    return TR_OK;
+}
+
 /* With more ranks than cores a round costs more than its work and an empty round's latency: the
  * next cannot begin while somebody waits for its turn. The same bytes in fewer rounds tell. */
 static tr_status measure_round(probe *p, int k, double bytes, double ring, tr_error *err)
@@ -192,6 +233,9 @@ static tr_status measure_round(probe *p, int k, double bytes, double ring, tr_er
         return TR_OK;
     double seconds;
     TRI_TRY(time_call(p, p->world, TR_ALL_GATHER, "doubling", &bytes, &seconds, err));
+    ring -= cut_seconds(p, bytes / n, n * (n - 1));
+    for (int i = 0; i < rounds; i++)
+        seconds -= cut_seconds(p, (1 << i) * bytes / n, n);
     double round = (ring - seconds) / (n - 1 - rounds), most = (ring - w->call) / (2 * (n - 1));
     round = round > most ? most : round;
     w->round[k] = round > p->empty_round ? round : p->empty_round;
@@ -208,17 +252,20 @@ static tr_status measure_together(probe *p, int k, tr_error *err)
     double copy = w->all[TRI_WORK_COPY][k];
     TRI_TRY(time_call(p, p->world, TR_ALL_GATHER, "ring", &bytes, &seconds, err));
     TRI_TRY(measure_round(p, k, bytes, seconds, err));
-    double waits = w->call + (n - 1) * w->round[k];
+    double waits = w->call + (n - 1) * w->round[k], messages = n * (n - 1);
     w->all[TRI_WORK_MOVE][k] =
-        left(seconds, waits + bytes * copy / p->hands, (n - 1) * bytes / p->hands);
+        left(seconds, waits + cut_seconds(p, bytes / n, messages) + bytes * copy / p->hands,
+             (n - 1) * bytes / p->hands);
     bytes = f / 2;
     TRI_TRY(time_call(p, p->world, TR_ALL_TO_ALL, "pairwise", &bytes, &seconds, err));
     w->all[TRI_WORK_PULL][k] =
-        left(seconds, waits + bytes / n * copy / p->hands, (n - 1) * bytes / n / p->hands);
+        left(seconds, waits + cut_seconds(p, bytes / n / n, messages) + bytes / n * copy / p->hands,
+             (n - 1) * bytes / n / p->hands);
     bytes = f / (2 * n + 1);
     TRI_TRY(time_call(p, p->world, TR_REDUCE_SCATTER, "ring", &bytes, &seconds, err));
-    w->all[TRI_WORK_COMBINE][k] =
-        left(seconds, waits + (n + 1) * bytes * copy / p->hands, (n - 1) * bytes / p->hands);
+    w->all[TRI_WORK_COMBINE][k] = left(
+        seconds, waits + cut_seconds(p, bytes / n, messages) + (n + 1) * bytes * copy / p->hands,
+        (n - 1) * bytes / p->hands);
     return TR_OK;
 }
 
@@ -234,11 +281,13 @@ static tr_status measure_alone(probe *p, int k, tr_error *err)
     if (p->pair == NULL)
         return TR_OK;
     TRI_TRY(time_call(p, p->pair, TR_BROADCAST, "tree", &bytes, &seconds, err));
-    double one_way = left(seconds, waits + bytes * copy_alone, bytes);
+    double cut = bytes > w->packet_bytes ? w->cut : 0;
+    double one_way = left(seconds, waits + cut + bytes * copy_alone, bytes);
     if (p->comm->transport->io != NULL) {
         bytes = f / 3;
         TRI_TRY(time_call(p, p->pair, TR_ALL_GATHER, "ring", &bytes, &seconds, err));
-        double both = left(seconds, waits + bytes / 2 * copy, bytes / 2);
+        cut = bytes / 2 > w->packet_bytes ? w->cut : 0;
+        double both = left(seconds, waits + cut + bytes / 2 * copy, bytes / 2);
         double share = 1 - one_way / both;
         w->sender += share < 0 ? 0 : share > 0.5 ? 0.5 : share;
         return TR_OK;
@@ -289,6 +338,7 @@ static tr_status measure_all(probe *p, tr_error *err)
     double spent = 0;
     w->sender = 0;
     TRI_TRY(measure_latencies(p, err));
+    TRI_TRY(measure_cut(p, err));
     for (int k = 0; k < w->num_points; k++) {
         TRI_TRY(measure_together(p, k, err));
         TRI_TRY(measure_alone(p, k, err));
