@@ -14,6 +14,8 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/samples.h"
+#include "comm/tuning_samples.h"
 
 enum { MOST_CALLS = 2000, FEWEST = 5, FEW = 9, ALONE = 41, WARM_CALLS = 3 };
 
@@ -40,21 +42,14 @@ static float read_result(const tri_series *s)
     return sum;
 }
 
-static tr_status take_sample(tr_group *group, const tri_series *s, int num_calls, double *seconds,
-                             tr_error *err)
+static tr_status call_and_read(tr_group *group, const void *context, tr_error *err)
 {
+    const tri_series *s = context;
     volatile float sum = 0;
-    TRI_TRY(tr_barrier(group, err));
-    double begin = tri_now_s();
-    for (int i = 0; i < num_calls; i++) {
-        TRI_TRY(tr_collective_run(group, &s->call, err));
-        if (s->reads > 0)
-            sum = read_result(s);
-    }
+    TRI_TRY(tr_collective_run(group, &s->call, err));
+    if (s->reads > 0)
+        sum = read_result(s);
     (void)sum;
-    float mean = (float)((tri_now_s() - begin) / num_calls), most = 0;
-    TRI_TRY(tr_all_reduce(group, &mean, &most, 1, TR_F32, TR_MAX, err));
-    *seconds = (double)most;
     return TR_OK;
 }
 
@@ -62,10 +57,11 @@ tr_status tri_series_begin(tr_group *group, tri_series *s, tr_error *err)
 {
     double guess, seconds;
     s->num = 0;
-    TRI_TRY(take_sample(group, s, 1, &guess, err));
+    TRI_TRY(tri_take_sample(group, call_and_read, s, 1, &guess, err));
     /* The least of a few tries: one that was interrupted must not decide how much is measured. */
     for (int i = 0; i < 4 && guess < 10 * sample_seconds; i++) {
-        TRI_TRY(take_sample(group, s, guess < sample_seconds ? 8 : 2, &seconds, err));
+        TRI_TRY(tri_take_sample(group, call_and_read, s, guess < sample_seconds ? 8 : 2, &seconds,
+                                err));
         guess = seconds < guess ? seconds : guess;
     }
     double calls = sample_seconds / (guess > 1e-9 ? guess : 1e-9);
@@ -73,15 +69,9 @@ tr_status tri_series_begin(tr_group *group, tri_series *s, tr_error *err)
     return TR_OK;
 }
 
-static int ascending(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 double tri_series_median(tri_series *s)
 {
-    qsort(s->samples, (size_t)s->num, sizeof *s->samples, ascending);
+    tri_samples_sort(s->samples, (size_t)s->num);
     return (s->samples[(s->num - 1) / 2] + s->samples[s->num / 2]) / 2;
 }
 
@@ -139,7 +129,7 @@ tr_status tri_series_sample(tr_group *group, tri_series *series, int num, tri_sa
             bool cold = turn > 0 && s->samples[0] > cold_seconds;
             for (int w = 0; num > 1 && !cold && w < warm; w++)
                 TRI_TRY(tr_collective_run(group, &s->call, err));
-            TRI_TRY(take_sample(group, s, s->num_calls, &seconds, err));
+            TRI_TRY(tri_take_sample(group, call_and_read, s, s->num_calls, &seconds, err));
             s->samples[s->num++] = seconds;
             spent += seconds * (s->num_calls + (num > 1 && !cold ? warm : 0));
             if (after != NULL)

@@ -7,15 +7,10 @@
 #include <string.h>
 
 #include "api/api.h"
+#include "base/samples.h"
 #include "cli/bench_comm.h"
 #include "cli/bench_generate.h"
 #include "cli/cli.h"
-
-static int ascending(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
 
 /* What was measured, and what it is held against. */
 typedef struct bench {
@@ -156,7 +151,7 @@ static void print_results(const tri_cli *cli, const bench *b)
 {
     const tri_session *s = &b->session->session;
     const tri_compile_config *compile = &s->config.compile;
-    qsort(b->times, (size_t)b->num_steps, sizeof *b->times, ascending);
+    tri_samples_sort(b->times, (size_t)b->num_steps);
     double median = b->times[b->num_steps / 2];
     double tokens = (double)(compile->batch * compile->seq_len);
     /* All that is computed makes the rate and HFU; MFU leaves out what is computed again. */

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/samples.h"
 #include "comm/comm_internal.h"
 #include "comm/reduce.h"
 
@@ -43,12 +44,6 @@ void tri_tuning_guess(const tr_comm *comm, tri_tuning *tuning)
 
 /* ---- measuring ---- */
 
-static int ascending(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 /* The median time of a call among two. */
 static tr_status time_call(tr_group *pair, const tr_collective *call, int num, double *seconds,
                            tr_error *err)
@@ -60,7 +55,7 @@ static tr_status time_call(tr_group *pair, const tr_collective *call, int num, d
         if (i >= 0)
             times[i] = tri_now_s() - begin;
     }
-    qsort(times, (size_t)num, sizeof *times, ascending);
+    tri_samples_sort(times, (size_t)num);
     *seconds = times[num / 2];
     return TR_OK;
 }
@@ -92,7 +87,7 @@ static double measure_combine(float *into, const float *from)
         tri_combine(TRI_F32, TRI_REDUCE_SUM, into, from, LARGE_FLOATS);
         times[i] = tri_now_s() - begin;
     }
-    qsort(times, NUM_LARGE, sizeof *times, ascending);
+    tri_samples_sort(times, NUM_LARGE);
     return times[NUM_LARGE / 2] / (LARGE_FLOATS * sizeof(float));
 }
 

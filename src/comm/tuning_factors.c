@@ -1,7 +1,9 @@
 #include "comm/tuning_factors.h"
 
+#include "base/samples.h"
 #include "comm/comm_internal.h"
 #include "comm/tuning.h"
+#include "comm/tuning_samples.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -113,19 +115,6 @@ static tr_collective call_of(const race *r, tri_coll coll, double bytes)
                            .count = count > 0 ? count : 1};
 }
 
-static tr_status take_sample(tr_group *group, const tr_collective *call, int calls, double *seconds,
-                             tr_error *err)
-{
-    TRI_TRY(tr_barrier(group, err));
-    double begin = tri_now_s();
-    for (int i = 0; i < calls; i++)
-        TRI_TRY(tr_collective_run(group, call, err));
-    float mean = (float)((tri_now_s() - begin) / calls), most = 0;
-    TRI_TRY(tr_all_reduce(group, &mean, &most, 1, TR_F32, TR_MAX, err));
-    *seconds = (double)most;
-    return TR_OK;
-}
-
 /* How many calls make a sample; all ranks see the same times, so they agree. */
 static tr_status count_calls(const race *r, const tri_trial *trial, const tr_collective *call,
                              int number, int *calls, tr_error *err)
@@ -136,8 +125,8 @@ static tr_status count_calls(const race *r, const tri_trial *trial, const tr_col
     *calls = 1;
     if (formula > long_call)
         return TR_OK;
-    TRI_TRY(take_sample(r->comm->world, call, 1, &first, err)); /* sets up buffers */
-    TRI_TRY(take_sample(r->comm->world, call, 1, &second, err));
+    TRI_TRY(tri_sample_call(r->comm->world, call, 1, &first, err)); /* sets up buffers */
+    TRI_TRY(tri_sample_call(r->comm->world, call, 1, &second, err));
     double guess = fmin(first, second), some = r->sample_seconds / fmax(guess, 1e-8);
     *calls = some < 1 ? 1 : some > MOST_CALLS ? MOST_CALLS : (int)some;
     return TR_OK;
@@ -158,7 +147,7 @@ static tr_status take_turn(const race *r, tri_trial *trial, tr_error *err)
             TRI_TRY(count_calls(r, trial, &call, a, calls, err));
         else if (trial->seconds[a][0] < long_call) /* what another left in the caches is not ours */
             TRI_TRY(tr_collective_run(r->comm->world, &call, err));
-        TRI_TRY(take_sample(r->comm->world, &call, *calls, seconds, err));
+        TRI_TRY(tri_sample_call(r->comm->world, &call, *calls, seconds, err));
         trial->spent += *seconds * *calls;
     }
     trial->num++;
@@ -166,12 +155,6 @@ static tr_status take_turn(const race *r, tri_trial *trial, tr_error *err)
 }
 
 /* ---- what they tell ---- */
-
-static int ascending(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
 
 /* The mean of the quickest quarter: what it takes while nobody else takes part of a core away,
  * which comes and goes, lasts for tenths of a second, and does not slow all algorithms down alike.
@@ -181,7 +164,7 @@ static double undisturbed(const double *samples, int num)
     double sorted[TRI_MOST_TRIALS], sum = 0;
     int quarter = (num + 3) / 4;
     memcpy(sorted, samples, (size_t)num * sizeof *sorted);
-    qsort(sorted, (size_t)num, sizeof *sorted, ascending);
+    tri_samples_sort(sorted, (size_t)num);
     for (int i = 0; i < quarter; i++)
         sum += sorted[i];
     return sum / quarter;

@@ -14,10 +14,12 @@
  * shared as they will be. Times are means over some calls, of the ranks' the longest, and of a few
  * such samples the quickest quarter, lest a moment in which somebody else had a core shape the
  * curve; all are taken again while there is time, and the least counts. */
+#include "base/samples.h"
 #include "collective/work.h"
 #include "comm/comm_internal.h"
 #include "comm/io.h"
 #include "comm/tuning.h"
+#include "comm/tuning_samples.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -50,7 +52,7 @@ typedef struct probe {
 
 /* ---- one time ---- */
 
-/* A call; or, without an operation to run, copies of num_bytes by `copiers` ranks. */
+/* A call; or, where there are copiers, copies by them in its vectors. */
 typedef struct task {
     tr_group *group;
     tr_collective call;
@@ -58,47 +60,30 @@ typedef struct task {
     int copiers;
 } task;
 
-static tr_status perform(const probe *p, const task *t, tr_error *err)
+static tr_status perform(tr_group *group, const void *context, tr_error *err)
 {
+    const task *t = context;
     if (t->copiers == 0)
-        return tr_collective_run(t->group, &t->call, err);
-    for (size_t at = 0; t->group->rank < t->copiers && at < t->copied; at += t->chunk)
-        memcpy((char *)p->recv + at, (char *)p->send + at,
+        return tr_collective_run(group, &t->call, err);
+    for (size_t at = 0; group->rank < t->copiers && at < t->copied; at += t->chunk)
+        memcpy((char *)t->call.recv + at, (const char *)t->call.send + at,
                t->copied - at < t->chunk ? t->copied - at : t->chunk);
     return TR_OK;
-}
-
-static tr_status take_sample(const probe *p, const task *t, int calls, double *seconds,
-                             tr_error *err)
-{
-    TRI_TRY(tr_barrier(t->group, err));
-    double begin = tri_now_s();
-    for (int i = 0; i < calls; i++)
-        TRI_TRY(perform(p, t, err));
-    float mean = (float)((tri_now_s() - begin) / calls), most = 0;
-    TRI_TRY(tr_all_reduce(t->group, &mean, &most, 1, TR_F32, TR_MAX, err));
-    *seconds = (double)most;
-    return TR_OK;
-}
-
-static int ascending(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
 }
 
 /* All members see the same times, so they agree on how often. */
 static tr_status time_task(probe *p, const task *t, double *seconds, tr_error *err)
 {
     double samples[MOST_SAMPLES], first, guess;
-    TRI_TRY(take_sample(p, t, 1, &first, err)); /* sets up buffers, touches memory */
-    TRI_TRY(take_sample(p, t, 1, &guess, err));
+    TRI_TRY(tri_take_sample(t->group, perform, t, 1, &first,
+                            err)); /* sets up buffers, touches memory */
+    TRI_TRY(tri_take_sample(t->group, perform, t, 1, &guess, err));
     double calls = p->sample_seconds / (guess > 1e-9 ? guess : 1e-9);
     int num_calls = calls < 1 ? 1 : calls > MOST_CALLS ? MOST_CALLS : (int)calls;
     int num = guess > 5e-4 ? 3 : MOST_SAMPLES;
     for (int i = 0; i < num; i++)
-        TRI_TRY(take_sample(p, t, num_calls, &samples[i], err));
-    qsort(samples, (size_t)num, sizeof *samples, ascending);
+        TRI_TRY(tri_take_sample(t->group, perform, t, num_calls, &samples[i], err));
+    tri_samples_sort(samples, (size_t)num);
     *seconds = samples[num / 4];
     work_times *all = p->times;
     int i = p->at++;
@@ -134,7 +119,11 @@ static tr_status measure_copies(probe *p, int k, tri_work_kind kind, size_t chun
     tri_work_prices *w = p->prices;
     int n = p->world->size;
     double seconds, bytes = floor(w->footprint[k] / (2 * n));
-    task t = {.group = p->world, .copied = (size_t)bytes, .chunk = chunk, .copiers = n};
+    task t = {.group = p->world,
+              .call = {.send = p->send, .recv = p->recv},
+              .copied = (size_t)bytes,
+              .chunk = chunk,
+              .copiers = n};
     TRI_TRY(time_task(p, &t, &seconds, err));
     w->all[kind][k] = seconds * p->hands / (n * bytes);
     t.copiers = 1;
