@@ -121,6 +121,7 @@ layout dp2-micro layout.dp=2 layout.microbatches=2
 layout dp2-zero1 layout.dp=2 layout.zero=1
 layout dp2-zero2 layout.dp=2 layout.zero=2 layout.microbatches=2
 layout dp2-zero3 layout.dp=2 layout.zero=3
+layout dp2-zero3-kept layout.dp=2 layout.zero=3 layout.keep_gathered=true layout.microbatches=2
 layout tp2 layout.tp=2
 layout tp2-sp layout.tp=2 layout.sp=true
 layout dp4-hybrid layout.dp=4 layout.zero=3 layout.shard_group=2

@@ -76,14 +76,16 @@ int cell_words(const cell *c, char words[CELL_MAX_WORDS][CELL_WORD])
                   {CELL_ZERO, "zero"},
                   {CELL_GROUP, "shard_group"},
                   {CELL_MICRO, "microbatches"},
-                  {CELL_SPLIT, "split_backward"}};
+                  {CELL_SPLIT, "split_backward"},
+                  {CELL_KEEP, "keep_gathered"}};
     int num = add_words(words, 0, common_words);
     num = add_words(words, num, model_words[c->is[CELL_MODEL]]);
     num = add_words(words, num, precision_words[c->is[CELL_PRECISION]]);
     num = add_words(words, num, optim_words[c->is[CELL_OPTIM]]);
     for (size_t i = 0; i < sizeof layout / sizeof *layout; i++) {
         int value = c->is[layout[i].factor];
-        bool flag = layout[i].factor == CELL_SP || layout[i].factor == CELL_SPLIT;
+        bool flag = layout[i].factor == CELL_SP || layout[i].factor == CELL_SPLIT ||
+                    layout[i].factor == CELL_KEEP;
         if (flag)
             snprintf(words[num++], CELL_WORD, "layout.%s=%s", layout[i].name,
                      value ? "true" : "false");
@@ -110,12 +112,12 @@ void cell_name(const cell *c, char *text, size_t size)
                  cell_schedules[c->is[CELL_SCHEDULE]], c->is[CELL_CHUNKS]);
     if (c->is[CELL_LAYERS])
         snprintf(layers, sizeof layers, " of %d layers", c->is[CELL_LAYERS]);
-    snprintf(text, size, "%s%s, %s, %s, dp %d zero %d%s, tp %d%s, %d micro-batch%s%s%s",
+    snprintf(text, size, "%s%s, %s, %s, dp %d zero %d%s%s, tp %d%s, %d micro-batch%s%s%s",
              cell_models[c->is[CELL_MODEL]], layers, cell_precisions[c->is[CELL_PRECISION]],
              cell_optims[c->is[CELL_OPTIM]], c->is[CELL_DP], c->is[CELL_ZERO], group,
-             c->is[CELL_TP], c->is[CELL_SP] ? " sp" : "", c->is[CELL_MICRO],
-             c->is[CELL_MICRO] > 1 ? "es" : "", c->is[CELL_SPLIT] ? ", split backward" : "",
-             pipeline);
+             c->is[CELL_KEEP] ? " kept" : "", c->is[CELL_TP], c->is[CELL_SP] ? " sp" : "",
+             c->is[CELL_MICRO], c->is[CELL_MICRO] > 1 ? "es" : "",
+             c->is[CELL_SPLIT] ? ", split backward" : "", pipeline);
 }
 
 int cell_world(const cell *c)
@@ -148,6 +150,8 @@ bool cell_valid(const cell *c)
     if (c->is[CELL_GROUP] && (!c->is[CELL_ZERO] || c->is[CELL_DP] % c->is[CELL_GROUP] != 0 ||
                               c->is[CELL_DP] == c->is[CELL_GROUP]))
         return false;
+    if (c->is[CELL_KEEP] && c->is[CELL_ZERO] != 3)
+        return false;
     return cell_world(c) <= CELL_MAX_RANKS && parts <= rows && pipeline_valid(c) &&
            c->is[CELL_TP] <= most_tp[c->is[CELL_MODEL]] &&
            (c->is[CELL_TP] <= keys || c->is[CELL_TP] % keys == 0) &&
@@ -160,6 +164,7 @@ cell cell_alone(const cell *c)
     alone.is[CELL_DP] = alone.is[CELL_TP] = alone.is[CELL_MICRO] = 1;
     alone.is[CELL_PP] = alone.is[CELL_SCHEDULE] = alone.is[CELL_CHUNKS] = 0;
     alone.is[CELL_SP] = alone.is[CELL_GROUP] = alone.is[CELL_ZERO] = alone.is[CELL_SPLIT] = 0;
+    alone.is[CELL_KEEP] = 0;
     return alone;
 }
 

@@ -23,6 +23,7 @@ typedef enum cell_factor {
     CELL_SCHEDULE,
     CELL_CHUNKS, /* layout.chunks; 0: what the schedule has by default */
     CELL_LAYERS, /* model.num_layers; 0: the model's own */
+    CELL_KEEP,   /* layout.keep_gathered; with zero 3 only */
     NUM_FACTORS
 } cell_factor;
 

@@ -35,6 +35,7 @@ static const levels cover_levels[NUM_FACTORS] = {
     [CELL_GROUP] = {2, {0, 2}},
     [CELL_MICRO] = {3, {1, 2, 3}},
     [CELL_SPLIT] = {2, {0, 1}},
+    [CELL_KEEP] = {2, {0, 1}},
 };
 
 static void test_pairwise_cover(void **state)
@@ -53,6 +54,7 @@ static const levels full_levels[NUM_FACTORS] = {
     [CELL_SP] = {2, {0, 1}},
     [CELL_MICRO] = {2, {1, 3}},
     [CELL_SPLIT] = {2, {0, 1}},
+    [CELL_KEEP] = {2, {0, 1}},
     [CELL_MODEL] = {NUM_MODELS, {0, 1, 2, 3, 4, 5, 6}},
     [CELL_PRECISION] = {NUM_PRECISIONS, {0, 1, 2, 3}},
     [CELL_OPTIM] = {NUM_OPTIMS, {0, 1, 2}},
@@ -148,6 +150,7 @@ static void test_few_rows(void **state)
     static const cell cells[] = {
         {.is = {[CELL_DP] = 5, [CELL_TP] = 1, [CELL_ZERO] = 0, [CELL_MICRO] = 3}},
         {.is = {[CELL_DP] = 8, [CELL_TP] = 1, [CELL_ZERO] = 3, [CELL_MICRO] = 2}},
+        {.is = {[CELL_DP] = 5, [CELL_TP] = 1, [CELL_ZERO] = 3, [CELL_MICRO] = 3, [CELL_KEEP] = 1}},
         {.is = {[CELL_DP] = 1, [CELL_TP] = 2, [CELL_SP] = 1, [CELL_MICRO] = 20}},
         {.is = {[CELL_MODEL] = MODEL_CLASSIFY,
                 [CELL_DP] = 4,

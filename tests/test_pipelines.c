@@ -45,6 +45,7 @@ static const levels cover_levels[NUM_FACTORS] = {
     [CELL_SCHEDULE] = ALL_SCHEDULES,
     [CELL_CHUNKS] = {2, {0, 3}},
     [CELL_LAYERS] = {2, {7, 10}},
+    [CELL_KEEP] = {2, {0, 1}},
 };
 
 static void test_pairwise_cover(void **state)
@@ -66,6 +67,7 @@ static const levels full_levels[NUM_FACTORS] = {
     [CELL_SCHEDULE] = ALL_SCHEDULES,
     [CELL_CHUNKS] = {2, {0, 3}},
     [CELL_LAYERS] = {2, {7, 10}},
+    [CELL_KEEP] = {2, {0, 1}},
 };
 
 static bool check_full(void *context, const cell *c, cell_distance *d)
