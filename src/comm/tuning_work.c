@@ -41,8 +41,9 @@ typedef struct probe {
     tr_comm *comm;
     tr_group *world, *pair; /* pair: ranks 0 and 1, NULL elsewhere */
     float *send, *recv;
-    size_t room; /* bytes of each */
-    int hands;   /* ranks that work at a time */
+    size_t room;       /* bytes of each */
+    double least_room; /* of any rank's */
+    int hands;         /* ranks that work at a time */
     double empty_round, pair_call, pair_round, sample_seconds;
     double begin, seconds; /* when it began, and how long it may take */
     tri_work_prices *prices;
@@ -180,7 +181,7 @@ static tr_status measure_latencies(probe *p, tr_error *err)
 static tr_status find_packet(probe *p, tr_error *err)
 {
     const tri_io_def *io = p->comm->transport->io;
-    double bytes = (double)PIECE_BYTES, seconds;
+    double bytes = fmin((double)PIECE_BYTES, p->least_room), seconds;
     if (io == NULL || io->packet == NULL)
         return TR_OK;
     TRI_TRY(time_call(p, p->world, TR_ALL_GATHER, "ring", &bytes, &seconds, err));
@@ -190,7 +191,9 @@ static tr_status find_packet(probe *p, tr_error *err)
     return TR_OK;
 }
 
-/* The same bytes but for a few, in one packet each and in two. */
+/* The same bytes but for a few, in one packet each and in two. Of tens of ranks the blocks together
+ * are larger than what else is measured; what is cut is then the least of what their messages cost.
+ */
 static tr_status measure_cut(probe *p, tr_error *err)
 {
     tri_work_prices *w = p->prices;
@@ -198,7 +201,7 @@ static tr_status measure_cut(probe *p, tr_error *err)
     double some = 64, below, above, bytes;
     w->cut = 0;
     TRI_TRY(find_packet(p, err));
-    if (w->packet_bytes <= 2 * some)
+    if (w->packet_bytes <= 2 * some || n * (w->packet_bytes + some) > p->least_room)
         return TR_OK;
     bytes = n * (w->packet_bytes - some);
     TRI_TRY(time_call(p, p->world, TR_ALL_GATHER, "ring", &bytes, &below, err));
@@ -392,7 +395,8 @@ tr_status tri_work_measure(tri_comm *comm, double seconds, tri_work_prices *pric
     p.hands = n < prices->num_cores ? n : prices->num_cores;
     p.sample_seconds =
         n > prices->num_cores ? 2e-3 : 5e-4; /* turns of the scheduler take their time */
-    p.room = (size_t)(footprints[num - 1] / (comm->boot.rank < 2 ? 3 : 1 + n)) + 4096;
+    p.least_room = floor(footprints[num - 1] / (1 + n));
+    p.room = (size_t)(comm->boot.rank < 2 ? footprints[num - 1] / 3 : p.least_room) + 4096;
     void *send = NULL, *recv = NULL;
     tr_status status = tr_comm_alloc(comm, p.room, &send, err);
     if (status == TR_OK)
