@@ -34,10 +34,11 @@ static const tri_tuning example = {
              .footprint = {1e5, 1e7},
              .all = {{1e-10, 2e-10}, {3e-10, 1.0 / 3e9}},
              .alone = {{1e-11, 2e-11}}},
-    .factors = {.num_points = {[TRI_COLL_ALL_REDUCE] = 3, [TRI_COLL_ALL_TO_ALL] = 1},
-                .bytes = {[TRI_COLL_ALL_REDUCE] = {1024, 1e5, 1e6}, [TRI_COLL_ALL_TO_ALL] = {7}},
-                .of[TRI_COLL_ALL_REDUCE] = {[1] = {1, 2, 1.0 / 3}, [3] = {7, 7, 7}},
-                .of[TRI_COLL_ALL_TO_ALL][1] = {4}}};
+    .factors = {
+        .num_points = {[TRI_COLL_ALL_REDUCE] = 3, [TRI_COLL_ALL_TO_ALL] = 1},
+        .bytes = {[TRI_COLL_ALL_REDUCE] = {1024, 1 << 17, 1 << 27}, [TRI_COLL_ALL_TO_ALL] = {2048}},
+        .of[TRI_COLL_ALL_REDUCE] = {[1] = {1, 2, 1.0 / 3}, [3] = {7, 7, 7}},
+        .of[TRI_COLL_ALL_TO_ALL][1] = {4}}};
 
 static void write_text(const char *path, const char *text)
 {
@@ -135,15 +136,17 @@ static void broken_files_are_refused(void **state)
         "{\"version\": 1, \"comm\": [{\"transport\": \"tcp\", \"ranks\": 4, \"machines\": 2, "
         "\"near\": " PRICES ", \"far\": " PRICES ", \"shared\": " PRICES
         ", \"work\": {\"cores\": 2, \"footprint_bytes\": [2, 1]}}]}",
-        FACTORS "{\"all_reduce\": {\"bytes\": [2, 1]}}}]}",
+        FACTORS "{\"all_reduce\": {\"bytes\": [2048, 1024]}}}]}",
+        FACTORS "{\"all_reduce\": {\"bytes\": [1024, 3000]}}}]}",
+        FACTORS "{\"all_reduce\": {\"bytes\": [512]}}}]}",
         FACTORS "{\"all_reduce\": {\"bytes\": []}}}]}",
         FACTORS "{\"all_reduce\": {\"ring\": [1]}}}]}",
         FACTORS
         "{\"all_reduce\": {\"bytes\": [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, "
         "17, 18, 19]}}}]}",
-        FACTORS "{\"all_reduce\": {\"bytes\": [1, 2], \"ring\": [1]}}}]}",
-        FACTORS "{\"all_reduce\": {\"bytes\": [1, 2], \"ring\": [1, -1]}}}]}",
-        FACTORS "{\"all_reduce\": {\"bytes\": [1, 2], \"wheel\": [1, 1]}}}]}"};
+        FACTORS "{\"all_reduce\": {\"bytes\": [1024, 2048], \"ring\": [1]}}}]}",
+        FACTORS "{\"all_reduce\": {\"bytes\": [1024, 2048], \"ring\": [1, -1]}}}]}",
+        FACTORS "{\"all_reduce\": {\"bytes\": [1024, 2048], \"wheel\": [1, 1]}}}]}"};
     const char *dir = ((temp_dir *)*state)->path;
     char path[400];
     snprintf(path, sizeof path, "%s/tuning.json", dir);

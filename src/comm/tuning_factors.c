@@ -38,6 +38,14 @@ static double size_bytes(int k)
     return (double)((uint64_t)1 << (TRI_LEAST_POWER + k));
 }
 
+bool tri_is_call_size(double bytes)
+{
+    for (int k = 0; k < TRI_FACTOR_POINTS; k++)
+        if (bytes == size_bytes(k))
+            return true;
+    return false;
+}
+
 static bool has_point(const tri_factors *f, int coll, int k)
 {
     for (int i = 0; i < f->num_points[coll]; i++)

@@ -27,6 +27,8 @@ typedef struct tri_call_sizes {
 } tri_call_sizes;
 
 void tri_call_sizes_add(tri_call_sizes *sizes, tri_coll coll, uint64_t bytes);
+/* Whether it is one of them. Factors of a file are of no others, so that there is room for all. */
+bool tri_is_call_size(double bytes);
 
 typedef struct tri_factors {
     int num_points[TRI_NUM_COLLS];                  /* 0: nothing was tried */

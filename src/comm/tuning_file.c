@@ -90,8 +90,9 @@ static bool read_tried(const json_t *tried, tri_coll coll, tri_factors *f)
     json_t *list, *bytes = json_object_get(tried, "bytes");
     int num = (int)json_array_size(bytes);
     bool good = num >= 1 && num <= TRI_FACTOR_POINTS && read_numbers(bytes, num, 1, f->bytes[coll]);
-    for (int k = 1; good && k < num; k++)
-        good = f->bytes[coll][k] > f->bytes[coll][k - 1];
+    for (int k = 0; good && k < num; k++)
+        good = tri_is_call_size(f->bytes[coll][k]) &&
+               (k == 0 || f->bytes[coll][k] > f->bytes[coll][k - 1]);
     f->num_points[coll] = num;
     json_object_foreach((json_t *)(uintptr_t)tried, name, list)
     {
