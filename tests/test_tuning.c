@@ -531,6 +531,29 @@ static void prices_are_measured_once(void **state)
     assert_int_equal(unlink(path), 0);
 }
 
+/* Blocks of a packet each no longer fit into the vectors, nor does a megabyte. */
+static tr_status measure_many(tr_comm *comm, void *context, tr_error *err)
+{
+    (void)context;
+    tri_tuning tuning;
+    TRI_TRY(
+        tri_tuning_measure(comm, &(tri_call_sizes){.of[TRI_COLL_ALL_REDUCE] = 1}, &tuning, err));
+    if (tuning.work.num_points < 1 || tuning.work.packet_bytes <= 0 || tuning.work.cut != 0 ||
+        tuning.factors.num_points[TRI_COLL_ALL_REDUCE] != 1)
+        return tri_fail(err, TR_ERROR_INTERNAL, "%d points, packets of %g bytes, %g s for a cut",
+                        tuning.work.num_points, tuning.work.packet_bytes, tuning.work.cut);
+    return TR_OK;
+}
+
+static void many_ranks_are_measured(void **state)
+{
+    (void)state;
+    tr_comm_options options = {.transport = "tcp"};
+    tr_error err = {0};
+    if (tr_comm_spawn(64, &options, measure_many, NULL, &err) != TR_OK)
+        fail_msg("%s", err.message);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -548,6 +571,7 @@ int main(void)
         cmocka_unit_test(sizes_are_powers_of_two),
         cmocka_unit_test(ranks_choose_alike),
         cmocka_unit_test(prices_are_measured_once),
+        cmocka_unit_test(many_ranks_are_measured),
     };
     return cmocka_run_group_tests(tests, temp_dir_setup, temp_dir_teardown);
 }

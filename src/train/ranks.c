@@ -1,6 +1,7 @@
 #include "train/ranks.h"
 
 #include "comm/tuning.h"
+#include "program/match.h"
 #include "train/nonfinite.h"
 
 #include <stdio.h>
@@ -248,11 +249,6 @@ static tr_status check_algorithm(const tri_ranks *ranks, tr_error *err)
     return TR_OK;
 }
 
-static uint64_t operand_bytes(const tri_program *program, const tri_operand *operand)
-{
-    return operand->value == TRI_NONE ? 0 : tri_value_bytes(&program->values[operand->value]);
-}
-
 /* A program's calls of all ranks. */
 static void add_sizes(const tri_program *program, const tri_mesh *mesh, tri_call_sizes *sizes)
 {
@@ -263,14 +259,9 @@ static void add_sizes(const tri_program *program, const tri_mesh *mesh, tri_call
             continue;
         tri_axis axis = (tri_axis)instr->attr.axis;
         int members = axis == TRI_AXIS_HOME ? instr->attr.num_homes : tri_mesh_size(mesh, axis);
-        uint64_t bytes = 0;
-        for (uint32_t k = 0; k < instr->span; k++) {
-            uint64_t in = instr[k].num_in > 0 ? operand_bytes(program, &instr[k].in[0]) : 0;
-            uint64_t out = instr[k].num_out > 0 ? operand_bytes(program, &instr[k].out[0]) : 0;
-            bytes += in > out ? in : out;
-        }
         if (members == tri_mesh_ranks(mesh))
-            tri_call_sizes_add(sizes, (tri_coll)operation_of(instr->op), bytes);
+            tri_call_sizes_add(sizes, (tri_coll)operation_of(instr->op),
+                               tri_message_whole_bytes(program, instr));
     }
 }
 
