@@ -23,6 +23,8 @@ typedef struct book {
     int size;
     double piece_bytes, footprint;
     labour *ranks;
+    /* Transfers of the round by receiver: rank r's end at receipts[received_end[r]]. */
+    size_t *receipts, *received_end;
 } book;
 
 /* On the line between two points, by the logarithm of the footprint; flat beyond the ends. */
@@ -85,19 +87,35 @@ static bool overlap(const tri_transfer *a, const tri_transfer *b)
            b->first_piece < a->first_piece + a->num_pieces;
 }
 
+static void sort_receipts(book *b, size_t begin, size_t end)
+{
+    size_t at = 0;
+    memset(b->received_end, 0, (size_t)b->size * sizeof *b->received_end);
+    for (size_t i = begin; i < end; i++)
+        b->received_end[b->rounds->transfers[i].to]++;
+    for (int r = 0; r < b->size; r++) { /* where each begins */
+        size_t num = b->received_end[r];
+        b->received_end[r] = at;
+        at += num;
+    }
+    for (size_t i = begin; i < end; i++)
+        b->receipts[b->received_end[b->rounds->transfers[i].to]++] = i;
+}
+
 /* A send of what its sender receives into in the same round. */
-static bool is_overwritten(const book *b, size_t round, const tri_transfer *send)
+static bool is_overwritten(const book *b, const tri_transfer *send)
 {
     if (b->coll == TRI_COLL_ALL_TO_ALL)
         return false;
-    for (size_t i = b->rounds->first[round]; i < b->rounds->first[round + 1]; i++)
-        if (b->rounds->transfers[i].to == send->from && overlap(send, &b->rounds->transfers[i]))
+    for (size_t i = send->from > 0 ? b->received_end[send->from - 1] : 0;
+         i < b->received_end[send->from]; i++)
+        if (overlap(send, &b->rounds->transfers[b->receipts[i]]))
             return true;
     return false;
 }
 
 /* One message: the transfers first .. last - 1, all from one rank to another. */
-static void count_message(book *b, size_t round, size_t first, size_t last)
+static void count_message(book *b, size_t first, size_t last)
 {
     const tri_transfer *t = &b->rounds->transfers[first];
     labour *from = &b->ranks[t->from], *to = &b->ranks[t->to];
@@ -105,7 +123,7 @@ static void count_message(book *b, size_t round, size_t first, size_t last)
     bool overwritten = false;
     for (size_t i = first; i < last; i++) {
         bytes += b->rounds->transfers[i].num_pieces * b->piece_bytes;
-        overwritten |= is_overwritten(b, round, &b->rounds->transfers[i]);
+        overwritten |= is_overwritten(b, &b->rounds->transfers[i]);
     }
     bool runs = last - first > 1 || (b->coll == TRI_COLL_ALL_TO_ALL && t->num_pieces > 1);
     from->out++;
@@ -132,11 +150,12 @@ static void count_round(book *b, size_t round)
 {
     size_t begin = b->rounds->first[round], end = b->rounds->first[round + 1];
     memset(b->ranks, 0, (size_t)b->size * sizeof *b->ranks);
+    sort_receipts(b, begin, end);
     for (size_t i = begin, next; i < end; i = next) {
         const tri_transfer *t = b->rounds->transfers;
         for (next = i + 1; next < end && t[next].from == t[i].from && t[next].to == t[i].to;)
             next++;
-        count_message(b, round, i, next);
+        count_message(b, i, next);
     }
 }
 
@@ -223,6 +242,14 @@ static double relays_bytes(const book *b)
     return all;
 }
 
+static void close_book(book *b, tri_rounds *rounds)
+{
+    free(b->receipts);
+    free(b->received_end);
+    free(b->ranks);
+    tri_rounds_free(rounds);
+}
+
 static bool open_book(book *b, tri_rounds *rounds, const tri_algorithm *algorithm, tri_coll coll,
                       const tri_coll_shape *shape, double bytes)
 {
@@ -232,9 +259,11 @@ static bool open_book(book *b, tri_rounds *rounds, const tri_algorithm *algorith
                 .coll = coll,
                 .size = shape->size,
                 .piece_bytes = rounds->num_pieces ? bytes / rounds->num_pieces : 0,
-                .ranks = calloc((size_t)shape->size, sizeof *b->ranks)};
-    if (b->ranks == NULL) {
-        tri_rounds_free(rounds);
+                .ranks = calloc((size_t)shape->size, sizeof *b->ranks),
+                .receipts = calloc(rounds->first[rounds->num_rounds] + 1, sizeof *b->receipts),
+                .received_end = calloc((size_t)shape->size, sizeof *b->received_end)};
+    if (b->ranks == NULL || b->receipts == NULL || b->received_end == NULL) {
+        close_book(b, rounds);
         return false;
     }
     double packed = 0;
@@ -244,12 +273,6 @@ static bool open_book(book *b, tri_rounds *rounds, const tri_algorithm *algorith
     }
     b->footprint = vectors_bytes(coll, shape->size, bytes, true) + packed + relays_bytes(b);
     return true;
-}
-
-static void close_book(book *b, tri_rounds *rounds)
-{
-    free(b->ranks);
-    tri_rounds_free(rounds);
 }
 
 double tri_work_footprint(const tri_algorithm *algorithm, tri_coll coll,

@@ -127,11 +127,9 @@ static tr_collective call_of(const race *r, tri_coll coll, double bytes)
 static tr_status count_calls(const race *r, const tri_trial *trial, const tr_collective *call,
                              int number, int *calls, tr_error *err)
 {
-    double first, second,
-        formula = tri_tuning_formula(r->tuning, tri_algorithm_at((size_t)number), trial->coll,
-                                     &r->shape, trial->bytes);
+    double first, second;
     *calls = 1;
-    if (formula > long_call)
+    if (trial->formula[number] > long_call)
         return TR_OK;
     TRI_TRY(tri_sample_call(r->comm->world, call, 1, &first, err)); /* sets up buffers */
     TRI_TRY(tri_sample_call(r->comm->world, call, 1, &second, err));
@@ -201,8 +199,10 @@ void tri_trial_use(const tri_trial *trial, int k, tri_tuning *tuning)
     for (int a = 0; a < TRI_FACTOR_ALGORITHMS; a++) {
         if (times[a] == 0)
             continue;
-        double formula = tri_tuning_formula(tuning, tri_algorithm_at((size_t)a), trial->coll,
-                                            &shape, trial->bytes);
+        double formula = trial->formula[a];
+        if (formula == 0)
+            formula = tri_tuning_formula(tuning, tri_algorithm_at((size_t)a), trial->coll, &shape,
+                                         trial->bytes);
         double factor = formula > 0 ? times[a] / formula : 1;
         tuning->factors.of[trial->coll][a][k] =
             factor < 1e-3 ? 1e-3 : (factor > 1e3 ? 1e3 : factor);
@@ -240,7 +240,7 @@ static int drop_out(tri_trial *trial)
 static void enter(const race *r, tri_trial *trial)
 {
     double least = INFINITY, least_plain = INFINITY;
-    double times[TRI_FACTOR_ALGORITHMS] = {0}, plain[TRI_FACTOR_ALGORITHMS] = {0};
+    double times[TRI_FACTOR_ALGORITHMS] = {0}, *plain = trial->formula;
     bool shares = r->comm->transport->io == NULL;
     for (int a = 0; a < TRI_FACTOR_ALGORITHMS && tri_algorithm_at((size_t)a) != NULL; a++) {
         const tri_algorithm *algorithm = tri_algorithm_at((size_t)a);
@@ -248,8 +248,9 @@ static void enter(const race *r, tri_trial *trial)
                           tri_algorithm_supports(algorithm, trial->coll, &r->shape);
         if (!trial->tries[a])
             continue;
-        times[a] = tri_tuning_time(r->tuning, algorithm, trial->coll, &r->shape, trial->bytes);
         plain[a] = tri_tuning_formula(r->tuning, algorithm, trial->coll, &r->shape, trial->bytes);
+        times[a] =
+            plain[a] * tri_factors_of(&r->tuning->factors, algorithm, trial->coll, trial->bytes);
         least = fmin(least, times[a]);
         least_plain = fmin(least_plain, plain[a]);
     }

@@ -44,8 +44,10 @@ typedef struct tri_trial {
     bool tries[TRI_FACTOR_ALGORITHMS];
     int calls[TRI_FACTOR_ALGORITHMS];     /* in a sample */
     double behind[TRI_FACTOR_ALGORITHMS]; /* who no longer tries: times as long as the best */
-    int num;                              /* samples of each that tries */
-    double spent;                         /* seconds */
+    /* Seconds by the formula, which take long to work out for tens of ranks; 0: were not yet. */
+    double formula[TRI_FACTOR_ALGORITHMS];
+    int num;      /* samples of each that tries */
+    double spent; /* seconds */
     double seconds[TRI_FACTOR_ALGORITHMS][TRI_MOST_TRIALS];
 } tri_trial;
 
