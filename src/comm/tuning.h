@@ -24,8 +24,9 @@ void tri_comm_set_tuning(tri_comm *comm, const tri_tuning *tuning);
 
 /* Measures: rank 0 with a neighbour, and with a rank of another machine; where all are on one, what
  * work costs, and where there is a choice also how algorithms do by it at these sizes. Collective;
- * some milliseconds, with work about a second, and up to half a second more for each size. The
- * sizes are the same on all ranks. All get rank 0's result. */
+ * some milliseconds, with work about a second, and tenths of a second more for each size, of calls
+ * that take so long themselves up to some seconds. The sizes are the same on all ranks. All get
+ * rank 0's result. */
 tr_status tri_tuning_measure(tri_comm *comm, const tri_call_sizes *sizes, tri_tuning *tuning,
                              tr_error *err);
 /* The prices of work once more, for so many seconds, and no factors. Collective; all get rank 0's

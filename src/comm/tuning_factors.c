@@ -12,8 +12,8 @@
 /* A run should not begin much later because of it: once this has passed no further size is begun.
  */
 static const double race_seconds = 20;
-/* For turns at one size, after the first few. */
-static const double size_seconds = 1;
+/* For turns at one size: after the first few, and before: calls that take seconds each run once. */
+static const double size_seconds = 1, most_size_seconds = 10;
 /* Calls of this length are not repeated for the sake of a sample, nor to warm caches. */
 static const double long_call = 0.02;
 /* How many times as long as the best it takes one not to be tried: by the factors so far, and by
@@ -303,7 +303,7 @@ static tr_status begin_heat(const race *r, heat *h, tr_error *err)
         enter(r, trial);
         h->open = true;
     }
-    for (int turn = 0; h->open && turn < FIRST_TURNS; turn++)
+    for (int turn = 0; h->open && turn < FIRST_TURNS && trial->spent < most_size_seconds; turn++)
         TRI_TRY(take_turn(r, trial, err));
     h->open = h->open && drop_out(trial) > 1;
     h->point = add_point(f, trial->coll, trial->bytes);
@@ -319,7 +319,8 @@ static tr_status race_on(const race *r, heat *heats, int num, tr_error *err)
     for (int turn = FIRST_TURNS; turn < TRI_MOST_TRIALS; turn++)
         for (int i = 0; i < num; i++) {
             tri_trial *trial = &heats[i].trial;
-            if (!heats[i].open || (turn >= FEW_TURNS && trial->spent > size_seconds))
+            double enough = turn < FEW_TURNS ? most_size_seconds : size_seconds;
+            if (!heats[i].open || trial->spent > enough)
                 continue;
             TRI_TRY(take_turn(r, trial, err));
             heats[i].open = drop_out(trial) > 1;
