@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # What runs over tcp measure, in the file that keeps it: the sizes that they call, once; what another
-# layout adds changes no bit of the first; a file that makes no sense ends all ranks, with a reason.
+# layout adds changes no bit of the first; memory is given back; a file that makes no sense ends all
+# ranks, with a reason.
 # Argument: the build directory.
 set -u
 build=$(cd "$1" && pwd)
@@ -41,6 +42,11 @@ done
 cp "$tuning" "$work/once.json"
 must again layout.dp=2 layout.zero=1 run.tuning="$tuning"
 cmp -s "$tuning" "$work/once.json" || fail "the same run measured again"
+# Measuring takes 40 MB, and gives them back. (A sanitizer takes its own.)
+used() { sed -n 's/^memory: \([0-9.]*\) MiB used.*/\1/p' "$work/$1.out"; }
+grep -q -e __asan_init -e __tsan_init "$trireme" ||
+    awk -v a="$(used first)" -v b="$(used again)" 'BEGIN { exit !(b > 0 && a > 0 && a < b + 6) }' ||
+    fail "after measuring $(used first) MiB are used, without $(used again)"
 
 must other layout.dp=2 layout.bucket_mb=0.1 run.tuning="$tuning"
 [ "$(sizes "$tuning" all_gather)" = "1024 65536 131072" ] || fail "another layout changed all_gather"

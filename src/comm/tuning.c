@@ -1,5 +1,8 @@
 #include "comm/tuning.h"
 
+#ifdef __GLIBC__
+#include <malloc.h>
+#endif
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -203,6 +206,16 @@ static tr_status complete(tri_comm *comm, const tri_call_sizes *sizes, tri_tunin
     return tri_factors_measure(comm, sizes, tuning, err);
 }
 
+/* What measuring took, which no plan of memory knows: the world keeps room for the largest of its
+ * calls, though those of a run are of other groups, and the C library keeps what is freed. */
+static void give_back(tri_comm *comm)
+{
+    tri_rounds_forget(comm->world);
+#ifdef __GLIBC__
+    malloc_trim(0);
+#endif
+}
+
 tr_status tri_comm_tune(tri_comm *comm, const char *path, const tri_call_sizes *sizes,
                         tr_error *err)
 {
@@ -223,6 +236,7 @@ tr_status tri_comm_tune(tri_comm *comm, const char *path, const tri_call_sizes *
         TRI_TRY(complete(comm, &all, &tuning, err));
         if (comm->boot.rank == 0 && path != NULL)
             TRI_TRY(tri_tuning_save(path, &tuning, err));
+        give_back(comm);
     }
     tri_comm_set_tuning(comm, &tuning);
     return TR_OK;
