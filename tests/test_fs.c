@@ -43,6 +43,10 @@ static void mapping_errors_name_the_file(void **state)
     assert_int_equal(tri_mapping_open(&mapping, missing, &err), TR_ERROR_INPUT);
     assert_non_null(strstr(err.message, missing));
     assert_non_null(strstr(err.message, "No such file"));
+    assert_non_null(strstr(err.message, "there is no missing in "));
+    assert_int_equal(tri_mapping_open(&mapping, "", &err), TR_ERROR_INPUT);
+    assert_int_equal(tri_mapping_open(&mapping, "no/such/../file", &err), TR_ERROR_INPUT);
+    assert_non_null(strstr(err.message, "there is no no in "));
     assert_int_equal(tri_mapping_open(&mapping, missing, NULL), TR_ERROR_INPUT);
     assert_int_equal(tri_mapping_open(&mapping, dir->path, &err), TR_ERROR_INPUT);
     assert_non_null(strstr(err.message, "is a directory"));
@@ -50,6 +54,27 @@ static void mapping_errors_name_the_file(void **state)
     assert_int_equal(mkfifo(pipe, 0600), 0);
     assert_int_equal(tri_mapping_open(&mapping, pipe, &err), TR_ERROR_INPUT);
     assert_non_null(strstr(err.message, "not a regular file"));
+}
+
+static void long_names_and_advice_are_cut(void **state)
+{
+    (void)state;
+    tr_error err = {0};
+    char name[6000];
+    memset(name, 'a', sizeof name - 1);
+    name[sizeof name - 1] = 0;
+    tri_mapping mapping;
+    assert_int_equal(tri_mapping_open(&mapping, name, &err), TR_ERROR_INPUT);
+    for (size_t i = 100; i < sizeof name; i += 100) /* into a path that getcwd cannot continue */
+        name[i] = '/';
+    assert_int_equal(tri_mapping_open(&mapping, name, &err), TR_ERROR_INPUT);
+    for (int i = 0; i < 200; i++)
+        assert_int_equal(tri_advise(&err, TR_ERROR_INPUT, "advice %d", i), TR_ERROR_INPUT);
+    assert_true(strlen(err.message) < sizeof err.message);
+    tri_fail(&err, TR_ERROR_RUNTIME, "full");
+    assert_int_equal(tri_advise(&err, TR_ERROR_RUNTIME, "no advice"), TR_ERROR_RUNTIME);
+    assert_string_equal(err.message, "full");
+    assert_int_equal(tri_advise(NULL, TR_ERROR_INPUT, "nobody asks"), TR_ERROR_INPUT);
 }
 
 static void replaces_a_file(void **state)
@@ -227,6 +252,7 @@ static void joins_paths(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(long_names_and_advice_are_cut),
         cmocka_unit_test(maps_a_file),
         cmocka_unit_test(mapping_errors_name_the_file),
         cmocka_unit_test(replaces_a_file),

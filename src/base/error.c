@@ -48,3 +48,19 @@ tr_status tri_fail_prefix(tr_error *err, tr_status status, const char *format, .
         snprintf(err->message + n, sizeof err->message - (size_t)n, ": %s", rest);
     return status;
 }
+
+tr_status tri_advise(tr_error *err, tr_status status, const char *format, ...)
+{
+    if (!err || status != TR_ERROR_INPUT)
+        return status;
+    size_t length = strlen(err->message);
+    int n = snprintf(err->message + length, sizeof err->message - length, "; ");
+    length += n > 0 ? (size_t)n : 0;
+    if (length >= sizeof err->message)
+        return status;
+    va_list args;
+    va_start(args, format);
+    vsnprintf(err->message + length, sizeof err->message - length, format, args);
+    va_end(args);
+    return status;
+}

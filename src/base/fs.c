@@ -18,15 +18,71 @@ static tr_status no_memory(tr_error *err, const char *path)
 
 /* ---- reading ---- */
 
+/* How far the path is right: "there is no a in /x" for /x/a/b where /x is all there is. */
+static tr_status advise_missing(tr_error *err, const char *path)
+{
+    char there[4096], missing[256] = "";
+    if (!*path)
+        return tri_advise(err, TR_ERROR_INPUT, "its name is empty");
+    if (*path == '/')
+        snprintf(there, sizeof there, "/");
+    else if (!getcwd(there, sizeof there))
+        return tri_advise(err, TR_ERROR_INPUT, "check the path");
+    for (const char *at = path; *(at += strspn(at, "/"));) {
+        size_t length = strlen(there), name = strcspn(at, "/");
+        snprintf(missing, sizeof missing, "%.*s", (int)name, at);
+        snprintf(there + length, sizeof there - length, "%s%.*s",
+                 there[length - 1] == '/' ? "" : "/", (int)name, at);
+        if (!tri_path_exists(there)) {
+            there[length] = 0;
+            return tri_advise(err, TR_ERROR_INPUT, "check the path: there is no %s in %s", missing,
+                              there);
+        }
+        at += name;
+    }
+    return tri_advise(err, TR_ERROR_INPUT, "check the path");
+}
+
+tr_status tri_fail_open(tr_error *err, const char *path, int reason)
+{
+    tri_fail(err, TR_ERROR_INPUT, "%s: cannot be opened: %s", path, strerror(reason));
+    switch (reason) {
+    case ENOENT:
+        return advise_missing(err, path);
+    case EACCES:
+        return tri_advise(err, TR_ERROR_INPUT,
+                          "`namei -l %s` shows who may read it: let its owner give you the right, "
+                          "or make a copy that you may read",
+                          path);
+    case EMFILE:
+        return tri_advise(err, TR_ERROR_INPUT, "allow more open files: ulimit -n 4096");
+    default:
+        return tri_advise(err, TR_ERROR_INPUT, "check the path");
+    }
+}
+
+tr_status tri_fail_kind(tr_error *err, const char *path, unsigned mode)
+{
+    if (S_ISDIR(mode))
+        return tri_fail(err, TR_ERROR_INPUT, "%s: is a directory, not a file; name a file in it",
+                        path);
+    return tri_fail(err, TR_ERROR_INPUT,
+                    "%s: is a %s, not a regular file; write what it gives into a file (`cat %s > "
+                    "FILE`) and name that",
+                    path,
+                    S_ISFIFO(mode)   ? "pipe"
+                    : S_ISSOCK(mode) ? "socket"
+                                     : "device",
+                    path);
+}
+
 static tr_status map_descriptor(tri_mapping *mapping, int fd, const char *path, tr_error *err)
 {
     struct stat info;
     if (fstat(fd, &info) != 0)
         return tri_fail(err, TR_ERROR_INPUT, "%s: cannot be read: %s", path, strerror(errno));
-    if (S_ISDIR(info.st_mode))
-        return tri_fail(err, TR_ERROR_INPUT, "%s: is a directory, not a file", path);
     if (!S_ISREG(info.st_mode))
-        return tri_fail(err, TR_ERROR_INPUT, "%s: is not a regular file", path);
+        return tri_fail_kind(err, path, info.st_mode);
     if ((uintmax_t)info.st_size > SIZE_MAX)
         return tri_fail(err, TR_ERROR_INPUT, "%s: is too large to map", path);
     if (info.st_size == 0) { /* mmap refuses a length of zero */
@@ -47,7 +103,7 @@ tr_status tri_mapping_open(tri_mapping *mapping, const char *path, tr_error *err
     /* Without O_NONBLOCK, opening a pipe by mistake would wait for its writer forever. */
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0)
-        return tri_fail(err, TR_ERROR_INPUT, "%s: cannot be opened: %s", path, strerror(errno));
+        return tri_fail_open(err, path, errno);
     tr_status status = map_descriptor(mapping, fd, path, err);
     close(fd);
     return status;

@@ -18,6 +18,11 @@ typedef struct tri_mapping {
     size_t num_bytes;
 } tri_mapping;
 
+/* "PATH: cannot be opened: why", and what to do about it; reason is an errno. */
+tr_status tri_fail_open(tr_error *err, const char *path, int reason);
+/* "PATH: is a directory", or a pipe ..., "not a regular file", and what to do about it. */
+tr_status tri_fail_kind(tr_error *err, const char *path, unsigned mode);
+
 tr_status tri_mapping_open(tri_mapping *mapping, const char *path, tr_error *err);
 void tri_mapping_close(tri_mapping *mapping); /* also fine on a zeroed or a closed one */
 

@@ -317,6 +317,49 @@ tr_status tri_checkpoint_locate(const char *path, char **found, tr_error *err)
                     path);
 }
 
+/* The folder that a path like dir/step-10 is in, on the heap. */
+static char *folder_of(const char *path)
+{
+    size_t length = strlen(path);
+    while (length > 1 && path[length - 1] == '/')
+        length--;
+    while (length > 0 && path[length - 1] != '/')
+        length--;
+    while (length > 1 && path[length - 1] == '/')
+        length--;
+    return length > 0 ? strndup(path, length) : strdup(".");
+}
+
+tr_status tri_checkpoint_advise(tr_error *err, tr_status status, const char *path)
+{
+    char *folder = status == TR_ERROR_INPUT ? folder_of(path) : NULL, *other = NULL;
+    tri_ckpt_steps steps = {0};
+    if (folder && tri_ckpt_steps_read(&steps, folder, NULL) != TR_OK)
+        steps.num = 0;
+    for (size_t i = 0; i < steps.num && !other; i++) {
+        tri_checkpoint ckpt;
+        other = tri_ckpt_path(folder, steps.step[i]);
+        if (other && tri_checkpoint_open(&ckpt, other, NULL) == TR_OK) {
+            tri_checkpoint_close(&ckpt);
+        } else {
+            free(other);
+            other = NULL;
+        }
+    }
+    if (other)
+        tri_advise(err, status,
+                   "take another checkpoint, %s for example (`trireme ckpt inspect %s` lists them)",
+                   other, folder);
+    else
+        tri_advise(err, status,
+                   "no other checkpoint beside it is whole: copy it again from where it was "
+                   "written, or train again");
+    tri_ckpt_steps_free(&steps);
+    free(folder);
+    free(other);
+    return status;
+}
+
 static tr_status verify_at(const char *dir, int64_t step, tr_error *err)
 {
     char *path = tri_ckpt_path(dir, step);

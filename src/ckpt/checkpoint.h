@@ -32,6 +32,10 @@ tr_status tri_checkpoint_look(const char *path, char **found, tr_error *err);
 tr_status tri_checkpoint_open(tri_checkpoint *ckpt, const char *path, tr_error *err);
 void tri_checkpoint_close(tri_checkpoint *ckpt);
 
+/* After one that is damaged was named: adds to the message which other one there is, or what to do
+ * where there is none. Only for whoever does not go on with another by itself. */
+tr_status tri_checkpoint_advise(tr_error *err, tr_status status, const char *path);
+
 /* What to verify, beside the headers of the files: bits 1 << TRI_CKPT_... */
 enum { TRI_VERIFY_WEIGHTS = 1 << TRI_CKPT_WEIGHT, TRI_VERIFY_ALL = ~0 };
 /* Compares checksums of one of `parts` about equal shares of all bytes: ranks divide the work. The

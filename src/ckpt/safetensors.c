@@ -140,7 +140,7 @@ static tr_status read_offsets(const header_reader *r, tri_safetensor *t, const j
     if (end > r->data_bytes)
         return tri_fail(r->err, TR_ERROR_INPUT,
                         "%s: tensor \"%.200s\" ends at byte %lld but the file holds %lld bytes of "
-                        "data: it is truncated; copy or download it again",
+                        "data: it is truncated",
                         r->file->label, t->name, (long long)end, (long long)r->data_bytes);
     t->data = r->data + begin;
     t->num_bytes = (size_t)(end - begin);
@@ -232,7 +232,7 @@ static tr_status check_cover(const header_reader *r)
     if (rest > 0)
         return tri_fail(r->err, TR_ERROR_INPUT,
                         "%s: the last %lld bytes belong to no tensor: the header is damaged or "
-                        "something was appended; copy or download it again",
+                        "something was appended",
                         r->file->label, (long long)rest);
     return TR_OK;
 }
@@ -286,8 +286,10 @@ static tr_status read_header(tri_safetensors *file, const unsigned char *bytes, 
     if (!file->root && !*why.text) /* that is how jansson says so */
         return tri_fail(err, TR_ERROR_RUNTIME, "%s: out of memory", file->label);
     if (!file->root)
-        return tri_fail(err, TR_ERROR_INPUT, "%s: its header is not valid JSON: %s", file->label,
-                        why.text);
+        return tri_fail(err, TR_ERROR_INPUT,
+                        "%s: its header is not valid JSON: %s: it is damaged or no safetensors "
+                        "file",
+                        file->label, why.text);
     header_reader r = {.file = file,
                        .data = header + length,
                        .data_bytes = (int64_t)(rest - (size_t)length),
@@ -309,7 +311,9 @@ tr_status tri_safetensors_parse(const void *data, size_t num_bytes, const char *
     tr_status status = read_header(file, data, num_bytes, err);
     if (status != TR_OK) {
         tri_safetensors_close(file);
-        return status;
+        return tri_advise(err, status,
+                          "copy or download it again, or take the weights from elsewhere (a run "
+                          "keeps checkpoints too: `trireme ckpt inspect RUN_DIR` lists them)");
     }
     *out = file;
     return TR_OK;

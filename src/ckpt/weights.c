@@ -166,9 +166,11 @@ static tr_status check_names(const tri_checkpoint *checkpoint, const char *path,
 static tr_status open_source(tri_weights_source *s, const char *path, bool *fresh, tr_error *err)
 {
     if (tri_checkpoint_is_dir(path)) {
-        TRI_TRY(tri_checkpoint_open(&s->checkpoint, path, err));
-        s->is_checkpoint = true;
-        TRI_TRY(tri_checkpoint_verify(&s->checkpoint, TRI_VERIFY_WEIGHTS, 0, 1, NULL, err));
+        tr_status status = tri_checkpoint_open(&s->checkpoint, path, err);
+        s->is_checkpoint = status == TR_OK;
+        if (status == TR_OK)
+            status = tri_checkpoint_verify(&s->checkpoint, TRI_VERIFY_WEIGHTS, 0, 1, NULL, err);
+        TRI_TRY(tri_checkpoint_advise(err, status, path));
         return check_names(&s->checkpoint, path, s->params, err);
     }
     if (tri_path_is_dir(path))

@@ -61,7 +61,8 @@ int tri_ckpt_verify(const char *path)
             status = tri_ckpt_steps_read(&steps, dir = inside, &err);
     }
     if (status == TR_OK)
-        status = steps.num > 0 ? verify_all(dir, &steps, &err) : verify_one(found, &err);
+        status = steps.num > 0 ? verify_all(dir, &steps, &err)
+                               : tri_checkpoint_advise(&err, verify_one(found, &err), found);
     tri_ckpt_steps_free(&steps);
     free(found);
     free(inside);
@@ -121,6 +122,7 @@ static tr_status open_named(const char *letter, const char *name, tri_checkpoint
         if (status != TR_OK)
             tri_checkpoint_close(ckpt);
     }
+    tri_checkpoint_advise(err, status, path);
     if (status == TR_OK)
         printf("%s  %s: step %" PRId64 ", %zu tensors in %zu shards\n", letter, path,
                ckpt->manifest.step, ckpt->manifest.num_tensors, ckpt->manifest.num_shards);

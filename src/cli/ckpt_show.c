@@ -136,7 +136,7 @@ int tri_ckpt_inspect(const char *path)
                num == 1 ? "" : "s", path);
         return TRI_EXIT_OK;
     }
-    if (tri_checkpoint_open(&ckpt, path, &err) != TR_OK)
+    if (tri_checkpoint_advise(&err, tri_checkpoint_open(&ckpt, path, &err), path) != TR_OK)
         return tri_cli_fail(&err);
     print_checkpoint(&ckpt);
     tri_checkpoint_close(&ckpt);

@@ -1,6 +1,7 @@
 /* trireme data prepare: text to token shards; trireme data inspect: what is in them. */
 #include "cli/data_prepare.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
@@ -8,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/fs.h"
 #include "base/pool.h"
 #include "base/text.h"
 #include "cli/text.h"
@@ -168,6 +170,10 @@ tr_status tri_data_inspect_verb(const tri_cli *cli, tr_error *err)
     if (cli->num_operands != 2)
         return tri_fail(err, TR_ERROR_INPUT,
                         "name one directory or shard: trireme data inspect PATH");
+    if (!tri_path_exists(cli->operands[1]))
+        return tri_advise(
+            err, tri_fail_open(err, cli->operands[1], ENOENT),
+            "`trireme data prepare TEXT --tokenizer bytes --out DIR` makes what this looks into");
     TRI_TRY(tri_prepared_open(cli->operands[1], &p, err));
     printf("%s: vocabulary %d, ", cli->operands[1], p.vocab);
     if (p.separator >= 0)

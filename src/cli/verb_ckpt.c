@@ -1,4 +1,5 @@
 /* trireme ckpt: what is in a file or a checkpoint; the table of its other parts. */
+#include <errno.h>
 #include <inttypes.h>
 #include <jansson.h>
 #include <stdio.h>
@@ -98,9 +99,21 @@ static int inspect(const char *path)
         status = tri_fail(&err, TR_ERROR_RUNTIME, "no memory for a path");
     else if (tri_hf_is_dir(path))
         status = inspect_hf(path, &sum, &err);
-    else if (!is_run || tri_path_exists(weights) || !tri_ckpt_has_any(path))
+    else if (!is_run && !tri_path_exists(path))
+        status = tri_advise(&err, tri_fail_open(&err, path, ENOENT),
+                            "name a checkpoint, a run directory, a safetensors file or a Hugging "
+                            "Face directory (`trireme train` writes to run.dir)");
+    else if (is_run && !tri_path_exists(weights) && !tri_ckpt_has_any(path))
+        status =
+            tri_fail(&err, TR_ERROR_INPUT,
+                     "%s: holds neither weights.safetensors nor checkpoints nor a Hugging Face "
+                     "model; name the run.dir of a run (`trireme train` writes them there)",
+                     path);
+    else if (!is_run || tri_path_exists(weights))
         status = inspect_file(is_run ? weights : path, &sum, &err);
     free(weights);
+    if (status != TR_OK && is_run) /* what else there is, for whoever cannot use the weights */
+        tri_ckpt_print_list(path);
     if (status != TR_OK)
         return tri_cli_fail(&err);
     if (sum.tensors > 0)

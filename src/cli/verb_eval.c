@@ -91,10 +91,14 @@ static tr_status evaluate_file(const tri_cli *cli, const tri_vocabulary *vocabul
                         "tokenizer.json beside the weights",
                         place);
     tri_bytes bytes = {0};
-    tr_status status = tri_cli_read_all(path, &bytes, err);
-    if (status == TR_OK)
-        status = tri_api_evaluate_text(cli->settings, vocabulary, bytes.data ? bytes.data : "",
-                                       bytes.num, stride, evaluation, err);
+    tr_status status = tri_advise(err, tri_cli_read_all(path, &bytes, err),
+                                  "--data takes a file of plain text, or - for standard input");
+    if (status != TR_OK) {
+        tri_bytes_fini(&bytes);
+        return status;
+    }
+    status = tri_api_evaluate_text(cli->settings, vocabulary, bytes.data ? bytes.data : "",
+                                   bytes.num, stride, evaluation, err);
     tri_bytes_fini(&bytes);
     return status == TR_OK || err->status != TR_ERROR_INPUT
                ? status

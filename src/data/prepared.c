@@ -197,7 +197,10 @@ tr_status tri_prepared_open(const char *path, tri_prepared *p, tr_error *err)
                        : has(path, TRI_PREPARED_MANIFEST) ? open_listed(p, path, err)
                                                           : open_unlisted(p, path, err);
     if (status == TR_OK && p->num[TRI_SPLIT_TRAIN] == 0)
-        status = tri_fail(err, TR_ERROR_INPUT, "%s: holds no shard to train on", path);
+        status = tri_fail(err, TR_ERROR_INPUT,
+                          "%s: holds no shard to train on (a file named *%s or *.bin); make some "
+                          "of a text: `trireme data prepare TEXT --tokenizer bytes --out DIR`",
+                          path, TRI_SHARD_SUFFIX);
     if (status == TR_OK && dir && has(path, "tokenizer.json") && !(p->tokenizer = strdup(path)))
         status = tri_fail(err, TR_ERROR_RUNTIME, "%s: out of memory", path);
     if (status != TR_OK)

@@ -1,4 +1,5 @@
 /* Bytes of a file, decompressed on the way where they are gzip or zstd. */
+#include "base/fs.h"
 #include "data/lines.h"
 
 #include <errno.h>
@@ -55,8 +56,9 @@ static tr_status cut_short(const tri_reader *r, tr_error *err)
 
 static tr_status damaged(const tri_reader *r, const char *reason, tr_error *err)
 {
-    return tri_fail(err, TR_ERROR_INPUT, "%s: cannot be decompressed after %llu bytes: %s", r->path,
-                    (unsigned long long)(r->consumed - (r->num - r->at)), reason);
+    return tri_fail(err, TR_ERROR_INPUT,
+                    "%s: cannot be decompressed after %llu bytes: %s; copy or download it again",
+                    r->path, (unsigned long long)(r->consumed - (r->num - r->at)), reason);
 }
 
 static bool ends_with(const char *path, const char *end)
@@ -113,11 +115,11 @@ tr_status tri_reader_open(const char *path, tri_reader **reader, tr_error *err)
     *reader = NULL;
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0)
-        return tri_fail(err, TR_ERROR_INPUT, "%s: cannot be opened: %s", path, strerror(errno));
+        return tri_fail_open(err, path, errno);
     struct stat info;
     if (fstat(fd, &info) == 0 && S_ISDIR(info.st_mode)) {
         close(fd);
-        return tri_fail(err, TR_ERROR_INPUT, "%s: is a directory, not a file", path);
+        return tri_fail_kind(err, path, info.st_mode);
     }
     tri_reader *r = calloc(1, sizeof *r);
     char *copy = strdup(path);

@@ -122,11 +122,15 @@ tr_status tri_shard_parse(const char *path, const void *data, size_t num_bytes, 
     if (!llmc && !is_ours(data, num_bytes))
         status = tri_fail(err, TR_ERROR_INPUT,
                           "%s: is no token shard: it begins neither as one of `trireme data "
-                          "prepare` nor as a .bin of llm.c",
+                          "prepare` nor as a .bin of llm.c; make one of a text: `trireme data "
+                          "prepare TEXT --tokenizer bytes --out DIR`",
                           path);
     else if (num_bytes < (size_t)(llmc ? LLMC_HEADER_BYTES : TRI_SHARD_HEADER_BYTES))
         status = tri_fail(err, TR_ERROR_INPUT,
-                          "%s: the file ends within its header: it was cut short", path);
+
+                          "%s: the file ends within its header: it was cut short; copy it again, "
+                          "or prepare it again",
+                          path);
     else
         status = (llmc ? parse_llmc : parse_ours)(data, num_bytes, shard, err);
     if (status != TR_OK) {

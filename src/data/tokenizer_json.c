@@ -23,13 +23,19 @@ tr_status tri_json_parse(const char *name, const char *text, size_t num_bytes, j
     }
     *json = json_loadb(text, num_bytes, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &error);
     if (!*json)
-        return tri_fail(err, TR_ERROR_INPUT, "%s: line %d, column %d is not JSON: %s", name,
-                        error.line, error.column, error.text);
+        return tri_fail(err, TR_ERROR_INPUT,
+                        "%s: line %d, column %d is not JSON: %s; the file is damaged or no "
+                        "tokenizer: copy or download it again, or make one with `trireme data "
+                        "tokenizer train`",
+                        name, error.line, error.column, error.text);
     if (json_is_object(*json))
         return TR_OK;
     json_decref(*json);
     *json = NULL;
-    return tri_fail(err, TR_ERROR_INPUT, "%s: must hold a JSON object", name);
+    return tri_fail(err, TR_ERROR_INPUT,
+                    "%s: must hold a JSON object, as a tokenizer.json does; name such a file, or "
+                    "make one with `trireme data tokenizer train`",
+                    name);
 }
 
 /* ---- merges ---- */

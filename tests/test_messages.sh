@@ -1,0 +1,85 @@
+#!/usr/bin/env bash
+# What is said of files that are missing, damaged or not what they should be: the file, the reason
+# and what to do next. Argument: the build directory. Run from the root of the repository.
+set -u
+build=${1:-build}
+trireme=$(cd "$build" && pwd)/trireme
+root=$PWD
+tmp=$(mktemp -d /tmp/trireme-messages-XXXXXX)
+failures=0 checks=0
+trap 'chmod -R u+rwx "$tmp"; rm -rf "$tmp"' EXIT
+
+fail() {
+    failures=$((failures + 1))
+    echo "FAILED: $*"
+    head -c 2000 "$tmp/out" "$tmp/err" 2>/dev/null
+}
+
+# says CODE TEXT... -- ARGS...: trireme ARGS, in $tmp, ends with CODE and one line on stderr, which
+# holds every TEXT.
+says() {
+    local code=$1 texts=() text got
+    shift
+    while [ "$1" != -- ]; do
+        texts+=("$1")
+        shift
+    done
+    shift
+    checks=$((checks + 1))
+    (cd "$tmp" && "$trireme" "$@") >"$tmp/out" 2>"$tmp/err"
+    got=$?
+    [ $got -eq "$code" ] || fail "trireme $* ended with $got, not $code"
+    [ "$(wc -l <"$tmp/err")" -eq 1 ] || fail "trireme $* does not say one line"
+    for text in "${texts[@]}"; do
+        grep -qF -- "$text" "$tmp/err" || fail "trireme $* does not say \"$text\""
+    done
+}
+
+train() {
+    "$trireme" train "$root/recipes/tiny.yaml" --set train.steps=4 --set ckpt.every=2 \
+        --set run.dir="$1" >"$tmp/out" 2>"$tmp/err" || fail "a plain run"
+}
+
+# ---- files that cannot be opened ----
+
+mkfifo "$tmp/pipe"
+train "$tmp/run"
+says 2 'there is no nothere.txt in /tmp/' 'plain text, or - for' -- eval run --data nothere.txt
+says 2 'there is no a in /tmp/' -- eval run --data a/b.txt
+says 2 "no b.txt in $tmp/run;" -- eval run --data "$tmp/run/b.txt"
+says 2 'is a pipe, not a regular file' 'cat pipe > FILE' -- eval run --data pipe
+says 2 'is a directory' 'name a file in it' -- eval run --data run
+says 2 'there is no nothere in /tmp/' 'trireme data prepare' -- data inspect nothere
+says 2 'is no token shard' 'trireme data prepare' -- data inspect run/config.yaml
+says 2 'holds no shard' 'trireme data prepare' -- data inspect run
+says 2 'there is no nothere in /tmp/' 'name a checkpoint, a run directory' -- ckpt inspect nothere
+mkdir "$tmp/empty"
+says 2 'empty: holds neither weights' 'trireme train' -- ckpt inspect empty
+if [ "$(id -u)" -ne 0 ]; then
+    echo text >"$tmp/locked.txt"
+    chmod 0 "$tmp/locked.txt"
+    says 2 'Permission denied' 'namei -l locked.txt' -- eval run --data locked.txt
+fi
+
+# ---- files that are damaged ----
+
+echo 'x{' >"$tmp/wrong.json"
+says 2 'wrong.json: line 1' 'is not JSON' 'trireme data tokenizer train' -- \
+    data tokenizer encode --tokenizer wrong.json run/config.yaml
+echo '[]' >"$tmp/wrong.json"
+says 2 'must hold a JSON object' 'trireme data tokenizer train' -- \
+    data tokenizer encode --tokenizer wrong.json run/config.yaml
+cp -r "$tmp/run" "$tmp/hurt"
+truncate -s 5000 "$tmp/hurt/weights.safetensors"
+says 2 'hurt/weights.safetensors: ' 'truncated' 'copy or download it again' -- ckpt inspect hurt
+grep -q 'hurt/ckpt/step-2 ' "$tmp/out" || fail "ckpt inspect does not list what else there is"
+echo '{' >"$tmp/hurt/ckpt/step-4/manifest.json"
+for verb in 'ckpt inspect' 'ckpt verify' generate; do
+    says 2 'step-4/manifest.json: ' 'take another checkpoint, hurt/ckpt/step-2 for' -- \
+        $verb hurt/ckpt/step-4
+done
+truncate -s 5000 "$tmp/hurt/ckpt/step-2/rank-0.safetensors"
+says 2 'manifest.json: ' 'no other checkpoint beside it' -- ckpt inspect hurt/ckpt/step-4
+
+echo "$checks checks, $failures failed"
+[ $failures -eq 0 ]
