@@ -81,5 +81,19 @@ done
 truncate -s 5000 "$tmp/hurt/ckpt/step-2/rank-0.safetensors"
 says 2 'manifest.json: ' 'no other checkpoint beside it' -- ckpt inspect hurt/ckpt/step-4
 
+# ---- settings files that set nothing ----
+
+: >"$tmp/empty.yaml"
+printf '# later\nmodel:\n#  dim: 128\n' >"$tmp/comments.yaml"
+printf 'model:\n  dim: 64\n' >"$tmp/one.yaml"
+says 0 'warning: empty.yaml sets nothing' -- train empty.yaml --set train.steps=1
+says 0 'warning: comments.yaml sets nothing' -- plan comments.yaml --set train.batch=2
+"$trireme" plan "$tmp/one.yaml" >"$tmp/out" 2>"$tmp/err" || fail "one setting"
+[ -s "$tmp/err" ] && fail "a file that sets something is warned of"
+# Ranks that others started say it once.
+(cd "$tmp" && RANK=1 WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=1 "$trireme" plan empty.yaml) \
+    >"$tmp/out" 2>"$tmp/err"
+[ -s "$tmp/err" ] && fail "every rank warns"
+
 echo "$checks checks, $failures failed"
 [ $failures -eq 0 ]

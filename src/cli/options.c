@@ -7,6 +7,7 @@
 
 #include "ckpt/hf.h"
 #include "cli/cli.h"
+#include "cli/environment.h"
 #include "config/nearest.h"
 #include "config/settings_table.h"
 
@@ -193,13 +194,30 @@ static tr_status sort_words(tri_cli *cli, cursor *c, tr_error *err)
     return TR_OK;
 }
 
+/* A file that is empty, or has nothing but comments, is allowed: --set may give all there is. But
+ * it may also be one that was never filled in, or was cut off, and a run with the defaults is then
+ * not what anybody wanted. Ranks that were started by others say so once. */
+static tr_status load_settings(tri_cli *cli, const char *path, tr_error *err)
+{
+    TRI_TRY(tr_settings_load(cli->settings, path, err));
+    for (int i = 0; i < tri_num_settings; i++)
+        if (tr_settings_given(cli->settings, tri_settings_table[i].name))
+            return TR_OK;
+    tri_environment world;
+    if (tri_environment_read(&world, NULL) != TR_OK || world.rank == 0)
+        tri_cli_error("warning: %s sets nothing, so every setting has its default unless --set "
+                      "gives it; recipes/tiny.yaml is an example to start from",
+                      path);
+    return TR_OK;
+}
+
 /* A run directory stands for the settings it was run with, one of Hugging Face for its model. */
 static tr_status load_file(tri_cli *cli, const char *name, tr_error *err)
 {
     struct stat info;
     cli->file = name;
     if (stat(name, &info) != 0 || !S_ISDIR(info.st_mode))
-        return tr_settings_load(cli->settings, name, err);
+        return load_settings(cli, name, err);
     if (tri_hf_is_dir(name)) {
         char assignment[4200];
         snprintf(assignment, sizeof assignment, "model.from=%s", name);
@@ -210,7 +228,7 @@ static tr_status load_file(tri_cli *cli, const char *name, tr_error *err)
         return tri_fail(err, TR_ERROR_RUNTIME, "out of memory while reading %s", name);
     tr_status status =
         stat(path, &info) == 0
-            ? tr_settings_load(cli->settings, path, err)
+            ? load_settings(cli, path, err)
             : tri_fail(
                   err, TR_ERROR_INPUT,
                   "%s is a directory without config.yaml, so not a run, and without config.json, "

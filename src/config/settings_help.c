@@ -111,7 +111,9 @@ void tr_settings_markdown(FILE *file)
             "truth values `true`/`false`, `yes`/`no` or `on`/`off`.\n"
             "Where a text may be a list, a file holds a YAML list and `--set` has `;` between the "
             "parts.\n"
-            "`version: 1` at the top of a file is optional.\n");
+            "`version: 1` at the top of a file is optional.\n"
+            "What a file does not mention has its default. One that sets nothing at all (empty, or "
+            "only comments) is allowed, with a warning that names it.\n");
     for (int s = 0; s < tri_num_sections; s++) {
         fprintf(file, "\n## %s\n\n%c%s.\n\n", tri_sections[s].name,
                 tri_sections[s].help[0] - 'a' + 'A', tri_sections[s].help + 1);
