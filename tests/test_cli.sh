@@ -160,7 +160,7 @@ test_files_that_do_not_do() {
         --set model.from="$tmp/none.safetensors"
     refused 2 'file' train --set model.from="$tmp/short.txt" --set run.dir="$dir"
     [ -e "$dir" ] && fail "input was refused, but $dir was made"
-    refused 1 'a file of that name exists; set run.dir to' train --set train.steps=1 --set run.dir="$tmp/file/sub"
+    refused 2 'is a file and not a directory; set run.dir to' train --set train.steps=1 --set run.dir="$tmp/file/sub"
     refused 2 'train first' generate --set run.dir="$dir"
     refused 2 'weights.safetensors does not exist' generate --set run.dir="$tmp"
 }

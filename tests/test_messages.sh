@@ -7,7 +7,14 @@ trireme=$(cd "$build" && pwd)/trireme
 root=$PWD
 tmp=$(mktemp -d /tmp/trireme-messages-XXXXXX)
 failures=0 checks=0
-trap 'chmod -R u+rwx "$tmp"; rm -rf "$tmp"' EXIT
+mounted=
+
+clean_up() {
+    [ -n "$mounted" ] && umount "$mounted"
+    chmod -R u+rwx "$tmp"
+    rm -rf "$tmp"
+}
+trap clean_up EXIT
 
 fail() {
     failures=$((failures + 1))
@@ -94,6 +101,39 @@ says 0 'warning: comments.yaml sets nothing' -- plan comments.yaml --set train.b
 (cd "$tmp" && RANK=1 WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=1 "$trireme" plan empty.yaml) \
     >"$tmp/out" 2>"$tmp/err"
 [ -s "$tmp/err" ] && fail "every rank warns"
+
+# ---- run directories that cannot be used ----
+
+# unusable TEXT ARGS...: refused as wrong input before any rank is started, so with the same message
+# for any number of them.
+unusable() {
+    local text=$1
+    shift
+    says 2 "$text" "$@"
+    says 2 "$text" "$@" --set layout.dp=2
+}
+tiny=$root/recipes/tiny.yaml
+mkdir -p "$tmp/w/weights.safetensors" "$tmp/c" "$tmp/sealed"
+echo >"$tmp/c/ckpt"
+echo >"$tmp/file"
+unusable 'file: is not a directory' 'set run.dir to' -- train "$tiny" --set run.dir=file
+unusable 'above it is a file' 'set run.dir to' -- train "$tiny" --set run.dir=file/x
+unusable 'File name too long' 'set run.dir to' -- train "$tiny" \
+    --set run.dir="$(printf 'a%.0s' {1..300})"
+# What only comes at the end of a run is found before its beginning, too.
+unusable 'w/weights.safetensors: is a directory' 'rename it' -- train "$tiny" --set run.dir=w
+unusable 'c/ckpt: is a file' 'rename it' -- train "$tiny" --set run.dir=c
+if [ "$(id -u)" -ne 0 ]; then
+    chmod 555 "$tmp/sealed"
+    unusable 'Permission denied' 'set run.dir to' -- train "$tiny" --set run.dir=sealed
+    unusable 'Permission denied' 'set run.dir to' -- train "$tiny" --set run.dir=sealed/a/b
+elif mount -t tmpfs -o ro none "$tmp/sealed" 2>/dev/null; then
+    mounted=$tmp/sealed
+    unusable 'Read-only file system' 'set run.dir to' -- train "$tiny" --set run.dir=sealed
+    unusable 'Read-only file system' 'set run.dir to' -- train "$tiny" --set run.dir=sealed/a/b
+    umount "$mounted"
+    mounted=
+fi
 
 echo "$checks checks, $failures failed"
 [ $failures -eq 0 ]

@@ -290,10 +290,13 @@ static tr_status make_dir(const char *path, tr_error *err)
     if (tri_path_is_dir(path)) /* there already, or another rank was quicker */
         return TR_OK;
     if (reason == EEXIST)
-        return tri_fail(err, TR_ERROR_RUNTIME,
-                        "%s: cannot be made a directory: a file of that name exists", path);
-    return tri_fail(err, TR_ERROR_RUNTIME, "%s: the directory cannot be made: %s", path,
-                    strerror(reason));
+        tri_fail(err, TR_ERROR_RUNTIME,
+                 "%s: cannot be made a directory: a file of that name exists", path);
+    else
+        tri_fail(err, TR_ERROR_RUNTIME, "%s: the directory cannot be made: %s", path,
+                 strerror(reason));
+    errno = reason;
+    return TR_ERROR_RUNTIME;
 }
 
 tr_status tri_make_dirs(const char *path, tr_error *err)
@@ -301,8 +304,11 @@ tr_status tri_make_dirs(const char *path, tr_error *err)
     if (!*path)
         return tri_fail(err, TR_ERROR_INPUT, "cannot make a directory: its name is empty");
     char *prefix = strdup(path);
-    if (!prefix)
-        return no_memory(err, path);
+    if (!prefix) {
+        no_memory(err, path);
+        errno = ENOMEM;
+        return TR_ERROR_RUNTIME;
+    }
     tr_status status = TR_OK;
     for (char *c = prefix + 1; status == TR_OK && *c; c++) {
         if (*c != '/')
@@ -313,7 +319,9 @@ tr_status tri_make_dirs(const char *path, tr_error *err)
     }
     if (status == TR_OK)
         status = make_dir(prefix, err);
+    int reason = errno;
     free(prefix);
+    errno = reason;
     return status;
 }
 

@@ -45,7 +45,8 @@ void tri_atomic_abort(tri_atomic_file *file);
 /* The three above in one call. */
 tr_status tri_file_replace(const char *path, const void *data, size_t num_bytes, tr_error *err);
 
-/* Makes a directory and those above it; one that exists already is fine. */
+/* Makes a directory and those above it; one that exists already is fine. When it fails, errno has
+ * the reason. */
 tr_status tri_make_dirs(const char *path, tr_error *err);
 
 /* What was renamed or made in a directory is on the disk afterwards, where that can be had. */

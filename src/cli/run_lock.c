@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/fs.h"
@@ -30,28 +31,103 @@ static size_t length_there(char *path)
     return length;
 }
 
-static tr_status advise(tr_error *err, tr_status status)
+/* Wrong input, unless the machine is to blame: the same command may do once there is room. */
+static tr_status unusable(tr_error *err, tr_status status, int reason)
 {
-    char what[sizeof err->message];
-    snprintf(what, sizeof what, "%s", err->message);
-    return tri_fail(err, status, "%s; set run.dir to a directory that can be written", what);
+    bool machine = reason == ENOSPC || reason == EDQUOT || reason == EIO || reason == ENOMEM;
+    if (err && status == TR_ERROR_RUNTIME && !machine)
+        err->status = status = TR_ERROR_INPUT;
+    if (err && status == TR_ERROR_RUNTIME) {
+        char what[sizeof err->message];
+        snprintf(what, sizeof what, "%s", err->message);
+        return tri_fail(err, status, "%s; make room, or set run.dir to another disk", what);
+    }
+    return tri_advise(err, status, "set run.dir to a directory that can be written");
+}
+
+static tr_status may_write(const char *dir, tr_error *err)
+{
+    if (access(dir, W_OK | X_OK) == 0)
+        return TR_OK;
+    int reason = errno;
+    return unusable(
+        err, tri_fail(err, TR_ERROR_RUNTIME, "%s: cannot be written: %s", dir, strerror(reason)),
+        reason);
+}
+
+/* What a run writes must not meet something else of that name, least of all at its end. */
+static tr_status check_names(const char *dir, tr_error *err)
+{
+    static const struct {
+        const char *name;
+        bool is_dir;
+    } entries[] = {{"config.yaml", false},
+                   {"metrics.jsonl", false},
+                   {"weights.safetensors", false},
+                   {"ckpt", true}};
+    for (size_t i = 0; i < sizeof entries / sizeof *entries; i++) {
+        char *path = tri_path_join(dir, entries[i].name);
+        tr_status status = TR_OK;
+        if (!path)
+            status = tri_fail(err, TR_ERROR_RUNTIME, "%s: no memory for a path", dir);
+        else if (tri_path_exists(path) && tri_path_is_dir(path) != entries[i].is_dir)
+            status = tri_fail(err, TR_ERROR_INPUT,
+                              "%s: is a %s, and a run writes a %s of that name; rename it, or give "
+                              "the run a run.dir of its own",
+                              path, entries[i].is_dir ? "file" : "directory",
+                              entries[i].is_dir ? "directory" : "file");
+        free(path);
+        TRI_TRY(status);
+    }
+    return TR_OK;
+}
+
+tr_status tri_run_dir_check(const char *dir, tr_error *err)
+{
+    if (!*dir)
+        return tri_fail(err, TR_ERROR_INPUT,
+                        "run.dir is empty; name a directory for the run, such as runs/mine");
+    struct stat info;
+    if (stat(dir, &info) == 0) {
+        if (!S_ISDIR(info.st_mode))
+            return unusable(err,
+                            tri_fail(err, TR_ERROR_INPUT,
+                                     "%s: is not a directory: a file of that name exists", dir),
+                            0);
+        TRI_TRY(may_write(dir, err));
+        return check_names(dir, err);
+    }
+    if (errno == ENOTDIR)
+        return unusable(err,
+                        tri_fail(err, TR_ERROR_INPUT,
+                                 "%s: cannot be made: something above it is a file and not a "
+                                 "directory",
+                                 dir),
+                        0);
+    if (errno != ENOENT)
+        return may_write(dir, err);
+    /* It is still to be made, so it is the nearest directory above it that counts. */
+    char *above = strdup(dir);
+    if (!above)
+        return tri_fail(err, TR_ERROR_RUNTIME, "%s: no memory for a path", dir);
+    size_t length = length_there(above);
+    above[length] = 0;
+    tr_status status = may_write(length ? above : *dir == '/' ? "/" : ".", err);
+    free(above);
+    return status;
 }
 
 tr_status tri_run_lock_take(tri_run_lock *lock, const char *dir, tr_error *err)
 {
     *lock = (tri_run_lock){.fd = -1};
-    if (!*dir)
-        return tri_fail(err, TR_ERROR_INPUT,
-                        "run.dir is empty; name a directory for the run, such as runs/mine");
+    TRI_TRY(tri_run_dir_check(dir, err));
     lock->path = strdup(dir);
     if (!lock->path)
         return tri_fail(err, TR_ERROR_RUNTIME, "%s: no memory for a path", dir);
     lock->old = length_there(lock->path);
     tr_status status = tri_make_dirs(dir, err);
-    if (status == TR_OK && access(dir, W_OK | X_OK) != 0)
-        status = tri_fail(err, TR_ERROR_RUNTIME, "%s: cannot be written: %s", dir, strerror(errno));
     if (status != TR_OK)
-        return advise(err, status);
+        return unusable(err, status, errno);
     lock->fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     /* Where directories cannot be locked, as on some network file systems, it goes without. */
     if (lock->fd >= 0 && flock(lock->fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK)

@@ -16,6 +16,10 @@ typedef struct tri_run_lock {
     size_t old; /* so many characters of the path were there before */
 } tri_run_lock;
 
+/* Whether a run can be written there, before anything is computed for it: wrong input when it
+ * cannot. Changes nothing. */
+tr_status tri_run_dir_check(const char *dir, tr_error *err);
+
 /* Makes the directory where it is missing. */
 tr_status tri_run_lock_take(tri_run_lock *lock, const char *dir, tr_error *err);
 /* A directory that was made and is still empty goes, too: a run that was refused leaves nothing. */

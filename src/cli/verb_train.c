@@ -10,7 +10,9 @@
 #include "base/clock.h"
 #include "base/fs.h"
 #include "cli/data_prepare.h"
+#include "cli/environment.h"
 #include "cli/memory.h"
+#include "cli/run_lock.h"
 #include "cli/run_trace.h"
 #include "cli/signals.h"
 #include "cli/text.h"
@@ -388,9 +390,20 @@ static int train_rank(const tri_cli *cli, const tri_bootstrap *bootstrap, void *
     return code;
 }
 
+/* Of the rank that writes it: those on other machines need not even see it. */
+static tr_status check_dir(const tri_cli *cli, tr_error *err)
+{
+    tri_environment world;
+    if (tri_environment_read(&world, NULL) == TR_OK && world.given && world.rank > 0)
+        return TR_OK;
+    return tri_run_dir_check(tr_settings_string(cli->settings, "run.dir"), err);
+}
+
 int tri_verb_train(const tri_cli *cli)
 {
     tr_error err = {0};
+    if (check_dir(cli, &err) != TR_OK)
+        return tri_cli_fail(&err);
     tri_prepare_bar bar;
     tri_prepare_bar_init(&bar, tri_terminal(stdout));
     tr_status status = tri_api_prepare(cli->settings, tri_prepare_bar_show, &bar, &err);
