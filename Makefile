@@ -37,6 +37,8 @@ LIBS     = $(shell pkg-config --libs $(PACKAGES) 2>/dev/null) -lm -ldl -pthread
 # The GPU part is built where there is an nvcc; CUDA=no leaves it out. The CUDA runtime is linked in
 # (it opens the driver by itself), everything else of CUDA is opened at run time.
 CUDA    ?= $(if $(NVCC),yes,no)
+# Why there is none, for messages: somebody said CUDA=no (left-out), or no nvcc was found (no).
+CUDA_STATE = $(if $(filter yes,$(CUDA)),yes,$(if $(filter file,$(origin CUDA)),no,left-out))
 NVCC    ?= $(firstword $(wildcard $(shell command -v nvcc) /usr/local/cuda/bin/nvcc))
 CUDA_HOME = $(patsubst %/bin/nvcc,%,$(realpath $(NVCC)))
 CUDA_ARCH ?= -gencode=arch=compute_80,code=sm_80 -gencode=arch=compute_90a,code=sm_90a
@@ -99,12 +101,13 @@ $(BUILD)/%.o: %.c
 	$(Q)$(CC) $(BASE) -c $< -o $@
 
 # What knows of CUDA is built anew when CUDA comes or goes: everything that says TRI_CUDA.
-$(BUILD)/cuda-$(CUDA):
+$(BUILD)/cuda-$(CUDA_STATE):
 	@mkdir -p $(@D)
 	@rm -f $(BUILD)/cuda-*
 	@touch $@
 $(BUILD)/src/device/device.o $(LIBRARY) \
-$(patsubst tests/%.c,$(BUILD)/tests/%.o,$(wildcard tests/test_cuda_*.c)): $(BUILD)/cuda-$(CUDA)
+$(patsubst tests/%.c,$(BUILD)/tests/%.o,$(wildcard tests/test_cuda_*.c)): $(BUILD)/cuda-$(CUDA_STATE)
+$(BUILD)/src/device/device.o: BASE += $(if $(filter left-out,$(CUDA_STATE)),-DTRI_CUDA_LEFT_OUT)
 
 $(BUILD)/%.cu.o: %.cu
 	@mkdir -p $(@D)

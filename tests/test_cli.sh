@@ -132,7 +132,13 @@ test_mistakes() {
     refused 2 'it is one of trireme plan' explain --ledger
     run 2 doctor --foo
     grep -q 'did you mean' "$tmp/err" && fail "--foo is like no flag: $(cat "$tmp/err")"
-    "$trireme" doctor | grep -q 'not built in' &&
+    # The build folder says why: cuda-left-out when make was told CUDA=no, cuda-no without an nvcc.
+    "$trireme" doctor >"$tmp/doctor"
+    [ -e "$build/cuda-left-out" ] && ! grep -q 'CUDA .*not built in.* with CUDA=no; .*make CUDA=yes' "$tmp/doctor" &&
+        fail "doctor does not say that CUDA was left out: $(grep CUDA "$tmp/doctor")"
+    [ -e "$build/cuda-no" ] && ! grep -q 'CUDA .*not built in.* for want of nvcc; install' "$tmp/doctor" &&
+        fail "doctor does not say that there was no nvcc: $(grep CUDA "$tmp/doctor")"
+    grep -q 'not built in' "$tmp/doctor" &&
         refused 2 'built without CUDA' train recipes/tiny.yaml --set run.device=cuda --set layout.dp=2
     refused 2 'known presets: gpt2-124m' plan --set model.preset=gpt5
     refused 2 'no parameter matches "wtf*"' train --set "optim.groups=wtf* lr_scale=0"

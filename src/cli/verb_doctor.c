@@ -223,7 +223,8 @@ static void check_gpu(doctor *d)
 {
     const tri_device_def *cuda = tri_device_find("cuda");
     if (!cuda) {
-        say(d, NOTE, "CUDA", "not built in: there was no nvcc; run.device=cpu is the one to use");
+        say(d, NOTE, "CUDA", "not built in (run.device=cpu is the one to use): this trireme was %s",
+            tri_device_no_cuda());
         return;
     }
     tri_device_found found[TRI_DEVICE_MOST_FOUND];

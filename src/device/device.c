@@ -21,15 +21,27 @@ const tri_device_def *tri_device_find(const char *kind)
     return NULL;
 }
 
+const char *tri_device_no_cuda(void)
+{
+#if defined TRI_CUDA
+    return NULL;
+#elif defined TRI_CUDA_LEFT_OUT
+    return "built without CUDA, with CUDA=no; build again with `make CUDA=yes` (it needs nvcc, of "
+           "the CUDA toolkit 12.8 or newer)";
+#else
+    return "built without CUDA, for want of nvcc; install the CUDA toolkit (12.8 or newer), put "
+           "nvcc on the PATH, and build again with `make clean all`";
+#endif
+}
+
 tr_status tri_device_check(const char *kind, tr_error *err)
 {
     if (tri_device_find(kind))
         return TR_OK;
     if (strcmp(kind, "cuda") == 0)
         return tri_fail(err, TR_ERROR_INPUT,
-                        "run.device is cuda, but this trireme was built without CUDA, for want of "
-                        "nvcc; install the CUDA toolkit (12.8 or newer), put nvcc on the PATH, and "
-                        "build again with `make clean all`; or set run.device to cpu");
+                        "run.device is cuda, but this trireme was %s; or set run.device to cpu",
+                        tri_device_no_cuda());
     return tri_fail(err, TR_ERROR_INPUT, "run.device is \"%s\"; there are cpu, cuda and null",
                     kind);
 }
