@@ -78,6 +78,14 @@ says 2 'must hold a JSON object' 'trireme data tokenizer train' -- \
     data tokenizer encode --tokenizer wrong.json run/config.yaml
 cp -r "$tmp/run" "$tmp/hurt"
 truncate -s 5000 "$tmp/hurt/weights.safetensors"
+# Nobody gets a checkpoint who asked for what a run ended with and is not told.
+for verb in 'generate hurt' 'eval hurt' 'ckpt export hurt --weights mine.safetensors' \
+    "train $root/recipes/tiny.yaml --set model.from=hurt --set run.dir=next"; do
+    says 2 'hurt/weights.safetensors: ' 'truncated' 'hurt/ckpt/step-4: name that instead of hurt' -- $verb
+done
+for verb in 'generate hurt/ckpt/step-4' 'eval hurt/ckpt/step-4'; do
+    (cd "$tmp" && "$trireme" $verb) >"$tmp/out" 2>/dev/null || fail "trireme $verb"
+done
 says 2 'hurt/weights.safetensors: ' 'truncated' 'copy or download it again' -- ckpt inspect hurt
 grep -q 'hurt/ckpt/step-2 ' "$tmp/out" || fail "ckpt inspect does not list what else there is"
 echo '{' >"$tmp/hurt/ckpt/step-4/manifest.json"

@@ -33,7 +33,8 @@ tr_status tri_api_compile_programs(tr_settings *settings, int rank, unsigned pro
                                    tr_error *err);
 
 /* Path of the weights for model.from: a file, a checkpoint, or the later of the two in a run
- * directory. Heap, or NULL. */
-char *tri_api_weights_path(const char *from);
+ * directory, on the heap. Weights of a run that cannot be read are an error, which names the
+ * checkpoint to use instead. */
+tr_status tri_api_weights_path(const char *from, char **path, tr_error *err);
 
 #endif

@@ -10,34 +10,53 @@
 #include "trireme/trireme.h"
 
 /* The step that a weights file was written after; -1 when it does not say. */
-static int64_t step_of_file(const char *path)
+static tr_status step_of_file(const char *path, int64_t *step, tr_error *err)
 {
     tri_safetensors *file;
-    if (tri_safetensors_open(path, &file, NULL) != TR_OK)
-        return -1;
-    const char *step = tri_safetensors_metadata(file, "step");
-    int64_t number = step ? strtoll(step, NULL, 10) : -1;
+    TRI_TRY(tri_safetensors_open(path, &file, err));
+    const char *text = tri_safetensors_metadata(file, "step");
+    *step = text ? strtoll(text, NULL, 10) : -1;
     tri_safetensors_close(file);
-    return number;
+    return TR_OK;
 }
 
-/* A run holds weights, written at its end, and perhaps checkpoints: the later of the two. */
-static char *weights_of_run(const char *dir)
+/* A run holds weights, written at its end, and perhaps checkpoints: the later of the two. Weights
+ * that cannot be read are not passed over for a checkpoint: whoever names a run wants what it ended
+ * with, and must know when that is not to be had. */
+static tr_status weights_of_run(const char *dir, char **path, tr_error *err)
 {
     char *weights = tri_path_join(dir, "weights.safetensors"), *ckpt = NULL;
-    if (!weights || tri_checkpoint_look(dir, &ckpt, NULL) != TR_OK || !ckpt)
-        return weights;
+    if (!weights)
+        return tri_fail(err, TR_ERROR_RUNTIME, "no memory for a path");
+    *path = weights;
+    if (tri_checkpoint_look(dir, &ckpt, NULL) != TR_OK || !ckpt)
+        return TR_OK;
     const char *dash = strrchr(ckpt, '-');
-    bool newer =
-        !tri_path_exists(weights) || (dash && strtoll(dash + 1, NULL, 10) > step_of_file(weights));
+    int64_t step = -1;
+    tr_status status = tri_path_exists(weights) ? step_of_file(weights, &step, err) : TR_OK;
+    bool newer = !tri_path_exists(weights) || (dash && strtoll(dash + 1, NULL, 10) > step);
+    if (status != TR_OK) {
+        tri_advise(err, status,
+                   "the newest checkpoint of this run is %s: name that instead of %s to use it",
+                   ckpt, dir);
+        free(weights);
+        free(ckpt);
+        *path = NULL;
+        return status;
+    }
     free(newer ? weights : ckpt);
-    return newer ? ckpt : weights;
+    *path = newer ? ckpt : weights;
+    return TR_OK;
 }
 
-char *tri_api_weights_path(const char *from)
+tr_status tri_api_weights_path(const char *from, char **path, tr_error *err)
 {
+    *path = NULL;
     bool is_run = tri_path_is_dir(from) && !tri_hf_is_dir(from) && !tri_checkpoint_is_dir(from);
-    return is_run ? weights_of_run(from) : strdup(from);
+    if (is_run)
+        return weights_of_run(from, path, err);
+    *path = strdup(from);
+    return *path ? TR_OK : tri_fail(err, TR_ERROR_RUNTIME, "no memory for a path");
 }
 
 /* Before anything is made of it. */
@@ -116,14 +135,20 @@ static tr_status compile(tr_settings *settings, int rank, unsigned programs,
     if (!made)
         return tri_fail(err, TR_ERROR_RUNTIME, "no memory for a session");
     made->settings = settings;
-    made->weights_from = tri_api_weights_path(tr_settings_string(settings, "model.from"));
     tri_session_config config;
-    tr_status status = made->weights_from
-                           ? tri_session_config_from(settings, &config, err)
-                           : tri_fail(err, TR_ERROR_RUNTIME, "no memory for a session");
+    const char *from = tr_settings_string(settings, "model.from");
+    tr_status status = tri_api_weights_path(from, &made->weights_from, err);
     /* A run that goes on does not need what it began with. */
-    bool begins = strcmp(tr_settings_string(settings, "run.resume"), "false") == 0;
-    if (status == TR_OK && (begins || programs != TRI_PROGRAMS_TRAIN))
+    bool goes_on = strcmp(tr_settings_string(settings, "run.resume"), "false") != 0 &&
+                   programs == TRI_PROGRAMS_TRAIN;
+    if (status == TR_ERROR_INPUT && goes_on) {
+        made->weights_from = tri_path_join(from, "weights.safetensors");
+        status =
+            made->weights_from ? TR_OK : tri_fail(err, TR_ERROR_RUNTIME, "no memory for a session");
+    }
+    if (status == TR_OK)
+        status = tri_session_config_from(settings, &config, err);
+    if (status == TR_OK && !goes_on)
         status = check_weights(made->weights_from, err);
     if (status == TR_OK) {
         config.weights_from = made->weights_from;

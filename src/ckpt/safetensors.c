@@ -311,9 +311,7 @@ tr_status tri_safetensors_parse(const void *data, size_t num_bytes, const char *
     tr_status status = read_header(file, data, num_bytes, err);
     if (status != TR_OK) {
         tri_safetensors_close(file);
-        return tri_advise(err, status,
-                          "copy or download it again, or take the weights from elsewhere (a run "
-                          "keeps checkpoints too: `trireme ckpt inspect RUN_DIR` lists them)");
+        return tri_advise(err, status, "copy or download it again, if it is the right file");
     }
     *out = file;
     return TR_OK;

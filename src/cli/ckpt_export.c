@@ -95,9 +95,9 @@ static tr_status export_from(tr_settings *settings, const char *from, tri_param_
     TRI_TRY(load_run(settings, from, &config, err));
     tri_batch_shape batch = {.rows = 1, .seq_len = config.compile.seq_len};
     TRI_TRY(tri_model_params(&config.compile.model, &batch, params, err));
-    char *path = tri_api_weights_path(from);
-    tr_status status = path ? export_to(&config, from, path, params, hf_dir, weights, err)
-                            : tri_fail(err, TR_ERROR_RUNTIME, "no memory for a path");
+    char *path;
+    TRI_TRY(tri_api_weights_path(from, &path, err));
+    tr_status status = export_to(&config, from, path, params, hf_dir, weights, err);
     free(path);
     return status;
 }

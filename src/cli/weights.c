@@ -16,9 +16,8 @@ static tr_status point(const tri_cli *cli, tr_error *err)
         tr_settings_given(cli->settings, "model.from"))
         return TR_OK;
     const char *dir = named ? cli->file : tr_settings_string(cli->settings, "run.dir");
-    char *weights = tri_api_weights_path(dir);
-    if (!weights)
-        return tri_fail(err, TR_ERROR_RUNTIME, "no memory for a path");
+    char *weights;
+    TRI_TRY(tri_api_weights_path(dir, &weights, err));
     tr_status status = TR_OK;
     if (!tri_path_exists(weights))
         status = tri_fail(err, TR_ERROR_INPUT,
