@@ -75,6 +75,25 @@ for layout in "${layouts[@]}"; do
     done
 done
 
+# --- the vectors by which collectives are measured, at the first start in a directory, are gone when
+# the training begins: it takes as much as at the second start, which reads the measurements.
+memory() { # prints the MiB that are held at the end, and those of the peak
+    local used peak
+    "$trireme" "${common[@]}" --set layout.dp=2 --set run.transport=tcp --set run.dir="$work/twice" >"$work/out" 2>&1 ||
+        fail "$(tail -n 1 "$work/out")"
+    used=$(sed -n 's/^memory: \([0-9.]*\) MiB used.*/\1/p' "$work/out")
+    peak=$(tail -n 1 "$work/twice/metrics.jsonl" | sed 's/.*"mem_peak_bytes":\([0-9]*\).*/\1/')
+    echo "$used $((peak >> 20))"
+}
+if grep -q -e __asan_init -e __tsan_init "$trireme" || ! { echo 5 >/proc/self/clear_refs; } 2>/dev/null; then
+    echo "memory after measuring was not looked at: a sanitizer has its own, or the peak cannot be reset"
+else
+    read -r first first_peak <<<"$(memory)"
+    read -r second second_peak <<<"$(memory)"
+    awk "BEGIN { exit !($first > 5 && $first < $second + 1.5 && $first_peak < $second_peak + 5) }" ||
+        fail "memory: $first MiB, at most $first_peak, when collectives are measured; $second, $second_peak when not"
+fi
+
 # --- mpirun between two hosts; it reaches the second through an agent instead of ssh
 if [ ${#mpi[@]} -gt 0 ] && ip netns add ${tag}a 2>/dev/null && ip netns add ${tag}b; then
     ip link add ${tag}a netns ${tag}a type veth peer name ${tag}b netns ${tag}b

@@ -8,8 +8,11 @@
  * and programs, the stacks of its threads, the C library. Measured; small models are just below. */
 enum { TRI_PROCESS_OVERHEAD_BYTES = 4 << 20 };
 
-/* Anonymous memory of this process now, and the most memory it ever had; 0 when not known. */
+/* Anonymous memory of this process now, and the most memory it had since it began or since the peak
+ * was forgotten; 0 when not known. */
 uint64_t tri_memory_anonymous(void);
 uint64_t tri_memory_peak(void);
+/* The peak is what is there now. Where the system does not allow it, nothing changes. */
+void tri_memory_forget_peak(void);
 
 #endif

@@ -275,6 +275,10 @@ static tr_status start(run *r, const tri_bootstrap *bootstrap, tr_error *err)
     TRI_TRY(in_dir(r, "tuning.json", &in_run, err));
     config.tuning = session->device.tuning ? session->device.tuning : in_run;
     tr_status status = tri_ranks_join(&r->ranks, bootstrap, &config, session, err);
+    /* The first start in a directory measures collectives, with large vectors that are gone by now.
+     * The peak in metrics.jsonl is that of training, and the same at every start. */
+    if (r->ranks.size > 1)
+        tri_memory_forget_peak();
     if (status == TR_OK) {
         session->config.weights_follow = true; /* see tri_train_ckpt_begin */
         if (tri_path_is_dir(r->dir))           /* not on a machine that does not see rank 0's */

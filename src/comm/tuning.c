@@ -234,6 +234,7 @@ tr_status tri_comm_tune(tri_comm *comm, const char *path, const tri_call_sizes *
     if (!tuning.measured ||
         (tuning.work.num_points > 0 && !tri_factors_cover(&tuning.factors, &all))) {
         TRI_TRY(complete(comm, &all, &tuning, err));
+        tri_rounds_forget(comm->world); /* scratch as large as what was tried */
         if (comm->boot.rank == 0 && path != NULL)
             TRI_TRY(tri_tuning_save(path, &tuning, err));
         give_back(comm);
