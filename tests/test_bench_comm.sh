@@ -34,7 +34,7 @@ grep -q '"predicted_us": [0-9.]*[1-9]' "$work/row" || fail "no prediction: $(cat
 [ "$(grep -c '"wrong": 0,.*"predicted_us": [0-9.]*[1-9]' "$work/row")" -eq 3 ] || fail "in turns: $(cat "$work/row")"
 grep -q '"algorithm": "auto".*"chosen": "[a-z]' "$work/row" || fail "what auto chose: $(cat "$work/row")"
 "$trireme" bench comm --draw "$work/no/such/dir.svg" --transport thread --sizes 1k --algorithms ring >"$work/out" 2>&1
-[ $? -eq 1 ] && grep -q "no/such/dir.svg" "$work/out" || fail "a picture that cannot be written: $(tail -n 1 "$work/out")"
+[ $? -eq 2 ] && grep -q "no/such/dir.svg" "$work/out" || fail "a picture that cannot be written: $(tail -n 1 "$work/out")"
 
 # --- refusals
 refused() { # what it says, then arguments

@@ -143,5 +143,23 @@ elif mount -t tmpfs -o ro none "$tmp/sealed" 2>/dev/null; then
     mounted=
 fi
 
+# ---- places that cannot be written, found before the work ----
+
+says 2 'there is no directory no/such' 'mkdir -p no/such' -- ckpt export run --weights no/such/file
+says 2 'file is a file, not a directory' -- ckpt export run --hf file/x
+says 2 'run: cannot be written: it is a directory' -- ckpt export run --weights run
+says 2 'there is no directory no/such' -- data tokenizer train "$root/README.md" --vocab 300 \
+    --out no/such/tokenizer.json
+[ -s "$tmp/out" ] && fail "a tokenizer is trained before it is known where to"
+says 2 'is a file, not a directory' -- data prepare "$root/README.md" --tokenizer bytes --out file/x
+says 2 'there is no directory no' -- sim --csv no/order.csv
+says 2 'there is no directory no' -- bench comm --draw no/picture.svg
+[ -s "$tmp/out" ] && fail "collectives are measured before it is known where to"
+
+# ---- something else in the place of a settings file ----
+
+says 2 'this is no text' 'model.from=FILE' -- generate run/weights.safetensors
+says 2 'run/ckpt is a directory without config.yaml' 'step-4: name that' -- generate run/ckpt
+
 echo "$checks checks, $failures failed"
 [ $failures -eq 0 ]

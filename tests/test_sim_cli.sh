@@ -86,7 +86,7 @@ cmp -s "$tmp/a.csv" $fixtures/dualpipev_4rank_10mb.csv || fail "dualpipev is not
 
 run 0 --schedule v-half --draw "$tmp/a.svg"
 grep -q '^<svg ' "$tmp/a.svg" && tail -n 1 "$tmp/a.svg" | grep -q '^</svg>' || fail "not an SVG"
-run 1 --schedule v-half --draw /nowhere/a.svg
+run 2 --schedule v-half --draw /nowhere/a.svg
 
 # The pictures in the documentation are those of this program.
 mkdir "$tmp/pictures"

@@ -66,14 +66,13 @@ tr_status tri_fail_kind(tr_error *err, const char *path, unsigned mode)
     if (S_ISDIR(mode))
         return tri_fail(err, TR_ERROR_INPUT, "%s: is a directory, not a file; name a file in it",
                         path);
-    return tri_fail(err, TR_ERROR_INPUT,
-                    "%s: is a %s, not a regular file; write what it gives into a file (`cat %s > "
-                    "FILE`) and name that",
-                    path,
-                    S_ISFIFO(mode)   ? "pipe"
-                    : S_ISSOCK(mode) ? "socket"
-                                     : "device",
-                    path);
+    if (S_ISFIFO(mode))
+        return tri_fail(err, TR_ERROR_INPUT,
+                        "%s: is a pipe, not a regular file; write what it gives into a file (`cat "
+                        "%s > FILE`) and name that",
+                        path, path);
+    return tri_fail(err, TR_ERROR_INPUT, "%s: is a %s, not a regular file; name a file", path,
+                    S_ISSOCK(mode) ? "socket" : "device");
 }
 
 static tr_status map_descriptor(tri_mapping *mapping, int fd, const char *path, tr_error *err)
@@ -125,6 +124,41 @@ static char *parent_of(const char *path)
     if (!slash)
         return strdup(".");
     return slash == path ? strdup("/") : strndup(path, (size_t)(slash - path));
+}
+
+tr_status tri_check_output(const char *path, bool makes_dirs, tr_error *err)
+{
+    if (!*path)
+        return tri_fail(err, TR_ERROR_INPUT, "the name of what is to be written is empty");
+    if (!makes_dirs && tri_path_is_dir(path))
+        return tri_fail(err, TR_ERROR_INPUT,
+                        "%s: cannot be written: it is a directory; name a file in it", path);
+    char *above = parent_of(path);
+    while (above && makes_dirs && !tri_path_exists(above) && strcmp(above, "/") != 0 &&
+           strcmp(above, ".") != 0) {
+        char *next = parent_of(above);
+        free(above);
+        above = next;
+    }
+    if (!above)
+        return no_memory(err, path);
+    tr_status status = TR_OK;
+    if (!tri_path_exists(above))
+        status = tri_fail(err, TR_ERROR_INPUT,
+                          "%s: cannot be written: there is no directory %s; make it first (mkdir "
+                          "-p %s), or name another place",
+                          path, above, above);
+    else if (!tri_path_is_dir(above))
+        status = tri_fail(err, TR_ERROR_INPUT,
+                          "%s: cannot be written: %s is a file, not a directory; name another "
+                          "place",
+                          path, above);
+    else if (access(above, W_OK | X_OK) != 0)
+        status = tri_fail(err, TR_ERROR_INPUT,
+                          "%s: cannot be written: %s: %s; name a place that you may write to", path,
+                          above, strerror(errno));
+    free(above);
+    return status;
 }
 
 /* Opens a new hidden file beside path. The name does not contain that of path, which may already

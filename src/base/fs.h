@@ -26,6 +26,11 @@ tr_status tri_fail_kind(tr_error *err, const char *path, unsigned mode);
 tr_status tri_mapping_open(tri_mapping *mapping, const char *path, tr_error *err);
 void tri_mapping_close(tri_mapping *mapping); /* also fine on a zeroed or a closed one */
 
+/* Whether something can be written at a path that a person gave, before the work whose result goes
+ * there: wrong input when not, with what to do. Directories above it are made later where
+ * makes_dirs says so, and must be there otherwise. Changes nothing. */
+tr_status tri_check_output(const char *path, bool makes_dirs, tr_error *err);
+
 /* A file that appears whole or not at all: begin, write any number of times, then commit or abort.
  * Until commit the bytes are under a hidden temporary name in the same directory. When write or
  * commit fails the temporary is gone, the file that was there before is untouched, and the struct

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/fs.h"
 #include "cli/bench_comm.h"
 #include "cli/environment.h"
 #include "cli/launch.h"
@@ -437,6 +438,8 @@ int tri_bench_comm(const tri_cli *cli)
     int64_t num_ranks = world.given ? world.size : draws_rounds(cli) ? 4 : 2;
     if (status == TR_OK)
         status = read_options(cli, num_ranks, &o, &err);
+    if (status == TR_OK && picture(cli) && world.rank == 0)
+        status = tri_check_output(picture(cli), false, &err);
     bool joins = world.given && world.size > 1 && !draws_rounds(cli);
     if (status == TR_OK && strcmp(o.shape.transport, "mpi") == 0 && !joins)
         status = tri_fail(&err, TR_ERROR_INPUT,

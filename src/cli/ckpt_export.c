@@ -92,6 +92,7 @@ static tr_status export_from(tr_settings *settings, const char *from, tri_param_
                              const char *hf_dir, const char *weights, tr_error *err)
 {
     tri_session_config config;
+    TRI_TRY(tri_check_output(hf_dir ? hf_dir : weights, hf_dir != NULL, err));
     TRI_TRY(load_run(settings, from, &config, err));
     tri_batch_shape batch = {.rows = 1, .seq_len = config.compile.seq_len};
     TRI_TRY(tri_model_params(&config.compile.model, &batch, params, err));

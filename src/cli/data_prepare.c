@@ -141,6 +141,7 @@ tr_status tri_data_prepare_verb(const tri_cli *cli, tr_error *err)
                         "say what, with which tokenizer and where to: trireme data prepare TEXT "
                         "... --tokenizer tokenizer.json --out DIR");
     TRI_TRY(read_flags(cli, &config, err));
+    TRI_TRY(tri_check_output(config.out, true, err));
     TRI_TRY(tri_pool_create(threads > 0 ? (int)threads : cores > 0 ? (int)cores : 1, &pool, err));
     tr_status status = prepare_with(&config, name, pool, err);
     tri_pool_destroy(pool);

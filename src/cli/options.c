@@ -5,6 +5,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "ckpt/checkpoint.h"
 #include "ckpt/hf.h"
 #include "cli/cli.h"
 #include "cli/environment.h"
@@ -223,18 +224,24 @@ static tr_status load_file(tri_cli *cli, const char *name, tr_error *err)
         snprintf(assignment, sizeof assignment, "model.from=%s", name);
         return tr_settings_set(cli->settings, assignment, err);
     }
-    char *path = NULL;
+    char *path = NULL, *newest = NULL;
     if (asprintf(&path, "%s/config.yaml", name) < 0)
         return tri_fail(err, TR_ERROR_RUNTIME, "out of memory while reading %s", name);
-    tr_status status =
-        stat(path, &info) == 0
-            ? load_settings(cli, path, err)
-            : tri_fail(
-                  err, TR_ERROR_INPUT,
-                  "%s is a directory without config.yaml, so not a run, and without config.json, "
-                  "so not one of Hugging Face; give a YAML file, for example "
-                  "recipes/tiny.yaml",
-                  name);
+    tr_status status = TR_OK;
+    if (stat(path, &info) == 0)
+        status = load_settings(cli, path, err);
+    else if (tri_checkpoint_look(name, &newest, NULL) == TR_OK && newest) /* a folder of them */
+        status = tri_fail(err, TR_ERROR_INPUT,
+                          "%s is a directory without config.yaml, so not a run; the newest "
+                          "checkpoint in it is %s: name that",
+                          name, newest);
+    else
+        status = tri_fail(
+            err, TR_ERROR_INPUT,
+            "%s is a directory without config.yaml, so not a run, and without config.json, so not "
+            "one of Hugging Face; give a YAML file, for example recipes/tiny.yaml",
+            name);
+    free(newest);
     free(path);
     return status;
 }

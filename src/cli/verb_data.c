@@ -141,6 +141,7 @@ static tr_status train(const tri_cli *cli, tr_error *err)
         return tri_fail(err, TR_ERROR_INPUT,
                         "say how many tokens and where to: trireme data tokenizer train TEXT ... "
                         "--vocab 4096 --out tokenizer.json");
+    TRI_TRY(tri_check_output(out, false, err));
     tr_status status = read_sample(cli, &sample, err);
     if (status == TR_OK)
         status = train_on(cli, &sample, out, err);

@@ -107,6 +107,7 @@ static void print_picture(const tri_sim_case *c)
 
 static tr_status write_text(const char *path, const tri_text *text, tr_error *err)
 {
+    TRI_TRY(tri_check_output(path, false, err));
     if (text->failed)
         return tri_fail(err, TR_ERROR_RUNTIME, "no memory to write %s", path);
     TRI_TRY(tri_file_replace(path, text->chars, text->length, err));

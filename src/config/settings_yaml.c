@@ -61,6 +61,9 @@ static tr_status syntax_error(reader *r)
     while (start < end && *start == ' ')
         start++;
     const char *hint = start < end && *start == '\t' ? "; indent with spaces, not with tabs" : "";
+    if (p->error == YAML_READER_ERROR)
+        hint = "; this is no text: give a settings file, for example recipes/tiny.yaml, or a run "
+               "directory (weights are named with --set model.from=FILE)";
     tri_fail(r->err, TR_ERROR_INPUT, "not valid YAML: %s%s%s%s%s%s%s",
              p->problem ? p->problem : "?", p->context ? " " : "", p->context ? p->context : "",
              hint, *r->last ? " (after " : "", r->last, *r->last ? ")" : "");

@@ -201,7 +201,9 @@ static tr_status check_result(const pipeline *p, tr_error *err)
                         "%s: all %" PRIu64 " documents were held out for evaluation, and none is "
                         "left to train on; lower --split",
                         p->config->inputs[0], r->documents[TRI_SPLIT_EVAL]);
-    return tri_fail(err, TR_ERROR_INPUT, "%s: holds no text", p->config->inputs[0]);
+    return tri_fail(err, TR_ERROR_INPUT,
+                    "%s: holds no text; name files with something to learn from",
+                    p->config->inputs[0]);
 }
 
 static tr_status write_manifest(const pipeline *p, uint64_t fingerprint, tr_error *err)
