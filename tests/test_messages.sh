@@ -156,6 +156,22 @@ says 2 'there is no directory no' -- sim --csv no/order.csv
 says 2 'there is no directory no' -- bench comm --draw no/picture.svg
 [ -s "$tmp/out" ] && fail "collectives are measured before it is known where to"
 
+# ---- others ----
+
+mkdir "$tmp/hf"
+echo '{' >"$tmp/hf/config.json"
+says 2 'hf/config.json: line 2: not valid JSON' 'download the model again' -- generate hf
+echo '{"model_type":"gpt2","n_embd":64,"n_head":4,"n_layer":2,"vocab_size":256,"n_positions":64}' \
+    >"$tmp/hf/config.json"
+says 2 'hf: has neither' 'download the *.safetensors' -- generate hf
+says 2 'names or one settings file, but not "generate" and' -- bench generate "$tiny"
+# Nobody waits for ranks that cannot come: at once, and not after run.deadline_s.
+RANK=0 WORLD_SIZE=2 MASTER_ADDR=no.such.host.invalid MASTER_PORT=29999 TRIREME_TOKEN=secret timeout 20 \
+    "$trireme" train "$tiny" --set layout.dp=2 --set run.dir="$tmp/alone" >"$tmp/out" 2>"$tmp/err"
+code=$?
+[ $code -eq 2 ] && grep -q 'MASTER_ADDR .*no.such.host.invalid.* is not known.*machine of rank 0' "$tmp/err" ||
+    fail "an address that is not known: $code"
+
 # ---- something else in the place of a settings file ----
 
 says 2 'this is no text' 'model.from=FILE' -- generate run/weights.safetensors

@@ -505,7 +505,8 @@ tr_status tri_hf_config_read(const char *dir, tri_hf_config *config, tr_error *e
     *config = (tri_hf_config){0};
     json_t *root;
     char *path;
-    tr_status status = tri_hf_json_read(dir, "config.json", &root, &path, err);
+    tr_status status = tri_advise(err, tri_hf_json_read(dir, "config.json", &root, &path, err),
+                                  "download the model again");
     if (status == TR_OK)
         status = read_config(root, path, config, err);
     json_decref(root);

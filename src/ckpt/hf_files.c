@@ -42,7 +42,8 @@ static tr_status open_entry(tri_hf_files *files, const char *dir, const char *na
     const char *shard = json_string_value(value);
     if (!shard || !shard[0] || shard[0] == '.' || strchr(shard, '/'))
         return tri_fail(err, TR_ERROR_INPUT,
-                        "%s: tensor \"%.200s\" has no name of a file in this directory",
+                        "%s: tensor \"%.200s\" has no name of a file in this directory; download "
+                        "the model again",
                         files->index_path, name);
     if (!find_file(files, shard)) {
         tr_status status = open_file(files, dir, shard, err);
@@ -60,10 +61,13 @@ static tr_status open_entry(tri_hf_files *files, const char *dir, const char *na
 
 static tr_status open_index(tri_hf_files *files, const char *dir, tr_error *err)
 {
-    TRI_TRY(tri_hf_json_read(dir, INDEX, &files->index, &files->index_path, err));
+    TRI_TRY(tri_advise(err, tri_hf_json_read(dir, INDEX, &files->index, &files->index_path, err),
+                       "download the model again"));
     files->weight_map = json_object_get(files->index, "weight_map");
     if (!json_is_object(files->weight_map) || json_object_size(files->weight_map) == 0)
-        return tri_fail(err, TR_ERROR_INPUT, "%s: has no \"weight_map\" from tensors to files",
+        return tri_fail(err, TR_ERROR_INPUT,
+                        "%s: has no \"weight_map\" from tensors to files; "
+                        "download the model again",
                         files->index_path);
     const char *name;
     json_t *value;
@@ -93,7 +97,7 @@ tr_status tri_hf_files_open(tri_hf_files *files, const char *dir, tr_error *err)
                           has(dir, "pytorch_model.bin")
                               ? "; pytorch_model.bin is not read: load it with transformers and "
                                 "write it by save_pretrained"
-                              : "");
+                              : "; download the *.safetensors of the model into it");
     if (status != TR_OK)
         tri_hf_files_close(files);
     return status;

@@ -290,6 +290,10 @@ static tr_status host_server(hosted *h, const tri_environment *w, double deadlin
                                  .log = remark,
                                  .log_context = &h->remarks};
     tr_status status = tri_control_server_create(&config, &h->server, err);
+    /* An address that nobody knows is wrong for the others, too, and not to be waited for. */
+    if (status == TR_ERROR_INPUT)
+        return tri_advise(err, tri_fail_prefix(err, status, "MASTER_ADDR in the environment"),
+                          "set it to the name or address of the machine of rank 0");
     if (status != TR_OK && !tri_address_is_loopback(w->address)) {
         /* The address may be one that only the others see this machine under. */
         config.address = "0.0.0.0";

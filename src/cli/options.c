@@ -256,6 +256,12 @@ static tr_status resolve(tri_cli *cli, const cursor *c, tr_error *err)
     bool file = verb->operands == TRI_OPERANDS_SETTINGS && num > 0;
     for (int i = 0; i < num && verb->operands == TRI_OPERANDS_NAMES; i++)
         file = file || is_yaml(cli->operands[i]) || strchr(cli->operands[i], '/');
+    if (file && num > 1 && verb->operands == TRI_OPERANDS_NAMES)
+        return tri_fail(err, TR_ERROR_INPUT,
+                        "trireme %s takes names or one settings file, but not \"%.60s\" and "
+                        "\"%.60s\" together; give what the file would set with --set "
+                        "section.key=value",
+                        verb->name, cli->operands[0], cli->operands[1]);
     if (file && num > 1)
         return tri_fail(err, TR_ERROR_INPUT,
                         "trireme %s takes one settings file, but \"%.60s\" and \"%.60s\" were "
