@@ -488,7 +488,7 @@ static tr_status tune(tr_comm *comm, void *context, tr_error *err)
     tri_call_sizes sizes = {0}; /* of rank 1, and known to all afterwards */
     if (tr_comm_rank(comm) == 1)
         tri_call_sizes_add(&sizes, TRI_COLL_ALL_GATHER, 9000);
-    TRI_TRY(tri_comm_tune(comm, own, &sizes, err));
+    TRI_TRY(tri_comm_tune(comm, own, &sizes, NULL, err));
     TRI_TRY(tr_barrier(tr_comm_world(comm), err));
     tri_comm_read_tuning(comm, &tuning);
     const tri_factors *f = &tuning.factors;
@@ -500,7 +500,7 @@ static tr_status tune(tr_comm *comm, void *context, tr_error *err)
         tuning.near.alpha = 0.125;
         TRI_TRY(tri_tuning_save(path, &tuning, err));
     }
-    TRI_TRY(tri_comm_tune(comm, own, &sizes, err));
+    TRI_TRY(tri_comm_tune(comm, own, &sizes, NULL, err));
     tri_comm_read_tuning(comm, &tuning);
     if (tuning.near.alpha != 0.125)
         return tri_fail(err, TR_ERROR_INTERNAL, "not what the file says");
@@ -509,7 +509,7 @@ static tr_status tune(tr_comm *comm, void *context, tr_error *err)
     const int coll = TRI_COLL_ALL_GATHER;
     if (tr_comm_rank(comm) == 2)
         tri_call_sizes_add(&sizes, TRI_COLL_ALL_GATHER, 3000);
-    TRI_TRY(tri_comm_tune(comm, own, &sizes, err));
+    TRI_TRY(tri_comm_tune(comm, own, &sizes, NULL, err));
     tri_comm_read_tuning(comm, &tuning);
     bool kept = tuning.near.alpha == 0.125 && f->num_points[coll] == 3 &&
                 f->bytes[coll][1] == 4096 && f->bytes[coll][2] == 16384;

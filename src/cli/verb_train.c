@@ -257,6 +257,13 @@ static tr_status end_early(run *r, tr_error *err)
     return TR_OK;
 }
 
+/* Before there is anything else to see. */
+static void tell_measuring(const char *path)
+{
+    printf("comm    measuring what messages between ranks cost, once; kept in %s\n", path);
+    fflush(stdout);
+}
+
 /* Makes the session and joins it to the other ranks. */
 static tr_status start(run *r, const tri_bootstrap *bootstrap, tr_error *err)
 {
@@ -269,7 +276,8 @@ static tr_status start(run *r, const tri_bootstrap *bootstrap, tr_error *err)
     TRI_TRY(tri_api_compile(settings, bootstrap->rank, &r->session, err));
     tri_ranks_config config = {.transport = tr_settings_string(settings, "run.transport"),
                                .algorithm = tr_settings_string(settings, "run.collective"),
-                               .nccl_library = tr_settings_string(settings, "run.nccl_library")};
+                               .nccl_library = tr_settings_string(settings, "run.nccl_library"),
+                               .measuring = tell_measuring};
     tri_session *session = &r->session->session;
     char *in_run = NULL;
     TRI_TRY(in_dir(r, "tuning.json", &in_run, err));

@@ -10,7 +10,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/socket.h>
 
 static bool is_loopback(const char *address)
@@ -60,36 +59,21 @@ static void tcp_destroy(void *state)
     free(state);
 }
 
-/* Mapped, and not of the heap: vectors are large and some are gone soon, those of measuring first
- * of all. The heap would keep their memory, and once it has seen one freed it takes other large
- * pieces into itself, too, so that a run would hold more than its plan for as long as it lasts. The
- * page before the memory holds the size of the whole. */
-enum { PAGE = 4096 };
-
 static tr_status tcp_alloc(void *state, size_t num_bytes, void **memory, tr_error *err)
 {
     (void)state;
-    size_t whole = PAGE + num_bytes + 1;
-    char *mapped = mmap(NULL, whole, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (mapped == MAP_FAILED) {
+    if (posix_memalign(memory, 4096, num_bytes + 1) != 0) {
         *memory = NULL;
         return tri_fail(err, TR_ERROR_RUNTIME, "no memory for %zu bytes", num_bytes);
     }
-    memcpy(mapped, &whole, sizeof whole);
-    *memory = mapped + PAGE;
-    memset(*memory, 0, num_bytes); /* so that no call waits for its pages */
+    memset(*memory, 0, num_bytes);
     return TR_OK;
 }
 
 static void tcp_free(void *state, void *memory)
 {
     (void)state;
-    if (memory == NULL)
-        return;
-    char *mapped = (char *)memory - PAGE;
-    size_t whole;
-    memcpy(&whole, mapped, sizeof whole);
-    munmap(mapped, whole);
+    free(memory);
 }
 
 const tri_transport tri_transport_tcp = {

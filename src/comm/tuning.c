@@ -217,7 +217,7 @@ static void give_back(tri_comm *comm)
 }
 
 tr_status tri_comm_tune(tri_comm *comm, const char *path, const tri_call_sizes *sizes,
-                        tr_error *err)
+                        tri_measuring_fn measuring, tr_error *err)
 {
     tri_tuning tuning;
     tri_call_sizes all = *sizes;
@@ -233,8 +233,9 @@ tr_status tri_comm_tune(tri_comm *comm, const char *path, const tri_call_sizes *
     /* Calls between several machines are not tried. */
     if (!tuning.measured ||
         (tuning.work.num_points > 0 && !tri_factors_cover(&tuning.factors, &all))) {
+        if (comm->boot.rank == 0 && measuring != NULL)
+            measuring(path);
         TRI_TRY(complete(comm, &all, &tuning, err));
-        tri_rounds_forget(comm->world); /* scratch as large as what was tried */
         if (comm->boot.rank == 0 && path != NULL)
             TRI_TRY(tri_tuning_save(path, &tuning, err));
         give_back(comm);

@@ -43,11 +43,13 @@ tr_status tri_tuning_load(const char *path, tri_tuning *tuning, bool *found, tr_
 /* Adds to what the file has of others, or replaces its own entry. */
 tr_status tri_tuning_save(const char *path, const tri_tuning *tuning, tr_error *err);
 
+/* Rank 0 is about to measure, which may take seconds; path as below. */
+typedef void (*tri_measuring_fn)(const char *path);
 /* Loads, or measures and saves, and sets: path is rank 0's, sizes those of the calls that this rank
- * makes with all others; collective. Nothing to do where memory is shared: there one algorithm has
- * the fewest rounds and the fewest bytes of all. */
+ * makes with all others; measuring may be NULL; collective. Nothing to do where memory is shared:
+ * there one algorithm has the fewest rounds and the fewest bytes of all. */
 tr_status tri_comm_tune(tri_comm *comm, const char *path, const tri_call_sizes *sizes,
-                        tr_error *err);
+                        tri_measuring_fn measuring, tr_error *err);
 
 /* Seconds of a call by the formula, or by walking through the rounds where links differ. bytes as
  * in tri_algorithm.cost. */

@@ -1,6 +1,5 @@
 #include "train/ranks.h"
 
-#include "comm/tuning.h"
 #include "program/match.h"
 #include "train/nonfinite.h"
 
@@ -307,7 +306,7 @@ tr_status tri_ranks_join(tri_ranks *ranks, const tri_bootstrap *bootstrap,
     }
     tri_call_sizes sizes = sizes_of_calls(session);
     if (strcmp(config->algorithm, "auto") == 0)
-        TRI_TRY(tri_comm_tune(ranks->comm, config->tuning, &sizes, err));
+        TRI_TRY(tri_comm_tune(ranks->comm, config->tuning, &sizes, config->measuring, err));
     TRI_TRY(connect(ranks, session, err));
     return check_algorithm(ranks, err);
 }

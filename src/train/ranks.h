@@ -4,6 +4,7 @@
 
 #include "comm/comm.h"
 #include "comm/nccl.h"
+#include "comm/tuning.h"
 #include "train/session.h"
 
 /* Ranks of a pipeline that hold the same layers, by their place on it. */
@@ -32,9 +33,10 @@ typedef struct tri_ranks_config {
     /* "auto": nccl when every rank has a GPU of its own, otherwise shm on one machine and mpi or
      * tcp between several */
     const char *transport;
-    const char *algorithm;    /* of collectives; "auto": chosen by size */
-    const char *tuning;       /* the file with measured prices, or NULL: they are not kept */
-    const char *nccl_library; /* "": where the system finds it */
+    const char *algorithm;      /* of collectives; "auto": chosen by size */
+    const char *tuning;         /* the file with measured prices, or NULL: they are not kept */
+    const char *nccl_library;   /* "": where the system finds it */
+    tri_measuring_fn measuring; /* told before prices are measured; NULL: nobody is */
 } tri_ranks_config;
 
 /* Between tri_session_compile and tri_session_start. Collective over the ranks. The session must
