@@ -306,6 +306,8 @@ static tr_status begin_heat(const race *r, heat *h, tr_error *err)
     for (int turn = 0; h->open && turn < FIRST_TURNS && trial->spent < most_size_seconds; turn++)
         TRI_TRY(take_turn(r, trial, err));
     h->open = h->open && drop_out(trial) > 1;
+    if (trial->num == 0 && f->num_points[trial->coll] == 0)
+        return TR_OK; /* there is nothing to go by; the next start may have the time */
     h->point = add_point(f, trial->coll, trial->bytes);
     tri_trial_use(trial, h->point, r->tuning);
     carry_on(trial->coll, h->point, f);
