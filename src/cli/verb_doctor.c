@@ -224,7 +224,7 @@ static void check_gpu(doctor *d)
     const tri_device_def *cuda = tri_device_find("cuda");
     if (!cuda) {
         say(d, NOTE, "CUDA", "not built in (run.device=cpu is the one to use): this trireme was %s",
-            tri_device_no_cuda());
+            tri_device_cuda_state());
         return;
     }
     tri_device_found found[TRI_DEVICE_MOST_FOUND];

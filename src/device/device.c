@@ -21,10 +21,10 @@ const tri_device_def *tri_device_find(const char *kind)
     return NULL;
 }
 
-const char *tri_device_no_cuda(void)
+const char *tri_device_cuda_state(void)
 {
 #if defined TRI_CUDA
-    return NULL;
+    return "built with CUDA";
 #elif defined TRI_CUDA_LEFT_OUT
     return "built without CUDA, with CUDA=no; build again with `make CUDA=yes` (it needs nvcc, of "
            "the CUDA toolkit 12.8 or newer)";
@@ -41,7 +41,7 @@ tr_status tri_device_check(const char *kind, tr_error *err)
     if (strcmp(kind, "cuda") == 0)
         return tri_fail(err, TR_ERROR_INPUT,
                         "run.device is cuda, but this trireme was %s; or set run.device to cpu",
-                        tri_device_no_cuda());
+                        tri_device_cuda_state());
     return tri_fail(err, TR_ERROR_INPUT, "run.device is \"%s\"; there are cpu, cuda and null",
                     kind);
 }

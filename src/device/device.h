@@ -128,9 +128,9 @@ struct tri_device {
 };
 
 const tri_device_def *tri_device_find(const char *kind); /* or NULL */
-/* Why this build has no CUDA and how to make one that has, in the words that follow "it was"; NULL
- * when it has. */
-const char *tri_device_no_cuda(void);
+/* How it was built: why without CUDA and how to make one that has it, in the words that follow "it
+ * was". */
+const char *tri_device_cuda_state(void);
 /* Whether this build has such a device; nothing is opened. */
 tr_status tri_device_check(const char *kind, tr_error *err);
 tr_status tri_device_open(const tri_device_config *config, tri_device *device, tr_error *err);
