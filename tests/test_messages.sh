@@ -172,6 +172,12 @@ code=$?
 [ $code -eq 2 ] && grep -q 'MASTER_ADDR .*no.such.host.invalid.* is not known.*machine of rank 0' "$tmp/err" ||
     fail "an address that is not known: $code"
 
+checks=$((checks + 1))
+"$trireme" train "$tiny" --set run.collective=rign --set layout.dp=2 --set run.dir="$tmp/alone" >"$tmp/out" 2>"$tmp/err"
+code=$?
+[ $code -eq 2 ] && grep -q 'run.collective: there is no algorithm "rign"; there are auto, .*ring.*sharded_ps' "$tmp/err" ||
+    fail "an algorithm that is not known: $code"
+
 # ---- something else in the place of a settings file ----
 
 says 2 'this is no text' 'model.from=FILE' -- generate run/weights.safetensors

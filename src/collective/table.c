@@ -1,6 +1,7 @@
 /* The table of algorithms: one row for each file. */
 #include "collective/collective.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -55,6 +56,15 @@ static bool read_dims(const char *text, tri_coll_shape *shape)
     return product == shape->size;
 }
 
+static tr_status fail_unknown(const char *text, tr_error *err)
+{
+    char names[300] = "";
+    for (size_t i = 0, at = 0; tri_algorithm_at(i) && at < sizeof names; i++)
+        at += (size_t)snprintf(names + at, sizeof names - at, ", %s", tri_algorithm_at(i)->name);
+    return tri_fail(err, TR_ERROR_INPUT, "there is no algorithm \"%.60s\"; there are auto%s", text,
+                    names);
+}
+
 tr_status tri_algorithm_parse(const char *text, const tri_algorithm **algorithm,
                               tri_coll_shape *shape, tr_error *err)
 {
@@ -68,7 +78,7 @@ tr_status tri_algorithm_parse(const char *text, const tri_algorithm **algorithm,
         *algorithm = NULL;
     }
     if (!*algorithm)
-        return tri_fail(err, TR_ERROR_INPUT, "there is no algorithm %.60s", text);
+        return fail_unknown(text, err);
     if (text[length] == '\0')
         return TR_OK;
     tri_coll_shape given = tri_shape_flat(shape->size);
