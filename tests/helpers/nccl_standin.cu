@@ -1,14 +1,14 @@
-/* A stand-in for the few entry points of NCCL that trireme uses, for ranks that share one GPU, which
- * NCCL itself refuses. It makes the transport testable at any number of ranks on one card: it is
- * slow, and no part of the product. Chosen by run.nccl_library=.../libnccl-standin.so.
+/* A stand-in for the few entry points of NCCL that trireme uses, for ranks that share one GPU,
+ * which NCCL itself refuses. It makes the transport testable at any number of ranks on one card: it
+ * is slow, and no part of the product. Chosen by run.nccl_library=.../libnccl-standin.so.
  *
  * The ranks of a communicator share a segment of memory by a name that the unique id carries. Each
  * has a staging area on the GPU that the others have opened (CUDA IPC; memory of the host that all
  * have registered when that is refused, or when NCCL_STANDIN_MEMORY=host). A collective is, piece
- * by piece: copy to the own area; all meet; compute from all areas, in the order of ranks; all meet.
- * Meeting is a call of the host that the stream makes (cudaLaunchHostFunc) and that waits for the
- * others in shared memory, so a stream that waits does not occupy the GPU, and everything can be
- * captured in a graph: nothing is decided while capturing that a replay could not repeat.
+ * by piece: copy to the own area; all meet; compute from all areas, in the order of ranks; all
+ * meet. Meeting is a call of the host that the stream makes (cudaLaunchHostFunc) and that waits for
+ * the others in shared memory, so a stream that waits does not occupy the GPU, and everything can
+ * be captured in a graph: nothing is decided while capturing that a replay could not repeat.
  *
  * Like a communicator of NCCL that does not block, one of these is "in progress" until all have
  * joined, and ncclCommAbort ends whatever waits. */
@@ -33,7 +33,7 @@
 #define EXPORT extern "C" __attribute__((visibility("default")))
 
 enum { MOST_RANKS = 64 };
-static const size_t AREA_BYTES = (size_t)4 << 20; /* for collectives */
+static const size_t AREA_BYTES = (size_t)4 << 20;  /* for collectives */
 static const size_t BOX_BYTES = (size_t)256 << 10; /* for messages to one peer */
 
 /* What the ranks share. */
@@ -55,11 +55,11 @@ struct ncclComm {
     char name[64];
     int rank, size, device;
     shared *with;
-    char *host;              /* staging of all ranks, when it is memory of the host */
-    char *area[MOST_RANKS];  /* of each rank, here */
-    uint64_t meetings;       /* that this rank's stream has come to */
+    char *host;             /* staging of all ranks, when it is memory of the host */
+    char *area[MOST_RANKS]; /* of each rank, here */
+    uint64_t meetings;      /* that this rank's stream has come to */
     std::vector<meeting *> kept;
-    std::atomic<int> state;  /* ncclResult_t */
+    std::atomic<int> state; /* ncclResult_t */
     std::atomic<int> abort;
     char why[200];
     pthread_t thread;
@@ -147,9 +147,8 @@ static bool share_gpu(ncclComm *comm)
     if (!wait_for(comm, &with->ready, comm->size))
         return false;
     for (int i = 0; i < comm->size && !with->on_host; i++)
-        if (i != comm->rank &&
-            cudaIpcOpenMemHandle((void **)&comm->area[i], with->handles[i],
-                                 cudaIpcMemLazyEnablePeerAccess) != cudaSuccess)
+        if (i != comm->rank && cudaIpcOpenMemHandle((void **)&comm->area[i], with->handles[i],
+                                                    cudaIpcMemLazyEnablePeerAccess) != cudaSuccess)
             with->on_host = 1;
     with->ready++;
     if (!wait_for(comm, &with->ready, 2 * comm->size))
@@ -249,10 +248,14 @@ EXPORT const char *ncclGetLastError(ncclComm_t comm)
 
 EXPORT const char *ncclGetErrorString(ncclResult_t code)
 {
-    static const char *const names[] = {
-        "no error",         "unhandled cuda error",           "unhandled system error",
-        "internal error",   "invalid argument",               "invalid usage",
-        "remote process exited or there was a network error", "NCCL operation in progress"};
+    static const char *const names[] = {"no error",
+                                        "unhandled cuda error",
+                                        "unhandled system error",
+                                        "internal error",
+                                        "invalid argument",
+                                        "invalid usage",
+                                        "remote process exited or there was a network error",
+                                        "NCCL operation in progress"};
     return code < ncclNumResults ? names[code] : "unknown result";
 }
 
@@ -340,8 +343,7 @@ static ncclResult_t host_call(ncclComm *comm, int kind, int peer, cudaStream_t s
 /* ---- sums ---- */
 
 /* Wide inside, as NCCL's kernels are; from.of[0] first. */
-template <class T>
-static __global__ void combine(areas from, int num, int op, T *to, size_t count)
+template <class T> static __global__ void combine(areas from, int num, int op, T *to, size_t count)
 {
     for (size_t i = blockIdx.x * (size_t)blockDim.x + threadIdx.x; i < count;
          i += (size_t)gridDim.x * blockDim.x) {

@@ -38,8 +38,7 @@ template <typename T> struct ce_operands {
     T *dlogits;
 };
 
-template <typename T>
-__global__ void __launch_bounds__(THREADS, 2) ce_kernel(ce_operands<T> p)
+template <typename T> __global__ void __launch_bounds__(THREADS, 2) ce_kernel(ce_operands<T> p)
 {
     constexpr int N = pack_size<T>();
     extern __shared__ uint4 held[];
@@ -82,8 +81,7 @@ __global__ void __launch_bounds__(THREADS, 2) ce_kernel(ce_operands<T> p)
         bool more = next < p.rows;
         for (int i = thread; i < packs; i += THREADS) {
             pack<T, N> v = *reinterpret_cast<const pack<T, N> *>(&held[i]);
-            store_pack<N>(out + i * N,
-                          counts ? grad.template grad<N>(v, i * N) : pack<T, N>{});
+            store_pack<N>(out + i * N, counts ? grad.template grad<N>(v, i * N) : pack<T, N>{});
             if (more)
                 fetch16(&held[i], from + (int64_t)i * N);
         }

@@ -1,10 +1,11 @@
-/* Operators that look at one element at a time, as in map.cuh, and find the largest of what they make
- * on the way, so that nobody reads it again for that.
+/* Operators that look at one element at a time, as in map.cuh, and find the largest of what they
+ * make on the way, so that nobody reads it again for that.
  *
- * A block has a run of TRI_AMAX_RUN elements or half of one, and the largest of it goes to the part of
- * that run by an atomic maximum: of whole numbers, as which floats that are not negative compare alike,
- * and a maximum does not depend on the order. Blocks take the runs from the last to the first, so that
- * the first are in the cache in the end: there whoever reads the results next begins. */
+ * A block has a run of TRI_AMAX_RUN elements or half of one, and the largest of it goes to the part
+ * of that run by an atomic maximum: of whole numbers, as which floats that are not negative compare
+ * alike, and a maximum does not depend on the order. Blocks take the runs from the last to the
+ * first, so that the first are in the cache in the end: there whoever reads the results next
+ * begins. */
 #ifndef TRI_DEVICE_CUDA_MAP_AMAX_CUH
 #define TRI_DEVICE_CUDA_MAP_AMAX_CUH
 

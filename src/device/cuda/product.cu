@@ -6,20 +6,38 @@
 
 #include "device/cuda/blas.h"
 
-namespace {
+namespace
+{
 
-template <typename T> __device__ float widen(T x) { return (float)x; }
-template <> __device__ float widen(__nv_bfloat16 x) { return __bfloat162float(x); }
-template <> __device__ float widen(__half x) { return __half2float(x); }
-template <typename T> __device__ T narrow(float x) { return (T)x; }
-template <> __device__ __nv_bfloat16 narrow(float x) { return __float2bfloat16(x); }
-template <> __device__ __half narrow(float x) { return __float2half(x); }
+template <typename T> __device__ float widen(T x)
+{
+    return (float)x;
+}
+template <> __device__ float widen(__nv_bfloat16 x)
+{
+    return __bfloat162float(x);
+}
+template <> __device__ float widen(__half x)
+{
+    return __half2float(x);
+}
+template <typename T> __device__ T narrow(float x)
+{
+    return (T)x;
+}
+template <> __device__ __nv_bfloat16 narrow(float x)
+{
+    return __float2bfloat16(x);
+}
+template <> __device__ __half narrow(float x)
+{
+    return __float2half(x);
+}
 
 enum { TILE = 16 };
 
 /* One output element a thread, operands through shared memory. */
-template <typename In, typename Out>
-__global__ void product_kernel(tri_cuda_product p)
+template <typename In, typename Out> __global__ void product_kernel(tri_cuda_product p)
 {
     __shared__ float a[TILE][TILE + 1], b[TILE][TILE + 1];
     const In *pa = (const In *)p.a, *pb = (const In *)p.b;
@@ -51,7 +69,10 @@ __device__ __forceinline__ float gelu_sigmoid(float x)
     return __fdividef(1.0f, 1.0f + __expf(-fmaxf(u2, -80.0f)));
 }
 
-__device__ __forceinline__ float gelu(float x) { return x * gelu_sigmoid(x); }
+__device__ __forceinline__ float gelu(float x)
+{
+    return x * gelu_sigmoid(x);
+}
 
 __device__ __forceinline__ float gelu_slope(float x)
 {

@@ -1,16 +1,17 @@
 /* 8-bit operands of products: the largest element of a tensor, and its rounding.
  *
- * quantise works on tiles of 128 x 128. A thread holds 8 x 8 of a tile: eight loads of 16 bytes, all
- * under way before the first is used. As it lies a row of them is 8 bytes to store; the transpose is
- * made of 4 x 4 blocks of bytes in registers and passes through shared memory, so that both are
- * written in whole lines of 128 bytes. */
+ * quantise works on tiles of 128 x 128. A thread holds 8 x 8 of a tile: eight loads of 16 bytes,
+ * all under way before the first is used. As it lies a row of them is 8 bytes to store; the
+ * transpose is made of 4 x 4 blocks of bytes in registers and passes through shared memory, so that
+ * both are written in whole lines of 128 bytes. */
 #include "device/cuda/common.cuh"
 
 #include <cuda_fp8.h>
 
 #include "device/cuda/blas.h"
 
-namespace {
+namespace
+{
 
 using namespace tri;
 
@@ -39,9 +40,9 @@ __device__ __forceinline__ void store_amax(float largest, float *out)
     }
 }
 
-/* Block p finds the largest of part p. It begins with the last run, which whoever made the tensor has
- * left in the cache, and so leaves the first ones there for quantise. A NaN is passed over: it stays
- * one when it is rounded. */
+/* Block p finds the largest of part p. It begins with the last run, which whoever made the tensor
+ * has left in the cache, and so leaves the first ones there for quantise. A NaN is passed over: it
+ * stays one when it is rounded. */
 template <typename T>
 __global__ void __launch_bounds__(AMAX_THREADS)
     amax_kernel(const T *__restrict__ x, int64_t count, float *__restrict__ out)
@@ -87,10 +88,10 @@ __device__ __forceinline__ float scale_of(float amax, float most)
 template <__nv_fp8_interpretation_t TYPE>
 __device__ __forceinline__ unsigned narrow4(const float *x, float inverse)
 {
-    unsigned low = __nv_cvt_float2_to_fp8x2(make_float2(x[0] * inverse, x[1] * inverse),
-                                            __NV_SATFINITE, TYPE);
-    unsigned high = __nv_cvt_float2_to_fp8x2(make_float2(x[2] * inverse, x[3] * inverse),
-                                             __NV_SATFINITE, TYPE);
+    unsigned low =
+        __nv_cvt_float2_to_fp8x2(make_float2(x[0] * inverse, x[1] * inverse), __NV_SATFINITE, TYPE);
+    unsigned high =
+        __nv_cvt_float2_to_fp8x2(make_float2(x[2] * inverse, x[3] * inverse), __NV_SATFINITE, TYPE);
     return low | high << 16;
 }
 
@@ -299,8 +300,7 @@ constexpr int SIDE = 16;
 
 __device__ __forceinline__ float widen8(uint8_t x, bool e4m3)
 {
-    return __half2float(
-        __half(__nv_cvt_fp8_to_halfraw(x, e4m3 ? __NV_E4M3 : __NV_E5M2)));
+    return __half2float(__half(__nv_cvt_fp8_to_halfraw(x, e4m3 ? __NV_E4M3 : __NV_E5M2)));
 }
 
 /* As product_kernel of product.cu, for a [m, k] and b [n, k]. */
