@@ -29,7 +29,10 @@ if [ "${1:-}" = --of ]; then
     rows=$work/all
 else
     build=${1:-build}
-    [ -x "$build/trireme" ] || { echo "$build/trireme is missing; type make first" >&2; exit 2; }
+    [ -x "$build/trireme" ] || {
+        echo "$build/trireme is missing; type make first" >&2
+        exit 2
+    }
     for transport in $transports; do
         algorithms=${ALGORITHMS:-$every}
         case $transport in
@@ -42,7 +45,10 @@ else
         done
     done
 fi
-[ -s "$rows" ] || { echo "there are no rows to judge" >&2; exit 2; }
+[ -s "$rows" ] || {
+    echo "there are no rows to judge" >&2
+    exit 2
+}
 
 # The rows are JSON lines of known keys, so awk is enough to read them. Of a cell that was measured
 # several times the last counts.

@@ -29,7 +29,10 @@ for peer in $peers; do
     fi
 done
 [ -n "$have" ] || exit 0
-[ -x "$build/trireme" ] || { echo "$build/trireme is missing; type make first" >&2; exit 2; }
+[ -x "$build/trireme" ] || {
+    echo "$build/trireme is missing; type make first" >&2
+    exit 2
+}
 
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
@@ -61,7 +64,10 @@ for n in $ranks; do
             for who in $have ours; do
                 [ -t 2 ] && printf '\r%s ranks, %-15s %d of %d \033[K' \
                     "$n" "$op" $((i + 1)) "$repeats" >&2
-                "$who" "$n" "$op" >>"$work/rows" || { status=1; tail -3 "$work/errors" >&2; }
+                "$who" "$n" "$op" >>"$work/rows" || {
+                    status=1
+                    tail -3 "$work/errors" >&2
+                }
             done
         done
     done

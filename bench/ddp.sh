@@ -19,7 +19,10 @@ batch=${BATCH:-8}
 seq_len=${SEQ_LEN:-256}
 warmup=2
 
-[ -x "$build/trireme" ] || { echo "$build/trireme is missing; type make first" >&2; exit 2; }
+[ -x "$build/trireme" ] || {
+    echo "$build/trireme is missing; type make first" >&2
+    exit 2
+}
 here=$(cd "$(dirname "$0")" && pwd)
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
@@ -29,7 +32,10 @@ peer=no
 case $model in
 small) shape=(model.kind=gpt2 model.num_layers=6 model.dim=384 model.num_heads=6 model.vocab=4096) ;;
 124m) shape=(model.preset=gpt2-124m) ;;
-*) echo "MODEL is $model; there are small and 124m" >&2; exit 2 ;;
+*)
+    echo "MODEL is $model; there are small and 124m" >&2
+    exit 2
+    ;;
 esac
 
 median() { sort -n | awk '{ a[NR] = $1 } END { print NR ? a[int((NR + 1) / 2)] : 0 }'; }
@@ -42,7 +48,10 @@ ours() { # settings ...: milliseconds of the median step
         words+=(--set "$word")
     done
     rm -rf "$work/run"
-    "$build/trireme" train "${words[@]}" >"$work/out" 2>&1 || { tail -3 "$work/out" >&2; return 1; }
+    "$build/trireme" train "${words[@]}" >"$work/out" 2>&1 || {
+        tail -3 "$work/out" >&2
+        return 1
+    }
     sed -n 's/.*"step_ms": *\([0-9.]*\).*/\1/p' "$work/run/metrics.jsonl" |
         tail -n "+$((warmup + 1))" | median
 }

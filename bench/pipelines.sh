@@ -10,7 +10,10 @@ set -u
 build=${1:-build}
 pp=${PP:-4} micro=${MICRO:-8} pace=${PACE:-20} steps=${STEPS:-5}
 schedules=${SCHEDULES:-"gpipe 1f1b 1f1b-v interleaved zb-h1 zb-h2 zb-v v-half v-min chimera dualpipe dualpipev gems pipedream pipedream-2bw"}
-[ -x "$build/trireme" ] || { echo "$build/trireme is missing; type make first" >&2; exit 2; }
+[ -x "$build/trireme" ] || {
+    echo "$build/trireme is missing; type make first" >&2
+    exit 2
+}
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 

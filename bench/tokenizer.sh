@@ -15,7 +15,10 @@ trap 'rm -rf "$work"' EXIT
 trireme=$build/trireme
 small=$fixtures/text/tinyshakespeare.txt
 large=$fixtures/text/sotu.txt
-[ -f "$large" ] || { echo "no texts in $fixtures: set FIXTURES"; exit 0; }
+[ -f "$large" ] || {
+    echo "no texts in $fixtures: set FIXTURES"
+    exit 0
+}
 peer=no
 "$python" -c 'import tokenizers' 2>/dev/null && peer=yes
 [ $peer = yes ] || echo "(no Hugging Face tokenizers found: set PYTHON; our figures alone)"
@@ -49,13 +52,14 @@ train() { # name, text, vocabulary
         sed -n 's/.*trained in \([0-9.]*\) s/\1/p')
     if [ $peer = yes ]; then
         theirs=$(TOKENIZERS_PARALLELISM=true "$python" bench/peers/hf_tokenizers.py train "$2" "$3" "$work/theirs.json")
-        same=$("$python" - "$work" <<'PY'
+        same=$(
+            "$python" - "$work" <<'PY'
 import json, sys
 a, b = (json.load(open(f"{sys.argv[1]}/{n}.json"))["model"] for n in ("ours", "theirs"))
 pairs = lambda m: [tuple(x.split(" ")) if isinstance(x, str) else tuple(x) for x in m["merges"]]
 print("same" if pairs(a) == pairs(b) and a["vocab"] == b["vocab"] else "DIFFERENT", len(a["merges"]))
 PY
-)
+        )
         awk -v n="$1" -v o="$ours" -v t="$theirs" -v s="$same" 'BEGIN {
             split(s, part, " ")
             printf "train  %-18s ours %6.2f s   peer %6.2f s   ratio %.1f   %s %d merges\n",

@@ -7,8 +7,8 @@
 set -u
 build=$1 kills=${2:-100} stops=${3:-5} ranks=${4:-3}
 trireme=$build/trireme
-within_ms=2500      # 2 s and what a busy machine adds
-deadline_s=2        # of the stopped ones
+within_ms=2500 # 2 s and what a busy machine adds
+deadline_s=2   # of the stopped ones
 work=$(mktemp -d /tmp/trireme-soak-XXXXXX)
 trap 'rm -rf "$work"' EXIT
 

@@ -35,7 +35,8 @@ rank() {
 }
 
 # A world of two.
-rank 1 2 LOCAL_RANK=1 & other=$!
+rank 1 2 LOCAL_RANK=1 &
+other=$!
 rank 0 2 LOCAL_RANK=0 || fail "rank 0 of a world of two failed"
 wait $other || fail "rank 1 of a world of two failed"
 grep -q "step 3/3" "$work/rank-0.txt" || fail "rank 0 did not train"
@@ -43,8 +44,10 @@ grep -q "step 3/3" "$work/rank-0.txt" || fail "rank 0 did not train"
 # One of them is killed: the other says so and ends.
 next_port
 steps=1000000
-rank 1 2 & other=$!
-(rank 0 2) & host=$!
+rank 1 2 &
+other=$!
+(rank 0 2) &
+host=$!
 for _ in $(seq 500); do
     grep -q "^step" "$work/rank-0.txt" 2>/dev/null && break
     sleep 0.02
@@ -69,7 +72,8 @@ rank 0 3 && fail "a world of three began with one"
 grep -q "only 1 of 3 ranks joined within 1 s; missing: ranks 1, 2" "$work/rank-0.txt" ||
     fail "the missing ranks are not named"
 next_port
-rank 1 2 TRIREME_TOKEN=wrong & other=$!
+rank 1 2 TRIREME_TOKEN=wrong &
+other=$!
 rank 0 2 TRIREME_TOKEN=right && fail "a rank with another token joined"
 wait $other && fail "a rank with another token joined"
 grep -q "the token of this rank is not the job's" "$work/rank-1.txt" || fail "rank 1 is not told why"

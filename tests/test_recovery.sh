@@ -100,7 +100,9 @@ train one ckpt.every=10 || fail "the undisturbed run of one rank"
 train old ckpt.every=10 run.seed=7 || fail "a run of another seed"
 steps=40
 begin old ckpt.every=10 run.restarts=2
-for _ in $(seq 1000); do # a new record, so it is the new run's
+for _ in $( # a new record, so it is the new run's
+    seq 1000
+); do
     [ -d "$work/old/ckpt.1" ] && break
     sleep 0.005
 done
@@ -112,7 +114,9 @@ same one old
 steps=1000000
 begin hopeless layout.dp=2 run.restarts=50
 first=$(rank 0)
-for _ in $(seq 50); do # every new world at once
+for _ in $( # every new world at once
+    seq 50
+); do
     for _ in $(seq 4000); do
         kill -0 $launcher 2>/dev/null || break 2
         now=$(rank 0)

@@ -8,11 +8,20 @@ set -u
 export ASAN_OPTIONS="${ASAN_OPTIONS:+$ASAN_OPTIONS:}detect_leaks=0" # of the MPI library
 for program in slurmctld slurmd srun munged unshare; do
     command -v $program >/dev/null ||
-        { echo "there is no $program here (apt-get install slurmctld slurmd slurm-client munge)"; exit 77; }
+        {
+            echo "there is no $program here (apt-get install slurmctld slurmd slurm-client munge)"
+            exit 77
+        }
 done
-[ "$(id -u)" -eq 0 ] || { echo "starting a Slurm of our own takes root"; exit 77; }
+[ "$(id -u)" -eq 0 ] || {
+    echo "starting a Slurm of our own takes root"
+    exit 77
+}
 if [ -z "${TRIREME_SLURM_INSIDE:-}" ]; then
-    unshare --mount true 2>/dev/null || { echo "mount namespaces are not permitted here"; exit 77; }
+    unshare --mount true 2>/dev/null || {
+        echo "mount namespaces are not permitted here"
+        exit 77
+    }
     TRIREME_SLURM_INSIDE=1 exec unshare --mount bash "$0" "$@"
 fi
 build=$(cd "$1" && pwd)
@@ -34,7 +43,10 @@ fail() {
 
 # --- a Slurm: its own names, key and ports
 me=$(hostname)
-{ cat /etc/hosts; echo "127.0.0.1 trireme-n1 trireme-n2"; } >"$work/hosts"
+{
+    cat /etc/hosts
+    echo "127.0.0.1 trireme-n1 trireme-n2"
+} >"$work/hosts"
 mount --bind "$work/hosts" /etc/hosts
 chmod 755 "$work"
 head -c 128 /dev/urandom >"$work/key" && chmod 400 "$work/key"
@@ -111,7 +123,10 @@ begin() { # a long run in the background, until it has made a step
     timeout 120 srun -N2 -n4 "$trireme" "${common[@]}" --set train.steps=1000000 \
         --set run.dir="$work/$1" >"$work/out" 2>&1 &
     run=$!
-    for _ in $(seq 300); do [ -s "$work/$1/metrics.jsonl" ] && return; sleep 0.1; done
+    for _ in $(seq 300); do
+        [ -s "$work/$1/metrics.jsonl" ] && return
+        sleep 0.1
+    done
     fail "$1: no step: $(tail -n 3 "$work/out")"
 }
 begin killed

@@ -66,7 +66,10 @@ for layout in "${layouts[@]}"; do
         rm -rf "$work"/run.*
         for transport in shm tcp mpi; do
             start=()
-            [ $transport = mpi ] && { [ ${#mpi[@]} -gt 0 ] || continue; start=("${mpi[@]}" -n "$ranks"); }
+            [ $transport = mpi ] && {
+                [ ${#mpi[@]} -gt 0 ] || continue
+                start=("${mpi[@]}" -n "$ranks")
+            }
             "${start[@]}" "$trireme" "${common[@]}" "${settings[@]}" --set run.collective="$algorithm" \
                 --set run.transport=$transport --set run.dir="$work/run.$transport" >"$work/out" 2>&1 ||
                 fail "$layout over $transport: $(tail -n 2 "$work/out")"
