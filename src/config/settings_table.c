@@ -262,7 +262,8 @@ const tri_setting tri_settings_table[] = {
     BOOL("layout.sp", "false",
          "Between the blocks of tp, divide activations along the sequence (sequence parallelism)",
          "sequence_parallel sequence_parallelism"),
-    INT("layout.microbatches", "1", 1, 100000, "Parts a batch is computed in, one after the other",
+    INT("layout.microbatches", "1", 1, 100000,
+        "Parts a batch is computed in, one after the other (gradient accumulation)",
         "grad_accum gradient_accumulation_steps accumulation micro_batches accum_steps num_micro "
         "microbatch"),
     BOOL("layout.split_backward", "false",
@@ -353,11 +354,12 @@ const tri_setting tri_settings_table[] = {
            "Milliseconds that the actions of a step take at least, such as F=20,I=20,W=20,B=40: to "
            "compare a pipeline with `trireme sim --cost`",
            "sleep delay"),
-    BOOL("run.tune", "true",
-         "Measure how a GPU does large products fastest, once, which takes seconds (see "
-         "run.tuning); "
-         "another order of sums, and so other bits, only where it is faster by a quarter",
-         "autotune benchmark cudnn_benchmark"),
+    BOOL(
+        "run.tune", "true",
+        "Measure once how a GPU does large products fastest, which takes seconds (see run.tuning). "
+        "A kernel that changes the order of sums (and so the last bits) is taken only if it is at "
+        "least 25 % faster",
+        "autotune benchmark cudnn_benchmark"),
     STRING(
         "run.tuning", "",
         "File that keeps what was measured (products of a GPU, messages between ranks) for later "
