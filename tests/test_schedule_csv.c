@@ -7,7 +7,10 @@
 #include <cmocka.h>
 
 #include "schedule_support.h"
+#include "small_models.h"
+#include "temp_dir.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -172,6 +175,79 @@ static void no_text_does_harm(void **state)
         }
 }
 
+/* The step programs of all ranks of a table. Returns how many could be compiled; a refusal has to
+ * be one of wrong input. */
+static int compile_table(const char *path, const char *text, int ranks, int microbatches)
+{
+    char schedule[300], pp[32], num[48];
+    int made = 0;
+    assert_int_equal(put_file(path, text, strlen(text)), 0);
+    snprintf(schedule, sizeof schedule, "layout.schedule=csv:%s", path);
+    snprintf(pp, sizeof pp, "layout.pp=%d", ranks);
+    snprintf(num, sizeof num, "layout.microbatches=%d", microbatches);
+    for (int rank = 0; rank < ranks; rank++) {
+        tr_settings *settings =
+            settings_of(TINY, SET("run.device=null", "model.num_layers=6", "model.dim=8",
+                                  "data.seq_len=4", "model.vocab=16", pp, num, schedule));
+        tr_session *session = NULL;
+        tr_error err = {0};
+        tr_status status = tri_api_compile(settings, rank, &session, &err);
+        if (status != TR_OK && (status != TR_ERROR_INPUT || !err.message[0]))
+            fail_msg("rank %d of %s%s: %s", rank, text, tr_status_name(status), err.message);
+        made += status == TR_OK;
+        tr_session_destroy(session);
+        tr_settings_destroy(settings);
+    }
+    return made;
+}
+
+/* Chunk 1 is on ranks 1 and 2, chunk 0 on both routes on rank 0: refused, after the graph was made.
+ */
+static void routes_that_part_are_refused(void **state)
+{
+    static const char table[] = "0F0,0F1,,0B0,0B1\n,1F0,1B0,,\n,,1F1,1B1,\n";
+    assert_int_equal(compile_table(temp_file(*state, "x.csv"), table, 3, 2),
+                     2); /* ranks 1 and 2 have no part in it */
+}
+
+/* Chunks on any ranks, micro-batches on either route, in an order that could run. */
+static void random_table(uint64_t *seed, int ranks, int chunks, int microbatches, char *text)
+{
+    int home[2][8], route[8];
+    for (int c = 0; c < chunks; c++) {
+        home[0][c] = (int)(next_random(seed) % (uint32_t)ranks);
+        home[1][c] =
+            next_random(seed) % 3 ? home[0][c] : (int)(next_random(seed) % (uint32_t)ranks);
+    }
+    for (int m = 0; m < microbatches; m++)
+        route[m] = (int)(next_random(seed) % 2);
+    for (int rank = 0; rank < ranks; rank++) {
+        for (int m = 0; m < microbatches; m++)
+            for (int i = 0; i < 2 * chunks; i++) {
+                int c = i < chunks ? i : 2 * chunks - 1 - i;
+                if (home[route[m]][c] == rank)
+                    text += sprintf(text, "%d%c%d,", c, i < chunks ? 'F' : 'B', m);
+            }
+        text += sprintf(text, "\n");
+    }
+}
+
+static void any_table_compiles_or_is_refused(void **state)
+{
+    uint64_t seed = 11;
+    const char *path = temp_file(*state, "x.csv");
+    char text[4096];
+    int made = 0, asked = 0;
+    for (int round = 0; round < 120; round++) {
+        int ranks = 2 + (int)(next_random(&seed) % 3), chunks = 1 + (int)(next_random(&seed) % 6);
+        int microbatches = 1 + (int)(next_random(&seed) % 4);
+        random_table(&seed, ranks, chunks, microbatches, text);
+        made += compile_table(path, text, ranks, microbatches);
+        asked += ranks;
+    }
+    assert_in_range(made, 1, asked - 1); /* both happen */
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -179,6 +255,8 @@ int main(void)
         cmocka_unit_test(tables_may_be_written_in_a_few_ways),
         cmocka_unit_test(wrong_tables_are_explained),
         cmocka_unit_test(no_text_does_harm),
+        cmocka_unit_test(routes_that_part_are_refused),
+        cmocka_unit_test(any_table_compiles_or_is_refused),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests(tests, temp_dir_setup, temp_dir_teardown);
 }

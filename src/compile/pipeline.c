@@ -86,6 +86,11 @@ static tr_status build_schedule(tri_pipeline *pipeline, const tri_compile_config
     tr_status status = tri_schedule_build(&wanted, s, err);
     if (status != TR_OK)
         return tri_fail_prefix(err, status, "layout.schedule");
+    if (s->num_chunks < 2) /* a file: what its ranks do is data parallelism */
+        return tri_fail(err, TR_ERROR_INPUT,
+                        "layout.schedule is %s, which has one chunk for all %d ranks; cut the "
+                        "layers into two chunks or more, or use layout.dp",
+                        wanted.order, pp);
     if (s->update_every > 0) {
         TRI_TRY(check_asynchronous(config, wanted.order, err));
         pipeline->num_updates = (s->num_microbatches + s->update_every - 1) / s->update_every;

@@ -64,11 +64,12 @@ int64_t tri_words_add(tri_words *w, const char *text, size_t num_bytes, int64_t 
         return found;
     }
     tri_word *grown = tri_array_grow(w->word, w->num, &w->capacity, sizeof *grown);
+    if (grown)
+        w->word = grown;
     if (!grown || num_bytes >= UINT32_MAX || w->num >= UINT32_MAX - 1) {
         w->failed = true;
         return -1;
     }
-    w->word = grown;
     w->word[w->num] = (tri_word){w->blob.num, (uint32_t)num_bytes, hash, count};
     tri_bytes_add(&w->blob, text, num_bytes);
     w->slot[at] = (uint32_t)++w->num;

@@ -38,9 +38,10 @@ static tr_status no_memory(const tri_example_set *set, tr_error *err)
 tr_status tri_example_set_add(tri_example_set *set, const tri_example *example, tr_error *err)
 {
     tri_example *grown = tri_array_grow(set->item, set->num, &set->capacity, sizeof *grown);
+    if (grown)
+        set->item = grown;
     if (!grown || set->ids.failed || set->num >= UINT32_MAX - 1)
         return no_memory(set, err);
-    set->item = grown;
     grown[set->num] = *example;
     grown[set->num].begin = set->ids.num - (size_t)example->num;
     set->num++;

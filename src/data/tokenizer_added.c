@@ -12,11 +12,12 @@ static int32_t new_node(tri_trie *trie, unsigned char byte)
 {
     tri_trie_node *grown =
         tri_array_grow(trie->node, trie->num, &trie->capacity, sizeof *trie->node);
+    if (grown)
+        trie->node = grown;
     if (!grown || trie->num >= INT32_MAX) {
         trie->failed = true;
         return -1;
     }
-    trie->node = grown;
     trie->node[trie->num] = (tri_trie_node){0, 0, -1, byte};
     return (int32_t)trie->num++;
 }

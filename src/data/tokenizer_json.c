@@ -63,12 +63,13 @@ tr_status tri_add_merge(tri_tokenizer *t, const char *left, size_t num_left, con
     if (num_left + num_right > sizeof small)
         both = malloc(num_left + num_right);
     tri_merge *grown = tri_array_grow(bpe->merge, bpe->num_merges, &bpe->capacity, sizeof *grown);
+    if (grown)
+        bpe->merge = grown;
     if (!both || !grown) {
         if (both != small)
             free(both);
         return no_memory(t, err);
     }
-    bpe->merge = grown;
     memcpy(both, left, num_left);
     memcpy(both + num_left, right, num_right);
     int32_t into = tri_vocab_find(&t->spelling, both, num_left + num_right);

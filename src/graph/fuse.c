@@ -33,6 +33,15 @@ void tri_graph_remove_nodes(tri_graph *graph, const bool *dead)
     graph->num_nodes = kept;
 }
 
+tri_node *tri_graph_take_nodes(tri_graph *graph, size_t *num)
+{
+    tri_node *nodes = graph->nodes;
+    *num = graph->num_nodes;
+    graph->nodes = NULL;
+    graph->num_nodes = graph->nodes_capacity = 0;
+    return nodes;
+}
+
 void tri_graph_append(tri_graph *graph, const tri_node *node)
 {
     tri_node *nodes =

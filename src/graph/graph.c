@@ -220,11 +220,12 @@ tri_id tri_graph_emit(tri_graph *graph, tri_op op, const char *name, const tri_a
     }
     tri_node *nodes =
         tri_array_grow(graph->nodes, graph->num_nodes, &graph->nodes_capacity, sizeof *nodes);
+    if (nodes)
+        graph->nodes = nodes;
     if (!nodes || graph->arena.failed) {
         graph->arena.failed = true;
         return TRI_NONE;
     }
-    graph->nodes = nodes;
     nodes[graph->num_nodes++] = node;
     for (int k = 0; k < num_out; k++)
         if (def->updates[k] && node.in[def->updates[k] - 1] != TRI_NONE &&

@@ -41,6 +41,9 @@ void tri_graph_print(const tri_graph *graph, tri_text *text);
 uint32_t *tri_graph_count_uses(const tri_graph *graph);
 /* Drops the nodes marked in `dead`, keeping order and fixing producers. */
 void tri_graph_remove_nodes(tri_graph *graph, const bool *dead);
+/* Takes all nodes out of the graph, for a pass that puts them back one by one. From here on the
+ * caller owns them and frees them, whatever happens; the graph has none. */
+tri_node *tri_graph_take_nodes(tri_graph *graph, size_t *num);
 /* Puts a node at the end, as the producer of its outputs. */
 void tri_graph_append(tri_graph *graph, const tri_node *node);
 

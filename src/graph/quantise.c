@@ -326,8 +326,8 @@ tr_status tri_quantise_products(tri_graph *graph, const tri_fusions *can, tr_err
     uint8_t *split = calloc(num + 1, sizeof *split);
     quantised *made = malloc((NUM_PLACES * num + 1) * sizeof *made);
     quantiser q = {.graph = graph, .rides = can->amax, .sums = can->amax && can->norm_grads};
-    q.old = graph->nodes;
-    q.num_old = graph->num_nodes;
+    tri_node *old = tri_graph_take_nodes(graph, &q.num_old);
+    q.old = old;
     if (ids && split && made) {
         for (size_t v = 0; v < num; v++) {
             ids[v] = graph->values[v].producer;
@@ -339,13 +339,11 @@ tr_status tri_quantise_products(tri_graph *graph, const tri_fusions *can, tr_err
         q.split = split;
         q.made[FORWARD] = made;
         q.made[BACKWARD] = made + num;
-        graph->nodes = NULL;
-        graph->num_nodes = graph->nodes_capacity = 0;
         put_back(&q);
-        free((tri_node *)q.old);
     } else {
         graph->arena.failed = true;
     }
+    free(old);
     free(ids);
     free(split);
     free(made);

@@ -300,10 +300,8 @@ static void note_versions(tri_placer *p, const tri_node *nodes, size_t num_nodes
 static tr_status sweep(tri_placer *p, tr_error *err)
 {
     tri_graph *graph = p->graph;
-    size_t num_old = graph->num_nodes;
-    tri_node *old = graph->nodes;
-    graph->nodes = NULL;
-    graph->num_nodes = graph->nodes_capacity = 0;
+    size_t num_old;
+    tri_node *old = tri_graph_take_nodes(graph, &num_old);
     tr_status status = tri_placer_note_values(p, err);
     if (status == TR_OK)
         status = tri_placer_states(p, err);

@@ -439,8 +439,6 @@ static tr_status cut(cutter *c, tr_error *err)
     if (c->all_routes)
         TRI_TRY(check_routes(c, err));
     note_reads(c);
-    graph->nodes = NULL;
-    graph->num_nodes = graph->nodes_capacity = 0;
     for (int chunk = 0; chunk < c->stages->num_chunks; chunk++)
         TRI_TRY(cut_chunk(c, chunk, TRI_PHASE_FORWARD, err));
     for (int chunk = c->stages->num_chunks - 1; chunk >= 0; chunk--)
@@ -457,12 +455,8 @@ static tr_status cut(cutter *c, tr_error *err)
 tr_status tri_stages_cut(tri_graph *graph, const tri_stages *stages, bool all_routes, tr_error *err)
 {
     size_t num = graph->num_values;
-    cutter c = {.graph = graph,
-                .stages = stages,
-                .all_routes = all_routes,
-                .old = graph->nodes,
-                .num_old = graph->num_nodes,
-                .num_values = num};
+    cutter c = {.graph = graph, .stages = stages, .all_routes = all_routes, .num_values = num};
+    c.old = tri_graph_take_nodes(graph, &c.num_old);
     c.now = malloc((num + 1) * sizeof *c.now);
     c.local = malloc((num + 1) * sizeof *c.local);
     c.first_read = malloc((num + 1) * sizeof *c.first_read);

@@ -147,26 +147,22 @@ static void put_back(cloner *c, const bool *later)
 
 tr_status tri_recompute_clone(tri_graph *graph, const bool *redo, const bool *later, tr_error *err)
 {
-    cloner c = {.graph = graph,
-                .redo = redo,
-                .old = graph->nodes,
-                .num_old = graph->num_nodes,
-                .num_values = graph->num_values};
+    cloner c = {.graph = graph, .redo = redo, .num_values = graph->num_values};
     size_t num = graph->num_values + 1;
     tri_id *ids = malloc(4 * num * sizeof *ids);
-    c.done = calloc(graph->num_nodes + 1, sizeof *c.done);
+    tri_node *old = tri_graph_take_nodes(graph, &c.num_old);
+    c.old = old;
+    c.done = calloc(c.num_old + 1, sizeof *c.done);
     if (ids && c.done) {
         c.clone[0] = ids;
         c.clone[1] = ids + num;
         c.twin = ids + 2 * num;
         c.producer = ids + 3 * num;
-        graph->nodes = NULL;
-        graph->num_nodes = graph->nodes_capacity = 0;
         put_back(&c, later);
-        free((tri_node *)c.old);
     } else {
         graph->arena.failed = true;
     }
+    free(old);
     free(ids);
     free(c.done);
     if (graph->arena.failed)
