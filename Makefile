@@ -2,7 +2,7 @@
 #
 # Packages that are missing are installed by the set-up step (tools/setup.sh) where that is allowed.
 
-VERSION  = 0.1.0
+VERSION := $(shell sed -n 's/^.define TRIREME_VERSION "\(.*\)"/\1/p' include/trireme/version.h)
 PREFIX  ?= /usr/local
 BUILD   ?= build
 CC      ?= gcc

@@ -18,6 +18,8 @@ grep -q 'formula us' "$work/rows" || fail "no predictions in the table"
 head -n 1 "$work/out.svg" | grep -q '^<svg ' && tail -n 1 "$work/out.svg" | grep -q '^</svg>' || fail "not a picture"
 if command -v xmllint >/dev/null; then
     xmllint --noout "$work/out.svg" 2>"$work/out" || fail "the picture is not XML: $(head -n 1 "$work/out")"
+else
+    echo "skipped: whether the picture is XML (there is no xmllint)"
 fi
 # Measured and predicted: three algorithms in each of two panels (pairwise has no all_reduce, and
 # all_to_all is done by all four).

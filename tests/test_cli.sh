@@ -200,7 +200,7 @@ test_full_disk() {
     local dir=$tmp/disk
     mkdir "$dir"
     if [ "$(id -u)" -ne 0 ] || ! mount -t tmpfs -o size=64k tmpfs "$dir" 2>/dev/null; then
-        echo "left out: a full disk, since no small file system can be mounted here"
+        echo "skipped: a full disk (no small file system can be mounted here)"
         return
     fi
     mounted=$dir
@@ -240,7 +240,7 @@ test_run() {
     [ "$(losses "$dir")" != "$(losses "$tmp/other")" ] || fail "the seed changes nothing"
     [ -e "$tmp/other/weights.safetensors" ] && fail "run.save=false saved"
     if ! command -v python3 >/dev/null; then
-        echo "left out: whether trace.json is valid JSON, since there is no python3"
+        echo "skipped: whether trace.json is valid JSON (there is no python3)"
     elif ! python3 -c '
 import json, sys
 events = json.load(open(sys.argv[1]))["traceEvents"]
@@ -281,7 +281,7 @@ test_memory_is_as_planned() {
         --set data.seq_len=64 --set train.batch=2 --set train.steps=2 --set train.eval_batches=1 \
         --set run.save=false --set run.dir="$tmp/large"
     if sanitized; then
-        echo "left out: memory against plan, since a sanitizer takes its own"
+        echo "skipped: memory against plan (a sanitizer takes its own)"
         return
     fi
     read -r -a words <<<"$(grep '^memory: ' "$tmp/out")"

@@ -483,8 +483,10 @@ static void run_rows(tri_op op, unsigned char *const *data, int64_t first, int64
 static void test_attention_in_pieces(void **state)
 {
     (void)state;
-    if (!shared_state()->dnn)
+    if (!shared_state()->dnn) {
+        print_message("skipped: there is no cuDNN\n");
         skip();
+    }
     enum { NUM = 12, HALF = PIECE_B / 2 };
     const size_t SCRATCH = (size_t)2 << 30;
     tr_error err = {0};

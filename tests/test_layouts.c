@@ -78,8 +78,10 @@ static bool is_drawn(const cell *cells, size_t num, size_t i)
 static void test_every_cell(void **state)
 {
     (void)state;
-    if (!getenv("TRIREME_TEST_FULL"))
+    if (!getenv("TRIREME_TEST_FULL")) {
+        print_message("skipped: only in make test-full\n");
         skip();
+    }
     cell *cells = malloc(MAX_CELLS * sizeof *cells), *chosen = malloc(MAX_CELLS * sizeof *chosen);
     alone_runs *alone = calloc(1, sizeof *alone);
     assert_true(cells && chosen && alone);

@@ -66,6 +66,8 @@ if [ "$(id -u)" -ne 0 ]; then
     echo text >"$tmp/locked.txt"
     chmod 0 "$tmp/locked.txt"
     says 2 'Permission denied' 'namei -l locked.txt' -- eval run --data locked.txt
+else
+    echo "skipped: a file that may not be read (root may)"
 fi
 
 # ---- files that are damaged ----
@@ -141,6 +143,8 @@ elif mount -t tmpfs -o ro none "$tmp/sealed" 2>/dev/null; then
     unusable 'Read-only file system' 'set run.dir to' -- train "$tiny" --set run.dir=sealed/a/b
     umount "$mounted"
     mounted=
+else
+    echo "skipped: a read-only folder (nothing can be mounted here)"
 fi
 
 # ---- places that cannot be written, found before the work ----

@@ -46,7 +46,7 @@ unset SLURM_JOB_ID SLURM_STEP_ID SLURM_STEP_NODELIST SLURM_STEP_NUM_TASKS TRIREM
 [ $? -eq 2 ] && grep -q "mpirun -n 2 trireme train" "$work/out" || fail "mpi without mpirun was not refused"
 
 if [ ! -f "$build/trireme-mpi.so" ] || ! command -v mpirun >/dev/null; then
-    echo "MPI was not tried: there is none here (apt-get install openmpi-bin libopenmpi-dev)"
+    echo "skipped: MPI (there is none here: apt-get install openmpi-bin libopenmpi-dev)"
     [ $failures -eq 0 ]
     exit
 fi
@@ -58,7 +58,7 @@ run() { # ranks, command
     timeout 120 mpirun "${root[@]}" -n "$n" "$@"
 }
 if ! run 1 true >/dev/null 2>&1; then
-    echo "MPI was not tried: mpirun does not work here"
+    echo "skipped: MPI (mpirun does not work here)"
     [ $failures -eq 0 ]
     exit
 fi

@@ -78,8 +78,10 @@ static bool check_full(void *context, const cell *c, cell_distance *d)
 static void test_every_cell(void **state)
 {
     (void)state;
-    if (!getenv("TRIREME_TEST_FULL"))
+    if (!getenv("TRIREME_TEST_FULL")) {
+        print_message("skipped: only in make test-full\n");
         skip();
+    }
     cell *cells = malloc(MAX_CELLS * sizeof *cells);
     alone_runs *alone = calloc(1, sizeof *alone);
     assert_true(cells && alone);

@@ -45,7 +45,7 @@ done
 
 # --- two hosts
 if ! ip netns add ${tag}a 2>/dev/null; then
-    echo "several hosts were not tried: network namespaces are not permitted here"
+    echo "skipped: several hosts (network namespaces are not permitted here)"
     [ $failures -eq 0 ]
     exit
 fi

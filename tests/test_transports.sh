@@ -34,7 +34,7 @@ if [ -f "$build/trireme-mpi.so" ] && command -v mpirun >/dev/null; then
     [ "$(id -u)" -eq 0 ] && mpirun --version 2>/dev/null | grep -q "Open MPI" && mpi+=(--allow-run-as-root --oversubscribe)
     "${mpi[@]}" -n 1 true >/dev/null 2>&1 || mpi=()
 fi
-[ ${#mpi[@]} -gt 0 ] || echo "MPI was not tried: there is none that works here"
+[ ${#mpi[@]} -gt 0 ] || echo "skipped: MPI (there is none that works here)"
 
 # Four ranks each, except where it says otherwise.
 layouts=(
@@ -138,6 +138,6 @@ END
     [ $code -ne 0 ] && [ $code -ne 124 ] || fail "after a kill on the second host: $code"
     grep -q "rank 3 .*ended without a word" "$work/out" || fail "nobody names rank 3: $(tail -n 4 "$work/out")"
 else
-    echo "mpirun on two hosts was not tried: it needs MPI and network namespaces"
+    echo "skipped: mpirun on two hosts (it needs MPI and network namespaces)"
 fi
 [ $failures -eq 0 ]

@@ -1,21 +1,48 @@
 #!/usr/bin/env bash
 # Runs every test under BUILD/tests and tests/*.sh, each as a process of its own with a time limit,
-# and ends with a line that counts them. A test that exits 77 was skipped and says why.
+# and ends with a line that counts them. A test that exits 77 was skipped, and its last line says
+# why. A test that passes but leaves a part out says so in a line "skipped: WHAT (WHY)", or by
+# cmocka's skip(); each such part counts as skipped, beside the test. All of them are named at the
+# end.
+#
+#   TEST=WORD        those whose name contains WORD
+#   TESTS="A B ..."  those of exactly these names; one that is missing fails
 set -u
 build=$1
 # Every cell of the matrix of layouts takes an hour or two on two cores.
 limit=${TRIREME_TEST_SECONDS:-${TRIREME_TEST_FULL:+14400}}
 limit=${limit:-240}
 only=${TEST:-}
+listed=${TESTS:-}
 passed=0 failed=0 skipped=0
 names=()
+notes=()
 log_dir=$build/test-logs
 mkdir -p "$log_dir"
 
+# The parts that a log says were skipped, a line each. cmocka names a test twice, and its reason, if
+# any, is a line "skipped: ..." before.
+skipped_parts() { # log
+    awk '/^skipped: / { why = substr($0, 10); pending = 1; next }
+         /^\[  SKIPPED \] / && !/test\(s\)/ {
+             if (!seen[$4]++) print $4 (pending ? ": " why : "")
+             pending = 0
+             next
+         }
+         /^\[ / { if (pending) print why; pending = 0 }
+         pending && !/^\[/ { print why; pending = 0 }
+         END { if (pending) print why }' "$1"
+}
+
 run() {
-    local name=$1 start end code
+    local name=$1 start end code part
     shift
     case "$name" in *"$only"*) ;; *) return ;; esac
+    if [ -n "$listed" ]; then
+        case " $listed " in *" $name "*) ;; *) return ;; esac
+        listed=" $listed "
+        listed=${listed/ $name / }
+    fi
     start=$(date +%s.%N)
     timeout --kill-after=5 "$limit" "$@" >"$log_dir/$name.log" 2>&1
     code=$?
@@ -25,9 +52,16 @@ run() {
     if [ $code -eq 0 ]; then
         passed=$((passed + 1))
         printf 'ok      %-28s %s\n' "$name" "$took"
+        while IFS= read -r part; do
+            skipped=$((skipped + 1))
+            notes+=("$name, a part: $part")
+        done < <(skipped_parts "$log_dir/$name.log")
     elif [ $code -eq 77 ]; then
         skipped=$((skipped + 1))
-        printf 'skipped %-28s %s\n' "$name" "$(tail -n 1 "$log_dir/$name.log")"
+        part=$(tail -n 1 "$log_dir/$name.log")
+        part=${part#skipped: }
+        notes+=("$name: $part")
+        printf 'skipped %-28s %s\n' "$name" "$part"
     else
         failed=$((failed + 1))
         names+=("$name")
@@ -44,7 +78,16 @@ done
 for test in tests/test_*.sh; do
     [ -f "$test" ] && run "$(basename "$test" .sh)" bash "$test" "$build"
 done
+for test in $listed; do
+    failed=$((failed + 1))
+    names+=("$test")
+    echo "FAILED  $test: there is no such test"
+done
 
+if [ ${#notes[@]} -gt 0 ]; then
+    echo "skipped:"
+    printf '  %s\n' "${notes[@]}"
+fi
 [ $failed -gt 0 ] && echo "failed: ${names[*]}; logs are in $log_dir"
 echo "$passed passed, $failed failed, $skipped skipped"
 [ $failed -eq 0 ] && [ $passed -gt 0 ]

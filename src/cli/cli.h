@@ -11,8 +11,7 @@
 
 #include "base/error.h"
 #include "trireme/settings.h"
-
-#define TRI_VERSION "0.1.0"
+#include "trireme/version.h"
 
 enum {
     TRI_EXIT_OK = 0,

@@ -9,7 +9,7 @@ void tri_help_write(FILE *file)
 {
     bool colour = tri_terminal_colour(file);
     const char *bold = colour ? "\033[1m" : "", *plain = colour ? "\033[0m" : "";
-    fprintf(file, "%strireme %s%s: trains language models\n\n", bold, TRI_VERSION, plain);
+    fprintf(file, "%strireme %s%s: trains language models\n\n", bold, TRIREME_VERSION, plain);
     fprintf(file, "%sUsage%s: trireme VERB [FILE.yaml] [--set section.key=value ...]\n\n", bold,
             plain);
     for (const tri_verb *verb = tri_verbs; verb->name; verb++)

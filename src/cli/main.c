@@ -248,7 +248,7 @@ static int dispatch(int argc, char **argv)
     if (strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0 || strcmp(word, "help") == 0)
         return help(argv[2]);
     if (strcmp(word, "--version") == 0 || strcmp(word, "-V") == 0 || strcmp(word, "version") == 0) {
-        printf("trireme %s\n", TRI_VERSION);
+        printf("trireme %s\n", TRIREME_VERSION);
         return TRI_EXIT_OK;
     }
     const tri_verb *verb = tri_verb_find(word);

@@ -273,7 +273,7 @@ static void check_build(doctor *d)
 int tri_verb_doctor(const tri_cli *cli)
 {
     doctor d = {.cli = cli, .colour = tri_terminal_colour(stdout)};
-    printf("trireme %s\n\n", TRI_VERSION);
+    printf("trireme %s\n\n", TRIREME_VERSION);
     check_processor(&d);
     check_memory(&d);
     check_huge_pages(&d);
