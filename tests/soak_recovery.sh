@@ -60,7 +60,7 @@ same_end() {
 }
 every_step_once() {
     [ "$(sed -n 's/.*"step":\([0-9]*\).*/\1/p' "$work/run/metrics.jsonl" | tr '\n' ' ')" = \
-        "$(seq -s ' ' 0 $((steps - 1))) " ] || fail "$1: metrics.jsonl has steps twice or not at all"
+        "$(seq -s ' ' "$steps") " ] || fail "$1: metrics.jsonl has steps twice or not at all"
 }
 losses() { sed -n 's/.*"loss":\([^,]*\).*/\1/p' "$1/metrics.jsonl"; }
 

@@ -6,7 +6,9 @@
 
 #include <cmocka.h>
 
+#include "base/clock.h"
 #include "temp_dir.h"
+#include "train/checkpoint.h"
 #include "train/metrics.h"
 
 #include <jansson.h>
@@ -169,6 +171,53 @@ static void mends_the_last_line(void **state)
     }
 }
 
+/* A run directory of version 0.1.0, whose lines count from 0 and have no time, is continued: no
+ * step is lost, and none stands in it twice. */
+static void lines_of_version_1_count_from_0(void **state)
+{
+    temp_dir *dir = *state;
+    const char *path = temp_file(dir, "old.jsonl");
+    const char old[] = "{\"step\":0}\n{\"step\":1}\n{\"step\":2}\n{\"step\":3}\n";
+    tr_error err;
+    assert_int_equal(put_file(path, old, sizeof old - 1), 0);
+    for (int64_t done = 3; done <= 5; done += 2) { /* its checkpoint; later, one of ours */
+        assert_int_equal(tri_jsonl_trim(path, done, &err), TR_OK);
+        tri_metrics *metrics;
+        assert_int_equal(tri_metrics_open(path, &metrics, &err), TR_OK);
+        for (int64_t step = done + 1; step <= 6; step++) {
+            tri_metrics_row row = row_of(step);
+            assert_int_equal(tri_metrics_write(metrics, &row, &err), TR_OK);
+        }
+        tri_metrics_close(metrics);
+        json_t *lines = read_lines(path);
+        assert_int_equal(json_array_size(lines), 6);
+        for (size_t i = 0; i < 6; i++) {
+            bool timed = value_of(lines, i, "time") != NULL;
+            assert_int_equal(timed, i >= 3);
+            assert_int_equal(json_integer_value(value_of(lines, i, "step")), timed ? i + 1 : i);
+        }
+        json_decref(lines);
+    }
+}
+
+static void a_line_tells_when(void **state)
+{
+    temp_dir *dir = *state;
+    const char *path = temp_file(dir, "when.jsonl");
+    tr_error err;
+    tri_metrics *metrics;
+    assert_int_equal(tri_metrics_open(path, &metrics, &err), TR_OK);
+    tri_metrics_row row = row_of(1);
+    double before = tri_unix_s();
+    assert_int_equal(tri_metrics_write(metrics, &row, &err), TR_OK);
+    double after = tri_unix_s();
+    tri_metrics_close(metrics);
+    json_t *lines = read_lines(path);
+    double when = json_real_value(value_of(lines, 0, "time"));
+    assert_true(when > before - 0.001 && when < after + 0.001);
+    json_decref(lines);
+}
+
 static void a_full_disk_is_reported_once(void **state)
 {
     temp_dir *dir = *state;
@@ -224,6 +273,8 @@ int main(void)
         cmocka_unit_test(losses_round_trip),
         cmocka_unit_test(what_is_not_finite_is_null),
         cmocka_unit_test(mends_the_last_line),
+        cmocka_unit_test(lines_of_version_1_count_from_0),
+        cmocka_unit_test(a_line_tells_when),
         cmocka_unit_test(a_full_disk_is_reported_once),
         cmocka_unit_test(a_missing_directory_is_an_error),
     };

@@ -53,7 +53,7 @@ ends() { # CODE WHAT
 rank() { cut -d' ' -f$(($1 + 1)) "/proc/$launcher/task/$launcher/children"; }
 field() { sed -n "s/.*\"$2\":\([^,}]*\).*/\1/p" "$work/$1/metrics.jsonl"; }
 every_step_once() {
-    [ "$(field "$1" step | tr '\n' ' ')" = "$(seq -s ' ' 0 $((steps - 1))) " ] ||
+    [ "$(field "$1" step | tr '\n' ' ')" = "$(seq -s ' ' "$steps") " ] ||
         fail "$1: steps are missing in metrics.jsonl, or there twice"
 }
 # Losses bit for bit, and the bytes of the last checkpoint.
@@ -124,7 +124,7 @@ for _ in $( # every new world at once
         sleep 0.001
     done
     first=$now
-    kill -KILL "$now" 2>/dev/null
+    kill -SEGV "$now" 2>/dev/null
 done
 ends 1 "ranks that die at once"
 grep -q "^trireme: not started again: it failed twice in a row without having done a step" \
@@ -161,7 +161,7 @@ steps=50
 stops() { # DIR: ended well before its last step, with a checkpoint of the last
     local last
     ends 0 "$1"
-    last=$(($(field "$1" step | tail -n 1) + 1))
+    last=$(field "$1" step | tail -n 1)
     [ "$last" -lt $steps ] || fail "$1 was not stopped"
     grep -q "^stopped after step $last of $steps" "$work/out" || fail "$1: its end is not told"
     [ -d "$work/$1/ckpt/step-$last" ] || fail "$1: no checkpoint of step $last"

@@ -14,7 +14,7 @@ extern "C" {
 typedef struct tr_session tr_session;
 
 typedef struct tr_step {
-    int64_t step;     /* number of this step, from 0 */
+    int64_t step;     /* number of this step, from 1: as many are done when it is */
     double loss;      /* mean over the targets of the batch */
     double grad_norm; /* before clipping */
     double lr;

@@ -220,7 +220,7 @@ tr_status tr_session_step(tr_session *session, tr_step *step, tr_error *err)
     if (status == TR_ERROR_NUMERIC && alone && tri_nonfinite_find(s, &found, NULL) == TR_OK)
         tri_nonfinite_add(s, &found, -1, err);
     if (step)
-        *step = (tr_step){.step = number,
+        *step = (tr_step){.step = number + 1,
                           .loss = (double)result.loss,
                           .grad_norm = (double)result.grad_norm,
                           .lr = result.lr,

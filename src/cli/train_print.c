@@ -98,7 +98,7 @@ void tri_train_show_step(tri_train_run *r, const tr_step *step)
     double rate = flops * r->ranks.size / step->seconds;
     if (r->peak_flops > 0 && rate > r->peak_flops)
         r->peak_flops = rate; /* it was measured while the machine was busy */
-    tri_progress_step line = {.step = step->step + 1,
+    tri_progress_step line = {.step = step->step,
                               .loss = step->loss,
                               .grad_norm = step->grad_norm,
                               .lr = step->lr,
@@ -109,16 +109,15 @@ void tri_train_show_step(tri_train_run *r, const tr_step *step)
 
 void tri_train_show_skipped(tri_train_run *r, const tr_step *step)
 {
-    int64_t done = step->step + 1;
     if (tri_train_has_scaler(r))
         tri_progress_note(&r->progress,
                           "step %" PRId64 "  skipped: the gradient overflowed; loss scale %g -> %g",
-                          done, step->scale, step->scale / 2);
+                          step->step, step->scale, step->scale / 2);
     else
         tri_progress_note(&r->progress,
                           "step %" PRId64 "  skipped: the %s is not finite; the weights stay as "
                           "they were",
-                          done, isfinite(step->loss) ? "gradient" : "loss");
+                          step->step, isfinite(step->loss) ? "gradient" : "loss");
 }
 
 static void print_memory(const tri_train_run *r, uint64_t anonymous)

@@ -89,7 +89,7 @@ static tr_status evaluate(run *r, const tr_step *done, tr_error *err)
     char text[96];
     TRI_TRY(tr_session_eval(r->session, &r->eval, err));
     if (r->ranks.rank == 0 && done->epoch == 0) /* else it stands in the epoch's line */
-        tri_progress_note(&r->progress, "step %" PRId64 "  %s", done->step + 1,
+        tri_progress_note(&r->progress, "step %" PRId64 "  %s", done->step,
                           tri_train_held_out(r, text, sizeof text));
     return TR_OK;
 }
@@ -176,7 +176,7 @@ static tr_status one_step(run *r, tr_error *err)
 {
     tr_step step;
     tr_status status = tr_session_step(r->session, &step, err);
-    if (step.step == r->first_step)
+    if (step.step == r->first_step + 1)
         r->first_loss = step.loss;
     r->last_loss = step.loss;
     r->seconds += step.seconds;
@@ -190,12 +190,12 @@ static tr_status one_step(run *r, tr_error *err)
     tri_meeting met;
     TRI_TRY(tri_ranks_meet(&r->ranks, step.seconds, wishes_of(r), &met, err));
     r->ended = met.wishes;
-    int64_t done = step.step + 1;
     if (r->ranks.rank == 0 && step.skipped)
         tri_train_show_skipped(r, &step);
     else if (r->ranks.rank == 0)
         tri_train_show_step(r, &step);
-    bool due = done == r->num_steps || (r->eval_every ? done % r->eval_every == 0 : step.epoch > 0);
+    bool last = step.step == r->num_steps;
+    bool due = last || (r->eval_every ? step.step % r->eval_every == 0 : step.epoch > 0);
     bool evaluates = due && tri_session_can_eval(&r->session->session);
     if (evaluates)
         TRI_TRY(evaluate(r, &step, err));
@@ -203,7 +203,7 @@ static tr_status one_step(run *r, tr_error *err)
     if (step.epoch > 0)
         tri_train_show_epoch(r, &step, epoch_loss, evaluates);
     write_metrics(r, &step, met.slowest_rank, met.slowest_s, evaluates, epoch_loss);
-    TRI_TRY(save_if_due(r, done == r->num_steps ? AFTER_THE_LAST : AFTER_A_STEP, err));
+    TRI_TRY(save_if_due(r, last ? AFTER_THE_LAST : AFTER_A_STEP, err));
     return TR_OK;
 }
 

@@ -19,8 +19,8 @@ typedef struct tri_stop {
  * that it can be read after the rank was killed. Written by the rank alone; a reader may see a
  * mixture of two moments, which is good enough for a report. */
 typedef struct tri_rank_status {
-    _Atomic uint64_t counter; /* instructions and communication calls begun */
-    _Atomic int64_t step;
+    _Atomic uint64_t counter;    /* instructions and communication calls begun */
+    _Atomic int64_t step;        /* that it is in, from 1; -1: none yet */
     _Atomic int64_t instruction; /* number in the program, -1 outside it */
     char doing[120];             /* "B, matmul -> grad.wte.weight", "all_reduce of gradients" */
     _Atomic uint64_t bytes;      /* being moved, 0 when computing */

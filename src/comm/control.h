@@ -26,7 +26,7 @@ enum { TRI_CONTROL_MAX_TOKEN = 128, TRI_CONTROL_MAX_RANKS = 65536 };
 /* A tri_rank_status at one moment, as plain numbers. */
 typedef struct tri_rank_where {
     uint64_t counter;
-    int64_t step;        /* -1: none yet */
+    int64_t step;        /* from 1; -1: none yet */
     int64_t instruction; /* -1: outside the program */
     char doing[120];
     uint64_t bytes;

@@ -8,8 +8,8 @@
 /* What one attempt failed of. */
 typedef struct tri_attempt {
     int rank, signal, code; /* as in tri_launch_result */
-    int64_t step;           /* that it was in, -1: none yet */
-    int64_t from_step;      /* that it began with */
+    int64_t step;           /* that it was in, from 1; -1: none yet */
+    int64_t from_step;      /* steps that were done when it began */
 } tri_attempt;
 
 /* Why another attempt would end like the last two; NULL: it may not. before is NULL for the first.

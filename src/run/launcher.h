@@ -36,7 +36,7 @@ typedef struct tri_launch_result {
     int signal;       /* that ended it, or that ended this run from outside; 0: none */
     bool interrupted; /* SIGINT, SIGTERM or SIGHUP came from outside, and ended it */
     int asked;        /* a signal that the ranks were asked to end by (config.asks); 0: none */
-    int64_t step;     /* furthest that a rank had begun when it failed; -1: none */
+    int64_t step;     /* furthest that a rank had begun when it failed, from 1; -1: none */
     bool trained;     /* every rank had begun a step by then */
     int num_lost;     /* ranks that ended by themselves, without having done their work ... */
     int *lost;        /* ... and which; owned by the caller */

@@ -77,8 +77,8 @@ tr_status tri_checkpoint_none(const char *dir, bool damaged, tr_error *err);
 double tri_resumed_number(const tri_resumed *resumed, const char *name, double otherwise);
 void tri_resumed_fini(tri_resumed *resumed);
 
-/* Drops the lines of a JSONL file whose "step" is `step` or more, so that what is done again stands
- * in it once. A file that is not there is fine. */
-tr_status tri_jsonl_trim(const char *path, int64_t step, tr_error *err);
+/* Drops the lines of a JSONL file that are of steps after the first `steps`, so that what is done
+ * again stands in it once. A file that is not there is fine. */
+tr_status tri_jsonl_trim(const char *path, int64_t steps, tr_error *err);
 
 #endif

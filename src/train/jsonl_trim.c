@@ -6,17 +6,19 @@
 #include "base/text.h"
 #include "train/checkpoint.h"
 
-/* Whether a line is of an earlier step. What is no object with a step is nobody's and stays. */
-static bool stays(const char *line, size_t length, int64_t step)
+/* Whether a line is of a step that is done. Lines of version 0.1.0 have no time, and count steps
+ * from 0. What is no object with a step is nobody's and stays. */
+static bool stays(const char *line, size_t length, int64_t steps)
 {
     json_t *object = json_loadb(line, length, 0, NULL);
     const json_t *number = json_object_get(object, "step");
-    bool stays = object && (!json_is_integer(number) || json_integer_value(number) < step);
+    int64_t done = json_integer_value(number) + (json_object_get(object, "time") ? 0 : 1);
+    bool stays = object && (!json_is_integer(number) || done <= steps);
     json_decref(object);
     return stays;
 }
 
-tr_status tri_jsonl_trim(const char *path, int64_t step, tr_error *err)
+tr_status tri_jsonl_trim(const char *path, int64_t steps, tr_error *err)
 {
     if (!tri_path_exists(path))
         return TR_OK;
@@ -28,7 +30,7 @@ tr_status tri_jsonl_trim(const char *path, int64_t step, tr_error *err)
     while (kept && next < end) { /* a last line without its end was being written by who died */
         const char *newline = memchr(next, '\n', (size_t)(end - next));
         size_t length = newline ? (size_t)(newline - next) + 1 : (size_t)(end - next);
-        if (newline && stays(next, length, step)) {
+        if (newline && stays(next, length, steps)) {
             memcpy(kept + num, next, length);
             num += length;
         }

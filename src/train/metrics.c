@@ -4,12 +4,16 @@
 #include <fcntl.h>
 #include <jansson.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { VERSION = 1, MAX_LINE_BYTES = 1024 };
+#include "base/clock.h"
+
+/* Version 1 counted steps from 0 and had no time. */
+enum { VERSION = 2, MAX_LINE_BYTES = 1024 };
 
 struct tri_metrics {
     int fd;
@@ -102,7 +106,6 @@ static json_t *row_object(const tri_metrics_row *row)
         failed |= json_object_set_new(object, "skipped", json_integer(row->skipped));
     if (row->has_stall)
         failed |= json_object_set_new(object, "ckpt_stall_ms", number(row->ckpt_stall_ms));
-    failed |= json_object_set_new(object, "version", json_integer(VERSION));
     if (failed) {
         json_decref(object);
         return NULL;
@@ -127,6 +130,16 @@ static int append_line(int fd, const char *line, size_t num_bytes)
     return reason;
 }
 
+/* The time has more digits than the other numbers, so the library does not write it. Returns the
+ * bytes of the whole line, 0 when it is too long. */
+static size_t end_line(char line[MAX_LINE_BYTES], size_t num_bytes)
+{
+    size_t room = MAX_LINE_BYTES - (num_bytes - 1); /* from the closing brace on */
+    int added = snprintf(line + num_bytes - 1, room, ",\"time\":%.3f,\"version\":%d}\n",
+                         tri_unix_s(), VERSION);
+    return added > 0 && (size_t)added < room ? num_bytes - 1 + (size_t)added : 0;
+}
+
 tr_status tri_metrics_write(tri_metrics *metrics, const tri_metrics_row *row, tr_error *err)
 {
     char line[MAX_LINE_BYTES];
@@ -134,12 +147,11 @@ tr_status tri_metrics_write(tri_metrics *metrics, const tri_metrics_row *row, tr
     json_t *object = row_object(row);
     if (object) {
         size_t num_bytes =
-            json_dumpb(object, line, sizeof line - 1, JSON_COMPACT | JSON_REAL_PRECISION(9));
+            json_dumpb(object, line, sizeof line, JSON_COMPACT | JSON_REAL_PRECISION(9));
         json_decref(object);
-        if (num_bytes > 0 && num_bytes < sizeof line) {
-            line[num_bytes] = '\n';
-            reason = append_line(metrics->fd, line, num_bytes + 1);
-        }
+        num_bytes = num_bytes > 0 && num_bytes <= sizeof line ? end_line(line, num_bytes) : 0;
+        if (num_bytes > 0)
+            reason = append_line(metrics->fd, line, num_bytes);
     }
     if (reason == 0 || metrics->has_failed)
         return TR_OK;

@@ -2,7 +2,8 @@
  *
  * Lines are appended, each in a single write, so that a reader at any moment (or after a crash)
  * sees whole lines; a half-written last line left by an earlier crash is cut off when the file is
- * opened. Numbers that are not finite are written as null, since JSON has no name for them. */
+ * opened. Every line ends with the time at which it was written. Numbers that are not finite are
+ * written as null, since JSON has no name for them. */
 #ifndef TRI_TRAIN_METRICS_H
 #define TRI_TRAIN_METRICS_H
 
@@ -14,8 +15,8 @@
 typedef struct tri_metrics tri_metrics;
 
 typedef struct tri_metrics_row {
-    int64_t step;
-    double loss; /* of a float: nine digits are written, which give it back exactly */
+    int64_t step; /* from 1 */
+    double loss;  /* of a float: nine digits are written, which give it back exactly */
     double grad_norm;
     double lr;
     int64_t tokens; /* seen since the run began */

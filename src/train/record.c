@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/arena.h"
+#include "base/clock.h"
 #include "base/fs.h"
 #include "base/text.h"
 #include "train/checkpoint.h"
@@ -135,7 +136,7 @@ tr_status tri_record_step(tri_record *record, int64_t step, tr_error *err)
     add_list(&line, record, false);
     if (record->session->data)
         add_list(&line, record, true);
-    tri_text_add(&line, "}\n");
+    tri_text_add(&line, ",\"time\":%.3f}\n", tri_unix_s());
     int reason =
         record->failed || line.failed ? ENOMEM : write_all(record->fd, line.chars, line.length);
     tri_text_fini(&line);

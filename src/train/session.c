@@ -342,7 +342,7 @@ static const char *advice(const tri_session *session)
 static tr_status skip_step(tri_session *session, tri_step_result *result, tr_error *err)
 {
     const char *what = isfinite(result->loss) ? "gradient" : "loss";
-    long long step = (long long)session->step;
+    long long step = (long long)session->step + 1;
     bool backs_off = has_scaler(session) && isfinite(result->loss);
     session->skipped++;
     session->skipped_row += !backs_off;
@@ -372,7 +372,7 @@ tr_status tri_session_step(tri_session *session, tri_step_result *result, tr_err
     *result = (tri_step_result){0};
     double start = tri_now_s(), lr = tri_lr_at(&session->config.lr, session->step);
     if (session->status)
-        atomic_store_explicit(&session->status->step, session->step, memory_order_relaxed);
+        atomic_store_explicit(&session->status->step, session->step + 1, memory_order_relaxed);
     tri_fill_train_batch(session);
     if (session->data)
         TRI_TRY(tri_data_problem(session->data, err));
