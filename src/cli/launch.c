@@ -202,7 +202,7 @@ static bool too_many_here(int num_ranks)
         return false;
     tri_cli_error("this layout has %d ranks, too many processes for the %d core%s of this machine; "
                   "make layout.dp, tp or pp smaller, or start the ranks on several machines with "
-                  "mpirun or srun (plan, check, explain and sim take layouts of any size)",
+                  "mpirun or srun (plan, explain and sim take layouts of any size)",
                   num_ranks, cores, cores == 1 ? "" : "s");
     return true;
 }

@@ -81,7 +81,15 @@ static tr_status match_ranks(const tri_cli *cli, int num_ranks, tr_session **ses
 
 static int check_ranks(const tri_cli *cli, int num_ranks)
 {
+    enum { MOST = 4096 }; /* each rank's program is compiled and kept: a megabyte, milliseconds */
     tr_error err = {0};
+    if (num_ranks > MOST) {
+        tri_cli_error("this layout has %d ranks, and check holds the programs of all to see their "
+                      "messages meet, for %d ranks at most; check it with a smaller layout.dp "
+                      "(`trireme plan` and `trireme explain` take one rank of any layout)",
+                      num_ranks, MOST);
+        return TRI_EXIT_USAGE;
+    }
     tr_session **sessions = calloc((size_t)num_ranks, sizeof *sessions);
     const tri_program **programs = calloc((size_t)num_ranks, sizeof(const tri_program *));
     tr_status status = sessions && programs

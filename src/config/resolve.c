@@ -539,6 +539,7 @@ tr_status tri_session_config_from(const tr_settings *s, tri_session_config *conf
     compile->mesh.size[TRI_AXIS_DP] = (int)tr_settings_int(s, "layout.dp");
     compile->mesh.size[TRI_AXIS_TP] = (int)tr_settings_int(s, "layout.tp");
     compile->mesh.size[TRI_AXIS_PP] = (int)tr_settings_int(s, "layout.pp");
+    TRI_TRY(tri_mesh_check(&compile->mesh, err));
     compile->schedule = tr_settings_string(s, "layout.schedule");
     compile->chunks = tr_settings_int(s, "layout.chunks");
     compile->stages = tr_settings_string(s, "layout.stages");

@@ -5,6 +5,8 @@
 
 #include <stddef.h>
 
+#include "mesh/mesh.h"
+
 #define BILLION 1e9
 #define TWO_53  9007199254740992.0 /* the largest seed: every integer up to it is exact in JSON */
 
@@ -170,7 +172,7 @@ const tri_setting tri_settings_table[] = {
          "Write down which samples each rank trains on, in samples/rank-N.jsonl of run.dir",
          "log_samples record_samples debug_data sample_ids"),
 
-    INT("train.batch", "8", 1, 1000000, "Sequences in a step, over all ranks and micro-batches",
+    INT("train.batch", "8", 1, 1 << 24, "Sequences in a step, over all ranks and micro-batches",
         "batch_size global_batch_size global_batch bs"),
     INT("train.steps", "100", 0, BILLION,
         "Optimizer steps; with train.epochs, whichever ends first (0, or none given: the epochs)",
@@ -225,12 +227,13 @@ const tri_setting tri_settings_table[] = {
            "[\"wte.* lr_scale=0.5 weight_decay=0\"]",
            "param_groups parameter_groups"),
 
-    INT("layout.dp", "1", 1, 100000, "Data-parallel ranks: each computes its part of every batch",
+    INT("layout.dp", "1", 1, TRI_MAX_DP,
+        "Data-parallel ranks: each computes its part of every batch",
         "data_parallel ddp dp_size world_size num_gpus nproc_per_node replicas"),
-    INT("layout.tp", "1", 1, 1024,
+    INT("layout.tp", "1", 1, TRI_MAX_TP,
         "Tensor-parallel ranks: heads, feed-forward width and vocabulary are divided over them",
         "tensor_parallel tensor_model_parallel_size tp_size model_parallel mp"),
-    INT("layout.pp", "1", 1, 1024,
+    INT("layout.pp", "1", 1, TRI_MAX_PP,
         "Pipeline ranks: the layers are divided over them, and micro-batches pass through",
         "pipeline_parallel pipeline_model_parallel_size pp_size pipeline stages num_stages"),
     STRING("layout.schedule", "1f1b",
@@ -245,7 +248,7 @@ const tri_setting tri_settings_table[] = {
     INT("layout.zero", "0", 0, 3,
         "ZeRO: divide over dp the optimizer state (1), also gradients (2), also parameters (3)",
         "zero_stage stage fsdp zero_optimization sharding_strategy distributed_optimizer"),
-    INT("layout.shard_group", "0", 0, 100000,
+    INT("layout.shard_group", "0", 0, TRI_MAX_DP,
         "Hybrid sharding: ranks that zero divides over, with copies between such groups; 0 is dp",
         "hsdp hybrid_shard dp_shard data_parallel_shard_degree mics_shard_size"),
     FLOAT("layout.bucket_mb", "4", 0, 1e6,

@@ -131,12 +131,12 @@ typedef struct tri_rope_config {
  * than units, `nest` neighbours divide what would be one rank's block, again in balanced blocks. */
 typedef struct tri_cut {
     uint8_t dim;
-    uint16_t parts; /* ranks; 0: not divided */
-    uint16_t part;  /* of this rank */
-    int64_t size;   /* of the whole dim */
-    int64_t unit;   /* elements that stay together */
-    uint16_t nest;  /* ranks that divide a block between them; 0 or 1: none */
-    uint8_t axis;   /* the mesh axis (tri_axis) */
+    uint8_t axis; /* the mesh axis (tri_axis) */
+    int parts;    /* ranks; 0: not divided */
+    int part;     /* of this rank */
+    int nest;     /* ranks that divide a block between them; 0 or 1: none */
+    int64_t size; /* of the whole dim */
+    int64_t unit; /* elements that stay together */
 } tri_cut;
 
 /* Where block i of n balanced blocks of so many begins. */
@@ -167,10 +167,10 @@ static inline int64_t tri_cut_size(const tri_cut *cut, int part)
  * of whole units, or where tensors begin. */
 enum { TRI_FLAT_UNIT = 32 };
 typedef struct tri_flat {
-    uint16_t parts; /* ranks; 0: not divided */
-    uint16_t part;  /* of this rank */
+    int parts;      /* ranks; 0: not divided */
+    int part;       /* of this rank */
+    int owner;      /* of whole tensors */
     bool whole;     /* tensors are not divided: `owner` has this one */
-    uint16_t owner;
     int64_t offset; /* of the tensor in its bucket */
     int64_t count;  /* its elements */
     int64_t total;  /* elements of the bucket, a multiple of the unit */

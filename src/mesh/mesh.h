@@ -3,7 +3,18 @@
 #ifndef TRI_MESH_MESH_H
 #define TRI_MESH_MESH_H
 
+#include <stdint.h>
+
 #include "base/error.h"
+
+/* The most ranks that a layout may have, in all and along each axis: what tests plan. Settings
+ * above them are refused by name, so that every count and rank below fits an int. */
+enum {
+    TRI_MAX_RANKS = 1 << 20,
+    TRI_MAX_DP = 1 << 20,
+    TRI_MAX_TP = 1024,
+    TRI_MAX_PP = 1024,
+};
 
 /* `home` is not an axis of the grid: the ranks of a pipeline that hold the same layers, which an
  * instruction names itself. It has one rank wherever it is asked for its size.
@@ -33,6 +44,8 @@ typedef struct tri_mesh {
 
 const char *tri_axis_name(tri_axis axis);
 int tri_mesh_size(const tri_mesh *mesh, tri_axis axis);
+/* TR_ERROR_INPUT: an axis, or all together, above what is said above. */
+tr_status tri_mesh_check(const tri_mesh *mesh, tr_error *err);
 int tri_mesh_ranks(const tri_mesh *mesh);
 int tri_mesh_coordinate(const tri_mesh *mesh, int rank, tri_axis axis);
 /* The ranks that differ from this one only along the axis, by their coordinate on it; members has

@@ -35,7 +35,7 @@ int tri_calc_shards(const tri_calc *calc, const tri_calc_dim *dim)
 
 int64_t tri_calc_shard_size(const tri_calc *calc, const tri_calc_dim *dim, int shard)
 {
-    const tri_cut cut = {.parts = (uint16_t)tri_calc_shards(calc, dim),
+    const tri_cut cut = {.parts = (int)tri_calc_shards(calc, dim),
                          .size = calc->letters[dim->letter].size,
                          .unit = 1};
     return tri_cut_size(&cut, shard);

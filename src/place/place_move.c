@@ -116,7 +116,7 @@ static tr_status combine(tri_placer *p, tri_id in, tri_id *out, tr_error *err)
 {
     tri_graph *graph = p->graph;
     int parts = tri_mesh_size(&p->layout->mesh, TRI_AXIS_TP);
-    tri_attr attr = {.axis = TRI_AXIS_TP, .cut = {.parts = (uint16_t)parts, .unit = 1}};
+    tri_attr attr = {.axis = TRI_AXIS_TP, .cut = {.parts = parts, .unit = 1}};
     const char *name = tri_arena_printf(&graph->arena, "%s.parts", graph->values[in].name);
     tri_id node = tri_graph_emit(graph, TRI_OP_ALL_GATHER, name, &attr, &in, 1, 1);
     TRI_TRY(tri_placer_note_values(p, err));

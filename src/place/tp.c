@@ -16,11 +16,11 @@ tri_cut tri_tp_cut_dim(const tri_layout *layout, const tri_shape *shape, int dim
     int copies = tri_mesh_size(&layout->mesh, TRI_AXIS_KV_COPY);
     tri_axis axis = shape->dim[dim].name == TRI_DIM_G && copies > 1 ? TRI_AXIS_KV : TRI_AXIS_TP;
     return (tri_cut){.dim = (uint8_t)dim,
-                     .parts = (uint16_t)tri_mesh_size(&layout->mesh, axis),
-                     .part = (uint16_t)layout->coordinate[axis],
+                     .parts = tri_mesh_size(&layout->mesh, axis),
+                     .part = layout->coordinate[axis],
                      .size = shape->dim[dim].size,
                      .unit = heads && layout->head_unit > 0 ? layout->head_unit : 1,
-                     .nest = (uint16_t)(heads ? copies : 1),
+                     .nest = heads ? copies : 1,
                      .axis = (uint8_t)axis};
 }
 

@@ -62,7 +62,7 @@ static bool list_buckets(tri_graph *graph)
 /* The tensor whose middle lies in part p of the bucket belongs to p: in order, and nearly even. The
  * bucket is measured in whole tensors, since the pieces that tp leaves may differ in size, and the
  * ranks that have the pieces of one tensor must agree on who updates it. */
-static uint16_t owner_of(const tri_graph *graph, tri_id param, int parts)
+static int owner_of(const tri_graph *graph, tri_id param, int parts)
 {
     double before = 0, total = 0, own = (double)tri_shape_count(&graph->params->items[param].shape);
     for (tri_id k = graph->bucket_first[param]; k != TRI_NONE; k = graph->bucket_next[k]) {
@@ -70,7 +70,7 @@ static uint16_t owner_of(const tri_graph *graph, tri_id param, int parts)
         before += k < param ? count : 0;
         total += count;
     }
-    return (uint16_t)((before + 0.5 * own) * parts / total);
+    return (int)((before + 0.5 * own) * parts / total);
 }
 
 tr_status tri_zero_divide(tri_graph *graph, const tri_layout *layout, tr_error *err)
@@ -87,13 +87,12 @@ tr_status tri_zero_divide(tri_graph *graph, const tri_layout *layout, tr_error *
                 offset = total;
             total += tri_flat_padded(tri_shape_count(&graph->local_shape[k]));
         }
-        graph->flats[i] =
-            (tri_flat){.parts = (uint16_t)tri_mesh_size(&layout->mesh, TRI_AXIS_SHARD),
-                       .part = (uint16_t)layout->coordinate[TRI_AXIS_SHARD],
-                       .whole = layout->whole_tensors,
-                       .offset = offset,
-                       .count = tri_shape_count(&graph->local_shape[i]),
-                       .total = total};
+        graph->flats[i] = (tri_flat){.parts = tri_mesh_size(&layout->mesh, TRI_AXIS_SHARD),
+                                     .part = layout->coordinate[TRI_AXIS_SHARD],
+                                     .whole = layout->whole_tensors,
+                                     .offset = offset,
+                                     .count = tri_shape_count(&graph->local_shape[i]),
+                                     .total = total};
         graph->flats[i].owner = owner_of(graph, i, graph->flats[i].parts);
     }
     return TR_OK;

@@ -61,6 +61,18 @@ void tri_instr_args(const tri_program *program, const tri_instr *instr, tri_kern
         fill_operand(program, instr, instr->out[k].value, &args->out[k]);
 }
 
+/* Ranks that share a message in pieces of different size, at most. */
+static size_t most_parts(const tri_program *program)
+{
+    int most = 0;
+    for (size_t i = 0; i < program->num_instrs; i++) {
+        const tri_attr *attr = &program->instrs[i].attr;
+        int parts = attr->flat.parts > attr->cut.parts ? attr->flat.parts : attr->cut.parts;
+        most = parts > most ? parts : most;
+    }
+    return (size_t)most;
+}
+
 tr_status tri_executor_init(tri_executor *executor, const tri_program *program, tri_store *store,
                             uint64_t seed, tr_error *err)
 {
@@ -68,7 +80,8 @@ tr_status tri_executor_init(tri_executor *executor, const tri_program *program, 
     executor->ready = calloc(program->num_instrs + 1, sizeof *executor->ready);
     executor->base = calloc(program->num_spaces + 1, sizeof *executor->base);
     executor->requests = calloc(program->num_flights + 1, sizeof *executor->requests);
-    if (!executor->ready || !executor->base || !executor->requests)
+    executor->counts = calloc(most_parts(program) + 1, sizeof *executor->counts);
+    if (!executor->ready || !executor->base || !executor->requests || !executor->counts)
         return tri_fail(err, TR_ERROR_RUNTIME, "no memory to make the program ready");
     for (size_t s = 0; s < program->num_spaces; s++)
         executor->base[s] = tri_space_base(program, s);
@@ -101,6 +114,7 @@ void tri_executor_fini(tri_executor *executor)
     free(executor->lanes);
     free(executor->host_memory);
     free(executor->requests);
+    free(executor->counts);
     free(executor->ready);
     free(executor->base);
     *executor = (tri_executor){0};
@@ -237,7 +251,7 @@ void tri_executor_describe(const tri_executor *executor, const tri_instr *instr,
 {
     const tri_cut *cut = &instr->attr.cut;
     const tri_instr *last = &instr[instr->span - 1];
-    *m = (tri_message_shape){0};
+    *m = (tri_message_shape){.counts = executor->counts};
     if (instr->attr.flat.parts > 0) {
         describe_bucket(executor, instr, m);
         return;

@@ -81,6 +81,7 @@ typedef struct tri_executor {
     size_t num_reached;             /* of those that are started ahead: their places so far */
     void *host_memory;              /* copies of operands, for instructions that run on the host */
     tri_lane_use *lanes;            /* NULL: no message was enqueued yet */
+    uint64_t *counts; /* elements of each rank in the message at hand: the largest group's */
 } tri_executor;
 
 tr_status tri_executor_init(tri_executor *executor, const tri_program *program, tri_store *store,

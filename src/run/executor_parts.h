@@ -25,15 +25,14 @@ tr_status tri_executor_copy_version(const tri_executor *executor, const tri_call
 void tri_executor_publish(const tri_executor *executor, uint32_t instr);
 void tri_executor_record_time(const tri_executor *executor, const tri_call *call, uint32_t instr,
                               int64_t start_ns, int64_t end_ns);
-enum { TRI_MAX_PARTS = 1024 };
 
 /* What a message moves: bytes from its first operand on, after skipping some, and how many elements
- * each rank has of the whole where that differs. */
+ * each rank has of the whole where that differs: the executor's, until the next is described. */
 typedef struct tri_message_shape {
     uint64_t send_skip, send_bytes, recv_skip, recv_bytes;
     uint64_t count;
     int num_counts;
-    uint64_t counts[TRI_MAX_PARTS];
+    uint64_t *counts;
 } tri_message_shape;
 
 void tri_executor_describe(const tri_executor *executor, const tri_instr *instr,

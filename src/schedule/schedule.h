@@ -16,10 +16,11 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "mesh/mesh.h"
 #include "schedule/action.h"
 
 enum {
-    TRI_MAX_PIPELINE_RANKS = 1024,
+    TRI_MAX_PIPELINE_RANKS = TRI_MAX_PP,
     TRI_MAX_ROUTES = 2,
     TRI_MAX_CHUNKS = 4096,           /* over all ranks */
     TRI_MAX_MICROBATCHES = 1 << 20,  /* and chunks x micro-batches at most this: */

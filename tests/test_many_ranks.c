@@ -1,0 +1,146 @@
+/* Layouts of very many ranks: counts that pass 16 bits, groups that pass a thousand. */
+#include "small_models.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "run/executor_parts.h"
+#include "trireme/trireme.h"
+
+static tr_session *compiled_for(int rank, const char *const *assignments, tr_settings **settings)
+{
+    tr_error err = {0};
+    tr_session *session;
+    *settings = settings_of(TINY, assignments);
+    if (tri_api_compile(*settings, rank, &session, &err) != TR_OK)
+        fail_msg("rank %d: %s", rank, err.message);
+    return session;
+}
+
+static uint64_t stored_bytes(const tr_session *session)
+{
+    uint64_t bytes = 0;
+    for (int i = TRI_SLAB_PARAM; i <= TRI_SLAB_OPTIM; i++)
+        bytes += session->session.store.slabs[i].bytes;
+    return bytes;
+}
+
+/* A rank of so many has no more of each bucket than the unit in which buckets are cut. */
+static void test_shares_of_very_many(void **state)
+{
+    (void)state;
+    static const int sizes[] = {1024, 1025, 32768, 65535, 65536, 65537, TRI_MAX_DP};
+    enum { MOST = 64 * 1024 }; /* of more than two million bytes */
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
+        for (int end = 0; end < 2; end++) {
+            char dp[32];
+            tr_settings *settings;
+            snprintf(dp, sizeof dp, "layout.dp=%d", sizes[i]);
+            tr_session *session = compiled_for(
+                end ? sizes[i] - 1 : 0, SET("run.device=null", "layout.zero=3", dp), &settings);
+            if (stored_bytes(session) > MOST)
+                fail_msg("%s, %s rank: %llu bytes of parameters, gradients and moments", dp,
+                         end ? "last" : "first", (unsigned long long)stored_bytes(session));
+            tr_session_destroy(session);
+            tr_settings_destroy(settings);
+        }
+}
+
+/* What the ranks of a group have of a message is all of it, however many they are. */
+static void expect_whole_messages(const tri_executor *executor)
+{
+    const tri_program *program = executor->program;
+    int seen = 0;
+    for (uint32_t i = 0; i < program->num_instrs; i += program->instrs[i].span) {
+        const tri_instr *instr = &program->instrs[i];
+        tri_message_shape shape;
+        uint64_t sum = 0;
+        if (!tri_op_get(instr->op)->communicates || instr->attr.flat.parts == 0)
+            continue;
+        tri_executor_describe(executor, instr, &shape);
+        for (int part = 0; part < shape.num_counts; part++)
+            sum += shape.counts[part];
+        if (shape.num_counts == 0)
+            continue;
+        assert_int_equal(sum, instr->attr.flat.total);
+        seen++;
+    }
+    assert_true(seen > 0);
+}
+
+static void test_messages_of_large_groups(void **state)
+{
+    (void)state;
+    tr_error err = {0};
+    tr_settings *settings;
+    tr_session *session =
+        compiled_for(2999, SET("run.device=null", "layout.zero=3", "layout.dp=3000"), &settings);
+    tri_session *s = &session->session;
+    tri_executor executor = {0};
+    if (tri_store_alloc(&s->store, &err) != TR_OK ||
+        tri_executor_init(&executor, &s->programs[TRI_PROGRAM_TRAIN], &s->store, 1, &err) != TR_OK)
+        fail_msg("%s", err.message);
+    expect_whole_messages(&executor);
+    tri_executor_fini(&executor);
+    tr_session_destroy(session);
+    tr_settings_destroy(settings);
+}
+
+static void test_too_many_are_refused_by_name(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *dp, *tp, *pp, *says;
+    } cases[] = {
+        {"layout.dp=1024", "layout.tp=1024", "layout.pp=2", "1024 x 1024 x 2 = 2097152 ranks"},
+        {"layout.dp=1048576", "layout.tp=1", "layout.pp=2", "layout.dp x layout.tp x layout.pp"},
+        {"layout.dp=1048576", "layout.tp=1024", "layout.pp=1024", "1099511627776 ranks"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        tr_error err = {0};
+        tr_session *session = NULL;
+        tr_settings *settings = settings_of(TINY, SET(cases[i].dp, cases[i].tp, cases[i].pp));
+        assert_int_equal(tri_api_compile(settings, 0, &session, &err), TR_ERROR_INPUT);
+        if (!strstr(err.message, cases[i].says))
+            fail_msg("expected \"%s\" in: %s", cases[i].says, err.message);
+        tr_settings_destroy(settings);
+    }
+    static const char *const above[] = {"layout.dp=1048577", "layout.tp=1025", "layout.pp=1025",
+                                        "layout.shard_group=1048577"};
+    for (size_t i = 0; i < sizeof above / sizeof *above; i++) {
+        tr_error err = {0};
+        tr_settings *settings;
+        assert_int_equal(tr_settings_create(&settings, &err), TR_OK);
+        assert_int_equal(tr_settings_set(settings, above[i], &err), TR_ERROR_INPUT);
+        assert_non_null(strstr(err.message, "out of range"));
+        tr_settings_destroy(settings);
+    }
+}
+
+/* Axes of the grid, and what is no axis, at the largest sizes. */
+static void test_coordinates(void **state)
+{
+    (void)state;
+    tri_mesh mesh = {
+        .size = {
+            [TRI_AXIS_TP] = 8, [TRI_AXIS_DP] = 16384, [TRI_AXIS_PP] = 8, [TRI_AXIS_SHARD] = 4096}};
+    int last = TRI_MAX_RANKS - 1;
+    assert_int_equal(tri_mesh_ranks(&mesh), TRI_MAX_RANKS);
+    assert_int_equal(tri_mesh_coordinate(&mesh, last, TRI_AXIS_DP), 16383);
+    assert_int_equal(tri_mesh_coordinate(&mesh, last, TRI_AXIS_PP), 7);
+    assert_int_equal(tri_mesh_coordinate(&mesh, last, TRI_AXIS_SHARD), 4095);
+    assert_int_equal(tri_mesh_coordinate(&mesh, last, TRI_AXIS_REPLICATE), 3);
+    assert_int_equal(tri_mesh_coordinate(&mesh, last, TRI_AXIS_HOME), 0);
+    assert_int_equal(tri_mesh_coordinate(&mesh, last, TRI_AXIS_KV_COPY), 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_shares_of_very_many),
+        cmocka_unit_test(test_messages_of_large_groups),
+        cmocka_unit_test(test_too_many_are_refused_by_name),
+        cmocka_unit_test(test_coordinates),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
