@@ -12,6 +12,7 @@
 #include <unistd.h>
 #include <yaml.h>
 
+#include "base/system_memory.h"
 #include "cli/cli.h"
 #include "cli/text.h"
 #include "comm/mpi.h"
@@ -106,27 +107,20 @@ static void check_processor(doctor *d)
 static void check_memory(doctor *d)
 {
     enum { ENOUGH_MIB = 256 };
-    char text[64], total_text[16], free_text[16];
-    double total = 0, available = 0;
-    if (find_line("/proc/meminfo", "MemTotal", text, sizeof text))
-        total = 1024 * atof(text);
-    if (find_line("/proc/meminfo", "MemAvailable", text, sizeof text))
-        available = 1024 * atof(text);
-    if (total == 0) {
+    char total_text[16], free_text[16], limit_text[16];
+    tri_system_memory memory = tri_system_memory_read("");
+    if (memory.total == 0) {
         say(d, NOTE, "memory", "unknown: /proc/meminfo does not say");
         return;
     }
-    char limit_text[16];
-    double limit = 0;
-    if (find_line("/sys/fs/cgroup/memory.max", "", text, sizeof text))
-        limit = atof(text); /* "max" gives 0 */
-    bool enough = available >= ENOUGH_MIB * 1048576.0;
+    bool enough = memory.available >= (uint64_t)ENOUGH_MIB << 20;
     say(d, enough ? FINE : NOTE, "memory", "%s, of which %s are free%s",
-        tri_text_bytes(total, total_text), tri_text_bytes(available, free_text),
+        tri_text_bytes((double)memory.total, total_text),
+        tri_text_bytes((double)memory.available, free_text),
         enough ? "" : ": little; trireme plan FILE.yaml says what a run needs");
-    if (limit > 0 && limit < total)
-        say(d, NOTE, "memory", "this container is limited to %s",
-            tri_text_bytes(limit, limit_text));
+    if (memory.limit > 0)
+        say(d, NOTE, "memory", "the control groups of this process limit it to %s",
+            tri_text_bytes((double)memory.limit, limit_text));
 }
 
 static void check_huge_pages(doctor *d)

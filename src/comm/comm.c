@@ -339,6 +339,11 @@ static void own_residence(struct resident *own)
     tri_cores_read(own->cores);
 }
 
+int tri_comm_machine(const tri_comm *comm, int rank)
+{
+    return comm->machine ? comm->machine[rank] : 0;
+}
+
 /* Which rank is on which machine, and whether this one has a core for each of its ranks. */
 static tr_status meet(tr_comm *comm, tr_error *err)
 {

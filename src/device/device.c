@@ -108,36 +108,3 @@ int tri_device_num_cores(void)
     int count = CPU_COUNT(&set);
     return count > 0 ? count : 1;
 }
-
-/* One number from a file such as /proc/meminfo or a control group's limit. */
-static bool read_number(const char *path, const char *key, uint64_t *number)
-{
-    FILE *file = fopen(path, "r");
-    if (!file)
-        return false;
-    char line[256];
-    bool found = false;
-    while (!found && fgets(line, sizeof line, file)) {
-        unsigned long long value;
-        size_t skip = strlen(key);
-        if (strncmp(line, key, skip) == 0 && sscanf(line + skip, "%llu", &value) == 1) {
-            *number = value;
-            found = true;
-        }
-    }
-    fclose(file);
-    return found;
-}
-
-uint64_t tri_device_memory_available(void)
-{
-    uint64_t available, limit, used;
-    if (!read_number("/proc/meminfo", "MemAvailable:", &available))
-        return 0;
-    available *= 1024;
-    if (read_number("/sys/fs/cgroup/memory.max", "", &limit) &&
-        read_number("/sys/fs/cgroup/memory.current", "", &used) && limit > used &&
-        limit - used < available)
-        available = limit - used;
-    return available;
-}

@@ -140,8 +140,6 @@ void tri_device_close(tri_device *device);
 size_t tri_device_round(size_t bytes);
 /* Cores that this process may run on. */
 int tri_device_num_cores(void);
-/* Bytes that can still be allocated on this machine, or 0 when that cannot be found out. */
-uint64_t tri_device_memory_available(void);
 
 /* How one instruction is called on a device: chosen once, from the sizes and types of its operands.
  */

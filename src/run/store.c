@@ -1,5 +1,7 @@
 #include "run/store.h"
 
+#include "base/system_memory.h"
+
 #include "run/executor.h"
 
 tri_slab_kind tri_slab_of(tri_space_kind kind)
@@ -179,7 +181,7 @@ static tr_status check_room(const tri_store *store, tr_error *err)
 {
     const tri_device_queue *queue = store->device->def->queue;
     uint64_t wanted = tri_store_total(store);
-    uint64_t room = queue ? queue->available(store->device) : tri_device_memory_available();
+    uint64_t room = queue ? queue->available(store->device) : tri_system_memory_read("").available;
     char wanted_text[16], room_text[16];
     if (store->device->def == &tri_device_null || room == 0 || wanted <= room)
         return TR_OK;

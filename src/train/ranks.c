@@ -296,6 +296,7 @@ tr_status tri_ranks_join(tri_ranks *ranks, const tri_bootstrap *bootstrap,
     TRI_TRY(tri_comm_create(bootstrap, host_transport(bootstrap, config->transport), &ranks->comm,
                             err));
     ranks->owns_comm = true;
+    TRI_TRY(tri_ranks_check_room(ranks, session, err));
     tri_nccl_api api;
     bool by_nccl;
     TRI_TRY(tri_ranks_choose_nccl(ranks, config, session, &api, &by_nccl, err));

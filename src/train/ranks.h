@@ -59,6 +59,18 @@ tr_status tri_ranks_choose_nccl(const tri_ranks *ranks, const tri_ranks_config *
                                 tri_session *session, tri_nccl_api *api, bool *use, tr_error *err);
 void tri_ranks_leave(tri_ranks *ranks);
 
+/* What a rank will take of its machine's memory, and what it finds there. */
+typedef struct tri_rank_room {
+    int64_t machine;           /* the first rank that is there too */
+    int64_t wanted, available; /* bytes; available 0: not known */
+} tri_rank_room;
+
+/* TR_ERROR_INPUT where the ranks of a machine want more together than any of them finds. */
+tr_status tri_ranks_judge_room(const tri_rank_room *rooms, int num, tr_error *err);
+/* Before any rank has allocated, on devices that work in the machine's memory. All ranks come to
+ * the same verdict. Collective. */
+tr_status tri_ranks_check_room(const tri_ranks *ranks, const tri_session *session, tr_error *err);
+
 /* Of a message over `home`: its number in ranks->homes, or -1; and the world ranks of one. */
 int tri_ranks_home(const tri_ranks *ranks, const tri_message *message);
 void tri_ranks_home_members(const tri_ranks *ranks, const tri_home_group *home,
