@@ -208,6 +208,7 @@ install: all
 
 docs: all
 	$(PROGRAM) settings --markdown > docs/settings.md
+	$(PROGRAM) settings --aliases --markdown > docs/coming-from.md
 	$(PROGRAM) explain --ops --markdown > docs/operators.md
 	tools/draw_pipelines.sh $(PROGRAM)
 

@@ -148,7 +148,7 @@ test_mistakes() {
     refused 2 'train, eval, predict, prefill or decode' explain --mode wrong
     refused 2 'takes no file' doctor recipes/tiny.yaml
     refused 2 'takes one settings file' train recipes/tiny.yaml recipes/demo.yaml
-    refused 2 'cannot open the settings file' train "$tmp/none.yaml"
+    refused 2 'there is no settings file' train "$tmp/none.yaml"
     printf 'model:\n  dmi: 8\n' >"$tmp/wrong.yaml"
     refused 2 'wrong.yaml:2' train "$tmp/wrong.yaml"
     grep -q 'did you mean model.dim' "$tmp/err" || fail "no suggestion for a key of a file"
@@ -162,13 +162,13 @@ test_files_that_do_not_do() {
     refused 2 'the file is empty' train --set data.source="$tmp/empty.txt" --set run.dir="$dir"
     refused 2 'need at least 130' train --set data.source="$tmp/short.txt" --set run.dir="$dir"
     refused 2 'cannot be found' train --set data.source="$tmp/none.txt" --set run.dir="$dir"
-    refused 2 'none.safetensors; give a safetensors file' train --set run.dir="$dir" \
+    refused 2 'none.safetensors: cannot be found; give a safetensors file' train --set run.dir="$dir" \
         --set model.from="$tmp/none.safetensors"
     refused 2 'file' train --set model.from="$tmp/short.txt" --set run.dir="$dir"
     [ -e "$dir" ] && fail "input was refused, but $dir was made"
     refused 2 'is a file and not a directory; set run.dir to' train --set train.steps=1 --set run.dir="$tmp/file/sub"
     refused 2 'train first' generate --set run.dir="$dir"
-    refused 2 'weights.safetensors does not exist' generate --set run.dir="$tmp"
+    refused 2 'weights.safetensors: cannot be found; train first' generate --set run.dir="$tmp"
 }
 
 test_loss_that_is_not_finite() {

@@ -8,6 +8,7 @@
 
 #include <cmocka.h>
 
+#include "config/aliases.h"
 #include "config/nearest.h"
 #include "config/settings_table.h"
 #include "trireme/settings.h"
@@ -108,6 +109,19 @@ static void wrong_assignments_say_why(void **state)
         {"optim.learning_rate=1", {"did you mean optim.lr"}},
         {"model.n_embd=1", {"did you mean model.dim"}},
         {"train.batch_size=1", {"did you mean train.batch"}},
+        {"micro_batch_size=2", {"did you mean layout.microbatches (a count, not a size:"}},
+        {"train.micro-batch-size=2", {"= train.batch / (layout.dp x micro_batch_size))?"}},
+        {"gpus=4", {"did you mean layout.dp"}},
+        {"nproc_per_node=4", {"did you mean layout.dp", "trireme train starts them"}},
+        {"checkpoint.interval=4", {"did you mean ckpt.every"}},
+        {"ckpt.interval=4", {"did you mean ckpt.every"}},
+        {"generate.batch_size=4", {"did you mean generate.batch"}},
+        {"parallelism.tensor_parallel_degree=2", {"did you mean layout.tp"}},
+        {"zero_optimization.stage=2", {"did you mean layout.zero"}},
+        {"per_device_train_batch_size=2", {"train.batch", "x layout.dp x grad"}},
+        {"learning_rtae=2", {"did you mean optim.lr"}},
+        {"wandb_log=true", {"there is no setting \"wandb_log\"", "metrics.jsonl"}},
+        {"context_parallel_degree=2", {"context parallelism is not here yet"}},
         {"layout.zzqq=2", {"unknown setting", "layout.", "trireme settings"}},
         {"model=gpt2", {"model is a section", "model.kind=gpt2"}},
         {"train.batch=0", {"train.batch is 0", "from 1 to 16777216"}},
@@ -170,6 +184,8 @@ static void wrong_files_say_where(void **state)
         {"model:\n  dim: &a 3\n  num_heads: *a\n", {"a.yaml:3:", "num_heads is an alias"}},
         {"optim:\n  groups: [a, [b]]\n", {"a.yaml:2:", "optim.groups may be a list of texts"}},
         {"modle:\n  dim: 64\n", {"a.yaml:1:", "unknown section \"modle\"", "model"}},
+        {"checkpoint:\n  interval: 1\n", {"unknown section \"checkpoint\"", "did you mean ckpt?"}},
+        {"parallelism:\n  x: 1\n", {"did you mean layout?"}},
         {"optimizer:\n  lr: 1\n", {"unknown section \"optimizer\"", "did you mean optim?"}},
         {"lr: 1\n", {"a.yaml:1:", "did you mean optim.lr"}},
         {"model.dim: 64\n", {"a.yaml:1:", "as a section and a key", "\"model:\""}},
@@ -198,6 +214,30 @@ static void wrong_files_say_where(void **state)
     tr_settings_destroy(s);
 }
 
+/* Every row leads somewhere, by its own name, and no word stands in both tables. */
+static void aliases_lead_to_settings(void **state)
+{
+    (void)state;
+    for (int i = 0; i < tri_num_aliases; i++) {
+        const tri_alias *row = &tri_aliases[i], *found = tri_alias_find(row->name);
+        assert_true(row->setting || row->how);
+        if (row->setting && tri_setting_find(row->setting) < 0)
+            fail_msg("%s leads to %s, which is no setting", row->name, row->setting);
+        if (!found || (found->setting != row->setting && strcmp(found->setting, row->setting)))
+            fail_msg("%s is found as %s", row->name, found ? found->name : "nothing");
+        if (i > 0 && row->trainer && !tri_aliases[i - 1].trainer)
+            fail_msg("%s stands behind the rows that are nobody's", row->name);
+        char word[96];
+        snprintf(word, sizeof word, " %s ", row->name);
+        const tri_setting *own =
+            row->setting ? &tri_settings_table[tri_setting_find(row->setting)] : NULL;
+        char also[400];
+        snprintf(also, sizeof also, " %s ", own && own->also ? own->also : "");
+        if (strstr(also, word))
+            fail_msg("%s stands in the table of settings, too", row->name);
+    }
+}
+
 static void missing_files_say_what_to_do(void **state)
 {
     (void)state;
@@ -206,8 +246,8 @@ static void missing_files_say_what_to_do(void **state)
     assert_int_equal(tr_settings_load(s, NULL, &err), TR_ERROR_INPUT);
     assert_says(err.message, "recipes/tiny.yaml");
     assert_int_equal(tr_settings_load(s, "no-such-file.yaml", &err), TR_ERROR_INPUT);
-    assert_says(err.message, "no-such-file.yaml");
-    assert_says(err.message, "recipes/tiny.yaml");
+    assert_says(err.message, "settings file: no-such-file.yaml");
+    assert_says(err.message, "there is no no-such-file.yaml in");
     assert_int_equal(tr_settings_load(s, "/", &err), TR_ERROR_INPUT);
     assert_says(err.message, "directory");
     assert_int_equal(tr_settings_load(s, "/dev/zero", &err), TR_ERROR_INPUT);
@@ -539,6 +579,7 @@ int main(void)
                                        cmocka_unit_test(values_are_read),
                                        cmocka_unit_test(wrong_assignments_say_why),
                                        cmocka_unit_test(wrong_files_say_where),
+                                       cmocka_unit_test(aliases_lead_to_settings),
                                        cmocka_unit_test(missing_files_say_what_to_do),
                                        cmocka_unit_test(files_are_read),
                                        cmocka_unit_test(given_tells_presets_what_to_leave),

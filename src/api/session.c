@@ -64,12 +64,12 @@ static tr_status check_weights(const char *weights, tr_error *err)
 {
     if (!weights[0] || tri_path_exists(weights))
         return TR_OK;
-    return tri_fail(
-        err, TR_ERROR_INPUT,
-        "model.from: there is no %s; give a safetensors file, a run directory (which "
-        "holds weights.safetensors or checkpoints), a checkpoint (step-N of a run) or a "
-        "Hugging Face directory (which holds config.json)",
-        weights);
+    tr_status status = tri_fail_missing(
+        err, weights,
+        "give a safetensors file, a run directory (which holds weights.safetensors or "
+        "checkpoints), a checkpoint (step-N of a run) or a Hugging Face directory (which holds "
+        "config.json)");
+    return tri_fail_prefix(err, status, "model.from");
 }
 
 static tr_status check_data(const tri_session_config *config, tr_error *err)

@@ -61,6 +61,15 @@ tr_status tri_fail_open(tr_error *err, const char *path, int reason)
     }
 }
 
+tr_status tri_fail_missing(tr_error *err, const char *path, const char *advice)
+{
+    struct stat info;
+    bool there = stat(path, &info) == 0; /* since a moment ago */
+    if (!there && errno != ENOENT && errno != ENOTDIR)
+        return tri_fail_open(err, path, errno);
+    return tri_fail(err, TR_ERROR_INPUT, "%s: cannot be found; %s", path, advice);
+}
+
 tr_status tri_fail_kind(tr_error *err, const char *path, unsigned mode)
 {
     if (S_ISDIR(mode))

@@ -20,6 +20,10 @@ typedef struct tri_mapping {
 
 /* "PATH: cannot be opened: why", and what to do about it; reason is an errno. */
 tr_status tri_fail_open(tr_error *err, const char *path, int reason);
+/* For a path at which tri_path_exists finds nothing: "PATH: cannot be found; ADVICE" when nothing
+ * is there; what lies behind a folder that may not be entered, say, is an error of tri_fail_open.
+ */
+tr_status tri_fail_missing(tr_error *err, const char *path, const char *advice);
 /* "PATH: is a directory", or a pipe ..., "not a regular file", and what to do about it. */
 tr_status tri_fail_kind(tr_error *err, const char *path, unsigned mode);
 

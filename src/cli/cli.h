@@ -40,8 +40,10 @@ typedef struct tri_verb {
     const char *name;
     const char *help;     /* one line, without a full stop */
     const char *usage;    /* what follows the name on the command line */
-    const char *sections; /* of the settings it reads, for its help: "model run"; NULL for all, ""
-                             for none */
+    const char *sections; /* of the settings it reads, for --help all: "model run"; NULL for all,
+                             "" for none */
+    const char
+        *settings; /* those that --help shows, the most used first; NULL: those of sections */
     tri_operands operands;
     const tri_flag *flags; /* ends with a NULL name; may be NULL */
     int (*run)(const tri_cli *cli);
@@ -56,13 +58,14 @@ typedef struct tri_flag_value {
 struct tri_cli {
     const tri_verb *verb;
     tr_settings *settings; /* defaults, then the file, then every --set in order */
-    const char *file;      /* the settings file or run directory as typed, or NULL */
+    char *file;            /* the settings file or run directory that was found, or NULL */
     const char **operands; /* what was typed beside flags, the file included */
     int num_operands;
     tri_flag_value *flags;
     int num_flags;
     const char *layout_set; /* the last --set layout...=..., or NULL */
     bool wants_help;        /* --help: nothing else was looked at */
+    bool wants_all;         /* --help all: with every setting of the verb */
 };
 
 /* main.c. The table ends with a NULL name. */
@@ -82,8 +85,9 @@ tr_status tri_cli_flag_int(const tri_cli *cli, const char *name, int64_t min, in
                            int64_t *value, tr_error *err);
 
 /* help.c */
-void tri_help_write(FILE *file);                            /* trireme --help */
-void tri_help_write_verb(FILE *file, const tri_verb *verb); /* trireme VERB --help */
+void tri_help_write(FILE *file); /* trireme --help */
+/* trireme VERB --help, on a screen; all: with every setting. */
+void tri_help_write_verb(FILE *file, const tri_verb *verb, bool all);
 
 /* main.c: "trireme: MESSAGE" on stderr. */
 void tri_cli_error(const char *format, ...) __attribute__((format(printf, 1, 2)));

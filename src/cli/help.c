@@ -4,6 +4,7 @@
 #include "base/text.h"
 #include "cli/cli.h"
 #include "cli/text.h"
+#include "config/settings_table.h"
 
 void tri_help_write(FILE *file)
 {
@@ -17,9 +18,9 @@ void tri_help_write(FILE *file)
     fprintf(file, "\n%sFirst steps%s\n", bold, plain);
     fprintf(file,
             "  trireme doctor                          is this machine ready?\n"
-            "  trireme train recipes/tiny.yaml         a tiny model, in about a second\n"
-            "  trireme train recipes/demo.yaml         a small one, on text\n"
-            "  trireme generate recipes/demo.yaml      what it has learned\n\n"
+            "  trireme train tiny                      a tiny model, in about a second\n"
+            "  trireme train demo                      a small one, on text\n"
+            "  trireme generate runs/demo              what it has learned\n\n"
             "trireme VERB --help tells more about a verb, trireme settings about settings.\n");
 }
 
@@ -31,7 +32,71 @@ static void write_flag(FILE *file, const char *name, const char *help)
     tri_text_wrap(file, help, COLUMN, width < COLUMN + LEAST ? COLUMN + LEAST : width);
 }
 
-void tri_help_write_verb(FILE *file, const tri_verb *verb)
+/* The settings that people change first, in fewer words than the table has. */
+static const struct {
+    const char *name, *help;
+} briefs[] = {
+    {"data.source", "text or tokens: a file or a directory"},
+    {"data.tokenizer", "tokenizer.json, bytes, chars or bpe:4096"},
+    {"data.seq_len", "tokens in a sequence"},
+    {"model.preset", "sizes of a known model: gpt2-124m, ..."},
+    {"model.dim", "width of the model"},
+    {"model.num_layers", "blocks"},
+    {"train.batch", "sequences in a step, over all ranks"},
+    {"train.steps", "optimizer steps"},
+    {"train.eval_batches", "batches in an evaluation"},
+    {"optim.lr", "highest learning rate"},
+    {"optim.schedule", "constant, linear, cosine, wsd"},
+    {"precision.kind", "fp32, tf32, bf16 or fp16"},
+    {"layout.dp", "data-parallel ranks"},
+    {"layout.tp", "tensor-parallel ranks"},
+    {"layout.pp", "pipeline stages"},
+    {"layout.schedule", "their order; trireme sim --list"},
+    {"layout.zero", "ZeRO stage, 0 to 3"},
+    {"layout.microbatches", "gradient accumulation: parts of a batch"},
+    {"layout.recompute", "activations made again: selective, full"},
+    {"run.device", "auto, cpu or cuda"},
+    {"run.threads", "threads of a rank; 0 is all cores"},
+    {"run.dir", "where everything is written"},
+    {"run.resume", "auto: go on from the newest checkpoint"},
+    {"run.memory_limit", "refuse what needs more, such as 8GiB"},
+    {"run.nccl_library", "NCCL's file, if it is not found"},
+    {"ckpt.every", "steps between checkpoints; 0 is none"},
+    {"ckpt.keep_last", "newest checkpoints that stay"},
+    {"generate.context", "positions kept of a text; 0 is all"},
+};
+
+/* Names with blanks between. */
+static void write_briefs(FILE *file, const char *names)
+{
+    while (*names) {
+        char name[64];
+        snprintf(name, sizeof name, "%.*s", (int)strcspn(names, " "), names);
+        names += strlen(name);
+        names += strspn(names, " ");
+        const tri_setting *row = &tri_settings_table[tri_setting_find(name)];
+        const char *help = row->help;
+        for (size_t i = 0; i < sizeof briefs / sizeof *briefs; i++)
+            help = strcmp(briefs[i].name, name) == 0 ? briefs[i].help : help;
+        fprintf(file, "  %-20s %-11s  %s\n", name, *row->fallback ? row->fallback : "\"\"", help);
+    }
+}
+
+/* What a run saves is asked for before anything else that is not on the screen. */
+static void write_more(FILE *file, const tri_verb *verb)
+{
+    if (tri_verb_find("train") == verb)
+        fprintf(file,
+                "\nckpt.every=100 saves a checkpoint every 100 steps in run.dir/ckpt; after a "
+                "stop,\nrun.resume=auto goes on from the newest. Weights are written at the "
+                "end.\n");
+    fprintf(file,
+            "\nAll settings: trireme %s --help all. One section: trireme settings ckpt.\n"
+            "Names of other trainers: trireme settings --aliases.\n",
+            verb->name);
+}
+
+void tri_help_write_verb(FILE *file, const tri_verb *verb, bool all)
 {
     bool colour = tri_terminal_colour(file);
     const char *bold = colour ? "\033[1m" : "", *plain = colour ? "\033[0m" : "";
@@ -46,10 +111,16 @@ void tri_help_write_verb(FILE *file, const tri_verb *verb)
         write_flag(file, name, flag->help);
     }
     write_flag(file, "--set section.key=value", "change one setting; wins over the file");
-    write_flag(file, "--help", "this text");
+    write_flag(file, "--help", "this text; with every setting: --help all");
     if (verb->sections && !*verb->sections)
         return;
-    fputc('\n', file);
-    fprintf(file, "%sSettings%s (name, default, meaning)\n\n", bold, plain);
-    tr_settings_help(file, verb->sections, tri_terminal_width(file), NULL);
+    const char *brief = verb->settings ? verb->settings : verb->sections;
+    if (all || *brief)
+        fprintf(file, "\n%sSettings%s (name, default, meaning)\n\n", bold, plain);
+    if (all) {
+        tr_settings_help(file, verb->sections, tri_terminal_width(file), NULL);
+        return;
+    }
+    write_briefs(file, brief);
+    write_more(file, verb);
 }

@@ -8,7 +8,8 @@
 #include "cli/text.h"
 
 static const tri_flag settings_flags[] = {
-    {"markdown", NULL, "print the reference page, docs/settings.md"},
+    {"aliases", NULL, "what other trainers call the settings"},
+    {"markdown", NULL, "print docs/settings.md; with --aliases, docs/coming-from.md"},
     {0},
 };
 
@@ -143,40 +144,55 @@ static const tri_flag sim_flags[] = {
 };
 
 #define MODEL_SECTIONS "model data train optim layout precision run"
+#define MODEL_SETTINGS                                                                             \
+    "model.preset model.dim model.num_layers data.seq_len train.batch layout.dp "                  \
+    "layout.tp layout.pp layout.microbatches precision.kind"
 
 const tri_verb tri_verbs[] = {
-    {"train", "train a model; weights and metrics go to run.dir", "[FILE.yaml]", MODEL_SECTIONS,
+    {"train", "train a model; weights and metrics go to run.dir", "[RECIPE | FILE.yaml]",
+     MODEL_SECTIONS " ckpt",
+     "data.source data.tokenizer data.seq_len model.preset model.dim model.num_layers train.batch "
+     "train.steps optim.lr optim.schedule precision.kind layout.dp layout.microbatches run.device "
+     "run.dir run.resume ckpt.every ckpt.keep_last",
      TRI_OPERANDS_SETTINGS, NULL, tri_verb_train},
-    {"generate", "continue a prompt with a trained model", "[FILE.yaml | RUN_DIR | HF_DIR]",
-     "model precision run generate", TRI_OPERANDS_SETTINGS, generate_flags, tri_verb_generate},
-    {"eval", "measure how well a trained model predicts text", "[FILE.yaml | RUN_DIR | HF_DIR]",
-     "model data train precision run", TRI_OPERANDS_SETTINGS, eval_flags, tri_verb_eval},
-    {"plan", "show the memory a run needs, before anything is allocated", "[FILE.yaml]",
-     MODEL_SECTIONS, TRI_OPERANDS_SETTINGS, plan_flags, tri_verb_plan},
+    {"generate", "continue a prompt with a trained model", "[RUN_DIR | HF_DIR | FILE.yaml]",
+     "model precision run generate", "run.device run.threads precision.kind generate.context",
+     TRI_OPERANDS_SETTINGS, generate_flags, tri_verb_generate},
+    {"eval", "measure how well a trained model predicts text", "[RUN_DIR | HF_DIR | FILE.yaml]",
+     "model data train precision run",
+     "data.source data.seq_len train.batch train.eval_batches run.device run.threads "
+     "precision.kind",
+     TRI_OPERANDS_SETTINGS, eval_flags, tri_verb_eval},
+    {"plan", "show the memory a run needs, before anything is allocated", "[RECIPE | FILE.yaml]",
+     MODEL_SECTIONS, MODEL_SETTINGS " layout.zero layout.recompute run.memory_limit",
+     TRI_OPERANDS_SETTINGS, plan_flags, tri_verb_plan},
     {"place", "calculate on paper: shards, products, messages; bytes, times",
-     "['A[I:256@x, J] . B[J, K@y] -> C[I, K]' ...]", "", TRI_OPERANDS_WORDS, place_flags,
+     "['A[I:256@x, J] . B[J, K@y] -> C[I, K]' ...]", "", NULL, TRI_OPERANDS_WORDS, place_flags,
      tri_verb_place},
-    {"explain", "print the program of a step, instruction by instruction", "[FILE.yaml]",
-     MODEL_SECTIONS, TRI_OPERANDS_SETTINGS, explain_flags, tri_verb_explain},
-    {"check", "prove that the program of a step is right, without running it", "[FILE.yaml]",
-     MODEL_SECTIONS, TRI_OPERANDS_SETTINGS, check_flags, tri_verb_check},
+    {"explain", "print the program of a step, instruction by instruction", "[RECIPE | FILE.yaml]",
+     MODEL_SECTIONS, MODEL_SETTINGS, TRI_OPERANDS_SETTINGS, explain_flags, tri_verb_explain},
+    {"check", "prove that the program of a step is right, without running it",
+     "[RECIPE | FILE.yaml]", MODEL_SECTIONS, MODEL_SETTINGS, TRI_OPERANDS_SETTINGS, check_flags,
+     tri_verb_check},
     {"sim", "prove, time and draw a pipeline schedule",
-     "[--schedule NAME] [--pp N] | FILE.yaml --device NAME", MODEL_SECTIONS, TRI_OPERANDS_SETTINGS,
-     sim_flags, tri_verb_sim},
+     "[--schedule NAME] [--pp N] | FILE.yaml --device NAME", MODEL_SECTIONS,
+     "model.preset data.seq_len train.batch layout.pp layout.schedule layout.microbatches",
+     TRI_OPERANDS_SETTINGS, sim_flags, tri_verb_sim},
     {"bench", "time training steps, operator by operator, or messages of ranks",
-     "[train | FILE.yaml | generate | comm]", MODEL_SECTIONS, TRI_OPERANDS_NAMES, bench_flags,
-     tri_verb_bench},
+     "[train | FILE.yaml | generate | comm]", MODEL_SECTIONS,
+     "model.preset data.seq_len train.batch layout.dp precision.kind run.device run.threads",
+     TRI_OPERANDS_NAMES, bench_flags, tri_verb_bench},
     {"ckpt", "look into checkpoints and weights, check, compare and export them",
      "inspect PATH | verify PATH | diff A B | export [PATH] --hf DIR|--weights FILE", "run.dir",
-     TRI_OPERANDS_WORDS, ckpt_flags, tri_verb_ckpt},
+     NULL, TRI_OPERANDS_WORDS, ckpt_flags, tri_verb_ckpt},
     {"data", "turn text into tokens to train on; train and try tokenizers",
      "prepare TEXT ... | inspect PATH | tokenizer train TEXT ... | tokenizer encode|decode|inspect "
      "[FILE]",
-     "run.threads", TRI_OPERANDS_WORDS, data_flags, tri_verb_data},
-    {"doctor", "say what this machine has, and what is missing", "", "run", TRI_OPERANDS_NONE, NULL,
-     tri_verb_doctor},
+     "run.threads", NULL, TRI_OPERANDS_WORDS, data_flags, tri_verb_data},
+    {"doctor", "say what this machine has, and what is missing", "", "run",
+     "run.dir run.nccl_library", TRI_OPERANDS_NONE, NULL, tri_verb_doctor},
     {"settings", "list the settings, or show what a file resolves to", "[FILE.yaml | NAME ...]",
-     NULL, TRI_OPERANDS_NAMES, settings_flags, tri_verb_settings},
+     NULL, "", TRI_OPERANDS_NAMES, settings_flags, tri_verb_settings},
     {0},
 };
 
@@ -214,15 +230,15 @@ static int run_verb(const tri_verb *verb, int num_args, char **args)
         return tri_cli_fail(&err);
     int code = TRI_EXIT_OK;
     if (cli.wants_help)
-        tri_help_write_verb(stdout, verb);
+        tri_help_write_verb(stdout, verb, cli.wants_all);
     else
         code = verb->run(&cli);
     tri_cli_fini(&cli);
     return code;
 }
 
-/* trireme help [VERB], which is also trireme --help [VERB]. */
-static int help(const char *name)
+/* trireme help [VERB [all]], which is also trireme --help [VERB [all]]. */
+static int help(const char *name, const char *more)
 {
     tr_error err = {0};
     if (!name) {
@@ -234,7 +250,7 @@ static int help(const char *name)
         tri_verb_unknown(name, &err);
         return tri_cli_fail(&err);
     }
-    tri_help_write_verb(stdout, verb);
+    tri_help_write_verb(stdout, verb, more && strcmp(more, "all") == 0);
     return TRI_EXIT_OK;
 }
 
@@ -246,7 +262,7 @@ static int dispatch(int argc, char **argv)
     }
     const char *word = argv[1];
     if (strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0 || strcmp(word, "help") == 0)
-        return help(argv[2]);
+        return help(argv[2], argv[2] ? argv[3] : NULL);
     if (strcmp(word, "--version") == 0 || strcmp(word, "-V") == 0 || strcmp(word, "version") == 0) {
         printf("trireme %s\n", TRIREME_VERSION);
         return TRI_EXIT_OK;

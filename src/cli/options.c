@@ -9,6 +9,8 @@
 #include "ckpt/hf.h"
 #include "cli/cli.h"
 #include "cli/environment.h"
+#include "cli/recipe.h"
+#include "config/aliases.h"
 #include "config/nearest.h"
 #include "config/settings_table.h"
 
@@ -92,6 +94,18 @@ static tr_status foreign_flag(const tri_verb *verb, const char *arg, const char 
     bool far;
     const tri_setting *row = &tri_settings_table[tri_setting_nearest(word, &far)];
     const char *other = verb_with(word);
+    const tri_alias *alias = other ? NULL : tri_alias_find(word);
+    if (alias && !alias->setting)
+        return tri_fail(err, TR_ERROR_INPUT, "unknown flag \"%.60s\": %s", arg, alias->how);
+    if (alias && alias->how)
+        return tri_fail(err, TR_ERROR_INPUT,
+                        "unknown flag \"%.60s\"; settings are changed with --set, and this one is "
+                        "%s (%s)",
+                        arg, alias->setting, alias->how);
+    if (alias) {
+        row = &tri_settings_table[tri_setting_find(alias->setting)];
+        far = false;
+    }
     if (!far && (!other || names(row, word)))
         return tri_fail(err, TR_ERROR_INPUT,
                         "unknown flag \"%.60s\"; settings are changed with --set: --set %s=%.60s",
@@ -143,7 +157,7 @@ static tr_status flag_value(cursor *c, const char *arg, const char *example, con
 
 static tr_status read_assignment(cursor *c, const char *arg, tr_error *err)
 {
-    const char *assignment;
+    const char *assignment = "";
     TRI_TRY(flag_value(c, arg, "optim.lr=3e-4", &assignment, err));
     if (!strchr(assignment, '=')) /* "--set optim.lr 3e-4": the value became a word of its own */
         return tri_fail(err, TR_ERROR_INPUT,
@@ -207,16 +221,17 @@ static tr_status load_settings(tri_cli *cli, const char *path, tr_error *err)
     tri_environment world;
     if (tri_environment_read(&world, NULL) != TR_OK || world.rank == 0)
         tri_cli_error("warning: %s sets nothing, so every setting has its default unless --set "
-                      "gives it; recipes/tiny.yaml is an example to start from",
+                      "gives it; `trireme settings` lists them",
                       path);
     return TR_OK;
 }
 
 /* A run directory stands for the settings it was run with, one of Hugging Face for its model. */
-static tr_status load_file(tri_cli *cli, const char *name, tr_error *err)
+static tr_status load_file(tri_cli *cli, const char *typed, tr_error *err)
 {
     struct stat info;
-    cli->file = name;
+    TRI_TRY(tri_recipe_find(typed, &cli->file, err));
+    const char *name = cli->file;
     if (stat(name, &info) != 0 || !S_ISDIR(info.st_mode))
         return load_settings(cli, name, err);
     if (tri_hf_is_dir(name)) {
@@ -239,7 +254,7 @@ static tr_status load_file(tri_cli *cli, const char *name, tr_error *err)
         status = tri_fail(
             err, TR_ERROR_INPUT,
             "%s is a directory without config.yaml, so not a run, and without config.json, so not "
-            "one of Hugging Face; give a YAML file, for example recipes/tiny.yaml",
+            "one of Hugging Face; name a YAML file, or the directory of a run (run.dir)",
             name);
     free(newest);
     free(path);
@@ -283,7 +298,10 @@ tr_status tri_cli_init(tri_cli *cli, const tri_verb *verb, int num_args, char **
 {
     *cli = (tri_cli){.verb = verb};
     for (int i = 0; i < num_args && strcmp(args[i], "--") != 0; i++)
-        cli->wants_help |= strcmp(args[i], "--help") == 0 || strcmp(args[i], "-h") == 0;
+        if (strcmp(args[i], "--help") == 0 || strcmp(args[i], "-h") == 0) {
+            cli->wants_help = true;
+            cli->wants_all |= i + 1 < num_args && strcmp(args[i + 1], "all") == 0;
+        }
     if (cli->wants_help)
         return TR_OK;
     cursor c = {.num_args = num_args, .args = args};
@@ -309,6 +327,7 @@ tr_status tri_cli_init(tri_cli *cli, const tri_verb *verb, int num_args, char **
 void tri_cli_fini(tri_cli *cli)
 {
     tr_settings_destroy(cli->settings);
+    free(cli->file);
     free(cli->operands);
     free(cli->flags);
     *cli = (tri_cli){0};

@@ -192,7 +192,7 @@ static void check_demo_text(doctor *d)
         say(d, FINE, "demo text", "%s", path);
     } else {
         say(d, NOTE, "demo text", "%s is not there; any text will do", path);
-        type("trireme train recipes/demo.yaml --set data.source=YOUR_TEXT");
+        type("trireme train demo --set data.source=YOUR_TEXT");
     }
 }
 
@@ -281,6 +281,6 @@ int tri_verb_doctor(const tri_cli *cli)
         printf("\nThis machine cannot train yet: see what is missing above.\n");
         return TRI_EXIT_FAILED;
     }
-    printf("\nReady. Begin with: trireme train recipes/tiny.yaml\n");
+    printf("\nReady. Begin with: trireme train tiny\n");
     return TRI_EXIT_OK;
 }

@@ -1,9 +1,11 @@
-/* trireme settings: the list of settings or some of them, or what a file resolves to. */
+/* trireme settings: the list of settings or some of them, what a file resolves to, or what other
+ * trainers call them. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "cli/cli.h"
 #include "cli/text.h"
+#include "config/aliases.h"
 #include "config/resolve.h"
 #include "config/settings_table.h"
 
@@ -44,7 +46,12 @@ int tri_verb_settings(const tri_cli *cli)
 {
     tr_error err = {0};
     tr_status status = TR_OK;
-    if (tri_cli_flag(cli, "markdown"))
+    bool markdown = tri_cli_flag(cli, "markdown") != NULL;
+    if (tri_cli_flag(cli, "aliases") && markdown)
+        tri_aliases_markdown(stdout);
+    else if (tri_cli_flag(cli, "aliases"))
+        tri_aliases_list(stdout, tri_terminal_width(stdout));
+    else if (markdown)
         tr_settings_markdown(stdout);
     else if (cli->file || (cli->num_operands == 0 && any_given(cli->settings)))
         status = write_resolved(cli->settings, &err);

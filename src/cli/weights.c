@@ -20,10 +20,9 @@ static tr_status point(const tri_cli *cli, tr_error *err)
     TRI_TRY(tri_api_weights_path(dir, &weights, err));
     tr_status status = TR_OK;
     if (!tri_path_exists(weights))
-        status = tri_fail(err, TR_ERROR_INPUT,
-                          "%s does not exist; train first (`trireme train recipes/demo.yaml`), or "
-                          "name the run directory: `trireme %s runs/demo`",
-                          weights, cli->verb->name);
+        status = tri_fail_missing(err, weights,
+                                  "train first (`trireme train demo`), or name the directory of a "
+                                  "run that has weights (runs/demo, say)");
     char assignment[4200];
     snprintf(assignment, sizeof assignment, "model.from=%s", weights);
     if (status == TR_OK)

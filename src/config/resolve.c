@@ -553,6 +553,8 @@ tr_status tri_session_config_from(const tr_settings *s, tri_session_config *conf
     TRI_TRY(check_keep_gathered(compile, err));
     TRI_TRY(tri_pipeline_check(compile, err));
     TRI_TRY(pace_config(s, config, err));
+    TRI_TRY(
+        tri_ranks_check_algorithm(tr_settings_string(s, "run.collective"), &compile->mesh, err));
     int64_t context = tr_settings_int(s, "generate.context");
     int64_t block = tr_settings_int(s, "generate.prefill");
     int64_t most = context > 0 ? context : compile->model.positions;

@@ -5,9 +5,7 @@
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 
-#include "config/nearest.h"
 #include "config/settings_internal.h"
 
 enum { MAX_NAME = 64 }; /* longer than any name in the table */
@@ -37,125 +35,6 @@ bool tri_setting_in(const tri_setting *row, const char *section_name)
 {
     size_t length = strlen(section_name);
     return strncmp(row->name, section_name, length) == 0 && row->name[length] == '.';
-}
-
-int tri_section_meant(const char *name)
-{
-    int best = -1, least = 1000;
-    for (int i = 0; i < tri_num_sections; i++) {
-        const char *section = tri_sections[i].name;
-        int distance = tri_edit_distance(name, section);
-        if (strncasecmp(name, section, strlen(section)) == 0)
-            distance = 0; /* optimizer, training, dataset */
-        if (distance < least && 2 * distance < (int)strlen(name)) {
-            least = distance;
-            best = i;
-        }
-    }
-    return best;
-}
-
-/* Is word one of the words of list? */
-static bool is_among(const char *word, const char *list)
-{
-    size_t length = strlen(word);
-    while (list && *list) {
-        size_t n = strcspn(list, " ");
-        if (n == length && strncasecmp(list, word, n) == 0)
-            return true;
-        list += n;
-        list += strspn(list, " ");
-    }
-    return false;
-}
-
-/* How far a row is from what was typed, in half edits. Four ways to be near it: a typing error in
- * the key, the right key in another section, another trainer's word, a part of the key. */
-static int distance_to(const tri_setting *row, const char *section, const char *key)
-{
-    enum { NOT_MEANT = 1000 };
-    bool elsewhere = !tri_setting_in(row, section);
-    const char *row_key = tri_setting_key(row);
-    int edits = tri_edit_distance(key, row_key);
-    int least = 2 * edits + elsewhere;
-    /* In another section only a good match counts, or layout.tp would lead to optim.lr. */
-    if (elsewhere && *section && 3 * edits > (int)strlen(key))
-        least = NOT_MEANT;
-    if (is_among(key, row->also) && 1 + elsewhere < least)
-        least = 1 + elsewhere;
-    else if (strlen(key) >= 3 && (strcasestr(row_key, key) || strcasestr(key, row_key)))
-        least -= elsewhere ? 1 : 2;
-    return least;
-}
-
-int tri_setting_nearest(const char *name, bool *far)
-{
-    char section[MAX_NAME] = "", key[MAX_NAME];
-    const char *dot = strchr(name, '.');
-    if (dot)
-        snprintf(section, sizeof section, "%.*s", (int)(dot - name < MAX_NAME ? dot - name : 0),
-                 name);
-    snprintf(key, sizeof key, "%s", dot ? dot + 1 : name);
-    if (tri_section_find(section) < 0) {
-        int meant = tri_section_meant(section);
-        snprintf(section, sizeof section, "%s", meant < 0 ? "" : tri_sections[meant].name);
-    }
-    int best = 0, least = 10000;
-    for (int i = 0; i < tri_num_settings; i++) {
-        int distance = distance_to(&tri_settings_table[i], section, key);
-        if (distance < least) {
-            least = distance;
-            best = i;
-        }
-    }
-    *far = least > (int)strlen(key) + 1;
-    return best;
-}
-
-/* What a person may look for, and does not find: the nearest name would lead astray. */
-static const char *not_here(const char *name)
-{
-    static const struct {
-        const char *name, *answer;
-    } rows[] = {
-        {"layout.cp", "context parallelism is not here yet"},
-        {"layout.cp_kind", "context parallelism is not here yet"},
-        {"layout.ep", "expert parallelism is not here yet"},
-    };
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
-        if (strcmp(rows[i].name, name) == 0)
-            return rows[i].answer;
-    return NULL;
-}
-
-tr_status tri_setting_unknown(const char *name, tr_error *err)
-{
-    char shown[80];
-    bool far;
-    if (not_here(name))
-        return tri_fail(err, TR_ERROR_INPUT,
-                        "there is no %s: %s; layout.dp (with layout.zero), layout.tp (with "
-                        "layout.sp) and layout.pp divide the work",
-                        name, not_here(name));
-    const tri_setting *row = &tri_settings_table[tri_setting_nearest(name, &far)];
-    tri_setting_show(name, shown, sizeof shown);
-    if (far)
-        return tri_fail(err, TR_ERROR_INPUT,
-                        "unknown setting \"%s\"; the nearest is %s, and trireme settings lists all",
-                        shown, row->name);
-    return tri_fail(err, TR_ERROR_INPUT, "unknown setting \"%s\"; did you mean %s (%s)?", shown,
-                    row->name, row->help);
-}
-
-tr_status tri_section_unknown(const char *name, tr_error *err)
-{
-    char shown[80];
-    int section = strchr(name, '.') ? -1 : tri_section_meant(name);
-    if (section < 0)
-        return tri_setting_unknown(name, err);
-    tri_setting_show(name, shown, sizeof shown);
-    return tri_fail(err, TR_ERROR_INPUT, "unknown section \"%s\"; did you mean %s?", shown,
-                    tri_sections[section].name);
 }
 
 int tri_section_first(const char *section)

@@ -20,12 +20,14 @@ struct tr_settings {
 /* settings.c */
 const char *tri_setting_key(const tri_setting *row); /* after the dot */
 bool tri_setting_in(const tri_setting *row, const char *section_name);
+int tri_section_first(const char *section); /* its first setting, for an example */
+tr_status tri_settings_clone(const tr_settings *from, tr_settings **to, tr_error *err);
+
+/* unknown.c */
 /* The errors for names that the table does not have; they say what was meant. Where the second is
  * used, a section may stand as well as a setting. */
 tr_status tri_setting_unknown(const char *name, tr_error *err);
 tr_status tri_section_unknown(const char *name, tr_error *err);
-int tri_section_first(const char *section); /* its first setting, for an example */
-tr_status tri_settings_clone(const tr_settings *from, tr_settings **to, tr_error *err);
 
 /* settings_value.c: one value, from and to text. */
 

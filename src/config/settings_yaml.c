@@ -8,6 +8,7 @@
 #include <string.h>
 #include <yaml.h>
 
+#include "base/fs.h"
 #include "config/settings_internal.h"
 
 enum {
@@ -336,10 +337,7 @@ tr_status tr_settings_load(tr_settings *settings, const char *yaml_path, tr_erro
                         "recipes/tiny.yaml");
     FILE *file = fopen(yaml_path, "rb");
     if (!file)
-        return tri_fail(err, TR_ERROR_INPUT,
-                        "cannot open the settings file %s: %s; give the path of a YAML file, for "
-                        "example recipes/tiny.yaml, or of a run directory",
-                        yaml_path, strerror(errno));
+        return tri_fail_prefix(err, tri_fail_open(err, yaml_path, errno), "settings file");
     char *text = malloc(MAX_FILE_BYTES + 1);
     errno = 0;
     size_t num_bytes = text ? fread(text, 1, MAX_FILE_BYTES + 1, file) : 0;

@@ -40,8 +40,7 @@ tr_status tri_files_each(const char *source, bool jsonl_only, tri_file_fn fn, vo
     if (tri_path_is_dir(source))
         return each_in_dir(source, jsonl_only, fn, context, err);
     if (!tri_path_exists(source))
-        return tri_fail(err, TR_ERROR_INPUT,
-                        "%s: cannot be found; data.source must name a file or a directory", source);
+        return tri_fail_missing(err, source, "data.source must name a file or a directory");
     return fn(context, source, err);
 }
 

@@ -143,10 +143,9 @@ tr_status tri_text_cache_fill(const tri_data_config *config, char **dir, tr_erro
                         "prepare`",
                         config->source);
     if (!tri_path_exists(config->source))
-        return tri_fail(err, TR_ERROR_INPUT,
-                        "%s: cannot be found; data.source must name text, prepared tokens, a list "
-                        "of them, or be synthetic",
-                        config->source);
+        return tri_fail_missing(err, config->source,
+                                "data.source must name text, prepared tokens, a list of them, or "
+                                "be synthetic");
     int fd = -1;
     *dir = cache_dir(config, name);
     tr_status status = *dir ? lock(*dir, &fd, err)

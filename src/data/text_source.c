@@ -156,10 +156,9 @@ static tr_status add_source(text *t, const char *source, tr_error *err)
         return status;
     }
     if (!tri_path_exists(source))
-        return tri_fail(err, TR_ERROR_INPUT,
-                        "%s: cannot be found; data.source must name a text file, a "
-                        "directory of them, or be synthetic",
-                        source);
+        return tri_fail_missing(err, source,
+                                "data.source must name a text file, a directory of them, or be "
+                                "synthetic");
     t->file = calloc(1, sizeof *t->file);
     if (!t->file)
         return tri_fail(err, TR_ERROR_RUNTIME, "%s: out of memory", source);

@@ -43,10 +43,9 @@ static tr_status add_file(tri_texts *t, const char *path, tr_error *err)
     }
     struct stat info;
     if (stat(path, &info) != 0)
-        return tri_fail(err, TR_ERROR_INPUT,
-                        "%s: cannot be found; name files of text or JSONL (.gz and .zst too), or "
-                        "directories of them",
-                        path);
+        return tri_fail_missing(err, path,
+                                "name files of text or JSONL (.gz and .zst too), or directories of "
+                                "them");
     if (tri_shard_is_file(path))
         return tri_fail(err, TR_ERROR_INPUT,
                         "%s: is a token shard already; train on it with data.source", path);

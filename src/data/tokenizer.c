@@ -67,10 +67,9 @@ static tr_status open_any(tri_tokenizer *t, const char *path, tr_error *err)
     if (tri_path_is_dir(path))
         return tri_tokenizer_open_dir(t, path, err);
     if (!tri_path_exists(path))
-        return tri_fail(err, TR_ERROR_INPUT,
-                        "%s: cannot be opened: there is no such tokenizer; give a tokenizer.json, "
-                        "a directory that holds one, or bytes",
-                        path);
+        return tri_fail_missing(err, path,
+                                "there is no such tokenizer: give a tokenizer.json, a directory "
+                                "that holds one, or bytes");
     return open_file(t, path, err);
 }
 

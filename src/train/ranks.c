@@ -229,23 +229,29 @@ static tr_status connect(tri_ranks *ranks, tri_session *session, tr_error *err)
     return TR_OK;
 }
 
-/* A wrong name, or one that does not go with the number of ranks, is found before the first step.
- */
-static tr_status check_algorithm(const tri_ranks *ranks, tr_error *err)
+/* Does an algorithm, as the settings name it, go with a group of so many ranks? One rank has no
+ * messages, so its shape does not matter, but a wrong name is wrong. */
+static tr_status check_algorithm(const char *text, int size, tr_error *err)
 {
-    bool named = strcmp(ranks->algorithm, "auto") != 0 && strcmp(ranks->algorithm, "native") != 0;
-    for (int axis = 0; axis < TRI_NUM_AXES && named; axis++) {
-        const tri_algorithm *algorithm;
-        if (!ranks->groups[axis])
-            continue;
-        tri_coll_shape shape = tri_shape_flat(tr_group_size(ranks->groups[axis]));
-        tr_status status = tri_algorithm_parse(ranks->algorithm, &algorithm, &shape, err);
-        if (status == TR_OK && !tri_algorithm_supports(algorithm, TRI_COLL_ALL_REDUCE, &shape))
-            status = tri_algorithm_refuse(algorithm, TRI_COLL_ALL_REDUCE, &shape, err);
-        if (status != TR_OK)
-            return tri_fail_prefix(err, status, "run.collective");
-    }
+    char name[40];
+    const tri_algorithm *algorithm;
+    tri_coll_shape shape = tri_shape_flat(size);
+    snprintf(name, sizeof name, "%.*s", size > 1 ? 39 : (int)strcspn(text, ":"), text);
+    TRI_TRY(tri_algorithm_parse(name, &algorithm, &shape, err));
+    if (size > 1 && !tri_algorithm_supports(algorithm, TRI_COLL_ALL_REDUCE, &shape))
+        return tri_algorithm_refuse(algorithm, TRI_COLL_ALL_REDUCE, &shape, err);
     return TR_OK;
+}
+
+tr_status tri_ranks_check_algorithm(const char *algorithm, const tri_mesh *mesh, tr_error *err)
+{
+    if (strcmp(algorithm, "auto") == 0 || strcmp(algorithm, "native") == 0)
+        return TR_OK;
+    tr_status status = check_algorithm(algorithm, 1, err);
+    for (int axis = 0; axis < TRI_NUM_AXES && status == TR_OK; axis++)
+        if (tri_mesh_size(mesh, (tri_axis)axis) > 1)
+            status = check_algorithm(algorithm, tri_mesh_size(mesh, (tri_axis)axis), err);
+    return status == TR_OK ? TR_OK : tri_fail_prefix(err, status, "run.collective");
 }
 
 /* A program's calls of all ranks. */
@@ -308,8 +314,7 @@ tr_status tri_ranks_join(tri_ranks *ranks, const tri_bootstrap *bootstrap,
     tri_call_sizes sizes = sizes_of_calls(session);
     if (strcmp(config->algorithm, "auto") == 0)
         TRI_TRY(tri_comm_tune(ranks->comm, config->tuning, &sizes, config->measuring, err));
-    TRI_TRY(connect(ranks, session, err));
-    return check_algorithm(ranks, err);
+    return connect(ranks, session, err);
 }
 
 tr_status tri_ranks_use(tri_ranks *ranks, tri_comm *comm, tri_session *session, tr_error *err)

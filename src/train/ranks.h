@@ -75,6 +75,9 @@ tr_status tri_ranks_check_room(const tri_ranks *ranks, const tri_session *sessio
 int tri_ranks_home(const tri_ranks *ranks, const tri_message *message);
 void tri_ranks_home_members(const tri_ranks *ranks, const tri_home_group *home,
                             int members[TRI_MAX_HOMES]);
+/* Whether run.collective names an algorithm, and one that goes with every axis of the mesh. */
+tr_status tri_ranks_check_algorithm(const char *algorithm, const tri_mesh *mesh, tr_error *err);
+
 /* What a collective message means to the communicators; send, recv and label are the message's. */
 tr_collective tri_ranks_collective(const tri_message *message);
 /* What carries messages of programs: "nccl", "shm", ... */

@@ -1,0 +1,137 @@
+#include "cli/recipe.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/fs.h"
+#include "base/text.h"
+#include "config/nearest.h"
+
+enum { MAX_PATH = 4096, NUM_PLACES = 2 };
+
+#define HERE      "recipes"
+#define INSTALLED "share/trireme/recipes"
+
+/* The folders of recipes, in the order in which they are looked through. */
+typedef struct places {
+    char dir[NUM_PLACES][MAX_PATH];
+} places;
+
+static void find_places(places *p)
+{
+    char program[MAX_PATH];
+    ssize_t length = readlink("/proc/self/exe", program, sizeof program - 1);
+    *p = (places){.dir = {HERE}};
+    program[length > 0 ? length : 0] = 0;
+    for (int i = 0; i < 2; i++) { /* PREFIX/bin/trireme */
+        char *slash = strrchr(program, '/');
+        if (!slash)
+            return;
+        *slash = 0;
+    }
+    size_t room = MAX_PATH - sizeof "/" INSTALLED;
+    snprintf(p->dir[1], MAX_PATH, "%.*s/" INSTALLED, (int)room, program);
+}
+
+/* "tiny" for tiny, tiny.yaml and recipes/tiny.yaml; false for what cannot be a recipe. */
+static bool recipe_name(const char *typed, char *name, size_t size)
+{
+    if (strncmp(typed, HERE "/", sizeof HERE) == 0)
+        typed += sizeof HERE;
+    size_t length = strlen(typed);
+    for (int i = 0; i < 2; i++) {
+        const char *end = i ? ".yml" : ".yaml";
+        if (length > strlen(end) && strcmp(typed + length - strlen(end), end) == 0)
+            length -= strlen(end);
+    }
+    if (length == 0 || length >= size || memchr(typed, '/', length))
+        return false;
+    memcpy(name, typed, length);
+    name[length] = 0;
+    return true;
+}
+
+/* Adds "demo, tiny (recipes)" and keeps the name that is most like the one wanted. */
+static void list_place(const char *dir, const char *wanted, tri_text *text, char *nearest,
+                       size_t size)
+{
+    tri_file_list list;
+    bool any = false;
+    if (!*dir || !tri_path_is_dir(dir) || tri_file_list_read(&list, dir, NULL) != TR_OK)
+        return;
+    for (size_t i = 0; i < list.num; i++) {
+        char name[256];
+        const char *file = list.name[i];
+        size_t length = strlen(file);
+        if (length < 5 || strcmp(file + length - 5, ".yaml") != 0 ||
+            !recipe_name(file, name, sizeof name))
+            continue;
+        tri_text_add(text, "%s%s", any ? ", " : text->length > 0 ? "; " : "", name);
+        any = true;
+        if (tri_is_slip(wanted, name) &&
+            (!*nearest || tri_edit_distance(wanted, name) < tri_edit_distance(wanted, nearest)))
+            snprintf(nearest, size, "%s", name);
+    }
+    if (any)
+        tri_text_add(text, " (in %s)", dir);
+    tri_file_list_free(&list);
+}
+
+static tr_status not_found(const places *p, const char *typed, tr_error *err)
+{
+    char wanted[256] = "", nearest[256] = "", meant[300] = "";
+    tri_text found;
+    tri_text_init(&found);
+    if (!recipe_name(typed, wanted, sizeof wanted))
+        wanted[0] = 0;
+    for (int i = 0; i < NUM_PLACES; i++)
+        list_place(p->dir[i], wanted, &found, nearest, sizeof nearest);
+    if (*nearest)
+        snprintf(meant, sizeof meant, "did you mean %s? ", nearest);
+    if (found.length > 0 && !found.failed)
+        tri_fail(err, TR_ERROR_INPUT,
+                 "there is no settings file %.200s; %sname a YAML file, a run directory or one of "
+                 "the recipes: %s",
+                 typed, meant, found.chars);
+    else
+        tri_fail(err, TR_ERROR_INPUT,
+                 "there is no settings file %.200s; name a YAML file or a run directory, or begin "
+                 "with --set alone: trireme train --set data.source=my.txt (no recipes were found "
+                 "in ./" HERE "%s%s)",
+                 typed, *p->dir[1] ? " or " : "", p->dir[1]);
+    tri_text_fini(&found);
+    return TR_ERROR_INPUT;
+}
+
+tr_status tri_recipe_find(const char *typed, char **path, tr_error *err)
+{
+    char name[256];
+    struct stat info;
+    places p;
+    *path = NULL;
+    /* What is there and cannot be opened is for the reader to report. */
+    bool absent = stat(typed, &info) != 0 && (errno == ENOENT || errno == ENOTDIR);
+    find_places(&p);
+    if (!absent)
+        *path = strdup(typed);
+    else if (!recipe_name(typed, name, sizeof name))
+        return not_found(&p, typed, err);
+    for (int i = 0; absent && i < NUM_PLACES && !*path; i++) {
+        if (!*p.dir[i])
+            continue;
+        if (asprintf(path, "%s/%s.yaml", p.dir[i], name) < 0) {
+            *path = NULL;
+            break;
+        }
+        if (tri_path_exists(*path))
+            return TR_OK;
+        free(*path);
+        *path = NULL;
+    }
+    if (absent)
+        return not_found(&p, typed, err);
+    return *path ? TR_OK : tri_fail(err, TR_ERROR_RUNTIME, "no memory for a path");
+}

@@ -1,0 +1,13 @@
+/* Settings files that come with the program, by their names. */
+#ifndef TRI_CLI_RECIPE_H
+#define TRI_CLI_RECIPE_H
+
+#include "base/error.h"
+
+/* The path of the settings file that was meant, on the heap: name itself where there is such a file
+ * or directory; else recipes/NAME.yaml here, then in share/trireme/recipes of where the program is
+ * installed. NAME, NAME.yaml and recipes/NAME.yaml all name a recipe. When there is none, the error
+ * lists those that there are. */
+tr_status tri_recipe_find(const char *name, char **path, tr_error *err);
+
+#endif

@@ -1,0 +1,94 @@
+#!/usr/bin/env bash
+# The program as somebody meets it who comes from elsewhere: recipes by name, here and installed,
+# help that fits a screen, names of other trainers. Argument: the build directory. Run from the root
+# of the repository.
+set -u
+build=${1:-build}
+trireme=$(cd "$build" && pwd)/trireme
+tmp=$(mktemp -d /tmp/trireme-newcomer-XXXXXX)
+failures=0 checks=0
+trap 'rm -rf "$tmp"' EXIT
+
+fail() {
+    failures=$((failures + 1))
+    echo "FAILED: $*"
+    head -c 2000 "$tmp/out" "$tmp/err" 2>/dev/null
+}
+
+# run CODE TEXT ARGS...: trireme ARGS ends with CODE, and what it prints holds TEXT.
+run() {
+    local want=$1 text=$2 code
+    shift 2
+    checks=$((checks + 1))
+    "${program:-$trireme}" "$@" >"$tmp/out" 2>"$tmp/err"
+    code=$?
+    [ $code -eq "$want" ] || fail "trireme $* ended with $code, not $want"
+    grep -qF -- "$text" "$tmp/out" "$tmp/err" || fail "trireme $* does not say \"$text\""
+}
+
+# ---- recipes are found by name, in the repository and where the program is installed ----
+
+run 0 'parameters' plan tiny
+run 0 'parameters' plan tiny.yaml
+run 2 'did you mean tiny? name a YAML file, a run directory or one of the recipes: bert-course, demo,' plan tinny
+run 2 'there is no settings file far/away.yaml' plan far/away.yaml
+mkdir -p "$tmp/usr/bin" "$tmp/usr/share/trireme/recipes" "$tmp/home"
+cp "$trireme" "$tmp/usr/bin/" && cp recipes/tiny.yaml recipes/demo.yaml "$tmp/usr/share/trireme/recipes/"
+program=$tmp/usr/bin/trireme
+cd "$tmp/home" || exit 1
+run 0 'parameters' plan tiny
+run 0 'parameters' plan recipes/tiny.yaml
+run 0 'step 1/1' train tiny --set train.steps=1
+run 2 "one of the recipes: demo, tiny (in $tmp/usr/share/trireme/recipes)" plan small
+mkdir recipes && echo 'model: {dim: 4, num_heads: 2}' >recipes/tiny.yaml
+run 0 'dim: 4' settings recipes/tiny.yaml # one of one's own comes first
+run 2 'demo, tiny (in' plan small
+grep -qF 'tiny (in recipes); demo' "$tmp/err" || fail "the recipes here are not listed"
+rm -r recipes "$tmp/usr/share"
+run 2 "no recipes were found in ./recipes or $tmp/usr/share/trireme/recipes" plan tiny
+program=
+cd - >/dev/null || exit 1
+
+# ---- what is there, and cannot be reached, is not called missing ----
+
+ln -s loop "$tmp/loop" # for root, too, this can be neither opened nor said to be absent
+for args in "train --set data.source=$tmp/loop --set run.dir=$tmp/x" "plan $tmp/loop" \
+    "data prepare $tmp/loop --tokenizer bytes --out $tmp/y" "plan --set model.from=$tmp/loop" \
+    "train --set data.source=README.md --set data.tokenizer=$tmp/loop --set run.dir=$tmp/x" \
+    "generate --set run.dir=$tmp/loop" \
+    "train --set data.task=classify --set data.source=$tmp/loop --set run.dir=$tmp/x"; do
+    # shellcheck disable=SC2086 # words
+    run 2 'Too many levels of symbolic links' $args
+    grep -q 'cannot be found\|there is no' "$tmp/err" && fail "trireme $args calls it missing"
+done
+
+# ---- help fits a screen, and says where the rest is ----
+
+for verb in train generate eval plan place explain check sim bench ckpt data doctor settings; do
+    COLUMNS=80 run 0 "trireme $verb" $verb --help
+    [ "$(wc -l <"$tmp/out")" -le 45 ] || fail "trireme $verb --help has $(wc -l <"$tmp/out") lines"
+done
+run 0 'ckpt.every' train --help
+run 0 'trireme settings ckpt' train --help
+run 0 'ckpt.staging_mib' train --help all
+run 0 'ckpt.staging_mib' help train all
+
+# ---- names of other trainers ----
+
+run 0 'layout.microbatches' settings --aliases
+"$trireme" settings --aliases --markdown | diff -q - docs/coming-from.md >/dev/null ||
+    fail "docs/coming-from.md is not what the table says: make docs"
+run 2 'this one is layout.microbatches (a count, not a size' train --micro-batch-size 2
+run 2 '--set optim.lr=1e-3' train --lr 1e-3
+
+# ---- a wrong algorithm is wrong on one rank and on paper ----
+
+for verb in plan check explain 'train --set run.dir=/nonexistent/x'; do
+    # shellcheck disable=SC2086 # words
+    run 2 'run.collective: there is no algorithm "rign"' $verb --set run.collective=rign
+done
+run 2 'run.collective: torus2d:8x4' plan --set run.collective=torus2d:8x4 --set layout.dp=3
+run 0 'parameters' plan --set run.collective=torus2d:8x4
+
+echo "$checks checks, $failures failed"
+[ $failures -eq 0 ]
