@@ -364,6 +364,17 @@ static void what_was_written_is_read(void **state)
     free(path);
 }
 
+static void assert_whole(const char *dir, int64_t step)
+{
+    tr_error err = {0};
+    char *path = tri_ckpt_path(dir, step);
+    tri_checkpoint ckpt;
+    assert_ok(tri_checkpoint_open(&ckpt, path, &err), &err);
+    assert_ok(tri_checkpoint_verify(&ckpt, TRI_VERIFY_ALL, 0, 1, NULL, &err), &err);
+    tri_checkpoint_close(&ckpt);
+    free(path);
+}
+
 /* Every byte of every file, in turn: what one bit can do is noticed and named. */
 static void a_flipped_bit_is_found(void **state)
 {
@@ -390,51 +401,31 @@ static void a_flipped_bit_is_found(void **state)
                 status = tri_checkpoint_verify(&ckpt, TRI_VERIFY_ALL, 0, 1, NULL, &err);
                 tri_checkpoint_close(&ckpt);
             }
-            assert_int_equal(status, TR_ERROR_INPUT);
+            if (status != TR_ERROR_DAMAGED) /* of the digit that is the version */
+                assert_non_null(strstr(err.message, "newer Trireme"));
             assert_non_null(strstr(err.message, names[f]));
             assert_int_equal(pwrite(fd, &byte, 1, i), 1);
         }
         close(fd);
         free(step);
     }
-    int64_t found;
-    char *note;
-    assert_ok(tri_checkpoint_find(dir, &found, &note, &err), &err);
-    assert_int_equal(found, 1);
-    assert_null(note);
+    assert_whole(dir, 1);
 }
 
-static void a_damaged_one_is_set_aside(void **state)
+static void names_of_damaged_ones_are_free(void **state)
 {
     const char *dir = new_dir(*state, "aside");
-    char path[300];
+    static const char *const names[] = {"step-4.damaged", "step-4.damaged-2", "step-4.damaged-3"};
     tr_error err = {0};
-    for (int64_t step = 1; step <= 4; step++)
-        assert_ok(write_two(dir, step, &err), &err);
-    snprintf(path, sizeof path, "%s/step-4/rank-1.safetensors", dir);
-    assert_int_equal(truncate(path, 100), 0);
-    snprintf(path, sizeof path, "%s/step-3/rank-0.safetensors", dir);
-    assert_int_equal(unlink(path), 0);
-    snprintf(path, sizeof path, "%s/step-2/manifest.json", dir);
-    assert_int_equal(unlink(path), 0);
-    int64_t found;
-    char *note;
-    assert_ok(tri_checkpoint_find(dir, &found, &note, &err), &err);
-    assert_int_equal(found, 1);
-    assert_non_null(strstr(note, "step-4.damaged"));
-    assert_non_null(strstr(note, "rank-1.safetensors: has 100 bytes"));
-    assert_non_null(strstr(note, "step-2.damaged"));
-    free(note);
-    snprintf(path, sizeof path, "%s/step-3.damaged", dir);
-    assert_true(tri_path_is_dir(path));
-    /* Again under the same name. */
-    assert_ok(write_two(dir, 4, &err), &err);
-    snprintf(path, sizeof path, "%s/step-4/rank-1.safetensors", dir);
-    assert_int_equal(truncate(path, 0), 0);
-    assert_ok(tri_checkpoint_find(dir, &found, &note, &err), &err);
-    assert_int_equal(found, 1);
-    assert_non_null(strstr(note, "step-4.damaged-2"));
-    free(note);
+    for (size_t i = 0; i < 3; i++) {
+        char *aside;
+        assert_ok(write_two(dir, 4, &err), &err);
+        assert_ok(tri_ckpt_set_aside(dir, 4, &aside, &err), &err);
+        assert_non_null(strstr(aside, names[i]));
+        assert_true(tri_path_is_dir(aside));
+        free(aside);
+    }
+    assert_int_equal(num_entries(dir), 3);
 }
 
 static void count(void *context, const tri_difference *d)
@@ -591,10 +582,7 @@ static void the_writer_writes(void **state)
     assert_true(tri_ckpt_writer_wait(writer, 20, &status, &err));
     assert_ok(status, &err);
     tri_ckpt_writer_destroy(writer);
-    int64_t found;
-    char *note;
-    assert_ok(tri_checkpoint_find(dir, &found, &note, &err), &err);
-    assert_int_equal(found, 6);
+    assert_whole(dir, 6);
     free(data);
 }
 
@@ -627,7 +615,7 @@ int main(void)
         cmocka_unit_test(damaged_manifests_are_refused),
         cmocka_unit_test(what_was_written_is_read),
         cmocka_unit_test(a_flipped_bit_is_found),
-        cmocka_unit_test(a_damaged_one_is_set_aside),
+        cmocka_unit_test(names_of_damaged_ones_are_free),
         cmocka_unit_test(two_are_compared),
         cmocka_unit_test(old_ones_go),
         cmocka_unit_test(one_run_at_a_time),

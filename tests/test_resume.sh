@@ -102,6 +102,60 @@ grep -q '^resume .*step-4: 4 of 6' "$work/hurt.out" || fail "the one before the 
 [ "$(losses hurt | cut -d' ' -f1 | tr '\n' ' ')" = "1 2 3 4 5 6 " ] || fail "steps stand twice in metrics.jsonl"
 [ -d "$work/hurt/ckpt/step-6.damaged" ] && [ -d "$work/hurt/ckpt/step-6" ] || fail "step-6 was not written again"
 
+# Only what was read and is wrong is damaged. What cannot be read stays, and ends the run.
+listing() { (cd "$work/$1/ckpt" && ls); }
+must_train unread train.steps=4 ckpt.every=2
+unread_list=$(listing unread)
+stops() { # exit code, what the message must say, what for, then settings
+    local code=$1 message=$2 what=$3
+    shift 3
+    train unread train.steps=6 ckpt.every=2 "$@"
+    local got=$?
+    [ $got -eq $code ] || fail "$what: exit code $got, not $code: $(tail -n 2 "$work/unread.out")"
+    grep -q "$message" "$work/unread.out" || fail "$what: the message is $(tail -n 2 "$work/unread.out")"
+    [ "$(listing unread)" = "$unread_list" ] || fail "$what: checkpoints were renamed: $(listing unread)"
+    [ "$(losses unread | wc -l)" = 4 ] || fail "$what: the run was begun anew"
+}
+newest=$work/unread/ckpt/step-4
+mv "$newest/manifest.json" "$work/manifest.json"
+ln -s manifest.json "$newest/manifest.json" # opening it fails, and not because nothing is there
+for settings in "run.resume=auto" "run.resume=true layout.dp=2"; do
+    stops 1 'step-4/manifest.json: cannot be opened' "a manifest that cannot be opened" $settings
+done
+"$trireme" generate "$work/unread/ckpt/step-4" --prompt-ids "1 2" --set generate.tokens=1 >"$work/out" 2>&1 &&
+    fail "generate takes a checkpoint that it cannot read"
+grep -q 'step-4/manifest.json: cannot be opened' "$work/out" || fail "generate says $(cat "$work/out")"
+rm "$newest/manifest.json"
+sed 's/"version":1/"version":2/' "$work/manifest.json" >"$newest/manifest.json"
+stops 2 'was written by a newer Trireme' "a newer version" run.resume=auto
+cp "$work/manifest.json" "$newest/manifest.json"
+if [ "$(id -u)" = 0 ] && command -v setpriv >/dev/null; then # another user, who may write there
+    chmod -R a+rwX "$work"
+    chmod 600 "$work"/unread/ckpt/*/*
+    (
+        trireme="setpriv --reuid=65534 --regid=65534 --clear-groups $trireme"
+        train() {
+            $trireme train recipes/tiny.yaml --set run.dir="$work/unread" --set model.num_layers=2 \
+                --set model.dim=32 --set model.vocab=259 --set data.seq_len=16 --set train.steps=6 \
+                --set run.resume=auto >"$work/unread.out" 2>&1
+        }
+        stops 1 'manifest.json: cannot be opened: Permission denied' "a manifest of another user"
+        exit $failures
+    )
+    failures=$?
+    chmod -R a+rwX "$work/unread"
+fi
+
+# Where none is whole, auto does not begin anew, now or the next time.
+for step in 2 4; do
+    printf 'x' | dd of="$work/unread/ckpt/step-$step/rank-0.safetensors" bs=1 seek=30000 conv=notrunc 2>/dev/null
+done
+stops 1 'none of them is whole: .*step-4/rank-0.safetensors: tensor' "all are damaged" run.resume=auto
+stops 1 'none of them is whole' "all are damaged, two ranks" run.resume=true layout.dp=2
+for step in 2 4; do mv "$work/unread/ckpt/step-$step" "$work/unread/ckpt/step-$step.damaged"; done
+unread_list=$(listing unread)
+stops 1 'none of them is whole' "all were set aside" run.resume=auto ckpt.from="$work/a"
+
 # A new run leaves the old one's checkpoints alone.
 must_train hurt train.steps=2 ckpt.every=2
 [ -d "$work/hurt/ckpt.1/step-4" ] && [ -d "$work/hurt/ckpt/step-2" ] || fail "a new run lost checkpoints of the old"

@@ -12,9 +12,11 @@ extern "C" {
 typedef enum tr_status {
     TR_OK = 0,
     TR_ERROR_INPUT, /* a setting, a file or a program is wrong; the message names it and the fix */
-    TR_ERROR_RUNTIME, /* something failed while running: no memory, no disk space, a lost file */
-    TR_ERROR_NUMERIC, /* a loss or gradient that is not finite */
-    TR_ERROR_INTERNAL /* a bug in Trireme: a pass produced something its verifier rejects */
+    TR_ERROR_RUNTIME,  /* something failed while running: no memory, no disk space, a lost file */
+    TR_ERROR_NUMERIC,  /* a loss or gradient that is not finite */
+    TR_ERROR_INTERNAL, /* a bug in Trireme: a pass produced something its verifier rejects */
+    TR_ERROR_DAMAGED   /* a checkpoint was read, and its bytes are not those that were written; one
+                          that could not be read is never that */
 } tr_status;
 
 typedef struct tr_error {

@@ -29,7 +29,13 @@ static tr_status weights_of_run(const char *dir, char **path, tr_error *err)
     if (!weights)
         return tri_fail(err, TR_ERROR_RUNTIME, "no memory for a path");
     *path = weights;
-    if (tri_checkpoint_look(dir, &ckpt, NULL) != TR_OK || !ckpt)
+    tr_status looked = tri_checkpoint_look(dir, &ckpt, err);
+    if (looked != TR_OK) { /* what cannot be listed may be newer than the weights */
+        free(weights);
+        *path = NULL;
+        return looked;
+    }
+    if (!ckpt)
         return TR_OK;
     const char *dash = strrchr(ckpt, '-');
     int64_t step = -1;
@@ -141,7 +147,7 @@ static tr_status compile(tr_settings *settings, int rank, unsigned programs,
     /* A run that goes on does not need what it began with. */
     bool goes_on = strcmp(tr_settings_string(settings, "run.resume"), "false") != 0 &&
                    programs == TRI_PROGRAMS_TRAIN;
-    if (status == TR_ERROR_INPUT && goes_on) {
+    if (status != TR_OK && goes_on) {
         made->weights_from = tri_path_join(from, "weights.safetensors");
         status =
             made->weights_from ? TR_OK : tri_fail(err, TR_ERROR_RUNTIME, "no memory for a session");

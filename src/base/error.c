@@ -17,6 +17,8 @@ const char *tr_status_name(tr_status status)
         return "not a finite number";
     case TR_ERROR_INTERNAL:
         return "internal error";
+    case TR_ERROR_DAMAGED:
+        return "damaged";
     }
     return "unknown status";
 }
@@ -51,7 +53,7 @@ tr_status tri_fail_prefix(tr_error *err, tr_status status, const char *format, .
 
 tr_status tri_advise(tr_error *err, tr_status status, const char *format, ...)
 {
-    if (!err || status != TR_ERROR_INPUT)
+    if (!err || (status != TR_ERROR_INPUT && status != TR_ERROR_DAMAGED))
         return status;
     size_t length = strlen(err->message);
     int n = snprintf(err->message + length, sizeof err->message - length, "; ");

@@ -14,8 +14,8 @@ tr_status tri_fail(tr_error *err, tr_status status, const char *format, ...)
 tr_status tri_fail_prefix(tr_error *err, tr_status status, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* Adds "; advice" to the message of wrong input that is already in err: what to do next, said by
- * whoever knows what the input is for. Passes status on, and does nothing for any other:
+/* Adds "; advice" to the message of wrong or damaged input that is already in err: what to do next,
+ * said by whoever knows what the input is for. Passes status on, and does nothing for any other:
  *     return tri_advise(err, tri_mapping_open(&file, path, err), "`trireme x` makes one"); */
 tr_status tri_advise(tr_error *err, tr_status status, const char *format, ...)
     __attribute__((format(printf, 3, 4)));

@@ -43,8 +43,24 @@ static tr_status advise_missing(tr_error *err, const char *path)
     return tri_advise(err, TR_ERROR_INPUT, "check the path");
 }
 
+/* Reasons that have nothing to do with the file that was named. */
+static bool is_machines(int reason)
+{
+    static const int reasons[] = {EIO,    ESTALE,    EMFILE, ENFILE, ENOMEM, ETIMEDOUT,
+                                  ENOLCK, EREMOTEIO, EAGAIN, EBUSY,  ENODEV, ENXIO};
+    for (size_t i = 0; i < sizeof reasons / sizeof *reasons; i++)
+        if (reason == reasons[i])
+            return true;
+    return false;
+}
+
 tr_status tri_fail_open(tr_error *err, const char *path, int reason)
 {
+    if (is_machines(reason))
+        return tri_fail(err, TR_ERROR_RUNTIME, "%s: cannot be opened: %s; %s", path,
+                        strerror(reason),
+                        reason == EMFILE ? "allow more open files: ulimit -n 4096"
+                                         : "try again when the machine can read it");
     tri_fail(err, TR_ERROR_INPUT, "%s: cannot be opened: %s", path, strerror(reason));
     switch (reason) {
     case ENOENT:
@@ -54,8 +70,6 @@ tr_status tri_fail_open(tr_error *err, const char *path, int reason)
                           "`namei -l %s` shows who may read it: let its owner give you the right, "
                           "or make a copy that you may read",
                           path);
-    case EMFILE:
-        return tri_advise(err, TR_ERROR_INPUT, "allow more open files: ulimit -n 4096");
     default:
         return tri_advise(err, TR_ERROR_INPUT, "check the path");
     }
@@ -84,11 +98,60 @@ tr_status tri_fail_kind(tr_error *err, const char *path, unsigned mode)
                     S_ISSOCK(mode) ? "socket" : "device");
 }
 
+static tr_status cannot_read(tr_error *err, const char *path, int reason)
+{
+    return tri_fail(err, TR_ERROR_RUNTIME, "%s: cannot be read: %s", path, strerror(reason));
+}
+
+/* As many bytes as the file has now, and no more: another may be growing it. */
+static tr_status read_descriptor(int fd, const char *path, char **data, size_t *num_bytes,
+                                 tr_error *err)
+{
+    struct stat info;
+    if (fstat(fd, &info) != 0)
+        return cannot_read(err, path, errno);
+    if (!S_ISREG(info.st_mode))
+        return tri_fail_kind(err, path, info.st_mode);
+    size_t size = (size_t)info.st_size, done = 0;
+    char *bytes = malloc(size + 1);
+    if (!bytes)
+        return no_memory(err, path);
+    while (done < size) {
+        ssize_t got = read(fd, bytes + done, size - done);
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got <= 0) {
+            tr_status status = got < 0 ? cannot_read(err, path, errno)
+                                       : tri_fail(err, TR_ERROR_RUNTIME,
+                                                  "%s: became shorter while it was read", path);
+            free(bytes);
+            return status;
+        }
+        done += (size_t)got;
+    }
+    bytes[done] = 0;
+    *data = bytes;
+    *num_bytes = done;
+    return TR_OK;
+}
+
+tr_status tri_file_read(const char *path, char **data, size_t *num_bytes, tr_error *err)
+{
+    *data = NULL;
+    *num_bytes = 0;
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (fd < 0)
+        return tri_fail_open(err, path, errno);
+    tr_status status = read_descriptor(fd, path, data, num_bytes, err);
+    close(fd);
+    return status;
+}
+
 static tr_status map_descriptor(tri_mapping *mapping, int fd, const char *path, tr_error *err)
 {
     struct stat info;
     if (fstat(fd, &info) != 0)
-        return tri_fail(err, TR_ERROR_INPUT, "%s: cannot be read: %s", path, strerror(errno));
+        return cannot_read(err, path, errno);
     if (!S_ISREG(info.st_mode))
         return tri_fail_kind(err, path, info.st_mode);
     if ((uintmax_t)info.st_size > SIZE_MAX)
@@ -124,185 +187,6 @@ void tri_mapping_close(tri_mapping *mapping)
     *mapping = (tri_mapping){0};
 }
 
-/* ---- replacing a file whole ---- */
-
-/* "." or "/" or everything before the last name; on the heap. */
-static char *parent_of(const char *path)
-{
-    const char *slash = strrchr(path, '/');
-    if (!slash)
-        return strdup(".");
-    return slash == path ? strdup("/") : strndup(path, (size_t)(slash - path));
-}
-
-tr_status tri_check_output(const char *path, bool makes_dirs, tr_error *err)
-{
-    if (!*path)
-        return tri_fail(err, TR_ERROR_INPUT, "the name of what is to be written is empty");
-    if (!makes_dirs && tri_path_is_dir(path))
-        return tri_fail(err, TR_ERROR_INPUT,
-                        "%s: cannot be written: it is a directory; name a file in it", path);
-    char *above = parent_of(path);
-    while (above && makes_dirs && !tri_path_exists(above) && strcmp(above, "/") != 0 &&
-           strcmp(above, ".") != 0) {
-        char *next = parent_of(above);
-        free(above);
-        above = next;
-    }
-    if (!above)
-        return no_memory(err, path);
-    tr_status status = TR_OK;
-    if (!tri_path_exists(above))
-        status = tri_fail(err, TR_ERROR_INPUT,
-                          "%s: cannot be written: there is no directory %s; make it first (mkdir "
-                          "-p %s), or name another place",
-                          path, above, above);
-    else if (!tri_path_is_dir(above))
-        status = tri_fail(err, TR_ERROR_INPUT,
-                          "%s: cannot be written: %s is a file, not a directory; name another "
-                          "place",
-                          path, above);
-    else if (access(above, W_OK | X_OK) != 0)
-        status = tri_fail(err, TR_ERROR_INPUT,
-                          "%s: cannot be written: %s: %s; name a place that you may write to", path,
-                          above, strerror(errno));
-    free(above);
-    return status;
-}
-
-/* Opens a new hidden file beside path. The name does not contain that of path, which may already
- * be as long as names can be, and several ranks of one process may ask at once: O_EXCL decides. */
-static int open_temporary(const char *path, char **temporary)
-{
-    const int max_tries = 10000;
-    char *parent = parent_of(path);
-    char *name = NULL;
-    int fd = -1;
-    errno = ENOMEM;
-    for (int i = 0; parent && fd < 0 && i < max_tries; i++) {
-        free(name);
-        if (asprintf(&name, "%s/.trireme-%ld-%d.tmp", parent, (long)getpid(), i) < 0) {
-            name = NULL;
-            break;
-        }
-        fd = open(name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-        if (fd < 0 && errno != EEXIST)
-            break;
-    }
-    int reason = errno;
-    free(parent);
-    if (fd < 0) {
-        free(name);
-        name = NULL;
-    }
-    *temporary = name;
-    errno = reason;
-    return fd;
-}
-
-tr_status tri_atomic_begin(tri_atomic_file *file, const char *path, tr_error *err)
-{
-    *file = (tri_atomic_file){.fd = -1};
-    if (!*path)
-        return tri_fail(err, TR_ERROR_INPUT, "cannot write a file: its name is empty");
-    /* Found out now rather than by rename after everything has been written. */
-    if (tri_path_is_dir(path))
-        return tri_fail(err, TR_ERROR_RUNTIME, "%s: cannot be written: it is a directory", path);
-    file->path = strdup(path);
-    if (!file->path)
-        return no_memory(err, path);
-    file->fd = open_temporary(path, &file->temporary);
-    if (file->fd >= 0)
-        return TR_OK;
-    int reason = errno;
-    tri_atomic_abort(file);
-    return tri_fail(err, TR_ERROR_RUNTIME, "%s: cannot be written: %s", path, strerror(reason));
-}
-
-void tri_atomic_abort(tri_atomic_file *file)
-{
-    if (file->fd >= 0)
-        close(file->fd);
-    if (file->temporary)
-        unlink(file->temporary);
-    free(file->temporary);
-    free(file->path);
-    *file = (tri_atomic_file){.fd = -1};
-}
-
-/* Names the file and the reason, then takes the temporary away. */
-static tr_status atomic_failed(tri_atomic_file *file, int reason, tr_error *err)
-{
-    tri_fail(err, TR_ERROR_RUNTIME, "%s: cannot be written: %s; what was there before is untouched",
-             file->path, strerror(reason));
-    tri_atomic_abort(file);
-    return TR_ERROR_RUNTIME;
-}
-
-tr_status tri_atomic_write(tri_atomic_file *file, const void *data, size_t num_bytes, tr_error *err)
-{
-    if (file->fd < 0)
-        return tri_fail(err, TR_ERROR_INTERNAL, "a write to a file that is not open");
-    const unsigned char *next = data;
-    while (num_bytes > 0) {
-        ssize_t written = write(file->fd, next, num_bytes);
-        if (written < 0 && errno == EINTR)
-            continue;
-        if (written <= 0)
-            return atomic_failed(file, written < 0 ? errno : EIO, err);
-        next += written;
-        num_bytes -= (size_t)written;
-    }
-    return TR_OK;
-}
-
-/* Some file systems cannot do this for a directory, and whoever asks has done all else: hence no
- * error. */
-void tri_sync_dir(const char *path)
-{
-    int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (fd < 0)
-        return;
-    (void)fsync(fd);
-    close(fd);
-}
-
-/* A rename survives a power cut only once its directory is on the disk. */
-static void sync_parent(const char *path)
-{
-    char *parent = parent_of(path);
-    if (parent)
-        tri_sync_dir(parent);
-    free(parent);
-}
-
-tr_status tri_atomic_commit(tri_atomic_file *file, tr_error *err)
-{
-    if (file->fd < 0)
-        return tri_fail(err, TR_ERROR_INTERNAL, "a commit of a file that is not open");
-    if (fsync(file->fd) != 0)
-        return atomic_failed(file, errno, err);
-    int fd = file->fd;
-    file->fd = -1;
-    if (close(fd) != 0) /* network file systems report a full disk here */
-        return atomic_failed(file, errno, err);
-    if (rename(file->temporary, file->path) != 0)
-        return atomic_failed(file, errno, err);
-    free(file->temporary);
-    file->temporary = NULL;
-    sync_parent(file->path);
-    tri_atomic_abort(file);
-    return TR_OK;
-}
-
-tr_status tri_file_replace(const char *path, const void *data, size_t num_bytes, tr_error *err)
-{
-    tri_atomic_file file;
-    TRI_TRY(tri_atomic_begin(&file, path, err));
-    TRI_TRY(tri_atomic_write(&file, data, num_bytes, err));
-    return tri_atomic_commit(&file, err);
-}
-
 /* ---- directories ---- */
 
 bool tri_path_exists(const char *path)
@@ -315,6 +199,20 @@ bool tri_path_is_dir(const char *path)
 {
     struct stat info;
     return stat(path, &info) == 0 && S_ISDIR(info.st_mode);
+}
+
+bool tri_dir_lacks(const char *dir, const char *name)
+{
+    DIR *handle = opendir(dir);
+    if (!handle)
+        return false;
+    const struct dirent *entry;
+    errno = 0;
+    while ((entry = readdir(handle)) && strcmp(entry->d_name, name) != 0)
+        errno = 0;
+    bool lacks = !entry && errno == 0;
+    closedir(handle);
+    return lacks;
 }
 
 char *tri_path_join(const char *dir, const char *name)

@@ -18,7 +18,8 @@ typedef struct tri_mapping {
     size_t num_bytes;
 } tri_mapping;
 
-/* "PATH: cannot be opened: why", and what to do about it; reason is an errno. */
+/* "PATH: cannot be opened: why", and what to do about it; reason is an errno. Wrong input, unless
+ * the machine is to blame (a disk that does not answer, no memory, no descriptors). */
 tr_status tri_fail_open(tr_error *err, const char *path, int reason);
 /* For a path at which tri_path_exists finds nothing: "PATH: cannot be found; ADVICE" when nothing
  * is there; what lies behind a folder that may not be entered, say, is an error of tri_fail_open.
@@ -26,6 +27,10 @@ tr_status tri_fail_open(tr_error *err, const char *path, int reason);
 tr_status tri_fail_missing(tr_error *err, const char *path, const char *advice);
 /* "PATH: is a directory", or a pipe ..., "not a regular file", and what to do about it. */
 tr_status tri_fail_kind(tr_error *err, const char *path, unsigned mode);
+
+/* The whole file on the heap, with a 0 behind it that does not count. Other than with a mapping, a
+ * disk that cannot give the bytes is an error and not a signal. */
+tr_status tri_file_read(const char *path, char **data, size_t *num_bytes, tr_error *err);
 
 tr_status tri_mapping_open(tri_mapping *mapping, const char *path, tr_error *err);
 void tri_mapping_close(tri_mapping *mapping); /* also fine on a zeroed or a closed one */
@@ -63,6 +68,8 @@ void tri_sync_dir(const char *path);
 
 bool tri_path_exists(const char *path);
 bool tri_path_is_dir(const char *path);
+/* Whether a directory was listed to its end and has no such entry. False when it cannot be told. */
+bool tri_dir_lacks(const char *dir, const char *name);
 /* "dir/name" on the heap, or NULL when there is no memory. */
 char *tri_path_join(const char *dir, const char *name);
 

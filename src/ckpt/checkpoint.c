@@ -5,7 +5,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -17,9 +16,11 @@
 bool tri_checkpoint_is_dir(const char *path)
 {
     char *manifest = tri_path_join(path, TRI_CKPT_MANIFEST);
-    bool is = manifest && tri_path_is_dir(path) && tri_path_exists(manifest);
+    struct stat info;
+    bool is = manifest && tri_path_is_dir(path) &&
+              (stat(manifest, &info) == 0 || (errno != ENOENT && errno != ENOTDIR));
     free(manifest);
-    return is;
+    return is; /* one that may not be looked at counts: whoever opens it learns why */
 }
 
 static char *file_path(const tri_checkpoint *ckpt, size_t file)
@@ -27,39 +28,82 @@ static char *file_path(const tri_checkpoint *ckpt, size_t file)
     return tri_path_join(ckpt->path, ckpt->manifest.files[file].name);
 }
 
-/* A file that is gone makes a checkpoint a damaged one; no right to read it does not. */
-static tr_status missing_or(int reason)
+/* Of a file that cannot be read. Only what is certainly gone makes a checkpoint a damaged one: a
+ * disk that does not answer, a right that is missing, no memory say nothing about its bytes. */
+static tr_status unreadable(const char *dir, const char *path, int reason, tr_error *err)
 {
-    return reason == ENOENT ? TR_ERROR_INPUT : TR_ERROR_RUNTIME;
+    const char *slash = strrchr(path, '/');
+    if (reason == ENOENT && tri_dir_lacks(dir, slash ? slash + 1 : path))
+        return tri_fail(err, TR_ERROR_DAMAGED, "%s: is missing: the checkpoint is not complete",
+                        path);
+    tri_fail_open(err, path, reason);
+    if (err)
+        err->status = TR_ERROR_RUNTIME;
+    return TR_ERROR_RUNTIME;
+}
+
+/* The size of an open file, which is asked for anew also where a network file system has kept an
+ * older answer. */
+static tr_status check_size(int fd, const char *path, int64_t wanted, tr_error *err)
+{
+    struct stat info;
+    if (fstat(fd, &info) != 0)
+        return tri_fail(err, TR_ERROR_RUNTIME, "%s: cannot be read: %s", path, strerror(errno));
+    if (!S_ISREG(info.st_mode))
+        return tri_fail_kind(err, path, info.st_mode);
+    if (info.st_size == wanted)
+        return TR_OK;
+    return tri_fail(err, TR_ERROR_DAMAGED,
+                    "%s: has %lld bytes, and the manifest says %lld: it was cut off, or is not the "
+                    "file that was written",
+                    path, (long long)info.st_size, (long long)wanted);
+}
+
+static tr_status open_file(const tri_checkpoint *ckpt, size_t i, int *fd, tr_error *err)
+{
+    char *path = file_path(ckpt, i);
+    if (!path)
+        return tri_fail(err, TR_ERROR_RUNTIME, "%s: no memory for a path", ckpt->path);
+    *fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    tr_status status = *fd < 0 ? unreadable(ckpt->path, path, errno, err)
+                               : check_size(*fd, path, ckpt->manifest.files[i].bytes, err);
+    free(path);
+    if (status != TR_OK && *fd >= 0) {
+        close(*fd);
+        *fd = -1;
+    }
+    return status;
 }
 
 static tr_status check_file(const tri_checkpoint *ckpt, size_t i, tr_error *err)
 {
-    char *path = file_path(ckpt, i);
+    int fd = -1;
+    TRI_TRY(open_file(ckpt, i, &fd, err));
+    close(fd);
+    return TR_OK;
+}
+
+static tr_status read_manifest(tri_checkpoint *ckpt, tr_error *err)
+{
+    char *path = tri_path_join(ckpt->path, TRI_CKPT_MANIFEST);
     struct stat info;
     tr_status status = TR_OK;
-    long long wanted = (long long)ckpt->manifest.files[i].bytes;
     if (!path)
         status = tri_fail(err, TR_ERROR_RUNTIME, "%s: no memory for a path", ckpt->path);
     else if (stat(path, &info) != 0)
-        status = tri_fail(err, missing_or(errno), "%s: cannot be read: %s", path, strerror(errno));
-    else if (!S_ISREG(info.st_mode) || info.st_size != wanted)
-        status = tri_fail(err, TR_ERROR_INPUT,
-                          "%s: has %lld bytes, and the manifest says %lld: it was cut off, or is "
-                          "not the file that was written",
-                          path, (long long)info.st_size, wanted);
+        status = unreadable(ckpt->path, path, errno, err);
+    else
+        status = tri_manifest_read(path, false, &ckpt->manifest, err);
     free(path);
     return status;
 }
 
 tr_status tri_checkpoint_open(tri_checkpoint *ckpt, const char *path, tr_error *err)
 {
-    *ckpt = (tri_checkpoint){.path = strdup(path), .mapped = NO_FILE};
-    char *manifest = tri_path_join(path, TRI_CKPT_MANIFEST);
-    tr_status status = ckpt->path && manifest
-                           ? tri_manifest_read(manifest, false, &ckpt->manifest, err)
-                           : tri_fail(err, TR_ERROR_RUNTIME, "%s: no memory for a path", path);
-    free(manifest);
+    *ckpt = (tri_checkpoint){.path = strdup(path), .file = NO_FILE, .fd = -1};
+    if (!ckpt->path)
+        return tri_fail(err, TR_ERROR_RUNTIME, "%s: no memory for a path", path);
+    tr_status status = read_manifest(ckpt, err);
     for (size_t i = 0; i < ckpt->manifest.num_files && status == TR_OK; i++)
         status = check_file(ckpt, i, err);
     if (status != TR_OK)
@@ -67,30 +111,41 @@ tr_status tri_checkpoint_open(tri_checkpoint *ckpt, const char *path, tr_error *
     return status;
 }
 
-static void unmap(tri_checkpoint *ckpt)
-{
-    if (ckpt->mapped != NO_FILE && ckpt->data)
-        munmap((void *)(uintptr_t)ckpt->data, (size_t)ckpt->manifest.files[ckpt->mapped].bytes);
-    ckpt->mapped = NO_FILE;
-    ckpt->data = NULL;
-}
-
 void tri_checkpoint_close(tri_checkpoint *ckpt)
 {
     if (!ckpt->path)
         return;
-    unmap(ckpt);
+    if (ckpt->fd >= 0)
+        close(ckpt->fd);
+    free(ckpt->window);
     tri_manifest_fini(&ckpt->manifest);
     free(ckpt->path);
-    *ckpt = (tri_checkpoint){.mapped = NO_FILE};
+    *ckpt = (tri_checkpoint){.file = NO_FILE, .fd = -1};
 }
 
 /* ---- verifying ---- */
 
 enum { BLOCK = 1 << 20 };
 
-/* A stretch of a file with its checksum, read and not mapped: a disk that cannot give the bytes is
- * then an error and not a signal. */
+/* All of the bytes. */
+static tr_status read_at(int fd, const char *label, void *to, size_t num_bytes, int64_t offset,
+                         tr_error *err)
+{
+    for (size_t done = 0; done < num_bytes;) {
+        ssize_t got = pread(fd, (char *)to + done, num_bytes - done, (off_t)offset + (off_t)done);
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got <= 0)
+            return tri_fail(err, TR_ERROR_RUNTIME,
+                            "%s: cannot be read: %s; nothing was changed: mend the disk, or try "
+                            "again",
+                            label, got < 0 ? strerror(errno) : "it became shorter meanwhile");
+        done += (size_t)got;
+    }
+    return TR_OK;
+}
+
+/* A stretch of a file with its checksum. */
 typedef struct stretch {
     size_t file;
     int64_t offset, bytes;
@@ -113,12 +168,12 @@ static tr_status open_for(verifier *v, size_t file, tr_error *err)
     if (v->fd >= 0)
         close(v->fd);
     free(v->path);
+    v->fd = -1;
     v->open_file = NO_FILE;
     v->path = file_path(v->ckpt, file);
-    v->fd = v->path ? open(v->path, O_RDONLY | O_CLOEXEC) : -1;
-    if (v->fd < 0)
-        return tri_fail(err, missing_or(errno), "%s: cannot be read: %s",
-                        v->path ? v->path : v->ckpt->path, strerror(errno));
+    if (!v->path)
+        return tri_fail(err, TR_ERROR_RUNTIME, "%s: no memory for a path", v->ckpt->path);
+    TRI_TRY(open_file(v->ckpt, file, &v->fd, err));
     v->open_file = file;
     return TR_OK;
 }
@@ -130,18 +185,13 @@ static tr_status check_stretch(verifier *v, const stretch *s, tr_error *err)
     tri_checksum_init(&hash);
     for (int64_t done = 0; done < s->bytes;) {
         size_t want = s->bytes - done < BLOCK ? (size_t)(s->bytes - done) : BLOCK;
-        ssize_t got = pread(v->fd, v->block, want, (off_t)(s->offset + done));
-        if (got < 0 && errno == EINTR)
-            continue;
-        if (got <= 0)
-            return tri_fail(err, TR_ERROR_INPUT, "%s: cannot be read: %s", v->path,
-                            got < 0 ? strerror(errno) : "it ends too early");
-        tri_checksum_add(&hash, v->block, (size_t)got);
-        done += got;
+        TRI_TRY(read_at(v->fd, v->path, v->block, want, s->offset + done, err));
+        tri_checksum_add(&hash, v->block, want);
+        done += (int64_t)want;
     }
     if (tri_checksum_end(&hash) == s->checksum)
         return TR_OK;
-    return tri_fail(err, TR_ERROR_INPUT,
+    return tri_fail(err, TR_ERROR_DAMAGED,
                     "%s: %s%s has another checksum than when it was written: the file is damaged",
                     v->path, s->what ? "tensor " : "its beginning", s->what ? s->what : "");
 }
@@ -198,58 +248,60 @@ tr_status tri_checkpoint_verify(const tri_checkpoint *ckpt, int kinds, int part,
 
 /* ---- reading ---- */
 
-static tr_status map_file(tri_checkpoint *ckpt, size_t file, tr_error *err)
+static tr_status turn_to(tri_checkpoint *ckpt, size_t file, tr_error *err)
 {
-    if (ckpt->mapped == file)
+    if (ckpt->file == file)
         return TR_OK;
-    unmap(ckpt);
-    tr_status status = check_file(ckpt, file, err); /* nobody has cut it off meanwhile */
-    if (status != TR_OK)
-        return status;
-    char *path = file_path(ckpt, file);
-    size_t bytes = (size_t)ckpt->manifest.files[file].bytes;
-    int fd = path ? open(path, O_RDONLY | O_CLOEXEC) : -1;
-    void *data = fd >= 0 ? mmap(NULL, bytes, PROT_READ, MAP_SHARED, fd, 0) : MAP_FAILED;
-    if (data == MAP_FAILED)
-        status = tri_fail(err, TR_ERROR_INPUT, "%s: cannot be read: %s", path ? path : ckpt->path,
-                          strerror(errno));
-    if (fd >= 0)
-        close(fd);
-    free(path);
-    TRI_TRY(status);
-    ckpt->mapped = file;
-    ckpt->data = data;
+    if (ckpt->fd >= 0)
+        close(ckpt->fd);
+    ckpt->fd = -1;
+    ckpt->file = NO_FILE;
+    ckpt->window_bytes = 0;
+    if (!ckpt->window && !(ckpt->window = malloc(BLOCK)))
+        return tri_fail(err, TR_ERROR_RUNTIME, "no memory to read %s", ckpt->path);
+    TRI_TRY(open_file(ckpt, file, &ckpt->fd, err));
+    ckpt->file = file;
     return TR_OK;
 }
 
 typedef struct copying {
-    const unsigned char *from;
+    tri_checkpoint *ckpt;
+    const tri_ckpt_shard *shard;
     float *to;
     uint64_t bytes;
-    bool counts_only;
 } copying;
 
+/* Runs may be of a few elements each, as of a matrix that is cut by columns: what follows is read
+ * along with a short one. */
 static tr_status copy_shared(void *context, int64_t in_shard, int64_t in_region, int64_t count,
                              tr_error *err)
 {
     copying *c = context;
-    (void)err;
+    tri_checkpoint *ckpt = c->ckpt;
     size_t bytes = (size_t)count * sizeof(float);
-    if (!c->counts_only)
-        memcpy(c->to + in_region, c->from + (size_t)in_shard * sizeof(float), bytes);
     c->bytes += bytes;
+    if (ckpt->counts_only)
+        return TR_OK;
+    const char *label = ckpt->manifest.files[ckpt->file].name;
+    int64_t at = c->shard->offset + in_shard * (int64_t)sizeof(float);
+    tr_status status = TR_OK;
+    if (bytes >= BLOCK) {
+        status = read_at(ckpt->fd, label, c->to + in_region, bytes, at, err);
+        return status == TR_OK ? TR_OK : tri_fail_prefix(err, status, "%s", ckpt->path);
+    }
+    if (at < ckpt->window_at ||
+        at + (int64_t)bytes > ckpt->window_at + (int64_t)ckpt->window_bytes) {
+        int64_t end = c->shard->offset + c->shard->region.count * (int64_t)sizeof(float);
+        size_t ahead = end - at < BLOCK ? (size_t)(end - at) : BLOCK;
+        ckpt->window_bytes = 0;
+        status = read_at(ckpt->fd, label, ckpt->window, ahead, at, err);
+        if (status != TR_OK)
+            return tri_fail_prefix(err, status, "%s", ckpt->path);
+        ckpt->window_at = at;
+        ckpt->window_bytes = ahead;
+    }
+    memcpy(c->to + in_region, ckpt->window + (at - ckpt->window_at), bytes);
     return TR_OK;
-}
-
-/* Pages that have been copied are not needed again: they go from the mapping, and stay in the
- * system's cache as long as there is room. */
-static void let_go(const tri_checkpoint *ckpt, const tri_ckpt_shard *shard)
-{
-    uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
-    uintptr_t begin = ((uintptr_t)ckpt->data + (uintptr_t)shard->offset) & ~(page - 1);
-    uintptr_t end = (uintptr_t)ckpt->data + (uintptr_t)shard->offset +
-                    (uintptr_t)shard->region.count * sizeof(float);
-    (void)madvise((void *)begin, end - begin, MADV_DONTNEED);
 }
 
 tr_status tri_checkpoint_read(tri_checkpoint *ckpt, const char *name, const tri_region *region,
@@ -270,14 +322,10 @@ tr_status tri_checkpoint_read(tri_checkpoint *ckpt, const char *name, const tri_
         if (!tri_region_boxes_meet(&shard->region, region) || region->count == 0)
             continue;
         if (!ckpt->counts_only)
-            TRI_TRY(map_file(ckpt, shard->file, err));
-        copying c = {.from = ckpt->data ? ckpt->data + shard->offset : NULL,
-                     .to = to,
-                     .counts_only = ckpt->counts_only};
+            TRI_TRY(turn_to(ckpt, shard->file, err));
+        copying c = {.ckpt = ckpt, .shard = shard, .to = to};
         TRI_TRY(tri_region_shared(&shard->region, region, copy_shared, &c, err));
         ckpt->bytes_read += c.bytes;
-        if (c.bytes > 0 && ckpt->data)
-            let_go(ckpt, shard);
     }
     return TR_OK;
 }
@@ -332,14 +380,19 @@ static char *folder_of(const char *path)
 
 tr_status tri_checkpoint_advise(tr_error *err, tr_status status, const char *path)
 {
-    char *folder = status == TR_ERROR_INPUT ? folder_of(path) : NULL, *other = NULL;
+    if (status != TR_ERROR_DAMAGED)
+        return status;
+    char *folder = folder_of(path), *other = NULL;
     tri_ckpt_steps steps = {0};
     if (folder && tri_ckpt_steps_read(&steps, folder, NULL) != TR_OK)
         steps.num = 0;
+    bool all_damaged = true;
     for (size_t i = 0; i < steps.num && !other; i++) {
         tri_checkpoint ckpt;
         other = tri_ckpt_path(folder, steps.step[i]);
-        if (other && tri_checkpoint_open(&ckpt, other, NULL) == TR_OK) {
+        tr_status there = other ? tri_checkpoint_open(&ckpt, other, NULL) : TR_ERROR_RUNTIME;
+        all_damaged &= there == TR_ERROR_DAMAGED;
+        if (there == TR_OK) {
             tri_checkpoint_close(&ckpt);
         } else {
             free(other);
@@ -350,6 +403,8 @@ tr_status tri_checkpoint_advise(tr_error *err, tr_status status, const char *pat
         tri_advise(err, status,
                    "take another checkpoint, %s for example (`trireme ckpt inspect %s` lists them)",
                    other, folder);
+    else if (!all_damaged)
+        tri_advise(err, status, "`trireme ckpt verify %s` tells of those beside it", folder);
     else
         tri_advise(err, status,
                    "no other checkpoint beside it is whole: copy it again from where it was "
@@ -357,47 +412,5 @@ tr_status tri_checkpoint_advise(tr_error *err, tr_status status, const char *pat
     tri_ckpt_steps_free(&steps);
     free(folder);
     free(other);
-    return status;
-}
-
-static tr_status verify_at(const char *dir, int64_t step, tr_error *err)
-{
-    char *path = tri_ckpt_path(dir, step);
-    tri_checkpoint ckpt;
-    tr_status status = path ? tri_checkpoint_open(&ckpt, path, err)
-                            : tri_fail(err, TR_ERROR_RUNTIME, "%s: no memory for a path", dir);
-    if (status == TR_OK) {
-        status = tri_checkpoint_verify(&ckpt, TRI_VERIFY_ALL, 0, 1, NULL, err);
-        tri_checkpoint_close(&ckpt);
-    }
-    free(path);
-    return status;
-}
-
-tr_status tri_checkpoint_find(const char *dir, int64_t *step, char **note, tr_error *err)
-{
-    tri_ckpt_steps steps;
-    tri_text text;
-    tri_text_init(&text);
-    *step = -1;
-    *note = NULL;
-    tr_status status = tri_ckpt_steps_read(&steps, dir, err);
-    for (size_t i = 0; status == TR_OK && *step < 0 && i < steps.num; i++) {
-        tr_error why = {0};
-        tr_status found = verify_at(dir, steps.step[i], &why);
-        char *aside = NULL;
-        if (found == TR_OK)
-            *step = steps.step[i];
-        else if (found != TR_ERROR_INPUT) /* no memory: nothing is known of the checkpoint */
-            status = tri_fail(err, found, "%s", why.message);
-        else
-            status = tri_ckpt_set_aside(dir, steps.step[i], &aside, err);
-        if (aside)
-            tri_text_add(&text, "%sdamaged, now %s: %s", text.length ? "\n" : "", aside,
-                         why.message);
-        free(aside);
-    }
-    tri_ckpt_steps_free(&steps);
-    *note = text.chars;
     return status;
 }

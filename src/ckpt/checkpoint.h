@@ -1,7 +1,12 @@
 /* A checkpoint on disk, read: any region of any tensor, by whoever needs it.
  *
- * A reader maps the files it needs and copies its own elements out of them; nobody gathers
- * anything, and memory does not grow with the size of the checkpoint. */
+ * A reader reads its own elements from the files that have them; nobody gathers anything, and
+ * memory does not grow with the size of the checkpoint. Files are read and not mapped: a disk that
+ * cannot give the bytes is then an error and not a signal.
+ *
+ * Damaged (TR_ERROR_DAMAGED) is a checkpoint whose bytes were read and are not those that were
+ * written, or one that lacks a file. One that cannot be read (TR_ERROR_RUNTIME) may be whole, and
+ * so is one of a newer version (TR_ERROR_INPUT): nobody may rename it or pass it over. */
 #ifndef TRI_CKPT_CHECKPOINT_H
 #define TRI_CKPT_CHECKPOINT_H
 
@@ -12,9 +17,12 @@ typedef struct tri_checkpoint {
     char *path;
     tri_manifest manifest;
     uint64_t bytes_read; /* by tri_checkpoint_read, so far */
-    /* The file that is mapped now. */
-    size_t mapped;
-    const unsigned char *data;
+    /* The file that is open now, and a stretch of it. */
+    size_t file;
+    int fd;
+    char *window;
+    int64_t window_at;
+    size_t window_bytes;
     /* Reads what it would and counts, but copies nothing. */
     bool counts_only;
 } tri_checkpoint;
@@ -46,10 +54,5 @@ tr_status tri_checkpoint_verify(const tri_checkpoint *ckpt, int kinds, int part,
 /* Elements of a region of a tensor, dense, in the order of the region. */
 tr_status tri_checkpoint_read(tri_checkpoint *ckpt, const char *name, const tri_region *region,
                               float *to, tr_error *err);
-
-/* The newest checkpoint of a run that can be opened and is verified, newest first; damaged ones are
- * set aside, and *note (heap, or NULL) tells of each in one line. *step is -1 when there is none.
- */
-tr_status tri_checkpoint_find(const char *dir, int64_t *step, char **note, tr_error *err);
 
 #endif

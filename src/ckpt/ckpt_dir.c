@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/fs.h"
@@ -44,6 +45,38 @@ static int newest_first(const void *a, const void *b)
     return x > y ? -1 : x < y;
 }
 
+/* Whether it is one that was set aside: "step-10.damaged", "step-10.damaged-2". */
+static bool is_set_aside(const char *name)
+{
+    const char *end = strncmp(name, "step-", 5) == 0 ? strstr(name, ".damaged") : NULL;
+    return end && (end[8] == 0 || end[8] == '-');
+}
+
+static tr_status note_entry(tri_ckpt_steps *steps, size_t *capacity, DIR *handle, const char *name,
+                            const char *dir, tr_error *err)
+{
+    struct stat info;
+    int64_t step = step_of(name);
+    if (step < 0 && !is_set_aside(name))
+        return TR_OK;
+    if (fstatat(dirfd(handle), name, &info, 0) != 0)
+        return errno == ENOENT ? TR_OK
+                               : tri_fail(err, TR_ERROR_RUNTIME, "%s/%s: cannot be read: %s", dir,
+                                          name, strerror(errno));
+    if (!S_ISDIR(info.st_mode))
+        return TR_OK;
+    if (step < 0) {
+        steps->num_damaged++;
+        return TR_OK;
+    }
+    int64_t *grown = tri_array_grow(steps->step, steps->num, capacity, sizeof *grown);
+    if (!grown)
+        return tri_fail(err, TR_ERROR_RUNTIME, "%s: no memory to list it", dir);
+    steps->step = grown;
+    grown[steps->num++] = step;
+    return TR_OK;
+}
+
 tr_status tri_ckpt_steps_read(tri_ckpt_steps *steps, const char *dir, tr_error *err)
 {
     *steps = (tri_ckpt_steps){0};
@@ -51,25 +84,20 @@ tr_status tri_ckpt_steps_read(tri_ckpt_steps *steps, const char *dir, tr_error *
     if (!handle && (errno == ENOENT || errno == ENOTDIR))
         return TR_OK;
     if (!handle)
-        return tri_fail(err, TR_ERROR_INPUT, "%s: the directory cannot be read: %s", dir,
+        return tri_fail(err, TR_ERROR_RUNTIME, "%s: the directory cannot be read: %s", dir,
                         strerror(errno));
     size_t capacity = 0;
-    const struct dirent *entry;
     tr_status status = TR_OK;
-    while (status == TR_OK && (entry = readdir(handle))) {
-        int64_t step = step_of(entry->d_name);
-        char *path = step >= 0 ? tri_path_join(dir, entry->d_name) : NULL;
-        bool counts = path && tri_path_is_dir(path);
-        free(path);
-        if (!counts)
-            continue;
-        int64_t *grown = tri_array_grow(steps->step, steps->num, &capacity, sizeof *grown);
-        if (grown) {
-            steps->step = grown;
-            grown[steps->num++] = step;
-        } else {
-            status = tri_fail(err, TR_ERROR_RUNTIME, "%s: no memory to list it", dir);
-        }
+    while (status == TR_OK) {
+        errno = 0;
+        const struct dirent *entry = readdir(handle);
+        if (!entry &&
+            errno != 0) /* a part of the list is none: what is missing may be the newest */
+            status = tri_fail(err, TR_ERROR_RUNTIME, "%s: the directory cannot be read: %s", dir,
+                              strerror(errno));
+        if (!entry)
+            break;
+        status = note_entry(steps, &capacity, handle, entry->d_name, dir, err);
     }
     closedir(handle);
     if (steps->num > 1)

@@ -2,7 +2,7 @@
  *
  *     ckpt/step-10/              complete: it got this name after its last byte was on the disk
  *     ckpt/.step-20.x.tmp/       being written, or left by a run that died
- *     ckpt/step-5.damaged/       set aside when it could not be loaded
+ *     ckpt/step-5.damaged/       set aside when its bytes were found to be wrong
  *     ckpt/.lock                 held by the run that writes
  *
  * A checkpoint is removed by taking its name away first, so that a half removed one is never found.
@@ -14,10 +14,12 @@
 
 #include "ckpt/manifest.h"
 
-/* Steps of the complete checkpoints, newest first. A directory that is not there has none. */
+/* Steps of the complete checkpoints, newest first. A directory that is not there has none; one that
+ * cannot be listed to its end is an error. */
 typedef struct tri_ckpt_steps {
     int64_t *step;
     size_t num;
+    size_t num_damaged; /* that were set aside */
 } tri_ckpt_steps;
 tr_status tri_ckpt_steps_read(tri_ckpt_steps *steps, const char *dir, tr_error *err);
 void tri_ckpt_steps_free(tri_ckpt_steps *steps);

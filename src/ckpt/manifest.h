@@ -82,7 +82,9 @@ tr_status tri_manifest_merge(tri_manifest *whole, const tri_manifest *const *par
 
 /* As text, checksum included. */
 void tri_manifest_print(const tri_manifest *manifest, tri_text *text);
-/* label stands for the file in messages. */
+/* label stands for the file in messages. Damaged (TR_ERROR_DAMAGED) is one whose checksum does not
+ * fit; one that fits and makes no sense is wrong input, as is one of a newer version; one that
+ * cannot be read is a failure while running. */
 tr_status tri_manifest_parse(const char *text, size_t num_bytes, const char *label, bool partial,
                              tri_manifest *manifest, tr_error *err);
 tr_status tri_manifest_read(const char *path, bool partial, tri_manifest *manifest, tr_error *err);

@@ -20,11 +20,16 @@ typedef struct parser {
     tr_error *err;
 } parser;
 
+/* What stands there is what was written, by its checksum, so this is no damage. */
 static tr_status wrong(const parser *p, const char *what, const char *where)
 {
-    return tri_fail(p->err, TR_ERROR_INPUT,
-                    "%s: %s%s%.*s; the manifest was not written by Trireme, or is damaged",
+    return tri_fail(p->err, TR_ERROR_INPUT, "%s: %s%s%.*s; the manifest was not written by Trireme",
                     p->label, what, where[0] ? " in " : "", MOST_NAME, where);
+}
+
+static tr_status damaged(const parser *p, const char *what)
+{
+    return tri_fail(p->err, TR_ERROR_DAMAGED, "%s: %s; the manifest is damaged", p->label, what);
 }
 
 static tr_status no_memory(const parser *p)
@@ -292,10 +297,10 @@ static tr_status check_sum(const parser *p, const char *text, size_t num_bytes)
     char digits[17] = "";
     if (num_bytes < TRI_MANIFEST_DIGITS_AT + 16 ||
         memcmp(text, TRI_MANIFEST_OPENING, TRI_MANIFEST_DIGITS_AT) != 0)
-        return wrong(p, "it does not begin with a checksum", "");
+        return damaged(p, "it does not begin with a checksum");
     memcpy(digits, text + TRI_MANIFEST_DIGITS_AT, 16);
     if (strspn(digits, "0123456789abcdef") != 16)
-        return wrong(p, "its checksum is no number", "");
+        return damaged(p, "its checksum is no number");
     stored = strtoull(digits, NULL, 16);
     tri_checksum hash;
     tri_checksum_init(&hash);
@@ -303,22 +308,44 @@ static tr_status check_sum(const parser *p, const char *text, size_t num_bytes)
     tri_checksum_add(&hash, "0000000000000000", 16);
     tri_checksum_add(&hash, text + TRI_MANIFEST_DIGITS_AT + 16,
                      num_bytes - TRI_MANIFEST_DIGITS_AT - 16);
-    return tri_checksum_end(&hash) == stored ? TR_OK : wrong(p, "its checksum does not fit", "");
+    return tri_checksum_end(&hash) == stored ? TR_OK : damaged(p, "its checksum does not fit");
+}
+
+static tr_status check_version(const parser *p, const json_t *root)
+{
+    int64_t version;
+    if (!read_count(root, "version", &version) || version < 1)
+        return wrong(p, "no version", "");
+    if (version <= TRI_CKPT_VERSION)
+        return TR_OK;
+    return tri_fail(p->err, TR_ERROR_INPUT,
+                    "%s: was written by a newer Trireme: it is of version %" PRId64
+                    " of the format, and this one reads up to %d; go on with the Trireme that "
+                    "wrote it, or a newer one. The checkpoint stays as it is",
+                    p->label, version, TRI_CKPT_VERSION);
+}
+
+/* A newer Trireme may write its checksum in another way; what it wrote is not damaged. */
+static tr_status damaged_or_newer(const parser *p, const char *text, size_t num_bytes,
+                                  tr_status damage)
+{
+    json_error_t where;
+    json_t *root = json_loadb(text, num_bytes, 0, &where);
+    const char *format = json_string_value(json_object_get(root, "format"));
+    int64_t version;
+    bool newer = format && strcmp(format, TRI_MANIFEST_FORMAT) == 0 &&
+                 read_count(root, "version", &version) && version > TRI_CKPT_VERSION;
+    tr_status status = newer ? check_version(p, root) : damage;
+    json_decref(root);
+    return status;
 }
 
 static tr_status parse_root(const parser *p, json_t *root, bool partial)
 {
     const char *format = json_string_value(json_object_get(root, "format"));
-    int64_t version;
     if (!format || strcmp(format, TRI_MANIFEST_FORMAT) != 0)
         return wrong(p, "\"format\" is not " TRI_MANIFEST_FORMAT, "");
-    if (!read_count(root, "version", &version) || version < 1)
-        return wrong(p, "no version", "");
-    if (version > TRI_CKPT_VERSION)
-        return tri_fail(p->err, TR_ERROR_INPUT,
-                        "%s: is of version %" PRId64 ", and this Trireme reads up to %d; use a "
-                        "newer one",
-                        p->label, version, TRI_CKPT_VERSION);
+    TRI_TRY(check_version(p, root));
     if (!read_count(root, "step", &p->m->step))
         return wrong(p, "no step", "");
     TRI_TRY(parse_numbers(p, json_object_get(root, "numbers")));
@@ -333,11 +360,17 @@ tr_status tri_manifest_parse(const char *text, size_t num_bytes, const char *lab
     tri_manifest_init(manifest);
     parser p = {.label = label, .m = manifest, .err = err};
     tr_status status = check_sum(&p, text, num_bytes);
-    if (status == TR_OK) {
+    if (status != TR_OK) {
+        status = damaged_or_newer(&p, text, num_bytes, status);
+    } else {
+        /* The library reports a lack of memory as bad syntax, too. By its checksum the text is what
+         * was written: so it is no damage. */
         json_error_t where;
         json_t *root = json_loadb(text, num_bytes, JSON_REJECT_DUPLICATES, &where);
         status = root ? parse_root(&p, root, partial)
-                      : tri_fail(err, TR_ERROR_INPUT, "%s: line %d: %s; the manifest is damaged",
+                      : tri_fail(err, TR_ERROR_RUNTIME,
+                                 "%s: line %d: %s; its checksum fits, so either there is no memory "
+                                 "to parse it, or it was not written by Trireme",
                                  label, where.line, where.text);
         json_decref(root);
     }
@@ -348,11 +381,16 @@ tr_status tri_manifest_parse(const char *text, size_t num_bytes, const char *lab
 
 tr_status tri_manifest_read(const char *path, bool partial, tri_manifest *manifest, tr_error *err)
 {
-    tri_mapping mapping;
+    char *text;
+    size_t num_bytes;
     *manifest = (tri_manifest){0};
-    TRI_TRY(tri_mapping_open(&mapping, path, err));
-    tr_status status = tri_manifest_parse((const char *)mapping.data, mapping.num_bytes, path,
-                                          partial, manifest, err);
-    tri_mapping_close(&mapping);
+    tr_status status = tri_file_read(path, &text, &num_bytes, err);
+    if (status == TR_OK)
+        status = tri_manifest_parse(text, num_bytes, path, partial, manifest, err);
+    else if (err) /* whatever the reason, it is nothing that the bytes can be blamed for */
+        err->status = TR_ERROR_RUNTIME;
+    if (!text)
+        status = TR_ERROR_RUNTIME;
+    free(text);
     return status;
 }

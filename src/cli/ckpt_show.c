@@ -71,8 +71,10 @@ static void print_row(const char *dir, int64_t step)
     tr_error err = {0};
     if (!path)
         return;
-    if (tri_checkpoint_open(&ckpt, path, &err) != TR_OK) {
-        printf("  %-40s damaged: %s\n", path, err.message);
+    tr_status status = tri_checkpoint_open(&ckpt, path, &err);
+    if (status != TR_OK) {
+        printf("  %-40s %s: %s\n", path, status == TR_ERROR_DAMAGED ? "damaged" : "unreadable",
+               err.message);
     } else {
         size_t ranks = num_rank_files(&ckpt.manifest);
         printf("  %-40s step %-8" PRId64 " %10s  by %zu rank%s\n", path, step,

@@ -219,7 +219,8 @@ void tri_cli_error(const char *format, ...)
 int tri_cli_fail(const tr_error *err)
 {
     tri_cli_error("%s", err->message);
-    return err->status == TR_ERROR_INPUT ? TRI_EXIT_USAGE : TRI_EXIT_FAILED;
+    bool theirs = err->status == TR_ERROR_INPUT || err->status == TR_ERROR_DAMAGED;
+    return theirs ? TRI_EXIT_USAGE : TRI_EXIT_FAILED;
 }
 
 static int run_verb(const tri_verb *verb, int num_args, char **args)

@@ -52,12 +52,14 @@ tr_status tri_train_ckpt_check(const tr_settings *settings, tr_error *err)
     tr_status status = own ? tri_ckpt_steps_read(&steps, own, err)
                            : tri_fail(err, TR_ERROR_RUNTIME, "no memory for a path");
     bool goes_on = strcmp(how, "false") != 0 && steps.num > 0;
-    if (status == TR_OK && from[0] && !goes_on) {
+    if (status == TR_OK && strcmp(how, "false") != 0 && steps.num == 0 && steps.num_damaged > 0) {
+        status = tri_checkpoint_none_whole(own, NULL, err);
+    } else if (status == TR_OK && from[0] && !goes_on) {
         status = tri_checkpoint_locate(from, &found, err);
         if (status != TR_OK)
             tri_fail_prefix(err, status, "ckpt.from");
     } else if (status == TR_OK && strcmp(how, "true") == 0 && !goes_on) {
-        status = tri_checkpoint_none(own, false, err);
+        status = tri_checkpoint_none(own, err);
     }
     tri_ckpt_steps_free(&steps);
     free(found);

@@ -65,15 +65,19 @@ typedef struct tri_resumed {
     size_t num_numbers;
 } tri_resumed;
 
-/* Loads the newest checkpoint of the run that is whole, whatever layout it was made in; others are
- * set aside by name. `must`: none is an error. After start. Collective. */
+/* Loads the newest checkpoint of the run that is whole, whatever layout it was made in. Newer ones
+ * that were read and are damaged are set aside by name once it is loaded. One that cannot be read
+ * is an error, and so are checkpoints none of which is whole: nothing is renamed then. `must`: none
+ * at all is an error, too. After start. Collective. */
 tr_status tri_checkpoint_resume(tri_session *session, tri_ranks *ranks, const char *run_dir,
                                 bool must, tri_resumed *resumed, tr_error *err);
 /* Loads one that is named: its directory, or a run's. A damaged one is an error. Collective. */
 tr_status tri_checkpoint_load(tri_session *session, tri_ranks *ranks, const char *path,
                               tri_resumed *resumed, tr_error *err);
-/* The error of a run.resume=true without a checkpoint in dir; damaged: there were some. */
-tr_status tri_checkpoint_none(const char *dir, bool damaged, tr_error *err);
+/* The error of a run.resume=true without a checkpoint in dir. */
+tr_status tri_checkpoint_none(const char *dir, tr_error *err);
+/* Of a dir with damaged ones only, set aside or not; why (may be NULL) is said of the newest. */
+tr_status tri_checkpoint_none_whole(const char *dir, const char *why, tr_error *err);
 double tri_resumed_number(const tri_resumed *resumed, const char *name, double otherwise);
 void tri_resumed_fini(tri_resumed *resumed);
 

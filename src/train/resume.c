@@ -10,9 +10,6 @@
 #include "train/checkpoint_parts.h"
 
 enum { CHUNK = 4 << 20 }; /* elements that are on their way to a device at a time */
-/* Bytes that a rank reads between two meetings with the others: a wait has a deadline, and a disk
- * may be slow. */
-#define ROUND_BYTES 268435456.0
 
 tri_id tri_checkpoint_scaler(const tri_session *session)
 {
@@ -187,7 +184,7 @@ static tr_status load_pieces(const tri_session *session, tri_ranks *ranks, tri_c
     size_t i = 0;
     bool all = false;
     while (status == TR_OK && !all) {
-        double end = (double)ckpt->bytes_read + ROUND_BYTES;
+        double end = (double)ckpt->bytes_read + TRI_CHECKPOINT_ROUND_BYTES;
         while (status == TR_OK && i < pieces->num && (double)ckpt->bytes_read < end)
             status = load_piece(session, ckpt, &pieces->piece[i++], room, err);
         if (status == TR_OK)
@@ -221,58 +218,7 @@ static tr_status load_state(tri_session *session, tri_ranks *ranks, tri_checkpoi
     return status;
 }
 
-/* ---- the ranks together ---- */
-
-/* How a rank fared. */
-enum { GOOD, DAMAGED, FAILED };
-
-/* The worst of all ranks decides, and its message becomes everybody's. */
-static tr_status agree(tri_ranks *ranks, tr_status own, tr_error *message, int *fared,
-                       tr_error *err)
-{
-    int64_t *codes = calloc((size_t)ranks->size, sizeof *codes), code = GOOD;
-    int worst = 0;
-    *fared = FAILED;
-    if (!codes)
-        return tri_fail(err, TR_ERROR_RUNTIME, "no memory for %d ranks", ranks->size);
-    if (own != TR_OK)
-        code = own == TR_ERROR_INPUT ? DAMAGED : FAILED;
-    tr_status status = tri_checkpoint_gather(ranks, code, codes, err);
-    for (int r = 0; status == TR_OK && r < ranks->size; r++)
-        worst = codes[r] > codes[worst] ? r : worst;
-    if (status == TR_OK)
-        *fared = (int)codes[worst];
-    free(codes);
-    if (status == TR_OK && *fared != GOOD && ranks->size > 1)
-        status = tr_broadcast(tr_comm_world(ranks->comm), message->message, sizeof message->message,
-                              TR_U8, worst, err);
-    return status;
-}
-
-/* Opens and verifies, each rank its share of the bytes. */
-static tr_status open_together(tri_ranks *ranks, const char *path, tri_checkpoint *ckpt, int *fared,
-                               tr_error *err)
-{
-    tr_error why = {0};
-    tr_status status = tri_checkpoint_open(ckpt, path, &why);
-    bool open = status == TR_OK;
-    tr_status met = agree(ranks, status, &why, fared, err);
-    double bytes = 0;
-    for (size_t f = 0; open && f < ckpt->manifest.num_files; f++)
-        bytes += (double)ckpt->manifest.files[f].bytes;
-    int rounds = 1 + (int)(bytes / (ROUND_BYTES * ranks->size));
-    for (int r = 0; r < rounds && met == TR_OK && *fared == GOOD; r++) {
-        status = tri_checkpoint_verify(ckpt, TRI_VERIFY_ALL, r * ranks->size + ranks->rank,
-                                       rounds * ranks->size, NULL, &why);
-        met = agree(ranks, status, &why, fared, err);
-    }
-    if (open && (met != TR_OK || *fared != GOOD))
-        tri_checkpoint_close(ckpt);
-    TRI_TRY(met);
-    if (*fared == GOOD)
-        return TR_OK;
-    return tri_fail(err, *fared == DAMAGED ? TR_ERROR_INPUT : TR_ERROR_RUNTIME, "%s", why.message);
-}
+/* ---- going on ---- */
 
 static void note_numbers(tri_resumed *resumed, const tri_manifest *m)
 {
@@ -298,6 +244,37 @@ static tr_status load_open(tri_session *session, tri_ranks *ranks, tri_checkpoin
     return status;
 }
 
+/* Checkpoints that were found damaged, newest first. */
+typedef struct damaged_list {
+    struct damaged {
+        int64_t step;
+        char *why;
+    } * item;
+    size_t num, capacity;
+} damaged_list;
+
+static void free_damaged(damaged_list *list)
+{
+    for (size_t i = 0; i < list->num; i++)
+        free(list->item[i].why);
+    free(list->item);
+}
+
+static tr_status add_damaged(damaged_list *list, int64_t step, const char *why, tr_error *err)
+{
+    struct damaged *grown =
+        tri_array_grow(list->item, list->num, &list->capacity, sizeof *list->item);
+    char *copy = strdup(why);
+    if (grown)
+        list->item = grown;
+    if (!grown || !copy) {
+        free(copy);
+        return tri_fail(err, TR_ERROR_RUNTIME, "no memory for a list of checkpoints");
+    }
+    list->item[list->num++] = (struct damaged){step, copy};
+    return TR_OK;
+}
+
 static void add_note(tri_resumed *resumed, const char *aside, const char *why)
 {
     tri_text text;
@@ -309,71 +286,91 @@ static void add_note(tri_resumed *resumed, const char *aside, const char *why)
     resumed->note = text.chars;
 }
 
-/* Rank 0 renames; the others go on when it has. */
-static tr_status set_aside(tri_ranks *ranks, const char *dir, int64_t step, const char *why,
+/* When an older one has been loaded: the run will write these steps again. Rank 0 renames. */
+static tr_status set_aside(tri_ranks *ranks, const char *dir, const damaged_list *list,
                            tri_resumed *resumed, tr_error *err)
 {
-    tr_status status = TR_OK;
-    char *aside = NULL;
-    if (ranks->rank == 0)
-        status = tri_ckpt_set_aside(dir, step, &aside, err);
-    if (aside)
-        add_note(resumed, aside, why);
-    free(aside);
-    return status;
+    for (size_t i = 0; i < list->num && ranks->rank == 0; i++) {
+        char *aside = NULL;
+        TRI_TRY(tri_ckpt_set_aside(dir, list->item[i].step, &aside, err));
+        add_note(resumed, aside, list->item[i].why);
+        free(aside);
+    }
+    return TR_OK;
 }
 
-/* The newest step that rank 0 sees, or -1. */
-static tr_status newest(tri_ranks *ranks, const char *dir, int64_t *step, tr_error *err)
+/* What rank 0 sees in the directory, instead of a step. */
+enum { NONE = -1, UNREADABLE = -2, ALL_ASIDE = -3 };
+
+/* The newest step before `below` that rank 0 sees, NONE, or ALL_ASIDE: none, but some that were set
+ * aside once. */
+static tr_status newest(tri_ranks *ranks, const char *dir, int64_t below, int64_t *step,
+                        tr_error *err)
 {
     tri_ckpt_steps steps = {0};
     tr_status status = TR_OK;
-    int64_t own = -2, *all = calloc((size_t)ranks->size, sizeof *all);
+    int64_t own = UNREADABLE, *all = calloc((size_t)ranks->size, sizeof *all);
     if (ranks->rank == 0)
         status = tri_ckpt_steps_read(&steps, dir, err);
     if (status == TR_OK)
-        own = steps.num > 0 ? steps.step[0] : -1;
+        own = steps.num_damaged > 0 ? ALL_ASIDE : NONE;
+    for (size_t i = steps.num; i-- > 0;)
+        own = steps.step[i] < below ? steps.step[i] : own;
     tri_ckpt_steps_free(&steps);
     tr_status gathered = all ? tri_checkpoint_gather(ranks, own, all, status == TR_OK ? err : NULL)
                              : tri_fail(err, TR_ERROR_RUNTIME, "no memory for %s", dir);
-    *step = all ? all[0] : -1;
+    *step = all ? all[0] : NONE;
     free(all);
     TRI_TRY(status);
     TRI_TRY(gathered);
-    return *step == -2 ? tri_fail(err, TR_ERROR_RUNTIME, "%s: rank 0 cannot read it", dir) : TR_OK;
+    return *step == UNREADABLE ? tri_fail(err, TR_ERROR_RUNTIME, "%s: rank 0 cannot read it", dir)
+                               : TR_OK;
+}
+
+tr_status tri_checkpoint_none_whole(const char *dir, const char *why, tr_error *err)
+{
+    return tri_fail(err, TR_ERROR_RUNTIME,
+                    "%s: holds checkpoints, and none of them is whole%s%s; the run was not begun "
+                    "anew. Copy a whole one there and start it again; or begin anew with --set "
+                    "run.resume=false, which keeps what is there under another name; or give "
+                    "another run.dir",
+                    dir, why ? ": " : "", why ? why : "");
 }
 
 static tr_status resume_from(tri_session *session, tri_ranks *ranks, const char *dir,
-                             tri_resumed *resumed, tr_error *err)
+                             damaged_list *damaged, tri_resumed *resumed, tr_error *err)
 {
-    for (;;) {
-        int64_t step;
-        TRI_TRY(newest(ranks, dir, &step, err));
+    for (int64_t step = INT64_MAX;;) {
+        TRI_TRY(newest(ranks, dir, step, &step, err));
+        if (step < 0 && (step == ALL_ASIDE || damaged->num > 0))
+            return tri_checkpoint_none_whole(dir, damaged->num > 0 ? damaged->item[0].why : NULL,
+                                             err);
         if (step < 0)
             return TR_OK;
         char *path = tri_ckpt_path(dir, step);
         if (!path)
             return tri_fail(err, TR_ERROR_RUNTIME, "no memory for a path");
         tri_checkpoint ckpt;
-        int fared;
         tr_error why = {0};
-        tr_status status = open_together(ranks, path, &ckpt, &fared, &why);
+        tr_status status = tri_checkpoint_open_together(ranks, path, &ckpt, &why);
         free(path);
-        if (status == TR_OK)
-            return load_open(session, ranks, &ckpt, resumed, err);
-        if (fared != DAMAGED)
+        if (status == TR_ERROR_DAMAGED) {
+            TRI_TRY(add_damaged(damaged, step, why.message, err));
+            continue;
+        }
+        if (status != TR_OK)
             return tri_fail(err, status, "%s", why.message);
-        TRI_TRY(set_aside(ranks, dir, step, why.message, resumed, err));
+        TRI_TRY(load_open(session, ranks, &ckpt, resumed, err));
+        return set_aside(ranks, dir, damaged, resumed, err);
     }
 }
 
-tr_status tri_checkpoint_none(const char *dir, bool damaged, tr_error *err)
+tr_status tri_checkpoint_none(const char *dir, tr_error *err)
 {
-    return tri_fail(
-        err, TR_ERROR_INPUT,
-        "run.resume is true, but %s holds no checkpoint%s; set run.resume=auto to begin "
-        "anew then, or give the run.dir of the run to continue",
-        dir, damaged ? " that is whole" : "");
+    return tri_fail(err, TR_ERROR_INPUT,
+                    "run.resume is true, but %s holds no checkpoint; set run.resume=auto to begin "
+                    "anew then, or give the run.dir of the run to continue",
+                    dir);
 }
 
 tr_status tri_checkpoint_resume(tri_session *session, tri_ranks *ranks, const char *run_dir,
@@ -383,9 +380,11 @@ tr_status tri_checkpoint_resume(tri_session *session, tri_ranks *ranks, const ch
     char *dir = tri_checkpoint_dir(run_dir);
     if (!dir)
         return tri_fail(err, TR_ERROR_RUNTIME, "no memory for a path");
-    tr_status status = resume_from(session, ranks, dir, resumed, err);
+    damaged_list damaged = {0};
+    tr_status status = resume_from(session, ranks, dir, &damaged, resumed, err);
+    free_damaged(&damaged);
     if (status == TR_OK && must && !resumed->found)
-        status = tri_checkpoint_none(dir, resumed->note != NULL, err);
+        status = tri_checkpoint_none(dir, err);
     free(dir);
     return status;
 }
@@ -395,10 +394,9 @@ tr_status tri_checkpoint_load(tri_session *session, tri_ranks *ranks, const char
 {
     *resumed = (tri_resumed){0};
     char *at = NULL;
-    TRI_TRY(tri_checkpoint_locate(path, &at, err));
+    TRI_TRY(tri_checkpoint_locate_together(ranks, path, &at, err));
     tri_checkpoint ckpt;
-    int fared;
-    tr_status status = open_together(ranks, at, &ckpt, &fared, err);
+    tr_status status = tri_checkpoint_open_together(ranks, at, &ckpt, err);
     free(at);
     return status == TR_OK ? load_open(session, ranks, &ckpt, resumed, err) : status;
 }
