@@ -23,7 +23,7 @@ run() { # name, then settings: prints the milliseconds of the run's steps and sa
     shift
     rm -rf "$work/$name"
     TIMEFORMAT='%U %S'
-    { time "$build/trireme" train recipes/tiny.yaml "${set[@]}" --set run.dir="$work/$name" "$@" \
+    { time "$build/trireme" train recipes/tiny.yaml --set run.device=cpu "${set[@]}" --set run.dir="$work/$name" "$@" \
         >"$work/$name.out"; } 2>"$work/$name.cpu"
     # The first step warms up, and is left out.
     sed 's/.*"step_ms": *\([0-9.e+-]*\).*/\1 &/; s/ {.*ckpt_stall_ms": *\([0-9.e+-]*\).*/ \1/; s/ {.*/ 0/' \

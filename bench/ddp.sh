@@ -43,7 +43,7 @@ median() { sort -n | awk '{ a[NR] = $1 } END { print NR ? a[int((NR + 1) / 2)] :
 ours() { # settings ...: milliseconds of the median step
     local words=() word
     for word in "${shape[@]}" model.dropout=0 data.source=synthetic "data.seq_len=$seq_len" \
-        "train.batch=$batch" "train.steps=$((steps + warmup))" run.threads=1 run.save=false \
+        "train.batch=$batch" "train.steps=$((steps + warmup))" run.device=cpu run.threads=1 run.save=false \
         "run.dir=$work/run" "$@"; do
         words+=(--set "$word")
     done

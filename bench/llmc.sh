@@ -57,7 +57,7 @@ build_peer() { # length, steps
 median() { sort -g | awk '{ a[NR] = $1 } END { if (NR) print (a[int((NR + 1) / 2)] + a[int(NR / 2) + 1]) / 2 }'; }
 
 ours() { # length, steps: milliseconds of the median step
-    "$build/trireme" bench --json --steps "$2" --set run.threads="$threads" --set train.batch=$batch \
+    "$build/trireme" bench --json --steps "$2" --set run.device=cpu --set run.threads="$threads" --set train.batch=$batch \
         --set model.preset=gpt2-124m --set data.seq_len="$1" | sed -n 's/.*"ms": *\([0-9.]*\).*/\1/p' | tail -n 1
 }
 

@@ -36,7 +36,7 @@ for schedule in $schedules; do
         --set train.batch="$micro" --set train.steps="$steps" --set train.eval_every=0 \
         --set layout.pp="$pp" --set layout.microbatches="$micro" \
         --set layout.schedule="$schedule" --set run.pace="$cost" --set run.save=false \
-        --set run.threads=1 --set run.dir="$work/run" >"$work/log" 2>&1; then
+        --set run.device=cpu --set run.threads=1 --set run.dir="$work/run" >"$work/log" 2>&1; then
         printf '%-14s %s\n' "$schedule" "$(grep -m1 trireme: "$work/log")"
         continue
     fi

@@ -35,7 +35,7 @@ pair() { # steps, settings of ours, arguments of the peer
     local ours theirs=0 last
     mkfifo "$tmp/to_ours" "$tmp/of_ours" "$tmp/to_peer" "$tmp/of_peer"
     # shellcheck disable=SC2086
-    "$build/trireme" bench --json --paced --steps $(($1 + 1)) --set run.threads="$threads" $2 \
+    "$build/trireme" bench --json --paced --steps $(($1 + 1)) --set run.device=cpu --set run.threads="$threads" $2 \
         <"$tmp/to_ours" >"$tmp/of_ours" &
     exec 3>"$tmp/to_ours" 4<"$tmp/of_ours"
     if [ $peer = yes ]; then

@@ -34,7 +34,7 @@ run() { # name, then settings
     local name=$1 set=()
     shift
     for s in "$@"; do set+=(--set "$s"); done
-    "$trireme" train recipes/tiny.yaml --set train.steps=100 --set run.save=false \
+    "$trireme" train recipes/tiny.yaml --set train.steps=100 --set run.save=false --set run.device=cpu \
         --set run.dir="$work/$name" "${set[@]}" >"$work/$name.out" 2>&1 || {
         fail "$name did not run: $(tail -n 3 "$work/$name.out")"
     }

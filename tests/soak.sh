@@ -29,7 +29,7 @@ fail() {
 start() {
     rm -rf "$work/run"
     "$trireme" train recipes/tiny.yaml --set layout.dp="$ranks" --set train.steps=1000000 \
-        --set run.dir="$work/run" --set run.save=false --set run.deadline_s=$deadline_s \
+        --set run.dir="$work/run" --set run.device=cpu --set run.save=false --set run.deadline_s=$deadline_s \
         >"$work/out" 2>"$work/err" </dev/null &
     launcher=$!
     pids=()

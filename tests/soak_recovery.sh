@@ -30,7 +30,7 @@ arguments() {
     shift
     args=(train recipes/tiny.yaml)
     for setting in model.num_layers=2 model.dim=32 data.seq_len=32 train.steps=$steps \
-        run.save=false run.threads=1 ckpt.every=2 run.dir="$dir" "$@"; do
+        run.device=cpu run.save=false run.threads=1 ckpt.every=2 run.dir="$dir" "$@"; do
         args+=(--set "$setting")
     done
 }

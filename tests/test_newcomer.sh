@@ -90,5 +90,20 @@ done
 run 2 'run.collective: torus2d:8x4' plan --set run.collective=torus2d:8x4 --set layout.dp=3
 run 0 'parameters' plan --set run.collective=torus2d:8x4
 
+# ---- run.device=auto becomes a device, and all ranks the same ----
+
+run 0 'device: "c' settings tiny.yaml
+port=$((20000 + RANDOM % 10000))
+for rank in 0 1; do
+    RANK=$rank WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=$port timeout 20 "$trireme" train tiny \
+        --set layout.dp=2 --set train.steps=1 --set run.dir="$tmp/apart" --set run.save=false \
+        --set run.device=$([ $rank = 0 ] && echo cpu || echo null) >"$tmp/out.$rank" 2>&1 &
+    pids[rank]=$!
+done
+wait "${pids[0]}" "${pids[1]}"
+checks=$((checks + 1))
+grep -q 'run.device is null on rank 1 and cpu on rank 0; set it' "$tmp"/out.? ||
+    fail "ranks with different devices: $(cat "$tmp"/out.?)"
+
 echo "$checks checks, $failures failed"
 [ $failures -eq 0 ]

@@ -43,8 +43,11 @@ run() {
         listed=" $listed "
         listed=${listed/ $name / }
     fi
+    # Tests mean the CPU where they name no device, on machines with a GPU, too.
+    local gpus=(env CUDA_VISIBLE_DEVICES=)
+    case "$name" in test_cuda_*) gpus=(env) ;; esac
     start=$(date +%s.%N)
-    timeout --kill-after=5 "$limit" "$@" >"$log_dir/$name.log" 2>&1
+    timeout --kill-after=5 "$limit" "${gpus[@]}" "$@" >"$log_dir/$name.log" 2>&1
     code=$?
     end=$(date +%s.%N)
     local took

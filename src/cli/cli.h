@@ -10,6 +10,7 @@
 #include <stdint.h>
 
 #include "base/error.h"
+#include "cli/device_choice.h"
 #include "trireme/settings.h"
 #include "trireme/version.h"
 
@@ -63,9 +64,10 @@ struct tri_cli {
     int num_operands;
     tri_flag_value *flags;
     int num_flags;
-    const char *layout_set; /* the last --set layout...=..., or NULL */
-    bool wants_help;        /* --help: nothing else was looked at */
-    bool wants_all;         /* --help all: with every setting of the verb */
+    tri_device_choice device; /* of run.device=auto, for verbs that read settings files */
+    const char *layout_set;   /* the last --set layout...=..., or NULL */
+    bool wants_help;          /* --help: nothing else was looked at */
+    bool wants_all;           /* --help all: with every setting of the verb */
 };
 
 /* main.c. The table ends with a NULL name. */

@@ -291,7 +291,10 @@ static tr_status resolve(tri_cli *cli, const cursor *c, tr_error *err)
         if (strncmp(c->assignments[i], "layout.", 7) == 0)
             cli->layout_set = c->assignments[i];
     }
-    return TR_OK;
+    bool computes = verb->operands == TRI_OPERANDS_SETTINGS || verb->operands == TRI_OPERANDS_NAMES;
+    return computes && (verb->sections || cli->file)
+               ? tri_cli_choose_device(cli->settings, &cli->device, err)
+               : TR_OK;
 }
 
 tr_status tri_cli_init(tri_cli *cli, const tri_verb *verb, int num_args, char **args, tr_error *err)

@@ -273,6 +273,7 @@ static tr_status start(run *r, const tri_bootstrap *bootstrap, tr_error *err)
     snprintf(threads, sizeof threads, "run.threads=%d", share > 1 ? share : 1);
     if (bootstrap->local_size > 1 && tr_settings_int(settings, "run.threads") == 0)
         TRI_TRY(tr_settings_fill(settings, threads, err));
+    TRI_TRY(tri_cli_agree_on_device(settings, bootstrap, err));
     TRI_TRY(tri_api_compile(settings, bootstrap->rank, &r->session, err));
     tri_ranks_config config = {.transport = tr_settings_string(settings, "run.transport"),
                                .algorithm = tr_settings_string(settings, "run.collective"),

@@ -296,8 +296,10 @@ const tri_setting tri_settings_table[] = {
         "random_seed manual_seed rng"),
     INT("run.threads", "0", 0, 1024, "Threads of a rank; 0 is all cores",
         "num_threads workers num_workers cpus cores nproc"),
-    CHOICE("run.device", "cpu", "cpu, cuda, null",
-           "Where it computes; null goes through the motions without computing", "backend"),
+    CHOICE("run.device", "auto", "auto, cpu, cuda, null",
+           "Where it computes; auto is cuda where every rank of this machine can have a GPU of its "
+           "own, else cpu; null goes through the motions without computing",
+           "backend"),
     CHOICE(
         "run.transport", "auto", "auto, shm, tcp, mpi, nccl, thread",
         "How ranks exchange data: shared memory, TCP, MPI, NCCL between GPUs, or as threads of one "

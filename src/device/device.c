@@ -4,6 +4,7 @@
 #include <sched.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 static const tri_device_def *const devices[] = {
     &tri_device_cpu,
@@ -98,6 +99,12 @@ size_t tri_device_round(size_t bytes)
     const size_t page = 4096, huge = 2 << 20;
     size_t unit = bytes >= huge ? huge : page;
     return (bytes + unit - 1) / unit * unit;
+}
+
+bool tri_device_gpu_driver(void)
+{
+    return access("/dev/nvidiactl", F_OK) == 0 || access("/dev/nvidia0", F_OK) == 0 ||
+           access("/dev/dxg", F_OK) == 0; /* the last: Windows' subsystem for Linux */
 }
 
 int tri_device_num_cores(void)

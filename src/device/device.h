@@ -8,7 +8,7 @@
 #include "graph/passes.h"
 
 typedef struct tri_device_config {
-    const char *kind;   /* "cpu", "cuda", "null" */
+    const char *kind;   /* "cpu", "cuda", "null"; what "auto" stands for is decided before */
     int num_threads;    /* 0: one per core this process may use */
     const char *isa;    /* "auto", or an instruction set to hold back to */
     bool reference;     /* portable kernels only */
@@ -114,6 +114,9 @@ typedef struct tri_device_def {
     double (*peak_bytes)(tri_device *device);
     /* Optional: writes what was measured for the calls so far to device->tuning. */
     tr_status (*keep)(tri_device *device, tr_error *err);
+    /* How many of them this process can use; 0 when something else is missing, too. NULL: one. A
+     * process that has asked cannot be forked any more. */
+    int (*count)(void);
     /* Optional: fills a list of TRI_DEVICE_MOST_FOUND and returns how many; needs no device. */
     int (*found)(tri_device_found *found);
 } tri_device_def;
@@ -140,6 +143,28 @@ void tri_device_close(tri_device *device);
 size_t tri_device_round(size_t bytes);
 /* Cores that this process may run on. */
 int tri_device_num_cores(void);
+
+/* What there is to choose from when the settings leave it open. */
+typedef struct tri_device_offer {
+    bool built;      /* this build has CUDA */
+    bool driver;     /* the machine has an NVIDIA GPU, or what stands for one */
+    int num_devices; /* that can be used */
+    int local_ranks; /* that want one each */
+    bool bound;      /* whoever started the ranks showed each the GPU that is its own */
+} tri_device_offer;
+
+typedef struct tri_device_choice {
+    bool chosen; /* false: the settings named it, and there was nothing to choose */
+    const char *kind;
+    char why[128];  /* not the GPU, in a few words; "" for the GPU */
+    char hint[300]; /* what to do about it, where something can be done; or "" */
+} tri_device_choice;
+
+void tri_device_choose(const tri_device_offer *offer, tri_device_choice *choice);
+/* Looks itself, in this process, for a run of so many ranks. */
+tri_device_choice tri_device_choose_here(int num_ranks);
+/* Whether an NVIDIA GPU's driver shows itself, without asking it. */
+bool tri_device_gpu_driver(void);
 
 /* How one instruction is called on a device: chosen once, from the sizes and types of its operands.
  */

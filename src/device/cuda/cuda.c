@@ -428,5 +428,6 @@ const tri_device_def tri_device_cuda = {
     .peak_flops = peak_flops,
     .peak_bytes = peak_bytes,
     .keep = keep,
+    .count = tri_cuda_count,
     .found = tri_cuda_found,
 };

@@ -56,3 +56,17 @@ int tri_cuda_found(tri_device_found *found)
             "attention on a GPU is slower without (libcudnn9-cuda-13, 9.10 or newer)");
     return 4;
 }
+
+int tri_cuda_count(void)
+{
+    int count = 0;
+    if (cudaGetDeviceCount(&count) != cudaSuccess || tri_cuda_blas_version() == 0)
+        return 0;
+    for (int i = 0; i < count; i++) { /* ranks take them in turn, so all must do */
+        int major = 0;
+        if (cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, i) != cudaSuccess ||
+            major < 8)
+            return 0;
+    }
+    return count;
+}

@@ -6,5 +6,7 @@
 
 /* TRI_DEVICE_MOST_FOUND at most; returns how many. */
 int tri_cuda_found(tri_device_found *found);
+/* GPUs that this process can use; 0 where a library is missing, or one is too old. */
+int tri_cuda_count(void);
 
 #endif

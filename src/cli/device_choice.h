@@ -1,0 +1,18 @@
+/* What run.device=auto stands for on this machine. */
+#ifndef TRI_CLI_DEVICE_CHOICE_H
+#define TRI_CLI_DEVICE_CHOICE_H
+
+#include "comm/bootstrap.h"
+#include "device/device.h"
+#include "trireme/settings.h"
+
+/* Replaces run.device=auto in the settings by what it stands for; *choice says why. Before any
+ * thread exists: GPUs are counted by a child, since a process that has used one cannot be forked.
+ */
+tr_status tri_cli_choose_device(tr_settings *settings, tri_device_choice *choice, tr_error *err);
+
+/* Ranks with different devices have different programs: refused, once they can reach each other. */
+tr_status tri_cli_agree_on_device(const tr_settings *settings, const tri_bootstrap *bootstrap,
+                                  tr_error *err);
+
+#endif
