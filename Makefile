@@ -93,7 +93,8 @@ setup:
 
 programs: $(PROGRAM) $(LIBRARY) $(EXAMPLES) $(PLUGINS)
 
-test-binaries: programs $(TESTS) $(HELPERS) $(STANDIN)
+test-binaries: programs $(TESTS) $(HELPERS) $(STANDIN) \
+  $(if $(MPICC),$(BUILD)/tests/helpers/trireme-mpi.so)
 
 $(BUILD)/%.o: %.c
 	@mkdir -p $(@D)
@@ -140,12 +141,19 @@ $(BUILD)/tests/test_%: $(BUILD)/tests/test_%.o $(TEST_SUPPORT) $(LIBRARY)
 	$(say) LINK $@
 	$(Q)$(CC) $(BASE) $< $(TEST_SUPPORT) $(LIBRARY) -o $@ -lcmocka $(LIBS)
 
-# Optional: a broken mpicc must not keep anybody from building the rest.
+# Optional: a broken mpicc must not keep anybody from building the rest. Where the umask lets a group
+# write, the program would refuse it (src/comm/library.h).
 $(BUILD)/trireme-mpi.so: plugins/mpi.c src/comm/mpi_plugin.h include/trireme/comm.h
 	@mkdir -p $(@D)
 	$(say) MPICC $@
-	$(Q)$(MPICC) -std=c17 -O2 -g -Wall -Iinclude -Isrc -shared -fPIC $< -o $@ || \
+	$(Q)$(MPICC) -std=c17 -O2 -g -Wall -Iinclude -Isrc -shared -fPIC $< -o $@ && \
+	  chmod go-w $(@D) $@ || \
 	  echo "  the MPI plug-in was not built: $(MPICC) failed; run.transport=mpi will not work"
+
+# Programs look for it in their own folder.
+$(BUILD)/tests/helpers/trireme-mpi.so:
+	@mkdir -p $(@D)
+	@ln -sf ../../trireme-mpi.so $@
 
 $(BUILD)/tests/helpers/%: tests/helpers/%.c $(BUILD)/tests/comm_cases.o $(LIBRARY)
 	@mkdir -p $(@D)

@@ -506,10 +506,10 @@ static void test_what_is_no_nccl(void **state)
     assert_int_equal(tri_nccl_open("/nowhere/libnccl.so.2", &api, &err), TR_ERROR_INPUT);
     assert_non_null(strstr(err.message, "/nowhere/libnccl.so.2"));
     assert_non_null(strstr(err.message, "run.nccl_library"));
-    assert_null(api.library);
+    assert_null(api.library.handle);
     assert_int_equal(tri_nccl_open("libm.so.6", &api, &err), TR_ERROR_INPUT);
     assert_non_null(strstr(err.message, "libm.so.6 is no NCCL"));
-    assert_null(api.library);
+    assert_null(api.library.handle);
 }
 
 int main(void)

@@ -7,11 +7,12 @@
 #include <stdbool.h>
 
 #include "base/error.h"
+#include "comm/library.h"
 #include "comm/mpi_plugin.h"
 #include "comm/ports.h"
 
 typedef struct tri_mpi {
-    void *library;
+    tri_library library;
     const tri_mpi_plugin *plugin;
     tri_mpi_world world;
     pthread_mutex_t mutex; /* held around every call when the MPI takes one thread at a time */
@@ -39,8 +40,8 @@ typedef struct tri_mpi_group {
 tr_status tri_mpi_native(tri_ports *ports, const tr_group *group, const tr_collective *call,
                          tr_error *err);
 
-/* Looks for trireme-mpi.so beside the program, up to two directories above it (programs of the
- * tests), and in lib/trireme of where it was installed; initialises MPI. */
+/* Looks for trireme-mpi.so beside the program and in ../lib/trireme, where it is installed; refuses
+ * one that other users own or may write to (library.h); initialises MPI. */
 tr_status tri_mpi_open(tri_mpi **mpi, tr_error *err);
 /* Finalises; every rank must. After a failure a process ends without it. */
 void tri_mpi_close(tri_mpi *mpi);

@@ -6,7 +6,8 @@
 #include <string.h>
 #include <unistd.h>
 
-static const char *const places[] = {"", "../", "../../", "../lib/trireme/"};
+/* Beside the program, and where it was installed. Nowhere else: what lies there is run. */
+static const char *const places[] = {"", "../lib/trireme/"};
 
 bool tri_mpi_find(char *path, size_t capacity)
 {
@@ -29,7 +30,7 @@ bool tri_mpi_find(char *path, size_t capacity)
 
 tr_status tri_mpi_open(tri_mpi **out, tr_error *err)
 {
-    char path[3100], why[300] = "";
+    char path[3100], why[3600] = "";
     *out = NULL;
     if (!tri_mpi_find(path, sizeof path))
         return tri_fail(err, TR_ERROR_INPUT,
@@ -41,11 +42,11 @@ tr_status tri_mpi_open(tri_mpi **out, tr_error *err)
         return tri_fail(err, TR_ERROR_RUNTIME, "no memory for MPI");
     pthread_mutex_init(&mpi->mutex, NULL);
     /* GLOBAL: libraries of MPI load parts of their own that look for its symbols. */
-    mpi->library = dlopen(path, RTLD_NOW | RTLD_GLOBAL);
-    if (mpi->library == NULL)
-        snprintf(why, sizeof why, "%s", dlerror());
-    else
-        mpi->plugin = dlsym(mpi->library, TRI_MPI_PLUGIN_SYMBOL);
+    if (!tri_library_open(&mpi->library, path, RTLD_NOW | RTLD_GLOBAL, false, why, sizeof why)) {
+        free(mpi);
+        return tri_fail(err, TR_ERROR_INPUT, "the MPI plug-in is not used: %s", why);
+    }
+    mpi->plugin = dlsym(mpi->library.handle, TRI_MPI_PLUGIN_SYMBOL);
     if (mpi->plugin != NULL && mpi->plugin->version != TRI_MPI_PLUGIN_VERSION) {
         snprintf(why, sizeof why, "it is of version %d, this program needs %d; type make again",
                  mpi->plugin->version, TRI_MPI_PLUGIN_VERSION);

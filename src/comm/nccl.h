@@ -12,6 +12,7 @@
 #define TRI_COMM_NCCL_H
 
 #include "comm/bootstrap.h"
+#include "comm/library.h"
 #include "trireme/comm.h"
 
 enum { TRI_NCCL_MOST_LANES = 32 };
@@ -32,8 +33,8 @@ typedef struct tri_nccl_config {
 /* The entry points, by the names of nccl.h without their prefix. Types and operations are its
  * enums, results its ncclResult_t. */
 typedef struct tri_nccl_api {
-    void *library; /* NULL: not from one */
-    int version;   /* 22809 is 2.28.9 */
+    tri_library library; /* its handle is NULL: not from one */
+    int version;         /* 22809 is 2.28.9 */
     int (*get_version)(int *version);
     int (*get_unique_id)(tri_nccl_id *id);
     int (*comm_init_rank_config)(void **comm, int size, tri_nccl_id id, int rank,

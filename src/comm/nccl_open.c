@@ -7,18 +7,21 @@
 
 enum { OLDEST = 21400 }; /* the first whose communicators need not block */
 
-static void *open_library(const char *library, char *why, size_t size)
+/* A path is a file that somebody named: it must be theirs or root's. A mere name is looked for
+ * where the system keeps its libraries. */
+static bool open_library(tri_library *opened, const char *library, char *why, size_t size)
 {
     static const char *const names[] = {"libnccl.so.2", "/usr/local/cuda/lib64/libnccl.so.2",
                                         "/usr/local/cuda/lib/libnccl.so.2", "libnccl.so"};
-    void *found = NULL;
+    enum { FLAGS = RTLD_NOW | RTLD_LOCAL };
+    if (strchr(library, '/') != NULL)
+        return tri_library_open(opened, library, FLAGS, true, why, size);
     if (library[0])
-        found = dlopen(library, RTLD_NOW | RTLD_LOCAL);
-    for (size_t i = 0; !library[0] && !found && i < sizeof names / sizeof *names; i++)
-        found = dlopen(names[i], RTLD_NOW | RTLD_LOCAL);
-    if (!found)
-        snprintf(why, size, "%s", dlerror());
-    return found;
+        return tri_library_find(opened, library, FLAGS, why, size);
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (tri_library_find(opened, names[i], FLAGS, why, size))
+            return true;
+    return false;
 }
 
 /* The name of the first entry that is not there, or NULL. */
@@ -48,7 +51,7 @@ static const char *find_entries(tri_nccl_api *api)
         {"ncclGroupEnd", &api->group_end},
     };
     for (size_t i = 0; i < sizeof entries / sizeof *entries; i++) {
-        void *entry = dlsym(api->library, entries[i].name);
+        void *entry = dlsym(api->library.handle, entries[i].name);
         if (!entry)
             return entries[i].name;
         memcpy(entries[i].to, &entry, sizeof entry);
@@ -58,14 +61,14 @@ static const char *find_entries(tri_nccl_api *api)
 
 tr_status tri_nccl_open(const char *library, tri_nccl_api *api, tr_error *err)
 {
-    char why[200];
-    *api = (tri_nccl_api){.library = open_library(library, why, sizeof why)};
+    char why[3600];
+    *api = (tri_nccl_api){.version = 0};
     const char *given = library[0] ? library : "libnccl.so.2";
-    if (!api->library)
+    if (!open_library(&api->library, library, why, sizeof why))
         return tri_fail(err, TR_ERROR_INPUT,
                         "NCCL cannot be opened: %s; install it (Debian and Ubuntu: libnccl2 from "
-                        "NVIDIA's repository), name the file in run.nccl_library, or set "
-                        "run.transport to shm",
+                        "NVIDIA's repository), name the file with --set run.nccl_library=FILE, "
+                        "or set run.transport to shm",
                         why);
     const char *missing = find_entries(api);
     bool old = !missing && (api->get_version(&api->version) != 0 || api->version < OLDEST);
@@ -86,7 +89,6 @@ tr_status tri_nccl_open(const char *library, tri_nccl_api *api, tr_error *err)
 
 void tri_nccl_close(tri_nccl_api *api)
 {
-    if (api->library)
-        dlclose(api->library);
+    tri_library_close(&api->library);
     *api = (tri_nccl_api){0};
 }

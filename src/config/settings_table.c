@@ -12,23 +12,27 @@
 
 #define BOOL(name, fallback, help, also)                                                           \
     {                                                                                              \
-        name, TRI_SETTING_BOOL, fallback, 0, 1, NULL, help, also                                   \
+        name, TRI_SETTING_BOOL, fallback, 0, 1, NULL, help, also, false                            \
     }
 #define INT(name, fallback, min, max, help, also)                                                  \
     {                                                                                              \
-        name, TRI_SETTING_INT, fallback, min, max, NULL, help, also                                \
+        name, TRI_SETTING_INT, fallback, min, max, NULL, help, also, false                         \
     }
 #define FLOAT(name, fallback, min, max, help, also)                                                \
     {                                                                                              \
-        name, TRI_SETTING_FLOAT, fallback, min, max, NULL, help, also                              \
+        name, TRI_SETTING_FLOAT, fallback, min, max, NULL, help, also, false                       \
+    }
+#define TYPED(name, help, also)                                                                    \
+    {                                                                                              \
+        name, TRI_SETTING_STRING, "", 0, 0, NULL, help, also, true                                 \
     }
 #define STRING(name, fallback, help, also)                                                         \
     {                                                                                              \
-        name, TRI_SETTING_STRING, fallback, 0, 0, NULL, help, also                                 \
+        name, TRI_SETTING_STRING, fallback, 0, 0, NULL, help, also, false                          \
     }
 #define CHOICE(name, fallback, choices, help, also)                                                \
     {                                                                                              \
-        name, TRI_SETTING_CHOICE, fallback, 0, 0, choices, help, also                              \
+        name, TRI_SETTING_CHOICE, fallback, 0, 0, choices, help, also, false                       \
     }
 
 const tri_section tri_sections[] = {
@@ -306,9 +310,10 @@ const tri_setting tri_settings_table[] = {
         "process; auto is NCCL when every rank has a GPU of its own, shared memory on one machine, "
         "and between several MPI under mpirun, else TCP",
         "comm comm_backend dist_backend"),
-    STRING(
-        "run.nccl_library", "",
-        "NCCL's file, where the system does not find libnccl.so.2 by itself, or another is meant",
+    TYPED(
+        "run.nccl_library",
+        "NCCL's file, where the system does not find libnccl.so.2 by itself, or another is meant; "
+        "on the command line only (--set), since it is code that runs",
         "nccl nccl_path libnccl nccl_so"),
     STRING("run.memory_limit", "",
            "Most memory that a rank may take, such as 8GiB or 500MB: a run whose plan needs more "

@@ -20,6 +20,9 @@ typedef struct tri_setting {
     const char *choices;  /* CHOICE: "one, two, three" */
     const char *help;     /* one line, without a full stop */
     const char *also;     /* other names people type, for suggestions only; may be NULL */
+    /* It names code that is run. A settings file may come from anybody, so only who starts the
+     * program gives it a value; files neither set nor keep it. */
+    bool typed_only;
 } tri_setting;
 
 typedef struct tri_section {

@@ -38,7 +38,7 @@ tr_status tr_settings_write_yaml(const tr_settings *settings, FILE *file, tr_err
         for (int i = 0; i < tri_num_settings; i++) {
             const tri_setting *row = &tri_settings_table[i];
             const tri_setting_value *value = &settings->values[i];
-            if (!tri_setting_in(row, tri_sections[s].name))
+            if (!tri_setting_in(row, tri_sections[s].name) || row->typed_only)
                 continue;
             fprintf(file, "  %s: ", tri_setting_key(row));
             if (value->string) {

@@ -134,6 +134,16 @@ static tr_status wrong_shape(reader *r, const tri_setting *row)
     return fail_here(r, TR_ERROR_INPUT);
 }
 
+/* Code that runs is named by whoever starts the program, not by a file. */
+static tr_status refuse_typed(reader *r, const tri_setting *row)
+{
+    tri_fail(r->err, TR_ERROR_INPUT,
+             "%s names code that is run, so a settings file may not set it: take the line out, and "
+             "give it on the command line (--set %s=FILE)",
+             row->name, row->name);
+    return fail_here(r, TR_ERROR_INPUT);
+}
+
 /* The value of a known setting; the current event is its first. */
 static tr_status read_value(reader *r, int index)
 {
@@ -141,6 +151,11 @@ static tr_status read_value(reader *r, int index)
     tri_setting_value *value = &r->draft->values[index];
     size_t line = r->event.start_mark.line + 1;
     tr_status status;
+    if (row->typed_only)
+        return r->event.type == YAML_SCALAR_EVENT &&
+                       (is_null(&r->event) || r->event.data.scalar.length == 0)
+                   ? TR_OK
+                   : refuse_typed(r, row);
     if (r->event.type == YAML_SEQUENCE_START_EVENT && row->type == TRI_SETTING_STRING) {
         char *joined = NULL;
         status = read_list(r, row, &joined);
