@@ -44,8 +44,9 @@ tr_status tr_settings_fill(tr_settings *settings, const char *assignment, tr_err
 /* Was the value given by a file or by tr_settings_set, and not left at its default? */
 bool tr_settings_given(const tr_settings *settings, const char *name);
 
-/* Typed reads. An unknown name or another type than the table's is a bug, and asserts. Strings live
- * until the setting changes or the settings are destroyed. */
+/* Typed reads. A name that is not known, or is of another type, reads as false, 0, "" or, for a
+ * choice, -1; tr_settings_set says of such a name what is wrong with it. Strings live until the
+ * setting changes or the settings are destroyed. */
 bool tr_settings_bool(const tr_settings *settings, const char *name);
 int64_t tr_settings_int(const tr_settings *settings, const char *name);
 double tr_settings_float(const tr_settings *settings, const char *name);

@@ -159,48 +159,51 @@ tr_status tr_settings_fill(tr_settings *settings, const char *assignment, tr_err
     return tri_setting_parse(&tri_settings_table[index], value, &settings->values[index], err);
 }
 
-/* The value of a setting that the program itself names, so a wrong name or type is a bug. */
+/* NULL: there is no such setting, or it has another type. In the library that would be a bug, which
+ * tests/test_settings_names.c looks for in the source; in a program that embeds it, a typing error
+ * that must not end the program. */
 static const tri_setting_value *lookup(const tr_settings *settings, const char *name,
                                        tri_setting_type type, tri_setting_type or_type)
 {
     int index = tri_setting_find(name);
-    assert(index >= 0 && "no setting of this name");
+    if (index < 0)
+        return NULL;
     tri_setting_type found = tri_settings_table[index].type;
-    assert((found == type || found == or_type) && "the setting has another type");
-    (void)found;
-    (void)type;
-    (void)or_type;
-    return &settings->values[index];
+    return found == type || found == or_type ? &settings->values[index] : NULL;
 }
 
 bool tr_settings_given(const tr_settings *settings, const char *name)
 {
     int index = tri_setting_find(name);
-    assert(index >= 0 && "no setting of this name");
-    return settings->values[index].given;
+    return index >= 0 && settings->values[index].given;
 }
 
 bool tr_settings_bool(const tr_settings *settings, const char *name)
 {
-    return lookup(settings, name, TRI_SETTING_BOOL, TRI_SETTING_BOOL)->integer != 0;
+    const tri_setting_value *value = lookup(settings, name, TRI_SETTING_BOOL, TRI_SETTING_BOOL);
+    return value && value->integer != 0;
 }
 
 int64_t tr_settings_int(const tr_settings *settings, const char *name)
 {
-    return lookup(settings, name, TRI_SETTING_INT, TRI_SETTING_INT)->integer;
+    const tri_setting_value *value = lookup(settings, name, TRI_SETTING_INT, TRI_SETTING_INT);
+    return value ? value->integer : 0;
 }
 
 double tr_settings_float(const tr_settings *settings, const char *name)
 {
-    return lookup(settings, name, TRI_SETTING_FLOAT, TRI_SETTING_FLOAT)->real;
+    const tri_setting_value *value = lookup(settings, name, TRI_SETTING_FLOAT, TRI_SETTING_FLOAT);
+    return value ? value->real : 0;
 }
 
 const char *tr_settings_string(const tr_settings *settings, const char *name)
 {
-    return lookup(settings, name, TRI_SETTING_STRING, TRI_SETTING_CHOICE)->string;
+    const tri_setting_value *value = lookup(settings, name, TRI_SETTING_STRING, TRI_SETTING_CHOICE);
+    return value ? value->string : "";
 }
 
 int tr_settings_choice(const tr_settings *settings, const char *name)
 {
-    return (int)lookup(settings, name, TRI_SETTING_CHOICE, TRI_SETTING_CHOICE)->integer;
+    const tri_setting_value *value = lookup(settings, name, TRI_SETTING_CHOICE, TRI_SETTING_CHOICE);
+    return value ? (int)value->integer : -1;
 }

@@ -116,6 +116,7 @@ const tri_model_def tri_model_llama = {
     .tasks = 1 << TRI_TASK_LM,
     .sequences = true,
     .generates = true,
+    .key_heads = true,
     .check = check,
     .params = params,
     .emit = emit,

@@ -39,6 +39,18 @@ bool tri_model_generates(const tri_model_config *config)
     return tri_model_find(config->kind)->generates && config->task == TRI_TASK_LM;
 }
 
+/* Heads are divided by groups that share a key head, so a number that only another kind has would
+ * give ranks none. 0: nobody has decided. */
+static tr_status check_key_heads(const tri_model_def *def, const tri_model_config *m, tr_error *err)
+{
+    if (def->key_heads || m->num_kv_heads == 0 || m->num_kv_heads == m->num_heads)
+        return TR_OK;
+    return tri_fail(err, TR_ERROR_INPUT,
+                    "model.num_kv_heads is %lld, but model.kind=%s has no key heads; leave it "
+                    "out, or use model.kind=llama",
+                    (long long)m->num_kv_heads, def->kind);
+}
+
 tr_status tri_model_params(const tri_model_config *config, const tri_batch_shape *batch,
                            tri_param_table *table, tr_error *err)
 {
@@ -49,6 +61,7 @@ tr_status tri_model_params(const tri_model_config *config, const tri_batch_shape
                         "mlp",
                         config->kind);
     TRI_TRY(check_task(def, config->task, err));
+    TRI_TRY(check_key_heads(def, config, err));
     TRI_TRY(def->check(config, batch, err));
     def->params(config, table);
     if (table->failed)

@@ -60,6 +60,7 @@ typedef struct tri_model_def {
     unsigned tasks; /* bit t: it can be trained for task t */
     bool sequences; /* batches are token sequences; otherwise vectors x and targets */
     bool generates; /* attention looks back only, so that texts can be continued */
+    bool key_heads; /* keys and values may have fewer heads than queries */
     tr_status (*check)(const tri_model_config *config, const tri_batch_shape *batch, tr_error *err);
     void (*params)(const tri_model_config *config, tri_param_table *table);
     void (*emit)(const tri_model_config *config, tri_mode mode, const tri_batch_shape *batch,
