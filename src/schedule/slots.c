@@ -12,16 +12,17 @@
 #include <string.h>
 
 #include "schedule/orders.h"
+#include "schedule/timetable.h"
 
 enum { PERIOD = 6, NEVER = UINT32_MAX };
 
 typedef struct rank_state {
-    uint32_t next[TRI_NUM_STREAMS]; /* micro-batch that each stream comes to next */
-    uint32_t target[TRI_NUM_STREAMS];
-    uint32_t early[2];   /* F0 and F1 that may run ahead of their turn */
-    uint32_t num_w;      /* done; they run in the order of the I */
-    uint32_t live[2];    /* activations of the two chunks */
-    uint32_t begin, end; /* slots; busy until end */
+    uint32_t next[TRI_NUM_STREAMS];  /* micro-batch that each stream comes to next */
+    uint32_t turn;                   /* slot of the timetable that comes next */
+    uint32_t ahead[TRI_NUM_STREAMS]; /* actions that have run before their turn */
+    uint32_t num_w;                  /* done; they run in the order of the I */
+    uint32_t live[2];                /* activations of the two chunks */
+    uint32_t begin, end;             /* slots; busy until end */
     uint32_t peak;
 } rank_state;
 
@@ -35,6 +36,7 @@ typedef struct slots {
     uint32_t *end_f, *end_i; /* [chunk][micro-batch]: slot after the action; NEVER */
     uint8_t *gradients;      /* [rank][2m]: the chunk (0, 1) of each I in turn, for the W */
     uint32_t *w_next;        /* [rank][2]: micro-batch of the next W of each chunk */
+    tri_timetable table;     /* of a pattern */
     bool record;
 } slots;
 
@@ -53,8 +55,8 @@ static uint32_t chunk_of(const slots *x, uint32_t rank, uint32_t local)
     return local ? 2 * x->p - 1 - rank : rank;
 }
 
-/* Whether a forward may take memory. What stands next in a pattern needs a free place only. */
-static bool room_for(const slots *x, uint32_t rank, tri_stream s, bool next)
+/* Whether a forward may take memory. What stands in a pattern needs a free place only. */
+static bool room_for(const slots *x, uint32_t rank, tri_stream s)
 {
     const rank_state *state = &x->ranks[rank];
     const tri_slots_plan *plan = x->plan;
@@ -64,14 +66,12 @@ static bool room_for(const slots *x, uint32_t rank, tri_stream s, bool next)
     if (!x->two)
         return state->next[TRI_STREAM_F0] - state->next[TRI_STREAM_I0] <
                1 + plan->slope * (x->p - 1 - rank);
-    if (s == TRI_STREAM_F1 || next)
+    if (s == TRI_STREAM_F1 || plan->pattern)
         return true;
-    if (plan->spare && state->next[TRI_STREAM_F1] <= rank)
-        return live + 1 + rank + 1 - state->next[TRI_STREAM_F1] <= plan->limit;
     return live + 1 < plan->limit || state->live[1] > 0;
 }
 
-static bool is_ready(const slots *x, uint32_t rank, tri_stream s, bool next)
+static bool is_ready(const slots *x, uint32_t rank, tri_stream s)
 {
     const rank_state *state = &x->ranks[rank];
     uint32_t m = state->next[s], chunk = chunk_of(x, rank, local_of(s));
@@ -79,7 +79,7 @@ static bool is_ready(const slots *x, uint32_t rank, tri_stream s, bool next)
         return false;
     if (is_forward(s))
         return (chunk == 0 || x->end_f[(size_t)(chunk - 1) * x->m + m] <= x->now) &&
-               room_for(x, rank, s, next);
+               room_for(x, rank, s);
     if (x->end_f[(size_t)chunk * x->m + m] > x->now)
         return false;
     return chunk + 1 == x->chunks || x->end_i[(size_t)(chunk + 1) * x->m + m] <= x->now;
@@ -99,7 +99,7 @@ static bool comes_before(const rank_state *state, const uint64_t *time, tri_stre
 }
 
 /* The streams that are not through, by the ideal time of their next action. */
-static int by_target(const slots *x, uint32_t rank, tri_stream out[TRI_NUM_STREAMS])
+static int by_ideal_time(const slots *x, uint32_t rank, tri_stream out[TRI_NUM_STREAMS])
 {
     const rank_state *state = &x->ranks[rank];
     uint64_t time[TRI_NUM_STREAMS];
@@ -107,7 +107,7 @@ static int by_target(const slots *x, uint32_t rank, tri_stream out[TRI_NUM_STREA
     for (tri_stream s = TRI_STREAM_F0; s <= TRI_STREAM_I0; s++) {
         if (state->next[s] >= x->m)
             continue;
-        time[s] = state->target[s] + (uint64_t)PERIOD * state->next[s];
+        time[s] = x->table.ideal[rank][s] + (uint64_t)PERIOD * state->next[s];
         int at = num++;
         for (; at > 0 && comes_before(state, time, s, out[at - 1]); at--)
             out[at] = out[at - 1];
@@ -116,28 +116,42 @@ static int by_target(const slots *x, uint32_t rank, tri_stream out[TRI_NUM_STREA
     return num;
 }
 
-/* Follows the pattern; while its next action has to wait, the forwards of the warm-up may come
- * early, and once the last F0 has run anything may. */
+/* Whose turn it is in the timetable; W have none, they come when nothing else can. */
+static bool next_turn(const slots *x, uint32_t rank, tri_stream *next)
+{
+    rank_state *state = &x->ranks[rank];
+    const int8_t *row = x->table.rows + (size_t)rank * x->table.num_slots;
+    for (; state->turn < x->table.num_slots; state->turn++) {
+        int what = row[state->turn];
+        if (what < 0 || what >= TRI_NUM_STREAMS)
+            continue;
+        *next = (tri_stream)what;
+        if (state->ahead[what] == 0)
+            return true;
+        state->ahead[what]--;
+    }
+    return false;
+}
+
 static bool choose_by_pattern(const slots *x, uint32_t rank, tri_stream *chosen)
 {
-    const rank_state *state = &x->ranks[rank];
+    rank_state *state = &x->ranks[rank];
     tri_stream order[TRI_NUM_STREAMS];
-    int num = by_target(x, rank, order);
-    if (num == 0)
+    if (!next_turn(x, rank, chosen))
         return false;
-    *chosen = order[0];
-    if (is_ready(x, rank, order[0], true))
+    if (is_ready(x, rank, *chosen)) {
+        state->turn++;
         return true;
-    for (tri_stream s = TRI_STREAM_F0; s <= TRI_STREAM_F1; s++) {
-        *chosen = s;
-        if (state->next[s] < state->early[s] && is_ready(x, rank, s, false))
-            return true;
     }
-    bool loose = !x->plan->spare && state->next[TRI_STREAM_F0] == x->m;
-    for (int i = 1; i < num && loose; i++) {
+    if (!x->plan->loose || state->next[TRI_STREAM_F0] < x->m)
+        return false;
+    int num = by_ideal_time(x, rank, order);
+    for (int i = 0; i < num; i++) {
         *chosen = order[i];
-        if (is_ready(x, rank, order[i], false))
-            return true;
+        if (!is_ready(x, rank, order[i]))
+            continue;
+        state->ahead[order[i]]++;
+        return true;
     }
     return false;
 }
@@ -151,7 +165,7 @@ static bool choose(const slots *x, uint32_t rank, tri_stream *chosen)
         return false;
     for (int i = 0; i < TRI_NUM_STREAMS; i++) {
         *chosen = x->plan->prefer[i];
-        if ((x->two || !local_of(*chosen)) && is_ready(x, rank, *chosen, false))
+        if ((x->two || !local_of(*chosen)) && is_ready(x, rank, *chosen))
             return true;
     }
     return false;
@@ -216,27 +230,7 @@ static tr_status one_slot(slots *x, uint64_t *left, bool *moved, tr_error *err)
     return TR_OK;
 }
 
-/* Ideal times of the first micro-batch, and how many forwards stand before the first I0. */
-static void set_targets(slots *x)
-{
-    const tri_slots_plan *plan = x->plan;
-    const uint8_t *d = plan->delta;
-    uint32_t far = x->p - 1;
-    for (uint32_t r = 0; r < x->p; r++) {
-        uint32_t *t = x->ranks[r].target, *early = x->ranks[r].early;
-        uint32_t f1 = far * d[0] + plan->gap[0], i1 = f1 + far * d[1] + plan->gap[1];
-        uint32_t i0 = i1 + far * d[2] + plan->gap[2];
-        t[TRI_STREAM_F0] = r * d[0];
-        t[TRI_STREAM_F1] = f1 + (far - r) * d[1];
-        t[TRI_STREAM_I1] = i1 + r * d[2];
-        t[TRI_STREAM_I0] = i0 + (far - r) * d[3];
-        for (int s = 0; s < 2; s++)
-            early[s] = (t[TRI_STREAM_I0] - t[s] + PERIOD - 1) / PERIOD;
-        early[0] += plan->early;
-    }
-}
-
-static tr_status prepare(slots *x, tr_error *err)
+static tr_status prepare(slots *x, bool *fits, tr_error *err)
 {
     size_t cells = (size_t)x->chunks * x->m;
     x->ranks = calloc(x->p, sizeof *x->ranks);
@@ -250,8 +244,9 @@ static tr_status prepare(slots *x, tr_error *err)
     memset(x->end_i, 0xff, cells * sizeof *x->end_i);
     for (uint32_t r = 0; r < x->p; r++)
         x->ranks[r].begin = NEVER;
+    *fits = true;
     if (x->plan->pattern)
-        set_targets(x);
+        return tri_timetable_make(x->plan, x->p, x->m, &x->table, fits, err);
     return TR_OK;
 }
 
@@ -274,14 +269,15 @@ tr_status tri_slots_run(tri_schedule *schedule, const tri_slots_plan *plan, uint
     x.chunks = schedule->num_chunks;
     x.two = x.chunks == 2 * x.p;
     x.record = record;
-    tr_status status = prepare(&x, err);
+    bool moved = false;
+    tr_status status = prepare(&x, &moved, err);
     uint64_t left = (uint64_t)x.chunks * m * (plan->whole ? 2 : 3);
-    bool moved = true;
     while (status == TR_OK && left > 0 && moved)
         status = one_slot(&x, &left, &moved, err);
     *finished = left == 0;
     if (status == TR_OK)
         summarize(&x, result);
+    tri_timetable_fini(&x.table);
     free(x.ranks);
     free(x.end_f);
     free(x.end_i);

@@ -22,12 +22,14 @@ typedef struct tri_slots_plan {
     tri_stream prefer[TRI_NUM_STREAMS];
     bool free_first;
     /* With a pattern: every micro-batch repeats the first one 6 slots later. delta is the slots
-     * that F0, F1, I1 and I0 take from one rank to the next, gap those at the three turns. A rank
-     * follows the order of the ideal times, and W fill what is left. */
+     * that F0, F1, I1 and I0 take from one rank to the next, gap those at the three turns. Every
+     * third hop of a gradient takes `pause` slots more; phase says how many hops the first of them
+     * is nearer. The pattern becomes a timetable (timetable.h), whose order a rank follows, and W
+     * fill what is left. */
     bool pattern;
-    uint8_t delta[TRI_NUM_STREAMS], gap[3];
-    uint8_t early; /* further F0 than the pattern has before the first I0 */
-    bool spare;    /* an F0 that comes early leaves room for the r+1 first F1 of rank r */
+    uint8_t delta[TRI_NUM_STREAMS], gap[3], pause, phase;
+    bool slotless_w; /* W free memory, but leave their slots to others */
+    bool loose;      /* after the last F0, whatever is ready may come before its turn */
 } tri_slots_plan;
 
 typedef struct tri_slots_result {

@@ -8,10 +8,11 @@
  *   zb-v    as many in flight as give no bubble: 2p chunks, 1F1B's memory
  *   v-half  F and I take 1 and 2 slots a rank: p+2 chunks, half of it
  *   v-min   every hop takes one slot: 2 ceil((p-1)/3) + 2 chunks, a third of it
- *   1f1b-v  backwards in one piece: F takes 1 slot a rank, B 3: 2 ceil(2(p-1)/3) + 2 chunks, two
- *           thirds of it
- * zb-v is greedy. The others follow their pattern: greed would block itself where memory is
- * short. Several variants of the turns are tried, since 6 slots and p ranks fit differently. */
+ *   1f1b-v  backwards in one piece: F takes 1 slot a rank, B 2, 2 and 5 in turn: 2 ceil(2(p-1)/3) +
+ *           2 chunks, two thirds of it
+ * zb-v is greedy. The others follow a pattern: greed would block itself where memory is short. A
+ * few are tried, since 6 slots and p ranks fit together in several ways; greedy plans are among
+ * them, since they cannot get stuck. */
 #include <string.h>
 
 #include "schedule/orders.h"
@@ -19,10 +20,10 @@
 
 enum { MOST_PLANS = 16 };
 
-/* How a pattern turns: the slots at the three turns, and how many F0 may come early. */
-typedef struct turns {
-    uint8_t gap[3], early;
-} turns;
+/* Slots from rank to rank and at the three turns. */
+typedef struct way {
+    uint8_t delta[4], gap[3];
+} way;
 
 typedef struct plan_list {
     tri_slots_plan plans[MOST_PLANS];
@@ -43,27 +44,17 @@ static void add_greedy(plan_list *list, uint32_t limit, bool whole)
     }
 }
 
-static void add_patterns(plan_list *list, uint32_t limit, bool whole, const uint8_t delta[4],
-                         const turns *variants, size_t num_variants)
+static void add_patterns(plan_list *list, const tri_slots_plan *base, const way *ways,
+                         size_t num_ways)
 {
-    for (size_t i = 0; i < num_variants && list->num < MOST_PLANS; i++) {
+    for (size_t i = 0; i < num_ways && list->num < MOST_PLANS; i++) {
         tri_slots_plan *plan = &list->plans[list->num++];
-        *plan = (tri_slots_plan){.limit = limit, .whole = whole, .pattern = true, .spare = whole};
-        memcpy(plan->delta, delta, sizeof plan->delta);
-        memcpy(plan->gap, variants[i].gap, sizeof plan->gap);
-        plan->early = variants[i].early;
+        *plan = *base;
+        plan->pattern = true;
+        memcpy(plan->delta, ways[i].delta, sizeof plan->delta);
+        memcpy(plan->gap, ways[i].gap, sizeof plan->gap);
     }
 }
-
-static const turns split_turns[] = {
-    {{1, 1, 1}, 0}, {{1, 1, 1}, 1}, {{1, 3, 1}, 0}, {{1, 1, 4}, 0}, {{3, 3, 3}, 0}, {{4, 3, 4}, 0},
-};
-enum { NUM_SPLIT_TURNS = sizeof split_turns / sizeof *split_turns };
-
-static const turns whole_turns[] = {
-    {{1, 1, 3}, 0}, {{1, 3, 3}, 0}, {{3, 2, 3}, 0}, {{3, 1, 4}, 0}, {{1, 3, 1}, 0},
-};
-enum { NUM_WHOLE_TURNS = sizeof whole_turns / sizeof *whole_turns };
 
 static uint32_t whole_limit(uint32_t p)
 {
@@ -90,32 +81,41 @@ static tr_status emit_zb_v(tri_schedule *s, tr_error *err)
 
 static tr_status emit_v_half(tri_schedule *s, tr_error *err)
 {
-    static const uint8_t down[4] = {1, 2, 1, 2}, across[4] = {1, 2, 2, 1};
-    uint32_t limit = half_limit(s->num_ranks);
+    static const way ways[] = {{{1, 2, 1, 2}, {1, 4, 2}},
+                               {{1, 2, 1, 2}, {1, 1, 2}},
+                               {{1, 1, 1, 1}, {1, 3, 1}},
+                               {{1, 1, 1, 1}, {1, 5, 1}}};
+    tri_slots_plan base = {.limit = half_limit(s->num_ranks)};
     plan_list list = {.num = 0};
-    add_greedy(&list, limit, false);
-    add_patterns(&list, limit, false, down, split_turns, NUM_SPLIT_TURNS);
-    add_patterns(&list, limit, false, across, split_turns, NUM_SPLIT_TURNS);
+    add_greedy(&list, base.limit, false);
+    add_patterns(&list, &base, ways, sizeof ways / sizeof *ways);
     return tri_slots_emit_best(s, list.plans, list.num, err);
 }
 
 static tr_status emit_v_min(tri_schedule *s, tr_error *err)
 {
-    static const uint8_t delta[4] = {1, 1, 1, 1};
-    uint32_t limit = min_limit(s->num_ranks);
+    /* For p = 1, 0 and 2 modulo 3. */
+    static const way ways[] = {{{1, 1, 1, 1}, {1, 1, 1}},
+                               {{1, 1, 1, 1}, {1, 3, 1}},
+                               {{1, 1, 1, 1}, {1, 5, 1}},
+                               {{1, 1, 1, 1}, {3, 1, 3}}};
+    tri_slots_plan base = {.limit = min_limit(s->num_ranks), .loose = true};
     plan_list list = {.num = 0};
-    add_greedy(&list, limit, false);
-    add_patterns(&list, limit, false, delta, split_turns, NUM_SPLIT_TURNS);
+    add_greedy(&list, base.limit, false);
+    add_patterns(&list, &base, ways, sizeof ways / sizeof *ways);
+    base = (tri_slots_plan){.limit = base.limit, .slotless_w = true};
+    add_patterns(&list, &base, ways, sizeof ways / sizeof *ways);
     return tri_slots_emit_best(s, list.plans, list.num, err);
 }
 
 static tr_status emit_1f1b_v(tri_schedule *s, tr_error *err)
 {
-    static const uint8_t delta[4] = {1, 1, 3, 3};
-    uint32_t limit = whole_limit(s->num_ranks);
+    static const way ways[] = {{{1, 1, 2, 2}, {1, 1, 2}}, {{1, 1, 2, 2}, {1, 4, 2}}};
+    tri_slots_plan base = {.limit = whole_limit(s->num_ranks), .whole = true, .pause = 3};
     plan_list list = {.num = 0};
-    add_greedy(&list, limit, true);
-    add_patterns(&list, limit, true, delta, whole_turns, NUM_WHOLE_TURNS);
+    add_greedy(&list, base.limit, true);
+    for (base.phase = 0; base.phase < 3; base.phase++)
+        add_patterns(&list, &base, ways, sizeof ways / sizeof *ways);
     return tri_slots_emit_best(s, list.plans, list.num, err);
 }
 
@@ -133,7 +133,7 @@ static void facts(const tri_schedule *s, const tri_action_costs *costs, double n
 static void facts_1f1b_v(const tri_schedule *s, const tri_action_costs *costs, tri_order_facts *out)
 {
     double f = costs->kind[TRI_ACTION_F];
-    facts(s, costs, fmax(4, 6.0 * s->num_ranks - 9), whole_limit(s->num_ranks), out);
+    facts(s, costs, 5.0 * s->num_ranks - 5, whole_limit(s->num_ranks), out);
     out->idle = costs->kind[TRI_ACTION_B] == 2 * f ? out->idle : (double)NAN;
 }
 
@@ -144,7 +144,7 @@ static void facts_zb_v(const tri_schedule *s, const tri_action_costs *costs, tri
 
 static void facts_v_half(const tri_schedule *s, const tri_action_costs *costs, tri_order_facts *out)
 {
-    facts(s, costs, 3.0 * s->num_ranks - 5, half_limit(s->num_ranks), out);
+    facts(s, costs, 3.0 * s->num_ranks - 6, half_limit(s->num_ranks), out);
 }
 
 static void facts_v_min(const tri_schedule *s, const tri_action_costs *costs, tri_order_facts *out)
@@ -154,13 +154,13 @@ static void facts_v_min(const tri_schedule *s, const tri_action_costs *costs, tr
 
 const tri_order tri_order_1f1b_v = {
     .name = "1f1b-v",
-    .help = "1F1B with two chunks in a V: its bubble, two thirds of its memory",
+    .help = "1F1B with two chunks in a V: two thirds of its memory, a smaller bubble",
     .flags = TRI_ORDER_V,
     .min_chunks = 2,
     .max_chunks = 2,
     .default_chunks = 2,
     .min_ranks = 1,
-    .idle_formula = "(2p-3)(F+B)/2",
+    .idle_formula = "5(p-1)(F+B)/6",
     .activation_formula = "ceil(2(p-1)/3)+1",
     .emit = emit_1f1b_v,
     .facts = facts_1f1b_v,
@@ -188,7 +188,7 @@ const tri_order tri_order_v_half = {
     .max_chunks = 2,
     .default_chunks = 2,
     .min_ranks = 1,
-    .idle_formula = "(3p-5)(F+B)/6",
+    .idle_formula = "(p-2)(F+B)/2",
     .activation_formula = "p/2+1",
     .emit = emit_v_half,
     .facts = facts_v_half,
