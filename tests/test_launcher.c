@@ -7,6 +7,7 @@
 
 #include <cmocka.h>
 
+#include "base/exit_code.h"
 #include "base/fs.h"
 #include "run/launcher.h"
 #include "temp_dir.h"
@@ -30,7 +31,7 @@ static double now_s(void)
 
 typedef enum act {
     END,      /* at once */
-    EXIT,     /* with code 3 */
+    EXIT,     /* with code 5 */
     FAIL,     /* with a message of its own */
     CRASH,    /* by SIGSEGV */
     FREEZE,   /* by SIGSTOP, to itself */
@@ -110,7 +111,7 @@ static int rank_main(const tri_bootstrap *b, void *context)
     fprintf(stderr, "the last line of rank %d\n", b->rank);
     switch (p->act) {
     case EXIT:
-        return 3;
+        return 5;
     case FAIL:
         tri_control_report_failure(b, "loss is not finite");
         return 1;
@@ -314,8 +315,8 @@ static void an_exit_code(void **state)
 {
     tri_launch_result result;
     launch_plan(*state, 3, &(plan){.act = EXIT, .who = 1}, 10, &result, NULL);
-    assert_int_equal(result.code, 3);
-    assert_report(&result, "rank 1 ended with exit code 3 at step 17", 1, 3);
+    assert_int_equal(result.code, 5);
+    assert_report(&result, "rank 1 ended with exit code 5 at step 17", 1, 3);
     tri_launch_result_fini(&result);
 }
 
@@ -375,7 +376,7 @@ static void an_interrupt(void **state)
     assert_true(now_s() - start < 3);
     assert_true(result.interrupted);
     assert_int_equal(result.signal, SIGINT);
-    assert_int_equal(result.code, 1);
+    assert_int_equal(result.code, TRI_EXIT_INTERRUPTED);
     assert_string_equal(result.report.chars, "the run was ended by SIGINT\n");
     tri_launch_result_fini(&result);
 }
@@ -514,5 +515,6 @@ int main(void)
         cmocka_unit_test(what_cannot_be_started),
         cmocka_unit_test(reports_of_large_worlds_are_short),
     };
+    signal(SIGINT, SIG_DFL); /* whoever runs tests in the background has it ignored */
     return cmocka_run_group_tests(tests, temp_dir_setup, temp_dir_teardown);
 }

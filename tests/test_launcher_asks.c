@@ -7,6 +7,7 @@
 
 #include <cmocka.h>
 
+#include "base/exit_code.h"
 #include "run/launcher.h"
 #include "temp_dir.h"
 
@@ -14,13 +15,17 @@
 
 static volatile sig_atomic_t asked;
 
-static void note(int signal)
+/* What the launcher got. */
+static void note(int signal, siginfo_t *info, void *context)
 {
-    asked = signal;
+    (void)context;
+    if (asked == 0)
+        asked = info->si_code == SI_QUEUE ? info->si_value.sival_int : signal;
 }
 
 typedef struct plan {
     int signal;   /* that rank 1 sends to the launcher */
+    int then;     /* and another after it; 0: none */
     int again;    /* and another, when it was asked; 0: none */
     int ends_ms;  /* how long a rank takes to end once it was asked */
     unsigned die; /* ranks that kill themselves instead, as bits */
@@ -50,13 +55,17 @@ static int rank_main(const tri_bootstrap *b, void *context)
         raise(SIGKILL);
     if (b->rank == 1 && p->signal)
         kill(getppid(), p->signal);
+    if (b->rank == 1 && p->then)
+        kill(getppid(), p->then);
     for (int ms = 0; ms < 10000 && !asked && !atomic_load(&b->stop->stopped); ms += 5)
         usleep(5000);
     if (b->rank == 1 && p->again)
         kill(getppid(), p->again);
     for (int ms = 0; ms < p->ends_ms && asked; ms += 5)
         usleep(5000);
-    return asked ? 0 : 1;
+    if (b->rank == 0)
+        atomic_store(&b->status->step, 20);
+    return asked == 0 ? TRI_EXIT_FAILED : asked == SIGINT ? TRI_EXIT_INTERRUPTED : TRI_EXIT_STOPPED;
 }
 
 static void launch(temp_dir *dir, int num_ranks, plan p, bool append, tri_launch_result *result)
@@ -68,7 +77,7 @@ static void launch(temp_dir *dir, int num_ranks, plan p, bool append, tri_launch
                                 .log_dir = temp_file(dir, "log"),
                                 .asks = true,
                                 .append_logs = append};
-    struct sigaction old[2], action = {.sa_handler = note};
+    struct sigaction old[2], action = {.sa_sigaction = note, .sa_flags = SA_SIGINFO};
     sigaction(SIGTERM, &action, &old[0]);
     sigaction(SIGUSR1, &action, &old[1]);
     asked = 0;
@@ -85,7 +94,10 @@ static void those_who_are_asked_take_their_time(void **state)
         tri_launch_result result;
         launch(*state, 2, (plan){.signal = signals[i], .ends_ms = 500, .fails = -1}, false,
                &result);
-        assert_int_equal(result.code, 0);
+        assert_int_equal(result.code,
+                         signals[i] == SIGINT ? TRI_EXIT_INTERRUPTED : TRI_EXIT_STOPPED);
+        assert_int_equal(result.failed_rank, -1);
+        assert_int_equal(result.step, 20);
         assert_int_equal(result.asked, signals[i]);
         assert_false(result.interrupted);
         assert_int_equal(result.num_lost, 0);
@@ -100,13 +112,31 @@ static void asking_twice(void **state)
     tri_launch_result result;
     launch(*state, 2, (plan){.signal = SIGUSR1, .again = SIGTERM, .ends_ms = 400, .fails = -1},
            false, &result);
-    assert_int_equal(result.code, 0);
+    assert_int_equal(result.code, TRI_EXIT_STOPPED);
+    tri_launch_result_fini(&result);
+    /* Nor does a person who asks for the first time. */
+    launch(*state, 2, (plan){.signal = SIGUSR1, .again = SIGINT, .ends_ms = 400, .fails = -1},
+           false, &result);
+    assert_int_equal(result.code, TRI_EXIT_STOPPED);
+    assert_false(result.interrupted);
     tri_launch_result_fini(&result);
     launch(*state, 2, (plan){.signal = SIGINT, .again = SIGINT, .ends_ms = 8000, .fails = -1},
            false, &result);
-    assert_int_equal(result.code, 1);
+    assert_int_equal(result.code, TRI_EXIT_INTERRUPTED);
     assert_true(result.interrupted);
     assert_string_equal(result.report.chars, "the run was ended by SIGINT\n");
+    tri_launch_result_fini(&result);
+}
+
+/* A job that a script runs in the background is not for whoever presses Ctrl-C. */
+static void what_was_ignored_stays_so(void **state)
+{
+    tri_launch_result result;
+    signal(SIGINT, SIG_IGN);
+    launch(*state, 2, (plan){.signal = SIGINT, .then = SIGTERM, .fails = -1}, false, &result);
+    signal(SIGINT, SIG_DFL);
+    assert_int_equal(result.asked, SIGTERM);
+    assert_int_equal(result.code, TRI_EXIT_STOPPED);
     tri_launch_result_fini(&result);
 }
 
@@ -160,8 +190,10 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(those_who_are_asked_take_their_time),
         cmocka_unit_test(asking_twice),
+        cmocka_unit_test(what_was_ignored_stays_so),
         cmocka_unit_test(the_lost_are_listed),
         cmocka_unit_test(logs_go_on),
     };
+    signal(SIGINT, SIG_DFL); /* whoever runs tests in the background has it ignored */
     return cmocka_run_group_tests(tests, temp_dir_setup, temp_dir_teardown);
 }

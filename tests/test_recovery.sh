@@ -158,9 +158,9 @@ every_step_once replica
 
 # ---- asked to end ----
 steps=50
-stops() { # DIR: ended well before its last step, with a checkpoint of the last
+stops() { # DIR [CODE]: ended well before its last step, with a checkpoint of the last
     local last
-    ends 0 "$1"
+    ends "${2:-3}" "$1"
     last=$(field "$1" step | tail -n 1)
     [ "$last" -lt $steps ] || fail "$1 was not stopped"
     grep -q "^stopped after step $last of $steps" "$work/out" || fail "$1: its end is not told"
@@ -199,12 +199,14 @@ launcher=${joined[0]}
 until_step joined 3 && kill -USR1 "${joined[1]}"
 mv "$work/out.0" "$work/out"
 stops joined
-wait "${joined[1]}" || fail "the rank that was asked: exit code $?"
+wait "${joined[1]}"
+[ $? -eq 3 ] || fail "the rank that was asked: another exit code than 3"
 
 # ---- the time is up ----
 steps=1000000
 train late layout.dp=2 run.max_minutes=0.01
-[ $? -eq 0 ] || fail "after run.max_minutes: exit code $?"
+code=$?
+[ $code -eq 3 ] || fail "after run.max_minutes: exit code $code"
 grep -q "^stopped after step .*(run.max_minutes is over)" "$work/out" || fail "the time limit is not told"
 ls "$work/late/ckpt" | grep -q "^step-" || fail "the time limit leaves no checkpoint"
 

@@ -10,15 +10,10 @@
 #include <stdint.h>
 
 #include "base/error.h"
+#include "base/exit_code.h"
 #include "cli/device_choice.h"
 #include "trireme/settings.h"
 #include "trireme/version.h"
-
-enum {
-    TRI_EXIT_OK = 0,
-    TRI_EXIT_FAILED = 1, /* while running */
-    TRI_EXIT_USAGE = 2   /* the command line or an input is wrong */
-};
 
 /* A flag of one verb, beside the common --set and --help. */
 typedef struct tri_flag {

@@ -6,6 +6,25 @@
 #include "cli/text.h"
 #include "config/settings_table.h"
 
+static const struct {
+    int code;
+    const char *meaning;
+} exit_codes[] = {
+    {TRI_EXIT_OK, "done"},
+    {TRI_EXIT_FAILED, "failed while running"},
+    {TRI_EXIT_USAGE, "the command or its input is wrong"},
+    {TRI_EXIT_STOPPED,
+     "stopped early in good order, can be resumed (SIGTERM, SIGUSR1, run.max_minutes)"},
+    {TRI_EXIT_INTERRUPTED, "Ctrl-C; train saves first, and can be resumed"},
+};
+
+static void write_exit_codes(FILE *file, const char *bold, const char *plain)
+{
+    fprintf(file, "\n%sExit codes%s\n", bold, plain);
+    for (size_t i = 0; i < sizeof exit_codes / sizeof *exit_codes; i++)
+        fprintf(file, "  %-4d %s\n", exit_codes[i].code, exit_codes[i].meaning);
+}
+
 void tri_help_write(FILE *file)
 {
     bool colour = tri_terminal_colour(file);
@@ -22,6 +41,7 @@ void tri_help_write(FILE *file)
             "  trireme train demo                      a small one, on text\n"
             "  trireme generate runs/demo              what it has learned\n\n"
             "trireme VERB --help tells more about a verb, trireme settings about settings.\n");
+    write_exit_codes(file, bold, plain);
 }
 
 static void write_flag(FILE *file, const char *name, const char *help)

@@ -1,5 +1,6 @@
 #include "cli/launch.h"
 
+#include <errno.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
@@ -10,10 +11,12 @@
 
 #include "base/fs.h"
 #include "cli/environment.h"
+#include "cli/lone_rank.h"
+#include "cli/relay.h"
 #include "cli/run_lock.h"
+#include "cli/signals.h"
 #include "cli/text.h"
 #include "comm/control.h"
-#include "comm/control_store.h"
 #include "comm/mpi.h"
 #include "comm/tcp.h"
 #include "device/device.h"
@@ -38,7 +41,6 @@ bool tri_cli_relayed_terminal(int *columns)
 /* Remarks of a control server: strangers mostly. Whoever sends many does not fill the screen. */
 typedef struct remarks {
     int num;
-    bool line_open; /* what rank 0 wrote last did not end its line */
 } remarks;
 
 static void remark(void *context, const char *line)
@@ -49,76 +51,6 @@ static void remark(void *context, const char *line)
         tri_cli_error("note: %s%s", line, r->num == MOST ? " (no more of these are shown)" : "");
 }
 
-/* ---- one rank, in this process ---- */
-
-typedef struct lone_rank {
-    tri_control_store store;
-    tri_stop stop;
-    tri_rank_status status;
-    /* The get in progress: */
-    void *data;
-    size_t capacity, num_bytes;
-    bool answered;
-} lone_rank;
-
-static void lone_answer(void *context, void *waiter, const char *key, const void *data,
-                        size_t num_bytes)
-{
-    lone_rank *lone = context;
-    (void)key;
-    if (!waiter)
-        return;
-    if (num_bytes > 0 && num_bytes <= lone->capacity)
-        memcpy(lone->data, data, num_bytes);
-    lone->num_bytes = num_bytes;
-    lone->answered = true;
-}
-
-static tr_status lone_put(void *context, const char *key, const void *data, size_t num_bytes,
-                          tr_error *err)
-{
-    lone_rank *lone = context;
-    return tri_control_store_put(&lone->store, key, data, num_bytes, lone_answer, lone)
-               ? TR_OK
-               : tri_fail(err, TR_ERROR_RUNTIME, "no memory for the key %s", key);
-}
-
-static tr_status lone_get(void *context, const char *key, void *data, size_t capacity,
-                          size_t *num_bytes, tr_error *err)
-{
-    lone_rank *lone = context;
-    lone->data = data;
-    lone->capacity = capacity;
-    lone->answered = false;
-    if (!tri_control_store_get(&lone->store, key, lone, lone_answer, lone))
-        return tri_fail(err, TR_ERROR_RUNTIME, "no memory for the key %s", key);
-    tri_control_store_forget(&lone->store, lone);
-    if (!lone->answered)
-        return tri_fail(err, TR_ERROR_INTERNAL, "nobody is there to put the key %s", key);
-    if (lone->num_bytes > capacity)
-        return tri_fail(err, TR_ERROR_INTERNAL, "the value of %s has %zu bytes, room for %zu", key,
-                        lone->num_bytes, capacity);
-    *num_bytes = lone->num_bytes;
-    return TR_OK;
-}
-
-static int run_here(const tri_cli *cli, tri_rank_main rank_main, void *context)
-{
-    lone_rank lone = {0};
-    tri_rank_status_init(&lone.status);
-    tri_bootstrap bootstrap = {.size = 1,
-                               .local_size = 1,
-                               .deadline_s = tr_settings_float(cli->settings, "run.deadline_s"),
-                               .stop = &lone.stop,
-                               .status = &lone.status,
-                               .context = &lone,
-                               .put = lone_put,
-                               .get = lone_get};
-    int code = rank_main(cli, &bootstrap, context);
-    tri_control_store_fini(&lone.store);
-    return code;
-}
-
 /* ---- local processes ---- */
 
 typedef struct local_rank {
@@ -126,6 +58,9 @@ typedef struct local_rank {
     tri_rank_main rank_main;
     void *context;
     int columns; /* of the launcher's terminal, 0: it has none */
+    const tri_launch_options *options;
+    tri_relay relay;
+    bool lost_told;
     remarks remarks;
 } local_rank;
 
@@ -140,14 +75,37 @@ static int run_local_rank(const tri_bootstrap *bootstrap, void *context)
     return local->rank_main(local->cli, bootstrap, local->context);
 }
 
+/* That nobody sees the output any more. stdout may have failed before the ranks were there. */
+static void tell_lost(const tri_launch_options *options, int reason, const char *where)
+{
+    char text[200];
+    snprintf(text, sizeof text, "the output cannot be written any more (%s); the run goes on%s",
+             strerror(reason), where);
+    if (options->note)
+        options->note(options->context, text);
+    if (reason != EPIPE && tri_has_room(STDERR_FILENO))
+        tri_cli_error("note: %s", text);
+}
+
 static void relay(void *context, const char *data, size_t num_bytes)
 {
     local_rank *local = context;
-    if (num_bytes == 0)
+    tri_relay_add(&local->relay, data, num_bytes);
+    if (local->relay.lost && !local->lost_told)
+        tell_lost(local->options, local->relay.lost, ", and log/rank-0.log has it all");
+    local->lost_told |= local->relay.lost != 0;
+}
+
+/* At once, so that somebody who waits for the checkpoint does not insist. Never waits itself. */
+static void tell_asked(void *context, int signal)
+{
+    local_rank *local = context;
+    if (signal != SIGINT || !tri_has_room(STDERR_FILENO))
         return;
-    local->remarks.line_open = data[num_bytes - 1] != '\n';
-    fwrite(data, 1, num_bytes, stdout);
-    fflush(stdout);
+    fputs(local->relay.line_open ? "\n" : "", stderr);
+    local->relay.line_open = false;
+    tri_cli_error("Ctrl-C: the step is finished and saved; a second Ctrl-C ends at once, and saves "
+                  "nothing");
 }
 
 static void local_remark(void *context, const char *line)
@@ -156,11 +114,9 @@ static void local_remark(void *context, const char *line)
     remark(&local->remarks, line);
 }
 
-static void print_report(const tri_text *report, bool line_open)
+static void print_report(const tri_text *report)
 {
     size_t length = report->length;
-    if (line_open) /* a progress line: the report starts on its own */
-        fputc('\n', stdout);
     while (length > 0 && report->chars[length - 1] == '\n')
         length--;
     if (length > 0)
@@ -183,12 +139,22 @@ static tr_status launch_once(local_rank *local, int num_ranks, bool append_logs,
                                 .append_logs = append_logs,
                                 .output = relay,
                                 .log = local_remark,
+                                .asked = tell_asked,
                                 .context = local};
     tr_status status = tri_launch(&config, run_local_rank, local, result, err);
     free(log_dir);
-    if (status == TR_OK)
-        print_report(&result->report, local->remarks.line_open);
-    local->remarks.line_open = false;
+    if (local->relay.line_open) /* a progress line: what comes now starts on its own */
+        relay(local, "\n", 1);
+    tri_relay_finish(&local->relay);
+    if (local->relay.dropped && options->note)
+        options->note(options->context,
+                      "the output was not read in time, and parts of it were left "
+                      "out; all of it is in log/rank-0.log");
+    local->relay.dropped = false;
+    if (status != TR_OK)
+        tri_text_add(&result->report, "%s", err->message);
+    else if (result->report.length > 0 && (tri_has_room(STDERR_FILENO) || isatty(STDERR_FILENO)))
+        print_report(&result->report);
     return status;
 }
 
@@ -207,11 +173,18 @@ static bool too_many_here(int num_ranks)
     return true;
 }
 
+/* The step in which it failed is not done. */
+static int64_t steps_done(const tri_launch_result *result, bool failed)
+{
+    return result->step > 0 && failed ? result->step - 1 : result->step;
+}
+
 static int launch_here(const tri_cli *cli, int num_ranks, tri_rank_main rank_main, void *context,
-                       const tri_launch_options *options)
+                       const tri_launch_options *options, int64_t *steps)
 {
     tr_error err = {0};
-    local_rank local = {.cli = cli, .rank_main = rank_main, .context = context};
+    local_rank local = {.cli = cli, .rank_main = rank_main, .context = context, .options = options};
+    tri_relay_init(&local.relay, STDOUT_FILENO);
     if (tri_terminal(stdout))
         local.columns = tri_terminal_width(stdout);
     /* With more ranks than cores there are no cores to give; one thread each is the share then. */
@@ -223,10 +196,17 @@ static int launch_here(const tri_cli *cli, int num_ranks, tri_rank_main rank_mai
         tri_launch_result result;
         tr_status status = launch_once(&local, num_ranks, append_logs, options, &result, &err);
         code = status == TR_OK ? result.code : tri_cli_fail(&err);
-        bool failed = status == TR_OK && code != TRI_EXIT_OK;
-        num_ranks = failed && options->again ? options->again(options->again_context, &result) : 0;
+        result.code = code;
+        bool failed = !tri_exit_is_good(code) || result.report.length > 0;
+        *steps = steps_done(&result, failed);
+        if (failed && options->failed)
+            options->failed(options->context, &result);
+        num_ranks = failed && status == TR_OK && options->again
+                        ? options->again(options->context, &result)
+                        : 0;
         tri_launch_result_fini(&result);
     }
+    tri_relay_fini(&local.relay);
     return code;
 }
 
@@ -310,7 +290,7 @@ static tr_status host_server(hosted *h, const tri_environment *w, double deadlin
 }
 
 /* Waits for the other ranks to end, and reports what went wrong. */
-static void end_server(hosted *h, int size)
+static void end_server(hosted *h, int size, tri_launch_result *result)
 {
     tri_control_thread_end(h->thread);
     const tri_control_failure *failure = tri_control_server_failure(h->server);
@@ -319,11 +299,11 @@ static void end_server(hosted *h, int size)
         tri_report_read(ranks, size, h->server);
         tri_report report = {
             .num_ranks = size, .ranks = ranks, .first = failure->rank, .reason = failure->reason};
-        tri_text text;
-        tri_text_init(&text);
-        tri_report_write(&text, &report);
-        print_report(&text, false);
-        tri_text_fini(&text);
+        tri_text_fini(&result->report); /* which had this rank's own error, if any */
+        tri_text_init(&result->report);
+        tri_report_write(&result->report, &report);
+        print_report(&result->report);
+        result->failed_rank = failure->rank;
     }
     free(ranks);
     tri_control_server_destroy(h->server);
@@ -398,24 +378,32 @@ static tr_status prepare_mpi(const tri_cli *cli, const tri_environment *w, tri_m
     return TR_OK;
 }
 
+/* Reports an error of this rank that comes before it has others to tell. */
+static int fail_alone(const tr_error *err, tri_launch_result *result)
+{
+    tri_text_add(&result->report, "%s", err->message);
+    return tri_cli_fail(err);
+}
+
+/* In rank 0 the result says what went wrong, for the record. */
 static int join_world(const tri_cli *cli, tri_environment *w, tri_rank_main rank_main,
-                      void *context)
+                      void *context, tri_launch_result *result)
 {
     tr_error err = {0};
     double deadline_s = tr_settings_float(cli->settings, "run.deadline_s");
     hosted host = {0};
     tri_mpi *mpi;
     if (prepare_mpi(cli, w, &mpi, &err) != TR_OK)
-        return tri_cli_fail(&err);
+        return fail_alone(&err, result);
     if (w->exposed && w->rank == 0)
         tri_cli_error("warning: TRIREME_TOKEN is not set, so anyone who reaches %s, port %d can "
                       "join this run; set it to the same secret for all ranks",
                       w->address, w->port);
     if (!w->address[0]) {
         if (meet_by_mpi(&host, mpi, w, deadline_s, &err) != TR_OK)
-            return tri_cli_fail(&err);
+            return fail_alone(&err, result);
     } else if (w->rank == 0 && host_server(&host, w, deadline_s, &err) != TR_OK) {
-        return tri_cli_fail(&err);
+        return fail_alone(&err, result);
     }
     tri_control_join join = {.address = w->address,
                              .port = w->port,
@@ -426,19 +414,38 @@ static int join_world(const tri_cli *cli, tri_environment *w, tri_rank_main rank
     tri_control_client *client;
     int code;
     if (tri_control_client_create(&join, &client, &err) != TR_OK) {
-        code = tri_cli_fail(&err);
+        code = fail_alone(&err, result);
     } else {
         tri_bootstrap bootstrap = *tri_control_client_bootstrap(client);
         if (w->local_rank >= 0)
             bootstrap.local_rank = w->local_rank;
         bootstrap.mpi = mpi;
         code = run_watched(cli, &bootstrap, rank_main, context);
-        tri_control_client_destroy(client, code == TRI_EXIT_OK);
+        result->step = atomic_load(&bootstrap.status->step);
+        tri_control_client_destroy(client, tri_exit_is_good(code));
     }
     if (host.server)
-        end_server(&host, w->size);
-    if (code == TRI_EXIT_OK) /* otherwise the others may not come to it */
+        end_server(&host, w->size, result);
+    result->code = code;
+    if (tri_exit_is_good(code)) /* otherwise the others may not come to it */
         tri_mpi_close(mpi);
+    return code;
+}
+
+/* A rank of others; the one that writes into run.dir keeps the record, too. */
+static int join(const tri_cli *cli, tri_environment *world, tri_rank_main rank_main, void *context,
+                const tri_launch_options *options, int64_t *steps)
+{
+    tri_launch_result result = {.failed_rank = -1, .step = -1};
+    tri_text_init(&result.report);
+    int code = join_world(cli, world, rank_main, context, &result);
+    *steps = steps_done(&result, !tri_exit_is_good(code));
+    if (world->rank == 0 && !tri_exit_is_good(code) && options->failed)
+        options->failed(options->context, &result);
+    fflush(stdout);
+    if (world->rank == 0 && (ferror(stdout) || ferror(stderr)) && options->writes)
+        tell_lost(options, errno, "");
+    tri_launch_result_fini(&result);
     return code;
 }
 
@@ -449,16 +456,25 @@ static int launch(const tri_cli *cli, int num_ranks, tri_rank_main rank_main, vo
     tr_error err = {0};
     tri_run_lock lock = {.fd = -1};
     bool locks = options->writes && !(world->given && world->rank > 0);
+    int64_t steps = -1;
     int code;
     if (locks &&
-        tri_run_lock_take(&lock, tr_settings_string(cli->settings, "run.dir"), &err) != TR_OK)
-        code = tri_cli_fail(&err);
-    else if (world->given && num_ranks > 1)
-        code = join_world(cli, world, rank_main, context);
-    else if (num_ranks > 1 || (options->processes && !world->given))
-        code = launch_here(cli, num_ranks, rank_main, context, options);
+        tri_run_lock_take(&lock, tr_settings_string(cli->settings, "run.dir"), &err) != TR_OK) {
+        tri_run_lock_release(&lock);
+        return tri_cli_fail(&err);
+    }
+    if (locks && options->begin)
+        options->begin(options->context, num_ranks);
+    if (world->given && num_ranks > 1)
+        code = join(cli, world, rank_main, context, options, &steps);
+    else if (num_ranks > 1 || options->processes)
+        code = launch_here(cli, num_ranks, rank_main, context, options, &steps);
     else
-        code = run_here(cli, rank_main, context);
+        code = tri_run_lone_rank(cli, rank_main, context);
+    if (!tri_exit_is_good(code) && code != TRI_EXIT_USAGE)
+        code = TRI_EXIT_FAILED;
+    if (locks && options->ended)
+        options->ended(options->context, code, steps, lock.path[lock.old] != 0);
     tri_run_lock_release(&lock);
     return code;
 }
@@ -497,12 +513,11 @@ int tri_cli_launch(const tri_cli *cli, int num_ranks, tri_rank_main rank_main, v
     if (!world.given && too_many_here(num_ranks))
         return TRI_EXIT_USAGE;
     options = options ? options : &none;
-    if (world.given && world.rank == 0 && options->processes)
+    if (world.given && world.size > 1 && world.rank == 0 && options->restarts)
         tri_cli_error(
             "note: run.restarts and run.elastic are for ranks that trireme started; these "
             "are started again by whoever did it, with run.resume=auto");
-    int code = launch(cli, num_ranks, rank_main, context, options, &world);
-    return code == TRI_EXIT_OK || code == TRI_EXIT_USAGE ? code : TRI_EXIT_FAILED;
+    return launch(cli, num_ranks, rank_main, context, options, &world);
 }
 
 int64_t tri_cli_num_ranks(const tri_cli *cli)

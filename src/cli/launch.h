@@ -14,19 +14,24 @@
  * tri_cli_rank_fail. */
 typedef int (*tri_rank_main)(const tri_cli *cli, const tri_bootstrap *bootstrap, void *context);
 
-/* What a rank_main returns instead of TRI_EXIT_FAILED when another try would end the same way. */
-enum { TRI_EXIT_FINAL = 3 };
-
 /* Called when local ranks have failed and the report has been printed: with how many to start
  * again, or 0 to leave it at that. What it changes in cli and context is seen by the new ranks. */
 typedef int (*tri_again)(void *context, const tri_launch_result *result);
 
 typedef struct tri_launch_options {
-    bool asks;       /* rank_main looks at tri_signals_caught, and ends well when there is one */
-    bool writes;     /* into run.dir, where no other run may be at work meanwhile */
-    bool processes;  /* a single rank is started as a process too, so that it can be again */
-    tri_again again; /* may be NULL */
-    void *again_context;
+    bool asks;      /* rank_main looks at tri_signals_caught, and ends well when there is one */
+    bool writes;    /* into run.dir, where no other run may be at work meanwhile */
+    bool processes; /* a single rank is a process too: it has a log, and somebody who outlives it */
+    bool restarts;  /* the settings ask for them */
+    /* What follows may be NULL, and is called with context. begin and ended are for the process
+     * that holds run.dir: the launcher, or rank 0 where somebody else started the ranks. */
+    void (*begin)(void *context, int num_ranks); /* before there are ranks */
+    void (*failed)(void *context, const tri_launch_result *result);
+    tri_again again;
+    /* steps: that are done, -1: none were begun. made: run.dir was not there before. */
+    void (*ended)(void *context, int code, int64_t steps, bool made);
+    void (*note)(void *context, const char *text); /* for the record */
+    void *context;
 } tri_launch_options;
 
 /* Runs rank_main in every rank and returns the exit code for this process. Call it before any

@@ -1,10 +1,15 @@
 /* The program: the table of verbs, and the way from argv to one of them and to an exit code. */
 #include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "cli/cli.h"
+#include "cli/signals.h"
 #include "cli/text.h"
 
 static const tri_flag settings_flags[] = {
@@ -276,13 +281,36 @@ static int dispatch(int argc, char **argv)
     return tri_cli_fail(&err);
 }
 
+/* A descriptor below 3 that is closed would become that of the next file that is opened, and what
+ * is printed would go there. One that cannot be used in this direction fails as a closed one does.
+ */
+static void fill_closed(void)
+{
+    for (int fd = 0; fd < 3; fd++)
+        if (fcntl(fd, F_GETFD) < 0 && errno == EBADF)
+            (void)!open("/dev/null", fd == 0 ? O_WRONLY : O_RDONLY);
+}
+
+/* A full disk behind a redirected output must not look like success. A reader that has gone (head)
+ * had what it wanted. */
+static int judge_output(int code)
+{
+    struct pollfd output = {.fd = STDOUT_FILENO, .events = POLLOUT};
+    if ((fflush(stdout) == 0 && !ferror(stdout)) || code != TRI_EXIT_OK)
+        return code;
+    int reason = errno;
+    if (poll(&output, 1, 0) == 1 && (output.revents & POLLERR))
+        return code;
+    tri_cli_error("cannot write the output: %s", strerror(reason));
+    return TRI_EXIT_FAILED;
+}
+
 int main(int argc, char **argv)
 {
-    int code = dispatch(argc, argv);
-    /* A full disk behind a redirected output must not look like success. */
-    if ((fflush(stdout) != 0 || ferror(stdout)) && code == TRI_EXIT_OK) {
-        tri_cli_error("cannot write the output: %s", strerror(errno));
-        code = TRI_EXIT_FAILED;
-    }
+    fill_closed();
+    int code = judge_output(dispatch(argc, argv));
+    /* A shell that runs this in a loop stops the loop only when Ctrl-C has ended it. */
+    if (code == TRI_EXIT_INTERRUPTED)
+        tri_signals_die_of(SIGINT);
     return code;
 }

@@ -8,13 +8,12 @@
 #include "base/clock.h"
 #include "base/fs.h"
 #include "ckpt/ckpt_dir.h"
+#include "cli/journal.h"
 #include "cli/signals.h"
 #include "config/resolve.h"
 #include "train/events.h"
 
-/* The step of the newest checkpoint, 0 when there is none. Whether it is whole is found when it is
- * loaded. */
-static int64_t last_checkpoint(const tr_settings *settings)
+int64_t tri_recovery_saved(const tr_settings *settings)
 {
     char *dir = tri_path_join(tr_settings_string(settings, "run.dir"), "ckpt");
     tri_ckpt_steps steps = {0};
@@ -30,7 +29,7 @@ void tri_recovery_init(tri_recovery *recovery, const tri_cli *cli)
 {
     *recovery = (tri_recovery){.cli = cli, .started_s = tri_now_s()};
     if (strcmp(tr_settings_string(cli->settings, "run.resume"), "false") != 0)
-        recovery->from_step = last_checkpoint(cli->settings);
+        recovery->from_step = tri_recovery_saved(cli->settings);
 }
 
 bool tri_recovery_wanted(const tri_recovery *recovery)
@@ -96,35 +95,28 @@ static bool shrink(const tri_recovery *r, const tri_launch_result *result)
 
 /* ---- deciding ---- */
 
-static const char *signal_name(int signal, char name[24])
-{
-    const char *known = sigabbrev_np(signal);
-    if (known)
-        snprintf(name, 24, "SIG%s", known);
-    else
-        snprintf(name, 24, "signal %d", signal);
-    return signal == 0 ? NULL : name;
-}
-
 static void record(const tri_recovery *r, const char *what, const tri_launch_result *result,
                    int64_t from_step, int ranks)
 {
-    char name[24];
-    tri_event event = {.event = what,
-                       .reason = result->report.chars,
-                       .signal = signal_name(result->signal, name),
-                       .rank = result->failed_rank,
-                       .at_step = result->step,
-                       .from_step = from_step,
-                       .ranks = ranks,
-                       .number = ranks > 0 ? r->attempt + 1 : -1};
-    tri_events_add(tr_settings_string(r->cli->settings, "run.dir"), &event);
+    tri_event event = TRI_EVENT_NOTHING;
+    event.event = what;
+    event.rank = result->failed_rank;
+    event.at_step = result->step;
+    event.from_step = from_step;
+    event.ranks = ranks;
+    event.number = r->attempt + 1;
+    tri_journal_add(r->cli->settings, &event, result->signal);
 }
 
 static int give_up(const tri_recovery *r, const tri_launch_result *result, const char *why)
 {
     tri_cli_error("not started again: %s", why);
-    record(r, "gave_up", result, -1, -1);
+    tri_event event = TRI_EVENT_NOTHING;
+    event.event = "gave_up";
+    event.rank = result->failed_rank;
+    event.at_step = result->step;
+    event.reason = why;
+    tri_journal_add(r->cli->settings, &event, result->signal);
     return 0;
 }
 
@@ -177,7 +169,7 @@ int tri_recovery_again(void *context, const tri_launch_result *result)
     /* Before its first step, a run that is to begin anew may not have put away what an earlier one
      * left. */
     r->resumes |= result->trained;
-    int64_t from_step = r->resumes ? last_checkpoint(settings) : r->from_step;
+    int64_t from_step = r->resumes ? tri_recovery_saved(settings) : r->from_step;
     r->num_restarts += !smaller;
     say(r, smaller, from_step, tri_mesh_ranks(&mesh));
     record(r, smaller ? "shrink" : "restart", result, from_step, tri_mesh_ranks(&mesh));

@@ -15,7 +15,7 @@ typedef struct tri_recovery {
     int attempt;       /* 0: the first */
     int num_restarts;  /* that run.restarts pays for, so far */
     bool resumes;      /* this attempt goes on from a checkpoint of an earlier one */
-    int64_t from_step; /* that this attempt began with, as far as is known */
+    int64_t from_step; /* steps done when this attempt began, as far as is known */
     tri_attempt last;  /* before this one */
 } tri_recovery;
 
@@ -24,5 +24,8 @@ void tri_recovery_init(tri_recovery *recovery, const tri_cli *cli);
 bool tri_recovery_wanted(const tri_recovery *recovery);
 /* A tri_again; context is the recovery. */
 int tri_recovery_again(void *context, const tri_launch_result *result);
+/* Steps that the newest checkpoint of run.dir has, 0 when there is none. Whether it is whole is
+ * found when it is loaded. */
+int64_t tri_recovery_saved(const tr_settings *settings);
 
 #endif

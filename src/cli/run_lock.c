@@ -2,12 +2,14 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <sys/sysmacros.h>
 #include <unistd.h>
 
 #include "base/fs.h"
@@ -117,6 +119,41 @@ tr_status tri_run_dir_check(const char *dir, tr_error *err)
     return status;
 }
 
+/* Whether the process that took the lock is there, as far as the system says. */
+static bool taker_lives(int fd)
+{
+    struct stat info;
+    FILE *locks = fopen("/proc/locks", "re");
+    char line[256];
+    bool lives = false;
+    while (locks && fstat(fd, &info) == 0 && fgets(line, sizeof line, locks)) {
+        long pid;
+        unsigned major, minor;
+        unsigned long long inode;
+        if (sscanf(line, "%*s FLOCK %*s WRITE %ld %x:%x:%llu", &pid, &major, &minor, &inode) == 4 &&
+            inode == info.st_ino && makedev(major, minor) == info.st_dev && pid > 0)
+            lives |= kill((pid_t)pid, 0) == 0 || errno == EPERM;
+    }
+    if (locks)
+        fclose(locks);
+    return lives;
+}
+
+/* Ranks hold the lock with the launcher that took it. When it is killed the kernel ends them a
+ * moment later, and whoever starts the run again at once waits for that. Where directories cannot
+ * be locked, as on some network file systems, it goes without. */
+static bool is_taken(int fd)
+{
+    enum { PATIENCE_MS = 5000, TICK_MS = 10 };
+    for (int waited = 0;; waited += TICK_MS) {
+        if (flock(fd, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK)
+            return false;
+        if (waited >= PATIENCE_MS || taker_lives(fd))
+            return true;
+        usleep(TICK_MS * 1000);
+    }
+}
+
 tr_status tri_run_lock_take(tri_run_lock *lock, const char *dir, tr_error *err)
 {
     *lock = (tri_run_lock){.fd = -1};
@@ -129,9 +166,8 @@ tr_status tri_run_lock_take(tri_run_lock *lock, const char *dir, tr_error *err)
     if (status != TR_OK)
         return unusable(err, status, errno);
     lock->fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    /* Where directories cannot be locked, as on some network file systems, it goes without. */
-    if (lock->fd >= 0 && flock(lock->fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK)
-        return tri_fail(err, TR_ERROR_INPUT,
+    if (lock->fd >= 0 && is_taken(lock->fd))
+        return tri_fail(err, TR_ERROR_RUNTIME,
                         "%s: another run is at work there; wait for its end, or give this one a "
                         "run.dir of its own",
                         dir);

@@ -20,7 +20,8 @@ typedef struct tri_run_lock {
  * cannot. Changes nothing. */
 tr_status tri_run_dir_check(const char *dir, tr_error *err);
 
-/* Makes the directory where it is missing. */
+/* Makes the directory where it is missing. Waits a few seconds for ranks that
+ * outlived their launcher. */
 tr_status tri_run_lock_take(tri_run_lock *lock, const char *dir, tr_error *err);
 /* A directory that was made and is still empty goes, too: a run that was refused leaves nothing. */
 void tri_run_lock_release(tri_run_lock *lock);

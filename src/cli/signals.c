@@ -2,12 +2,18 @@
 
 #include <signal.h>
 #include <stddef.h>
+#include <unistd.h>
 
 /* The one piece of state that a handler can reach. */
 static volatile sig_atomic_t caught;
 
-static void note_signal(int signal)
+/* A launcher says by which signal it was itself asked. */
+static void note_signal(int signal, siginfo_t *info, void *context)
 {
+    (void)context;
+    bool forwarded = info->si_code == SI_QUEUE && info->si_pid == getppid();
+    if (forwarded && info->si_value.sival_int > 0)
+        signal = info->si_value.sival_int;
     if (caught == 0)
         caught = signal;
 }
@@ -16,7 +22,8 @@ void tri_signals_catch(void)
 {
     static const int signals[] = {SIGTERM, SIGUSR1, SIGINT};
     for (size_t i = 0; i < sizeof signals / sizeof *signals; i++) {
-        struct sigaction old, action = {.sa_handler = note_signal, .sa_flags = SA_RESTART};
+        struct sigaction old,
+            action = {.sa_sigaction = note_signal, .sa_flags = SA_RESTART | SA_SIGINFO};
         if (signals[i] == SIGINT)
             action.sa_flags |= SA_RESETHAND;
         sigemptyset(&action.sa_mask);
@@ -29,4 +36,24 @@ void tri_signals_catch(void)
 int tri_signals_caught(void)
 {
     return caught;
+}
+
+int tri_signals_exit_code(void)
+{
+    return caught == SIGINT ? TRI_EXIT_INTERRUPTED : TRI_EXIT_STOPPED;
+}
+
+void tri_signals_outlive_readers(void)
+{
+    signal(SIGPIPE, SIG_IGN);
+}
+
+void tri_signals_die_of(int number)
+{
+    sigset_t set;
+    sigemptyset(&set);
+    sigaddset(&set, number);
+    signal(number, SIG_DFL);
+    sigprocmask(SIG_UNBLOCK, &set, NULL);
+    raise(number);
 }

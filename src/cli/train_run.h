@@ -29,6 +29,7 @@ typedef struct tri_train_run {
     int64_t tokens, first_tokens;    /* since the run began; of them, before it was resumed */
     double epoch_sum, epoch_targets; /* of the losses of this epoch, and what they are means over */
     const tri_recovery *recovery;
+    int code;       /* to end with, when nothing fails */
     unsigned ended; /* by whose wish the run ends before its last step; 0: by nobody's */
 } tri_train_run;
 

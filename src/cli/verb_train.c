@@ -2,6 +2,7 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <math.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,6 +12,7 @@
 #include "base/fs.h"
 #include "cli/data_prepare.h"
 #include "cli/environment.h"
+#include "cli/journal.h"
 #include "cli/memory.h"
 #include "cli/run_lock.h"
 #include "cli/run_trace.h"
@@ -18,19 +20,34 @@
 #include "cli/text.h"
 #include "cli/train_run.h"
 #include "data/tokenizer.h"
-#include "train/events.h"
 
 /* All ranks train; rank 0 alone prints and writes files. */
 typedef tri_train_run run;
 
-/* Why a rank wishes that the run end; all ranks learn of it after the step. */
-enum { WISH_SIGNAL = 1, WISH_TIME = 2 };
+/* Why a rank wishes that the run end; all ranks learn of it after the step. The first counts. */
+enum { WISH_INT = 1, WISH_TERM = 2, WISH_USR1 = 4, WISH_TIME = 8 };
+
+static const struct {
+    unsigned wish;
+    int signal;
+    const char *why;
+} endings[] = {
+    {WISH_INT, SIGINT, "Ctrl-C"},
+    {WISH_TERM, SIGTERM, "asked by SIGTERM"},
+    {WISH_USR1, SIGUSR1, "asked by SIGUSR1"},
+    {WISH_TIME, 0, "run.max_minutes is over"},
+};
+enum { NUM_ENDINGS = sizeof endings / sizeof *endings };
 
 static unsigned wishes_of(const run *r)
 {
     double minutes = tr_settings_float(r->cli->settings, "run.max_minutes");
     bool late = minutes > 0 && tri_now_s() - r->recovery->started_s >= 60 * minutes;
-    return (tri_signals_caught() ? WISH_SIGNAL : 0) | (late ? WISH_TIME : 0);
+    unsigned wishes = late ? WISH_TIME : 0;
+    int caught = tri_signals_caught();
+    for (int i = 0; caught && i < NUM_ENDINGS; i++)
+        wishes |= endings[i].signal == caught ? endings[i].wish : 0;
+    return wishes;
 }
 
 /* A file of the run directory; the caller frees the path. */
@@ -69,8 +86,6 @@ static tr_status open_files(run *r, tr_error *err)
     tr_status status = tr_settings_save(r->cli->settings, path, err);
     free(path);
     TRI_TRY(status);
-    if (!r->ckpt.continues && r->recovery->attempt == 0)
-        tri_events_clear(r->dir);
     TRI_TRY(in_dir(r, "metrics.jsonl", &path, err));
     if (r->ckpt.continues)
         status = tri_jsonl_trim(path, r->ckpt.resumed.step, err);
@@ -230,30 +245,43 @@ static tr_status judge_ckpt(run *r, tr_error *err)
     return status;
 }
 
-/* All ranks are here after the same step. */
+/* Why the run ends, for people. */
+static const char *why_ended(const run *r)
+{
+    for (int i = 0; i < NUM_ENDINGS; i++)
+        if (r->ended & endings[i].wish)
+            return endings[i].why;
+    return "asked";
+}
+
+static void tell_stopped(const run *r, bool saved)
+{
+    int64_t done = r->session->session.step;
+    tri_event event = TRI_EVENT_NOTHING;
+    event.event = "stop";
+    event.reason = why_ended(r);
+    event.at_step = done;
+    tri_events_add(r->dir, &event);
+    printf("stopped after step %" PRId64 " of %" PRId64 " (%s)\n", done, r->num_steps,
+           why_ended(r));
+    if (saved)
+        printf("saved   %s/ckpt/step-%" PRId64 "; to go on: the same command with --set "
+               "run.resume=true\n",
+               r->dir, done);
+    fflush(stdout);
+}
+
+/* All ranks are here after the same step. First what cannot be had again, then what is told. */
 static tr_status end_early(run *r, tr_error *err)
 {
     tri_ckpt_number counts[NUM_COUNTS];
     list_counts(r, counts);
-    const char *why = r->ended & WISH_SIGNAL ? "asked by a signal" : "run.max_minutes is over";
-    int64_t done = r->session->session.step;
-    bool leads = r->ranks.rank == 0;
-    if (leads) {
-        tri_event event = TRI_EVENT_NOTHING;
-        event.event = "stop";
-        event.reason = why;
-        event.at_step = done;
-        tri_events_add(r->dir, &event);
-        printf("stopped after step %" PRId64 " of %" PRId64 " (%s)\n", done, r->num_steps, why);
-        fflush(stdout);
-    }
-    if (r->session->session.device.def == &tri_device_null)
-        return TR_OK; /* it has nothing to save */
-    TRI_TRY(tri_train_ckpt_now(&r->ckpt, counts, NUM_COUNTS, err));
-    if (leads)
-        printf("saved   %s/ckpt/step-%" PRId64 "; to go on: the same command with --set "
-               "run.resume=true\n",
-               r->dir, done);
+    bool saves = r->session->session.device.def != &tri_device_null; /* which has nothing to save */
+    if (saves)
+        TRI_TRY(tri_train_ckpt_now(&r->ckpt, counts, NUM_COUNTS, err));
+    if (r->ranks.rank == 0)
+        tell_stopped(r, saves);
+    r->code = r->ended & WISH_INT ? TRI_EXIT_INTERRUPTED : TRI_EXIT_STOPPED;
     return TR_OK;
 }
 
@@ -388,7 +416,7 @@ static int train_rank(const tri_cli *cli, const tri_bootstrap *bootstrap, void *
              .eval_every = tr_settings_int(cli->settings, "train.eval_every")};
     tr_status status = train(&r, bootstrap, &err);
     /* First of all: closing may take as long as a checkpoint that is being written. */
-    int code = status == TR_OK ? TRI_EXIT_OK : tri_cli_rank_fail(bootstrap, &err);
+    int code = status == TR_OK ? r.code : tri_cli_rank_fail(bootstrap, &err);
     if (status == TR_ERROR_NUMERIC || status == TR_ERROR_INTERNAL ||
         (status != TR_OK && r.ckpt.last_failed))
         code = TRI_EXIT_FINAL;
@@ -415,6 +443,7 @@ static tr_status check_dir(const tri_cli *cli, tr_error *err)
 int tri_verb_train(const tri_cli *cli)
 {
     tr_error err = {0};
+    tri_signals_outlive_readers();
     if (check_dir(cli, &err) != TR_OK)
         return tri_cli_fail(&err);
     tri_prepare_bar bar;
@@ -429,8 +458,16 @@ int tri_verb_train(const tri_cli *cli)
     tri_signals_catch(); /* not before: nothing that runs up to here looks at them */
     tri_launch_options options = {.asks = true,
                                   .writes = true,
-                                  .processes = tri_recovery_wanted(&recovery),
+                                  .processes = true,
+                                  .restarts = tri_recovery_wanted(&recovery),
+                                  .begin = tri_journal_begin,
+                                  .failed = tri_journal_failed,
                                   .again = tri_recovery_again,
-                                  .again_context = &recovery};
-    return tri_cli_launch(cli, (int)tri_cli_num_ranks(cli), train_rank, &recovery, &options);
+                                  .ended = tri_journal_ended,
+                                  .note = tri_journal_note,
+                                  .context = &recovery};
+    int code = tri_cli_launch(cli, (int)tri_cli_num_ranks(cli), train_rank, &recovery, &options);
+    fflush(stdout);
+    clearerr(stdout); /* what cannot be printed is noted by now, and the run is done all the same */
+    return code;
 }

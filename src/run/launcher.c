@@ -42,7 +42,9 @@ static void kill_all(tri_launching *l, int signal)
 
 static void drain(tri_launching *l, int r)
 {
-    bool relayed = r == 0 && !l->stopping;
+    bool relayed = r == 0 && !l->stopping && l->config.output;
+    if (relayed)
+        l->config.output(l->config.context, NULL, 0);
     tri_rank_output_drain(&l->children[r].output, relayed ? l->config.output : NULL,
                           l->config.context);
 }
@@ -70,15 +72,21 @@ static void interrupt(tri_launching *l, int signal)
 /* The ranks end by themselves; only somebody at a terminal who insists is not made to wait. */
 static void ask(tri_launching *l, int signal)
 {
-    if (l->result->asked != 0 && signal == SIGINT) {
+    if (signal == SIGINT && l->num_sigint++ > 0) {
         l->result->interrupted = true; /* from here on nothing is waited for */
         interrupt(l, signal);
         return;
     }
-    if (l->result->asked == 0)
+    bool first = l->result->asked == 0;
+    if (first)
         l->result->asked = signal;
-    kill_all(l, SIGTERM);
+    for (int r = 0; r < l->config.num_ranks; r++)
+        if (l->children[r].pid > 0 &&
+            sigqueue(l->children[r].pid, SIGTERM, (union sigval){.sival_int = signal}) != 0)
+            kill(l->children[r].pid, SIGTERM);
     kill_all(l, SIGCONT);
+    if (first && l->config.asked)
+        l->config.asked(l->config.context, signal);
 }
 
 /* Takes the dead; returns the one to blame among those that are new, or -1. One that was killed
@@ -189,9 +197,10 @@ static tr_status take_over_signals(tri_launching *l, tr_error *err)
     for (size_t i = 0; i < sizeof watched_signals / sizeof *watched_signals; i++) {
         struct sigaction old;
         sigaction(watched_signals[i], NULL, &old);
-        bool nohup = watched_signals[i] == SIGHUP && old.sa_handler == SIG_IGN;
+        /* nohup, or a job that a script started in the background */
+        bool ignored = watched_signals[i] != SIGCHLD && old.sa_handler == SIG_IGN;
         bool unused = watched_signals[i] == SIGUSR1 && !l->config.asks;
-        if (!nohup && !unused)
+        if (!ignored && !unused)
             sigaddset(&set, watched_signals[i]);
     }
     /* Somebody may have told the kernel to reap for us: then no exit status would come. */

@@ -21,22 +21,26 @@ typedef struct tri_launch_config {
     const char *log_dir; /* gets rank-N.log; NULL: no logs */
     const char *run_dir; /* half-written files of killed ranks are removed from it; may be NULL */
     bool share_cores;    /* give each rank cores of its own, when there is at least one for each */
-    bool asks;           /* ranks catch SIGTERM and end well by themselves, in their own time */
-    bool append_logs;    /* to those of an earlier launch, which are otherwise replaced */
+    /* Ranks catch SIGTERM and end well by themselves, in their own time. Its value (si_value) is
+     * the signal that the launcher got. */
+    bool asks;
+    bool append_logs; /* to those of an earlier launch, which are otherwise replaced */
     /* What rank 0 writes to stdout and stderr, at once and unchanged; may be NULL. Ends when the
-     * run fails: the report is the last word. */
+     * run fails: the report is the last word. Must not wait: the ranks are watched by who calls it.
+     * Called without bytes several times a second, too, for what could not be passed on. */
     void (*output)(void *context, const char *data, size_t num_bytes);
-    tri_control_log log; /* remarks of the control server; may be NULL */
-    void *context;       /* of both */
+    tri_control_log log;                      /* remarks of the control server; may be NULL */
+    void (*asked)(void *context, int signal); /* the ranks have been asked to end; may be NULL */
+    void *context;                            /* of all three */
 } tri_launch_config;
 
 typedef struct tri_launch_result {
-    int code;         /* 0, or the exit code of the first rank to fail; 1 when it has none */
+    int code;         /* base/exit_code.h; of the first rank to fail, where one did and has one */
     int failed_rank;  /* first to fail, -1: none */
     int signal;       /* that ended it, or that ended this run from outside; 0: none */
     bool interrupted; /* SIGINT, SIGTERM or SIGHUP came from outside, and ended it */
     int asked;        /* a signal that the ranks were asked to end by (config.asks); 0: none */
-    int64_t step;     /* furthest that a rank had begun when it failed, from 1; -1: none */
+    int64_t step;     /* furthest that a rank had begun, from 1; -1: none */
     bool trained;     /* every rank had begun a step by then */
     int num_lost;     /* ranks that ended by themselves, without having done their work ... */
     int *lost;        /* ... and which; owned by the caller */
@@ -50,12 +54,13 @@ typedef int (*tri_rank_fn)(const tri_bootstrap *bootstrap, void *context);
 /* Returns when every rank is gone. TR_OK says that they could be started; how they fared is in the
  * result. To be called while the process has one thread. A rank never returns from here.
  *
- * While it runs, SIGCHLD, SIGINT, SIGTERM and SIGHUP are handled by it (a SIGHUP that was ignored
- * before stays so). Ranks start with SIGINT ignored (a terminal sends it to everyone; the launcher
+ * While it runs, SIGCHLD, SIGINT, SIGTERM and SIGHUP are handled by it (one that was ignored before
+ * stays so). Ranks start with SIGINT ignored (a terminal sends it to everyone; the launcher
  * passes it on as SIGTERM) and the other signals as the caller had them.
  *
- * With config.asks, SIGTERM, SIGUSR1 and the first SIGINT are passed on as SIGTERM and nothing is
- * killed; a second SIGINT ends all at once, as SIGHUP does after its grace. */
+ * With config.asks, SIGTERM, SIGUSR1 and the first SIGINT are passed on as SIGTERM, config.asked is
+ * called, and nothing is killed; a second SIGINT ends all at once, as SIGHUP does after its grace.
+ */
 tr_status tri_launch(const tri_launch_config *config, tri_rank_fn fn, void *context,
                      tri_launch_result *result, tr_error *err);
 void tri_launch_result_fini(tri_launch_result *result);

@@ -7,6 +7,8 @@
 #include <sys/prctl.h>
 #include <unistd.h>
 
+#include "base/exit_code.h"
+
 /* An equal share of the cores for each rank, neighbours to neighbours; nothing when there are more
  * ranks than cores, for then the kernel does better. */
 static void take_cores(int rank, int size)
@@ -67,12 +69,12 @@ _Noreturn void tri_rank_process(const tri_rank_start *start, int output)
                              .status = &start->slot->status};
     tri_control_client *client;
     tr_error err = {0};
-    int code = 1;
+    int code = TRI_EXIT_FAILED;
     if (tri_control_client_create(&join, &client, &err) != TR_OK) {
         snprintf(start->slot->message, sizeof start->slot->message, "%s", err.message);
     } else {
         code = start->fn(tri_control_client_bootstrap(client), start->context);
-        tri_control_client_destroy(client, code == 0);
+        tri_control_client_destroy(client, tri_exit_is_good(code));
     }
     fflush(stdout);
     fflush(stderr);

@@ -6,6 +6,7 @@
 #include <sys/types.h>
 #include <sys/wait.h>
 
+#include "base/exit_code.h"
 #include "run/launcher_child.h"
 #include "run/rank_output.h"
 
@@ -29,6 +30,7 @@ typedef struct tri_launching {
     struct sigaction old_chld;
     uint64_t started_ns;
     uint64_t kill_ns; /* 0: not yet */
+    int num_sigint;   /* so far, with config.asks */
     bool stopping;    /* a rank failed */
     int first;
     tri_report_rank *scene; /* at the moment of the failure */
@@ -36,7 +38,7 @@ typedef struct tri_launching {
 
 static inline bool tri_child_ended_well(const tri_launch_child *child)
 {
-    return WIFEXITED(child->wait_status) && WEXITSTATUS(child->wait_status) == 0;
+    return WIFEXITED(child->wait_status) && tri_exit_is_good(WEXITSTATUS(child->wait_status));
 }
 
 /* launcher_scene.c: what happened, as the report will tell it. */

@@ -29,7 +29,7 @@ static void set_fate(tri_report_rank *rank, int wait_status)
     if (WIFSIGNALED(wait_status)) {
         rank->fate = TRI_FATE_SIGNAL;
         rank->signal = WTERMSIG(wait_status);
-    } else if (WEXITSTATUS(wait_status) != 0) {
+    } else if (!tri_exit_is_good(WEXITSTATUS(wait_status))) {
         rank->fate = rank->message ? TRI_FATE_FAILED : TRI_FATE_EXIT;
         rank->exit_code = WEXITSTATUS(wait_status);
     } else {
@@ -82,6 +82,14 @@ static tri_report report_of(tri_launching *l)
                         .log_dir = l->config.log_dir};
 }
 
+static void note_step(tri_launching *l, int r)
+{
+    tri_rank_where where;
+    tri_rank_where_read(&where, &l->slots[r].status);
+    if (where.step > l->result->step)
+        l->result->step = where.step;
+}
+
 void tri_launch_begin_stop(tri_launching *l, int first)
 {
     l->first = first;
@@ -102,8 +110,7 @@ void tri_launch_begin_stop(tri_launching *l, int first)
         l->result->trained &= l->scene[r].where.step >= 0;
         l->children[r].killed = l->scene[r].frozen || fate == TRI_FATE_SIGNAL ||
                                 fate == TRI_FATE_LOST || fate == TRI_FATE_SILENT;
-        if (l->scene[r].where.step > l->result->step)
-            l->result->step = l->scene[r].where.step;
+        note_step(l, r);
     }
     l->stopping = true;
 }
@@ -125,21 +132,31 @@ static void list_lost(tri_launching *l)
 void tri_launch_conclude(tri_launching *l)
 {
     tri_launch_result *result = l->result;
-    result->code = 0;
+    result->code = TRI_EXIT_OK;
+    bool all_well = true;
     for (int r = 0; r < l->config.num_ranks; r++) {
-        if (tri_child_ended_well(&l->children[r]))
+        if (!l->stopping)
+            note_step(l, r);
+        bool well = tri_child_ended_well(&l->children[r]);
+        if (well && WEXITSTATUS(l->children[r].wait_status) > result->code)
+            result->code = WEXITSTATUS(l->children[r].wait_status);
+        all_well &= well;
+        if (well)
             continue;
-        result->code = 1;
         if (l->config.run_dir)
             tri_leftovers_remove(l->config.run_dir, l->children[r].was);
     }
+    if (!all_well)
+        result->code = TRI_EXIT_FAILED;
     if (!l->stopping) {
-        if (result->interrupted && result->code != 0)
+        if (result->interrupted && result->signal == SIGINT)
+            result->code = TRI_EXIT_INTERRUPTED;
+        if (result->interrupted && !all_well)
             tri_text_add(&result->report, "the run was ended by SIG%s\n",
                          sigabbrev_np(result->signal));
         return;
     }
-    result->code = 1;
+    result->code = TRI_EXIT_FAILED;
     result->failed_rank = l->first;
     list_lost(l);
     tri_report report = report_of(l);
@@ -148,7 +165,7 @@ void tri_launch_conclude(tri_launching *l)
         /* Killed by us after it was found silent is not how it ended. */
         if (l->scene[l->first].fate == TRI_FATE_SIGNAL)
             result->signal = l->scene[l->first].signal;
-        if (WIFEXITED(c->wait_status) && WEXITSTATUS(c->wait_status) != 0)
+        if (WIFEXITED(c->wait_status) && !tri_child_ended_well(c))
             result->code = WEXITSTATUS(c->wait_status);
         report.log_tail = tri_rank_output_last_lines(&c->output);
     }

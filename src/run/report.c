@@ -144,7 +144,12 @@ static bool worth_a_line(const tri_report *report, int r)
 void tri_report_write(tri_text *text, const tri_report *report)
 {
     const tri_report_rank *first = report->first >= 0 ? &report->ranks[report->first] : NULL;
-    if (first && first->message && first->message[0]) {
+    bool said = first && first->message && first->message[0];
+    if (said && report->num_ranks == 1) { /* there is nobody else to tell it from */
+        tri_text_add(text, "%s\n", first->message);
+        return;
+    }
+    if (said) {
         tri_text_add(text, "%s\n", first->message);
         tri_text_add(text, "  rank %d of %d ended with this error", report->first,
                      report->num_ranks);
@@ -172,7 +177,8 @@ void tri_report_write(tri_text *text, const tri_report *report)
         add_tail(text, report->log_tail);
     }
     if (report->log_dir)
-        tri_text_add(text, "logs of all ranks: %s/rank-N.log\n", report->log_dir);
+        tri_text_add(text, "logs of all ranks: %s/rank-%s.log\n", report->log_dir,
+                     report->num_ranks > 1 ? "N" : "0");
 }
 
 /* ---- from a control server ---- */

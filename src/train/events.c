@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <jansson.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -9,7 +10,8 @@
 
 #include "base/fs.h"
 
-enum { VERSION = 1 };
+/* Version 1 counted the steps of failures from 0. */
+enum { VERSION = 2 };
 
 static void set_number(json_t *object, const char *key, int64_t value)
 {
@@ -23,6 +25,19 @@ static void set_text(json_t *object, const char *key, const char *text)
         json_object_set_new(object, key, json_stringn(text, strcspn(text, "\n")));
 }
 
+static void set_start(json_t *object, const tri_event_start *start)
+{
+    set_text(object, "host", start->host);
+    set_number(object, "pid", start->pid);
+    set_text(object, "program", start->program);
+    set_text(object, "command", start->command);
+    json_t *layout = json_object();
+    set_number(layout, "dp", start->dp);
+    set_number(layout, "tp", start->tp);
+    set_number(layout, "pp", start->pp);
+    json_object_set_new(object, "layout", layout);
+}
+
 static char *line_of(const tri_event *event)
 {
     char when[32] = "";
@@ -33,12 +48,17 @@ static char *line_of(const tri_event *event)
     json_t *object = json_object();
     set_text(object, "time", when);
     set_text(object, "event", event->event);
+    if (event->start)
+        set_start(object, event->start);
     set_number(object, "rank", event->rank);
     set_text(object, "signal", event->signal);
     set_number(object, "at_step", event->at_step);
     set_number(object, "from_step", event->from_step);
+    set_number(object, "steps", event->steps);
+    set_number(object, "saved", event->saved);
     set_number(object, "ranks", event->ranks);
     set_number(object, "number", event->number);
+    set_number(object, "exit_code", event->exit_code);
     set_text(object, "reason", event->reason);
     set_number(object, "version", VERSION);
     char *line = object ? json_dumps(object, JSON_COMPACT) : NULL;
@@ -65,10 +85,25 @@ void tri_events_add(const char *run_dir, const tri_event *event)
     free(path);
 }
 
-void tri_events_clear(const char *run_dir)
+bool tri_events_unfinished(const char *run_dir)
 {
     char *path = tri_path_join(run_dir, "events.jsonl");
-    if (path)
-        (void)unlink(path);
+    FILE *file = path ? fopen(path, "re") : NULL;
+    char *line = NULL;
+    size_t capacity = 0;
+    bool open = false;
+    while (file && getline(&line, &capacity, file) > 0) {
+        json_t *object = json_loads(line, JSON_DISABLE_EOF_CHECK, NULL);
+        const char *event = json_string_value(json_object_get(object, "event"));
+        if (event && strcmp(event, "start") == 0)
+            open = true;
+        else if (event && strcmp(event, "end") == 0)
+            open = false;
+        json_decref(object);
+    }
+    if (file)
+        fclose(file);
+    free(line);
     free(path);
+    return open;
 }

@@ -1,35 +1,49 @@
 /* events.jsonl: what happened to a run beside its steps, one JSON object a line.
  *
  *     {"time":"2026-01-31T12:00:00Z","event":"restart","rank":1,"signal":"SIGKILL","at_step":57,
- *      "from_step":40,"ranks":4,"number":1,"reason":"rank 1 was killed by SIGKILL at step 57 ..."}
+ *      "from_step":40,"ranks":4,"number":1,"version":2}
  *
  * Lines are appended in a single write each, by the launcher and by rank 0. Nothing depends on the
  * file: one that cannot be written is passed over. */
 #ifndef TRI_TRAIN_EVENTS_H
 #define TRI_TRAIN_EVENTS_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
-/* Members that are negative or NULL are left out. */
+/* Where and how a command was started. */
+typedef struct tri_event_start {
+    const char *host, *program, *command; /* program: which version of it */
+    int64_t pid;
+    int64_t dp, tp, pp;
+} tri_event_start;
+
+/* Members that are negative or NULL are left out. Steps count from 1. */
 typedef struct tri_event {
-    const char *event;  /* "restart", "shrink", "gave_up", "stop" */
+    const char
+        *event; /* "start", "failed", "restart", "shrink", "gave_up", "stop", "note", "end" */
     const char *reason; /* its first line is taken */
     const char *signal;
+    const tri_event_start *start;
     int64_t rank;      /* that failed */
     int64_t at_step;   /* that it was in, or after which the run was stopped */
-    int64_t from_step; /* that the run goes on with */
-    int64_t ranks;     /* that it goes on with */
+    int64_t from_step; /* steps that were done when the run began, or goes on */
+    int64_t steps;     /* that are done ... */
+    int64_t saved;     /* ... and in the newest checkpoint */
+    int64_t ranks;     /* that it runs with from here on */
     int64_t number;    /* of the restart, from 1 */
+    int64_t exit_code;
 } tri_event;
 
 #define TRI_EVENT_NOTHING                                                                          \
     (tri_event)                                                                                    \
     {                                                                                              \
-        .rank = -1, .at_step = -1, .from_step = -1, .ranks = -1, .number = -1                      \
+        .rank = -1, .at_step = -1, .from_step = -1, .steps = -1, .saved = -1, .ranks = -1,         \
+        .number = -1, .exit_code = -1                                                              \
     }
 
 void tri_events_add(const char *run_dir, const tri_event *event);
-/* A new run begins a new record. */
-void tri_events_clear(const char *run_dir);
+/* Whether the last "start" has no "end": whoever wrote it was killed, or its machine went down. */
+bool tri_events_unfinished(const char *run_dir);
 
 #endif
