@@ -93,7 +93,7 @@ setup:
 
 programs: $(PROGRAM) $(LIBRARY) $(EXAMPLES) $(PLUGINS)
 
-test-binaries: programs $(TESTS) $(HELPERS) $(STANDIN) \
+test-binaries: programs $(TESTS) $(HELPERS) $(STANDIN) $(BUILD)/tests/fuzz_replay \
   $(if $(MPICC),$(BUILD)/tests/helpers/trireme-mpi.so)
 
 $(BUILD)/%.o: %.c
@@ -191,6 +191,8 @@ soak: test-programs
 	@bash tests/soak.sh $(BUILD)
 	@bash tests/soak_recovery.sh $(BUILD)
 
+include tests/fuzz/fuzz.mk
+
 asan:
 	@$(MAKE) --no-print-directory BUILD=build-asan CFLAGS="-O1 -g -fno-omit-frame-pointer" \
 	  SANITIZE="-fsanitize=address,undefined -fno-sanitize-recover=undefined" test
@@ -227,6 +229,6 @@ format-check:
 	clang-format --dry-run -Werror $(SOURCES)
 
 clean:
-	rm -rf build build-asan build-tsan
+	rm -rf build build-asan build-tsan build-fuzz
 
 -include $(shell find $(BUILD) -name '*.d' 2>/dev/null)

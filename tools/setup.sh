@@ -1,8 +1,11 @@
 #!/usr/bin/env bash
 # Makes sure that what the build needs is there: installs missing Debian packages when it may, and
 # otherwise prints the one line to type. Fast when nothing is missing.
+#   --checks   also what `make format-check` and `make lint` need
+#   --fuzz     also what `make fuzz` needs
 set -u
 missing=()
+what=${1:-}
 have() { command -v "$1" >/dev/null 2>&1; }
 header() { [ -n "$(find /usr/include /usr/local/include -maxdepth 2 -name "$1" -print -quit 2>/dev/null)" ]; }
 
@@ -16,6 +19,18 @@ header utf8proc.h || missing+=(libutf8proc-dev)
 header zlib.h || missing+=(zlib1g-dev)
 header zstd.h || missing+=(libzstd-dev)
 header cmocka.h || missing+=(libcmocka-dev)
+have make || missing+=(make)
+if [ "$what" = --checks ]; then
+    have git || missing+=(git)
+    have clang-format || missing+=(clang-format)
+    have shfmt || missing+=(shfmt)
+    have shellcheck || missing+=(shellcheck)
+    have cppcheck || missing+=(cppcheck)
+elif [ "$what" = --fuzz ]; then
+    have clang || missing+=(clang)
+    # The runtime of its sanitizers is a package of its own.
+    [ -n "$(find /usr/lib -name 'libclang_rt.fuzzer-*.a' -print -quit 2>/dev/null)" ] || missing+=(libclang-rt-dev)
+fi
 [ ${#missing[@]} -eq 0 ] && exit 0
 
 line="apt-get install -y --no-install-recommends ${missing[*]}"

@@ -24,6 +24,7 @@
 #include "comm/control_wire.h"
 
 static const uint64_t longest_beat_ns = 200000000u;
+static const uint64_t longest_deadline_ns = 1000000000000000000u; /* thirty years */
 
 typedef struct waiting_get {
     const char *key;
@@ -137,11 +138,13 @@ static tr_status take_answer(tri_control_client *c, tri_wire_frame *frame, tr_er
     if (frame->type == TRI_WIRE_WELCOME) {
         const double one_second = 1; /* see tri_control_client_bootstrap */
         uint64_t deadline_ns = tri_wire_u64(frame);
+        uint32_t local_rank = tri_wire_u32(frame), local_size = tri_wire_u32(frame);
         c->bootstrap.deadline_s = 1e-9 * (double)deadline_ns + one_second;
         c->beat_ns = deadline_ns / 4 < longest_beat_ns ? deadline_ns / 4 + 1 : longest_beat_ns;
-        c->bootstrap.local_rank = (int)tri_wire_u32(frame);
-        c->bootstrap.local_size = (int)tri_wire_u32(frame);
-        if (tri_wire_whole(frame))
+        c->bootstrap.local_rank = (int)local_rank;
+        c->bootstrap.local_size = (int)local_size;
+        if (tri_wire_whole(frame) && deadline_ns <= longest_deadline_ns &&
+            local_rank < local_size && local_size <= (uint32_t)c->bootstrap.size)
             return TR_OK;
     } else if (frame->type == TRI_WIRE_REFUSED || frame->type == TRI_WIRE_STOP) {
         char why[600];
@@ -228,7 +231,8 @@ static bool hear(tri_control_client *c)
             take_value(c, &frame);
         } else if (frame.type == TRI_WIRE_STOP || frame.type == TRI_WIRE_REFUSED) {
             tri_wire_text(&frame, reason, sizeof reason);
-            set_stop(c, reason);
+            set_stop(c,
+                     reason[0] ? reason : "the control server ended the job, and did not say why");
         }
     }
     return open && got == 0;

@@ -18,6 +18,9 @@ typedef struct tri_tcp {
 tr_status tri_tcp_connect(const tri_tcp *tcp, const tri_ports *ports, const char *key, int *fds,
                           tr_error *err);
 
+/* The lane over connections that are there, fds as above; they are its own from here on, whatever
+ * it returns. */
+tr_status tri_tcp_adopt(tri_ports *ports, const int *fds, bool rendezvous, tr_error *err);
 /* The first address of this machine that is not the loopback. */
 bool tri_outside_address(char *address, size_t capacity);
 

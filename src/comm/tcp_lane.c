@@ -496,27 +496,35 @@ static void tcp_close(tri_ports *ports)
     ports->io_state = NULL;
 }
 
-static tr_status tcp_open(tri_ports *ports, const char *key, bool rendezvous, tr_error *err)
+tr_status tri_tcp_adopt(tri_ports *ports, const int *fds, bool rendezvous, tr_error *err)
 {
     size_t n = (size_t)ports->size;
     struct lane *lane = calloc(1, sizeof *lane);
-    int *fds = malloc(n * sizeof *fds);
-    tr_status status = TR_OK;
     if (lane != NULL) {
         lane->peers = calloc(n, sizeof *lane->peers);
         lane->rendezvous = rendezvous;
         lane->wake = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
         for (size_t i = 0; lane->peers != NULL && i < n; i++)
-            lane->peers[i].fd = -1;
+            lane->peers[i].fd = fds[i];
     }
     ports->io_state = lane;
-    if (lane == NULL || fds == NULL || lane->peers == NULL || lane->wake < 0)
-        status = tri_fail(err, TR_ERROR_RUNTIME, "no memory, or no descriptor, for %d connections",
-                          ports->size);
+    if (lane != NULL && lane->peers != NULL && lane->wake >= 0)
+        return TR_OK;
+    for (size_t i = 0; (lane == NULL || lane->peers == NULL) && i < n; i++)
+        if (fds[i] >= 0)
+            close(fds[i]);
+    return tri_fail(err, TR_ERROR_RUNTIME, "no memory, or no descriptor, for %d connections",
+                    ports->size);
+}
+
+static tr_status tcp_open(tri_ports *ports, const char *key, bool rendezvous, tr_error *err)
+{
+    int *fds = malloc((size_t)ports->size * sizeof *fds);
+    if (fds == NULL)
+        return tri_fail(err, TR_ERROR_RUNTIME, "no memory for %d connections", ports->size);
+    tr_status status = tri_tcp_connect(ports->comm->state, ports, key, fds, err);
     if (status == TR_OK)
-        status = tri_tcp_connect(ports->comm->state, ports, key, fds, err);
-    for (size_t i = 0; status == TR_OK && i < n; i++)
-        lane->peers[i].fd = fds[i];
+        status = tri_tcp_adopt(ports, fds, rendezvous, err);
     free(fds);
     return status;
 }

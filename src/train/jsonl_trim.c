@@ -12,8 +12,8 @@ static bool stays(const char *line, size_t length, int64_t steps)
 {
     json_t *object = json_loadb(line, length, 0, NULL);
     const json_t *number = json_object_get(object, "step");
-    int64_t done = json_integer_value(number) + (json_object_get(object, "time") ? 0 : 1);
-    bool stays = object && (!json_is_integer(number) || done <= steps);
+    int64_t most = steps - (json_object_get(object, "time") ? 0 : 1);
+    bool stays = object && (!json_is_integer(number) || json_integer_value(number) <= most);
     json_decref(object);
     return stays;
 }

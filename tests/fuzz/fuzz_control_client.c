@@ -1,0 +1,96 @@
+/* What a rank hears from whoever answers at the address of the control server: before and after it
+ * was welcomed. The first byte says whether a good WELCOME comes first; then come blocks
+ * (control_frames.h). */
+#include "fuzz.h"
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "control_frames.h"
+
+typedef struct impostor {
+    int listener;
+    bool welcomes;
+    const uint8_t *data;
+    size_t num_bytes;
+} impostor;
+
+static void *answer(void *argument)
+{
+    impostor *s = argument;
+    char heard[4096];
+    int fd = accept(s->listener, NULL, NULL);
+    fuzz_require(fd >= 0, "the rank calls");
+    ssize_t got = recv(fd, heard, sizeof heard, 0);
+    (void)got;
+    if (s->welcomes) {
+        tri_wire_out out = {0};
+        tri_wire_begin(&out, TRI_WIRE_WELCOME);
+        tri_wire_add_u64(&out, 1000000000);
+        tri_wire_add_u32(&out, 0);
+        tri_wire_add_u32(&out, 2);
+        tri_wire_end(&out);
+        tri_wire_send(&out, fd);
+        tri_wire_out_fini(&out);
+    }
+    uint8_t block[CONTROL_BLOCK];
+    size_t length;
+    while ((length = control_block(&s->data, &s->num_bytes, block)) > 0)
+        if (send(fd, block, length, MSG_NOSIGNAL) < 0)
+            break;
+    shutdown(fd, SHUT_WR);
+    while (recv(fd, heard, sizeof heard, 0) > 0) {
+    }
+    close(fd);
+    return NULL;
+}
+
+static void join(int port)
+{
+    tri_control_join join = {.address = "127.0.0.1",
+                             .port = port,
+                             .rank = 0,
+                             .size = 2,
+                             .token = "a token of the harness",
+                             .join_s = 20};
+    tri_control_client *client;
+    tr_error err = {0};
+    if (!fuzz_fine(tri_control_client_create(&join, &client, &err), &err))
+        return;
+    const tri_bootstrap *boot = tri_control_client_bootstrap(client);
+    char value[16];
+    size_t num_bytes = 0;
+    fuzz_require(boot->local_size >= 1 && boot->local_rank >= 0 &&
+                     boot->local_rank < boot->local_size,
+                 "a rank is one of those of its machine");
+    if (fuzz_fine(boot->get(boot->context, "key", value, sizeof value, &num_bytes, &err), &err))
+        fuzz_require(num_bytes <= sizeof value, "a value fits");
+    for (const char *c = boot->stop->reason; *c; c++)
+        fuzz_require((unsigned char)*c >= ' ' || *c == '\n', "the reason to stop is plain text");
+    tri_control_client_destroy(client, true);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t num_bytes)
+{
+    if (num_bytes == 0)
+        return 0;
+    struct sockaddr_in own = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t length = sizeof own;
+    impostor s = {.welcomes = data[0] & 1, .data = data + 1, .num_bytes = num_bytes - 1};
+    pthread_t thread;
+    s.listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    fuzz_require(s.listener >= 0 && bind(s.listener, (struct sockaddr *)&own, sizeof own) == 0 &&
+                     listen(s.listener, 1) == 0 &&
+                     getsockname(s.listener, (struct sockaddr *)&own, &length) == 0,
+                 "a port");
+    fuzz_require(pthread_create(&thread, NULL, answer, &s) == 0, "a thread");
+    join(ntohs(own.sin_port));
+    pthread_join(thread, NULL);
+    close(s.listener);
+    return 0;
+}

@@ -1,0 +1,100 @@
+/* What the control server hears: from two connections of anybody, or of ranks that have joined. The
+ * first byte says which of them begin with a good HELLO; then come blocks (control_frames.h), each
+ * after a byte that says over which connection. */
+#include "fuzz.h"
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "control_frames.h"
+
+#define TOKEN "a token of the harness"
+
+static void ignore(void *context, const char *line)
+{
+    for (; *line; line++)
+        fuzz_require((unsigned char)*line >= ' ', "a line of the log is one line");
+    (void)context;
+}
+
+static void settle(tri_control_server *server)
+{
+    for (int i = 0; i < 4; i++)
+        tri_control_server_step(server, 0);
+}
+
+static void say_hello(int fd, int rank)
+{
+    tri_wire_out out = {0};
+    tri_wire_begin(&out, TRI_WIRE_HELLO);
+    tri_wire_add_text(&out, TOKEN);
+    tri_wire_add_u32(&out, (uint32_t)rank);
+    tri_wire_add_u32(&out, 2);
+    tri_wire_add_u64(&out, 1);
+    tri_wire_add_text(&out, "host");
+    tri_wire_add_text(&out, "id");
+    tri_wire_end(&out);
+    tri_wire_send(&out, fd);
+    tri_wire_out_fini(&out);
+}
+
+static int call(int port)
+{
+    struct sockaddr_in to = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    to.sin_port = htons((uint16_t)port);
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    struct linger at_once = {.l_onoff =
+                                 1}; /* thousands of closed connections would use up the ports */
+    fuzz_require(fd >= 0 && connect(fd, (struct sockaddr *)&to, sizeof to) == 0,
+                 "the server listens");
+    setsockopt(fd, SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once);
+    return fd;
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t num_bytes)
+{
+    if (num_bytes == 0)
+        return 0;
+    tri_control_config config = {.address = "127.0.0.1",
+                                 .size = 2,
+                                 .token = TOKEN,
+                                 .deadline_s = 100,
+                                 .join_s = 100,
+                                 .log = ignore};
+    tri_control_server *server;
+    tr_error err = {0};
+    int fds[2];
+    fuzz_require(tri_control_server_create(&config, &server, &err) == TR_OK, "a server");
+    for (int i = 0; i < 2; i++) {
+        fds[i] = call(tri_control_server_port(server));
+        if (data[0] & 1 << i)
+            say_hello(fds[i], i);
+    }
+    settle(server);
+    if ((data[0] & 3) == 3)
+        fuzz_require(tri_control_server_joined(server), "ranks that know the token are welcome");
+    const uint8_t *next = data + 1;
+    size_t left = num_bytes - 1, length;
+    uint8_t block[CONTROL_BLOCK];
+    while (left > 0) {
+        int fd = fds[*next++ & 1];
+        left--;
+        if ((length = control_block(&next, &left, block)) == 0)
+            break;
+        ssize_t sent = send(fd, block, length, MSG_NOSIGNAL | MSG_DONTWAIT);
+        (void)sent;
+        settle(server);
+    }
+    if (!memmem(data, num_bytes, TOKEN, sizeof TOKEN - 1) && (data[0] & 3) != 3)
+        fuzz_require(!tri_control_server_joined(server),
+                     "who does not know the token does not join");
+    for (int i = 0; i < 2; i++)
+        close(fds[i]);
+    settle(server);
+    tri_control_server_destroy(server);
+    return 0;
+}
