@@ -44,6 +44,48 @@ static void test_pairwise_cover(void **state)
     assert_int_equal(check_covers(cover_levels, NUM_COVERS, COVER_STEPS), 0);
 }
 
+/* --- Losses ----------------------------------------------------------------------------------- */
+
+/* Sums and means of a batch are the same however it is cut: over ranks, micro-batches, both ways of
+ * a pipeline. The update rule must not hide a gradient that is some times too small. */
+static void test_losses_do_not_depend_on_how_the_batch_is_cut(void **state)
+{
+    (void)state;
+    static const char *const losses[] = {"model.loss=sse", "model.loss=mse", "model.loss=mean"};
+    enum { CHIMERA = 8 };
+#define CUT(dp, tp, zero, micro, pp)                                                               \
+    {                                                                                              \
+        {                                                                                          \
+            [CELL_MODEL] = MODEL_MLP, [CELL_OPTIM] = SGD, [CELL_DP] = dp, [CELL_TP] = tp,          \
+            [CELL_ZERO] = zero, [CELL_MICRO] = micro, [CELL_PP] = pp, [CELL_SCHEDULE] = CHIMERA    \
+        }                                                                                          \
+    }
+    static const cell cuts[] = {CUT(2, 1, 0, 1, 0), CUT(3, 1, 2, 2, 0), CUT(1, 1, 0, 4, 0),
+                                CUT(1, 2, 0, 1, 0), CUT(2, 2, 0, 2, 0), CUT(1, 1, 0, 2, 2)};
+    assert_string_equal(cell_schedules[CHIMERA], "chimera");
+    for (size_t l = 0; l < sizeof losses / sizeof *losses; l++) {
+        cell_run one;
+        cell alone = cell_alone(&cuts[0]);
+        tr_error err = {0};
+        char more[64];
+        snprintf(more, sizeof more, "%s optim.lr=1e-4 train.clip=0", losses[l]);
+        assert_int_equal(cell_run_with(&one, &alone, more, 3, &err), TR_OK);
+        for (size_t i = 0; i < sizeof cuts / sizeof *cuts; i++) {
+            cell_run many;
+            char name[200];
+            cell_name(&cuts[i], name, sizeof name);
+            if (cell_run_with(&many, &cuts[i], more, 3, &err) != TR_OK)
+                fail_msg("%s, %s: %s", name, losses[l], err.message);
+            cell_distance d = cell_compare(&one, &many, cell_world(&cuts[i]));
+            if (!(d.loss < 1e-4 && d.norm < 1e-4 && d.eval < 1e-4 && d.weights < 1e-4))
+                fail_msg("%s, %s: loss %g, norm %g, held-out %g, weights %g apart from one rank",
+                         name, losses[l], d.loss, d.norm, d.eval, d.weights);
+            cell_run_fini(&many);
+        }
+        cell_run_fini(&one);
+    }
+}
+
 /* --- Every cell ------------------------------------------------------------------------------- */
 
 static const levels full_levels[NUM_FACTORS] = {
@@ -188,8 +230,11 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_every_cell), /* first: it forks, and others start threads */
-        cmocka_unit_test(test_pairwise_cover), cmocka_unit_test(test_few_rows),
-        cmocka_unit_test(test_refusals),       cmocka_unit_test(test_without_effect),
+        cmocka_unit_test(test_pairwise_cover),
+        cmocka_unit_test(test_losses_do_not_depend_on_how_the_batch_is_cut),
+        cmocka_unit_test(test_few_rows),
+        cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_without_effect),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

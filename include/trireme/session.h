@@ -15,12 +15,12 @@ typedef struct tr_session tr_session;
 
 typedef struct tr_step {
     int64_t step;     /* number of this step, from 1: as many are done when it is */
-    double loss;      /* mean over the targets of the batch */
+    double loss;      /* mean over the targets of the batch; model.loss=sse: half a sum */
     double grad_norm; /* before clipping */
     double lr;
     int64_t tokens; /* in this step's batch */
     double seconds;
-    double targets; /* that the loss is a mean over */
+    double targets; /* that the loss is a mean over; 0 when it is a sum */
     int64_t epoch;  /* that ended with this step, from 1; 0: none did, or none are counted */
     double scale;   /* loss scale of this step (fp16); 1 otherwise */
     int skipped;    /* loss or gradient were not finite, so that nothing was updated */
@@ -38,7 +38,7 @@ tr_status tr_session_step(tr_session *session, tr_step *step, tr_error *err);
 int64_t tr_session_num_steps(const tr_session *session);
 
 typedef struct tr_eval {
-    double loss;     /* mean over the targets */
+    double loss;     /* mean over the targets; of a sum, that of a batch of train.batch rows */
     double accuracy; /* share of the targets that the model holds likeliest; NAN for an mlp */
 } tr_eval;
 

@@ -86,9 +86,11 @@ const tri_setting tri_settings_table[] = {
            "Activation (mlp, bert): gelu is the tanh form, gelu_erf the exact one, which a bert "
            "takes when none is given",
            "activation activation_function nonlinearity"),
-    CHOICE("model.loss", "mse", "sse, mse, mean",
-           "Loss (mlp): sum or mean of squared errors, or the mean of the output",
-           "loss_fn criterion objective"),
+    CHOICE(
+        "model.loss", "mse", "sse, mse, mean",
+        "Loss (mlp): half the sum of squared errors over the batch (sse), their mean (mse), or the "
+        "mean of the outputs (mean)",
+        "loss_fn criterion objective"),
     FLOAT("model.init_std", "0.02", 0, 10, "Standard deviation of the initial weights",
           "std init init_scale"),
     INT("model.types", "2", 1, 1000000, "Kinds of tokens, such as first and second sentence (bert)",

@@ -100,9 +100,10 @@ typedef enum tri_act {
 } tri_act;
 
 typedef enum tri_out_loss {
-    TRI_LOSS_SSE, /* half the sum of squared differences, not averaged: its gradient is out - target
-                   */
-    TRI_LOSS_MSE, /* mean of squared differences */
+    TRI_LOSS_SSE,  /* half the sum of squared differences over the batch: its gradient is out -
+                    * target
+                    */
+    TRI_LOSS_MSE,  /* mean of squared differences */
     TRI_LOSS_MEAN, /* mean of the outputs; the target is not looked at */
 } tri_out_loss;
 

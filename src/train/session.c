@@ -414,7 +414,8 @@ tr_status tri_session_eval(tri_session *session, tri_eval_result *result, tr_err
         return tri_fail(err, TR_ERROR_INPUT,
                         "no data is held out for evaluation: data.eval_fraction is 0");
     double sum = 0, count = 0, hits = 0;
-    for (int64_t run = 0; tri_fill_eval_batch(session, run); run++) {
+    int64_t run = 0;
+    for (; tri_fill_eval_batch(session, run); run++) {
         if (session->data)
             TRI_TRY(tri_data_problem(session->data, err));
         TRI_TRY(tri_executor_run(&session->executors[TRI_PROGRAM_EVAL], err));
@@ -423,7 +424,9 @@ tr_status tri_session_eval(tri_session *session, tri_eval_result *result, tr_err
         hits += number_of(session, TRI_PROGRAM_EVAL, TRI_HOST_HITS);
     }
     bool has_hits = session->host[TRI_PROGRAM_EVAL][TRI_HOST_HITS] != TRI_NONE;
-    double divisor = count > 0 ? count : 1;
+    /* A loss that counts nothing is a sum over a batch, and a run is a part of one. */
+    double batches = (double)run / (double)session->config.compile.num_microbatches;
+    double divisor = count > 0 ? count : fmax(batches, 1);
     *result = (tri_eval_result){
         .loss = sum / divisor, .accuracy = has_hits ? hits / divisor : (double)NAN, .count = count};
     return TR_OK;

@@ -230,7 +230,7 @@ __global__ void __launch_bounds__(TOTAL_THREADS)
 
 /* How the count comes about: summed like the loss, or known. */
 struct loss_count {
-    bool summed, keep_one; /* keep_one: 1, however many parts there are */
+    bool summed;
     double value;
 };
 
@@ -246,7 +246,7 @@ __global__ void __launch_bounds__(TOTAL_THREADS)
     if (threadIdx.x != 0)
         return;
     store_sum(loss, sum, overwrite);
-    store_sum(count, counted, overwrite || c.keep_one);
+    store_sum(count, counted, overwrite);
     if (hits)
         store_sum(hits, right, overwrite);
 }
@@ -273,7 +273,7 @@ void ce_loss(const tri_kernel_args *args)
         data_of<float>(args->in[0]), data_of<int32_t>(args->in[1]), rows,
         data_of<float>(args->out[2]), partial);
     loss_finish<<<1, TOTAL_THREADS, 0, stream_of(args)>>>(
-        partial, (int)blocks, loss_count{true, false, 0}, args->overwrite,
+        partial, (int)blocks, loss_count{true, 0}, args->overwrite,
         data_of<float>(args->out[0]), data_of<float>(args->out[1]),
         args->num_out > 3 ? data_of<float>(args->out[3]) : nullptr);
 }
@@ -289,9 +289,9 @@ void out_loss(const tri_kernel_args *args)
         out_loss_kernel<<<blocks, TOTAL_THREADS, 0, stream_of(args)>>>(
             data_of<T>(args->in[0]), data_of<float>(args->in[1]), num, kind, partial);
     });
-    bool one = kind == TRI_LOSS_SSE;
+    double counted = kind == TRI_LOSS_SSE ? 0 : (double)num;
     loss_finish<<<1, TOTAL_THREADS, 0, stream_of(args)>>>(
-        partial, (int)blocks, loss_count{false, one, one ? 1.0 : (double)num}, args->overwrite,
+        partial, (int)blocks, loss_count{false, counted}, args->overwrite,
         data_of<float>(args->out[0]), data_of<float>(args->out[1]), nullptr);
 }
 

@@ -1,5 +1,6 @@
 /* Losses. A loss adds a sum and a count of targets to two statistics; dividing one by the other is
- * left to the end of the step, when all micro-batches and ranks have added theirs. */
+ * left to the end of the step, when all micro-batches and ranks have added theirs. A loss that is
+ * to stay a sum counts nothing: where the count is 0, nothing is divided. */
 #include "graph/op_table.h"
 
 static double flops_logits(const tri_node *node, const tri_shape *in, const tri_shape *out)
@@ -151,8 +152,8 @@ const tri_op_def tri_def_out_loss = {
     .inputs = "out, target",
     .outputs = "loss [1], count [1]",
     .suffix = {"loss", "count"},
-    .meaning = "sse: half the sum of squared differences, count 1; mse: their sum, counting "
-               "elements; mean: the sum of the outputs, counting elements.",
+    .meaning = "sse: half the sum of squared differences, counting nothing; mse: their sum, "
+               "counting elements; mean: the sum of the outputs, counting elements.",
     .min_in = 2,
     .max_in = 2,
     .min_out = 2,

@@ -216,10 +216,8 @@ static void out_loss(const tri_kernel_args *args)
     if (kind == TRI_LOSS_SSE)
         sum *= 0.5;
     *loss = (float)(args->overwrite ? sum : *loss + sum);
-    if (kind == TRI_LOSS_SSE)
-        *count = 1;
-    else
-        *count = (float)(args->overwrite ? (double)num : *count + (double)num);
+    double counted = kind == TRI_LOSS_SSE ? 0 : (double)num;
+    *count = (float)(args->overwrite ? counted : *count + counted);
 }
 
 static void out_loss_grad_task(void *context, int task, int worker)

@@ -87,10 +87,8 @@ static void out_loss(const tri_kernel_args *args)
         }
     }
     tri_ref_store(loss, sum, args->overwrite);
-    if (kind == TRI_LOSS_SSE)
-        *count = 1; /* not averaged, however many parts it was summed from */
-    else
-        tri_ref_store(count, (double)num, args->overwrite);
+    /* A plain sum counts nothing, however many parts it comes from: see finish. */
+    tri_ref_store(count, kind == TRI_LOSS_SSE ? 0 : (double)num, args->overwrite);
 }
 
 static void out_loss_grad(const tri_kernel_args *args)
