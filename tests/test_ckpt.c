@@ -480,7 +480,6 @@ static void assert_steps(const char *dir, size_t num, const int64_t *wanted)
 static void old_ones_go(void **state)
 {
     const char *dir = new_dir(*state, "prune");
-    tr_error err = {0};
     char path[300];
     for (int64_t step = 1; step <= 12; step++) {
         snprintf(path, sizeof path, "%s/step-%lld", dir, (long long)step);
@@ -497,13 +496,6 @@ static void old_ones_go(void **state)
     assert_steps(dir, 4, (const int64_t[]){12, 11, 10, 5});
     tri_ckpt_clean(dir);
     assert_int_equal(num_entries(dir), 4 + 5); /* the temporary is gone, what is not ours stays */
-    char *aside = NULL;
-    assert_ok(tri_ckpt_archive(dir, &aside, &err), &err);
-    assert_true(tri_path_is_dir(aside) && !tri_path_exists(dir));
-    assert_steps(aside, 4, (const int64_t[]){12, 11, 10, 5});
-    free(aside);
-    assert_ok(tri_ckpt_archive(dir, &aside, &err), &err);
-    assert_null(aside);
 }
 
 static void one_run_at_a_time(void **state)

@@ -183,8 +183,9 @@ test_loss_that_is_not_finite() {
 # flock holds the directory as another run would.
 test_two_runs_in_a_directory() {
     local dir=$tmp/shared ranks
+    run 0 train recipes/tiny.yaml --set run.dir="$dir" --set train.steps=1
     mkdir -p "$dir/log"
-    echo kept >"$dir/metrics.jsonl"
+    echo kept >>"$dir/metrics.jsonl"
     echo kept >"$dir/log/rank-0.log"
     for ranks in 1 2; do
         flock "$dir" "$trireme" train recipes/tiny.yaml --set run.dir="$dir" --set train.steps=1 \
@@ -208,6 +209,8 @@ test_full_disk() {
     grep -q 'weights.safetensors' "$tmp/err" || fail "it does not name the file"
     nothing_left "$dir"
     [ "$(wc -l <"$dir/metrics.jsonl")" -eq 20 ] || fail "the record of the run is not whole"
+    refused 2 'mount point' train recipes/tiny.yaml --set run.dir="$dir" --set train.steps=2
+    rm -r "${dir:?}"/*
     run 1 train recipes/tiny.yaml --set run.dir="$dir" --set train.steps=2 --set ckpt.every=1
     grep -q 'step 1 was not written' "$tmp/out" "$tmp/err" || fail "no warning for a checkpoint"
     rm -r "$dir/ckpt"

@@ -103,7 +103,7 @@ begin old ckpt.every=10 run.restarts=2
 for _ in $( # a new record, so it is the new run's
     seq 1000
 ); do
-    [ -d "$work/old/ckpt.1" ] && break
+    [ -d "$work/old.1" ] && break
     sleep 0.005
 done
 until_step old 2 && kill -KILL "$(rank 0)"

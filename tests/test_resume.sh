@@ -156,9 +156,9 @@ for step in 2 4; do mv "$work/unread/ckpt/step-$step" "$work/unread/ckpt/step-$s
 unread_list=$(listing unread)
 stops 1 'none of them is whole' "all were set aside" run.resume=auto ckpt.from="$work/a"
 
-# A new run leaves the old one's checkpoints alone.
-must_train hurt train.steps=2 ckpt.every=2
-[ -d "$work/hurt/ckpt.1/step-4" ] && [ -d "$work/hurt/ckpt/step-2" ] || fail "a new run lost checkpoints of the old"
+# What all are damaged leaves is to begin anew, and that keeps them.
+must_train unread train.steps=2 ckpt.every=2
+[ -d "$work/unread.1/ckpt/step-4.damaged" ] && [ -d "$work/unread/ckpt/step-2" ] || fail "a new run lost checkpoints of the old"
 
 # ---- what cannot be ----
 

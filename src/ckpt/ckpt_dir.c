@@ -163,15 +163,15 @@ void tri_ckpt_clean(const char *dir)
         closedir(handle);
 }
 
-/* Renames to the first free of "BASE", "BASE-2", ... or "BASE.1", "BASE.2" ...; the new name on the
- * heap, or NULL with errno set. */
-static char *rename_to_free(const char *path, const char *base, const char *format)
+/* Renames to the first free of "BASE", "BASE-2", ...; the new name on the heap, or NULL with errno
+ * set. */
+static char *rename_to_free(const char *path, const char *base)
 {
     char *name = NULL;
     for (int i = 1; i < 10000; i++) {
         char suffix[24] = "";
-        if (format || i > 1)
-            snprintf(suffix, sizeof suffix, "%s%d", format ? format : "-", i);
+        if (i > 1)
+            snprintf(suffix, sizeof suffix, "-%d", i);
         free(name);
         if (asprintf(&name, "%s%s", base, suffix) < 0)
             return NULL;
@@ -195,7 +195,7 @@ tr_status tri_ckpt_set_aside(const char *dir, int64_t step, char **path, tr_erro
     if (from && asprintf(&base, "%s.damaged", from) < 0)
         base = NULL;
     if (base)
-        *path = rename_to_free(from, base, NULL);
+        *path = rename_to_free(from, base);
     tr_status status = TR_OK;
     if (!*path)
         status = tri_fail(err, TR_ERROR_RUNTIME, "%s: is damaged and cannot be renamed: %s",
@@ -204,26 +204,6 @@ tr_status tri_ckpt_set_aside(const char *dir, int64_t step, char **path, tr_erro
     free(base);
     tri_sync_dir(dir);
     return status;
-}
-
-tr_status tri_ckpt_archive(const char *dir, char **path, tr_error *err)
-{
-    tri_ckpt_steps steps;
-    *path = NULL;
-    TRI_TRY(tri_ckpt_steps_read(&steps, dir, err));
-    size_t num = steps.num;
-    tri_ckpt_steps_free(&steps);
-    if (num == 0)
-        return TR_OK;
-    int lock;
-    TRI_TRY(tri_ckpt_lock(dir, &lock, err)); /* not from under a run that goes on */
-    *path = rename_to_free(dir, dir, ".");
-    tri_ckpt_unlock(lock);
-    return *path ? TR_OK
-                 : tri_fail(err, TR_ERROR_RUNTIME,
-                            "%s: holds checkpoints of an earlier run and cannot be renamed: %s; "
-                            "set run.resume=true to continue that run, or another run.dir",
-                            dir, strerror(errno));
 }
 
 static void remove_step(const char *dir, int64_t step)

@@ -36,9 +36,6 @@ void tri_ckpt_unlock(int fd);
 void tri_ckpt_clean(const char *dir);
 /* Renames a damaged checkpoint; path receives the new name, on the heap. */
 tr_status tri_ckpt_set_aside(const char *dir, int64_t step, char **path, tr_error *err);
-/* Moves all checkpoints of an earlier run to dir.1 (or .2 ...), when there are any; *path is the
- * new name on the heap, or NULL when there were none. */
-tr_status tri_ckpt_archive(const char *dir, char **path, tr_error *err);
 /* Removes complete checkpoints but for the newest keep_last (0: all stay) and those whose step is a
  * multiple of keep_every (0: none is kept for that). */
 void tri_ckpt_prune(const char *dir, int64_t keep_last, int64_t keep_every);

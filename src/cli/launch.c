@@ -13,7 +13,7 @@
 #include "cli/environment.h"
 #include "cli/lone_rank.h"
 #include "cli/relay.h"
-#include "cli/run_lock.h"
+#include "cli/run_aside.h"
 #include "cli/signals.h"
 #include "cli/text.h"
 #include "comm/control.h"
@@ -449,6 +449,21 @@ static int join(const tri_cli *cli, tri_environment *world, tri_rank_main rank_m
     return code;
 }
 
+/* For this run alone. Whoever takes it does so before any rank can have looked into it. */
+static tr_status take_dir(tri_run_lock *lock, const tr_settings *settings, tr_error *err)
+{
+    const char *dir = tr_settings_string(settings, "run.dir");
+    char *moved;
+    TRI_TRY(tri_run_lock_take(lock, dir, err));
+    TRI_TRY(tri_run_aside(lock, settings, &moved, err));
+    if (moved)
+        printf("note    the earlier run in %s is now %s; --set run.resume=true continues a run\n",
+               dir, moved);
+    fflush(stdout); /* before there are ranks to print it again */
+    free(moved);
+    return TR_OK;
+}
+
 /* In one of three ways: as ranks of others, as ranks of ours, or in this process. */
 static int launch(const tri_cli *cli, int num_ranks, tri_rank_main rank_main, void *context,
                   const tri_launch_options *options, tri_environment *world)
@@ -458,8 +473,7 @@ static int launch(const tri_cli *cli, int num_ranks, tri_rank_main rank_main, vo
     bool locks = options->writes && !(world->given && world->rank > 0);
     int64_t steps = -1;
     int code;
-    if (locks &&
-        tri_run_lock_take(&lock, tr_settings_string(cli->settings, "run.dir"), &err) != TR_OK) {
+    if (locks && take_dir(&lock, cli->settings, &err) != TR_OK) {
         tri_run_lock_release(&lock);
         return tri_cli_fail(&err);
     }

@@ -154,6 +154,15 @@ static bool is_taken(int fd)
     }
 }
 
+/* Whether the directory that was locked still has the name: an earlier holder may have moved it
+ * aside meanwhile. */
+static bool is_still(int fd, const char *dir)
+{
+    struct stat held, named;
+    return fstat(fd, &held) != 0 || stat(dir, &named) != 0 ||
+           (held.st_ino == named.st_ino && held.st_dev == named.st_dev);
+}
+
 tr_status tri_run_lock_take(tri_run_lock *lock, const char *dir, tr_error *err)
 {
     *lock = (tri_run_lock){.fd = -1};
@@ -165,12 +174,18 @@ tr_status tri_run_lock_take(tri_run_lock *lock, const char *dir, tr_error *err)
     tr_status status = tri_make_dirs(dir, err);
     if (status != TR_OK)
         return unusable(err, status, errno);
-    lock->fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (lock->fd >= 0 && is_taken(lock->fd))
-        return tri_fail(err, TR_ERROR_RUNTIME,
-                        "%s: another run is at work there; wait for its end, or give this one a "
-                        "run.dir of its own",
-                        dir);
+    for (int tries = 0; tries < 10; tries++) {
+        if (lock->fd >= 0)
+            close(lock->fd);
+        lock->fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        if (lock->fd >= 0 && is_taken(lock->fd))
+            return tri_fail(err, TR_ERROR_RUNTIME,
+                            "%s: another run is at work there; wait for its end, or give this one "
+                            "a run.dir of its own",
+                            dir);
+        if (lock->fd < 0 || is_still(lock->fd, dir))
+            break;
+    }
     return TR_OK;
 }
 

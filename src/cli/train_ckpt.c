@@ -8,16 +8,6 @@
 #include "base/fs.h"
 #include "ckpt/checkpoint.h"
 
-/* What is there and not continued is kept under another name. */
-static tr_status archive(tri_train_ckpt *c, const char *run_dir, tr_error *err)
-{
-    char *dir = tri_path_join(run_dir, "ckpt");
-    tr_status status = dir ? tri_ckpt_archive(dir, &c->archived, err)
-                           : tri_fail(err, TR_ERROR_RUNTIME, "no memory for a path");
-    free(dir);
-    return status;
-}
-
 static tr_status resume(tri_train_ckpt *c, const tr_settings *settings, tri_session *session,
                         tri_ranks *ranks, tr_error *err)
 {
@@ -89,17 +79,11 @@ tr_status tri_train_ckpt_begin(tri_train_ckpt *c, const tr_settings *settings, t
     TRI_TRY(resume(c, settings, session, ranks, err));
     if (!c->resumed.found)
         TRI_TRY(tri_session_fill(session, err));
-    if (ranks->rank == 0 && strcmp(tr_settings_string(settings, "run.resume"), "false") == 0)
-        TRI_TRY(archive(c, tr_settings_string(settings, "run.dir"), err));
     return c->every > 0 ? get_ready(c, tr_settings_int(settings, "ckpt.staging_mib"), err) : TR_OK;
 }
 
 void tri_train_ckpt_print(const tri_train_ckpt *c)
 {
-    if (c->archived)
-        printf("note    checkpoints of an earlier run are now in %s; run.resume=true continues a "
-               "run\n",
-               c->archived);
     char *copy = c->resumed.note ? strdup(c->resumed.note) : NULL, *rest = copy, *line;
     while (rest && (line = strsep(&rest, "\n")))
         printf("note    a damaged checkpoint was %s\n", line);
@@ -203,6 +187,5 @@ void tri_train_ckpt_end(tri_train_ckpt *c)
 {
     tri_checkpointer_close(c->checkpointer);
     tri_resumed_fini(&c->resumed);
-    free(c->archived);
     *c = (tri_train_ckpt){0};
 }

@@ -10,7 +10,6 @@ typedef struct tri_train_ckpt {
     int64_t every;
     tri_resumed resumed;
     bool continues; /* it was one of this very run, whose metrics and records go on too */
-    char *archived; /* where checkpoints of an earlier run are now, or NULL */
     const tr_settings *settings;
     tri_session *session;
     tri_ranks *ranks;

@@ -14,7 +14,7 @@
 #include "cli/environment.h"
 #include "cli/journal.h"
 #include "cli/memory.h"
-#include "cli/run_lock.h"
+#include "cli/run_aside.h"
 #include "cli/run_trace.h"
 #include "cli/signals.h"
 #include "cli/text.h"
@@ -437,7 +437,8 @@ static tr_status check_dir(const tri_cli *cli, tr_error *err)
     tri_environment world;
     if (tri_environment_read(&world, NULL) == TR_OK && world.given && world.rank > 0)
         return TR_OK;
-    return tri_run_dir_check(tr_settings_string(cli->settings, "run.dir"), err);
+    TRI_TRY(tri_run_dir_check(tr_settings_string(cli->settings, "run.dir"), err));
+    return tri_run_aside_check(cli->settings, err);
 }
 
 int tri_verb_train(const tri_cli *cli)
