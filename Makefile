@@ -31,7 +31,7 @@ else
 ISAS     = base
 endif
 
-PACKAGES = yaml-0.1 jansson libpcre2-8 libutf8proc zlib libzstd
+PACKAGES = yaml-0.1 jansson libpcre2-8 libutf8proc zlib libzstd libcrypto
 LIBS     = $(shell pkg-config --libs $(PACKAGES) 2>/dev/null) -lm -ldl -pthread
 
 # The GPU part is built where there is an nvcc; CUDA=no leaves it out. The CUDA runtime is linked in

@@ -6,6 +6,7 @@
 
 #include <cmocka.h>
 
+#include "comm/control_hello.h"
 #include "comm/control_wire.h"
 #include "temp_dir.h"
 
@@ -384,12 +385,28 @@ static int call(int port)
     return fd;
 }
 
-/* The other end hangs up, within some seconds. */
+/* The other end hangs up, within some seconds, whatever it said before. */
 static bool hung_up(int fd, int timeout_ms)
 {
-    char byte;
+    char bytes[64];
     struct pollfd p = {.fd = fd, .events = POLLIN};
-    return poll(&p, 1, timeout_ms) > 0 && recv(fd, &byte, 1, 0) <= 0;
+    while (poll(&p, 1, timeout_ms) > 0)
+        if (recv(fd, bytes, sizeof bytes, 0) <= 0)
+            return true;
+    return false;
+}
+
+/* A frame from the other end, whose bytes are in `in`. */
+static void take_frame(int fd, tri_wire_in *in, tri_wire_frame *frame)
+{
+    const char *wrong;
+    struct pollfd p = {.fd = fd, .events = POLLIN};
+    int got;
+    while ((got = tri_wire_take(in, TRI_WIRE_MAX_BYTES, frame, &wrong)) == 0) {
+        assert_true(poll(&p, 1, 5000) > 0);
+        assert_true(tri_wire_receive(in, fd));
+    }
+    assert_int_equal(got, 1);
 }
 
 static void send_all(int fd, const void *data, size_t n)
@@ -408,20 +425,20 @@ static void strangers_are_dropped(void **state)
     join_all(&s, ranks, 2, 2);
     double began = now_s();
     int mute = call(s.port), half = call(s.port);
-    send_all(half, "TRIC\1\0\1\0\40", 9); /* a header that does not go on */
+    send_all(half, "TRIC\2\0\1\0\40", 9); /* a header that does not go on */
     static const struct {
         const char *bytes;
         size_t num;
         const char *why;
     } nonsense[] = {
         {"GET / HTTP/1.1\r\n\r\n", 18, "it does not speak the protocol"},
-        {"TRIC\2\0\1\0\0\0\0\0", 12, "it speaks another version of the protocol"},
-        {"TRIC\1\0\77\0\0\0\0\0", 12, "a frame of an unknown type"},
-        {"TRIC\1\0\1\0\1\4\0\0", 12, "a frame that is too long"},
-        {"TRIC\1\0\1\0\377\377\377\377", 12, "a frame that is too long"},
-        {"TRIC\1\0\1\0\4\0\0\0\377\377\377\377", 16, "a frame that is not well formed"},
-        {"TRIC\1\0\1\0\0\0\0\0", 12, "a frame that is not well formed"},
-        {"TRIC\1\0\4\0\0\0\0\0", 12, "its first frame is not a HELLO"},
+        {"TRIC\1\0\1\0\0\0\0\0", 12, "it speaks another version of the protocol"},
+        {"TRIC\2\0\77\0\0\0\0\0", 12, "a frame of an unknown type"},
+        {"TRIC\2\0\1\0\1\4\0\0", 12, "a frame that is too long"},
+        {"TRIC\2\0\1\0\377\377\377\377", 12, "a frame that is too long"},
+        {"TRIC\2\0\1\0\4\0\0\0\377\377\377\377", 16, "a frame that is not well formed"},
+        {"TRIC\2\0\1\0\0\0\0\0", 12, "a frame that is not well formed"},
+        {"TRIC\2\0\4\0\0\0\0\0", 12, "its first frame is not a HELLO"},
     };
     for (size_t i = 0; i < sizeof nonsense / sizeof *nonsense; i++) {
         int fd = call(s.port);
@@ -462,16 +479,11 @@ static uint32_t any(uint32_t below)
     return (uint32_t)(random_state >> 32) % below;
 }
 
-static void add_hello(tri_wire_out *out, const char *token, uint32_t number, uint32_t size)
+static void add_hello(tri_wire_out *out, const char *token,
+                      const unsigned char challenge[TRI_AUTH_BYTES], uint32_t number, uint32_t size)
 {
-    tri_wire_begin(out, TRI_WIRE_HELLO);
-    tri_wire_add_text(out, token);
-    tri_wire_add_u32(out, number);
-    tri_wire_add_u32(out, size);
-    tri_wire_add_u64(out, 1);
-    tri_wire_add_text(out, "host");
-    tri_wire_add_text(out, "id");
-    tri_wire_end(out);
+    tri_hello hello = {.rank = number, .size = size, .pid = 1, .host = "host", .host_id = "id"};
+    assert_true(tri_hello_write(out, &hello, token, challenge));
 }
 
 /* A frame of some type whose payload is noise, half of the time with a length that lies. */
@@ -495,7 +507,8 @@ static void add_stream(tri_wire_out *out)
         return;
     }
     if (kind == 1) { /* a good HELLO but for its token, then some bytes of it changed */
-        add_hello(out, "guess", any(4), any(4));
+        unsigned char challenge[TRI_AUTH_BYTES] = {0};
+        add_hello(out, "guess", challenge, any(4), any(4));
         for (uint32_t i = any(6); i > 0; i--)
             out->bytes[any((uint32_t)out->used)] = (unsigned char)any(256);
         out->used = any((uint32_t)out->used + 1);
@@ -550,14 +563,20 @@ static void streams_of_a_broken_rank(void **state)
         service s;
         tri_wire_out out = {0};
         begin(&s, 2, 60, 60);
-        add_hello(&out, TOKEN, 0, 2);
+        int fd = call(s.port);
+        tri_control_server_step(s.server, 100); /* accept */
+        unsigned char challenge[TRI_AUTH_BYTES];
+        tri_wire_in in = {0};
+        tri_wire_frame frame;
+        take_frame(fd, &in, &frame);
+        assert_true(tri_challenge_read(&frame, challenge));
+        tri_wire_in_fini(&in);
+        add_hello(&out, TOKEN, challenge, 0, 2);
         if (any(2))
-            add_hello(&out, TOKEN, 0, 2);
+            add_hello(&out, TOKEN, challenge, 0, 2);
         for (uint32_t k = any(6); k > 0; k--)
             add_noise_frame(&out);
-        int fd = call(s.port);
         send_all(fd, out.bytes, out.used);
-        tri_control_server_step(s.server, 100); /* accept */
         tri_control_server_step(s.server, 100); /* hear */
         close(fd);
         for (int k = 0; k < 100 && tri_control_server_rank(s.server, 0)->state == TRI_RANK_PRESENT;
@@ -567,6 +586,116 @@ static void streams_of_a_broken_rank(void **state)
         tri_wire_out_fini(&out);
         put_away(&s);
     }
+}
+
+/* ---- what is not the job's server ---- */
+
+/* Listens where rank 0 should, hears the hello of a rank and answers in some way. */
+typedef enum trick { REFLECTS, GUESSES, NOBODY_LOCAL, RANK_OUTSIDE, ENDLESS, FINE } trick;
+typedef struct impostor {
+    int listener;
+    trick trick;
+    char heard[4096];
+    size_t num_heard;
+} impostor;
+
+static void *deceive(void *argument)
+{
+    impostor *m = argument;
+    int fd = accept(m->listener, NULL, NULL);
+    tri_wire_out out = {0};
+    tri_wire_in in = {0};
+    tri_wire_frame frame, again;
+    tri_hello hello;
+    unsigned char nonce[TRI_AUTH_BYTES] = {1, 2, 3};
+    tri_challenge_write(&out, nonce);
+    send_all(fd, out.bytes, out.used);
+    tri_wire_out_fini(&out);
+    take_frame(fd, &in, &frame);
+    m->num_heard = in.used;
+    memcpy(m->heard, in.bytes, in.used);
+    again = frame;
+    assert_null(tri_hello_read(&frame, &hello, TOKEN, nonce));
+    if (m->trick == REFLECTS) { /* the rank's own code, sent back */
+        tri_wire_begin(&out, TRI_WIRE_PROOF);
+        tri_wire_add_bytes(&out, again.at + again.left - TRI_AUTH_BYTES, TRI_AUTH_BYTES);
+        tri_wire_end(&out);
+    } else {
+        tri_proof_write(&out, &hello, m->trick == GUESSES ? "guess" : TOKEN, nonce);
+    }
+    tri_welcome welcome = {.deadline_s = m->trick == ENDLESS ? 1.8e10 : 1,
+                           .local_rank = m->trick == RANK_OUTSIDE ? 1 : 0,
+                           .local_size = m->trick == NOBODY_LOCAL ? 0 : 1};
+    tri_welcome_write(&out, &welcome);
+    send_all(fd, out.bytes, out.used);
+    hung_up(fd, 3000);
+    tri_wire_out_fini(&out);
+    tri_wire_in_fini(&in);
+    close(fd);
+    return NULL;
+}
+
+static void an_impostor_is_not_the_server(void **state)
+{
+    static const char *const says[] = {[REFLECTS] = "does not know the job's token",
+                                       [GUESSES] = "does not know the job's token",
+                                       [NOBODY_LOCAL] = "is not a control server",
+                                       [RANK_OUTSIDE] = "is not a control server",
+                                       [ENDLESS] = "is not a control server"};
+    (void)state;
+    for (int i = 0; i <= FINE; i++) {
+        service s = {0};
+        impostor m = {.trick = (trick)i};
+        pthread_t thread;
+        assert_int_equal(tri_wire_listen("127.0.0.1", 0, &m.listener, &s.port, NULL), TR_OK);
+        fcntl(m.listener, F_SETFL, fcntl(m.listener, F_GETFL) & ~O_NONBLOCK);
+        pthread_create(&thread, NULL, deceive, &m);
+        rank r = {.service = &s, .size = 1, .join_s = 5};
+        join_one(&r);
+        if (i == FINE) { /* or this test would prove nothing */
+            assert_int_equal(r.status, TR_OK);
+            assert_string_not_equal(r.boot->token, TOKEN);
+            tri_control_client_destroy(r.client, true);
+        } else {
+            assert_int_equal(r.status, TR_ERROR_RUNTIME);
+            assert_has(r.err.message, says[i]);
+        }
+        pthread_join(thread, NULL);
+        close(m.listener);
+        assert_true(m.num_heard > TRI_AUTH_BYTES);
+        assert_null(memmem(m.heard, m.num_heard, TOKEN, strlen(TOKEN)));
+    }
+}
+
+/* What a rank said to a server once is worth nothing to whoever says it again. */
+static void an_old_hello_is_worth_nothing(void **state)
+{
+    (void)state;
+    service s;
+    start(&s, 2, 5, 5);
+    unsigned char challenge[TRI_AUTH_BYTES];
+    tri_wire_out out = {0};
+    for (int i = 0; i < 2; i++) {
+        tri_wire_in in = {0};
+        tri_wire_frame frame;
+        int fd = call(s.port);
+        take_frame(fd, &in, &frame);
+        if (i == 0) { /* heard by somebody who has not the token */
+            assert_true(tri_challenge_read(&frame, challenge));
+            add_hello(&out, TOKEN, challenge, 1, 2);
+        } else {
+            send_all(fd, out.bytes, out.used);
+            assert_true(hung_up(fd, 2000));
+        }
+        tri_wire_in_fini(&in);
+        close(fd);
+    }
+    assert_true(said(&s, "its token is not the job's"));
+    assert_int_equal(tri_control_server_rank(s.server, 1)->state, TRI_RANK_ABSENT);
+    tri_wire_out_fini(&out);
+    tri_control_server_stop(s.server, -1, "the end");
+    end(&s);
+    put_away(&s);
 }
 
 /* A server that talks nonsense does not harm a client. */
@@ -581,11 +710,19 @@ static void *lie(void *argument)
     int fd = accept(l->listener, NULL, NULL);
     tri_wire_out out = {0};
     if (l->welcomes) {
-        tri_wire_begin(&out, TRI_WIRE_WELCOME);
-        tri_wire_add_u64(&out, 1000000000u);
-        tri_wire_add_u32(&out, 0);
-        tri_wire_add_u32(&out, 1);
-        tri_wire_end(&out);
+        unsigned char nonce[TRI_AUTH_BYTES] = {0};
+        tri_wire_in in = {0};
+        tri_wire_frame frame;
+        tri_hello hello;
+        tri_welcome welcome = {.deadline_s = 1, .local_size = 1};
+        tri_challenge_write(&out, nonce);
+        send_all(fd, out.bytes, out.used);
+        tri_wire_out_fini(&out);
+        take_frame(fd, &in, &frame);
+        assert_null(tri_hello_read(&frame, &hello, TOKEN, nonce));
+        tri_proof_write(&out, &hello, TOKEN, nonce);
+        tri_welcome_write(&out, &welcome);
+        tri_wire_in_fini(&in);
     }
     add_stream(&out);
     send_all(fd, out.bytes, out.used);
@@ -776,6 +913,8 @@ int main(void)
         cmocka_unit_test(strangers_are_dropped),
         cmocka_unit_test(ten_thousand_streams_of_strangers),
         cmocka_unit_test(streams_of_a_broken_rank),
+        cmocka_unit_test(an_impostor_is_not_the_server),
+        cmocka_unit_test(an_old_hello_is_worth_nothing),
         cmocka_unit_test(servers_that_lie),
         cmocka_unit_test(a_vanished_rank_stops_all),
         cmocka_unit_test(a_failed_rank_stops_all),

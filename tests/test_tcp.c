@@ -2,6 +2,7 @@
  * notices; a rank without the job's token is refused and named. */
 #include "comm/comm.h"
 #include "comm/control.h"
+#include "comm/tcp_hello.h"
 
 #include "base/clock.h"
 
@@ -60,14 +61,14 @@ static void send_stranger(struct table *t, const char *where, const void *says, 
     t->strangers[t->num_strangers++] = fd;
 }
 
-/* As a hello of the real protocol is, but with a token that is not the job's. */
-static void send_strangers(struct table *t, const char *where)
+/* As a hello of the real protocol is, but of one who does not have the job's token. */
+static void send_strangers(struct table *t, const char *where, int to)
 {
-    char hello[8 + TRI_CONTROL_MAX_TOKEN + 96 + 8] = "TRITCP1";
-    strcpy(hello + 8, "guessed");
-    strcpy(hello + 8 + TRI_CONTROL_MAX_TOKEN, "p2p");
-    hello[sizeof hello - 8] = 1;
-    send_stranger(t, where, hello, sizeof hello);
+    tri_tcp_hello hello;
+    for (int from = 0; from < SIZE; from++) {
+        assert_int_equal(tri_tcp_hello_make(&hello, "p2p", from, to, false, NULL), TR_OK);
+        send_stranger(t, where, &hello, sizeof hello);
+    }
     send_stranger(t, where, "GET / HTTP/1.1\r\n\r\n", 18);
     send_stranger(t, where, NULL, 0);
 }
@@ -83,8 +84,8 @@ static tr_status put(void *context, const char *key, const void *data, size_t nu
     assert_true(num_bytes <= sizeof t->values[0]);
     memcpy(t->values[t->num], data, num_bytes);
     t->bytes[t->num++] = num_bytes;
-    if (strncmp(key, "tcp.", 4) == 0 && t->num_strangers + 3 <= MOST_STRANGERS)
-        send_strangers(t, data);
+    if (strncmp(key, "tcp.", 4) == 0 && t->num_strangers + SIZE + 2 <= MOST_STRANGERS)
+        send_strangers(t, data, self->rank);
     pthread_cond_broadcast(&t->changed);
     pthread_mutex_unlock(&t->mutex);
     return TR_OK;
@@ -174,6 +175,33 @@ static void strangers_are_dropped(void **state)
     free(t);
 }
 
+/* Neither end takes what the other said for its own proof, or what was said before. */
+static void proofs_are_of_one_end_and_one_connection(void **state)
+{
+    (void)state;
+    tri_tcp_hello hello, later;
+    tri_tcp_answer answer, reflected;
+    tri_tcp_proof proof, copied;
+    assert_int_equal(tri_tcp_hello_make(&hello, "world", 1, 0, true, NULL), TR_OK);
+    assert_int_equal(tri_tcp_hello_make(&later, "world", 1, 0, true, NULL), TR_OK);
+    assert_true(tri_tcp_hello_fits(&hello, "world", 0));
+    assert_false(tri_tcp_hello_fits(&hello, "p2p", 0));
+    assert_false(tri_tcp_hello_fits(&hello, "world", 2));
+    assert_true(tri_tcp_answer_make(&answer, &hello, "the job's", false));
+    assert_true(tri_tcp_answer_right(&answer, &hello, "the job's"));
+    assert_false(tri_tcp_answer_right(&answer, &hello, "another"));
+    assert_false(tri_tcp_answer_right(&answer, &later, "the job's"));
+    assert_true(tri_tcp_proof_make(&proof, &hello, &answer, "the job's"));
+    assert_true(tri_tcp_proof_right(&proof, &hello, &answer, "the job's"));
+    assert_false(tri_tcp_proof_right(&proof, &hello, &answer, "another"));
+    memcpy(copied.code, answer.code, sizeof copied.code); /* the answer as a proof */
+    assert_false(tri_tcp_proof_right(&copied, &hello, &answer, "the job's"));
+    assert_true(tri_tcp_answer_make(&reflected, &later, "the job's", false));
+    assert_false(tri_tcp_proof_right(&proof, &later, &reflected, "the job's"));
+    answer.wants_sums = 1; /* on its way */
+    assert_false(tri_tcp_answer_right(&answer, &hello, "the job's"));
+}
+
 /* Nobody lets rank 1 in; those who wait for it say so by name. */
 static void another_token_is_refused(void **state)
 {
@@ -247,6 +275,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(strangers_are_dropped),
+        cmocka_unit_test(proofs_are_of_one_end_and_one_connection),
         cmocka_unit_test(another_token_is_refused),
         cmocka_unit_test(no_token_is_an_error),
         cmocka_unit_test(nothing_paces_within_a_machine),

@@ -18,6 +18,7 @@ header pcre2.h || missing+=(libpcre2-dev)
 header utf8proc.h || missing+=(libutf8proc-dev)
 header zlib.h || missing+=(zlib1g-dev)
 header zstd.h || missing+=(libzstd-dev)
+header evp.h || missing+=(libssl-dev)
 header cmocka.h || missing+=(libcmocka-dev)
 have make || missing+=(make)
 if [ "$what" = --checks ]; then

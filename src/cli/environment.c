@@ -42,17 +42,6 @@ static tr_status read_number(const char *name, long min, long max, int *number, 
     return TR_OK;
 }
 
-/* A token that keeps two jobs of one user apart, and nobody out. */
-static void derive_token(tri_environment *w)
-{
-    char text[400];
-    snprintf(text, sizeof text, "%s:%d:%ld", w->address, w->port, (long)getuid());
-    uint64_t hash = 14695981039346656037u; /* FNV-1a */
-    for (const char *c = text; *c; c++)
-        hash = (hash ^ (unsigned char)*c) * 1099511628211u;
-    snprintf(w->token, sizeof w->token, "derived-%016llx", (unsigned long long)hash);
-}
-
 static tr_status read_token(tri_environment *w, tr_error *err)
 {
     const char *token = variable("TRIREME_TOKEN");
@@ -61,9 +50,6 @@ static tr_status read_token(tri_environment *w, tr_error *err)
                         strlen(token), sizeof w->token - 1);
     if (token)
         strcpy(w->token, token);
-    else
-        derive_token(w);
-    w->exposed = !token && !tri_address_is_loopback(w->address);
     return TR_OK;
 }
 

@@ -15,8 +15,7 @@ typedef struct tri_environment {
     bool by_mpi;      /* mpirun: ranks can meet through MPI when no meeting point is given */
     char address[64]; /* "": no meeting point */
     int port;
-    char token[128];
-    bool exposed; /* the token can be guessed and the address is not the loopback */
+    char token[128]; /* "": none is given, so rank 0 makes one */
 } tri_environment;
 
 /* Reads and judges RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR, MASTER_PORT and TRIREME_TOKEN;

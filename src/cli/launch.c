@@ -6,11 +6,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 #include <unistd.h>
 
 #include "base/fs.h"
 #include "cli/environment.h"
+#include "cli/job_token.h"
 #include "cli/lone_rank.h"
 #include "cli/relay.h"
 #include "cli/run_aside.h"
@@ -19,6 +19,7 @@
 #include "comm/control.h"
 #include "comm/mpi.h"
 #include "comm/tcp.h"
+#include "comm/token_file.h"
 #include "device/device.h"
 
 /* From tri_cli_launch to a rank 0 that it forked. */
@@ -256,10 +257,13 @@ typedef struct hosted {
     tri_control_server *server;
     tri_control_thread *thread;
     remarks remarks;
+    char *token_file; /* the token is not given: rank 0 makes it, the others read it; or NULL */
 } hosted;
 
-static tr_status host_server(hosted *h, const tri_environment *w, double deadline_s, tr_error *err)
+static tr_status host_server(hosted *h, tri_environment *w, double deadline_s, tr_error *err)
 {
+    if (h->token_file)
+        TRI_TRY(tri_auth_token(w->token, err));
     tri_control_config config = {.address = w->address,
                                  .port = w->port,
                                  .size = w->size,
@@ -283,7 +287,10 @@ static tr_status host_server(hosted *h, const tri_environment *w, double deadlin
     if (status != TR_OK)
         return tri_fail_prefix(err, status,
                                "rank 0 cannot be the meeting point (MASTER_ADDR, MASTER_PORT)");
-    status = tri_control_thread_start(h->server, &h->thread, err);
+    if (h->token_file) /* the port is ours, and nobody is answered yet: see tri_token_file_write */
+        status = tri_token_file_write(h->token_file, w->token, err);
+    if (status == TR_OK)
+        status = tri_control_thread_start(h->server, &h->thread, err);
     if (status != TR_OK)
         tri_control_server_destroy(h->server);
     return status;
@@ -313,18 +320,14 @@ static void end_server(hosted *h, int size, tri_launch_result *result)
 typedef struct meeting {
     char address[64];
     int port;
-    char token[64];
+    char token[TRI_AUTH_TEXT];
     char error[300]; /* of rank 0 */
 } meeting;
 
 static tr_status open_meeting(hosted *host, const tri_mpi *mpi, tri_environment *w,
                               double deadline_s, meeting *m, tr_error *err)
 {
-    uint64_t random[2];
-    if (getrandom(random, sizeof random, 0) != (ssize_t)sizeof random)
-        return tri_fail(err, TR_ERROR_RUNTIME, "the system gives no random numbers for a token");
-    snprintf(m->token, sizeof m->token, "%016llx%016llx", (unsigned long long)random[0],
-             (unsigned long long)random[1]);
+    TRI_TRY(tri_auth_token(m->token, err));
     strcpy(w->token, m->token);
     strcpy(w->address, "127.0.0.1");
     if (mpi->world.local_size < mpi->world.size &&
@@ -387,7 +390,7 @@ static int fail_alone(const tr_error *err, tri_launch_result *result)
 
 /* In rank 0 the result says what went wrong, for the record. */
 static int join_world(const tri_cli *cli, tri_environment *w, tri_rank_main rank_main,
-                      void *context, tri_launch_result *result)
+                      void *context, bool writes, tri_launch_result *result)
 {
     tr_error err = {0};
     double deadline_s = tr_settings_float(cli->settings, "run.deadline_s");
@@ -395,14 +398,16 @@ static int join_world(const tri_cli *cli, tri_environment *w, tri_rank_main rank
     tri_mpi *mpi;
     if (prepare_mpi(cli, w, &mpi, &err) != TR_OK)
         return fail_alone(&err, result);
-    if (w->exposed && w->rank == 0)
-        tri_cli_error("warning: TRIREME_TOKEN is not set, so anyone who reaches %s, port %d can "
-                      "join this run; set it to the same secret for all ranks",
-                      w->address, w->port);
-    if (!w->address[0]) {
-        if (meet_by_mpi(&host, mpi, w, deadline_s, &err) != TR_OK)
-            return fail_alone(&err, result);
-    } else if (w->rank == 0 && host_server(&host, w, deadline_s, &err) != TR_OK) {
+    const char *dir = tr_settings_string(cli->settings, "run.dir");
+    tr_status status = TR_OK;
+    if (!w->address[0])
+        status = meet_by_mpi(&host, mpi, w, deadline_s, &err);
+    else if (!w->token[0])
+        status = tri_job_token_path(dir, writes, w->port, w->rank == 0, &host.token_file, &err);
+    if (status == TR_OK && w->address[0] && w->rank == 0 && !host.server)
+        status = host_server(&host, w, deadline_s, &err);
+    if (status != TR_OK) {
+        free(host.token_file);
         return fail_alone(&err, result);
     }
     tri_control_join join = {.address = w->address,
@@ -410,10 +415,15 @@ static int join_world(const tri_cli *cli, tri_environment *w, tri_rank_main rank
                              .rank = w->rank,
                              .size = w->size,
                              .token = w->token,
+                             .token_file = w->token[0] ? NULL : host.token_file,
                              .join_s = deadline_s};
     tri_control_client *client;
     int code;
-    if (tri_control_client_create(&join, &client, &err) != TR_OK) {
+    status = tri_control_client_create(&join, &client, &err);
+    if (host.token_file && w->rank == 0) /* all are here, or will not come */
+        (void)unlink(host.token_file);
+    free(host.token_file);
+    if (status != TR_OK) {
         code = fail_alone(&err, result);
     } else {
         tri_bootstrap bootstrap = *tri_control_client_bootstrap(client);
@@ -438,7 +448,7 @@ static int join(const tri_cli *cli, tri_environment *world, tri_rank_main rank_m
 {
     tri_launch_result result = {.failed_rank = -1, .step = -1};
     tri_text_init(&result.report);
-    int code = join_world(cli, world, rank_main, context, &result);
+    int code = join_world(cli, world, rank_main, context, options->writes, &result);
     *steps = steps_done(&result, !tri_exit_is_good(code));
     if (world->rank == 0 && !tri_exit_is_good(code) && options->failed)
         options->failed(options->context, &result);

@@ -4,6 +4,7 @@
 #define TRI_COMM_BOOTSTRAP_H
 
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -32,7 +33,8 @@ typedef struct tri_bootstrap {
     int rank, size;             /* of the world */
     int local_rank, local_size; /* on this machine */
     double deadline_s;          /* of every wait */
-    const char *token;          /* the job's secret; NULL: it has none */
+    const char *token;          /* the session's secret; NULL: it has none */
+    bool sums;                  /* messages are to carry checksums, where a transport can */
     struct tri_mpi *mpi;        /* the MPI that started the ranks; NULL: none did */
     char address[48];           /* of this machine as the others reach it; "": not known */
     tri_stop *stop;

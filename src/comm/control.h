@@ -6,8 +6,10 @@
  * computes: it sends a heartbeat with the rank's status every 200 ms and sets the stop flag when
  * told to.
  *
- * A rank joins with the job's secret token. Anyone who sends something else (another token, another
- * protocol, half a frame, nothing for 5 s) is dropped and logged, and nobody else notices.
+ * A rank and the server prove to each other that they know the job's secret token, which does not
+ * travel (control_hello.h). Anyone else (another token, another protocol, half a frame, nothing for
+ * 5 s) is dropped and logged, and nobody else notices. What transports need as a secret is the
+ * token of the session, made of the job's and of a random number of this world.
  *
  * The job ends for everyone when a rank says that it failed, loses its connection without a
  * goodbye, is not heard from for longer than the deadline, or does not move for that long while
@@ -19,7 +21,11 @@
 
 #include "comm/bootstrap.h"
 
-enum { TRI_CONTROL_MAX_TOKEN = 128, TRI_CONTROL_MAX_RANKS = 65536 };
+enum {
+    TRI_CONTROL_MAX_TOKEN = 128,
+    TRI_CONTROL_MAX_RANKS = 65536,
+    TRI_CONTROL_MOST_SECONDS = 1000000 /* of a deadline */
+};
 
 /* ---- where a rank is ---- */
 
@@ -126,6 +132,7 @@ typedef struct tri_control_join {
     int port;
     int rank, size;
     const char *token;
+    const char *token_file;  /* instead of token, when not NULL: read once the server is there */
     double join_s;           /* until the server is there and all have joined */
     tri_rank_status *status; /* NULL: one of the client's own */
 } tri_control_join;

@@ -7,10 +7,7 @@
 #include "comm/control.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <netdb.h>
-#include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
@@ -21,10 +18,10 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "comm/control_wire.h"
+#include "comm/control_join.h"
 
 static const uint64_t longest_beat_ns = 200000000u;
-static const uint64_t longest_deadline_ns = 1000000000000000000u; /* thirty years */
+static const double one_second = 1; /* see tri_control_client_bootstrap */
 
 typedef struct waiting_get {
     const char *key;
@@ -51,137 +48,8 @@ struct tri_control_client {
     tri_stop stop;
     tri_rank_status own_status;
     char address[80];
-    char token[TRI_CONTROL_MAX_TOKEN];
+    char token[TRI_AUTH_TEXT]; /* of the session */
 };
-
-/* ---- joining ---- */
-
-static tr_status try_connect(const struct addrinfo *addresses, int timeout_ms, int *fd, int *reason)
-{
-    for (const struct addrinfo *a = addresses; a; a = a->ai_next) {
-        int s = socket(a->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-        int wrong = 0;
-        socklen_t length = sizeof wrong;
-        if (s >= 0 && connect(s, a->ai_addr, a->ai_addrlen) != 0)
-            wrong = errno;
-        if (s >= 0 && wrong == EINPROGRESS) {
-            struct pollfd p = {.fd = s, .events = POLLOUT};
-            wrong = ETIMEDOUT;
-            if (poll(&p, 1, timeout_ms) > 0)
-                getsockopt(s, SOL_SOCKET, SO_ERROR, &wrong, &length);
-        }
-        if (s >= 0 && wrong == 0) {
-            int yes = 1;
-            setsockopt(s, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof yes);
-            *fd = s;
-            return TR_OK;
-        }
-        *reason = s < 0 ? errno : wrong;
-        if (s >= 0)
-            close(s);
-    }
-    return TR_ERROR_RUNTIME;
-}
-
-static int left_ms(uint64_t until_ns)
-{
-    uint64_t now = tri_now_ns();
-    uint64_t left = until_ns > now ? (until_ns - now) / 1000000u + 1 : 0;
-    return left < 1000000 ? (int)left : 1000000;
-}
-
-/* Whoever starts the server may be later than this rank: tries again until the deadline. */
-static tr_status reach_server(tri_control_client *c, const tri_control_join *join, uint64_t until,
-                              tr_error *err)
-{
-    struct addrinfo *addresses;
-    useconds_t pause_us = 1000;
-    int reason = 0;
-    TRI_TRY(tri_wire_resolve(join->address, join->port, false, &addresses, err));
-    while (try_connect(addresses, left_ms(until), &c->fd, &reason) != TR_OK && left_ms(until) > 0) {
-        usleep(pause_us);
-        pause_us = pause_us < 100000 ? 2 * pause_us : pause_us;
-    }
-    freeaddrinfo(addresses);
-    if (c->fd >= 0)
-        return TR_OK;
-    return tri_fail(err, TR_ERROR_RUNTIME,
-                    "rank %d could not reach rank 0's control server at %s in %.3g s: %s",
-                    join->rank, c->address, join->join_s, strerror(reason));
-}
-
-static void say_hello(tri_control_client *c, const tri_control_join *join)
-{
-    char host[64] = "?", boot[40] = "", host_id[64];
-    gethostname(host, sizeof host - 1);
-    /* Machines are told apart by their boots: containers and clusters share host names. */
-    int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
-    if (fd >= 0) {
-        ssize_t n = read(fd, boot, sizeof boot - 1);
-        boot[n > 0 ? n - 1 : 0] = 0;
-        close(fd);
-    }
-    snprintf(host_id, sizeof host_id, "%.24s %s", boot, host);
-    tri_wire_begin(&c->out, TRI_WIRE_HELLO);
-    tri_wire_add_text(&c->out, join->token);
-    tri_wire_add_u32(&c->out, (uint32_t)join->rank);
-    tri_wire_add_u32(&c->out, (uint32_t)join->size);
-    tri_wire_add_u64(&c->out, (uint64_t)getpid());
-    tri_wire_add_text(&c->out, host);
-    tri_wire_add_text(&c->out, host_id);
-    tri_wire_end(&c->out);
-}
-
-/* The first frame from the server: WELCOME, or why not. */
-static tr_status take_answer(tri_control_client *c, tri_wire_frame *frame, tr_error *err)
-{
-    if (frame->type == TRI_WIRE_WELCOME) {
-        const double one_second = 1; /* see tri_control_client_bootstrap */
-        uint64_t deadline_ns = tri_wire_u64(frame);
-        uint32_t local_rank = tri_wire_u32(frame), local_size = tri_wire_u32(frame);
-        c->bootstrap.deadline_s = 1e-9 * (double)deadline_ns + one_second;
-        c->beat_ns = deadline_ns / 4 < longest_beat_ns ? deadline_ns / 4 + 1 : longest_beat_ns;
-        c->bootstrap.local_rank = (int)local_rank;
-        c->bootstrap.local_size = (int)local_size;
-        if (tri_wire_whole(frame) && deadline_ns <= longest_deadline_ns &&
-            local_rank < local_size && local_size <= (uint32_t)c->bootstrap.size)
-            return TR_OK;
-    } else if (frame->type == TRI_WIRE_REFUSED || frame->type == TRI_WIRE_STOP) {
-        char why[600];
-        tri_wire_text(frame, why, sizeof why);
-        if (tri_wire_whole(frame) && why[0])
-            return tri_fail(err, TR_ERROR_RUNTIME, "%s", why);
-    }
-    return tri_fail(err, TR_ERROR_RUNTIME,
-                    "what answers at %s is not a control server of this version", c->address);
-}
-
-static tr_status await_welcome(tri_control_client *c, const tri_control_join *join, uint64_t until,
-                               tr_error *err)
-{
-    for (;;) {
-        tri_wire_frame frame;
-        const char *wrong;
-        bool open = tri_wire_send(&c->out, c->fd);
-        struct pollfd p = {.fd = c->fd,
-                           .events = POLLIN | (tri_wire_pending(&c->out) ? POLLOUT : 0)};
-        if (open && poll(&p, 1, left_ms(until)) == 0)
-            return tri_fail(err, TR_ERROR_RUNTIME, "rank %d waited %.3g s for the others to join",
-                            join->rank, join->join_s);
-        open = open && tri_wire_receive(&c->in, c->fd);
-        int got = tri_wire_take(&c->in, TRI_WIRE_MAX_BYTES, &frame, &wrong);
-        if (got > 0)
-            return take_answer(c, &frame, err);
-        if (got < 0)
-            return tri_fail(err, TR_ERROR_RUNTIME, "what answers at %s is not a control server: %s",
-                            c->address, wrong);
-        if (!open)
-            return tri_fail(err, TR_ERROR_RUNTIME,
-                            "the control server at %s hung up on rank %d: the token of this rank "
-                            "is not the job's, or the server ended",
-                            c->address, join->rank);
-    }
-}
 
 /* ---- the thread ---- */
 
@@ -281,7 +149,7 @@ static void *live(void *argument)
             break;
         struct pollfd p[2] = {{.fd = c->fd, .events = POLLIN | (pending ? POLLOUT : 0)},
                               {.fd = c->wake, .events = POLLIN}};
-        if (poll(p, 2, left_ms(next_beat)) <= 0)
+        if (poll(p, 2, tri_left_ms(next_beat)) <= 0)
             continue;
         if (p[1].revents) {
             uint64_t count;
@@ -452,14 +320,19 @@ static void own_address(tri_control_client *c)
 
 static tr_status enter(tri_control_client *c, const tri_control_join *join, tr_error *err)
 {
-    uint64_t until = tri_now_ns() + (uint64_t)(join->join_s * 1e9);
+    tri_welcome welcome;
     if (c->wake < 0)
         return tri_fail(err, TR_ERROR_RUNTIME, "no event descriptor: %s", strerror(errno));
-    TRI_TRY(reach_server(c, join, until, err));
+    tri_joining joining = {.join = join, .address = c->address, .in = &c->in, .out = &c->out};
+    tr_status entered = tri_control_enter(&joining, &welcome, c->token, err);
+    c->fd = joining.fd;
+    TRI_TRY(entered);
     own_address(c);
-    say_hello(c, join);
-    /* The server gives up first, and says who is missing. */
-    TRI_TRY(await_welcome(c, join, until + 2000000000u, err));
+    uint64_t quarter_ns = (uint64_t)(welcome.deadline_s * 0.25e9);
+    c->beat_ns = quarter_ns < longest_beat_ns ? quarter_ns + 1 : longest_beat_ns;
+    c->bootstrap.deadline_s = welcome.deadline_s + one_second;
+    c->bootstrap.local_rank = welcome.local_rank;
+    c->bootstrap.local_size = welcome.local_size;
     sigset_t all, old; /* signals are for the rank's own threads */
     sigfillset(&all);
     pthread_sigmask(SIG_BLOCK, &all, &old);
@@ -486,7 +359,6 @@ tr_status tri_control_client_create(const tri_control_join *join, tri_control_cl
     c->fd = -1;
     c->wake = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
     snprintf(c->address, sizeof c->address, "%s:%d", join->address, join->port);
-    snprintf(c->token, sizeof c->token, "%s", join->token);
     if (!join->status)
         tri_rank_status_init(&c->own_status);
     c->bootstrap = (tri_bootstrap){.rank = join->rank,

@@ -2,13 +2,15 @@
 #ifndef TRI_COMM_CONTROL_LINK_H
 #define TRI_COMM_CONTROL_LINK_H
 
+#include "comm/auth.h"
 #include "comm/control_wire.h"
 
 typedef struct tri_link {
     int fd, epoll;
     int rank; /* -1: a stranger */
     uint64_t since_ns;
-    char from[64]; /* address, for the log */
+    char from[64];                           /* address, for the log */
+    unsigned char challenge[TRI_AUTH_BYTES]; /* that it was given */
     tri_wire_in in;
     tri_wire_out out;
     bool wants_out; /* epoll was asked to tell when it can be written to */

@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "base/arena.h"
+#include "comm/control_hello.h"
 #include "comm/control_link.h"
 #include "comm/control_store.h"
 #include "comm/control_watch.h"
@@ -30,6 +31,7 @@ static const uint64_t stranger_ns = 5000000000u; /* for a HELLO to arrive */
 struct tri_control_server {
     tri_control_config config;
     char token[TRI_CONTROL_MAX_TOKEN];
+    unsigned char session[TRI_AUTH_BYTES]; /* random, told to all */
     int listener, epoll, port;
     tri_link **links;
     size_t num_links, capacity;
@@ -101,6 +103,10 @@ static void accept_all(tri_control_server *s)
         if (!c)
             return;
         links[s->num_links++] = c;
+        if (tri_auth_nonce(c->challenge, NULL) != TR_OK)
+            drop_stranger(s, c, "there are no random numbers for a challenge");
+        tri_challenge_write(&c->out, c->challenge);
+        tri_link_flush(c);
         limit_strangers(s);
     }
 }
@@ -159,20 +165,6 @@ void tri_control_server_stop(tri_control_server *s, int rank, const char *reason
 
 /* ---- what ranks say ---- */
 
-/* Takes the same time wherever the two differ. */
-static bool same_token(const tri_control_server *s, const void *token, size_t length)
-{
-    char padded[TRI_CONTROL_MAX_TOKEN] = {0};
-    if (length >= sizeof padded)
-        return false;
-    if (length > 0)
-        memcpy(padded, token, length);
-    volatile unsigned char differ = 0;
-    for (size_t i = 0; i < sizeof padded; i++)
-        differ = (unsigned char)(differ | (padded[i] ^ s->token[i]));
-    return differ == 0;
-}
-
 static void welcome_all(tri_control_server *s)
 {
     uint64_t now = tri_now_ns();
@@ -180,7 +172,7 @@ static void welcome_all(tri_control_server *s)
         tri_link *c = s->links[i];
         if (c->rank < 0)
             continue;
-        uint32_t local_rank = 0, local_size = 0;
+        int local_rank = 0, local_size = 0;
         for (int r = 0; r < s->config.size; r++) {
             if (strcmp(s->host_ids[r], s->host_ids[c->rank]) != 0)
                 continue;
@@ -188,11 +180,10 @@ static void welcome_all(tri_control_server *s)
             local_size++;
         }
         s->ranks[c->rank].heard_ns = s->ranks[c->rank].moved_ns = now;
-        tri_wire_begin(&c->out, TRI_WIRE_WELCOME);
-        tri_wire_add_u64(&c->out, (uint64_t)(s->config.deadline_s * 1e9));
-        tri_wire_add_u32(&c->out, local_rank);
-        tri_wire_add_u32(&c->out, local_size);
-        tri_wire_end(&c->out);
+        tri_welcome welcome = {
+            .deadline_s = s->config.deadline_s, .local_rank = local_rank, .local_size = local_size};
+        memcpy(welcome.session, s->session, sizeof welcome.session);
+        tri_welcome_write(&c->out, &welcome);
         tri_link_flush(c);
     }
     s->welcomed = true;
@@ -200,22 +191,16 @@ static void welcome_all(tri_control_server *s)
 
 static void hello(tri_control_server *s, tri_link *c, tri_wire_frame *frame)
 {
-    size_t length;
-    const void *token = tri_wire_bytes(frame, &length);
-    bool known = same_token(s, token, length);
-    uint32_t rank = tri_wire_u32(frame), size = tri_wire_u32(frame);
-    int64_t pid = (int64_t)tri_wire_u64(frame);
-    char host[64], host_id[64], why[200];
-    tri_wire_text(frame, host, sizeof host);
-    tri_wire_text(frame, host_id, sizeof host_id);
-    if (!tri_wire_whole(frame)) {
-        drop_stranger(s, c, "a frame that is not well formed");
+    tri_hello said;
+    char why[200];
+    const char *wrong = tri_hello_read(frame, &said, s->token, c->challenge);
+    if (!wrong && !tri_proof_write(&c->out, &said, s->token, c->challenge))
+        wrong = "no memory for an answer";
+    if (wrong) {
+        drop_stranger(s, c, wrong);
         return;
     }
-    if (!known) {
-        drop_stranger(s, c, "its token is not the job's");
-        return;
-    }
+    uint32_t rank = said.rank, size = said.size;
     if (s->failure.cause != TRI_CAUSE_NONE) {
         refuse(s, c, s->failure.reason);
         return;
@@ -235,12 +220,13 @@ static void hello(tri_control_server *s, tri_link *c, tri_wire_frame *frame)
     }
     c->rank = (int)rank;
     info->state = TRI_RANK_PRESENT;
-    info->pid = pid;
-    snprintf(info->host, sizeof info->host, "%s", host);
-    snprintf(s->host_ids[rank], sizeof s->host_ids[rank], "%s", host_id);
+    info->pid = said.pid;
+    snprintf(info->host, sizeof info->host, "%s", said.host);
+    snprintf(s->host_ids[rank], sizeof s->host_ids[rank], "%s", said.host_id);
     info->heard_ns = info->moved_ns = tri_now_ns();
     s->num_joined++;
     s->num_connected++;
+    tri_link_flush(c);
     if (s->num_joined == s->config.size)
         welcome_all(s);
 }
@@ -416,7 +402,7 @@ tr_status tri_control_server_create(const tri_control_config *config, tri_contro
     s->ranks = calloc((size_t)config->size, sizeof *s->ranks);
     s->host_ids = calloc((size_t)config->size, sizeof *s->host_ids);
     s->epoll = epoll_create1(EPOLL_CLOEXEC);
-    tr_status status = TR_OK;
+    tr_status status = tri_auth_nonce(s->session, err);
     if (!s->ranks || !s->host_ids || s->epoll < 0)
         status = tri_fail(err, TR_ERROR_RUNTIME, "no memory for the control server");
     for (int r = 0; status == TR_OK && r < config->size; r++)

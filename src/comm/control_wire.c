@@ -174,7 +174,8 @@ int tri_wire_take(tri_wire_in *in, size_t max_bytes, tri_wire_frame *frame, cons
         return 0;
     uint32_t version = load_u32(header + 4) & 0xffff, type = load_u32(header + 4) >> 16;
     uint32_t length = load_u32(header + 8);
-    *wrong = version != TRI_WIRE_VERSION              ? "it speaks another version of the protocol"
+    *wrong = version != TRI_WIRE_VERSION
+                 ? "it speaks another version of the protocol (use the same trireme for all ranks)"
              : type < 1 || type >= TRI_WIRE_NUM_TYPES ? "a frame of an unknown type"
              : length > max_bytes                     ? "a frame that is too long"
                                                       : NULL;

@@ -18,15 +18,15 @@
 
 enum {
     TRI_WIRE_HEADER_BYTES = 12,
-    TRI_WIRE_VERSION = 1,
+    TRI_WIRE_VERSION = 2,
     TRI_WIRE_MAX_BYTES = 1 << 20,
     TRI_WIRE_MAX_STRANGER_BYTES = 1024, /* of a HELLO, the only frame a stranger may send */
     TRI_WIRE_MAX_KEY = 255
 };
 
 typedef enum tri_wire_type {
-    TRI_WIRE_HELLO = 1, /* to the server: token, rank, size, pid, host name, host id */
-    TRI_WIRE_WELCOME,   /* to a rank: all are here; deadline, local rank, local size */
+    TRI_WIRE_HELLO = 1, /* to the server: see control_hello.h, as for the next */
+    TRI_WIRE_WELCOME,   /* to a rank: all are here */
     TRI_WIRE_REFUSED,   /* to a rank: message; the connection is closed */
     TRI_WIRE_PUT,       /* to the server: key, value */
     TRI_WIRE_GET,       /* to the server: key */
@@ -35,6 +35,8 @@ typedef enum tri_wire_type {
     TRI_WIRE_GOODBYE,   /* to the server: a clean end */
     TRI_WIRE_FAILED,    /* to the server: message */
     TRI_WIRE_STOP,      /* to a rank: reason */
+    TRI_WIRE_CHALLENGE, /* to a stranger */
+    TRI_WIRE_PROOF,     /* to a rank */
     TRI_WIRE_NUM_TYPES
 } tri_wire_type;
 

@@ -1,14 +1,15 @@
 /* Setting up the connections of a set of members. Every member listens on a port of its own while
  * the set is made and publishes it through the bootstrap; it connects to those before it and
- * accepts those after it. A connection begins with a hello in each direction that carries the job's
- * token, the set's key and who speaks to whom. Strangers (another token, another protocol, silence
- * for 5 s) are dropped, and nobody else notices. When all are connected the port is closed.
+ * accepts those after it. A connection begins with both ends proving that they know the session's
+ * token (tcp_hello.h). Strangers (another token, another protocol, silence for 5 s) are dropped,
+ * and nobody else notices. When all are connected the port is closed.
  *
- * Connecting does not wait for being accepted (the kernel holds the connection), so nobody waits in
- * a circle. */
+ * All of it happens in one loop that waits for nobody in particular, so nobody waits in a circle.
+ */
 #include "comm/comm_internal.h"
 #include "comm/control_wire.h"
 #include "comm/tcp.h"
+#include "comm/tcp_hello.h"
 
 #include <errno.h>
 #include <netdb.h>
@@ -22,55 +23,35 @@
 #include <unistd.h>
 
 #define SLICE_MS    50
-#define STRANGER_NS 5000000000u
-enum { MOST_PENDING = 256 };
+#define STRANGER_NS 5000000000u  /* for a hello to arrive */
+#define PROOF_NS    30000000000u /* for the proof behind it */
+enum { MOST_STRANGERS = 256 };
 
-struct hello {
-    char magic[8];
-    char token[TRI_CONTROL_MAX_TOKEN];
-    char key[96];
-    int32_t from, to; /* world ranks */
-};
+typedef enum stage { CONNECTING, AWAITS_ANSWER, AWAITS_HELLO, AWAITS_PROOF } stage;
 
-static const char magic[8] = "TRITCP1";
-
-/* A connection whose hello is on its way. */
-struct pending {
+/* A connection that is not known to be a member's yet. */
+struct talk {
     int fd;
-    size_t got;
+    stage stage;
+    int member; /* that it leads to, or says that it comes from; -1: not said */
+    size_t got; /* of what is awaited */
     uint64_t since_ns;
-    struct hello hello;
+    tri_tcp_hello hello;
+    tri_tcp_answer answer;
+    tri_tcp_proof proof;
 };
 
 struct setup {
     const tri_tcp *tcp;
     const tri_ports *ports;
     const char *key;
-    int *fds;
+    tri_tcp_end *ends;
     int listener;
     uint64_t start_ns;
-    struct pending *pending; /* [num_pending]: accepted, not known yet */
-    int num_pending;
+    struct talk *talks; /* [num_talks] */
+    struct pollfd *polls;
+    int num_talks, most_talks;
 };
-
-static struct hello make_hello(const struct setup *s, int from, int to)
-{
-    struct hello h = {.from = from, .to = to};
-    memcpy(h.magic, magic, sizeof h.magic);
-    snprintf(h.token, sizeof h.token, "%s", s->tcp->boot->token);
-    snprintf(h.key, sizeof h.key, "%s", s->key);
-    return h;
-}
-
-/* In a time that does not tell how much of the token was right. */
-static bool right_hello(const struct setup *s, const struct hello *h, int from)
-{
-    struct hello want = make_hello(s, from, s->tcp->boot->rank);
-    unsigned wrong = 0;
-    for (size_t i = 0; i < sizeof want; i++)
-        wrong |= (unsigned)(((const unsigned char *)h)[i] ^ ((const unsigned char *)&want)[i]);
-    return wrong == 0;
-}
 
 /* Whether the other end is on this machine: both have the same address. */
 static bool stays_here(int fd)
@@ -118,15 +99,6 @@ static tr_status still_time(const struct setup *s, int peer, const char *doing, 
     return TR_OK;
 }
 
-static tr_status wait_fd(const struct setup *s, int fd, short events, int peer, const char *doing,
-                         tr_error *err)
-{
-    struct pollfd p = {.fd = fd, .events = events};
-    while (poll(&p, 1, SLICE_MS) <= 0)
-        TRI_TRY(still_time(s, peer, doing, err));
-    return TR_OK;
-}
-
 static tr_status publish(struct setup *s, tr_error *err)
 {
     char key[128], where[64];
@@ -138,14 +110,13 @@ static tr_status publish(struct setup *s, tr_error *err)
     return boot->put(boot->context, key, where, strlen(where) + 1, err);
 }
 
-static tr_status find_peer(const struct setup *s, int peer, struct addrinfo **found, char *where,
-                           size_t capacity, tr_error *err)
+static tr_status find_peer(const struct setup *s, int peer, struct addrinfo **found, tr_error *err)
 {
-    char key[128];
+    char key[128], where[72];
     size_t got = 0;
     const tri_bootstrap *boot = s->tcp->boot;
     snprintf(key, sizeof key, "tcp.%s.%d", s->key, peer);
-    tr_status status = boot->get(boot->context, key, where, capacity - 1, &got, err);
+    tr_status status = boot->get(boot->context, key, where, sizeof where - 1, &got, err);
     if (status != TR_OK)
         return tri_fail_prefix(err, status, "rank %d waits for rank %d to join", boot->rank, peer);
     where[got] = '\0';
@@ -156,159 +127,202 @@ static tr_status find_peer(const struct setup *s, int peer, struct addrinfo **fo
     return tri_wire_resolve(address + 1, (int)port, false, found, err);
 }
 
-static tr_status connect_peer(struct setup *s, int member, tr_error *err)
+static tr_status cannot_connect(const struct setup *s, int member, int wrong, tr_error *err)
 {
-    int peer = s->ports->ranks[member];
-    char where[72];
+    return tri_fail(err, TR_ERROR_RUNTIME, "rank %d cannot connect to rank %d: %s",
+                    s->tcp->boot->rank, s->ports->ranks[member], strerror(wrong));
+}
+
+/* Begins to connect to a member; the loop goes on with it. */
+static tr_status call_member(struct setup *s, int member, tr_error *err)
+{
     struct addrinfo *found;
-    TRI_TRY(find_peer(s, peer, &found, where, sizeof where, err));
+    int peer = s->ports->ranks[member], wrong = 0;
+    TRI_TRY(find_peer(s, peer, &found, err));
     int fd = socket(found->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-    int wrong = fd < 0 ? errno : 0;
-    if (fd >= 0 && connect(fd, found->ai_addr, found->ai_addrlen) != 0)
+    if (fd < 0 || connect(fd, found->ai_addr, found->ai_addrlen) != 0)
         wrong = errno;
     freeaddrinfo(found);
-    tr_status status = TR_OK;
-    if (wrong == EINPROGRESS) {
+    if (fd >= 0 && (wrong == 0 || wrong == EINPROGRESS)) {
+        struct talk *t = &s->talks[s->num_talks++];
+        *t = (struct talk){.fd = fd, .member = member, .stage = CONNECTING};
+        return tri_tcp_hello_make(&t->hello, s->key, s->tcp->boot->rank, peer, s->tcp->boot->sums,
+                                  err);
+    }
+    if (fd >= 0)
+        close(fd);
+    return cannot_connect(s, member, wrong, err);
+}
+
+/* Reads on; true when all of it is there. *gone: nobody is there any more. */
+static bool read_on(struct talk *t, void *to, size_t num_bytes, bool *gone)
+{
+    ssize_t n = recv(t->fd, (char *)to + t->got, num_bytes - t->got, MSG_DONTWAIT);
+    *gone = n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR);
+    t->got += n > 0 ? (size_t)n : 0;
+    return t->got == num_bytes;
+}
+
+/* What is said in a handshake is small enough for the empty buffer of a new connection. */
+static bool say(const struct talk *t, const void *what, size_t num_bytes)
+{
+    return send(t->fd, what, num_bytes, MSG_NOSIGNAL) == (ssize_t)num_bytes;
+}
+
+static void accept_member(struct setup *s, struct talk *t)
+{
+    set_options(t->fd);
+    s->ends[t->member] =
+        (tri_tcp_end){.fd = t->fd, .sums = t->hello.wants_sums || t->answer.wants_sums};
+    t->fd = -1;
+}
+
+/* One that we called. Its failure is ours. */
+static tr_status advance_call(struct setup *s, struct talk *t, short ready, tr_error *err)
+{
+    const char *token = s->tcp->boot->token;
+    if (t->stage == CONNECTING && ready != 0) {
+        int wrong = 0;
         socklen_t length = sizeof wrong;
-        status = wait_fd(s, fd, POLLOUT, peer, "connecting to", err);
-        if (status == TR_OK)
-            getsockopt(fd, SOL_SOCKET, SO_ERROR, &wrong, &length);
+        getsockopt(t->fd, SOL_SOCKET, SO_ERROR, &wrong, &length);
+        if (wrong == 0 && !say(t, &t->hello, sizeof t->hello))
+            wrong = errno;
+        if (wrong != 0)
+            return cannot_connect(s, t->member, wrong, err);
+        t->stage = AWAITS_ANSWER;
     }
-    if (status == TR_OK && wrong != 0)
-        status = tri_fail(err, TR_ERROR_RUNTIME, "rank %d cannot connect to rank %d at %s: %s",
-                          s->tcp->boot->rank, peer, strchr(where, ' ') + 1, strerror(wrong));
-    struct hello hello = make_hello(s, s->tcp->boot->rank, peer);
-    if (status == TR_OK && send(fd, &hello, sizeof hello, MSG_NOSIGNAL) != (ssize_t)sizeof hello)
-        status = tri_fail(err, TR_ERROR_RUNTIME, "rank %d cannot greet rank %d: %s",
-                          s->tcp->boot->rank, peer, strerror(errno));
-    if (status != TR_OK) {
-        if (fd >= 0)
-            close(fd);
-        return status;
-    }
-    set_options(fd);
-    s->fds[member] = fd;
+    bool gone = false;
+    if (t->stage != AWAITS_ANSWER || (!read_on(t, &t->answer, sizeof t->answer, &gone) && !gone))
+        return TR_OK;
+    if (gone || !tri_tcp_answer_right(&t->answer, &t->hello, token) ||
+        !tri_tcp_proof_make(&t->proof, &t->hello, &t->answer, token) ||
+        !say(t, &t->proof, sizeof t->proof))
+        return tri_fail(err, TR_ERROR_RUNTIME,
+                        "what answered at the address of rank %d does not know the job's token, "
+                        "or ended",
+                        s->ports->ranks[t->member]);
+    accept_member(s, t);
     return TR_OK;
 }
 
-/* Reads on; true when the hello is complete. *gone: nobody is there any more. */
-static bool read_hello(struct pending *p, bool *gone)
-{
-    ssize_t n = recv(p->fd, (char *)&p->hello + p->got, sizeof p->hello - p->got, MSG_DONTWAIT);
-    *gone = n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR);
-    p->got += n > 0 ? (size_t)n : 0;
-    return p->got == sizeof p->hello;
-}
-
-/* Which member an accepted connection is from; -1: a stranger. */
-static int who_is(const struct setup *s, const struct hello *h)
+/* Which member after this one a hello is from; -1: none. */
+static int who_is(const struct setup *s, const tri_tcp_hello *h)
 {
     for (int i = s->ports->me + 1; i < s->ports->size; i++)
-        if (s->ports->ranks[i] == h->from && s->fds[i] < 0 && right_hello(s, h, h->from))
-            return i;
+        if (s->ports->ranks[i] == h->from)
+            return s->ends[i].fd < 0 ? i : -1;
     return -1;
+}
+
+/* One that called us; false: a stranger. */
+static bool advance_caller(struct setup *s, struct talk *t)
+{
+    const tri_bootstrap *boot = s->tcp->boot;
+    bool gone = false;
+    if (t->stage == AWAITS_HELLO) {
+        if (!read_on(t, &t->hello, sizeof t->hello, &gone))
+            return !gone && tri_now_ns() - t->since_ns < STRANGER_NS;
+        t->member = tri_tcp_hello_fits(&t->hello, s->key, boot->rank) ? who_is(s, &t->hello) : -1;
+        if (t->member < 0 || !tri_tcp_answer_make(&t->answer, &t->hello, boot->token, boot->sums) ||
+            !say(t, &t->answer, sizeof t->answer))
+            return false;
+        t->stage = AWAITS_PROOF;
+        t->got = 0;
+    }
+    if (!read_on(t, &t->proof, sizeof t->proof, &gone))
+        return !gone && tri_now_ns() - t->since_ns < PROOF_NS;
+    if (!tri_tcp_proof_right(&t->proof, &t->hello, &t->answer, boot->token) ||
+        s->ends[t->member].fd >= 0)
+        return false;
+    accept_member(s, t);
+    return true;
 }
 
 static void drop(struct setup *s, int i)
 {
-    close(s->pending[i].fd);
-    s->pending[i] = s->pending[--s->num_pending];
-}
-
-static void take_pending(struct setup *s)
-{
-    for (int i = 0; i < s->num_pending; i++) {
-        struct pending *p = &s->pending[i];
-        bool gone, whole = read_hello(p, &gone);
-        int member = whole ? who_is(s, &p->hello) : -1;
-        if (member >= 0) {
-            struct hello back = make_hello(s, s->tcp->boot->rank, p->hello.from);
-            set_options(p->fd);
-            if (send(p->fd, &back, sizeof back, MSG_NOSIGNAL) == (ssize_t)sizeof back) {
-                s->fds[member] = p->fd;
-                s->pending[i--] = s->pending[--s->num_pending];
-                continue;
-            }
-        }
-        if (whole || gone || tri_now_ns() - p->since_ns > STRANGER_NS)
-            drop(s, i--);
-    }
+    if (s->talks[i].fd >= 0)
+        close(s->talks[i].fd);
+    s->talks[i] = s->talks[--s->num_talks];
 }
 
 static int first_missing(const struct setup *s)
 {
-    for (int i = s->ports->me + 1; i < s->ports->size; i++)
-        if (s->fds[i] < 0)
-            return s->ports->ranks[i];
+    for (int i = 0; i < s->ports->size; i++)
+        if (i != s->ports->me && s->ends[i].fd < 0)
+            return i;
     return -1;
 }
 
-static tr_status accept_all(struct setup *s, tr_error *err)
+/* What came of the last look at the sockets; polls[i + 1] is the talk's. */
+static tr_status advance_all(struct setup *s, int num_polled, tr_error *err)
 {
-    struct pollfd polls[MOST_PENDING + 1];
-    while (first_missing(s) >= 0) {
-        polls[0] = (struct pollfd){.fd = s->listener, .events = POLLIN};
-        for (int i = 0; i < s->num_pending; i++)
-            polls[i + 1] = (struct pollfd){.fd = s->pending[i].fd, .events = POLLIN};
-        poll(polls, (nfds_t)s->num_pending + 1, SLICE_MS);
-        TRI_TRY(still_time(s, first_missing(s), "waiting for the connection of", err));
-        int fd;
-        while (s->num_pending < MOST_PENDING &&
-               (fd = accept4(s->listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC)) >= 0)
-            s->pending[s->num_pending++] = (struct pending){.fd = fd, .since_ns = tri_now_ns()};
-        take_pending(s);
+    int fd;
+    for (int i = num_polled - 1; i >= 0; i--) { /* backwards: drop puts the last in its place */
+        struct talk *t = &s->talks[i];
+        bool stays = true;
+        if (t->stage == CONNECTING || t->stage == AWAITS_ANSWER)
+            TRI_TRY(advance_call(s, t, s->polls[i + 1].revents, err));
+        else
+            stays = advance_caller(s, t);
+        if (!stays || t->fd < 0)
+            drop(s, i);
+    }
+    while (s->num_talks < s->most_talks &&
+           (fd = accept4(s->listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC)) >= 0)
+        s->talks[s->num_talks++] =
+            (struct talk){.fd = fd, .member = -1, .stage = AWAITS_HELLO, .since_ns = tri_now_ns()};
+    return TR_OK;
+}
+
+static tr_status meet_all(struct setup *s, tr_error *err)
+{
+    for (int missing; (missing = first_missing(s)) >= 0;) {
+        int num = s->num_talks;
+        s->polls[0] = (struct pollfd){.fd = s->listener, .events = POLLIN};
+        for (int i = 0; i < num; i++)
+            s->polls[i + 1] = (struct pollfd){
+                .fd = s->talks[i].fd, .events = s->talks[i].stage == CONNECTING ? POLLOUT : POLLIN};
+        poll(s->polls, (nfds_t)num + 1, SLICE_MS);
+        TRI_TRY(still_time(s, s->ports->ranks[missing],
+                           missing < s->ports->me ? "waiting for an answer of"
+                                                  : "waiting for the connection of",
+                           err));
+        TRI_TRY(advance_all(s, num, err));
     }
     return TR_OK;
 }
 
-/* The answers of those we connected to. */
-static tr_status hear_back(struct setup *s, tr_error *err)
-{
-    for (int i = 0; i < s->ports->me; i++) {
-        struct pending p = {.fd = s->fds[i]};
-        bool gone = false;
-        int peer = s->ports->ranks[i];
-        while (!read_hello(&p, &gone) && !gone)
-            TRI_TRY(wait_fd(s, p.fd, POLLIN, peer, "waiting for an answer of", err));
-        if (gone || !right_hello(s, &p.hello, peer))
-            return tri_fail(err, TR_ERROR_RUNTIME,
-                            "what answered at the address of rank %d does not know the job's "
-                            "token, or ended",
-                            peer);
-    }
-    return TR_OK;
-}
-
-tr_status tri_tcp_connect(const tri_tcp *tcp, const tri_ports *ports, const char *key, int *fds,
-                          tr_error *err)
+tr_status tri_tcp_connect(const tri_tcp *tcp, const tri_ports *ports, const char *key,
+                          tri_tcp_end *ends, tr_error *err)
 {
     struct setup s = {.tcp = tcp,
                       .ports = ports,
                       .key = key,
-                      .fds = fds,
+                      .ends = ends,
                       .listener = -1,
+                      .most_talks = ports->size + MOST_STRANGERS,
                       .start_ns = tri_now_ns()};
     for (int i = 0; i < ports->size; i++)
-        fds[i] = -1;
-    s.pending = calloc(MOST_PENDING, sizeof *s.pending);
+        ends[i] = (tri_tcp_end){.fd = -1};
+    s.talks = calloc((size_t)s.most_talks, sizeof *s.talks);
+    s.polls = calloc((size_t)s.most_talks + 1, sizeof *s.polls);
     tr_status status = TR_OK;
-    if (s.pending == NULL)
+    if (s.talks == NULL || s.polls == NULL)
         status = tri_fail(err, TR_ERROR_RUNTIME, "no memory for %d connections", ports->size);
     if (status == TR_OK)
         status = publish(&s, err);
     for (int i = 0; status == TR_OK && i < ports->me; i++)
-        status = connect_peer(&s, i, err);
+        status = call_member(&s, i, err);
     if (status == TR_OK)
-        status = accept_all(&s, err);
-    if (status == TR_OK)
-        status = hear_back(&s, err);
-    while (s.num_pending > 0)
-        drop(&s, s.num_pending - 1);
+        status = meet_all(&s, err);
+    while (s.num_talks > 0)
+        drop(&s, s.num_talks - 1);
     if (s.listener >= 0)
         close(s.listener);
     for (int i = 0; status != TR_OK && i < ports->size; i++)
-        if (fds[i] >= 0)
-            close(fds[i]);
-    free(s.pending);
+        if (ends[i].fd >= 0)
+            close(ends[i].fd);
+    free(s.talks);
+    free(s.polls);
     return status;
 }

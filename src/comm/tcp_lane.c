@@ -496,7 +496,7 @@ static void tcp_close(tri_ports *ports)
     ports->io_state = NULL;
 }
 
-tr_status tri_tcp_adopt(tri_ports *ports, const int *fds, bool rendezvous, tr_error *err)
+tr_status tri_tcp_adopt(tri_ports *ports, const tri_tcp_end *ends, bool rendezvous, tr_error *err)
 {
     size_t n = (size_t)ports->size;
     struct lane *lane = calloc(1, sizeof *lane);
@@ -505,27 +505,27 @@ tr_status tri_tcp_adopt(tri_ports *ports, const int *fds, bool rendezvous, tr_er
         lane->rendezvous = rendezvous;
         lane->wake = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
         for (size_t i = 0; lane->peers != NULL && i < n; i++)
-            lane->peers[i].fd = fds[i];
+            lane->peers[i].fd = ends[i].fd;
     }
     ports->io_state = lane;
     if (lane != NULL && lane->peers != NULL && lane->wake >= 0)
         return TR_OK;
     for (size_t i = 0; (lane == NULL || lane->peers == NULL) && i < n; i++)
-        if (fds[i] >= 0)
-            close(fds[i]);
+        if (ends[i].fd >= 0)
+            close(ends[i].fd);
     return tri_fail(err, TR_ERROR_RUNTIME, "no memory, or no descriptor, for %d connections",
                     ports->size);
 }
 
 static tr_status tcp_open(tri_ports *ports, const char *key, bool rendezvous, tr_error *err)
 {
-    int *fds = malloc((size_t)ports->size * sizeof *fds);
-    if (fds == NULL)
+    tri_tcp_end *ends = malloc((size_t)ports->size * sizeof *ends);
+    if (ends == NULL)
         return tri_fail(err, TR_ERROR_RUNTIME, "no memory for %d connections", ports->size);
-    tr_status status = tri_tcp_connect(ports->comm->state, ports, key, fds, err);
+    tr_status status = tri_tcp_connect(ports->comm->state, ports, key, ends, err);
     if (status == TR_OK)
-        status = tri_tcp_adopt(ports, fds, rendezvous, err);
-    free(fds);
+        status = tri_tcp_adopt(ports, ends, rendezvous, err);
+    free(ends);
     return status;
 }
 

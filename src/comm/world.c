@@ -6,10 +6,11 @@
  *   2. Whoever appends raises `changed` afterwards; whoever looks for a key reads it before. */
 #include "comm/world.h"
 
+#include "comm/auth.h"
+
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/random.h>
 
 #define LOG_BYTES ((size_t)256 << 10)
 
@@ -33,7 +34,7 @@ struct rank {
 struct tri_world {
     int size;
     double deadline_s;
-    char token[40]; /* a random one */
+    char token[TRI_AUTH_TEXT]; /* a random one */
     size_t mapped_bytes;
     tri_stop stop;
     _Alignas(TRI_CACHE_LINE) tri_event changed;
@@ -55,13 +56,11 @@ tr_status tri_world_create(int size, const tr_comm_options *options, tri_world *
         return tri_fail(err, TR_ERROR_RUNTIME, "no memory for a world of %d ranks", size);
     world->size = size;
     world->mapped_bytes = bytes;
-    uint64_t random[2] = {0};
-    if (getrandom(random, sizeof random, 0) != (ssize_t)sizeof random) {
+    tr_status status = tri_auth_token(world->token, err);
+    if (status != TR_OK) {
         munmap(world, bytes);
-        return tri_fail(err, TR_ERROR_RUNTIME, "the system gives no random numbers for a token");
+        return status;
     }
-    snprintf(world->token, sizeof world->token, "%016llx%016llx", (unsigned long long)random[0],
-             (unsigned long long)random[1]);
     world->deadline_s = options && options->deadline_s > 0 ? options->deadline_s : 60;
     for (int i = 0; i < size; i++) {
         tri_rank_status *status = &world->ranks[i].status;

@@ -16,12 +16,12 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/random.h>
 #include <sys/signalfd.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/fs.h"
+#include "comm/auth.h"
 #include "comm/control_wire.h"
 #include "run/launcher_parts.h"
 
@@ -211,16 +211,6 @@ static tr_status take_over_signals(tri_launching *l, tr_error *err)
                            : tri_fail(err, TR_ERROR_RUNTIME, "signalfd: %s", strerror(errno));
 }
 
-static tr_status make_token(char token[33], tr_error *err)
-{
-    unsigned char random[16];
-    if (getrandom(random, sizeof random, 0) != (ssize_t)sizeof random)
-        return tri_fail(err, TR_ERROR_RUNTIME, "no random numbers: %s", strerror(errno));
-    for (size_t i = 0; i < sizeof random; i++)
-        sprintf(token + 2 * i, "%02x", random[i]);
-    return TR_OK;
-}
-
 /* In a rank: everything of the launcher's that it must not hold. */
 static void close_inherited(tri_launching *l)
 {
@@ -258,9 +248,9 @@ static tr_status start_rank(tri_launching *l, const tri_rank_start *start, tr_er
 
 static tr_status start_all(tri_launching *l, tri_rank_fn fn, void *context, tr_error *err)
 {
-    char token[33];
+    char token[TRI_AUTH_TEXT];
     int n = l->config.num_ranks;
-    TRI_TRY(make_token(token, err));
+    TRI_TRY(tri_auth_token(token, err));
     tri_control_config control = {.address = "127.0.0.1",
                                   .size = n,
                                   .token = token,

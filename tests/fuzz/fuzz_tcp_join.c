@@ -34,7 +34,7 @@ typedef struct rank {
     tri_bootstrap boot;
     tri_tcp tcp;
     tri_ports ports;
-    int fds[2];
+    tri_tcp_end ends[2];
     tr_status result;
     tr_error err;
 } rank;
@@ -112,15 +112,15 @@ static void init(rank *r, table *t, int number)
 static void *join(void *argument)
 {
     rank *r = argument;
-    r->result = tri_tcp_connect(&r->tcp, &r->ports, "world", r->fds, &r->err);
+    r->result = tri_tcp_connect(&r->tcp, &r->ports, "world", r->ends, &r->err);
     return NULL;
 }
 
 static void close_all(rank *r)
 {
     for (int i = 0; r->result == TR_OK && i < 2; i++)
-        if (r->fds[i] >= 0)
-            close(r->fds[i]);
+        if (r->ends[i].fd >= 0)
+            close(r->ends[i].fd);
 }
 
 /* Two ranks and a stranger. */

@@ -66,13 +66,14 @@ typedef struct world {
 static void open_world(world *w, uint8_t mode)
 {
     static const int ranks[2] = {0, 1};
-    int pair[2], fds[2] = {-1, -1};
+    int pair[2];
+    tri_tcp_end ends[2] = {{.fd = -1}, {.fd = -1}};
     tr_error err = {0};
     memset(w, 0, sizeof *w);
     fuzz_require(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) == 0,
                  "a pair of sockets");
     w->far = pair[1];
-    fds[1] = pair[0];
+    ends[1].fd = pair[0];
     w->ports = (tri_ports){.comm = &w->comm,
                            .size = 2,
                            .ranks = ranks,
@@ -80,7 +81,7 @@ static void open_world(world *w, uint8_t mode)
                            .recvs = w->recvs,
                            .signals = w->signals};
     w->ports.io = &tri_tcp_io;
-    fuzz_require(tri_tcp_adopt(&w->ports, fds, mode & 1, &err) == TR_OK, "a lane");
+    fuzz_require(tri_tcp_adopt(&w->ports, ends, mode & 1, &err) == TR_OK, "a lane");
     w->memory = calloc(NUM_MESSAGES * COUNT, sizeof *w->memory);
     fuzz_require(w->memory != NULL, "memory");
     for (int i = 0; i < NUM_MESSAGES; i++) {
