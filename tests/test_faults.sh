@@ -98,4 +98,38 @@ wrong "but not MASTER_PORT" RANK=0 WORLD_SIZE=2 MASTER_ADDR=127.0.0.1
 wrong "MASTER_PORT=99999 in the environment" RANK=0 WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=99999
 wrong "WORLD_SIZE=3 in the environment, but the layout has 2 ranks" RANK=0 WORLD_SIZE=3 \
     MASTER_ADDR=127.0.0.1 MASTER_PORT=$port
+
+# More connections than open files are allowed: the limit is raised, or the fix is said.
+files() { # SOFT HARD
+    (
+        ulimit -Sn "$1" && ulimit -Hn "$2" &&
+            exec "$trireme" train recipes/tiny.yaml --set layout.dp=8 --set run.transport=tcp \
+                --set run.device=cpu --set model.num_layers=1 --set run.dir="$work/files" \
+                --set run.save=false --set train.steps=1 >"$work/files.txt" 2>&1
+    )
+}
+files 32 400 || fail "a soft limit on open files is not raised"
+files 32 40
+[ $? -eq 2 ] && grep -q "8 ranks over tcp need 48 open files, and the limit is 40; raise it" "$work/files.txt" ||
+    fail "too low a limit on open files is not told"
+
+# In a shell of one task (srun --pty bash) whoever types starts ranks of his own.
+env SLURM_PROCID=0 SLURM_LOCALID=0 SLURM_STEP_NUM_TASKS=1 SLURM_STEP_NODELIST=localhost SLURM_JOB_ID=7 \
+    SLURM_STEP_ID=0 PMI_RANK=0 PMI_SIZE=1 "$trireme" train recipes/tiny.yaml --set layout.dp=2 \
+    --set run.dir="$work/shell" --set run.save=false --set train.steps=2 >"$work/shell.txt" 2>&1 ||
+    fail "a shell of srun cannot start two ranks"
+# PALS tells a rank its number; without how many there are, each would be a run of its own.
+wrong "PALS_RANKID=1 .* nothing says how many; set WORLD_SIZE" PALS_RANKID=1 PALS_LOCAL_RANKID=1 \
+    PALS_NODEID=0 PALS_LOCAL_SIZE=2
+next_port
+pals() {
+    env PALS_RANKID="$1" PALS_LOCAL_RANKID="$1" PMI_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=$port \
+        "$trireme" train recipes/tiny.yaml --set layout.dp=2 --set run.dir="$work/pals" \
+        --set run.save=false --set train.steps=2 >"$work/pals-$1.txt" 2>&1
+}
+pals 1 &
+other=$!
+pals 0 || fail "rank 0 of PALS failed"
+wait $other || fail "rank 1 of PALS failed"
+grep -q "on each of 2 ranks" "$work/pals-0.txt" || fail "ranks of PALS did not join"
 echo "worlds that others start: fine"

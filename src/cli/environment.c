@@ -101,15 +101,41 @@ static tr_status meet_by_slurm(tri_environment *w, tr_error *err)
 }
 
 /* What launchers of MPI programs tell. A batch script of Slurm has some of the variables as well,
- * but only a step of srun has several tasks. */
+ * but only a step of srun has several tasks. PALS (mpiexec of HPE Cray) tells the rank; how many
+ * there are is known where its MPI has said so. */
 static const struct {
     const char *rank, *size, *local_rank;
     bool slurm;
 } launchers[] = {
     {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK", false},
+    {"PALS_RANKID", "PMI_SIZE", "PALS_LOCAL_RANKID", false},
     {"PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", false},
     {"SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID", true},
 };
+
+/* A shell in a step of one task (srun --pty bash): whoever types there starts ranks of his own, and
+ * what Slurm or its PMI tell is of the shell. */
+static bool in_slurm_shell(const tri_environment *w)
+{
+    const char *tasks = variable("SLURM_STEP_NUM_TASKS");
+    return w->size == 1 && tasks && strcmp(tasks, "1") == 0 &&
+           strcmp(w->size_variable, "OMPI_COMM_WORLD_SIZE") != 0;
+}
+
+/* A rank that knows its number and not how many there are would be a run of its own, in the same
+ * directory as all the others. */
+static tr_status check_pals(const tri_environment *w, tr_error *err)
+{
+    const char *rank = variable("PALS_RANKID");
+    if (w->given || !rank)
+        return TR_OK;
+    return tri_fail(err, TR_ERROR_INPUT,
+                    "PALS_RANKID=%.20s in the environment: mpiexec started this process as one of "
+                    "several, but nothing says how many; set WORLD_SIZE, MASTER_ADDR and "
+                    "MASTER_PORT for all, and RANK=$PALS_RANKID, LOCAL_RANK=$PALS_LOCAL_RANKID for "
+                    "each (RANK=0 WORLD_SIZE=1 for one that is alone)",
+                    rank);
+}
 
 static tr_status read_launcher(tri_environment *w, tr_error *err)
 {
@@ -122,6 +148,11 @@ static tr_status read_launcher(tri_environment *w, tr_error *err)
         TRI_TRY(read_number(launchers[i].rank, 0, w->size - 1, &w->rank, err));
         if (variable(launchers[i].local_rank))
             TRI_TRY(read_number(launchers[i].local_rank, 0, w->size - 1, &w->local_rank, err));
+        if (in_slurm_shell(w)) {
+            w->given = false;
+            w->local_rank = -1;
+            return TR_OK;
+        }
         w->by_mpi = true;
         if (w->size == 1)
             return TR_OK;
@@ -129,7 +160,7 @@ static tr_status read_launcher(tri_environment *w, tr_error *err)
             return read_meeting_point(w, err);
         return launchers[i].slurm ? meet_by_slurm(w, err) : TR_OK;
     }
-    return TR_OK;
+    return check_pals(w, err);
 }
 
 tr_status tri_environment_read(tri_environment *w, tr_error *err)

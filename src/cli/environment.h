@@ -19,7 +19,7 @@ typedef struct tri_environment {
 } tri_environment;
 
 /* Reads and judges RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR, MASTER_PORT and TRIREME_TOKEN;
- * without the first two, what mpirun (Open MPI, MPICH) or srun tell. */
+ * without the first two, what mpirun (Open MPI, MPICH), srun or PALS tell. */
 tr_status tri_environment_read(tri_environment *world, tr_error *err);
 
 bool tri_address_is_loopback(const char *address);
