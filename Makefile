@@ -66,7 +66,8 @@ PROGRAM  = $(BUILD)/trireme
 TESTS    = $(patsubst tests/%.c,$(BUILD)/tests/%,$(wildcard tests/test_*.c))
 TEST_SUPPORT = $(patsubst tests/%.c,$(BUILD)/tests/%.o,$(filter-out tests/test_%,$(wildcard tests/*.c)))
 # Programs that tests run.
-HELPERS  = $(patsubst tests/%.c,$(BUILD)/tests/%,$(wildcard tests/helpers/*.c))
+HELPERS  = $(patsubst tests/%.c,$(BUILD)/tests/%,$(filter-out %_shim.c,$(wildcard tests/helpers/*.c))) \
+           $(patsubst tests/helpers/%_shim.c,$(BUILD)/tests/helpers/lib%-shim.so,$(wildcard tests/helpers/*_shim.c))
 # A stand-in for NCCL, with which ranks share a GPU; see tests/gpu_nccl.sh. Needs NCCL's header.
 ifeq ($(CUDA),yes)
 STANDIN  = $(if $(wildcard $(CUDA_HOME)/include/nccl.h),$(BUILD)/tests/helpers/libnccl-standin.so)
@@ -159,6 +160,12 @@ $(BUILD)/tests/helpers/%: tests/helpers/%.c $(BUILD)/tests/comm_cases.o $(LIBRAR
 	@mkdir -p $(@D)
 	$(say) LINK $@
 	$(Q)$(CC) $(BASE) -Itests $< $(BUILD)/tests/comm_cases.o $(LIBRARY) -o $@ $(LIBS)
+
+# For LD_PRELOAD: in front of the C library, without sanitizers.
+$(BUILD)/tests/helpers/lib%-shim.so: tests/helpers/%_shim.c
+	@mkdir -p $(@D)
+	$(say) LINK $@
+	$(Q)$(CC) -std=c17 -D_GNU_SOURCE $(WARN) -O2 -fPIC -shared -pthread $< -o $@ -ldl
 
 $(BUILD)/tests/helpers/libnccl-standin.so: tests/helpers/nccl_standin.cu
 	@mkdir -p $(@D)

@@ -76,6 +76,27 @@ static int first_missing(const tri_ckpt_commit *c)
     return -1;
 }
 
+/* What is missing, and what to do about it, by what has been seen of it. */
+static tr_status missing_part(const tri_ckpt_commit *c, tr_error *err)
+{
+    int rank = first_missing(c);
+    char name[64], size[16];
+    char *path = tri_path_join(c->temp, tri_rank_file_name(rank, name));
+    struct stat info;
+    bool begun = path && stat(path, &info) == 0;
+    free(path);
+    if (!begun)
+        return tri_fail(err, TR_ERROR_RUNTIME,
+                        "%s: the part of rank %d has not appeared for %.3g s (ckpt.patience_s); "
+                        "run.dir must be on a file system that all ranks share",
+                        c->temp, rank, c->patience_s);
+    return tri_fail(err, TR_ERROR_RUNTIME,
+                    "%s: rank %d has written %s and nothing more for %.3g s: the disk is slow or "
+                    "does not answer; a larger ckpt.patience_s waits longer, a larger ckpt.every "
+                    "writes less often",
+                    c->temp, rank, tri_text_bytes((double)info.st_size, size), c->patience_s);
+}
+
 static tr_status wait_for_reports(const tri_ckpt_commit *c, tr_error *err)
 {
     progress before = {0}, now;
@@ -91,10 +112,7 @@ static tr_status wait_for_reports(const tri_ckpt_commit *c, tr_error *err)
             return tri_fail(err, TR_ERROR_RUNTIME, "%s: the run ended before it was complete",
                             c->temp);
         if (tri_now_s() - since > c->patience_s)
-            return tri_fail(err, TR_ERROR_RUNTIME,
-                            "%s: the part of rank %d has not appeared for %.0f s; run.dir must be "
-                            "on a file system that all ranks share",
-                            c->temp, first_missing(c), c->patience_s);
+            return missing_part(c, err);
         nanosleep(&(struct timespec){.tv_nsec = pause_ms * 1000000}, NULL);
     }
 }

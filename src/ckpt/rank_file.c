@@ -36,11 +36,19 @@ static tr_status cannot_write(const tri_rank_file *file, int reason, tr_error *e
                     file->path, strerror(reason));
 }
 
-static tr_status write_all(const tri_rank_file *file, const void *data, size_t num_bytes,
-                           tr_error *err)
+/* Bytes between two syncs. A disk that is slow then shows how far it is, in the size of the file,
+ * and the last sync is a short one. */
+enum { SYNC_BYTES = 256 << 20 };
+
+static tr_status write_all(tri_rank_file *file, const void *data, size_t num_bytes, tr_error *err)
 {
     const char *next = data;
     while (num_bytes > 0) {
+        if (file->unsynced >= SYNC_BYTES) {
+            if (fdatasync(file->fd) != 0)
+                return cannot_write(file, errno, err);
+            file->unsynced = 0;
+        }
         ssize_t written = write(file->fd, next, num_bytes);
         if (written < 0 && errno == EINTR)
             continue;
@@ -48,6 +56,7 @@ static tr_status write_all(const tri_rank_file *file, const void *data, size_t n
             return cannot_write(file, written < 0 ? errno : ENOSPC, err);
         next += written;
         num_bytes -= (size_t)written;
+        file->unsynced += written;
     }
     return TR_OK;
 }

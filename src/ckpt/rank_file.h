@@ -20,6 +20,7 @@ typedef struct tri_rank_file {
     size_t num_items, at; /* the item whose bytes come next */
     int64_t left;         /* of them */
     int64_t offset;       /* in the file */
+    int64_t unsynced;     /* bytes since the last sync */
     tri_checksum hash;
     tri_manifest report;
 } tri_rank_file;

@@ -65,7 +65,7 @@ static tr_status get_ready(tri_train_ckpt *c, int64_t staging_mib, tr_error *err
                                       .keep_every = tr_settings_int(settings, "ckpt.keep_every"),
                                       .staging_bytes = (size_t)staging_mib << 20,
                                       .async = tr_settings_bool(settings, "ckpt.async"),
-                                      .patience_s = tr_settings_float(settings, "run.deadline_s")};
+                                      .patience_s = tr_settings_float(settings, "ckpt.patience_s")};
     return tri_checkpointer_open(c->session, c->ranks, &config, &c->checkpointer, err);
 }
 

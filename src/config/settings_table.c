@@ -392,6 +392,9 @@ const tri_setting tri_settings_table[] = {
         "Memory of a rank for such a copy, in MiB; less than the state makes the training wait for "
         "the disk; 0 is as much as it takes",
         "staging_memory buffer_mib pinned_memory"),
+    FLOAT("ckpt.patience_s", "600", 0.1, 86400,
+          "Seconds without progress after which a checkpoint is given up; the run goes on",
+          "checkpoint_timeout save_timeout"),
     STRING("ckpt.from", "",
            "Checkpoint to begin from, or a run with checkpoints: weights, optimizer state and step",
            "load resume_path init_checkpoint load_path from_checkpoint"),

@@ -19,7 +19,8 @@ typedef struct tri_checkpointer_config {
     int64_t keep_last, keep_every; /* see tri_ckpt_prune */
     size_t staging_bytes;          /* of this rank, at most; 0: as much as one takes */
     bool async;                    /* save returns when the state has been copied */
-    double patience_s;             /* without progress, after which another rank's part is lost */
+    double patience_s; /* without progress, after which another rank's part is given up; a disk is
+                          slower than a rank, so this is not the deadline of messages */
 } tri_checkpointer_config;
 
 /* After start. Takes the directory for this run, and away what dead ones have left in it.
