@@ -78,8 +78,8 @@ PLUGINS  = $(if $(MPICC),$(BUILD)/trireme-mpi.so)
 EXAMPLES = $(patsubst examples/%.c,$(BUILD)/examples/%,$(wildcard examples/*.c))
 BENCHES  = $(patsubst bench/%.c,$(BUILD)/bench/%,$(wildcard bench/*.c))
 
-.PHONY: all setup programs demo test test-programs test-full soak bench asan tsan install format \
-        format-check docs clean
+.PHONY: all setup programs demo test test-programs test-full soak bench asan asan-quick tsan install \
+        format format-check lint docs clean
 # Objects of tests are kept. Only they: whatever is secondary may be missing without being made, and
 # what is said below of CUDA relies on a file that is missing.
 .SECONDARY: $(patsubst tests/%.c,$(BUILD)/tests/%.o,$(wildcard tests/*.c tests/helpers/*.c))
@@ -200,9 +200,13 @@ soak: test-programs
 
 include tests/fuzz/fuzz.mk
 
+ASAN = BUILD=build-asan CFLAGS="-O1 -g -fno-omit-frame-pointer" \
+       SANITIZE="-fsanitize=address,undefined -fno-sanitize-recover=undefined"
 asan:
-	@$(MAKE) --no-print-directory BUILD=build-asan CFLAGS="-O1 -g -fno-omit-frame-pointer" \
-	  SANITIZE="-fsanitize=address,undefined -fno-sanitize-recover=undefined" test
+	@$(MAKE) --no-print-directory $(ASAN) test
+# The tests of tests/quick.txt alone, without the GPU part: minutes.
+asan-quick:
+	@TESTS="$$(sed 's/#.*//' tests/quick.txt | xargs)" $(MAKE) --no-print-directory $(ASAN) CUDA=no test
 
 tsan:
 	@$(MAKE) --no-print-directory BUILD=build-tsan CFLAGS="-O1 -g" SANITIZE="-fsanitize=thread" test
@@ -229,13 +233,21 @@ docs: all
 	$(PROGRAM) explain --ops --markdown > docs/operators.md
 	tools/draw_pipelines.sh $(PROGRAM)
 
-SOURCES = $(shell git ls-files '*.c' '*.h')
+# C and CUDA by clang-format, scripts by shfmt.
+SOURCES = $(shell git ls-files '*.c' '*.h' '*.cu' '*.cuh')
+SCRIPTS = $(shell git ls-files '*.sh' .ci/run)
 format:
 	clang-format -i $(SOURCES)
+	shfmt -i 4 -w $(SCRIPTS)
 format-check:
 	clang-format --dry-run -Werror $(SOURCES)
+	shfmt -i 4 -d $(SCRIPTS)
+
+# Some mistakes that compilers let pass; see .clang-tidy and .shellcheckrc.
+lint:
+	@tools/lint.sh
 
 clean:
-	rm -rf build build-asan build-tsan build-fuzz
+	rm -rf build build-*/
 
 -include $(shell find $(BUILD) -name '*.d' 2>/dev/null)

@@ -21,7 +21,7 @@ for s in "$@"; do set+=(--set "$s"); done
 run() { # name, then settings: prints the milliseconds of the run's steps and saves
     local name=$1
     shift
-    rm -rf "$work/$name"
+    rm -rf "${work:?}/$name"
     TIMEFORMAT='%U %S'
     { time "$build/trireme" train recipes/tiny.yaml --set run.device=cpu "${set[@]}" --set run.dir="$work/$name" "$@" \
         >"$work/$name.out"; } 2>"$work/$name.cpu"

@@ -71,7 +71,9 @@ same() {
     fi
 }
 
+# shellcheck disable=SC2034 # both are read by name
 gpt2=(model.dropout=0.1 train.batch=8)
+# shellcheck disable=SC2034
 llama=(model.kind=llama model.dropout=0 model.num_kv_heads=2 model.dim=96 model.num_heads=6
     model.ffn_dim=200 model.vocab=301 data.seq_len=65 optim.lr=1e-3) # higher ones amplify rounding
 for kind in gpt2 llama; do

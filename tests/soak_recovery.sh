@@ -66,7 +66,8 @@ losses() { sed -n 's/.*"loss":\([^,]*\).*/\1/p' "$1/metrics.jsonl"; }
 
 layouts=("layout.dp=1" "layout.dp=2" "layout.dp=2 layout.zero=2" "layout.tp=2")
 reference() { # LAYOUT: the directory of the undisturbed run
-    local dir="$work/$(echo "$1" | tr ' =.' '___')"
+    local dir
+    dir="$work/$(echo "$1" | tr ' =.' '___')"
     arguments "$dir" $1
     [ -d "$dir" ] || "$trireme" "${args[@]}" >"$work/out" 2>&1 || fail "$1: the undisturbed run"
     echo "$dir"

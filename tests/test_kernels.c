@@ -51,7 +51,7 @@ static void expect_same_bits(const op_case *c, const op_run *run, const op_run *
 {
     for (int o = 0; o < defined_outputs(c, run); o++)
         if (memcmp(run->args.out[o].data, expected->args.out[o].data,
-                   (size_t)run->args.out[o].count * 4))
+                   (size_t)run->args.out[o].count * 4) != 0)
             fail_msg("%s, %s: output %d has other bits", name_of(c), what, o);
 }
 
@@ -66,8 +66,8 @@ static void expect_inputs_kept(const op_case *c, const op_run *run, const char *
             updated |= run->args.out[o].data == run->args.in[i].data;
         if (updated && !(c->flags & CASE_NOT_OK))
             continue;
-        if (run->args.in[i].count &&
-            memcmp(run->args.in[i].data, fresh.args.in[i].data, (size_t)run->args.in[i].count * 4))
+        if (run->args.in[i].count && memcmp(run->args.in[i].data, fresh.args.in[i].data,
+                                            (size_t)run->args.in[i].count * 4) != 0)
             fail_msg("%s, %s: changed input %d", name_of(c), what, i);
     }
     op_run_fini(&fresh);

@@ -4,10 +4,16 @@ set -u
 trireme=$1/trireme
 dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
-fail() { echo "FAILED: $*"; exit 1; }
+fail() {
+    echo "FAILED: $*"
+    exit 1
+}
 
 available=$("$trireme" doctor 2>&1 | sed -n 's/.*of which \([0-9.]*\) GiB are free.*/\1/p' | head -1)
-[ -n "$available" ] || { echo "skipped: doctor does not tell how many GiB are free"; exit 77; }
+[ -n "$available" ] || {
+    echo "skipped: doctor does not tell how many GiB are free"
+    exit 77
+}
 # A rank takes about 0.7 of it: 16 bytes for each number of a table of 1024 columns.
 vocab=$(awk -v a="$available" 'BEGIN { printf "%d", 0.7 * a * 65536 }')
 set -- --set model.kind=llama --set model.tied_head=true --set model.num_layers=1 --set model.dim=1024 \
@@ -20,7 +26,10 @@ awk -v b="${bytes:-0}" -v a="$available" \
 
 # Should it not be refused: no process gets that much.
 ulimit -v $((bytes / 1024 / 2))
-"$trireme" --version >/dev/null 2>&1 || { echo "skipped: a sanitizer wants more address space"; exit 77; }
+"$trireme" --version >/dev/null 2>&1 || {
+    echo "skipped: a sanitizer wants more address space"
+    exit 77
+}
 timeout 60 "$trireme" train "$@" --set layout.dp=2 --set run.transport=tcp >"$dir/out" 2>&1
 code=$?
 [ $code = 2 ] || fail "exit code $code: $(tail -5 "$dir/out")"

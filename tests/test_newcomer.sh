@@ -44,7 +44,7 @@ mkdir recipes && echo 'model: {dim: 4, num_heads: 2}' >recipes/tiny.yaml
 run 0 'dim: 4' settings recipes/tiny.yaml # one of one's own comes first
 run 2 'demo, tiny (in' plan small
 grep -qF 'tiny (in recipes); demo' "$tmp/err" || fail "the recipes here are not listed"
-rm -r recipes "$tmp/usr/share"
+rm -r recipes "${tmp:?}/usr/share"
 run 2 "no recipes were found in ./recipes or $tmp/usr/share/trireme/recipes" plan tiny
 program=
 cd - >/dev/null || exit 1

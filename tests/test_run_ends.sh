@@ -89,7 +89,10 @@ grep -q "note: the output cannot be written" "$work/err" || fail "a full disk is
 for verb in settings "plan recipes/tiny.yaml"; do
     $trireme $verb >/dev/full 2>"$work/err"
     [ $? -eq 1 ] && grep -q "cannot write the output" "$work/err" || fail "$verb into a full disk"
-    { $trireme $verb --help; $trireme explain recipes/tiny.yaml --all; } 2>"$work/err" | head -n 1 >"$work/out"
+    {
+        $trireme $verb --help
+        $trireme explain recipes/tiny.yaml --all
+    } 2>"$work/err" | head -n 1 >"$work/out"
     [ -s "$work/err" ] && fail "$verb: head is told of: $(cat "$work/err")"
 done
 

@@ -223,7 +223,7 @@ static void aliases_lead_to_settings(void **state)
         assert_true(row->setting || row->how);
         if (row->setting && tri_setting_find(row->setting) < 0)
             fail_msg("%s leads to %s, which is no setting", row->name, row->setting);
-        if (!found || (found->setting != row->setting && strcmp(found->setting, row->setting)))
+        if (!found || (found->setting != row->setting && strcmp(found->setting, row->setting) != 0))
             fail_msg("%s is found as %s", row->name, found ? found->name : "nothing");
         if (i > 0 && row->trainer && !tri_aliases[i - 1].trainer)
             fail_msg("%s stands behind the rows that are nobody's", row->name);

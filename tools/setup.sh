@@ -26,7 +26,7 @@ if [ "$what" = --checks ]; then
     have clang-format || missing+=(clang-format)
     have shfmt || missing+=(shfmt)
     have shellcheck || missing+=(shellcheck)
-    have cppcheck || missing+=(cppcheck)
+    have clang-tidy || missing+=(clang-tidy)
 elif [ "$what" = --fuzz ]; then
     have clang || missing+=(clang)
     # The runtime of its sanitizers is a package of its own.

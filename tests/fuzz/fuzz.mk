@@ -1,46 +1,43 @@
 # The harnesses of tests/fuzz: replayed by a driver of ours in `make test`, and run by libFuzzer in
-# `make fuzz`. Included by the Makefile.
+# `make fuzz`. Included by the Makefile. Either program holds all of them, each harness under a name
+# of its own.
 
 FUZZ_NAMES   = $(patsubst tests/fuzz/fuzz_%.c,%,$(wildcard tests/fuzz/fuzz_*.c))
+FUZZ_OBJ     = $(BUILD)/tests/fuzz/fuzz.o $(FUZZ_NAMES:%=$(BUILD)/tests/fuzz/fuzz_%.o)
 FUZZ_SECONDS ?= 300
 FUZZ_JOBS    ?= $(shell nproc)
+FUZZ_CC      ?= clang
 
-# All harnesses in one program, each under a name of its own.
-FUZZ_OBJ     = $(FUZZ_NAMES:%=$(BUILD)/tests/fuzz/fuzz_%.o)
-$(FUZZ_OBJ): BASE += -DLLVMFuzzerTestOneInput=$(basename $(notdir $@))
-$(BUILD)/tests/fuzz/driver.o: BASE += -DFUZZ_HARNESSES="$(foreach n,$(FUZZ_NAMES),X($n))"
-$(BUILD)/tests/fuzz/driver.o: $(wildcard tests/fuzz/fuzz_*.c)
-$(BUILD)/tests/fuzz_replay: $(BUILD)/tests/fuzz/driver.o $(BUILD)/tests/fuzz/fuzz.o $(FUZZ_OBJ) $(LIBRARY)
+$(FUZZ_NAMES:%=$(BUILD)/tests/fuzz/fuzz_%.o): BASE += -DLLVMFuzzerTestOneInput=$(basename $(notdir $@))
+FUZZ_MAINS   = $(BUILD)/tests/fuzz/driver.o $(BUILD)/tests/fuzz/select.o
+$(FUZZ_MAINS): BASE += -DFUZZ_HARNESSES="$(foreach n,$(FUZZ_NAMES),X($n))"
+$(FUZZ_MAINS): $(wildcard tests/fuzz/fuzz_*.c)
+
+$(BUILD)/tests/fuzz_replay: $(BUILD)/tests/fuzz/driver.o $(FUZZ_OBJ) $(LIBRARY)
 	$(say) LINK $@
-	$(Q)$(CC) $(BASE) $(BUILD)/tests/fuzz/driver.o $(BUILD)/tests/fuzz/fuzz.o $(FUZZ_OBJ) $(LIBRARY) \
-	  -o $@ $(LIBS)
+	$(Q)$(CC) $(BASE) $^ -o $@ $(LIBS)
 
-# libFuzzer: a program for each harness. Whatever Debian has as an archive is linked in, so that the
-# folder can be carried to a machine that has no compiler and none of the packages.
+# What Debian has as an archive is linked in, so that the folder can be carried to a machine that has
+# neither a compiler nor the packages.
 FUZZ_LIBS    = -Wl,-Bstatic $(shell pkg-config --static --libs $(PACKAGES) 2>/dev/null) -Wl,-Bdynamic \
                -lm -ldl -pthread
-FUZZERS      = $(FUZZ_NAMES:%=$(BUILD)/fuzz/fuzz_%)
-$(BUILD)/fuzz/%.o: tests/fuzz/%.c
-	@mkdir -p $(@D)
-	$(say) CC $<
-	$(Q)$(CC) $(BASE) -c $< -o $@
-$(BUILD)/fuzz/fuzz_%: $(BUILD)/fuzz/fuzz_%.o $(BUILD)/fuzz/fuzz.o $(LIBRARY)
+$(BUILD)/fuzz_trireme: $(BUILD)/tests/fuzz/select.o $(FUZZ_OBJ) $(LIBRARY)
 	$(say) LINK $@
 	$(Q)$(CC) $(BASE) -fsanitize=fuzzer $^ -o $@ $(FUZZ_LIBS)
-fuzz-programs: $(FUZZERS)
-	@rm -rf $(BUILD)/corpus $(BUILD)/fixtures
-	@cp -r tests/fuzz/corpus $(BUILD)/corpus
-	@mkdir -p $(BUILD)/fixtures && cp tests/fixtures/tokenizer_*.json $(BUILD)/fixtures/
-	@cp tools/fuzz_run.sh $(BUILD)/
+fuzz-program: $(BUILD)/fuzz_trireme
+	@rm -rf $(BUILD)/carry && mkdir -p $(BUILD)/carry/fixtures
+	@cp -r tests/fuzz/corpus tools/fuzz_run.sh $(BUILD)/carry/
+	@cp tests/fixtures/tokenizer_*.json $(BUILD)/carry/fixtures/
+	@objcopy --strip-debug $(BUILD)/fuzz_trireme $(BUILD)/carry/fuzz_trireme
 
-.PHONY: fuzz fuzz-build fuzz-programs
+.PHONY: fuzz fuzz-build fuzz-program
+# build-fuzz/carry holds all that fuzz_run.sh needs, here or elsewhere.
 fuzz-build:
 	@tools/setup.sh --fuzz
 	@$(MAKE) --no-print-directory -j$$(nproc) BUILD=build-fuzz CC="$(FUZZ_CC)" CUDA=no \
-	  CFLAGS="-O1 -g -fno-omit-frame-pointer -Wno-pass-failed" \
-	  SANITIZE="-fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=undefined" fuzz-programs
-FUZZ_CC ?= clang
+	  CFLAGS="-O1 -gline-tables-only -fno-omit-frame-pointer -Wno-pass-failed" \
+	  SANITIZE="-fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=undefined" fuzz-program
 
 # Runs each harness for FUZZ_SECONDS, FUZZ_JOBS of them at a time.
 fuzz: fuzz-build
-	@tools/fuzz_run.sh build-fuzz $(FUZZ_SECONDS) $(FUZZ_JOBS)
+	@tools/fuzz_run.sh build-fuzz/carry $(FUZZ_SECONDS) $(FUZZ_JOBS)
