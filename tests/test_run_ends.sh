@@ -188,6 +188,29 @@ ends 1 "a rank of others that was killed"
 wait "${joined[1]}"
 records joined "start failed end" '"failed","rank":1.*ended without a word' '"exit_code":1'
 
+# ---- other verbs: at once, and nothing half done stays ----
+yes "the quick brown fox jumps over the lazy dog" | head -c 40000000 >"$work/text.txt"
+for signal in INT KILL; do
+    env --default-signal=INT "$trireme" data prepare "$work/text.txt" --tokenizer bytes --out "$work/tokens" \
+        --set run.threads=1 >"$work/out" 2>&1 &
+    run=$!
+    for _ in $(seq 2000); do
+        [ -n "$(ls -A "$work" | grep '^\.trireme-.*tmp$')" ] && break
+        sleep 0.001
+    done
+    kill -$signal $run
+    ends $([ $signal = INT ] && echo 130 || echo 137) "data prepare and SIG$signal"
+    for _ in $(seq 1000); do
+        [ -z "$(ls -A "$work" | grep '^\.trireme-')" ] && break
+        sleep 0.005
+    done
+    [ -z "$(ls -A "$work" | grep '^\.trireme-')" ] || fail "data prepare left a half result after SIG$signal"
+    [ -e "$work/tokens" ] && fail "data prepare was done before SIG$signal came"
+done
+"$trireme" data prepare "$work/plain/config.yaml" --tokenizer bytes --out "$work/tokens" 2>"$work/err" | :
+[ "${PIPESTATUS[0]}" = 0 ] && [ ! -s "$work/err" ] && [ -e "$work/tokens/tokens.json" ] ||
+    fail "data prepare without a reader: $(cat "$work/err")"
+
 # ---- refused ----
 arguments refused model.from="$work/plain/config.yaml"
 "$trireme" "${args[@]}" >"$work/out" 2>&1

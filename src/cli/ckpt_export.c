@@ -9,6 +9,8 @@
 #include "ckpt/weights.h"
 #include "cli/ckpt_verbs.h"
 #include "cli/cli.h"
+#include "cli/guard.h"
+#include "cli/signals.h"
 #include "cli/text.h"
 
 static tr_status load_run(tr_settings *settings, const char *dir, tri_session_config *config,
@@ -111,7 +113,11 @@ int tri_ckpt_export(const char *from, const char *hf_dir, const char *weights)
         return tri_cli_fail(&err);
     tri_param_table params;
     tri_param_table_init(&params);
+    tri_signals_outlive_readers();
+    tri_guard guard;
+    tri_guard_begin(&guard, hf_dir ? hf_dir : weights);
     tr_status status = export_from(settings, from, &params, hf_dir, weights, &err);
+    tri_guard_end(&guard);
     if (status == TR_OK) {
         char count[16];
         printf("wrote %s: %zu tensors, %s parameters\n", hf_dir ? hf_dir : weights, params.count,

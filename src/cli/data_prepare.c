@@ -12,6 +12,8 @@
 #include "base/fs.h"
 #include "base/pool.h"
 #include "base/text.h"
+#include "cli/guard.h"
+#include "cli/signals.h"
 #include "cli/text.h"
 #include "data/prepared.h"
 
@@ -142,9 +144,18 @@ tr_status tri_data_prepare_verb(const tri_cli *cli, tr_error *err)
                         "... --tokenizer tokenizer.json --out DIR");
     TRI_TRY(read_flags(cli, &config, err));
     TRI_TRY(tri_check_output(config.out, true, err));
-    TRI_TRY(tri_pool_create(threads > 0 ? (int)threads : cores > 0 ? (int)cores : 1, &pool, err));
-    tr_status status = prepare_with(&config, name, pool, err);
-    tri_pool_destroy(pool);
+    tri_signals_outlive_readers();
+    tri_guard guard;
+    tri_guard_begin(&guard, config.out);
+    tr_status status = tri_pool_create(threads > 0 ? (int)threads
+                                       : cores > 0 ? (int)cores
+                                                   : 1,
+                                       &pool, err);
+    if (status == TR_OK) {
+        status = prepare_with(&config, name, pool, err);
+        tri_pool_destroy(pool);
+    }
+    tri_guard_end(&guard);
     return status;
 }
 

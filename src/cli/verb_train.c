@@ -12,6 +12,7 @@
 #include "base/fs.h"
 #include "cli/data_prepare.h"
 #include "cli/environment.h"
+#include "cli/guard.h"
 #include "cli/journal.h"
 #include "cli/memory.h"
 #include "cli/run_aside.h"
@@ -441,17 +442,30 @@ static tr_status check_dir(const tri_cli *cli, tr_error *err)
     return tri_run_aside_check(cli->settings, err);
 }
 
+/* Text becomes tokens, where that is still to be done. A signal ends it at once. */
+static tr_status prepare(tr_settings *settings, tr_error *err)
+{
+    char *beside = tri_path_join(tr_settings_string(settings, "run.dir"), "data/.");
+    if (!beside)
+        return tri_fail(err, TR_ERROR_RUNTIME, "no memory for a path");
+    tri_guard guard;
+    tri_guard_begin(&guard, beside);
+    tri_prepare_bar bar;
+    tri_prepare_bar_init(&bar, tri_terminal(stdout));
+    tr_status status = tri_api_prepare(settings, tri_prepare_bar_show, &bar, err);
+    tri_prepare_bar_end(&bar);
+    tri_guard_end(&guard);
+    free(beside);
+    return status;
+}
+
 int tri_verb_train(const tri_cli *cli)
 {
     tr_error err = {0};
     tri_signals_outlive_readers();
     if (check_dir(cli, &err) != TR_OK)
         return tri_cli_fail(&err);
-    tri_prepare_bar bar;
-    tri_prepare_bar_init(&bar, tri_terminal(stdout));
-    tr_status status = tri_api_prepare(cli->settings, tri_prepare_bar_show, &bar, &err);
-    tri_prepare_bar_end(&bar);
-    if (status != TR_OK || tri_api_check(cli->settings, &err) != TR_OK ||
+    if (prepare(cli->settings, &err) != TR_OK || tri_api_check(cli->settings, &err) != TR_OK ||
         tri_train_ckpt_check(cli->settings, &err) != TR_OK)
         return tri_cli_fail(&err);
     tri_recovery recovery;

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "base/fs.h"
+#include "base/staged_dir.h"
 
 /* As open_temporary of base/fs.c names them. */
 static bool is_temporary_of(const char *name, pid_t pid)
@@ -19,9 +20,17 @@ static bool is_temporary_of(const char *name, pid_t pid)
            strcmp(name + whole - 4, ".tmp") == 0;
 }
 
+/* A file, or a directory of files. */
+static void take_away(const char *path)
+{
+    if (unlink(path) != 0)
+        tri_remove_dir(path);
+}
+
+enum { DEEPEST = 4 }; /* run.dir/ckpt/step-N/ and one more */
+
 static void search(const char *dir, pid_t pid, int depth)
 {
-    enum { DEEPEST = 4 }; /* run.dir/ckpt/step-N/ and one more */
     DIR *handle = opendir(dir);
     if (!handle)
         return;
@@ -30,7 +39,7 @@ static void search(const char *dir, pid_t pid, int depth)
         bool below = entry->d_type == DT_DIR && entry->d_name[0] != '.' && depth < DEEPEST;
         char *path = wanted || below ? tri_path_join(dir, entry->d_name) : NULL;
         if (path && wanted)
-            unlink(path);
+            take_away(path);
         else if (path)
             search(path, pid, depth + 1);
         free(path);
@@ -41,4 +50,9 @@ static void search(const char *dir, pid_t pid, int depth)
 void tri_leftovers_remove(const char *dir, pid_t pid)
 {
     search(dir, pid, 0);
+}
+
+void tri_leftovers_remove_here(const char *dir, pid_t pid)
+{
+    search(dir, pid, DEEPEST);
 }
