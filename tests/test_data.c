@@ -7,6 +7,7 @@
 
 #include <cmocka.h>
 
+#include "base/text.h"
 #include "data/data.h"
 #include "data/source.h"
 #include "temp_dir.h"
@@ -314,10 +315,10 @@ static void descriptions(void **state)
     assert_true(tri_data_num_windows(data, TRI_SPLIT_EVAL) == TRI_DATA_ENDLESS);
     tri_data_close(data);
     char grouped[32];
-    assert_string_equal(tri_data_grouped(0, grouped), "0");
-    assert_string_equal(tri_data_grouped(-999, grouped), "-999");
-    assert_string_equal(tri_data_grouped(-1000, grouped), "-1,000");
-    assert_string_equal(tri_data_grouped(INT64_MAX, grouped), "9,223,372,036,854,775,807");
+    assert_string_equal(tri_text_grouped(0, grouped), "0");
+    assert_string_equal(tri_text_grouped(-999, grouped), "-999");
+    assert_string_equal(tri_text_grouped(-1000, grouped), "-1,000");
+    assert_string_equal(tri_text_grouped(INT64_MAX, grouped), "9,223,372,036,854,775,807");
 }
 
 enum { SYNTHETIC_VOCAB = 64, SYNTHETIC_LEN = 128, SYNTHETIC_ROWS = 4000 };

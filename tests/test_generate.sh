@@ -121,7 +121,7 @@ test_hugging_face() {
     run 0 generate tests/fixtures/hf_mistral --prompt-ids '1 2 3' --tokens 200 --temperature 0 \
         --set generate.eos=false
     [ "$(wc -w <"$tmp/out")" -eq 200 ] || fail "a window does not go on past max_position_embeddings"
-    [ -s "$tmp/err" ] && fail "a text with a window was cut"
+    grep -qv "^weights " "$tmp/err" && fail "a text with a window was cut"
     # A directory of our own making, with a tokenizer.
     run 0 data tokenizer train ARCHITECTURE.md --vocab 300 --out "$tmp/tokenizer.json"
     run 0 train --set model.vocab=300 --set train.steps=1 --set run.dir="$tmp/run"
@@ -202,7 +202,7 @@ test_layouts() {
     [ -s "$tmp/err" ] && fail "one rank is told"
     sed -i 's/^  dp: 1$/  dp: 2/' "$mine/config.yaml"
     run 0 generate "$mine" --prompt 'The ' --tokens 2
-    [ -s "$tmp/err" ] && fail "the layout of the run is told"
+    grep -qv "^weights " "$tmp/err" && fail "the layout of the run is told"
     sed -i 's/^  dp: 2$/  dp: 1/' "$mine/config.yaml"
 }
 

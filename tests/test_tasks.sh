@@ -64,7 +64,7 @@ for dp in 1 2 3; do
     run numbers-$dp recipes/tiny.yaml "${classify[@]}" layout.dp=$dp data.record=true
 done
 says numbers-1 '^data    20 labelled texts, 2 labels: even 50%, odd 50%, 19 rows of 64, 1 more'
-says numbers-1 '^epochs  2, of 3 steps for 19 rows$'
+says numbers-1 '^batch .*(2 epochs of 3 steps for 19 rows)'
 says numbers-1 '^step 6/6 '
 for k in 1 2; do
     says numbers-1 "^\[epoch $k/2\] loss [0-9.]+  held-out loss [0-9.]+  accuracy [0-9.]+%$"

@@ -32,6 +32,10 @@ tr_status tri_api_compile_programs(tr_settings *settings, int rank, unsigned pro
                                    const tri_generate_shape *shape, tr_session **session,
                                    tr_error *err);
 
+/* The step after which the weights at a path were written: a file, or a checkpoint. -1: it does not
+ * say. */
+int64_t tri_api_weights_step(const char *path);
+
 /* Path of the weights for model.from: a file, a checkpoint, or the later of the two in a run
  * directory, on the heap. Weights of a run that cannot be read are an error, which names the
  * checkpoint to use instead. */

@@ -20,6 +20,17 @@ static tr_status step_of_file(const char *path, int64_t *step, tr_error *err)
     return TR_OK;
 }
 
+int64_t tri_api_weights_step(const char *path)
+{
+    int64_t step = -1;
+    const char *dash = strrchr(path, '-');
+    if (tri_checkpoint_is_dir(path))
+        return dash ? strtoll(dash + 1, NULL, 10) : -1;
+    if (tri_path_is_dir(path) || step_of_file(path, &step, NULL) != TR_OK)
+        return -1;
+    return step;
+}
+
 /* A run holds weights, written at its end, and perhaps checkpoints: the later of the two. Weights
  * that cannot be read are not passed over for a checkpoint: whoever names a run wants what it ended
  * with, and must know when that is not to be had. */

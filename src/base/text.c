@@ -68,6 +68,20 @@ char *tri_text_count(double count, char out[16])
     return out;
 }
 
+char *tri_text_grouped(int64_t value, char text[32])
+{
+    char plain[24];
+    int digits = snprintf(plain, sizeof plain, "%lld", (long long)value);
+    char *out = text;
+    for (int i = 0; i < digits; i++) {
+        if (i > 0 && (digits - i) % 3 == 0 && plain[i - 1] != '-')
+            *out++ = ',';
+        *out++ = plain[i];
+    }
+    *out = 0;
+    return text;
+}
+
 void tri_text_wrap(FILE *file, const char *text, int column, int width)
 {
     enum { SHORT_REMARK = 20 }; /* in parentheses; kept on one line */

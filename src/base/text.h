@@ -20,6 +20,8 @@ void tri_text_add(tri_text *text, const char *format, ...) __attribute__((format
 /* Short forms for people: "1.50 GiB", "124 M", "3.2 TFLOP". Each writes at most 16 bytes. */
 char *tri_text_bytes(double bytes, char out[16]);
 char *tri_text_count(double count, char out[16]);
+/* "1,234,567"; returns text. */
+char *tri_text_grouped(int64_t value, char text[32]);
 
 /* Writes words from a column on, where the file is already, and breaks lines before `width`, but
  * not inside "(1 to 1000)". Ends the line. */

@@ -46,7 +46,8 @@ static void print_checkpoint(const tri_checkpoint *ckpt)
     const tri_manifest *m = &ckpt->manifest;
     char bytes[16], count[16];
     double weights = 0;
-    printf("%s: checkpoint after %" PRId64 " steps\n", ckpt->path, m->step);
+    printf("%s: checkpoint after %" PRId64 " step%s\n", ckpt->path, m->step,
+           m->step == 1 ? "" : "s");
     for (size_t i = 0; i < m->num_numbers; i++)
         printf("  number    %s = %.10g\n", m->numbers[i].name, m->numbers[i].value);
     for (size_t i = 0; i < m->num_files; i++)

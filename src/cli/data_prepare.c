@@ -13,6 +13,7 @@
 #include "base/pool.h"
 #include "base/text.h"
 #include "cli/guard.h"
+#include "cli/lines.h"
 #include "cli/signals.h"
 #include "cli/text.h"
 #include "data/prepared.h"
@@ -29,6 +30,13 @@ void tri_prepare_bar_show(void *context, const tri_prepare_progress *now)
     enum { WIDTH = 24 };
     tri_prepare_bar *bar = context;
     double time = tri_now_s(), took = time - bar->start_s;
+    if (now->doing) {
+        tri_prepare_bar_end(bar);
+        tri_line("tokens", "%s", now->doing);
+        fflush(stdout);
+        bar->start_s = time;
+        return;
+    }
     if (!bar->terminal || time - bar->drawn_s < 0.1 || now->total == 0)
         return;
     double done = (double)now->consumed / (double)now->total;

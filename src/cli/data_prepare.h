@@ -10,7 +10,7 @@ tr_status tri_data_prepare_verb(const tri_cli *cli, tr_error *err);
 /* trireme data inspect PATH */
 tr_status tri_data_inspect_verb(const tri_cli *cli, tr_error *err);
 
-/* A progress bar for tri_prepare on a terminal; nothing elsewhere. */
+/* A line for each thing that is begun, and a progress bar on a terminal. */
 typedef struct tri_prepare_bar {
     double start_s, drawn_s;
     bool terminal, drawn;

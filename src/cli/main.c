@@ -18,6 +18,11 @@ static const tri_flag settings_flags[] = {
     {0},
 };
 
+static const tri_flag train_flags[] = {
+    {"dry-run", NULL, "stop before the first step: plan, proof, disk and the first row"},
+    {0},
+};
+
 static const tri_flag generate_flags[] = {
     {"prompt", "TEXT", "text to continue; - reads it from standard input"},
     {"prompts", "FILE",
@@ -159,7 +164,7 @@ const tri_verb tri_verbs[] = {
      "data.source data.tokenizer data.seq_len model.preset model.dim model.num_layers train.batch "
      "train.steps optim.lr optim.schedule precision.kind layout.dp layout.microbatches run.device "
      "run.dir run.resume ckpt.every ckpt.keep_last",
-     TRI_OPERANDS_SETTINGS, NULL, tri_verb_train},
+     TRI_OPERANDS_SETTINGS, train_flags, tri_verb_train},
     {"generate", "continue a prompt with a trained model", "[RUN_DIR | HF_DIR | FILE.yaml]",
      "model precision run generate", "run.device run.threads precision.kind generate.context",
      TRI_OPERANDS_SETTINGS, generate_flags, tri_verb_generate},

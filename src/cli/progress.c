@@ -102,6 +102,27 @@ static void draw(tri_progress *p, const tri_progress_step *s, double left_s)
     p->drawn = true;
 }
 
+static void print_step(tri_progress *p, const tri_progress_step *s, double left_s)
+{
+    char line[MAX_LINE] = "";
+    add(line, "step %lld/%lld  loss %.4f  grad %.3g  lr %.3g", (long long)s->step,
+        (long long)p->num_steps, s->loss, s->grad_norm, s->lr);
+    add_speed(line, s, left_s);
+    fprintf(p->file, "%s\n", line);
+    fflush(p->file); /* whoever watches the pipe wants it now */
+}
+
+bool tri_progress_stays(int64_t step, int64_t first_step, int64_t num_steps)
+{
+    enum { LINES = 20 };
+    int64_t done = step - first_step + 1, stride = (num_steps - first_step + LINES) / LINES;
+    int64_t power = 1;
+    while (done >= 10 * power)
+        power *= 10;
+    bool early = done == power || done == 2 * power || done == 5 * power;
+    return early || step >= num_steps || (stride > 0 && step % stride == 0);
+}
+
 void tri_progress_update(tri_progress *p, const tri_progress_step *s)
 {
     enum { LEAST_INTERVAL_MS = 100 };
@@ -113,7 +134,15 @@ void tri_progress_update(tri_progress *p, const tri_progress_step *s)
     bool last = s->step >= p->num_steps;
     double left_s = last ? NAN : time_left_s(p, s->step, now);
     if (p->terminal) {
-        if (last || !p->drawn || now - p->drawn_time_s >= 1e-3 * LEAST_INTERVAL_MS) {
+        if (tri_progress_stays(s->step, p->first_step, p->num_steps)) {
+            if (p->drawn)
+                fputs("\r\033[K", p->file);
+            p->drawn = false;
+            print_step(p, s, left_s);
+        }
+        if (last)
+            return;
+        if (!p->drawn || now - p->drawn_time_s >= 1e-3 * LEAST_INTERVAL_MS) {
             draw(p, s, left_s);
             p->drawn_time_s = now;
         }
@@ -121,12 +150,7 @@ void tri_progress_update(tri_progress *p, const tri_progress_step *s)
     }
     if (s->step % p->log_every != 0 && s->step != p->first_step && !last)
         return;
-    char line[MAX_LINE] = "";
-    add(line, "step %lld/%lld  loss %.4f  grad %.3g  lr %.3g", (long long)s->step,
-        (long long)p->num_steps, s->loss, s->grad_norm, s->lr);
-    add_speed(line, s, left_s);
-    fprintf(p->file, "%s\n", line);
-    fflush(p->file); /* whoever watches the pipe wants it now */
+    print_step(p, s, left_s);
 }
 
 void tri_progress_note(tri_progress *p, const char *format, ...)

@@ -4,65 +4,21 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "cli/first_lines.h"
 #include "cli/memory.h"
-#include "cli/schedule_note.h"
 #include "cli/text.h"
 #include "cli/train_run.h"
 #include "run/trace_travel.h"
 
-/* Heads that the model to start from did not have. */
-static void print_fresh(const tri_session *s)
-{
-    bool any = false;
-    for (size_t i = 0; i < s->params.count; i++)
-        if (s->fresh[i]) {
-            printf("%s%s", any ? ", " : "anew    not in model.from: ", s->params.items[i].name);
-            any = true;
-        }
-    if (any)
-        printf("\n");
-}
-
-/* It runs, but it is hardly what somebody wants. */
-static void print_empty_rows(const tri_compile_config *config)
-{
-    int64_t parts = config->num_microbatches * tri_mesh_size(&config->mesh, TRI_AXIS_DP);
-    if (parts > config->batch)
-        printf("note    train.batch has %" PRId64 " rows for layout.dp x layout.microbatches = "
-               "%" PRId64 " parts: %" PRId64 " of them compute on padding\n",
-               config->batch, parts, parts - config->batch);
-}
-
 void tri_train_print_start(const tri_train_run *r)
 {
-    const tri_session *s = &r->session->session;
-    char count[16], bytes[16], data[800] = "made-up vectors";
-    if (s->data)
-        tri_data_describe(s->data, data, sizeof data);
-    printf("model   %s, %" PRId64 " layers, %s parameters\n", s->config.compile.model.kind,
-           s->config.compile.model.num_layers,
-           tri_text_count((double)tri_param_total(&s->params), count));
-    print_fresh(s);
-    printf("data    %s\n", data);
-    printf("device  %s, %s planned", s->device.description,
-           tri_text_bytes((double)tri_session_planned_bytes(s), bytes));
-    if (r->ranks.size > 1)
-        printf(", on each of %d ranks, over %s", r->ranks.size, tri_ranks_transport(&r->ranks));
-    printf("\n");
-    tri_text on_host;
-    tri_text_init(&on_host);
-    tri_executor_host_ops(&s->executors[TRI_PROGRAM_TRAIN], &on_host);
-    if (on_host.chars && on_host.chars[0])
-        printf("note    no kernel on this device, so the host computes: %s\n", on_host.chars);
-    tri_text_fini(&on_host);
-    print_empty_rows(&s->config.compile);
-    tri_print_schedule_note(s, "note    ");
-    if (s->epochs.num > 0)
-        printf("epochs  %" PRId64 ", of %" PRId64 " steps for %" PRId64 " rows%s\n", s->epochs.num,
-               s->epochs.steps, s->epochs.rows,
-               s->num_steps < s->epochs.num * s->epochs.steps ? "; train.steps ends it earlier"
-                                                              : "");
-    printf("run     %s\n", r->dir);
+    tri_first_lines lines = {.cli = r->cli,
+                             .session = &r->session->session,
+                             .dir = r->dir,
+                             .local_ranks = r->local_ranks,
+                             .transport =
+                                 r->ranks.size > 1 ? tri_ranks_transport(&r->ranks) : NULL};
+    tri_first_lines_print(&lines);
     tri_train_ckpt_print(&r->ckpt);
     fflush(stdout);
 }
@@ -145,21 +101,41 @@ static void print_travel(const tri_train_run *r)
            travel.total_s * 1e3 / (double)steps, 100 * travel.beside_s / (travel.total_s + 1e-12));
 }
 
+/* A run that was done before had nothing to write but, once more, its weights. */
+static void print_written(const tri_train_run *r, bool idle)
+{
+    bool saves = tr_settings_bool(r->cli->settings, "run.save");
+    if (idle && !saves)
+        printf("nothing new in %s\n", r->dir);
+    else if (idle)
+        printf("nothing new in %s but the weights of step %" PRId64 ", weights.safetensors\n",
+               r->dir, r->first_step);
+    else
+        printf("written to %s: config.yaml, metrics.jsonl%s%s%s%s%s\n", r->dir,
+               r->has_tokenizer ? ", tokenizer.json" : "", saves ? ", weights.safetensors" : "",
+               r->record ? ", samples/" : "",
+               r->ckpt.checkpointer && !r->ckpt.last_failed ? ", ckpt/" : "",
+               r->trace ? ", trace.json (opens in ui.perfetto.dev)" : "");
+}
+
 void tri_train_print_end(const tri_train_run *r)
 {
     const tri_session *s = &r->session->session;
-    char time[32], planned[16], used[16];
-    if (r->num_steps <= r->first_step)
-        printf("\nnothing to train: all of its %" PRId64 " steps are done; raise train.steps to go "
-               "on\n",
-               r->num_steps);
+    char time[32], rate[16], planned[16], used[16];
+    bool idle = r->num_steps <= r->first_step;
+    if (idle)
+        printf("\nnothing to train: step %" PRId64 " is done, and the run has %" PRId64
+               "; set train.steps above %" PRId64 " to go on\n",
+               r->first_step, r->num_steps, r->first_step);
     else
-        printf("\n%" PRId64 " steps in %s, %.0f tokens/s; loss %.4f -> %.4f\n",
-               r->num_steps - r->first_step, tri_text_duration(r->seconds, time),
-               (double)(r->tokens - r->first_tokens) / (r->seconds + 1e-9), r->first_loss,
-               r->last_loss);
+        printf("\n%" PRId64 " step%s in %s, %s tokens/s; loss %.4f -> %.4f\n",
+               r->num_steps - r->first_step, r->num_steps - r->first_step == 1 ? "" : "s",
+               tri_text_duration(r->seconds, time),
+               tri_text_count((double)(r->tokens - r->first_tokens) / (r->seconds + 1e-9), rate),
+               r->first_loss, r->last_loss);
     if (tri_train_has_scaler(r) || s->skipped > 0)
-        printf("skipped: %" PRId64 " steps, whose gradient %s\n", s->skipped,
+        printf("skipped: %" PRId64 " step%s, whose gradient %s\n", s->skipped,
+               s->skipped == 1 ? "" : "s",
                tri_train_has_scaler(r) ? "overflowed" : "or loss was not finite");
     uint64_t anonymous = tri_memory_anonymous();
     if (s->store.device_bytes)
@@ -170,12 +146,7 @@ void tri_train_print_end(const tri_train_run *r)
         print_memory(r, anonymous);
     if (r->trace)
         print_travel(r);
-    printf("written to %s: config.yaml, metrics.jsonl%s%s%s%s%s\n", r->dir,
-           r->has_tokenizer ? ", tokenizer.json" : "",
-           tr_settings_bool(r->cli->settings, "run.save") ? ", weights.safetensors" : "",
-           r->record ? ", samples/" : "",
-           r->ckpt.checkpointer && !r->ckpt.last_failed ? ", ckpt/" : "",
-           r->trace ? ", trace.json (opens in ui.perfetto.dev)" : "");
+    print_written(r, idle);
     if (r->ckpt.num_failed > 0 && !r->ckpt.last_failed)
         printf("warning: %" PRId64 " checkpoint%s could not be written on the way, for the reason "
                "above; the last one is there\n",

@@ -13,6 +13,7 @@
 typedef struct tri_train_run {
     const tri_cli *cli;
     tri_ranks ranks;
+    int local_ranks; /* on this machine */
     tr_session *session;
     const char *dir;
     tri_metrics *metrics;

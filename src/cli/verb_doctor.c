@@ -3,7 +3,6 @@
  * A line is "ok", a "note" (it works, but could be better, or is not used yet) or "missing" (it
  * cannot train). Each check looks and reports; none changes anything. */
 #include <errno.h>
-#include <libgen.h>
 #include <sched.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -14,6 +13,7 @@
 
 #include "base/system_memory.h"
 #include "cli/cli.h"
+#include "cli/disk.h"
 #include "cli/text.h"
 #include "comm/mpi.h"
 #include "comm/nccl.h"
@@ -162,27 +162,21 @@ static void check_shared_memory(doctor *d)
     }
 }
 
-/* The run directory need not exist, so it is the nearest directory above it that counts. */
 static void check_run_dir(doctor *d)
 {
     const char *dir = tr_settings_string(d->cli->settings, "run.dir");
-    char *copy = strdup(*dir ? dir : ".");
-    char *existing = copy;
-    while (existing && access(existing, F_OK) != 0 && errno == ENOENT)
-        existing = dirname(existing);
-    struct statvfs info;
+    double room = 0;
     char text[16];
-    if (!existing || access(existing, W_OK | X_OK) != 0 || statvfs(existing, &info) != 0) {
+    if (!tri_disk_free(dir, &room)) {
         say(d, MISSING, "run directory", "%s cannot be written: %s", dir, strerror(errno));
         type("trireme train FILE.yaml --set run.dir=/tmp/run");
-    } else if (left_bytes(&info) < 1e6) {
+    } else if (room < 1e6) {
         say(d, MISSING, "run directory", "%s is on a disk that is full", dir);
         type("trireme train FILE.yaml --set run.dir=ELSEWHERE");
     } else {
         say(d, FINE, "run directory", "%s can be written, %s free", dir,
-            tri_text_bytes(left_bytes(&info), text));
+            tri_text_bytes(room, text));
     }
-    free(copy);
 }
 
 static void check_demo_text(doctor *d)

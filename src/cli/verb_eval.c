@@ -14,11 +14,11 @@
 
 enum { USUAL_SEQ_LEN = 1024 };
 
-static void print_table(const tri_evaluation *e, const char *what)
+static void print_table(const tri_evaluation *e, const char *what, const char *weights)
 {
     double mean = e->loss / e->num_targets;
     char text[16];
-    printf("%-20s %s\n", "text", what);
+    printf("%-20s %s\n%-20s %s\n", "weights", weights, "text", what);
     if (e->num_bytes >= 0)
         printf("%-20s %lld\n%-20s %lld\n", "bytes predicted", (long long)e->num_bytes, "characters",
                (long long)e->num_characters);
@@ -35,10 +35,11 @@ static void print_table(const tri_evaluation *e, const char *what)
     printf("%-20s %s\n", "time", tri_text_duration(e->seconds, text));
 }
 
-static void print_json(const tri_evaluation *e, const char *what)
+static void print_json(const tri_evaluation *e, const char *what, const char *weights)
 {
     double mean = e->loss / e->num_targets;
     json_t *o = json_object();
+    json_object_set_new(o, "weights", json_string(weights));
     json_object_set_new(o, "text", json_string(what));
     json_object_set_new(o, "tokens", json_integer((json_int_t)e->num_targets));
     json_object_set_new(o, "windows", json_integer((json_int_t)e->num_windows));
@@ -130,13 +131,14 @@ static tr_status evaluate(const tri_cli *cli, tr_error *err)
     tri_vocabulary_close(&vocabulary);
     if (status != TR_OK)
         return status;
-    char held_out[300];
+    char held_out[300], weights[500];
+    tri_cli_weights_words(cli, weights, sizeof weights);
     snprintf(held_out, sizeof held_out, "%.200s, held-out part",
              tr_settings_string(cli->settings, "data.source"));
     if (tri_cli_flag(cli, "json"))
-        print_json(&evaluation, path ? path : held_out);
+        print_json(&evaluation, path ? path : held_out, weights);
     else
-        print_table(&evaluation, path ? path : held_out);
+        print_table(&evaluation, path ? path : held_out, weights);
     return TR_OK;
 }
 

@@ -213,6 +213,9 @@ static tr_status make(const tri_cli *cli, const tri_vocabulary *vocabulary,
                           .piece = streams(out) ? on_piece : NULL,
                           .end = on_end};
     tri_generate_stats stats;
+    char weights[500];
+    if (status == TR_OK) /* not among the text */
+        fprintf(stderr, "weights %s\n", tri_cli_weights_words(cli, weights, sizeof weights));
     if (status == TR_OK && streams(out) && prompts->text[0])
         tri_terminal_write(stdout, prompts->text[0], prompts->num_bytes[0]);
     if (status == TR_OK)

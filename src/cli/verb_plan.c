@@ -5,7 +5,9 @@
 
 #include "api/api.h"
 #include "cli/cli.h"
+#include "cli/lines.h"
 #include "cli/memory.h"
+#include "cli/plan.h"
 #include "cli/schedule_note.h"
 #include "program/ledger.h"
 #include "program/match.h"
@@ -107,7 +109,7 @@ static void print_shared(const tri_session *session)
     }
 }
 
-static void print_memory(const tri_session *session)
+void tri_plan_print_memory(const tri_session *session)
 {
     const tri_store *store = &session->store;
     uint64_t exact = store->scratch_bytes;
@@ -183,7 +185,8 @@ int tri_verb_plan(const tri_cli *cli)
     else if (tri_cli_flag(cli, "ledger"))
         status = print_ledger(&s->programs[TRI_PROGRAM_TRAIN], &err);
     else
-        print_memory(s);
+        tri_plan_print_memory(s);
+    tri_print_notes(cli->settings, s);
     if (status == TR_OK)
         status = tri_session_check_memory(s, &err);
     int code = status == TR_OK ? TRI_EXIT_OK : tri_cli_fail(&err);

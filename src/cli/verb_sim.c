@@ -70,20 +70,20 @@ static void print_ranks(const tri_sim_case *c)
     }
 }
 
-static void print_summary(const tri_sim_case *c)
+static void print_summary(const tri_sim_case *c, const char *unit)
 {
     const tri_sim *sim = &c->sim;
     const tri_schedule *s = &c->schedule;
-    printf("\ntime %.6g from the first start to the last end; a rank works %.6g of it\n",
-           sim->makespan, sim->work);
+    printf("\ntime %.6g %s from the first start to the last end; a rank works %.6g of it\n",
+           sim->makespan, unit, sim->work);
     if (s->update_every)
         printf("no flush: in the steady state a rank is idle for at most %.1f %% of the time; "
                "gradients are up to %u update%s old\n",
                100 * sim->bubble, sim->staleness, sim->staleness == 1 ? "" : "s");
     else
         printf("bubble %.1f %%: the most that a rank is idle between its first and last action "
-               "(%.6g)\n",
-               100 * sim->bubble, sim->idle);
+               "(%.6g %s)\n",
+               100 * sim->bubble, sim->idle, unit);
     printf("memory: activations of %.4g micro-batch%s, %.4g cop%s of the weights, in shares of a "
            "rank's layers\n",
            sim->activations, sim->activations == 1 ? "" : "es", sim->weight_copies,
@@ -144,10 +144,10 @@ tr_status tri_sim_write_svg(const char *path, const tri_sim_case *c, const char 
     return status;
 }
 
-void tri_sim_show_times(const tri_sim_case *c)
+void tri_sim_show_times(const tri_sim_case *c, const char *unit)
 {
     print_ranks(c);
-    print_summary(c);
+    print_summary(c, unit);
     print_picture(c);
 }
 
@@ -166,16 +166,16 @@ static tr_status show(const tri_cli *cli, const tri_schedule_config *config,
         snprintf(title + used, sizeof title - (size_t)used, ", %u chunks on a rank",
                  c.schedule.chunks_per_rank);
     const double *k = costs->kind;
-    printf("%s\na chunk takes F %g, I %g, W %g, B %g; a message %g, an update %g", title,
-           k[TRI_ACTION_F], k[TRI_ACTION_I], k[TRI_ACTION_W], k[TRI_ACTION_B], costs->message,
-           k[TRI_ACTION_U]);
+    printf("%s\nin units of time a chunk takes F %g, I %g, W %g, B %g; a message %g, an update %g",
+           title, k[TRI_ACTION_F], k[TRI_ACTION_I], k[TRI_ACTION_W], k[TRI_ACTION_B],
+           costs->message, k[TRI_ACTION_U]);
     if (costs->overlap > 0)
         printf(", an overlapped pair %g", costs->overlap);
     size_t num_messages = (tri_schedule_num_actions(&c.schedule) - c.num_computing) / 2;
     printf("\nproven: %zu actions and %zu messages end, with a lane for each neighbour and with "
            "one lane for all\n\n",
            c.num_computing, num_messages);
-    tri_sim_show_times(&c);
+    tri_sim_show_times(&c, "units");
     tr_status status = TR_OK;
     if (tri_cli_flag(cli, "draw"))
         status = tri_sim_write_svg(tri_cli_flag(cli, "draw"), &c, title, err);

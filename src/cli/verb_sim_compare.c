@@ -40,8 +40,8 @@ tr_status tri_sim_compare(uint32_t num_ranks, uint32_t num_microbatches, uint32_
                           const tri_action_costs *costs, tr_error *err)
 {
     const double *k = costs->kind;
-    printf("p = %u ranks, m = %u micro-batches; all layers of a rank take F %g, I %g, W %g, B %g; "
-           "a message %g\n\n",
+    printf("p = %u ranks, m = %u micro-batches; all layers of a rank take F %g, I %g, W %g, B %g "
+           "units of time; a message %g\n\n",
            num_ranks, num_microbatches, k[TRI_ACTION_F], k[TRI_ACTION_I], k[TRI_ACTION_W],
            k[TRI_ACTION_B], costs->message);
     printf("%-14s %9s %9s %8s  %-18s %6s %8s  %-16s %7s %8s\n", "schedule", "time", "bubble",

@@ -11,6 +11,7 @@
 #include "base/clock.h"
 #include "base/fs.h"
 #include "cli/data_prepare.h"
+#include "cli/dry_run.h"
 #include "cli/environment.h"
 #include "cli/guard.h"
 #include "cli/journal.h"
@@ -413,6 +414,7 @@ static int train_rank(const tri_cli *cli, const tri_bootstrap *bootstrap, void *
     tr_error err = {0};
     run r = {.cli = cli,
              .recovery = context,
+             .local_ranks = bootstrap->local_size,
              .dir = tr_settings_string(cli->settings, "run.dir"),
              .eval_every = tr_settings_int(cli->settings, "train.eval_every")};
     tr_status status = train(&r, bootstrap, &err);
@@ -465,6 +467,9 @@ int tri_verb_train(const tri_cli *cli)
     tri_signals_outlive_readers();
     if (check_dir(cli, &err) != TR_OK)
         return tri_cli_fail(&err);
+    if (tri_cli_flag(cli, "dry-run"))
+        return tri_train_ckpt_check(cli->settings, &err) == TR_OK ? tri_train_dry_run(cli)
+                                                                  : tri_cli_fail(&err);
     if (prepare(cli->settings, &err) != TR_OK || tri_api_check(cli->settings, &err) != TR_OK ||
         tri_train_ckpt_check(cli->settings, &err) != TR_OK)
         return tri_cli_fail(&err);

@@ -53,3 +53,18 @@ tr_status tri_cli_point_to_weights(const tri_cli *cli, tr_error *err)
     TRI_TRY(tr_settings_set(cli->settings, "layout.pp=1", err));
     return tr_settings_set(cli->settings, "layout.microbatches=1", err);
 }
+
+char *tri_cli_weights_words(const tri_cli *cli, char *text, size_t size)
+{
+    char *path = NULL;
+    if (tri_api_weights_path(tr_settings_string(cli->settings, "model.from"), &path, NULL) != TR_OK)
+        path = NULL;
+    const char *shown = path ? path : tr_settings_string(cli->settings, "model.from");
+    long long step = tri_api_weights_step(shown);
+    if (step >= 0)
+        snprintf(text, size, "%s, step %lld", shown, step);
+    else
+        snprintf(text, size, "%s", shown);
+    free(path);
+    return text;
+}

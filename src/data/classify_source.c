@@ -5,6 +5,7 @@
  * A row is what the tokenizer's post-processor makes of the text, or of a pair of texts, and
  * padding; its one target is the number of the label. A text that is too long loses tokens at its
  * end; of a pair, the longer one does, token by token. */
+#include "base/text.h"
 #include "data/example_set.h"
 #include "data/labels.h"
 
@@ -190,7 +191,7 @@ static void classify_describe(const void *state, char *text, size_t text_size)
     const classify *c = state;
     char labels[200], rows[160], number[32];
     snprintf(text, text_size, "%s labelled text%s, %s%s",
-             tri_data_grouped((int64_t)c->set.num, number), c->pair ? " pairs" : "s",
+             tri_text_grouped((int64_t)c->set.num, number), c->pair ? " pairs" : "s",
              tri_labels_describe(&c->labels, labels, sizeof labels),
              tri_example_set_describe(&c->set, rows, sizeof rows));
 }

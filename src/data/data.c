@@ -290,20 +290,6 @@ char *tri_data_describe(const tri_data *data, char *text, size_t text_size)
     return text;
 }
 
-char *tri_data_grouped(int64_t value, char text[32])
-{
-    char plain[24];
-    int digits = snprintf(plain, sizeof plain, "%lld", (long long)value);
-    char *out = text;
-    for (int i = 0; i < digits; i++) {
-        if (i > 0 && (digits - i) % 3 == 0 && plain[i - 1] != '-')
-            *out++ = ',';
-        *out++ = plain[i];
-    }
-    *out = 0;
-    return text;
-}
-
 /* A Feistel network is a bijection on [0, 4^half_bits) whatever its round function; following it
  * until it lands below num ("cycle walking") makes it one on [0, num), at under four passes in the
  * mean since 4^half_bits < 4 * num. */

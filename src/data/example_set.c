@@ -1,4 +1,5 @@
 #include "data/example_set.h"
+#include "base/text.h"
 
 #include "base/arena.h"
 
@@ -155,15 +156,15 @@ char *tri_example_set_describe(const tri_example_set *set, char *text, size_t te
 {
     char cut[48] = "", dropped[48] = "", eval[64] = "", number[32], rows[32];
     if (set->num_cut > 0)
-        snprintf(cut, sizeof cut, ", %s cut", tri_data_grouped(set->num_cut, number));
+        snprintf(cut, sizeof cut, ", %s cut", tri_text_grouped(set->num_cut, number));
     if (set->num_dropped > 0)
         snprintf(dropped, sizeof dropped, ", %s dropped",
-                 tri_data_grouped(set->num_dropped, number));
+                 tri_text_grouped(set->num_dropped, number));
     if (set->num_rows[TRI_SPLIT_EVAL] > 0)
         snprintf(eval, sizeof eval, ", %s more for evaluation",
-                 tri_data_grouped((int64_t)set->num_rows[TRI_SPLIT_EVAL], number));
+                 tri_text_grouped((int64_t)set->num_rows[TRI_SPLIT_EVAL], number));
     snprintf(text, text_size, "%s%s, %s rows of %lld%s", cut, dropped,
-             tri_data_grouped((int64_t)set->num_rows[TRI_SPLIT_TRAIN], rows),
+             tri_text_grouped((int64_t)set->num_rows[TRI_SPLIT_TRAIN], rows),
              (long long)set->seq_len, eval);
     return text;
 }

@@ -9,6 +9,7 @@
  *     targets     -    -   -   -  Blue  .  </s>       the answer and the end of the text only
  *
  * An example of n tokens takes n - 1 places: its last token is nobody's input. */
+#include "base/text.h"
 #include "data/example_set.h"
 #include "data/template.h"
 
@@ -200,8 +201,8 @@ static void instruct_describe(const void *state, char *text, size_t text_size)
     const instruct *s = state;
     char rows[160], number[32], learned[32];
     snprintf(text, text_size, "%s instruction%s, %s tokens of answers%s",
-             tri_data_grouped((int64_t)s->set.num, number), s->set.num == 1 ? "" : "s",
-             tri_data_grouped(s->num_learned, learned),
+             tri_text_grouped((int64_t)s->set.num, number), s->set.num == 1 ? "" : "s",
+             tri_text_grouped(s->num_learned, learned),
              tri_example_set_describe(&s->set, rows, sizeof rows));
 }
 

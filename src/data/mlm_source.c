@@ -11,6 +11,7 @@
  * What is chosen is a pure function of (seed, sample): another choice in every epoch. That of rows
  * held out depends on the row alone, so that all evaluations, of any run, ask the same. */
 #include "base/rng.h"
+#include "base/text.h"
 #include "data/example_set.h"
 #include "data/prepared.h"
 
@@ -303,7 +304,7 @@ static void mlm_describe(const void *state, char *text, size_t text_size)
         return;
     }
     snprintf(text, text_size, "%s tokens in %s document%s, %.0f%% to be found%s",
-             tri_data_grouped(m->num_tokens, tokens), tri_data_grouped(m->num_documents, documents),
+             tri_text_grouped(m->num_tokens, tokens), tri_text_grouped(m->num_documents, documents),
              m->num_documents == 1 ? "" : "s", 100 * m->fraction,
              tri_example_set_describe(&m->set, rows, sizeof rows));
 }

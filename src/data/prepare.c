@@ -171,7 +171,7 @@ static void report(const pipeline *p)
     uint64_t tokens = 0;
     for (int s = 0; s < 2; s++)
         tokens += p->result->tokens[s] + p->sink.writer[s].num_tokens;
-    tri_prepare_progress now = {tri_texts_consumed(p->texts), tri_texts_total(p->texts),
+    tri_prepare_progress now = {NULL, tri_texts_consumed(p->texts), tri_texts_total(p->texts),
                                 p->result->text_bytes, tokens};
     p->config->progress(p->config->context, &now);
 }

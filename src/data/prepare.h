@@ -26,6 +26,7 @@ enum {
 };
 
 typedef struct tri_prepare_progress {
+    const char *doing;        /* what begins now, in words; NULL: it goes on, and these count: */
     uint64_t consumed, total; /* bytes of the input files */
     uint64_t text_bytes;      /* of text so far */
     uint64_t tokens;

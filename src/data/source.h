@@ -70,7 +70,4 @@ static inline void tri_documents_put(tri_documents *d, uint64_t i, int32_t docum
  * that needs no table. */
 uint64_t tri_data_shuffle(uint64_t seed, uint64_t epoch, uint64_t num, uint64_t i);
 
-/* "1,980"; returns text. */
-char *tri_data_grouped(int64_t value, char text[32]);
-
 #endif

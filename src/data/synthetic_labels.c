@@ -9,6 +9,7 @@
  * There are data.samples rows, each once in every epoch, in an order of the epoch's own; 0 is no
  * end of them. Rows for evaluation are others. */
 #include "base/rng.h"
+#include "base/text.h"
 #include "data/source.h"
 
 #include <stdbool.h>
@@ -103,13 +104,13 @@ static void labelled_describe(const void *state, char *text, size_t text_size)
     char num[32], held_out[32], seq_len[32];
     if (s->num[TRI_SPLIT_TRAIN] == TRI_DATA_ENDLESS)
         snprintf(text, text_size, "endless made-up rows of up to %s tokens, with %lld labels",
-                 tri_data_grouped(s->seq_len, seq_len), (long long)s->num_labels);
+                 tri_text_grouped(s->seq_len, seq_len), (long long)s->num_labels);
     else
         snprintf(text, text_size,
                  "%s made-up rows of up to %s tokens, with %lld labels; %s more for evaluation",
-                 tri_data_grouped(s->num[TRI_SPLIT_TRAIN], num),
-                 tri_data_grouped(s->seq_len, seq_len), (long long)s->num_labels,
-                 tri_data_grouped(s->num[TRI_SPLIT_EVAL], held_out));
+                 tri_text_grouped(s->num[TRI_SPLIT_TRAIN], num),
+                 tri_text_grouped(s->seq_len, seq_len), (long long)s->num_labels,
+                 tri_text_grouped(s->num[TRI_SPLIT_EVAL], held_out));
 }
 
 static tr_status check(const tri_data_config *config, tr_error *err)

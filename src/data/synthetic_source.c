@@ -10,6 +10,7 @@
  * with the probability data.mask_fraction, to be found again: of these eight in ten become the
  * mask, one another token, and one stays; both neighbours tell something about it. */
 #include "base/rng.h"
+#include "base/text.h"
 #include "data/source.h"
 
 #include <stdio.h>
@@ -101,7 +102,7 @@ static void synthetic_describe(const void *state, char *text, size_t text_size)
     snprintf(text, text_size,
              "synthetic tokens, %s in the vocabulary, half of them by a fixed bigram map, endless "
              "windows of %s",
-             tri_data_grouped(s->vocab, vocab), tri_data_grouped(s->seq_len, seq_len));
+             tri_text_grouped(s->vocab, vocab), tri_text_grouped(s->seq_len, seq_len));
     size_t length = strlen(text);
     if (s->mask >= 0)
         snprintf(text + length, text_size - length, ", %.0f%% to be found", 100 * s->fraction);

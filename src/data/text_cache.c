@@ -80,6 +80,15 @@ static bool is_done(const char *dir, uint64_t fingerprint)
     return true;
 }
 
+/* Before what may take a while. */
+static void announce(const tri_data_config *config, const char *format, const char *name)
+{
+    char text[600];
+    snprintf(text, sizeof text, format, name, config->source);
+    if (config->progress)
+        config->progress(config->progress_context, &(tri_prepare_progress){.doing = text});
+}
+
 /* A tokenizer that is made from the text is made only where the text has to be prepared. */
 static tr_status prepare(const tri_data_config *config, const char *name, const char *dir,
                          tr_error *err)
@@ -106,8 +115,12 @@ static tr_status prepare(const tri_data_config *config, const char *name, const 
     if (status == TR_OK && !done)
         status = tri_pool_create(threads, &pool, err);
     if (status == TR_OK && !done && made)
+        announce(config, "making the tokenizer %.100s from %.300s, once", name);
+    if (status == TR_OK && !done && made)
         status =
             tri_prepare_tokenizer(name, &config->source, 1, config->field, pool, &tokenizer, err);
+    if (status == TR_OK && !done)
+        announce(config, "turning text into tokens with %.100s, once: %.300s", name);
     if (status == TR_OK && !done)
         status = tri_prepare(&wanted, tokenizer, pool, &result, err);
     tri_pool_destroy(pool);

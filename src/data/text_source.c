@@ -3,6 +3,7 @@
  * The files are mapped, never copied whole; together they are one long run of bytes, which
  * data/windows.h divides. Each file is a document. */
 #include "base/fs.h"
+#include "base/text.h"
 #include "data/source.h"
 #include "data/windows.h"
 
@@ -99,7 +100,7 @@ static void text_describe(const void *state, char *out, size_t out_size)
     char size[32], files[32], windows[120];
     size_text(t->total_bytes, size);
     snprintf(out, out_size, "%s of text in %s file%s, bytes, %s", size,
-             tri_data_grouped((int64_t)t->num_files, files), t->num_files == 1 ? "" : "s",
+             tri_text_grouped((int64_t)t->num_files, files), t->num_files == 1 ? "" : "s",
              tri_windows_describe(&t->windows, windows, sizeof windows));
 }
 

@@ -6,6 +6,7 @@
  * Documents follow from the separators within a window; no table is needed. A token outside the
  * vocabulary (a damaged file) comes out as token 0 without a target, and is remembered: the caller
  * asks tri_data_problem. */
+#include "base/text.h"
 #include "data/prepared.h"
 #include "data/source.h"
 #include "data/windows.h"
@@ -103,9 +104,9 @@ static void token_describe(const void *state, char *out, size_t out_size)
     const tokens *t = state;
     char tokens[32], shards[32], windows[120], vocab[32];
     snprintf(out, out_size, "%s tokens of %s in %s shard%s, %s",
-             tri_data_grouped((int64_t)t->windows.total, tokens),
-             tri_data_grouped(t->prepared.vocab, vocab),
-             tri_data_grouped((int64_t)t->num_parts, shards), t->num_parts == 1 ? "" : "s",
+             tri_text_grouped((int64_t)t->windows.total, tokens),
+             tri_text_grouped(t->prepared.vocab, vocab),
+             tri_text_grouped((int64_t)t->num_parts, shards), t->num_parts == 1 ? "" : "s",
              tri_windows_describe(&t->windows, windows, sizeof windows));
 }
 

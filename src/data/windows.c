@@ -1,5 +1,6 @@
 #include "data/windows.h"
 #include "base/rng.h"
+#include "base/text.h"
 #include "data/source.h"
 
 #include <stdio.h>
@@ -85,9 +86,9 @@ char *tri_windows_describe(const tri_windows *w, char *text, size_t text_size)
     char train[32], eval[32], more[64] = "";
     if (w->num_eval > 0)
         snprintf(more, sizeof more, ", %s more for evaluation",
-                 tri_data_grouped((int64_t)w->num_eval, eval));
+                 tri_text_grouped((int64_t)w->num_eval, eval));
     snprintf(text, text_size, "%s window%s of %llu%s",
-             tri_data_grouped((int64_t)w->num_train, train), w->num_train == 1 ? "" : "s",
+             tri_text_grouped((int64_t)w->num_train, train), w->num_train == 1 ? "" : "s",
              (unsigned long long)w->seq_len, more);
     return text;
 }

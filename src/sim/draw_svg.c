@@ -14,6 +14,7 @@ enum {
     GAP = 8,
     RIGHT = 76,
     WIDEST = 12000,
+    SHOWN = 1600, /* pixels; what is wider is scaled down, and grows again when it is looked into */
     MOST_CELLS = 20000
 };
 
@@ -190,7 +191,7 @@ static void draw_all(const picture *p, const char *title, double width, double h
                  "<rect width=\"6\" height=\"6\" fill=\"#f3f4f6\"/>"
                  "<rect width=\"2\" height=\"6\" fill=\"#e1e4e9\"/></pattern></defs>\n"
                  "<rect width=\"100%%\" height=\"100%%\" fill=\"#ffffff\"/>\n",
-                 width, height, width, height);
+                 fmin(width, SHOWN), height * fmin(1, SHOWN / width), width, height);
     tri_text_add(p->text,
                  "<text x=\"%d\" y=\"24\" font-size=\"16\" font-weight=\"bold\" fill=\"#1c2128\">",
                  LEFT);

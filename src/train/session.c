@@ -264,11 +264,16 @@ static tr_status count_steps(tri_session *session, tr_error *err)
     return TR_OK;
 }
 
+tr_status tri_session_open_data(tri_session *session, tr_error *err)
+{
+    TRI_TRY(open_rows(session, err));
+    return count_steps(session, err);
+}
+
 tr_status tri_session_start(tri_session *session, tr_error *err)
 {
     TRI_TRY(tri_session_check_memory(session, err));
-    TRI_TRY(open_rows(session, err));
-    TRI_TRY(count_steps(session, err));
+    TRI_TRY(tri_session_open_data(session, err));
     session->store.peers = session->peers;
     session->store.device_index = session->device_index;
     TRI_TRY(tri_store_alloc(&session->store, err));

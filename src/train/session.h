@@ -137,7 +137,11 @@ tr_status tri_session_compile(tri_session *session, const tri_session_config *co
                               tr_error *err);
 /* Refuses a plan beyond the limit, with its figures. */
 tr_status tri_session_check_memory(const tri_session *session, tr_error *err);
-/* Opens the data (unless rows are given by session->row), allocates, and fills the parameters. */
+/* The part of start that needs no memory to speak of: opens the data, unless rows are given by
+ * session->row, and counts the steps. */
+tr_status tri_session_open_data(tri_session *session, tr_error *err);
+/* Opens the data (unless that is done, or rows are given by session->row), allocates, and fills the
+ * parameters. */
 tr_status tri_session_start(tri_session *session, tr_error *err);
 /* Fills the parameters from weights_from, or with initial values, where start did not. */
 tr_status tri_session_fill(tri_session *session, tr_error *err);

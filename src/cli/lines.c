@@ -1,0 +1,42 @@
+#include "cli/lines.h"
+
+#include <limits.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "cli/launch.h"
+#include "cli/text.h"
+#include "config/notes.h"
+
+void tri_line(const char *word, const char *format, ...)
+{
+    enum { COLUMN = 8, LEAST = 40 };
+    char *text = NULL;
+    va_list args;
+    va_start(args, format);
+    int length = vasprintf(&text, format, args);
+    va_end(args);
+    if (length < 0)
+        return;
+    int width = INT_MAX, columns;
+    if (tri_terminal(stdout))
+        width = tri_terminal_width(stdout);
+    else if (tri_cli_relayed_terminal(&columns))
+        width = columns;
+    printf("%-*s", COLUMN, word);
+    tri_text_wrap(stdout, text, COLUMN, width < LEAST ? LEAST : width);
+    free(text);
+}
+
+static void print_note(void *context, int row, const char *note)
+{
+    (void)context;
+    (void)row;
+    tri_line("note", "%s", note);
+}
+
+void tri_print_notes(const tr_settings *settings, const tri_session *session)
+{
+    tri_notes(settings, session, print_note, NULL);
+}

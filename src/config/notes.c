@@ -1,0 +1,399 @@
+/* Two tables. The first is data alone: a setting, and what another one must be for it to matter.
+ * The second is for what takes a look at more than one setting. */
+#include "config/notes.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "config/layout_words.h"
+#include "config/settings_internal.h"
+#include "data/prepare.h"
+
+enum { MAX_NOTE = 400 };
+
+/* ---- settings that belong to values of others ---- */
+
+typedef struct need {
+    const char *setting;
+    const char *other;
+    char is;           /* '=': one of values, '!': none of them, '>': more than it */
+    const char *value; /* "adam,adamw" */
+} need;
+
+static const need needs[] = {
+    {"model.num_labels", "model.task", '=', "classify"},
+    {"model.num_heads", "model.kind", '!', "mlp"},
+    {"model.vocab", "model.kind", '!', "mlp"},
+    {"model.bias", "model.kind", '=', "mlp"},
+    {"model.act", "model.kind", '=', "mlp,bert"},
+    {"model.loss", "model.kind", '=', "mlp"},
+    {"model.types", "model.kind", '=', "bert"},
+    {"model.norm_eps", "model.kind", '=', "llama,bert"},
+    {"model.tied_head", "model.kind", '=', "llama"},
+    {"model.qkv_bias", "model.kind", '=', "llama"},
+    {"model.qk_norm", "model.kind", '=', "llama"},
+    {"model.window", "model.kind", '=', "llama"},
+    {"model.rope_theta", "model.kind", '=', "llama"},
+    {"model.rope_factor", "model.kind", '=', "llama"},
+    {"model.rope_low", "model.rope_factor", '>', "0"},
+    {"model.rope_high", "model.rope_factor", '>', "0"},
+    {"model.rope_original", "model.rope_factor", '>', "0"},
+    {"data.tokenizer", "data.source", '!', "synthetic"},
+    {"data.field", "data.source", '!', "synthetic"},
+    {"data.samples", "data.source", '=', "synthetic"},
+    {"data.samples", "data.task", '=', "classify"},
+    {"data.pair_field", "data.task", '=', "classify"},
+    {"data.label_field", "data.task", '=', "classify"},
+    {"data.labels", "data.task", '=', "classify"},
+    {"data.answer_field", "data.task", '=', "instruct"},
+    {"data.template", "data.task", '=', "instruct"},
+    {"data.template_input", "data.task", '=', "instruct"},
+    {"data.pack", "data.task", '=', "instruct,mlm"},
+    {"data.too_long", "data.task", '=', "classify,instruct"},
+    {"data.mask_fraction", "data.task", '=', "mlm"},
+    {"optim.beta1", "optim.kind", '!', "sgd"},
+    {"optim.beta2", "optim.kind", '!', "sgd"},
+    {"optim.eps", "optim.kind", '!', "sgd"},
+    {"optim.momentum", "optim.kind", '=', "sgd,muon"},
+    {"optim.nesterov", "optim.kind", '=', "sgd,muon"},
+    {"optim.decay_steps", "optim.schedule", '=', "wsd"},
+    {"optim.min_lr_ratio", "optim.schedule", '!', "constant"},
+    {"layout.zero", "layout.dp", '>', "1"},
+    {"layout.shard_group", "layout.dp", '>', "1"},
+    {"layout.shard_group", "layout.zero", '>', "0"},
+    {"layout.bucket_mb", "layout.dp", '>', "1"},
+    {"layout.prefetch", "layout.zero", '=', "3"},
+    {"layout.keep_gathered", "layout.dp", '>', "1"},
+    {"layout.sp", "layout.tp", '>', "1"},
+    {"layout.schedule", "layout.pp", '>', "1"},
+    {"layout.chunks", "layout.pp", '>', "1"},
+    {"layout.stages", "layout.pp", '>', "1"},
+    {"precision.grad", "precision.kind", '=', "bf16,fp16"},
+    {"precision.scale", "precision.kind", '=', "fp16"},
+    {"precision.growth_interval", "precision.kind", '=', "fp16"},
+    {"run.isa", "run.device", '=', "cpu"},
+    {"run.kernels", "run.device", '=', "cpu"},
+    {"run.deterministic", "run.device", '=', "cuda"},
+    {"run.tune", "run.device", '=', "cuda"},
+    {"run.nccl_library", "run.device", '=', "cuda"},
+    {"run.elastic", "layout.dp", '>', "1"},
+    {"ckpt.keep_last", "ckpt.every", '>', "0"},
+    {"ckpt.keep_every", "ckpt.every", '>', "0"},
+    {"ckpt.async", "ckpt.every", '>', "0"},
+    {"ckpt.staging_mib", "ckpt.every", '>', "0"},
+    {"ckpt.staging_mib", "ckpt.async", '=', "true"},
+};
+
+static const tri_setting_value *value_of(const tr_settings *settings, const char *name)
+{
+    return &settings->values[tri_setting_find(name)];
+}
+
+static void show(const tr_settings *settings, const char *name, char out[64])
+{
+    const tri_setting_value *value = value_of(settings, name);
+    if (value->string)
+        snprintf(out, 64, "%s", value->string);
+    else if (tri_settings_table[tri_setting_find(name)].type == TRI_SETTING_FLOAT)
+        snprintf(out, 64, "%.6g", value->real);
+    else
+        tri_setting_format(&tri_settings_table[tri_setting_find(name)], value, out, 64);
+}
+
+/* Given, and as something else than the default: a file may list all settings. */
+static bool is_set(const tr_settings *settings, const char *name)
+{
+    const tri_setting *row = &tri_settings_table[tri_setting_find(name)];
+    const tri_setting_value *value = value_of(settings, name);
+    tri_setting_value fallback = {0};
+    if (!value->given || tri_setting_parse(row, row->fallback, &fallback, NULL) != TR_OK)
+        return false;
+    bool same = value->string ? strcmp(value->string, fallback.string) == 0
+                              : value->integer == fallback.integer && value->real == fallback.real;
+    free(fallback.string);
+    return !same;
+}
+
+static bool is_met(const tr_settings *settings, const need *n)
+{
+    char have[64];
+    const tri_setting_value *value = value_of(settings, n->other);
+    if (n->is == '>')
+        return (double)value->integer + value->real > atof(n->value);
+    show(settings, n->other, have);
+    bool among = false;
+    for (const char *at = n->value; *at; at += strspn(at, ",")) {
+        size_t length = strcspn(at, ",");
+        among |= strlen(have) == length && strncmp(have, at, length) == 0;
+        at += length;
+    }
+    return among == (n->is == '=');
+}
+
+/* Groups of parameters may have rules of their own. */
+static bool is_other_rule(const tr_settings *settings, const need *n)
+{
+    return strcmp(n->other, "optim.kind") == 0 &&
+           strstr(tr_settings_string(settings, "optim.groups"), "kind=");
+}
+
+static void tell_need(const tr_settings *settings, const need *n, char note[MAX_NOTE])
+{
+    char have[64], value[64], fix[160];
+    show(settings, n->other, have);
+    show(settings, n->setting, value);
+    const char *comma = strchr(n->value, ',');
+    if (n->is == '>')
+        snprintf(fix, sizeof fix, "set %s above %s", n->other, n->value);
+    else if (n->is == '!')
+        snprintf(fix, sizeof fix, "choose another %s", n->other);
+    else
+        snprintf(fix, sizeof fix, "set %s=%.*s%s%s", n->other,
+                 comma ? (int)(comma - n->value) : (int)strlen(n->value), n->value,
+                 comma ? " or " : "", comma ? comma + 1 : "");
+    snprintf(note, MAX_NOTE, "%s=%s has no effect with %s=%s; %s, or leave it out", n->setting,
+             value, n->other, have, fix);
+}
+
+/* ---- what takes more than that ---- */
+
+typedef struct facts {
+    const tr_settings *settings;
+    const tri_session *session;
+    const tri_compile_config *compile;
+    int64_t num_steps;
+    bool has_data; /* it has been opened */
+} facts;
+
+/* The harm of a setting that nobody gave is as real. */
+static bool idle_pipeline(const facts *f, char note[MAX_NOTE])
+{
+    double bubble = tri_layout_bubble(f->compile);
+    int64_t pp = tri_mesh_size(&f->compile->mesh, TRI_AXIS_PP);
+    int64_t have = f->compile->num_microbatches, wanted = 4 * (pp - 1);
+    int64_t most = f->compile->batch / tri_mesh_size(&f->compile->mesh, TRI_AXIS_DP);
+    if (bubble <= 0.4)
+        return false;
+    wanted = wanted < have + 1 ? have + 1 : wanted;
+    snprintf(note, MAX_NOTE,
+             "the pipeline idles %.0f %% of the time with layout.pp=%" PRId64
+             " and layout.microbatches=%" PRId64 "; set layout.microbatches=%" PRId64 "%s",
+             100 * bubble, pp, have, wanted,
+             wanted > most ? ", and raise train.batch with it" : "");
+    return true;
+}
+
+static int64_t parts_of(const facts *f)
+{
+    return f->compile->num_microbatches * tri_mesh_size(&f->compile->mesh, TRI_AXIS_DP);
+}
+
+static bool empty_parts(const facts *f, char note[MAX_NOTE])
+{
+    int64_t parts = parts_of(f), batch = f->compile->batch;
+    snprintf(note, MAX_NOTE,
+             "train.batch has %" PRId64 " row%s for layout.dp x layout.microbatches = %" PRId64
+             " parts: %" PRId64 " of them compute on padding; set train.batch=%" PRId64
+             " or a multiple",
+             batch, batch == 1 ? "" : "s", parts, parts - batch, parts);
+    return parts > batch;
+}
+
+static bool uneven_rows(const facts *f, char note[MAX_NOTE])
+{
+    int64_t parts = parts_of(f), batch = f->compile->batch, over = batch % parts;
+    snprintf(note, MAX_NOTE,
+             "train.batch %" PRId64 " does not divide by layout.dp x layout.microbatches = %" PRId64
+             ", and %" PRId64 " rows of padding are computed; set train.batch=%" PRId64
+             " or %" PRId64,
+             batch, parts, parts - over, batch - over, batch - over + parts);
+    return parts < batch && over != 0;
+}
+
+static bool long_warmup(const facts *f, char note[MAX_NOTE])
+{
+    int64_t warmup = tr_settings_int(f->settings, "optim.warmup_steps");
+    if (f->num_steps == 0 || warmup < f->num_steps)
+        return false;
+    snprintf(note, MAX_NOTE,
+             "optim.warmup_steps=%" PRId64 " is not below the %" PRId64
+             " steps of the run, so the learning rate only rises, to %.3g; set "
+             "optim.warmup_steps=%" PRId64 ", or raise train.steps",
+             warmup, f->num_steps,
+             tr_settings_float(f->settings, "optim.lr") * (double)f->num_steps / (double)warmup,
+             f->num_steps / 10);
+    return true;
+}
+
+static bool long_decay(const facts *f, char note[MAX_NOTE])
+{
+    int64_t decay = tr_settings_int(f->settings, "optim.decay_steps");
+    snprintf(note, MAX_NOTE,
+             "optim.decay_steps=%" PRId64 " is more than the %" PRId64
+             " steps of the run; set optim.decay_steps=%" PRId64 ", or raise train.steps",
+             decay, f->num_steps, f->num_steps / 5);
+    return f->num_steps > 0 && decay > f->num_steps;
+}
+
+static bool nothing_held_out(const facts *f, char note[MAX_NOTE])
+{
+    bool fraction = tr_settings_float(f->settings, "data.eval_fraction") > 0;
+    bool synthetic = strcmp(tr_settings_string(f->settings, "data.source"), "synthetic") == 0;
+    bool has = f->has_data ? tri_session_can_eval(f->session) : fraction || synthetic;
+    snprintf(note, MAX_NOTE,
+             "train.eval_every=%" PRId64 " has no effect: nothing is held out for evaluation; %s",
+             tr_settings_int(f->settings, "train.eval_every"),
+             fraction ? "give more data, or raise data.eval_fraction"
+                      : "set data.eval_fraction=0.05");
+    return !has;
+}
+
+/* A published vocabulary on data that has far fewer tokens, in bytes most of all. */
+static bool unused_vocabulary(const facts *f, char note[MAX_NOTE])
+{
+    const char *source = tr_settings_string(f->settings, "data.source");
+    const char *tokenizer = tr_settings_string(f->settings, "data.tokenizer");
+    bool bytes = !*tokenizer || strcmp(tokenizer, "bytes") == 0;
+    int64_t vocab = f->compile->model.vocab;
+    if (!tri_model_find(f->compile->model.kind)->sequences || strcmp(source, "synthetic") == 0 ||
+        !bytes || tri_data_has_tokens(source) || vocab < 1024)
+        return false;
+    snprintf(note, MAX_NOTE,
+             "model.vocab is %" PRId64 ", but the text is read as bytes, of which there are 256; "
+             "set data.tokenizer to the model's tokenizer.json, or bpe:4096, or model.vocab=256",
+             vocab);
+    return true;
+}
+
+static bool idle_budget(const facts *f, char note[MAX_NOTE])
+{
+    const tri_program *program = &f->session->programs[TRI_PROGRAM_TRAIN];
+    snprintf(note, MAX_NOTE,
+             "layout.recompute=%.60s recomputes nothing: the run fits without; leave it out",
+             tr_settings_string(f->settings, "layout.recompute"));
+    return f->compile->recompute.kind == TRI_RECOMPUTE_BUDGET &&
+           !(tri_program_redone(program).flops > 0);
+}
+
+static bool no_learning(const facts *f, char note[MAX_NOTE])
+{
+    snprintf(note, MAX_NOTE, "optim.lr is 0, so the weights never change; set optim.lr=3e-4, say");
+    return !(tr_settings_float(f->settings, "optim.lr") > 0);
+}
+
+static bool restarts_from_nothing(const facts *f, char note[MAX_NOTE])
+{
+    bool elastic = tr_settings_bool(f->settings, "run.elastic");
+    snprintf(note, MAX_NOTE,
+             "run.%s without ckpt.every goes on from step 0 when a rank dies; set ckpt.every=100, "
+             "say",
+             elastic ? "elastic" : "restarts");
+    return (elastic || tr_settings_int(f->settings, "run.restarts") > 0) &&
+           tr_settings_int(f->settings, "ckpt.every") == 0;
+}
+
+static bool rare_checkpoints(const facts *f, char note[MAX_NOTE])
+{
+    int64_t every = tr_settings_int(f->settings, "ckpt.every");
+    snprintf(note, MAX_NOTE,
+             "ckpt.every=%" PRId64 " is above the %" PRId64
+             " steps of the run, so the only checkpoint is the last; set ckpt.every=%" PRId64
+             " to have some on the way",
+             every, f->num_steps, f->num_steps / 4 > 0 ? f->num_steps / 4 : 1);
+    return f->num_steps > 0 && every > f->num_steps;
+}
+
+/* A run that is done writes the width that follows from the others into its config.yaml. */
+static bool foreign_head_dim(const facts *f, char note[MAX_NOTE])
+{
+    const tri_model_config *m = &f->compile->model;
+    snprintf(note, MAX_NOTE,
+             "model.head_dim has no effect with model.kind=%s; set model.kind=llama, or leave it "
+             "out",
+             m->kind);
+    return strcmp(m->kind, "llama") != 0 && m->num_heads > 0 &&
+           m->head_dim != m->dim / m->num_heads;
+}
+
+static bool many_threads(const facts *f, char note[MAX_NOTE])
+{
+    int64_t threads = tr_settings_int(f->settings, "run.threads");
+    int cores = tri_device_num_cores();
+    snprintf(note, MAX_NOTE,
+             "run.threads=%" PRId64 " on %d core%s: threads wait for each other; set "
+             "run.threads=%d, or leave it out",
+             threads, cores, cores == 1 ? "" : "s", cores);
+    return strcmp(tr_settings_string(f->settings, "run.device"), "cpu") == 0 && threads > cores;
+}
+
+/* One rank has nobody to exchange messages with. */
+static bool lone_messages(const facts *f, char note[MAX_NOTE])
+{
+    static const char *const names[] = {"run.transport", "run.collective", "run.overlap",
+                                        "run.overlap_min_kb"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (tri_mesh_ranks(&f->compile->mesh) == 1 && is_set(f->settings, names[i])) {
+            char value[64];
+            show(f->settings, names[i], value);
+            snprintf(note, MAX_NOTE,
+                     "%s=%s has no effect on one rank; set layout.dp, tp or pp above 1, or leave "
+                     "it out",
+                     names[i], value);
+            return true;
+        }
+    return false;
+}
+
+static const struct {
+    const char *setting; /* must be set for it; NULL: always */
+    bool (*tells)(const facts *f, char note[MAX_NOTE]);
+} rules[] = {
+    {NULL, idle_pipeline},
+    {NULL, empty_parts},
+    {NULL, uneven_rows},
+    {NULL, unused_vocabulary},
+    {NULL, restarts_from_nothing},
+    {"optim.warmup_steps", long_warmup},
+    {"optim.decay_steps", long_decay},
+    {"train.eval_every", nothing_held_out},
+    {"layout.recompute", idle_budget},
+    {"optim.lr", no_learning},
+    {"ckpt.every", rare_checkpoints},
+    {"model.head_dim", foreign_head_dim},
+    {"run.threads", many_threads},
+    {NULL, lone_messages},
+};
+
+enum { NUM_RULES = sizeof rules / sizeof *rules, NUM_NEEDS = sizeof needs / sizeof *needs };
+
+int tri_num_notes(void)
+{
+    return NUM_RULES + NUM_NEEDS;
+}
+
+void tri_notes(const tr_settings *settings, const tri_session *session, tri_note_fn say,
+               void *context)
+{
+    char note[MAX_NOTE];
+    facts f = {.settings = settings,
+               .session = session,
+               .compile = &session->config.compile,
+               .num_steps =
+                   session->row ? session->num_steps : tr_settings_int(settings, "train.steps"),
+               .has_data = session->row != NULL};
+    for (int i = 0; i < NUM_RULES; i++)
+        if ((!rules[i].setting || is_set(settings, rules[i].setting)) && rules[i].tells(&f, note))
+            say(context, i, note);
+    const char *told = "";
+    for (int i = 0; i < NUM_NEEDS; i++) {
+        const need *n = &needs[i];
+        if (strcmp(told, n->setting) == 0 || !is_set(settings, n->setting) || is_met(settings, n) ||
+            is_other_rule(settings, n))
+            continue;
+        tell_need(settings, n, note);
+        say(context, NUM_RULES + i, note);
+        told = n->setting; /* once each */
+    }
+}
