@@ -32,7 +32,9 @@ ISAS     = base
 endif
 
 PACKAGES = yaml-0.1 jansson libpcre2-8 libutf8proc zlib libzstd libcrypto
-LIBS     = $(shell pkg-config --libs $(PACKAGES) 2>/dev/null) -lm -ldl -pthread
+# What the library needs besides the packages; trireme.pc gets both from here.
+OWN_LIBS = $(SANITIZE) -lm -ldl -pthread
+LIBS     = $(shell pkg-config --libs $(PACKAGES) 2>/dev/null) $(OWN_LIBS)
 
 # The GPU part is built where there is an nvcc; CUDA=no leaves it out. The CUDA runtime is linked in
 # (it opens the driver by itself), everything else of CUDA is opened at run time.
@@ -52,9 +54,9 @@ CUDA_SRC = $(wildcard src/device/cuda/*.cu)
 ifeq ($(CUDA),yes)
 CUDA_OBJ = $(CUDA_SRC:%.cu=$(BUILD)/%.cu.o)
 BASE    += -DTRI_CUDA -isystem $(CUDA_HOME)/include
-LIBS    += $(firstword $(wildcard $(CUDA_HOME)/lib64/libcudart_static.a \
-             $(CUDA_HOME)/lib/libcudart_static.a $(CUDA_HOME)/targets/*/lib/libcudart_static.a)) \
-           -lstdc++ -lrt
+CUDA_LIB = $(dir $(firstword $(wildcard $(CUDA_HOME)/lib64/libcudart_static.a \
+             $(CUDA_HOME)/lib/libcudart_static.a $(CUDA_HOME)/targets/*/lib/libcudart_static.a)))
+OWN_LIBS += $(CUDA_LIB:%/=-L%) -lcudart_static -lstdc++ -lrt
 else
 LIB_SRC := $(filter-out src/device/cuda/%,$(LIB_SRC))
 endif
@@ -79,7 +81,7 @@ EXAMPLES = $(patsubst examples/%.c,$(BUILD)/examples/%,$(wildcard examples/*.c))
 BENCHES  = $(patsubst bench/%.c,$(BUILD)/bench/%,$(wildcard bench/*.c))
 
 .PHONY: all setup programs demo test test-programs test-full soak bench asan asan-quick tsan install \
-        format format-check lint docs clean
+        install-files format format-check lint docs clean
 # Objects of tests are kept. Only they: whatever is secondary may be missing without being made, and
 # what is said below of CUDA relies on a file that is missing.
 .SECONDARY: $(patsubst tests/%.c,$(BUILD)/tests/%.o,$(wildcard tests/*.c tests/helpers/*.c))
@@ -216,6 +218,10 @@ bench: all
 	@bench/run.sh $(BUILD)
 
 install: all
+	@$(MAKE) --no-print-directory install-files
+
+# What has been built, as it is: nothing is made anew.
+install-files:
 	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/lib/pkgconfig \
 	  $(DESTDIR)$(PREFIX)/include/trireme $(DESTDIR)$(PREFIX)/share/trireme/recipes
 	install -m 755 $(PROGRAM) $(DESTDIR)$(PREFIX)/bin/
@@ -224,7 +230,8 @@ install: all
 	[ ! -f $(BUILD)/trireme-mpi.so ] || install -D -m 755 $(BUILD)/trireme-mpi.so \
 	  $(DESTDIR)$(PREFIX)/lib/trireme/trireme-mpi.so
 	install -m 644 recipes/*.yaml $(DESTDIR)$(PREFIX)/share/trireme/recipes/
-	sed -e 's|@PREFIX@|$(PREFIX)|; s|@VERSION@|$(VERSION)|' tools/trireme.pc.in \
+	sed -e 's|@PREFIX@|$(PREFIX)|; s|@VERSION@|$(VERSION)|' \
+	  -e 's|@PACKAGES@|$(PACKAGES)|; s|@LIBS@|$(strip $(OWN_LIBS))|' tools/trireme.pc.in \
 	  > $(DESTDIR)$(PREFIX)/lib/pkgconfig/trireme.pc
 
 docs: all

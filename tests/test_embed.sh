@@ -1,0 +1,36 @@
+#!/usr/bin/env bash
+# README's "Use it from C": what this build installs compiles, links and runs a program of somebody
+# else, with nothing but pkg-config's answer. Argument: the build directory.
+set -u
+build=$1
+work=$(mktemp -d "${TMPDIR:-/tmp}/trireme-embed-XXXXXX")
+trap 'rm -rf "$work"' EXIT
+fail() {
+    echo "FAILED: $1"
+    tail -n 15 "$work/out"
+    exit 1
+}
+
+# As it was built: the archive of a build with CUDA needs more.
+cuda=no
+[ -f "$build/cuda-yes" ] && cuda=yes
+sanitize=
+nm "$build/libtrireme.a" 2>/dev/null | grep -m1 -q __asan_init && sanitize=-fsanitize=address,undefined
+nm "$build/libtrireme.a" 2>/dev/null | grep -m1 -q __tsan_init && sanitize=-fsanitize=thread
+make --no-print-directory install-files BUILD="$build" CUDA=$cuda SANITIZE=$sanitize \
+    PREFIX="$work/usr" DESTDIR= >"$work/out" 2>&1 || fail "make install-files"
+
+export PKG_CONFIG_PATH=$work/usr/lib/pkgconfig
+flags=$(pkg-config --cflags --libs trireme 2>"$work/out") || fail "pkg-config does not know trireme"
+# shellcheck disable=SC2086
+${CC:-cc} examples/embed.c $flags -o "$work/embed" >"$work/out" 2>&1 ||
+    fail "examples/embed.c does not link with: $flags"
+(cd "$work" && ./embed run.device=cpu) >"$work/out" 2>&1 || fail "embed does not run"
+grep -q loss "$work/out" || fail "embed trains nothing"
+
+# Every package of the Makefile is there, whoever adds one.
+sed -n 's/^PACKAGES *= *//p' Makefile | tr ' ' '\n' >"$work/packages"
+while read -r name; do
+    grep -q "^Requires:.* $name\( \|\$\)" "$PKG_CONFIG_PATH/trireme.pc" || fail "trireme.pc lacks $name"
+done <"$work/packages"
+echo "installed, linked and run"
