@@ -49,6 +49,14 @@ run 2 "no recipes were found in ./recipes or $tmp/usr/share/trireme/recipes" pla
 program=
 cd - >/dev/null || exit 1
 
+# ---- what people type ----
+
+run 0 'dim: 64' settings tiny
+run 2 'say first what to do with it: trireme train tiny' tiny
+run 2 'a settings file stands by itself: trireme train FILE.yaml' train --config tiny
+run 2 'did you mean gpt2-124m? known presets' plan --set model.preset=gpt2
+run 2 'write $HOME' train --set data.source='~/mine.txt' --set run.dir="$tmp/x"
+
 # ---- what is there, and cannot be reached, is not called missing ----
 
 ln -s loop "$tmp/loop" # for root, too, this can be neither opened nor said to be absent

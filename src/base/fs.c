@@ -81,7 +81,9 @@ tr_status tri_fail_missing(tr_error *err, const char *path, const char *advice)
     bool there = stat(path, &info) == 0; /* since a moment ago */
     if (!there && errno != ENOENT && errno != ENOTDIR)
         return tri_fail_open(err, path, errno);
-    return tri_fail(err, TR_ERROR_INPUT, "%s: cannot be found; %s", path, advice);
+    return tri_fail(err, TR_ERROR_INPUT, "%s: cannot be found; %s%s", path,
+                    *path == '~' ? "the shell leaves ~ alone behind a =, so write $HOME; " : "",
+                    advice);
 }
 
 tr_status tri_fail_kind(tr_error *err, const char *path, unsigned mode)

@@ -26,7 +26,8 @@ typedef enum tri_operands {
     TRI_OPERANDS_SETTINGS, /* at most one: a YAML file or a run directory, loaded before --set */
     TRI_OPERANDS_NONE,
     TRI_OPERANDS_NAMES, /* as SETTINGS, or any number of names that the verb reads: a word is the
-                           file when it has a '/' in it or ends in .yaml or .yml */
+                           file when it has a '/' in it, ends in .yaml or .yml, or is the name of a
+                           recipe and of nothing else */
     TRI_OPERANDS_WORDS  /* any number, all for the verb: none is loaded as settings */
 } tri_operands;
 

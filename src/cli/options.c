@@ -36,7 +36,7 @@ static bool is_yaml(const char *name)
 
 tr_status tri_verb_unknown(const char *name, tr_error *err)
 {
-    if (is_yaml(name))
+    if (is_yaml(name) || tri_recipe_exists(name))
         return tri_fail(err, TR_ERROR_INPUT,
                         "\"%s\" is not a verb; say first what to do with it: trireme train %s",
                         name, name);
@@ -270,7 +270,9 @@ static tr_status resolve(tri_cli *cli, const cursor *c, tr_error *err)
                         verb->name, cli->operands[0]);
     bool file = verb->operands == TRI_OPERANDS_SETTINGS && num > 0;
     for (int i = 0; i < num && verb->operands == TRI_OPERANDS_NAMES; i++)
-        file = file || is_yaml(cli->operands[i]) || strchr(cli->operands[i], '/');
+        file = file || is_yaml(cli->operands[i]) || strchr(cli->operands[i], '/') ||
+               (num == 1 && tri_setting_find(cli->operands[i]) < 0 &&
+                tri_section_find(cli->operands[i]) < 0 && tri_recipe_exists(cli->operands[i]));
     if (file && num > 1 && verb->operands == TRI_OPERANDS_NAMES)
         return tri_fail(err, TR_ERROR_INPUT,
                         "trireme %s takes names or one settings file, but not \"%.60s\" and "

@@ -106,32 +106,47 @@ static tr_status not_found(const places *p, const char *typed, tr_error *err)
     return TR_ERROR_INPUT;
 }
 
+/* The path of a recipe in the first place that has it; NULL when none has, or there is no memory.
+ */
+static char *look_up(const places *p, const char *name)
+{
+    for (int i = 0; i < NUM_PLACES; i++) {
+        char *path = NULL;
+        if (!*p->dir[i])
+            continue;
+        if (asprintf(&path, "%s/%s.yaml", p->dir[i], name) < 0)
+            return NULL;
+        if (tri_path_exists(path))
+            return path;
+        free(path);
+    }
+    return NULL;
+}
+
+bool tri_recipe_exists(const char *name)
+{
+    places p;
+    find_places(&p);
+    char *path = *name && !strchr(name, '/') ? look_up(&p, name) : NULL;
+    free(path);
+    return path != NULL;
+}
+
 tr_status tri_recipe_find(const char *typed, char **path, tr_error *err)
 {
     char name[256];
     struct stat info;
     places p;
-    *path = NULL;
     /* What is there and cannot be opened is for the reader to report. */
     bool absent = stat(typed, &info) != 0 && (errno == ENOENT || errno == ENOTDIR);
     find_places(&p);
+    *path = NULL;
     if (!absent)
         *path = strdup(typed);
-    else if (!recipe_name(typed, name, sizeof name))
-        return not_found(&p, typed, err);
-    for (int i = 0; absent && i < NUM_PLACES && !*path; i++) {
-        if (!*p.dir[i])
-            continue;
-        if (asprintf(path, "%s/%s.yaml", p.dir[i], name) < 0) {
-            *path = NULL;
-            break;
-        }
-        if (tri_path_exists(*path))
-            return TR_OK;
-        free(*path);
-        *path = NULL;
-    }
-    if (absent)
-        return not_found(&p, typed, err);
-    return *path ? TR_OK : tri_fail(err, TR_ERROR_RUNTIME, "no memory for a path");
+    else if (recipe_name(typed, name, sizeof name))
+        *path = look_up(&p, name);
+    if (*path)
+        return TR_OK;
+    return absent ? not_found(&p, typed, err)
+                  : tri_fail(err, TR_ERROR_RUNTIME, "no memory for a path");
 }

@@ -2,6 +2,8 @@
 #ifndef TRI_CLI_RECIPE_H
 #define TRI_CLI_RECIPE_H
 
+#include <stdbool.h>
+
 #include "base/error.h"
 
 /* The path of the settings file that was meant, on the heap: name itself where there is such a file
@@ -9,5 +11,7 @@
  * installed. NAME, NAME.yaml and recipes/NAME.yaml all name a recipe. When there is none, the error
  * lists those that there are. */
 tr_status tri_recipe_find(const char *name, char **path, tr_error *err);
+/* Whether a word is the name of a recipe. */
+bool tri_recipe_exists(const char *name);
 
 #endif

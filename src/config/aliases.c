@@ -19,8 +19,8 @@ const tri_alias tri_aliases[] = {
      "a text, a directory, or tokens of `trireme data prepare`; nanoGPT's is a folder of data/"},
     {NANOGPT, "block_size", "data.seq_len", NULL},
     {NANOGPT, "batch_size", "train.batch",
-     "nanoGPT counts the rows of one micro-batch: train.batch = batch_size x "
-     "gradient_accumulation_steps"},
+     "rows of a step, over all ranks and micro-batches; nanoGPT counts those of one micro-batch: "
+     "train.batch = batch_size x gradient_accumulation_steps"},
     {NANOGPT, "gradient_accumulation_steps", "layout.microbatches",
      "nanoGPT's is the sum over all ranks: layout.microbatches = gradient_accumulation_steps / "
      "layout.dp"},
@@ -355,6 +355,9 @@ const tri_alias tri_aliases[] = {
      "the flag --dry-run shows everything and trains nothing; train.steps=2 is a short run"},
 
     /* Nobody's in particular. */
+    {NULL, "config", NULL, "a settings file stands by itself: trireme train FILE.yaml"},
+    {NULL, "config_file", NULL, "a settings file stands by itself: trireme train FILE.yaml"},
+    {NULL, "cfg", NULL, "a settings file stands by itself: trireme train FILE.yaml"},
     {NULL, "layout.cp", NULL,
      "context parallelism is not here yet; layout.dp (with layout.zero), layout.tp (with "
      "layout.sp) and layout.pp divide the work"},

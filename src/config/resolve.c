@@ -6,6 +6,7 @@
 
 #include "ckpt/hf.h"
 #include "compile/pipeline.h"
+#include "config/nearest.h"
 #include "config/settings_internal.h"
 #include "data/labels.h"
 #include "data/prepare.h"
@@ -40,13 +41,17 @@ static tr_status decide_number(tr_settings *settings, const char *name, int64_t 
 
 static tr_status unknown_preset(const char *name, tr_error *err)
 {
-    char names[800] = "";
+    char names[800] = "", meant[80] = "";
     for (size_t i = 0; tri_preset_at(i); i++) {
+        const char *preset = tri_preset_at(i)->name;
+        if (!*meant && (strncmp(preset, name, strlen(name)) == 0 || tri_is_slip(name, preset)))
+            snprintf(meant, sizeof meant, "did you mean %s? ", preset);
         if (i)
             strncat(names, ", ", sizeof names - strlen(names) - 1);
         strncat(names, tri_preset_at(i)->name, sizeof names - strlen(names) - 1);
     }
-    return tri_fail(err, TR_ERROR_INPUT, "model.preset is \"%s\"; known presets: %s", name, names);
+    return tri_fail(err, TR_ERROR_INPUT, "model.preset is \"%s\"; %sknown presets: %s", name, meant,
+                    names);
 }
 
 static tr_status fill_number(tr_settings *settings, const char *name, double value, tr_error *err)

@@ -52,8 +52,7 @@ const tri_setting tri_settings_table[] = {
     CHOICE("model.kind", "gpt2", "mlp, gpt2, llama, bert", "Architecture",
            "type arch architecture model_type"),
     STRING("model.preset", "",
-           "Name of a known model whose sizes are filled in where none are given",
-           "name size config"),
+           "Name of a known model whose sizes are filled in where none are given", "name size"),
     CHOICE("model.task", "lm", "lm, mlm, classify",
            "What it learns: the next token (lm), masked tokens (mlm), or a label for each row "
            "(classify); a bert takes mlm when none is given",
