@@ -596,6 +596,19 @@ static void a_missing_rank_is_named(void **state)
     assert_int_equal(status, TR_ERROR_RUNTIME);
     assert_non_null(strstr(err.message, "the part of rank 1 has not appeared"));
     assert_int_equal(num_entries(dir), 0);
+    /* One that has begun, and does not get on, is no sign of a directory that is not shared. */
+    char path[300];
+    char *temp = tri_ckpt_temp_path(dir, 2, 77);
+    assert_int_equal(mkdir(temp, 0777), 0);
+    snprintf(path, sizeof path, "%s/rank-1.safetensors", temp);
+    assert_int_equal(put_file(path, data, sizeof data), 0);
+    free(temp);
+    save_one(writer, 2, data, sizeof data);
+    assert_true(tri_ckpt_writer_wait(writer, 20, &status, &err));
+    assert_int_equal(status, TR_ERROR_RUNTIME);
+    assert_non_null(strstr(err.message, "rank 1 has written 32 B and nothing more for 0.2 s"));
+    assert_non_null(strstr(err.message, "ckpt.patience_s"));
+    assert_int_equal(num_entries(dir), 0);
     tri_ckpt_writer_destroy(writer);
 }
 

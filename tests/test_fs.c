@@ -7,7 +7,12 @@
 #include <cmocka.h>
 
 #include "base/fs.h"
+#include "base/staged_dir.h"
+#include "base/temporary.h"
 #include "temp_dir.h"
+
+#include <sys/utsname.h>
+#include <sys/wait.h>
 
 #include <signal.h>
 #include <sys/resource.h>
@@ -249,6 +254,87 @@ static void joins_paths(void **state)
     }
 }
 
+/* A process that dies while it writes a file and a directory. */
+static pid_t die_writing(const char *dir)
+{
+    pid_t child = fork();
+    if (child == 0) {
+        char path[300];
+        tri_atomic_file file;
+        tri_staged_dir staged;
+        snprintf(path, sizeof path, "%s/file", dir);
+        bool good = tri_atomic_begin(&file, path, NULL) == TR_OK &&
+                    tri_atomic_write(&file, "half", 4, NULL) == TR_OK;
+        snprintf(path, sizeof path, "%s/dir", dir);
+        good = good && tri_staged_begin(&staged, path, false, "x", NULL) == TR_OK;
+        if (good)
+            snprintf(path, sizeof path, "%s/half", staged.temp);
+        _exit(good && put_file(path, "half", 4) == 0 ? 0 : 1);
+    }
+    int status;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+    return child;
+}
+
+static void what_dead_processes_left_is_taken_away(void **state)
+{
+    temp_dir *temp = *state;
+    tr_error err = {0};
+    const char *dir = temp_file(temp, "dead");
+    assert_int_equal(mkdir(dir, 0777), 0);
+    pid_t dead = die_writing(dir);
+    assert_int_equal(num_entries(dir), 2);
+    /* Those of a process that lives, of another machine, of a person, and what an unseen process
+     * holds. */
+    tri_atomic_file mine;
+    char name[300], path[300];
+    struct utsname names;
+    assert_int_equal(uname(&names), 0);
+    snprintf(name, sizeof name, "%s/mine", dir);
+    assert_int_equal(tri_atomic_begin(&mine, name, &err), TR_OK);
+    snprintf(path, sizeof path, "%s/.trireme-%ld-elsewhere-0.tmp", dir, (long)dead);
+    assert_int_equal(put_file(path, "", 0), 0);
+    snprintf(path, sizeof path, "%s/.trireme-%ld-0.tmp", dir, (long)dead);
+    assert_int_equal(put_file(path, "", 0), 0);
+    snprintf(path, sizeof path, "%s/.trireme-%ld-%s-7.tmp", dir, (long)dead, names.nodename);
+    int held = open(path, O_WRONLY | O_CREAT, 0666);
+    assert_true(held >= 0 && tri_temporary_hold(held));
+    assert_int_equal(num_entries(dir), 6);
+    tri_temporaries_remove(dir, 0, 0);
+    assert_int_equal(num_entries(dir), 4);
+    close(held);
+    tri_temporaries_remove(dir, 0, 0);
+    assert_int_equal(num_entries(dir), 3);
+    assert_int_equal(tri_atomic_commit(&mine, &err), TR_OK);
+    assert_true(tri_path_exists(name));
+    /* Where something is written next, it happens by itself. */
+    die_writing(dir);
+    snprintf(name, sizeof name, "%s/next", dir);
+    assert_int_equal(tri_check_output(name, false, &err), TR_OK);
+    assert_int_equal(num_entries(dir), 3);
+}
+
+static void a_staged_directory_replaces_another(void **state)
+{
+    temp_dir *temp = *state;
+    tr_error err = {0};
+    char path[300], name[300];
+    const char *dir = temp_file(temp, "staged");
+    assert_int_equal(mkdir(dir, 0777), 0);
+    snprintf(path, sizeof path, "%s/it", dir);
+    for (int i = 0; i < 3; i++) {
+        tri_staged_dir staged;
+        assert_int_equal(tri_staged_begin(&staged, path, true, "marker", &err), TR_OK);
+        snprintf(name, sizeof name, "%s/marker", staged.temp);
+        assert_int_equal(put_file(name, &"123"[i], 1), 0);
+        assert_int_equal(tri_staged_commit(&staged, &err), TR_OK);
+        assert_int_equal(num_entries(dir), 1);
+        snprintf(name, sizeof name, "%s/marker", path);
+        assert_holds(name, (char[]){"123"[i], 0});
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -264,6 +350,8 @@ int main(void)
         cmocka_unit_test(makes_directories),
         cmocka_unit_test(lists_regular_files_by_name),
         cmocka_unit_test(joins_paths),
+        cmocka_unit_test(what_dead_processes_left_is_taken_away),
+        cmocka_unit_test(a_staged_directory_replaces_another),
     };
     return cmocka_run_group_tests(tests, temp_dir_setup, temp_dir_teardown);
 }

@@ -183,7 +183,6 @@ refused 'none2/ckpt' none2 ckpt.every=1
 
 must_train full train.steps=2 ckpt.every=2
 (
-    trap '' XFSZ
     ulimit -f 300
     train full train.steps=4 ckpt.every=2 run.resume=true
 )
@@ -220,7 +219,6 @@ done
 
 # A trace that finds no room costs nothing that cannot be had again.
 (
-    trap '' XFSZ
     ulimit -f 300
     train traced train.steps=40 run.trace=true
 ) && fail "a trace that was not written is not told"

@@ -29,14 +29,32 @@ train() { # name, then VARIABLE=value for the disk, --, and settings; the output
 }
 
 # ---- a sync that outlasts run.deadline_s ----
-train slow DISK_PATH=rank-1.safetensors DISK_PAUSE_MS=2200 -- layout.dp=2 run.deadline_s=1.5 ||
+train slow DISK_PATH=rank-1.safetensors DISK_PAUSE_MS=2500 -- layout.dp=2 run.deadline_s=2 ||
     fail "a slow sync ended the run: $(tail -n 3 "$work/slow.out")"
 grep -q 'was not written' "$work/slow.out" && fail "a slow sync cost a checkpoint: $(grep 'was not written' "$work/slow.out")"
 "$trireme" ckpt verify "$work/slow" >"$work/out" 2>&1 && [ "$(grep -c ': whole' "$work/out")" = 1 ] ||
     fail "the checkpoint of the slow disk is not whole: $(cat "$work/out")"
-# What was never written to is another matter than what is not finished.
-train stuck DISK_PATH=rank-1.safetensors DISK_PAUSE_MS=900 -- layout.dp=2 ckpt.patience_s=0.3
-grep -q 'rank 1 has written .* and nothing more for 0.3 s: .*ckpt.patience_s' "$work/stuck.out" ||
-    fail "what is said of a disk that does not answer: $(tail -n 3 "$work/stuck.out")"
+
+# ---- a directory whose sync fails ----
+train dir DISK_PATH=none -- ckpt.every=2 train.steps=2 || fail "the run before: $(tail -n 2 "$work/dir.out")"
+train dir DISK_PATH=/dir/ckpt DISK_ERRNO=5 -- ckpt.keep_last=1 run.resume=true && fail "a checkpoint whose name is not on the disk is no failure"
+grep -q 'step 4 was not written: .*/ckpt: the directory cannot be synced: Input/output error' "$work/dir.out" ||
+    fail "what is said of a failed sync: $(tail -n 3 "$work/dir.out")"
+[ "$(ls "$work/dir/ckpt")" = step-2 ] || fail "after a failed sync there are $(ls "$work/dir/ckpt")"
+train file DISK_PATH=/file DISK_ERRNO=5 -- ckpt.every=0
+[ $? -eq 1 ] && grep -q 'file/.*: was written, but may be lost when the power fails' "$work/file.out" ||
+    fail "a failed sync of run.dir: $(tail -n 2 "$work/file.out")"
+# One that a file system has no way to sync is none.
+train odd DISK_PATH=/odd/ckpt DISK_ERRNO=22 -- || fail "a directory that cannot be synced at all: $(tail -n 2 "$work/odd.out")"
+
+# ---- what dead processes left ----
+true &
+dead=$!
+wait $dead
+mine=$work/odd/.trireme-$dead-$(uname -n)-0.tmp other=$work/odd/.trireme-$dead-elsewhere-0.tmp
+touch "$mine" "$other"
+train odd DISK_PATH=none -- run.resume=true train.steps=5 || fail "going on: $(tail -n 2 "$work/odd.out")"
+[ ! -e "$mine" ] || fail "what a dead process left is still there"
+[ -e "$other" ] || fail "what another machine writes was taken away"
 
 exit $((failures > 0))

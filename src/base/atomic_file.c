@@ -8,6 +8,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/temporary.h"
+
 static tr_status no_memory(tr_error *err, const char *path)
 {
     return tri_fail(err, TR_ERROR_RUNTIME, "%s: out of memory", path);
@@ -53,6 +55,8 @@ tr_status tri_check_output(const char *path, bool makes_dirs, tr_error *err)
         status = tri_fail(err, TR_ERROR_INPUT,
                           "%s: cannot be written: %s: %s; name a place that you may write to", path,
                           above, strerror(errno));
+    else
+        tri_temporaries_remove(above, 0, 0);
     free(above);
     return status;
 }
@@ -68,13 +72,17 @@ static int open_temporary(const char *path, char **temporary)
     errno = ENOMEM;
     for (int i = 0; parent && fd < 0 && i < max_tries; i++) {
         free(name);
-        if (asprintf(&name, "%s/.trireme-%ld-%d.tmp", parent, (long)getpid(), i) < 0) {
-            name = NULL;
+        name = tri_temporary_path(parent, i);
+        if (!name)
             break;
-        }
         fd = open(name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
         if (fd < 0 && errno != EEXIST)
             break;
+        if (fd >= 0 && !tri_temporary_hold(fd)) {
+            close(fd);
+            fd = -1;
+            errno = EEXIST;
+        }
     }
     int reason = errno;
     free(parent);
@@ -143,24 +151,47 @@ tr_status tri_atomic_write(tri_atomic_file *file, const void *data, size_t num_b
     return TR_OK;
 }
 
-/* Some file systems cannot do this for a directory, and whoever asks has done all else: hence no
- * error. */
-void tri_sync_dir(const char *path)
+tr_status tri_sync_dir(const char *path, tr_error *err)
 {
     int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (fd < 0)
-        return;
-    (void)fsync(fd);
-    close(fd);
+    if (fd < 0 && errno == EACCES) /* it may be written to, but not read */
+        return TR_OK;
+    int failed = fd < 0 ? -1 : fsync(fd), reason = errno;
+    if (fd >= 0)
+        close(fd);
+    /* Some file systems cannot do this for a directory. */
+    if (failed == 0 || reason == EINVAL || reason == ENOSYS || reason == EOPNOTSUPP ||
+        reason == EBADF || reason == EROFS)
+        return TR_OK;
+    return tri_fail(err, TR_ERROR_RUNTIME, "%s: the directory cannot be synced: %s", path,
+                    strerror(reason));
 }
 
 /* A rename survives a power cut only once its directory is on the disk. */
-static void sync_parent(const char *path)
+static tr_status sync_parent(const char *path, tr_error *err)
 {
     char *parent = parent_of(path);
-    if (parent)
-        tri_sync_dir(parent);
+    tr_status status = parent ? tri_sync_dir(parent, err) : no_memory(err, path);
     free(parent);
+    if (status == TR_OK)
+        return TR_OK;
+    return tri_fail_prefix(err, status, "%s: was written, but may be lost when the power fails",
+                           path);
+}
+
+/* Closes first, since network file systems report a full disk there, and then renames. */
+static int close_and_rename(tri_atomic_file *file)
+{
+    int held = dup(file->fd), fd = file->fd; /* the name stays one of a living process */
+    file->fd = -1;
+    int failed = close(fd);
+    if (failed == 0)
+        failed = rename(file->temporary, file->path);
+    int reason = errno;
+    if (held >= 0)
+        close(held);
+    errno = reason;
+    return failed;
 }
 
 tr_status tri_atomic_commit(tri_atomic_file *file, tr_error *err)
@@ -169,17 +200,13 @@ tr_status tri_atomic_commit(tri_atomic_file *file, tr_error *err)
         return tri_fail(err, TR_ERROR_INTERNAL, "a commit of a file that is not open");
     if (fsync(file->fd) != 0)
         return atomic_failed(file, errno, err);
-    int fd = file->fd;
-    file->fd = -1;
-    if (close(fd) != 0) /* network file systems report a full disk here */
-        return atomic_failed(file, errno, err);
-    if (rename(file->temporary, file->path) != 0)
+    if (close_and_rename(file) != 0)
         return atomic_failed(file, errno, err);
     free(file->temporary);
     file->temporary = NULL;
-    sync_parent(file->path);
+    tr_status status = sync_parent(file->path, err);
     tri_atomic_abort(file);
-    return TR_OK;
+    return status;
 }
 
 tr_status tri_file_replace(const char *path, const void *data, size_t num_bytes, tr_error *err)

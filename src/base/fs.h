@@ -37,13 +37,15 @@ void tri_mapping_close(tri_mapping *mapping); /* also fine on a zeroed or a clos
 
 /* Whether something can be written at a path that a person gave, before the work whose result goes
  * there: wrong input when not, with what to do. Directories above it are made later where
- * makes_dirs says so, and must be there otherwise. Changes nothing. */
+ * makes_dirs says so, and must be there otherwise. Changes nothing, but what dead processes have
+ * left there goes. */
 tr_status tri_check_output(const char *path, bool makes_dirs, tr_error *err);
 
 /* A file that appears whole or not at all: begin, write any number of times, then commit or abort.
  * Until commit the bytes are under a hidden temporary name in the same directory. When write or
  * commit fails the temporary is gone, the file that was there before is untouched, and the struct
- * may be dropped; abort after a failure or a commit does nothing. */
+ * may be dropped; abort after a failure or a commit does nothing. Only where a commit fails because
+ * the directory cannot be synced the new file is there, and the message says so. */
 typedef struct tri_atomic_file {
     int fd; /* -1 when nothing is open */
     char *path;
@@ -63,8 +65,9 @@ tr_status tri_file_replace(const char *path, const void *data, size_t num_bytes,
  * the reason. */
 tr_status tri_make_dirs(const char *path, tr_error *err);
 
-/* What was renamed or made in a directory is on the disk afterwards, where that can be had. */
-void tri_sync_dir(const char *path);
+/* What was renamed or made in a directory is on the disk afterwards, where that can be had; a disk
+ * that fails to is an error. */
+tr_status tri_sync_dir(const char *path, tr_error *err);
 
 bool tri_path_exists(const char *path);
 bool tri_path_is_dir(const char *path);

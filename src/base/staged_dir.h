@@ -10,6 +10,7 @@
 typedef struct tri_staged_dir {
     char *path; /* as asked for, without a slash at its end */
     char *temp; /* where files are written meanwhile; NULL when nothing has begun */
+    int held;   /* open on it, or -1 */
 } tri_staged_dir;
 
 /* What is there already must be an empty directory. With replace it may also be a directory that

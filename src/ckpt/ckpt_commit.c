@@ -194,17 +194,22 @@ static void remove_reports(const tri_ckpt_commit *c)
     }
 }
 
+/* Its name is on the disk afterwards, or it has none: others are removed on the strength of it. */
 static tr_status give_name(const tri_ckpt_commit *c, tr_error *err)
 {
+    TRI_TRY(tri_sync_dir(c->temp, err));
     char *path = tri_ckpt_path(c->dir, c->step);
     if (!path)
         return tri_fail(err, TR_ERROR_RUNTIME, "no memory for a path");
     tr_status status = TR_OK;
-    tri_sync_dir(c->temp);
-    if (rename(c->temp, path) != 0)
+    if (rename(c->temp, path) != 0) {
         status =
             tri_fail(err, TR_ERROR_RUNTIME, "%s: cannot be written: %s", path, strerror(errno));
-    tri_sync_dir(c->dir);
+    } else {
+        status = tri_sync_dir(c->dir, err);
+        if (status != TR_OK)
+            (void)rename(path, c->temp);
+    }
     free(path);
     return status;
 }

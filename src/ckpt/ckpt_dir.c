@@ -202,8 +202,7 @@ tr_status tri_ckpt_set_aside(const char *dir, int64_t step, char **path, tr_erro
                           from ? from : dir, strerror(base ? errno : ENOMEM));
     free(from);
     free(base);
-    tri_sync_dir(dir);
-    return status;
+    return status == TR_OK ? tri_sync_dir(dir, err) : status;
 }
 
 static void remove_step(const char *dir, int64_t step)

@@ -7,7 +7,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "run/leftovers.h"
+#include "base/temporary.h"
 
 /* In the process that waits: away from the terminal and from everything that this one has open, so
  * that nobody waits for it, and nothing stays locked because of it. */
@@ -32,7 +32,7 @@ static _Noreturn void wait_and_clean(int pipe, const char *path, pid_t pid)
     char *dir = slash ? strndup(path, (size_t)(slash - path) + 1) : strdup(".");
     leave(pipe);
     if (read(3, &well, 1) != 1 && dir)
-        tri_leftovers_remove_here(dir, pid);
+        tri_temporaries_remove(dir, pid, 0);
     _exit(0);
 }
 

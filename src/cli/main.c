@@ -313,6 +313,8 @@ static int judge_output(int code)
 int main(int argc, char **argv)
 {
     fill_closed();
+    signal(SIGXFSZ, SIG_IGN); /* a file that must not grow (ulimit -f) fails to be written, and that
+                                 is told; by default it would end the program without a word */
     int code = judge_output(dispatch(argc, argv));
     /* A shell that runs this in a loop stops the loop only when Ctrl-C has ended it. */
     if (code == TRI_EXIT_INTERRUPTED)

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "base/fs.h"
+#include "base/temporary.h"
 
 /* How much of a path names a directory that exists. */
 static size_t length_there(char *path)
@@ -186,6 +187,7 @@ tr_status tri_run_lock_take(tri_run_lock *lock, const char *dir, tr_error *err)
         if (lock->fd < 0 || is_still(lock->fd, dir))
             break;
     }
+    tri_temporaries_remove(dir, 0, 1); /* data, too */
     return TR_OK;
 }
 

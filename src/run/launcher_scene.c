@@ -6,9 +6,9 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/temporary.h"
 #include "comm/control_wire.h"
 #include "run/launcher_parts.h"
-#include "run/leftovers.h"
 
 /* Whether a process is stopped, and not merely slow. */
 static bool is_frozen(pid_t pid)
@@ -143,8 +143,9 @@ void tri_launch_conclude(tri_launching *l)
         all_well &= well;
         if (well)
             continue;
+        enum { DEEPEST = 4 }; /* run.dir/ckpt/step-N/ and one more */
         if (l->config.run_dir)
-            tri_leftovers_remove(l->config.run_dir, l->children[r].was);
+            tri_temporaries_remove(l->config.run_dir, l->children[r].was, DEEPEST);
     }
     if (!all_well)
         result->code = TRI_EXIT_FAILED;

@@ -292,9 +292,11 @@ static tr_status set_aside(tri_ranks *ranks, const char *dir, const damaged_list
 {
     for (size_t i = 0; i < list->num && ranks->rank == 0; i++) {
         char *aside = NULL;
-        TRI_TRY(tri_ckpt_set_aside(dir, list->item[i].step, &aside, err));
-        add_note(resumed, aside, list->item[i].why);
+        tr_status status = tri_ckpt_set_aside(dir, list->item[i].step, &aside, err);
+        if (aside)
+            add_note(resumed, aside, list->item[i].why);
         free(aside);
+        TRI_TRY(status);
     }
     return TR_OK;
 }
