@@ -1,7 +1,10 @@
 /* Setting up connections over tcp: strangers that reach a rank's port are dropped and nobody
  * notices; a rank without the job's token is refused and named. */
-#include "comm/comm.h"
+#include "base/checksum.h"
+#include "comm/comm_internal.h"
 #include "comm/control.h"
+#include "comm/tcp.h"
+#include "comm/tcp_head.h"
 #include "comm/tcp_hello.h"
 
 #include "base/clock.h"
@@ -235,6 +238,127 @@ static void no_token_is_an_error(void **state)
     free(t);
 }
 
+/* ---- what a peer sends ---- */
+
+enum { COUNT = 6 };
+static const tri_about about = {
+    .call = 1, .count = COUNT, .operation = TR_ALL_REDUCE, .reduction = TR_SUM, .dtype = TR_F32};
+
+/* A receive of this end, rank 3, from rank 7, whose end of the connection is the test's. */
+struct lane_case {
+    tr_comm comm;
+    tri_ports ports;
+    tri_queue sends[2], recvs[2];
+    _Atomic uint64_t signals[2 * TR_NUM_SIGNALS];
+    tri_message message;
+    float data[COUNT];
+};
+
+static tri_message *arrive(struct lane_case *c, bool sums, bool combine, const tri_tcp_head *head,
+                           const float data[COUNT])
+{
+    static const int numbers[2] = {3, 7};
+    int pair[2];
+    memset(c, 0, sizeof *c);
+    assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair), 0);
+    tri_tcp_end ends[2] = {{.fd = -1}, {.fd = pair[0], .sums = sums}};
+    c->ports = (tri_ports){.comm = &c->comm,
+                           .size = 2,
+                           .ranks = numbers,
+                           .sends = c->sends,
+                           .recvs = c->recvs,
+                           .signals = c->signals,
+                           .io = &tri_tcp_io};
+    assert_int_equal(tri_tcp_adopt(&c->ports, ends, false, NULL), TR_OK);
+    c->message = (tri_message){.data = (char *)c->data,
+                               .num_bytes = sizeof c->data,
+                               .peer = 1,
+                               .combine = combine,
+                               .dtype = TRI_F32,
+                               .about = &about};
+    tri_ports_post(&c->ports, &c->message);
+    assert_int_equal(send(pair[1], head, sizeof *head, 0), (int)sizeof *head);
+    assert_int_equal(send(pair[1], data, sizeof c->data, 0), (int)sizeof c->data);
+    for (int i = 0; i < 10; i++)
+        tri_tcp_io.progress(&c->ports);
+    tri_tcp_io.close(&c->ports);
+    close(pair[1]);
+    return &c->message;
+}
+
+static tri_tcp_head good_head(const float data[COUNT])
+{
+    tri_tcp_head head = {.magic = TRI_TCP_MAGIC,
+                         .type = TRI_TCP_DATA,
+                         .number = 1,
+                         .num_bytes = COUNT * sizeof *data,
+                         .about = about};
+    tri_crc crc = {0};
+    tri_crc_add(&crc, data, COUNT * sizeof *data);
+    tri_tcp_head_seal(&head, tri_crc_end(&crc));
+    return head;
+}
+
+static void what_a_peer_sends_is_judged(void **state)
+{
+    (void)state;
+    static const float data[COUNT] = {1, 2, 3, 4, 5, 6};
+    struct lane_case *c = calloc(1, sizeof *c);
+    tri_tcp_head head = good_head(data);
+    assert_int_equal(arrive(c, false, false, &head, data)->status, TR_OK);
+    assert_memory_equal(c->data, data, sizeof data);
+    uint8_t *const fields[] = {&head.about.dtype, &head.about.operation, &head.about.reduction,
+                               &head.about.algorithm};
+    for (size_t i = 0; i < sizeof fields / sizeof *fields; i++) {
+        head = good_head(data);
+        *fields[i] = 255;
+        const tri_message *m = arrive(c, false, false, &head, data);
+        bool matters = *fields[i] == 255; /* all of them do */
+        assert_true(matters && m->status == TR_ERROR_RUNTIME);
+        assert_non_null(strstr(m->why, "rank 7 called"));
+        if (i == 0)
+            assert_non_null(strstr(m->why, "type 255"));
+    }
+    for (int i = 0; i < 2; i++) {
+        head = good_head(data);
+        *(i ? &head.type : (uint32_t *)&head.number) = 77;
+        const tri_message *m = arrive(c, false, false, &head, data);
+        assert_int_equal(m->status, TR_ERROR_RUNTIME);
+        assert_non_null(strstr(m->why, "rank 7 sent a frame"));
+    }
+    head = good_head(data);
+    head.num_bytes = UINT64_MAX;
+    assert_int_equal(arrive(c, false, false, &head, data)->status, TR_ERROR_RUNTIME);
+    free(c);
+}
+
+static void a_flipped_bit_is_named(void **state)
+{
+    (void)state;
+    static const float data[COUNT] = {1, 2, 3, 4, 5, 6};
+    struct lane_case *c = calloc(1, sizeof *c);
+    tri_tcp_head head = good_head(data);
+    for (int combine = 0; combine < 2; combine++) {
+        assert_int_equal(arrive(c, true, combine, &head, data)->status, TR_OK);
+        for (size_t bit = 0; bit < 8 * sizeof data; bit++) {
+            float changed[COUNT];
+            memcpy(changed, data, sizeof data);
+            ((unsigned char *)changed)[bit / 8] ^= (unsigned char)(1 << bit % 8);
+            const tri_message *m = arrive(c, true, combine, &head, changed);
+            assert_int_equal(m->status, TR_ERROR_RUNTIME);
+            assert_non_null(strstr(m->why, "the 24 bytes from rank 7 are not those"));
+            assert_non_null(strstr(m->why, "sent to rank 3"));
+            assert_int_equal(arrive(c, false, combine, &head, changed)->status, TR_OK);
+        }
+    }
+    for (size_t bit = 0; bit < 8 * sizeof head; bit++) {
+        tri_tcp_head changed = head;
+        ((unsigned char *)&changed)[bit / 8] ^= (unsigned char)(1 << bit % 8);
+        assert_non_null(tri_tcp_head_wrong(&changed, true));
+    }
+    free(c);
+}
+
 /* All connections of this process that are open, and of them those whose packets nothing paces. */
 static void count_connections(int *num, int *num_reno)
 {
@@ -278,6 +402,8 @@ int main(void)
         cmocka_unit_test(proofs_are_of_one_end_and_one_connection),
         cmocka_unit_test(another_token_is_refused),
         cmocka_unit_test(no_token_is_an_error),
+        cmocka_unit_test(what_a_peer_sends_is_judged),
+        cmocka_unit_test(a_flipped_bit_is_named),
         cmocka_unit_test(nothing_paces_within_a_machine),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -44,6 +44,83 @@ void tri_text_add(tri_text *text, const char *format, ...)
     va_end(args);
 }
 
+int tri_utf8_decode(const char *text, uint32_t *code)
+{
+    const unsigned char *s = (const unsigned char *)text;
+    static const uint32_t least[5] = {0, 0, 0x80, 0x800, 0x10000};
+    int length = 0;
+    if (s[0] < 0x80)
+        length = 1;
+    else if (s[0] >> 5 == 6)
+        length = 2;
+    else if (s[0] >> 4 == 14)
+        length = 3;
+    else if (s[0] >> 3 == 30)
+        length = 4;
+    else
+        return 0;
+    *code = length == 1 ? s[0] : s[0] & (0x7Fu >> length);
+    for (int i = 1; i < length; i++) {
+        if ((s[i] & 0xC0) != 0x80)
+            return 0;
+        *code = *code << 6 | (s[i] & 0x3F);
+    }
+    if (*code < least[length] || *code > 0x10FFFF || (*code >= 0xD800 && *code <= 0xDFFF))
+        return 0;
+    return length;
+}
+
+/* What a terminal may obey, or show in another place than where it stands. */
+static bool is_command(uint32_t code)
+{
+    return (code < ' ' && code != '\n' && code != '\t') || (code >= 0x7F && code < 0xA0) ||
+           code == 0x200E || code == 0x200F || (code >= 0x2028 && code <= 0x202E) ||
+           (code >= 0x2066 && code <= 0x2069);
+}
+
+void tri_text_add_printable(tri_text *text, const char *from)
+{
+    const char *plain = from; /* from here on nothing was wrong */
+    while (*from) {
+        uint32_t code = 0;
+        int length = tri_utf8_decode(from, &code);
+        if (length > 0 && !is_command(code)) {
+            from += length;
+            continue;
+        }
+        tri_text_add(text, "%.*s", (int)(from - plain), plain);
+        if (length > 1)
+            tri_text_add(text, "\\u%04x", (unsigned)code);
+        else
+            tri_text_add(text, "\\x%02x", (unsigned char)*from);
+        from += length > 0 ? length : 1;
+        plain = from;
+    }
+    tri_text_add(text, "%s", plain);
+}
+
+void tri_text_vprint(FILE *file, const char *format, va_list args)
+{
+    char *raw = NULL;
+    tri_text text;
+    tri_text_init(&text);
+    if (vasprintf(&raw, format, args) < 0)
+        raw = NULL;
+    if (raw)
+        tri_text_add_printable(&text, raw);
+    fputs(raw && !text.failed ? text.chars : "(no memory to print this)\n", file);
+    tri_text_fini(&text);
+    free(raw);
+}
+
+void tri_text_print(FILE *file, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    tri_text_vprint(file, format, args);
+    va_end(args);
+}
+
 char *tri_text_bytes(double bytes, char out[16])
 {
     static const char *const unit[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB"};

@@ -2,6 +2,7 @@
 #ifndef TRI_BASE_TEXT_H
 #define TRI_BASE_TEXT_H
 
+#include <stdarg.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -16,6 +17,17 @@ typedef struct tri_text {
 void tri_text_init(tri_text *text);
 void tri_text_fini(tri_text *text);
 void tri_text_add(tri_text *text, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* Decodes one character of UTF-8 and returns its length; 0 when it is not valid. */
+int tri_utf8_decode(const char *text, uint32_t *code);
+
+/* Text of a file or a peer may hold what a terminal obeys: escape sequences, carriage returns,
+ * marks that turn the direction of writing. Adds it with all of that, and bytes that are no UTF-8,
+ * spelt out ("\x1b"); ends of lines and tabs stay. */
+void tri_text_add_printable(tri_text *text, const char *from);
+/* As fprintf, but printable: for whatever prints names, labels, metadata, messages. */
+void tri_text_print(FILE *file, const char *format, ...) __attribute__((format(printf, 2, 3)));
+void tri_text_vprint(FILE *file, const char *format, va_list args);
 
 /* Short forms for people: "1.50 GiB", "124 M", "3.2 TFLOP". Each writes at most 16 bytes. */
 char *tri_text_bytes(double bytes, char out[16]);

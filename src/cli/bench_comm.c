@@ -413,7 +413,9 @@ static int run_joined(const tri_cli *cli, const tri_bootstrap *bootstrap, void *
     options o = *(options *)context;
     tr_error err = {0};
     int64_t num_wrong = 0;
-    tr_status status = tri_comm_create(bootstrap, o.shape.transport, &o.comm, &err);
+    tri_bootstrap own = *bootstrap;
+    own.sums = tr_settings_bool(cli->settings, "run.message_sums");
+    tr_status status = tri_comm_create(&own, o.shape.transport, &o.comm, &err);
     if (status == TR_OK)
         status = run_rows(&o, &num_wrong, &err);
     if (status == TR_OK && picture(cli) && bootstrap->rank == 0)

@@ -6,6 +6,7 @@
 
 #include "base/clock.h"
 #include "base/fs.h"
+#include "base/text.h"
 #include "ckpt/compare.h"
 #include "cli/ckpt_verbs.h"
 #include "cli/cli.h"
@@ -79,7 +80,7 @@ enum { MOST_LINES = 40 };
 
 static void print_number(const tri_difference *d)
 {
-    printf("  %-44s ", d->name);
+    tri_text_print(stdout, "  %-44s ", d->name);
     if (isnan(d->a) || isnan(d->b))
         printf("only in %s: %.10g\n", isnan(d->a) ? "B" : "A", isnan(d->a) ? d->b : d->a);
     else
@@ -98,16 +99,17 @@ static void print_difference(void *context, const tri_difference *d)
         print_number(d);
         break;
     case TRI_DIFFERENCE_MISSING:
-        printf("  %-44s only in %s\n", d->name, d->a != 0 ? "A" : "B");
+        tri_text_print(stdout, "  %-44s only in %s\n", d->name, d->a != 0 ? "A" : "B");
         break;
     case TRI_DIFFERENCE_SHAPE:
-        printf("  %-44s has another shape\n", d->name);
+        tri_text_print(stdout, "  %-44s has another shape\n", d->name);
         break;
     case TRI_DIFFERENCE_ELEMENTS:
-        printf("  %-44s %" PRId64 " of %" PRId64 " elements differ, by %.3g at most; the first is "
-               "number %" PRId64 ": %.9g, %.9g\n",
-               d->name, d->count, d->of, d->largest, d->first, (double)d->first_a,
-               (double)d->first_b);
+        tri_text_print(
+            stdout,
+            "  %-44s %" PRId64 " of %" PRId64 " elements differ, by %.3g at most; the first is "
+            "number %" PRId64 ": %.9g, %.9g\n",
+            d->name, d->count, d->of, d->largest, d->first, (double)d->first_a, (double)d->first_b);
     }
 }
 

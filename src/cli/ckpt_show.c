@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/fs.h"
+#include "base/text.h"
 #include "ckpt/checkpoint.h"
 #include "cli/ckpt_verbs.h"
 #include "cli/cli.h"
@@ -37,8 +38,9 @@ static void print_tensor(const tri_ckpt_tensor *t)
         count *= (double)t->dim[d];
     }
     strncat(shape, "]", sizeof shape - strlen(shape) - 1);
-    printf("  %-44s %-7s %-20s %10s  %4zu shard%s\n", t->name, tri_ckpt_kind_name(t->kind), shape,
-           tri_text_bytes(4 * count, bytes), t->num_shards, t->num_shards == 1 ? "" : "s");
+    tri_text_print(stdout, "  %-44s %-7s %-20s %10s  %4zu shard%s\n", t->name,
+                   tri_ckpt_kind_name(t->kind), shape, tri_text_bytes(4 * count, bytes),
+                   t->num_shards, t->num_shards == 1 ? "" : "s");
 }
 
 static void print_checkpoint(const tri_checkpoint *ckpt)
@@ -49,10 +51,10 @@ static void print_checkpoint(const tri_checkpoint *ckpt)
     printf("%s: checkpoint after %" PRId64 " step%s\n", ckpt->path, m->step,
            m->step == 1 ? "" : "s");
     for (size_t i = 0; i < m->num_numbers; i++)
-        printf("  number    %s = %.10g\n", m->numbers[i].name, m->numbers[i].value);
+        tri_text_print(stdout, "  number    %s = %.10g\n", m->numbers[i].name, m->numbers[i].value);
     for (size_t i = 0; i < m->num_files; i++)
-        printf("  file      %-32s %10s\n", m->files[i].name,
-               tri_text_bytes((double)m->files[i].bytes, bytes));
+        tri_text_print(stdout, "  file      %-32s %10s\n", m->files[i].name,
+                       tri_text_bytes((double)m->files[i].bytes, bytes));
     for (size_t i = 0; i < m->num_tensors; i++) {
         const tri_ckpt_tensor *t = &m->tensors[i];
         tri_region whole = tri_region_whole(t->num_dims, t->dim);
@@ -74,8 +76,8 @@ static void print_row(const char *dir, int64_t step)
         return;
     tr_status status = tri_checkpoint_open(&ckpt, path, &err);
     if (status != TR_OK) {
-        printf("  %-40s %s: %s\n", path, status == TR_ERROR_DAMAGED ? "damaged" : "unreadable",
-               err.message);
+        tri_text_print(stdout, "  %-40s %s: %s\n", path,
+                       status == TR_ERROR_DAMAGED ? "damaged" : "unreadable", err.message);
     } else {
         size_t ranks = num_rank_files(&ckpt.manifest);
         printf("  %-40s step %-8" PRId64 " %10s  by %zu rank%s\n", path, step,

@@ -8,6 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/text.h"
 #include "cli/cli.h"
 #include "cli/signals.h"
 #include "cli/text.h"
@@ -221,7 +222,7 @@ void tri_cli_error(const char *format, ...)
     fflush(stdout); /* so that the two stay in order when they share a terminal */
     fprintf(stderr, "%strireme:%s ", colour ? "\033[1;31m" : "", colour ? "\033[0m" : "");
     va_start(args, format);
-    vfprintf(stderr, format, args);
+    tri_text_vprint(stderr, format, args);
     va_end(args);
     fputc('\n', stderr);
 }

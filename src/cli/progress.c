@@ -1,5 +1,6 @@
 #include "cli/progress.h"
 #include "base/clock.h"
+#include "base/text.h"
 
 #include <math.h>
 #include <stdarg.h>
@@ -160,7 +161,7 @@ void tri_progress_note(tri_progress *p, const char *format, ...)
         fputs("\r\033[K", p->file); /* the bar comes back with the next step */
     p->drawn = false;
     va_start(args, format);
-    vfprintf(p->file, format, args);
+    tri_text_vprint(p->file, format, args);
     va_end(args);
     fputc('\n', p->file);
     fflush(p->file);

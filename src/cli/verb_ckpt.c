@@ -8,6 +8,7 @@
 
 #include "api/api.h"
 #include "base/fs.h"
+#include "base/text.h"
 #include "ckpt/hf.h"
 #include "ckpt/weights.h"
 #include "cli/ckpt_verbs.h"
@@ -30,8 +31,8 @@ static void print_tensor(const tri_safetensor *t, totals *sum)
         snprintf(shape + length, sizeof shape - length, "%s%" PRId64, d ? ", " : "", t->dim[d]);
         elements *= (double)t->dim[d];
     }
-    printf("  %-52s %-5s %-22s %10s\n", t->name, t->dtype_text, strcat(shape, "]"),
-           tri_text_bytes((double)t->num_bytes, bytes));
+    tri_text_print(stdout, "  %-52s %-5s %-22s %10s\n", t->name, t->dtype_text, strcat(shape, "]"),
+                   tri_text_bytes((double)t->num_bytes, bytes));
     sum->tensors++;
     sum->elements += elements;
     sum->bytes += (double)t->num_bytes;
@@ -50,7 +51,7 @@ static void print_metadata(const char *path)
     const char *key;
     json_t *value;
     json_object_foreach(json_object_get(root, "__metadata__"), key, value)
-        printf("  metadata  %s = %s\n", key, json_string_value(value));
+        tri_text_print(stdout, "  metadata  %s = %s\n", key, json_string_value(value));
     json_decref(root);
     tri_mapping_close(&mapping);
 }
@@ -71,11 +72,11 @@ static tr_status inspect_hf(const char *dir, totals *sum, tr_error *err)
 {
     tri_hf_config config;
     if (tri_hf_config_read(dir, &config, err) == TR_OK) {
-        printf("%s: Hugging Face, model_type %s\n", dir, config.model_type);
+        tri_text_print(stdout, "%s: Hugging Face, model_type %s\n", dir, config.model_type);
         for (int i = 0; i < config.num_settings; i++)
-            printf("  %-20s %s\n", config.setting[i].name, config.setting[i].value);
+            tri_text_print(stdout, "  %-20s %s\n", config.setting[i].name, config.setting[i].value);
     } else { /* tensors can be listed all the same */
-        printf("%s\n", err->message);
+        tri_text_print(stdout, "%s\n", err->message);
     }
     tri_hf_shards shards;
     TRI_TRY(tri_hf_shards_list(dir, &shards, err));

@@ -13,6 +13,7 @@
 
 #include "base/fs.h"
 #include "base/pool.h"
+#include "base/text.h"
 #include "cli/cli.h"
 #include "cli/data_prepare.h"
 #include "cli/text.h"
@@ -224,7 +225,7 @@ static void print_specials(const tri_tokenizer *tokenizer)
         size_t num;
         const char *text = tri_tokenizer_spelling(tokenizer, id, &num);
         if (text)
-            printf("  %-5s %6" PRId32 "  %.*s\n", name[i], id, (int)num, text);
+            tri_text_print(stdout, "  %-5s %6" PRId32 "  %.*s\n", name[i], id, (int)num, text);
     }
 }
 
@@ -245,7 +246,7 @@ static tr_status inspect(const tri_tokenizer *tokenizer, const char *path, tr_er
     for (size_t i = 0; status == TR_OK && i < ids.num; i++) {
         size_t num;
         const char *text = tri_tokenizer_spelling(tokenizer, ids.id[i], &num);
-        printf("%7" PRId32 "  %.*s\n", ids.id[i], (int)num, text);
+        tri_text_print(stdout, "%7" PRId32 "  %.*s\n", ids.id[i], (int)num, text);
     }
     tri_ids_fini(&ids);
     input_close(&in);

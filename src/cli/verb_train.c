@@ -308,6 +308,7 @@ static tr_status start(run *r, const tri_bootstrap *bootstrap, tr_error *err)
     tri_ranks_config config = {.transport = tr_settings_string(settings, "run.transport"),
                                .algorithm = tr_settings_string(settings, "run.collective"),
                                .nccl_library = tr_settings_string(settings, "run.nccl_library"),
+                               .message_sums = tr_settings_bool(settings, "run.message_sums"),
                                .measuring = tell_measuring};
     tri_session *session = &r->session->session;
     char *in_run = NULL;

@@ -147,6 +147,7 @@ tr_status tri_wait_failed(tr_group *group, const tr_collective *call, tri_wait_r
 void tri_announce(tr_group *group, const tr_collective *call, int algorithm);
 tr_status tri_compare(tr_group *group, const tr_collective *call, tr_error *err);
 tr_status tri_direct_run(tr_group *group, const tr_collective *call, tr_error *err);
+bool tri_descriptor_known(const tri_descriptor *d); /* its numbers are of things that exist */
 void tri_describe(const tri_descriptor *d, char *out, size_t capacity);
 /* What a call is, but for where its operands lie. */
 void tri_describe_call(const tr_group *group, const tr_collective *call, int algorithm,

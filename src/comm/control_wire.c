@@ -223,13 +223,20 @@ const void *tri_wire_bytes(tri_wire_frame *frame, size_t *num_bytes)
 
 void tri_wire_text(tri_wire_frame *frame, char *text, size_t capacity)
 {
-    size_t length;
+    size_t length, used = 0;
     const unsigned char *at = tri_wire_bytes(frame, &length);
-    if (length > capacity - 1)
-        length = capacity - 1;
-    for (size_t i = 0; i < length; i++)
-        text[i] = at[i] < ' ' && at[i] != '\n' ? ' ' : (char)at[i];
-    text[length] = 0;
+    for (size_t i = 0; i < length; i++) {
+        bool command = (at[i] < ' ' && at[i] != '\n') || at[i] == 127;
+        size_t room = command ? 4 : 1;
+        if (used + room >= capacity)
+            break;
+        if (command)
+            snprintf(text + used, room + 1, "\\x%02x", at[i]);
+        else
+            text[used] = at[i] == '\n' ? ' ' : (char)at[i];
+        used += room;
+    }
+    text[used] = 0;
 }
 
 void tri_wire_where(tri_wire_frame *frame, tri_rank_where *where)

@@ -95,8 +95,8 @@ int tri_wire_take(tri_wire_in *in, size_t max_bytes, tri_wire_frame *frame, cons
 uint32_t tri_wire_u32(tri_wire_frame *frame);
 uint64_t tri_wire_u64(tri_wire_frame *frame);
 const void *tri_wire_bytes(tri_wire_frame *frame, size_t *num_bytes);
-/* Into the caller's array, cut to fit; control characters become blanks, for texts end up in logs
- * and on terminals. */
+/* Into the caller's array, cut to fit; one line: ends of lines become blanks, and other control
+ * characters are spelt out, for texts end up in logs and on terminals. */
 void tri_wire_text(tri_wire_frame *frame, char *text, size_t capacity);
 void tri_wire_where(tri_wire_frame *frame, tri_rank_where *where);
 /* Nothing missing and nothing left over. */

@@ -3,6 +3,7 @@
  *   tcp_transport.c   the table; which address is this machine's
  *   tcp_hello.c       how two ends prove that they belong to the session
  *   tcp_connect.c     one connection for each pair of a set of members
+ *   tcp_head.c        what stands before every message
  *   tcp_lane.c        messages over them */
 #ifndef TRI_COMM_TCP_H
 #define TRI_COMM_TCP_H

@@ -3,8 +3,8 @@
  * A message is a head and its bytes. In the lanes of groups it is sent as soon as it is posted:
  * collectives do not need more, and a receiver that is late leaves it with the kernel, which slows
  * the sender down when there is too much. In the lane of tr_send a send must not end before its
- * receive was issued, so the receiver says READY first, and bytes flow only then; since they are
- * taken as they come, they never stand in the way of what is behind them.
+ * receive was issued, so the receiver says READY first, and bytes flow only then; since
+ * they are taken as they come, they never stand in the way of what is behind them.
  *
  * Invariants:
  *   1. A connection carries whole frames, in order. What is being sent is the first of the peer's
@@ -12,9 +12,11 @@
  *   2. Bytes are read only up to the end of the frame at hand.
  *   3. A connection that ended is `dead`; its messages fail one second later, so that whoever
  *      watches the ranks can say why before. */
+#include "base/checksum.h"
 #include "comm/comm_internal.h"
 #include "comm/reduce.h"
 #include "comm/tcp.h"
+#include "comm/tcp_head.h"
 
 #include <errno.h>
 #include <netinet/in.h>
@@ -32,30 +34,23 @@
 #define MOST_BYTES   ((size_t)1 << 20)   /* in one system call */
 #define DEAD_WAIT_NS 1000000000u
 
-enum { DATA = 1, READY, REFUSED, SIGNAL, HEAD_MAGIC = 0x54524931 };
-
-struct head {
-    uint32_t magic, type;
-    uint64_t number;    /* of the message; of a signal the slot */
-    uint64_t num_bytes; /* of a signal the value */
-    tri_about about;
-};
-
 struct peer {
     int fd; /* -1: this member itself */
+    bool sums;
     uint64_t dead_ns;
-    char why[100];
+    char why[160];
     /* coming in */
-    struct head head;
+    tri_tcp_head head;
     size_t head_got, staged;
+    tri_crc sum; /* of the bytes so far, where there are sums */
     char *stage;
     uint64_t asked; /* the receive that READY was said for */
     /* going out */
-    struct head out;
+    tri_tcp_head out;
     size_t out_sent; /* of the head; the message knows the rest */
     bool sending;
     uint64_t ready, ready_bytes; /* the send that may go, and what its receiver expects */
-    struct head *control;
+    tri_tcp_head *control;
     size_t num_control, capacity, control_sent; /* frames; bytes of the first */
 };
 
@@ -78,17 +73,19 @@ static bool would_wait(void)
     return errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR;
 }
 
-static bool add_control(struct peer *p, struct head head)
+static bool add_control(struct peer *p, tri_tcp_head head)
 {
     if (p->num_control == p->capacity) {
         size_t capacity = p->capacity ? 2 * p->capacity : 8;
-        struct head *more = realloc(p->control, capacity * sizeof *more);
+        tri_tcp_head *more = realloc(p->control, capacity * sizeof *more);
         if (more == NULL)
             return false;
         p->control = more;
         p->capacity = capacity;
     }
-    head.magic = HEAD_MAGIC;
+    head.magic = TRI_TCP_MAGIC;
+    if (p->sums)
+        tri_tcp_head_seal(&head, 0);
     p->control[p->num_control++] = head;
     return true;
 }
@@ -129,7 +126,8 @@ static bool may_send(tri_ports *ports, struct lane *lane, int peer)
         return false;
     if (p->ready_bytes == m->num_bytes)
         return true;
-    add_control(p, (struct head){.type = REFUSED, .number = m->number, .num_bytes = m->num_bytes});
+    add_control(
+        p, (tri_tcp_head){.type = TRI_TCP_REFUSED, .number = m->number, .num_bytes = m->num_bytes});
     send_control(p);
     tri_message_refuse(m, m->num_bytes, p->ready_bytes);
     tri_ports_finish_first(ports, &ports->sends[peer]);
@@ -138,10 +136,17 @@ static bool may_send(tri_ports *ports, struct lane *lane, int peer)
 
 static void begin_send(struct peer *p, const tri_message *m)
 {
-    p->out = (struct head){
-        .magic = HEAD_MAGIC, .type = DATA, .number = m->number, .num_bytes = m->num_bytes};
+    p->out = (tri_tcp_head){.magic = TRI_TCP_MAGIC,
+                            .type = TRI_TCP_DATA,
+                            .number = m->number,
+                            .num_bytes = m->num_bytes};
     if (m->about != NULL)
         p->out.about = *m->about;
+    tri_crc sum = {0};
+    if (p->sums) {
+        tri_crc_add(&sum, m->data, m->num_bytes);
+        tri_tcp_head_seal(&p->out, tri_crc_end(&sum));
+    }
     p->out_sent = 0;
     p->sending = true;
 }
@@ -212,20 +217,14 @@ static void take_bytes(struct peer *p, tri_message *m, size_t n)
     memmove(p->stage, p->stage + whole, p->staged);
 }
 
-static bool right_head(const tri_ports *ports, const struct peer *p, tri_message *m)
-{
-    if (!tri_message_same_call(m, ports->ranks[m->peer], &p->head.about))
-        return false;
-    if (p->head.num_bytes != m->num_bytes)
-        tri_message_refuse(m, p->head.num_bytes, m->num_bytes);
-    return m->status == TR_OK;
-}
-
 static void end_receive(tri_ports *ports, struct peer *p, int peer)
 {
     tri_message *m = ports->recvs[peer].first;
     if (m->status == TR_OK && m->moved < m->num_bytes)
         return;
+    if (m->status == TR_OK && p->sums)
+        tri_tcp_sum_fits(&p->head, tri_crc_end(&p->sum), ports, m);
+    p->sum = (tri_crc){0};
     if (m->status != TR_OK) /* what follows in the stream is not what we think */
         give_up(p, "an earlier message was not what it should be");
     p->head_got = 0;
@@ -247,8 +246,9 @@ static bool whole_head(struct peer *p)
 {
     if (p->head_got < sizeof p->head)
         return false;
-    if (p->head.magic != HEAD_MAGIC)
-        give_up(p, "it speaks another protocol");
+    const char *wrong = tri_tcp_head_wrong(&p->head, p->sums);
+    if (wrong != NULL)
+        give_up(p, wrong);
     return p->dead_ns == 0;
 }
 
@@ -270,8 +270,11 @@ static bool pull_message(tri_ports *ports, struct lane *lane, int peer)
     p->head_got += of_head;
     if (!whole_head(p))
         return true;
-    if (had_head || right_head(ports, p, m))
+    if (had_head || tri_tcp_head_fits(&p->head, ports, m)) {
+        if (p->sums)
+            tri_crc_add(&p->sum, parts[1].iov_base, (size_t)n - of_head);
         take_bytes(p, m, (size_t)n - of_head);
+    }
     end_receive(ports, p, peer);
     return true;
 }
@@ -289,14 +292,14 @@ static void raise_signal(tri_ports *ports, int peer, uint64_t slot, uint64_t val
 static void take_control(tri_ports *ports, struct peer *p, int peer)
 {
     tri_message *m = ports->recvs[peer].first;
-    const struct head *h = &p->head;
+    const tri_tcp_head *h = &p->head;
     p->head_got = 0;
-    if (h->type == READY) {
+    if (h->type == TRI_TCP_READY) {
         p->ready = h->number;
         p->ready_bytes = h->num_bytes;
-    } else if (h->type == SIGNAL) {
+    } else if (h->type == TRI_TCP_SIGNAL) {
         raise_signal(ports, peer, h->number, h->num_bytes);
-    } else if (h->type == REFUSED && m != NULL && m->number == h->number) {
+    } else if (h->type == TRI_TCP_REFUSED && m != NULL && m->number == h->number) {
         tri_message_refuse(m, h->num_bytes, m->num_bytes);
         tri_ports_finish_first(ports, &ports->recvs[peer]);
     } else {
@@ -310,8 +313,9 @@ static bool pull_any(tri_ports *ports, struct lane *lane, int peer)
     struct peer *p = &lane->peers[peer];
     tri_message *m = ports->recvs[peer].first;
     if (m != NULL && p->asked < m->number &&
-        add_control(p,
-                    (struct head){.type = READY, .number = m->number, .num_bytes = m->num_bytes})) {
+        add_control(p, (tri_tcp_head){.type = TRI_TCP_READY,
+                                      .number = m->number,
+                                      .num_bytes = m->num_bytes})) {
         p->asked = m->number;
         if (!p->sending)
             send_control(p);
@@ -324,11 +328,11 @@ static bool pull_any(tri_ports *ports, struct lane *lane, int peer)
         p->head_got += (size_t)n;
         if (!whole_head(p))
             return true;
-        if (p->head.type != DATA || m == NULL || m->number != p->head.number) {
+        if (p->head.type != TRI_TCP_DATA || m == NULL || m->number != p->head.number) {
             take_control(ports, p, peer);
             return true;
         }
-        if (m->num_bytes == 0 || !right_head(ports, p, m)) {
+        if (m->num_bytes == 0 || !tri_tcp_head_fits(&p->head, ports, m)) {
             end_receive(ports, p, peer);
             return true;
         }
@@ -401,11 +405,11 @@ static void look_around(tri_ports *ports, struct lane *lane)
     tri_message *m = tri_ports_expecting(ports);
     for (int i = 0; m != NULL && i < ports->size; i++) {
         const struct peer *p = &lane->peers[i];
-        struct head head;
+        tri_tcp_head head;
         if (p->fd < 0 || p->dead_ns != 0 || p->head_got > 0 || ports->recvs[i].first != NULL ||
             recv(p->fd, &head, sizeof head, MSG_PEEK | MSG_DONTWAIT) != (ssize_t)sizeof head)
             continue;
-        if (head.magic == HEAD_MAGIC && head.about.call == m->about->call &&
+        if (head.magic == TRI_TCP_MAGIC && head.about.call == m->about->call &&
             !tri_message_same_call(m, ports->ranks[i], &head.about)) {
             tri_ports_finish_first(ports, &ports->recvs[m->peer]);
             return;
@@ -454,7 +458,8 @@ static void tcp_signal(tri_ports *ports, int peer, int slot, uint64_t value)
         return;
     }
     struct peer *p = &lane->peers[peer];
-    add_control(p, (struct head){.type = SIGNAL, .number = (uint64_t)slot, .num_bytes = value});
+    add_control(
+        p, (tri_tcp_head){.type = TRI_TCP_SIGNAL, .number = (uint64_t)slot, .num_bytes = value});
     if (!p->sending && p->dead_ns == 0)
         send_control(p);
 }
@@ -469,7 +474,7 @@ static size_t tcp_packet(const tri_ports *ports)
         if (lane->peers[i].fd >= 0 &&
             getsockopt(lane->peers[i].fd, IPPROTO_TCP, TCP_MAXSEG, &bytes, &length) == 0)
             break;
-    return bytes > (int)sizeof(struct head) ? (size_t)bytes - sizeof(struct head) : 0;
+    return bytes > (int)sizeof(tri_tcp_head) ? (size_t)bytes - sizeof(tri_tcp_head) : 0;
 }
 
 /* A socket that is closed with unread bytes resets the connection, and what we sent last might be
@@ -505,7 +510,7 @@ tr_status tri_tcp_adopt(tri_ports *ports, const tri_tcp_end *ends, bool rendezvo
         lane->rendezvous = rendezvous;
         lane->wake = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
         for (size_t i = 0; lane->peers != NULL && i < n; i++)
-            lane->peers[i].fd = ends[i].fd;
+            lane->peers[i] = (struct peer){.fd = ends[i].fd, .sums = ends[i].sums};
     }
     ports->io_state = lane;
     if (lane != NULL && lane->peers != NULL && lane->wake >= 0)

@@ -43,7 +43,5 @@ void tri_setting_format(const tri_setting *row, const tri_setting_value *value, 
 void tri_setting_bound(double bound, char *out, size_t size);
 /* Text from a user, made fit for a message: short, one line, no control characters. */
 void tri_setting_show(const char *text, char *out, size_t size);
-/* Decodes one character of UTF-8 and returns its length; 0 when it is not valid. */
-int tri_utf8_decode(const char *text, uint32_t *code);
 
 #endif

@@ -324,6 +324,10 @@ const tri_setting tri_settings_table[] = {
            "Algorithm of the sums over ranks, such as ring, rabenseifner, torus2d:8x4, or MPI's "
            "own, native; auto chooses by size",
            "collective_algorithm allreduce algo nccl_algo algorithm"),
+    BOOL("run.message_sums", "true",
+         "A checksum in every message between ranks over TCP: bits that change on the way stop the "
+         "run at once, and the two ranks are named",
+         "message_checksum checksum verify_messages"),
     BOOL("run.overlap", "true",
          "Let messages between ranks travel while the computation goes on; false waits for each "
          "where it stands",

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <strings.h>
 
+#include "base/text.h"
 #include "config/nearest.h"
 #include "config/settings_internal.h"
 
@@ -244,32 +245,6 @@ static tr_status parse_choice(const tri_setting *row, const char *text, tri_sett
     tri_setting_show(text, shown, sizeof shown);
     return tri_fail(err, TR_ERROR_INPUT, "%s is \"%s\"; expected %s; %s", row->name, shown,
                     expected, answer ? answer : meant);
-}
-
-int tri_utf8_decode(const char *text, uint32_t *code)
-{
-    const unsigned char *s = (const unsigned char *)text;
-    static const uint32_t least[5] = {0, 0, 0x80, 0x800, 0x10000};
-    int length = 0;
-    if (s[0] < 0x80)
-        length = 1;
-    else if (s[0] >> 5 == 6)
-        length = 2;
-    else if (s[0] >> 4 == 14)
-        length = 3;
-    else if (s[0] >> 3 == 30)
-        length = 4;
-    else
-        return 0;
-    *code = length == 1 ? s[0] : s[0] & (0x7Fu >> length);
-    for (int i = 1; i < length; i++) {
-        if ((s[i] & 0xC0) != 0x80)
-            return 0;
-        *code = *code << 6 | (s[i] & 0x3F);
-    }
-    if (*code < least[length] || *code > 0x10FFFF || (*code >= 0xD800 && *code <= 0xDFFF))
-        return 0;
-    return length;
 }
 
 static tr_status parse_string(const tri_setting *row, const char *text, tri_setting_value *value,

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/fs.h"
+#include "base/text.h"
 #include "config/settings_internal.h"
 
 /* A text in double quotes, where YAML has escapes for everything. What YAML calls printable stands

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/fs.h"
@@ -23,6 +24,25 @@ void tri_rank_output_fini(tri_rank_output *output)
     output->pipe = output->log = -1;
 }
 
+/* Whoever can write to the directory could let us write to another file: links are not followed,
+ * and what is not a file of ours with this one name is left alone and makes room for one. */
+static int open_log(const char *path, bool append)
+{
+    struct stat s;
+    int how = O_WRONLY | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC | (append ? O_APPEND : 0);
+    int fd = open(path, how, 0666);
+    if (fd < 0 || fstat(fd, &s) != 0)
+        return fd;
+    if (!S_ISREG(s.st_mode) || s.st_uid != geteuid() || s.st_nlink != 1) {
+        close(fd);
+        return unlink(path) == 0 ? open(path, how | O_EXCL, 0666) : -1;
+    }
+    if (append || ftruncate(fd, 0) == 0)
+        return fd;
+    close(fd);
+    return -1;
+}
+
 tr_status tri_rank_output_open(tri_rank_output *output, const char *dir, int rank, bool append,
                                tr_error *err)
 {
@@ -31,12 +51,11 @@ tr_status tri_rank_output_open(tri_rank_output *output, const char *dir, int ran
     char *path = tri_path_join(dir, name);
     if (!path)
         return tri_fail(err, TR_ERROR_RUNTIME, "no memory for a path");
-    int how = append ? O_APPEND : O_TRUNC;
-    output->log = open(path, O_WRONLY | O_CREAT | how | O_CLOEXEC, 0666);
+    output->log = open_log(path, append);
     tr_status status = TR_OK;
     if (output->log < 0)
-        status =
-            tri_fail(err, TR_ERROR_RUNTIME, "%s: cannot be written: %s", path, strerror(errno));
+        status = tri_fail(err, TR_ERROR_RUNTIME, "%s: cannot be written: %s", path,
+                          errno == ELOOP ? "it is a symbolic link; remove it" : strerror(errno));
     free(path);
     return status;
 }

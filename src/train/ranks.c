@@ -299,8 +299,9 @@ tr_status tri_ranks_join(tri_ranks *ranks, const tri_bootstrap *bootstrap,
     ranks->told = calloc((size_t)ranks->size, sizeof *ranks->told);
     if (!ranks->told)
         return tri_fail(err, TR_ERROR_RUNTIME, "no memory for %d ranks", ranks->size);
-    TRI_TRY(tri_comm_create(bootstrap, host_transport(bootstrap, config->transport), &ranks->comm,
-                            err));
+    tri_bootstrap own = *bootstrap;
+    own.sums = config->message_sums;
+    TRI_TRY(tri_comm_create(&own, host_transport(bootstrap, config->transport), &ranks->comm, err));
     ranks->owns_comm = true;
     TRI_TRY(tri_ranks_check_room(ranks, session, err));
     tri_nccl_api api;

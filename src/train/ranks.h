@@ -36,6 +36,7 @@ typedef struct tri_ranks_config {
     const char *algorithm;      /* of collectives; "auto": chosen by size */
     const char *tuning;         /* the file with measured prices, or NULL: they are not kept */
     const char *nccl_library;   /* "": where the system finds it */
+    bool message_sums;          /* messages over tcp carry checksums */
     tri_measuring_fn measuring; /* told before prices are measured; NULL: nobody is */
 } tri_ranks_config;
 

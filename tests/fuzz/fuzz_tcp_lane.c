@@ -10,17 +10,12 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "base/checksum.h"
 #include "comm/comm_internal.h"
 #include "comm/tcp.h"
+#include "comm/tcp_head.h"
 
-enum { COUNT = 12, HEAD_MAGIC = 0x54524931, NUM_MESSAGES = 3 };
-
-/* As tcp_lane.c has it. */
-struct head {
-    uint32_t magic, type;
-    uint64_t number, num_bytes;
-    tri_about about;
-};
+enum { COUNT = 12, NUM_MESSAGES = 3 };
 
 static const tri_about about = {.call = 1,
                                 .count = COUNT,
@@ -29,9 +24,13 @@ static const tri_about about = {.call = 1,
                                 .dtype = TRI_F32};
 
 /* The input with its heads put in. */
-static uint8_t *expand(const uint8_t *data, size_t num_bytes, size_t *used)
+static uint8_t *expand(const uint8_t *data, size_t num_bytes, bool sums, size_t *used)
 {
-    uint8_t *out = malloc(num_bytes * sizeof(struct head) + 1);
+    static const float zeros[COUNT];
+    tri_crc sum = {0};
+    tri_crc_add(&sum, zeros, sizeof zeros);
+    uint64_t data_sum = tri_crc_end(&sum);
+    uint8_t *out = malloc(num_bytes * sizeof(tri_tcp_head) + 1);
     fuzz_require(out != NULL, "memory");
     uint64_t number = 1;
     *used = 0;
@@ -41,12 +40,14 @@ static uint8_t *expand(const uint8_t *data, size_t num_bytes, size_t *used)
             continue;
         }
         uint8_t what = data[++i];
-        struct head head = {.magic = HEAD_MAGIC,
-                            .type = what & 7,
-                            .number = number,
-                            .num_bytes = what & 8 ? 0 : COUNT * sizeof(float),
-                            .about = about};
+        tri_tcp_head head = {.magic = TRI_TCP_MAGIC,
+                             .type = what & 7,
+                             .number = number,
+                             .num_bytes = what & 8 ? 0 : COUNT * sizeof(float),
+                             .about = about};
         number += what & 16 ? 1 : 0;
+        if (sums)
+            tri_tcp_head_seal(&head, what & 32 ? data_sum : 0);
         memcpy(out + *used, &head, sizeof head);
         *used += sizeof head;
     }
@@ -73,7 +74,7 @@ static void open_world(world *w, uint8_t mode)
     fuzz_require(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) == 0,
                  "a pair of sockets");
     w->far = pair[1];
-    ends[1].fd = pair[0];
+    ends[1] = (tri_tcp_end){.fd = pair[0], .sums = mode & 8};
     w->ports = (tri_ports){.comm = &w->comm,
                            .size = 2,
                            .ranks = ranks,
@@ -122,7 +123,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t num_bytes)
         return 0;
     static world w;
     size_t used;
-    uint8_t *stream = expand(data + 1, num_bytes - 1, &used);
+    uint8_t *stream = expand(data + 1, num_bytes - 1, data[0] & 8, &used);
     open_world(&w, data[0]);
     size_t middle = used / 2;
     arrive(&w, stream, middle);
