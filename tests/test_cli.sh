@@ -294,6 +294,32 @@ test_memory_is_as_planned() {
         fail "memory: $used KiB used, $expected KiB expected"
 }
 
+# Programs, data and threads count too: large ones must not be more than was expected, by the run
+# and by its plan.
+test_memory_used_is_at_most_what_is_expected() {
+    local case words used expected planned
+    sanitized && return
+    local cases=(
+        "recipes/instruct.yaml --set train.epochs=0"
+        "recipes/tiny.yaml --set run.threads=1"
+        "recipes/tiny.yaml --set run.threads=256"
+        "recipes/tiny.yaml --set run.threads=1024"
+        "recipes/tiny.yaml --set model.num_layers=24 --set optim.kind=muon"
+    )
+    for case in "${cases[@]}"; do
+        read -r -a words <<<"$case --set train.steps=2 --set train.eval_batches=1"
+        run 0 plan "${words[@]}"
+        # shellcheck disable=SC2046 # two words
+        planned=$(kib $(sed -n 's/^ *expected .* \([0-9.]* [KMG]iB\).*/\1/p' "$tmp/out"))
+        run 0 train "${words[@]}" --set run.save=false --set run.dir="$tmp/used"
+        rm -rf "$tmp/used"
+        read -r -a words <<<"$(grep '^memory: ' "$tmp/out")"
+        used=$(kib "${words[1]}" "${words[2]}") expected=$(kib "${words[4]}" "${words[5]}")
+        [ "$used" -gt 5000 ] && [ "$used" -le "$expected" ] && [ "$used" -le "$planned" ] ||
+            fail "$case: $used KiB used, $expected KiB expected, $planned KiB by the plan"
+    done
+}
+
 # The plan of a run that computes again what it does not keep is what it takes, too.
 test_memory_of_recomputation() {
     local mode words used expected off most=0
@@ -374,6 +400,7 @@ test_full_disk
 test_run
 test_generate
 test_memory_is_as_planned
+test_memory_used_is_at_most_what_is_expected
 test_memory_of_recomputation
 test_recompute
 test_plan_and_check

@@ -4,9 +4,19 @@
 
 #include <stdint.h>
 
-/* Anonymous memory of a process that runs a program, beyond its plan: the heap with tables, names
- * and programs, the stacks of its threads, the C library. Measured; small models are just below. */
-enum { TRI_PROCESS_OVERHEAD_BYTES = 4 << 20 };
+#include "train/session.h"
+
+/* Anonymous memory of a process that runs a program, beyond its plan. */
+typedef struct tri_memory_overhead {
+    uint64_t heap;    /* programs, data, tokenizer: what is on the heap when steps begin */
+    uint64_t threads; /* stacks, and what the C library keeps for each thread */
+    uint64_t fixed;   /* variables, the main stack, and what the heap will grow by */
+} tri_memory_overhead;
+
+/* To be asked before the first step. Of a session that has not been started, what starting it will
+ * take is counted too. */
+tri_memory_overhead tri_memory_overhead_of(const tri_session *session);
+uint64_t tri_memory_overhead_total(const tri_memory_overhead *overhead);
 
 /* Anonymous memory of this process now, and the most memory it had since it began or since the peak
  * was forgotten; 0 when not known. */

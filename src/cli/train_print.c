@@ -78,13 +78,14 @@ void tri_train_show_skipped(tri_train_run *r, const tr_step *step)
 
 static void print_memory(const tri_train_run *r, uint64_t anonymous)
 {
-    char used[16], expected[16], plan[16], staging[16];
+    char used[16], expected[16], plan[16], overhead[16], staging[16];
+    uint64_t beside = tri_memory_overhead_total(&r->overhead);
     uint64_t planned = tri_session_planned_bytes(&r->session->session);
     uint64_t staged = tri_train_ckpt_staging(&r->ckpt);
-    printf("memory: %s used, %s expected (plan %s + fixed overhead",
+    printf("memory: %s used, %s expected (plan %s + overhead %s",
            tri_text_bytes((double)anonymous, used),
-           tri_text_bytes((double)(planned + staged + TRI_PROCESS_OVERHEAD_BYTES), expected),
-           tri_text_bytes((double)planned, plan));
+           tri_text_bytes((double)(planned + staged + beside), expected),
+           tri_text_bytes((double)planned, plan), tri_text_bytes((double)beside, overhead));
     if (staged)
         printf(" + %s to stage checkpoints", tri_text_bytes((double)staged, staging));
     printf(")\n");

@@ -3,6 +3,7 @@
 #define TRI_CLI_TRAIN_RUN_H
 
 #include "api/api.h"
+#include "cli/memory.h"
 #include "cli/progress.h"
 #include "cli/recovery.h"
 #include "cli/train_ckpt.h"
@@ -23,7 +24,8 @@ typedef struct tri_train_run {
     bool has_tokenizer; /* kept in dir */
     tri_progress progress;
     int64_t first_step, num_steps, eval_every;
-    double peak_flops; /* of this device, measured; 0 when not known */
+    tri_memory_overhead overhead; /* before the first step */
+    double peak_flops;            /* of this device, measured; 0 when not known */
     double first_loss, last_loss;
     tr_eval eval;
     double seconds;

@@ -128,9 +128,12 @@ void tri_plan_print_memory(const tri_session *session)
     print_row("scratch", "of the device's kernels", store->scratch_bytes);
     print_row("rounding", "to whole pages", tri_store_total(store) - exact);
     print_row("plan", "total", tri_store_total(store));
-    print_row("overhead", "of the process, fixed", TRI_PROCESS_OVERHEAD_BYTES);
+    tri_memory_overhead overhead = tri_memory_overhead_of(session);
+    print_row("heap", "programs, data, tokenizer", overhead.heap);
+    print_row("threads", "their stacks", overhead.threads);
+    print_row("overhead", "of the process, fixed", overhead.fixed);
     print_row("expected", "anonymous memory of the run",
-              tri_store_total(store) + TRI_PROCESS_OVERHEAD_BYTES);
+              tri_store_total(store) + tri_memory_overhead_total(&overhead));
 }
 
 static void print_redone(const tri_program *program)

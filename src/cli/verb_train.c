@@ -380,6 +380,7 @@ static tr_status train(run *r, const tri_bootstrap *bootstrap, tr_error *err)
     TRI_TRY(tri_run_trace_open(r->cli, r->session, bootstrap->rank, r->num_steps, &r->trace, err));
     if (leads) {
         TRI_TRY(open_files(r, err));
+        r->overhead = tri_memory_overhead_of(&r->session->session);
         tri_train_print_start(r);
         tri_session *s = &r->session->session;
         r->peak_flops =

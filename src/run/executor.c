@@ -73,6 +73,13 @@ static size_t most_parts(const tri_program *program)
     return (size_t)most;
 }
 
+uint64_t tri_executor_table_bytes(const tri_program *program)
+{
+    return (program->num_instrs + 1) * sizeof(tri_ready) +
+           (program->num_spaces + most_parts(program) + 2) * sizeof(uint64_t) +
+           (program->num_flights + 1) * sizeof(void *);
+}
+
 tr_status tri_executor_init(tri_executor *executor, const tri_program *program, tri_store *store,
                             uint64_t seed, tr_error *err)
 {

@@ -84,6 +84,8 @@ typedef struct tri_executor {
     uint64_t *counts; /* elements of each rank in the message at hand: the largest group's */
 } tri_executor;
 
+/* What making a program ready will take of the heap. */
+uint64_t tri_executor_table_bytes(const tri_program *program);
 tr_status tri_executor_init(tri_executor *executor, const tri_program *program, tri_store *store,
                             uint64_t seed, tr_error *err);
 void tri_executor_fini(tri_executor *executor);
