@@ -195,10 +195,11 @@ test: test-programs
 test-full: test-programs
 	@TRIREME_TEST_FULL=1 tools/run_tests.sh $(BUILD)
 
-# Random kills and long fuzzing: minutes.
+# Random kills: minutes, or as many as SOAK_KILLS says. Then faults of every kind for SOAK_SECONDS.
 soak: test-programs
 	@bash tests/soak.sh $(BUILD)
 	@bash tests/soak_recovery.sh $(BUILD)
+	@bash tests/soak_composed.sh $(BUILD)
 
 include tests/fuzz/fuzz.mk
 

@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
-# Random kills of a training run: soak.sh BUILD [KILLS [STOPS [RANKS]]].
+# Random kills of a training run: soak.sh BUILD [KILLS [STOPS [RANKS]]]; or SOAK_KILLS and SOAK_STOPS
+# in the environment.
 #
 # Every time: the launcher ends with exit code 1 within 2 s of the kill, its last lines name the
 # rank, the signal and the instruction, and no process, shared memory or file is left behind. Every
 # seventh run is killed at any moment from its first fork on; the others while they train.
 set -u
-build=$1 kills=${2:-100} stops=${3:-5} ranks=${4:-3}
+build=$1 kills=${2:-${SOAK_KILLS:-100}} stops=${3:-${SOAK_STOPS:-5}} ranks=${4:-3}
 trireme=$build/trireme
 within_ms=2500 # 2 s and what a busy machine adds
 deadline_s=2   # of the stopped ones

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Random kills of runs that save: soak_recovery.sh BUILD [KILLS [RESTARTS [ROUNDS]]].
+# Random kills of runs that save: soak_recovery.sh BUILD [KILLS [RESTARTS [ROUNDS]]]; or SOAK_KILLS,
+# SOAK_RESTARTS and SOAK_ROUNDS in the environment.
 #
 # 1. KILLS times a run that saves every other step is killed by SIGKILL at a random moment, all of it
 #    or a rank, and resumed. After each kill the newest checkpoint is complete and verified, unless
@@ -10,7 +11,7 @@
 # 3. ROUNDS runs of four ranks that lose one and then another: the losses are those of the
 #    undisturbed run to 1e-5.
 set -u
-build=$1 kills=${2:-${SOAK_KILLS:-200}} restarts=${3:-20} rounds=${4:-5}
+build=$1 kills=${2:-${SOAK_KILLS:-200}} restarts=${3:-${SOAK_RESTARTS:-20}} rounds=${4:-${SOAK_ROUNDS:-5}}
 trireme=$build/trireme
 steps=60
 work=$(mktemp -d "${TMPDIR:-/tmp}/trireme-recovery-XXXXXX")

@@ -47,10 +47,11 @@ echo 'exit 3' | test_file tests/test_wrong.sh
 (cd "$work" && "$root/tools/run_tests.sh" build) >"$work/out" 2>&1 && fail "a failure has exit code 0"
 [ "$(tail -n 1 "$work/out")" = '3 passed, 1 failed, 4 skipped' ] || fail "$(tail -n 1 "$work/out")"
 grep -q '^failed: test_wrong;' "$work/out" || fail "the failed test is not named"
+echo 'echo twice' | test_file tests/test_fine.sh # of one name, in C and as a script: both
 (cd "$work" && TESTS="test_fine test_gone" "$root/tools/run_tests.sh" build) >"$work/out" 2>&1 &&
     fail "a listed test that is missing has exit code 0"
 says 'FAILED  test_gone: there is no such test'
-says '1 passed, 1 failed, 0 skipped'
+says '2 passed, 1 failed, 0 skipped'
 
 version=$(sed -n 's/^#define TRIREME_VERSION "\(.*\)"$/\1/p' include/trireme/version.h)
 [ -n "$version" ] || fail "include/trireme/version.h has no version"
