@@ -146,7 +146,7 @@ static size_t random_text(uint64_t seed, char *out, size_t num_chars)
 }
 
 #define HOPELESS                                                                                   \
-    "{\"pre_tokenizer\":{\"type\":\"Split\",\"pattern\":{\"Regex\":\"(?:a|a?)+[bd]\"},"            \
+    "{\"pre_tokenizer\":{\"type\":\"Split\",\"pattern\":{\"Regex\":\"(?:a|aa)+$\"},"               \
     "\"behavior\":\"Isolated\"},\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0,\"b\":1,\"c\":2},"  \
     "\"merges\":[]}}"
 
@@ -171,9 +171,12 @@ static void scanners_equal_their_patterns(void **state)
         for (uint64_t seed = 0; seed < 4000; seed++) {
             char text[256];
             size_t num = random_text(seed, text, 1 + seed % 40), at = 0, begin, end;
+            tri_matches matches;
+            tri_matcher_begin(&matcher, num);
+            tri_matches_begin(&matches, pattern, &matcher, text, num);
             while (at < num) {
                 size_t stop = (size_t)(known[k].scan(unicode, text + at, text + num) - text);
-                assert_true(tri_pattern_find(pattern, &matcher, text, num, at, &begin, &end));
+                assert_true(tri_matches_next(&matches, &begin, &end));
                 if (begin != at || end != stop)
                     fail_msg("pattern %d, seed %d: word at %zu ends at %zu, not %zu", k, (int)seed,
                              at, stop, end);
@@ -197,7 +200,7 @@ static void a_hopeless_pattern_is_given_up(void **state)
     static const char text[] = "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaac";
     assert_int_equal(tri_tokenizer_encode(tokenizer, NULL, text, strlen(text), 0, &ids, &err),
                      TR_ERROR_INPUT);
-    assert_non_null(strstr(err.message, "too long"));
+    assert_non_null(strstr(err.message, "\"(?:a|aa)+$\" takes too long"));
     assert_int_equal(ids.num, 0);
     tri_ids_fini(&ids);
     tri_tokenizer_close(tokenizer);

@@ -107,31 +107,45 @@ static void start_with_bytes(const tri_bpe *bpe, tri_bpe_scratch *s, const char 
     }
 }
 
+/* Has each byte of a character its <0xNN>? */
+static bool can_fall_back(const tri_bpe *bpe, const char *at, size_t length)
+{
+    bool all = bpe->byte_fallback;
+    for (size_t i = 0; i < length && all; i++)
+        all = bpe->byte_id[(unsigned char)at[i]] >= 0;
+    return all;
+}
+
+/* An unknown character waits until it is known whether the next joins it. Bytes pass it by: so it
+ * is in Hugging Face tokenizers. */
 static void start_with_chars(const tri_bpe *bpe, tri_bpe_scratch *s, const char *word,
                              size_t num_bytes)
 {
     const char *p = word, *end = word + num_bytes;
-    bool was_unk = false;
+    bool waits = false;
     while (p < end) {
         const char *at = p;
         uint32_t c = tri_utf8_next(&p, end);
         size_t length = (size_t)(p - at);
         int32_t id = c < TRI_BROKEN ? tri_vocab_find(bpe->vocab, at, length) : -1;
-        bool is_unk = false;
         if (id >= 0) {
+            if (waits)
+                add_symbol(s, bpe->unk);
+            waits = false;
             add_symbol(s, id);
-        } else if (bpe->byte_fallback && bpe->has_fallback) {
+        } else if (can_fall_back(bpe, at, length)) {
             for (size_t i = 0; i < length; i++)
                 add_symbol(s, bpe->byte_id[(unsigned char)at[i]]);
+        } else if (bpe->unk < 0) {
+            s->unknown = c ? c : TRI_BROKEN;
         } else {
-            is_unk = true;
-            if (bpe->unk < 0)
-                s->unknown = c ? c : TRI_BROKEN;
-            else if (!(bpe->fuse_unk && was_unk))
+            if (waits && !bpe->fuse_unk)
                 add_symbol(s, bpe->unk);
+            waits = true;
         }
-        was_unk = is_unk;
     }
+    if (waits)
+        add_symbol(s, bpe->unk);
 }
 
 /* ---- merging ---- */

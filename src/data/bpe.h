@@ -65,8 +65,7 @@ typedef struct tri_bpe {
     const tri_vocab *vocab; /* of the texts that words are made of */
     int32_t byte_id[256];   /* byte-level: of each byte; byte fallback: of <0xNN>; -1 for none */
     bool byte_level, byte_fallback, fuse_unk, ignore_merges;
-    bool has_fallback; /* all 256 of them */
-    int32_t unk;       /* -1 for none */
+    int32_t unk; /* -1 for none */
     /* What stands for a space (U+2581), when no token has it behind another character: long words
      * may then be cut before it, which changes nothing and lets the cache work. */
     bool cut_at_metaspace;

@@ -130,7 +130,9 @@ static void count_word(void *context, const char *word, size_t num_bytes)
 static void count_part(const job *j, counter *c, const char *text, size_t num_bytes)
 {
     const tri_tokenizer *t = j->tokenizer;
-    tri_normalize(&t->normalizer, t->unicode, &text, &num_bytes, true, c->normal, &c->matcher);
+    tri_matcher_begin(&c->matcher, num_bytes);
+    tri_normalize(&t->normalizer, t->unicode, &text, &num_bytes, true, true, c->normal,
+                  &c->matcher);
     tri_pretokenize run = {&t->pretokenizer, t->unicode, &c->matcher, c->cut,
                            count_word,       &c->words,  true};
     tri_pretokenize_run(&run, text, num_bytes);

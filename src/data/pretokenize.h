@@ -7,12 +7,16 @@
 
 /* ---- patterns (pretokenize_pattern.c) ---- */
 
-/* A literal, or a regular expression compiled by PCRE2 (with its JIT where there is one). */
+/* A literal, or a regular expression compiled by Oniguruma. */
 typedef struct tri_pattern tri_pattern;
-/* What one thread needs to match; zeroed is ready. */
+
+/* What one thread needs to match; zeroed is ready but has no time. */
 typedef struct tri_matcher {
-    void *match_data;
-    bool failed; /* PCRE2 gave up: no memory, or a pattern that takes too long */
+    void *region, *param;
+    int64_t deadline_ns; /* of the thread's processor time */
+    unsigned attempts;
+    const tri_pattern *gave_up; /* a pattern that took too long, or too much of the stack */
+    bool failed;                /* no memory */
 } tri_matcher;
 
 tr_status tri_pattern_create(const char *text, size_t num_bytes, bool is_regex,
@@ -20,10 +24,34 @@ tr_status tri_pattern_create(const char *text, size_t num_bytes, bool is_regex,
 void tri_pattern_destroy(tri_pattern *pattern);
 /* The text of a literal, or NULL. */
 const char *tri_pattern_literal(const tri_pattern *pattern, size_t *num_bytes);
-/* The first match at or after `from`; false when there is none. Empty matches are passed over. */
-bool tri_pattern_find(const tri_pattern *pattern, tri_matcher *matcher, const char *text,
-                      size_t num_bytes, size_t from, size_t *begin, size_t *end);
+const char *tri_pattern_text(const tri_pattern *pattern); /* as it was given */
+
+/* Before a text of so many bytes: forgets what failed, and gives the patterns time. */
+void tri_matcher_begin(tri_matcher *matcher, size_t num_bytes);
+void tri_matcher_allow(tri_matcher *matcher, int64_t ns); /* from now on */
 void tri_matcher_fini(tri_matcher *matcher);
+
+/* The matches in a text, one after the other, as Hugging Face tokenizers finds them: those of
+ * nothing count too, but not where the last match ended. A byte that is not UTF-8 is matched as
+ * U+FFFD. */
+typedef struct tri_matches {
+    const tri_pattern *pattern;
+    tri_matcher *matcher;
+    const char *text;
+    size_t num, at, done, last_match;
+    tri_bytes copy; /* is_copy: of a text with broken bytes, and how far it was compared with it */
+    bool is_copy;
+    const char *source;
+    size_t source_num, source_at, copy_at;
+} tri_matches;
+
+void tri_matches_begin(tri_matches *matches, const tri_pattern *pattern, tri_matcher *matcher,
+                       const char *text, size_t num_bytes);
+bool tri_matches_next(tri_matches *matches, size_t *begin, size_t *end);
+void tri_matches_end(tri_matches *matches);
+
+/* pattern_translate.c: a pattern for Oniguruma with Unicode 16, in terms of an older one. */
+tr_status tri_pattern_translate(const char *text, size_t num_bytes, tri_bytes *out, tr_error *err);
 
 /* ---- the three well-known patterns, by hand (pretokenize_scan.c) ---- */
 
@@ -43,7 +71,9 @@ typedef enum tri_cut_kind {
     TRI_CUT_SCAN,    /* scan: every word is a piece */
     TRI_CUT_PATTERN, /* pattern, behaviour, invert */
     TRI_CUT_PREFIX,  /* a space before the piece unless it has one */
+    TRI_CUT_BYTES,   /* cuts nothing: each byte becomes the letter that stands for it */
     TRI_CUT_SPACES,  /* at white space, which goes away */
+    TRI_CUT_WORDS,   /* runs of word characters and of others; white space goes away */
     TRI_CUT_PUNCTUATION,
     TRI_CUT_DIGITS,   /* individual: each digit, or each run */
     TRI_CUT_METASPACE /* spaces become text; prepend; split */
@@ -88,7 +118,7 @@ typedef struct tri_pretokenize {
     tri_bytes *buffer; /* TRI_MAX_CUTS of them: one for each step that changes text */
     tri_word_fn word;
     void *context;
-    bool first; /* the text begins where the user's text begins */
+    size_t first; /* bytes at the beginning that come from the first character of the user's text */
 } tri_pretokenize;
 
 void tri_pretokenize_run(tri_pretokenize *run, const char *text, size_t num_bytes);

@@ -1,5 +1,5 @@
 /* The patterns of GPT-2, Llama 3 and Qwen as hand-written scanners. Each is equal to its regular
- * expression on valid UTF-8 (tests/test_tokenizer.c holds them against PCRE2), and many times
+ * expression on valid UTF-8 (tests/test_tokenizer.c holds them against Oniguruma), and many times
  * faster. A word depends on nothing that stands before it. */
 #include "data/pretokenize.h"
 

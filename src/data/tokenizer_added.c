@@ -114,8 +114,16 @@ static const char *spaces_after(const tri_unicode *unicode, const char *p, const
     return p;
 }
 
+static void add_text(tri_segments *out, const char *text, const char *begin, const char *end,
+                     size_t first)
+{
+    size_t skipped = (size_t)(begin - text);
+    tri_segments_add(out, (tri_segment){begin, (size_t)(end - begin), -1,
+                                        first > skipped ? first - skipped : 0});
+}
+
 void tri_added_split(const tri_added_list *list, const tri_trie *trie, const tri_unicode *unicode,
-                     const char *text, size_t num_bytes, bool skip_special, bool first,
+                     const char *text, size_t num_bytes, bool skip_special, size_t first,
                      tri_segments *out)
 {
     const char *end = text + num_bytes, *done = text, *p = text;
@@ -138,16 +146,15 @@ void tri_added_split(const tri_added_list *list, const tri_trie *trie, const tri
             continue;
         if (token->lstrip)
             begin = spaces_before(unicode, done, begin);
-        if (token->rstrip)
-            p = stop = spaces_after(unicode, stop, end);
+        if (token->rstrip) /* a token that begins with the same spaces is still found */
+            stop = spaces_after(unicode, stop, end);
         if (begin > done)
-            tri_segments_add(
-                out, (tri_segment){done, (size_t)(begin - done), -1, first && done == text});
-        tri_segments_add(out, (tri_segment){begin, (size_t)(stop - begin), token->id, false});
+            add_text(out, text, done, begin, first);
+        tri_segments_add(out, (tri_segment){begin, (size_t)(stop - begin), token->id, 0});
         done = stop;
     }
     if (end > done)
-        tri_segments_add(out, (tri_segment){done, (size_t)(end - done), -1, first && done == text});
+        add_text(out, text, done, end, first);
 }
 
 static void trie_fini(tri_trie *trie)
@@ -159,7 +166,7 @@ static void trie_fini(tri_trie *trie)
 void tri_added_fini(tri_added_list *list)
 {
     for (size_t i = 0; i < list->num; i++)
-        free(list->item[i].content);
+        free(list->item[i].content), free(list->item[i].shown);
     free(list->item);
     trie_fini(&list->raw);
     trie_fini(&list->normalized);

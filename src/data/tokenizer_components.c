@@ -186,6 +186,7 @@ tr_status tri_read_normalizer(tri_tokenizer *t, json_t *json, int depth, tr_erro
         {"NFC", TRI_STEP_FORM, TRI_FORM_NFC},   {"NFD", TRI_STEP_FORM, TRI_FORM_NFD},
         {"NFKC", TRI_STEP_FORM, TRI_FORM_NFKC}, {"NFKD", TRI_STEP_FORM, TRI_FORM_NFKD},
         {"Lowercase", TRI_STEP_LOWERCASE, 0},   {"StripAccents", TRI_STEP_STRIP_ACCENTS, 0},
+        {"ByteLevel", TRI_STEP_LETTERS, 0},
     };
     const char *type;
     tri_step *step = NULL;

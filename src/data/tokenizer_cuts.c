@@ -72,13 +72,28 @@ static tr_status add_byte_level(tri_tokenizer *t, json_t *json, tr_error *err)
     tri_cut *cut = NULL;
     TRI_TRY(tri_json_bool(t, json, "add_prefix_space", true, &prefix, err));
     TRI_TRY(tri_json_bool(t, json, "use_regex", true, &use_regex, err));
-    t->byte_level = true;
     if (prefix)
         TRI_TRY(add_cut(t, (tri_cut){.kind = TRI_CUT_PREFIX}, &cut, err));
-    if (!use_regex)
-        return TR_OK;
-    return add_pattern(t, tri_pattern_gpt2, strlen(tri_pattern_gpt2), true, TRI_ISOLATED, false,
-                       err);
+    if (use_regex)
+        TRI_TRY(add_pattern(t, tri_pattern_gpt2, strlen(tri_pattern_gpt2), true, TRI_ISOLATED,
+                            false, err));
+    return add_cut(t, (tri_cut){.kind = TRI_CUT_BYTES}, &cut, err);
+}
+
+/* Letters that only the model would see need not be written: it takes the bytes. Steps behind
+ * ByteLevel, and a second ByteLevel, do see them. */
+static void leave_bytes(tri_tokenizer *t)
+{
+    tri_pretokenizer *p = &t->pretokenizer;
+    json_t *model = json_object_get(t->skeleton, "model");
+    int num = json_is_true(json_object_get(model, "byte_fallback")); /* of letters, then */
+    for (int i = 0; i < p->num; i++)
+        num += p->cut[i].kind == TRI_CUT_BYTES;
+    for (int i = 0; i < t->normalizer.num; i++)
+        num += t->normalizer.step[i].kind == TRI_STEP_LETTERS;
+    t->byte_level = num == 1 && t->model == TRI_MODEL_BPE && p->num > 0 &&
+                    p->cut[p->num - 1].kind == TRI_CUT_BYTES;
+    p->num -= t->byte_level;
 }
 
 static tr_status add_metaspace(tri_tokenizer *t, json_t *json, tr_error *err)
@@ -114,6 +129,8 @@ static tr_status add_metaspace(tri_tokenizer *t, json_t *json, tr_error *err)
     return TR_OK;
 }
 
+static tr_status read_pretokenizer(tri_tokenizer *t, json_t *json, int depth, tr_error *err);
+
 static tr_status read_sequence(tri_tokenizer *t, json_t *json, int depth, tr_error *err)
 {
     json_t *list = json_object_get(json, "pretokenizers"), *item;
@@ -121,19 +138,18 @@ static tr_status read_sequence(tri_tokenizer *t, json_t *json, int depth, tr_err
     if (!json_is_array(list) || depth > 8)
         return tri_fail(err, TR_ERROR_INPUT, "%s: a Sequence has no list \"pretokenizers\"",
                         t->name);
-    json_array_foreach(list, i, item) TRI_TRY(tri_read_pretokenizer(t, item, depth + 1, err));
+    json_array_foreach(list, i, item) TRI_TRY(read_pretokenizer(t, item, depth + 1, err));
     return TR_OK;
 }
 
 static tr_status add_small(tri_tokenizer *t, json_t *json, const char *type, tr_error *err)
 {
-    static const char words[] = "\\w+|[^\\w\\s]+";
     tri_cut *cut = NULL;
     bool flag;
     if (strcmp(type, "WhitespaceSplit") == 0)
         return add_cut(t, (tri_cut){.kind = TRI_CUT_SPACES}, &cut, err);
     if (strcmp(type, "Whitespace") == 0)
-        return add_pattern(t, words, strlen(words), true, TRI_REMOVED, true, err);
+        return add_cut(t, (tri_cut){.kind = TRI_CUT_WORDS}, &cut, err);
     if (strcmp(type, "BertPreTokenizer") == 0) {
         TRI_TRY(add_cut(t, (tri_cut){.kind = TRI_CUT_SPACES}, &cut, err));
         return add_cut(t, (tri_cut){.kind = TRI_CUT_PUNCTUATION, .behaviour = TRI_ISOLATED}, &cut,
@@ -151,7 +167,7 @@ static tr_status add_small(tri_tokenizer *t, json_t *json, const char *type, tr_
                     t->name, type);
 }
 
-tr_status tri_read_pretokenizer(tri_tokenizer *t, json_t *json, int depth, tr_error *err)
+static tr_status read_pretokenizer(tri_tokenizer *t, json_t *json, int depth, tr_error *err)
 {
     const char *type;
     size_t num;
@@ -169,4 +185,11 @@ tr_status tri_read_pretokenizer(tri_tokenizer *t, json_t *json, int depth, tr_er
     if (strcmp(type, "Metaspace") == 0)
         return add_metaspace(t, json, err);
     return add_small(t, json, type, err);
+}
+
+tr_status tri_read_pretokenizer(tri_tokenizer *t, json_t *json, tr_error *err)
+{
+    TRI_TRY(read_pretokenizer(t, json, 0, err));
+    leave_bytes(t);
+    return TR_OK;
 }

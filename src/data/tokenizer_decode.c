@@ -139,16 +139,19 @@ static void strip_token(const tri_step *step, const char *text, size_t num, list
 static void decode_token(const tri_step *step, tri_matcher *matcher, size_t i, const char *text,
                          size_t num, list *out)
 {
-    size_t done = 0, begin, end;
+    size_t done = 0, begin, end, before = out->bytes.num;
+    tri_matches matches;
     int byte;
     char one;
     switch (step->kind) {
     case TRI_STEP_REPLACE:
-        while (tri_pattern_find(step->pattern, matcher, text, num, done, &begin, &end)) {
+        tri_matches_begin(&matches, step->pattern, matcher, text, num);
+        while (tri_matches_next(&matches, &begin, &end)) {
             tri_bytes_add(&out->bytes, text + done, begin - done);
             tri_bytes_add(&out->bytes, step->text, step->text_bytes);
             done = end;
         }
+        tri_matches_end(&matches);
         tri_bytes_add(&out->bytes, text + done, num - done);
         break;
     case TRI_STEP_BYTE_FALLBACK:
@@ -165,7 +168,13 @@ static void decode_token(const tri_step *step, tri_matcher *matcher, size_t i, c
     case TRI_STEP_METASPACE:
         metaspace(step, i, text, num, out);
         break;
-    default: /* byte-level tokens are bytes already */
+    case TRI_STEP_BYTE_LEVEL:
+        if (!tri_spelling_to_bytes(text, num, &out->bytes)) {
+            out->bytes.num = before;
+            tri_bytes_add(&out->bytes, text, num);
+        }
+        break;
+    default:
         tri_bytes_add(&out->bytes, text, num);
         break;
     }
@@ -173,14 +182,15 @@ static void decode_token(const tri_step *step, tri_matcher *matcher, size_t i, c
 
 static void decode_step(const tri_step *step, tri_matcher *matcher, const list *in, list *out)
 {
+    bool fuse = step->kind == TRI_STEP_FUSE || step->kind == TRI_STEP_BYTE_LEVEL;
     list_clear(out);
     for (size_t i = 0; i < in->num; i++) {
         const char *text = in->bytes.data ? in->bytes.data + in->start[i] : "";
         decode_token(step, matcher, i, text, in->start[i + 1] - in->start[i], out);
-        if (step->kind != TRI_STEP_FUSE)
+        if (!fuse)
             list_end(out);
     }
-    if (step->kind == TRI_STEP_FUSE)
+    if (fuse)
         list_end(out);
 }
 
@@ -194,11 +204,15 @@ tr_status tri_tokenizer_decode(const tri_tokenizer *t, const int32_t *ids, size_
                                unsigned flags, tri_bytes *bytes, tr_error *err)
 {
     list a = {0}, b = {0}, *in = &a, *out = &b;
+    /* Of a byte-level tokenizer the bytes of each token are known: that is its decoder's first step
+     * done, and mostly all there is to do. */
     bool join = t->decoder.num == 0,
-         simple = t->decoder.num == 1 && t->decoder.step[0].kind == TRI_STEP_BYTE_LEVEL;
+         bytes_known = t->byte_level && !join && t->decoder.step[0].kind == TRI_STEP_BYTE_LEVEL,
+         simple = bytes_known && t->decoder.num == 1;
     for (size_t i = 0; i < num_ids; i++) {
         size_t num;
-        const char *text = tri_tokenizer_token(t, ids[i], &num);
+        const char *text = bytes_known ? tri_tokenizer_token(t, ids[i], &num)
+                                       : tri_tokenizer_spelling(t, ids[i], &num);
         if (tri_vocab_is_hole(&t->spelling, ids[i]))
             continue;
         if (!text) {
@@ -207,14 +221,22 @@ tr_status tri_tokenizer_decode(const tri_tokenizer *t, const int32_t *ids, size_
         }
         if ((flags & TRI_DECODE_SKIP_SPECIAL) && t->is_special[ids[i]])
             continue;
+        for (size_t k = 0; t->added.any_shown && k < t->added.num; k++)
+            if (t->added.item[k].id == ids[i] && t->added.item[k].shown) {
+                text = t->added.item[k].shown;
+                num = t->added.item[k].shown_bytes;
+            }
         if (join && in->num > 0)
             tri_bytes_add(&in->bytes, " ", 1);
         tri_bytes_add(&in->bytes, text, num);
-        if (!simple)
+        if (!bytes_known)
             list_end(in);
     }
+    if (bytes_known)
+        list_end(in);
     tri_matcher matcher = {0};
-    for (int i = 0; i < t->decoder.num && !simple; i++) {
+    tri_matcher_begin(&matcher, in->bytes.num);
+    for (int i = bytes_known ? 1 : 0; i < t->decoder.num && !simple; i++) {
         decode_step(&t->decoder.step[i], &matcher, in, out);
         list *swap = in;
         in = out;

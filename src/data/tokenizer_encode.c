@@ -42,7 +42,6 @@ static void give_scratch(const tri_tokenizer *t, tri_scratch *s)
     tri_tokenizer *owner = (tri_tokenizer *)(uintptr_t)t;
     s->bpe.failed = s->segments.failed = false;
     s->bpe.unknown = 0;
-    s->matcher.failed = false;
     for (int i = 0; i < 2; i++)
         s->normal[i].failed = false;
     for (int i = 0; i < TRI_MAX_CUTS; i++)
@@ -171,8 +170,8 @@ typedef struct chunk {
     bool text_start;    /* of the user's text */
     bool segment_start; /* of what stands between two added tokens */
     tri_ids ids;
-    uint32_t unknown; /* a character that the vocabulary does not have; 0 for none */
-    bool too_hard;    /* for a pattern */
+    uint32_t unknown;            /* a character that the vocabulary does not have; 0 for none */
+    const tri_pattern *too_hard; /* a pattern that was given up; NULL for none */
 } chunk;
 
 typedef struct job {
@@ -189,12 +188,13 @@ static void encode_chunk(tri_scratch *s, const chunk *c, bool plain, tri_ids *ou
     const tri_tokenizer *t = s->tokenizer;
     const char *text = c->text;
     size_t num_bytes = c->num_bytes;
-    tri_normalize(&t->normalizer, t->unicode, &text, &num_bytes, c->segment_start, s->normal,
-                  &s->matcher);
+    tri_matcher_begin(&s->matcher, num_bytes);
+    size_t first = tri_normalize(&t->normalizer, t->unicode, &text, &num_bytes, c->segment_start,
+                                 c->text_start, s->normal, &s->matcher);
     s->out = out;
     s->segments.num = 0;
-    tri_added_split(&t->added, &t->added.normalized, t->unicode, text, num_bytes, plain,
-                    c->text_start, &s->segments);
+    tri_added_split(&t->added, &t->added.normalized, t->unicode, text, num_bytes, plain, first,
+                    &s->segments);
     for (size_t i = 0; i < s->segments.num; i++) {
         const tri_segment *part = &s->segments.item[i];
         if (part->id >= 0) {
@@ -205,7 +205,7 @@ static void encode_chunk(tri_scratch *s, const chunk *c, bool plain, tri_ids *ou
                                take_word,        s,          part->first};
         tri_pretokenize_run(&run, part->text, part->num_bytes);
     }
-    bool failed = s->bpe.failed || s->segments.failed;
+    bool failed = s->bpe.failed || s->segments.failed || s->matcher.failed;
     for (int i = 0; i < 2; i++)
         failed = failed || s->normal[i].failed;
     for (int i = 0; i < TRI_MAX_CUTS; i++)
@@ -229,7 +229,7 @@ static void run_chunk(void *context, int task, int worker)
     }
     encode_chunk(s, c, j->plain, &c->ids);
     c->unknown = s->bpe.unknown;
-    c->too_hard = s->matcher.failed;
+    c->too_hard = s->matcher.gave_up;
     give_scratch(j->tokenizer, s);
 }
 
@@ -334,8 +334,9 @@ static tr_status collect(const job *j, unsigned flags, tri_ids *ids, tr_error *e
         if (c->too_hard) {
             ids->num = before;
             return tri_fail(err, TR_ERROR_INPUT,
-                            "%s: its pattern takes too long on this text and was given up",
-                            t->name);
+                            "%s: its pattern \"%.200s\" takes too long on this text and was given "
+                            "up; use a tokenizer with a simpler one",
+                            t->name, tri_pattern_text(c->too_hard));
         }
         failed = failed || c->ids.failed;
         tri_ids_add(ids, c->ids.id, c->ids.num);

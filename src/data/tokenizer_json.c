@@ -166,14 +166,12 @@ static tr_status check_merges(tri_tokenizer *t, tr_error *err)
 static void find_byte_tokens(tri_tokenizer *t)
 {
     tri_bpe *bpe = &t->bpe;
-    bpe->has_fallback = true;
     for (int byte = 0; byte < 256; byte++) {
         char text[8] = {(char)byte};
         size_t num = 1;
         if (!t->byte_level)
             num = (size_t)snprintf(text, sizeof text, "<0x%02X>", (unsigned)byte);
         bpe->byte_id[byte] = tri_vocab_find(bpe->vocab, text, num);
-        bpe->has_fallback = bpe->has_fallback && bpe->byte_id[byte] >= 0;
     }
 }
 
@@ -269,7 +267,7 @@ static const char *model_type(json_t *model)
 static tr_status read_components(tri_tokenizer *t, json_t *root, tr_error *err)
 {
     TRI_TRY(tri_read_normalizer(t, json_object_get(root, "normalizer"), 0, err));
-    TRI_TRY(tri_read_pretokenizer(t, json_object_get(root, "pre_tokenizer"), 0, err));
+    TRI_TRY(tri_read_pretokenizer(t, json_object_get(root, "pre_tokenizer"), err));
     TRI_TRY(tri_read_postprocessor(t, json_object_get(root, "post_processor"), 0, err));
     return tri_read_decoder(t, json_object_get(root, "decoder"), 0, err);
 }
@@ -325,6 +323,7 @@ tr_status tri_tokenizer_read_json(tri_tokenizer *t, const char *text, size_t num
         return tri_fail(err, TR_ERROR_INPUT,
                         "%s: the model \"%.60s\" is not supported; BPE and WordPiece are", t->name,
                         model_type(model));
+    t->model = is_bpe ? TRI_MODEL_BPE : TRI_MODEL_WORDPIECE;
     TRI_TRY(read_components(t, root, err));
     TRI_TRY(tri_read_vocabulary(t, json_object_get(model, "vocab"),
                                 json_object_get(root, "added_tokens"), err));

@@ -24,6 +24,7 @@ typedef enum tri_step_kind {
     TRI_STEP_REPLACE, /* pattern, text; also a decoder */
     TRI_STEP_STRIP,   /* number: 1 left, 2 right */
     TRI_STEP_BERT,    /* number: bits of TRI_BERT_ */
+    TRI_STEP_LETTERS, /* each byte becomes the letter that stands for it */
     /* decoders */
     TRI_STEP_BYTE_LEVEL,
     TRI_STEP_BYTE_FALLBACK,
@@ -53,9 +54,11 @@ typedef struct tri_steps {
 void tri_steps_fini(tri_steps *steps);
 
 /* tokenizer_normalize.c: text through all steps; the result is in one of the two buffers, or is
- * the text itself. first: the text begins where the user's text or segment begins. */
-void tri_normalize(const tri_steps *steps, const tri_unicode *unicode, const char **text,
-                   size_t *num_bytes, bool first, tri_bytes buffer[2], tri_matcher *matcher);
+ * the text itself. prepends: Prepend does, for a segment begins here; begins: the user's text does.
+ * Returns how many bytes at its beginning come from the first character of the user's text. */
+size_t tri_normalize(const tri_steps *steps, const tri_unicode *unicode, const char **text,
+                     size_t *num_bytes, bool prepends, bool begins, tri_bytes buffer[2],
+                     tri_matcher *matcher);
 bool tri_normalize_cuttable(const tri_steps *steps);
 
 /* ---- tokens found in the text itself ---- */
@@ -63,6 +66,8 @@ bool tri_normalize_cuttable(const tri_steps *steps);
 typedef struct tri_added {
     char *content;
     size_t num_bytes;
+    char *shown; /* what it decodes to, when normalization changes it; otherwise NULL */
+    size_t shown_bytes;
     int32_t id;
     bool special, lstrip, rstrip, single_word, normalized;
 } tri_added;
@@ -84,6 +89,7 @@ typedef struct tri_added_list {
     tri_added *item;
     size_t num, capacity;
     tri_trie raw, normalized; /* searched before and after normalization */
+    bool any_shown;
     bool cuttable; /* none of the second kind contains a space or reaches beyond itself */
     bool blocks;   /* and none of the first kind is cut apart by tri_tokenizer_cut */
 } tri_added_list;
@@ -93,7 +99,7 @@ typedef struct tri_segment {
     const char *text;
     size_t num_bytes;
     int32_t id;
-    bool first; /* nothing stands before it in the segment it was cut from */
+    size_t first; /* bytes of it that come from the first character of the user's text */
 } tri_segment;
 
 typedef struct tri_segments {
@@ -104,7 +110,7 @@ typedef struct tri_segments {
 
 void tri_trie_add(tri_trie *trie, const char *text, size_t num_bytes, int32_t token);
 void tri_added_split(const tri_added_list *list, const tri_trie *trie, const tri_unicode *unicode,
-                     const char *text, size_t num_bytes, bool skip_special, bool first,
+                     const char *text, size_t num_bytes, bool skip_special, size_t first,
                      tri_segments *out);
 void tri_segments_add(tri_segments *list, tri_segment segment);
 void tri_added_fini(tri_added_list *list);
@@ -118,7 +124,7 @@ typedef enum tri_model_kind { TRI_MODEL_BPE, TRI_MODEL_WORDPIECE } tri_model_kin
 struct tri_tokenizer {
     char *name; /* for messages: the path it came from */
     tri_model_kind model;
-    bool byte_level;   /* spellings stand for bytes */
+    bool byte_level;   /* words are bytes, and spellings stand for them */
     bool *is_special;  /* by id */
     bool *added_only;  /* by id: not in the model's own vocabulary; NULL when all are */
     int32_t num_holes; /* ids without a token, below others that have one */
@@ -162,7 +168,8 @@ tr_status tri_read_added(tri_tokenizer *t, json_t *added, tr_error *err);
 
 /* tokenizer_components.c: the four small parts of the skeleton. */
 tr_status tri_read_normalizer(tri_tokenizer *t, json_t *json, int depth, tr_error *err);
-tr_status tri_read_pretokenizer(tri_tokenizer *t, json_t *json, int depth, tr_error *err);
+tr_status tri_read_pretokenizer(tri_tokenizer *t, json_t *json,
+                                tr_error *err); /* normalizer first */
 tr_status tri_read_decoder(tri_tokenizer *t, json_t *json, int depth, tr_error *err);
 tr_status tri_read_postprocessor(tri_tokenizer *t, json_t *json, int depth, tr_error *err);
 /* tokenizer_pair.c: the form for two texts, of a post-processor that was read already. */

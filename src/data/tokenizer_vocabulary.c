@@ -182,15 +182,24 @@ static tr_status read_one(tri_tokenizer *t, json_t *json, tr_error *err)
 /* A token that is looked for after normalization is looked for in its normalized form. */
 static void add_to_trie(tri_tokenizer *t, int32_t which, tri_bytes buffer[2], tri_matcher *matcher)
 {
-    const tri_added *token = &t->added.item[which];
+    tri_added *token = &t->added.item[which];
     if (!token->normalized) {
         tri_trie_add(&t->added.raw, token->content, token->num_bytes, which);
         return;
     }
     const char *text = token->content;
     size_t num_bytes = token->num_bytes;
-    tri_normalize(&t->normalizer, t->unicode, &text, &num_bytes, true, buffer, matcher);
+    tri_normalize(&t->normalizer, t->unicode, &text, &num_bytes, true, true, buffer, matcher);
     tri_trie_add(&t->added.normalized, text, num_bytes, which);
+    if (num_bytes == token->num_bytes && memcmp(text, token->content, num_bytes) == 0)
+        return;
+    token->shown = malloc(num_bytes + 1);
+    token->shown_bytes = num_bytes;
+    t->added.any_shown = true;
+    if (token->shown)
+        memcpy(token->shown, text, num_bytes);
+    else
+        t->added.normalized.failed = true;
 }
 
 tr_status tri_read_added(tri_tokenizer *t, json_t *added, tr_error *err)
@@ -206,6 +215,7 @@ tr_status tri_read_added(tri_tokenizer *t, json_t *added, tr_error *err)
     tri_bytes buffer[2] = {{0}};
     tri_matcher matcher = {0};
     t->added.cuttable = t->added.blocks = true;
+    tri_matcher_begin(&matcher, 0);
     for (size_t k = 0; k < t->added.num; k++) {
         const tri_added *token = &t->added.item[k];
         add_to_trie(t, (int32_t)k, buffer, &matcher);
@@ -220,10 +230,15 @@ tr_status tri_read_added(tri_tokenizer *t, json_t *added, tr_error *err)
         if ((token->rstrip && letter) || memchr(token->content, ' ', token->num_bytes))
             t->added.blocks = false;
     }
-    bool failed =
-        buffer[0].failed || buffer[1].failed || t->added.raw.failed || t->added.normalized.failed;
+    bool failed = buffer[0].failed || buffer[1].failed || t->added.raw.failed ||
+                  t->added.normalized.failed || matcher.failed;
+    const tri_pattern *gave_up = matcher.gave_up;
     tri_bytes_fini(&buffer[0]);
     tri_bytes_fini(&buffer[1]);
     tri_matcher_fini(&matcher);
+    if (gave_up)
+        return tri_fail(err, TR_ERROR_INPUT,
+                        "%s: the pattern \"%.200s\" takes too long on its own added tokens",
+                        t->name, tri_pattern_text(gave_up));
     return failed ? no_memory(t, err) : TR_OK;
 }

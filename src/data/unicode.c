@@ -1,5 +1,7 @@
 #include "data/unicode.h"
 
+#include "data/unicode_table.h"
+
 #include <stdlib.h>
 #include <string.h>
 #include <utf8proc.h>
@@ -162,85 +164,46 @@ bool tri_is_ascii(const char *text, size_t num_bytes)
 
 /* ---- classes ---- */
 
-static bool is_space(uint32_t c)
-{
-    return (c >= 9 && c <= 13) || c == 32 || c == 0x85 || c == 0xA0 || c == 0x1680 ||
-           (c >= 0x2000 && c <= 0x200A) || c == 0x2028 || c == 0x2029 || c == 0x202F ||
-           c == 0x205F || c == 0x3000;
-}
-
-static bool is_ascii_punctuation(uint32_t c)
-{
-    return (c >= 33 && c <= 47) || (c >= 58 && c <= 64) || (c >= 91 && c <= 96) ||
-           (c >= 123 && c <= 126);
-}
-
-/* Joiners, and letters in circles and squares, which \w has although they are no letters. */
-static bool is_other_word(uint32_t c)
-{
-    return c == 0x200C || c == 0x200D || (c >= 0x24B6 && c <= 0x24E9) ||
-           (c >= 0x1F130 && c <= 0x1F149) || (c >= 0x1F150 && c <= 0x1F169) ||
-           (c >= 0x1F170 && c <= 0x1F189);
-}
-
 uint8_t tri_unicode_class_of(uint32_t c)
 {
     if (c > 0x10FFFF)
         return 0;
-    unsigned bits = is_space(c) ? TRI_CLASS_SPACE : 0;
-    switch (utf8proc_category((utf8proc_int32_t)c)) {
-    case UTF8PROC_CATEGORY_LU:
-    case UTF8PROC_CATEGORY_LL:
-    case UTF8PROC_CATEGORY_LT:
-    case UTF8PROC_CATEGORY_LM:
-    case UTF8PROC_CATEGORY_LO:
-        bits |= TRI_CLASS_LETTER | TRI_CLASS_WORD;
-        break;
-    case UTF8PROC_CATEGORY_ND:
-    case UTF8PROC_CATEGORY_NL:
-        bits |= TRI_CLASS_NUMBER | TRI_CLASS_WORD;
-        break;
-    case UTF8PROC_CATEGORY_NO:
-        bits |= TRI_CLASS_NUMBER;
-        break;
-    case UTF8PROC_CATEGORY_MN:
-        bits |= TRI_CLASS_MARK | TRI_CLASS_NONSPACING | TRI_CLASS_WORD;
-        break;
-    case UTF8PROC_CATEGORY_MC:
-    case UTF8PROC_CATEGORY_ME:
-        bits |= TRI_CLASS_MARK | TRI_CLASS_WORD;
-        break;
-    case UTF8PROC_CATEGORY_PC:
-        bits |= TRI_CLASS_PUNCTUATION | TRI_CLASS_WORD;
-        break;
-    case UTF8PROC_CATEGORY_PD:
-    case UTF8PROC_CATEGORY_PS:
-    case UTF8PROC_CATEGORY_PE:
-    case UTF8PROC_CATEGORY_PI:
-    case UTF8PROC_CATEGORY_PF:
-    case UTF8PROC_CATEGORY_PO:
-        bits |= TRI_CLASS_PUNCTUATION;
-        break;
-    case UTF8PROC_CATEGORY_CC:
-    case UTF8PROC_CATEGORY_CF:
-    case UTF8PROC_CATEGORY_CO:
-    case UTF8PROC_CATEGORY_CS:
-        bits |= TRI_CLASS_OTHER;
-        break;
-    default:
-        break;
+    int low = 0, high = TRI_NUM_CLASS_RUNS; /* the run of c is at low or behind it, before high */
+    while (high - low > 1) {
+        int middle = (low + high) / 2;
+        if (tri_class_run[middle] >> 8 <= c)
+            low = middle;
+        else
+            high = middle;
     }
-    if (is_ascii_punctuation(c))
-        bits |= TRI_CLASS_PUNCTUATION;
-    if (is_other_word(c))
-        bits |= TRI_CLASS_WORD;
-    return (uint8_t)bits;
+    return (uint8_t)tri_class_run[low];
 }
 
 void tri_unicode_init(tri_unicode *unicode)
 {
-    for (uint32_t c = 0; c < 65536; c++)
-        unicode->plane0[c] = tri_unicode_class_of(c);
+    for (int i = 0; i < TRI_NUM_CLASS_RUNS && tri_class_run[i] >> 8 < 65536; i++) {
+        uint32_t end = i + 1 < TRI_NUM_CLASS_RUNS ? tri_class_run[i + 1] >> 8 : 65536;
+        for (uint32_t c = tri_class_run[i] >> 8; c < end && c < 65536; c++)
+            unicode->plane0[c] = (uint8_t)tri_class_run[i];
+    }
+}
+
+static bool is_in(uint32_t c, const uint32_t range[][2], int num)
+{
+    int low = 0, high = num;
+    while (low < high) {
+        int middle = (low + high) / 2;
+        if (range[middle][1] < c)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low < num && range[low][0] <= c;
+}
+
+bool tri_is_late_number(uint32_t c)
+{
+    return is_in(c, tri_late_number, TRI_NUM_LATE_NUMBERS);
 }
 
 bool tri_is_cjk(uint32_t c)
@@ -287,18 +250,28 @@ void tri_unicode_normalize(tri_form form, const char *text, size_t num_bytes, tr
         tri_bytes_add(out, text, num_bytes);
         return;
     }
+    /* What stands on either side of something untouched does not see the other side. */
     const char *end = text + num_bytes, *valid = text, *p = text;
     while (p < end) {
         const char *at = p;
-        if (tri_utf8_next(&p, end) < TRI_BROKEN)
+        uint32_t c = tri_utf8_next(&p, end);
+        if (c < TRI_BROKEN && (c < 0x300 || !is_in(c, tri_untouched, TRI_NUM_UNTOUCHED)))
             continue;
         if (at > valid)
             normalize_valid(form, valid, (size_t)(at - valid), out);
-        tri_bytes_add(out, at, 1);
+        tri_bytes_add(out, at, (size_t)(p - at));
         valid = p;
     }
     if (end > valid)
         normalize_valid(form, valid, (size_t)(end - valid), out);
+}
+
+static uint32_t lower(uint32_t c)
+{
+    for (int i = 0; c >= 0x1C89 && i < TRI_NUM_LATE_LOWER; i++)
+        if ((int32_t)c >= tri_late_lower[i][0] && (int32_t)c <= tri_late_lower[i][1])
+            return (uint32_t)((int32_t)c + tri_late_lower[i][2]);
+    return (uint32_t)utf8proc_tolower((utf8proc_int32_t)c);
 }
 
 void tri_unicode_lower(const char *text, size_t num_bytes, tri_bytes *out)
@@ -312,8 +285,7 @@ void tri_unicode_lower(const char *text, size_t num_bytes, tri_bytes *out)
         } else if (c == 0x130) { /* the only capital whose small letter is two characters */
             tri_bytes_add(out, "i\xCC\x87", 3);
         } else {
-            tri_bytes_add_char(
-                out, c >= TRI_BROKEN ? c : (uint32_t)utf8proc_tolower((utf8proc_int32_t)c));
+            tri_bytes_add_char(out, c >= TRI_BROKEN ? c : lower(c));
         }
     }
 }

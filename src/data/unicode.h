@@ -28,11 +28,11 @@ enum {
     TRI_CLASS_LETTER = 1,       /* \p{L} */
     TRI_CLASS_NUMBER = 2,       /* \p{N} */
     TRI_CLASS_SPACE = 4,        /* White_Space */
-    TRI_CLASS_MARK = 8,         /* \p{M} */
-    TRI_CLASS_NONSPACING = 16,  /* \p{Mn} */
-    TRI_CLASS_PUNCTUATION = 32, /* \p{P} and the ASCII symbols, as BERT has it */
-    TRI_CLASS_OTHER = 64,       /* \p{C} without the unassigned: control, format, private */
-    TRI_CLASS_WORD = 128        /* \w */
+    TRI_CLASS_MARK = 8,         /* \p{M} of an old Unicode, as StripAccents has it */
+    TRI_CLASS_NONSPACING = 16,  /* \p{Mn} of an old Unicode, as BERT has it */
+    TRI_CLASS_PUNCTUATION = 32, /* \p{P} of an old Unicode and the ASCII symbols, as BERT has it */
+    TRI_CLASS_OTHER = 64,       /* \p{C} without the unassigned, as BERT has it */
+    TRI_CLASS_WORD = 128        /* \w of Rust: alphabetic, marks, digits, connectors, joiners */
 };
 
 /* The classes of the first 65,536 code points; the rest are looked up when they occur. */
@@ -75,6 +75,7 @@ int tri_utf8_put(uint32_t code_point, char out[4]);
 const char *tri_find(const char *text, size_t num_bytes, const char *what, size_t num_what);
 
 bool tri_is_ascii(const char *text, size_t num_bytes);
+bool tri_is_late_number(uint32_t code_point); /* one that Digits knows and \p{N} does not */
 bool tri_is_cjk(uint32_t code_point); /* an ideograph, as BERT has it: spaces go around it */
 
 typedef enum tri_form { TRI_FORM_NFC, TRI_FORM_NFD, TRI_FORM_NFKC, TRI_FORM_NFKD } tri_form;

@@ -22,7 +22,7 @@ GPT2 = ROOT.parent / "shared" / "fixtures" / "gpt2"
 LLAMA3 = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}|"
           r" ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+")
 QWEN = LLAMA3.replace(r"\p{N}{1,3}", r"\p{N}")
-# Not one of the three that have a scanner: goes through PCRE2.
+# Not one of the three that have a scanner: goes through Oniguruma.
 OTHER = r"\p{Lu}?\p{Ll}+|\p{Lu}+|\p{N}{2}|\s*\n|[^\s\p{L}\p{N}]+|\s+(?=\S)|\s+"
 
 HARD = [
