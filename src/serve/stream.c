@@ -29,7 +29,8 @@ size_t tri_utf8_unfinished(const char *text, size_t num_bytes)
 void tri_text_stream_begin(tri_text_stream *stream, const int32_t *prompt, size_t num_prompt)
 {
     size_t num = num_prompt < CONTEXT ? num_prompt : CONTEXT;
-    tri_ids_add(&stream->ids, prompt + num_prompt - num, num);
+    if (num > 0) /* a prompt may be nothing at all */
+        tri_ids_add(&stream->ids, prompt + (num_prompt - num), num);
     stream->num_prompt = stream->shown = num;
 }
 
