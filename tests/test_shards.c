@@ -50,6 +50,36 @@ static void write_shard(const char *path, int32_t vocab, int32_t separator, cons
         fail_msg("%s", err.message);
 }
 
+/* Sums of messages and of weights: the same however the bytes come in, and another for every bit.
+ */
+static void sums_find_every_bit(void **state)
+{
+    (void)state;
+    unsigned char bytes[203];
+    for (size_t i = 0; i < sizeof bytes; i++)
+        bytes[i] = (unsigned char)(i * 37 >> 2);
+    tri_crc whole = {0};
+    tri_crc_add(&whole, bytes, sizeof bytes);
+    uint64_t crc = tri_crc_end(&whole), sum = tri_sum_bytes(bytes, sizeof bytes);
+    for (size_t cut = 0; cut <= sizeof bytes; cut++) {
+        tri_crc parts = {0};
+        tri_crc_add(&parts, bytes, cut);
+        tri_crc_add(&parts, bytes + cut, (sizeof bytes - cut) / 2);
+        tri_crc_add(&parts, bytes + cut + (sizeof bytes - cut) / 2, (sizeof bytes - cut + 1) / 2);
+        assert_true(tri_crc_end(&parts) == crc);
+    }
+    assert_true(tri_sum_words(0, bytes, 10) + tri_sum_words(10, bytes + 80, 15) ==
+                tri_sum_words(0, bytes, 25));
+    for (size_t bit = 0; bit < 8 * sizeof bytes; bit++) {
+        bytes[bit / 8] ^= (unsigned char)(1 << bit % 8);
+        tri_crc other = {0};
+        tri_crc_add(&other, bytes, sizeof bytes);
+        assert_true(tri_crc_end(&other) != crc);
+        assert_true(tri_sum_bytes(bytes, sizeof bytes) != sum);
+        bytes[bit / 8] ^= (unsigned char)(1 << bit % 8);
+    }
+}
+
 static void what_is_written_is_read(void **state)
 {
     enum { NUM = 300000 };
@@ -730,6 +760,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(checksum_is_the_documented_one),
+        cmocka_unit_test(sums_find_every_bit),
         cmocka_unit_test(what_is_written_is_read),
         cmocka_unit_test(damaged_shards_are_refused),
         cmocka_unit_test(damaged_tokens_are_found),

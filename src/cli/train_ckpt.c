@@ -104,6 +104,11 @@ static void warn(tri_train_ckpt *c, const tri_save_outcome *outcome, tr_error *w
     c->why = *warning;
 }
 
+bool tri_train_ckpt_due(const tri_train_ckpt *c, bool last)
+{
+    return c->checkpointer && (last || c->session->step % c->every == 0);
+}
+
 tr_status tri_train_ckpt_step(tri_train_ckpt *c, const tri_ckpt_number *numbers, size_t num_numbers,
                               bool last, tr_error *warning, tr_error *err)
 {
@@ -111,7 +116,7 @@ tr_status tri_train_ckpt_step(tri_train_ckpt *c, const tri_ckpt_number *numbers,
     if (!c->checkpointer)
         return TR_OK;
     tri_save_outcome outcome = {0};
-    if (last || c->session->step % c->every == 0) {
+    if (tri_train_ckpt_due(c, last)) {
         TRI_TRY(tri_checkpointer_save(c->checkpointer, numbers, num_numbers, false, &outcome, err));
         c->saved = true;
         c->stall_s = outcome.stall_s;

@@ -21,6 +21,8 @@ typedef struct tri_train_ckpt {
     double stall_s;
 } tri_train_ckpt;
 
+/* Whether the next tri_train_ckpt_step saves. */
+bool tri_train_ckpt_due(const tri_train_ckpt *c, bool last);
 /* Before ranks exist: that there is something to go on from, where that is asked for. */
 tr_status tri_train_ckpt_check(const tr_settings *settings, tr_error *err);
 /* After the session has started with weights_follow: loads what is to be continued, or fills the

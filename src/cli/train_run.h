@@ -10,6 +10,7 @@
 #include "train/metrics.h"
 #include "train/ranks.h"
 #include "train/record.h"
+#include "train/replicas.h"
 
 typedef struct tri_train_run {
     const tri_cli *cli;
@@ -21,6 +22,9 @@ typedef struct tri_train_run {
     tri_trace *trace;
     tri_record *record;
     tri_train_ckpt ckpt;
+    tri_replicas replicas;
+    int64_t compare_every; /* steps between two comparisons of copies; 0: there are none */
+    int64_t good_step;  /* of the newest checkpoint that was saved when copies were equal, or -1 */
     bool has_tokenizer; /* kept in dir */
     tri_progress progress;
     int64_t first_step, num_steps, eval_every;

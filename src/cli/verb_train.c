@@ -189,6 +189,27 @@ static tr_status save_if_due(run *r, moment when, tr_error *err)
     return TR_OK;
 }
 
+/* What ranks hold copies of, every run.compare_every steps and before anything is saved: a wrong
+ * bit must not reach a file. */
+static tr_status compare_copies(run *r, bool saves, tr_error *err)
+{
+    if (r->compare_every == 0 || (!saves && r->session->session.step % r->compare_every != 0))
+        return TR_OK;
+    tr_status status = tri_replicas_compare(&r->replicas, err);
+    if (status == TR_OK || r->ranks.size == 1)
+        return status;
+    size_t used = strlen(err->message), room = sizeof err->message - used;
+    if (r->good_step >= 0)
+        snprintf(err->message + used, room,
+                 "; nothing of it is saved, and %s/ckpt/step-%" PRId64 " was saved when all copies "
+                 "were equal: go on from there with --set run.resume=true",
+                 r->dir, r->good_step);
+    else
+        snprintf(err->message + used, room,
+                 "; nothing of it is saved, and nothing was before: train again, with ckpt.every");
+    return status;
+}
+
 static tr_status one_step(run *r, tr_error *err)
 {
     tr_step step;
@@ -220,7 +241,10 @@ static tr_status one_step(run *r, tr_error *err)
     if (step.epoch > 0)
         tri_train_show_epoch(r, &step, epoch_loss, evaluates);
     write_metrics(r, &step, met.slowest_rank, met.slowest_s, evaluates, epoch_loss);
+    TRI_TRY(compare_copies(r, last || tri_train_ckpt_due(&r->ckpt, last), err));
     TRI_TRY(save_if_due(r, last ? AFTER_THE_LAST : AFTER_A_STEP, err));
+    if (r->ckpt.saved)
+        r->good_step = step.step;
     return TR_OK;
 }
 
@@ -279,6 +303,8 @@ static tr_status end_early(run *r, tr_error *err)
     tri_ckpt_number counts[NUM_COUNTS];
     list_counts(r, counts);
     bool saves = r->session->session.device.def != &tri_device_null; /* which has nothing to save */
+    if (saves)
+        TRI_TRY(compare_copies(r, true, err));
     if (saves)
         TRI_TRY(tri_train_ckpt_now(&r->ckpt, counts, NUM_COUNTS, err));
     if (r->ranks.rank == 0)
@@ -374,6 +400,11 @@ static tr_status train(run *r, const tri_bootstrap *bootstrap, tr_error *err)
     TRI_TRY(start(r, bootstrap, err));
     TRI_TRY(begin_ckpt(r, err));
     TRI_TRY(open_record(r, err));
+    if (r->session->session.device.def == &tri_device_null)
+        r->compare_every = 0; /* it has nothing to compare */
+    if (r->compare_every > 0)
+        TRI_TRY(tri_replicas_open(&r->replicas, &r->session->session, &r->ranks, err));
+    r->good_step = r->ckpt.continues ? r->ckpt.resumed.step : -1;
     r->num_steps = tr_session_num_steps(r->session);
     go_on(r);
     bool leads = bootstrap->rank == 0;
@@ -418,7 +449,8 @@ static int train_rank(const tri_cli *cli, const tri_bootstrap *bootstrap, void *
              .recovery = context,
              .local_ranks = bootstrap->local_size,
              .dir = tr_settings_string(cli->settings, "run.dir"),
-             .eval_every = tr_settings_int(cli->settings, "train.eval_every")};
+             .eval_every = tr_settings_int(cli->settings, "train.eval_every"),
+             .compare_every = tr_settings_int(cli->settings, "run.compare_every")};
     tr_status status = train(&r, bootstrap, &err);
     /* First of all: closing may take as long as a checkpoint that is being written. */
     int code = status == TR_OK ? r.code : tri_cli_rank_fail(bootstrap, &err);
@@ -431,6 +463,7 @@ static int train_rank(const tri_cli *cli, const tri_bootstrap *bootstrap, void *
         tri_trace_destroy(r.trace);
     tri_record_close(r.record);
     tri_train_ckpt_end(&r.ckpt);
+    tri_replicas_close(&r.replicas);
     tr_session_destroy(r.session);
     tri_ranks_leave(&r.ranks);
     return code;

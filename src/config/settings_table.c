@@ -328,6 +328,10 @@ const tri_setting tri_settings_table[] = {
          "A checksum in every message between ranks over TCP: bits that change on the way stop the "
          "run at once, and the two ranks are named",
          "message_checksum checksum verify_messages"),
+    INT("run.compare_every", "100", 0, BILLION,
+        "Compare what ranks hold copies of (weights, moments) every so many steps, and before each "
+        "save; a difference stops the run. 0 is never",
+        "sdc sdc_check consistency_check check_every"),
     BOOL("run.overlap", "true",
          "Let messages between ranks travel while the computation goes on; false waits for each "
          "where it stands",
