@@ -112,7 +112,7 @@ exec 7<&- # and now it has gone
 ends 3 "SIGTERM while nobody reads"
 
 # ---- Ctrl-C, with a tee that it ends first ----
-arguments tee train.steps=1000000 layout.dp=2
+arguments tee train.steps=1000000 train.log_every=1000000 layout.dp=2 # prints nothing on the way
 env --default-signal=INT cat <"$work/pipe" >"$work/out" &
 reader=$!
 env --default-signal=INT "$trireme" "${args[@]}" >"$work/pipe" 2>&1 &
