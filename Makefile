@@ -248,8 +248,8 @@ format:
 	clang-format -i $(SOURCES)
 	shfmt -i 4 -w $(SCRIPTS)
 format-check:
-	clang-format --dry-run -Werror $(SOURCES)
-	shfmt -i 4 -d $(SCRIPTS)
+	@clang-format --dry-run -Werror $(SOURCES)
+	@shfmt -i 4 -d $(SCRIPTS)
 
 # Some mistakes that compilers let pass; see .clang-tidy and .shellcheckrc.
 lint:

@@ -273,9 +273,8 @@ void ce_loss(const tri_kernel_args *args)
         data_of<float>(args->in[0]), data_of<int32_t>(args->in[1]), rows,
         data_of<float>(args->out[2]), partial);
     loss_finish<<<1, TOTAL_THREADS, 0, stream_of(args)>>>(
-        partial, (int)blocks, loss_count{true, 0}, args->overwrite,
-        data_of<float>(args->out[0]), data_of<float>(args->out[1]),
-        args->num_out > 3 ? data_of<float>(args->out[3]) : nullptr);
+        partial, (int)blocks, loss_count{true, 0}, args->overwrite, data_of<float>(args->out[0]),
+        data_of<float>(args->out[1]), args->num_out > 3 ? data_of<float>(args->out[3]) : nullptr);
 }
 
 void out_loss(const tri_kernel_args *args)
