@@ -44,7 +44,7 @@ static void drain(tri_launching *l, int r)
 {
     bool relayed = r == 0 && !l->stopping && l->config.output;
     if (relayed)
-        l->config.output(l->config.context, NULL, 0);
+        l->config.output(l->config.context, "", 0);
     tri_rank_output_drain(&l->children[r].output, relayed ? l->config.output : NULL,
                           l->config.context);
 }
