@@ -76,6 +76,10 @@ find "$tmp/a" "$tmp"/a.* -printf '%p %s %T@\n' 2>/dev/null | sort >"$tmp/before"
 run 0 train tiny --dry-run --set run.dir="$tmp/a"
 find "$tmp/a" "$tmp"/a.* -printf '%p %s %T@\n' 2>/dev/null | sort | cmp -s - "$tmp/before" || fail "--dry-run touched a run"
 
+run 0 train tiny --dry-run --set run.dir="$tmp/"$'\x1b[31mred'
+grep -q $'\x1b' "$tmp/out" && fail "the name of a directory commands the terminal"
+says '^run     .*x1b\[31mred'
+
 # ---- which weights ----
 
 run 0 eval "$tmp/a"

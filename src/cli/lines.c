@@ -19,14 +19,18 @@ void tri_line(const char *word, const char *format, ...)
     va_end(args);
     if (length < 0)
         return;
+    tri_text shown; /* file names and names of tensors are others' */
+    tri_text_init(&shown);
+    tri_text_add_printable(&shown, text);
+    free(text);
     int width = INT_MAX, columns;
     if (tri_terminal(stdout))
         width = tri_terminal_width(stdout);
     else if (tri_cli_relayed_terminal(&columns))
         width = columns;
     printf("%-*s", COLUMN, word);
-    tri_text_wrap(stdout, text, COLUMN, width < LEAST ? LEAST : width);
-    free(text);
+    tri_text_wrap(stdout, shown.chars ? shown.chars : "", COLUMN, width < LEAST ? LEAST : width);
+    tri_text_fini(&shown);
 }
 
 static void print_note(void *context, int row, const char *note)

@@ -332,7 +332,7 @@ static bool many_threads(const facts *f, char note[MAX_NOTE])
 static bool lone_messages(const facts *f, char note[MAX_NOTE])
 {
     static const char *const names[] = {"run.transport", "run.collective", "run.overlap",
-                                        "run.overlap_min_kb"};
+                                        "run.overlap_min_kb", "run.compare_every"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (tri_mesh_ranks(&f->compile->mesh) == 1 && is_set(f->settings, names[i])) {
             char value[64];
