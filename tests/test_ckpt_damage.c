@@ -278,6 +278,37 @@ static void ranks_agree_on_what_one_of_them_sees(void **state)
     all_say(late, whole, late, TR_ERROR_DAMAGED, "tensor y");
 }
 
+/* ---- a slow disk ---- */
+
+static tr_status take_long(void *context, tr_error *err)
+{
+    usleep(1500000);
+    ++*(int *)context;
+    return tri_fail(err, TR_ERROR_RUNTIME, "no room");
+}
+
+static tr_status wait_for_it(tr_comm *comm, void *context, tr_error *err)
+{
+    tri_ranks ranks = {.rank = tr_comm_rank(comm), .size = 3, .comm = comm};
+    tr_error why = {0};
+    tr_status status = tri_ranks_patiently(&ranks, take_long, context, &why);
+    if (status != (ranks.rank == 0 ? TR_ERROR_RUNTIME : TR_OK))
+        return tri_fail(err, TR_ERROR_INTERNAL, "rank %d: %s", ranks.rank, why.message);
+    return tr_barrier(tr_comm_world(comm), err);
+}
+
+/* Other than in a message, where it would be the end of the run. */
+static void ranks_wait_longer_for_a_disk_than_for_each_other(void **state)
+{
+    (void)state;
+    int times = 0;
+    tr_error err = {0};
+    tr_comm_options options = {.deadline_s = 1};
+    if (tr_comm_run_threads(3, &options, wait_for_it, &times, &err) != TR_OK)
+        fail_msg("%s", err.message);
+    assert_int_equal(times, 1);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -286,6 +317,7 @@ int main(void)
         cmocka_unit_test(a_newer_version_is_no_damage),
         cmocka_unit_test(a_list_is_whole_or_an_error),
         cmocka_unit_test(ranks_agree_on_what_one_of_them_sees),
+        cmocka_unit_test(ranks_wait_longer_for_a_disk_than_for_each_other),
     };
     return cmocka_run_group_tests(tests, temp_dir_setup, temp_dir_teardown);
 }

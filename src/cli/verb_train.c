@@ -79,8 +79,9 @@ static tr_status keep_tokenizer(run *r, tr_error *err)
     return status;
 }
 
-static tr_status open_files(run *r, tr_error *err)
+static tr_status open_files(void *context, tr_error *err)
 {
+    run *r = context;
     char *path;
     TRI_TRY(tri_make_dirs(r->dir, err));
     TRI_TRY(keep_tokenizer(r, err));
@@ -409,8 +410,8 @@ static tr_status train(run *r, const tri_bootstrap *bootstrap, tr_error *err)
     go_on(r);
     bool leads = bootstrap->rank == 0;
     TRI_TRY(tri_run_trace_open(r->cli, r->session, bootstrap->rank, r->num_steps, &r->trace, err));
+    TRI_TRY(tri_ranks_patiently(&r->ranks, open_files, r, err));
     if (leads) {
-        TRI_TRY(open_files(r, err));
         r->overhead = tri_memory_overhead_of(&r->session->session);
         tri_train_print_start(r);
         tri_session *s = &r->session->session;

@@ -70,18 +70,21 @@ static tr_status list_items(tri_checkpointer *c, tr_error *err)
     return TR_OK;
 }
 
+static tr_status lock_and_clean(void *context, tr_error *err)
+{
+    tri_checkpointer *c = context;
+    TRI_TRY(tri_ckpt_lock(c->dir, &c->lock, err));
+    tri_ckpt_clean(c->dir);
+    return TR_OK;
+}
+
 /* Rank 0 takes the directory; the others learn whether it could, and this run's nonce. */
 static tr_status take_directory(tri_checkpointer *c, tr_error *err)
 {
     int64_t nonce = -1;
-    tr_status status = TR_OK;
-    if (c->ranks->rank == 0) {
-        status = tri_ckpt_lock(c->dir, &c->lock, err);
-        if (status == TR_OK) {
-            tri_ckpt_clean(c->dir);
-            nonce = (int64_t)((tri_now_ns() << 16 ^ (uint64_t)getpid()) & INT64_MAX);
-        }
-    }
+    tr_status status = tri_ranks_patiently(c->ranks, lock_and_clean, c, err);
+    if (status == TR_OK && c->ranks->rank == 0)
+        nonce = (int64_t)((tri_now_ns() << 16 ^ (uint64_t)getpid()) & INT64_MAX);
     TRI_TRY(tri_checkpoint_gather(c->ranks, nonce, c->codes, status == TR_OK ? err : NULL));
     TRI_TRY(status);
     if (c->codes[0] < 0)

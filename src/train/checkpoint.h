@@ -10,6 +10,14 @@
 #include "train/ranks.h"
 #include "train/session.h"
 
+/* ---- waiting for a disk ---- */
+
+/* Does work on rank 0, on a thread, while all ranks stay in touch: a disk may take longer than
+ * ranks wait for each other (run.deadline_s). The others return when it is done; what became of it
+ * rank 0 alone knows. Collective. */
+typedef tr_status (*tri_patient_fn)(void *context, tr_error *err);
+tr_status tri_ranks_patiently(tri_ranks *ranks, tri_patient_fn work, void *context, tr_error *err);
+
 /* ---- saving ---- */
 
 typedef struct tri_checkpointer tri_checkpointer;

@@ -286,15 +286,20 @@ static void add_note(tri_resumed *resumed, const char *aside, const char *why)
     resumed->note = text.chars;
 }
 
-/* When an older one has been loaded: the run will write these steps again. Rank 0 renames. */
-static tr_status set_aside(tri_ranks *ranks, const char *dir, const damaged_list *list,
-                           tri_resumed *resumed, tr_error *err)
+typedef struct renaming {
+    const char *dir;
+    const damaged_list *list;
+    tri_resumed *resumed;
+} renaming;
+
+static tr_status rename_all(void *context, tr_error *err)
 {
-    for (size_t i = 0; i < list->num && ranks->rank == 0; i++) {
+    renaming *r = context;
+    for (size_t i = 0; i < r->list->num; i++) {
         char *aside = NULL;
-        tr_status status = tri_ckpt_set_aside(dir, list->item[i].step, &aside, err);
+        tr_status status = tri_ckpt_set_aside(r->dir, r->list->item[i].step, &aside, err);
         if (aside)
-            add_note(resumed, aside, list->item[i].why);
+            add_note(r->resumed, aside, r->list->item[i].why);
         free(aside);
         TRI_TRY(status);
     }
@@ -363,7 +368,9 @@ static tr_status resume_from(tri_session *session, tri_ranks *ranks, const char 
         if (status != TR_OK)
             return tri_fail(err, status, "%s", why.message);
         TRI_TRY(load_open(session, ranks, &ckpt, resumed, err));
-        return set_aside(ranks, dir, damaged, resumed, err);
+        /* The run will write the steps of those that are damaged again. */
+        renaming renaming = {dir, damaged, resumed};
+        return damaged->num > 0 ? tri_ranks_patiently(ranks, rename_all, &renaming, err) : TR_OK;
     }
 }
 
