@@ -74,7 +74,7 @@ done
 
 for verb in train generate eval plan place explain check sim bench ckpt data doctor settings; do
     COLUMNS=80 run 0 "trireme $verb" $verb --help
-    [ "$(wc -l <"$tmp/out")" -le 45 ] || fail "trireme $verb --help has $(wc -l <"$tmp/out") lines"
+    [ "$(wc -l <"$tmp/out")" -le 42 ] || fail "trireme $verb --help has $(wc -l <"$tmp/out") lines"
 done
 run 0 'ckpt.every' train --help
 run 0 'trireme settings ckpt' train --help

@@ -37,18 +37,17 @@ static int ranks_beside(void)
     return 1;
 }
 
-tr_status tri_cli_choose_device(tr_settings *settings, tri_device_choice *choice, tr_error *err)
+tr_status tri_cli_choose_device(tr_settings *settings, int64_t num_ranks, tri_device_choice *choice,
+                                tr_error *err)
 {
     *choice = (tri_device_choice){0};
     if (strcmp(tr_settings_string(settings, "run.device"), "auto") != 0)
         return TR_OK;
-    int64_t ranks = tr_settings_int(settings, "layout.dp") *
-                    tr_settings_int(settings, "layout.tp") * tr_settings_int(settings, "layout.pp");
     tri_environment world;
     const tri_device_def *cuda = tri_device_find("cuda");
     tri_device_offer offer = {.built = cuda != NULL,
                               .driver = tri_device_gpu_driver(),
-                              .local_ranks = ranks < INT32_MAX ? (int)ranks : INT32_MAX};
+                              .local_ranks = num_ranks < INT32_MAX ? (int)num_ranks : INT32_MAX};
     if (tri_environment_read(&world, NULL) == TR_OK && world.given) {
         const char *visible = getenv("CUDA_VISIBLE_DEVICES");
         offer.local_ranks = ranks_beside();

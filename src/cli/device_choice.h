@@ -6,10 +6,12 @@
 #include "device/device.h"
 #include "trireme/settings.h"
 
-/* Replaces run.device=auto in the settings by what it stands for; *choice says why. Before any
- * thread exists: GPUs are counted by a child, since a process that has used one cannot be forked.
+/* Replaces run.device=auto in the settings by what it stands for with so many ranks; *choice says
+ * why. Before any thread exists: GPUs are counted by a child, since a process that has used one
+ * cannot be forked.
  */
-tr_status tri_cli_choose_device(tr_settings *settings, tri_device_choice *choice, tr_error *err);
+tr_status tri_cli_choose_device(tr_settings *settings, int64_t num_ranks, tri_device_choice *choice,
+                                tr_error *err);
 
 /* Ranks with different devices have different programs: refused, once they can reach each other. */
 tr_status tri_cli_agree_on_device(const tr_settings *settings, const tri_bootstrap *bootstrap,

@@ -294,9 +294,12 @@ static tr_status resolve(tri_cli *cli, const cursor *c, tr_error *err)
             cli->layout_set = c->assignments[i];
     }
     bool computes = verb->operands == TRI_OPERANDS_SETTINGS || verb->operands == TRI_OPERANDS_NAMES;
-    return computes && (verb->sections || cli->file)
-               ? tri_cli_choose_device(cli->settings, &cli->device, err)
-               : TR_OK;
+    if (!computes || (!verb->sections && !cli->file))
+        return TR_OK;
+    /* A verb that reads no layout has one rank, whatever the file says. */
+    bool alone = verb->sections && !strstr(verb->sections, "layout");
+    return tri_cli_choose_device(cli->settings, alone ? 1 : tri_cli_num_ranks(cli), &cli->device,
+                                 err);
 }
 
 tr_status tri_cli_init(tri_cli *cli, const tri_verb *verb, int num_args, char **args, tr_error *err)
