@@ -43,6 +43,8 @@ typedef struct tri_device_lanes {
     tr_status (*identity)(tri_device *device, char *text, size_t size, tr_error *err);
 } tri_device_lanes;
 
+enum { TRI_DEVICE_SUM_PARTS = 128 };
+
 /* What a device has whose memory is not the host's and whose kernels only enqueue work. Everything
  * enqueued runs in order. */
 typedef struct tri_device_queue {
@@ -61,6 +63,10 @@ typedef struct tri_device_queue {
                           tr_error *err);
     /* Within the device's memory. */
     tr_status (*copy)(tri_device *device, void *to, const void *from, size_t bytes, tr_error *err);
+    /* Enqueued: the parts of tri_sum_bytes (base/checksum.h) of bytes that begin at a multiple of
+     * 8; to is memory of alloc_host. NULL: the host sums what it downloads. */
+    tr_status (*sum)(tri_device *device, const void *from, size_t bytes,
+                     uint64_t to[TRI_DEVICE_SUM_PARTS], tr_error *err);
     /* Waits for all that was enqueued; an error in any of it is reported here. */
     tr_status (*finish)(tri_device *device, tr_error *err);
     /* What is enqueued between the first two is noted down instead of run; replay enqueues it. */

@@ -163,23 +163,62 @@ void tri_replicas_close(tri_replicas *r)
 
 /* ---- sums ---- */
 
-static tr_status sum_piece(const tri_replicas *r, const tri_piece *p, uint64_t *sum, tr_error *err)
+static size_t bytes_of(const tri_piece *p)
+{
+    return (size_t)p->region.count * tri_dtype_bytes(p->dtype);
+}
+
+/* Of memory that the host can only copy from. */
+static tr_status sum_copied(const tri_replicas *r, const tri_piece *p, uint64_t *sum, tr_error *err)
 {
     const tri_device_queue *queue = r->session->device.def->queue;
-    tri_device *device = r->session->store.device;
     const char *memory = tri_piece_memory(r->session, p, 0);
-    size_t bytes = (size_t)p->region.count * tri_dtype_bytes(p->dtype);
+    size_t bytes = bytes_of(p);
     *sum = 0;
-    if (!queue) {
-        *sum = tri_sum_bytes(memory, bytes);
-        return TR_OK;
-    }
     for (size_t at = 0; at < bytes; at += ROOM_BYTES) {
         size_t part = bytes - at < ROOM_BYTES ? bytes - at : ROOM_BYTES;
         memset((char *)r->room + part / 8 * 8, 0, part % 8 ? 8 : 0);
-        TRI_TRY(queue->download(device, r->room, memory + at, part, err));
-        TRI_TRY(queue->finish(device, err));
+        TRI_TRY(queue->download(r->session->store.device, r->room, memory + at, part, err));
+        TRI_TRY(queue->finish(r->session->store.device, err));
         *sum += tri_sum_words(at / 8, r->room, (part + 7) / 8);
+    }
+    return TR_OK;
+}
+
+/* By the device, as many pieces at a time as there is room for their parts. */
+static tr_status sum_there(tri_replicas *r, tr_error *err)
+{
+    enum { AT_ONCE = ROOM_BYTES / (TRI_DEVICE_SUM_PARTS * sizeof(uint64_t)) };
+    const tri_device_queue *queue = r->session->device.def->queue;
+    uint64_t(*parts)[TRI_DEVICE_SUM_PARTS] = r->room;
+    for (size_t first = 0; first < r->num; first += AT_ONCE) {
+        size_t num = r->num - first < AT_ONCE ? r->num - first : AT_ONCE;
+        for (size_t i = 0; i < num; i++) {
+            const tri_piece *p = &r->pieces.piece[r->replicas[first + i].piece];
+            TRI_TRY(queue->sum(r->session->store.device, tri_piece_memory(r->session, p, 0),
+                               bytes_of(p), parts[i], err));
+        }
+        TRI_TRY(queue->finish(r->session->store.device, err));
+        for (size_t i = 0; i < num; i++) {
+            r->replicas[first + i].sum = 0;
+            for (int k = 0; k < TRI_DEVICE_SUM_PARTS; k++)
+                r->replicas[first + i].sum += parts[i][k];
+        }
+    }
+    return TR_OK;
+}
+
+static tr_status sum_pieces(tri_replicas *r, tr_error *err)
+{
+    const tri_device_queue *queue = r->session->device.def->queue;
+    if (queue && queue->sum)
+        return sum_there(r, err);
+    for (size_t i = 0; i < r->num; i++) {
+        const tri_piece *p = &r->pieces.piece[r->replicas[i].piece];
+        if (queue)
+            TRI_TRY(sum_copied(r, p, &r->replicas[i].sum, err));
+        else
+            r->replicas[i].sum = tri_sum_bytes(tri_piece_memory(r->session, p, 0), bytes_of(p));
     }
     return TR_OK;
 }
@@ -204,9 +243,9 @@ static tr_status sum_all(tri_replicas *r, tr_error *err)
     for (size_t g = 0; g < r->num_groups; g++)
         r->groups[g][1] = 0;
     TRI_TRY(sum_counts(r, &r->groups[COUNTS][1], err));
+    TRI_TRY(sum_pieces(r, err));
     for (size_t i = 0; i < r->num; i++) {
-        tri_replica *replica = &r->replicas[i];
-        TRI_TRY(sum_piece(r, &r->pieces.piece[replica->piece], &replica->sum, err));
+        const tri_replica *replica = &r->replicas[i];
         uint64_t *sum = &r->groups[replica->group][1];
         *sum += (replica->sum ^ replica->key) * 0xFF51AFD7ED558CCDu; /* odd: a bijection */
     }

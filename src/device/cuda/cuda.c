@@ -14,6 +14,7 @@
 #include "device/cuda/dnn.h"
 #include "device/cuda/found.h"
 #include "device/cuda/lanes.h"
+#include "device/cuda/sum.h"
 #include "device/device.h"
 
 typedef struct cuda_state {
@@ -191,6 +192,14 @@ static tr_status download(tri_device *device, void *to, const void *from, size_t
 {
     TRY("copying from the device",
         cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToHost, stream_of(device)));
+    return TR_OK;
+}
+
+static tr_status sum(tri_device *device, const void *from, size_t bytes,
+                     uint64_t to[TRI_DEVICE_SUM_PARTS], tr_error *err)
+{
+    TRY("summing on the device",
+        (cudaError_t)tri_cuda_sum(from, bytes, to, TRI_DEVICE_SUM_PARTS, stream_of(device)));
     return TR_OK;
 }
 
@@ -393,6 +402,7 @@ static const tri_device_queue queue = {
     .upload = upload,
     .download = download,
     .copy = copy_within,
+    .sum = sum,
     .finish = finish,
     .record = record,
     .record_end = record_end,

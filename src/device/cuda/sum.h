@@ -1,0 +1,18 @@
+/* Sums of device memory, for comparing what ranks hold copies of. */
+#ifndef TRI_DEVICE_CUDA_SUM_H
+#define TRI_DEVICE_CUDA_SUM_H
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* sum.cu: enqueues it; parts are memory of the host that the device reaches. A cudaError_t. */
+int tri_cuda_sum(const void *from, size_t bytes, uint64_t *parts, int num_parts, void *stream);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
