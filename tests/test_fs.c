@@ -176,6 +176,29 @@ static void replacing_what_cannot_be_replaced(void **state)
     assert_int_equal(tri_file_replace("", "x", 1, &err), TR_ERROR_INPUT);
 }
 
+/* A rename would put a file in the place of /dev/null, for everybody. */
+static void devices_and_pipes_stay_what_they_are(void **state)
+{
+    temp_dir *dir = *state;
+    tr_error err;
+    char pipe[300], link_name[300];
+    snprintf(pipe, sizeof pipe, "%s", temp_file(dir, "out-pipe"));
+    snprintf(link_name, sizeof link_name, "%s", temp_file(dir, "out-link"));
+    assert_int_equal(mkfifo(pipe, 0600), 0);
+    assert_int_equal(symlink(pipe, link_name), 0);
+    const char *const paths[] = {pipe, link_name};
+    for (int i = 0; i < 2; i++) {
+        struct stat info;
+        assert_int_equal(tri_file_replace(paths[i], "x", 1, &err), TR_ERROR_INPUT);
+        assert_non_null(strstr(err.message, "is a pipe, which a file would replace"));
+        assert_int_equal(tri_check_output(paths[i], false, &err), TR_ERROR_INPUT);
+        assert_int_equal(stat(paths[i], &info), 0);
+        assert_true(S_ISFIFO(info.st_mode));
+    }
+    unlink(link_name);
+    unlink(pipe);
+}
+
 /* The longest name that a file can have still leaves room for the temporary's. */
 static void replaces_a_file_with_the_longest_name(void **state)
 {
@@ -346,6 +369,7 @@ int main(void)
         cmocka_unit_test(aborting_leaves_the_old_file),
         cmocka_unit_test(a_full_disk_leaves_the_old_file),
         cmocka_unit_test(replacing_what_cannot_be_replaced),
+        cmocka_unit_test(devices_and_pipes_stay_what_they_are),
         cmocka_unit_test(replaces_a_file_with_the_longest_name),
         cmocka_unit_test(makes_directories),
         cmocka_unit_test(lists_regular_files_by_name),

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/temporary.h"
@@ -24,6 +25,20 @@ static char *parent_of(const char *path)
     return slash == path ? strdup("/") : strndup(path, (size_t)(slash - path));
 }
 
+/* A file takes its name by rename, which would replace /dev/null, or the pipe behind /dev/stdout,
+ * by a file. */
+static tr_status refuse_special(const char *path, tr_error *err)
+{
+    struct stat info;
+    if (stat(path, &info) != 0 || S_ISREG(info.st_mode) || S_ISDIR(info.st_mode))
+        return TR_OK;
+    return tri_fail(err, TR_ERROR_INPUT, "%s: is a %s, which a file would replace; name a file",
+                    path,
+                    S_ISFIFO(info.st_mode)   ? "pipe"
+                    : S_ISSOCK(info.st_mode) ? "socket"
+                                             : "device");
+}
+
 tr_status tri_check_output(const char *path, bool makes_dirs, tr_error *err)
 {
     if (!*path)
@@ -31,6 +46,7 @@ tr_status tri_check_output(const char *path, bool makes_dirs, tr_error *err)
     if (!makes_dirs && tri_path_is_dir(path))
         return tri_fail(err, TR_ERROR_INPUT,
                         "%s: cannot be written: it is a directory; name a file in it", path);
+    TRI_TRY(refuse_special(path, err));
     char *above = parent_of(path);
     while (above && makes_dirs && !tri_path_exists(above) && strcmp(above, "/") != 0 &&
            strcmp(above, ".") != 0) {
@@ -103,6 +119,7 @@ tr_status tri_atomic_begin(tri_atomic_file *file, const char *path, tr_error *er
     /* Found out now rather than by rename after everything has been written. */
     if (tri_path_is_dir(path))
         return tri_fail(err, TR_ERROR_RUNTIME, "%s: cannot be written: it is a directory", path);
+    TRI_TRY(refuse_special(path, err));
     file->path = strdup(path);
     if (!file->path)
         return no_memory(err, path);
