@@ -162,10 +162,10 @@ bool tri_wire_receive(tri_wire_in *in, int fd)
 
 int tri_wire_take(tri_wire_in *in, size_t max_bytes, tri_wire_frame *frame, const char **wrong)
 {
-    const unsigned char *header = in->bytes + in->taken;
     size_t there = in->used - in->taken;
     if (there == 0)
         return 0;
+    const unsigned char *header = in->bytes + in->taken;
     if (memcmp(header, magic, there < sizeof magic ? there : sizeof magic) != 0) {
         *wrong = "it does not speak the protocol";
         return -1;
