@@ -92,7 +92,7 @@ static void test_bytes(void **state)
     (void)state;
     tri_vocabulary v;
     tr_error err = {0};
-    assert_int_equal(tri_vocabulary_open("tests", 256, true, &v, &err), TR_OK);
+    assert_int_equal(tri_vocabulary_open("tests", NULL, 256, true, &v, &err), TR_OK);
     static const size_t lengths[] = {2, 13, 14, 15, 27, 28, sizeof text - 1};
     for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++) {
         check_text(&v, text, lengths[i], 0);
@@ -118,7 +118,7 @@ static void test_tokens(void **state)
     int64_t vocab = tri_tokenizer_vocab(tokenizer);
     tri_tokenizer_close(tokenizer);
     tri_vocabulary v;
-    assert_int_equal(tri_vocabulary_open(temp->path, vocab, false, &v, &err), TR_OK);
+    assert_int_equal(tri_vocabulary_open(temp->path, NULL, vocab, false, &v, &err), TR_OK);
     check_text(&v, text, sizeof text - 1, 0);
     check_text(&v, text, sizeof text - 1, 4);
     tri_vocabulary_close(&v);
@@ -131,7 +131,7 @@ static void test_refused(void **state)
     tri_vocabulary v;
     tr_error err = {0};
     tri_evaluation e;
-    assert_int_equal(tri_vocabulary_open("tests", 256, true, &v, &err), TR_OK);
+    assert_int_equal(tri_vocabulary_open("tests", NULL, 256, true, &v, &err), TR_OK);
     tr_settings *settings = settings_for(256);
     assert_int_equal(tri_api_evaluate_text(settings, &v, "x", 1, 0, &e, &err), TR_ERROR_INPUT);
     assert_non_null(strstr(err.message, "nothing to predict"));
@@ -155,7 +155,7 @@ static void test_held_out(void **state)
         many[i] = text[(i * 7 + i / 50) % 40];
     assert_int_equal(put_file(temp_file(temp, "many.txt"), many, sizeof many), 0);
     snprintf(source, sizeof source, "data.source=%s", temp_file(temp, "many.txt"));
-    assert_int_equal(tri_vocabulary_open("tests", 256, true, &v, &err), TR_OK);
+    assert_int_equal(tri_vocabulary_open("tests", NULL, 256, true, &v, &err), TR_OK);
     static const char *const batches[] = {"train.batch=1", "train.batch=4", "train.batch=7"};
     tri_evaluation e[3];
     for (int i = 0; i < 3; i++) {

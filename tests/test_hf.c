@@ -210,7 +210,7 @@ static void round_trip(temp_dir *temp, const char *fixture, int64_t shard_bytes,
     if (change)
         hf_set(first, "%s", change);
     tr_session *a = hf_start_predictor(first, 8);
-    tri_hf_export_options options = {.dir = to, .shard_bytes = shard_bytes, .tokenizer_from = from};
+    tri_hf_export_options options = {.dir = to, .shard_bytes = shard_bytes, .run_dir = from};
     tri_session *s = &a->session;
     if (tri_hf_export(&options, &s->config.compile.model, &s->params,
                       (const float *const *)s->weights, &err) != TR_OK)

@@ -34,7 +34,7 @@ static tri_vocabulary open_vocabulary(const char *path, int64_t num_tokens)
 {
     tri_vocabulary v;
     tr_error err = {0};
-    if (tri_vocabulary_open(path, num_tokens, true, &v, &err) != TR_OK)
+    if (tri_vocabulary_open(path, NULL, num_tokens, true, &v, &err) != TR_OK)
         fail_msg("%s", err.message);
     return v;
 }
@@ -237,7 +237,7 @@ static void test_end_tokens(void **state)
     put_text(temp, "generation_config.json", "{\"eos_token_id\": [9, 7, 999, -4, \"x\"]}");
     tri_vocabulary v;
     tr_error err = {0};
-    assert_int_equal(tri_vocabulary_open(temp->path, 256, false, &v, &err), TR_OK);
+    assert_int_equal(tri_vocabulary_open(temp->path, NULL, 256, false, &v, &err), TR_OK);
     assert_int_equal(v.num_eos, 2);
     assert_true(tri_vocabulary_ends(&v, 7) && tri_vocabulary_ends(&v, 9));
     assert_false(tri_vocabulary_ends(&v, 999));
@@ -255,6 +255,14 @@ static void test_end_tokens(void **state)
         tri_text_stream_fini(&stream);
     }
     tri_vocabulary_close(&v);
+    /* generation_config.json comes before config.json, as in transformers; a broken one is told. */
+    put_text(temp, "generation_config.json", "{\"eos_token_id\": 9, \"max\": Infinity}");
+    assert_int_equal(tri_vocabulary_open(temp->path, NULL, 256, false, &v, &err), TR_OK);
+    assert_true(v.num_eos == 1 && v.eos[0] == 9);
+    tri_vocabulary_close(&v);
+    put_text(temp, "generation_config.json", "{\"eos_token_id\": 9,");
+    assert_int_equal(tri_vocabulary_open(temp->path, NULL, 256, false, &v, &err), TR_ERROR_INPUT);
+    assert_non_null(strstr(err.message, "generation_config.json"));
     remove(temp_file(temp, "config.json"));
     remove(temp_file(temp, "generation_config.json"));
 }
@@ -266,13 +274,13 @@ static void test_where_vocabularies_are(void **state)
     tri_vocabulary v;
     tr_error err = {0};
     /* No tokenizer: bytes for a vocabulary of bytes, and for those who say so. */
-    assert_int_equal(tri_vocabulary_open(temp->path, 50257, false, &v, &err), TR_OK);
+    assert_int_equal(tri_vocabulary_open(temp->path, NULL, 50257, false, &v, &err), TR_OK);
     assert_null(v.tokenizer);
     assert_int_equal(tri_vocabulary_need(&v, "some/dir", &err), TR_ERROR_INPUT);
     assert_non_null(strstr(err.message, "some/dir has no tokenizer"));
     assert_non_null(strstr(err.message, "--prompt-ids"));
     tri_vocabulary_close(&v);
-    assert_int_equal(tri_vocabulary_open(temp->path, 50257, true, &v, &err), TR_OK);
+    assert_int_equal(tri_vocabulary_open(temp->path, NULL, 50257, true, &v, &err), TR_OK);
     assert_int_equal(tri_tokenizer_vocab(v.tokenizer), 256);
     /* A token without a text. */
     tri_bytes text = {0};
@@ -289,12 +297,12 @@ static void test_where_vocabularies_are(void **state)
     put_text(temp, "weights.safetensors", "");
     put_text(temp, "tokenizer.json", "{\"model\": 1}");
     assert_int_equal(
-        tri_vocabulary_open(temp_file(temp, "weights.safetensors"), 256, true, &v, &err),
+        tri_vocabulary_open(temp_file(temp, "weights.safetensors"), NULL, 256, true, &v, &err),
         TR_ERROR_INPUT);
     assert_non_null(strstr(err.message, "tokenizer.json"));
     remove(temp_file(temp, "tokenizer.json"));
     /* An empty prompt becomes something to continue; a prompt beyond the model is refused. */
-    assert_int_equal(tri_vocabulary_open(temp->path, 100, true, &v, &err), TR_OK);
+    assert_int_equal(tri_vocabulary_open(temp->path, NULL, 100, true, &v, &err), TR_OK);
     tri_ids ids = {0};
     assert_int_equal(tri_vocabulary_prompt(&v, "", 0, &ids, &err), TR_OK);
     assert_int_equal(ids.num, 1);

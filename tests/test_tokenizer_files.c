@@ -93,6 +93,74 @@ static void bert_files(void **state)
     assert_open_fails(bert, "line 4", "the");
 }
 
+/* What Python's json writes and JSON does not have: save_pretrained does so by default. */
+static void files_of_save_pretrained_open(void **state)
+{
+    temp_dir *dir = *state;
+    static const char *const configs[] = {
+        "{\"model_max_length\": 1000000000000000019884624838656, \"eos_token\": \"the\"}",
+        "{\"model_max_length\": Infinity, \"x\": [NaN, -Infinity], \"eos_token\": \"the\"}",
+        "{\"text\": \"NaN \\\\\", \"n\": -99999999999999999999, \"eos_token\": \"the\"}",
+    };
+    tr_error err;
+    tri_mapping file;
+    assert_int_equal(tri_mapping_open(&file, family_path("wordpiece"), &err), TR_OK);
+    assert_int_equal(tri_make_dirs(temp_file(dir, "saved"), &err), TR_OK);
+    put_file(temp_file(dir, "saved/tokenizer.json"), file.data, file.num_bytes);
+    tri_mapping_close(&file);
+    for (size_t i = 0; i < sizeof configs / sizeof *configs; i++) {
+        put_text(temp_file(dir, "saved/tokenizer_config.json"), configs[i]);
+        tri_tokenizer *tokenizer = open_tokenizer(temp_file(dir, "saved"));
+        assert_int_equal(tri_tokenizer_special(tokenizer, TRI_SPECIAL_EOS),
+                         tri_tokenizer_id(tokenizer, "the", 3));
+        tri_tokenizer_close(tokenizer);
+    }
+    put_text(temp_file(dir, "saved/tokenizer_config.json"), "{\"model_max_length\": infinity}");
+    assert_open_fails(temp_file(dir, "saved"), "tokenizer_config.json", "not JSON");
+}
+
+static void a_token_may_be_u0000(void **state)
+{
+    temp_dir *dir = *state;
+    put_text(temp_file(dir, "nul.json"),
+             "{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0,\"\\u0000\":1,\"a\\u0000\":2},"
+             "\"merges\":[\"a \\u0000\"]}}");
+    tri_tokenizer *tokenizer = open_tokenizer(temp_file(dir, "nul.json"));
+    tr_error err;
+    for (int again = 0; again < 2; again++) {
+        tri_ids ids = encode_with(tokenizer, NULL, "\0a\0a", 4, 0);
+        const int32_t expected[] = {1, 2, 0};
+        assert_int_equal(ids.num, 3);
+        assert_memory_equal(ids.id, expected, sizeof expected);
+        tri_ids_fini(&ids);
+        assert_int_equal(tri_tokenizer_save(tokenizer, temp_file(dir, "nul2.json"), &err), TR_OK);
+        tri_tokenizer_close(tokenizer);
+        tokenizer = open_tokenizer(temp_file(dir, "nul2.json"));
+    }
+    tri_tokenizer_close(tokenizer);
+    put_text(temp_file(dir, "nul.json"),
+             "{\"model\":{\"vocab\":{\"\\u0000\":0,\"\\uFDDE\":1},\"merges\":[]}}");
+    assert_open_fails(temp_file(dir, "nul.json"), "U+0000", "U+FDDE");
+}
+
+/* bert-base-uncased's own file. */
+static void wordpiece_need_not_say_its_type(void **state)
+{
+    temp_dir *dir = *state;
+    json_t *root = json_load_file(family_path("wordpiece"), 0, NULL);
+    assert_int_equal(json_object_del(json_object_get(root, "model"), "type"), 0);
+    assert_int_equal(json_dump_file(root, temp_file(dir, "untyped.json"), 0), 0);
+    json_decref(root);
+    tri_tokenizer *tokenizer = open_tokenizer(temp_file(dir, "untyped.json"));
+    assert_true(check_tokenizer(tokenizer, "wordpiece") > 40);
+    tr_error err;
+    assert_int_equal(tri_tokenizer_save(tokenizer, temp_file(dir, "typed.json"), &err), TR_OK);
+    tri_tokenizer_close(tokenizer);
+    tokenizer = open_tokenizer(temp_file(dir, "typed.json"));
+    assert_true(check_tokenizer(tokenizer, "wordpiece") > 40);
+    tri_tokenizer_close(tokenizer);
+}
+
 static void specials_and_flags(void **state)
 {
     (void)state;
@@ -416,6 +484,9 @@ int main(void)
         cmocka_unit_test(plain_bytes),
         cmocka_unit_test(characters),
         cmocka_unit_test(bert_files),
+        cmocka_unit_test(files_of_save_pretrained_open),
+        cmocka_unit_test(a_token_may_be_u0000),
+        cmocka_unit_test(wordpiece_need_not_say_its_type),
         cmocka_unit_test(specials_and_flags),
         cmocka_unit_test(training_order),
         cmocka_unit_test(training_does_not_depend_on_threads),

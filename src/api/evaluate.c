@@ -1,10 +1,12 @@
 #include "api/evaluate.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/clock.h"
 #include "train/batch.h"
+#include "train/nonfinite.h"
 
 /* ---- counting text ---- */
 
@@ -52,6 +54,8 @@ static tr_status run_rows(tr_session *session, int64_t num_rows, tri_evaluation 
             evaluation->num_right += (double)*(float *)tri_executor_memory(executor, hits, 0);
     }
     evaluation->seconds = tri_now_s() - start;
+    if (!isfinite(evaluation->loss))
+        return tri_nonfinite_fail(s, "the losses", err);
     return TR_OK;
 }
 

@@ -11,6 +11,15 @@ const char *tri_api_weights_place(const tr_settings *settings)
     return from[0] ? from : tr_settings_string(settings, "run.dir");
 }
 
+const char *tri_api_tokenizer(const tr_settings *settings)
+{
+    const char *name = tr_settings_string(settings, "data.tokenizer");
+    bool made = strcmp(name, "auto") == 0 || strcmp(name, "chars") == 0 ||
+                strncmp(name, "bpe:", 4) == 0; /* from the text that is trained on */
+    bool given = tr_settings_given(settings, "data.tokenizer") && name[0] && !made;
+    return given && tri_hf_is_dir(tri_api_weights_place(settings)) ? name : NULL;
+}
+
 /* ---- stop strings ---- */
 
 /* Writes the next string of the list, which ends at ';', and returns what follows it, or NULL.
@@ -251,7 +260,8 @@ tr_status tr_session_generate(tr_session *session, const char *prompt, tr_text_f
     TRI_TRY(check_generates(model, err));
     const char *place = tri_api_weights_place(session->settings);
     tri_vocabulary vocabulary;
-    TRI_TRY(tri_vocabulary_open(place, model->vocab, !tri_hf_is_dir(place), &vocabulary, err));
+    TRI_TRY(tri_vocabulary_open(place, tri_api_tokenizer(session->settings), model->vocab,
+                                !tri_hf_is_dir(place), &vocabulary, err));
     tri_ids ids = {0};
     tr_status status = tri_vocabulary_need(&vocabulary, place, err);
     if (status == TR_OK)

@@ -20,6 +20,9 @@ typedef struct tri_text_jobs {
 /* The directory or file that the weights of the settings come from, where a tokenizer may lie:
  * model.from, else run.dir. */
 const char *tri_api_weights_place(const tr_settings *settings);
+/* The tokenizer that data.tokenizer names for a model of Hugging Face; NULL for the one that lies
+ * with the weights, as a run of ours always has it. */
+const char *tri_api_tokenizer(const tr_settings *settings);
 
 /* A session for these prompts, with the programs that generation needs; not started. */
 tr_status tri_api_compile_texts(tr_settings *settings, const tri_ids *prompts, size_t num_prompts,

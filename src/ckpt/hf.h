@@ -51,12 +51,18 @@ typedef struct tri_hf_shards {
 tr_status tri_hf_shards_list(const char *dir, tri_hf_shards *shards, tr_error *err);
 void tri_hf_shards_free(tri_hf_shards *shards);
 
+/* What a run that began with a model of Hugging Face keeps of its directory: the files that say
+ * what tokens mean, how texts are made and which template chats have, and its config.json under
+ * this name. tri_hf_export passes them on. */
+#define TRI_HF_KEPT "hf_config.json"
+tr_status tri_hf_keep(const char *from, const char *run_dir, tr_error *err);
+
 #define TRI_HF_SHARD_BYTES ((int64_t)5000 * 1000 * 1000)
 
 typedef struct tri_hf_export_options {
-    const char *dir;            /* must not exist, or be empty */
-    int64_t shard_bytes;        /* the most a file may hold; one tensor always fits */
-    const char *tokenizer_from; /* tokenizer files found there are copied; or NULL */
+    const char *dir;     /* must not exist, or be empty */
+    int64_t shard_bytes; /* the most a file may hold; one tensor always fits */
+    const char *run_dir; /* what tri_hf_keep and a training left there goes along; or NULL */
 } tri_hf_export_options;
 
 /* The directory appears complete or not at all. */

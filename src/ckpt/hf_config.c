@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "base/fs.h"
+#include "base/python_json.h"
 #include "ckpt/hf_parts.h"
 
 typedef struct reader {
@@ -42,11 +43,11 @@ tr_status tri_hf_json_read(const char *dir, const char *name, json_t **root, cha
         return tri_fail(err, TR_ERROR_RUNTIME, "%s: out of memory", dir);
     tri_mapping mapping;
     TRI_TRY(tri_mapping_open(&mapping, *path, err));
-    json_error_t why = {.text = "it is empty", .line = 1};
-    if (mapping.num_bytes > 0)
-        *root =
-            json_loadb((const char *)mapping.data, mapping.num_bytes, JSON_REJECT_DUPLICATES, &why);
+    json_error_t why;
+    *root = tri_python_json_load((const char *)mapping.data, mapping.num_bytes, &why);
     tri_mapping_close(&mapping);
+    if (!*root && json_error_code(&why) == json_error_out_of_memory)
+        return tri_fail(err, TR_ERROR_RUNTIME, "%s: out of memory", *path);
     if (!*root)
         return tri_fail(err, TR_ERROR_INPUT, "%s: line %d: not valid JSON: %s", *path, why.line,
                         why.text);

@@ -145,29 +145,6 @@ static tr_status write_index(const writer *w)
     return status;
 }
 
-static tr_status copy_tokenizer(const writer *w)
-{
-    static const char *const names[] = {"tokenizer.json",
-                                        "tokenizer_config.json",
-                                        "special_tokens_map.json",
-                                        "vocab.json",
-                                        "merges.txt",
-                                        "vocab.txt"};
-    for (size_t i = 0; w->options->tokenizer_from && i < sizeof names / sizeof *names; i++) {
-        char from[MAX_PATH + 80], to[MAX_PATH + 80];
-        snprintf(from, sizeof from, "%s/%s", w->options->tokenizer_from, names[i]);
-        snprintf(to, sizeof to, "%s/%s", w->temp, names[i]);
-        if (!tri_path_exists(from))
-            continue;
-        tri_mapping mapping;
-        TRI_TRY(tri_mapping_open(&mapping, from, w->err));
-        tr_status status = tri_file_replace(to, mapping.data, mapping.num_bytes, w->err);
-        tri_mapping_close(&mapping);
-        TRI_TRY(status);
-    }
-    return TR_OK;
-}
-
 static tr_status write_files(writer *w, const json_t *config)
 {
     divide(w);
@@ -175,7 +152,8 @@ static tr_status write_files(writer *w, const json_t *config)
         TRI_TRY(write_shard(w, s));
     if (w->num_shards > 1)
         TRI_TRY(write_index(w));
-    TRI_TRY(copy_tokenizer(w));
+    if (w->options->run_dir)
+        TRI_TRY(tri_hf_copy_companions(w->options->run_dir, w->temp, w->err));
     return write_json(w, "config.json", config);
 }
 
@@ -250,8 +228,12 @@ tr_status tri_hf_export(const tri_hf_export_options *options, const tri_model_co
     w.shard = calloc(params->count + 1, sizeof *w.shard);
     w.weight_map = json_object();
     tr_status status = w.shard && w.weight_map
-                           ? write_dir(&w, config)
+                           ? TR_OK
                            : tri_fail(err, TR_ERROR_RUNTIME, "%s: out of memory", options->dir);
+    if (status == TR_OK && options->run_dir)
+        status = tri_hf_token_ids(options->run_dir, config, err);
+    if (status == TR_OK)
+        status = write_dir(&w, config);
     json_decref(w.weight_map);
     json_decref(config);
     free(w.shard);

@@ -101,4 +101,12 @@ void tri_hf_widen_transposed(tri_dtype dtype, const void *from, float *to, size_
 tr_status tri_hf_config_make(const tri_model_config *model, const tri_hf_family **family,
                              json_t **root, tr_error *err);
 
+/* ---- hf_keep.c ---- */
+
+/* The files beside the weights, as they are. */
+tr_status tri_hf_copy_companions(const char *from, const char *to, tr_error *err);
+/* Sets bos_token_id and its like in a config.json: as in the one that the run began with, else by
+ * the tokenizer of the run. */
+tr_status tri_hf_token_ids(const char *run_dir, json_t *config, tr_error *err);
+
 #endif

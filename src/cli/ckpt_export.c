@@ -78,7 +78,7 @@ static tr_status export_to(const tri_session_config *config, const char *from, c
                       : tri_fail(err, TR_ERROR_RUNTIME, "no memory to export %s", path);
     }
     tri_hf_export_options options = {
-        .dir = hf_dir, .shard_bytes = TRI_HF_SHARD_BYTES, .tokenizer_from = from};
+        .dir = hf_dir, .shard_bytes = TRI_HF_SHARD_BYTES, .run_dir = from};
     if (status == TR_OK && hf_dir)
         status = tri_hf_export(&options, &config->compile.model, params, (const float *const *)data,
                                err);

@@ -122,8 +122,9 @@ static tr_status evaluate(const tri_cli *cli, tr_error *err)
     TRI_TRY(tri_settings_complete(cli->settings, err));
     TRI_TRY(choose_length(cli->settings, is_hf, err));
     tri_vocabulary vocabulary;
-    TRI_TRY(tri_vocabulary_open(place, tr_settings_int(cli->settings, "model.vocab"), !is_hf,
-                                &vocabulary, err));
+    TRI_TRY(tri_vocabulary_open(place, tri_api_tokenizer(cli->settings),
+                                tr_settings_int(cli->settings, "model.vocab"), !is_hf, &vocabulary,
+                                err));
     tri_evaluation evaluation;
     tr_status status =
         path ? evaluate_file(cli, &vocabulary, place, path, stride, &evaluation, err)

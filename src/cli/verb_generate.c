@@ -248,7 +248,8 @@ static tr_status generate(const tri_cli *cli, tr_error *err)
     TRI_TRY(tri_settings_complete(cli->settings, err));
     const char *place = tri_api_weights_place(cli->settings);
     tri_vocabulary vocabulary;
-    TRI_TRY(tri_vocabulary_open(place, tr_settings_int(cli->settings, "model.vocab"),
+    TRI_TRY(tri_vocabulary_open(place, tri_api_tokenizer(cli->settings),
+                                tr_settings_int(cli->settings, "model.vocab"),
                                 !tri_hf_is_dir(place), &vocabulary, err));
     tri_prompts prompts;
     tr_status status = tri_prompts_read(cli, &vocabulary, place, &prompts, err);

@@ -10,6 +10,7 @@
 
 #include "base/clock.h"
 #include "base/fs.h"
+#include "ckpt/hf.h"
 #include "cli/data_prepare.h"
 #include "cli/dry_run.h"
 #include "cli/environment.h"
@@ -59,6 +60,31 @@ static tr_status in_dir(const run *r, const char *name, char **path, tr_error *e
     return *path ? TR_OK : tri_fail(err, TR_ERROR_RUNTIME, "no memory for a path");
 }
 
+/* Whether tokens mean in this run what they mean in the directory that its model comes from. */
+static tr_status has_tokens_of(const char *dir, const tri_tokenizer *tokenizer, bool *same,
+                               tr_error *err)
+{
+    tri_tokenizer *theirs = NULL;
+    *same = !tokenizer;
+    if (!tokenizer || !tri_tokenizer_is_dir(dir))
+        return TR_OK;
+    TRI_TRY(tri_tokenizer_open(dir, &theirs, err));
+    *same = tri_tokenizer_fingerprint(theirs) == tri_tokenizer_fingerprint(tokenizer);
+    tri_tokenizer_close(theirs);
+    return TR_OK;
+}
+
+/* What lies beside the weights of a model of Hugging Face stays with it as it is. */
+static tr_status keep_companions(run *r, const tri_tokenizer *tokenizer, tr_error *err)
+{
+    const char *from = tr_settings_string(r->cli->settings, "model.from");
+    bool same = false;
+    if (!tri_hf_is_dir(from))
+        return TR_OK;
+    TRI_TRY(has_tokens_of(from, tokenizer, &same, err));
+    return same ? tri_hf_keep(from, r->dir, err) : TR_OK;
+}
+
 /* What the tokens of this run mean, for whoever generates with it or exports it. */
 static tr_status keep_tokenizer(run *r, tr_error *err)
 {
@@ -74,6 +100,8 @@ static tr_status keep_tokenizer(run *r, tr_error *err)
             (void)unlink(path);
         free(path);
     }
+    if (status == TR_OK)
+        status = keep_companions(r, tokenizer, err);
     r->has_tokenizer = tokenizer != NULL;
     tri_tokenizer_close(tokenizer);
     return status;

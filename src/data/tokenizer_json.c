@@ -1,5 +1,6 @@
 /* Reading tokenizer.json. */
 #include "base/arena.h"
+#include "base/python_json.h"
 #include "data/tokenizer_parts.h"
 
 #include <stdio.h>
@@ -21,7 +22,9 @@ tr_status tri_json_parse(const char *name, const char *text, size_t num_bytes, j
         text += 3;
         num_bytes -= 3;
     }
-    *json = json_loadb(text, num_bytes, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &error);
+    *json = tri_python_json_load(text, num_bytes, &error);
+    if (!*json && json_error_code(&error) == json_error_out_of_memory)
+        return tri_fail(err, TR_ERROR_RUNTIME, "%s: out of memory", name);
     if (!*json)
         return tri_fail(err, TR_ERROR_INPUT,
                         "%s: line %d, column %d is not JSON: %s; the file is damaged or no "
@@ -256,12 +259,21 @@ static tr_status check_specials(const tri_tokenizer *t, tr_error *err)
     return TR_OK;
 }
 
+/* Old files do not say it: their members do, in the order in which Hugging Face tokenizers tries.
+ */
 static const char *model_type(json_t *model)
 {
+    static const char *const wordpiece[] = {"unk_token", "continuing_subword_prefix",
+                                            "max_input_chars_per_word", "vocab"};
     const char *type = json_string_value(json_object_get(model, "type"));
     if (type)
         return type;
-    return json_object_get(model, "merges") ? "BPE" : "(none)";
+    if (json_object_get(model, "merges"))
+        return "BPE";
+    for (int i = 0; i < 4; i++)
+        if (!json_object_get(model, wordpiece[i]))
+            return "(none)";
+    return "WordPiece";
 }
 
 static tr_status read_components(tri_tokenizer *t, json_t *root, tr_error *err)

@@ -110,7 +110,8 @@ static bool write_all(const tri_tokenizer *t, tri_bytes *out)
     }
     add_text(out, "  \"model\": {\n");
     if (!json_object_get(model, "type"))
-        add_text(out, "    \"type\": \"BPE\",\n");
+        add_text(out, t->model == TRI_MODEL_BPE ? "    \"type\": \"BPE\",\n"
+                                                : "    \"type\": \"WordPiece\",\n");
     json_object_foreach(model, key,
                         value) if (strcmp(key, "vocab") != 0 && strcmp(key, "merges") != 0) ok =
         ok && add_member(out, "    ", key, value);

@@ -2,6 +2,7 @@
  * were taken out or room was left for others: nothing encodes to such an id, it decodes to nothing,
  * and the vocabulary ends behind the largest id that has a token. */
 #include "base/arena.h"
+#include "base/python_json.h"
 #include "data/tokenizer_parts.h"
 
 #include <stdlib.h>
@@ -24,6 +25,7 @@ typedef struct entries {
     entry *item;
     size_t num, capacity;
     size_t num_tokens; /* that there are, for what can be believed of an id */
+    json_t *kept;      /* names with U+0000 in them */
 } entries;
 
 static tr_status no_memory(const tri_tokenizer *t, tr_error *err)
@@ -67,6 +69,29 @@ static tr_status place(const tri_tokenizer *t, entries *e, const char *text, siz
     return TR_OK;
 }
 
+/* A name as it was in the file: jansson has none with U+0000. */
+static tr_status as_written(const tri_tokenizer *t, entries *e, const char **name,
+                            size_t *num_bytes, tr_error *err)
+{
+    const size_t length = strlen(TRI_JSON_NUL);
+    if (!tri_find(*name, *num_bytes, TRI_JSON_NUL, length))
+        return TR_OK;
+    tri_bytes text = {0};
+    for (size_t i = 0; i < *num_bytes;) {
+        bool nul = *num_bytes - i >= length && memcmp(*name + i, TRI_JSON_NUL, length) == 0;
+        tri_bytes_add(&text, nul ? "" : *name + i, 1);
+        i += nul ? length : 1;
+    }
+    json_t *kept = text.failed ? NULL : json_stringn(text.data, text.num);
+    tri_bytes_fini(&text);
+    e->kept = e->kept ? e->kept : json_array();
+    if (!kept || json_array_append_new(e->kept, kept) != 0)
+        return no_memory(t, err);
+    *name = json_string_value(kept);
+    *num_bytes = json_string_length(kept);
+    return TR_OK;
+}
+
 static tr_status place_all(const tri_tokenizer *t, entries *e, json_t *vocab, json_t *added,
                            tr_error *err)
 {
@@ -77,7 +102,12 @@ static tr_status place_all(const tri_tokenizer *t, entries *e, json_t *vocab, js
         return tri_fail(err, TR_ERROR_INPUT,
                         "%s: the vocabulary must be an object of tokens and ids", t->name);
     json_object_keylen_foreach(vocab, key, num_bytes, id)
-        TRI_TRY(place(t, e, key, num_bytes, id, true, err));
+    {
+        const char *name = key; /* key and its length belong to the loop */
+        size_t num_name = num_bytes;
+        TRI_TRY(as_written(t, e, &name, &num_name, err));
+        TRI_TRY(place(t, e, name, num_name, id, true, err));
+    }
     json_array_foreach(added, i, item)
     {
         json_t *content = json_object_get(item, "content");
@@ -141,6 +171,7 @@ tr_status tri_read_vocabulary(tri_tokenizer *t, json_t *vocab, json_t *added, tr
     if (status == TR_OK)
         status = fill(t, &e, err);
     free(e.item);
+    json_decref(e.kept);
     return status;
 }
 

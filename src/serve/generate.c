@@ -1,10 +1,12 @@
 #include "serve/generate.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/clock.h"
 #include "train/batch.h"
+#include "train/nonfinite.h"
 
 /* A block of at least this many queries is computed in one way whatever its size, so that the cut
  * of a prompt into blocks changes no bit of it (device/cpu/fast/cache.c). */
@@ -95,9 +97,19 @@ static tr_status fill_slot(engine *e, slot *s, tr_error *err)
     return TR_OK;
 }
 
-/* The next token of a text, by its logits. */
-static void take(engine *e, slot *s, const float *logits)
+static bool are_numbers(const float *logits, int64_t vocab)
 {
+    bool all = true;
+    for (int64_t v = 0; v < vocab; v++)
+        all = all && logits[v] < INFINITY;
+    return all;
+}
+
+/* The next token of a text, by its logits. */
+static tr_status take(engine *e, slot *s, const float *logits, tr_error *err)
+{
+    if (!are_numbers(logits, e->vocab))
+        return tri_nonfinite_fail(e->session, "the logits of the next token", err);
     double start = tri_now_s();
     int32_t token = tri_sample(logits, e->vocab, e->sampling, s->seen, (uint32_t)s->request,
                                (uint64_t)s->num_new, e->scratch);
@@ -110,6 +122,7 @@ static void take(engine *e, slot *s, const float *logits)
     s->active = more && s->num_new < e->requests[s->request].max_tokens;
     if (s->active)
         make_room(e, s);
+    return TR_OK;
 }
 
 static bool wants_prefill(const slot *s)
@@ -154,7 +167,7 @@ static int64_t prefill(engine *e, tr_error *err, tr_status *status)
     for (int64_t i = 0; i < count && *status == TR_OK; i++) {
         slot *s = &e->slots[which[i]];
         if (s->cached == s->length - s->start)
-            take(e, s, logits + i * e->vocab);
+            *status = take(e, s, logits + i * e->vocab, err);
     }
     return count;
 }
@@ -183,12 +196,12 @@ static bool decode(engine *e, tr_error *err, tr_status *status)
     const float *logits = tri_session_host(e->session, TRI_PROGRAM_DECODE, TRI_HOST_LOGITS, 0);
     for (int64_t r = 0; r < e->rows && *status == TR_OK; r++)
         if (e->slots[r].active)
-            take(e, &e->slots[r], logits + r * e->vocab);
+            *status = take(e, &e->slots[r], logits + r * e->vocab, err);
     return true;
 }
 
 /* Without a cache: one text, the prediction program over the end of it. */
-static bool predict(engine *e)
+static bool predict(engine *e, tr_error *err, tr_status *status)
 {
     slot *s = &e->slots[0];
     if (!s->active)
@@ -199,7 +212,7 @@ static bool predict(engine *e)
     e->stats.decode_s += tri_now_s() - start;
     e->stats.decode_runs++;
     e->stats.decode_tokens++;
-    take(e, s, logits);
+    *status = take(e, s, logits, err);
     return true;
 }
 
@@ -212,7 +225,7 @@ static tr_status make_texts(engine *e, bool cached, tr_error *err)
                 TRI_TRY(fill_slot(e, &e->slots[r], err));
         if (cached && prefill(e, err, &status) > 0)
             continue;
-        if (cached ? !decode(e, err, &status) : !predict(e))
+        if (cached ? !decode(e, err, &status) : !predict(e, err, &status))
             break;
     }
     return status;

@@ -5,6 +5,8 @@
 #include <string.h>
 
 #include "base/fs.h"
+#include "base/python_json.h"
+#include "ckpt/hf.h"
 
 enum { MOST_BYTE_TOKENS = 512 };
 
@@ -24,10 +26,22 @@ static void add_eos(tri_vocabulary *vocabulary, int64_t token)
 }
 
 /* eos_token_id of a JSON file, a number or a list; a file that is not there has none. */
-static void read_eos(tri_vocabulary *vocabulary, const char *dir, const char *name)
+static tr_status read_eos(tri_vocabulary *vocabulary, const char *path, tr_error *err)
 {
-    char *path = tri_path_join(dir, name);
-    json_t *root = path ? json_load_file(path, 0, NULL) : NULL;
+    tri_mapping file;
+    json_error_t why;
+    if (!tri_path_exists(path))
+        return TR_OK;
+    TRI_TRY(tri_mapping_open(&file, path, err));
+    json_t *root = tri_python_json_load((const char *)file.data, file.num_bytes, &why);
+    tri_mapping_close(&file);
+    if (!root)
+        return tri_fail(err,
+                        json_error_code(&why) == json_error_out_of_memory ? TR_ERROR_RUNTIME
+                                                                          : TR_ERROR_INPUT,
+                        "%s: line %d is not JSON: %s; it says which tokens end a text: mend it, "
+                        "copy it again, or remove it",
+                        path, why.line, why.text);
     const json_t *eos = json_object_get(root, "eos_token_id"), *one;
     size_t i;
     if (json_is_integer(eos))
@@ -35,7 +49,7 @@ static void read_eos(tri_vocabulary *vocabulary, const char *dir, const char *na
     json_array_foreach(eos, i, one) if (json_is_integer(one))
         add_eos(vocabulary, json_integer_value(one));
     json_decref(root);
-    free(path);
+    return TR_OK;
 }
 
 static bool has_tokenizer(const char *dir)
@@ -51,22 +65,32 @@ static bool has_tokenizer(const char *dir)
     return found;
 }
 
-static tr_status open_in(const char *dir, bool bytes, tri_vocabulary *vocabulary, tr_error *err)
+static tr_status open_in(const char *dir, const char *tokenizer, bool bytes,
+                         tri_vocabulary *vocabulary, tr_error *err)
 {
+    static const char *const files[] = {"generation_config.json", "config.json", TRI_HF_KEPT};
     int64_t num = vocabulary->num_tokens;
-    if (has_tokenizer(dir)) {
-        TRI_TRY(tri_tokenizer_open(dir, &vocabulary->tokenizer, err));
-        add_eos(vocabulary, tri_tokenizer_special(vocabulary->tokenizer, TRI_SPECIAL_EOS));
+    if (!tokenizer && has_tokenizer(dir))
+        tokenizer = dir;
+    if (tokenizer) {
+        TRI_TRY(tri_tokenizer_open(tokenizer, &vocabulary->tokenizer, err));
     } else if (bytes || (num >= 256 && num <= MOST_BYTE_TOKENS)) {
         TRI_TRY(tri_tokenizer_open("bytes", &vocabulary->tokenizer, err));
     }
-    read_eos(vocabulary, dir, "generation_config.json");
-    read_eos(vocabulary, dir, "config.json");
-    return TR_OK;
+    tr_status status = TR_OK;
+    for (int i = 0; i < 3 && status == TR_OK && vocabulary->num_eos == 0; i++) {
+        char *path = tri_path_join(dir, files[i]);
+        status = path ? read_eos(vocabulary, path, err)
+                      : tri_fail(err, TR_ERROR_RUNTIME, "no memory for a path");
+        free(path);
+    }
+    if (tokenizer && vocabulary->num_eos == 0)
+        add_eos(vocabulary, tri_tokenizer_special(vocabulary->tokenizer, TRI_SPECIAL_EOS));
+    return status;
 }
 
-tr_status tri_vocabulary_open(const char *path, int64_t num_tokens, bool bytes,
-                              tri_vocabulary *vocabulary, tr_error *err)
+tr_status tri_vocabulary_open(const char *path, const char *tokenizer, int64_t num_tokens,
+                              bool bytes, tri_vocabulary *vocabulary, tr_error *err)
 {
     *vocabulary = (tri_vocabulary){.num_tokens = num_tokens};
     char *dir = strdup(path);
@@ -76,7 +100,7 @@ tr_status tri_vocabulary_open(const char *path, int64_t num_tokens, bool bytes,
         char *slash = strrchr(dir, '/');
         strcpy(slash ? slash : dir, slash ? "" : "."); /* a file: the directory it is in */
     }
-    tr_status status = open_in(dir[0] ? dir : "/", bytes, vocabulary, err);
+    tr_status status = open_in(dir[0] ? dir : "/", tokenizer, bytes, vocabulary, err);
     free(dir);
     if (status != TR_OK)
         tri_vocabulary_close(vocabulary);

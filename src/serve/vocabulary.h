@@ -15,10 +15,11 @@ typedef struct tri_vocabulary {
 
 /* For the model that lies in a directory, or beside a weights file: tokenizer files there, or else
  * bytes, where the vocabulary is that of a model of bytes: at most 512, or `bytes`. Otherwise there
- * is none, which is no error: tri_vocabulary_need tells. eos comes from the tokenizer,
- * generation_config.json and config.json. */
-tr_status tri_vocabulary_open(const char *path, int64_t num_tokens, bool bytes,
-                              tri_vocabulary *vocabulary, tr_error *err);
+ * is none, which is no error: tri_vocabulary_need tells. eos is that of generation_config.json,
+ * else of config.json, else the tokenizer's, as in transformers. With `tokenizer` (or NULL) that
+ * one is opened instead, as tri_tokenizer_open does. */
+tr_status tri_vocabulary_open(const char *path, const char *tokenizer, int64_t num_tokens,
+                              bool bytes, tri_vocabulary *vocabulary, tr_error *err);
 void tri_vocabulary_close(tri_vocabulary *vocabulary);
 /* The error to give when there is no text for tokens; path as above. */
 tr_status tri_vocabulary_need(const tri_vocabulary *vocabulary, const char *path, tr_error *err);

@@ -114,3 +114,29 @@ void tri_nonfinite_add(const tri_session *session, const tri_nonfinite *found, i
                  name_of(session, found->param), at, (long long)found->num, (long long)found->of,
                  (long long)found->tensors, (long long)found->of_tensors);
 }
+
+static const char *bad_weight(const tri_session *session)
+{
+    const tri_param_table *params = &session->params;
+    double reach = 0;
+    for (size_t i = 0; session->weights && !session->host_weights && i < params->count; i++) {
+        int64_t count = tri_shape_count(&params->items[i].shape);
+        if (session->weights[i] && count_bad(session->weights[i], TRI_F32, count, &reach) > 0)
+            return params->items[i].name;
+    }
+    return NULL;
+}
+
+tr_status tri_nonfinite_fail(const tri_session *session, const char *what, tr_error *err)
+{
+    const char *name = bad_weight(session);
+    if (name)
+        return tri_fail(err, TR_ERROR_NUMERIC,
+                        "%s are not finite: the parameter \"%s\" holds numbers that are not; take "
+                        "an earlier checkpoint of the model, or download it again",
+                        what, name);
+    return tri_fail(err, TR_ERROR_NUMERIC,
+                    "%s are not finite (NaN or infinite), though the weights are: compute in "
+                    "another precision (precision.kind=fp32), or take an earlier checkpoint",
+                    what);
+}

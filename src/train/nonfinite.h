@@ -25,4 +25,8 @@ tr_status tri_nonfinite_find(const tri_session *session, tri_nonfinite *found, t
 void tri_nonfinite_add(const tri_session *session, const tri_nonfinite *found, int rank,
                        tr_error *err);
 
+/* The error for a model that computes something which is not finite, with the first parameter that
+ * holds such a number itself, where the host can see the weights. */
+tr_status tri_nonfinite_fail(const tri_session *session, const char *what, tr_error *err);
+
 #endif

@@ -18,7 +18,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t num_bytes)
         fuzz_require(config.num_settings <= TRI_HF_MAX_SETTINGS, "settings fit");
     if (fuzz_fine(tri_hf_shards_list(fuzz_dir(), &shards, &err), &err))
         tri_hf_shards_free(&shards);
-    if (fuzz_fine(tri_vocabulary_open(fuzz_dir(), 1000, false, &vocabulary, &err), &err)) {
+    if (fuzz_fine(tri_vocabulary_open(fuzz_dir(), NULL, 1000, false, &vocabulary, &err), &err)) {
         fuzz_require(vocabulary.num_eos <= TRI_MAX_EOS, "eos fit");
         tri_vocabulary_close(&vocabulary);
     }
