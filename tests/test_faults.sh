@@ -103,7 +103,7 @@ wrong "WORLD_SIZE=3 in the environment, but the layout has 2 ranks" RANK=0 WORLD
 files() { # SOFT HARD
     (
         ulimit -Sn "$1" && ulimit -Hn "$2" &&
-            exec "$trireme" train recipes/tiny.yaml --set layout.dp=8 --set run.transport=tcp \
+            exec "$trireme" train recipes/tiny.yaml --set layout.dp=8 --set run.transport=tcp --set run.collective=ring \
                 --set run.device=cpu --set model.num_layers=1 --set run.dir="$work/files" \
                 --set run.save=false --set train.steps=1 >"$work/files.txt" 2>&1
     )

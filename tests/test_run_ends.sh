@@ -132,7 +132,7 @@ until_step single 3 && kill -INT $run
 ends 130 "Ctrl-C of one rank"
 records single "start stop end" '"exit_code":130'
 grep -q "^stopped after step [0-9]* of 1000000 (Ctrl-C)" "$work/out" || fail "Ctrl-C is not told"
-grep -q "Ctrl-C: the step is finished and saved" "$work/out" || fail "Ctrl-C is not heard at once"
+grep -q "Ctrl-C: finishing the step, then saving" "$work/out" || fail "Ctrl-C is not heard at once"
 
 # ---- failures ----
 begin killed layout.dp=2 train.steps=1000000 ckpt.every=5
@@ -187,6 +187,13 @@ until_step joined 3 && kill -KILL "${joined[1]}"
 ends 1 "a rank of others that was killed"
 wait "${joined[1]}"
 records joined "start failed end" '"failed","rank":1.*ended without a word' '"exit_code":1'
+
+port=$((port + 1))
+arguments others layout.dp=2 train.log_every=1
+RANK=1 WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=$port "$trireme" "${args[@]}" >"$work/out" 2>&1 &
+RANK=0 WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=$port "$trireme" "${args[@]}" 2>&1 | head -n 1 >"$work/out"
+[ "${PIPESTATUS[0]}" = 0 ] && wait $! || fail "a rank of others that nobody reads: exit code"
+records others "start note end" 'note".*Broken pipe'
 
 # ---- other verbs: at once, and nothing half done stays ----
 yes "the quick brown fox jumps over the lazy dog" | head -c 40000000 >"$work/text.txt"

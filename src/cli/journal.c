@@ -130,6 +130,8 @@ void tri_journal_ended(void *context, int code, int64_t steps, bool made)
         forget(tr_settings_string(r->cli->settings, "run.dir"), tri_cli_num_ranks(r->cli));
         return;
     }
+    if (ferror(stderr) && !r->noted)
+        tri_journal_note(context, "messages (standard error) could not be written");
     tri_event event = TRI_EVENT_NOTHING;
     event.event = "end";
     event.exit_code = code;
@@ -140,7 +142,8 @@ void tri_journal_ended(void *context, int code, int64_t steps, bool made)
 
 void tri_journal_note(void *context, const char *text)
 {
-    const tri_recovery *r = context;
+    tri_recovery *r = context;
+    r->noted = true;
     tri_event event = TRI_EVENT_NOTHING;
     event.event = "note";
     event.reason = text;

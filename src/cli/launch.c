@@ -68,7 +68,7 @@ static void tell_lost(const tri_launch_options *options, int reason, const char 
              strerror(reason), where);
     if (options->note)
         options->note(options->context, text);
-    if (reason != EPIPE && tri_has_room(STDERR_FILENO))
+    if (reason != EPIPE)
         tri_cli_error("note: %s", text);
 }
 
@@ -85,12 +85,12 @@ static void relay(void *context, const char *data, size_t num_bytes)
 static void tell_asked(void *context, int signal)
 {
     local_rank *local = context;
-    if (signal != SIGINT || !tri_has_room(STDERR_FILENO))
+    if (signal != SIGINT || !tri_has_room(STDERR_FILENO, 0))
         return;
     fputs(local->relay.line_open ? "\n" : "", stderr);
     local->relay.line_open = false;
-    tri_cli_error("Ctrl-C: the step is finished and saved; a second Ctrl-C ends at once, and saves "
-                  "nothing");
+    tri_cli_error("Ctrl-C: finishing the step, then saving; press it again to end at once, without "
+                  "saving");
 }
 
 static void local_remark(void *context, const char *line)
@@ -129,7 +129,7 @@ static tr_status launch_once(local_rank *local, int num_ranks, bool append_logs,
     local->relay.dropped = false;
     if (status != TR_OK)
         tri_text_add(&result->report, "%s", err->message);
-    else if (result->report.length > 0 && (tri_has_room(STDERR_FILENO) || isatty(STDERR_FILENO)))
+    else if (result->report.length > 0)
         tri_cli_print_report(&result->report);
     return status;
 }
@@ -197,7 +197,7 @@ static int join(const tri_cli *cli, tri_environment *world, tri_rank_main rank_m
     if (world->rank == 0 && !tri_exit_is_good(code) && options->failed)
         options->failed(options->context, &result);
     fflush(stdout);
-    if (world->rank == 0 && (ferror(stdout) || ferror(stderr)) && options->writes)
+    if (world->rank == 0 && ferror(stdout) && options->writes)
         tell_lost(options, errno, "");
     tri_launch_result_fini(&result);
     return code;

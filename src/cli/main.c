@@ -219,6 +219,8 @@ void tri_cli_error(const char *format, ...)
 {
     va_list args;
     bool colour = tri_terminal_colour(stderr);
+    if (!tri_signals_may_write(STDERR_FILENO))
+        return;
     fflush(stdout); /* so that the two stay in order when they share a terminal */
     fprintf(stderr, "%strireme:%s ", colour ? "\033[1;31m" : "", colour ? "\033[0m" : "");
     va_start(args, format);

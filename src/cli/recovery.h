@@ -17,6 +17,7 @@ typedef struct tri_recovery {
     bool resumes;      /* this attempt goes on from a checkpoint of an earlier one */
     int64_t from_step; /* steps done when this attempt began, as far as is known */
     tri_attempt last;  /* before this one */
+    bool noted;        /* that output is lost */
 } tri_recovery;
 
 void tri_recovery_init(tri_recovery *recovery, const tri_cli *cli);

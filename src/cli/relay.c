@@ -21,15 +21,10 @@ void tri_relay_fini(tri_relay *r)
     *r = (tri_relay){.fd = -1};
 }
 
-static bool wait_for_room(int fd, int timeout_ms)
+bool tri_has_room(int fd, int timeout_ms)
 {
     struct pollfd poll_fd = {.fd = fd, .events = POLLOUT};
     return poll(&poll_fd, 1, timeout_ms) == 1; /* an error counts: the write will tell it */
-}
-
-bool tri_has_room(int fd)
-{
-    return wait_for_room(fd, 0);
 }
 
 static void keep(tri_relay *r, const char *data, size_t num_bytes)
@@ -59,7 +54,7 @@ static void let_out(tri_relay *r, int timeout_ms)
 {
     size_t done = 0;
     bool failed = false;
-    while (done < r->num_bytes && !failed && wait_for_room(r->fd, timeout_ms)) {
+    while (done < r->num_bytes && !failed && tri_has_room(r->fd, timeout_ms)) {
         size_t n = r->num_bytes - done < AT_ONCE ? r->num_bytes - done : AT_ONCE;
         ssize_t written = write(r->fd, r->pending + done, n);
         if (written > 0)

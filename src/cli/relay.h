@@ -26,7 +26,7 @@ void tri_relay_add(tri_relay *relay, const char *data, size_t num_bytes);
  * left without the rest. */
 void tri_relay_finish(tri_relay *relay);
 
-/* Whether a write to the descriptor would return at once. */
-bool tri_has_room(int fd);
+/* Whether a short write to the descriptor returns at once, now or within so long. */
+bool tri_has_room(int fd, int timeout_ms);
 
 #endif

@@ -4,7 +4,9 @@
 #include <stddef.h>
 #include <unistd.h>
 
-/* The one piece of state that a handler can reach. */
+#include "cli/relay.h"
+
+/* What a handler can reach. */
 static volatile sig_atomic_t caught;
 
 /* A launcher says by which signal it was itself asked. */
@@ -43,9 +45,18 @@ int tri_signals_exit_code(void)
     return caught == SIGINT ? TRI_EXIT_INTERRUPTED : TRI_EXIT_STOPPED;
 }
 
+static bool outlives;
+
 void tri_signals_outlive_readers(void)
 {
     signal(SIGPIPE, SIG_IGN);
+    outlives = true;
+}
+
+bool tri_signals_may_write(int fd)
+{
+    enum { PATIENCE_MS = 3000 };
+    return !outlives || tri_has_room(fd, PATIENCE_MS);
 }
 
 void tri_signals_die_of(int number)

@@ -21,6 +21,9 @@ int tri_signals_exit_code(void);
 /* For a verb whose work is not what it prints: whoever reads that may go (SIGPIPE is ignored, and
  * writing fails instead). */
 void tri_signals_outlive_readers(void);
+/* Whether to print: such a verb leaves a message out rather than wait for a reader that stopped
+ * reading. */
+bool tri_signals_may_write(int fd);
 
 /* Ends the process by a signal, as if it had never been caught. */
 void tri_signals_die_of(int number);
