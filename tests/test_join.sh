@@ -49,7 +49,7 @@ if [ "$(id -u)" -eq 0 ] && command -v setpriv >/dev/null; then
     grep -q "the token of this rank is not the job's" "$work/out.1" ||
         fail "a wrong token was answered with: $(tail -n 1 "$work/out.1")"
 else
-    echo "not tried as another user: this is not root, or there is no setpriv"
+    echo "skipped: another user (this is not root, or there is no setpriv)"
 fi
 join 1 env || fail "rank 1: $(tail -n 2 "$work/out.1")"
 wait $first || fail "rank 0: $(tail -n 2 "$work/out.0")"

@@ -12,8 +12,7 @@ static __device__ unsigned long long term(unsigned long long number, unsigned lo
 
 /* Integers are added up: the order does not matter. */
 static __global__ void sum_words(const unsigned long long *words, size_t num_words,
-                                 const unsigned char *rest, int num_rest,
-                                 unsigned long long *parts)
+                                 const unsigned char *rest, int num_rest, unsigned long long *parts)
 {
     __shared__ unsigned long long warps[THREADS / 32];
     unsigned long long total = 0;
