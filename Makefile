@@ -80,7 +80,7 @@ PLUGINS  = $(if $(MPICC),$(BUILD)/trireme-mpi.so)
 EXAMPLES = $(patsubst examples/%.c,$(BUILD)/examples/%,$(wildcard examples/*.c))
 BENCHES  = $(patsubst bench/%.c,$(BUILD)/bench/%,$(wildcard bench/*.c))
 
-.PHONY: all setup programs demo test test-programs test-full soak bench asan asan-quick tsan install \
+.PHONY: all setup programs demo test test-programs test-full soak bench asan asan-quick quick-binaries tsan install \
         install-files format format-check lint docs clean
 # Objects of tests are kept. Only they: whatever is secondary may be missing without being made, and
 # what is said below of CUDA relies on a file that is missing.
@@ -208,8 +208,12 @@ ASAN = BUILD=build-asan CFLAGS="-O1 -g -fno-omit-frame-pointer" \
 asan:
 	@$(MAKE) --no-print-directory $(ASAN) test
 # The tests of tests/quick.txt alone, without the GPU part: minutes.
-asan-quick:
-	@TESTS="$$(sed 's/#.*//' tests/quick.txt | xargs)" $(MAKE) --no-print-directory $(ASAN) CUDA=no test
+asan-quick: setup
+	@$(MAKE) --no-print-directory -j$$(nproc) $(ASAN) CUDA=no quick-binaries
+	@TEST_LIST="$(QUICK)" tools/run_tests.sh build-asan
+QUICK = $(shell sed 's/\#.*//' tests/quick.txt)
+quick-binaries: programs $(HELPERS) $(BUILD)/tests/fuzz_replay \
+  $(filter $(QUICK:%=$(BUILD)/tests/%),$(TESTS))
 
 tsan:
 	@$(MAKE) --no-print-directory BUILD=build-tsan CFLAGS="-O1 -g" SANITIZE="-fsanitize=thread" test

@@ -184,7 +184,8 @@ static void collect(void *context, const char *data, size_t n)
     capture *c = context;
     if (c->used + n >= sizeof c->text)
         n = sizeof c->text - 1 - c->used;
-    memcpy(c->text + c->used, data, n);
+    if (n > 0)
+        memcpy(c->text + c->used, data, n);
     c->used += n;
     c->text[c->used] = 0;
 }

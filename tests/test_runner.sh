@@ -3,6 +3,7 @@
 # named. And the version stands in one place. Argument: the build directory.
 set -u
 root=$(pwd)
+unset TEST TEST_LIST TRIREME_TEST_SECONDS TRIREME_TEST_FULL MAKEFLAGS MAKELEVEL
 trireme=$(cd "$1" && pwd)/trireme
 work=$(mktemp -d "${TMPDIR:-/tmp}/trireme-runner-XXXXXX")
 trap 'rm -rf "$work"' EXIT
@@ -48,7 +49,7 @@ echo 'exit 3' | test_file tests/test_wrong.sh
 [ "$(tail -n 1 "$work/out")" = '3 passed, 1 failed, 4 skipped' ] || fail "$(tail -n 1 "$work/out")"
 grep -q '^failed: test_wrong;' "$work/out" || fail "the failed test is not named"
 echo 'echo twice' | test_file tests/test_fine.sh # of one name, in C and as a script: both
-(cd "$work" && TESTS="test_fine test_gone" "$root/tools/run_tests.sh" build) >"$work/out" 2>&1 &&
+(cd "$work" && TEST_LIST="test_fine test_gone" "$root/tools/run_tests.sh" build) >"$work/out" 2>&1 &&
     fail "a listed test that is missing has exit code 0"
 says 'FAILED  test_gone: there is no such test'
 says '2 passed, 1 failed, 0 skipped'

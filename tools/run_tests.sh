@@ -6,14 +6,14 @@
 # end.
 #
 #   TEST=WORD        those whose name contains WORD
-#   TESTS="A B ..."  those of exactly these names; one that is missing fails
+#   TEST_LIST="A B"  those of exactly these names; one that is missing fails
 set -u
 build=$1
 # Every cell of the matrix of layouts takes an hour or two on two cores.
 limit=${TRIREME_TEST_SECONDS:-${TRIREME_TEST_FULL:+14400}}
 limit=${limit:-240}
 only=${TEST:-}
-listed=${TESTS:-}
+listed=${TEST_LIST:-}
 found=
 passed=0 failed=0 skipped=0
 names=()
