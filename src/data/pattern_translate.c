@@ -217,6 +217,9 @@ static tr_status escape(translator *t, bool in_class, bool after_dash)
     } else if (c == 'd' || c == 'D') {
         s.bit = TRI_PROPERTY_ND;
         s.name = "\\d";
+    } else if (c == 'R' && !in_class) { /* as it is defined: 6.9.8 loses matches of \R* */
+        put(t, "(?>\\x0D\\x0A|[\\x0A-\\x0D\\x{85}\\x{2028}\\x{2029}])");
+        return TR_OK;
     } else if ((c == 'b' || c == 'B') && !in_class) {
         put_boundary(t, c == 'B');
         return TR_OK;

@@ -17,9 +17,9 @@ import random
 import subprocess
 import sys
 import tempfile
-import unicodedata
 
-from tokenizers import Tokenizer, models, trainers
+from tokenizers import Regex, Tokenizer, models, trainers
+from tokenizers.pre_tokenizers import Split
 
 ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
 
@@ -115,6 +115,34 @@ SMALL = [r"\w+", r"\W+", r"\b", r"\B", r"\h+", r"\H+", r"\d", r"\D+", r"\s", r"\
          r"(?:[^\S\n]+|\n+)", r"\p{Nd}{1,3}(?=(?:\p{Nd}{3})*\b)", r"[\p{L}--[a-z]]", r"\p{Arabic}+", r"\p{Letter}", r"\p{Lower}+",
          r"[^\x00-\x7F]+", r"\x{1F600}", r"[\u00e0-\u00ff]", r"\p{Common}+", r"[\p{L}\p{N}_-]+", r"(?x) \w+  # words", r"(?i)[[:alpha:]]",
          r"\t| {2,}", r"[^ ]+ ?", r"(?!x)\w", r"\K", r"\p{Word}"]
+ATOMS = [r"\w", r"\W", r"\d", r"\D", r"\s", r"\S", r"\h", r"\H", r"\R", r"\b", r"\B", ".", "^", "$", "a", "e", "s", "k", " ", "'",
+         "é", "ß", "中", r"\p{L}", r"\p{Lu}", r"\p{Ll}", r"\p{M}", r"\p{N}", r"\p{P}", r"\p{S}", r"\p{Z}", r"\p{C}", r"\P{L}",
+         r"\p{^Alpha}", r"\p{Han}", r"\p{Greek}", r"\p{Cyrillic}", r"\p{Alnum}", r"\p{Word}", r"\p{Punct}", r"\p{Latin}", r"\p{Cn}",
+         r"\x{e9}", r"\u0301", r"\x41", r"\n", r"\t", r"\.", r"\-", r"\p{Nd}", r"\p{Mn}", r"\p{Lm}", r"\p{Lo}", r"\p{Print}"]
+INSIDE = [a for a in ATOMS if a not in (r"\R", r"\b", r"\B", "^", "$")] + \
+    ["a-z", "0-9", "À-ÿ", "α-ω", "一-龥", "[:alpha:]", "[:^digit:]", "[:punct:]", "[:upper:]", "[:lower:]", "[:word:]", "[:print:]", "_"]
+
+
+def random_pattern(r, depth=0):
+    """Anything: what Oniguruma itself refuses is left out by the caller."""
+    def one():
+        kind = r.random()
+        if kind < 0.45 or depth > 2:
+            return r.choice(ATOMS)
+        if kind < 0.75:
+            inside = "".join(r.choice(INSIDE) for _ in range(r.randint(1, 4)))
+            if r.random() < 0.2:
+                inside += "&&[" + r.choice(["^", ""]) + r.choice(INSIDE) + "]"
+            return "[" + r.choice(["", "", "^"]) + inside + "]"
+        open_ = r.choice(["(?:", "(", "(?i:", "(?m:", "(?=", "(?!", "(?<=", "(?<!", "(?>"])
+        return open_ + random_pattern(r, depth + 1) + ")"
+    parts = []
+    for _ in range(r.randint(1, 3)):
+        parts.append(one() + r.choice(["", "", "", "+", "*", "?", "+?", "++", "{2}", "{1,3}", "{2,}"]))
+    text = "".join(parts)
+    return text + "|" + random_pattern(r, depth + 1) if r.random() < 0.3 and depth < 2 else text
+
+
 BEHAVIOURS = ["Removed", "Isolated", "MergedWithPrevious", "MergedWithNext", "Contiguous"]
 
 
@@ -122,6 +150,16 @@ def split(r, pattern, behaviour=None, invert=None):
     return {"type": "Split", "pattern": {"Regex": pattern},
             "behavior": behaviour or r.choice(BEHAVIOURS + ["Isolated"] * 3),
             "invert": r.random() < 0.2 if invert is None else invert}
+
+
+def usable_pattern(r):
+    while True:
+        pattern = random_pattern(r)
+        try:
+            Split(Regex(pattern), "isolated").pre_tokenize_str("a")
+            return pattern
+        except BaseException:
+            continue
 
 
 def byte_level(r):
@@ -132,7 +170,7 @@ def byte_level(r):
 def pre_tokenizer(r, depth=0):
     kind = r.randrange(14)
     if kind < 3:
-        return split(r, r.choice(SMALL))
+        return split(r, r.choice(SMALL) if r.random() < 0.4 else usable_pattern(r))
     if kind == 3:
         return split(r, r.choice([GPT2, LLAMA3, QWEN, CL100K, O200K, KIMI, BLOOM, DEEPSEEK]),
                      *r.choice([("Isolated", False), ("Removed", True)]))
