@@ -213,6 +213,15 @@ static void a_list_is_whole_or_an_error(void **state)
     assert_int_equal(symlink("step-6", temp_file(temp, "list/step-6")), 0);
     assert_int_equal(tri_ckpt_steps_read(&steps, dir, &err), TR_ERROR_RUNTIME);
     assert_non_null(strstr(err.message, "step-6: cannot be read"));
+    /* Links to a disk that is not mounted. */
+    assert_int_equal(unlink(temp_file(temp, "list/step-6")), 0);
+    assert_int_equal(symlink("elsewhere", temp_file(temp, "list/step-6")), 0);
+    assert_int_equal(tri_ckpt_steps_read(&steps, dir, &err), TR_ERROR_RUNTIME);
+    assert_non_null(strstr(err.message, "step-6: is a link to what is not there"));
+    const char *link = temp_file(temp, "link");
+    assert_int_equal(symlink("elsewhere", link), 0);
+    assert_int_equal(tri_ckpt_steps_read(&steps, link, &err), TR_ERROR_RUNTIME);
+    assert_non_null(strstr(err.message, "link: is a link to what is not there"));
     assert_int_equal(symlink("loop", temp_file(temp, "loop")), 0);
     assert_int_equal(tri_ckpt_steps_read(&steps, temp_file(temp, "loop"), &err), TR_ERROR_RUNTIME);
 }

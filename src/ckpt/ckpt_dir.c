@@ -15,6 +15,9 @@
 #include "base/fs.h"
 #include "base/staged_dir.h"
 
+/* What a link points to may be a disk that is not mounted yet: that is no empty directory. */
+#define DANGLING ": is a link to what is not there; mount or make what it points to, or remove it"
+
 /* The step of a name such as "step-10", or -1. */
 static int64_t step_of(const char *name)
 {
@@ -59,10 +62,13 @@ static tr_status note_entry(tri_ckpt_steps *steps, size_t *capacity, DIR *handle
     int64_t step = step_of(name);
     if (step < 0 && !is_set_aside(name))
         return TR_OK;
-    if (fstatat(dirfd(handle), name, &info, 0) != 0)
+    if (fstatat(dirfd(handle), name, &info, 0) != 0) {
+        if (errno == ENOENT && fstatat(dirfd(handle), name, &info, AT_SYMLINK_NOFOLLOW) == 0)
+            return tri_fail(err, TR_ERROR_RUNTIME, "%s/%s" DANGLING, dir, name);
         return errno == ENOENT ? TR_OK
                                : tri_fail(err, TR_ERROR_RUNTIME, "%s/%s: cannot be read: %s", dir,
                                           name, strerror(errno));
+    }
     if (!S_ISDIR(info.st_mode))
         return TR_OK;
     if (step < 0) {
@@ -81,6 +87,9 @@ tr_status tri_ckpt_steps_read(tri_ckpt_steps *steps, const char *dir, tr_error *
 {
     *steps = (tri_ckpt_steps){0};
     DIR *handle = opendir(dir);
+    struct stat link;
+    if (!handle && errno == ENOENT && lstat(dir, &link) == 0)
+        return tri_fail(err, TR_ERROR_RUNTIME, "%s" DANGLING, dir);
     if (!handle && (errno == ENOENT || errno == ENOTDIR))
         return TR_OK;
     if (!handle)
