@@ -27,6 +27,7 @@ typedef struct plan {
     int signal;   /* that rank 1 sends to the launcher */
     int then;     /* and another after it; 0: none */
     int again;    /* and another, when it was asked; 0: none */
+    int after_ms; /* so much later */
     int ends_ms;  /* how long a rank takes to end once it was asked */
     unsigned die; /* ranks that kill themselves instead, as bits */
     int fails;    /* rank that says that it failed, a little before; -1: none */
@@ -58,6 +59,8 @@ static int rank_main(const tri_bootstrap *b, void *context)
     if (b->rank == 1 && p->then)
         kill(getppid(), p->then);
     for (int ms = 0; ms < 10000 && !asked && !atomic_load(&b->stop->stopped); ms += 5)
+        usleep(5000);
+    for (int ms = 0; ms < p->after_ms; ms += 5)
         usleep(5000);
     if (b->rank == 1 && p->again)
         kill(getppid(), p->again);
@@ -120,7 +123,16 @@ static void asking_twice(void **state)
     assert_int_equal(result.code, TRI_EXIT_STOPPED);
     assert_false(result.interrupted);
     tri_launch_result_fini(&result);
-    launch(*state, 2, (plan){.signal = SIGINT, .again = SIGINT, .ends_ms = 8000, .fails = -1},
+    /* Nor what is sent twice for one key: `timeout -s INT` does, and wrappers that pass it on. */
+    launch(*state, 2,
+           (plan){.signal = SIGINT, .then = SIGINT, .again = SIGINT, .ends_ms = 400, .fails = -1},
+           false, &result);
+    assert_int_equal(result.code, TRI_EXIT_INTERRUPTED);
+    assert_int_equal(result.step, 20);
+    assert_false(result.interrupted);
+    tri_launch_result_fini(&result);
+    launch(*state, 2,
+           (plan){.signal = SIGINT, .again = SIGINT, .after_ms = 600, .ends_ms = 8000, .fails = -1},
            false, &result);
     assert_int_equal(result.code, TRI_EXIT_INTERRUPTED);
     assert_true(result.interrupted);

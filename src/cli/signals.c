@@ -4,7 +4,9 @@
 #include <stddef.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "cli/relay.h"
+#include "run/launcher.h"
 
 /* What a handler can reach. */
 static volatile sig_atomic_t caught;
@@ -18,6 +20,14 @@ static void note_signal(int signal, siginfo_t *info, void *context)
         signal = info->si_value.sival_int;
     if (caught == 0)
         caught = signal;
+    static volatile uint64_t first_ns;
+    if (signal != SIGINT || forwarded)
+        return;
+    uint64_t now = tri_now_ns();
+    if (first_ns == 0)
+        first_ns = now;
+    if (now - first_ns >= TRI_INSISTS_NS)
+        tri_signals_die_of(SIGINT);
 }
 
 void tri_signals_catch(void)
@@ -26,8 +36,6 @@ void tri_signals_catch(void)
     for (size_t i = 0; i < sizeof signals / sizeof *signals; i++) {
         struct sigaction old,
             action = {.sa_sigaction = note_signal, .sa_flags = SA_RESTART | SA_SIGINFO};
-        if (signals[i] == SIGINT)
-            action.sa_flags |= SA_RESETHAND;
         sigemptyset(&action.sa_mask);
         sigaction(signals[i], NULL, &old);
         if (old.sa_handler != SIG_IGN)

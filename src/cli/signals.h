@@ -10,8 +10,8 @@
 #include "base/exit_code.h"
 
 /* From here on those signals set the flag, in this process and in what it forks. A second SIGINT
- * ends the process as if nothing were caught. A signal that the process was started with ignored
- * stays so. */
+ * ends the process as if nothing were caught, unless it is the echo of the first. A signal that the
+ * process was started with ignored stays so. */
 void tri_signals_catch(void);
 /* The first signal that came, 0: none. In a rank it is the one that its launcher got. */
 int tri_signals_caught(void);

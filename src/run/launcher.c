@@ -72,7 +72,10 @@ static void interrupt(tri_launching *l, int signal)
 /* The ranks end by themselves; only somebody at a terminal who insists is not made to wait. */
 static void ask(tri_launching *l, int signal)
 {
-    if (signal == SIGINT && l->num_sigint++ > 0) {
+    uint64_t now = tri_now_ns();
+    if (signal == SIGINT && l->sigint_ns == 0)
+        l->sigint_ns = now;
+    if (signal == SIGINT && now - l->sigint_ns >= TRI_INSISTS_NS) {
         l->result->interrupted = true; /* from here on nothing is waited for */
         interrupt(l, signal);
         return;

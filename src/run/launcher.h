@@ -12,6 +12,10 @@
 
 #include "run/report.h"
 
+/* A second SIGINT counts after so long. What comes sooner is the same key pressed once: `timeout -s
+ * INT` and wrappers that pass it on send it twice. */
+#define TRI_INSISTS_NS 500000000u
+
 typedef struct tri_launch_config {
     int num_ranks;
     double deadline_s;   /* of a rank that is silent, or stuck while others wait for it */
@@ -59,7 +63,8 @@ typedef int (*tri_rank_fn)(const tri_bootstrap *bootstrap, void *context);
  * passes it on as SIGTERM) and the other signals as the caller had them.
  *
  * With config.asks, SIGTERM, SIGUSR1 and the first SIGINT are passed on as SIGTERM, config.asked is
- * called, and nothing is killed; a second SIGINT ends all at once, as SIGHUP does after its grace.
+ * called, and nothing is killed; a second SIGINT, TRI_INSISTS_NS later or more, ends all at once,
+ * as SIGHUP does after its grace.
  */
 tr_status tri_launch(const tri_launch_config *config, tri_rank_fn fn, void *context,
                      tri_launch_result *result, tr_error *err);

@@ -29,9 +29,9 @@ typedef struct tri_launching {
     sigset_t old_mask;
     struct sigaction old_chld;
     uint64_t started_ns;
-    uint64_t kill_ns; /* 0: not yet */
-    int num_sigint;   /* so far, with config.asks */
-    bool stopping;    /* a rank failed */
+    uint64_t kill_ns;   /* 0: not yet */
+    uint64_t sigint_ns; /* when the first came, with config.asks; 0: none did */
+    bool stopping;      /* a rank failed */
     int first;
     tri_report_rank *scene; /* at the moment of the failure */
 } tri_launching;
