@@ -71,6 +71,8 @@ run 2 train --dry-run --set layout.tp=3 --set model.num_heads=2 --set run.dir="$
 [ -e "$tmp/none" ] && fail "a refused --dry-run wrote $(find "$tmp/none")"
 run 0 train --dry-run --set model.kind=mlp --set run.dir="$tmp/none"
 says '^batch   8 rows x 100 steps$' '^disk    .*no checkpoints'
+run 0 train tiny --dry-run --set layout.dp=$((8 * $(nproc --all) + 129)) --set run.dir="$tmp/none"
+says '^dry run: .*too few cores for so many ranks'
 
 find "$tmp/a" "$tmp"/a.* -printf '%p %s %T@\n' 2>/dev/null | sort >"$tmp/before"
 run 0 train tiny --dry-run --set run.dir="$tmp/a"

@@ -104,5 +104,9 @@ grep -q 'another run is at work there' out || fail "a run that is at work: $(tai
 [ ! -e live.1 ] || fail "a run that is at work was moved"
 kill -KILL $live
 wait $live 2>/dev/null
+# It could not say that it ended; whoever moves it aside does.
+must_train run.dir=live
+grep -q '"event":"failed".*ended without a word' live.1/events.jsonl ||
+    fail "a killed run has no end: $(cat live.1/events.jsonl)"
 
 exit $((failures > 0))

@@ -18,6 +18,7 @@
 #include "cli/data_prepare.h"
 #include "cli/disk.h"
 #include "cli/first_lines.h"
+#include "cli/launch.h"
 #include "cli/lines.h"
 #include "cli/plan.h"
 #include "cli/text.h"
@@ -341,8 +342,11 @@ static tr_status run(dry_run *d, tr_error *err)
     TRI_TRY(prove(d, err));
     print_disk(d);
     TRI_TRY(print_first_row(d, err));
-    printf(
-        "\ndry run: nothing was trained or written; the same command without --dry-run trains\n");
+    bool elsewhere = tri_cli_too_many_here(lines.local_ranks);
+    printf("\ndry run: nothing was trained or written; %s\n",
+           elsewhere ? "this machine has too few cores for so many ranks: start them on several "
+                       "machines with mpirun or srun"
+                     : "the same command without --dry-run trains");
     return TR_OK;
 }
 

@@ -58,8 +58,7 @@ static void read_command(tri_text *line)
     free(words);
 }
 
-/* Whoever was at work here before and could not say how it ended. */
-static void add_missing_end(const tr_settings *settings)
+void tri_journal_add_missing_end(const tr_settings *settings)
 {
     if (!tri_events_unfinished(tr_settings_string(settings, "run.dir")))
         return;
@@ -74,7 +73,7 @@ void tri_journal_begin(void *context, int num_ranks)
 {
     const tri_recovery *r = context;
     const tr_settings *settings = r->cli->settings;
-    add_missing_end(settings);
+    tri_journal_add_missing_end(settings);
     char host[256] = "";
     gethostname(host, sizeof host - 1);
     tri_text command;

@@ -136,11 +136,16 @@ static tr_status launch_once(local_rank *local, int num_ranks, bool append_logs,
 
 /* Hundreds of processes on a few cores take hours for a step and bring the machine to a halt before
  * anybody can stop them. */
-static bool too_many_here(int num_ranks)
+bool tri_cli_too_many_here(int num_ranks)
 {
     enum { ANYWHERE = 128, PER_CORE = 8 };
+    return num_ranks > ANYWHERE && num_ranks > PER_CORE * tri_device_num_cores();
+}
+
+static bool refuse_too_many(int num_ranks)
+{
     int cores = tri_device_num_cores();
-    if (num_ranks <= ANYWHERE || num_ranks <= PER_CORE * cores)
+    if (!tri_cli_too_many_here(num_ranks))
         return false;
     tri_cli_error("this layout has %d ranks, too many processes for the %d core%s of this machine; "
                   "make layout.dp, tp or pp smaller, or start the ranks on several machines with "
@@ -278,7 +283,7 @@ int tri_cli_launch(const tri_cli *cli, int num_ranks, tri_rank_main rank_main, v
                       num_ranks, cli->verb->name);
         return TRI_EXIT_USAGE;
     }
-    if (!world.given && too_many_here(num_ranks))
+    if (!world.given && refuse_too_many(num_ranks))
         return TRI_EXIT_USAGE;
     bool tcp = strcmp(tr_settings_string(cli->settings, "run.transport"), "tcp") == 0;
     if (num_ranks > 1 && tri_descriptors_reserve(num_ranks, !world.given, tcp, &err) != TR_OK)

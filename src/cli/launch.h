@@ -41,6 +41,9 @@ typedef struct tri_launch_options {
 int tri_cli_launch(const tri_cli *cli, int num_ranks, tri_rank_main rank_main, void *context,
                    const tri_launch_options *options);
 
+/* Whether this machine alone refuses to start so many. */
+bool tri_cli_too_many_here(int num_ranks);
+
 /* As tri_cli_fail, and tells the other ranks; what a rank says because it was stopped goes to its
  * log only. return tri_cli_rank_fail(bootstrap, &err); */
 int tri_cli_rank_fail(const tri_bootstrap *bootstrap, const tr_error *err);

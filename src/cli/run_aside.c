@@ -13,6 +13,7 @@
 
 #include "base/fs.h"
 #include "ckpt/ckpt_dir.h"
+#include "cli/journal.h"
 #include "config/settings_table.h"
 
 #define WAYS_OUT                                                                                   \
@@ -360,6 +361,7 @@ tr_status tri_run_aside(tri_run_lock *lock, const tr_settings *settings, char **
     if (!real)
         return TR_OK;
     const char *dir = tr_settings_string(settings, "run.dir");
+    tri_journal_add_missing_end(settings);
     tr_status status = move(real, dir, &number, &fd, err);
     if (status == TR_OK) {
         if (lock->fd >= 0)
