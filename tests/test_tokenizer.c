@@ -150,6 +150,11 @@ static size_t random_text(uint64_t seed, char *out, size_t num_chars)
     "\"behavior\":\"Isolated\"},\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0,\"b\":1,\"c\":2},"  \
     "\"merges\":[]}}"
 
+#define HOPELESS_DECODER                                                                           \
+    "{\"decoder\":{\"type\":\"Sequence\",\"decoders\":[{\"type\":\"Fuse\"},{\"type\":\"Replace\"," \
+    "\"pattern\":{\"Regex\":\"(?:a|aa)+$\"},\"content\":\"b\"}]},\"model\":{\"type\":\"BPE\","     \
+    "\"vocab\":{\"a\":0,\"b\":1,\"c\":2},\"merges\":[]}}"
+
 static void scanners_equal_their_patterns(void **state)
 {
     (void)state;
@@ -202,6 +207,16 @@ static void a_hopeless_pattern_is_given_up(void **state)
                      TR_ERROR_INPUT);
     assert_non_null(strstr(err.message, "\"(?:a|aa)+$\" takes too long"));
     assert_int_equal(ids.num, 0);
+    tri_ids_fini(&ids);
+    tri_tokenizer_close(tokenizer);
+    assert_int_equal(put_file(path, HOPELESS_DECODER, strlen(HOPELESS_DECODER)), 0);
+    tokenizer = open_tokenizer(path);
+    ids = encode_with(tokenizer, NULL, text, strlen(text), 0);
+    tri_bytes bytes = {0};
+    assert_int_equal(tri_tokenizer_decode(tokenizer, ids.id, ids.num, 0, &bytes, &err),
+                     TR_ERROR_INPUT);
+    assert_non_null(strstr(err.message, "\"(?:a|aa)+$\" of its decoder takes too long"));
+    tri_bytes_fini(&bytes);
     tri_ids_fini(&ids);
     tri_tokenizer_close(tokenizer);
 }

@@ -141,6 +141,13 @@ static void a_token_may_be_u0000(void **state)
     put_text(temp_file(dir, "nul.json"),
              "{\"model\":{\"vocab\":{\"\\u0000\":0,\"\\uFDDE\":1},\"merges\":[]}}");
     assert_open_fails(temp_file(dir, "nul.json"), "U+0000", "U+FDDE");
+    put_text(temp_file(dir, "nul.json"), /* alone it is itself */
+             "{\"model\":{\"vocab\":{\"a\":0,\"\\uFDDE\":1},\"merges\":[]}}");
+    tokenizer = open_tokenizer(temp_file(dir, "nul.json"));
+    tri_ids ids = encode_with(tokenizer, NULL, "\xEF\xB7\x9E", 3, 0);
+    assert_true(ids.num == 1 && ids.id[0] == 1);
+    tri_ids_fini(&ids);
+    tri_tokenizer_close(tokenizer);
 }
 
 /* bert-base-uncased's own file. */

@@ -139,14 +139,19 @@ static json_t *fail(json_error_t *error, const char *why)
     return NULL;
 }
 
-json_t *tri_python_json_load(const char *text, size_t num_bytes, json_error_t *error)
+json_t *tri_python_json_load(const char *text, size_t num_bytes, bool *nul_names,
+                             json_error_t *error)
 {
     const size_t flags = JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL;
     const char *end = text + num_bytes;
+    if (nul_names)
+        *nul_names = false;
     if (num_bytes == 0)
         return fail(error, "it is empty");
     writer w = {.done = text};
     rewrite(&w, text, end);
+    if (nul_names)
+        *nul_names = w.has_nul;
     json_t *json = NULL;
     if (w.has_nul && has_stand_in(text, end)) {
         fail(error, "it has names with U+0000 and the character U+FDDE");

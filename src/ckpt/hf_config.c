@@ -44,7 +44,7 @@ tr_status tri_hf_json_read(const char *dir, const char *name, json_t **root, cha
     tri_mapping mapping;
     TRI_TRY(tri_mapping_open(&mapping, *path, err));
     json_error_t why;
-    *root = tri_python_json_load((const char *)mapping.data, mapping.num_bytes, &why);
+    *root = tri_python_json_load((const char *)mapping.data, mapping.num_bytes, NULL, &why);
     tri_mapping_close(&mapping);
     if (!*root && json_error_code(&why) == json_error_out_of_memory)
         return tri_fail(err, TR_ERROR_RUNTIME, "%s: out of memory", *path);

@@ -242,13 +242,19 @@ tr_status tri_tokenizer_decode(const tri_tokenizer *t, const int32_t *ids, size_
         in = out;
         out = swap;
     }
-    bool failed = a.failed || b.failed || a.bytes.failed || b.bytes.failed;
-    if (!failed)
+    bool failed = a.failed || b.failed || a.bytes.failed || b.bytes.failed || matcher.failed;
+    const tri_pattern *gave_up = matcher.gave_up;
+    if (!failed && !gave_up)
         tri_bytes_add(bytes, in->bytes.data, in->bytes.num);
     failed = failed || bytes->failed;
     tri_matcher_fini(&matcher);
     list_fini(&a);
     list_fini(&b);
+    if (gave_up)
+        return tri_fail(err, TR_ERROR_INPUT,
+                        "%s: the pattern \"%.200s\" of its decoder takes too long on this text and "
+                        "was given up",
+                        t->name, tri_pattern_text(gave_up));
     return failed ? tri_fail(err, TR_ERROR_RUNTIME, "%s: out of memory while decoding", t->name)
                   : TR_OK;
 }

@@ -48,7 +48,8 @@ static void take_roles(tri_tokenizer *t, json_t *config)
 /* ---- files of a directory ---- */
 
 /* NULL json when the file is not there. */
-static tr_status load_json(const char *dir, const char *name, json_t **json, tr_error *err)
+static tr_status load_json(const char *dir, const char *name, json_t **json, bool *nul_names,
+                           tr_error *err)
 {
     *json = NULL;
     char *path = tri_path_join(dir, name);
@@ -59,7 +60,8 @@ static tr_status load_json(const char *dir, const char *name, json_t **json, tr_
     if (tri_path_exists(path))
         status = tri_mapping_open(&file, path, err);
     if (status == TR_OK && file.data)
-        status = tri_json_parse(path, (const char *)file.data, file.num_bytes, json, err);
+        status =
+            tri_json_parse(path, (const char *)file.data, file.num_bytes, json, nul_names, err);
     tri_mapping_close(&file);
     free(path);
     return status;
@@ -153,9 +155,9 @@ static tr_status read_vocab_and_merges(tri_tokenizer *t, const char *dir, const 
     t->byte_level = true;
     tr_status status = rename_to(t, dir, vocab_name, err);
     if (status == TR_OK)
-        status = load_json(dir, vocab_name, &vocab, err);
+        status = load_json(dir, vocab_name, &vocab, &t->nul_names, err);
     if (status == TR_OK)
-        status = load_json(dir, "added_tokens.json", &extra, err);
+        status = load_json(dir, "added_tokens.json", &extra, NULL, err);
     if (status == TR_OK)
         status = collect_added(t, root, vocab, extra, config, err);
     if (status == TR_OK)
@@ -275,8 +277,8 @@ bool tri_tokenizer_is_dir(const char *path)
 tr_status tri_tokenizer_open_dir(tri_tokenizer *t, const char *dir, tr_error *err)
 {
     json_t *config, *map = NULL;
-    TRI_TRY(load_json(dir, "tokenizer_config.json", &config, err));
-    tr_status status = load_json(dir, "special_tokens_map.json", &map, err);
+    TRI_TRY(load_json(dir, "tokenizer_config.json", &config, NULL, err));
+    tr_status status = load_json(dir, "special_tokens_map.json", &map, NULL, err);
     if (status == TR_OK)
         status = open_found(t, dir, config, err);
     if (status == TR_OK) {

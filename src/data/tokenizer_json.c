@@ -15,14 +15,14 @@ static tr_status no_memory(const tri_tokenizer *t, tr_error *err)
 }
 
 tr_status tri_json_parse(const char *name, const char *text, size_t num_bytes, json_t **json,
-                         tr_error *err)
+                         bool *nul_names, tr_error *err)
 {
     json_error_t error;
     if (num_bytes >= 3 && memcmp(text, "\xEF\xBB\xBF", 3) == 0) {
         text += 3;
         num_bytes -= 3;
     }
-    *json = tri_python_json_load(text, num_bytes, &error);
+    *json = tri_python_json_load(text, num_bytes, nul_names, &error);
     if (!*json && json_error_code(&error) == json_error_out_of_memory)
         return tri_fail(err, TR_ERROR_RUNTIME, "%s: out of memory", name);
     if (!*json)
@@ -324,7 +324,7 @@ tr_status tri_tokenizer_from_parts(tri_tokenizer *t, json_t *root, tr_error *err
 tr_status tri_tokenizer_read_json(tri_tokenizer *t, const char *text, size_t num_bytes,
                                   tr_error *err)
 {
-    TRI_TRY(tri_json_parse(t->name, text, num_bytes, &t->skeleton, err));
+    TRI_TRY(tri_json_parse(t->name, text, num_bytes, &t->skeleton, &t->nul_names, err));
     json_t *root = t->skeleton, *model = json_object_get(root, "model"), *item;
     size_t i;
     if (!json_is_object(model))

@@ -128,6 +128,7 @@ struct tri_tokenizer {
     bool *is_special;  /* by id */
     bool *added_only;  /* by id: not in the model's own vocabulary; NULL when all are */
     int32_t num_holes; /* ids without a token, below others that have one */
+    bool nul_names;    /* in the JSON of its vocabulary, while that is read */
     tri_vocab spelling;
     tri_vocab bytes; /* byte-level: what spellings stand for; empty otherwise */
     tri_bpe bpe;
@@ -159,9 +160,9 @@ tr_status tri_tokenizer_from_parts(tri_tokenizer *t, json_t *root, tr_error *err
  * spelling must be indexed. */
 tr_status tri_add_merge(tri_tokenizer *t, const char *left, size_t num_left, const char *right,
                         size_t num_right, const char *what, size_t where, tr_error *err);
-/* Parses, with file and line in the message. */
+/* Parses, with file and line in the message. nul_names (may be NULL) as in base/python_json.h. */
 tr_status tri_json_parse(const char *name, const char *text, size_t num_bytes, json_t **json,
-                         tr_error *err);
+                         bool *nul_names, tr_error *err);
 /* tokenizer_vocabulary.c: the ids of an object {"token": id, ...} and of root's added_tokens. */
 tr_status tri_read_vocabulary(tri_tokenizer *t, json_t *vocab, json_t *added, tr_error *err);
 tr_status tri_read_added(tri_tokenizer *t, json_t *added, tr_error *err);

@@ -74,7 +74,7 @@ static tr_status as_written(const tri_tokenizer *t, entries *e, const char **nam
                             size_t *num_bytes, tr_error *err)
 {
     const size_t length = strlen(TRI_JSON_NUL);
-    if (!tri_find(*name, *num_bytes, TRI_JSON_NUL, length))
+    if (!t->nul_names || !tri_find(*name, *num_bytes, TRI_JSON_NUL, length))
         return TR_OK;
     tri_bytes text = {0};
     for (size_t i = 0; i < *num_bytes;) {

@@ -33,7 +33,7 @@ static tr_status read_eos(tri_vocabulary *vocabulary, const char *path, tr_error
     if (!tri_path_exists(path))
         return TR_OK;
     TRI_TRY(tri_mapping_open(&file, path, err));
-    json_t *root = tri_python_json_load((const char *)file.data, file.num_bytes, &why);
+    json_t *root = tri_python_json_load((const char *)file.data, file.num_bytes, NULL, &why);
     tri_mapping_close(&file);
     if (!root)
         return tri_fail(err,

@@ -30,7 +30,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t num_bytes)
     tri_pattern *pattern;
     json_error_t why;
     char *all = (char *)fuzz_bytes(data, num_bytes);
-    json_decref(tri_python_json_load(all, num_bytes, &why));
+    json_decref(tri_python_json_load(all, num_bytes, NULL, &why));
     free(all);
     char *line = fuzz_line(&data, &num_bytes);
     char *text = (char *)fuzz_bytes(data, num_bytes);
