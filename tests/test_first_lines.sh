@@ -73,6 +73,8 @@ run 0 train --dry-run --set model.kind=mlp --set run.dir="$tmp/none"
 says '^batch   8 rows x 100 steps$' '^disk    .*no checkpoints'
 run 0 train tiny --dry-run --set layout.dp=$((8 * $(nproc --all) + 129)) --set run.dir="$tmp/none"
 says '^dry run: .*too few cores for so many ranks'
+run 0 train tiny --dry-run --set layout.dp=100 --set model.dim=20000 --set model.num_layers=30 --set run.dir="$tmp/none"
+says '^dry run: .*too little memory for it'
 
 find "$tmp/a" "$tmp"/a.* -printf '%p %s %T@\n' 2>/dev/null | sort >"$tmp/before"
 run 0 train tiny --dry-run --set run.dir="$tmp/a"

@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "api/api.h"
+#include "base/system_memory.h"
 #include "cli/data_prepare.h"
 #include "cli/disk.h"
 #include "cli/first_lines.h"
@@ -317,6 +318,19 @@ static tr_status share_threads(const tri_cli *cli, tr_error *err)
     return open ? tr_settings_fill(cli->settings, threads, err) : TR_OK;
 }
 
+/* Another machine may be meant: what this one would refuse is said, and is no mistake. */
+static const char *what_next(const tri_session *s, int ranks)
+{
+    uint64_t room = s->device.def->queue ? 0 : tri_system_memory_read("").available;
+    if (tri_cli_too_many_here(ranks))
+        return "this machine has too few cores for so many ranks: start them on several machines "
+               "with mpirun or srun";
+    if (room > 0 && (double)tri_session_planned_bytes(s) * ranks > (double)room)
+        return "this machine has too little memory for it: divide the model further (layout.zero, "
+               "layout.tp), lower train.batch or data.seq_len, or start it on a larger one";
+    return "the same command without --dry-run trains";
+}
+
 static tr_status run(dry_run *d, tr_error *err)
 {
     tr_settings *settings = d->cli->settings;
@@ -342,11 +356,7 @@ static tr_status run(dry_run *d, tr_error *err)
     TRI_TRY(prove(d, err));
     print_disk(d);
     TRI_TRY(print_first_row(d, err));
-    bool elsewhere = tri_cli_too_many_here(lines.local_ranks);
-    printf("\ndry run: nothing was trained or written; %s\n",
-           elsewhere ? "this machine has too few cores for so many ranks: start them on several "
-                       "machines with mpirun or srun"
-                     : "the same command without --dry-run trains");
+    printf("\ndry run: nothing was trained or written; %s\n", what_next(s, lines.local_ranks));
     return TR_OK;
 }
 
