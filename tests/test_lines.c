@@ -7,9 +7,11 @@
 
 #include <cmocka.h>
 
+#include "data/entries.h"
 #include "data/lines.h"
 #include "temp_dir.h"
 
+#include <sys/resource.h>
 #include <zlib.h>
 #include <zstd.h>
 
@@ -242,6 +244,144 @@ static void json_lines(void **state)
     assert_false(tri_is_jsonl_name(".gz"));
 }
 
+/* A frame of one stored block, which says that it looks back 2^window_log bytes. */
+static void put_frame(const char *path, int window_log, const char *text)
+{
+    unsigned char frame[64] = {0x28, 0xb5, 0x2f, 0xfd, 0, (unsigned char)((window_log - 10) << 3)};
+    size_t num = strlen(text);
+    frame[6] = (unsigned char)(num << 3 | 1); /* the last block, stored */
+    memcpy(frame + 9, text, num);
+    assert_int_equal(put_file(path, frame, 9 + num), 0);
+}
+
+/* As `zstd --long=28` writes it: more than the library allows by itself, and no damage. */
+static void wide_windows(void **state)
+{
+    const char *path = temp_file(*state, "wide.zst");
+    char out[64];
+    size_t num;
+    tr_error err = {0};
+    put_frame(path, 28, "far back\n");
+    if (read_all(path, sizeof out, out, sizeof out, &num, &err) != TR_OK)
+        fail_msg("%s", err.message);
+    assert_int_equal(num, 9);
+    put_frame(path, 32, "too far\n");
+    assert_int_equal(read_all(path, sizeof out, out, sizeof out, &num, &err), TR_ERROR_INPUT);
+    assert_non_null(strstr(err.message, "zstd window is larger than the 2 GiB"));
+    assert_non_null(strstr(err.message, "--long"));
+}
+
+/* ---- lists ---- */
+
+typedef struct gathered {
+    json_t *all; /* NULL: only counted */
+    int64_t num;
+} gathered;
+
+static tr_status gather(void *context, const tri_entry *entry, tr_error *err)
+{
+    gathered *g = context;
+    (void)err;
+    g->num++;
+    assert_int_equal(entry->number, g->num);
+    if (g->all)
+        assert_int_equal(json_array_append(g->all, (json_t *)entry->object), 0);
+    return TR_OK;
+}
+
+/* What lists are made of, with pieces long enough for some to lie across the borders of blocks. */
+static void lists_equal_their_parse(void **state)
+{
+    static const char *const items[] = {
+        "{\"a\": \"x\"}",
+        "{\"a\": \"],[{}\\\"\\\\\"}",
+        "{\"b\": [1, [2, {\"c\": [3]}], []]}",
+        "{}",
+        "{\"\\u5b57\": \"\xe5\xad\x97\"}",
+        "\n{\n\"a\" : null }\n",
+    };
+    enum { NUM = 12000 };
+    const char *path = temp_file(*state, "list.json");
+    char *text = malloc((size_t)NUM * 64), *at = text;
+    assert_non_null(text);
+    at += sprintf(at, "\xef\xbb\xbf \n[");
+    for (int i = 0; i < NUM; i++)
+        at += sprintf(at, "%s%s%s", i ? "," : "", i % 7 ? "" : " ", items[(i * 5 + i / 6) % 6]);
+    at += sprintf(at, "]\n");
+    assert_int_equal(put_file(path, text, (size_t)(at - text)), 0);
+    json_t *whole = json_loadb(text + 3, (size_t)(at - text) - 3, 0, NULL);
+    assert_non_null(whole);
+    gathered g = {.all = json_array()};
+    tr_error err = {0};
+    if (tri_entries_each(path, gather, &g, NULL, &err) != TR_OK)
+        fail_msg("%s", err.message);
+    assert_int_equal(g.num, NUM);
+    assert_true(json_equal(g.all, whole));
+    json_decref(g.all);
+    json_decref(whole);
+    free(text);
+}
+
+static void wrong_lists(void **state)
+{
+    static const struct {
+        const char *text, *says;
+    } cases[] = {
+        {"[{},]", "an entry is missing"},
+        {"[,{}]", "an entry is missing"},
+        {"[{}\n,\n,{}]", "line 3: not valid JSON: an entry is missing"},
+        {"[{}] {}", "behind the end of the list"},
+        {"[{}", "the list has no end"},
+        {"[{\"a\": \"]", "the list has no end"},
+        {"[{\"a\"\n: tru}]", "line 2: not valid JSON"},
+        {"[{} {}]", "not valid JSON"},
+        {"[}]", "not valid JSON"},
+        {"[1]", "item 1: not a JSON object"},
+        {"[]", ""},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const char *path = temp_file(*state, "wrong.json");
+        gathered g = {0};
+        tr_error err = {0};
+        assert_int_equal(put_file(path, cases[i].text, strlen(cases[i].text)), 0);
+        assert_int_equal(tri_entries_each(path, gather, &g, NULL, &err), TR_ERROR_INPUT);
+        if (!strstr(err.message, cases[i].says))
+            fail_msg("%s: expected \"%s\" in: %s", cases[i].text, cases[i].says, err.message);
+    }
+}
+
+static long peak_kib(void)
+{
+    struct rusage usage;
+    assert_int_equal(getrusage(RUSAGE_SELF, &usage), 0);
+    return usage.ru_maxrss;
+}
+
+/* A small file that unpacks to a large list, all on one line. */
+static void large_lists_are_not_held(void **state)
+{
+    enum { NUM = 20000, BYTES = 2048 };
+    static char item[BYTES + 32];
+    const char *path = temp_file(*state, "large.json.gz");
+    gzFile file = gzopen(path, "wb1");
+    assert_non_null(file);
+    int length = sprintf(item, "{\"a\": \"%0*d\"},", BYTES, 0);
+    gzputs(file, "[");
+    for (int i = 0; i < NUM; i++)
+        assert_int_equal(gzwrite(file, item, (unsigned)(i + 1 < NUM ? length : length - 1)),
+                         i + 1 < NUM ? length : length - 1);
+    gzputs(file, "]");
+    assert_int_equal(gzclose(file), Z_OK);
+    gathered g = {0};
+    tr_error err = {0};
+    long before = peak_kib();
+    if (tri_entries_each(path, gather, &g, NULL, &err) != TR_OK)
+        fail_msg("%s", err.message);
+    assert_int_equal(g.num, NUM);
+    if (peak_kib() - before > 8 * 1024) /* of 40 MiB of text */
+        fail_msg("the list took %ld KiB", peak_kib() - before);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -250,6 +390,10 @@ int main(void)
         cmocka_unit_test(lines_of_all_kinds),
         cmocka_unit_test(long_lines),
         cmocka_unit_test(json_lines),
+        cmocka_unit_test(wide_windows),
+        cmocka_unit_test(large_lists_are_not_held),
+        cmocka_unit_test(lists_equal_their_parse),
+        cmocka_unit_test(wrong_lists),
     };
     return cmocka_run_group_tests(tests, temp_dir_setup, temp_dir_teardown);
 }

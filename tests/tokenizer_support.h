@@ -198,4 +198,11 @@ static inline char *long_text(size_t *num_bytes)
     return text.data;
 }
 
+static inline uint64_t fingerprint_of(const tri_tokenizer *tokenizer)
+{
+    uint64_t fingerprint = 0;
+    assert_int_equal(tri_tokenizer_fingerprint(tokenizer, &fingerprint, NULL), TR_OK);
+    return fingerprint;
+}
+
 #endif

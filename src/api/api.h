@@ -34,7 +34,7 @@ tr_status tri_api_compile_programs(tr_settings *settings, int rank, unsigned pro
 
 /* The step after which the weights at a path were written: a file, or a checkpoint. -1: it does not
  * say. */
-int64_t tri_api_weights_step(const char *path);
+tr_status tri_api_weights_step(const char *path, int64_t *step, tr_error *err);
 
 /* Path of the weights for model.from: a file, a checkpoint, or the later of the two in a run
  * directory, on the heap. Weights of a run that cannot be read are an error, which names the

@@ -20,15 +20,13 @@ static tr_status step_of_file(const char *path, int64_t *step, tr_error *err)
     return TR_OK;
 }
 
-int64_t tri_api_weights_step(const char *path)
+tr_status tri_api_weights_step(const char *path, int64_t *step, tr_error *err)
 {
-    int64_t step = -1;
     const char *dash = strrchr(path, '-');
+    *step = -1;
     if (tri_checkpoint_is_dir(path))
-        return dash ? strtoll(dash + 1, NULL, 10) : -1;
-    if (tri_path_is_dir(path) || step_of_file(path, &step, NULL) != TR_OK)
-        return -1;
-    return step;
+        *step = dash ? strtoll(dash + 1, NULL, 10) : -1;
+    return tri_path_is_dir(path) ? TR_OK : step_of_file(path, step, err);
 }
 
 /* A run holds weights, written at its end, and perhaps checkpoints: the later of the two. Weights

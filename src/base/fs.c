@@ -3,6 +3,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -201,6 +202,15 @@ bool tri_path_is_dir(const char *path)
 {
     struct stat info;
     return stat(path, &info) == 0 && S_ISDIR(info.st_mode);
+}
+
+bool tri_dir_has(const char *dir, const char *name)
+{
+    char path[PATH_MAX]; /* what is longer cannot be opened either */
+    size_t length = strlen(dir);
+    const char *between = length == 0 || dir[length - 1] == '/' ? "" : "/";
+    int num = snprintf(path, sizeof path, "%s%s%s", dir, between, name);
+    return num > 0 && (size_t)num < sizeof path && tri_path_exists(path);
 }
 
 bool tri_dir_lacks(const char *dir, const char *name)

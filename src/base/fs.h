@@ -71,6 +71,8 @@ tr_status tri_sync_dir(const char *path, tr_error *err);
 
 bool tri_path_exists(const char *path);
 bool tri_path_is_dir(const char *path);
+/* Whether something is there in a directory; needs no memory, so that no is no. */
+bool tri_dir_has(const char *dir, const char *name);
 /* Whether a directory was listed to its end and has no such entry. False when it cannot be told. */
 bool tri_dir_lacks(const char *dir, const char *name);
 /* "dir/name" on the heap, or NULL when there is no memory. */

@@ -1,5 +1,7 @@
 #include "base/python_json.h"
 
+#include "base/json.h"
+
 #include <errno.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -149,10 +151,11 @@ json_t *tri_python_json_load(const char *text, size_t num_bytes, bool *nul_names
     if (num_bytes == 0)
         return fail(error, "it is empty");
     writer w = {.done = text};
+    json_t *json = NULL;
+    tri_json_begin();
     rewrite(&w, text, end);
     if (nul_names)
         *nul_names = w.has_nul;
-    json_t *json = NULL;
     if (w.has_nul && has_stand_in(text, end)) {
         fail(error, "it has names with U+0000 and the character U+FDDE");
     } else if (w.done == text) {
@@ -162,7 +165,9 @@ json_t *tri_python_json_load(const char *text, size_t num_bytes, bool *nul_names
         if (!w.failed)
             json = json_loadb(w.data, w.num, flags, error);
     }
-    if (w.failed) {
+    if (w.failed || !tri_json_built()) { /* the library may have left something out; see json.h */
+        json_decref(json);
+        json = NULL;
         fail(error, "out of memory");
         error->text[sizeof error->text - 1] = json_error_out_of_memory;
     }

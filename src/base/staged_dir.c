@@ -29,10 +29,7 @@ static tr_status check_free(const char *path, bool replace, const char *marker, 
     if (!tri_path_is_dir(path))
         return tri_fail(err, TR_ERROR_INPUT, "%s: exists and is no directory; choose another name",
                         path);
-    char *file = tri_path_join(path, marker);
-    bool ours = file && tri_path_exists(file);
-    free(file);
-    if (!ours)
+    if (!tri_dir_has(path, marker))
         return tri_fail(err, TR_ERROR_INPUT,
                         "%s: exists and holds other things (no %s); choose another directory", path,
                         marker);

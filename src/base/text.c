@@ -18,6 +18,8 @@ void tri_text_fini(tri_text *text)
 
 void tri_text_add(tri_text *text, const char *format, ...)
 {
+    if (text->failed)
+        return;
     va_list args, again;
     va_start(args, format);
     va_copy(again, args);
@@ -78,39 +80,69 @@ static bool is_command(uint32_t code)
            (code >= 0x2066 && code <= 0x2069);
 }
 
-void tri_text_add_printable(tri_text *text, const char *from)
+/* The length of what may be shown as it is, from here on. */
+static size_t plain_length(const char *from)
 {
-    const char *plain = from; /* from here on nothing was wrong */
-    while (*from) {
-        uint32_t code = 0;
-        int length = tri_utf8_decode(from, &code);
-        if (length > 0 && !is_command(code)) {
-            from += length;
-            continue;
-        }
-        tri_text_add(text, "%.*s", (int)(from - plain), plain);
-        if (length > 1)
-            tri_text_add(text, "\\u%04x", (unsigned)code);
-        else
-            tri_text_add(text, "\\x%02x", (unsigned char)*from);
-        from += length > 0 ? length : 1;
-        plain = from;
+    size_t length = 0;
+    uint32_t code = 0;
+    for (int one; from[length]; length += (size_t)one) {
+        one = tri_utf8_decode(from + length, &code);
+        if (one == 0 || is_command(code))
+            break;
     }
-    tri_text_add(text, "%s", plain);
+    return length;
 }
 
+/* Spells out the character that begins here; returns its length. */
+static size_t spell_out(const char *from, char out[16])
+{
+    uint32_t code = 0;
+    int length = tri_utf8_decode(from, &code);
+    if (length > 1)
+        snprintf(out, 16, "\\u%04x", (unsigned)code);
+    else
+        snprintf(out, 16, "\\x%02x", (unsigned char)*from);
+    return length > 0 ? (size_t)length : 1;
+}
+
+void tri_text_add_printable(tri_text *text, const char *from)
+{
+    while (*from) {
+        char spelt[16];
+        size_t plain = plain_length(from);
+        if (plain > 0)
+            tri_text_add(text, "%.*s", (int)plain, from);
+        from += plain;
+        if (*from) {
+            from += spell_out(from, spelt);
+            tri_text_add(text, "%s", spelt);
+        }
+    }
+}
+
+/* Without memory a long text is cut, and ends in dots. */
 void tri_text_vprint(FILE *file, const char *format, va_list args)
 {
-    char *raw = NULL;
-    tri_text text;
-    tri_text_init(&text);
-    if (vasprintf(&raw, format, args) < 0)
-        raw = NULL;
-    if (raw)
-        tri_text_add_printable(&text, raw);
-    fputs(raw && !text.failed ? text.chars : "(no memory to print this)\n", file);
-    tri_text_fini(&text);
-    free(raw);
+    char small[2048], *large = NULL;
+    va_list again;
+    va_copy(again, args);
+    int length = vsnprintf(small, sizeof small, format, args);
+    if (length >= (int)sizeof small && (large = malloc((size_t)length + 1)))
+        vsnprintf(large, (size_t)length + 1, format, again);
+    va_end(again);
+    for (const char *from = large ? large : small; length > 0 && *from;) {
+        char spelt[16];
+        size_t plain = plain_length(from);
+        fwrite(from, 1, plain, file);
+        from += plain;
+        if (*from) {
+            from += spell_out(from, spelt);
+            fputs(spelt, file);
+        }
+    }
+    if (length >= (int)sizeof small && !large)
+        fputs("...\n", file);
+    free(large);
 }
 
 void tri_text_print(FILE *file, const char *format, ...)
@@ -119,6 +151,15 @@ void tri_text_print(FILE *file, const char *format, ...)
     va_start(args, format);
     tri_text_vprint(file, format, args);
     va_end(args);
+}
+
+tr_status tri_text_put(const tri_text *text, FILE *file, tr_error *err)
+{
+    if (text->failed)
+        return tri_fail(err, TR_ERROR_RUNTIME, "no memory for the text");
+    if (text->length > 0)
+        fwrite(text->chars, 1, text->length, file);
+    return TR_OK;
 }
 
 char *tri_text_bytes(double bytes, char out[16])

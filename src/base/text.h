@@ -8,10 +8,12 @@
 #include <stdint.h>
 #include <stdio.h>
 
+#include "base/error.h"
+
 typedef struct tri_text {
     char *chars; /* always ends in NUL once anything was added */
     size_t length, capacity;
-    bool failed; /* memory ran out: the text is incomplete */
+    bool failed; /* memory ran out: the text ends here, and what is added later is not in it */
 } tri_text;
 
 void tri_text_init(tri_text *text);
@@ -28,6 +30,8 @@ void tri_text_add_printable(tri_text *text, const char *from);
 /* As fprintf, but printable: for whatever prints names, labels, metadata, messages. */
 void tri_text_print(FILE *file, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void tri_text_vprint(FILE *file, const char *format, va_list args);
+/* Writes all of it into the file, or fails when it is not all there. */
+tr_status tri_text_put(const tri_text *text, FILE *file, tr_error *err);
 
 /* Short forms for people: "1.50 GiB", "124 M", "3.2 TFLOP". Each writes at most 16 bytes. */
 char *tri_text_bytes(double bytes, char out[16]);

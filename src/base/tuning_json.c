@@ -9,17 +9,20 @@
 #include <unistd.h>
 
 #include "base/fs.h"
+#include "base/json.h"
 
 enum { VERSION = 1 };
 
 tr_status tri_tuning_json_read(const char *path, json_t **object, tr_error *err)
 {
-    json_error_t wrong;
+    json_error_t wrong = {.line = 1};
     *object = NULL;
     struct stat info;
     if (stat(path, &info) != 0 || info.st_size == 0) /* without a byte: one is being made */
         return TR_OK;
-    *object = json_load_file(path, 0, &wrong);
+    tr_status status = tri_json_load_file(path, 0, object, &wrong, err);
+    if (status == TR_ERROR_RUNTIME || (status != TR_OK && wrong.line == 0))
+        return status;
     if (!json_is_object(*object)) {
         bool parsed = *object != NULL;
         json_decref(*object);
@@ -77,7 +80,8 @@ static void close_locked(const char *path, int fd)
 
 static tr_status write_object(const char *path, const json_t *object, tr_error *err)
 {
-    char *text = json_dumps(object, JSON_INDENT(2) | JSON_REAL_PRECISION(17));
+    tri_json_begin();
+    char *text = tri_json_dump(object, JSON_INDENT(2) | JSON_REAL_PRECISION(17));
     tr_status status = text ? tri_file_replace(path, text, strlen(text), err)
                             : tri_fail(err, TR_ERROR_RUNTIME, "no memory for %s", path);
     free(text);
@@ -96,11 +100,15 @@ tr_status tri_tuning_json_change(const char *path, const char *key, tri_tuning_c
     json_t *object = NULL;
     int lock = open_locked(path);
     tr_status status = tri_tuning_json_read(path, &object, err);
+    tri_json_begin();
     if (status == TR_OK && object == NULL)
         object = json_pack("{s:i}", "version", VERSION);
     if (status == TR_OK && !json_is_array(json_object_get(object, key)))
         json_object_set_new(object, key, json_array());
-    if (status == TR_OK && change(json_object_get(object, key), context))
+    bool changed = status == TR_OK && change(json_object_get(object, key), context);
+    if (status == TR_OK && !tri_json_built())
+        status = tri_fail(err, TR_ERROR_RUNTIME, "%s: no memory to write it", path);
+    if (status == TR_OK && changed)
         status = write_object(path, object, err);
     json_decref(object);
     close_locked(path, lock);

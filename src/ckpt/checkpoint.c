@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,11 +16,11 @@
 
 bool tri_checkpoint_is_dir(const char *path)
 {
-    char *manifest = tri_path_join(path, TRI_CKPT_MANIFEST);
+    char manifest[PATH_MAX]; /* not on the heap: no memory is no reason to say no */
     struct stat info;
-    bool is = manifest && tri_path_is_dir(path) &&
+    int num = snprintf(manifest, sizeof manifest, "%s/%s", path, TRI_CKPT_MANIFEST);
+    bool is = num > 0 && (size_t)num < sizeof manifest && tri_path_is_dir(path) &&
               (stat(manifest, &info) == 0 || (errno != ENOENT && errno != ENOTDIR));
-    free(manifest);
     return is; /* one that may not be looked at counts: whoever opens it learns why */
 }
 
@@ -338,16 +339,20 @@ tr_status tri_checkpoint_look(const char *path, char **found, tr_error *err)
     char *inside = tri_path_join(path, "ckpt");
     const char *places[] = {path, inside};
     tr_status status = inside ? TR_OK : tri_fail(err, TR_ERROR_RUNTIME, "no memory for a path");
-    if (status == TR_OK && tri_checkpoint_is_dir(path))
+    bool is_there = status == TR_OK && tri_checkpoint_is_dir(path);
+    if (is_there)
         *found = strdup(path);
-    for (int i = 0; i < 2 && status == TR_OK && !*found; i++) {
+    for (int i = 0; i < 2 && status == TR_OK && !is_there; i++) {
         tri_ckpt_steps steps;
         status = tri_ckpt_steps_read(&steps, places[i], err);
-        if (status == TR_OK && steps.num > 0)
+        is_there = status == TR_OK && steps.num > 0;
+        if (is_there)
             *found = tri_ckpt_path(places[i], steps.step[0]);
         tri_ckpt_steps_free(&steps);
     }
     free(inside);
+    if (is_there && !*found)
+        return tri_fail(err, TR_ERROR_RUNTIME, "no memory for a path");
     return status;
 }
 

@@ -67,10 +67,7 @@ static int first_missing(const tri_ckpt_commit *c)
 {
     for (int rank = 0; rank < c->num_ranks; rank++) {
         char name[64];
-        char *path = tri_path_join(c->temp, tri_rank_file_report_name(rank, name));
-        bool there = path && tri_path_exists(path);
-        free(path);
-        if (!there)
+        if (!tri_dir_has(c->temp, tri_rank_file_report_name(rank, name)))
             return rank;
     }
     return -1;

@@ -25,13 +25,8 @@ enum { NEEDED = -1, MOST = 1000 * 1000 * 1000 };
 
 bool tri_hf_is_dir(const char *path)
 {
-    if (!path[0] || !tri_path_is_dir(path))
-        return false;
-    char *json = tri_path_join(path, "config.json"), *yaml = tri_path_join(path, "config.yaml");
-    bool found = json && yaml && tri_path_exists(json) && !tri_path_exists(yaml);
-    free(json);
-    free(yaml);
-    return found;
+    return path[0] && tri_path_is_dir(path) && tri_dir_has(path, "config.json") &&
+           !tri_dir_has(path, "config.yaml");
 }
 
 tr_status tri_hf_json_read(const char *dir, const char *name, json_t **root, char **path,

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/fs.h"
+#include "base/json.h"
 #include "ckpt/hf_parts.h"
 
 enum { MAX_NAME = 512, MAX_PATH = 4200 };
@@ -123,7 +124,8 @@ static tr_status write_json(const writer *w, const char *name, const json_t *roo
 {
     char path[MAX_PATH + 80];
     snprintf(path, sizeof path, "%s/%s", w->temp, name);
-    char *text = json_dumps(root, JSON_INDENT(2) | JSON_SORT_KEYS | JSON_REAL_PRECISION(9));
+    tri_json_begin();
+    char *text = tri_json_dump(root, JSON_INDENT(2) | JSON_SORT_KEYS | JSON_REAL_PRECISION(9));
     size_t length = text ? strlen(text) : 0;
     if (text)
         text[length] = '\n'; /* in place of the NUL: the length is known */

@@ -76,25 +76,17 @@ static tr_status open_index(tri_hf_files *files, const char *dir, tr_error *err)
     return TR_OK;
 }
 
-static bool has(const char *dir, const char *name)
-{
-    char *path = tri_path_join(dir, name);
-    bool found = path && tri_path_exists(path);
-    free(path);
-    return found;
-}
-
 tr_status tri_hf_files_open(tri_hf_files *files, const char *dir, tr_error *err)
 {
     *files = (tri_hf_files){0};
     tr_status status;
-    if (has(dir, SINGLE))
+    if (tri_dir_has(dir, SINGLE))
         status = open_file(files, dir, SINGLE, err);
-    else if (has(dir, INDEX))
+    else if (tri_dir_has(dir, INDEX))
         status = open_index(files, dir, err);
     else
         status = tri_fail(err, TR_ERROR_INPUT, "%s: has neither %s nor %s%s", dir, SINGLE, INDEX,
-                          has(dir, "pytorch_model.bin")
+                          tri_dir_has(dir, "pytorch_model.bin")
                               ? "; pytorch_model.bin is not read: load it with transformers and "
                                 "write it by save_pretrained"
                               : "; download the *.safetensors of the model into it");

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/checksum.h"
+#include "base/json.h"
 #include "ckpt/manifest_text.h"
 
 static const char *const kind_names[TRI_NUM_CKPT_KINDS] = {"weight", "moment"};
@@ -201,8 +202,9 @@ static void add_list(tri_text *text, const char *key, const int64_t *list, int n
 
 static void add_string(tri_text *text, const char *value)
 {
+    tri_json_begin();
     json_t *string = json_string(value);
-    char *quoted = string ? json_dumps(string, JSON_ENCODE_ANY) : NULL;
+    char *quoted = tri_json_dump(string, JSON_ENCODE_ANY);
     tri_text_add(text, "%s", quoted ? quoted : "\"\"");
     text->failed |= !quoted;
     free(quoted);

@@ -7,6 +7,7 @@
 
 #include "base/checksum.h"
 #include "base/fs.h"
+#include "base/json.h"
 #include "ckpt/manifest.h"
 #include "ckpt/manifest_text.h"
 
@@ -329,8 +330,13 @@ static tr_status check_version(const parser *p, const json_t *root)
 static tr_status damaged_or_newer(const parser *p, const char *text, size_t num_bytes,
                                   tr_status damage)
 {
-    json_error_t where;
-    json_t *root = json_loadb(text, num_bytes, 0, &where);
+    json_t *root;
+    tr_error unused;
+    if (tri_json_load(p->label, text, num_bytes, 0, &root, NULL, &unused) == TR_ERROR_RUNTIME) {
+        if (p->err)
+            *p->err = unused;
+        return TR_ERROR_RUNTIME;
+    }
     const char *format = json_string_value(json_object_get(root, "format"));
     int64_t version;
     bool newer = format && strcmp(format, TRI_MANIFEST_FORMAT) == 0 &&
@@ -363,15 +369,16 @@ tr_status tri_manifest_parse(const char *text, size_t num_bytes, const char *lab
     if (status != TR_OK) {
         status = damaged_or_newer(&p, text, num_bytes, status);
     } else {
-        /* The library reports a lack of memory as bad syntax, too. By its checksum the text is what
-         * was written: so it is no damage. */
+        json_t *root;
         json_error_t where;
-        json_t *root = json_loadb(text, num_bytes, JSON_REJECT_DUPLICATES, &where);
-        status = root ? parse_root(&p, root, partial)
-                      : tri_fail(err, TR_ERROR_RUNTIME,
-                                 "%s: line %d: %s; its checksum fits, so either there is no memory "
-                                 "to parse it, or it was not written by Trireme",
-                                 label, where.line, where.text);
+        status = tri_json_load(label, text, num_bytes, JSON_REJECT_DUPLICATES, &root, &where, err);
+        if (status == TR_OK)
+            status = parse_root(&p, root, partial);
+        else if (status == TR_ERROR_INPUT) /* by its checksum it is what was written: no damage */
+            status =
+                tri_fail(err, TR_ERROR_RUNTIME,
+                         "%s: line %d: %s; its checksum fits, so it was not written by Trireme",
+                         label, where.line, where.text);
         json_decref(root);
     }
     if (status != TR_OK)

@@ -1,5 +1,6 @@
 #include "ckpt/safetensors.h"
 #include "base/fs.h"
+#include "base/json.h"
 
 #include <jansson.h>
 #include <stdlib.h>
@@ -281,11 +282,13 @@ static tr_status read_header(tri_safetensors *file, const unsigned char *bytes, 
                         "or no safetensors file",
                         file->label, (unsigned long long)length, rest);
     json_error_t why = {.text = "it does not begin with {"};
+    tr_status status = TR_ERROR_INPUT;
     if (length > 0 && header[0] == '{')
-        file->root = json_loadb((const char *)header, (size_t)length, JSON_REJECT_DUPLICATES, &why);
-    if (!file->root && !*why.text) /* that is how jansson says so */
-        return tri_fail(err, TR_ERROR_RUNTIME, "%s: out of memory", file->label);
-    if (!file->root)
+        status = tri_json_load(file->label, (const char *)header, (size_t)length,
+                               JSON_REJECT_DUPLICATES, &file->root, &why, err);
+    if (status == TR_ERROR_RUNTIME)
+        return status;
+    if (status != TR_OK)
         return tri_fail(err, TR_ERROR_INPUT,
                         "%s: its header is not valid JSON: %s: it is damaged or no safetensors "
                         "file",
@@ -419,6 +422,7 @@ static tr_status add_item(const file_writer *w, size_t i, int64_t *offset)
 {
     const tri_safetensors_item *item = &w->item[i];
     TRI_TRY(check_item(w, i));
+    tri_json_begin();
     json_t *shape = json_array();
     int failed = !shape;
     for (int d = 0; d < item->num_dims; d++)
@@ -429,10 +433,9 @@ static tr_status add_item(const file_writer *w, size_t i, int64_t *offset)
                               "shape", shape, "data_offsets", (json_int_t)*offset, (json_int_t)end);
     failed |= json_object_set_new(w->root, item->name, entry);
     if (failed)
-        return tri_fail(w->err, TR_ERROR_RUNTIME,
-                        "%s: tensor \"%.200s\" cannot be written: no memory, or a name that is not "
-                        "UTF-8",
-                        w->path, item->name);
+        return tri_fail(w->err, TR_ERROR_RUNTIME, "%s: tensor \"%.200s\" cannot be written: %s",
+                        w->path, item->name,
+                        tri_json_built() ? "its name is not UTF-8" : "no memory");
     *offset = end;
     return TR_OK;
 }
@@ -440,6 +443,7 @@ static tr_status add_item(const file_writer *w, size_t i, int64_t *offset)
 static tr_status build_header(const file_writer *w, const tri_safetensors_meta *meta,
                               size_t num_meta)
 {
+    tri_json_begin();
     json_t *map = num_meta ? json_object() : NULL;
     int failed = 0;
     for (size_t i = 0; i < num_meta; i++)
@@ -447,8 +451,8 @@ static tr_status build_header(const file_writer *w, const tri_safetensors_meta *
     if (num_meta)
         failed |= json_object_set_new(w->root, METADATA, map);
     if (failed)
-        return tri_fail(w->err, TR_ERROR_RUNTIME,
-                        "%s: cannot be written: no memory, or metadata that is not UTF-8", w->path);
+        return tri_fail(w->err, TR_ERROR_RUNTIME, "%s: cannot be written: %s", w->path,
+                        tri_json_built() ? "its metadata are not UTF-8" : "no memory");
     /* Widest first: every tensor then begins at a multiple of its own element size. */
     size_t placed = 0;
     for (size_t width = ALIGNMENT; width >= 1; width /= 2)
@@ -466,7 +470,8 @@ static tr_status build_header(const file_writer *w, const tri_safetensors_meta *
 /* The header as it stands in the file: its length, the text, and blanks up to the data. */
 static tr_status dump_header(const file_writer *w, char **bytes, size_t *num_bytes)
 {
-    char *text = json_dumps(w->root, JSON_COMPACT);
+    tri_json_begin();
+    char *text = tri_json_dump(w->root, JSON_COMPACT);
     size_t length = text ? strlen(text) : 0;
     uint64_t padded = (length + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
     *num_bytes = sizeof padded + padded;

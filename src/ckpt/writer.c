@@ -8,8 +8,10 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "base/fs.h"
+#include "base/staged_dir.h"
 
 enum { BLOCK = 4 << 20 };
 
@@ -79,10 +81,14 @@ static tr_status write_part(tri_ckpt_writer *w, const char *temp, tr_error *err)
     return status;
 }
 
-/* So that rank 0 need not wait. */
+/* So that rank 0 need not wait. On a full disk there is room for this once the part is gone. */
 static void tell_failure(const tri_ckpt_writer *w, const char *temp, const tr_error *err)
 {
     char name[64];
+    char *part = tri_path_join(temp, tri_rank_file_name(w->config.rank, name));
+    if (part)
+        (void)unlink(part);
+    free(part);
     char *path = tri_path_join(temp, tri_rank_file_failed_name(w->config.rank, name));
     FILE *file = path ? fopen(path, "we") : NULL;
     if (file) {
@@ -111,19 +117,23 @@ static tr_status commit(tri_ckpt_writer *w, const char *temp, tr_error *err)
     return TR_OK;
 }
 
+/* Rank 0 has failed itself, and waits for nobody: without its part there is no checkpoint. */
+static tr_status abandon(const char *temp, tr_status status)
+{
+    tri_remove_dir(temp);
+    return status;
+}
+
 static tr_status write_checkpoint(tri_ckpt_writer *w, tr_error *err)
 {
     char *temp = tri_ckpt_temp_path(w->config.dir, w->save.step, w->save.nonce);
     if (!temp)
         return tri_fail(err, TR_ERROR_RUNTIME, "no memory for a path");
     tr_status status = write_part(w, temp, err);
-    if (status != TR_OK)
+    if (w->config.rank == 0)
+        status = status == TR_OK ? commit(w, temp, err) : abandon(temp, status);
+    else if (status != TR_OK)
         tell_failure(w, temp, err);
-    if (w->config.rank == 0) {
-        tr_error of_commit = {0};
-        tr_status committed = commit(w, temp, status == TR_OK ? err : &of_commit);
-        status = status == TR_OK ? committed : status;
-    }
     free(temp);
     return status;
 }

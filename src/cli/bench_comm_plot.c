@@ -202,7 +202,7 @@ tr_status tri_comm_plot_write(const tri_comm_plot *plot, const char *path, tr_er
     for (int k = 0; k < num_panels; k++)
         draw_panel(&out, plot, panels[k], k);
     tri_text_add(&out, "</svg>\n");
-    tr_status status = out.chars
+    tr_status status = !out.failed
                            ? tri_file_replace(path, out.chars, out.length, err)
                            : tri_fail(err, TR_ERROR_RUNTIME, "no memory for the picture %s", path);
     tri_text_fini(&out);

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/fs.h"
+#include "base/json.h"
 
 tr_status tri_cli_read_all(const char *path, tri_bytes *bytes, tr_error *err)
 {
@@ -99,17 +100,19 @@ static tr_status add_json(const tri_vocabulary *vocabulary, const char *path, si
                           const char *line, size_t num_bytes, tri_prompts *prompts, tr_error *err)
 {
     json_error_t why;
-    json_t *root = json_loadb(line, num_bytes, JSON_DECODE_ANY | JSON_ALLOW_NUL, &why);
-    if (!root)
-        return tri_fail(err, TR_ERROR_INPUT, "%s:%zu: not JSON: %s", path, number, why.text);
-    const json_t *prompt = json_is_object(root) ? json_object_get(root, "prompt") : root;
+    json_t *root;
     tr_status status =
-        json_is_string(prompt)
-            ? add_text(vocabulary, json_string_value(prompt), json_string_length(prompt), prompts,
-                       err)
-            : tri_fail(err, TR_ERROR_INPUT,
-                       "%s:%zu: needs {\"prompt\": \"some text\"}, or a text in quotes", path,
-                       number);
+        tri_json_load(path, line, num_bytes, JSON_DECODE_ANY | JSON_ALLOW_NUL, &root, &why, err);
+    if (status == TR_ERROR_INPUT)
+        return tri_fail(err, TR_ERROR_INPUT, "%s:%zu: not JSON: %s", path, number, why.text);
+    TRI_TRY(status);
+    const json_t *prompt = json_is_object(root) ? json_object_get(root, "prompt") : root;
+    status = json_is_string(prompt)
+                 ? add_text(vocabulary, json_string_value(prompt), json_string_length(prompt),
+                            prompts, err)
+                 : tri_fail(err, TR_ERROR_INPUT,
+                            "%s:%zu: needs {\"prompt\": \"some text\"}, or a text in quotes", path,
+                            number);
     json_decref(root);
     return status;
 }

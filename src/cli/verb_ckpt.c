@@ -8,6 +8,7 @@
 
 #include "api/api.h"
 #include "base/fs.h"
+#include "base/json.h"
 #include "base/text.h"
 #include "ckpt/hf.h"
 #include "ckpt/weights.h"
@@ -39,21 +40,22 @@ static void print_tensor(const tri_safetensor *t, totals *sum)
 }
 
 /* The header once more, for what the reader hands out by key only; it has been checked by then. */
-static void print_metadata(const char *path)
+static tr_status print_metadata(const char *path, tr_error *err)
 {
     tri_mapping mapping;
-    tr_error err = {0};
     uint64_t length;
-    if (tri_mapping_open(&mapping, path, &err) != TR_OK)
-        return;
+    TRI_TRY(tri_mapping_open(&mapping, path, err));
     memcpy(&length, mapping.data, sizeof length);
-    json_t *root = json_loadb((const char *)mapping.data + sizeof length, length, 0, NULL);
+    json_t *root;
+    tr_status status = tri_json_load(path, (const char *)mapping.data + sizeof length, length, 0,
+                                     &root, NULL, err);
     const char *key;
     json_t *value;
     json_object_foreach(json_object_get(root, "__metadata__"), key, value)
         tri_text_print(stdout, "  metadata  %s = %s\n", key, json_string_value(value));
     json_decref(root);
     tri_mapping_close(&mapping);
+    return status;
 }
 
 static tr_status inspect_file(const char *path, totals *sum, tr_error *err)
@@ -61,11 +63,11 @@ static tr_status inspect_file(const char *path, totals *sum, tr_error *err)
     tri_safetensors *file;
     TRI_TRY(tri_safetensors_open(path, &file, err));
     printf("%s\n", path);
-    print_metadata(path);
-    for (size_t i = 0; i < tri_safetensors_num(file); i++)
+    tr_status status = print_metadata(path, err);
+    for (size_t i = 0; status == TR_OK && i < tri_safetensors_num(file); i++)
         print_tensor(tri_safetensors_at(file, i), sum);
     tri_safetensors_close(file);
-    return TR_OK;
+    return status;
 }
 
 static tr_status inspect_hf(const char *dir, totals *sum, tr_error *err)

@@ -6,6 +6,7 @@
 
 #include "api/evaluate.h"
 #include "api/texts.h"
+#include "base/json.h"
 #include "ckpt/hf.h"
 #include "cli/cli.h"
 #include "cli/prompts.h"
@@ -35,9 +36,11 @@ static void print_table(const tri_evaluation *e, const char *what, const char *w
     printf("%-20s %s\n", "time", tri_text_duration(e->seconds, text));
 }
 
-static void print_json(const tri_evaluation *e, const char *what, const char *weights)
+static tr_status print_json(const tri_evaluation *e, const char *what, const char *weights,
+                            tr_error *err)
 {
     double mean = e->loss / e->num_targets;
+    tri_json_begin();
     json_t *o = json_object();
     json_object_set_new(o, "weights", json_string(weights));
     json_object_set_new(o, "text", json_string(what));
@@ -55,9 +58,13 @@ static void print_json(const tri_evaluation *e, const char *what, const char *we
     if (e->num_right >= 0)
         json_object_set_new(o, "accuracy", json_real(e->num_right / e->num_targets));
     json_object_set_new(o, "seconds", json_real(e->seconds));
-    json_dumpf(o, stdout, JSON_COMPACT | JSON_PRESERVE_ORDER);
-    printf("\n");
+    char *line = tri_json_dump(o, JSON_COMPACT | JSON_PRESERVE_ORDER);
     json_decref(o);
+    if (!line)
+        return tri_fail(err, TR_ERROR_RUNTIME, "no memory to print the result");
+    printf("%s\n", line);
+    free(line);
+    return TR_OK;
 }
 
 /* A run says in its settings how long its windows are, and how many are computed at a time. Without
@@ -133,13 +140,12 @@ static tr_status evaluate(const tri_cli *cli, tr_error *err)
     if (status != TR_OK)
         return status;
     char held_out[300], weights[500];
-    tri_cli_weights_words(cli, weights, sizeof weights);
+    TRI_TRY(tri_cli_weights_words(cli, weights, sizeof weights, err));
     snprintf(held_out, sizeof held_out, "%.200s, held-out part",
              tr_settings_string(cli->settings, "data.source"));
     if (tri_cli_flag(cli, "json"))
-        print_json(&evaluation, path ? path : held_out, weights);
-    else
-        print_table(&evaluation, path ? path : held_out, weights);
+        return print_json(&evaluation, path ? path : held_out, weights, err);
+    print_table(&evaluation, path ? path : held_out, weights);
     return TR_OK;
 }
 

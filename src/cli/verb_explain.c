@@ -120,10 +120,10 @@ static int print_graph(const tri_session *session, int which)
         tri_text_fini(&text);
         return tri_cli_fail(&err);
     }
-    fputs(text.chars, stdout);
+    tr_status status = tri_text_put(&text, stdout, &err);
     tri_program_fini(&program);
     tri_text_fini(&text);
-    return TRI_EXIT_OK;
+    return status == TR_OK ? TRI_EXIT_OK : tri_cli_fail(&err);
 }
 
 static bool find_program(const char *mode, int *program)
@@ -159,13 +159,14 @@ static void print_layers(const bool *holds, int num_layers)
 }
 
 /* "rank 5: tp 1 of 2, dp 0 of 2, pp 1 of 2, with layers 2 to 3 and what comes after them" */
-static void print_place(const tri_compile_config *config, const tri_program *program)
+static tr_status print_place(const tri_compile_config *config, const tri_program *program,
+                             tr_error *err)
 {
     static const tri_axis axes[] = {TRI_AXIS_TP, TRI_AXIS_DP, TRI_AXIS_PP};
     int num = program->num_layers, held = 0;
     bool *holds = calloc((size_t)num + 2, sizeof *holds); /* from layer -1: before, after */
     if (!holds)
-        return;
+        return tri_fail(err, TR_ERROR_RUNTIME, "no memory to list the layers");
     printf("rank %d:", config->rank);
     for (size_t i = 0; i < sizeof axes / sizeof *axes; i++)
         if (tri_mesh_size(&config->mesh, axes[i]) > 1)
@@ -185,9 +186,10 @@ static void print_place(const tri_compile_config *config, const tri_program *pro
                held > 0 ? "them" : "the layers");
     printf("\n");
     free(holds);
+    return TR_OK;
 }
 
-static void print_title(const tri_session *session, int which)
+static tr_status print_title(const tri_session *session, int which, tr_error *err)
 {
     const tri_compile_config *config = &session->config.compile;
     const tri_program *program = &session->programs[which];
@@ -201,10 +203,11 @@ static void print_title(const tri_session *session, int which)
            program->num_microbatches, program->num_microbatches == 1 ? "" : "es",
            (long long)shape.rows, (long long)shape.seq_len, ranks, ranks == 1 ? "" : "s");
     if (ranks > 1)
-        print_place(config, program);
+        TRI_TRY(print_place(config, program, err));
     if (which == TRI_PROGRAM_TRAIN)
         tri_print_schedule_note(session, "");
     printf("\n");
+    return TR_OK;
 }
 
 int tri_verb_explain(const tri_cli *cli)
@@ -245,9 +248,10 @@ int tri_verb_explain(const tri_cli *cli)
         const tri_program *program = &session->session.programs[which];
         tri_explain_options options = {.summary = tri_cli_flag(cli, "summary") != NULL,
                                        .all = tri_cli_flag(cli, "all") != NULL};
-        print_title(&session->session, which);
         tri_program_explain(program, &options, &text);
-        fputs(text.failed ? "no memory for the whole text\n" : text.chars, stdout);
+        if (print_title(&session->session, which, &err) != TR_OK ||
+            tri_text_put(&text, stdout, &err) != TR_OK)
+            code = tri_cli_fail(&err);
         tri_text_fini(&text);
     }
     tr_session_destroy(session);

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "api/texts.h"
+#include "base/json.h"
 #include "ckpt/hf.h"
 #include "cli/cli.h"
 #include "cli/prompts.h"
@@ -29,6 +30,7 @@ typedef struct output {
     bool json, ids;
     finished *texts;
     size_t next; /* the first that has not been printed */
+    bool failed; /* there was no memory to print one */
 } output;
 
 /* ---- flags that are settings ---- */
@@ -107,9 +109,10 @@ static json_t *json_text(const char *text, size_t num_bytes)
     return json;
 }
 
-static void print_json(const output *out, size_t number, const finished *text)
+static void print_json(output *out, size_t number, const finished *text)
 {
     size_t p = number / out->samples;
+    tri_json_begin();
     json_t *object = json_object();
     if (out->prompts->text[p])
         json_object_set_new(object, "prompt",
@@ -125,13 +128,16 @@ static void print_json(const output *out, size_t number, const finished *text)
         json_object_set_new(object, "ids", ids);
     }
     json_object_set_new(object, "end", json_string(tri_text_end_name(text->end)));
-    char *line = json_dumps(object, JSON_COMPACT | JSON_PRESERVE_ORDER);
-    printf("%s\n", line ? line : "{}");
+    char *line = tri_json_dump(object, JSON_COMPACT | JSON_PRESERVE_ORDER);
+    if (line)
+        printf("%s\n", line);
+    else
+        out->failed = true;
     free(line);
     json_decref(object);
 }
 
-static void print_finished(const output *out, size_t number, const finished *text)
+static void print_finished(output *out, size_t number, const finished *text)
 {
     size_t p = number / out->samples;
     if (out->json) {
@@ -177,7 +183,8 @@ static void on_end(void *context, size_t number, const tri_text_stream *stream)
         text->text = malloc(stream->text.num + 1);
     if (text->text && stream->text.num)
         memcpy(text->text, stream->text.data, stream->text.num);
-    for (; out->next < out->num_texts && out->texts[out->next].done; out->next++)
+    out->failed |= text->ids.failed || (stream->vocabulary->tokenizer && !text->text);
+    for (; !out->failed && out->next < out->num_texts && out->texts[out->next].done; out->next++)
         print_finished(out, out->next, &out->texts[out->next]);
 }
 
@@ -214,12 +221,16 @@ static tr_status make(const tri_cli *cli, const tri_vocabulary *vocabulary,
                           .end = on_end};
     tri_generate_stats stats;
     char weights[500];
+    if (status == TR_OK)
+        status = tri_cli_weights_words(cli, weights, sizeof weights, err);
     if (status == TR_OK) /* not among the text */
-        fprintf(stderr, "weights %s\n", tri_cli_weights_words(cli, weights, sizeof weights));
+        fprintf(stderr, "weights %s\n", weights);
     if (status == TR_OK && streams(out) && prompts->text[0])
         tri_terminal_write(stdout, prompts->text[0], prompts->num_bytes[0]);
     if (status == TR_OK)
         status = tri_api_texts(session, &jobs, &stats, err);
+    if (status == TR_OK && out->failed)
+        status = tri_fail(err, TR_ERROR_RUNTIME, "no memory to print the texts");
     if (status == TR_OK && stats.num_restarts > 0)
         fprintf(stderr,
                 "trireme: note: %lld time%s a text outgrew the %lld positions of its context, and "

@@ -212,10 +212,8 @@ int tri_verb_place(const tri_cli *cli)
     tri_text text;
     tri_text_init(&text);
     tr_status status = report(&p, &text, &err);
-    if (status == TR_OK && text.failed)
-        status = tri_fail(&err, TR_ERROR_RUNTIME, "no memory for the report");
     if (status == TR_OK)
-        printf("%s", text.chars ? text.chars : "");
+        status = tri_text_put(&text, stdout, &err);
     tri_text_fini(&text);
     if (status == TR_OK)
         return TRI_EXIT_OK;

@@ -136,13 +136,15 @@ void tri_plan_print_memory(const tri_session *session)
               tri_store_total(store) + tri_memory_overhead_total(&overhead));
 }
 
-static void print_redone(const tri_program *program)
+static tr_status print_redone(const tri_program *program, tr_error *err)
 {
     tri_text text;
     tri_text_init(&text);
     tri_program_redone_text(program, &text);
-    printf("%s\n", text.chars ? text.chars : "");
+    tri_text_add(&text, "\n");
+    tr_status status = tri_text_put(&text, stdout, err);
     tri_text_fini(&text);
+    return status;
 }
 
 static tr_status print_ledger(const tri_program *program, tr_error *err)
@@ -152,10 +154,10 @@ static tr_status print_ledger(const tri_program *program, tr_error *err)
     TRI_TRY(tri_ledger_make(program, &ledger, err));
     tri_text_init(&text);
     tri_ledger_text(&ledger, &text);
-    fputs(text.failed ? "no memory for the whole text\n" : text.chars, stdout);
+    tr_status status = tri_text_put(&text, stdout, err);
     tri_text_fini(&text);
     tri_ledger_fini(&ledger);
-    return TR_OK;
+    return status;
 }
 
 int tri_verb_plan(const tri_cli *cli)
@@ -181,9 +183,10 @@ int tri_verb_plan(const tri_cli *cli)
            tri_text_count(tri_program_cost(&s->programs[TRI_PROGRAM_TRAIN]).flops, count),
            s->device.description);
     tri_print_schedule_note(s, "");
-    print_redone(&s->programs[TRI_PROGRAM_TRAIN]);
-    tr_status status = TR_OK;
-    if (tri_cli_flag(cli, "params"))
+    tr_status status = print_redone(&s->programs[TRI_PROGRAM_TRAIN], &err);
+    if (status != TR_OK)
+        ; /* said below */
+    else if (tri_cli_flag(cli, "params"))
         print_params(&s->params);
     else if (tri_cli_flag(cli, "ledger"))
         status = print_ledger(&s->programs[TRI_PROGRAM_TRAIN], &err);

@@ -38,18 +38,21 @@ void tri_sim_case_fini(tri_sim_case *c)
     tri_schedule_fini(&c->schedule);
 }
 
-static void print_list(void)
+static tr_status print_list(tr_error *err)
 {
+    tri_text text;
+    tri_text_init(&text);
     for (size_t i = 0; tri_order_at(i); i++) {
         const tri_order *order = tri_order_at(i);
-        tri_text needs;
-        tri_text_init(&needs);
-        tri_order_needs(order, &needs);
-        printf("  %-14s %s\n  %-14s needs %s\n", order->name, order->help, "",
-               needs.chars ? needs.chars : "");
-        tri_text_fini(&needs);
+        tri_text_add(&text, "  %-14s %s\n  %-14s needs ", order->name, order->help, "");
+        tri_order_needs(order, &text);
+        tri_text_add(&text, "\n");
     }
-    printf("  %-14s your own order, a table of cells (docs/pipelines.md)\n", "csv:FILE");
+    tri_text_add(&text, "  %-14s your own order, a table of cells (docs/pipelines.md)\n",
+                 "csv:FILE");
+    tr_status status = tri_text_put(&text, stdout, err);
+    tri_text_fini(&text);
+    return status;
 }
 
 static void print_ranks(const tri_sim_case *c)
@@ -90,19 +93,19 @@ static void print_summary(const tri_sim_case *c, const char *unit)
            sim->weight_copies == 1 ? "y" : "ies");
 }
 
-static void print_picture(const tri_sim_case *c)
+static tr_status print_picture(const tri_sim_case *c, tr_error *err)
 {
     tri_text text;
     uint32_t needed;
     tri_text_init(&text);
+    tri_text_add(&text, "\n");
     if (!tri_sim_draw_text(&c->sim, (uint32_t)tri_terminal_width(stdout), &text, &needed))
-        printf("\nthe picture takes %u columns; --draw FILE.svg draws it\n", needed);
-    else if (text.chars)
-        printf("\n%s%s", text.chars,
-               c->schedule.num_chunks > c->schedule.num_ranks || c->schedule.num_routes > 1
-                   ? "small letters: the rank's further chunks\n"
-                   : "");
+        tri_text_add(&text, "the picture takes %u columns; --draw FILE.svg draws it\n", needed);
+    else if (c->schedule.num_chunks > c->schedule.num_ranks || c->schedule.num_routes > 1)
+        tri_text_add(&text, "small letters: the rank's further chunks\n");
+    tr_status status = tri_text_put(&text, stdout, err);
     tri_text_fini(&text);
+    return status;
 }
 
 static tr_status write_text(const char *path, const tri_text *text, tr_error *err)
@@ -144,11 +147,11 @@ tr_status tri_sim_write_svg(const char *path, const tri_sim_case *c, const char 
     return status;
 }
 
-void tri_sim_show_times(const tri_sim_case *c, const char *unit)
+tr_status tri_sim_show_times(const tri_sim_case *c, const char *unit, tr_error *err)
 {
     print_ranks(c);
     print_summary(c, unit);
-    print_picture(c);
+    return print_picture(c, err);
 }
 
 static tr_status show(const tri_cli *cli, const tri_schedule_config *config,
@@ -175,9 +178,8 @@ static tr_status show(const tri_cli *cli, const tri_schedule_config *config,
     printf("\nproven: %zu actions and %zu messages end, with a lane for each neighbour and with "
            "one lane for all\n\n",
            c.num_computing, num_messages);
-    tri_sim_show_times(&c, "units");
-    tr_status status = TR_OK;
-    if (tri_cli_flag(cli, "draw"))
+    tr_status status = tri_sim_show_times(&c, "units", err);
+    if (status == TR_OK && tri_cli_flag(cli, "draw"))
         status = tri_sim_write_svg(tri_cli_flag(cli, "draw"), &c, title, err);
     if (status == TR_OK && tri_cli_flag(cli, "csv"))
         status = write_csv(cli, &c, config, err);
@@ -227,10 +229,8 @@ static tr_status run(const tri_cli *cli, tr_error *err)
     const char *name = tri_cli_flag(cli, "schedule"), *cost = tri_cli_flag(cli, "cost");
     tri_schedule_config config = {.order = name ? name : "1f1b"};
     tri_action_costs costs = tri_sim_unit_costs();
-    if (tri_cli_flag(cli, "list") || strcmp(config.order, "list") == 0) {
-        print_list();
-        return TR_OK;
-    }
+    if (tri_cli_flag(cli, "list") || strcmp(config.order, "list") == 0)
+        return print_list(err);
     if (tri_cli_flag(cli, "trace"))
         return tri_sim_trace(cli, err);
     if (tri_cli_flag(cli, "device"))

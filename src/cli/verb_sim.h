@@ -17,7 +17,8 @@ tr_status tri_sim_case_init(tri_sim_case *c, const tri_schedule_config *config,
 void tri_sim_case_fini(tri_sim_case *c);
 
 /* Tables and the picture in letters. */
-void tri_sim_show_times(const tri_sim_case *c, const char *unit); /* of times: "ms" */
+tr_status tri_sim_show_times(const tri_sim_case *c, const char *unit, /* of times: "ms" */
+                             tr_error *err);
 tr_status tri_sim_write_svg(const char *path, const tri_sim_case *c, const char *title,
                             tr_error *err);
 

@@ -58,8 +58,11 @@ tr_status tri_sim_compare(uint32_t num_ranks, uint32_t num_microbatches, uint32_
             tri_text needs;
             tri_text_init(&needs);
             tri_order_needs(order, &needs);
-            printf("%-14s needs %s\n", order->name, needs.chars ? needs.chars : "");
+            tri_text_add(&needs, "\n");
+            printf("%-14s needs ", order->name);
+            tr_status status = tri_text_put(&needs, stdout, err);
             tri_text_fini(&needs);
+            TRI_TRY(status);
             continue;
         }
         tri_action_costs part = share(costs, config.chunks_per_rank);

@@ -110,13 +110,13 @@ static tr_status simulate(model_sim *m, tr_error *err)
         for (int r = 0; r < m->num_ranks; r++)
             m->update[r] *= 1e3;
         c.schedule = pipeline.schedule;
-        tri_sim_show_times(&c, "ms");
+        status = tri_sim_show_times(&c, "ms", err);
         double tokens = (double)config->batch * (double)config->seq_len;
         char number[32], rate[16];
         printf("a step of %s tokens: %.4g ms, %s tokens/s\n",
                tri_text_grouped((int64_t)tokens, number), c.sim.makespan,
                tri_text_count(tokens / c.sim.makespan * 1e3, rate));
-        if (tri_cli_flag(m->cli, "draw"))
+        if (status == TR_OK && tri_cli_flag(m->cli, "draw"))
             status = tri_sim_write_svg(tri_cli_flag(m->cli, "draw"), &c, title, err);
         tri_sim_fini(&c.sim);
     }

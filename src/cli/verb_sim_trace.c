@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "api/api.h"
+#include "base/json.h"
 #include "cli/run_trace.h"
 #include "cli/verb_sim.h"
 #include "compile/pipeline.h"
@@ -93,13 +94,10 @@ static tr_status read_rank(measured *m, uint32_t place, int rank, tr_error *err)
 {
     char path[4200];
     size_t from, to;
-    json_error_t why;
+    json_t *root;
     tri_run_trace_path(m->dir, rank, path, sizeof path);
-    json_t *root = json_load_file(path, 0, &why);
-    if (!root)
-        return tri_fail(err, TR_ERROR_INPUT,
-                        "%s: %s; train with --set run.trace=true to have one of each rank", path,
-                        why.text);
+    TRI_TRY(tri_advise(err, tri_json_load_file(path, 0, &root, NULL, err),
+                       "train with --set run.trace=true to have one of each rank"));
     const json_t *events = json_object_get(root, "traceEvents");
     bool whole = last_step(events, m->c.schedule.update_every > 0, &from, &to);
     for (size_t i = from; i < to; i++)
@@ -141,7 +139,7 @@ static tr_status show(measured *m, const tri_cli *cli, const tri_compile_config 
     snprintf(title, sizeof title, "%.60s as measured: %u stages, %u micro-batches",
              config->schedule, m->c.schedule.num_ranks, m->c.schedule.num_microbatches);
     printf("%s\ntimes in ms, of the last step of %s\n\n", title, m->dir);
-    tri_sim_show_times(&m->c, "ms");
+    TRI_TRY(tri_sim_show_times(&m->c, "ms", err));
     return tri_cli_flag(cli, "draw")
                ? tri_sim_write_svg(tri_cli_flag(cli, "draw"), &m->c, title, err)
                : TR_OK;

@@ -69,9 +69,13 @@ static tr_status has_tokens_of(const char *dir, const tri_tokenizer *tokenizer, 
     if (!tokenizer || !tri_tokenizer_is_dir(dir))
         return TR_OK;
     TRI_TRY(tri_tokenizer_open(dir, &theirs, err));
-    *same = tri_tokenizer_fingerprint(theirs) == tri_tokenizer_fingerprint(tokenizer);
+    uint64_t of_theirs, of_ours;
+    tr_status status = tri_tokenizer_fingerprint(theirs, &of_theirs, err);
+    if (status == TR_OK)
+        status = tri_tokenizer_fingerprint(tokenizer, &of_ours, err);
+    *same = status == TR_OK && of_theirs == of_ours;
     tri_tokenizer_close(theirs);
-    return TR_OK;
+    return status;
 }
 
 /* What lies beside the weights of a model of Hugging Face stays with it as it is. */

@@ -54,17 +54,16 @@ tr_status tri_cli_point_to_weights(const tri_cli *cli, tr_error *err)
     return tr_settings_set(cli->settings, "layout.microbatches=1", err);
 }
 
-char *tri_cli_weights_words(const tri_cli *cli, char *text, size_t size)
+tr_status tri_cli_weights_words(const tri_cli *cli, char *text, size_t size, tr_error *err)
 {
-    char *path = NULL;
-    if (tri_api_weights_path(tr_settings_string(cli->settings, "model.from"), &path, NULL) != TR_OK)
-        path = NULL;
-    const char *shown = path ? path : tr_settings_string(cli->settings, "model.from");
-    long long step = tri_api_weights_step(shown);
-    if (step >= 0)
-        snprintf(text, size, "%s, step %lld", shown, step);
+    char *path;
+    int64_t step;
+    TRI_TRY(tri_api_weights_path(tr_settings_string(cli->settings, "model.from"), &path, err));
+    tr_status status = tri_api_weights_step(path, &step, err);
+    if (status == TR_OK && step >= 0)
+        snprintf(text, size, "%s, step %lld", path, (long long)step);
     else
-        snprintf(text, size, "%s", shown);
+        snprintf(text, size, "%s", path);
     free(path);
-    return text;
+    return status;
 }

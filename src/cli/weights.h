@@ -8,7 +8,7 @@
  * model.from says, else to the weights in run.dir; and one rank, whatever the run was trained
  * with. */
 tr_status tri_cli_point_to_weights(const tri_cli *cli, tr_error *err);
-/* "runs/demo/weights.safetensors, step 500": what model.from is then; returns text. */
-char *tri_cli_weights_words(const tri_cli *cli, char *text, size_t size);
+/* "runs/demo/weights.safetensors, step 500": what model.from is then. */
+tr_status tri_cli_weights_words(const tri_cli *cli, char *text, size_t size, tr_error *err);
 
 #endif

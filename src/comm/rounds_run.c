@@ -219,8 +219,9 @@ static tr_status place_parts(struct run *run, uint64_t own_at, tr_error *err)
         TRI_TRY(tri_plan_scratch(run->group, vector + relays + packed, &memory, err));
     if (vector > 0)
         run->vector = memory;
-    run->relays = memory + vector;
-    run->packed = memory + vector + relays;
+    run->relays =
+        memory ? memory + vector : NULL; /* without a byte there is no address to add to */
+    run->packed = memory ? memory + vector + relays : NULL;
     return TR_OK;
 }
 

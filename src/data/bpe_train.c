@@ -303,7 +303,8 @@ static bool lay_out(trainer *t, const int32_t byte_id[256])
     t->symbol = malloc((w->blob.num + 1) * sizeof *t->symbol);
     t->start = malloc((w->num + 1) * sizeof *t->start);
     t->length = malloc((w->num + 1) * sizeof *t->length);
-    if (!t->symbol || !t->start || !t->length)
+    t->failed = !t->symbol || !t->start || !t->length;
+    if (t->failed)
         return false;
     size_t at = 0;
     for (size_t i = 0; i < w->num; i++) {
@@ -343,12 +344,13 @@ static void trainer_fini(trainer *t)
 static tr_status finish(trainer *t, const tri_train_config *config, tri_tokenizer **tokenizer,
                         tr_error *err)
 {
-    json_t *root = tri_style_root(config->style);
     TRI_TRY(tri_tokenizer_create("(trained)", tokenizer, err));
     tri_tokenizer *out = *tokenizer;
-    for (int i = 0; i < config->num_specials; i++) {
+    json_t *root = tri_style_root(config->style);
+    bool failed = !root;
+    for (int i = 0; i < config->num_specials && !failed; i++) {
         tri_vocab_add(&out->spelling, config->specials[i], strlen(config->specials[i]));
-        tri_style_add_special(root, config->specials[i], i);
+        failed = !tri_style_add_special(root, config->specials[i], i);
     }
     tri_bytes text = {0};
     for (size_t id = (size_t)config->num_specials; id < t->tokens.num; id++) {
@@ -363,7 +365,7 @@ static tr_status finish(trainer *t, const tri_train_config *config, tri_tokenize
     out->bpe.num_merges = t->num_merges;
     out->bpe.capacity = t->merge_capacity;
     t->merge = NULL;
-    bool failed = text.failed || out->spelling.failed;
+    failed = failed || text.failed || out->spelling.failed;
     tri_bytes_fini(&text);
     if (failed) {
         json_decref(root);

@@ -46,8 +46,9 @@ static tr_status open_tokens(const tri_data_config *config, tri_data_source *sou
     if (!made) {
         tri_tokenizer *tokenizer;
         TRI_TRY(tri_tokenizer_open(config->tokenizer, &tokenizer, err));
-        with.fingerprint = tri_tokenizer_fingerprint(tokenizer);
+        tr_status status = tri_tokenizer_fingerprint(tokenizer, &with.fingerprint, err);
         tri_tokenizer_close(tokenizer);
+        TRI_TRY(status);
     }
     return tri_token_source_create(&with, source, err);
 }

@@ -1,6 +1,7 @@
 #include "data/entries.h"
 
 #include "base/fs.h"
+#include "base/json.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -98,33 +99,124 @@ static tr_status each_line(walk *w, tri_lines *lines, tri_line *line, tr_error *
     return TR_OK;
 }
 
-static tr_status each_in_list(walk *w, const char *path, tr_error *err)
+/* ---- lists ---- */
+
+/* A list is read an entry at a time, so that it may be larger than memory. */
+typedef struct list_reader {
+    walk *w;
+    const char *path;
+    tri_bytes item;
+    int64_t line, item_line, number;
+    enum { BEFORE, FIRST, NEXT, WITHIN, BEHIND } where; /* FIRST, NEXT: an entry is to begin */
+    int depth;
+    bool in_string, escaped;
+} list_reader;
+
+static tr_status bad_list(const list_reader *r, int64_t line, const char *why, tr_error *err)
 {
-    tri_bytes text;
-    TRI_TRY(tri_file_text(path, &text, err));
+    return tri_fail(err, TR_ERROR_INPUT,
+                    "%s, line %lld: not valid JSON: %s; the file begins as a list, which must be "
+                    "one of objects",
+                    r->path, (long long)line, why);
+}
+
+static tr_status end_item(list_reader *r, tr_error *err)
+{
     json_error_t why;
-    json_t *list = json_loadb(text.data, text.num, JSON_ALLOW_NUL, &why), *item;
-    tri_bytes_fini(&text);
-    if (!json_is_array(list)) {
-        json_decref(list);
+    json_t *object;
+    tri_entry entry = {.path = r->path, .number = ++r->number, .in_list = true};
+    if (r->item.failed)
+        return tri_fail(err, TR_ERROR_RUNTIME, "%s: out of memory", r->path);
+    tr_status status = tri_json_load(r->path, r->item.data, r->item.num,
+                                     JSON_ALLOW_NUL | JSON_DECODE_ANY, &object, &why, err);
+    r->item.num = 0;
+    if (status == TR_ERROR_INPUT)
+        return bad_list(r, r->item_line + why.line - 1, why.text, err);
+    TRI_TRY(status);
+    entry.object = object;
+    status = json_is_object(object)
+                 ? visit(r->w, &entry, err)
+                 : tri_entry_fail(&entry, err, "not a JSON object, such as {\"text\": \"...\"}");
+    json_decref(object);
+    return status;
+}
+
+/* Whether the character ends the entry at hand: a comma or a bracket that is the list's own. */
+static bool ends_item(list_reader *r, char c)
+{
+    if (r->in_string) {
+        r->in_string = c != '"' || r->escaped;
+        r->escaped = c == '\\' && !r->escaped;
+        return false;
+    }
+    if (r->depth == 0 && (c == ',' || c == ']'))
+        return true;
+    r->in_string = c == '"';
+    r->depth += (c == '{' || c == '[') - (c == '}' || c == ']');
+    return false;
+}
+
+/* Outside of entries. */
+static tr_status take_between(list_reader *r, char c, tr_error *err)
+{
+    if (strchr(" \t\r\n", c) && c)
+        return TR_OK;
+    if (r->where == BEHIND)
+        return bad_list(r, r->line, "there is something behind the end of the list", err);
+    if (c == ']' && r->where == FIRST) {
+        r->where = BEHIND;
+        return TR_OK;
+    }
+    if (c == ']' || c == ',')
+        return bad_list(r, r->line, "an entry is missing", err);
+    r->where = WITHIN;
+    r->item_line = r->line;
+    r->depth = 0;
+    return TR_OK;
+}
+
+static tr_status take_block(list_reader *r, const char *text, size_t num_bytes, tr_error *err)
+{
+    size_t begin = 0; /* of what the entry at hand has of the block */
+    for (size_t i = 0; i < num_bytes; i++) {
+        char c = text[i];
+        if (r->where == BEFORE) { /* blanks, a byte order mark, the bracket: it has been seen */
+            r->where = c == '[' ? FIRST : BEFORE;
+        } else if (r->where != WITHIN) {
+            TRI_TRY(take_between(r, c, err));
+            begin = i;
+        }
+        if (r->where == WITHIN && ends_item(r, c)) {
+            tri_bytes_add(&r->item, text + begin, i - begin);
+            TRI_TRY(end_item(r, err));
+            r->where = c == ',' ? NEXT : BEHIND;
+        }
+        r->line += c == '\n';
+    }
+    if (r->where == WITHIN)
+        tri_bytes_add(&r->item, text + begin, num_bytes - begin);
+    if (r->item.num > TRI_LINE_MAX_BYTES)
         return tri_fail(err, TR_ERROR_INPUT,
-                        "%s, line %d: not valid JSON: %s; the file begins as a list, which must be "
-                        "one of objects",
-                        path, why.line, why.text);
-    }
+                        "%s, line %lld: an entry of the list is longer than %zu bytes; make it a "
+                        "file of JSONL, with an object on each line",
+                        r->path, (long long)r->item_line, TRI_LINE_MAX_BYTES);
+    return TR_OK;
+}
+
+static tr_status each_in_list(walk *w, tri_lines *lines, tr_error *err)
+{
+    list_reader r = {.w = w, .path = tri_lines_path(lines), .line = 1};
+    const char *text;
+    size_t num_bytes = 1;
     tr_status status = TR_OK;
-    size_t i;
-    json_array_foreach(list, i, item)
-    {
-        tri_entry entry = {.path = path, .number = (int64_t)i + 1, .in_list = true, .object = item};
-        status =
-            json_is_object(item)
-                ? visit(w, &entry, err)
-                : tri_entry_fail(&entry, err, "not a JSON object, such as {\"text\": \"...\"}");
-        if (status != TR_OK)
-            break;
+    while (status == TR_OK && num_bytes > 0) {
+        status = tri_lines_bytes(lines, &text, &num_bytes, err);
+        if (status == TR_OK)
+            status = take_block(&r, text, num_bytes, err);
     }
-    json_decref(list);
+    if (status == TR_OK && r.where != BEHIND)
+        status = bad_list(&r, r.line, "the list has no end: the file was cut short", err);
+    tri_bytes_fini(&r.item);
     return status;
 }
 
@@ -133,16 +225,19 @@ static tr_status each_in_file(void *context, const char *path, tr_error *err)
     walk *w = context;
     tri_lines *lines;
     tri_line line;
+    char first;
     TRI_TRY(tri_lines_open(path, &lines, err));
     w->num_files++;
-    tr_status status = tri_lines_next(lines, &line, err);
-    while (status == TR_OK && line.text && tri_line_is_blank(&line))
+    tr_status status = tri_lines_peek(lines, &first, err);
+    if (status == TR_OK && first == '[') {
+        status = each_in_list(w, lines, err);
+    } else if (status == TR_OK) {
         status = tri_lines_next(lines, &line, err);
-    bool is_list = status == TR_OK && line.text && line.text[strspn(line.text, " \t")] == '[';
-    if (status == TR_OK && !is_list)
-        status = each_line(w, lines, &line, err);
+        if (status == TR_OK)
+            status = each_line(w, lines, &line, err);
+    }
     tri_lines_close(lines);
-    return status == TR_OK && is_list ? each_in_list(w, path, err) : status;
+    return status;
 }
 
 tr_status tri_entries_each(const char *source, tri_entry_fn fn, void *context, int64_t *num_files,

@@ -1,5 +1,6 @@
 /* Lines and JSONL on top of a reader. */
 #include "data/lines.h"
+#include "base/json.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -91,6 +92,34 @@ static tr_status read_more(tri_lines *l, tr_error *err)
     return TR_OK;
 }
 
+tr_status tri_lines_peek(tri_lines *l, char *first, tr_error *err)
+{
+    static const char blanks[] = " \t\r\n\v\f\xef\xbb\xbf";
+    size_t at = l->at;
+    *first = 0;
+    for (;;) {
+        while (at < l->num && memchr(blanks, l->buffer[at], sizeof blanks - 1))
+            at++;
+        if (at < l->num)
+            *first = l->buffer[at];
+        if (at < l->num || l->ended)
+            return TR_OK;
+        at -= l->at; /* what is left may move to the front */
+        TRI_TRY(read_more(l, err));
+        at += l->at;
+    }
+}
+
+tr_status tri_lines_bytes(tri_lines *l, const char **text, size_t *num_bytes, tr_error *err)
+{
+    if (l->at == l->num && !l->ended)
+        TRI_TRY(read_more(l, err));
+    *text = l->buffer + l->at;
+    *num_bytes = l->num - l->at;
+    l->at = l->searched = l->num;
+    return TR_OK;
+}
+
 tr_status tri_lines_next(tri_lines *l, tri_line *line, tr_error *err)
 {
     *line = (tri_line){0};
@@ -143,8 +172,11 @@ tr_status tri_json_line_parse(const char *path, const tri_line *line, json_t **o
                               tr_error *err)
 {
     json_error_t why;
-    *object = json_loadb(line->text, line->num_bytes, JSON_ALLOW_NUL, &why);
-    if (!*object)
+    tr_status status =
+        tri_json_load(path, line->text, line->num_bytes, JSON_ALLOW_NUL, object, &why, err);
+    if (status == TR_ERROR_RUNTIME)
+        return status;
+    if (status != TR_OK)
         return tri_fail(err, TR_ERROR_INPUT,
                         "%s, line %lld: not valid JSON at byte %d of its %zu: %s; each line must "
                         "be one whole JSON object",

@@ -49,6 +49,13 @@ void tri_lines_close(tri_lines *lines); /* NULL is fine */
 const char *tri_lines_path(const tri_lines *lines);
 uint64_t tri_lines_consumed(const tri_lines *lines);
 
+/* Before the first line: what the text begins with, blanks and a byte order mark left out; 0 for an
+ * empty one. Takes nothing. */
+tr_status tri_lines_peek(tri_lines *lines, char *first, tr_error *err);
+/* Instead of lines: the next bytes as they are; *num_bytes is 0 at the end. They stay until the
+ * next call. */
+tr_status tri_lines_bytes(tri_lines *lines, const char **text, size_t *num_bytes, tr_error *err);
+
 /* The text stays until the next call. A byte order mark at the beginning is left out. */
 tr_status tri_lines_next(tri_lines *lines, tri_line *line, tr_error *err);
 

@@ -6,6 +6,7 @@
  * is written depends on the order of the units alone. */
 #include "data/prepare.h"
 #include "base/checksum.h"
+#include "base/json.h"
 #include "base/rng.h"
 #include "base/staged_dir.h"
 #include "data/prepare_sink.h"
@@ -212,6 +213,7 @@ static tr_status write_manifest(const pipeline *p, uint64_t fingerprint, tr_erro
     char made_from[24], tokenizer[24], described[160];
     snprintf(made_from, sizeof made_from, "%016" PRIx64, fingerprint);
     snprintf(tokenizer, sizeof tokenizer, "%016" PRIx64, p->sink.fingerprint);
+    tri_json_begin();
     json_t *sources = json_array(), *root = NULL;
     for (uint64_t i = 0; i < tri_texts_num_files(p->texts); i++) /* a name may be no UTF-8 */
         json_array_append_new(sources, json_string(tri_texts_file(p->texts, i)));
@@ -226,7 +228,7 @@ static tr_status write_manifest(const pipeline *p, uint64_t fingerprint, tr_erro
         "documents", (json_int_t)r->documents[0], "shards", p->sink.names[0], "eval", "tokens",
         (json_int_t)r->tokens[1], "documents", (json_int_t)r->documents[1], "shards",
         p->sink.names[1]);
-    char *text = root ? json_dumps(root, JSON_INDENT(2) | JSON_REAL_PRECISION(9)) : NULL;
+    char *text = tri_json_dump(root, JSON_INDENT(2) | JSON_REAL_PRECISION(9));
     char *path = tri_path_join(p->sink.dir, TRI_PREPARED_MANIFEST);
     tr_status status = text && path
                            ? tri_file_replace(path, text, strlen(text), err)
@@ -281,20 +283,21 @@ tr_status tri_prepare(const tri_prepare_config *config, const tri_tokenizer *tok
 {
     pipeline p = {.config = config, .tokenizer = tokenizer, .result = result};
     tri_staged_dir staged;
-    uint64_t made_from = config->made_from;
+    uint64_t made_from = config->made_from, of_tokenizer;
     *result = (tri_prepare_result){0};
     p.separator = config->separator == TRI_SEPARATOR_USUAL ? tri_usual_separator(tokenizer)
                                                            : config->separator;
     TRI_TRY(check_config(config, tri_tokenizer_vocab(tokenizer), err));
     if (made_from == 0)
         TRI_TRY(tri_prepare_fingerprint(config, tokenizer, NULL, &made_from, err));
+    TRI_TRY(tri_tokenizer_fingerprint(tokenizer, &of_tokenizer, err));
     TRI_TRY(tri_staged_begin(&staged, config->out, config->force, TRI_PREPARED_MANIFEST, err));
     p.sink = (tri_sink){.dir = staged.temp,
                         .shard_tokens =
                             config->shard_tokens > 0 ? config->shard_tokens : DEFAULT_SHARD_TOKENS,
                         .vocab = tri_tokenizer_vocab(tokenizer),
                         .separator = p.separator,
-                        .fingerprint = tri_tokenizer_fingerprint(tokenizer),
+                        .fingerprint = of_tokenizer,
                         .result = result};
     tr_status status = tri_sink_init(&p.sink, err);
     if (status == TR_OK)
@@ -324,12 +327,14 @@ tr_status tri_prepare_fingerprint(const tri_prepare_config *config, const tri_to
                                   const char *name, uint64_t *fingerprint, tr_error *err)
 {
     tri_texts *texts;
+    uint64_t of_tokenizer = 0;
+    if (tokenizer)
+        TRI_TRY(tri_tokenizer_fingerprint(tokenizer, &of_tokenizer, err));
     TRI_TRY(tri_texts_open(config->inputs, config->num_inputs, tokenizer, &texts, err));
     bool usual = config->separator == TRI_SEPARATOR_USUAL && tokenizer;
     int32_t separator = usual ? tri_usual_separator(tokenizer) : config->separator;
     uint64_t parts[] = {tri_texts_fingerprint(texts),
-                        tokenizer ? tri_tokenizer_fingerprint(tokenizer)
-                                  : tri_checksum_bytes(name, strlen(name)),
+                        tokenizer ? of_tokenizer : tri_checksum_bytes(name, strlen(name)),
                         (uint64_t)separator,
                         (uint64_t)(config->split * 0x1p32),
                         config->plain,

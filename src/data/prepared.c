@@ -1,4 +1,5 @@
 #include "data/prepared.h"
+#include "base/json.h"
 #include "data/prepare.h"
 
 #include <jansson.h>
@@ -14,14 +15,6 @@ static bool ends_with(const char *name, const char *end)
 static bool is_shard_name(const char *name)
 {
     return ends_with(name, TRI_SHARD_SUFFIX) || ends_with(name, ".bin");
-}
-
-static bool has(const char *dir, const char *name)
-{
-    char *path = tri_path_join(dir, name);
-    bool found = path && tri_path_exists(path);
-    free(path);
-    return found;
 }
 
 static bool holds_shards(const char *dir)
@@ -42,7 +35,7 @@ static bool holds_shards(const char *dir)
 bool tri_prepared_is(const char *path)
 {
     if (tri_path_is_dir(path))
-        return has(path, TRI_PREPARED_MANIFEST) || holds_shards(path);
+        return tri_dir_has(path, TRI_PREPARED_MANIFEST) || holds_shards(path);
     return ends_with(path, TRI_SHARD_SUFFIX) || tri_shard_is_file(path);
 }
 
@@ -106,18 +99,16 @@ static tr_status add_named(tri_prepared *p, tri_split split, const char *dir, co
 
 /* ---- with a list ---- */
 
-static json_t *read_manifest(const char *dir, tr_error *err)
+static tr_status read_manifest(const char *dir, json_t **root, tr_error *err)
 {
-    json_error_t why;
     char *path = tri_path_join(dir, TRI_PREPARED_MANIFEST);
-    json_t *root = path ? json_load_file(path, 0, &why) : NULL;
+    *root = NULL;
     if (!path)
-        tri_fail(err, TR_ERROR_RUNTIME, "%s: out of memory", dir);
-    else if (!root)
-        tri_fail(err, TR_ERROR_INPUT, "%s, line %d: not valid JSON: %s; prepare the data again",
-                 path, why.line, why.text);
+        return tri_fail(err, TR_ERROR_RUNTIME, "%s: out of memory", dir);
+    tr_status status =
+        tri_advise(err, tri_json_load_file(path, 0, root, NULL, err), "prepare the data again");
     free(path);
-    return root;
+    return status;
 }
 
 static tr_status add_split(tri_prepared *p, tri_split split, const char *dir, const json_t *part,
@@ -146,9 +137,8 @@ static tr_status add_split(tri_prepared *p, tri_split split, const char *dir, co
 
 static tr_status open_listed(tri_prepared *p, const char *dir, tr_error *err)
 {
-    json_t *root = read_manifest(dir, err);
-    if (!root)
-        return err ? err->status : TR_ERROR_INPUT;
+    json_t *root;
+    TRI_TRY(read_manifest(dir, &root, err));
     const char *format = json_string_value(json_object_get(root, "format"));
     json_int_t version = json_integer_value(json_object_get(root, "version"));
     tr_status status = TR_OK;
@@ -167,7 +157,9 @@ static tr_status open_listed(tri_prepared *p, const char *dir, tr_error *err)
 
 uint64_t tri_prepared_made_from(const char *dir)
 {
-    json_t *root = has(dir, TRI_PREPARED_MANIFEST) ? read_manifest(dir, NULL) : NULL;
+    json_t *root = NULL;
+    if (tri_dir_has(dir, TRI_PREPARED_MANIFEST))
+        read_manifest(dir, &root, NULL);
     const char *text = json_string_value(json_object_get(root, "fingerprint"));
     uint64_t value = text ? strtoull(text, NULL, 16) : 0;
     json_decref(root);
@@ -193,15 +185,16 @@ tr_status tri_prepared_open(const char *path, tri_prepared *p, tr_error *err)
 {
     *p = (tri_prepared){.separator = -1};
     bool dir = tri_path_is_dir(path);
-    tr_status status = !dir                               ? add_shard(p, TRI_SPLIT_TRAIN, path, err)
-                       : has(path, TRI_PREPARED_MANIFEST) ? open_listed(p, path, err)
-                                                          : open_unlisted(p, path, err);
+    tr_status status = !dir ? add_shard(p, TRI_SPLIT_TRAIN, path, err)
+                       : tri_dir_has(path, TRI_PREPARED_MANIFEST) ? open_listed(p, path, err)
+                                                                  : open_unlisted(p, path, err);
     if (status == TR_OK && p->num[TRI_SPLIT_TRAIN] == 0)
         status = tri_fail(err, TR_ERROR_INPUT,
                           "%s: holds no shard to train on (a file named *%s or *.bin); make some "
                           "of a text: `trireme data prepare TEXT --tokenizer bytes --out DIR`",
                           path, TRI_SHARD_SUFFIX);
-    if (status == TR_OK && dir && has(path, "tokenizer.json") && !(p->tokenizer = strdup(path)))
+    if (status == TR_OK && dir && tri_dir_has(path, "tokenizer.json") &&
+        !(p->tokenizer = strdup(path)))
         status = tri_fail(err, TR_ERROR_RUNTIME, "%s: out of memory", path);
     if (status != TR_OK)
         tri_prepared_close(p);

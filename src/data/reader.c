@@ -10,6 +10,7 @@
 #include <unistd.h>
 #include <zlib.h>
 #include <zstd.h>
+#include <zstd_errors.h>
 
 enum { IN_BYTES = 256 * 1024 };
 
@@ -29,6 +30,12 @@ struct tri_reader {
     uint64_t consumed;
 };
 
+/* The file was there to be opened: whatever is wrong now is no fault of who named it. */
+static tr_status cannot_read(const tri_reader *r, int reason, tr_error *err)
+{
+    return tri_fail(err, TR_ERROR_RUNTIME, "%s: cannot be read: %s", r->path, strerror(reason));
+}
+
 static tr_status refill(tri_reader *r, tr_error *err)
 {
     if (r->at < r->num || r->ended)
@@ -39,7 +46,7 @@ static tr_status refill(tri_reader *r, tr_error *err)
         got = read(r->fd, r->in, IN_BYTES);
     } while (got < 0 && errno == EINTR);
     if (got < 0)
-        return tri_fail(err, TR_ERROR_INPUT, "%s: cannot be read: %s", r->path, strerror(errno));
+        return cannot_read(r, errno, err);
     r->ended = got == 0;
     r->num = (size_t)got;
     r->consumed += (uint64_t)got;
@@ -81,6 +88,17 @@ static tr_status check_name(const tri_reader *r, tr_error *err)
                     r->path, named);
 }
 
+/* A frame says how far back it looks, and all of that is held. `zstd --long=31` looks back as far
+ * as is allowed here, which is more than the library takes by itself. */
+enum { MOST_WINDOW_LOG = sizeof(size_t) > 4 ? 31 : 30 };
+
+static bool open_zstd(tri_reader *r)
+{
+    r->zstd = ZSTD_createDStream();
+    return r->zstd &&
+           !ZSTD_isError(ZSTD_DCtx_setParameter(r->zstd, ZSTD_d_windowLogMax, MOST_WINDOW_LOG));
+}
+
 /* Compression is decided by what the file begins with. A short read (a pipe) is filled up. */
 static tr_status begin(tri_reader *r, tr_error *err)
 {
@@ -90,8 +108,7 @@ static tr_status begin(tri_reader *r, tr_error *err)
         if (got < 0 && errno == EINTR)
             continue;
         if (got < 0)
-            return tri_fail(err, TR_ERROR_INPUT, "%s: cannot be read: %s", r->path,
-                            strerror(errno));
+            return cannot_read(r, errno, err);
         if (got == 0)
             break;
         r->num += (size_t)got;
@@ -106,7 +123,7 @@ static tr_status begin(tri_reader *r, tr_error *err)
     if (r->kind == GZIP)
         made = r->gzip_open = inflateInit2(&r->gzip, 15 + 16) == Z_OK; /* 16: gzip, not zlib */
     else if (r->kind == ZSTD)
-        made = (r->zstd = ZSTD_createDStream()) != NULL;
+        made = open_zstd(r);
     return made ? TR_OK : tri_fail(err, TR_ERROR_RUNTIME, "%s: out of memory", r->path);
 }
 
@@ -193,6 +210,17 @@ static tr_status read_zstd(tri_reader *r, unsigned char *out, size_t room, size_
     size_t result = ZSTD_decompressStream(r->zstd, &space, &in);
     r->at = in.pos;
     *num = space.pos;
+    if (ZSTD_isError(result) && ZSTD_getErrorCode(result) == ZSTD_error_memory_allocation)
+        return tri_fail(err, TR_ERROR_RUNTIME,
+                        "%s: no memory to decompress it: its zstd window may take up to 2 GiB; "
+                        "compress it again without --long",
+                        r->path);
+    if (ZSTD_isError(result) &&
+        ZSTD_getErrorCode(result) == ZSTD_error_frameParameter_windowTooLarge)
+        return tri_fail(err, TR_ERROR_INPUT,
+                        "%s: its zstd window is larger than the 2 GiB (--long=%d) that are read; "
+                        "compress it again without --long or --ultra",
+                        r->path, MOST_WINDOW_LOG);
     if (ZSTD_isError(result))
         return damaged(r, ZSTD_getErrorName(result), err);
     r->within = result != 0;

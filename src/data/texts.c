@@ -251,7 +251,8 @@ static tr_status next_text(tri_texts *t, tri_unit *unit, tr_error *err)
     }
     if (ended)
         cut = unit->text.num;
-    tri_bytes_add(&t->carry, unit->text.data + cut, unit->text.num - cut);
+    if (unit->text.num > cut) /* an empty file has no address to add to */
+        tri_bytes_add(&t->carry, unit->text.data + cut, unit->text.num - cut);
     if (t->carry.failed)
         return out_of_memory(unit, err);
     unit->text.num = cut;

@@ -116,9 +116,9 @@ char *tri_tokenizer_describe(const tri_tokenizer *tokenizer, char *text, size_t 
 tr_status tri_tokenizer_save(const tri_tokenizer *tokenizer, const char *path, tr_error *err);
 /* tokenizer.json and, for what a token is used for, special_tokens_map.json. */
 tr_status tri_tokenizer_save_dir(const tri_tokenizer *tokenizer, const char *dir, tr_error *err);
-/* A number that is the same for tokenizers that would be saved as the same file; never 0 unless
- * memory ran out. */
-uint64_t tri_tokenizer_fingerprint(const tri_tokenizer *tokenizer);
+/* A number that is the same for tokenizers that would be saved as the same file; never 0. */
+tr_status tri_tokenizer_fingerprint(const tri_tokenizer *tokenizer, uint64_t *fingerprint,
+                                    tr_error *err);
 
 /* ---- training ---- */
 

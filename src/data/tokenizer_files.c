@@ -1,6 +1,7 @@
 /* Tokenizers that are not a tokenizer.json: GPT-2's and BERT's files, plain bytes, characters; and
  * what stands beside any of them in a directory. */
 #include "base/fs.h"
+#include "base/json.h"
 #include "data/tokenizer_parts.h"
 
 #include <stdlib.h>
@@ -67,14 +68,6 @@ static tr_status load_json(const char *dir, const char *name, json_t **json, boo
     return status;
 }
 
-static bool has(const char *dir, const char *name)
-{
-    char *path = tri_path_join(dir, name);
-    bool exists = path && tri_path_exists(path);
-    free(path);
-    return exists;
-}
-
 /* Errors are about this file from now on. */
 static tr_status rename_to(tri_tokenizer *t, const char *dir, const char *name, tr_error *err)
 {
@@ -126,7 +119,8 @@ static tr_status collect_added(const tri_tokenizer *t, json_t *root, json_t *voc
     const char *key;
     json_t *value, *list = json_object_get(root, "added_tokens");
     json_t *decoder = json_object_get(config, "added_tokens_decoder");
-    bool ok = true;
+    bool ok = root != NULL;
+    tri_json_begin();
     json_object_foreach(decoder, key, value)
     {
         json_t *copy = json_deep_copy(value);
@@ -140,6 +134,8 @@ static tr_status collect_added(const tri_tokenizer *t, json_t *root, json_t *voc
     json_t *end = json_object_get(vocab, "<|endoftext|>");
     if (json_array_size(list) == 0 && json_is_integer(end))
         ok = ok && tri_style_add_special(root, "<|endoftext|>", (int32_t)json_integer_value(end));
+    if (!root || !tri_json_built())
+        return tri_fail(err, TR_ERROR_RUNTIME, "%s: out of memory", t->name);
     return ok ? TR_OK
               : tri_fail(err, TR_ERROR_INPUT, "%s: its added tokens cannot be read", t->name);
 }
@@ -229,6 +225,7 @@ static tr_status read_bert(tri_tokenizer *t, const char *dir, json_t *config, tr
     tri_mapping_close(&file);
     TRI_TRY(status);
     json_t *root = tri_style_root("bert");
+    tri_json_begin();
     take_bert_options(root, config);
     for (int i = 0; i < 5; i++)
         if (find(t, special[i]) >= 0)
@@ -238,6 +235,10 @@ static tr_status read_bert(tri_tokenizer *t, const char *dir, json_t *config, tr
         json_object_set_new(root, "post_processor",
                             json_pack("{s:s,s:[s,i],s:[s,i]}", "type", "BertProcessing", "sep",
                                       "[SEP]", (int)sep, "cls", "[CLS]", (int)cls));
+    if (!tri_json_built()) {
+        json_decref(root);
+        return tri_fail(err, TR_ERROR_RUNTIME, "%s: out of memory", t->name);
+    }
     return tri_tokenizer_from_parts(t, root, err);
 }
 
@@ -245,7 +246,7 @@ static tr_status read_bert(tri_tokenizer *t, const char *dir, json_t *config, tr
 
 static tr_status open_found(tri_tokenizer *t, const char *dir, json_t *config, tr_error *err)
 {
-    if (has(dir, "tokenizer.json")) {
+    if (tri_dir_has(dir, "tokenizer.json")) {
         tri_mapping file;
         TRI_TRY(rename_to(t, dir, "tokenizer.json", err));
         TRI_TRY(tri_mapping_open(&file, t->name, err));
@@ -253,25 +254,26 @@ static tr_status open_found(tri_tokenizer *t, const char *dir, json_t *config, t
         tri_mapping_close(&file);
         return status;
     }
-    if (has(dir, "vocab.json"))
+    if (tri_dir_has(dir, "vocab.json"))
         return read_vocab_and_merges(t, dir, "vocab.json", "merges.txt", config, err);
-    if (has(dir, "encoder.json"))
+    if (tri_dir_has(dir, "encoder.json"))
         return read_vocab_and_merges(t, dir, "encoder.json", "vocab.bpe", config, err);
-    if (has(dir, "vocab.txt"))
+    if (tri_dir_has(dir, "vocab.txt"))
         return read_bert(t, dir, config, err);
     return tri_fail(err, TR_ERROR_INPUT,
                     "%s: holds no tokenizer: neither tokenizer.json, nor vocab.json with "
                     "merges.txt, nor encoder.json with vocab.bpe, nor vocab.txt%s",
                     dir,
-                    has(dir, "tokenizer.model") ? "; its tokenizer.model must be converted to "
-                                                  "tokenizer.json first"
-                                                : "");
+                    tri_dir_has(dir, "tokenizer.model")
+                        ? "; its tokenizer.model must be converted to "
+                          "tokenizer.json first"
+                        : "");
 }
 
 bool tri_tokenizer_is_dir(const char *path)
 {
-    return has(path, "tokenizer.json") || has(path, "vocab.json") || has(path, "encoder.json") ||
-           has(path, "vocab.txt");
+    return tri_dir_has(path, "tokenizer.json") || tri_dir_has(path, "vocab.json") ||
+           tri_dir_has(path, "encoder.json") || tri_dir_has(path, "vocab.txt");
 }
 
 tr_status tri_tokenizer_open_dir(tri_tokenizer *t, const char *dir, tr_error *err)
@@ -361,6 +363,7 @@ tr_status tri_tokenizer_save_dir(const tri_tokenizer *t, const char *dir, tr_err
 {
     char *json = tri_path_join(dir, "tokenizer.json");
     char *map = tri_path_join(dir, "special_tokens_map.json"), *text = NULL;
+    tri_json_begin();
     json_t *roles = json_object();
     for (int i = 0; roles && i < TRI_NUM_SPECIAL; i++) {
         size_t num;
@@ -368,7 +371,7 @@ tr_status tri_tokenizer_save_dir(const tri_tokenizer *t, const char *dir, tr_err
         if (t->special[i] >= 0 && spelling)
             json_object_set_new(roles, role[i], json_stringn(spelling, num));
     }
-    text = roles ? json_dumps(roles, JSON_INDENT(2)) : NULL;
+    text = tri_json_dump(roles, JSON_INDENT(2));
     tr_status status = json && map && text
                            ? tri_tokenizer_save(t, json, err)
                            : tri_fail(err, TR_ERROR_RUNTIME, "%s: out of memory", dir);

@@ -150,8 +150,9 @@ static tr_status check_merges(tri_tokenizer *t, tr_error *err)
     for (int32_t id = 0; id < t->spelling.num; id++) {
         size_t num;
         const char *text = tri_vocab_text(&t->spelling, id, &num), *p = text;
-        if (num > 0)
-            tri_utf8_next(&p, text + num);
+        if (num == 0) /* one that is absent has no address to add to */
+            continue;
+        tri_utf8_next(&p, text + num);
         if (p == text + num || (num == 6 && memcmp(text, "<0x", 3) == 0))
             continue;
         num_long++;

@@ -2,6 +2,7 @@
  * tables. */
 #include "base/checksum.h"
 #include "base/fs.h"
+#include "base/json.h"
 #include "data/tokenizer_parts.h"
 
 #include <stdio.h>
@@ -81,7 +82,8 @@ static void add_merges(const tri_tokenizer *t, tri_bytes *out)
 
 static bool add_member(tri_bytes *out, const char *indent, const char *key, json_t *value)
 {
-    char *text = json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT);
+    tri_json_begin();
+    char *text = tri_json_dump(value, JSON_ENCODE_ANY | JSON_COMPACT);
     if (!text)
         return false;
     add_text(out, indent);
@@ -134,10 +136,11 @@ tr_status tri_tokenizer_save(const tri_tokenizer *t, const char *path, tr_error 
     return status;
 }
 
-uint64_t tri_tokenizer_fingerprint(const tri_tokenizer *t)
+tr_status tri_tokenizer_fingerprint(const tri_tokenizer *t, uint64_t *fingerprint, tr_error *err)
 {
     tri_bytes out = {0};
-    uint64_t hash = write_all(t, &out) ? tri_checksum_bytes(out.data, out.num) | 1 : 0;
+    bool whole = write_all(t, &out);
+    *fingerprint = whole ? tri_checksum_bytes(out.data, out.num) | 1 : 0;
     tri_bytes_fini(&out);
-    return hash;
+    return whole ? TR_OK : tri_fail(err, TR_ERROR_RUNTIME, "%s: out of memory", t->name);
 }

@@ -1,5 +1,6 @@
 /* The tokenizer.json that each style has, without vocabulary and merges: tokenizers that come from
  * other files or from training are put together from these. */
+#include "base/json.h"
 #include "data/tokenizer_parts.h"
 
 #include <string.h>
@@ -60,12 +61,16 @@ json_t *tri_style_root(const char *style)
     for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
         if (strcmp(style, known[i].name) != 0)
             continue;
+        tri_json_begin();
         json_t *root = json_loads(known[i].text, 0, NULL);
         if (known[i].pattern)
             set_pattern(root, known[i].pattern);
         if (strcmp(style, "qwen") == 0)
             json_object_set_new(root, "normalizer", json_pack("{s:s}", "type", "NFC"));
-        return root;
+        if (tri_json_built())
+            return root;
+        json_decref(root);
+        return NULL;
     }
     return NULL;
 }

@@ -53,7 +53,7 @@ void tri_param_add(tri_param_table *table, tri_param param)
     if (items)
         table->items = items;
     param.name = tri_arena_printf(&table->arena, "%s", param.name);
-    if (!items || !param.name ||
+    if (!items || table->arena.failed ||
         (2 * (table->count + 1) > table->num_slots && !index_names(table))) {
         table->failed = true;
         return;

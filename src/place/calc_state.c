@@ -79,6 +79,7 @@ static void write_rates(const tri_device_spec *device, tri_text *text)
         if (device->sparse[rate] > 0)
             tri_text_add(&entry, " (%.4g)", device->sparse[rate] * 1e-12);
         tri_text_add(text, " %13s", entry.chars ? entry.chars : "");
+        text->failed |= entry.failed;
         tri_text_fini(&entry);
     }
 }

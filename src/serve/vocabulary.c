@@ -57,11 +57,8 @@ static bool has_tokenizer(const char *dir)
     static const char *const names[] = {"tokenizer.json", "vocab.json", "encoder.json",
                                         "vocab.txt"};
     bool found = false;
-    for (size_t i = 0; i < sizeof names / sizeof *names && !found; i++) {
-        char *path = tri_path_join(dir, names[i]);
-        found = path && tri_path_exists(path);
-        free(path);
-    }
+    for (size_t i = 0; i < sizeof names / sizeof *names && !found; i++)
+        found = tri_dir_has(dir, names[i]);
     return found;
 }
 

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/json.h"
 
 /* Version 1 counted steps from 0 and had no time. */
 enum { VERSION = 2, MAX_LINE_BYTES = 1024 };
@@ -36,10 +37,14 @@ static int mend_tail(int fd)
     size_t line = newline ? (size_t)(newline - tail) + 1 : 0;
     if (!newline && from > 0)
         return write(fd, "\n", 1) == 1 ? 0 : -1; /* no line of ours: not ours to remove */
-    json_t *object = json_loadb(tail + line, (size_t)num - line, 0, NULL);
-    bool is_whole = object != NULL;
+    json_t *object;
+    tr_status status = tri_json_load("", tail + line, (size_t)num - line, 0, &object, NULL, NULL);
     json_decref(object);
-    if (is_whole) /* only the newline is missing: somebody edited the file */
+    if (status == TR_ERROR_RUNTIME) {
+        errno = ENOMEM;
+        return -1;
+    }
+    if (status == TR_OK) /* only the newline is missing: somebody edited the file */
         return write(fd, "\n", 1) == 1 ? 0 : -1;
     return ftruncate(fd, from + (off_t)line);
 }
@@ -144,10 +149,12 @@ tr_status tri_metrics_write(tri_metrics *metrics, const tri_metrics_row *row, tr
 {
     char line[MAX_LINE_BYTES];
     int reason = ENOMEM;
+    tri_json_begin();
     json_t *object = row_object(row);
     if (object) {
         size_t num_bytes =
             json_dumpb(object, line, sizeof line, JSON_COMPACT | JSON_REAL_PRECISION(9));
+        num_bytes = tri_json_built() ? num_bytes : 0;
         json_decref(object);
         num_bytes = num_bytes > 0 && num_bytes <= sizeof line ? end_line(line, num_bytes) : 0;
         if (num_bytes > 0)

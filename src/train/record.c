@@ -61,7 +61,9 @@ static tr_status trim(const tri_record_config *config, tr_error *err)
 {
     for (int rank = config->rank;; rank += config->num_ranks) {
         char *path = path_of(config->dir, rank);
-        bool there = path && tri_path_exists(path);
+        if (!path)
+            return tri_fail(err, TR_ERROR_RUNTIME, "%s: out of memory", config->dir);
+        bool there = tri_path_exists(path);
         tr_status status = there ? tri_jsonl_trim(path, config->step, err) : TR_OK;
         free(path);
         if (status != TR_OK || !there)
