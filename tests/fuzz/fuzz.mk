@@ -18,18 +18,18 @@ $(BUILD)/tests/fuzz_replay: $(BUILD)/tests/fuzz/driver.o $(FUZZ_OBJ) $(LIBRARY)
 	$(say) LINK $@
 	$(Q)$(CC) $(BASE) $^ -o $@ $(LIBS)
 
-# What Debian has as an archive is linked in, so that the folder can be carried to a machine that has
-# neither a compiler nor the packages.
-FUZZ_LIBS    = -Wl,-Bstatic $(shell pkg-config --static --libs $(PACKAGES) 2>/dev/null) -Wl,-Bdynamic \
-               -lm -ldl -pthread
+# The libraries that it needs, but for the C library, lie beside it, so that the folder can be carried
+# to a machine that has neither a compiler nor the packages.
 $(BUILD)/fuzz_trireme: $(BUILD)/tests/fuzz/select.o $(FUZZ_OBJ) $(LIBRARY)
 	$(say) LINK $@
-	$(Q)$(CC) $(BASE) -fsanitize=fuzzer $^ -o $@ $(FUZZ_LIBS)
+	$(Q)$(CC) $(BASE) -fsanitize=fuzzer $^ -o $@ -Wl,-rpath,'$$ORIGIN' $(LIBS)
 fuzz-program: $(BUILD)/fuzz_trireme
-	@rm -rf $(BUILD)/carry && mkdir -p $(BUILD)/carry/fixtures
+	@mkdir -p $(BUILD)/carry && rm -rf $(BUILD)/carry/corpus $(BUILD)/carry/fixtures
+	@mkdir $(BUILD)/carry/fixtures && cp tests/fixtures/tokenizer_*.json $(BUILD)/carry/fixtures/
 	@cp -r tests/fuzz/corpus tools/fuzz_run.sh $(BUILD)/carry/
-	@cp tests/fixtures/tokenizer_*.json $(BUILD)/carry/fixtures/
 	@objcopy --strip-debug $(BUILD)/fuzz_trireme $(BUILD)/carry/fuzz_trireme
+	@ldd $(BUILD)/fuzz_trireme | awk '$$2 == "=>" { print $$3 }' | \
+	  grep -Ev '/lib(c|m|dl|rt|pthread)\.so' | xargs cp -L -t $(BUILD)/carry
 
 .PHONY: fuzz fuzz-build fuzz-program
 # build-fuzz/carry holds all that fuzz_run.sh needs, here or elsewhere.
