@@ -80,7 +80,16 @@ find "$tmp/a" "$tmp"/a.* -printf '%p %s %T@\n' 2>/dev/null | sort >"$tmp/before"
 run 0 train tiny --dry-run --set run.dir="$tmp/a"
 find "$tmp/a" "$tmp"/a.* -printf '%p %s %T@\n' 2>/dev/null | sort | cmp -s - "$tmp/before" || fail "--dry-run touched a run"
 
-run 0 train tiny --dry-run --set run.dir="$tmp/"$'\x1b[31mred'
+red=$tmp/$'\x1b[31mred'
+run 0 train tiny --set run.dir="$red" --set train.steps=2 --set ckpt.every=2
+cp "$tmp/out" "$tmp/outs"
+for verb in "ckpt verify" "ckpt inspect" "ckpt diff $tmp/a/ckpt" "eval" "generate --prompt a --tokens 1"; do
+    # shellcheck disable=SC2086 # words
+    "$trireme" $verb "$red" >>"$tmp/outs" 2>&1
+done
+"$trireme" data prepare "$tmp/short.txt" --tokenizer bytes --out "$red/tokens" >>"$tmp/outs" 2>&1
+grep -n $'\x1b' "$tmp/outs" >"$tmp/out" && fail "the name of a directory commands the terminal"
+run 0 train tiny --dry-run --set run.dir="$red"
 grep -q $'\x1b' "$tmp/out" && fail "the name of a directory commands the terminal"
 says '^run     .*x1b\[31mred'
 

@@ -23,9 +23,10 @@ static tr_status verify_one(const char *path, tr_error *err)
     TRI_TRY(tri_checkpoint_open(&ckpt, path, err));
     tr_status status = tri_checkpoint_verify(&ckpt, TRI_VERIFY_ALL, 0, 1, &bytes, err);
     if (status == TR_OK)
-        printf("%s: whole; step %" PRId64 ", %zu tensors, %s compared in %s\n", path,
-               ckpt.manifest.step, ckpt.manifest.num_tensors, tri_text_bytes((double)bytes, size),
-               tri_text_duration(tri_now_s() - begin, time));
+        tri_text_print(stdout, "%s: whole; step %" PRId64 ", %zu tensors, %s compared in %s\n",
+                       path, ckpt.manifest.step, ckpt.manifest.num_tensors,
+                       tri_text_bytes((double)bytes, size),
+                       tri_text_duration(tri_now_s() - begin, time));
     tri_checkpoint_close(&ckpt);
     return status;
 }
@@ -126,8 +127,9 @@ static tr_status open_named(const char *letter, const char *name, tri_checkpoint
     }
     tri_checkpoint_advise(err, status, path);
     if (status == TR_OK)
-        printf("%s  %s: step %" PRId64 ", %zu tensors in %zu shards\n", letter, path,
-               ckpt->manifest.step, ckpt->manifest.num_tensors, ckpt->manifest.num_shards);
+        tri_text_print(stdout, "%s  %s: step %" PRId64 ", %zu tensors in %zu shards\n", letter,
+                       path, ckpt->manifest.step, ckpt->manifest.num_tensors,
+                       ckpt->manifest.num_shards);
     free(path);
     return status;
 }

@@ -120,8 +120,8 @@ int tri_ckpt_export(const char *from, const char *hf_dir, const char *weights)
     tri_guard_end(&guard);
     if (status == TR_OK) {
         char count[16];
-        printf("wrote %s: %zu tensors, %s parameters\n", hf_dir ? hf_dir : weights, params.count,
-               tri_text_count((double)tri_param_total(&params), count));
+        tri_text_print(stdout, "wrote %s: %zu tensors, %s parameters\n", hf_dir ? hf_dir : weights,
+                       params.count, tri_text_count((double)tri_param_total(&params), count));
     }
     tri_param_table_fini(&params);
     tr_settings_destroy(settings);

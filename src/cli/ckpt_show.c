@@ -48,8 +48,8 @@ static void print_checkpoint(const tri_checkpoint *ckpt)
     const tri_manifest *m = &ckpt->manifest;
     char bytes[16], count[16];
     double weights = 0;
-    printf("%s: checkpoint after %" PRId64 " step%s\n", ckpt->path, m->step,
-           m->step == 1 ? "" : "s");
+    tri_text_print(stdout, "%s: checkpoint after %" PRId64 " step%s\n", ckpt->path, m->step,
+                   m->step == 1 ? "" : "s");
     for (size_t i = 0; i < m->num_numbers; i++)
         tri_text_print(stdout, "  number    %s = %.10g\n", m->numbers[i].name, m->numbers[i].value);
     for (size_t i = 0; i < m->num_files; i++)
@@ -80,8 +80,9 @@ static void print_row(const char *dir, int64_t step)
                        status == TR_ERROR_DAMAGED ? "damaged" : "unreadable", err.message);
     } else {
         size_t ranks = num_rank_files(&ckpt.manifest);
-        printf("  %-40s step %-8" PRId64 " %10s  by %zu rank%s\n", path, step,
-               tri_text_bytes(total_bytes(&ckpt.manifest), bytes), ranks, ranks == 1 ? "" : "s");
+        tri_text_print(stdout, "  %-40s step %-8" PRId64 " %10s  by %zu rank%s\n", path, step,
+                       tri_text_bytes(total_bytes(&ckpt.manifest), bytes), ranks,
+                       ranks == 1 ? "" : "s");
         tri_checkpoint_close(&ckpt);
     }
     free(path);

@@ -103,9 +103,10 @@ static void print_result(const tri_prepare_config *config, const tri_tokenizer *
 {
     char bytes[16], described[160], time[32];
     double tokens = (double)(r->tokens[0] + r->tokens[1]);
-    printf("%s: %s of text in %" PRIu64 " file%s, %s\n", config->out,
-           tri_text_bytes((double)r->text_bytes, bytes), r->num_files, r->num_files == 1 ? "" : "s",
-           tri_tokenizer_describe(tokenizer, described, sizeof described));
+    tri_text_print(stdout, "%s: %s of text in %" PRIu64 " file%s, %s\n", config->out,
+                   tri_text_bytes((double)r->text_bytes, bytes), r->num_files,
+                   r->num_files == 1 ? "" : "s",
+                   tri_tokenizer_describe(tokenizer, described, sizeof described));
     print_split(r, TRI_SPLIT_TRAIN);
     print_split(r, TRI_SPLIT_EVAL);
     printf("  %.2f bytes per token; %s, %.1f MB/s\n", (double)r->text_bytes / tokens,

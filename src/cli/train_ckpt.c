@@ -89,8 +89,8 @@ void tri_train_ckpt_print(const tri_train_ckpt *c)
         printf("note    a damaged checkpoint was %s\n", line);
     free(copy);
     if (c->resumed.found)
-        printf("resume  %s: %" PRId64 " of %" PRId64 " steps are done\n", c->resumed.path,
-               c->resumed.step, c->session->num_steps);
+        tri_text_print(stdout, "resume  %s: %" PRId64 " of %" PRId64 " steps are done\n",
+                       c->resumed.path, c->resumed.step, c->session->num_steps);
 }
 
 static void warn(tri_train_ckpt *c, const tri_save_outcome *outcome, tr_error *warning)

@@ -107,16 +107,17 @@ static void print_written(const tri_train_run *r, bool idle)
 {
     bool saves = tr_settings_bool(r->cli->settings, "run.save");
     if (idle && !saves)
-        printf("nothing new in %s\n", r->dir);
+        tri_text_print(stdout, "nothing new in %s\n", r->dir);
     else if (idle)
-        printf("nothing new in %s but the weights of step %" PRId64 ", weights.safetensors\n",
-               r->dir, r->first_step);
+        tri_text_print(
+            stdout, "nothing new in %s but the weights of step %" PRId64 ", weights.safetensors\n",
+            r->dir, r->first_step);
     else
-        printf("written to %s: config.yaml, metrics.jsonl%s%s%s%s%s\n", r->dir,
-               r->has_tokenizer ? ", tokenizer.json" : "", saves ? ", weights.safetensors" : "",
-               r->record ? ", samples/" : "",
-               r->ckpt.checkpointer && !r->ckpt.last_failed ? ", ckpt/" : "",
-               r->trace ? ", trace.json (opens in ui.perfetto.dev)" : "");
+        tri_text_print(stdout, "written to %s: config.yaml, metrics.jsonl%s%s%s%s%s\n", r->dir,
+                       r->has_tokenizer ? ", tokenizer.json" : "",
+                       saves ? ", weights.safetensors" : "", r->record ? ", samples/" : "",
+                       r->ckpt.checkpointer && !r->ckpt.last_failed ? ", ckpt/" : "",
+                       r->trace ? ", trace.json (opens in ui.perfetto.dev)" : "");
 }
 
 void tri_train_print_end(const tri_train_run *r)
@@ -155,5 +156,5 @@ void tri_train_print_end(const tri_train_run *r)
     if (s->data && tr_settings_bool(r->cli->settings, "run.save") &&
         s->config.compile.model.task == TRI_TASK_LM &&
         strcmp(s->config.data.source, "synthetic") != 0)
-        printf("text from it: trireme generate %s\n", r->dir);
+        tri_text_print(stdout, "text from it: trireme generate %s\n", r->dir);
 }

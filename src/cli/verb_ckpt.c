@@ -62,7 +62,7 @@ static tr_status inspect_file(const char *path, totals *sum, tr_error *err)
 {
     tri_safetensors *file;
     TRI_TRY(tri_safetensors_open(path, &file, err));
-    printf("%s\n", path);
+    tri_text_print(stdout, "%s\n", path);
     tr_status status = print_metadata(path, err);
     for (size_t i = 0; status == TR_OK && i < tri_safetensors_num(file); i++)
         print_tensor(tri_safetensors_at(file, i), sum);

@@ -123,8 +123,8 @@ static tr_status train_on(const tri_cli *cli, const tri_text_sample *sample, con
     TRI_TRY(status);
     status = tri_tokenizer_save(tokenizer, out, err);
     if (status == TR_OK)
-        printf("%s: %s, trained in %.2f s\n", out,
-               tri_tokenizer_describe(tokenizer, text, sizeof text), took);
+        tri_text_print(stdout, "%s: %s, trained in %.2f s\n", out,
+                       tri_tokenizer_describe(tokenizer, text, sizeof text), took);
     if (status == TR_OK && sample->cut)
         printf("of the text, the first GiB was read\n");
     if (status == TR_OK && tri_tokenizer_vocab(tokenizer) < vocab)

@@ -19,7 +19,7 @@ static void print_table(const tri_evaluation *e, const char *what, const char *w
 {
     double mean = e->loss / e->num_targets;
     char text[16];
-    printf("%-20s %s\n%-20s %s\n", "weights", weights, "text", what);
+    tri_text_print(stdout, "%-20s %s\n%-20s %s\n", "weights", weights, "text", what);
     if (e->num_bytes >= 0)
         printf("%-20s %lld\n%-20s %lld\n", "bytes predicted", (long long)e->num_bytes, "characters",
                (long long)e->num_characters);
@@ -33,7 +33,7 @@ static void print_table(const tri_evaluation *e, const char *what, const char *w
     if (e->num_right >= 0)
         printf("%-20s %.4f (%.0f of %.0f)\n", "accuracy", e->num_right / e->num_targets,
                e->num_right, e->num_targets);
-    printf("%-20s %s\n", "time", tri_text_duration(e->seconds, text));
+    tri_text_print(stdout, "%-20s %s\n", "time", tri_text_duration(e->seconds, text));
 }
 
 static tr_status print_json(const tri_evaluation *e, const char *what, const char *weights,

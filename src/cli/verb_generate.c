@@ -224,7 +224,7 @@ static tr_status make(const tri_cli *cli, const tri_vocabulary *vocabulary,
     if (status == TR_OK)
         status = tri_cli_weights_words(cli, weights, sizeof weights, err);
     if (status == TR_OK) /* not among the text */
-        fprintf(stderr, "weights %s\n", weights);
+        tri_text_print(stderr, "weights %s\n", weights);
     if (status == TR_OK && streams(out) && prompts->text[0])
         tri_terminal_write(stdout, prompts->text[0], prompts->num_bytes[0]);
     if (status == TR_OK)

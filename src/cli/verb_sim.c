@@ -114,7 +114,7 @@ static tr_status write_text(const char *path, const tri_text *text, tr_error *er
     if (text->failed)
         return tri_fail(err, TR_ERROR_RUNTIME, "no memory to write %s", path);
     TRI_TRY(tri_file_replace(path, text->chars, text->length, err));
-    printf("\nwritten: %s\n", path);
+    tri_text_print(stdout, "\nwritten: %s\n", path);
     return TR_OK;
 }
 

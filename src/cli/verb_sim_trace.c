@@ -138,7 +138,7 @@ static tr_status show(measured *m, const tri_cli *cli, const tri_compile_config 
     char title[256];
     snprintf(title, sizeof title, "%.60s as measured: %u stages, %u micro-batches",
              config->schedule, m->c.schedule.num_ranks, m->c.schedule.num_microbatches);
-    printf("%s\ntimes in ms, of the last step of %s\n\n", title, m->dir);
+    tri_text_print(stdout, "%s\ntimes in ms, of the last step of %s\n\n", title, m->dir);
     TRI_TRY(tri_sim_show_times(&m->c, "ms", err));
     return tri_cli_flag(cli, "draw")
                ? tri_sim_write_svg(tri_cli_flag(cli, "draw"), &m->c, title, err)

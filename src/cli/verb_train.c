@@ -324,9 +324,10 @@ static void tell_stopped(const run *r, bool saved)
     printf("stopped after step %" PRId64 " of %" PRId64 " (%s)\n", done, r->num_steps,
            why_ended(r));
     if (saved)
-        printf("saved   %s/ckpt/step-%" PRId64 "; to go on: the same command with --set "
-               "run.resume=true\n",
-               r->dir, done);
+        tri_text_print(stdout,
+                       "saved   %s/ckpt/step-%" PRId64 "; to go on: the same command with --set "
+                       "run.resume=true\n",
+                       r->dir, done);
     fflush(stdout);
 }
 
@@ -349,7 +350,8 @@ static tr_status end_early(run *r, tr_error *err)
 /* Before there is anything else to see. */
 static void tell_measuring(const char *path)
 {
-    printf("comm    measuring what messages between ranks cost, once; kept in %s\n", path);
+    tri_text_print(stdout, "comm    measuring what messages between ranks cost, once; kept in %s\n",
+                   path);
     fflush(stdout);
 }
 
