@@ -22,7 +22,7 @@ seed=${3:-${SOAK_SEED:-$((RANDOM * 32768 + RANDOM))}}
 cd "$(dirname "$0")/.." || exit 2
 trireme=$build/trireme
 helpers=$build/tests/helpers
-steps=120
+steps=240
 deadline_s=5
 work=$(mktemp -d "${TMPDIR:-/tmp}/trireme-composed-XXXXXX")
 tag=tc$$
@@ -146,7 +146,7 @@ arguments() { # DIR [SETTING ...] into args
     shift
     args=(train recipes/tiny.yaml)
     for setting in model.num_layers=2 model.dim=32 data.seq_len=32 train.steps=$steps \
-        run.device=cpu run.save=false run.threads=1 ckpt.every=3 ckpt.keep_last=3 \
+        run.device=cpu run.save=false run.threads=1 ckpt.every=4 ckpt.keep_last=3 \
         run.deadline_s=$deadline_s run.dir="$dir" "$@"; do
         args+=(--set "$setting")
     done
@@ -353,7 +353,12 @@ play_round() { # sets code
     begin $layout "${extra[@]}"
     draw 1800
     pause_ms $drawn
-    alive && disturb
+    late=
+    if alive; then
+        disturb
+    elif [ ${#preload[@]} -eq 0 ]; then
+        late=", had ended before"
+    fi
     end=$((SECONDS + 120))
     while [ -n "$(jobs -pr | grep -vx "${relay:-0}")" ]; do
         [ $SECONDS -lt $end ] || fail "it is still there 120 s after the fault"
@@ -372,10 +377,10 @@ play_round() { # sets code
     check_processes
     check_checkpoints
     check_records
-    printf 'round %d, history %d: %-50s %-13s exit %3d, checkpoint %s, %d s%s\n' $round $history \
+    printf 'round %d, history %d: %-50s %-13s exit %3d, checkpoint %s, %d s%s%s\n' $round $history \
         "$layout$([ "$far" = yes ] && echo ", two hosts")$([ "$small" = yes ] && echo ", small disk")" "$fault" $code "$(newest)" $((SECONDS - began)) \
-        "$([ ${#preload[@]} -gt 0 ] && echo " (${preload[*]:1})")"
-    count[$fault]=$((${count[$fault]:-0} + 1))
+        "$([ ${#preload[@]} -gt 0 ] && echo " (${preload[*]:1})")" "$late"
+    [ -n "$late" ] || count[$fault]=$((${count[$fault]:-0} + 1))
 }
 allowed() { # a fault, in this history
     case $1 in
@@ -404,6 +409,10 @@ play_history() {
         pick "${layouts[@]}"
         [ "$moving" = yes ] && layout=$picked
         pick "${faults[@]}"
+        draw 2 # where there is a link or a small disk, it is what fails half of the time
+        [ $drawn -eq 0 ] && [ $small = yes ] && picked=full_disk
+        [ $drawn -eq 0 ] && [ $far = yes ] && pick cut_short cut_long slow_link
+        case " ${faults[*]} " in *" $picked "*) ;; *) pick "${faults[@]}" ;; esac
         until allowed "$picked"; do pick "${faults[@]}" nothing; done
         fault=$picked
         [ $SECONDS -lt "$seconds" ] || fault=nothing
