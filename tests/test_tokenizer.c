@@ -1,6 +1,7 @@
 /* Tokenizers: the ids of Hugging Face tokenizers, exactly; bytes that come back; results that do
  * not depend on threads or blocks. The expected ids were made by
  * tests/reference/make_tokenizer_fixtures.py. */
+#include "data/texts.h"
 #include "tokenizer_support.h"
 
 #include "data/pretokenize.h"
@@ -367,6 +368,158 @@ static void blocks_do_not_matter(void **state)
     expected_close(e);
 }
 
+/* A text without a blank between letters, made of what ends words and what does not. */
+static size_t dense_text(uint64_t *seed, char *out, size_t room)
+{
+    static const char *const parts[] = {
+        "\xe4\xb8\xad",
+        "\xe6\x96\x87",
+        "\xef\xbc\x8c",
+        "\xe3\x80\x82", /* letters, comma, stop */
+        "\xe3\x81\x8c",
+        "\xea\xb0\x80",
+        "\xe0\xa5\x98",
+        "\xe0\xa4\xbf",
+        "\xcc\x81",
+        "\xc3\xa9",
+        "a",
+        "Zq",
+        "b",
+        "7",
+        "123",
+        "4567",
+        "+",
+        "/",
+        "=",
+        "'s",
+        "'re",
+        "'LL",
+        "_",
+        ",",
+        "<",
+        "|>",
+        "\n",
+        "\r\n",
+        "\n\n",
+        " \n",
+        "  ",
+        "\t",
+        "\xe4\xb8",
+        "\xff",
+        "\xef\xbc\x91",
+        "\xf0\x9f\x98\x80",
+        "<|endoftext|>",
+        "<|im_start|>",
+        "<|begin_of_text|>",
+        "</s>",
+        "[MASK]",
+        "<s>",
+    };
+    size_t num = 0;
+    while (num + 32 < room) {
+        *seed = *seed * 6364136223846793005u + 1442695040888963407u;
+        const char *part = parts[(*seed >> 33) % (sizeof parts / sizeof *parts)];
+        memcpy(out + num, part, strlen(part));
+        num += strlen(part);
+    }
+    return num;
+}
+
+/* How many cuts there were; the ids must be the same without them. */
+static int cut_dense(const tri_tokenizer *tokenizer, const char *name)
+{
+    enum { ROUNDS = 30, ROOM = 1200 };
+    char text[ROOM];
+    uint64_t seed = 5;
+    int num_cuts = 0;
+    for (int round = 0; round < ROUNDS; round++) {
+        size_t num = dense_text(&seed, text, ROOM), at = 0;
+        tri_ids whole = {0}, parts = {0};
+        tr_error err;
+        bool known = tri_tokenizer_encode(tokenizer, NULL, text, num, 0, &whole, &err) == TR_OK;
+        while (at < num && known) {
+            size_t cut = tri_tokenizer_cut(tokenizer, text + at, num - at < 100 ? num - at : 100);
+            cut = cut == 0 || num - at <= 100 ? num - at : cut;
+            unsigned flags = at > 0 ? TRI_ENCODE_CONTINUE : 0;
+            assert_int_equal(
+                tri_tokenizer_encode(tokenizer, NULL, text + at, cut, flags, &parts, &err), TR_OK);
+            at += cut;
+            num_cuts += at < num;
+        }
+        if (whole.num != parts.num ||
+            (whole.num && memcmp(whole.id, parts.id, whole.num * sizeof *whole.id) != 0))
+            fail_msg("%s, round %d: blocks give other ids", name, round);
+        tri_ids_fini(&whole);
+        tri_ids_fini(&parts);
+    }
+    return num_cuts;
+}
+
+static tri_tokenizer *trained(const char *style)
+{
+    tri_mapping file;
+    tri_tokenizer *tokenizer;
+    tr_error err;
+    tri_train_config config = {.style = style, .vocab = 400};
+    assert_int_equal(tri_mapping_open(&file, FIXTURES "tokenizer_train.txt", &err), TR_OK);
+    if (tri_tokenizer_train(&config, NULL, (const char *)file.data, file.num_bytes, &tokenizer,
+                            &err) != TR_OK)
+        fail_msg("%s", err.message);
+    tri_mapping_close(&file);
+    return tokenizer;
+}
+
+/* The same in texts without blanks, where words end at other places. */
+static void dense_blocks_do_not_matter(void **state)
+{
+    (void)state;
+    static const char *const styles[] = {"gpt2", "llama3", "qwen", "bytes"};
+    for (int i = 0; i < NUM_FAMILIES; i++) {
+        tri_tokenizer *tokenizer = open_tokenizer(family_path(families[i]));
+        cut_dense(tokenizer, families[i]);
+        tri_tokenizer_close(tokenizer);
+    }
+    for (int i = 0; i < 4; i++) {
+        tri_tokenizer *tokenizer = trained(styles[i]);
+        assert_true(cut_dense(tokenizer, styles[i]) > 150);
+        tri_tokenizer_close(tokenizer);
+    }
+}
+
+/* Read in units of bounded size, whether there are blanks in it or not. */
+static void texts_without_blanks_are_not_held(void **state)
+{
+    static const char *const texts[] = {"\xe4\xb8\xad\xe6\x96\x87\xef\xbc\x8c", "QUJD0abc+9/"};
+    static const char *const styles[] = {"gpt2", "bytes"};
+    enum { COPIES = 60000, MOST = 256 * 1024 };
+    const char *path = temp_file(*state, "dense.txt");
+    for (int k = 0; k < 2; k++) {
+        size_t length = strlen(texts[k]);
+        char *text = malloc(COPIES * length);
+        assert_non_null(text);
+        for (size_t i = 0; i < COPIES; i++)
+            memcpy(text + i * length, texts[k], length);
+        assert_int_equal(put_file(path, text, COPIES * length), 0);
+        free(text);
+        for (int i = 0; i < 2; i++) {
+            tri_tokenizer *tokenizer = trained(styles[i]);
+            tri_texts *reader;
+            tri_unit unit = {0};
+            size_t total = 0;
+            assert_int_equal(tri_texts_open(&path, 1, tokenizer, &reader, NULL), TR_OK);
+            do {
+                assert_int_equal(tri_texts_next(reader, &unit, NULL), TR_OK);
+                assert_true(unit.text.num <= MOST);
+                total += unit.text.num;
+            } while (unit.num > 0);
+            assert_int_equal(total, COPIES * length);
+            tri_unit_fini(&unit);
+            tri_texts_close(reader);
+            tri_tokenizer_close(tokenizer);
+        }
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -381,6 +534,8 @@ int main(void)
         cmocka_unit_test(a_long_word_takes_no_square),
         cmocka_unit_test(threads_do_not_matter),
         cmocka_unit_test(blocks_do_not_matter),
+        cmocka_unit_test(dense_blocks_do_not_matter),
+        cmocka_unit_test(texts_without_blanks_are_not_held),
     };
     return cmocka_run_group_tests(tests, temp_dir_setup, temp_dir_teardown);
 }

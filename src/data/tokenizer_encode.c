@@ -233,47 +233,6 @@ static void run_chunk(void *context, int task, int worker)
     give_scratch(j->tokenizer, s);
 }
 
-static bool is_letter(char c)
-{
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
-}
-
-static bool is_cuttable(const tri_tokenizer *t)
-{
-    if (!tri_normalize_cuttable(&t->normalizer) || !t->added.cuttable)
-        return false;
-    const tri_pretokenizer *p = &t->pretokenizer;
-    if (p->num == 0 && t->normalizer.num == 0 && t->model == TRI_MODEL_BPE &&
-        t->bpe.num_merges == 0)
-        return true; /* bytes and characters */
-    if (tri_pretokenizer_cuttable(p))
-        return true;
-    /* Llama 2: a space has become U+2581 by the time the model sees it. */
-    bool spaces_go = p->num == 1 && p->cut[0].kind == TRI_CUT_METASPACE;
-    for (int i = 0; i < t->normalizer.num && p->num == 0; i++) {
-        const tri_step *step = &t->normalizer.step[i];
-        size_t num = 0;
-        const char *literal = step->pattern ? tri_pattern_literal(step->pattern, &num) : NULL;
-        spaces_go = spaces_go || (literal && num == 1 && *literal == ' ' && step->text_bytes == 3 &&
-                                  memcmp(step->text, "\xE2\x96\x81", 3) == 0);
-    }
-    return spaces_go && t->bpe.cut_at_metaspace;
-}
-
-/* The last border at or before `to`, and behind `from`; 0 for none. */
-static size_t find_cut(const char *text, size_t num_bytes, size_t from, size_t to)
-{
-    for (size_t i = to < num_bytes ? to : num_bytes; i > from + 1; i--)
-        if (i + 1 < num_bytes && text[i] == ' ' && is_letter(text[i - 1]) && is_letter(text[i + 1]))
-            return i;
-    return 0;
-}
-
-size_t tri_tokenizer_cut(const tri_tokenizer *t, const char *text, size_t num_bytes)
-{
-    return is_cuttable(t) && t->added.blocks ? find_cut(text, num_bytes, 0, num_bytes) : 0;
-}
-
 static void add_chunk(job *j, chunk c)
 {
     if (j->num == j->capacity) {
@@ -293,10 +252,10 @@ static void add_chunks(job *j, const tri_segment *segment, bool cuttable, bool c
 {
     size_t done = 0;
     while (cuttable && segment->num_bytes - done > 2 * CHUNK_BYTES) {
-        size_t cut = find_cut(segment->text, segment->num_bytes, done, done + CHUNK_BYTES);
+        size_t cut = tri_find_cut(segment->text, segment->num_bytes, done, done + CHUNK_BYTES);
         if (cut <= done)
-            cut = find_cut(segment->text, segment->num_bytes, done + CHUNK_BYTES,
-                           segment->num_bytes - CHUNK_BYTES);
+            cut = tri_find_cut(segment->text, segment->num_bytes, done + CHUNK_BYTES,
+                               segment->num_bytes - CHUNK_BYTES);
         if (cut <= done)
             break;
         bool start = done == 0 && !continued;
@@ -354,7 +313,7 @@ tr_status tri_tokenizer_encode(const tri_tokenizer *t, tri_pool *pool, const cha
                                size_t num_bytes, unsigned flags, tri_ids *ids, tr_error *err)
 {
     job j = {.tokenizer = t, .plain = flags & TRI_ENCODE_PLAIN};
-    bool cuttable = is_cuttable(t), continued = flags & TRI_ENCODE_CONTINUE;
+    bool cuttable = tri_tokenizer_cuttable(t), continued = flags & TRI_ENCODE_CONTINUE;
     tri_segments segments = {0};
     tri_added_split(&t->added, &t->added.raw, t->unicode, text, num_bytes, j.plain, !continued,
                     &segments);

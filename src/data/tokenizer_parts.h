@@ -195,4 +195,11 @@ bool tri_style_add_special(json_t *root, const char *content, int32_t id);
 /* tokenizer_encode.c */
 void tri_scratch_destroy_all(tri_scratch *scratch);
 
+/* ---- cutting (tokenizer_blocks.c) ---- */
+
+/* Whether words end at a blank between two letters, in any text. */
+bool tri_tokenizer_cuttable(const tri_tokenizer *t);
+/* The last such place at or before `to`, and behind `from`; 0 for none. */
+size_t tri_find_cut(const char *text, size_t num_bytes, size_t from, size_t to);
+
 #endif

@@ -396,7 +396,7 @@ int fflush(FILE *file)
     static int (*real)(FILE *);
     if (!real)
         real = (int (*)(FILE *))dlsym(RTLD_NEXT, "fflush");
-    bool failed = file != stdout && file != stderr && fails_whole(IO, "fflush");
+    bool failed = file && file != stdout && file != stderr && fails_whole(IO, "fflush");
     int result = real(file);
     if (failed) {
         file->_flags |= 0x20;
