@@ -56,6 +56,9 @@ says 2 'there is no a in /tmp/' -- eval run --data a/b.txt
 says 2 "no b.txt in $tmp/run;" -- eval run --data "$tmp/run/b.txt"
 says 2 'is a pipe, not a regular file' 'cat pipe > FILE' -- eval run --data pipe
 says 2 'is a directory' 'name a file in it' -- eval run --data run
+mkdir "$tmp/loop"
+ln -s config.yaml "$tmp/loop/config.yaml"
+says 2 'loop/config.yaml: cannot be opened: Too many levels' -- generate loop
 says 2 'there is no nothere in /tmp/' 'trireme data prepare' -- data inspect nothere
 says 2 'is no token shard' 'trireme data prepare' -- data inspect run/config.yaml
 says 2 'holds no shard' 'trireme data prepare' -- data inspect run

@@ -1,6 +1,7 @@
 /* Reading a command. Two passes: first what was typed is sorted into operands, flags and
  * assignments, then the file is loaded and the assignments are made, so that --set wins over the
  * file wherever it stands. */
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -243,7 +244,7 @@ static tr_status load_file(tri_cli *cli, const char *typed, tr_error *err)
     if (asprintf(&path, "%s/config.yaml", name) < 0)
         return tri_fail(err, TR_ERROR_RUNTIME, "out of memory while reading %s", name);
     tr_status status = TR_OK;
-    if (stat(path, &info) == 0)
+    if (stat(path, &info) == 0 || errno != ENOENT) /* one that may not be read says so */
         status = load_settings(cli, path, err);
     else if (tri_checkpoint_look(name, &newest, NULL) == TR_OK && newest) /* a folder of them */
         status = tri_fail(err, TR_ERROR_INPUT,

@@ -206,9 +206,10 @@ static bool uneven_rows(const facts *f, char note[MAX_NOTE])
     int64_t parts = parts_of(f), batch = f->compile->batch, over = batch % parts;
     snprintf(note, MAX_NOTE,
              "train.batch %" PRId64 " does not divide by layout.dp x layout.microbatches = %" PRId64
-             ", and %" PRId64 " rows of padding are computed; set train.batch=%" PRId64
+             ", and %" PRId64 " row%s of padding %s computed; set train.batch=%" PRId64
              " or %" PRId64,
-             batch, parts, parts - over, batch - over, batch - over + parts);
+             batch, parts, parts - over, parts - over == 1 ? "" : "s",
+             parts - over == 1 ? "is" : "are", batch - over, batch - over + parts);
     return parts < batch && over != 0;
 }
 
