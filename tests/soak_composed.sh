@@ -79,7 +79,7 @@ pause_ms() { sleep "$(printf '%d.%03d' $(($1 / 1000)) $(($1 % 1000)))"; }
 
 # ---- what there is to disturb with ----
 
-faults=(kill_rank kill_launcher kill_all stop_short stop_long term int term_in_save kill_in_save nothing)
+faults=(kill_rank kill_launcher kill_all stop_short stop_long term int term_in_save kill_in_save)
 if [ -f "$helpers/libdisk-shim.so" ]; then
     faults+=(slow_disk failing_sync)
 else
@@ -146,7 +146,7 @@ arguments() { # DIR [SETTING ...] into args
     shift
     args=(train recipes/tiny.yaml)
     for setting in model.num_layers=2 model.dim=32 data.seq_len=32 train.steps=$steps \
-        run.device=cpu run.save=false run.threads=1 ckpt.every=4 ckpt.keep_last=3 \
+        run.device=cpu run.save=false run.threads=1 ckpt.every=8 ckpt.keep_last=3 \
         run.deadline_s=$deadline_s run.dir="$dir" "$@"; do
         args+=(--set "$setting")
     done
@@ -202,7 +202,7 @@ prepare() {
     slow_disk)
         pick rank-0.safetensors rank-1.safetensors manifest.json /ckpt
         preload=(LD_PRELOAD="$helpers/libdisk-shim.so" DISK_PATH="$picked")
-        draw 6
+        draw 5
         preload+=(DISK_PAUSE_MS=$((100 * (1 + drawn))))
         ;;
     failing_sync)

@@ -12,7 +12,10 @@ shift
 only=" $* "
 trireme=$(realpath "$build")/trireme
 shim=$(realpath "$build")/tests/helpers/libfault-shim.so
-[ -f "$shim" ] || { echo "skipped: $shim was not built"; exit 77; }
+[ -f "$shim" ] || {
+    echo "skipped: $shim was not built"
+    exit 77
+}
 if ! LD_PRELOAD=$shim "$trireme" --version >/dev/null 2>&1; then
     echo "skipped: a sanitizer has allocations of its own"
     exit 77
@@ -51,8 +54,14 @@ outputs() { # dir
 fail() {
     failures=$((failures + 1))
     echo "FAILED: $*"
-    [ -z "${FAULT_SHOW:-}" ] || { head -c 600 "$work/err"; head -c 300 "$work/out"; }
-    [ "$failures" -lt 40 ] || { echo "too many failures"; exit 1; }
+    [ -z "${FAULT_SHOW:-}" ] || {
+        head -c 600 "$work/err"
+        head -c 300 "$work/out"
+    }
+    [ "$failures" -lt 40 ] || {
+        echo "too many failures"
+        exit 1
+    }
 }
 
 # Runs the command of a scenario in a fresh folder, which begins as given-NAME (up to the first "-");
@@ -82,8 +91,14 @@ checkpoints_stay() { # scenario
     for step in "$work/given-${1%%-*}"/run/ckpt/step-*; do
         [ -d "$step" ] || continue
         step=${step##*/}
-        [ -d "$work/dir/run/ckpt/$step" ] || { echo "$step is gone: $(ls "$work/dir/run/ckpt" 2>&1 | tr '\n' ' ')"; return; }
-        "$trireme" ckpt verify "$work/dir/run/ckpt/$step" >/dev/null 2>&1 || { echo "$step is damaged"; return; }
+        [ -d "$work/dir/run/ckpt/$step" ] || {
+            echo "$step is gone: $(ls "$work/dir/run/ckpt" 2>&1 | tr '\n' ' ')"
+            return
+        }
+        "$trireme" ckpt verify "$work/dir/run/ckpt/$step" >/dev/null 2>&1 || {
+            echo "$step is damaged"
+            return
+        }
     done
 }
 
@@ -126,13 +141,19 @@ walk() { # scenario, class, process, samples, faults, then the command
     [ "$only" = "  " ] || [[ $only == *" $name "* ]] || return 0
     FAULT_CLASS=$class FAULT_REPORT=$work/report attempt "$name" "$@"
     code=$?
-    [ $code = 0 ] || { fail "$name without faults: exit code $code: $(cat "$work/err")"; return; }
+    [ $code = 0 ] || {
+        fail "$name without faults: exit code $code: $(cat "$work/err")"
+        return
+    }
     steady "$work/out" >"$work/ref.out"
     outputs "$work/dir" >"$work/ref.files"
     # "rank": the fork that does most, the first of several ranks
     [ "$process" != rank ] || process=$(awk '$1 ~ /^[1-9]/ && $2 > 1.2 * most { most = $2; of = $1 } END { print of }' "$work/report")
     num=$(sed -n "s/^$process //p" "$work/report")
-    [ "${num:-0}" -gt 0 ] || { fail "$name: process $process has no calls of $class"; return; }
+    [ "${num:-0}" -gt 0 ] || {
+        fail "$name: process $process has no calls of $class"
+        return
+    }
     list=$(sample "$num" "$samples" "$process")
     for with in $faults; do
         more=${with#*:}
@@ -155,9 +176,17 @@ on=(--set train.steps=6 --set run.resume=auto)
 
 # A run with checkpoints at steps 2 and 4, for those that read one; a tokenizer.
 mkdir "$work/given-have" "$work/given-words"
-(cd "$work/given-have" && "${run[@]}") >"$work/out" 2>&1 || { cat "$work/out"; echo "FAILED: the run to go on from"; exit 1; }
+(cd "$work/given-have" && "${run[@]}") >"$work/out" 2>&1 || {
+    cat "$work/out"
+    echo "FAILED: the run to go on from"
+    exit 1
+}
 (cd "$work/given-words" && "$trireme" data tokenizer train "$work/text.jsonl" --vocab 300 --out tok.json) >"$work/out" 2>&1 ||
-    { cat "$work/out"; echo "FAILED: the tokenizer"; exit 1; }
+    {
+        cat "$work/out"
+        echo "FAILED: the tokenizer"
+        exit 1
+    }
 printf 'the cats sat on the hats\n' >"$work/words.txt"
 printf '0F0,0F1,0B0,0B1\n1F0,1B0,1F1,1B1\n' >"$work/order.csv"
 

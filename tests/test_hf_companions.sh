@@ -25,7 +25,10 @@ model=$work/model
 mkdir "$model"
 cp tests/fixtures/hf_llama/config.json tests/fixtures/hf_llama/model.safetensors "$model"
 chmod u+w "$model"/*
-vocab=$(i=5; for c in {a..z} ' ' . ,; do printf ',"%s":%d' "$c" $((i++)); done)
+vocab=$(
+    i=5
+    for c in {a..z} ' ' . ','; do printf ',"%s":%d' "$c" $((i++)); done
+)
 cat >"$model/tokenizer.json" <<JSON
 {"version":"1.0","truncation":null,"padding":null,
  "added_tokens":[{"id":2,"content":"</s>","special":true,"normalized":false,"single_word":false,"lstrip":false,"rstrip":false}],
