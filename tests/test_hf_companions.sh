@@ -45,13 +45,17 @@ for i in $(seq 60); do echo "the quick brown fox jumps over the lazy dog, again 
 # It opens, and goes through a run and out again.
 expect 0 '"end"' "$trireme" generate "$model" --prompt "the fox" --json --set generate.tokens=3
 expect 0 "" "$trireme" train --set "model.from=$model" --set "data.source=$work/text" --set train.steps=1 \
-    --set train.batch=1 --set data.seq_len=16 --set "run.dir=$work/run"
-expect 0 "wrote" "$trireme" ckpt export "$work/run" --hf "$work/exported"
-for name in tokenizer.json tokenizer_config.json special_tokens_map.json generation_config.json chat_template.jinja; do
-    cmp -s "$model/$name" "$work/exported/$name" || fail "$name is not what went in"
+    --set train.batch=1 --set data.seq_len=16 --set ckpt.every=1 --set "run.dir=$work/run"
+mv "$work/run/ckpt/step-1" "$work/step" # which stands alone
+for from in step run; do
+    rm -rf "$work/exported"
+    expect 0 "wrote" "$trireme" ckpt export "$work/$from" --hf "$work/exported"
+    for name in tokenizer.json tokenizer_config.json special_tokens_map.json generation_config.json chat_template.jinja; do
+        cmp -s "$model/$name" "$work/exported/$name" || fail "$name of a $from is not what went in"
+    done
+    grep -q '"eos_token_id": 2' "$work/exported/config.json" || fail "config.json of a $from lost its eos_token_id"
+    grep -q '"bos_token_id": 1' "$work/exported/config.json" || fail "config.json of a $from lost its bos_token_id"
 done
-grep -q '"eos_token_id": 2' "$work/exported/config.json" || fail "config.json lost its eos_token_id"
-grep -q '"bos_token_id": 1' "$work/exported/config.json" || fail "config.json lost its bos_token_id"
 expect 0 '"end"' "$trireme" generate "$work/exported" --prompt "the fox" --json --set generate.tokens=3
 expect 0 '"end"' "$trireme" generate "$work/run" --prompt "the fox" --json --set generate.tokens=3
 
@@ -76,6 +80,11 @@ done
 # A broken file that says where texts end is told.
 echo '{"eos_token_id": [2,' >"$model/generation_config.json"
 expect 2 "generation_config.json" "$trireme" generate "$model" --prompt "the fox" --set generate.tokens=3
+for wrong in '[]' '{"eos_token_id": "2"}' '{"eos_token_id": [2, "x"]}'; do
+    echo "$wrong" >"$model/generation_config.json"
+    expect 2 "generation_config.json: has no eos_token_id that" "$trireme" generate "$model" --prompt "the fox" \
+        --set generate.tokens=3
+done
 rm "$model/generation_config.json"
 
 # Weights that are not numbers: the last four bytes of the file become NaN.

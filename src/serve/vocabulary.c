@@ -44,12 +44,22 @@ static tr_status read_eos(tri_vocabulary *vocabulary, const char *path, tr_error
                         path, why.line, why.text);
     const json_t *eos = json_object_get(root, "eos_token_id"), *one;
     size_t i;
+    bool understood = json_is_object(root) &&
+                      (!eos || json_is_null(eos) || json_is_integer(eos) || json_is_array(eos));
     if (json_is_integer(eos))
         add_eos(vocabulary, json_integer_value(eos));
-    json_array_foreach(eos, i, one) if (json_is_integer(one))
-        add_eos(vocabulary, json_integer_value(one));
+    json_array_foreach(eos, i, one)
+    {
+        understood = understood && json_is_integer(one);
+        add_eos(vocabulary, json_is_integer(one) ? json_integer_value(one) : -1);
+    }
     json_decref(root);
-    return TR_OK;
+    return understood ? TR_OK
+                      : tri_fail(err, TR_ERROR_INPUT,
+                                 "%s: has no eos_token_id that is a number or a list of them; it "
+                                 "says which tokens end a text: mend it, copy it again, or remove "
+                                 "it",
+                                 path);
 }
 
 static bool has_tokenizer(const char *dir)

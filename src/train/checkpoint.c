@@ -7,6 +7,7 @@
 #include "base/clock.h"
 #include "base/fs.h"
 #include "base/pool.h"
+#include "ckpt/hf.h"
 #include "ckpt/writer.h"
 #include "train/checkpoint_parts.h"
 
@@ -29,8 +30,16 @@ struct tri_checkpointer {
     tri_save_outcome told; /* an outcome that nobody has asked for yet */
 };
 
-/* Files of the run that make a checkpoint usable without it. */
-static const char *const extras[] = {"config.yaml", "tokenizer.json", "special_tokens_map.json",
+/* Files of the run that make a checkpoint usable without it: settings, what tokens mean, and what a
+ * model of Hugging Face says of where texts end and how a chat is written. */
+static const char *const extras[] = {"config.yaml",
+                                     "tokenizer.json",
+                                     "special_tokens_map.json",
+                                     "tokenizer_config.json",
+                                     "generation_config.json",
+                                     "chat_template.jinja",
+                                     "chat_template.json",
+                                     TRI_HF_KEPT,
                                      NULL};
 
 char *tri_checkpoint_dir(const char *run_dir)
