@@ -41,7 +41,7 @@ gzip -c "$work/text.jsonl" >"$work/text.jsonl.gz"
 # What of an output differs from one run to the next: times, speeds, memory. A checkpoint that could
 # not be written is warned of, and the run goes on.
 steady() {
-    sed -E '/^warning: /d; /measuring/d; s/^memory:.*//
+    sed -E '/^warning: /d; /measuring/d; /^memory/d
         s/[0-9.]+( [kMGT])? tokens\/s.*//; s/[0-9.]+ ?m?s(, |\b).*//; s/[0-9.]+ [KM]iB(\/s)?//' "$1"
 }
 
@@ -168,6 +168,7 @@ walk() { # scenario, class, process, samples, faults, then the command
         # in a sample, another few calls for each fault
         [ -n "$full" ] || list=$(sample "$num" "$samples" "$process$with")
     done
+    [ -z "$full${FAULT_SAMPLES:-}" ] || echo "$name, process $process: $num calls of $class; so far ${walked[alloc]} allocations and ${walked[io]} calls of I/O failed, $failures wrong"
 }
 
 run=("$trireme" train "$work/small.yaml")

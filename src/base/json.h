@@ -20,7 +20,7 @@ tr_status tri_json_load_file(const char *path, size_t flags, json_t **root, json
                              tr_error *err);
 
 /* For values that are built member by member: what there was no memory for is missing, and a call
- * between the two need not look. Nothing in between may touch errno but allocations. */
+ * between the two need not look. Of each thread for itself. */
 void tri_json_begin(void);
 bool tri_json_built(void); /* false: memory ran out since tri_json_begin */
 /* json_dumps of what was built, on the heap: NULL when memory ran out since tri_json_begin, or

@@ -16,12 +16,11 @@ void tri_text_fini(tri_text *text)
     *text = (tri_text){0};
 }
 
-void tri_text_add(tri_text *text, const char *format, ...)
+void tri_text_vadd(tri_text *text, const char *format, va_list args)
 {
     if (text->failed)
         return;
-    va_list args, again;
-    va_start(args, format);
+    va_list again;
     va_copy(again, args);
     int length = vsnprintf(NULL, 0, format, again);
     va_end(again);
@@ -31,11 +30,9 @@ void tri_text_add(tri_text *text, const char *format, ...)
         while (capacity < wanted)
             capacity *= 2;
         char *grown = realloc(text->chars, capacity);
-        if (!grown) {
-            text->failed = true;
-            va_end(args);
+        text->failed = !grown;
+        if (!grown)
             return;
-        }
         text->chars = grown;
         text->capacity = capacity;
     }
@@ -43,6 +40,13 @@ void tri_text_add(tri_text *text, const char *format, ...)
         text->length += (size_t)vsnprintf(text->chars + text->length, text->capacity - text->length,
                                           format, args);
     text->chars[text->length] = 0;
+}
+
+void tri_text_add(tri_text *text, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    tri_text_vadd(text, format, args);
     va_end(args);
 }
 

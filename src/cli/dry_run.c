@@ -348,7 +348,7 @@ static tr_status run(dry_run *d, tr_error *err)
                              .session = s,
                              .dir = d->dir,
                              .local_ranks = tri_mesh_ranks(&s->config.compile.mesh)};
-    tri_first_lines_print(&lines);
+    TRI_TRY(tri_first_lines_print(&lines, err));
     printf("\nplan    the memory of rank 0\n");
     tri_plan_print_memory(s);
     printf("\n");

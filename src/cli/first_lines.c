@@ -27,7 +27,7 @@ static void print_model(const tri_first_lines *l)
 }
 
 /* Heads that the model to start from did not have. */
-static void print_fresh(const tri_session *s)
+static bool print_fresh(const tri_session *s)
 {
     tri_text names;
     tri_text_init(&names);
@@ -36,7 +36,9 @@ static void print_fresh(const tri_session *s)
             tri_text_add(&names, "%s%s", names.length ? ", " : "", s->params.items[i].name);
     if (names.length)
         tri_line("anew", "not in model.from: %s", names.chars);
+    bool whole = !names.failed;
     tri_text_fini(&names);
+    return whole;
 }
 
 static void print_batch(const tri_session *s)
@@ -126,7 +128,7 @@ static void print_run(const tri_first_lines *l)
     tri_line("run", "%s%s%s", l->dir, ckpt, recipe);
 }
 
-static void print_host_ops(const tri_session *s)
+static bool print_host_ops(const tri_session *s)
 {
     tri_text on_host;
     tri_text_init(&on_host);
@@ -134,10 +136,12 @@ static void print_host_ops(const tri_session *s)
         tri_executor_host_ops(&s->executors[TRI_PROGRAM_TRAIN], &on_host);
     if (on_host.chars && on_host.chars[0])
         tri_line("note", "no kernel on this device, so the host computes: %s", on_host.chars);
+    bool whole = !on_host.failed;
     tri_text_fini(&on_host);
+    return whole;
 }
 
-void tri_first_lines_print(const tri_first_lines *l)
+tr_status tri_first_lines_print(const tri_first_lines *l, tr_error *err)
 {
     const tri_session *s = l->session;
     char data[800] = "made-up vectors";
@@ -147,7 +151,7 @@ void tri_first_lines_print(const tri_first_lines *l)
     tri_text_init(&layout);
     tri_layout_words(&s->config.compile, &layout);
     print_model(l);
-    print_fresh(s);
+    bool whole = print_fresh(s) && !layout.failed;
     tri_line("data", "%s", data);
     print_batch(s);
     print_optim(s);
@@ -155,8 +159,9 @@ void tri_first_lines_print(const tri_first_lines *l)
     print_memory(s, l->local_ranks);
     print_device(l);
     print_run(l);
-    print_host_ops(s);
+    whole = print_host_ops(s) && whole;
     tri_print_schedule_note(s, "note    ");
     tri_print_notes(l->cli->settings, s);
     tri_text_fini(&layout);
+    return whole ? TR_OK : tri_fail(err, TR_ERROR_RUNTIME, "no memory to say what this run is");
 }

@@ -13,6 +13,6 @@ typedef struct tri_first_lines {
     const char *transport;      /* between ranks; NULL: not known yet, or there is one rank */
 } tri_first_lines;
 
-void tri_first_lines_print(const tri_first_lines *lines);
+tr_status tri_first_lines_print(const tri_first_lines *lines, tr_error *err);
 
 #endif

@@ -84,10 +84,10 @@ tr_status tri_train_ckpt_begin(tri_train_ckpt *c, const tr_settings *settings, t
 
 void tri_train_ckpt_print(const tri_train_ckpt *c)
 {
-    char *copy = c->resumed.note ? strdup(c->resumed.note) : NULL, *rest = copy, *line;
-    while (rest && (line = strsep(&rest, "\n")))
-        printf("note    a damaged checkpoint was %s\n", line);
-    free(copy);
+    for (const char *at = c->resumed.note; at; at = strchr(at, '\n')) {
+        at += *at == '\n';
+        printf("note    a damaged checkpoint was %.*s\n", (int)strcspn(at, "\n"), at);
+    }
     if (c->resumed.found)
         tri_text_print(stdout, "resume  %s: %" PRId64 " of %" PRId64 " steps are done\n",
                        c->resumed.path, c->resumed.step, c->session->num_steps);

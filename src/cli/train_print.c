@@ -10,7 +10,7 @@
 #include "cli/train_run.h"
 #include "run/trace_travel.h"
 
-void tri_train_print_start(const tri_train_run *r)
+tr_status tri_train_print_start(const tri_train_run *r, tr_error *err)
 {
     tri_first_lines lines = {.cli = r->cli,
                              .session = &r->session->session,
@@ -18,9 +18,10 @@ void tri_train_print_start(const tri_train_run *r)
                              .local_ranks = r->local_ranks,
                              .transport =
                                  r->ranks.size > 1 ? tri_ranks_transport(&r->ranks) : NULL};
-    tri_first_lines_print(&lines);
+    tr_status status = tri_first_lines_print(&lines, err);
     tri_train_ckpt_print(&r->ckpt);
     fflush(stdout);
+    return status;
 }
 
 char *tri_train_held_out(const tri_train_run *r, char *text, size_t size)

@@ -47,7 +47,7 @@ static inline bool tri_train_has_scaler(const tri_train_run *run)
 }
 
 /* train_print.c, for rank 0. */
-void tri_train_print_start(const tri_train_run *run);
+tr_status tri_train_print_start(const tri_train_run *run, tr_error *err);
 void tri_train_print_end(const tri_train_run *run);
 /* "held-out loss 0.6912  accuracy 53.1%", as much of it as the task has; returns text. */
 char *tri_train_held_out(const tri_train_run *run, char *text, size_t size);

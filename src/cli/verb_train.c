@@ -447,7 +447,7 @@ static tr_status train(run *r, const tri_bootstrap *bootstrap, tr_error *err)
     TRI_TRY(tri_ranks_patiently(&r->ranks, open_files, r, err));
     if (leads) {
         r->overhead = tri_memory_overhead_of(&r->session->session);
-        tri_train_print_start(r);
+        TRI_TRY(tri_train_print_start(r, err));
         tri_session *s = &r->session->session;
         r->peak_flops =
             s->device.def->peak_flops

@@ -269,9 +269,11 @@ tr_status tri_wire_resolve(const char *address, int port, bool passive, struct a
     struct addrinfo want = {.ai_socktype = SOCK_STREAM, .ai_flags = passive ? AI_PASSIVE : 0};
     snprintf(text, sizeof text, "%d", port);
     int wrong = getaddrinfo(address, text, &want, found);
-    return wrong == 0 ? TR_OK
-                      : tri_fail(err, TR_ERROR_INPUT, "the address '%s' is not known: %s", address,
-                                 gai_strerror(wrong));
+    if (wrong == 0)
+        return TR_OK;
+    bool machines = wrong == EAI_MEMORY || wrong == EAI_SYSTEM;
+    return tri_fail(err, machines ? TR_ERROR_RUNTIME : TR_ERROR_INPUT,
+                    "the address '%s' is not known: %s", address, gai_strerror(wrong));
 }
 
 tr_status tri_wire_listen(const char *address, int port, int *fd, int *bound, tr_error *err)
