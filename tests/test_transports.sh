@@ -127,7 +127,7 @@ END
             fail "mpirun on two hosts, $transport: $(tail -n 4 "$work/out")"
         carried=$transport
         [ $transport = auto ] && carried=mpi # they met through it, on two machines
-        grep -q "on each of 4 ranks, over $carried" "$work/out" || fail "$transport: $(grep ^device "$work/out")"
+        grep -q "on each rank, over $carried" "$work/out" || fail "$transport: $(grep ^device "$work/out")"
         same "mpirun on two hosts, $transport" "$work/near" "$work/far-$transport"
     done
     # A rank of the second host is killed: all end before mpirun is told to give up (timeout: 124).
