@@ -26,6 +26,13 @@ run() {
     grep -qF -- "$text" "$tmp/out" "$tmp/err" || fail "trireme $* does not say \"$text\""
 }
 
+# ---- the page of promises names tests that there are ----
+
+for name in $(grep -o '`test_[a-z0-9_]*`' docs/promises.md | tr -d '`' | sort -u); do
+    checks=$((checks + 1))
+    [ -e "tests/$name.sh" ] || [ -e "tests/$name.c" ] || fail "docs/promises.md names $name, which there is not"
+done
+
 # ---- recipes are found by name, in the repository and where the program is installed ----
 
 run 0 'parameters' plan tiny
