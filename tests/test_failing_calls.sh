@@ -5,7 +5,7 @@
 #
 # A sample in `make test`; every call of each command with TRIREME_TEST_FULL=1.
 # Arguments: the build directory, then the scenarios to walk (all, when none is named).
-#   FAULT_SEED=7 FAULT_SAMPLES=50 bash tests/test_failing_calls.sh build plan resume
+#   FAULT_SEED=7 FAULT_SAMPLES=50 bash tests/test_failing_calls.sh build plan have-resume
 set -u
 build=$1
 shift
@@ -234,5 +234,6 @@ walk have-inspect io 0 1 "$reads" "$trireme" ckpt inspect run/ckpt/step-4
 walk have-verify io 0 1 "$reads" "$trireme" ckpt verify run/ckpt/step-4
 walk have-hf io 0 1 "$disk" "$trireme" ckpt export run --hf hf
 
+[ $((walked[alloc] + walked[io])) -gt 0 ] || fail "there is no scenario of those names:$only"
 echo "${walked[alloc]} allocations failed, ${survived[alloc]} without effect; ${walked[io]} calls of I/O, ${survived[io]} without effect; $failures wrong"
 [ $failures = 0 ]
