@@ -84,6 +84,8 @@ static const struct {
      "layout.recompute=full"},
     {"optim.lr=0", "optim.lr is 0, so the weights never change", "optim.lr=1"},
     {"ckpt.every=200", "ckpt.every=200 is above the 100 steps of the run", "ckpt.every=20"},
+    {"train.eval_every=200", "train.eval_every=200 is above the 100 steps of the run",
+     "train.eval_every=20"},
     {"model.head_dim=8", "model.head_dim has no effect with model.kind=gpt2", "model.kind=llama"},
     {"run.threads=1000", "run.threads=1000 on ", "run.device=null"},
     {"run.collective=ring", "run.collective=ring has no effect on one rank", "layout.dp=2"},

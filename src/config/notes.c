@@ -306,6 +306,17 @@ static bool rare_checkpoints(const facts *f, char note[MAX_NOTE])
     return f->num_steps > 0 && every > f->num_steps;
 }
 
+static bool rare_evaluations(const facts *f, char note[MAX_NOTE])
+{
+    int64_t every = tr_settings_int(f->settings, "train.eval_every");
+    snprintf(note, MAX_NOTE,
+             "train.eval_every=%" PRId64 " is above the %" PRId64
+             " steps of the run, so the only evaluation is the last; set train.eval_every=%" PRId64
+             " to have some on the way",
+             every, f->num_steps, f->num_steps / 4 > 0 ? f->num_steps / 4 : 1);
+    return f->num_steps > 0 && every > f->num_steps;
+}
+
 /* A run that is done writes the width that follows from the others into its config.yaml. */
 static bool foreign_head_dim(const facts *f, char note[MAX_NOTE])
 {
@@ -362,6 +373,7 @@ static const struct {
     {"layout.recompute", idle_budget},
     {"optim.lr", no_learning},
     {"ckpt.every", rare_checkpoints},
+    {"train.eval_every", rare_evaluations},
     {"model.head_dim", foreign_head_dim},
     {"run.threads", many_threads},
     {NULL, lone_messages},
