@@ -184,14 +184,14 @@ static void a_newer_version_is_no_damage(void **state)
     version[10] = '2';
     /* With a checksum of another kind, and with ours. */
     assert_int_equal(put_file(path, text, num_bytes), 0);
-    assert_is(step, TR_ERROR_INPUT, "was written by a newer Trireme");
+    assert_is(step, TR_ERROR_RUNTIME, "was written by a newer Trireme");
     memset(text + TRI_MANIFEST_DIGITS_AT, '0', 16);
     char digits[17];
     snprintf(digits, sizeof digits, "%016llx",
              (unsigned long long)tri_checksum_bytes(text, num_bytes));
     memcpy(text + TRI_MANIFEST_DIGITS_AT, digits, 16);
     assert_int_equal(put_file(path, text, num_bytes), 0);
-    assert_is(step, TR_ERROR_INPUT, "was written by a newer Trireme");
+    assert_is(step, TR_ERROR_RUNTIME, "was written by a newer Trireme");
     free(text);
 }
 

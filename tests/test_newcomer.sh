@@ -41,6 +41,7 @@ run 2 'did you mean tiny? name a YAML file, a run directory or one of the recipe
 run 2 'there is no settings file far/away.yaml' plan far/away.yaml
 mkdir -p "$tmp/usr/bin" "$tmp/usr/share/trireme/recipes" "$tmp/home"
 cp "$trireme" "$tmp/usr/bin/" && cp recipes/tiny.yaml recipes/demo.yaml "$tmp/usr/share/trireme/recipes/"
+cp recipes/tiny.yaml "$tmp/"
 program=$tmp/usr/bin/trireme
 cd "$tmp/home" || exit 1
 run 0 'parameters' plan tiny
@@ -53,6 +54,10 @@ run 2 'demo, tiny (in' plan small
 grep -qF 'tiny (in recipes); demo' "$tmp/err" || fail "the recipes here are not listed"
 rm -r recipes "${tmp:?}/usr/share"
 run 2 "no recipes were found in ./recipes or $tmp/usr/share/trireme/recipes" plan tiny
+mkdir -p "$tmp/checkout/build" "$tmp/checkout/recipes" # and one that was built and not installed
+cp "$trireme" "$tmp/checkout/build/" && cp "$tmp/tiny.yaml" "$tmp/checkout/recipes/"
+program=$tmp/checkout/build/trireme
+run 0 'parameters' plan tiny
 program=
 cd - >/dev/null || exit 1
 

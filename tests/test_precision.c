@@ -309,6 +309,23 @@ static void test_too_many_skipped_steps_end_the_run(void **state)
     }
 }
 
+/* However many may be skipped: a run that has not updated once has trained nothing. */
+static void test_a_run_of_skipped_steps_alone_fails(void **state)
+{
+    (void)state;
+    tr_settings *settings;
+    tr_session *session =
+        open_session(&settings, SET(SMALL, "train.max_skipped=10", "train.steps=3"));
+    tr_error err = {0};
+    find_weight(session, "ln_f.weight")[1] = NAN;
+    assert_true(step(session).skipped);
+    assert_true(step(session).skipped);
+    assert_int_equal(tr_session_step(session, NULL, &err), TR_ERROR_NUMERIC);
+    assert_non_null(strstr(err.message, "loss is not finite in 3 steps in a row, up to step 3"));
+    tr_session_destroy(session);
+    tr_settings_destroy(settings);
+}
+
 /* What is named is where it began, not where it spread to. */
 static void test_the_first_gradient_is_named(void **state)
 {
@@ -428,6 +445,7 @@ int main(void)
         cmocka_unit_test(test_scale_does_not_change_the_gradient),
         cmocka_unit_test(test_backing_off_is_not_counted),
         cmocka_unit_test(test_too_many_skipped_steps_end_the_run),
+        cmocka_unit_test(test_a_run_of_skipped_steps_alone_fails),
         cmocka_unit_test(test_the_first_gradient_is_named),
         cmocka_unit_test(test_scale_below_1_ends_the_run),
         cmocka_unit_test(test_runs_and_threads_give_the_same_bits),

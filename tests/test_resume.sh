@@ -127,7 +127,7 @@ done
 grep -q 'step-4/manifest.json: cannot be opened' "$work/out" || fail "generate says $(cat "$work/out")"
 rm "$newest/manifest.json"
 sed 's/"version":1/"version":2/' "$work/manifest.json" >"$newest/manifest.json"
-stops 2 'was written by a newer Trireme' "a newer version" run.resume=auto
+stops 1 'was written by a newer Trireme' "a newer version" run.resume=auto
 cp "$work/manifest.json" "$newest/manifest.json"
 if [ "$(id -u)" = 0 ] && command -v setpriv >/dev/null; then # another user, who may write there
     chmod -R a+rwX "$work"

@@ -46,4 +46,18 @@ code=$?
 [ "$(cat "$work/linked")" = precious ] || fail "a file with a second name was emptied"
 [ $code -ne 0 ] && grep -q "rank-0.log: cannot be written: it is a symbolic link" "$work/out" ||
     fail "a link in the place of a log: $code, $(tail -n 1 "$work/out")"
+
+# Records of a run that goes on: the same.
+go_on() {
+    "$trireme" train recipes/tiny.yaml --set train.steps="$1" --set ckpt.every=1 --set run.save=false \
+        --set run.dir="$work/on" --set run.resume=auto >"$work/out" 2>&1
+}
+go_on 1 || fail "a run with a checkpoint: $(tail -n 1 "$work/out")"
+rm "$work/on/events.jsonl"
+ln -s "$work/precious" "$work/on/events.jsonl"
+go_on 2
+rm "$work/on/metrics.jsonl"
+ln -s "$work/precious" "$work/on/metrics.jsonl"
+go_on 3
+[ "$(cat "$work/precious")" = precious ] || fail "a record went to where a link led"
 [ $failures -eq 0 ]

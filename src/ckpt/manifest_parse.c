@@ -319,7 +319,7 @@ static tr_status check_version(const parser *p, const json_t *root)
         return wrong(p, "no version", "");
     if (version <= TRI_CKPT_VERSION)
         return TR_OK;
-    return tri_fail(p->err, TR_ERROR_INPUT,
+    return tri_fail(p->err, TR_ERROR_RUNTIME,
                     "%s: was written by a newer Trireme: it is of version %" PRId64
                     " of the format, and this one reads up to %d; go on with the Trireme that "
                     "wrote it, or a newer one. The checkpoint stays as it is",

@@ -10,7 +10,7 @@
 #include "base/text.h"
 #include "config/nearest.h"
 
-enum { MAX_PATH = 4096, NUM_PLACES = 2 };
+enum { MAX_PATH = 4096, NUM_PLACES = 3 };
 
 #define HERE      "recipes"
 #define INSTALLED "share/trireme/recipes"
@@ -20,13 +20,21 @@ typedef struct places {
     char dir[NUM_PLACES][MAX_PATH];
 } places;
 
+static bool same_directory(const char *a, const char *b)
+{
+    struct stat one, other;
+    return stat(a, &one) == 0 && stat(b, &other) == 0 && one.st_dev == other.st_dev &&
+           one.st_ino == other.st_ino;
+}
+
+/* Here, where it was installed, and the checkout that it was built in. */
 static void find_places(places *p)
 {
     char program[MAX_PATH];
     ssize_t length = readlink("/proc/self/exe", program, sizeof program - 1);
     *p = (places){.dir = {HERE}};
     program[length > 0 ? length : 0] = 0;
-    for (int i = 0; i < 2; i++) { /* PREFIX/bin/trireme */
+    for (int i = 0; i < 2; i++) { /* PREFIX/bin/trireme, CHECKOUT/build/trireme */
         char *slash = strrchr(program, '/');
         if (!slash)
             return;
@@ -34,6 +42,9 @@ static void find_places(places *p)
     }
     size_t room = MAX_PATH - sizeof "/" INSTALLED;
     snprintf(p->dir[1], MAX_PATH, "%.*s/" INSTALLED, (int)room, program);
+    snprintf(p->dir[2], MAX_PATH, "%.*s/" HERE, (int)room, program);
+    if (same_directory(HERE, p->dir[2]))
+        p->dir[2][0] = 0;
 }
 
 /* "tiny" for tiny, tiny.yaml and recipes/tiny.yaml; false for what cannot be a recipe. */

@@ -75,7 +75,9 @@ void tri_events_add(const char *run_dir, const tri_event *event)
         memcpy(whole + length, "\n", 2);
         line = whole;
     }
-    int fd = path && whole ? open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666) : -1;
+    int fd = path && whole
+                 ? open(path, O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW | O_CLOEXEC, 0666)
+                 : -1;
     if (fd >= 0) {
         ssize_t written = write(fd, line, length + 1);
         (void)written;

@@ -59,7 +59,7 @@ tr_status tri_metrics_open(const char *path, tri_metrics **out, tr_error *err)
         free(metrics);
         return tri_fail(err, TR_ERROR_RUNTIME, "%s: out of memory", path);
     }
-    metrics->fd = open(path, O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+    metrics->fd = open(path, O_RDWR | O_CREAT | O_APPEND | O_NOFOLLOW | O_CLOEXEC, 0666);
     if (metrics->fd < 0 || mend_tail(metrics->fd) != 0) {
         tri_fail(err, TR_ERROR_RUNTIME, "%s: cannot be written: %s", path, strerror(errno));
         tri_metrics_close(metrics);

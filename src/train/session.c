@@ -342,8 +342,9 @@ static const char *advice(const tri_session *session)
                  "train.max_skipped is how many in a row may pass";
 }
 
-/* A step whose update wrote nothing. It passes, unless too many in a row were like it. A loss scale
- * that is still too large is no failure while it is being halved: such steps are not counted. */
+/* A step whose update wrote nothing. It passes, unless too many in a row were like it, or all steps
+ * of the run: then nothing was trained. A loss scale that is still too large is no failure while it
+ * is being halved: such steps are not counted. */
 static tr_status skip_step(tri_session *session, tri_step_result *result, tr_error *err)
 {
     const char *what = isfinite(result->loss) ? "gradient" : "loss";
@@ -358,7 +359,8 @@ static tr_status skip_step(tri_session *session, tri_step_result *result, tr_err
                         "the weights are as before this step. Set precision.kind=bf16, whose "
                         "numbers reach further, or lower optim.lr",
                         what, step, (double)result->scale);
-    if (session->skipped_row <= session->config.max_skipped)
+    bool all = step == session->num_steps && session->skipped_row == step;
+    if (session->skipped_row <= session->config.max_skipped && !all)
         return TR_OK;
     if (session->skipped_row == 1)
         return tri_fail(err, TR_ERROR_NUMERIC,
