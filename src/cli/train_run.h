@@ -46,6 +46,11 @@ static inline bool tri_train_has_scaler(const tri_train_run *run)
     return run->session->session.config.compile.precision.compute == TRI_F16;
 }
 
+/* train_files.c. A file of the run directory; the caller frees the path. */
+tr_status tri_train_in_dir(const tri_train_run *run, const char *name, char **path, tr_error *err);
+/* Of a tri_train_run, by rank 0: settings, tokenizer, metrics. */
+tr_status tri_train_open_files(void *run, tr_error *err);
+
 /* train_print.c, for rank 0. */
 tr_status tri_train_print_start(const tri_train_run *run, tr_error *err);
 void tri_train_print_end(const tri_train_run *run);

@@ -1,5 +1,4 @@
 /* trireme train: the training loop as a person sees it. */
-#include <errno.h>
 #include <inttypes.h>
 #include <math.h>
 #include <signal.h>
@@ -10,7 +9,6 @@
 
 #include "base/clock.h"
 #include "base/fs.h"
-#include "ckpt/hf.h"
 #include "cli/data_prepare.h"
 #include "cli/dry_run.h"
 #include "cli/environment.h"
@@ -22,7 +20,6 @@
 #include "cli/signals.h"
 #include "cli/text.h"
 #include "cli/train_run.h"
-#include "data/tokenizer.h"
 
 /* All ranks train; rank 0 alone prints and writes files. */
 typedef tri_train_run run;
@@ -51,87 +48,6 @@ static unsigned wishes_of(const run *r)
     for (int i = 0; caught && i < NUM_ENDINGS; i++)
         wishes |= endings[i].signal == caught ? endings[i].wish : 0;
     return wishes;
-}
-
-/* A file of the run directory; the caller frees the path. */
-static tr_status in_dir(const run *r, const char *name, char **path, tr_error *err)
-{
-    *path = tri_path_join(r->dir, name);
-    return *path ? TR_OK : tri_fail(err, TR_ERROR_RUNTIME, "no memory for a path");
-}
-
-/* Whether tokens mean in this run what they mean in the directory that its model comes from. */
-static tr_status has_tokens_of(const char *dir, const tri_tokenizer *tokenizer, bool *same,
-                               tr_error *err)
-{
-    tri_tokenizer *theirs = NULL;
-    *same = !tokenizer;
-    if (!tokenizer || !tri_tokenizer_is_dir(dir))
-        return TR_OK;
-    TRI_TRY(tri_tokenizer_open(dir, &theirs, err));
-    uint64_t of_theirs, of_ours;
-    tr_status status = tri_tokenizer_fingerprint(theirs, &of_theirs, err);
-    if (status == TR_OK)
-        status = tri_tokenizer_fingerprint(tokenizer, &of_ours, err);
-    *same = status == TR_OK && of_theirs == of_ours;
-    tri_tokenizer_close(theirs);
-    return status;
-}
-
-/* What lies beside the weights of a model of Hugging Face stays with it as it is. */
-static tr_status keep_companions(run *r, const tri_tokenizer *tokenizer, tr_error *err)
-{
-    const char *from = tr_settings_string(r->cli->settings, "model.from");
-    bool same = false;
-    if (!tri_hf_is_dir(from))
-        return TR_OK;
-    TRI_TRY(has_tokens_of(from, tokenizer, &same, err));
-    return same ? tri_hf_keep(from, r->dir, err) : TR_OK;
-}
-
-/* What the tokens of this run mean, for whoever generates with it or exports it. */
-static tr_status keep_tokenizer(run *r, tr_error *err)
-{
-    static const char *const names[] = {"tokenizer.json", "special_tokens_map.json"};
-    tri_tokenizer *tokenizer = NULL;
-    if (r->session->session.data)
-        TRI_TRY(tri_data_tokenizer(&r->session->session.config.data, &tokenizer, err));
-    tr_status status = tokenizer ? tri_tokenizer_save_dir(tokenizer, r->dir, err) : TR_OK;
-    for (int i = 0; i < 2 && !tokenizer && status == TR_OK; i++) { /* of an earlier run */
-        char *path;
-        status = in_dir(r, names[i], &path, err);
-        if (status == TR_OK)
-            (void)unlink(path);
-        free(path);
-    }
-    if (status == TR_OK)
-        status = keep_companions(r, tokenizer, err);
-    r->has_tokenizer = tokenizer != NULL;
-    tri_tokenizer_close(tokenizer);
-    return status;
-}
-
-static tr_status open_files(void *context, tr_error *err)
-{
-    run *r = context;
-    char *path;
-    TRI_TRY(tri_make_dirs(r->dir, err));
-    TRI_TRY(keep_tokenizer(r, err));
-    TRI_TRY(in_dir(r, "config.yaml", &path, err));
-    tr_status status = tr_settings_save(r->cli->settings, path, err);
-    free(path);
-    TRI_TRY(status);
-    TRI_TRY(in_dir(r, "metrics.jsonl", &path, err));
-    if (r->ckpt.continues)
-        status = tri_jsonl_trim(path, r->ckpt.resumed.step, err);
-    else if (unlink(path) != 0 && errno != ENOENT) /* a new run starts a new record */
-        status =
-            tri_fail(err, TR_ERROR_RUNTIME, "%s: cannot be replaced: %s", path, strerror(errno));
-    if (status == TR_OK)
-        status = tri_metrics_open(path, &r->metrics, err);
-    free(path);
-    TRI_TRY(status);
-    return TR_OK;
 }
 
 static tr_status evaluate(run *r, const tr_step *done, tr_error *err)
@@ -286,7 +202,7 @@ static tr_status save_weights(run *r, bool writes, tr_error *err)
 {
     char *path = NULL;
     if (writes)
-        TRI_TRY(in_dir(r, "weights.safetensors", &path, err));
+        TRI_TRY(tri_train_in_dir(r, "weights.safetensors", &path, err));
     tr_status status = tri_session_save_weights(&r->session->session, path, err);
     free(path);
     return status;
@@ -298,7 +214,7 @@ static tr_status judge_ckpt(run *r, tr_error *err)
 {
     char *weights = NULL;
     if (tr_settings_bool(r->cli->settings, "run.save"))
-        TRI_TRY(in_dir(r, "weights.safetensors", &weights, err));
+        TRI_TRY(tri_train_in_dir(r, "weights.safetensors", &weights, err));
     tr_status status = tri_train_ckpt_verdict(&r->ckpt, weights, err);
     free(weights);
     return status;
@@ -373,7 +289,7 @@ static tr_status start(run *r, const tri_bootstrap *bootstrap, tr_error *err)
                                .measuring = tell_measuring};
     tri_session *session = &r->session->session;
     char *in_run = NULL;
-    TRI_TRY(in_dir(r, "tuning.json", &in_run, err));
+    TRI_TRY(tri_train_in_dir(r, "tuning.json", &in_run, err));
     config.tuning = session->device.tuning ? session->device.tuning : in_run;
     tr_status status = tri_ranks_join(&r->ranks, bootstrap, &config, session, err);
     /* The first start in a directory measures collectives, with large vectors that are gone by now.
@@ -396,7 +312,7 @@ static tr_status open_record(run *r, tr_error *err)
     if (!tr_settings_bool(r->cli->settings, "data.record"))
         return TR_OK;
     char *dir;
-    TRI_TRY(in_dir(r, "samples", &dir, err));
+    TRI_TRY(tri_train_in_dir(r, "samples", &dir, err));
     tri_record_config config = {.dir = dir,
                                 .rank = r->ranks.rank,
                                 .num_ranks = r->ranks.size,
@@ -444,7 +360,7 @@ static tr_status train(run *r, const tri_bootstrap *bootstrap, tr_error *err)
     go_on(r);
     bool leads = bootstrap->rank == 0;
     TRI_TRY(tri_run_trace_open(r->cli, r->session, bootstrap->rank, r->num_steps, &r->trace, err));
-    TRI_TRY(tri_ranks_patiently(&r->ranks, open_files, r, err));
+    TRI_TRY(tri_ranks_patiently(&r->ranks, tri_train_open_files, r, err));
     if (leads) {
         r->overhead = tri_memory_overhead_of(&r->session->session);
         TRI_TRY(tri_train_print_start(r, err));
