@@ -41,7 +41,7 @@ gzip -c "$work/text.jsonl" >"$work/text.jsonl.gz"
 # What of an output differs from one run to the next: times, speeds, memory. A checkpoint that could
 # not be written is warned of, and the run goes on.
 steady() {
-    sed -E '/^warning: /d; /measuring/d; /^memory/d
+    sed -E '/^warning: /d; /measuring/d; /^memory/d; s/, over (shm|tcp)//
         s/[0-9.]+( [kMGT])? tokens\/s.*//; s/[0-9.]+ ?m?s(, |\b).*//; s/[0-9.]+ [KM]iB(\/s)?//' "$1"
 }
 

@@ -49,14 +49,15 @@ static void keep(tri_relay *r, const char *data, size_t num_bytes)
     r->num_bytes += num_bytes;
 }
 
-/* Writes until the reader takes nothing for so long. */
-static void let_out(tri_relay *r, int timeout_ms)
+/* Writes until the reader takes nothing for so long. Returns the bytes that are done with: written,
+ * or in vain. */
+static size_t write_some(tri_relay *r, const char *data, size_t num_bytes, int timeout_ms)
 {
     size_t done = 0;
     bool failed = false;
-    while (done < r->num_bytes && !failed && tri_has_room(r->fd, timeout_ms)) {
-        size_t n = r->num_bytes - done < AT_ONCE ? r->num_bytes - done : AT_ONCE;
-        ssize_t written = write(r->fd, r->pending + done, n);
+    while (done < num_bytes && !failed && tri_has_room(r->fd, timeout_ms)) {
+        size_t n = num_bytes - done < AT_ONCE ? num_bytes - done : AT_ONCE;
+        ssize_t written = write(r->fd, data + done, n);
         if (written > 0)
             done += (size_t)written;
         else if (written == 0 || errno == EAGAIN)
@@ -67,9 +68,13 @@ static void let_out(tri_relay *r, int timeout_ms)
         }
     }
     if (done > 0)
-        r->line_open = r->pending[done - 1] != '\n';
-    if (failed)
-        done = r->num_bytes;
+        r->line_open = data[done - 1] != '\n';
+    return failed ? num_bytes : done;
+}
+
+static void let_out(tri_relay *r, int timeout_ms)
+{
+    size_t done = write_some(r, r->pending, r->num_bytes, timeout_ms);
     r->num_bytes -= done;
     memmove(r->pending, r->pending + done, r->num_bytes);
 }
@@ -78,9 +83,12 @@ void tri_relay_add(tri_relay *r, const char *data, size_t num_bytes)
 {
     if (r->lost == EPIPE) /* for good; a full disk may have room again */
         return;
-    keep(r, data, num_bytes);
     if (r->num_bytes > 0)
         let_out(r, 0);
+    /* A reader that is not behind needs no memory. */
+    size_t done = r->num_bytes == 0 ? write_some(r, data, num_bytes, 0) : 0;
+    if (done < num_bytes)
+        keep(r, data + done, num_bytes - done);
 }
 
 void tri_relay_finish(tri_relay *r)
