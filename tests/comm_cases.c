@@ -77,7 +77,7 @@ static void store(tr_dtype dtype, char *at, uint64_t i, double value)
     uint16_t h = dtype == TR_BF16 ? tri_f32_to_bf16(f) : tri_f32_to_f16(f);
     int32_t w = (int32_t)value;
     int64_t l = (int64_t)value;
-    uint8_t b = (uint8_t)value;
+    uint8_t b = (uint8_t)l; /* a negative double has no unsigned value */
     const void *from = dtype == TR_F32   ? (void *)&f
                        : dtype == TR_I32 ? (void *)&w
                        : dtype == TR_I64 ? (void *)&l
