@@ -25,9 +25,10 @@ struct run {
     tr_group *group;
     const tr_collective *call;
     const tri_plan *plan;
-    uint64_t element, total; /* bytes of an element; elements of the vector */
-    const uint64_t *counts;  /* of blocks, or NULL */
-    char *vector, *relays, *packed;
+    uint64_t element, total;        /* bytes of an element; elements of the vector */
+    const uint64_t *counts;         /* of blocks, or NULL */
+    char *vector, *relays, *packed; /* never NULL: places in them are found by adding */
+    char none[1];                   /* what they are without a byte */
     tri_about about;
     char what[120];
 };
@@ -63,6 +64,7 @@ static char *exchange_data(const struct run *run, const tri_run *r, uint64_t *by
     const uint64_t *counts = own ? call->send_counts : call->recv_counts;
     int block = own ? to : from;
     char *base = own ? (char *)(uintptr_t)call->send : (char *)call->recv;
+    base = base ? base : (char *)(uintptr_t)run->none; /* who sends or gets nothing may give NULL */
     *bytes = (counts ? counts[block] : call->count) * run->element;
     return base + tri_block_first(counts, call->count, block) * run->element;
 }
@@ -208,20 +210,19 @@ static tr_status place_parts(struct run *run, uint64_t own_at, tr_error *err)
 {
     bool exchange = run->call->operation == TR_ALL_TO_ALL;
     bool barrier = run->call->operation == TR_BARRIER;
-    if (!exchange && !barrier)
-        run->vector = find_vector(run, own_at);
+    char *found = exchange || barrier ? NULL : find_vector(run, own_at);
+    run->vector = run->relays = run->packed =
+        run->none; /* sizes are asked for before there is any */
     uint64_t vector = 0, relays = 0, packed = packed_bytes(run);
-    if (!exchange && !barrier && run->vector == NULL)
+    if (!exchange && !barrier && found == NULL)
         vector = (run->total * run->element + 1 + 63) / 64 * 64;
     relays = (run->plan->num_relays * run->call->count * run->element + 63) / 64 * 64;
-    char *memory = NULL;
+    char *memory = run->none;
     if (vector + relays + packed > 0)
         TRI_TRY(tri_plan_scratch(run->group, vector + relays + packed, &memory, err));
-    if (vector > 0)
-        run->vector = memory;
-    run->relays =
-        memory ? memory + vector : NULL; /* without a byte there is no address to add to */
-    run->packed = memory ? memory + vector + relays : NULL;
+    run->vector = found ? found : memory;
+    run->relays = memory + vector;
+    run->packed = memory + vector + relays;
     return TR_OK;
 }
 
