@@ -234,7 +234,7 @@ static void test_end_tokens(void **state)
     temp_dir *temp = *state;
     remove(temp_file(temp, "tokenizer.json"));
     put_text(temp, "config.json", "{\"eos_token_id\": 7}");
-    put_text(temp, "generation_config.json", "{\"eos_token_id\": [9, 7, 999, -4, \"x\"]}");
+    put_text(temp, "generation_config.json", "{\"eos_token_id\": [9, 7, 999, -4]}");
     tri_vocabulary v;
     tr_error err = {0};
     assert_int_equal(tri_vocabulary_open(temp->path, NULL, 256, false, &v, &err), TR_OK);
@@ -263,6 +263,9 @@ static void test_end_tokens(void **state)
     put_text(temp, "generation_config.json", "{\"eos_token_id\": 9,");
     assert_int_equal(tri_vocabulary_open(temp->path, NULL, 256, false, &v, &err), TR_ERROR_INPUT);
     assert_non_null(strstr(err.message, "generation_config.json"));
+    put_text(temp, "generation_config.json", "{\"eos_token_id\": [9, \"x\"]}");
+    assert_int_equal(tri_vocabulary_open(temp->path, NULL, 256, false, &v, &err), TR_ERROR_INPUT);
+    assert_non_null(strstr(err.message, "eos_token_id"));
     remove(temp_file(temp, "config.json"));
     remove(temp_file(temp, "generation_config.json"));
 }

@@ -17,10 +17,10 @@
  *   that failed; the program writes it when it ends.
  * - FAULT_TRACE: when set, where the call came from is written to the standard error.
  *
- * Calls count from the constructor on, so the loader's before it do not. What the C library does
- * inside itself (the reads of a FILE) is not seen, except its allocations. Allocations of libcrypto
- * neither count nor fail: OpenSSL 3.0 itself crashes when it has no memory to look for an
- * algorithm.
+ * Calls count from the beginning of main to the end of the program, so those of the loader and of
+ * constructors (of CUDA's runtime, say) do not. What the C library does inside itself (the reads of
+ * a FILE) is not seen, except its allocations. Allocations of libcrypto neither count nor fail:
+ * OpenSSL 3.0 itself crashes when it has no memory to look for an algorithm.
  */
 #include <dirent.h>
 #include <dlfcn.h>
@@ -165,7 +165,25 @@ __attribute__((constructor)) static void begin(void)
     if ((void *)shared == MAP_FAILED)
         abort();
     dl_iterate_phdr(find_spared, NULL);
+}
+
+typedef int main_function(int, char **, char **);
+static main_function *real_main;
+
+static int begin_main(int argc, char **argv, char **envp)
+{
     active = fault.class != NO_CLASS;
+    return real_main(argc, argv, envp);
+}
+
+/* What the first instructions of a program call, with its main. */
+int __libc_start_main(main_function *main, int argc, char **argv, void (*init)(void),
+                      void (*fini)(void), void (*loader_fini)(void), void *stack_end)
+{
+    int (*real)(main_function *, int, char **, void (*)(void), void (*)(void), void (*)(void),
+                void *) = dlsym(RTLD_NEXT, "__libc_start_main");
+    real_main = main;
+    return real(begin_main, argc, argv, init, fini, loader_fini, stack_end);
 }
 
 __attribute__((destructor)) static void end(void)
