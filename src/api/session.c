@@ -156,7 +156,7 @@ static tr_status compile(tr_settings *settings, int rank, unsigned programs,
     /* A run that goes on does not need what it began with. */
     bool goes_on = strcmp(tr_settings_string(settings, "run.resume"), "false") != 0 &&
                    programs == TRI_PROGRAMS_TRAIN;
-    if (status != TR_OK && goes_on) {
+    if (status != TR_OK && goes_on && from[0]) { /* without one it is memory */
         made->weights_from = tri_path_join(from, "weights.safetensors");
         status =
             made->weights_from ? TR_OK : tri_fail(err, TR_ERROR_RUNTIME, "no memory for a session");
