@@ -35,8 +35,9 @@ start() {
     launcher=$!
     pids=()
     for _ in $(seq 1000); do
+        # Twice the same: a list that is read while it changes may name one that has gone.
         read -r -a pids <<<"$(children $launcher)"
-        [ ${#pids[@]} -eq "$ranks" ] && return
+        [ ${#pids[@]} -eq "$ranks" ] && [ "${pids[*]}" = "$(children $launcher | sed 's/ $//')" ] && return
         kill -0 $launcher 2>/dev/null || fail "it ended before it was killed"
         sleep 0.002
     done
