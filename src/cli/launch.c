@@ -17,6 +17,7 @@
 #include "cli/signals.h"
 #include "cli/text.h"
 #include "comm/control.h"
+#include "config/resolve.h"
 #include "device/device.h"
 
 /* From tri_cli_launch to a rank 0 that it forked. */
@@ -298,9 +299,7 @@ int tri_cli_launch(const tri_cli *cli, int num_ranks, tri_rank_main rank_main, v
 
 int64_t tri_cli_num_ranks(const tri_cli *cli)
 {
-    return tr_settings_int(cli->settings, "layout.dp") *
-           tr_settings_int(cli->settings, "layout.tp") *
-           tr_settings_int(cli->settings, "layout.pp");
+    return tri_settings_num_ranks(cli->settings);
 }
 
 tr_status tri_cli_check_rank(const tri_cli *cli, int64_t rank, tr_error *err)

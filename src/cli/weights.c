@@ -34,10 +34,7 @@ static tr_status point(const tri_cli *cli, tr_error *err)
 /* The layout of the run that made the weights is not meant; one that was typed is. */
 static void tell_of_layout(const tri_cli *cli)
 {
-    const tr_settings *s = cli->settings;
-    int64_t ranks = tr_settings_int(s, "layout.dp") * tr_settings_int(s, "layout.tp") *
-                    tr_settings_int(s, "layout.pp");
-    if (cli->layout_set && ranks > 1)
+    if (cli->layout_set && tri_cli_num_ranks(cli) > 1)
         fprintf(stderr,
                 "trireme: note: trireme %s works on one rank, so --set %s changes nothing; its "
                 "speed follows from run.threads and run.device\n",

@@ -293,14 +293,19 @@ static tr_status apply_heads(tr_settings *settings, tr_error *err)
     return TR_OK;
 }
 
+int64_t tri_settings_num_ranks(const tr_settings *settings)
+{
+    return tr_settings_int(settings, "layout.dp") * tr_settings_int(settings, "layout.tp") *
+           tr_settings_int(settings, "layout.pp");
+}
+
 /* For a program that has the library; the command line has chosen before. */
 static tr_status apply_device(tr_settings *settings, tr_error *err)
 {
     if (strcmp(tr_settings_string(settings, "run.device"), "auto") != 0)
         return TR_OK;
     char assignment[64];
-    int64_t ranks = tr_settings_int(settings, "layout.dp") *
-                    tr_settings_int(settings, "layout.tp") * tr_settings_int(settings, "layout.pp");
+    int64_t ranks = tri_settings_num_ranks(settings);
     tri_device_choice choice = tri_device_choose_here(ranks < INT32_MAX ? (int)ranks : INT32_MAX);
     snprintf(assignment, sizeof assignment, "run.device=%s", choice.kind);
     return decide(settings, "run.device", assignment, err);

@@ -9,6 +9,9 @@
  * the settings, written out, describe the run completely. */
 tr_status tri_settings_complete(tr_settings *settings, tr_error *err);
 
+/* Ranks of the layout: the product of its axes. */
+int64_t tri_settings_num_ranks(const tr_settings *settings);
+
 /* Strings in config point into the settings. */
 tr_status tri_session_config_from(const tr_settings *settings, tri_session_config *config,
                                   tr_error *err);
