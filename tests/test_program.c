@@ -1,5 +1,5 @@
 /* The step program: the checker rejects what is broken, the memory plan is right by a second count,
- * textbook sizes come out, and listings are as they were. */
+ * and textbook sizes come out. */
 #include "small_models.h"
 
 #include "kept_bytes.h"
@@ -612,79 +612,6 @@ static void test_flops_of_gpt2(void **state)
     unmake(&m);
 }
 
-/* --- Listings ------------------------------------------------------------------------------- */
-
-static char *read_file(const char *path)
-{
-    FILE *file = fopen(path, "rb");
-    if (!file)
-        return NULL;
-    enum { MOST = 1 << 20 };
-    char *text = calloc(MOST, 1);
-    size_t length = text ? fread(text, 1, MOST - 1, file) : 0;
-    fclose(file);
-    assert_true(text && length < MOST - 1);
-    return text;
-}
-
-/* Length of a line without its end. */
-static size_t line_length(const char *line)
-{
-    return strcspn(line, "\n");
-}
-
-static void compare_lines(const char *path, const char *golden, const char *text)
-{
-    for (int line = 1; *golden || *text; line++) {
-        size_t a = line_length(golden), b = line_length(text);
-        if (a != b || memcmp(golden, text, a) != 0)
-            fail_msg("%s:%d\n  was %.*s\n  is  %.*s\n(tests/golden/README.md says how to accept "
-                     "it)",
-                     path, line, (int)a, golden, (int)b, text);
-        golden += a + (golden[a] == '\n');
-        text += b + (text[b] == '\n');
-    }
-}
-
-static void check_listing(const char *name, const tri_program *program)
-{
-    char path[128];
-    snprintf(path, sizeof path, "tests/golden/%s.txt", name);
-    tri_text text;
-    tri_text_init(&text);
-    tri_program_explain(program, &(tri_explain_options){0}, &text);
-    assert_false(text.failed);
-    const char *update = getenv("TRIREME_UPDATE_GOLDEN");
-    if (update && strcmp(update, "1") == 0) {
-        FILE *file = fopen(path, "wb");
-        assert_non_null(file);
-        fputs(text.chars, file);
-        assert_int_equal(fclose(file), 0);
-    }
-    char *golden = read_file(path);
-    if (!golden)
-        fail_msg("%s is missing; tests/golden/README.md says how to make it", path);
-    compare_lines(path, golden, text.chars);
-    free(golden);
-    tri_text_fini(&text);
-}
-
-static void check_golden(const char *name, const char *recipe, const char *const *assignments)
-{
-    made m = make(recipe, assignments);
-    check_listing(name, m.program);
-    unmake(&m);
-}
-
-static void test_golden_listings(void **state)
-{
-    (void)state;
-    check_golden("explain_tiny", TINY, SET("layout.microbatches=1"));
-    check_golden("explain_tiny_mb2_split", TINY,
-                 SET("layout.microbatches=2", "layout.split_backward=true"));
-    check_golden("explain_mlp", NULL, SET(MLP, "optim.kind=sgd"));
-}
-
 /* --- Generation ----------------------------------------------------------------------------- */
 
 /* A session with prefill and decode. */
@@ -700,21 +627,6 @@ static tr_session *generator(tr_settings *settings)
 #define LLAMA                                                                                      \
     "model.kind=llama", "model.num_layers=2", "model.dim=32", "model.num_kv_heads=2",              \
         "model.window=6", "model.vocab=96", "data.seq_len=200", "generate.batch=3"
-
-static void test_golden_generation(void **state)
-{
-    (void)state;
-    tr_settings *tiny = settings_of(TINY, SET("generate.batch=2"));
-    tr_session *session = generator(tiny);
-    check_listing("explain_tiny_decode", &session->session.programs[TRI_PROGRAM_DECODE]);
-    tr_session_destroy(session);
-    tr_settings_destroy(tiny);
-    tr_settings *llama = settings_of(NULL, SET(LLAMA));
-    session = generator(llama);
-    check_listing("explain_llama_prefill", &session->session.programs[TRI_PROGRAM_PREFILL]);
-    tr_session_destroy(session);
-    tr_settings_destroy(llama);
-}
 
 /* The programs share the cache: every state lies at the same place in both, and with a window it
  * is no longer than what is seen. Programs of training have none. */
@@ -803,8 +715,6 @@ int main(void)
         cmocka_unit_test(test_gpt3_is_as_large_as_printed),
         cmocka_unit_test(test_seed_mlp),
         cmocka_unit_test(test_flops_of_gpt2),
-        cmocka_unit_test(test_golden_listings),
-        cmocka_unit_test(test_golden_generation),
         cmocka_unit_test(test_cache_is_shared),
         cmocka_unit_test(test_stale_cache_is_seen),
         cmocka_unit_test(test_generation_refused),
