@@ -371,10 +371,13 @@ static void build_program(net *n, bool forward_only)
     static const tri_action schedule[] = {{.kind = TRI_ACTION_F}, {.kind = TRI_ACTION_B}};
     tr_error err = {0};
     tri_graph graph;
+    tri_placed_params placed;
     must(tri_graph_init(&graph, &n->params, &err), n, &err);
     must(run_passes(n, &graph, forward_only, &err), n, &err);
+    must(tri_placed_params_init(&placed, &n->params, &err), n, &err);
     tri_program *program = &n->program[forward_only];
-    must(tri_program_build(&graph, schedule, forward_only ? 1 : 2, 1, false, NULL, program, &err),
+    must(tri_program_build(&graph, &placed, schedule, forward_only ? 1 : 2, 1, false, NULL, program,
+                           &err),
          n, &err);
     must(tri_program_check(program, &err), n, &err);
     if (!forward_only) {
@@ -382,6 +385,7 @@ static void build_program(net *n, bool forward_only)
         for (size_t i = 0; i < graph.num_nodes; i++)
             n->num_products += graph.nodes[i].op == TRI_OP_MATMUL;
     }
+    tri_placed_params_fini(&placed);
     tri_graph_fini(&graph);
 }
 

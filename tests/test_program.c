@@ -483,10 +483,13 @@ static void build_order(const small_graph *g, const char *order, uint32_t num_mi
     for (const char *at = order; *at; at += at[2] ? 3 : 2)
         actions[count++] = (tri_action){.kind = (tri_action_kind)(strchr("FIWBU", at[0]) - "FIWBU"),
                                         .microbatch = (uint32_t)(at[1] - '0')};
-    if (tri_program_build(&g->graph, actions, count, num_microbatches, false, NULL, program,
-                          &err) != TR_OK ||
+    tri_placed_params placed;
+    if (tri_placed_params_init(&placed, g->graph.params, &err) != TR_OK ||
+        tri_program_build(&g->graph, &placed, actions, count, num_microbatches, false, NULL,
+                          program, &err) != TR_OK ||
         tri_program_check(program, &err) != TR_OK)
         fail_msg("%s: %s", order, err.message);
+    tri_placed_params_fini(&placed);
 }
 
 static uint32_t instances(const tri_program *program, const char *name)

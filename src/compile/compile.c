@@ -61,7 +61,7 @@ static tr_status recompute(const tri_compile_config *config, const tri_pipeline 
 
 static tr_status passes(const tri_compile_config *config, tri_mode mode,
                         const tri_batch_shape *batch, tri_pipeline *pipeline, tri_graph *graph,
-                        tr_error *err)
+                        tri_placed_params *placed, tr_error *err)
 {
     TRI_TRY(tri_model_emit(&config->model, mode, batch, graph, err));
     TRI_TRY(after("the model", graph, err));
@@ -84,14 +84,15 @@ static tr_status passes(const tri_compile_config *config, tri_mode mode,
         tri_mark_output(graph, graph->hits);
     }
     if (pipeline->exists) {
-        TRI_TRY(tri_stages_settle(graph, &pipeline->stages, err));
-        TRI_TRY(tri_pipeline_check_homes(pipeline, graph, err));
+        TRI_TRY(tri_stages_settle(graph, &pipeline->stages, placed, err));
+        TRI_TRY(tri_pipeline_check_homes(pipeline, graph->params, &placed->homes, err));
     }
     tri_layout layout = layout_of(config, pipeline, mode);
-    TRI_TRY(tri_place(graph, &layout, err));
+    TRI_TRY(tri_place(graph, &layout, placed, err));
     TRI_TRY(after("placement", graph, err));
     if (pipeline->exists) {
-        TRI_TRY(tri_stages_cut(graph, &pipeline->stages, mode == TRI_MODE_TRAIN, err));
+        TRI_TRY(
+            tri_stages_cut(graph, &pipeline->stages, &placed->homes, mode == TRI_MODE_TRAIN, err));
         TRI_TRY(after("cutting the stages", graph, err));
     }
     TRI_TRY(tri_fold_accumulate(graph, err));
@@ -117,7 +118,7 @@ static tr_status passes(const tri_compile_config *config, tri_mode mode,
         TRI_TRY(recompute(config, pipeline, graph, err));
     if (!config->overlap)
         return TR_OK;
-    TRI_TRY(tri_place_order(graph, config->prefetch, err));
+    TRI_TRY(tri_place_order(graph, &placed->zero, config->prefetch, err));
     return after("ordering the messages", graph, err);
 }
 
@@ -144,11 +145,12 @@ static tr_status check_size(const tri_compile_config *config, const tri_pipeline
 }
 
 static tr_status build(const tri_compile_config *config, tri_mode mode, const tri_graph *graph,
-                       const tri_pipeline *pipeline, tri_program *program, tr_error *err)
+                       const tri_placed_params *placed, const tri_pipeline *pipeline,
+                       tri_program *program, tr_error *err)
 {
     uint32_t num = mode == TRI_MODE_TRAIN ? (uint32_t)config->num_microbatches : 1;
-    TRI_TRY(tri_program_build(graph, pipeline->actions.actions, pipeline->actions.count, num,
-                              pipeline->schedule.delayed, &config->memory, program, err));
+    TRI_TRY(tri_program_build(graph, placed, pipeline->actions.actions, pipeline->actions.count,
+                              num, pipeline->schedule.delayed, &config->memory, program, err));
     if (!config->overlap || config->lanes)
         return TR_OK;
     const tri_overlap how = {.min_bytes = config->overlap_min_bytes};
@@ -163,12 +165,15 @@ tr_status tri_compile(const tri_compile_config *config, const tri_param_table *p
                       tri_text *graph_text, tr_error *err)
 {
     tri_graph graph;
-    tri_pipeline pipeline;
+    tri_placed_params placed;
+    tri_pipeline pipeline = {0};
     TRI_TRY(tri_graph_init(&graph, params, err));
     graph.precision = config->precision;
-    tr_status status = tri_pipeline_init(&pipeline, config, err);
+    tr_status status = tri_placed_params_init(&placed, params, err);
     if (status == TR_OK)
-        status = passes(config, mode, batch, &pipeline, &graph, err);
+        status = tri_pipeline_init(&pipeline, config, err);
+    if (status == TR_OK)
+        status = passes(config, mode, batch, &pipeline, &graph, &placed, err);
     if (status == TR_OK && graph_text)
         tri_graph_print(&graph, graph_text);
     if (status == TR_OK)
@@ -176,9 +181,10 @@ tr_status tri_compile(const tri_compile_config *config, const tri_param_table *p
     if (status == TR_OK)
         status = tri_pipeline_actions(&pipeline, config, mode, &graph, err);
     if (status == TR_OK)
-        status = build(config, mode, &graph, &pipeline, program, err);
+        status = build(config, mode, &graph, &placed, &pipeline, program, err);
     tri_pipeline_fini(&pipeline);
     tri_graph_fini(&graph);
+    tri_placed_params_fini(&placed);
     if (status == TR_OK) {
         status = tri_program_check(program, err);
         if (status != TR_OK) {

@@ -126,19 +126,19 @@ tr_status tri_pipeline_init(tri_pipeline *pipeline, const tri_compile_config *co
     return TR_OK;
 }
 
-tr_status tri_pipeline_check_homes(const tri_pipeline *pipeline, const tri_graph *graph,
-                                   tr_error *err)
+tr_status tri_pipeline_check_homes(const tri_pipeline *pipeline, const tri_param_table *params,
+                                   const tri_homes *homes, tr_error *err)
 {
-    for (size_t i = 0; i < graph->params->count && pipeline->num_updates > 0; i++) {
+    for (size_t i = 0; i < params->count && pipeline->num_updates > 0; i++) {
         uint16_t ranks[TRI_MAX_HOMES];
-        if (tri_home_set_ranks(&pipeline->stages, graph->home_set[i], ranks) > 1)
+        if (tri_home_set_ranks(&pipeline->stages, homes->set[i], ranks) > 1)
             return tri_fail(err, TR_ERROR_INPUT,
                             "layout.schedule is %s, whose stages update by themselves, but stages "
                             "%d and %d share %s and would drift apart; use a model whose head has "
                             "a matrix of its own (llama with model.tied_head=false), or a schedule "
                             "with one update a step, such as 1f1b",
                             pipeline->schedule.order ? pipeline->schedule.order->name : "a file",
-                            ranks[0], ranks[1], graph->params->items[i].name);
+                            ranks[0], ranks[1], params->items[i].name);
     }
     return TR_OK;
 }
@@ -172,14 +172,18 @@ static tr_status check_shared(tri_pipeline *pipeline, const tri_compile_config *
     tri_batch_shape batch = {.rows = tri_microbatch_rows(config), .seq_len = config->seq_len};
     tri_param_table params;
     tri_graph graph;
+    tri_placed_params placed = {0};
     tri_param_table_init(&params);
     tr_status status = tri_model_params(&config->model, &batch, &params, err);
     if (status == TR_OK)
         status = emit_training(config, &params, &graph, err);
     if (status == TR_OK) {
-        status = tri_stages_settle(&graph, &pipeline->stages, err);
+        status = tri_placed_params_init(&placed, &params, err);
         if (status == TR_OK)
-            status = tri_pipeline_check_homes(pipeline, &graph, err);
+            status = tri_stages_settle(&graph, &pipeline->stages, &placed, err);
+        if (status == TR_OK)
+            status = tri_pipeline_check_homes(pipeline, &params, &placed.homes, err);
+        tri_placed_params_fini(&placed);
         tri_graph_fini(&graph);
     }
     tri_param_table_fini(&params);

@@ -25,8 +25,8 @@ tr_status tri_pipeline_check(const tri_compile_config *config, tr_error *err);
 tr_status tri_pipeline_divide(tri_pipeline *pipeline, const tri_compile_config *config,
                               const tri_param_table *params, tr_error *err);
 /* Refuses parameters that several ranks hold where those update by themselves. */
-tr_status tri_pipeline_check_homes(const tri_pipeline *pipeline, const tri_graph *graph,
-                                   tr_error *err);
+tr_status tri_pipeline_check_homes(const tri_pipeline *pipeline, const tri_param_table *params,
+                                   const tri_homes *homes, tr_error *err);
 /* The factor by which the backward starts larger. The gradients of an asynchronous schedule are
  * means over the micro-batches of one update, not over the whole batch. */
 float tri_pipeline_seed(const tri_pipeline *pipeline, const tri_compile_config *config);

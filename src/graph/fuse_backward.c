@@ -169,7 +169,7 @@ static void join_copy(joiner *j, tri_node *narrow)
     tri_id param = narrow->in[0], made_by = j->graph->values[param].producer;
     const tri_value *whole = &j->graph->values[param], *copy = &j->graph->values[narrow->out[0]];
     tri_node *adam = made_by == TRI_NONE ? NULL : &j->graph->nodes[made_by];
-    if (!adam || j->graph->flats || !tri_shape_equal(&whole->shape, &copy->shape) ||
+    if (!adam || whole->flat.parts > 0 || !tri_shape_equal(&whole->shape, &copy->shape) ||
         adam->op != TRI_OP_ADAM || adam->num_in != 6 || adam->num_out != 3 ||
         adam->out[0] != param || adam->phase != narrow->phase ||
         tri_node_chunk(j->graph, adam) != tri_node_chunk(j->graph, narrow))

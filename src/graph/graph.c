@@ -16,14 +16,10 @@ tr_status tri_graph_init(tri_graph *graph, const tri_param_table *params, tr_err
     size_t bytes = (params->count + 1) * sizeof *graph->param_state;
     graph->param_state = tri_arena_alloc(&graph->arena, bytes);
     graph->copy_state = tri_arena_alloc(&graph->arena, bytes);
-    graph->local_shape =
-        tri_arena_alloc(&graph->arena, (params->count + 1) * sizeof *graph->local_shape);
     graph->grad_state = tri_arena_alloc(&graph->arena, bytes);
-    if (!graph->param_state || !graph->copy_state || !graph->grad_state || !graph->local_shape)
+    if (!graph->param_state || !graph->copy_state || !graph->grad_state)
         return tri_fail(err, TR_ERROR_RUNTIME, "no memory for a graph of %zu parameters",
                         params->count);
-    for (size_t i = 0; i < params->count; i++)
-        graph->local_shape[i] = params->items[i].shape;
     memset(graph->param_state, 0xff, bytes);
     memset(graph->copy_state, 0xff, bytes);
     memset(graph->grad_state, 0xff, bytes);
@@ -37,6 +33,14 @@ void tri_graph_fini(tri_graph *graph)
     free(graph->states);
     tri_arena_fini(&graph->arena);
     *graph = (tri_graph){0};
+}
+
+uint32_t tri_graph_num_buckets(const tri_graph *graph)
+{
+    uint32_t num = 0;
+    for (size_t v = 0; v < graph->num_values; v++)
+        num = graph->values[v].bucket > num ? graph->values[v].bucket : num;
+    return num;
 }
 
 tr_status tri_graph_status(const tri_graph *graph, tr_error *err)

@@ -120,25 +120,15 @@ typedef struct tri_graph {
     size_t num_nodes, nodes_capacity;
     tri_state *states;
     size_t num_states, states_capacity;
-    const int *chunk_of;    /* pipelines: the chunk of layer l at l + 1; NULL: all are one */
-    uint32_t *home_set;     /* pipelines: of each parameter, who has it (place/stages.h); NULL */
-    uint16_t *first_home;   /* pipelines: of each parameter, the first rank that has it; NULL */
-    uint16_t *last_home;    /* and the last */
-    bool *elsewhere;        /* of each parameter: only other ranks of the pipeline have it; NULL */
-    tri_flat *flats;        /* of each parameter, NULL: tensors are not divided that way */
-    tri_id *bucket_first;   /* with flats; of each parameter: the first that travels with it */
-    tri_id *bucket_next;    /* and the next after it, TRI_NONE for the last; as in the table */
-    bool weights_divided;   /* flats: not only masters and moments, but what the layers read */
-    uint32_t num_buckets;   /* of temporaries */
-    tri_shape *local_shape; /* of each parameter: what this rank has of it, after placement */
-    tri_id *param_state;    /* state of each parameter, TRI_NONE when the graph does not use it */
-    tri_id *copy_state;     /* 16-bit copy of each parameter, TRI_NONE where there is none */
-    tri_id *grad_state;     /* gradient accumulator of each parameter, after autodiff */
-    tri_id loss, count;     /* versions of the statistics that the model's loss feeds */
-    tri_id hits;            /* the same, of right answers; TRI_NONE where they are not counted */
-    float loss_seed;        /* the constant that the backward starts from */
-    bool asynchronous;      /* updates while micro-batches are under way, each of a few of them */
-    tri_id scaler;          /* state of the loss scale; TRI_NONE: gradients are not scaled */
+    const int *chunk_of; /* pipelines: the chunk of layer l at l + 1; NULL: all are one */
+    tri_id *param_state; /* state of each parameter, TRI_NONE when the graph does not use it */
+    tri_id *copy_state;  /* 16-bit copy of each parameter, TRI_NONE where there is none */
+    tri_id *grad_state;  /* gradient accumulator of each parameter, after autodiff */
+    tri_id loss, count;  /* versions of the statistics that the model's loss feeds */
+    tri_id hits;         /* the same, of right answers; TRI_NONE where they are not counted */
+    float loss_seed;     /* the constant that the backward starts from */
+    bool asynchronous;   /* updates while micro-batches are under way, each of a few of them */
+    tri_id scaler;       /* state of the loss scale; TRI_NONE: gradients are not scaled */
     int num_layers;
     tri_cache_shape cache;
     /* where new nodes go */
@@ -195,6 +185,9 @@ static inline int tri_node_chunk(const tri_graph *graph, const tri_node *node)
 {
     return graph->chunk_of ? graph->chunk_of[node->layer + 1] : 0;
 }
+
+/* The highest number of a bucket of temporaries; 0: there is none. */
+uint32_t tri_graph_num_buckets(const tri_graph *graph);
 
 /* Checks every invariant stated above, and each node against the operator table. */
 tr_status tri_graph_verify(const tri_graph *graph, tr_error *err);

@@ -106,7 +106,7 @@ static void note_squares(tri_placer *p, const tri_node *node)
 {
     p->norm = p->graph->values[node->out[0]].state;
     p->terms_pp[p->norm] |= p->graph->chunk_of != NULL;
-    p->terms_dp[p->norm] |= p->graph->flats != NULL;
+    p->terms_dp[p->norm] |= p->zero->flats != NULL;
     p->terms_tp[p->norm] |= p->any_cut;
 }
 
@@ -148,7 +148,7 @@ static void drop(tri_placer *p, const tri_node *node)
 static bool take_slice(tri_placer *p, tri_node *node)
 {
     const tri_graph *graph = p->graph;
-    if (node->phase != TRI_PHASE_UPDATE || !graph->flats)
+    if (node->phase != TRI_PHASE_UPDATE || !p->zero->flats)
         return true;
     for (int j = 0; j < node->num_in; j++) {
         if (node->in[j] == TRI_NONE)
@@ -160,7 +160,7 @@ static bool take_slice(tri_placer *p, tri_node *node)
         if (param == TRI_NONE)
             continue;
         int64_t first;
-        const tri_flat *flat = &graph->flats[param];
+        const tri_flat *flat = &p->zero->flats[param];
         if (tri_flat_slice(flat, flat->part, &first) == 0)
             return false;
         if (!flat->whole)
@@ -217,7 +217,7 @@ static tr_status place_node(tri_placer *p, tri_node node, tr_error *err)
     }
     TRI_TRY(place_inputs(p, &node, out, err));
     note_sums(p, &node);
-    if (node.op == TRI_OP_ACCUMULATE && node.phase == TRI_PHASE_BACKWARD && graph->flats &&
+    if (node.op == TRI_OP_ACCUMULATE && node.phase == TRI_PHASE_BACKWARD && p->zero->flats &&
         p->layout->zero >= 2)
         return tri_placer_contribute(p, &node, err);
     for (int k = 0; k < node.num_out; k++) {
@@ -317,13 +317,19 @@ static tr_status sweep(tri_placer *p, tr_error *err)
     return place_outputs(p, err);
 }
 
-tr_status tri_place(tri_graph *graph, const tri_layout *layout, tr_error *err)
+tr_status tri_place(tri_graph *graph, const tri_layout *layout, tri_placed_params *placed,
+                    tr_error *err)
 {
     if (tri_mesh_size(&layout->mesh, TRI_AXIS_TP) == 1 &&
         tri_mesh_size(&layout->mesh, TRI_AXIS_DP) == 1 && !graph->chunk_of)
         return TR_OK;
     size_t num_params = graph->params->count;
-    tri_placer p = {.graph = graph, .layout = layout, .norm = TRI_NONE, .chunk = -1};
+    tri_placer p = {.graph = graph,
+                    .layout = layout,
+                    .placed = placed,
+                    .zero = &placed->zero,
+                    .norm = TRI_NONE,
+                    .chunk = -1};
     p.terms_tp = calloc(graph->num_states + 1, sizeof *p.terms_tp);
     p.terms_dp = calloc(graph->num_states + 1, sizeof *p.terms_dp);
     p.terms_pp = calloc(graph->num_states + 1, sizeof *p.terms_pp);

@@ -9,6 +9,7 @@
 
 #include "graph/op_table.h"
 #include "mesh/mesh.h"
+#include "place/placed_params.h"
 #include "place/stages.h"
 
 typedef struct tri_layout {
@@ -25,18 +26,21 @@ typedef struct tri_layout {
 
 /* Turns the graph of the whole model into the one of this rank, and adds the collectives. Runs when
  * the graph is complete: forward, backward and update. The rows of the batch are this rank's
- * already: what is summed over B is a term of a sum over dp. */
-tr_status tri_place(tri_graph *graph, const tri_layout *layout, tr_error *err);
+ * already: what is summed over B is a term of a sum over dp. Fills in `placed`. */
+tr_status tri_place(tri_graph *graph, const tri_layout *layout, tri_placed_params *placed,
+                    tr_error *err);
 
 /* Moves messages so that there is something to compute while they are under way: the last pass
  * (place_order.c). ahead: buckets of weights that ZeRO 3 gathers before their turn. */
-tr_status tri_place_order(tri_graph *graph, int ahead, tr_error *err);
+tr_status tri_place_order(tri_graph *graph, const tri_zero_plan *zero, int ahead, tr_error *err);
 
 /* How a parameter, and whatever has its shape, is cut over tp; parts 0: it is not. */
 tri_cut tri_tp_cut(const tri_layout *layout, const tri_param *param);
-/* ZeRO: how each parameter is divided over dp (graph->flats), and whether a state is. */
-tr_status tri_zero_divide(tri_graph *graph, const tri_layout *layout, tr_error *err);
-bool tri_zero_divides(const tri_graph *graph, const tri_layout *layout, const tri_state *state);
+/* ZeRO: how each parameter is divided over dp (placed->zero), and whether a state is. */
+tr_status tri_zero_divide(const tri_graph *graph, const tri_layout *layout,
+                          tri_placed_params *placed, tr_error *err);
+bool tri_zero_divides(const tri_graph *graph, const tri_layout *layout, const tri_zero_plan *zero,
+                      const tri_state *state);
 /* The cut of one dim over tp. */
 tri_cut tri_tp_cut_dim(const tri_layout *layout, const tri_shape *shape, int dim);
 

@@ -58,9 +58,9 @@ void tri_placer_set_spot(tri_placer *p, tri_id id, tri_spot spot)
         value->shape.dim[spot.dim].size = tri_cut_size(&value->cut, value->cut.part);
     }
     if (value->state == TRI_NONE ||
-        !tri_zero_divides(p->graph, p->layout, &p->graph->states[value->state]))
+        !tri_zero_divides(p->graph, p->layout, p->zero, &p->graph->states[value->state]))
         return;
-    const tri_flat *flat = &p->graph->flats[p->graph->states[value->state].param];
+    const tri_flat *flat = &p->zero->flats[p->graph->states[value->state].param];
     int64_t first, count = tri_flat_slice(flat, flat->part, &first);
     value->flat = *flat;
     if (!flat->whole || count == 0)

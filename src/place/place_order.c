@@ -223,10 +223,10 @@ static tr_status apply(tri_graph *graph, const tri_id *order, tr_error *err)
     return TR_OK;
 }
 
-tr_status tri_place_order(tri_graph *graph, int ahead, tr_error *err)
+tr_status tri_place_order(tri_graph *graph, const tri_zero_plan *zero, int ahead, tr_error *err)
 {
     size_t count = graph->num_nodes;
-    if (!graph->flats)
+    if (!zero->flats)
         return TR_OK;
     mover m = {.graph = graph};
     m.from = calloc(count + 1, sizeof *m.from);

@@ -36,7 +36,7 @@ tr_status tri_placer_complete_state(tri_placer *p, tri_id state, tr_error *err)
     if (p->terms_copy[state])
         TRI_TRY(sum_state(p, state, TRI_AXIS_KV_COPY, NULL, err));
     /* Squares of slices: copies of a slice count once. */
-    tri_axis axis = p->graph->flats && state == p->norm ? TRI_AXIS_SHARD : TRI_AXIS_DP;
+    tri_axis axis = p->zero->flats && state == p->norm ? TRI_AXIS_SHARD : TRI_AXIS_DP;
     if (p->terms_dp[state] && tri_mesh_size(&p->layout->mesh, axis) > 1)
         TRI_TRY(sum_state(p, state, axis, NULL, err));
     if (p->terms_pp[state])
@@ -49,7 +49,7 @@ tr_status tri_placer_complete_state(tri_placer *p, tri_id state, tr_error *err)
 static bool sums_whole_bucket(const tri_placer *p, tri_id param)
 {
     const tri_graph *graph = p->graph;
-    for (tri_id i = graph->bucket_first[param]; i != TRI_NONE; i = graph->bucket_next[i])
+    for (tri_id i = p->zero->bucket_first[param]; i != TRI_NONE; i = p->zero->bucket_next[i])
         if (graph->grad_state[i] == TRI_NONE || !p->terms_dp[graph->grad_state[i]])
             return false;
     return true;
@@ -64,15 +64,15 @@ static tr_status sum_bucket(tri_placer *p, tri_id bucket, tr_error *err)
     tri_axis first = in_slices ? TRI_AXIS_SHARD : TRI_AXIS_DP;
     tri_axis last = in_slices ? TRI_AXIS_REPLICATE : TRI_AXIS_DP;
     for (tri_axis axis = first; axis <= last; axis++)
-        for (tri_id i = graph->bucket_first[bucket]; i != TRI_NONE; i = graph->bucket_next[i]) {
+        for (tri_id i = p->zero->bucket_first[bucket]; i != TRI_NONE; i = p->zero->bucket_next[i]) {
             tri_id state = graph->grad_state[i];
             if (state == TRI_NONE || !p->terms_dp[state] ||
-                tri_zero_divides(graph, p->layout, &graph->states[state]))
+                tri_zero_divides(graph, p->layout, p->zero, &graph->states[state]))
                 continue;
             if (axis == last)
                 p->terms_dp[state] = false;
             if (tri_mesh_size(&p->layout->mesh, axis) > 1)
-                TRI_TRY(sum_state(p, state, axis, in_slices ? &graph->flats[i] : NULL, err));
+                TRI_TRY(sum_state(p, state, axis, in_slices ? &p->zero->flats[i] : NULL, err));
         }
     return TR_OK;
 }
@@ -84,15 +84,15 @@ static tr_status sum_home(tri_placer *p, tri_id param, tr_error *err)
     tri_id state = graph->grad_state[param];
     tri_attr attr = {.axis = TRI_AXIS_HOME};
     attr.num_homes =
-        (uint8_t)tri_home_set_ranks(p->layout->stages, graph->home_set[param], attr.homes);
+        (uint8_t)tri_home_set_ranks(p->layout->stages, p->placed->homes.set[param], attr.homes);
     if (state == TRI_NONE || attr.num_homes < 2)
         return TR_OK;
-    bool divided = tri_zero_divides(graph, p->layout, &graph->states[state]);
+    bool divided = tri_zero_divides(graph, p->layout, p->zero, &graph->states[state]);
     int64_t first;
-    if (divided && tri_flat_slice(&graph->flats[param], graph->flats[param].part, &first) == 0)
+    if (divided && tri_flat_slice(&p->zero->flats[param], p->zero->flats[param].part, &first) == 0)
         return TR_OK;
-    if (graph->flats && !divided)
-        attr.flat = graph->flats[param];
+    if (p->zero->flats && !divided)
+        attr.flat = p->zero->flats[param];
     return sum_with(p, state, TRI_OP_ALL_REDUCE, &attr, err);
 }
 
@@ -101,11 +101,11 @@ static tr_status sum_home(tri_placer *p, tri_id param, tr_error *err)
 static tr_status sum_homes(tri_placer *p, tr_error *err)
 {
     const tri_graph *graph = p->graph;
-    for (tri_id b = 0; b < graph->params->count && graph->home_set; b++) {
-        if (!graph->flats)
+    for (tri_id b = 0; b < graph->params->count && p->placed->homes.set; b++) {
+        if (!p->zero->flats)
             TRI_TRY(sum_home(p, b, err));
-        for (tri_id i = graph->flats && graph->bucket_first[b] == b ? b : TRI_NONE; i != TRI_NONE;
-             i = graph->bucket_next[i])
+        for (tri_id i = p->zero->flats && p->zero->bucket_first[b] == b ? b : TRI_NONE;
+             i != TRI_NONE; i = p->zero->bucket_next[i])
             TRI_TRY(sum_home(p, i, err));
     }
     return TR_OK;
@@ -139,10 +139,10 @@ static tr_status sum_complete(tri_placer *p, tr_error *err)
     p->graph->ends_chain = false;
     TRI_TRY(sum_gradients(p, p->complete, TRI_AXIS_TP, err));
     TRI_TRY(sum_gradients(p, p->complete, TRI_AXIS_KV_COPY, err));
-    for (size_t s = p->complete_first; graph->flats && s < p->complete_end; s++)
+    for (size_t s = p->complete_first; p->zero->flats && s < p->complete_end; s++)
         if (p->complete[s])
             TRI_TRY(sum_bucket(p, graph->states[s].param, err));
-    if (!graph->flats)
+    if (!p->zero->flats)
         TRI_TRY(sum_gradients(p, p->complete, TRI_AXIS_DP, err));
     for (size_t s = p->complete_first; s < p->complete_end; s++)
         p->complete[s] = false;
@@ -159,7 +159,8 @@ static bool sums_early(const tri_placer *p, size_t param)
     uint16_t homes[TRI_MAX_HOMES];
     if (!graph->chunk_of)
         return true;
-    if (graph->home_set && tri_home_set_ranks(p->layout->stages, graph->home_set[param], homes) > 1)
+    if (p->placed->homes.set &&
+        tri_home_set_ranks(p->layout->stages, p->placed->homes.set[param], homes) > 1)
         return false;
     return p->first_chunk[param] > p->last_chunk[param] || /* nothing contributes to it */
            (p->first_chunk[param] == p->chunk && p->last_chunk[param] == p->chunk);
@@ -169,7 +170,7 @@ static bool sums_early(const tri_placer *p, size_t param)
 static bool bucket_complete(const tri_placer *p, tri_id param)
 {
     const tri_graph *graph = p->graph;
-    for (tri_id i = graph->bucket_first[param]; i != TRI_NONE; i = graph->bucket_next[i])
+    for (tri_id i = p->zero->bucket_first[param]; i != TRI_NONE; i = p->zero->bucket_next[i])
         if (graph->grad_state[i] != TRI_NONE && (p->grads_left[i] > 0 || !sums_early(p, i)))
             return false;
     return true;
@@ -190,10 +191,10 @@ tr_status tri_placer_note_gradient(tri_placer *p, tri_id state, tr_error *err)
     p->grads_left[param]--;
     if (p->grads_left[param] > 0 || tri_mesh_size(&p->layout->mesh, TRI_AXIS_DP) == 1)
         return TR_OK;
-    if (graph->flats) {
+    if (p->zero->flats) {
         if (!bucket_complete(p, param))
             return TR_OK;
-        for (tri_id i = graph->bucket_first[param]; i != TRI_NONE; i = graph->bucket_next[i])
+        for (tri_id i = p->zero->bucket_first[param]; i != TRI_NONE; i = p->zero->bucket_next[i])
             if (graph->grad_state[i] != TRI_NONE)
                 note_complete(p, graph->grad_state[i]);
         return sum_complete(p, err);
@@ -251,11 +252,11 @@ tr_status tri_placer_complete_gradients(tri_placer *p, tr_error *err)
     TRI_TRY(tri_placer_end_backward(p, err));
     TRI_TRY(sum_gradients(p, NULL, TRI_AXIS_TP, err));
     TRI_TRY(sum_gradients(p, NULL, TRI_AXIS_KV_COPY, err));
-    for (tri_id i = 0; graph->flats && i < graph->params->count; i++)
+    for (tri_id i = 0; p->zero->flats && i < graph->params->count; i++)
         TRI_TRY(sum_bucket(p, i, err));
-    if (graph->flats)
+    if (p->zero->flats)
         TRI_TRY(sum_slices(p, err));
-    if (!graph->flats)
+    if (!p->zero->flats)
         TRI_TRY(sum_gradients(p, NULL, TRI_AXIS_DP, err));
     return sum_homes(p, err);
 }
@@ -277,10 +278,10 @@ tr_status tri_placer_states(tri_placer *p, tr_error *err)
         tri_cut cut = tri_tp_cut(p->layout, &graph->params->items[i]);
         p->any_cut |= cut.parts > 0;
         if (cut.parts > 0)
-            graph->local_shape[i].dim[cut.dim].size = tri_cut_size(&cut, cut.part);
+            p->placed->local_shape[i].dim[cut.dim].size = tri_cut_size(&cut, cut.part);
     }
     if (p->layout->zero > 0 && tri_mesh_size(&p->layout->mesh, TRI_AXIS_SHARD) > 1)
-        TRI_TRY(tri_zero_divide(graph, p->layout, err));
+        TRI_TRY(tri_zero_divide(graph, p->layout, p->placed, err));
     for (size_t v = 0; v < graph->num_values; v++) {
         tri_id state = graph->values[v].state;
         if (state == TRI_NONE)

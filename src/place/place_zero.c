@@ -10,7 +10,7 @@
 static void put_in_bucket(tri_placer *p, tri_id id, uint32_t bucket, tri_id param)
 {
     p->graph->values[id].bucket = bucket;
-    p->graph->values[id].place = p->graph->flats[param];
+    p->graph->values[id].place = p->zero->flats[param];
 }
 
 static tri_id first_version(const tri_placer *p, tri_id version)
@@ -41,8 +41,8 @@ void tri_placer_find_gathered(tri_placer *p)
 static tr_status gather_bucket(tri_placer *p, tri_id param, tri_id *whole_of, tr_error *err)
 {
     tri_graph *graph = p->graph;
-    uint32_t bucket = ++graph->num_buckets;
-    for (tri_id i = graph->bucket_first[param]; i != TRI_NONE; i = graph->bucket_next[i]) {
+    uint32_t bucket = ++p->num_buckets;
+    for (tri_id i = p->zero->bucket_first[param]; i != TRI_NONE; i = p->zero->bucket_next[i]) {
         tri_id state =
             graph->copy_state[i] != TRI_NONE ? graph->copy_state[i] : graph->param_state[i];
         if (state == TRI_NONE)
@@ -50,8 +50,8 @@ static tr_status gather_bucket(tri_placer *p, tri_id param, tri_id *whole_of, tr
         /* The newest version is the one after the update: phases before read the first. */
         tri_id slice = first_version(p, graph->states[state].latest);
         tri_attr attr = {.axis = TRI_AXIS_SHARD,
-                         .flat = graph->flats[i],
-                         .shape = graph->local_shape[i],
+                         .flat = p->zero->flats[i],
+                         .shape = p->placed->local_shape[i],
                          .dtype = graph->states[state].dtype};
         tri_spot spot = p->values[slice].spot;
         tri_shape global = p->values[slice].global;
@@ -73,7 +73,7 @@ static tr_status gather_bucket(tri_placer *p, tri_id param, tri_id *whole_of, tr
 static tri_id divided_weight(const tri_placer *p, tri_id id)
 {
     tri_id state = p->graph->values[id].state;
-    if (state == TRI_NONE || p->layout->zero < 3 || !p->graph->flats)
+    if (state == TRI_NONE || p->layout->zero < 3 || !p->zero->flats)
         return TRI_NONE;
     tri_state_kind kind = p->graph->states[state].kind;
     return kind == TRI_STATE_PARAM || kind == TRI_STATE_COPY ? p->graph->states[state].param
@@ -83,7 +83,7 @@ static tri_id divided_weight(const tri_placer *p, tri_id id)
 /* Of a table the gradient of a lookup needs the shape alone, so it is not gathered for that. */
 static void take_shape(const tri_placer *p, tri_node *node, tri_id param)
 {
-    node->attr.shape = p->graph->local_shape[param];
+    node->attr.shape = p->placed->local_shape[param];
     node->attr.cut = tri_tp_cut(p->layout, &p->graph->params->items[param]);
     node->in[2] = TRI_NONE;
 }
@@ -112,7 +112,7 @@ tr_status tri_placer_gather_weights(tri_placer *p, tri_node *node, tr_error *err
 static tr_status accumulate_slice(tri_placer *p, tri_id param, tr_error *err)
 {
     tri_graph *graph = p->graph;
-    const tri_flat *flat = &graph->flats[param];
+    const tri_flat *flat = &p->zero->flats[param];
     tri_id state = graph->grad_state[param], old = graph->states[state].latest;
     int64_t first;
     if (!p->accumulated[param])
@@ -160,7 +160,7 @@ void tri_placer_enter_chunk(tri_placer *p, int chunk)
 static tr_status sum_in_bucket(tri_placer *p, tri_id param, uint32_t bucket, tr_error *err)
 {
     tri_graph *graph = p->graph;
-    tri_attr attr = {.axis = TRI_AXIS_SHARD, .flat = graph->flats[param]};
+    tri_attr attr = {.axis = TRI_AXIS_SHARD, .flat = p->zero->flats[param]};
     tri_id before = p->grad[param];
     tri_id node =
         tri_graph_emit(graph, TRI_OP_SHARD_SUM, graph->values[before].name, &attr, &before, 1, 1);
@@ -178,12 +178,12 @@ static tr_status sum_in_bucket(tri_placer *p, tri_id param, uint32_t bucket, tr_
 static tr_status divide_gradients(tri_placer *p, tri_id param, tr_error *err)
 {
     tri_graph *graph = p->graph;
-    const tri_id first = graph->bucket_first[param], *next = graph->bucket_next;
+    const tri_id first = p->zero->bucket_first[param], *next = p->zero->bucket_next;
     for (tri_id i = first; i != TRI_NONE; i = next[i])
         if (p->grads_left[i] > 0)
             return TR_OK;
     graph->ends_chain = false; /* sums of gradients wait for all of their bucket */
-    uint32_t bucket = ++graph->num_buckets;
+    uint32_t bucket = ++p->num_buckets;
     for (tri_id i = first; i != TRI_NONE; i = next[i]) {
         if (p->grad[i] == TRI_NONE)
             continue;
@@ -279,7 +279,7 @@ static tr_status gather_update(tri_placer *p, tri_id param, tr_error *err)
     tri_id state = copy != TRI_NONE ? copy : graph->param_state[param];
     if (state == TRI_NONE)
         return TR_OK;
-    tri_attr attr = {.axis = TRI_AXIS_SHARD, .flat = graph->flats[param]};
+    tri_attr attr = {.axis = TRI_AXIS_SHARD, .flat = p->zero->flats[param]};
     tri_id before = graph->states[state].latest;
     tri_id node =
         tri_graph_emit(graph, TRI_OP_SHARD_GATHER, graph->states[state].name, &attr, &before, 1, 1);
@@ -293,12 +293,12 @@ static tr_status gather_update(tri_placer *p, tri_id param, tr_error *err)
 tr_status tri_placer_gather_updates(tri_placer *p, tr_error *err)
 {
     tri_graph *graph = p->graph;
-    if (!graph->flats || p->layout->zero >= 3 || !p->sums_done)
+    if (!p->zero->flats || p->layout->zero >= 3 || !p->sums_done)
         return TR_OK;
     graph->phase = TRI_PHASE_UPDATE;
     for (tri_id b = 0; b < graph->params->count; b++)
-        for (tri_id i = graph->bucket_first[b] == b ? b : TRI_NONE; i != TRI_NONE;
-             i = graph->bucket_next[i])
+        for (tri_id i = p->zero->bucket_first[b] == b ? b : TRI_NONE; i != TRI_NONE;
+             i = p->zero->bucket_next[i])
             TRI_TRY(gather_update(p, i, err));
     return TR_OK;
 }

@@ -17,6 +17,8 @@ typedef struct tri_placed {
 typedef struct tri_placer {
     tri_graph *graph;
     const tri_layout *layout;
+    tri_placed_params *placed;
+    tri_zero_plan *zero; /* of those */
     tri_placed *values;
     size_t num_values, capacity;
     /* Of each state: its newest version is a term of a sum over tp, dp, the pipeline, kv_copy. */
@@ -25,10 +27,11 @@ typedef struct tri_placer {
     int chunk;             /* of the node at hand; -1 at the beginning and in the update */
     const tri_node *old;
     size_t num_old;
-    bool any_cut;     /* some parameter is */
-    bool sums_done;   /* the gradients' */
-    tri_id norm;      /* the state that squares are added to, TRI_NONE before the first */
-    bool any_squares; /* this rank has added some */
+    bool any_cut;         /* some parameter is */
+    bool sums_done;       /* the gradients' */
+    tri_id norm;          /* the state that squares are added to, TRI_NONE before the first */
+    bool any_squares;     /* this rank has added some */
+    uint32_t num_buckets; /* of temporaries, so far */
     /* ZeRO; of each parameter: */
     tri_id *gathered[2];  /* zero 3: the whole of it, in the forward and in the backward */
     tri_id *wholes;       /* where these are: for each phase, or, kept for the step, each chunk */

@@ -25,6 +25,7 @@ typedef struct entry {
 typedef struct cutter {
     tri_graph *graph;
     const tri_stages *stages;
+    const tri_homes *homes;
     bool all_routes;
     tri_node *old;
     size_t num_old;
@@ -245,9 +246,9 @@ static bool runs_in_update(const cutter *c, const tri_node *node)
         tri_id param = state == TRI_NONE ? TRI_NONE : graph->states[state].param;
         if (param == TRI_NONE)
             continue;
-        if (graph->elsewhere[param])
+        if (c->homes->elsewhere[param])
             return false;
-        if (node->op == TRI_OP_SUM_SQUARES && graph->first_home[param] != c->stages->rank)
+        if (node->op == TRI_OP_SUM_SQUARES && c->homes->first[param] != c->stages->rank)
             return false;
     }
     return true;
@@ -374,7 +375,7 @@ static tr_status drop_states(cutter *c, tr_error *err)
     }
     for (size_t s = 0; s < graph->num_states; s++) {
         tri_id param = graph->states[s].param;
-        used[s] = param != TRI_NONE && !graph->elsewhere[param];
+        used[s] = param != TRI_NONE && !c->homes->elsewhere[param];
     }
     for (size_t n = 0; n < graph->num_nodes; n++) {
         const tri_node *node = &graph->nodes[n];
@@ -452,10 +453,15 @@ static tr_status cut(cutter *c, tr_error *err)
     return drop_states(c, err);
 }
 
-tr_status tri_stages_cut(tri_graph *graph, const tri_stages *stages, bool all_routes, tr_error *err)
+tr_status tri_stages_cut(tri_graph *graph, const tri_stages *stages, const tri_homes *homes,
+                         bool all_routes, tr_error *err)
 {
     size_t num = graph->num_values;
-    cutter c = {.graph = graph, .stages = stages, .all_routes = all_routes, .num_values = num};
+    cutter c = {.graph = graph,
+                .stages = stages,
+                .homes = homes,
+                .all_routes = all_routes,
+                .num_values = num};
     c.old = tri_graph_take_nodes(graph, &c.num_old);
     c.now = malloc((num + 1) * sizeof *c.now);
     c.local = malloc((num + 1) * sizeof *c.local);

@@ -152,19 +152,21 @@ int tri_home_set_ranks(const tri_stages *s, uint32_t set, uint16_t *ranks)
     return num;
 }
 
-tr_status tri_stages_settle(tri_graph *graph, const tri_stages *s, tr_error *err)
+tr_status tri_stages_settle(tri_graph *graph, const tri_stages *s, tri_placed_params *placed,
+                            tr_error *err)
 {
     size_t count = graph->params->count;
+    tri_homes *homes = &placed->homes;
     graph->chunk_of = s->chunk_of;
-    graph->home_set = tri_arena_alloc(&graph->arena, (count + 1) * sizeof *graph->home_set);
-    graph->elsewhere = tri_arena_alloc(&graph->arena, (count + 1) * sizeof *graph->elsewhere);
-    graph->first_home = tri_arena_alloc(&graph->arena, (count + 1) * sizeof *graph->first_home);
-    graph->last_home = tri_arena_alloc(&graph->arena, (count + 1) * sizeof *graph->last_home);
-    if (!graph->home_set || !graph->elsewhere || !graph->first_home || !graph->last_home)
+    homes->set = tri_arena_alloc(&placed->arena, (count + 1) * sizeof *homes->set);
+    homes->elsewhere = tri_arena_alloc(&placed->arena, (count + 1) * sizeof *homes->elsewhere);
+    homes->first = tri_arena_alloc(&placed->arena, (count + 1) * sizeof *homes->first);
+    homes->last = tri_arena_alloc(&placed->arena, (count + 1) * sizeof *homes->last);
+    if (!homes->set || !homes->elsewhere || !homes->first || !homes->last)
         return tri_fail(err, TR_ERROR_RUNTIME, "no memory to settle the parameters");
     for (size_t i = 0; i < count; i++) {
         uint32_t chunk = (uint32_t)s->chunk_of[graph->params->items[i].layer + 1];
-        graph->home_set[i] = chunk << 16 | chunk;
+        homes->set[i] = chunk << 16 | chunk;
     }
     for (size_t n = 0; n < graph->num_nodes; n++) {
         const tri_node *node = &graph->nodes[n];
@@ -174,7 +176,7 @@ tr_status tri_stages_settle(tri_graph *graph, const tri_stages *s, tr_error *err
             tri_id param = state == TRI_NONE ? TRI_NONE : graph->states[state].param;
             if (param == TRI_NONE)
                 continue;
-            uint32_t first = graph->home_set[param] >> 16, last = graph->home_set[param] & 0xffff;
+            uint32_t first = homes->set[param] >> 16, last = homes->set[param] & 0xffff;
             if (chunk > first && chunk < last)
                 return tri_fail(err, TR_ERROR_INPUT,
                                 "%s is used in more than two places, which a pipeline cannot "
@@ -182,17 +184,17 @@ tr_status tri_stages_settle(tri_graph *graph, const tri_stages *s, tr_error *err
                                 graph->params->items[param].name);
             first = chunk < first ? chunk : first;
             last = chunk > last ? chunk : last;
-            graph->home_set[param] = first << 16 | last;
+            homes->set[param] = first << 16 | last;
         }
     }
     for (size_t i = 0; i < count; i++) {
         uint16_t ranks[TRI_MAX_HOMES];
-        int num = tri_home_set_ranks(s, graph->home_set[i], ranks);
-        graph->first_home[i] = ranks[0];
-        graph->last_home[i] = ranks[num - 1];
-        graph->elsewhere[i] = true;
+        int num = tri_home_set_ranks(s, homes->set[i], ranks);
+        homes->first[i] = ranks[0];
+        homes->last[i] = ranks[num - 1];
+        homes->elsewhere[i] = true;
         for (int k = 0; k < num; k++)
-            graph->elsewhere[i] &= ranks[k] != s->rank;
+            homes->elsewhere[i] &= ranks[k] != s->rank;
     }
     return TR_OK;
 }

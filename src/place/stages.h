@@ -10,6 +10,7 @@
 #define TRI_PLACE_STAGES_H
 
 #include "graph/graph.h"
+#include "place/placed_params.h"
 
 typedef struct tri_stages {
     int num_ranks, rank; /* of the pipeline; num_ranks 1: there is none */
@@ -32,13 +33,14 @@ int tri_stages_homes(const tri_stages *stages, int chunk, int *ranks);
 
 /* Before autodiff. */
 tr_status tri_stages_open(tri_graph *graph, const tri_stages *stages, tr_error *err);
-/* Before placement: who has each parameter (graph->home_set, graph->elsewhere). */
-tr_status tri_stages_settle(tri_graph *graph, const tri_stages *stages, tr_error *err);
+/* Before placement: who has each parameter (placed->homes). */
+tr_status tri_stages_settle(tri_graph *graph, const tri_stages *stages, tri_placed_params *placed,
+                            tr_error *err);
 /* The ranks of a home set, ascending; returns their number. */
 int tri_home_set_ranks(const tri_stages *stages, uint32_t set, uint16_t *ranks);
 /* After placement. With `all_routes` every chunk that lives here; otherwise those of the first
  * route, which is how a graph without a backward runs. */
-tr_status tri_stages_cut(tri_graph *graph, const tri_stages *stages, bool all_routes,
-                         tr_error *err);
+tr_status tri_stages_cut(tri_graph *graph, const tri_stages *stages, const tri_homes *homes,
+                         bool all_routes, tr_error *err);
 
 #endif

@@ -15,45 +15,46 @@
 
 #include <stdlib.h>
 
-static bool same_bucket(const tri_graph *graph, size_t a, size_t b)
+static bool same_bucket(const tri_graph *graph, const tri_homes *homes, size_t a, size_t b)
 {
     const tri_param *x = &graph->params->items[a], *y = &graph->params->items[b];
-    return x->layer == y->layer && (!graph->home_set || graph->home_set[a] == graph->home_set[b]) &&
+    return x->layer == y->layer && (!homes->set || homes->set[a] == homes->set[b]) &&
            tri_param_has_copy(x, graph->precision.compute) ==
                tri_param_has_copy(y, graph->precision.compute);
 }
 
 /* Lists the parameters of each bucket. Leaders, the first of each, form a list for each layer, so
  * that the time grows with the parameters and not with their square. */
-static bool list_buckets(tri_graph *graph)
+static bool list_buckets(const tri_graph *graph, tri_placed_params *placed)
 {
+    tri_zero_plan *zero = &placed->zero;
     size_t count = graph->params->count, num_layers = 0, bytes = (count + 1) * sizeof(tri_id);
     for (size_t i = 0; i < count; i++) {
         size_t layer = (size_t)(graph->params->items[i].layer + 1);
         num_layers = layer >= num_layers ? layer + 1 : num_layers;
     }
-    graph->bucket_first = tri_arena_alloc(&graph->arena, bytes);
-    graph->bucket_next = tri_arena_alloc(&graph->arena, bytes);
+    zero->bucket_first = tri_arena_alloc(&placed->arena, bytes);
+    zero->bucket_next = tri_arena_alloc(&placed->arena, bytes);
     tri_id *scratch = malloc(2 * bytes + (num_layers + 1) * sizeof *scratch);
-    bool ready = graph->bucket_first && graph->bucket_next && scratch;
+    bool ready = zero->bucket_first && zero->bucket_next && scratch;
     tri_id *last = scratch, *leader_after = scratch + count + 1;
     tri_id *leader_of = scratch + 2 * (count + 1); /* of each layer: the newest */
     for (size_t l = 0; ready && l < num_layers; l++)
         leader_of[l] = TRI_NONE;
     for (size_t i = 0; ready && i < count; i++) {
         tri_id *newest = &leader_of[graph->params->items[i].layer + 1], leader = *newest;
-        while (leader != TRI_NONE && !same_bucket(graph, leader, i))
+        while (leader != TRI_NONE && !same_bucket(graph, &placed->homes, leader, i))
             leader = leader_after[leader];
         if (leader == TRI_NONE) {
             leader = (tri_id)i;
             leader_after[leader] = *newest;
             *newest = leader;
         } else {
-            graph->bucket_next[last[leader]] = (tri_id)i;
+            zero->bucket_next[last[leader]] = (tri_id)i;
         }
         last[leader] = (tri_id)i;
-        graph->bucket_first[i] = leader;
-        graph->bucket_next[i] = TRI_NONE;
+        zero->bucket_first[i] = leader;
+        zero->bucket_next[i] = TRI_NONE;
     }
     free(scratch);
     return ready;
@@ -62,10 +63,10 @@ static bool list_buckets(tri_graph *graph)
 /* The tensor whose middle lies in part p of the bucket belongs to p: in order, and nearly even. The
  * bucket is measured in whole tensors, since the pieces that tp leaves may differ in size, and the
  * ranks that have the pieces of one tensor must agree on who updates it. */
-static int owner_of(const tri_graph *graph, tri_id param, int parts)
+static int owner_of(const tri_graph *graph, const tri_zero_plan *zero, tri_id param, int parts)
 {
     double before = 0, total = 0, own = (double)tri_shape_count(&graph->params->items[param].shape);
-    for (tri_id k = graph->bucket_first[param]; k != TRI_NONE; k = graph->bucket_next[k]) {
+    for (tri_id k = zero->bucket_first[param]; k != TRI_NONE; k = zero->bucket_next[k]) {
         double count = (double)tri_shape_count(&graph->params->items[k].shape);
         before += k < param ? count : 0;
         total += count;
@@ -73,34 +74,37 @@ static int owner_of(const tri_graph *graph, tri_id param, int parts)
     return (int)((before + 0.5 * own) * parts / total);
 }
 
-tr_status tri_zero_divide(tri_graph *graph, const tri_layout *layout, tr_error *err)
+tr_status tri_zero_divide(const tri_graph *graph, const tri_layout *layout,
+                          tri_placed_params *placed, tr_error *err)
 {
+    tri_zero_plan *zero = &placed->zero;
     size_t count = graph->params->count;
-    graph->flats = tri_arena_alloc(&graph->arena, (count + 1) * sizeof *graph->flats);
-    if (!graph->flats || !list_buckets(graph))
+    zero->flats = tri_arena_alloc(&placed->arena, (count + 1) * sizeof *zero->flats);
+    if (!zero->flats || !list_buckets(graph, placed))
         return tri_fail(err, TR_ERROR_RUNTIME, "no memory to divide the parameters");
-    graph->weights_divided = layout->zero >= 3;
+    zero->weights_divided = layout->zero >= 3;
     for (tri_id i = 0; i < count; i++) {
         int64_t total = 0, offset = 0;
-        for (tri_id k = graph->bucket_first[i]; k != TRI_NONE; k = graph->bucket_next[k]) {
+        for (tri_id k = zero->bucket_first[i]; k != TRI_NONE; k = zero->bucket_next[k]) {
             if (k == i)
                 offset = total;
-            total += tri_flat_padded(tri_shape_count(&graph->local_shape[k]));
+            total += tri_flat_padded(tri_shape_count(&placed->local_shape[k]));
         }
-        graph->flats[i] = (tri_flat){.parts = tri_mesh_size(&layout->mesh, TRI_AXIS_SHARD),
-                                     .part = layout->coordinate[TRI_AXIS_SHARD],
-                                     .whole = layout->whole_tensors,
-                                     .offset = offset,
-                                     .count = tri_shape_count(&graph->local_shape[i]),
-                                     .total = total};
-        graph->flats[i].owner = owner_of(graph, i, graph->flats[i].parts);
+        zero->flats[i] = (tri_flat){.parts = tri_mesh_size(&layout->mesh, TRI_AXIS_SHARD),
+                                    .part = layout->coordinate[TRI_AXIS_SHARD],
+                                    .whole = layout->whole_tensors,
+                                    .offset = offset,
+                                    .count = tri_shape_count(&placed->local_shape[i]),
+                                    .total = total};
+        zero->flats[i].owner = owner_of(graph, zero, i, zero->flats[i].parts);
     }
     return TR_OK;
 }
 
-bool tri_zero_divides(const tri_graph *graph, const tri_layout *layout, const tri_state *state)
+bool tri_zero_divides(const tri_graph *graph, const tri_layout *layout, const tri_zero_plan *zero,
+                      const tri_state *state)
 {
-    if (!graph->flats || state->param == TRI_NONE)
+    if (!zero->flats || state->param == TRI_NONE)
         return false;
     const tri_param *param = &graph->params->items[state->param];
     switch (state->kind) {

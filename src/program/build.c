@@ -95,6 +95,7 @@ tri_id tri_message_value(const tri_instr *instr)
 /* What the parts of the build share. */
 typedef struct builder {
     const tri_graph *graph;
+    const tri_placed_params *placed;
     const tri_action *schedule;
     size_t num_actions;
     bool delayed; /* see tri_assign_versions */
@@ -233,7 +234,8 @@ static tr_status order_nodes(builder *b, tr_error *err)
     return TR_OK;
 }
 
-static tr_status copy_tables(const tri_graph *graph, tri_program *program, tr_error *err)
+static tr_status copy_tables(const tri_graph *graph, const tri_homes *homes, tri_program *program,
+                             tr_error *err)
 {
     program->values = calloc(graph->num_values + 1, sizeof *program->values);
     program->home = calloc(graph->num_values + 1, sizeof *program->home);
@@ -251,13 +253,13 @@ static tr_status copy_tables(const tri_graph *graph, tri_program *program, tr_er
     }
     program->num_values = graph->num_values;
     program->num_states = graph->num_states;
-    if (graph->first_home) {
-        size_t bytes = graph->params->count * sizeof *graph->first_home;
+    if (homes->first) {
+        size_t bytes = graph->params->count * sizeof *homes->first;
         program->first_home = tri_arena_alloc(&program->arena, bytes);
         program->last_home = tri_arena_alloc(&program->arena, bytes);
         if (program->first_home && program->last_home) {
-            memcpy(program->first_home, graph->first_home, bytes);
-            memcpy(program->last_home, graph->last_home, bytes);
+            memcpy(program->first_home, homes->first, bytes);
+            memcpy(program->last_home, homes->last, bytes);
         }
     }
     if (program->arena.failed)
@@ -472,18 +474,19 @@ static tr_status lay_out_timeline(const builder *b, tr_error *err)
 static tr_status build(builder *b, tr_error *err)
 {
     TRI_TRY(make_segments(b, err));
-    TRI_TRY(copy_tables(b->graph, b->program, err));
+    TRI_TRY(copy_tables(b->graph, &b->placed->homes, b->program, err));
     TRI_TRY(order_nodes(b, err));
     emit_instrs(b);
     bool once = follow_timeline(b);
     tri_node_order order = {b->node, b->segment, b->instr, b->count, once};
-    TRI_TRY(tri_plan_memory(b->graph, &order, b->needs->grads_apart, b->program, err));
+    TRI_TRY(tri_plan_memory(b->graph, b->placed, &order, b->needs->grads_apart, b->program, err));
     address_instrs(b->program);
     tri_join_messages(b->program);
     return lay_out_timeline(b, err);
 }
 
-tr_status tri_program_build(const tri_graph *graph, const tri_action *schedule, size_t num_actions,
+tr_status tri_program_build(const tri_graph *graph, const tri_placed_params *placed,
+                            const tri_action *schedule, size_t num_actions,
                             uint32_t num_microbatches, bool delayed, const tri_memory_needs *needs,
                             tri_program *program, tr_error *err)
 {
@@ -495,6 +498,7 @@ tr_status tri_program_build(const tri_graph *graph, const tri_action *schedule, 
     tri_arena_init(&program->arena);
     size_t nodes = graph->num_nodes + 1, chunks = (size_t)program->num_chunks;
     builder b = {.graph = graph,
+                 .placed = placed,
                  .schedule = schedule,
                  .num_actions = num_actions,
                  .delayed = delayed,

@@ -338,6 +338,7 @@ static bool make_room(tri_planner *p)
     const tri_graph *graph = p->graph;
     size_t values = graph->num_values + 1, states = graph->num_states + 1;
     size_t positions = p->order->count + 1;
+    uint32_t buckets = tri_graph_num_buckets(graph) + 1;
     p->sent = calloc(values, sizeof *p->sent);
     p->last_use = calloc(values, sizeof *p->last_use);
     p->buffer_of = calloc(values, sizeof *p->buffer_of);
@@ -347,17 +348,19 @@ static bool make_room(tri_planner *p)
     p->grad_buffer = calloc(states, sizeof *p->grad_buffer);
     p->grad_offset = calloc(states, sizeof *p->grad_offset);
     p->buffers = calloc(values + states + positions, sizeof *p->buffers);
-    p->bucket_buffer = malloc((graph->num_buckets + 1) * sizeof *p->bucket_buffer);
-    for (uint32_t b = 0; p->bucket_buffer && b <= graph->num_buckets; b++)
+    p->bucket_buffer = malloc(buckets * sizeof *p->bucket_buffer);
+    for (uint32_t b = 0; p->bucket_buffer && b < buckets; b++)
         p->bucket_buffer[b] = TRI_NONE;
     return p->sent && p->last_use && p->buffer_of && p->scratch_of && p->grad_group &&
            p->group_bytes && p->grad_buffer && p->grad_offset && p->buffers && p->bucket_buffer;
 }
 
-tr_status tri_plan_memory(const tri_graph *graph, const tri_node_order *order, bool grads_apart,
-                          tri_program *program, tr_error *err)
+tr_status tri_plan_memory(const tri_graph *graph, const tri_placed_params *placed,
+                          const tri_node_order *order, bool grads_apart, tri_program *program,
+                          tr_error *err)
 {
-    tri_planner p = {.graph = graph, .order = order, .program = program, .err = err};
+    tri_planner p = {
+        .graph = graph, .placed = placed, .order = order, .program = program, .err = err};
     p.lays_grads = order->once && !grads_apart;
     program->once = order->once;
     tr_status status =

@@ -60,10 +60,11 @@ static void begin_groups(tri_planner *p)
 void tri_planner_group_grads(tri_planner *p)
 {
     const tri_graph *graph = p->graph;
+    const tri_zero_plan *zero = &p->placed->zero;
     const tri_node_order *order = p->order;
     begin_groups(p);
-    for (tri_id a = 0; graph->flats && a < graph->params->count; a++)
-        for (tri_id b = graph->bucket_next[a]; b != TRI_NONE; b = graph->bucket_next[b])
+    for (tri_id a = 0; zero->flats && a < graph->params->count; a++)
+        for (tri_id b = zero->bucket_next[a]; b != TRI_NONE; b = zero->bucket_next[b])
             if (graph->grad_state[a] != TRI_NONE && graph->grad_state[b] != TRI_NONE)
                 unite(p, graph->grad_state[a], graph->grad_state[b], UINT64_MAX);
     for (size_t i = 1; i < order->count; i++) {

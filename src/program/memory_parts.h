@@ -14,6 +14,7 @@ typedef struct tri_buffer {
 
 typedef struct tri_planner {
     const tri_graph *graph;
+    const tri_placed_params *placed;
     const tri_node_order *order;
     tri_program *program;
     bool lays_grads;       /* gradients are buffers of the step, not states with a space */

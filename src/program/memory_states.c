@@ -20,15 +20,17 @@ static const tri_space_kind space_of_state[TRI_NUM_STATE_KINDS] = {
 
 /* What this rank has of a parameter or its copy. A program that has no use for it (evaluation in 16
  * bits needs no masters) still leaves the room that training takes. */
-static int64_t own_count(const tri_graph *graph, uint32_t kind, size_t i)
+static int64_t own_count(const tri_graph *graph, const tri_placed_params *placed, uint32_t kind,
+                         size_t i)
 {
+    const tri_zero_plan *zero = &placed->zero;
     bool has_copy = tri_param_has_copy(&graph->params->items[i], graph->precision.compute);
     int64_t first;
-    if (graph->elsewhere && graph->elsewhere[i])
+    if (placed->homes.elsewhere && placed->homes.elsewhere[i])
         return 0;
-    if (graph->flats && (graph->weights_divided || (kind == TRI_SPACE_PARAM && has_copy)))
-        return tri_flat_slice(&graph->flats[i], graph->flats[i].part, &first);
-    return tri_shape_count(&graph->local_shape[i]);
+    if (zero->flats && (zero->weights_divided || (kind == TRI_SPACE_PARAM && has_copy)))
+        return tri_flat_slice(&zero->flats[i], zero->flats[i].part, &first);
+    return tri_shape_count(&placed->local_shape[i]);
 }
 
 /* Parameters, their copies and, where tensors are divided flat, their gradients lie in the order of
@@ -40,13 +42,13 @@ static void place_by_table(tri_planner *p, uint32_t kind, const tri_id *state_of
     tri_program *program = p->program;
     const tri_graph *graph = p->graph;
     tri_space *space = &program->spaces[kind];
-    int64_t count = own_count(graph, kind, i);
+    int64_t count = own_count(graph, p->placed, kind, i);
     if (state_of[i] != TRI_NONE) {
         tri_id version = program->states[state_of[i]].latest;
         program->home[version] = (tri_operand){version, kind, space->bytes};
         count = tri_shape_count(&program->states[state_of[i]].shape);
     }
-    if (graph->flats)
+    if (p->placed->zero.flats)
         space->bytes += (uint64_t)tri_flat_padded(count) * tri_dtype_bytes(dtype);
     else
         space->bytes += tri_planner_align((uint64_t)count * tri_dtype_bytes(dtype));
@@ -59,7 +61,7 @@ static void place_param(tri_planner *p, size_t i)
     place_by_table(p, TRI_SPACE_PARAM, graph->param_state, i, TRI_F32);
     if (tri_param_has_copy(&graph->params->items[i], graph->precision.compute))
         place_by_table(p, TRI_SPACE_COPY, graph->copy_state, i, graph->precision.compute);
-    if (!graph->flats || grad == TRI_NONE)
+    if (!p->placed->zero.flats || grad == TRI_NONE)
         return;
     const tri_state *state = &p->program->states[grad];
     if (p->lays_grads)
@@ -71,10 +73,10 @@ static void place_param(tri_planner *p, size_t i)
 }
 
 /* Whether a parameter lies in the bucket of another of its layer. */
-static bool same_bucket(const tri_graph *graph, size_t a, size_t b)
+static bool same_bucket(const tri_graph *graph, const tri_homes *homes, size_t a, size_t b)
 {
     const tri_param *x = &graph->params->items[a], *y = &graph->params->items[b];
-    return (!graph->home_set || graph->home_set[a] == graph->home_set[b]) &&
+    return (!homes->set || homes->set[a] == homes->set[b]) &&
            tri_param_has_copy(x, graph->precision.compute) ==
                tri_param_has_copy(y, graph->precision.compute);
 }
@@ -95,7 +97,7 @@ static tr_status place_params(tri_planner *p)
             for (size_t b = first; b < end; b++) {
                 bool has = tri_param_has_copy(&graph->params->items[b], graph->precision.compute);
                 for (size_t i = b; i < end && has == with_copy; i++)
-                    if (!done[i] && same_bucket(graph, b, i)) {
+                    if (!done[i] && same_bucket(graph, &p->placed->homes, b, i)) {
                         done[i] = true;
                         place_param(p, i);
                     }
@@ -109,7 +111,7 @@ static tr_status place_params(tri_planner *p)
 static bool placed_by_table(const tri_planner *p, const tri_state *state)
 {
     return state->kind == TRI_STATE_PARAM || state->kind == TRI_STATE_COPY ||
-           (state->kind == TRI_STATE_GRAD && p->graph->flats);
+           (state->kind == TRI_STATE_GRAD && p->placed->zero.flats);
 }
 
 tr_status tri_planner_place_states(tri_planner *p)

@@ -26,6 +26,7 @@
 #include "base/text.h"
 #include "graph/graph.h"
 #include "graph/op_table.h"
+#include "place/placed_params.h"
 #include "schedule/action.h"
 
 enum { TRI_PROGRAM_ALIGN = 64 };
@@ -165,8 +166,9 @@ typedef struct tri_memory_needs {
 /* Cuts the graph into the segments that the schedule names, plans the memory and lays out the
  * timeline. The schedule is this rank's list of actions, with messages where there is a pipeline.
  * `delayed` is of asynchronous schedules, as in schedule.h; needs may be NULL. The program copies
- * all it needs from the graph. */
-tr_status tri_program_build(const tri_graph *graph, const tri_action *schedule, size_t num_actions,
+ * all it needs from the graph and from what is known of its parameters. */
+tr_status tri_program_build(const tri_graph *graph, const tri_placed_params *placed,
+                            const tri_action *schedule, size_t num_actions,
                             uint32_t num_microbatches, bool delayed, const tri_memory_needs *needs,
                             tri_program *program, tr_error *err);
 void tri_program_fini(tri_program *program);
@@ -182,8 +184,9 @@ typedef struct tri_node_order {
     size_t count;
     bool once; /* every segment runs once a step, and they stand in the order of the timeline */
 } tri_node_order;
-tr_status tri_plan_memory(const tri_graph *graph, const tri_node_order *order, bool grads_apart,
-                          tri_program *program, tr_error *err);
+tr_status tri_plan_memory(const tri_graph *graph, const tri_placed_params *placed,
+                          const tri_node_order *order, bool grads_apart, tri_program *program,
+                          tr_error *err);
 
 /* Joins communication of neighbours in memory into one message (messages.c). */
 void tri_join_messages(tri_program *program);

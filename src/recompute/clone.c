@@ -21,10 +21,11 @@ typedef struct cloner {
     const tri_node *old; /* the nodes as they were */
     size_t num_old;
     size_t num_values; /* of the graph as it was */
-    bool *done;        /* of each old node: it was put back before its turn */
-    tri_id *clone[2];  /* of each old value: its clone for the chain, and for what runs later */
-    tri_id *twin;      /* of each old value, a gathered weight: the one of the backward */
-    tri_id *producer;  /* of each old value: as it was */
+    uint32_t num_buckets;
+    bool *done;       /* of each old node: it was put back before its turn */
+    tri_id *clone[2]; /* of each old value: its clone for the chain, and for what runs later */
+    tri_id *twin;     /* of each old value, a gathered weight: the one of the backward */
+    tri_id *producer; /* of each old value: as it was */
 } cloner;
 
 /* A value like another, under its name with "re." before it. */
@@ -65,7 +66,7 @@ static void put_bucket(cloner *c, tri_id value, bool later)
     const tri_graph *graph = c->graph;
     uint32_t bucket = graph->values[value].bucket;
     bool forward = c->old[c->producer[value]].phase == TRI_PHASE_FORWARD;
-    uint32_t fresh = forward ? ++c->graph->num_buckets : 0;
+    uint32_t fresh = forward ? ++c->num_buckets : 0;
     for (size_t n = 0; n < c->num_old; n++) {
         const tri_node *node = &c->old[n];
         if (node->op != TRI_OP_UNSHARD || graph->values[node->out[0]].bucket != bucket)
@@ -147,7 +148,10 @@ static void put_back(cloner *c, const bool *later)
 
 tr_status tri_recompute_clone(tri_graph *graph, const bool *redo, const bool *later, tr_error *err)
 {
-    cloner c = {.graph = graph, .redo = redo, .num_values = graph->num_values};
+    cloner c = {.graph = graph,
+                .redo = redo,
+                .num_values = graph->num_values,
+                .num_buckets = tri_graph_num_buckets(graph)};
     size_t num = graph->num_values + 1;
     tri_id *ids = malloc(4 * num * sizeof *ids);
     tri_node *old = tri_graph_take_nodes(graph, &c.num_old);

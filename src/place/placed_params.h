@@ -1,0 +1,40 @@
+/* Where the parameters of a rank lie: what placement finds out about each of them, and the memory
+ * plan needs to know. The graph has the nodes and values; this has the rows of the parameter table.
+ *
+ * Whoever compiles owns it. The stages fill in the homes, placement the rest; without either of
+ * them, this rank has all of every parameter. */
+#ifndef TRI_PLACE_PLACED_PARAMS_H
+#define TRI_PLACE_PLACED_PARAMS_H
+
+#include "base/arena.h"
+#include "graph/graph.h"
+
+/* ZeRO: how parameters are divided over data-parallel ranks, and which travel together (zero.c). */
+typedef struct tri_zero_plan {
+    tri_flat *flats;      /* of each parameter; NULL: tensors are not divided that way */
+    tri_id *bucket_first; /* with flats; of each parameter: the first that travels with it */
+    tri_id *bucket_next;  /* and the next after it, TRI_NONE for the last; as in the table */
+    bool weights_divided; /* not only masters and moments, but what the layers read */
+} tri_zero_plan;
+
+/* Pipelines: who has a parameter (stages.c). */
+typedef struct tri_homes {
+    uint32_t *set;   /* of each parameter: the chunks that use it (tri_home_set_ranks); NULL */
+    uint16_t *first; /* of each parameter: the first rank that has it; NULL */
+    uint16_t *last;  /* and the last */
+    bool *elsewhere; /* of each parameter: only other ranks of the pipeline have it; NULL */
+} tri_homes;
+
+typedef struct tri_placed_params {
+    tri_shape *local_shape; /* of each parameter: what this rank has of it */
+    tri_zero_plan zero;
+    tri_homes homes;
+    tri_arena arena;
+} tri_placed_params;
+
+/* This rank has all of every parameter. */
+tr_status tri_placed_params_init(tri_placed_params *placed, const tri_param_table *params,
+                                 tr_error *err);
+void tri_placed_params_fini(tri_placed_params *placed);
+
+#endif
