@@ -250,12 +250,12 @@ struct lane_case {
     tri_ports ports;
     tri_queue sends[2], recvs[2];
     _Atomic uint64_t signals[2 * TR_NUM_SIGNALS];
-    tri_message message;
+    tri_port_message message;
     float data[COUNT];
 };
 
-static tri_message *arrive(struct lane_case *c, bool sums, bool combine, const tri_tcp_head *head,
-                           const float data[COUNT])
+static tri_port_message *arrive(struct lane_case *c, bool sums, bool combine,
+                                const tri_tcp_head *head, const float data[COUNT])
 {
     static const int numbers[2] = {3, 7};
     int pair[2];
@@ -270,12 +270,12 @@ static tri_message *arrive(struct lane_case *c, bool sums, bool combine, const t
                            .signals = c->signals,
                            .io = &tri_tcp_io};
     assert_int_equal(tri_tcp_adopt(&c->ports, ends, false, NULL), TR_OK);
-    c->message = (tri_message){.data = (char *)c->data,
-                               .num_bytes = sizeof c->data,
-                               .peer = 1,
-                               .combine = combine,
-                               .dtype = TRI_F32,
-                               .about = &about};
+    c->message = (tri_port_message){.data = (char *)c->data,
+                                    .num_bytes = sizeof c->data,
+                                    .peer = 1,
+                                    .combine = combine,
+                                    .dtype = TRI_F32,
+                                    .about = &about};
     tri_ports_post(&c->ports, &c->message);
     assert_int_equal(send(pair[1], head, sizeof *head, 0), (int)sizeof *head);
     assert_int_equal(send(pair[1], data, sizeof c->data, 0), (int)sizeof c->data);
@@ -312,7 +312,7 @@ static void what_a_peer_sends_is_judged(void **state)
     for (size_t i = 0; i < sizeof fields / sizeof *fields; i++) {
         head = good_head(data);
         *fields[i] = 255;
-        const tri_message *m = arrive(c, false, false, &head, data);
+        const tri_port_message *m = arrive(c, false, false, &head, data);
         bool matters = *fields[i] == 255; /* all of them do */
         assert_true(matters && m->status == TR_ERROR_RUNTIME);
         assert_non_null(strstr(m->why, "rank 7 called"));
@@ -322,7 +322,7 @@ static void what_a_peer_sends_is_judged(void **state)
     for (int i = 0; i < 2; i++) {
         head = good_head(data);
         *(i ? &head.type : (uint32_t *)&head.number) = 77;
-        const tri_message *m = arrive(c, false, false, &head, data);
+        const tri_port_message *m = arrive(c, false, false, &head, data);
         assert_int_equal(m->status, TR_ERROR_RUNTIME);
         assert_non_null(strstr(m->why, "rank 7 sent a frame"));
     }
@@ -344,7 +344,7 @@ static void a_flipped_bit_is_named(void **state)
             float changed[COUNT];
             memcpy(changed, data, sizeof data);
             ((unsigned char *)changed)[bit / 8] ^= (unsigned char)(1 << bit % 8);
-            const tri_message *m = arrive(c, true, combine, &head, changed);
+            const tri_port_message *m = arrive(c, true, combine, &head, changed);
             assert_int_equal(m->status, TR_ERROR_RUNTIME);
             assert_non_null(strstr(m->why, "the 24 bytes from rank 7 are not those"));
             assert_non_null(strstr(m->why, "sent to rank 3"));

@@ -227,7 +227,7 @@ static tr_status join_group(tr_group *group, const char *key, tr_error *err)
     TRI_TRY(tri_exchange(comm, key, group->ranks, size, group->rank, cell_bytes(size), &memory,
                          (void **)group->cells, err));
     void **channels = calloc((size_t)size, sizeof *channels);
-    tri_event **bells = calloc((size_t)size, sizeof *bells);
+    tri_eventcount **bells = calloc((size_t)size, sizeof *bells);
     tr_status status = TR_OK;
     if (channels == NULL || bells == NULL)
         status = tri_fail(err, TR_ERROR_RUNTIME, "no memory for group %s", group->name);

@@ -37,7 +37,8 @@ typedef struct tri_descriptor {
 /* A member at a tick: that it has arrived and what it calls, in one line, so that whoever sees the
  * one has the other. */
 typedef struct tri_arrival {
-    _Alignas(TRI_CACHE_LINE) tri_event tick; /* the last of its parity at which it has arrived */
+    _Alignas(TRI_CACHE_LINE)
+        tri_eventcount tick; /* the last of its parity at which it has arrived */
     tri_descriptor call;
 } tri_arrival;
 
@@ -47,9 +48,10 @@ typedef struct tri_cell {
     tri_arrival arrivals[2]; /* by tick % 2 */
     /* Member 0's are the group's: size * ticks (of many members, who do not look at each), and
      * units of work ended since the beginning. */
-    _Alignas(TRI_CACHE_LINE) tri_event arrived;
-    _Alignas(TRI_CACHE_LINE) tri_event finished;
-    _Alignas(TRI_CACHE_LINE) tri_event bell; /* somebody did something to this member's ports */
+    _Alignas(TRI_CACHE_LINE) tri_eventcount arrived;
+    _Alignas(TRI_CACHE_LINE) tri_eventcount finished;
+    _Alignas(TRI_CACHE_LINE)
+        tri_eventcount bell; /* somebody did something to this member's ports */
     _Alignas(TRI_CACHE_LINE) _Atomic uint64_t busy;    /* tick in whose units it is at work, or 0 */
     _Alignas(TRI_CACHE_LINE) _Atomic uint64_t claim;   /* tick << 32 | next unit of this home */
     _Alignas(TRI_CACHE_LINE) tri_ref send[2], recv[2]; /* operands of large calls, by tick % 2 */

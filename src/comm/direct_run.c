@@ -146,10 +146,10 @@ tr_status tri_wait_failed(tr_group *group, const tr_collective *call, tri_wait_r
  * woken once, by the last. */
 static void arrive(tr_group *group)
 {
-    tri_event *own = &group->cells[group->rank]->arrivals[++group->tick % 2].tick;
+    tri_eventcount *own = &group->cells[group->rank]->arrivals[++group->tick % 2].tick;
     atomic_store_explicit(&own->value, group->tick, memory_order_release);
     if (group->size > FEW_MEMBERS)
-        tri_event_add(&group->cells[0]->arrived, 1, group->tick * (uint64_t)group->size);
+        tri_eventcount_add(&group->cells[0]->arrived, 1, group->tick * (uint64_t)group->size);
 }
 
 /* After arriving: wakes those who sleep. That takes a fence, which costs little once what was
@@ -157,7 +157,7 @@ static void arrive(tr_group *group)
 static void wake_others(tr_group *group)
 {
     if (group->size <= FEW_MEMBERS)
-        tri_event_wake(&group->cells[group->rank]->arrivals[group->tick % 2].tick);
+        tri_eventcount_wake(&group->cells[group->rank]->arrivals[group->tick % 2].tick);
 }
 
 static tri_wait_result await_others(tr_group *group, double *seconds)
@@ -165,12 +165,12 @@ static tri_wait_result await_others(tr_group *group, double *seconds)
     uint64_t tick = group->tick, all = tick * (uint64_t)group->size;
     tri_wait_result result = TRI_WAIT_DONE;
     if (group->size > FEW_MEMBERS)
-        return tri_event_wait(group->waiter, &group->cells[0]->arrived, all, first_missing, group,
-                              seconds);
+        return tri_eventcount_wait(group->waiter, &group->cells[0]->arrived, all, first_missing,
+                                   group, seconds);
     for (int k = 1; k < group->size && result == TRI_WAIT_DONE; k++) {
         int i = (group->rank + k) % group->size;
-        result = tri_event_wait(group->waiter, &group->cells[i]->arrivals[tick % 2].tick, tick,
-                                first_missing, group, seconds);
+        result = tri_eventcount_wait(group->waiter, &group->cells[i]->arrivals[tick % 2].tick, tick,
+                                     first_missing, group, seconds);
     }
     return result;
 }
@@ -312,14 +312,14 @@ tr_status tri_compare(tr_group *group, const tr_collective *call, tr_error *err)
  * by its home from all and given to its targets; another goes from its source to its targets. */
 static void piece_traffic(tr_group *group, const tr_collective *call, uint64_t *in, uint64_t *out)
 {
-    tri_layout layout = {group, call, true};
-    int num = tri_layout_pieces(&layout), size = group->size, me = group->rank;
+    tri_coll_layout layout = {group, call, true};
+    int num = tri_coll_layout_pieces(&layout), size = group->size, me = group->rank;
     for (int i = 0; i < num; i++) {
-        tri_piece piece = tri_layout_piece(&layout, i);
+        tri_coll_piece piece = tri_coll_layout_piece(&layout, i);
         int from = piece.source;
         uint64_t targets = piece.target < 0 ? (uint64_t)size : 1;
         if (from < 0) {
-            from = tri_piece_home(&layout, i);
+            from = tri_coll_layout_home(&layout, i);
             if (from == me)
                 *in += (uint64_t)(size - 1) * piece.count;
             else

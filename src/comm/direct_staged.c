@@ -16,19 +16,19 @@
 /* Elements of each piece that go into one chunk. */
 static uint64_t chunk_elements(const tr_group *group, const tr_collective *call)
 {
-    uint64_t fan = (uint64_t)tri_layout_fan(group, call->operation);
+    uint64_t fan = (uint64_t)tri_coll_layout_fan(group, call->operation);
     uint64_t n = TRI_SLOT_BYTES / fan / tri_dtype_bytes((tri_dtype)call->dtype);
     return n > 64 ? n / 64 * 64 : n;
 }
 
-static uint64_t longest_piece(const tri_layout *layout)
+static uint64_t longest_piece(const tri_coll_layout *layout)
 {
     uint64_t longest = 0;
-    int num = tri_layout_pieces(layout);
+    int num = tri_coll_layout_pieces(layout);
     if (layout->call->operation == TR_ALL_TO_ALL && layout->call->send_counts == NULL)
         return layout->call->count;
     for (int i = 0; i < num; i++) {
-        tri_piece piece = tri_layout_piece(layout, i);
+        tri_coll_piece piece = tri_coll_layout_piece(layout, i);
         longest = piece.count > longest ? piece.count : longest;
     }
     return longest;
@@ -36,13 +36,13 @@ static uint64_t longest_piece(const tri_layout *layout)
 
 uint64_t tri_staged_bytes(const tr_group *group, const tr_collective *call)
 {
-    tri_layout layout = {group, call, false};
-    return longest_piece(&layout) * (uint64_t)tri_layout_fan(group, call->operation) *
+    tri_coll_layout layout = {group, call, false};
+    return longest_piece(&layout) * (uint64_t)tri_coll_layout_fan(group, call->operation) *
            tri_dtype_bytes((tri_dtype)call->dtype);
 }
 
 /* The part of a piece that chunk k holds; false when there is none. */
-static bool part(const tri_piece *piece, uint64_t k, uint64_t elements, uint64_t *first,
+static bool part(const tri_coll_piece *piece, uint64_t k, uint64_t elements, uint64_t *first,
                  uint64_t *n)
 {
     *first = k * elements;
@@ -54,13 +54,13 @@ static bool part(const tri_piece *piece, uint64_t k, uint64_t elements, uint64_t
 
 void tri_staged_fill(tr_group *group, const tr_collective *call, uint64_t chunk, uint64_t tick)
 {
-    tri_layout layout = {group, call, false};
+    tri_coll_layout layout = {group, call, false};
     uint64_t element = tri_dtype_bytes((tri_dtype)call->dtype);
     uint64_t elements = chunk_elements(group, call), first, n;
     char *slot = tri_cell_slot(group, group->rank, tick % 2);
-    tri_piece_list own = tri_layout_own(&layout, true);
+    tri_coll_piece_list own = tri_coll_layout_own(&layout, true);
     for (int i = own.first; i < own.end; i += own.step) {
-        tri_piece piece = tri_layout_piece(&layout, i);
+        tri_coll_piece piece = tri_coll_layout_piece(&layout, i);
         bool mine = piece.source < 0 || piece.source == group->rank;
         bool stays = piece.source == group->rank && piece.target == group->rank;
         if (mine && !stays && part(&piece, chunk, elements, &first, &n))
@@ -91,12 +91,12 @@ static void combine_slots(tr_group *group, const tr_collective *call, unsigned p
 void tri_staged_drain(tr_group *group, const tr_collective *call, uint64_t chunk, uint64_t tick,
                       unsigned which)
 {
-    tri_layout layout = {group, call, false};
+    tri_coll_layout layout = {group, call, false};
     uint64_t element = tri_dtype_bytes((tri_dtype)call->dtype);
     uint64_t elements = chunk_elements(group, call), first, n;
-    tri_piece_list own = tri_layout_own(&layout, false);
+    tri_coll_piece_list own = tri_coll_layout_own(&layout, false);
     for (int i = own.first; i < own.end; i += own.step) {
-        tri_piece piece = tri_layout_piece(&layout, i);
+        tri_coll_piece piece = tri_coll_layout_piece(&layout, i);
         bool mine = piece.target < 0 || piece.target == group->rank;
         bool own = piece.source == group->rank;
         if (!mine || !(which & (own ? TRI_OWN_PIECES : TRI_OTHER_PIECES)) ||
@@ -118,7 +118,7 @@ static tr_status share(tr_group *group, const tr_collective *call, uint64_t chun
 {
     uint64_t element = tri_dtype_bytes((tri_dtype)call->dtype);
     uint64_t elements = chunk_elements(group, call), first = 0, n = 0, from, some;
-    tri_piece whole = {.count = call->count};
+    tri_coll_piece whole = {.count = call->count};
     part(&whole, chunk, elements, &first, &n);
     tri_piece_range(n, (uint32_t)group->size, (uint32_t)group->rank, &from, &some);
     unsigned in = group->tick % 2, out = in ^ 1;
@@ -135,7 +135,7 @@ static tr_status share(tr_group *group, const tr_collective *call, uint64_t chun
 
 tr_status tri_direct_staged(tr_group *group, const tr_collective *call, tr_error *err)
 {
-    tri_layout layout = {group, call, false};
+    tri_coll_layout layout = {group, call, false};
     uint64_t elements = chunk_elements(group, call);
     uint64_t longest = longest_piece(&layout);
     bool shared = call->operation == TR_ALL_REDUCE && group->size > 2 &&

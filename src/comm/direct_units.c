@@ -27,7 +27,7 @@
 struct job {
     tr_group *group;
     const tr_collective *call;
-    tri_layout layout;
+    tri_coll_layout layout;
     uint64_t tick, element, unit; /* bytes of an element; elements of a unit */
     bool mapped, stream;
     char **send, **recv; /* [size] */
@@ -38,7 +38,7 @@ uint64_t tri_claim_first(uint64_t tick)
     return tick << 32;
 }
 
-static uint64_t piece_units(const struct job *job, const tri_piece *piece)
+static uint64_t piece_units(const struct job *job, const tri_coll_piece *piece)
 {
     return (piece->count + job->unit - 1) / job->unit;
 }
@@ -47,9 +47,9 @@ static uint64_t piece_units(const struct job *job, const tri_piece *piece)
 static uint64_t home_units(const struct job *job, int home)
 {
     uint64_t units = 0;
-    int num = tri_layout_pieces(&job->layout);
+    int num = tri_coll_layout_pieces(&job->layout);
     for (int i = home; i < num; i += job->group->size) {
-        tri_piece piece = tri_layout_piece(&job->layout, i);
+        tri_coll_piece piece = tri_coll_layout_piece(&job->layout, i);
         units += piece_units(job, &piece);
     }
     return units;
@@ -102,7 +102,7 @@ static void put(const struct job *job, char *to, const char *from, size_t bytes)
         memcpy(to, from, bytes);
 }
 
-static void put_targets(const struct job *job, const tri_piece *piece, uint64_t recv_at,
+static void put_targets(const struct job *job, const tri_coll_piece *piece, uint64_t recv_at,
                         const char *from, size_t bytes)
 {
     uint64_t offset = recv_at * job->element;
@@ -115,8 +115,8 @@ static void put_targets(const struct job *job, const tri_piece *piece, uint64_t 
 }
 
 /* Some elements of a combined piece, `at` from its beginning. */
-static void combine_some(const struct job *job, const tri_piece *piece, uint64_t at, uint64_t n,
-                         char *hot)
+static void combine_some(const struct job *job, const tri_coll_piece *piece, uint64_t at,
+                         uint64_t n, char *hot)
 {
     const tr_collective *call = job->call;
     uint64_t offset = (piece->send_at + at) * job->element;
@@ -130,7 +130,7 @@ static void combine_some(const struct job *job, const tri_piece *piece, uint64_t
     put_targets(job, piece, piece->recv_at + at, hot, n * job->element);
 }
 
-static void run_unit(const struct job *job, const tri_piece *piece, uint64_t first)
+static void run_unit(const struct job *job, const tri_coll_piece *piece, uint64_t first)
 {
     _Alignas(64) char hot[HOT_BYTES];
     uint64_t end = first + job->unit < piece->count ? first + job->unit : piece->count;
@@ -151,7 +151,7 @@ static void run_unit(const struct job *job, const tri_piece *piece, uint64_t fir
 static void run_numbered(const struct job *job, int home, uint64_t unit)
 {
     for (int i = home;; i += job->group->size) {
-        tri_piece piece = tri_layout_piece(&job->layout, i);
+        tri_coll_piece piece = tri_coll_layout_piece(&job->layout, i);
         uint64_t units = piece_units(job, &piece);
         if (unit < units) {
             run_unit(job, &piece, unit * job->unit);
@@ -190,8 +190,8 @@ static int first_busy(void *context)
 static tr_status wait_finished(tr_group *group, const tr_collective *call, tr_error *err)
 {
     double seconds = 0;
-    tri_wait_result result = tri_event_wait(group->waiter, &group->cells[0]->finished,
-                                            group->finished, first_busy, group, &seconds);
+    tri_wait_result result = tri_eventcount_wait(group->waiter, &group->cells[0]->finished,
+                                                 group->finished, first_busy, group, &seconds);
     if (result == TRI_WAIT_DONE)
         return TR_OK;
     char who[40] = "a peer";
@@ -250,6 +250,6 @@ tr_status tri_direct_units(tr_group *group, const tr_collective *call, tr_error 
     if (job.stream)
         tri_stream_end();
     if (done > 0)
-        tri_event_add(&group->cells[0]->finished, done, group->finished);
+        tri_eventcount_add(&group->cells[0]->finished, done, group->finished);
     return wait_finished(group, call, err);
 }

@@ -42,12 +42,12 @@ typedef struct tri_io_def {
 /* For io->progress: ends the first message of a queue; message->status says how. */
 void tri_ports_finish_first(tri_ports *ports, tri_queue *queue);
 /* A size or a call that the two ends do not agree on. */
-void tri_message_refuse(tri_message *message, uint64_t sent, uint64_t expected);
-bool tri_message_same_call(tri_message *message, int their_rank, const tri_about *theirs);
+void tri_port_message_refuse(tri_port_message *message, uint64_t sent, uint64_t expected);
+bool tri_port_message_same_call(tri_port_message *message, int their_rank, const tri_about *theirs);
 /* Before a wait: the first receive of a collective, whose `about` is the call this member is in.
  * What others sent it meanwhile, though it expects nothing of them now, may tell that they are in
  * another (then the call number is the same); NULL: there is none. */
-tri_message *tri_ports_expecting(const tri_ports *ports);
+tri_port_message *tri_ports_expecting(const tri_ports *ports);
 
 /* Moves messages until done(context), in ports without shared memory. */
 tri_wait_result tri_io_wait(tri_ports *ports, bool (*done)(const void *context),

@@ -37,7 +37,7 @@ void tri_ports_nap(tri_ports *ports, uint64_t seen, pthread_mutex_t *mutex)
 {
     if (ports->io == NULL) {
         release(mutex);
-        tri_event_nap(ports->bells[ports->me], seen);
+        tri_eventcount_nap(ports->bells[ports->me], seen);
         retake(mutex);
         return;
     }
@@ -58,7 +58,7 @@ void tri_ports_nap(tri_ports *ports, uint64_t seen, pthread_mutex_t *mutex)
 void tri_ports_wake(tri_ports *ports)
 {
     if (ports->io == NULL)
-        tri_event_add(ports->bells[ports->me], 1, 0);
+        tri_eventcount_add(ports->bells[ports->me], 1, 0);
     else
         ports->io->wake(ports);
 }
@@ -137,7 +137,7 @@ tr_status tri_ports_await(tri_ports *ports, int peer, _Atomic uint64_t *value, u
     return *result == TRI_WAIT_DONE ? TR_OK : TR_ERROR_RUNTIME;
 }
 
-tri_message *tri_ports_expecting(const tri_ports *ports)
+tri_port_message *tri_ports_expecting(const tri_ports *ports)
 {
     for (int i = 0; i < ports->size; i++)
         if (ports->recvs[i].first != NULL && ports->recvs[i].first->about != NULL)
@@ -145,7 +145,7 @@ tri_message *tri_ports_expecting(const tri_ports *ports)
     return NULL;
 }
 
-bool tri_message_same_call(tri_message *m, int their_rank, const tri_about *theirs)
+bool tri_port_message_same_call(tri_port_message *m, int their_rank, const tri_about *theirs)
 {
     if (m->about == NULL)
         return true;

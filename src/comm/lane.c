@@ -318,7 +318,7 @@ tr_status tri_request_wait(tr_request *request, uint64_t *begin_ns, uint64_t *en
 {
     if (request->is_message) {
         *begin_ns = request->begin_ns;
-        tr_status status = tri_message_wait(request, err);
+        tr_status status = tri_port_message_wait(request, err);
         *end_ns = tri_now_ns();
         return status;
     }
@@ -351,7 +351,7 @@ tr_status tr_request_wait(tr_request *request, tr_error *err)
 tr_status tr_request_test(tr_request *request, bool *done, tr_error *err)
 {
     if (request->is_message)
-        return tri_message_test(request, done, err);
+        return tri_port_message_test(request, done, err);
     tri_lane *lane = &request->group->lane;
     pthread_mutex_lock(&lane->mutex);
     *done = request->done;

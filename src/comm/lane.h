@@ -10,7 +10,7 @@ struct tr_request {
     bool is_message, done;
     tr_group *group;
     tr_collective call;
-    tri_message message;
+    tri_port_message message;
     tr_status status;
     tr_error error;
     uint64_t begin_ns, end_ns; /* when it was taken up, and when it was done */
@@ -20,7 +20,7 @@ struct tr_request {
 /* A thread that leaves signals to others. */
 tr_status tri_thread_start(pthread_t *thread, void *(*fn)(void *), void *context, tr_error *err);
 
-tr_status tri_message_wait(tr_request *request, tr_error *err);
-tr_status tri_message_test(tr_request *request, bool *done, tr_error *err);
+tr_status tri_port_message_wait(tr_request *request, tr_error *err);
+tr_status tri_port_message_test(tr_request *request, bool *done, tr_error *err);
 
 #endif

@@ -90,7 +90,7 @@ static bool whole_vector(tr_operation operation)
     return operation == TR_BROADCAST || operation == TR_REDUCE || operation == TR_ALL_REDUCE;
 }
 
-int tri_layout_pieces(const tri_layout *layout)
+int tri_coll_layout_pieces(const tri_coll_layout *layout)
 {
     tr_operation operation = layout->call->operation;
     int size = layout->group->size;
@@ -101,30 +101,30 @@ int tri_layout_pieces(const tri_layout *layout)
     return whole_vector(operation) && !layout->cut ? 1 : size;
 }
 
-tri_piece_list tri_layout_own(const tri_layout *layout, bool sends)
+tri_coll_piece_list tri_coll_layout_own(const tri_coll_layout *layout, bool sends)
 {
     int size = layout->group->size, rank = layout->group->rank;
     if (layout->call->operation != TR_ALL_TO_ALL)
-        return (tri_piece_list){0, tri_layout_pieces(layout), 1};
+        return (tri_coll_piece_list){0, tri_coll_layout_pieces(layout), 1};
     if (sends)
-        return (tri_piece_list){rank * size, (rank + 1) * size, 1};
-    return (tri_piece_list){rank, size * size, size};
+        return (tri_coll_piece_list){rank * size, (rank + 1) * size, 1};
+    return (tri_coll_piece_list){rank, size * size, size};
 }
 
-int tri_layout_fan(const tr_group *group, tr_operation operation)
+int tri_coll_layout_fan(const tr_group *group, tr_operation operation)
 {
     bool one_each =
         operation == TR_SCATTER || operation == TR_REDUCE_SCATTER || operation == TR_ALL_TO_ALL;
     return one_each ? group->size : 1;
 }
 
-int tri_piece_home(const tri_layout *layout, int i)
+int tri_coll_layout_home(const tri_coll_layout *layout, int i)
 {
     return i % layout->group->size;
 }
 
 /* Piece from * size + to: where it begins follows from what both members have published. */
-static tri_piece exchange_piece(const tri_layout *layout, int i)
+static tri_coll_piece exchange_piece(const tri_coll_layout *layout, int i)
 {
     const tr_group *group = layout->group;
     const tr_collective *call = layout->call;
@@ -134,7 +134,7 @@ static tri_piece exchange_piece(const tri_layout *layout, int i)
         send = tri_cell_counts(group, from, false);
         recv = tri_cell_counts(group, to, true);
     }
-    return (tri_piece){
+    return (tri_coll_piece){
         .source = from,
         .target = to,
         .index = to,
@@ -144,13 +144,13 @@ static tri_piece exchange_piece(const tri_layout *layout, int i)
     };
 }
 
-tri_piece tri_layout_piece(const tri_layout *layout, int i)
+tri_coll_piece tri_coll_layout_piece(const tri_coll_layout *layout, int i)
 {
     const tr_group *group = layout->group;
     const tr_collective *call = layout->call;
     if (call->operation == TR_ALL_TO_ALL)
         return exchange_piece(layout, i);
-    tri_piece piece = {.source = -1, .target = -1};
+    tri_coll_piece piece = {.source = -1, .target = -1};
     if (whole_vector(call->operation)) {
         piece.count = call->count;
         if (layout->cut)

@@ -5,17 +5,17 @@
 #include "comm/comm_internal.h"
 
 /* A run of elements that moves as one: from one member (or combined from all) to one (or all). */
-typedef struct tri_piece {
+typedef struct tri_coll_piece {
     int source, target;               /* members; -1: all of them */
     int index;                        /* among the pieces that the source provides */
     uint64_t send_at, recv_at, count; /* elements */
-} tri_piece;
+} tri_coll_piece;
 
-typedef struct tri_layout {
+typedef struct tri_coll_layout {
     const tr_group *group;
     const tr_collective *call;
     bool cut; /* vectors are cut into a piece per member, to share the work */
-} tri_layout;
+} tri_coll_layout;
 
 bool tri_coll_reduces(tr_operation operation);
 bool tri_coll_rooted(tr_operation operation);
@@ -26,17 +26,17 @@ uint64_t tri_recv_elements(const tr_group *group, const tr_collective *call);
 const uint64_t *tri_block_counts(const tr_collective *call);
 uint64_t tri_block_first(const uint64_t *counts, uint64_t count, int block);
 
-int tri_layout_pieces(const tri_layout *layout);
-tri_piece tri_layout_piece(const tri_layout *layout, int i);
+int tri_coll_layout_pieces(const tri_coll_layout *layout);
+tri_coll_piece tri_coll_layout_piece(const tri_coll_layout *layout, int i);
 /* How many pieces one source provides at most: slots are divided by it. */
-int tri_layout_fan(const tr_group *group, tr_operation operation);
-/* Who works on a piece first. */
+int tri_coll_layout_fan(const tr_group *group, tr_operation operation);
 /* The pieces that a member may send, or receive, are first, first + step ... before end. Without
  * this an all_to_all would look at all size^2 to find its own. */
-typedef struct tri_piece_list {
+typedef struct tri_coll_piece_list {
     int first, end, step;
-} tri_piece_list;
-tri_piece_list tri_layout_own(const tri_layout *layout, bool sends);
-int tri_piece_home(const tri_layout *layout, int i);
+} tri_coll_piece_list;
+tri_coll_piece_list tri_coll_layout_own(const tri_coll_layout *layout, bool sends);
+/* Who works on a piece first. */
+int tri_coll_layout_home(const tri_coll_layout *layout, int i);
 
 #endif

@@ -70,7 +70,7 @@ static int look(struct lane *lane, void **request, size_t *bytes, char *why, siz
     return result;
 }
 
-static void give_up(tri_message *m, const char *why)
+static void give_up(tri_port_message *m, const char *why)
 {
     m->status = TR_ERROR_RUNTIME;
     if (why != m->why)
@@ -78,7 +78,7 @@ static void give_up(tri_message *m, const char *why)
 }
 
 /* Begins the first message of a queue and, where it is the first of a call, what it is about. */
-static void begin(const tri_ports *ports, struct lane *lane, struct way *way, tri_message *m)
+static void begin(const tri_ports *ports, struct lane *lane, struct way *way, tri_port_message *m)
 {
     bool about = m->about != NULL && way->told != m->about->call;
     char *data = m->data;
@@ -94,7 +94,7 @@ static void begin(const tri_ports *ports, struct lane *lane, struct way *way, tr
         way->told = m->about->call;
         if (m->is_send)
             way->text = *m->about;
-        if (way->early && !tri_message_same_call(m, ports->ranks[m->peer], &way->text))
+        if (way->early && !tri_port_message_same_call(m, ports->ranks[m->peer], &way->text))
             return;
         if (!way->early)
             way->about = start(lane, m->is_send, &way->text, sizeof way->text, m->peer, ABOUT);
@@ -108,7 +108,8 @@ static void begin(const tri_ports *ports, struct lane *lane, struct way *way, tr
 }
 
 /* What the message is about has come, or gone; true when there is nothing (more) to wait for. */
-static bool about_done(const tri_ports *ports, struct lane *lane, struct way *way, tri_message *m)
+static bool about_done(const tri_ports *ports, struct lane *lane, struct way *way,
+                       tri_port_message *m)
 {
     size_t bytes = 0;
     char why[120] = "";
@@ -118,22 +119,22 @@ static bool about_done(const tri_ports *ports, struct lane *lane, struct way *wa
     if (result < 0)
         give_up(m, why);
     else if (result > 0 && !m->is_send)
-        tri_message_same_call(m, ports->ranks[m->peer], &way->text);
+        tri_port_message_same_call(m, ports->ranks[m->peer], &way->text);
     return result != 0;
 }
 
-static void take(struct way *way, tri_message *m, size_t bytes)
+static void take(struct way *way, tri_port_message *m, size_t bytes)
 {
     if (m->is_send)
         return;
     if (bytes != m->num_bytes)
-        tri_message_refuse(m, bytes, m->num_bytes);
+        tri_port_message_refuse(m, bytes, m->num_bytes);
     else if (m->combine && bytes > 0)
         tri_combine(m->dtype, m->reduction, m->data, way->stage, bytes / tri_dtype_bytes(m->dtype));
 }
 
 /* A receive of tr_recv: only when the message is there, and has the right size. */
-static bool may_receive(struct lane *lane, tri_message *m)
+static bool may_receive(struct lane *lane, tri_port_message *m)
 {
     size_t bytes = 0;
     int from = m->peer;
@@ -143,7 +144,7 @@ static bool may_receive(struct lane *lane, tri_message *m)
     int there = lane->base.mpi->plugin->probe(lane->base.group, &from, DATA, &bytes);
     tri_mpi_leave(lane->base.mpi);
     if (there && bytes != m->num_bytes)
-        tri_message_refuse(m, bytes, m->num_bytes);
+        tri_port_message_refuse(m, bytes, m->num_bytes);
     return there && m->status == TR_OK;
 }
 
@@ -151,7 +152,7 @@ static bool move_queue(tri_ports *ports, struct lane *lane, struct way *way, tri
 {
     bool moved = false;
     while (queue->first != NULL) {
-        tri_message *m = queue->first;
+        tri_port_message *m = queue->first;
         size_t bytes = 0;
         if (!m->posted) {
             if (m->is_send || may_receive(lane, m))
@@ -229,7 +230,7 @@ static bool mpi_progress(tri_ports *ports)
 /* As in tcp_lane.c: what others sent tells whether they are in the same call. */
 static void look_around(tri_ports *ports, struct lane *lane)
 {
-    tri_message *m = tri_ports_expecting(ports);
+    tri_port_message *m = tri_ports_expecting(ports);
     size_t bytes = 0;
     int from = -1;
     char why[80];
@@ -247,7 +248,7 @@ static void look_around(tri_ports *ports, struct lane *lane)
     } /* it is there */
     way->early = true;
     if (way->text.call == m->about->call &&
-        !tri_message_same_call(m, ports->ranks[from], &way->text))
+        !tri_port_message_same_call(m, ports->ranks[from], &way->text))
         tri_ports_finish_first(ports, &ports->recvs[m->peer]);
 }
 

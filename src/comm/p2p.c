@@ -9,11 +9,11 @@
 
 /* What a rank shows to the others; behind it the channels of its ports. */
 struct signal {
-    _Alignas(TRI_CACHE_LINE) tri_event event;
+    _Alignas(TRI_CACHE_LINE) tri_eventcount event;
 };
 
 struct front {
-    _Alignas(TRI_CACHE_LINE) tri_event bell;
+    _Alignas(TRI_CACHE_LINE) tri_eventcount bell;
     struct signal signals[]; /* [size * TR_NUM_SIGNALS]: of each peer */
 };
 
@@ -31,7 +31,7 @@ static tr_status join_ports(tr_comm *comm, tr_error *err)
     TRI_TRY(tri_exchange(comm, "p2p", p2p->ranks, size, rank,
                          front_bytes(size) + tri_ports_bytes(size), &memory, p2p->members, err));
     void **channels = calloc((size_t)size, sizeof *channels);
-    tri_event **bells = calloc((size_t)size, sizeof *bells);
+    tri_eventcount **bells = calloc((size_t)size, sizeof *bells);
     tr_status status = TR_OK;
     if (channels == NULL || bells == NULL)
         status = tri_fail(err, TR_ERROR_RUNTIME, "no memory for %d peers", size);
@@ -100,7 +100,7 @@ static bool has_messages(const tri_ports *ports)
 static void *helper_main(void *context)
 {
     tri_p2p *p2p = context;
-    tri_event none = {0}, *bell = p2p->ports.io ? &none : p2p->ports.bells[p2p->ports.me];
+    tri_eventcount none = {0}, *bell = p2p->ports.io ? &none : p2p->ports.bells[p2p->ports.me];
     pthread_mutex_lock(&p2p->mutex);
     while (!p2p->stop) {
         if (p2p->drivers > 0 || !has_messages(&p2p->ports)) {
@@ -117,7 +117,7 @@ static void *helper_main(void *context)
 }
 
 /* With the mutex held. */
-static tr_status drive(tr_comm *comm, tri_message *message, tr_error *err)
+static tr_status drive(tr_comm *comm, tri_port_message *message, tr_error *err)
 {
     tri_p2p *p2p = &comm->p2p;
     p2p->drivers++;
@@ -136,7 +136,7 @@ static tr_status check_peer(const tr_comm *comm, int peer, tr_error *err)
     return TR_OK;
 }
 
-static tr_status run_message(tr_comm *comm, tri_message *message, tr_error *err)
+static tr_status run_message(tr_comm *comm, tri_port_message *message, tr_error *err)
 {
     tri_p2p *p2p = &comm->p2p;
     TRI_TRY(check_peer(comm, message->peer, err));
@@ -150,18 +150,18 @@ static tr_status run_message(tr_comm *comm, tri_message *message, tr_error *err)
 
 tr_status tr_send(tr_comm *comm, int to, const void *data, size_t num_bytes, tr_error *err)
 {
-    tri_message message = {
+    tri_port_message message = {
         .data = (char *)(uintptr_t)data, .num_bytes = num_bytes, .peer = to, .is_send = true};
     return run_message(comm, &message, err);
 }
 
 tr_status tr_recv(tr_comm *comm, int from, void *data, size_t num_bytes, tr_error *err)
 {
-    tri_message message = {.data = data, .num_bytes = num_bytes, .peer = from};
+    tri_port_message message = {.data = data, .num_bytes = num_bytes, .peer = from};
     return run_message(comm, &message, err);
 }
 
-static tr_status start_message(tr_comm *comm, const tri_message *message, tr_request **out,
+static tr_status start_message(tr_comm *comm, const tri_port_message *message, tr_request **out,
                                tr_error *err)
 {
     tri_p2p *p2p = &comm->p2p;
@@ -201,7 +201,7 @@ static tr_status start_message(tr_comm *comm, const tri_message *message, tr_req
 tr_status tr_send_start(tr_comm *comm, int to, const void *data, size_t num_bytes,
                         tr_request **request, tr_error *err)
 {
-    tri_message message = {
+    tri_port_message message = {
         .data = (char *)(uintptr_t)data, .num_bytes = num_bytes, .peer = to, .is_send = true};
     return start_message(comm, &message, request, err);
 }
@@ -209,11 +209,11 @@ tr_status tr_send_start(tr_comm *comm, int to, const void *data, size_t num_byte
 tr_status tr_recv_start(tr_comm *comm, int from, void *data, size_t num_bytes, tr_request **request,
                         tr_error *err)
 {
-    tri_message message = {.data = data, .num_bytes = num_bytes, .peer = from};
+    tri_port_message message = {.data = data, .num_bytes = num_bytes, .peer = from};
     return start_message(comm, &message, request, err);
 }
 
-tr_status tri_message_wait(tr_request *request, tr_error *err)
+tr_status tri_port_message_wait(tr_request *request, tr_error *err)
 {
     tri_p2p *p2p = &request->comm->p2p;
     pthread_mutex_lock(&p2p->mutex);
@@ -223,7 +223,7 @@ tr_status tri_message_wait(tr_request *request, tr_error *err)
     return status;
 }
 
-tr_status tri_message_test(tr_request *request, bool *done, tr_error *err)
+tr_status tri_port_message_test(tr_request *request, bool *done, tr_error *err)
 {
     tri_p2p *p2p = &request->comm->p2p;
     pthread_mutex_lock(&p2p->mutex);
@@ -231,7 +231,7 @@ tr_status tri_message_test(tr_request *request, bool *done, tr_error *err)
     *done = request->message.done;
     tr_status status = TR_OK;
     if (*done && request->message.status != TR_OK)
-        status = tri_message_failed(&p2p->ports, &request->message, "", TRI_WAIT_DONE, 0, err);
+        status = tri_port_message_failed(&p2p->ports, &request->message, "", TRI_WAIT_DONE, 0, err);
     pthread_mutex_unlock(&p2p->mutex);
     if (*done)
         free(request);
@@ -256,7 +256,7 @@ tr_status tr_signal(tr_comm *comm, int peer, int slot, uint64_t value, tr_error 
         return TR_OK;
     }
     struct front *front = comm->p2p.members[peer];
-    tri_event_raise(&front->signals[comm->boot.rank * TR_NUM_SIGNALS + slot].event, value);
+    tri_eventcount_raise(&front->signals[comm->boot.rank * TR_NUM_SIGNALS + slot].event, value);
     return TR_OK;
 }
 
@@ -281,8 +281,8 @@ tr_status tr_wait_signal(tr_comm *comm, int peer, int slot, uint64_t value, tr_e
         pthread_mutex_unlock(&comm->p2p.mutex);
     } else {
         struct front *front = comm->p2p.members[comm->boot.rank];
-        result = tri_event_wait(&comm->waiter, &front->signals[at].event, value, signal_peer, &peer,
-                                &seconds);
+        result = tri_eventcount_wait(&comm->waiter, &front->signals[at].event, value, signal_peer,
+                                     &peer, &seconds);
     }
     if (result == TRI_WAIT_STOPPED)
         return tri_fail(err, TR_ERROR_RUNTIME,

@@ -57,7 +57,7 @@ void tri_ports_fini(tri_ports *ports)
 }
 
 tr_status tri_ports_init(tri_ports *ports, tr_comm *comm, int size, int me, const int *ranks,
-                         void **channels, tri_event **bells, tr_error *err)
+                         void **channels, tri_eventcount **bells, tr_error *err)
 {
     size_t n = (size_t)size;
     *ports = (tri_ports){.comm = comm, .size = size, .me = me, .ranks = ranks};
@@ -99,10 +99,10 @@ tr_status tri_ports_open(tri_ports *ports, tr_comm *comm, int size, int me, cons
 
 static void ring_bell(tri_ports *ports, int member)
 {
-    tri_event_add(ports->bells[member], 1, 0);
+    tri_eventcount_add(ports->bells[member], 1, 0);
 }
 
-void tri_ports_post(tri_ports *ports, tri_message *message)
+void tri_ports_post(tri_ports *ports, tri_port_message *message)
 {
     tri_queue *queue = (message->is_send ? ports->sends : ports->recvs) + message->peer;
     message->next = NULL;
@@ -122,7 +122,7 @@ void tri_ports_post(tri_ports *ports, tri_message *message)
 
 void tri_ports_finish_first(tri_ports *ports, tri_queue *queue)
 {
-    tri_message *message = queue->first;
+    tri_port_message *message = queue->first;
     tr_comm *comm = ports->comm;
     queue->first = message->next;
     if (queue->first == NULL)
@@ -137,7 +137,7 @@ void tri_ports_finish_first(tri_ports *ports, tri_queue *queue)
     message->done = true;
 }
 
-void tri_message_refuse(tri_message *message, uint64_t sent, uint64_t expected)
+void tri_port_message_refuse(tri_port_message *message, uint64_t sent, uint64_t expected)
 {
     char a[32], b[32];
     message->status = TR_ERROR_RUNTIME;
@@ -145,7 +145,7 @@ void tri_message_refuse(tri_message *message, uint64_t sent, uint64_t expected)
              tri_grouped_digits(sent, a), tri_grouped_digits(expected, b));
 }
 
-static bool post_description(tri_ports *ports, tri_channel *channel, tri_message *m)
+static bool post_description(tri_ports *ports, tri_channel *channel, tri_port_message *m)
 {
     if (m->number > atomic_load_explicit(&channel->taken, memory_order_acquire) + RING)
         return false;
@@ -160,7 +160,7 @@ static bool post_description(tri_ports *ports, tri_channel *channel, tri_message
 }
 
 /* Fills free chunks; true when there was one. */
-static bool stage_chunks(tri_channel *channel, tri_message *m)
+static bool stage_chunks(tri_channel *channel, tri_port_message *m)
 {
     bool moved = false;
     uint64_t staged = atomic_load_explicit(&channel->staged, memory_order_relaxed);
@@ -182,16 +182,16 @@ static bool progress_sends(tri_ports *ports, int peer)
     tri_channel *channel = ports->out[peer];
     bool moved = false, ended = false;
     while (queue->first != NULL) {
-        tri_message *m = queue->first;
+        tri_port_message *m = queue->first;
         uint64_t refused = atomic_load_explicit(&channel->refused, memory_order_acquire);
         if (refused != 0)
-            tri_message_refuse(m, m->num_bytes, refused - 1);
+            tri_port_message_refuse(m, m->num_bytes, refused - 1);
         else if (atomic_load_explicit(&channel->taken, memory_order_acquire) < m->number)
             break;
         tri_ports_finish_first(ports, queue);
         ended = true;
     }
-    for (tri_message *m = queue->first; m != NULL; m = m->next) {
+    for (tri_port_message *m = queue->first; m != NULL; m = m->next) {
         if (!m->posted) {
             if (!post_description(ports, channel, m))
                 break;
@@ -208,7 +208,7 @@ static bool progress_sends(tri_ports *ports, int peer)
     return moved || ended;
 }
 
-static void deliver(tri_message *m, const char *from, size_t n)
+static void deliver(tri_port_message *m, const char *from, size_t n)
 {
     if (m->combine)
         tri_combine(m->dtype, m->reduction, m->data + m->moved, from,
@@ -218,7 +218,7 @@ static void deliver(tri_message *m, const char *from, size_t n)
     m->moved += n;
 }
 
-static bool drain_chunks(tri_channel *channel, tri_message *m)
+static bool drain_chunks(tri_channel *channel, tri_port_message *m)
 {
     bool moved = false;
     uint64_t drained = atomic_load_explicit(&channel->drained, memory_order_relaxed);
@@ -232,7 +232,7 @@ static bool drain_chunks(tri_channel *channel, tri_message *m)
     return moved;
 }
 
-static bool pull(tri_ports *ports, tri_message *m, const struct description *d)
+static bool pull(tri_ports *ports, tri_port_message *m, const struct description *d)
 {
     tr_comm *comm = ports->comm;
     void *from = NULL;
@@ -254,13 +254,13 @@ static bool progress_recv(tri_ports *ports, int peer)
 {
     tri_queue *queue = &ports->recvs[peer];
     tri_channel *channel = ports->in[peer];
-    tri_message *m = queue->first;
+    tri_port_message *m = queue->first;
     if (m == NULL || atomic_load_explicit(&channel->posted, memory_order_acquire) < m->number)
         return false;
     const struct description *d = &channel->ring[m->number % RING];
     bool moved;
     if (d->num_bytes != m->num_bytes) {
-        tri_message_refuse(m, d->num_bytes, m->num_bytes);
+        tri_port_message_refuse(m, d->num_bytes, m->num_bytes);
         atomic_store_explicit(&channel->refused, 1 + m->num_bytes, memory_order_release);
         moved = true;
     } else if (d->ref.segment != 0 || d->num_bytes == 0) {
@@ -294,8 +294,8 @@ bool tri_ports_progress(tri_ports *ports)
     return moved;
 }
 
-tr_status tri_message_failed(tri_ports *ports, const tri_message *m, const char *what,
-                             tri_wait_result result, double seconds, tr_error *err)
+tr_status tri_port_message_failed(tri_ports *ports, const tri_port_message *m, const char *what,
+                                  tri_wait_result result, double seconds, tr_error *err)
 {
     char bytes[32];
     int peer = ports->ranks[m->peer], rank = ports->comm->boot.rank;
@@ -329,7 +329,7 @@ static void abandon(tri_ports *ports)
     for (int i = 0; i < 2 * ports->size; i++) {
         tri_queue *queue = i < ports->size ? &ports->sends[i] : &ports->recvs[i - ports->size];
         while (queue->first != NULL) {
-            tri_message *m = queue->first;
+            tri_port_message *m = queue->first;
             m->status = TR_ERROR_RUNTIME;
             snprintf(m->why, sizeof m->why, "given up after an earlier failure");
             tri_ports_finish_first(ports, queue);
@@ -337,10 +337,10 @@ static void abandon(tri_ports *ports)
     }
 }
 
-static tri_wait_result wait_for_message(tri_ports *ports, tri_message *message, int *peer,
+static tri_wait_result wait_for_message(tri_ports *ports, tri_port_message *message, int *peer,
                                         pthread_mutex_t *mutex, double *seconds)
 {
-    tri_event *bell = ports->bells[ports->me];
+    tri_eventcount *bell = ports->bells[ports->me];
     for (;;) {
         uint64_t seen = atomic_load_explicit(&bell->value, memory_order_acquire);
         bool moved = tri_ports_progress(ports);
@@ -351,7 +351,7 @@ static tri_wait_result wait_for_message(tri_ports *ports, tri_message *message, 
         if (mutex != NULL)
             pthread_mutex_unlock(mutex);
         tri_wait_result result =
-            tri_event_wait(&ports->comm->waiter, bell, seen + 1, message_peer, peer, seconds);
+            tri_eventcount_wait(&ports->comm->waiter, bell, seen + 1, message_peer, peer, seconds);
         if (mutex != NULL)
             pthread_mutex_lock(mutex);
         if (result != TRI_WAIT_DONE)
@@ -361,10 +361,10 @@ static tri_wait_result wait_for_message(tri_ports *ports, tri_message *message, 
 
 static bool io_message_done(const void *context)
 {
-    return ((const tri_message *)context)->done;
+    return ((const tri_port_message *)context)->done;
 }
 
-tr_status tri_ports_drive(tri_ports *ports, tri_message *message, pthread_mutex_t *mutex,
+tr_status tri_ports_drive(tri_ports *ports, tri_port_message *message, pthread_mutex_t *mutex,
                           const char *what, tr_error *err)
 {
     int peer = ports->ranks[message->peer];
@@ -373,11 +373,11 @@ tr_status tri_ports_drive(tri_ports *ports, tri_message *message, pthread_mutex_
         ports->io ? tri_io_wait(ports, io_message_done, message, peer, mutex, &seconds)
                   : wait_for_message(ports, message, &peer, mutex, &seconds);
     if (result != TRI_WAIT_DONE && !message->done) {
-        tr_status status = tri_message_failed(ports, message, what, result, seconds, err);
+        tr_status status = tri_port_message_failed(ports, message, what, result, seconds, err);
         abandon(ports);
         return status;
     }
     if (message->status != TR_OK)
-        return tri_message_failed(ports, message, what, TRI_WAIT_DONE, 0, err);
+        return tri_port_message_failed(ports, message, what, TRI_WAIT_DONE, 0, err);
     return TR_OK;
 }

@@ -90,7 +90,7 @@ static bool written_too(const tri_rounds *rounds, size_t round, const tri_transf
 static void add_steps(tri_plan *plan, const tri_rounds *rounds, size_t round, int me, int size,
                       bool sends, int32_t *place_of, size_t *num_steps, uint32_t *num_runs)
 {
-    tri_step *step = NULL;
+    tri_plan_step *step = NULL;
     for (size_t i = rounds->first[round]; i < rounds->first[round + 1]; i++) {
         const tri_transfer *t = &rounds->transfers[i];
         int own = sends ? t->from : t->to, peer = sends ? t->to : t->from;
@@ -98,13 +98,13 @@ static void add_steps(tri_plan *plan, const tri_rounds *rounds, size_t round, in
             continue;
         if (step == NULL || step->peer != peer) {
             step = &plan->steps[(*num_steps)++];
-            *step = (tri_step){
+            *step = (tri_plan_step){
                 .peer = peer, .is_send = sends, .combine = t->combine, .first_run = *num_runs};
         }
         bool single = plan->operation == TR_ALL_TO_ALL; /* each piece lies somewhere else */
         step->overlaps |= sends && !single && written_too(rounds, round, t);
         for (uint32_t p = 0; p < (single ? t->num_pieces : 1); p++, step->num_runs++)
-            plan->runs[(*num_runs)++] = (tri_run){
+            plan->runs[(*num_runs)++] = (tri_plan_run){
                 .first_piece = t->first_piece + p,
                 .num_pieces = single ? 1 : t->num_pieces,
                 .relay = single ? relay_place(plan, place_of, t->first_piece + p, me, size) : -1,

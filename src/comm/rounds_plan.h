@@ -6,18 +6,18 @@
 #include "comm/comm_internal.h"
 
 /* Consecutive pieces of the vector; in an all_to_all one piece. */
-typedef struct tri_run {
+typedef struct tri_plan_run {
     uint32_t first_piece, num_pieces;
     int32_t relay; /* all_to_all: where a piece that is for others is kept, or -1 */
-} tri_run;
+} tri_plan_run;
 
 /* One message of one round. */
-typedef struct tri_step {
+typedef struct tri_plan_step {
     int peer; /* member */
     bool is_send, combine;
     bool overlaps; /* a send of what this member receives into in the same round */
     uint32_t first_run, num_runs;
-} tri_step;
+} tri_plan_step;
 
 typedef struct tri_plan {
     const tri_algorithm *algorithm;
@@ -27,12 +27,12 @@ typedef struct tri_plan {
     uint32_t num_pieces;
     size_t num_rounds;
     size_t *first; /* [num_rounds + 1]: steps of each round, sends first, by peer */
-    tri_step *steps;
-    tri_run *runs;
-    uint32_t num_relays;   /* pieces kept for others */
-    bool relays;           /* some member keeps some */
-    size_t most_steps;     /* in a round */
-    tri_message *messages; /* [most_steps], used while it runs */
+    tri_plan_step *steps;
+    tri_plan_run *runs;
+    uint32_t num_relays;        /* pieces kept for others */
+    bool relays;                /* some member keeps some */
+    size_t most_steps;          /* in a round */
+    tri_port_message *messages; /* [most_steps], used while it runs */
 } tri_plan;
 
 /* Of this call on this group; made at first use. Stays valid until the next call. */

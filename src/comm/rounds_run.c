@@ -51,7 +51,7 @@ static uint64_t piece_begin(const struct run *run, uint32_t piece)
 }
 
 /* Where a piece of an all_to_all lies with this member. */
-static char *exchange_data(const struct run *run, const tri_run *r, uint64_t *bytes)
+static char *exchange_data(const struct run *run, const tri_plan_run *r, uint64_t *bytes)
 {
     const tr_collective *call = run->call;
     uint32_t size = (uint32_t)run->group->size;
@@ -69,7 +69,7 @@ static char *exchange_data(const struct run *run, const tri_run *r, uint64_t *by
     return base + tri_block_first(counts, call->count, block) * run->element;
 }
 
-static char *run_data(const struct run *run, const tri_run *r, uint64_t *bytes)
+static char *run_data(const struct run *run, const tri_plan_run *r, uint64_t *bytes)
 {
     if (run->call->operation == TR_ALL_TO_ALL)
         return exchange_data(run, r, bytes);
@@ -82,7 +82,7 @@ static char *run_data(const struct run *run, const tri_run *r, uint64_t *bytes)
     return run->vector + at * run->element;
 }
 
-static uint64_t step_bytes(const struct run *run, const tri_step *step)
+static uint64_t step_bytes(const struct run *run, const tri_plan_step *step)
 {
     uint64_t all = 0, bytes;
     for (uint32_t i = 0; i < step->num_runs; i++) {
@@ -92,7 +92,7 @@ static uint64_t step_bytes(const struct run *run, const tri_step *step)
     return all;
 }
 
-static bool is_packed(const tri_step *step)
+static bool is_packed(const tri_plan_step *step)
 {
     return step->num_runs > 1 || step->overlaps;
 }
@@ -111,7 +111,7 @@ static uint64_t packed_bytes(const struct run *run)
     return most;
 }
 
-static void pack(const struct run *run, const tri_step *step, char *to)
+static void pack(const struct run *run, const tri_plan_step *step, char *to)
 {
     uint64_t bytes;
     for (uint32_t i = 0; i < step->num_runs; i++, to += bytes) {
@@ -121,7 +121,7 @@ static void pack(const struct run *run, const tri_step *step, char *to)
     }
 }
 
-static void unpack(const struct run *run, const tri_step *step, const char *from)
+static void unpack(const struct run *run, const tri_plan_step *step, const char *from)
 {
     uint64_t bytes;
     const tr_collective *call = run->call;
@@ -136,10 +136,11 @@ static void unpack(const struct run *run, const tri_step *step, const char *from
 }
 
 /* The message of a step; packed ones take their place from *room. */
-static void make_message(const struct run *run, const tri_step *step, char **room, tri_message *m)
+static void make_message(const struct run *run, const tri_plan_step *step, char **room,
+                         tri_port_message *m)
 {
     uint64_t bytes;
-    *m = (tri_message){.peer = step->peer, .is_send = step->is_send, .about = &run->about};
+    *m = (tri_port_message){.peer = step->peer, .is_send = step->is_send, .about = &run->about};
     if (is_packed(step)) {
         m->data = *room;
         m->num_bytes = step_bytes(run, step);
@@ -155,7 +156,8 @@ static void make_message(const struct run *run, const tri_step *step, char **roo
     m->reduction = (tri_reduction)run->call->reduction;
 }
 
-static tr_status finish(struct run *run, const tri_step *step, tri_message *m, tr_error *err)
+static tr_status finish(struct run *run, const tri_plan_step *step, tri_port_message *m,
+                        tr_error *err)
 {
     TRI_TRY(tri_ports_drive(&run->group->ports, m, NULL, run->what, err));
     if (!step->is_send && is_packed(step))
@@ -166,7 +168,7 @@ static tr_status finish(struct run *run, const tri_step *step, tri_message *m, t
 static tr_status run_round(struct run *run, size_t round, tr_error *err)
 {
     const tri_plan *plan = run->plan;
-    const tri_step *steps = &plan->steps[plan->first[round]];
+    const tri_plan_step *steps = &plan->steps[plan->first[round]];
     size_t num = plan->first[round + 1] - plan->first[round], num_sends = 0;
     tri_ports *ports = &run->group->ports;
     char *room = run->packed;

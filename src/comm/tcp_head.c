@@ -28,7 +28,7 @@ const char *tri_tcp_head_wrong(const tri_tcp_head *head, bool sums)
     return head->magic != TRI_TCP_MAGIC ? "it speaks another protocol" : NULL;
 }
 
-bool tri_tcp_head_fits(const tri_tcp_head *head, const tri_ports *ports, tri_message *m)
+bool tri_tcp_head_fits(const tri_tcp_head *head, const tri_ports *ports, tri_port_message *m)
 {
     int peer = ports->ranks[m->peer];
     if (head->type != TRI_TCP_DATA || head->number != m->number) {
@@ -38,15 +38,15 @@ bool tri_tcp_head_fits(const tri_tcp_head *head, const tri_ports *ports, tri_mes
                  peer, head->type, (unsigned long long)head->number, (unsigned long long)m->number);
         return false;
     }
-    if (!tri_message_same_call(m, peer, &head->about))
+    if (!tri_port_message_same_call(m, peer, &head->about))
         return false;
     if (head->num_bytes != m->num_bytes)
-        tri_message_refuse(m, head->num_bytes, m->num_bytes);
+        tri_port_message_refuse(m, head->num_bytes, m->num_bytes);
     return m->status == TR_OK;
 }
 
 bool tri_tcp_sum_fits(const tri_tcp_head *head, uint64_t sum, const tri_ports *ports,
-                      tri_message *m)
+                      tri_port_message *m)
 {
     char bytes[32];
     if (sum == head->sum)

@@ -27,9 +27,9 @@ void tri_tcp_head_seal(tri_tcp_head *head, uint64_t data_sum);
 /* NULL, or what is wrong with a head as such. */
 const char *tri_tcp_head_wrong(const tri_tcp_head *head, bool sums);
 /* Whether it is the head of this receive; if not, the message has failed and says why. */
-bool tri_tcp_head_fits(const tri_tcp_head *head, const tri_ports *ports, tri_message *message);
+bool tri_tcp_head_fits(const tri_tcp_head *head, const tri_ports *ports, tri_port_message *message);
 /* All bytes of a receive are there: whether they are those that were sent. */
 bool tri_tcp_sum_fits(const tri_tcp_head *head, uint64_t sum, const tri_ports *ports,
-                      tri_message *message);
+                      tri_port_message *message);
 
 #endif

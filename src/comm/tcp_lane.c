@@ -117,7 +117,7 @@ static bool send_control(struct peer *p)
 static bool may_send(tri_ports *ports, struct lane *lane, int peer)
 {
     struct peer *p = &lane->peers[peer];
-    tri_message *m = ports->sends[peer].first;
+    tri_port_message *m = ports->sends[peer].first;
     if (m == NULL)
         return false;
     if (!lane->rendezvous || p->sending)
@@ -129,12 +129,12 @@ static bool may_send(tri_ports *ports, struct lane *lane, int peer)
     add_control(
         p, (tri_tcp_head){.type = TRI_TCP_REFUSED, .number = m->number, .num_bytes = m->num_bytes});
     send_control(p);
-    tri_message_refuse(m, m->num_bytes, p->ready_bytes);
+    tri_port_message_refuse(m, m->num_bytes, p->ready_bytes);
     tri_ports_finish_first(ports, &ports->sends[peer]);
     return false;
 }
 
-static void begin_send(struct peer *p, const tri_message *m)
+static void begin_send(struct peer *p, const tri_port_message *m)
 {
     p->out = (tri_tcp_head){.magic = TRI_TCP_MAGIC,
                             .type = TRI_TCP_DATA,
@@ -158,7 +158,7 @@ static bool push(tri_ports *ports, struct lane *lane, int peer)
     for (;;) {
         if (!p->sending && (!send_control(p) || !may_send(ports, lane, peer)))
             return moved;
-        tri_message *m = ports->sends[peer].first;
+        tri_port_message *m = ports->sends[peer].first;
         if (m == NULL) /* given up in the middle */
             return moved;
         if (!p->sending)
@@ -188,7 +188,7 @@ static bool push(tri_ports *ports, struct lane *lane, int peer)
 /* ---- in ---- */
 
 /* Where the next bytes of a message go, and how many. */
-static bool next_place(struct peer *p, const tri_message *m, struct iovec *place)
+static bool next_place(struct peer *p, const tri_port_message *m, struct iovec *place)
 {
     size_t left = m->num_bytes - m->moved - p->staged;
     if (!m->combine) {
@@ -202,7 +202,7 @@ static bool next_place(struct peer *p, const tri_message *m, struct iovec *place
     return p->stage != NULL;
 }
 
-static void take_bytes(struct peer *p, tri_message *m, size_t n)
+static void take_bytes(struct peer *p, tri_port_message *m, size_t n)
 {
     if (!m->combine) {
         m->moved += n;
@@ -219,7 +219,7 @@ static void take_bytes(struct peer *p, tri_message *m, size_t n)
 
 static void end_receive(tri_ports *ports, struct peer *p, int peer)
 {
-    tri_message *m = ports->recvs[peer].first;
+    tri_port_message *m = ports->recvs[peer].first;
     if (m->status == TR_OK && m->moved < m->num_bytes)
         return;
     if (m->status == TR_OK && p->sums)
@@ -256,7 +256,7 @@ static bool whole_head(struct peer *p)
 static bool pull_message(tri_ports *ports, struct lane *lane, int peer)
 {
     struct peer *p = &lane->peers[peer];
-    tri_message *m = ports->recvs[peer].first;
+    tri_port_message *m = ports->recvs[peer].first;
     struct iovec parts[2] = {{(char *)&p->head + p->head_got, sizeof p->head - p->head_got}, {0}};
     if (!next_place(p, m, &parts[1]))
         return false;
@@ -291,7 +291,7 @@ static void raise_signal(tri_ports *ports, int peer, uint64_t slot, uint64_t val
 
 static void take_control(tri_ports *ports, struct peer *p, int peer)
 {
-    tri_message *m = ports->recvs[peer].first;
+    tri_port_message *m = ports->recvs[peer].first;
     const tri_tcp_head *h = &p->head;
     p->head_got = 0;
     if (h->type == TRI_TCP_READY) {
@@ -300,7 +300,7 @@ static void take_control(tri_ports *ports, struct peer *p, int peer)
     } else if (h->type == TRI_TCP_SIGNAL) {
         raise_signal(ports, peer, h->number, h->num_bytes);
     } else if (h->type == TRI_TCP_REFUSED && m != NULL && m->number == h->number) {
-        tri_message_refuse(m, h->num_bytes, m->num_bytes);
+        tri_port_message_refuse(m, h->num_bytes, m->num_bytes);
         tri_ports_finish_first(ports, &ports->recvs[peer]);
     } else {
         give_up(p, "it sent what nobody asked for");
@@ -311,7 +311,7 @@ static void take_control(tri_ports *ports, struct peer *p, int peer)
 static bool pull_any(tri_ports *ports, struct lane *lane, int peer)
 {
     struct peer *p = &lane->peers[peer];
-    tri_message *m = ports->recvs[peer].first;
+    tri_port_message *m = ports->recvs[peer].first;
     if (m != NULL && p->asked < m->number &&
         add_control(p, (tri_tcp_head){.type = TRI_TCP_READY,
                                       .number = m->number,
@@ -345,12 +345,12 @@ static bool pull_any(tri_ports *ports, struct lane *lane, int peer)
 /* To itself: both ends are here. */
 static bool exchange_own(tri_ports *ports)
 {
-    tri_message *out = ports->sends[ports->me].first, *in = ports->recvs[ports->me].first;
+    tri_port_message *out = ports->sends[ports->me].first, *in = ports->recvs[ports->me].first;
     if (out == NULL || in == NULL)
         return false;
     if (out->num_bytes != in->num_bytes) {
-        tri_message_refuse(out, out->num_bytes, in->num_bytes);
-        tri_message_refuse(in, out->num_bytes, in->num_bytes);
+        tri_port_message_refuse(out, out->num_bytes, in->num_bytes);
+        tri_port_message_refuse(in, out->num_bytes, in->num_bytes);
     } else if (in->num_bytes > 0) {
         memcpy(in->data, out->data, in->num_bytes);
     }
@@ -402,7 +402,7 @@ static bool tcp_progress(tri_ports *ports)
  * was mostly sent to somebody, and a look at it tells. */
 static void look_around(tri_ports *ports, struct lane *lane)
 {
-    tri_message *m = tri_ports_expecting(ports);
+    tri_port_message *m = tri_ports_expecting(ports);
     for (int i = 0; m != NULL && i < ports->size; i++) {
         const struct peer *p = &lane->peers[i];
         tri_tcp_head head;
@@ -410,7 +410,7 @@ static void look_around(tri_ports *ports, struct lane *lane)
             recv(p->fd, &head, sizeof head, MSG_PEEK | MSG_DONTWAIT) != (ssize_t)sizeof head)
             continue;
         if (head.magic == TRI_TCP_MAGIC && head.about.call == m->about->call &&
-            !tri_message_same_call(m, ports->ranks[i], &head.about)) {
+            !tri_port_message_same_call(m, ports->ranks[i], &head.about)) {
             tri_ports_finish_first(ports, &ports->recvs[m->peer]);
             return;
         }

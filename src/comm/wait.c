@@ -74,7 +74,7 @@ static void cpu_relax(void)
 }
 
 /* The low half of the value: where a futex can look. */
-static uint32_t *futex_word(tri_event *event)
+static uint32_t *futex_word(tri_eventcount *event)
 {
     uint32_t *half = (uint32_t *)(void *)&event->value;
 #if __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
@@ -83,25 +83,25 @@ static uint32_t *futex_word(tri_event *event)
     return half;
 }
 
-static void wake(tri_event *event)
+static void wake(tri_eventcount *event)
 {
     if (atomic_load(&event->sleepers) > 0)
         syscall(SYS_futex, futex_word(event), FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
 }
 
-void tri_event_wake(tri_event *event)
+void tri_eventcount_wake(tri_eventcount *event)
 {
     atomic_thread_fence(memory_order_seq_cst);
     wake(event);
 }
 
-void tri_event_set(tri_event *event, uint64_t value)
+void tri_eventcount_set(tri_eventcount *event, uint64_t value)
 {
     atomic_store(&event->value, value);
     wake(event);
 }
 
-void tri_event_raise(tri_event *event, uint64_t value)
+void tri_eventcount_raise(tri_eventcount *event, uint64_t value)
 {
     uint64_t old = atomic_load_explicit(&event->value, memory_order_relaxed);
     while (old < value && !atomic_compare_exchange_weak(&event->value, &old, value)) {
@@ -109,18 +109,18 @@ void tri_event_raise(tri_event *event, uint64_t value)
     wake(event);
 }
 
-void tri_event_add(tri_event *event, uint64_t n, uint64_t wake_at)
+void tri_eventcount_add(tri_eventcount *event, uint64_t n, uint64_t wake_at)
 {
     if (atomic_fetch_add(&event->value, n) + n >= wake_at)
         wake(event);
 }
 
 /* The awake part; true when the value came. */
-static bool look_awhile(const tri_waiter *waiter, tri_event *event, uint64_t value)
+static bool look_awhile(const tri_waiter *waiter, tri_eventcount *event, uint64_t value)
 {
     uint64_t start = 0;
     for (unsigned looks = 1;; looks++) {
-        if (tri_event_reached(event, value))
+        if (tri_eventcount_reached(event, value))
             return true;
         if (waiter->core_for_each) {
             cpu_relax();
@@ -146,7 +146,7 @@ static bool look_awhile(const tri_waiter *waiter, tri_event *event, uint64_t val
     }
 }
 
-static void sleep_once(tri_event *event, uint64_t value)
+static void sleep_once(tri_eventcount *event, uint64_t value)
 {
     atomic_fetch_add(&event->sleepers, 1);
     uint64_t seen = atomic_load(&event->value);
@@ -157,15 +157,15 @@ static void sleep_once(tri_event *event, uint64_t value)
     atomic_fetch_sub(&event->sleepers, 1);
 }
 
-void tri_event_nap(tri_event *event, uint64_t seen)
+void tri_eventcount_nap(tri_eventcount *event, uint64_t seen)
 {
     sleep_once(event, seen + 1);
 }
 
-tri_wait_result tri_event_wait(const tri_waiter *waiter, tri_event *event, uint64_t value,
-                               tri_missing_fn missing, void *context, double *seconds)
+tri_wait_result tri_eventcount_wait(const tri_waiter *waiter, tri_eventcount *event, uint64_t value,
+                                    tri_missing_fn missing, void *context, double *seconds)
 {
-    if (tri_event_reached(event, value))
+    if (tri_eventcount_reached(event, value))
         return TRI_WAIT_DONE;
     const tri_bootstrap *boot = waiter->bootstrap;
     if (look_awhile(waiter, event, value))
@@ -174,7 +174,7 @@ tri_wait_result tri_event_wait(const tri_waiter *waiter, tri_event *event, uint6
     tri_rank_status *status = boot->status;
     atomic_store_explicit(&status->waiting_since_ns, start, memory_order_relaxed);
     tri_wait_result result = TRI_WAIT_DONE;
-    while (!tri_event_reached(event, value)) {
+    while (!tri_eventcount_reached(event, value)) {
         *seconds = (double)(tri_now_ns() - start) * 1e-9;
         if (tri_waiter_stopped(waiter)) {
             result = TRI_WAIT_STOPPED;

@@ -13,10 +13,10 @@
 
 /* A number that only grows, and how many sleep until it does. Whoever has one aligns it, so that it
  * shares its line only with what is read along with it. */
-typedef struct tri_event {
+typedef struct tri_eventcount {
     _Atomic uint64_t value;
     _Atomic uint32_t sleepers;
-} tri_event;
+} tri_eventcount;
 
 /* How this rank waits. */
 typedef struct tri_waiter {
@@ -42,22 +42,22 @@ void tri_cores_read(uint64_t cores[TRI_CORE_WORDS]);
 int tri_cores_count(const uint64_t cores[TRI_CORE_WORDS]);
 
 /* Sets the value, which nobody else changes, and wakes all who sleep. */
-void tri_event_set(tri_event *event, uint64_t value);
+void tri_eventcount_set(tri_eventcount *event, uint64_t value);
 /* The second half of that, for whoever stored the value by itself a while ago. */
-void tri_event_wake(tri_event *event);
+void tri_eventcount_wake(tri_eventcount *event);
 /* Raises the value to at least this and wakes all who sleep. */
-void tri_event_raise(tri_event *event, uint64_t value);
+void tri_eventcount_raise(tri_eventcount *event, uint64_t value);
 /* Adds, and wakes when the sum has reached wake_at. */
-void tri_event_add(tri_event *event, uint64_t n, uint64_t wake_at);
+void tri_eventcount_add(tri_eventcount *event, uint64_t n, uint64_t wake_at);
 
 /* Waits until the value is at least `value`. *seconds is how long it took, when it was not done. */
-tri_wait_result tri_event_wait(const tri_waiter *waiter, tri_event *event, uint64_t value,
-                               tri_missing_fn missing, void *context, double *seconds);
+tri_wait_result tri_eventcount_wait(const tri_waiter *waiter, tri_eventcount *event, uint64_t value,
+                                    tri_missing_fn missing, void *context, double *seconds);
 
 /* Sleeps until the value changes from what a caller has `seen`, for 50 ms at most; no deadline. */
-void tri_event_nap(tri_event *event, uint64_t seen);
+void tri_eventcount_nap(tri_eventcount *event, uint64_t seen);
 
-static inline bool tri_event_reached(tri_event *event, uint64_t value)
+static inline bool tri_eventcount_reached(tri_eventcount *event, uint64_t value)
 {
     return atomic_load_explicit(&event->value, memory_order_acquire) >= value;
 }

@@ -37,7 +37,7 @@ struct tri_world {
     char token[TRI_AUTH_TEXT]; /* a random one */
     size_t mapped_bytes;
     tri_stop stop;
-    _Alignas(TRI_CACHE_LINE) tri_event changed;
+    _Alignas(TRI_CACHE_LINE) tri_eventcount changed;
     _Atomic int first_failed; /* 1 + rank, 0: none; 's message: */
     _Atomic int recorded;     /* the message is complete */
     char message[sizeof((tr_error *)0)->message];
@@ -97,7 +97,7 @@ static tr_status put(void *context, const char *key, const void *data, size_t nu
     memcpy(entry + 1, key, key_bytes);
     memcpy((char *)(entry + 1) + key_bytes, data, num_bytes);
     atomic_store_explicit(&self->log.used, used + (uint32_t)bytes, memory_order_release);
-    tri_event_add(&self->world->changed, 1, 0);
+    tri_eventcount_add(&self->world->changed, 1, 0);
     return TR_OK;
 }
 
@@ -132,7 +132,7 @@ static tr_status get(void *context, const char *key, void *data, size_t capacity
         }
         double seconds = 0;
         tri_wait_result result =
-            tri_event_wait(&self->waiter, &world->changed, seen + 1, NULL, NULL, &seconds);
+            tri_eventcount_wait(&self->waiter, &world->changed, seen + 1, NULL, NULL, &seconds);
         if (result == TRI_WAIT_STOPPED)
             return tri_fail(err, TR_ERROR_RUNTIME, "stopped: %s", world->stop.reason);
         if (result == TRI_WAIT_EXPIRED)

@@ -91,15 +91,15 @@ static void read_batch(pipeline *p)
     }
 }
 
-static tr_status encode_piece(const pipeline *p, work_unit *w, tri_piece *piece, tr_error *err)
+static tr_status encode_piece(const pipeline *p, work_unit *w, tri_text_piece *piece, tr_error *err)
 {
     const char *text;
     size_t num, before = w->ids.num;
     json_t *object;
     unsigned flags =
         (piece->continues ? TRI_ENCODE_CONTINUE : 0u) | (p->config->plain ? TRI_ENCODE_PLAIN : 0u);
-    tr_status status = tri_piece_text(&w->unit, piece, p->config->field ? p->config->field : "text",
-                                      &text, &num, &object, err);
+    tr_status status = tri_unit_text(&w->unit, piece, p->config->field ? p->config->field : "text",
+                                     &text, &num, &object, err);
     if (status == TR_OK) {
         status = tri_tokenizer_encode(p->tokenizer, NULL, text, num, flags, &w->ids, err);
         if (status != TR_OK)
@@ -132,7 +132,7 @@ static tr_status write_unit(pipeline *p, const work_unit *w, tr_error *err)
     }
     size_t at = 0;
     for (size_t i = 0; i < w->unit.num; i++) {
-        const tri_piece *piece = &w->unit.piece[i];
+        const tri_text_piece *piece = &w->unit.piece[i];
         tri_split split = tri_prepare_held_out(p->config->split, piece->document) ? TRI_SPLIT_EVAL
                                                                                   : TRI_SPLIT_TRAIN;
         TRI_TRY(tri_sink_write(&p->sink, split, w->ids.id + at, piece->num_ids, err));

@@ -77,7 +77,7 @@ static tr_status gather(gathered *g, const tri_unit *unit, const char *field, tr
         const char *text;
         size_t num;
         json_t *object;
-        status = tri_piece_text(unit, &unit->piece[i], field, &text, &num, &object, err);
+        status = tri_unit_text(unit, &unit->piece[i], field, &text, &num, &object, err);
         if (status == TR_OK)
             status = g->seen ? add_chars(g, unit->path, text, num, err)
                              : add_text(g->sample, unit->path, text, num, unit->piece[i].ends, err);

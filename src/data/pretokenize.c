@@ -29,7 +29,7 @@ static inline void hand_on(tri_pretokenize *run, int at, const part *from, const
 static void cut_scan(tri_pretokenize *run, int at, part from)
 {
     const char *text = from.text;
-    const tri_cut *cut = &run->pretokenizer->cut[at];
+    const tri_word_cut *cut = &run->pretokenizer->cut[at];
     const char *end = text + from.num_bytes;
     bool last = at + 1 == run->pretokenizer->num;
     while (text < end) {
@@ -84,7 +84,7 @@ static void piece(pieces *p, const char *begin, const char *end, bool is_match)
 
 static void cut_pattern(tri_pretokenize *run, int at, part from)
 {
-    const tri_cut *cut = &run->pretokenizer->cut[at];
+    const tri_word_cut *cut = &run->pretokenizer->cut[at];
     const char *text = from.text;
     size_t num_bytes = from.num_bytes;
     pieces p = {run, at, from, cut->behaviour, NULL, NULL, false};
@@ -161,7 +161,7 @@ static void cut_bytes(tri_pretokenize *run, int at, part from)
 
 static void cut_metaspace(tri_pretokenize *run, int at, part from)
 {
-    const tri_cut *cut = &run->pretokenizer->cut[at];
+    const tri_word_cut *cut = &run->pretokenizer->cut[at];
     tri_bytes *out = &run->buffer[at];
     size_t length = (size_t)cut->text_bytes, first = 0;
     out->num = 0;
@@ -223,7 +223,7 @@ static void step(tri_pretokenize *run, int at, part p)
         run->word(run->context, p.text, p.num_bytes);
         return;
     }
-    const tri_cut *cut = &run->pretokenizer->cut[at];
+    const tri_word_cut *cut = &run->pretokenizer->cut[at];
     switch (cut->kind) {
     case TRI_CUT_SCAN:
         cut_scan(run, at, p);

@@ -67,7 +67,7 @@ tri_scan_fn tri_scan_find(const char *pattern, size_t num_bytes, const char **na
 
 /* ---- steps ---- */
 
-typedef enum tri_cut_kind {
+typedef enum tri_word_cut_kind {
     TRI_CUT_SCAN,    /* scan: every word is a piece */
     TRI_CUT_PATTERN, /* pattern, behaviour, invert */
     TRI_CUT_PREFIX,  /* a space before the piece unless it has one */
@@ -77,7 +77,7 @@ typedef enum tri_cut_kind {
     TRI_CUT_PUNCTUATION,
     TRI_CUT_DIGITS,   /* individual: each digit, or each run */
     TRI_CUT_METASPACE /* spaces become text; prepend; split */
-} tri_cut_kind;
+} tri_word_cut_kind;
 
 typedef enum tri_behaviour {
     TRI_REMOVED,
@@ -89,8 +89,8 @@ typedef enum tri_behaviour {
 
 typedef enum tri_prepend { TRI_PREPEND_NEVER, TRI_PREPEND_FIRST, TRI_PREPEND_ALWAYS } tri_prepend;
 
-typedef struct tri_cut {
-    tri_cut_kind kind;
+typedef struct tri_word_cut {
+    tri_word_cut_kind kind;
     tri_scan_fn scan;
     const char *scan_name;
     tri_pattern *pattern;
@@ -99,12 +99,12 @@ typedef struct tri_cut {
     tri_prepend prepend;
     char text[8]; /* the character that stands for a space */
     int text_bytes;
-} tri_cut;
+} tri_word_cut;
 
 enum { TRI_MAX_CUTS = 8 };
 
 typedef struct tri_pretokenizer {
-    tri_cut cut[TRI_MAX_CUTS];
+    tri_word_cut cut[TRI_MAX_CUTS];
     int num;
 } tri_pretokenizer;
 

@@ -165,11 +165,11 @@ static tr_status out_of_memory(const tri_unit *unit, tr_error *err)
     return tri_fail(err, TR_ERROR_RUNTIME, "%s: out of memory", unit->path);
 }
 
-static tr_status add_piece(tri_unit *unit, tri_piece piece, tr_error *err)
+static tr_status add_piece(tri_unit *unit, tri_text_piece piece, tr_error *err)
 {
     if (unit->num == unit->capacity) {
         size_t capacity = unit->capacity ? 2 * unit->capacity : 16;
-        tri_piece *grown = realloc(unit->piece, capacity * sizeof *grown);
+        tri_text_piece *grown = realloc(unit->piece, capacity * sizeof *grown);
         if (!grown)
             return out_of_memory(unit, err);
         unit->piece = grown;
@@ -200,11 +200,11 @@ static tr_status next_lines(tri_texts *t, tri_unit *unit, tr_error *err)
         if (tri_line_is_blank(&line))
             continue;
         TRI_TRY(add_piece(unit,
-                          (tri_piece){.begin = unit->text.num,
-                                      .num_bytes = line.num_bytes,
-                                      .document = t->documents++,
-                                      .line = line.number,
-                                      .ends = true},
+                          (tri_text_piece){.begin = unit->text.num,
+                                           .num_bytes = line.num_bytes,
+                                           .document = t->documents++,
+                                           .line = line.number,
+                                           .ends = true},
                           err));
         tri_bytes_add(&unit->text, line.text, line.num_bytes);
         if (unit->text.failed)
@@ -259,10 +259,10 @@ static tr_status next_text(tri_texts *t, tri_unit *unit, tr_error *err)
     tr_status status = TR_OK;
     if (cut > 0)
         status = add_piece(unit,
-                           (tri_piece){.num_bytes = cut,
-                                       .document = t->documents,
-                                       .continues = t->continues,
-                                       .ends = ended},
+                           (tri_text_piece){.num_bytes = cut,
+                                            .document = t->documents,
+                                            .continues = t->continues,
+                                            .ends = ended},
                            err);
     t->continues = !ended;
     if (ended) {
@@ -289,8 +289,8 @@ tr_status tri_texts_next(tri_texts *t, tri_unit *unit, tr_error *err)
     return TR_OK;
 }
 
-tr_status tri_piece_text(const tri_unit *unit, const tri_piece *piece, const char *field,
-                         const char **text, size_t *num_bytes, json_t **object, tr_error *err)
+tr_status tri_unit_text(const tri_unit *unit, const tri_text_piece *piece, const char *field,
+                        const char **text, size_t *num_bytes, json_t **object, tr_error *err)
 {
     *object = NULL;
     *text = unit->text.data + piece->begin;

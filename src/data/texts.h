@@ -15,26 +15,26 @@
 typedef struct tri_texts tri_texts;
 
 /* A document, or part of one, within a unit. */
-typedef struct tri_piece {
+typedef struct tri_text_piece {
     size_t begin, num_bytes;
     uint64_t document;
     int64_t line;         /* of the JSON object that it is; 0: it is the text itself */
     bool continues, ends; /* an earlier piece of the document; ends with this one */
     size_t num_ids;       /* for the user of the unit */
-} tri_piece;
+} tri_text_piece;
 
 typedef struct tri_unit {
     const char *path;
     tri_bytes text;
-    tri_piece *piece;
+    tri_text_piece *piece;
     size_t num, capacity;
 } tri_unit;
 
 void tri_unit_fini(tri_unit *unit);
 
 /* A piece's text; object is what it points into, to be given back, or NULL. */
-tr_status tri_piece_text(const tri_unit *unit, const tri_piece *piece, const char *field,
-                         const char **text, size_t *num_bytes, json_t **object, tr_error *err);
+tr_status tri_unit_text(const tri_unit *unit, const tri_text_piece *piece, const char *field,
+                        const char **text, size_t *num_bytes, json_t **object, tr_error *err);
 
 /* tokenizer says where texts may be cut; NULL: anywhere between characters. */
 tr_status tri_texts_open(const char *const *inputs, int num_inputs, const tri_tokenizer *tokenizer,

@@ -35,8 +35,8 @@ void tri_tokenizer_close(tri_tokenizer *t)
     tri_vocab_fini(&t->bytes);
     tri_bpe_fini(&t->bpe);
     tri_wordpiece_fini(&t->wordpiece);
-    tri_steps_fini(&t->normalizer);
-    tri_steps_fini(&t->decoder);
+    tri_text_steps_fini(&t->normalizer);
+    tri_text_steps_fini(&t->decoder);
     tri_pretokenizer_fini(&t->pretokenizer);
     tri_added_fini(&t->added);
     free(t->prefix);

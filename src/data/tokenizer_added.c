@@ -67,9 +67,9 @@ static int32_t longest_at(const tri_trie *trie, const char *p, const char *end, 
     return best;
 }
 
-void tri_segments_add(tri_segments *list, tri_segment segment)
+void tri_text_segments_add(tri_text_segments *list, tri_text_segment segment)
 {
-    tri_segment *grown = tri_array_grow(list->item, list->num, &list->capacity, sizeof *grown);
+    tri_text_segment *grown = tri_array_grow(list->item, list->num, &list->capacity, sizeof *grown);
     if (!grown) {
         list->failed = true;
         return;
@@ -114,17 +114,17 @@ static const char *spaces_after(const tri_unicode *unicode, const char *p, const
     return p;
 }
 
-static void add_text(tri_segments *out, const char *text, const char *begin, const char *end,
+static void add_text(tri_text_segments *out, const char *text, const char *begin, const char *end,
                      size_t first)
 {
     size_t skipped = (size_t)(begin - text);
-    tri_segments_add(out, (tri_segment){begin, (size_t)(end - begin), -1,
-                                        first > skipped ? first - skipped : 0});
+    tri_text_segments_add(out, (tri_text_segment){begin, (size_t)(end - begin), -1,
+                                                  first > skipped ? first - skipped : 0});
 }
 
 void tri_added_split(const tri_added_list *list, const tri_trie *trie, const tri_unicode *unicode,
                      const char *text, size_t num_bytes, bool skip_special, size_t first,
-                     tri_segments *out)
+                     tri_text_segments *out)
 {
     const char *end = text + num_bytes, *done = text, *p = text;
     while (trie->num > 0 && p < end) {
@@ -150,7 +150,7 @@ void tri_added_split(const tri_added_list *list, const tri_trie *trie, const tri
             stop = spaces_after(unicode, stop, end);
         if (begin > done)
             add_text(out, text, done, begin, first);
-        tri_segments_add(out, (tri_segment){begin, (size_t)(stop - begin), token->id, 0});
+        tri_text_segments_add(out, (tri_text_segment){begin, (size_t)(stop - begin), token->id, 0});
         done = stop;
     }
     if (end > done)

@@ -24,7 +24,7 @@ bool tri_tokenizer_cuttable(const tri_tokenizer *t)
     /* Llama 2: a space has become U+2581 by the time the model sees it. */
     bool spaces_go = p->num == 1 && p->cut[0].kind == TRI_CUT_METASPACE;
     for (int i = 0; i < t->normalizer.num && p->num == 0; i++) {
-        const tri_step *step = &t->normalizer.step[i];
+        const tri_text_step *step = &t->normalizer.step[i];
         size_t num = 0;
         const char *literal = step->pattern ? tri_pattern_literal(step->pattern, &num) : NULL;
         spaces_go = spaces_go || (literal && num == 1 && *literal == ' ' && step->text_bytes == 3 &&

@@ -108,14 +108,14 @@ static tr_status read_pattern(const tri_tokenizer *t, json_t *json, tri_pattern 
 
 /* ---- normalizers and decoders ---- */
 
-static tr_status add_step(tri_tokenizer *t, tri_steps *steps, tri_step_kind kind, const char *text,
-                          size_t num_bytes, tri_step **step, tr_error *err)
+static tr_status add_step(tri_tokenizer *t, tri_text_steps *steps, tri_text_step_kind kind,
+                          const char *text, size_t num_bytes, tri_text_step **step, tr_error *err)
 {
     if (steps->num == TRI_MAX_STEPS)
         return tri_fail(err, TR_ERROR_INPUT, "%s: has more than %d steps in one component", t->name,
                         TRI_MAX_STEPS);
     *step = &steps->step[steps->num];
-    **step = (tri_step){.kind = kind};
+    **step = (tri_text_step){.kind = kind};
     if (text) {
         (*step)->text = malloc(num_bytes + 1);
         if (!(*step)->text)
@@ -127,12 +127,12 @@ static tr_status add_step(tri_tokenizer *t, tri_steps *steps, tri_step_kind kind
     return TR_OK;
 }
 
-static tr_status add_replace(tri_tokenizer *t, tri_steps *steps, json_t *json, tr_error *err)
+static tr_status add_replace(tri_tokenizer *t, tri_text_steps *steps, json_t *json, tr_error *err)
 {
     const char *content, *text;
     size_t num, num_text;
     bool is_regex;
-    tri_step *step = NULL;
+    tri_text_step *step = NULL;
     TRI_TRY(tri_json_text(t, json, "content", &content, &num, err));
     if (!content)
         return tri_fail(err, TR_ERROR_INPUT, "%s: a Replace has no \"content\"", t->name);
@@ -143,7 +143,7 @@ static tr_status add_replace(tri_tokenizer *t, tri_steps *steps, json_t *json, t
 static tr_status add_bert(tri_tokenizer *t, json_t *json, tr_error *err)
 {
     bool clean, cjk, lower, accents;
-    tri_step *step = NULL;
+    tri_text_step *step = NULL;
     TRI_TRY(tri_json_bool(t, json, "clean_text", true, &clean, err));
     TRI_TRY(tri_json_bool(t, json, "handle_chinese_chars", true, &cjk, err));
     TRI_TRY(tri_json_bool(t, json, "lowercase", true, &lower, err));
@@ -158,7 +158,7 @@ static tr_status add_prepend(tri_tokenizer *t, json_t *json, tr_error *err)
 {
     const char *text;
     size_t num;
-    tri_step *step = NULL;
+    tri_text_step *step = NULL;
     TRI_TRY(tri_json_text(t, json, "prepend", &text, &num, err));
     if (!text)
         return tri_fail(err, TR_ERROR_INPUT, "%s: a Prepend has no \"prepend\"", t->name);
@@ -168,7 +168,7 @@ static tr_status add_prepend(tri_tokenizer *t, json_t *json, tr_error *err)
 static tr_status add_strip(tri_tokenizer *t, json_t *json, tr_error *err)
 {
     bool left, right;
-    tri_step *step = NULL;
+    tri_text_step *step = NULL;
     TRI_TRY(tri_json_bool(t, json, "strip_left", true, &left, err));
     TRI_TRY(tri_json_bool(t, json, "strip_right", true, &right, err));
     TRI_TRY(add_step(t, &t->normalizer, TRI_STEP_STRIP, NULL, 0, &step, err));
@@ -180,7 +180,7 @@ tr_status tri_read_normalizer(tri_tokenizer *t, json_t *json, int depth, tr_erro
 {
     static const struct {
         const char *type;
-        tri_step_kind kind;
+        tri_text_step_kind kind;
         int number;
     } simple[] = {
         {"NFC", TRI_STEP_FORM, TRI_FORM_NFC},   {"NFD", TRI_STEP_FORM, TRI_FORM_NFD},
@@ -189,7 +189,7 @@ tr_status tri_read_normalizer(tri_tokenizer *t, json_t *json, int depth, tr_erro
         {"ByteLevel", TRI_STEP_LETTERS, 0},
     };
     const char *type;
-    tri_step *step = NULL;
+    tri_text_step *step = NULL;
     TRI_TRY(type_of(t, json, "normalizer", depth, &type, err));
     if (!type)
         return TR_OK;
@@ -212,8 +212,8 @@ tr_status tri_read_normalizer(tri_tokenizer *t, json_t *json, int depth, tr_erro
     return unknown(t, "normalizer", type, err);
 }
 
-static tr_status add_text_decoder(tri_tokenizer *t, json_t *json, tri_step_kind kind,
-                                  const char *key, const char *otherwise, tri_step **step,
+static tr_status add_text_decoder(tri_tokenizer *t, json_t *json, tri_text_step_kind kind,
+                                  const char *key, const char *otherwise, tri_text_step **step,
                                   tr_error *err)
 {
     const char *text;
@@ -233,7 +233,7 @@ tr_status tri_read_decoder(tri_tokenizer *t, json_t *json, int depth, tr_error *
     const char *type, *scheme;
     size_t num;
     bool clean;
-    tri_step *step = NULL;
+    tri_text_step *step = NULL;
     TRI_TRY(type_of(t, json, "decoder", depth, &type, err));
     if (!type)
         return TR_OK;

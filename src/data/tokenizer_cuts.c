@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-static tr_status add_cut(tri_tokenizer *t, tri_cut cut, tri_cut **added, tr_error *err)
+static tr_status add_cut(tri_tokenizer *t, tri_word_cut cut, tri_word_cut **added, tr_error *err)
 {
     tri_pretokenizer *p = &t->pretokenizer;
     if (p->num == TRI_MAX_CUTS)
@@ -17,9 +17,10 @@ static tr_status add_cut(tri_tokenizer *t, tri_cut cut, tri_cut **added, tr_erro
 static tr_status add_pattern(tri_tokenizer *t, const char *text, size_t num_bytes, bool is_regex,
                              tri_behaviour behaviour, bool invert, tr_error *err)
 {
-    tri_cut *cut = NULL;
-    TRI_TRY(add_cut(t, (tri_cut){.kind = TRI_CUT_PATTERN, .behaviour = behaviour, .invert = invert},
-                    &cut, err));
+    tri_word_cut *cut = NULL;
+    TRI_TRY(add_cut(
+        t, (tri_word_cut){.kind = TRI_CUT_PATTERN, .behaviour = behaviour, .invert = invert}, &cut,
+        err));
     /* The well-known patterns match every character, so all there is are matches: isolated, or
      * inverted and removed, comes to the same. */
     bool all = (behaviour == TRI_ISOLATED && !invert) || (behaviour == TRI_REMOVED && invert);
@@ -69,15 +70,15 @@ static tr_status add_split(tri_tokenizer *t, json_t *json, tr_error *err)
 static tr_status add_byte_level(tri_tokenizer *t, json_t *json, tr_error *err)
 {
     bool prefix, use_regex;
-    tri_cut *cut = NULL;
+    tri_word_cut *cut = NULL;
     TRI_TRY(tri_json_bool(t, json, "add_prefix_space", true, &prefix, err));
     TRI_TRY(tri_json_bool(t, json, "use_regex", true, &use_regex, err));
     if (prefix)
-        TRI_TRY(add_cut(t, (tri_cut){.kind = TRI_CUT_PREFIX}, &cut, err));
+        TRI_TRY(add_cut(t, (tri_word_cut){.kind = TRI_CUT_PREFIX}, &cut, err));
     if (use_regex)
         TRI_TRY(add_pattern(t, tri_pattern_gpt2, strlen(tri_pattern_gpt2), true, TRI_ISOLATED,
                             false, err));
-    return add_cut(t, (tri_cut){.kind = TRI_CUT_BYTES}, &cut, err);
+    return add_cut(t, (tri_word_cut){.kind = TRI_CUT_BYTES}, &cut, err);
 }
 
 /* Letters that only the model would see need not be written: it takes the bytes. Steps behind
@@ -101,7 +102,7 @@ static tr_status add_metaspace(tri_tokenizer *t, json_t *json, tr_error *err)
     const char *text, *scheme;
     size_t num, num_scheme;
     bool prefix, split;
-    tri_cut *cut = NULL;
+    tri_word_cut *cut = NULL;
     TRI_TRY(tri_json_text(t, json, "replacement", &text, &num, err));
     TRI_TRY(tri_json_text(t, json, "prepend_scheme", &scheme, &num_scheme, err));
     TRI_TRY(tri_json_bool(t, json, "add_prefix_space", true, &prefix, err));
@@ -111,7 +112,7 @@ static tr_status add_metaspace(tri_tokenizer *t, json_t *json, tr_error *err)
                         "%s: the \"replacement\" of Metaspace must be one "
                         "character",
                         t->name);
-    TRI_TRY(add_cut(t, (tri_cut){.kind = TRI_CUT_METASPACE, .split = split}, &cut, err));
+    TRI_TRY(add_cut(t, (tri_word_cut){.kind = TRI_CUT_METASPACE, .split = split}, &cut, err));
     memcpy(cut->text, text, num);
     cut->text_bytes = (int)num;
     cut->prepend = prefix ? TRI_PREPEND_ALWAYS : TRI_PREPEND_NEVER;
@@ -144,24 +145,24 @@ static tr_status read_sequence(tri_tokenizer *t, json_t *json, int depth, tr_err
 
 static tr_status add_small(tri_tokenizer *t, json_t *json, const char *type, tr_error *err)
 {
-    tri_cut *cut = NULL;
+    tri_word_cut *cut = NULL;
     bool flag;
     if (strcmp(type, "WhitespaceSplit") == 0)
-        return add_cut(t, (tri_cut){.kind = TRI_CUT_SPACES}, &cut, err);
+        return add_cut(t, (tri_word_cut){.kind = TRI_CUT_SPACES}, &cut, err);
     if (strcmp(type, "Whitespace") == 0)
-        return add_cut(t, (tri_cut){.kind = TRI_CUT_WORDS}, &cut, err);
+        return add_cut(t, (tri_word_cut){.kind = TRI_CUT_WORDS}, &cut, err);
     if (strcmp(type, "BertPreTokenizer") == 0) {
-        TRI_TRY(add_cut(t, (tri_cut){.kind = TRI_CUT_SPACES}, &cut, err));
-        return add_cut(t, (tri_cut){.kind = TRI_CUT_PUNCTUATION, .behaviour = TRI_ISOLATED}, &cut,
-                       err);
+        TRI_TRY(add_cut(t, (tri_word_cut){.kind = TRI_CUT_SPACES}, &cut, err));
+        return add_cut(t, (tri_word_cut){.kind = TRI_CUT_PUNCTUATION, .behaviour = TRI_ISOLATED},
+                       &cut, err);
     }
     if (strcmp(type, "Punctuation") == 0) {
-        TRI_TRY(add_cut(t, (tri_cut){.kind = TRI_CUT_PUNCTUATION}, &cut, err));
+        TRI_TRY(add_cut(t, (tri_word_cut){.kind = TRI_CUT_PUNCTUATION}, &cut, err));
         return read_behaviour(t, json, TRI_ISOLATED, &cut->behaviour, err);
     }
     if (strcmp(type, "Digits") == 0) {
         TRI_TRY(tri_json_bool(t, json, "individual_digits", false, &flag, err));
-        return add_cut(t, (tri_cut){.kind = TRI_CUT_DIGITS, .individual = flag}, &cut, err);
+        return add_cut(t, (tri_word_cut){.kind = TRI_CUT_DIGITS, .individual = flag}, &cut, err);
     }
     return tri_fail(err, TR_ERROR_INPUT, "%s: the pre-tokenizer \"%.60s\" is not supported",
                     t->name, type);

@@ -88,7 +88,7 @@ static void clean_up(tri_bytes *text, tri_bytes *spare)
         replace_all(pair[i][0], pair[i][1], text, spare);
 }
 
-static void wordpiece(const tri_step *step, size_t i, const char *text, size_t num, list *out)
+static void wordpiece(const tri_text_step *step, size_t i, const char *text, size_t num, list *out)
 {
     tri_bytes word = {0}, spare = {0};
     if (i > 0 && num >= step->text_bytes && memcmp(text, step->text, step->text_bytes) == 0) {
@@ -106,7 +106,7 @@ static void wordpiece(const tri_step *step, size_t i, const char *text, size_t n
     tri_bytes_fini(&spare);
 }
 
-static void metaspace(const tri_step *step, size_t i, const char *text, size_t num, list *out)
+static void metaspace(const tri_text_step *step, size_t i, const char *text, size_t num, list *out)
 {
     size_t done = 0;
     while (done < num) {
@@ -119,7 +119,7 @@ static void metaspace(const tri_step *step, size_t i, const char *text, size_t n
     }
 }
 
-static void strip_token(const tri_step *step, const char *text, size_t num, list *out)
+static void strip_token(const tri_text_step *step, const char *text, size_t num, list *out)
 {
     size_t length = step->text_bytes;
     for (int k = 0; k < step->number && num >= length; k++) {
@@ -136,8 +136,8 @@ static void strip_token(const tri_step *step, const char *text, size_t num, list
     tri_bytes_add(&out->bytes, text, num);
 }
 
-static void decode_token(const tri_step *step, tri_matcher *matcher, size_t i, const char *text,
-                         size_t num, list *out)
+static void decode_token(const tri_text_step *step, tri_matcher *matcher, size_t i,
+                         const char *text, size_t num, list *out)
 {
     size_t done = 0, begin, end, before = out->bytes.num;
     tri_matches matches;
@@ -180,7 +180,7 @@ static void decode_token(const tri_step *step, tri_matcher *matcher, size_t i, c
     }
 }
 
-static void decode_step(const tri_step *step, tri_matcher *matcher, const list *in, list *out)
+static void decode_step(const tri_text_step *step, tri_matcher *matcher, const list *in, list *out)
 {
     bool fuse = step->kind == TRI_STEP_FUSE || step->kind == TRI_STEP_BYTE_LEVEL;
     list_clear(out);

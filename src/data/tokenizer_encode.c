@@ -17,7 +17,7 @@ struct tri_scratch {
     tri_matcher matcher;
     tri_bytes normal[2];
     tri_bytes cut[TRI_MAX_CUTS];
-    tri_segments segments;
+    tri_text_segments segments;
     const tri_tokenizer *tokenizer;
     tri_ids *out;
 };
@@ -196,7 +196,7 @@ static void encode_chunk(tri_scratch *s, const chunk *c, bool plain, tri_ids *ou
     tri_added_split(&t->added, &t->added.normalized, t->unicode, text, num_bytes, plain, first,
                     &s->segments);
     for (size_t i = 0; i < s->segments.num; i++) {
-        const tri_segment *part = &s->segments.item[i];
+        const tri_text_segment *part = &s->segments.item[i];
         if (part->id >= 0) {
             tri_ids_add(out, &part->id, 1);
             continue;
@@ -248,7 +248,7 @@ static void add_chunk(job *j, chunk c)
     j->item[j->num++] = c;
 }
 
-static void add_chunks(job *j, const tri_segment *segment, bool cuttable, bool continued)
+static void add_chunks(job *j, const tri_text_segment *segment, bool cuttable, bool continued)
 {
     size_t done = 0;
     while (cuttable && segment->num_bytes - done > 2 * CHUNK_BYTES) {
@@ -314,11 +314,11 @@ tr_status tri_tokenizer_encode(const tri_tokenizer *t, tri_pool *pool, const cha
 {
     job j = {.tokenizer = t, .plain = flags & TRI_ENCODE_PLAIN};
     bool cuttable = tri_tokenizer_cuttable(t), continued = flags & TRI_ENCODE_CONTINUE;
-    tri_segments segments = {0};
+    tri_text_segments segments = {0};
     tri_added_split(&t->added, &t->added.raw, t->unicode, text, num_bytes, j.plain, !continued,
                     &segments);
     for (size_t i = 0; i < segments.num; i++) {
-        const tri_segment *segment = &segments.item[i];
+        const tri_text_segment *segment = &segments.item[i];
         add_chunks(&j, segment, cuttable && segment->id < 0, continued && i == 0);
     }
     j.failed = j.failed || segments.failed || j.num > INT32_MAX;

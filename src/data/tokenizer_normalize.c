@@ -4,13 +4,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-void tri_steps_fini(tri_steps *steps)
+void tri_text_steps_fini(tri_text_steps *steps)
 {
     for (int i = 0; i < steps->num; i++) {
         free(steps->step[i].text);
         tri_pattern_destroy(steps->step[i].pattern);
     }
-    *steps = (tri_steps){0};
+    *steps = (tri_text_steps){0};
 }
 
 /* Steps keep account of `first`, the number of bytes at the beginning that come from the first
@@ -61,7 +61,7 @@ static size_t remove_class(const tri_unicode *unicode, unsigned class, const cha
 }
 
 /* What stands for several characters counts as the last of them. */
-static size_t replace(const tri_step *step, tri_matcher *matcher, const char *text,
+static size_t replace(const tri_text_step *step, tri_matcher *matcher, const char *text,
                       size_t num_bytes, size_t first, tri_bytes *out)
 {
     tri_matches matches;
@@ -97,8 +97,8 @@ static size_t letters(const char *text, size_t num_bytes, size_t first, tri_byte
 }
 
 /* Of forms and cases: what the first character alone becomes, and no more than all. */
-static size_t first_alone(const tri_step *step, const char *text, size_t num_bytes, size_t first,
-                          size_t num_out)
+static size_t first_alone(const tri_text_step *step, const char *text, size_t num_bytes,
+                          size_t first, size_t num_out)
 {
     tri_bytes alone = {0};
     if (first > num_bytes)
@@ -139,8 +139,8 @@ static size_t strip(const tri_unicode *unicode, int sides, const char *text, siz
 static size_t bert(int parts, const tri_unicode *unicode, const char **text, size_t *num_bytes,
                    size_t first, tri_bytes buffer[2], int *into)
 {
-    static const tri_step nfd = {.kind = TRI_STEP_FORM, .number = TRI_FORM_NFD};
-    static const tri_step small = {.kind = TRI_STEP_LOWERCASE};
+    static const tri_text_step nfd = {.kind = TRI_STEP_FORM, .number = TRI_FORM_NFD};
+    static const tri_text_step small = {.kind = TRI_STEP_LOWERCASE};
     for (int part = 0; part < 4; part++) {
         tri_bytes *out = &buffer[*into];
         bool accents = (parts & TRI_BERT_ACCENTS) && !tri_is_ascii(*text, *num_bytes);
@@ -166,7 +166,7 @@ static size_t bert(int parts, const tri_unicode *unicode, const char **text, siz
     return first;
 }
 
-size_t tri_normalize(const tri_steps *steps, const tri_unicode *unicode, const char **text,
+size_t tri_normalize(const tri_text_steps *steps, const tri_unicode *unicode, const char **text,
                      size_t *num_bytes, bool prepends, bool begins, tri_bytes buffer[2],
                      tri_matcher *matcher)
 {
@@ -176,7 +176,7 @@ size_t tri_normalize(const tri_steps *steps, const tri_unicode *unicode, const c
         tri_utf8_next(&second, *text + *num_bytes);
     size_t first = (size_t)(second - *text);
     for (int i = 0; i < steps->num; i++) {
-        const tri_step *step = &steps->step[i];
+        const tri_text_step *step = &steps->step[i];
         tri_bytes *out = &buffer[into];
         out->num = 0;
         if (step->kind == TRI_STEP_BERT) {
@@ -213,10 +213,10 @@ size_t tri_normalize(const tri_steps *steps, const tri_unicode *unicode, const c
     return first;
 }
 
-bool tri_normalize_cuttable(const tri_steps *steps)
+bool tri_normalize_cuttable(const tri_text_steps *steps)
 {
     for (int i = 0; i < steps->num; i++) {
-        const tri_step *step = &steps->step[i];
+        const tri_text_step *step = &steps->step[i];
         size_t num = 0;
         if (step->kind == TRI_STEP_STRIP || step->kind == TRI_STEP_LETTERS)
             return false;

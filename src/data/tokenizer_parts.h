@@ -15,7 +15,7 @@
 
 /* ---- steps ---- */
 
-typedef enum tri_step_kind {
+typedef enum tri_text_step_kind {
     /* normalizers */
     TRI_STEP_FORM, /* number: tri_form */
     TRI_STEP_LOWERCASE,
@@ -32,34 +32,34 @@ typedef enum tri_step_kind {
     TRI_STEP_STRIP_TOKEN, /* text; number and more: how many at the start and at the end */
     TRI_STEP_WORDPIECE,   /* text: the prefix; number: clean up */
     TRI_STEP_METASPACE    /* text: the replacement; number: a space was put before the text */
-} tri_step_kind;
+} tri_text_step_kind;
 
 enum { TRI_BERT_CLEAN = 1, TRI_BERT_CJK = 2, TRI_BERT_ACCENTS = 4, TRI_BERT_LOWER = 8 };
 
-typedef struct tri_step {
-    tri_step_kind kind;
+typedef struct tri_text_step {
+    tri_text_step_kind kind;
     int number, more;
     char *text;
     size_t text_bytes;
     tri_pattern *pattern;
-} tri_step;
+} tri_text_step;
 
 enum { TRI_MAX_STEPS = 16 };
 
-typedef struct tri_steps {
-    tri_step step[TRI_MAX_STEPS];
+typedef struct tri_text_steps {
+    tri_text_step step[TRI_MAX_STEPS];
     int num;
-} tri_steps;
+} tri_text_steps;
 
-void tri_steps_fini(tri_steps *steps);
+void tri_text_steps_fini(tri_text_steps *steps);
 
 /* tokenizer_normalize.c: text through all steps; the result is in one of the two buffers, or is
  * the text itself. prepends: Prepend does, for a segment begins here; begins: the user's text does.
  * Returns how many bytes at its beginning come from the first character of the user's text. */
-size_t tri_normalize(const tri_steps *steps, const tri_unicode *unicode, const char **text,
+size_t tri_normalize(const tri_text_steps *steps, const tri_unicode *unicode, const char **text,
                      size_t *num_bytes, bool prepends, bool begins, tri_bytes buffer[2],
                      tri_matcher *matcher);
-bool tri_normalize_cuttable(const tri_steps *steps);
+bool tri_normalize_cuttable(const tri_text_steps *steps);
 
 /* ---- tokens found in the text itself ---- */
 
@@ -95,24 +95,24 @@ typedef struct tri_added_list {
 } tri_added_list;
 
 /* A part of a text: id >= 0 for a token, otherwise text. */
-typedef struct tri_segment {
+typedef struct tri_text_segment {
     const char *text;
     size_t num_bytes;
     int32_t id;
     size_t first; /* bytes of it that come from the first character of the user's text */
-} tri_segment;
+} tri_text_segment;
 
-typedef struct tri_segments {
-    tri_segment *item;
+typedef struct tri_text_segments {
+    tri_text_segment *item;
     size_t num, capacity;
     bool failed;
-} tri_segments;
+} tri_text_segments;
 
 void tri_trie_add(tri_trie *trie, const char *text, size_t num_bytes, int32_t token);
 void tri_added_split(const tri_added_list *list, const tri_trie *trie, const tri_unicode *unicode,
                      const char *text, size_t num_bytes, bool skip_special, size_t first,
-                     tri_segments *out);
-void tri_segments_add(tri_segments *list, tri_segment segment);
+                     tri_text_segments *out);
+void tri_text_segments_add(tri_text_segments *list, tri_text_segment segment);
 void tri_added_fini(tri_added_list *list);
 
 /* ---- the whole ---- */
@@ -133,7 +133,7 @@ struct tri_tokenizer {
     tri_vocab bytes; /* byte-level: what spellings stand for; empty otherwise */
     tri_bpe bpe;
     tri_wordpiece wordpiece;
-    tri_steps normalizer, decoder;
+    tri_text_steps normalizer, decoder;
     tri_pretokenizer pretokenizer;
     tri_added_list added;
     int32_t *prefix, *suffix; /* of the post-processor */

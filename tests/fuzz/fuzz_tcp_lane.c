@@ -59,7 +59,7 @@ typedef struct world {
     tri_ports ports;
     tri_queue sends[2], recvs[2];
     _Atomic uint64_t signals[2 * TR_NUM_SIGNALS];
-    tri_message messages[NUM_MESSAGES];
+    tri_port_message messages[NUM_MESSAGES];
     float *memory;
     int far; /* the peer's end */
 } world;
@@ -87,14 +87,14 @@ static void open_world(world *w, uint8_t mode)
     fuzz_require(w->memory != NULL, "memory");
     for (int i = 0; i < NUM_MESSAGES; i++) {
         w->messages[i] =
-            (tri_message){.data = (char *)(w->memory + i * COUNT),
-                          .num_bytes = i == 2 && (mode & 2) ? 0 : COUNT * sizeof(float),
-                          .peer = 1,
-                          .is_send = i == 1,
-                          .combine = i == 0 && (mode & 4) && !(mode & 1),
-                          .dtype = TRI_F32,
-                          .reduction = TRI_REDUCE_SUM,
-                          .about = mode & 1 ? NULL : &about};
+            (tri_port_message){.data = (char *)(w->memory + i * COUNT),
+                               .num_bytes = i == 2 && (mode & 2) ? 0 : COUNT * sizeof(float),
+                               .peer = 1,
+                               .is_send = i == 1,
+                               .combine = i == 0 && (mode & 4) && !(mode & 1),
+                               .dtype = TRI_F32,
+                               .reduction = TRI_REDUCE_SUM,
+                               .about = mode & 1 ? NULL : &about};
         tri_ports_post(&w->ports, &w->messages[i]);
     }
 }
