@@ -241,15 +241,15 @@ tr_status tri_api_texts(tr_session *session, const tri_text_jobs *jobs, tri_gene
 
 /* ---- the public call: one prompt, one text ---- */
 
-typedef struct text_out {
+typedef struct text_receiver {
     tr_text_fn out;
     void *context;
-} text_out;
+} text_receiver;
 
 static void piece_out(void *context, size_t text, const char *bytes, size_t num_bytes)
 {
     (void)text;
-    const text_out *to = context;
+    const text_receiver *to = context;
     to->out(to->context, bytes, num_bytes);
 }
 
@@ -266,7 +266,7 @@ tr_status tr_session_generate(tr_session *session, const char *prompt, tr_text_f
     tr_status status = tri_vocabulary_need(&vocabulary, place, err);
     if (status == TR_OK)
         status = tri_vocabulary_prompt(&vocabulary, prompt, strlen(prompt), &ids, err);
-    text_out to = {.out = out, .context = context};
+    text_receiver to = {.out = out, .context = context};
     tri_text_jobs jobs = {.vocabulary = &vocabulary,
                           .prompts = &ids,
                           .num_prompts = 1,

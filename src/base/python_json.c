@@ -12,14 +12,14 @@
 enum { MOST_DIGITS = 300 }; /* a longer number is no double */
 
 /* The text, rewritten where it must be. */
-typedef struct writer {
+typedef struct json_rewriter {
     const char *done; /* everything before it has been copied */
     char *data;
     size_t num, capacity;
     bool failed, has_nul;
-} writer;
+} json_rewriter;
 
-static void add(writer *w, const char *text, size_t num)
+static void add(json_rewriter *w, const char *text, size_t num)
 {
     if (w->num + num > w->capacity) {
         size_t capacity = 2 * w->capacity + num + 256;
@@ -37,7 +37,7 @@ static void add(writer *w, const char *text, size_t num)
 }
 
 /* What stands between from and to becomes text. */
-static void replace(writer *w, const char *from, const char *to, const char *text)
+static void replace(json_rewriter *w, const char *from, const char *to, const char *text)
 {
     add(w, w->done, (size_t)(from - w->done));
     add(w, text, strlen(text));
@@ -65,7 +65,7 @@ static bool is_name(const char *p, const char *end)
     return p < end && *p == ':';
 }
 
-static void rewrite_name(writer *w, const char *p, const char *end)
+static void rewrite_name(json_rewriter *w, const char *p, const char *end)
 {
     for (; p < end; p++) {
         if (*p != '\\')
@@ -78,7 +78,7 @@ static void rewrite_name(writer *w, const char *p, const char *end)
     }
 }
 
-static const char *number(writer *w, const char *p, const char *end)
+static const char *number(json_rewriter *w, const char *p, const char *end)
 {
     const char *from = p;
     bool whole = true;
@@ -100,7 +100,7 @@ static const char *number(writer *w, const char *p, const char *end)
     return p;
 }
 
-static void rewrite(writer *w, const char *text, const char *end)
+static void rewrite(json_rewriter *w, const char *text, const char *end)
 {
     static const char *const constants[] = {"NaN", "Infinity", "-Infinity"};
     for (const char *p = text; p < end;) {
@@ -150,7 +150,7 @@ json_t *tri_python_json_load(const char *text, size_t num_bytes, bool *nul_names
         *nul_names = false;
     if (num_bytes == 0)
         return fail(error, "it is empty");
-    writer w = {.done = text};
+    json_rewriter w = {.done = text};
     json_t *json = NULL;
     tri_json_begin();
     rewrite(&w, text, end);

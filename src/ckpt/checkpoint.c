@@ -154,15 +154,15 @@ typedef struct stretch {
     const char *what; /* of which tensor, or NULL */
 } stretch;
 
-typedef struct verifier {
+typedef struct ckpt_verifier {
     const tri_checkpoint *ckpt;
     size_t open_file;
     int fd;
     char *path;
     char *block;
-} verifier;
+} ckpt_verifier;
 
-static tr_status open_for(verifier *v, size_t file, tr_error *err)
+static tr_status open_for(ckpt_verifier *v, size_t file, tr_error *err)
 {
     if (v->open_file == file)
         return TR_OK;
@@ -179,7 +179,7 @@ static tr_status open_for(verifier *v, size_t file, tr_error *err)
     return TR_OK;
 }
 
-static tr_status check_stretch(verifier *v, const stretch *s, tr_error *err)
+static tr_status check_stretch(ckpt_verifier *v, const stretch *s, tr_error *err)
 {
     TRI_TRY(open_for(v, s->file, err));
     tri_checksum hash;
@@ -198,7 +198,7 @@ static tr_status check_stretch(verifier *v, const stretch *s, tr_error *err)
 }
 
 /* Stretches are shared out by where their first byte falls in the sum of all. */
-static tr_status maybe_check(verifier *v, const stretch *s, int part, int parts, double total,
+static tr_status maybe_check(ckpt_verifier *v, const stretch *s, int part, int parts, double total,
                              double *before, uint64_t *bytes, tr_error *err)
 {
     int owner = (int)(*before / (total + 1) * parts);
@@ -209,7 +209,7 @@ static tr_status maybe_check(verifier *v, const stretch *s, int part, int parts,
     return check_stretch(v, s, err);
 }
 
-static tr_status verify_all(verifier *v, int kinds, int part, int parts, uint64_t *bytes,
+static tr_status verify_all(ckpt_verifier *v, int kinds, int part, int parts, uint64_t *bytes,
                             tr_error *err)
 {
     const tri_manifest *m = &v->ckpt->manifest;
@@ -234,7 +234,7 @@ tr_status tri_checkpoint_verify(const tri_checkpoint *ckpt, int kinds, int part,
                                 uint64_t *bytes, tr_error *err)
 {
     uint64_t ignored;
-    verifier v = {.ckpt = ckpt, .open_file = NO_FILE, .fd = -1, .block = malloc(BLOCK)};
+    ckpt_verifier v = {.ckpt = ckpt, .open_file = NO_FILE, .fd = -1, .block = malloc(BLOCK)};
     bytes = bytes ? bytes : &ignored;
     *bytes = 0;
     tr_status status = v.block
@@ -265,19 +265,19 @@ static tr_status turn_to(tri_checkpoint *ckpt, size_t file, tr_error *err)
     return TR_OK;
 }
 
-typedef struct copying {
+typedef struct shard_copy {
     tri_checkpoint *ckpt;
     const tri_ckpt_shard *shard;
     float *to;
     uint64_t bytes;
-} copying;
+} shard_copy;
 
 /* Runs may be of a few elements each, as of a matrix that is cut by columns: what follows is read
  * along with a short one. */
 static tr_status copy_shared(void *context, int64_t in_shard, int64_t in_region, int64_t count,
                              tr_error *err)
 {
-    copying *c = context;
+    shard_copy *c = context;
     tri_checkpoint *ckpt = c->ckpt;
     size_t bytes = (size_t)count * sizeof(float);
     c->bytes += bytes;
@@ -324,7 +324,7 @@ tr_status tri_checkpoint_read(tri_checkpoint *ckpt, const char *name, const tri_
             continue;
         if (!ckpt->counts_only)
             TRI_TRY(turn_to(ckpt, shard->file, err));
-        copying c = {.ckpt = ckpt, .shard = shard, .to = to};
+        shard_copy c = {.ckpt = ckpt, .shard = shard, .to = to};
         TRI_TRY(tri_region_shared(&shard->region, region, copy_shared, &c, err));
         ckpt->bytes_read += c.bytes;
     }

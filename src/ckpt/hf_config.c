@@ -13,13 +13,13 @@
 #include "base/python_json.h"
 #include "ckpt/hf_parts.h"
 
-typedef struct reader {
+typedef struct hf_reader {
     const char *path;
     const json_t *root;
     const tri_hf_family *family;
     tri_hf_config *out;
     tr_error *err;
-} reader;
+} hf_reader;
 
 enum { NEEDED = -1, MOST = 1000 * 1000 * 1000 };
 
@@ -58,8 +58,8 @@ static const json_t *value_of(const json_t *object, const char *key)
     return json_is_null(value) ? NULL : value;
 }
 
-static tr_status read_int(const reader *r, const json_t *object, const char *key, int64_t fallback,
-                          int64_t *out)
+static tr_status read_int(const hf_reader *r, const json_t *object, const char *key,
+                          int64_t fallback, int64_t *out)
 {
     const json_t *value = value_of(object, key);
     *out = fallback;
@@ -75,8 +75,8 @@ static tr_status read_int(const reader *r, const json_t *object, const char *key
     return TR_OK;
 }
 
-static tr_status read_real(const reader *r, const json_t *object, const char *key, double fallback,
-                           double *out)
+static tr_status read_real(const hf_reader *r, const json_t *object, const char *key,
+                           double fallback, double *out)
 {
     const json_t *value = value_of(object, key);
     *out = value ? json_number_value(value) : fallback;
@@ -85,7 +85,7 @@ static tr_status read_real(const reader *r, const json_t *object, const char *ke
     return TR_OK;
 }
 
-static tr_status read_bool(const reader *r, const char *key, bool fallback, bool *out)
+static tr_status read_bool(const hf_reader *r, const char *key, bool fallback, bool *out)
 {
     const json_t *value = value_of(r->root, key);
     *out = value ? json_is_true(value) : fallback;
@@ -94,7 +94,7 @@ static tr_status read_bool(const reader *r, const char *key, bool fallback, bool
     return TR_OK;
 }
 
-static tr_status read_text(const reader *r, const json_t *object, const char *key,
+static tr_status read_text(const hf_reader *r, const json_t *object, const char *key,
                            const char *fallback, const char **out)
 {
     const json_t *value = value_of(object, key);
@@ -105,7 +105,7 @@ static tr_status read_text(const reader *r, const json_t *object, const char *ke
 }
 
 /* A switch that must stand where our models have it. */
-static tr_status demand(const reader *r, const char *key, bool fallback, bool wanted)
+static tr_status demand(const hf_reader *r, const char *key, bool fallback, bool wanted)
 {
     bool value;
     TRI_TRY(read_bool(r, key, fallback, &value));
@@ -115,7 +115,7 @@ static tr_status demand(const reader *r, const char *key, bool fallback, bool wa
                     r->path, key, value ? "true" : "false", r->family->model_type);
 }
 
-static tr_status demand_text(const reader *r, const char *key, const char *wanted)
+static tr_status demand_text(const hf_reader *r, const char *key, const char *wanted)
 {
     const char *value;
     TRI_TRY(read_text(r, r->root, key, wanted, &value));
@@ -128,11 +128,11 @@ static tr_status demand_text(const reader *r, const char *key, const char *wante
 
 /* ---- what is handed on ---- */
 
-static void add(const reader *r, bool fixed, const char *name, const char *key, const char *format,
-                ...) __attribute__((format(printf, 5, 6)));
+static void add(const hf_reader *r, bool fixed, const char *name, const char *key,
+                const char *format, ...) __attribute__((format(printf, 5, 6)));
 
-static void add(const reader *r, bool fixed, const char *name, const char *key, const char *format,
-                ...)
+static void add(const hf_reader *r, bool fixed, const char *name, const char *key,
+                const char *format, ...)
 {
     if (r->out->num_settings == TRI_HF_MAX_SETTINGS)
         return;
@@ -144,12 +144,13 @@ static void add(const reader *r, bool fixed, const char *name, const char *key, 
     va_end(args);
 }
 
-static void add_int(const reader *r, bool fixed, const char *name, const char *key, int64_t value)
+static void add_int(const hf_reader *r, bool fixed, const char *name, const char *key,
+                    int64_t value)
 {
     add(r, fixed, name, key, "%lld", (long long)value);
 }
 
-static void add_real(const reader *r, const char *name, const char *key, double value)
+static void add_real(const hf_reader *r, const char *name, const char *key, double value)
 {
     char text[40];
     for (int digits = 1; digits <= 17; digits++) { /* the shortest that is this number */
@@ -160,12 +161,12 @@ static void add_real(const reader *r, const char *name, const char *key, double 
     add(r, false, name, key, "%s", text);
 }
 
-static void add_bool(const reader *r, const char *name, const char *key, bool value)
+static void add_bool(const hf_reader *r, const char *name, const char *key, bool value)
 {
     add(r, true, name, key, "%s", value ? "true" : "false");
 }
 
-static tr_status add_init(const reader *r)
+static tr_status add_init(const hf_reader *r)
 {
     double std;
     TRI_TRY(read_real(r, r->root, "initializer_range", 0.02, &std));
@@ -178,7 +179,7 @@ typedef struct size_key {
     const char *key, *name;
 } size_key;
 
-static tr_status add_sizes(const reader *r, const size_key *sizes, int num)
+static tr_status add_sizes(const hf_reader *r, const size_key *sizes, int num)
 {
     for (int i = 0; i < num; i++) {
         int64_t value;
@@ -190,7 +191,7 @@ static tr_status add_sizes(const reader *r, const size_key *sizes, int num)
 
 /* ---- gpt2 ---- */
 
-static tr_status read_gpt2(const reader *r)
+static tr_status read_gpt2(const hf_reader *r)
 {
     static const size_key sizes[] = {{"n_layer", "model.num_layers"},
                                      {"n_embd", "model.dim"},
@@ -219,7 +220,7 @@ static tr_status read_gpt2(const reader *r)
 
 /* ---- llama and its relatives ---- */
 
-static tr_status read_llama3(const reader *r, const json_t *rope, int64_t positions)
+static tr_status read_llama3(const hf_reader *r, const json_t *rope, int64_t positions)
 {
     double factor, low, high;
     int64_t original;
@@ -241,7 +242,7 @@ static tr_status read_llama3(const reader *r, const json_t *rope, int64_t positi
 
 /* Version 5 has everything in rope_parameters; version 4 rope_theta beside rope_scaling, whose type
  * was first called "type". Where both stand, transformers takes rope_scaling; so it is here. */
-static tr_status read_rope(const reader *r, int64_t positions)
+static tr_status read_rope(const hf_reader *r, int64_t positions)
 {
     const json_t *rope = value_of(r->root, "rope_scaling");
     if (!rope || (json_is_object(rope) && json_object_size(rope) == 0))
@@ -275,7 +276,7 @@ static tr_status read_rope(const reader *r, int64_t positions)
 
 /* How many of the layers have a window. layer_types says it for each; without it qwen's layers have
  * one from max_window_layers on, and mistral's all. */
-static tr_status count_windows(const reader *r, int64_t layers, int64_t *num)
+static tr_status count_windows(const hf_reader *r, int64_t layers, int64_t *num)
 {
     const json_t *types = value_of(r->root, "layer_types");
     bool qwen = r->family->model_type[0] == 'q';
@@ -308,7 +309,7 @@ static tr_status count_windows(const reader *r, int64_t layers, int64_t *num)
     return TR_OK;
 }
 
-static tr_status read_window(const reader *r, int64_t layers)
+static tr_status read_window(const hf_reader *r, int64_t layers)
 {
     int64_t window = 0, num;
     bool used = r->family->window > 0; /* llama has none, whatever its file says */
@@ -329,7 +330,7 @@ static tr_status read_window(const reader *r, int64_t layers)
     return TR_OK;
 }
 
-static tr_status read_heads(const reader *r)
+static tr_status read_heads(const hf_reader *r)
 {
     int64_t dim, heads, kv_heads, head_dim;
     TRI_TRY(read_int(r, r->root, "hidden_size", NEEDED, &dim));
@@ -349,7 +350,7 @@ static tr_status read_heads(const reader *r)
     return TR_OK;
 }
 
-static tr_status read_llama(const reader *r)
+static tr_status read_llama(const hf_reader *r)
 {
     static const size_key sizes[] = {{"num_hidden_layers", "model.num_layers"},
                                      {"hidden_size", "model.dim"},
@@ -382,7 +383,7 @@ static tr_status read_llama(const reader *r)
 /* ---- bert ---- */
 
 /* Their gelu is the exact one; ours of that name is the tanh form. */
-static tr_status read_bert_act(const reader *r)
+static tr_status read_bert_act(const hf_reader *r)
 {
     static const char *const known[][2] = {{"gelu", "gelu_erf"},
                                            {"gelu_new", "gelu"},
@@ -402,7 +403,7 @@ static tr_status read_bert_act(const reader *r)
 }
 
 /* The labels are counted by their names. One label would be a regression. */
-static tr_status read_labels(const reader *r)
+static tr_status read_labels(const hf_reader *r)
 {
     const json_t *names = value_of(r->root, "id2label");
     const char *type;
@@ -423,7 +424,7 @@ static tr_status read_labels(const reader *r)
 }
 
 /* What the file was made for; another task may be given, whose head then begins anew. */
-static tr_status read_bert_task(const reader *r)
+static tr_status read_bert_task(const hf_reader *r)
 {
     const tri_hf_class *class;
     TRI_TRY(tri_hf_class_read(r->family, r->root, r->path, &class, r->err));
@@ -433,7 +434,7 @@ static tr_status read_bert_task(const reader *r)
     return task == TRI_TASK_CLASSIFY ? read_labels(r) : TR_OK;
 }
 
-static tr_status read_bert(const reader *r)
+static tr_status read_bert(const hf_reader *r)
 {
     static const size_key sizes[] = {{"num_hidden_layers", "model.num_layers"},
                                      {"hidden_size", "model.dim"},
@@ -482,7 +483,7 @@ tr_status tri_hf_family_read(const json_t *root, const char *path, const tri_hf_
 static tr_status read_config(const json_t *root, const char *path, tri_hf_config *config,
                              tr_error *err)
 {
-    reader r = {.path = path, .root = root, .out = config, .err = err};
+    hf_reader r = {.path = path, .root = root, .out = config, .err = err};
     TRI_TRY(tri_hf_family_read(root, path, &r.family, err));
     config->model_type = r.family->model_type;
     add(&r, true, "model.kind", "model_type", "%s", r.family->kind);

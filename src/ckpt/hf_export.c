@@ -14,7 +14,7 @@
 
 enum { MAX_NAME = 512, MAX_PATH = 4200 };
 
-typedef struct writer {
+typedef struct export_writer {
     const tri_hf_export_options *options;
     const tri_hf_family *family;
     const tri_param_table *params;
@@ -25,7 +25,7 @@ typedef struct writer {
     size_t num_shards;
     json_t *weight_map;
     tr_error *err;
-} writer;
+} export_writer;
 
 /* ---- one shard ---- */
 
@@ -59,7 +59,7 @@ static float *transposed(const tri_param *param, const float *data)
     return copy;
 }
 
-static tr_status add_param(const writer *w, shard_parts *parts, size_t i, const char *file)
+static tr_status add_param(const export_writer *w, shard_parts *parts, size_t i, const char *file)
 {
     const tri_param *param = &w->params->items[i];
     size_t at = parts->num++;
@@ -78,7 +78,7 @@ static tr_status add_param(const writer *w, shard_parts *parts, size_t i, const 
     return TR_OK;
 }
 
-static tr_status write_shard(const writer *w, size_t shard)
+static tr_status write_shard(const export_writer *w, size_t shard)
 {
     char file[64] = "model.safetensors", path[MAX_PATH + 80];
     if (w->num_shards > 1)
@@ -103,7 +103,7 @@ static tr_status write_shard(const writer *w, size_t shard)
 }
 
 /* In the order of the model, a new file where the next tensor would make one too large. */
-static void divide(writer *w)
+static void divide(export_writer *w)
 {
     int64_t filled = 0;
     w->num_shards = 1;
@@ -120,7 +120,7 @@ static void divide(writer *w)
 
 /* ---- the directory ---- */
 
-static tr_status write_json(const writer *w, const char *name, const json_t *root)
+static tr_status write_json(const export_writer *w, const char *name, const json_t *root)
 {
     char path[MAX_PATH + 80];
     snprintf(path, sizeof path, "%s/%s", w->temp, name);
@@ -135,7 +135,7 @@ static tr_status write_json(const writer *w, const char *name, const json_t *roo
     return status;
 }
 
-static tr_status write_index(const writer *w)
+static tr_status write_index(const export_writer *w)
 {
     json_t *root = json_pack("{s:{s:I, s:I}, s:O}", "metadata", "total_size",
                              (json_int_t)tri_param_total(w->params) * (json_int_t)sizeof(float),
@@ -147,7 +147,7 @@ static tr_status write_index(const writer *w)
     return status;
 }
 
-static tr_status write_files(writer *w, const json_t *config)
+static tr_status write_files(export_writer *w, const json_t *config)
 {
     divide(w);
     for (size_t s = 0; s < w->num_shards; s++)
@@ -178,7 +178,7 @@ static tr_status check_free(const char *dir, tr_error *err)
     return TR_OK;
 }
 
-static tr_status name_dirs(writer *w)
+static tr_status name_dirs(export_writer *w)
 {
     const char *dir = w->options->dir;
     size_t length = strlen(dir);
@@ -193,7 +193,7 @@ static tr_status name_dirs(writer *w)
     return tri_make_dirs(w->temp, w->err);
 }
 
-static void remove_temp(const writer *w)
+static void remove_temp(const export_writer *w)
 {
     tri_file_list list;
     tr_error ignored = {0};
@@ -209,7 +209,7 @@ static void remove_temp(const writer *w)
     rmdir(w->temp);
 }
 
-static tr_status write_dir(writer *w, const json_t *config)
+static tr_status write_dir(export_writer *w, const json_t *config)
 {
     TRI_TRY(name_dirs(w));
     tr_status status = write_files(w, config);
@@ -224,7 +224,7 @@ static tr_status write_dir(writer *w, const json_t *config)
 tr_status tri_hf_export(const tri_hf_export_options *options, const tri_model_config *model,
                         const tri_param_table *params, const float *const *data, tr_error *err)
 {
-    writer w = {.options = options, .params = params, .data = data, .err = err};
+    export_writer w = {.options = options, .params = params, .data = data, .err = err};
     json_t *config;
     TRI_TRY(tri_hf_config_make(model, &w.family, &config, err));
     w.shard = calloc(params->count + 1, sizeof *w.shard);

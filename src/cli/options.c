@@ -16,13 +16,13 @@
 #include "config/settings_table.h"
 
 /* argv as it is read: where we are, and the assignments for the second pass. */
-typedef struct cursor {
+typedef struct argument_cursor {
     int num_args;
     char **args;
     int at;
     const char **assignments;
     int num_assignments;
-} cursor;
+} argument_cursor;
 
 static bool ends_with(const char *text, const char *end)
 {
@@ -142,8 +142,8 @@ static tr_status unknown_flag(const tri_verb *verb, const char *arg, const char 
 }
 
 /* The value of a flag: after '=' in the same word, or the next word. */
-static tr_status flag_value(cursor *c, const char *arg, const char *example, const char **value,
-                            tr_error *err)
+static tr_status flag_value(argument_cursor *c, const char *arg, const char *example,
+                            const char **value, tr_error *err)
 {
     const char *equals = strchr(arg, '=');
     if (equals) {
@@ -156,7 +156,7 @@ static tr_status flag_value(cursor *c, const char *arg, const char *example, con
     return TR_OK;
 }
 
-static tr_status read_assignment(cursor *c, const char *arg, tr_error *err)
+static tr_status read_assignment(argument_cursor *c, const char *arg, tr_error *err)
 {
     const char *assignment = "";
     TRI_TRY(flag_value(c, arg, "optim.lr=3e-4", &assignment, err));
@@ -169,7 +169,7 @@ static tr_status read_assignment(cursor *c, const char *arg, tr_error *err)
 }
 
 /* One word that begins with a dash; the cursor stands behind it. */
-static tr_status read_flag(tri_cli *cli, cursor *c, const char *arg, tr_error *err)
+static tr_status read_flag(tri_cli *cli, argument_cursor *c, const char *arg, tr_error *err)
 {
     const char *name = arg + strspn(arg, "-");
     size_t length = strcspn(name, "=");
@@ -190,7 +190,7 @@ static tr_status read_flag(tri_cli *cli, cursor *c, const char *arg, tr_error *e
     return TR_OK;
 }
 
-static tr_status sort_words(tri_cli *cli, cursor *c, tr_error *err)
+static tr_status sort_words(tri_cli *cli, argument_cursor *c, tr_error *err)
 {
     bool flags_end = false;
     while (c->at < c->num_args) {
@@ -262,7 +262,7 @@ static tr_status load_file(tri_cli *cli, const char *typed, tr_error *err)
     return status;
 }
 
-static tr_status resolve(tri_cli *cli, const cursor *c, tr_error *err)
+static tr_status resolve(tri_cli *cli, const argument_cursor *c, tr_error *err)
 {
     const tri_verb *verb = cli->verb;
     int num = cli->num_operands;
@@ -313,7 +313,7 @@ tr_status tri_cli_init(tri_cli *cli, const tri_verb *verb, int num_args, char **
         }
     if (cli->wants_help)
         return TR_OK;
-    cursor c = {.num_args = num_args, .args = args};
+    argument_cursor c = {.num_args = num_args, .args = args};
     size_t most = (size_t)num_args + 1; /* of each kind */
     c.assignments = calloc(most, sizeof *c.assignments);
     cli->operands = calloc(most, sizeof *cli->operands);

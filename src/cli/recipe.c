@@ -16,9 +16,9 @@ enum { MAX_PATH = 4096, NUM_PLACES = 3 };
 #define INSTALLED "share/trireme/recipes"
 
 /* The folders of recipes, in the order in which they are looked through. */
-typedef struct places {
+typedef struct recipe_folders {
     char dir[NUM_PLACES][MAX_PATH];
-} places;
+} recipe_folders;
 
 static bool same_directory(const char *a, const char *b)
 {
@@ -28,11 +28,11 @@ static bool same_directory(const char *a, const char *b)
 }
 
 /* Here, where it was installed, and the checkout that it was built in. */
-static void find_places(places *p)
+static void find_places(recipe_folders *p)
 {
     char program[MAX_PATH];
     ssize_t length = readlink("/proc/self/exe", program, sizeof program - 1);
-    *p = (places){.dir = {HERE}};
+    *p = (recipe_folders){.dir = {HERE}};
     program[length > 0 ? length : 0] = 0;
     for (int i = 0; i < 2; i++) { /* PREFIX/bin/trireme, CHECKOUT/build/trireme */
         char *slash = strrchr(program, '/');
@@ -91,7 +91,7 @@ static void list_place(const char *dir, const char *wanted, tri_text *text, char
     tri_file_list_free(&list);
 }
 
-static tr_status not_found(const places *p, const char *typed, tr_error *err)
+static tr_status not_found(const recipe_folders *p, const char *typed, tr_error *err)
 {
     char wanted[256] = "", nearest[256] = "", meant[300] = "";
     tri_text found;
@@ -119,7 +119,7 @@ static tr_status not_found(const places *p, const char *typed, tr_error *err)
 
 /* The path of a recipe in the first place that has it; NULL when none has, or there is no memory.
  */
-static char *look_up(const places *p, const char *name)
+static char *look_up(const recipe_folders *p, const char *name)
 {
     for (int i = 0; i < NUM_PLACES; i++) {
         char *path = NULL;
@@ -136,7 +136,7 @@ static char *look_up(const places *p, const char *name)
 
 bool tri_recipe_exists(const char *name)
 {
-    places p;
+    recipe_folders p;
     find_places(&p);
     char *path = *name && !strchr(name, '/') ? look_up(&p, name) : NULL;
     free(path);
@@ -147,7 +147,7 @@ tr_status tri_recipe_find(const char *typed, char **path, tr_error *err)
 {
     char name[256];
     struct stat info;
-    places p;
+    recipe_folders p;
     /* What is there and cannot be opened is for the reader to report. */
     bool absent = stat(typed, &info) != 0 && (errno == ENOENT || errno == ENOTDIR);
     find_places(&p);

@@ -18,12 +18,12 @@
 
 /* ---- inspect ---- */
 
-typedef struct totals {
+typedef struct tensor_totals {
     size_t tensors;
     double elements, bytes;
-} totals;
+} tensor_totals;
 
-static void print_tensor(const tri_safetensor *t, totals *sum)
+static void print_tensor(const tri_safetensor *t, tensor_totals *sum)
 {
     char shape[200] = "[", bytes[16];
     double elements = 1;
@@ -58,7 +58,7 @@ static tr_status print_metadata(const char *path, tr_error *err)
     return status;
 }
 
-static tr_status inspect_file(const char *path, totals *sum, tr_error *err)
+static tr_status inspect_file(const char *path, tensor_totals *sum, tr_error *err)
 {
     tri_safetensors *file;
     TRI_TRY(tri_safetensors_open(path, &file, err));
@@ -70,7 +70,7 @@ static tr_status inspect_file(const char *path, totals *sum, tr_error *err)
     return status;
 }
 
-static tr_status inspect_hf(const char *dir, totals *sum, tr_error *err)
+static tr_status inspect_hf(const char *dir, tensor_totals *sum, tr_error *err)
 {
     tri_hf_config config;
     if (tri_hf_config_read(dir, &config, err) == TR_OK) {
@@ -92,7 +92,7 @@ static tr_status inspect_hf(const char *dir, totals *sum, tr_error *err)
 static int inspect(const char *path)
 {
     tr_error err = {0};
-    totals sum = {0};
+    tensor_totals sum = {0};
     if (tri_ckpt_can_inspect(path))
         return tri_ckpt_inspect(path);
     char *weights = tri_path_join(path, "weights.safetensors"), count[16], bytes[16];

@@ -11,12 +11,12 @@
 #include "place/calc.h"
 
 /* A command and the text that is being read, for messages. */
-typedef struct place {
+typedef struct place_command {
     const tri_cli *cli;
     tri_calc calc;
     tri_link_spec own_link;
     const char *text;
-} place;
+} place_command;
 
 static const char *device_at(size_t i)
 {
@@ -43,7 +43,7 @@ static tr_status unknown_name(const char *flag, const char *word, const char *(*
 }
 
 /* A name of the table, or "50GB/s", "400Gb/s". */
-static tr_status read_link(place *p, const char *text, tr_error *err)
+static tr_status read_link(place_command *p, const char *text, tr_error *err)
 {
     p->calc.link = tri_link_spec_find(text);
     if (p->calc.link)
@@ -61,7 +61,7 @@ static tr_status read_link(place *p, const char *text, tr_error *err)
     return TR_OK;
 }
 
-static tr_status read_latency(place *p, const char *text, tr_error *err)
+static tr_status read_latency(place_command *p, const char *text, tr_error *err)
 {
     char *end;
     double us = strtod(text, &end);
@@ -73,7 +73,7 @@ static tr_status read_latency(place *p, const char *text, tr_error *err)
     return TR_OK;
 }
 
-static tr_status read_machine(place *p, tr_error *err)
+static tr_status read_machine(place_command *p, tr_error *err)
 {
     const char *mesh = tri_cli_flag(p->cli, "mesh"), *dtype = tri_cli_flag(p->cli, "dtype");
     const char *device = tri_cli_flag(p->cli, "device"), *link = tri_cli_flag(p->cli, "link");
@@ -96,7 +96,7 @@ static tr_status read_machine(place *p, tr_error *err)
     return latency ? read_latency(p, latency, err) : TR_OK;
 }
 
-static tr_status read_sizes(place *p, tr_error *err)
+static tr_status read_sizes(place_command *p, tr_error *err)
 {
     const char *sizes = tri_cli_flag(p->cli, "sizes");
     p->text = sizes;
@@ -106,7 +106,7 @@ static tr_status read_sizes(place *p, tr_error *err)
     return TR_OK;
 }
 
-static tr_status report_line(place *p, const char *line_text, tri_text *text, tr_error *err)
+static tr_status report_line(place_command *p, const char *line_text, tri_text *text, tr_error *err)
 {
     tri_calc_line line;
     tri_calc_moves moves = {.num = 0};
@@ -129,7 +129,8 @@ static tr_status report_line(place *p, const char *line_text, tri_text *text, tr
     }
 }
 
-static tr_status report_training(place *p, const char *strategy, tri_text *text, tr_error *err)
+static tr_status report_training(place_command *p, const char *strategy, tri_text *text,
+                                 tr_error *err)
 {
     tri_calc_training *training = malloc(sizeof *training);
     const char *tp = tri_cli_flag(p->cli, "tp");
@@ -151,7 +152,7 @@ static tr_status report_training(place *p, const char *strategy, tri_text *text,
     return status;
 }
 
-static tr_status report_state(place *p, const char *count, tri_text *text, tr_error *err)
+static tr_status report_state(place_command *p, const char *count, tri_text *text, tr_error *err)
 {
     char *end;
     double params = strtod(count, &end);
@@ -164,7 +165,7 @@ static tr_status report_state(place *p, const char *count, tri_text *text, tr_er
     return tri_calc_report_state(&p->calc, params, group, text, err);
 }
 
-static tr_status report(place *p, tri_text *text, tr_error *err)
+static tr_status report(place_command *p, tri_text *text, tr_error *err)
 {
     const char *train = tri_cli_flag(p->cli, "train"), *state = tri_cli_flag(p->cli, "state");
     int lines = p->cli->num_operands;
@@ -208,7 +209,7 @@ static void point_at(const char *text, int at)
 int tri_verb_place(const tri_cli *cli)
 {
     tr_error err = {0};
-    place p = {.cli = cli};
+    place_command p = {.cli = cli};
     tri_text text;
     tri_text_init(&text);
     tr_status status = report(&p, &text, &err);

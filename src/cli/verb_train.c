@@ -1,4 +1,5 @@
-/* trireme train: the training loop as a person sees it. */
+/* trireme train: the training loop as a person sees it. All ranks train; rank 0 alone prints and
+ * writes files. */
 #include <inttypes.h>
 #include <math.h>
 #include <signal.h>
@@ -21,9 +22,6 @@
 #include "cli/text.h"
 #include "cli/train_run.h"
 
-/* All ranks train; rank 0 alone prints and writes files. */
-typedef tri_train_run run;
-
 /* Why a rank wishes that the run end; all ranks learn of it after the step. The first counts. */
 enum { WISH_INT = 1, WISH_TERM = 2, WISH_USR1 = 4, WISH_TIME = 8 };
 
@@ -39,7 +37,7 @@ static const struct {
 };
 enum { NUM_ENDINGS = sizeof endings / sizeof *endings };
 
-static unsigned wishes_of(const run *r)
+static unsigned wishes_of(const tri_train_run *r)
 {
     double minutes = tr_settings_float(r->cli->settings, "run.max_minutes");
     bool late = minutes > 0 && tri_now_s() - r->recovery->started_s >= 60 * minutes;
@@ -50,7 +48,7 @@ static unsigned wishes_of(const run *r)
     return wishes;
 }
 
-static tr_status evaluate(run *r, const tr_step *done, tr_error *err)
+static tr_status evaluate(tri_train_run *r, const tr_step *done, tr_error *err)
 {
     char text[96];
     TRI_TRY(tr_session_eval(r->session, &r->eval, err));
@@ -60,7 +58,7 @@ static tr_status evaluate(run *r, const tr_step *done, tr_error *err)
     return TR_OK;
 }
 
-static void write_metrics(run *r, const tr_step *step, int slowest_rank, double slowest,
+static void write_metrics(tri_train_run *r, const tr_step *step, int slowest_rank, double slowest,
                           bool evaluated, double epoch_loss)
 {
     tri_metrics_row row = {.step = step->step,
@@ -87,7 +85,7 @@ static void write_metrics(run *r, const tr_step *step, int slowest_rank, double 
         tri_progress_note(&r->progress, "warning: %s; the run goes on without", warning.message);
 }
 
-static void write_record(run *r, const tr_step *step)
+static void write_record(tri_train_run *r, const tr_step *step)
 {
     tr_error warning = {0};
     if (r->record && tri_record_step(r->record, step->step, &warning) != TR_OK)
@@ -95,7 +93,7 @@ static void write_record(run *r, const tr_step *step)
 }
 
 /* Mean loss of the epoch so far; the next one begins anew. */
-static double add_to_epoch(run *r, const tr_step *step)
+static double add_to_epoch(tri_train_run *r, const tr_step *step)
 {
     if (isfinite(step->loss)) { /* a skipped step may have none */
         r->epoch_sum += step->loss * step->targets;
@@ -111,7 +109,7 @@ typedef enum moment { AFTER_A_STEP, AFTER_THE_LAST, AT_THE_END } moment;
 
 /* What this program counts itself, for whoever goes on from the checkpoint. */
 enum { NUM_COUNTS = 3 };
-static void list_counts(const run *r, tri_ckpt_number counts[NUM_COUNTS])
+static void list_counts(const tri_train_run *r, tri_ckpt_number counts[NUM_COUNTS])
 {
     counts[0] = (tri_ckpt_number){"tokens", (double)r->tokens};
     counts[1] = (tri_ckpt_number){"epoch_loss_sum", r->epoch_sum};
@@ -120,7 +118,7 @@ static void list_counts(const run *r, tri_ckpt_number counts[NUM_COUNTS])
 
 /* After the line of the step: whoever goes on from the checkpoint finds the lines of all steps
  * before it. */
-static tr_status save_if_due(run *r, moment when, tr_error *err)
+static tr_status save_if_due(tri_train_run *r, moment when, tr_error *err)
 {
     tri_ckpt_number counts[NUM_COUNTS];
     list_counts(r, counts);
@@ -140,7 +138,7 @@ static tr_status save_if_due(run *r, moment when, tr_error *err)
 
 /* What ranks hold copies of, every run.compare_every steps and before anything is saved: a wrong
  * bit must not reach a file. */
-static tr_status compare_copies(run *r, bool saves, tr_error *err)
+static tr_status compare_copies(tri_train_run *r, bool saves, tr_error *err)
 {
     if (r->compare_every == 0 || (!saves && r->session->session.step % r->compare_every != 0))
         return TR_OK;
@@ -159,7 +157,7 @@ static tr_status compare_copies(run *r, bool saves, tr_error *err)
     return status;
 }
 
-static tr_status one_step(run *r, tr_error *err)
+static tr_status one_step(tri_train_run *r, tr_error *err)
 {
     tr_step step;
     tr_status status = tr_session_step(r->session, &step, err);
@@ -198,7 +196,7 @@ static tr_status one_step(run *r, tr_error *err)
 }
 
 /* By all ranks, since each has a part of them; one writes. */
-static tr_status save_weights(run *r, bool writes, tr_error *err)
+static tr_status save_weights(tri_train_run *r, bool writes, tr_error *err)
 {
     char *path = NULL;
     if (writes)
@@ -210,7 +208,7 @@ static tr_status save_weights(run *r, bool writes, tr_error *err)
 
 /* A run whose end is not saved has not done what it was asked for, whatever its losses: whoever
  * started it must not take it for done. */
-static tr_status judge_ckpt(run *r, tr_error *err)
+static tr_status judge_ckpt(tri_train_run *r, tr_error *err)
 {
     char *weights = NULL;
     if (tr_settings_bool(r->cli->settings, "run.save"))
@@ -221,7 +219,7 @@ static tr_status judge_ckpt(run *r, tr_error *err)
 }
 
 /* Why the run ends, for people. */
-static const char *why_ended(const run *r)
+static const char *why_ended(const tri_train_run *r)
 {
     for (int i = 0; i < NUM_ENDINGS; i++)
         if (r->ended & endings[i].wish)
@@ -229,7 +227,7 @@ static const char *why_ended(const run *r)
     return "asked";
 }
 
-static void tell_stopped(const run *r, bool saved)
+static void tell_stopped(const tri_train_run *r, bool saved)
 {
     int64_t done = r->session->session.step;
     tri_event event = TRI_EVENT_NOTHING;
@@ -248,7 +246,7 @@ static void tell_stopped(const run *r, bool saved)
 }
 
 /* All ranks are here after the same step. First what cannot be had again, then what is told. */
-static tr_status end_early(run *r, tr_error *err)
+static tr_status end_early(tri_train_run *r, tr_error *err)
 {
     tri_ckpt_number counts[NUM_COUNTS];
     list_counts(r, counts);
@@ -272,7 +270,7 @@ static void tell_measuring(const char *path)
 }
 
 /* Makes the session and joins it to the other ranks. */
-static tr_status start(run *r, const tri_bootstrap *bootstrap, tr_error *err)
+static tr_status start(tri_train_run *r, const tri_bootstrap *bootstrap, tr_error *err)
 {
     tr_settings *settings = r->cli->settings;
     int share = tri_device_num_cores() / bootstrap->local_size;
@@ -307,7 +305,7 @@ static tr_status start(run *r, const tri_bootstrap *bootstrap, tr_error *err)
     return status;
 }
 
-static tr_status open_record(run *r, tr_error *err)
+static tr_status open_record(tri_train_run *r, tr_error *err)
 {
     if (!tr_settings_bool(r->cli->settings, "data.record"))
         return TR_OK;
@@ -324,7 +322,7 @@ static tr_status open_record(run *r, tr_error *err)
 }
 
 /* The counts of the run that is continued. */
-static void go_on(run *r)
+static void go_on(tri_train_run *r)
 {
     const tri_resumed *resumed = &r->ckpt.resumed;
     r->first_step = r->session->session.step;
@@ -335,7 +333,7 @@ static void go_on(run *r)
 
 /* A rank that is started again goes on, whatever the run was begun with; its settings still say
  * what that was. */
-static tr_status begin_ckpt(run *r, tr_error *err)
+static tr_status begin_ckpt(tri_train_run *r, tr_error *err)
 {
     tr_settings *settings = r->cli->settings;
     char given[32];
@@ -346,7 +344,7 @@ static tr_status begin_ckpt(run *r, tr_error *err)
     return tr_settings_set(settings, given, err);
 }
 
-static tr_status train(run *r, const tri_bootstrap *bootstrap, tr_error *err)
+static tr_status train(tri_train_run *r, const tri_bootstrap *bootstrap, tr_error *err)
 {
     TRI_TRY(start(r, bootstrap, err));
     TRI_TRY(begin_ckpt(r, err));
@@ -396,12 +394,12 @@ static tr_status train(run *r, const tri_bootstrap *bootstrap, tr_error *err)
 static int train_rank(const tri_cli *cli, const tri_bootstrap *bootstrap, void *context)
 {
     tr_error err = {0};
-    run r = {.cli = cli,
-             .recovery = context,
-             .local_ranks = bootstrap->local_size,
-             .dir = tr_settings_string(cli->settings, "run.dir"),
-             .eval_every = tr_settings_int(cli->settings, "train.eval_every"),
-             .compare_every = tr_settings_int(cli->settings, "run.compare_every")};
+    tri_train_run r = {.cli = cli,
+                       .recovery = context,
+                       .local_ranks = bootstrap->local_size,
+                       .dir = tr_settings_string(cli->settings, "run.dir"),
+                       .eval_every = tr_settings_int(cli->settings, "train.eval_every"),
+                       .compare_every = tr_settings_int(cli->settings, "run.compare_every")};
     tr_status status = train(&r, bootstrap, &err);
     /* First of all: closing may take as long as a checkpoint that is being written. */
     int code = status == TR_OK ? r.code : tri_cli_rank_fail(bootstrap, &err);

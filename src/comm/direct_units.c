@@ -24,7 +24,7 @@
 #define CACHE_BYTES      ((uint64_t)48 << 20)
 #define CORE_CACHE_BYTES ((uint64_t)1 << 20)
 
-struct job {
+struct unit_job {
     tr_group *group;
     const tr_collective *call;
     tri_coll_layout layout;
@@ -38,13 +38,13 @@ uint64_t tri_claim_first(uint64_t tick)
     return tick << 32;
 }
 
-static uint64_t piece_units(const struct job *job, const tri_coll_piece *piece)
+static uint64_t piece_units(const struct unit_job *job, const tri_coll_piece *piece)
 {
     return (piece->count + job->unit - 1) / job->unit;
 }
 
 /* Pieces of a home are i = home, home + size, ... */
-static uint64_t home_units(const struct job *job, int home)
+static uint64_t home_units(const struct unit_job *job, int home)
 {
     uint64_t units = 0;
     int num = tri_coll_layout_pieces(&job->layout);
@@ -55,7 +55,7 @@ static uint64_t home_units(const struct job *job, int home)
     return units;
 }
 
-static bool claim(const struct job *job, int home, uint64_t units, uint64_t *unit)
+static bool claim(const struct unit_job *job, int home, uint64_t units, uint64_t *unit)
 {
     _Atomic uint64_t *word = &job->group->cells[home]->claim;
     uint64_t seen = atomic_load_explicit(word, memory_order_relaxed);
@@ -68,7 +68,7 @@ static bool claim(const struct job *job, int home, uint64_t units, uint64_t *uni
     return true;
 }
 
-static tr_status map_operands(struct job *job, tr_error *err)
+static tr_status map_operands(struct unit_job *job, tr_error *err)
 {
     tr_group *group = job->group;
     tr_comm *comm = group->comm;
@@ -92,7 +92,7 @@ static tr_status map_operands(struct job *job, tr_error *err)
     return TR_OK;
 }
 
-static void put(const struct job *job, char *to, const char *from, size_t bytes)
+static void put(const struct unit_job *job, char *to, const char *from, size_t bytes)
 {
     if (to == from)
         return;
@@ -102,7 +102,7 @@ static void put(const struct job *job, char *to, const char *from, size_t bytes)
         memcpy(to, from, bytes);
 }
 
-static void put_targets(const struct job *job, const tri_coll_piece *piece, uint64_t recv_at,
+static void put_targets(const struct unit_job *job, const tri_coll_piece *piece, uint64_t recv_at,
                         const char *from, size_t bytes)
 {
     uint64_t offset = recv_at * job->element;
@@ -115,7 +115,7 @@ static void put_targets(const struct job *job, const tri_coll_piece *piece, uint
 }
 
 /* Some elements of a combined piece, `at` from its beginning. */
-static void combine_some(const struct job *job, const tri_coll_piece *piece, uint64_t at,
+static void combine_some(const struct unit_job *job, const tri_coll_piece *piece, uint64_t at,
                          uint64_t n, char *hot)
 {
     const tr_collective *call = job->call;
@@ -130,7 +130,7 @@ static void combine_some(const struct job *job, const tri_coll_piece *piece, uin
     put_targets(job, piece, piece->recv_at + at, hot, n * job->element);
 }
 
-static void run_unit(const struct job *job, const tri_coll_piece *piece, uint64_t first)
+static void run_unit(const struct unit_job *job, const tri_coll_piece *piece, uint64_t first)
 {
     _Alignas(64) char hot[HOT_BYTES];
     uint64_t end = first + job->unit < piece->count ? first + job->unit : piece->count;
@@ -148,7 +148,7 @@ static void run_unit(const struct job *job, const tri_coll_piece *piece, uint64_
     }
 }
 
-static void run_numbered(const struct job *job, int home, uint64_t unit)
+static void run_numbered(const struct unit_job *job, int home, uint64_t unit)
 {
     for (int i = home;; i += job->group->size) {
         tri_coll_piece piece = tri_coll_layout_piece(&job->layout, i);
@@ -162,7 +162,8 @@ static void run_numbered(const struct job *job, int home, uint64_t unit)
 }
 
 /* Takes units until none is left; the number done. */
-static tr_status run_units(struct job *job, const uint64_t *units, uint64_t *done, tr_error *err)
+static tr_status run_units(struct unit_job *job, const uint64_t *units, uint64_t *done,
+                           tr_error *err)
 {
     tr_group *group = job->group;
     for (int k = 0; k < group->size; k++) {
@@ -206,7 +207,7 @@ static tr_status wait_finished(tr_group *group, const tr_collective *call, tr_er
  * sources and fetch every line that they overwrite. Below that they are better even where they fill
  * a core's own cache: the result is at hand for whoever reads it next. An all_to_all, which only
  * copies, would be a quarter slower; with a core for each rank it stores around its own cache. */
-static bool streams(const struct job *job, uint64_t bytes)
+static bool streams(const struct unit_job *job, uint64_t bytes)
 {
     const tr_comm *comm = job->group->comm;
     tr_operation op = job->call->operation;
@@ -223,13 +224,13 @@ static bool streams(const struct job *job, uint64_t bytes)
 
 tr_status tri_direct_units(tr_group *group, const tr_collective *call, tr_error *err)
 {
-    struct job job = {.group = group,
-                      .call = call,
-                      .layout = {group, call, true},
-                      .tick = group->tick,
-                      .element = tri_dtype_bytes((tri_dtype)call->dtype),
-                      .send = (char **)group->address,
-                      .recv = (char **)group->address + group->size};
+    struct unit_job job = {.group = group,
+                           .call = call,
+                           .layout = {group, call, true},
+                           .tick = group->tick,
+                           .element = tri_dtype_bytes((tri_dtype)call->dtype),
+                           .send = (char **)group->address,
+                           .recv = (char **)group->address + group->size};
     job.unit = UNIT_BYTES / job.element;
     uint64_t *units = group->units, total = 0, done = 0, bytes = 0;
     for (int home = 0; home < group->size; home++)

@@ -21,7 +21,7 @@
 enum { DATA = 1, ABOUT, SIGNAL, MOST_TAG = 32767 };
 
 /* One direction of a peer. */
-struct way {
+struct mpi_way {
     void *request;  /* of the first message, or NULL */
     void *about;    /* of the tri_about before it, or NULL */
     uint64_t told;  /* call whose tri_about was begun */
@@ -41,14 +41,14 @@ struct sent_signal {
     struct sent_signal *next;
 };
 
-struct lane {
+struct mpi_lane {
     tri_mpi_group base; /* first: mpi_native.c knows only this */
     bool rendezvous;
-    struct way *out, *in;
+    struct mpi_way *out, *in;
     struct sent_signal *signals;
 };
 
-static void *start(struct lane *lane, bool sends, void *data, size_t bytes, int peer, int tag)
+static void *start(struct mpi_lane *lane, bool sends, void *data, size_t bytes, int peer, int tag)
 {
     const tri_mpi_plugin *mpi = lane->base.mpi->plugin;
     tri_mpi_enter(lane->base.mpi);
@@ -60,7 +60,7 @@ static void *start(struct lane *lane, bool sends, void *data, size_t bytes, int 
 }
 
 /* 1, 0 or -1 as the plug-in's test; the request is gone unless 0. */
-static int look(struct lane *lane, void **request, size_t *bytes, char *why, size_t capacity)
+static int look(struct mpi_lane *lane, void **request, size_t *bytes, char *why, size_t capacity)
 {
     tri_mpi_enter(lane->base.mpi);
     int result = lane->base.mpi->plugin->test(*request, bytes, why, capacity);
@@ -78,7 +78,8 @@ static void give_up(tri_port_message *m, const char *why)
 }
 
 /* Begins the first message of a queue and, where it is the first of a call, what it is about. */
-static void begin(const tri_ports *ports, struct lane *lane, struct way *way, tri_port_message *m)
+static void begin(const tri_ports *ports, struct mpi_lane *lane, struct mpi_way *way,
+                  tri_port_message *m)
 {
     bool about = m->about != NULL && way->told != m->about->call;
     char *data = m->data;
@@ -108,7 +109,7 @@ static void begin(const tri_ports *ports, struct lane *lane, struct way *way, tr
 }
 
 /* What the message is about has come, or gone; true when there is nothing (more) to wait for. */
-static bool about_done(const tri_ports *ports, struct lane *lane, struct way *way,
+static bool about_done(const tri_ports *ports, struct mpi_lane *lane, struct mpi_way *way,
                        tri_port_message *m)
 {
     size_t bytes = 0;
@@ -123,7 +124,7 @@ static bool about_done(const tri_ports *ports, struct lane *lane, struct way *wa
     return result != 0;
 }
 
-static void take(struct way *way, tri_port_message *m, size_t bytes)
+static void take(struct mpi_way *way, tri_port_message *m, size_t bytes)
 {
     if (m->is_send)
         return;
@@ -134,7 +135,7 @@ static void take(struct way *way, tri_port_message *m, size_t bytes)
 }
 
 /* A receive of tr_recv: only when the message is there, and has the right size. */
-static bool may_receive(struct lane *lane, tri_port_message *m)
+static bool may_receive(struct mpi_lane *lane, tri_port_message *m)
 {
     size_t bytes = 0;
     int from = m->peer;
@@ -148,7 +149,8 @@ static bool may_receive(struct lane *lane, tri_port_message *m)
     return there && m->status == TR_OK;
 }
 
-static bool move_queue(tri_ports *ports, struct lane *lane, struct way *way, tri_queue *queue)
+static bool move_queue(tri_ports *ports, struct mpi_lane *lane, struct mpi_way *way,
+                       tri_queue *queue)
 {
     bool moved = false;
     while (queue->first != NULL) {
@@ -178,7 +180,7 @@ static bool move_queue(tri_ports *ports, struct lane *lane, struct way *way, tri
     return moved;
 }
 
-static bool take_signals(tri_ports *ports, struct lane *lane)
+static bool take_signals(tri_ports *ports, struct mpi_lane *lane)
 {
     bool moved = false;
     for (;;) {
@@ -218,7 +220,7 @@ static bool take_signals(tri_ports *ports, struct lane *lane)
 
 static bool mpi_progress(tri_ports *ports)
 {
-    struct lane *lane = ports->io_state;
+    struct mpi_lane *lane = ports->io_state;
     bool moved = lane->rendezvous && take_signals(ports, lane);
     for (int i = 0; i < ports->size; i++) {
         moved |= move_queue(ports, lane, &lane->out[i], &ports->sends[i]);
@@ -228,7 +230,7 @@ static bool mpi_progress(tri_ports *ports)
 }
 
 /* As in tcp_lane.c: what others sent tells whether they are in the same call. */
-static void look_around(tri_ports *ports, struct lane *lane)
+static void look_around(tri_ports *ports, struct mpi_lane *lane)
 {
     tri_port_message *m = tri_ports_expecting(ports);
     size_t bytes = 0;
@@ -239,7 +241,7 @@ static void look_around(tri_ports *ports, struct lane *lane)
     tri_mpi_enter(lane->base.mpi);
     int there = lane->base.mpi->plugin->probe(lane->base.group, &from, ABOUT, &bytes);
     tri_mpi_leave(lane->base.mpi);
-    struct way *way = there ? &lane->in[from] : NULL;
+    struct mpi_way *way = there ? &lane->in[from] : NULL;
     if (way == NULL || bytes != sizeof way->text || way->early || way->about != NULL ||
         ports->recvs[from].first != NULL)
         return;
@@ -254,7 +256,7 @@ static void look_around(tri_ports *ports, struct lane *lane)
 
 static int mpi_interest(tri_ports *ports, struct pollfd *polls)
 {
-    struct lane *lane = ports->io_state;
+    struct mpi_lane *lane = ports->io_state;
     (void)polls;
     if (!lane->rendezvous)
         look_around(ports, lane);
@@ -268,7 +270,7 @@ static void mpi_wake(tri_ports *ports)
 
 static void mpi_signal(tri_ports *ports, int peer, int slot, uint64_t value)
 {
-    struct lane *lane = ports->io_state;
+    struct mpi_lane *lane = ports->io_state;
     struct sent_signal *s = calloc(1, sizeof *s);
     if (s == NULL)
         return;
@@ -286,7 +288,7 @@ static void mpi_signal(tri_ports *ports, int peer, int slot, uint64_t value)
  * like. */
 static void mpi_close(tri_ports *ports)
 {
-    struct lane *lane = ports->io_state;
+    struct mpi_lane *lane = ports->io_state;
     if (lane == NULL)
         return;
     for (int i = 0; lane->in != NULL && i < ports->size; i++)
@@ -307,7 +309,7 @@ static int tag_of(const char *key)
 
 static tr_status mpi_open_lane(tri_ports *ports, const char *key, bool rendezvous, tr_error *err)
 {
-    struct lane *lane = calloc(1, sizeof *lane);
+    struct mpi_lane *lane = calloc(1, sizeof *lane);
     ports->io_state = lane;
     if (lane != NULL) {
         lane->base.mpi = ports->comm->boot.mpi;

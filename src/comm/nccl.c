@@ -14,16 +14,16 @@
 
 #include "base/clock.h"
 
-typedef struct lane {
+typedef struct nccl_lane {
     void *comm; /* NULL: no communicator, or ended */
     char name[16];
     int rank, size; /* this rank's place, of how many */
-} lane;
+} nccl_lane;
 
 struct tri_nccl {
     tri_nccl_api api;
     tri_bootstrap boot;
-    lane lanes[TRI_NCCL_MOST_LANES];
+    nccl_lane lanes[TRI_NCCL_MOST_LANES];
     bool failed;
     tr_error why; /* of the first failure */
 };
@@ -72,7 +72,7 @@ static tr_status give_up(tri_nccl *nccl, tr_error *err)
     return TR_ERROR_RUNTIME;
 }
 
-static tr_status fail_result(tri_nccl *nccl, const lane *on, const char *doing, int result,
+static tr_status fail_result(tri_nccl *nccl, const nccl_lane *on, const char *doing, int result,
                              tr_error *err)
 {
     tr_error local;
@@ -112,7 +112,7 @@ static void nap(int looks)
 }
 
 /* Until a call that said "in progress" is done. */
-static tr_status settle(tri_nccl *nccl, const lane *on, const char *doing, int result,
+static tr_status settle(tri_nccl *nccl, const nccl_lane *on, const char *doing, int result,
                         tr_error *err)
 {
     tri_rank_status *status = nccl->boot.status;
@@ -146,7 +146,7 @@ tr_status tri_nccl_look(tri_nccl *nccl, double waited_s, tr_error *err)
     if (stopped(nccl))
         return fail_stopped(nccl, err);
     for (int i = 0; i < TRI_NCCL_MOST_LANES; i++) {
-        const lane *on = &nccl->lanes[i];
+        const nccl_lane *on = &nccl->lanes[i];
         int result = TRI_NCCL_SUCCESS;
         if (!on->comm)
             continue;
@@ -168,13 +168,13 @@ tr_status tri_nccl_look(tri_nccl *nccl, double waited_s, tr_error *err)
 tr_status tri_nccl_join(tri_nccl *nccl, int number, const char *name, const int *ranks,
                         int num_ranks, tr_error *err)
 {
-    lane *on = &nccl->lanes[number];
+    nccl_lane *on = &nccl->lanes[number];
     char key[64];
     tri_nccl_id id = {{0}};
     size_t got = 0;
     if (nccl->failed)
         return failed_before(nccl, err);
-    *on = (lane){.rank = -1, .size = num_ranks};
+    *on = (nccl_lane){.rank = -1, .size = num_ranks};
     snprintf(on->name, sizeof on->name, "%s", name);
     for (int i = 0; i < num_ranks; i++)
         on->rank = ranks[i] == nccl->boot.rank ? i : on->rank;
@@ -206,7 +206,7 @@ void tri_nccl_destroy(tri_nccl *nccl)
     if (!nccl)
         return;
     for (int i = 0; i < TRI_NCCL_MOST_LANES && !stopped(nccl) && !nccl->failed; i++) {
-        lane *on = &nccl->lanes[i];
+        nccl_lane *on = &nccl->lanes[i];
         if (!on->comm)
             continue;
         int result = nccl->api.comm_finalize(on->comm);
@@ -235,7 +235,7 @@ static bool goes_on(int result)
 }
 
 /* Blocks of different sizes: one broadcast from, or one reduction to, each member. */
-static int run_uneven(const tri_nccl *nccl, const lane *on, const tr_collective *c,
+static int run_uneven(const tri_nccl *nccl, const nccl_lane *on, const tr_collective *c,
                       const uint64_t *counts, void *stream)
 {
     const tri_nccl_api *api = &nccl->api;
@@ -255,7 +255,7 @@ static int run_uneven(const tri_nccl *nccl, const lane *on, const tr_collective 
     return result;
 }
 
-static int run_all_to_all(const tri_nccl *nccl, const lane *on, const tr_collective *c,
+static int run_all_to_all(const tri_nccl *nccl, const nccl_lane *on, const tr_collective *c,
                           void *stream)
 {
     const tri_nccl_api *api = &nccl->api;
@@ -275,8 +275,8 @@ static int run_all_to_all(const tri_nccl *nccl, const lane *on, const tr_collect
     return result;
 }
 
-static int run_even(const tri_nccl *nccl, const lane *on, const tr_collective *c, uint64_t count,
-                    void *stream)
+static int run_even(const tri_nccl *nccl, const nccl_lane *on, const tr_collective *c,
+                    uint64_t count, void *stream)
 {
     const tri_nccl_api *api = &nccl->api;
     int dtype = dtype_of[c->dtype], op = reduction_of[c->reduction];
@@ -316,7 +316,7 @@ tr_status tri_nccl_run(tri_nccl *nccl, int number, const tr_collective *c, void 
                        tr_error *err)
 {
     TRI_TRY(check_lane(nccl, number, err));
-    const lane *on = &nccl->lanes[number];
+    const nccl_lane *on = &nccl->lanes[number];
     if (c->operation == TR_BARRIER || c->operation == TR_GATHER || c->operation == TR_SCATTER)
         return tri_fail(err, TR_ERROR_INTERNAL, "%s is not among NCCL's operations",
                         names[c->operation]);
@@ -343,7 +343,7 @@ tr_status tri_nccl_send(tri_nccl *nccl, int number, int to, const void *data, si
                         void *stream, tr_error *err)
 {
     TRI_TRY(check_lane(nccl, number, err));
-    const lane *on = &nccl->lanes[number];
+    const nccl_lane *on = &nccl->lanes[number];
     int result = nccl->api.send(data, num_bytes, NCCL_U8, to, on->comm, stream);
     return settle(nccl, on, "send", result, err);
 }
@@ -352,7 +352,7 @@ tr_status tri_nccl_recv(tri_nccl *nccl, int number, int from, void *data, size_t
                         void *stream, tr_error *err)
 {
     TRI_TRY(check_lane(nccl, number, err));
-    const lane *on = &nccl->lanes[number];
+    const nccl_lane *on = &nccl->lanes[number];
     int result = nccl->api.recv(data, num_bytes, NCCL_U8, from, on->comm, stream);
     return settle(nccl, on, "recv", result, err);
 }

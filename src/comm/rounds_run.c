@@ -21,7 +21,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct run {
+struct rounds_call {
     tr_group *group;
     const tr_collective *call;
     const tri_plan *plan;
@@ -39,7 +39,7 @@ static bool in_blocks(tr_operation operation)
            operation == TR_REDUCE_SCATTER;
 }
 
-static uint64_t piece_begin(const struct run *run, uint32_t piece)
+static uint64_t piece_begin(const struct rounds_call *run, uint32_t piece)
 {
     uint64_t first, num;
     if (piece == run->plan->num_pieces)
@@ -51,7 +51,7 @@ static uint64_t piece_begin(const struct run *run, uint32_t piece)
 }
 
 /* Where a piece of an all_to_all lies with this member. */
-static char *exchange_data(const struct run *run, const tri_plan_run *r, uint64_t *bytes)
+static char *exchange_data(const struct rounds_call *run, const tri_plan_run *r, uint64_t *bytes)
 {
     const tr_collective *call = run->call;
     uint32_t size = (uint32_t)run->group->size;
@@ -69,7 +69,7 @@ static char *exchange_data(const struct run *run, const tri_plan_run *r, uint64_
     return base + tri_block_first(counts, call->count, block) * run->element;
 }
 
-static char *run_data(const struct run *run, const tri_plan_run *r, uint64_t *bytes)
+static char *run_data(const struct rounds_call *run, const tri_plan_run *r, uint64_t *bytes)
 {
     if (run->call->operation == TR_ALL_TO_ALL)
         return exchange_data(run, r, bytes);
@@ -82,7 +82,7 @@ static char *run_data(const struct run *run, const tri_plan_run *r, uint64_t *by
     return run->vector + at * run->element;
 }
 
-static uint64_t step_bytes(const struct run *run, const tri_plan_step *step)
+static uint64_t step_bytes(const struct rounds_call *run, const tri_plan_step *step)
 {
     uint64_t all = 0, bytes;
     for (uint32_t i = 0; i < step->num_runs; i++) {
@@ -98,7 +98,7 @@ static bool is_packed(const tri_plan_step *step)
 }
 
 /* Room for what is packed in a round, each message at a multiple of 64 bytes. */
-static uint64_t packed_bytes(const struct run *run)
+static uint64_t packed_bytes(const struct rounds_call *run)
 {
     uint64_t most = 0;
     for (size_t r = 0; r < run->plan->num_rounds; r++) {
@@ -111,7 +111,7 @@ static uint64_t packed_bytes(const struct run *run)
     return most;
 }
 
-static void pack(const struct run *run, const tri_plan_step *step, char *to)
+static void pack(const struct rounds_call *run, const tri_plan_step *step, char *to)
 {
     uint64_t bytes;
     for (uint32_t i = 0; i < step->num_runs; i++, to += bytes) {
@@ -121,7 +121,7 @@ static void pack(const struct run *run, const tri_plan_step *step, char *to)
     }
 }
 
-static void unpack(const struct run *run, const tri_plan_step *step, const char *from)
+static void unpack(const struct rounds_call *run, const tri_plan_step *step, const char *from)
 {
     uint64_t bytes;
     const tr_collective *call = run->call;
@@ -136,7 +136,7 @@ static void unpack(const struct run *run, const tri_plan_step *step, const char 
 }
 
 /* The message of a step; packed ones take their place from *room. */
-static void make_message(const struct run *run, const tri_plan_step *step, char **room,
+static void make_message(const struct rounds_call *run, const tri_plan_step *step, char **room,
                          tri_port_message *m)
 {
     uint64_t bytes;
@@ -156,7 +156,7 @@ static void make_message(const struct run *run, const tri_plan_step *step, char 
     m->reduction = (tri_reduction)run->call->reduction;
 }
 
-static tr_status finish(struct run *run, const tri_plan_step *step, tri_port_message *m,
+static tr_status finish(struct rounds_call *run, const tri_plan_step *step, tri_port_message *m,
                         tr_error *err)
 {
     TRI_TRY(tri_ports_drive(&run->group->ports, m, NULL, run->what, err));
@@ -165,7 +165,7 @@ static tr_status finish(struct run *run, const tri_plan_step *step, tri_port_mes
     return TR_OK;
 }
 
-static tr_status run_round(struct run *run, size_t round, tr_error *err)
+static tr_status run_round(struct rounds_call *run, size_t round, tr_error *err)
 {
     const tri_plan *plan = run->plan;
     const tri_plan_step *steps = &plan->steps[plan->first[round]];
@@ -191,7 +191,7 @@ static tr_status run_round(struct run *run, size_t round, tr_error *err)
 }
 
 /* Chooses where the vector is, or that it must be in scratch memory (NULL). */
-static char *find_vector(const struct run *run, uint64_t own_at)
+static char *find_vector(const struct rounds_call *run, uint64_t own_at)
 {
     const tr_collective *call = run->call;
     bool root = run->group->rank == call->root;
@@ -208,7 +208,7 @@ static char *find_vector(const struct run *run, uint64_t own_at)
 }
 
 /* Vector, relays and packed messages share one block of scratch. */
-static tr_status place_parts(struct run *run, uint64_t own_at, tr_error *err)
+static tr_status place_parts(struct rounds_call *run, uint64_t own_at, tr_error *err)
 {
     bool exchange = run->call->operation == TR_ALL_TO_ALL;
     bool barrier = run->call->operation == TR_BARRIER;
@@ -229,7 +229,7 @@ static tr_status place_parts(struct run *run, uint64_t own_at, tr_error *err)
 }
 
 /* Puts this member's part of the vector where it lies. */
-static void place_own(const struct run *run, char *own_block)
+static void place_own(const struct rounds_call *run, char *own_block)
 {
     const tr_collective *call = run->call;
     bool send_is_block = call->operation == TR_GATHER || call->operation == TR_ALL_GATHER;
@@ -240,7 +240,7 @@ static void place_own(const struct run *run, char *own_block)
 }
 
 /* A mean is divided, and a block that lies elsewhere goes to recv. */
-static void take_result(const struct run *run, const char *own_block)
+static void take_result(const struct rounds_call *run, const char *own_block)
 {
     const tr_collective *call = run->call;
     uint64_t elements = tri_recv_elements(run->group, call);
@@ -251,7 +251,7 @@ static void take_result(const struct run *run, const char *own_block)
         tri_divide((tri_dtype)call->dtype, call->recv, elements, run->group->size);
 }
 
-static void copy_own_exchange(const struct run *run)
+static void copy_own_exchange(const struct rounds_call *run)
 {
     const tr_collective *call = run->call;
     int me = run->group->rank;
@@ -282,10 +282,10 @@ static tri_about about_call(const tr_group *group, const tr_collective *call,
 tr_status tri_rounds_run(tr_group *group, const tr_collective *call, const tri_algorithm *algorithm,
                          const tri_coll_shape *shape, tr_error *err)
 {
-    struct run run = {.group = group,
-                      .call = call,
-                      .element = tri_dtype_bytes((tri_dtype)call->dtype),
-                      .counts = tri_block_counts(call)};
+    struct rounds_call run = {.group = group,
+                              .call = call,
+                              .element = tri_dtype_bytes((tri_dtype)call->dtype),
+                              .counts = tri_block_counts(call)};
     TRI_TRY(tri_plan_find(group, call, algorithm, shape, &run.plan, err));
     run.total = in_blocks(call->operation) ? tri_block_first(run.counts, call->count, group->size)
                                            : call->count;

@@ -27,12 +27,12 @@
 #define PROOF_NS    30000000000u /* for the proof behind it */
 enum { MOST_STRANGERS = 256 };
 
-typedef enum stage { CONNECTING, AWAITS_ANSWER, AWAITS_HELLO, AWAITS_PROOF } stage;
+typedef enum talk_stage { CONNECTING, AWAITS_ANSWER, AWAITS_HELLO, AWAITS_PROOF } talk_stage;
 
 /* A connection that is not known to be a member's yet. */
 struct talk {
     int fd;
-    stage stage;
+    talk_stage stage;
     int member; /* that it leads to, or says that it comes from; -1: not said */
     size_t got; /* of what is awaited */
     uint64_t since_ns;

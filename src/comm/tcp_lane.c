@@ -54,7 +54,7 @@ struct peer {
     size_t num_control, capacity, control_sent; /* frames; bytes of the first */
 };
 
-struct lane {
+struct tcp_lane {
     struct peer *peers;
     bool rendezvous;
     int wake;
@@ -114,7 +114,7 @@ static bool send_control(struct peer *p)
 }
 
 /* May the first send go? A wrong size ends it here. */
-static bool may_send(tri_ports *ports, struct lane *lane, int peer)
+static bool may_send(tri_ports *ports, struct tcp_lane *lane, int peer)
 {
     struct peer *p = &lane->peers[peer];
     tri_port_message *m = ports->sends[peer].first;
@@ -151,7 +151,7 @@ static void begin_send(struct peer *p, const tri_port_message *m)
     p->sending = true;
 }
 
-static bool push(tri_ports *ports, struct lane *lane, int peer)
+static bool push(tri_ports *ports, struct tcp_lane *lane, int peer)
 {
     struct peer *p = &lane->peers[peer];
     bool moved = false;
@@ -253,7 +253,7 @@ static bool whole_head(struct peer *p)
 }
 
 /* Head and bytes in one call where they follow each other. */
-static bool pull_message(tri_ports *ports, struct lane *lane, int peer)
+static bool pull_message(tri_ports *ports, struct tcp_lane *lane, int peer)
 {
     struct peer *p = &lane->peers[peer];
     tri_port_message *m = ports->recvs[peer].first;
@@ -308,7 +308,7 @@ static void take_control(tri_ports *ports, struct peer *p, int peer)
 }
 
 /* In a rendezvous anything may come, so heads are read alone. */
-static bool pull_any(tri_ports *ports, struct lane *lane, int peer)
+static bool pull_any(tri_ports *ports, struct tcp_lane *lane, int peer)
 {
     struct peer *p = &lane->peers[peer];
     tri_port_message *m = ports->recvs[peer].first;
@@ -380,7 +380,7 @@ static bool fail_dead(tri_ports *ports, struct peer *p, int peer)
 
 static bool tcp_progress(tri_ports *ports)
 {
-    struct lane *lane = ports->io_state;
+    struct tcp_lane *lane = ports->io_state;
     bool moved = exchange_own(ports);
     for (int i = 0; i < ports->size; i++) {
         struct peer *p = &lane->peers[i];
@@ -400,7 +400,7 @@ static bool tcp_progress(tri_ports *ports)
 
 /* Members that are in different calls may each wait for what the other never sends; but something
  * was mostly sent to somebody, and a look at it tells. */
-static void look_around(tri_ports *ports, struct lane *lane)
+static void look_around(tri_ports *ports, struct tcp_lane *lane)
 {
     tri_port_message *m = tri_ports_expecting(ports);
     for (int i = 0; m != NULL && i < ports->size; i++) {
@@ -419,7 +419,7 @@ static void look_around(tri_ports *ports, struct lane *lane)
 
 static int tcp_interest(tri_ports *ports, struct pollfd *polls)
 {
-    struct lane *lane = ports->io_state;
+    struct tcp_lane *lane = ports->io_state;
     if (!lane->rendezvous)
         look_around(ports, lane);
     uint64_t count;
@@ -444,7 +444,7 @@ static int tcp_interest(tri_ports *ports, struct pollfd *polls)
 
 static void tcp_wake(tri_ports *ports)
 {
-    struct lane *lane = ports->io_state;
+    struct tcp_lane *lane = ports->io_state;
     uint64_t one = 1;
     ssize_t written = write(lane->wake, &one, sizeof one);
     (void)written; /* full means that it will wake */
@@ -452,7 +452,7 @@ static void tcp_wake(tri_ports *ports)
 
 static void tcp_signal(tri_ports *ports, int peer, int slot, uint64_t value)
 {
-    struct lane *lane = ports->io_state;
+    struct tcp_lane *lane = ports->io_state;
     if (peer == ports->me) {
         raise_signal(ports, peer, (uint64_t)slot, value);
         return;
@@ -467,7 +467,7 @@ static void tcp_signal(tri_ports *ports, int peer, int slot, uint64_t value)
 /* A segment, which on a connection within a machine is as large as it can be: 64 KB. */
 static size_t tcp_packet(const tri_ports *ports)
 {
-    const struct lane *lane = ports->io_state;
+    const struct tcp_lane *lane = ports->io_state;
     int bytes = 0;
     socklen_t length = sizeof bytes;
     for (int i = 0; i < ports->size; i++)
@@ -481,7 +481,7 @@ static size_t tcp_packet(const tri_ports *ports)
  * lost to a slow peer: so they are read. */
 static void tcp_close(tri_ports *ports)
 {
-    struct lane *lane = ports->io_state;
+    struct tcp_lane *lane = ports->io_state;
     if (lane == NULL)
         return;
     for (int i = 0; lane->peers != NULL && i < ports->size; i++) {
@@ -504,7 +504,7 @@ static void tcp_close(tri_ports *ports)
 tr_status tri_tcp_adopt(tri_ports *ports, const tri_tcp_end *ends, bool rendezvous, tr_error *err)
 {
     size_t n = (size_t)ports->size;
-    struct lane *lane = calloc(1, sizeof *lane);
+    struct tcp_lane *lane = calloc(1, sizeof *lane);
     if (lane != NULL) {
         lane->peers = calloc(n, sizeof *lane->peers);
         lane->rendezvous = rendezvous;

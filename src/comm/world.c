@@ -14,7 +14,7 @@
 
 #define LOG_BYTES ((size_t)256 << 10)
 
-struct entry {
+struct table_entry {
     uint32_t key_bytes, data_bytes; /* followed by both, the whole rounded up to 8 */
 };
 
@@ -80,7 +80,7 @@ void tri_world_destroy(tri_world *world)
 
 static size_t entry_bytes(size_t key_bytes, size_t data_bytes)
 {
-    return (sizeof(struct entry) + key_bytes + data_bytes + 7) / 8 * 8;
+    return (sizeof(struct table_entry) + key_bytes + data_bytes + 7) / 8 * 8;
 }
 
 static tr_status put(void *context, const char *key, const void *data, size_t num_bytes,
@@ -92,8 +92,8 @@ static tr_status put(void *context, const char *key, const void *data, size_t nu
     if (bytes > LOG_BYTES - used)
         return tri_fail(err, TR_ERROR_RUNTIME, "the table of addresses is full (%zu bytes a rank)",
                         LOG_BYTES);
-    struct entry *entry = (struct entry *)(self->log.bytes + used);
-    *entry = (struct entry){(uint32_t)key_bytes, (uint32_t)num_bytes};
+    struct table_entry *entry = (struct table_entry *)(self->log.bytes + used);
+    *entry = (struct table_entry){(uint32_t)key_bytes, (uint32_t)num_bytes};
     memcpy(entry + 1, key, key_bytes);
     memcpy((char *)(entry + 1) + key_bytes, data, num_bytes);
     atomic_store_explicit(&self->log.used, used + (uint32_t)bytes, memory_order_release);
@@ -101,14 +101,14 @@ static tr_status put(void *context, const char *key, const void *data, size_t nu
     return TR_OK;
 }
 
-static const struct entry *find(const tri_world *world, const char *key)
+static const struct table_entry *find(const tri_world *world, const char *key)
 {
     size_t key_bytes = strlen(key);
     for (int r = 0; r < world->size; r++) {
         const struct log *log = &world->ranks[r].log;
         uint32_t used = atomic_load_explicit(&log->used, memory_order_acquire);
         for (uint32_t at = 0; at < used;) {
-            const struct entry *entry = (const struct entry *)(log->bytes + at);
+            const struct table_entry *entry = (const struct table_entry *)(log->bytes + at);
             if (entry->key_bytes == key_bytes && memcmp(entry + 1, key, key_bytes) == 0)
                 return entry;
             at += (uint32_t)entry_bytes(entry->key_bytes, entry->data_bytes);
@@ -124,7 +124,7 @@ static tr_status get(void *context, const char *key, void *data, size_t capacity
     tri_world *world = self->world;
     for (;;) {
         uint64_t seen = atomic_load_explicit(&world->changed.value, memory_order_acquire);
-        const struct entry *entry = find(world, key);
+        const struct table_entry *entry = find(world, key);
         if (entry != NULL) {
             *num_bytes = entry->data_bytes < capacity ? entry->data_bytes : capacity;
             memcpy(data, (const char *)(entry + 1) + entry->key_bytes, *num_bytes);

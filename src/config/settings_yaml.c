@@ -16,7 +16,7 @@ enum {
     MAX_FILE_BYTES = 1 << 20 /* a thousand times a large recipe: more is the wrong file */
 };
 
-typedef struct reader {
+typedef struct yaml_reader {
     yaml_parser_t parser;
     yaml_event_t event; /* the current one; zero before the first and after a syntax error */
     const char *name;   /* of the file */
@@ -27,20 +27,20 @@ typedef struct reader {
     bool seen_version;
     char last[160]; /* the last key that was read, to say where a syntax error is */
     tr_error *err;
-} reader;
+} yaml_reader;
 
 /* Puts file and line before the message. */
-static tr_status at_line(reader *r, size_t line, tr_status status)
+static tr_status at_line(yaml_reader *r, size_t line, tr_status status)
 {
     return tri_fail_prefix(r->err, status, "%s:%zu", r->name, line);
 }
 
-static tr_status fail_here(reader *r, tr_status status)
+static tr_status fail_here(yaml_reader *r, tr_status status)
 {
     return at_line(r, r->event.start_mark.line + 1, status);
 }
 
-static tr_status syntax_error(reader *r)
+static tr_status syntax_error(yaml_reader *r)
 {
     const yaml_parser_t *p = &r->parser;
     if (p->error == YAML_MEMORY_ERROR)
@@ -71,7 +71,7 @@ static tr_status syntax_error(reader *r)
     return at_line(r, line, TR_ERROR_INPUT);
 }
 
-static tr_status advance(reader *r)
+static tr_status advance(yaml_reader *r)
 {
     yaml_event_delete(&r->event);
     if (!yaml_parser_parse(&r->parser, &r->event))
@@ -80,7 +80,7 @@ static tr_status advance(reader *r)
 }
 
 /* The text of the current scalar, which must not hold a NUL: C strings could not keep it. */
-static tr_status scalar_text(reader *r, const char *what, const char **text)
+static tr_status scalar_text(yaml_reader *r, const char *what, const char **text)
 {
     *text = (const char *)r->event.data.scalar.value;
     if (strlen(*text) == r->event.data.scalar.length)
@@ -98,7 +98,7 @@ static bool is_null(const yaml_event_t *event)
 }
 
 /* The parts of a list, joined with ';'. */
-static tr_status read_list(reader *r, const tri_setting *row, char **joined)
+static tr_status read_list(yaml_reader *r, const tri_setting *row, char **joined)
 {
     size_t num = 0;
     *joined = calloc(1, 1);
@@ -122,7 +122,7 @@ static tr_status read_list(reader *r, const tri_setting *row, char **joined)
     return tri_fail(r->err, TR_ERROR_RUNTIME, "out of memory while reading %s", r->name);
 }
 
-static tr_status wrong_shape(reader *r, const tri_setting *row)
+static tr_status wrong_shape(yaml_reader *r, const tri_setting *row)
 {
     char expected[200];
     tri_setting_expected(row, expected, sizeof expected);
@@ -135,7 +135,7 @@ static tr_status wrong_shape(reader *r, const tri_setting *row)
 }
 
 /* Code that runs is named by whoever starts the program, not by a file. */
-static tr_status refuse_typed(reader *r, const tri_setting *row)
+static tr_status refuse_typed(yaml_reader *r, const tri_setting *row)
 {
     tri_fail(r->err, TR_ERROR_INPUT,
              "%s names code that is run, so a settings file may not set it: take the line out, and "
@@ -145,7 +145,7 @@ static tr_status refuse_typed(reader *r, const tri_setting *row)
 }
 
 /* The value of a known setting; the current event is its first. */
-static tr_status read_value(reader *r, int index)
+static tr_status read_value(yaml_reader *r, int index)
 {
     const tri_setting *row = &tri_settings_table[index];
     tri_setting_value *value = &r->draft->values[index];
@@ -182,7 +182,7 @@ static tr_status read_value(reader *r, int index)
 }
 
 /* Copies the current event as a key. */
-static tr_status read_key(reader *r, char *key, size_t size)
+static tr_status read_key(yaml_reader *r, char *key, size_t size)
 {
     const char *text = NULL;
     if (r->event.type != YAML_SCALAR_EVENT) {
@@ -196,7 +196,7 @@ static tr_status read_key(reader *r, char *key, size_t size)
     return TR_OK;
 }
 
-static tr_status read_section(reader *r, const char *section)
+static tr_status read_section(yaml_reader *r, const char *section)
 {
     for (;;) {
         char key[64], name[160];
@@ -223,7 +223,7 @@ static tr_status read_section(reader *r, const char *section)
 }
 
 /* A key at the top level that is not a section: say where it belongs. */
-static tr_status unknown_section(reader *r, const char *key)
+static tr_status unknown_section(yaml_reader *r, const char *key)
 {
     int index = tri_setting_find(key);
     if (index < 0) {
@@ -237,7 +237,7 @@ static tr_status unknown_section(reader *r, const char *key)
     return fail_here(r, TR_ERROR_INPUT);
 }
 
-static tr_status read_version(reader *r)
+static tr_status read_version(yaml_reader *r)
 {
     TRI_TRY(advance(r));
     const char *text = "";
@@ -260,7 +260,7 @@ static tr_status read_version(reader *r)
 }
 
 /* One entry of the top level; the current event is its key. */
-static tr_status read_top_entry(reader *r)
+static tr_status read_top_entry(yaml_reader *r)
 {
     char key[64];
     TRI_TRY(read_key(r, key, sizeof key));
@@ -290,7 +290,7 @@ static tr_status read_top_entry(reader *r)
     return fail_here(r, TR_ERROR_INPUT);
 }
 
-static tr_status read_file(reader *r)
+static tr_status read_file(yaml_reader *r)
 {
     TRI_TRY(advance(r)); /* start of the stream */
     TRI_TRY(advance(r));
@@ -321,7 +321,7 @@ static tr_status read_file(reader *r)
 tr_status tr_settings_load_text(tr_settings *settings, const char *name, const char *text,
                                 size_t num_bytes, tr_error *err)
 {
-    reader r = {.name = name, .text = text, .num_bytes = num_bytes, .err = err};
+    yaml_reader r = {.name = name, .text = text, .num_bytes = num_bytes, .err = err};
     TRI_TRY(tri_settings_clone(settings, &r.draft, err));
     r.seen_settings = calloc((size_t)(tri_num_settings + tri_num_sections), sizeof(bool));
     if (!r.seen_settings || !yaml_parser_initialize(&r.parser)) {

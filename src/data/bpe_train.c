@@ -14,23 +14,23 @@
 #include <stdlib.h>
 #include <string.h>
 
-typedef struct places { /* words in which a pair occurs */
+typedef struct occurrences { /* words in which a pair occurs */
     uint32_t *word;
     uint32_t num, capacity;
-} places;
+} occurrences;
 
 typedef struct pair_record {
     uint64_t pair;
     int64_t count;
-    places fresh; /* found since the heap was last told */
+    occurrences fresh; /* found since the heap was last told */
 } pair_record;
 
-typedef struct candidate {
+typedef struct merge_candidate {
     int64_t count;
     uint64_t pair;
     uint32_t record;
-    places places;
-} candidate;
+    occurrences places;
+} merge_candidate;
 
 typedef struct trainer {
     const tri_words *words;
@@ -43,7 +43,7 @@ typedef struct trainer {
     size_t num_slots;
     uint32_t *touched; /* records with fresh places */
     size_t num_touched, touched_capacity;
-    candidate *heap;
+    merge_candidate *heap;
     size_t num_heap, heap_capacity;
     tri_words tokens; /* texts of tokens, the index is the id; specials have made-up texts */
     tri_merge *merge;
@@ -102,7 +102,7 @@ static pair_record *record_of(trainer *t, int32_t left, int32_t right)
 
 static void add_place(trainer *t, pair_record *record, uint32_t word)
 {
-    places *p = &record->fresh;
+    occurrences *p = &record->fresh;
     if (p->num > 0 && p->word[p->num - 1] == word)
         return;
     if (p->num == p->capacity) {
@@ -140,14 +140,14 @@ static void change(trainer *t, int32_t left, int32_t right, int64_t by, uint32_t
 
 /* ---- the heap ---- */
 
-static bool above(const candidate *a, const candidate *b)
+static bool above(const merge_candidate *a, const merge_candidate *b)
 {
     return a->count != b->count ? a->count > b->count : a->pair < b->pair;
 }
 
-static void push(trainer *t, candidate item)
+static void push(trainer *t, merge_candidate item)
 {
-    candidate *grown = tri_array_grow(t->heap, t->num_heap, &t->heap_capacity, sizeof *grown);
+    merge_candidate *grown = tri_array_grow(t->heap, t->num_heap, &t->heap_capacity, sizeof *grown);
     if (!grown) {
         free(item.places.word);
         t->failed = true;
@@ -163,7 +163,7 @@ static void push(trainer *t, candidate item)
 }
 
 /* Puts item where the top is and lets it sink. */
-static void replace_top(trainer *t, candidate item)
+static void replace_top(trainer *t, merge_candidate item)
 {
     size_t at = 0, num = t->num_heap;
     for (;;) {
@@ -180,9 +180,9 @@ static void replace_top(trainer *t, candidate item)
     t->heap[at] = item;
 }
 
-static candidate pop(trainer *t)
+static merge_candidate pop(trainer *t)
 {
-    candidate top = t->heap[0];
+    merge_candidate top = t->heap[0];
     if (--t->num_heap > 0)
         replace_top(t, t->heap[t->num_heap]);
     return top;
@@ -192,10 +192,10 @@ static void tell_heap(trainer *t)
 {
     for (size_t i = 0; i < t->num_touched; i++) {
         pair_record *record = &t->record[t->touched[i]];
-        places fresh = record->fresh;
-        record->fresh = (places){0};
+        occurrences fresh = record->fresh;
+        record->fresh = (occurrences){0};
         if (record->count > 0)
-            push(t, (candidate){record->count, record->pair, t->touched[i], fresh});
+            push(t, (merge_candidate){record->count, record->pair, t->touched[i], fresh});
         else
             free(fresh.word);
     }
@@ -240,7 +240,7 @@ static int32_t join(trainer *t, int32_t left, int32_t right)
     return (int32_t)id;
 }
 
-static void make_merge(trainer *t, const candidate *top)
+static void make_merge(trainer *t, const merge_candidate *top)
 {
     int32_t left = (int32_t)(top->pair >> 32), right = (int32_t)(top->pair & 0xFFFFFFFFu);
     tri_merge *grown = tri_array_grow(t->merge, t->num_merges, &t->merge_capacity, sizeof *grown);
@@ -263,12 +263,12 @@ static void run(trainer *t, int32_t vocab, int64_t min_frequency)
     while (t->tokens.num < (size_t)vocab && t->num_heap > 0 && !t->failed) {
         int64_t now = t->record[t->heap[0].record].count;
         if (t->heap[0].count != now) {
-            candidate item = t->heap[0];
+            merge_candidate item = t->heap[0];
             item.count = now;
             replace_top(t, item);
             continue;
         }
-        candidate top = pop(t);
+        merge_candidate top = pop(t);
         bool enough = top.count >= 1 && top.count >= min_frequency;
         if (enough)
             make_merge(t, &top);

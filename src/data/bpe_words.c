@@ -94,14 +94,14 @@ typedef struct counter {
     tri_matcher matcher;
 } counter;
 
-typedef struct job {
+typedef struct count_job {
     const tri_tokenizer *tokenizer;
     const char *text;
     size_t num_bytes;
     const tri_train_config *config;
     size_t *border;   /* of chunk i: border[i] .. border[i + 1] */
     counter *counter; /* one for each worker */
-} job;
+} count_job;
 
 /* Which document a byte is in. */
 static size_t document_at(const tri_train_config *config, size_t at)
@@ -117,7 +117,7 @@ static size_t document_at(const tri_train_config *config, size_t at)
     return low;
 }
 
-static size_t document_end(const job *j, size_t document)
+static size_t document_end(const count_job *j, size_t document)
 {
     return document < j->config->num_ends ? j->config->ends[document] : j->num_bytes;
 }
@@ -127,7 +127,7 @@ static void count_word(void *context, const char *word, size_t num_bytes)
     tri_words_add(context, word, num_bytes, 1);
 }
 
-static void count_part(const job *j, counter *c, const char *text, size_t num_bytes)
+static void count_part(const count_job *j, counter *c, const char *text, size_t num_bytes)
 {
     const tri_tokenizer *t = j->tokenizer;
     tri_matcher_begin(&c->matcher, num_bytes);
@@ -141,7 +141,7 @@ static void count_part(const job *j, counter *c, const char *text, size_t num_by
 
 static void count_chunk(void *context, int task, int worker)
 {
-    const job *j = context;
+    const count_job *j = context;
     counter *c = &j->counter[worker];
     size_t at = j->border[task], end = j->border[task + 1];
     for (size_t document = document_at(j->config, at); at < end; document++) {
@@ -158,7 +158,7 @@ static void count_chunk(void *context, int task, int worker)
 
 /* The end of the chunk that begins at `at`: behind documents, or where a word of a long one ends in
  * any case; where each line stands alone, behind a line. */
-static size_t chunk_end(const job *j, size_t at)
+static size_t chunk_end(const count_job *j, size_t at)
 {
     size_t to = at + CHUNK_BYTES;
     if (j->num_bytes - at <= CHUNK_BYTES)
@@ -174,7 +174,7 @@ static size_t chunk_end(const job *j, size_t at)
     return cut ? at + cut : document_end(j, document);
 }
 
-static int64_t find_borders(job *j)
+static int64_t find_borders(count_job *j)
 {
     size_t most = j->num_bytes / CHUNK_BYTES + 2, num = 0, at = 0;
     j->border = malloc((most + 1) * sizeof *j->border);
@@ -230,7 +230,8 @@ tr_status tri_words_count(const tri_tokenizer *t, const tri_train_config *config
                           const char *text, size_t num_bytes, tri_words *words, tr_error *err)
 {
     int num_workers = pool ? tri_pool_threads(pool) : 1;
-    job j = {t, text, num_bytes, config, NULL, calloc((size_t)num_workers, sizeof *j.counter)};
+    count_job j = {t,      text, num_bytes,
+                   config, NULL, calloc((size_t)num_workers, sizeof *j.counter)};
     int64_t num_chunks = j.counter ? find_borders(&j) : -1;
     if (num_chunks >= 0 && num_chunks <= INT32_MAX) {
         tri_pool_run(pool, (int)num_chunks, count_chunk, &j);

@@ -70,19 +70,19 @@ tr_status tri_file_text(const char *path, tri_bytes *text, tr_error *err)
 
 /* ---- entries ---- */
 
-typedef struct walk {
+typedef struct entry_walk {
     tri_entry_fn fn;
     void *context;
     int64_t num_files, num_entries;
-} walk;
+} entry_walk;
 
-static tr_status visit(walk *w, const tri_entry *entry, tr_error *err)
+static tr_status visit(entry_walk *w, const tri_entry *entry, tr_error *err)
 {
     w->num_entries++;
     return w->fn(w->context, entry, err);
 }
 
-static tr_status each_line(walk *w, tri_lines *lines, tri_line *line, tr_error *err)
+static tr_status each_line(entry_walk *w, tri_lines *lines, tri_line *line, tr_error *err)
 {
     const char *path = tri_lines_path(lines);
     while (line->text) {
@@ -103,7 +103,7 @@ static tr_status each_line(walk *w, tri_lines *lines, tri_line *line, tr_error *
 
 /* A list is read an entry at a time, so that it may be larger than memory. */
 typedef struct list_reader {
-    walk *w;
+    entry_walk *w;
     const char *path;
     tri_bytes item;
     int64_t line, item_line, number;
@@ -203,7 +203,7 @@ static tr_status take_block(list_reader *r, const char *text, size_t num_bytes, 
     return TR_OK;
 }
 
-static tr_status each_in_list(walk *w, tri_lines *lines, tr_error *err)
+static tr_status each_in_list(entry_walk *w, tri_lines *lines, tr_error *err)
 {
     list_reader r = {.w = w, .path = tri_lines_path(lines), .line = 1};
     const char *text;
@@ -222,7 +222,7 @@ static tr_status each_in_list(walk *w, tri_lines *lines, tr_error *err)
 
 static tr_status each_in_file(void *context, const char *path, tr_error *err)
 {
-    walk *w = context;
+    entry_walk *w = context;
     tri_lines *lines;
     tri_line line;
     char first;
@@ -243,7 +243,7 @@ static tr_status each_in_file(void *context, const char *path, tr_error *err)
 tr_status tri_entries_each(const char *source, tri_entry_fn fn, void *context, int64_t *num_files,
                            tr_error *err)
 {
-    walk w = {.fn = fn, .context = context};
+    entry_walk w = {.fn = fn, .context = context};
     TRI_TRY(tri_files_each(source, true, each_in_file, &w, err));
     if (num_files)
         *num_files = w.num_files;

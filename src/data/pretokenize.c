@@ -8,25 +8,25 @@
 #include <string.h>
 
 /* A piece between two steps. */
-typedef struct part {
+typedef struct word_part {
     const char *text;
     size_t num_bytes;
     size_t first; /* so many of its bytes come from the first character of the user's text */
-} part;
+} word_part;
 
-static void step(tri_pretokenize *run, int at, part p);
+static void step(tri_pretokenize *run, int at, word_part p);
 
-static inline void hand_on(tri_pretokenize *run, int at, const part *from, const char *begin,
+static inline void hand_on(tri_pretokenize *run, int at, const word_part *from, const char *begin,
                            const char *end)
 {
     size_t skipped = (size_t)(begin - from->text);
     if (end > begin)
         step(run, at + 1,
-             (part){begin, (size_t)(end - begin),
-                    from->first > skipped ? from->first - skipped : 0});
+             (word_part){begin, (size_t)(end - begin),
+                         from->first > skipped ? from->first - skipped : 0});
 }
 
-static void cut_scan(tri_pretokenize *run, int at, part from)
+static void cut_scan(tri_pretokenize *run, int at, word_part from)
 {
     const char *text = from.text;
     const tri_word_cut *cut = &run->pretokenizer->cut[at];
@@ -47,7 +47,7 @@ static void cut_scan(tri_pretokenize *run, int at, part from)
 typedef struct pieces {
     tri_pretokenize *run;
     int at;
-    part from;
+    word_part from;
     tri_behaviour behaviour;
     const char *pending, *pending_end; /* NULL for none */
     bool pending_is_match;
@@ -82,7 +82,7 @@ static void piece(pieces *p, const char *begin, const char *end, bool is_match)
     p->pending_is_match = is_match;
 }
 
-static void cut_pattern(tri_pretokenize *run, int at, part from)
+static void cut_pattern(tri_pretokenize *run, int at, word_part from)
 {
     const tri_word_cut *cut = &run->pretokenizer->cut[at];
     const char *text = from.text;
@@ -105,7 +105,7 @@ static void cut_pattern(tri_pretokenize *run, int at, part from)
 
 /* Cuts around every character of a class. */
 static void cut_class(tri_pretokenize *run, int at, unsigned class, tri_behaviour behaviour,
-                      part from)
+                      word_part from)
 {
     pieces p = {run, at, from, behaviour, NULL, NULL, false};
     const char *end = from.text + from.num_bytes, *here = from.text, *plain = from.text;
@@ -125,7 +125,7 @@ static void cut_class(tri_pretokenize *run, int at, unsigned class, tri_behaviou
     flush(&p);
 }
 
-static void cut_words(tri_pretokenize *run, int at, part from)
+static void cut_words(tri_pretokenize *run, int at, word_part from)
 {
     enum { KNOWN = TRI_CLASS_WORD | TRI_CLASS_SPACE };
     const char *end = from.text + from.num_bytes, *begin = from.text;
@@ -145,7 +145,7 @@ static void cut_words(tri_pretokenize *run, int at, part from)
         hand_on(run, at, &from, begin, end);
 }
 
-static void cut_bytes(tri_pretokenize *run, int at, part from)
+static void cut_bytes(tri_pretokenize *run, int at, word_part from)
 {
     tri_bytes *out = &run->buffer[at];
     size_t first = 0;
@@ -154,12 +154,12 @@ static void cut_bytes(tri_pretokenize *run, int at, part from)
         tri_bytes_add_char(out, tri_byte_to_char((unsigned char)from.text[i]));
         first = i < from.first ? out->num : first;
     }
-    part to = {out->data, out->num, first};
+    word_part to = {out->data, out->num, first};
     if (!out->failed)
         hand_on(run, at, &to, to.text, to.text + to.num_bytes);
 }
 
-static void cut_metaspace(tri_pretokenize *run, int at, part from)
+static void cut_metaspace(tri_pretokenize *run, int at, word_part from)
 {
     const tri_word_cut *cut = &run->pretokenizer->cut[at];
     tri_bytes *out = &run->buffer[at];
@@ -191,7 +191,7 @@ static void cut_metaspace(tri_pretokenize *run, int at, part from)
     if (out->failed || out->num == 0)
         return;
     const char *begin = out->data, *end = out->data + out->num;
-    part to = {out->data, out->num, first};
+    word_part to = {out->data, out->num, first};
     while (cut->split && begin < end) {
         const char *next = tri_find(begin + 1, (size_t)(end - begin - 1), cut->text, length);
         if (!next)
@@ -202,7 +202,7 @@ static void cut_metaspace(tri_pretokenize *run, int at, part from)
     hand_on(run, at, &to, begin, end);
 }
 
-static void cut_prefix(tri_pretokenize *run, int at, part from)
+static void cut_prefix(tri_pretokenize *run, int at, word_part from)
 {
     tri_bytes *out = &run->buffer[at];
     if (from.num_bytes > 0 && from.text[0] == ' ') {
@@ -212,12 +212,12 @@ static void cut_prefix(tri_pretokenize *run, int at, part from)
     out->num = 0;
     tri_bytes_add(out, " ", 1);
     tri_bytes_add(out, from.text, from.num_bytes);
-    part to = {out->data, out->num, from.first > 0 ? from.first + 1 : 0};
+    word_part to = {out->data, out->num, from.first > 0 ? from.first + 1 : 0};
     if (!out->failed)
         hand_on(run, at, &to, to.text, to.text + to.num_bytes);
 }
 
-static void step(tri_pretokenize *run, int at, part p)
+static void step(tri_pretokenize *run, int at, word_part p)
 {
     if (at == run->pretokenizer->num) {
         run->word(run->context, p.text, p.num_bytes);
@@ -258,7 +258,7 @@ static void step(tri_pretokenize *run, int at, part p)
 void tri_pretokenize_run(tri_pretokenize *run, const char *text, size_t num_bytes)
 {
     if (num_bytes > 0)
-        step(run, 0, (part){text, num_bytes, run->first});
+        step(run, 0, (word_part){text, num_bytes, run->first});
 }
 
 void tri_pretokenizer_fini(tri_pretokenizer *pretokenizer)

@@ -13,13 +13,13 @@ const char tri_template_alpaca_input[] =
     "context. Write a response that appropriately completes the request.\n\n### Instruction:\n"
     "{instruction}\n\n### Input:\n{input}\n\n### Response:\n{output}";
 
-typedef struct part {
+typedef struct template_part {
     char *field; /* or NULL: text */
     tri_bytes text;
-} part;
+} template_part;
 
 struct tri_template {
-    part *parts;
+    template_part *parts;
     size_t num, capacity;
     size_t answer; /* the part that is the answer */
     char *key;
@@ -39,9 +39,9 @@ void tri_template_destroy(tri_template *t)
     free(t);
 }
 
-static part *add_part(tri_template *t)
+static template_part *add_part(tri_template *t)
 {
-    part *grown = tri_array_grow(t->parts, t->num, &t->capacity, sizeof *grown);
+    template_part *grown = tri_array_grow(t->parts, t->num, &t->capacity, sizeof *grown);
     if (!grown) {
         t->failed = true;
         return NULL;
@@ -52,7 +52,8 @@ static part *add_part(tri_template *t)
 
 static void add_text(tri_template *t, const char *text, size_t num)
 {
-    part *last = t->num > 0 && !t->parts[t->num - 1].field ? &t->parts[t->num - 1] : add_part(t);
+    template_part *last =
+        t->num > 0 && !t->parts[t->num - 1].field ? &t->parts[t->num - 1] : add_part(t);
     if (last)
         tri_bytes_add(&last->text, text, num);
 }
@@ -63,7 +64,7 @@ static const char *add_field(tri_template *t, const char *text)
     size_t num = strcspn(text + 1, "{}\n");
     if (num == 0 || text[1 + num] != '}')
         return NULL;
-    part *added = add_part(t);
+    template_part *added = add_part(t);
     if (added) {
         added->field = strndup(text + 1, num);
         t->failed = t->failed || !added->field;
@@ -140,7 +141,7 @@ tr_status tri_template_render(const tri_template *t, const tri_entry *entry, tri
                               tri_bytes *answer, tr_error *err)
 {
     for (size_t i = 0; i < t->num; i++) {
-        const part *p = &t->parts[i];
+        const template_part *p = &t->parts[i];
         tri_bytes *to = i < t->answer ? prompt : answer;
         const char *text = p->text.data;
         size_t num = p->text.num;

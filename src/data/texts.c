@@ -9,15 +9,15 @@
 
 enum { UNIT_BYTES = 64 * 1024 };
 
-typedef struct text_file {
+typedef struct input_file {
     char *path;
     uint64_t num_bytes;
     int64_t changed_ns;
-} text_file;
+} input_file;
 
 struct tri_texts {
     const tri_tokenizer *tokenizer;
-    text_file *file;
+    input_file *file;
     size_t num_files, capacity;
     size_t next;       /* file to open next */
     uint64_t consumed; /* bytes of the files that are done */
@@ -35,7 +35,7 @@ static tr_status add_file(tri_texts *t, const char *path, tr_error *err)
 {
     if (t->num_files == t->capacity) {
         size_t capacity = t->capacity ? 2 * t->capacity : 16;
-        text_file *grown = realloc(t->file, capacity * sizeof *grown);
+        input_file *grown = realloc(t->file, capacity * sizeof *grown);
         if (!grown)
             return tri_fail(err, TR_ERROR_RUNTIME, "%s: out of memory", path);
         t->file = grown;
@@ -49,8 +49,8 @@ static tr_status add_file(tri_texts *t, const char *path, tr_error *err)
     if (tri_shard_is_file(path))
         return tri_fail(err, TR_ERROR_INPUT,
                         "%s: is a token shard already; train on it with data.source", path);
-    text_file file = {strdup(path), S_ISREG(info.st_mode) ? (uint64_t)info.st_size : 0,
-                      (int64_t)info.st_mtim.tv_sec * 1000000000 + info.st_mtim.tv_nsec};
+    input_file file = {strdup(path), S_ISREG(info.st_mode) ? (uint64_t)info.st_size : 0,
+                       (int64_t)info.st_mtim.tv_sec * 1000000000 + info.st_mtim.tv_nsec};
     if (!file.path)
         return tri_fail(err, TR_ERROR_RUNTIME, "%s: out of memory", path);
     t->file[t->num_files++] = file;
@@ -143,7 +143,7 @@ uint64_t tri_texts_fingerprint(const tri_texts *t)
     tri_checksum hash;
     tri_checksum_init(&hash);
     for (size_t i = 0; i < t->num_files; i++) {
-        const text_file *file = &t->file[i];
+        const input_file *file = &t->file[i];
         tri_checksum_add(&hash, file->path, strlen(file->path) + 1);
         tri_checksum_add(&hash, &file->num_bytes, sizeof file->num_bytes);
         tri_checksum_add(&hash, &file->changed_ns, sizeof file->changed_ns);

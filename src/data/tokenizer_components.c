@@ -65,10 +65,10 @@ static tr_status type_of(const tri_tokenizer *t, json_t *json, const char *what,
     return TR_OK;
 }
 
-typedef tr_status (*reader)(tri_tokenizer *t, json_t *json, int depth, tr_error *err);
+typedef tr_status (*component_reader)(tri_tokenizer *t, json_t *json, int depth, tr_error *err);
 
-static tr_status read_list(tri_tokenizer *t, json_t *json, const char *key, int depth, reader read,
-                           tr_error *err)
+static tr_status read_list(tri_tokenizer *t, json_t *json, const char *key, int depth,
+                           component_reader read, tr_error *err)
 {
     json_t *list = json_object_get(json, key), *item;
     size_t i;

@@ -174,13 +174,13 @@ typedef struct chunk {
     const tri_pattern *too_hard; /* a pattern that was given up; NULL for none */
 } chunk;
 
-typedef struct job {
+typedef struct encode_job {
     const tri_tokenizer *tokenizer;
     chunk *item;
     size_t num, capacity;
     bool plain;
     bool failed;
-} job;
+} encode_job;
 
 /* Through normalizer, pre-tokenizer and model; appends to out. */
 static void encode_chunk(tri_scratch *s, const chunk *c, bool plain, tri_ids *out)
@@ -216,7 +216,7 @@ static void encode_chunk(tri_scratch *s, const chunk *c, bool plain, tri_ids *ou
 static void run_chunk(void *context, int task, int worker)
 {
     (void)worker;
-    job *j = context;
+    encode_job *j = context;
     chunk *c = &j->item[task];
     if (c->id >= 0) {
         tri_ids_add(&c->ids, &c->id, 1);
@@ -233,7 +233,7 @@ static void run_chunk(void *context, int task, int worker)
     give_scratch(j->tokenizer, s);
 }
 
-static void add_chunk(job *j, chunk c)
+static void add_chunk(encode_job *j, chunk c)
 {
     if (j->num == j->capacity) {
         size_t capacity = j->capacity ? 2 * j->capacity : 16;
@@ -248,7 +248,8 @@ static void add_chunk(job *j, chunk c)
     j->item[j->num++] = c;
 }
 
-static void add_chunks(job *j, const tri_text_segment *segment, bool cuttable, bool continued)
+static void add_chunks(encode_job *j, const tri_text_segment *segment, bool cuttable,
+                       bool continued)
 {
     size_t done = 0;
     while (cuttable && segment->num_bytes - done > 2 * CHUNK_BYTES) {
@@ -275,7 +276,7 @@ static void add_chunks(job *j, const tri_text_segment *segment, bool cuttable, b
 }
 
 /* Puts the results together; with an error ids keep their old length. */
-static tr_status collect(const job *j, unsigned flags, tri_ids *ids, tr_error *err)
+static tr_status collect(const encode_job *j, unsigned flags, tri_ids *ids, tr_error *err)
 {
     const tri_tokenizer *t = j->tokenizer;
     size_t before = ids->num;
@@ -312,7 +313,7 @@ static tr_status collect(const job *j, unsigned flags, tri_ids *ids, tr_error *e
 tr_status tri_tokenizer_encode(const tri_tokenizer *t, tri_pool *pool, const char *text,
                                size_t num_bytes, unsigned flags, tri_ids *ids, tr_error *err)
 {
-    job j = {.tokenizer = t, .plain = flags & TRI_ENCODE_PLAIN};
+    encode_job j = {.tokenizer = t, .plain = flags & TRI_ENCODE_PLAIN};
     bool cuttable = tri_tokenizer_cuttable(t), continued = flags & TRI_ENCODE_CONTINUE;
     tri_text_segments segments = {0};
     tri_added_split(&t->added, &t->added.raw, t->unicode, text, num_bytes, j.plain, !continued,

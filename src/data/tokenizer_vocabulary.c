@@ -15,14 +15,14 @@ enum {
     MOST_SPARSE = 4
 };
 
-typedef struct entry {
+typedef struct vocabulary_entry {
     const char *text; /* points into the JSON */
     size_t num_bytes;
     bool in_model;
-} entry;
+} vocabulary_entry;
 
 typedef struct entries {
-    entry *item;
+    vocabulary_entry *item;
     size_t num, capacity;
     size_t num_tokens; /* that there are, for what can be believed of an id */
     json_t *kept;      /* names with U+0000 in them */
@@ -49,14 +49,14 @@ static tr_status place(const tri_tokenizer *t, entries *e, const char *text, siz
             t->name, text, at, e->num_tokens);
     if (at >= e->capacity) {
         size_t capacity = at + at / 2 + 1024;
-        entry *grown = realloc(e->item, capacity * sizeof *grown);
+        vocabulary_entry *grown = realloc(e->item, capacity * sizeof *grown);
         if (!grown)
             return no_memory(t, err);
         memset(grown + e->capacity, 0, (capacity - e->capacity) * sizeof *grown);
         e->item = grown;
         e->capacity = capacity;
     }
-    entry *there = &e->item[at];
+    vocabulary_entry *there = &e->item[at];
     bool same =
         there->text && there->num_bytes == num_bytes && memcmp(there->text, text, num_bytes) == 0;
     if (there->text && (in_model || !same))
@@ -64,7 +64,7 @@ static tr_status place(const tri_tokenizer *t, entries *e, const char *text, siz
                         "%s: the tokens \"%.80s\" and \"%.80s\" have the same id %zu", t->name,
                         there->text, text, at);
     if (!there->text)
-        *there = (entry){text, num_bytes, in_model};
+        *there = (vocabulary_entry){text, num_bytes, in_model};
     e->num = at >= e->num ? at + 1 : e->num;
     return TR_OK;
 }
@@ -140,7 +140,7 @@ static tr_status fill(tri_tokenizer *t, const entries *e, tr_error *err)
     if (!t->added_only)
         return no_memory(t, err);
     for (size_t i = 0; i < e->num; i++) {
-        const entry *item = &e->item[i];
+        const vocabulary_entry *item = &e->item[i];
         tri_vocab_add(&t->spelling, item->text, item->num_bytes);
         t->added_only[i] = !item->in_model;
         t->num_holes += !item->text;

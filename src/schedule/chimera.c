@@ -10,14 +10,14 @@
 
 #include "schedule/orders.h"
 
-typedef struct placed {
+typedef struct slotted {
     uint32_t slot;
     tri_action action;
-} placed;
+} slotted;
 
 static int by_slot(const void *a, const void *b)
 {
-    uint32_t x = ((const placed *)a)->slot, y = ((const placed *)b)->slot;
+    uint32_t x = ((const slotted *)a)->slot, y = ((const slotted *)b)->slot;
     return (x > y) - (x < y);
 }
 
@@ -29,20 +29,20 @@ static uint32_t group_size(const tri_schedule *s, uint32_t m)
 }
 
 /* F and B of micro-batch m on a rank, with their slots. */
-static void place(const tri_schedule *s, uint32_t rank, uint32_t m, placed out[2])
+static void place(const tri_schedule *s, uint32_t rank, uint32_t m, slotted out[2])
 {
     uint32_t p = s->num_ranks;
     bool up = s->route[m];
     uint32_t i = m % p - (up ? group_size(s, m) / 2 : 0), chunk = up ? p - 1 - rank : rank;
     uint32_t begin = m / p * 2 * p + 2 * i;
-    out[0] = (placed){begin + chunk, tri_act(TRI_ACTION_F, chunk, m)};
-    out[1] = (placed){begin + 2 * p - 1 - chunk, tri_act(TRI_ACTION_B, chunk, m)};
+    out[0] = (slotted){begin + chunk, tri_act(TRI_ACTION_F, chunk, m)};
+    out[1] = (slotted){begin + 2 * p - 1 - chunk, tri_act(TRI_ACTION_B, chunk, m)};
 }
 
 static tr_status emit(tri_schedule *s, tr_error *err)
 {
     uint32_t num = s->num_microbatches;
-    placed *all = malloc(2 * (size_t)num * sizeof *all);
+    slotted *all = malloc(2 * (size_t)num * sizeof *all);
     if (!all)
         return tri_fail(err, TR_ERROR_RUNTIME, "no memory for the schedule");
     tr_status status = TR_OK;

@@ -7,14 +7,14 @@
 
 #include "schedule/schedule.h"
 
-typedef struct reader {
+typedef struct csv_reader {
     const char *at, *end;
     const char *source;
     size_t line, cell; /* from 1 */
     tr_error *err;
-} reader;
+} csv_reader;
 
-static tr_status bad_cell(const reader *r, const char *begin, size_t length, const char *why)
+static tr_status bad_cell(const csv_reader *r, const char *begin, size_t length, const char *why)
 {
     return tri_fail(r->err, TR_ERROR_INPUT, "%s:%zu: cell %zu is \"%.*s\"; %s", r->source, r->line,
                     r->cell, (int)(length > 40 ? 40 : length), begin, why);
@@ -54,7 +54,8 @@ static bool take_action(const char *at, const char *end, tri_action *action)
            take_number(&at, end, TRI_MAX_MICROBATCHES, &action->microbatch) && at == end;
 }
 
-static tr_status read_pair(const reader *r, const char *begin, const char *end, tri_action out[2])
+static tr_status read_pair(const csv_reader *r, const char *begin, const char *end,
+                           tri_action out[2])
 {
     static const char tail[] = ")OVERLAP_F_B";
     size_t length = (size_t)(end - begin);
@@ -70,7 +71,7 @@ static tr_status read_pair(const reader *r, const char *begin, const char *end, 
     return TR_OK;
 }
 
-static tr_status read_cell(reader *r, tri_schedule *s, uint32_t rank, const char *begin,
+static tr_status read_cell(csv_reader *r, tri_schedule *s, uint32_t rank, const char *begin,
                            const char *end)
 {
     tri_action pair[2];
@@ -93,7 +94,7 @@ static tr_status read_cell(reader *r, tri_schedule *s, uint32_t rank, const char
     return tri_schedule_add(s, rank, pair[0], r->err);
 }
 
-static tr_status read_row(reader *r, tri_schedule *s, uint32_t rank)
+static tr_status read_row(csv_reader *r, tri_schedule *s, uint32_t rank)
 {
     const char *line_end = memchr(r->at, '\n', (size_t)(r->end - r->at));
     if (!line_end)
@@ -109,7 +110,7 @@ static tr_status read_row(reader *r, tri_schedule *s, uint32_t rank)
     return TR_OK;
 }
 
-static tr_status read_rows(reader *r, tri_schedule *s)
+static tr_status read_rows(csv_reader *r, tri_schedule *s)
 {
     for (r->line = 1; r->at < r->end; r->line++) {
         if (s->num_ranks == TRI_MAX_PIPELINE_RANKS)
@@ -130,7 +131,7 @@ static tr_status read_rows(reader *r, tri_schedule *s)
 }
 
 /* How many chunks, micro-batches and updates there are. */
-static tr_status measure(const reader *r, tri_schedule *s)
+static tr_status measure(const csv_reader *r, tri_schedule *s)
 {
     uint64_t num_forward = 0;
     uint32_t first_update = UINT32_MAX;
@@ -161,7 +162,7 @@ static tr_status measure(const reader *r, tri_schedule *s)
 
 /* The one or two ranks of every chunk: that of micro-batch 0, or else the first one seen, and the
  * other one. */
-static tr_status find_homes(const reader *r, tri_schedule *s)
+static tr_status find_homes(const csv_reader *r, tri_schedule *s)
 {
     uint32_t *near = s->home, *far = s->home + s->num_chunks;
     memset(s->home, 0xff, 2 * (size_t)s->num_chunks * sizeof *s->home);
@@ -195,7 +196,7 @@ static tr_status find_homes(const reader *r, tri_schedule *s)
 }
 
 /* A micro-batch takes the second route when more of its forwards fit that one. */
-static tr_status find_routes(const reader *r, tri_schedule *s)
+static tr_status find_routes(const csv_reader *r, tri_schedule *s)
 {
     int32_t *balance = calloc(s->num_microbatches, sizeof *balance);
     if (!balance)
@@ -213,7 +214,7 @@ static tr_status find_routes(const reader *r, tri_schedule *s)
     return TR_OK;
 }
 
-static tr_status settle(const reader *r, tri_schedule *s)
+static tr_status settle(const csv_reader *r, tri_schedule *s)
 {
     TRI_TRY(measure(r, s));
     s->home = calloc(2 * (size_t)s->num_chunks, sizeof *s->home);
@@ -229,7 +230,7 @@ tr_status tri_schedule_parse(const char *text, size_t length, const char *source
                              tri_schedule *schedule, tr_error *err)
 {
     text = length ? text : ""; /* an empty file has no address */
-    reader r = {.at = text, .end = text + length, .source = source, .err = err};
+    csv_reader r = {.at = text, .end = text + length, .source = source, .err = err};
     *schedule = (tri_schedule){0};
     while (r.end > r.at && (r.end[-1] == '\n' || r.end[-1] == '\r'))
         r.end--;

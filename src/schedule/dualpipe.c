@@ -20,62 +20,62 @@
 
 #include "schedule/orders.h"
 
-typedef struct stream {
+typedef struct dualpipe_stream {
     uint32_t chunk, first; /* micro-batch */
     uint32_t num_forward, num_backward;
-} stream;
+} dualpipe_stream;
 
-typedef struct walk {
+typedef struct dualpipe_rank {
     tri_schedule *schedule;
     uint32_t rank;
-    stream stream[2];
+    dualpipe_stream stream[2];
     tri_action *waiting; /* W that were put off */
     uint32_t num_waiting, next_waiting;
     tr_status status;
     tr_error *err;
-} walk;
+} dualpipe_rank;
 
-static void add(walk *w, tri_action action)
+static void add(dualpipe_rank *w, tri_action action)
 {
     if (w->status == TR_OK)
         w->status = tri_schedule_add(w->schedule, w->rank, action, w->err);
 }
 
-static void forward(walk *w, int s, bool overlap)
+static void forward(dualpipe_rank *w, int s, bool overlap)
 {
-    stream *st = &w->stream[s];
+    dualpipe_stream *st = &w->stream[s];
     tri_action action = tri_act(TRI_ACTION_F, st->chunk, st->first + st->num_forward++);
     action.overlap = overlap;
     add(w, action);
 }
 
-static void backward(walk *w, int s)
+static void backward(dualpipe_rank *w, int s)
 {
-    stream *st = &w->stream[s];
+    dualpipe_stream *st = &w->stream[s];
     add(w, tri_act(TRI_ACTION_B, st->chunk, st->first + st->num_backward++));
 }
 
-static void input_gradient(walk *w, int s)
+static void input_gradient(dualpipe_rank *w, int s)
 {
-    stream *st = &w->stream[s];
+    dualpipe_stream *st = &w->stream[s];
     uint32_t m = st->first + st->num_backward++;
     add(w, tri_act(TRI_ACTION_I, st->chunk, m));
     w->waiting[w->num_waiting++] = tri_act(TRI_ACTION_W, st->chunk, m);
 }
 
-static void weight_gradient(walk *w)
+static void weight_gradient(dualpipe_rank *w)
 {
     add(w, w->waiting[w->next_waiting++]);
 }
 
-static void pair(walk *w, int f, int b)
+static void pair(dualpipe_rank *w, int f, int b)
 {
     forward(w, f, true);
     backward(w, b);
 }
 
 /* Step 6: the second half leaves its W for later; an odd depth changes over before stream 1. */
-static void wind_down(walk *w, uint32_t depth)
+static void wind_down(dualpipe_rank *w, uint32_t depth)
 {
     bool split = false;
     for (uint32_t i = 0; i < depth + 1; i++) {
@@ -87,7 +87,7 @@ static void wind_down(walk *w, uint32_t depth)
     }
 }
 
-static void eight_steps(walk *w, uint32_t depth, uint32_t height, uint32_t num)
+static void eight_steps(dualpipe_rank *w, uint32_t depth, uint32_t height, uint32_t num)
 {
     uint32_t outer = height - 1 - depth, rest = num - 2 * height + depth + 1;
     for (uint32_t i = 0; i < 2 * outer; i++)
@@ -120,10 +120,10 @@ static void eight_steps(walk *w, uint32_t depth, uint32_t height, uint32_t num)
         weight_gradient(w);
 }
 
-static tr_status emit_rank(tri_schedule *s, uint32_t rank, stream s0, stream s1, uint32_t depth,
-                           uint32_t height, uint32_t num, tr_error *err)
+static tr_status emit_rank(tri_schedule *s, uint32_t rank, dualpipe_stream s0, dualpipe_stream s1,
+                           uint32_t depth, uint32_t height, uint32_t num, tr_error *err)
 {
-    walk w = {.schedule = s, .rank = rank, .stream = {s0, s1}, .err = err};
+    dualpipe_rank w = {.schedule = s, .rank = rank, .stream = {s0, s1}, .err = err};
     w.waiting = malloc(2 * (size_t)num * sizeof *w.waiting);
     if (!w.waiting)
         return tri_fail(err, TR_ERROR_RUNTIME, "no memory for the schedule");
@@ -140,8 +140,8 @@ static tr_status emit_dualpipe(tri_schedule *s, tr_error *err)
     for (uint32_t r = 0; r < p; r++) {
         bool upper = r >= p / 2; /* the other half mirrors this one */
         uint32_t depth = upper ? p - 1 - r : r;
-        stream near = {.chunk = depth, .first = upper ? half : 0};
-        stream far = {.chunk = p - 1 - depth, .first = upper ? 0 : half};
+        dualpipe_stream near = {.chunk = depth, .first = upper ? half : 0};
+        dualpipe_stream far = {.chunk = p - 1 - depth, .first = upper ? 0 : half};
         TRI_TRY(emit_rank(s, r, near, far, depth, p / 2, half, err));
     }
     return TR_OK;
@@ -151,8 +151,9 @@ static tr_status emit_dualpipev(tri_schedule *s, tr_error *err)
 {
     uint32_t p = s->num_ranks;
     for (uint32_t r = 0; r < p; r++)
-        TRI_TRY(emit_rank(s, r, (stream){.chunk = r}, (stream){.chunk = 2 * p - 1 - r}, r, p,
-                          s->num_microbatches, err));
+        TRI_TRY(emit_rank(s, r, (dualpipe_stream){.chunk = r},
+                          (dualpipe_stream){.chunk = 2 * p - 1 - r}, r, p, s->num_microbatches,
+                          err));
     return TR_OK;
 }
 

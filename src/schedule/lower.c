@@ -10,12 +10,12 @@
 
 #include "schedule/index.h"
 
-typedef struct walk {
+typedef struct lowering {
     const tri_schedule *from;
     tri_schedule *to;
     size_t *next;         /* of each rank */
     uint8_t *f_at, *b_at; /* [chunk][micro-batch]: output, input gradient: 1 made, 2 received */
-} walk;
+} lowering;
 
 enum { MADE = 1, ARRIVED = 2 };
 
@@ -38,17 +38,17 @@ void tri_schedule_join_backward(tri_schedule *s)
     }
 }
 
-static size_t cell(const walk *w, uint32_t chunk, uint32_t m)
+static size_t cell(const lowering *w, uint32_t chunk, uint32_t m)
 {
     return (size_t)chunk * w->from->num_microbatches + m;
 }
 
-static bool same_rank(const walk *w, uint32_t a, uint32_t b, uint32_t m)
+static bool same_rank(const lowering *w, uint32_t a, uint32_t b, uint32_t m)
 {
     return tri_schedule_home(w->from, a, m) == tri_schedule_home(w->from, b, m);
 }
 
-static bool is_ready(const walk *w, const tri_action *a)
+static bool is_ready(const lowering *w, const tri_action *a)
 {
     uint32_t c = a->chunk, m = a->microbatch;
     switch (a->kind) {
@@ -68,7 +68,7 @@ static bool is_ready(const walk *w, const tri_action *a)
 }
 
 /* The send behind its action, the receive at the other rank. */
-static tr_status send(walk *w, uint32_t rank, const tri_action *a, tr_error *err)
+static tr_status send(lowering *w, uint32_t rank, const tri_action *a, tr_error *err)
 {
     bool forward = a->kind == TRI_ACTION_F;
     bool backward = a->kind == TRI_ACTION_I || a->kind == TRI_ACTION_B;
@@ -89,7 +89,7 @@ static tr_status send(walk *w, uint32_t rank, const tri_action *a, tr_error *err
 }
 
 /* The next action of a rank, or both of an overlapped pair, with the messages behind them. */
-static tr_status step(walk *w, uint32_t rank, bool *moved, tr_error *err)
+static tr_status step(lowering *w, uint32_t rank, bool *moved, tr_error *err)
 {
     const tri_action_list *list = &w->from->ranks[rank];
     const tri_action *a = &list->actions[w->next[rank]];
@@ -106,7 +106,7 @@ static tr_status step(walk *w, uint32_t rank, bool *moved, tr_error *err)
     return TR_OK;
 }
 
-static tr_status walk_all(walk *w, tr_error *err)
+static tr_status walk_all(lowering *w, tr_error *err)
 {
     bool moved = true, left = true;
     while (left && moved) {
@@ -130,7 +130,7 @@ tr_status tri_schedule_lower(tri_schedule *s, tr_error *err)
         return tri_fail(err, TR_ERROR_INPUT, "the schedule has its sends and receives already");
     tri_schedule to = {.num_ranks = s->num_ranks};
     size_t cells = (size_t)s->num_chunks * s->num_microbatches;
-    walk w = {.from = s, .to = &to};
+    lowering w = {.from = s, .to = &to};
     to.ranks = calloc(s->num_ranks, sizeof *to.ranks);
     w.next = calloc(s->num_ranks, sizeof *w.next);
     w.f_at = calloc(cells, 1);

@@ -21,9 +21,9 @@
 enum { MOST_PLANS = 16 };
 
 /* Slots from rank to rank and at the three turns. */
-typedef struct way {
+typedef struct slot_way {
     uint8_t delta[4], gap[3];
-} way;
+} slot_way;
 
 typedef struct plan_list {
     tri_slots_plan plans[MOST_PLANS];
@@ -44,7 +44,7 @@ static void add_greedy(plan_list *list, uint32_t limit, bool whole)
     }
 }
 
-static void add_patterns(plan_list *list, const tri_slots_plan *base, const way *ways,
+static void add_patterns(plan_list *list, const tri_slots_plan *base, const slot_way *ways,
                          size_t num_ways)
 {
     for (size_t i = 0; i < num_ways && list->num < MOST_PLANS; i++) {
@@ -81,10 +81,10 @@ static tr_status emit_zb_v(tri_schedule *s, tr_error *err)
 
 static tr_status emit_v_half(tri_schedule *s, tr_error *err)
 {
-    static const way ways[] = {{{1, 2, 1, 2}, {1, 4, 2}},
-                               {{1, 2, 1, 2}, {1, 1, 2}},
-                               {{1, 1, 1, 1}, {1, 3, 1}},
-                               {{1, 1, 1, 1}, {1, 5, 1}}};
+    static const slot_way ways[] = {{{1, 2, 1, 2}, {1, 4, 2}},
+                                    {{1, 2, 1, 2}, {1, 1, 2}},
+                                    {{1, 1, 1, 1}, {1, 3, 1}},
+                                    {{1, 1, 1, 1}, {1, 5, 1}}};
     tri_slots_plan base = {.limit = half_limit(s->num_ranks)};
     plan_list list = {.num = 0};
     add_greedy(&list, base.limit, false);
@@ -95,10 +95,10 @@ static tr_status emit_v_half(tri_schedule *s, tr_error *err)
 static tr_status emit_v_min(tri_schedule *s, tr_error *err)
 {
     /* For p = 1, 0 and 2 modulo 3. */
-    static const way ways[] = {{{1, 1, 1, 1}, {1, 1, 1}},
-                               {{1, 1, 1, 1}, {1, 3, 1}},
-                               {{1, 1, 1, 1}, {1, 5, 1}},
-                               {{1, 1, 1, 1}, {3, 1, 3}}};
+    static const slot_way ways[] = {{{1, 1, 1, 1}, {1, 1, 1}},
+                                    {{1, 1, 1, 1}, {1, 3, 1}},
+                                    {{1, 1, 1, 1}, {1, 5, 1}},
+                                    {{1, 1, 1, 1}, {3, 1, 3}}};
     tri_slots_plan base = {.limit = min_limit(s->num_ranks), .loose = true};
     plan_list list = {.num = 0};
     add_greedy(&list, base.limit, false);
@@ -110,7 +110,7 @@ static tr_status emit_v_min(tri_schedule *s, tr_error *err)
 
 static tr_status emit_1f1b_v(tri_schedule *s, tr_error *err)
 {
-    static const way ways[] = {{{1, 1, 2, 2}, {1, 1, 2}}, {{1, 1, 2, 2}, {1, 4, 2}}};
+    static const slot_way ways[] = {{{1, 1, 2, 2}, {1, 1, 2}}, {{1, 1, 2, 2}, {1, 4, 2}}};
     tri_slots_plan base = {.limit = whole_limit(s->num_ranks), .whole = true, .pause = 3};
     plan_list list = {.num = 0};
     add_greedy(&list, base.limit, true);

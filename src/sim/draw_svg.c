@@ -18,7 +18,7 @@ enum {
     MOST_CELLS = 20000
 };
 
-typedef struct picture {
+typedef struct svg_picture {
     const tri_sim *sim;
     const tri_schedule *schedule;
     tri_text *text;
@@ -26,7 +26,7 @@ typedef struct picture {
     double width;  /* of the rows */
     double number; /* pixels that the largest number takes */
     uint32_t peak;
-} picture;
+} svg_picture;
 
 /* Fill of the first and of the further chunks of a rank, and the colour of the number on it. */
 static const struct {
@@ -44,7 +44,7 @@ static double y_of(uint32_t rank)
     return TOP + (double)rank * (ROW + CURVE + GAP);
 }
 
-static double x_of(const picture *p, double time)
+static double x_of(const svg_picture *p, double time)
 {
     return LEFT + time * p->scale;
 }
@@ -58,7 +58,7 @@ static uint32_t lowest_chunk(const tri_action_list *list)
 }
 
 /* Two halves of a pair that ran as one share its height. */
-static void draw_cell(const picture *p, uint32_t rank, size_t i, uint32_t lowest)
+static void draw_cell(const svg_picture *p, uint32_t rank, size_t i, uint32_t lowest)
 {
     const tri_action *actions = p->schedule->ranks[rank].actions, *a = &actions[i];
     uint32_t id = p->sim->index.first[rank] + (uint32_t)i;
@@ -85,7 +85,7 @@ static void draw_cell(const picture *p, uint32_t rank, size_t i, uint32_t lowest
 }
 
 /* Steps up where a forward starts, down where its W or B ends. */
-static void draw_curve(const picture *p, uint32_t rank)
+static void draw_curve(const svg_picture *p, uint32_t rank)
 {
     const tri_action_list *list = &p->schedule->ranks[rank];
     double base = y_of(rank) + ROW + CURVE, step = (CURVE - 2.0) / p->peak;
@@ -107,7 +107,7 @@ static void draw_curve(const picture *p, uint32_t rank)
                  LEFT + p->width + 6, base - 3, p->sim->ranks[rank].peak_live);
 }
 
-static void draw_rank(const picture *p, uint32_t rank)
+static void draw_rank(const svg_picture *p, uint32_t rank)
 {
     const tri_action_list *list = &p->schedule->ranks[rank];
     const tri_sim_rank *r = &p->sim->ranks[rank];
@@ -133,7 +133,7 @@ static void draw_rank(const picture *p, uint32_t rank)
 }
 
 /* Ticks at 1, 2 or 5 times a power of ten, some fifty pixels apart. */
-static void draw_axis(const picture *p, double y)
+static void draw_axis(const svg_picture *p, double y)
 {
     double step = pow(10, floor(log10(50 / p->scale)));
     while (step * p->scale < 40)
@@ -145,7 +145,7 @@ static void draw_axis(const picture *p, double y)
                      x_of(p, t), y, x_of(p, t), y + 4, x_of(p, t), y + 16, t);
 }
 
-static void draw_legend(const picture *p, double y)
+static void draw_legend(const svg_picture *p, double y)
 {
     bool seen[TRI_NUM_ACTIONS] = {false}, two = false;
     for (uint32_t r = 0; r < p->schedule->num_ranks; r++) {
@@ -177,7 +177,7 @@ static void draw_legend(const picture *p, double y)
                  two ? "darker: the rank's further chunks;  " : "");
 }
 
-static void draw_all(const picture *p, const char *title, double width, double height)
+static void draw_all(const svg_picture *p, const char *title, double width, double height)
 {
     tri_text_add(p->text,
                  "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%.0f\" height=\"%.0f\" "
@@ -213,7 +213,7 @@ static void draw_all(const picture *p, const char *title, double width, double h
 
 /* So wide that the numbers fit into the shortest action, unless it would be very wide or the action
  * is very short beside the others. */
-static void choose_scale(picture *p)
+static void choose_scale(svg_picture *p)
 {
     const tri_sim *sim = p->sim;
     const double least_share = 0.2; /* of an average action */
@@ -249,7 +249,7 @@ tr_status tri_sim_draw_svg(const tri_sim *sim, const char *title, tri_text *text
                         "a picture of %u actions could not be read; draw fewer ranks or "
                         "micro-batches (up to %d actions)",
                         sim->index.num_actions, MOST_CELLS * 2);
-    picture p = {.sim = sim, .schedule = s, .text = text, .peak = 1};
+    svg_picture p = {.sim = sim, .schedule = s, .text = text, .peak = 1};
     for (uint32_t r = 0; r < s->num_ranks; r++)
         if (sim->ranks[r].peak_live > p.peak)
             p.peak = sim->ranks[r].peak_live;

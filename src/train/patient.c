@@ -8,23 +8,23 @@
 
 #include "train/checkpoint_parts.h"
 
-typedef struct job {
+typedef struct patient_job {
     tri_patient_fn work;
     void *context;
     tr_status status;
     tr_error error;
     atomic_bool done;
-} job;
+} patient_job;
 
 static void *do_work(void *context)
 {
-    job *j = context;
+    patient_job *j = context;
     j->status = j->work(j->context, &j->error);
     atomic_store(&j->done, true);
     return NULL;
 }
 
-static tr_status begin(job *j, pthread_t *thread, tr_error *err)
+static tr_status begin(patient_job *j, pthread_t *thread, tr_error *err)
 {
     sigset_t all, before; /* signals are for the rank's own thread */
     sigfillset(&all);
@@ -37,7 +37,7 @@ static tr_status begin(job *j, pthread_t *thread, tr_error *err)
 }
 
 /* Until the work is done, or a tenth of a second is over: often it takes a few milliseconds. */
-static bool wait_a_little(job *j)
+static bool wait_a_little(patient_job *j)
 {
     for (int ms = 1; ms < 100 && !atomic_load(&j->done); ms *= 2)
         nanosleep(&(struct timespec){.tv_nsec = ms * 1000000L}, NULL);
@@ -48,7 +48,7 @@ tr_status tri_ranks_patiently(tri_ranks *ranks, tri_patient_fn work, void *conte
 {
     if (ranks->size == 1)
         return work(context, err);
-    job j = {.work = work, .context = context};
+    patient_job j = {.work = work, .context = context};
     int64_t *done = calloc((size_t)ranks->size, sizeof *done);
     if (!done)
         return tri_fail(err, TR_ERROR_RUNTIME, "no memory for %d ranks", ranks->size);

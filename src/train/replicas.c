@@ -31,9 +31,9 @@ static uint64_t key_of(const tri_piece *p)
 }
 
 /* Somebody's key. */
-typedef struct held {
+typedef struct held_key {
     uint64_t key, holder;
-} held;
+} held_key;
 
 static int by_pair(const void *a, const void *b)
 {
@@ -43,7 +43,7 @@ static int by_pair(const void *a, const void *b)
 
 static int by_key(const void *a, const void *b)
 {
-    const held *x = a, *y = b;
+    const held_key *x = a, *y = b;
     return by_pair((pair){x->key, x->holder}, (pair){y->key, y->holder});
 }
 
@@ -63,7 +63,7 @@ static tr_status most_of(const tri_replicas *r, size_t own, size_t *most, tr_err
 }
 
 /* A number for the set of ranks that hold a key; 0: nobody else does. */
-static uint64_t holders_of(const held *all, size_t num, uint64_t key)
+static uint64_t holders_of(const held_key *all, size_t num, uint64_t key)
 {
     size_t low = 0, high = num;
     while (low < high) {
@@ -89,7 +89,7 @@ static int64_t group_for(tri_replicas *r, uint64_t holders)
 }
 
 /* Keeps the pieces that others hold too. all: keys of all ranks, `each` of them from each. */
-static void keep_shared(tri_replicas *r, held *all, size_t num)
+static void keep_shared(tri_replicas *r, held_key *all, size_t num)
 {
     qsort(all, num, sizeof *all, by_key);
     for (size_t i = 0; i < r->pieces.num; i++) {
@@ -105,7 +105,7 @@ static tr_status find_shared(tri_replicas *r, tr_error *err)
     size_t each, size = (size_t)r->ranks->size;
     TRI_TRY(most_of(r, r->pieces.num, &each, err));
     uint64_t *own = calloc(each + 1, sizeof *own), *told = calloc(each * size + 1, sizeof *told);
-    held *all = calloc(each * size + 1, sizeof *all);
+    held_key *all = calloc(each * size + 1, sizeof *all);
     r->replicas = calloc(r->pieces.num + 1, sizeof *r->replicas);
     r->groups = calloc(r->pieces.num + 2, sizeof *r->groups);
     tr_status status = TR_OK;
@@ -120,7 +120,7 @@ static tr_status find_shared(tri_replicas *r, tr_error *err)
     size_t num = 0;
     for (size_t i = 0; status == TR_OK && i < each * size; i++)
         if (told[i] != 0) /* some have fewer */
-            all[num++] = (held){told[i], i / each};
+            all[num++] = (held_key){told[i], i / each};
     if (status == TR_OK)
         keep_shared(r, all, num);
     free(own);

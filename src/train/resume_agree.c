@@ -25,17 +25,16 @@ static tr_status status_of(int code)
     return statuses[code];
 }
 
-typedef struct verdict {
+typedef struct agreed {
     int fared; /* of the worst */
     int rank;  /* the first of those */
-} verdict;
+} agreed;
 
 /* The worst of all ranks decides, and its message becomes everybody's. */
-static tr_status agree(tri_ranks *ranks, tr_status own, tr_error *message, verdict *v,
-                       tr_error *err)
+static tr_status agree(tri_ranks *ranks, tr_status own, tr_error *message, agreed *v, tr_error *err)
 {
     int64_t *codes = calloc((size_t)ranks->size, sizeof *codes);
-    *v = (verdict){.fared = FAILED};
+    *v = (agreed){.fared = FAILED};
     if (!codes)
         return tri_fail(err, TR_ERROR_RUNTIME, "no memory for %d ranks", ranks->size);
     tr_status status = tri_checkpoint_gather(ranks, code_of(own), codes, err);
@@ -54,9 +53,9 @@ static tr_status agree(tri_ranks *ranks, tr_status own, tr_error *message, verdi
  * directory of that name, or through a bad cable. `own` is what rank 0 found in that rank's place,
  * TR_OK on the others. */
 static tr_status confirm(tri_ranks *ranks, tr_status own, tr_error *own_why, tr_error *why,
-                         verdict *v, tr_error *err)
+                         agreed *v, tr_error *err)
 {
-    verdict second;
+    agreed second;
     TRI_TRY(agree(ranks, own, own_why, &second, err));
     if (second.fared == GOOD) {
         v->fared = FAILED;
@@ -75,7 +74,7 @@ tr_status tri_checkpoint_open_together(tri_ranks *ranks, const char *path, tri_c
                                        tr_error *err)
 {
     tr_error why = {0}, own = {0};
-    verdict v;
+    agreed v;
     tr_status status = tri_checkpoint_open(ckpt, path, &why);
     bool open = status == TR_OK;
     tr_status met = agree(ranks, status, &why, &v, err);

@@ -108,14 +108,14 @@ tr_status tri_weights_place(tri_session *session, tr_error *err)
 }
 
 /* A tensor seen as outer lines, each with the cut dim and what is inside it. */
-typedef struct lines {
+typedef struct cut_lines {
     int64_t outer, inner, whole; /* whole: elements of a line of the whole tensor */
-} lines;
+} cut_lines;
 
-static lines lines_of(const tri_shape *whole, const tri_cut *cut)
+static cut_lines lines_of(const tri_shape *whole, const tri_cut *cut)
 {
-    lines l = {.outer = tri_shape_span(whole, 0, cut->dim),
-               .inner = tri_shape_span(whole, cut->dim + 1, whole->rank)};
+    cut_lines l = {.outer = tri_shape_span(whole, 0, cut->dim),
+                   .inner = tri_shape_span(whole, cut->dim + 1, whole->rank)};
     l.whole = cut->size * l.inner;
     return l;
 }
@@ -124,7 +124,7 @@ static lines lines_of(const tri_shape *whole, const tri_cut *cut)
 static void copy_piece(const tri_shape *shape, const tri_cut *cut, int part, float *whole,
                        float *piece, bool to_whole)
 {
-    lines l = lines_of(shape, cut);
+    cut_lines l = lines_of(shape, cut);
     int64_t run = tri_cut_size(cut, part) * l.inner, begin = tri_cut_begin(cut, part) * l.inner;
     for (int64_t o = 0; o < l.outer; o++) {
         float *in_whole = whole + o * l.whole + begin, *in_piece = piece + o * run;
@@ -260,7 +260,7 @@ static tr_status pull_state(tri_session *session, const tri_state *state, float 
         memcpy(to, own, (size_t)tri_shape_count(whole) * sizeof(float));
         return TR_OK;
     }
-    lines l = lines_of(whole, cut);
+    cut_lines l = lines_of(whole, cut);
     for (int part = 0; part < cut->parts; part++)
         counts[part] = (uint64_t)(l.outer * tri_cut_size(cut, part) * l.inner);
     TRI_TRY(collect(session, state, (tri_axis)cut->axis, counts, own, all, err));

@@ -36,12 +36,12 @@ size_t tri_cuda_blas_version(void)
     return number;
 }
 
-typedef struct entry {
+typedef struct library_entry {
     const char *name;
     void *to;
-} entry;
+} library_entry;
 
-static bool find_all(const tri_cuda_blas *blas, const entry *entries, size_t num)
+static bool find_all(const tri_cuda_blas *blas, const library_entry *entries, size_t num)
 {
     for (size_t i = 0; i < num; i++) {
         void *found = dlsym(blas->library, entries[i].name);
@@ -54,7 +54,7 @@ static bool find_all(const tri_cuda_blas *blas, const entry *entries, size_t num
 
 static bool find_entries(tri_cuda_blas *blas)
 {
-    const entry entries[] = {
+    const library_entry entries[] = {
         {"cublasLtCreate", &blas->create},
         {"cublasLtDestroy", &blas->destroy},
         {"cublasLtMatmul", &blas->matmul},
@@ -68,7 +68,7 @@ static bool find_entries(tri_cuda_blas *blas)
         {"cublasLtMatmulPreferenceSetAttribute", &blas->pref_set},
         {"cublasLtMatmulAlgoGetHeuristic", &blas->heuristic},
     };
-    const entry search[] = {
+    const library_entry search[] = {
         {"cublasLtMatmulAlgoInit", &blas->algo_init},
         {"cublasLtMatmulAlgoCheck", &blas->check},
         {"cublasLtMatmulAlgoCapGetAttribute", &blas->cap},

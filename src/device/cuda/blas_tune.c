@@ -43,14 +43,14 @@ enum {
 #define NEAR           1.08 /* how much slower than the fastest may still prove faster */
 #define OTHER_BITS     1.25 /* how much faster they must be */
 
-typedef struct bench {
+typedef struct product_bench {
     tri_cuda *cuda;
     tri_cuda_product product;
     void *memory, *first; /* first: the result of the first algorithm */
     size_t result_bytes;
     cudaEvent_t begin, end;
     double enough; /* seconds of a measurement */
-} bench;
+} product_bench;
 
 /* ---- operands ---- */
 
@@ -60,7 +60,7 @@ static size_t padded(int64_t count, tri_dtype dtype)
 }
 
 /* One allocation for all; false when the device has no room, which is no reason to complain. */
-static bool make_operands(bench *b)
+static bool make_operands(product_bench *b)
 {
     tri_cuda_product *q = &b->product;
     size_t a = padded(q->m * q->k, q->in), w = padded(q->k * q->n, q->in);
@@ -103,9 +103,9 @@ static bool make_operands(bench *b)
 
 /* ---- one measurement ---- */
 
-typedef bool (*call_fn)(bench *b, const void *context);
+typedef bool (*call_fn)(product_bench *b, const void *context);
 
-static bool call_algo(bench *b, const void *context)
+static bool call_algo(product_bench *b, const void *context)
 {
     tri_blas_plan *p = tri_cuda_blas_plan(b->cuda, &b->product);
     return p && tri_cuda_blas_call(b->cuda, p, &b->product, context);
@@ -120,7 +120,7 @@ static tri_cuda_product plain_of(const tri_cuda_product *product)
     return plain;
 }
 
-static bool call_apart(bench *b, const void *context)
+static bool call_apart(product_bench *b, const void *context)
 {
     (void)context;
     tri_cuda_product plain = plain_of(&b->product);
@@ -131,7 +131,7 @@ static bool call_apart(bench *b, const void *context)
 }
 
 /* Seconds of a call, after one that is not counted; 0 when it does not work. */
-static double seconds_of(bench *b, call_fn call, const void *context)
+static double seconds_of(product_bench *b, call_fn call, const void *context)
 {
     float ms = 0;
     int times = 1;
@@ -153,7 +153,7 @@ static double seconds_of(bench *b, call_fn call, const void *context)
 }
 
 /* Whether the last result equals that of the first algorithm. */
-static bool same_bits(const bench *b)
+static bool same_bits(const product_bench *b)
 {
     unsigned differs = 1;
     return tri_cuda_compare(b->cuda, b->product.c, b->first, b->result_bytes, &differs) && !differs;
@@ -161,23 +161,23 @@ static bool same_bits(const bench *b)
 
 /* ---- the choice ---- */
 
-typedef struct candidate {
+typedef struct product_candidate {
     cublasLtMatmulAlgo_t algo;
     double seconds; /* 0: it does not work */
     bool same;      /* bits as the first */
-} candidate;
+} product_candidate;
 
 typedef struct field {
-    candidate all[MOST_FOUND];
+    product_candidate all[MOST_FOUND];
     int num;
 } field;
 
-static void add(bench *b, field *f, const cublasLtMatmulAlgo_t *algo)
+static void add(product_bench *b, field *f, const cublasLtMatmulAlgo_t *algo)
 {
     if (f->num == MOST_FOUND)
         return;
-    candidate *c = &f->all[f->num++];
-    *c = (candidate){*algo, seconds_of(b, call_algo, algo), f->num == 1};
+    product_candidate *c = &f->all[f->num++];
+    *c = (product_candidate){*algo, seconds_of(b, call_algo, algo), f->num == 1};
     if (c->same)
         cudaMemcpyAsync(b->first, b->product.c, b->result_bytes, cudaMemcpyDeviceToDevice,
                         b->cuda->stream);
@@ -187,7 +187,7 @@ static void add(bench *b, field *f, const cublasLtMatmulAlgo_t *algo)
 
 /* One of the search is only kept with the same bits: a look is too short to say what is faster by
  * so much that other bits are worth it. */
-static void add_same(bench *b, field *f, const cublasLtMatmulAlgo_t *algo)
+static void add_same(product_bench *b, field *f, const cublasLtMatmulAlgo_t *algo)
 {
     int before = f->num;
     add(b, f, algo);
@@ -214,7 +214,8 @@ static double now(void)
 }
 
 /* What the library has beside the named ones. */
-static void search(bench *b, field *f, const cublasLtMatmulHeuristicResult_t *named, int num)
+static void search(product_bench *b, field *f, const cublasLtMatmulHeuristicResult_t *named,
+                   int num)
 {
     cublasLtMatmulAlgo_t more[MOST_TILES > MOST_VARIANTS ? MOST_TILES : MOST_VARIANTS];
     double calls = SEARCH_CALLS * f->all[0].seconds;
@@ -240,7 +241,7 @@ static void search(bench *b, field *f, const cublasLtMatmulHeuristicResult_t *na
 }
 
 /* Seconds of a call among many, with nothing before them. */
-static double seconds_in_turn(bench *b, const candidate *c)
+static double seconds_in_turn(product_bench *b, const product_candidate *c)
 {
     float ms = 0;
     int times = (int)ceil(TURN_SECONDS / c->seconds);
@@ -254,7 +255,7 @@ static double seconds_in_turn(bench *b, const candidate *c)
 }
 
 /* The fastest of the first and those near the fastest, in turns. */
-static int last_turns(bench *b, field *f)
+static int last_turns(product_bench *b, field *f)
 {
     int which[FINAL + 1] = {0}, num = 1;
     double total[FINAL + 1] = {0}, after = 0;
@@ -279,7 +280,7 @@ static int last_turns(bench *b, field *f)
 }
 
 /* The fastest with the bits of the first, or the fastest of all by far. */
-static int fastest_of(bench *b, field *f)
+static int fastest_of(product_bench *b, field *f)
 {
     int any = 0, same = next_best(f, 0);
     for (int i = 1; i < f->num; i++)
@@ -290,7 +291,8 @@ static int fastest_of(bench *b, field *f)
 
 /* What was made of the numbers of an algorithm, beside it: usually the same bytes, and otherwise
  * perhaps the same kernel. */
-static bool is_as_good(bench *b, const candidate *best, const cublasLtMatmulAlgo_t *again)
+static bool is_as_good(product_bench *b, const product_candidate *best,
+                       const cublasLtMatmulAlgo_t *again)
 {
     if (memcmp(&best->algo, again, sizeof *again) == 0)
         return true;
@@ -300,7 +302,7 @@ static bool is_as_good(bench *b, const candidate *best, const cublasLtMatmulAlgo
 
 /* Now and then the library names a single algorithm for a shape, and a slow one. What it names for
  * fewer rows may do; a call says whether it does. */
-static int choices_nearby(bench *b, cublasLtMatmulHeuristicResult_t *choices, int most)
+static int choices_nearby(product_bench *b, cublasLtMatmulHeuristicResult_t *choices, int most)
 {
     tri_cuda_product fewer = b->product;
     fewer.m = b->product.m * 3 / 4 / 128 * 128;
@@ -309,7 +311,7 @@ static int choices_nearby(bench *b, cublasLtMatmulHeuristicResult_t *choices, in
 }
 
 /* True when the product is better done as a plain one. */
-static bool tune(bench *b, field *f)
+static bool tune(product_bench *b, field *f)
 {
     tri_cuda_blas *blas = b->cuda->blas;
     cublasLtMatmulHeuristicResult_t named[MOST_CHOICES];
@@ -326,7 +328,7 @@ static bool tune(bench *b, field *f)
     if (f->all[0].seconds <= 0)
         return false;
     search(b, f, named, num);
-    const candidate *best = &f->all[fastest_of(b, f)];
+    const product_candidate *best = &f->all[fastest_of(b, f)];
     b->enough = ENOUGH_SECONDS;
     double apart = b->product.epilogue == TRI_EPILOGUE_BIAS_GELU ||
                            b->product.epilogue == TRI_EPILOGUE_GELU_GRAD
@@ -347,7 +349,7 @@ static bool tune(bench *b, field *f)
 
 static bool measure(tri_cuda *cuda, const tri_cuda_product *product)
 {
-    bench b = {.cuda = cuda, .product = *product, .enough = ENOUGH_SECONDS};
+    product_bench b = {.cuda = cuda, .product = *product, .enough = ENOUGH_SECONDS};
     if (!make_operands(&b))
         return false;
     field *f = calloc(1, sizeof *f);

@@ -42,22 +42,22 @@ void tri_dnn_drop(tri_dnn_graph *g)
 
 /* ---- tensors ---- */
 
-typedef struct dims {
+typedef struct tensor_dims {
     int64_t size[4], step[4]; /* batch, head, row, column */
-} dims;
+} tensor_dims;
 
-static dims swapped(dims d)
+static tensor_dims swapped(tensor_dims d)
 {
-    return (dims){{d.size[0], d.size[1], d.size[3], d.size[2]},
-                  {d.step[0], d.step[1], d.step[3], d.step[2]}};
+    return (tensor_dims){{d.size[0], d.size[1], d.size[3], d.size[2]},
+                         {d.step[0], d.step[1], d.step[3], d.step[2]}};
 }
 
-static dims dense(int64_t batch, int64_t heads, int64_t rows, int64_t cols)
+static tensor_dims dense(int64_t batch, int64_t heads, int64_t rows, int64_t cols)
 {
-    return (dims){{batch, heads, rows, cols}, {heads * rows * cols, rows * cols, cols, 1}};
+    return (tensor_dims){{batch, heads, rows, cols}, {heads * rows * cols, rows * cols, cols, 1}};
 }
 
-static tensor make_tensor(tri_dnn_graph *g, int64_t name, cudnnDataType_t type, dims d)
+static tensor make_tensor(tri_dnn_graph *g, int64_t name, cudnnDataType_t type, tensor_dims d)
 {
     bool virtual = name >= TRI_DNN_INNER;
     bool by_value = name == TRI_DNN_ALPHA || name == TRI_DNN_MASKED || name == TRI_DNN_ONE;
@@ -75,7 +75,7 @@ static tensor make_tensor(tri_dnn_graph *g, int64_t name, cudnnDataType_t type, 
     return t;
 }
 
-static tensor inner(tri_dnn_graph *g, cudnnDataType_t type, dims d)
+static tensor inner(tri_dnn_graph *g, cudnnDataType_t type, tensor_dims d)
 {
     return make_tensor(g, g->next_name++, type, d);
 }
@@ -155,7 +155,7 @@ static void reduce(tri_dnn_graph *g, cudnnReduceTensorOp_t by, tensor x, tensor 
     add_op(g, op);
 }
 
-static tensor reshape(tri_dnn_graph *g, tensor x, cudnnDataType_t type, dims d)
+static tensor reshape(tri_dnn_graph *g, tensor x, cudnnDataType_t type, tensor_dims d)
 {
     tensor y = inner(g, type, d);
     cudnnBackendDescriptor_t op = tri_dnn_make(g, CUDNN_BACKEND_OPERATION_RESHAPE_DESCRIPTOR);
@@ -170,13 +170,13 @@ static tensor reshape(tri_dnn_graph *g, tensor x, cudnnDataType_t type, dims d)
 /* The shapes that both directions speak of. */
 typedef struct shapes {
     cudnnDataType_t type;
-    dims q, k, o, scores, rows;
+    tensor_dims q, k, o, scores, rows;
 } shapes;
 
-static dims heads_of(const tri_cuda_sdpa *c, int64_t heads, int64_t step)
+static tensor_dims heads_of(const tri_cuda_sdpa *c, int64_t heads, int64_t step)
 {
-    return (dims){{c->num_batch, heads, c->num_pos, c->width},
-                  {c->num_pos * step, c->width, step, 1}};
+    return (tensor_dims){{c->num_batch, heads, c->num_pos, c->width},
+                         {c->num_pos * step, c->width, step, 1}};
 }
 
 static shapes shapes_of(const tri_cuda_sdpa *c)
@@ -304,7 +304,7 @@ static void describe_gradient(tri_dnn_graph *g, const tri_cuda_sdpa *c)
         multiply(g, ds, keys, dq);
         return;
     }
-    dims each = dense(c->num_batch, c->heads, c->num_pos, c->width);
+    tensor_dims each = dense(c->num_batch, c->heads, c->num_pos, c->width);
     tensor dq_sum = make_tensor(g, TRI_DNN_DQ_SUM, CUDNN_DATA_FLOAT, each);
     multiply(g, ds, keys, dq_sum);
     apply(g, CUDNN_POINTWISE_IDENTITY, dq_sum, NULL, dq);

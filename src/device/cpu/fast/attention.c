@@ -91,22 +91,16 @@ static blocks blocks_of(const forward *f, int worker)
     return w;
 }
 
-/* A block of queries, by where it begins. */
-typedef struct place {
-    attention_head head;
-    int64_t first;
-} place;
-
-static place place_of(const forward *f, int64_t task)
+static query_block place_of(const forward *f, int64_t task)
 {
     const attention_shape *s = &f->shape;
     int64_t number = task / f->num_parts;
-    return (place){attention_head_of(s, number / s->heads, number % s->heads),
-                   task % f->num_parts * QUERIES};
+    return (query_block){attention_head_of(s, number / s->heads, number % s->heads),
+                         task % f->num_parts * QUERIES};
 }
 
 /* What comes after the last block of keys: the output, and the next block of queries, if any. */
-static void announce(const forward *f, const place *at, const place *next, ahead *soon)
+static void announce(const forward *f, const query_block *at, const query_block *next, ahead *soon)
 {
     const attention_shape *s = &f->shape;
     ahead_add(soon, output_at(f, &at->head, at->first), s->heads * s->width,
@@ -117,7 +111,8 @@ static void announce(const forward *f, const place *at, const place *next, ahead
 }
 
 /* One block of queries of one head. */
-static void forward_queries(const forward *f, const place *at, const place *next, const blocks *w)
+static void forward_queries(const forward *f, const query_block *at, const query_block *next,
+                            const blocks *w)
 {
     const attention_shape *s = &f->shape;
     const attention_head *head = &at->head;
@@ -135,7 +130,7 @@ static void forward_queries(const forward *f, const place *at, const place *next
         if (docs == SEES_NONE)
             continue;
         const float *k = head->k + j * s->k_step, *v = head->v + j * s->k_step;
-        extent seen = extent_of(s, first, j, num);
+        seen_keys seen = extent_of(s, first, j, num);
         ahead soon = {.width = s->width};
         ahead_add(&soon, v, s->k_step, num, false);
         if (j + KEYS >= view.end)
@@ -169,10 +164,10 @@ static void forward_task(void *context, int task, int worker)
     blocks w = blocks_of(f, worker);
     /* The worker's next task if all keep pace: only used to fetch what it will read. */
     int64_t guess = task + tri_pool_threads(cpu_of(f->args)->pool);
-    for (place at = place_of(f, task), next; at.first < s->num_pos; at = next) {
+    for (query_block at = place_of(f, task), next; at.first < s->num_pos; at = next) {
         next = at;
         next.first += f->num_parts * QUERIES;
-        place then = next;
+        query_block then = next;
         bool last = next.first >= s->num_pos;
         if (last && guess < f->num_tasks)
             then = place_of(f, guess);

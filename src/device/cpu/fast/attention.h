@@ -90,6 +90,12 @@ static inline attention_head attention_head_of(const attention_shape *s, int64_t
     return head;
 }
 
+/* A block of queries, by where it begins. */
+typedef struct query_block {
+    attention_head head;
+    int64_t first;
+} query_block;
+
 /* to[c * to_step + r] = scale * from[r * from_step + c] */
 static inline void transpose(const float *from, int64_t from_step, int64_t rows, int64_t cols,
                              float scale, float *to, int64_t to_step)
@@ -201,15 +207,15 @@ static inline sight docs_seen(const block_view *view, int64_t first_key, int64_t
 
 /* How many keys of a block each half of the queries looks at: those that one of its queries may
  * see. A half without queries is left out. */
-typedef struct extent {
+typedef struct seen_keys {
     int num_halves;
     int64_t seen[2];
-} extent;
+} seen_keys;
 
-static inline extent extent_of(const attention_shape *s, int64_t first_query, int64_t first_key,
-                               int64_t num_keys)
+static inline seen_keys extent_of(const attention_shape *s, int64_t first_query, int64_t first_key,
+                                  int64_t num_keys)
 {
-    extent e = {.num_halves = first_query + HALF < s->num_pos ? 2 : 1};
+    seen_keys e = {.num_halves = first_query + HALF < s->num_pos ? 2 : 1};
     for (int h = 0; h < 2; h++) {
         int64_t end = first_query + (h + 1) * HALF - first_key;
         e.seen[h] = s->causal ? min_i64(num_keys, end) : num_keys;
@@ -218,7 +224,7 @@ static inline extent extent_of(const attention_shape *s, int64_t first_query, in
 }
 
 /* Queries of both halves look at the same keys, or there is one half. */
-static inline bool extent_even(const extent *e)
+static inline bool extent_even(const seen_keys *e)
 {
     return e->num_halves == 1 || e->seen[0] == e->seen[1];
 }
@@ -353,7 +359,7 @@ static inline void softmax_half(float *scores, int64_t num_keys, float *restrict
 }
 
 /* Scores, and what is shaped like them: c[key][query] = sum over depth of a(key, .) b[.][query]. */
-static inline void product_scores(const extent *e, int64_t depth, operand a, const float *b,
+static inline void product_scores(const seen_keys *e, int64_t depth, operand a, const float *b,
                                   float *c, ahead *ahead)
 {
     if (extent_even(e)) {
@@ -367,7 +373,7 @@ static inline void product_scores(const extent *e, int64_t depth, operand a, con
 }
 
 /* Sums over keys: c[.][query] = (or +=) sum over the keys of a(key, .) b[key][query]. */
-static inline void product_over_keys(const extent *e, int64_t width, operand a, const float *b,
+static inline void product_over_keys(const seen_keys *e, int64_t width, operand a, const float *b,
                                      float *c, bool add, ahead *ahead)
 {
     if (extent_even(e)) {
@@ -381,8 +387,8 @@ static inline void product_over_keys(const extent *e, int64_t width, operand a, 
 }
 
 /* Sums over queries: c[key][.] += sum over the queries of a[key][query] b[query][.]. */
-static inline void product_over_queries(const extent *e, const float *a, operand b, int64_t lanes,
-                                        float *c, ahead *ahead)
+static inline void product_over_queries(const seen_keys *e, const float *a, operand b,
+                                        int64_t lanes, float *c, ahead *ahead)
 {
     int64_t both = e->seen[0];
     product_rows(both, lanes, e->num_halves * HALF, (operand){a, QUERIES}, b, c, lanes, true,

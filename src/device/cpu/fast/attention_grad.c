@@ -30,14 +30,14 @@ typedef struct backward {
 } backward;
 
 /* The blocks of one worker; all [rows][QUERIES] but q and dout, which are [QUERIES][lanes]. */
-typedef struct blocks {
+typedef struct grad_blocks {
     float *qt, *doutt, *dqt; /* width rows */
     float *st, *dpt;         /* KEYS rows */
     uint32_t *words;         /* KEYS rows */
     float *q, *dout;
     float *k; /* keys as rows: [KEYS][width] */
     float delta[QUERIES], lse[QUERIES];
-} blocks;
+} grad_blocks;
 
 static backward backward_of(const tri_kernel_args *args)
 {
@@ -61,9 +61,9 @@ static size_t attention_grad_scratch(const tri_kernel_args *args, int num_thread
     return (size_t)(num_tasks * b.part_floats + num_threads * b.worker_floats) * sizeof(float);
 }
 
-static blocks blocks_of(const backward *b, int worker)
+static grad_blocks blocks_of(const backward *b, int worker)
 {
-    blocks w;
+    grad_blocks w;
     int64_t width = b->shape.width;
     w.qt = b->workers + worker * b->worker_floats;
     w.doutt = w.qt + width * QUERIES;
@@ -78,7 +78,8 @@ static blocks blocks_of(const backward *b, int worker)
 }
 
 /* Loads a block of queries: both layouts of q and dout, delta and lse. */
-static void load_queries(const backward *b, const attention_head *head, int64_t first, blocks *w)
+static void load_queries(const backward *b, const attention_head *head, int64_t first,
+                         grad_blocks *w)
 {
     const attention_shape *s = &b->shape;
     int64_t num = min_i64(QUERIES, s->num_pos - first), o_step = s->heads * s->width;
@@ -135,20 +136,14 @@ static inline __attribute__((always_inline)) void weights(float *st, float *dpt,
     }
 }
 
-/* A block of queries, by where it begins. */
-typedef struct place {
-    attention_head head;
-    int64_t first;
-} place;
-
 /* Block number `number` of those that look at the key head of the task. */
-static place place_of(const backward *b, int64_t task, int64_t number)
+static query_block place_of(const backward *b, int64_t task, int64_t number)
 {
     const attention_shape *s = &b->shape;
     int64_t key_head = task / b->num_parts;
     int64_t head = key_head % s->key_heads * s->group + number / b->num_blocks;
-    return (place){attention_head_of(s, key_head / s->key_heads, head),
-                   number % b->num_blocks * QUERIES};
+    return (query_block){attention_head_of(s, key_head / s->key_heads, head),
+                         number % b->num_blocks * QUERIES};
 }
 
 static float *dq_at(const backward *b, const attention_head *head, int64_t first)
@@ -158,7 +153,7 @@ static float *dq_at(const backward *b, const attention_head *head, int64_t first
 }
 
 /* What comes after the last block of keys: dq, and the next block of queries, if any. */
-static void announce(const backward *b, const place *at, const place *next, ahead *soon)
+static void announce(const backward *b, const query_block *at, const query_block *next, ahead *soon)
 {
     const attention_shape *s = &b->shape;
     ahead_add(soon, dq_at(b, &at->head, at->first), s->q_step,
@@ -174,8 +169,8 @@ static void announce(const backward *b, const place *at, const place *next, ahea
 }
 
 /* One block of queries against all the keys it sees. */
-static void backward_queries(const backward *b, const place *at, const place *next, float *dk,
-                             float *dv, blocks *w)
+static void backward_queries(const backward *b, const query_block *at, const query_block *next,
+                             float *dk, float *dv, grad_blocks *w)
 {
     const attention_shape *s = &b->shape;
     const attention_head *head = &at->head;
@@ -188,7 +183,7 @@ static void backward_queries(const backward *b, const place *at, const place *ne
         sight docs = docs_seen(&view, j, num);
         if (docs == SEES_NONE)
             continue;
-        extent seen = extent_of(s, first, j, num);
+        seen_keys seen = extent_of(s, first, j, num);
         ahead soon = {.width = s->width};
         if (j + KEYS < view.end)
             ahead_add(&soon, head->k + (j + KEYS) * s->k_step, s->k_step,
@@ -262,11 +257,11 @@ static void backward_task(void *context, int task, int worker)
     /* The worker's next task if all keep pace: only used to fetch what it will read. */
     int64_t guess = task + tri_pool_threads(cpu_of(b->args)->pool);
     float *dk = b->parts + task * b->part_floats;
-    blocks w = blocks_of(b, worker);
+    grad_blocks w = blocks_of(b, worker);
     memset(dk, 0, (size_t)b->part_floats * sizeof(float));
     for (int64_t at = task % b->num_parts; at < num_blocks; at += b->num_parts) {
         bool last = at + b->num_parts >= num_blocks, known = !last || guess < num_tasks;
-        place here = place_of(b, task, at), next = here;
+        query_block here = place_of(b, task, at), next = here;
         if (known)
             next = last ? place_of(b, guess, guess % b->num_parts)
                         : place_of(b, task, at + b->num_parts);

@@ -12,7 +12,7 @@
 #define ALWAYS_INLINE static inline __attribute__((always_inline))
 
 /* Where the fetching of tri_gemm_block.ahead has got to. */
-struct cursor {
+struct fetch_cursor {
     const tri_gemm_ahead *ahead, *end;
     int64_t wait_steps; /* before the first fetch: early, it would be evicted again */
     int64_t lines_per_step;
@@ -21,7 +21,7 @@ struct cursor {
 
 /* Called once per STEP values of k. Spread out like this, fetches fill gaps; all at once at the
  * start of a tile, they would hold up the loads of the tile itself. */
-ALWAYS_INLINE void fetch_ahead(struct cursor *cursor)
+ALWAYS_INLINE void fetch_ahead(struct fetch_cursor *cursor)
 {
     if (cursor->wait_steps-- > 0)
         return;
@@ -45,11 +45,11 @@ ALWAYS_INLINE void fetch_ahead(struct cursor *cursor)
  * stride_a goes from column to column. */
 ALWAYS_INLINE void multiply(const int num_vectors, const bool by_rows, int64_t depth,
                             const float *restrict a, int64_t stride_a, const float *restrict b,
-                            int64_t stride_b, vec acc[MR][NV])
+                            int64_t stride_b, tile_vec acc[MR][NV])
 {
 #pragma GCC unroll 4
     for (int64_t p = 0; p < depth; p++) {
-        vec row[NV];
+        tile_vec row[NV];
 #pragma GCC unroll 4
         for (int j = 0; j < num_vectors; j++)
             row[j] = load(b + j * WIDTH);
@@ -85,9 +85,9 @@ ALWAYS_INLINE void fetch_row(const int num_vectors, const float *row, const floa
  * there at the end; with by_rows the next panel of a; and what the block says is needed next. */
 ALWAYS_INLINE void multiply_and_fetch(const int num_vectors, const bool by_rows, int64_t depth,
                                       const float *restrict a, int64_t stride_a,
-                                      const float *restrict b, int64_t stride_b, vec acc[MR][NV],
-                                      const float *c, int64_t ldc, const float *aux, int64_t ldaux,
-                                      struct cursor *cursor)
+                                      const float *restrict b, int64_t stride_b,
+                                      tile_vec acc[MR][NV], const float *c, int64_t ldc,
+                                      const float *aux, int64_t ldaux, struct fetch_cursor *cursor)
 {
     int64_t p = 0;
     for (int row = 0; p + STEP <= depth; p += STEP, row++) {
@@ -111,7 +111,8 @@ ALWAYS_INLINE void multiply_and_fetch(const int num_vectors, const bool by_rows,
 
 /* What the product does to a vector v of its result. aux: what lies there, or what to keep there.
  */
-ALWAYS_INLINE vec finish_vector(const tri_gemm_epilogue epilogue, vec v, vec bias, vec *aux)
+ALWAYS_INLINE tile_vec finish_vector(const tri_gemm_epilogue epilogue, tile_vec v, tile_vec bias,
+                                     tile_vec *aux)
 {
     if (epilogue == TRI_GEMM_PLAIN)
         return v;
@@ -135,12 +136,12 @@ typedef struct row_end {
 /* WIDTH columns from j on. */
 ALWAYS_INLINE void finish_columns(const tri_gemm_epilogue epilogue, const row_end *row, int64_t j)
 {
-    vec none = {0}, kept = none;
-    vec old = row->load_c ? load(row->c + j) : none;
+    tile_vec none = {0}, kept = none;
+    tile_vec old = row->load_c ? load(row->c + j) : none;
     if (epilogue == TRI_GEMM_GELU_GRAD)
         kept = load(row->aux + j);
     bool biased = epilogue == TRI_GEMM_BIAS || epilogue == TRI_GEMM_BIAS_GELU;
-    vec v = old + row->alpha * load(row->sums + j);
+    tile_vec v = old + row->alpha * load(row->sums + j);
     store(row->c + j, finish_vector(epilogue, v, biased ? load(row->bias + j) : none, &kept));
     if (epilogue == TRI_GEMM_BIAS_GELU && row->aux != NULL)
         store(row->aux + j, kept);
@@ -217,18 +218,18 @@ typedef struct tile {
 } tile;
 
 ALWAYS_INLINE void run_tile(const int num_vectors, const bool by_rows, const tri_gemm_block *block,
-                            const tile *t, struct cursor *cursor)
+                            const tile *t, struct fetch_cursor *cursor)
 {
     const int64_t ldc = block->ldc;
     float *c = block->c + t->i * ldc + t->j;
     const bool plain = block->epilogue == TRI_GEMM_PLAIN;
     const float *aux = plain || block->aux == NULL ? NULL : block->aux + t->i * block->ldaux + t->j;
-    vec acc[MR][NV];
+    tile_vec acc[MR][NV];
 #pragma GCC unroll 16
     for (int i = 0; i < MR; i++) {
 #pragma GCC unroll 4
         for (int j = 0; j < num_vectors; j++)
-            acc[i][j] = (vec){0};
+            acc[i][j] = (tile_vec){0};
     }
     multiply_and_fetch(num_vectors, by_rows, block->depth, t->a, t->stride_a, t->b, t->stride_b,
                        acc, c, ldc, aux, block->ldaux, cursor);
@@ -247,17 +248,17 @@ ALWAYS_INLINE void run_tile(const int num_vectors, const bool by_rows, const tri
     }
     const float alpha = block->alpha;
     const bool load_c = block->load_c;
-    vec bias[NV];
+    tile_vec bias[NV];
 #pragma GCC unroll 4
     for (int j = 0; j < num_vectors; j++)
-        bias[j] = plain ? (vec){0} : load(block->bias + t->j + j * WIDTH);
+        bias[j] = plain ? (tile_vec){0} : load(block->bias + t->j + j * WIDTH);
 #pragma GCC unroll 16
     for (int i = 0; i < MR; i++) {
 #pragma GCC unroll 4
         for (int j = 0; j < num_vectors; j++) {
             float *out = c + i * ldc + j * WIDTH;
-            vec old = load_c ? load(out) : (vec){0};
-            vec v = old + alpha * acc[i][j];
+            tile_vec old = load_c ? load(out) : (tile_vec){0};
+            tile_vec v = old + alpha * acc[i][j];
             store(out, plain ? v : v + bias[j]);
         }
     }
@@ -265,7 +266,8 @@ ALWAYS_INLINE void run_tile(const int num_vectors, const bool by_rows, const tri
 
 /* These two exist so that the micro kernel is compiled for each constant it needs, and for no
  * more. */
-static void run_tile_by_rows(const tri_gemm_block *block, const tile *t, struct cursor *cursor)
+static void run_tile_by_rows(const tri_gemm_block *block, const tile *t,
+                             struct fetch_cursor *cursor)
 {
     if (t->cols > 2 * WIDTH && NV > 2)
         run_tile(NV, true, block, t, cursor);
@@ -275,7 +277,8 @@ static void run_tile_by_rows(const tri_gemm_block *block, const tile *t, struct 
         run_tile(1, true, block, t, cursor);
 }
 
-static void run_tile_by_columns(const tri_gemm_block *block, const tile *t, struct cursor *cursor)
+static void run_tile_by_columns(const tri_gemm_block *block, const tile *t,
+                                struct fetch_cursor *cursor)
 {
     if (t->cols > 2 * WIDTH && NV > 2)
         run_tile(NV, false, block, t, cursor);
@@ -285,9 +288,9 @@ static void run_tile_by_columns(const tri_gemm_block *block, const tile *t, stru
         run_tile(1, false, block, t, cursor);
 }
 
-static struct cursor start_cursor(const tri_gemm_block *block)
+static struct fetch_cursor start_cursor(const tri_gemm_block *block)
 {
-    struct cursor cursor = {.ahead = block->ahead, .end = block->ahead};
+    struct fetch_cursor cursor = {.ahead = block->ahead, .end = block->ahead};
     int64_t lines = 0;
     for (int i = 0; i < TRI_GEMM_AHEAD && block->ahead[i].rows > 0; i++, cursor.end++)
         lines += block->ahead[i].rows * ((block->ahead[i].cols + LINE - 1) / LINE);
@@ -301,7 +304,7 @@ static struct cursor start_cursor(const tri_gemm_block *block)
 }
 
 /* One tile of the panel that t is about, its rows of a taken from where the block has them. */
-static void run_tile_of(const tri_gemm_block *block, tile *t, struct cursor *cursor)
+static void run_tile_of(const tri_gemm_block *block, tile *t, struct fetch_cursor *cursor)
 {
     t->rows = min_i64(MR, block->rows - t->i);
     if (t->rows < MR && block->a_edge != NULL) {
@@ -322,7 +325,7 @@ static void run_tile_of(const tri_gemm_block *block, tile *t, struct cursor *cur
  * stream past it from the second. */
 static void run_block(const tri_gemm_block *block)
 {
-    struct cursor cursor = start_cursor(block);
+    struct fetch_cursor cursor = start_cursor(block);
     const float *packed = block->b;
     int64_t cols;
     for (int64_t j = 0; j < block->cols; j += cols, packed += block->b_panel) {

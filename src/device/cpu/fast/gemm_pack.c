@@ -161,7 +161,7 @@ void TRI_ISA_NAME(tri_gemm_pack_b)(float *out, int64_t panel, const float *b, in
 static inline __attribute__((always_inline)) void few_pass(const int rows, const float *restrict a,
                                                            int64_t lda, const float *restrict b,
                                                            int64_t ldb, int64_t depth, bool fetch,
-                                                           vec *acc)
+                                                           tile_vec *acc)
 {
     int64_t p = 0;
     for (; p + 4 <= depth; p += 4) {
@@ -172,7 +172,7 @@ static inline __attribute__((always_inline)) void few_pass(const int rows, const
         transpose_group(WIDTH, column, WIDTH, b + p, ldb, 1);
 #pragma GCC unroll 4
         for (int q = 0; q < 4; q++) {
-            vec row = load(column + q * WIDTH);
+            tile_vec row = load(column + q * WIDTH);
 #pragma GCC unroll 8
             for (int i = 0; i < rows; i++)
                 acc[i] += a[i * lda + p + q] * row;
@@ -194,10 +194,10 @@ static inline __attribute__((always_inline)) void few_columns(const int rows,
                                                               const float *b, float *c, bool fetch)
 {
     for (int64_t p = 0; p < block->depth; p += pass) {
-        vec acc[FEW_ROWS];
+        tile_vec acc[FEW_ROWS];
 #pragma GCC unroll 8
         for (int i = 0; i < rows; i++)
-            acc[i] = (vec){0};
+            acc[i] = (tile_vec){0};
         few_pass(rows, a + p, block->a_row, b + p, block->b_depth, min_i64(pass, block->depth - p),
                  fetch, acc);
 #pragma GCC unroll 8
@@ -245,7 +245,7 @@ static void few_rest(const tri_gemm_block *block, int64_t pass, int64_t first)
         const float *a = block->a + i * block->a_row, *b = block->b + first * block->b_depth;
         float *c = block->c + i * block->ldc + first, column[WIDTH] = {0};
         for (int64_t p = 0; p < block->depth; p += pass) {
-            vec acc = {0};
+            tile_vec acc = {0};
             for (int64_t q = p; q < min_i64(p + pass, block->depth); q++) {
                 for (int64_t j = 0; j < num; j++)
                     column[j] = b[j * block->b_depth + q];

@@ -31,17 +31,17 @@
 #endif
 #define NR (NV * WIDTH)
 
-typedef float vec __attribute__((vector_size(WIDTH * sizeof(float))));
+typedef float tile_vec __attribute__((vector_size(WIDTH * sizeof(float))));
 
 /* memcpy is how C spells an unaligned vector load or store; it compiles to one instruction. */
-static inline vec load(const float *p)
+static inline tile_vec load(const float *p)
 {
-    vec v;
+    tile_vec v;
     memcpy(&v, p, sizeof v);
     return v;
 }
 
-static inline void store(float *p, vec v)
+static inline void store(float *p, tile_vec v)
 {
     memcpy(p, &v, sizeof v);
 }

@@ -3,21 +3,21 @@
 
 #include <math.h>
 
-typedef struct norm_job {
+typedef struct rmsnorm_job {
     const tri_kernel_args *args;
     int64_t num_rows, dim;
     int64_t rows_per_task;
-} norm_job;
+} rmsnorm_job;
 
-static norm_job norm_of(const tri_kernel_args *args)
+static rmsnorm_job norm_of(const tri_kernel_args *args)
 {
     int64_t dim = last_dim(&args->in[0]);
-    return (norm_job){args, args->in[0].count / dim, dim, rows_per_task(dim)};
+    return (rmsnorm_job){args, args->in[0].count / dim, dim, rows_per_task(dim)};
 }
 
 static void run_norm(const tri_kernel_args *args, tri_task_fn fn)
 {
-    norm_job job = norm_of(args);
+    rmsnorm_job job = norm_of(args);
     run_tasks(args, job.num_rows * job.dim, ceil_div(job.num_rows, job.rows_per_task), fn, &job);
 }
 
@@ -45,7 +45,7 @@ static void norm_row(const float *restrict x, const float *restrict g, float eps
 static void rmsnorm_task(void *context, int task, int worker)
 {
     (void)worker;
-    const norm_job *job = context;
+    const rmsnorm_job *job = context;
     const tri_kernel_args *args = job->args;
     const float *x = args->in[0].data;
     float *y = args->out[0].data, *rstd = args->out[1].data;
@@ -69,7 +69,7 @@ static void add_row(const float *x, const float *r, int64_t dim, float *s)
 static void add_rmsnorm_task(void *context, int task, int worker)
 {
     (void)worker;
-    const norm_job *job = context;
+    const rmsnorm_job *job = context;
     const tri_kernel_args *args = job->args;
     const float *x = args->in[0].data, *r = args->in[1].data;
     float *s = args->out[0].data, *y = args->out[1].data, *rstd = args->out[2].data;
@@ -118,7 +118,7 @@ static void grad_row(const float *dy, const float *x, const float *g, const floa
 static void rmsnorm_grad_task(void *context, int task, int worker)
 {
     (void)worker;
-    const norm_job *job = context;
+    const rmsnorm_job *job = context;
     const tri_kernel_args *args = job->args;
     const float *dy = args->in[0].data, *x = args->in[1].data, *rstd = args->in[3].data;
     const float *ds = args->in[4].data;
@@ -145,7 +145,7 @@ static void param_grad_row(const float *restrict dy, const float *restrict x, fl
 static void param_grad_task(void *context, int task, int worker)
 {
     (void)worker;
-    const norm_job *job = context;
+    const rmsnorm_job *job = context;
     const float *dy = job->args->in[0].data, *x = job->args->in[1].data;
     const float *rstd = job->args->in[2].data;
     int64_t dim = job->dim, block = row_block(job->num_rows), first = task * block;
@@ -158,13 +158,13 @@ static void param_grad_task(void *context, int task, int worker)
 static size_t rmsnorm_param_grad_scratch(const tri_kernel_args *args, int num_threads)
 {
     (void)num_threads;
-    norm_job job = norm_of(args);
+    rmsnorm_job job = norm_of(args);
     return (size_t)(num_row_blocks(job.num_rows) * job.dim) * sizeof(float);
 }
 
 static void rmsnorm_param_grad(const tri_kernel_args *args)
 {
-    norm_job job = norm_of(args);
+    rmsnorm_job job = norm_of(args);
     int64_t num_blocks = num_row_blocks(job.num_rows);
     run_tasks(args, job.num_rows * job.dim, num_blocks, param_grad_task, &job);
     combine_rows(cpu_of(args)->scratch, num_blocks, job.dim, job.dim, args->out[0].data,

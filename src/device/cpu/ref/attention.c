@@ -19,7 +19,7 @@
 #include <string.h>
 
 /* The operands of attention or of its gradient, packed or apart. */
-typedef struct view {
+typedef struct attention_view {
     const tri_kernel_args *args;
     int64_t num_batch, num_pos, heads, key_heads, width;
     int64_t q_step, k_step;   /* from one position to the next */
@@ -27,7 +27,7 @@ typedef struct view {
     const tri_tensor *q;
     const float *k, *v;
     const int32_t *rows, *step, *docs;
-} view;
+} attention_view;
 
 /* One head of queries with its keys: q of position t begins at q + t * q_step, and so on. */
 typedef struct head {
@@ -37,20 +37,21 @@ typedef struct head {
 } head;
 
 /* in: q, k, v of the operator; more: rows, step, docs. */
-static view view_of(const tri_kernel_args *args, const tri_tensor *in, const tri_tensor *more)
+static attention_view view_of(const tri_kernel_args *args, const tri_tensor *in,
+                              const tri_tensor *more)
 {
     bool packed = in[0].rank == 5;
     int rank = in[0].rank;
-    view a = {.args = args,
-              .num_batch = in[0].size[0],
-              .num_pos = in[0].size[1],
-              .heads = in[0].size[rank - 2],
-              .key_heads = packed ? in[0].size[3] : in[1].size[2],
-              .width = in[0].size[rank - 1],
-              .q = &in[0],
-              .rows = more[0].data,
-              .step = more[1].data,
-              .docs = more[2].data};
+    attention_view a = {.args = args,
+                        .num_batch = in[0].size[0],
+                        .num_pos = in[0].size[1],
+                        .heads = in[0].size[rank - 2],
+                        .key_heads = packed ? in[0].size[3] : in[1].size[2],
+                        .width = in[0].size[rank - 1],
+                        .q = &in[0],
+                        .rows = more[0].data,
+                        .step = more[1].data,
+                        .docs = more[2].data};
     a.q_step = (packed ? 3 : 1) * a.heads * a.width;
     a.k_step = packed ? a.q_step : a.key_heads * a.width;
     a.k_start = packed ? a.heads * a.width : 0;
@@ -60,7 +61,7 @@ static view view_of(const tri_kernel_args *args, const tri_tensor *in, const tri
     return a;
 }
 
-static head head_of(const view *a, int64_t b, int64_t h)
+static head head_of(const attention_view *a, int64_t b, int64_t h)
 {
     int64_t key_head = h / (a->heads / a->key_heads), first_key = b * a->num_pos * a->k_step;
     head one = {.q = (const float *)a->q->data + b * a->num_pos * a->q_step + h * a->width,
@@ -74,7 +75,7 @@ static head head_of(const view *a, int64_t b, int64_t h)
     return one;
 }
 
-static bool sees(const view *a, const head *one, int64_t i, int64_t j)
+static bool sees(const attention_view *a, const head *one, int64_t i, int64_t j)
 {
     const tri_attr *attr = a->args->attr;
     if (attr->causal && (j > i || (attr->window > 0 && j <= i - attr->window)))
@@ -91,7 +92,7 @@ static double dot(const float *a, const float *b, int64_t n)
 }
 
 /* m_ij */
-static double mask(const view *a, const head *one, int64_t i, int64_t j)
+static double mask(const attention_view *a, const head *one, int64_t i, int64_t j)
 {
     float p = a->args->attr->dropout;
     if (!(p > 0))
@@ -104,12 +105,12 @@ static double mask(const view *a, const head *one, int64_t i, int64_t j)
 static size_t attention_scratch(const tri_kernel_args *args, int num_threads)
 {
     (void)num_threads;
-    view a = view_of(args, args->in, args->in + 3);
+    attention_view a = view_of(args, args->in, args->in + 3);
     return (size_t)(a.num_pos + a.width) * sizeof(double);
 }
 
 /* Returns lse of query i; o is the sum of values, in double. */
-static double query(const view *a, const head *one, int64_t i, double *score, double *o)
+static double query(const attention_view *a, const head *one, int64_t i, double *score, double *o)
 {
     double max = -INFINITY, sum = 0;
     for (int64_t j = 0; j < a->num_pos; j++) {
@@ -136,7 +137,7 @@ static double query(const view *a, const head *one, int64_t i, double *score, do
 
 static void attention(const tri_kernel_args *args)
 {
-    view a = view_of(args, args->in, args->in + 3);
+    attention_view a = view_of(args, args->in, args->in + 3);
     float *o = args->out[0].data, *lse = args->out[1].data;
     double *score = ((tri_cpu *)args->device)->scratch, *sum = score + a.num_pos;
     for (int64_t b = 0; b < a.num_batch; b++) {
@@ -155,13 +156,13 @@ static void attention(const tri_kernel_args *args)
 static size_t attention_grad_scratch(const tri_kernel_args *args, int num_threads)
 {
     (void)num_threads;
-    view a = view_of(args, args->in + 1, args->in + 6);
+    attention_view a = view_of(args, args->in + 1, args->in + 6);
     return (size_t)(a.width * (1 + 2 * a.num_pos)) * sizeof(double);
 }
 
 /* The share of query i in the sums. */
-static void query_grad(const view *a, const head *one, int64_t i, const float *dout, const float *o,
-                       double lse, double *dq, double *dk, double *dv)
+static void query_grad(const attention_view *a, const head *one, int64_t i, const float *dout,
+                       const float *o, double lse, double *dq, double *dk, double *dv)
 {
     double alpha = a->args->attr->alpha;
     const float *q = one->q + i * a->q_step;
@@ -183,7 +184,8 @@ static void query_grad(const view *a, const head *one, int64_t i, const float *d
 }
 
 /* All the queries of one head. */
-static void head_grad(const view *a, int64_t b, int64_t h, double *dq, double *dk, double *dv)
+static void head_grad(const attention_view *a, int64_t b, int64_t h, double *dq, double *dk,
+                      double *dv)
 {
     const tri_kernel_args *args = a->args;
     const float *dout = args->in[0].data, *o = args->in[4].data, *lse = args->in[5].data;
@@ -200,7 +202,7 @@ static void head_grad(const view *a, int64_t b, int64_t h, double *dq, double *d
 
 static void attention_grad(const tri_kernel_args *args)
 {
-    view a = view_of(args, args->in + 1, args->in + 6);
+    attention_view a = view_of(args, args->in + 1, args->in + 6);
     bool packed = args->num_out == 1;
     float *dk_out = args->out[packed ? 0 : 1].data, *dv_out = args->out[packed ? 0 : 2].data;
     double *dq = ((tri_cpu *)args->device)->scratch;

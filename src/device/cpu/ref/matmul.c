@@ -2,26 +2,26 @@
 #include "device/cpu/ref/ref.h"
 
 /* A 2-d view: element (row, col) of op(X) is data[row * row_step + col * col_step]. */
-typedef struct view {
+typedef struct matrix_view {
     const float *data;
     int64_t rows, cols, row_step, col_step;
-} view;
+} matrix_view;
 
-static view view_of(const tri_tensor *t, int split, bool trans)
+static matrix_view view_of(const tri_tensor *t, int split, bool trans)
 {
     int64_t rows = 1, cols = 1;
     for (int d = 0; d < t->rank; d++)
         *(d < split ? &rows : &cols) *= t->size[d];
     if (trans)
-        return (view){t->data, cols, rows, 1, cols};
-    return (view){t->data, rows, cols, cols, 1};
+        return (matrix_view){t->data, cols, rows, 1, cols};
+    return (matrix_view){t->data, rows, cols, cols, 1};
 }
 
 static void matmul(const tri_kernel_args *args)
 {
     const tri_attr *attr = args->attr;
-    view a = view_of(&args->in[0], attr->split_a, attr->trans_a);
-    view b = view_of(&args->in[1], attr->split_b, attr->trans_b);
+    matrix_view a = view_of(&args->in[0], attr->split_a, attr->trans_a);
+    matrix_view b = view_of(&args->in[1], attr->split_b, attr->trans_b);
     const float *extra = args->in[2].data; /* bias [n]; before GELU, or to add: [m, n] */
     float *c = args->out[0].data;
     float *kept = args->out[1].data;
