@@ -16,7 +16,7 @@ typedef struct change {
     bool sums;
 } change;
 
-typedef struct mover {
+typedef struct array_mover {
     tri_calc *calc;
     const tri_calc_array *to;
     tri_calc_array now;
@@ -24,7 +24,7 @@ typedef struct mover {
     bool loses[TRI_CALC_DIMS];     /* the dim has an axis to be gathered */
     change changes[TRI_CALC_AXES]; /* by axis */
     tri_calc_moves *moves;
-} mover;
+} array_mover;
 
 /* In this order, so that vectors are small when they travel. */
 typedef enum stage {
@@ -45,7 +45,7 @@ static const tri_calc_move_kind kind_of_stage[NUM_STAGES] = {
     [SLICE_LAST] = TRI_CALC_SLICE,
 };
 
-static bool takes_part(const mover *m, const change *c, stage stage)
+static bool takes_part(const array_mover *m, const change *c, stage stage)
 {
     bool clean = c->added >= 0 && !m->loses[c->added];
     bool exchange = c->removed >= 0 && clean && c->removed != c->added;
@@ -130,7 +130,8 @@ static void price(const tri_calc *calc, tri_calc_move *move)
             sent / tri_link_ring_bytes_per_s(calc->link, tri_calc_num_axes(move->axes));
 }
 
-static tr_status emit(mover *m, stage stage, unsigned axes, int removed, int added, tr_error *err)
+static tr_status emit(array_mover *m, stage stage, unsigned axes, int removed, int added,
+                      tr_error *err)
 {
     tri_calc_move move = {.kind = kind_of_stage[stage], .axes = axes, .before = m->now};
     if (move.kind == TRI_CALC_ALL_GATHER || move.kind == TRI_CALC_ALL_TO_ALL)
@@ -149,7 +150,7 @@ static tr_status emit(mover *m, stage stage, unsigned axes, int removed, int add
     return TR_OK;
 }
 
-static tr_status run_stage(mover *m, stage stage, tr_error *err)
+static tr_status run_stage(array_mover *m, stage stage, tr_error *err)
 {
     unsigned done = 0;
     for (int a = 0; a < m->calc->num_axes; a++) {
@@ -178,7 +179,7 @@ static int dim_of_letter(const tri_calc_array *array, int letter)
     return -1;
 }
 
-static tr_status match_dims(mover *m, const tri_calc_array *from, tr_error *err)
+static tr_status match_dims(array_mover *m, const tri_calc_array *from, tr_error *err)
 {
     bool fits = from->rank == m->to->rank;
     for (int d = 0; d < from->rank && fits; d++) {
@@ -194,7 +195,7 @@ static tr_status match_dims(mover *m, const tri_calc_array *from, tr_error *err)
                     m->to->at + 1, m->to->name);
 }
 
-static tr_status find_changes(mover *m, const tri_calc_array *from, tr_error *err)
+static tr_status find_changes(array_mover *m, const tri_calc_array *from, tr_error *err)
 {
     for (int a = 0; a < TRI_CALC_AXES; a++)
         m->changes[a] = (change){-1, -1, from->terms & ~m->to->terms & 1u << a};
@@ -223,7 +224,7 @@ static tr_status find_changes(mover *m, const tri_calc_array *from, tr_error *er
 tr_status tri_calc_move_to(tri_calc *calc, const tri_calc_array *from, const tri_calc_array *to,
                            tri_calc_moves *moves, tr_error *err)
 {
-    mover m = {.calc = calc, .to = to, .now = *from, .moves = moves};
+    array_mover m = {.calc = calc, .to = to, .now = *from, .moves = moves};
     TRI_TRY(match_dims(&m, from, err));
     TRI_TRY(find_changes(&m, from, err));
     for (stage stage = 0; stage < NUM_STAGES; stage++)
