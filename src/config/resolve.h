@@ -23,7 +23,10 @@ tr_status tri_divide_key_heads(tri_compile_config *compile, tr_error *err);
 /* Bytes of run.memory_limit; 0: none. */
 tr_status tri_memory_limit_from(const tr_settings *settings, uint64_t *bytes, tr_error *err);
 
-/* What data is to be read, before the settings are complete: it may have to be prepared first. */
+/* What data is to be read; the strings point into the settings, which are complete. */
+void tri_data_config_read(const tr_settings *settings, tri_data_config *data);
+
+/* The same before they are: it may have to be prepared first. */
 tr_status tri_data_config_from(tr_settings *settings, tri_data_config *data, tr_error *err);
 
 #endif
