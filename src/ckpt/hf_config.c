@@ -3,25 +3,13 @@
  * A key that is left out has the value that the config class of transformers gives it, so that a
  * file means here what it means there; the sizes themselves must be given. Whatever would change
  * the numbers and is not implemented is refused: a model that loads computes the same. */
-#include <math.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/fs.h"
 #include "base/python_json.h"
-#include "ckpt/hf_parts.h"
-
-typedef struct hf_reader {
-    const char *path;
-    const json_t *root;
-    const tri_hf_family *family;
-    tri_hf_config *out;
-    tr_error *err;
-} hf_reader;
-
-enum { NEEDED = -1, MOST = 1000 * 1000 * 1000 };
+#include "ckpt/hf_reader.h"
 
 bool tri_hf_is_dir(const char *path)
 {
@@ -50,219 +38,80 @@ tr_status tri_hf_json_read(const char *dir, const char *name, json_t **root, cha
                                  : tri_fail(err, TR_ERROR_INPUT, "%s: is not a JSON object", *path);
 }
 
-/* ---- typed reads: absent and null give the fallback ---- */
-
-static const json_t *value_of(const json_t *object, const char *key)
-{
-    const json_t *value = json_object_get(object, key);
-    return json_is_null(value) ? NULL : value;
-}
-
-static tr_status read_int(const hf_reader *r, const json_t *object, const char *key,
-                          int64_t fallback, int64_t *out)
-{
-    const json_t *value = value_of(object, key);
-    *out = fallback;
-    if (!value && fallback != NEEDED)
-        return TR_OK;
-    if (!value)
-        return tri_fail(r->err, TR_ERROR_INPUT, "%s: has no \"%s\", which a %s needs", r->path, key,
-                        r->family->model_type);
-    *out = json_integer_value(value);
-    if (!json_is_integer(value) || *out < 1 || *out > MOST)
-        return tri_fail(r->err, TR_ERROR_INPUT, "%s: \"%s\" is not a whole number from 1 to %d",
-                        r->path, key, MOST);
-    return TR_OK;
-}
-
-static tr_status read_real(const hf_reader *r, const json_t *object, const char *key,
-                           double fallback, double *out)
-{
-    const json_t *value = value_of(object, key);
-    *out = value ? json_number_value(value) : fallback;
-    if (value && (!json_is_number(value) || !isfinite(*out) || *out < 0))
-        return tri_fail(r->err, TR_ERROR_INPUT, "%s: \"%s\" is not a number >= 0", r->path, key);
-    return TR_OK;
-}
-
-static tr_status read_bool(const hf_reader *r, const char *key, bool fallback, bool *out)
-{
-    const json_t *value = value_of(r->root, key);
-    *out = value ? json_is_true(value) : fallback;
-    if (value && !json_is_boolean(value))
-        return tri_fail(r->err, TR_ERROR_INPUT, "%s: \"%s\" is not true or false", r->path, key);
-    return TR_OK;
-}
-
-static tr_status read_text(const hf_reader *r, const json_t *object, const char *key,
-                           const char *fallback, const char **out)
-{
-    const json_t *value = value_of(object, key);
-    *out = value ? json_string_value(value) : fallback;
-    if (!*out)
-        return tri_fail(r->err, TR_ERROR_INPUT, "%s: \"%s\" is not a text", r->path, key);
-    return TR_OK;
-}
-
-/* A switch that must stand where our models have it. */
-static tr_status demand(const hf_reader *r, const char *key, bool fallback, bool wanted)
-{
-    bool value;
-    TRI_TRY(read_bool(r, key, fallback, &value));
-    if (value == wanted)
-        return TR_OK;
-    return tri_fail(r->err, TR_ERROR_INPUT, "%s: \"%s\" is %s, which is not supported for %s",
-                    r->path, key, value ? "true" : "false", r->family->model_type);
-}
-
-static tr_status demand_text(const hf_reader *r, const char *key, const char *wanted)
-{
-    const char *value;
-    TRI_TRY(read_text(r, r->root, key, wanted, &value));
-    if (strcmp(value, wanted) == 0)
-        return TR_OK;
-    return tri_fail(r->err, TR_ERROR_INPUT,
-                    "%s: \"%s\" is \"%.60s\"; for %s only \"%s\" is supported", r->path, key, value,
-                    r->family->model_type, wanted);
-}
-
-/* ---- what is handed on ---- */
-
-static void add(const hf_reader *r, bool fixed, const char *name, const char *key,
-                const char *format, ...) __attribute__((format(printf, 5, 6)));
-
-static void add(const hf_reader *r, bool fixed, const char *name, const char *key,
-                const char *format, ...)
-{
-    if (r->out->num_settings == TRI_HF_MAX_SETTINGS)
-        return;
-    tri_hf_setting *setting = &r->out->setting[r->out->num_settings++];
-    *setting = (tri_hf_setting){.name = name, .key = key, .fixed = fixed};
-    va_list args;
-    va_start(args, format);
-    vsnprintf(setting->value, sizeof setting->value, format, args);
-    va_end(args);
-}
-
-static void add_int(const hf_reader *r, bool fixed, const char *name, const char *key,
-                    int64_t value)
-{
-    add(r, fixed, name, key, "%lld", (long long)value);
-}
-
-static void add_real(const hf_reader *r, const char *name, const char *key, double value)
-{
-    char text[40];
-    for (int digits = 1; digits <= 17; digits++) { /* the shortest that is this number */
-        snprintf(text, sizeof text, "%.*g", digits, value);
-        if (strtod(text, NULL) == value)
-            break;
-    }
-    add(r, false, name, key, "%s", text);
-}
-
-static void add_bool(const hf_reader *r, const char *name, const char *key, bool value)
-{
-    add(r, true, name, key, "%s", value ? "true" : "false");
-}
-
-static tr_status add_init(const hf_reader *r)
-{
-    double std;
-    TRI_TRY(read_real(r, r->root, "initializer_range", 0.02, &std));
-    add_real(r, "model.init_std", "initializer_range", std);
-    return TR_OK;
-}
-
-/* Sizes that must be there: config.json's key and ours. */
-typedef struct size_key {
-    const char *key, *name;
-} size_key;
-
-static tr_status add_sizes(const hf_reader *r, const size_key *sizes, int num)
-{
-    for (int i = 0; i < num; i++) {
-        int64_t value;
-        TRI_TRY(read_int(r, r->root, sizes[i].key, NEEDED, &value));
-        add_int(r, true, sizes[i].name, sizes[i].key, value);
-    }
-    return TR_OK;
-}
-
 /* ---- gpt2 ---- */
 
-static tr_status read_gpt2(const hf_reader *r)
+static tr_status read_gpt2(const tri_hf_reader *r)
 {
-    static const size_key sizes[] = {{"n_layer", "model.num_layers"},
-                                     {"n_embd", "model.dim"},
-                                     {"n_head", "model.num_heads"},
-                                     {"vocab_size", "model.vocab"}};
+    static const tri_hf_size_key sizes[] = {{"n_layer", "model.num_layers"},
+                                            {"n_embd", "model.dim"},
+                                            {"n_head", "model.num_heads"},
+                                            {"vocab_size", "model.vocab"}};
     int64_t positions, dim, ffn;
     double eps;
-    TRI_TRY(add_sizes(r, sizes, 4));
-    TRI_TRY(read_int(r, r->root, "n_positions", r->family->positions, &positions));
-    TRI_TRY(read_int(r, r->root, "n_embd", NEEDED, &dim));
-    TRI_TRY(read_int(r, r->root, "n_inner", 4 * dim, &ffn));
-    TRI_TRY(demand_text(r, "activation_function", "gelu_new"));
-    TRI_TRY(demand(r, "scale_attn_weights", true, true));
-    TRI_TRY(demand(r, "scale_attn_by_inverse_layer_idx", false, false));
-    TRI_TRY(demand(r, "add_cross_attention", false, false));
-    TRI_TRY(demand(r, "tie_word_embeddings", true, true));
-    TRI_TRY(read_real(r, r->root, "layer_norm_epsilon", 1e-5, &eps));
+    TRI_TRY(tri_hf_add_sizes(r, sizes, 4));
+    TRI_TRY(tri_hf_read_int(r, r->root, "n_positions", r->family->positions, &positions));
+    TRI_TRY(tri_hf_read_int(r, r->root, "n_embd", TRI_HF_NEEDED, &dim));
+    TRI_TRY(tri_hf_read_int(r, r->root, "n_inner", 4 * dim, &ffn));
+    TRI_TRY(tri_hf_demand_text(r, "activation_function", "gelu_new"));
+    TRI_TRY(tri_hf_demand(r, "scale_attn_weights", true, true));
+    TRI_TRY(tri_hf_demand(r, "scale_attn_by_inverse_layer_idx", false, false));
+    TRI_TRY(tri_hf_demand(r, "add_cross_attention", false, false));
+    TRI_TRY(tri_hf_demand(r, "tie_word_embeddings", true, true));
+    TRI_TRY(tri_hf_read_real(r, r->root, "layer_norm_epsilon", 1e-5, &eps));
     if ((float)eps != 1e-5f)
         return tri_fail(r->err, TR_ERROR_INPUT,
                         "%s: \"layer_norm_epsilon\" is %g; for gpt2 only 1e-05 is supported",
                         r->path, eps);
-    add_int(r, true, "model.ffn_dim", "n_inner", ffn);
-    add_int(r, true, "model.positions", "n_positions", positions);
-    return add_init(r);
+    tri_hf_add_int(r, true, "model.ffn_dim", "n_inner", ffn);
+    tri_hf_add_int(r, true, "model.positions", "n_positions", positions);
+    return tri_hf_add_init(r);
 }
 
 /* ---- llama and its relatives ---- */
 
-static tr_status read_llama3(const hf_reader *r, const json_t *rope, int64_t positions)
+static tr_status read_llama3(const tri_hf_reader *r, const json_t *rope, int64_t positions)
 {
     double factor, low, high;
     int64_t original;
-    TRI_TRY(read_real(r, rope, "factor", 0, &factor));
-    TRI_TRY(read_real(r, rope, "low_freq_factor", 0, &low));
-    TRI_TRY(read_real(r, rope, "high_freq_factor", 0, &high));
-    TRI_TRY(read_int(r, rope, "original_max_position_embeddings", positions, &original));
+    TRI_TRY(tri_hf_read_real(r, rope, "factor", 0, &factor));
+    TRI_TRY(tri_hf_read_real(r, rope, "low_freq_factor", 0, &low));
+    TRI_TRY(tri_hf_read_real(r, rope, "high_freq_factor", 0, &high));
+    TRI_TRY(tri_hf_read_int(r, rope, "original_max_position_embeddings", positions, &original));
     if (!(factor >= 1) || !(low > 0) || !(high > low))
         return tri_fail(r->err, TR_ERROR_INPUT,
                         "%s: rope type llama3 needs \"factor\" >= 1 and \"high_freq_factor\" > "
                         "\"low_freq_factor\" > 0, but has %g, %g and %g",
                         r->path, factor, high, low);
-    add_real(r, "model.rope_factor", "factor", factor);
-    add_real(r, "model.rope_low", "low_freq_factor", low);
-    add_real(r, "model.rope_high", "high_freq_factor", high);
-    add_int(r, false, "model.rope_original", "original_max_position_embeddings", original);
+    tri_hf_add_real(r, "model.rope_factor", "factor", factor);
+    tri_hf_add_real(r, "model.rope_low", "low_freq_factor", low);
+    tri_hf_add_real(r, "model.rope_high", "high_freq_factor", high);
+    tri_hf_add_int(r, false, "model.rope_original", "original_max_position_embeddings", original);
     return TR_OK;
 }
 
 /* Version 5 has everything in rope_parameters; version 4 rope_theta beside rope_scaling, whose type
  * was first called "type". Where both stand, transformers takes rope_scaling; so it is here. */
-static tr_status read_rope(const hf_reader *r, int64_t positions)
+static tr_status read_rope(const tri_hf_reader *r, int64_t positions)
 {
-    const json_t *rope = value_of(r->root, "rope_scaling");
+    const json_t *rope = tri_hf_value(r->root, "rope_scaling");
     if (!rope || (json_is_object(rope) && json_object_size(rope) == 0))
-        rope = value_of(r->root, "rope_parameters");
+        rope = tri_hf_value(r->root, "rope_parameters");
     if (rope && !json_is_object(rope))
         return tri_fail(r->err, TR_ERROR_INPUT,
                         "%s: the parameters of the rotary positions are not a JSON object",
                         r->path);
     const char *type;
     double theta, part;
-    TRI_TRY(read_text(r, rope, "type", "default", &type));
-    TRI_TRY(read_text(r, rope, "rope_type", type, &type));
-    TRI_TRY(read_real(r, r->root, "rope_theta", 10000, &theta));
-    TRI_TRY(read_real(r, rope, "rope_theta", theta, &theta));
-    TRI_TRY(read_real(r, r->root, "partial_rotary_factor", 1, &part));
-    TRI_TRY(read_real(r, rope, "partial_rotary_factor", part, &part));
+    TRI_TRY(tri_hf_read_text(r, rope, "type", "default", &type));
+    TRI_TRY(tri_hf_read_text(r, rope, "rope_type", type, &type));
+    TRI_TRY(tri_hf_read_real(r, r->root, "rope_theta", 10000, &theta));
+    TRI_TRY(tri_hf_read_real(r, rope, "rope_theta", theta, &theta));
+    TRI_TRY(tri_hf_read_real(r, r->root, "partial_rotary_factor", 1, &part));
+    TRI_TRY(tri_hf_read_real(r, rope, "partial_rotary_factor", part, &part));
     if (part != 1)
         return tri_fail(r->err, TR_ERROR_INPUT,
                         "%s: \"partial_rotary_factor\" is %g; only 1 is supported", r->path, part);
-    add_real(r, "model.rope_theta", "rope_theta", theta);
+    tri_hf_add_real(r, "model.rope_theta", "rope_theta", theta);
     if (strcmp(type, "llama3") == 0)
         return read_llama3(r, rope, positions);
     if (strcmp(type, "default") != 0)
@@ -270,21 +119,21 @@ static tr_status read_rope(const hf_reader *r, int64_t positions)
                         "%s: rotary positions of type \"%.60s\" are not supported; known types: "
                         "default, llama3",
                         r->path, type);
-    add_real(r, "model.rope_factor", "rope_type", 0);
+    tri_hf_add_real(r, "model.rope_factor", "rope_type", 0);
     return TR_OK;
 }
 
 /* How many of the layers have a window. layer_types says it for each; without it qwen's layers have
  * one from max_window_layers on, and mistral's all. */
-static tr_status count_windows(const hf_reader *r, int64_t layers, int64_t *num)
+static tr_status count_windows(const tri_hf_reader *r, int64_t layers, int64_t *num)
 {
-    const json_t *types = value_of(r->root, "layer_types");
+    const json_t *types = tri_hf_value(r->root, "layer_types");
     bool qwen = r->family->model_type[0] == 'q';
     *num = layers;
     if (!qwen)
         return TR_OK;
     if (!types) {
-        const json_t *value = value_of(r->root, "max_window_layers");
+        const json_t *value = tri_hf_value(r->root, "max_window_layers");
         int64_t first = value ? json_integer_value(value) : 28;
         if ((value && !json_is_integer(value)) || first < 0)
             return tri_fail(r->err, TR_ERROR_INPUT,
@@ -309,14 +158,14 @@ static tr_status count_windows(const hf_reader *r, int64_t layers, int64_t *num)
     return TR_OK;
 }
 
-static tr_status read_window(const hf_reader *r, int64_t layers)
+static tr_status read_window(const tri_hf_reader *r, int64_t layers)
 {
     int64_t window = 0, num;
     bool used = r->family->window > 0; /* llama has none, whatever its file says */
     if (used && r->family->model_type[0] == 'q')
-        TRI_TRY(read_bool(r, "use_sliding_window", false, &used));
+        TRI_TRY(tri_hf_read_bool(r, "use_sliding_window", false, &used));
     if (used && !json_is_null(json_object_get(r->root, "sliding_window"))) {
-        TRI_TRY(read_int(r, r->root, "sliding_window", r->family->window, &window));
+        TRI_TRY(tri_hf_read_int(r, r->root, "sliding_window", r->family->window, &window));
         TRI_TRY(count_windows(r, layers, &num));
         if (num > 0 && num < layers)
             return tri_fail(r->err, TR_ERROR_INPUT,
@@ -326,74 +175,76 @@ static tr_status read_window(const hf_reader *r, int64_t layers)
         if (num == 0)
             window = 0;
     }
-    add_int(r, false, "model.window", "sliding_window", window);
+    tri_hf_add_int(r, false, "model.window", "sliding_window", window);
     return TR_OK;
 }
 
-static tr_status read_heads(const hf_reader *r)
+static tr_status read_heads(const tri_hf_reader *r)
 {
     int64_t dim, heads, kv_heads, head_dim;
-    TRI_TRY(read_int(r, r->root, "hidden_size", NEEDED, &dim));
-    TRI_TRY(read_int(r, r->root, "num_attention_heads", NEEDED, &heads));
+    TRI_TRY(tri_hf_read_int(r, r->root, "hidden_size", TRI_HF_NEEDED, &dim));
+    TRI_TRY(tri_hf_read_int(r, r->root, "num_attention_heads", TRI_HF_NEEDED, &heads));
     bool null_kv = json_is_null(json_object_get(r->root, "num_key_value_heads"));
     bool null_dim = json_is_null(json_object_get(r->root, "head_dim"));
-    TRI_TRY(
-        read_int(r, r->root, "num_key_value_heads", null_kv ? 0 : r->family->kv_heads, &kv_heads));
-    TRI_TRY(read_int(r, r->root, "head_dim", null_dim ? 0 : r->family->head_dim, &head_dim));
+    TRI_TRY(tri_hf_read_int(r, r->root, "num_key_value_heads", null_kv ? 0 : r->family->kv_heads,
+                            &kv_heads));
+    TRI_TRY(tri_hf_read_int(r, r->root, "head_dim", null_dim ? 0 : r->family->head_dim, &head_dim));
     if (head_dim == 0 && dim % heads != 0)
         return tri_fail(r->err, TR_ERROR_INPUT,
                         "%s: \"num_attention_heads\" %lld does not divide \"hidden_size\" %lld, "
                         "and there is no \"head_dim\"",
                         r->path, (long long)heads, (long long)dim);
-    add_int(r, true, "model.num_kv_heads", "num_key_value_heads", kv_heads ? kv_heads : heads);
-    add_int(r, true, "model.head_dim", "head_dim", head_dim ? head_dim : dim / heads);
+    tri_hf_add_int(r, true, "model.num_kv_heads", "num_key_value_heads",
+                   kv_heads ? kv_heads : heads);
+    tri_hf_add_int(r, true, "model.head_dim", "head_dim", head_dim ? head_dim : dim / heads);
     return TR_OK;
 }
 
-static tr_status read_llama(const hf_reader *r)
+static tr_status read_llama(const tri_hf_reader *r)
 {
-    static const size_key sizes[] = {{"num_hidden_layers", "model.num_layers"},
-                                     {"hidden_size", "model.dim"},
-                                     {"num_attention_heads", "model.num_heads"},
-                                     {"intermediate_size", "model.ffn_dim"},
-                                     {"vocab_size", "model.vocab"}};
+    static const tri_hf_size_key sizes[] = {{"num_hidden_layers", "model.num_layers"},
+                                            {"hidden_size", "model.dim"},
+                                            {"num_attention_heads", "model.num_heads"},
+                                            {"intermediate_size", "model.ffn_dim"},
+                                            {"vocab_size", "model.vocab"}};
     const char *type = r->family->model_type;
     int64_t positions, layers;
     double eps;
     bool tied;
-    TRI_TRY(add_sizes(r, sizes, 5));
+    TRI_TRY(tri_hf_add_sizes(r, sizes, 5));
     TRI_TRY(read_heads(r));
-    TRI_TRY(demand_text(r, "hidden_act", "silu"));
-    TRI_TRY(demand(r, "attention_bias", false, false));
-    TRI_TRY(demand(r, "mlp_bias", false, false));
-    TRI_TRY(read_int(r, r->root, "num_hidden_layers", NEEDED, &layers));
-    TRI_TRY(read_int(r, r->root, "max_position_embeddings", r->family->positions, &positions));
-    add_int(r, false, "model.positions", "max_position_embeddings", positions);
-    TRI_TRY(read_real(r, r->root, "rms_norm_eps", 1e-6, &eps));
-    add_real(r, "model.norm_eps", "rms_norm_eps", eps);
-    TRI_TRY(read_bool(r, "tie_word_embeddings", false, &tied));
-    add_bool(r, "model.tied_head", "tie_word_embeddings", tied);
-    add_bool(r, "model.qkv_bias", "model_type", strcmp(type, "qwen2") == 0);
-    add_bool(r, "model.qk_norm", "model_type", strcmp(type, "qwen3") == 0);
+    TRI_TRY(tri_hf_demand_text(r, "hidden_act", "silu"));
+    TRI_TRY(tri_hf_demand(r, "attention_bias", false, false));
+    TRI_TRY(tri_hf_demand(r, "mlp_bias", false, false));
+    TRI_TRY(tri_hf_read_int(r, r->root, "num_hidden_layers", TRI_HF_NEEDED, &layers));
+    TRI_TRY(
+        tri_hf_read_int(r, r->root, "max_position_embeddings", r->family->positions, &positions));
+    tri_hf_add_int(r, false, "model.positions", "max_position_embeddings", positions);
+    TRI_TRY(tri_hf_read_real(r, r->root, "rms_norm_eps", 1e-6, &eps));
+    tri_hf_add_real(r, "model.norm_eps", "rms_norm_eps", eps);
+    TRI_TRY(tri_hf_read_bool(r, "tie_word_embeddings", false, &tied));
+    tri_hf_add_bool(r, "model.tied_head", "tie_word_embeddings", tied);
+    tri_hf_add_bool(r, "model.qkv_bias", "model_type", strcmp(type, "qwen2") == 0);
+    tri_hf_add_bool(r, "model.qk_norm", "model_type", strcmp(type, "qwen3") == 0);
     TRI_TRY(read_rope(r, positions));
     TRI_TRY(read_window(r, layers));
-    return add_init(r);
+    return tri_hf_add_init(r);
 }
 
 /* ---- bert ---- */
 
 /* Their gelu is the exact one; ours of that name is the tanh form. */
-static tr_status read_bert_act(const hf_reader *r)
+static tr_status read_bert_act(const tri_hf_reader *r)
 {
     static const char *const known[][2] = {{"gelu", "gelu_erf"},
                                            {"gelu_new", "gelu"},
                                            {"gelu_pytorch_tanh", "gelu"},
                                            {"relu", "relu"}};
     const char *act;
-    TRI_TRY(read_text(r, r->root, "hidden_act", "gelu", &act));
+    TRI_TRY(tri_hf_read_text(r, r->root, "hidden_act", "gelu", &act));
     for (int i = 0; i < 4; i++)
         if (strcmp(act, known[i][0]) == 0) {
-            add(r, false, "model.act", "hidden_act", "%s", known[i][1]);
+            tri_hf_add(r, false, "model.act", "hidden_act", "%s", known[i][1]);
             return TR_OK;
         }
     return tri_fail(r->err, TR_ERROR_INPUT,
@@ -403,13 +254,13 @@ static tr_status read_bert_act(const hf_reader *r)
 }
 
 /* The labels are counted by their names. One label would be a regression. */
-static tr_status read_labels(const hf_reader *r)
+static tr_status read_labels(const tri_hf_reader *r)
 {
-    const json_t *names = value_of(r->root, "id2label");
+    const json_t *names = tri_hf_value(r->root, "id2label");
     const char *type;
     int64_t num = 2;
-    TRI_TRY(read_text(r, r->root, "problem_type", "single_label_classification", &type));
-    TRI_TRY(read_int(r, r->root, "num_labels", 2, &num));
+    TRI_TRY(tri_hf_read_text(r, r->root, "problem_type", "single_label_classification", &type));
+    TRI_TRY(tri_hf_read_int(r, r->root, "num_labels", 2, &num));
     if (names && !json_is_object(names))
         return tri_fail(r->err, TR_ERROR_INPUT, "%s: \"id2label\" is not a JSON object", r->path);
     if (names)
@@ -419,44 +270,45 @@ static tr_status read_labels(const hf_reader *r)
                         "%s: a \"problem_type\" of %.60s with %lld labels is not supported; only "
                         "one label out of two or more for each row is",
                         r->path, type, (long long)num);
-    add_int(r, true, "model.num_labels", "id2label", num);
+    tri_hf_add_int(r, true, "model.num_labels", "id2label", num);
     return TR_OK;
 }
 
 /* What the file was made for; another task may be given, whose head then begins anew. */
-static tr_status read_bert_task(const hf_reader *r)
+static tr_status read_bert_task(const tri_hf_reader *r)
 {
     const tri_hf_class *class;
     TRI_TRY(tri_hf_class_read(r->family, r->root, r->path, &class, r->err));
     tri_task task = class ? class->task : TRI_TASK_MLM;
-    add(r, false, "model.task", "architectures", "%s",
-        task == TRI_TASK_CLASSIFY ? "classify" : "mlm");
+    tri_hf_add(r, false, "model.task", "architectures", "%s",
+               task == TRI_TASK_CLASSIFY ? "classify" : "mlm");
     return task == TRI_TASK_CLASSIFY ? read_labels(r) : TR_OK;
 }
 
-static tr_status read_bert(const hf_reader *r)
+static tr_status read_bert(const tri_hf_reader *r)
 {
-    static const size_key sizes[] = {{"num_hidden_layers", "model.num_layers"},
-                                     {"hidden_size", "model.dim"},
-                                     {"num_attention_heads", "model.num_heads"},
-                                     {"intermediate_size", "model.ffn_dim"},
-                                     {"vocab_size", "model.vocab"}};
+    static const tri_hf_size_key sizes[] = {{"num_hidden_layers", "model.num_layers"},
+                                            {"hidden_size", "model.dim"},
+                                            {"num_attention_heads", "model.num_heads"},
+                                            {"intermediate_size", "model.ffn_dim"},
+                                            {"vocab_size", "model.vocab"}};
     int64_t positions, types;
     double eps;
-    TRI_TRY(add_sizes(r, sizes, 5));
-    TRI_TRY(demand(r, "is_decoder", false, false));
-    TRI_TRY(demand(r, "add_cross_attention", false, false));
-    TRI_TRY(demand_text(r, "position_embedding_type", "absolute"));
-    TRI_TRY(read_int(r, r->root, "max_position_embeddings", r->family->positions, &positions));
-    add_int(r, true, "model.positions", "max_position_embeddings", positions);
-    TRI_TRY(read_real(r, r->root, "layer_norm_eps", 1e-12, &eps));
-    add_real(r, "model.norm_eps", "layer_norm_eps", eps);
-    TRI_TRY(read_int(r, r->root, "type_vocab_size", 2, &types));
-    add_int(r, true, "model.types", "type_vocab_size", types);
+    TRI_TRY(tri_hf_add_sizes(r, sizes, 5));
+    TRI_TRY(tri_hf_demand(r, "is_decoder", false, false));
+    TRI_TRY(tri_hf_demand(r, "add_cross_attention", false, false));
+    TRI_TRY(tri_hf_demand_text(r, "position_embedding_type", "absolute"));
+    TRI_TRY(
+        tri_hf_read_int(r, r->root, "max_position_embeddings", r->family->positions, &positions));
+    tri_hf_add_int(r, true, "model.positions", "max_position_embeddings", positions);
+    TRI_TRY(tri_hf_read_real(r, r->root, "layer_norm_eps", 1e-12, &eps));
+    tri_hf_add_real(r, "model.norm_eps", "layer_norm_eps", eps);
+    TRI_TRY(tri_hf_read_int(r, r->root, "type_vocab_size", 2, &types));
+    tri_hf_add_int(r, true, "model.types", "type_vocab_size", types);
     TRI_TRY(read_bert_act(r));
-    TRI_TRY(demand(r, "tie_word_embeddings", true, true));
+    TRI_TRY(tri_hf_demand(r, "tie_word_embeddings", true, true));
     TRI_TRY(read_bert_task(r));
-    return add_init(r);
+    return tri_hf_add_init(r);
 }
 
 /* ---- */
@@ -483,11 +335,11 @@ tr_status tri_hf_family_read(const json_t *root, const char *path, const tri_hf_
 static tr_status read_config(const json_t *root, const char *path, tri_hf_config *config,
                              tr_error *err)
 {
-    hf_reader r = {.path = path, .root = root, .out = config, .err = err};
+    tri_hf_reader r = {.path = path, .root = root, .out = config, .err = err};
     TRI_TRY(tri_hf_family_read(root, path, &r.family, err));
     config->model_type = r.family->model_type;
-    add(&r, true, "model.kind", "model_type", "%s", r.family->kind);
-    if (value_of(root, "quantization_config"))
+    tri_hf_add(&r, true, "model.kind", "model_type", "%s", r.family->kind);
+    if (tri_hf_value(root, "quantization_config"))
         return tri_fail(err, TR_ERROR_INPUT,
                         "%s: has a \"quantization_config\"; only weights in F32, F16 and BF16 are "
                         "read",
