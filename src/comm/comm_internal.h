@@ -1,9 +1,10 @@
 /* What the files of src/comm share: the communicator, groups, and what members see of each other.
  *
- *   comm.c        world and groups            ports.c    messages between members of a set
- *   direct_run.c  ticks, descriptors, choice  p2p.c      tr_send and its kin over ports
+ *   comm.c        the world                   ports.c    messages between members of a set
+ *   group.c       groups                      p2p.c      tr_send and its kin over ports
+ *   direct_run.c  ticks, descriptors, choice  lane.c     started calls and requests
  *   direct_*.c    the shared-memory paths     rounds_run.c  collectives made of messages
- *   layout.c      which bytes go where        lane.c     started calls and requests
+ *   layout.c      which bytes go where
  *
  * A group's members advance in ticks. Before arriving at tick t a member may write its slot t % 2
  * and its descriptor t % 2; after all have arrived, everyone reads them. Invariants:
@@ -128,16 +129,19 @@ static inline void tri_count(_Atomic uint64_t *counter, uint64_t n)
 }
 
 /* ---- comm.c */
-/* Published block sizes of an all_to_all: two sets, by the number of the call, since all of its
- * ticks read them. */
-uint64_t *tri_cell_counts(const tr_group *group, int member, bool recv);
-char *tri_cell_slot(const tr_group *group, int member, unsigned parity);
 /* Exchanges the references of num_bytes of fresh shared memory among ranks; at[i] is where member
  * i's lies here. The caller owns *memory (transport free) and at. */
 tr_status tri_exchange(tr_comm *comm, const char *key, const int *ranks, int size, int rank,
                        size_t num_bytes, void **memory, void **at, tr_error *err);
 /* Sets what the rank's status says it is doing. */
 void tri_comm_doing(tr_comm *comm, const char *what, const char *of, uint64_t bytes);
+
+/* ---- group.c */
+/* Published block sizes of an all_to_all: two sets, by the number of the call, since all of its
+ * ticks read them. */
+uint64_t *tri_cell_counts(const tr_group *group, int member, bool recv);
+char *tri_cell_slot(const tr_group *group, int member, unsigned parity);
+void tri_group_free(tr_group *group);
 
 /* ---- direct_run.c */
 /* Arrives at the group's next tick and waits for the others. */

@@ -4,7 +4,7 @@
  *   tcp_hello.c       how two ends prove that they belong to the session
  *   tcp_connect.c     one connection for each pair of a set of members
  *   tcp_head.c        what stands before every message
- *   tcp_lane.c        messages over them */
+ *   tcp_lane.c        messages over them: tcp_send.c, tcp_receive.c */
 #ifndef TRI_COMM_TCP_H
 #define TRI_COMM_TCP_H
 
