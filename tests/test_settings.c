@@ -98,65 +98,66 @@ static void values_are_read(void **state)
     tr_settings_destroy(s);
 }
 
+static const error_case wrong_assignments[] = {
+    {"model.num_layer=3", {"unknown setting \"model.num_layer\"", "model.num_layers"}},
+    {"modle.dim=3", {"did you mean model.dim"}},
+    {"train.lr=1", {"did you mean optim.lr"}},
+    {"lr=1", {"did you mean optim.lr"}},
+    {"optim.learning_rate=1", {"did you mean optim.lr"}},
+    {"model.n_embd=1", {"did you mean model.dim"}},
+    {"train.batch_size=1", {"did you mean train.batch"}},
+    {"micro_batch_size=2", {"did you mean layout.microbatches (a count, not a size:"}},
+    {"train.micro-batch-size=2", {"= train.batch / (layout.dp x micro_batch_size))?"}},
+    {"gpus=4", {"did you mean layout.dp"}},
+    {"nproc_per_node=4", {"did you mean layout.dp", "trireme train starts them"}},
+    {"checkpoint.interval=4", {"did you mean ckpt.every"}},
+    {"ckpt.interval=4", {"did you mean ckpt.every"}},
+    {"generate.batch_size=4", {"did you mean generate.batch"}},
+    {"parallelism.tensor_parallel_degree=2", {"did you mean layout.tp"}},
+    {"zero_optimization.stage=2", {"did you mean layout.zero"}},
+    {"per_device_train_batch_size=2", {"train.batch", "x layout.dp x grad"}},
+    {"learning_rtae=2", {"did you mean optim.lr"}},
+    {"wandb_log=true", {"there is no setting \"wandb_log\"", "metrics.jsonl"}},
+    {"context_parallel_degree=2", {"context parallelism is not here yet"}},
+    {"layout.zzqq=2", {"unknown setting", "layout.", "trireme settings"}},
+    {"model=gpt2", {"model is a section", "model.kind=gpt2"}},
+    {"train.batch=0", {"train.batch is 0", "from 1 to 16777216"}},
+    {"train.batch=-5", {"train.batch is -5", "from 1 to 16777216"}},
+    {"train.steps=1e10", {"train.steps is 1e10", "from 0 to 1e9"}},
+    {"run.seed=9007199254740993", {"9007199254740993", "to 9007199254740992"}},
+    {"model.dropout=0.96", {"0.96", "from 0 to 0.95"}},
+    {"model.dropout=1e999", {"out of range"}},
+    {"train.batch=eight", {"\"eight\"", "a whole number from 1", "for example 8"}},
+    {"train.batch=2.5", {"a whole number"}},
+    {"train.batch=64k", {"a whole number"}},
+    {"train.batch=0x10", {"a whole number"}},
+    {"train.batch=1__0", {"a whole number"}},
+    {"train.batch=1e-1", {"a whole number"}},
+    {"train.batch=", {"train.batch has no value", "a whole number"}},
+    {"optim.lr=fast", {"\"fast\"", "a number from 0 to 1000", "for example 3e-4"}},
+    {"optim.lr=nan", {"a number"}},
+    {"optim.lr=inf", {"a number"}},
+    {"run.trace=1", {"run.trace is \"1\"", "true or false"}},
+    {"precision.kind=fp8", {"8-bit", "precision.kind=bf16 and precision.linear=fp8"}},
+    {"precision.kind=Bfloat16", {"did you mean bf16?"}},
+    {"run.device=gpu", {"did you mean cuda?"}},
+    {"optim.kind=adamW", {"one of sgd, adam, adamw, muon", "did you mean adamw?"}},
+    {"optim.kind=shampoo", {"\"shampoo\"", "one of sgd, adam, adamw, muon"}},
+    {"run.dir=\xff", {"run.dir is not valid UTF-8"}},
+    {"optim.lr", {"does not assign a value", "section.key=value"}},
+    {"=3", {"does not assign a value"}},
+    {"", {"does not assign a value"}}};
+
 static void wrong_assignments_say_why(void **state)
 {
     (void)state;
-    static const error_case cases[] = {
-        {"model.num_layer=3", {"unknown setting \"model.num_layer\"", "model.num_layers"}},
-        {"modle.dim=3", {"did you mean model.dim"}},
-        {"train.lr=1", {"did you mean optim.lr"}},
-        {"lr=1", {"did you mean optim.lr"}},
-        {"optim.learning_rate=1", {"did you mean optim.lr"}},
-        {"model.n_embd=1", {"did you mean model.dim"}},
-        {"train.batch_size=1", {"did you mean train.batch"}},
-        {"micro_batch_size=2", {"did you mean layout.microbatches (a count, not a size:"}},
-        {"train.micro-batch-size=2", {"= train.batch / (layout.dp x micro_batch_size))?"}},
-        {"gpus=4", {"did you mean layout.dp"}},
-        {"nproc_per_node=4", {"did you mean layout.dp", "trireme train starts them"}},
-        {"checkpoint.interval=4", {"did you mean ckpt.every"}},
-        {"ckpt.interval=4", {"did you mean ckpt.every"}},
-        {"generate.batch_size=4", {"did you mean generate.batch"}},
-        {"parallelism.tensor_parallel_degree=2", {"did you mean layout.tp"}},
-        {"zero_optimization.stage=2", {"did you mean layout.zero"}},
-        {"per_device_train_batch_size=2", {"train.batch", "x layout.dp x grad"}},
-        {"learning_rtae=2", {"did you mean optim.lr"}},
-        {"wandb_log=true", {"there is no setting \"wandb_log\"", "metrics.jsonl"}},
-        {"context_parallel_degree=2", {"context parallelism is not here yet"}},
-        {"layout.zzqq=2", {"unknown setting", "layout.", "trireme settings"}},
-        {"model=gpt2", {"model is a section", "model.kind=gpt2"}},
-        {"train.batch=0", {"train.batch is 0", "from 1 to 16777216"}},
-        {"train.batch=-5", {"train.batch is -5", "from 1 to 16777216"}},
-        {"train.steps=1e10", {"train.steps is 1e10", "from 0 to 1e9"}},
-        {"run.seed=9007199254740993", {"9007199254740993", "to 9007199254740992"}},
-        {"model.dropout=0.96", {"0.96", "from 0 to 0.95"}},
-        {"model.dropout=1e999", {"out of range"}},
-        {"train.batch=eight", {"\"eight\"", "a whole number from 1", "for example 8"}},
-        {"train.batch=2.5", {"a whole number"}},
-        {"train.batch=64k", {"a whole number"}},
-        {"train.batch=0x10", {"a whole number"}},
-        {"train.batch=1__0", {"a whole number"}},
-        {"train.batch=1e-1", {"a whole number"}},
-        {"train.batch=", {"train.batch has no value", "a whole number"}},
-        {"optim.lr=fast", {"\"fast\"", "a number from 0 to 1000", "for example 3e-4"}},
-        {"optim.lr=nan", {"a number"}},
-        {"optim.lr=inf", {"a number"}},
-        {"run.trace=1", {"run.trace is \"1\"", "true or false"}},
-        {"precision.kind=fp8", {"8-bit", "precision.kind=bf16 and precision.linear=fp8"}},
-        {"precision.kind=Bfloat16", {"did you mean bf16?"}},
-        {"run.device=gpu", {"did you mean cuda?"}},
-        {"optim.kind=adamW", {"one of sgd, adam, adamw, muon", "did you mean adamw?"}},
-        {"optim.kind=shampoo", {"\"shampoo\"", "one of sgd, adam, adamw, muon"}},
-        {"run.dir=\xff", {"run.dir is not valid UTF-8"}},
-        {"optim.lr", {"does not assign a value", "section.key=value"}},
-        {"=3", {"does not assign a value"}},
-        {"", {"does not assign a value"}}};
     tr_settings *s = fresh();
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    for (size_t i = 0; i < sizeof wrong_assignments / sizeof *wrong_assignments; i++) {
         tr_error err = {0};
-        assert_int_equal(tr_settings_set(s, cases[i].input, &err), TR_ERROR_INPUT);
-        for (int j = 0; j < 3 && cases[i].says[j]; j++)
-            assert_says(err.message, cases[i].says[j]);
-        assert_int_equal(tr_settings_set(s, cases[i].input, NULL), TR_ERROR_INPUT);
+        assert_int_equal(tr_settings_set(s, wrong_assignments[i].input, &err), TR_ERROR_INPUT);
+        for (int j = 0; j < 3 && wrong_assignments[i].says[j]; j++)
+            assert_says(err.message, wrong_assignments[i].says[j]);
+        assert_int_equal(tr_settings_set(s, wrong_assignments[i].input, NULL), TR_ERROR_INPUT);
     }
     for (int i = 0; i < tri_num_settings; i++)
         assert_false(tr_settings_given(s, tri_settings_table[i].name));

@@ -293,67 +293,66 @@ static void training_refuses(void **state)
 #define BPE_FILE(parts, vocab, merges)                                                             \
     "{\"version\":\"1.0\"," parts "\"model\":{\"type\":\"BPE\",\"vocab\":" vocab merges "}}"
 
+static const struct {
+    const char *text, *because, *also;
+} wrong_files[] = {
+    {"", "wrong.json: line 1", "not JSON"},
+    {"{\"model\":{\n\"type\":\"BPE\",", "wrong.json: line 2", "not JSON"},
+    {"[1]", "wrong.json", "object"},
+    {"{}", "wrong.json", "no \"model\""},
+    {"{\"model\":{\"type\":\"Unigram\",\"vocab\":[]}}", "Unigram", "not supported"},
+    {"{\"model\":{\"type\":\"WordLevel\",\"vocab\":{}}}", "WordLevel", "not supported"},
+    {BPE_FILE("", "{\"a\":0,\"b\":1}", ""), "wrong.json", "merges"},
+    {BPE_FILE("", "[]", ",\"merges\":[]"), "vocabulary", "object"},
+    {BPE_FILE("", "{}", ",\"merges\":[]"), "vocabulary", "empty"},
+    {BPE_FILE("", "{\"a\":0,\"b\":0}", ",\"merges\":[]"), "\"a\"", "same id 0"},
+    {BPE_FILE("", "{\"a\":0,\"b\":999999}", ",\"merges\":[]"), "has the id 999999",
+     "2 tokens in all"},
+    {BPE_FILE("\"post_processor\":{\"type\":\"TemplateProcessing\",\"single\":[{\"SpecialToken\":"
+              "{\"id\":\"x\",\"type_id\":0}},{\"Sequence\":{\"id\":\"A\",\"type_id\":0}}],"
+              "\"pair\":[{\"Sequence\":{\"id\":\"A\",\"type_id\":0}},{\"Sequence\":{\"id\":"
+              "\"B\",\"type_id\":0}}],\"special_tokens\":{\"x\":{\"id\":\"x\",\"ids\":[1],"
+              "\"tokens\":[\"x\"]}}},",
+              "{\"a\":0,\"b\":2}", ",\"merges\":[]"),
+     "adds the id 1", "no token has it"},
+    {BPE_FILE("", "{\"a\":0,\"b\":\"1\"}", ",\"merges\":[]"), "\"b\"", "whole number"},
+    {BPE_FILE("", "{\"a\":0,\"b\":-1}", ",\"merges\":[]"), "\"b\"", "whole number"},
+    {BPE_FILE("", "{\"a\":0,\"b\":99999999999}", ",\"merges\":[]"), "\"b\"", "whole number"},
+    {BPE_FILE("", "{\"a\":0,\"a\":1}", ",\"merges\":[]"), "not JSON", "a"},
+    {BPE_FILE("", "{\"a\":0,\"b\":1}", ",\"merges\":[\"a c\"]"), "merge 0", "\"c\""},
+    {BPE_FILE("", "{\"a\":0,\"b\":1}", ",\"merges\":[\"a b\"]"), "merge 0", "\"ab\""},
+    {BPE_FILE("", "{\"a\":0,\"b\":1}", ",\"merges\":[\"ab\"]"), "merge 0", "two tokens"},
+    {BPE_FILE("", "{\"a\":0,\"b\":1}", ",\"merges\":[3]"), "merge 0", "two tokens"},
+    {BPE_FILE("\"normalizer\":{\"type\":\"Precompiled\"},", "{\"a\":0}", ",\"merges\":[]"),
+     "Precompiled", "wrong.json"},
+    {BPE_FILE("\"pre_tokenizer\":{\"type\":\"Odd\"},", "{\"a\":0}", ",\"merges\":[]"), "Odd",
+     "wrong.json"},
+    {BPE_FILE("\"decoder\":{\"type\":\"CTC\"},", "{\"a\":0}", ",\"merges\":[]"), "CTC",
+     "wrong.json"},
+    {BPE_FILE("\"post_processor\":{\"type\":\"Odd\"},", "{\"a\":0}", ",\"merges\":[]"), "Odd",
+     "wrong.json"},
+    {BPE_FILE("\"pre_tokenizer\":{\"type\":\"Split\",\"pattern\":{\"Regex\":\"(a\"},"
+              "\"behavior\":\"Isolated\"},",
+              "{\"a\":0}", ",\"merges\":[]"),
+     "(a", "wrong.json"},
+    {BPE_FILE("\"added_tokens\":[{\"id\":0,\"content\":\"x\"}],", "{\"a\":0}", ",\"merges\":[]"),
+     "\"x\"", "same id 0"},
+    {BPE_FILE("\"post_processor\":{\"type\":\"BertProcessing\",\"sep\":[\"x\",7],"
+              "\"cls\":[\"y\",8]},",
+              "{\"a\":0}", ",\"merges\":[]"),
+     "adds the id", "wrong.json"},
+    {BPE_FILE("", "{\"a\":0}", ",\"merges\":[],\"dropout\":0.1"), "dropout", "wrong.json"},
+    {BPE_FILE("", "{\"a\":0}", ",\"merges\":[],\"unk_token\":\"u\""), "unk_token", "\"u\""},
+    {"{\"model\":{\"type\":\"WordPiece\",\"vocab\":{\"a\":0}}}", "unk_token", "wrong.json"},
+};
+
 static void wrong_files_are_refused(void **state)
 {
     temp_dir *dir = *state;
-    static const struct {
-        const char *text, *because, *also;
-    } wrong[] = {
-        {"", "wrong.json: line 1", "not JSON"},
-        {"{\"model\":{\n\"type\":\"BPE\",", "wrong.json: line 2", "not JSON"},
-        {"[1]", "wrong.json", "object"},
-        {"{}", "wrong.json", "no \"model\""},
-        {"{\"model\":{\"type\":\"Unigram\",\"vocab\":[]}}", "Unigram", "not supported"},
-        {"{\"model\":{\"type\":\"WordLevel\",\"vocab\":{}}}", "WordLevel", "not supported"},
-        {BPE_FILE("", "{\"a\":0,\"b\":1}", ""), "wrong.json", "merges"},
-        {BPE_FILE("", "[]", ",\"merges\":[]"), "vocabulary", "object"},
-        {BPE_FILE("", "{}", ",\"merges\":[]"), "vocabulary", "empty"},
-        {BPE_FILE("", "{\"a\":0,\"b\":0}", ",\"merges\":[]"), "\"a\"", "same id 0"},
-        {BPE_FILE("", "{\"a\":0,\"b\":999999}", ",\"merges\":[]"), "has the id 999999",
-         "2 tokens in all"},
-        {BPE_FILE(
-             "\"post_processor\":{\"type\":\"TemplateProcessing\",\"single\":[{\"SpecialToken\":"
-             "{\"id\":\"x\",\"type_id\":0}},{\"Sequence\":{\"id\":\"A\",\"type_id\":0}}],"
-             "\"pair\":[{\"Sequence\":{\"id\":\"A\",\"type_id\":0}},{\"Sequence\":{\"id\":"
-             "\"B\",\"type_id\":0}}],\"special_tokens\":{\"x\":{\"id\":\"x\",\"ids\":[1],"
-             "\"tokens\":[\"x\"]}}},",
-             "{\"a\":0,\"b\":2}", ",\"merges\":[]"),
-         "adds the id 1", "no token has it"},
-        {BPE_FILE("", "{\"a\":0,\"b\":\"1\"}", ",\"merges\":[]"), "\"b\"", "whole number"},
-        {BPE_FILE("", "{\"a\":0,\"b\":-1}", ",\"merges\":[]"), "\"b\"", "whole number"},
-        {BPE_FILE("", "{\"a\":0,\"b\":99999999999}", ",\"merges\":[]"), "\"b\"", "whole number"},
-        {BPE_FILE("", "{\"a\":0,\"a\":1}", ",\"merges\":[]"), "not JSON", "a"},
-        {BPE_FILE("", "{\"a\":0,\"b\":1}", ",\"merges\":[\"a c\"]"), "merge 0", "\"c\""},
-        {BPE_FILE("", "{\"a\":0,\"b\":1}", ",\"merges\":[\"a b\"]"), "merge 0", "\"ab\""},
-        {BPE_FILE("", "{\"a\":0,\"b\":1}", ",\"merges\":[\"ab\"]"), "merge 0", "two tokens"},
-        {BPE_FILE("", "{\"a\":0,\"b\":1}", ",\"merges\":[3]"), "merge 0", "two tokens"},
-        {BPE_FILE("\"normalizer\":{\"type\":\"Precompiled\"},", "{\"a\":0}", ",\"merges\":[]"),
-         "Precompiled", "wrong.json"},
-        {BPE_FILE("\"pre_tokenizer\":{\"type\":\"Odd\"},", "{\"a\":0}", ",\"merges\":[]"), "Odd",
-         "wrong.json"},
-        {BPE_FILE("\"decoder\":{\"type\":\"CTC\"},", "{\"a\":0}", ",\"merges\":[]"), "CTC",
-         "wrong.json"},
-        {BPE_FILE("\"post_processor\":{\"type\":\"Odd\"},", "{\"a\":0}", ",\"merges\":[]"), "Odd",
-         "wrong.json"},
-        {BPE_FILE("\"pre_tokenizer\":{\"type\":\"Split\",\"pattern\":{\"Regex\":\"(a\"},"
-                  "\"behavior\":\"Isolated\"},",
-                  "{\"a\":0}", ",\"merges\":[]"),
-         "(a", "wrong.json"},
-        {BPE_FILE("\"added_tokens\":[{\"id\":0,\"content\":\"x\"}],", "{\"a\":0}",
-                  ",\"merges\":[]"),
-         "\"x\"", "same id 0"},
-        {BPE_FILE("\"post_processor\":{\"type\":\"BertProcessing\",\"sep\":[\"x\",7],"
-                  "\"cls\":[\"y\",8]},",
-                  "{\"a\":0}", ",\"merges\":[]"),
-         "adds the id", "wrong.json"},
-        {BPE_FILE("", "{\"a\":0}", ",\"merges\":[],\"dropout\":0.1"), "dropout", "wrong.json"},
-        {BPE_FILE("", "{\"a\":0}", ",\"merges\":[],\"unk_token\":\"u\""), "unk_token", "\"u\""},
-        {"{\"model\":{\"type\":\"WordPiece\",\"vocab\":{\"a\":0}}}", "unk_token", "wrong.json"},
-    };
     const char *path = temp_file(dir, "wrong.json");
-    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
-        put_text(path, wrong[i].text);
-        assert_open_fails(path, wrong[i].because, wrong[i].also);
+    for (size_t i = 0; i < sizeof wrong_files / sizeof *wrong_files; i++) {
+        put_text(path, wrong_files[i].text);
+        assert_open_fails(path, wrong_files[i].because, wrong_files[i].also);
     }
     assert_open_fails(temp_file(dir, "absent.json"), "absent.json", "");
     assert_open_fails(dir->path, dir->path, "tokenizer.json");
