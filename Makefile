@@ -74,7 +74,7 @@ HELPERS  = $(patsubst tests/%.c,$(BUILD)/tests/%,$(filter-out %_shim.c,$(wildcar
 ifeq ($(CUDA),yes)
 STANDIN  = $(if $(wildcard $(CUDA_HOME)/include/nccl.h),$(BUILD)/tests/helpers/libnccl-standin.so)
 endif
-# The MPI plug-in, where there is an MPI to build it for; see src/comm/mpi_plugin.h.
+# The MPI plug-in, where there is an MPI to build it for; see src/comm/transport/mpi_plugin.h.
 MPICC   ?= $(shell command -v mpicc 2>/dev/null)
 PLUGINS  = $(if $(MPICC),$(BUILD)/trireme-mpi.so)
 EXAMPLES = $(patsubst examples/%.c,$(BUILD)/examples/%,$(wildcard examples/*.c))
@@ -145,8 +145,8 @@ $(BUILD)/tests/test_%: $(BUILD)/tests/test_%.o $(TEST_SUPPORT) $(LIBRARY)
 	$(Q)$(CC) $(BASE) $< $(TEST_SUPPORT) $(LIBRARY) -o $@ -lcmocka $(LIBS)
 
 # Optional: a broken mpicc must not keep anybody from building the rest. Where the umask lets a group
-# write, the program would refuse it (src/comm/library.h).
-$(BUILD)/trireme-mpi.so: plugins/mpi.c src/comm/mpi_plugin.h include/trireme/comm.h
+# write, the program would refuse it (src/comm/transport/library.h).
+$(BUILD)/trireme-mpi.so: plugins/mpi.c src/comm/transport/mpi_plugin.h include/trireme/comm.h
 	@mkdir -p $(@D)
 	$(say) MPICC $@
 	$(Q)$(MPICC) -std=c17 -O2 -g -Wall -Iinclude -Isrc -shared -fPIC $< -o $@ && \

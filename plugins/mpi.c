@@ -1,10 +1,11 @@
-/* The MPI plug-in: see src/comm/mpi_plugin.h. Compiled by mpicc against whatever MPI 3 is there. */
+/* The MPI plug-in: see src/comm/transport/mpi_plugin.h. Compiled by mpicc against whatever MPI 3 is
+ * there. */
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "comm/mpi_plugin.h"
+#include "comm/transport/mpi_plugin.h"
 #include "trireme/comm.h"
 
 /* A count of MPI is an int, so large messages go in parts. */

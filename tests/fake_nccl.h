@@ -4,7 +4,7 @@
 #ifndef TRI_TESTS_FAKE_NCCL_H
 #define TRI_TESTS_FAKE_NCCL_H
 
-#include "comm/nccl.h"
+#include "comm/transport/nccl.h"
 
 extern const tri_nccl_api fake_nccl_api;
 

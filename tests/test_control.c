@@ -6,8 +6,8 @@
 
 #include <cmocka.h>
 
-#include "comm/control_hello.h"
-#include "comm/control_wire.h"
+#include "comm/control/control_hello.h"
+#include "comm/control/control_wire.h"
 #include "temp_dir.h"
 
 #include <arpa/inet.h>

@@ -19,12 +19,12 @@
 #include "base/clock.h"
 #include "base/half.h"
 #include "comm/comm.h"
-#include "comm/nccl.h"
+#include "comm/transport/nccl.h"
 #include "device/device.h"
 
 #if __has_include(<nccl.h>)
 #include <nccl.h>
-/* What comm/nccl.h declares by itself, against the header. */
+/* What comm/transport/nccl.h declares by itself, against the header. */
 _Static_assert(sizeof(tri_nccl_id) == sizeof(ncclUniqueId), "unique id");
 _Static_assert(offsetof(tri_nccl_config, blocking) == offsetof(ncclConfig_t, blocking), "config");
 _Static_assert((int)ncclInProgress == TRI_NCCL_IN_PROGRESS &&

@@ -2,10 +2,10 @@
  * notices; a rank without the job's token is refused and named. */
 #include "base/checksum.h"
 #include "comm/comm_internal.h"
-#include "comm/control.h"
-#include "comm/tcp.h"
-#include "comm/tcp_head.h"
-#include "comm/tcp_hello.h"
+#include "comm/control/control.h"
+#include "comm/transport/tcp.h"
+#include "comm/transport/tcp_head.h"
+#include "comm/transport/tcp_hello.h"
 
 #include "base/clock.h"
 

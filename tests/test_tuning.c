@@ -1,6 +1,6 @@
 /* Choosing algorithms: by price, size and topology; and the file that keeps the prices. */
 #include "comm/comm_internal.h"
-#include "comm/tuning.h"
+#include "comm/tuning/tuning.h"
 
 #include "base/error.h"
 #include "temp_dir.h"

@@ -1,5 +1,6 @@
 /* tuning.json: what was measured once and is used by later runs, an object with a version and a key
- * for each who keeps something: "comm" (comm/tuning.h), "products" (device/product_choices.h). */
+ * for each who keeps something: "comm" (comm/tuning/tuning.h), "products"
+ * (device/product_choices.h). */
 #ifndef TRI_BASE_TUNING_JSON_H
 #define TRI_BASE_TUNING_JSON_H
 

@@ -6,7 +6,7 @@
 
 #include "cli/cli.h"
 #include "collective/collective.h"
-#include "comm/tuning.h"
+#include "comm/tuning/tuning.h"
 #include "trireme/comm.h"
 
 enum { TRI_MOST_IN_TURN = 16 };

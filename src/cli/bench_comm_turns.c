@@ -15,7 +15,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/samples.h"
-#include "comm/tuning_samples.h"
+#include "comm/tuning/tuning_samples.h"
 
 enum { MOST_CALLS = 2000, FEWEST = 5, FEW = 9, ALONE = 41, WARM_CALLS = 3 };
 

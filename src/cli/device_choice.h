@@ -2,7 +2,7 @@
 #ifndef TRI_CLI_DEVICE_CHOICE_H
 #define TRI_CLI_DEVICE_CHOICE_H
 
-#include "comm/bootstrap.h"
+#include "comm/control/bootstrap.h"
 #include "device/device.h"
 #include "trireme/settings.h"
 

@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "base/fs.h"
-#include "comm/token_file.h"
+#include "comm/control/token_file.h"
 
 static const char prefix[] = ".token-";
 

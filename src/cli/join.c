@@ -9,10 +9,10 @@
 #include <unistd.h>
 
 #include "cli/job_token.h"
-#include "comm/control.h"
-#include "comm/mpi.h"
-#include "comm/tcp.h"
-#include "comm/token_file.h"
+#include "comm/control/control.h"
+#include "comm/control/token_file.h"
+#include "comm/transport/mpi.h"
+#include "comm/transport/tcp.h"
 
 void tri_cli_remark(void *context, const char *line)
 {

@@ -16,7 +16,7 @@
 #include "cli/run_aside.h"
 #include "cli/signals.h"
 #include "cli/text.h"
-#include "comm/control.h"
+#include "comm/control/control.h"
 #include "config/resolve.h"
 #include "device/device.h"
 

@@ -7,7 +7,7 @@
 #define TRI_CLI_LAUNCH_H
 
 #include "cli/cli.h"
-#include "comm/bootstrap.h"
+#include "comm/control/bootstrap.h"
 #include "run/launcher.h"
 
 /* What a rank does; returns an exit code. Before a non-zero one it says why with

@@ -3,8 +3,8 @@
 
 #include <string.h>
 
-#include "comm/control.h"
-#include "comm/control_store.h"
+#include "comm/control/control.h"
+#include "comm/control/control_store.h"
 
 typedef struct lone_rank {
     tri_control_store store;

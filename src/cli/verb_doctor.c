@@ -15,8 +15,8 @@
 #include "cli/cli.h"
 #include "cli/disk.h"
 #include "cli/text.h"
-#include "comm/mpi.h"
-#include "comm/nccl.h"
+#include "comm/transport/mpi.h"
+#include "comm/transport/nccl.h"
 #include "device/cpu/isa.h"
 #include "device/device.h"
 

@@ -1,7 +1,7 @@
 /* Counts the work of a call, round by round. What is copied besides the messages is what
- * comm/rounds_run.c does: a rank's own part goes into the vector first, messages of several runs,
- * and those of pieces that are received into in the same round, are packed, and a block that lies
- * in the vector goes to its place at the end. */
+ * comm/rounds/rounds_run.c does: a rank's own part goes into the vector first, messages of several
+ * runs, and those of pieces that are received into in the same round, are packed, and a block that
+ * lies in the vector goes to its place at the end. */
 #include "collective/work.h"
 
 #include <math.h>

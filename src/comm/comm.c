@@ -1,6 +1,6 @@
 /* The communicator: who is where in whose memory. */
 #include "comm/comm_internal.h"
-#include "comm/tuning.h"
+#include "comm/tuning/tuning.h"
 
 #include <stdio.h>
 #include <stdlib.h>

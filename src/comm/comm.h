@@ -4,7 +4,7 @@
 #define TRI_COMM_COMM_H
 
 #include "collective/collective.h"
-#include "comm/bootstrap.h"
+#include "comm/control/bootstrap.h"
 #include "graph/dtype.h"
 #include "trireme/comm.h"
 

@@ -1,10 +1,10 @@
 /* What the files of src/comm share: the communicator, groups, and what members see of each other.
  *
- *   comm.c        the world                   ports.c    messages between members of a set
- *   group.c       groups                      p2p.c      tr_send and its kin over ports
- *   direct_run.c  ticks, descriptors, choice  lane.c     started calls and requests
- *   direct_*.c    the shared-memory paths     rounds_run.c  collectives made of messages
- *   layout.c      which bytes go where
+ *   comm.c               the world                   ports.c  messages between members of a set
+ *   group.c              groups                      p2p.c    tr_send and its kin over ports
+ *   direct/direct_run.c  ticks, descriptors, choice  lane.c   started calls and requests
+ *   direct/              the shared-memory paths     rounds/  collectives made of messages
+ *   layout.c             which bytes go where
  *
  * A group's members advance in ticks. Before arriving at tick t a member may write its slot t % 2
  * and its descriptor t % 2; after all have arrived, everyone reads them. Invariants:
@@ -20,7 +20,7 @@
 
 #include "comm/comm.h"
 #include "comm/ports.h"
-#include "comm/transport.h"
+#include "comm/transport/transport.h"
 #include "comm/wait.h"
 
 #define TRI_SLOT_BYTES  ((size_t)512 << 10)

@@ -3,8 +3,8 @@
  * Whoever waits for a call that nobody has begun yet runs it, and those before it, by itself, which
  * saves waking two threads. Requests of both kinds (calls and messages) end here. */
 #include "comm/lane.h"
-#include "comm/io.h"
 #include "comm/layout.h"
+#include "comm/transport/io.h"
 
 #include <signal.h>
 #include <stdlib.h>

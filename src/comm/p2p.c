@@ -2,8 +2,8 @@
  * rank itself. Started messages must move while nobody waits, too (a send ends when its receive
  * has been issued, not when somebody waits for it), so the first one makes a helper thread that
  * takes over whenever no caller is driving. */
-#include "comm/io.h"
 #include "comm/lane.h"
+#include "comm/transport/io.h"
 
 #include <stdlib.h>
 

@@ -10,8 +10,8 @@
  *      bell before it looks at the channels, so that no ring is lost. */
 #include "comm/ports.h"
 #include "comm/comm_internal.h"
-#include "comm/io.h"
 #include "comm/reduce.h"
+#include "comm/transport/io.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -10,7 +10,7 @@
 #include <stdatomic.h>
 
 #include "comm/comm.h"
-#include "comm/transport.h"
+#include "comm/transport/transport.h"
 #include "comm/wait.h"
 
 /* One end of a message on its way; belongs to the caller until it is done. */

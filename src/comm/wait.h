@@ -7,7 +7,7 @@
 #include <stdint.h>
 
 #include "base/clock.h"
-#include "comm/bootstrap.h"
+#include "comm/control/bootstrap.h"
 
 #define TRI_CACHE_LINE 128 /* two lines: the neighbour is fetched along with one */
 

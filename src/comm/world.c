@@ -6,7 +6,7 @@
  *   2. Whoever appends raises `changed` afterwards; whoever looks for a key reads it before. */
 #include "comm/world.h"
 
-#include "comm/auth.h"
+#include "comm/control/auth.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -8,7 +8,7 @@
 #define TRI_RUN_EXECUTOR_H
 
 #include "base/text.h"
-#include "comm/bootstrap.h"
+#include "comm/control/bootstrap.h"
 #include "run/store.h"
 #include "run/trace.h"
 

@@ -21,8 +21,8 @@
 #include <unistd.h>
 
 #include "base/fs.h"
-#include "comm/auth.h"
-#include "comm/control_wire.h"
+#include "comm/control/auth.h"
+#include "comm/control/control_wire.h"
 #include "run/launcher_parts.h"
 
 enum { TICK_MS = 50 };

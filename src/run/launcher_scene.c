@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "base/temporary.h"
-#include "comm/control_wire.h"
+#include "comm/control/control_wire.h"
 #include "run/launcher_parts.h"
 
 /* Whether a process is stopped, and not merely slow. */

@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "comm/control_wire.h"
+#include "comm/control/control_wire.h"
 
 void tri_report_where(tri_text *text, const tri_rank_where *where)
 {

@@ -3,7 +3,7 @@
 #define TRI_RUN_REPORT_H
 
 #include "base/text.h"
-#include "comm/control.h"
+#include "comm/control/control.h"
 
 /* What became of a rank, as far as is known when the report is written. */
 typedef enum tri_fate {

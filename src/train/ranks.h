@@ -3,8 +3,8 @@
 #define TRI_TRAIN_RANKS_H
 
 #include "comm/comm.h"
-#include "comm/nccl.h"
-#include "comm/tuning.h"
+#include "comm/transport/nccl.h"
+#include "comm/tuning/tuning.h"
 #include "train/session.h"
 
 /* Ranks of a pipeline that hold the same layers, by their place on it. */

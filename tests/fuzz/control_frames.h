@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-#include "comm/control_wire.h"
+#include "comm/control/control_wire.h"
 
 enum { CONTROL_RAW = 128, CONTROL_BLOCK = 255 + TRI_WIRE_HEADER_BYTES };
 

@@ -10,7 +10,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "comm/control_hello.h"
+#include "comm/control/control_hello.h"
 #include "control_frames.h"
 
 #define TOKEN "a token of the harness"

@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 #include "comm/comm_internal.h"
-#include "comm/tcp.h"
+#include "comm/transport/tcp.h"
 
 /* The table through which ranks exchange addresses, and what a stranger has to say. */
 typedef struct table {

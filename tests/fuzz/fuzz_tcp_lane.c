@@ -12,8 +12,8 @@
 
 #include "base/checksum.h"
 #include "comm/comm_internal.h"
-#include "comm/tcp.h"
-#include "comm/tcp_head.h"
+#include "comm/transport/tcp.h"
+#include "comm/transport/tcp_head.h"
 
 enum { COUNT = 12, NUM_MESSAGES = 3 };
 

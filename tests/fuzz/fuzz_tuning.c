@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-#include "comm/tuning.h"
+#include "comm/tuning/tuning.h"
 #include "device/product_choices.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t num_bytes)

@@ -2,8 +2,8 @@
  * and signals. Ends with 0 when all results were right.
  *
  *     mpirun -n 3 build/tests/helpers/mpi_cases ONE_IN | disagree */
-#include "comm/control.h"
-#include "comm/mpi.h"
+#include "comm/control/control.h"
+#include "comm/transport/mpi.h"
 #include "comm_cases.h"
 
 #include <stdio.h>
