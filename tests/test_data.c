@@ -9,7 +9,7 @@
 
 #include "base/text.h"
 #include "data/data.h"
-#include "data/source.h"
+#include "data/source/source.h"
 #include "temp_dir.h"
 
 #include <math.h>

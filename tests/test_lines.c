@@ -7,8 +7,8 @@
 
 #include <cmocka.h>
 
-#include "data/entries.h"
 #include "data/lines.h"
+#include "data/source/entries.h"
 #include "temp_dir.h"
 
 #include <sys/resource.h>

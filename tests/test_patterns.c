@@ -1,7 +1,7 @@
 /* Text is cut into words, and normalized, as Hugging Face tokenizers does it: patterns are
  * Oniguruma's with Unicode 16, classes Rust's; what is not so is refused by name. The expected
  * pieces were made by tests/reference/make_pattern_fixture.py. */
-#include "data/tokenizer_parts.h"
+#include "data/tokenizer/tokenizer_parts.h"
 #include "tokenizer_support.h"
 
 #include <stdlib.h>

@@ -3,9 +3,9 @@
 #include "tokenizer_support.h"
 
 #include "base/checksum.h"
-#include "data/prepare.h"
-#include "data/prepared.h"
-#include "data/texts.h"
+#include "data/prepare/prepare.h"
+#include "data/prepare/prepared.h"
+#include "data/prepare/texts.h"
 
 #include <sys/resource.h>
 #include <sys/wait.h>

@@ -2,8 +2,8 @@
  * names the file and the line, and what to do. */
 #include "task_support.h"
 
-#include "data/labels.h"
-#include "data/template.h"
+#include "data/source/labels.h"
+#include "data/source/template.h"
 
 #define GOOD "{\"text\": \"a b\", \"label\": \"x\"}\n"
 

@@ -1,10 +1,10 @@
 /* Tokenizers: the ids of Hugging Face tokenizers, exactly; bytes that come back; results that do
  * not depend on threads or blocks. The expected ids were made by
  * tests/reference/make_tokenizer_fixtures.py. */
-#include "data/texts.h"
+#include "data/prepare/texts.h"
 #include "tokenizer_support.h"
 
-#include "data/pretokenize.h"
+#include "data/tokenizer/pretokenize.h"
 
 #define SHARED "../shared/fixtures/"
 

@@ -8,12 +8,12 @@
 #include <sys/wait.h>
 
 #include "base/rng.h"
-#include "data/blend.h"
 #include "data/data.h"
-#include "data/prepare.h"
-#include "data/shard.h"
-#include "data/source.h"
-#include "data/tokenizer.h"
+#include "data/prepare/prepare.h"
+#include "data/prepare/shard.h"
+#include "data/source/blend.h"
+#include "data/source/source.h"
+#include "data/tokenizer/tokenizer.h"
 #include "temp_dir.h"
 #include "train/batch.h"
 

@@ -12,7 +12,7 @@
 
 #include "base/fs.h"
 #include "base/rng.h"
-#include "data/tokenizer.h"
+#include "data/tokenizer/tokenizer.h"
 #include "temp_dir.h"
 
 #include <jansson.h>

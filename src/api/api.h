@@ -3,7 +3,7 @@
 #define TRI_API_API_H
 
 #include "config/resolve.h"
-#include "data/prepare.h"
+#include "data/prepare/prepare.h"
 #include "serve/generate.h"
 #include "trireme/session.h"
 

@@ -4,7 +4,7 @@
 
 #include "base/fs.h"
 #include "ckpt/hf_parts.h"
-#include "data/tokenizer.h"
+#include "data/tokenizer/tokenizer.h"
 
 static const char *const companions[] = {"tokenizer.json",
                                          "tokenizer_config.json",

@@ -16,7 +16,7 @@
 #include "cli/lines.h"
 #include "cli/signals.h"
 #include "cli/text.h"
-#include "data/prepared.h"
+#include "data/prepare/prepared.h"
 
 /* ---- the bar ---- */
 

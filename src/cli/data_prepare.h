@@ -3,7 +3,7 @@
 #define TRI_CLI_DATA_PREPARE_H
 
 #include "cli/cli.h"
-#include "data/prepare.h"
+#include "data/prepare/prepare.h"
 
 /* trireme data prepare INPUT ... --tokenizer PATH --out DIR */
 tr_status tri_data_prepare_verb(const tri_cli *cli, tr_error *err);

@@ -23,7 +23,7 @@
 #include "cli/lines.h"
 #include "cli/plan.h"
 #include "cli/text.h"
-#include "data/tokenizer.h"
+#include "data/tokenizer/tokenizer.h"
 
 enum { MAX_SHOWN = 300 }; /* bytes of a row */
 

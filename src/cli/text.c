@@ -5,7 +5,7 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-#include "data/unicode.h"
+#include "data/unicode/unicode.h"
 
 bool tri_terminal(FILE *file)
 {

@@ -7,7 +7,7 @@
 #include "base/fs.h"
 #include "ckpt/hf.h"
 #include "cli/train_run.h"
-#include "data/tokenizer.h"
+#include "data/tokenizer/tokenizer.h"
 
 tr_status tri_train_in_dir(const tri_train_run *r, const char *name, char **path, tr_error *err)
 {

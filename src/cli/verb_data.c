@@ -18,8 +18,8 @@
 #include "cli/data_prepare.h"
 #include "cli/text.h"
 #include "config/nearest.h"
-#include "data/prepare.h"
-#include "data/tokenizer.h"
+#include "data/prepare/prepare.h"
+#include "data/tokenizer/tokenizer.h"
 
 static double now_s(void)
 {

@@ -7,9 +7,9 @@
 #include "config/nearest.h"
 #include "config/resolve.h"
 #include "config/settings_internal.h"
-#include "data/labels.h"
-#include "data/prepare.h"
-#include "data/tokenizer.h"
+#include "data/prepare/prepare.h"
+#include "data/source/labels.h"
+#include "data/tokenizer/tokenizer.h"
 
 static tr_status fill(tr_settings *settings, const char *name, int64_t value, tr_error *err)
 {

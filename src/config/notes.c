@@ -9,7 +9,7 @@
 
 #include "config/layout_words.h"
 #include "config/settings_internal.h"
-#include "data/prepare.h"
+#include "data/prepare/prepare.h"
 
 enum { MAX_NOTE = 400 };
 

@@ -1,10 +1,10 @@
 #include "data/data.h"
 #include "base/rng.h"
-#include "data/blend.h"
-#include "data/prepare.h"
-#include "data/prepared.h"
-#include "data/source.h"
-#include "data/text_cache.h"
+#include "data/prepare/prepare.h"
+#include "data/prepare/prepared.h"
+#include "data/prepare/text_cache.h"
+#include "data/source/blend.h"
+#include "data/source/source.h"
 
 #include <assert.h>
 #include <math.h>

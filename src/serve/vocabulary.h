@@ -2,7 +2,7 @@
 #ifndef TRI_SERVE_VOCABULARY_H
 #define TRI_SERVE_VOCABULARY_H
 
-#include "data/tokenizer.h"
+#include "data/tokenizer/tokenizer.h"
 
 enum { TRI_MAX_EOS = 16 };
 

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "data/tokenizer.h"
+#include "data/tokenizer/tokenizer.h"
 
 enum { NUM = 6 };
 static const char *const names[NUM] = {"tokenizer_trained.json",   "tokenizer_llama3.json",

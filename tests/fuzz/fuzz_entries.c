@@ -5,9 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "data/entries.h"
-#include "data/labels.h"
-#include "data/template.h"
+#include "data/source/entries.h"
+#include "data/source/labels.h"
+#include "data/source/template.h"
 
 typedef struct reading {
     tri_template *template; /* or NULL */

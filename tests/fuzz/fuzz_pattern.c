@@ -5,7 +5,7 @@
 #include <stdlib.h>
 
 #include "base/python_json.h"
-#include "data/pretokenize.h"
+#include "data/tokenizer/pretokenize.h"
 
 static void match_all(const tri_pattern *pattern, const char *text, size_t num_bytes)
 {

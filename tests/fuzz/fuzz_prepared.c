@@ -1,7 +1,7 @@
 /* A directory of prepared tokens: tokens.json and its shards. */
 #include "fuzz.h"
 
-#include "data/prepared.h"
+#include "data/prepare/prepared.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t num_bytes)
 {

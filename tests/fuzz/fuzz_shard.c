@@ -3,7 +3,7 @@
 
 #include <stdlib.h>
 
-#include "data/shard.h"
+#include "data/prepare/shard.h"
 
 /* The checksum of the header fits, so that inputs get past it. */
 static void seal(uint8_t *bytes, size_t num_bytes)

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "data/tokenizer.h"
+#include "data/tokenizer/tokenizer.h"
 
 static void use(const tri_tokenizer *tokenizer)
 {

@@ -7,9 +7,9 @@
 #include <string.h>
 
 #include "collective/collective.h"
-#include "data/blend.h"
-#include "data/labels.h"
-#include "data/template.h"
+#include "data/source/blend.h"
+#include "data/source/labels.h"
+#include "data/source/template.h"
 #include "place/stages.h"
 #include "recompute/recompute.h"
 #include "sim/sim.h"

@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "data/tokenizer.h"
+#include "data/tokenizer/tokenizer.h"
 
 static void answer(const tri_tokenizer *tokenizer, const char *text, size_t num_bytes)
 {

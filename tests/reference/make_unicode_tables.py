@@ -1,4 +1,4 @@
-"""Makes src/data/unicode_table.c and src/data/pattern_table.c: what Hugging Face tokenizers takes
+"""Makes src/data/unicode/unicode_table.c and src/data/unicode/pattern_table.c: what Hugging Face tokenizers takes
 characters for, asked of the library itself, code point by code point.
 
     pip install tokenizers unicodedata2
@@ -252,9 +252,9 @@ def write(path, text):
 def main():
     runs, late = classes()
     passed, small = untouched(), lower()
-    write("src/data/unicode_table.c", f"""/* Made by tests/reference/make_unicode_tables.py: facts about characters, as Hugging Face tokenizers
+    write("src/data/unicode/unicode_table.c", f"""/* Made by tests/reference/make_unicode_tables.py: facts about characters, as Hugging Face tokenizers
  * has them. docs/tokenizers.md says which version of Unicode each comes from. */
-#include "data/unicode_table.h"
+#include "data/unicode/unicode_table.h"
 
 /* clang-format off */
 const uint32_t tri_class_run[TRI_NUM_CLASS_RUNS] = {{
@@ -274,9 +274,9 @@ const int32_t tri_late_lower[TRI_NUM_LATE_LOWER][3] = {{
 }};
 /* clang-format on */
 """)
-    write("src/data/unicode_table.h", f"""/* Made by tests/reference/make_unicode_tables.py: the sizes of the tables in unicode_table.c. */
-#ifndef TRI_DATA_UNICODE_TABLE_H
-#define TRI_DATA_UNICODE_TABLE_H
+    write("src/data/unicode/unicode_table.h", f"""/* Made by tests/reference/make_unicode_tables.py: the sizes of the tables in unicode_table.c. */
+#ifndef TRI_DATA_UNICODE_UNICODE_TABLE_H
+#define TRI_DATA_UNICODE_UNICODE_TABLE_H
 
 #include <stdint.h>
 
@@ -300,9 +300,9 @@ extern const int32_t tri_late_lower[TRI_NUM_LATE_LOWER][3];
 """)
     kept, rows, refused = properties()
     names = sorted((name, i) for i, group in enumerate(kept) for name in group)
-    write("src/data/pattern_table.c", f"""/* Made by tests/reference/make_unicode_tables.py: what Oniguruma with Unicode 16 finds in a property
+    write("src/data/unicode/pattern_table.c", f"""/* Made by tests/reference/make_unicode_tables.py: what Oniguruma with Unicode 16 finds in a property
  * and one with Unicode 14 does not, or the other way round for C, Cn and Mn. */
-#include "data/pattern_table.h"
+#include "data/unicode/pattern_table.h"
 
 /* clang-format off */
 const tri_property_run tri_property_runs[TRI_NUM_PROPERTY_RUNS] = {{
@@ -321,9 +321,9 @@ const char *const tri_property_refused[TRI_NUM_PROPERTY_REFUSED] = {{
     enum = "\n".join(f"    TRI_PROPERTY_{n.upper()} = {i}," for n, i in
                      [(g[0], i) for i, g in enumerate(kept)
                       if g[0] in ("c", "cn", "lu", "ll", "lower", "mn", "mc", "p", "s", "nd", "word")])
-    write("src/data/pattern_table.h", f"""/* Made by tests/reference/make_unicode_tables.py: the tables in pattern_table.c. */
-#ifndef TRI_DATA_PATTERN_TABLE_H
-#define TRI_DATA_PATTERN_TABLE_H
+    write("src/data/unicode/pattern_table.h", f"""/* Made by tests/reference/make_unicode_tables.py: the tables in pattern_table.c. */
+#ifndef TRI_DATA_UNICODE_PATTERN_TABLE_H
+#define TRI_DATA_UNICODE_PATTERN_TABLE_H
 
 #include <stdint.h>
 
