@@ -47,7 +47,7 @@ CUDA_ARCH ?= -gencode=arch=compute_80,code=sm_80 -gencode=arch=compute_90a,code=
 NVFLAGS  = -std=c++17 -O3 --compress-mode=size -Isrc -Iinclude --compiler-options -Wall,-Wextra $(CUDA_ARCH)
 
 FAST_SRC = $(wildcard src/device/cpu/fast/*.c)
-CLI_SRC  = $(wildcard src/cli/*.c)
+CLI_SRC  = $(wildcard src/cli/*.c src/cli/*/*.c)
 LIB_SRC := $(filter-out $(CLI_SRC) $(FAST_SRC),$(wildcard src/*/*.c src/*/*/*.c src/*/*/*/*.c))
 FAST_OBJ = $(foreach isa,$(ISAS),$(FAST_SRC:%.c=$(BUILD)/%.$(isa).o))
 CUDA_SRC = $(wildcard src/device/cuda/*.cu)

@@ -1,5 +1,5 @@
 /* The peer of `trireme bench comm`: the same collectives by MPI's own algorithms, timed the same
- * way (see src/cli/bench_comm_measure.c), printed as the same JSON lines.
+ * way (see src/cli/bench/bench_comm_measure.c), printed as the same JSON lines.
  *
  *     mpicc -O2 -o mpi_collectives bench/peers/mpi_collectives.c
  *     mpirun -n 2 ./mpi_collectives all_reduce 1024 32768 ...

@@ -6,7 +6,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "cli/environment.h"
+#include "cli/launch/environment.h"
 
 static int count_gpus(const tri_device_def *cuda)
 {

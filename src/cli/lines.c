@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "cli/launch.h"
+#include "cli/launch/launch.h"
 #include "cli/text.h"
 #include "config/notes.h"
 

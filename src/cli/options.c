@@ -9,7 +9,7 @@
 #include "ckpt/checkpoint.h"
 #include "ckpt/hf.h"
 #include "cli/cli.h"
-#include "cli/environment.h"
+#include "cli/launch/environment.h"
 #include "cli/recipe.h"
 #include "config/aliases.h"
 #include "config/nearest.h"

@@ -5,7 +5,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "cli/relay.h"
+#include "cli/launch/relay.h"
 #include "run/launcher.h"
 
 /* What a handler can reach. */

@@ -4,7 +4,7 @@
 
 FUZZ_NAMES   = $(patsubst tests/fuzz/fuzz_%.c,%,$(wildcard tests/fuzz/fuzz_*.c))
 FUZZ_OBJ     = $(BUILD)/tests/fuzz/fuzz.o $(FUZZ_NAMES:%=$(BUILD)/tests/fuzz/fuzz_%.o) \
-               $(BUILD)/src/cli/environment.o
+               $(BUILD)/src/cli/launch/environment.o
 FUZZ_SECONDS ?= 300
 FUZZ_JOBS    ?= $(shell nproc)
 FUZZ_CC      ?= clang

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/environment.h"
+#include "cli/launch/environment.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t num_bytes)
 {

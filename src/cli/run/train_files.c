@@ -1,0 +1,90 @@
+/* The files that a training run has in its directory from the start. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/fs.h"
+#include "ckpt/hf.h"
+#include "cli/run/train_run.h"
+#include "data/tokenizer/tokenizer.h"
+
+tr_status tri_train_in_dir(const tri_train_run *r, const char *name, char **path, tr_error *err)
+{
+    *path = tri_path_join(r->dir, name);
+    return *path ? TR_OK : tri_fail(err, TR_ERROR_RUNTIME, "no memory for a path");
+}
+
+/* Whether tokens mean in this run what they mean in the directory that its model comes from. */
+static tr_status has_tokens_of(const char *dir, const tri_tokenizer *tokenizer, bool *same,
+                               tr_error *err)
+{
+    tri_tokenizer *theirs = NULL;
+    *same = !tokenizer;
+    if (!tokenizer || !tri_tokenizer_is_dir(dir))
+        return TR_OK;
+    TRI_TRY(tri_tokenizer_open(dir, &theirs, err));
+    uint64_t of_theirs, of_ours;
+    tr_status status = tri_tokenizer_fingerprint(theirs, &of_theirs, err);
+    if (status == TR_OK)
+        status = tri_tokenizer_fingerprint(tokenizer, &of_ours, err);
+    *same = status == TR_OK && of_theirs == of_ours;
+    tri_tokenizer_close(theirs);
+    return status;
+}
+
+/* What lies beside the weights of a model of Hugging Face stays with it as it is. */
+static tr_status keep_companions(tri_train_run *r, const tri_tokenizer *tokenizer, tr_error *err)
+{
+    const char *from = tr_settings_string(r->cli->settings, "model.from");
+    bool same = false;
+    if (!tri_hf_is_dir(from))
+        return TR_OK;
+    TRI_TRY(has_tokens_of(from, tokenizer, &same, err));
+    return same ? tri_hf_keep(from, r->dir, err) : TR_OK;
+}
+
+/* What the tokens of this run mean, for whoever generates with it or exports it. */
+static tr_status keep_tokenizer(tri_train_run *r, tr_error *err)
+{
+    static const char *const names[] = {"tokenizer.json", "special_tokens_map.json"};
+    tri_tokenizer *tokenizer = NULL;
+    if (r->session->session.data)
+        TRI_TRY(tri_data_tokenizer(&r->session->session.config.data, &tokenizer, err));
+    tr_status status = tokenizer ? tri_tokenizer_save_dir(tokenizer, r->dir, err) : TR_OK;
+    for (int i = 0; i < 2 && !tokenizer && status == TR_OK; i++) { /* of an earlier run */
+        char *path;
+        status = tri_train_in_dir(r, names[i], &path, err);
+        if (status == TR_OK)
+            (void)unlink(path);
+        free(path);
+    }
+    if (status == TR_OK)
+        status = keep_companions(r, tokenizer, err);
+    r->has_tokenizer = tokenizer != NULL;
+    tri_tokenizer_close(tokenizer);
+    return status;
+}
+
+tr_status tri_train_open_files(void *context, tr_error *err)
+{
+    tri_train_run *r = context;
+    char *path;
+    TRI_TRY(tri_make_dirs(r->dir, err));
+    TRI_TRY(keep_tokenizer(r, err));
+    TRI_TRY(tri_train_in_dir(r, "config.yaml", &path, err));
+    tr_status status = tr_settings_save(r->cli->settings, path, err);
+    free(path);
+    TRI_TRY(status);
+    TRI_TRY(tri_train_in_dir(r, "metrics.jsonl", &path, err));
+    if (r->ckpt.continues)
+        status = tri_jsonl_trim(path, r->ckpt.resumed.step, err);
+    else if (unlink(path) != 0 && errno != ENOENT) /* a new run starts a new record */
+        status =
+            tri_fail(err, TR_ERROR_RUNTIME, "%s: cannot be replaced: %s", path, strerror(errno));
+    if (status == TR_OK)
+        status = tri_metrics_open(path, &r->metrics, err);
+    free(path);
+    TRI_TRY(status);
+    return TR_OK;
+}

@@ -1,0 +1,161 @@
+/* What `trireme train` prints: the start, the steps that are worth a line, the end. */
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "cli/memory.h"
+#include "cli/run/first_lines.h"
+#include "cli/run/train_run.h"
+#include "cli/text.h"
+#include "run/trace_travel.h"
+
+tr_status tri_train_print_start(const tri_train_run *r, tr_error *err)
+{
+    tri_first_lines lines = {.cli = r->cli,
+                             .session = &r->session->session,
+                             .dir = r->dir,
+                             .local_ranks = r->local_ranks,
+                             .transport =
+                                 r->ranks.size > 1 ? tri_ranks_transport(&r->ranks) : NULL};
+    tr_status status = tri_first_lines_print(&lines, err);
+    tri_train_ckpt_print(&r->ckpt);
+    fflush(stdout);
+    return status;
+}
+
+char *tri_train_held_out(const tri_train_run *r, char *text, size_t size)
+{
+    const tri_model_config *model = &r->session->session.config.compile.model;
+    double loss = r->eval.loss, percent = 100 * r->eval.accuracy;
+    if (!tri_model_find(model->kind)->sequences)
+        snprintf(text, size, "held-out loss %.6f", loss);
+    else if (model->task == TRI_TASK_CLASSIFY)
+        snprintf(text, size, "held-out loss %.4f  accuracy %.1f%%", loss, percent);
+    else
+        snprintf(text, size, "held-out loss %.4f  perplexity %.2f  accuracy %.1f%%", loss,
+                 exp(loss), percent);
+    return text;
+}
+
+void tri_train_show_epoch(tri_train_run *r, const tr_step *step, double loss, bool evaluated)
+{
+    char text[96] = "";
+    if (r->ranks.rank == 0)
+        tri_progress_note(&r->progress, "[epoch %" PRId64 "/%" PRId64 "] loss %.4f%s%s",
+                          step->epoch, r->session->session.epochs.num, loss, evaluated ? "  " : "",
+                          evaluated ? tri_train_held_out(r, text, sizeof text) : "");
+}
+
+void tri_train_show_step(tri_train_run *r, const tr_step *step)
+{
+    const tri_program *program = &r->session->session.programs[TRI_PROGRAM_TRAIN];
+    double flops = tri_program_cost(program).flops;
+    double share = 1 - tri_program_redone(program).flops / flops; /* of the model itself */
+    double rate = flops * r->ranks.size / step->seconds;
+    if (r->peak_flops > 0 && rate > r->peak_flops)
+        r->peak_flops = rate; /* it was measured while the machine was busy */
+    tri_progress_step line = {.step = step->step,
+                              .loss = step->loss,
+                              .grad_norm = step->grad_norm,
+                              .lr = step->lr,
+                              .tokens_per_s = (double)step->tokens / step->seconds,
+                              .mfu = r->peak_flops > 0 ? share * rate / r->peak_flops : -1};
+    tri_progress_update(&r->progress, &line);
+}
+
+void tri_train_show_skipped(tri_train_run *r, const tr_step *step)
+{
+    if (tri_train_has_scaler(r))
+        tri_progress_note(&r->progress,
+                          "step %" PRId64 "  skipped: the gradient overflowed; loss scale %g -> %g",
+                          step->step, step->scale, step->scale / 2);
+    else
+        tri_progress_note(&r->progress,
+                          "step %" PRId64 "  skipped: the %s is not finite; the weights stay as "
+                          "they were",
+                          step->step, isfinite(step->loss) ? "gradient" : "loss");
+}
+
+static void print_memory(const tri_train_run *r, uint64_t anonymous)
+{
+    char used[16], expected[16], plan[16], overhead[16], staging[16];
+    uint64_t beside = tri_memory_overhead_total(&r->overhead);
+    uint64_t planned = tri_session_planned_bytes(&r->session->session);
+    uint64_t staged = tri_train_ckpt_staging(&r->ckpt);
+    printf("memory: %s used, %s expected (plan %s + overhead %s",
+           tri_text_bytes((double)anonymous, used),
+           tri_text_bytes((double)(planned + staged + beside), expected),
+           tri_text_bytes((double)planned, plan), tri_text_bytes((double)beside, overhead));
+    if (staged)
+        printf(" + %s to stage checkpoints", tri_text_bytes((double)staged, staging));
+    printf(")\n");
+}
+
+/* Of the steps that the trace holds. */
+static void print_travel(const tri_train_run *r)
+{
+    tri_trace_travel travel = tri_trace_travel_of(r->trace);
+    int64_t steps = r->num_steps - r->first_step;
+    if (travel.num_messages == 0 || steps <= 0 || tri_trace_num_dropped(r->trace) > 0)
+        return;
+    printf("messages: %.3g ms of a step, %.0f %% of that beside the computation\n",
+           travel.total_s * 1e3 / (double)steps, 100 * travel.beside_s / (travel.total_s + 1e-12));
+}
+
+/* A run that was done before had nothing to write but, once more, its weights. */
+static void print_written(const tri_train_run *r, bool idle)
+{
+    bool saves = tr_settings_bool(r->cli->settings, "run.save");
+    if (idle && !saves)
+        tri_text_print(stdout, "nothing new in %s\n", r->dir);
+    else if (idle)
+        tri_text_print(
+            stdout, "nothing new in %s but the weights of step %" PRId64 ", weights.safetensors\n",
+            r->dir, r->first_step);
+    else
+        tri_text_print(stdout, "written to %s: config.yaml, metrics.jsonl%s%s%s%s%s\n", r->dir,
+                       r->has_tokenizer ? ", tokenizer.json" : "",
+                       saves ? ", weights.safetensors" : "", r->record ? ", samples/" : "",
+                       r->ckpt.checkpointer && !r->ckpt.last_failed ? ", ckpt/" : "",
+                       r->trace ? ", trace.json (opens in ui.perfetto.dev)" : "");
+}
+
+void tri_train_print_end(const tri_train_run *r)
+{
+    const tri_session *s = &r->session->session;
+    char time[32], rate[16], planned[16], used[16];
+    bool idle = r->num_steps <= r->first_step;
+    if (idle)
+        printf("\nnothing to train: step %" PRId64 " is done, and the run has %" PRId64
+               "; set train.steps above %" PRId64 " to go on\n",
+               r->first_step, r->num_steps, r->first_step);
+    else
+        printf("\n%" PRId64 " step%s in %s, %s tokens/s; loss %.4f -> %.4f\n",
+               r->num_steps - r->first_step, r->num_steps - r->first_step == 1 ? "" : "s",
+               tri_text_duration(r->seconds, time),
+               tri_text_count((double)(r->tokens - r->first_tokens) / (r->seconds + 1e-9), rate),
+               r->first_loss, r->last_loss);
+    if (tri_train_has_scaler(r) || s->skipped > 0)
+        printf("skipped: %" PRId64 " step%s, whose gradient %s\n", s->skipped,
+               s->skipped == 1 ? "" : "s",
+               tri_train_has_scaler(r) ? "overflowed" : "or loss was not finite");
+    uint64_t anonymous = tri_memory_anonymous();
+    if (s->store.device_bytes)
+        printf("memory: %s of the device used, %s planned\n",
+               tri_text_bytes((double)s->store.device_bytes, used),
+               tri_text_bytes((double)tri_session_planned_bytes(s), planned));
+    else if (anonymous)
+        print_memory(r, anonymous);
+    if (r->trace)
+        print_travel(r);
+    print_written(r, idle);
+    if (r->ckpt.num_failed > 0 && !r->ckpt.last_failed)
+        printf("warning: %" PRId64 " checkpoint%s could not be written on the way, for the reason "
+               "above; the last one is there\n",
+               r->ckpt.num_failed, r->ckpt.num_failed == 1 ? "" : "s");
+    if (s->data && tr_settings_bool(r->cli->settings, "run.save") &&
+        s->config.compile.model.task == TRI_TASK_LM &&
+        strcmp(s->config.data.source, "synthetic") != 0)
+        tri_text_print(stdout, "text from it: trireme generate %s\n", r->dir);
+}

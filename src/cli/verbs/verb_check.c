@@ -1,0 +1,141 @@
+/* trireme check: proves the programs of a run, or shows how a broken one is found out. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "api/api.h"
+#include "cli/cli.h"
+#include "cli/lines.h"
+#include "cli/verbs/plan.h"
+#include "program/match.h"
+
+static int list_faults(void)
+{
+    printf("faults that `trireme check --break NAME` can plant:\n");
+    for (size_t i = 0; tri_fault_at(i); i++)
+        printf("  %-18s %s\n", tri_fault_at(i)->name, tri_fault_at(i)->meaning);
+    return TRI_EXIT_OK;
+}
+
+static int check_broken(tri_session *session, const char *name)
+{
+    const tri_fault *fault = NULL;
+    for (size_t i = 0; tri_fault_at(i); i++)
+        if (strcmp(tri_fault_at(i)->name, name) == 0)
+            fault = tri_fault_at(i);
+    if (!fault) {
+        tri_cli_error("there is no fault \"%s\"; --break list names them", name);
+        return TRI_EXIT_USAGE;
+    }
+    tri_program *program = &session->programs[TRI_PROGRAM_TRAIN];
+    if (!fault->apply(program)) {
+        tri_cli_error("this program has no place for \"%s\" (%s); try a gpt2 with --set "
+                      "layout.microbatches=2, layout.dp=2 and the plain backward (for late-gather "
+                      "also layout.zero=3 and layout.keep_gathered=true)",
+                      name, fault->meaning);
+        return TRI_EXIT_USAGE;
+    }
+    tr_error err = {0};
+    if (tri_program_check(program, &err) == TR_OK) {
+        tri_cli_error("the checker did not notice \"%s\": this is a bug in the checker", name);
+        return TRI_EXIT_FAILED;
+    }
+    printf("planted: %s\n", fault->meaning);
+    tri_cli_error("rejected: %s", err.message);
+    return TRI_EXIT_USAGE;
+}
+
+tr_status tri_prove_programs(const tri_session *session, tri_proven_fn told, void *context,
+                             tr_error *err)
+{
+    static const char *const names[TRI_NUM_PROGRAMS] = {"training", "evaluation", "prediction",
+                                                        "prefill", "decoding"};
+    for (int p = 0; p < TRI_NUM_PROGRAMS; p++) {
+        char line[160];
+        const tri_program *program = &session->programs[p];
+        if (!tri_session_has(session, p))
+            continue;
+        TRI_TRY(tri_program_check(program, err));
+        snprintf(line, sizeof line,
+                 "%5zu instructions in %zu call%s: every read finds its value, every address its "
+                 "room",
+                 program->num_instrs, program->num_calls, program->num_calls == 1 ? "" : "s");
+        told(context, names[p], line);
+    }
+    return TR_OK;
+}
+
+/* The programs of all ranks against each other: training, then evaluation. */
+static tr_status match_ranks(tr_settings *settings, int num_ranks, tr_session **sessions,
+                             const tri_program **programs, tri_proven_fn told, void *context,
+                             tr_error *err)
+{
+    static const char *const names[] = {"training", "evaluation"};
+    for (int r = 0; r < num_ranks; r++)
+        TRI_TRY(tri_api_compile(settings, r, &sessions[r], err));
+    const tri_mesh *mesh = &sessions[0]->session.config.compile.mesh;
+    for (int p = TRI_PROGRAM_TRAIN; p <= TRI_PROGRAM_EVAL; p++) {
+        char line[80];
+        for (int r = 0; r < num_ranks; r++)
+            programs[r] = &sessions[r]->session.programs[p];
+        TRI_TRY(tri_programs_match(programs, mesh, err));
+        snprintf(line, sizeof line, "the messages of all %d ranks meet", num_ranks);
+        told(context, names[p], line);
+    }
+    return TR_OK;
+}
+
+tr_status tri_prove_ranks(tr_settings *settings, int num_ranks, tri_proven_fn told, void *context,
+                          tr_error *err)
+{
+    tr_session **sessions = calloc((size_t)num_ranks, sizeof *sessions);
+    const tri_program **programs = calloc((size_t)num_ranks, sizeof(const tri_program *));
+    tr_status status =
+        sessions && programs
+            ? match_ranks(settings, num_ranks, sessions, programs, told, context, err)
+            : tri_fail(err, TR_ERROR_RUNTIME, "no memory for %d ranks", num_ranks);
+    for (int r = 0; sessions && r < num_ranks; r++)
+        tr_session_destroy(sessions[r]);
+    free(sessions);
+    free(programs);
+    return status;
+}
+
+static void print_proven(void *context, const char *what, const char *line)
+{
+    (void)context;
+    printf("%-10s  %s\n", what, line);
+}
+
+int tri_verb_check(const tri_cli *cli)
+{
+    const char *fault = tri_cli_flag(cli, "break");
+    if (fault && strcmp(fault, "list") == 0)
+        return list_faults();
+    tr_error err = {0};
+    tr_session *session;
+    if (tri_api_compile(cli->settings, 0, &session, &err) != TR_OK)
+        return tri_cli_fail(&err);
+    int code = TRI_EXIT_OK;
+    if (fault)
+        code = check_broken(&session->session, fault);
+    else if (tri_prove_programs(&session->session, print_proven, NULL, &err) != TR_OK)
+        code = tri_cli_fail(&err);
+    if (!fault)
+        tri_print_notes(cli->settings, &session->session);
+    bool generates = tri_model_generates(&session->session.config.compile.model);
+    int num_ranks = tri_mesh_ranks(&session->session.config.compile.mesh);
+    tr_session_destroy(session);
+    if (!fault && code == TRI_EXIT_OK && num_ranks > 1 &&
+        tri_prove_ranks(cli->settings, num_ranks, print_proven, NULL, &err) != TR_OK)
+        code = tri_cli_fail(&err);
+    if (fault || code != TRI_EXIT_OK || !generates)
+        return code;
+    if (tri_api_compile_programs(cli->settings, 0, TRI_PROGRAMS_GENERATE, NULL, &session, &err) !=
+        TR_OK)
+        return tri_cli_fail(&err);
+    if (tri_prove_programs(&session->session, print_proven, NULL, &err) != TR_OK)
+        code = tri_cli_fail(&err);
+    tr_session_destroy(session);
+    return code;
+}
