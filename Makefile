@@ -50,7 +50,7 @@ FAST_SRC = $(wildcard src/device/cpu/fast/*.c)
 CLI_SRC  = $(wildcard src/cli/*.c src/cli/*/*.c)
 LIB_SRC := $(filter-out $(CLI_SRC) $(FAST_SRC),$(wildcard src/*/*.c src/*/*/*.c src/*/*/*/*.c))
 FAST_OBJ = $(foreach isa,$(ISAS),$(FAST_SRC:%.c=$(BUILD)/%.$(isa).o))
-CUDA_SRC = $(wildcard src/device/cuda/*.cu)
+CUDA_SRC = $(wildcard src/device/cuda/*.cu src/device/cuda/*/*.cu)
 ifeq ($(CUDA),yes)
 CUDA_OBJ = $(CUDA_SRC:%.cu=$(BUILD)/%.cu.o)
 BASE    += -DTRI_CUDA -isystem $(CUDA_HOME)/include

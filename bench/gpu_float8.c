@@ -16,7 +16,7 @@ int main(void)
 
 #else
 
-#include "device/cuda/blas.h"
+#include "device/cuda/blas/blas.h"
 
 enum { TIMES = 20 };
 

@@ -26,7 +26,7 @@ int main(void)
 #include <stdlib.h>
 #include <time.h>
 
-#include "device/cuda/blas_plan.h"
+#include "device/cuda/blas/blas_plan.h"
 
 enum {
     MOST = 1024,      /* algorithms looked at */

@@ -23,7 +23,7 @@
 
 #ifdef TRI_CUDA
 
-#include "device/cuda/blas.h"
+#include "device/cuda/blas/blas.h"
 #include "device/cuda/cuda.h"
 
 enum { MANY = 500 }; /* more than one launch takes */

@@ -11,7 +11,7 @@
 
 #ifdef TRI_CUDA
 
-#include "device/cuda/dnn.h"
+#include "device/cuda/dnn/dnn.h"
 
 static tri_tensor tensor(tri_dtype dtype, int rank, const int64_t *size)
 {

@@ -17,7 +17,7 @@
 #ifdef TRI_CUDA
 
 #include "base/half.h"
-#include "device/cuda/blas_plan.h"
+#include "device/cuda/blas/blas_plan.h"
 
 enum { M = 4096, N = 1152, K = 512, RESULT_BYTES = M * N * 4 };
 

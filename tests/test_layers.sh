@@ -4,7 +4,7 @@ set -u
 tools/check_layers.sh || exit 1
 tmp=$(mktemp -d /tmp/trireme-layers-XXXXXX)
 trap 'rm -rf "$tmp"' EXIT
-mkdir -p "$tmp/src/base" "$tmp/src/graph" "$tmp/src/device" "$tmp/src/run"
+mkdir -p "$tmp/src/base" "$tmp/src/graph" "$tmp/src/device/cuda/kernels" "$tmp/src/run"
 
 # seen FILE TEXT: a tree with this one include must be refused at this file and line.
 seen() {
@@ -24,6 +24,8 @@ seen base/a.c graph/graph.h
 seen graph/a.h program/program.h
 seen device/a.c program/program.h
 seen device/a.c model/model.h
+seen device/cuda/kernels/a.cu program/program.h
+seen device/cuda/kernels/a.cuh run/executor.h
 seen run/a.c cli/cli.h
 seen run/a.c nowhere/a.h
 seen run/a.c executor.h

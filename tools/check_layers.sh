@@ -11,7 +11,7 @@ cd "$root"
 order="base graph model optim mesh collective place recompute schedule program compile device comm
        run sim data ckpt train serve config api cli"
 
-grep -rnE --include='*.[ch]' '^[[:space:]]*#[[:space:]]*include[[:space:]]*"' src |
+grep -rnE --include='*.[ch]' --include='*.cu' --include='*.cuh' '^[[:space:]]*#[[:space:]]*include[[:space:]]*"' src |
     awk -v order="$order" '
     BEGIN {
         num = split(order, names, /[ \n]+/)

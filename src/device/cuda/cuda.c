@@ -10,8 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "device/cuda/blas.h"
-#include "device/cuda/dnn.h"
+#include "device/cuda/blas/blas.h"
+#include "device/cuda/dnn/dnn.h"
 #include "device/cuda/found.h"
 #include "device/cuda/lanes.h"
 #include "device/cuda/sum.h"

@@ -2,8 +2,8 @@
 #include <cuda_runtime_api.h>
 #include <stdio.h>
 
-#include "device/cuda/blas.h"
-#include "device/cuda/dnn.h"
+#include "device/cuda/blas/blas.h"
+#include "device/cuda/dnn/dnn.h"
 #include "device/cuda/found.h"
 
 static void gpu(tri_device_found *found)
