@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ckpt/hf.h"
+#include "ckpt/hf/hf.h"
 #include "ckpt/safetensors.h"
 #include "hf_dirs.h"
 #include "small_models.h"

@@ -10,7 +10,7 @@
 #include <cmocka.h>
 
 #include "base/fs.h"
-#include "ckpt/hf.h"
+#include "ckpt/hf/hf.h"
 #include "ckpt/safetensors.h"
 #include "hf_dirs.h"
 

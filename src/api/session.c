@@ -4,7 +4,7 @@
 #include "api/api.h"
 #include "base/fs.h"
 #include "ckpt/checkpoint.h"
-#include "ckpt/hf.h"
+#include "ckpt/hf/hf.h"
 #include "ckpt/weights.h"
 #include "train/nonfinite.h"
 #include "trireme/trireme.h"

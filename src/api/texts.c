@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ckpt/hf.h"
+#include "ckpt/hf/hf.h"
 
 const char *tri_api_weights_place(const tr_settings *settings)
 {

@@ -7,7 +7,7 @@
 
 #include "base/fs.h"
 #include "ckpt/checkpoint.h"
-#include "ckpt/hf.h"
+#include "ckpt/hf/hf.h"
 
 typedef struct dims {
     int64_t size[TRI_MAX_RANK];

@@ -7,7 +7,7 @@
 #include <sys/stat.h>
 
 #include "ckpt/checkpoint.h"
-#include "ckpt/hf.h"
+#include "ckpt/hf/hf.h"
 #include "cli/cli.h"
 #include "cli/launch/environment.h"
 #include "cli/recipe.h"

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ckpt/hf.h"
+#include "ckpt/hf/hf.h"
 #include "config/nearest.h"
 #include "config/resolve.h"
 #include "config/settings_internal.h"

@@ -6,7 +6,7 @@
 
 #include "base/fs.h"
 #include "base/python_json.h"
-#include "ckpt/hf.h"
+#include "ckpt/hf/hf.h"
 
 enum { MOST_BYTE_TOKENS = 512 };
 

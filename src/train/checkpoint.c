@@ -7,7 +7,7 @@
 #include "base/clock.h"
 #include "base/fs.h"
 #include "base/pool.h"
-#include "ckpt/hf.h"
+#include "ckpt/hf/hf.h"
 #include "ckpt/writer.h"
 #include "train/checkpoint_parts.h"
 

@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-#include "ckpt/hf.h"
+#include "ckpt/hf/hf.h"
 #include "serve/vocabulary.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t num_bytes)

@@ -5,7 +5,7 @@
 #include <unistd.h>
 
 #include "base/fs.h"
-#include "ckpt/hf.h"
+#include "ckpt/hf/hf.h"
 #include "cli/run/train_run.h"
 #include "data/tokenizer/tokenizer.h"
 

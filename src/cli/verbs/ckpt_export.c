@@ -5,7 +5,7 @@
 
 #include "api/api.h"
 #include "base/fs.h"
-#include "ckpt/hf.h"
+#include "ckpt/hf/hf.h"
 #include "ckpt/weights.h"
 #include "cli/cli.h"
 #include "cli/guard.h"

@@ -10,7 +10,7 @@
 #include "base/fs.h"
 #include "base/json.h"
 #include "base/text.h"
-#include "ckpt/hf.h"
+#include "ckpt/hf/hf.h"
 #include "ckpt/weights.h"
 #include "cli/cli.h"
 #include "cli/text.h"

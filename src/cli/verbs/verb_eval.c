@@ -7,7 +7,7 @@
 #include "api/evaluate.h"
 #include "api/texts.h"
 #include "base/json.h"
-#include "ckpt/hf.h"
+#include "ckpt/hf/hf.h"
 #include "cli/cli.h"
 #include "cli/text.h"
 #include "cli/verbs/prompts.h"

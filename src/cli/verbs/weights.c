@@ -5,7 +5,7 @@
 
 #include "api/api.h"
 #include "base/fs.h"
-#include "ckpt/hf.h"
+#include "ckpt/hf/hf.h"
 
 static tr_status point(const tri_cli *cli, tr_error *err)
 {

@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "base/fs.h"
-#include "ckpt/hf_parts.h"
+#include "ckpt/hf/hf_parts.h"
 #include "data/tokenizer/tokenizer.h"
 
 static const char *const companions[] = {"tokenizer.json",

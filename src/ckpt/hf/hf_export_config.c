@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ckpt/hf_parts.h"
+#include "ckpt/hf/hf_parts.h"
 
 /* The shortest decimal that is this float: 1e-05 and not 9.9999997473787516e-06. */
 static json_t *number(float value)

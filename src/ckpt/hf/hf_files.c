@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "base/fs.h"
-#include "ckpt/hf_parts.h"
+#include "ckpt/hf/hf_parts.h"
 
 static const char SINGLE[] = "model.safetensors", INDEX[] = "model.safetensors.index.json";
 

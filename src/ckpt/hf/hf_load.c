@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ckpt/hf_parts.h"
+#include "ckpt/hf/hf_parts.h"
 
 enum { MAX_NAME = 512 };
 

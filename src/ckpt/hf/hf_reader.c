@@ -1,4 +1,4 @@
-#include "ckpt/hf_reader.h"
+#include "ckpt/hf/hf_reader.h"
 
 #include <math.h>
 #include <stdarg.h>

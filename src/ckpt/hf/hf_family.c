@@ -2,7 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "ckpt/hf_parts.h"
+#include "ckpt/hf/hf_parts.h"
 
 #define MASKS  "*.attn.bias *.attn.masked_bias"
 #define ROTARY "*rotary_emb.inv_freq"

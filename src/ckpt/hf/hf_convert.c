@@ -3,7 +3,7 @@
 
 #include "base/half.h"
 
-#include "ckpt/hf_parts.h"
+#include "ckpt/hf/hf_parts.h"
 
 bool tri_hf_can_widen(tri_dtype dtype)
 {

@@ -4,8 +4,8 @@
  * Parameters of our models have the names of the released models without the prefix of the body
  * ("transformer.", "model.", "bert."), so that a family is a row of a table and not a program; what
  * differs beyond names is one thing: GPT-2 stores the weights of linear layers as [in, out]. */
-#ifndef TRI_CKPT_HF_H
-#define TRI_CKPT_HF_H
+#ifndef TRI_CKPT_HF_HF_H
+#define TRI_CKPT_HF_HF_H
 
 #include "base/error.h"
 #include "model/model.h"

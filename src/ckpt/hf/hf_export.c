@@ -10,7 +10,7 @@
 
 #include "base/fs.h"
 #include "base/json.h"
-#include "ckpt/hf_parts.h"
+#include "ckpt/hf/hf_parts.h"
 
 enum { MAX_NAME = 512, MAX_PATH = 4200 };
 

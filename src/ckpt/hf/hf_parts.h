@@ -1,10 +1,10 @@
 /* What the files of the Hugging Face reader and writer share. */
-#ifndef TRI_CKPT_HF_PARTS_H
-#define TRI_CKPT_HF_PARTS_H
+#ifndef TRI_CKPT_HF_HF_PARTS_H
+#define TRI_CKPT_HF_HF_PARTS_H
 
 #include <jansson.h>
 
-#include "ckpt/hf.h"
+#include "ckpt/hf/hf.h"
 #include "ckpt/safetensors.h"
 
 /* ---- hf_family.c ---- */

@@ -9,7 +9,7 @@
 
 #include "base/fs.h"
 #include "base/python_json.h"
-#include "ckpt/hf_reader.h"
+#include "ckpt/hf/hf_reader.h"
 
 bool tri_hf_is_dir(const char *path)
 {

@@ -1,8 +1,8 @@
 /* A config.json as it is read: values of keys, and the settings that they become. */
-#ifndef TRI_CKPT_HF_READER_H
-#define TRI_CKPT_HF_READER_H
+#ifndef TRI_CKPT_HF_HF_READER_H
+#define TRI_CKPT_HF_HF_READER_H
 
-#include "ckpt/hf_parts.h"
+#include "ckpt/hf/hf_parts.h"
 
 typedef struct tri_hf_reader {
     const char *path;
