@@ -13,7 +13,7 @@
 #include "ckpt/manifest_text.h"
 #include "ckpt/writer.h"
 #include "temp_dir.h"
-#include "train/checkpoint_parts.h"
+#include "train/ckpt/checkpoint_parts.h"
 
 #include <errno.h>
 #include <sys/resource.h>

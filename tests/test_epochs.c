@@ -9,7 +9,7 @@
 
 #include "temp_dir.h"
 #include "train/batch.h"
-#include "train/record.h"
+#include "train/log/record.h"
 #include "trireme/trireme.h"
 
 static void every_sample_once_in_each_epoch(void **state)

@@ -8,8 +8,8 @@
 
 #include "base/clock.h"
 #include "temp_dir.h"
-#include "train/checkpoint.h"
-#include "train/metrics.h"
+#include "train/ckpt/checkpoint.h"
+#include "train/log/metrics.h"
 
 #include <jansson.h>
 #include <math.h>

@@ -15,7 +15,7 @@
 #include "config/resolve.h"
 #include "device/cpu/cpu.h"
 #include "temp_dir.h"
-#include "train/checkpoint.h"
+#include "train/ckpt/checkpoint.h"
 #include "train/session.h"
 #include "trireme/settings.h"
 

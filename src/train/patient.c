@@ -6,7 +6,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "train/checkpoint_parts.h"
+#include "train/ckpt/checkpoint_parts.h"
 
 typedef struct patient_job {
     tri_patient_fn work;

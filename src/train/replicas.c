@@ -7,7 +7,7 @@
 
 #include "base/checksum.h"
 #include "base/clock.h"
-#include "train/checkpoint_parts.h"
+#include "train/ckpt/checkpoint_parts.h"
 
 typedef uint64_t pair[2];
 

@@ -6,8 +6,8 @@
 #include <string.h>
 
 #include "base/fs.h"
-#include "train/checkpoint.h"
-#include "train/metrics.h"
+#include "train/ckpt/checkpoint.h"
+#include "train/log/metrics.h"
 
 static size_t size_of(const char *path)
 {

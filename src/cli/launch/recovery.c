@@ -11,7 +11,7 @@
 #include "cli/run/journal.h"
 #include "cli/signals.h"
 #include "config/resolve.h"
-#include "train/events.h"
+#include "train/log/events.h"
 
 int64_t tri_recovery_saved(const tr_settings *settings)
 {

@@ -8,7 +8,7 @@
 #define TRI_CLI_RUN_JOURNAL_H
 
 #include "cli/launch/recovery.h"
-#include "train/events.h"
+#include "train/log/events.h"
 
 void tri_journal_begin(void *context, int num_ranks);
 void tri_journal_failed(void *context, const tri_launch_result *result);

@@ -2,7 +2,7 @@
 #ifndef TRI_CLI_RUN_TRAIN_CKPT_H
 #define TRI_CLI_RUN_TRAIN_CKPT_H
 
-#include "train/checkpoint.h"
+#include "train/ckpt/checkpoint.h"
 #include "trireme/settings.h"
 
 typedef struct tri_train_ckpt {

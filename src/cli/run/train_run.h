@@ -7,9 +7,9 @@
 #include "cli/memory.h"
 #include "cli/run/progress.h"
 #include "cli/run/train_ckpt.h"
-#include "train/metrics.h"
+#include "train/log/metrics.h"
+#include "train/log/record.h"
 #include "train/ranks.h"
-#include "train/record.h"
 #include "train/replicas.h"
 
 typedef struct tri_train_run {

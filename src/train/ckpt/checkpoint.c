@@ -1,4 +1,4 @@
-#include "train/checkpoint.h"
+#include "train/ckpt/checkpoint.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -9,7 +9,7 @@
 #include "base/pool.h"
 #include "ckpt/hf/hf.h"
 #include "ckpt/writer.h"
-#include "train/checkpoint_parts.h"
+#include "train/ckpt/checkpoint_parts.h"
 
 struct tri_checkpointer {
     tri_session *session;

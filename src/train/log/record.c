@@ -1,4 +1,4 @@
-#include "train/record.h"
+#include "train/log/record.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -12,7 +12,7 @@
 #include "base/clock.h"
 #include "base/fs.h"
 #include "base/text.h"
-#include "train/checkpoint.h"
+#include "train/ckpt/checkpoint.h"
 
 struct tri_record {
     tri_session *session;

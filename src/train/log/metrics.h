@@ -4,8 +4,8 @@
  * sees whole lines; a half-written last line left by an earlier crash is cut off when the file is
  * opened. Every line ends with the time at which it was written. Numbers that are not finite are
  * written as null, since JSON has no name for them. */
-#ifndef TRI_TRAIN_METRICS_H
-#define TRI_TRAIN_METRICS_H
+#ifndef TRI_TRAIN_LOG_METRICS_H
+#define TRI_TRAIN_LOG_METRICS_H
 
 #include "base/error.h"
 

@@ -5,8 +5,8 @@
  *
  * Lines are appended in a single write each, by the launcher and by rank 0. Nothing depends on the
  * file: one that cannot be written is passed over. */
-#ifndef TRI_TRAIN_EVENTS_H
-#define TRI_TRAIN_EVENTS_H
+#ifndef TRI_TRAIN_LOG_EVENTS_H
+#define TRI_TRAIN_LOG_EVENTS_H
 
 #include <stdbool.h>
 #include <stdint.h>

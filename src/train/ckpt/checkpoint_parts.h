@@ -1,9 +1,9 @@
 /* What saving and loading of checkpoints share. */
-#ifndef TRI_TRAIN_CHECKPOINT_PARTS_H
-#define TRI_TRAIN_CHECKPOINT_PARTS_H
+#ifndef TRI_TRAIN_CKPT_CHECKPOINT_PARTS_H
+#define TRI_TRAIN_CKPT_CHECKPOINT_PARTS_H
 
 #include "ckpt/checkpoint.h"
-#include "train/checkpoint.h"
+#include "train/ckpt/checkpoint.h"
 #include "train/pieces.h"
 
 /* "run_dir/ckpt" on the heap, or NULL. */

@@ -1,4 +1,4 @@
-#include "train/events.h"
+#include "train/log/events.h"
 
 #include <fcntl.h>
 #include <jansson.h>

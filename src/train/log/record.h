@@ -4,8 +4,8 @@
  *      "time":1790000000.123}
  *
  * It shows that every sample came once, whatever the layout, and also across a change of it. */
-#ifndef TRI_TRAIN_RECORD_H
-#define TRI_TRAIN_RECORD_H
+#ifndef TRI_TRAIN_LOG_RECORD_H
+#define TRI_TRAIN_LOG_RECORD_H
 
 #include "train/session.h"
 

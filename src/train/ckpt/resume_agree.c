@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "ckpt/checkpoint.h"
-#include "train/checkpoint_parts.h"
+#include "train/ckpt/checkpoint_parts.h"
 
 /* How a rank fared, the worse the higher. Damage is what must never be taken for granted: it comes
  * last before good, so that a rank that could not read has the word. */

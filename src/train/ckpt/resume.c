@@ -7,7 +7,7 @@
 
 #include "base/fs.h"
 #include "ckpt/checkpoint.h"
-#include "train/checkpoint_parts.h"
+#include "train/ckpt/checkpoint_parts.h"
 
 enum { CHUNK = 4 << 20 }; /* elements that are on their way to a device at a time */
 

@@ -3,8 +3,8 @@
  * All calls that say so are collective: every rank of the session makes them, after the same step.
  * A checkpoint that cannot be written is no error of the run, which may go on without: it is told
  * in the outcome. What is returned as an error is (another rank is gone, the model is another). */
-#ifndef TRI_TRAIN_CHECKPOINT_H
-#define TRI_TRAIN_CHECKPOINT_H
+#ifndef TRI_TRAIN_CKPT_CHECKPOINT_H
+#define TRI_TRAIN_CKPT_CHECKPOINT_H
 
 #include "ckpt/manifest.h"
 #include "train/ranks.h"

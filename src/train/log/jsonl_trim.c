@@ -5,7 +5,7 @@
 #include "base/fs.h"
 #include "base/json.h"
 #include "base/text.h"
-#include "train/checkpoint.h"
+#include "train/ckpt/checkpoint.h"
 
 /* Whether a line is of a step that is done, or there is no memory to tell. Lines of version 0.1.0
  * have no time, and count steps from 0. What is no object with a step is nobody's and stays. */

@@ -1,4 +1,4 @@
-#include "train/metrics.h"
+#include "train/log/metrics.h"
 
 #include <errno.h>
 #include <fcntl.h>
