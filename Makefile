@@ -65,8 +65,10 @@ CLI_OBJ  = $(CLI_SRC:%.c=$(BUILD)/%.o)
 
 LIBRARY  = $(BUILD)/libtrireme.a
 PROGRAM  = $(BUILD)/trireme
-TESTS    = $(patsubst tests/%.c,$(BUILD)/tests/%,$(wildcard tests/test_*.c))
-TEST_SUPPORT = $(patsubst tests/%.c,$(BUILD)/tests/%.o,$(filter-out tests/test_%,$(wildcard tests/*.c)))
+# Tests lie in folders by area, their programs in one.
+TEST_SRC = $(wildcard tests/test_*.c tests/*/test_*.c)
+TESTS    = $(patsubst %.c,$(BUILD)/tests/%,$(notdir $(TEST_SRC)))
+TEST_SUPPORT = $(patsubst %.c,$(BUILD)/%.o,$(wildcard tests/support/*.c))
 # Programs that tests run.
 HELPERS  = $(patsubst tests/%.c,$(BUILD)/tests/%,$(filter-out %_shim.c,$(wildcard tests/helpers/*.c))) \
            $(patsubst tests/helpers/%_shim.c,$(BUILD)/tests/helpers/lib%-shim.so,$(wildcard tests/helpers/*_shim.c))
@@ -84,7 +86,7 @@ BENCHES  = $(patsubst bench/%.c,$(BUILD)/bench/%,$(wildcard bench/*.c))
         install-files format format-check lint docs clean
 # Objects of tests are kept. Only they: whatever is secondary may be missing without being made, and
 # what is said below of CUDA relies on a file that is missing.
-.SECONDARY: $(patsubst tests/%.c,$(BUILD)/tests/%.o,$(wildcard tests/*.c tests/helpers/*.c))
+.SECONDARY: $(patsubst %.c,$(BUILD)/%.o,$(TEST_SRC) $(wildcard tests/support/*.c tests/helpers/*.c))
 .DEFAULT_GOAL := all
 
 # Set-up first, then a second make that sees the packages it installed.
@@ -110,7 +112,7 @@ $(BUILD)/cuda-$(CUDA_STATE):
 	@rm -f $(BUILD)/cuda-*
 	@touch $@
 $(BUILD)/src/device/device.o $(LIBRARY) \
-$(patsubst tests/%.c,$(BUILD)/tests/%.o,$(wildcard tests/test_cuda_*.c)): $(BUILD)/cuda-$(CUDA_STATE)
+$(patsubst %.c,$(BUILD)/%.o,$(wildcard tests/device/test_cuda_*.c)): $(BUILD)/cuda-$(CUDA_STATE)
 $(BUILD)/src/device/device.o: BASE += $(if $(filter left-out,$(CUDA_STATE)),-DTRI_CUDA_LEFT_OUT)
 
 $(BUILD)/%.cu.o: %.cu
@@ -138,11 +140,12 @@ $(PROGRAM): $(CLI_OBJ) $(LIBRARY)
 $(BUILD)/tests/%.o: tests/%.c
 	@mkdir -p $(@D)
 	$(say) CC $<
-	$(Q)$(CC) $(BASE) -Itests -c $< -o $@
+	$(Q)$(CC) $(BASE) -Itests/support -c $< -o $@
 
-$(BUILD)/tests/test_%: $(BUILD)/tests/test_%.o $(TEST_SUPPORT) $(LIBRARY)
+$(foreach src,$(TEST_SRC),$(eval $(BUILD)/tests/$(basename $(notdir $(src))): $(BUILD)/$(src:.c=.o)))
+$(TESTS): $(TEST_SUPPORT) $(LIBRARY)
 	$(say) LINK $@
-	$(Q)$(CC) $(BASE) $< $(TEST_SUPPORT) $(LIBRARY) -o $@ -lcmocka $(LIBS)
+	$(Q)$(CC) $(BASE) $(filter %/$(@F).o,$^) $(TEST_SUPPORT) $(LIBRARY) -o $@ -lcmocka $(LIBS)
 
 # Optional: a broken mpicc must not keep anybody from building the rest. Where the umask lets a group
 # write, the program would refuse it (src/comm/transport/library.h).
@@ -158,10 +161,10 @@ $(BUILD)/tests/helpers/trireme-mpi.so:
 	@mkdir -p $(@D)
 	@ln -sf ../../trireme-mpi.so $@
 
-$(BUILD)/tests/helpers/%: tests/helpers/%.c $(BUILD)/tests/comm_cases.o $(LIBRARY)
+$(BUILD)/tests/helpers/%: tests/helpers/%.c $(BUILD)/tests/support/comm_cases.o $(LIBRARY)
 	@mkdir -p $(@D)
 	$(say) LINK $@
-	$(Q)$(CC) $(BASE) -Itests $< $(BUILD)/tests/comm_cases.o $(LIBRARY) -o $@ $(LIBS)
+	$(Q)$(CC) $(BASE) -Itests/support $< $(BUILD)/tests/support/comm_cases.o $(LIBRARY) -o $@ $(LIBS)
 
 # For LD_PRELOAD: in front of the C library, without sanitizers.
 $(BUILD)/tests/helpers/lib%-shim.so: tests/helpers/%_shim.c
@@ -180,10 +183,10 @@ $(BUILD)/examples/%: examples/%.c $(LIBRARY)
 	$(Q)$(CC) $(BASE) $< $(LIBRARY) -o $@ $(LIBS)
 
 # bench/ops shares its table of cases with the tests.
-$(BUILD)/bench/%: bench/%.c $(BUILD)/tests/op_cases.o $(LIBRARY)
+$(BUILD)/bench/%: bench/%.c $(BUILD)/tests/support/op_cases.o $(LIBRARY)
 	@mkdir -p $(@D)
 	$(say) LINK $@
-	$(Q)$(CC) $(BASE) -Itests $< $(BUILD)/tests/op_cases.o $(LIBRARY) -o $@ $(LIBS)
+	$(Q)$(CC) $(BASE) -Itests/support $< $(BUILD)/tests/support/op_cases.o $(LIBRARY) -o $@ $(LIBS)
 
 demo: all
 	@tools/demo.sh $(PROGRAM)

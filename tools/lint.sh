@@ -4,11 +4,11 @@
 # well.
 set -u
 cd "$(dirname "$0")/.." || exit 2
-includes=(-Iinclude -Isrc -Itests)
+includes=(-Iinclude -Isrc -Itests/support)
 cuda=$(find /usr/local/cuda/include -maxdepth 1 -name cuda_runtime.h -print -quit 2>/dev/null)
 [ -n "$cuda" ] && includes+=(-isystem "$(dirname "$cuda")")
 skip=()
-[ -n "$cuda" ] || skip+=(':!src/device/cuda' ':!tests/test_cuda_*')
+[ -n "$cuda" ] || skip+=(':!src/device/cuda' ':!tests/device/test_cuda_*')
 
 failed=0
 git ls-files '*.c' ':!bench/peers' ':!plugins' "${skip[@]}" | xargs -P "$(nproc)" -n 12 bash -c '

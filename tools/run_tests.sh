@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Runs every test under BUILD/tests and tests/*.sh, each as a process of its own with a time limit,
-# and ends with a line that counts them. A test that exits 77 was skipped, and its last line says
-# why. A test that passes but leaves a part out says so in a line "skipped: WHAT (WHY)", or by
-# cmocka's skip(); each such part counts as skipped, beside the test. All of them are named at the
-# end.
+# Runs every test under BUILD/tests and every script test_*.sh in tests/ and its folders, each as a
+# process of its own with a time limit, and ends with a line that counts them. A test that exits 77
+# was skipped, and its last line says why. A test that passes but leaves a part out says so in a line
+# "skipped: WHAT (WHY)", or by cmocka's skip(); each such part counts as skipped, beside the test. All
+# of them are named at the end.
 #
 #   TEST=WORD        those whose name contains WORD
 #   TEST_LIST="A B"  those of exactly these names; one that is missing fails
@@ -78,7 +78,7 @@ for test in "$build"/tests/test_*; do
     case "$test" in *.o | *.d) continue ;; esac
     [ -x "$test" ] && run "$(basename "$test")" "$test"
 done
-for test in tests/test_*.sh; do
+for test in tests/test_*.sh tests/*/test_*.sh; do
     [ -f "$test" ] && run "$(basename "$test" .sh)" bash "$test" "$build"
 done
 for test in $listed; do

@@ -160,8 +160,8 @@ tr_status tr_settings_fill(tr_settings *settings, const char *assignment, tr_err
 }
 
 /* NULL: there is no such setting, or it has another type. In the library that would be a bug, which
- * tests/test_settings_names.c looks for in the source; in a program that embeds it, a typing error
- * that must not end the program. */
+ * tests/cli/test_settings_names.c looks for in the source; in a program that embeds it, a typing
+ * error that must not end the program. */
 static const tri_setting_value *lookup(const tr_settings *settings, const char *name,
                                        tri_setting_type type, tri_setting_type or_type)
 {

@@ -1,5 +1,5 @@
-/* One rank of a world that mpirun started: the cases of tests/comm_cases.c over MPI, and messages
- * and signals. Ends with 0 when all results were right.
+/* One rank of a world that mpirun started: the cases of tests/support/comm_cases.c over MPI, and
+ * messages and signals. Ends with 0 when all results were right.
  *
  *     mpirun -n 3 build/tests/helpers/mpi_cases ONE_IN | disagree */
 #include "comm/control/control.h"

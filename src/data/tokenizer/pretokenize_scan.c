@@ -1,6 +1,6 @@
 /* The patterns of GPT-2, Llama 3 and Qwen as hand-written scanners. Each is equal to its regular
- * expression on valid UTF-8 (tests/test_tokenizer.c holds them against Oniguruma), and many times
- * faster. A word depends on nothing that stands before it. */
+ * expression on valid UTF-8 (tests/data/test_tokenizer.c holds them against Oniguruma), and many
+ * times faster. A word depends on nothing that stands before it. */
 #include "data/tokenizer/pretokenize.h"
 
 #include <string.h>

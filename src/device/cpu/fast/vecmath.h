@@ -4,7 +4,7 @@
  * -fno-math-errno -fno-trapping-math. Never build with -ffast-math or -fassociative-math: rounding
  * by a magic constant (below) would be optimised away.
  *
- * tests/test_gemm.c measures the errors quoted here against double precision. */
+ * tests/device/test_gemm.c measures the errors quoted here against double precision. */
 #ifndef TRI_DEVICE_CPU_FAST_VECMATH_H
 #define TRI_DEVICE_CPU_FAST_VECMATH_H
 

@@ -13,7 +13,7 @@ fail() {
     failures=$((failures + 1))
 }
 
-mkdir -p "$work/build/tests" "$work/tests"
+mkdir -p "$work/build/tests" "$work/tests/area"
 test_file() { # path under $work; its lines on stdin
     {
         echo '#!/usr/bin/env bash'
@@ -35,7 +35,7 @@ echo '[  SKIPPED ] two'
 echo '[  SKIPPED ] three'
 END
 printf 'echo "skipped: a full disk (nothing can be mounted)"\necho more\n' | test_file tests/test_parts.sh
-printf 'echo "skipped: no Slurm here"\nexit 77\n' | test_file tests/test_whole.sh
+printf 'echo "skipped: no Slurm here"\nexit 77\n' | test_file tests/area/test_whole.sh
 (cd "$work" && "$root/tools/run_tests.sh" build) >"$work/out" 2>&1 || fail "exit code $? though nothing failed"
 says() { grep -qxF -- "$1" "$work/out" || fail "no line \"$1\" in: $(cat "$work/out")"; }
 says '3 passed, 0 failed, 4 skipped'

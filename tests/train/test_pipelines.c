@@ -120,7 +120,7 @@ static void test_no_schedule_is_left_out(void **state)
     for (size_t o = 0; tri_order_at(o); o++) {
         const tri_order *order = tri_order_at(o);
         if (order->flags & TRI_ORDER_ASYNCHRONOUS)
-            continue; /* other mathematics: tests/test_stale.c */
+            continue; /* other mathematics: tests/train/test_stale.c */
         bool found = false;
         for (int i = 0; i < cover_levels[CELL_SCHEDULE].num; i++)
             found |= strcmp(cell_schedules[cover_levels[CELL_SCHEDULE].value[i]], order->name) == 0;

@@ -30,7 +30,7 @@ run() {
 
 for name in $(grep -o '`test_[a-z0-9_]*`' docs/promises.md | tr -d '`' | sort -u); do
     checks=$((checks + 1))
-    [ -e "tests/$name.sh" ] || [ -e "tests/$name.c" ] || fail "docs/promises.md names $name, which there is not"
+    compgen -G "tests/*/$name.[cs]*" >/dev/null || fail "docs/promises.md names $name, which there is not"
 done
 
 # ---- recipes are found by name, in the repository and where the program is installed ----

@@ -5,7 +5,7 @@
 #
 # A sample in `make test`; every call of each command with TRIREME_TEST_FULL=1.
 # Arguments: the build directory, then the scenarios to walk (all, when none is named).
-#   FAULT_SEED=7 FAULT_SAMPLES=50 bash tests/test_failing_calls.sh build plan have-resume
+#   FAULT_SEED=7 FAULT_SAMPLES=50 bash tests/base/test_failing_calls.sh build plan have-resume
 set -u
 build=$1
 shift
