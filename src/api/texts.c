@@ -38,7 +38,16 @@ static const char *next_stop(const char *list, char *out)
     return *list ? list + 1 : NULL;
 }
 
-tr_status tri_api_stops(const tr_settings *settings, tri_stops *stops, tr_error *err)
+static void free_stops(tri_stops *stops)
+{
+    for (size_t i = 0; stops->string && i < stops->num; i++)
+        free((char *)stops->string[i]);
+    free((void *)stops->string);
+    *stops = (tri_stops){0};
+}
+
+/* The strings of generate.stop, on the heap. */
+static tr_status read_stops(const tr_settings *settings, tri_stops *stops, tr_error *err)
 {
     const char *list = tr_settings_string(settings, "generate.stop");
     size_t most = 1;
@@ -60,16 +69,8 @@ tr_status tri_api_stops(const tr_settings *settings, tri_stops *stops, tr_error 
     }
     if (!failed)
         return TR_OK;
-    tri_api_stops_free(stops);
+    free_stops(stops);
     return tri_fail(err, TR_ERROR_RUNTIME, "no memory for generate.stop");
-}
-
-void tri_api_stops_free(tri_stops *stops)
-{
-    for (size_t i = 0; stops->string && i < stops->num; i++)
-        free((char *)stops->string[i]);
-    free((void *)stops->string);
-    *stops = (tri_stops){0};
 }
 
 /* ---- sessions ---- */
@@ -199,7 +200,7 @@ static tr_status run(tr_session *session, text_maker *maker, tri_text_request *r
                                          tr_settings_int(settings, "generate.tokens")};
     }
     maker->requests = requests;
-    TRI_TRY(tri_api_stops(settings, &maker->stops, err));
+    TRI_TRY(read_stops(settings, &maker->stops, err));
     tri_sampling sampling = sampling_of(settings);
     tr_status status = TR_OK;
     if (tr_settings_int(settings, "generate.tokens") > 0)
@@ -233,7 +234,7 @@ tr_status tri_api_texts(tr_session *session, const tri_text_jobs *jobs, tri_gene
                            : tri_fail(err, TR_ERROR_RUNTIME, "no memory for %zu texts", num);
     for (size_t i = 0; maker.streams && i < num; i++)
         tri_text_stream_fini(&maker.streams[i]);
-    tri_api_stops_free(&maker.stops);
+    free_stops(&maker.stops);
     free(maker.streams);
     free(requests);
     return status;

@@ -32,8 +32,4 @@ tr_status tri_api_compile_texts(tr_settings *settings, const tri_ids *prompts, s
 tr_status tri_api_texts(tr_session *session, const tri_text_jobs *jobs, tri_generate_stats *stats,
                         tr_error *err);
 
-/* The strings of generate.stop, on the heap; free with tri_api_stops_free. */
-tr_status tri_api_stops(const tr_settings *settings, tri_stops *stops, tr_error *err);
-void tri_api_stops_free(tri_stops *stops);
-
 #endif

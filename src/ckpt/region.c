@@ -35,11 +35,6 @@ bool tri_region_is_box(const tri_region *region)
     return region->first == 0 && region->count == tri_region_box_count(region);
 }
 
-bool tri_region_is_whole(const tri_region *region)
-{
-    return region->first == 0 && region->count == tri_region_tensor_count(region);
-}
-
 bool tri_region_same_box(const tri_region *a, const tri_region *b)
 {
     size_t bytes = (size_t)a->num_dims * sizeof *a->begin;

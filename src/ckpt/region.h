@@ -35,7 +35,6 @@ tri_region tri_region_whole(int num_dims, const int64_t *dim);
 int64_t tri_region_tensor_count(const tri_region *region); /* elements of the logical tensor */
 int64_t tri_region_box_count(const tri_region *region);    /* of the box */
 bool tri_region_is_box(const tri_region *region);          /* the whole box */
-bool tri_region_is_whole(const tri_region *region);        /* the whole tensor */
 bool tri_region_same_box(const tri_region *a, const tri_region *b);
 bool tri_region_boxes_meet(const tri_region *a, const tri_region *b); /* share an element */
 

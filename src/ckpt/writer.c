@@ -259,11 +259,6 @@ void tri_ckpt_writer_destroy(tri_ckpt_writer *w)
     free(w);
 }
 
-uint64_t tri_ckpt_writer_bytes(const tri_ckpt_writer *w)
-{
-    return w->total;
-}
-
 uint64_t tri_ckpt_writer_staging(const tri_ckpt_writer *w)
 {
     return w->capacity;

@@ -46,8 +46,7 @@ tr_status tri_ckpt_writer_create(const tri_ckpt_writer_config *config, tri_ckpt_
  * leave waiting. NULL is fine. */
 void tri_ckpt_writer_destroy(tri_ckpt_writer *writer);
 
-/* Of one checkpoint, and of the staging memory. */
-uint64_t tri_ckpt_writer_bytes(const tri_ckpt_writer *writer);
+/* Bytes of the staging memory. */
 uint64_t tri_ckpt_writer_staging(const tri_ckpt_writer *writer);
 
 /* Begins a checkpoint. The one before must have ended. */

@@ -48,11 +48,6 @@ int tri_signals_caught(void)
     return caught;
 }
 
-int tri_signals_exit_code(void)
-{
-    return caught == SIGINT ? TRI_EXIT_INTERRUPTED : TRI_EXIT_STOPPED;
-}
-
 static bool outlives;
 
 void tri_signals_outlive_readers(void)

@@ -15,8 +15,6 @@
 void tri_signals_catch(void);
 /* The first signal that came, 0: none. In a rank it is the one that its launcher got. */
 int tri_signals_caught(void);
-/* How to end because of it: TRI_EXIT_INTERRUPTED or TRI_EXIT_STOPPED. */
-int tri_signals_exit_code(void);
 
 /* For a verb whose work is not what it prints: whoever reads that may go (SIGPIPE is ignored, and
  * writing fails instead). */

@@ -164,6 +164,5 @@ double tri_rounds_time(const tri_rounds *rounds, int size, double bytes, bool sh
 const char *tri_coll_name(tri_coll coll);                /* "all_reduce" */
 const char *tri_reduction_name(tri_reduction reduction); /* "sum" */
 bool tri_coll_parse(const char *name, tri_coll *coll);
-bool tri_reduction_parse(const char *name, tri_reduction *reduction);
 
 #endif

@@ -44,14 +44,6 @@ bool tri_coll_parse(const char *name, tri_coll *coll)
     return i >= 0;
 }
 
-bool tri_reduction_parse(const char *name, tri_reduction *reduction)
-{
-    int i = find_name(reduction_names, TRI_NUM_REDUCTIONS, name);
-    if (i >= 0)
-        *reduction = (tri_reduction)i;
-    return i >= 0;
-}
-
 static void add_item(tri_rounds_list *list, tri_rounds_item item)
 {
     if (list->num_items == list->capacity) {

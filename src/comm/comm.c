@@ -256,11 +256,6 @@ tr_group *tr_comm_world(tr_comm *comm)
     return comm->world;
 }
 
-const tri_bootstrap *tri_comm_bootstrap(const tri_comm *comm)
-{
-    return &comm->boot;
-}
-
 tr_status tr_comm_alloc(tr_comm *comm, size_t num_bytes, void **memory, tr_error *err)
 {
     return comm->transport->alloc(comm->state, num_bytes, memory, err);

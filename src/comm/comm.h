@@ -20,8 +20,6 @@ tr_status tri_comm_create(const tri_bootstrap *bootstrap, const char *transport,
  * that this rank took part in is unfinished there. Outstanding requests must have been waited for.
  */
 void tri_comm_destroy(tri_comm *comm);
-/* What it was made from; lives as long as it does. */
-const tri_bootstrap *tri_comm_bootstrap(const tri_comm *comm);
 
 /* The machine that a rank is on: the first rank that is there too. */
 int tri_comm_machine(const tri_comm *comm, int rank);

@@ -153,7 +153,6 @@ tr_status tri_wait_failed(tr_group *group, const tr_collective *call, tri_wait_r
 void tri_announce(tr_group *group, const tr_collective *call, int algorithm);
 tr_status tri_compare(tr_group *group, const tr_collective *call, tr_error *err);
 tr_status tri_direct_run(tr_group *group, const tr_collective *call, tr_error *err);
-bool tri_descriptor_known(const tri_descriptor *d); /* its numbers are of things that exist */
 void tri_describe(const tri_descriptor *d, char *out, size_t capacity);
 /* What a call is, but for where its operands lie. */
 void tri_describe_call(const tr_group *group, const tr_collective *call, int algorithm,
@@ -190,8 +189,6 @@ void tri_tuning_guess(const tr_comm *comm, struct tri_tuning *tuning);
 /* ---- lane.c */
 tr_status tri_lane_init(tri_lane *lane, tr_error *err);
 void tri_lane_fini(tri_lane *lane);
-/* Runs one call to its end on this thread: checks, announces, chooses. */
-tr_status tri_call_run(tr_group *group, const tr_collective *call, tr_error *err);
 
 /* ---- p2p.c */
 tr_status tri_p2p_init(tr_comm *comm, tr_error *err);

@@ -113,7 +113,8 @@ static tr_status run_alone(const tr_group *group, const tr_collective *call)
     return TR_OK;
 }
 
-tr_status tri_call_run(tr_group *group, const tr_collective *given, tr_error *err)
+/* Runs one call to its end on this thread: checks, announces, chooses. */
+static tr_status run_call(tr_group *group, const tr_collective *given, tr_error *err)
 {
     tr_collective call;
     const tri_algorithm *algorithm = NULL;
@@ -156,7 +157,7 @@ static void run_first(tri_lane *lane, const tri_waiter *waiter)
     pthread_mutex_unlock(&lane->mutex);
     request->group->waiter = waiter;
     request->begin_ns = tri_now_ns();
-    tr_status status = tri_call_run(request->group, &request->call, &request->error);
+    tr_status status = run_call(request->group, &request->call, &request->error);
     request->end_ns = tri_now_ns();
     pthread_mutex_lock(&lane->mutex);
     request->status = status;
@@ -296,7 +297,7 @@ tr_status tr_collective_run(tr_group *group, const tr_collective *call, tr_error
     tri_comm_doing(group->comm, tri_coll_name((tri_coll)call->operation), call->label,
                    call_bytes(group, call));
     group->waiter = &group->comm->waiter;
-    tr_status status = tri_call_run(group, call, err);
+    tr_status status = run_call(group, call, err);
     atomic_store_explicit(&group->comm->boot.status->bytes, 0, memory_order_relaxed);
     return status;
 }

@@ -95,12 +95,6 @@ void tri_eventcount_wake(tri_eventcount *event)
     wake(event);
 }
 
-void tri_eventcount_set(tri_eventcount *event, uint64_t value)
-{
-    atomic_store(&event->value, value);
-    wake(event);
-}
-
 void tri_eventcount_raise(tri_eventcount *event, uint64_t value)
 {
     uint64_t old = atomic_load_explicit(&event->value, memory_order_relaxed);

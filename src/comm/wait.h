@@ -41,9 +41,7 @@ bool tri_waiter_stopped(const tri_waiter *waiter);
 void tri_cores_read(uint64_t cores[TRI_CORE_WORDS]);
 int tri_cores_count(const uint64_t cores[TRI_CORE_WORDS]);
 
-/* Sets the value, which nobody else changes, and wakes all who sleep. */
-void tri_eventcount_set(tri_eventcount *event, uint64_t value);
-/* The second half of that, for whoever stored the value by itself a while ago. */
+/* Wakes all who sleep, for whoever stored the value by itself a while ago. */
 void tri_eventcount_wake(tri_eventcount *event);
 /* Raises the value to at least this and wakes all who sleep. */
 void tri_eventcount_raise(tri_eventcount *event, uint64_t value);

@@ -43,7 +43,5 @@ int tri_section_find(const char *name);
 
 /* The setting that a person most likely meant; *far says that it is hardly more than a guess. */
 int tri_setting_nearest(const char *name, bool *far);
-/* The section that a person most likely meant, or -1 when it is like none of them. */
-int tri_section_meant(const char *name);
 
 #endif

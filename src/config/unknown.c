@@ -8,7 +8,8 @@
 
 enum { MAX_NAME = 64 }; /* longer than any name in the table */
 
-int tri_section_meant(const char *name)
+/* The section that a person most likely meant, or -1 when it is like none of them. */
+static int section_meant(const char *name)
 {
     int best = -1, least = 1000;
     for (int i = 0; i < tri_num_sections; i++) {
@@ -66,7 +67,7 @@ static void split(const char *name, char section[MAX_NAME], char key[MAX_NAME])
         snprintf(section, MAX_NAME, "%.*s", (int)(dot - name < MAX_NAME ? dot - name : 0), name);
     snprintf(key, MAX_NAME, "%s", dot ? dot + 1 : name);
     if (tri_section_find(section) < 0) {
-        int meant = tri_section_meant(section);
+        int meant = section_meant(section);
         snprintf(section, MAX_NAME, "%s", meant < 0 ? "" : tri_sections[meant].name);
     }
 }
@@ -139,7 +140,7 @@ tr_status tri_section_unknown(const char *name, tr_error *err)
 {
     char shown[80];
     const char *meant = strchr(name, '.') ? NULL : tri_alias_section(name);
-    int section = strchr(name, '.') || meant ? -1 : tri_section_meant(name);
+    int section = strchr(name, '.') || meant ? -1 : section_meant(name);
     if (section < 0 && !meant)
         return tri_setting_unknown(name, err);
     tri_setting_show(name, shown, sizeof shown);

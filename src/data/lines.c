@@ -191,20 +191,6 @@ tr_status tri_json_line_parse(const char *path, const tri_line *line, json_t **o
                     path, (long long)line->number);
 }
 
-tr_status tri_json_lines_next(tri_lines *l, json_t **object, int64_t *number, tr_error *err)
-{
-    tri_line line;
-    *object = NULL;
-    do {
-        TRI_TRY(tri_lines_next(l, &line, err));
-        if (!line.text)
-            return TR_OK;
-    } while (tri_line_is_blank(&line));
-    if (number)
-        *number = line.number;
-    return tri_json_line_parse(l->path, &line, object, err);
-}
-
 tr_status tri_json_line_text(const char *path, int64_t number, const json_t *object,
                              const char *field, const char **text, size_t *num_bytes, tr_error *err)
 {

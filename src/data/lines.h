@@ -64,11 +64,7 @@ tr_status tri_lines_next(tri_lines *lines, tri_line *line, tr_error *err);
 /* Whether a file is JSONL by its name: .jsonl, .ndjson or .json, before any .gz or .zst. */
 bool tri_is_jsonl_name(const char *path);
 
-/* The next line that is not blank, as an object that the caller gives back with json_decref; NULL
- * at the end. number (may be NULL) is its line. */
-tr_status tri_json_lines_next(tri_lines *lines, json_t **object, int64_t *number, tr_error *err);
-
-/* The same for a line that the caller has. */
+/* A line as an object, which the caller gives back with json_decref. */
 tr_status tri_json_line_parse(const char *path, const tri_line *line, json_t **object,
                               tr_error *err);
 /* Nothing but white space. */

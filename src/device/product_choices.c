@@ -7,7 +7,7 @@
 
 static const char list_name[] = "products";
 
-const char *const tri_product_number_names[TRI_PRODUCT_NUMBERS] = {
+static const char *const number_names[TRI_PRODUCT_NUMBERS] = {
     "id", "tile", "stages", "split_k", "reduction", "swizzle", "variant", "inner", "cluster"};
 
 static const char *const epilogue_names[] = {
@@ -128,7 +128,7 @@ static bool read_choice(const json_t *entry, tri_product_choice *choice)
     choice->first_seconds = json_number_value(json_object_get(entry, "first_seconds"));
     bool good = read_key(entry, &choice->key);
     for (int i = 0; good && !choice->apart && i < TRI_PRODUCT_NUMBERS; i++) {
-        const json_t *number = json_object_get(algorithm, tri_product_number_names[i]);
+        const json_t *number = json_object_get(algorithm, number_names[i]);
         choice->number[i] = json_integer_value(number);
         good = json_is_integer(number) && choice->number[i] >= 0 && choice->number[i] <= UINT32_MAX;
     }
@@ -174,8 +174,7 @@ static json_t *choice_json(const tri_product_choices *choices, const tri_product
     }
     json_t *algorithm = json_object();
     for (int i = 0; i < TRI_PRODUCT_NUMBERS; i++)
-        json_object_set_new(algorithm, tri_product_number_names[i],
-                            json_integer((json_int_t)c->number[i]));
+        json_object_set_new(algorithm, number_names[i], json_integer((json_int_t)c->number[i]));
     json_object_set_new(entry, "algorithm", algorithm);
     return entry;
 }

@@ -16,7 +16,6 @@ typedef struct tri_product_key {
 } tri_product_key;
 
 enum { TRI_PRODUCT_NUMBERS = 9 };
-extern const char *const tri_product_number_names[TRI_PRODUCT_NUMBERS];
 
 typedef struct tri_product_choice {
     tri_product_key key;

@@ -106,14 +106,6 @@ tri_id tri_graph_input(tri_graph *graph, const char *name, tri_dtype dtype, tri_
                                            .per_microbatch = per_microbatch});
 }
 
-tri_id tri_graph_find_input(const tri_graph *graph, const char *name)
-{
-    for (size_t i = 0; i < graph->num_values; i++)
-        if (graph->values[i].kind == TRI_VALUE_INPUT && strcmp(graph->values[i].name, name) == 0)
-            return (tri_id)i;
-    return TRI_NONE;
-}
-
 tri_id tri_graph_state(tri_graph *graph, tri_state_kind kind, const char *name, tri_dtype dtype,
                        tri_shape shape, tri_id param)
 {

@@ -155,8 +155,6 @@ const char *tri_graph_name(tri_graph *graph, const char *name);
 
 tri_id tri_graph_input(tri_graph *graph, const char *name, tri_dtype dtype, tri_shape shape,
                        bool per_microbatch);
-/* The input of that name, or TRI_NONE. */
-tri_id tri_graph_find_input(const tri_graph *graph, const char *name);
 /* A new state; its first version is what the step finds. */
 tri_id tri_graph_state(tri_graph *graph, tri_state_kind kind, const char *name, tri_dtype dtype,
                        tri_shape shape, tri_id param);

@@ -172,8 +172,6 @@ typedef struct tri_calc_training {
     tri_calc_step steps[TRI_CALC_STEPS];
 } tri_calc_training;
 
-/* Names of the strategies; NULL past the end. */
-const char *tri_calc_strategy_at(int i, const char **meaning);
 /* model_axes: 0 for the usual ones. Letters B, D and F may have sizes. */
 tr_status tri_calc_train(tri_calc *calc, const char *strategy, unsigned model_axes,
                          tri_calc_training *training, tr_error *err);

@@ -9,33 +9,25 @@
 #include <string.h>
 
 typedef struct strategy {
-    const char *name, *meaning;
+    const char *name;
     bool data, model;              /* which kinds of axes it has */
     const char *in, *w_in, *w_out; /* < the axes of the data, > those of the model */
     const char *out;
 } strategy;
 
 static const strategy strategies[] = {
-    {"dp", "rows of the batch are divided; weights are everywhere", true, false, "In[B@<, D]",
-     "Win[D, F]", "Wout[F, D]", "Out[B@<, D]"},
-    {"fsdp", "dp, with weights in pieces that are gathered when they are used (ZeRO-3)", true,
-     false, "In[B@<, D]", "Win[D@<, F]", "Wout[F, D@<]", "Out[B@<, D]"},
-    {"tp", "the inner width is divided, and activations outside too", false, true, "In[B, D@>]",
-     "Win[D, F@>]", "Wout[F@>, D]", "Out[B, D@>]"},
-    {"megatron", "tp with whole activations outside", false, true, "In[B, D]", "Win[D, F@>]",
-     "Wout[F@>, D]", "Out[B, D]"},
-    {"fsdp+tp", "both", true, true, "In[B@<, D@>]", "Win[D@<, F@>]", "Wout[F@>, D@<]",
-     "Out[B@<, D@>]"},
+    /* rows of the batch are divided; weights are everywhere */
+    {"dp", true, false, "In[B@<, D]", "Win[D, F]", "Wout[F, D]", "Out[B@<, D]"},
+    /* dp, with weights in pieces that are gathered when they are used (ZeRO-3) */
+    {"fsdp", true, false, "In[B@<, D]", "Win[D@<, F]", "Wout[F, D@<]", "Out[B@<, D]"},
+    /* the inner width is divided, and activations outside too */
+    {"tp", false, true, "In[B, D@>]", "Win[D, F@>]", "Wout[F@>, D]", "Out[B, D@>]"},
+    /* tp with whole activations outside */
+    {"megatron", false, true, "In[B, D]", "Win[D, F@>]", "Wout[F@>, D]", "Out[B, D]"},
+    /* both */
+    {"fsdp+tp", true, true, "In[B@<, D@>]", "Win[D@<, F@>]", "Wout[F@>, D@<]", "Out[B@<, D@>]"},
 };
 enum { NUM_STRATEGIES = sizeof strategies / sizeof *strategies };
-
-const char *tri_calc_strategy_at(int i, const char **meaning)
-{
-    if (i < 0 || i >= NUM_STRATEGIES)
-        return NULL;
-    *meaning = strategies[i].meaning;
-    return strategies[i].name;
-}
 
 static tr_status find_strategy(const char *name, const strategy **found, tr_error *err)
 {

@@ -230,7 +230,6 @@ typedef struct tri_explain_options {
 } tri_explain_options;
 void tri_program_explain(const tri_program *program, const tri_explain_options *options,
                          tri_text *text);
-void tri_program_memory_text(const tri_program *program, tri_text *text);
 /* A line about what recomputation adds; none when it adds nothing. */
 void tri_program_redone_text(const tri_program *program, tri_text *text);
 

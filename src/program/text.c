@@ -54,7 +54,7 @@ static const char *space_meaning(const tri_program *program, const tri_space *sp
     return "";
 }
 
-void tri_program_memory_text(const tri_program *program, tri_text *text)
+static void print_memory(const tri_program *program, tri_text *text)
 {
     char each[16], all[16];
     uint64_t total = 0;
@@ -444,7 +444,7 @@ void tri_program_explain(const tri_program *program, const tri_explain_options *
                          tri_text *text)
 {
     tri_text_add(text, "memory\n");
-    tri_program_memory_text(program, text);
+    print_memory(program, text);
     if (!options->summary) {
         print_timeline(program, options->all, text);
         for (size_t s = 0; s < program->num_segments; s++)

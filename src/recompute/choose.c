@@ -53,7 +53,8 @@ static bool is_forward_temp(const tri_graph *graph, tri_id value)
     return node && node->phase == TRI_PHASE_FORWARD;
 }
 
-bool tri_recompute_is_gathered(const tri_graph *graph, tri_id value)
+/* Whether a forward value is a divided weight put together, which the backward has anyway. */
+static bool is_gathered(const tri_graph *graph, tri_id value)
 {
     return is_forward_temp(graph, value) && maker(graph, value)->op == TRI_OP_UNSHARD;
 }
@@ -128,7 +129,7 @@ static bool allowed(const chooser *c, size_t n)
 static bool available(const chooser *c, const tri_node *node, tri_id value)
 {
     const tri_graph *graph = c->graph;
-    if (!is_forward_temp(graph, value) || tri_recompute_is_gathered(graph, value))
+    if (!is_forward_temp(graph, value) || is_gathered(graph, value))
         return true;
     if (level_of(c, node) == TRI_LEVEL_ALL && !c->attention_only)
         return true;

@@ -60,8 +60,6 @@ bool tri_recompute_levels_of_effort(const tri_graph *graph, int64_t effort,
 /* The node to clone for a forward node: itself, or, where its first result is kept and the others
  * follow from that, what makes those. Operands are those of the original. */
 tri_node tri_recompute_node(tri_node node, const bool *redo);
-/* Whether a forward value is a divided weight put together, which the backward has anyway. */
-bool tri_recompute_is_gathered(const tri_graph *graph, tri_id value);
 tr_status tri_recompute_clone(tri_graph *graph, const bool *redo, const bool *later, tr_error *err);
 
 #endif

@@ -6,7 +6,8 @@
 
 #include "comm/control/control_wire.h"
 
-void tri_report_where(tri_text *text, const tri_rank_where *where)
+/* "step 17, instruction 46: all_reduce of gradients, 3.4 MiB"; "before its first step". */
+static void say_where(tri_text *text, const tri_rank_where *where)
 {
     char size[16];
     if (where->step >= 0)
@@ -24,7 +25,7 @@ void tri_report_where(tri_text *text, const tri_rank_where *where)
 static void add_at(tri_text *text, const tri_rank_where *where)
 {
     tri_text_add(text, where->step >= 0 ? " at " : " ");
-    tri_report_where(text, where);
+    say_where(text, where);
 }
 
 static void add_signal(tri_text *text, int signal)

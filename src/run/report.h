@@ -39,8 +39,6 @@ typedef struct tri_report {
     const char *log_tail; /* end of the first one's log; NULL or "": none */
 } tri_report;
 
-/* "step 17, instruction 46: all_reduce of gradients, 3.4 MiB"; "before its first step". */
-void tri_report_where(tri_text *text, const tri_rank_where *where);
 /* One sentence without a full stop: the rank, how it ended and where. What other ranks are told. */
 void tri_report_headline(tri_text *text, const tri_report *report);
 /* All of it, several lines. */

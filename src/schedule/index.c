@@ -60,7 +60,7 @@ void tri_schedule_index_fini(tri_schedule_index *index)
     *index = (tri_schedule_index){0};
 }
 
-uint32_t tri_index_rank(const tri_schedule_index *index, uint32_t action)
+static uint32_t rank_of(const tri_schedule_index *index, uint32_t action)
 {
     uint32_t low = 0, high = index->schedule->num_ranks;
     while (high - low > 1) {
@@ -73,19 +73,18 @@ uint32_t tri_index_rank(const tri_schedule_index *index, uint32_t action)
     return low;
 }
 
-const tri_action *tri_index_action(const tri_schedule_index *index, uint32_t action)
+static const tri_action *action_of(const tri_schedule_index *index, uint32_t action)
 {
-    uint32_t rank = tri_index_rank(index, action);
+    uint32_t rank = rank_of(index, action);
     return &index->schedule->ranks[rank].actions[action - index->first[rank]];
 }
 
 char *tri_index_text(const tri_schedule_index *index, uint32_t action, char out[96])
 {
     char name[48];
-    uint32_t rank = tri_index_rank(index, action);
+    uint32_t rank = rank_of(index, action);
     snprintf(out, 96, "rank %u's %s (action %u)", rank,
-             tri_action_text(tri_index_action(index, action), name),
-             action - index->first[rank] + 1);
+             tri_action_text(action_of(index, action), name), action - index->first[rank] + 1);
     return out;
 }
 

@@ -27,8 +27,6 @@ static inline uint32_t tri_index_find(const tri_schedule_index *index, tri_actio
     return index->at[kind][(size_t)chunk * index->schedule->num_microbatches + microbatch];
 }
 
-uint32_t tri_index_rank(const tri_schedule_index *index, uint32_t action);
-const tri_action *tri_index_action(const tri_schedule_index *index, uint32_t action);
 /* "rank 1's 1F0 (action 3)", counted from 1. Returns out. */
 char *tri_index_text(const tri_schedule_index *index, uint32_t action, char out[96]);
 

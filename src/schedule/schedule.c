@@ -13,9 +13,10 @@ static tr_status no_memory(tr_error *err)
     return tri_fail(err, TR_ERROR_RUNTIME, "no memory for the schedule");
 }
 
-tr_status tri_schedule_init(tri_schedule *s, const tri_order *order, uint32_t num_ranks,
-                            uint32_t num_chunks, uint32_t num_microbatches, uint32_t num_routes,
-                            tr_error *err)
+/* A shape with empty lists: everything of the schedule but the actions. */
+static tr_status init(tri_schedule *s, const tri_order *order, uint32_t num_ranks,
+                      uint32_t num_chunks, uint32_t num_microbatches, uint32_t num_routes,
+                      tr_error *err)
 {
     *s = (tri_schedule){.order = order,
                         .num_ranks = num_ranks,
@@ -93,8 +94,7 @@ static tr_status build_order(const tri_schedule_config *config, tri_schedule *s,
     uint32_t p = config->num_ranks, m = config->num_microbatches;
     TRI_TRY(tri_order_check(order, p, m, per_rank, err));
     bool both_ways = order->flags & TRI_ORDER_BIDIRECTIONAL;
-    TRI_TRY(
-        tri_schedule_init(s, order, p, both_ways ? p : p * per_rank, m, both_ways ? 2 : 1, err));
+    TRI_TRY(init(s, order, p, both_ways ? p : p * per_rank, m, both_ways ? 2 : 1, err));
     settle(s, order->flags);
     tr_status status = order->emit(s, err);
     if (status != TR_OK)

@@ -119,10 +119,7 @@ void tri_order_needs(const tri_order *order, tri_text *text);
 tr_status tri_order_check(const tri_order *order, uint32_t num_ranks, uint32_t num_microbatches,
                           uint32_t chunks_per_rank, tr_error *err);
 
-/* For orders. A shape with empty lists: fills everything of the schedule but the actions. */
-tr_status tri_schedule_init(tri_schedule *schedule, const tri_order *order, uint32_t num_ranks,
-                            uint32_t num_chunks, uint32_t num_microbatches, uint32_t num_routes,
-                            tr_error *err);
+/* For orders. */
 tr_status tri_schedule_add(tri_schedule *schedule, uint32_t rank, tri_action action, tr_error *err);
 
 static inline uint32_t tri_schedule_home(const tri_schedule *s, uint32_t chunk, uint32_t microbatch)

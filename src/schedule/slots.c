@@ -262,8 +262,10 @@ static void summarize(const slots *x, tri_slots_result *result)
     }
 }
 
-tr_status tri_slots_run(tri_schedule *schedule, const tri_slots_plan *plan, uint32_t m, bool record,
-                        tri_slots_result *result, bool *finished, tr_error *err)
+/* Runs the plan for m micro-batches: those of the schedule, or fewer as a trial. Adds the actions
+ * to the schedule when record is set. *finished is false when the plan got stuck on its way. */
+static tr_status run_plan(tri_schedule *schedule, const tri_slots_plan *plan, uint32_t m,
+                          bool record, tri_slots_result *result, bool *finished, tr_error *err)
 {
     slots x = {.schedule = schedule, .plan = plan, .p = schedule->num_ranks, .m = m};
     x.chunks = schedule->num_chunks;
@@ -303,19 +305,19 @@ tr_status tri_slots_emit_best(tri_schedule *schedule, const tri_slots_plan *plan
     size_t chosen = 0;
     bool finished;
     for (size_t i = 0; i < num_plans && num_plans > 1; i++) {
-        TRI_TRY(tri_slots_run(schedule, &plans[i], trial, false, &result, &finished, err));
+        TRI_TRY(run_plan(schedule, &plans[i], trial, false, &result, &finished, err));
         if (!finished || !better(&result, &best))
             continue;
         best = result;
         chosen = i;
     }
-    TRI_TRY(tri_slots_run(schedule, &plans[chosen], m, true, &result, &finished, err));
+    TRI_TRY(run_plan(schedule, &plans[chosen], m, true, &result, &finished, err));
     if (finished)
         return TR_OK;
     /* It finished a shorter run, so this is not expected; the first plan always ends. */
     for (uint32_t r = 0; r < schedule->num_ranks; r++)
         schedule->ranks[r].count = 0;
-    TRI_TRY(tri_slots_run(schedule, &plans[0], m, true, &result, &finished, err));
+    TRI_TRY(run_plan(schedule, &plans[0], m, true, &result, &finished, err));
     if (!finished)
         return tri_fail(err, TR_ERROR_INTERNAL, "the builder of schedule %s got stuck",
                         schedule->order ? schedule->order->name : "?");

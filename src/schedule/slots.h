@@ -36,11 +36,6 @@ typedef struct tri_slots_result {
     uint32_t makespan, span, peak; /* span: the longest of a rank, from first to last action */
 } tri_slots_result;
 
-/* Runs the plan for m micro-batches: those of the schedule, or fewer as a trial. Adds the actions
- * to the schedule when record is set. *finished is false when the plan got stuck on its way. */
-tr_status tri_slots_run(tri_schedule *schedule, const tri_slots_plan *plan, uint32_t m, bool record,
-                        tri_slots_result *result, bool *finished, tr_error *err);
-
 /* Tries every plan on a shorter run, and emits the best: the least makespan, then span, then peak.
  * The first plan must be one that cannot get stuck. */
 tr_status tri_slots_emit_best(tri_schedule *schedule, const tri_slots_plan *plans, size_t num_plans,

@@ -604,17 +604,11 @@ static void names_and_table(void **state)
 {
     (void)state;
     tri_coll coll;
-    tri_reduction reduction;
     for (int i = 0; i < TRI_NUM_COLLS; i++) {
         assert_true(tri_coll_parse(tri_coll_name((tri_coll)i), &coll));
         assert_int_equal(coll, i);
     }
-    for (int i = 0; i < TRI_NUM_REDUCTIONS; i++) {
-        assert_true(tri_reduction_parse(tri_reduction_name((tri_reduction)i), &reduction));
-        assert_int_equal(reduction, i);
-    }
     assert_false(tri_coll_parse("allreduce", &coll));
-    assert_false(tri_reduction_parse("", &reduction));
     for (size_t i = 0; tri_algorithm_at(i); i++)
         assert_ptr_equal(tri_algorithm_find(tri_algorithm_at(i)->name), tri_algorithm_at(i));
     assert_null(tri_algorithm_find("butterfly"));

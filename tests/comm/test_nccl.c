@@ -16,7 +16,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "comm/comm.h"
+#include "comm/comm_internal.h"
 #include "config/resolve.h"
 #include "fake_gpu.h"
 #include "fake_nccl.h"
@@ -86,12 +86,11 @@ static tr_status join(rank *r, const job *j, tr_comm *comm, tr_error *err)
             programs[num++] = &r->session.programs[p];
     r->session.device.def = &fake_gpu_def;
     tri_store_plan(&r->session.store, &r->session.device, programs, num);
-    r->session.status = tri_comm_bootstrap(comm)->status;
+    r->session.status = comm->boot.status;
     TRI_TRY(tri_ranks_use(&r->ranks, comm, &r->session, err));
     if (j->by_host)
         return TR_OK;
-    TRI_TRY(
-        tri_ranks_use_nccl(&r->ranks, tri_comm_bootstrap(comm), &fake_nccl_api, &r->session, err));
+    TRI_TRY(tri_ranks_use_nccl(&r->ranks, &comm->boot, &fake_nccl_api, &r->session, err));
     r->lanes = *r->session.exchange.lanes;
     r->lanes.records = !j->apart;
     r->session.exchange.lanes = &r->lanes;

@@ -18,7 +18,7 @@
 
 #include "base/clock.h"
 #include "base/half.h"
-#include "comm/comm.h"
+#include "comm/comm_internal.h"
 #include "comm/transport/nccl.h"
 #include "device/device.h"
 
@@ -65,7 +65,7 @@ static const tri_device_queue *queue_of(const rank *r)
 /* deadline_s: of messages, 0: as the communicator has it. */
 static tr_status open_rank(rank *r, tr_comm *comm, double deadline_s, tr_error *err)
 {
-    tri_bootstrap bootstrap = *tri_comm_bootstrap(comm);
+    tri_bootstrap bootstrap = comm->boot;
     bootstrap.deadline_s = deadline_s > 0 ? deadline_s : bootstrap.deadline_s;
     tri_nccl_api api;
     const char *library = getenv("TRIREME_NCCL_LIBRARY");

@@ -220,7 +220,6 @@ static void free_scratch(void *scratch, size_t bytes)
 typedef struct harness {
     tri_pool *pools[3]; /* 1, 2 and 3 threads */
     void *scratch[3];
-    void *small_scratch;
 } harness;
 
 static int set_up(void **state)
@@ -230,7 +229,6 @@ static int set_up(void **state)
         assert_int_equal(tri_pool_create(t + 1, &h->pools[t], NULL), TR_OK);
         h->scratch[t] = make_scratch(tri_gemm_scratch_bytes(t + 1));
     }
-    h->small_scratch = make_scratch(tri_gemm_small_scratch_bytes());
     *state = h;
     return 0;
 }
@@ -242,7 +240,6 @@ static int tear_down(void **state)
         tri_pool_destroy(h->pools[t]);
         free_scratch(h->scratch[t], tri_gemm_scratch_bytes(t + 1));
     }
-    free_scratch(h->small_scratch, tri_gemm_small_scratch_bytes());
     free(h);
     return 0;
 }
@@ -264,9 +261,6 @@ static void run_everywhere(harness *h, int64_t m, int64_t n, int64_t k, int vari
                 fail_msg("%d threads give other bits than one", t + 1);
             }
         }
-        reset_problem(&x);
-        tri_gemm_small((tri_isa)isa, h->small_scratch, &x.g);
-        check_problem(&x, "small");
         free(first);
     }
     free_problem(&x);
@@ -366,7 +360,6 @@ static void empty_products(void **state)
     g.m = 4;
     g.n = 0;
     tri_gemm_run(h->pools[1], TRI_ISA_BASE, h->scratch[1], &g);
-    tri_gemm_small(TRI_ISA_BASE, h->small_scratch, &g);
     assert_true(c[0] == 1 && c[3] == 4);
 }
 

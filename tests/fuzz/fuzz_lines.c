@@ -32,13 +32,18 @@ static void each_object(const char *path)
     if (!fuzz_fine(tri_lines_open(path, &lines, &err), &err))
         return;
     for (int i = 0; i < MOST_LINES; i++) {
+        tri_line line;
         json_t *object = NULL;
-        int64_t number;
         const char *text;
         size_t length;
-        if (!fuzz_fine(tri_json_lines_next(lines, &object, &number, &err), &err) || !object)
+        if (!fuzz_fine(tri_lines_next(lines, &line, &err), &err) || !line.text)
             break;
-        fuzz_fine(tri_json_line_text(path, number, object, "text", &text, &length, &err), &err);
+        if (tri_line_is_blank(&line))
+            continue;
+        if (!fuzz_fine(tri_json_line_parse(path, &line, &object, &err), &err) || !object)
+            break;
+        fuzz_fine(tri_json_line_text(path, line.number, object, "text", &text, &length, &err),
+                  &err);
         json_decref(object);
     }
     tri_lines_close(lines);

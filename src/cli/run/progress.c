@@ -113,7 +113,9 @@ static void print_step(tri_progress *p, const tri_progress_step *s, double left_
     fflush(p->file); /* whoever watches the pipe wants it now */
 }
 
-bool tri_progress_stays(int64_t step, int64_t first_step, int64_t num_steps)
+/* On a terminal, whether the line of a step stays: at 1, 2, 5, 10, 20, ... steps, and at every 20th
+ * part of the run. */
+static bool stays(int64_t step, int64_t first_step, int64_t num_steps)
 {
     enum { LINES = 20 };
     int64_t done = step - first_step + 1, stride = (num_steps - first_step + LINES) / LINES;
@@ -135,7 +137,7 @@ void tri_progress_update(tri_progress *p, const tri_progress_step *s)
     bool last = s->step >= p->num_steps;
     double left_s = last ? NAN : time_left_s(p, s->step, now);
     if (p->terminal) {
-        if (tri_progress_stays(s->step, p->first_step, p->num_steps)) {
+        if (stays(s->step, p->first_step, p->num_steps)) {
             if (p->drawn)
                 fputs("\r\033[K", p->file);
             p->drawn = false;

@@ -29,9 +29,6 @@ typedef struct tri_progress_step {
 void tri_progress_init(tri_progress *progress, FILE *file, int64_t num_steps, int64_t log_every);
 /* Call after every step; it draws at most ten times a second, or every log_every steps. */
 void tri_progress_update(tri_progress *progress, const tri_progress_step *step);
-/* On a terminal, whether the line of a step stays: at 1, 2, 5, 10, 20, ... steps, and at every 20th
- * part of the run. */
-bool tri_progress_stays(int64_t step, int64_t first_step, int64_t num_steps);
 /* A line of its own between two drawings, for an evaluation or a warning. */
 void tri_progress_note(tri_progress *progress, const char *format, ...)
     __attribute__((format(printf, 2, 3)));

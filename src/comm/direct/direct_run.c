@@ -30,14 +30,15 @@ char *tri_grouped_digits(uint64_t n, char out[32])
     return out;
 }
 
-bool tri_descriptor_known(const tri_descriptor *d)
+/* Its numbers are of things that exist. */
+static bool is_known(const tri_descriptor *d)
 {
     return d->operation <= TR_ALL_TO_ALL && d->reduction <= TR_PROD && d->dtype <= TR_U8;
 }
 
 void tri_describe(const tri_descriptor *d, char *out, size_t capacity)
 {
-    if (!tri_descriptor_known(d)) { /* of a peer: names of these numbers would lie beyond tables */
+    if (!is_known(d)) { /* of a peer: names of these numbers would lie beyond tables */
         snprintf(out, capacity, "what does not exist (operation %d, type %d, reduction %d)",
                  d->operation, d->dtype, d->reduction);
         return;

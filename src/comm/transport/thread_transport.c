@@ -79,7 +79,7 @@ static tr_status thread_map(void *state, int peer, tri_ref ref, void **address, 
     return TR_OK;
 }
 
-const tri_transport tri_transport_thread = {
+static const tri_transport thread_transport = {
     .name = "thread",
     .create = thread_create,
     .destroy = thread_destroy,
@@ -92,7 +92,7 @@ const tri_transport tri_transport_thread = {
 
 const tri_transport *tri_transport_find(const char *name)
 {
-    static const tri_transport *const all[] = {&tri_transport_thread, &tri_transport_shm,
+    static const tri_transport *const all[] = {&thread_transport, &tri_transport_shm,
                                                &tri_transport_tcp, &tri_transport_mpi};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         if (strcmp(all[i]->name, name) == 0)

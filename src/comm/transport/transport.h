@@ -40,8 +40,7 @@ typedef struct tri_transport {
     const struct tri_io_def *io;
 } tri_transport;
 
-extern const tri_transport tri_transport_thread, tri_transport_shm, tri_transport_tcp,
-    tri_transport_mpi;
+extern const tri_transport tri_transport_shm, tri_transport_tcp, tri_transport_mpi;
 
 const tri_transport *tri_transport_find(const char *name); /* or NULL */
 

@@ -133,11 +133,6 @@ uint64_t tri_texts_consumed(const tri_texts *t)
     return t->consumed + (t->lines ? tri_lines_consumed(t->lines) : now);
 }
 
-uint64_t tri_texts_documents(const tri_texts *t)
-{
-    return t->documents;
-}
-
 uint64_t tri_texts_fingerprint(const tri_texts *t)
 {
     tri_checksum hash;

@@ -48,7 +48,6 @@ uint64_t tri_texts_num_files(const tri_texts *texts);
 const char *tri_texts_file(const tri_texts *texts, uint64_t i);
 uint64_t tri_texts_total(const tri_texts *texts);    /* bytes of all files */
 uint64_t tri_texts_consumed(const tri_texts *texts); /* of them, so far */
-uint64_t tri_texts_documents(const tri_texts *texts);
 
 /* Which files there are, how large, and when they were changed last, as one number. */
 uint64_t tri_texts_fingerprint(const tri_texts *texts);

@@ -44,7 +44,7 @@ bool tri_bpe_index(tri_bpe *bpe)
     return true;
 }
 
-const tri_merge_slot *tri_bpe_find(const tri_bpe *bpe, int32_t left, int32_t right)
+static const tri_merge_slot *find_merge(const tri_bpe *bpe, int32_t left, int32_t right)
 {
     uint64_t pair = (uint64_t)(uint32_t)left << 32 | (uint32_t)right;
     size_t mask = bpe->num_slots - 1;
@@ -152,7 +152,7 @@ static void start_with_chars(const tri_bpe *bpe, tri_bpe_scratch *s, const char 
 
 static inline uint32_t rank_of(const tri_bpe *bpe, const tri_symbol *left, const tri_symbol *right)
 {
-    const tri_merge_slot *slot = tri_bpe_find(bpe, left->id, right->id);
+    const tri_merge_slot *slot = find_merge(bpe, left->id, right->id);
     return slot ? slot->rank : NO_RANK;
 }
 

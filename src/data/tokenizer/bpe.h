@@ -89,7 +89,6 @@ typedef struct tri_bpe_scratch {
 
 bool tri_bpe_index(tri_bpe *bpe); /* after the last merge; false without memory */
 void tri_bpe_fini(tri_bpe *bpe);
-const tri_merge_slot *tri_bpe_find(const tri_bpe *bpe, int32_t left, int32_t right);
 
 /* The ids of a word, in scratch->symbol[0 .. num): only .id counts there. */
 size_t tri_bpe_encode(const tri_bpe *bpe, tri_bpe_scratch *scratch, const char *word,

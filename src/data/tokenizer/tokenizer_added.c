@@ -67,7 +67,7 @@ static int32_t longest_at(const tri_trie *trie, const char *p, const char *end, 
     return best;
 }
 
-void tri_text_segments_add(tri_text_segments *list, tri_text_segment segment)
+static void add_segment(tri_text_segments *list, tri_text_segment segment)
 {
     tri_text_segment *grown = tri_array_grow(list->item, list->num, &list->capacity, sizeof *grown);
     if (!grown) {
@@ -118,8 +118,8 @@ static void add_text(tri_text_segments *out, const char *text, const char *begin
                      size_t first)
 {
     size_t skipped = (size_t)(begin - text);
-    tri_text_segments_add(out, (tri_text_segment){begin, (size_t)(end - begin), -1,
-                                                  first > skipped ? first - skipped : 0});
+    add_segment(out, (tri_text_segment){begin, (size_t)(end - begin), -1,
+                                        first > skipped ? first - skipped : 0});
 }
 
 void tri_added_split(const tri_added_list *list, const tri_trie *trie, const tri_unicode *unicode,
@@ -150,7 +150,7 @@ void tri_added_split(const tri_added_list *list, const tri_trie *trie, const tri
             stop = spaces_after(unicode, stop, end);
         if (begin > done)
             add_text(out, text, done, begin, first);
-        tri_text_segments_add(out, (tri_text_segment){begin, (size_t)(stop - begin), token->id, 0});
+        add_segment(out, (tri_text_segment){begin, (size_t)(stop - begin), token->id, 0});
         done = stop;
     }
     if (end > done)

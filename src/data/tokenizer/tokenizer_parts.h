@@ -112,7 +112,6 @@ void tri_trie_add(tri_trie *trie, const char *text, size_t num_bytes, int32_t to
 void tri_added_split(const tri_added_list *list, const tri_trie *trie, const tri_unicode *unicode,
                      const char *text, size_t num_bytes, bool skip_special, size_t first,
                      tri_text_segments *out);
-void tri_text_segments_add(tri_text_segments *list, tri_text_segment segment);
 void tri_added_fini(tri_added_list *list);
 
 /* ---- the whole ---- */

@@ -43,11 +43,6 @@ size_t tri_gemm_scratch_bytes(int num_threads)
     return (shared_floats(num_threads) + (size_t)num_threads * WORKER_FLOATS) * sizeof(float);
 }
 
-size_t tri_gemm_small_scratch_bytes(void)
-{
-    return WORKER_FLOATS * sizeof(float);
-}
-
 /* Lets the block read a in place, except for a last panel that is not whole: edge, of MAX_PASS *
  * MAX_MR floats, takes that. */
 static void use_a_in_place(const tri_gemm_kernels *kernels, const tri_gemm *g,
@@ -91,33 +86,6 @@ static void use_b_in_place(const tri_gemm_kernels *kernels, const tri_gemm *g,
     int64_t last = kernels->last_panel(block->cols);
     kernels->pack_b(edge, 0, b_at(g, p, j + last), g->ldb, false, block->depth, block->cols - last);
     block->b_edge = edge;
-}
-
-/* ---- one thread, small operands ---- */
-
-void tri_gemm_small(tri_isa isa, void *scratch, const tri_gemm *g)
-{
-    const tri_gemm_kernels *kernels = kernels_of(isa);
-    float *edge = scratch;
-    float *pack = edge + MAX_PASS * MAX_MR;
-    for (int64_t j = 0; j < g->n; j += MAX_STRIP) {
-        int64_t cols = min_i64(MAX_STRIP, g->n - j);
-        int64_t p = 0;
-        do { /* once for k = 0 too: c is cleared and the epilogue applied */
-            int64_t depth = min_i64(MAX_PASS, g->k - p);
-            tri_gemm_block block = block_of_c(g, 0, g->m, j, cols, p, depth);
-            use_a_in_place(kernels, g, &block, 0, p, edge);
-            if (g->trans_b) {
-                int64_t panel = depth * kernels->nr;
-                kernels->pack_b(pack, panel, b_at(g, p, j), g->ldb, true, depth, cols);
-                use_packed_b(kernels, &block, pack, panel);
-            } else {
-                use_b_in_place(kernels, g, &block, p, j, pack);
-            }
-            kernels->run_block(&block);
-            p += depth;
-        } while (p < g->k);
-    }
 }
 
 /* ---- the whole pool ---- */

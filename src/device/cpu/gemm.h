@@ -51,10 +51,4 @@ size_t tri_gemm_scratch_bytes(int num_threads);
  * scratch has tri_gemm_scratch_bytes(tri_pool_threads(pool)) bytes. */
 void tri_gemm_run(tri_pool *pool, tri_isa isa, void *scratch, const tri_gemm *g);
 
-/* The same on the calling thread alone, for use inside pool tasks. Meant for operands that fit the
- * second-level cache (attention tiles); right for any size. scratch is 64-byte aligned and has
- * tri_gemm_small_scratch_bytes() bytes. */
-size_t tri_gemm_small_scratch_bytes(void);
-void tri_gemm_small(tri_isa isa, void *scratch, const tri_gemm *g);
-
 #endif

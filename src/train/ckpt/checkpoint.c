@@ -181,11 +181,6 @@ void tri_checkpointer_close(tri_checkpointer *c)
     free(c);
 }
 
-uint64_t tri_checkpointer_bytes(const tri_checkpointer *c)
-{
-    return tri_ckpt_writer_bytes(c->writer);
-}
-
 uint64_t tri_checkpointer_staging(const tri_checkpointer *c)
 {
     return tri_ckpt_writer_staging(c->writer);
@@ -352,15 +347,6 @@ static tr_status wait_all(tri_checkpointer *c, tr_error *err)
         c->told = (tri_save_outcome){0};
     else if (!c->told.failed)
         c->told = (tri_save_outcome){.failed = true, .failed_step = c->last_step};
-    return TR_OK;
-}
-
-tr_status tri_checkpointer_wait(tri_checkpointer *c, tri_save_outcome *outcome, tr_error *err)
-{
-    double begin = tri_now_s();
-    TRI_TRY(wait_all(c, err));
-    outcome->stall_s = tri_now_s() - begin;
-    tell(c, outcome);
     return TR_OK;
 }
 

@@ -54,13 +54,9 @@ typedef struct tri_save_outcome {
 tr_status tri_checkpointer_save(tri_checkpointer *checkpointer, const tri_ckpt_number *numbers,
                                 size_t num_numbers, bool wait, tri_save_outcome *outcome,
                                 tr_error *err);
-/* Until nothing is being written any more, on any rank. Collective. */
-tr_status tri_checkpointer_wait(tri_checkpointer *checkpointer, tri_save_outcome *outcome,
-                                tr_error *err);
 /* The outcome of one that has ended meanwhile, once. Not collective; rank 0 knows. */
 void tri_checkpointer_poll(tri_checkpointer *checkpointer, tri_save_outcome *outcome);
-/* Bytes that this rank writes each time, and of the memory that they are staged in. */
-uint64_t tri_checkpointer_bytes(const tri_checkpointer *checkpointer);
+/* Bytes of the memory in which this rank stages what it writes. */
 uint64_t tri_checkpointer_staging(const tri_checkpointer *checkpointer);
 
 /* ---- going on ---- */

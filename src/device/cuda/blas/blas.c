@@ -214,7 +214,7 @@ static bool describe(tri_cuda_blas *blas, tri_blas_plan *p)
 }
 
 /* Where the operands of one call lie; part of the description, not of the call. */
-bool tri_cuda_blas_point(tri_cuda_blas *blas, tri_blas_plan *p, const tri_cuda_product *q)
+static bool blas_point(tri_cuda_blas *blas, tri_blas_plan *p, const tri_cuda_product *q)
 {
     bool good = true;
     if (q->epilogue == TRI_EPILOGUE_BIAS || q->epilogue == TRI_EPILOGUE_BIAS_GELU)
@@ -310,7 +310,7 @@ tri_blas_plan *tri_cuda_blas_plan(tri_cuda *cuda, const tri_cuda_product *q)
     alignments_of(q, p->alignment);
     /* Rows of aux must begin at multiples of 16 bytes. */
     bool aux_fits = !q->aux || q->n * (int64_t)tri_dtype_bytes(q->out) % 16 == 0;
-    p->usable = aux_fits && describe(blas, p) && tri_cuda_blas_point(blas, p, q) && choose(blas, p);
+    p->usable = aux_fits && describe(blas, p) && blas_point(blas, p, q) && choose(blas, p);
     return p;
 }
 
@@ -319,7 +319,7 @@ bool tri_cuda_blas_call(tri_cuda *cuda, tri_blas_plan *p, const tri_cuda_product
 {
     bool adds = q->epilogue == TRI_EPILOGUE_ADD;
     float beta = q->accumulate || adds ? 1 : 0;
-    return tri_cuda_blas_point(cuda->blas, p, q) &&
+    return blas_point(cuda->blas, p, q) &&
            cuda->blas->matmul(cuda->blas->handle, p->desc, &q->alpha, q->b, p->a, q->a, p->b, &beta,
                               adds ? q->add : q->c, p->c, q->c, p->c, algo, cuda->scratch,
                               TRI_CUDA_BLAS_WORKSPACE, cuda->stream) == CUBLAS_STATUS_SUCCESS;

@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* In the order of tri_product_number_names; the first is given when an algorithm is made. */
+/* In the order of the names in product_choices.c; the first is given when an algorithm is made. */
 static const struct option {
     cublasLtMatmulAlgoConfigAttributes_t what;
     size_t bytes;

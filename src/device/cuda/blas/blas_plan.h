@@ -51,8 +51,6 @@ bool tri_cuda_blas_is_tuned(const tri_cuda *cuda, const tri_cuda_product *produc
 /* The library's choices for a plan, the one it thinks best first; returns how many. */
 int tri_cuda_blas_choices(tri_cuda_blas *blas, const tri_blas_plan *p,
                           cublasLtMatmulHeuristicResult_t *choices, int most);
-/* Where the operands of one call lie; part of the description, not of the call. */
-bool tri_cuda_blas_point(tri_cuda_blas *blas, tri_blas_plan *p, const tri_cuda_product *product);
 bool tri_cuda_blas_call(tri_cuda *cuda, tri_blas_plan *p, const tri_cuda_product *product,
                         const cublasLtMatmulAlgo_t *algo);
 
