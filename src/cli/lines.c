@@ -9,7 +9,7 @@
 #include "cli/text.h"
 #include "config/notes.h"
 
-void tri_line(const char *word, const char *format, ...)
+void tri_cli_line(const char *word, const char *format, ...)
 {
     enum { COLUMN = 8, LEAST = 40 };
     tri_text text, shown; /* file names and names of tensors are others' */
@@ -45,7 +45,7 @@ static void print_note(void *context, int row, const char *note)
 {
     (void)context;
     (void)row;
-    tri_line("note", "%s", note);
+    tri_cli_line("note", "%s", note);
 }
 
 void tri_print_notes(const tr_settings *settings, const tri_session *session)

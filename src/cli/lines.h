@@ -7,7 +7,7 @@
 
 /* "batch   8 rows x 64 tokens". On a terminal long ones go on below, behind the column of the
  * words; in a pipe a line stays a line. */
-void tri_line(const char *word, const char *format, ...) __attribute__((format(printf, 2, 3)));
+void tri_cli_line(const char *word, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 /* A line for each note on the settings (config/notes.h). */
 void tri_print_notes(const tr_settings *settings, const tri_session *session);

@@ -105,15 +105,15 @@ static tri_coll_cost cost(tri_coll coll, const tri_coll_shape *shape, double byt
     case TRI_COLL_BARRIER:
         return (tri_coll_cost){.alpha_count = levels};
     case TRI_COLL_ALL_REDUCE:
-        return tri_cost(2 * levels, 2 * around, around);
+        return tri_cost_of(2 * levels, 2 * around, around);
     case TRI_COLL_REDUCE_SCATTER:
-        return tri_cost(levels, around, around);
+        return tri_cost_of(levels, around, around);
     case TRI_COLL_ALL_GATHER:
-        return tri_cost(levels, around, 0);
+        return tri_cost_of(levels, around, 0);
     case TRI_COLL_ALL_TO_ALL:
         for (int away = 1; away < size; away++)
             hops += __builtin_popcount((unsigned)away);
-        return tri_cost(levels, hops * bytes / size / size, 0);
+        return tri_cost_of(levels, hops * bytes / size / size, 0);
     default:
         return (tri_coll_cost){0};
     }

@@ -117,19 +117,19 @@ static tri_coll_cost cost(tri_coll coll, const tri_coll_shape *shape, double byt
     case TRI_COLL_BARRIER:
         return (tri_coll_cost){.alpha_count = one};
     case TRI_COLL_BROADCAST:
-        return tri_cost(one, one * bytes, 0);
+        return tri_cost_of(one, one * bytes, 0);
     case TRI_COLL_REDUCE:
     case TRI_COLL_ALL_REDUCE:
-        return tri_cost(2 * one, 2 * others, others);
+        return tri_cost_of(2 * one, 2 * others, others);
     case TRI_COLL_SCATTER:
-        return tri_cost(one, one * bytes / size, 0);
+        return tri_cost_of(one, one * bytes / size, 0);
     case TRI_COLL_GATHER:
     case TRI_COLL_ALL_GATHER:
-        return tri_cost(one, others, 0);
+        return tri_cost_of(one, others, 0);
     case TRI_COLL_REDUCE_SCATTER:
-        return tri_cost(one, others, others);
+        return tri_cost_of(one, others, others);
     case TRI_COLL_ALL_TO_ALL: /* of the size^2 pieces a rank reads size-1 */
-        return tri_cost(one, others / size, 0);
+        return tri_cost_of(one, others / size, 0);
     default:
         return (tri_coll_cost){0};
     }

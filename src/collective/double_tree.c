@@ -206,7 +206,7 @@ static tri_coll_cost cost(tri_coll coll, const tri_coll_shape *shape, double byt
     for (int i = 0; i < 3; i++)
         part[i] = tri_rounds_time(&rounds, shape->size, bytes, false, &only[i], NULL, 0);
     tri_rounds_free(&rounds);
-    return tri_cost(part[0], part[1], part[2]);
+    return tri_cost_of(part[0], part[1], part[2]);
 }
 
 const tri_algorithm tri_algorithm_double_tree = {

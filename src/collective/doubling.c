@@ -75,9 +75,9 @@ static tri_coll_cost cost(tri_coll coll, const tri_coll_shape *shape, double byt
     case TRI_COLL_BARRIER:
         return (tri_coll_cost){.alpha_count = rounds};
     case TRI_COLL_ALL_REDUCE:
-        return tri_cost(rounds, rounds * bytes, (f.levels + folds) * bytes);
+        return tri_cost_of(rounds, rounds * bytes, (f.levels + folds) * bytes);
     case TRI_COLL_ALL_GATHER:
-        return tri_cost(rounds, tri_fold_gather_bytes(&f, bytes), 0);
+        return tri_cost_of(rounds, tri_fold_gather_bytes(&f, bytes), 0);
     default:
         return (tri_coll_cost){0};
     }

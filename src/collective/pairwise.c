@@ -42,7 +42,7 @@ static tri_coll_cost cost(tri_coll coll, const tri_coll_shape *shape, double byt
     double hops = shape->size - 1;
     if (coll != TRI_COLL_ALL_TO_ALL)
         return (tri_coll_cost){0};
-    return tri_cost(hops, hops * bytes / shape->size / shape->size, 0);
+    return tri_cost_of(hops, hops * bytes / shape->size / shape->size, 0);
 }
 
 const tri_algorithm tri_algorithm_pairwise = {

@@ -55,11 +55,12 @@ static tri_coll_cost cost(tri_coll coll, const tri_coll_shape *shape, double byt
     double pass = bytes * (f.num - 1) / f.num, blocks = tri_fold_pass_bytes(&f, bytes);
     switch (coll) {
     case TRI_COLL_ALL_REDUCE:
-        return tri_cost(rounds + f.levels, 2 * pass + 2 * folds * bytes, pass + folds * bytes);
+        return tri_cost_of(rounds + f.levels, 2 * pass + 2 * folds * bytes, pass + folds * bytes);
     case TRI_COLL_REDUCE_SCATTER:
-        return tri_cost(rounds, blocks + folds * (bytes + bytes / f.size), blocks + folds * bytes);
+        return tri_cost_of(rounds, blocks + folds * (bytes + bytes / f.size),
+                           blocks + folds * bytes);
     case TRI_COLL_ALL_GATHER:
-        return tri_cost(rounds, tri_fold_gather_bytes(&f, bytes), 0);
+        return tri_cost_of(rounds, tri_fold_gather_bytes(&f, bytes), 0);
     default:
         return (tri_coll_cost){0};
     }

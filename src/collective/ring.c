@@ -143,19 +143,19 @@ static tri_coll_cost cost(tri_coll coll, const tri_coll_shape *shape, double byt
     case TRI_COLL_BARRIER:
         return (tri_coll_cost){.alpha_count = hops};
     case TRI_COLL_BROADCAST:
-        return tri_cost(chain_rounds, through, 0);
+        return tri_cost_of(chain_rounds, through, 0);
     case TRI_COLL_REDUCE:
-        return tri_cost(chain_rounds, through, through);
+        return tri_cost_of(chain_rounds, through, through);
     case TRI_COLL_ALL_REDUCE:
-        return tri_cost(2 * hops, 2 * around, around);
+        return tri_cost_of(2 * hops, 2 * around, around);
     case TRI_COLL_REDUCE_SCATTER:
-        return tri_cost(hops, around, around);
+        return tri_cost_of(hops, around, around);
     case TRI_COLL_GATHER:
     case TRI_COLL_SCATTER:
     case TRI_COLL_ALL_GATHER:
-        return tri_cost(hops, around, 0);
+        return tri_cost_of(hops, around, 0);
     case TRI_COLL_ALL_TO_ALL: /* one of the size^2 pieces in a round */
-        return tri_cost(hops, around / size, 0);
+        return tri_cost_of(hops, around / size, 0);
     default:
         return (tri_coll_cost){0};
     }

@@ -42,7 +42,7 @@ void tri_rounds_add(tri_rounds_list *list, size_t round, int from, int to, uint3
 void tri_rounds_embed(tri_rounds_list *list, const tri_rounds_view *view, tri_rounds_emit emit,
                       int size, int root);
 
-static inline tri_coll_cost tri_cost(double alpha_count, double beta_bytes, double gamma_bytes)
+static inline tri_coll_cost tri_cost_of(double alpha_count, double beta_bytes, double gamma_bytes)
 {
     return (tri_coll_cost){
         .alpha_count = alpha_count, .beta_bytes = beta_bytes, .gamma_bytes = gamma_bytes};

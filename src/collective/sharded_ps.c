@@ -52,11 +52,11 @@ static tri_coll_cost cost(tri_coll coll, const tri_coll_shape *shape, double byt
     double hops = shape->size - 1, others = bytes * hops / shape->size;
     switch (coll) {
     case TRI_COLL_ALL_REDUCE:
-        return tri_cost(2 * hops, 2 * others, others);
+        return tri_cost_of(2 * hops, 2 * others, others);
     case TRI_COLL_REDUCE_SCATTER:
-        return tri_cost(hops, others, others);
+        return tri_cost_of(hops, others, others);
     case TRI_COLL_ALL_GATHER:
-        return tri_cost(hops, others, 0);
+        return tri_cost_of(hops, others, 0);
     default:
         return (tri_coll_cost){0};
     }

@@ -149,18 +149,18 @@ static tri_coll_cost cost(tri_coll coll, const tri_coll_shape *shape, double byt
     case TRI_COLL_BARRIER:
         return (tri_coll_cost){.alpha_count = 2 * depth};
     case TRI_COLL_BROADCAST:
-        return tri_cost(depth, whole, 0);
+        return tri_cost_of(depth, whole, 0);
     case TRI_COLL_REDUCE:
-        return tri_cost(depth, whole, whole);
+        return tri_cost_of(depth, whole, whole);
     case TRI_COLL_ALL_REDUCE:
-        return tri_cost(2 * depth, 2 * whole, whole);
+        return tri_cost_of(2 * depth, 2 * whole, whole);
     case TRI_COLL_GATHER:
     case TRI_COLL_SCATTER:
-        return tri_cost(depth, blocks, 0);
+        return tri_cost_of(depth, blocks, 0);
     case TRI_COLL_ALL_GATHER:
-        return tri_cost(2 * depth, blocks + whole, 0);
+        return tri_cost_of(2 * depth, blocks + whole, 0);
     case TRI_COLL_REDUCE_SCATTER:
-        return tri_cost(2 * depth, whole + blocks, whole);
+        return tri_cost_of(2 * depth, whole + blocks, whole);
     default:
         return (tri_coll_cost){0};
     }

@@ -45,8 +45,8 @@ void tri_comm_doing(tr_comm *comm, const char *what, const char *of, uint64_t by
     atomic_fetch_add_explicit(&status->counter, 1, memory_order_relaxed);
 }
 
-tr_status tri_exchange(tr_comm *comm, const char *key, const int *ranks, int size, int rank,
-                       size_t num_bytes, void **memory, void **at, tr_error *err)
+tr_status tri_comm_exchange(tr_comm *comm, const char *key, const int *ranks, int size, int rank,
+                            size_t num_bytes, void **memory, void **at, tr_error *err)
 {
     char full[96];
     tri_ref ref;

@@ -131,8 +131,8 @@ static inline void tri_count(_Atomic uint64_t *counter, uint64_t n)
 /* ---- comm.c */
 /* Exchanges the references of num_bytes of fresh shared memory among ranks; at[i] is where member
  * i's lies here. The caller owns *memory (transport free) and at. */
-tr_status tri_exchange(tr_comm *comm, const char *key, const int *ranks, int size, int rank,
-                       size_t num_bytes, void **memory, void **at, tr_error *err);
+tr_status tri_comm_exchange(tr_comm *comm, const char *key, const int *ranks, int size, int rank,
+                            size_t num_bytes, void **memory, void **at, tr_error *err);
 /* Sets what the rank's status says it is doing. */
 void tri_comm_doing(tr_comm *comm, const char *what, const char *of, uint64_t bytes);
 

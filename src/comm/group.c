@@ -156,8 +156,8 @@ static tr_status join_group(tr_group *group, const char *key, tr_error *err)
         return tri_ports_open(&group->ports, comm, size, group->rank, group->ranks, key, false,
                               err);
     }
-    TRI_TRY(tri_exchange(comm, key, group->ranks, size, group->rank, cell_bytes(size), &memory,
-                         (void **)group->cells, err));
+    TRI_TRY(tri_comm_exchange(comm, key, group->ranks, size, group->rank, cell_bytes(size), &memory,
+                              (void **)group->cells, err));
     void **channels = calloc((size_t)size, sizeof *channels);
     tri_eventcount **bells = calloc((size_t)size, sizeof *bells);
     tr_status status = TR_OK;

@@ -28,8 +28,9 @@ static tr_status join_ports(tr_comm *comm, tr_error *err)
     tri_p2p *p2p = &comm->p2p;
     int size = comm->boot.size, rank = comm->boot.rank;
     void *memory = NULL;
-    TRI_TRY(tri_exchange(comm, "p2p", p2p->ranks, size, rank,
-                         front_bytes(size) + tri_ports_bytes(size), &memory, p2p->members, err));
+    TRI_TRY(tri_comm_exchange(comm, "p2p", p2p->ranks, size, rank,
+                              front_bytes(size) + tri_ports_bytes(size), &memory, p2p->members,
+                              err));
     void **channels = calloc((size_t)size, sizeof *channels);
     tri_eventcount **bells = calloc((size_t)size, sizeof *bells);
     tr_status status = TR_OK;

@@ -35,8 +35,8 @@ static void place(const tri_schedule *s, uint32_t rank, uint32_t m, slotted out[
     bool up = s->route[m];
     uint32_t i = m % p - (up ? group_size(s, m) / 2 : 0), chunk = up ? p - 1 - rank : rank;
     uint32_t begin = m / p * 2 * p + 2 * i;
-    out[0] = (slotted){begin + chunk, tri_act(TRI_ACTION_F, chunk, m)};
-    out[1] = (slotted){begin + 2 * p - 1 - chunk, tri_act(TRI_ACTION_B, chunk, m)};
+    out[0] = (slotted){begin + chunk, tri_action_of(TRI_ACTION_F, chunk, m)};
+    out[1] = (slotted){begin + 2 * p - 1 - chunk, tri_action_of(TRI_ACTION_B, chunk, m)};
 }
 
 static tr_status emit(tri_schedule *s, tr_error *err)

@@ -44,7 +44,7 @@ static void add(dualpipe_rank *w, tri_action action)
 static void forward(dualpipe_rank *w, int s, bool overlap)
 {
     dualpipe_stream *st = &w->stream[s];
-    tri_action action = tri_act(TRI_ACTION_F, st->chunk, st->first + st->num_forward++);
+    tri_action action = tri_action_of(TRI_ACTION_F, st->chunk, st->first + st->num_forward++);
     action.overlap = overlap;
     add(w, action);
 }
@@ -52,15 +52,15 @@ static void forward(dualpipe_rank *w, int s, bool overlap)
 static void backward(dualpipe_rank *w, int s)
 {
     dualpipe_stream *st = &w->stream[s];
-    add(w, tri_act(TRI_ACTION_B, st->chunk, st->first + st->num_backward++));
+    add(w, tri_action_of(TRI_ACTION_B, st->chunk, st->first + st->num_backward++));
 }
 
 static void input_gradient(dualpipe_rank *w, int s)
 {
     dualpipe_stream *st = &w->stream[s];
     uint32_t m = st->first + st->num_backward++;
-    add(w, tri_act(TRI_ACTION_I, st->chunk, m));
-    w->waiting[w->num_waiting++] = tri_act(TRI_ACTION_W, st->chunk, m);
+    add(w, tri_action_of(TRI_ACTION_I, st->chunk, m));
+    w->waiting[w->num_waiting++] = tri_action_of(TRI_ACTION_W, st->chunk, m);
 }
 
 static void weight_gradient(dualpipe_rank *w)

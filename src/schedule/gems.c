@@ -11,8 +11,8 @@ static tr_status emit(tri_schedule *s, tr_error *err)
     for (uint32_t r = 0; r < p; r++)
         for (uint32_t m = 0; m < s->num_microbatches; m++) {
             uint32_t chunk = m % 2 ? p - 1 - r : r;
-            TRI_TRY(tri_schedule_add(s, r, tri_act(TRI_ACTION_F, chunk, m), err));
-            TRI_TRY(tri_schedule_add(s, r, tri_act(TRI_ACTION_B, chunk, m), err));
+            TRI_TRY(tri_schedule_add(s, r, tri_action_of(TRI_ACTION_F, chunk, m), err));
+            TRI_TRY(tri_schedule_add(s, r, tri_action_of(TRI_ACTION_B, chunk, m), err));
         }
     return TR_OK;
 }

@@ -5,9 +5,9 @@ static tr_status emit(tri_schedule *s, tr_error *err)
 {
     for (uint32_t r = 0; r < s->num_ranks; r++) {
         for (uint32_t m = 0; m < s->num_microbatches; m++)
-            TRI_TRY(tri_schedule_add(s, r, tri_act(TRI_ACTION_F, r, m), err));
+            TRI_TRY(tri_schedule_add(s, r, tri_action_of(TRI_ACTION_F, r, m), err));
         for (uint32_t m = 0; m < s->num_microbatches; m++)
-            TRI_TRY(tri_schedule_add(s, r, tri_act(TRI_ACTION_B, r, m), err));
+            TRI_TRY(tri_schedule_add(s, r, tri_action_of(TRI_ACTION_B, r, m), err));
     }
     return TR_OK;
 }

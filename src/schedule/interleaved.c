@@ -9,14 +9,14 @@ static tri_action forward(const tri_schedule *s, uint32_t rank, uint32_t k)
 {
     uint32_t p = s->num_ranks, v = s->chunks_per_rank;
     uint32_t chunk = k / p % v * p + rank;
-    return tri_act(TRI_ACTION_F, chunk, k / (p * v) * p + k % p);
+    return tri_action_of(TRI_ACTION_F, chunk, k / (p * v) * p + k % p);
 }
 
 static tri_action backward(const tri_schedule *s, uint32_t rank, uint32_t k)
 {
     uint32_t p = s->num_ranks, v = s->chunks_per_rank;
     uint32_t chunk = (v - 1 - k / p % v) * p + rank;
-    return tri_act(TRI_ACTION_B, chunk, k / (p * v) * p + k % p);
+    return tri_action_of(TRI_ACTION_B, chunk, k / (p * v) * p + k % p);
 }
 
 static tr_status emit(tri_schedule *s, tr_error *err)

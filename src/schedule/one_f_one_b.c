@@ -5,10 +5,10 @@
 static tr_status backward(tri_schedule *s, uint32_t rank, uint32_t m, uint32_t update_every,
                           tr_error *err)
 {
-    TRI_TRY(tri_schedule_add(s, rank, tri_act(TRI_ACTION_B, rank, m), err));
+    TRI_TRY(tri_schedule_add(s, rank, tri_action_of(TRI_ACTION_B, rank, m), err));
     bool last = m + 1 == s->num_microbatches;
     if (update_every && ((m + 1) % update_every == 0 || last))
-        TRI_TRY(tri_schedule_add(s, rank, tri_act(TRI_ACTION_U, rank, m), err));
+        TRI_TRY(tri_schedule_add(s, rank, tri_action_of(TRI_ACTION_U, rank, m), err));
     return TR_OK;
 }
 
@@ -20,10 +20,10 @@ tr_status tri_emit_1f1b(tri_schedule *s, uint32_t update_every, tr_error *err)
         if (ahead > num)
             ahead = num;
         for (uint32_t m = 0; m < ahead; m++)
-            TRI_TRY(tri_schedule_add(s, r, tri_act(TRI_ACTION_F, r, m), err));
+            TRI_TRY(tri_schedule_add(s, r, tri_action_of(TRI_ACTION_F, r, m), err));
         for (uint32_t m = 0; m < num; m++) {
             if (m + ahead < num)
-                TRI_TRY(tri_schedule_add(s, r, tri_act(TRI_ACTION_F, r, m + ahead), err));
+                TRI_TRY(tri_schedule_add(s, r, tri_action_of(TRI_ACTION_F, r, m + ahead), err));
             TRI_TRY(backward(s, r, m, update_every, err));
         }
     }

@@ -17,7 +17,7 @@ static inline double tri_rank_work(const tri_schedule *s, const tri_action_costs
     return s->chunks_per_rank * (costs->kind[TRI_ACTION_F] + costs->kind[TRI_ACTION_B]);
 }
 
-static inline tri_action tri_act(tri_action_kind kind, uint32_t chunk, uint32_t microbatch)
+static inline tri_action tri_action_of(tri_action_kind kind, uint32_t chunk, uint32_t microbatch)
 {
     return (tri_action){.kind = kind, .chunk = chunk, .microbatch = microbatch};
 }

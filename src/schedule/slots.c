@@ -40,12 +40,12 @@ typedef struct slots {
     bool record;
 } slots;
 
-static bool is_forward(tri_stream s)
+static bool is_forward(tri_slot_stream s)
 {
     return s == TRI_STREAM_F0 || s == TRI_STREAM_F1;
 }
 
-static uint32_t local_of(tri_stream s)
+static uint32_t local_of(tri_slot_stream s)
 {
     return s == TRI_STREAM_F1 || s == TRI_STREAM_I1;
 }
@@ -56,7 +56,7 @@ static uint32_t chunk_of(const slots *x, uint32_t rank, uint32_t local)
 }
 
 /* Whether a forward may take memory. What stands in a pattern needs a free place only. */
-static bool room_for(const slots *x, uint32_t rank, tri_stream s)
+static bool room_for(const slots *x, uint32_t rank, tri_slot_stream s)
 {
     const rank_state *state = &x->ranks[rank];
     const tri_slots_plan *plan = x->plan;
@@ -71,7 +71,7 @@ static bool room_for(const slots *x, uint32_t rank, tri_stream s)
     return live + 1 < plan->limit || state->live[1] > 0;
 }
 
-static bool is_ready(const slots *x, uint32_t rank, tri_stream s)
+static bool is_ready(const slots *x, uint32_t rank, tri_slot_stream s)
 {
     const rank_state *state = &x->ranks[rank];
     uint32_t m = state->next[s], chunk = chunk_of(x, rank, local_of(s));
@@ -93,18 +93,19 @@ static bool has_w(const slots *x, uint32_t rank)
 }
 
 /* By ideal time; of two at once, the one whose micro-batch is older. */
-static bool comes_before(const rank_state *state, const uint64_t *time, tri_stream a, tri_stream b)
+static bool comes_before(const rank_state *state, const uint64_t *time, tri_slot_stream a,
+                         tri_slot_stream b)
 {
     return time[a] != time[b] ? time[a] < time[b] : state->next[a] < state->next[b];
 }
 
 /* The streams that are not through, by the ideal time of their next action. */
-static int by_ideal_time(const slots *x, uint32_t rank, tri_stream out[TRI_NUM_STREAMS])
+static int by_ideal_time(const slots *x, uint32_t rank, tri_slot_stream out[TRI_NUM_STREAMS])
 {
     const rank_state *state = &x->ranks[rank];
     uint64_t time[TRI_NUM_STREAMS];
     int num = 0;
-    for (tri_stream s = TRI_STREAM_F0; s <= TRI_STREAM_I0; s++) {
+    for (tri_slot_stream s = TRI_STREAM_F0; s <= TRI_STREAM_I0; s++) {
         if (state->next[s] >= x->m)
             continue;
         time[s] = x->table.ideal[rank][s] + (uint64_t)PERIOD * state->next[s];
@@ -117,7 +118,7 @@ static int by_ideal_time(const slots *x, uint32_t rank, tri_stream out[TRI_NUM_S
 }
 
 /* Whose turn it is in the timetable; W have none, they come when nothing else can. */
-static bool next_turn(const slots *x, uint32_t rank, tri_stream *next)
+static bool next_turn(const slots *x, uint32_t rank, tri_slot_stream *next)
 {
     rank_state *state = &x->ranks[rank];
     const int8_t *row = x->table.rows + (size_t)rank * x->table.num_slots;
@@ -125,7 +126,7 @@ static bool next_turn(const slots *x, uint32_t rank, tri_stream *next)
         int what = row[state->turn];
         if (what < 0 || what >= TRI_NUM_STREAMS)
             continue;
-        *next = (tri_stream)what;
+        *next = (tri_slot_stream)what;
         if (state->ahead[what] == 0)
             return true;
         state->ahead[what]--;
@@ -133,10 +134,10 @@ static bool next_turn(const slots *x, uint32_t rank, tri_stream *next)
     return false;
 }
 
-static bool choose_by_pattern(const slots *x, uint32_t rank, tri_stream *chosen)
+static bool choose_by_pattern(const slots *x, uint32_t rank, tri_slot_stream *chosen)
 {
     rank_state *state = &x->ranks[rank];
-    tri_stream order[TRI_NUM_STREAMS];
+    tri_slot_stream order[TRI_NUM_STREAMS];
     if (!next_turn(x, rank, chosen))
         return false;
     if (is_ready(x, rank, *chosen)) {
@@ -156,7 +157,7 @@ static bool choose_by_pattern(const slots *x, uint32_t rank, tri_stream *chosen)
     return false;
 }
 
-static bool choose(const slots *x, uint32_t rank, tri_stream *chosen)
+static bool choose(const slots *x, uint32_t rank, tri_slot_stream *chosen)
 {
     const rank_state *state = &x->ranks[rank];
     if (x->plan->pattern)
@@ -171,7 +172,7 @@ static bool choose(const slots *x, uint32_t rank, tri_stream *chosen)
     return false;
 }
 
-static tri_action take(slots *x, uint32_t rank, tri_stream s)
+static tri_action take(slots *x, uint32_t rank, tri_slot_stream s)
 {
     rank_state *state = &x->ranks[rank];
     uint32_t local = local_of(s), chunk = chunk_of(x, rank, local), m = state->next[s]++;
@@ -181,16 +182,16 @@ static tri_action take(slots *x, uint32_t rank, tri_stream s)
         state->live[local]++;
         if (state->live[0] + state->live[1] > state->peak)
             state->peak = state->live[0] + state->live[1];
-        return tri_act(TRI_ACTION_F, chunk, m);
+        return tri_action_of(TRI_ACTION_F, chunk, m);
     }
     uint32_t num_i = state->next[TRI_STREAM_I0] + state->next[TRI_STREAM_I1] - 1;
     x->end_i[cell] = x->now + (x->plan->whole ? 2 : 1);
     if (x->plan->whole) {
         state->live[local]--;
-        return tri_act(TRI_ACTION_B, chunk, m);
+        return tri_action_of(TRI_ACTION_B, chunk, m);
     }
     x->gradients[(size_t)rank * 2 * x->m + num_i] = (uint8_t)local;
-    return tri_act(TRI_ACTION_I, chunk, m);
+    return tri_action_of(TRI_ACTION_I, chunk, m);
 }
 
 static tri_action take_w(slots *x, uint32_t rank)
@@ -198,7 +199,7 @@ static tri_action take_w(slots *x, uint32_t rank)
     rank_state *state = &x->ranks[rank];
     uint32_t local = x->gradients[(size_t)rank * 2 * x->m + state->num_w++];
     state->live[local]--;
-    return tri_act(TRI_ACTION_W, chunk_of(x, rank, local), x->w_next[2 * rank + local]++);
+    return tri_action_of(TRI_ACTION_W, chunk_of(x, rank, local), x->w_next[2 * rank + local]++);
 }
 
 /* One slot of all ranks. What a rank does now is seen by the others in the next slot only. */
@@ -207,7 +208,7 @@ static tr_status one_slot(slots *x, uint64_t *left, bool *moved, tr_error *err)
     *moved = false;
     for (uint32_t r = 0; r < x->p; r++) {
         rank_state *state = &x->ranks[r];
-        tri_stream s;
+        tri_slot_stream s;
         tri_action action;
         *moved = *moved || state->end > x->now;
         if (state->end > x->now)

@@ -8,7 +8,12 @@
 
 /* The four streams of a rank; orders with one chunk have the first and the last. Where backwards
  * are not split, a B takes the place of the I and its W. */
-typedef enum tri_stream { TRI_STREAM_F0, TRI_STREAM_F1, TRI_STREAM_I1, TRI_STREAM_I0 } tri_stream;
+typedef enum tri_slot_stream {
+    TRI_STREAM_F0,
+    TRI_STREAM_F1,
+    TRI_STREAM_I1,
+    TRI_STREAM_I0
+} tri_slot_stream;
 enum { TRI_NUM_STREAMS = 4 };
 
 typedef struct tri_slots_plan {
@@ -19,7 +24,7 @@ typedef struct tri_slots_plan {
     uint32_t slope;
     /* Without a pattern: the streams in the order of preference. W come when none of them can run
      * and, if free_first, whenever the memory is full. */
-    tri_stream prefer[TRI_NUM_STREAMS];
+    tri_slot_stream prefer[TRI_NUM_STREAMS];
     bool free_first;
     /* With a pattern: every micro-batch repeats the first one 6 slots later. delta is the slots
      * that F0, F1, I1 and I0 take from one rank to the next, gap those at the three turns. Every

@@ -5,7 +5,7 @@
 
 #include "schedule/slots.h"
 
-/* In rows: a tri_stream, or one of these. */
+/* In rows: a tri_slot_stream, or one of these. */
 enum { TRI_SLOT_W1 = TRI_NUM_STREAMS, TRI_SLOT_W0, TRI_NUM_SLOT_KINDS };
 enum { TRI_SLOT_FREE = -1, TRI_SLOT_TAKEN = -2 }; /* taken: by the second half of a B */
 

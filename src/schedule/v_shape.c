@@ -33,7 +33,7 @@ typedef struct plan_list {
 /* Greedy plans, which cannot get stuck: new work first, or gradients first. */
 static void add_greedy(plan_list *list, uint32_t limit, bool whole)
 {
-    static const tri_stream prefer[2][TRI_NUM_STREAMS] = {
+    static const tri_slot_stream prefer[2][TRI_NUM_STREAMS] = {
         {TRI_STREAM_F1, TRI_STREAM_F0, TRI_STREAM_I0, TRI_STREAM_I1},
         {TRI_STREAM_I1, TRI_STREAM_F1, TRI_STREAM_I0, TRI_STREAM_F0},
     };

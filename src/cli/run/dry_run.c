@@ -131,11 +131,11 @@ static tr_status prove(const dry_run *d, tr_error *err)
     TRI_TRY(tri_prove_programs(s, note_proof, &p, err));
     if (ranks > 1)
         TRI_TRY(tri_prove_ranks(d->cli->settings, ranks, note_proof, &p, err));
-    tri_line("check",
-             "proven: every read finds its value, every address its room (%zu "
-             "instructions of a step)%s",
-             s->programs[TRI_PROGRAM_TRAIN].num_instrs,
-             ranks > 1 ? ", and the messages of all ranks meet" : "");
+    tri_cli_line("check",
+                 "proven: every read finds its value, every address its room (%zu "
+                 "instructions of a step)%s",
+                 s->programs[TRI_PROGRAM_TRAIN].num_instrs,
+                 ranks > 1 ? ", and the messages of all ranks meet" : "");
     return TR_OK;
 }
 
@@ -186,16 +186,17 @@ static void print_disk(const dry_run *d)
         snprintf(free_text, sizeof free_text, "; %s are free there", tri_text_bytes(room, text[0]));
     tri_text_bytes(weights, text[1]);
     if (num == 0)
-        tri_line("disk", "%s of weights, no checkpoints, in %s%s",
-                 weights > 0 ? text[1] : "nothing", d->dir, free_text);
+        tri_cli_line("disk", "%s of weights, no checkpoints, in %s%s",
+                     weights > 0 ? text[1] : "nothing", d->dir, free_text);
     else
-        tri_line("disk", "%s of weights + %" PRId64 " checkpoint%s of %s = %s in %s%s",
-                 weights > 0 ? text[1] : "nothing", num, num == 1 ? "" : "s",
-                 tri_text_bytes(each, text[2]), tri_text_bytes(all, text[3]), d->dir, free_text);
+        tri_cli_line("disk", "%s of weights + %" PRId64 " checkpoint%s of %s = %s in %s%s",
+                     weights > 0 ? text[1] : "nothing", num, num == 1 ? "" : "s",
+                     tri_text_bytes(each, text[2]), tri_text_bytes(all, text[3]), d->dir,
+                     free_text);
     if (writable && all > room)
-        tri_line("note",
-                 "the disk has too little room; set run.dir to another, ckpt.keep_last=1, or "
-                 "a larger ckpt.every");
+        tri_cli_line("note",
+                     "the disk has too little room; set run.dir to another, ckpt.keep_last=1, or "
+                     "a larger ckpt.every");
 }
 
 /* ---- the first row ---- */
@@ -294,12 +295,12 @@ static tr_status print_first_row(const dry_run *d, tr_error *err)
     if (status == TR_OK)
         status = decode(&s->config.data, row.tokens, used, &text, err);
     if (status == TR_OK) {
-        tri_line("row",
-                 "the first of %" PRId64 ": %" PRId64 " token%s, %" PRId64 " of padding; %" PRId64
-                 " target%s, %" PRId64 " ignored",
-                 s->config.compile.batch, used, used == 1 ? "" : "s", length - used, num_targets,
-                 num_targets == 1 ? "" : "s", ignored);
-        tri_line("", "%s", text.chars ? text.chars : "");
+        tri_cli_line("row",
+                     "the first of %" PRId64 ": %" PRId64 " token%s, %" PRId64
+                     " of padding; %" PRId64 " target%s, %" PRId64 " ignored",
+                     s->config.compile.batch, used, used == 1 ? "" : "s", length - used,
+                     num_targets, num_targets == 1 ? "" : "s", ignored);
+        tri_cli_line("", "%s", text.chars ? text.chars : "");
     }
     tri_text_fini(&text);
     free(block);

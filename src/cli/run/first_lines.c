@@ -16,14 +16,14 @@ static void print_model(const tri_first_lines *l)
     const tri_model_config *model = &s->config.compile.model;
     const char *preset = tr_settings_string(l->cli->settings, "model.preset");
     char count[16];
-    tri_line("model", "%s%s%s%s, %" PRId64 " layer%s, width %" PRId64 ", %s parameters, %s%s",
-             model->kind, *preset ? " (" : "", preset, *preset ? ")" : "", model->num_layers,
-             model->num_layers == 1 ? "" : "s", model->dim,
-             tri_text_count((double)tri_param_total(&s->params), count),
-             tr_settings_string(l->cli->settings, "precision.kind"),
-             s->config.compile.precision.linear8 ? " with fp8 linear layers" : "");
+    tri_cli_line("model", "%s%s%s%s, %" PRId64 " layer%s, width %" PRId64 ", %s parameters, %s%s",
+                 model->kind, *preset ? " (" : "", preset, *preset ? ")" : "", model->num_layers,
+                 model->num_layers == 1 ? "" : "s", model->dim,
+                 tri_text_count((double)tri_param_total(&s->params), count),
+                 tr_settings_string(l->cli->settings, "precision.kind"),
+                 s->config.compile.precision.linear8 ? " with fp8 linear layers" : "");
     if (s->config.weights_from && s->config.weights_from[0])
-        tri_line("from", "%s", s->config.weights_from);
+        tri_cli_line("from", "%s", s->config.weights_from);
 }
 
 /* Heads that the model to start from did not have. */
@@ -35,7 +35,7 @@ static bool print_fresh(const tri_session *s)
         if (s->fresh[i])
             tri_text_add(&names, "%s%s", names.length ? ", " : "", s->params.items[i].name);
     if (names.length)
-        tri_line("anew", "not in model.from: %s", names.chars);
+        tri_cli_line("anew", "not in model.from: %s", names.chars);
     bool whole = !names.failed;
     tri_text_fini(&names);
     return whole;
@@ -54,13 +54,13 @@ static void print_batch(const tri_session *s)
                  s->num_steps < s->epochs.num * s->epochs.steps ? "; train.steps ends it earlier"
                                                                 : "");
     if (sequences)
-        tri_line("batch", "%" PRId64 " row%s x %" PRId64 " tokens x %s step%s%s = %s tokens",
-                 c->batch, c->batch == 1 ? "" : "s", c->seq_len, steps,
-                 s->num_steps == 1 ? "" : "s", epochs,
-                 tri_text_grouped(c->batch * c->seq_len * s->num_steps, total));
+        tri_cli_line("batch", "%" PRId64 " row%s x %" PRId64 " tokens x %s step%s%s = %s tokens",
+                     c->batch, c->batch == 1 ? "" : "s", c->seq_len, steps,
+                     s->num_steps == 1 ? "" : "s", epochs,
+                     tri_text_grouped(c->batch * c->seq_len * s->num_steps, total));
     else
-        tri_line("batch", "%" PRId64 " row%s x %s step%s%s", c->batch, c->batch == 1 ? "" : "s",
-                 steps, s->num_steps == 1 ? "" : "s", epochs);
+        tri_cli_line("batch", "%" PRId64 " row%s x %s step%s%s", c->batch, c->batch == 1 ? "" : "s",
+                     steps, s->num_steps == 1 ? "" : "s", epochs);
 }
 
 static void print_optim(const tri_session *s)
@@ -75,8 +75,8 @@ static void print_optim(const tri_session *s)
         snprintf(end, sizeof end, " to %.3g", lr->lr * lr->min_ratio);
     if (optim->clip > 0)
         snprintf(clip, sizeof clip, "clip %.3g", (double)optim->clip);
-    tri_line("optim", "%s, lr %.3g, %s%s%s, weight decay %.3g, %s", optim->rule.kind, lr->lr,
-             tri_lr_kind_name(lr->kind), end, warmup, (double)optim->rule.weight_decay, clip);
+    tri_cli_line("optim", "%s, lr %.3g, %s%s%s, weight decay %.3g, %s", optim->rule.kind, lr->lr,
+                 tri_lr_kind_name(lr->kind), end, warmup, (double)optim->rule.weight_decay, clip);
 }
 
 /* What the plan takes of what there is, before and after it was taken. */
@@ -98,21 +98,22 @@ static void print_memory(const tri_session *s, int local_ranks)
         snprintf(together, sizeof together, " a rank, %s in all",
                  tri_text_bytes(planned * local_ranks, all));
     if (room > 0)
-        tri_line("memory", "%s planned%s, of %s", plan, together, tri_text_bytes(room, room_text));
+        tri_cli_line("memory", "%s planned%s, of %s", plan, together,
+                     tri_text_bytes(room, room_text));
     else
-        tri_line("memory", "%s planned%s", plan, together);
+        tri_cli_line("memory", "%s planned%s", plan, together);
 }
 
 static void print_device(const tri_first_lines *l)
 {
     const tri_device_choice *choice = &l->cli->device;
     int ranks = tri_mesh_ranks(&l->session->config.compile.mesh);
-    tri_line("device", "%s%s%s%s%s%s%s", l->session->device.description,
-             ranks > 1 ? ", on each rank" : "", l->transport ? ", over " : "",
-             l->transport ? l->transport : "", choice->chosen && choice->why[0] ? " (" : "",
-             choice->chosen ? choice->why : "", choice->chosen && choice->why[0] ? ")" : "");
+    tri_cli_line("device", "%s%s%s%s%s%s%s", l->session->device.description,
+                 ranks > 1 ? ", on each rank" : "", l->transport ? ", over " : "",
+                 l->transport ? l->transport : "", choice->chosen && choice->why[0] ? " (" : "",
+                 choice->chosen ? choice->why : "", choice->chosen && choice->why[0] ? ")" : "");
     if (choice->chosen && choice->hint[0])
-        tri_line("note", "%s", choice->hint);
+        tri_cli_line("note", "%s", choice->hint);
 }
 
 static void print_run(const tri_first_lines *l)
@@ -125,7 +126,7 @@ static void print_run(const tri_first_lines *l)
                  every == 1 ? "" : "s");
     if (l->cli->file && strcmp(l->cli->file, l->cli->operands[0]) != 0)
         snprintf(recipe, sizeof recipe, " (settings of %.200s)", l->cli->file);
-    tri_line("run", "%s%s%s", l->dir, ckpt, recipe);
+    tri_cli_line("run", "%s%s%s", l->dir, ckpt, recipe);
 }
 
 static bool print_host_ops(const tri_session *s)
@@ -135,7 +136,7 @@ static bool print_host_ops(const tri_session *s)
     if (s->started)
         tri_executor_host_ops(&s->executors[TRI_PROGRAM_TRAIN], &on_host);
     if (on_host.chars && on_host.chars[0])
-        tri_line("note", "no kernel on this device, so the host computes: %s", on_host.chars);
+        tri_cli_line("note", "no kernel on this device, so the host computes: %s", on_host.chars);
     bool whole = !on_host.failed;
     tri_text_fini(&on_host);
     return whole;
@@ -152,10 +153,10 @@ tr_status tri_first_lines_print(const tri_first_lines *l, tr_error *err)
     tri_layout_words(&s->config.compile, &layout);
     print_model(l);
     bool whole = print_fresh(s) && !layout.failed;
-    tri_line("data", "%s", data);
+    tri_cli_line("data", "%s", data);
     print_batch(s);
     print_optim(s);
-    tri_line("layout", "%s", layout.chars ? layout.chars : "?");
+    tri_cli_line("layout", "%s", layout.chars ? layout.chars : "?");
     print_memory(s, l->local_ranks);
     print_device(l);
     print_run(l);

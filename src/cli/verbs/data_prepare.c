@@ -32,7 +32,7 @@ void tri_prepare_bar_show(void *context, const tri_prepare_progress *now)
     double time = tri_now_s(), took = time - bar->start_s;
     if (now->doing) {
         tri_prepare_bar_end(bar);
-        tri_line("tokens", "%s", now->doing);
+        tri_cli_line("tokens", "%s", now->doing);
         fflush(stdout);
         bar->start_s = time;
         return;

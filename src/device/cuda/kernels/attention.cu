@@ -11,13 +11,13 @@
 #include "base/rng.h"
 
 /* in: q, k, v of the operator; more: rows, step, docs. */
-static tri_attention read_operands(const tri_kernel_args *args, const tri_tensor *in,
-                                   const tri_tensor *more)
+static tri_attention_call read_operands(const tri_kernel_args *args, const tri_tensor *in,
+                                        const tri_tensor *more)
 {
     const tri_attr *attr = args->attr;
     bool packed = in[0].rank == 5;
     int rank = in[0].rank;
-    tri_attention a = {};
+    tri_attention_call a = {};
     a.num_batch = (int)in[0].size[0];
     a.num_pos = (int)in[0].size[1];
     a.heads = (int)in[0].size[rank - 2];
@@ -50,7 +50,7 @@ static tri_attention read_operands(const tri_kernel_args *args, const tri_tensor
 
 /* Copies of 16 bytes need their alignment; a scale that is not positive would turn the order of
  * the scores, which the tensor-core kernels take before they scale. */
-static bool suits_mma(const tri_attention *a, tri_dtype dtype)
+static bool suits_mma(const tri_attention_call *a, tri_dtype dtype)
 {
     uintptr_t address = (uintptr_t)a->q | (uintptr_t)a->k | (uintptr_t)a->v | (uintptr_t)a->o |
                         (uintptr_t)a->dout | (uintptr_t)a->out | (uintptr_t)a->dq |
@@ -61,7 +61,7 @@ static bool suits_mma(const tri_attention *a, tri_dtype dtype)
 
 /* The same call for cuDNN; its dtype is f32, which cuDNN does not take, when a mask is in the way.
  */
-static tri_cuda_sdpa sdpa_of(const tri_attention *a, const tri_kernel_args *args, bool grad)
+static tri_cuda_sdpa sdpa_of(const tri_attention_call *a, const tri_kernel_args *args, bool grad)
 {
     tri_dtype dtype = args->in[grad].dtype;
     const tri_cuda *device = (const tri_cuda *)args->device;
@@ -96,14 +96,14 @@ static tri_cuda_sdpa sdpa_of(const tri_attention *a, const tri_kernel_args *args
 static size_t attention_scratch(const tri_kernel_args *args, int num_threads)
 {
     (void)num_threads;
-    tri_attention a = read_operands(args, args->in, args->in + 3);
+    tri_attention_call a = read_operands(args, args->in, args->in + 3);
     tri_cuda_sdpa call = sdpa_of(&a, args, false);
     return tri_cuda_dnn_scratch(&call);
 }
 
 static void attention(const tri_kernel_args *args)
 {
-    tri_attention a = read_operands(args, args->in, args->in + 3);
+    tri_attention_call a = read_operands(args, args->in, args->in + 3);
     tri_cuda *cuda = (tri_cuda *)args->device;
     cudaStream_t stream = (cudaStream_t)cuda->stream;
     tri_dtype dtype = args->in[0].dtype;
@@ -170,7 +170,7 @@ static bool dnn_gradient(tri_cuda *cuda, const tri_cuda_sdpa *call)
 static size_t attention_grad_scratch(const tri_kernel_args *args, int num_threads)
 {
     (void)num_threads;
-    tri_attention a = read_operands(args, args->in + 1, args->in + 6);
+    tri_attention_call a = read_operands(args, args->in + 1, args->in + 6);
     tri_cuda_sdpa call = piece_of(sdpa_of(&a, args, true));
     size_t theirs = tri_cuda_dnn_scratch(&call);
     size_t ours = 2 * (size_t)args->in[5].count * sizeof(float);
@@ -179,7 +179,7 @@ static size_t attention_grad_scratch(const tri_kernel_args *args, int num_thread
 
 static void attention_grad(const tri_kernel_args *args)
 {
-    tri_attention a = read_operands(args, args->in + 1, args->in + 6);
+    tri_attention_call a = read_operands(args, args->in + 1, args->in + 6);
     tri_cuda *cuda = (tri_cuda *)args->device;
     cudaStream_t stream = (cudaStream_t)cuda->stream;
     tri_dtype dtype = args->in[1].dtype;
@@ -209,7 +209,7 @@ bool tri_cuda_attention_takes(tri_op op, const tri_kernel_args *args)
 {
     bool grad = op == TRI_OP_ATTENTION_GRAD;
     tri_cuda *cuda = (tri_cuda *)args->device;
-    tri_attention a = read_operands(args, args->in + grad, args->in + (grad ? 6 : 3));
+    tri_attention_call a = read_operands(args, args->in + grad, args->in + (grad ? 6 : 3));
     if (cuda && cuda->dnn) { /* its plan is better made now than while a step is recorded */
         tri_cuda_sdpa call = sdpa_of(&a, args, grad);
         call = grad ? piece_of(call) : call;

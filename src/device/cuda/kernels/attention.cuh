@@ -18,7 +18,7 @@
 enum { TRI_ATTENTION_MAX_WIDTH = 256 };
 
 /* Operands of attention or of its gradient, packed or apart. */
-struct tri_attention {
+struct tri_attention_call {
     int num_batch, num_pos, heads, key_heads, width;
     int group;              /* query heads that share a key head */
     int64_t q_step, k_step; /* elements from one position to the next, in q and dq; in k, v ... */
@@ -52,23 +52,24 @@ static inline int tri_tiles(int num_pos, int rows)
 }
 
 /* Where head h of batch row b begins. */
-static __device__ __forceinline__ int64_t tri_q_start(const tri_attention &a, int b, int h)
+static __device__ __forceinline__ int64_t tri_q_start(const tri_attention_call &a, int b, int h)
 {
     return (int64_t)b * a.num_pos * a.q_step + (int64_t)h * a.width;
 }
 
-static __device__ __forceinline__ int64_t tri_k_start(const tri_attention &a, int b, int key_head)
+static __device__ __forceinline__ int64_t tri_k_start(const tri_attention_call &a, int b,
+                                                      int key_head)
 {
     return (int64_t)b * a.num_pos * a.k_step + (int64_t)key_head * a.width;
 }
 
-static __device__ __forceinline__ int64_t tri_o_start(const tri_attention &a, int b, int h)
+static __device__ __forceinline__ int64_t tri_o_start(const tri_attention_call &a, int b, int h)
 {
     return (int64_t)b * a.num_pos * a.o_step + (int64_t)h * a.width;
 }
 
 /* The keys that query i sees, but for documents. */
-static __device__ __forceinline__ tri_span tri_keys_of(const tri_attention &a, int i)
+static __device__ __forceinline__ tri_span tri_keys_of(const tri_attention_call &a, int i)
 {
     int first = a.window > 0 ? max(0, i - a.window + 1) : 0;
     int end = a.causal ? min(i + 1, a.num_pos) : a.num_pos;
@@ -76,7 +77,7 @@ static __device__ __forceinline__ tri_span tri_keys_of(const tri_attention &a, i
 }
 
 /* The queries that see key j, but for documents. */
-static __device__ __forceinline__ tri_span tri_queries_of(const tri_attention &a, int j)
+static __device__ __forceinline__ tri_span tri_queries_of(const tri_attention_call &a, int j)
 {
     int first = a.causal ? j : 0;
     int end = a.window > 0 && a.window < a.num_pos - j ? j + a.window : a.num_pos;
@@ -89,7 +90,7 @@ static __device__ __forceinline__ bool tri_within(tri_span span, int at)
 }
 
 /* Tiles of `rows` keys that the queries i0 .. i0 + num - 1 look at: begin to end - 1. */
-static __device__ __forceinline__ void tri_key_tiles(const tri_attention &a, int i0, int num,
+static __device__ __forceinline__ void tri_key_tiles(const tri_attention_call &a, int i0, int num,
                                                      int rows, int *begin, int *end)
 {
     int last = min(i0 + num, a.num_pos) - 1;
@@ -99,7 +100,7 @@ static __device__ __forceinline__ void tri_key_tiles(const tri_attention &a, int
 }
 
 /* Tiles of `rows` queries that look at the keys j0 .. j0 + num - 1. */
-static __device__ __forceinline__ void tri_query_tiles(const tri_attention &a, int j0, int num,
+static __device__ __forceinline__ void tri_query_tiles(const tri_attention_call &a, int j0, int num,
                                                        int rows, int *begin, int *end)
 {
     int last = min(j0 + num, a.num_pos) - 1;
@@ -109,8 +110,8 @@ static __device__ __forceinline__ void tri_query_tiles(const tri_attention &a, i
 }
 
 /* The same words as tri_philox of base/rng.h; bit w of the result: word w keeps its element. */
-static __device__ __forceinline__ uint32_t tri_keep_block(const tri_attention &a, uint64_t block,
-                                                          uint32_t step)
+static __device__ __forceinline__ uint32_t tri_keep_block(const tri_attention_call &a,
+                                                          uint64_t block, uint32_t step)
 {
     uint32_t c0 = (uint32_t)block, c1 = (uint32_t)(block >> 32), c2 = step, c3 = a.stream;
     uint32_t k0 = (uint32_t)a.seed, k1 = (uint32_t)(a.seed >> 32);
@@ -129,30 +130,31 @@ static __device__ __forceinline__ uint32_t tri_keep_block(const tri_attention &a
            (uint32_t)(c2 >= a.threshold) << 2 | (uint32_t)(c3 >= a.threshold) << 3;
 }
 
-static __device__ __forceinline__ bool tri_keep(const tri_attention &a, uint64_t index,
+static __device__ __forceinline__ bool tri_keep(const tri_attention_call &a, uint64_t index,
                                                 uint32_t step)
 {
     return tri_keep_block(a, index >> 2, step) >> (index & 3) & 1;
 }
 
 /* Global index of the probability of query 0, key 0. */
-static __device__ __forceinline__ uint64_t tri_first_index(const tri_attention &a, int b, int h)
+static __device__ __forceinline__ uint64_t tri_first_index(const tri_attention_call &a, int b,
+                                                           int h)
 {
     return (uint64_t)(a.rows[b] * a.head_global + h + a.head_origin) * (uint64_t)a.num_pos *
            (uint64_t)a.num_pos;
 }
 
 /* Launches of the families; the type of q is dtype. */
-void tri_attention_any_forward(const tri_attention *a, tri_dtype dtype, cudaStream_t stream);
-void tri_attention_any_grad(const tri_attention *a, tri_dtype dtype, cudaStream_t stream);
-void tri_attention_stats(const tri_attention *a, tri_dtype dtype, cudaStream_t stream);
-void tri_attention_mma_forward(const tri_attention *a, tri_dtype dtype, cudaStream_t stream);
-void tri_attention_mma_grad(const tri_attention *a, tri_dtype dtype, cudaStream_t stream);
+void tri_attention_any_forward(const tri_attention_call *a, tri_dtype dtype, cudaStream_t stream);
+void tri_attention_any_grad(const tri_attention_call *a, tri_dtype dtype, cudaStream_t stream);
+void tri_attention_stats(const tri_attention_call *a, tri_dtype dtype, cudaStream_t stream);
+void tri_attention_mma_forward(const tri_attention_call *a, tri_dtype dtype, cudaStream_t stream);
+void tri_attention_mma_grad(const tri_attention_call *a, tri_dtype dtype, cudaStream_t stream);
 
 /* One launch: more than 48 KiB of shared memory must be asked for. */
 template <typename K>
 static void tri_attention_launch(K kernel, int64_t blocks, int threads, size_t shared_bytes,
-                                 cudaStream_t stream, const tri_attention *a)
+                                 cudaStream_t stream, const tri_attention_call *a)
 {
     void *params[] = {(void *)a};
     if (shared_bytes > 48 * 1024)

@@ -106,7 +106,7 @@ template <int N, int C> static __device__ __forceinline__ void clear(float (&c)[
 }
 
 /* Query i sees key j. Positions past the end see nothing and are not seen. */
-static __device__ __forceinline__ bool sees(const tri_attention &a, const int32_t *docs, int i,
+static __device__ __forceinline__ bool sees(const tri_attention_call &a, const int32_t *docs, int i,
                                             int j)
 {
     if (i >= a.num_pos || !tri_within(tri_keys_of(a, i), j))
@@ -137,7 +137,7 @@ static __device__ __forceinline__ float row_sum(float x)
  * summed to the new largest score. i0, j0: the piece's first query and key. */
 template <int R, int DMAX>
 static __device__ __forceinline__ void
-softmax(const tri_attention &a, const int32_t *docs, uint64_t first, int i0, int j0,
+softmax(const tri_attention_call &a, const int32_t *docs, uint64_t first, int i0, int j0,
         float (&s)[R / SIDE][R / SIDE], float (&o)[R / SIDE][DMAX / SIDE],
         float (&largest)[R / SIDE], float (&sum)[R / SIDE], float *p)
 {
@@ -174,7 +174,8 @@ softmax(const tri_attention &a, const int32_t *docs, uint64_t first, int i0, int
 }
 
 template <typename T, int R, int DMAX>
-static __global__ void __launch_bounds__(THREADS) forward(const __grid_constant__ tri_attention a)
+static __global__ void __launch_bounds__(THREADS)
+    forward(const __grid_constant__ tri_attention_call a)
 {
     extern __shared__ float floats[];
     float *q = floats, *kv = q + R * (DMAX + 1), *p = kv + R * (DMAX + 1);
@@ -226,8 +227,8 @@ static __global__ void __launch_bounds__(THREADS) forward(const __grid_constant_
 /* From the pieces of q, do, k, v: p (times its mask) and ds, into shared memory [query][key]. */
 template <int R, int DMAX>
 static __device__ __forceinline__ void
-scores_grad(const tri_attention &a, int b, int h, int i0, int j0, const float *q, const float *dout,
-            const float *k, const float *v, float *p, float *ds)
+scores_grad(const tri_attention_call &a, int b, int h, int i0, int j0, const float *q,
+            const float *dout, const float *k, const float *v, float *p, float *ds)
 {
     const int32_t *docs = a.docs ? a.docs + (int64_t)b * a.num_pos : nullptr;
     int64_t row = ((int64_t)b * a.heads + h) * a.num_pos;
@@ -267,7 +268,8 @@ template <int R, int DMAX> struct grad_layout {
 };
 
 template <typename T, int R, int DMAX>
-static __global__ void __launch_bounds__(THREADS) key_grad(const __grid_constant__ tri_attention a)
+static __global__ void __launch_bounds__(THREADS)
+    key_grad(const __grid_constant__ tri_attention_call a)
 {
     extern __shared__ float floats[];
     typedef grad_layout<R, DMAX> at;
@@ -308,7 +310,7 @@ static __global__ void __launch_bounds__(THREADS) key_grad(const __grid_constant
 
 template <typename T, int R, int DMAX>
 static __global__ void __launch_bounds__(THREADS)
-    query_grad(const __grid_constant__ tri_attention a)
+    query_grad(const __grid_constant__ tri_attention_call a)
 {
     extern __shared__ float floats[];
     typedef grad_layout<R, DMAX> at;
@@ -344,7 +346,7 @@ static __global__ void __launch_bounds__(THREADS)
 /* --- Launch --------------------------------------------------------------------------------- */
 
 template <typename T, int R, int DMAX>
-static void launch_forward(const tri_attention *a, cudaStream_t stream)
+static void launch_forward(const tri_attention_call *a, cudaStream_t stream)
 {
     int64_t blocks = (int64_t)a->num_batch * a->heads * tri_tiles(a->num_pos, R);
     size_t bytes = (2 * R * (DMAX + 1) + R * (R + 1)) * sizeof(float);
@@ -352,7 +354,7 @@ static void launch_forward(const tri_attention *a, cudaStream_t stream)
 }
 
 template <typename T, int R, int DMAX>
-static void launch_grad(const tri_attention *a, cudaStream_t stream)
+static void launch_grad(const tri_attention_call *a, cudaStream_t stream)
 {
     int64_t tiles = (int64_t)a->num_batch * tri_tiles(a->num_pos, R);
     size_t bytes = grad_layout<R, DMAX>::FLOATS * sizeof(float);
@@ -360,7 +362,7 @@ static void launch_grad(const tri_attention *a, cudaStream_t stream)
     tri_attention_launch(query_grad<T, R, DMAX>, tiles * a->heads, THREADS, bytes, stream, a);
 }
 
-template <typename T> static void forward_of(const tri_attention *a, cudaStream_t stream)
+template <typename T> static void forward_of(const tri_attention_call *a, cudaStream_t stream)
 {
     if (a->width <= 64)
         launch_forward<T, 64, 64>(a, stream);
@@ -370,7 +372,7 @@ template <typename T> static void forward_of(const tri_attention *a, cudaStream_
         launch_forward<T, 16, 256>(a, stream);
 }
 
-template <typename T> static void grad_of(const tri_attention *a, cudaStream_t stream)
+template <typename T> static void grad_of(const tri_attention_call *a, cudaStream_t stream)
 {
     if (a->width <= 64)
         launch_grad<T, 64, 64>(a, stream);
@@ -380,12 +382,12 @@ template <typename T> static void grad_of(const tri_attention *a, cudaStream_t s
         launch_grad<T, 16, 256>(a, stream);
 }
 
-void tri_attention_any_forward(const tri_attention *a, tri_dtype dtype, cudaStream_t stream)
+void tri_attention_any_forward(const tri_attention_call *a, tri_dtype dtype, cudaStream_t stream)
 {
     by_type(dtype, [&](auto zero) { forward_of<decltype(zero)>(a, stream); });
 }
 
-void tri_attention_any_grad(const tri_attention *a, tri_dtype dtype, cudaStream_t stream)
+void tri_attention_any_grad(const tri_attention_call *a, tri_dtype dtype, cudaStream_t stream)
 {
     by_type(dtype, [&](auto zero) { grad_of<decltype(zero)>(a, stream); });
 }

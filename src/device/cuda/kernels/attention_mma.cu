@@ -79,7 +79,7 @@ static __device__ __forceinline__ void softmax(float (&s)[MT][NT][4], float (&o)
 }
 
 template <int MT, int NT>
-static __device__ __forceinline__ void drop(const tri_attention &a, float (&p)[MT][NT][4],
+static __device__ __forceinline__ void drop(const tri_attention_call &a, float (&p)[MT][NT][4],
                                             uint64_t first, int row0, int column0)
 {
     uint32_t step = (uint32_t)a.step[0];
@@ -97,7 +97,7 @@ static __device__ __forceinline__ void drop(const tri_attention &a, float (&p)[M
 
 /* Outputs divided by their sums, and lse. */
 template <typename T, int MT, int DT>
-static __device__ __forceinline__ void finish(const tri_attention &a, int b, int h, int row0,
+static __device__ __forceinline__ void finish(const tri_attention_call &a, int b, int h, int row0,
                                               row_state<MT> &rows, const float (&o)[MT][DT][4])
 {
     float factor[MT][2], *lse = a.lse + ((int64_t)b * a.heads + h) * a.num_pos;
@@ -120,7 +120,7 @@ static __device__ __forceinline__ void finish(const tri_attention &a, int b, int
 
 /* Keys and values of one tile, and their documents, into a buffer. */
 template <typename T, class at>
-static __device__ __forceinline__ void load_keys(const tri_attention &a, uint32_t shared,
+static __device__ __forceinline__ void load_keys(const tri_attention_call &a, uint32_t shared,
                                                  const T *k, const T *v, const int32_t *docs,
                                                  int tile, int buffer)
 {
@@ -135,7 +135,7 @@ static __device__ __forceinline__ void load_keys(const tri_attention &a, uint32_
 
 template <typename T, class at, int MODE>
 static __global__ void __launch_bounds__(TRI_THREADS, at::BLOCKS)
-    forward(const __grid_constant__ tri_attention a)
+    forward(const __grid_constant__ tri_attention_call a)
 {
     enum { D = at::D, MT = at::MT, NT = at::NT, QUERIES = at::QUERIES, KEYS = at::KEYS };
     extern __shared__ __align__(128) unsigned char memory[];
@@ -198,7 +198,7 @@ static __global__ void __launch_bounds__(TRI_THREADS, at::BLOCKS)
     finish<T>(a, b, h, row0, rows, o);
 }
 
-template <typename T, class at> static void launch(const tri_attention *a, cudaStream_t stream)
+template <typename T, class at> static void launch(const tri_attention_call *a, cudaStream_t stream)
 {
     int64_t blocks = (int64_t)a->num_batch * a->heads * tri_tiles(a->num_pos, at::QUERIES);
     if (a->dropout > 0)
@@ -210,7 +210,7 @@ template <typename T, class at> static void launch(const tri_attention *a, cudaS
         tri_attention_launch(forward<T, at, TRI_PLAIN>, blocks, TRI_THREADS, at::BYTES, stream, a);
 }
 
-void tri_attention_mma_forward(const tri_attention *a, tri_dtype dtype, cudaStream_t stream)
+void tri_attention_mma_forward(const tri_attention_call *a, tri_dtype dtype, cudaStream_t stream)
 {
     if (dtype == TRI_BF16 && a->width == 64)
         launch<__nv_bfloat16, plan_64>(a, stream);

@@ -44,8 +44,8 @@ typedef key_plan<64, 32, 3, true> key_plan_64;
 typedef key_plan<128, 32, 2, false> key_plan_128;
 
 template <typename T, class at>
-static __device__ __forceinline__ void load_queries(const tri_attention &a, uint32_t shared, int b,
-                                                    int h, const int32_t *docs, int tile,
+static __device__ __forceinline__ void load_queries(const tri_attention_call &a, uint32_t shared,
+                                                    int b, int h, const int32_t *docs, int tile,
                                                     int buffer)
 {
     int i0 = tile * TILE_ROWS;
@@ -84,7 +84,7 @@ static __device__ __forceinline__ void column_softmax(float (&s)[1][NT][4], cons
  * at the end. */
 template <int MODE, int NT>
 static __device__ __forceinline__ void
-column_scores_grad(const tri_attention &a, float (&p)[1][NT][4], float (&dp)[1][NT][4],
+column_scores_grad(const tri_attention_call &a, float (&p)[1][NT][4], float (&dp)[1][NT][4],
                    const float *delta, uint64_t first, int row0, int column0)
 {
     int pair = (threadIdx.x & 3) * 2;
@@ -109,7 +109,7 @@ column_scores_grad(const tri_attention &a, float (&p)[1][NT][4], float (&dp)[1][
 template <typename T, class at, int MODE>
 static __global__ void
 __launch_bounds__(TRI_THREADS, MODE == TRI_DROPOUT ? 2 : at::BLOCKS) /* masks take registers */
-    key_grad(const __grid_constant__ tri_attention a)
+    key_grad(const __grid_constant__ tri_attention_call a)
 {
     extern __shared__ __align__(128) unsigned char memory[];
     enum { D = at::D, NT = at::CHUNK / 8 };
@@ -208,7 +208,7 @@ typedef query_plan<64, 2, 32, 2, true> query_plan_64;
 typedef query_plan<128, 1, 64, 2, false> query_plan_128;
 
 template <typename T, class at>
-static __device__ __forceinline__ void load_keys(const tri_attention &a, uint32_t shared,
+static __device__ __forceinline__ void load_keys(const tri_attention_call &a, uint32_t shared,
                                                  const T *k, const T *v, const int32_t *docs,
                                                  int tile, int buffer)
 {
@@ -226,7 +226,7 @@ static __device__ __forceinline__ void load_keys(const tri_attention &a, uint32_
 template <int MT> struct row_stats {
     float lse2[MT][2], delta[MT][2];
 
-    __device__ __forceinline__ void init(const tri_attention &a, int b, int h, int row0)
+    __device__ __forceinline__ void init(const tri_attention_call &a, int b, int h, int row0)
     {
         int64_t start = ((int64_t)b * a.heads + h) * a.num_pos;
 #pragma unroll
@@ -244,7 +244,7 @@ template <int MT> struct row_stats {
 /* dp becomes ds = p (m dp - delta). */
 template <int MODE, int MT, int NT>
 static __device__ __forceinline__ void
-row_scores_grad(const tri_attention &a, const float (&p)[MT][NT][4], float (&dp)[MT][NT][4],
+row_scores_grad(const tri_attention_call &a, const float (&p)[MT][NT][4], float (&dp)[MT][NT][4],
                 const row_stats<MT> &stats, uint64_t first, int row0, int column0)
 {
 #pragma unroll
@@ -267,7 +267,7 @@ row_scores_grad(const tri_attention &a, const float (&p)[MT][NT][4], float (&dp)
 
 template <typename T, class at, int MODE>
 static __global__ void __launch_bounds__(TRI_THREADS, at::BLOCKS)
-    query_grad(const __grid_constant__ tri_attention a)
+    query_grad(const __grid_constant__ tri_attention_call a)
 {
     extern __shared__ __align__(128) unsigned char memory[];
     enum { D = at::D, MT = at::MT, NT = at::CHUNK / 8 };
@@ -346,7 +346,7 @@ static __global__ void __launch_bounds__(TRI_THREADS, at::BLOCKS)
 /* --- Launch --------------------------------------------------------------------------------- */
 
 template <typename T, class keys, class queries, int MODE>
-static void launch_both(const tri_attention *a, cudaStream_t stream)
+static void launch_both(const tri_attention_call *a, cudaStream_t stream)
 {
     int64_t key_blocks = (int64_t)a->num_batch * a->key_heads * tri_tiles(a->num_pos, TILE_ROWS);
     int64_t query_blocks =
@@ -357,7 +357,7 @@ static void launch_both(const tri_attention *a, cudaStream_t stream)
 }
 
 template <typename T, class keys, class queries>
-static void launch(const tri_attention *a, cudaStream_t stream)
+static void launch(const tri_attention_call *a, cudaStream_t stream)
 {
     if (a->dropout > 0)
         launch_both<T, keys, queries, TRI_DROPOUT>(a, stream);
@@ -367,7 +367,7 @@ static void launch(const tri_attention *a, cudaStream_t stream)
         launch_both<T, keys, queries, TRI_PLAIN>(a, stream);
 }
 
-void tri_attention_mma_grad(const tri_attention *a, tri_dtype dtype, cudaStream_t stream)
+void tri_attention_mma_grad(const tri_attention_call *a, tri_dtype dtype, cudaStream_t stream)
 {
     if (dtype == TRI_BF16 && a->width == 64)
         launch<__nv_bfloat16, key_plan_64, query_plan_64>(a, stream);

@@ -8,7 +8,8 @@ enum { THREADS = 256 };
 
 /* LANES threads for each query, N elements at a time to each; queries are counted as in lse. */
 template <typename T, int LANES, int N>
-static __global__ void __launch_bounds__(THREADS) stats(const __grid_constant__ tri_attention a)
+static __global__ void __launch_bounds__(THREADS)
+    stats(const __grid_constant__ tri_attention_call a)
 {
     int64_t at = (int64_t)blockIdx.x * (THREADS / LANES) + threadIdx.x / LANES;
     bool exists = at < (int64_t)a.num_batch * a.heads * a.num_pos;
@@ -34,14 +35,14 @@ static __global__ void __launch_bounds__(THREADS) stats(const __grid_constant__ 
 }
 
 template <typename T, int LANES, int N>
-static void launch(const tri_attention *a, cudaStream_t stream)
+static void launch(const tri_attention_call *a, cudaStream_t stream)
 {
     int64_t rows = (int64_t)a->num_batch * a->heads * a->num_pos;
     tri_attention_launch(stats<T, LANES, N>, ceil_div(rows, THREADS / LANES), THREADS, 0, stream,
                          a);
 }
 
-void tri_attention_stats(const tri_attention *a, tri_dtype dtype, cudaStream_t stream)
+void tri_attention_stats(const tri_attention_call *a, tri_dtype dtype, cudaStream_t stream)
 {
     by_type(dtype, [&](auto zero) {
         using T = decltype(zero);

@@ -18,7 +18,7 @@ enum { TRI_WARPS = 4, TRI_THREADS = 32 * TRI_WARPS };
 /* What a kernel is compiled for: dropout kernels take documents, too, where there are any. */
 enum { TRI_PLAIN, TRI_DOCS, TRI_DROPOUT };
 
-template <int MODE> static __device__ __forceinline__ bool tri_has_docs(const tri_attention &a)
+template <int MODE> static __device__ __forceinline__ bool tri_has_docs(const tri_attention_call &a)
 {
     return MODE == TRI_DOCS || (MODE == TRI_DROPOUT && a.docs);
 }
@@ -200,7 +200,7 @@ static __device__ __forceinline__ void tri_store_rows(T *head, int64_t step, int
 template <int MT> struct tri_row_docs {
     int32_t id[MT][2];
 
-    __device__ __forceinline__ void init(const tri_attention &a, const int32_t *docs, int row0)
+    __device__ __forceinline__ void init(const tri_attention_call &a, const int32_t *docs, int row0)
     {
 #pragma unroll
         for (int m = 0; m < MT; m++) {
@@ -217,7 +217,7 @@ template <int MT> struct tri_row_docs {
  * round where KEYS_FIRST. docs: of the columns, in shared memory, or NULL. */
 template <bool KEYS_FIRST, int MT, int NT>
 static __device__ __forceinline__ void
-tri_hide(const tri_attention &a, float (&c)[MT][NT][4], const tri_row_docs<MT> &row_docs,
+tri_hide(const tri_attention_call &a, float (&c)[MT][NT][4], const tri_row_docs<MT> &row_docs,
          const int32_t *docs, int row0, int column0, float hidden)
 {
     int lane = threadIdx.x & 31, pair = lane % 4 * 2;
@@ -248,7 +248,7 @@ tri_hide(const tri_attention &a, float (&c)[MT][NT][4], const tri_row_docs<MT> &
 /* Which of a lane's four elements of a 16 x 8 piece dropout keeps. Rows are queries from row0,
  * columns keys from column0. Where T is a multiple of 4, a block of random words is four keys of a
  * query, which two lanes share: one computes row r, the other row r + 8. */
-static __device__ __forceinline__ uint32_t tri_kept(const tri_attention &a, uint64_t first,
+static __device__ __forceinline__ uint32_t tri_kept(const tri_attention_call &a, uint64_t first,
                                                     uint32_t step, int row0, int column0)
 {
     int lane = threadIdx.x & 31, r = row0 + lane / 4, c = lane & 3;
@@ -271,8 +271,9 @@ static __device__ __forceinline__ uint32_t tri_kept(const tri_attention &a, uint
 
 /* The same where rows are keys and columns queries. A block of words is then four rows, which four
  * lanes share: each computes one of the four (column, half) and gets the rest from the others. */
-static __device__ __forceinline__ uint32_t tri_kept_trans(const tri_attention &a, uint64_t first,
-                                                          uint32_t step, int row0, int column0)
+static __device__ __forceinline__ uint32_t tri_kept_trans(const tri_attention_call &a,
+                                                          uint64_t first, uint32_t step, int row0,
+                                                          int column0)
 {
     int lane = threadIdx.x & 31, r = lane / 4, c = lane & 3;
     if (a.num_pos % 4 == 0) {
