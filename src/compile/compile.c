@@ -149,8 +149,14 @@ static tr_status build(const tri_compile_config *config, tri_mode mode, const tr
                        tri_program *program, tr_error *err)
 {
     uint32_t num = mode == TRI_MODE_TRAIN ? (uint32_t)config->num_microbatches : 1;
-    TRI_TRY(tri_program_build(graph, placed, pipeline->actions.actions, pipeline->actions.count,
-                              num, pipeline->schedule.delayed, &config->memory, program, err));
+    const tri_build_config wanted = {.mesh = &config->mesh,
+                                     .rank = config->rank,
+                                     .schedule = pipeline->actions.actions,
+                                     .num_actions = pipeline->actions.count,
+                                     .num_microbatches = num,
+                                     .delayed = pipeline->schedule.delayed,
+                                     .needs = &config->memory};
+    TRI_TRY(tri_program_build(graph, placed, &wanted, program, err));
     if (!config->overlap || config->lanes)
         return TR_OK;
     const tri_overlap how = {.min_bytes = config->overlap_min_bytes};

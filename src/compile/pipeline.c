@@ -130,7 +130,7 @@ tr_status tri_pipeline_check_homes(const tri_pipeline *pipeline, const tri_param
                                    const tri_homes *homes, tr_error *err)
 {
     for (size_t i = 0; i < params->count && pipeline->num_updates > 0; i++) {
-        uint16_t ranks[TRI_MAX_HOMES];
+        uint32_t ranks[TRI_MAX_HOMES];
         if (tri_home_set_ranks(&pipeline->stages, homes->set[i], ranks) > 1)
             return tri_fail(err, TR_ERROR_INPUT,
                             "layout.schedule is %s, whose stages update by themselves, but stages "

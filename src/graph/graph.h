@@ -87,6 +87,8 @@ typedef struct tri_node {
     /* Runs for the first micro-batch only, since no other changes its result: that stays for all of
      * the step. */
     bool first_only;
+    /* A message to or from another stage of the pipeline. */
+    bool border;
     tri_redo redo;
 } tri_node;
 

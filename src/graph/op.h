@@ -215,11 +215,11 @@ typedef struct tri_attr {
     bool causal;
     bool inverse; /* rope: turn back (the gradient) */
     bool nesterov;
-    bool decoupled;    /* adam: weight decay apart from the gradient (AdamW) */
-    uint8_t axis;      /* communication: the mesh axis (tri_axis) whose group takes part */
-    uint16_t peer;     /* send, recv: the other rank's place on the axis; broadcast: the root's */
-    uint8_t num_homes; /* communication over `home`: the ranks, by their place on pp */
-    uint16_t homes[TRI_MAX_HOMES];
+    bool decoupled;     /* adam: weight decay apart from the gradient (AdamW) */
+    uint8_t axis;       /* communication: the mesh axis (tri_axis) whose group takes part */
+    uint32_t peer;      /* send, recv: the other rank's place on the axis; broadcast: the root's */
+    uint32_t num_homes; /* communication over `home`: the ranks, by their place on pp */
+    uint32_t homes[TRI_MAX_HOMES];
     uint32_t stream;   /* random stream: hash of the canonical name */
     int32_t window;    /* attention: a query sees this many keys, itself the last; 0: all */
     float dropout;     /* probability that an element becomes zero */

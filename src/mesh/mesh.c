@@ -1,5 +1,7 @@
 #include "mesh/mesh.h"
 
+#include <stdio.h>
+
 const char *tri_axis_name(tri_axis axis)
 {
     static const char *const names[TRI_NUM_AXES] = {"tp",        "cp",   "dp", "pp",     "shard",
@@ -74,11 +76,30 @@ int tri_mesh_coordinate(const tri_mesh *mesh, int rank, tri_axis axis)
     return rank / stride_of(mesh, axis) % tri_mesh_size(mesh, axis);
 }
 
-int tri_mesh_group(const tri_mesh *mesh, int rank, tri_axis axis, int *members)
+tri_rank_group tri_mesh_group(const tri_mesh *mesh, int rank, tri_axis axis)
 {
-    int stride = stride_of(mesh, axis), own = tri_mesh_coordinate(mesh, rank, axis);
-    int first = rank - own * stride;
-    for (int i = 0; i < tri_mesh_size(mesh, axis); i++)
-        members[i] = first + i * stride;
-    return own;
+    uint32_t stride = (uint32_t)stride_of(mesh, axis), size = (uint32_t)tri_mesh_size(mesh, axis);
+    uint32_t own = (uint32_t)tri_mesh_coordinate(mesh, rank, axis);
+    tri_rank_group group = {.size = size,
+                            .own = own,
+                            .first = (uint32_t)rank - own * stride,
+                            .num_levels = 1,
+                            .level = {{size, stride}}};
+    snprintf(group.name, sizeof group.name, "%s", tri_axis_name(axis));
+    return group;
+}
+
+tri_rank_group tri_mesh_homes(const tri_mesh *mesh, int rank, const uint32_t *places,
+                              uint32_t num_places)
+{
+    tri_rank_group group = tri_mesh_group(mesh, rank, TRI_AXIS_PP);
+    uint32_t coordinate = group.own;
+    snprintf(group.name, sizeof group.name, "%s", tri_axis_name(TRI_AXIS_HOME));
+    group.size = group.num_listed = num_places;
+    for (uint32_t i = 0; i < num_places; i++) {
+        group.listed[i] = places[i];
+        if (places[i] == coordinate)
+            group.own = i;
+    }
+    return group;
 }

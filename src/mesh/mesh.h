@@ -6,6 +6,7 @@
 #include <stdint.h>
 
 #include "base/error.h"
+#include "mesh/rank_group.h"
 
 /* The most ranks that a layout may have, in all and along each axis: what tests plan. Settings
  * above them are refused by name, so that every count and rank below fits an int. */
@@ -48,8 +49,10 @@ int tri_mesh_size(const tri_mesh *mesh, tri_axis axis);
 tr_status tri_mesh_check(const tri_mesh *mesh, tr_error *err);
 int tri_mesh_ranks(const tri_mesh *mesh);
 int tri_mesh_coordinate(const tri_mesh *mesh, int rank, tri_axis axis);
-/* The ranks that differ from this one only along the axis, by their coordinate on it; members has
- * room for tri_mesh_size(mesh, axis). Returns the rank's own place among them. */
-int tri_mesh_group(const tri_mesh *mesh, int rank, tri_axis axis, int *members);
+/* The ranks that differ from this one only along the axis, by their coordinate on it. */
+tri_rank_group tri_mesh_group(const tri_mesh *mesh, int rank, tri_axis axis);
+/* Some of the ranks along pp, by their coordinates on it, of which this rank's is one. */
+tri_rank_group tri_mesh_homes(const tri_mesh *mesh, int rank, const uint32_t *places,
+                              uint32_t num_places);
 
 #endif

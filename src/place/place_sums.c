@@ -84,7 +84,7 @@ static tr_status sum_home(tri_placer *p, tri_id param, tr_error *err)
     tri_id state = graph->grad_state[param];
     tri_attr attr = {.axis = TRI_AXIS_HOME};
     attr.num_homes =
-        (uint8_t)tri_home_set_ranks(p->layout->stages, p->placed->homes.set[param], attr.homes);
+        (uint32_t)tri_home_set_ranks(p->layout->stages, p->placed->homes.set[param], attr.homes);
     if (state == TRI_NONE || attr.num_homes < 2)
         return TR_OK;
     bool divided = tri_zero_divides(graph, p->layout, p->zero, &graph->states[state]);
@@ -156,7 +156,7 @@ static tr_status sum_complete(tri_placer *p, tr_error *err)
 static bool sums_early(const tri_placer *p, size_t param)
 {
     const tri_graph *graph = p->graph;
-    uint16_t homes[TRI_MAX_HOMES];
+    uint32_t homes[TRI_MAX_HOMES];
     if (!graph->chunk_of)
         return true;
     if (p->placed->homes.set &&

@@ -144,8 +144,9 @@ static tr_status receive(cutter *c, int chunk, bool backward, tr_error *err)
     int peer = home_of(c, route_of(c, chunk), from);
     for (size_t v = 0; v < c->num_values && peer != c->stages->rank; v++)
         if (crosses(c, v, border, backward)) {
-            tri_attr attr = {.axis = TRI_AXIS_PP, .peer = (uint16_t)peer};
+            tri_attr attr = {.axis = TRI_AXIS_PP, .peer = (uint32_t)peer};
             TRI_TRY(emit_like(c, TRI_OP_RECV, attr, (tri_id)v, TRI_NONE, 0, &c->local[v], err));
+            c->graph->nodes[c->graph->values[c->local[v]].producer].border = true;
             TRI_TRY(enter(c, chunk, (tri_id)v, c->local[v], err));
         }
     return TR_OK;
@@ -168,10 +169,12 @@ static tr_status send(cutter *c, int chunk, bool backward, tr_error *err)
             TRI_TRY(enter(c, to, (tri_id)v, copy, err));
             continue;
         }
-        tri_attr attr = {.axis = TRI_AXIS_PP, .peer = (uint16_t)peer};
+        tri_attr attr = {.axis = TRI_AXIS_PP, .peer = (uint32_t)peer};
         c->graph->ends_chain = backward; /* what is sent is as far as this rank's gradients go */
-        tri_graph_emit(c->graph, TRI_OP_SEND, c->graph->values[v].name, &attr, &c->local[v], 1, 0);
+        tri_id node = tri_graph_emit(c->graph, TRI_OP_SEND, c->graph->values[v].name, &attr,
+                                     &c->local[v], 1, 0);
         TRI_TRY(tri_graph_status(c->graph, err));
+        c->graph->nodes[node].border = true;
     }
     return TR_OK;
 }

@@ -135,7 +135,7 @@ int tri_stages_homes(const tri_stages *s, int chunk, int *ranks)
 
 /* A home set is the first and the last chunk that use a parameter: tables that a head shares are
  * used by two. */
-int tri_home_set_ranks(const tri_stages *s, uint32_t set, uint16_t *ranks)
+int tri_home_set_ranks(const tri_stages *s, uint32_t set, uint32_t *ranks)
 {
     int homes[2][TRI_MAX_HOMES], num = 0;
     int first = tri_stages_homes(s, (int)(set >> 16), homes[0]);
@@ -147,7 +147,7 @@ int tri_home_set_ranks(const tri_stages *s, uint32_t set, uint16_t *ranks)
         for (int i = 0; i < last; i++)
             has |= homes[1][i] == r;
         if (has)
-            ranks[num++] = (uint16_t)r;
+            ranks[num++] = (uint32_t)r;
     }
     return num;
 }
@@ -188,13 +188,13 @@ tr_status tri_stages_settle(tri_graph *graph, const tri_stages *s, tri_placed_pa
         }
     }
     for (size_t i = 0; i < count; i++) {
-        uint16_t ranks[TRI_MAX_HOMES];
+        uint32_t ranks[TRI_MAX_HOMES];
         int num = tri_home_set_ranks(s, homes->set[i], ranks);
-        homes->first[i] = ranks[0];
-        homes->last[i] = ranks[num - 1];
+        homes->first[i] = (uint16_t)ranks[0];
+        homes->last[i] = (uint16_t)ranks[num - 1];
         homes->elsewhere[i] = true;
         for (int k = 0; k < num; k++)
-            homes->elsewhere[i] &= ranks[k] != s->rank;
+            homes->elsewhere[i] &= (int)ranks[k] != s->rank;
     }
     return TR_OK;
 }

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "program/program.h"
+#include "program/messages.h"
 
 uint64_t tri_space_total(const tri_space *space)
 {
@@ -87,7 +87,7 @@ char *tri_segment_text(const tri_program *program, const tri_segment *segment, c
     return out;
 }
 
-tri_id tri_message_value(const tri_instr *instr)
+tri_id tri_instr_value(const tri_instr *instr)
 {
     return instr->num_out > 0 ? instr->out[0].value : instr->in[0].value;
 }
@@ -118,9 +118,9 @@ static tri_action_kind action_of(const builder *b, size_t n)
     bool forward = node->phase == TRI_PHASE_FORWARD;
     if (node->phase == TRI_PHASE_UPDATE)
         return TRI_ACTION_U;
-    if (node->op == TRI_OP_SEND)
+    if (node->border && node->num_in > 0)
         return forward ? TRI_ACTION_SEND_F : TRI_ACTION_SEND_B;
-    if (node->op == TRI_OP_RECV)
+    if (node->border)
         return forward ? TRI_ACTION_RECV_F : TRI_ACTION_RECV_B;
     if (forward)
         return TRI_ACTION_F;
@@ -280,6 +280,7 @@ static void emit_instrs(const builder *b)
                              .num_in = node->num_in,
                              .num_out = node->num_out,
                              .layer = node->layer,
+                             .border = node->border,
                              .last_only = node->last_only,
                              .first_only = node->first_only,
                              .redone = node->redo != TRI_REDO_NO,
@@ -481,17 +482,18 @@ static tr_status build(builder *b, tr_error *err)
     tri_node_order order = {b->node, b->segment, b->instr, b->count, once};
     TRI_TRY(tri_plan_memory(b->graph, b->placed, &order, b->needs->grads_apart, b->program, err));
     address_instrs(b->program);
-    tri_join_messages(b->program);
+    TRI_TRY(tri_make_messages(b->program, err));
     return lay_out_timeline(b, err);
 }
 
 tr_status tri_program_build(const tri_graph *graph, const tri_placed_params *placed,
-                            const tri_action *schedule, size_t num_actions,
-                            uint32_t num_microbatches, bool delayed, const tri_memory_needs *needs,
-                            tri_program *program, tr_error *err)
+                            const tri_build_config *config, tri_program *program, tr_error *err)
 {
     const tri_memory_needs none = {0};
-    *program = (tri_program){.num_microbatches = num_microbatches,
+    const tri_mesh alone = {0};
+    *program = (tri_program){.mesh = config->mesh ? *config->mesh : alone,
+                             .rank = config->rank,
+                             .num_microbatches = config->num_microbatches,
                              .num_layers = graph->num_layers,
                              .num_chunks =
                                  graph->chunk_of ? graph->chunk_of[graph->num_layers + 1] + 1 : 1};
@@ -499,10 +501,10 @@ tr_status tri_program_build(const tri_graph *graph, const tri_placed_params *pla
     size_t nodes = graph->num_nodes + 1, chunks = (size_t)program->num_chunks;
     builder b = {.graph = graph,
                  .placed = placed,
-                 .schedule = schedule,
-                 .num_actions = num_actions,
-                 .delayed = delayed,
-                 .needs = needs ? needs : &none,
+                 .schedule = config->schedule,
+                 .num_actions = config->num_actions,
+                 .delayed = config->delayed,
+                 .needs = config->needs ? config->needs : &none,
                  .program = program};
     b.on_chain = tri_program_on_chain(graph);
     b.split = calloc(chunks, sizeof *b.split);
@@ -539,6 +541,8 @@ void tri_program_fini(tri_program *program)
     free(program->frames);
     free(program->segments);
     free(program->spaces);
+    free(program->messages);
+    free(program->groups);
     free(program->flights);
     free(program->landings);
     free(program->early);

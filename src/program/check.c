@@ -16,13 +16,15 @@
  *      pipeline: every micro-batch); every parameter with a gradient is updated
  *  10  what the host reads has been written
  *  11  nothing touches the memory of a message under way (check_overlap.c)
- *  12  what is made once for all micro-batches depends on none of them */
+ *  12  what is made once for all micro-batches depends on none of them
+ *  13  the records of messages say what their instructions do (check_messages.c) */
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "program/check_parts.h"
+#include "program/messages.h"
 #include "program/overlap.h"
 
 tr_status tri_checker_complain(const tri_checker *c, const char *format, ...)
@@ -40,7 +42,7 @@ tr_status tri_checker_complain(const tri_checker *c, const char *format, ...)
     if (!c->instr)
         return tri_fail(c->err, TR_ERROR_INPUT, "call %td, segment %s, micro-batch %u: %s",
                         c->call - c->program->calls, action, c->call->microbatch, reason);
-    tri_id out = tri_message_value(c->instr);
+    tri_id out = tri_instr_value(c->instr);
     return tri_fail(c->err, TR_ERROR_INPUT,
                     "segment %s, instruction %td (%s -> %s), micro-batch %u: %s", action,
                     c->instr - c->program->instrs, tri_op_get(c->instr->op)->name,
@@ -349,5 +351,7 @@ tr_status tri_program_check(const tri_program *program, tr_error *err)
     free(c.last_use);
     free(c.runs);
     free(c.regions);
-    return status == TR_OK ? tri_check_overlap(program, err) : status;
+    TRI_TRY(status);
+    TRI_TRY(tri_check_messages(program, err));
+    return tri_check_overlap(program, err);
 }

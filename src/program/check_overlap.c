@@ -1,17 +1,17 @@
 /* The last proof of the checker: no instruction touches the memory of a message under way.
  *
  * It walks the timeline as the executor does, with what is in the air, and looks at every operand
- * of every instruction. How the waits were found (overlap.c) it does not ask. */
+ * of every instruction. How the waits were found (overlap.c) it does not ask; that the records say
+ * of the memory of messages what their instructions do is proven before (check_messages.c). */
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "program/match.h"
+#include "program/messages.h"
 #include "program/overlap.h"
 
 typedef struct checker {
     const tri_program *program;
-    uint32_t *air;       /* flights under way */
-    tri_range *out, *in; /* of each flight: around all that it writes or reads (take_off) */
+    uint32_t *air; /* flights under way */
     size_t num_air;
     size_t next_flight, next_landing, next_early;
     tr_error *err;
@@ -19,7 +19,7 @@ typedef struct checker {
 
 static const char *name_of(const tri_program *program, uint32_t instr)
 {
-    return program->values[tri_message_value(&program->instrs[instr])].name;
+    return program->values[tri_instr_value(&program->instrs[instr])].name;
 }
 
 static tr_status complain(const checker *c, uint32_t call, uint32_t instr, uint32_t flight,
@@ -39,87 +39,41 @@ static tr_status complain(const checker *c, uint32_t call, uint32_t instr, uint3
                     f->instr, f->call);
 }
 
-/* A space of TRI_NONE: of several, so anything may meet it. */
-static void widen(tri_range *hull, tri_range range)
-{
-    if (range.space == TRI_NONE)
-        return;
-    if (hull->begin == hull->end)
-        *hull = range;
-    else if (hull->space != range.space || hull->instance != range.instance)
-        hull->space = TRI_NONE;
-    hull->begin = range.begin < hull->begin ? range.begin : hull->begin;
-    hull->end = range.end > hull->end ? range.end : hull->end;
-}
-
-/* Starts a flight. A message of a whole bucket has many operands, and many may be under way: what
- * does not meet all of it together need not be compared with each. */
 static void take_off(checker *c)
 {
-    const tri_program *program = c->program;
-    const tri_flight *flight = &program->flights[c->next_flight];
-    const tri_call *call = &program->calls[flight->call];
-    const tri_instr *head = &program->instrs[flight->instr];
-    tri_range *out = &c->out[c->next_flight], *in = &c->in[c->next_flight];
-    for (uint32_t n = 0; n < head->span; n++) {
-        if (head[n].num_out > 0)
-            widen(out, tri_operand_range(program, call, &head[n].out[0]));
-        if (head[n].num_in > 0)
-            widen(in, tri_operand_range(program, call, &head[n].in[0]));
-    }
-    if (head->attr.flat.parts > 0) {
-        tri_range whole = tri_operand_range(program, call, &head->out[0]);
-        whole.end = whole.begin + tri_message_whole_bytes(program, head);
-        widen(out, whole);
-    }
     c->air[c->num_air++] = (uint32_t)c->next_flight++;
 }
 
-static bool may_meet(const tri_range *hull, const tri_range *range)
+static const tri_message *message_of(const tri_program *program, uint32_t flight)
 {
-    return hull->space == TRI_NONE || tri_ranges_meet(range, hull);
+    return &program->messages[program->instrs[program->flights[flight].instr].message];
 }
 
-/* Whether an operand lies on what a message reads or writes. */
+/* Whether an operand lies on what a message writes, or, if it is written itself, reads. */
 static bool meets(const checker *c, const tri_range *range, uint32_t flight, bool writes)
 {
     const tri_program *program = c->program;
     const tri_call *call = &program->calls[program->flights[flight].call];
-    const tri_instr *head = &program->instrs[program->flights[flight].instr];
-    if (!may_meet(&c->out[flight], range) && !(writes && may_meet(&c->in[flight], range)))
-        return false;
-    for (uint32_t n = 0; n < head->span; n++) {
-        if (head[n].num_out > 0) {
-            tri_range out = tri_operand_range(program, call, &head[n].out[0]);
-            if (tri_ranges_meet(range, &out))
-                return true;
-        }
-        if (head[n].num_in > 0 && writes) {
-            tri_range in = tri_operand_range(program, call, &head[n].in[0]);
-            if (tri_ranges_meet(range, &in))
-                return true;
-        }
-    }
-    if (head->attr.flat.parts == 0)
-        return false;
-    tri_range whole = tri_operand_range(program, call, &head->out[0]);
-    whole.end = whole.begin + tri_message_whole_bytes(program, head);
-    return tri_ranges_meet(range, &whole);
+    const tri_message *message = message_of(program, flight);
+    tri_range own = tri_extent_range(program, call, &message->writes);
+    if (tri_ranges_meet(range, &own))
+        return true;
+    own = tri_extent_range(program, call, &message->reads);
+    return writes && tri_ranges_meet(range, &own);
 }
 
 static tr_status check_instr(const checker *c, uint32_t call, uint32_t instr)
 {
     const tri_program *program = c->program;
     const tri_instr *i = &program->instrs[instr];
-    bool message = tri_op_get(i->op)->communicates;
     tri_range in[TRI_MAX_IN], out[TRI_MAX_OUT], scratch = tri_scratch_range(i);
     for (int j = 0; j < i->num_in && c->num_air > 0; j++)
         in[j] = tri_operand_range(program, &program->calls[call], &i->in[j]);
     for (int k = 0; k < i->num_out && c->num_air > 0; k++)
         out[k] = tri_operand_range(program, &program->calls[call], &i->out[k]);
     for (size_t n = 0; n < c->num_air; n++) {
-        const tri_instr *head = &program->instrs[program->flights[c->air[n]].instr];
-        if (message && tri_same_lane(i, head))
+        if (i->message != TRI_NONE &&
+            tri_message_behind(&program->messages[i->message], message_of(program, c->air[n])))
             continue; /* behind it in its lane */
         for (int j = 0; j < i->num_in; j++)
             if (meets(c, &in[j], c->air[n], false))
@@ -165,13 +119,10 @@ static tr_status check_copy(checker *c, uint32_t call)
     TRI_TRY(land(c, call, first));
     for (size_t n = 0; n < c->num_air; n++) {
         const tri_flight *flight = &program->flights[c->air[n]];
-        const tri_instr *head = &program->instrs[flight->instr];
+        const tri_message *message = message_of(program, c->air[n]);
         const tri_call *from = &program->calls[flight->call];
-        tri_range in = {.space = TRI_NONE}, out = {.space = TRI_NONE};
-        if (head->num_in > 0)
-            in = tri_operand_range(program, from, &head->in[0]);
-        if (head->num_out > 0)
-            out = tri_operand_range(program, from, &head->out[0]);
+        tri_range in = tri_extent_range(program, from, &message->reads);
+        tri_range out = tri_extent_range(program, from, &message->writes);
         if (tri_range_of_params(program, &in) || tri_range_of_params(program, &out))
             return complain(c, call, first, c->air[n], "begins with copying what belongs to");
     }
@@ -199,10 +150,10 @@ static tr_status check_call(checker *c, uint32_t call)
     TRI_TRY(check_copy(c, call));
     for (uint32_t i = segment->first; i < segment->first + segment->count; i++) {
         const tri_instr *instr = &program->instrs[i];
-        bool message = tri_op_get(instr->op)->communicates;
+        bool leads = tri_instr_leads(program, i);
         if (!tri_call_runs(&program->calls[call], instr))
             continue;
-        if (!message || instr->span > 0) {
+        if (leads) {
             TRI_TRY(land(c, call, i));
             TRI_TRY(start_early(c, call, i));
         }
@@ -215,7 +166,7 @@ static tr_status check_call(checker *c, uint32_t call)
         if (c->next_flight == program->num_flights)
             continue;
         const tri_flight *flight = &program->flights[c->next_flight];
-        if (flight->call == call && flight->instr == i && message && instr->span > 0)
+        if (flight->call == call && flight->instr == i && instr->message != TRI_NONE && leads)
             take_off(c);
     }
     return TR_OK;
@@ -227,11 +178,7 @@ tr_status tri_check_overlap(const tri_program *program, tr_error *err)
         return TR_OK;
     checker c = {.program = program, .err = err};
     c.air = calloc(program->num_flights, sizeof *c.air);
-    c.out = calloc(program->num_flights, sizeof *c.out);
-    c.in = calloc(program->num_flights, sizeof *c.in);
-    tr_status status = c.air && c.out && c.in
-                           ? TR_OK
-                           : tri_fail(err, TR_ERROR_RUNTIME, "no memory for the checker");
+    tr_status status = c.air ? TR_OK : tri_fail(err, TR_ERROR_RUNTIME, "no memory for the checker");
     for (uint32_t call = 0; call < program->num_calls && status == TR_OK; call++)
         status = check_call(&c, call);
     if (status == TR_OK)
@@ -252,7 +199,5 @@ tr_status tri_check_overlap(const tri_program *program, tr_error *err)
                           name_of(program, program->flights[c.air[0]].instr),
                           program->flights[c.air[0]].instr);
     free(c.air);
-    free(c.out);
-    free(c.in);
     return status;
 }

@@ -4,121 +4,107 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "program/messages.h"
+
 /* Where a rank is in its timeline. */
 typedef struct cursor {
     size_t call;
     uint32_t instr; /* within the call's segment */
 } cursor;
 
-/* Elements of this rank's part of a bucket. */
-static uint64_t own_slice(const tri_instr *instr)
-{
-    const tri_flat *flat = &instr->attr.flat;
-    int64_t own = 0;
-    if (!flat->whole)
-        own = tri_flat_begin(flat, flat->part + 1) - tri_flat_begin(flat, flat->part);
-    for (uint32_t i = 0; flat->whole && i < instr->span; i++)
-        if (instr[i].attr.flat.owner == flat->part)
-            own += tri_flat_padded(instr[i].attr.flat.count);
-    return (uint64_t)own;
-}
-
-uint64_t tri_message_whole_bytes(const tri_program *program, const tri_instr *instr)
-{
-    const tri_instr *last = &instr[instr->span ? instr->span - 1 : 0];
-    const tri_value *out = &program->values[tri_message_value(instr)];
-    if (instr->op == TRI_OP_SEND || instr->op == TRI_OP_RECV || instr->op == TRI_OP_BROADCAST)
-        return tri_value_bytes(out);
-    if (instr->attr.flat.parts > 0 && instr->op == TRI_OP_ALL_REDUCE)
-        return own_slice(instr) * tri_dtype_bytes(out->dtype);
-    if (instr->attr.flat.parts > 0)
-        return (uint64_t)instr->attr.flat.total * tri_dtype_bytes(out->dtype);
-    uint64_t made = last->out[0].offset - instr->out[0].offset +
-                    tri_value_bytes(&program->values[last->out[0].value]);
-    uint64_t read = tri_value_bytes(&program->values[instr->in[0].value]);
-    return made > read ? made : read;
-}
-
 /* The next message of a program from here on, or NULL at the end of the timeline. */
-static const tri_instr *next_message(const tri_program *program, cursor *at)
+static const tri_message *next_message(const tri_program *program, cursor *at)
 {
     for (; at->call < program->num_calls; at->call++, at->instr = 0) {
         const tri_segment *segment = &program->segments[program->calls[at->call].segment];
         for (; at->instr < segment->count; at->instr++) {
-            const tri_instr *instr = &program->instrs[segment->first + at->instr];
-            if (tri_op_get(instr->op)->communicates && instr->span > 0 &&
+            uint32_t i = segment->first + at->instr;
+            const tri_instr *instr = &program->instrs[i];
+            if (instr->message != TRI_NONE && tri_instr_leads(program, i) &&
                 tri_call_runs(&program->calls[at->call], instr))
-                return instr;
+                return &program->messages[instr->message];
         }
     }
     return NULL;
 }
 
-static const char *describe(const tri_program *program, const tri_instr *instr, char *text,
+static const tri_rank_group *group_of(const tri_program *program, const tri_message *message)
+{
+    return &program->groups[message->group];
+}
+
+static const char *describe(const tri_program *program, const tri_message *m, char *text,
                             size_t size)
 {
     char bytes[16];
-    if (!instr)
+    if (!m)
         snprintf(text, size, "has ended");
     else
-        snprintf(text, size, "is at instruction %td, %s of %s over %s, %s", instr - program->instrs,
-                 tri_op_get(instr->op)->name, program->values[tri_message_value(instr)].name,
-                 tri_axis_name((tri_axis)instr->attr.axis),
-                 tri_text_bytes((double)tri_message_whole_bytes(program, instr), bytes));
+        snprintf(text, size, "is at instruction %u, %s of %s over %s, %s", m->first,
+                 tri_message_kind_name(m->kind), program->values[m->value].name,
+                 group_of(program, m)->name, tri_text_bytes((double)tri_message_bytes(m), bytes));
     return text;
 }
 
-static bool same_message(const tri_program *a, const tri_instr *x, const tri_program *b,
-                         const tri_instr *y)
+/* A message of one rank as the other members of its group see it. */
+typedef struct seen {
+    const tri_program *program;
+    const tri_message *message;
+    const tri_rank_group *group;
+} seen;
+
+static seen seen_at(const tri_program *const *programs, const tri_message *const *next, int rank)
 {
-    const tri_value *made = &a->values[tri_message_value(x)];
-    const tri_value *other = &b->values[tri_message_value(y)];
-    bool halves = (x->op == TRI_OP_SEND && y->op == TRI_OP_RECV) ||
-                  (x->op == TRI_OP_RECV && y->op == TRI_OP_SEND);
-    bool pairwise = x->op == TRI_OP_SEND || x->op == TRI_OP_RECV;
-    return (pairwise ? halves : x->op == y->op) && made->dtype == other->dtype &&
-           strcmp(made->name, other->name) == 0 &&
-           tri_message_whole_bytes(a, x) == tri_message_whole_bytes(b, y);
+    return (seen){programs[rank], next[rank], group_of(programs[rank], next[rank])};
 }
 
-int tri_message_group(const tri_mesh *mesh, int rank, const tri_instr *instr, int *members)
+/* What both say of the blocks of each other. */
+static bool same_parts(const seen *a, const tri_division *x, const seen *b, const tri_division *y)
 {
-    tri_axis axis = (tri_axis)instr->attr.axis;
-    int stride = 1;
-    if (axis != TRI_AXIS_HOME && instr->op != TRI_OP_SEND && instr->op != TRI_OP_RECV) {
-        tri_mesh_group(mesh, rank, axis, members);
-        return tri_mesh_size(mesh, axis);
-    }
-    for (int faster = 0; faster < TRI_AXIS_PP; faster++)
-        stride *= tri_mesh_size(mesh, (tri_axis)faster);
-    int first = rank - tri_mesh_coordinate(mesh, rank, TRI_AXIS_PP) * stride;
-    if (axis == TRI_AXIS_HOME) {
-        for (int i = 0; i < instr->attr.num_homes; i++)
-            members[i] = first + instr->attr.homes[i] * stride;
-        return instr->attr.num_homes;
-    }
-    int peer = first + instr->attr.peer * stride;
-    members[0] = rank < peer ? rank : peer;
-    members[1] = rank < peer ? peer : rank;
-    return 2;
+    uint32_t own[] = {a->group->own, b->group->own};
+    for (int i = 0; i < 2; i++)
+        if (tri_message_part(a->program, a->message, x, own[i]) !=
+            tri_message_part(b->program, b->message, y, own[i]))
+            return false;
+    return true;
+}
+
+static bool same_message(const seen *a, const seen *b)
+{
+    const tri_message *x = a->message, *y = b->message;
+    if (tri_message_pairwise(x) ? !tri_message_pairwise(y) || x->kind == y->kind
+                                : x->kind != y->kind || x->peer != y->peer)
+        return false;
+    return x->dtype == y->dtype && x->elements == y->elements &&
+           strcmp(a->program->values[x->value].name, b->program->values[y->value].name) == 0 &&
+           same_parts(a, &x->send_parts, b, &y->send_parts) &&
+           same_parts(a, &x->recv_parts, b, &y->recv_parts);
+}
+
+/* The ranks that a message of this rank is between: all of its group, or the two. */
+static uint32_t num_members(const seen *at)
+{
+    return tri_message_pairwise(at->message) ? 2 : at->group->size;
+}
+
+static int member_of(const seen *at, uint32_t i)
+{
+    uint32_t place = tri_message_pairwise(at->message) && i == 1 ? at->message->peer
+                     : tri_message_pairwise(at->message)         ? at->group->own
+                                                                 : i;
+    return tri_rank_group_member(at->group, place);
 }
 
 /* Whether two ranks are at messages between the same ranks. */
-static bool same_group(const tri_mesh *mesh, int a, const tri_instr *x, int b, const tri_instr *y)
+static bool same_ranks(const seen *a, const seen *b)
 {
-    int first[TRI_MAX_HOMES], second[TRI_MAX_HOMES];
-    bool pairs = x->op == TRI_OP_SEND || x->op == TRI_OP_RECV;
-    bool other = y->op == TRI_OP_SEND || y->op == TRI_OP_RECV;
-    if (x->attr.axis != y->attr.axis || pairs != other)
+    bool pairs = tri_message_pairwise(a->message);
+    if (!tri_rank_group_equal(a->group, b->group) || pairs != tri_message_pairwise(b->message))
         return false;
-    if (x->attr.axis != TRI_AXIS_HOME && !pairs)
-        return true;
-    int num = tri_message_group(mesh, a, x, first);
-    return num == tri_message_group(mesh, b, y, second) &&
-           memcmp(first, second, (size_t)num * sizeof *first) == 0;
+    return !pairs || (a->message->peer == b->group->own && b->message->peer == a->group->own);
 }
 
-static tr_status disagree(const tri_program *const *programs, const tri_instr *const *next, int a,
+static tr_status disagree(const tri_program *const *programs, const tri_message *const *next, int a,
                           int b, const char *what, tr_error *err)
 {
     char first[256], second[256];
@@ -127,77 +113,79 @@ static tr_status disagree(const tri_program *const *programs, const tri_instr *c
                     describe(programs[b], next[b], second, sizeof second));
 }
 
-/* Tries to finish the message that a rank is at; *done when all of its group were there. */
-static tr_status try_message(const tri_program *const *programs, const tri_mesh *mesh, int rank,
-                             const tri_instr *const *next, int *members, bool *done, tr_error *err)
+/* Tries to finish the message that a rank is at; *done when all of its group were there. *missing
+ * is one that was not. */
+static tr_status try_message(const tri_program *const *programs, const tri_message *const *next,
+                             int rank, bool *done, int *missing, tr_error *err)
 {
-    int num = tri_message_group(mesh, rank, next[rank], members);
+    seen own = seen_at(programs, next, rank);
     *done = true;
-    for (int i = 0; i < num; i++) {
-        const tri_instr *other = next[members[i]];
-        if (members[i] == rank)
+    for (uint32_t i = 0; i < num_members(&own); i++) {
+        int member = member_of(&own, i);
+        if (member == rank)
             continue;
-        if (!other || !same_group(mesh, rank, next[rank], members[i], other))
+        seen other = next[member] ? seen_at(programs, next, member) : own;
+        if (!next[member] || !same_ranks(&own, &other)) {
             *done = false;
-        else if (!same_message(programs[rank], next[rank], programs[members[i]], other))
-            return disagree(programs, next, rank, members[i], "disagree", err);
+            *missing = member;
+        } else if (!same_message(&own, &other)) {
+            return disagree(programs, next, rank, member, "disagree", err);
+        }
     }
     return TR_OK;
 }
 
-static tr_status run_all(const tri_program *const *programs, const tri_mesh *mesh, int num_ranks,
-                         cursor *at, const tri_instr **next, int *members, tr_error *err)
+/* One round: every message whose members are all there ends. *moved: some did. */
+static tr_status run_round(const tri_program *const *programs, int num_ranks, cursor *at,
+                           const tri_message **next, bool *moved, tr_error *err)
+{
+    for (int r = 0; r < num_ranks; r++) {
+        bool done = false;
+        int missing;
+        if (!next[r])
+            continue;
+        TRI_TRY(try_message(programs, next, r, &done, &missing, err));
+        if (!done)
+            continue;
+        seen own = seen_at(programs, next, r);
+        for (uint32_t i = 0; i < num_members(&own); i++) {
+            at[member_of(&own, i)].instr++;
+            next[member_of(&own, i)] = NULL; /* looked up again in the next round */
+        }
+        *moved = true;
+    }
+    return TR_OK;
+}
+
+static tr_status run_all(const tri_program *const *programs, int num_ranks, cursor *at,
+                         const tri_message **next, tr_error *err)
 {
     for (;;) {
-        bool moved = false, waiting = false;
+        bool moved = false, done;
         int first = -1;
-        for (int r = 0; r < num_ranks; r++) {
+        for (int r = num_ranks - 1; r >= 0; r--) {
             next[r] = next_message(programs[r], &at[r]);
-            waiting |= next[r] != NULL;
-            first = next[r] && first < 0 ? r : first;
+            first = next[r] ? r : first;
         }
-        if (!waiting)
+        if (first < 0)
             return TR_OK;
-        for (int r = 0; r < num_ranks; r++) {
-            bool done = false;
-            if (!next[r])
-                continue;
-            TRI_TRY(try_message(programs, mesh, r, next, members, &done, err));
-            int num = tri_message_group(mesh, r, next[r], members);
-            for (int i = 0; done && i < num; i++) {
-                at[members[i]].instr++;
-                if (members[i] != r)
-                    next[members[i]] = NULL; /* looked up again in the next round */
-            }
-            if (done)
-                next[r] = NULL;
-            moved |= done;
-        }
-        if (!moved) {
-            int other = first;
-            int num = tri_message_group(mesh, first, next[first], members);
-            for (int i = 0; i < num; i++)
-                if (members[i] != first &&
-                    (!next[members[i]] ||
-                     !same_group(mesh, first, next[first], members[i], next[members[i]])))
-                    other = members[i];
-            return disagree(programs, next, first, other, "wait for each other", err);
-        }
+        TRI_TRY(run_round(programs, num_ranks, at, next, &moved, err));
+        if (moved)
+            continue;
+        int other = first;
+        TRI_TRY(try_message(programs, next, first, &done, &other, err));
+        return disagree(programs, next, first, other, "wait for each other", err);
     }
 }
 
-tr_status tri_programs_match(const tri_program *const *programs, const tri_mesh *mesh,
-                             tr_error *err)
+tr_status tri_programs_match(const tri_program *const *programs, int num_ranks, tr_error *err)
 {
-    int num_ranks = tri_mesh_ranks(mesh);
     cursor *at = calloc((size_t)num_ranks, sizeof *at);
-    const tri_instr **next = calloc((size_t)num_ranks, sizeof *next);
-    int *members = calloc((size_t)num_ranks, sizeof *members);
-    tr_status status = at && next && members
-                           ? run_all(programs, mesh, num_ranks, at, next, members, err)
+    const tri_message **next = calloc((size_t)num_ranks, sizeof *next);
+    tr_status status = at && next
+                           ? run_all(programs, num_ranks, at, next, err)
                            : tri_fail(err, TR_ERROR_RUNTIME, "no memory to match the programs");
     free(at);
     free(next);
-    free(members);
     return status;
 }

@@ -44,7 +44,7 @@ static void find_last_uses(tri_planner *p)
         for (int j = 0; j < node->num_in; j++)
             if (node->in[j] != TRI_NONE) {
                 p->last_use[node->in[j]] = (uint32_t)i;
-                p->sent[node->in[j]] |= node->op == TRI_OP_SEND;
+                p->sent[node->in[j]] |= node->border;
             }
         for (int k = 0; k < node->num_out; k++)
             if (p->last_use[node->out[k]] < i)
@@ -116,9 +116,11 @@ static void lengthen_crossings(tri_planner *p)
 {
     for (size_t i = 0; i < p->order->count; i++) {
         const tri_node *node = &p->graph->nodes[p->order->node[i]];
-        bool sends = node->op == TRI_OP_SEND, receives = node->op == TRI_OP_RECV;
-        tri_id value = sends ? node->in[0] : receives ? node->out[0] : TRI_NONE;
-        if (value == TRI_NONE || p->buffer_of[value] == TRI_NONE)
+        if (!node->border)
+            continue;
+        bool sends = node->num_in > 0;
+        tri_id value = sends ? node->in[0] : node->out[0];
+        if (p->buffer_of[value] == TRI_NONE)
             continue;
         tri_buffer *buffer = &p->buffers[p->buffer_of[value]];
         if (sends)

@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "program/memory_parts.h"
+#include "program/messages.h"
 
 enum { GROUP_BYTES = 256 << 20 };
 
@@ -72,8 +73,7 @@ void tri_planner_group_grads(tri_planner *p)
         const tri_node *node = &graph->nodes[order->node[i]];
         tri_id a = summed_grad(p, last), b = summed_grad(p, node);
         if (a != TRI_NONE && b != TRI_NONE && order->segment[i] == order->segment[i - 1] &&
-            last->op == node->op && last->attr.axis == node->attr.axis &&
-            graph->states[a].dtype == graph->states[b].dtype)
+            tri_may_travel_together(last, node) && graph->states[a].dtype == graph->states[b].dtype)
             unite(p, a, b, GROUP_BYTES);
     }
 }

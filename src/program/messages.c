@@ -1,7 +1,244 @@
-/* Which communication travels in one message: that of neighbours in memory. */
-#include <string.h>
+/* The messages of a program: which instructions travel together, who takes part, which bytes move.
+ *
+ * All of it is worked out here, once, when values have their addresses; program/message.h has the
+ * records. An instruction that communicates is one tensor: those of a bucket, and states that are
+ * neighbours in memory, travel in one message. */
+#include "program/messages.h"
 
-#include "program/program.h"
+#include <stdlib.h>
+
+_Static_assert((int)TRI_GROUP_MAX_LISTED >= (int)TRI_MAX_HOMES, "a group lists all homes");
+
+const char *tri_message_kind_name(tri_message_kind kind)
+{
+    static const char *const names[TRI_NUM_MESSAGE_KINDS] = {
+        "all_reduce", "all_gather", "reduce_scatter", "broadcast", "send", "recv"};
+    return names[kind];
+}
+
+tri_message_kind tri_message_kind_of(tri_op op)
+{
+    switch (op) {
+    case TRI_OP_ALL_GATHER:
+    case TRI_OP_SHARD_GATHER:
+    case TRI_OP_UNSHARD:
+        return TRI_MESSAGE_ALL_GATHER;
+    case TRI_OP_REDUCE_SCATTER:
+    case TRI_OP_SHARD_SUM:
+        return TRI_MESSAGE_REDUCE_SCATTER;
+    case TRI_OP_BROADCAST:
+        return TRI_MESSAGE_BROADCAST;
+    case TRI_OP_SEND:
+        return TRI_MESSAGE_SEND;
+    case TRI_OP_RECV:
+        return TRI_MESSAGE_RECV;
+    default:
+        return TRI_MESSAGE_ALL_REDUCE;
+    }
+}
+
+/* ---- who ---- */
+
+tri_rank_group tri_message_group_of(const tri_program *program, const tri_attr *attr)
+{
+    if (attr->axis == TRI_AXIS_HOME)
+        return tri_mesh_homes(&program->mesh, program->rank, attr->homes, attr->num_homes);
+    return tri_mesh_group(&program->mesh, program->rank, (tri_axis)attr->axis);
+}
+
+bool tri_may_travel_together(const tri_node *a, const tri_node *b)
+{
+    return a->op == b->op && a->attr.axis == b->attr.axis;
+}
+
+/* ---- how much each has ---- */
+
+uint64_t tri_message_part(const tri_program *program, const tri_message *message,
+                          const tri_division *parts, uint32_t member)
+{
+    uint64_t elements = 0;
+    int part = (int)member;
+    switch (parts->kind) {
+    case TRI_DIVISION_NONE:
+        return message->elements;
+    case TRI_DIVISION_EVEN:
+        return parts->scale;
+    case TRI_DIVISION_CUT:
+        return parts->scale * (uint64_t)tri_cut_size(&parts->cut, part);
+    case TRI_DIVISION_FLAT:
+        return (uint64_t)(tri_flat_begin(&parts->flat, part + 1) -
+                          tri_flat_begin(&parts->flat, part));
+    case TRI_DIVISION_OWNED:
+        for (uint32_t k = 0; k < message->count; k++) {
+            const tri_flat *flat = &program->instrs[message->first + k].attr.flat;
+            elements += flat->owner == part ? (uint64_t)tri_flat_padded(flat->count) : 0;
+        }
+        break;
+    }
+    return elements;
+}
+
+void tri_message_counts(const tri_program *program, const tri_message *message,
+                        const tri_division *parts, uint64_t *counts)
+{
+    uint32_t size = program->groups[message->group].size;
+    bool owned = parts->kind == TRI_DIVISION_OWNED;
+    for (uint32_t member = 0; member < size; member++)
+        counts[member] = owned ? 0 : tri_message_part(program, message, parts, member);
+    for (uint32_t k = 0; owned && k < message->count; k++) {
+        const tri_flat *flat = &program->instrs[message->first + k].attr.flat;
+        counts[flat->owner] += (uint64_t)tri_flat_padded(flat->count);
+    }
+}
+
+/* Elements of the bucket before this rank's. */
+static uint64_t before_own(const tri_program *program, const tri_message *message)
+{
+    const tri_instr *head = &program->instrs[message->first];
+    const tri_flat *own = &head->attr.flat;
+    uint64_t before = 0;
+    if (!own->whole)
+        return (uint64_t)tri_flat_begin(own, own->part);
+    for (uint32_t k = 0; k < message->count; k++) {
+        const tri_flat *flat = &head[k].attr.flat;
+        before += flat->owner < own->part ? (uint64_t)tri_flat_padded(flat->count) : 0;
+    }
+    return before;
+}
+
+/* ---- where ---- */
+
+static void widen(tri_extent *hull, tri_extent more)
+{
+    if (more.space == TRI_NONE)
+        return;
+    if (hull->space == TRI_NONE)
+        *hull = more;
+    uint64_t end = hull->offset + hull->bytes, other = more.offset + more.bytes;
+    hull->offset = more.offset < hull->offset ? more.offset : hull->offset;
+    hull->bytes = (other > end ? other : end) - hull->offset;
+}
+
+tri_extent tri_operand_extent(const tri_program *program, const tri_operand *operand)
+{
+    if (operand->value == TRI_NONE)
+        return (tri_extent){.space = TRI_NONE};
+    return (tri_extent){operand->space, operand->offset,
+                        tri_value_bytes(&program->values[operand->value])};
+}
+
+/* Around all that the tensors of a message are read from, or written to. */
+static tri_extent hull_of(const tri_program *program, const tri_message *message, bool written)
+{
+    tri_extent hull = {.space = TRI_NONE};
+    for (uint32_t k = 0; k < message->count; k++) {
+        const tri_instr *instr = &program->instrs[message->first + k];
+        if (written ? instr->num_out > 0 : instr->num_in > 0)
+            widen(&hull, tri_operand_extent(program, written ? &instr->out[0] : &instr->in[0]));
+    }
+    return hull;
+}
+
+static tri_extent piece_of(tri_extent whole, uint64_t skip, uint64_t bytes)
+{
+    if (whole.space == TRI_NONE)
+        return whole;
+    return (tri_extent){whole.space, whole.offset + skip, bytes};
+}
+
+/* A bucket of divided tensors: this rank's part lies within the whole, or apart (unshard). */
+static void describe_bucket(const tri_program *program, tri_message *m)
+{
+    const tri_instr *head = &program->instrs[m->first];
+    const tri_flat *flat = &head->attr.flat;
+    uint64_t element = tri_dtype_bytes(m->dtype);
+    tri_division parts = {.kind = flat->whole ? TRI_DIVISION_OWNED : TRI_DIVISION_FLAT,
+                          .flat = *flat};
+    uint64_t own = tri_message_part(program, m, &parts, (uint32_t)flat->part) * element;
+    uint64_t before = before_own(program, m) * element, whole = (uint64_t)flat->total * element;
+    m->elements = (uint64_t)flat->total;
+    switch (m->kind) {
+    case TRI_MESSAGE_ALL_REDUCE: /* of this rank's slice, over its copies */
+        m->elements = own / element;
+        m->send = piece_of(m->reads, before, own);
+        m->recv = piece_of(m->writes, before, own);
+        break;
+    case TRI_MESSAGE_REDUCE_SCATTER:
+        m->send = piece_of(m->reads, 0, whole);
+        m->recv = piece_of(m->writes, before, own);
+        m->send_parts = parts;
+        break;
+    default:
+        m->send = piece_of(m->reads, head->op == TRI_OP_UNSHARD ? 0 : before, own);
+        m->recv = piece_of(m->writes, 0, whole);
+        m->recv_parts = parts;
+    }
+}
+
+/* A value as it is, or cut along a dim. */
+static void describe_value(const tri_program *program, tri_message *m)
+{
+    const tri_cut *cut = &program->instrs[m->first].attr.cut;
+    uint64_t most = m->send.bytes > m->recv.bytes ? m->send.bytes : m->recv.bytes;
+    m->elements = most / tri_dtype_bytes(m->dtype);
+    if (m->kind != TRI_MESSAGE_ALL_GATHER && m->kind != TRI_MESSAGE_REDUCE_SCATTER)
+        return;
+    tri_division *parts = m->kind == TRI_MESSAGE_ALL_GATHER ? &m->recv_parts : &m->send_parts;
+    bool even = cut->size == 0;
+    *parts = (tri_division){.kind = even ? TRI_DIVISION_EVEN : TRI_DIVISION_CUT,
+                            .scale = m->elements / (uint64_t)(even ? cut->parts : cut->size),
+                            .cut = *cut};
+}
+
+static void describe(const tri_program *program, tri_message *m)
+{
+    const tri_instr *head = &program->instrs[m->first];
+    m->value = tri_instr_value(head);
+    m->dtype = program->values[m->value].dtype;
+    m->peer = head->attr.peer;
+    m->border = head->border;
+    m->last_only = head->last_only;
+    m->first_only = head->first_only;
+    m->send = m->reads = hull_of(program, m, false);
+    m->recv = m->writes = hull_of(program, m, true);
+    if (head->attr.flat.parts > 0)
+        describe_bucket(program, m);
+    else
+        describe_value(program, m);
+    widen(&m->reads, m->send); /* with the padding */
+    widen(&m->writes, m->recv);
+}
+
+/* ---- which ---- */
+
+typedef struct collector {
+    tri_program *program;
+    size_t capacity; /* of groups */
+    uint32_t *axis;  /* of each group */
+    size_t axis_capacity;
+} collector;
+
+/* The number of the group that an instruction names. */
+static tr_status find_group(collector *c, const tri_attr *attr, uint32_t *number, tr_error *err)
+{
+    tri_program *program = c->program;
+    tri_rank_group group = tri_message_group_of(program, attr);
+    for (*number = 0; *number < program->num_groups; ++*number)
+        if (tri_rank_group_equal(&program->groups[*number], &group))
+            return TR_OK;
+    tri_rank_group *groups =
+        tri_array_grow(program->groups, program->num_groups, &c->capacity, sizeof *groups);
+    if (groups)
+        program->groups = groups;
+    uint32_t *axis = tri_array_grow(c->axis, program->num_groups, &c->axis_capacity, sizeof *axis);
+    if (axis)
+        c->axis = axis;
+    if (!groups || !axis)
+        return tri_fail(err, TR_ERROR_RUNTIME, "no memory for the program's messages");
+    axis[program->num_groups] = attr->axis;
+    groups[program->num_groups++] = group;
+    return TR_OK;
+}
 
 static uint64_t aligned_end(const tri_program *program, const tri_operand *operand)
 {
@@ -9,42 +246,97 @@ static uint64_t aligned_end(const tri_program *program, const tri_operand *opera
     return (end + TRI_PROGRAM_ALIGN - 1) / TRI_PROGRAM_ALIGN * TRI_PROGRAM_ALIGN;
 }
 
-/* Whether an instruction's message can be one with that of the instruction before it: the same
- * bucket of divided tensors, or states that are neighbours in memory. */
-static bool rides_with(const tri_program *program, const tri_instr *instr, const tri_instr *last,
-                       const tri_operand *before)
+/* Whether an instruction's tensor can travel with that of the instruction before it, over the same
+ * group: the same bucket of divided tensors, or states that are neighbours in memory. */
+static bool rides_with(const tri_program *program, const tri_instr *instr, const tri_instr *last)
 {
     const tri_flat *flat = &instr->attr.flat, *other = &last->attr.flat;
-    if (instr->op != last->op || instr->attr.axis != last->attr.axis ||
-        instr->last_only != last->last_only || instr->first_only != last->first_only ||
-        instr->attr.num_homes != last->attr.num_homes ||
-        memcmp(instr->attr.homes, last->attr.homes, sizeof last->attr.homes) != 0)
+    if (instr->op != last->op || instr->last_only != last->last_only ||
+        instr->first_only != last->first_only)
         return false;
     if (flat->parts > 0)
         return flat->offset > 0 && flat->offset == other->offset + tri_flat_padded(other->count);
-    return instr->op == TRI_OP_ALL_REDUCE &&
-           program->values[instr->out[0].value].state != TRI_NONE &&
-           program->values[before->value].state != TRI_NONE &&
-           instr->out[0].space == before->space &&
-           program->values[instr->out[0].value].dtype == program->values[before->value].dtype &&
-           instr->out[0].offset == aligned_end(program, before);
+    if (tri_message_kind_of(instr->op) != TRI_MESSAGE_ALL_REDUCE)
+        return false;
+    const tri_operand *out = &instr->out[0], *before = &last->out[0];
+    const tri_value *value = &program->values[out->value];
+    const tri_value *neighbour = &program->values[before->value];
+    return value->state != TRI_NONE && neighbour->state != TRI_NONE &&
+           out->space == before->space && value->dtype == neighbour->dtype &&
+           out->offset == aligned_end(program, before);
 }
 
-/* Joins communication of neighbours in memory into one message. */
-void tri_join_messages(tri_program *program)
+static tr_status collect_segment(collector *c, const tri_segment *segment, tr_error *err)
 {
-    for (size_t s = 0; s < program->num_segments; s++) {
-        const tri_segment *segment = &program->segments[s];
-        tri_instr *head = NULL;
-        for (uint32_t i = segment->first; i < segment->first + segment->count; i++) {
-            tri_instr *instr = &program->instrs[i];
-            const tri_operand *before = i > segment->first ? &instr[-1].out[0] : NULL;
-            bool rides = head && before && rides_with(program, instr, &instr[-1], before);
-            instr->span = rides ? 0 : 1;
-            if (rides)
-                head->span++;
-            else
-                head = tri_op_get(instr->op)->communicates ? instr : NULL;
+    tri_program *program = c->program;
+    tri_message *open = NULL; /* that the instruction before belongs to */
+    for (uint32_t i = segment->first; i < segment->first + segment->count; i++) {
+        tri_instr *instr = &program->instrs[i];
+        uint32_t group;
+        if (!tri_op_get(instr->op)->communicates) {
+            open = NULL;
+            continue;
         }
+        TRI_TRY(find_group(c, &instr->attr, &group, err));
+        if (!open || open->group != group || !rides_with(program, instr, instr - 1)) {
+            open = &program->messages[program->num_messages++];
+            *open =
+                (tri_message){.kind = tri_message_kind_of(instr->op), .group = group, .first = i};
+        }
+        open->count++;
+        instr->message = (uint32_t)(open - program->messages);
     }
+    return TR_OK;
+}
+
+/* A lane for each name of a group, in the order of axes. */
+static uint32_t lane_of(const collector *c, uint32_t group)
+{
+    uint32_t lane = 0;
+    for (uint32_t g = 0; g < c->program->num_groups; g++) {
+        bool first = c->axis[g] < c->axis[group];
+        for (uint32_t before = 0; before < g; before++)
+            first &= c->axis[before] != c->axis[g];
+        lane += first;
+    }
+    return lane;
+}
+
+static tr_status collect(collector *c, tr_error *err)
+{
+    tri_program *program = c->program;
+    size_t num = 0;
+    for (size_t i = 0; i < program->num_instrs; i++) {
+        program->instrs[i].message = TRI_NONE;
+        num += tri_op_get(program->instrs[i].op)->communicates;
+    }
+    if (num == 0)
+        return TR_OK;
+    program->messages = calloc(num, sizeof *program->messages);
+    if (!program->messages)
+        return tri_fail(err, TR_ERROR_RUNTIME, "no memory for the program's messages");
+    for (size_t s = 0; s < program->num_segments; s++)
+        TRI_TRY(collect_segment(c, &program->segments[s], err));
+    tri_message *all = realloc(program->messages, program->num_messages * sizeof *all);
+    program->messages = all ? all : program->messages; /* no more room than they need */
+    for (size_t m = 0; m < program->num_messages; m++) {
+        program->messages[m].lane = lane_of(c, program->messages[m].group);
+        describe(program, &program->messages[m]);
+    }
+    return TR_OK;
+}
+
+tr_status tri_make_messages(tri_program *program, tr_error *err)
+{
+    collector c = {.program = program};
+    tr_status status = collect(&c, err);
+    free(c.axis);
+    return status;
+}
+
+/* ---- for readers ---- */
+
+bool tri_message_behind(const tri_message *a, const tri_message *b)
+{
+    return a->group == b->group && !tri_message_pairwise(a) && !tri_message_pairwise(b);
 }

@@ -8,20 +8,20 @@
  * Receives of a pipeline are started ahead of their place, as early as their memory is free, but no
  * more than one action: then a message that comes early does not wait for its receiver.
  *
- * A message needs no wait for an earlier one over the same axis: these have one lane, which keeps
+ * A message needs no wait for an earlier one of the same group: these have one lane, which keeps
  * their order. Messages that are small, or have little computation to hide behind, are not worth a
  * lane and stay where they stand: they have no flight. Sends between ranks of a pipeline always
  * have one: the computation never waits for a receiver. */
 #include <stdlib.h>
 #include <string.h>
 
-#include "program/match.h"
+#include "program/messages.h"
 #include "program/overlap.h"
 
 /* One flight while the timeline is walked. The memory of a message is the hull of its operands. */
 typedef struct airborne {
     uint32_t flight;
-    const tri_instr *instr;
+    const tri_message *message;
     tri_range read, write;
     double work; /* done before it was started */
     uint32_t wait_call;
@@ -49,13 +49,8 @@ enum { FLOPS_OF_BYTE = 4 };
 tri_range tri_operand_range(const tri_program *program, const tri_call *call,
                             const tri_operand *operand)
 {
-    if (operand->value == TRI_NONE)
-        return (tri_range){.space = TRI_NONE};
-    const tri_space *space = &program->spaces[operand->space];
-    uint32_t instance =
-        space->kind == TRI_SPACE_BATCH ? call->microbatch : call->frame[operand->space];
-    uint64_t bytes = tri_value_bytes(&program->values[operand->value]);
-    return (tri_range){operand->space, instance, operand->offset, operand->offset + bytes};
+    tri_extent extent = tri_operand_extent(program, operand);
+    return tri_extent_range(program, call, &extent);
 }
 
 tri_range tri_scratch_range(const tri_instr *instr)
@@ -71,49 +66,21 @@ bool tri_ranges_meet(const tri_range *a, const tri_range *b)
            a->begin < b->end && b->begin < a->end;
 }
 
-static bool pairwise(const tri_instr *instr)
+tri_range tri_extent_range(const tri_program *program, const tri_call *call,
+                           const tri_extent *extent)
 {
-    return instr->op == TRI_OP_SEND || instr->op == TRI_OP_RECV;
-}
-
-bool tri_same_lane(const tri_instr *a, const tri_instr *b)
-{
-    return !pairwise(a) && !pairwise(b) && a->attr.axis == b->attr.axis &&
-           a->attr.num_homes == b->attr.num_homes &&
-           memcmp(a->attr.homes, b->attr.homes, sizeof a->attr.homes) == 0;
-}
-
-static void widen(tri_range *hull, tri_range more)
-{
-    if (more.space == TRI_NONE)
-        return;
-    if (hull->space == TRI_NONE)
-        *hull = more;
-    hull->begin = more.begin < hull->begin ? more.begin : hull->begin;
-    hull->end = more.end > hull->end ? more.end : hull->end;
-}
-
-/* What the message of an instruction and those that ride with it reads and writes. */
-static void message_ranges(const tri_program *program, const tri_call *call, const tri_instr *head,
-                           tri_range *read, tri_range *write)
-{
-    read->space = write->space = TRI_NONE;
-    for (uint32_t k = 0; k < head->span; k++) {
-        if (head[k].num_in > 0)
-            widen(read, tri_operand_range(program, call, &head[k].in[0]));
-        if (head[k].num_out > 0)
-            widen(write, tri_operand_range(program, call, &head[k].out[0]));
-    }
-    if (head->attr.flat.parts > 0 && write->space != TRI_NONE) { /* with its padding */
-        uint64_t end = write->begin + tri_message_whole_bytes(program, head);
-        write->end = end > write->end ? end : write->end;
-    }
+    if (extent->space == TRI_NONE)
+        return (tri_range){.space = TRI_NONE};
+    const tri_space *space = &program->spaces[extent->space];
+    uint32_t instance =
+        space->kind == TRI_SPACE_BATCH ? call->microbatch : call->frame[extent->space];
+    return (tri_range){extent->space, instance, extent->offset, extent->offset + extent->bytes};
 }
 
 static bool touches(const planner *p, const tri_call *call, const tri_instr *instr,
                     const airborne *a)
 {
-    uint32_t span = tri_op_get(instr->op)->communicates ? instr->span : 1;
+    uint32_t span = instr->message == TRI_NONE ? 1 : p->program->messages[instr->message].count;
     tri_range scratch = tri_scratch_range(instr);
     if (tri_ranges_meet(&scratch, &a->write) || tri_ranges_meet(&scratch, &a->read))
         return true;
@@ -158,24 +125,25 @@ static void land(planner *p, size_t n, uint32_t call, uint32_t instr)
 {
     airborne *a = &p->air[n];
     tri_flight *flight = &p->program->flights[a->flight];
-    double least = pairwise(a->instr) ? 0 : (double)p->how->min_bytes * TRI_OVERLAP_FLOPS_OF_BYTE;
+    bool border = a->message->border, sends = a->message->kind == TRI_MESSAGE_SEND;
+    double least = border ? 0 : (double)p->how->min_bytes * TRI_OVERLAP_FLOPS_OF_BYTE;
     double work = p->work - a->work;
     note_landed(p, a, call);
     flight->wait_call = call;
     flight->wait_instr = instr;
     bool early = flight->from_call < flight->call;
-    p->made[a->flight] = a->instr->op == TRI_OP_SEND || early || (work > 0 && work >= least);
+    p->made[a->flight] = (border && sends) || early || (work > 0 && work >= least);
     memmove(a, a + 1, (p->num_air - n - 1) * sizeof *a);
     p->num_air--;
 }
 
 /* Small ones are, too, where they would have to wait for larger ones before them. */
-static bool worth_a_lane(const planner *p, const tri_instr *instr)
+static bool worth_a_lane(const planner *p, const tri_message *message)
 {
-    bool behind = pairwise(instr);
+    bool behind = message->border;
     for (size_t n = 0; n < p->num_air; n++)
-        behind |= tri_same_lane(p->air[n].instr, instr);
-    return behind || tri_message_whole_bytes(p->program, instr) >= p->how->min_bytes;
+        behind |= tri_message_behind(p->air[n].message, message);
+    return behind || tri_message_bytes(message) >= p->how->min_bytes;
 }
 
 /* Whether an instruction of a call before `end` touches the memory of a message. */
@@ -184,8 +152,8 @@ static bool call_touches(const planner *p, uint32_t c, uint32_t end, const airbo
     const tri_call *call = &p->program->calls[c];
     for (uint32_t i = p->program->segments[call->segment].first; i < end; i++) {
         const tri_instr *instr = &p->program->instrs[i];
-        bool rides = tri_op_get(instr->op)->communicates && instr->span == 0;
-        if (!rides && tri_call_runs(call, instr) && touches(p, call, instr, a))
+        if (tri_instr_leads(p->program, i) && tri_call_runs(call, instr) &&
+            touches(p, call, instr, a))
             return true;
     }
     return false;
@@ -196,7 +164,7 @@ static uint32_t first_running(const tri_program *program, uint32_t c)
 {
     const tri_segment *segment = &program->segments[program->calls[c].segment];
     for (uint32_t i = segment->first; i < segment->first + segment->count; i++)
-        if (program->instrs[i].span > 0 && tri_call_runs(&program->calls[c], &program->instrs[i]))
+        if (tri_instr_leads(program, i) && tri_call_runs(&program->calls[c], &program->instrs[i]))
             return i;
     return TRI_NONE;
 }
@@ -231,7 +199,7 @@ static uint32_t call_ahead(const planner *p, uint32_t c, uint32_t i, const airbo
 static tr_status take_off(planner *p, uint32_t c, uint32_t i)
 {
     tri_program *program = p->program;
-    const tri_instr *instr = &program->instrs[i];
+    const tri_message *m = &program->messages[program->instrs[i].message];
     tri_flight *flights = tri_array_grow(program->flights, program->num_flights,
                                          &p->flights_capacity, sizeof *flights);
     if (flights)
@@ -245,10 +213,11 @@ static tr_status take_off(planner *p, uint32_t c, uint32_t i)
     if (!flights || !made || !air)
         return tri_fail(p->err, TR_ERROR_RUNTIME, "no memory for the program's messages");
     airborne *a = &p->air[p->num_air++];
-    *a = (airborne){.flight = (uint32_t)program->num_flights, .instr = instr, .work = p->work};
-    message_ranges(program, &program->calls[c], instr, &a->read, &a->write);
+    *a = (airborne){.flight = (uint32_t)program->num_flights, .message = m, .work = p->work};
+    a->read = tri_extent_range(program, &program->calls[c], &m->reads);
+    a->write = tri_extent_range(program, &program->calls[c], &m->writes);
     uint32_t from = c, from_instr = i;
-    if (instr->op == TRI_OP_RECV) {
+    if (m->border && m->kind == TRI_MESSAGE_RECV) {
         from = call_ahead(p, c, i, a);
         p->last_recv_call = from < c ? from : c + 1;
         from_instr = from < c ? first_running(program, from) : i;
@@ -279,14 +248,15 @@ static tr_status walk_call(planner *p, uint32_t c)
             land(p, n, c, segment->first); /* parameters are copied before it */
     for (uint32_t i = segment->first; i < segment->first + segment->count; i++) {
         const tri_instr *instr = &program->instrs[i];
-        bool message = tri_op_get(instr->op)->communicates;
-        if (!tri_call_runs(call, instr) || (message && instr->span == 0))
+        const tri_message *message =
+            instr->message == TRI_NONE ? NULL : &program->messages[instr->message];
+        if (!tri_call_runs(call, instr) || !tri_instr_leads(program, i))
             continue;
         for (size_t n = p->num_air; n-- > 0;)
-            if (!(message && tri_same_lane(p->air[n].instr, instr)) &&
+            if (!(message && tri_message_behind(p->air[n].message, message)) &&
                 touches(p, call, instr, &p->air[n]))
                 land(p, n, c, i);
-        if (message && worth_a_lane(p, instr))
+        if (message && worth_a_lane(p, message))
             TRI_TRY(take_off(p, c, i));
         else if (!message)
             p->work += instr->cost.flops + FLOPS_OF_BYTE * instr->cost.bytes;
@@ -341,12 +311,12 @@ static tr_status list_landings(planner *p)
         return tri_fail(p->err, TR_ERROR_RUNTIME, "no memory for the program's messages");
     for (uint32_t f = 0; f < kept; f++) {
         const tri_flight *flight = &program->flights[f];
-        tri_instr *instr = &program->instrs[flight->instr];
+        tri_message *message = &program->messages[program->instrs[flight->instr].message];
         program->landings[f] = (tri_landing){flight->wait_call, flight->wait_instr, f};
         if (flight->from_call < flight->call)
             program->early[program->num_early++] = (tri_landing){flight->call, flight->instr, f};
-        if (!instr->flight)
-            instr->flight = f + 1;
+        if (!message->flight)
+            message->flight = f + 1;
     }
     qsort(program->early, program->num_early, sizeof *program->early, earlier);
     tri_sort_landings(program);

@@ -32,8 +32,8 @@ typedef struct tri_range {
 tri_range tri_scratch_range(const tri_instr *instr);
 tri_range tri_operand_range(const tri_program *program, const tri_call *call,
                             const tri_operand *operand);
-/* Whether two messages run one after the other in the order of starting. */
-bool tri_same_lane(const tri_instr *a, const tri_instr *b);
+tri_range tri_extent_range(const tri_program *program, const tri_call *call,
+                           const tri_extent *extent);
 /* Whether it lies among parameters, which a call may begin with copying (copy_from). */
 bool tri_range_of_params(const tri_program *program, const tri_range *range);
 bool tri_ranges_meet(const tri_range *a, const tri_range *b);

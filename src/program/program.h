@@ -26,7 +26,9 @@
 #include "base/text.h"
 #include "graph/graph.h"
 #include "graph/op_table.h"
+#include "mesh/mesh.h"
 #include "place/placed_params.h"
+#include "program/message.h"
 #include "schedule/action.h"
 
 enum { TRI_PROGRAM_ALIGN = 64 };
@@ -72,13 +74,11 @@ typedef struct tri_instr {
     tri_operand out[TRI_MAX_OUT];
     tri_id prev[TRI_MAX_OUT];
     int layer;
-    bool redone; /* by recomputation: the same was computed in the forward */
-    /* Communication: how many instructions from here on travel in one message, since their operands
-     * are neighbours in memory; 0 for those that ride with an earlier one. Others: 1. */
-    uint32_t span;
-    bool last_only;  /* runs only in the last call of its segment */
-    bool first_only; /* runs only in the first; what it makes is there for all micro-batches */
-    uint32_t flight; /* communication: number of its first flight, from 1; 0: it has none */
+    bool redone;      /* by recomputation: the same was computed in the forward */
+    uint32_t message; /* of program->messages, that it travels in; TRI_NONE: it computes */
+    bool border;      /* communication between stages of a pipeline */
+    bool last_only;   /* runs only in the last call of its segment */
+    bool first_only;  /* runs only in the first; what it makes is there for all micro-batches */
     /* Scratch of its kernel that the memory plan has: a piece of `work`. 0 bytes: none. */
     uint64_t scratch_bytes, scratch_offset;
     tri_cost cost;
@@ -136,6 +136,12 @@ typedef struct tri_program {
     uint32_t *frames; /* of all calls */
     tri_space *spaces;
     size_t num_spaces, spaces_capacity;
+    tri_mesh mesh; /* whose program it is: this rank's, of these */
+    int rank;
+    tri_message *messages; /* in the order of their instructions */
+    size_t num_messages;
+    tri_rank_group *groups; /* that take part in them */
+    size_t num_groups;
     tri_flight *flights; /* in the order of starting */
     tri_landing *early;  /* those that are started before their place, in the order of places */
     size_t num_early;
@@ -163,14 +169,22 @@ typedef struct tri_memory_needs {
     const void *context;
 } tri_memory_needs;
 
+/* Whose program is built, and of what. */
+typedef struct tri_build_config {
+    const tri_mesh *mesh; /* this rank's; NULL: it is alone */
+    int rank;
+    const tri_action *schedule; /* of this rank, with messages where there is a pipeline */
+    size_t num_actions;
+    uint32_t num_microbatches;
+    bool delayed;                  /* of asynchronous schedules, as in schedule.h */
+    const tri_memory_needs *needs; /* NULL: none */
+} tri_build_config;
+
 /* Cuts the graph into the segments that the schedule names, plans the memory and lays out the
- * timeline. The schedule is this rank's list of actions, with messages where there is a pipeline.
- * `delayed` is of asynchronous schedules, as in schedule.h; needs may be NULL. The program copies
- * all it needs from the graph and from what is known of its parameters. */
+ * timeline. The program copies all it needs from the graph and from what is known of its
+ * parameters. */
 tr_status tri_program_build(const tri_graph *graph, const tri_placed_params *placed,
-                            const tri_action *schedule, size_t num_actions,
-                            uint32_t num_microbatches, bool delayed, const tri_memory_needs *needs,
-                            tri_program *program, tr_error *err);
+                            const tri_build_config *config, tri_program *program, tr_error *err);
 void tri_program_fini(tri_program *program);
 /* Of each node: the gradients of activations depend on it, so that a split backward runs it in I,
  * and the rest of its backward in W. The caller frees it; NULL without memory. */
@@ -188,9 +202,6 @@ tr_status tri_plan_memory(const tri_graph *graph, const tri_placed_params *place
                           const tri_node_order *order, bool grads_apart, tri_program *program,
                           tr_error *err);
 
-/* Joins communication of neighbours in memory into one message (messages.c). */
-void tri_join_messages(tri_program *program);
-
 /* Versions of the parameters (versions.c): which instance each call of an asynchronous program
  * reads or writes. */
 tr_status tri_assign_versions(tri_program *program, bool delayed, tr_error *err);
@@ -201,12 +212,20 @@ static inline bool tri_call_runs(const tri_call *call, const tri_instr *instr)
     return (call->last || !instr->last_only) && (call->first || !instr->first_only);
 }
 
+/* Whether an instruction is run by itself, or is the first of its message: those behind it in that
+ * go with it. */
+static inline bool tri_instr_leads(const tri_program *program, uint32_t instr)
+{
+    uint32_t message = program->instrs[instr].message;
+    return message == TRI_NONE || program->messages[message].first == instr;
+}
+
 uint64_t tri_space_total(const tri_space *space);
 uint64_t tri_value_bytes(const tri_value *value);
 /* "F" without a pipeline, "2F" for chunk 2 of one. Returns out. */
 char *tri_segment_text(const tri_program *program, const tri_segment *segment, char out[24]);
-/* The value that a message is about: what it makes, or what it sends. */
-tri_id tri_message_value(const tri_instr *instr);
+/* The value that an instruction is about: what it makes, or what it sends. */
+tri_id tri_instr_value(const tri_instr *instr);
 /* The value of that name (newest version of a state), or TRI_NONE. */
 tri_id tri_program_find(const tri_program *program, const char *name);
 tri_cost tri_program_cost(const tri_program *program); /* of a whole step */

@@ -6,9 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "mesh/mesh.h"
-#include "program/match.h"
-#include "program/program.h"
+#include "program/messages.h"
 
 static const char *const action_titles[TRI_NUM_ALL_ACTIONS] = {
     [TRI_ACTION_F] = "forward",
@@ -151,32 +149,28 @@ static void print_flight(const tri_program *program, const tri_flight *flight, t
 }
 
 /* Who takes part in a message, and how much rides in it. */
-static void print_message(const tri_program *program, const tri_instr *instr, tri_text *text)
+static void print_message(const tri_program *program, size_t i, tri_text *text)
 {
-    if (!tri_op_get(instr->op)->communicates || instr->span == 0)
+    if (program->instrs[i].message == TRI_NONE || !tri_instr_leads(program, (uint32_t)i))
         return;
-    char bytes[16];
-    uint64_t size = tri_message_whole_bytes(program, instr);
-    if (instr->op == TRI_OP_SEND || instr->op == TRI_OP_RECV) {
-        tri_text_add(text, "  (%s pp %d, %s", instr->op == TRI_OP_SEND ? "to" : "from",
-                     instr->attr.peer, tri_text_bytes((double)size, bytes));
-    } else if (instr->attr.axis == TRI_AXIS_HOME) {
-        tri_text_add(text, "  (over pp");
-        for (int i = 0; i < instr->attr.num_homes; i++)
-            tri_text_add(text, "%s%d", i ? ", " : " ", instr->attr.homes[i]);
-        tri_text_add(text, ", %u tensor%s in one message of %s", instr->span,
-                     instr->span == 1 ? "" : "s", tri_text_bytes((double)size, bytes));
+    char bytes[16], ranks[64];
+    const tri_message *m = &program->messages[program->instrs[i].message];
+    const tri_rank_group *group = &program->groups[m->group];
+    tri_text_bytes((double)tri_message_bytes(m), bytes);
+    if (tri_message_pairwise(m)) {
+        tri_text_add(text, "  (%s %s %u, %s", m->kind == TRI_MESSAGE_SEND ? "to" : "from",
+                     group->name, m->peer, bytes);
     } else {
         bool several = program->num_microbatches > 1;
         tri_text_add(text, "  (over %s, %u tensor%s in one message of %s%s",
-                     tri_axis_name((tri_axis)instr->attr.axis), instr->span,
-                     instr->span == 1 ? "" : "s", tri_text_bytes((double)size, bytes),
-                     several && instr->last_only    ? ", last micro-batch only"
-                     : several && instr->first_only ? ", first micro-batch only"
-                                                    : "");
+                     tri_rank_group_text(group, ranks, sizeof ranks), m->count,
+                     m->count == 1 ? "" : "s", bytes,
+                     several && m->last_only    ? ", last micro-batch only"
+                     : several && m->first_only ? ", first micro-batch only"
+                                                : "");
     }
-    if (instr->flight)
-        print_flight(program, &program->flights[instr->flight - 1], text);
+    if (m->flight)
+        print_flight(program, &program->flights[m->flight - 1], text);
     tri_text_add(text, ")");
 }
 
@@ -190,7 +184,7 @@ static void print_instr(const tri_program *program, size_t i, tri_text *text)
         tri_shape_text(&program->values[instr->in[0].value].shape, shape, sizeof shape);
         tri_text_add(text, "%5zu  %-22s %-28s    %-30s %-12s %8s %10s  %s", i, op, "-", shape, "-",
                      "-", tri_text_bytes(instr->cost.bytes, bytes), reads);
-        print_message(program, instr, text);
+        print_message(program, i, text);
         tri_text_add(text, "\n");
     }
     for (int k = 0; k < instr->num_out; k++) {
@@ -209,7 +203,7 @@ static void print_instr(const tri_program *program, size_t i, tri_text *text)
                          instr->cost.flops > 0 ? tri_text_count(instr->cost.flops, flops) : "-",
                          tri_text_bytes(instr->cost.bytes, bytes), reads);
         if (k == 0)
-            print_message(program, instr, text);
+            print_message(program, i, text);
         tri_text_add(text, "\n");
     }
 }
@@ -361,42 +355,61 @@ static void print_timeline(const tri_program *program, bool all, tri_text *text)
     }
 }
 
+/* What the messages of one lane come to in a step, by operator. */
+typedef struct traffic {
+    const char *name;
+    size_t messages[TRI_NUM_OPS];
+    double bytes[TRI_NUM_OPS], beside[TRI_NUM_OPS];
+} traffic;
+
+static traffic traffic_of(const tri_program *program, uint32_t lane)
+{
+    traffic t = {.name = NULL};
+    for (size_t f = 0; f < program->num_flights; f++) {
+        const tri_instr *instr = &program->instrs[program->flights[f].instr];
+        const tri_message *m = &program->messages[instr->message];
+        if (m->lane == lane)
+            t.beside[instr->op] += (double)tri_message_bytes(m);
+    }
+    for (size_t c = 0; c < program->num_calls; c++) {
+        const tri_segment *segment = &program->segments[program->calls[c].segment];
+        for (uint32_t i = segment->first; i < segment->first + segment->count; i++) {
+            const tri_instr *instr = &program->instrs[i];
+            if (instr->message == TRI_NONE || !tri_instr_leads(program, i) ||
+                program->messages[instr->message].lane != lane ||
+                !tri_call_runs(&program->calls[c], instr))
+                continue;
+            t.name = program->groups[program->messages[instr->message].group].name;
+            t.messages[instr->op]++;
+            t.bytes[instr->op] += (double)tri_message_bytes(&program->messages[instr->message]);
+        }
+    }
+    return t;
+}
+
 /* What travels in a step: how often, and of how large a whole (each rank sends (N-1)/N of it in a
  * gather or a scatter over N ranks, twice that in an all-reduce). */
 static void print_traffic(const tri_program *program, tri_text *text)
 {
-    double bytes[TRI_NUM_AXES][TRI_NUM_OPS] = {{0}};
-    size_t messages[TRI_NUM_AXES][TRI_NUM_OPS] = {{0}};
-    double beside[TRI_NUM_AXES][TRI_NUM_OPS] = {{0}};
     char size[16], part[16];
-    for (size_t f = 0; f < program->num_flights; f++) {
-        const tri_instr *instr = &program->instrs[program->flights[f].instr];
-        beside[instr->attr.axis][instr->op] += (double)tri_message_whole_bytes(program, instr);
-    }
-    for (size_t c = 0; c < program->num_calls; c++) {
-        const tri_segment *segment = &program->segments[program->calls[c].segment];
-        for (uint32_t i = 0; i < segment->count; i++) {
-            const tri_instr *instr = &program->instrs[segment->first + i];
-            if (!tri_op_get(instr->op)->communicates || instr->span == 0 ||
-                !tri_call_runs(&program->calls[c], instr))
-                continue;
-            messages[instr->attr.axis][instr->op]++;
-            bytes[instr->attr.axis][instr->op] += (double)tri_message_whole_bytes(program, instr);
-        }
-    }
-    for (int axis = 0; axis < TRI_NUM_AXES; axis++)
+    uint32_t num_lanes = 0;
+    for (size_t m = 0; m < program->num_messages; m++)
+        if (program->messages[m].lane >= num_lanes)
+            num_lanes = program->messages[m].lane + 1;
+    for (uint32_t lane = 0; lane < num_lanes; lane++) {
+        const traffic t = traffic_of(program, lane);
         for (int op = 0; op < TRI_NUM_OPS; op++) {
-            if (!messages[axis][op])
+            if (!t.messages[op])
                 continue;
-            tri_text_add(text, "over %s: %zu %s message%s, %s in all",
-                         tri_axis_name((tri_axis)axis), messages[axis][op],
-                         tri_op_get((tri_op)op)->name, messages[axis][op] == 1 ? "" : "s",
-                         tri_text_bytes(bytes[axis][op], size));
-            if (beside[axis][op] > 0)
+            tri_text_add(text, "over %s: %zu %s message%s, %s in all", t.name, t.messages[op],
+                         tri_op_get((tri_op)op)->name, t.messages[op] == 1 ? "" : "s",
+                         tri_text_bytes(t.bytes[op], size));
+            if (t.beside[op] > 0)
                 tri_text_add(text, ", %s beside the computation",
-                             tri_text_bytes(beside[axis][op], part));
+                             tri_text_bytes(t.beside[op], part));
             tri_text_add(text, "\n");
         }
+    }
 }
 
 void tri_program_redone_text(const tri_program *program, tri_text *text)

@@ -7,6 +7,7 @@
 #include <time.h>
 
 #include "base/clock.h"
+#include "program/messages.h"
 #include "run/executor_parts.h"
 
 static void fill_tensor(const tri_value *value, tri_tensor *tensor)
@@ -61,22 +62,25 @@ void tri_instr_args(const tri_program *program, const tri_instr *instr, tri_kern
         fill_operand(program, instr, instr->out[k].value, &args->out[k]);
 }
 
-/* Ranks that share a message in pieces of different size, at most. */
-static size_t most_parts(const tri_program *program)
+/* Ranks that share a message in pieces of different size, at most: as it is sent, or received. */
+static size_t most_parts(const tri_program *program, bool sent)
 {
-    int most = 0;
-    for (size_t i = 0; i < program->num_instrs; i++) {
-        const tri_attr *attr = &program->instrs[i].attr;
-        int parts = attr->flat.parts > attr->cut.parts ? attr->flat.parts : attr->cut.parts;
-        most = parts > most ? parts : most;
+    size_t most = 0;
+    for (size_t m = 0; m < program->num_messages; m++) {
+        const tri_message *message = &program->messages[m];
+        tri_division_kind kind = sent ? message->send_parts.kind : message->recv_parts.kind;
+        size_t size = program->groups[message->group].size;
+        if (kind != TRI_DIVISION_NONE && kind != TRI_DIVISION_EVEN && size > most)
+            most = size;
     }
-    return (size_t)most;
+    return most;
 }
 
 uint64_t tri_executor_table_bytes(const tri_program *program)
 {
+    size_t counts = most_parts(program, true) + most_parts(program, false);
     return (program->num_instrs + 1) * sizeof(tri_ready) +
-           (program->num_spaces + most_parts(program) + 2) * sizeof(uint64_t) +
+           (program->num_spaces + counts + 3) * sizeof(uint64_t) +
            (program->num_flights + 1) * sizeof(void *);
 }
 
@@ -87,8 +91,10 @@ tr_status tri_executor_init(tri_executor *executor, const tri_program *program, 
     executor->ready = calloc(program->num_instrs + 1, sizeof *executor->ready);
     executor->base = calloc(program->num_spaces + 1, sizeof *executor->base);
     executor->requests = calloc(program->num_flights + 1, sizeof *executor->requests);
-    executor->counts = calloc(most_parts(program) + 1, sizeof *executor->counts);
-    if (!executor->ready || !executor->base || !executor->requests || !executor->counts)
+    executor->send_counts = calloc(most_parts(program, true) + 1, sizeof *executor->send_counts);
+    executor->recv_counts = calloc(most_parts(program, false) + 1, sizeof *executor->recv_counts);
+    if (!executor->ready || !executor->base || !executor->requests || !executor->send_counts ||
+        !executor->recv_counts)
         return tri_fail(err, TR_ERROR_RUNTIME, "no memory to make the program ready");
     for (size_t s = 0; s < program->num_spaces; s++)
         executor->base[s] = tri_space_base(program, s);
@@ -101,7 +107,7 @@ tr_status tri_executor_init(tri_executor *executor, const tri_program *program, 
         if (!tri_op_get(instr->op)->communicates)
             ready->plan = tri_device_plan_call(store->device, instr->op, &ready->args);
         snprintf(ready->doing, sizeof ready->doing, "%s -> %s", tri_op_get(instr->op)->name,
-                 program->values[tri_message_value(instr)].name);
+                 program->values[tri_instr_value(instr)].name);
     }
     size_t host_bytes = tri_executor_host_bytes(executor);
     if (host_bytes)
@@ -121,7 +127,8 @@ void tri_executor_fini(tri_executor *executor)
     free(executor->lanes);
     free(executor->host_memory);
     free(executor->requests);
-    free(executor->counts);
+    free(executor->send_counts);
+    free(executor->recv_counts);
     free(executor->ready);
     free(executor->base);
     *executor = (tri_executor){0};
@@ -190,7 +197,7 @@ void tri_executor_record_time(const tri_executor *executor, const tri_call *call
     if (!executor->trace)
         return;
     tri_trace_event event = {
-        .name = program->values[tri_message_value(instr)].name,
+        .name = program->values[tri_instr_value(instr)].name,
         .category = tri_op_get(instr->op)->name,
         .start_ns = start,
         .duration_ns = end - start,
@@ -216,86 +223,46 @@ static bool overwrites(const tri_instr *instr, const tri_call *call)
     return true;
 }
 
-static uint64_t operand_bytes(const tri_executor *executor, const tri_operand *first,
-                              const tri_operand *last)
+const tri_message *tri_executor_message(const tri_executor *executor, uint32_t instr)
 {
-    return last->offset - first->offset + tri_value_bytes(&executor->program->values[last->value]);
+    return &executor->program->messages[executor->program->instrs[instr].message];
 }
 
-/* A bucket of divided tensors: this rank's part lies within the whole, or apart (unshard). */
-static void describe_bucket(const tri_executor *executor, const tri_instr *instr,
-                            tri_message_shape *m)
+void *tri_executor_extent(const tri_executor *executor, const tri_call *call,
+                          const tri_extent *extent)
 {
-    const tri_flat *flat = &instr->attr.flat;
-    uint64_t element = tri_dtype_bytes(executor->program->values[instr->out[0].value].dtype);
-    m->num_counts = flat->parts;
-    for (int part = 0; part < flat->parts; part++)
-        m->counts[part] =
-            flat->whole ? 0
-                        : (uint64_t)(tri_flat_begin(flat, part + 1) - tri_flat_begin(flat, part));
-    for (uint32_t i = 0; flat->whole && i < instr->span; i++)
-        m->counts[instr[i].attr.flat.owner] += (uint64_t)tri_flat_padded(instr[i].attr.flat.count);
-    uint64_t before = 0, own = m->counts[flat->part] * element;
-    for (int part = 0; part < flat->part; part++)
-        before += m->counts[part] * element;
-    uint64_t whole = (uint64_t)flat->total * element;
-    if (instr->op == TRI_OP_ALL_REDUCE) { /* of this rank's slice, over its copies */
-        m->send_bytes = m->recv_bytes = own;
-        m->send_skip = m->recv_skip = before;
-        m->count = own / element;
-        m->num_counts = 0;
-        return;
-    }
-    bool sums = instr->op == TRI_OP_SHARD_SUM, apart = instr->op == TRI_OP_UNSHARD;
-    m->send_bytes = sums ? whole : own;
-    m->recv_bytes = sums ? own : whole;
-    m->send_skip = sums || apart ? 0 : before;
-    m->recv_skip = sums ? before : 0;
+    if (extent->space == TRI_NONE)
+        return NULL;
+    return tri_executor_space(executor, call, extent->space) + extent->offset;
 }
 
-void tri_executor_describe(const tri_executor *executor, const tri_instr *instr,
-                           tri_message_shape *m)
+/* Elements of each member's block; NULL where all are equal, or there are no blocks. */
+static const uint64_t *counts_of(const tri_program *program, const tri_message *message,
+                                 const tri_division *parts, uint64_t *counts)
 {
-    const tri_cut *cut = &instr->attr.cut;
-    const tri_instr *last = &instr[instr->span - 1];
-    *m = (tri_message_shape){.counts = executor->counts};
-    if (instr->attr.flat.parts > 0) {
-        describe_bucket(executor, instr, m);
-        return;
-    }
-    uint64_t element = tri_dtype_bytes(executor->program->values[tri_message_value(instr)].dtype);
-    if (instr->op == TRI_OP_SEND || instr->op == TRI_OP_RECV || instr->op == TRI_OP_BROADCAST) {
-        uint64_t bytes = tri_value_bytes(&executor->program->values[tri_message_value(instr)]);
-        m->send_bytes = instr->num_in && instr->in[0].value != TRI_NONE ? bytes : 0;
-        m->recv_bytes = instr->num_out ? bytes : 0;
-        m->count = bytes / element;
-        return;
-    }
-    m->send_bytes = operand_bytes(executor, &instr->in[0], &last->in[0]);
-    m->recv_bytes = operand_bytes(executor, &instr->out[0], &last->out[0]);
-    uint64_t whole = (m->send_bytes > m->recv_bytes ? m->send_bytes : m->recv_bytes) / element;
-    m->count = instr->op == TRI_OP_ALL_REDUCE ? whole : whole / cut->parts;
-    if (instr->op == TRI_OP_ALL_REDUCE || cut->size == 0)
-        return;
-    m->num_counts = cut->parts;
-    for (int part = 0; part < cut->parts; part++)
-        m->counts[part] = whole / (uint64_t)cut->size * (uint64_t)tri_cut_size(cut, part);
+    if (parts->kind == TRI_DIVISION_NONE || parts->kind == TRI_DIVISION_EVEN)
+        return NULL;
+    tri_message_counts(program, message, parts, counts);
+    return counts;
 }
 
-tri_message tri_executor_message(const tri_executor *executor, const tri_instr *instr,
-                                 const tri_message_shape *m, const void *send, void *recv)
+tri_exchange_call tri_executor_exchange(const tri_executor *executor, const tri_message *message,
+                                        const void *send, void *recv)
 {
-    const tri_value *value = &executor->program->values[tri_message_value(instr)];
-    return (tri_message){.op = instr->op,
-                         .axis = instr->attr.axis,
-                         .peer = instr->attr.peer,
-                         .attr = &instr->attr,
-                         .send = send,
-                         .recv = recv,
-                         .dtype = value->dtype,
-                         .count = m->count,
-                         .counts = m->num_counts ? m->counts : NULL,
-                         .label = value->name};
+    const tri_program *program = executor->program;
+    bool even = message->send_parts.kind == TRI_DIVISION_EVEN;
+    const tri_division *blocks = even ? &message->send_parts : &message->recv_parts;
+    return (tri_exchange_call){
+        .kind = message->kind,
+        .group = &program->groups[message->group],
+        .peer = message->peer,
+        .send = send,
+        .recv = recv,
+        .dtype = message->dtype,
+        .count = blocks->kind == TRI_DIVISION_EVEN ? blocks->scale : message->elements,
+        .send_counts = counts_of(program, message, &message->send_parts, executor->send_counts),
+        .recv_counts = counts_of(program, message, &message->recv_parts, executor->recv_counts),
+        .label = program->values[message->value].name};
 }
 
 tr_status tri_executor_failed(const tri_executor *executor, uint32_t instr, tr_status status,
@@ -304,50 +271,32 @@ tr_status tri_executor_failed(const tri_executor *executor, uint32_t instr, tr_s
     const tri_program *program = executor->program;
     return tri_fail_prefix(err, status, "instruction %u (%s of %s)", instr,
                            tri_op_get(program->instrs[instr].op)->name,
-                           program->values[tri_message_value(&program->instrs[instr])].name);
+                           program->values[tri_instr_value(&program->instrs[instr])].name);
 }
 
-tr_status tri_executor_communicate(const tri_executor *executor, const tri_instr *instr,
-                                   const tri_message_shape *m, const void *send, void *recv,
-                                   tr_error *err)
+tr_status tri_executor_communicate(const tri_executor *executor, const tri_message *message,
+                                   const void *send, void *recv, tr_error *err)
 {
-    tri_message message = tri_executor_message(executor, instr, m, send, recv);
-    uint64_t bytes = m->send_bytes > m->recv_bytes ? m->send_bytes : m->recv_bytes;
+    tri_exchange_call call = tri_executor_exchange(executor, message, send, recv);
     if (executor->status)
-        atomic_store_explicit(&executor->status->bytes, bytes, memory_order_relaxed);
-    tr_status status = executor->exchange->run(executor->exchange->context, &message, err);
+        atomic_store_explicit(&executor->status->bytes, tri_message_moved(message),
+                              memory_order_relaxed);
+    tr_status status = executor->exchange->run(executor->exchange->context, &call, err);
     if (executor->status)
         atomic_store_explicit(&executor->status->bytes, 0, memory_order_relaxed);
-    uint32_t number = (uint32_t)(instr - executor->program->instrs);
-    return status == TR_OK ? TR_OK : tri_executor_failed(executor, number, status, err);
-}
-
-/* Where a message begins: the first of its tensors that this rank has something of. */
-void tri_executor_ends(const tri_executor *executor, uint32_t i, void **send, void **recv)
-{
-    const tri_instr *instr = &executor->program->instrs[i];
-    *recv = instr->num_out ? executor->ready[i].args.out[0].data : NULL;
-    *send = NULL;
-    for (uint32_t k = 0; k < instr->span && !*send && instr->num_in; k++)
-        *send = executor->ready[i + k].args.in[0].data;
+    return status == TR_OK ? TR_OK : tri_executor_failed(executor, message->first, status, err);
 }
 
 static tr_status run_message(tri_executor *executor, uint32_t c, uint32_t i, tr_error *err)
 {
     const tri_call *call = &executor->program->calls[c];
-    const tri_instr *instr = &executor->program->instrs[i];
-    tri_message_shape shape;
-    void *send, *recv;
-    for (uint32_t k = 1; k < instr->span; k++)
-        tri_executor_point(executor, call, i + k);
-    tri_executor_describe(executor, instr, &shape);
-    tri_executor_ends(executor, i, &send, &recv);
-    send = send ? (char *)send + shape.send_skip : NULL;
-    recv = recv ? (char *)recv + shape.recv_skip : NULL;
+    const tri_message *message = tri_executor_message(executor, i);
+    const void *send = tri_executor_extent(executor, call, &message->send);
+    void *recv = tri_executor_extent(executor, call, &message->recv);
     if (!tri_executor_flies(executor, c, i))
-        return tri_executor_communicate(executor, instr, &shape, send, recv, err);
-    tri_message message = tri_executor_message(executor, instr, &shape, send, recv);
-    return tri_executor_start(executor, i, &message, err);
+        return tri_executor_communicate(executor, message, send, recv, err);
+    tri_exchange_call exchange = tri_executor_exchange(executor, message, send, recv);
+    return tri_executor_start(executor, i, &exchange, err);
 }
 
 void tri_executor_publish(const tri_executor *executor, uint32_t instr)
@@ -479,7 +428,6 @@ static tr_status start_early(tri_executor *executor, uint32_t c, uint32_t i, tr_
 {
     const tri_flight *flight;
     while ((flight = tri_executor_early(executor, c, i)) != NULL) {
-        tri_executor_point(executor, &executor->program->calls[flight->call], flight->instr);
         TRI_TRY(run_message(executor, flight->call, flight->instr, err));
     }
     return TR_OK;
@@ -499,7 +447,7 @@ static tr_status run_call(tri_executor *executor, uint32_t c, tr_error *err)
     for (uint32_t i = segment->first; i < segment->first + segment->count; i++) {
         const tri_instr *instr = &program->instrs[i];
         tri_ready *ready = &executor->ready[i];
-        if (instr->span == 0 || !tri_call_runs(call, instr))
+        if (!tri_instr_leads(program, i) || !tri_call_runs(call, instr))
             continue;
         TRI_TRY(land(executor, c, i, timed, &waited, err));
         first_wait = first_wait < 0 ? waited : first_wait;

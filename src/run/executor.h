@@ -12,26 +12,26 @@
 #include "run/store.h"
 #include "run/trace.h"
 
-/* One message: a collective over the ranks of a mesh axis, or half of one between two of them. */
-typedef struct tri_message {
-    tri_op op;
-    int axis;
-    int peer;             /* send, recv: the other's place on the axis; broadcast: the root's */
-    const tri_attr *attr; /* names the ranks of a message over `home` */
+/* A message with its memory: a collective of a group of ranks, or half of one between two. */
+typedef struct tri_exchange_call {
+    tri_message_kind kind;
+    const tri_rank_group *group;
+    uint32_t peer; /* send, recv: the other's place in the group; broadcast: the root's */
     const void *send;
     void *recv; /* may be send for all_reduce */
     tri_dtype dtype;
-    uint64_t count;         /* elements: of the vector, or of one block when all are equal */
-    const uint64_t *counts; /* elements of each rank's block; NULL: all are equal */
+    uint64_t count; /* elements: of the vector, or of one block when all are equal */
+    /* Elements of each member's block of what is sent, of what is received; NULL: all are equal. */
+    const uint64_t *send_counts, *recv_counts;
     const char *label;
-} tri_message;
+} tri_exchange_call;
 
 /* Messages between the memory of devices, which the host only enqueues. */
 typedef struct tri_lane_exchange {
     bool records; /* what is enqueued may be part of a recording */
     bool waits;   /* what follows a message waits for it, whatever it touches */
-    /* Enqueues on the message's lane, which is its axis; handle is what the device calls it. */
-    tr_status (*enqueue)(void *context, const tri_message *message, void *handle, tr_error *err);
+    /* Enqueues on the message's lane; handle is what the device calls it. */
+    tr_status (*enqueue)(void *context, const tri_exchange_call *call, void *handle, tr_error *err);
     /* Is asked while the host waits for the device, which has been at one message for `waited_s`. A
      * failure says why it will not end; what is on the lanes has been ended then. */
     tr_status (*look)(void *context, double waited_s, tr_error *err);
@@ -40,10 +40,10 @@ typedef struct tri_lane_exchange {
 /* How the rank talks to the others. */
 typedef struct tri_exchange {
     void *context;
-    tr_status (*run)(void *context, const tri_message *message, tr_error *err);
-    /* Optional: start a message and go on; those over one axis run in the order of starting. wait
+    tr_status (*run)(void *context, const tri_exchange_call *call, tr_error *err);
+    /* Optional: start a message and go on; those of one group run in the order of starting. wait
      * ends and frees the request, whatever the outcome, and tells when it was under way. */
-    tr_status (*start)(void *context, const tri_message *message, void **request, tr_error *err);
+    tr_status (*start)(void *context, const tri_exchange_call *call, void **request, tr_error *err);
     tr_status (*wait)(void *context, void *request, uint64_t *begin_ns, uint64_t *end_ns,
                       tr_error *err);
     void (*give_up)(void *context); /* whatever was started ends soon, with an error */
@@ -81,7 +81,9 @@ typedef struct tri_executor {
     size_t num_reached;             /* of those that are started ahead: their places so far */
     void *host_memory;              /* copies of operands, for instructions that run on the host */
     tri_lane_use *lanes;            /* NULL: no message was enqueued yet */
-    uint64_t *counts; /* elements of each rank in the message at hand: the largest group's */
+    /* Elements of each member of the message at hand, as sent and as received: room for the
+     * largest group whose blocks differ. */
+    uint64_t *send_counts, *recv_counts;
 } tri_executor;
 
 /* What making a program ready will take of the heap. */

@@ -1,7 +1,6 @@
 /* Messages beside the computation: the program says which are started and where each is waited for
  * (program/overlap.c); here that is done, step by step in the order of its lists. */
 #include "base/clock.h"
-#include "program/match.h"
 #include "run/executor_parts.h"
 
 bool tri_executor_flies(const tri_executor *executor, uint32_t call, uint32_t instr)
@@ -34,12 +33,12 @@ bool tri_executor_reached(tri_executor *executor, uint32_t call, uint32_t instr)
     return true;
 }
 
-tr_status tri_executor_start(tri_executor *executor, uint32_t instr, const tri_message *message,
+tr_status tri_executor_start(tri_executor *executor, uint32_t instr, const tri_exchange_call *call,
                              tr_error *err)
 {
     const tri_exchange *exchange = executor->exchange;
-    tr_status status = exchange->start(exchange->context, message,
-                                       &executor->requests[executor->num_started], err);
+    tr_status status =
+        exchange->start(exchange->context, call, &executor->requests[executor->num_started], err);
     if (status != TR_OK)
         return tri_executor_failed(executor, instr, status, err);
     executor->num_started++;
@@ -52,22 +51,23 @@ static void record(const tri_executor *executor, const tri_flight *flight, uint6
 {
     const tri_program *program = executor->program;
     const tri_instr *instr = &program->instrs[flight->instr];
+    const tri_message *message = &program->messages[instr->message];
     uint64_t now = tri_now_ns();
     if (executor->time_by_op)
         executor->time_by_op[instr->op] += (double)(now - waited_from) * 1e-9;
     if (!executor->trace)
         return;
     tri_trace_event event = {
-        .name = program->values[tri_message_value(instr)].name,
+        .name = program->values[message->value].name,
         .category = tri_op_get(instr->op)->name,
-        .lane = 1 + instr->attr.axis,
+        .lane = 1 + (int)message->lane,
         .start_ns = (int64_t)begin,
         .duration_ns = (int64_t)(end - begin),
         .num_args = 4,
         .arg = {{"instruction", flight->instr},
                 {"microbatch", program->calls[flight->call].microbatch},
                 {"waited_for_at", flight->wait_instr},
-                {"bytes", (double)tri_message_whole_bytes(program, instr)}},
+                {"bytes", (double)tri_message_bytes(message)}},
     };
     tri_trace_add(executor->trace, &event);
     event.category = "wait";

@@ -58,21 +58,26 @@ bool tri_executor_has_lanes(const tri_executor *executor)
 
 /* ---- sending ---- */
 
+/* A device has so many lanes and no more; all that matters is that a message keeps to one. */
+static int lane_of(const tri_message *message)
+{
+    return (int)(message->lane % TRI_DEVICE_NUM_LANES);
+}
+
 /* The lanes of all messages: they cannot be made while the device records. */
 static tr_status open_lanes(tri_executor *executor, tr_error *err)
 {
     const tri_program *program = executor->program;
-    for (size_t i = 0; i < program->num_instrs; i++) {
-        if (executor->ready[i].plan.kernel)
-            continue;
-        if (!executor->lanes)
-            executor->lanes = calloc(1, sizeof *executor->lanes);
-        if (!executor->lanes)
-            return tri_fail(err, TR_ERROR_RUNTIME, "no memory for the lanes of the program");
-        void **handle = &executor->lanes->handles[program->instrs[i].attr.axis];
+    if (program->num_messages == 0)
+        return TR_OK;
+    executor->lanes = calloc(1, sizeof *executor->lanes);
+    if (!executor->lanes)
+        return tri_fail(err, TR_ERROR_RUNTIME, "no memory for the lanes of the program");
+    for (size_t m = 0; m < program->num_messages; m++) {
+        int lane = lane_of(&program->messages[m]);
+        void **handle = &executor->lanes->handles[lane];
         if (!*handle)
-            TRI_TRY(lanes_of(executor)->open(executor->store->device, program->instrs[i].attr.axis,
-                                             handle, err));
+            TRI_TRY(lanes_of(executor)->open(executor->store->device, lane, handle, err));
     }
     return TR_OK;
 }
@@ -125,29 +130,24 @@ static tr_status meet(tri_executor *executor, int count, tr_error *err)
 
 static tr_status send_on(tri_executor *executor, uint32_t call, uint32_t i, tr_error *err)
 {
-    const tri_instr *instr = &executor->program->instrs[i];
+    const tri_message *message = tri_executor_message(executor, i);
+    const tri_call *at = &executor->program->calls[call];
     const tri_device_lanes *lanes = lanes_of(executor);
     tri_device *device = executor->store->device;
-    int lane = instr->attr.axis;
-    tri_message_shape shape;
-    void *from, *to;
-    for (uint32_t k = 1; k < instr->span; k++)
-        tri_executor_point(executor, &executor->program->calls[call], i + k);
-    tri_executor_describe(executor, instr, &shape);
-    tri_executor_ends(executor, i, &from, &to);
-    const char *send = from ? (const char *)from + shape.send_skip : NULL;
-    char *recv = to ? (char *)to + shape.recv_skip : NULL;
-    tri_message message = tri_executor_message(executor, instr, &shape, send, recv);
+    int lane = lane_of(message);
+    const void *send = tri_executor_extent(executor, at, &message->send);
+    void *recv = tri_executor_extent(executor, at, &message->recv);
+    tri_exchange_call exchange = tri_executor_exchange(executor, message, send, recv);
     tri_lane_use *use = executor->lanes;
     if (use->num_pending == NUM_POINTS) /* the oldest one's point is the next */
         TRI_TRY(meet(executor, 1, err));
     TRI_TRY(leave_queue(executor, lane, err));
     TRI_TRY(lanes->note(device, lane, note_of(call, i, false), err));
-    TRI_TRY(executor->exchange->lanes->enqueue(executor->exchange->context, &message,
+    TRI_TRY(executor->exchange->lanes->enqueue(executor->exchange->context, &exchange,
                                                use->handles[lane], err));
     TRI_TRY(lanes->note(device, lane, note_of(call, i, true), err));
-    pending sent = {.send = extent_of(send, send ? shape.send_bytes : 0),
-                    .recv = extent_of(recv, recv ? shape.recv_bytes : 0),
+    pending sent = {.send = extent_of(send, message->send.bytes),
+                    .recv = extent_of(recv, message->recv.bytes),
                     .point = 1 + use->next};
     TRI_TRY(lanes->set(device, lane, sent.point, err));
     use->next = (use->next + 1) % NUM_POINTS;
@@ -159,7 +159,7 @@ static tr_status blame(const tri_executor *executor, uint32_t i, tr_status statu
 {
     const tri_instr *instr = &executor->program->instrs[i];
     return tri_fail_prefix(err, status, "instruction %u (%s of %s)", i, tri_op_get(instr->op)->name,
-                           executor->program->values[tri_message_value(instr)].name);
+                           executor->program->values[tri_instr_value(instr)].name);
 }
 
 tr_status tri_executor_lane_send(tri_executor *executor, uint32_t call, uint32_t instr,
@@ -231,9 +231,7 @@ static void show(tri_executor *executor, uint64_t note)
     use->since_ns = ended ? 0 : tri_now_ns();
     if (!status || instr >= executor->program->num_instrs)
         return;
-    tri_message_shape shape;
-    tri_executor_describe(executor, &executor->program->instrs[instr], &shape);
-    uint64_t bytes = shape.send_bytes > shape.recv_bytes ? shape.send_bytes : shape.recv_bytes;
+    uint64_t bytes = tri_message_moved(tri_executor_message(executor, instr));
     tri_executor_publish(executor, instr);
     atomic_store_explicit(&status->bytes, ended ? 0 : bytes, memory_order_relaxed);
     atomic_store_explicit(&status->waiting_since_ns, use->since_ns, memory_order_relaxed);

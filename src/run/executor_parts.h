@@ -26,29 +26,20 @@ void tri_executor_publish(const tri_executor *executor, uint32_t instr);
 void tri_executor_record_time(const tri_executor *executor, const tri_call *call, uint32_t instr,
                               int64_t start_ns, int64_t end_ns);
 
-/* What a message moves: bytes from its first operand on, after skipping some, and how many elements
- * each rank has of the whole where that differs: the executor's, until the next is described. */
-typedef struct tri_message_shape {
-    uint64_t send_skip, send_bytes, recv_skip, recv_bytes;
-    uint64_t count;
-    int num_counts;
-    uint64_t *counts;
-} tri_message_shape;
-
-void tri_executor_describe(const tri_executor *executor, const tri_instr *instr,
-                           tri_message_shape *shape);
-/* The message of an instruction and those that ride with it. */
-tri_message tri_executor_message(const tri_executor *executor, const tri_instr *instr,
-                                 const tri_message_shape *shape, const void *send, void *recv);
+/* The message of an instruction. */
+const tri_message *tri_executor_message(const tri_executor *executor, uint32_t instr);
+/* Where this rank's end of a message lies on the device in a call; NULL: it has nothing there. */
+void *tri_executor_extent(const tri_executor *executor, const tri_call *call,
+                          const tri_extent *extent);
+/* A message with its memory. Counts are the executor's, until the next message. */
+tri_exchange_call tri_executor_exchange(const tri_executor *executor, const tri_message *message,
+                                        const void *send, void *recv);
 /* The error of a message, with its instruction. */
 tr_status tri_executor_failed(const tri_executor *executor, uint32_t instr, tr_status status,
                               tr_error *err);
-/* Such a message, waited for; the data is in the host's memory. */
-tr_status tri_executor_communicate(const tri_executor *executor, const tri_instr *instr,
-                                   const tri_message_shape *shape, const void *send, void *recv,
-                                   tr_error *err);
-/* Addresses of its first operands on the device; send is NULL when this rank has nothing. */
-void tri_executor_ends(const tri_executor *executor, uint32_t instr, void **send, void **recv);
+/* A message, waited for; the data is in the host's memory. */
+tr_status tri_executor_communicate(const tri_executor *executor, const tri_message *message,
+                                   const void *send, void *recv, tr_error *err);
 /* How many instructions from here on one call of the kernel can do: same operator, which takes
  * many. At most limit. */
 uint32_t tri_executor_run_length(const tri_executor *executor, uint32_t instr, uint32_t end,
@@ -66,7 +57,7 @@ const tri_flight *tri_executor_early(const tri_executor *executor, uint32_t call
 bool tri_executor_reached(tri_executor *executor, uint32_t call, uint32_t instr);
 /* Whether the instruction is the next flight, which is then started. */
 bool tri_executor_flies(const tri_executor *executor, uint32_t call, uint32_t instr);
-tr_status tri_executor_start(tri_executor *executor, uint32_t instr, const tri_message *message,
+tr_status tri_executor_start(tri_executor *executor, uint32_t instr, const tri_exchange_call *call,
                              tr_error *err);
 /* After a failure: ends what is under way. */
 void tri_executor_abandon(tri_executor *executor);

@@ -97,45 +97,53 @@ static tr_status run_on_host(tri_executor *executor, uint32_t instr, tr_error *e
 
 /* Gradients and statistics have a copy on the host, at the same place as in their slab; what else
  * travels goes through a room for the largest message. */
-static void *host_copy(const tri_executor *executor, const tri_operand *operand, const void *data)
+static char *host_copy(const tri_executor *executor, const tri_extent *extent, const char *data)
 {
     const tri_store *store = executor->store;
-    tri_space_kind space = executor->program->spaces[operand->space].kind;
+    if (!data)
+        return NULL;
+    tri_space_kind space = executor->program->spaces[extent->space].kind;
     tri_slab_kind kind = tri_slab_of(space);
     const tri_slab *copy = kind == TRI_SLAB_GRAD    ? &store->host_grad
                            : tri_space_is_io(space) ? &store->host_io
                                                     : NULL;
     if (!copy)
         return NULL;
-    return (char *)copy->memory + ((const char *)data - (const char *)store->slabs[kind].memory);
+    return (char *)copy->memory + (data - (const char *)store->slabs[kind].memory);
+}
+
+/* Where the two ends of a message lie on the host. */
+static void find_host_ends(const tri_executor *executor, const tri_message *message,
+                           const char *from, const char *to, char **host_from, char **host_to)
+{
+    char *room = executor->store->host_room.memory;
+    *host_from = host_copy(executor, &message->send, from);
+    *host_to = host_copy(executor, &message->recv, to);
+    if (tri_message_in_place(message) && !*host_from) { /* as they lie on the device */
+        const char *begin = from < to ? from : to;
+        *host_from = room + (from - begin);
+        *host_to = room + (to - begin);
+    }
+    if (from && !*host_from)
+        *host_from = room;
+    if (to && !*host_to)
+        *host_to = room + align_up(message->send.bytes);
 }
 
 static tr_status send(tri_executor *executor, const tri_call *call, uint32_t i, tr_error *err)
 {
-    const tri_instr *instr = &executor->program->instrs[i];
+    const tri_message *message = tri_executor_message(executor, i);
     tri_device *device = executor->store->device;
-    tri_message_shape shape;
-    void *from, *to;
-    for (uint32_t k = 1; k < instr->span; k++)
-        tri_executor_point(executor, call, i + k);
-    tri_executor_describe(executor, instr, &shape);
-    tri_executor_ends(executor, i, &from, &to);
-    char *room = executor->store->host_room.memory;
-    char *host_from = from ? host_copy(executor, &instr->in[0], from) : NULL;
-    char *host_to = to ? host_copy(executor, &instr->out[0], to) : NULL;
-    host_from = host_from ? host_from : room;
-    host_to = host_to ? host_to : from == to ? host_from : room + align_up(shape.send_bytes);
-    if (from && shape.send_bytes)
-        TRI_TRY(queue_of(executor)->download(device, host_from + shape.send_skip,
-                                             (char *)from + shape.send_skip, shape.send_bytes,
-                                             err));
+    const char *from = tri_executor_extent(executor, call, &message->send);
+    char *to = tri_executor_extent(executor, call, &message->recv), *host_from, *host_to;
+    find_host_ends(executor, message, from, to, &host_from, &host_to);
+    if (from && message->send.bytes)
+        TRI_TRY(queue_of(executor)->download(device, host_from, from, message->send.bytes, err));
     TRI_TRY(queue_of(executor)->finish(device, err));
-    TRI_TRY(tri_executor_communicate(executor, instr, &shape, host_from + shape.send_skip,
-                                     host_to + shape.recv_skip, err));
+    TRI_TRY(tri_executor_communicate(executor, message, host_from, host_to, err));
     if (!to)
         return TR_OK;
-    return queue_of(executor)->upload(device, (char *)to + shape.recv_skip,
-                                      host_to + shape.recv_skip, shape.recv_bytes, err);
+    return queue_of(executor)->upload(device, to, host_to, message->recv.bytes, err);
 }
 
 /* One that stands alone; of a message on a lane, what follows waits for it. */
@@ -233,7 +241,7 @@ static tr_status record_call(tri_executor *executor, uint32_t c, recorder *r, tr
     }
     for (uint32_t i = segment->first; i < end;) {
         const tri_instr *instr = &executor->program->instrs[i];
-        if (instr->span == 0 || !tri_call_runs(call, instr)) {
+        if (!tri_instr_leads(executor->program, i) || !tri_call_runs(call, instr)) {
             i++;
             continue;
         }
@@ -301,7 +309,7 @@ static tr_status run_once(tri_executor *executor, tr_error *err)
         TRI_TRY(copy_version(executor, call, err));
         for (uint32_t i = segment->first, count; i < end; i += count) {
             count = 1;
-            if (program->instrs[i].span == 0 || !tri_call_runs(call, &program->instrs[i]))
+            if (!tri_instr_leads(program, i) || !tri_call_runs(call, &program->instrs[i]))
                 continue;
             if (stands_alone(executor, i))
                 TRI_TRY(run_alone(executor, c, i, err));
@@ -340,7 +348,7 @@ static tr_status run_timed(tri_executor *executor, tr_error *err)
         status = copy_version(executor, &program->calls[c], err);
         for (uint32_t i = segment->first; i < end && status == TR_OK;) {
             uint32_t count = 1;
-            if (program->instrs[i].span == 0 ||
+            if (!tri_instr_leads(program, i) ||
                 !tri_call_runs(&program->calls[c], &program->instrs[i])) {
                 i++;
                 continue;

@@ -71,21 +71,10 @@ static size_t scratch_of(const tri_device *device, const tri_program *program)
     return most;
 }
 
-/* Room on the host for what travels and has no copy there: all that one message takes. */
-static uint64_t room_of(const tri_program *program, const tri_instr *head)
+/* Room on the host for what travels and has no copy there: both ends of a message. */
+static uint64_t room_of(const tri_message *message)
 {
-    uint64_t received = 0, sent = 0;
-    for (uint32_t k = 0; k < head->span; k++) {
-        const tri_value *value = &program->values[tri_message_value(&head[k])];
-        uint64_t bytes = tri_value_bytes(value) + TRI_PROGRAM_ALIGN;
-        received += bytes;
-        sent += head[k].num_in && head[k].in[0].value != TRI_NONE
-                    ? tri_value_bytes(&program->values[head[k].in[0].value]) + TRI_PROGRAM_ALIGN
-                    : bytes;
-        if (k == 0 && head->attr.flat.parts > 0)
-            received += (uint64_t)head->attr.flat.total * tri_dtype_bytes(value->dtype);
-    }
-    return 2 * (sent > received ? sent : received) + 4096;
+    return message->send.bytes + message->recv.bytes + 2 * TRI_PROGRAM_ALIGN;
 }
 
 void tri_store_plan(tri_store *store, tri_device *device, const tri_program *const *programs,
@@ -106,11 +95,8 @@ void tri_store_plan(tri_store *store, tri_device *device, const tri_program *con
                 store->slabs[i].bytes = bytes[i];
         if (device->def->queue && io > store->host_io.bytes)
             store->host_io.bytes = io;
-        for (size_t i = 0; device->def->queue && i < programs[p]->num_instrs; i++) {
-            const tri_instr *instr = &programs[p]->instrs[i];
-            if (!tri_op_get(instr->op)->communicates)
-                continue;
-            uint64_t room = room_of(programs[p], instr);
+        for (size_t m = 0; device->def->queue && m < programs[p]->num_messages; m++) {
+            uint64_t room = room_of(&programs[p]->messages[m]);
             if (room > store->host_room.bytes)
                 store->host_room.bytes = room;
         }

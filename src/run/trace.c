@@ -15,7 +15,7 @@ enum { VERSION = 1 };
 
 struct tri_trace {
     int rank;
-    const char *lane_name[TRI_TRACE_MAX_LANES];
+    char lane_name[TRI_TRACE_MAX_LANES][40]; /* "": none */
     int64_t max_events;
     atomic_int_least64_t num_added; /* also those that did not fit */
     tri_trace_event event[];
@@ -51,7 +51,7 @@ void tri_trace_destroy(tri_trace *trace)
 void tri_trace_name_lane(tri_trace *trace, int lane, const char *name)
 {
     assert(lane >= 0 && lane < TRI_TRACE_MAX_LANES);
-    trace->lane_name[lane] = name;
+    snprintf(trace->lane_name[lane], sizeof trace->lane_name[lane], "%s", name);
 }
 
 void tri_trace_add(tri_trace *trace, const tri_trace_event *event)
@@ -198,14 +198,14 @@ static void put_names(text_out *out, const tri_trace *trace)
         "\"args\":{\"sort_index\":%d}}",
         trace->rank, trace->rank);
     for (int lane = 0; lane < TRI_TRACE_MAX_LANES; lane++) {
-        if (!used[lane] && !trace->lane_name[lane])
+        if (!used[lane] && !trace->lane_name[lane][0])
             continue;
         char plain[32];
         snprintf(plain, sizeof plain, "lane %d", lane);
         put(out,
             ",\n{\"ph\":\"M\",\"pid\":%d,\"tid\":%d,\"name\":\"thread_name\",\"args\":{\"name\":",
             trace->rank, lane);
-        put_string(out, trace->lane_name[lane] ? trace->lane_name[lane] : plain);
+        put_string(out, trace->lane_name[lane][0] ? trace->lane_name[lane] : plain);
         put(out,
             "}},\n{\"ph\":\"M\",\"pid\":%d,\"tid\":%d,\"name\":\"thread_sort_index\","
             "\"args\":{\"sort_index\":%d}}",

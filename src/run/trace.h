@@ -33,7 +33,8 @@ typedef struct tri_trace tri_trace;
 tr_status tri_trace_create(int rank, int64_t max_events, tri_trace **trace, tr_error *err);
 void tri_trace_destroy(tri_trace *trace);
 
-/* Lane must be in [0, TRI_TRACE_MAX_LANES); one without a name shows as "lane N". Not copied. */
+/* Lane must be in [0, TRI_TRACE_MAX_LANES); one without a name shows as "lane N". The name is
+ * copied. */
 void tri_trace_name_lane(tri_trace *trace, int lane, const char *name);
 void tri_trace_add(tri_trace *trace, const tri_trace_event *event);
 

@@ -3,21 +3,18 @@
 #include <math.h>
 #include <string.h>
 
-#include "program/match.h"
+#include "program/messages.h"
 
-static double message_seconds(const tri_program *program, const tri_instr *instr,
-                              const tri_mesh *mesh, const tri_device_model *model)
+static double message_seconds(const tri_program *program, const tri_message *message,
+                              const tri_device_model *model)
 {
-    double bytes = (double)tri_message_whole_bytes(program, instr);
+    double bytes = (double)tri_message_bytes(message);
     double rate = model->link->bytes_per_s * model->efficiency;
-    if (instr->span == 0)
-        return 0;
-    if (instr->op == TRI_OP_SEND || instr->op == TRI_OP_RECV)
+    if (tri_message_pairwise(message))
         return bytes / rate;
-    int ranks = instr->attr.axis == TRI_AXIS_HOME ? instr->attr.num_homes
-                                                  : tri_mesh_size(mesh, (tri_axis)instr->attr.axis);
+    double ranks = program->groups[message->group].size;
     double share = ranks > 1 ? (ranks - 1.0) / ranks : 0;
-    return (instr->op == TRI_OP_ALL_REDUCE ? 2 : 1) * share * bytes / rate;
+    return (message->kind == TRI_MESSAGE_ALL_REDUCE ? 2 : 1) * share * bytes / rate;
 }
 
 /* Products of 8-bit operands have a rate of their own. */
@@ -29,11 +26,13 @@ static double arithmetic_rate(const tri_program *program, const tri_instr *instr
     return model->device->dense[narrow ? TRI_RATE_FP8 : model->rate];
 }
 
-double tri_instr_seconds(const tri_program *program, const tri_instr *instr, const tri_mesh *mesh,
-                         const tri_device_model *model)
+double tri_instr_seconds(const tri_program *program, uint32_t i, const tri_device_model *model)
 {
-    if (tri_op_get(instr->op)->communicates)
-        return message_seconds(program, instr, mesh, model);
+    const tri_instr *instr = &program->instrs[i];
+    if (!tri_instr_leads(program, i))
+        return 0;
+    if (instr->message != TRI_NONE)
+        return message_seconds(program, &program->messages[instr->message], model);
     double arithmetic =
         instr->cost.flops / (arithmetic_rate(program, instr, model) * model->efficiency);
     double memory = instr->cost.bytes / (model->device->memory_bytes_per_s * model->efficiency);
@@ -65,7 +64,7 @@ static double share_of_calls(const call_counts *n, const tri_instr *instr)
     return (instr->first_only ? n->first : n->last) / n->all;
 }
 
-void tri_program_costs(const tri_program *const *programs, int num_ranks, const tri_mesh *mesh,
+void tri_program_costs(const tri_program *const *programs, int num_ranks,
                        const tri_device_model *model, double *by_chunk, double *update,
                        tri_action_costs *costs)
 {
@@ -79,11 +78,9 @@ void tri_program_costs(const tri_program *const *programs, int num_ranks, const 
             const tri_segment *segment = &program->segments[s];
             const call_counts calls = count_calls(program, s);
             double seconds = 0;
-            for (uint32_t i = 0; i < segment->count; i++) {
-                const tri_instr *instr = &program->instrs[segment->first + i];
-                seconds +=
-                    share_of_calls(&calls, instr) * tri_instr_seconds(program, instr, mesh, model);
-            }
+            for (uint32_t i = segment->first; i < segment->first + segment->count; i++)
+                seconds += share_of_calls(&calls, &program->instrs[i]) *
+                           tri_instr_seconds(program, i, model);
             if (segment->action == TRI_ACTION_U)
                 update[r] += seconds;
             else if (tri_action_computes(segment->action))

@@ -4,7 +4,6 @@
 #define TRI_SIM_PROGRAM_COSTS_H
 
 #include "mesh/devices.h"
-#include "mesh/mesh.h"
 #include "program/program.h"
 #include "schedule/schedule.h"
 
@@ -16,13 +15,12 @@ typedef struct tri_device_model {
 } tri_device_model;
 
 /* Seconds of one instruction: arithmetic or memory, whichever takes longer; of a collective the
- * bytes that a ring moves. */
-double tri_instr_seconds(const tri_program *program, const tri_instr *instr, const tri_mesh *mesh,
-                         const tri_device_model *model);
+ * bytes that a ring moves, for all that travel in it. */
+double tri_instr_seconds(const tri_program *program, uint32_t instr, const tri_device_model *model);
 
 /* Costs in seconds. programs[r] is of rank r of the pipeline. by_chunk has room for TRI_NUM_ACTIONS
  * x num_chunks, update for one number a rank; costs points to them afterwards. */
-void tri_program_costs(const tri_program *const *programs, int num_ranks, const tri_mesh *mesh,
+void tri_program_costs(const tri_program *const *programs, int num_ranks,
                        const tri_device_model *model, double *by_chunk, double *update,
                        tri_action_costs *costs);
 

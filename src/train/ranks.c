@@ -1,7 +1,8 @@
 #include "train/ranks.h"
 
-#include "program/match.h"
+#include "program/messages.h"
 #include "train/nonfinite.h"
+#include "train/weights_host.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,104 +23,94 @@ static const char *algorithm_for(const tri_ranks *ranks, const tri_group *group,
     return has ? ranks->algorithm : "auto";
 }
 
-/* World rank of a place on the pipeline, for this rank's other coordinates. */
-static int pipeline_rank(const tri_ranks *ranks, int place)
+int tri_ranks_find_group(const tri_ranks *ranks, const tri_rank_group *group)
 {
-    return ranks->rank + (place - ranks->pp_rank) * ranks->pp_stride;
-}
-
-int tri_ranks_home(const tri_ranks *ranks, const tri_message *message)
-{
-    for (size_t i = 0; i < ranks->num_homes; i++)
-        if (ranks->homes[i].num == message->attr->num_homes &&
-            memcmp(ranks->homes[i].place, message->attr->homes, sizeof ranks->homes[i].place) == 0)
+    for (size_t i = 0; i < ranks->num_groups; i++)
+        if (tri_rank_group_equal(&ranks->groups[i].ranks, group))
             return (int)i;
     return -1;
 }
 
-void tri_ranks_home_members(const tri_ranks *ranks, const tri_home_group *home,
-                            int members[TRI_MAX_HOMES])
+int *tri_ranks_members(const tri_rank_group *group)
 {
-    for (int i = 0; i < home->num; i++)
-        members[i] = pipeline_rank(ranks, home->place[i]);
+    int *members = malloc(group->size * sizeof *members);
+    for (uint32_t i = 0; members && i < group->size; i++)
+        members[i] = tri_rank_group_member(group, i);
+    return members;
 }
 
-static tri_group *group_of(const tri_ranks *ranks, const tri_message *message)
+static tr_operation operation_of(tri_message_kind kind)
 {
-    if (message->axis != TRI_AXIS_HOME)
-        return ranks->groups[message->axis];
-    int home = tri_ranks_home(ranks, message);
-    return home >= 0 ? ranks->homes[home].group : NULL;
+    static const tr_operation operations[TRI_NUM_MESSAGE_KINDS] = {
+        [TRI_MESSAGE_ALL_REDUCE] = TR_ALL_REDUCE,
+        [TRI_MESSAGE_ALL_GATHER] = TR_ALL_GATHER,
+        [TRI_MESSAGE_REDUCE_SCATTER] = TR_REDUCE_SCATTER,
+        [TRI_MESSAGE_BROADCAST] = TR_BROADCAST,
+    };
+    return operations[kind];
 }
 
-static tr_operation operation_of(tri_op op)
+tr_collective tri_ranks_collective(const tri_exchange_call *message)
 {
-    bool gathers = op == TRI_OP_ALL_GATHER || op == TRI_OP_SHARD_GATHER || op == TRI_OP_UNSHARD;
-    bool scatters = op == TRI_OP_REDUCE_SCATTER || op == TRI_OP_SHARD_SUM;
-    return gathers                  ? TR_ALL_GATHER
-           : scatters               ? TR_REDUCE_SCATTER
-           : op == TRI_OP_BROADCAST ? TR_BROADCAST
-                                    : TR_ALL_REDUCE;
-}
-
-tr_collective tri_ranks_collective(const tri_message *message)
-{
-    tr_operation operation = operation_of(message->op);
     return (tr_collective){
-        .operation = operation,
+        .operation = operation_of(message->kind),
         .reduction = TR_SUM,
         .dtype = dtype_of[message->dtype],
-        .root = message->peer,
+        .root = (int)message->peer,
         .send = message->send,
         .recv = message->recv,
         .count = message->count,
-        .send_counts = operation == TR_REDUCE_SCATTER ? message->counts : NULL,
-        .recv_counts = operation == TR_ALL_GATHER ? message->counts : NULL,
+        .send_counts = message->send_counts,
+        .recv_counts = message->recv_counts,
         .label = message->label,
     };
 }
 
-static tr_status call_of(const tri_ranks *ranks, const tri_message *message, tr_collective *call,
-                         tri_group **group, tr_error *err)
+static tr_status call_of(const tri_ranks *ranks, const tri_exchange_call *message,
+                         tr_collective *call, tri_group **group, tr_error *err)
 {
-    *call = tri_ranks_collective(message);
-    *group = group_of(ranks, message);
-    if (!*group)
+    int number = tri_ranks_find_group(ranks, message->group);
+    if (number < 0)
         return tri_fail(err, TR_ERROR_INTERNAL, "%s: there is no such group of ranks",
                         message->label);
+    *call = tri_ranks_collective(message);
+    *group = ranks->groups[number].group;
     call->algorithm = algorithm_for(ranks, *group, call->operation);
     return TR_OK;
 }
 
-static tr_status run_message(void *context, const tri_message *message, tr_error *err)
+/* The other end of half a message. */
+static int peer_of(const tri_exchange_call *message)
+{
+    return tri_rank_group_member(message->group, message->peer);
+}
+
+static tr_status run_message(void *context, const tri_exchange_call *message, tr_error *err)
 {
     const tri_ranks *ranks = context;
     size_t bytes = message->count * tri_dtype_bytes(message->dtype);
     tr_collective call;
     tri_group *group;
-    if (message->op == TRI_OP_SEND)
-        return tr_send(ranks->comm, pipeline_rank(ranks, message->peer), message->send, bytes, err);
-    if (message->op == TRI_OP_RECV)
-        return tr_recv(ranks->comm, pipeline_rank(ranks, message->peer), message->recv, bytes, err);
+    if (message->kind == TRI_MESSAGE_SEND)
+        return tr_send(ranks->comm, peer_of(message), message->send, bytes, err);
+    if (message->kind == TRI_MESSAGE_RECV)
+        return tr_recv(ranks->comm, peer_of(message), message->recv, bytes, err);
     TRI_TRY(call_of(ranks, message, &call, &group, err));
     return tri_comm_run(group, &call, err);
 }
 
-static tr_status start_message(void *context, const tri_message *message, void **request,
+static tr_status start_message(void *context, const tri_exchange_call *message, void **request,
                                tr_error *err)
 {
     const tri_ranks *ranks = context;
     size_t bytes = message->count * tri_dtype_bytes(message->dtype);
-    int peer = message->op == TRI_OP_SEND || message->op == TRI_OP_RECV
-                   ? pipeline_rank(ranks, message->peer)
-                   : -1;
     tr_collective call;
     tri_group *group;
     tri_request *started = NULL;
-    if (message->op == TRI_OP_SEND) {
-        TRI_TRY(tr_send_start(ranks->comm, peer, message->send, bytes, &started, err));
-    } else if (message->op == TRI_OP_RECV) {
-        TRI_TRY(tr_recv_start(ranks->comm, peer, message->recv, bytes, &started, err));
+    if (message->kind == TRI_MESSAGE_SEND) {
+        TRI_TRY(tr_send_start(ranks->comm, peer_of(message), message->send, bytes, &started, err));
+    } else if (message->kind == TRI_MESSAGE_RECV) {
+        TRI_TRY(tr_recv_start(ranks->comm, peer_of(message), message->recv, bytes, &started, err));
     } else {
         TRI_TRY(call_of(ranks, message, &call, &group, err));
         TRI_TRY(tri_comm_start(group, &call, &started, err));
@@ -154,58 +145,58 @@ static void free_for_peers(void *context, void *memory)
     tr_comm_free(ranks->comm, memory);
 }
 
-static tr_status make_groups(tri_ranks *ranks, const tri_mesh *mesh, tr_error *err)
+/* Adds a group unless it is known. */
+static tr_status add_group(tri_ranks *ranks, const tri_rank_group *group, bool in_program,
+                           tr_error *err)
 {
-    int *members = malloc((size_t)ranks->size * sizeof *members);
-    if (!members)
+    int known = tri_ranks_find_group(ranks, group);
+    if (known >= 0) {
+        ranks->groups[known].in_program |= in_program;
+        return TR_OK;
+    }
+    tri_joined_group *groups =
+        tri_array_grow(ranks->groups, ranks->num_groups, &ranks->groups_capacity, sizeof *groups);
+    if (!groups)
         return tri_fail(err, TR_ERROR_RUNTIME, "no memory for the groups of ranks");
-    tr_status status = TR_OK;
-    for (int axis = 0; status == TR_OK && axis < TRI_NUM_AXES; axis++) {
-        tri_mesh_group(mesh, ranks->rank, (tri_axis)axis, members);
-        if (tri_mesh_size(mesh, (tri_axis)axis) > 1)
-            status =
-                tr_group_create(ranks->comm, tri_axis_name((tri_axis)axis), members,
-                                tri_mesh_size(mesh, (tri_axis)axis), &ranks->groups[axis], err);
-    }
-    free(members);
-    return status;
+    ranks->groups = groups;
+    groups[ranks->num_groups++] = (tri_joined_group){.ranks = *group, .in_program = in_program};
+    return TR_OK;
 }
 
-static int compare_homes(const void *a, const void *b)
+static tr_status find_groups(tri_ranks *ranks, const tri_session *session, tr_error *err)
 {
-    const tri_home_group *x = a, *y = b;
-    return memcmp(x->place, y->place, sizeof x->place);
-}
-
-/* The sets of homes that the programs' messages name, each once. */
-static void find_homes(tri_ranks *ranks, const tri_program *program)
-{
-    for (size_t i = 0; i < program->num_instrs; i++) {
-        const tri_attr *attr = &program->instrs[i].attr;
-        if (!tri_op_get(program->instrs[i].op)->communicates || attr->axis != TRI_AXIS_HOME)
-            continue;
-        tri_home_group home = {.num = attr->num_homes};
-        memcpy(home.place, attr->homes, sizeof home.place);
-        bool known = false;
-        for (size_t h = 0; h < ranks->num_homes; h++)
-            known |= compare_homes(&ranks->homes[h], &home) == 0;
-        if (!known && ranks->num_homes < TRI_MAX_HOME_GROUPS)
-            ranks->homes[ranks->num_homes++] = home;
-    }
-}
-
-/* Groups of the ranks of a pipeline that hold the same layers; in an order that all share. */
-static tr_status make_homes(tri_ranks *ranks, const tri_session *session, tr_error *err)
-{
+    tri_rank_group own[TRI_WEIGHTS_GROUPS];
+    size_t num = tri_weights_groups(session, own);
+    for (size_t i = 0; i < num; i++)
+        TRI_TRY(add_group(ranks, &own[i], false, err));
     for (int p = 0; p < TRI_NUM_PROGRAMS; p++)
-        if (tri_session_has(session, p))
-            find_homes(ranks, &session->programs[p]);
-    qsort(ranks->homes, ranks->num_homes, sizeof *ranks->homes, compare_homes);
-    for (size_t h = 0; h < ranks->num_homes; h++) {
-        int members[TRI_MAX_HOMES];
-        tri_ranks_home_members(ranks, &ranks->homes[h], members);
-        TRI_TRY(tr_group_create(ranks->comm, "home", members, ranks->homes[h].num,
-                                &ranks->homes[h].group, err));
+        for (size_t i = 0; tri_session_has(session, p) && i < session->programs[p].num_groups; i++)
+            TRI_TRY(add_group(ranks, &session->programs[p].groups[i], true, err));
+    return TR_OK;
+}
+
+static int compare_groups(const void *a, const void *b)
+{
+    const tri_joined_group *x = a, *y = b;
+    return tri_rank_group_compare(&x->ranks, &y->ranks);
+}
+
+/* Joins all groups in an order that the ranks share: a group that one of them comes to waits for no
+ * other than those before it. */
+static tr_status make_groups(tri_ranks *ranks, const tri_session *session, tr_error *err)
+{
+    TRI_TRY(find_groups(ranks, session, err));
+    if (ranks->num_groups > 0)
+        qsort(ranks->groups, ranks->num_groups, sizeof *ranks->groups, compare_groups);
+    for (size_t i = 0; i < ranks->num_groups; i++) {
+        tri_joined_group *joined = &ranks->groups[i];
+        int *members = tri_ranks_members(&joined->ranks);
+        tr_status status =
+            members ? tr_group_create(ranks->comm, joined->ranks.name, members,
+                                      (int)joined->ranks.size, &joined->group, err)
+                    : tri_fail(err, TR_ERROR_RUNTIME, "no memory for the groups of ranks");
+        free(members);
+        TRI_TRY(status);
     }
     return TR_OK;
 }
@@ -213,12 +204,8 @@ static tr_status make_homes(tri_ranks *ranks, const tri_session *session, tr_err
 /* The session's ways to the other ranks of the communicator. */
 static tr_status connect(tri_ranks *ranks, tri_session *session, tr_error *err)
 {
-    const tri_mesh *mesh = &session->config.compile.mesh;
-    ranks->pp_rank = tri_mesh_coordinate(mesh, ranks->rank, TRI_AXIS_PP);
-    ranks->pp_stride = tri_mesh_ranks(mesh) / tri_mesh_size(mesh, TRI_AXIS_PP);
-    TRI_TRY(make_groups(ranks, mesh, err));
-    TRI_TRY(make_homes(ranks, session, err));
-    session->dp_rank = tri_mesh_coordinate(mesh, ranks->rank, TRI_AXIS_DP);
+    TRI_TRY(make_groups(ranks, session, err));
+    session->dp_rank = tri_mesh_coordinate(&session->config.compile.mesh, ranks->rank, TRI_AXIS_DP);
     session->exchange = (tri_exchange){.context = ranks,
                                        .run = run_message,
                                        .start = start_message,
@@ -255,27 +242,23 @@ tr_status tri_ranks_check_algorithm(const char *algorithm, const tri_mesh *mesh,
 }
 
 /* A program's calls of all ranks. */
-static void add_sizes(const tri_program *program, const tri_mesh *mesh, tri_call_sizes *sizes)
+static void add_sizes(const tri_program *program, int num_ranks, tri_call_sizes *sizes)
 {
-    for (size_t i = 0; i < program->num_instrs; i++) {
-        const tri_instr *instr = &program->instrs[i];
-        if (!tri_op_get(instr->op)->communicates || instr->op == TRI_OP_SEND ||
-            instr->op == TRI_OP_RECV || instr->span == 0)
-            continue;
-        tri_axis axis = (tri_axis)instr->attr.axis;
-        int members = axis == TRI_AXIS_HOME ? instr->attr.num_homes : tri_mesh_size(mesh, axis);
-        if (members == tri_mesh_ranks(mesh))
-            tri_call_sizes_add(sizes, (tri_coll)operation_of(instr->op),
-                               tri_message_whole_bytes(program, instr));
+    for (size_t i = 0; i < program->num_messages; i++) {
+        const tri_message *message = &program->messages[i];
+        if (!tri_message_pairwise(message) &&
+            program->groups[message->group].size == (uint32_t)num_ranks)
+            tri_call_sizes_add(sizes, (tri_coll)operation_of(message->kind),
+                               tri_message_bytes(message));
     }
 }
 
-static tri_call_sizes sizes_of_calls(const tri_session *session)
+static tri_call_sizes sizes_of_calls(const tri_session *session, int num_ranks)
 {
     tri_call_sizes sizes = {0};
     for (int p = 0; p < TRI_NUM_PROGRAMS; p++)
         if (tri_session_has(session, p))
-            add_sizes(&session->programs[p], &session->config.compile.mesh, &sizes);
+            add_sizes(&session->programs[p], num_ranks, &sizes);
     return sizes;
 }
 
@@ -312,7 +295,7 @@ tr_status tri_ranks_join(tri_ranks *ranks, const tri_bootstrap *bootstrap,
         TRI_TRY(connect(ranks, session, err));
         return tri_ranks_use_nccl(ranks, bootstrap, &api, session, err);
     }
-    tri_call_sizes sizes = sizes_of_calls(session);
+    tri_call_sizes sizes = sizes_of_calls(session, ranks->size);
     if (strcmp(config->algorithm, "auto") == 0)
         TRI_TRY(tri_comm_tune(ranks->comm, config->tuning, &sizes, config->measuring, err));
     return connect(ranks, session, err);
@@ -336,12 +319,10 @@ const char *tri_ranks_transport(const tri_ranks *ranks)
 void tri_ranks_leave(tri_ranks *ranks)
 {
     tri_nccl_destroy(ranks->nccl);
-    for (int axis = 0; axis < TRI_NUM_AXES; axis++)
-        if (ranks->groups[axis])
-            tr_group_destroy(ranks->groups[axis]);
-    for (size_t h = 0; h < ranks->num_homes; h++)
-        if (ranks->homes[h].group)
-            tr_group_destroy(ranks->homes[h].group);
+    for (size_t i = 0; i < ranks->num_groups; i++)
+        if (ranks->groups[i].group)
+            tr_group_destroy(ranks->groups[i].group);
+    free(ranks->groups);
     if (ranks->owns_comm)
         tri_comm_destroy(ranks->comm);
     free(ranks->told);

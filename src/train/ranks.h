@@ -7,22 +7,19 @@
 #include "comm/tuning/tuning.h"
 #include "train/session.h"
 
-/* Ranks of a pipeline that hold the same layers, by their place on it. */
-enum { TRI_MAX_HOME_GROUPS = 16 };
-typedef struct tri_home_group {
-    int num;
-    uint16_t place[TRI_MAX_HOMES];
+/* A group that this rank communicates in. */
+typedef struct tri_joined_group {
+    tri_rank_group ranks;
+    bool in_program; /* messages of programs are over it, and not only the host's */
     tri_group *group;
-} tri_home_group;
+} tri_joined_group;
 
 typedef struct tri_ranks {
     int rank, size;
-    tri_comm *comm;                  /* NULL: this rank is alone */
-    bool owns_comm;                  /* destroys it when it leaves */
-    tri_group *groups[TRI_NUM_AXES]; /* this rank's group on each axis; NULL where it is alone */
-    int pp_rank, pp_stride;          /* place on the pipeline; from one place to the next */
-    tri_home_group homes[TRI_MAX_HOME_GROUPS];
-    size_t num_homes;
+    tri_comm *comm;           /* NULL: this rank is alone */
+    bool owns_comm;           /* destroys it when it leaves */
+    tri_joined_group *groups; /* in an order that all ranks share */
+    size_t num_groups, groups_capacity;
     int64_t *told;      /* [size] what each says after a step */
     char algorithm[40]; /* of collectives that it has: a name, or "auto" */
     tri_nccl *nccl;     /* carries messages of programs; NULL: comm does */
@@ -72,15 +69,15 @@ tr_status tri_ranks_judge_room(const tri_rank_room *rooms, int num, tr_error *er
  * the same verdict. Collective. */
 tr_status tri_ranks_check_room(const tri_ranks *ranks, const tri_session *session, tr_error *err);
 
-/* Of a message over `home`: its number in ranks->homes, or -1; and the world ranks of one. */
-int tri_ranks_home(const tri_ranks *ranks, const tri_message *message);
-void tri_ranks_home_members(const tri_ranks *ranks, const tri_home_group *home,
-                            int members[TRI_MAX_HOMES]);
+/* The number of a group in ranks->groups, or -1; and its ranks, which the caller frees (NULL: no
+ * memory). */
+int tri_ranks_find_group(const tri_ranks *ranks, const tri_rank_group *group);
+int *tri_ranks_members(const tri_rank_group *group);
 /* Whether run.collective names an algorithm, and one that goes with every axis of the mesh. */
 tr_status tri_ranks_check_algorithm(const char *algorithm, const tri_mesh *mesh, tr_error *err);
 
 /* What a collective message means to the communicators; send, recv and label are the message's. */
-tr_collective tri_ranks_collective(const tri_message *message);
+tr_collective tri_ranks_collective(const tri_exchange_call *message);
 /* What carries messages of programs: "nccl", "shm", ... */
 const char *tri_ranks_transport(const tri_ranks *ranks);
 

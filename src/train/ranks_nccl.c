@@ -91,28 +91,19 @@ tr_status tri_ranks_choose_nccl(const tri_ranks *ranks, const tri_ranks_config *
 
 /* ---- how ---- */
 
-/* A communicator for each axis, then one for each group of homes. */
-static int lane_of(const tri_ranks *ranks, const tri_message *message)
-{
-    if (message->axis != TRI_AXIS_HOME)
-        return message->axis;
-    int home = tri_ranks_home(ranks, message);
-    return home >= 0 ? TRI_NUM_AXES + home : -1;
-}
-_Static_assert(TRI_NUM_AXES + TRI_MAX_HOME_GROUPS <= TRI_NCCL_MOST_LANES, "lanes");
-
-static tr_status enqueue(void *context, const tri_message *message, void *handle, tr_error *err)
+static tr_status enqueue(void *context, const tri_exchange_call *message, void *handle,
+                         tr_error *err)
 {
     const tri_ranks *ranks = context;
     size_t bytes = message->count * tri_dtype_bytes(message->dtype);
-    int lane = lane_of(ranks, message);
+    int lane = tri_ranks_find_group(ranks, message->group), peer = (int)message->peer;
     if (lane < 0)
         return tri_fail(err, TR_ERROR_INTERNAL, "%s: there is no such group of ranks",
                         message->label);
-    if (message->op == TRI_OP_SEND)
-        return tri_nccl_send(ranks->nccl, lane, message->peer, message->send, bytes, handle, err);
-    if (message->op == TRI_OP_RECV)
-        return tri_nccl_recv(ranks->nccl, lane, message->peer, message->recv, bytes, handle, err);
+    if (message->kind == TRI_MESSAGE_SEND)
+        return tri_nccl_send(ranks->nccl, lane, peer, message->send, bytes, handle, err);
+    if (message->kind == TRI_MESSAGE_RECV)
+        return tri_nccl_recv(ranks->nccl, lane, peer, message->recv, bytes, handle, err);
     tr_collective call = tri_ranks_collective(message);
     return tri_nccl_run(ranks->nccl, lane, &call, handle, err);
 }
@@ -123,26 +114,27 @@ static tr_status look(void *context, double waited_s, tr_error *err)
     return tri_nccl_look(ranks->nccl, waited_s, err);
 }
 
-static tr_status join_lanes(tri_ranks *ranks, const tri_mesh *mesh, tr_error *err)
+/* A communicator for each group that messages of programs are over. */
+static tr_status join_lanes(tri_ranks *ranks, tr_error *err)
 {
-    int *members = malloc((size_t)(ranks->size + TRI_MAX_HOMES) * sizeof *members);
-    if (!members)
-        return tri_fail(err, TR_ERROR_RUNTIME, "no memory for the groups of ranks");
-    tr_status status = TR_OK;
-    for (int axis = 0; status == TR_OK && axis < TRI_NUM_AXES; axis++) {
-        int size = tri_mesh_size(mesh, (tri_axis)axis);
-        tri_mesh_group(mesh, ranks->rank, (tri_axis)axis, members);
-        if (size > 1)
-            status =
-                tri_nccl_join(ranks->nccl, axis, tri_axis_name((tri_axis)axis), members, size, err);
+    if (ranks->num_groups > TRI_NCCL_MOST_LANES)
+        return tri_fail(err, TR_ERROR_INPUT,
+                        "this layout has messages over %zu groups of ranks, but run.transport=nccl "
+                        "joins %d at most; set run.transport to shm or tcp",
+                        ranks->num_groups, TRI_NCCL_MOST_LANES);
+    for (size_t i = 0; i < ranks->num_groups; i++) {
+        const tri_rank_group *group = &ranks->groups[i].ranks;
+        if (!ranks->groups[i].in_program)
+            continue;
+        int *members = tri_ranks_members(group);
+        tr_status status =
+            members
+                ? tri_nccl_join(ranks->nccl, (int)i, group->name, members, (int)group->size, err)
+                : tri_fail(err, TR_ERROR_RUNTIME, "no memory for the groups of ranks");
+        free(members);
+        TRI_TRY(status);
     }
-    for (size_t h = 0; status == TR_OK && h < ranks->num_homes; h++) {
-        tri_ranks_home_members(ranks, &ranks->homes[h], members);
-        status = tri_nccl_join(ranks->nccl, TRI_NUM_AXES + (int)h, "home", members,
-                               ranks->homes[h].num, err);
-    }
-    free(members);
-    return status;
+    return TR_OK;
 }
 
 tr_status tri_ranks_use_nccl(tri_ranks *ranks, const tri_bootstrap *bootstrap,
@@ -153,7 +145,7 @@ tr_status tri_ranks_use_nccl(tri_ranks *ranks, const tri_bootstrap *bootstrap,
         .records = true, .waits = true, .enqueue = enqueue, .look = look};
     TRI_TRY(tri_nccl_create(bootstrap, api, &ranks->nccl, err));
     TRI_TRY(session->device.def->queue->start(&session->device, session->device_index, err));
-    TRI_TRY(join_lanes(ranks, &session->config.compile.mesh, err));
+    TRI_TRY(join_lanes(ranks, err));
     session->exchange.lanes = session->config.compile.overlap ? &lanes : &waits;
     session->peers = (tri_peer_memory){0}; /* nothing goes through the host */
     return TR_OK;

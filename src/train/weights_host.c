@@ -225,17 +225,35 @@ tr_status tri_weights_push(tri_session *session, tri_weights_fn fill, void *cont
     return status;
 }
 
+static tri_rank_group group_of(const tri_session *session, tri_axis axis)
+{
+    const tri_compile_config *config = &session->config.compile;
+    return tri_mesh_group(&config->mesh, config->rank, axis);
+}
+
+size_t tri_weights_groups(const tri_session *session, tri_rank_group groups[TRI_WEIGHTS_GROUPS])
+{
+    static const tri_axis axes[TRI_WEIGHTS_GROUPS] = {TRI_AXIS_TP, TRI_AXIS_KV, TRI_AXIS_SHARD,
+                                                      TRI_AXIS_PP};
+    size_t num = 0;
+    for (int i = 0; i < TRI_WEIGHTS_GROUPS; i++)
+        if (tri_mesh_size(&session->config.compile.mesh, axes[i]) > 1)
+            groups[num++] = group_of(session, axes[i]);
+    return num;
+}
+
 /* Collects what the ranks of an axis have of a tensor, one after the other. */
 static tr_status collect(tri_session *session, const tri_state *state, tri_axis axis,
                          const uint64_t *counts, const float *own, float *all, tr_error *err)
 {
-    tri_message message = {.op = TRI_OP_ALL_GATHER,
-                           .axis = axis,
-                           .send = own,
-                           .recv = all,
-                           .dtype = TRI_F32,
-                           .counts = counts,
-                           .label = state->name};
+    tri_rank_group group = group_of(session, axis);
+    tri_exchange_call message = {.kind = TRI_MESSAGE_ALL_GATHER,
+                                 .group = &group,
+                                 .send = own,
+                                 .recv = all,
+                                 .dtype = TRI_F32,
+                                 .recv_counts = counts,
+                                 .label = state->name};
     return session->exchange.run(session->exchange.context, &message, err);
 }
 
@@ -277,14 +295,16 @@ static tr_status share(tri_session *session, size_t param, tr_error *err)
     const tri_program *program = program_of(session);
     if (!program->first_home)
         return TR_OK;
-    tri_message message = {.op = TRI_OP_BROADCAST,
-                           .axis = TRI_AXIS_PP,
-                           .peer = program->first_home[param],
-                           .send = session->weights[param],
-                           .recv = session->weights[param],
-                           .dtype = TRI_F32,
-                           .count = (uint64_t)tri_shape_count(&session->params.items[param].shape),
-                           .label = session->params.items[param].name};
+    tri_rank_group group = group_of(session, TRI_AXIS_PP);
+    tri_exchange_call message = {.kind = TRI_MESSAGE_BROADCAST,
+                                 .group = &group,
+                                 .peer = program->first_home[param],
+                                 .send = session->weights[param],
+                                 .recv = session->weights[param],
+                                 .dtype = TRI_F32,
+                                 .count =
+                                     (uint64_t)tri_shape_count(&session->params.items[param].shape),
+                                 .label = session->params.items[param].name};
     return session->exchange.run(session->exchange.context, &message, err);
 }
 

@@ -9,6 +9,11 @@
 tr_status tri_weights_place(tri_session *session, tr_error *err);
 void tri_weights_free(tri_session *session);
 
+/* The groups of ranks that the host collects the parameters over, so that they can be joined;
+ * returns their number. */
+enum { TRI_WEIGHTS_GROUPS = 4 };
+size_t tri_weights_groups(const tri_session *session, tri_rank_group groups[TRI_WEIGHTS_GROUPS]);
+
 /* Writes a parameter's values to session->weights. */
 typedef tr_status (*tri_weights_fn)(void *context, tri_session *session, size_t param,
                                     tr_error *err);

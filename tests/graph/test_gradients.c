@@ -376,9 +376,9 @@ static void build_program(net *n, bool forward_only)
     must(run_passes(n, &graph, forward_only, &err), n, &err);
     must(tri_placed_params_init(&placed, &n->params, &err), n, &err);
     tri_program *program = &n->program[forward_only];
-    must(tri_program_build(&graph, &placed, schedule, forward_only ? 1 : 2, 1, false, NULL, program,
-                           &err),
-         n, &err);
+    const tri_build_config wanted = {
+        .schedule = schedule, .num_actions = forward_only ? 1 : 2, .num_microbatches = 1};
+    must(tri_program_build(&graph, &placed, &wanted, program, &err), n, &err);
     must(tri_program_check(program, &err), n, &err);
     if (!forward_only) {
         n->num_nodes = graph.num_nodes;

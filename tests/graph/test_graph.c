@@ -628,9 +628,10 @@ static void build_split(const small_graph *g, tri_program *program)
                                        {.kind = TRI_ACTION_W},
                                        {.kind = TRI_ACTION_U}};
     tr_error err = {0};
+    const tri_build_config wanted = {.schedule = split, .num_actions = 4, .num_microbatches = 1};
     tri_placed_params placed;
     if (tri_placed_params_init(&placed, g->graph.params, &err) != TR_OK ||
-        tri_program_build(&g->graph, &placed, split, 4, 1, false, NULL, program, &err) != TR_OK ||
+        tri_program_build(&g->graph, &placed, &wanted, program, &err) != TR_OK ||
         tri_program_check(program, &err) != TR_OK)
         fail_msg("%s", err.message);
     tri_placed_params_fini(&placed);

@@ -117,7 +117,7 @@ static plan plan_of_program(const tri_program *program)
               .redone = tri_program_redone(program).flops};
     p.kept = kept_bytes(program);
     for (size_t i = 0; i < program->num_instrs; i++)
-        if (tri_op_get(program->instrs[i].op)->communicates && program->instrs[i].span > 0)
+        if (program->instrs[i].message != TRI_NONE && tri_instr_leads(program, (uint32_t)i))
             p.num_messages[program->instrs[i].op]++;
     return p;
 }

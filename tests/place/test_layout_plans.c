@@ -5,7 +5,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "program/match.h"
 #include "trireme/trireme.h"
 
 /* --- Memory ----------------------------------------------------------------------------------- */
@@ -206,14 +205,17 @@ static traffic traffic_of(const tri_program *program, tri_axis axis, int ranks)
         const tri_segment *segment = &program->segments[program->calls[c].segment];
         for (uint32_t i = segment->first; i < segment->first + segment->count; i++) {
             const tri_instr *instr = &program->instrs[i];
-            if (!tri_op_get(instr->op)->communicates || instr->attr.axis != axis ||
-                instr->span == 0 || !tri_call_runs(&program->calls[c], instr))
+            if (instr->message == TRI_NONE || !tri_instr_leads(program, i) ||
+                !tri_call_runs(&program->calls[c], instr))
                 continue;
-            double bytes = (double)tri_message_whole_bytes(program, instr) * share;
-            if (instr->op == TRI_OP_ALL_REDUCE) {
+            const tri_message *message = &program->messages[instr->message];
+            if (strcmp(program->groups[message->group].name, tri_axis_name(axis)) != 0)
+                continue;
+            double bytes = (double)tri_message_bytes(message) * share;
+            if (message->kind == TRI_MESSAGE_ALL_REDUCE) {
                 t.reduced += 2 * bytes;
                 t.num_reduced++;
-            } else if (instr->op == TRI_OP_REDUCE_SCATTER || instr->op == TRI_OP_SHARD_SUM) {
+            } else if (message->kind == TRI_MESSAGE_REDUCE_SCATTER) {
                 t.scattered += bytes;
                 t.num_scattered++;
             } else {

@@ -40,19 +40,15 @@ static tr_status match(const world *w, int program, tr_error *err)
     const tri_program *programs[MOST_RANKS];
     for (int r = 0; r < w->num_ranks; r++)
         programs[r] = &w->sessions[r]->session.programs[program];
-    return tri_programs_match(programs, &w->sessions[0]->session.config.compile.mesh, err);
+    return tri_programs_match(programs, w->num_ranks, err);
 }
 
 /* The n-th message of a rank's training program, in the order of its instructions. */
-static tri_instr *message(const world *w, int rank, int n)
+static tri_message *message(const world *w, int rank, size_t n)
 {
     tri_program *program = &w->sessions[rank]->session.programs[TRI_PROGRAM_TRAIN];
-    for (size_t i = 0; i < program->num_instrs; i++)
-        if (tri_op_get(program->instrs[i].op)->communicates && program->instrs[i].span > 0 &&
-            n-- == 0)
-            return &program->instrs[i];
-    fail_msg("rank %d has too few messages", rank);
-    return NULL;
+    assert_true(n < program->num_messages);
+    return &program->messages[n];
 }
 
 #define SMALL                                                                                      \
@@ -119,24 +115,35 @@ static void test_changed_programs_do_not_meet(void **state)
     (void)state;
     world w;
     open_world(&w, SET(SMALL, "layout.dp=2", "layout.zero=1", "layout.tp=2"));
-    tri_instr *first = message(&w, 1, 0), *later = message(&w, 1, 2);
-    const tri_instr kept = *first, other = *later;
+    tri_program *program = &w.sessions[1]->session.programs[TRI_PROGRAM_TRAIN];
+    tri_message *first = message(&w, 1, 0), *later = message(&w, 1, 2);
+    const tri_message kept = *first, other = *later;
 
-    first->op = TRI_OP_REDUCE_SCATTER;
-    first->attr.cut = (tri_cut){.parts = 2, .size = 24, .unit = 1, .dim = 1};
+    first->kind = TRI_MESSAGE_REDUCE_SCATTER;
     expect_refusal(&w, "another operation", "disagree", "reduce_scatter");
     *first = kept;
 
-    first->attr.axis = TRI_AXIS_DP; /* its partner waits over tp */
-    expect_refusal(&w, "another axis", "wait for each other", "over tp");
+    tri_rank_group tp = program->groups[first->group];
+    program->groups[first->group] = tri_mesh_group(&program->mesh, 1, TRI_AXIS_DP);
+    expect_refusal(&w, "another axis", "wait for each other", "over tp"); /* there is its partner */
+    program->groups[first->group] = tp;
+
+    first->elements++;
+    expect_refusal(&w, "another size", "disagree", "rank 1");
     *first = kept;
 
-    first->span = 0; /* never sent: every message after it meets the one before */
+    size_t n = 0; /* a bucket that zero divides */
+    while (message(&w, 1, n)->send_parts.kind != TRI_DIVISION_FLAT)
+        n++;
+    message(&w, 1, n)->send_parts.flat.total += 4 * TRI_FLAT_UNIT;
+    expect_refusal(&w, "other counts", "disagree", "reduce_scatter");
+    message(&w, 1, n)->send_parts.flat.total -= 4 * TRI_FLAT_UNIT;
+
+    first->first++; /* never sent: every message after it meets the one before */
     expect_refusal(&w, "a message left out", "rank 0", "rank 1");
     *first = kept;
 
-    *first = other;
-    first->out[0] = later->out[0];
+    first->value = other.value;
     expect_refusal(&w, "another message in its place", "rank 0", "rank 1");
     *first = kept;
     assert_int_equal(match(&w, TRI_PROGRAM_TRAIN, NULL), TR_OK);

@@ -64,7 +64,7 @@ static double flops_of_layer(const tri_program *program, tri_action_kind kind)
 static double elements_of(const tri_program *program, const tri_instr *instr)
 {
     double sum = 0;
-    for (uint32_t k = 0; k < instr->span; k++)
+    for (uint32_t k = 0; k < program->messages[instr->message].count; k++)
         sum += (double)tri_shape_count(&program->values[instr[k].out[0].value].shape);
     return sum;
 }
@@ -88,7 +88,8 @@ static void expect_hidden_sums(const char *zero, const char *micro, const char *
         const tri_segment *segment = &program->segments[program->calls[c].segment];
         for (uint32_t i = 0; i < segment->count; i++) {
             const tri_instr *instr = &program->instrs[segment->first + i];
-            bool runs = instr->span > 0 && tri_call_runs(&program->calls[c], instr);
+            bool runs = tri_instr_leads(program, segment->first + i) &&
+                        tri_call_runs(&program->calls[c], instr);
             if (runs && tri_op_get(instr->op)->communicates && sums_gradients(program, instr))
                 all += elements_of(program, instr);
         }
@@ -126,7 +127,7 @@ static void count_gathers(const char *prefetch, int *ahead, int *all, uint64_t *
         const tri_segment *segment = &program->segments[program->calls[c].segment];
         for (uint32_t i = 0; i < segment->count; i++) {
             const tri_instr *instr = &program->instrs[segment->first + i];
-            *all += instr->op == TRI_OP_UNSHARD && instr->span > 0;
+            *all += instr->op == TRI_OP_UNSHARD && tri_instr_leads(program, segment->first + i);
         }
     }
     for (size_t f = 0; f < program->num_flights; f++) {
@@ -244,7 +245,7 @@ typedef struct notes {
     int live[MOST];
 } notes;
 
-static tr_status note_run(void *context, const tri_message *message, tr_error *err)
+static tr_status note_run(void *context, const tri_exchange_call *message, tr_error *err)
 {
     (void)message;
     (void)err;
@@ -252,7 +253,7 @@ static tr_status note_run(void *context, const tri_message *message, tr_error *e
     return TR_OK;
 }
 
-static tr_status note_start(void *context, const tri_message *message, void **request,
+static tr_status note_start(void *context, const tri_exchange_call *message, void **request,
                             tr_error *err)
 {
     notes *n = context;

@@ -306,7 +306,7 @@ static tr_status prove_all(tr_settings *settings, int ranks, tr_error *err)
     for (int p = TRI_PROGRAM_TRAIN; p <= TRI_PROGRAM_EVAL && status == TR_OK; p++) {
         for (int r = 0; r < ranks; r++)
             programs[r] = &sessions[r]->session.programs[p];
-        status = tri_programs_match(programs, &sessions[0]->session.config.compile.mesh, err);
+        status = tri_programs_match(programs, ranks, err);
     }
     for (int r = 0; r < ranks; r++)
         tr_session_destroy(sessions[r]);

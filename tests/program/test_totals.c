@@ -114,14 +114,13 @@ static void add_rank(layout *l, rank_programs *r, int rank)
 {
     static const char *const names[TRI_NUM_PROGRAMS] = {"train", "eval", "predict", "prefill",
                                                         "decode"};
-    const tri_mesh *mesh = &r->session.config.compile.mesh;
     tri_text_init(&l->totals[rank]);
     for (int p = 0; p < TRI_NUM_PROGRAMS; p++) {
         if (!tri_session_has(&r->session, p))
             continue;
         for (int part = 0; part < DIGEST_PARTS; part++)
             tri_text_add(&l->parts[part], "rank %d %s\n", rank, names[p]);
-        digest_program(&r->session.programs[p], mesh, rank, l->parts);
+        digest_program(&r->session.programs[p], l->parts);
         if (p == TRI_PROGRAM_EVAL || p == TRI_PROGRAM_PREDICT)
             continue; /* parts of training: the hashes have them */
         tri_text_add(&l->totals[rank], "   %s:", names[p]);

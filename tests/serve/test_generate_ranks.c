@@ -34,11 +34,9 @@ static bool collect(void *context, size_t request, int32_t token)
 
 static void count_messages(const tri_program *program, made *m)
 {
-    for (size_t i = 0; i < program->num_instrs; i++) {
-        if (!tri_op_get(program->instrs[i].op)->communicates || program->instrs[i].span == 0)
-            continue;
-        m->gathers += program->instrs[i].op == TRI_OP_ALL_GATHER;
-        m->sums += program->instrs[i].op == TRI_OP_ALL_REDUCE;
+    for (size_t i = 0; i < program->num_messages; i++) {
+        m->gathers += program->messages[i].kind == TRI_MESSAGE_ALL_GATHER;
+        m->sums += program->messages[i].kind == TRI_MESSAGE_ALL_REDUCE;
     }
 }
 

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "program/match.h"
+#include "program/messages.h"
 
 const char *const digest_part_names[DIGEST_PARTS] = {"operators", "names", "addresses", "timeline",
                                                      "messages"};
@@ -181,8 +181,12 @@ static void add_instr(const tri_program *program, const tri_instr *instr, tri_te
     add_attributes(instr, text);
     tri_text_add(text, "%s%s%s", instr->last_only ? " last_only" : "",
                  instr->first_only ? " first_only" : "", instr->redone ? " redone" : "");
-    if (instr->span != 1)
-        tri_text_add(text, " span=%u", instr->span);
+    if (instr->message != TRI_NONE) {
+        const tri_message *message = &program->messages[instr->message];
+        bool leads = message->first == instr - program->instrs;
+        if (!leads || message->count > 1) /* how many tensors travel from here on */
+            tri_text_add(text, " span=%u", leads ? message->count : 0);
+    }
     tri_text_add(text, " (");
     for (int j = 0; j < instr->num_in; j++) {
         tri_text_add(text, "%s", j ? ", " : "");
@@ -313,45 +317,47 @@ static void add_calls(const tri_program *program, tri_text *text)
 
 /* Calls fn for every message of a step, in order. */
 static void each_message(const tri_program *program,
-                         void (*fn)(const tri_program *program, const tri_instr *instr,
+                         void (*fn)(const tri_program *program, const tri_message *message,
                                     void *context),
                          void *context)
 {
     for (size_t c = 0; c < program->num_calls; c++) {
         const tri_segment *segment = &program->segments[program->calls[c].segment];
-        for (uint32_t i = 0; i < segment->count; i++) {
-            const tri_instr *instr = &program->instrs[segment->first + i];
-            if (tri_op_get(instr->op)->communicates && instr->span > 0 &&
+        for (uint32_t i = segment->first; i < segment->first + segment->count; i++) {
+            const tri_instr *instr = &program->instrs[i];
+            if (instr->message != TRI_NONE && tri_instr_leads(program, i) &&
                 tri_call_runs(&program->calls[c], instr))
-                fn(program, instr, context);
+                fn(program, &program->messages[instr->message], context);
         }
     }
 }
 
-typedef struct message_list {
-    const tri_mesh *mesh;
-    int rank, *members;
-    tri_text *text;
-} message_list;
-
-static void list_message(const tri_program *program, const tri_instr *instr, void *context)
+static const char *op_name(const tri_program *program, const tri_message *message)
 {
-    message_list *list = context;
-    const tri_value *value = &program->values[tri_message_value(instr)];
-    int num = tri_message_group(list->mesh, list->rank, instr, list->members);
-    tri_text_add(list->text, "%s between", tri_op_get(instr->op)->name);
-    for (int i = 0; i < num; i++)
-        tri_text_add(list->text, "%c%d", i ? ',' : ' ', list->members[i]);
-    if (instr->op == TRI_OP_BROADCAST)
-        tri_text_add(list->text, " root %d", instr->attr.peer);
-    tri_text_add(list->text, ": %s %s, %" PRIu64 " bytes\n", value->name,
-                 tri_dtype_name(value->dtype), tri_message_whole_bytes(program, instr));
+    return tri_op_get(program->instrs[message->first].op)->name;
+}
+
+static void list_message(const tri_program *program, const tri_message *message, void *context)
+{
+    tri_text *text = context;
+    const tri_rank_group *group = &program->groups[message->group];
+    tri_text_add(text, "%s between", op_name(program, message));
+    if (tri_message_pairwise(message)) {
+        int own = tri_rank_group_member(group, group->own);
+        int peer = tri_rank_group_member(group, message->peer);
+        tri_text_add(text, " %d,%d", own < peer ? own : peer, own < peer ? peer : own);
+    }
+    for (uint32_t i = 0; i < group->size && !tri_message_pairwise(message); i++)
+        tri_text_add(text, "%c%d", i ? ',' : ' ', tri_rank_group_member(group, i));
+    if (message->kind == TRI_MESSAGE_BROADCAST)
+        tri_text_add(text, " root %u", message->peer);
+    tri_text_add(text, ": %s %s, %" PRIu64 " bytes\n", program->values[message->value].name,
+                 tri_dtype_name(message->dtype), tri_message_bytes(message));
 }
 
 /* --- A whole program ------------------------------------------------------------------------ */
 
-void digest_program(const tri_program *program, const tri_mesh *mesh, int rank,
-                    tri_text text[DIGEST_PARTS])
+void digest_program(const tri_program *program, tri_text text[DIGEST_PARTS])
 {
     char name[24];
     for (size_t g = 0; g < program->num_segments; g++) {
@@ -368,42 +374,39 @@ void digest_program(const tri_program *program, const tri_mesh *mesh, int rank,
     add_states(program, &text[DIGEST_ADDRESSES]);
     add_spaces(program, &text[DIGEST_ADDRESSES]);
     add_calls(program, &text[DIGEST_TIMELINE]);
-    message_list list = {.mesh = mesh,
-                         .rank = rank,
-                         .members = calloc((size_t)tri_mesh_ranks(mesh), sizeof *list.members),
-                         .text = &text[DIGEST_MESSAGES]};
-    list.text->failed |= !list.members;
-    if (list.members)
-        each_message(program, list_message, &list);
-    free(list.members);
+    each_message(program, list_message, &text[DIGEST_MESSAGES]);
 }
 
+enum { MOST_LANES = 32 };
 typedef struct message_totals {
-    uint64_t num[TRI_NUM_AXES][TRI_NUM_OPS], bytes[TRI_NUM_AXES][TRI_NUM_OPS];
+    const char *name[MOST_LANES];
+    uint64_t num[MOST_LANES][TRI_NUM_OPS], bytes[MOST_LANES][TRI_NUM_OPS];
 } message_totals;
 
-static void count_message(const tri_program *program, const tri_instr *instr, void *context)
+static void count_message(const tri_program *program, const tri_message *message, void *context)
 {
     message_totals *totals = context;
-    totals->num[instr->attr.axis][instr->op]++;
-    totals->bytes[instr->attr.axis][instr->op] += tri_message_whole_bytes(program, instr);
+    tri_op op = program->instrs[message->first].op;
+    totals->name[message->lane] = program->groups[message->group].name;
+    totals->num[message->lane][op]++;
+    totals->bytes[message->lane][op] += tri_message_bytes(message);
 }
 
 static void add_message_totals(const tri_program *program, tri_text *text)
 {
     message_totals totals = {0};
-    char **lines = calloc((size_t)TRI_NUM_AXES * TRI_NUM_OPS, sizeof *lines);
+    char **lines = calloc((size_t)MOST_LANES * TRI_NUM_OPS, sizeof *lines);
     size_t num = 0;
     each_message(program, count_message, &totals);
-    for (int axis = 0; lines && axis < TRI_NUM_AXES; axis++)
+    for (int lane = 0; lines && lane < MOST_LANES; lane++)
         for (int op = 0; op < TRI_NUM_OPS; op++) {
             tri_text line;
-            if (!totals.num[axis][op])
+            if (!totals.num[lane][op])
                 continue;
             tri_text_init(&line);
-            tri_text_add(&line, " %s %s %" PRIu64 " of %" PRIu64 ";", tri_axis_name((tri_axis)axis),
-                         tri_op_get((tri_op)op)->name, totals.num[axis][op],
-                         totals.bytes[axis][op]);
+            tri_text_add(&line, " %s %s %" PRIu64 " of %" PRIu64 ";", totals.name[lane],
+                         tri_op_get((tri_op)op)->name, totals.num[lane][op],
+                         totals.bytes[lane][op]);
             text->failed |= line.failed;
             lines[num++] = line.chars;
         }

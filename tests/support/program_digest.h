@@ -3,7 +3,6 @@
 #ifndef TRI_TESTS_PROGRAM_DIGEST_H
 #define TRI_TESTS_PROGRAM_DIGEST_H
 
-#include "mesh/mesh.h"
 #include "program/program.h"
 
 /* A text for each question, so that a difference says what changed. */
@@ -17,9 +16,8 @@ typedef enum digest_part {
 } digest_part;
 extern const char *const digest_part_names[DIGEST_PARTS];
 
-/* Adds a program of this rank to the text of each part. */
-void digest_program(const tri_program *program, const tri_mesh *mesh, int rank,
-                    tri_text text[DIGEST_PARTS]);
+/* Adds a program to the text of each part. */
+void digest_program(const tri_program *program, tri_text text[DIGEST_PARTS]);
 
 /* Adds the totals of a program: the rest of a line about instructions, then a line each for the
  * bytes of every space and for the messages, how many and how many bytes in all. */

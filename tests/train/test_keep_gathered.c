@@ -10,7 +10,6 @@
 #include <string.h>
 
 #include "program/ledger.h"
-#include "program/match.h"
 #include "sim/program_costs.h"
 #include "trireme/trireme.h"
 
@@ -107,11 +106,13 @@ static void note_gathers(const tri_program *program, plan *p)
                 continue;
             p->weights += (double)tri_value_bytes(&program->values[instr->out[0].value]);
             p->num_tensors++;
-            if (instr->span == 0)
+            if (!tri_instr_leads(program, i))
                 continue;
             *(forward ? &p->forward : &p->backward) += 1;
             *(forward ? &p->forward_once : &p->backward_once) += instr->first_only;
-            p->messages += instr->first_only ? (double)tri_message_whole_bytes(program, instr) : 0;
+            p->messages += instr->first_only
+                               ? (double)tri_message_bytes(&program->messages[instr->message])
+                               : 0;
         }
     }
 }
@@ -248,7 +249,7 @@ static void test_shared_table(void **state)
 
 /* The seconds of a program, call by call, of one chunk and action. */
 static double seconds_of(const tri_program *program, tri_action_kind action, int chunk,
-                         const tri_mesh *mesh, const tri_device_model *model, double *num_calls)
+                         const tri_device_model *model, double *num_calls)
 {
     double seconds = 0;
     *num_calls = 0;
@@ -259,7 +260,7 @@ static double seconds_of(const tri_program *program, tri_action_kind action, int
         *num_calls += 1;
         for (uint32_t i = segment->first; i < segment->first + segment->count; i++)
             if (tri_call_runs(&program->calls[c], &program->instrs[i]))
-                seconds += tri_instr_seconds(program, &program->instrs[i], mesh, model);
+                seconds += tri_instr_seconds(program, i, model);
     }
     return seconds;
 }
@@ -282,18 +283,17 @@ static void test_simulated_time(void **state)
             assert_int_equal(tri_api_compile(settings, 4 * r, &sessions[r], &err), TR_OK);
             programs[r] = &sessions[r]->session.programs[TRI_PROGRAM_TRAIN];
         }
-        const tri_mesh *mesh = &sessions[0]->session.config.compile.mesh;
         const tri_device_model model = {.device = tri_device_spec_find("h100"),
                                         .link = tri_link_spec_find("nvlink4"),
                                         .rate = TRI_RATE_F32,
                                         .efficiency = 0.5};
         double by_chunk[TRI_NUM_ACTIONS * 2], update[2], calls;
         tri_action_costs costs;
-        tri_program_costs(programs, 2, mesh, &model, by_chunk, update, &costs);
+        tri_program_costs(programs, 2, &model, by_chunk, update, &costs);
         for (int chunk = 0; chunk < 2; chunk++)
             for (int k = 0; k < 2; k++) {
                 tri_action_kind action = k ? TRI_ACTION_B : TRI_ACTION_F;
-                double all = seconds_of(programs[chunk], action, chunk, mesh, &model, &calls);
+                double all = seconds_of(programs[chunk], action, chunk, &model, &calls);
                 double each = by_chunk[(int)action * 2 + chunk];
                 assert_true(calls > 1 && all > 0 && fabs(each * calls / all - 1) < 1e-9);
             }

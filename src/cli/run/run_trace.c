@@ -5,11 +5,6 @@
 tr_status tri_run_trace_open(const tri_cli *cli, tr_session *session, int rank, int64_t num_steps,
                              tri_trace **trace, tr_error *err)
 {
-    static const char *const rows[TRI_NUM_AXES] = {
-        [TRI_AXIS_TP] = "over tp",       [TRI_AXIS_CP] = "over cp",
-        [TRI_AXIS_DP] = "over dp",       [TRI_AXIS_PP] = "over pp",
-        [TRI_AXIS_SHARD] = "over shard", [TRI_AXIS_REPLICATE] = "over replicate",
-        [TRI_AXIS_HOME] = "over home"};
     const tri_program *program = &session->session.programs[TRI_PROGRAM_TRAIN];
     size_t per_step = program->num_calls; /* actions as a whole */
     if (!tr_settings_bool(cli->settings, "run.trace"))
@@ -23,8 +18,11 @@ tr_status tri_run_trace_open(const tri_cli *cli, tr_session *session, int rank, 
     if (program->num_chunks > 1)
         tri_trace_name_lane(*trace, TRI_TRACE_ACTIONS, "actions");
     for (size_t f = 0; f < program->num_flights; f++) {
-        int axis = program->instrs[program->flights[f].instr].attr.axis;
-        tri_trace_name_lane(*trace, 1 + axis, rows[axis]);
+        const tri_message *message =
+            &program->messages[program->instrs[program->flights[f].instr].message];
+        char row[sizeof "over " + TRI_GROUP_NAME];
+        snprintf(row, sizeof row, "over %s", program->groups[message->group].name);
+        tri_trace_name_lane(*trace, 1 + (int)message->lane, row);
     }
     session->session.executors[TRI_PROGRAM_TRAIN].trace = *trace;
     return TR_OK;

@@ -73,12 +73,11 @@ static tr_status match_ranks(tr_settings *settings, int num_ranks, tr_session **
     static const char *const names[] = {"training", "evaluation"};
     for (int r = 0; r < num_ranks; r++)
         TRI_TRY(tri_api_compile(settings, r, &sessions[r], err));
-    const tri_mesh *mesh = &sessions[0]->session.config.compile.mesh;
     for (int p = TRI_PROGRAM_TRAIN; p <= TRI_PROGRAM_EVAL; p++) {
         char line[80];
         for (int r = 0; r < num_ranks; r++)
             programs[r] = &sessions[r]->session.programs[p];
-        TRI_TRY(tri_programs_match(programs, mesh, err));
+        TRI_TRY(tri_programs_match(programs, num_ranks, err));
         snprintf(line, sizeof line, "the messages of all %d ranks meet", num_ranks);
         told(context, names[p], line);
     }

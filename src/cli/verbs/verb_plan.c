@@ -10,7 +10,6 @@
 #include "cli/schedule_note.h"
 #include "cli/verbs/plan.h"
 #include "program/ledger.h"
-#include "program/match.h"
 
 static const char *const role_names[] = {"embedding", "matrix", "bias", "norm"};
 
@@ -46,9 +45,10 @@ static void print_parts(const tri_program *program)
         const tri_instr *instr = &program->instrs[i];
         if (instr->scratch_bytes > scratch)
             scratch = instr->scratch_bytes;
-        if (instr->first_only && instr->span > 0)
-            weights += tri_message_whole_bytes(program, instr);
     }
+    for (size_t m = 0; m < program->num_messages; m++)
+        if (program->messages[m].first_only)
+            weights += tri_message_bytes(&program->messages[m]);
     if (tri_ledger_make(program, &ledger, NULL) == TR_OK) {
         printf("                 %12s of activations when the forward has ended\n",
                tri_text_bytes((double)ledger.kept, text));

@@ -87,8 +87,7 @@ static tr_status simulate(model_sim *m, tr_error *err)
     tr_status status =
         m->by_chunk ? TR_OK : tri_fail(err, TR_ERROR_RUNTIME, "no memory for the simulation");
     if (status == TR_OK) {
-        tri_program_costs(m->programs, m->num_ranks, &config->mesh, &model, m->by_chunk, m->update,
-                          &costs);
+        tri_program_costs(m->programs, m->num_ranks, &model, m->by_chunk, m->update, &costs);
         for (size_t i = 0; i < TRI_NUM_ACTIONS * chunks; i++)
             m->by_chunk[i] *= 1e3;
         for (int r = 0; r < m->num_ranks; r++)

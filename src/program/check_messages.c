@@ -1,0 +1,182 @@
+/* A proof of the checker: the records of messages say what their instructions do.
+ *
+ * Transports, overlap and simulation read the records alone, so these must name the group that the
+ * instructions name, cover all of their operands, and divide the whole as they do. */
+#include <inttypes.h>
+
+#include "program/messages.h"
+
+typedef struct record_check {
+    const tri_program *program;
+    const tri_message *message;
+    tr_error *err;
+} record_check;
+
+static tr_status complain(const record_check *c, const char *what)
+{
+    const tri_message *m = c->message;
+    return tri_fail(c->err, TR_ERROR_INPUT, "message %td (%s of %s, instruction %u): %s",
+                    m - c->program->messages, tri_message_kind_name(m->kind),
+                    m->value < c->program->num_values ? c->program->values[m->value].name : "?",
+                    m->first, what);
+}
+
+static tr_status check_instrs(const record_check *c)
+{
+    const tri_program *program = c->program;
+    const tri_message *m = c->message;
+    uint32_t number = (uint32_t)(m - program->messages);
+    if (m->count == 0 || m->first + (uint64_t)m->count > program->num_instrs)
+        return complain(c, "it names instructions that do not exist");
+    for (uint32_t k = 0; k < m->count; k++) {
+        const tri_instr *instr = &program->instrs[m->first + k];
+        if (instr->message != number || !tri_op_get(instr->op)->communicates)
+            return complain(c, "it names an instruction that does not travel in it");
+        if (tri_message_kind_of(instr->op) != m->kind)
+            return complain(c, "it does something else than its instructions");
+        if (instr->last_only != m->last_only || instr->first_only != m->first_only ||
+            instr->border != m->border)
+            return complain(c, "it runs at another time than its instructions");
+    }
+    return TR_OK;
+}
+
+static tr_status check_group(const record_check *c)
+{
+    const tri_program *program = c->program;
+    const tri_message *m = c->message;
+    const tri_instr *instr = &program->instrs[m->first];
+    if (m->group >= program->num_groups)
+        return complain(c, "it names a group that does not exist");
+    const tri_rank_group *group = &program->groups[m->group];
+    for (uint32_t k = 0; k < m->count; k++) {
+        tri_rank_group wanted = tri_message_group_of(program, &instr[k].attr);
+        if (!tri_rank_group_equal(group, &wanted))
+            return complain(c, "its group has other members than its instructions name");
+    }
+    if (group->own >= group->size || tri_rank_group_member(group, group->own) != program->rank)
+        return complain(c, "this rank has another place in its group");
+    bool names_peer = tri_message_pairwise(m) || m->kind == TRI_MESSAGE_BROADCAST;
+    if (m->peer != instr->attr.peer || (names_peer && m->peer >= group->size) ||
+        (tri_message_pairwise(m) && m->peer == group->own))
+        return complain(c, "it has another peer than its instructions name");
+    return TR_OK;
+}
+
+/* Whether bytes lie within others; nothing lies in anything. */
+static bool within(const tri_extent *inner, const tri_extent *outer)
+{
+    return inner->space == TRI_NONE || inner->bytes == 0 ||
+           (inner->space == outer->space && inner->offset >= outer->offset &&
+            inner->offset + inner->bytes <= outer->offset + outer->bytes);
+}
+
+static tr_status check_bytes(const record_check *c)
+{
+    const tri_program *program = c->program;
+    const tri_message *m = c->message;
+    const tri_extent *ends[] = {&m->reads, &m->writes};
+    tri_extent first[2] = {{.space = TRI_NONE}, {.space = TRI_NONE}};
+    for (uint32_t k = 0; k < m->count; k++) {
+        const tri_instr *instr = &program->instrs[m->first + k];
+        for (int end = 0; end < 2; end++) {
+            if ((end ? instr->num_out : instr->num_in) == 0)
+                continue;
+            tri_extent own = tri_operand_extent(program, end ? &instr->out[0] : &instr->in[0]);
+            if (!within(&own, ends[end]))
+                return complain(c, end ? "it writes other bytes than its instructions"
+                                       : "it reads other bytes than its instructions");
+            if (first[end].space == TRI_NONE)
+                first[end] = own;
+        }
+    }
+    for (int end = 0; end < 2; end++)
+        if (ends[end]->space != first[end].space ||
+            (first[end].space != TRI_NONE && ends[end]->offset != first[end].offset))
+            return complain(c, end ? "it writes other bytes than its instructions"
+                                   : "it reads other bytes than its instructions");
+    if (!within(&m->send, &m->reads) || !within(&m->recv, &m->writes))
+        return complain(c, "it moves bytes that it does not name as read or written");
+    for (int end = 0; end < 2; end++)
+        if (ends[end]->space != TRI_NONE &&
+            (ends[end]->space >= program->num_spaces ||
+             ends[end]->offset + ends[end]->bytes > program->spaces[ends[end]->space].bytes))
+            return complain(c, "it lies outside its space");
+    return TR_OK;
+}
+
+/* Whether an end of so many bytes is divided as the first instruction says, all of it. */
+static bool divides(const record_check *c, const tri_division *parts, const tri_extent *whole)
+{
+    const tri_message *m = c->message;
+    const tri_attr *attr = &c->program->instrs[m->first].attr;
+    uint32_t size = c->program->groups[m->group].size;
+    uint64_t element = tri_dtype_bytes(m->dtype), sum = 0;
+    const uint32_t looked_at[] = {0, c->program->groups[m->group].own, size - 1};
+    switch (parts->kind) {
+    case TRI_DIVISION_NONE:
+        return false;
+    case TRI_DIVISION_EVEN:
+        sum = parts->scale * size;
+        break;
+    case TRI_DIVISION_CUT:
+        sum = parts->scale * (uint64_t)attr->cut.size;
+        for (int i = 0; i < 3; i++)
+            if (attr->cut.parts != (int)size ||
+                tri_message_part(c->program, m, parts, looked_at[i]) !=
+                    parts->scale * (uint64_t)tri_cut_size(&attr->cut, (int)looked_at[i]))
+                return false;
+        break;
+    case TRI_DIVISION_FLAT:
+    case TRI_DIVISION_OWNED:
+        sum = (uint64_t)attr->flat.total;
+        if (attr->flat.parts != (int)size || parts->flat.parts != (int)size ||
+            parts->flat.total != attr->flat.total ||
+            (parts->kind == TRI_DIVISION_OWNED) != attr->flat.whole)
+            return false;
+    }
+    return sum == m->elements && sum * element == whole->bytes;
+}
+
+static tr_status check_counts(const record_check *c)
+{
+    const tri_message *m = c->message;
+    uint64_t element = tri_dtype_bytes(m->dtype), all = tri_message_bytes(m);
+    uint32_t own = c->program->groups[m->group].own;
+    bool gathers = m->kind == TRI_MESSAGE_ALL_GATHER,
+         scatters = m->kind == TRI_MESSAGE_REDUCE_SCATTER;
+    bool right = true;
+    if (gathers || scatters) {
+        const tri_division *parts = gathers ? &m->recv_parts : &m->send_parts;
+        const tri_extent *block = gathers ? &m->send : &m->recv;
+        right = divides(c, parts, gathers ? &m->recv : &m->send) &&
+                (block->space == TRI_NONE ||
+                 block->bytes == tri_message_part(c->program, m, parts, own) * element);
+    } else {
+        right = (m->send.space == TRI_NONE || m->send.bytes == all) &&
+                (m->recv.space == TRI_NONE || m->recv.bytes == all);
+    }
+    return right ? TR_OK : complain(c, "its counts are not those of its instructions");
+}
+
+tr_status tri_check_messages(const tri_program *program, tr_error *err)
+{
+    record_check c = {.program = program, .err = err};
+    for (size_t i = 0; i < program->num_messages; i++) {
+        c.message = &program->messages[i];
+        TRI_TRY(check_instrs(&c));
+        TRI_TRY(check_group(&c));
+        TRI_TRY(check_bytes(&c));
+        TRI_TRY(check_counts(&c));
+    }
+    for (uint32_t i = 0; i < program->num_instrs; i++) {
+        uint32_t message = program->instrs[i].message;
+        bool communicates = tri_op_get(program->instrs[i].op)->communicates;
+        if (communicates != (message < program->num_messages))
+            return tri_fail(err, TR_ERROR_INPUT,
+                            communicates ? "instruction %u communicates, but has no message"
+                                         : "instruction %u computes, but is in a message",
+                            i);
+    }
+    return TR_OK;
+}

@@ -1,0 +1,39 @@
+/* What messages.c works out, and what the readers of its records (message.h) ask it. */
+#ifndef TRI_PROGRAM_MESSAGES_H
+#define TRI_PROGRAM_MESSAGES_H
+
+#include "program/program.h"
+
+/* Fills in messages and groups; values have their addresses. */
+tr_status tri_make_messages(tri_program *program, tr_error *err);
+
+/* For the memory plan: whether the tensors of two nodes may be one message, so that it is well that
+ * they are neighbours. */
+bool tri_may_travel_together(const tri_node *a, const tri_node *b);
+
+/* Elements of a member's block of an end that is divided so (send_parts, recv_parts); and those of
+ * all members. */
+uint64_t tri_message_part(const tri_program *program, const tri_message *message,
+                          const tri_division *parts, uint32_t member);
+void tri_message_counts(const tri_program *program, const tri_message *message,
+                        const tri_division *parts, uint64_t *counts);
+
+/* Between two members, of which each has its half. */
+static inline bool tri_message_pairwise(const tri_message *message)
+{
+    return message->kind == TRI_MESSAGE_SEND || message->kind == TRI_MESSAGE_RECV;
+}
+
+/* Whether two messages run one after the other in the order of starting. */
+bool tri_message_behind(const tri_message *a, const tri_message *b);
+
+/* The bytes of an operand. */
+tri_extent tri_operand_extent(const tri_program *program, const tri_operand *operand);
+
+/* For the checker: what the instructions themselves say. */
+tri_message_kind tri_message_kind_of(tri_op op);
+tri_rank_group tri_message_group_of(const tri_program *program, const tri_attr *attr);
+/* Proves that the records say what their instructions do; part of tri_program_check. */
+tr_status tri_check_messages(const tri_program *program, tr_error *err);
+
+#endif
