@@ -124,7 +124,8 @@ static void measure_quantise(room *r, int64_t rows, int64_t cols)
 {
     char *at = r->memory;
     int64_t count = rows * cols;
-    tri_attr attr = {.split_a = 1, .straight = true, .turned = true, .dtype = TRI_F8E4M3};
+    tri_attr attr = {
+        .quantise = {.split = 1, .straight = true, .turned = true, .dtype = TRI_F8E4M3}};
     tri_tensor x = {at, TRI_BF16, 2, {rows, cols}, {0}, {rows, cols}, count};
     tri_tensor amax = {at + 5 * r->operand, TRI_F32, 1, {TRI_AMAX_PARTS}, {0}, {0}, TRI_AMAX_PARTS};
     tri_tensor scale = {at + 5 * r->operand + 4096, TRI_F32, 1, {1}, {0}, {0}, 1};
@@ -143,7 +144,7 @@ static void measure_quantise(room *r, int64_t rows, int64_t cols)
     tri_cuda_fill_noise(at, count, TRI_BF16, cuda->stream);
     double a = seconds(r, &tri_cuda_amax, &find, NULL);
     double b = seconds(r, &tri_cuda_quantise, &both, NULL);
-    attr.turned = false;
+    attr.quantise.turned = false;
     both.num_out = 2;
     double s = seconds(r, &tri_cuda_quantise, &both, NULL);
     printf("  %6ld x %-5ld amax %6.1f us (%4.0f GB/s)   quantise both ways %6.1f us (%4.0f GB/s)   "

@@ -37,7 +37,7 @@ static inline float tri_kernel_scale(const tri_kernel_args *args, int j)
 /* The factor of a product whose operands may have scales, likewise. */
 static inline float tri_kernel_alpha(const tri_kernel_args *args)
 {
-    double alpha = args->attr->alpha;
+    double alpha = args->attr->matmul.alpha;
     for (int j = 3; j < args->num_in; j++)
         alpha *= *(const float *)args->in[j].data;
     return (float)alpha;

@@ -35,18 +35,19 @@ static tri_id product(tri_graph *graph, const char *full_name, tri_id x, tri_id 
     if (graph->values[x].dtype != dtype) { /* an input of the step */
         const char *name =
             tri_arena_printf(&graph->arena, "%s.%s", graph->values[x].name, tri_dtype_name(dtype));
-        x = tri_node_out(
-            graph, tri_graph_emit(graph, TRI_OP_CAST, name, &(tri_attr){.dtype = dtype}, &x, 1, 1),
-            0);
+        x = tri_node_out(graph,
+                         tri_graph_emit(graph, TRI_OP_CAST, name,
+                                        &(tri_attr){.cast = {.dtype = dtype}}, &x, 1, 1),
+                         0);
         if (x == TRI_NONE)
             return TRI_NONE;
     }
     const tri_param *p = &graph->params->items[param];
     int contracted = p->shape.rank - p->split;
-    tri_attr attr = {.alpha = 1,
-                     .split_a = (uint8_t)(graph->values[x].shape.rank - contracted),
-                     .split_b = p->split,
-                     .trans_b = true};
+    tri_attr attr = {.matmul = {.alpha = 1,
+                                .split_a = (uint8_t)(graph->values[x].shape.rank - contracted),
+                                .split_b = p->split,
+                                .trans_b = true}};
     return tri_node_out(
         graph, tri_graph_emit(graph, TRI_OP_MATMUL, full_name, &attr, (tri_id[]){x, weight}, 2, 1),
         0);
@@ -115,7 +116,7 @@ tri_id tri_add(tri_graph *graph, const char *name, tri_id a, tri_id b)
 
 tri_id tri_activation(tri_graph *graph, const char *name, tri_act act, tri_id x)
 {
-    tri_attr attr = {.act = act};
+    tri_attr attr = {.act = {.kind = act}};
     return tri_node_out(
         graph, tri_graph_emit(graph, TRI_OP_ACT, tri_graph_name(graph, name), &attr, &x, 1, 1), 0);
 }
@@ -126,7 +127,7 @@ tri_id tri_dropout(tri_graph *graph, const char *name, tri_id x, float p,
     if (p <= 0)
         return x;
     const char *full = tri_graph_name(graph, name);
-    tri_attr attr = {.dropout = p, .stream = tri_stream("drop", full)};
+    tri_attr attr = {.dropout = {.p = p, .stream = tri_stream("drop", full)}};
     return tri_node_out(
         graph,
         tri_graph_emit(graph, TRI_OP_DROPOUT, full, &attr, (tri_id[]){x, in->rows, in->step}, 3, 1),
@@ -136,7 +137,7 @@ tri_id tri_dropout(tri_graph *graph, const char *name, tri_id x, float p,
 tri_id tri_residual_layernorm(tri_graph *graph, const char *name, tri_id *stream, tri_id branch,
                               float eps)
 {
-    tri_attr attr = {.eps = eps};
+    tri_attr attr = {.norm = {.eps = eps}};
     tri_id gain = need_param(graph, name, "weight"), shift = need_param(graph, name, "bias");
     const char *full = tri_graph_name(graph, name);
     if (branch == TRI_NONE)
@@ -158,7 +159,7 @@ tri_id tri_rmsnorm(tri_graph *graph, const char *name, tri_id x, float eps)
 tri_id tri_residual_rmsnorm(tri_graph *graph, const char *name, tri_id *stream, tri_id branch,
                             float eps)
 {
-    tri_attr attr = {.eps = eps};
+    tri_attr attr = {.norm = {.eps = eps}};
     tri_id gain = need_param(graph, name, "weight");
     const char *full = tri_graph_name(graph, name);
     if (branch == TRI_NONE)
@@ -224,7 +225,7 @@ void tri_cross_entropy(tri_graph *graph, tri_id logits, tri_id targets, bool cou
 
 void tri_output_loss(tri_graph *graph, tri_out_loss kind, tri_id out, tri_id target)
 {
-    tri_attr attr = {.out_loss = kind};
+    tri_attr attr = {.loss = {.kind = kind}};
     become_loss(graph, tri_graph_emit(graph, TRI_OP_OUT_LOSS, tri_graph_name(graph, "out"), &attr,
                                       (tri_id[]){out, target}, 2, 2));
 }
@@ -238,8 +239,11 @@ void tri_mark_output(tri_graph *graph, tri_id value)
 tri_id tri_matmul(tri_graph *graph, const char *name, tri_id a, uint8_t split_a, bool trans_a,
                   tri_id b, uint8_t split_b, bool trans_b)
 {
-    tri_attr attr = {
-        .alpha = 1, .split_a = split_a, .trans_a = trans_a, .split_b = split_b, .trans_b = trans_b};
+    tri_attr attr = {.matmul = {.alpha = 1,
+                                .split_a = split_a,
+                                .trans_a = trans_a,
+                                .split_b = split_b,
+                                .trans_b = trans_b}};
     return tri_node_out(graph,
                         tri_graph_emit(graph, TRI_OP_MATMUL, tri_graph_name(graph, name), &attr,
                                        (tri_id[]){a, b}, 2, 1),
@@ -248,7 +252,7 @@ tri_id tri_matmul(tri_graph *graph, const char *name, tri_id a, uint8_t split_a,
 
 tri_id tri_axpby(tri_graph *graph, const char *name, float alpha, tri_id x, float beta, tri_id y)
 {
-    tri_attr attr = {.alpha = alpha, .beta = beta};
+    tri_attr attr = {.axpby = {.alpha = alpha, .beta = beta}};
     return tri_node_out(graph,
                         tri_graph_emit(graph, TRI_OP_AXPBY, tri_graph_name(graph, name), &attr,
                                        (tri_id[]){x, y}, 2, 1),

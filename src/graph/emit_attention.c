@@ -7,7 +7,7 @@
 tri_id tri_rope(tri_graph *graph, const char *name, tri_id x, tri_id positions,
                 const tri_rope_config *rope)
 {
-    tri_attr attr = {.rope = *rope};
+    tri_attr attr = {.rope = {.config = *rope}};
     return tri_node_out(graph,
                         tri_graph_emit(graph, TRI_OP_ROPE, tri_graph_name(graph, name), &attr,
                                        (tri_id[]){x, positions}, 2, 1),
@@ -62,11 +62,11 @@ tri_id tri_attention(tri_graph *graph, const char *name, tri_attention_inputs of
     const char *full = tri_graph_name(graph, name);
     const char *probs = tri_arena_printf(&graph->arena, "%s.probs", full);
     const tri_shape *q = &graph->values[of.q].shape;
-    tri_attr attr = {.causal = how.causal,
-                     .window = how.window,
-                     .dropout = how.dropout,
-                     .stream = tri_stream("drop", probs),
-                     .alpha = 1 / sqrtf((float)q->dim[q->rank - 1].size)};
+    tri_attr attr = {.attention = {.causal = how.causal,
+                                   .window = how.window,
+                                   .dropout = how.dropout,
+                                   .stream = tri_stream("drop", probs),
+                                   .alpha = 1 / sqrtf((float)q->dim[q->rank - 1].size)}};
     if (graph->cache.rows > 0)
         return attend_to_cache(graph, full, of, how, in, &attr);
     tri_id operands[] = {of.q, of.k, of.v, in->rows, in->step, of.docs};

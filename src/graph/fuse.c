@@ -113,7 +113,7 @@ tr_status tri_fold_accumulate(tri_graph *graph, tr_error *err)
         tri_node *producer = &graph->nodes[from];
         int k = output_number(producer, node->in[0]);
         if (!(tri_op_get(producer->op)->can_accumulate >> k & 1) ||
-            producer->attr.epilogue != TRI_EPILOGUE_NONE)
+            tri_node_epilogue(producer) != TRI_EPILOGUE_NONE)
             continue;
         producer->out[k] = node->out[0];
         producer->write[k] = node->write[0];
@@ -131,7 +131,7 @@ static tri_node *plain_product(rewrite *rw, tri_id value)
     if (from == TRI_NONE)
         return NULL;
     tri_node *node = &rw->graph->nodes[from];
-    bool plain = node->op == TRI_OP_MATMUL && node->attr.epilogue == TRI_EPILOGUE_NONE &&
+    bool plain = node->op == TRI_OP_MATMUL && node->attr.matmul.epilogue == TRI_EPILOGUE_NONE &&
                  node->write[0] == TRI_WRITE_NEW;
     return plain ? node : NULL;
 }
@@ -144,7 +144,7 @@ static void fuse_bias(rewrite *rw, tri_id id)
     if (!product)
         return;
     tri_node fused = *product;
-    fused.attr.epilogue = TRI_EPILOGUE_BIAS;
+    fused.attr.matmul.epilogue = TRI_EPILOGUE_BIAS;
     fused.in[2] = node->in[1];
     fused.num_in = 3;
     fused.out[0] = node->out[0];
@@ -159,10 +159,10 @@ static void fuse_bias_gelu(rewrite *rw, tri_id id)
     tri_graph *graph = rw->graph;
     tri_node *node = &graph->nodes[id];
     tri_id from = graph->values[node->in[0]].producer;
-    if (node->attr.act != TRI_ACT_GELU || from == TRI_NONE || rw->dead[from])
+    if (node->attr.act.kind != TRI_ACT_GELU || from == TRI_NONE || rw->dead[from])
         return;
     tri_node *biased = &graph->nodes[from];
-    if (biased->op != TRI_OP_MATMUL || biased->attr.epilogue != TRI_EPILOGUE_BIAS)
+    if (biased->op != TRI_OP_MATMUL || biased->attr.matmul.epilogue != TRI_EPILOGUE_BIAS)
         return;
     /* Every other reader of the sum must come after the GELU. */
     for (tri_id n = from + 1; n < id; n++)
@@ -170,7 +170,7 @@ static void fuse_bias_gelu(rewrite *rw, tri_id id)
             if (graph->nodes[n].in[j] == node->in[0])
                 return;
     tri_node fused = *biased;
-    fused.attr.epilogue = TRI_EPILOGUE_BIAS_GELU;
+    fused.attr.matmul.epilogue = TRI_EPILOGUE_BIAS_GELU;
     fused.num_out = 2;
     fused.out[0] = node->out[0];
     fused.out[1] = node->in[0];
@@ -184,11 +184,11 @@ static void fuse_bias_gelu(rewrite *rw, tri_id id)
 static void fuse_gelu_grad(rewrite *rw, tri_id id)
 {
     tri_node *node = &rw->graph->nodes[id];
-    tri_node *product = node->attr.act == TRI_ACT_GELU ? plain_product(rw, node->in[1]) : NULL;
+    tri_node *product = node->attr.act.kind == TRI_ACT_GELU ? plain_product(rw, node->in[1]) : NULL;
     if (!product)
         return;
     tri_node fused = *product;
-    fused.attr.epilogue = TRI_EPILOGUE_GELU_GRAD;
+    fused.attr.matmul.epilogue = TRI_EPILOGUE_GELU_GRAD;
     fused.in[2] = node->in[0];
     fused.num_in = 3;
     fused.out[0] = node->out[0];

@@ -59,7 +59,8 @@ static tri_node *reader(const joiner *j, const tri_node *from, tri_op op, tri_id
 static tri_node *plain_product(const joiner *j, tri_id value, tri_phase phase)
 {
     tri_node *node = maker(j, value);
-    bool fits = node && node->op == TRI_OP_MATMUL && node->attr.epilogue == TRI_EPILOGUE_NONE &&
+    bool fits = node && node->op == TRI_OP_MATMUL &&
+                node->attr.matmul.epilogue == TRI_EPILOGUE_NONE &&
                 node->write[0] == TRI_WRITE_NEW && node->phase == phase && j->uses[value] == 1;
     return fits ? node : NULL;
 }
@@ -81,7 +82,7 @@ static void join_add(joiner *j, tri_node *add)
     if (term->dtype != sum->dtype || (term->bucket && term->bucket == sum->bucket))
         return;
     tri_node joined = *product;
-    joined.attr.epilogue = TRI_EPILOGUE_ADD;
+    joined.attr.matmul.epilogue = TRI_EPILOGUE_ADD;
     joined.in[2] = other;
     joined.num_in = 3;
     joined.out[0] = add->out[0];
@@ -121,7 +122,7 @@ static void join_norm(joiner *j, tri_node *grad, tri_op param_op, tri_op joined_
         take_output(&joined, params, k);
     tri_node *bias = reader(j, grad, TRI_OP_BIAS_GRAD, grad->out[0]);
     const tri_shape *dx = &j->graph->values[grad->out[0]].shape;
-    if (bias && bias->attr.split_a == dx->rank - 1 && bias->phase == grad->phase &&
+    if (bias && bias->attr.bias_grad.leading == dx->rank - 1 && bias->phase == grad->phase &&
         bias->write[0] == params->write[0]) {
         joined.attr.wide_out |= (uint8_t)((bias->attr.wide_out & 1) << joined.num_out);
         take_output(&joined, bias, 0);

@@ -27,7 +27,7 @@ static tri_node *product_of(const tri_graph *graph, const uint32_t *uses, const 
     tri_node *product = &graph->nodes[x->producer];
     bool there = r->producer == TRI_NONE || r->producer < x->producer;
     return product->op == TRI_OP_MATMUL && product->num_in == 2 && there &&
-                   product->attr.epilogue == TRI_EPILOGUE_NONE &&
+                   product->attr.matmul.epilogue == TRI_EPILOGUE_NONE &&
                    product->write[0] == TRI_WRITE_NEW && norm->write[0] == TRI_WRITE_NEW &&
                    product->phase == norm->phase && x->dtype == r->dtype &&
                    tri_shape_equal(&x->shape, &r->shape) &&
@@ -39,7 +39,7 @@ static tri_node *product_of(const tri_graph *graph, const uint32_t *uses, const 
 static void join(tri_graph *graph, tri_node *norm, tri_node *product)
 {
     tri_id r = norm->in[0], sum = norm->out[0];
-    product->attr.epilogue = TRI_EPILOGUE_ADD;
+    product->attr.matmul.epilogue = TRI_EPILOGUE_ADD;
     product->in[2] = r;
     product->num_in = 3;
     product->out[0] = sum;

@@ -189,8 +189,14 @@ tri_id tri_graph_emit(tri_graph *graph, tri_op op, const char *name, const tri_a
 {
     if (graph->status != TR_OK || graph->arena.failed)
         return TRI_NONE;
+    static const tri_attr none;
+    if (attr && !TRI_ATTR_SHARED && !tri_attr_fits(op, attr)) {
+        tri_graph_fail(graph, "%s (%s) has attributes of another operator", name,
+                       tri_op_get(op)->name);
+        return TRI_NONE;
+    }
     tri_node node = {.op = op,
-                     .attr = attr ? *attr : (tri_attr){0},
+                     .attr = tri_attr_of(op, attr ? attr : &none),
                      .num_in = (uint8_t)num_in,
                      .num_out = (uint8_t)num_out,
                      .phase = graph->phase,

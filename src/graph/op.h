@@ -205,42 +205,121 @@ static inline int64_t tri_flat_slice(const tri_flat *flat, int part, int64_t *fi
 /* Ranks of a pipeline that hold the same parameter, at most: two routes, first and last chunk. */
 enum { TRI_MAX_HOMES = 4 };
 
-/* Constants of one node. Each operator reads the few that its row in the table names. */
-typedef struct tri_attr {
-    bool trans_a, trans_b;    /* matmul: use the transpose of the 2-d view */
-    uint8_t split_a, split_b; /* matmul: dims before the split are the rows of the 2-d view */
+/* Constants of one node: what all operators may have, and those of its family. An operator reads
+ * the members of its own family alone; its row in the table names it (tri_op_def.family). */
+typedef enum tri_attr_family {
+    TRI_ATTR_NONE, /* it has none of its own */
+    TRI_ATTR_MATMUL,
+    TRI_ATTR_BIAS_GRAD,
+    TRI_ATTR_ACT,
+    TRI_ATTR_DROPOUT,
+    TRI_ATTR_AXPBY,
+    TRI_ATTR_CAST,
+    TRI_ATTR_QUANTISE,
+    TRI_ATTR_NORM,
+    TRI_ATTR_ROPE,
+    TRI_ATTR_ATTENTION,
+    TRI_ATTR_LOSS,
+    TRI_ATTR_FINISH,
+    TRI_ATTR_UPDATE,
+    TRI_NUM_ATTR_FAMILIES
+} tri_attr_family;
+
+typedef struct tri_matmul_attr {
+    float alpha;              /* factor of the product */
+    uint8_t split_a, split_b; /* dims before the split are the rows of the 2-d view */
+    bool trans_a, trans_b;    /* use the transpose of the 2-d view */
+    bool fast_sum;            /* 8-bit operands: sums may be kept in fewer bits */
     tri_epilogue epilogue;
-    tri_act act;
-    tri_out_loss out_loss;
+    tri_dtype dtype; /* 8-bit operands: of the result */
+} tri_matmul_attr;
+
+typedef struct tri_quantise_attr {
+    tri_dtype dtype;       /* what it becomes */
+    uint8_t split;         /* dims before it are the rows of the 2-d view */
+    bool straight, turned; /* as it lies, and as the transpose of that view */
+} tri_quantise_attr;
+
+typedef struct tri_attention_attr {
+    float alpha;     /* factor of the scores */
+    float dropout;   /* probability that a weight becomes zero */
+    uint32_t stream; /* of the random numbers for it, as of dropout */
+    int32_t window;  /* a query sees this many keys, itself the last; 0: all */
     bool causal;
-    bool inverse; /* rope: turn back (the gradient) */
+} tri_attention_attr;
+
+/* Update rules. */
+typedef struct tri_update_attr {
+    float lr_scale; /* of the parameter's group */
+    float weight_decay;
+    float beta1, beta2; /* moments' decay */
+    float eps;
+    float alpha; /* apply_update: factor of the update */
     bool nesterov;
-    bool decoupled;     /* adam: weight decay apart from the gradient (AdamW) */
+    bool decoupled; /* adam: weight decay apart from the gradient (AdamW) */
+} tri_update_attr;
+
+/* Families share their memory. Built apart (make asan), what reads a member of another family finds
+ * zeros, and what sets one is told by name. */
+#ifdef TRI_ATTR_APART
+#define TRI_ATTR_UNION struct
+enum { TRI_ATTR_SHARED = false };
+#else
+#define TRI_ATTR_UNION union
+enum { TRI_ATTR_SHARED = true };
+#endif
+
+typedef struct tri_attr {
     uint8_t axis;       /* communication: the mesh axis (tri_axis) whose group takes part */
     uint32_t peer;      /* send, recv: the other rank's place on the axis; broadcast: the root's */
     uint32_t num_homes; /* communication over `home`: the ranks, by their place on pp */
     uint32_t homes[TRI_MAX_HOMES];
-    uint32_t stream;   /* random stream: hash of the canonical name */
-    int32_t window;    /* attention: a query sees this many keys, itself the last; 0: all */
-    float dropout;     /* probability that an element becomes zero */
-    float alpha, beta; /* scale factors */
-    float eps;
-    float beta1, beta2; /* moments' decay */
-    float weight_decay;
-    float lr_scale;   /* of the parameter's group */
-    float clip;       /* finish: largest global norm, 0 = none */
-    int32_t interval; /* finish: good steps in a row after which the loss scale doubles */
-    tri_rope_config rope;
-    tri_dtype dtype; /* cast, quantise: what it becomes; matmul of 8-bit operands: of the result */
-    bool straight,
-        turned;    /* quantise: as it lies, and as the transpose of its 2-d view (split_a) */
-    bool fast_sum; /* matmul of 8-bit operands: sums may be kept in fewer bits */
+    tri_dtype dtype; /* unshard, broadcast, recv: of what it makes */
+    tri_cut cut;     /* pieces of sharded values: how a dim is divided, and which piece is meant */
+    tri_shape shape; /* unshard, broadcast, recv, embed_grad without a table: of what it makes */
     /* Bit k: output k is f32 although operands are 16-bit: a gradient that is to be summed. Only of
      * outputs that may accumulate, whose kernels write f32 anyway. */
     uint8_t wide_out;
-    tri_cut cut;     /* pieces of sharded values: how a dim is divided, and which piece is meant */
-    tri_flat flat;   /* the operator works on this rank's slice of its whole operands */
-    tri_shape shape; /* unshard, broadcast, recv, embed_grad without a table: of what it makes */
+    tri_flat flat; /* the operator works on this rank's slice of its whole operands */
+    TRI_ATTR_UNION
+    {
+        tri_matmul_attr matmul;
+        struct {
+            uint8_t leading; /* dims that are summed over: the first ones */
+        } bias_grad;
+        struct {
+            tri_act kind;
+        } act;
+        struct {
+            float p;         /* probability that an element becomes zero */
+            uint32_t stream; /* of random numbers: hash of the canonical name */
+        } dropout;
+        struct {
+            float alpha, beta;
+        } axpby;
+        struct {
+            tri_dtype dtype; /* what it becomes */
+        } cast;
+        tri_quantise_attr quantise;
+        struct {
+            float eps;
+        } norm;
+        struct {
+            tri_rope_config config;
+            bool inverse; /* turn back (the gradient) */
+        } rope;
+        tri_attention_attr attention;
+        struct {
+            tri_out_loss kind; /* out_loss and its gradient */
+            float alpha;       /* gradients: what the backward starts from */
+        } loss;
+        struct {
+            float alpha;      /* what the backward started from */
+            float clip;       /* largest global norm, 0 = none */
+            int32_t interval; /* good steps in a row after which the loss scale doubles */
+        } finish;
+        tri_update_attr update;
+    };
 } tri_attr;
 
 /* Numbers that differ from step to step: the input `sched`, f32 [TRI_NUM_SCHED]. */

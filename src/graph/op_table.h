@@ -41,6 +41,7 @@ typedef struct tri_op_def {
     const char *outputs;
     const char *suffix[TRI_MAX_OUT]; /* outputs are named "node" + "." + suffix; none for NULL */
     const char *meaning;             /* what it computes, in one or two lines */
+    tri_attr_family family;          /* which of its attributes it reads */
     uint8_t min_in, max_in, min_out, max_out;
     /* Output k replaces input updates[k] - 1 in place: it is a state's new version (0: it is not).
      */
@@ -72,6 +73,12 @@ typedef struct tri_op_def {
 } tri_op_def;
 
 const tri_op_def *tri_op_get(tri_op op);
+/* The attributes of an operator: those that all have, and of its own family. */
+tri_attr tri_attr_of(tri_op op, const tri_attr *attr);
+/* Whether nothing is set that belongs to another family (as far as these do not share memory). */
+bool tri_attr_fits(tri_op op, const tri_attr *attr);
+/* Of a product; NONE for any other operator. */
+tri_epilogue tri_node_epilogue(const tri_node *node);
 tri_cost tri_node_cost(const tri_graph *graph, const tri_node *node);
 
 /* Used by rules. */

@@ -62,7 +62,7 @@ void tri_place_columns(const tri_node *node, const tri_shape *shapes, tri_spot *
      * from the first dim that is not of a position. */
     int rank = shapes[0].rank, leading = rank - 1;
     if (node->op == TRI_OP_BIAS_GRAD)
-        leading = node->attr.split_a;
+        leading = node->attr.bias_grad.leading;
     tri_spot spot = in[0];
     for (int j = 0; j < node->num_in; j++)
         in[j] = spot;
@@ -109,7 +109,7 @@ void tri_place_product(const tri_product *product, tri_spot *in, tri_spot *out)
 
 void tri_place_matmul(const tri_node *node, const tri_shape *shapes, tri_spot *in, tri_spot *out)
 {
-    const tri_attr *attr = &node->attr;
+    const tri_matmul_attr *attr = &node->attr.matmul;
     tri_product product = {
         .contract_a = attr->trans_a ? 0 : attr->split_a,
         .contract_b = attr->trans_b ? attr->split_b : 0,

@@ -15,8 +15,8 @@ static void print_node(const tri_graph *graph, const tri_node *node, tri_text *t
     bool adds = node->write[0] == TRI_WRITE_START || node->write[0] == TRI_WRITE_ADD;
     tri_text_add(text, " %s %s(", adds ? "+=" : "=", tri_op_get(node->op)->name);
     for (int j = 0; j < node->num_in; j++) {
-        bool transposed = node->op == TRI_OP_MATMUL &&
-                          ((j == 0 && node->attr.trans_a) || (j == 1 && node->attr.trans_b));
+        bool transposed = node->op == TRI_OP_MATMUL && ((j == 0 && node->attr.matmul.trans_a) ||
+                                                        (j == 1 && node->attr.matmul.trans_b));
         tri_text_add(text, "%s%s%s", j ? ", " : "",
                      node->in[j] == TRI_NONE ? "-" : graph->values[node->in[j]].name,
                      transposed ? "^T" : "");

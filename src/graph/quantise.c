@@ -94,7 +94,7 @@ static bool is_linear(const quantiser *q, const tri_node *node)
         return false;
     for (int j = 0; j < 2; j++) {
         const tri_value *value = &graph->values[node->in[j]];
-        uint8_t split = j == 0 ? node->attr.split_a : node->attr.split_b;
+        uint8_t split = j == 0 ? node->attr.matmul.split_a : node->attr.matmul.split_b;
         if (value->dtype != TRI_BF16 || split == 0 || !sides_fit(&value->shape, split) ||
             (q->split[node->in[j]] && q->split[node->in[j]] != split))
             return false;
@@ -107,7 +107,7 @@ static bool is_linear(const quantiser *q, const tri_node *node)
 /* Operand j has its contracted dims last, or will when it is turned. */
 static bool is_turned(const tri_node *node, int j)
 {
-    return j == 0 ? node->attr.trans_a : !node->attr.trans_b;
+    return j == 0 ? node->attr.matmul.trans_a : !node->attr.matmul.trans_b;
 }
 
 static int place_of(const tri_node *node)
@@ -124,7 +124,7 @@ static void find_wants(quantiser *q)
         for (int j = 0; j < 2; j++) {
             tri_id value = node->in[j];
             quantised *to = &q->made[place_of(node)][value];
-            q->split[value] = j == 0 ? node->attr.split_a : node->attr.split_b;
+            q->split[value] = j == 0 ? node->attr.matmul.split_a : node->attr.matmul.split_b;
             to->straight |= !is_turned(node, j);
             to->turned |= is_turned(node, j);
         }
@@ -158,7 +158,7 @@ static bool may_move(const quantiser *q, tri_id sums)
     const tri_node *node = &q->old[sums];
     if (node->write[0] != TRI_WRITE_START || node->phase != TRI_PHASE_BACKWARD || node->last_only ||
         q->graph->values[node->out[0]].state == TRI_NONE ||
-        node->attr.split_a != q->split[node->in[0]])
+        node->attr.bias_grad.leading != q->split[node->in[0]])
         return false;
     for (size_t n = 0; n < q->num_old; n++)
         if (is_linear(q, &q->old[n]) &&
@@ -241,11 +241,11 @@ static void quantise(quantiser *q, tri_id value, quantised *to)
         tri_id node = emit(graph, TRI_OP_AMAX, value, "", NULL, &value, 1, 1);
         q->amax[value] = node == TRI_NONE ? TRI_NONE : graph->nodes[node].out[0];
     }
-    tri_attr attr = {.split_a = q->split[value],
-                     .straight = to->straight,
-                     .turned = to->turned,
-                     .dtype = is_gradient(q, value) ? TRI_F8E5M2 : TRI_F8E4M3};
-    const char *type = tri_dtype_name(attr.dtype);
+    tri_attr attr = {.quantise = {.split = q->split[value],
+                                  .straight = to->straight,
+                                  .turned = to->turned,
+                                  .dtype = is_gradient(q, value) ? TRI_F8E5M2 : TRI_F8E4M3}};
+    const char *type = tri_dtype_name(attr.quantise.dtype);
     tri_id node = emit(graph, TRI_OP_QUANTISE, value, "", &attr, (tri_id[]){value, q->amax[value]},
                        2, 1 + to->straight + to->turned);
     if (node == TRI_NONE)
@@ -284,7 +284,8 @@ static void replace(quantiser *q, tri_node *node, const tri_node *old, int j)
     uint8_t split = q->split[value], rank = (uint8_t)q->graph->values[value].shape.rank;
     node->in[j] = turned ? from->turned_q : from->q;
     node->in[3 + j] = from->scale;
-    *(j == 0 ? &node->attr.split_a : &node->attr.split_b) = turned ? rank - split : split;
+    *(j == 0 ? &node->attr.matmul.split_a : &node->attr.matmul.split_b) =
+        turned ? rank - split : split;
 }
 
 static void narrow_product(quantiser *q, const tri_node *old)
@@ -299,10 +300,10 @@ static void narrow_product(quantiser *q, const tri_node *old)
     node.num_in = 5;
     replace(q, &node, old, 0);
     replace(q, &node, old, 1);
-    node.attr.trans_a = false;
-    node.attr.trans_b = true;
-    node.attr.dtype = graph->values[old->out[0]].dtype;
-    node.attr.fast_sum = old->phase == TRI_PHASE_FORWARD;
+    node.attr.matmul.trans_a = false;
+    node.attr.matmul.trans_b = true;
+    node.attr.matmul.dtype = graph->values[old->out[0]].dtype;
+    node.attr.matmul.fast_sum = old->phase == TRI_PHASE_FORWARD;
     tri_graph_append(graph, &node);
 }
 

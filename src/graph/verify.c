@@ -46,7 +46,7 @@ static tr_status check_write(const verifier *v, size_t n, int k)
         return TR_OK;
     case TRI_WRITE_START:
     case TRI_WRITE_ADD:
-        if (!(def->can_accumulate >> k & 1) || node->attr.epilogue != TRI_EPILOGUE_NONE)
+        if (!(def->can_accumulate >> k & 1) || tri_node_epilogue(node) != TRI_EPILOGUE_NONE)
             return complain(v, n, "cannot accumulate into", out->name);
         break;
     case TRI_WRITE_UPDATE:
@@ -67,6 +67,8 @@ static tr_status check_outputs(const verifier *v, size_t n)
     if (node->num_in < def->min_in || node->num_in > def->max_in || node->num_out < def->min_out ||
         node->num_out > def->max_out)
         return complain(v, n, "has a wrong number of operands", "");
+    if (!tri_attr_fits(node->op, &node->attr))
+        return complain(v, n, "has attributes of another operator", "");
     tri_shape in[TRI_MAX_IN], out[TRI_MAX_OUT];
     tri_dtype dtype[TRI_MAX_OUT];
     const tri_value *values[TRI_MAX_IN];

@@ -26,10 +26,11 @@ void tri_finish_logits(tri_graph *graph, tri_mode mode, tri_id logits, tri_shape
     }
     if (logits != TRI_NONE &&
         tri_value_at(graph, logits)->dtype != TRI_F32) /* the host reads f32 */
-        logits = tri_node_out(graph,
-                              tri_graph_emit(graph, TRI_OP_CAST, tri_graph_name(graph, "logits"),
-                                             &(tri_attr){.dtype = TRI_F32}, &logits, 1, 1),
-                              0);
+        logits =
+            tri_node_out(graph,
+                         tri_graph_emit(graph, TRI_OP_CAST, tri_graph_name(graph, "logits"),
+                                        &(tri_attr){.cast = {.dtype = TRI_F32}}, &logits, 1, 1),
+                         0);
     tri_mark_output(graph, logits);
 }
 

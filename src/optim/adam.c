@@ -4,12 +4,12 @@
 
 static void emit(tri_graph *graph, const tri_update *u, bool decoupled)
 {
-    tri_attr attr = {.beta1 = u->config->beta1,
-                     .beta2 = u->config->beta2,
-                     .eps = u->config->eps,
-                     .decoupled = decoupled,
-                     .weight_decay = u->weight_decay,
-                     .lr_scale = u->lr_scale};
+    tri_attr attr = {.update = {.beta1 = u->config->beta1,
+                                .beta2 = u->config->beta2,
+                                .eps = u->config->eps,
+                                .decoupled = decoupled,
+                                .weight_decay = u->weight_decay,
+                                .lr_scale = u->lr_scale}};
     tri_id m = tri_optim_state(graph, u, "adam.m"), v = tri_optim_state(graph, u, "adam.v");
     tri_id in[] = {u->value, m, v, u->grad, u->sched, u->result};
     tri_graph_emit(graph, TRI_OP_ADAM, u->param->name, &attr, in, 6, 3);

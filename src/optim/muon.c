@@ -37,12 +37,12 @@ static void emit(tri_graph *g, const tri_update *u)
     double columns = (double)tri_shape_span(&u->param->shape, split, u->param->shape.rank);
     bool tall = rows > columns;
 
-    tri_attr momentum = {.beta1 = u->config->momentum, .nesterov = u->config->nesterov};
+    tri_attr momentum = {.update = {.beta1 = u->config->momentum, .nesterov = u->config->nesterov}};
     tri_id in[] = {tri_optim_state(g, u, "muon.momentum"), u->grad, u->result};
     tri_id node =
         tri_graph_emit(g, TRI_OP_MOMENTUM, tri_graph_name(g, "muon"), &momentum, in, 3, 2);
 
-    tri_attr unit = {.eps = 1e-7f};
+    tri_attr unit = {.update = {.eps = 1e-7f}};
     tri_id update = tri_node_out(g, node, 1);
     tri_id x = tri_node_out(
         g,
@@ -51,9 +51,9 @@ static void emit(tri_graph *g, const tri_update *u)
     for (int i = 0; i < 5; i++)
         x = newton_schulz(g, x, split, tall);
 
-    tri_attr apply = {.alpha = (float)(0.2 * sqrt(tall ? rows : columns)),
-                      .weight_decay = u->weight_decay,
-                      .lr_scale = u->lr_scale};
+    tri_attr apply = {.update = {.alpha = (float)(0.2 * sqrt(tall ? rows : columns)),
+                                 .weight_decay = u->weight_decay,
+                                 .lr_scale = u->lr_scale}};
     tri_id last[] = {u->value, x, u->sched, u->result};
     tri_graph_emit(g, TRI_OP_APPLY_UPDATE, u->param->name, &apply, last, 4, 1);
 }

@@ -153,12 +153,12 @@ static tr_status emit_copy(tri_graph *graph, tri_id param, tr_error *err)
  * other reader. */
 static tri_id emit_finish(tri_graph *graph, tri_id sum_squares, float clip)
 {
-    tri_attr attr = {.alpha = graph->loss_seed, .clip = clip};
+    tri_attr attr = {.finish = {.alpha = graph->loss_seed, .clip = clip}};
     tri_id in[4] = {graph->loss, graph->count, sum_squares};
     bool scales = graph->scaler != TRI_NONE;
     if (scales) {
         in[3] = graph->states[graph->scaler].latest;
-        attr.interval = graph->precision.growth_interval;
+        attr.finish.interval = graph->precision.growth_interval;
     }
     tri_id node =
         tri_graph_emit(graph, TRI_OP_FINISH, "result", &attr, in, scales ? 4 : 3, scales ? 2 : 1);

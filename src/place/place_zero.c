@@ -219,7 +219,7 @@ static bool make_wide(tri_placer *p, tri_id id)
     while (node->out[k] != id)
         k++;
     if (!(tri_op_get(node->op)->can_accumulate >> k & 1) ||
-        node->attr.epilogue != TRI_EPILOGUE_NONE)
+        tri_node_epilogue(node) != TRI_EPILOGUE_NONE)
         return false;
     node->attr.wide_out |= (uint8_t)(1 << k);
     value->dtype = TRI_F32;
@@ -234,7 +234,7 @@ static tr_status widen(tri_placer *p, tri_id id, tri_dtype dtype, tri_id *out, t
     *out = id;
     if (graph->values[id].dtype == dtype || (dtype == TRI_F32 && make_wide(p, id)))
         return TR_OK;
-    tri_attr attr = {.dtype = dtype};
+    tri_attr attr = {.cast = {.dtype = dtype}};
     const char *name =
         tri_arena_printf(&graph->arena, "%s.%s", graph->values[id].name, tri_dtype_name(dtype));
     tri_id node = tri_graph_emit(graph, TRI_OP_CAST, name, &attr, &id, 1, 1);

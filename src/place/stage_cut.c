@@ -164,8 +164,8 @@ static tr_status send(cutter *c, int chunk, bool backward, tr_error *err)
             continue;
         if (peer == c->stages->rank) {
             tri_id copy;
-            TRI_TRY(
-                emit_like(c, TRI_OP_CAST, (tri_attr){0}, (tri_id)v, c->local[v], 1, &copy, err));
+            tri_attr attr = {.cast = {.dtype = c->graph->values[v].dtype}};
+            TRI_TRY(emit_like(c, TRI_OP_CAST, attr, (tri_id)v, c->local[v], 1, &copy, err));
             TRI_TRY(enter(c, to, (tri_id)v, copy, err));
             continue;
         }

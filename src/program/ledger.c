@@ -47,7 +47,7 @@ static tri_id kept_operand(const bookkeeper *k, tri_id value)
     if (value == TRI_NONE || k->maker[value] == TRI_NONE)
         return value;
     const tri_instr *instr = &k->program->instrs[k->maker[value]];
-    bool both = instr->op == TRI_OP_QUANTISE && instr->attr.turned;
+    bool both = instr->op == TRI_OP_QUANTISE && instr->attr.quantise.turned;
     return both ? instr->out[instr->num_out - 1].value : value;
 }
 
@@ -90,7 +90,7 @@ static void note_attention(bookkeeper *k, const tri_instr *instr)
     layer->a = dim_of(q, TRI_DIM_H);
     layer->k = dim_of(q, TRI_DIM_K);
     layer->e = (int64_t)tri_dtype_bytes(q->dtype);
-    layer->drops |= instr->attr.dropout > 0;
+    layer->drops |= instr->attr.attention.dropout > 0;
     for (int j = 0; j < 3; j++)
         take_role(k, instr->layer, TRI_BOOK_QKV, instr->in[j].value);
     take_role(k, instr->layer, TRI_BOOK_QKV_IN, input_of_product(k, instr->in[0].value));
@@ -139,7 +139,7 @@ static void note_instr(bookkeeper *k, const tri_instr *instr)
         note_act(k, instr, instr->in[0].value, instr->out[0].value);
         break;
     case TRI_OP_MATMUL:
-        if (instr->attr.epilogue == TRI_EPILOGUE_BIAS_GELU)
+        if (instr->attr.matmul.epilogue == TRI_EPILOGUE_BIAS_GELU)
             note_act(k, instr, instr->out[1].value, instr->out[0].value);
         break;
     case TRI_OP_DROPOUT:
@@ -154,7 +154,7 @@ static void note_instr(bookkeeper *k, const tri_instr *instr)
 static void note_quantised(bookkeeper *k, const tri_instr *instr)
 {
     tri_id from = instr->in[0].value;
-    if (instr->op == TRI_OP_QUANTISE && instr->attr.turned && k->role[from])
+    if (instr->op == TRI_OP_QUANTISE && instr->attr.quantise.turned && k->role[from])
         take_role(k, k->layer_of[from], (tri_book)(k->role[from] - 1),
                   instr->out[instr->num_out - 1].value);
 }

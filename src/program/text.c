@@ -92,16 +92,16 @@ static void op_text(const tri_instr *instr, char *out, size_t size)
     const char *name = tri_op_get(instr->op)->name, *more = "";
     switch (instr->op) {
     case TRI_OP_MATMUL:
-        more = epilogue[instr->num_in > 3][instr->attr.epilogue];
+        more = epilogue[instr->num_in > 3][instr->attr.matmul.epilogue];
         break;
     case TRI_OP_ACT:
     case TRI_OP_ACT_GRAD:
-        more = act[instr->attr.act];
+        more = act[instr->attr.act.kind];
         break;
     case TRI_OP_ATTENTION:
     case TRI_OP_ATTENTION_GRAD:
     case TRI_OP_CACHE_ATTENTION:
-        more = instr->attr.causal ? " causal" : "";
+        more = instr->attr.attention.causal ? " causal" : "";
         break;
     default:
         break;
@@ -125,8 +125,8 @@ static void reads_text(const tri_program *program, const tri_instr *instr, char 
     for (int j = 0; j < instr->num_in && used < size; j++) {
         if (instr->in[j].value == TRI_NONE)
             continue;
-        bool transposed = instr->op == TRI_OP_MATMUL &&
-                          ((j == 0 && instr->attr.trans_a) || (j == 1 && instr->attr.trans_b));
+        bool transposed = instr->op == TRI_OP_MATMUL && ((j == 0 && instr->attr.matmul.trans_a) ||
+                                                         (j == 1 && instr->attr.matmul.trans_b));
         used += (size_t)snprintf(out + used, size - used, "%s%s%s", used ? ", " : "",
                                  program->values[instr->in[j].value].name, transposed ? "^T" : "");
     }
@@ -208,14 +208,20 @@ static void print_instr(const tri_program *program, size_t i, tri_text *text)
     }
 }
 
+/* Of two instructions of one operator. */
+static bool same_product(const tri_instr *a, const tri_instr *b)
+{
+    const tri_matmul_attr *x = &a->attr.matmul, *y = &b->attr.matmul;
+    return a->op != TRI_OP_MATMUL ||
+           (x->epilogue == y->epilogue && x->trans_a == y->trans_a && x->trans_b == y->trans_b);
+}
+
 /* Same operator, same shapes, same way of writing: the same instruction on other data. */
 static bool alike(const tri_program *program, const tri_instr *a, const tri_instr *b,
                   bool same_shapes)
 {
     if (a->op != b->op || a->num_in != b->num_in || a->num_out != b->num_out ||
-        a->attr.epilogue != b->attr.epilogue || a->attr.trans_a != b->attr.trans_a ||
-        a->attr.trans_b != b->attr.trans_b || a->last_only != b->last_only ||
-        a->first_only != b->first_only)
+        !same_product(a, b) || a->last_only != b->last_only || a->first_only != b->first_only)
         return false;
     for (int k = 0; same_shapes && k < a->num_out; k++)
         if (a->write[k] != b->write[k] || !tri_shape_equal(&program->values[a->out[k].value].shape,

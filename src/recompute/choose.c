@@ -71,10 +71,10 @@ tri_node tri_recompute_node(tri_node node, const bool *redo)
         for (int k = 0; k + 1 < node.num_out; k++)
             node.out[k] = node.out[k + 1];
         node.num_out--;
-    } else if (node.op == TRI_OP_MATMUL && node.attr.epilogue == TRI_EPILOGUE_BIAS_GELU &&
+    } else if (node.op == TRI_OP_MATMUL && node.attr.matmul.epilogue == TRI_EPILOGUE_BIAS_GELU &&
                !redo[node.out[1]]) {
         node.op = TRI_OP_ACT;
-        node.attr = (tri_attr){.act = TRI_ACT_GELU};
+        node.attr = (tri_attr){.act = {.kind = TRI_ACT_GELU}};
         node.in[0] = node.out[1];
         node.num_in = node.num_out = 1;
     }
@@ -149,7 +149,7 @@ static void choose_rest(chooser *c, const tri_node *node)
 {
     if (adds_and_norms(node->op) && c->read[node->out[0]])
         c->redo[node->out[1]] = c->redo[node->out[2]] = true;
-    else if (node->op == TRI_OP_MATMUL && node->attr.epilogue == TRI_EPILOGUE_BIAS_GELU &&
+    else if (node->op == TRI_OP_MATMUL && node->attr.matmul.epilogue == TRI_EPILOGUE_BIAS_GELU &&
              c->read[node->out[1]])
         c->redo[node->out[0]] = true;
 }

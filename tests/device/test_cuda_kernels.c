@@ -129,7 +129,7 @@ static tri_dtype type_of_in(const op_case *c, const variant *v, int i)
     if (tri_op_get(c->op)->wide_in >> i & 1)
         return TRI_F32;
     if (c->flags & CASE_FLOAT8 && i < 2) /* a gradient is the first of two */
-        return i == 0 && !c->attr.fast_sum ? TRI_F8E5M2 : TRI_F8E4M3;
+        return i == 0 && !c->attr.matmul.fast_sum ? TRI_F8E5M2 : TRI_F8E4M3;
     return v->narrow;
 }
 
@@ -141,7 +141,7 @@ static tri_dtype type_of_out(const op_case *c, const variant *v, int o)
     if (c->op == TRI_OP_CAST)
         return v->narrow == TRI_F32 ? TRI_BF16 : TRI_F32;
     if (c->op == TRI_OP_QUANTISE)
-        return o < 3 ? c->attr.dtype : v->accumulator;
+        return o < 3 ? c->attr.quantise.dtype : v->accumulator;
     return def->can_accumulate >> o & 1 ? v->accumulator : v->narrow;
 }
 
@@ -155,7 +155,7 @@ static bool variant_applies(const op_case *c, const variant *v)
         return true;
     if (v->accumulator != v->narrow) {
         if (!(def->can_accumulate & ~def->wide_out) ||
-            (c->op == TRI_OP_MATMUL && c->attr.epilogue != TRI_EPILOGUE_NONE))
+            (c->op == TRI_OP_MATMUL && c->attr.matmul.epilogue != TRI_EPILOGUE_NONE))
             return false;
     }
     op_run run;
@@ -210,8 +210,10 @@ static void call_init(gpu_call *call, gpu_image *im, const op_case *c, const var
         t->dtype = same >= 0 ? call->args.in[same].dtype : type_of_out(c, v, o);
         call->out[o] = same >= 0 ? call->in[same] : place_operand(im, host, t->dtype, true);
     }
-    if (c->op != TRI_OP_QUANTISE)
-        call->attr.dtype = call->args.out[0].dtype;
+    if (c->op == TRI_OP_MATMUL)
+        call->attr.matmul.dtype = call->args.out[0].dtype;
+    else if (c->op == TRI_OP_CAST)
+        call->attr.cast.dtype = call->args.out[0].dtype;
     call->args.attr = &call->attr;
     call->args.device = gpu.state;
     tri_kernel_args sizes = call->args;
@@ -449,7 +451,7 @@ enum { PIECE_T = 1024, PIECE_H = 16, PIECE_K = 64, PIECE_B = 96 };
 /* q, k, v, o, lse, do: the part of them that begins at this row of the batch. */
 static void run_rows(tri_op op, unsigned char *const *data, int64_t first, int64_t num)
 {
-    const tri_attr attr = {.alpha = 0.125f, .causal = true};
+    const tri_attr attr = {.attention = {.alpha = 0.125f, .causal = true}};
     tri_kernel_args args = {.attr = &attr, .device = gpu.state, .overwrite = true};
     size_t row = (size_t)PIECE_T * PIECE_H * PIECE_K * 2;
     tri_tensor lse = {.data = data[4] + (size_t)first * PIECE_T * PIECE_H * 4,

@@ -29,7 +29,7 @@ static tri_call_plan plan_of(tri_op op, int64_t width)
     tr_error err;
     tri_device_config config = {.kind = "cuda"};
     assert_int_equal(tri_device_open(&config, &device, &err), TR_OK);
-    tri_attr attr = {.alpha = 0.1f, .causal = true};
+    tri_attr attr = {.attention = {.alpha = 0.1f, .causal = true}};
     tri_kernel_args args = {.attr = &attr, .num_in = 10, .num_out = 1, .device = device.state};
     args.in[op == TRI_OP_ATTENTION_GRAD] = tensor(TRI_BF16, 5, (int64_t[]){2, 64, 3, 2, width});
     tri_call_plan plan = tri_device_plan_call(&device, op, &args);

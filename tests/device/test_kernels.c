@@ -158,7 +158,8 @@ static void test_every_operator_has_kernels_and_case(void **state)
 static void test_dropout_share(void **state)
 {
     (void)state;
-    op_case c = {"share", TRI_OP_DROPOUT, {4, 64, 1, 256}, {.dropout = 0.25f, .stream = 1}, 0, 0};
+    op_case c = {
+        "share", TRI_OP_DROPOUT, {4, 64, 1, 256}, {.dropout = {.p = 0.25f, .stream = 1}}, 0, 0};
     op_run run;
     op_run_init(&run, &c, NULL);
     op_run_kernel(&run, tri_cpu_reference(c.op), NULL, TRI_ISA_BASE);

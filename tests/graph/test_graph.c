@@ -138,7 +138,7 @@ static void forgotten_version(tri_graph *graph)
 
 static void third_operand_missing(tri_graph *graph)
 {
-    node_of(graph, TRI_OP_MATMUL, 0)->attr.epilogue = TRI_EPILOGUE_BIAS;
+    node_of(graph, TRI_OP_MATMUL, 0)->attr.matmul.epilogue = TRI_EPILOGUE_BIAS;
 }
 
 static void test_verifier_names_what_is_broken(void **state)
@@ -196,7 +196,8 @@ static int count_products(const tri_graph *graph, tri_epilogue epilogue)
 {
     int count = 0;
     for (size_t i = 0; i < graph->num_nodes; i++)
-        count += graph->nodes[i].op == TRI_OP_MATMUL && graph->nodes[i].attr.epilogue == epilogue;
+        count +=
+            graph->nodes[i].op == TRI_OP_MATMUL && graph->nodes[i].attr.matmul.epilogue == epilogue;
     return count;
 }
 

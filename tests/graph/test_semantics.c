@@ -37,7 +37,8 @@ static void expect_near(const float *got, const float *want, int64_t count, cons
 static void test_rope_of_known_angles(void **state)
 {
     (void)state;
-    static const op_case c = {"known", TRI_OP_ROPE, {1, 2, 1, 4}, {.rope = {.theta = 10000}}, 0, 0};
+    static const op_case c = {
+        "known", TRI_OP_ROPE, {1, 2, 1, 4}, {.rope = {.config = {.theta = 10000}}}, 0, 0};
     for (int which = 0; which < num_kernels(); which++) {
         op_run run;
         op_run_init(&run, &c, NULL);
@@ -85,8 +86,12 @@ static void repeat_heads(const tri_tensor *from, tri_tensor *to)
 static void test_groups_are_repeated_key_heads(void **state)
 {
     (void)state;
-    const op_case grouped = {
-        "grouped", TRI_OP_ATTENTION, {2, 37, 6, 5, 2}, {.alpha = 0.4f, .causal = true}, 0, 0};
+    const op_case grouped = {"grouped",
+                             TRI_OP_ATTENTION,
+                             {2, 37, 6, 5, 2},
+                             {.attention = {.alpha = 0.4f, .causal = true}},
+                             0,
+                             0};
     op_case plain = grouped;
     plain.size[4] = 6;
     for (int which = 0; which < num_kernels(); which++) {
@@ -112,10 +117,11 @@ static void test_documents_are_apart(void **state)
 {
     (void)state;
     enum { WIDTH = 3 * 2 * 5, OUT = 2 * 5, ALL = FIRST + SECOND + PADDING };
-    op_case c = {"all", TRI_OP_ATTENTION, {1, ALL, 2, 5}, {.alpha = 0.4f}, CASE_DOCS, 0};
+    op_case c = {"all", TRI_OP_ATTENTION, {1, ALL, 2, 5}, {.attention = {.alpha = 0.4f}}, CASE_DOCS,
+                 0};
     for (int which = 0; which < 2 * num_kernels(); which++) {
         op_run all;
-        c.attr.causal = which & 1;
+        c.attr.attention.causal = which & 1;
         op_run_init(&all, &c, NULL);
         int32_t *docs = all.args.in[5].data;
         for (int i = 0; i < ALL; i++)
@@ -150,8 +156,9 @@ static void test_documents_are_apart(void **state)
 static void test_padding_has_no_gradient(void **state)
 {
     (void)state;
-    static const op_case c = {
-        "padding", TRI_OP_ATTENTION_GRAD, {1, 40, 4, 5, 2}, {.alpha = 0.4f}, CASE_DOCS, 0};
+    static const op_case c = {"padding",        TRI_OP_ATTENTION_GRAD,
+                              {1, 40, 4, 5, 2}, {.attention = {.alpha = 0.4f}},
+                              CASE_DOCS,        0};
     for (int which = 0; which < num_kernels(); which++) {
         op_run run;
         op_run_init(&run, &c, NULL);
@@ -174,15 +181,19 @@ static void test_padding_has_no_gradient(void **state)
 static void test_windows(void **state)
 {
     (void)state;
-    op_case c = {"plain", TRI_OP_ATTENTION, {1, 100, 2, 5, 2}, {.alpha = 0.4f, .causal = true}, 0,
+    op_case c = {"plain",
+                 TRI_OP_ATTENTION,
+                 {1, 100, 2, 5, 2},
+                 {.attention = {.alpha = 0.4f, .causal = true}},
+                 0,
                  0};
     for (int which = 0; which < num_kernels(); which++) {
         op_run plain, wide, one;
-        c.attr.window = 0;
+        c.attr.attention.window = 0;
         op_run_init(&plain, &c, NULL);
-        c.attr.window = 100;
+        c.attr.attention.window = 100;
         op_run_init(&wide, &c, NULL);
-        c.attr.window = 1;
+        c.attr.attention.window = 1;
         op_run_init(&one, &c, NULL);
         run_with(&plain, c.op, which);
         run_with(&wide, c.op, which);

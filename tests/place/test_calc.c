@@ -186,10 +186,10 @@ static void as_the_pass_does(void **state)
         bool trans_a = code & 1, trans_b = code & 2;
         int na = 1 + (code >> 2 & 1), nc = 1 + (code >> 3 & 1), nb = 1 + (code >> 4 & 1);
         tri_node node = {.op = TRI_OP_MATMUL, .num_in = 2, .num_out = 1};
-        node.attr.trans_a = trans_a;
-        node.attr.trans_b = trans_b;
-        node.attr.split_a = (uint8_t)(trans_a ? nc : na);
-        node.attr.split_b = (uint8_t)(trans_b ? nb : nc);
+        node.attr.matmul.trans_a = trans_a;
+        node.attr.matmul.trans_b = trans_b;
+        node.attr.matmul.split_a = (uint8_t)(trans_a ? nc : na);
+        node.attr.matmul.split_b = (uint8_t)(trans_b ? nb : nc);
         tri_shape shapes[2] = {{.rank = na + nc}, {.rank = nc + nb}};
         for (int i = 0; i < 2; i++)
             for (int d = 0; d < shapes[i].rank; d++)

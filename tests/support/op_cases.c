@@ -141,33 +141,34 @@ static void make_shard(tri_tensor *t, int dim, int64_t origin)
 static void build_matmul(op_run *run, const op_case *c)
 {
     int64_t g = c->size[0], m = c->size[1], k = c->size[2], n = c->size[3];
-    int64_t rows = c->attr.trans_a ? m : g * m, depth = c->attr.trans_a ? g * k : k;
-    run->attr.split_a = 2;
-    if (c->attr.trans_a)
+    int64_t rows = c->attr.matmul.trans_a ? m : g * m, depth = c->attr.matmul.trans_a ? g * k : k;
+    run->attr.matmul.split_a = 2;
+    if (c->attr.matmul.trans_a)
         in_f32(run, 3, SIZES(g, k, m));
     else
         in_f32(run, 3, SIZES(g, m, k));
-    run->attr.split_b = 1;
-    if (c->attr.trans_b) {
+    run->attr.matmul.split_b = 1;
+    if (c->attr.matmul.trans_b) {
         in_f32(run, 2, SIZES(n, depth));
-    } else if (c->attr.trans_a) {
+    } else if (c->attr.matmul.trans_a) {
         in_f32(run, 3, SIZES(g, k, n));
-        run->attr.split_b = 2;
+        run->attr.matmul.split_b = 2;
     } else {
         in_f32(run, 2, SIZES(depth, n));
     }
-    if (c->attr.epilogue == TRI_EPILOGUE_GELU_GRAD || c->attr.epilogue == TRI_EPILOGUE_ADD)
+    if (c->attr.matmul.epilogue == TRI_EPILOGUE_GELU_GRAD ||
+        c->attr.matmul.epilogue == TRI_EPILOGUE_ADD)
         in_f32(run, 2, SIZES(rows, n));
-    else if (c->attr.epilogue != TRI_EPILOGUE_NONE)
+    else if (c->attr.matmul.epilogue != TRI_EPILOGUE_NONE)
         in_f32(run, 1, SIZES(n));
     if (c->flags & CASE_FLOAT8) {
-        if (c->attr.epilogue == TRI_EPILOGUE_NONE)
+        if (c->attr.matmul.epilogue == TRI_EPILOGUE_NONE)
             in_absent(run);
         in_f32(run, 1, SIZES(1));
         in_f32(run, 1, SIZES(1));
     }
     out_f32(run, 2, SIZES(rows, n));
-    if (c->attr.epilogue == TRI_EPILOGUE_BIAS_GELU)
+    if (c->attr.matmul.epilogue == TRI_EPILOGUE_BIAS_GELU)
         out_f32(run, 2, SIZES(rows, n));
 }
 
@@ -180,12 +181,12 @@ static void build_quantise(op_run *run, const op_case *c)
         out_f32(run, 1, SIZES(TRI_AMAX_PARTS));
         return;
     }
-    run->attr.split_a = 2;
+    run->attr.quantise.split = 2;
     in_f32(run, 1, SIZES(TRI_AMAX_PARTS));
     out_f32(run, 1, SIZES(1));
-    if (c->attr.straight)
+    if (c->attr.quantise.straight)
         out_f32(run, 3, s);
-    if (c->attr.turned)
+    if (c->attr.quantise.turned)
         out_f32(run, 3, SIZES(s[2], s[0], s[1]));
     if (c->flags & CASE_SUMS)
         out_f32(run, 1, SIZES(s[2]));
@@ -337,7 +338,8 @@ static void build_attention(op_run *run, const op_case *c)
  * some more than the new ones. */
 static int64_t cache_length(const op_case *c)
 {
-    return c->attr.window > 0 ? c->attr.window + c->size[1] - 1 : 2 * c->size[1] + 70;
+    return c->attr.attention.window > 0 ? c->attr.attention.window + c->size[1] - 1
+                                        : 2 * c->size[1] + 70;
 }
 
 /* sizes: B, T, H, K and G, or 0 for packed operands. The cache has a row more than the batch. */
@@ -568,7 +570,9 @@ static void fill_places(tri_tensor *t, const op_case *c)
     for (int32_t i = 0; t->rank == 1 && i < num; i++)
         to[i] = (i + 1) % (num + 1);
     for (int32_t b = 0; t->rank == 2 && b < (int32_t)t->size[0]; b++) {
-        int32_t first = c->attr.window > 0 ? 2 * length + 3 * b : b == 0 ? 0 : length - num - b + 1;
+        int32_t first = c->attr.attention.window > 0 ? 2 * length + 3 * b
+                        : b == 0                     ? 0
+                                                     : length - num - b + 1;
         for (int32_t i = 0; i < num; i++)
             to[b * num + i] = b % 2 == 1 && i > num / 2 ? -1 : first + i;
     }

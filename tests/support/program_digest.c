@@ -38,8 +38,8 @@ static void add_number(tri_text *text, const char *name, double number)
 
 static void add_rope(const tri_attr *attr, tri_text *text)
 {
-    const tri_rope_config *rope = &attr->rope;
-    add_number(text, "inverse", attr->inverse);
+    const tri_rope_config *rope = &attr->rope.config;
+    add_number(text, "inverse", attr->rope.inverse);
     add_number(text, "theta", rope->theta);
     add_number(text, "factor", rope->factor);
     add_number(text, "low", rope->low_freq_factor);
@@ -50,7 +50,7 @@ static void add_rope(const tri_attr *attr, tri_text *text)
 static void add_product(const tri_instr *instr, tri_text *text)
 {
     static const char *const epilogues[] = {"", "bias", "bias_gelu", "gelu_grad", "add"};
-    const tri_attr *attr = &instr->attr;
+    const tri_matmul_attr *attr = &instr->attr.matmul;
     tri_text_add(text, "%s%s split=%d,%d %s", attr->trans_a ? " a^T" : "",
                  attr->trans_b ? " b^T" : "", attr->split_a, attr->split_b,
                  epilogues[attr->epilogue]);
@@ -61,12 +61,12 @@ static void add_product(const tri_instr *instr, tri_text *text)
 
 static void add_update(const tri_instr *instr, tri_text *text)
 {
-    const tri_attr *attr = &instr->attr;
+    const tri_update_attr *attr = &instr->attr.update;
     switch (instr->op) {
     case TRI_OP_FINISH:
-        add_number(text, "alpha", attr->alpha);
-        add_number(text, "clip", attr->clip);
-        add_number(text, "interval", attr->interval);
+        add_number(text, "alpha", instr->attr.finish.alpha);
+        add_number(text, "clip", instr->attr.finish.clip);
+        add_number(text, "interval", instr->attr.finish.interval);
         return;
     case TRI_OP_ADAM:
         add_number(text, "beta2", attr->beta2);
@@ -94,6 +94,14 @@ static void add_update(const tri_instr *instr, tri_text *text)
     add_number(text, "lr_scale", attr->lr_scale);
 }
 
+static void add_attention(const tri_attention_attr *attr, tri_text *text)
+{
+    tri_text_add(text, " alpha=%.9g%s window=%d", (double)attr->alpha,
+                 attr->causal ? " causal" : "", attr->window);
+    if (attr->dropout > 0)
+        tri_text_add(text, " p=%.9g stream=%08x", (double)attr->dropout, attr->stream);
+}
+
 /* What its kernel reads: one that is added to a family of operators belongs here. */
 static void add_attributes(const tri_instr *instr, tri_text *text)
 {
@@ -105,30 +113,31 @@ static void add_attributes(const tri_instr *instr, tri_text *text)
         add_product(instr, text);
         break;
     case TRI_OP_BIAS_GRAD:
-        tri_text_add(text, " split=%d", attr->split_a);
+        tri_text_add(text, " split=%d", attr->bias_grad.leading);
         break;
     case TRI_OP_ACT:
     case TRI_OP_ACT_GRAD:
-        tri_text_add(text, " %s", acts[attr->act]);
+        tri_text_add(text, " %s", acts[attr->act.kind]);
         break;
     case TRI_OP_DROPOUT:
-        tri_text_add(text, " p=%.9g stream=%08x", (double)attr->dropout, attr->stream);
+        tri_text_add(text, " p=%.9g stream=%08x", (double)attr->dropout.p, attr->dropout.stream);
         break;
     case TRI_OP_AXPBY:
-        tri_text_add(text, " %.9g,%.9g", (double)attr->alpha, (double)attr->beta);
+        tri_text_add(text, " %.9g,%.9g", (double)attr->axpby.alpha, (double)attr->axpby.beta);
         break;
     case TRI_OP_CAST:
-        tri_text_add(text, " %s", tri_dtype_name(attr->dtype));
+        tri_text_add(text, " %s", tri_dtype_name(attr->cast.dtype));
         break;
     case TRI_OP_QUANTISE:
-        tri_text_add(text, " %s split=%d%s%s", tri_dtype_name(attr->dtype), attr->split_a,
-                     attr->straight ? " straight" : "", attr->turned ? " turned" : "");
+        tri_text_add(text, " %s split=%d%s%s", tri_dtype_name(attr->quantise.dtype),
+                     attr->quantise.split, attr->quantise.straight ? " straight" : "",
+                     attr->quantise.turned ? " turned" : "");
         break;
     case TRI_OP_LAYERNORM:
     case TRI_OP_ADD_LAYERNORM:
     case TRI_OP_RMSNORM:
     case TRI_OP_ADD_RMSNORM:
-        add_number(text, "eps", attr->eps);
+        add_number(text, "eps", attr->norm.eps);
         break;
     case TRI_OP_ROPE:
         add_rope(attr, text);
@@ -136,14 +145,11 @@ static void add_attributes(const tri_instr *instr, tri_text *text)
     case TRI_OP_ATTENTION:
     case TRI_OP_ATTENTION_GRAD:
     case TRI_OP_CACHE_ATTENTION:
-        tri_text_add(text, " alpha=%.9g%s window=%d", (double)attr->alpha,
-                     attr->causal ? " causal" : "", attr->window);
-        if (attr->dropout > 0)
-            tri_text_add(text, " p=%.9g stream=%08x", (double)attr->dropout, attr->stream);
+        add_attention(&attr->attention, text);
         break;
     case TRI_OP_OUT_LOSS:
     case TRI_OP_OUT_LOSS_GRAD:
-        tri_text_add(text, " %s", losses[attr->out_loss]);
+        tri_text_add(text, " %s", losses[attr->loss.kind]);
         break;
     default:
         add_update(instr, text);
@@ -151,7 +157,7 @@ static void add_attributes(const tri_instr *instr, tri_text *text)
     }
     if (instr->op == TRI_OP_CE_GRAD || instr->op == TRI_OP_CROSS_ENTROPY ||
         instr->op == TRI_OP_OUT_LOSS_GRAD)
-        add_number(text, "alpha", attr->alpha);
+        add_number(text, "alpha", attr->loss.alpha);
     if (attr->wide_out)
         tri_text_add(text, " wide=%x", attr->wide_out);
     add_cut(&attr->cut, text);

@@ -136,7 +136,8 @@ static void test_quantise_against_a_loop(void **state)
         x[i] = tri_f32_to_bf16(value);
         largest = fmaxf(largest, fabsf(tri_bf16_to_f32(x[i])));
     }
-    tri_attr attr = {.split_a = 1, .straight = true, .turned = true, .dtype = TRI_F8E4M3};
+    tri_attr attr = {
+        .quantise = {.split = 1, .straight = true, .turned = true, .dtype = TRI_F8E4M3}};
     tri_kernel_args find = {.attr = &attr, .num_in = 1, .num_out = 1, .overwrite = true};
     tri_kernel_args make = {.attr = &attr, .num_in = 2, .num_out = 3, .overwrite = true};
     find.device = make.device = device.state;
@@ -179,14 +180,14 @@ static counts count_in(const tri_program *program)
         const tri_instr *instr = &program->instrs[i];
         n.amax += instr->op == TRI_OP_AMAX;
         n.quantise += instr->op == TRI_OP_QUANTISE;
-        n.e5m2 += instr->op == TRI_OP_QUANTISE && instr->attr.dtype == TRI_F8E5M2;
+        n.e5m2 += instr->op == TRI_OP_QUANTISE && instr->attr.quantise.dtype == TRI_F8E5M2;
         if (instr->op != TRI_OP_MATMUL)
             continue;
         n.products++;
         n.narrow += tri_dtype_is_float8(program->values[instr->in[0].value].dtype);
         if (instr->num_in > 3) { /* contracted dims last, and scales */
-            assert_false(instr->attr.trans_a);
-            assert_true(instr->attr.trans_b);
+            assert_false(instr->attr.matmul.trans_a);
+            assert_true(instr->attr.matmul.trans_b);
             assert_int_equal(program->values[instr->in[1].value].dtype, TRI_F8E4M3);
         }
     }

@@ -106,7 +106,7 @@ static void test_scale_follows_gradscaler(void **state)
     const tri_safetensor *scales = tri_safetensors_find(file, "scales");
     const float *want = scales->data, *overflows = tri_safetensors_find(file, "overflows")->data;
     static const op_case c = {
-        "rule", TRI_OP_FINISH, {0}, {.alpha = 0.5f, .interval = 3}, CASE_SCALE, 0};
+        "rule", TRI_OP_FINISH, {0}, {.finish = {.alpha = 0.5f, .interval = 3}}, CASE_SCALE, 0};
     op_run run;
     op_run_init(&run, &c, NULL);
     float *scaler = run.args.in[3].data;

@@ -40,9 +40,10 @@ static tr_status infer(const tri_node *node, const tri_shape *in, tri_shape *out
                             docs->dim[1].size != q->dim[1].size))
         return tri_fail(err, TR_ERROR_INPUT, "needs a document for each [B, T], not %s",
                         tri_shape_text(docs, text, sizeof text));
-    if (node->attr.window < 0 || (node->attr.window > 0 && !node->attr.causal))
+    if (node->attr.attention.window < 0 ||
+        (node->attr.attention.window > 0 && !node->attr.attention.causal))
         return tri_fail(err, TR_ERROR_INPUT, "a window of %d needs causal attention",
-                        (int)node->attr.window);
+                        (int)node->attr.attention.window);
     tri_dim b = q->dim[0], t = q->dim[1], h = q->dim[q->rank - 2], k = q->dim[q->rank - 1];
     out[0] = (tri_shape){.rank = 4, .dim = {b, t, h, k}};
     out[1] = (tri_shape){.rank = 3, .dim = {b, h, t}};
@@ -71,9 +72,9 @@ static void grad(tri_graph *graph, tri_id id, const tri_id *dout, const bool *wa
  * as many as the window. Borders of documents are data, and not counted. */
 static double pair_flops(const tri_node *node, const tri_shape *q, double products)
 {
-    double t = (double)q->dim[1].size, w = node->attr.window;
+    double t = (double)q->dim[1].size, w = node->attr.attention.window;
     double pairs = t * t;
-    if (node->attr.causal)
+    if (node->attr.attention.causal)
         pairs = w > 0 && w < t ? w * (w + 1) / 2 + (t - w) * w : t * (t + 1) / 2;
     double heads = (double)q->dim[0].size * (double)q->dim[q->rank - 2].size;
     return products * 2 * heads * pairs * (double)q->dim[q->rank - 1].size;
@@ -111,6 +112,7 @@ const tri_op_def tri_def_attention = {
     .meaning = "o = softmax(alpha q.k) v for each head, with dropout on the probabilities; lse = "
                "log of the sum of exponentials of a row of scores. Causal where marked, then "
                "perhaps within a window; with docs, within a document. H/G heads share a key head.",
+    .family = TRI_ATTR_ATTENTION,
     .min_in = NUM_FORWARD_IN,
     .max_in = NUM_FORWARD_IN,
     .min_out = 2,
@@ -130,6 +132,7 @@ const tri_op_def tri_def_attention_grad = {
     .outputs = "dq (or dqkv), [dk], [dv]",
     .meaning = "The backward of attention; probabilities are computed again from lse, block by "
                "block.",
+    .family = TRI_ATTR_ATTENTION,
     .min_in = GRAD_DOCS + 1,
     .max_in = GRAD_DOCS + 1,
     .min_out = 1,

@@ -76,7 +76,7 @@ static tr_status infer_attention(const tri_node *node, const tri_shape *in, tri_
                         "cache's heads, for a cache %s, not %s",
                         tri_shape_text(cache, a, sizeof a), tri_shape_text(q, b, sizeof b));
     TRI_TRY(check_places(q, &in[LOOK_POSITIONS], &in[LOOK_ROWS], err));
-    if (node->attr.window < 0 || !node->attr.causal)
+    if (node->attr.attention.window < 0 || !node->attr.attention.causal)
         return tri_fail(err, TR_ERROR_INPUT, "looks back only");
     out[0] = (tri_shape){.rank = 4, .dim = {q->dim[0], q->dim[1], h, k}};
     return TR_OK;
@@ -86,8 +86,8 @@ static tr_status infer_attention(const tri_node *node, const tri_shape *in, tri_
 static double flops_attention(const tri_node *node, const tri_shape *in, const tri_shape *out)
 {
     double keys = (double)in[LOOK_K_CACHE].dim[2].size;
-    if (node->attr.window > 0 && node->attr.window < keys)
-        keys = node->attr.window;
+    if (node->attr.attention.window > 0 && node->attr.attention.window < keys)
+        keys = node->attr.attention.window;
     return 4 * (double)tri_shape_count(&out[0]) * keys;
 }
 
@@ -125,6 +125,7 @@ const tri_op_def tri_def_cache_attention = {
     .meaning = "o = softmax(alpha q.k) v for each head, over the keys of row rows[b] of the cache "
                "at positions up to the query's own, within the window if there is one; 0 for a "
                "negative position. H/G heads share a key head.",
+    .family = TRI_ATTR_ATTENTION,
     .min_in = NUM_LOOK_IN,
     .max_in = NUM_LOOK_IN,
     .min_out = 1,

@@ -75,7 +75,7 @@ static void grad_bias_add(tri_graph *graph, tri_id id, const tri_id *dout, const
         return;
     int bias_rank = graph->values[node.in[1]].shape.rank;
     int rank = graph->values[node.in[0]].shape.rank;
-    tri_attr attr = {.split_a = (uint8_t)(rank - bias_rank)};
+    tri_attr attr = {.bias_grad = {.leading = (uint8_t)(rank - bias_rank)}};
     const char *name = tri_arena_printf(&graph->arena, "d.%s", graph->values[node.in[1]].name);
     din[1] = out_of(graph, tri_graph_emit(graph, TRI_OP_BIAS_GRAD, name, &attr, dout, 1, 1), 0);
 }
@@ -100,9 +100,9 @@ static tr_status infer_bias_grad(const tri_node *node, const tri_shape *in, tri_
 {
     (void)out_dtype;
     (void)err;
-    out[0].rank = in[0].rank - node->attr.split_a;
+    out[0].rank = in[0].rank - node->attr.bias_grad.leading;
     for (int i = 0; i < out[0].rank; i++)
-        out[0].dim[i] = in[0].dim[node->attr.split_a + i];
+        out[0].dim[i] = in[0].dim[node->attr.bias_grad.leading + i];
     return TR_OK;
 }
 
@@ -118,6 +118,7 @@ const tri_op_def tri_def_bias_grad = {
     .inputs = "dy [..., N]",
     .outputs = "dbias [N]",
     .meaning = "dbias = dy summed over the leading dims.",
+    .family = TRI_ATTR_BIAS_GRAD,
     .min_in = 1,
     .max_in = 1,
     .min_out = 1,
@@ -131,7 +132,7 @@ const tri_op_def tri_def_bias_grad = {
 static double flops_act(const tri_node *node, const tri_shape *in, const tri_shape *out)
 {
     (void)out;
-    return (double)tri_shape_count(&in[0]) * (node->attr.act == TRI_ACT_RELU ? 1 : 10);
+    return (double)tri_shape_count(&in[0]) * (node->attr.act.kind == TRI_ACT_RELU ? 1 : 10);
 }
 
 static void grad_act(tri_graph *graph, tri_id id, const tri_id *dout, const bool *wanted,
@@ -152,6 +153,7 @@ const tri_op_def tri_def_act = {
     .outputs = "y, [amax of y]",
     .suffix = {NULL, "amax"},
     .meaning = "y = gelu(x), the tanh form or the exact one, relu(x), tanh(x) or silu(x).",
+    .family = TRI_ATTR_ACT,
     .min_in = 1,
     .max_in = 1,
     .min_out = 1,
@@ -170,6 +172,7 @@ const tri_op_def tri_def_act_grad = {
     .outputs = "dx, [amax of dx]",
     .suffix = {NULL, "amax"},
     .meaning = "dx = dy times the slope of the activation at x.",
+    .family = TRI_ATTR_ACT,
     .min_in = 2,
     .max_in = 2,
     .min_out = 1,
@@ -207,6 +210,7 @@ const tri_op_def tri_def_dropout = {
     .outputs = "y",
     .meaning = "y = x / (1-p) where the random word of the element's global index is kept, else 0. "
                "Its own gradient: the same call on dy.",
+    .family = TRI_ATTR_DROPOUT,
     .min_in = 3,
     .max_in = 3,
     .min_out = 1,
@@ -254,6 +258,7 @@ const tri_op_def tri_def_axpby = {
     .inputs = "x, y",
     .outputs = "z",
     .meaning = "z = alpha x + beta y.",
+    .family = TRI_ATTR_AXPBY,
     .min_in = 2,
     .max_in = 2,
     .min_out = 1,
@@ -269,7 +274,7 @@ static tr_status infer_cast(const tri_node *node, const tri_shape *in, tri_shape
 {
     (void)err;
     out[0] = in[0];
-    out_dtype[0] = node->attr.dtype;
+    out_dtype[0] = node->attr.cast.dtype;
     return TR_OK;
 }
 
@@ -279,7 +284,7 @@ static void grad_cast(tri_graph *graph, tri_id id, const tri_id *dout, const boo
     (void)wanted;
     const tri_node node = graph->nodes[id];
     const tri_value *x = &graph->values[node.in[0]];
-    tri_attr attr = {.dtype = x->dtype};
+    tri_attr attr = {.cast = {.dtype = x->dtype}};
     const char *name = tri_arena_printf(&graph->arena, "d.%s", x->name);
     din[0] = out_of(graph, tri_graph_emit(graph, TRI_OP_CAST, name, &attr, &dout[0], 1, 1), 0);
 }
@@ -289,6 +294,7 @@ const tri_op_def tri_def_cast = {
     .inputs = "x",
     .outputs = "y",
     .meaning = "y = x in another type, rounded to the nearest, ties to even.",
+    .family = TRI_ATTR_CAST,
     .min_in = 1,
     .max_in = 1,
     .min_out = 1,

@@ -90,6 +90,7 @@ const tri_op_def tri_def_cross_entropy = {
     .outputs = "loss [1], count [1], dlogits [B, T, V]",
     .suffix = {"loss", "count", NULL},
     .meaning = "ce_stats, ce_loss and ce_grad in one; dlogits takes the place of the logits.",
+    .family = TRI_ATTR_LOSS,
     .min_in = 2,
     .max_in = 3,
     .min_out = 3,

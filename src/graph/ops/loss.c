@@ -35,7 +35,7 @@ static void grad_ce_stats(tri_graph *graph, tri_id id, const tri_id *dout, const
 {
     (void)wanted;
     const tri_node node = graph->nodes[id];
-    tri_attr attr = {.alpha = graph->loss_seed};
+    tri_attr attr = {.loss = {.alpha = graph->loss_seed}};
     const char *name = tri_arena_printf(&graph->arena, "d.%s", graph->values[node.in[0]].name);
     tri_id in[] = {node.in[0], node.in[1], dout[0], loss_scale(graph)};
     tri_id backward =
@@ -103,6 +103,7 @@ const tri_op_def tri_def_ce_grad = {
     .outputs = "dlogits [B, T, V]",
     .meaning = "dlogits = alpha * scale * (softmax - onehot(target)), 0 in ignored rows; takes the "
                "place of the logits. The scale is 1 without a scaler.",
+    .family = TRI_ATTR_LOSS,
     .min_in = 3,
     .max_in = 4,
     .min_out = 1,
@@ -132,7 +133,7 @@ static void grad_out_loss(tri_graph *graph, tri_id id, const tri_id *dout, const
     (void)dout;
     const tri_node node = graph->nodes[id];
     tri_attr attr = node.attr;
-    attr.alpha = graph->loss_seed;
+    attr.loss.alpha = graph->loss_seed;
     const char *name = tri_arena_printf(&graph->arena, "d.%s", graph->values[node.in[0]].name);
     tri_id in[] = {node.in[0], node.in[1], loss_scale(graph)};
     tri_id backward =
@@ -154,6 +155,7 @@ const tri_op_def tri_def_out_loss = {
     .suffix = {"loss", "count"},
     .meaning = "sse: half the sum of squared differences, counting nothing; mse: their sum, "
                "counting elements; mean: the sum of the outputs, counting elements.",
+    .family = TRI_ATTR_LOSS,
     .min_in = 2,
     .max_in = 2,
     .min_out = 2,
@@ -172,6 +174,7 @@ const tri_op_def tri_def_out_loss_grad = {
     .outputs = "dout",
     .meaning = "alpha * scale times: out - target (sse), 2 (out - target) (mse), 1 (mean). The "
                "scale is 1 without a scaler.",
+    .family = TRI_ATTR_LOSS,
     .min_in = 2,
     .max_in = 3,
     .min_out = 1,

@@ -7,22 +7,22 @@ typedef struct dim_range {
     int from, to;
 } dim_range;
 
-static dim_range contracted_a(const tri_attr *attr, int rank)
+static dim_range contracted_a(const tri_matmul_attr *attr, int rank)
 {
     return attr->trans_a ? (dim_range){0, attr->split_a} : (dim_range){attr->split_a, rank};
 }
 
-static dim_range free_a(const tri_attr *attr, int rank)
+static dim_range free_a(const tri_matmul_attr *attr, int rank)
 {
     return attr->trans_a ? (dim_range){attr->split_a, rank} : (dim_range){0, attr->split_a};
 }
 
-static dim_range contracted_b(const tri_attr *attr, int rank)
+static dim_range contracted_b(const tri_matmul_attr *attr, int rank)
 {
     return attr->trans_b ? (dim_range){attr->split_b, rank} : (dim_range){0, attr->split_b};
 }
 
-static dim_range free_b(const tri_attr *attr, int rank)
+static dim_range free_b(const tri_matmul_attr *attr, int rank)
 {
     return attr->trans_b ? (dim_range){0, attr->split_b} : (dim_range){attr->split_b, rank};
 }
@@ -31,8 +31,9 @@ static tr_status infer(const tri_node *node, const tri_shape *in, tri_shape *out
                        tri_dtype *out_dtype, tr_error *err)
 {
     const tri_shape *a = &in[0], *b = &in[1];
-    dim_range ca = contracted_a(&node->attr, a->rank), cb = contracted_b(&node->attr, b->rank);
-    dim_range fa = free_a(&node->attr, a->rank), fb = free_b(&node->attr, b->rank);
+    dim_range ca = contracted_a(&node->attr.matmul, a->rank),
+              cb = contracted_b(&node->attr.matmul, b->rank);
+    dim_range fa = free_a(&node->attr.matmul, a->rank), fb = free_b(&node->attr.matmul, b->rank);
     char text_a[128], text_b[128];
     bool fits = ca.to - ca.from == cb.to - cb.from;
     for (int i = 0; fits && i < ca.to - ca.from; i++) {
@@ -56,26 +57,26 @@ static tr_status infer(const tri_node *node, const tri_shape *in, tri_shape *out
         out[0].dim[n++] = b->dim[i];
     for (int k = 1; k < node->num_out; k++)
         out[k] = out[0];
-    bool wants_third = node->attr.epilogue != TRI_EPILOGUE_NONE;
+    bool wants_third = node->attr.matmul.epilogue != TRI_EPILOGUE_NONE;
     if (wants_third != (node->num_in > 2 && in[2].rank >= 0))
         return tri_fail(err, TR_ERROR_INPUT, "its epilogue does not fit its inputs");
-    if ((node->attr.epilogue == TRI_EPILOGUE_BIAS_GELU) != (node->num_out == 2))
+    if ((node->attr.matmul.epilogue == TRI_EPILOGUE_BIAS_GELU) != (node->num_out == 2))
         return tri_fail(err, TR_ERROR_INPUT, "its epilogue does not fit its outputs");
     bool narrow = tri_dtype_is_float8(out_dtype[0]) || node->num_in > 3;
     if (narrow && (node->num_in != 5 || in[3].rank < 0 || in[4].rank < 0))
         return tri_fail(err, TR_ERROR_INPUT, "8-bit operands come with their scales");
     for (int k = 0; k < node->num_out; k++)
         if (tri_dtype_is_float8(out_dtype[k]))
-            out_dtype[k] = node->attr.dtype;
+            out_dtype[k] = node->attr.matmul.dtype;
     return TR_OK;
 }
 
 static double flops(const tri_node *node, const tri_shape *in, const tri_shape *out)
 {
-    dim_range c = contracted_a(&node->attr, in[0].rank);
+    dim_range c = contracted_a(&node->attr.matmul, in[0].rank);
     double count = (double)tri_shape_count(&out[0]);
     double product = 2.0 * count * (double)tri_shape_span(&in[0], c.from, c.to);
-    switch (node->attr.epilogue) {
+    switch (node->attr.matmul.epilogue) {
     case TRI_EPILOGUE_NONE:
         return product;
     case TRI_EPILOGUE_BIAS:
@@ -89,8 +90,9 @@ static double flops(const tri_node *node, const tri_shape *in, const tri_shape *
     return product;
 }
 
-static tri_id product(tri_graph *graph, const char *name, tri_id a, tri_id b, tri_attr attr)
+static tri_id product(tri_graph *graph, const char *name, tri_id a, tri_id b, tri_matmul_attr how)
 {
+    tri_attr attr = {.matmul = how};
     tri_id node = tri_graph_emit(graph, TRI_OP_MATMUL, name, &attr, (tri_id[]){a, b}, 2, 1);
     return node == TRI_NONE ? TRI_NONE : graph->nodes[node].out[0];
 }
@@ -100,7 +102,7 @@ static tri_id product(tri_graph *graph, const char *name, tri_id a, tri_id b, tr
 static void grad(tri_graph *graph, tri_id id, const tri_id *dout, const bool *wanted, tri_id *din)
 {
     const tri_node node = graph->nodes[id];
-    const tri_attr *attr = &node.attr;
+    const tri_matmul_attr *attr = &node.attr.matmul;
     tri_id a = node.in[0], b = node.in[1], dc = dout[0];
     const tri_shape *shape_a = &graph->values[a].shape;
     dim_range fa = free_a(attr, shape_a->rank);
@@ -109,33 +111,33 @@ static void grad(tri_graph *graph, tri_id id, const tri_id *dout, const bool *wa
         const char *da = tri_arena_printf(&graph->arena, "d.%s", graph->values[a].name);
         if (!attr->trans_a)
             din[0] = product(graph, da, dc, b,
-                             (tri_attr){.alpha = attr->alpha,
-                                        .split_a = split_c,
-                                        .split_b = attr->split_b,
-                                        .trans_b = !attr->trans_b});
+                             (tri_matmul_attr){.alpha = attr->alpha,
+                                               .split_a = split_c,
+                                               .split_b = attr->split_b,
+                                               .trans_b = !attr->trans_b});
         else
             din[0] = product(graph, da, b, dc,
-                             (tri_attr){.alpha = attr->alpha,
-                                        .split_a = attr->split_b,
-                                        .trans_a = attr->trans_b,
-                                        .split_b = split_c,
-                                        .trans_b = true});
+                             (tri_matmul_attr){.alpha = attr->alpha,
+                                               .split_a = attr->split_b,
+                                               .trans_a = attr->trans_b,
+                                               .split_b = split_c,
+                                               .trans_b = true});
     }
     if (wanted[1]) {
         const char *db = tri_arena_printf(&graph->arena, "d.%s", graph->values[b].name);
         if (!attr->trans_b)
             din[1] = product(graph, db, a, dc,
-                             (tri_attr){.alpha = attr->alpha,
-                                        .split_a = attr->split_a,
-                                        .trans_a = !attr->trans_a,
-                                        .split_b = split_c});
+                             (tri_matmul_attr){.alpha = attr->alpha,
+                                               .split_a = attr->split_a,
+                                               .trans_a = !attr->trans_a,
+                                               .split_b = split_c});
         else
             din[1] = product(graph, db, dc, a,
-                             (tri_attr){.alpha = attr->alpha,
-                                        .split_a = split_c,
-                                        .trans_a = true,
-                                        .split_b = attr->split_a,
-                                        .trans_b = attr->trans_a});
+                             (tri_matmul_attr){.alpha = attr->alpha,
+                                               .split_a = split_c,
+                                               .trans_a = true,
+                                               .split_b = attr->split_a,
+                                               .trans_b = attr->trans_a});
     }
 }
 
@@ -148,6 +150,7 @@ const tri_op_def tri_def_matmul = {
         "c = alpha * op(a) op(b), op transposing where marked ^T; contracts dims of equal "
         "name. Epilogues: +bias; +bias then gelu (keeping the sum); times gelu'(kept); +other. "
         "8-bit operands are multiplied by their scales.",
+    .family = TRI_ATTR_MATMUL,
     .min_in = 2,
     .max_in = 5,
     .optional = 1 << 2,

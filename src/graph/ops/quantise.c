@@ -24,9 +24,9 @@ static double flops_amax(const tri_node *node, const tri_shape *in, const tri_sh
 static tr_status infer_quantise(const tri_node *node, const tri_shape *in, tri_shape *out,
                                 tri_dtype *out_dtype, tr_error *err)
 {
-    const tri_attr *attr = &node->attr;
+    const tri_quantise_attr *attr = &node->attr.quantise;
     const tri_shape *x = &in[0];
-    int split = attr->split_a, k = 1;
+    int split = attr->split, k = 1;
     if (split > x->rank || tri_shape_span(x, 0, split) % TRI_QUANTISE_UNIT != 0 ||
         tri_shape_span(x, split, x->rank) % TRI_QUANTISE_UNIT != 0)
         return tri_fail(err, TR_ERROR_INPUT, "the sides of its matrix must be multiples of %d",
@@ -88,6 +88,7 @@ const tri_op_def tri_def_quantise = {
     .suffix = {"scale", "q", "qt", "sums"},
     .meaning = "scale = the least power of two with max(amax) / scale within the 8-bit format; "
                "q = x / scale, rounded to it; q^T its transpose; sums of the columns of x.",
+    .family = TRI_ATTR_QUANTISE,
     .min_in = 2,
     .max_in = 2,
     .min_out = 2,

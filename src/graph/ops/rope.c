@@ -5,7 +5,7 @@ static tr_status infer(const tri_node *node, const tri_shape *in, tri_shape *out
                        tri_dtype *out_dtype, tr_error *err)
 {
     char a[128], b[128];
-    const tri_rope_config *rope = &node->attr.rope;
+    const tri_rope_config *rope = &node->attr.rope.config;
     if (in[0].rank != 4 || in[0].dim[3].size % 2 != 0)
         return tri_fail(err, TR_ERROR_INPUT, "needs [B, T, H, K] with an even K, not %s",
                         tri_shape_text(&in[0], a, sizeof a));
@@ -29,7 +29,7 @@ static void grad(tri_graph *graph, tri_id id, const tri_id *dout, const bool *wa
     (void)wanted;
     const tri_node node = graph->nodes[id];
     tri_attr attr = node.attr;
-    attr.inverse = !attr.inverse;
+    attr.rope.inverse = !attr.rope.inverse;
     const char *name = tri_arena_printf(&graph->arena, "d.%s", graph->values[node.in[0]].name);
     tri_id back =
         tri_graph_emit(graph, TRI_OP_ROPE, name, &attr, (tri_id[]){dout[0], node.in[1]}, 2, 1);
@@ -50,6 +50,7 @@ const tri_op_def tri_def_rope = {
     .meaning = "Turns the pairs (x[i], x[i + K/2]) of each head by position * f_i, f_i = "
                "theta^(-2i/K), scaled as in Llama 3.1 where a factor is set. Its own gradient, "
                "turning back.",
+    .family = TRI_ATTR_ROPE,
     .min_in = 2,
     .max_in = 2,
     .min_out = 1,

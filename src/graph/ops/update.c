@@ -56,6 +56,7 @@ const tri_op_def tri_def_finish = {
     .meaning = "result = (mean loss, gradient norm, factor, ok, count, scale). The factor turns an "
                "accumulated gradient into the one to apply: normalised, clipped, unscaled. The "
                "scale halves when the step is not ok and doubles after enough good ones.",
+    .family = TRI_ATTR_FINISH,
     .min_in = 3,
     .max_in = 4,
     .min_out = 1,
@@ -90,6 +91,7 @@ const tri_op_def tri_def_sgd = {
     .outputs = "p, [momentum]",
     .meaning = "g' = factor g + decay p; momentum = beta1 momentum + g'; p -= lr * momentum (or g' "
                "+ beta1 momentum with Nesterov, or g' without momentum).",
+    .family = TRI_ATTR_UPDATE,
     .min_in = 5,
     .max_in = 5,
     .min_out = 1,
@@ -109,6 +111,7 @@ const tri_op_def tri_def_adam = {
     .outputs = "p, m, v, [copy]",
     .meaning = "Adam on g' = factor g, bias-corrected by sched; decay apart from the gradient "
                "(AdamW) where marked, else added to it. copy = p in the type of the copy.",
+    .family = TRI_ATTR_UPDATE,
     .min_in = 6,
     .max_in = 7,
     .min_out = 3,
@@ -128,6 +131,7 @@ const tri_op_def tri_def_momentum = {
     .suffix = {NULL, "update"},
     .meaning = "momentum = beta1 momentum + factor g; update = momentum, or factor g + beta1 "
                "momentum with Nesterov.",
+    .family = TRI_ATTR_UPDATE,
     .min_in = 3,
     .max_in = 3,
     .min_out = 2,
@@ -152,6 +156,7 @@ const tri_op_def tri_def_unit_norm = {
     .inputs = "x",
     .outputs = "y",
     .meaning = "y = x / (norm(x) + eps).",
+    .family = TRI_ATTR_UPDATE,
     .min_in = 1,
     .max_in = 1,
     .min_out = 1,
@@ -166,6 +171,7 @@ const tri_op_def tri_def_apply_update = {
     .inputs = "p, update, sched, result",
     .outputs = "p",
     .meaning = "p -= lr (alpha update + decay p).",
+    .family = TRI_ATTR_UPDATE,
     .min_in = 4,
     .max_in = 4,
     .min_out = 1,

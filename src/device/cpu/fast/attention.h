@@ -43,16 +43,16 @@ static inline attention_shape attention_shape_of(const tri_kernel_args *args, co
 {
     bool packed = in[0].rank == 5;
     int heads_dim = in[0].rank - 2;
-    float p = args->attr->dropout;
+    float p = args->attr->attention.dropout;
     attention_shape s = {.q = in[0].data,
                          .num_batch = in[0].size[0],
                          .num_pos = in[0].size[1],
                          .heads = in[0].size[heads_dim],
                          .key_heads = packed ? in[0].size[heads_dim] : in[1].size[2],
                          .width = in[0].size[heads_dim + 1],
-                         .alpha = args->attr->alpha,
-                         .causal = args->attr->causal,
-                         .window = args->attr->window,
+                         .alpha = args->attr->attention.alpha,
+                         .causal = args->attr->attention.causal,
+                         .window = args->attr->attention.window,
                          .docs = more[2].data,
                          .dropout = p > 0 ? p : 0,
                          .keep_scale = p > 0 ? 1.0f / (1.0f - p) : 1.0f,
@@ -69,7 +69,7 @@ static inline attention_shape attention_shape_of(const tri_kernel_args *args, co
     if (p > 0 && s.rows) {
         s.threshold = tri_dropout_threshold(p);
         s.key = (philox_key){args->seed, (uint32_t)((const int32_t *)more[1].data)[0],
-                             args->attr->stream};
+                             args->attr->attention.stream};
     }
     return s;
 }

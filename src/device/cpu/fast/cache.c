@@ -40,7 +40,7 @@ static cache_look look_of(const tri_kernel_args *args)
                     .width = cache->size[3],
                     .cache_rows = cache->size[0],
                     .len = cache->size[2],
-                    .window = args->attr->window};
+                    .window = args->attr->attention.window};
     a.group = a.heads / a.key_heads;
     a.q_step = (q->rank == 5 ? 3 : 1) * a.heads * a.width;
     a.num_blocks = ceil_div(a.num_pos, QUERIES);
@@ -120,8 +120,8 @@ static void few_query(const cache_look *a, int64_t row, int64_t key_head, int64_
     for (int64_t j = first_seen(a, position); j <= position;) {
         int64_t num = run_length(a, j, position + 1), at = (head + j % a->len) * a->width;
         for (int64_t h = 0; h < a->group; h++)
-            add_keys(q + h * a->width, a->k + at, a->v + at, num, a->width, a->args->attr->alpha,
-                     score, o + h * a->width, &max[h], &sum[h]);
+            add_keys(q + h * a->width, a->k + at, a->v + at, num, a->width,
+                     a->args->attr->attention.alpha, score, o + h * a->width, &max[h], &sum[h]);
         j += num;
     }
     for (int64_t h = 0; h < a->group; h++)
@@ -193,8 +193,8 @@ static void many_task(void *context, int task, int worker)
     for (int i = 0; i < QUERIES; i++)
         max[i] = -__builtin_inff();
     memset(ot, 0, (size_t)(a->width * QUERIES) * sizeof(float));
-    pack_lanes(a->q + at * a->q_step + h * a->width, a->q_step, num, a->width, a->args->attr->alpha,
-               qt);
+    pack_lanes(a->q + at * a->q_step + h * a->width, a->q_step, num, a->width,
+               a->args->attr->attention.alpha, qt);
     block_range range = range_of(a, a->positions + at, num, row >= 0 && row < a->cache_rows);
     int64_t head = (row * a->key_heads + h / a->group) * a->len;
     ahead none = {0};

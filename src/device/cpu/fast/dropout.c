@@ -17,9 +17,9 @@ static dropout_job job_of(const tri_kernel_args *args)
 {
     const tri_tensor *x = &args->in[0];
     const int32_t *step = args->in[2].data;
-    float p = args->attr->dropout;
+    float p = args->attr->dropout.p;
     dropout_job job = {.args = args,
-                       .key = {args->seed, (uint32_t)step[0], args->attr->stream},
+                       .key = {args->seed, (uint32_t)step[0], args->attr->dropout.stream},
                        .threshold = tri_dropout_threshold(p),
                        .scale = 1.0f / (1.0f - p),
                        .run_dims = x->rank,

@@ -45,7 +45,7 @@ static void axpby_task(void *context, int task, int worker)
     const float *x = (const float *)args->in[0].data + r.first;
     const float *y = (const float *)args->in[1].data + r.first;
     float *z = (float *)args->out[0].data + r.first;
-    float alpha = args->attr->alpha, beta = args->attr->beta;
+    float alpha = args->attr->axpby.alpha, beta = args->attr->axpby.beta;
     INDEPENDENT
     for (int64_t i = 0; i < r.num; i++)
         z[i] = alpha * x[i] + beta * y[i];
@@ -84,7 +84,7 @@ static void act_task(void *context, int task, int worker)
     range r = range_of(args, task);
     const float *x = (const float *)args->in[0].data + r.first;
     float *y = (float *)args->out[0].data + r.first;
-    switch (args->attr->act) {
+    switch (args->attr->act.kind) {
     case TRI_ACT_GELU:
         INDEPENDENT
         for (int64_t i = 0; i < r.num; i++)
@@ -128,7 +128,7 @@ static void act_grad_task(void *context, int task, int worker)
     const float *x = (const float *)args->in[0].data + r.first;
     const float *dy = (const float *)args->in[1].data + r.first;
     float *dx = (float *)args->out[0].data + r.first;
-    switch (args->attr->act) {
+    switch (args->attr->act.kind) {
     case TRI_ACT_GELU:
         INDEPENDENT
         for (int64_t i = 0; i < r.num; i++)

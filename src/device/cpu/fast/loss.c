@@ -110,7 +110,7 @@ static void ce_grad_task(void *context, int task, int worker)
     const rows_job *job = context;
     const int32_t *targets = job->args->in[1].data;
     const float *lse = job->args->in[2].data;
-    float alpha = job->args->attr->alpha * tri_kernel_scale(job->args, 3);
+    float alpha = job->args->attr->loss.alpha * tri_kernel_scale(job->args, 3);
     int64_t first = task * job->rows_per_task;
     for (int64_t i = first; i < min_i64(job->num_rows, first + job->rows_per_task); i++) {
         const float *row = (const float *)job->args->in[0].data + i * job->dim;
@@ -192,7 +192,7 @@ static void out_loss_task(void *context, int task, int worker)
     const float *out = job->args->in[0].data, *target = job->args->in[1].data;
     int64_t first = (int64_t)task * SUM_BLOCK;
     int64_t num = min_i64(SUM_BLOCK, job->args->in[0].count - first);
-    bool mean = job->args->attr->out_loss == TRI_LOSS_MEAN;
+    bool mean = job->args->attr->loss.kind == TRI_LOSS_MEAN;
     /* MEAN does not look at the target, which may be missing. */
     job->partial[task] = block_sum(out + first, mean ? NULL : target + first, num, mean);
 }
@@ -207,7 +207,7 @@ static void out_loss(const tri_kernel_args *args)
 {
     float *loss = args->out[0].data, *count = args->out[1].data;
     int64_t num = args->in[0].count, num_blocks = ceil_div(num, SUM_BLOCK);
-    tri_out_loss kind = args->attr->out_loss;
+    tri_out_loss kind = args->attr->loss.kind;
     sum_job job = {args, cpu_of(args)->scratch};
     run_tasks(args, num, num_blocks, out_loss_task, &job);
     double sum = 0;
@@ -226,8 +226,8 @@ static void out_loss_grad_task(void *context, int task, int worker)
     const tri_kernel_args *args = context;
     const float *out = args->in[0].data, *target = args->in[1].data;
     float *restrict dout = args->out[0].data;
-    tri_out_loss kind = args->attr->out_loss;
-    float factor = args->attr->alpha * tri_kernel_scale(args, 2);
+    tri_out_loss kind = args->attr->loss.kind;
+    float factor = args->attr->loss.alpha * tri_kernel_scale(args, 2);
     factor *= kind == TRI_LOSS_MSE ? 2.0f : 1.0f;
     int64_t first = (int64_t)task * TASK_ELEMENTS;
     int64_t end = min_i64(first + TASK_ELEMENTS, args->out[0].count);

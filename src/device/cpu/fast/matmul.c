@@ -21,7 +21,7 @@ static void matmul(const tri_kernel_args *args)
         [TRI_EPILOGUE_GELU_GRAD] = TRI_GEMM_GELU_GRAD,
         [TRI_EPILOGUE_ADD] = TRI_GEMM_PLAIN, /* onto what is added */
     };
-    const tri_attr *attr = args->attr;
+    const tri_matmul_attr *attr = &args->attr->matmul;
     tri_cpu *cpu = cpu_of(args);
     int64_t a_rows, a_cols, b_rows, b_cols;
     view_of(&args->in[0], attr->split_a, &a_rows, &a_cols);

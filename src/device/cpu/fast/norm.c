@@ -65,8 +65,8 @@ static void layernorm_task(void *context, int task, int worker)
     float *y = args->out[0].data, *stats = args->out[1].data;
     int64_t first = task * job->rows_per_task, dim = job->dim;
     for (int64_t i = first; i < min_i64(job->num_rows, first + job->rows_per_task); i++)
-        norm_row(x + i * dim, args->in[1].data, args->in[2].data, args->attr->eps, dim, y + i * dim,
-                 stats + i * 2);
+        norm_row(x + i * dim, args->in[1].data, args->in[2].data, args->attr->norm.eps, dim,
+                 y + i * dim, stats + i * 2);
 }
 
 static void layernorm(const tri_kernel_args *args)
@@ -92,8 +92,8 @@ static void add_layernorm_task(void *context, int task, int worker)
     int64_t first = task * job->rows_per_task, dim = job->dim;
     for (int64_t i = first; i < min_i64(job->num_rows, first + job->rows_per_task); i++) {
         add_row(x + i * dim, r + i * dim, dim, s + i * dim);
-        norm_row(s + i * dim, args->in[2].data, args->in[3].data, args->attr->eps, dim, y + i * dim,
-                 stats + i * 2);
+        norm_row(s + i * dim, args->in[2].data, args->in[3].data, args->attr->norm.eps, dim,
+                 y + i * dim, stats + i * 2);
     }
 }
 

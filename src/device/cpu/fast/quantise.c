@@ -85,10 +85,10 @@ static void sums_task(void *context, int task, int worker)
 
 static void quantise(const tri_kernel_args *args)
 {
-    const tri_attr *attr = args->attr;
+    const tri_quantise_attr *attr = &args->attr->quantise;
     quantise_job job = {.x = args->in[0].data, .rows = 1, .cols = 1};
     for (int d = 0; d < args->in[0].rank; d++)
-        *(d < attr->split_a ? &job.rows : &job.cols) *= args->in[0].size[d];
+        *(d < attr->split ? &job.rows : &job.cols) *= args->in[0].size[d];
     if (attr->straight)
         job.q = args->out[1].data;
     if (attr->turned)

@@ -51,7 +51,7 @@ static void rmsnorm_task(void *context, int task, int worker)
     float *y = args->out[0].data, *rstd = args->out[1].data;
     int64_t first = task * job->rows_per_task, dim = job->dim;
     for (int64_t i = first; i < min_i64(job->num_rows, first + job->rows_per_task); i++)
-        norm_row(x + i * dim, args->in[1].data, args->attr->eps, dim, y + i * dim, rstd + i);
+        norm_row(x + i * dim, args->in[1].data, args->attr->norm.eps, dim, y + i * dim, rstd + i);
 }
 
 static void rmsnorm(const tri_kernel_args *args)
@@ -76,7 +76,7 @@ static void add_rmsnorm_task(void *context, int task, int worker)
     int64_t first = task * job->rows_per_task, dim = job->dim;
     for (int64_t i = first; i < min_i64(job->num_rows, first + job->rows_per_task); i++) {
         add_row(x + i * dim, r + i * dim, dim, s + i * dim);
-        norm_row(s + i * dim, args->in[2].data, args->attr->eps, dim, y + i * dim, rstd + i);
+        norm_row(s + i * dim, args->in[2].data, args->attr->norm.eps, dim, y + i * dim, rstd + i);
     }
 }
 

@@ -56,7 +56,7 @@ static void rope_task(void *context, int task, int worker)
     const int32_t *position = args->in[1].data;
     float *cosine = job->tables + worker * 2 * job->half, *sine = cosine + job->half;
     int64_t first = task * job->rows_per_task, width = 2 * job->half;
-    float sign = args->attr->inverse ? -1.0f : 1.0f;
+    float sign = args->attr->rope.inverse ? -1.0f : 1.0f;
     for (int64_t row = first; row < min_i64(job->num_rows, first + job->rows_per_task); row++) {
         fill_table(job->frequency, position[row], job->half, sign, cosine, sine);
         for (int64_t h = row * job->heads; h < (row + 1) * job->heads; h++)
@@ -77,7 +77,7 @@ static void rope(const tri_kernel_args *args)
     int64_t half = x->size[3] / 2;
     double *frequency = cpu_of(args)->scratch;
     for (int64_t i = 0; i < half; i++)
-        frequency[i] = tri_rope_frequency(&args->attr->rope, x->size[3], i);
+        frequency[i] = tri_rope_frequency(&args->attr->rope.config, x->size[3], i);
     rope_job job = {.args = args,
                     .frequency = frequency,
                     .tables = (float *)(frequency + half),

@@ -105,7 +105,7 @@ static void sum_squares(const tri_kernel_args *args)
 }
 
 /* Reads sched and result; false when the step must write nothing. Either may be missing. */
-static bool read_step(update_job *job, const tri_attr *attr, const float *sched,
+static bool read_step(update_job *job, const tri_update_attr *attr, const float *sched,
                       const float *result)
 {
     job->factor = result[TRI_RESULT_FACTOR];
@@ -121,7 +121,7 @@ static void sgd_task(void *context, int task, int worker)
 {
     (void)worker;
     const update_job *job = context;
-    const tri_attr *attr = job->args->attr;
+    const tri_update_attr *attr = &job->args->attr->update;
     int64_t first = task_first(task), num = task_num(job, task);
     float *restrict p = (float *)job->args->out[0].data + first;
     float *restrict mom = (float *)job->args->out[1].data;
@@ -146,7 +146,7 @@ static void sgd_task(void *context, int task, int worker)
 static void sgd(const tri_kernel_args *args)
 {
     update_job job = {0};
-    if (read_step(&job, args->attr, args->in[3].data, args->in[4].data))
+    if (read_step(&job, &args->attr->update, args->in[3].data, args->in[4].data))
         run_update(args, &job, sgd_task);
 }
 
@@ -154,7 +154,7 @@ static void adam_task(void *context, int task, int worker)
 {
     (void)worker;
     const update_job *job = context;
-    const tri_attr *attr = job->args->attr;
+    const tri_update_attr *attr = &job->args->attr->update;
     int64_t first = task_first(task), num = task_num(job, task);
     float *restrict p = (float *)job->args->out[0].data + first;
     float *restrict m = (float *)job->args->out[1].data + first;
@@ -186,7 +186,7 @@ static void adam_task(void *context, int task, int worker)
 static void adam(const tri_kernel_args *args)
 {
     update_job job = {0};
-    if (read_step(&job, args->attr, args->in[4].data, args->in[5].data))
+    if (read_step(&job, &args->attr->update, args->in[4].data, args->in[5].data))
         run_update(args, &job, adam_task);
 }
 
@@ -198,9 +198,9 @@ static void momentum_task(void *context, int task, int worker)
     float *restrict mom = (float *)job->args->out[0].data + first;
     float *restrict update = (float *)job->args->out[1].data + first;
     const float *restrict g = (const float *)job->args->in[1].data + first;
-    float beta = job->args->attr->beta1, factor = job->factor;
-    float grad_part = job->args->attr->nesterov ? 1.0f : 0.0f;
-    float mom_part = job->args->attr->nesterov ? beta : 1.0f;
+    float beta = job->args->attr->update.beta1, factor = job->factor;
+    float grad_part = job->args->attr->update.nesterov ? 1.0f : 0.0f;
+    float mom_part = job->args->attr->update.nesterov ? beta : 1.0f;
     for (int64_t i = 0; i < num; i++) {
         float grad = g[i] * factor, next = beta * mom[i] + grad;
         mom[i] = next;
@@ -211,7 +211,7 @@ static void momentum_task(void *context, int task, int worker)
 static void momentum(const tri_kernel_args *args)
 {
     update_job job = {0};
-    if (read_step(&job, args->attr, NULL, args->in[2].data))
+    if (read_step(&job, &args->attr->update, NULL, args->in[2].data))
         run_update(args, &job, momentum_task);
 }
 
@@ -230,7 +230,7 @@ static void unit_norm_task(void *context, int task, int worker)
 
 static void unit_norm(const tri_kernel_args *args)
 {
-    update_job job = {.norm = (float)(sqrt(sum_squares_of(args)) + args->attr->eps)};
+    update_job job = {.norm = (float)(sqrt(sum_squares_of(args)) + args->attr->update.eps)};
     run_update(args, &job, unit_norm_task);
 }
 
@@ -238,7 +238,7 @@ static void apply_update_task(void *context, int task, int worker)
 {
     (void)worker;
     const update_job *job = context;
-    const tri_attr *attr = job->args->attr;
+    const tri_update_attr *attr = &job->args->attr->update;
     float *restrict p = (float *)job->args->out[0].data + task_first(task);
     const float *restrict update = (const float *)job->args->in[1].data + task_first(task);
     float shrink = 1.0f - job->lr * attr->weight_decay, step = job->lr * attr->alpha;
@@ -250,7 +250,7 @@ static void apply_update_task(void *context, int task, int worker)
 static void apply_update(const tri_kernel_args *args)
 {
     update_job job = {0};
-    if (read_step(&job, args->attr, args->in[2].data, args->in[3].data))
+    if (read_step(&job, &args->attr->update, args->in[2].data, args->in[3].data))
         run_update(args, &job, apply_update_task);
 }
 

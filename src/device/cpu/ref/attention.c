@@ -69,7 +69,7 @@ static head head_of(const attention_view *a, int64_t b, int64_t h)
                 .v = a->v + first_key + a->v_start + key_head * a->width,
                 .docs = a->docs ? a->docs + b * a->num_pos : NULL};
     int dim = a->q->rank - 2;
-    if (a->args->attr->dropout > 0)
+    if (a->args->attr->attention.dropout > 0)
         one.first_index = (uint64_t)(a->rows[b] * a->q->global[dim] + h + a->q->origin[dim]) *
                           (uint64_t)a->num_pos * (uint64_t)a->num_pos;
     return one;
@@ -77,7 +77,7 @@ static head head_of(const attention_view *a, int64_t b, int64_t h)
 
 static bool sees(const attention_view *a, const head *one, int64_t i, int64_t j)
 {
-    const tri_attr *attr = a->args->attr;
+    const tri_attention_attr *attr = &a->args->attr->attention;
     if (attr->causal && (j > i || (attr->window > 0 && j <= i - attr->window)))
         return false;
     return !one->docs || (one->docs[i] >= 0 && one->docs[i] == one->docs[j]);
@@ -94,11 +94,12 @@ static double dot(const float *a, const float *b, int64_t n)
 /* m_ij */
 static double mask(const attention_view *a, const head *one, int64_t i, int64_t j)
 {
-    float p = a->args->attr->dropout;
+    float p = a->args->attr->attention.dropout;
     if (!(p > 0))
         return 1;
     uint64_t g = one->first_index + (uint64_t)(i * a->num_pos + j);
-    uint32_t word = tri_random_word(a->args->seed, g, (uint32_t)a->step[0], a->args->attr->stream);
+    uint32_t word =
+        tri_random_word(a->args->seed, g, (uint32_t)a->step[0], a->args->attr->attention.stream);
     return word >= tri_dropout_threshold(p) ? 1.0 / (1.0 - p) : 0;
 }
 
@@ -114,9 +115,10 @@ static double query(const attention_view *a, const head *one, int64_t i, double 
 {
     double max = -INFINITY, sum = 0;
     for (int64_t j = 0; j < a->num_pos; j++) {
-        score[j] = sees(a, one, i, j) ? a->args->attr->alpha * dot(one->q + i * a->q_step,
-                                                                   one->k + j * a->k_step, a->width)
-                                      : -INFINITY;
+        score[j] = sees(a, one, i, j)
+                       ? a->args->attr->attention.alpha *
+                             dot(one->q + i * a->q_step, one->k + j * a->k_step, a->width)
+                       : -INFINITY;
         max = fmax(max, score[j]);
     }
     memset(o, 0, (size_t)a->width * sizeof(double));
@@ -164,7 +166,7 @@ static size_t attention_grad_scratch(const tri_kernel_args *args, int num_thread
 static void query_grad(const attention_view *a, const head *one, int64_t i, const float *dout,
                        const float *o, double lse, double *dq, double *dk, double *dv)
 {
-    double alpha = a->args->attr->alpha;
+    double alpha = a->args->attr->attention.alpha;
     const float *q = one->q + i * a->q_step;
     double delta = dot(dout, o, a->width);
     memset(dq, 0, (size_t)a->width * sizeof(double));

@@ -46,7 +46,7 @@ static void query(const tri_kernel_args *args, const float *q, int64_t row, int6
                   int64_t position, double *score, double *o)
 {
     const tri_tensor *cache = &args->in[1];
-    int64_t len = cache->size[2], width = cache->size[3], window = args->attr->window;
+    int64_t len = cache->size[2], width = cache->size[3], window = args->attr->attention.window;
     const float *k = (const float *)cache->data + (row * cache->size[1] + head) * len * width;
     const float *v = (const float *)args->in[2].data + (row * cache->size[1] + head) * len * width;
     int64_t num = position + 1 < len ? position + 1 : len;
@@ -57,7 +57,7 @@ static void query(const tri_kernel_args *args, const float *q, int64_t row, int6
         double dot = 0;
         for (int64_t c = 0; c < width; c++)
             dot += (double)q[c] * k[(first + j) % len * width + c];
-        score[j] = args->attr->alpha * dot;
+        score[j] = args->attr->attention.alpha * dot;
         max = fmax(max, score[j]);
     }
     memset(o, 0, (size_t)width * sizeof *o);

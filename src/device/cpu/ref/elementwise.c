@@ -105,7 +105,7 @@ static void act(const tri_kernel_args *args)
     const float *x = args->in[0].data;
     float *y = args->out[0].data;
     for (int64_t i = 0; i < args->out[0].count; i++)
-        y[i] = (float)act_of(args->attr->act, x[i]);
+        y[i] = (float)act_of(args->attr->act.kind, x[i]);
     if (args->num_out > 1)
         tri_ref_amax_of(&args->out[0], args->out[1].data);
 }
@@ -115,7 +115,7 @@ static void act_grad(const tri_kernel_args *args)
     const float *x = args->in[0].data, *dy = args->in[1].data;
     float *dx = args->out[0].data;
     for (int64_t i = 0; i < args->out[0].count; i++)
-        dx[i] = (float)(act_slope(args->attr->act, x[i]) * dy[i]);
+        dx[i] = (float)(act_slope(args->attr->act.kind, x[i]) * dy[i]);
     if (args->num_out > 1)
         tri_ref_amax_of(&args->out[0], args->out[1].data);
 }
@@ -163,11 +163,12 @@ static void dropout(const tri_kernel_args *args)
     const float *x = args->in[0].data;
     const int32_t *rows = args->in[1].data, *step = args->in[2].data;
     float *y = args->out[0].data;
-    uint32_t threshold = tri_dropout_threshold(args->attr->dropout);
-    float scale = 1.0f / (1.0f - args->attr->dropout);
+    uint32_t threshold = tri_dropout_threshold(args->attr->dropout.p);
+    float scale = 1.0f / (1.0f - args->attr->dropout.p);
     for (int64_t i = 0; i < args->out[0].count; i++) {
         uint64_t g = global_index(&args->in[0], rows, i);
-        uint32_t word = tri_random_word(args->seed, g, (uint32_t)step[0], args->attr->stream);
+        uint32_t word =
+            tri_random_word(args->seed, g, (uint32_t)step[0], args->attr->dropout.stream);
         y[i] = word >= threshold ? x[i] * scale : 0;
     }
 }
@@ -184,7 +185,7 @@ static void axpby(const tri_kernel_args *args)
 {
     const float *x = args->in[0].data, *y = args->in[1].data;
     float *z = args->out[0].data;
-    double alpha = args->attr->alpha, beta = args->attr->beta;
+    double alpha = args->attr->axpby.alpha, beta = args->attr->axpby.beta;
     for (int64_t i = 0; i < args->out[0].count; i++)
         z[i] = (float)(alpha * x[i] + beta * y[i]);
 }

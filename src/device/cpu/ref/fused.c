@@ -19,7 +19,7 @@ static void norm_grads(const tri_kernel_args *args, const tri_kernel *param_grad
     grad->run(&part);
     if (args->num_out == 1 + num_params)
         return;
-    tri_attr attr = {.split_a = (uint8_t)(args->in[0].rank - 1)};
+    tri_attr attr = {.bias_grad = {.leading = (uint8_t)(args->in[0].rank - 1)}};
     part = *args;
     part.attr = &attr;
     part.in[0] = args->out[0];

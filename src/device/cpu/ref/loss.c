@@ -53,7 +53,7 @@ static void ce_grad(const tri_kernel_args *args)
     const int32_t *targets = args->in[1].data;
     const float *lse = args->in[2].data;
     int64_t vocab = tri_ref_last(logits), origin = logits->origin[logits->rank - 1];
-    double alpha = (double)args->attr->alpha * tri_kernel_scale(args, 3);
+    double alpha = (double)args->attr->loss.alpha * tri_kernel_scale(args, 3);
     for (int64_t i = 0; i < args->in[1].count; i++) {
         const float *row = (const float *)logits->data + i * vocab;
         float *drow = (float *)args->out[0].data + i * vocab;
@@ -70,7 +70,7 @@ static void out_loss(const tri_kernel_args *args)
     const float *out = args->in[0].data, *target = args->in[1].data;
     float *loss = args->out[0].data, *count = args->out[1].data;
     int64_t num = args->in[0].count;
-    tri_out_loss kind = args->attr->out_loss;
+    tri_out_loss kind = args->attr->loss.kind;
     double sum = 0;
     for (int64_t i = 0; i < num; i++) {
         double diff = kind == TRI_LOSS_MEAN ? 0 : (double)out[i] - target[i];
@@ -95,9 +95,9 @@ static void out_loss_grad(const tri_kernel_args *args)
 {
     const float *out = args->in[0].data, *target = args->in[1].data;
     float *dout = args->out[0].data;
-    double alpha = (double)args->attr->alpha * tri_kernel_scale(args, 2);
+    double alpha = (double)args->attr->loss.alpha * tri_kernel_scale(args, 2);
     for (int64_t i = 0; i < args->out[0].count; i++) {
-        switch (args->attr->out_loss) {
+        switch (args->attr->loss.kind) {
         case TRI_LOSS_SSE:
             dout[i] = (float)(alpha * ((double)out[i] - target[i]));
             break;

@@ -19,7 +19,7 @@ static matrix_view view_of(const tri_tensor *t, int split, bool trans)
 
 static void matmul(const tri_kernel_args *args)
 {
-    const tri_attr *attr = args->attr;
+    const tri_matmul_attr *attr = &args->attr->matmul;
     matrix_view a = view_of(&args->in[0], attr->split_a, attr->trans_a);
     matrix_view b = view_of(&args->in[1], attr->split_b, attr->trans_b);
     const float *extra = args->in[2].data; /* bias [n]; before GELU, or to add: [m, n] */

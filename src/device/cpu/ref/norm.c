@@ -26,7 +26,7 @@ static void layernorm(const tri_kernel_args *args)
     float *y = args->out[0].data, *stats = args->out[1].data;
     int64_t dim = tri_ref_last(&args->in[0]), rows = args->in[0].count / dim;
     for (int64_t i = 0; i < rows; i++)
-        norm_row(x + i * dim, g, b, args->attr->eps, dim, y + i * dim, stats + i * 2);
+        norm_row(x + i * dim, g, b, args->attr->norm.eps, dim, y + i * dim, stats + i * 2);
 }
 
 static void add_layernorm(const tri_kernel_args *args)
@@ -38,7 +38,7 @@ static void add_layernorm(const tri_kernel_args *args)
     for (int64_t i = 0; i < rows; i++) {
         for (int64_t d = i * dim; d < (i + 1) * dim; d++)
             s[d] = x[d] + r[d];
-        norm_row(s + i * dim, g, b, args->attr->eps, dim, y + i * dim, stats + i * 2);
+        norm_row(s + i * dim, g, b, args->attr->norm.eps, dim, y + i * dim, stats + i * 2);
     }
 }
 

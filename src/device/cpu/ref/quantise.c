@@ -28,19 +28,20 @@ float tri_cpu_scale8(const tri_kernel_args *args)
     float largest = 0;
     for (int64_t p = 0; p < args->in[1].count; p++)
         largest = fmaxf(largest, parts[p]);
-    return tri_scale8(largest, args->attr->dtype == TRI_F8E4M3 ? TRI_E4M3_MAX : TRI_E5M2_MAX);
+    return tri_scale8(largest,
+                      args->attr->quantise.dtype == TRI_F8E4M3 ? TRI_E4M3_MAX : TRI_E5M2_MAX);
 }
 
 static void quantise(const tri_kernel_args *args)
 {
-    const tri_attr *attr = args->attr;
+    const tri_quantise_attr *attr = &args->attr->quantise;
     const float *x = args->in[0].data;
     float *q = attr->straight ? args->out[1].data : NULL;
     float *turned = attr->turned ? args->out[1 + attr->straight].data : NULL;
     float scale = tri_cpu_scale8(args);
     int64_t rows = 1, cols = 1;
     for (int d = 0; d < args->in[0].rank; d++)
-        *(d < attr->split_a ? &rows : &cols) *= args->in[0].size[d];
+        *(d < attr->split ? &rows : &cols) *= args->in[0].size[d];
     *(float *)args->out[0].data = scale;
     for (int64_t i = 0; i < rows; i++)
         for (int64_t j = 0; j < cols; j++) {

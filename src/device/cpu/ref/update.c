@@ -37,9 +37,9 @@ static void finish(const tri_kernel_args *args)
     float scale = tri_kernel_scale(args, 3);
     float *result = args->out[0].data;
     double counted = fmax(count, 1);
-    double divisor = counted * args->attr->alpha * scale;
+    double divisor = counted * args->attr->finish.alpha * scale;
     double norm = sqrt(sumsq) / divisor;
-    double clip = args->attr->clip;
+    double clip = args->attr->finish.clip;
     result[TRI_RESULT_LOSS] = (float)(loss / counted);
     result[TRI_RESULT_NORM] = (float)norm;
     result[TRI_RESULT_FACTOR] = (float)(1 / divisor * (clip > 0 && norm > clip ? clip / norm : 1));
@@ -47,14 +47,15 @@ static void finish(const tri_kernel_args *args)
     result[TRI_RESULT_COUNT] = count;
     result[TRI_RESULT_SCALE] = scale;
     if (args->num_out > 1)
-        next_scale(args->out[1].data, result[TRI_RESULT_OK] != 0, (float)args->attr->interval);
+        next_scale(args->out[1].data, result[TRI_RESULT_OK] != 0,
+                   (float)args->attr->finish.interval);
 }
 
 static void sgd(const tri_kernel_args *args)
 {
     const float *g = args->in[2].data, *sched = args->in[3].data, *result = args->in[4].data;
     float *p = args->out[0].data, *mom = args->out[1].data;
-    const tri_attr *attr = args->attr;
+    const tri_update_attr *attr = &args->attr->update;
     double lr = (double)sched[TRI_SCHED_LR] * attr->lr_scale;
     if (result[TRI_RESULT_OK] == 0)
         return;
@@ -74,7 +75,7 @@ static void adam(const tri_kernel_args *args)
 {
     const float *g = args->in[3].data, *sched = args->in[4].data, *result = args->in[5].data;
     float *p = args->out[0].data, *m = args->out[1].data, *v = args->out[2].data;
-    const tri_attr *attr = args->attr;
+    const tri_update_attr *attr = &args->attr->update;
     double lr = (double)sched[TRI_SCHED_LR] * attr->lr_scale;
     double beta1 = attr->beta1, beta2 = attr->beta2, decay = attr->weight_decay;
     if (result[TRI_RESULT_OK] == 0)
@@ -102,14 +103,14 @@ static void momentum(const tri_kernel_args *args)
 {
     const float *g = args->in[1].data, *result = args->in[2].data;
     float *mom = args->out[0].data, *update = args->out[1].data;
-    double beta1 = args->attr->beta1;
+    double beta1 = args->attr->update.beta1;
     if (result[TRI_RESULT_OK] == 0)
         return;
     for (int64_t i = 0; i < args->out[0].count; i++) {
         double grad = (double)g[i] * result[TRI_RESULT_FACTOR];
         double next = beta1 * mom[i] + grad;
         mom[i] = (float)next;
-        update[i] = (float)(args->attr->nesterov ? grad + beta1 * next : next);
+        update[i] = (float)(args->attr->update.nesterov ? grad + beta1 * next : next);
     }
 }
 
@@ -117,7 +118,7 @@ static void unit_norm(const tri_kernel_args *args)
 {
     const float *x = args->in[0].data;
     float *y = args->out[0].data;
-    double norm = sqrt(sum_squares_of(&args->in[0])) + args->attr->eps;
+    double norm = sqrt(sum_squares_of(&args->in[0])) + args->attr->update.eps;
     for (int64_t i = 0; i < args->out[0].count; i++)
         y[i] = (float)(x[i] / norm);
 }
@@ -126,7 +127,7 @@ static void apply_update(const tri_kernel_args *args)
 {
     const float *update = args->in[1].data, *sched = args->in[2].data, *result = args->in[3].data;
     float *p = args->out[0].data;
-    const tri_attr *attr = args->attr;
+    const tri_update_attr *attr = &args->attr->update;
     double lr = (double)sched[TRI_SCHED_LR] * attr->lr_scale;
     if (result[TRI_RESULT_OK] == 0)
         return;

@@ -13,7 +13,7 @@ static void view_of(const tri_tensor *t, int split, int64_t *rows, int64_t *cols
 
 static tri_cuda_product product_of(const tri_kernel_args *args)
 {
-    const tri_attr *attr = args->attr;
+    const tri_matmul_attr *attr = &args->attr->matmul;
     int64_t a_rows, a_cols, b_rows, b_cols;
     view_of(&args->in[0], attr->split_a, &a_rows, &a_cols);
     view_of(&args->in[1], attr->split_b, &b_rows, &b_cols);

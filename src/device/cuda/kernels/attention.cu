@@ -14,7 +14,7 @@
 static tri_attention_call read_operands(const tri_kernel_args *args, const tri_tensor *in,
                                         const tri_tensor *more)
 {
-    const tri_attr *attr = args->attr;
+    const tri_attention_attr *attr = &args->attr->attention;
     bool packed = in[0].rank == 5;
     int rank = in[0].rank;
     tri_attention_call a = {};

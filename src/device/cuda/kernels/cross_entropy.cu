@@ -126,7 +126,7 @@ template <typename T> bool run_whole(const tri_kernel_args *args, float *stats)
     p.targets = data_of<int32_t>(args->in[1]);
     p.rows = args->in[1].count;
     p.vocab = (int)last_of(logits);
-    p.seed = args->attr->alpha;
+    p.seed = args->attr->loss.alpha;
     p.scaler = args->num_in > 2 ? data_of<float>(args->in[2]) : nullptr;
     p.stats = stats;
     p.dlogits = data_of<T>(args->out[2]);

@@ -116,8 +116,8 @@ void dropout(const tri_kernel_args *args)
     if (x.count == 0)
         return;
     places p = places_of(x);
-    draw d = {args->seed, args->attr->stream, tri_dropout_threshold(args->attr->dropout),
-              1.0f / (1.0f - args->attr->dropout)};
+    draw d = {args->seed, args->attr->dropout.stream, tri_dropout_threshold(args->attr->dropout.p),
+              1.0f / (1.0f - args->attr->dropout.p)};
     by_type(x.dtype, [&](auto zero) {
         using T = decltype(zero);
         constexpr int N = pack_size<T>();

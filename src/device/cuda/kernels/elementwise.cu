@@ -128,7 +128,7 @@ void add(const tri_kernel_args *args)
 
 void axpby(const tri_kernel_args *args)
 {
-    map_same<2, 1>(args, axpby_op{args->attr->alpha, args->attr->beta});
+    map_same<2, 1>(args, axpby_op{args->attr->axpby.alpha, args->attr->axpby.beta});
 }
 
 template <int NUM_IN, typename F> void map_one(const tri_kernel_args *args, F f)
@@ -153,7 +153,7 @@ void swiglu_grad(const tri_kernel_args *args)
 
 void act(const tri_kernel_args *args)
 {
-    switch (args->attr->act) {
+    switch (args->attr->act.kind) {
     case TRI_ACT_GELU:
         return map_one<1>(args, act_op<TRI_ACT_GELU>{});
     case TRI_ACT_RELU:
@@ -169,7 +169,7 @@ void act(const tri_kernel_args *args)
 
 void act_grad(const tri_kernel_args *args)
 {
-    switch (args->attr->act) {
+    switch (args->attr->act.kind) {
     case TRI_ACT_GELU:
         return map_one<2>(args, act_grad_op<TRI_ACT_GELU>{});
     case TRI_ACT_RELU:

@@ -173,7 +173,7 @@ void ce_grad(const tri_kernel_args *args)
         using T = decltype(zero);
         ce_grad_kernel<<<(unsigned)rows, row_threads(vocab, GRAD_THREADS), 0, stream_of(args)>>>(
             data_of<T>(logits), data_of<int32_t>(args->in[1]), data_of<float>(args->in[2]),
-            (int)vocab, logits.origin[logits.rank - 1], args->attr->alpha, scaler_of(args, 3),
+            (int)vocab, logits.origin[logits.rank - 1], args->attr->loss.alpha, scaler_of(args, 3),
             data_of<T>(args->out[0]));
     });
 }
@@ -281,7 +281,7 @@ void out_loss(const tri_kernel_args *args)
 {
     int64_t num = args->in[0].count;
     unsigned blocks = total_blocks(num);
-    tri_out_loss kind = args->attr->out_loss;
+    tri_out_loss kind = args->attr->loss.kind;
     double *partial = (double *)device_of(args)->scratch;
     by_type(args->in[0].dtype, [&](auto zero) {
         using T = decltype(zero);
@@ -307,8 +307,8 @@ struct out_loss_grad_op {
 
 void out_loss_grad(const tri_kernel_args *args)
 {
-    tri_out_loss kind = args->attr->out_loss;
-    out_loss_grad_op op = {args->attr->alpha * (kind == TRI_LOSS_MSE ? 2.0f : 1.0f),
+    tri_out_loss kind = args->attr->loss.kind;
+    out_loss_grad_op op = {args->attr->loss.alpha * (kind == TRI_LOSS_MSE ? 2.0f : 1.0f),
                            scaler_of(args, 2), kind == TRI_LOSS_MEAN};
     by_type(args->in[0].dtype, [&](auto zero) {
         using T = decltype(zero);

@@ -273,7 +273,7 @@ norm_shape shape_of(const tri_kernel_args *args)
     norm_shape shape = {};
     shape.dim = (int)last_of(args->in[0]);
     shape.rows = shape.dim > 0 ? args->in[0].count / shape.dim : 0;
-    shape.eps = args->attr->eps;
+    shape.eps = args->attr->norm.eps;
     return shape;
 }
 

@@ -435,7 +435,7 @@ template <bool LAYER> void run_parts(const tri_kernel_args *args)
     if (args->num_out == 1 + PARAMS)
         return;
     tri_attr attr = {};
-    attr.split_a = (uint8_t)(args->in[0].rank - 1);
+    attr.bias_grad.leading = (uint8_t)(args->in[0].rank - 1);
     part = *args;
     part.attr = &attr;
     part.in[0] = args->out[0];

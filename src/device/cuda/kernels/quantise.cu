@@ -262,7 +262,7 @@ void run_amax(const tri_kernel_args *args)
 
 void run_quantise(const tri_kernel_args *args)
 {
-    const tri_attr *attr = args->attr;
+    const tri_quantise_attr *attr = &args->attr->quantise;
     quantise_args a = {.x = args->in[0].data,
                        .amax = data_of<float>(args->in[1]),
                        .scale = data_of<float>(args->out[0]),
@@ -272,7 +272,7 @@ void run_quantise(const tri_kernel_args *args)
                        .rows = 1,
                        .cols = 1};
     for (int d = 0; d < args->in[0].rank; d++)
-        *(d < attr->split_a ? &a.rows : &a.cols) *= args->in[0].size[d];
+        *(d < attr->split ? &a.rows : &a.cols) *= args->in[0].size[d];
     if (attr->straight)
         a.q = data_of<uint8_t>(args->out[1]);
     if (attr->turned)

@@ -95,13 +95,13 @@ void rope(const tri_kernel_args *args)
     s.num_positions = x.size[0] * x.size[1];
     s.heads = (int)x.size[2];
     s.half = (int)(x.size[3] / 2);
-    s.inverse = args->attr->inverse;
+    s.inverse = args->attr->rope.inverse;
     for (int first = 0; first < s.half; first += MOST_PAIRS) {
         turns_table table = {};
         table.first = first;
         table.num = s.half - first < MOST_PAIRS ? s.half - first : MOST_PAIRS;
         for (int i = 0; i < table.num; i++)
-            table.turns[i] = tri_rope_frequency(&args->attr->rope, x.size[3], first + i) /
+            table.turns[i] = tri_rope_frequency(&args->attr->rope.config, x.size[3], first + i) /
                              6.283185307179586476925;
         by_type(x.dtype, [&](auto zero) {
             using T = decltype(zero);

@@ -197,7 +197,7 @@ void unit_norm(const tri_kernel_args *args)
         scale_kernel<<<(unsigned)(blocks < TOTAL_BLOCKS ? blocks : TOTAL_BLOCKS), TOTAL_THREADS, 0,
                        stream_of(args)>>>(data_of<T>(x), data_of<T>(args->out[0]), x.count,
                                           (const double *)device_of(args)->scratch, num,
-                                          args->attr->eps,
+                                          args->attr->update.eps,
                                           aligned16(x.data) && aligned16(args->out[0].data));
     });
 }
@@ -233,8 +233,8 @@ void finish(const tri_kernel_args *args)
 {
     finish_kernel<<<1, 1, 0, stream_of(args)>>>(
         data_of<float>(args->in[0]), data_of<float>(args->in[1]), data_of<float>(args->in[2]),
-        args->num_in > 3 ? data_of<float>(args->in[3]) : nullptr, (double)args->attr->alpha,
-        (double)args->attr->clip, (float)args->attr->interval, data_of<float>(args->out[0]),
+        args->num_in > 3 ? data_of<float>(args->in[3]) : nullptr, (double)args->attr->finish.alpha,
+        (double)args->attr->finish.clip, (float)args->attr->finish.interval, data_of<float>(args->out[0]),
         args->num_out > 1 ? data_of<float>(args->out[1]) : nullptr);
 }
 
@@ -339,10 +339,10 @@ void sgd_many(const tri_kernel_args *const *args, int count)
         many_data(&e, 0, a->out[0]);
         many_data(&e, 1, a->num_out > 1 ? a->out[1] : tri_tensor{});
         many_data(&e, 2, a->in[2]);
-        e.k[0] = a->attr->lr_scale;
-        e.k[1] = a->attr->beta1;
-        e.k[2] = a->attr->weight_decay;
-        e.flags = a->attr->nesterov;
+        e.k[0] = a->attr->update.lr_scale;
+        e.k[1] = a->attr->update.beta1;
+        e.k[2] = a->attr->update.weight_decay;
+        e.flags = a->attr->update.nesterov;
         batch.read(a->in[3].data, a->in[4].data);
         batch.add(e);
     }
@@ -360,12 +360,12 @@ void adam_many(const tri_kernel_args *const *args, int count)
             many_data(&e, d, a->out[d]);
         many_data(&e, 3, a->in[3]);
         many_data(&e, 4, a->num_out > 3 ? a->out[3] : tri_tensor{});
-        e.k[0] = a->attr->lr_scale;
-        e.k[1] = a->attr->beta1;
-        e.k[2] = a->attr->beta2;
-        e.k[3] = a->attr->eps;
-        e.k[4] = a->attr->weight_decay;
-        e.flags = a->attr->decoupled;
+        e.k[0] = a->attr->update.lr_scale;
+        e.k[1] = a->attr->update.beta1;
+        e.k[2] = a->attr->update.beta2;
+        e.k[3] = a->attr->update.eps;
+        e.k[4] = a->attr->update.weight_decay;
+        e.flags = a->attr->update.decoupled;
         batch.read(a->in[4].data, a->in[5].data);
         batch.add(e);
     }
@@ -382,8 +382,8 @@ void momentum_many(const tri_kernel_args *const *args, int count)
         many_data(&e, 0, a->out[0]);
         many_data(&e, 1, a->out[1]);
         many_data(&e, 2, a->in[1]);
-        e.k[0] = a->attr->beta1;
-        e.flags = a->attr->nesterov;
+        e.k[0] = a->attr->update.beta1;
+        e.flags = a->attr->update.nesterov;
         batch.read(nullptr, a->in[2].data);
         batch.add(e);
     }
@@ -399,9 +399,9 @@ void apply_many(const tri_kernel_args *const *args, int count)
         e.count = a->out[0].count;
         many_data(&e, 0, a->out[0]);
         many_data(&e, 1, a->in[1]);
-        e.k[0] = a->attr->lr_scale;
-        e.k[1] = a->attr->alpha;
-        e.k[2] = a->attr->weight_decay;
+        e.k[0] = a->attr->update.lr_scale;
+        e.k[1] = a->attr->update.alpha;
+        e.k[2] = a->attr->update.weight_decay;
         batch.read(a->in[2].data, a->in[3].data);
         batch.add(e);
     }

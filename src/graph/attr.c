@@ -1,0 +1,47 @@
+/* Which part of the attributes is whose. */
+#include <string.h>
+
+#include "graph/op_table.h"
+
+typedef struct piece {
+    size_t begin, bytes;
+} piece;
+
+#define PIECE(member)                                                                              \
+    {                                                                                              \
+        offsetof(tri_attr, member), sizeof(((tri_attr *)0)->member)                                \
+    }
+static const piece pieces[TRI_NUM_ATTR_FAMILIES] = {
+    [TRI_ATTR_MATMUL] = PIECE(matmul),     [TRI_ATTR_BIAS_GRAD] = PIECE(bias_grad),
+    [TRI_ATTR_ACT] = PIECE(act),           [TRI_ATTR_DROPOUT] = PIECE(dropout),
+    [TRI_ATTR_AXPBY] = PIECE(axpby),       [TRI_ATTR_CAST] = PIECE(cast),
+    [TRI_ATTR_QUANTISE] = PIECE(quantise), [TRI_ATTR_NORM] = PIECE(norm),
+    [TRI_ATTR_ROPE] = PIECE(rope),         [TRI_ATTR_ATTENTION] = PIECE(attention),
+    [TRI_ATTR_LOSS] = PIECE(loss),         [TRI_ATTR_FINISH] = PIECE(finish),
+    [TRI_ATTR_UPDATE] = PIECE(update),
+};
+
+tri_attr tri_attr_of(tri_op op, const tri_attr *attr)
+{
+    const piece *own = &pieces[tri_op_get(op)->family];
+    tri_attr result;
+    memset(&result, 0, sizeof result); /* an initialiser may leave what a member does not cover */
+    memcpy(&result, attr, offsetof(tri_attr, matmul)); /* what all have comes first */
+    memcpy((char *)&result + own->begin, (const char *)attr + own->begin, own->bytes);
+    return result;
+}
+
+bool tri_attr_fits(tri_op op, const tri_attr *attr)
+{
+    const piece *own = &pieces[tri_op_get(op)->family];
+    const char *bytes = (const char *)attr;
+    for (size_t i = offsetof(tri_attr, matmul); i < sizeof *attr; i++)
+        if (bytes[i] && (i < own->begin || i >= own->begin + own->bytes))
+            return false;
+    return true;
+}
+
+tri_epilogue tri_node_epilogue(const tri_node *node)
+{
+    return node->op == TRI_OP_MATMUL ? node->attr.matmul.epilogue : TRI_EPILOGUE_NONE;
+}
