@@ -17,12 +17,22 @@ typedef struct tri_zero_plan {
     bool weights_divided; /* not only masters and moments, but what the layers read */
 } tri_zero_plan;
 
+/* The first and the last chunk that use a parameter: tables that a head shares are used by two. */
+typedef struct tri_home_set {
+    uint32_t first, last;
+} tri_home_set;
+
+static inline bool tri_home_set_equal(tri_home_set a, tri_home_set b)
+{
+    return a.first == b.first && a.last == b.last;
+}
+
 /* Pipelines: who has a parameter (stages.c). */
 typedef struct tri_homes {
-    uint32_t *set;   /* of each parameter: the chunks that use it (tri_home_set_ranks); NULL */
-    uint16_t *first; /* of each parameter: the first rank that has it; NULL */
-    uint16_t *last;  /* and the last */
-    bool *elsewhere; /* of each parameter: only other ranks of the pipeline have it; NULL */
+    tri_home_set *set; /* of each parameter: the chunks that use it (tri_home_set_ranks); NULL */
+    uint32_t *first;   /* of each parameter: the first rank that has it; NULL */
+    uint32_t *last;    /* and the last */
+    bool *elsewhere;   /* of each parameter: only other ranks of the pipeline have it; NULL */
 } tri_homes;
 
 typedef struct tri_placed_params {

@@ -251,7 +251,7 @@ static bool runs_in_update(const cutter *c, const tri_node *node)
             continue;
         if (c->homes->elsewhere[param])
             return false;
-        if (node->op == TRI_OP_SUM_SQUARES && c->homes->first[param] != c->stages->rank)
+        if (node->op == TRI_OP_SUM_SQUARES && (int)c->homes->first[param] != c->stages->rank)
             return false;
     }
     return true;
@@ -354,7 +354,7 @@ static tr_status share_outputs(cutter *c, tr_error *err)
         bool here = route_of(c, c->made_in[v]) >= 0;
         graph->phase = TRI_PHASE_UPDATE;
         graph->layer = graph->num_layers;
-        tri_attr attr = {.axis = TRI_AXIS_PP, .peer = (uint16_t)home_of(c, 0, c->made_in[v])};
+        tri_attr attr = {.axis = TRI_AXIS_PP, .peer = (uint32_t)home_of(c, 0, c->made_in[v])};
         tri_id all;
         TRI_TRY(emit_like(c, TRI_OP_BROADCAST, attr, (tri_id)v, here ? (tri_id)v : TRI_NONE, 1,
                           &all, err));

@@ -133,13 +133,11 @@ int tri_stages_homes(const tri_stages *s, int chunk, int *ranks)
     return num;
 }
 
-/* A home set is the first and the last chunk that use a parameter: tables that a head shares are
- * used by two. */
-int tri_home_set_ranks(const tri_stages *s, uint32_t set, uint32_t *ranks)
+int tri_home_set_ranks(const tri_stages *s, tri_home_set set, uint32_t *ranks)
 {
     int homes[2][TRI_MAX_HOMES], num = 0;
-    int first = tri_stages_homes(s, (int)(set >> 16), homes[0]);
-    int last = tri_stages_homes(s, (int)(set & 0xffff), homes[1]);
+    int first = tri_stages_homes(s, (int)set.first, homes[0]);
+    int last = tri_stages_homes(s, (int)set.last, homes[1]);
     for (int r = 0; r < s->num_ranks; r++) {
         bool has = false;
         for (int i = 0; i < first; i++)
@@ -166,7 +164,7 @@ tr_status tri_stages_settle(tri_graph *graph, const tri_stages *s, tri_placed_pa
         return tri_fail(err, TR_ERROR_RUNTIME, "no memory to settle the parameters");
     for (size_t i = 0; i < count; i++) {
         uint32_t chunk = (uint32_t)s->chunk_of[graph->params->items[i].layer + 1];
-        homes->set[i] = chunk << 16 | chunk;
+        homes->set[i] = (tri_home_set){chunk, chunk};
     }
     for (size_t n = 0; n < graph->num_nodes; n++) {
         const tri_node *node = &graph->nodes[n];
@@ -176,7 +174,7 @@ tr_status tri_stages_settle(tri_graph *graph, const tri_stages *s, tri_placed_pa
             tri_id param = state == TRI_NONE ? TRI_NONE : graph->states[state].param;
             if (param == TRI_NONE)
                 continue;
-            uint32_t first = homes->set[param] >> 16, last = homes->set[param] & 0xffff;
+            uint32_t first = homes->set[param].first, last = homes->set[param].last;
             if (chunk > first && chunk < last)
                 return tri_fail(err, TR_ERROR_INPUT,
                                 "%s is used in more than two places, which a pipeline cannot "
@@ -184,14 +182,14 @@ tr_status tri_stages_settle(tri_graph *graph, const tri_stages *s, tri_placed_pa
                                 graph->params->items[param].name);
             first = chunk < first ? chunk : first;
             last = chunk > last ? chunk : last;
-            homes->set[param] = first << 16 | last;
+            homes->set[param] = (tri_home_set){first, last};
         }
     }
     for (size_t i = 0; i < count; i++) {
         uint32_t ranks[TRI_MAX_HOMES];
         int num = tri_home_set_ranks(s, homes->set[i], ranks);
-        homes->first[i] = (uint16_t)ranks[0];
-        homes->last[i] = (uint16_t)ranks[num - 1];
+        homes->first[i] = ranks[0];
+        homes->last[i] = ranks[num - 1];
         homes->elsewhere[i] = true;
         for (int k = 0; k < num; k++)
             homes->elsewhere[i] &= (int)ranks[k] != s->rank;

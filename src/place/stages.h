@@ -37,7 +37,7 @@ tr_status tri_stages_open(tri_graph *graph, const tri_stages *stages, tr_error *
 tr_status tri_stages_settle(tri_graph *graph, const tri_stages *stages, tri_placed_params *placed,
                             tr_error *err);
 /* The ranks of a home set, ascending; returns their number. */
-int tri_home_set_ranks(const tri_stages *stages, uint32_t set, uint32_t *ranks);
+int tri_home_set_ranks(const tri_stages *stages, tri_home_set set, uint32_t *ranks);
 /* After placement. With `all_routes` every chunk that lives here; otherwise those of the first
  * route, which is how a graph without a backward runs. */
 tr_status tri_stages_cut(tri_graph *graph, const tri_stages *stages, const tri_homes *homes,

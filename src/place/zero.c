@@ -18,7 +18,8 @@
 static bool same_bucket(const tri_graph *graph, const tri_homes *homes, size_t a, size_t b)
 {
     const tri_param *x = &graph->params->items[a], *y = &graph->params->items[b];
-    return x->layer == y->layer && (!homes->set || homes->set[a] == homes->set[b]) &&
+    return x->layer == y->layer &&
+           (!homes->set || tri_home_set_equal(homes->set[a], homes->set[b])) &&
            tri_param_has_copy(x, graph->precision.compute) ==
                tri_param_has_copy(y, graph->precision.compute);
 }

@@ -151,7 +151,7 @@ typedef struct tri_program {
     int num_layers;
     /* Pipelines: of each parameter, the first rank (by its place on pp) that has it. NULL: all do.
      * What a rank does not have is not among its states. */
-    uint16_t *first_home, *last_home;
+    uint32_t *first_home, *last_home;
     uint32_t num_updates; /* in a step, where that is more than the one at its end; 0 */
     int num_chunks;       /* of the pipeline, over all ranks; 1: there is none */
     bool once; /* every segment runs once a step, and `work` has all that lives within the step */

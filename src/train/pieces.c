@@ -40,7 +40,7 @@ static bool writes_here(const tri_session *session, tri_id param)
     const tri_compile_config *config = &session->config.compile;
     if (!program->first_home || !program->last_home)
         return true;
-    int writer = param / 2 % 2 ? program->last_home[param] : program->first_home[param];
+    int writer = (int)(param / 2 % 2 ? program->last_home[param] : program->first_home[param]);
     return writer == tri_mesh_coordinate(&config->mesh, config->rank, TRI_AXIS_PP);
 }
 

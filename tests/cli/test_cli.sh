@@ -360,6 +360,12 @@ test_plan_and_check() {
     local fault num=0
     run 0 plan recipes/tiny.yaml
     grep -q 'expected .* bytes' "$tmp/out" || fail "plan has no total"
+    local dp
+    for dp in 65536 1048576; do
+        run 0 plan recipes/tiny.yaml --set layout.dp=$dp --set layout.zero=3
+        grep -q 'plan .* total' "$tmp/out" || fail "plan has no total with $dp ranks"
+        run 0 explain recipes/tiny.yaml --summary --rank $((dp - 1)) --set layout.dp=$dp --set layout.zero=3
+    done
     run 0 plan --set model.preset=gpt3-175b --set data.seq_len=2048
     grep -q '174604259328' "$tmp/out" || fail "GPT-3 has another number of parameters"
     run 0 explain recipes/tiny.yaml --summary --set layout.pp=2 --set layout.schedule=zb-v --set layout.microbatches=2

@@ -2,8 +2,10 @@
 #include "small_models.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
+#include "place/stages.h"
 #include "run/executor_parts.h"
 #include "trireme/trireme.h"
 
@@ -133,6 +135,71 @@ static void test_coordinates(void **state)
     assert_int_equal(tri_mesh_coordinate(&mesh, last, TRI_AXIS_KV_COPY), 0);
 }
 
+/* The groups of a program are as short with a million ranks as with two, and name every member. */
+static void test_groups_of_a_million(void **state)
+{
+    (void)state;
+    tr_settings *settings;
+    tr_session *session =
+        compiled_for(TRI_MAX_RANKS - 1,
+                     SET("run.device=null", "layout.zero=3", "layout.dp=131072", "layout.tp=4",
+                         "layout.pp=2", "layout.microbatches=2", "layout.shard_group=2"),
+                     &settings);
+    const tri_program *program = &session->session.programs[TRI_PROGRAM_TRAIN];
+    assert_int_equal(program->num_groups, 6); /* tp, dp, shard, replicate, pp, home */
+    for (size_t g = 0; g < program->num_groups; g++) {
+        const tri_rank_group *group = &program->groups[g];
+        assert_int_equal(tri_rank_group_member(group, group->own), TRI_MAX_RANKS - 1);
+        assert_int_equal(group->own, group->size - 1);
+        for (uint32_t i = 1; i < group->size; i++)
+            assert_true(tri_rank_group_member(group, i - 1) < tri_rank_group_member(group, i));
+        assert_true(tri_rank_group_member(group, 0) >= 0);
+        assert_true(strcmp(group->name, "replicate") != 0 || group->size == 65536);
+    }
+    tr_session_destroy(session);
+    tr_settings_destroy(settings);
+}
+
+/* Levels and lists, by hand. */
+static void test_members_of_groups(void **state)
+{
+    (void)state;
+    const tri_rank_group levels = {
+        .size = 12, .first = 5, .num_levels = 2, .level = {{3, 2}, {4, 100}}};
+    static const int members[] = {5, 7, 9, 105, 107, 109, 205, 207, 209, 305, 307, 309};
+    for (uint32_t i = 0; i < levels.size; i++)
+        assert_int_equal(tri_rank_group_member(&levels, i), members[i]);
+    tri_mesh mesh = {.size = {[TRI_AXIS_TP] = 2, [TRI_AXIS_PP] = 300000}};
+    const uint32_t places[] = {1, 70000, 299999};
+    tri_rank_group homes = tri_mesh_homes(&mesh, 140001, places, 3);
+    char text[64];
+    assert_int_equal(homes.own, 1);
+    for (uint32_t i = 0; i < 3; i++)
+        assert_int_equal(tri_rank_group_member(&homes, i), 1 + 2 * (int)places[i]);
+    assert_string_equal(tri_rank_group_text(&homes, text, sizeof text), "pp 1, 70000, 299999");
+    assert_false(tri_rank_group_equal(&homes, &levels));
+    tri_rank_group seen_by_another = tri_mesh_homes(&mesh, 3, places, 3);
+    assert_true(tri_rank_group_equal(&homes, &seen_by_another));
+}
+
+/* Chunks and ranks of a pipeline whose numbers do not fit 16 bits. */
+static void test_homes_past_16_bits(void **state)
+{
+    (void)state;
+    enum { NUM = 70000 };
+    uint32_t *home = calloc(NUM, sizeof *home);
+    assert_non_null(home);
+    for (uint32_t i = 0; i < NUM; i++)
+        home[i] = NUM - 1 - i;
+    const tri_stages stages = {.num_ranks = NUM, .num_chunks = NUM, .num_routes = 1, .home = home};
+    uint32_t ranks[TRI_MAX_HOMES];
+    const tri_home_set set = {.first = 1, .last = 66001};
+    assert_int_equal(tri_home_set_ranks(&stages, set, ranks), 2);
+    assert_int_equal(ranks[0], NUM - 1 - 66001);
+    assert_int_equal(ranks[1], NUM - 2);
+    free(home);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -140,6 +207,9 @@ int main(void)
         cmocka_unit_test(test_messages_of_large_groups),
         cmocka_unit_test(test_too_many_are_refused_by_name),
         cmocka_unit_test(test_coordinates),
+        cmocka_unit_test(test_groups_of_a_million),
+        cmocka_unit_test(test_members_of_groups),
+        cmocka_unit_test(test_homes_past_16_bits),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -235,7 +235,7 @@ int tri_verb_explain(const tri_cli *cli)
     unsigned programs =
         TRI_PROGRAMS_GENERATE >> which & 1 ? TRI_PROGRAMS_GENERATE : TRI_PROGRAMS_TRAIN;
     int64_t rank = 0;
-    if (tri_cli_flag_int(cli, "rank", 0, 1000000, &rank, &err) != TR_OK ||
+    if (tri_cli_flag_int(cli, "rank", 0, TRI_MAX_RANKS - 1, &rank, &err) != TR_OK ||
         tri_cli_check_rank(cli, rank, &err) != TR_OK ||
         tri_api_compile_programs(cli->settings, (int)rank, programs, NULL, &session, &err) != TR_OK)
         return tri_cli_fail(&err);

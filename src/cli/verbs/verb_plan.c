@@ -165,7 +165,7 @@ int tri_verb_plan(const tri_cli *cli)
     tr_error err = {0};
     tr_session *session;
     int64_t rank = 0;
-    if (tri_cli_flag_int(cli, "rank", 0, 1000000, &rank, &err) != TR_OK ||
+    if (tri_cli_flag_int(cli, "rank", 0, TRI_MAX_RANKS - 1, &rank, &err) != TR_OK ||
         tri_cli_check_rank(cli, rank, &err) != TR_OK ||
         tri_api_compile(cli->settings, (int)rank, &session, &err) != TR_OK)
         return tri_cli_fail(&err);
