@@ -9,6 +9,7 @@ BEGIN {
     num = split(order, names, " ")
     for (i = 1; i <= num; i++)
         rank[names[i]] = i
+    sub(/^ /, "", rules)
     num = split(rules, names, " ")
     for (i = 1; i <= num; i++)
         on[names[i]] = 1

@@ -65,6 +65,13 @@ static __device__ __forceinline__ void load_queries(const tri_attention_call &a,
                          0);
 }
 
+/* All that was asked for is in shared memory, for all threads. */
+static __device__ __forceinline__ void await_copies(void)
+{
+    tri_copy_wait();
+    __syncthreads();
+}
+
 /* p of scores whose columns are queries. */
 template <int NT>
 static __device__ __forceinline__ void column_softmax(float (&s)[1][NT][4], const float *lse2,
@@ -106,6 +113,26 @@ column_scores_grad(const tri_attention_call &a, float (&p)[1][NT][4], float (&dp
     }
 }
 
+/* The keys and values of a block. */
+template <typename T, class at>
+static __device__ __forceinline__ void load_own_keys(const tri_attention_call &a, uint32_t shared,
+                                                     int64_t key_start, int j0)
+{
+    tri_load_tile<T, at::D, TILE_ROWS>(shared + at::K, (const T *)a.k + key_start, a.k_step, j0,
+                                       a.num_pos);
+    tri_load_tile<T, at::D, TILE_ROWS>(shared + at::V, (const T *)a.v + key_start, a.k_step, j0,
+                                       a.num_pos);
+}
+
+/* The tiles of queries that see some of its keys. */
+static __device__ __forceinline__ void
+queries_of_block(const tri_attention_call &a, const int32_t *docs, int j0, int *begin, int *end)
+{
+    tri_query_tiles(a, j0, TILE_ROWS, TILE_ROWS, begin, end);
+    if (docs)
+        tri_narrow(docs, a.num_pos, j0, TILE_ROWS, TILE_ROWS, begin, end);
+}
+
 template <typename T, class at, int MODE>
 static __global__ void
 __launch_bounds__(TRI_THREADS, MODE == TRI_DROPOUT ? 2 : at::BLOCKS) /* masks take registers */
@@ -119,19 +146,12 @@ __launch_bounds__(TRI_THREADS, MODE == TRI_DROPOUT ? 2 : at::BLOCKS) /* masks ta
     int warp = threadIdx.x / 32, row0 = j0 + warp * 16;
     const int32_t *docs = tri_has_docs<MODE>(a) ? a.docs + (int64_t)b * a.num_pos : nullptr;
     int64_t key_start = tri_k_start(a, b, g);
-
     int begin, end;
-    tri_query_tiles(a, j0, TILE_ROWS, TILE_ROWS, &begin, &end);
-    if (docs)
-        tri_narrow(docs, a.num_pos, j0, TILE_ROWS, TILE_ROWS, &begin, &end);
-    tri_load_tile<T, D, TILE_ROWS>(shared + at::K, (const T *)a.k + key_start, a.k_step, j0,
-                                   a.num_pos);
-    tri_load_tile<T, D, TILE_ROWS>(shared + at::V, (const T *)a.v + key_start, a.k_step, j0,
-                                   a.num_pos);
+    queries_of_block(a, docs, j0, &begin, &end);
+    load_own_keys<T, at>(a, shared, key_start, j0);
     if (begin < end)
         load_queries<T, at>(a, shared, b, g * a.group, docs, begin, 0);
-    tri_copy_wait();
-    __syncthreads();
+    await_copies();
 
     tri_left<D, 1, at::KEEP> k, v;
     k.init(shared + at::K + warp * 16 * D * 2);
@@ -142,8 +162,8 @@ __launch_bounds__(TRI_THREADS, MODE == TRI_DROPOUT ? 2 : at::BLOCKS) /* masks ta
     tri_clear(dk);
     tri_clear(dv);
 
-    int h = g * a.group, tile = begin, buffer = 0;
-    while (begin < end && h < (g + 1) * a.group) {
+    int h = g * a.group, tile = begin;
+    for (int buffer = 0; begin < end && h < (g + 1) * a.group; buffer ^= 1) {
         int next = tile + 1 < end ? tile + 1 : begin, next_head = h + (tile + 1 == end);
         if (next_head < (g + 1) * a.group)
             load_queries<T, at>(a, shared, b, next_head, docs, next, buffer ^ 1);
@@ -151,30 +171,27 @@ __launch_bounds__(TRI_THREADS, MODE == TRI_DROPOUT ? 2 : at::BLOCKS) /* masks ta
         const int32_t *query_docs = (const int32_t *)(memory + at::DOCS) + buffer * TILE_ROWS;
         const float *lse2 = (const float *)(memory + at::LSE2) + buffer * TILE_ROWS;
         const float *delta = (const float *)(memory + at::DELTA) + buffer * TILE_ROWS;
-        uint32_t q_tile = shared + at::Q + buffer * at::TILE;
-        uint32_t do_tile = shared + at::DO + buffer * at::TILE;
+        uint32_t tiles_at = shared + buffer * at::TILE; /* of q and do */
 #pragma unroll 1
         for (int part = 0; part < TILE_ROWS; part += at::CHUNK) {
             int c0 = tile * TILE_ROWS + part;
             if (a.causal && c0 + at::CHUNK <= row0)
                 continue; /* before all of this warp's keys */
             float p[1][NT][4], ds[1][NT][4];
-            tri_times_rows<T, D>(p, k, q_tile + part * D * 2);
+            tri_times_rows<T, D>(p, k, tiles_at + at::Q + part * D * 2);
             column_softmax(p, lse2 + part, a.alpha2);
             bool whole = (!a.causal || c0 >= row0 + 15) &&
                          (a.window == 0 || c0 + at::CHUNK - 1 - row0 < a.window);
             if (!whole || docs)
                 tri_hide<true>(a, p, row_docs, docs ? query_docs + part : nullptr, row0, c0, 0);
-            tri_times_rows<T, D>(ds, v, do_tile + part * D * 2);
+            tri_times_rows<T, D>(ds, v, tiles_at + at::DO + part * D * 2);
             column_scores_grad<MODE>(a, p, ds, delta + part, first, row0, c0);
-            tri_add_product<T, D>(dv, p, do_tile + part * D * 2);
-            tri_add_product<T, D>(dk, ds, q_tile + part * D * 2);
+            tri_add_product<T, D>(dv, p, tiles_at + at::DO + part * D * 2);
+            tri_add_product<T, D>(dk, ds, tiles_at + at::Q + part * D * 2);
         }
-        tri_copy_wait();
-        __syncthreads();
+        await_copies();
         h = next_head;
         tile = next;
-        buffer ^= 1;
     }
     const float scale_k[1][2] = {{a.alpha, a.alpha}};
     const float scale_v[1][2] = {{a.keep_scale, a.keep_scale}};
@@ -222,6 +239,25 @@ static __device__ __forceinline__ void load_keys(const tri_attention_call &a, ui
                          0);
 }
 
+/* The queries of a block. */
+template <typename T, class at>
+static __device__ __forceinline__ void load_own_queries(const tri_attention_call &a,
+                                                        uint32_t shared, int b, int h, int i0)
+{
+    tri_load_tile<T, at::D, at::QUERIES>(shared + at::Q, (const T *)a.q + tri_q_start(a, b, h),
+                                         a.q_step, i0, a.num_pos);
+    tri_load_tile<T, at::D, at::QUERIES>(shared + at::DO, (const T *)a.dout + tri_o_start(a, b, h),
+                                         a.o_step, i0, a.num_pos);
+}
+
+template <int MT>
+static __device__ __forceinline__ void fill_scale(float (&scale)[MT][2], float factor)
+{
+#pragma unroll
+    for (int m = 0; m < MT; m++)
+        scale[m][0] = scale[m][1] = factor;
+}
+
 /* lse2 and delta of a lane's rows. */
 template <int MT> struct row_stats {
     float lse2[MT][2], delta[MT][2];
@@ -240,6 +276,20 @@ template <int MT> struct row_stats {
         }
     }
 };
+
+/* p of scores whose rows are queries. */
+template <int MT, int NT>
+static __device__ __forceinline__ void row_softmax(float (&p)[MT][NT][4],
+                                                   const row_stats<MT> &stats, float scale)
+{
+#pragma unroll
+    for (int m = 0; m < MT; m++)
+#pragma unroll
+        for (int n = 0; n < NT; n++)
+#pragma unroll
+            for (int i = 0; i < 4; i++)
+                p[m][n][i] = tri_exp2(fmaf(p[m][n][i], scale, -stats.lse2[m][i / 2]));
+}
 
 /* dp becomes ds = p (m dp - delta). */
 template <int MODE, int MT, int NT>
@@ -286,14 +336,10 @@ static __global__ void __launch_bounds__(TRI_THREADS, at::BLOCKS)
     tri_key_tiles(a, i0, at::QUERIES, TILE_ROWS, &begin, &end);
     if (docs)
         tri_narrow(docs, a.num_pos, i0, at::QUERIES, TILE_ROWS, &begin, &end);
-    tri_load_tile<T, D, at::QUERIES>(shared + at::Q, (const T *)a.q + tri_q_start(a, b, h),
-                                     a.q_step, i0, a.num_pos);
-    tri_load_tile<T, D, at::QUERIES>(shared + at::DO, (const T *)a.dout + tri_o_start(a, b, h),
-                                     a.o_step, i0, a.num_pos);
+    load_own_queries<T, at>(a, shared, b, h, i0);
     if (begin < end)
         load_keys<T, at>(a, shared, k, v, docs, begin, 0);
-    tri_copy_wait();
-    __syncthreads();
+    await_copies();
 
     tri_left<D, MT, at::KEEP> q, dout;
     q.init(shared + at::Q + warp * 16 * MT * D * 2);
@@ -303,9 +349,7 @@ static __global__ void __launch_bounds__(TRI_THREADS, at::BLOCKS)
     row_stats<MT> stats;
     stats.init(a, b, h, row0);
     float dq[MT][D / 8][4], scale[MT][2];
-#pragma unroll
-    for (int m = 0; m < MT; m++)
-        scale[m][0] = scale[m][1] = a.alpha;
+    fill_scale(scale, a.alpha);
     tri_clear(dq);
 
     for (int tile = begin, buffer = 0; tile < end; tile++, buffer ^= 1) {
@@ -320,13 +364,7 @@ static __global__ void __launch_bounds__(TRI_THREADS, at::BLOCKS)
                 continue; /* behind all of this warp's queries */
             float p[MT][NT][4], ds[MT][NT][4];
             tri_times_rows<T, D>(p, q, k_tile + part * D * 2);
-#pragma unroll
-            for (int m = 0; m < MT; m++)
-#pragma unroll
-                for (int n = 0; n < NT; n++)
-#pragma unroll
-                    for (int i = 0; i < 4; i++)
-                        p[m][n][i] = tri_exp2(fmaf(p[m][n][i], a.alpha2, -stats.lse2[m][i / 2]));
+            row_softmax(p, stats, a.alpha2);
             bool whole = j0 + at::CHUNK <= a.num_pos && (!a.causal || j0 + at::CHUNK - 1 <= row0) &&
                          (a.window == 0 || j0 > row0 + 16 * MT - 1 - a.window);
             if (!whole || docs)
@@ -336,8 +374,7 @@ static __global__ void __launch_bounds__(TRI_THREADS, at::BLOCKS)
             row_scores_grad<MODE>(a, p, ds, stats, first, row0, j0);
             tri_add_product<T, D>(dq, ds, k_tile + part * D * 2);
         }
-        tri_copy_wait();
-        __syncthreads();
+        await_copies();
     }
     tri_store_rows<T, D, MT>((T *)a.dq + tri_q_start(a, b, h), a.q_step, row0, a.num_pos, dq,
                              scale);

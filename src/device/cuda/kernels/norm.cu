@@ -80,6 +80,16 @@ __device__ __forceinline__ pack<T, N> sum_of(const pack<T, N> &a, const pack<T, 
     return v;
 }
 
+/* A pack of a row: one that is held, or read again where none are (C is 0). */
+template <int N, int C, typename T>
+__device__ __forceinline__ pack<T, N> held_or_read(const pack<T, N> *held, int c, const T *from)
+{
+    if constexpr (C > 0)
+        return held[c];
+    else
+        return load_pack<N>(from);
+}
+
 template <typename T> struct norm_operands {
     const T *x, *r; /* r and sum: with ADD */
     const float *gain, *shift;
@@ -87,21 +97,13 @@ template <typename T> struct norm_operands {
     float *stats;
 };
 
-/* C: packs that a thread holds, or 0 where the row is read again. */
-template <int N, int C, bool LAYER, bool ADD, typename T>
-__global__ void __launch_bounds__(MOST_THREADS) norm_kernel(norm_operands<T> p, norm_shape shape)
+/* The row, or the sum of two, which is stored. All loads come before the first store: sum may be x
+ * or r. `inside` says whether a pack of this thread is one of the row's, `place` where it lies. */
+template <int N, int C, bool ADD, typename T, class INSIDE, class PLACE>
+__device__ __forceinline__ void take_row(const norm_operands<T> &p, int num, INSIDE inside,
+                                         PLACE place, pack<T, N> *held)
 {
-    __shared__ float shared[32];
-    int width = (int)blockDim.x, packs = shape.dim / N;
-    int64_t row = (int64_t)blockIdx.x * blockDim.y + threadIdx.y;
-    int64_t base = row * shape.dim;
-    bool live = row < shape.rows;
-    int num = C > 0 ? C : (packs + width - 1) / width;
-    pack<T, N> held[C > 0 ? C : 1];
-    auto inside = [&](int c) { return live && (int)threadIdx.x + c * width < packs; };
-    auto place = [&](int c) { return base + ((int64_t)threadIdx.x + c * width) * N; };
-    await_previous();
-    if constexpr (C > 0) { /* all loads before the first store: sum may be x or r */
+    if constexpr (C > 0) {
         pack<T, N> r[C];
 #pragma unroll
         for (int c = 0; c < C; c++) {
@@ -120,41 +122,50 @@ __global__ void __launch_bounds__(MOST_THREADS) norm_kernel(norm_operands<T> p, 
             store_pack<N>(p.sum + place(c),
                           sum_of(load_pack<N>(p.x + place(c)), load_pack<N>(p.r + place(c))));
     }
-    auto row_at = [&](int c) -> pack<T, N> { /* what is normalised */
-                                             if constexpr (C > 0)
-                                                 return held[c];
-                                             else
-                                                 return load_pack<N>((ADD ? p.sum : p.x) +
-                                                                     place(c));
-    };
+}
 
+/* This thread's part of the sum over the row of `term` of each element. */
+template <int N, class INSIDE, class ROW, class TERM>
+__device__ __forceinline__ float part_of_sum(int num, INSIDE inside, ROW row_at, TERM term)
+{
     float sum = 0;
 #pragma unroll
     for (int c = 0; c < num; c++) {
         if (!inside(c))
             continue;
-        pack<T, N> v = row_at(c);
+        auto v = row_at(c);
 #pragma unroll
-        for (int k = 0; k < N; k++) {
-            float x = widen(v.at[k]);
-            sum += LAYER ? x : x * x;
-        }
+        for (int k = 0; k < N; k++)
+            sum += term(widen(v.at[k]));
     }
+    return sum;
+}
+
+/* C: packs that a thread holds, or 0 where the row is read again. */
+template <int N, int C, bool LAYER, bool ADD, typename T>
+__global__ void __launch_bounds__(MOST_THREADS) norm_kernel(norm_operands<T> p, norm_shape shape)
+{
+    __shared__ float shared[32];
+    int width = (int)blockDim.x, packs = shape.dim / N;
+    int64_t row = (int64_t)blockIdx.x * blockDim.y + threadIdx.y;
+    int64_t base = row * shape.dim;
+    bool live = row < shape.rows;
+    int num = C > 0 ? C : (packs + width - 1) / width;
+    pack<T, N> held[C > 0 ? C : 1];
+    auto inside = [&](int c) { return live && (int)threadIdx.x + c * width < packs; };
+    auto place = [&](int c) { return base + ((int64_t)threadIdx.x + c * width) * N; };
+    await_previous();
+    take_row<N, C, ADD>(p, num, inside, place, held);
+    auto row_at = [&](int c) { /* what is normalised */
+                               return held_or_read<N, C>(held, c, (ADD ? p.sum : p.x) + place(c));
+    };
+
+    float sum = part_of_sum<N>(num, inside, row_at, [](float x) { return LAYER ? x : x * x; });
     sum = row_sum(sum, shared) / (float)shape.dim;
     float mean = LAYER ? sum : 0.0f, square = sum;
     if (LAYER) {
-        square = 0;
-#pragma unroll
-        for (int c = 0; c < num; c++) {
-            if (!inside(c))
-                continue;
-            pack<T, N> v = row_at(c);
-#pragma unroll
-            for (int k = 0; k < N; k++) {
-                float x = widen(v.at[k]) - mean;
-                square += x * x;
-            }
-        }
+        square =
+            part_of_sum<N>(num, inside, row_at, [&](float x) { return (x - mean) * (x - mean); });
         square = row_sum(square, shared) / (float)shape.dim;
     }
     float rstd = 1.0f / sqrtf(square + shape.eps);
@@ -194,8 +205,7 @@ __global__ void __launch_bounds__(MOST_THREADS) grad_kernel(grad_operands<T> p, 
 {
     __shared__ float shared[32];
     int width = (int)blockDim.x, packs = shape.dim / N;
-    int64_t row = (int64_t)blockIdx.x * blockDim.y + threadIdx.y;
-    int64_t base = row * shape.dim;
+    int64_t row = (int64_t)blockIdx.x * blockDim.y + threadIdx.y, base = row * shape.dim;
     bool live = row < shape.rows;
     int num = C > 0 ? C : (packs + width - 1) / width;
     pack<T, N> held_dy[C > 0 ? C : 1], held_x[C > 0 ? C : 1], held_dsum[C > 0 ? C : 1];
@@ -215,18 +225,8 @@ __global__ void __launch_bounds__(MOST_THREADS) grad_kernel(grad_operands<T> p, 
                 held_dsum[c] = load_pack<N>(p.dsum + place(c));
         }
     }
-    auto dy_of = [&](int c) -> pack<T, N> {
-        if constexpr (C > 0)
-            return held_dy[c];
-        else
-            return load_pack<N>(p.dy + place(c));
-    };
-    auto x_of = [&](int c) -> pack<T, N> {
-        if constexpr (C > 0)
-            return held_x[c];
-        else
-            return load_pack<N>(p.x + place(c));
-    };
+    auto dy_of = [&](int c) { return held_or_read<N, C>(held_dy, c, p.dy + place(c)); };
+    auto x_of = [&](int c) { return held_or_read<N, C>(held_x, c, p.x + place(c)); };
 
     float average = 0, average_n = 0;
 #pragma unroll
@@ -252,10 +252,8 @@ __global__ void __launch_bounds__(MOST_THREADS) grad_kernel(grad_operands<T> p, 
         pack<T, N> d = dy_of(c), x = x_of(c), s;
         float gain[N];
         load_floats<N>(p.gain + ((int)threadIdx.x + c * width) * N, gain);
-        if constexpr (C > 0)
-            s = held_dsum[c];
-        else if (p.dsum)
-            s = load_pack<N>(p.dsum + place(c));
+        if (C > 0 || p.dsum)
+            s = held_or_read<N, C>(held_dsum, c, p.dsum + place(c));
 #pragma unroll
         for (int k = 0; k < N; k++) {
             float n = (widen(x.at[k]) - mean) * rstd;

@@ -10,6 +10,7 @@
  * go through its kernels. */
 #include "device/cuda/kernels/columns.cuh"
 #include "device/cuda/kernels/early.cuh"
+#include "device/cuda/kernels/norm_inbox.cuh"
 
 #include <type_traits>
 
@@ -22,7 +23,6 @@ constexpr int MOST_THREADS = 768, NARROW_THREADS = 512;
 constexpr int AT_ONCE = 1024;  /* threads of a multiprocessor, with the registers that they need */
 constexpr int MOST_BLOCKS = 4; /* of a multiprocessor */
 constexpr int NUM_SMS = 132;   /* of the GPU that this is made for; others have other waves */
-constexpr int STAGES = 2;      /* tiles that are here or under way */
 constexpr size_t MOST_SHARED = 216 << 10; /* of a multiprocessor, for tiles */
 constexpr int FINISH_ROWS = 32;
 
@@ -46,7 +46,7 @@ cut cut_of(int64_t rows, int64_t dim, size_t element)
         return cut{};
     c.threads = (int)threads;
     c.rows = c.threads > NARROW_THREADS ? 2 : 4;
-    c.shared_bytes = (size_t)(STAGES * 3 * c.rows) * (size_t)dim * element;
+    c.shared_bytes = (size_t)(NORM_STAGES * 3 * c.rows) * (size_t)dim * element;
     int64_t blocks = AT_ONCE / c.threads, fit = (int64_t)(MOST_SHARED / c.shared_bytes);
     blocks = blocks > fit ? fit : blocks;
     blocks = NUM_SMS * (blocks > MOST_BLOCKS ? MOST_BLOCKS : blocks < 1 ? 1 : blocks);
@@ -54,17 +54,6 @@ cut cut_of(int64_t rows, int64_t dim, size_t element)
     c.num_chunks = (int)(blocks < most ? blocks : most);
     return c;
 }
-
-template <typename T> struct operands {
-    const T *dy, *x;
-    const float *gain, *stats;
-    const T *dsum; /* or NULL */
-    T *dx;
-    float *partial; /* [output][chunk][dim] */
-    int64_t rows;
-    int dim;
-    float share; /* 1 / dim */
-};
 
 /* V sums over a warp at once: half of the values change places with the other half of the lanes,
  * then half of the rest, so that nine exchanges do for eight sums where one by one takes forty.
@@ -85,97 +74,12 @@ template <int V> __device__ __forceinline__ float warp_sums(float *value)
     return lanes_sum(value[0], 32 / V);
 }
 
-/* ---- tiles on their way ---- */
-
-__device__ __forceinline__ unsigned shared_address(const void *at)
-{
-    return (unsigned)__cvta_generic_to_shared(at);
-}
-
-/* Where tiles come in: [stage][dy, x, dsum][rows][dim], and a barrier for each stage that opens
- * when all of it has arrived. GPUs before sm_90 have no such engine: all threads fetch. */
-template <int R, typename T> struct inbox {
-    T *tiles;
-    uint64_t *arrived;
-
-    __device__ __forceinline__ T *part(const operands<T> &p, int stage, int which) const
-    {
-        return tiles + (stage * 3 + which) * R * p.dim;
-    }
-
-    __device__ __forceinline__ void open() const
-    {
-#if __CUDA_ARCH__ >= 900
-        if (threadIdx.x == 0) {
-            for (int s = 0; s < STAGES; s++)
-                asm volatile(
-                    "mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(shared_address(arrived + s)));
-            asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
-        }
-#endif
-        __syncthreads();
-    }
-
-    /* The rows from `row` on; none when that is past the end. */
-    __device__ __forceinline__ void fetch(const operands<T> &p, int stage, int64_t row) const
-    {
-        int64_t left = p.rows - row;
-        if (left <= 0)
-            return;
-        unsigned bytes = (unsigned)((left < R ? (int)left : R) * p.dim * (int)sizeof(T));
-        const T *from[3] = {p.dy, p.x, p.dsum};
-#if __CUDA_ARCH__ >= 900
-        if (threadIdx.x != 0)
-            return;
-        unsigned barrier = shared_address(arrived + stage);
-        asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier),
-                     "r"(bytes * (p.dsum ? 3 : 2))
-                     : "memory");
-#pragma unroll
-        for (int i = 0; i < 3; i++)
-            if (i < 2 || p.dsum)
-                asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes "
-                             "[%0], [%1], %2, [%3];" ::"r"(shared_address(part(p, stage, i))),
-                             "l"(from[i] + row * p.dim), "r"(bytes), "r"(barrier)
-                             : "memory");
-#else
-        for (int i = 0; i < 3 && (i < 2 || p.dsum); i++)
-            for (unsigned at = threadIdx.x * 16; at < bytes; at += blockDim.x * 16)
-                asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(
-                                 shared_address(part(p, stage, i)) + at),
-                             "l"((const char *)(from[i] + row * p.dim) + at)
-                             : "memory");
-        asm volatile("cp.async.commit_group;" ::: "memory");
-#endif
-    }
-
-    /* Until the tile of a stage is here; phase: how often the stage was used before, modulo 2. */
-    __device__ __forceinline__ void await(int stage, unsigned phase) const
-    {
-#if __CUDA_ARCH__ >= 900
-        unsigned done = 0;
-        while (!done)
-            asm volatile("{\n.reg .pred ready;\n"
-                         "mbarrier.try_wait.parity.shared::cta.b64 ready, [%1], %2;\n"
-                         "selp.u32 %0, 1, 0, ready;\n}"
-                         : "=r"(done)
-                         : "r"(shared_address(arrived + stage)), "r"(phase)
-                         : "memory");
-#else
-        (void)stage;
-        (void)phase;
-        asm volatile("cp.async.wait_group 0;" ::: "memory");
-        __syncthreads();
-#endif
-    }
-};
-
 /* ---- the kernel ---- */
 
 /* Of the R rows from `row` on, which is a multiple of R; zeros past the end. */
 template <int R, bool LAYER, typename T>
-__device__ __forceinline__ void load_stats(const operands<T> &p, int64_t row, float *mean,
-                                           float *rstd)
+__device__ __forceinline__ void load_stats(const norm_grads_operands<T> &p, int64_t row,
+                                           float *mean, float *rstd)
 {
     constexpr int PER_ROW = 1 + LAYER, NUM = R * PER_ROW, M = NUM < 4 ? NUM : 4;
     alignas(16) float all[NUM] = {};
@@ -263,16 +167,61 @@ __device__ __forceinline__ void end_rows(const T *dy, const T *x, const T *ds, i
     }
 }
 
+/* row_terms of the R rows of a tile, or of those that are here. */
+template <int N, int R, bool LAYER, typename T>
+__device__ __forceinline__ void tile_terms(bool live, int here, const T *dy, const T *x, int dim,
+                                           const float *gain, const float *mean, const float *rstd,
+                                           float *term)
+{
+    if (live && here == R)
+        row_terms<N, R, LAYER>(dy, x, dim, gain, mean, rstd, term);
+    else if (live)
+        for (int r = 0; r < here; r++) /* the last rows of all */
+#pragma unroll
+            for (int place = 0; place < R; place++)
+                if (place == r)
+                    row_terms<N, 1, LAYER>(dy + r * dim, x + r * dim, dim, gain, mean + place,
+                                           rstd + place, term + place * (1 + LAYER));
+}
+
+/* A thread's sums of its columns, for the kernel that adds those of all blocks. */
+template <int N, int OUT, typename T>
+__device__ __forceinline__ void store_sums(const norm_grads_operands<T> &p, int col,
+                                           float (&sum)[OUT][N])
+{
+#pragma unroll
+    for (int o = 0; o < OUT; o++) {
+        float *to = p.partial + ((int64_t)o * gridDim.x + blockIdx.x) * p.dim + col;
+#pragma unroll
+        for (int k = 0; k < N; k += 4)
+            store_pack<4>(to + k, *reinterpret_cast<pack<float, 4> *>(&sum[o][k]));
+    }
+}
+
+/* Calls f, if at all, with both conditions settled. */
+template <class F>
+__device__ __forceinline__ void settled(bool live, bool one, bool other, const F &f)
+{
+    if (live && one && other)
+        f(yes{}, yes{});
+    else if (live && one)
+        f(yes{}, no{});
+    else if (live && other)
+        f(no{}, yes{});
+    else if (live)
+        f(no{}, no{});
+}
+
 /* Sums kept of each column: of dy * n, [dy,] [dx]. */
 template <int N, int R, bool LAYER, bool BIAS, int THREADS, typename T>
 __global__ void __launch_bounds__(THREADS, THREADS > NARROW_THREADS ? 1 : AT_ONCE / THREADS)
-    grads_kernel(operands<T> p)
+    grads_kernel(norm_grads_operands<T> p)
 {
-    constexpr int OUT = 1 + LAYER + BIAS, PER_ROW = 1 + LAYER, V = R * PER_ROW;
+    constexpr int OUT = 1 + LAYER + BIAS, V = R * (1 + LAYER);
     extern __shared__ uint4 dynamic[];
     __shared__ float of_warps[THREADS / 32 * V], total[V];
-    __shared__ uint64_t arrived[STAGES];
-    const inbox<R, T> in = {reinterpret_cast<T *>(dynamic), arrived};
+    __shared__ uint64_t arrived[NORM_STAGES];
+    const norm_inbox<R, T> in = {reinterpret_cast<T *>(dynamic), arrived};
     const int col = (int)threadIdx.x * N, lane = (int)threadIdx.x & 31;
     const int warp = (int)threadIdx.x >> 5, num_warps = (int)blockDim.x >> 5;
     const bool live = col < p.dim;
@@ -301,15 +250,7 @@ __global__ void __launch_bounds__(THREADS, THREADS > NARROW_THREADS ? 1 : AT_ONC
         }
         load_stats<R, LAYER>(p, row + step, next_mean, next_rstd);
         in.await(stage, phase);
-        if (live && here == R)
-            row_terms<N, R, LAYER>(dy, x, p.dim, gain, mean, rstd, term);
-        else if (live)
-            for (int r = 0; r < here; r++) /* the last rows of all */
-#pragma unroll
-                for (int place = 0; place < R; place++)
-                    if (place == r)
-                        row_terms<N, 1, LAYER>(dy + r * p.dim, x + r * p.dim, p.dim, gain,
-                                               mean + place, rstd + place, term + place * PER_ROW);
+        tile_terms<N, R, LAYER>(live, here, dy, x, p.dim, gain, mean, rstd, term);
         float mine = warp_sums<V>(term);
         if (lane % (32 / V) == 0)
             of_warps[warp * V + lane / (32 / V)] = mine;
@@ -327,25 +268,13 @@ __global__ void __launch_bounds__(THREADS, THREADS > NARROW_THREADS ? 1 : AT_ONC
                 dy, x, ds, p.dim, here, gain, mean, rstd, total, p.share, sum,
                 p.dx + row * p.dim + col);
         };
-        if (live && here == R && p.dsum)
-            end(yes{}, yes{});
-        else if (live && here == R)
-            end(yes{}, no{});
-        else if (live && p.dsum)
-            end(no{}, yes{});
-        else if (live)
-            end(no{}, no{});
+        settled(live, here == R, p.dsum != nullptr, end);
         stage ^= 1;
         phase ^= stage == 0;
     }
     release_next();
-#pragma unroll
-    for (int o = 0; live && o < OUT; o++) {
-        float *to = p.partial + ((int64_t)o * gridDim.x + blockIdx.x) * p.dim + col;
-#pragma unroll
-        for (int k = 0; k < N; k += 4)
-            store_pack<4>(to + k, *reinterpret_cast<pack<float, 4> *>(&sum[o][k]));
-    }
+    if (live)
+        store_sums(p, col, sum);
 }
 
 /* Output blockIdx.y: parameters in f32, then the bias. */
@@ -394,7 +323,7 @@ template <bool LAYER, bool BIAS, typename T> auto kernel_for(const cut &c)
 
 /* False where a block cannot have that much shared memory. */
 template <bool LAYER, typename T>
-bool launch(const tri_kernel_args *args, operands<T> p, const cut &c)
+bool launch(const tri_kernel_args *args, norm_grads_operands<T> p, const cut &c)
 {
     constexpr int PARAMS = 1 + LAYER;
     bool bias = args->num_out > 1 + PARAMS;
@@ -461,7 +390,7 @@ template <bool LAYER> void norm_grads(const tri_kernel_args *args)
         cut c = rows > 0 && dim % N == 0 && aligned(args) ? cut_of(rows, dim, sizeof(T)) : cut{};
         if (c.threads == 0)
             return;
-        operands<T> p = {};
+        norm_grads_operands<T> p = {};
         p.dy = data_of<T>(args->in[0]);
         p.x = data_of<T>(args->in[1]);
         p.gain = data_of<float>(args->in[2]);

@@ -129,13 +129,67 @@ __device__ __forceinline__ float largest_of(const float *amax)
     return warp_max(of_warp[threadIdx.x & (THREADS / 32 - 1)]);
 }
 
-/* In shared memory, column c of the tile is 16 units of 8 rows; unit u lies at u ^ (c / 8 % 16), so
- * that the lanes of a warp, whose columns are 8 apart, write to different banks. */
+/* 8 rows of 8 columns as 8-bit numbers, and, with SUMS, what they add to the sums of the columns.
+ */
+template <__nv_fp8_interpretation_t TYPE, bool SUMS, typename T>
+__device__ __forceinline__ void narrow_rows(const pack<T, 8> (&from)[8], float inverse,
+                                            float (&sum)[8], uint2 (&q)[8])
+{
+#pragma unroll
+    for (int r = 0; r < 8; r++) {
+        float wide[8];
+        widen_pack(from[r], wide);
+        if (SUMS) {
+#pragma unroll
+            for (int k = 0; k < 8; k++)
+                sum[k] += wide[k];
+        }
+        q[r] = make_uint2(narrow4<TYPE>(wide, inverse), narrow4<TYPE>(wide + 4, inverse));
+    }
+}
+
+/* A tile in shared memory, by columns: column c is 16 units of 8 rows; unit u lies at
+ * u ^ (c / 8 % 16), so that the lanes of a warp, whose columns are 8 apart, write to different
+ * banks. */
+typedef uint2 turned_tile[TILE][TILE / 8];
+
+/* 8 rows of 8 columns: the unit `unit` of the columns 8 * group ... */
+__device__ __forceinline__ void put_columns(uint2 (&q)[8], int group, int unit,
+                                            turned_tile &columns)
+{
+    turn4(q[0].x, q[1].x, q[2].x, q[3].x);
+    turn4(q[4].x, q[5].x, q[6].x, q[7].x);
+    turn4(q[0].y, q[1].y, q[2].y, q[3].y);
+    turn4(q[4].y, q[5].y, q[6].y, q[7].y);
+#pragma unroll
+    for (int k = 0; k < 4; k++) {
+        columns[8 * group + k][unit ^ group] = make_uint2(q[k].x, q[k + 4].x);
+        columns[8 * group + k + 4][unit ^ group] = make_uint2(q[k].y, q[k + 4].y);
+    }
+}
+
+/* The tile that begins at row0 and col0, to a.turned. */
+__device__ __forceinline__ void store_turned(const quantise_args &a, int64_t row0, int64_t col0,
+                                             const turned_tile &columns)
+{
+    int pair = threadIdx.x & 7; /* of units: 16 rows */
+#pragma unroll
+    for (int c = threadIdx.x >> 3; c < TILE; c += THREADS / 8) {
+        int key = c >> 3;
+        if (col0 + c >= a.cols || row0 + 16 * pair >= a.rows)
+            continue;
+        uint4 two = *(const uint4 *)&columns[c][2 * (pair ^ (key >> 1))];
+        if (key & 1)
+            two = make_uint4(two.z, two.w, two.x, two.y);
+        *(uint4 *)(a.turned + (col0 + c) * a.rows + row0 + 16 * pair) = two;
+    }
+}
+
 template <typename T, __nv_fp8_interpretation_t TYPE, bool SUMS>
 __global__ void __launch_bounds__(THREADS) quantise_kernel(quantise_args a)
 {
     __shared__ float sums[SUMS ? TILE / 8 : 1][SUMS ? TILE : 1];
-    __shared__ __align__(16) uint2 columns[TILE][TILE / 8];
+    __shared__ __align__(16) turned_tile columns;
     const T *x = (const T *)a.x;
     int group = threadIdx.x & 15, unit = threadIdx.x >> 4; /* of 8 columns, of 8 rows */
     int64_t row0 = (int64_t)blockIdx.y * TILE, col0 = (int64_t)blockIdx.x * TILE;
@@ -154,31 +208,13 @@ __global__ void __launch_bounds__(THREADS) quantise_kernel(quantise_args a)
     float sum[8] = {0};
     if (inside) {
         uint2 q[8];
-#pragma unroll
-        for (int r = 0; r < 8; r++) {
-            float wide[8];
-            widen_pack(from[r], wide);
-            if (SUMS) {
-#pragma unroll
-                for (int k = 0; k < 8; k++)
-                    sum[k] += wide[k];
-            }
-            q[r] = make_uint2(narrow4<TYPE>(wide, inverse), narrow4<TYPE>(wide + 4, inverse));
-        }
+        narrow_rows<TYPE, SUMS>(from, inverse, sum, q);
         if (a.q) {
 #pragma unroll
             for (int r = 0; r < 8; r++)
                 *(uint2 *)(a.q + (row + r) * a.cols + col) = q[r];
         }
-        turn4(q[0].x, q[1].x, q[2].x, q[3].x);
-        turn4(q[4].x, q[5].x, q[6].x, q[7].x);
-        turn4(q[0].y, q[1].y, q[2].y, q[3].y);
-        turn4(q[4].y, q[5].y, q[6].y, q[7].y);
-#pragma unroll
-        for (int k = 0; k < 4; k++) {
-            columns[8 * group + k][unit ^ group] = make_uint2(q[k].x, q[k + 4].x);
-            columns[8 * group + k + 4][unit ^ group] = make_uint2(q[k].y, q[k + 4].y);
-        }
+        put_columns(q, group, unit, columns);
     }
     if (SUMS) {
 #pragma unroll
@@ -195,17 +231,7 @@ __global__ void __launch_bounds__(THREADS) quantise_kernel(quantise_args a)
             total += sums[u][threadIdx.x];
         a.partial[blockIdx.y * a.cols + col0 + threadIdx.x] = total;
     }
-    int pair = threadIdx.x & 7; /* of units: 16 rows */
-#pragma unroll
-    for (int c = threadIdx.x >> 3; c < TILE; c += THREADS / 8) {
-        int key = c >> 3;
-        if (col0 + c >= a.cols || row0 + 16 * pair >= a.rows)
-            continue;
-        uint4 two = *(const uint4 *)&columns[c][2 * (pair ^ (key >> 1))];
-        if (key & 1)
-            two = make_uint4(two.z, two.w, two.x, two.y);
-        *(uint4 *)(a.turned + (col0 + c) * a.rows + row0 + 16 * pair) = two;
-    }
+    store_turned(a, row0, col0, columns);
 }
 
 /* Sums of columns over the rows of tiles: 8 threads a column, then one. */
