@@ -217,6 +217,14 @@ in_library && !in_function && code ~ /^[A-Za-z][A-Za-z0-9_ *]*[ *]tri_[a-z0-9_]+
     defined_in[name] = FILENAME
 }
 
+# Declarations of functions.
+in_library && !in_function && FILENAME ~ /\.h$/ && code ~ /^[a-z][A-Za-z0-9_ *]*[ *]tri_[a-z0-9_]+\(/ && code !~ /^static / {
+    name = code
+    sub(/\(.*/, "", name)
+    sub(/.*[ *]/, "", name)
+    declared_at[name] = FILENAME ":" FNR
+}
+
 in_function && code == closing {
     body = FNR - body_line - 1
     if (on["sizes"] && body >= most_body && !excepted("sizes", name))
@@ -374,6 +382,9 @@ END {
     if (on["dead"]) {
         for (name in has)
             check_dead(name, has[name])
+        for (name in declared_at)
+            if (!(name in has || name in defined_at))
+                complain(declared_at[name], "declares " name ", which is nowhere: remove it")
         for (name in is_inline)
             if (uses[name] < 2 && !excepted("dead", name))
                 complain(defined_at[name], "nothing of the library uses " name ": remove it")

@@ -149,6 +149,8 @@ printf 'int tri_used(void)\n{\n    return 1;\n}\n\nint tr_open(void)\n{\n    ret
 printf 'static inline int tri_short(void)\n{\n    return 1;\n}\n' >src/run/a.h
 archive
 seen dead src/run/a.h:1 "uses tri_short: remove it"
+printf 'int tri_used(void);\nint tri_gone(int a,\n             int b);\n' >src/run/a.h
+seen dead src/run/a.h:2 "declares tri_gone, which is nowhere"
 rm src/run/a.h
 well dead
 printf 'int tri_lone(void)\n{\n    return 1;\n}\n' >src/run/b.c
