@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "compile/pipeline.h"
+#include "mesh/grid.h"
 #include "place/place.h"
 #include "program/overlap.h"
 
@@ -29,19 +30,30 @@ float tri_loss_seed(const tri_compile_config *config)
 
 /* Only training has something to keep gathered weights for: its backward, and more micro-batches.
  */
-static tri_layout layout_of(const tri_compile_config *config, const tri_pipeline *pipeline,
-                            tri_mode mode)
+static tr_status make_layout(const tri_compile_config *config, const tri_pipeline *pipeline,
+                             tri_mode mode, tri_layout *layout, tr_error *err)
 {
     const tri_model_config *model = &config->model;
-    tri_layout layout = {.mesh = config->mesh, .sp = config->sp, .zero = config->zero};
-    layout.keep_gathered = config->keep_gathered && config->zero >= 3 && mode == TRI_MODE_TRAIN;
-    layout.bucket_bytes = config->bucket_bytes;
-    layout.whole_tensors = tri_optim_needs_whole(&config->optim);
-    layout.head_unit = model->num_kv_heads > 0 ? model->num_heads / model->num_kv_heads : 1;
-    layout.stages = pipeline->exists ? &pipeline->stages : NULL;
+    *layout = (tri_layout){.mesh = config->mesh, .sp = config->sp, .zero = config->zero};
+    layout->keep_gathered = config->keep_gathered && config->zero >= 3 && mode == TRI_MODE_TRAIN;
+    layout->bucket_bytes = config->bucket_bytes;
+    layout->whole_tensors = tri_optim_needs_whole(&config->optim);
+    layout->stages = pipeline->exists ? &pipeline->stages : NULL;
     for (int axis = 0; axis < TRI_NUM_AXES; axis++)
-        layout.coordinate[axis] = tri_mesh_coordinate(&config->mesh, config->rank, (tri_axis)axis);
-    return layout;
+        layout->coordinate[axis] = tri_mesh_coordinate(&config->mesh, config->rank, (tri_axis)axis);
+    TRI_TRY(tri_mesh_grid(&config->mesh, config->rank, &layout->grid, err));
+    if (model->num_kv_heads > 0) /* query heads that share a key head: never apart */
+        layout->grid.unit[TRI_DIM_H] = model->num_heads / model->num_kv_heads;
+    return TR_OK;
+}
+
+/* The batch of all data-parallel ranks: what the graph of the whole model is about. */
+static tri_batch_shape whole_batch(const tri_compile_config *config, const tri_batch_shape *own)
+{
+    tri_batch_shape batch = *own;
+    batch.rows *= tri_mesh_size(&config->mesh, TRI_AXIS_DP);
+    batch.cache.rows *= tri_mesh_size(&config->mesh, TRI_AXIS_DP);
+    return batch;
 }
 
 /* What a chunk whose backward is split needs in W is apart from what it needs in I. */
@@ -63,7 +75,8 @@ static tr_status passes(const tri_compile_config *config, tri_mode mode,
                         const tri_batch_shape *batch, tri_pipeline *pipeline, tri_graph *graph,
                         tri_placed_params *placed, tr_error *err)
 {
-    TRI_TRY(tri_model_emit(&config->model, mode, batch, graph, err));
+    tri_batch_shape whole = whole_batch(config, batch);
+    TRI_TRY(tri_model_emit(&config->model, mode, &whole, graph, err));
     TRI_TRY(after("the model", graph, err));
     if (pipeline->exists) {
         TRI_TRY(tri_pipeline_divide(pipeline, config, graph->params, err));
@@ -87,7 +100,8 @@ static tr_status passes(const tri_compile_config *config, tri_mode mode,
         TRI_TRY(tri_stages_settle(graph, &pipeline->stages, placed, err));
         TRI_TRY(tri_pipeline_check_homes(pipeline, graph->params, &placed->homes, err));
     }
-    tri_layout layout = layout_of(config, pipeline, mode);
+    tri_layout layout;
+    TRI_TRY(make_layout(config, pipeline, mode, &layout, err));
     TRI_TRY(tri_place(graph, &layout, placed, err));
     TRI_TRY(after("placement", graph, err));
     if (pipeline->exists) {

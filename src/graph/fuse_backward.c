@@ -134,13 +134,22 @@ static void join_norm(joiner *j, tri_node *grad, tri_op param_op, tri_op joined_
 
 /* ---- cross-entropy ---- */
 
+/* Whether some dim is cut, but for the rows of the batch. */
+static bool is_cut(const tri_graph *graph, tri_id id)
+{
+    const tri_value *value = &graph->values[id];
+    for (int d = 0; d < value->shape.rank; d++)
+        if (value->at.dim[d].num > 0 && value->shape.dim[d].name != TRI_DIM_B)
+            return true;
+    return false;
+}
+
 static void join_cross_entropy(joiner *j, tri_node *loss)
 {
     tri_graph *graph = j->graph;
     tri_node *stats = maker(j, loss->in[0]);
     if (!stats || stats->op != TRI_OP_CE_STATS || j->uses[loss->in[0]] != 1 || loss->num_out != 3 ||
-        graph->values[stats->in[0]].cut.parts > 0 || !may_move(loss, 0) ||
-        loss->write[0] != loss->write[1])
+        is_cut(graph, stats->in[0]) || !may_move(loss, 0) || loss->write[0] != loss->write[1])
         return;
     tri_node *grad = reader(j, loss, TRI_OP_CE_GRAD, stats->in[0]);
     if (!grad || grad->in[2] != loss->out[2] || j->uses[loss->out[2]] != 1 ||

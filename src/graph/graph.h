@@ -27,7 +27,8 @@ typedef struct tri_value {
     tri_id state;        /* of which state this is a version, or TRI_NONE */
     bool per_microbatch; /* inputs: one for each micro-batch, or one for the step */
     bool output;         /* the host reads it after the program has run */
-    tri_cut cut;         /* parts > 0: its shape is this rank's piece of the logical tensor */
+    tri_placement at;    /* where it lies; its shape is this rank's piece of... */
+    tri_shape whole;     /* ...this logical tensor, once it has been placed: rank 0 before */
     tri_flat flat;       /* parts > 0: its shape is this rank's slice */
     uint32_t bucket;     /* temporaries of one bucket lie together, as flat says; 0: none */
     tri_flat place;      /* of a temporary in its bucket */
@@ -115,6 +116,7 @@ typedef struct tri_cache_shape {
 
 typedef struct tri_graph {
     const tri_param_table *params;
+    tri_grid grid; /* of the ranks, with this one's place; no factors: there is only one */
     tri_precision precision; /* set before the model is emitted */
     tri_value *values;
     size_t num_values, values_capacity;

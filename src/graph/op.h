@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "base/id.h"
 #include "graph/dtype.h"
+#include "graph/placement.h"
 #include "graph/shape.h"
 
 typedef enum tri_op {
@@ -75,6 +76,7 @@ typedef enum tri_op {
     TRI_OP_ALL_REDUCE,
     TRI_OP_ALL_GATHER,
     TRI_OP_REDUCE_SCATTER,
+    TRI_OP_ALL_TO_ALL,
     TRI_OP_SHARD_SUM,
     TRI_OP_SHARD_GATHER,
     TRI_OP_UNSHARD,
@@ -126,42 +128,6 @@ typedef struct tri_rope_config {
     float low_freq_factor, high_freq_factor;
     float original_max_position;
 } tri_rope_config;
-
-/* A dim divided over the ranks of a mesh axis: balanced blocks of whole units (heads that share a
- * key head stay together), of which the first ones get one unit more. Where there are more ranks
- * than units, `nest` neighbours divide what would be one rank's block, again in balanced blocks. */
-typedef struct tri_cut {
-    uint8_t dim;
-    uint8_t axis; /* the mesh axis (tri_axis) */
-    int parts;    /* ranks; 0: not divided */
-    int part;     /* of this rank */
-    int nest;     /* ranks that divide a block between them; 0 or 1: none */
-    int64_t size; /* of the whole dim */
-    int64_t unit; /* elements that stay together */
-} tri_cut;
-
-/* Where block i of n balanced blocks of so many begins. */
-static inline int64_t tri_block_begin(int64_t count, int64_t n, int64_t i)
-{
-    int64_t each = count / n, more = count % n;
-    return each * i + (i < more ? i : more);
-}
-
-static inline int64_t tri_cut_begin(const tri_cut *cut, int part)
-{
-    int64_t units = cut->size / cut->unit, nest = cut->nest > 1 ? cut->nest : 1;
-    int64_t blocks = cut->parts / nest, block = part / nest, within = part % nest;
-    int64_t begin = tri_block_begin(units, blocks, block) * cut->unit;
-    if (within == 0)
-        return begin;
-    int64_t end = tri_block_begin(units, blocks, block + 1) * cut->unit;
-    return begin + tri_block_begin(end - begin, nest, within);
-}
-
-static inline int64_t tri_cut_size(const tri_cut *cut, int part)
-{
-    return tri_cut_begin(cut, part + 1) - tri_cut_begin(cut, part);
-}
 
 /* A tensor divided over ranks without regard to its dims (ZeRO). The tensors of a bucket lie one
  * after the other, each at a multiple of TRI_FLAT_UNIT elements; the bucket is cut into equal parts
@@ -276,6 +242,8 @@ typedef struct tri_attr {
     uint32_t homes[TRI_MAX_HOMES];
     tri_dtype dtype; /* unshard, broadcast, recv: of what it makes */
     tri_cut cut;     /* pieces of sharded values: how a dim is divided, and which piece is meant */
+    tri_cut
+        scatter; /* all_to_all: the dim that is divided; `cut` is the one that is put together */
     tri_shape shape; /* unshard, broadcast, recv, embed_grad without a table: of what it makes */
     /* Bit k: output k is f32 although operands are 16-bit: a gradient that is to be summed. Only of
      * outputs that may accumulate, whose kernels write f32 anyway. */

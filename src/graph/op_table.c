@@ -56,6 +56,7 @@ static const tri_op_def *const table[TRI_NUM_OPS] = {
     [TRI_OP_ALL_REDUCE] = &tri_def_all_reduce,
     [TRI_OP_ALL_GATHER] = &tri_def_all_gather,
     [TRI_OP_REDUCE_SCATTER] = &tri_def_reduce_scatter,
+    [TRI_OP_ALL_TO_ALL] = &tri_def_all_to_all,
     [TRI_OP_SHARD_SUM] = &tri_def_shard_sum,
     [TRI_OP_SHARD_GATHER] = &tri_def_shard_gather,
     [TRI_OP_UNSHARD] = &tri_def_unshard,

@@ -9,18 +9,9 @@ typedef struct tri_cost {
     double bytes; /* read and written, each operand once */
 } tri_cost;
 
-/* How a value lies on a mesh axis: whole on every rank, in pieces along a dim, or as terms of a
- * sum.
- */
-typedef enum tri_spot_kind { TRI_SPOT_WHOLE, TRI_SPOT_CUT, TRI_SPOT_TERMS } tri_spot_kind;
-typedef struct tri_spot {
-    tri_spot_kind kind;
-    int dim; /* of a cut */
-} tri_spot;
-
-/* A placement rule: from how the inputs lie (never as terms, but for operators that are linear) to
- * how they must lie, and how the outputs then do. `in` of absent inputs is whole. It may change
- * `in` to what it needs. */
+/* A placement rule: from how the inputs lie over one factor of the grid (as terms only all of them,
+ * and only of operators that are linear in them together) to how they must lie, and how the outputs
+ * then do. `in` of absent inputs is whole. It may change `in` to what it needs. */
 typedef void (*tri_place_rule)(const tri_node *node, const tri_shape *shapes, tri_spot *in,
                                tri_spot *out);
 
@@ -32,7 +23,7 @@ typedef struct tri_product {
     bool gather_b; /* free dims of both are cut over the axis: b is gathered then, otherwise a */
 } tri_product;
 /* The rule of every product, of the pass and of the calculator: in[2] as in a tri_place_rule. Each
- * axis of a mesh is a call of its own. */
+ * factor is a call of its own. */
 void tri_place_product(const tri_product *product, tri_spot *in, tri_spot *out);
 
 typedef struct tri_op_def {
@@ -69,7 +60,11 @@ typedef struct tri_op_def {
     double (*flops)(const tri_node *node, const tri_shape *in, const tri_shape *out);
     /* NULL: it needs whole inputs and makes whole outputs. */
     tri_place_rule place;
-    bool linear; /* sums may pass through it as terms, when all of its inputs are terms */
+    bool linear; /* in all inputs together: sums pass through as terms when all of them are */
+    /* Bit j: linear in input j, the others being whole and none of the optional ones there: terms
+     * of that one give terms. */
+    uint16_t linear_in;
+    tri_partial_how how; /* in which way terms that its rule makes are joined */
 } tri_op_def;
 
 const tri_op_def *tri_op_get(tri_op op);
@@ -95,6 +90,9 @@ void tri_infer_dtypes(tri_op op, const tri_attr *attr, const tri_value *const *i
                       tri_dtype *out, int num_out);
 
 /* Placement rules that several operators share (place_rules.c). */
+void tri_place_batch(const tri_node *, const tri_shape *, tri_spot *, tri_spot *);
+void tri_place_sum(const tri_node *, const tri_shape *, tri_spot *, tri_spot *);
+void tri_place_ce_loss(const tri_node *, const tri_shape *, tri_spot *, tri_spot *);
 void tri_place_same(const tri_node *, const tri_shape *, tri_spot *, tri_spot *);
 void tri_place_elementwise(const tri_node *, const tri_shape *, tri_spot *, tri_spot *);
 void tri_place_rows(const tri_node *, const tri_shape *, tri_spot *, tri_spot *);
@@ -132,7 +130,7 @@ extern const tri_op_def tri_def_sum_squares, tri_def_finish, tri_def_sgd, tri_de
     tri_def_momentum, tri_def_unit_norm, tri_def_apply_update, tri_def_narrow;
 extern const tri_op_def tri_def_ce_combine, tri_def_slice, tri_def_block, tri_def_unblock;
 extern const tri_op_def tri_def_all_reduce, tri_def_all_gather, tri_def_reduce_scatter,
-    tri_def_shard_sum, tri_def_shard_gather, tri_def_unshard, tri_def_broadcast, tri_def_send,
-    tri_def_recv;
+    tri_def_all_to_all, tri_def_shard_sum, tri_def_shard_gather, tri_def_unshard, tri_def_broadcast,
+    tri_def_send, tri_def_recv;
 
 #endif

@@ -1,5 +1,6 @@
 /* Placement rules that several operators share: which pieces of its inputs an operator can work on
- * alone, and what its outputs are then. */
+ * alone, and what its outputs are then. A rule is asked once for each factor of the grid, and does
+ * not know which: it goes by dims. */
 #include "graph/op_table.h"
 
 static const tri_spot whole = {TRI_SPOT_WHOLE, 0};
@@ -14,14 +15,42 @@ static tri_spot cut_at(int dim)
     return (tri_spot){TRI_SPOT_CUT, dim};
 }
 
-/* The first input decides; the others come with every batch, and are whole. */
+/* An operand that goes with another: cut along the dim of the same name, where it has one. */
+static tri_spot alongside(const tri_shape *leader, tri_spot spot, const tri_shape *shape)
+{
+    for (int d = 0; is_cut(&spot) && d < shape->rank; d++)
+        if (shape->dim[d].name == leader->dim[spot.dim].name)
+            return cut_at(d);
+    return whole;
+}
+
+/* The first input decides; the others go with it. */
 void tri_place_same(const tri_node *node, const tri_shape *shapes, tri_spot *in, tri_spot *out)
 {
-    (void)shapes;
     for (int j = 1; j < node->num_in; j++)
-        in[j] = whole;
+        in[j] = alongside(&shapes[0], in[0], &shapes[j]);
     for (int k = 0; k < node->num_out; k++)
         out[k] = in[0];
+}
+
+/* Whatever is cut but for rows of the batch is gathered first. The first dim of inputs and outputs
+ * are rows. */
+void tri_place_batch(const tri_node *node, const tri_shape *shapes, tri_spot *in, tri_spot *out)
+{
+    tri_spot rows = is_cut(&in[0]) && in[0].dim == 0 ? in[0] : whole;
+    for (int j = 0; j < node->num_in; j++)
+        in[j] = alongside(&shapes[0], rows, &shapes[j]);
+    for (int k = 0; k < node->num_out; k++)
+        out[k] = rows;
+}
+
+/* Sums over everything (losses): of pieces they are terms. */
+void tri_place_sum(const tri_node *node, const tri_shape *shapes, tri_spot *in, tri_spot *out)
+{
+    for (int j = 1; j < node->num_in; j++)
+        in[j] = alongside(&shapes[0], in[0], &shapes[j]);
+    for (int k = 0; k < node->num_out; k++)
+        out[k] = is_cut(&in[0]) ? (tri_spot){TRI_SPOT_TERMS, 0} : whole;
 }
 
 /* All operands have one shape: a cut of one is a cut of all. Terms stay terms. */
@@ -142,11 +171,11 @@ void tri_place_embed(const tri_node *node, const tri_shape *shapes, tri_spot *in
 void tri_place_embed_grad(const tri_node *node, const tri_shape *shapes, tri_spot *in,
                           tri_spot *out)
 {
+    (void)node;
     (void)shapes;
-    tri_spot table = node->attr.cut.parts > 0 ? cut_at(node->attr.cut.dim) : in[2];
-    if (is_cut(&table)) { /* this rank's rows of the table, from all positions */
+    if (is_cut(&in[2])) { /* this rank's rows of the table, from all positions */
         in[0] = in[1] = whole;
-        out[0] = table;
+        out[0] = in[2];
         return;
     }
     if (is_cut(&in[0]) && in[0].dim >= 2)
@@ -155,49 +184,100 @@ void tri_place_embed_grad(const tri_node *node, const tri_shape *shapes, tri_spo
     out[0] = is_cut(&in[0]) ? (tri_spot){TRI_SPOT_TERMS, 0} : whole;
 }
 
-/* Attention is a matter of each head; q, k and v are cut by heads together. */
+/* Attention is a matter of each head, and of each row of the batch. */
 static int head_dim(const tri_shape *shape)
 {
     return shape->rank - 2;
 }
 
+static bool cut_by_heads(const tri_shape *shape, const tri_spot *spot)
+{
+    return is_cut(spot) && shape->rank >= 4 && spot->dim == head_dim(shape);
+}
+
+static bool cut_by_rows(const tri_spot *spot)
+{
+    return is_cut(spot) && spot->dim == 0;
+}
+
+/* Keys and values go with their queries. Where there are fewer key heads than ranks (tp.c), ranks
+ * that share one have all of it, and keep it. */
+static tri_spot key_spot(const tri_shape *q, const tri_shape *k, const tri_spot *spot)
+{
+    bool copied = !is_cut(spot) && k->dim[head_dim(k)].size < q->dim[head_dim(q)].size;
+    return copied ? whole : cut_at(head_dim(k));
+}
+
 void tri_place_heads(const tri_node *node, const tri_shape *shapes, tri_spot *in, tri_spot *out)
 {
-    bool cut = is_cut(&in[0]) && in[0].dim == head_dim(&shapes[0]);
-    for (int j = 0; j < node->num_in; j++)
-        in[j] = cut && j < 3 && shapes[j].rank >= 4 ? cut_at(head_dim(&shapes[j])) : whole;
+    if (cut_by_rows(&in[0])) {
+        for (int j = 1; j < node->num_in; j++)
+            in[j] = alongside(&shapes[0], in[0], &shapes[j]);
+        for (int k = 0; k < node->num_out; k++)
+            out[k] = in[0];
+        return;
+    }
+    bool cut = cut_by_heads(&shapes[0], &in[0]);
+    in[0] = cut ? in[0] : whole;
+    for (int j = 1; j < node->num_in; j++)
+        in[j] =
+            cut && j < 3 && shapes[j].rank >= 4 ? key_spot(&shapes[0], &shapes[j], &in[j]) : whole;
     out[0] = cut ? cut_at(2) : whole;
     if (node->num_out > 1)
         out[1] = cut ? cut_at(1) : whole; /* lse [B, H, T] */
 }
 
+/* do, q, k, v, o, lse. A key that several ranks have gets from each what its queries give. */
 void tri_place_heads_grad(const tri_node *node, const tri_shape *shapes, tri_spot *in,
                           tri_spot *out)
 {
-    bool cut = is_cut(&in[1]) && in[1].dim == head_dim(&shapes[1]);
-    for (int j = 0; j < node->num_in; j++)
-        in[j] = cut && j < 5 && shapes[j].rank >= 4 ? cut_at(head_dim(&shapes[j])) : whole;
+    if (cut_by_rows(&in[1])) {
+        for (int j = 0; j < node->num_in; j++)
+            in[j] = j == 1 ? in[1] : alongside(&shapes[1], in[1], &shapes[j]);
+        for (int k = 0; k < node->num_out; k++)
+            out[k] = in[1];
+        return;
+    }
+    bool cut = cut_by_heads(&shapes[1], &in[1]);
+    for (int j = 0; j < node->num_in; j++) {
+        bool key = j == 2 || j == 3;
+        if (!cut || j > 4 || shapes[j].rank < 4)
+            in[j] = whole;
+        else
+            in[j] = key ? key_spot(&shapes[1], &shapes[j], &in[j]) : cut_at(head_dim(&shapes[j]));
+    }
     if (cut)
         in[5] = cut_at(1);
     for (int k = 0; k < node->num_out; k++)
-        out[k] = cut ? cut_at(head_dim(&shapes[1 + k])) : whole;
+        out[k] = !cut                 ? whole
+                 : is_cut(&in[1 + k]) ? cut_at(head_dim(&shapes[1 + k]))
+                                      : (tri_spot){TRI_SPOT_TERMS, 0};
 }
 
-/* The caches [B, G, P, K] decide: what is written to them, and looks at them, is cut alike. */
+/* The caches [B, G, P, K] decide: what is written to them, and looks at them, is cut alike. Their
+ * rows are those of the batch. */
 void tri_place_cache_write(const tri_node *node, const tri_shape *shapes, tri_spot *in,
                            tri_spot *out)
 {
-    bool cut = is_cut(&in[0]);
+    bool heads = is_cut(&in[0]) && in[0].dim == 1, rows = cut_by_rows(&in[0]);
     in[1] = in[0];
     for (int j = 2; j < node->num_in; j++)
-        in[j] = cut && shapes[j].rank >= 4 ? cut_at(head_dim(&shapes[j])) : whole;
+        in[j] = heads && shapes[j].rank >= 4 ? cut_at(head_dim(&shapes[j]))
+                : rows                       ? alongside(&shapes[0], in[0], &shapes[j])
+                                             : whole;
     out[0] = out[1] = in[0];
 }
 
 void tri_place_cache_attention(const tri_node *node, const tri_shape *shapes, tri_spot *in,
                                tri_spot *out)
 {
-    bool cut = is_cut(&in[1]);
+    if (cut_by_rows(&in[1])) {
+        for (int j = 0; j < node->num_in; j++)
+            in[j] = j == 1 ? in[1] : alongside(&shapes[1], in[1], &shapes[j]);
+        out[0] = cut_at(0);
+        return;
+    }
+    bool cut = is_cut(&in[1]) || cut_by_heads(&shapes[0], &in[0]);
     in[0] = cut ? cut_at(head_dim(&shapes[0])) : whole;
     in[2] = in[1];
     for (int j = 3; j < node->num_in; j++)
@@ -216,6 +296,14 @@ void tri_place_ce_stats(const tri_node *node, const tri_shape *shapes, tri_spot 
     else
         in[1] = in[0];
     out[0] = vocabulary ? (tri_spot){TRI_SPOT_TERMS, 0} : in[0];
+}
+
+/* loss, count, lse, hits: all but the third are sums over positions. */
+void tri_place_ce_loss(const tri_node *node, const tri_shape *shapes, tri_spot *in, tri_spot *out)
+{
+    tri_spot stats = in[0];
+    tri_place_sum(node, shapes, in, out);
+    out[2] = stats;
 }
 
 void tri_place_ce_grad(const tri_node *node, const tri_shape *shapes, tri_spot *in, tri_spot *out)

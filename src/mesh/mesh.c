@@ -55,13 +55,13 @@ int tri_mesh_ranks(const tri_mesh *mesh)
     return ranks;
 }
 
-static int stride_of(const tri_mesh *mesh, tri_axis axis)
+int tri_mesh_stride(const tri_mesh *mesh, tri_axis axis)
 {
     int stride = 1;
     if (axis == TRI_AXIS_SHARD)
-        return stride_of(mesh, TRI_AXIS_DP);
+        return tri_mesh_stride(mesh, TRI_AXIS_DP);
     if (axis == TRI_AXIS_REPLICATE)
-        return stride_of(mesh, TRI_AXIS_DP) * tri_mesh_size(mesh, TRI_AXIS_SHARD);
+        return tri_mesh_stride(mesh, TRI_AXIS_DP) * tri_mesh_size(mesh, TRI_AXIS_SHARD);
     if (axis == TRI_AXIS_KV_COPY || axis == TRI_AXIS_HOME) /* of one rank: any will do */
         return stride;
     if (axis == TRI_AXIS_KV)
@@ -73,12 +73,13 @@ static int stride_of(const tri_mesh *mesh, tri_axis axis)
 
 int tri_mesh_coordinate(const tri_mesh *mesh, int rank, tri_axis axis)
 {
-    return rank / stride_of(mesh, axis) % tri_mesh_size(mesh, axis);
+    return rank / tri_mesh_stride(mesh, axis) % tri_mesh_size(mesh, axis);
 }
 
 tri_rank_group tri_mesh_group(const tri_mesh *mesh, int rank, tri_axis axis)
 {
-    uint32_t stride = (uint32_t)stride_of(mesh, axis), size = (uint32_t)tri_mesh_size(mesh, axis);
+    uint32_t stride = (uint32_t)tri_mesh_stride(mesh, axis),
+             size = (uint32_t)tri_mesh_size(mesh, axis);
     uint32_t own = (uint32_t)tri_mesh_coordinate(mesh, rank, axis);
     tri_rank_group group = {.size = size,
                             .own = own,

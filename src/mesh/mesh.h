@@ -48,6 +48,8 @@ int tri_mesh_size(const tri_mesh *mesh, tri_axis axis);
 /* TR_ERROR_INPUT: an axis, or all together, above what is said above. */
 tr_status tri_mesh_check(const tri_mesh *mesh, tr_error *err);
 int tri_mesh_ranks(const tri_mesh *mesh);
+/* The distance between neighbours along an axis. */
+int tri_mesh_stride(const tri_mesh *mesh, tri_axis axis);
 int tri_mesh_coordinate(const tri_mesh *mesh, int rank, tri_axis axis);
 /* The ranks that differ from this one only along the axis, by their coordinate on it. */
 tri_rank_group tri_mesh_group(const tri_mesh *mesh, int rank, tri_axis axis);

@@ -3,98 +3,186 @@
  * The nodes are taken out of the graph and put back one after the other. Before a node, the values
  * it reads are brought to where its rule wants them; after it, its outputs get the shapes of this
  * rank's pieces. Invariants, for a value that a node made:
- *   1. `spot` says how it lies over tp;
+ *   1. `at` says where it lies;
  *   2. `now` of a version of a state leads to the version that holds its completed sum, once there
  * is one;
- *   3. `whole` and `piece` are the values it was converted to, or TRI_NONE. */
+ *   3. `moved` lists the values it was converted to. */
 #include "graph/passes.h"
 #include "place/placer.h"
 
 #include <limits.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-static bool has_rows(const tri_placer *p, tri_id id)
-{
-    return tri_placer_dim_named(&p->values[id].global, TRI_DIM_B) >= 0;
-}
-
-/* Up to the update, what has no rows but was made of what has them is a sum over rows. */
-static void note_sums(tri_placer *p, const tri_node *node)
-{
-    bool rows = false;
-    if (node->phase == TRI_PHASE_UPDATE)
-        return;
-    for (int j = 0; j < node->num_in; j++)
-        rows |= node->in[j] != TRI_NONE &&
-                (has_rows(p, node->in[j]) || p->values[node->in[j]].sums_rows);
-    for (int k = 0; k < node->num_out; k++)
-        p->values[node->out[k]].sums_rows = rows && !has_rows(p, node->out[k]);
-}
-
-/* A node that writes a state: over tp as its rule says, over dp a term when it sums over rows. */
-static tr_status place_state_output(tri_placer *p, const tri_node *node, int k, tri_spot spot,
+/* A node that writes a state lies as the state does; over what it is partial, the state is. */
+static tr_status place_state_output(tri_placer *p, const tri_node *node, int k, tri_placement at,
                                     tr_error *err)
 {
     tri_graph *graph = p->graph;
     tri_id id = node->out[k], state = graph->values[id].state;
-    bool cut = p->values[id].spot.kind == TRI_SPOT_CUT;
-    if (cut && !tri_placer_same_spot(&p->values[id].spot, &spot))
-        return tri_placer_complain(p, node, "its result is not cut as its state is", err);
-    if (!cut && spot.kind == TRI_SPOT_CUT)
-        return tri_placer_complain(p, node, "its result is cut, but its state is not", err);
-    if (spot.kind == TRI_SPOT_TERMS)
-        p->terms_tp[state] = true;
-    if (node->phase == TRI_PHASE_BACKWARD && tri_cut_has_copies(&graph->values[id].cut))
-        p->terms_copy[state] = true;
-    if (p->values[id].sums_rows)
-        p->terms_dp[state] = true;
+    p->partial[state] |= at.partial;
+    at.partial = 0;
+    if (!tri_placement_equal(&p->values[id].at, &at)) {
+        char own[96], other[96], what[256];
+        const tri_shape *shape = &p->values[id].global;
+        snprintf(what, sizeof what, "its result lies as %s, its state as %s",
+                 tri_placement_text(&graph->grid, &at, shape, own, sizeof own),
+                 tri_placement_text(&graph->grid, &p->values[id].at, shape, other, sizeof other));
+        return tri_placer_complain(p, node, what, err);
+    }
     if (graph->chunk_of && graph->states[state].kind == TRI_STATE_STAT &&
         node->phase != TRI_PHASE_UPDATE)
-        p->terms_pp[state] = true;
+        p->partial[state] |= tri_placer_axis(p, TRI_AXIS_PP);
     return TR_OK;
 }
 
-/* Brings the inputs of a node to where its rule wants them; spots of the outputs in `out`. */
-static tr_status place_inputs(tri_placer *p, tri_node *node, tri_spot *out, tr_error *err)
+/* Where an input of a node lies. Of a table that is not there, the parameter. */
+static const tri_placement *input_at(const tri_placer *p, const tri_node *node, int j)
+{
+    if (node->in[j] != TRI_NONE)
+        return &p->values[node->in[j]].at;
+    bool shape_alone = node->op == TRI_OP_EMBED_GRAD && j == 2 && p->shape_of != TRI_NONE;
+    return shape_alone ? &p->params[p->shape_of] : NULL;
+}
+
+/* Whether terms of an input over a factor give terms of the results: all inputs are added up, or
+ * the policy lets terms pass through what is linear in this one, the others being made whole. A
+ * value that is partial over more than the policy says is one of the residual stream's. */
+static bool passes(const tri_placer *p, const tri_node *node, int j, int factor)
 {
     const tri_op_def *def = tri_op_get(node->op);
-    tri_spot want[TRI_MAX_IN];
-    tri_shape shapes[TRI_MAX_IN];
-    bool all_terms = def->linear;
-    for (int j = 0; j < node->num_in; j++)
-        all_terms &= node->in[j] == TRI_NONE || p->values[node->in[j]].spot.kind == TRI_SPOT_TERMS;
-    for (int j = 0; j < node->num_in; j++) {
-        want[j] = (tri_spot){TRI_SPOT_WHOLE, 0};
-        shapes[j] = (tri_shape){.rank = -1};
-        if (node->in[j] == TRI_NONE)
-            continue;
-        if (!all_terms && p->values[node->in[j]].spot.kind == TRI_SPOT_TERMS)
-            TRI_TRY(tri_placer_complete(p, node->in[j], &node->in[j], err));
-        want[j] = p->values[node->in[j]].spot;
-        shapes[j] = p->values[node->in[j]].global;
+    const uint8_t family = p->layout->grid.factor[factor].family;
+    tri_factor_set partial =
+        p->values[node->in[j]].at.partial & p->layout->grid.axis[family].factors;
+    bool together = def->linear;
+    bool alone = def->linear_in >> j & 1 && node->phase == TRI_PHASE_BACKWARD &&
+                 (partial & ~p->deferred) == 0;
+    for (int i = 0; i < node->num_in; i++) {
+        const tri_placement *at = input_at(p, node, i);
+        tri_spot spot = at ? tri_placement_spot(at, factor) : (tri_spot){TRI_SPOT_WHOLE, 0};
+        together &= !at || spot.kind == TRI_SPOT_TERMS;
+        alone &= i == j || spot.kind != TRI_SPOT_TERMS;
+        alone &= i < def->min_in || !at;
     }
-    for (int k = 0; k < node->num_out; k++)
-        out[k] = (tri_spot){TRI_SPOT_WHOLE, 0};
-    if (def->place)
-        def->place(node, shapes, want, out);
-    else
-        for (int j = 0; j < node->num_in; j++)
-            want[j] = (tri_spot){TRI_SPOT_WHOLE, 0};
+    return together || alone;
+}
+
+/* Completes what is partial where its terms cannot pass. */
+static tr_status complete_inputs(tri_placer *p, tri_node *node, tr_error *err)
+{
+    tri_factor_set ends[TRI_MAX_IN] = {0};
     for (int j = 0; j < node->num_in; j++)
-        if (node->in[j] != TRI_NONE)
-            TRI_TRY(tri_placer_convert(p, node->in[j], want[j], &node->in[j], err));
+        for (int f = 0; node->in[j] != TRI_NONE && f < p->layout->grid.num_factors; f++)
+            if (p->values[node->in[j]].at.partial >> f & 1 && !passes(p, node, j, f))
+                ends[j] |= tri_factor_bit(f);
+    for (int j = 0; j < node->num_in; j++)
+        if (ends[j])
+            TRI_TRY(tri_placer_complete(p, node->in[j], ends[j], &node->in[j], err));
     return TR_OK;
 }
 
-/* Squares are added once for each element of a parameter: what every rank has, the first adds. */
+/* What the rule of an operator says over one factor: how inputs must lie, and outputs then do.
+ * `gone`: of each input, the factors that it is gathered over anyway. */
+static void ask_rule(const tri_placer *p, const tri_node *node, const tri_shape *shapes, int factor,
+                     const tri_factor_set *gone, tri_spot *in, tri_spot *out)
+{
+    const tri_op_def *def = tri_op_get(node->op);
+    const tri_spot whole = {TRI_SPOT_WHOLE, 0}, terms = {TRI_SPOT_TERMS, 0};
+    bool passing = false;
+    for (int j = 0; j < node->num_in; j++) {
+        const tri_placement *at = input_at(p, node, j);
+        in[j] = at && !(gone[j] >> factor & 1) ? tri_placement_spot(at, factor) : whole;
+        passing |= in[j].kind == TRI_SPOT_TERMS;
+    }
+    for (int k = 0; k < node->num_out; k++)
+        out[k] = passing ? terms : whole;
+    if (!passing && def->place)
+        def->place(node, shapes, in, out);
+    for (int j = 0; j < node->num_in && (passing || !def->place); j++)
+        in[j] = in[j].kind == TRI_SPOT_TERMS ? terms : whole;
+}
+
+/* What goes with factors that an input is not to be cut over any more: only the end of a list is
+ * gathered, so whatever stands behind them, or in one entry with them. */
+static tri_factor_set taken_along(const tri_placement *at, const tri_spot *want, int num_factors)
+{
+    tri_factor_set along = 0;
+    for (int d = 0; d < TRI_MAX_RANK; d++) {
+        bool ends = false;
+        for (int i = 0; i < at->dim[d].num; i++) {
+            for (int f = 0; f < num_factors && !ends; f++)
+                ends = at->dim[d].set[i] >> f & 1 &&
+                       (want[f].kind != TRI_SPOT_CUT || want[f].dim != d);
+            along |= ends ? at->dim[d].set[i] : 0;
+        }
+    }
+    return along;
+}
+
+/* How inputs are to lie, and outputs then do, over every factor. */
+typedef struct wishes {
+    tri_spot in[TRI_MAX_IN][TRI_MAX_FACTORS], out[TRI_MAX_OUT][TRI_MAX_FACTORS];
+} wishes;
+
+static void ask_all(const tri_placer *p, const tri_node *node, const tri_shape *shapes, wishes *w)
+{
+    const int num_factors = p->layout->grid.num_factors;
+    tri_factor_set gone[TRI_MAX_IN] = {0};
+    for (bool settled = false; !settled;) {
+        settled = true;
+        for (int f = 0; f < num_factors; f++) {
+            tri_spot in[TRI_MAX_IN], out[TRI_MAX_OUT];
+            ask_rule(p, node, shapes, f, gone, in, out);
+            for (int j = 0; j < node->num_in; j++)
+                w->in[j][f] = in[j];
+            for (int k = 0; k < node->num_out; k++)
+                w->out[k][f] = out[k];
+        }
+        for (int j = 0; j < node->num_in; j++) {
+            if (node->in[j] == TRI_NONE)
+                continue;
+            tri_factor_set along =
+                gone[j] | taken_along(&p->values[node->in[j]].at, w->in[j], num_factors);
+            settled &= along == gone[j];
+            gone[j] = along;
+        }
+    }
+}
+
+/* Brings the inputs of a node to where its rule wants them; where the outputs then lie in `out`. */
+static tr_status place_inputs(tri_placer *p, tri_node *node, tri_placement *out, tr_error *err)
+{
+    const tri_grid *grid = &p->layout->grid;
+    tri_shape shapes[TRI_MAX_IN];
+    wishes w;
+    TRI_TRY(complete_inputs(p, node, err));
+    for (int j = 0; j < node->num_in; j++)
+        shapes[j] =
+            node->in[j] == TRI_NONE ? (tri_shape){.rank = -1} : p->values[node->in[j]].global;
+    ask_all(p, node, shapes, &w);
+    for (int j = 0; j < node->num_in; j++) {
+        if (node->in[j] == TRI_NONE)
+            continue;
+        tri_placement at = tri_placement_of(grid, &shapes[j], w.in[j]);
+        at.how = p->values[node->in[j]].at.how;
+        TRI_TRY(tri_placer_convert(p, node->in[j], &at, &node->in[j], err));
+    }
+    for (int k = 0; k < node->num_out; k++) {
+        out[k] = tri_placement_of(grid, &p->values[node->out[k]].global, w.out[k]);
+        out[k].how = (uint8_t)tri_op_get(node->op)->how;
+    }
+    return TR_OK;
+}
+
+/* Squares are added once for each element of a parameter: what several ranks have, the first adds.
+ * Ranks of a pipeline, and slices that ZeRO leaves, have different ones. */
 static bool adds_squares(tri_placer *p, tri_node *node)
 {
-    bool cut = p->values[node->in[0]].spot.kind == TRI_SPOT_CUT;
-    if (p->any_cut && !cut && p->layout->coordinate[TRI_AXIS_TP] != 0)
-        return false;
-    if (tri_cut_has_copies(&p->graph->values[node->in[0]].cut) &&
-        p->layout->coordinate[TRI_AXIS_KV_COPY] != 0)
+    const tri_grid *grid = &p->layout->grid;
+    tri_factor_set same = p->partial[p->norm] & tri_placer_axis(p, TRI_AXIS_TP) &
+                          ~tri_placement_cut(&p->values[node->in[0]].at);
+    if (tri_grid_place(grid, same) != 0)
         return false;
     node->write[0] = p->any_squares ? TRI_WRITE_ADD : TRI_WRITE_START;
     p->any_squares = true;
@@ -105,9 +193,12 @@ static bool adds_squares(tri_placer *p, tri_node *node)
 static void note_squares(tri_placer *p, const tri_node *node)
 {
     p->norm = p->graph->values[node->out[0]].state;
-    p->terms_pp[p->norm] |= p->graph->chunk_of != NULL;
-    p->terms_dp[p->norm] |= p->zero->flats != NULL;
-    p->terms_tp[p->norm] |= p->any_cut;
+    if (p->graph->chunk_of)
+        p->partial[p->norm] |= tri_placer_axis(p, TRI_AXIS_PP);
+    if (p->zero->flats) /* copies of a slice count once */
+        p->partial[p->norm] |= tri_placer_axis(p, TRI_AXIS_SHARD);
+    if (p->any_cut)
+        p->partial[p->norm] |= tri_placer_axis(p, TRI_AXIS_TP);
 }
 
 /* A rank that has nothing to add begins with zero all the same. */
@@ -189,7 +280,7 @@ static tr_status read_states(tri_placer *p, tri_node *node, tr_error *err)
 static tr_status place_node(tri_placer *p, tri_node node, tr_error *err)
 {
     tri_graph *graph = p->graph;
-    tri_spot out[TRI_MAX_OUT];
+    tri_placement out[TRI_MAX_OUT];
     graph->phase = node.phase;
     graph->layer = node.layer;
     graph->ends_chain = node.ends_chain;
@@ -207,6 +298,7 @@ static tr_status place_node(tri_placer *p, tri_node node, tr_error *err)
     else if (node.op == TRI_OP_FINISH)
         TRI_TRY(add_no_squares(p, err));
     TRI_TRY(read_states(p, &node, err));
+    p->shape_of = TRI_NONE;
     TRI_TRY(tri_placer_gather_weights(p, &node, err));
     bool runs = take_slice(p, &node);
     if (runs && node.op == TRI_OP_SUM_SQUARES)
@@ -216,7 +308,6 @@ static tr_status place_node(tri_placer *p, tri_node node, tr_error *err)
         return TR_OK;
     }
     TRI_TRY(place_inputs(p, &node, out, err));
-    note_sums(p, &node);
     if (node.op == TRI_OP_ACCUMULATE && node.phase == TRI_PHASE_BACKWARD && p->zero->flats &&
         p->layout->zero >= 2)
         return tri_placer_contribute(p, &node, err);
@@ -224,7 +315,7 @@ static tr_status place_node(tri_placer *p, tri_node node, tr_error *err)
         if (graph->values[node.out[k]].state != TRI_NONE)
             TRI_TRY(place_state_output(p, &node, k, out[k], err));
         else
-            tri_placer_set_spot(p, node.out[k], out[k]);
+            tri_placer_put(p, node.out[k], &out[k]);
     }
     tri_graph_append(graph, &node);
     if (node.op == TRI_OP_ACCUMULATE && node.phase == TRI_PHASE_BACKWARD)
@@ -232,7 +323,19 @@ static tr_status place_node(tri_placer *p, tri_node node, tr_error *err)
     return tri_graph_status(graph, err);
 }
 
-/* What the host reads is whole and complete. */
+/* What the host reads is complete, and whole but for what it was cut along when it came in: a
+ * rank's host gives it its rows, and reads theirs. */
+static tri_placement host_place(const tri_placer *p, tri_id id)
+{
+    const tri_placement *at = &p->values[id].at;
+    tri_placement host =
+        tri_policy_place(p->layout, TRI_POLICY_INPUT, &p->values[id].global, (tri_factor_set)~0);
+    for (int d = 0; d < p->values[id].global.rank; d++)
+        if (tri_entries_set(&host.dim[d]) & ~tri_entries_set(&at->dim[d]))
+            host.dim[d].num = 0; /* made of none of its rows */
+    return host;
+}
+
 static tr_status place_outputs(tri_placer *p, tr_error *err)
 {
     tri_graph *graph = p->graph;
@@ -248,10 +351,13 @@ static tr_status place_outputs(tri_placer *p, tr_error *err)
         graph->phase = graph->chunk_of && state != TRI_NONE ? TRI_PHASE_UPDATE : last;
         if (state != TRI_NONE)
             TRI_TRY(tri_placer_complete_state(p, state, err));
-        else if (p->values[id].spot.kind == TRI_SPOT_TERMS)
-            TRI_TRY(tri_placer_complete(p, id, &id, err));
+        else if (p->values[id].at.partial)
+            TRI_TRY(tri_placer_complete(p, id, p->values[id].at.partial, &id, err));
         id = tri_placer_now(p, id);
-        TRI_TRY(tri_placer_convert(p, id, (tri_spot){TRI_SPOT_WHOLE, 0}, &id, err));
+        if (state == TRI_NONE) {
+            tri_placement host = host_place(p, id);
+            TRI_TRY(tri_placer_convert(p, id, &host, &id, err));
+        }
         if (id == v)
             continue;
         graph->values[v].output = false;
@@ -278,7 +384,7 @@ static void note_chunk(tri_placer *p, tri_id param, const tri_node *node)
 }
 
 /* For ZeRO: how often each gradient is contributed to, and which version of a state another one
- * replaces (kept in `piece`, which states have no other use for). */
+ * replaces. */
 static void note_versions(tri_placer *p, const tri_node *nodes, size_t num_nodes)
 {
     const tri_graph *graph = p->graph;
@@ -287,7 +393,7 @@ static void note_versions(tri_placer *p, const tri_node *nodes, size_t num_nodes
             tri_id out = nodes[n].out[k], state = graph->values[out].state;
             if (state == TRI_NONE)
                 continue;
-            p->values[out].piece = nodes[n].prev[k];
+            p->values[out].replaces = nodes[n].prev[k];
             if (graph->states[state].kind != TRI_STATE_GRAD || nodes[n].op != TRI_OP_ACCUMULATE)
                 continue;
             if (graph->chunk_of)
@@ -320,8 +426,8 @@ static tr_status sweep(tri_placer *p, tr_error *err)
 tr_status tri_place(tri_graph *graph, const tri_layout *layout, tri_placed_params *placed,
                     tr_error *err)
 {
-    if (tri_mesh_size(&layout->mesh, TRI_AXIS_TP) == 1 &&
-        tri_mesh_size(&layout->mesh, TRI_AXIS_DP) == 1 && !graph->chunk_of)
+    graph->grid = layout->grid;
+    if (layout->grid.num_factors == 0 && !graph->chunk_of)
         return TR_OK;
     size_t num_params = graph->params->count;
     tri_placer p = {.graph = graph,
@@ -329,23 +435,21 @@ tr_status tri_place(tri_graph *graph, const tri_layout *layout, tri_placed_param
                     .placed = placed,
                     .zero = &placed->zero,
                     .norm = TRI_NONE,
+                    .shape_of = TRI_NONE,
                     .chunk = -1};
-    p.terms_tp = calloc(graph->num_states + 1, sizeof *p.terms_tp);
-    p.terms_dp = calloc(graph->num_states + 1, sizeof *p.terms_dp);
-    p.terms_pp = calloc(graph->num_states + 1, sizeof *p.terms_pp);
-    p.terms_copy = calloc(graph->num_states + 1, sizeof *p.terms_copy);
-    p.terms_replicate = calloc(graph->num_states + 1, sizeof *p.terms_replicate);
+    p.deferred = tri_policy_deferred(layout);
+    p.partial = calloc(graph->num_states + 1, sizeof *p.partial);
+    p.params = calloc(num_params + 1, sizeof *p.params);
     p.accumulated = calloc(num_params + 1, sizeof *p.accumulated);
     size_t num_ids = (1 + tri_placer_num_wholes(graph, layout)) * num_params;
     tri_id *ids = malloc((num_ids + 1) * sizeof *ids);
     p.grads_left = calloc(num_params + 1, sizeof *p.grads_left);
     p.complete = calloc(graph->num_states + 1, sizeof *p.complete);
     int *chunks = malloc((2 * num_params + 1) * sizeof *chunks);
-    tr_status status = p.terms_tp && p.terms_dp && p.terms_pp && p.terms_copy &&
-                               p.terms_replicate && p.accumulated && ids && p.grads_left &&
-                               p.complete && chunks
-                           ? TR_OK
-                           : tri_fail(err, TR_ERROR_RUNTIME, "no memory to place the graph");
+    tr_status status =
+        p.partial && p.params && p.accumulated && ids && p.grads_left && p.complete && chunks
+            ? TR_OK
+            : tri_fail(err, TR_ERROR_RUNTIME, "no memory to place the graph");
     for (size_t i = 0; ids && i < num_ids; i++)
         ids[i] = TRI_NONE;
     for (size_t i = 0; chunks && i < num_params; i++) {
@@ -360,12 +464,9 @@ tr_status tri_place(tri_graph *graph, const tri_layout *layout, tri_placed_param
         tri_placer_find_gathered(&p);
         status = sweep(&p, err);
     }
-    free(p.terms_tp);
-    free(p.terms_dp);
-    free(p.terms_pp);
+    free(p.partial);
+    free(p.params);
     free(p.accumulated);
-    free(p.terms_copy);
-    free(p.terms_replicate);
     free(p.grads_left);
     free(p.complete);
     free(chunks);

@@ -13,7 +13,6 @@ tr_status tri_placer_complain(const tri_placer *p, const tri_node *node, const c
                     tri_op_get(node->op)->name, what);
 }
 
-/* Notes values that were made since the last call: whole until something else is said. */
 tr_status tri_placer_note_values(tri_placer *p, tr_error *err)
 {
     if (p->graph->num_values > p->capacity) {
@@ -27,8 +26,9 @@ tr_status tri_placer_note_values(tri_placer *p, tr_error *err)
     for (; p->num_values < p->graph->num_values; p->num_values++)
         p->values[p->num_values] = (tri_placed){.global = p->graph->values[p->num_values].shape,
                                                 .now = (tri_id)p->num_values,
-                                                .whole = TRI_NONE,
-                                                .piece = TRI_NONE,
+                                                .moved = TRI_NONE,
+                                                .next = TRI_NONE,
+                                                .replaces = TRI_NONE,
                                                 .last = TRI_NONE};
     return tri_graph_status(p->graph, err);
 }
@@ -45,18 +45,13 @@ tri_id tri_placer_now(tri_placer *p, tri_id id)
     return last;
 }
 
-/* The value's own shape, for where it lies. */
-void tri_placer_set_spot(tri_placer *p, tri_id id, tri_spot spot)
+void tri_placer_put(tri_placer *p, tri_id id, const tri_placement *at)
 {
     tri_placed *v = &p->values[id];
     tri_value *value = &p->graph->values[id];
-    v->spot = spot;
-    value->shape = v->global;
-    value->cut = (tri_cut){0};
-    if (spot.kind == TRI_SPOT_CUT) {
-        value->cut = tri_tp_cut_dim(p->layout, &v->global, spot.dim);
-        value->shape.dim[spot.dim].size = tri_cut_size(&value->cut, value->cut.part);
-    }
+    v->at = value->at = *at;
+    value->whole = v->global;
+    value->shape = tri_placement_shape(&p->layout->grid, at, &v->global);
     if (value->state == TRI_NONE ||
         !tri_zero_divides(p->graph, p->layout, p->zero, &p->graph->states[value->state]))
         return;
@@ -67,56 +62,115 @@ void tri_placer_set_spot(tri_placer *p, tri_id id, tri_spot spot)
         value->shape = tri_shape_scalar(count);
 }
 
-/* Emits a node over the axis of a cut (tp unless it says otherwise) that reads one value; what it
- * makes has the same logical shape. */
-tr_status tri_placer_emit(tri_placer *p, tri_op op, const char *suffix, tri_id in, tri_cut cut,
-                          tri_spot spot, tri_id *out, tr_error *err)
+tr_status tri_placer_emit(tri_placer *p, tri_op op, const char *suffix, tri_id in,
+                          const tri_attr *attr, const tri_placement *at, tri_id *out, tr_error *err)
 {
     tri_graph *graph = p->graph;
-    tri_attr attr = {.axis = cut.axis, .cut = cut};
     tri_shape global = p->values[in].global;
     const char *name = tri_arena_printf(&graph->arena, "%s.%s", graph->values[in].name, suffix);
-    tri_id node = tri_graph_emit(graph, op, name, &attr, &in, 1, 1);
+    tri_id node = tri_graph_emit(graph, op, name, attr, &in, 1, 1);
     TRI_TRY(tri_placer_note_values(p, err));
     *out = graph->nodes[node].out[0];
     p->values[*out].global = global;
-    tri_placer_set_spot(p, *out, spot);
+    tri_placer_put(p, *out, at);
     return TR_OK;
 }
 
-static bool first_dim(const tri_shape *shape, int dim)
+static tri_cut last_entries(const tri_placer *p, tri_id id, const tri_placement *at, int dim,
+                            int num)
 {
-    return tri_shape_span(shape, 0, dim) == 1;
+    return tri_placement_last(&p->layout->grid, &at->dim[dim], p->values[id].global.dim[dim], dim,
+                              num);
 }
 
-static tr_status gather(tri_placer *p, tri_id in, tri_id *out, tr_error *err)
+static tr_status axis_of(tri_placer *p, tri_factor_set over, tri_attr *attr, tr_error *err)
 {
-    tri_cut cut = p->graph->values[in].cut;
-    const tri_spot whole = {TRI_SPOT_WHOLE, 0};
-    if (cut.parts == 1) /* one key head, and every rank has it */
-        return tri_placer_emit(p, TRI_OP_SLICE, "all", in, cut, whole, out, err);
-    bool dense = first_dim(&p->values[in].global, cut.dim);
-    TRI_TRY(
-        tri_placer_emit(p, TRI_OP_ALL_GATHER, dense ? "all" : "blocks", in, cut, whole, out, err));
-    return dense ? TR_OK : tri_placer_emit(p, TRI_OP_UNBLOCK, "all", *out, cut, whole, out, err);
+    int axis = tri_grid_axis_of(&p->graph->grid, over);
+    if (axis < 0)
+        return tri_fail(err, TR_ERROR_INTERNAL, "the ranks form more groups than a program has");
+    attr->axis = (uint8_t)axis;
+    return TR_OK;
 }
 
-static tr_status scatter(tri_placer *p, tri_id in, int dim, tri_id *out, tr_error *err)
+/* Whether pieces along a dim lie one after the other as they are. */
+static bool first_dim(const tri_placer *p, tri_id id, int dim)
 {
-    const tri_shape *global = &p->values[in].global;
-    tri_cut cut = tri_tp_cut_dim(p->layout, global, dim);
-    const tri_spot terms = {TRI_SPOT_TERMS, 0}, piece = {TRI_SPOT_CUT, dim};
-    if (!first_dim(global, dim))
-        TRI_TRY(tri_placer_emit(p, TRI_OP_BLOCK, "blocks", in, cut, terms, &in, err));
-    return tri_placer_emit(p, TRI_OP_REDUCE_SCATTER, "sum", in, cut, piece, out, err);
+    return tri_shape_span(&p->graph->values[id].shape, 0, dim) == 1;
+}
+
+static tr_status emit_gather(tri_placer *p, tri_id in, const tri_move *move, tri_id *out,
+                             tr_error *err)
+{
+    tri_attr attr = {.cut = last_entries(p, in, &move->before, move->from_dim, move->num_entries)};
+    TRI_TRY(axis_of(p, move->over, &attr, err));
+    if (attr.cut.parts == 1) /* one key head, and every rank has it */
+        return tri_placer_emit(p, TRI_OP_SLICE, "all", in, &attr, &move->after, out, err);
+    bool dense = first_dim(p, in, move->from_dim);
+    TRI_TRY(tri_placer_emit(p, TRI_OP_ALL_GATHER, dense ? "all" : "blocks", in, &attr, &move->after,
+                            out, err));
+    return dense ? TR_OK
+                 : tri_placer_emit(p, TRI_OP_UNBLOCK, "all", *out, &attr, &move->after, out, err);
+}
+
+static tr_status emit_scatter(tri_placer *p, tri_id in, const tri_move *move, tri_id *out,
+                              tr_error *err)
+{
+    tri_attr attr = {.cut = last_entries(p, in, &move->after, move->to_dim, move->num_entries)};
+    TRI_TRY(axis_of(p, move->over, &attr, err));
+    if (!first_dim(p, in, move->to_dim))
+        TRI_TRY(tri_placer_emit(p, TRI_OP_BLOCK, "blocks", in, &attr, &move->before, &in, err));
+    return tri_placer_emit(p, TRI_OP_REDUCE_SCATTER, "sum", in, &attr, &move->after, out, err);
+}
+
+static tr_status emit_exchange(tri_placer *p, tri_id in, const tri_move *move, tri_id *out,
+                               tr_error *err)
+{
+    tri_attr gathers = {.cut =
+                            last_entries(p, in, &move->before, move->from_dim, move->num_entries)};
+    tri_attr scatters = {.cut = last_entries(p, in, &move->after, move->to_dim, move->num_entries)};
+    TRI_TRY(axis_of(p, move->over, &gathers, err));
+    gathers.scatter = scatters.cut;
+    if (!first_dim(p, in, move->to_dim))
+        TRI_TRY(tri_placer_emit(p, TRI_OP_BLOCK, "blocks", in, &scatters, &move->before, &in, err));
+    bool dense = first_dim(p, in, move->from_dim);
+    TRI_TRY(tri_placer_emit(p, TRI_OP_ALL_TO_ALL, dense ? "part" : "blocks", in, &gathers,
+                            &move->after, out, err));
+    gathers.scatter = (tri_cut){0};
+    return dense
+               ? TR_OK
+               : tri_placer_emit(p, TRI_OP_UNBLOCK, "part", *out, &gathers, &move->after, out, err);
+}
+
+static tr_status emit_move(tri_placer *p, tri_id in, const tri_move *move, tri_id *out,
+                           tr_error *err)
+{
+    tri_attr attr = {0};
+    switch (move->kind) {
+    case TRI_MOVE_SLICE:
+        attr.cut = last_entries(p, in, &move->after, move->to_dim, move->num_entries);
+        TRI_TRY(axis_of(p, move->over, &attr, err));
+        return tri_placer_emit(p, TRI_OP_SLICE, "part", in, &attr, &move->after, out, err);
+    case TRI_MOVE_ALL_REDUCE:
+        TRI_TRY(axis_of(p, move->over, &attr, err));
+        return tri_placer_emit(p, TRI_OP_ALL_REDUCE, "sum", in, &attr, &move->after, out, err);
+    case TRI_MOVE_REDUCE_SCATTER:
+        return emit_scatter(p, in, move, out, err);
+    case TRI_MOVE_ALL_TO_ALL:
+        return emit_exchange(p, in, move, out, err);
+    default:
+        return emit_gather(p, in, move, out, err);
+    }
 }
 
 /* Statistics of parts of a vocabulary: collected from all ranks, then combined. */
-static tr_status combine(tri_placer *p, tri_id in, tri_id *out, tr_error *err)
+static tr_status combine(tri_placer *p, tri_id in, tri_factor_set over, tri_id *out, tr_error *err)
 {
     tri_graph *graph = p->graph;
-    int parts = tri_mesh_size(&p->layout->mesh, TRI_AXIS_TP);
-    tri_attr attr = {.axis = TRI_AXIS_TP, .cut = {.parts = parts, .unit = 1}};
+    tri_placement at = p->values[in].at;
+    tri_shape global = p->values[in].global;
+    tri_attr attr = {.cut = {.parts = tri_grid_size(&p->layout->grid, over), .unit = 1}};
+    at.partial &= (tri_factor_set)~over;
+    TRI_TRY(axis_of(p, over, &attr, err));
     const char *name = tri_arena_printf(&graph->arena, "%s.parts", graph->values[in].name);
     tri_id node = tri_graph_emit(graph, TRI_OP_ALL_GATHER, name, &attr, &in, 1, 1);
     TRI_TRY(tri_placer_note_values(p, err));
@@ -125,59 +179,87 @@ static tr_status combine(tri_placer *p, tri_id in, tri_id *out, tr_error *err)
     node = tri_graph_emit(graph, TRI_OP_CE_COMBINE, name, NULL, &all, 1, 1);
     TRI_TRY(tri_placer_note_values(p, err));
     *out = graph->nodes[node].out[0];
+    p->values[*out].global = global;
+    tri_placer_put(p, *out, &at);
     return TR_OK;
 }
 
-int tri_placer_dim_named(const tri_shape *shape, tri_dim_name name)
+/* Goes the way that was planned; what is on it is kept for others. */
+static tr_status go(tri_placer *p, tri_id id, const tri_moves *moves, tri_id of, tri_id *out,
+                    tr_error *err)
 {
-    for (int d = 0; d < shape->rank; d++)
-        if (shape->dim[d].name == name)
-            return d;
-    return -1;
+    *out = id;
+    for (int i = 0; i < moves->num; i++) {
+        TRI_TRY(emit_move(p, *out, &moves->move[i], out, err));
+        p->values[*out].next = p->values[of].moved;
+        p->values[of].moved = *out;
+    }
+    return TR_OK;
 }
 
-/* The completed sum of a temporary, in the place where the residual stream lies. */
-tr_status tri_placer_complete(tri_placer *p, tri_id id, tri_id *out, tr_error *err)
+tr_status tri_placer_complete(tri_placer *p, tri_id id, tri_factor_set over, tri_id *out,
+                              tr_error *err)
 {
     *out = tri_placer_now(p, id);
     if (*out != id)
         return TR_OK;
-    int position = p->layout->sp ? tri_placer_dim_named(&p->values[id].global, TRI_DIM_T) : -1;
-    tri_id producer = p->graph->values[id].producer;
-    if (producer != TRI_NONE && p->graph->nodes[producer].op == TRI_OP_CE_STATS)
-        TRI_TRY(combine(p, id, out, err));
-    else if (position >= 0)
-        TRI_TRY(scatter(p, id, position, out, err));
-    else
-        TRI_TRY(tri_placer_emit(p, TRI_OP_ALL_REDUCE, "sum", id, (tri_cut){0},
-                                (tri_spot){TRI_SPOT_WHOLE, 0}, out, err));
+    const tri_placement *at = &p->values[id].at;
+    if (at->how == TRI_PARTIAL_COMBINE) {
+        TRI_TRY(combine(p, id, over, out, err));
+    } else {
+        tri_placement want = *at;
+        tri_placement anchor =
+            tri_policy_place(p->layout, TRI_POLICY_ANCHOR, &p->values[id].global, over);
+        want.partial &= (tri_factor_set)~over;
+        for (int d = 0; d < p->values[id].global.rank; d++)
+            for (int i = 0; i < anchor.dim[d].num && want.dim[d].num < TRI_MAX_ENTRIES; i++)
+                want.dim[d].set[want.dim[d].num++] = anchor.dim[d].set[i];
+        tri_moves moves;
+        TRI_TRY(tri_plan_moves(p->values[id].global.rank, at, &want, &moves, err));
+        TRI_TRY(go(p, id, &moves, id, out, err));
+    }
     p->values[id].now = *out;
     return TR_OK;
 }
 
-bool tri_placer_same_spot(const tri_spot *a, const tri_spot *b)
+tr_status tri_placer_reduce(tri_placer *p, tri_id id, tri_factor_set over, tri_id *out,
+                            tr_error *err)
 {
-    return a->kind == b->kind && (a->kind != TRI_SPOT_CUT || a->dim == b->dim);
+    tri_move move = {.kind = TRI_MOVE_ALL_REDUCE, .over = over, .after = p->values[id].at};
+    move.after.partial &= (tri_factor_set)~over;
+    return emit_move(p, id, &move, out, err);
 }
 
-tr_status tri_placer_convert(tri_placer *p, tri_id id, tri_spot want, tri_id *out, tr_error *err)
+static bool is_local(const tri_moves *moves)
 {
+    for (int i = 0; i < moves->num; i++)
+        if (moves->move[i].kind != TRI_MOVE_SLICE)
+            return false;
+    return true;
+}
+
+/* From one of the places where it is already, if no message is needed; otherwise from where it was
+ * made. */
+tr_status tri_placer_convert(tri_placer *p, tri_id id, const tri_placement *want, tri_id *out,
+                             tr_error *err)
+{
+    tri_moves moves;
+    int rank = p->values[id].global.rank;
     *out = id;
-    if (tri_placer_same_spot(&p->values[id].spot, &want))
+    if (tri_placement_equal(&p->values[id].at, want))
         return TR_OK;
-    if (p->values[id].spot.kind == TRI_SPOT_CUT) {
-        if (p->values[id].whole == TRI_NONE) {
-            TRI_TRY(gather(p, id, out, err));
-            p->values[id].whole = *out;
-        }
-        return tri_placer_convert(p, p->values[id].whole, want, out, err);
+    for (tri_id other = p->values[id].moved; other != TRI_NONE; other = p->values[other].next) {
+        *out = other;
+        if (tri_placement_equal(&p->values[other].at, want))
+            return TR_OK;
     }
-    tri_id piece = p->values[id].piece;
-    if (piece == TRI_NONE || p->values[piece].spot.dim != want.dim) {
-        tri_cut cut = tri_tp_cut_dim(p->layout, &p->values[id].global, want.dim);
-        TRI_TRY(tri_placer_emit(p, TRI_OP_SLICE, "part", id, cut, want, &piece, err));
-        p->values[id].piece = piece;
+    for (tri_id other = p->values[id].moved; other != TRI_NONE; other = p->values[other].next) {
+        if (want->partial & ~p->values[other].at.partial)
+            continue;
+        TRI_TRY(tri_plan_moves(rank, &p->values[other].at, want, &moves, err));
+        if (is_local(&moves))
+            return go(p, other, &moves, id, out, err);
     }
-    *out = piece;
-    return TR_OK;
+    TRI_TRY(tri_plan_moves(rank, &p->values[id].at, want, &moves, err));
+    return go(p, id, &moves, id, out, err);
 }

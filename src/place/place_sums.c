@@ -15,7 +15,7 @@ static tr_status sum_with(tri_placer *p, tri_id state, tri_op op, const tri_attr
     graph->nodes[node].last_only = graph->phase == TRI_PHASE_BACKWARD;
     tri_id after = graph->nodes[node].out[0];
     p->values[after].global = p->values[before].global;
-    tri_placer_set_spot(p, after, p->values[before].spot);
+    tri_placer_put(p, after, &p->values[before].at);
     p->values[before].now = after;
     return TR_OK;
 }
@@ -31,18 +31,25 @@ static tr_status sum_state(tri_placer *p, tri_id state, tri_axis axis, const tri
 
 tr_status tri_placer_complete_state(tri_placer *p, tri_id state, tr_error *err)
 {
-    if (p->terms_tp[state] && tri_mesh_size(&p->layout->mesh, TRI_AXIS_TP) > 1)
-        TRI_TRY(sum_state(p, state, TRI_AXIS_TP, NULL, err));
-    if (p->terms_copy[state])
-        TRI_TRY(sum_state(p, state, TRI_AXIS_KV_COPY, NULL, err));
-    /* Squares of slices: copies of a slice count once. */
-    tri_axis axis = p->zero->flats && state == p->norm ? TRI_AXIS_SHARD : TRI_AXIS_DP;
-    if (p->terms_dp[state] && tri_mesh_size(&p->layout->mesh, axis) > 1)
-        TRI_TRY(sum_state(p, state, axis, NULL, err));
-    if (p->terms_pp[state])
-        TRI_TRY(sum_state(p, state, TRI_AXIS_PP, NULL, err));
-    p->terms_tp[state] = p->terms_copy[state] = p->terms_dp[state] = p->terms_pp[state] = false;
+    static const tri_axis families[] = {TRI_AXIS_TP, TRI_AXIS_CP, TRI_AXIS_DP, TRI_AXIS_PP};
+    for (size_t i = 0; i < sizeof families / sizeof *families; i++) {
+        tri_factor_set set = p->partial[state] & tri_placer_axis(p, families[i]);
+        if (!set)
+            continue;
+        int axis = tri_grid_axis_of(&p->graph->grid, set);
+        if (p->zero->flats && state == p->norm && families[i] == TRI_AXIS_DP)
+            axis = TRI_AXIS_SHARD; /* squares of slices: copies of a slice count once */
+        if (axis < 0)
+            return tri_fail(err, TR_ERROR_INTERNAL, "the ranks form too many groups");
+        TRI_TRY(sum_state(p, state, (tri_axis)axis, NULL, err));
+    }
+    p->partial[state] = 0;
     return TR_OK;
+}
+
+static bool partial_over(const tri_placer *p, tri_id state, tri_axis axis)
+{
+    return p->partial[state] & tri_placer_axis(p, axis);
 }
 
 /* Whether every tensor of a bucket has a gradient to be summed: a message is of whole buckets. */
@@ -50,7 +57,7 @@ static bool sums_whole_bucket(const tri_placer *p, tri_id param)
 {
     const tri_graph *graph = p->graph;
     for (tri_id i = p->zero->bucket_first[param]; i != TRI_NONE; i = p->zero->bucket_next[i])
-        if (graph->grad_state[i] == TRI_NONE || !p->terms_dp[graph->grad_state[i]])
+        if (graph->grad_state[i] == TRI_NONE || !partial_over(p, graph->grad_state[i], TRI_AXIS_DP))
             return false;
     return true;
 }
@@ -66,11 +73,11 @@ static tr_status sum_bucket(tri_placer *p, tri_id bucket, tr_error *err)
     for (tri_axis axis = first; axis <= last; axis++)
         for (tri_id i = p->zero->bucket_first[bucket]; i != TRI_NONE; i = p->zero->bucket_next[i]) {
             tri_id state = graph->grad_state[i];
-            if (state == TRI_NONE || !p->terms_dp[state] ||
+            if (state == TRI_NONE || !partial_over(p, state, TRI_AXIS_DP) ||
                 tri_zero_divides(graph, p->layout, p->zero, &graph->states[state]))
                 continue;
             if (axis == last)
-                p->terms_dp[state] = false;
+                p->partial[state] &= (tri_factor_set)~tri_placer_axis(p, TRI_AXIS_DP);
             if (tri_mesh_size(&p->layout->mesh, axis) > 1)
                 TRI_TRY(sum_state(p, state, axis, in_slices ? &p->zero->flats[i] : NULL, err));
         }
@@ -111,23 +118,21 @@ static tr_status sum_homes(tri_placer *p, tr_error *err)
     return TR_OK;
 }
 
-/* Whatever is still a term of the gradients that are complete (NULL: of all), over one axis, in
- * the order in which they lie in memory. */
+/* Whatever is still a term of the gradients that are complete (NULL: of all), over just this axis
+ * of its family, in the order in which they lie in memory. */
 static tr_status sum_gradients(tri_placer *p, const bool *which, tri_axis axis, tr_error *err)
 {
     const tri_graph *graph = p->graph;
-    bool *terms = axis == TRI_AXIS_TP        ? p->terms_tp
-                  : axis == TRI_AXIS_KV_COPY ? p->terms_copy
-                                             : p->terms_dp;
+    tri_factor_set set = tri_placer_axis(p, axis);
+    tri_factor_set family = tri_placer_axis(p, axis == TRI_AXIS_KV_COPY ? TRI_AXIS_TP : axis);
     size_t first = which ? p->complete_first : 0, end = which ? p->complete_end : graph->num_states;
     for (tri_dtype dtype = 0; dtype < TRI_NUM_DTYPES; dtype++)
         for (size_t s = first; s < end; s++) {
             if (graph->states[s].kind != TRI_STATE_GRAD || graph->states[s].dtype != dtype ||
-                !terms[s] || (which && !which[s]))
+                !set || (p->partial[s] & family) != set || (which && !which[s]))
                 continue;
-            terms[s] = false;
-            if (tri_mesh_size(&p->layout->mesh, axis) > 1)
-                TRI_TRY(sum_state(p, (tri_id)s, axis, NULL, err));
+            p->partial[s] &= (tri_factor_set)~set;
+            TRI_TRY(sum_state(p, (tri_id)s, axis, NULL, err));
         }
     return TR_OK;
 }
@@ -234,12 +239,11 @@ static tr_status sum_slices(tri_placer *p, tr_error *err)
         for (int with_copy = 1; with_copy >= 0; with_copy--)
             for (size_t i = first; i < end; i++) {
                 tri_id state = graph->grad_state[i];
-                if (state == TRI_NONE || !p->terms_replicate[state] ||
+                if (state == TRI_NONE || !partial_over(p, state, TRI_AXIS_REPLICATE) ||
                     tri_param_has_copy(&params[i], graph->precision.compute) != with_copy)
                     continue;
-                p->terms_replicate[state] = false;
-                if (tri_mesh_size(&p->layout->mesh, TRI_AXIS_REPLICATE) > 1)
-                    TRI_TRY(sum_state(p, state, TRI_AXIS_REPLICATE, NULL, err));
+                p->partial[state] &= (tri_factor_set)~tri_placer_axis(p, TRI_AXIS_REPLICATE);
+                TRI_TRY(sum_state(p, state, TRI_AXIS_REPLICATE, NULL, err));
             }
     }
     return TR_OK;
@@ -261,38 +265,34 @@ tr_status tri_placer_complete_gradients(tri_placer *p, tr_error *err)
     return sum_homes(p, err);
 }
 
-/* States of a parameter lie as it does; caches of keys and values by heads. */
-static tri_cut state_cut(const tri_placer *p, const tri_state *state)
-{
-    if (state->param != TRI_NONE)
-        return tri_tp_cut(p->layout, &p->graph->params->items[state->param]);
-    if (state->kind == TRI_STATE_CACHE && tri_mesh_size(&p->layout->mesh, TRI_AXIS_TP) > 1)
-        return tri_tp_cut_dim(p->layout, &state->shape, 1);
-    return (tri_cut){0};
-}
-
 tr_status tri_placer_states(tri_placer *p, tr_error *err)
 {
     tri_graph *graph = p->graph;
+    const tri_grid *grid = &p->layout->grid;
+    const tri_factor_set all = (tri_factor_set)~0;
     for (size_t i = 0; i < graph->params->count; i++) {
-        tri_cut cut = tri_tp_cut(p->layout, &graph->params->items[i]);
-        p->any_cut |= cut.parts > 0;
-        if (cut.parts > 0)
-            p->placed->local_shape[i].dim[cut.dim].size = tri_cut_size(&cut, cut.part);
+        const tri_shape *shape = &graph->params->items[i].shape;
+        p->params[i] = tri_policy_place(p->layout, TRI_POLICY_PARAM, shape, all);
+        p->any_cut |= tri_placement_cut(&p->params[i]) != 0;
+        p->placed->local_shape[i] = tri_placement_shape(grid, &p->params[i], shape);
     }
     if (p->layout->zero > 0 && tri_mesh_size(&p->layout->mesh, TRI_AXIS_SHARD) > 1)
         TRI_TRY(tri_zero_divide(graph, p->layout, p->placed, err));
     for (size_t v = 0; v < graph->num_values; v++) {
-        tri_id state = graph->values[v].state;
-        if (state == TRI_NONE)
+        const tri_value *value = &graph->values[v];
+        tri_state *state = value->state == TRI_NONE ? NULL : &graph->states[value->state];
+        tri_placement at = {0};
+        if (state && state->param != TRI_NONE)
+            at = p->params[state->param];
+        else if (state && state->kind == TRI_STATE_CACHE)
+            at = tri_policy_place(p->layout, TRI_POLICY_CACHE, &value->shape, all);
+        else if (value->kind == TRI_VALUE_INPUT)
+            at = tri_policy_place(p->layout, TRI_POLICY_INPUT, &value->shape, all);
+        else
             continue;
-        tri_cut cut = state_cut(p, &graph->states[state]);
-        if (graph->states[state].param == TRI_NONE && cut.parts == 0)
-            continue;
-        tri_placer_set_spot(p, (tri_id)v,
-                            cut.parts > 0 ? (tri_spot){TRI_SPOT_CUT, cut.dim}
-                                          : (tri_spot){TRI_SPOT_WHOLE, 0});
-        graph->states[state].shape = graph->values[v].shape;
+        tri_placer_put(p, (tri_id)v, &at);
+        if (state)
+            state->shape = value->shape;
     }
     return TR_OK;
 }

@@ -16,7 +16,7 @@ static void put_in_bucket(tri_placer *p, tri_id id, uint32_t bucket, tri_id para
 static tri_id first_version(const tri_placer *p, tri_id version)
 {
     while (p->graph->values[version].producer != TRI_NONE)
-        version = p->values[version].piece;
+        version = p->values[version].replaces;
     return version;
 }
 
@@ -53,7 +53,7 @@ static tr_status gather_bucket(tri_placer *p, tri_id param, tri_id *whole_of, tr
                          .flat = p->zero->flats[i],
                          .shape = p->placed->local_shape[i],
                          .dtype = graph->states[state].dtype};
-        tri_spot spot = p->values[slice].spot;
+        tri_placement at = p->values[slice].at;
         tri_shape global = p->values[slice].global;
         bool empty = tri_shape_count(&graph->states[state].shape) == 0;
         tri_id in = empty ? TRI_NONE : slice;
@@ -63,7 +63,7 @@ static tr_status gather_bucket(tri_placer *p, tri_id param, tri_id *whole_of, tr
         graph->nodes[node].first_only = p->layout->keep_gathered;
         whole_of[i] = graph->nodes[node].out[0];
         p->values[whole_of[i]].global = global;
-        tri_placer_set_spot(p, whole_of[i], spot);
+        tri_placer_put(p, whole_of[i], &at);
         put_in_bucket(p, whole_of[i], bucket, i);
     }
     return TR_OK;
@@ -81,11 +81,11 @@ static tri_id divided_weight(const tri_placer *p, tri_id id)
 }
 
 /* Of a table the gradient of a lookup needs the shape alone, so it is not gathered for that. */
-static void take_shape(const tri_placer *p, tri_node *node, tri_id param)
+static void take_shape(tri_placer *p, tri_node *node, tri_id param)
 {
     node->attr.shape = p->placed->local_shape[param];
-    node->attr.cut = tri_tp_cut(p->layout, &p->graph->params->items[param]);
     node->in[2] = TRI_NONE;
+    p->shape_of = param;
 }
 
 tr_status tri_placer_gather_weights(tri_placer *p, tri_node *node, tr_error *err)
@@ -127,10 +127,10 @@ static tr_status accumulate_slice(tri_placer *p, tri_id param, tr_error *err)
     tri_graph_write_state(graph, node, 0, state,
                           p->accumulated[param] ? TRI_WRITE_ADD : TRI_WRITE_START);
     p->accumulated[param] = true;
-    p->terms_replicate[state] = true;
+    p->partial[state] |= tri_placer_axis(p, TRI_AXIS_REPLICATE);
     p->values[out].global = p->values[old].global;
-    p->values[out].piece = p->graph->nodes[node].prev[0];
-    tri_placer_set_spot(p, out, p->values[old].spot);
+    p->values[out].replaces = p->graph->nodes[node].prev[0];
+    tri_placer_put(p, out, &p->values[old].at);
     p->values[old].now = out;
     return TR_OK;
 }
@@ -167,7 +167,9 @@ static tr_status sum_in_bucket(tri_placer *p, tri_id param, uint32_t bucket, tr_
     TRI_TRY(tri_placer_note_values(p, err));
     tri_id after = p->grad[param] = graph->nodes[node].out[0];
     p->values[after].global = p->values[before].global;
-    tri_placer_set_spot(p, after, p->values[before].spot);
+    tri_placement at = p->values[before].at;
+    at.partial &= (tri_factor_set)~tri_placer_axis(p, TRI_AXIS_SHARD);
+    tri_placer_put(p, after, &at);
     put_in_bucket(p, after, bucket, param);
     return TR_OK;
 }
@@ -187,13 +189,10 @@ static tr_status divide_gradients(tri_placer *p, tri_id param, tr_error *err)
     for (tri_id i = first; i != TRI_NONE; i = next[i]) {
         if (p->grad[i] == TRI_NONE)
             continue;
-        if (p->values[p->grad[i]].spot.kind == TRI_SPOT_TERMS)
-            TRI_TRY(tri_placer_emit(p, TRI_OP_ALL_REDUCE, "sum", p->grad[i], (tri_cut){0},
-                                    (tri_spot){TRI_SPOT_WHOLE, 0}, &p->grad[i], err));
-        if (tri_cut_has_copies(&graph->values[p->grad[i]].cut))
-            TRI_TRY(tri_placer_emit(p, TRI_OP_ALL_REDUCE, "sum", p->grad[i],
-                                    (tri_cut){.axis = TRI_AXIS_KV_COPY}, p->values[p->grad[i]].spot,
-                                    &p->grad[i], err));
+        tri_factor_set over = p->values[p->grad[i]].at.partial;
+        over &= (tri_factor_set)~tri_placer_axis(p, TRI_AXIS_DP);
+        if (over)
+            TRI_TRY(tri_placer_reduce(p, p->grad[i], over, &p->grad[i], err));
         put_in_bucket(p, p->grad[i], bucket, i);
         if (p->values[p->grad[i]].last != TRI_NONE) /* made where the sum goes, and added to */
             put_in_bucket(p, p->values[p->grad[i]].last, bucket, i);
@@ -241,7 +240,7 @@ static tr_status widen(tri_placer *p, tri_id id, tri_dtype dtype, tri_id *out, t
     TRI_TRY(tri_placer_note_values(p, err));
     *out = graph->nodes[node].out[0];
     p->values[*out].global = p->values[id].global;
-    tri_placer_set_spot(p, *out, p->values[id].spot);
+    tri_placer_put(p, *out, &p->values[id].at);
     return TR_OK;
 }
 
@@ -256,16 +255,16 @@ tr_status tri_placer_contribute(tri_placer *p, const tri_node *node, tr_error *e
         p->grad[param] = in;
     } else {
         tri_id both[] = {p->grad[param], in};
-        tri_spot spot = p->values[in].spot;
+        tri_placement at = p->values[in].at;
         tri_shape global = p->values[in].global;
-        if (!tri_placer_same_spot(&spot, &p->values[both[0]].spot))
+        if (!tri_placement_equal(&at, &p->values[both[0]].at))
             return tri_placer_complain(p, node, "its contributions lie in different ways", err);
         tri_id sum = tri_graph_emit(graph, TRI_OP_ADD, graph->values[in].name, NULL, both, 2, 1);
         TRI_TRY(tri_placer_note_values(p, err));
         p->grad[param] = graph->nodes[sum].out[0];
         p->values[p->grad[param]].last = in;
         p->values[p->grad[param]].global = global;
-        tri_placer_set_spot(p, p->grad[param], spot);
+        tri_placer_put(p, p->grad[param], &at);
     }
     p->grads_left[param]--;
     return divide_gradients(p, param, err);
@@ -286,7 +285,7 @@ static tr_status gather_update(tri_placer *p, tri_id param, tr_error *err)
     TRI_TRY(tri_placer_note_values(p, err));
     tri_id after = graph->nodes[node].out[0];
     p->values[after].global = p->values[before].global;
-    tri_placer_set_spot(p, after, p->values[before].spot);
+    tri_placer_put(p, after, &p->values[before].at);
     return TR_OK;
 }
 

@@ -2,15 +2,16 @@
 #ifndef TRI_PLACE_PLACER_H
 #define TRI_PLACE_PLACER_H
 
-#include "place/place.h"
+#include "place/moves.h"
+#include "place/policy.h"
 
 typedef struct tri_placed {
-    tri_spot spot;
-    tri_shape global; /* its shape in the whole model */
-    bool sums_rows;   /* rows were summed over: it is a term of a sum over dp */
-    bool absent;      /* update: another rank has it, this one nothing of it */
-    tri_id now;       /* the version to read instead, or itself: tri_placer_now follows them */
-    tri_id whole, piece;
+    tri_placement at;
+    tri_shape global;   /* its shape in the whole model */
+    bool absent;        /* update: another rank has it, this one nothing of it */
+    tri_id now;         /* the version to read instead, or itself: tri_placer_now follows them */
+    tri_id moved, next; /* the same value in other places: the first, and the next after this one */
+    tri_id replaces;    /* a version of a state: the one before it */
     tri_id last; /* a gradient that is a sum of several: the last of them, TRI_NONE otherwise */
 } tri_placed;
 
@@ -21,10 +22,11 @@ typedef struct tri_placer {
     tri_zero_plan *zero; /* of those */
     tri_placed *values;
     size_t num_values, capacity;
-    /* Of each state: its newest version is a term of a sum over tp, dp, the pipeline, kv_copy. */
-    bool *terms_tp, *terms_dp, *terms_pp, *terms_copy;
-    bool *terms_replicate; /* the same over replicate: slices, summed within their group */
-    int chunk;             /* of the node at hand; -1 at the beginning and in the update */
+    tri_factor_set deferred; /* terms over these pass through linear operators in the backward */
+    tri_placement *params;   /* of each parameter: where it lies, and whatever has its shape */
+    tri_factor_set *partial; /* of each state: over these its newest version is a term of a sum */
+    int chunk;               /* of the node at hand; -1 at the beginning and in the update */
+    tri_id shape_of; /* the parameter of which the node at hand needs the shape alone; TRI_NONE */
     const tri_node *old;
     size_t num_old;
     bool any_cut;         /* some parameter is */
@@ -56,24 +58,24 @@ tr_status tri_placer_note_values(tri_placer *p, tr_error *err);
 /* The value to read instead of this one: itself, or the newest that took its place. */
 tri_id tri_placer_now(tri_placer *p, tri_id id);
 /* Where a value lies, and its shape for that. */
-void tri_placer_set_spot(tri_placer *p, tri_id id, tri_spot spot);
-/* One node over the axis of the cut (tp by default) that reads one value; what it makes has the
- * same logical shape. */
-tr_status tri_placer_emit(tri_placer *p, tri_op op, const char *suffix, tri_id in, tri_cut cut,
-                          tri_spot spot, tri_id *out, tr_error *err);
-/* -1: none. */
-int tri_placer_dim_named(const tri_shape *shape, tri_dim_name name);
-/* The completed sum of a temporary, in the place where the residual stream lies. */
-tr_status tri_placer_complete(tri_placer *p, tri_id id, tri_id *out, tr_error *err);
-/* Whether what is cut like this is a term of a sum over kv_copy, as long as it is made in the
- * backward. */
-static inline bool tri_cut_has_copies(const tri_cut *cut)
+void tri_placer_put(tri_placer *p, tri_id id, const tri_placement *at);
+/* One node that reads one value; what it makes has the same logical shape and lies at `at`. */
+tr_status tri_placer_emit(tri_placer *p, tri_op op, const char *suffix, tri_id in,
+                          const tri_attr *attr, const tri_placement *at, tri_id *out,
+                          tr_error *err);
+/* The sum over these factors of a temporary, in the place where the residual stream lies. */
+tr_status tri_placer_complete(tri_placer *p, tri_id id, tri_factor_set over, tri_id *out,
+                              tr_error *err);
+/* The same, everywhere. */
+tr_status tri_placer_reduce(tri_placer *p, tri_id id, tri_factor_set over, tri_id *out,
+                            tr_error *err);
+/* The value in another place. */
+tr_status tri_placer_convert(tri_placer *p, tri_id id, const tri_placement *want, tri_id *out,
+                             tr_error *err);
+static inline tri_factor_set tri_placer_axis(const tri_placer *p, tri_axis axis)
 {
-    return cut->parts > 0 && cut->axis == TRI_AXIS_KV;
+    return p->layout->grid.axis[axis].factors;
 }
-bool tri_placer_same_spot(const tri_spot *a, const tri_spot *b);
-/* The value in another place: a gather, a slice, or itself. */
-tr_status tri_placer_convert(tri_placer *p, tri_id id, tri_spot want, tri_id *out, tr_error *err);
 
 /* States and their sums (place_sums.c). */
 /* Adds up what is still a term of a sum. */

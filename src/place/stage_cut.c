@@ -131,7 +131,8 @@ static tr_status emit_like(cutter *c, tri_op op, tri_attr attr, tri_id like, tri
     tri_id node = tri_graph_emit(graph, op, value.name, &attr, &in, num_in, 1);
     TRI_TRY(tri_graph_status(graph, err));
     *out = graph->nodes[node].out[0];
-    graph->values[*out].cut = value.cut;
+    graph->values[*out].at = value.at;
+    graph->values[*out].whole = value.whole;
     return TR_OK;
 }
 

@@ -1,37 +1,53 @@
 /* The policy of tensor parallelism (Megatron-LM): heads, the feed-forward width and the vocabulary
  * are cut, the model width is not. The first product of a block is then cut along its columns and
- * the second along its rows, and each block ends in one sum.
+ * the second along its rows, and each block ends in one sum. With sp, activations between the
+ * blocks are cut along the positions.
  *
  * Query heads stay with the key head they share, as long as there is a key head for every rank.
  * With more ranks than that, tp is kv x kv_copy: the ranks of a kv_copy group hold the same key
- * head and divide its query heads. Keys and values are cut over kv then and copied over kv_copy. In
- * the backward a rank has only its own queries' share of what reaches a key: everything that is cut
- * over kv is a term of a sum over kv_copy from there until the gradients of its parameters are
- * summed. What is linear in it, and the backward is, may be applied before. */
-#include "place/place.h"
+ * head and divide its query heads. Keys and values are cut over kv then, and whole over kv_copy. In
+ * the backward a rank has only its own queries' share of what reaches a key: that is partial over
+ * kv_copy, and stays so until the gradients of its parameters are summed. What is linear in it, and
+ * the backward is, may be applied before. */
+#include "place/policy.h"
 
-tri_cut tri_tp_cut_dim(const tri_layout *layout, const tri_shape *shape, int dim)
+static int param(const tri_layout *layout, const tri_shape *shape)
 {
-    bool heads = shape->dim[dim].name == TRI_DIM_H;
-    int copies = tri_mesh_size(&layout->mesh, TRI_AXIS_KV_COPY);
-    tri_axis axis = shape->dim[dim].name == TRI_DIM_G && copies > 1 ? TRI_AXIS_KV : TRI_AXIS_TP;
-    return (tri_cut){.dim = (uint8_t)dim,
-                     .parts = tri_mesh_size(&layout->mesh, axis),
-                     .part = layout->coordinate[axis],
-                     .size = shape->dim[dim].size,
-                     .unit = heads && layout->head_unit > 0 ? layout->head_unit : 1,
-                     .nest = heads ? copies : 1,
-                     .axis = (uint8_t)axis};
-}
-
-tri_cut tri_tp_cut(const tri_layout *layout, const tri_param *param)
-{
-    for (int d = 0; d < param->shape.rank; d++) {
-        tri_dim_name name = param->shape.dim[d].name;
+    (void)layout;
+    for (int d = 0; d < shape->rank; d++) {
+        tri_dim_name name = shape->dim[d].name;
         if (name == TRI_DIM_H || name == TRI_DIM_G || name == TRI_DIM_F || name == TRI_DIM_V)
-            return tri_mesh_size(&layout->mesh, TRI_AXIS_TP) > 1
-                       ? tri_tp_cut_dim(layout, &param->shape, d)
-                       : (tri_cut){0};
+            return d;
     }
-    return (tri_cut){0};
+    return -1;
 }
+
+/* [B, G, P, K] */
+static int cache(const tri_layout *layout, const tri_shape *shape)
+{
+    (void)layout;
+    (void)shape;
+    return 1;
+}
+
+static int anchor(const tri_layout *layout, const tri_shape *shape)
+{
+    return layout->sp ? tri_dim_named(shape, TRI_DIM_T) : -1;
+}
+
+static tri_factor_set copies(const tri_layout *layout)
+{
+    return layout->grid.axis[TRI_AXIS_KV_COPY].factors;
+}
+
+static tri_factor_set cuts(const tri_layout *layout, tri_dim_name name)
+{
+    return (tri_factor_set)(name == TRI_DIM_G ? ~copies(layout) : ~0);
+}
+
+const tri_policy tri_policy_tp = {.axis = TRI_AXIS_TP,
+                                  .param = param,
+                                  .cache = cache,
+                                  .anchor = anchor,
+                                  .cuts = cuts,
+                                  .deferred = copies};

@@ -251,6 +251,7 @@ static tr_status copy_tables(const tri_graph *graph, const tri_homes *homes, tri
         program->states[s] = graph->states[s];
         program->states[s].name = tri_arena_printf(&program->arena, "%s", graph->states[s].name);
     }
+    program->grid = graph->grid;
     program->num_values = graph->num_values;
     program->num_states = graph->num_states;
     if (homes->first) {

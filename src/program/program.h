@@ -122,6 +122,7 @@ typedef struct tri_landing {
 
 typedef struct tri_program {
     tri_arena arena; /* names */
+    tri_grid grid;   /* of the ranks, with this one's place */
     tri_value *values;
     size_t num_values;
     tri_operand *home; /* where each value lies; space TRI_NONE: it was fused away */

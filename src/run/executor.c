@@ -10,16 +10,16 @@
 #include "program/messages.h"
 #include "run/executor_parts.h"
 
-static void fill_tensor(const tri_value *value, tri_tensor *tensor)
+static void fill_tensor(const tri_grid *grid, const tri_value *value, tri_tensor *tensor)
 {
     *tensor = (tri_tensor){.dtype = value->dtype, .rank = value->shape.rank, .count = 1};
     for (int i = 0; i < value->shape.rank; i++) {
         tensor->size[i] = tensor->global[i] = value->shape.dim[i].size;
         tensor->count *= tensor->size[i];
     }
-    if (value->cut.parts > 0) {
-        tensor->origin[value->cut.dim] = tri_cut_begin(&value->cut, value->cut.part);
-        tensor->global[value->cut.dim] = value->cut.size;
+    for (int i = 0; i < value->shape.rank && value->whole.rank == value->shape.rank; i++) {
+        tensor->global[i] = value->whole.dim[i].size;
+        tri_placement_piece(grid, &value->at.dim[i], value->whole.dim[i], NULL, &tensor->origin[i]);
     }
 }
 
@@ -42,7 +42,7 @@ static void fill_operand(const tri_program *program, const tri_instr *instr, tri
                          tri_tensor *tensor)
 {
     int64_t first, count;
-    fill_tensor(&program->values[id], tensor);
+    fill_tensor(&program->grid, &program->values[id], tensor);
     if (!slice_of(program, instr, id, &first, &count))
         return;
     *tensor = (tri_tensor){.dtype = tensor->dtype, .rank = 1, .count = count};

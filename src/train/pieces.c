@@ -8,28 +8,35 @@
 /* A piece is shared out in parts of no less than this many elements. */
 enum { SMALLEST_SHARE = 4096 };
 
-static tri_region region_of(const tri_shape *whole, const tri_value *value)
+static tri_region region_of(const tri_grid *grid, const tri_shape *whole, const tri_value *value)
 {
     int64_t dim[TRI_MAX_RANK];
     for (int d = 0; d < whole->rank; d++)
         dim[d] = whole->dim[d].size;
     tri_region region = tri_region_whole(whole->rank, dim);
-    const tri_cut *cut = &value->cut;
-    if (cut->parts > 0) {
-        region.begin[cut->dim] = tri_cut_begin(cut, cut->part);
-        region.size[cut->dim] = tri_cut_size(cut, cut->part);
-        region.count = tri_region_box_count(&region);
-    }
+    for (int d = 0; d < whole->rank; d++)
+        region.size[d] =
+            tri_placement_piece(grid, &value->at.dim[d], whole->dim[d], NULL, &region.begin[d]);
+    region.count = tri_region_box_count(&region);
     if (value->flat.parts > 0)
         region.count = tri_flat_slice(&value->flat, value->flat.part, &region.first);
     return region;
 }
 
-/* Counts this rank among those along an axis that hold the same: `copies` neighbours do. */
-static void add_copies(tri_piece *piece, const tri_mesh *mesh, int rank, tri_axis axis, int copies)
+/* Counts this rank among those that hold the same: they differ along factors that do not cut it,
+ * the fastest first. Ranks of a pipeline hold other parameters; see writes_here. */
+static void count_copies(tri_piece *piece, const tri_grid *grid, const tri_value *value)
 {
-    piece->copy += tri_mesh_coordinate(mesh, rank, axis) % copies * piece->copies;
-    piece->copies *= copies;
+    tri_factor_set apart = tri_placement_cut(&value->at) | grid->axis[TRI_AXIS_PP].factors;
+    if (value->flat.parts > 0)
+        apart |= grid->axis[TRI_AXIS_SHARD].factors;
+    piece->copies = 1;
+    for (int f = 0; f < grid->num_factors; f++) {
+        if (apart >> f & 1)
+            continue;
+        piece->copy += grid->factor[f].coordinate * piece->copies;
+        piece->copies *= grid->factor[f].size;
+    }
 }
 
 /* Of the stages of a pipeline that hold a parameter, the first and the last take turns:
@@ -42,18 +49,6 @@ static bool writes_here(const tri_session *session, tri_id param)
         return true;
     int writer = (int)(param / 2 % 2 ? program->last_home[param] : program->first_home[param]);
     return writer == tri_mesh_coordinate(&config->mesh, config->rank, TRI_AXIS_PP);
-}
-
-static void count_copies(tri_piece *piece, const tri_session *session, const tri_value *value)
-{
-    const tri_mesh *mesh = &session->config.compile.mesh;
-    int rank = session->config.compile.rank, tp = tri_mesh_size(mesh, TRI_AXIS_TP);
-    piece->copies = 1;
-    add_copies(piece, mesh, rank, TRI_AXIS_TP, value->cut.parts > 0 ? tp / value->cut.parts : tp);
-    add_copies(piece, mesh, rank, TRI_AXIS_CP, tri_mesh_size(mesh, TRI_AXIS_CP));
-    if (value->flat.parts == 0)
-        add_copies(piece, mesh, rank, TRI_AXIS_SHARD, tri_mesh_size(mesh, TRI_AXIS_SHARD));
-    add_copies(piece, mesh, rank, TRI_AXIS_REPLICATE, tri_mesh_size(mesh, TRI_AXIS_REPLICATE));
 }
 
 tr_status tri_pieces_list(const tri_session *session, tri_pieces *pieces, tr_error *err)
@@ -81,9 +76,9 @@ tr_status tri_pieces_list(const tri_session *session, tri_pieces *pieces, tr_err
                              .kind = moment ? TRI_CKPT_MOMENT : TRI_CKPT_WEIGHT,
                              .dtype = state->dtype,
                              .value = state->latest,
-                             .region = region_of(&param->shape, value),
+                             .region = region_of(&program->grid, &param->shape, value),
                              .turn = (int64_t)state->param + moment};
-        count_copies(piece, session, value);
+        count_copies(piece, &program->grid, value);
         piece->elsewhere = state->dtype != TRI_F32 || !writes_here(session, state->param);
     }
     return TR_OK;

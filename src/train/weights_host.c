@@ -44,7 +44,7 @@ static bool in_pieces(const tri_session *session)
     for (size_t s = 0; s < program->num_states; s++) {
         const tri_value *value = &program->values[program->states[s].latest];
         if (program->states[s].kind == TRI_STATE_PARAM &&
-            (value->cut.parts > 0 || value->flat.parts > 0))
+            (tri_placement_cut(&value->at) || value->flat.parts > 0))
             return true;
     }
     return false;
@@ -107,6 +107,17 @@ tr_status tri_weights_place(tri_session *session, tr_error *err)
     return TR_OK;
 }
 
+/* How a parameter is cut: along one dim at most. parts 0: it is not. */
+static tri_cut cut_of(const tri_session *session, const tri_value *value, const tri_shape *whole)
+{
+    const tri_grid *grid = &program_of(session)->grid;
+    for (int d = 0; d < whole->rank; d++)
+        if (value->at.dim[d].num > 0)
+            return tri_placement_last(grid, &value->at.dim[d], whole->dim[d], d,
+                                      value->at.dim[d].num);
+    return (tri_cut){0};
+}
+
 /* A tensor seen as outer lines, each with the cut dim and what is inside it. */
 typedef struct cut_lines {
     int64_t outer, inner, whole; /* whole: elements of a line of the whole tensor */
@@ -137,16 +148,16 @@ static tr_status push_state(tri_session *session, const tri_state *state, float 
                             tr_error *err)
 {
     const tri_value *value = &program_of(session)->values[state->latest];
-    const tri_cut *cut = &value->cut;
     const tri_shape *whole = &session->params.items[state->param].shape;
+    const tri_cut cut = cut_of(session, value, whole);
     float *from = session->weights[state->param];
     int64_t count = tri_shape_count(&state->shape);
     if (state->kind == TRI_STATE_PARAM && !session->host_weights)
         return TR_OK;
     if (count == 0)
         return TR_OK;
-    if (cut->parts > 0)
-        copy_piece(whole, cut, cut->part, from, room, false);
+    if (cut.parts > 0)
+        copy_piece(whole, &cut, cut.part, from, room, false);
     else
         memcpy(room, from, (size_t)tri_shape_count(whole) * sizeof(float));
     int64_t first = 0;
@@ -263,7 +274,7 @@ static tr_status pull_state(tri_session *session, const tri_state *state, float 
 {
     const tri_value *value = &program_of(session)->values[state->latest];
     const tri_shape *whole = &session->params.items[state->param].shape;
-    const tri_cut *cut = &value->cut;
+    const tri_cut cut = cut_of(session, value, whole);
     float *own = room, *all = room + tri_shape_count(whole), *to = session->weights[state->param];
     int64_t first;
     if (tri_shape_count(&state->shape) > 0)
@@ -274,16 +285,19 @@ static tr_status pull_state(tri_session *session, const tri_state *state, float 
         TRI_TRY(collect(session, state, TRI_AXIS_SHARD, counts, own, all, err));
         memcpy(own, all, (size_t)value->flat.count * sizeof(float));
     }
-    if (cut->parts <= 1) {
+    if (cut.parts <= 1) {
         memcpy(to, own, (size_t)tri_shape_count(whole) * sizeof(float));
         return TR_OK;
     }
-    cut_lines l = lines_of(whole, cut);
-    for (int part = 0; part < cut->parts; part++)
-        counts[part] = (uint64_t)(l.outer * tri_cut_size(cut, part) * l.inner);
-    TRI_TRY(collect(session, state, (tri_axis)cut->axis, counts, own, all, err));
-    for (int part = 0; part < cut->parts; part++) {
-        copy_piece(whole, cut, part, to, all, true);
+    cut_lines l = lines_of(whole, &cut);
+    for (int part = 0; part < cut.parts; part++)
+        counts[part] = (uint64_t)(l.outer * tri_cut_size(&cut, part) * l.inner);
+    int axis = tri_grid_find_axis(&program_of(session)->grid, tri_placement_cut(&value->at));
+    if (axis < 0)
+        return tri_fail(err, TR_ERROR_INTERNAL, "%s is cut over no axis", state->name);
+    TRI_TRY(collect(session, state, (tri_axis)axis, counts, own, all, err));
+    for (int part = 0; part < cut.parts; part++) {
+        copy_piece(whole, &cut, part, to, all, true);
         all += counts[part];
     }
     return TR_OK;

@@ -166,15 +166,18 @@ static void add_attributes(const tri_instr *instr, tri_text *text)
 
 /* "f32[B 4, V 24@72/96]": of a dim that is cut over ranks, where this rank's piece begins and how
  * long the whole is. Rows of the batch are divided before, and not told. */
-static void add_value(const tri_value *value, tri_text *text)
+static void add_value(const tri_program *program, const tri_value *value, tri_text *text)
 {
-    const tri_cut *cut = &value->cut;
     tri_text_add(text, "%s[", tri_dtype_name(value->dtype));
     for (int d = 0; d < value->shape.rank; d++) {
         const tri_dim *dim = &value->shape.dim[d];
         tri_text_add(text, "%s%s %" PRId64, d ? ", " : "", tri_dim_letter(dim->name), dim->size);
-        if (cut->parts > 0 && cut->dim == d && dim->name != TRI_DIM_B)
-            tri_text_add(text, "@%" PRId64 "/%" PRId64, tri_cut_begin(cut, cut->part), cut->size);
+        if (value->at.dim[d].num > 0 && dim->name != TRI_DIM_B) {
+            int64_t begin;
+            tri_placement_piece(&program->grid, &value->at.dim[d], value->whole.dim[d], NULL,
+                                &begin);
+            tri_text_add(text, "@%" PRId64 "/%" PRId64, begin, value->whole.dim[d].size);
+        }
     }
     tri_text_add(text, "]");
     add_flat(&value->flat, text);
@@ -199,12 +202,12 @@ static void add_instr(const tri_program *program, const tri_instr *instr, tri_te
         if (instr->in[j].value == TRI_NONE)
             tri_text_add(text, "-");
         else
-            add_value(&program->values[instr->in[j].value], text);
+            add_value(program, &program->values[instr->in[j].value], text);
     }
     tri_text_add(text, ") -> ");
     for (int k = 0; k < instr->num_out; k++) {
         tri_text_add(text, "%s%s", k ? ", " : "", writes[instr->write[k]]);
-        add_value(&program->values[instr->out[k].value], text);
+        add_value(program, &program->values[instr->out[k].value], text);
     }
     tri_text_add(text, "  %.0f FLOP %.0f B\n", instr->cost.flops, instr->cost.bytes);
 }
@@ -274,7 +277,7 @@ static void add_states(const tri_program *program, tri_text *text)
         tri_text line;
         tri_text_init(&line);
         tri_text_add(&line, "%s ", state->name);
-        add_value(&program->values[state->latest], &line);
+        add_value(program, &program->values[state->latest], &line);
         tri_text_add(&line, " %s+%" PRIx64 "\n",
                      home->space == TRI_NONE ? "nowhere" : program->spaces[home->space].name,
                      home->offset);

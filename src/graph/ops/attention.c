@@ -139,6 +139,7 @@ const tri_op_def tri_def_attention_grad = {
     .max_out = 3,
     .optional = 1 << GRAD_K | 1 << GRAD_V | 1 << GRAD_DOCS,
     .wide_in = 1 << 5,
+    .linear_in = 1 << 0,
     .infer = infer_grad,
     .place = tri_place_heads_grad,
     .flops = flops_grad,

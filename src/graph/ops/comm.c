@@ -20,9 +20,8 @@ static double no_flops(const tri_node *node, const tri_shape *in, const tri_shap
     return 0;
 }
 
-static tr_status check_cut(const tri_node *node, const tri_shape *in, bool piece, tr_error *err)
+static tr_status check_cut(const tri_cut *cut, const tri_shape *in, bool piece, tr_error *err)
 {
-    const tri_cut *cut = &node->attr.cut;
     char text[128];
     int64_t wanted = piece ? tri_cut_size(cut, cut->part) : cut->size;
     if (cut->parts > 0 && cut->dim < in->rank && in->dim[cut->dim].size == wanted)
@@ -63,7 +62,7 @@ static tr_status infer_gather(const tri_node *node, const tri_shape *in, tri_sha
         out[0].dim[0] = (tri_dim){TRI_DIM_N, cut->parts};
         return TR_OK;
     }
-    TRI_TRY(check_cut(node, &in[0], true, err));
+    TRI_TRY(check_cut(&node->attr.cut, &in[0], true, err));
     out[0].dim[cut->dim].size = cut->size;
     return TR_OK;
 }
@@ -141,7 +140,7 @@ static tr_status infer_piece(const tri_node *node, const tri_shape *in, tri_shap
 {
     (void)out_dtype;
     const tri_cut *cut = &node->attr.cut;
-    TRI_TRY(check_cut(node, &in[0], false, err));
+    TRI_TRY(check_cut(&node->attr.cut, &in[0], false, err));
     out[0] = in[0];
     out[0].dim[cut->dim].size = tri_cut_size(cut, cut->part);
     return TR_OK;
@@ -159,6 +158,35 @@ const tri_op_def tri_def_reduce_scatter = {
     .communicates = true,
     .infer = infer_piece,
     .flops = flops,
+};
+
+/* From pieces of one dim to pieces of another. */
+static tr_status infer_exchange(const tri_node *node, const tri_shape *in, tri_shape *out,
+                                tri_dtype *out_dtype, tr_error *err)
+{
+    (void)out_dtype;
+    const tri_cut *cut = &node->attr.cut, *scatter = &node->attr.scatter;
+    TRI_TRY(check_cut(cut, &in[0], true, err));
+    TRI_TRY(check_cut(scatter, &in[0], false, err));
+    out[0] = in[0];
+    out[0].dim[cut->dim].size = cut->size;
+    out[0].dim[scatter->dim].size = tri_cut_size(scatter, scatter->part);
+    return TR_OK;
+}
+
+const tri_op_def tri_def_all_to_all = {
+    .name = "all_to_all",
+    .inputs = "x: a piece along one dim, in blocks along another",
+    .outputs = "y: a piece along the other, in blocks along the first",
+    .meaning = "Sends block r to rank r of a mesh axis, and collects what all ranks send: a value "
+               "that is cut along one dim becomes one that is cut along another.",
+    .min_in = 1,
+    .max_in = 1,
+    .min_out = 1,
+    .max_out = 1,
+    .communicates = true,
+    .infer = infer_exchange,
+    .flops = no_flops,
 };
 
 const tri_op_def tri_def_slice = {
@@ -179,7 +207,7 @@ static tr_status infer_reorder(const tri_node *node, const tri_shape *in, tri_sh
 {
     (void)out_dtype;
     out[0] = in[0];
-    return check_cut(node, &in[0], false, err);
+    return check_cut(&node->attr.cut, &in[0], false, err);
 }
 
 const tri_op_def tri_def_block = {

@@ -53,6 +53,7 @@ const tri_op_def tri_def_ce_stats = {
     .min_out = 1,
     .max_out = 1,
     .wide_out = 1,
+    .how = TRI_PARTIAL_COMBINE,
     .infer = infer_ce_stats,
     .place = tri_place_ce_stats,
     .grad = grad_ce_stats,
@@ -93,6 +94,7 @@ const tri_op_def tri_def_ce_loss = {
     .can_accumulate = 1 | 1 << 1 | 1 << 3,
     .wide_in = 1,
     .wide_out = 1 | 1 << 1 | 1 << 2 | 1 << 3,
+    .place = tri_place_ce_loss,
     .infer = infer_ce_loss,
     .grad = grad_ce_loss,
 };
@@ -163,6 +165,7 @@ const tri_op_def tri_def_out_loss = {
     .can_accumulate = 3,
     .wide_in = 1 << 1,
     .wide_out = 1 | 1 << 1,
+    .place = tri_place_sum,
     .infer = infer_out_loss,
     .grad = grad_out_loss,
     .flops = flops_out_loss,
@@ -181,6 +184,7 @@ const tri_op_def tri_def_out_loss_grad = {
     .max_out = 1,
     .may_alias = {1},
     .wide_in = 1 << 1 | 1 << 2,
+    .place = tri_place_same,
     .infer = tri_infer_same,
 };
 

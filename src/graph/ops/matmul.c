@@ -158,6 +158,7 @@ const tri_op_def tri_def_matmul = {
     .min_out = 1,
     .max_out = 2,
     .can_accumulate = 1,
+    .linear_in = 1 << 0 | 1 << 1,
     .infer = infer,
     .place = tri_place_matmul,
     .grad = grad,

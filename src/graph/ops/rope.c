@@ -56,6 +56,7 @@ const tri_op_def tri_def_rope = {
     .min_out = 1,
     .max_out = 1,
     .may_alias = {1},
+    .linear_in = 1 << 0,
     .infer = infer,
     .place = tri_place_same,
     .grad = grad,

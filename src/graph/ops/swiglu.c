@@ -71,6 +71,7 @@ const tri_op_def tri_def_swiglu_grad = {
     .max_out = 4,
     .wide_out = 1 << 2 | 1 << 3,
     .may_alias = {1 | 2 | 4, 1 | 2 | 4},
+    .linear_in = 1 << 2,
     .infer = infer,
     .place = tri_place_elementwise,
     .flops = flops,

@@ -1,0 +1,100 @@
+#include "mesh/grid.h"
+
+#include <stdio.h>
+
+/* Axes that lie next to each other in the order of ranks; every other is part of one of them. */
+static tri_axis family_of(tri_axis axis)
+{
+    switch (axis) {
+    case TRI_AXIS_SHARD:
+    case TRI_AXIS_REPLICATE:
+        return TRI_AXIS_DP;
+    case TRI_AXIS_KV:
+    case TRI_AXIS_KV_COPY:
+        return TRI_AXIS_TP;
+    default:
+        return axis;
+    }
+}
+
+static bool has_factors(const tri_mesh *mesh, tri_axis axis)
+{
+    if (axis == TRI_AXIS_KV)
+        return tri_mesh_size(mesh, TRI_AXIS_KV_COPY) > 1;
+    return axis != TRI_AXIS_HOME && tri_mesh_size(mesh, axis) > 1;
+}
+
+/* Where an axis begins or ends, a factor does. */
+static int find_borders(const tri_mesh *mesh, int64_t *border)
+{
+    int num = 0;
+    for (int axis = 0; axis < TRI_NUM_AXES; axis++) {
+        int64_t first = tri_mesh_stride(mesh, (tri_axis)axis);
+        int64_t ends[] = {first, first * tri_mesh_size(mesh, (tri_axis)axis)};
+        for (int e = 0; e < 2 && has_factors(mesh, (tri_axis)axis); e++) {
+            int at = 0;
+            while (at < num && border[at] < ends[e])
+                at++;
+            if (at < num && border[at] == ends[e])
+                continue;
+            for (int i = num++; i > at; i--)
+                border[i] = border[i - 1];
+            border[at] = ends[e];
+        }
+    }
+    return num;
+}
+
+static bool within(const tri_mesh *mesh, tri_axis axis, const tri_factor *f)
+{
+    int64_t first = tri_mesh_stride(mesh, axis), end = first * tri_mesh_size(mesh, axis);
+    if (f->size == 1) /* a single key head */
+        return axis == TRI_AXIS_TP || axis == TRI_AXIS_KV;
+    return has_factors(mesh, axis) && f->family == (uint8_t)family_of(axis) && f->stride >= first &&
+           (int64_t)f->stride * f->size <= end;
+}
+
+/* The axis of the grid, tp, cp, dp or pp, that a factor is part of. */
+static tri_axis family_at(const tri_mesh *mesh, int64_t stride, int64_t size)
+{
+    for (int axis = 0; axis < TRI_AXIS_PP; axis++) {
+        int64_t first = tri_mesh_stride(mesh, (tri_axis)axis);
+        if (stride >= first && stride * size <= first * tri_mesh_size(mesh, (tri_axis)axis))
+            return (tri_axis)axis;
+    }
+    return TRI_AXIS_PP;
+}
+
+static void add_factor(const tri_mesh *mesh, int rank, int64_t stride, int64_t size, tri_grid *grid)
+{
+    grid->factor[grid->num_factors++] =
+        (tri_factor){.size = (int32_t)size,
+                     .stride = (int32_t)stride,
+                     .coordinate = (int32_t)(rank / stride % size),
+                     .family = (uint8_t)family_at(mesh, stride, size)};
+}
+
+tr_status tri_mesh_grid(const tri_mesh *mesh, int rank, tri_grid *grid, tr_error *err)
+{
+    int64_t border[2 * TRI_NUM_AXES];
+    int num = find_borders(mesh, border);
+    bool one_key = has_factors(mesh, TRI_AXIS_KV) && tri_mesh_size(mesh, TRI_AXIS_KV) == 1;
+    *grid = (tri_grid){.num_axes = TRI_NUM_AXES};
+    for (int i = 0; i < num; i++) {
+        if (one_key && border[i] == tri_mesh_stride(mesh, TRI_AXIS_KV))
+            add_factor(mesh, rank, border[i], 1, grid);
+        if (i + 1 == num)
+            break;
+        if (border[i + 1] % border[i] != 0)
+            return tri_fail(err, TR_ERROR_INTERNAL, "the axes of the mesh do not fit each other");
+        add_factor(mesh, rank, border[i], border[i + 1] / border[i], grid);
+    }
+    for (int axis = 0; axis < TRI_NUM_AXES; axis++) {
+        tri_grid_axis *row = &grid->axis[axis];
+        snprintf(row->name, sizeof row->name, "%s", tri_axis_name((tri_axis)axis));
+        for (int f = 0; f < grid->num_factors; f++)
+            if (within(mesh, (tri_axis)axis, &grid->factor[f]))
+                row->factors |= tri_factor_bit(f);
+    }
+    return TR_OK;
+}
