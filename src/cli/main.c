@@ -76,7 +76,8 @@ static const tri_flag place_flags[] = {
 
 static const tri_flag explain_flags[] = {
     {"summary", NULL, "totals only"},
-    {"all", NULL, "every instruction; repeated layers are folded otherwise"},
+    {"all", NULL,
+     "every instruction; repeated layers, and the tensors of one message, are folded otherwise"},
     {"mode", "MODE", "train (default), eval, predict, prefill or decode"},
     {"rank", "R", "the program of this rank (default 0)"},
     {"graph", NULL, "the graph before it becomes a program"},

@@ -1,12 +1,12 @@
 /* The program as text: what `trireme explain` and `trireme plan` print.
  *
- * Layers that repeat the instructions of the layer before them are folded into one line, unless
- * everything is asked for. */
+ * Layers that repeat the instructions of the layer before them are folded into one line, and so are
+ * the tensors of one message, unless everything is asked for. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "program/messages.h"
+#include "program/text_parts.h"
 
 static const char *const action_titles[TRI_NUM_ALL_ACTIONS] = {
     [TRI_ACTION_F] = "forward",
@@ -109,15 +109,6 @@ static void op_text(const tri_instr *instr, char *out, size_t size)
     snprintf(out, size, "%s%s", name, more);
 }
 
-static void address_text(const tri_program *program, const tri_operand *operand, char *out,
-                         size_t size)
-{
-    const char *space = program->spaces[operand->space].name;
-    if (strncmp(space, "frame ", 6) == 0)
-        space += 6;
-    snprintf(out, size, "%s+%" PRIx64, space, operand->offset);
-}
-
 static void reads_text(const tri_program *program, const tri_instr *instr, char *out, size_t size)
 {
     size_t used = 0;
@@ -132,46 +123,28 @@ static void reads_text(const tri_program *program, const tri_instr *instr, char 
     }
 }
 
-/* Until when a message is under way; of several calls, in the first. */
-static void print_flight(const tri_program *program, const tri_flight *flight, tri_text *text)
+/* Several tensors that travel in one message, as one line: the first, how many, where they begin
+ * and end, and the last. */
+static void print_bucket(const tri_program *program, const tri_message *m, tri_text *text)
 {
-    char segment[24];
-    if (flight->wait_call == program->num_calls) {
-        tri_text_add(text, ", under way until the end");
-        return;
+    const tri_instr *head = &program->instrs[m->first], *last = head + m->count - 1;
+    char op[48], tensors[32], address[48] = "-", flops[16], bytes[16];
+    double sum_flops = 0, sum_bytes = 0;
+    op_text(head, op, sizeof op);
+    snprintf(tensors, sizeof tensors, "%u tensors, up to +%" PRIx64, m->count,
+             m->writes.offset + m->writes.bytes);
+    for (const tri_instr *instr = head; instr <= last; instr++) {
+        sum_flops += instr->cost.flops;
+        sum_bytes += instr->cost.bytes;
     }
-    const tri_call *call = &program->calls[flight->wait_call];
-    tri_text_add(text, ", under way until %u", flight->wait_instr);
-    if (call->microbatch != program->calls[flight->call].microbatch)
-        tri_text_add(text, " of call %u, %s of micro-batch %u", flight->wait_call,
-                     tri_segment_text(program, &program->segments[call->segment], segment),
-                     call->microbatch);
-}
-
-/* Who takes part in a message, and how much rides in it. */
-static void print_message(const tri_program *program, size_t i, tri_text *text)
-{
-    if (program->instrs[i].message == TRI_NONE || !tri_instr_leads(program, (uint32_t)i))
-        return;
-    char bytes[16], ranks[64];
-    const tri_message *m = &program->messages[program->instrs[i].message];
-    const tri_rank_group *group = &program->groups[m->group];
-    tri_text_bytes((double)tri_message_bytes(m), bytes);
-    if (tri_message_pairwise(m)) {
-        tri_text_add(text, "  (%s %s %u, %s", m->kind == TRI_MESSAGE_SEND ? "to" : "from",
-                     group->name, m->peer, bytes);
-    } else {
-        bool several = program->num_microbatches > 1;
-        tri_text_add(text, "  (over %s, %u tensor%s in one message of %s%s",
-                     tri_rank_group_text(group, ranks, sizeof ranks), m->count,
-                     m->count == 1 ? "" : "s", bytes,
-                     several && m->last_only    ? ", last micro-batch only"
-                     : several && m->first_only ? ", first micro-batch only"
-                                                : "");
-    }
-    if (m->flight)
-        print_flight(program, &program->flights[m->flight - 1], text);
-    tri_text_add(text, ")");
+    if (m->writes.space != TRI_NONE)
+        tri_text_address(program, m->writes.space, m->writes.offset, address, sizeof address);
+    tri_text_add(text, "%5u  %-22s %-28s    %-30s %-12s %8s %10s  to %s", m->first, op,
+                 program->values[m->value].name, tensors, address,
+                 sum_flops > 0 ? tri_text_count(sum_flops, flops) : "-",
+                 tri_text_bytes(sum_bytes, bytes), program->values[tri_instr_value(last)].name);
+    tri_text_message(program, m->first, text);
+    tri_text_add(text, "\n");
 }
 
 static void print_instr(const tri_program *program, size_t i, tri_text *text)
@@ -184,13 +157,14 @@ static void print_instr(const tri_program *program, size_t i, tri_text *text)
         tri_shape_text(&program->values[instr->in[0].value].shape, shape, sizeof shape);
         tri_text_add(text, "%5zu  %-22s %-28s    %-30s %-12s %8s %10s  %s", i, op, "-", shape, "-",
                      "-", tri_text_bytes(instr->cost.bytes, bytes), reads);
-        print_message(program, i, text);
+        tri_text_message(program, i, text);
         tri_text_add(text, "\n");
     }
     for (int k = 0; k < instr->num_out; k++) {
         const tri_value *value = &program->values[instr->out[k].value];
         bool adds = instr->write[k] == TRI_WRITE_START || instr->write[k] == TRI_WRITE_ADD;
-        address_text(program, &instr->out[k], address, sizeof address);
+        tri_text_address(program, instr->out[k].space, instr->out[k].offset, address,
+                         sizeof address);
         tri_shape_text(&value->shape, shape, sizeof shape);
         if (k == 0)
             tri_text_add(text, "%5zu  %-22s", i, op);
@@ -203,7 +177,7 @@ static void print_instr(const tri_program *program, size_t i, tri_text *text)
                          instr->cost.flops > 0 ? tri_text_count(instr->cost.flops, flops) : "-",
                          tri_text_bytes(instr->cost.bytes, bytes), reads);
         if (k == 0)
-            print_message(program, i, text);
+            tri_text_message(program, i, text);
         tri_text_add(text, "\n");
     }
 }
@@ -214,6 +188,25 @@ static bool same_product(const tri_instr *a, const tri_instr *b)
     const tri_matmul_attr *x = &a->attr.matmul, *y = &b->attr.matmul;
     return a->op != TRI_OP_MATMUL ||
            (x->epilogue == y->epilogue && x->trans_a == y->trans_a && x->trans_b == y->trans_b);
+}
+
+/* Whether an instruction is folded into the line of its message, or leads one that is. */
+static bool in_bucket(const tri_program *program, size_t i, bool all)
+{
+    uint32_t message = program->instrs[i].message;
+    return !all && message != TRI_NONE && program->messages[message].count > 1;
+}
+
+/* An instruction, or all that travels with it; returns where the next begins. */
+static size_t print_unit(const tri_program *program, size_t i, bool all, tri_text *text)
+{
+    if (!in_bucket(program, i, all)) {
+        print_instr(program, i, text);
+        return i + 1;
+    }
+    const tri_message *m = &program->messages[program->instrs[i].message];
+    print_bucket(program, m, text);
+    return m->first + m->count;
 }
 
 /* Same operator, same shapes, same way of writing: the same instruction on other data. */
@@ -230,11 +223,13 @@ static bool alike(const tri_program *program, const tri_instr *a, const tri_inst
     return true;
 }
 
-/* End of the run of instructions of one layer that begins at i. */
-static size_t layer_end(const tri_program *program, size_t i, size_t end)
+/* End of the run of instructions of one layer that begins at i; what is folded into the line of a
+ * message belongs to the layer of that line. */
+static size_t layer_end(const tri_program *program, size_t i, size_t end, bool all)
 {
     size_t j = i;
-    while (j < end && program->instrs[j].layer == program->instrs[i].layer)
+    while (j < end && (program->instrs[j].layer == program->instrs[i].layer ||
+                       (in_bucket(program, j, all) && !tri_instr_leads(program, (uint32_t)j))))
         j++;
     return j;
 }
@@ -265,13 +260,13 @@ static void print_layers(const tri_program *program, size_t begin, size_t end, b
                          tri_text *text)
 {
     for (size_t i = begin; i < end;) {
-        size_t i_end = layer_end(program, i, end), next = i_end;
+        size_t i_end = layer_end(program, i, end, all), next = i_end;
         layer_title(program, program->instrs[i].layer, text);
-        for (size_t n = i; n < i_end; n++)
-            print_instr(program, n, text);
+        for (size_t n = i; n < i_end;)
+            n = print_unit(program, n, all, text);
         int folded = 0, first = 0, last = 0;
         while (!all && next < end) {
-            size_t next_end = layer_end(program, next, end);
+            size_t next_end = layer_end(program, next, end, all);
             if (!repeats_layer(program, i, i_end, next, next_end))
                 break;
             first = folded++ ? first : program->instrs[next].layer;
@@ -287,21 +282,34 @@ static void print_layers(const tri_program *program, size_t begin, size_t end, b
     }
 }
 
+/* Whether two instructions, if they communicate, do it with the same ranks. */
+static bool same_group(const tri_program *program, const tri_instr *a, const tri_instr *b)
+{
+    return a->message == TRI_NONE || b->message == TRI_NONE ||
+           program->messages[a->message].group == program->messages[b->message].group;
+}
+
 /* The update: runs of one operator over the parameters, folded. */
 static void print_update(const tri_program *program, size_t begin, size_t end, bool all,
                          tri_text *text)
 {
     for (size_t i = begin; i < end;) {
-        size_t next = i + 1;
-        while (!all && next < end &&
-               alike(program, &program->instrs[i], &program->instrs[next], false))
-            next++;
-        print_instr(program, i, text);
+        bool bucket = in_bucket(program, i, all);
+        size_t next = print_unit(program, i, all, text), more = 0;
+        while (!all && next < end && in_bucket(program, next, all) == bucket &&
+               same_group(program, &program->instrs[i], &program->instrs[next]) &&
+               alike(program, &program->instrs[i], &program->instrs[next], false)) {
+            next += bucket ? program->messages[program->instrs[next].message].count : 1;
+            more++;
+        }
         const tri_instr *last = &program->instrs[next - 1];
         tri_id named =
             last->num_in && last->in[0].value != TRI_NONE ? last->in[0].value : last->out[0].value;
-        if (next - i > 1)
-            tri_text_add(text, "       the same for %zu more, to %s\n", next - i - 1,
+        if (more > 0)
+            tri_text_add(text, "       the same for %zu more%s, to %s\n", more,
+                         !bucket     ? ""
+                         : more == 1 ? " message"
+                                     : " messages",
                          program->values[named].name);
         i = next;
     }
@@ -361,63 +369,6 @@ static void print_timeline(const tri_program *program, bool all, tri_text *text)
     }
 }
 
-/* What the messages of one lane come to in a step, by operator. */
-typedef struct traffic {
-    const char *name;
-    size_t messages[TRI_NUM_OPS];
-    double bytes[TRI_NUM_OPS], beside[TRI_NUM_OPS];
-} traffic;
-
-static traffic traffic_of(const tri_program *program, uint32_t lane)
-{
-    traffic t = {.name = NULL};
-    for (size_t f = 0; f < program->num_flights; f++) {
-        const tri_instr *instr = &program->instrs[program->flights[f].instr];
-        const tri_message *m = &program->messages[instr->message];
-        if (m->lane == lane)
-            t.beside[instr->op] += (double)tri_message_bytes(m);
-    }
-    for (size_t c = 0; c < program->num_calls; c++) {
-        const tri_segment *segment = &program->segments[program->calls[c].segment];
-        for (uint32_t i = segment->first; i < segment->first + segment->count; i++) {
-            const tri_instr *instr = &program->instrs[i];
-            if (instr->message == TRI_NONE || !tri_instr_leads(program, i) ||
-                program->messages[instr->message].lane != lane ||
-                !tri_call_runs(&program->calls[c], instr))
-                continue;
-            t.name = program->groups[program->messages[instr->message].group].name;
-            t.messages[instr->op]++;
-            t.bytes[instr->op] += (double)tri_message_bytes(&program->messages[instr->message]);
-        }
-    }
-    return t;
-}
-
-/* What travels in a step: how often, and of how large a whole (each rank sends (N-1)/N of it in a
- * gather or a scatter over N ranks, twice that in an all-reduce). */
-static void print_traffic(const tri_program *program, tri_text *text)
-{
-    char size[16], part[16];
-    uint32_t num_lanes = 0;
-    for (size_t m = 0; m < program->num_messages; m++)
-        if (program->messages[m].lane >= num_lanes)
-            num_lanes = program->messages[m].lane + 1;
-    for (uint32_t lane = 0; lane < num_lanes; lane++) {
-        const traffic t = traffic_of(program, lane);
-        for (int op = 0; op < TRI_NUM_OPS; op++) {
-            if (!t.messages[op])
-                continue;
-            tri_text_add(text, "over %s: %zu %s message%s, %s in all", t.name, t.messages[op],
-                         tri_op_get((tri_op)op)->name, t.messages[op] == 1 ? "" : "s",
-                         tri_text_bytes(t.bytes[op], size));
-            if (t.beside[op] > 0)
-                tri_text_add(text, ", %s beside the computation",
-                             tri_text_bytes(t.beside[op], part));
-            tri_text_add(text, "\n");
-        }
-    }
-}
-
 void tri_program_redone_text(const tri_program *program, tri_text *text)
 {
     char flops[16], bytes[16];
@@ -449,7 +400,7 @@ static void print_totals(const tri_program *program, bool by_operator, tri_text 
     tri_text_add(text, "\na step: %sFLOP, %s moved by instructions\n",
                  tri_text_count(cost.flops, flops), tri_text_bytes(cost.bytes, bytes));
     tri_program_redone_text(program, text);
-    print_traffic(program, text);
+    tri_text_traffic(program, text);
     if (!by_operator)
         return;
     tri_text_add(text, "  %-22s %8s %12s %12s\n", "operator", "calls", "FLOP", "bytes");
