@@ -122,7 +122,9 @@ tr_status tri_stages_divide(tri_stages *s, const double *cost, const char *list,
     return divide_by_cost(s, cost, err);
 }
 
-int tri_stages_homes(const tri_stages *s, int chunk, int *ranks)
+/* Ranks that have a chunk, ascending and each once, at most TRI_MAX_ROUTES; returns their number.
+ */
+static int homes_of(const tri_stages *s, int chunk, int *ranks)
 {
     int num = 0;
     for (int r = 0; r < s->num_ranks; r++)
@@ -136,8 +138,8 @@ int tri_stages_homes(const tri_stages *s, int chunk, int *ranks)
 int tri_home_set_ranks(const tri_stages *s, tri_home_set set, uint32_t *ranks)
 {
     int homes[2][TRI_MAX_HOMES], num = 0;
-    int first = tri_stages_homes(s, (int)set.first, homes[0]);
-    int last = tri_stages_homes(s, (int)set.last, homes[1]);
+    int first = homes_of(s, (int)set.first, homes[0]);
+    int last = homes_of(s, (int)set.last, homes[1]);
     for (int r = 0; r < s->num_ranks; r++) {
         bool has = false;
         for (int i = 0; i < first; i++)

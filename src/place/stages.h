@@ -27,10 +27,6 @@ tr_status tri_stages_divide(tri_stages *stages, const double *cost, const char *
 /* What each layer costs in the forward: [num_layers + 2], by the operator table. */
 void tri_stages_costs(const tri_graph *graph, double *cost);
 
-/* Ranks that have a chunk, ascending and each once, at most TRI_MAX_ROUTES; returns their number.
- */
-int tri_stages_homes(const tri_stages *stages, int chunk, int *ranks);
-
 /* Before autodiff. */
 tr_status tri_stages_open(tri_graph *graph, const tri_stages *stages, tr_error *err);
 /* Before placement: who has each parameter (placed->homes). */

@@ -5,51 +5,6 @@
 
 #include "program/messages.h"
 
-uint64_t tri_space_total(const tri_space *space)
-{
-    return space->bytes * space->num_instances;
-}
-
-uint64_t tri_value_bytes(const tri_value *value)
-{
-    return (uint64_t)tri_shape_count(&value->shape) * tri_dtype_bytes(value->dtype);
-}
-
-tri_id tri_program_find(const tri_program *program, const char *name)
-{
-    tri_id found = TRI_NONE;
-    for (size_t v = 0; v < program->num_values; v++)
-        if (strcmp(program->values[v].name, name) == 0)
-            found = (tri_id)v;
-    return found;
-}
-
-static tri_cost cost_of(const tri_program *program, bool redone_only)
-{
-    tri_cost total = {0};
-    for (size_t c = 0; c < program->num_calls; c++) {
-        const tri_segment *segment = &program->segments[program->calls[c].segment];
-        for (uint32_t i = 0; i < segment->count; i++) {
-            const tri_instr *instr = &program->instrs[segment->first + i];
-            if (!tri_call_runs(&program->calls[c], instr) || (redone_only && !instr->redone))
-                continue;
-            total.flops += instr->cost.flops;
-            total.bytes += instr->cost.bytes;
-        }
-    }
-    return total;
-}
-
-tri_cost tri_program_cost(const tri_program *program)
-{
-    return cost_of(program, false);
-}
-
-tri_cost tri_program_redone(const tri_program *program)
-{
-    return cost_of(program, true);
-}
-
 /* Marks the backward nodes that the gradients of activations depend on: those from which a node
  * that ends the chain can be reached. The rest only makes gradients of weights. */
 bool *tri_program_on_chain(const tri_graph *graph)
@@ -73,23 +28,6 @@ bool *tri_program_on_chain(const tri_graph *graph)
     }
     free(wanted);
     return on_chain;
-}
-
-char *tri_segment_text(const tri_program *program, const tri_segment *segment, char out[24])
-{
-    const char *name = tri_action_name(segment->action);
-    if (segment->action == TRI_ACTION_U && segment->chunk == TRI_UPDATE_END)
-        snprintf(out, 24, "end");
-    else if (program->num_chunks == 1 || segment->action == TRI_ACTION_U)
-        snprintf(out, 24, "%s", name);
-    else
-        snprintf(out, 24, "%d%s", segment->chunk, name);
-    return out;
-}
-
-tri_id tri_instr_value(const tri_instr *instr)
-{
-    return instr->num_out > 0 ? instr->out[0].value : instr->in[0].value;
 }
 
 /* What the parts of the build share. */
@@ -530,23 +468,4 @@ tr_status tri_program_build(const tri_graph *graph, const tri_placed_params *pla
     if (status != TR_OK)
         tri_program_fini(program);
     return status;
-}
-
-void tri_program_fini(tri_program *program)
-{
-    free(program->values);
-    free(program->home);
-    free(program->states);
-    free(program->instrs);
-    free(program->calls);
-    free(program->frames);
-    free(program->segments);
-    free(program->spaces);
-    free(program->messages);
-    free(program->groups);
-    free(program->flights);
-    free(program->landings);
-    free(program->early);
-    tri_arena_fini(&program->arena);
-    *program = (tri_program){0};
 }
