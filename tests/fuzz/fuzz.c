@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 void fuzz_require(bool holds, const char *what)
@@ -168,4 +169,21 @@ char *fuzz_fixture(const char *name)
     char *path = NULL;
     fuzz_require(asprintf(&path, "%s/%s", folder ? folder : "tests/fixtures", name) > 0, "memory");
     return path;
+}
+
+void fuzz_hang_up(int fd)
+{
+    struct linger at_once = {.l_onoff = 1};
+    setsockopt(fd, SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once);
+    close(fd);
+}
+
+void fuzz_spare_ports(void)
+{
+    enum { AT_FULL_SPEED = 5000, PAUSE_US = 4000 };
+    static int num_inputs;
+    if (num_inputs < AT_FULL_SPEED)
+        num_inputs++;
+    else
+        usleep(PAUSE_US);
 }

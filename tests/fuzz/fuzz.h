@@ -27,6 +27,12 @@ char *fuzz_text(const uint8_t *data, size_t num_bytes);
 /* Cuts the first line off an input, as text on the heap. */
 char *fuzz_line(const uint8_t **data, size_t *num_bytes);
 
+/* Connections. One that is closed in good order keeps its port for a minute, and there are some
+ * 28,000: ends of ours are torn off, and a harness that connects holds long runs to what is given
+ * back in time, once for each input. */
+void fuzz_hang_up(int fd);
+void fuzz_spare_ports(void);
+
 /* The bytes as a file without a name; the path is good until the next call. */
 const char *fuzz_file(const uint8_t *data, size_t num_bytes);
 /* A directory of this process, in memory where that can be had; taken away at the end. */

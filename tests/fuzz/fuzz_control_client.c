@@ -63,7 +63,7 @@ static void *answer(void *argument)
     shutdown(fd, SHUT_WR);
     while (recv(fd, heard, sizeof heard, 0) > 0) {
     }
-    close(fd);
+    fuzz_hang_up(fd);
     return NULL;
 }
 
@@ -92,6 +92,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t num_bytes)
 {
     if (num_bytes == 0)
         return 0;
+    fuzz_spare_ports();
     struct sockaddr_in own = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     socklen_t length = sizeof own;
     impostor s = {.proves = data[0] & 3,

@@ -53,11 +53,8 @@ static int call(int port)
     struct sockaddr_in to = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     to.sin_port = htons((uint16_t)port);
     int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    struct linger at_once = {.l_onoff =
-                                 1}; /* thousands of closed connections would use up the ports */
     fuzz_require(fd >= 0 && connect(fd, (struct sockaddr *)&to, sizeof to) == 0,
                  "the server listens");
-    setsockopt(fd, SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once);
     return fd;
 }
 
@@ -65,6 +62,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t num_bytes)
 {
     if (num_bytes == 0)
         return 0;
+    fuzz_spare_ports();
     tri_control_config config = {.address = "127.0.0.1",
                                  .size = 2,
                                  .token = TOKEN,
@@ -100,7 +98,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t num_bytes)
         fuzz_require(!tri_control_server_joined(server),
                      "who does not know the token does not join");
     for (int i = 0; i < 2; i++)
-        close(fds[i]);
+        fuzz_hang_up(fds[i]);
     settle(server);
     tri_control_server_destroy(server);
     return 0;

@@ -41,25 +41,6 @@ typedef struct rank {
 
 static const int ranks[2] = {0, 1};
 
-/* A connection that is closed in good order keeps its port for a minute, and there are some 28,000.
- * So ends of ours are torn off, and long runs are held to what is given back in time. */
-static void hang_up(int fd)
-{
-    struct linger at_once = {.l_onoff = 1};
-    setsockopt(fd, SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once);
-    close(fd);
-}
-
-static void spare_ports(void)
-{
-    enum { AT_FULL_SPEED = 5000, PAUSE_US = 4000 };
-    static int num_inputs;
-    if (num_inputs < AT_FULL_SPEED)
-        num_inputs++;
-    else
-        usleep(PAUSE_US);
-}
-
 static int call(const char *where)
 {
     struct sockaddr_in to = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
@@ -139,7 +120,7 @@ static void close_all(rank *r)
 {
     for (int i = 0; r->result == TR_OK && i < 2; i++)
         if (r->ends[i].fd >= 0)
-            hang_up(r->ends[i].fd);
+            fuzz_hang_up(r->ends[i].fd);
 }
 
 /* Two ranks and a stranger. */
@@ -155,7 +136,7 @@ static void meet(table *t)
     fuzz_require(r[0].result == TR_OK && r[1].result == TR_OK, "ranks meet in spite of a stranger");
     close_all(&r[0]);
     close_all(&r[1]);
-    hang_up(t->stranger);
+    fuzz_hang_up(t->stranger);
 }
 
 /* A rank that is answered by a stranger. */
@@ -204,7 +185,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t num_bytes)
 {
     if (num_bytes == 0)
         return 0;
-    spare_ports();
+    fuzz_spare_ports();
     static table t;
     t = (table){.mutex = PTHREAD_MUTEX_INITIALIZER,
                 .changed = PTHREAD_COND_INITIALIZER,
