@@ -163,9 +163,7 @@ static tr_status build(const tri_compile_config *config, tri_mode mode, const tr
                        tri_program *program, tr_error *err)
 {
     uint32_t num = mode == TRI_MODE_TRAIN ? (uint32_t)config->num_microbatches : 1;
-    const tri_build_config wanted = {.mesh = &config->mesh,
-                                     .rank = config->rank,
-                                     .schedule = pipeline->actions.actions,
+    const tri_build_config wanted = {.schedule = pipeline->actions.actions,
                                      .num_actions = pipeline->actions.count,
                                      .num_microbatches = num,
                                      .delayed = pipeline->schedule.delayed,

@@ -98,3 +98,47 @@ tr_status tri_mesh_grid(const tri_mesh *mesh, int rank, tri_grid *grid, tr_error
     }
     return TR_OK;
 }
+
+int tri_grid_rank(const tri_grid *grid)
+{
+    int rank = 0;
+    for (int f = 0; f < grid->num_factors; f++)
+        rank += grid->factor[f].coordinate * grid->factor[f].stride;
+    return rank;
+}
+
+tri_rank_group tri_grid_group(const tri_grid *grid, int axis)
+{
+    tri_factor_set set = grid->axis[axis].factors;
+    tri_rank_group group = {.size = (uint32_t)tri_grid_size(grid, set),
+                            .own = (uint32_t)tri_grid_place(grid, set),
+                            .first = (uint32_t)tri_grid_rank(grid)};
+    for (int f = 0; f < grid->num_factors; f++) {
+        const tri_factor *factor = &grid->factor[f];
+        if (!(set >> f & 1) || factor->size == 1)
+            continue;
+        group.first -= (uint32_t)(factor->coordinate * factor->stride);
+        tri_group_level *last = group.num_levels ? &group.level[group.num_levels - 1] : NULL;
+        if (last && last->size * last->stride == (uint32_t)factor->stride)
+            last->size *= (uint32_t)factor->size;
+        else if (group.num_levels < TRI_GROUP_MAX_LEVELS)
+            group.level[group.num_levels++] =
+                (tri_group_level){(uint32_t)factor->size, (uint32_t)factor->stride};
+    }
+    snprintf(group.name, sizeof group.name, "%s", grid->axis[axis].name);
+    return group;
+}
+
+tri_rank_group tri_grid_homes(const tri_grid *grid, const uint32_t *places, uint32_t num_places)
+{
+    tri_rank_group group = tri_grid_group(grid, TRI_AXIS_PP);
+    uint32_t coordinate = group.own;
+    snprintf(group.name, sizeof group.name, "%s", tri_axis_name(TRI_AXIS_HOME));
+    group.size = group.num_listed = num_places;
+    for (uint32_t i = 0; i < num_places; i++) {
+        group.listed[i] = places[i];
+        if (places[i] == coordinate)
+            group.own = i;
+    }
+    return group;
+}

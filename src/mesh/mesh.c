@@ -1,7 +1,5 @@
 #include "mesh/mesh.h"
 
-#include <stdio.h>
-
 const char *tri_axis_name(tri_axis axis)
 {
     static const char *const names[TRI_NUM_AXES] = {"tp",        "cp",   "dp", "pp",     "shard",
@@ -74,33 +72,4 @@ int tri_mesh_stride(const tri_mesh *mesh, tri_axis axis)
 int tri_mesh_coordinate(const tri_mesh *mesh, int rank, tri_axis axis)
 {
     return rank / tri_mesh_stride(mesh, axis) % tri_mesh_size(mesh, axis);
-}
-
-tri_rank_group tri_mesh_group(const tri_mesh *mesh, int rank, tri_axis axis)
-{
-    uint32_t stride = (uint32_t)tri_mesh_stride(mesh, axis),
-             size = (uint32_t)tri_mesh_size(mesh, axis);
-    uint32_t own = (uint32_t)tri_mesh_coordinate(mesh, rank, axis);
-    tri_rank_group group = {.size = size,
-                            .own = own,
-                            .first = (uint32_t)rank - own * stride,
-                            .num_levels = 1,
-                            .level = {{size, stride}}};
-    snprintf(group.name, sizeof group.name, "%s", tri_axis_name(axis));
-    return group;
-}
-
-tri_rank_group tri_mesh_homes(const tri_mesh *mesh, int rank, const uint32_t *places,
-                              uint32_t num_places)
-{
-    tri_rank_group group = tri_mesh_group(mesh, rank, TRI_AXIS_PP);
-    uint32_t coordinate = group.own;
-    snprintf(group.name, sizeof group.name, "%s", tri_axis_name(TRI_AXIS_HOME));
-    group.size = group.num_listed = num_places;
-    for (uint32_t i = 0; i < num_places; i++) {
-        group.listed[i] = places[i];
-        if (places[i] == coordinate)
-            group.own = i;
-    }
-    return group;
 }

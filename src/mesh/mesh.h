@@ -6,7 +6,6 @@
 #include <stdint.h>
 
 #include "base/error.h"
-#include "mesh/rank_group.h"
 
 /* The most ranks that a layout may have, in all and along each axis: what tests plan. Settings
  * above them are refused by name, so that every count and rank below fits an int. */
@@ -51,10 +50,5 @@ int tri_mesh_ranks(const tri_mesh *mesh);
 /* The distance between neighbours along an axis. */
 int tri_mesh_stride(const tri_mesh *mesh, tri_axis axis);
 int tri_mesh_coordinate(const tri_mesh *mesh, int rank, tri_axis axis);
-/* The ranks that differ from this one only along the axis, by their coordinate on it. */
-tri_rank_group tri_mesh_group(const tri_mesh *mesh, int rank, tri_axis axis);
-/* Some of the ranks along pp, by their coordinates on it, of which this rank's is one. */
-tri_rank_group tri_mesh_homes(const tri_mesh *mesh, int rank, const uint32_t *places,
-                              uint32_t num_places);
 
 #endif

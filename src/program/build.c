@@ -189,7 +189,6 @@ static tr_status copy_tables(const tri_graph *graph, const tri_homes *homes, tri
         program->states[s] = graph->states[s];
         program->states[s].name = tri_arena_printf(&program->arena, "%s", graph->states[s].name);
     }
-    program->grid = graph->grid;
     program->num_values = graph->num_values;
     program->num_states = graph->num_states;
     if (homes->first) {
@@ -429,9 +428,7 @@ tr_status tri_program_build(const tri_graph *graph, const tri_placed_params *pla
                             const tri_build_config *config, tri_program *program, tr_error *err)
 {
     const tri_memory_needs none = {0};
-    const tri_mesh alone = {0};
-    *program = (tri_program){.mesh = config->mesh ? *config->mesh : alone,
-                             .rank = config->rank,
+    *program = (tri_program){.grid = graph->grid,
                              .num_microbatches = config->num_microbatches,
                              .num_layers = graph->num_layers,
                              .num_chunks =

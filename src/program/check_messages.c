@@ -54,7 +54,8 @@ static tr_status check_group(const record_check *c)
         if (!tri_rank_group_equal(group, &wanted))
             return complain(c, "its group has other members than its instructions name");
     }
-    if (group->own >= group->size || tri_rank_group_member(group, group->own) != program->rank)
+    if (group->own >= group->size ||
+        tri_rank_group_member(group, group->own) != tri_grid_rank(&program->grid))
         return complain(c, "this rank has another place in its group");
     bool names_peer = tri_message_pairwise(m) || m->kind == TRI_MESSAGE_BROADCAST;
     if (m->peer != instr->attr.peer || (names_peer && m->peer >= group->size) ||

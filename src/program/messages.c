@@ -42,8 +42,8 @@ tri_message_kind tri_message_kind_of(tri_op op)
 tri_rank_group tri_message_group_of(const tri_program *program, const tri_attr *attr)
 {
     if (attr->axis == TRI_AXIS_HOME)
-        return tri_mesh_homes(&program->mesh, program->rank, attr->homes, attr->num_homes);
-    return tri_mesh_group(&program->mesh, program->rank, (tri_axis)attr->axis);
+        return tri_grid_homes(&program->grid, attr->homes, attr->num_homes);
+    return tri_grid_group(&program->grid, attr->axis);
 }
 
 bool tri_may_travel_together(const tri_node *a, const tri_node *b)

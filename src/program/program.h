@@ -26,7 +26,7 @@
 #include "base/text.h"
 #include "graph/graph.h"
 #include "graph/op_table.h"
-#include "mesh/mesh.h"
+#include "mesh/grid.h"
 #include "place/placed_params.h"
 #include "program/message.h"
 #include "schedule/action.h"
@@ -122,7 +122,7 @@ typedef struct tri_landing {
 
 typedef struct tri_program {
     tri_arena arena; /* names */
-    tri_grid grid;   /* of the ranks, with this one's place */
+    tri_grid grid;   /* of the ranks, with the place of the one whose program it is */
     tri_value *values;
     size_t num_values;
     tri_operand *home; /* where each value lies; space TRI_NONE: it was fused away */
@@ -137,8 +137,6 @@ typedef struct tri_program {
     uint32_t *frames; /* of all calls */
     tri_space *spaces;
     size_t num_spaces, spaces_capacity;
-    tri_mesh mesh; /* whose program it is: this rank's, of these */
-    int rank;
     tri_message *messages; /* in the order of their instructions */
     size_t num_messages;
     tri_rank_group *groups; /* that take part in them */
@@ -170,10 +168,8 @@ typedef struct tri_memory_needs {
     const void *context;
 } tri_memory_needs;
 
-/* Whose program is built, and of what. */
+/* What a program is built of, besides the graph. */
 typedef struct tri_build_config {
-    const tri_mesh *mesh; /* this rank's; NULL: it is alone */
-    int rank;
     const tri_action *schedule; /* of this rank, with messages where there is a pipeline */
     size_t num_actions;
     uint32_t num_microbatches;

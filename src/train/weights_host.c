@@ -238,8 +238,7 @@ tr_status tri_weights_push(tri_session *session, tri_weights_fn fill, void *cont
 
 static tri_rank_group group_of(const tri_session *session, tri_axis axis)
 {
-    const tri_compile_config *config = &session->config.compile;
-    return tri_mesh_group(&config->mesh, config->rank, axis);
+    return tri_grid_group(&program_of(session)->grid, axis);
 }
 
 size_t tri_weights_groups(const tri_session *session, tri_rank_group groups[TRI_WEIGHTS_GROUPS])

@@ -171,14 +171,18 @@ static void test_members_of_groups(void **state)
         assert_int_equal(tri_rank_group_member(&levels, i), members[i]);
     tri_mesh mesh = {.size = {[TRI_AXIS_TP] = 2, [TRI_AXIS_PP] = 300000}};
     const uint32_t places[] = {1, 70000, 299999};
-    tri_rank_group homes = tri_mesh_homes(&mesh, 140001, places, 3);
+    tri_grid grid;
+    tr_error err;
+    assert_int_equal(tri_mesh_grid(&mesh, 140001, &grid, &err), TR_OK);
+    tri_rank_group homes = tri_grid_homes(&grid, places, 3);
     char text[64];
     assert_int_equal(homes.own, 1);
     for (uint32_t i = 0; i < 3; i++)
         assert_int_equal(tri_rank_group_member(&homes, i), 1 + 2 * (int)places[i]);
     assert_string_equal(tri_rank_group_text(&homes, text, sizeof text), "pp 1, 70000, 299999");
     assert_false(tri_rank_group_equal(&homes, &levels));
-    tri_rank_group seen_by_another = tri_mesh_homes(&mesh, 3, places, 3);
+    assert_int_equal(tri_mesh_grid(&mesh, 3, &grid, &err), TR_OK);
+    tri_rank_group seen_by_another = tri_grid_homes(&grid, places, 3);
     assert_true(tri_rank_group_equal(&homes, &seen_by_another));
 }
 

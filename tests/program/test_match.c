@@ -124,7 +124,7 @@ static void test_changed_programs_do_not_meet(void **state)
     *first = kept;
 
     tri_rank_group tp = program->groups[first->group];
-    program->groups[first->group] = tri_mesh_group(&program->mesh, 1, TRI_AXIS_DP);
+    program->groups[first->group] = tri_grid_group(&program->grid, TRI_AXIS_DP);
     expect_refusal(&w, "another axis", "wait for each other", "over tp"); /* there is its partner */
     program->groups[first->group] = tp;
 
