@@ -40,7 +40,6 @@ typedef struct tri_spot {
 } tri_spot;
 
 tri_factor_set tri_entries_set(const tri_entries *entries);
-bool tri_entries_equal(const tri_entries *a, const tri_entries *b);
 bool tri_placement_equal(const tri_placement *a, const tri_placement *b);
 /* Factors over which some dim is cut. */
 tri_factor_set tri_placement_cut(const tri_placement *at);

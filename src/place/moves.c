@@ -1,14 +1,14 @@
 #include "place/moves.h"
 
-typedef struct planner {
+typedef struct move_planner {
     int rank;
     tri_placement now;
     const tri_placement *to;
     tri_moves *moves;
-} planner;
+} move_planner;
 
 /* Whether what a dim has is the beginning of what it is to have. */
-static bool begins_target(const planner *p, int dim)
+static bool begins_target(const move_planner *p, int dim)
 {
     const tri_entries *now = &p->now.dim[dim], *to = &p->to->dim[dim];
     for (int i = 0; i < now->num; i++)
@@ -18,7 +18,7 @@ static bool begins_target(const planner *p, int dim)
 }
 
 /* Entries at the end of a list that the target does not have there. */
-static int num_to_lose(const planner *p, int dim)
+static int num_to_lose(const move_planner *p, int dim)
 {
     const tri_entries *now = &p->now.dim[dim], *to = &p->to->dim[dim];
     int same = 0;
@@ -27,7 +27,7 @@ static int num_to_lose(const planner *p, int dim)
     return now->num - same;
 }
 
-static tr_status add(planner *p, tri_move move, tr_error *err)
+static tr_status add(move_planner *p, tri_move move, tr_error *err)
 {
     if (p->moves->num == TRI_MAX_MOVES)
         return tri_fail(err, TR_ERROR_INTERNAL, "more moves than there can be");
@@ -37,7 +37,7 @@ static tr_status add(planner *p, tri_move move, tr_error *err)
 }
 
 /* Gives a dim the next entries of the target, as far as `ready` has all of their factors. */
-static int gain(planner *p, int dim, tri_factor_set ready, tri_factor_set *over)
+static int gain(move_planner *p, int dim, tri_factor_set ready, tri_factor_set *over)
 {
     tri_entries *now = &p->now.dim[dim];
     const tri_entries *to = &p->to->dim[dim];
@@ -53,7 +53,7 @@ static int gain(planner *p, int dim, tri_factor_set ready, tri_factor_set *over)
     return num;
 }
 
-static bool slice(planner *p, tr_error *err, tr_status *status)
+static bool slice(move_planner *p, tr_error *err, tr_status *status)
 {
     tri_move move = {.kind = TRI_MOVE_SLICE, .from_dim = -1, .before = p->now};
     tri_factor_set whole = (tri_factor_set) ~(tri_placement_cut(&p->now) | p->now.partial);
@@ -67,7 +67,7 @@ static bool slice(planner *p, tr_error *err, tr_status *status)
     return false;
 }
 
-static bool scatter(planner *p, tr_error *err, tr_status *status)
+static bool scatter(move_planner *p, tr_error *err, tr_status *status)
 {
     tri_move move = {.kind = TRI_MOVE_REDUCE_SCATTER, .from_dim = -1, .before = p->now};
     tri_factor_set ready = p->now.partial & ~p->to->partial;
@@ -83,7 +83,7 @@ static bool scatter(planner *p, tr_error *err, tr_status *status)
 }
 
 /* What is to be whole, and what shares an entry with something that is not partial. */
-static bool reduce(planner *p, tr_error *err, tr_status *status)
+static bool reduce(move_planner *p, tr_error *err, tr_status *status)
 {
     tri_move move = {.kind = TRI_MOVE_ALL_REDUCE, .from_dim = -1, .to_dim = -1, .before = p->now};
     move.over = p->now.partial & ~p->to->partial;
@@ -99,7 +99,7 @@ static bool reduce(planner *p, tr_error *err, tr_status *status)
 }
 
 /* The last entries of one dim that are the next of another, as many as there are. */
-static bool exchange(planner *p, tr_error *err, tr_status *status)
+static bool exchange(move_planner *p, tr_error *err, tr_status *status)
 {
     tri_move move = {.kind = TRI_MOVE_ALL_TO_ALL, .before = p->now};
     for (move.from_dim = 0; move.from_dim < p->rank; move.from_dim++)
@@ -130,7 +130,7 @@ static bool exchange(planner *p, tr_error *err, tr_status *status)
 }
 
 /* Whether the entry at a place of a list can be exchanged once it is the last. */
-static bool waits_for_exchange(const planner *p, int dim, int place)
+static bool waits_for_exchange(const move_planner *p, int dim, int place)
 {
     for (int d = 0; d < p->rank; d++) {
         int has = p->now.dim[d].num;
@@ -141,7 +141,7 @@ static bool waits_for_exchange(const planner *p, int dim, int place)
     return false;
 }
 
-static bool gather(planner *p, tr_error *err, tr_status *status)
+static bool gather(move_planner *p, tr_error *err, tr_status *status)
 {
     tri_move move = {.kind = TRI_MOVE_ALL_GATHER, .to_dim = -1, .before = p->now};
     for (move.from_dim = 0; move.from_dim < p->rank; move.from_dim++) {
@@ -163,7 +163,7 @@ static bool gather(planner *p, tr_error *err, tr_status *status)
 tr_status tri_plan_moves(int rank, const tri_placement *from, const tri_placement *to,
                          tri_moves *moves, tr_error *err)
 {
-    planner p = {.rank = rank, .now = *from, .to = to, .moves = moves};
+    move_planner p = {.rank = rank, .now = *from, .to = to, .moves = moves};
     tr_status status = TR_OK;
     moves->num = 0;
     if (to->partial & ~from->partial)

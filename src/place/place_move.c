@@ -62,8 +62,8 @@ void tri_placer_put(tri_placer *p, tri_id id, const tri_placement *at)
         value->shape = tri_shape_scalar(count);
 }
 
-tr_status tri_placer_emit(tri_placer *p, tri_op op, const char *suffix, tri_id in,
-                          const tri_attr *attr, const tri_placement *at, tri_id *out, tr_error *err)
+static tr_status emit(tri_placer *p, tri_op op, const char *suffix, tri_id in, const tri_attr *attr,
+                      const tri_placement *at, tri_id *out, tr_error *err)
 {
     tri_graph *graph = p->graph;
     tri_shape global = p->values[in].global;
@@ -104,12 +104,11 @@ static tr_status emit_gather(tri_placer *p, tri_id in, const tri_move *move, tri
     tri_attr attr = {.cut = last_entries(p, in, &move->before, move->from_dim, move->num_entries)};
     TRI_TRY(axis_of(p, move->over, &attr, err));
     if (attr.cut.parts == 1) /* one key head, and every rank has it */
-        return tri_placer_emit(p, TRI_OP_SLICE, "all", in, &attr, &move->after, out, err);
+        return emit(p, TRI_OP_SLICE, "all", in, &attr, &move->after, out, err);
     bool dense = first_dim(p, in, move->from_dim);
-    TRI_TRY(tri_placer_emit(p, TRI_OP_ALL_GATHER, dense ? "all" : "blocks", in, &attr, &move->after,
-                            out, err));
-    return dense ? TR_OK
-                 : tri_placer_emit(p, TRI_OP_UNBLOCK, "all", *out, &attr, &move->after, out, err);
+    TRI_TRY(
+        emit(p, TRI_OP_ALL_GATHER, dense ? "all" : "blocks", in, &attr, &move->after, out, err));
+    return dense ? TR_OK : emit(p, TRI_OP_UNBLOCK, "all", *out, &attr, &move->after, out, err);
 }
 
 static tr_status emit_scatter(tri_placer *p, tri_id in, const tri_move *move, tri_id *out,
@@ -118,8 +117,8 @@ static tr_status emit_scatter(tri_placer *p, tri_id in, const tri_move *move, tr
     tri_attr attr = {.cut = last_entries(p, in, &move->after, move->to_dim, move->num_entries)};
     TRI_TRY(axis_of(p, move->over, &attr, err));
     if (!first_dim(p, in, move->to_dim))
-        TRI_TRY(tri_placer_emit(p, TRI_OP_BLOCK, "blocks", in, &attr, &move->before, &in, err));
-    return tri_placer_emit(p, TRI_OP_REDUCE_SCATTER, "sum", in, &attr, &move->after, out, err);
+        TRI_TRY(emit(p, TRI_OP_BLOCK, "blocks", in, &attr, &move->before, &in, err));
+    return emit(p, TRI_OP_REDUCE_SCATTER, "sum", in, &attr, &move->after, out, err);
 }
 
 static tr_status emit_exchange(tri_placer *p, tri_id in, const tri_move *move, tri_id *out,
@@ -131,14 +130,12 @@ static tr_status emit_exchange(tri_placer *p, tri_id in, const tri_move *move, t
     TRI_TRY(axis_of(p, move->over, &gathers, err));
     gathers.scatter = scatters.cut;
     if (!first_dim(p, in, move->to_dim))
-        TRI_TRY(tri_placer_emit(p, TRI_OP_BLOCK, "blocks", in, &scatters, &move->before, &in, err));
+        TRI_TRY(emit(p, TRI_OP_BLOCK, "blocks", in, &scatters, &move->before, &in, err));
     bool dense = first_dim(p, in, move->from_dim);
-    TRI_TRY(tri_placer_emit(p, TRI_OP_ALL_TO_ALL, dense ? "part" : "blocks", in, &gathers,
-                            &move->after, out, err));
+    TRI_TRY(emit(p, TRI_OP_ALL_TO_ALL, dense ? "part" : "blocks", in, &gathers, &move->after, out,
+                 err));
     gathers.scatter = (tri_cut){0};
-    return dense
-               ? TR_OK
-               : tri_placer_emit(p, TRI_OP_UNBLOCK, "part", *out, &gathers, &move->after, out, err);
+    return dense ? TR_OK : emit(p, TRI_OP_UNBLOCK, "part", *out, &gathers, &move->after, out, err);
 }
 
 static tr_status emit_move(tri_placer *p, tri_id in, const tri_move *move, tri_id *out,
@@ -149,10 +146,10 @@ static tr_status emit_move(tri_placer *p, tri_id in, const tri_move *move, tri_i
     case TRI_MOVE_SLICE:
         attr.cut = last_entries(p, in, &move->after, move->to_dim, move->num_entries);
         TRI_TRY(axis_of(p, move->over, &attr, err));
-        return tri_placer_emit(p, TRI_OP_SLICE, "part", in, &attr, &move->after, out, err);
+        return emit(p, TRI_OP_SLICE, "part", in, &attr, &move->after, out, err);
     case TRI_MOVE_ALL_REDUCE:
         TRI_TRY(axis_of(p, move->over, &attr, err));
-        return tri_placer_emit(p, TRI_OP_ALL_REDUCE, "sum", in, &attr, &move->after, out, err);
+        return emit(p, TRI_OP_ALL_REDUCE, "sum", in, &attr, &move->after, out, err);
     case TRI_MOVE_REDUCE_SCATTER:
         return emit_scatter(p, in, move, out, err);
     case TRI_MOVE_ALL_TO_ALL:

@@ -59,10 +59,6 @@ tr_status tri_placer_note_values(tri_placer *p, tr_error *err);
 tri_id tri_placer_now(tri_placer *p, tri_id id);
 /* Where a value lies, and its shape for that. */
 void tri_placer_put(tri_placer *p, tri_id id, const tri_placement *at);
-/* One node that reads one value; what it makes has the same logical shape and lies at `at`. */
-tr_status tri_placer_emit(tri_placer *p, tri_op op, const char *suffix, tri_id in,
-                          const tri_attr *attr, const tri_placement *at, tri_id *out,
-                          tr_error *err);
 /* The sum over these factors of a temporary, in the place where the residual stream lies. */
 tr_status tri_placer_complete(tri_placer *p, tri_id id, tri_factor_set over, tri_id *out,
                               tr_error *err);
