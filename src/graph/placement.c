@@ -32,6 +32,19 @@ tri_factor_set tri_placement_cut(const tri_placement *at)
     return set;
 }
 
+tri_factor_set tri_placement_along(const tri_placement *at, tri_factor_set lost)
+{
+    tri_factor_set along = 0;
+    for (int d = 0; d < TRI_MAX_RANK; d++) {
+        bool ends = false;
+        for (int i = 0; i < at->dim[d].num; i++) {
+            ends |= (at->dim[d].set[i] & lost) != 0;
+            along |= ends ? at->dim[d].set[i] : 0;
+        }
+    }
+    return along;
+}
+
 tri_spot tri_placement_spot(const tri_placement *at, int factor)
 {
     if (at->partial >> factor & 1)

@@ -43,6 +43,9 @@ tri_factor_set tri_entries_set(const tri_entries *entries);
 bool tri_placement_equal(const tri_placement *a, const tri_placement *b);
 /* Factors over which some dim is cut. */
 tri_factor_set tri_placement_cut(const tri_placement *at);
+/* What goes with factors that dims are not to be cut over any more: only the end of a list is
+ * gathered, so whatever stands behind them, or in one entry with them. With the factors. */
+tri_factor_set tri_placement_along(const tri_placement *at, tri_factor_set lost);
 tri_spot tri_placement_spot(const tri_placement *at, int factor);
 
 /* From how a value of that shape is to lie over each factor to its placement. Entries come in one

@@ -4,23 +4,25 @@
  *     A[I, J]{P:x} -> A[I@x, J]              a move: the collectives between two placements
  *     A[I, J@x] . B[J@x, K] -> C[I, K]       a product, with the collectives before and after it
  *
- * Products are placed by the rule of the pass (tri_place_product), collectives cost what their
- * algorithm says (tri_algorithm_ring), and dims are cut as the pass cuts them (tri_cut). A letter
- * without a size stays a letter, and what depends on it is a formula. */
+ * An axis of the mesh is a factor of the pass: moves are planned by tri_plan_moves, products are
+ * placed by tri_place_product, pieces are those of tri_placement_piece. Collectives cost what their
+ * algorithm says (tri_algorithm_ring). A letter without a size stays a letter, and what depends on
+ * it is a formula. */
 #ifndef TRI_PLACE_CALC_H
 #define TRI_PLACE_CALC_H
 
 #include "base/error.h"
 #include "base/text.h"
 #include "mesh/devices.h"
+#include "place/moves.h"
 
 #include <stdbool.h>
 #include <stdint.h>
 
 enum {
-    TRI_CALC_AXES = 8,
+    TRI_CALC_AXES = TRI_MAX_ENTRIES, /* one dim may be cut over all of them */
     TRI_CALC_LETTERS = 12,
-    TRI_CALC_DIMS = 6,
+    TRI_CALC_DIMS = TRI_MAX_RANK,
     TRI_CALC_NAME = 16,  /* with the NUL */
     TRI_CALC_MOVES = 48, /* more than two operands and a result can need */
     TRI_CALC_DEVICES = 1 << 16
@@ -98,9 +100,10 @@ typedef struct tri_amount {
 int tri_calc_devices(const tri_calc *calc, unsigned axes);
 int tri_calc_num_axes(unsigned axes);
 unsigned tri_calc_cut_axes(const tri_calc_array *array);
-/* The shards of a dim, and the largest of them: 0 when its letter has no size. */
+/* The shards of a dim; one of them, elements [*begin, *begin + returned value); and the largest: 0
+ * when its letter has no size. */
 int tri_calc_shards(const tri_calc *calc, const tri_calc_dim *dim);
-int64_t tri_calc_shard_size(const tri_calc *calc, const tri_calc_dim *dim, int shard);
+int64_t tri_calc_piece(const tri_calc *calc, const tri_calc_dim *dim, int shard, int64_t *begin);
 int64_t tri_calc_largest(const tri_calc *calc, const tri_calc_dim *dim);
 
 tri_amount tri_amount_of(double num);
@@ -113,18 +116,15 @@ tri_amount tri_calc_bytes(const tri_calc *calc, const tri_calc_array *array, boo
 /* The dim's local size times the amount. */
 tri_amount tri_calc_times_dim(const tri_calc *calc, tri_amount amount, const tri_calc_dim *dim);
 
-/* ---- moves and products (calc.c) ---- */
+/* ---- moves and products (calc_move.c, calc_product.c) ---- */
 
-typedef enum tri_calc_move_kind {
-    TRI_CALC_SLICE, /* local */
-    TRI_CALC_REDUCE_SCATTER,
-    TRI_CALC_ALL_REDUCE,
-    TRI_CALC_ALL_TO_ALL,
-    TRI_CALC_ALL_GATHER
-} tri_calc_move_kind;
+/* An array as the pass sees it, and back: axis a is factor a, and each axis of a dim is an entry.
+ * The placement's dims are these of the array, in this order; NULL: as they stand. */
+tri_placement tri_calc_placement(const tri_calc_array *array, const int *dims);
+void tri_calc_put(tri_calc_array *array, const int *dims, const tri_placement *at);
 
 typedef struct tri_calc_move {
-    tri_calc_move_kind kind;
+    tri_move_kind kind;
     unsigned axes;
     tri_calc_array before, after;
     tri_amount vector; /* bytes: the S of docs/collectives.md */

@@ -1,5 +1,4 @@
 /* Amounts: a number, or a number times letters whose sizes were not given. */
-#include "graph/op.h"
 #include "place/calc.h"
 
 int tri_calc_devices(const tri_calc *calc, unsigned axes)
@@ -33,17 +32,26 @@ int tri_calc_shards(const tri_calc *calc, const tri_calc_dim *dim)
     return shards;
 }
 
-int64_t tri_calc_shard_size(const tri_calc *calc, const tri_calc_dim *dim, int shard)
+int64_t tri_calc_piece(const tri_calc *calc, const tri_calc_dim *dim, int shard, int64_t *begin)
 {
-    const tri_cut cut = {.parts = (int)tri_calc_shards(calc, dim),
-                         .size = calc->letters[dim->letter].size,
-                         .unit = 1};
-    return tri_cut_size(&cut, shard);
+    tri_grid grid = {.num_factors = calc->num_axes};
+    tri_entries entries = {.num = (uint8_t)dim->num_cuts};
+    int32_t coordinate[TRI_CALC_AXES] = {0};
+    for (int i = dim->num_cuts - 1; i >= 0; i--) {
+        int axis = dim->cuts[i], size = calc->axes[axis].size;
+        grid.factor[axis].size = size;
+        entries.set[i] = tri_factor_bit(axis);
+        coordinate[axis] = shard % size;
+        shard /= size;
+    }
+    tri_dim whole = {TRI_DIM_N, calc->letters[dim->letter].size};
+    return tri_placement_piece(&grid, &entries, whole, coordinate, begin);
 }
 
 int64_t tri_calc_largest(const tri_calc *calc, const tri_calc_dim *dim)
 {
-    return tri_calc_shard_size(calc, dim, 0); /* the first ones get one more */
+    int64_t begin;
+    return tri_calc_piece(calc, dim, 0, &begin); /* the first ones get one more */
 }
 
 tri_amount tri_amount_of(double num)

@@ -71,11 +71,7 @@ static void range_label(const picture *p, const tri_calc_dim *dim, int shard, ch
             snprintf(label, LABEL, "%s", letter->name);
         return;
     }
-    int64_t begin = 0;
-    int64_t each = letter->size / tri_calc_shards(p->calc, dim);
-    int64_t more = letter->size % tri_calc_shards(p->calc, dim);
-    begin = each * shard + (shard < more ? shard : more);
-    int64_t size = tri_calc_shard_size(p->calc, dim, shard);
+    int64_t begin, size = tri_calc_piece(p->calc, dim, shard, &begin);
     if (size == 0)
         snprintf(label, LABEL, "%s none", letter->name);
     else if (size == 1)

@@ -116,7 +116,7 @@ static bool gathers_b(const multiplier *m, const tri_calc_array *a, const tri_ca
            bytes_b.num / bytes_b.den < bytes_a.num / bytes_a.den;
 }
 
-static void apply_rule(multiplier *m, tri_calc_array *a, tri_calc_array *b)
+static void ask_rule(multiplier *m, tri_calc_array *a, tri_calc_array *b)
 {
     for (int axis = 0; axis < m->calc->num_axes; axis++) {
         tri_spot in[2] = {spot_of(a, m->dims_a, axis), spot_of(b, m->dims_b, axis)};
@@ -127,6 +127,30 @@ static void apply_rule(multiplier *m, tri_calc_array *a, tri_calc_array *b)
             drop_axis(a, axis);
         if (cut[1] && in[1].kind == TRI_SPOT_WHOLE)
             drop_axis(b, axis);
+    }
+}
+
+/* What the rule wants gathered takes along whatever is cut off after it. False: nothing. */
+static bool take_along(const tri_calc *calc, const tri_calc_array *from, tri_calc_array *to)
+{
+    tri_placement at = tri_calc_placement(from, NULL);
+    unsigned lost = tri_calc_cut_axes(from) & ~tri_calc_cut_axes(to);
+    unsigned along = tri_placement_along(&at, (tri_factor_set)lost);
+    for (int axis = 0; axis < calc->num_axes; axis++)
+        if (along & 1u << axis)
+            drop_axis(to, axis);
+    return along != lost;
+}
+
+/* Asks again when more is gathered than the rule said: what it sees is different then. */
+static void apply_rule(multiplier *m, tri_calc_array *a, tri_calc_array *b)
+{
+    const tri_calc_array from_a = *a, from_b = *b;
+    bool more = true;
+    while (more) {
+        ask_rule(m, a, b);
+        more = take_along(m->calc, &from_a, a);
+        more |= take_along(m->calc, &from_b, b);
     }
 }
 

@@ -189,6 +189,16 @@ static void write_local_shape(const tri_calc *calc, const tri_calc_array *array,
         tri_text_add(text, "one element");
 }
 
+/* Whether the larger shards of a dim, of which there are so many, are its first. */
+static bool larger_first(const tri_calc *calc, const tri_calc_dim *dim, int larger)
+{
+    int64_t begin, most = tri_calc_largest(calc, dim);
+    for (int shard = 0; shard < larger; shard++)
+        if (tri_calc_piece(calc, dim, shard, &begin) != most)
+            return false;
+    return true;
+}
+
 /* Shards that are not all of one size. */
 static void write_uneven(const tri_calc *calc, const tri_calc_array *array, tri_text *text)
 {
@@ -199,11 +209,12 @@ static void write_uneven(const tri_calc *calc, const tri_calc_array *array, tri_
         if (letter->size == 0 || letter->size % shards == 0)
             continue;
         int more = (int)(letter->size % shards);
-        int64_t large = tri_calc_shard_size(calc, dim, 0);
+        int64_t large = tri_calc_largest(calc, dim);
         tri_text_add(text,
-                     "  uneven      %s: the first %d of %d shards have %" PRId64
-                     ", the others %" PRId64 "; each takes the room of the largest\n",
-                     letter->name, more, shards, large, large - 1);
+                     "  uneven      %s: %s%d of %d shards have %" PRId64 ", the others %" PRId64
+                     "; each takes the room of the largest\n",
+                     letter->name, larger_first(calc, dim, more) ? "the first " : "", more, shards,
+                     large, large - 1);
     }
 }
 
@@ -261,7 +272,7 @@ void tri_calc_write_move(const tri_calc *calc, const tri_calc_move *move, tri_te
         tri_text_add(text, ": there already\n");
         return;
     }
-    if (move->kind == TRI_CALC_SLICE) {
+    if (move->kind == TRI_MOVE_SLICE) {
         tri_text_add(text, ": nothing travels\n");
         return;
     }

@@ -103,21 +103,17 @@ static void ask_rule(const tri_placer *p, const tri_node *node, const tri_shape 
         in[j] = in[j].kind == TRI_SPOT_TERMS ? terms : whole;
 }
 
-/* What goes with factors that an input is not to be cut over any more: only the end of a list is
- * gathered, so whatever stands behind them, or in one entry with them. */
+/* The factors that an input is gathered over, when it is to lie like this: those that its dims are
+ * not cut over any more, and what goes with them. */
 static tri_factor_set taken_along(const tri_placement *at, const tri_spot *want, int num_factors)
 {
-    tri_factor_set along = 0;
-    for (int d = 0; d < TRI_MAX_RANK; d++) {
-        bool ends = false;
-        for (int i = 0; i < at->dim[d].num; i++) {
-            for (int f = 0; f < num_factors && !ends; f++)
-                ends = at->dim[d].set[i] >> f & 1 &&
-                       (want[f].kind != TRI_SPOT_CUT || want[f].dim != d);
-            along |= ends ? at->dim[d].set[i] : 0;
-        }
+    tri_factor_set lost = 0;
+    for (int f = 0; f < num_factors; f++) {
+        tri_spot spot = tri_placement_spot(at, f);
+        if (spot.kind == TRI_SPOT_CUT && (want[f].kind != TRI_SPOT_CUT || want[f].dim != spot.dim))
+            lost |= tri_factor_bit(f);
     }
-    return along;
+    return tri_placement_along(at, lost);
 }
 
 /* How inputs are to lie, and outputs then do, over every factor. */

@@ -142,6 +142,17 @@ static void several_axes(void **state)
     assert_line("A[I,J]{P:x}.B[J,K]{U_x}", "ar A[I, J] over x; ar B[J, K] over x; C[I, K]; ");
 }
 
+/* Only the end of a list is gathered: what is cut off after an axis goes with it. */
+static void gathered_along(void **state)
+{
+    (void)state;
+    begin("x:2,y:3", "bf16");
+    assert_line("A[I@xy,J].B[J,K@x]->C[I,K@x]", "ag A[I, J] over xy; C[I, K@x]; ");
+    assert_line("A[I@yx,J].B[J,K@x]->C[I@y,K@x]", "ag A[I@y, J] over x; C[I@y, K@x]; ");
+    /* y is gone with x, so B, which was cut over it, can stay so. */
+    assert_line("A[I@xy].B[K@x,L@y]->C[I,K@x,L@y]", "ag A[I] over xy; C[I, K@x, L@y]; ");
+}
+
 /* One operand: dims [first.., second..], the dim `cut` over x. */
 static tri_calc_array operand(const char *name, const char *first, const char *second, int cut)
 {
@@ -258,7 +269,16 @@ static void moves_between_placements(void **state)
     assert_line("A[I@xy,J]->A[I@x,J]", "ag A[I@x, J] over y; ");
     /* Pieces that would not lie together are gathered. */
     assert_line("A[I@xy,J]->A[I@y,J]", "ag A[I, J] over xy; slice A[I@y, J] over y; ");
+    assert_line("A[I@xy,J]->A[I@yx,J]", "ag A[I, J] over xy; slice A[I@yx, J] over xy; ");
     assert_line("A[I@x,J]->A[I@x,J]", "");
+    /* Lists in the same order are exchanged as they are, others from the end. */
+    assert_line("A[I@xy,J]->A[I,J@xy]", "a2a A[I, J@xy] over xy; ");
+    assert_line("A[I@xy,J]->A[I,J@yx]", "a2a A[I@x, J@y] over y; a2a A[I, J@yx] over x; ");
+    assert_line("A[I@xy,J]->A[I@x,J@y]", "a2a A[I@x, J@y] over y; ");
+    assert_line("A[I@xy,J]->A[I@y,J@x]",
+                "ag A[I@x, J] over y; a2a A[I, J@x] over x; slice A[I@y, J@x] over y; ");
+    assert_line("A[I@x,J@y]->A[I@y,J@x]",
+                "ag A[I, J@y] over x; a2a A[I@y, J] over y; slice A[I@y, J@x] over x; ");
     /* The cut comes before the sum, which is then smaller. */
     assert_line("A[I,J]{P:x}->A[I@y,J]", "slice A[I@y, J]{P:x} over y; ar A[I@y, J] over x; ");
     /* An axis of one device moves nothing. */
@@ -352,6 +372,12 @@ static void uneven_picture(void **state)
     begin("x:4", "f32");
     text = report_of("A[I:3@x]"); /* fewer elements than devices */
     assert_has(text, "  I 2     | x2 |\n  I none  | x3 |\n");
+    free(text);
+    /* What x leaves is cut over y: 5 and 5 into 2, 2, 1 each. */
+    begin("x:2,y:3", "f32");
+    text = report_of("A[I:10@xy]");
+    assert_has(text, "uneven      I: 4 of 6 shards have 2, the others 1; each");
+    assert_has(text, "  I 4    | x0 y2 |\n  I 5-6  | x1 y0 |\n");
     free(text);
 }
 
@@ -707,15 +733,25 @@ static void fuzzed(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(four_cases),           cmocka_unit_test(the_smaller_is_gathered),
-        cmocka_unit_test(several_axes),         cmocka_unit_test(as_the_pass_does),
-        cmocka_unit_test(work_of_a_product),    cmocka_unit_test(moves_between_placements),
-        cmocka_unit_test(bytes_of_moves),       cmocka_unit_test(times_of_moves),
-        cmocka_unit_test(sharded_array),        cmocka_unit_test(uneven_picture),
-        cmocka_unit_test(letters_stay_letters), cmocka_unit_test(training_steps),
-        cmocka_unit_test(training_bounds),      cmocka_unit_test(devices_and_links),
-        cmocka_unit_test(memory_of_training),   cmocka_unit_test(errors_point),
-        cmocka_unit_test(wrong_meshes),         cmocka_unit_test(fuzzed),
+        cmocka_unit_test(four_cases),
+        cmocka_unit_test(the_smaller_is_gathered),
+        cmocka_unit_test(several_axes),
+        cmocka_unit_test(gathered_along),
+        cmocka_unit_test(as_the_pass_does),
+        cmocka_unit_test(work_of_a_product),
+        cmocka_unit_test(moves_between_placements),
+        cmocka_unit_test(bytes_of_moves),
+        cmocka_unit_test(times_of_moves),
+        cmocka_unit_test(sharded_array),
+        cmocka_unit_test(uneven_picture),
+        cmocka_unit_test(letters_stay_letters),
+        cmocka_unit_test(training_steps),
+        cmocka_unit_test(training_bounds),
+        cmocka_unit_test(devices_and_links),
+        cmocka_unit_test(memory_of_training),
+        cmocka_unit_test(errors_point),
+        cmocka_unit_test(wrong_meshes),
+        cmocka_unit_test(fuzzed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
