@@ -167,8 +167,11 @@ char *tri_placement_text(const tri_grid *grid, const tri_placement *at, const tr
     }
     if (used < text_size)
         used += (size_t)snprintf(text + used, text_size - used, "]");
-    if (at->partial && used < text_size)
-        snprintf(text + used, text_size - used, "{P:%s}",
-                 tri_grid_name(grid, at->partial, name, sizeof name));
+    if (at->partial && used < text_size) {
+        tri_grid_name(grid, at->partial, name, sizeof name);
+        for (char *star = name; (star = strchr(star, '*'));)
+            *star = ',';
+        snprintf(text + used, text_size - used, "{P:%s}", name);
+    }
     return text;
 }

@@ -6,11 +6,14 @@ static const char *const phase_names[] = {"forward", "backward", "update"};
 
 static void print_node(const tri_graph *graph, const tri_node *node, tri_text *text)
 {
-    char shape[128];
+    char shape[160];
     for (int k = 0; k < node->num_out; k++) {
         const tri_value *out = &graph->values[node->out[k]];
-        tri_text_add(text, "%s%s%s", k ? ", " : "  ", out->name,
-                     tri_shape_text(&out->shape, shape, sizeof shape));
+        bool placed = out->whole.rank == out->shape.rank;
+        tri_text_add(
+            text, "%s%s%s", k ? ", " : "  ", out->name,
+            placed ? tri_placement_text(&graph->grid, &out->at, &out->shape, shape, sizeof shape)
+                   : tri_shape_text(&out->shape, shape, sizeof shape));
     }
     bool adds = node->write[0] == TRI_WRITE_START || node->write[0] == TRI_WRITE_ADD;
     tri_text_add(text, " %s %s(", adds ? "+=" : "=", tri_op_get(node->op)->name);

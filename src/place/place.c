@@ -22,6 +22,7 @@ static tr_status place_state_output(tri_placer *p, const tri_node *node, int k, 
     tri_graph *graph = p->graph;
     tri_id id = node->out[k], state = graph->values[id].state;
     p->partial[state] |= at.partial;
+    graph->values[id].at.partial = at.partial; /* of what this adds: for people */
     at.partial = 0;
     if (!tri_placement_equal(&p->values[id].at, &at)) {
         char own[96], other[96], what[256];

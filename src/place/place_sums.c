@@ -16,6 +16,8 @@ static tr_status sum_with(tri_placer *p, tri_id state, tri_op op, const tri_attr
     tri_id after = graph->nodes[node].out[0];
     p->values[after].global = p->values[before].global;
     tri_placer_put(p, after, &p->values[before].at);
+    graph->values[after].at.partial =
+        graph->values[before].at.partial & (tri_factor_set)~graph->grid.axis[attr->axis].factors;
     p->values[before].now = after;
     return TR_OK;
 }

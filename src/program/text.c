@@ -123,6 +123,21 @@ static void reads_text(const tri_program *program, const tri_instr *instr, char 
     }
 }
 
+/* "[B@dp 4, T 64, H@tp 2, K 16]": the sizes are those of this rank's piece. Slices have no dims. */
+static void shape_text(const tri_program *program, const tri_value *value, char *out, size_t size)
+{
+    if (value->whole.rank == value->shape.rank)
+        tri_placement_text(&program->grid, &value->at, &value->shape, out, size);
+    else
+        tri_shape_text(&value->shape, out, size);
+}
+
+/* Room for that: placements on several ranks take more of it. */
+static int shape_width(const tri_program *program)
+{
+    return program->grid.num_factors > 0 ? 40 : 30;
+}
+
 /* Several tensors that travel in one message, as one line: the first, how many, where they begin
  * and end, and the last. */
 static void print_bucket(const tri_program *program, const tri_message *m, tri_text *text)
@@ -139,8 +154,8 @@ static void print_bucket(const tri_program *program, const tri_message *m, tri_t
     }
     if (m->writes.space != TRI_NONE)
         tri_text_address(program, m->writes.space, m->writes.offset, address, sizeof address);
-    tri_text_add(text, "%5u  %-22s %-28s    %-30s %-12s %8s %10s  to %s", m->first, op,
-                 program->values[m->value].name, tensors, address,
+    tri_text_add(text, "%5u  %-22s %-28s    %-*s %-12s %8s %10s  to %s", m->first, op,
+                 program->values[m->value].name, shape_width(program), tensors, address,
                  sum_flops > 0 ? tri_text_count(sum_flops, flops) : "-",
                  tri_text_bytes(sum_bytes, bytes), program->values[tri_instr_value(last)].name);
     tri_text_message(program, m->first, text);
@@ -150,13 +165,14 @@ static void print_bucket(const tri_program *program, const tri_message *m, tri_t
 static void print_instr(const tri_program *program, size_t i, tri_text *text)
 {
     const tri_instr *instr = &program->instrs[i];
-    char op[48], shape[96], address[48], reads[512], flops[16], bytes[16];
+    char op[48], shape[160], address[48], reads[512], flops[16], bytes[16];
     op_text(instr, op, sizeof op);
     reads_text(program, instr, reads, sizeof reads);
     if (instr->num_out == 0) {
-        tri_shape_text(&program->values[instr->in[0].value].shape, shape, sizeof shape);
-        tri_text_add(text, "%5zu  %-22s %-28s    %-30s %-12s %8s %10s  %s", i, op, "-", shape, "-",
-                     "-", tri_text_bytes(instr->cost.bytes, bytes), reads);
+        shape_text(program, &program->values[instr->in[0].value], shape, sizeof shape);
+        tri_text_add(text, "%5zu  %-22s %-28s    %-*s %-12s %8s %10s  %s", i, op, "-",
+                     shape_width(program), shape, "-", "-",
+                     tri_text_bytes(instr->cost.bytes, bytes), reads);
         tri_text_message(program, i, text);
         tri_text_add(text, "\n");
     }
@@ -165,13 +181,13 @@ static void print_instr(const tri_program *program, size_t i, tri_text *text)
         bool adds = instr->write[k] == TRI_WRITE_START || instr->write[k] == TRI_WRITE_ADD;
         tri_text_address(program, instr->out[k].space, instr->out[k].offset, address,
                          sizeof address);
-        tri_shape_text(&value->shape, shape, sizeof shape);
+        shape_text(program, value, shape, sizeof shape);
         if (k == 0)
             tri_text_add(text, "%5zu  %-22s", i, op);
         else
             tri_text_add(text, "%5s  %-22s", "", "");
-        tri_text_add(text, " %-28s %s %-30s %-12s", value->name, adds ? "+=" : "  ", shape,
-                     address);
+        tri_text_add(text, " %-28s %s %-*s %-12s", value->name, adds ? "+=" : "  ",
+                     shape_width(program), shape, address);
         if (k == 0)
             tri_text_add(text, " %8s %10s  %s",
                          instr->cost.flops > 0 ? tri_text_count(instr->cost.flops, flops) : "-",
@@ -330,8 +346,9 @@ static void print_segment(const tri_program *program, const tri_segment *segment
                  tri_segment_text(program, segment, name), action_titles[segment->action],
                  segment->count, segment->count == 1 ? "" : "s", tri_text_count(flops, flops_text),
                  tri_text_bytes(bytes, bytes_text));
-    tri_text_add(text, "%5s  %-22s %-28s    %-30s %-12s %8s %10s  %s\n", "nr", "operator", "result",
-                 "shape", "address", "FLOP", "bytes", "reads");
+    tri_text_add(text, "%5s  %-22s %-28s    %-*s %-12s %8s %10s  %s\n", "nr", "operator", "result",
+                 shape_width(program), program->grid.num_factors > 0 ? "placement" : "shape",
+                 "address", "FLOP", "bytes", "reads");
     if (segment->action == TRI_ACTION_U)
         print_update(program, begin, end, all, text);
     else
