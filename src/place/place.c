@@ -177,8 +177,7 @@ static tr_status place_inputs(tri_placer *p, tri_node *node, tri_placement *out,
 static bool adds_squares(tri_placer *p, tri_node *node)
 {
     const tri_grid *grid = &p->layout->grid;
-    tri_factor_set same = p->partial[p->norm] & tri_placer_axis(p, TRI_AXIS_TP) &
-                          ~tri_placement_cut(&p->values[node->in[0]].at);
+    tri_factor_set same = p->cut & ~tri_placement_cut(&p->values[node->in[0]].at);
     if (tri_grid_place(grid, same) != 0)
         return false;
     node->write[0] = p->any_squares ? TRI_WRITE_ADD : TRI_WRITE_START;
@@ -194,8 +193,7 @@ static void note_squares(tri_placer *p, const tri_node *node)
         p->partial[p->norm] |= tri_placer_axis(p, TRI_AXIS_PP);
     if (p->zero->flats) /* copies of a slice count once */
         p->partial[p->norm] |= tri_placer_axis(p, TRI_AXIS_SHARD);
-    if (p->any_cut)
-        p->partial[p->norm] |= tri_placer_axis(p, TRI_AXIS_TP);
+    p->partial[p->norm] |= p->cut;
 }
 
 /* A rank that has nothing to add begins with zero all the same. */

@@ -33,13 +33,12 @@ static tr_status sum_state(tri_placer *p, tri_id state, tri_axis axis, const tri
 
 tr_status tri_placer_complete_state(tri_placer *p, tri_id state, tr_error *err)
 {
-    static const tri_axis families[] = {TRI_AXIS_TP, TRI_AXIS_CP, TRI_AXIS_DP, TRI_AXIS_PP};
-    for (size_t i = 0; i < sizeof families / sizeof *families; i++) {
-        tri_factor_set set = p->partial[state] & tri_placer_axis(p, families[i]);
+    for (tri_axis family = 0; family <= TRI_AXIS_PP; family++) {
+        tri_factor_set set = p->partial[state] & tri_placer_axis(p, family);
         if (!set)
             continue;
         int axis = tri_grid_axis_of(&p->graph->grid, set);
-        if (p->zero->flats && state == p->norm && families[i] == TRI_AXIS_DP)
+        if (p->zero->flats && state == p->norm && family == TRI_AXIS_DP)
             axis = TRI_AXIS_SHARD; /* squares of slices: copies of a slice count once */
         if (axis < 0)
             return tri_fail(err, TR_ERROR_INTERNAL, "the ranks form too many groups");
@@ -275,7 +274,7 @@ tr_status tri_placer_states(tri_placer *p, tr_error *err)
     for (size_t i = 0; i < graph->params->count; i++) {
         const tri_shape *shape = &graph->params->items[i].shape;
         p->params[i] = tri_policy_place(p->layout, TRI_POLICY_PARAM, shape, all);
-        p->any_cut |= tri_placement_cut(&p->params[i]) != 0;
+        p->cut |= tri_placement_cut(&p->params[i]);
         p->placed->local_shape[i] = tri_placement_shape(grid, &p->params[i], shape);
     }
     if (p->layout->zero > 0 && tri_mesh_size(&p->layout->mesh, TRI_AXIS_SHARD) > 1)

@@ -29,7 +29,7 @@ typedef struct tri_placer {
     tri_id shape_of; /* the parameter of which the node at hand needs the shape alone; TRI_NONE */
     const tri_node *old;
     size_t num_old;
-    bool any_cut;         /* some parameter is */
+    tri_factor_set cut;   /* over these some parameter is */
     bool sums_done;       /* the gradients' */
     tri_id norm;          /* the state that squares are added to, TRI_NONE before the first */
     bool any_squares;     /* this rank has added some */
