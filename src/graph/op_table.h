@@ -9,9 +9,9 @@ typedef struct tri_cost {
     double bytes; /* read and written, each operand once */
 } tri_cost;
 
-/* A placement rule: from how the inputs lie over one factor of the grid (as terms only all of them,
- * and only of operators that are linear in them together) to how they must lie, and how the outputs
- * then do. `in` of absent inputs is whole. It may change `in` to what it needs. */
+/* A placement rule: from how the inputs lie over one factor of the grid, whole or cut, to how they
+ * must lie, and how the outputs then do. `in` of absent inputs is whole. It may change `in` to what
+ * it needs. Where terms pass through (linear, linear_in) no rule is asked. */
 typedef void (*tri_place_rule)(const tri_node *node, const tri_shape *shapes, tri_spot *in,
                                tri_spot *out);
 
