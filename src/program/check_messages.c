@@ -49,11 +49,12 @@ static tr_status check_group(const record_check *c)
     if (m->group >= program->num_groups)
         return complain(c, "it names a group that does not exist");
     const tri_rank_group *group = &program->groups[m->group];
-    for (uint32_t k = 0; k < m->count; k++) {
-        tri_rank_group wanted = tri_message_group_of(program, &instr[k].attr);
-        if (!tri_rank_group_equal(group, &wanted))
-            return complain(c, "its group has other members than its instructions name");
-    }
+    tri_rank_group wanted = tri_message_group_of(program, &instr->attr);
+    bool same = tri_rank_group_equal(group, &wanted);
+    for (uint32_t k = 1; k < m->count; k++)
+        same &= tri_same_ranks(&instr[k].attr, &instr->attr);
+    if (!same)
+        return complain(c, "its group has other members than its instructions name");
     if (group->own >= group->size ||
         tri_rank_group_member(group, group->own) != tri_grid_rank(&program->grid))
         return complain(c, "this rank has another place in its group");
@@ -106,54 +107,70 @@ static tr_status check_bytes(const record_check *c)
     return TR_OK;
 }
 
-/* Whether an end of so many bytes is divided as the first instruction says, all of it. */
-static bool divides(const record_check *c, const tri_division *parts, const tri_extent *whole)
+/* Whether an end is divided as the first instruction says: its bucket, or this cut of a dim. */
+static bool divides(const record_check *c, const tri_division *parts, const tri_cut *cut,
+                    const tri_extent *whole)
 {
     const tri_message *m = c->message;
-    const tri_attr *attr = &c->program->instrs[m->first].attr;
-    uint32_t size = c->program->groups[m->group].size;
-    uint64_t element = tri_dtype_bytes(m->dtype), sum = 0;
-    const uint32_t looked_at[] = {0, c->program->groups[m->group].own, size - 1};
+    const tri_flat *flat = &c->program->instrs[m->first].attr.flat;
+    const tri_rank_group *group = &c->program->groups[m->group];
+    uint64_t sum = 0;
+    const uint32_t looked_at[] = {0, group->own, group->size - 1};
     switch (parts->kind) {
     case TRI_DIVISION_NONE:
         return false;
     case TRI_DIVISION_EVEN:
-        sum = parts->scale * size;
+        sum = parts->scale * group->size;
         break;
     case TRI_DIVISION_CUT:
-        sum = parts->scale * (uint64_t)attr->cut.size;
+        sum = parts->scale * (uint64_t)cut->size;
+        if (cut->parts != (int)group->size || cut->part != (int)group->own)
+            return false;
         for (int i = 0; i < 3; i++)
-            if (attr->cut.parts != (int)size ||
-                tri_message_part(c->program, m, parts, looked_at[i]) !=
-                    parts->scale * (uint64_t)tri_cut_size(&attr->cut, (int)looked_at[i]))
+            if (tri_message_part(c->program, m, parts, looked_at[i]) !=
+                parts->scale * (uint64_t)tri_cut_size(cut, (int)looked_at[i]))
                 return false;
         break;
     case TRI_DIVISION_FLAT:
     case TRI_DIVISION_OWNED:
-        sum = (uint64_t)attr->flat.total;
-        if (attr->flat.parts != (int)size || parts->flat.parts != (int)size ||
-            parts->flat.total != attr->flat.total ||
-            (parts->kind == TRI_DIVISION_OWNED) != attr->flat.whole)
+        sum = (uint64_t)flat->total;
+        if (flat->parts != (int)group->size || flat->part != (int)group->own ||
+            parts->flat.parts != flat->parts || parts->flat.total != flat->total ||
+            (parts->kind == TRI_DIVISION_OWNED) != flat->whole)
             return false;
     }
-    return sum == m->elements && sum * element == whole->bytes;
+    return sum * tri_dtype_bytes(m->dtype) == whole->bytes;
+}
+
+/* Whether this rank's block has as many bytes as the division of the whole says. */
+static bool has_own_block(const record_check *c, const tri_division *parts, const tri_extent *block)
+{
+    const tri_message *m = c->message;
+    uint32_t own = c->program->groups[m->group].own;
+    return block->space == TRI_NONE ||
+           block->bytes == tri_message_part(c->program, m, parts, own) * tri_dtype_bytes(m->dtype);
 }
 
 static tr_status check_counts(const record_check *c)
 {
     const tri_message *m = c->message;
-    uint64_t element = tri_dtype_bytes(m->dtype), all = tri_message_bytes(m);
-    uint32_t own = c->program->groups[m->group].own;
-    bool gathers = m->kind == TRI_MESSAGE_ALL_GATHER,
-         scatters = m->kind == TRI_MESSAGE_REDUCE_SCATTER;
-    bool right = true;
-    if (gathers || scatters) {
-        const tri_division *parts = gathers ? &m->recv_parts : &m->send_parts;
-        const tri_extent *block = gathers ? &m->send : &m->recv;
-        right = divides(c, parts, gathers ? &m->recv : &m->send) &&
-                (block->space == TRI_NONE ||
-                 block->bytes == tri_message_part(c->program, m, parts, own) * element);
-    } else {
+    const tri_attr *attr = &c->program->instrs[m->first].attr;
+    uint64_t all = tri_message_bytes(m);
+    bool right;
+    switch (m->kind) {
+    case TRI_MESSAGE_ALL_GATHER:
+        right = divides(c, &m->recv_parts, &attr->cut, &m->recv) && m->recv.bytes == all &&
+                has_own_block(c, &m->recv_parts, &m->send);
+        break;
+    case TRI_MESSAGE_REDUCE_SCATTER:
+        right = divides(c, &m->send_parts, &attr->cut, &m->send) && m->send.bytes == all &&
+                has_own_block(c, &m->send_parts, &m->recv);
+        break;
+    case TRI_MESSAGE_ALL_TO_ALL:
+        right = divides(c, &m->send_parts, &attr->scatter, &m->send) &&
+                divides(c, &m->recv_parts, &attr->cut, &m->recv);
+        break;
+    default:
         right = (m->send.space == TRI_NONE || m->send.bytes == all) &&
                 (m->recv.space == TRI_NONE || m->recv.bytes == all);
     }

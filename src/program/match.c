@@ -58,6 +58,14 @@ static seen seen_at(const tri_program *const *programs, const tri_message *const
     return (seen){programs[rank], next[rank], group_of(programs[rank], next[rank])};
 }
 
+/* Whether what one of them sends to the other is what that expects of it. */
+static bool same_exchange(const seen *from, const seen *to)
+{
+    return tri_message_part(from->program, from->message, &from->message->send_parts,
+                            to->group->own) ==
+           tri_message_part(to->program, to->message, &to->message->recv_parts, from->group->own);
+}
+
 /* What both say of the blocks of each other. */
 static bool same_parts(const seen *a, const tri_division *x, const seen *b, const tri_division *y)
 {
@@ -75,9 +83,12 @@ static bool same_message(const seen *a, const seen *b)
     if (tri_message_pairwise(x) ? !tri_message_pairwise(y) || x->kind == y->kind
                                 : x->kind != y->kind || x->peer != y->peer)
         return false;
-    return x->dtype == y->dtype && x->elements == y->elements &&
-           strcmp(a->program->values[x->value].name, b->program->values[y->value].name) == 0 &&
-           same_parts(a, &x->send_parts, b, &y->send_parts) &&
+    if (x->dtype != y->dtype || x->elements != y->elements ||
+        strcmp(a->program->values[x->value].name, b->program->values[y->value].name) != 0)
+        return false;
+    if (x->kind == TRI_MESSAGE_ALL_TO_ALL)
+        return same_exchange(a, b) && same_exchange(b, a);
+    return same_parts(a, &x->send_parts, b, &y->send_parts) &&
            same_parts(a, &x->recv_parts, b, &y->recv_parts);
 }
 

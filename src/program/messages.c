@@ -12,7 +12,7 @@ _Static_assert((int)TRI_GROUP_MAX_LISTED >= (int)TRI_MAX_HOMES, "a group lists a
 const char *tri_message_kind_name(tri_message_kind kind)
 {
     static const char *const names[TRI_NUM_MESSAGE_KINDS] = {
-        "all_reduce", "all_gather", "reduce_scatter", "broadcast", "send", "recv"};
+        "all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast", "send", "recv"};
     return names[kind];
 }
 
@@ -26,6 +26,8 @@ tri_message_kind tri_message_kind_of(tri_op op)
     case TRI_OP_REDUCE_SCATTER:
     case TRI_OP_SHARD_SUM:
         return TRI_MESSAGE_REDUCE_SCATTER;
+    case TRI_OP_ALL_TO_ALL:
+        return TRI_MESSAGE_ALL_TO_ALL;
     case TRI_OP_BROADCAST:
         return TRI_MESSAGE_BROADCAST;
     case TRI_OP_SEND:
@@ -44,6 +46,14 @@ tri_rank_group tri_message_group_of(const tri_program *program, const tri_attr *
     if (attr->axis == TRI_AXIS_HOME)
         return tri_grid_homes(&program->grid, attr->homes, attr->num_homes);
     return tri_grid_group(&program->grid, attr->axis);
+}
+
+bool tri_same_ranks(const tri_attr *a, const tri_attr *b)
+{
+    bool same = a->axis == b->axis && a->num_homes == b->num_homes;
+    for (uint32_t i = 0; same && i < a->num_homes; i++)
+        same = a->homes[i] == b->homes[i];
+    return same;
 }
 
 bool tri_may_travel_together(const tri_node *a, const tri_node *b)
@@ -175,19 +185,46 @@ static void describe_bucket(const tri_program *program, tri_message *m)
     }
 }
 
+/* So many elements, divided as a dim is cut; a cut of no dim makes equal blocks. */
+static tri_division divide(const tri_cut *cut, uint64_t elements)
+{
+    bool even = cut->size == 0;
+    return (tri_division){.kind = even ? TRI_DIVISION_EVEN : TRI_DIVISION_CUT,
+                          .scale = elements / (uint64_t)(even ? cut->parts : cut->size),
+                          .cut = *cut};
+}
+
+/* Elements of what goes from pieces of one dim to pieces of another, on all ranks together. */
+static uint64_t whole_exchange(const tri_shape *shape, const tri_attr *attr)
+{
+    int64_t elements = attr->cut.size * attr->scatter.size;
+    for (int d = 0; d < shape->rank; d++)
+        if (d != attr->cut.dim && d != attr->scatter.dim)
+            elements *= shape->dim[d].size;
+    return (uint64_t)elements;
+}
+
 /* A value as it is, or cut along a dim. */
 static void describe_value(const tri_program *program, tri_message *m)
 {
-    const tri_cut *cut = &program->instrs[m->first].attr.cut;
-    uint64_t most = m->send.bytes > m->recv.bytes ? m->send.bytes : m->recv.bytes;
-    m->elements = most / tri_dtype_bytes(m->dtype);
-    if (m->kind != TRI_MESSAGE_ALL_GATHER && m->kind != TRI_MESSAGE_REDUCE_SCATTER)
-        return;
-    tri_division *parts = m->kind == TRI_MESSAGE_ALL_GATHER ? &m->recv_parts : &m->send_parts;
-    bool even = cut->size == 0;
-    *parts = (tri_division){.kind = even ? TRI_DIVISION_EVEN : TRI_DIVISION_CUT,
-                            .scale = m->elements / (uint64_t)(even ? cut->parts : cut->size),
-                            .cut = *cut};
+    const tri_attr *attr = &program->instrs[m->first].attr;
+    uint64_t element = tri_dtype_bytes(m->dtype);
+    m->elements = tri_message_moved(m) / element;
+    switch (m->kind) {
+    case TRI_MESSAGE_ALL_GATHER:
+        m->recv_parts = divide(&attr->cut, m->elements);
+        break;
+    case TRI_MESSAGE_REDUCE_SCATTER:
+        m->send_parts = divide(&attr->cut, m->elements);
+        break;
+    case TRI_MESSAGE_ALL_TO_ALL:
+        m->send_parts = divide(&attr->scatter, m->send.bytes / element);
+        m->recv_parts = divide(&attr->cut, m->recv.bytes / element);
+        m->elements = whole_exchange(&program->values[m->value].shape, attr);
+        break;
+    default:
+        break;
+    }
 }
 
 static void describe(const tri_program *program, tri_message *m)
@@ -216,12 +253,17 @@ typedef struct collector {
     size_t capacity; /* of groups */
     uint32_t *axis;  /* of each group */
     size_t axis_capacity;
+    const tri_attr *last; /* that a group was found for, and its number */
+    uint32_t last_group;
 } collector;
 
 /* The number of the group that an instruction names. */
 static tr_status find_group(collector *c, const tri_attr *attr, uint32_t *number, tr_error *err)
 {
     tri_program *program = c->program;
+    *number = c->last_group;
+    if (c->last && tri_same_ranks(c->last, attr))
+        return TR_OK;
     tri_rank_group group = tri_message_group_of(program, attr);
     for (*number = 0; *number < program->num_groups; ++*number)
         if (tri_rank_group_equal(&program->groups[*number], &group))
@@ -278,6 +320,8 @@ static tr_status collect_segment(collector *c, const tri_segment *segment, tr_er
             continue;
         }
         TRI_TRY(find_group(c, &instr->attr, &group, err));
+        c->last = &instr->attr;
+        c->last_group = group;
         if (!open || open->group != group || !rides_with(program, instr, instr - 1)) {
             open = &program->messages[program->num_messages++];
             *open =

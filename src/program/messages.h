@@ -33,6 +33,7 @@ tri_extent tri_operand_extent(const tri_program *program, const tri_operand *ope
 /* For the checker: what the instructions themselves say. */
 tri_message_kind tri_message_kind_of(tri_op op);
 tri_rank_group tri_message_group_of(const tri_program *program, const tri_attr *attr);
+bool tri_same_ranks(const tri_attr *a, const tri_attr *b);
 /* Proves that the records say what their instructions do; part of tri_program_check. */
 tr_status tri_check_messages(const tri_program *program, tr_error *err);
 

@@ -14,6 +14,8 @@ static double message_seconds(const tri_program *program, const tri_message *mes
         return bytes / rate;
     double ranks = program->groups[message->group].size;
     double share = ranks > 1 ? (ranks - 1.0) / ranks : 0;
+    if (message->kind == TRI_MESSAGE_ALL_TO_ALL)
+        share /= ranks; /* each has a part to begin with */
     return (message->kind == TRI_MESSAGE_ALL_REDUCE ? 2 : 1) * share * bytes / rate;
 }
 

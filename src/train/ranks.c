@@ -8,7 +8,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const tr_dtype dtype_of[] = {[TRI_F32] = TR_F32, [TRI_BF16] = TR_BF16, [TRI_F16] = TR_F16};
+/* Numbers of 8 bits are moved and not added up. */
+static const tr_dtype dtype_of[TRI_NUM_DTYPES] = {
+    [TRI_F32] = TR_F32, [TRI_BF16] = TR_BF16, [TRI_F16] = TR_F16,   [TRI_I32] = TR_I32,
+    [TRI_I64] = TR_I64, [TRI_U8] = TR_U8,     [TRI_F8E4M3] = TR_U8, [TRI_F8E5M2] = TR_U8};
 
 /* The forced one where it has the operation; otherwise the choice is open. */
 static const char *algorithm_for(const tri_ranks *ranks, const tri_group *group,
@@ -19,7 +22,8 @@ static const char *algorithm_for(const tri_ranks *ranks, const tri_group *group,
     if (strcmp(ranks->algorithm, "auto") == 0 || strcmp(ranks->algorithm, "native") == 0)
         return ranks->algorithm;
     bool has = tri_algorithm_parse(ranks->algorithm, &algorithm, &shape, NULL) == TR_OK &&
-               tri_algorithm_supports(algorithm, (tri_coll)operation, &shape);
+               tri_algorithm_supports(algorithm, (tri_coll)operation, &shape) &&
+               !(operation == TR_ALL_TO_ALL && algorithm->relays); /* blocks differ in size */
     return has ? ranks->algorithm : "auto";
 }
 
@@ -42,9 +46,8 @@ int *tri_ranks_members(const tri_rank_group *group)
 static tr_operation operation_of(tri_message_kind kind)
 {
     static const tr_operation operations[TRI_NUM_MESSAGE_KINDS] = {
-        [TRI_MESSAGE_ALL_REDUCE] = TR_ALL_REDUCE,
-        [TRI_MESSAGE_ALL_GATHER] = TR_ALL_GATHER,
-        [TRI_MESSAGE_REDUCE_SCATTER] = TR_REDUCE_SCATTER,
+        [TRI_MESSAGE_ALL_REDUCE] = TR_ALL_REDUCE,         [TRI_MESSAGE_ALL_GATHER] = TR_ALL_GATHER,
+        [TRI_MESSAGE_REDUCE_SCATTER] = TR_REDUCE_SCATTER, [TRI_MESSAGE_ALL_TO_ALL] = TR_ALL_TO_ALL,
         [TRI_MESSAGE_BROADCAST] = TR_BROADCAST,
     };
     return operations[kind];
