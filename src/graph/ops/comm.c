@@ -32,7 +32,7 @@ static tr_status check_cut(const tri_cut *cut, const tri_shape *in, bool piece, 
 
 const tri_op_def tri_def_all_reduce = {
     .name = "all_reduce",
-    .inputs = "x: a term of a sum on every rank of the axis",
+    .inputs = "x: a partial sum on every rank of the axis",
     .outputs = "x: the sum, on every rank",
     .meaning =
         "Adds x over the ranks of a mesh axis, in place and in a fixed order, so that all of "
@@ -69,9 +69,9 @@ static tr_status infer_gather(const tri_node *node, const tri_shape *in, tri_sha
 
 const tri_op_def tri_def_all_gather = {
     .name = "all_gather",
-    .inputs = "x: a piece on every rank of the axis",
-    .outputs = "y: all pieces, in blocks",
-    .meaning = "Collects the pieces of all ranks of a mesh axis, one after the other.",
+    .inputs = "x: a shard on every rank of the axis",
+    .outputs = "y: all shards, in blocks",
+    .meaning = "Collects the shards of all ranks of a mesh axis, one after the other.",
     .min_in = 1,
     .max_in = 1,
     .min_out = 1,
@@ -148,9 +148,9 @@ static tr_status infer_piece(const tri_node *node, const tri_shape *in, tri_shap
 
 const tri_op_def tri_def_reduce_scatter = {
     .name = "reduce_scatter",
-    .inputs = "x: a term of a sum on every rank of the axis, in blocks",
-    .outputs = "y: this rank's piece of the sum",
-    .meaning = "Adds x over the ranks of a mesh axis in a fixed order; each rank gets its piece.",
+    .inputs = "x: a partial sum on every rank of the axis, in blocks",
+    .outputs = "y: this rank's shard of the sum",
+    .meaning = "Adds x over the ranks of a mesh axis in a fixed order; each rank gets its shard.",
     .min_in = 1,
     .max_in = 1,
     .min_out = 1,
@@ -176,10 +176,10 @@ static tr_status infer_exchange(const tri_node *node, const tri_shape *in, tri_s
 
 const tri_op_def tri_def_all_to_all = {
     .name = "all_to_all",
-    .inputs = "x: a piece along one dim, in blocks along another",
-    .outputs = "y: a piece along the other, in blocks along the first",
+    .inputs = "x: a shard along one dim, in blocks along another",
+    .outputs = "y: a shard along the other, in blocks along the first",
     .meaning = "Sends block r to rank r of a mesh axis, and collects what all ranks send: a value "
-               "that is cut along one dim becomes one that is cut along another.",
+               "that is sharded along one dim becomes one that is sharded along another.",
     .min_in = 1,
     .max_in = 1,
     .min_out = 1,
@@ -193,7 +193,7 @@ const tri_op_def tri_def_slice = {
     .name = "slice",
     .inputs = "x",
     .outputs = "y",
-    .meaning = "y = this rank's piece of x along a dim.",
+    .meaning = "y = this rank's shard of x along a dim.",
     .min_in = 1,
     .max_in = 1,
     .min_out = 1,
@@ -214,7 +214,7 @@ const tri_op_def tri_def_block = {
     .name = "block",
     .inputs = "x",
     .outputs = "y",
-    .meaning = "y = the pieces of x along a dim, each dense, one after the other.",
+    .meaning = "y = the shards of x along a dim, each dense, one after the other.",
     .min_in = 1,
     .max_in = 1,
     .min_out = 1,

@@ -19,7 +19,7 @@ static double no_flops(const tri_node *node, const tri_shape *in, const tri_shap
 
 const tri_op_def tri_def_shard_sum = {
     .name = "shard_sum",
-    .inputs = "x: a term of a sum on every rank of the axis",
+    .inputs = "x: a partial sum on every rank of the axis",
     .outputs = "x: the sum, in this rank's slice",
     .meaning = "A reduce-scatter in place over a bucket of tensors, in a fixed order. What is not "
                "in the rank's slice holds nothing defined afterwards.",
