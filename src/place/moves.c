@@ -82,22 +82,6 @@ static bool scatter(move_planner *p, tr_error *err, tr_status *status)
     return false;
 }
 
-/* What is to be whole, and what shares an entry with something that is not partial. */
-static bool reduce(move_planner *p, tr_error *err, tr_status *status)
-{
-    tri_move move = {.kind = TRI_MOVE_ALL_REDUCE, .from_dim = -1, .to_dim = -1, .before = p->now};
-    move.over = p->now.partial & ~p->to->partial;
-    for (int d = 0; d < p->rank; d++)
-        for (int i = 0; i < p->to->dim[d].num; i++)
-            if ((p->to->dim[d].set[i] & ~p->now.partial) == 0)
-                move.over &= (tri_factor_set)~p->to->dim[d].set[i];
-    if (move.over == 0)
-        return false;
-    p->now.partial &= (tri_factor_set)~move.over;
-    *status = add(p, move, err);
-    return true;
-}
-
 /* The last entries of one dim that are the next of another, as many as there are. */
 static bool exchange(move_planner *p, tr_error *err, tr_status *status)
 {
@@ -127,6 +111,19 @@ static bool exchange(move_planner *p, tr_error *err, tr_status *status)
             }
         }
     return false;
+}
+
+/* Whatever is still to be complete: at once, since one sum over all is less than one after another,
+ * and now, since vectors only grow from here. */
+static bool reduce(move_planner *p, tr_error *err, tr_status *status)
+{
+    tri_move move = {.kind = TRI_MOVE_ALL_REDUCE, .from_dim = -1, .to_dim = -1, .before = p->now};
+    move.over = p->now.partial & ~p->to->partial;
+    if (move.over == 0)
+        return false;
+    p->now.partial = p->to->partial;
+    *status = add(p, move, err);
+    return true;
 }
 
 /* Whether the entry at a place of a list can be exchanged once it is the last. */
@@ -169,8 +166,8 @@ tr_status tri_plan_moves(int rank, const tri_placement *from, const tri_placemen
     if (to->partial & ~from->partial)
         return tri_fail(err, TR_ERROR_INTERNAL, "a move cannot make terms of a sum");
     while (status == TR_OK &&
-           (slice(&p, err, &status) || scatter(&p, err, &status) || reduce(&p, err, &status) ||
-            exchange(&p, err, &status) || gather(&p, err, &status)))
+           (slice(&p, err, &status) || scatter(&p, err, &status) || exchange(&p, err, &status) ||
+            reduce(&p, err, &status) || gather(&p, err, &status)))
         ;
     return status;
 }

@@ -4,7 +4,9 @@
  * Only the end of a list of entries is gathered, cut off or exchanged: what stays is always a run
  * of elements of the dim. So what a dim keeps is the longest common beginning of its two lists; the
  * rest is gathered, and what is new is cut off after that. Vectors travel when they are small:
- * slices come first, then sums, exchanges, gathers, and what had to wait for these. */
+ * slices, sums that leave pieces and exchanges come first, as many as there can be; then all other
+ * sums, then a gather, and what had to wait for it. A sum does not wait for a gather, even where
+ * that would spare it its second half: twice a vector is never more than once what it becomes. */
 #ifndef TRI_PLACE_MOVES_H
 #define TRI_PLACE_MOVES_H
 

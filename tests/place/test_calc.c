@@ -281,6 +281,16 @@ static void moves_between_placements(void **state)
                 "ag A[I, J@y] over x; a2a A[I@y, J] over y; slice A[I@y, J@x] over x; ");
     /* The cut comes before the sum, which is then smaller. */
     assert_line("A[I,J]{P:x}->A[I@y,J]", "slice A[I@y, J]{P:x} over y; ar A[I@y, J] over x; ");
+    /* A sum does not wait for a gather, which makes the vector larger; and all sums are one. */
+    assert_line("A[I@x,J]{P:y}->A[I@y,J]",
+                "ar A[I@x, J] over y; ag A[I, J] over x; slice A[I@y, J] over y; ");
+    begin("x:4,y:2,z:2", "bf16");
+    assert_line("A[I@x,J]{P:yz}->A[I@yx,J]",
+                "ar A[I@x, J] over yz; ag A[I, J] over x; slice A[I@yx, J] over xy; ");
+    /* It does wait for an exchange, which does not. */
+    assert_line("A[I@x,J]{P:y}->A[I@y,J@x]", "a2a A[I, J@x]{P:y} over x; rs A[I@y, J@x] over y; ");
+    assert_line("A[I@x,J]{P:y}->A[I,J@xz]",
+                "a2a A[I, J@x]{P:y} over x; slice A[I, J@xz]{P:y} over z; ar A[I, J@xz] over y; ");
     /* An axis of one device moves nothing. */
     begin("x:1", "bf16");
     assert_line("A[I@x]->A[I]", "");
