@@ -27,7 +27,7 @@ done
 [ -z "$build" ] || build=$(cd "$build" && pwd)
 cd "$root"
 if [ -z "$rules" ]; then
-    rules="includes sizes names"
+    rules="includes sizes names paragraphs"
     [ -z "$build" ] || rules="$rules dead"
 fi
 case $rules in

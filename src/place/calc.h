@@ -118,10 +118,9 @@ tri_amount tri_calc_times_dim(const tri_calc *calc, tri_amount amount, const tri
 
 /* ---- moves and products (calc_move.c, calc_product.c) ---- */
 
-/* An array as the pass sees it, and back: axis a is factor a, and each axis of a dim is an entry.
- * The placement's dims are these of the array, in this order; NULL: as they stand. */
+/* An array as the pass sees it: axis a is factor a, and each axis of a dim is an entry. The
+ * placement's dims are these of the array, in this order; NULL: as they stand. */
 tri_placement tri_calc_placement(const tri_calc_array *array, const int *dims);
-void tri_calc_put(tri_calc_array *array, const int *dims, const tri_placement *at);
 
 typedef struct tri_calc_move {
     tri_move_kind kind;

@@ -14,7 +14,8 @@ tri_placement tri_calc_placement(const tri_calc_array *array, const int *dims)
     return at;
 }
 
-void tri_calc_put(tri_calc_array *array, const int *dims, const tri_placement *at)
+/* An array as such a placement says; see tri_calc_placement. */
+static void put(tri_calc_array *array, const int *dims, const tri_placement *at)
 {
     array->terms = at->partial;
     for (int d = 0; d < array->rank; d++) {
@@ -126,8 +127,8 @@ tr_status tri_calc_move_to(tri_calc *calc, const tri_calc_array *from, const tri
         if (moves->num == TRI_CALC_MOVES)
             return tri_fail(err, TR_ERROR_INTERNAL, "more moves than there can be");
         move.before = move.after = *from;
-        tri_calc_put(&move.before, NULL, &plan.move[i].before);
-        tri_calc_put(&move.after, NULL, &plan.move[i].after);
+        put(&move.before, NULL, &plan.move[i].before);
+        put(&move.after, NULL, &plan.move[i].after);
         price(calc, &move);
         moves->items[moves->num++] = move;
     }

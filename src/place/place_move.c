@@ -62,6 +62,7 @@ void tri_placer_put(tri_placer *p, tri_id id, const tri_placement *at)
         value->shape = tri_shape_scalar(count);
 }
 
+/* One node that reads one value; what it makes has the same logical shape and lies at `at`. */
 static tr_status emit(tri_placer *p, tri_op op, const char *suffix, tri_id in, const tri_attr *attr,
                       const tri_placement *at, tri_id *out, tr_error *err)
 {
