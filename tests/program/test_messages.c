@@ -12,6 +12,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "comm/comm_internal.h"
+#include "fake_gpu.h"
+#include "fake_nccl.h"
 #include "graph/emit.h"
 #include "mesh/grid.h"
 #include "program/match.h"
@@ -87,42 +90,110 @@ static tr_status exchange(void *context, const tri_exchange_call *call, tr_error
     return tr_collective_run(tr_comm_world(context), &collective, err);
 }
 
-/* A rank fills in its pieces along T, and looks for those along F. */
-static tr_status run_rank(tr_comm *comm, void *context, tr_error *err)
-{
-    job *j = context;
-    const exchange_case *c = j->c;
-    int rank = tr_comm_rank(comm);
-    const tri_program *program = &j->programs[rank];
-    tri_cut along_t = cut_of(0, c->ranks, rank, c->t), along_f = cut_of(1, c->ranks, rank, c->f);
+/* A rank's device, memory and program. */
+typedef struct runner {
     tri_device device;
     tri_store store;
     tri_executor executor;
-    const tri_exchange ways = {.context = comm, .run = exchange};
+    int rank;
+} runner;
+
+static tr_status make_ready(runner *r, const tri_program *program, int rank, bool on_gpu,
+                            tr_error *err)
+{
     const tri_device_config config = {.kind = "cpu", .num_threads = 1, .isa = "auto"};
-    TRI_TRY(tri_device_open(&config, &device, err));
-    tri_store_plan(&store, &device, &program, 1);
-    TRI_TRY(tri_store_alloc(&store, err));
-    TRI_TRY(tri_executor_init(&executor, program, &store, 1, err));
-    executor.exchange = &ways;
-    float *x = tri_executor_memory(&executor, tri_program_find(program, "x"), 0);
-    const float *y = tri_executor_memory(&executor, tri_program_find(program, "y"), 0);
+    *r = (runner){.rank = rank};
+    TRI_TRY(tri_device_open(&config, &r->device, err));
+    if (on_gpu)
+        r->device.def = &fake_gpu_def;
+    tri_store_plan(&r->store, &r->device, &program, 1);
+    TRI_TRY(tri_store_alloc(&r->store, err));
+    return tri_executor_init(&r->executor, program, &r->store, 1, err);
+}
+
+static void clear_away(runner *r)
+{
+    tri_executor_fini(&r->executor);
+    tri_store_free(&r->store);
+    tri_device_close(&r->device);
+}
+
+/* A rank fills in its pieces along T, and looks for those along F. */
+static tr_status run_and_look(runner *r, const exchange_case *c, float add, tr_error *err)
+{
+    const tri_program *program = r->executor.program;
+    int rank = r->rank;
+    tri_cut along_t = cut_of(0, c->ranks, rank, c->t), along_f = cut_of(1, c->ranks, rank, c->f);
+    float *x = tri_executor_memory(&r->executor, tri_program_find(program, "x"), 0);
+    const float *y = tri_executor_memory(&r->executor, tri_program_find(program, "y"), 0);
     int64_t t0 = tri_cut_begin(&along_t, rank), f0 = tri_cut_begin(&along_f, rank);
     int64_t num_f = tri_cut_size(&along_f, rank);
     for (int64_t t = 0; t < tri_cut_size(&along_t, rank); t++)
         for (int64_t i = 0; i < c->f * D; i++)
-            x[t * c->f * D + i] = element(c, t0 + t, i / D, i % D);
-    TRI_TRY(tri_executor_run(&executor, err));
-    tr_status status = TR_OK;
-    for (int64_t i = 0; i < c->t * num_f * D && status == TR_OK; i++) {
-        int64_t t = i / (num_f * D), f = i / D % num_f;
-        if (y[i] != element(c, t, f0 + f, i % D))
-            status = tri_fail(err, TR_ERROR_INTERNAL, "rank %d has %g at %lld, not %g", rank,
-                              (double)y[i], (long long)i, (double)element(c, t, f0 + f, i % D));
+            x[t * c->f * D + i] = element(c, t0 + t, i / D, i % D) + add;
+    TRI_TRY(tri_executor_run(&r->executor, err));
+    for (int64_t i = 0; i < c->t * num_f * D; i++) {
+        float is = y[i], wanted = element(c, i / (num_f * D), f0 + i / D % num_f, i % D) + add;
+        if (is != wanted)
+            return tri_fail(err, TR_ERROR_INTERNAL, "rank %d has %g at %lld, not %g", rank,
+                            (double)is, (long long)i, (double)wanted);
     }
-    tri_executor_fini(&executor);
-    tri_store_free(&store);
-    tri_device_close(&device);
+    return TR_OK;
+}
+
+static tr_status run_rank(tr_comm *comm, void *context, tr_error *err)
+{
+    job *j = context;
+    runner r;
+    const tri_exchange ways = {.context = comm, .run = exchange};
+    tr_status status =
+        make_ready(&r, &j->programs[tr_comm_rank(comm)], tr_comm_rank(comm), false, err);
+    r.executor.exchange = &ways;
+    if (status == TR_OK)
+        status = run_and_look(&r, j->c, 0, err);
+    clear_away(&r);
+    return status;
+}
+
+/* ---- on GPUs that are none ---- */
+
+static tr_status enqueue(void *context, const tri_exchange_call *call, void *handle, tr_error *err)
+{
+    tr_collective collective = tri_ranks_collective(call);
+    return tri_nccl_run(context, 0, &collective, handle, err);
+}
+
+static tr_status look(void *context, double waited_s, tr_error *err)
+{
+    return tri_nccl_look(context, waited_s, err);
+}
+
+/* Run once, recorded, and replayed with other numbers. */
+static tr_status run_on_gpu(tr_comm *comm, void *context, tr_error *err)
+{
+    static const tri_lane_exchange lanes = {.records = true, .enqueue = enqueue, .look = look};
+    job *j = context;
+    runner r;
+    tri_nccl *nccl = NULL;
+    int rank = tr_comm_rank(comm);
+    const tri_program *program = &j->programs[rank];
+    fake_gpu *gpu = fake_gpu_create();
+    tr_status status = make_ready(&r, program, rank, true, err);
+    if (status == TR_OK)
+        status = tri_nccl_create(&comm->boot, &fake_nccl_api, &nccl, err);
+    int *members = tri_ranks_members(&program->groups[0]);
+    if (status == TR_OK)
+        status = tri_nccl_join(nccl, 0, "tp", members, j->c->ranks, err);
+    const tri_exchange ways = {.context = nccl, .lanes = &lanes};
+    r.executor.exchange = &ways;
+    for (int step = 0; step < 3 && status == TR_OK; step++)
+        status = run_and_look(&r, j->c, 1000.0f * (float)step, err);
+    if (status == TR_OK && fake_gpu_fault(gpu))
+        status = tri_fail(err, TR_ERROR_RUNTIME, "%s", fake_gpu_fault(gpu));
+    free(members);
+    clear_away(&r);
+    tri_nccl_destroy(nccl);
+    fake_gpu_destroy(gpu);
     return status;
 }
 
@@ -160,7 +231,8 @@ static void test_all_to_all_moves_every_element(void **state)
             assert_int_equal(m->elements, cases[i].t * cases[i].f * D);
         }
         if (match(&j, &err) != TR_OK ||
-            tr_comm_run_threads(cases[i].ranks, NULL, run_rank, &j, &err) != TR_OK)
+            tr_comm_run_threads(cases[i].ranks, NULL, run_rank, &j, &err) != TR_OK ||
+            tr_comm_run_threads(cases[i].ranks, NULL, run_on_gpu, &j, &err) != TR_OK)
             fail_msg("%d ranks, T %d, F %d: %s", cases[i].ranks, (int)cases[i].t, (int)cases[i].f,
                      err.message);
         close_job(&j);

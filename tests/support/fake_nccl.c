@@ -215,21 +215,51 @@ static size_t compute(const op *o, char *to)
     return bytes;
 }
 
-/* A send ends when it was received. */
-static void run_message(const op *o)
+static const op **box_of(const op *o)
 {
     group *g = o->comm->of;
     int own = o->comm->rank;
-    const op **box = o->kind == SEND ? &g->sends[own][o->root] : &g->sends[o->root][own];
+    return o->kind == SEND ? &g->sends[own][o->root] : &g->sends[o->root][own];
+}
+
+/* Sends and receives that go out together: alone, or as a group. A send ends when it was received.
+ */
+typedef struct batch {
+    int num;
+    op ops[2 * MOST_RANKS];
+} batch;
+
+static void take_a_moment(void)
+{
     pthread_mutex_lock(&all.mutex);
-    while (o->kind == RECV && !*box && !g->aborted)
-        pthread_cond_wait(&all.changed, &all.mutex);
-    if (o->kind == RECV && !g->aborted)
-        memcpy(o->recv, (*box)->send, o->count * width_of(o->dtype));
-    *box = o->kind == SEND ? o : NULL;
+    uint32_t draw = tri_random_word(1, all.draws++, 0, 1);
+    pthread_mutex_unlock(&all.mutex);
+    usleep(draw % 300);
+}
+
+static void run_batch(void *data)
+{
+    const batch *b = data;
+    const group *g = b->ops[0].comm->of;
+    take_a_moment();
+    pthread_mutex_lock(&all.mutex);
+    for (int i = 0; i < b->num; i++)
+        if (b->ops[i].kind == SEND)
+            *box_of(&b->ops[i]) = &b->ops[i];
     pthread_cond_broadcast(&all.changed);
-    while (o->kind == SEND && *box && !g->aborted)
-        pthread_cond_wait(&all.changed, &all.mutex);
+    for (int i = 0; i < b->num; i++) {
+        const op *o = &b->ops[i], **box = box_of(o);
+        while (o->kind == RECV && !*box && !g->aborted)
+            pthread_cond_wait(&all.changed, &all.mutex);
+        if (o->kind != RECV || g->aborted)
+            continue;
+        memcpy(o->recv, (*box)->send, o->count * width_of(o->dtype));
+        *box = NULL;
+        pthread_cond_broadcast(&all.changed);
+    }
+    for (int i = 0; i < b->num; i++)
+        while (b->ops[i].kind == SEND && *box_of(&b->ops[i]) == &b->ops[i] && !g->aborted)
+            pthread_cond_wait(&all.changed, &all.mutex);
     pthread_mutex_unlock(&all.mutex);
 }
 
@@ -237,14 +267,7 @@ static void run_op(void *data)
 {
     const op *o = data;
     group *g = o->comm->of;
-    pthread_mutex_lock(&all.mutex);
-    uint32_t draw = tri_random_word(1, all.draws++, 0, 1);
-    pthread_mutex_unlock(&all.mutex);
-    usleep(draw % 300);
-    if (o->kind >= SEND) {
-        run_message(o);
-        return;
-    }
+    take_a_moment();
     g->posted[o->comm->rank] = o;
     if (!meet(g))
         return;
@@ -253,6 +276,51 @@ static void run_op(void *data)
     if (meet(g))
         memcpy(o->recv, result, bytes);
     free(result);
+}
+
+/* Of the calling thread: the sends and receives since a group was begun, of one stream. */
+static _Thread_local struct {
+    bool open;
+    void *stream;
+    batch ops;
+} grouped;
+
+static void enqueue_batch(const batch *b, void *stream)
+{
+    fake_gpu_enqueue(stream, run_batch, b, sizeof *b);
+    for (int i = 0; i < b->num; i++) {
+        const op *o = &b->ops[i];
+        fake_gpu_uses(stream, o->kind == SEND ? o->send : o->recv, o->count * width_of(o->dtype));
+    }
+}
+
+static int enqueue_half(op o, void *comm, void *stream)
+{
+    o.comm = comm;
+    if (!grouped.open) {
+        enqueue_batch(&(batch){.num = 1, .ops = {o}}, stream);
+        return TRI_NCCL_SUCCESS;
+    }
+    if (grouped.ops.num == 2 * MOST_RANKS)
+        return NOT_JOINED;
+    grouped.stream = stream;
+    grouped.ops.ops[grouped.ops.num++] = o;
+    return TRI_NCCL_SUCCESS;
+}
+
+static int group_start(void)
+{
+    grouped.open = true;
+    grouped.ops.num = 0;
+    return TRI_NCCL_SUCCESS;
+}
+
+static int group_end(void)
+{
+    grouped.open = false;
+    if (grouped.ops.num > 0)
+        enqueue_batch(&grouped.ops, grouped.stream);
+    return TRI_NCCL_SUCCESS;
 }
 
 static int enqueue(op o, void *comm, void *stream)
@@ -304,17 +372,12 @@ static int reduce_scatter(const void *send, void *recv, size_t count, int dtype,
 
 static int send_to(const void *data, size_t count, int dtype, int peer, void *comm, void *stream)
 {
-    return enqueue((op){NULL, SEND, peer, dtype, data, NULL, count}, comm, stream);
+    return enqueue_half((op){NULL, SEND, peer, dtype, data, NULL, count}, comm, stream);
 }
 
 static int receive(void *data, size_t count, int dtype, int peer, void *comm, void *stream)
 {
-    return enqueue((op){NULL, RECV, peer, dtype, NULL, data, count}, comm, stream);
-}
-
-static int nothing(void)
-{
-    return TRI_NCCL_SUCCESS;
+    return enqueue_half((op){NULL, RECV, peer, dtype, NULL, data, count}, comm, stream);
 }
 
 const tri_nccl_api fake_nccl_api = {
@@ -335,6 +398,6 @@ const tri_nccl_api fake_nccl_api = {
     .reduce_scatter = reduce_scatter,
     .send = send_to,
     .recv = receive,
-    .group_start = nothing,
-    .group_end = nothing,
+    .group_start = group_start,
+    .group_end = group_end,
 };
