@@ -206,7 +206,7 @@ soak: test-programs
 
 include tests/fuzz/fuzz.mk
 
-ASAN = BUILD=build-asan CFLAGS="-O1 -g -fno-omit-frame-pointer" \
+ASAN = BUILD=build-asan CFLAGS="-O1 -g -fno-omit-frame-pointer -DTRI_ATTR_APART" \
        SANITIZE="-fsanitize=address,undefined -fno-sanitize-recover=undefined"
 asan:
 	@$(MAKE) --no-print-directory $(ASAN) test

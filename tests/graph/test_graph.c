@@ -141,6 +141,11 @@ static void third_operand_missing(tri_graph *graph)
     node_of(graph, TRI_OP_MATMUL, 0)->attr.matmul.epilogue = TRI_EPILOGUE_BIAS;
 }
 
+static void attribute_of_another(tri_graph *graph)
+{
+    node_of(graph, TRI_OP_ACT, 0)->attr.attention.window = 3;
+}
+
 static void test_verifier_names_what_is_broken(void **state)
 {
     (void)state;
@@ -168,6 +173,7 @@ static void test_verifier_names_what_is_broken(void **state)
         {replaces_another, "(bias_grad): replaces an outdated version of grad."},
         {forgotten_version, "the last version of wte.weight is not noted"},
         {third_operand_missing, "(matmul): does not fit its operands: its epilogue"},
+        {attribute_of_another, "(act): has attributes of another operator"},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         small_graph g;

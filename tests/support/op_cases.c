@@ -1,6 +1,7 @@
 #include "op_cases.h"
 
 #include "base/rng.h"
+#include "graph/op_table.h"
 
 #include <assert.h>
 #include <math.h>
@@ -682,6 +683,17 @@ static void derive(op_run *run, const op_case *c)
     free(spare);
 }
 
+/* What an operator must not read, the attributes of other families, is no number and no bool. */
+static void poison_others(tri_op op, tri_attr *attr)
+{
+    tri_attr ones, own;
+    memset(&ones, 0xff, sizeof ones);
+    own = tri_attr_of(op, &ones);
+    for (size_t i = 0; i < sizeof own; i++)
+        if (((unsigned char *)&own)[i] == 0)
+            ((unsigned char *)attr)[i] = 0xff;
+}
+
 void op_run_init(op_run *run, const op_case *c, const op_alias *alias)
 {
     *run = (op_run){.attr = c->attr};
@@ -704,6 +716,7 @@ void op_run_init(op_run *run, const op_case *c, const op_alias *alias)
             fill_constants(t, c);
     }
     derive(run, c);
+    poison_others(c->op, &run->attr);
     if (c->flags & CASE_SCALE)
         memcpy(args->in[args->num_in - 1].data, (float[TRI_NUM_SCALER]){1024, 2},
                TRI_NUM_SCALER * sizeof(float));
