@@ -182,12 +182,14 @@ typedef enum tri_attr_family {
     TRI_ATTR_AXPBY,
     TRI_ATTR_CAST,
     TRI_ATTR_QUANTISE,
+    TRI_ATTR_LOOKUP,
     TRI_ATTR_NORM,
     TRI_ATTR_ROPE,
     TRI_ATTR_ATTENTION,
     TRI_ATTR_LOSS,
     TRI_ATTR_FINISH,
     TRI_ATTR_UPDATE,
+    TRI_ATTR_MESSAGE,
     TRI_NUM_ATTR_FAMILIES
 } tri_attr_family;
 
@@ -235,16 +237,27 @@ enum { TRI_ATTR_SHARED = false };
 enum { TRI_ATTR_SHARED = true };
 #endif
 
+/* Communication, and the reordering that goes with it. */
+typedef struct tri_message_attr {
+    uint8_t axis;  /* the mesh axis (tri_axis) whose group takes part */
+    uint32_t peer; /* send, recv: the other rank's place on the axis; broadcast: the root's */
+    TRI_ATTR_UNION
+    {
+        struct { /* all_reduce over `home`: the ranks, by their place on pp */
+            uint32_t num, place[TRI_MAX_HOMES];
+        } homes;
+        struct {             /* all_gather, reduce_scatter, all_to_all, slice, block, unblock */
+            tri_cut cut;     /* how a dim is divided, and which piece is meant */
+            tri_cut scatter; /* all_to_all: the dim that is divided; `cut` is put together */
+        };
+        struct { /* unshard, broadcast, recv: what it makes */
+            tri_shape shape;
+            tri_dtype dtype;
+        } made;
+    };
+} tri_message_attr;
+
 typedef struct tri_attr {
-    uint8_t axis;       /* communication: the mesh axis (tri_axis) whose group takes part */
-    uint32_t peer;      /* send, recv: the other rank's place on the axis; broadcast: the root's */
-    uint32_t num_homes; /* communication over `home`: the ranks, by their place on pp */
-    uint32_t homes[TRI_MAX_HOMES];
-    tri_dtype dtype; /* unshard, broadcast, recv: of what it makes */
-    tri_cut cut;     /* pieces of sharded values: how a dim is divided, and which piece is meant */
-    tri_cut
-        scatter; /* all_to_all: the dim that is divided; `cut` is the one that is put together */
-    tri_shape shape; /* unshard, broadcast, recv, embed_grad without a table: of what it makes */
     /* Bit k: output k is f32 although operands are 16-bit: a gradient that is to be summed. Only of
      * outputs that may accumulate, whose kernels write f32 anyway. */
     uint8_t wide_out;
@@ -270,6 +283,9 @@ typedef struct tri_attr {
         } cast;
         tri_quantise_attr quantise;
         struct {
+            tri_shape table; /* embed_grad without a table: the shape of one */
+        } lookup;
+        struct {
             float eps;
         } norm;
         struct {
@@ -287,6 +303,7 @@ typedef struct tri_attr {
             int32_t interval; /* good steps in a row after which the loss scale doubles */
         } finish;
         tri_update_attr update;
+        tri_message_attr message;
     };
 } tri_attr;
 

@@ -108,8 +108,8 @@ tr_status tri_infer_given(const tri_node *node, const tri_shape *in, tri_shape *
 {
     (void)in;
     (void)err;
-    out[0] = node->attr.shape;
-    out_dtype[0] = node->attr.dtype;
+    out[0] = node->attr.message.made.shape;
+    out_dtype[0] = node->attr.message.made.dtype;
     return TR_OK;
 }
 

@@ -89,7 +89,7 @@ static tr_status axis_of(tri_placer *p, tri_factor_set over, tri_attr *attr, tr_
     int axis = tri_grid_axis_of(&p->graph->grid, over);
     if (axis < 0)
         return tri_fail(err, TR_ERROR_INTERNAL, "the ranks form more groups than a program has");
-    attr->axis = (uint8_t)axis;
+    attr->message.axis = (uint8_t)axis;
     return TR_OK;
 }
 
@@ -102,9 +102,10 @@ static bool first_dim(const tri_placer *p, tri_id id, int dim)
 static tr_status emit_gather(tri_placer *p, tri_id in, const tri_move *move, tri_id *out,
                              tr_error *err)
 {
-    tri_attr attr = {.cut = last_entries(p, in, &move->before, move->from_dim, move->num_entries)};
+    tri_attr attr = {
+        .message = {.cut = last_entries(p, in, &move->before, move->from_dim, move->num_entries)}};
     TRI_TRY(axis_of(p, move->over, &attr, err));
-    if (attr.cut.parts == 1) /* one key head, and every rank has it */
+    if (attr.message.cut.parts == 1) /* one key head, and every rank has it */
         return emit(p, TRI_OP_SLICE, "all", in, &attr, &move->after, out, err);
     bool dense = first_dim(p, in, move->from_dim);
     TRI_TRY(
@@ -115,7 +116,8 @@ static tr_status emit_gather(tri_placer *p, tri_id in, const tri_move *move, tri
 static tr_status emit_scatter(tri_placer *p, tri_id in, const tri_move *move, tri_id *out,
                               tr_error *err)
 {
-    tri_attr attr = {.cut = last_entries(p, in, &move->after, move->to_dim, move->num_entries)};
+    tri_attr attr = {
+        .message = {.cut = last_entries(p, in, &move->after, move->to_dim, move->num_entries)}};
     TRI_TRY(axis_of(p, move->over, &attr, err));
     if (!first_dim(p, in, move->to_dim))
         TRI_TRY(emit(p, TRI_OP_BLOCK, "blocks", in, &attr, &move->before, &in, err));
@@ -125,17 +127,18 @@ static tr_status emit_scatter(tri_placer *p, tri_id in, const tri_move *move, tr
 static tr_status emit_exchange(tri_placer *p, tri_id in, const tri_move *move, tri_id *out,
                                tr_error *err)
 {
-    tri_attr gathers = {.cut =
-                            last_entries(p, in, &move->before, move->from_dim, move->num_entries)};
-    tri_attr scatters = {.cut = last_entries(p, in, &move->after, move->to_dim, move->num_entries)};
+    tri_attr gathers = {
+        .message = {.cut = last_entries(p, in, &move->before, move->from_dim, move->num_entries)}};
+    tri_attr scatters = {
+        .message = {.cut = last_entries(p, in, &move->after, move->to_dim, move->num_entries)}};
     TRI_TRY(axis_of(p, move->over, &gathers, err));
-    gathers.scatter = scatters.cut;
+    gathers.message.scatter = scatters.message.cut;
     if (!first_dim(p, in, move->to_dim))
         TRI_TRY(emit(p, TRI_OP_BLOCK, "blocks", in, &scatters, &move->before, &in, err));
     bool dense = first_dim(p, in, move->from_dim);
     TRI_TRY(emit(p, TRI_OP_ALL_TO_ALL, dense ? "part" : "blocks", in, &gathers, &move->after, out,
                  err));
-    gathers.scatter = (tri_cut){0};
+    gathers.message.scatter = (tri_cut){0};
     return dense ? TR_OK : emit(p, TRI_OP_UNBLOCK, "part", *out, &gathers, &move->after, out, err);
 }
 
@@ -145,7 +148,7 @@ static tr_status emit_move(tri_placer *p, tri_id in, const tri_move *move, tri_i
     tri_attr attr = {0};
     switch (move->kind) {
     case TRI_MOVE_SLICE:
-        attr.cut = last_entries(p, in, &move->after, move->to_dim, move->num_entries);
+        attr.message.cut = last_entries(p, in, &move->after, move->to_dim, move->num_entries);
         TRI_TRY(axis_of(p, move->over, &attr, err));
         return emit(p, TRI_OP_SLICE, "part", in, &attr, &move->after, out, err);
     case TRI_MOVE_ALL_REDUCE:
@@ -166,7 +169,8 @@ static tr_status combine(tri_placer *p, tri_id in, tri_factor_set over, tri_id *
     tri_graph *graph = p->graph;
     tri_placement at = p->values[in].at;
     tri_shape global = p->values[in].global;
-    tri_attr attr = {.cut = {.parts = tri_grid_size(&p->layout->grid, over), .unit = 1}};
+    tri_attr attr = {
+        .message = {.cut = {.parts = tri_grid_size(&p->layout->grid, over), .unit = 1}}};
     at.partial &= (tri_factor_set)~over;
     TRI_TRY(axis_of(p, over, &attr, err));
     const char *name = tri_arena_printf(&graph->arena, "%s.parts", graph->values[in].name);

@@ -16,8 +16,8 @@ static tr_status sum_with(tri_placer *p, tri_id state, tri_op op, const tri_attr
     tri_id after = graph->nodes[node].out[0];
     p->values[after].global = p->values[before].global;
     tri_placer_put(p, after, &p->values[before].at);
-    graph->values[after].at.partial =
-        graph->values[before].at.partial & (tri_factor_set)~graph->grid.axis[attr->axis].factors;
+    graph->values[after].at.partial = graph->values[before].at.partial &
+                                      (tri_factor_set)~graph->grid.axis[attr->message.axis].factors;
     p->values[before].now = after;
     return TR_OK;
 }
@@ -26,7 +26,7 @@ static tr_status sum_with(tri_placer *p, tri_id state, tri_op op, const tri_attr
 static tr_status sum_state(tri_placer *p, tri_id state, tri_axis axis, const tri_flat *slices,
                            tr_error *err)
 {
-    tri_attr attr = {.axis = (uint8_t)axis, .flat = slices ? *slices : (tri_flat){0}};
+    tri_attr attr = {.message = {.axis = (uint8_t)axis}, .flat = slices ? *slices : (tri_flat){0}};
     bool scatters = slices && axis == TRI_AXIS_SHARD;
     return sum_with(p, state, scatters ? TRI_OP_SHARD_SUM : TRI_OP_ALL_REDUCE, &attr, err);
 }
@@ -90,10 +90,10 @@ static tr_status sum_home(tri_placer *p, tri_id param, tr_error *err)
 {
     tri_graph *graph = p->graph;
     tri_id state = graph->grad_state[param];
-    tri_attr attr = {.axis = TRI_AXIS_HOME};
-    attr.num_homes =
-        (uint32_t)tri_home_set_ranks(p->layout->stages, p->placed->homes.set[param], attr.homes);
-    if (state == TRI_NONE || attr.num_homes < 2)
+    tri_attr attr = {.message = {.axis = TRI_AXIS_HOME}};
+    attr.message.homes.num = (uint32_t)tri_home_set_ranks(
+        p->layout->stages, p->placed->homes.set[param], attr.message.homes.place);
+    if (state == TRI_NONE || attr.message.homes.num < 2)
         return TR_OK;
     bool divided = tri_zero_divides(graph, p->layout, p->zero, &graph->states[state]);
     int64_t first;

@@ -49,10 +49,10 @@ static tr_status gather_bucket(tri_placer *p, tri_id param, tri_id *whole_of, tr
             continue;
         /* The newest version is the one after the update: phases before read the first. */
         tri_id slice = first_version(p, graph->states[state].latest);
-        tri_attr attr = {.axis = TRI_AXIS_SHARD,
-                         .flat = p->zero->flats[i],
-                         .shape = p->placed->local_shape[i],
-                         .dtype = graph->states[state].dtype};
+        tri_attr attr = {.message = {.axis = TRI_AXIS_SHARD,
+                                     .made = {.shape = p->placed->local_shape[i],
+                                              .dtype = graph->states[state].dtype}},
+                         .flat = p->zero->flats[i]};
         tri_placement at = p->values[slice].at;
         tri_shape global = p->values[slice].global;
         bool empty = tri_shape_count(&graph->states[state].shape) == 0;
@@ -83,7 +83,7 @@ static tri_id divided_weight(const tri_placer *p, tri_id id)
 /* Of a table the gradient of a lookup needs the shape alone, so it is not gathered for that. */
 static void take_shape(tri_placer *p, tri_node *node, tri_id param)
 {
-    node->attr.shape = p->placed->local_shape[param];
+    node->attr.lookup.table = p->placed->local_shape[param];
     node->in[2] = TRI_NONE;
     p->shape_of = param;
 }
@@ -160,7 +160,7 @@ void tri_placer_enter_chunk(tri_placer *p, int chunk)
 static tr_status sum_in_bucket(tri_placer *p, tri_id param, uint32_t bucket, tr_error *err)
 {
     tri_graph *graph = p->graph;
-    tri_attr attr = {.axis = TRI_AXIS_SHARD, .flat = p->zero->flats[param]};
+    tri_attr attr = {.message = {.axis = TRI_AXIS_SHARD}, .flat = p->zero->flats[param]};
     tri_id before = p->grad[param];
     tri_id node =
         tri_graph_emit(graph, TRI_OP_SHARD_SUM, graph->values[before].name, &attr, &before, 1, 1);
@@ -278,7 +278,7 @@ static tr_status gather_update(tri_placer *p, tri_id param, tr_error *err)
     tri_id state = copy != TRI_NONE ? copy : graph->param_state[param];
     if (state == TRI_NONE)
         return TR_OK;
-    tri_attr attr = {.axis = TRI_AXIS_SHARD, .flat = p->zero->flats[param]};
+    tri_attr attr = {.message = {.axis = TRI_AXIS_SHARD}, .flat = p->zero->flats[param]};
     tri_id before = graph->states[state].latest;
     tri_id node =
         tri_graph_emit(graph, TRI_OP_SHARD_GATHER, graph->states[state].name, &attr, &before, 1, 1);

@@ -126,8 +126,10 @@ static tr_status emit_like(cutter *c, tri_op op, tri_attr attr, tri_id like, tri
 {
     tri_graph *graph = c->graph;
     const tri_value value = graph->values[like];
-    attr.shape = value.shape;
-    attr.dtype = value.dtype;
+    if (tri_op_get(op)->communicates) {
+        attr.message.made.shape = value.shape;
+        attr.message.made.dtype = value.dtype;
+    }
     tri_id node = tri_graph_emit(graph, op, value.name, &attr, &in, num_in, 1);
     TRI_TRY(tri_graph_status(graph, err));
     *out = graph->nodes[node].out[0];
@@ -145,7 +147,7 @@ static tr_status receive(cutter *c, int chunk, bool backward, tr_error *err)
     int peer = home_of(c, route_of(c, chunk), from);
     for (size_t v = 0; v < c->num_values && peer != c->stages->rank; v++)
         if (crosses(c, v, border, backward)) {
-            tri_attr attr = {.axis = TRI_AXIS_PP, .peer = (uint32_t)peer};
+            tri_attr attr = {.message = {.axis = TRI_AXIS_PP, .peer = (uint32_t)peer}};
             TRI_TRY(emit_like(c, TRI_OP_RECV, attr, (tri_id)v, TRI_NONE, 0, &c->local[v], err));
             c->graph->nodes[c->graph->values[c->local[v]].producer].border = true;
             TRI_TRY(enter(c, chunk, (tri_id)v, c->local[v], err));
@@ -170,7 +172,7 @@ static tr_status send(cutter *c, int chunk, bool backward, tr_error *err)
             TRI_TRY(enter(c, to, (tri_id)v, copy, err));
             continue;
         }
-        tri_attr attr = {.axis = TRI_AXIS_PP, .peer = (uint32_t)peer};
+        tri_attr attr = {.message = {.axis = TRI_AXIS_PP, .peer = (uint32_t)peer}};
         c->graph->ends_chain = backward; /* what is sent is as far as this rank's gradients go */
         tri_id node = tri_graph_emit(c->graph, TRI_OP_SEND, c->graph->values[v].name, &attr,
                                      &c->local[v], 1, 0);
@@ -355,7 +357,8 @@ static tr_status share_outputs(cutter *c, tr_error *err)
         bool here = route_of(c, c->made_in[v]) >= 0;
         graph->phase = TRI_PHASE_UPDATE;
         graph->layer = graph->num_layers;
-        tri_attr attr = {.axis = TRI_AXIS_PP, .peer = (uint32_t)home_of(c, 0, c->made_in[v])};
+        tri_attr attr = {
+            .message = {.axis = TRI_AXIS_PP, .peer = (uint32_t)home_of(c, 0, c->made_in[v])}};
         tri_id all;
         TRI_TRY(emit_like(c, TRI_OP_BROADCAST, attr, (tri_id)v, here ? (tri_id)v : TRI_NONE, 1,
                           &all, err));

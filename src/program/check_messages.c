@@ -59,7 +59,7 @@ static tr_status check_group(const record_check *c)
         tri_rank_group_member(group, group->own) != tri_grid_rank(&program->grid))
         return complain(c, "this rank has another place in its group");
     bool names_peer = tri_message_pairwise(m) || m->kind == TRI_MESSAGE_BROADCAST;
-    if (m->peer != instr->attr.peer || (names_peer && m->peer >= group->size) ||
+    if (m->peer != instr->attr.message.peer || (names_peer && m->peer >= group->size) ||
         (tri_message_pairwise(m) && m->peer == group->own))
         return complain(c, "it has another peer than its instructions name");
     return TR_OK;
@@ -159,16 +159,16 @@ static tr_status check_counts(const record_check *c)
     bool right;
     switch (m->kind) {
     case TRI_MESSAGE_ALL_GATHER:
-        right = divides(c, &m->recv_parts, &attr->cut, &m->recv) && m->recv.bytes == all &&
+        right = divides(c, &m->recv_parts, &attr->message.cut, &m->recv) && m->recv.bytes == all &&
                 has_own_block(c, &m->recv_parts, &m->send);
         break;
     case TRI_MESSAGE_REDUCE_SCATTER:
-        right = divides(c, &m->send_parts, &attr->cut, &m->send) && m->send.bytes == all &&
+        right = divides(c, &m->send_parts, &attr->message.cut, &m->send) && m->send.bytes == all &&
                 has_own_block(c, &m->send_parts, &m->recv);
         break;
     case TRI_MESSAGE_ALL_TO_ALL:
-        right = divides(c, &m->send_parts, &attr->scatter, &m->send) &&
-                divides(c, &m->recv_parts, &attr->cut, &m->recv);
+        right = divides(c, &m->send_parts, &attr->message.scatter, &m->send) &&
+                divides(c, &m->recv_parts, &attr->message.cut, &m->recv);
         break;
     default:
         right = (m->send.space == TRI_NONE || m->send.bytes == all) &&

@@ -43,22 +43,25 @@ tri_message_kind tri_message_kind_of(tri_op op)
 
 tri_rank_group tri_message_group_of(const tri_program *program, const tri_attr *attr)
 {
-    if (attr->axis == TRI_AXIS_HOME)
-        return tri_grid_homes(&program->grid, attr->homes, attr->num_homes);
-    return tri_grid_group(&program->grid, attr->axis);
+    if (attr->message.axis == TRI_AXIS_HOME)
+        return tri_grid_homes(&program->grid, attr->message.homes.place, attr->message.homes.num);
+    return tri_grid_group(&program->grid, attr->message.axis);
 }
 
 bool tri_same_ranks(const tri_attr *a, const tri_attr *b)
 {
-    bool same = a->axis == b->axis && a->num_homes == b->num_homes;
-    for (uint32_t i = 0; same && i < a->num_homes; i++)
-        same = a->homes[i] == b->homes[i];
+    const tri_message_attr *x = &a->message, *y = &b->message;
+    if (x->axis != y->axis || x->axis != TRI_AXIS_HOME)
+        return x->axis == y->axis;
+    bool same = x->homes.num == y->homes.num;
+    for (uint32_t i = 0; same && i < x->homes.num; i++)
+        same = x->homes.place[i] == y->homes.place[i];
     return same;
 }
 
 bool tri_may_travel_together(const tri_node *a, const tri_node *b)
 {
-    return a->op == b->op && a->attr.axis == b->attr.axis;
+    return a->op == b->op && a->attr.message.axis == b->attr.message.axis;
 }
 
 /* ---- how much each has ---- */
@@ -197,9 +200,9 @@ static tri_division divide(const tri_cut *cut, uint64_t elements)
 /* Elements of what goes from pieces of one dim to pieces of another, on all ranks together. */
 static uint64_t whole_exchange(const tri_shape *shape, const tri_attr *attr)
 {
-    int64_t elements = attr->cut.size * attr->scatter.size;
+    int64_t elements = attr->message.cut.size * attr->message.scatter.size;
     for (int d = 0; d < shape->rank; d++)
-        if (d != attr->cut.dim && d != attr->scatter.dim)
+        if (d != attr->message.cut.dim && d != attr->message.scatter.dim)
             elements *= shape->dim[d].size;
     return (uint64_t)elements;
 }
@@ -212,14 +215,14 @@ static void describe_value(const tri_program *program, tri_message *m)
     m->elements = tri_message_moved(m) / element;
     switch (m->kind) {
     case TRI_MESSAGE_ALL_GATHER:
-        m->recv_parts = divide(&attr->cut, m->elements);
+        m->recv_parts = divide(&attr->message.cut, m->elements);
         break;
     case TRI_MESSAGE_REDUCE_SCATTER:
-        m->send_parts = divide(&attr->cut, m->elements);
+        m->send_parts = divide(&attr->message.cut, m->elements);
         break;
     case TRI_MESSAGE_ALL_TO_ALL:
-        m->send_parts = divide(&attr->scatter, m->send.bytes / element);
-        m->recv_parts = divide(&attr->cut, m->recv.bytes / element);
+        m->send_parts = divide(&attr->message.scatter, m->send.bytes / element);
+        m->recv_parts = divide(&attr->message.cut, m->recv.bytes / element);
         m->elements = whole_exchange(&program->values[m->value].shape, attr);
         break;
     default:
@@ -232,7 +235,7 @@ static void describe(const tri_program *program, tri_message *m)
     const tri_instr *head = &program->instrs[m->first];
     m->value = tri_instr_value(head);
     m->dtype = program->values[m->value].dtype;
-    m->peer = head->attr.peer;
+    m->peer = head->attr.message.peer;
     m->border = head->border;
     m->last_only = head->last_only;
     m->first_only = head->first_only;
@@ -277,7 +280,7 @@ static tr_status find_group(collector *c, const tri_attr *attr, uint32_t *number
         c->axis = axis;
     if (!groups || !axis)
         return tri_fail(err, TR_ERROR_RUNTIME, "no memory for the program's messages");
-    axis[program->num_groups] = attr->axis;
+    axis[program->num_groups] = attr->message.axis;
     groups[program->num_groups++] = group;
     return TR_OK;
 }

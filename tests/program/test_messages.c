@@ -54,10 +54,10 @@ static void make_program(const exchange_case *c, int rank, tri_program *program)
                                tri_shape_of(3, TRI_DIM_T, tri_cut_size(&along_t, rank), TRI_DIM_F,
                                             c->f, TRI_DIM_D, (int64_t)D),
                                true);
-    tri_attr blocks = {.cut = along_f};
+    tri_attr blocks = {.message = {.cut = along_f}};
     tri_id node = tri_graph_emit(&graph, TRI_OP_BLOCK, "blocks", &blocks, &x, 1, 1);
     tri_id in = graph.nodes[node].out[0];
-    tri_attr exchange = {.axis = TRI_AXIS_TP, .cut = along_t, .scatter = along_f};
+    tri_attr exchange = {.message = {.axis = TRI_AXIS_TP, .cut = along_t, .scatter = along_f}};
     node = tri_graph_emit(&graph, TRI_OP_ALL_TO_ALL, "y", &exchange, &in, 1, 1);
     tri_mark_output(&graph, graph.nodes[node].out[0]);
     if (tri_graph_status(&graph, &err) != TR_OK)

@@ -214,7 +214,7 @@ static const op_case case_table[] = {
     {"add large", TRI_OP_ACCUMULATE, {3, 133, 1, 101}, {0}, CASE_ACCUMULATE, 0},
     {"odd", TRI_OP_AXPBY, {2, 7, 1, 33}, AXPBY(.alpha = 0.7f, .beta = -1.3f), 0, 0},
 #define CUT(at, of, ranks, rank, units)                                                            \
-    .cut = {.dim = at, .size = of, .parts = ranks, .part = rank, .unit = units}
+    .message.cut = {.dim = at, .size = of, .parts = ranks, .part = rank, .unit = units}
     {"first dim", TRI_OP_SLICE, {11, 3, 5}, {CUT(0, 11, 3, 0, 1)}, 0, 0},
     {"middle dim", TRI_OP_SLICE, {4, 11, 5}, {CUT(1, 11, 3, 2, 1)}, 0, 0},
     {"last dim, in units", TRI_OP_SLICE, {4, 3, 12}, {CUT(2, 12, 4, 1, 2)}, 0, 0},

@@ -488,7 +488,8 @@ static void build_pieces(op_run *run, const op_case *c)
     int64_t piece[3] = {c->size[0], c->size[1], c->size[2]};
     in_f32(run, 3, c->size);
     if (c->op == TRI_OP_SLICE)
-        piece[c->attr.cut.dim] = tri_cut_size(&c->attr.cut, c->attr.cut.part);
+        piece[c->attr.message.cut.dim] =
+            tri_cut_size(&c->attr.message.cut, c->attr.message.cut.part);
     out_f32(run, 3, piece);
 }
 

@@ -102,6 +102,12 @@ static void add_attention(const tri_attention_attr *attr, tri_text *text)
         tri_text_add(text, " p=%.9g stream=%08x", (double)attr->dropout, attr->stream);
 }
 
+static bool reads_cut(tri_op op)
+{
+    return op == TRI_OP_ALL_GATHER || op == TRI_OP_REDUCE_SCATTER || op == TRI_OP_ALL_TO_ALL ||
+           op == TRI_OP_SLICE || op == TRI_OP_BLOCK || op == TRI_OP_UNBLOCK;
+}
+
 /* What its kernel reads: one that is added to a family of operators belongs here. */
 static void add_attributes(const tri_instr *instr, tri_text *text)
 {
@@ -160,7 +166,8 @@ static void add_attributes(const tri_instr *instr, tri_text *text)
         add_number(text, "alpha", attr->loss.alpha);
     if (attr->wide_out)
         tri_text_add(text, " wide=%x", attr->wide_out);
-    add_cut(&attr->cut, text);
+    if (reads_cut(instr->op))
+        add_cut(&attr->message.cut, text);
     add_flat(&attr->flat, text);
 }
 

@@ -37,6 +37,7 @@ const tri_op_def tri_def_all_reduce = {
     .meaning =
         "Adds x over the ranks of a mesh axis, in place and in a fixed order, so that all of "
         "them get the same bits. Neighbours in memory travel in one message.",
+    .family = TRI_ATTR_MESSAGE,
     .min_in = 1,
     .max_in = 1,
     .min_out = 1,
@@ -53,7 +54,7 @@ static tr_status infer_gather(const tri_node *node, const tri_shape *in, tri_sha
                               tri_dtype *out_dtype, tr_error *err)
 {
     (void)out_dtype;
-    const tri_cut *cut = &node->attr.cut;
+    const tri_cut *cut = &node->attr.message.cut;
     out[0] = in[0];
     if (cut->size == 0) {
         out[0].rank++;
@@ -62,7 +63,7 @@ static tr_status infer_gather(const tri_node *node, const tri_shape *in, tri_sha
         out[0].dim[0] = (tri_dim){TRI_DIM_N, cut->parts};
         return TR_OK;
     }
-    TRI_TRY(check_cut(&node->attr.cut, &in[0], true, err));
+    TRI_TRY(check_cut(&node->attr.message.cut, &in[0], true, err));
     out[0].dim[cut->dim].size = cut->size;
     return TR_OK;
 }
@@ -72,6 +73,7 @@ const tri_op_def tri_def_all_gather = {
     .inputs = "x: a shard on every rank of the axis",
     .outputs = "y: all shards, in blocks",
     .meaning = "Collects the shards of all ranks of a mesh axis, one after the other.",
+    .family = TRI_ATTR_MESSAGE,
     .min_in = 1,
     .max_in = 1,
     .min_out = 1,
@@ -86,6 +88,7 @@ const tri_op_def tri_def_broadcast = {
     .inputs = "x: at the root; none on the others",
     .outputs = "y: x, on every rank",
     .meaning = "Copies x from one rank of a mesh axis to all of them.",
+    .family = TRI_ATTR_MESSAGE,
     .min_in = 1,
     .max_in = 1,
     .min_out = 1,
@@ -101,6 +104,7 @@ const tri_op_def tri_def_recv = {
     .inputs = "none",
     .outputs = "y: what the peer sends",
     .meaning = "Receives from one rank of a mesh axis: the other half of its send.",
+    .family = TRI_ATTR_MESSAGE,
     .min_in = 0,
     .max_in = 0,
     .min_out = 1,
@@ -126,6 +130,7 @@ const tri_op_def tri_def_send = {
     .inputs = "x",
     .outputs = "none",
     .meaning = "Sends x to one rank of a mesh axis.",
+    .family = TRI_ATTR_MESSAGE,
     .min_in = 1,
     .max_in = 1,
     .min_out = 0,
@@ -139,8 +144,8 @@ static tr_status infer_piece(const tri_node *node, const tri_shape *in, tri_shap
                              tri_dtype *out_dtype, tr_error *err)
 {
     (void)out_dtype;
-    const tri_cut *cut = &node->attr.cut;
-    TRI_TRY(check_cut(&node->attr.cut, &in[0], false, err));
+    const tri_cut *cut = &node->attr.message.cut;
+    TRI_TRY(check_cut(&node->attr.message.cut, &in[0], false, err));
     out[0] = in[0];
     out[0].dim[cut->dim].size = tri_cut_size(cut, cut->part);
     return TR_OK;
@@ -151,6 +156,7 @@ const tri_op_def tri_def_reduce_scatter = {
     .inputs = "x: a partial sum on every rank of the axis, in blocks",
     .outputs = "y: this rank's shard of the sum",
     .meaning = "Adds x over the ranks of a mesh axis in a fixed order; each rank gets its shard.",
+    .family = TRI_ATTR_MESSAGE,
     .min_in = 1,
     .max_in = 1,
     .min_out = 1,
@@ -165,7 +171,7 @@ static tr_status infer_exchange(const tri_node *node, const tri_shape *in, tri_s
                                 tri_dtype *out_dtype, tr_error *err)
 {
     (void)out_dtype;
-    const tri_cut *cut = &node->attr.cut, *scatter = &node->attr.scatter;
+    const tri_cut *cut = &node->attr.message.cut, *scatter = &node->attr.message.scatter;
     TRI_TRY(check_cut(cut, &in[0], true, err));
     TRI_TRY(check_cut(scatter, &in[0], false, err));
     out[0] = in[0];
@@ -180,6 +186,7 @@ const tri_op_def tri_def_all_to_all = {
     .outputs = "y: a shard along the other, in blocks along the first",
     .meaning = "Sends block r to rank r of a mesh axis, and collects what all ranks send: a value "
                "that is sharded along one dim becomes one that is sharded along another.",
+    .family = TRI_ATTR_MESSAGE,
     .min_in = 1,
     .max_in = 1,
     .min_out = 1,
@@ -194,6 +201,7 @@ const tri_op_def tri_def_slice = {
     .inputs = "x",
     .outputs = "y",
     .meaning = "y = this rank's shard of x along a dim.",
+    .family = TRI_ATTR_MESSAGE,
     .min_in = 1,
     .max_in = 1,
     .min_out = 1,
@@ -207,7 +215,7 @@ static tr_status infer_reorder(const tri_node *node, const tri_shape *in, tri_sh
 {
     (void)out_dtype;
     out[0] = in[0];
-    return check_cut(&node->attr.cut, &in[0], false, err);
+    return check_cut(&node->attr.message.cut, &in[0], false, err);
 }
 
 const tri_op_def tri_def_block = {
@@ -215,6 +223,7 @@ const tri_op_def tri_def_block = {
     .inputs = "x",
     .outputs = "y",
     .meaning = "y = the shards of x along a dim, each dense, one after the other.",
+    .family = TRI_ATTR_MESSAGE,
     .min_in = 1,
     .max_in = 1,
     .min_out = 1,
@@ -228,6 +237,7 @@ const tri_op_def tri_def_unblock = {
     .inputs = "x",
     .outputs = "y",
     .meaning = "The inverse of block.",
+    .family = TRI_ATTR_MESSAGE,
     .min_in = 1,
     .max_in = 1,
     .min_out = 1,

@@ -54,7 +54,7 @@ static tr_status infer_embed_grad(const tri_node *node, const tri_shape *in, tri
 {
     (void)out_dtype;
     (void)err;
-    out[0] = in[2].rank >= 0 ? in[2] : node->attr.shape;
+    out[0] = in[2].rank >= 0 ? in[2] : node->attr.lookup.table;
     return TR_OK;
 }
 
@@ -70,6 +70,7 @@ const tri_op_def tri_def_embed_grad = {
     .inputs = "dy [B, T, D], ids i32 [B, T], table [V, D] (its shape only) or none",
     .outputs = "dtable [V, D]",
     .meaning = "dtable[ids[b,t]] += dy[b,t], in the order of the tokens.",
+    .family = TRI_ATTR_LOOKUP,
     .min_in = 3,
     .max_in = 3,
     .min_out = 1,

@@ -24,7 +24,7 @@ static void copy(float *to, const float *from, int64_t count)
 
 static void slice(const tri_kernel_args *args)
 {
-    const tri_cut *cut = &args->attr->cut;
+    const tri_cut *cut = &args->attr->message.cut;
     lines l = lines_of(&args->in[0], cut);
     int64_t run = tri_cut_size(cut, cut->part) * l.inner, begin = tri_cut_begin(cut, cut->part);
     const float *x = args->in[0].data;
@@ -34,7 +34,7 @@ static void slice(const tri_kernel_args *args)
 
 static void reorder(const tri_kernel_args *args, bool into_blocks)
 {
-    const tri_cut *cut = &args->attr->cut;
+    const tri_cut *cut = &args->attr->message.cut;
     lines l = lines_of(&args->in[0], cut);
     const float *x = args->in[0].data;
     float *y = args->out[0].data;

@@ -75,14 +75,14 @@ cut_view view_of(const tri_kernel_args *args)
     const tri_tensor &x = args->in[0];
     cut_view v = {1, (int64_t)tri_dtype_bytes(x.dtype)};
     for (int d = 0; d < x.rank; d++)
-        if (d != args->attr->cut.dim)
-            *(d < args->attr->cut.dim ? &v.outer : &v.inner) *= x.size[d];
+        if (d != args->attr->message.cut.dim)
+            *(d < args->attr->message.cut.dim ? &v.outer : &v.inner) *= x.size[d];
     return v;
 }
 
 void slice(const tri_kernel_args *args)
 {
-    const tri_cut *cut = &args->attr->cut;
+    const tri_cut *cut = &args->attr->message.cut;
     cut_view v = view_of(args);
     int64_t run = tri_cut_size(cut, cut->part) * v.inner;
     const char *from = data_of<char>(args->in[0]) + tri_cut_begin(cut, cut->part) * v.inner;
@@ -92,7 +92,7 @@ void slice(const tri_kernel_args *args)
 /* Blocks: the parts one after the other, each dense. */
 void reorder(const tri_kernel_args *args, bool into_blocks)
 {
-    const tri_cut *cut = &args->attr->cut;
+    const tri_cut *cut = &args->attr->message.cut;
     cut_view v = view_of(args);
     for (int p = 0; p < cut->parts; p++) {
         int64_t begin = tri_cut_begin(cut, p) * v.inner, run = tri_cut_size(cut, p) * v.inner;
