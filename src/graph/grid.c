@@ -21,22 +21,64 @@ int32_t tri_grid_place(const tri_grid *grid, tri_factor_set set)
     return place;
 }
 
-int tri_grid_find_axis(const tri_grid *grid, tri_factor_set set)
+tri_factor_set tri_entries_set(const tri_entries *entries)
+{
+    tri_factor_set set = 0;
+    for (int i = 0; i < entries->num; i++)
+        set |= entries->set[i];
+    return set;
+}
+
+bool tri_entries_equal(const tri_entries *a, const tri_entries *b)
+{
+    return a->num == b->num && memcmp(a->set, b->set, a->num * sizeof *a->set) == 0;
+}
+
+static int find_axis(const tri_grid *grid, tri_factor_set set, const tri_entries *order)
 {
     for (int a = 0; a < grid->num_axes; a++)
-        if (grid->axis[a].factors == set && set != 0)
+        if (grid->axis[a].factors == set && set != 0 &&
+            tri_entries_equal(&grid->axis[a].order, order))
             return a;
     return -1;
 }
 
+int tri_grid_find_axis(const tri_grid *grid, tri_factor_set set)
+{
+    return find_axis(grid, set, &(tri_entries){0});
+}
+
 int tri_grid_axis_of(tri_grid *grid, tri_factor_set set)
 {
-    int found = tri_grid_find_axis(grid, set);
+    return tri_grid_axis_in_order(grid, &(tri_entries){1, {set}});
+}
+
+/* Whether the order of entries is that of the grid. */
+static bool counts_as_grid(const tri_entries *order)
+{
+    for (int i = 1; i < order->num; i++)
+        if (order->set[i] >= (order->set[i - 1] & -order->set[i - 1]))
+            return false;
+    return true;
+}
+
+int tri_grid_axis_in_order(tri_grid *grid, const tri_entries *entries)
+{
+    tri_entries order = counts_as_grid(entries) ? (tri_entries){0} : *entries;
+    tri_factor_set set = tri_entries_set(entries);
+    int found = find_axis(grid, set, &order);
     if (found >= 0 || grid->num_axes == TRI_MAX_AXES)
         return found;
-    tri_grid_axis *axis = &grid->axis[grid->num_axes];
-    tri_grid_name(grid, set, axis->name, sizeof axis->name);
-    axis->factors = set;
+    tri_grid_axis axis = {.factors = set, .order = order};
+    tri_grid_name(grid, set, axis.name, sizeof axis.name);
+    size_t used = 0;
+    for (int i = 0; i < order.num && used < sizeof axis.name; i++) {
+        char name[TRI_GRID_NAME];
+        tri_grid_name(grid, order.set[i], name, sizeof name);
+        used +=
+            (size_t)snprintf(axis.name + used, sizeof axis.name - used, "%s%s", i ? "*" : "", name);
+    }
+    grid->axis[grid->num_axes] = axis;
     return grid->num_axes++;
 }
 

@@ -13,7 +13,7 @@
 
 #include "graph/shape.h"
 
-enum { TRI_MAX_FACTORS = 16, TRI_MAX_AXES = 32, TRI_GRID_NAME = 16 };
+enum { TRI_MAX_FACTORS = 16, TRI_MAX_AXES = 32, TRI_GRID_NAME = 16, TRI_MAX_ENTRIES = 8 };
 
 /* Bit f: factor f. */
 typedef uint16_t tri_factor_set;
@@ -25,9 +25,16 @@ typedef struct tri_factor {
     uint8_t family;     /* factors of one axis of the layout: a cut takes them as one */
 } tri_factor;
 
+/* Sets of factors in an order, the slowest first; those of one set count as on the grid. */
+typedef struct tri_entries {
+    uint8_t num;
+    tri_factor_set set[TRI_MAX_ENTRIES];
+} tri_entries;
+
 typedef struct tri_grid_axis {
     char name[TRI_GRID_NAME];
     tri_factor_set factors;
+    tri_entries order; /* in which its ranks are counted; none: as on the grid */
 } tri_grid_axis;
 
 typedef struct tri_grid {
@@ -56,11 +63,15 @@ static inline tri_factor_set tri_factor_bit(int factor)
 /* Ranks along the factors of a set, and this rank's place among them: the slowest counts most. */
 int32_t tri_grid_size(const tri_grid *grid, tri_factor_set set);
 int32_t tri_grid_place(const tri_grid *grid, tri_factor_set set);
+tri_factor_set tri_entries_set(const tri_entries *entries);
+bool tri_entries_equal(const tri_entries *a, const tri_entries *b);
 /* The first axis of exactly these factors; -1: there is none. */
 int tri_grid_find_axis(const tri_grid *grid, tri_factor_set set);
 /* The same; where there is none it gets a row, named after the axes
  * that it is a product of. -1: there are too many. */
 int tri_grid_axis_of(tri_grid *grid, tri_factor_set set);
+/* The same of ranks that are counted in the order of entries. */
+int tri_grid_axis_in_order(tri_grid *grid, const tri_entries *order);
 /* The shortest way to say a set: names of axes, slowest first, "dp*tp". Returns text. */
 char *tri_grid_name(const tri_grid *grid, tri_factor_set set, char *text, size_t text_size);
 

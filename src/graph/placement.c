@@ -3,24 +3,11 @@
 #include <stdio.h>
 #include <string.h>
 
-tri_factor_set tri_entries_set(const tri_entries *entries)
-{
-    tri_factor_set set = 0;
-    for (int i = 0; i < entries->num; i++)
-        set |= entries->set[i];
-    return set;
-}
-
-static bool entries_equal(const tri_entries *a, const tri_entries *b)
-{
-    return a->num == b->num && memcmp(a->set, b->set, a->num * sizeof *a->set) == 0;
-}
-
 bool tri_placement_equal(const tri_placement *a, const tri_placement *b)
 {
     bool same = a->partial == b->partial && (a->partial == 0 || a->how == b->how);
     for (int d = 0; d < TRI_MAX_RANK && same; d++)
-        same = entries_equal(&a->dim[d], &b->dim[d]);
+        same = tri_entries_equal(&a->dim[d], &b->dim[d]);
     return same;
 }
 

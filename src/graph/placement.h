@@ -15,13 +15,6 @@
 
 #include "graph/grid.h"
 
-enum { TRI_MAX_ENTRIES = 8 };
-
-typedef struct tri_entries {
-    uint8_t num;
-    tri_factor_set set[TRI_MAX_ENTRIES];
-} tri_entries;
-
 /* How terms are joined. Statistics of parts of a vocabulary are collected and combined by an
  * operator (ce_combine); nothing reads them before. */
 typedef enum tri_partial_how { TRI_PARTIAL_SUM, TRI_PARTIAL_COMBINE } tri_partial_how;
@@ -39,7 +32,6 @@ typedef struct tri_spot {
     int dim; /* of a cut */
 } tri_spot;
 
-tri_factor_set tri_entries_set(const tri_entries *entries);
 bool tri_placement_equal(const tri_placement *a, const tri_placement *b);
 /* Factors over which some dim is cut. */
 tri_factor_set tri_placement_cut(const tri_placement *at);
@@ -63,6 +55,7 @@ tri_shape tri_placement_shape(const tri_grid *grid, const tri_placement *at,
 /* A dim divided over the ranks of a group, level by level: balanced blocks, of which the first ones
  * are larger by one, and within each of them balanced blocks again. The first level keeps units
  * together. What is divided may itself be a piece. */
+enum { TRI_NO_DIM = 255 }; /* a cut of no dim: parts of their own, one after the other */
 typedef struct tri_cut {
     uint8_t dim;
     uint8_t num_levels;             /* 0: one, of all parts */

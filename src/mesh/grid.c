@@ -107,25 +107,30 @@ int tri_grid_rank(const tri_grid *grid)
     return rank;
 }
 
+/* The next level of a group, slower than those that it has. */
+static void add_level(const tri_factor *factor, tri_rank_group *group)
+{
+    tri_group_level *last = group->num_levels ? &group->level[group->num_levels - 1] : NULL;
+    uint32_t size = (uint32_t)factor->size, stride = (uint32_t)factor->stride;
+    group->own += (uint32_t)factor->coordinate * group->size;
+    group->size *= size;
+    group->first -= (uint32_t)factor->coordinate * stride;
+    if (last && last->size * last->stride == stride)
+        last->size *= size;
+    else if (group->num_levels < TRI_GROUP_MAX_LEVELS)
+        group->level[group->num_levels++] = (tri_group_level){size, stride};
+}
+
 tri_rank_group tri_grid_group(const tri_grid *grid, int axis)
 {
-    tri_factor_set set = grid->axis[axis].factors;
-    tri_rank_group group = {.size = (uint32_t)tri_grid_size(grid, set),
-                            .own = (uint32_t)tri_grid_place(grid, set),
-                            .first = (uint32_t)tri_grid_rank(grid)};
-    for (int f = 0; f < grid->num_factors; f++) {
-        const tri_factor *factor = &grid->factor[f];
-        if (!(set >> f & 1) || factor->size == 1)
-            continue;
-        group.first -= (uint32_t)(factor->coordinate * factor->stride);
-        tri_group_level *last = group.num_levels ? &group.level[group.num_levels - 1] : NULL;
-        if (last && last->size * last->stride == (uint32_t)factor->stride)
-            last->size *= (uint32_t)factor->size;
-        else if (group.num_levels < TRI_GROUP_MAX_LEVELS)
-            group.level[group.num_levels++] =
-                (tri_group_level){(uint32_t)factor->size, (uint32_t)factor->stride};
-    }
-    snprintf(group.name, sizeof group.name, "%s", grid->axis[axis].name);
+    const tri_grid_axis *row = &grid->axis[axis];
+    const tri_entries order = row->order.num ? row->order : (tri_entries){1, {row->factors}};
+    tri_rank_group group = {.size = 1, .first = (uint32_t)tri_grid_rank(grid)};
+    for (int i = order.num - 1; i >= 0; i--)
+        for (int f = 0; f < grid->num_factors; f++)
+            if (order.set[i] >> f & 1 && grid->factor[f].size > 1)
+                add_level(&grid->factor[f], &group);
+    snprintf(group.name, sizeof group.name, "%s", row->name);
     return group;
 }
 

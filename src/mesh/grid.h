@@ -14,7 +14,7 @@ tr_status tri_mesh_grid(const tri_mesh *mesh, int rank, tri_grid *grid, tr_error
 /* This rank, by its coordinates. */
 int tri_grid_rank(const tri_grid *grid);
 /* The ranks that differ from this one only along the factors of an axis (a row of grid->axis), in
- * the order of their places: the slowest factor counts most. */
+ * the order of their places: the slowest factor counts most, unless the row has another order. */
 tri_rank_group tri_grid_group(const tri_grid *grid, int axis);
 /* Some of the ranks along pp, by their coordinates on it, of which this rank's is one. */
 tri_rank_group tri_grid_homes(const tri_grid *grid, const uint32_t *places, uint32_t num_places);

@@ -3,6 +3,7 @@
 #include "place/placer.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 tr_status tri_placer_complain(const tri_placer *p, const tri_node *node, const char *what,
                               tr_error *err)
@@ -84,29 +85,48 @@ static tri_cut last_entries(const tri_placer *p, tri_id id, const tri_placement 
                               num);
 }
 
-static tr_status axis_of(tri_placer *p, tri_factor_set over, tri_attr *attr, tr_error *err)
+/* The ranks that take part in a move, in the order of the pieces that it is about. */
+static tri_entries ranks_of(const tri_move *move)
 {
-    int axis = tri_grid_axis_of(&p->graph->grid, over);
+    tri_entries last = {.num = (uint8_t)move->num_entries};
+    if (move->kind == TRI_MOVE_ALL_REDUCE)
+        return (tri_entries){1, {move->over}};
+    const tri_entries *list = move->kind == TRI_MOVE_ALL_GATHER ? &move->before.dim[move->from_dim]
+                                                                : &move->after.dim[move->to_dim];
+    memcpy(last.set, &list->set[list->num - last.num], last.num * sizeof *last.set);
+    return last;
+}
+
+static tr_status axis_of(tri_placer *p, const tri_entries *order, tri_attr *attr, tr_error *err)
+{
+    int axis = tri_grid_axis_in_order(&p->graph->grid, order);
     if (axis < 0)
         return tri_fail(err, TR_ERROR_INTERNAL, "the ranks form more groups than a program has");
     attr->message.axis = (uint8_t)axis;
     return TR_OK;
 }
 
-/* Whether pieces along a dim lie one after the other as they are. */
+/* Whether pieces along a dim lie one after the other as they are: the dims before it count one. On
+ * every rank, since ranks name their messages alike, whatever they have; those that come first have
+ * most. */
 static bool first_dim(const tri_placer *p, tri_id id, int dim)
 {
-    return tri_shape_span(&p->graph->values[id].shape, 0, dim) == 1;
+    const int32_t first[TRI_MAX_FACTORS] = {0};
+    const tri_placed *v = &p->values[id];
+    int64_t begin, most = 1;
+    for (int d = 0; d < dim; d++)
+        most *=
+            tri_placement_piece(&p->layout->grid, &v->at.dim[d], v->global.dim[d], first, &begin);
+    return most == 1;
 }
 
 static tr_status emit_gather(tri_placer *p, tri_id in, const tri_move *move, tri_id *out,
                              tr_error *err)
 {
+    tri_entries ranks = ranks_of(move);
     tri_attr attr = {
         .message = {.cut = last_entries(p, in, &move->before, move->from_dim, move->num_entries)}};
-    TRI_TRY(axis_of(p, move->over, &attr, err));
-    if (attr.message.cut.parts == 1) /* one key head, and every rank has it */
-        return emit(p, TRI_OP_SLICE, "all", in, &attr, &move->after, out, err);
+    TRI_TRY(axis_of(p, &ranks, &attr, err));
     bool dense = first_dim(p, in, move->from_dim);
     TRI_TRY(
         emit(p, TRI_OP_ALL_GATHER, dense ? "all" : "blocks", in, &attr, &move->after, out, err));
@@ -116,9 +136,10 @@ static tr_status emit_gather(tri_placer *p, tri_id in, const tri_move *move, tri
 static tr_status emit_scatter(tri_placer *p, tri_id in, const tri_move *move, tri_id *out,
                               tr_error *err)
 {
+    tri_entries ranks = ranks_of(move);
     tri_attr attr = {
         .message = {.cut = last_entries(p, in, &move->after, move->to_dim, move->num_entries)}};
-    TRI_TRY(axis_of(p, move->over, &attr, err));
+    TRI_TRY(axis_of(p, &ranks, &attr, err));
     if (!first_dim(p, in, move->to_dim))
         TRI_TRY(emit(p, TRI_OP_BLOCK, "blocks", in, &attr, &move->before, &in, err));
     return emit(p, TRI_OP_REDUCE_SCATTER, "sum", in, &attr, &move->after, out, err);
@@ -127,11 +148,12 @@ static tr_status emit_scatter(tri_placer *p, tri_id in, const tri_move *move, tr
 static tr_status emit_exchange(tri_placer *p, tri_id in, const tri_move *move, tri_id *out,
                                tr_error *err)
 {
+    tri_entries ranks = ranks_of(move);
     tri_attr gathers = {
         .message = {.cut = last_entries(p, in, &move->before, move->from_dim, move->num_entries)}};
     tri_attr scatters = {
         .message = {.cut = last_entries(p, in, &move->after, move->to_dim, move->num_entries)}};
-    TRI_TRY(axis_of(p, move->over, &gathers, err));
+    TRI_TRY(axis_of(p, &ranks, &gathers, err));
     gathers.message.scatter = scatters.message.cut;
     if (!first_dim(p, in, move->to_dim))
         TRI_TRY(emit(p, TRI_OP_BLOCK, "blocks", in, &scatters, &move->before, &in, err));
@@ -142,17 +164,30 @@ static tr_status emit_exchange(tri_placer *p, tri_id in, const tri_move *move, t
     return dense ? TR_OK : emit(p, TRI_OP_UNBLOCK, "part", *out, &gathers, &move->after, out, err);
 }
 
+/* Over a single rank (one key head, which all have) nothing moves. */
+static tr_status emit_same(tri_placer *p, tri_id in, const tri_move *move, tri_id *out,
+                           tr_error *err)
+{
+    int64_t size = p->graph->values[in].shape.dim[0].size;
+    const tri_attr attr = {.message = {.cut = {.parts = 1, .size = size, .unit = 1}}};
+    return emit(p, TRI_OP_SLICE, "all", in, &attr, &move->after, out, err);
+}
+
 static tr_status emit_move(tri_placer *p, tri_id in, const tri_move *move, tri_id *out,
                            tr_error *err)
 {
     tri_attr attr = {0};
+    tri_entries ranks = ranks_of(move);
+    bool alone = tri_grid_size(&p->layout->grid, move->over) == 1;
+    if (alone && move->kind != TRI_MOVE_SLICE && p->values[in].global.rank > 0)
+        return emit_same(p, in, move, out, err);
     switch (move->kind) {
     case TRI_MOVE_SLICE:
         attr.message.cut = last_entries(p, in, &move->after, move->to_dim, move->num_entries);
-        TRI_TRY(axis_of(p, move->over, &attr, err));
+        TRI_TRY(axis_of(p, &ranks, &attr, err));
         return emit(p, TRI_OP_SLICE, "part", in, &attr, &move->after, out, err);
     case TRI_MOVE_ALL_REDUCE:
-        TRI_TRY(axis_of(p, move->over, &attr, err));
+        TRI_TRY(axis_of(p, &ranks, &attr, err));
         return emit(p, TRI_OP_ALL_REDUCE, "sum", in, &attr, &move->after, out, err);
     case TRI_MOVE_REDUCE_SCATTER:
         return emit_scatter(p, in, move, out, err);
@@ -169,10 +204,10 @@ static tr_status combine(tri_placer *p, tri_id in, tri_factor_set over, tri_id *
     tri_graph *graph = p->graph;
     tri_placement at = p->values[in].at;
     tri_shape global = p->values[in].global;
-    tri_attr attr = {
-        .message = {.cut = {.parts = tri_grid_size(&p->layout->grid, over), .unit = 1}}};
+    int32_t num = tri_grid_size(&p->layout->grid, over);
+    tri_attr attr = {.message = {.cut = {.dim = TRI_NO_DIM, .parts = num, .size = num, .unit = 1}}};
     at.partial &= (tri_factor_set)~over;
-    TRI_TRY(axis_of(p, over, &attr, err));
+    TRI_TRY(axis_of(p, &(tri_entries){1, {over}}, &attr, err));
     const char *name = tri_arena_printf(&graph->arena, "%s.parts", graph->values[in].name);
     tri_id node = tri_graph_emit(graph, TRI_OP_ALL_GATHER, name, &attr, &in, 1, 1);
     TRI_TRY(tri_placer_note_values(p, err));

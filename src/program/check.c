@@ -66,6 +66,8 @@ size_t tri_checker_find(const tri_check_region *r, uint64_t address)
 tr_status tri_checker_put(const tri_checker *c, tri_check_region *r, tri_check_piece new_piece)
 {
     size_t from = tri_checker_find(r, new_piece.begin), to = from;
+    if (new_piece.begin == new_piece.end) /* this rank's piece of a dim is empty */
+        return TR_OK;
     while (to < r->count && r->pieces[to].begin < new_piece.end)
         to++;
     if (to == from) {

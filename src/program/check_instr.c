@@ -78,9 +78,13 @@ static bool same_sum(const tri_checker *c, tri_id a, tri_id b)
 
 static tr_status check_read(const tri_checker *c, const tri_operand *operand)
 {
+    tri_check_region *region;
     tri_check_piece *found;
-    TRI_TRY(look(c, operand, "reads", &found));
+    TRI_TRY(locate(c, operand, "reads", &region));
     const tri_value *value = &c->program->values[operand->value];
+    if (tri_value_bytes(value) == 0) /* an empty piece is nowhere */
+        return TR_OK;
+    TRI_TRY(look(c, operand, "reads", &found));
     if (found->value != operand->value && !same_sum(c, found->value, operand->value)) {
         if (value->state != TRI_NONE && found->value != TRI_NONE &&
             c->program->values[found->value].state == value->state)

@@ -188,12 +188,12 @@ static void describe_bucket(const tri_program *program, tri_message *m)
     }
 }
 
-/* So many elements, divided as a dim is cut; a cut of no dim makes equal blocks. */
+/* So many elements, divided as a dim is cut, of which there may be nothing; a cut of no dim makes
+ * equal blocks. */
 static tri_division divide(const tri_cut *cut, uint64_t elements)
 {
-    bool even = cut->size == 0;
-    return (tri_division){.kind = even ? TRI_DIVISION_EVEN : TRI_DIVISION_CUT,
-                          .scale = elements / (uint64_t)(even ? cut->parts : cut->size),
+    return (tri_division){.kind = cut->dim == TRI_NO_DIM ? TRI_DIVISION_EVEN : TRI_DIVISION_CUT,
+                          .scale = cut->size > 0 ? elements / (uint64_t)cut->size : 0,
                           .cut = *cut};
 }
 

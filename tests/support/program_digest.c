@@ -25,8 +25,9 @@ static void add_cut(const tri_cut *cut, tri_text *text)
 {
     if (cut->parts == 0)
         return;
-    tri_text_add(text, " cut=%d:%d", cut->dim, cut->part);
-    for (int part = 0; part <= cut->parts && cut->size > 0; part++)
+    bool stacked = cut->dim == TRI_NO_DIM; /* one after the other */
+    tri_text_add(text, " cut=%d:%d", stacked ? 0 : cut->dim, cut->part);
+    for (int part = 0; part <= cut->parts && cut->size > 0 && !stacked; part++)
         tri_text_add(text, "%c%" PRId64, part ? ',' : '@', tri_cut_begin(cut, part));
 }
 

@@ -49,14 +49,14 @@ const tri_op_def tri_def_all_reduce = {
     .flops = flops,
 };
 
-/* From a piece to the whole: with `stack`, a new first dim counts the ranks. */
+/* From a piece to the whole; where no dim is cut, a new first one counts the ranks. */
 static tr_status infer_gather(const tri_node *node, const tri_shape *in, tri_shape *out,
                               tri_dtype *out_dtype, tr_error *err)
 {
     (void)out_dtype;
     const tri_cut *cut = &node->attr.message.cut;
     out[0] = in[0];
-    if (cut->size == 0) {
+    if (cut->dim == TRI_NO_DIM) {
         out[0].rank++;
         for (int d = out[0].rank - 1; d > 0; d--)
             out[0].dim[d] = in[0].dim[d - 1];
