@@ -53,12 +53,16 @@ const char *tri_arena_vprintf(tri_arena *arena, const char *format, va_list args
 {
     va_list again;
     va_copy(again, args);
-    int length = vsnprintf(NULL, 0, format, again);
+    char small[256]; /* most are: these are written once */
+    int length = vsnprintf(small, sizeof small, format, again);
     va_end(again);
     char *text = length < 0 ? NULL : tri_arena_alloc(arena, (size_t)length + 1);
     if (!text)
         return "";
-    vsnprintf(text, (size_t)length + 1, format, args);
+    if ((size_t)length < sizeof small)
+        memcpy(text, small, (size_t)length + 1);
+    else
+        vsnprintf(text, (size_t)length + 1, format, args);
     return text;
 }
 
@@ -73,15 +77,16 @@ const char *tri_arena_printf(tri_arena *arena, const char *format, ...)
 
 void *tri_array_grow(void *items, size_t count, size_t *capacity, size_t item_bytes)
 {
-    if (count < *capacity)
-        return items;
-    size_t wanted = *capacity ? *capacity * 2 : 16;
-    if (wanted > SIZE_MAX / item_bytes)
-        return NULL;
-    unsigned char *grown = realloc(items, wanted * item_bytes);
-    if (!grown)
-        return NULL;
-    memset(grown + *capacity * item_bytes, 0, (wanted - *capacity) * item_bytes);
-    *capacity = wanted;
+    unsigned char *grown = items;
+    if (count >= *capacity) {
+        size_t wanted = *capacity ? *capacity * 2 : 16;
+        if (wanted > SIZE_MAX / item_bytes)
+            return NULL;
+        grown = realloc(items, wanted * item_bytes);
+        if (!grown)
+            return NULL;
+        *capacity = wanted;
+    }
+    memset(grown + count * item_bytes, 0, item_bytes); /* the rest may never be touched */
     return grown;
 }

@@ -25,8 +25,8 @@ const char *tri_arena_printf(tri_arena *arena, const char *format, ...)
 const char *tri_arena_vprintf(tri_arena *arena, const char *format, va_list args);
 
 /* Room for one more item in a heap array: returns the array, moved if need be, or NULL (the old
- * array is then still valid). New items are zeroed. Keep what it returns before anything else is
- * asked: the old address is gone. */
+ * array is then still valid). The item after the last is zeroed. Keep what it returns before
+ * anything else is asked: the old address is gone. */
 void *tri_array_grow(void *items, size_t count, size_t *capacity, size_t item_bytes);
 
 #endif

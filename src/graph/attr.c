@@ -41,12 +41,14 @@ tri_attr tri_attr_of(tri_op op, const tri_attr *attr)
 
 bool tri_attr_fits(tri_op op, const tri_attr *attr)
 {
+    static const char zeros[sizeof(tri_attr)];
     const piece *own = &pieces[tri_op_get(op)->family];
     const char *bytes = (const char *)attr;
-    for (size_t i = offsetof(tri_attr, matmul); i < sizeof *attr; i++)
-        if (bytes[i] && (i < own->begin || i >= own->begin + own->bytes))
-            return false;
-    return true;
+    const size_t families = offsetof(tri_attr, matmul), end = own->begin + own->bytes;
+    if (own->bytes == 0)
+        return memcmp(bytes + families, zeros, sizeof *attr - families) == 0;
+    return memcmp(bytes + families, zeros, own->begin - families) == 0 &&
+           memcmp(bytes + end, zeros, sizeof *attr - end) == 0;
 }
 
 tri_epilogue tri_node_epilogue(const tri_node *node)
