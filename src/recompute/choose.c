@@ -74,7 +74,7 @@ tri_node tri_recompute_node(tri_node node, const bool *redo)
     } else if (node.op == TRI_OP_MATMUL && node.attr.matmul.epilogue == TRI_EPILOGUE_BIAS_GELU &&
                !redo[node.out[1]]) {
         node.op = TRI_OP_ACT;
-        node.attr = (tri_attr){.act = {.kind = TRI_ACT_GELU}};
+        node.attr = tri_attr_of(TRI_OP_ACT, &(tri_attr){.act = {.kind = TRI_ACT_GELU}});
         node.in[0] = node.out[1];
         node.num_in = node.num_out = 1;
     }
