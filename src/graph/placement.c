@@ -62,16 +62,16 @@ static void append(const tri_grid *grid, tri_dim_name name, tri_factor_set set,
 tri_placement tri_placement_of(const tri_grid *grid, const tri_shape *shape, const tri_spot *spots)
 {
     tri_placement at = {0};
-    for (int d = 0; d < shape->rank; d++) {
-        tri_factor_set set = 0;
-        for (int f = 0; f < grid->num_factors; f++)
-            if (spots[f].kind == TRI_SPOT_CUT && spots[f].dim == d)
-                set |= tri_factor_bit(f);
-        append(grid, shape->dim[d].name, set, &at.dim[d]);
-    }
-    for (int f = 0; f < grid->num_factors; f++)
-        if (spots[f].kind == TRI_SPOT_TERMS)
+    tri_factor_set cut[TRI_MAX_RANK] = {0};
+    for (int f = 0; f < grid->num_factors; f++) {
+        if (spots[f].kind == TRI_SPOT_CUT)
+            cut[spots[f].dim] |= tri_factor_bit(f);
+        else if (spots[f].kind == TRI_SPOT_TERMS)
             at.partial |= tri_factor_bit(f);
+    }
+    for (int d = 0; d < shape->rank; d++)
+        if (cut[d])
+            append(grid, shape->dim[d].name, cut[d], &at.dim[d]);
     return at;
 }
 
@@ -124,7 +124,8 @@ tri_shape tri_placement_shape(const tri_grid *grid, const tri_placement *at, con
     tri_shape shape = *whole;
     int64_t begin;
     for (int d = 0; d < shape.rank; d++)
-        shape.dim[d].size = tri_placement_piece(grid, &at->dim[d], whole->dim[d], NULL, &begin);
+        if (at->dim[d].num > 0)
+            shape.dim[d].size = tri_placement_piece(grid, &at->dim[d], whole->dim[d], NULL, &begin);
     return shape;
 }
 
