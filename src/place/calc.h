@@ -137,6 +137,8 @@ typedef struct tri_calc_moves {
     int num;
 } tri_calc_moves;
 
+/* The dim of a letter; -1: the array has none. */
+int tri_calc_find_dim(const tri_calc_array *array, int letter);
 /* Appends what turns one placement of an array into another. */
 tr_status tri_calc_move_to(tri_calc *calc, const tri_calc_array *from, const tri_calc_array *to,
                            tri_calc_moves *moves, tr_error *err);

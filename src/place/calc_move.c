@@ -14,12 +14,12 @@ tri_placement tri_calc_placement(const tri_calc_array *array, const int *dims)
     return at;
 }
 
-/* An array as such a placement says; see tri_calc_placement. */
-static void put(tri_calc_array *array, const int *dims, const tri_placement *at)
+/* The array as a placement of its dims says. */
+static void put(tri_calc_array *array, const tri_placement *at)
 {
     array->terms = at->partial;
     for (int d = 0; d < array->rank; d++) {
-        tri_calc_dim *dim = &array->dims[dims ? dims[d] : d];
+        tri_calc_dim *dim = &array->dims[d];
         dim->num_cuts = at->dim[d].num;
         for (int i = 0; i < dim->num_cuts; i++)
             dim->cuts[i] = (uint8_t)__builtin_ctz(at->dim[d].set[i]);
@@ -72,7 +72,7 @@ static void price(const tri_calc *calc, tri_calc_move *move)
             sent / tri_link_ring_bytes_per_s(calc->link, tri_calc_num_axes(move->axes));
 }
 
-static int dim_of_letter(const tri_calc_array *array, int letter)
+int tri_calc_find_dim(const tri_calc_array *array, int letter)
 {
     for (int d = 0; d < array->rank; d++)
         if (array->dims[d].letter == letter)
@@ -86,7 +86,7 @@ static tr_status match_dims(tri_calc *calc, const tri_calc_array *from, const tr
 {
     bool fits = from->rank == to->rank;
     for (int d = 0; d < from->rank && fits; d++) {
-        dims[d] = dim_of_letter(to, from->dims[d].letter);
+        dims[d] = tri_calc_find_dim(to, from->dims[d].letter);
         fits = dims[d] >= 0;
     }
     if (fits)
@@ -127,8 +127,8 @@ tr_status tri_calc_move_to(tri_calc *calc, const tri_calc_array *from, const tri
         if (moves->num == TRI_CALC_MOVES)
             return tri_fail(err, TR_ERROR_INTERNAL, "more moves than there can be");
         move.before = move.after = *from;
-        put(&move.before, NULL, &plan.move[i].before);
-        put(&move.after, NULL, &plan.move[i].after);
+        put(&move.before, &plan.move[i].before);
+        put(&move.after, &plan.move[i].after);
         price(calc, &move);
         moves->items[moves->num++] = move;
     }

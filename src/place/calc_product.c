@@ -16,14 +16,6 @@ typedef struct multiplier {
     tri_spot out[TRI_CALC_AXES];
 } multiplier;
 
-static int dim_of_letter(const tri_calc_array *array, int letter)
-{
-    for (int d = 0; d < array->rank; d++)
-        if (array->dims[d].letter == letter)
-            return d;
-    return -1;
-}
-
 static tr_status complain(tri_calc *calc, int at, const char *name, const char *what, tr_error *err)
 {
     calc->error_at = at;
@@ -46,15 +38,15 @@ static tr_status sort_dims(multiplier *m, const tri_calc_array *a, const tri_cal
     tri_product *p = &m->product;
     int num_a = 0, num_b = 0;
     for (int d = 0; d < a->rank; d++)
-        if (dim_of_letter(b, a->dims[d].letter) < 0)
+        if (tri_calc_find_dim(b, a->dims[d].letter) < 0)
             m->dims_a[num_a++] = d;
     p->num_free_a = p->contract_a = num_a;
     for (int d = 0; d < a->rank; d++) {
-        int other = dim_of_letter(b, a->dims[d].letter);
+        int other = tri_calc_find_dim(b, a->dims[d].letter);
         if (other < 0)
             continue;
         const char *name = m->calc->letters[a->dims[d].letter].name;
-        if (m->target && dim_of_letter(m->target, a->dims[d].letter) >= 0)
+        if (m->target && tri_calc_find_dim(m->target, a->dims[d].letter) >= 0)
             return complain(m->calc, b->dims[other].at, name,
                             "stands in both operands and in the result; a letter of both is "
                             "summed over, so it cannot remain",
@@ -70,23 +62,12 @@ static tr_status sort_dims(multiplier *m, const tri_calc_array *a, const tri_cal
     }
     p->num_contracted = p->free_b = num_b;
     for (int d = 0; d < b->rank; d++)
-        if (dim_of_letter(a, b->dims[d].letter) < 0)
+        if (tri_calc_find_dim(a, b->dims[d].letter) < 0)
             m->dims_b[num_b++] = d;
     m->num_free_b = b->rank - p->num_contracted;
     if (p->num_free_a + m->num_free_b > TRI_CALC_DIMS)
         return complain(m->calc, b->at, b->name, "gives a product with more than 6 dims", err);
     return TR_OK;
-}
-
-static tri_spot spot_of(const tri_calc_array *array, const int *dims, int axis)
-{
-    for (int i = 0; i < array->rank; i++) {
-        const tri_calc_dim *dim = &array->dims[dims[i]];
-        for (int k = 0; k < dim->num_cuts; k++)
-            if (dim->cuts[k] == axis)
-                return (tri_spot){TRI_SPOT_CUT, i};
-    }
-    return (tri_spot){TRI_SPOT_WHOLE, 0};
 }
 
 static void drop_axis(tri_calc_array *array, int axis)
@@ -110,7 +91,7 @@ static bool gathers_b(const multiplier *m, const tri_calc_array *a, const tri_ca
     for (int d = 0; m->target && d < m->target->rank; d++)
         for (int i = 0; i < m->target->dims[d].num_cuts; i++)
             if (m->target->dims[d].cuts[i] == axis)
-                return dim_of_letter(a, m->target->dims[d].letter) >= 0;
+                return tri_calc_find_dim(a, m->target->dims[d].letter) >= 0;
     tri_amount bytes_a = tri_calc_bytes(calc, a, false), bytes_b = tri_calc_bytes(calc, b, false);
     return tri_amount_alike(&bytes_a, &bytes_b) &&
            bytes_b.num / bytes_b.den < bytes_a.num / bytes_a.den;
@@ -119,7 +100,9 @@ static bool gathers_b(const multiplier *m, const tri_calc_array *a, const tri_ca
 static void ask_rule(multiplier *m, tri_calc_array *a, tri_calc_array *b)
 {
     for (int axis = 0; axis < m->calc->num_axes; axis++) {
-        tri_spot in[2] = {spot_of(a, m->dims_a, axis), spot_of(b, m->dims_b, axis)};
+        tri_placement at_a = tri_calc_placement(a, m->dims_a);
+        tri_placement at_b = tri_calc_placement(b, m->dims_b);
+        tri_spot in[2] = {tri_placement_spot(&at_a, axis), tri_placement_spot(&at_b, axis)};
         bool cut[2] = {in[0].kind == TRI_SPOT_CUT, in[1].kind == TRI_SPOT_CUT};
         m->product.gather_b = cut[0] && cut[1] && gathers_b(m, a, b, axis);
         tri_place_product(&m->product, in, &m->out[axis]);

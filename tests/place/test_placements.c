@@ -25,7 +25,7 @@
 #include "program/messages.h"
 #include "train/ranks.h"
 
-enum { CASES = 10000, RUN_CASES = 400, MOST_RANKS = 16, MOST_ELEMENTS = 700, MOST_FACTORS = 4 };
+enum { CASES = 10000, RUN_CASES = 600, MOST_RANKS = 16, MOST_ELEMENTS = 700, MOST_FACTORS = 4 };
 
 typedef struct placement_case {
     uint64_t seed, number, state;
