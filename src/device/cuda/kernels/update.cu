@@ -234,8 +234,8 @@ void finish(const tri_kernel_args *args)
     finish_kernel<<<1, 1, 0, stream_of(args)>>>(
         data_of<float>(args->in[0]), data_of<float>(args->in[1]), data_of<float>(args->in[2]),
         args->num_in > 3 ? data_of<float>(args->in[3]) : nullptr, (double)args->attr->finish.alpha,
-        (double)args->attr->finish.clip, (float)args->attr->finish.interval, data_of<float>(args->out[0]),
-        args->num_out > 1 ? data_of<float>(args->out[1]) : nullptr);
+        (double)args->attr->finish.clip, (float)args->attr->finish.interval,
+        data_of<float>(args->out[0]), args->num_out > 1 ? data_of<float>(args->out[1]) : nullptr);
 }
 
 /* --- Rules ---------------------------------------------------------------------------------- */
