@@ -11,7 +11,8 @@ fail() {
     echo "FAILED: $*"
     failures=$((failures + 1))
 }
-command -v "${CC:-cc}" >/dev/null || {
+read -ra compiler <<<"${CC:-cc}" # may be two words: ccache gcc
+command -v "${compiler[0]}" >/dev/null || {
     echo "no C compiler to make a bad network with"
     exit 77
 }
@@ -53,7 +54,7 @@ ssize_t recvmsg(int fd, struct msghdr *m, int flags)
     return n;
 }
 C
-"${CC:-cc}" -shared -fPIC "$work/flip.c" -o "$work/flip.so" -ldl || exit 1
+"${compiler[@]}" -shared -fPIC "$work/flip.c" -o "$work/flip.so" -ldl || exit 1
 # train NAME WHEN SETTING...: on a network that flips a bit once WHEN exists.
 train() {
     local name=$1 when=$2 args=()

@@ -11,7 +11,8 @@ fail() {
     echo "FAILED: $*"
     failures=$((failures + 1))
 }
-command -v "${CC:-cc}" >/dev/null || {
+read -ra compiler <<<"${CC:-cc}" # may be two words: ccache gcc
+command -v "${compiler[0]}" >/dev/null || {
     echo "no C compiler to make a library with"
     exit 77
 }
@@ -27,7 +28,7 @@ __attribute__((constructor)) static void ran(void)
         fclose(file);
 }
 C
-"${CC:-cc}" -shared -fPIC "$work/trace.c" -o "$work/trace.so" || exit 1
+"${compiler[@]}" -shared -fPIC "$work/trace.c" -o "$work/trace.so" || exit 1
 mkdir -p "$work/a/bin" "$work/a/lib/trireme"
 cp "$build/trireme" "$work/a/bin/"
 chmod -R go-w "$work/a"
