@@ -133,9 +133,11 @@ static tr_status check_updates(const check *x)
 {
     const tri_schedule *s = x->schedule;
     char text[96];
-    uint32_t *done = calloc(s->num_chunks, sizeof *done);
+    /* Of each chunk: backwards so far, and how many of them its last update was of. */
+    uint32_t *done = calloc(2 * (size_t)s->num_chunks, sizeof *done);
     if (!done)
         return tri_fail(x->err, TR_ERROR_RUNTIME, "no memory for the schedule");
+    uint32_t *updated = done + s->num_chunks;
     tr_status status = TR_OK;
     for (uint32_t r = 0; r < s->num_ranks && status == TR_OK; r++)
         for (size_t i = 0; i < s->ranks[r].count && status == TR_OK; i++) {
@@ -144,6 +146,12 @@ static tr_status check_updates(const check *x)
                 done[a->chunk]++;
             if (a->kind != TRI_ACTION_U)
                 continue;
+            if (updated[a->chunk] == a->microbatch + 1)
+                status = tri_fail(x->err, TR_ERROR_INPUT, "%s is there a second time; remove one",
+                                  tri_index_text(&x->index, x->index.first[r] + (uint32_t)i, text));
+            updated[a->chunk] = a->microbatch + 1;
+            if (status != TR_OK)
+                break;
             bool last = a->microbatch + 1 == s->num_microbatches;
             bool whole = s->update_every && (a->microbatch + 1) % s->update_every == 0;
             if ((!whole && !last) || done[a->chunk] != a->microbatch + 1)
