@@ -128,40 +128,49 @@ static tr_status check_cell(const check *x, uint32_t c, uint32_t m)
     return check_messages(x, c, m, f, i);
 }
 
+/* What is known of a chunk while its list is walked. */
+typedef struct chunk_progress {
+    uint32_t backwards;
+    uint32_t updated; /* of so many of them its last update was */
+} chunk_progress;
+
+static tr_status check_update(const check *x, const tri_action *a, uint32_t id,
+                              chunk_progress *chunk)
+{
+    const tri_schedule *s = x->schedule;
+    uint32_t end = a->microbatch + 1;
+    bool complete = end == s->num_microbatches || (s->update_every && end % s->update_every == 0);
+    char text[96];
+    tri_index_text(&x->index, id, text);
+    if (chunk->updated == end)
+        return tri_fail(x->err, TR_ERROR_INPUT, "%s is there a second time; remove one", text);
+    if (!complete || chunk->backwards != end)
+        return tri_fail(x->err, TR_ERROR_INPUT,
+                        "%s updates after %u backwards of its chunk; expected one after every %u, "
+                        "when their gradients are complete",
+                        text, chunk->backwards, s->update_every);
+    chunk->updated = end;
+    return TR_OK;
+}
+
 /* Asynchronous schedules: each chunk is updated when its group of micro-batches is complete. */
 static tr_status check_updates(const check *x)
 {
     const tri_schedule *s = x->schedule;
-    char text[96];
-    /* Of each chunk: backwards so far, and how many of them its last update was of. */
-    uint32_t *done = calloc(2 * (size_t)s->num_chunks, sizeof *done);
-    if (!done)
+    chunk_progress *chunks = calloc(s->num_chunks, sizeof *chunks);
+    if (!chunks)
         return tri_fail(x->err, TR_ERROR_RUNTIME, "no memory for the schedule");
-    uint32_t *updated = done + s->num_chunks;
     tr_status status = TR_OK;
-    for (uint32_t r = 0; r < s->num_ranks && status == TR_OK; r++)
+    for (uint32_t r = 0; r < s->num_ranks; r++)
         for (size_t i = 0; i < s->ranks[r].count && status == TR_OK; i++) {
             const tri_action *a = &s->ranks[r].actions[i];
+            uint32_t id = x->index.first[r] + (uint32_t)i;
             if (a->kind == TRI_ACTION_B || a->kind == TRI_ACTION_W)
-                done[a->chunk]++;
-            if (a->kind != TRI_ACTION_U)
-                continue;
-            if (updated[a->chunk] == a->microbatch + 1)
-                status = tri_fail(x->err, TR_ERROR_INPUT, "%s is there a second time; remove one",
-                                  tri_index_text(&x->index, x->index.first[r] + (uint32_t)i, text));
-            updated[a->chunk] = a->microbatch + 1;
-            if (status != TR_OK)
-                break;
-            bool last = a->microbatch + 1 == s->num_microbatches;
-            bool whole = s->update_every && (a->microbatch + 1) % s->update_every == 0;
-            if ((!whole && !last) || done[a->chunk] != a->microbatch + 1)
-                status = tri_fail(x->err, TR_ERROR_INPUT,
-                                  "%s updates after %u backwards of its chunk; expected one after "
-                                  "every %u, when their gradients are complete",
-                                  tri_index_text(&x->index, x->index.first[r] + (uint32_t)i, text),
-                                  done[a->chunk], s->update_every);
+                chunks[a->chunk].backwards++;
+            else if (a->kind == TRI_ACTION_U)
+                status = check_update(x, a, id, &chunks[a->chunk]);
         }
-    free(done);
+    free(chunks);
     return status;
 }
 
