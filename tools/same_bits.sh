@@ -69,7 +69,7 @@ trap 'rm -rf "$work"' EXIT
 
 build_old() { # revision
     local revision
-    revision=$(git rev-parse --verify --quiet "$1^{commit}") || die "there is no revision $1"
+    revision=$(git rev-parse --verify --quiet "$1^{commit}") || die "there is no revision $1; git log --oneline lists them"
     old=$PWD/build-old/$revision/trireme
     [ ! -x "$old" ] || return 0
     echo "building ${revision:0:12} into build-old/ ..."
