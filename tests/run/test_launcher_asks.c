@@ -66,7 +66,7 @@ static int rank_main(const tri_bootstrap *b, void *context)
         kill(getppid(), p->again);
     for (int ms = 0; ms < p->ends_ms && asked; ms += 5)
         usleep(5000);
-    if (b->rank == 0)
+    if (b->rank == 0 && asked) /* those whom a failure stops do not get further */
         atomic_store(&b->status->step, 20);
     return asked == 0 ? TRI_EXIT_FAILED : asked == SIGINT ? TRI_EXIT_INTERRUPTED : TRI_EXIT_STOPPED;
 }
