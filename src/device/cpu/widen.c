@@ -2,9 +2,7 @@
  * widened copies, which lie in the scratch behind what the kernel itself needs, and its outputs are
  * rounded back. Outputs are widened first too: a kernel may add to them or leave them as they are.
  */
-#include <string.h>
-
-#include "base/float8.h"
+#include "device/cpu/convert.h"
 #include "device/cpu/cpu.h"
 
 enum { CHUNK = 1 << 16, ALIGN = 64 };
@@ -49,46 +47,39 @@ size_t tri_cpu_widened_scratch(const tri_kernel *kernel, const tri_kernel_args *
 }
 
 typedef struct conversion {
+    const tri_cpu_convert *convert;
     tri_dtype dtype;
     void *narrow;
     float *wide;
     int64_t count;
 } conversion;
 
+static int64_t chunk_of(const conversion *c, int task, void **narrow, float **wide)
+{
+    int64_t first = (int64_t)task * CHUNK;
+    *narrow = (char *)c->narrow + first * (int64_t)tri_dtype_bytes(c->dtype);
+    *wide = c->wide + first;
+    return c->count - first < CHUNK ? c->count - first : CHUNK;
+}
+
 static void widen_chunk(void *context, int task, int worker)
 {
     (void)worker;
     const conversion *c = context;
-    int64_t first = (int64_t)task * CHUNK;
-    int64_t end = first + CHUNK < c->count ? first + CHUNK : c->count;
-    const uint16_t *half = c->narrow;
-    const uint8_t *byte = c->narrow;
-    for (int64_t i = first; c->dtype == TRI_BF16 && i < end; i++)
-        c->wide[i] = tri_bf16_to_f32(half[i]);
-    for (int64_t i = first; c->dtype == TRI_F16 && i < end; i++)
-        c->wide[i] = tri_f16_to_f32(half[i]);
-    for (int64_t i = first; c->dtype == TRI_F8E4M3 && i < end; i++)
-        c->wide[i] = tri_e4m3_to_f32(byte[i]);
-    for (int64_t i = first; c->dtype == TRI_F8E5M2 && i < end; i++)
-        c->wide[i] = tri_e5m2_to_f32(byte[i]);
+    void *narrow;
+    float *wide;
+    int64_t count = chunk_of(c, task, &narrow, &wide);
+    c->convert->widen(c->dtype, narrow, wide, count);
 }
 
 static void narrow_chunk(void *context, int task, int worker)
 {
     (void)worker;
     const conversion *c = context;
-    int64_t first = (int64_t)task * CHUNK;
-    int64_t end = first + CHUNK < c->count ? first + CHUNK : c->count;
-    uint16_t *half = c->narrow;
-    uint8_t *byte = c->narrow;
-    for (int64_t i = first; c->dtype == TRI_BF16 && i < end; i++)
-        half[i] = tri_f32_to_bf16(c->wide[i]);
-    for (int64_t i = first; c->dtype == TRI_F16 && i < end; i++)
-        half[i] = tri_f32_to_f16(c->wide[i]);
-    for (int64_t i = first; c->dtype == TRI_F8E4M3 && i < end; i++)
-        byte[i] = tri_f32_to_e4m3(c->wide[i]);
-    for (int64_t i = first; c->dtype == TRI_F8E5M2 && i < end; i++)
-        byte[i] = tri_f32_to_e5m2(c->wide[i]);
+    void *narrow;
+    float *wide;
+    int64_t count = chunk_of(c, task, &narrow, &wide);
+    c->convert->narrow(c->dtype, wide, narrow, count);
 }
 
 /* The widened copy of an operand takes its place; returns what is left of the room. */
@@ -96,7 +87,8 @@ static char *widen(tri_cpu *cpu, tri_tensor *tensor, char *room)
 {
     if (!is_narrow(tensor))
         return room;
-    conversion c = {tensor->dtype, tensor->data, (float *)room, tensor->count};
+    conversion c = {tri_cpu_convert_for(cpu->isa), tensor->dtype, tensor->data, (float *)room,
+                    tensor->count};
     tri_pool_run(cpu->pool, (int)((c.count + CHUNK - 1) / CHUNK), widen_chunk, &c);
     tensor->data = room;
     tensor->dtype = TRI_F32;
@@ -117,8 +109,8 @@ void tri_cpu_run_widened(const tri_kernel *kernel, const tri_kernel_args *args)
     for (int k = 0; k < args->num_out; k++) {
         if (!is_narrow(&args->out[k]))
             continue;
-        conversion c = {args->out[k].dtype, args->out[k].data, wide.out[k].data,
-                        args->out[k].count};
+        conversion c = {tri_cpu_convert_for(cpu->isa), args->out[k].dtype, args->out[k].data,
+                        wide.out[k].data, args->out[k].count};
         tri_pool_run(cpu->pool, (int)((c.count + CHUNK - 1) / CHUNK), narrow_chunk, &c);
     }
 }
