@@ -13,7 +13,7 @@
 #define TRI_E4M3_MAX 448.0f
 #define TRI_E5M2_MAX 57344.0f
 
-TRI_HALF_INLINE float tri_e4m3_to_f32(uint8_t value)
+TRI_EVERYWHERE float tri_e4m3_to_f32(uint8_t value)
 {
     uint32_t low = value & 0x7fu;
     uint32_t small = tri_bits_of((float)low * 0x1p-9f);
@@ -22,7 +22,7 @@ TRI_HALF_INLINE float tri_e4m3_to_f32(uint8_t value)
 }
 
 /* Small ones are rounded by adding a number whose last bit is worth the last bit of a subnormal. */
-TRI_HALF_INLINE uint8_t tri_f32_to_e4m3(float value)
+TRI_EVERYWHERE uint8_t tri_f32_to_e4m3(float value)
 {
     uint32_t bits = tri_bits_of(value), sign = bits >> 24 & 0x80u;
     bits &= 0x7fffffffu;
@@ -33,12 +33,12 @@ TRI_HALF_INLINE uint8_t tri_f32_to_e4m3(float value)
     return (uint8_t)(narrow | sign);
 }
 
-TRI_HALF_INLINE float tri_e5m2_to_f32(uint8_t value)
+TRI_EVERYWHERE float tri_e5m2_to_f32(uint8_t value)
 {
     return tri_f16_to_f32((uint16_t)((uint32_t)value << 8));
 }
 
-TRI_HALF_INLINE uint8_t tri_f32_to_e5m2(float value)
+TRI_EVERYWHERE uint8_t tri_f32_to_e5m2(float value)
 {
     uint32_t bits = tri_bits_of(value), sign = bits >> 24 & 0x80u;
     bits &= 0x7fffffffu;
@@ -54,7 +54,7 @@ TRI_HALF_INLINE uint8_t tri_f32_to_e5m2(float value)
  * it becomes depends on the largest of its tensor only where it is tiny. Below 2^-100 there is
  * nothing worth keeping; an infinity gives one, so that the products of such a tensor are not
  * finite. */
-TRI_HALF_INLINE float tri_scale8(float amax, float most)
+TRI_EVERYWHERE float tri_scale8(float amax, float most)
 {
     float scale = tri_f32_of((tri_bits_of(amax / most) + 0x7fffffu) & 0x7f800000u);
     return scale < 0x1p-100f ? 0x1p-100f : scale;

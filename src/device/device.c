@@ -68,7 +68,7 @@ void tri_device_close(tri_device *device)
 
 tri_call_plan tri_device_plan_call(const tri_device *device, tri_op op, const tri_kernel_args *args)
 {
-    tri_call_plan plan = {.kernel = device->def->kernel(device, op)};
+    tri_call_plan plan = {.op = op, .kernel = device->def->kernel(device, op)};
     if (!plan.kernel || (device->def->takes && !device->def->takes(op, args))) {
         plan.kernel = tri_cpu_reference(op);
         plan.on_host = true;
@@ -89,7 +89,7 @@ size_t tri_device_call_scratch(const tri_device *device, const tri_call_plan *pl
 void tri_device_call(const tri_call_plan *plan, const tri_kernel_args *args)
 {
     if (plan->widened)
-        tri_cpu_run_widened(plan->kernel, args);
+        tri_cpu_run_widened(plan->op, plan->kernel, args);
     else
         plan->kernel->run(args);
 }

@@ -175,6 +175,7 @@ bool tri_device_gpu_driver(void);
 /* How one instruction is called on a device: chosen once, from the sizes and types of its operands.
  */
 typedef struct tri_call_plan {
+    tri_op op;
     const tri_kernel *kernel;
     bool widened; /* through tri_cpu_run_widened */
     bool on_host; /* the device has no kernel: the portable one, on copies of the operands */

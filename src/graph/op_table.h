@@ -46,6 +46,7 @@ typedef struct tri_op_def {
      * first float input that may be narrow; an accumulator has the type of its state. */
     uint16_t wide_in;
     uint8_t wide_out;
+    uint8_t copies; /* bit k: output k is a weight's 16-bit copy: bf16 rounds as base/half.h says */
 
     /* Checks inputs and attributes and fills the outputs' shapes (and dtypes, preset by the rule
      * above). shapes of absent inputs have rank -1. */

@@ -139,7 +139,8 @@ tr_status tri_piece_write(const tri_session *session, const tri_piece *piece, in
     size_t bytes = (size_t)count * tri_dtype_bytes(piece->dtype);
     if (piece->dtype != TRI_F32) {
         for (int64_t i = 0; i < count; i++)
-            room[i] = piece->dtype == TRI_BF16 ? tri_f32_to_bf16(from[i]) : tri_f32_to_f16(from[i]);
+            room[i] =
+                piece->dtype == TRI_BF16 ? tri_weight_to_bf16(from[i]) : tri_f32_to_f16(from[i]);
         source = room;
     }
     if (!queue) {

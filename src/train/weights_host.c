@@ -169,7 +169,7 @@ static tr_status push_state(tri_session *session, const tri_state *state, float 
         return tri_executor_write(executor_of(session), state->latest, room, err);
     uint16_t *half = (uint16_t *)(room + count);
     for (int64_t i = 0; i < count; i++)
-        half[i] = state->dtype == TRI_BF16 ? tri_f32_to_bf16(room[i]) : tri_f32_to_f16(room[i]);
+        half[i] = state->dtype == TRI_BF16 ? tri_weight_to_bf16(room[i]) : tri_f32_to_f16(room[i]);
     return tri_executor_write(executor_of(session), state->latest, half, err);
 }
 

@@ -60,6 +60,12 @@ static void check(const tri_cpu_convert *convert, tri_dtype dtype, float *wide, 
     convert->narrow(dtype, wide, narrow, NUM);
     for (int64_t i = 0; i < NUM; i++)
         assert_int_equal(element(dtype, narrow, i), narrowed(dtype, wide[i]));
+    if (tri_dtype_bytes(dtype) == 1)
+        return;
+    convert->copy(dtype, wide, narrow, NUM);
+    for (int64_t i = 0; i < NUM; i++)
+        assert_int_equal(narrow[i], dtype == TRI_BF16 ? tri_weight_to_bf16(wide[i])
+                                                      : narrowed(dtype, wide[i]));
 }
 
 static void every_element_is_converted_alike(void **state)

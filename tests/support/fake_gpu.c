@@ -250,7 +250,7 @@ static void run_kernel(void *data)
         args.device = &cpu;
     }
     if (tri_cpu_needs_widening(&args))
-        tri_cpu_run_widened(kernel, &args);
+        tri_cpu_run_widened(call->op, kernel, &args);
     else
         kernel->run(&args);
     if (call->lent)

@@ -6,9 +6,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/half.h"
 #include "fixture.h"
 #include "op_cases.h"
 #include "train/nonfinite.h"
+#include "train/pieces.h"
+#include "train/weights_host.h"
 
 #define SMALL "model.num_layers=2", "model.dim=32", "data.seq_len=24", "train.clip=1"
 #define FP16  SMALL, "precision.kind=fp16"
@@ -143,6 +146,130 @@ static tr_step step(tr_session *session)
     if (tr_session_step(session, &done, &err) != TR_OK)
         fail_msg("%s", err.message);
     return done;
+}
+
+/* Every upper half, with the lower halves that matter: to the nearest, ties away from zero, so that
+ * what is lost is an int16; infinities and NaNs stay what they are. */
+static void test_weights_round_to_bf16(void **state)
+{
+    (void)state;
+    static const uint32_t low[] = {0, 1, 0x7fff, 0x8000, 0x8001, 0xffff, 0x1234, 0xc000};
+    for (uint32_t high = 0; high < 0x10000; high++) {
+        for (size_t k = 0; k < sizeof low / sizeof *low; k++) {
+            uint32_t bits = high << 16 | low[k];
+            float value = tri_f32_of(bits);
+            uint16_t copy = tri_weight_to_bf16(value);
+            if (isnan(value)) {
+                assert_true(isnan(tri_bf16_to_f32(copy)));
+                continue;
+            }
+            int64_t lost = (int64_t)bits - ((int64_t)copy << 16);
+            assert_in_range(lost + 0x8000, 0, 0xffff); /* no tie goes towards zero */
+            assert_int_equal(tri_bits_of(value), ((uint32_t)copy << 16) + (uint32_t)(int16_t)lost);
+            if (low[k] != 0x8000)
+                assert_int_equal(copy, tri_f32_to_bf16(value));
+        }
+    }
+}
+
+static void fill_ties(float *to, int64_t count)
+{
+    for (int64_t i = 0; i < count; i++)
+        to[i] = tri_f32_of((uint32_t)(0x3c00 + i * 37 % 0x200) << 16 | 0x8000u |
+                           (uint32_t)(i & 1) << 31);
+}
+
+/* The kernels of the CPU on 16-bit operands: narrow, and adam with a copy that may be of a weight
+ * as it was (a learning rate of 0). An activation rounds ties to even. */
+static void test_kernels_round_copies(void **state)
+{
+    (void)state;
+    static const op_case cases[] = {
+        {"ties", TRI_OP_NARROW, {1000}, {0}, 0, 0},
+        {"ties", TRI_OP_ADAM, {1000}, {.update = {.lr_scale = 1, .eps = 1e-8f}}, CASE_COPY, 0},
+        {"ties", TRI_OP_CAST, {1000}, {.cast = {.dtype = TRI_BF16}}, 0, 0}};
+    for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
+        for (int fast = 0; fast < 2; fast++) {
+            op_run run;
+            op_run_init(&run, &cases[k], NULL);
+            int copy = cases[k].op == TRI_OP_ADAM ? 3 : 0;
+            tri_tensor *out = &run.args.out[copy];
+            fill_ties(run.args.in[0].data, run.args.in[0].count);
+            if (copy)
+                ((float *)run.args.in[4].data)[TRI_SCHED_LR] = 0;
+            const tri_kernel *kernel = fast ? tri_cpu_fast(cases[k].op, TRI_ISA_BASE) : NULL;
+            kernel = kernel ? kernel : tri_cpu_reference(cases[k].op);
+            out->dtype = TRI_BF16;
+            if (run.args.num_in > 6 || cases[k].op == TRI_OP_NARROW)
+                run.args.in[copy ? 6 : 1].dtype = TRI_BF16;
+            char *scratch = malloc(tri_cpu_widened_scratch(kernel, &run.args, 1) + 64);
+            assert_non_null(scratch);
+            tri_cpu cpu = {.scratch = scratch};
+            run.args.device = &cpu;
+            tri_cpu_run_widened(cases[k].op, kernel, &run.args);
+            const float *weight = run.args.in[0].data;
+            const uint16_t *got = out->data;
+            for (int64_t i = 0; i < out->count; i++)
+                assert_int_equal(got[i], cases[k].op == TRI_OP_CAST
+                                             ? tri_f32_to_bf16(weight[i])
+                                             : tri_weight_to_bf16(weight[i]));
+            free(scratch);
+            op_run_fini(&run);
+        }
+    }
+}
+
+static void expect_copies(const tri_session *session)
+{
+    const tri_program *program = &session->programs[TRI_PROGRAM_TRAIN];
+    const tri_executor *executor = &session->executors[TRI_PROGRAM_TRAIN];
+    int num = 0;
+    for (size_t s = 0; s < program->num_states; s++) {
+        const tri_state *copy = &program->states[s];
+        if (copy->kind != TRI_STATE_COPY)
+            continue;
+        const uint16_t *bits = tri_executor_memory(executor, copy->latest, 0);
+        for (int64_t i = 0; i < tri_shape_count(&copy->shape); i++)
+            assert_int_equal(bits[i], tri_weight_to_bf16(session->weights[copy->param][i]));
+        num++;
+    }
+    assert_in_range(num, 5, 100);
+}
+
+/* Weights that are given (loaded, initial), those of a checkpoint, and those after an update. */
+static void test_every_copy_rounds_alike(void **state)
+{
+    (void)state;
+    tr_settings *settings;
+    tr_error err = {0};
+    tr_session *session =
+        open_session(&settings, SET(SMALL, "precision.kind=bf16", "optim.lr=0", "optim.kind=sgd"));
+    tri_session *s = &session->session;
+    tri_pieces pieces;
+    for (size_t i = 0; i < s->params.count; i++)
+        fill_ties(s->weights[i], tri_shape_count(&s->params.items[i].shape));
+    assert_int_equal(tri_weights_push(s, NULL, NULL, &err), TR_OK);
+    expect_copies(s);
+    step(session);
+    expect_copies(s);
+    assert_int_equal(tri_pieces_list(s, &pieces, &err), TR_OK);
+    for (size_t i = 0; i < pieces.num; i++) {
+        const tri_piece *piece = &pieces.piece[i];
+        tri_id param = tri_param_find(&s->params, piece->name);
+        if (piece->dtype != TRI_BF16)
+            continue;
+        uint16_t *room = malloc((size_t)piece->region.count * sizeof *room);
+        assert_non_null(room);
+        memset(tri_piece_memory(s, piece, 0), 0, (size_t)piece->region.count * 2);
+        assert_int_equal(
+            tri_piece_write(s, piece, 0, piece->region.count, s->weights[param], room, &err),
+            TR_OK);
+        free(room);
+    }
+    expect_copies(s);
+    tri_pieces_free(&pieces);
+    tr_session_destroy(session);
+    tr_settings_destroy(settings);
 }
 
 static void *copy_of(tri_slab slab)
@@ -439,6 +566,9 @@ int main(void)
         cmocka_unit_test(test_bf16_against_autocast),
         cmocka_unit_test(test_fp16_against_autocast),
         cmocka_unit_test(test_scale_follows_gradscaler),
+        cmocka_unit_test(test_weights_round_to_bf16),
+        cmocka_unit_test(test_kernels_round_copies),
+        cmocka_unit_test(test_every_copy_rounds_alike),
         cmocka_unit_test(test_overflow_is_survived),
         cmocka_unit_test(test_skipped_steps_are_no_updates),
         cmocka_unit_test(test_scale_grows),

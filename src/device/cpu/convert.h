@@ -12,6 +12,8 @@
 typedef struct tri_cpu_convert {
     void (*widen)(tri_dtype dtype, const void *narrow, float *wide, int64_t count);
     void (*narrow)(tri_dtype dtype, const float *wide, void *narrow, int64_t count);
+    /* The same for copies of weights, which have 16 bits. */
+    void (*copy)(tri_dtype dtype, const float *wide, void *narrow, int64_t count);
 } tri_cpu_convert;
 
 const tri_cpu_convert *tri_cpu_convert_for(tri_isa isa);

@@ -22,7 +22,7 @@ const tri_kernel *tri_cpu_reference(tri_op op);
 bool tri_cpu_needs_widening(const tri_kernel_args *args);
 size_t tri_cpu_widened_scratch(const tri_kernel *kernel, const tri_kernel_args *args,
                                int num_threads);
-void tri_cpu_run_widened(const tri_kernel *kernel, const tri_kernel_args *args);
+void tri_cpu_run_widened(tri_op op, const tri_kernel *kernel, const tri_kernel_args *args);
 
 /* The scale of a call of quantise, from what amax found. */
 float tri_cpu_scale8(const tri_kernel_args *args);

@@ -4,6 +4,7 @@
  */
 #include "device/cpu/convert.h"
 #include "device/cpu/cpu.h"
+#include "graph/op_table.h"
 
 enum { CHUNK = 1 << 16, ALIGN = 64 };
 
@@ -49,6 +50,7 @@ size_t tri_cpu_widened_scratch(const tri_kernel *kernel, const tri_kernel_args *
 typedef struct conversion {
     const tri_cpu_convert *convert;
     tri_dtype dtype;
+    bool copy; /* of a weight */
     void *narrow;
     float *wide;
     int64_t count;
@@ -79,7 +81,7 @@ static void narrow_chunk(void *context, int task, int worker)
     void *narrow;
     float *wide;
     int64_t count = chunk_of(c, task, &narrow, &wide);
-    c->convert->narrow(c->dtype, wide, narrow, count);
+    (c->copy ? c->convert->copy : c->convert->narrow)(c->dtype, wide, narrow, count);
 }
 
 /* The widened copy of an operand takes its place; returns what is left of the room. */
@@ -87,15 +89,18 @@ static char *widen(tri_cpu *cpu, tri_tensor *tensor, char *room)
 {
     if (!is_narrow(tensor))
         return room;
-    conversion c = {tri_cpu_convert_for(cpu->isa), tensor->dtype, tensor->data, (float *)room,
-                    tensor->count};
+    conversion c = {.convert = tri_cpu_convert_for(cpu->isa),
+                    .dtype = tensor->dtype,
+                    .narrow = tensor->data,
+                    .wide = (float *)room,
+                    .count = tensor->count};
     tri_pool_run(cpu->pool, (int)((c.count + CHUNK - 1) / CHUNK), widen_chunk, &c);
     tensor->data = room;
     tensor->dtype = TRI_F32;
     return room + align_up((size_t)tensor->count * sizeof(float));
 }
 
-void tri_cpu_run_widened(const tri_kernel *kernel, const tri_kernel_args *args)
+void tri_cpu_run_widened(tri_op op, const tri_kernel *kernel, const tri_kernel_args *args)
 {
     tri_cpu *cpu = args->device;
     tri_kernel_args wide = *args;
@@ -109,8 +114,12 @@ void tri_cpu_run_widened(const tri_kernel *kernel, const tri_kernel_args *args)
     for (int k = 0; k < args->num_out; k++) {
         if (!is_narrow(&args->out[k]))
             continue;
-        conversion c = {tri_cpu_convert_for(cpu->isa), args->out[k].dtype, args->out[k].data,
-                        wide.out[k].data, args->out[k].count};
+        conversion c = {.convert = tri_cpu_convert_for(cpu->isa),
+                        .dtype = args->out[k].dtype,
+                        .copy = tri_op_get(op)->copies >> k & 1,
+                        .narrow = args->out[k].data,
+                        .wide = wide.out[k].data,
+                        .count = args->out[k].count};
         tri_pool_run(cpu->pool, (int)((c.count + CHUNK - 1) / CHUNK), narrow_chunk, &c);
     }
 }

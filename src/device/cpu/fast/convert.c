@@ -15,6 +15,7 @@ CONVERSION(widen_f16, uint16_t, float, tri_f16_to_f32)
 CONVERSION(widen_e4m3, uint8_t, float, tri_e4m3_to_f32)
 CONVERSION(widen_e5m2, uint8_t, float, tri_e5m2_to_f32)
 CONVERSION(narrow_bf16, float, uint16_t, tri_f32_to_bf16)
+CONVERSION(copy_bf16, float, uint16_t, tri_weight_to_bf16)
 CONVERSION(narrow_f16, float, uint16_t, tri_f32_to_f16)
 CONVERSION(narrow_e4m3, float, uint8_t, tri_f32_to_e4m3)
 CONVERSION(narrow_e5m2, float, uint8_t, tri_f32_to_e5m2)
@@ -43,4 +44,12 @@ static void narrow(tri_dtype dtype, const float *wide, void *narrow, int64_t cou
         narrow_e5m2(wide, narrow, count);
 }
 
-const tri_cpu_convert TRI_ISA_NAME(tri_cpu_convert) = {widen, narrow};
+static void copy(tri_dtype dtype, const float *wide, void *narrow, int64_t count)
+{
+    if (dtype == TRI_BF16)
+        copy_bf16(wide, narrow, count);
+    else
+        narrow_f16(wide, narrow, count);
+}
+
+const tri_cpu_convert TRI_ISA_NAME(tri_cpu_convert) = {widen, narrow, copy};

@@ -266,7 +266,7 @@ void bias_grad(const tri_kernel_args *args)
 /* data: sum, x. */
 struct accumulate_rule {
     static constexpr int NUM_DATA = 2, PACKS = 4;
-    static constexpr unsigned WIDE = 0, STORES = 1;
+    static constexpr unsigned WIDE = 0, STORES = 1, COPIES = 0;
     static __device__ unsigned loads(const many_entry &e)
     {
         return e.flags ? 2 : 3;

@@ -7,11 +7,13 @@
  *     PACKS           packs that a thread loads before it stores any
  *     WIDE            bit d: tensor d is always f32
  *     STORES          bit d: tensor d is written
+ *     COPIES          bit d: tensor d is the 16-bit copy of a weight, and rounds as such
  *     loads(entry)    bit d: tensor d is read
  *     apply(entry, step, v)   v[d]: one element of each tensor, in and out */
 #ifndef TRI_DEVICE_CUDA_KERNELS_MANY_CUH
 #define TRI_DEVICE_CUDA_KERNELS_MANY_CUH
 
+#include "base/half.h"
 #include "device/cuda/kernels/common.cuh"
 
 #include <string.h>
@@ -85,33 +87,36 @@ __device__ __forceinline__ float load_one(const void *data, int type, int64_t i)
     return widen(((const __half *)data)[i]);
 }
 
-__device__ __forceinline__ void store_one(void *data, int type, int64_t i, float value)
+/* copy is known when it is compiled: STORES and COPIES are constants of a rule. */
+__device__ __forceinline__ __nv_bfloat16 narrow_bf16(float value, bool copy)
+{
+    return copy ? __ushort_as_bfloat16(tri_weight_to_bf16(value)) : narrow<__nv_bfloat16>(value);
+}
+
+__device__ __forceinline__ void store_one(void *data, int type, bool copy, int64_t i, float value)
 {
     if (type == TRI_F32)
         ((float *)data)[i] = value;
     else if (type == TRI_BF16)
-        ((__nv_bfloat16 *)data)[i] = narrow<__nv_bfloat16>(value);
+        ((__nv_bfloat16 *)data)[i] = narrow_bf16(value, copy);
     else
         ((__half *)data)[i] = narrow<__half>(value);
 }
 
-template <typename T>
-__device__ __forceinline__ void store_four_as(void *data, int64_t i, const float *value)
+__device__ __forceinline__ void store_four(void *data, int type, bool copy, int64_t i,
+                                           const float *value)
 {
-    pack<T, 4> out;
-    for (int k = 0; k < 4; k++)
-        out.at[k] = narrow<T>(value[k]);
-    store_pack<4>((T *)data + i, out);
-}
-
-__device__ __forceinline__ void store_four(void *data, int type, int64_t i, const float *value)
-{
-    if (type == TRI_F32)
-        store_four_as<float>(data, i, value);
-    else if (type == TRI_BF16)
-        store_four_as<__nv_bfloat16>(data, i, value);
-    else
-        store_four_as<__half>(data, i, value);
+    if (type == TRI_F32) {
+        store_pack<4>((float *)data + i, narrow_pack<4, float>(value));
+    } else if (type == TRI_BF16) {
+        pack<__nv_bfloat16, 4> out;
+#pragma unroll
+        for (int k = 0; k < 4; k++)
+            out.at[k] = narrow_bf16(value[k], copy);
+        store_pack<4>((__nv_bfloat16 *)data + i, out);
+    } else {
+        store_pack<4>((__half *)data + i, narrow_pack<4, __half>(value));
+    }
 }
 
 /* A whole stretch, by packs. first is the thread's first element. */
@@ -151,7 +156,8 @@ __device__ __forceinline__ void many_packs(const many_entry &e, const many_step 
             for (int d = 0; d < D; d++)
                 if (Rule::STORES >> d & 1 && e.data[d])
                     store_four(e.data[d], Rule::WIDE >> d & 1 ? (int)TRI_F32 : e.type[d],
-                               first + (int64_t)(s + u) * MANY_THREADS * 4, out[d]);
+                               Rule::COPIES >> d & 1, first + (int64_t)(s + u) * MANY_THREADS * 4,
+                               out[d]);
         }
     }
 }
@@ -198,7 +204,7 @@ __global__ void __launch_bounds__(MANY_THREADS)
 #pragma unroll
         for (int d = 0; d < D; d++)
             if (Rule::STORES >> d & 1 && e.data[d])
-                store_one(e.data[d], e.type[d], i, v[d]);
+                store_one(e.data[d], e.type[d], Rule::COPIES >> d & 1, i, v[d]);
     }
 }
 

@@ -243,7 +243,7 @@ void finish(const tri_kernel_args *args)
 /* data: p, momentum or none, g. k: lr_scale, beta1, weight_decay. flags: nesterov. */
 struct sgd_rule {
     static constexpr int NUM_DATA = 3, PACKS = 2;
-    static constexpr unsigned WIDE = 3, STORES = 3;
+    static constexpr unsigned WIDE = 3, STORES = 3, COPIES = 0;
     static __device__ unsigned loads(const many_entry &e)
     {
         return e.data[1] ? 7 : 5;
@@ -264,7 +264,7 @@ struct sgd_rule {
  */
 struct adam_rule {
     static constexpr int NUM_DATA = 5, PACKS = 2;
-    static constexpr unsigned WIDE = 7, STORES = 7 | 1 << 4;
+    static constexpr unsigned WIDE = 7, STORES = 7 | 1 << 4, COPIES = 1 << 4;
     static __device__ unsigned loads(const many_entry &)
     {
         return 15;
@@ -287,7 +287,7 @@ struct adam_rule {
 /* data: momentum, update, g. k: beta1. flags: nesterov. */
 struct momentum_rule {
     static constexpr int NUM_DATA = 3, PACKS = 4;
-    static constexpr unsigned WIDE = 3, STORES = 3;
+    static constexpr unsigned WIDE = 3, STORES = 3, COPIES = 0;
     static __device__ unsigned loads(const many_entry &)
     {
         return 5;
@@ -303,7 +303,7 @@ struct momentum_rule {
 /* data: p, update. k: lr_scale, alpha, weight_decay. */
 struct apply_rule {
     static constexpr int NUM_DATA = 2, PACKS = 4;
-    static constexpr unsigned WIDE = 3, STORES = 1;
+    static constexpr unsigned WIDE = 3, STORES = 1, COPIES = 0;
     static __device__ unsigned loads(const many_entry &)
     {
         return 3;
@@ -318,7 +318,7 @@ struct apply_rule {
 /* data: p, copy. */
 struct narrow_rule {
     static constexpr int NUM_DATA = 2, PACKS = 4;
-    static constexpr unsigned WIDE = 1, STORES = 2;
+    static constexpr unsigned WIDE = 1, STORES = 2, COPIES = 2;
     static __device__ unsigned loads(const many_entry &)
     {
         return 1;
