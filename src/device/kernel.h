@@ -3,6 +3,7 @@
 #define TRI_DEVICE_KERNEL_H
 
 #include "graph/op.h"
+#include "graph/step_rows.h"
 
 /* One operand. Dense, row-major. origin and global place a shard in its logical tensor: for what
  * depends on where an element is (dropout, vocabulary shards). On one rank origin is 0 and global

@@ -10,7 +10,7 @@ tr_status tri_graph_init(tri_graph *graph, const tri_param_table *params, tr_err
 {
     *graph = (tri_graph){
         .params = params, .loss = TRI_NONE, .count = TRI_NONE, .hits = TRI_NONE, .scope = ""};
-    graph->scaler = TRI_NONE;
+    graph->scaler = graph->sched = TRI_NONE;
     graph->loss_seed = 1;
     tri_arena_init(&graph->arena);
     size_t bytes = (params->count + 1) * sizeof *graph->param_state;
@@ -104,6 +104,36 @@ tri_id tri_graph_input(tri_graph *graph, const char *name, tri_dtype dtype, tri_
                                            .producer = TRI_NONE,
                                            .state = TRI_NONE,
                                            .per_microbatch = per_microbatch});
+}
+
+static bool same_rows(const tri_step_row *a, const tri_step_row *b, size_t num)
+{
+    for (size_t i = 0; i < num; i++)
+        if (strcmp(a[i].name, b[i].name) != 0 || a[i].constant != b[i].constant)
+            return false;
+    return true;
+}
+
+uint8_t tri_graph_step_rows(tri_graph *graph, const tri_step_row *rows, size_t num)
+{
+    tri_step_rows *table = &graph->step_rows;
+    for (size_t first = 0; first + num <= table->num; first++)
+        if (same_rows(&table->row[first], rows, num))
+            return (uint8_t)first;
+    size_t first = table->num;
+    if (first + num > TRI_MAX_STEP_ROWS) {
+        tri_graph_fail(graph, "the rules of this model read more than %d numbers of a step",
+                       TRI_MAX_STEP_ROWS);
+        return 0;
+    }
+    memcpy(&table->row[first], rows, num * sizeof *rows);
+    table->num += num;
+    tri_shape shape = tri_shape_scalar((int64_t)table->num);
+    if (graph->sched == TRI_NONE)
+        graph->sched = tri_graph_input(graph, "sched", TRI_F32, shape, graph->asynchronous);
+    else
+        graph->values[graph->sched].shape = shape;
+    return (uint8_t)first;
 }
 
 tri_id tri_graph_state(tri_graph *graph, tri_state_kind kind, const char *name, tri_dtype dtype,

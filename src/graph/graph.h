@@ -15,6 +15,7 @@
 #include "base/error.h"
 #include "graph/op.h"
 #include "graph/param.h"
+#include "graph/step_rows.h"
 
 typedef enum tri_value_kind { TRI_VALUE_INPUT, TRI_VALUE_STATE, TRI_VALUE_TEMP } tri_value_kind;
 
@@ -124,15 +125,17 @@ typedef struct tri_graph {
     size_t num_nodes, nodes_capacity;
     tri_state *states;
     size_t num_states, states_capacity;
-    const int *chunk_of; /* pipelines: the chunk of layer l at l + 1; NULL: all are one */
-    tri_id *param_state; /* state of each parameter, TRI_NONE when the graph does not use it */
-    tri_id *copy_state;  /* 16-bit copy of each parameter, TRI_NONE where there is none */
-    tri_id *grad_state;  /* gradient accumulator of each parameter, after autodiff */
-    tri_id loss, count;  /* versions of the statistics that the model's loss feeds */
-    tri_id hits;         /* the same, of right answers; TRI_NONE where they are not counted */
-    float loss_seed;     /* the constant that the backward starts from */
-    bool asynchronous;   /* updates while micro-batches are under way, each of a few of them */
-    tri_id scaler;       /* state of the loss scale; TRI_NONE: gradients are not scaled */
+    const int *chunk_of;     /* pipelines: the chunk of layer l at l + 1; NULL: all are one */
+    tri_id *param_state;     /* state of each parameter, TRI_NONE when the graph does not use it */
+    tri_id *copy_state;      /* 16-bit copy of each parameter, TRI_NONE where there is none */
+    tri_id *grad_state;      /* gradient accumulator of each parameter, after autodiff */
+    tri_id loss, count;      /* versions of the statistics that the model's loss feeds */
+    tri_id hits;             /* the same, of right answers; TRI_NONE where they are not counted */
+    float loss_seed;         /* the constant that the backward starts from */
+    tri_id sched;            /* the input of the step's numbers; TRI_NONE: there are none */
+    tri_step_rows step_rows; /* what is in it */
+    bool asynchronous;       /* updates while micro-batches are under way, each of a few of them */
+    tri_id scaler;           /* state of the loss scale; TRI_NONE: gradients are not scaled */
     int num_layers;
     tri_cache_shape cache;
     /* where new nodes go */
@@ -159,6 +162,9 @@ const char *tri_graph_name(tri_graph *graph, const char *name);
 
 tri_id tri_graph_input(tri_graph *graph, const char *name, tri_dtype dtype, tri_shape shape,
                        bool per_microbatch);
+/* The first of the rows of the input `sched` that hold these numbers: those that are there already,
+ * or new ones. The input is of the step, or of each update where there are several in one. */
+uint8_t tri_graph_step_rows(tri_graph *graph, const tri_step_row *rows, size_t num);
 /* A new state; its first version is what the step finds. */
 tri_id tri_graph_state(tri_graph *graph, tri_state_kind kind, const char *name, tri_dtype dtype,
                        tri_shape shape, tri_id param);

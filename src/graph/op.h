@@ -224,7 +224,8 @@ typedef struct tri_update_attr {
     float eps;
     float alpha; /* apply_update: factor of the update */
     bool nesterov;
-    bool decoupled; /* adam: weight decay apart from the gradient (AdamW) */
+    bool decoupled;   /* adam: weight decay apart from the gradient (AdamW) */
+    uint8_t own_rows; /* the first row of `sched` that the rule has added (graph/step_rows.h) */
 } tri_update_attr;
 
 /* Families share their memory. Built apart (make asan), what reads a member of another family finds
@@ -307,8 +308,8 @@ typedef struct tri_attr {
     };
 } tri_attr;
 
-/* Numbers that differ from step to step: the input `sched`, f32 [TRI_NUM_SCHED]. */
-enum { TRI_SCHED_LR, TRI_SCHED_BIAS1, TRI_SCHED_BIAS2, TRI_NUM_SCHED };
+/* Rows of its own that adam adds to the input `sched`, from attr.update.own_rows on. */
+enum { TRI_ADAM_BIAS1, TRI_ADAM_BIAS2, TRI_NUM_ADAM_ROWS };
 
 /* The state `scaler` of a program with f16 activations: the factor that gradients carry so that
  * small ones do not vanish, and the good steps since it changed. f32 [TRI_NUM_SCALER]. */

@@ -165,14 +165,20 @@ static tri_id emit_finish(tri_graph *graph, tri_id sum_squares, float clip)
     return node == TRI_NONE ? TRI_NONE : graph->nodes[node].out[0];
 }
 
+static double learning_rate(const tri_step_now *now, double constant)
+{
+    (void)constant;
+    return now->lr;
+}
+
 tr_status tri_optim_emit(tri_graph *graph, const tri_optim_config *config, tr_error *err)
 {
     if (config->groups && config->groups[0])
         TRI_TRY(check_patterns_match(graph, config->groups, err));
     graph->phase = TRI_PHASE_UPDATE;
     tri_graph_enter(graph, graph->num_layers, "%s", "");
-    tri_shape sched_shape = tri_shape_scalar(TRI_NUM_SCHED);
-    tri_id sched = tri_graph_input(graph, "sched", TRI_F32, sched_shape, graph->asynchronous);
+    tri_graph_step_rows(graph, &(tri_step_row){"lr", learning_rate, 0}, 1);
+    tri_id sched = graph->sched;
     tri_id norm = tri_graph_state(graph, TRI_STATE_STAT, "sum_squares", TRI_F32,
                                   tri_shape_scalar(1), TRI_NONE);
     TRI_TRY(tri_graph_status(graph, err));

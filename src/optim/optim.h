@@ -28,7 +28,7 @@ typedef struct tri_update {
     tri_id param_id;
     float lr_scale, weight_decay;
     tri_id value, grad;   /* newest versions of the parameter and its accumulator */
-    tri_id sched, result; /* step inputs, and what FINISH made of them */
+    tri_id sched, result; /* numbers of the step (tri_graph_step_rows), and what FINISH made */
 } tri_update;
 
 typedef struct tri_optim_def {

@@ -73,6 +73,12 @@ static void print_memory(const tri_program *program, tri_text *text)
             tri_text_add(text, " (%u of %s)", space->num_instances,
                          tri_text_bytes((double)space->bytes, each));
         tri_text_add(text, "\n");
+        if (space->kind == TRI_SPACE_STEP && program->step_rows.num > 0) {
+            tri_text_add(text, "  %-*s   sched:", width, "");
+            for (size_t i = 0; i < program->step_rows.num; i++)
+                tri_text_add(text, "%s %s", i ? "," : "", program->step_rows.row[i].name);
+            tri_text_add(text, "\n");
+        }
         if (space->kind == TRI_SPACE_WORK && program->laid_grad_bytes > 0)
             tri_text_add(text, "  %-*s   with %s of gradients, laid where activations were\n",
                          width, "", tri_text_bytes((double)program->laid_grad_bytes, each));

@@ -152,6 +152,27 @@ void tri_fill_train_batch(tri_session *session)
         visit_rows(session, session->step, tell_sample);
 }
 
+void tri_fill_step_inputs(tri_session *session, double lr)
+{
+    int32_t *step = tri_session_host(session, TRI_PROGRAM_TRAIN, TRI_HOST_STEP, 0);
+    float *apply = tri_session_host(session, TRI_PROGRAM_TRAIN, TRI_HOST_APPLY, 0);
+    const tri_program *program = &session->programs[TRI_PROGRAM_TRAIN];
+    const tri_step_rows *rows = &program->step_rows;
+    uint32_t updates = program->num_updates > 0 ? program->num_updates : 1;
+    uint32_t each = program->num_microbatches / updates; /* of several in a step: micro-batches */
+    if (step)
+        *step = (int32_t)session->step;
+    if (apply)
+        apply[TRI_RESULT_FACTOR] = apply[TRI_RESULT_OK] = apply[TRI_RESULT_SCALE] = 1;
+    for (uint32_t m = 0; m < (apply ? program->num_microbatches : 1); m++) {
+        float *sched = tri_session_host(session, TRI_PROGRAM_TRAIN, TRI_HOST_SCHED, m);
+        double done = (double)(session->step - session->skipped) * updates;
+        tri_step_now now = {session->step, lr, done + m / each + 1};
+        for (size_t i = 0; i < rows->num; i++)
+            sched[i] = (float)rows->row[i].value(&now, rows->row[i].constant);
+    }
+}
+
 /* Rows that a caller makes are asked for when their step comes. */
 void tri_fill_ahead(void *context)
 {

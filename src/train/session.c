@@ -301,28 +301,6 @@ tr_status tri_session_start(tri_session *session, tr_error *err)
     return TR_OK;
 }
 
-static void fill_step_inputs(tri_session *session, double lr)
-{
-    const tri_optim_config *optim = &session->config.compile.optim;
-    int32_t *step = tri_session_host(session, TRI_PROGRAM_TRAIN, TRI_HOST_STEP, 0);
-    float *apply = tri_session_host(session, TRI_PROGRAM_TRAIN, TRI_HOST_APPLY, 0);
-    const tri_program *program = &session->programs[TRI_PROGRAM_TRAIN];
-    uint32_t updates = program->num_updates > 0 ? program->num_updates : 1;
-    uint32_t each = program->num_microbatches / updates; /* of several in a step: micro-batches */
-    if (step)
-        *step = (int32_t)session->step;
-    if (apply)
-        apply[TRI_RESULT_FACTOR] = apply[TRI_RESULT_OK] = apply[TRI_RESULT_SCALE] = 1;
-    for (uint32_t m = 0; m < (apply ? program->num_microbatches : 1); m++) {
-        float *sched = tri_session_host(session, TRI_PROGRAM_TRAIN, TRI_HOST_SCHED, m);
-        double done = (double)(session->step - session->skipped) * updates;
-        double t = done + m / each + 1; /* moments know only updates */
-        sched[TRI_SCHED_LR] = (float)lr;
-        sched[TRI_SCHED_BIAS1] = (float)(1 / (1 - pow((double)optim->beta1, t)));
-        sched[TRI_SCHED_BIAS2] = (float)(1 / (1 - pow((double)optim->beta2, t)));
-    }
-}
-
 static const float *result_of(const tri_session *session)
 {
     return tri_session_host(session, TRI_PROGRAM_TRAIN, TRI_HOST_RESULT, 0);
@@ -383,7 +361,7 @@ tr_status tri_session_step(tri_session *session, tri_step_result *result, tr_err
     tri_fill_train_batch(session);
     if (session->data)
         TRI_TRY(tri_data_problem(session->data, err));
-    fill_step_inputs(session, lr);
+    tri_fill_step_inputs(session, lr);
     TRI_TRY(tri_executor_run(&session->executors[TRI_PROGRAM_TRAIN], err));
     const float *end = result_of(session);
     *result = (tri_step_result){.loss = end[TRI_RESULT_LOSS],

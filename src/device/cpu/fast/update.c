@@ -11,8 +11,8 @@ typedef struct update_job {
     const tri_kernel_args *args;
     double *partial;
     float factor, lr; /* lr with the scale of the parameter's group */
-    float bias1, bias2;
-    float norm; /* unit_norm: what to divide by */
+    const float *own; /* rows of the rule itself */
+    float norm;       /* unit_norm: what to divide by */
 } update_job;
 
 static void run_update(const tri_kernel_args *args, update_job *job, tri_task_fn fn)
@@ -110,9 +110,8 @@ static bool read_step(update_job *job, const tri_update_attr *attr, const float 
 {
     job->factor = result[TRI_RESULT_FACTOR];
     if (sched) {
-        job->lr = sched[TRI_SCHED_LR] * attr->lr_scale;
-        job->bias1 = sched[TRI_SCHED_BIAS1];
-        job->bias2 = sched[TRI_SCHED_BIAS2];
+        job->lr = sched[TRI_STEP_LR] * attr->lr_scale;
+        job->own = sched + attr->own_rows;
     }
     return result[TRI_RESULT_OK] != 0;
 }
@@ -161,7 +160,8 @@ static void adam_task(void *context, int task, int worker)
     float *restrict v = (float *)job->args->out[2].data + first;
     const float *restrict g = (const float *)job->args->in[3].data + first;
     float beta1 = attr->beta1, beta2 = attr->beta2, rest1 = 1.0f - beta1, rest2 = 1.0f - beta2;
-    float factor = job->factor, lr_bias1 = job->lr * job->bias1, bias2 = job->bias2;
+    float factor = job->factor, lr_bias1 = job->lr * job->own[TRI_ADAM_BIAS1];
+    float bias2 = job->own[TRI_ADAM_BIAS2];
     float eps = attr->eps;
     float grad_decay = attr->decoupled ? 0.0f : attr->weight_decay;
     float shrink = attr->decoupled ? 1.0f - job->lr * attr->weight_decay : 1.0f;

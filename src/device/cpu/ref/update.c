@@ -56,7 +56,7 @@ static void sgd(const tri_kernel_args *args)
     const float *g = args->in[2].data, *sched = args->in[3].data, *result = args->in[4].data;
     float *p = args->out[0].data, *mom = args->out[1].data;
     const tri_update_attr *attr = &args->attr->update;
-    double lr = (double)sched[TRI_SCHED_LR] * attr->lr_scale;
+    double lr = (double)sched[TRI_STEP_LR] * attr->lr_scale;
     if (result[TRI_RESULT_OK] == 0)
         return;
     for (int64_t i = 0; i < args->out[0].count; i++) {
@@ -76,8 +76,9 @@ static void adam(const tri_kernel_args *args)
     const float *g = args->in[3].data, *sched = args->in[4].data, *result = args->in[5].data;
     float *p = args->out[0].data, *m = args->out[1].data, *v = args->out[2].data;
     const tri_update_attr *attr = &args->attr->update;
-    double lr = (double)sched[TRI_SCHED_LR] * attr->lr_scale;
+    double lr = (double)sched[TRI_STEP_LR] * attr->lr_scale;
     double beta1 = attr->beta1, beta2 = attr->beta2, decay = attr->weight_decay;
+    const float *own = sched + attr->own_rows;
     if (result[TRI_RESULT_OK] == 0)
         return;
     for (int64_t i = 0; i < args->out[0].count; i++) {
@@ -90,7 +91,7 @@ static void adam(const tri_kernel_args *args)
         double mean = beta1 * m[i] + (1 - beta1) * grad;
         double square = beta2 * v[i] + (1 - beta2) * grad * grad;
         double direction =
-            mean * sched[TRI_SCHED_BIAS1] / (sqrt(square * sched[TRI_SCHED_BIAS2]) + attr->eps);
+            mean * own[TRI_ADAM_BIAS1] / (sqrt(square * own[TRI_ADAM_BIAS2]) + attr->eps);
         m[i] = (float)mean;
         v[i] = (float)square;
         p[i] = (float)(param - lr * direction);
@@ -128,7 +129,7 @@ static void apply_update(const tri_kernel_args *args)
     const float *update = args->in[1].data, *sched = args->in[2].data, *result = args->in[3].data;
     float *p = args->out[0].data;
     const tri_update_attr *attr = &args->attr->update;
-    double lr = (double)sched[TRI_SCHED_LR] * attr->lr_scale;
+    double lr = (double)sched[TRI_STEP_LR] * attr->lr_scale;
     if (result[TRI_RESULT_OK] == 0)
         return;
     for (int64_t i = 0; i < args->out[0].count; i++)

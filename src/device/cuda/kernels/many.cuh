@@ -45,8 +45,10 @@ template <int CAPACITY> struct many_table {
 };
 
 /* What differs from step to step. */
+constexpr int MANY_OWN = 2;
 struct many_step {
-    float lr, bias1, bias2, factor;
+    float lr, factor;
+    float own[MANY_OWN]; /* rows of the rule itself */
 };
 
 inline void many_data(many_entry *e, int d, const tri_tensor &t)
@@ -165,7 +167,7 @@ __device__ __forceinline__ void many_packs(const many_entry &e, const many_step 
 template <typename Rule, int CAPACITY>
 __global__ void __launch_bounds__(MANY_THREADS)
     many_kernel(const __grid_constant__ many_table<CAPACITY> table, const float *sched,
-                const float *result)
+                const float *own, const float *result)
 {
     many_step step = {};
     if (result) {
@@ -173,11 +175,10 @@ __global__ void __launch_bounds__(MANY_THREADS)
             return;
         step.factor = result[TRI_RESULT_FACTOR];
     }
-    if (sched) {
-        step.lr = sched[TRI_SCHED_LR];
-        step.bias1 = sched[TRI_SCHED_BIAS1];
-        step.bias2 = sched[TRI_SCHED_BIAS2];
-    }
+    if (sched)
+        step.lr = sched[TRI_STEP_LR];
+    for (int k = 0; own && k < MANY_OWN; k++)
+        step.own[k] = own[k];
     int low = 0, high = table.num - 1; /* the last entry that begins at this block or before */
     while (low < high) {
         int middle = (low + high + 1) / 2;
@@ -247,28 +248,30 @@ template <typename Rule> class many_batch
             few.num = table_.num;
             memcpy(few.entry, table_.entry, (size_t)few.num * sizeof few.entry[0]);
             many_kernel<Rule, MANY_FEW>
-                <<<num_blocks_, MANY_THREADS, 0, stream_>>>(few, sched_, result_);
+                <<<num_blocks_, MANY_THREADS, 0, stream_>>>(few, sched_, own_, result_);
         } else {
             many_kernel<Rule, MANY_MOST>
-                <<<num_blocks_, MANY_THREADS, 0, stream_>>>(table_, sched_, result_);
+                <<<num_blocks_, MANY_THREADS, 0, stream_>>>(table_, sched_, own_, result_);
         }
         table_.num = 0;
         num_blocks_ = 0;
     }
 
-    /* From now on the step's numbers are read here. */
-    void read(const void *sched, const void *result)
+    /* From now on the step's numbers are read here; `own`: the first of MANY_OWN rows that the rule
+     * has added, or NULL. */
+    void read(const void *sched, const void *result, const float *own = nullptr)
     {
-        if (sched == sched_ && result == result_)
+        if (sched == sched_ && result == result_ && own == own_)
             return;
         launch();
         sched_ = (const float *)sched;
         result_ = (const float *)result;
+        own_ = own;
     }
 
   private:
     cudaStream_t stream_;
-    const float *sched_ = nullptr, *result_ = nullptr;
+    const float *sched_ = nullptr, *own_ = nullptr, *result_ = nullptr;
     uint32_t num_blocks_ = 0;
     many_table<MANY_MOST> table_;
 };

@@ -279,7 +279,8 @@ struct adam_rule {
             grad = fmaf(decay, param, grad);
         v[1] = fmaf(beta1, v[1], (1.0f - beta1) * grad);
         v[2] = fmaf(beta2, v[2], (1.0f - beta2) * grad * grad);
-        float direction = v[1] * step.bias1 / (sqrtf(v[2] * step.bias2) + e.k[3]);
+        float direction =
+            v[1] * step.own[TRI_ADAM_BIAS1] / (sqrtf(v[2] * step.own[TRI_ADAM_BIAS2]) + e.k[3]);
         v[0] = v[4] = fmaf(-lr, direction, param);
     }
 };
@@ -366,7 +367,8 @@ void adam_many(const tri_kernel_args *const *args, int count)
         e.k[3] = a->attr->update.eps;
         e.k[4] = a->attr->update.weight_decay;
         e.flags = a->attr->update.decoupled;
-        batch.read(a->in[4].data, a->in[5].data);
+        batch.read(a->in[4].data, a->in[5].data,
+                   data_of<float>(a->in[4]) + a->attr->update.own_rows);
         batch.add(e);
     }
     batch.launch();
