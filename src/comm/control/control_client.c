@@ -120,17 +120,22 @@ static bool speak(tri_control_client *c, bool *pending, bool *leave)
     return open;
 }
 
-static void add_beat(tri_control_client *c)
+/* Under the mutex. */
+static void add_where(tri_control_client *c)
 {
     tri_rank_where where;
     tri_rank_where_read(&where, c->bootstrap.status);
+    tri_wire_begin(&c->out, TRI_WIRE_BEAT);
+    tri_wire_add_where(&c->out, &where);
+    tri_wire_end(&c->out);
+}
+
+static void add_beat(tri_control_client *c)
+{
     pthread_mutex_lock(&c->mutex);
     /* When the server does not read, more of them would help nobody. */
-    if (!tri_wire_pending(&c->out)) {
-        tri_wire_begin(&c->out, TRI_WIRE_BEAT);
-        tri_wire_add_where(&c->out, &where);
-        tri_wire_end(&c->out);
-    }
+    if (!tri_wire_pending(&c->out))
+        add_where(c);
     pthread_mutex_unlock(&c->mutex);
 }
 
@@ -282,9 +287,10 @@ void tri_control_report_failure(const tri_bootstrap *bootstrap, const char *mess
         return;
     tri_control_client *c = bootstrap->context;
     pthread_mutex_lock(&c->mutex);
+    add_where(c); /* the last beat may be older than what failed */
     tri_wire_add_message(&c->out, TRI_WIRE_FAILED, message);
     pthread_mutex_unlock(&c->mutex);
-    let_out(c, 0.2);
+    let_out(c, 1);
 }
 
 const tri_bootstrap *tri_control_client_bootstrap(const tri_control_client *c)
