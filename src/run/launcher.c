@@ -75,7 +75,7 @@ static void ask(tri_launching *l, int signal)
     uint64_t now = tri_now_ns();
     if (signal == SIGINT && l->sigint_ns == 0)
         l->sigint_ns = now;
-    if (signal == SIGINT && now - l->sigint_ns >= TRI_INSISTS_NS) {
+    if (signal == SIGINT && 1e-9 * (double)(now - l->sigint_ns) >= l->config.insists_s) {
         l->result->interrupted = true; /* from here on nothing is waited for */
         interrupt(l, signal);
         return;
@@ -333,6 +333,8 @@ tr_status tri_launch(const tri_launch_config *config, tri_rank_fn fn, void *cont
         l.config.join_s = 30;
     if (l.config.stop_grace_s <= 0)
         l.config.stop_grace_s = 1.5;
+    if (l.config.insists_s <= 0)
+        l.config.insists_s = 1e-9 * TRI_INSISTS_NS;
     if (l.config.term_grace_s <= 0)
         l.config.term_grace_s = 2;
     l.started_ns = tri_now_ns();

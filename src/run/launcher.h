@@ -21,6 +21,7 @@ typedef struct tri_launch_config {
     double deadline_s;   /* of a rank that is silent, or stuck while others wait for it */
     double join_s;       /* until all ranks must be there; 0: 30 */
     double stop_grace_s; /* from STOP to SIGKILL; 0: 1.5 */
+    double insists_s;    /* a second SIGINT counts after so long; 0: TRI_INSISTS_NS */
     double term_grace_s; /* from a forwarded SIGTERM or SIGINT to SIGKILL; 0: 2 */
     const char *log_dir; /* gets rank-N.log; NULL: no logs */
     const char *run_dir; /* half-written files of killed ranks are removed from it; may be NULL */
@@ -63,8 +64,8 @@ typedef int (*tri_rank_fn)(const tri_bootstrap *bootstrap, void *context);
  * passes it on as SIGTERM) and the other signals as the caller had them.
  *
  * With config.asks, SIGTERM, SIGUSR1 and the first SIGINT are passed on as SIGTERM, config.asked is
- * called, and nothing is killed; a second SIGINT, TRI_INSISTS_NS later or more, ends all at once,
- * as SIGHUP does after its grace.
+ * called, and nothing is killed; a second SIGINT, insists_s later or more, ends all at once, as
+ * SIGHUP does after its grace.
  */
 tr_status tri_launch(const tri_launch_config *config, tri_rank_fn fn, void *context,
                      tri_launch_result *result, tr_error *err);

@@ -29,6 +29,9 @@ static double now_s(void)
 
 /* ---- what ranks do here ---- */
 
+/* Much longer than anything takes that the launcher ends, on the slowest machine. */
+enum { LONG_S = 60 };
+
 typedef enum act {
     END,      /* at once */
     EXIT,     /* with code 5 */
@@ -43,7 +46,8 @@ typedef enum act {
 
 typedef struct plan {
     act act;
-    int who; /* the rank that does it; the others wait for it until they are told to stop */
+    int who;      /* the rank that does it; the others wait for it until they are told to stop */
+    bool at_once; /* not only when the others wait */
     bool share_cores;
     const char *dir; /* where one that crashes leaves a half-written file */
 } plan;
@@ -62,15 +66,30 @@ static void at(const tri_bootstrap *b, int64_t step, int64_t instruction, const 
 static int wait_for(const tri_bootstrap *b, int peer, bool stubborn)
 {
     struct timespec t;
+    char key[32];
     clock_gettime(CLOCK_MONOTONIC, &t);
     atomic_store(&b->status->peer, peer);
     atomic_store(&b->status->waiting_since_ns,
                  (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec);
-    double until = now_s() + 20;
+    snprintf(key, sizeof key, "waits.%d", b->rank);
+    b->put(b->context, key, "", 1, NULL);
+    double until = now_s() + LONG_S;
     while ((stubborn || !atomic_load(&b->stop->stopped)) && now_s() < until)
         usleep(2000);
     printf("told to stop: %s\n", b->stop->reason);
     return 1;
+}
+
+/* The others wait for this rank from here on. */
+static void until_all_wait(const tri_bootstrap *b)
+{
+    char key[32], value[4];
+    size_t n;
+    for (int r = 0; r < b->size; r++) {
+        snprintf(key, sizeof key, "waits.%d", r);
+        if (r != b->rank)
+            b->get(b->context, key, value, sizeof value, &n, NULL);
+    }
 }
 
 static void leave_file(const char *dir)
@@ -106,8 +125,8 @@ static int rank_main(const tri_bootstrap *b, void *context)
     at(b, 17, 46, "all_reduce of gradients", 3565158);
     if (b->rank != p->who)
         return wait_for(b, p->who, p->act == STUBBORN);
-    if (p->act != FREEZE && p->act != STUCK)
-        usleep(100000); /* the others wait by then */
+    if (!p->at_once)
+        until_all_wait(b);
     fprintf(stderr, "the last line of rank %d\n", b->rank);
     switch (p->act) {
     case EXIT:
@@ -153,6 +172,18 @@ static int num_children(void)
     return num;
 }
 
+/* Entries whose names contain this: others have theirs there, too. */
+static int num_named(const char *path, const char *part)
+{
+    DIR *dir = opendir(path);
+    int num = 0;
+    for (struct dirent *entry; dir && (entry = readdir(dir)) != NULL;)
+        num += strstr(entry->d_name, part) != NULL;
+    if (dir)
+        closedir(dir);
+    return num;
+}
+
 typedef struct leftovers {
     int children, descriptors, shared;
 } leftovers;
@@ -161,7 +192,7 @@ static leftovers count_leftovers(void)
 {
     return (leftovers){.children = num_children(),
                        .descriptors = num_entries("/proc/self/fd"),
-                       .shared = num_entries("/dev/shm")};
+                       .shared = num_named("/dev/shm", "trireme")};
 }
 
 static void assert_nothing_left(leftovers before)
@@ -242,7 +273,7 @@ static void all_end_well(void **state)
     assert_int_equal(result.code, 0);
     assert_int_equal(result.failed_rank, -1);
     assert_int_equal(result.report.length, 0);
-    assert_true(result.joined_s > 0 && result.joined_s < 5);
+    assert_true(result.joined_s > 0);
     print_message("4 ranks joined %.1f ms after the start\n", 1e3 * result.joined_s);
     assert_has(out.text, "rank 0 of 4, local 0 of 4");
     assert_null(strstr(out.text, "rank 1"));
@@ -335,15 +366,31 @@ static void a_message(void **state)
     tri_launch_result_fini(&result);
 }
 
+/* A busy machine may keep any process silent for as long as a short deadline. Then it is tried
+ * with a longer one. */
+static void launch_silent(temp_dir *dir, const plan *p, const char *headline,
+                          tri_launch_result *result)
+{
+    for (double deadline_s = 1;; deadline_s *= 5) {
+        double start = now_s();
+        launch_plan(dir, 3, p, deadline_s, result, NULL);
+        assert_true(now_s() - start > 0.8 * deadline_s);
+        const char *text = result->report.chars;
+        if (deadline_s > LONG_S / 5 || (text && strncmp(text, headline, strlen(headline)) == 0)) {
+            assert_report(result, headline, p->who, 3);
+            assert_int_equal(result->failed_rank, p->who);
+            assert_true(strtod(text + strlen(headline), NULL) >= deadline_s);
+            return;
+        }
+        tri_launch_result_fini(result);
+    }
+}
+
 static void a_frozen_rank(void **state)
 {
     tri_launch_result result;
-    double start = now_s();
-    launch_plan(*state, 3, &(plan){.act = FREEZE, .who = 1}, 1, &result, NULL);
-    double took = now_s() - start;
-    assert_true(took > 0.8 && took < 1 + 2 + 1);
-    assert_int_equal(result.failed_rank, 1);
-    assert_report(&result, "rank 1 was not heard from for 1.", 1, 3);
+    launch_silent(*state, &(plan){.act = FREEZE, .who = 1}, "rank 1 was not heard from for ",
+                  &result);
     assert_has(result.report.chars,
                " s; its process is stopped (SIGSTOP), at step 17, instruction 46: all_reduce");
     tri_launch_result_fini(&result);
@@ -352,9 +399,7 @@ static void a_frozen_rank(void **state)
 static void a_stuck_rank(void **state)
 {
     tri_launch_result result;
-    launch_plan(*state, 3, &(plan){.act = STUCK, .who = 2}, 1, &result, NULL);
-    assert_int_equal(result.failed_rank, 2);
-    assert_report(&result, "rank 2 did not move for 1.", 2, 3);
+    launch_silent(*state, &(plan){.act = STUCK, .who = 2}, "rank 2 did not move for ", &result);
     assert_has(result.report.chars, " s while others waited for it, at step 17");
     tri_launch_result_fini(&result);
 }
@@ -364,7 +409,7 @@ static void the_stubborn_are_killed(void **state)
     tri_launch_result result;
     double start = now_s();
     launch_plan(*state, 3, &(plan){.act = STUBBORN, .who = 1}, 10, &result, NULL);
-    assert_true(now_s() - start < 0.1 + 2 + 0.5);
+    assert_true(now_s() - start < LONG_S / 2);
     assert_int_equal(result.failed_rank, 1);
     tri_launch_result_fini(&result);
 }
@@ -374,7 +419,7 @@ static void an_interrupt(void **state)
     tri_launch_result result;
     double start = now_s();
     launch_plan(*state, 3, &(plan){.act = GROUP, .who = 1}, 10, &result, NULL);
-    assert_true(now_s() - start < 3);
+    assert_true(now_s() - start < LONG_S / 2);
     assert_true(result.interrupted);
     assert_int_equal(result.signal, SIGINT);
     assert_int_equal(result.code, TRI_EXIT_INTERRUPTED);
@@ -391,7 +436,7 @@ static void kill_some_child(pid_t parent, unsigned seed)
     int num = 0;
     usleep(seed * 7919u % 60000);
     snprintf(path, sizeof path, "/proc/%d/task/%d/children", (int)parent, (int)parent);
-    for (int tries = 0; num == 0 && tries < 1000; tries++) {
+    while (num == 0 && getppid() == parent) {
         FILE *file = fopen(path, "r");
         size_t n = file ? fread(list, 1, sizeof list - 1, file) : 0;
         list[n] = 0;
@@ -413,17 +458,17 @@ static void kills_at_random_moments(void **state)
     int num = wanted ? 100 : 25;
     for (int i = 0; i < num; i++) {
         tri_launch_result result;
-        plan p = {.act = STUCK, .who = i % 3};
+        plan p = {.act = STUCK, .who = i % 3, .at_once = true};
         pid_t parent = getpid(), killer = fork();
         if (killer == 0)
             kill_some_child(parent, (unsigned)i);
         tr_error err = {0};
         tri_launch_config config = {
-            .num_ranks = 3, .deadline_s = 20, .log_dir = temp_file(*state, "log")};
+            .num_ranks = 3, .deadline_s = LONG_S, .log_dir = temp_file(*state, "log")};
         int descriptors = num_entries("/proc/self/fd");
         double start = now_s();
         assert_int_equal(tri_launch(&config, rank_main, &p, &result, &err), TR_OK);
-        assert_true(now_s() - start < 3);
+        assert_true(now_s() - start < LONG_S / 2);
         assert_int_equal(num_entries("/proc/self/fd"), descriptors);
         assert_int_equal(result.code, 1);
         assert_true(result.failed_rank >= 0);
@@ -446,8 +491,8 @@ static void a_killed_launcher(void **state)
         tri_launch_result result;
         tr_error err;
         close(ends[0]);
-        tri_launch_config config = {.num_ranks = 3, .deadline_s = 20};
-        plan p = {.act = STUCK};
+        tri_launch_config config = {.num_ranks = 3, .deadline_s = LONG_S};
+        plan p = {.act = STUCK, .at_once = true};
         tri_launch(&config, rank_main, &p, &result, &err);
         _exit(0);
     }
@@ -458,7 +503,7 @@ static void a_killed_launcher(void **state)
     /* Ends when the last process that holds the other end is gone. */
     double start = now_s();
     assert_int_equal(read(ends[0], &byte, 1), 0);
-    assert_true(now_s() - start < 1);
+    assert_true(now_s() - start < LONG_S / 2);
     close(ends[0]);
     (void)state;
 }

@@ -24,13 +24,14 @@ static void note(int signal, siginfo_t *info, void *context)
 }
 
 typedef struct plan {
-    int signal;   /* that rank 1 sends to the launcher */
-    int then;     /* and another after it; 0: none */
-    int again;    /* and another, when it was asked; 0: none */
-    int after_ms; /* so much later */
-    int ends_ms;  /* how long a rank takes to end once it was asked */
-    unsigned die; /* ranks that kill themselves instead, as bits */
-    int fails;    /* rank that says that it failed, a little before; -1: none */
+    int signal;       /* that rank 1 sends to the launcher */
+    int then;         /* and another after it; 0: none */
+    int again;        /* and another, when it was asked; 0: none */
+    int after_ms;     /* so much later */
+    int ends_ms;      /* how long a rank takes to end once it was asked */
+    unsigned die;     /* ranks that kill themselves instead, as bits */
+    double insists_s; /* a second SIGINT counts after so long; 0: as usual */
+    int fails;        /* rank that says that it failed, a little before; -1: none */
 } plan;
 
 static int rank_main(const tri_bootstrap *b, void *context)
@@ -77,6 +78,8 @@ static void launch(temp_dir *dir, int num_ranks, plan p, bool append, tri_launch
     tri_launch_config config = {.num_ranks = num_ranks,
                                 .deadline_s = 10,
                                 .term_grace_s = 0.2,
+                                .stop_grace_s = 60, /* nobody is killed for being slow */
+                                .insists_s = p.insists_s,
                                 .log_dir = temp_file(dir, "log"),
                                 .asks = true,
                                 .append_logs = append};
@@ -125,7 +128,12 @@ static void asking_twice(void **state)
     tri_launch_result_fini(&result);
     /* Nor what is sent twice for one key: `timeout -s INT` does, and wrappers that pass it on. */
     launch(*state, 2,
-           (plan){.signal = SIGINT, .then = SIGINT, .again = SIGINT, .ends_ms = 400, .fails = -1},
+           (plan){.signal = SIGINT,
+                  .then = SIGINT,
+                  .again = SIGINT,
+                  .ends_ms = 400,
+                  .insists_s = 60,
+                  .fails = -1},
            false, &result);
     assert_int_equal(result.code, TRI_EXIT_INTERRUPTED);
     assert_int_equal(result.step, 20);
