@@ -17,9 +17,9 @@ port=$((21000 + RANDOM % 9000))
 join() { # rank, then what comes before the program
     local rank=$1
     shift
-    RANK=$rank WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=$port timeout -s KILL 40 "$@" "$trireme" train \
+    RANK=$rank WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=$port timeout -s KILL 200 "$@" "$trireme" train \
         recipes/tiny.yaml --set layout.dp=2 --set train.steps=2 --set run.threads=1 --set run.save=false \
-        --set run.transport=tcp --set run.deadline_s=20 --set run.dir="$work/run" >"$work/out.$rank" 2>&1
+        --set run.transport=tcp --set run.deadline_s=100 --set run.dir="$work/run" >"$work/out.$rank" 2>&1
 }
 
 # What lies there already is neither read nor followed.
@@ -30,8 +30,9 @@ echo stale >"$work/run/.token-1"
 chmod 600 "$work/run/.token-1"
 join 0 env &
 first=$!
-for ((i = 0; i < 500; i++)); do
-    [ -L "$work/run/.token-$port" ] || [ ! -s "$work/run/.token-$port" ] || break
+end=$((SECONDS + 120))
+while [ -L "$work/run/.token-$port" ] || [ ! -s "$work/run/.token-$port" ]; do
+    [ $SECONDS -lt $end ] || break
     sleep 0.02
 done
 [ "$(stat -c '%a %F' "$work/run/.token-$port")" = "600 regular file" ] ||
@@ -59,7 +60,7 @@ wait $first || fail "rank 0: $(tail -n 2 "$work/out.0")"
 # A verb without a run directory meets all the same, and leaves nothing.
 port=$((port + 1))
 for rank in 0 1; do
-    RANK=$rank WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=$port timeout -s KILL 40 "$trireme" bench comm \
+    RANK=$rank WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=$port timeout -s KILL 200 "$trireme" bench comm \
         --transport tcp --algorithms ring --ops all_reduce --sizes 1k --set run.dir="$work/none" \
         >"$work/bench.$rank" 2>&1 &
     pid[rank]=$!
@@ -75,7 +76,7 @@ port=$((port + 1))
 RANK=0 WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=$port "$trireme" train recipes/tiny.yaml \
     --set layout.dp=2 --set run.deadline_s=2 --set run.dir="$work/here" >"$work/out" 2>&1 &
 first=$!
-RANK=1 WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=$port timeout -s KILL 40 "$trireme" train recipes/tiny.yaml \
+RANK=1 WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=$port timeout -s KILL 200 "$trireme" train recipes/tiny.yaml \
     --set layout.dp=2 --set run.deadline_s=2 --set run.dir="$work/there" >"$work/out.1" 2>&1
 [ $? -eq 2 ] && grep -q "set TRIREME_TOKEN to the same secret" "$work/out.1" ||
     fail "without a common directory: $(tail -n 1 "$work/out.1")"

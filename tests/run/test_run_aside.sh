@@ -95,10 +95,8 @@ cd .. && [ ! -e mine.1 ] && [ ! -e project.1 ] || fail "something was moved afte
 # ---- a run that is at work ----
 "$trireme" train "$repo/recipes/tiny.yaml" --set run.dir=live --set train.steps=100000000 >live.out 2>&1 &
 live=$!
-for _ in $(seq 500); do
-    [ -s live/metrics.jsonl ] && break
-    sleep 0.01
-done
+end=$((SECONDS + 120))
+until [ -s live/metrics.jsonl ] || [ $SECONDS -ge $end ]; do sleep 0.01; done
 train run.dir=live && fail "a run that is at work was not left alone"
 grep -q 'another run is at work there' out || fail "a run that is at work: $(tail -n 1 out)"
 [ ! -e live.1 ] || fail "a run that is at work was moved"

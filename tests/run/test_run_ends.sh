@@ -5,6 +5,8 @@
 set -u
 build=$1
 trireme=$build/trireme
+shims=$(realpath "$build")/tests/helpers
+export ASAN_OPTIONS=verify_asan_link_order=0:${ASAN_OPTIONS:-}
 work=$(mktemp -d "${TMPDIR:-/tmp}/trireme-ends-XXXXXX")
 run=
 trap '[ -n "$run" ] && kill -KILL $run 2>/dev/null; rm -rf "$work"' EXIT
@@ -29,8 +31,16 @@ begin() {
     env --default-signal=INT "$trireme" "${args[@]}" >"$work/out" 2>&1 </dev/null &
     run=$!
 }
+# A run that stands at step 3 until a reader has gone: else the pipe may take all that it writes.
+hold=(env HOLD_STEP=3 HOLD_UNTIL="$work/go" LD_PRELOAD="$shims/libhold-shim.so")
+read_lines() { # NUMBER, and then no more
+    head -n "$1" >"$work/out"
+    exec <&-
+    touch "$work/go"
+}
 until_step() { # DIR STEP
-    for _ in $(seq 4000); do
+    local end=$((SECONDS + 120))
+    while [ $SECONDS -lt $end ]; do
         [ "$(grep -c . "$work/$1/metrics.jsonl" 2>/dev/null)" -ge "$2" ] 2>/dev/null && return 0
         kill -0 $run 2>/dev/null || break
         sleep 0.005
@@ -69,7 +79,8 @@ records plain "start end" \
 # ---- nobody reads ----
 for dp in 1 2; do
     arguments head$dp layout.dp=$dp train.log_every=1 run.restarts=3 ckpt.every=10
-    "$trireme" "${args[@]}" 2>"$work/err" | head -n 2 >"$work/out"
+    rm -f "$work/go"
+    "${hold[@]}" "$trireme" "${args[@]}" 2>"$work/err" | read_lines 2
     code=${PIPESTATUS[0]}
     [ "$code" = 0 ] || fail "head took two lines of $dp ranks: exit code $code"
     [ -s "$work/err" ] && fail "a reader that has gone is told: $(cat "$work/err")"
@@ -103,8 +114,9 @@ arguments stuck train.steps=1000000 train.log_every=1 layout.dp=2
 "$trireme" "${args[@]}" >"$work/pipe" 2>&1 7>&- &
 run=$!
 until_step stuck 400 && kill -TERM $run # far more than a pipe takes
-for _ in $(seq 400); do
-    grep -q '"stop"' "$work/stuck/events.jsonl" && break
+end=$((SECONDS + 60))
+until grep -q '"stop"' "$work/stuck/events.jsonl" && ls "$work/stuck/ckpt" | grep -q "^step-"; do
+    [ $SECONDS -lt $end ] || break
     sleep 0.005
 done
 ls "$work/stuck/ckpt" | grep -q "^step-" || fail "nothing is saved while nobody reads"
@@ -163,11 +175,10 @@ ends 1 "a single rank that was killed"
 records lone "start failed end" '"failed","rank":0,"signal":"SIGKILL"'
 grep -q "^trireme: rank 0 was killed by SIGKILL at step" "$work/out" || fail "the death of one rank is not told"
 begin early run.restarts=1 train.steps=1000000
-for _ in $(seq 2000); do
-    [ -s "$work/early/log/rank-0.log" ] || [ -n "$(rank 0)" ] && break
-    sleep 0.001
-done
+end=$((SECONDS + 60))
+until [ -n "$(rank 0)" ] || [ $SECONDS -ge $end ]; do sleep 0.001; done
 kill -KILL "$(rank 0)"
+until grep -q '"restart"' "$work/early/events.jsonl" 2>/dev/null || [ $SECONDS -ge $end ]; do sleep 0.005; done
 until_step early 3 && kill -USR1 $run
 ends 3 "a first attempt that failed before its first step"
 records early "start failed restart stop end" '"event":"restart","rank":0,"signal":"SIGKILL"'
@@ -191,26 +202,23 @@ records joined "start failed end" '"failed","rank":1.*ended without a word' '"ex
 port=$((port + 1))
 arguments others layout.dp=2 train.log_every=1
 RANK=1 WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=$port "$trireme" "${args[@]}" >"$work/out" 2>&1 &
-RANK=0 WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=$port "$trireme" "${args[@]}" 2>&1 | head -n 1 >"$work/out"
+rm -f "$work/go"
+RANK=0 WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=$port "${hold[@]}" "$trireme" "${args[@]}" 2>&1 | read_lines 1
 [ "${PIPESTATUS[0]}" = 0 ] && wait $! || fail "a rank of others that nobody reads: exit code"
 records others "start note end" 'note".*Broken pipe'
 
 # ---- other verbs: at once, and nothing half done stays ----
-yes "the quick brown fox jumps over the lazy dog" | head -c 40000000 >"$work/text.txt"
-for signal in INT KILL; do
-    env --default-signal=INT "$trireme" data prepare "$work/text.txt" --tokenizer bytes --out "$work/tokens" \
+yes "the quick brown fox jumps over the lazy dog" | head -c 100000 >"$work/text.txt"
+for signal in INT KILL; do # on a disk so slow that it is not done before
+    env --default-signal=INT DISK_PATH= DISK_PAUSE_MS=60000 LD_PRELOAD="$shims/libdisk-shim.so" "$trireme" data prepare "$work/text.txt" --tokenizer bytes --out "$work/tokens" \
         --set run.threads=1 >"$work/out" 2>&1 &
     run=$!
-    for _ in $(seq 2000); do
-        [ -n "$(ls -A "$work" | grep '^\.trireme-.*tmp$')" ] && break
-        sleep 0.001
-    done
+    end=$((SECONDS + 60))
+    until [ -n "$(ls -A "$work" | grep '^\.trireme-.*tmp$')" ] || [ $SECONDS -ge $end ]; do sleep 0.005; done
     kill -$signal $run
     ends $([ $signal = INT ] && echo 130 || echo 137) "data prepare and SIG$signal"
-    for _ in $(seq 1000); do
-        [ -z "$(ls -A "$work" | grep '^\.trireme-')" ] && break
-        sleep 0.005
-    done
+    end=$((SECONDS + 60))
+    while [ -n "$(ls -A "$work" | grep '^\.trireme-')" ] && [ $SECONDS -lt $end ]; do sleep 0.005; done
     [ -z "$(ls -A "$work" | grep '^\.trireme-')" ] || fail "data prepare left a half result after SIG$signal"
     [ -e "$work/tokens" ] && fail "data prepare was done before SIG$signal came"
 done
