@@ -21,7 +21,7 @@ typedef struct tri_tensor {
 typedef struct tri_kernel_args {
     const tri_attr *attr;
     int num_in, num_out;
-    tri_tensor in[TRI_MAX_IN]; /* an absent optional input has data NULL and count 0 */
+    tri_tensor in[TRI_MAX_IN]; /* an absent one, also beyond num_in: data NULL and count 0 */
     tri_tensor out[TRI_MAX_OUT];
     bool overwrite; /* for outputs that accumulate: true on the first contribution of a step */
     uint64_t seed;  /* key of the random streams */

@@ -53,6 +53,7 @@ typedef enum tri_op {
     TRI_OP_ROPE,
     TRI_OP_ATTENTION,
     TRI_OP_ATTENTION_GRAD,
+    TRI_OP_ATTENTION_MERGE,
     TRI_OP_CACHE_WRITE,
     TRI_OP_CACHE_ATTENTION,
     /* losses */
@@ -86,7 +87,7 @@ typedef enum tri_op {
     TRI_NUM_OPS
 } tri_op;
 
-enum { TRI_MAX_IN = 10, TRI_MAX_OUT = 4 };
+enum { TRI_MAX_IN = 13, TRI_MAX_OUT = 4 };
 
 /* Results of amax: part p has runs p, p + TRI_AMAX_PARTS, ... of TRI_AMAX_RUN elements each, so
  * that those who find them side by side sweep through memory together. And what the sides of
@@ -212,9 +213,37 @@ typedef struct tri_attention_attr {
     float alpha;     /* factor of the scores */
     float dropout;   /* probability that a weight becomes zero */
     uint32_t stream; /* of the random numbers for it, as of dropout */
-    int32_t window;  /* a query sees this many keys, itself the last; 0: all */
-    bool causal;
+    float soft_cap;  /* c > 0: scores s become c tanh(s / c) */
+    int32_t window;  /* causal only: a query sees this many places, its own the last; 0: all */
+    bool causal;     /* a query sees places up to its own */
+    bool cached;     /* keys and values are rows of a cache, place x at x mod its length */
 } tri_attention_attr;
+
+/* Inputs of attention: the first six are always given (some as absent), as of a plain batch. Those
+ * of its gradient begin with the result's gradient, and have the results before the rest. */
+enum {
+    TRI_ATTENTION_Q,
+    TRI_ATTENTION_K,
+    TRI_ATTENTION_V,
+    TRI_ATTENTION_ROWS,
+    TRI_ATTENTION_STEP,
+    TRI_ATTENTION_DOCS,
+    TRI_ATTENTION_SPAN,
+    TRI_ATTENTION_Q_PLACES,
+    TRI_ATTENTION_K_PLACES,
+    TRI_ATTENTION_SINK,
+    TRI_NUM_ATTENTION_IN
+};
+enum {
+    TRI_ATTENTION_GRAD_DO,
+    TRI_ATTENTION_GRAD_Q,
+    TRI_ATTENTION_GRAD_K,
+    TRI_ATTENTION_GRAD_V,
+    TRI_ATTENTION_GRAD_O,
+    TRI_ATTENTION_GRAD_LSE,
+    TRI_ATTENTION_GRAD_ROWS, /* and so on, as of attention */
+    TRI_NUM_ATTENTION_GRAD_IN = TRI_NUM_ATTENTION_IN + 3
+};
 
 /* Update rules. */
 typedef struct tri_update_attr {

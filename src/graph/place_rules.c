@@ -208,36 +208,58 @@ static tri_spot key_spot(const tri_shape *q, const tri_shape *k, const tri_spot 
     return copied ? whole : cut_at(head_dim(k));
 }
 
-void tri_place_heads(const tri_node *node, const tri_shape *shapes, tri_spot *in, tri_spot *out)
+/* A sink goes with its head. */
+static tri_spot sink_spot(const tri_shape *sink, bool cut)
 {
-    if (cut_by_rows(&in[0])) {
-        for (int j = 1; j < node->num_in; j++)
-            in[j] = alongside(&shapes[0], in[0], &shapes[j]);
-        for (int k = 0; k < node->num_out; k++)
-            out[k] = in[0];
-        return;
-    }
-    bool cut = cut_by_heads(&shapes[0], &in[0]);
-    in[0] = cut ? in[0] : whole;
-    for (int j = 1; j < node->num_in; j++)
-        in[j] =
-            cut && j < 3 && shapes[j].rank >= 4 ? key_spot(&shapes[0], &shapes[j], &in[j]) : whole;
-    out[0] = cut ? cut_at(2) : whole;
-    if (node->num_out > 1)
-        out[1] = cut ? cut_at(1) : whole; /* lse [B, H, T] */
+    return cut && sink->rank == 1 ? cut_at(0) : whole;
 }
 
-/* do, q, k, v, o, lse. A key that several ranks have gets from each what its queries give. */
-void tri_place_heads_grad(const tri_node *node, const tri_shape *shapes, tri_spot *in,
-                          tri_spot *out)
+/* Keys and values are caches: these decide, and their rows are those of the batch. */
+static bool place_cached(const tri_node *node, const tri_shape *shapes, tri_spot *in)
 {
     if (cut_by_rows(&in[1])) {
         for (int j = 0; j < node->num_in; j++)
             in[j] = j == 1 ? in[1] : alongside(&shapes[1], in[1], &shapes[j]);
-        for (int k = 0; k < node->num_out; k++)
-            out[k] = in[1];
-        return;
+        return false;
     }
+    bool cut = is_cut(&in[1]) || cut_by_heads(&shapes[0], &in[0]);
+    in[0] = cut ? cut_at(head_dim(&shapes[0])) : whole;
+    in[2] = in[1];
+    for (int j = 3; j < node->num_in; j++)
+        in[j] = j == TRI_ATTENTION_SINK ? sink_spot(&shapes[j], cut) : whole;
+    return cut;
+}
+
+/* Whether heads are cut. */
+static bool place_apart(const tri_node *node, const tri_shape *shapes, tri_spot *in)
+{
+    if (cut_by_rows(&in[0])) {
+        for (int j = 1; j < node->num_in; j++)
+            in[j] = alongside(&shapes[0], in[0], &shapes[j]);
+        return false;
+    }
+    bool cut = cut_by_heads(&shapes[0], &in[0]);
+    in[0] = cut ? in[0] : whole;
+    for (int j = 1; j < node->num_in; j++)
+        in[j] = j == TRI_ATTENTION_SINK               ? sink_spot(&shapes[j], cut)
+                : cut && j < 3 && shapes[j].rank >= 4 ? key_spot(&shapes[0], &shapes[j], &in[j])
+                                                      : whole;
+    return cut;
+}
+
+void tri_place_heads(const tri_node *node, const tri_shape *shapes, tri_spot *in, tri_spot *out)
+{
+    bool cut = node->attr.attention.cached ? place_cached(node, shapes, in)
+                                           : place_apart(node, shapes, in);
+    tri_spot rows = cut_by_rows(&in[0]) ? in[0] : whole;
+    out[0] = cut ? cut_at(2) : rows;
+    out[1] = cut ? cut_at(1) : rows; /* lse [B, H, T] */
+}
+
+/* do, q, k, v, o, lse. A key that several ranks have gets from each what its queries give. */
+static void place_heads_grad(const tri_node *node, const tri_shape *shapes, tri_spot *in,
+                             tri_spot *out)
+{
     bool cut = cut_by_heads(&shapes[1], &in[1]);
     for (int j = 0; j < node->num_in; j++) {
         bool key = j == 2 || j == 3;
@@ -252,6 +274,37 @@ void tri_place_heads_grad(const tri_node *node, const tri_shape *shapes, tri_spo
         out[k] = !cut                 ? whole
                  : is_cut(&in[1 + k]) ? cut_at(head_dim(&shapes[1 + k]))
                                       : (tri_spot){TRI_SPOT_TERMS, 0};
+}
+
+void tri_place_heads_grad(const tri_node *node, const tri_shape *shapes, tri_spot *in,
+                          tri_spot *out)
+{
+    const int sink = TRI_NUM_ATTENTION_GRAD_IN - 1;
+    bool rows = cut_by_rows(&in[1]), sinks = sink < node->num_in && shapes[sink].rank >= 0;
+    if (rows) {
+        for (int j = 0; j < node->num_in; j++)
+            in[j] = j == 1 ? in[1] : alongside(&shapes[1], in[1], &shapes[j]);
+        for (int k = 0; k < node->num_out; k++)
+            out[k] = in[1];
+    } else {
+        place_heads_grad(node, shapes, in, out);
+    }
+    if (!sinks)
+        return;
+    bool heads = !rows && is_cut(&in[1]);
+    in[sink] = sink_spot(&shapes[sink], heads);
+    out[node->num_out - 1] = rows    ? (tri_spot){TRI_SPOT_TERMS, 0} /* of its own queries */
+                             : heads ? cut_at(0)
+                                     : whole;
+}
+
+/* o1 [B, T, H, V] decides for o2, and for lse [B, H, T]. */
+void tri_place_merge(const tri_node *node, const tri_shape *shapes, tri_spot *in, tri_spot *out)
+{
+    for (int j = 1; j < node->num_in; j++)
+        in[j] = alongside(&shapes[0], in[0], &shapes[j]);
+    out[0] = in[0];
+    out[1] = in[1];
 }
 
 /* The caches [B, G, P, K] decide: what is written to them, and looks at them, is cut alike. Their

@@ -107,7 +107,9 @@ static void op_text(const tri_instr *instr, char *out, size_t size)
     case TRI_OP_ATTENTION:
     case TRI_OP_ATTENTION_GRAD:
     case TRI_OP_CACHE_ATTENTION:
-        more = instr->attr.attention.causal ? " causal" : "";
+        more = instr->attr.attention.cached   ? " cached"
+               : instr->attr.attention.causal ? " causal"
+                                              : "";
         break;
     default:
         break;

@@ -31,7 +31,9 @@ enum {
     USE_SUM = 1,     /* add_layernorm: the loss looks at the sum alone */
     USE_BOTH = 2,    /* ... at sum + gelu(y), so that the two gradients differ */
     AWAY_FROM_0 = 4, /* no operand near the corner of a relu */
-    WITH_DOCS = 8    /* attention within documents, with padding behind them */
+    WITH_DOCS = 8,   /* attention within documents, with padding behind them */
+    WITH_SPAN = 16,  /* attention: an interval of places for each query */
+    WITH_PLACES = 32 /* attention: queries and keys have places of their own */
 };
 
 typedef struct grad_case {
@@ -211,6 +213,17 @@ static const grad_case cases[] = {
     {"2:1, causal documents", TRI_OP_ATTENTION, .in = {APART(2, 9, 2, 3, 1)},
      .attr = {.attention = {.alpha = 0.6f, .causal = true, .window = 4}}, .flags = WITH_DOCS},
 
+    {"span", TRI_OP_ATTENTION, .in = {QKV(2, 7, 2, 3)}, .attr = {.attention = {.alpha = 0.6f}},
+     .flags = WITH_SPAN},
+    {"places, more keys, wider values, sink", TRI_OP_ATTENTION,
+     .in = {S4(B, 2, T, 5, H, 2, K, 3), S4(B, 2, T, 8, G, 1, K, 3), S4(B, 2, T, 8, G, 1, K, 4),
+            S1(H, 2)},
+     .attr =
+         {.attention = {.alpha = 0.6f, .causal = true, .window = 6, .dropout = 0.3f, .stream = 8}},
+     .flags = WITH_SPAN | WITH_PLACES},
+    {"soft cap, sink", TRI_OP_ATTENTION, .in = {APART(2, 5, 2, 3, 1), S1(H, 2)},
+     .attr = {.attention = {.alpha = 0.6f, .causal = true, .soft_cap = 0.8f}}},
+
     {"cross-entropy", TRI_NUM_OPS, .in = {S3(B, 2, T, 7, V, 11)}, .close = CLOSE_CE},
     {"cross-entropy, one row each", TRI_NUM_OPS, .in = {S3(B, 5, T, 1, V, 17)}, .close = CLOSE_CE},
     {"sse", TRI_NUM_OPS, .in = {S2(B, 3, D, 7)}, .close = CLOSE_SSE},
@@ -267,6 +280,31 @@ static void add_params(net *n)
         }
 }
 
+/* What attention takes beside q, k, v and sinks; only as many as the case needs. */
+static int add_masks(tri_graph *graph, const grad_case *c, tri_id *in, int num, tri_shape bt)
+{
+    const bool sinks = num == 4;
+    tri_shape rows = {.rank = 1, .dim = {bt.dim[0]}};
+    tri_shape span = {.rank = 3, .dim = {bt.dim[0], bt.dim[1], {TRI_DIM_N, 2}}};
+    tri_shape keys = {.rank = 2, .dim = {bt.dim[0], c->in[num > 1].dim[1]}};
+    in[TRI_ATTENTION_SINK] = sinks ? in[3] : TRI_NONE;
+    for (int j = num; j < TRI_ATTENTION_SINK; j++)
+        in[j] = TRI_NONE;
+    in[TRI_ATTENTION_ROWS] = tri_graph_input(graph, "rows", TRI_I32, rows, true);
+    in[TRI_ATTENTION_STEP] = tri_graph_input(graph, "step", TRI_I32, tri_shape_scalar(1), false);
+    if (c->flags & WITH_DOCS)
+        in[TRI_ATTENTION_DOCS] = tri_graph_input(graph, "docs", TRI_I32, bt, true);
+    if (c->flags & WITH_SPAN)
+        in[TRI_ATTENTION_SPAN] = tri_graph_input(graph, "span", TRI_I32, span, true);
+    if (c->flags & WITH_PLACES) {
+        in[TRI_ATTENTION_Q_PLACES] = tri_graph_input(graph, "q_places", TRI_I32, bt, true);
+        in[TRI_ATTENTION_K_PLACES] = tri_graph_input(graph, "k_places", TRI_I32, keys, true);
+    }
+    return sinks                                  ? TRI_NUM_ATTENTION_IN
+           : c->flags & (WITH_SPAN | WITH_PLACES) ? TRI_ATTENTION_SINK
+                                                  : TRI_ATTENTION_SPAN;
+}
+
 /* The one operator of a case, with the integer inputs that it takes beside the parameters. */
 static tri_id emit_operator(tri_graph *graph, const grad_case *c, const tri_id *p, int num)
 {
@@ -281,12 +319,7 @@ static tri_id emit_operator(tri_graph *graph, const grad_case *c, const tri_id *
         attr.matmul.alpha = 0.75f;
         break;
     case TRI_OP_ATTENTION:
-        if (num == 1)
-            in[1] = in[2] = TRI_NONE;
-        in[3] = tri_graph_input(graph, "rows", TRI_I32, rows, true);
-        in[4] = tri_graph_input(graph, "step", TRI_I32, tri_shape_scalar(1), false);
-        in[5] = c->flags & WITH_DOCS ? tri_graph_input(graph, "docs", TRI_I32, bt, true) : TRI_NONE;
-        num = 6;
+        num = add_masks(graph, c, in, num, bt);
         break;
     case TRI_OP_ROPE:
         in[num++] = tri_graph_input(graph, "positions", TRI_I32, bt, true);
@@ -438,6 +471,12 @@ static void fill_integers(const char *name, int32_t *x, int64_t count, int64_t l
             x[i] = (int32_t)(i + 1);
         else if (strcmp(name, "docs") == 0) /* 0 0 1 1 1 2 2 and padding, then from 1 on */
             x[i] = i % 9 >= 7 ? -1 : (int32_t)((i % 9 + 1) / 3 + i / 9);
+        else if (strcmp(name, "span") == 0) /* begin, end */
+            x[i] = i % 2 == 0 ? (int32_t)(i / 2 % 5) - 1 : (int32_t)(i * 5 % 9);
+        else if (strcmp(name, "q_places") == 0)
+            x[i] = i == 3 ? -1 : (int32_t)(3 * i % 8);
+        else if (strcmp(name, "k_places") == 0)
+            x[i] = i == 5 ? -1 : (int32_t)(5 * i % 8);
         else if (strcmp(name, "targets") == 0)
             x[i] = i % 4 == 2 ? -1 : any;
         else

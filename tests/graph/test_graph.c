@@ -510,6 +510,25 @@ static void window_that_looks_ahead(sketch *s)
                   (tri_attention_config){.window = 4}, &in);
 }
 
+static void span_of_one_number(sketch *s)
+{
+    tri_id x = heads(s, TRI_DIM_H, 3, 8);
+    tri_id span =
+        tri_graph_input(&s->graph, "span", TRI_I32,
+                        tri_shape_of(2, TRI_DIM_B, (int64_t)2, TRI_DIM_T, (int64_t)5), true);
+    tri_id in[] = {x, x, x, s->bd, s->bd, TRI_NONE, span};
+    tri_graph_emit(&s->graph, TRI_OP_ATTENTION, "attn", NULL, in, 7, 2);
+}
+
+static void merge_of_other_lengths(sketch *s)
+{
+    tri_id o = heads(s, TRI_DIM_H, 3, 8);
+    tri_shape bht =
+        tri_shape_of(3, TRI_DIM_B, (int64_t)2, TRI_DIM_H, (int64_t)3, TRI_DIM_T, (int64_t)4);
+    tri_id lse = tri_graph_input(&s->graph, "lse", TRI_F32, bht, true);
+    tri_graph_emit(&s->graph, TRI_OP_ATTENTION_MERGE, "o", NULL, (tri_id[]){o, lse, o, lse}, 4, 2);
+}
+
 static void norm_without_gain(sketch *s)
 {
     tri_id stream = s->bd;
@@ -536,8 +555,11 @@ static void test_mistakes_are_told_clearly(void **state)
         {attention_of_a_matrix, "attn (attention): needs [B, T, qkv 3, H, K], not [B 2, D 4]"},
         {rope_of_odd_width,
          "rope (rope): needs [B, T, H, K] with an even K, not [B 2, T 5, H 3, K 7]"},
-        {attention_of_uneven_groups, "with H a multiple of G, not [B 2, T 5, H 3, K 8] and [B 2, "
-                                     "T 5, G 2, K 8]"},
+        {attention_of_uneven_groups, "with H a multiple of G, not [B 2, T 5, H 3, K 8], [B 2, T 5, "
+                                     "G 2, K 8] and [B 2, T 5, G 2, K 8]"},
+        {span_of_one_number, "attn (attention): needs a span for each query, [B, T, 2], not [B 2, "
+                             "T 5]"},
+        {merge_of_other_lengths, "o (attention_merge): needs two results of attention"},
         {window_that_looks_ahead, "attn (attention): a window of 4 needs causal attention"},
         {norm_without_gain, "the model has no parameter ln.weight"},
         {loss_of_other_shape, "out (out_loss): output and target differ in shape"},

@@ -11,6 +11,8 @@
 
 #include "op_case_table.h"
 
+#include "op_case_attention.h"
+
 enum {
     CANARY_BYTES = 64,
     CANARY = 0xA5,
@@ -22,8 +24,12 @@ enum {
 
 const op_case *op_cases(int *num_cases)
 {
-    *num_cases = (int)(sizeof case_table / sizeof case_table[0]);
-    return case_table;
+    static op_case all[sizeof case_table / sizeof case_table[0] +
+                       sizeof attention_case_table / sizeof attention_case_table[0]];
+    memcpy(all, case_table, sizeof case_table);
+    memcpy((char *)all + sizeof case_table, attention_case_table, sizeof attention_case_table);
+    *num_cases = (int)(sizeof all / sizeof all[0]);
+    return all;
 }
 
 int op_may_alias(const op_case *c, op_alias pairs[OP_MAX_ALIAS])
@@ -54,6 +60,10 @@ int op_may_alias(const op_case *c, op_alias pairs[OP_MAX_ALIAS])
     case TRI_OP_CROSS_ENTROPY:
         pairs[0] = (op_alias){2, 0};
         return 1;
+    case TRI_OP_ATTENTION_MERGE:
+        pairs[0] = (op_alias){0, 0};
+        pairs[1] = (op_alias){0, 2};
+        return 2;
     case TRI_OP_LAYERNORM_GRAD:
     case TRI_OP_RMSNORM_GRAD:
     case TRI_OP_LAYERNORM_GRADS:
@@ -296,20 +306,44 @@ static void build_rope(op_run *run, const op_case *c)
     out_f32(run, 4, c->size);
 }
 
-/* sizes: B, T, H, K and G, or 0 for packed operands. */
+/* The optional operands of attention, as far as a case has any of them. */
+static void add_extras(op_run *run, const op_case *c, int64_t num_keys)
+{
+    int64_t b = c->size[0], t = c->size[1], h = c->size[2];
+    if (!(c->flags & (CASE_SPAN | CASE_PLACES | CASE_SINK)))
+        return;
+    if (c->flags & CASE_SPAN)
+        in_i32(run, 3, SIZES(b, t, 2));
+    else
+        in_absent(run);
+    if (c->flags & CASE_PLACES) {
+        in_i32(run, 2, SIZES(b, t));
+        in_i32(run, 2, SIZES(b, num_keys));
+    } else {
+        in_absent(run);
+        in_absent(run);
+    }
+    if (c->flags & CASE_SINK)
+        in_f32(run, 1, &h);
+}
+
+/* sizes: B, T, H, K and G, or 0 for packed operands; then the number of keys, or 0 for T, and the
+ * width of values, or 0 for K. */
 static void build_attention(op_run *run, const op_case *c)
 {
     int64_t b = c->size[0], t = c->size[1], h = c->size[2], k = c->size[3], g = c->size[4];
-    const int64_t o[] = {b, t, h, k}, kv[] = {b, t, g, k}, packed[] = {b, t, 3, h, k};
+    int64_t keys = c->size[5] ? c->size[5] : t, v = c->size[6] ? c->size[6] : k;
+    const int64_t o[] = {b, t, h, v}, q[] = {b, t, h, k}, packed[] = {b, t, 3, h, k};
+    const int64_t kv[2][4] = {{b, keys, g, k}, {b, keys, g, v}};
     bool grad = c->op == TRI_OP_ATTENTION_GRAD;
     if (grad)
         in_f32(run, 4, o);
-    in_f32(run, g ? 4 : 5, g ? o : packed);
+    in_f32(run, g ? 4 : 5, g ? q : packed);
     if (c->flags & CASE_SHARD)
         make_shard(&run->args.in[grad], g ? 2 : 3, 2);
     for (int i = 0; i < 2; i++) {
         if (g)
-            in_f32(run, 4, kv);
+            in_f32(run, 4, kv[i]);
         else
             in_absent(run);
     }
@@ -328,11 +362,26 @@ static void build_attention(op_run *run, const op_case *c)
         in_i32(run, 2, SIZES(b, t));
     else
         in_absent(run);
-    out_f32(run, g || !grad ? 4 : 5, g || !grad ? o : packed);
+    add_extras(run, c, keys);
+    out_f32(run, !grad || g ? 4 : 5, !grad ? o : g ? q : packed);
     if (!grad)
         out_f32(run, 3, SIZES(b, h, t));
     for (int i = 0; grad && g && i < 2; i++)
-        out_f32(run, 4, kv);
+        out_f32(run, 4, kv[i]);
+    if (grad && c->flags & CASE_SINK)
+        out_f32(run, 1, &h);
+}
+
+/* sizes: B, T, H, V. */
+static void build_merge(op_run *run, const op_case *c)
+{
+    const int64_t *o = c->size, lse[] = {o[0], o[2], o[1]};
+    for (int i = 0; i < 2; i++) {
+        in_f32(run, 4, o);
+        in_f32(run, 3, lse);
+    }
+    out_f32(run, 4, o);
+    out_f32(run, 3, lse);
 }
 
 /* Positions that a cache has room for: a ring that is just long enough with a window, otherwise
@@ -514,6 +563,8 @@ static void build(op_run *run, const op_case *c)
         build_norm(run, c);
     else if (c->op == TRI_OP_ROPE)
         build_rope(run, c);
+    else if (c->op == TRI_OP_ATTENTION_MERGE)
+        build_merge(run, c);
     else if (c->op < TRI_OP_CACHE_WRITE)
         build_attention(run, c);
     else if (c->op < TRI_OP_CE_STATS)
@@ -585,8 +636,24 @@ static void fill_places(tri_tensor *t, const op_case *c)
     }
 }
 
+/* Spans of any length from anywhere, some of them empty; places in another order than tokens, some
+ * of which are not there. j: which input of attention. */
+static void fill_intervals(tri_tensor *t, int j)
+{
+    int32_t *to = t->data, num = (int32_t)t->size[1];
+    for (int32_t i = 0; i < (int32_t)t->count; i++) {
+        uint32_t word = tri_random_word(SEED, (uint64_t)i, 3, (uint32_t)(90 + j));
+        if (j != TRI_ATTENTION_SPAN)
+            to[i] = word % 11 == 0 ? -1 : (int32_t)((int64_t)(i % num) * 37 % num);
+        else if (i % 2 == 0)
+            to[i] = (int32_t)(word % (uint32_t)(num + 1)) - 2;
+        else
+            to[i] = to[i - 1] + (int32_t)(word % 5 == 0 ? 0 : word % (uint32_t)num);
+    }
+}
+
 /* Targets and token ids: now and then ignored (-1), or outside of this shard. */
-static void fill_ids(tri_tensor *t, const op_case *c)
+static void fill_ids(tri_tensor *t, const op_case *c, int input)
 {
     int32_t *ids = t->data;
     bool in_row = c->op == TRI_OP_SELECT_ROW || c->op == TRI_OP_SELECT_ROW_GRAD;
@@ -596,8 +663,12 @@ static void fill_ids(tri_tensor *t, const op_case *c)
         range = 1000; /* sample ids, or a step */
     if (c->op == TRI_OP_ROPE)
         range = 131072;
-    if (c->op >= TRI_OP_ATTENTION && c->op <= TRI_OP_ATTENTION_GRAD && t->rank == 2) {
-        fill_docs(t);
+    int j = c->op == TRI_OP_ATTENTION_GRAD ? input - 3 : input;
+    if (c->op >= TRI_OP_ATTENTION && c->op <= TRI_OP_ATTENTION_GRAD && t->rank >= 2) {
+        if (j == TRI_ATTENTION_DOCS)
+            fill_docs(t);
+        else
+            fill_intervals(t, j);
         return;
     }
     if (c->op == TRI_OP_CACHE_WRITE || c->op == TRI_OP_CACHE_ATTENTION) {
@@ -628,6 +699,14 @@ static void fill_constants(tri_tensor *t, const op_case *c)
     }
 }
 
+/* Some queries, by what their number is modulo 7. */
+static void see_nothing(tri_tensor *lse, int64_t which)
+{
+    for (int64_t i = 0; i < lse->count; i++)
+        if (i % 7 == which || i % 7 == 2)
+            ((float *)lse->data)[i] = -INFINITY;
+}
+
 /* Gives a gradient's inputs the values that the forward operator computes for them. */
 static void derive(op_run *run, const op_case *c)
 {
@@ -655,9 +734,12 @@ static void derive(op_run *run, const op_case *c)
     } else if (c->op == TRI_OP_ATTENTION_GRAD) {
         op = TRI_OP_ATTENTION;
         memcpy(f->in, in + 1, 3 * sizeof *in);
-        memcpy(f->in + 3, in + 6, 3 * sizeof *in);
+        memcpy(f->in + 3, in + 6, (TRI_NUM_ATTENTION_IN - 3) * sizeof *in);
         f->out[0] = in[4];
         f->out[1] = in[5];
+    } else if (c->op == TRI_OP_ATTENTION_MERGE) { /* here, there, in both */
+        see_nothing(&in[1], 0);
+        see_nothing(&in[3], 1);
     } else if (c->op == TRI_OP_CE_GRAD) {
         float *lse = in[2].data;
         for (int64_t i = 0; i < in[2].count; i++) {
@@ -714,7 +796,7 @@ void op_run_init(op_run *run, const op_case *c, const op_alias *alias)
             continue;
         t->data = allocate(run, (size_t)t->count * 4);
         if (t->dtype == TRI_I32) {
-            fill_ids(t, c);
+            fill_ids(t, c, i);
             continue;
         }
         fill_normal(t, (uint32_t)(100 + i), c->flags & CASE_REPEAT);

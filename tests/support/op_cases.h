@@ -24,13 +24,16 @@ enum {
     CASE_FLOAT8 = 4096,  /* matmul: 8-bit operands where a device has them, with their scales */
     CASE_AMAX = 8192,    /* activations, gradients: with the largest of each result */
     CASE_SUMS = 16384,   /* quantise: with the sums of columns */
+    CASE_SPAN = 32768,   /* attention: with an interval of places for each query */
+    CASE_PLACES = 65536, /* attention: queries and keys have places, in any order */
+    CASE_SINK = 131072,  /* attention: with a sink for each head */
     CASE_REPEAT = 32,    /* inputs repeat a short sequence of numbers: quick to make (bench) */
 };
 
 typedef struct op_case {
     const char *name;
     tri_op op;
-    int64_t size[5]; /* what they are stands beside the builder of the operator */
+    int64_t size[7]; /* what they are stands beside the builder of the operator */
     tri_attr attr;
     unsigned flags;
     float tolerance; /* of an output, relative to its largest element; 0: 2e-6 */

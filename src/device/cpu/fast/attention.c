@@ -35,6 +35,8 @@ static int64_t forward_floats(int64_t width)
 
 static size_t attention_scratch(const tri_kernel_args *args, int num_threads)
 {
+    if (!attention_is_plain(args, args->in, args->in + TRI_ATTENTION_ROWS))
+        return tri_cpu_reference(TRI_OP_ATTENTION)->scratch_bytes(args, num_threads);
     return (size_t)(forward_floats(last_dim(&args->in[0])) * num_threads) * sizeof(float);
 }
 
@@ -177,6 +179,10 @@ static void forward_task(void *context, int task, int worker)
 
 static void attention(const tri_kernel_args *args)
 {
+    if (!attention_is_plain(args, args->in, args->in + TRI_ATTENTION_ROWS)) {
+        tri_cpu_reference(TRI_OP_ATTENTION)->run(args);
+        return;
+    }
     forward f = {.shape = attention_shape_of(args, args->in, args->in + 3), .args = args};
     const attention_shape *s = &f.shape;
     f.num_blocks = ceil_div(s->num_pos, QUERIES);

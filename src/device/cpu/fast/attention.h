@@ -37,6 +37,19 @@ typedef struct attention_head {
     uint64_t first_word; /* global index of the weight of query 0, key 0 */
 } attention_head;
 
+/* Whether a query sees tokens of its own row and length by their order alone. in, more: as below,
+ * more with the operands after docs. */
+static inline bool attention_is_plain(const tri_kernel_args *args, const tri_tensor *in,
+                                      const tri_tensor *more)
+{
+    bool extra = args->attr->attention.soft_cap > 0 || args->attr->attention.cached;
+    for (int j = TRI_ATTENTION_SPAN - TRI_ATTENTION_ROWS;
+         j <= TRI_ATTENTION_SINK - TRI_ATTENTION_ROWS; j++)
+        extra |= more[j].count > 0;
+    return !extra &&
+           (in[1].count == 0 || (in[1].size[1] == in[0].size[1] && in[2].size[3] == in[1].size[3]));
+}
+
 /* in: q, k, v as the operator takes them, packed or apart; more: rows, step, docs. */
 static inline attention_shape attention_shape_of(const tri_kernel_args *args, const tri_tensor *in,
                                                  const tri_tensor *more)

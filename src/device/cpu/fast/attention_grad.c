@@ -54,8 +54,16 @@ static backward backward_of(const tri_kernel_args *args)
     return b;
 }
 
+static bool is_plain(const tri_kernel_args *args)
+{
+    return attention_is_plain(args, args->in + TRI_ATTENTION_GRAD_Q,
+                              args->in + TRI_ATTENTION_GRAD_ROWS);
+}
+
 static size_t attention_grad_scratch(const tri_kernel_args *args, int num_threads)
 {
+    if (!is_plain(args))
+        return tri_cpu_reference(TRI_OP_ATTENTION_GRAD)->scratch_bytes(args, num_threads);
     backward b = backward_of(args);
     int64_t num_tasks = b.num_heads * b.num_parts;
     return (size_t)(num_tasks * b.part_floats + num_threads * b.worker_floats) * sizeof(float);
@@ -273,6 +281,10 @@ static void backward_task(void *context, int task, int worker)
 
 static void attention_grad(const tri_kernel_args *args)
 {
+    if (!is_plain(args)) {
+        tri_cpu_reference(TRI_OP_ATTENTION_GRAD)->run(args);
+        return;
+    }
     backward b = backward_of(args);
     const attention_shape *s = &b.shape;
     b.parts = cpu_of(args)->scratch;

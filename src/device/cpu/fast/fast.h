@@ -164,6 +164,7 @@ extern const tri_kernel TRI_ISA_NAME(tri_fast_rmsnorm_param_grad);
 extern const tri_kernel TRI_ISA_NAME(tri_fast_rope);
 extern const tri_kernel TRI_ISA_NAME(tri_fast_attention);
 extern const tri_kernel TRI_ISA_NAME(tri_fast_attention_grad);
+extern const tri_kernel TRI_ISA_NAME(tri_fast_attention_merge);
 extern const tri_kernel TRI_ISA_NAME(tri_fast_cache_write);
 extern const tri_kernel TRI_ISA_NAME(tri_fast_cache_attention);
 extern const tri_kernel TRI_ISA_NAME(tri_fast_ce_stats);

@@ -34,6 +34,7 @@ const tri_kernel *TRI_ISA_NAME(tri_cpu_fast)(tri_op op)
         [TRI_OP_ROPE] = &TRI_ISA_NAME(tri_fast_rope),
         [TRI_OP_ATTENTION] = &TRI_ISA_NAME(tri_fast_attention),
         [TRI_OP_ATTENTION_GRAD] = &TRI_ISA_NAME(tri_fast_attention_grad),
+        [TRI_OP_ATTENTION_MERGE] = &TRI_ISA_NAME(tri_fast_attention_merge),
         [TRI_OP_CACHE_WRITE] = &TRI_ISA_NAME(tri_fast_cache_write),
         [TRI_OP_CACHE_ATTENTION] = &TRI_ISA_NAME(tri_fast_cache_attention),
         [TRI_OP_CE_STATS] = &TRI_ISA_NAME(tri_fast_ce_stats),

@@ -40,6 +40,7 @@ extern const tri_kernel tri_ref_layernorm_grads, tri_ref_rmsnorm_grads;
 extern const tri_kernel tri_ref_rope;
 extern const tri_kernel tri_ref_attention;
 extern const tri_kernel tri_ref_attention_grad;
+extern const tri_kernel tri_ref_attention_merge;
 extern const tri_kernel tri_ref_cache_write;
 extern const tri_kernel tri_ref_cache_attention;
 extern const tri_kernel tri_ref_ce_stats;

@@ -205,10 +205,23 @@ static void attention_grad(const tri_kernel_args *args)
         tri_attention_any_grad(&a, dtype, stream);
 }
 
+/* Attention by places, to keys of another number or width, runs on the host. */
+static bool is_plain(const tri_kernel_args *args, bool grad)
+{
+    const tri_tensor *in = args->in + grad;
+    bool extra = args->attr->attention.soft_cap > 0 || args->attr->attention.cached;
+    for (int j = TRI_ATTENTION_SPAN; j <= TRI_ATTENTION_SINK; j++)
+        extra |= args->in[grad ? j + 3 : j].count > 0;
+    return !extra &&
+           (in[1].count == 0 || (in[1].size[1] == in[0].size[1] && in[2].size[3] == in[1].size[3]));
+}
+
 bool tri_cuda_attention_takes(tri_op op, const tri_kernel_args *args)
 {
     bool grad = op == TRI_OP_ATTENTION_GRAD;
     tri_cuda *cuda = (tri_cuda *)args->device;
+    if (!is_plain(args, grad))
+        return false;
     tri_attention_call a = read_operands(args, args->in + grad, args->in + (grad ? 6 : 3));
     if (cuda && cuda->dnn) { /* its plan is better made now than while a step is recorded */
         tri_cuda_sdpa call = sdpa_of(&a, args, grad);
