@@ -161,10 +161,11 @@ $(BUILD)/tests/helpers/trireme-mpi.so:
 	@mkdir -p $(@D)
 	@ln -sf ../../trireme-mpi.so $@
 
-$(BUILD)/tests/helpers/%: tests/helpers/%.c $(BUILD)/tests/support/comm_cases.o $(LIBRARY)
+HELPER_SUPPORT = $(patsubst %,$(BUILD)/tests/support/%.o,comm_cases message_run ring_case fake_gpu fake_nccl)
+$(BUILD)/tests/helpers/%: tests/helpers/%.c $(HELPER_SUPPORT) $(LIBRARY)
 	@mkdir -p $(@D)
 	$(say) LINK $@
-	$(Q)$(CC) $(BASE) -Itests/support $< $(BUILD)/tests/support/comm_cases.o $(LIBRARY) -o $@ $(LIBS)
+	$(Q)$(CC) $(BASE) -Itests/support $< $(HELPER_SUPPORT) $(LIBRARY) -o $@ $(LIBS)
 
 # For LD_PRELOAD: in front of the C library, without sanitizers.
 $(BUILD)/tests/helpers/lib%-shim.so: tests/helpers/%_shim.c

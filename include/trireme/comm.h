@@ -64,7 +64,11 @@ typedef enum tr_operation {
  *
  * Blocks of different sizes: recv_counts[size] in gather and all_gather, send_counts[size] in
  * scatter and reduce_scatter, the same list on every member, root or not; in all_to_all both, each
- * member its own. count is then ignored. */
+ * member its own. count is then ignored.
+ *
+ * An all_to_all of blocks of different sizes may have a room for each, the same on all members:
+ * block i of send and of recv then begins at element i * room. Only what the counts say is moved,
+ * and the rest of a room is not touched. A pair that has nothing to give sends no message. */
 typedef struct tr_collective {
     tr_operation operation;
     tr_reduction reduction;
@@ -75,6 +79,7 @@ typedef struct tr_collective {
     uint64_t count;              /* elements */
     const uint64_t *send_counts; /* or NULL: blocks of `count` elements */
     const uint64_t *recv_counts; /* or NULL */
+    uint64_t room;               /* all_to_all by counts: elements; 0: blocks leave no gaps */
     /* NULL or "auto": chosen; or a name of docs/collectives.md, "ring", perhaps with the shape of
      * the ranks, "torus2d:8x4"; or "native", MPI's own where that is the transport */
     const char *algorithm;
@@ -163,6 +168,11 @@ tr_status tr_reduce_scatter(tr_group *group, const void *send, void *recv, uint6
                             tr_dtype dtype, tr_reduction reduction, tr_error *err);
 tr_status tr_all_to_all(tr_group *group, const void *send, void *recv, uint64_t count,
                         tr_dtype dtype, tr_error *err);
+/* Every member sends to the one `distance` places on, around the ring, and receives from the one as
+ * many places back. Members pass the same distance, which may be negative; counts may differ, where
+ * each knows what the other sends. send and recv must not overlap. */
+tr_status tr_shift(tr_group *group, const void *send, uint64_t send_count, void *recv,
+                   uint64_t recv_count, tr_dtype dtype, int distance, tr_error *err);
 
 /* What this rank has moved since its start. Algorithms made of messages count their messages;
  * `direct` counts what the operation needs from peers' memory and gives to them, as bytes only. */

@@ -52,6 +52,12 @@ static tr_status check_operands(const tr_group *group, const tr_collective *call
         (call->send_counts == NULL) != (call->recv_counts == NULL))
         return tri_fail(err, TR_ERROR_INPUT,
                         "all_to_all needs both send_counts and recv_counts, or neither");
+    for (int i = 0; call->room > 0 && i < group->size; i++)
+        if (call->send_counts == NULL || call->send_counts[i] > call->room ||
+            call->recv_counts[i] > call->room)
+            return tri_fail(err, TR_ERROR_INPUT,
+                            "%s with a room of %llu elements needs counts that are no larger", name,
+                            (unsigned long long)call->room);
     if (tri_send_elements(group, call) > 0 && call->send == NULL)
         return tri_fail(err, TR_ERROR_INPUT, "%s needs a send buffer on rank %d", name,
                         group->comm->boot.rank);

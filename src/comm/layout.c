@@ -35,6 +35,21 @@ uint64_t tri_block_first(const uint64_t *counts, uint64_t count, int block)
     return first;
 }
 
+uint64_t tri_exchange_first(const tr_collective *call, const uint64_t *counts, int block)
+{
+    return call->room ? call->room * (uint64_t)block : tri_block_first(counts, call->count, block);
+}
+
+uint64_t tri_send_span(const tr_group *group, const tr_collective *call)
+{
+    return call->room ? call->room * (uint64_t)group->size : tri_send_elements(group, call);
+}
+
+uint64_t tri_recv_span(const tr_group *group, const tr_collective *call)
+{
+    return call->room ? call->room * (uint64_t)group->size : tri_recv_elements(group, call);
+}
+
 static uint64_t own_block(const tr_group *group, const tr_collective *call)
 {
     const uint64_t *counts = tri_block_counts(call);
@@ -138,8 +153,8 @@ static tri_coll_piece exchange_piece(const tri_coll_layout *layout, int i)
         .source = from,
         .target = to,
         .index = to,
-        .send_at = tri_block_first(send, call->count, to),
-        .recv_at = tri_block_first(recv, call->count, from),
+        .send_at = tri_exchange_first(call, send, to),
+        .recv_at = tri_exchange_first(call, recv, from),
         .count = send ? send[to] : call->count,
     };
 }

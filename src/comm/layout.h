@@ -25,6 +25,12 @@ uint64_t tri_recv_elements(const tr_group *group, const tr_collective *call);
 /* The list of block sizes that all members pass, or NULL when blocks are equal. */
 const uint64_t *tri_block_counts(const tr_collective *call);
 uint64_t tri_block_first(const uint64_t *counts, uint64_t count, int block);
+/* Where a block of an all_to_all begins, in rooms or one after the other; block `size` is the end
+ * of all. */
+uint64_t tri_exchange_first(const tr_collective *call, const uint64_t *counts, int block);
+/* Elements from the beginning of this member's send, or recv, to its end, gaps included. */
+uint64_t tri_send_span(const tr_group *group, const tr_collective *call);
+uint64_t tri_recv_span(const tr_group *group, const tr_collective *call);
 
 int tri_coll_layout_pieces(const tri_coll_layout *layout);
 tri_coll_piece tri_coll_layout_piece(const tri_coll_layout *layout, int i);

@@ -78,6 +78,7 @@ typedef enum tri_op {
     TRI_OP_ALL_GATHER,
     TRI_OP_REDUCE_SCATTER,
     TRI_OP_ALL_TO_ALL,
+    TRI_OP_SHIFT,
     TRI_OP_SHARD_SUM,
     TRI_OP_SHARD_GATHER,
     TRI_OP_UNSHARD,
@@ -269,15 +270,17 @@ enum { TRI_ATTR_SHARED = true };
 
 /* Communication, and the reordering that goes with it. */
 typedef struct tri_message_attr {
-    uint8_t axis;  /* the mesh axis (tri_axis) whose group takes part */
-    uint32_t peer; /* send, recv: the other rank's place on the axis; broadcast: the root's */
+    uint8_t axis; /* the mesh axis (tri_axis) whose group takes part */
+    /* send, recv: the other rank's place on the axis; broadcast: the root's; shift: so many places
+     * on, around the ring */
+    uint32_t peer;
     TRI_ATTR_UNION
     {
         struct { /* all_reduce over `home`: the ranks, by their place on pp */
             uint32_t num, place[TRI_MAX_HOMES];
         } homes;
-        struct {             /* all_gather, reduce_scatter, all_to_all, slice, block, unblock */
-            tri_cut cut;     /* how a dim is divided, and which piece is meant */
+        struct {         /* all_gather, reduce_scatter, all_to_all, shift, slice, block, unblock */
+            tri_cut cut; /* how a dim is divided, and which piece is meant (shift: had) */
             tri_cut scatter; /* all_to_all: the dim that is divided; `cut` is put together */
         };
         struct { /* unshard, broadcast, recv: what it makes */
@@ -286,6 +289,13 @@ typedef struct tri_message_attr {
         } made;
     };
 } tri_message_attr;
+
+/* Shift: the piece that comes in the place of the one that a rank has. */
+static inline int32_t tri_shifted_piece(const tri_message_attr *attr)
+{
+    int32_t parts = attr->cut.parts;
+    return (attr->cut.part + parts - (int32_t)(attr->peer % (uint32_t)parts)) % parts;
+}
 
 typedef struct tri_attr {
     /* Bit k: output k is f32 although operands are 16-bit: a gradient that is to be summed. Only of

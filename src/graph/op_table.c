@@ -58,6 +58,7 @@ static const tri_op_def *const table[TRI_NUM_OPS] = {
     [TRI_OP_ALL_GATHER] = &tri_def_all_gather,
     [TRI_OP_REDUCE_SCATTER] = &tri_def_reduce_scatter,
     [TRI_OP_ALL_TO_ALL] = &tri_def_all_to_all,
+    [TRI_OP_SHIFT] = &tri_def_shift,
     [TRI_OP_SHARD_SUM] = &tri_def_shard_sum,
     [TRI_OP_SHARD_GATHER] = &tri_def_shard_gather,
     [TRI_OP_UNSHARD] = &tri_def_unshard,
@@ -90,6 +91,8 @@ void tri_infer_dtypes(tri_op op, const tri_attr *attr, const tri_value *const *i
     for (int j = num_in - 1; j >= 0; j--)
         if (in[j] && !(def->wide_in >> j & 1) && tri_dtype_is_float(in[j]->dtype))
             lead = in[j]->dtype;
+    if (def->communicates && num_in > 0 && in[0])
+        lead = in[0]->dtype; /* whole numbers travel, too */
     for (int k = 0; k < num_out; k++)
         out[k] = (def->wide_out | attr->wide_out) >> k & 1 ? TRI_F32 : lead;
 }

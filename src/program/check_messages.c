@@ -118,6 +118,7 @@ static bool divides(const record_check *c, const tri_division *parts, const tri_
     const uint32_t looked_at[] = {0, group->own, group->size - 1};
     switch (parts->kind) {
     case TRI_DIVISION_NONE:
+    case TRI_DIVISION_ONE:
         return false;
     case TRI_DIVISION_EVEN:
         sum = parts->scale * group->size;
@@ -151,6 +152,28 @@ static bool has_own_block(const record_check *c, const tri_division *parts, cons
            block->bytes == tri_message_part(c->program, m, parts, own) * tri_dtype_bytes(m->dtype);
 }
 
+/* Whether all of an end of a shift is one member's; check_ring says which. */
+static bool is_one_block(const record_check *c, const tri_division *parts, const tri_extent *end)
+{
+    return parts->kind == TRI_DIVISION_ONE &&
+           parts->scale * tri_dtype_bytes(c->message->dtype) == end->bytes;
+}
+
+/* A shift goes to the member, and comes from the one, that its distance names. */
+static tr_status check_ring(const record_check *c)
+{
+    const tri_message *m = c->message;
+    const tri_cut *cut = &c->program->instrs[m->first].attr.message.cut;
+    if (m->kind != TRI_MESSAGE_SHIFT)
+        return TR_OK;
+    if (cut->dim != TRI_NO_DIM && cut->parts != (int)c->program->groups[m->group].size)
+        return complain(c, "its pieces are not those of the ranks of its group");
+    if (m->send_parts.place != tri_shift_place(c->program, m, true) ||
+        m->recv_parts.place != tri_shift_place(c->program, m, false))
+        return complain(c, "it goes to, or comes from, another rank than its distance says");
+    return TR_OK;
+}
+
 static tr_status check_counts(const record_check *c)
 {
     const tri_message *m = c->message;
@@ -168,7 +191,13 @@ static tr_status check_counts(const record_check *c)
         break;
     case TRI_MESSAGE_ALL_TO_ALL:
         right = divides(c, &m->send_parts, &attr->message.scatter, &m->send) &&
-                divides(c, &m->recv_parts, &attr->message.cut, &m->recv);
+                divides(c, &m->recv_parts, &attr->message.cut, &m->recv) &&
+                m->elements == tri_message_whole(c->program, m);
+        break;
+    case TRI_MESSAGE_SHIFT:
+        right = is_one_block(c, &m->send_parts, &m->send) &&
+                is_one_block(c, &m->recv_parts, &m->recv) &&
+                m->elements == tri_message_whole(c->program, m);
         break;
     default:
         right = (m->send.space == TRI_NONE || m->send.bytes == all) &&
@@ -186,6 +215,7 @@ tr_status tri_check_messages(const tri_program *program, tr_error *err)
         TRI_TRY(check_group(&c));
         TRI_TRY(check_bytes(&c));
         TRI_TRY(check_counts(&c));
+        TRI_TRY(check_ring(&c));
     }
     for (uint32_t i = 0; i < program->num_instrs; i++) {
         uint32_t message = program->instrs[i].message;

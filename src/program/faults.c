@@ -1,8 +1,10 @@
 /* Deliberate faults: each breaks a program in one way, to show that the checker notices and says
- * why. `trireme check --break NAME` applies one; the tests apply them all. */
+ * why. `trireme check --break NAME` applies one; the tests apply them all. Those of messages are in
+ * faults_messages.c. */
 #include <stdlib.h>
 #include <string.h>
 
+#include "program/messages.h"
 #include "program/overlap.h"
 
 static tri_segment *segment_of(tri_program *program, tri_action_kind kind)
@@ -394,47 +396,6 @@ static bool scratch_on_value(tri_program *program)
     return false;
 }
 
-/* The last rank of a group is left out. */
-static bool missing_member(tri_program *program)
-{
-    if (program->num_groups == 0)
-        return false;
-    program->groups[0].size--;
-    program->groups[0].level[0].size--;
-    return true;
-}
-
-/* The first message reads and sends what lies behind its operands. */
-static bool other_bytes(tri_program *program)
-{
-    for (size_t m = 0; m < program->num_messages; m++) {
-        tri_message *message = &program->messages[m];
-        if (message->send.space == TRI_NONE)
-            continue;
-        message->send.offset += TRI_PROGRAM_ALIGN;
-        message->reads.offset += TRI_PROGRAM_ALIGN;
-        return true;
-    }
-    return false;
-}
-
-/* A member of a message has more than its instructions say. */
-static bool wrong_counts(tri_program *program)
-{
-    if (program->num_messages == 0)
-        return false;
-    tri_message *message = &program->messages[0];
-    bool gathers = message->recv_parts.kind != TRI_DIVISION_NONE;
-    tri_division *parts = gathers ? &message->recv_parts : &message->send_parts;
-    if (parts->kind == TRI_DIVISION_FLAT)
-        parts->flat.total += TRI_FLAT_UNIT;
-    else if (parts->kind == TRI_DIVISION_CUT || parts->kind == TRI_DIVISION_EVEN)
-        parts->scale++;
-    else
-        message->elements++;
-    return true;
-}
-
 static const tri_fault faults[] = {
     {"swap-instructions", "an instruction runs before the one whose result it reads",
      swap_instructions},
@@ -464,12 +425,10 @@ static const tri_fault faults[] = {
      gather_too_late},
     {"once-for-all", "what depends on its micro-batch is made for the first one only",
      once_for_all},
-    {"missing-member", "a message lacks a rank of its group", missing_member},
-    {"other-bytes", "a message sends other bytes than its instructions", other_bytes},
-    {"wrong-counts", "a rank has more of a message than its instructions say", wrong_counts},
 };
 
 const tri_fault *tri_fault_at(size_t i)
 {
-    return i < sizeof faults / sizeof *faults ? &faults[i] : NULL;
+    enum { NUM = sizeof faults / sizeof *faults };
+    return i < NUM ? &faults[i] : tri_message_fault_at(i - NUM);
 }

@@ -86,8 +86,8 @@ static bool same_message(const seen *a, const seen *b)
     if (x->dtype != y->dtype || x->elements != y->elements ||
         strcmp(a->program->values[x->value].name, b->program->values[y->value].name) != 0)
         return false;
-    if (x->kind == TRI_MESSAGE_ALL_TO_ALL)
-        return same_exchange(a, b) && same_exchange(b, a);
+    if (x->kind == TRI_MESSAGE_ALL_TO_ALL || x->kind == TRI_MESSAGE_SHIFT)
+        return true; /* by pairs, once all have come */
     return same_parts(a, &x->send_parts, b, &y->send_parts) &&
            same_parts(a, &x->recv_parts, b, &y->recv_parts);
 }
@@ -146,6 +146,37 @@ static tr_status try_message(const tri_program *const *programs, const tri_messa
     return TR_OK;
 }
 
+static tr_status compare_pair(const tri_program *const *programs, const tri_message *const *next,
+                              int from, int to, tr_error *err)
+{
+    seen sends = seen_at(programs, next, from), gets = seen_at(programs, next, to);
+    return same_exchange(&sends, &gets) ? TR_OK
+                                        : disagree(programs, next, from, to, "disagree", err);
+}
+
+/* What each member has for each other one is its own affair: all pairs are looked at, once all have
+ * come. Of a shift a member names two. */
+static tr_status compare_exchange(const tri_program *const *programs,
+                                  const tri_message *const *next, const seen *own, tr_error *err)
+{
+    const tri_rank_group *group = own->group;
+    bool shifts = own->message->kind == TRI_MESSAGE_SHIFT;
+    if (own->message->kind != TRI_MESSAGE_ALL_TO_ALL && !shifts)
+        return TR_OK;
+    for (uint32_t i = 0; i < group->size; i++) {
+        int rank = tri_rank_group_member(group, i);
+        const tri_message *m = next[rank];
+        for (uint32_t k = 0; k < (shifts ? 1 : group->size); k++) {
+            uint32_t to = shifts ? m->send_parts.place : k, from = m->recv_parts.place;
+            TRI_TRY(compare_pair(programs, next, rank, tri_rank_group_member(group, to), err));
+            if (shifts)
+                TRI_TRY(
+                    compare_pair(programs, next, tri_rank_group_member(group, from), rank, err));
+        }
+    }
+    return TR_OK;
+}
+
 /* One round: every message whose members are all there ends. *moved: some did. */
 static tr_status run_round(const tri_program *const *programs, int num_ranks, cursor *at,
                            const tri_message **next, bool *moved, tr_error *err)
@@ -159,6 +190,7 @@ static tr_status run_round(const tri_program *const *programs, int num_ranks, cu
         if (!done)
             continue;
         seen own = seen_at(programs, next, r);
+        TRI_TRY(compare_exchange(programs, next, &own, err));
         for (uint32_t i = 0; i < num_members(&own); i++) {
             at[member_of(&own, i)].instr++;
             next[member_of(&own, i)] = NULL; /* looked up again in the next round */

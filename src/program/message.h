@@ -16,6 +16,7 @@ typedef enum tri_message_kind {
     TRI_MESSAGE_ALL_GATHER,
     TRI_MESSAGE_REDUCE_SCATTER,
     TRI_MESSAGE_ALL_TO_ALL,
+    TRI_MESSAGE_SHIFT,
     TRI_MESSAGE_BROADCAST,
     TRI_MESSAGE_SEND,
     TRI_MESSAGE_RECV,
@@ -31,14 +32,16 @@ typedef enum tri_division_kind {
     TRI_DIVISION_CUT,   /* as a dim is cut */
     TRI_DIVISION_FLAT,  /* a bucket of tensors, without regard to where these begin */
     TRI_DIVISION_OWNED, /* a bucket whose tensors belong to one member each */
+    TRI_DIVISION_ONE,   /* all of it is one member's (shift) */
 } tri_division_kind;
 
 typedef struct tri_division {
     tri_division_kind kind;
-    uint64_t scale; /* even: elements of a block; cut: elements for each of the dim's */
+    uint64_t scale; /* even, one: elements of a block; cut: elements for each of the dim's */
     union {
         tri_cut cut;
-        tri_flat flat; /* of the first tensor */
+        tri_flat flat;  /* of the first tensor */
+        uint32_t place; /* one: the member's */
     };
 } tri_division;
 
@@ -56,8 +59,9 @@ typedef struct tri_message {
     tri_id value;          /* that it is named after: what the first one makes, or sends */
     tri_dtype dtype;
     uint64_t elements; /* of the whole vector, whoever has which part of it */
-    uint32_t peer;     /* send, recv: the other's place in the group; broadcast: the root's */
-    bool border;       /* it crosses from one stage of a pipeline to the next */
+    /* send, recv: the other's place in the group; broadcast: the root's; shift: places on */
+    uint32_t peer;
+    bool border;                /* it crosses from one stage of a pipeline to the next */
     bool last_only, first_only; /* as its instructions */
     tri_extent send, recv;      /* what this rank hands over, and what it gets */
     tri_division send_parts, recv_parts;

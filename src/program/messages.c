@@ -12,7 +12,8 @@ _Static_assert((int)TRI_GROUP_MAX_LISTED >= (int)TRI_MAX_HOMES, "a group lists a
 const char *tri_message_kind_name(tri_message_kind kind)
 {
     static const char *const names[TRI_NUM_MESSAGE_KINDS] = {
-        "all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast", "send", "recv"};
+        "all_reduce", "all_gather", "reduce_scatter", "all_to_all",
+        "shift",      "broadcast",  "send",           "recv"};
     return names[kind];
 }
 
@@ -28,6 +29,8 @@ tri_message_kind tri_message_kind_of(tri_op op)
         return TRI_MESSAGE_REDUCE_SCATTER;
     case TRI_OP_ALL_TO_ALL:
         return TRI_MESSAGE_ALL_TO_ALL;
+    case TRI_OP_SHIFT:
+        return TRI_MESSAGE_SHIFT;
     case TRI_OP_BROADCAST:
         return TRI_MESSAGE_BROADCAST;
     case TRI_OP_SEND:
@@ -76,6 +79,8 @@ uint64_t tri_message_part(const tri_program *program, const tri_message *message
         return message->elements;
     case TRI_DIVISION_EVEN:
         return parts->scale;
+    case TRI_DIVISION_ONE:
+        return member == parts->place ? parts->scale : 0;
     case TRI_DIVISION_CUT:
         return parts->scale * (uint64_t)tri_cut_size(&parts->cut, part);
     case TRI_DIVISION_FLAT:
@@ -197,14 +202,27 @@ static tri_division divide(const tri_cut *cut, uint64_t elements)
                           .cut = *cut};
 }
 
-/* Elements of what goes from pieces of one dim to pieces of another, on all ranks together. */
-static uint64_t whole_exchange(const tri_shape *shape, const tri_attr *attr)
+/* Elements of what all ranks together have, of which this one's has the shape. */
+uint64_t tri_message_whole(const tri_program *program, const tri_message *m)
 {
-    int64_t elements = attr->message.cut.size * attr->message.scatter.size;
+    const tri_message_attr *attr = &program->instrs[m->first].attr.message;
+    const tri_shape *shape = &program->values[m->value].shape;
+    bool exchanges = m->kind == TRI_MESSAGE_ALL_TO_ALL;
+    uint64_t elements =
+        attr->cut.dim == TRI_NO_DIM ? program->groups[m->group].size : (uint64_t)attr->cut.size;
+    bool scatters = exchanges && attr->scatter.dim != TRI_NO_DIM;
+    elements *= scatters ? (uint64_t)attr->scatter.size : 1;
     for (int d = 0; d < shape->rank; d++)
-        if (d != attr->message.cut.dim && d != attr->message.scatter.dim)
-            elements *= shape->dim[d].size;
-    return (uint64_t)elements;
+        if (d != attr->cut.dim && !(scatters && d == attr->scatter.dim))
+            elements *= (uint64_t)shape->dim[d].size;
+    return elements;
+}
+
+uint32_t tri_shift_place(const tri_program *program, const tri_message *m, bool sends)
+{
+    const tri_rank_group *group = &program->groups[m->group];
+    uint32_t on = m->peer % group->size;
+    return (group->own + (sends ? on : group->size - on)) % group->size;
 }
 
 /* A value as it is, or cut along a dim. */
@@ -223,7 +241,16 @@ static void describe_value(const tri_program *program, tri_message *m)
     case TRI_MESSAGE_ALL_TO_ALL:
         m->send_parts = divide(&attr->message.scatter, m->send.bytes / element);
         m->recv_parts = divide(&attr->message.cut, m->recv.bytes / element);
-        m->elements = whole_exchange(&program->values[m->value].shape, attr);
+        m->elements = tri_message_whole(program, m);
+        break;
+    case TRI_MESSAGE_SHIFT:
+        m->send_parts = (tri_division){.kind = TRI_DIVISION_ONE,
+                                       .scale = m->send.bytes / element,
+                                       .place = tri_shift_place(program, m, true)};
+        m->recv_parts = (tri_division){.kind = TRI_DIVISION_ONE,
+                                       .scale = m->recv.bytes / element,
+                                       .place = tri_shift_place(program, m, false)};
+        m->elements = tri_message_whole(program, m);
         break;
     default:
         break;

@@ -18,6 +18,11 @@ uint64_t tri_message_part(const tri_program *program, const tri_message *message
 void tri_message_counts(const tri_program *program, const tri_message *message,
                         const tri_division *parts, uint64_t *counts);
 
+/* Of all_to_all and shift: elements that all members have together. */
+uint64_t tri_message_whole(const tri_program *program, const tri_message *message);
+/* Of a shift: the place in the group that this rank sends to, or receives from. */
+uint32_t tri_shift_place(const tri_program *program, const tri_message *message, bool sends);
+
 /* Between two members, of which each has its half. */
 static inline bool tri_message_pairwise(const tri_message *message)
 {
@@ -36,5 +41,7 @@ tri_rank_group tri_message_group_of(const tri_program *program, const tri_attr *
 bool tri_same_ranks(const tri_attr *a, const tri_attr *b);
 /* Proves that the records say what their instructions do; part of tri_program_check. */
 tr_status tri_check_messages(const tri_program *program, tr_error *err);
+/* Deliberate faults of messages, at the end of tri_fault_at's. */
+const tri_fault *tri_message_fault_at(size_t i);
 
 #endif

@@ -31,16 +31,21 @@ static void print_flight(const tri_program *program, const tri_flight *flight, t
 }
 
 /* What others call an operator that has a name of its own here. */
-static const char *field_word(const tri_instr *instr)
+static void add_field_word(const tri_message *m, const tri_instr *instr, tri_text *text)
 {
     switch (instr->op) {
     case TRI_OP_SHARD_SUM:
-        return "reduce-scatter ";
+        tri_text_add(text, "reduce-scatter ");
+        break;
     case TRI_OP_SHARD_GATHER:
     case TRI_OP_UNSHARD:
-        return "all-gather ";
+        tri_text_add(text, "all-gather ");
+        break;
+    case TRI_OP_SHIFT:
+        tri_text_add(text, "%u on, ", m->peer);
+        break;
     default:
-        return "";
+        break;
     }
 }
 
@@ -57,8 +62,9 @@ void tri_text_message(const tri_program *program, size_t i, tri_text *text)
                      group->name, m->peer, bytes);
     } else {
         bool several = program->num_microbatches > 1;
-        tri_text_add(text, "  (%sover %s, %u tensor%s in one message of %s%s",
-                     field_word(&program->instrs[i]),
+        tri_text_add(text, "  (");
+        add_field_word(m, &program->instrs[i], text);
+        tri_text_add(text, "over %s, %u tensor%s in one message of %s%s",
                      tri_rank_group_text(group, ranks, sizeof ranks), m->count,
                      m->count == 1 ? "" : "s", bytes,
                      several && m->last_only    ? ", last micro-batch only"

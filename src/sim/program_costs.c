@@ -12,6 +12,8 @@ static double message_seconds(const tri_program *program, const tri_message *mes
     double rate = model->link->bytes_per_s * model->efficiency;
     if (tri_message_pairwise(message))
         return bytes / rate;
+    if (message->kind == TRI_MESSAGE_SHIFT)
+        return (double)tri_message_moved(message) / rate;
     double ranks = program->groups[message->group].size;
     double share = ranks > 1 ? (ranks - 1.0) / ranks : 0;
     if (message->kind == TRI_MESSAGE_ALL_TO_ALL)

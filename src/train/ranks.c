@@ -46,9 +46,13 @@ int *tri_ranks_members(const tri_rank_group *group)
 static tr_operation operation_of(tri_message_kind kind)
 {
     static const tr_operation operations[TRI_NUM_MESSAGE_KINDS] = {
-        [TRI_MESSAGE_ALL_REDUCE] = TR_ALL_REDUCE,         [TRI_MESSAGE_ALL_GATHER] = TR_ALL_GATHER,
-        [TRI_MESSAGE_REDUCE_SCATTER] = TR_REDUCE_SCATTER, [TRI_MESSAGE_ALL_TO_ALL] = TR_ALL_TO_ALL,
+        [TRI_MESSAGE_ALL_REDUCE] = TR_ALL_REDUCE,
+        [TRI_MESSAGE_ALL_GATHER] = TR_ALL_GATHER,
+        [TRI_MESSAGE_REDUCE_SCATTER] = TR_REDUCE_SCATTER,
+        [TRI_MESSAGE_ALL_TO_ALL] = TR_ALL_TO_ALL,
         [TRI_MESSAGE_BROADCAST] = TR_BROADCAST,
+        /* in which a rank has something for one other */
+        [TRI_MESSAGE_SHIFT] = TR_ALL_TO_ALL,
     };
     return operations[kind];
 }
@@ -249,7 +253,7 @@ static void add_sizes(const tri_program *program, int num_ranks, tri_call_sizes 
 {
     for (size_t i = 0; i < program->num_messages; i++) {
         const tri_message *message = &program->messages[i];
-        if (!tri_message_pairwise(message) &&
+        if (!tri_message_pairwise(message) && message->kind != TRI_MESSAGE_SHIFT &&
             program->groups[message->group].size == (uint32_t)num_ranks)
             tri_call_sizes_add(sizes, (tri_coll)operation_of(message->kind),
                                tri_message_bytes(message));

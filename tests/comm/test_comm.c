@@ -49,6 +49,8 @@ static bool case_at(uint32_t n, int size, comm_case *c)
     c->in_place = n % 2, n /= 2;
     c->varying = n % 2, n /= 2;
     c->root = (int)(hash32(n + (uint32_t)c->count) % (uint32_t)size);
+    c->rooms = c->varying && c->operation == TR_ALL_TO_ALL && c->in_place;
+    c->in_place &= !c->rooms; /* which an all_to_all never is */
     c->started = (c->count + c->dtype) % 3 == 0;
     return n == 0;
 }

@@ -437,6 +437,46 @@ static tr_status exchanges(tr_comm *comm, void *context, tr_error *err)
     return status;
 }
 
+/* By every distance, in both directions, in blocks of different sizes, of which some are empty; and
+ * one message each at most, of just these bytes. */
+static tr_status shifts(tr_comm *comm, void *context, tr_error *err)
+{
+    enum { MOST = 5000 };
+    (void)context;
+    int rank = tr_comm_rank(comm), size = tr_comm_size(comm);
+    int32_t send[MOST], recv[MOST + 1];
+    for (int d = -size; d <= size; d++) {
+        int from = ((rank - d) % size + size) % size;
+        uint64_t sent = (uint64_t)(rank * 1700 % MOST), got = (uint64_t)(from * 1700 % MOST);
+        for (uint64_t i = 0; i < sent; i++)
+            send[i] = rank * MOST + (int32_t)i;
+        recv[got] = -1;
+        tr_comm_counters before = tr_comm_read_counters(comm);
+        TRI_TRY(tr_shift(tr_comm_world(comm), send, sent, recv, got, TR_I32, d, err));
+        tr_comm_counters after = tr_comm_read_counters(comm);
+        for (uint64_t i = 0; i < got; i++)
+            if (recv[i] != from * MOST + (int32_t)i)
+                return wrong(err, comm, "a shift brought something else");
+        uint64_t moved = from == rank ? 0 : 4 * sent;
+        if (recv[got] != -1 || after.bytes_sent - before.bytes_sent != moved ||
+            after.messages_sent - before.messages_sent > (moved > 0))
+            return wrong(err, comm, "a shift moved something else");
+    }
+    return TR_OK;
+}
+
+static void test_shifts(void **state)
+{
+    (void)state;
+    const tr_comm_options tcp = {.transport = "tcp"};
+    tr_error err = {0};
+    for (int size = 1; size <= 5; size += 2) {
+        run_both(size, shifts, NULL);
+        if (tr_comm_spawn(size, &tcp, shifts, NULL, &err) != TR_OK)
+            fail_msg("%s", err.message);
+    }
+}
+
 static void test_exchanges(void **state)
 {
     (void)state;
@@ -461,6 +501,15 @@ static tr_status wrong_use(tr_comm *comm, void *context, tr_error *err)
     tr_collective call = {.operation = TR_BARRIER, .algorithm = "carrier pigeon"};
     if (tr_collective_run(world, &call, &detail) != TR_ERROR_INPUT)
         return wrong(err, comm, "an unknown algorithm was accepted");
+    call = (tr_collective){.operation = TR_ALL_TO_ALL,
+                           .send = &x,
+                           .recv = &x,
+                           .send_counts = (uint64_t[2]){1, 2},
+                           .recv_counts = (uint64_t[2]){1, 1},
+                           .room = 1};
+    if (tr_collective_run(world, &call, &detail) != TR_ERROR_INPUT ||
+        !strstr(detail.message, "room of 1"))
+        return wrong(err, comm, "a block that is larger than its room was accepted");
     return tr_all_reduce(world, &x, &x, 1, TR_F32, TR_SUM, err); /* and all still works */
 }
 
@@ -497,7 +546,8 @@ int main(void)
         cmocka_unit_test(test_messages),  cmocka_unit_test(test_groups),
         cmocka_unit_test(test_overlap),   cmocka_unit_test(test_counters),
         cmocka_unit_test(test_same_bits), cmocka_unit_test(test_exchanges),
-        cmocka_unit_test(test_wrong_use), cmocka_unit_test(test_start_up),
+        cmocka_unit_test(test_shifts),    cmocka_unit_test(test_wrong_use),
+        cmocka_unit_test(test_start_up),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -447,7 +447,7 @@ static tr_status choose_on_ranks(tr_comm *comm, void *context, tr_error *err)
     tr_collective exchange = {.operation = TR_ALL_TO_ALL,
                               .send_counts = (uint64_t[8]){0},
                               .recv_counts = (uint64_t[8]){0}};
-    if (tri_choose(world, &exchange) != &tri_algorithm_pairwise)
+    if (tri_choose(world, &exchange) != &tri_algorithm_ring)
         return tri_fail(err, TR_ERROR_INTERNAL, "blocks of different sizes");
     /* Measured, the same on all, and usable. */
     tri_call_sizes sizes = {.of[TRI_COLL_ALL_REDUCE] = 1 << 10}; /* a megabyte */

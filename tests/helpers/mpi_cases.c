@@ -1,10 +1,11 @@
-/* One rank of a world that mpirun started: the cases of tests/support/comm_cases.c over MPI, and
- * messages and signals. Ends with 0 when all results were right.
+/* One rank of a world that mpirun started: the cases of tests/support/comm_cases.c over MPI,
+ * messages and signals, and programs with messages. Ends with 0 when all results were right.
  *
  *     mpirun -n 3 build/tests/helpers/mpi_cases ONE_IN | disagree */
 #include "comm/control/control.h"
 #include "comm/transport/mpi.h"
 #include "comm_cases.h"
+#include "ring_case.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -35,6 +36,8 @@ static bool case_at(uint32_t n, int size, comm_case *c)
     c->in_place = n % 2, n /= 2;
     c->varying = n % 2, n /= 2;
     c->root = (int)(hash32(n + (uint32_t)c->count) % (uint32_t)size);
+    c->rooms = c->varying && c->operation == TR_ALL_TO_ALL && c->in_place;
+    c->in_place &= !c->rooms; /* which an all_to_all never is */
     c->started = (c->count + c->dtype) % 3 == 0;
     return n == 0;
 }
@@ -66,6 +69,20 @@ static tr_status run_cases(tr_comm *comm, uint32_t one_in, int *num, tr_error *e
     return status;
 }
 
+/* Programs with shifts, as a training runs them. */
+static tr_status run_rings(tr_comm *comm, tr_error *err)
+{
+    tr_status status = TR_OK;
+    for (int distance = 1; distance <= 2 && status == TR_OK; distance++) {
+        const ring_case c = {tr_comm_size(comm), 7, distance, 3};
+        tri_program program;
+        ring_program(&c, tr_comm_rank(comm), true, &program);
+        status = ring_run(comm, &c, &program, BY_CPU, err);
+        tri_program_fini(&program);
+    }
+    return status;
+}
+
 /* Around the ring, large and small, in one direction and by request; then a signal. */
 static tr_status run_messages(tr_comm *comm, tr_error *err)
 {
@@ -92,7 +109,7 @@ static tr_status run_messages(tr_comm *comm, tr_error *err)
         status = tr_wait_signal(comm, previous, 3, 42, err);
     free(out);
     free(in);
-    return status;
+    return status == TR_OK ? run_rings(comm, err) : status;
 }
 
 /* The last rank calls something else; somebody must notice, and say both. */

@@ -53,6 +53,8 @@ bool comm_case_valid(const comm_case *c, int size)
         return false;
     if (c->varying && !blocks(c->operation))
         return false;
+    if (c->rooms && !(c->varying && c->operation == TR_ALL_TO_ALL))
+        return false;
     if (strcmp(c->algorithm, "auto") == 0)
         return true;
     const tri_algorithm *algorithm = tri_algorithm_find(c->algorithm);
@@ -123,9 +125,22 @@ static uint64_t block_count(const comm_case *c, int size, int i, int j)
     return pattern == 0 ? 0 : each * pattern / 3 + 1;
 }
 
+/* The largest block there is. */
+static uint64_t room_of(const comm_case *c, int size)
+{
+    uint64_t most = 1;
+    for (int i = 0; i < size; i++)
+        for (int j = 0; j < size; j++) {
+            uint64_t count = block_count(c, size, i, j);
+            most = count > most ? count : most;
+        }
+    return most;
+}
+
 struct setup {
     uint64_t send_counts[16], recv_counts[16];
     uint64_t own_first; /* of this member's block */
+    uint64_t room;      /* 0: blocks leave no gaps */
     uint64_t send_elements, recv_elements;
     char *send, *recv;
 };
@@ -146,6 +161,7 @@ static void make_setup(const comm_buffers *buffers, const comm_case *c, int size
         s->send_counts[j] = block_count(c, size, rank, j);
         s->recv_counts[j] = exchange ? block_count(c, size, j, rank) : s->send_counts[j];
     }
+    s->room = c->rooms ? room_of(c, size) : 0;
     s->own_first = blocks(c->operation) && !exchange ? first_of(s->send_counts, rank) : 0;
     uint64_t own = s->send_counts[rank], all = first_of(s->send_counts, size);
     bool root = rank == c->root;
@@ -157,6 +173,8 @@ static void make_setup(const comm_buffers *buffers, const comm_case *c, int size
                        : exchange   ? first_of(s->recv_counts, size)
                        : blocks(op) ? all
                                     : c->count;
+    if (s->room)
+        s->send_elements = s->recv_elements = s->room * (uint64_t)size;
     if ((op == TR_BROADCAST || op == TR_SCATTER) && !root)
         s->send_elements = 0;
     if ((op == TR_REDUCE || op == TR_GATHER) && !root)
@@ -176,6 +194,12 @@ static void make_setup(const comm_buffers *buffers, const comm_case *c, int size
         s->recv = s->send;
 }
 
+/* Whether element i of recv is what nobody sends anything for. */
+static bool in_gap(const struct setup *s, uint64_t i)
+{
+    return s->room && i % s->room >= s->recv_counts[i / s->room];
+}
+
 /* What element i of this member's recv must be. */
 static double expected(const comm_case *c, const struct setup *s, int size, int rank, uint64_t i)
 {
@@ -186,6 +210,8 @@ static double expected(const comm_case *c, const struct setup *s, int size, int 
     if (c->operation == TR_SCATTER)
         return (double)term(c, c->root, s->own_first + i);
     int from = 0;
+    if (s->room)
+        return (double)term(c, (int)(i / s->room), i % s->room + (uint64_t)rank * s->room);
     while (i >= s->recv_counts[from])
         i -= s->recv_counts[from++];
     if (c->operation != TR_ALL_TO_ALL)
@@ -201,7 +227,9 @@ static tr_status check_result(const comm_case *c, const struct setup *s, int siz
     size_t bytes = tri_dtype_bytes((tri_dtype)c->dtype);
     for (uint64_t i = 0; i < s->recv_elements; i++) {
         char want[8];
-        store(c->dtype, want, 0, expected(c, s, size, rank, i));
+        memset(want, GUARD_BYTE, sizeof want);
+        if (!in_gap(s, i))
+            store(c->dtype, want, 0, expected(c, s, size, rank, i));
         if (memcmp(want, s->recv + i * bytes, bytes) != 0)
             return tri_fail(err, TR_ERROR_INTERNAL,
                             "%s %s %s %s of %llu, root %d, memory %d, in place %d, varying %d: "
@@ -239,6 +267,7 @@ tr_status comm_case_run(const comm_buffers *buffers, tr_group *group, const comm
                           .recv = s.recv,
                           .count = blocks(c->operation) ? c->count / (uint64_t)size : c->count,
                           .algorithm = c->algorithm};
+    call.room = s.room;
     if (c->varying) {
         call.send_counts = s.send_counts;
         call.recv_counts = s.recv_counts;

@@ -15,6 +15,7 @@ typedef struct comm_case {
     int root;
     comm_memory memory;
     bool in_place, varying, started;
+    bool rooms; /* varying all_to_all: every block has a room, some are full */
 } comm_case;
 
 /* Buffers of one rank, reused by all cases. */

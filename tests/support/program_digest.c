@@ -106,7 +106,7 @@ static void add_attention(const tri_attention_attr *attr, tri_text *text)
 static bool reads_cut(tri_op op)
 {
     return op == TRI_OP_ALL_GATHER || op == TRI_OP_REDUCE_SCATTER || op == TRI_OP_ALL_TO_ALL ||
-           op == TRI_OP_SLICE || op == TRI_OP_BLOCK || op == TRI_OP_UNBLOCK;
+           op == TRI_OP_SHIFT || op == TRI_OP_SLICE || op == TRI_OP_BLOCK || op == TRI_OP_UNBLOCK;
 }
 
 /* What its kernel reads: one that is added to a family of operators belongs here. */
@@ -368,6 +368,8 @@ static void list_message(const tri_program *program, const tri_message *message,
         tri_text_add(text, "%c%d", i ? ',' : ' ', tri_rank_group_member(group, i));
     if (message->kind == TRI_MESSAGE_BROADCAST)
         tri_text_add(text, " root %u", message->peer);
+    if (message->kind == TRI_MESSAGE_SHIFT)
+        tri_text_add(text, " %u on", message->peer);
     tri_text_add(text, ": %s %s, %" PRIu64 " bytes\n", program->values[message->value].name,
                  tri_dtype_name(message->dtype), tri_message_bytes(message));
 }

@@ -230,7 +230,7 @@ void tri_describe_call(const tr_group *group, const tr_collective *call, int alg
         d->count = tri_block_first(counts, 0, group->size);
     } else if (exchange_varies(call)) {
         d->counts_hash = 1; /* that they vary is agreed, what they are is not */
-        d->count = 0;
+        d->count = call->room;
     }
 }
 
@@ -378,10 +378,10 @@ tr_status tri_direct_run(tr_group *group, const tr_collective *call, tr_error *e
     if (small) {
         tri_staged_fill(group, call, 0, tick);
     } else {
-        d->is_private = !refer(group, call->send, tri_send_elements(group, call) * element,
-                               &cell->send[tick % 2]);
-        d->is_private |= !refer(group, call->recv, tri_recv_elements(group, call) * element,
-                                &cell->recv[tick % 2]);
+        d->is_private =
+            !refer(group, call->send, tri_send_span(group, call) * element, &cell->send[tick % 2]);
+        d->is_private |=
+            !refer(group, call->recv, tri_recv_span(group, call) * element, &cell->recv[tick % 2]);
         atomic_store_explicit(&cell->claim, tri_claim_first(tick), memory_order_relaxed);
     }
     arrive(group);

@@ -66,7 +66,7 @@ static char *exchange_data(const struct rounds_call *run, const tri_plan_run *r,
     char *base = own ? (char *)(uintptr_t)call->send : (char *)call->recv;
     base = base ? base : (char *)(uintptr_t)run->none; /* who sends or gets nothing may give NULL */
     *bytes = (counts ? counts[block] : call->count) * run->element;
-    return base + tri_block_first(counts, call->count, block) * run->element;
+    return base + tri_exchange_first(call, counts, block) * run->element;
 }
 
 static char *run_data(const struct rounds_call *run, const tri_plan_run *r, uint64_t *bytes)
@@ -135,6 +135,14 @@ static void unpack(const struct rounds_call *run, const tri_plan_step *step, con
     }
 }
 
+/* Between two members that have nothing for each other, as both know, there is no message. A
+ * barrier is made of such. */
+static bool is_skipped(const struct rounds_call *run, const tri_plan_step *step)
+{
+    return run->call->operation == TR_ALL_TO_ALL && run->call->send_counts != NULL &&
+           step_bytes(run, step) == 0;
+}
+
 /* The message of a step; packed ones take their place from *room. */
 static void make_message(const struct rounds_call *run, const tri_plan_step *step, char **room,
                          tri_port_message *m)
@@ -159,10 +167,21 @@ static void make_message(const struct rounds_call *run, const tri_plan_step *ste
 static tr_status finish(struct rounds_call *run, const tri_plan_step *step, tri_port_message *m,
                         tr_error *err)
 {
+    if (is_skipped(run, step))
+        return TR_OK;
     TRI_TRY(tri_ports_drive(&run->group->ports, m, NULL, run->what, err));
     if (!step->is_send && is_packed(step))
         unpack(run, step, m->data);
     return TR_OK;
+}
+
+static void post(struct rounds_call *run, const tri_plan_step *step, char **room,
+                 tri_port_message *m)
+{
+    if (is_skipped(run, step))
+        return;
+    make_message(run, step, room, m);
+    tri_ports_post(&run->group->ports, m);
 }
 
 static tr_status run_round(struct rounds_call *run, size_t round, tr_error *err)
@@ -170,19 +189,14 @@ static tr_status run_round(struct rounds_call *run, size_t round, tr_error *err)
     const tri_plan *plan = run->plan;
     const tri_plan_step *steps = &plan->steps[plan->first[round]];
     size_t num = plan->first[round + 1] - plan->first[round], num_sends = 0;
-    tri_ports *ports = &run->group->ports;
     char *room = run->packed;
-    for (; num_sends < num && steps[num_sends].is_send; num_sends++) {
-        make_message(run, &steps[num_sends], &room, &plan->messages[num_sends]);
-        tri_ports_post(ports, &plan->messages[num_sends]);
-    }
+    for (; num_sends < num && steps[num_sends].is_send; num_sends++)
+        post(run, &steps[num_sends], &room, &plan->messages[num_sends]);
     size_t posted = num_sends;
     for (size_t i = num_sends; i < num; i++) {
         /* All at once, but for terms of a sum. */
-        for (; posted < num && (posted <= i || !steps[posted].combine); posted++) {
-            make_message(run, &steps[posted], &room, &plan->messages[posted]);
-            tri_ports_post(ports, &plan->messages[posted]);
-        }
+        for (; posted < num && (posted <= i || !steps[posted].combine); posted++)
+            post(run, &steps[posted], &room, &plan->messages[posted]);
         TRI_TRY(finish(run, &steps[i], &plan->messages[i], err));
     }
     for (size_t i = 0; i < num_sends; i++)
@@ -257,10 +271,9 @@ static void copy_own_exchange(const struct rounds_call *run)
     int me = run->group->rank;
     uint64_t bytes = (call->send_counts ? call->send_counts[me] : call->count) * run->element;
     if (bytes > 0)
-        memcpy((char *)call->recv +
-                   tri_block_first(call->recv_counts, call->count, me) * run->element,
+        memcpy((char *)call->recv + tri_exchange_first(call, call->recv_counts, me) * run->element,
                (const char *)call->send +
-                   tri_block_first(call->send_counts, call->count, me) * run->element,
+                   tri_exchange_first(call, call->send_counts, me) * run->element,
                bytes);
 }
 

@@ -9,7 +9,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-static tr_status fill_counts(const uint64_t *counts, int size, int **out, tr_error *err)
+/* room: elements between the beginnings of blocks; 0: they leave no gaps. */
+static tr_status fill_counts(const uint64_t *counts, uint64_t room, int size, int **out,
+                             tr_error *err)
 {
     int *list = malloc(2 * (size_t)size * sizeof *list);
     uint64_t at = 0;
@@ -23,7 +25,7 @@ static tr_status fill_counts(const uint64_t *counts, int size, int **out, tr_err
                             INT_MAX);
         list[i] = (int)counts[i];
         list[size + i] = (int)at;
-        at += counts[i];
+        at += room ? room : counts[i];
     }
     return TR_OK;
 }
@@ -122,9 +124,9 @@ tr_status tri_mpi_native(tri_ports *ports, const tr_group *group, const tr_colle
     if (call->operation == TR_ALL_TO_ALL)
         list = call->send_counts;
     if (list != NULL)
-        status = fill_counts(list, group->size, &counts, err);
+        status = fill_counts(list, call->room, group->size, &counts, err);
     if (status == TR_OK && call->operation == TR_ALL_TO_ALL && call->recv_counts != NULL)
-        status = fill_counts(call->recv_counts, group->size, &counts2, err);
+        status = fill_counts(call->recv_counts, call->room, group->size, &counts2, err);
     c.counts = counts;
     c.displs = counts ? counts + group->size : NULL;
     c.counts2 = counts2;

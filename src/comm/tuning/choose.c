@@ -98,9 +98,10 @@ const tri_algorithm *tri_choose(tr_group *group, const tr_collective *call)
 {
     if (group->comm->transport->io == NULL)
         return &tri_algorithm_direct;
-    /* Every member knows only its own sizes. */
+    /* Every member knows only its own sizes. Round k of a ring is what goes k places on: a shift is
+     * one round of it. */
     if (call->operation == TR_ALL_TO_ALL && call->send_counts != NULL)
-        return &tri_algorithm_pairwise;
+        return &tri_algorithm_ring;
     uint64_t bytes = call_bytes(group, call);
     int power = 0;
     while (power < TRI_NUM_CHOICES - 1 && (uint64_t)1 << power < bytes)

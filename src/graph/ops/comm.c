@@ -166,12 +166,27 @@ const tri_op_def tri_def_reduce_scatter = {
     .flops = flops,
 };
 
-/* From pieces of one dim to pieces of another. */
+/* Where no dim is cut, the first one counts the blocks, one for each rank. */
+static tr_status check_blocks(const tri_cut *cut, const tri_shape *in, tr_error *err)
+{
+    char text[128];
+    if (cut->parts > 0 && cut->size == cut->parts && in->rank > 0 && in->dim[0].size == cut->parts)
+        return TR_OK;
+    return tri_fail(err, TR_ERROR_INPUT, "%s has no block for each of %d ranks",
+                    tri_shape_text(in, text, sizeof text), cut->parts);
+}
+
+/* From pieces of one dim to pieces of another, or from blocks to blocks. */
 static tr_status infer_exchange(const tri_node *node, const tri_shape *in, tri_shape *out,
                                 tri_dtype *out_dtype, tr_error *err)
 {
     (void)out_dtype;
     const tri_cut *cut = &node->attr.message.cut, *scatter = &node->attr.message.scatter;
+    if (cut->dim == TRI_NO_DIM && scatter->dim == TRI_NO_DIM) {
+        out[0] = in[0];
+        TRI_TRY(check_blocks(scatter, &in[0], err));
+        return check_blocks(cut, &in[0], err);
+    }
     TRI_TRY(check_cut(cut, &in[0], true, err));
     TRI_TRY(check_cut(scatter, &in[0], false, err));
     out[0] = in[0];
@@ -185,7 +200,8 @@ const tri_op_def tri_def_all_to_all = {
     .inputs = "x: a shard along one dim, in blocks along another",
     .outputs = "y: a shard along the other, in blocks along the first",
     .meaning = "Sends block r to rank r of a mesh axis, and collects what all ranks send: a value "
-               "that is sharded along one dim becomes one that is sharded along another.",
+               "that is sharded along one dim becomes one that is sharded along another. Where no "
+               "dim is sharded, the first one counts the blocks.",
     .family = TRI_ATTR_MESSAGE,
     .min_in = 1,
     .max_in = 1,
@@ -193,6 +209,37 @@ const tri_op_def tri_def_all_to_all = {
     .max_out = 1,
     .communicates = true,
     .infer = infer_exchange,
+    .flops = no_flops,
+};
+
+/* A dim of no cut: all ranks have as much. Otherwise the piece that a rank has is followed by the
+ * one that the rank before it had. */
+static tr_status infer_shift(const tri_node *node, const tri_shape *in, tri_shape *out,
+                             tri_dtype *out_dtype, tr_error *err)
+{
+    (void)out_dtype;
+    const tri_cut *cut = &node->attr.message.cut;
+    out[0] = in[0];
+    if (cut->dim == TRI_NO_DIM)
+        return TR_OK;
+    TRI_TRY(check_cut(cut, &in[0], true, err));
+    out[0].dim[cut->dim].size = tri_cut_size(cut, tri_shifted_piece(&node->attr.message));
+    return TR_OK;
+}
+
+const tri_op_def tri_def_shift = {
+    .name = "shift",
+    .inputs = "x: a shard, or a value of one size on every rank of the axis",
+    .outputs = "y: that of the rank so many places back",
+    .meaning = "Every rank of a mesh axis sends x so many places on, around the ring, and gets "
+               "what the rank as many places back sends.",
+    .family = TRI_ATTR_MESSAGE,
+    .min_in = 1,
+    .max_in = 1,
+    .min_out = 1,
+    .max_out = 1,
+    .communicates = true,
+    .infer = infer_shift,
     .flops = no_flops,
 };
 
