@@ -446,7 +446,7 @@ static void test_copies_round_as_on_the_host(void **state)
         store(im.sent + call.in[0], TRI_F32, ties, count);
         sched = (float *)(im.sent + call.in[4]);
         if (k == 1)
-            sched[TRI_SCHED_LR] = 0;
+            sched[TRI_STEP_LR] = 0;
         call_run(&call, &im, cases[k].op, false);
         const uint16_t *got = (const uint16_t *)(im.got + call.out[k == 1 ? 3 : 0]);
         for (int64_t i = 0; i < count; i++)

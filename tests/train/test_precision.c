@@ -196,7 +196,7 @@ static void test_kernels_round_copies(void **state)
             tri_tensor *out = &run.args.out[copy];
             fill_ties(run.args.in[0].data, run.args.in[0].count);
             if (copy)
-                ((float *)run.args.in[4].data)[TRI_SCHED_LR] = 0;
+                ((float *)run.args.in[4].data)[TRI_STEP_LR] = 0;
             const tri_kernel *kernel = fast ? tri_cpu_fast(cases[k].op, TRI_ISA_BASE) : NULL;
             kernel = kernel ? kernel : tri_cpu_reference(cases[k].op);
             out->dtype = TRI_BF16;
