@@ -11,7 +11,7 @@ set -u
 build=$1
 # Every cell of the matrix of layouts takes an hour or two on two cores.
 limit=${TRIREME_TEST_SECONDS:-${TRIREME_TEST_FULL:+14400}}
-limit=${limit:-240}
+limit=${limit:-600}
 only=${TEST:-}
 listed=${TEST_LIST:-}
 found=

@@ -173,7 +173,7 @@ echo '{"model_type":"gpt2","n_embd":64,"n_head":4,"n_layer":2,"vocab_size":256,"
 says 2 'hf: has neither' 'download the *.safetensors' -- generate hf
 says 2 'names or one settings file, but not "generate" and' -- bench generate "$tiny"
 # Nobody waits for ranks that cannot come: at once, and not after run.deadline_s.
-RANK=0 WORLD_SIZE=2 MASTER_ADDR=no.such.host.invalid MASTER_PORT=29999 TRIREME_TOKEN=secret timeout 20 \
+RANK=0 WORLD_SIZE=2 MASTER_ADDR=no.such.host.invalid MASTER_PORT=29999 TRIREME_TOKEN=secret timeout 50 \
     "$trireme" train "$tiny" --set layout.dp=2 --set run.dir="$tmp/alone" >"$tmp/out" 2>"$tmp/err"
 code=$?
 [ $code -eq 2 ] && grep -q 'MASTER_ADDR .*no.such.host.invalid.* is not known.*machine of rank 0' "$tmp/err" ||

@@ -115,7 +115,7 @@ run 0 'parameters' plan --set run.collective=torus2d:8x4
 run 0 'device: "c' settings tiny.yaml
 port=$((20000 + RANDOM % 10000))
 for rank in 0 1; do
-    RANK=$rank WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=$port timeout 20 "$trireme" train tiny \
+    RANK=$rank WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=$port timeout 200 "$trireme" train tiny \
         --set layout.dp=2 --set train.steps=1 --set run.dir="$tmp/apart" --set run.save=false \
         --set run.device=$([ $rank = 0 ] && echo cpu || echo null) >"$tmp/out.$rank" 2>&1 &
     pids[rank]=$!

@@ -27,7 +27,7 @@ static bool shares_memory(const tr_comm *comm)
 /* Over threads and over processes, and over tcp. */
 static void run_both(int num_ranks, tr_rank_fn fn, void *context)
 {
-    tr_comm_options options = {.deadline_s = 20};
+    tr_comm_options options = {.deadline_s = 60};
     tr_error err = {0};
     if (tr_comm_run_threads(num_ranks, &options, fn, context, &err) != TR_OK)
         fail_msg("threads: %s", err.message);

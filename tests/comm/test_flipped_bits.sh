@@ -61,7 +61,7 @@ train() {
     shift 2
     for setting; do args+=(--set "$setting"); done
     rm -f "$work/flipped"
-    FLIP_WHEN=$when FLIP_ONCE=$work/flipped LD_PRELOAD=$work/flip.so timeout -s KILL 60 "$trireme" train \
+    FLIP_WHEN=$when FLIP_ONCE=$work/flipped LD_PRELOAD=$work/flip.so timeout -s KILL 200 "$trireme" train \
         recipes/tiny.yaml --set layout.dp=3 --set train.batch=12 --set train.steps=8 --set run.transport=tcp \
         --set run.collective=ring --set run.threads=1 --set ckpt.async=false --set run.dir="$work/$name" \
         "${args[@]}" >"$work/out" 2>&1

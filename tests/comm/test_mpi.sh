@@ -55,7 +55,7 @@ run() { # ranks, command
     shift
     local root=()
     [ "$(id -u)" -eq 0 ] && mpirun --version 2>/dev/null | grep -q "Open MPI" && root=(--allow-run-as-root --oversubscribe)
-    timeout 120 mpirun "${root[@]}" -n "$n" "$@"
+    timeout 200 mpirun "${root[@]}" -n "$n" "$@"
 }
 if ! run 1 true >/dev/null 2>&1; then
     echo "skipped: MPI (mpirun does not work here)"
@@ -99,7 +99,7 @@ run 2 "$trireme" bench comm --transport mpi --algorithms ring,native --ops all_r
 [ "$(grep -c '"transport": "mpi".*"wrong": 0' "$work/bench")" -eq 8 ] || fail "bench comm over mpi: $(cat "$work/bench")"
 
 # --- a rank that dies takes the others along, quickly
-run 3 bash -c "[ \$OMPI_COMM_WORLD_RANK = 1 ] && (sleep 1.5; kill -9 \$\$) & exec $trireme train recipes/tiny.yaml \
+run 3 bash -c "[ \$OMPI_COMM_WORLD_RANK = 1 ] && (until [ -s $work/killed/metrics.jsonl ]; do sleep 0.1; done; kill -9 \$\$) & exec $trireme train recipes/tiny.yaml \
     --set run.save=false --set train.steps=1000000 --set layout.dp=3 --set run.transport=mpi \
     --set run.dir=$work/killed" >"$work/out" 2>&1
 code=$?

@@ -172,13 +172,17 @@ static tr_status rank_main(tr_comm *comm, void *context, tr_error *err)
     return status;
 }
 
+static tr_status try_run(job *j, int num_ranks, double deadline_s, tr_error *err)
+{
+    tr_comm_options options = {.deadline_s = deadline_s};
+    return num_ranks == 1 ? rank_main(NULL, j, err)
+                          : tr_comm_run_threads(num_ranks, &options, rank_main, j, err);
+}
+
 static void run(job *j, int num_ranks, double deadline_s)
 {
     tr_error err = {0};
-    tr_comm_options options = {.deadline_s = deadline_s};
-    tr_status status = num_ranks == 1
-                           ? rank_main(NULL, j, &err)
-                           : tr_comm_run_threads(num_ranks, &options, rank_main, j, &err);
+    tr_status status = try_run(j, num_ranks, deadline_s, &err);
     if (status != TR_OK && j->hurts != STOPS)
         fail_msg("%s: %s", j->words[0], err.message);
 }
@@ -391,7 +395,7 @@ static void check_hurt(int hurts, const char *message, double deadline_s)
     run(&j, 2, deadline_s);
     if (!strstr(j.failed.message, message))
         fail_msg("\"%s\" does not say \"%s\"", j.failed.message, message);
-    assert_true(j.failed_after_s < 20);
+    assert_true(j.failed_after_s < deadline_s / 2);
     assert_true(fake_nccl_aborted() > aborted);
 }
 
@@ -400,14 +404,25 @@ static void test_a_rank_that_stays_away(void **state)
 {
     (void)state;
     static const char *const words[] = {"layout.dp=2", "layout.zero=1", NULL};
-    job j = {.words = words, .hurts = STAYS_AWAY};
-    run(&j, 2, 2);
+    job j;
+    tr_error err = {0};
+    double deadline_s = 0.25;
+    tr_status status;
+    do { /* on a busy machine a short one may be over before all have come */
+        deadline_s *= 8;
+        j = (job){.words = words, .hurts = STAYS_AWAY};
+        status = try_run(&j, 2, deadline_s, &err);
+    } while (status != TR_OK && deadline_s < 60);
+    if (status != TR_OK)
+        fail_msg("%s", err.message);
     char begin[64];
     snprintf(begin, sizeof begin, "instruction %lld (",
              (long long)atomic_load(&j.left.instruction));
     assert_non_null(strstr(j.failed.message, begin));
-    assert_non_null(strstr(j.failed.message, "did not come within 2."));
-    assert_true(j.failed_after_s >= 2);
+    const char *within = strstr(j.failed.message, "did not come within ");
+    assert_non_null(within);
+    assert_true(strtod(within + strlen("did not come within "), NULL) >= deadline_s);
+    assert_true(j.failed_after_s >= deadline_s);
     assert_true(atomic_load(&j.left.instruction) > 0);
     assert_true(atomic_load(&j.left.bytes) > 0);
     assert_true(atomic_load(&j.left.waiting_since_ns) > 0);

@@ -65,7 +65,7 @@ wire a 10.213.7.1 && wire b 10.213.7.2 || fail "veth pairs"
 start_relay() { # delay, loss
     ip netns exec ${tag}r "$build/tests/helpers/packet_relay" p${tag}a p${tag}b "$1" "$2" >"$work/relay" 2>&1 &
     relay=$!
-    for _ in $(seq 100); do
+    for _ in $(seq 1000); do
         grep -q ready "$work/relay" && return
         sleep 0.05
     done
@@ -123,12 +123,12 @@ two_hosts_cut() {
         host=a
         [ $rank -ge 1 ] && host=b
         RANK=$rank WORLD_SIZE=2 MASTER_ADDR=10.213.7.1 MASTER_PORT=29401 TRIREME_TOKEN=$tag \
-            ip netns exec $tag$host timeout 60 "$trireme" "${common[@]}" --set layout.dp=2 \
+            ip netns exec $tag$host timeout 240 "$trireme" "${common[@]}" --set layout.dp=2 \
             --set run.threads=1 --set train.steps=100000 --set run.deadline_s=2 \
             --set run.transport=tcp --set run.dir="$work/cut" >"$work/cut.$rank" 2>&1 &
         pids+=($!)
     done
-    for _ in $(seq 200); do
+    for _ in $(seq 1000); do
         [ -s "$work/cut/metrics.jsonl" ] && break
         sleep 0.05
     done
@@ -136,7 +136,7 @@ two_hosts_cut() {
     began=$SECONDS
     wait "${pids[0]}" && fail "rank 0 did not notice that the network was cut"
     wait "${pids[1]}" && fail "rank 1 did not notice that the network was cut"
-    [ $((SECONDS - began)) -le 15 ] || fail "noticing took $((SECONDS - began)) s"
+    [ $((SECONDS - began)) -le 60 ] || fail "noticing took $((SECONDS - began)) s"
     grep -q "rank 1" "$work/cut.0" || fail "rank 0 does not name rank 1: $(cat "$work/cut.0")"
 }
 two_hosts_cut

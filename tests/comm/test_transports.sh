@@ -30,7 +30,7 @@ same() { # what, directory, directory
 
 mpi=()
 if [ -f "$build/trireme-mpi.so" ] && command -v mpirun >/dev/null; then
-    mpi=(timeout 120 mpirun)
+    mpi=(timeout 200 mpirun)
     [ "$(id -u)" -eq 0 ] && mpirun --version 2>/dev/null | grep -q "Open MPI" && mpi+=(--allow-run-as-root --oversubscribe)
     "${mpi[@]}" -n 1 true >/dev/null 2>&1 || mpi=()
 fi
@@ -131,7 +131,7 @@ END
         same "mpirun on two hosts, $transport" "$work/near" "$work/far-$transport"
     done
     # A rank of the second host is killed: all end before mpirun is told to give up (timeout: 124).
-    far bash -c "[ \$OMPI_COMM_WORLD_RANK = 3 ] && (sleep 2; kill -9 \$\$) & exec $trireme train \
+    far bash -c "[ \$OMPI_COMM_WORLD_RANK = 3 ] && (until [ -s $work/killed/metrics.jsonl ]; do sleep 0.1; done; kill -9 \$\$) & exec $trireme train \
         recipes/tiny.yaml --set run.save=false --set train.steps=1000000 --set run.threads=1 \
         --set layout.dp=4 --set run.transport=mpi --set run.dir=$work/killed"
     code=$?

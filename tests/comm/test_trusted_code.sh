@@ -36,7 +36,7 @@ export TRACE=$work/ran
 # A rank of mpirun without a meeting point: it must open the plug-in.
 start() {
     rm -f "$TRACE"
-    OMPI_COMM_WORLD_RANK=0 OMPI_COMM_WORLD_SIZE=2 timeout -s KILL 20 "$work/a/bin/trireme" train recipes/tiny.yaml \
+    OMPI_COMM_WORLD_RANK=0 OMPI_COMM_WORLD_SIZE=2 timeout -s KILL 120 "$work/a/bin/trireme" train recipes/tiny.yaml \
         --set layout.dp=2 --set run.dir="$work/run" >"$work/out" 2>&1
     code=$?
 }

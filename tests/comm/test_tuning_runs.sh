@@ -20,7 +20,7 @@ train() { # name, then settings
     local name=$1 set=()
     shift
     for s in "$@"; do set+=(--set "$s"); done
-    timeout 60 "$trireme" "${common[@]}" --set run.dir="$work/$name" "${set[@]}" >"$work/$name.out" 2>&1
+    timeout 200 "$trireme" "${common[@]}" --set run.dir="$work/$name" "${set[@]}" >"$work/$name.out" 2>&1
 }
 must() {
     train "$@" || fail "$1 did not run: $(tail -n 3 "$work/$1.out")"

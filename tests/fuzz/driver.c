@@ -17,7 +17,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { MAX_BYTES = 1 << 20, MAX_MUTANT = 1 << 15, MAX_FILES = 1000, SECONDS_PER_INPUT = 20 };
+enum { MAX_BYTES = 1 << 20, MAX_MUTANT = 1 << 15, MAX_FILES = 1000, SECONDS_PER_INPUT = 60 };
 
 #define X(name) int fuzz_##name(const uint8_t *data, size_t num_bytes);
 FUZZ_HARNESSES

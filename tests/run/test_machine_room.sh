@@ -30,7 +30,7 @@ ulimit -v $((bytes / 1024 / 2))
     echo "skipped: a sanitizer wants more address space"
     exit 77
 }
-timeout 60 "$trireme" train "$@" --set layout.dp=2 --set run.transport=tcp >"$dir/out" 2>&1
+timeout 200 "$trireme" train "$@" --set layout.dp=2 --set run.transport=tcp >"$dir/out" 2>&1
 code=$?
 [ $code = 2 ] || fail "exit code $code: $(tail -5 "$dir/out")"
 grep -q 'the 2 ranks on the machine of rank 0 need .* of memory together' "$dir/out" || fail "$(cat "$dir/out")"

@@ -176,7 +176,7 @@ records lone "start failed end" '"failed","rank":0,"signal":"SIGKILL"'
 grep -q "^trireme: rank 0 was killed by SIGKILL at step" "$work/out" || fail "the death of one rank is not told"
 begin early run.restarts=1 train.steps=1000000
 end=$((SECONDS + 60))
-until [ -n "$(rank 0)" ] || [ $SECONDS -ge $end ]; do sleep 0.001; done
+until [ -e "$work/early/log/rank-0.log" ] && [ -n "$(rank 0)" ] || [ $SECONDS -ge $end ]; do sleep 0.001; done
 kill -KILL "$(rank 0)"
 until grep -q '"restart"' "$work/early/events.jsonl" 2>/dev/null || [ $SECONDS -ge $end ]; do sleep 0.005; done
 until_step early 3 && kill -USR1 $run
