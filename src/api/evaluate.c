@@ -7,6 +7,7 @@
 #include "base/clock.h"
 #include "train/batch.h"
 #include "train/nonfinite.h"
+#include "train/step_stats.h"
 
 /* ---- counting text ---- */
 
@@ -39,20 +40,17 @@ static tr_status run_rows(tr_session *session, int64_t num_rows, tri_evaluation 
     tri_session *s = &session->session;
     int64_t batch = s->config.compile.batch;
     s->config.eval_batches = (num_rows + batch - 1) / batch;
-    tri_id hits = tri_program_find(&s->programs[TRI_PROGRAM_EVAL], "hits");
-    evaluation->num_right = hits == TRI_NONE ? -1 : 0;
     evaluation->num_windows = num_rows;
     double start = tri_now_s();
+    tri_eval_stats stats = tri_eval_stats_begin(s);
     for (int64_t run = 0; tri_fill_eval_batch(s, run); run++) {
-        const tri_executor *executor = &s->executors[TRI_PROGRAM_EVAL];
         TRI_TRY(tri_executor_run(&s->executors[TRI_PROGRAM_EVAL], err));
-        evaluation->loss +=
-            (double)*(float *)tri_session_host(s, TRI_PROGRAM_EVAL, TRI_HOST_LOSS, 0);
-        evaluation->num_targets +=
-            (double)*(float *)tri_session_host(s, TRI_PROGRAM_EVAL, TRI_HOST_COUNT, 0);
-        if (hits != TRI_NONE)
-            evaluation->num_right += (double)*(float *)tri_executor_memory(executor, hits, 0);
+        tri_eval_stats_join(&stats, s);
     }
+    evaluation->loss = tri_eval_stats_of(&stats, TRI_STAT_LOSS);
+    evaluation->num_targets = tri_eval_stats_of(&stats, TRI_STAT_COUNT);
+    double right = tri_eval_stats_of(&stats, TRI_STAT_HITS);
+    evaluation->num_right = isnan(right) ? -1 : right;
     evaluation->seconds = tri_now_s() - start;
     if (!isfinite(evaluation->loss))
         return tri_nonfinite_fail(s, "the losses", err);

@@ -92,9 +92,8 @@ static tr_status passes(const tri_compile_config *config, tri_mode mode,
         TRI_TRY(tri_optim_emit(graph, &config->optim, err));
         TRI_TRY(after("the update rule", graph, err));
     } else if (mode == TRI_MODE_EVAL) {
-        tri_mark_output(graph, graph->loss);
-        tri_mark_output(graph, graph->count);
-        tri_mark_output(graph, graph->hits);
+        for (size_t i = 0; i < graph->num_stats; i++)
+            tri_mark_output(graph, graph->states[graph->stats[i].state].latest);
     }
     if (pipeline->exists) {
         TRI_TRY(tri_stages_settle(graph, &pipeline->stages, placed, err));

@@ -89,7 +89,7 @@ static void backward_of(autodiff *ad, tri_id id)
     bool wanted[TRI_MAX_IN], any = false;
     for (int k = 0; k < node.num_out; k++) {
         dout[k] = ad->grad[node.out[k]];
-        any |= dout[k] != TRI_NONE || node.out[k] == graph->loss;
+        any |= dout[k] != TRI_NONE || tri_graph_loss_of(graph, node.out[k]);
     }
     if (!def->grad || !any || !ad->needs[node.out[0]])
         return;
@@ -111,7 +111,7 @@ static void backward_of(autodiff *ad, tri_id id)
 tr_status tri_autodiff(tri_graph *graph, float loss_seed, tr_error *err)
 {
     TRI_TRY(tri_graph_status(graph, err));
-    if (graph->loss == TRI_NONE)
+    if (graph->num_losses == 0)
         return tri_fail(err, TR_ERROR_INTERNAL, "autodiff: the graph has no loss");
     size_t num_nodes = graph->num_nodes;
     autodiff ad = {.graph = graph, .num_values = graph->num_values};

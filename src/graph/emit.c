@@ -1,5 +1,7 @@
 #include "graph/emit.h"
 
+#include <string.h>
+
 #include "base/rng.h"
 #include "graph/op_table.h"
 
@@ -188,46 +190,47 @@ tri_id tri_select_row(tri_graph *graph, const char *name, tri_id x, tri_id index
                         0);
 }
 
-/* Outputs 0 and 1 of a loss add to the two statistics that every loss feeds. */
-static void become_loss(tri_graph *graph, tri_id node)
+/* Output k of a node joins into a statistic. */
+static uint8_t feed_stat(tri_graph *graph, tri_id node, int k, size_t row)
+{
+    uint8_t stat = tri_graph_stat(graph, row);
+    if (graph->status == TR_OK && !graph->arena.failed)
+        tri_graph_write_state(graph, node, k, graph->stats[stat].state, TRI_WRITE_START);
+    return stat;
+}
+
+/* Outputs 0 and 1 of a loss are the sum and the count of the main one. */
+static void become_loss(tri_graph *graph, const char *name, tri_id node)
 {
     if (node == TRI_NONE)
         return;
-    tri_shape one = tri_shape_scalar(1);
-    tri_id loss = tri_graph_state(graph, TRI_STATE_STAT, "loss", TRI_F32, one, TRI_NONE);
-    tri_id count = tri_graph_state(graph, TRI_STATE_STAT, "count", TRI_F32, one, TRI_NONE);
-    if (graph->arena.failed)
-        return;
-    tri_graph_write_state(graph, node, 0, loss, TRI_WRITE_START);
-    tri_graph_write_state(graph, node, 1, count, TRI_WRITE_START);
-    graph->loss = graph->nodes[node].out[0];
-    graph->count = graph->nodes[node].out[1];
+    tri_loss loss = {.name = name, .weight = 1};
+    loss.sum = feed_stat(graph, node, 0, TRI_STAT_LOSS);
+    loss.count = feed_stat(graph, node, 1, TRI_STAT_COUNT);
+    tri_graph_add_loss(graph, &loss);
 }
 
-void tri_cross_entropy(tri_graph *graph, tri_id logits, tri_id targets, bool count_hits)
+void tri_cross_entropy(tri_graph *graph, tri_id logits, tri_id targets, const tri_head_config *head)
 {
+    tri_attr attr = {0};
+    memcpy(attr.loss.stat, head->stat, sizeof attr.loss.stat);
     tri_id stats = tri_node_out(graph,
                                 tri_graph_emit(graph, TRI_OP_CE_STATS, tri_graph_name(graph, "ce"),
                                                NULL, (tri_id[]){logits, targets}, 2, 1),
                                 0);
-    tri_id node = tri_graph_emit(graph, TRI_OP_CE_LOSS, tri_graph_name(graph, "ce"), NULL,
-                                 (tri_id[]){stats, targets}, 2, count_hits ? 4 : 3);
-    become_loss(graph, node);
-    if (node == TRI_NONE || !count_hits)
-        return;
-    tri_id hits =
-        tri_graph_state(graph, TRI_STATE_STAT, "hits", TRI_F32, tri_shape_scalar(1), TRI_NONE);
-    if (graph->arena.failed)
-        return;
-    tri_graph_write_state(graph, node, 3, hits, TRI_WRITE_START);
-    graph->hits = graph->nodes[node].out[3];
+    tri_id node = tri_graph_emit(graph, TRI_OP_CE_LOSS, tri_graph_name(graph, "ce"), &attr,
+                                 (tri_id[]){stats, targets}, 2, 3 + head->num_stats);
+    become_loss(graph, "cross_entropy", node);
+    for (int i = 0; node != TRI_NONE && i < head->num_stats; i++)
+        feed_stat(graph, node, 3 + i, head->stat[i]);
 }
 
 void tri_output_loss(tri_graph *graph, tri_out_loss kind, tri_id out, tri_id target)
 {
     tri_attr attr = {.loss = {.kind = kind}};
-    become_loss(graph, tri_graph_emit(graph, TRI_OP_OUT_LOSS, tri_graph_name(graph, "out"), &attr,
-                                      (tri_id[]){out, target}, 2, 2));
+    tri_id node = tri_graph_emit(graph, TRI_OP_OUT_LOSS, tri_graph_name(graph, "out"), &attr,
+                                 (tri_id[]){out, target}, 2, 2);
+    become_loss(graph, "out", node);
 }
 
 void tri_mark_output(tri_graph *graph, tri_id value)

@@ -66,7 +66,8 @@ tri_id tri_attention(tri_graph *graph, const char *name, tri_attention_inputs of
 tri_id tri_select_row(tri_graph *graph, const char *name, tri_id x, tri_id index);
 /* Losses become the graph's loss and count (and hits). */
 /* count_hits: also count the targets whose logit is the largest of its row. */
-void tri_cross_entropy(tri_graph *graph, tri_id logits, tri_id targets, bool count_hits);
+void tri_cross_entropy(tri_graph *graph, tri_id logits, tri_id targets,
+                       const tri_head_config *head);
 void tri_output_loss(tri_graph *graph, tri_out_loss kind, tri_id out, tri_id target);
 /* The host will read this value after the program has run. */
 void tri_mark_output(tri_graph *graph, tri_id value);

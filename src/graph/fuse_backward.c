@@ -9,6 +9,7 @@
  *   gradient is then made in the forward, in the place of the logits.
  * - Adam writes the 16-bit copy of a parameter while it has the parameter at hand. */
 #include <stdlib.h>
+#include <string.h>
 
 #include "graph/op_table.h"
 #include "graph/passes.h"
@@ -148,7 +149,7 @@ static void join_cross_entropy(joiner *j, tri_node *loss)
 {
     tri_graph *graph = j->graph;
     tri_node *stats = maker(j, loss->in[0]);
-    if (!stats || stats->op != TRI_OP_CE_STATS || j->uses[loss->in[0]] != 1 || loss->num_out != 3 ||
+    if (!stats || stats->op != TRI_OP_CE_STATS || j->uses[loss->in[0]] != 1 ||
         is_cut(graph, stats->in[0]) || !may_move(loss, 0) || loss->write[0] != loss->write[1])
         return;
     tri_node *grad = reader(j, loss, TRI_OP_CE_GRAD, stats->in[0]);
@@ -158,6 +159,7 @@ static void join_cross_entropy(joiner *j, tri_node *loss)
     tri_node joined = *loss;
     joined.op = TRI_OP_CROSS_ENTROPY;
     joined.attr = grad->attr;
+    memcpy(joined.attr.loss.stat, loss->attr.loss.stat, sizeof joined.attr.loss.stat);
     joined.in[0] = stats->in[0];
     joined.in[1] = stats->in[1];
     joined.in[2] = grad->num_in > 3 ? grad->in[3] : TRI_NONE;

@@ -8,8 +8,7 @@
 
 tr_status tri_graph_init(tri_graph *graph, const tri_param_table *params, tr_error *err)
 {
-    *graph = (tri_graph){
-        .params = params, .loss = TRI_NONE, .count = TRI_NONE, .hits = TRI_NONE, .scope = ""};
+    *graph = (tri_graph){.params = params, .scope = ""};
     graph->scaler = graph->sched = TRI_NONE;
     graph->loss_seed = 1;
     tri_arena_init(&graph->arena);

@@ -40,7 +40,7 @@ typedef enum tri_state_kind {
     TRI_STATE_COPY,  /* 16-bit copies of parameters, which products read */
     TRI_STATE_GRAD,  /* gradient accumulators */
     TRI_STATE_OPTIM, /* moments; the loss scaler, which belongs to no parameter */
-    TRI_STATE_STAT,  /* loss, target count, squared norm */
+    TRI_STATE_STAT,  /* statistics of the step: graph/stats.h */
     TRI_STATE_CACHE, /* keys and values of earlier positions */
     TRI_NUM_STATE_KINDS
 } tri_state_kind;
@@ -125,12 +125,15 @@ typedef struct tri_graph {
     size_t num_nodes, nodes_capacity;
     tri_state *states;
     size_t num_states, states_capacity;
-    const int *chunk_of;     /* pipelines: the chunk of layer l at l + 1; NULL: all are one */
-    tri_id *param_state;     /* state of each parameter, TRI_NONE when the graph does not use it */
-    tri_id *copy_state;      /* 16-bit copy of each parameter, TRI_NONE where there is none */
-    tri_id *grad_state;      /* gradient accumulator of each parameter, after autodiff */
-    tri_id loss, count;      /* versions of the statistics that the model's loss feeds */
-    tri_id hits;             /* the same, of right answers; TRI_NONE where they are not counted */
+    const int *chunk_of; /* pipelines: the chunk of layer l at l + 1; NULL: all are one */
+    tri_id *param_state; /* state of each parameter, TRI_NONE when the graph does not use it */
+    tri_id *copy_state;  /* 16-bit copy of each parameter, TRI_NONE where there is none */
+    tri_id *grad_state;  /* gradient accumulator of each parameter, after autodiff */
+    tri_stat stats[TRI_MAX_STATS];
+    size_t num_stats;
+    tri_loss losses[TRI_MAX_LOSSES]; /* that training lessens together, the main one first */
+    size_t num_losses;
+    tri_head_config head;    /* what training computes of logits: set before the model is emitted */
     float loss_seed;         /* the constant that the backward starts from */
     tri_id sched;            /* the input of the step's numbers; TRI_NONE: there are none */
     tri_step_rows step_rows; /* what is in it */
@@ -179,6 +182,14 @@ tri_id tri_graph_emit(tri_graph *graph, tri_op op, const char *name, const tri_a
                       const tri_id *in, int num_in, int num_out);
 /* Makes output k of a node a new version of a state instead of a temporary. */
 void tri_graph_write_state(tri_graph *graph, tri_id node, int k, tri_id state, tri_write write);
+
+/* The statistic of a row of the table, of graph->stats: the one that is there, or a new one. Its
+ * newest version; TRI_NONE: the graph has none. */
+uint8_t tri_graph_stat(tri_graph *graph, size_t row);
+tri_id tri_graph_stat_value(const tri_graph *graph, size_t row);
+/* One more loss, which shares the count of the first. And the one whose sum a value is, or NULL. */
+void tri_graph_add_loss(tri_graph *graph, const tri_loss *loss);
+const tri_loss *tri_graph_loss_of(const tri_graph *graph, tri_id value);
 
 /* For rules and passes: */
 /* A value as it is given; nothing makes or reads it yet. */

@@ -11,6 +11,7 @@
 #include "graph/dtype.h"
 #include "graph/placement.h"
 #include "graph/shape.h"
+#include "graph/stats.h"
 
 typedef enum tri_op {
     /* products */
@@ -88,7 +89,7 @@ typedef enum tri_op {
     TRI_NUM_OPS
 } tri_op;
 
-enum { TRI_MAX_IN = 13, TRI_MAX_OUT = 4 };
+enum { TRI_MAX_IN = 13, TRI_MAX_OUT = 6 };
 
 /* Results of amax: part p has runs p, p + TRI_AMAX_PARTS, ... of TRI_AMAX_RUN elements each, so
  * that those who find them side by side sweep through memory together. And what the sides of
@@ -336,6 +337,8 @@ typedef struct tri_attr {
         struct {
             tri_out_loss kind; /* out_loss and its gradient */
             float alpha;       /* gradients: what the backward starts from */
+            uint8_t
+                stat[TRI_MAX_HEAD_STATS]; /* cross-entropy: rows of the table, of outputs 3 on */
         } loss;
         struct {
             float alpha;      /* what the backward started from */

@@ -20,8 +20,9 @@ tri_batch_inputs tri_sequence_inputs(tri_graph *graph, const tri_batch_shape *ba
 void tri_finish_logits(tri_graph *graph, tri_mode mode, tri_id logits, tri_shape targets)
 {
     if (mode == TRI_MODE_TRAIN || mode == TRI_MODE_EVAL) {
+        const tri_head_config held_out = {.num_stats = 1, .stat = {TRI_STAT_HITS}};
         tri_cross_entropy(graph, logits, tri_graph_input(graph, "targets", TRI_I32, targets, true),
-                          mode == TRI_MODE_EVAL);
+                          mode == TRI_MODE_EVAL ? &held_out : &graph->head);
         return;
     }
     if (logits != TRI_NONE &&

@@ -151,10 +151,12 @@ static tr_status emit_copy(tri_graph *graph, tri_id param, tr_error *err)
 
 /* Returns the result of the step. A scaler gets its next version here: after the backward, its only
  * other reader. */
-static tri_id emit_finish(tri_graph *graph, tri_id sum_squares, float clip)
+static tri_id emit_finish(tri_graph *graph, float clip)
 {
     tri_attr attr = {.finish = {.alpha = graph->loss_seed, .clip = clip}};
-    tri_id in[4] = {graph->loss, graph->count, sum_squares};
+    tri_id in[4] = {tri_graph_stat_value(graph, TRI_STAT_LOSS),
+                    tri_graph_stat_value(graph, TRI_STAT_COUNT),
+                    tri_graph_stat_value(graph, TRI_STAT_SQUARES)};
     bool scales = graph->scaler != TRI_NONE;
     if (scales) {
         in[3] = graph->states[graph->scaler].latest;
@@ -179,9 +181,9 @@ tr_status tri_optim_emit(tri_graph *graph, const tri_optim_config *config, tr_er
     tri_graph_enter(graph, graph->num_layers, "%s", "");
     tri_graph_step_rows(graph, &(tri_step_row){"lr", learning_rate, 0}, 1);
     tri_id sched = graph->sched;
-    tri_id norm = tri_graph_state(graph, TRI_STATE_STAT, "sum_squares", TRI_F32,
-                                  tri_shape_scalar(1), TRI_NONE);
+    uint8_t squares = tri_graph_stat(graph, TRI_STAT_SQUARES);
     TRI_TRY(tri_graph_status(graph, err));
+    tri_id norm = graph->stats[squares].state;
     bool first = true;
     for (size_t i = 0; i < graph->params->count; i++) {
         if (graph->grad_state[i] == TRI_NONE)
@@ -192,7 +194,7 @@ tr_status tri_optim_emit(tri_graph *graph, const tri_optim_config *config, tr_er
         tri_graph_write_state(graph, node, 0, norm, first ? TRI_WRITE_START : TRI_WRITE_ADD);
         first = false;
     }
-    tri_id result = emit_finish(graph, graph->states[norm].latest, config->clip);
+    tri_id result = emit_finish(graph, config->clip);
     TRI_TRY(tri_graph_status(graph, err));
     tri_mark_output(graph, result);
     /* When stages update by themselves there is no norm of all gradients: the host says what to

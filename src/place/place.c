@@ -360,10 +360,6 @@ static tr_status place_outputs(tri_placer *p, tr_error *err)
         if (graph->values[id].state == TRI_NONE)
             graph->values[id].name = graph->values[v].name; /* the host knows it by that */
     }
-    if (graph->loss != TRI_NONE)
-        graph->loss = tri_placer_now(p, graph->loss);
-    if (graph->count != TRI_NONE)
-        graph->count = tri_placer_now(p, graph->count);
     return tri_graph_status(graph, err);
 }
 

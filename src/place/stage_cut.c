@@ -410,6 +410,8 @@ static tr_status drop_states(cutter *c, tr_error *err)
             value->output = false;
         }
     }
+    for (size_t i = 0; i < graph->num_stats; i++)
+        graph->stats[i].state = id[graph->stats[i].state];
     tri_id *tables[] = {graph->param_state, graph->copy_state, graph->grad_state};
     for (size_t t = 0; t < 3; t++)
         for (size_t i = 0; i < graph->params->count; i++)
@@ -443,7 +445,6 @@ static tr_status check_routes(const cutter *c, tr_error *err)
 
 static tr_status cut(cutter *c, tr_error *err)
 {
-    tri_graph *graph = c->graph;
     if (c->all_routes)
         TRI_TRY(check_routes(c, err));
     note_reads(c);
@@ -453,10 +454,6 @@ static tr_status cut(cutter *c, tr_error *err)
         TRI_TRY(cut_chunk(c, chunk, TRI_PHASE_BACKWARD, err));
     TRI_TRY(cut_update(c, err));
     TRI_TRY(share_outputs(c, err));
-    tri_id *versions[] = {&graph->loss, &graph->count, &graph->hits};
-    for (size_t i = 0; i < 3; i++)
-        if (*versions[i] != TRI_NONE)
-            *versions[i] = c->now[*versions[i]];
     return drop_states(c, err);
 }
 

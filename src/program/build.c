@@ -192,6 +192,8 @@ static tr_status copy_tables(const tri_graph *graph, const tri_homes *homes, tri
     program->num_values = graph->num_values;
     program->num_states = graph->num_states;
     program->step_rows = graph->step_rows;
+    memcpy(program->stats, graph->stats, sizeof program->stats);
+    program->num_stats = graph->num_stats;
     if (homes->first) {
         size_t bytes = graph->params->count * sizeof *homes->first;
         program->first_home = tri_arena_alloc(&program->arena, bytes);

@@ -149,6 +149,8 @@ typedef struct tri_program {
     uint32_t num_microbatches;
     int num_layers;
     tri_step_rows step_rows; /* of the input `sched` */
+    tri_stat stats[TRI_MAX_STATS];
+    size_t num_stats;
     /* Pipelines: of each parameter, the first rank (by its place on pp) that has it. NULL: all do.
      * What a rank does not have is not among its states. */
     uint32_t *first_home, *last_home;

@@ -10,6 +10,7 @@
 #include "train/batch.h"
 #include "train/budget.h"
 #include "train/init.h"
+#include "train/step_stats.h"
 #include "train/weights_host.h"
 
 static const tri_mode mode_of[TRI_NUM_PROGRAMS] = {
@@ -19,15 +20,21 @@ static const tri_mode mode_of[TRI_NUM_PROGRAMS] = {
 };
 
 static const char *const host_names[TRI_NUM_HOST_VALUES] = {
-    [TRI_HOST_TOKENS] = "tokens",       [TRI_HOST_TARGETS] = "targets",
-    [TRI_HOST_POSITIONS] = "positions", [TRI_HOST_ROWS] = "rows",
-    [TRI_HOST_DOCS] = "docs",           [TRI_HOST_TYPES] = "types",
-    [TRI_HOST_STEP] = "step",           [TRI_HOST_SCHED] = "sched",
-    [TRI_HOST_FIRST] = "first",         [TRI_HOST_HITS] = "hits",
-    [TRI_HOST_INDEX] = "index",         [TRI_HOST_X] = "x",
-    [TRI_HOST_TARGET] = "target",       [TRI_HOST_LOSS] = "loss",
-    [TRI_HOST_COUNT] = "count",         [TRI_HOST_RESULT] = "result",
-    [TRI_HOST_LOGITS] = "logits",       [TRI_HOST_APPLY] = "apply",
+    [TRI_HOST_TOKENS] = "tokens",
+    [TRI_HOST_TARGETS] = "targets",
+    [TRI_HOST_POSITIONS] = "positions",
+    [TRI_HOST_ROWS] = "rows",
+    [TRI_HOST_DOCS] = "docs",
+    [TRI_HOST_TYPES] = "types",
+    [TRI_HOST_STEP] = "step",
+    [TRI_HOST_SCHED] = "sched",
+    [TRI_HOST_FIRST] = "first",
+    [TRI_HOST_INDEX] = "index",
+    [TRI_HOST_X] = "x",
+    [TRI_HOST_TARGET] = "target",
+    [TRI_HOST_RESULT] = "result",
+    [TRI_HOST_LOGITS] = "logits",
+    [TRI_HOST_APPLY] = "apply",
 };
 
 tri_mode tri_session_mode(tri_session_program program)
@@ -385,35 +392,27 @@ bool tri_session_can_eval(const tri_session *session)
            tri_data_num_windows(session->data, TRI_SPLIT_EVAL) > 0;
 }
 
-/* What the host reads as a number; 0 when the program has no such value. */
-static double number_of(const tri_session *session, int program, tri_host_value name)
-{
-    const float *value = tri_session_host(session, program, name, 0);
-    return value ? (double)*value : 0;
-}
-
 tr_status tri_session_eval(tri_session *session, tri_eval_result *result, tr_error *err)
 {
     *result = (tri_eval_result){0};
     if (!tri_session_can_eval(session))
         return tri_fail(err, TR_ERROR_INPUT,
                         "no data is held out for evaluation: data.eval_fraction is 0");
-    double sum = 0, count = 0, hits = 0;
+    tri_eval_stats stats = tri_eval_stats_begin(session);
     int64_t run = 0;
     for (; tri_fill_eval_batch(session, run); run++) {
         if (session->data)
             TRI_TRY(tri_data_problem(session->data, err));
         TRI_TRY(tri_executor_run(&session->executors[TRI_PROGRAM_EVAL], err));
-        sum += number_of(session, TRI_PROGRAM_EVAL, TRI_HOST_LOSS);
-        count += number_of(session, TRI_PROGRAM_EVAL, TRI_HOST_COUNT);
-        hits += number_of(session, TRI_PROGRAM_EVAL, TRI_HOST_HITS);
+        tri_eval_stats_join(&stats, session);
     }
-    bool has_hits = session->host[TRI_PROGRAM_EVAL][TRI_HOST_HITS] != TRI_NONE;
+    double count = tri_eval_stats_of(&stats, TRI_STAT_COUNT);
     /* A loss that counts nothing is a sum over a batch, and a run is a part of one. */
     double batches = (double)run / (double)session->config.compile.num_microbatches;
     double divisor = count > 0 ? count : fmax(batches, 1);
-    *result = (tri_eval_result){
-        .loss = sum / divisor, .accuracy = has_hits ? hits / divisor : (double)NAN, .count = count};
+    *result = (tri_eval_result){.loss = tri_eval_stats_of(&stats, TRI_STAT_LOSS) / divisor,
+                                .accuracy = tri_eval_stats_of(&stats, TRI_STAT_HITS) / divisor,
+                                .count = count};
     return TR_OK;
 }
 

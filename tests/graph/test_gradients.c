@@ -357,7 +357,8 @@ static void emit_closing(tri_graph *graph, closing how, tri_id y)
     tri_shape shape = graph->values[y].shape;
     if (how == CLOSE_CE) {
         shape.rank--;
-        tri_cross_entropy(graph, y, tri_graph_input(graph, "targets", TRI_I32, shape, true), false);
+        tri_cross_entropy(graph, y, tri_graph_input(graph, "targets", TRI_I32, shape, true),
+                          &graph->head);
     } else {
         tri_id target = tri_graph_input(graph, "target", TRI_F32, shape, true);
         tri_output_loss(graph, kinds[how], y, target);

@@ -435,7 +435,7 @@ static void build_loss(op_run *run, const op_case *c)
         out_f32(run, 1, &one);
         out_f32(run, 1, &one);
         out_f32(run, 2, x);
-        if (c->flags & CASE_HITS)
+        for (int k = 0; k < TRI_MAX_HEAD_STATS && c->attr.loss.stat[k]; k++)
             out_f32(run, 1, &one);
         break;
     case TRI_OP_CE_GRAD:
@@ -454,6 +454,8 @@ static void build_loss(op_run *run, const op_case *c)
         out_f32(run, 1, &one);
         out_f32(run, 1, &one);
         out_f32(run, 3, x);
+        for (int k = 0; k < TRI_MAX_HEAD_STATS && c->attr.loss.stat[k]; k++)
+            out_f32(run, 1, &one);
         break;
     default:
         in_f32(run, 3, x);

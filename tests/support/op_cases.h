@@ -16,7 +16,6 @@ enum {
     CASE_NOT_OK = 8,     /* result[OK] is 0 */
     CASE_LARGE = 16,     /* slow with the reference: not for finite differences */
     CASE_DOCS = 64,      /* attention within documents, and padding */
-    CASE_HITS = 128,     /* ce_loss counts right answers too */
     CASE_SCALE = 256,    /* with a loss scaler, the last input */
     CASE_OVERFLOW = 512, /* finish: the sum of squares is infinite */
     CASE_NO_BIAS = 1024, /* norm_grads: without the sum of dx */

@@ -24,6 +24,16 @@ size_t tri_cpu_widened_scratch(const tri_kernel *kernel, const tri_kernel_args *
                                int num_threads);
 void tri_cpu_run_widened(tri_op op, const tri_kernel *kernel, const tri_kernel_args *args);
 
+/* Statistics of cross-entropy, outputs 3 on of a call: what they begin with, one more row (its
+ * three statistics, its lse) that has a target, and back to the outputs. */
+typedef struct tri_head_stats {
+    double joined[TRI_MAX_HEAD_STATS];
+} tri_head_stats;
+tri_head_stats tri_cpu_head_begin(const tri_kernel_args *args);
+void tri_cpu_head_row(const tri_kernel_args *args, tri_head_stats *stats, const float *row,
+                      double lse);
+void tri_cpu_head_end(const tri_kernel_args *args, const tri_head_stats *stats);
+
 /* The scale of a call of quantise, from what amax found. */
 float tri_cpu_scale8(const tri_kernel_args *args);
 

@@ -68,12 +68,11 @@ const tri_op_def tri_def_rmsnorm_grads = {
 static tr_status infer_cross_entropy(const tri_node *node, const tri_shape *in, tri_shape *out,
                                      tri_dtype *out_dtype, tr_error *err)
 {
-    (void)node;
     (void)out_dtype;
     if (in[0].rank != in[1].rank + 1)
         return tri_fail(err, TR_ERROR_INPUT, "needs logits [B, T, V] and targets [B, T]");
-    out[0] = out[1] = tri_shape_scalar(1);
-    out[2] = in[0];
+    for (int k = 0; k < node->num_out; k++)
+        out[k] = k == 2 ? in[0] : tri_shape_scalar(1);
     return TR_OK;
 }
 
@@ -87,18 +86,18 @@ static double flops_cross_entropy(const tri_node *node, const tri_shape *in, con
 const tri_op_def tri_def_cross_entropy = {
     .name = "cross_entropy",
     .inputs = "logits [B, T, V], targets i32 [B, T], scaler [2] (optional)",
-    .outputs = "loss [1], count [1], dlogits [B, T, V]",
-    .suffix = {"loss", "count", NULL},
+    .outputs = "loss [1], count [1], dlogits [B, T, V], statistics [1] each (optional)",
+    .suffix = {"loss", "count", NULL, "stat0", "stat1", "stat2"},
     .meaning = "ce_stats, ce_loss and ce_grad in one; dlogits takes the place of the logits.",
     .family = TRI_ATTR_LOSS,
     .min_in = 2,
     .max_in = 3,
     .min_out = 3,
-    .max_out = 3,
+    .max_out = 3 + TRI_MAX_HEAD_STATS,
     .may_alias = {0, 0, 1},
-    .can_accumulate = 1 | 2,
+    .can_accumulate = 0x3b,
     .wide_in = 1 << 2,
-    .wide_out = 1 | 2,
+    .wide_out = 0x3b,
     .infer = infer_cross_entropy,
     .flops = flops_cross_entropy,
 };

@@ -63,11 +63,10 @@ const tri_op_def tri_def_ce_stats = {
 static tr_status infer_ce_loss(const tri_node *node, const tri_shape *in, tri_shape *out,
                                tri_dtype *out_dtype, tr_error *err)
 {
-    (void)node;
     (void)out_dtype;
     (void)err;
-    out[0] = out[1] = out[3] = tri_shape_scalar(1);
-    out[2] = in[1];
+    for (int k = 0; k < node->num_out; k++)
+        out[k] = k == 2 ? in[1] : tri_shape_scalar(1);
     return TR_OK;
 }
 
@@ -82,18 +81,19 @@ static void grad_ce_loss(tri_graph *graph, tri_id id, const tri_id *dout, const 
 const tri_op_def tri_def_ce_loss = {
     .name = "ce_loss",
     .inputs = "stats [B, T, 3], targets i32 [B, T]",
-    .outputs = "loss [1], count [1], lse [B, T], hits [1] (optional)",
-    .suffix = {"loss", "count", "lse", "hits"},
+    .outputs = "loss [1], count [1], lse [B, T], statistics [1] each (optional)",
+    .suffix = {"loss", "count", "lse", "stat0", "stat1", "stat2"},
     .meaning =
         "lse = max + log(sum); loss += lse - target's logit and count += 1 for every row "
-        "whose target is not negative; hits += 1 where the target's logit is the row's largest.",
+        "whose target is not negative. Of these rows, statistics as their rows of the table say.",
+    .family = TRI_ATTR_LOSS,
     .min_in = 2,
     .max_in = 2,
     .min_out = 3,
-    .max_out = 4,
-    .can_accumulate = 1 | 1 << 1 | 1 << 3,
+    .max_out = 3 + TRI_MAX_HEAD_STATS,
+    .can_accumulate = 0x3b,
     .wide_in = 1,
-    .wide_out = 1 | 1 << 1 | 1 << 2 | 1 << 3,
+    .wide_out = 0x3f,
     .place = tri_place_ce_loss,
     .infer = infer_ce_loss,
     .grad = grad_ce_loss,
@@ -135,7 +135,7 @@ static void grad_out_loss(tri_graph *graph, tri_id id, const tri_id *dout, const
     (void)dout;
     const tri_node node = graph->nodes[id];
     tri_attr attr = node.attr;
-    attr.loss.alpha = graph->loss_seed;
+    attr.loss.alpha = graph->loss_seed * tri_graph_loss_of(graph, node.out[0])->weight;
     const char *name = tri_arena_printf(&graph->arena, "d.%s", graph->values[node.in[0]].name);
     tri_id in[] = {node.in[0], node.in[1], loss_scale(graph)};
     tri_id backward =

@@ -139,22 +139,20 @@ static void ce_loss(const tri_kernel_args *args)
     const int32_t *targets = args->in[1].data;
     float *loss = args->out[0].data, *count = args->out[1].data, *lse = args->out[2].data;
     double sum = 0;
-    int64_t num = 0, num_hits = 0;
+    int64_t num = 0;
+    tri_head_stats head = tri_cpu_head_begin(args);
     for (int64_t i = 0; i < args->in[1].count; i++) {
         double row_lse = stats[i * 3] + (double)logf(stats[i * 3 + 1]);
         lse[i] = (float)row_lse;
         if (targets[i] >= 0) {
             sum += row_lse - stats[i * 3 + 2];
             num++;
-            num_hits += stats[i * 3 + 2] >= stats[i * 3];
+            tri_cpu_head_row(args, &head, &stats[i * 3], row_lse);
         }
     }
     *loss = (float)(args->overwrite ? sum : *loss + sum);
     *count = (float)(args->overwrite ? (double)num : *count + (double)num);
-    if (args->num_out > 3) {
-        float *hits = args->out[3].data;
-        *hits = (float)(args->overwrite ? (double)num_hits : *hits + (double)num_hits);
-    }
+    tri_cpu_head_end(args, &head);
 }
 
 typedef struct sum_job {

@@ -45,10 +45,12 @@ static void cross_entropy(const tri_kernel_args *args)
     int64_t rows = args->in[1].count, vocab = rows > 0 ? logits->count / rows : 0;
     float *loss = args->out[0].data, *count = args->out[1].data;
     double sum = args->overwrite ? 0 : (double)*loss, num = args->overwrite ? 0 : (double)*count;
+    tri_head_stats head = tri_cpu_head_begin(args);
     for (int64_t i = 0; i < rows; i++) {
         float stats[3], row_loss, row_count, lse;
         tri_kernel_args part = *args;
         part.overwrite = true;
+        part.num_out = 3;
         part.in[0].data = (float *)logits->data + i * vocab;
         part.in[0].count = vocab;
         part.in[1].data = (int32_t *)args->in[1].data + i;
@@ -60,6 +62,8 @@ static void cross_entropy(const tri_kernel_args *args)
         part.out[1].data = &row_count;
         part.out[2].data = &lse;
         tri_ref_ce_loss.run(&part);
+        if (*(const int32_t *)part.in[1].data >= 0)
+            tri_cpu_head_row(args, &head, stats, (double)lse);
         sum += (double)row_loss;
         num += (double)row_count;
         part.in[0] = *logits;
@@ -72,6 +76,7 @@ static void cross_entropy(const tri_kernel_args *args)
     }
     *loss = (float)sum;
     *count = (float)num;
+    tri_cpu_head_end(args, &head);
 }
 
 const tri_kernel tri_ref_layernorm_grads = {.run = layernorm_grads};

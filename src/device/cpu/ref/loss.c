@@ -25,26 +25,56 @@ static void ce_stats(const tri_kernel_args *args)
     }
 }
 
+static const tri_row_stat *head_stat(const tri_kernel_args *args, int k)
+{
+    return &tri_stat_at(args->attr->loss.stat[k])->row;
+}
+
+tri_head_stats tri_cpu_head_begin(const tri_kernel_args *args)
+{
+    tri_head_stats stats = {{0}};
+    for (int k = 0; k + 3 < args->num_out; k++)
+        stats.joined[k] = args->overwrite ? tri_join_start(head_stat(args, k)->join)
+                                          : (double)*(const float *)args->out[3 + k].data;
+    return stats;
+}
+
+void tri_cpu_head_row(const tri_kernel_args *args, tri_head_stats *stats, const float *row,
+                      double lse)
+{
+    for (int k = 0; k + 3 < args->num_out; k++) {
+        const tri_row_stat *stat = head_stat(args, k);
+        double value = tri_row_stat_of(stat, (double)row[0], lse, (double)row[2]);
+        stats->joined[k] = tri_join(stat->join, stats->joined[k], value);
+    }
+}
+
+void tri_cpu_head_end(const tri_kernel_args *args, const tri_head_stats *stats)
+{
+    for (int k = 0; k + 3 < args->num_out; k++)
+        *(float *)args->out[3 + k].data = (float)stats->joined[k];
+}
+
 static void ce_loss(const tri_kernel_args *args)
 {
     const float *stats = args->in[0].data;
     const int32_t *targets = args->in[1].data;
     float *loss = args->out[0].data, *count = args->out[1].data, *lse = args->out[2].data;
     double sum = 0;
-    int64_t num = 0, num_hits = 0;
+    int64_t num = 0;
+    tri_head_stats head = tri_cpu_head_begin(args);
     for (int64_t i = 0; i < args->in[1].count; i++) {
         double row_lse = stats[i * 3] + log(stats[i * 3 + 1]);
         lse[i] = (float)row_lse;
         if (targets[i] >= 0) {
             sum += row_lse - stats[i * 3 + 2];
             num++;
-            num_hits += stats[i * 3 + 2] >= stats[i * 3];
+            tri_cpu_head_row(args, &head, &stats[i * 3], row_lse);
         }
     }
     tri_ref_store(loss, sum, args->overwrite);
     tri_ref_store(count, (double)num, args->overwrite);
-    if (args->num_out > 3)
-        tri_ref_store(args->out[3].data, (double)num_hits, args->overwrite);
+    tri_cpu_head_end(args, &head);
 }
 
 static void ce_grad(const tri_kernel_args *args)

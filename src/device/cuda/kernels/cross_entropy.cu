@@ -99,7 +99,7 @@ size_t floats(int64_t count)
 }
 
 /* Scratch: what ce_loss uses, then the statistics of the rows, then their lse. */
-constexpr size_t LOSS_BYTES = (3 * TOTAL_BLOCKS * sizeof(double) + 255) / 256 * 256;
+constexpr size_t LOSS_BYTES = (LOSS_PARTS * TOTAL_BLOCKS * sizeof(double) + 255) / 256 * 256;
 
 size_t scratch_bytes(const tri_kernel_args *args, int num_threads)
 {

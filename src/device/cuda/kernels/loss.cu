@@ -180,13 +180,29 @@ void ce_grad(const tri_kernel_args *args)
 
 /* --- Sums over rows or elements ------------------------------------------------------------- */
 
-/* partial: the sums of the blocks, then their counts, then their right answers. */
+/* Statistics of the head: what they take of a row, and where they go. */
+struct head_stats {
+    int num;
+    tri_row_stat of[TRI_MAX_HEAD_STATS];
+    float *out[TRI_MAX_HEAD_STATS];
+};
+
+/* The same in all threads of a block of whole warps. `shared` has room for 32. */
+__device__ double block_join(tri_partial_how how, double value, double *shared)
+{
+    return block_sum(value, shared);
+}
+
+/* partial: the sums of the blocks, then their counts, then their statistics. */
 __global__ void __launch_bounds__(TOTAL_THREADS)
-    ce_loss_kernel(const float *stats, const int32_t *targets, int64_t rows, float *lse,
-                   double *partial)
+    ce_loss_kernel(const float *stats, const int32_t *targets, int64_t rows, head_stats head,
+                   float *lse, double *partial)
 {
     __shared__ double shared[32];
-    double sum = 0, count = 0, hits = 0;
+    double sum = 0, count = 0, own[TRI_MAX_HEAD_STATS];
+#pragma unroll
+    for (int k = 0; k < TRI_MAX_HEAD_STATS; k++)
+        own[k] = k < head.num ? tri_join_start(head.of[k].join) : 0;
     for (int64_t i = (int64_t)blockIdx.x * TOTAL_THREADS + threadIdx.x; i < rows;
          i += (int64_t)gridDim.x * TOTAL_THREADS) {
         float row_lse = stats[i * 3] + logf(stats[i * 3 + 1]);
@@ -194,17 +210,28 @@ __global__ void __launch_bounds__(TOTAL_THREADS)
         if (targets[i] >= 0) {
             sum += (double)row_lse - (double)stats[i * 3 + 2];
             count += 1;
-            hits += stats[i * 3 + 2] >= stats[i * 3];
+#pragma unroll
+            for (int k = 0; k < TRI_MAX_HEAD_STATS; k++)
+                if (k < head.num)
+                    own[k] = tri_join(head.of[k].join, own[k],
+                                      tri_row_stat_of(&head.of[k], (double)stats[i * 3],
+                                                      (double)row_lse, (double)stats[i * 3 + 2]));
         }
     }
     sum = block_sum(sum, shared);
     count = block_sum(count, shared);
-    hits = block_sum(hits, shared);
-    if (threadIdx.x == 0) {
-        partial[blockIdx.x] = sum;
-        partial[gridDim.x + blockIdx.x] = count;
-        partial[2 * gridDim.x + blockIdx.x] = hits;
-    }
+#pragma unroll
+    for (int k = 0; k < TRI_MAX_HEAD_STATS; k++)
+        if (k < head.num)
+            own[k] = block_join(head.of[k].join, own[k], shared);
+    if (threadIdx.x != 0)
+        return;
+    partial[blockIdx.x] = sum;
+    partial[gridDim.x + blockIdx.x] = count;
+#pragma unroll
+    for (int k = 0; k < TRI_MAX_HEAD_STATS; k++)
+        if (k < head.num)
+            partial[(2 + k) * gridDim.x + blockIdx.x] = own[k];
 }
 
 template <typename T>
@@ -234,21 +261,26 @@ struct loss_count {
     double value;
 };
 
-/* hits may be null: only evaluation asks for them. */
 __global__ void __launch_bounds__(TOTAL_THREADS)
     loss_finish(const double *partial, int num, loss_count c, bool overwrite, float *loss,
-                float *count, float *hits)
+                float *count, head_stats head)
 {
     __shared__ double shared[32];
     double sum = total_of(partial, num, shared);
     double counted = c.summed ? total_of(partial + num, num, shared) : c.value;
-    double right = hits ? total_of(partial + 2 * num, num, shared) : 0;
-    if (threadIdx.x != 0)
-        return;
-    store_sum(loss, sum, overwrite);
-    store_sum(count, counted, overwrite);
-    if (hits)
-        store_sum(hits, right, overwrite);
+    if (threadIdx.x == 0) {
+        store_sum(loss, sum, overwrite);
+        store_sum(count, counted, overwrite);
+    }
+    for (int k = 0; k < head.num; k++) {
+        tri_partial_how how = head.of[k].join;
+        double own = tri_join_start(how);
+        for (int i = (int)threadIdx.x; i < num; i += (int)blockDim.x)
+            own = tri_join(how, own, partial[(2 + k) * num + i]);
+        own = block_join(how, own, shared);
+        if (threadIdx.x == 0)
+            *head.out[k] = (float)(overwrite ? own : tri_join(how, (double)*head.out[k], own));
+    }
 }
 
 unsigned total_blocks(int64_t num)
@@ -261,7 +293,7 @@ size_t loss_scratch(const tri_kernel_args *args, int num_threads)
 {
     (void)args;
     (void)num_threads;
-    return 3 * TOTAL_BLOCKS * sizeof(double);
+    return LOSS_PARTS * TOTAL_BLOCKS * sizeof(double);
 }
 
 void ce_loss(const tri_kernel_args *args)
@@ -269,12 +301,17 @@ void ce_loss(const tri_kernel_args *args)
     int64_t rows = args->in[1].count;
     unsigned blocks = total_blocks(rows);
     double *partial = (double *)device_of(args)->scratch;
+    head_stats head = {};
+    for (int k = 3; k < args->num_out; k++) {
+        head.of[head.num] = tri_stat_at(args->attr->loss.stat[k - 3])->row;
+        head.out[head.num++] = data_of<float>(args->out[k]);
+    }
     ce_loss_kernel<<<blocks, TOTAL_THREADS, 0, stream_of(args)>>>(
-        data_of<float>(args->in[0]), data_of<int32_t>(args->in[1]), rows,
+        data_of<float>(args->in[0]), data_of<int32_t>(args->in[1]), rows, head,
         data_of<float>(args->out[2]), partial);
     loss_finish<<<1, TOTAL_THREADS, 0, stream_of(args)>>>(
         partial, (int)blocks, loss_count{true, 0}, args->overwrite, data_of<float>(args->out[0]),
-        data_of<float>(args->out[1]), args->num_out > 3 ? data_of<float>(args->out[3]) : nullptr);
+        data_of<float>(args->out[1]), head);
 }
 
 void out_loss(const tri_kernel_args *args)
@@ -291,7 +328,7 @@ void out_loss(const tri_kernel_args *args)
     double counted = kind == TRI_LOSS_SSE ? 0 : (double)num;
     loss_finish<<<1, TOTAL_THREADS, 0, stream_of(args)>>>(
         partial, (int)blocks, loss_count{false, counted}, args->overwrite,
-        data_of<float>(args->out[0]), data_of<float>(args->out[1]), nullptr);
+        data_of<float>(args->out[0]), data_of<float>(args->out[1]), head_stats{});
 }
 
 struct out_loss_grad_op {

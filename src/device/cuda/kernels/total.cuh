@@ -9,6 +9,7 @@ namespace tri
 {
 
 constexpr int TOTAL_THREADS = 256;
+constexpr int LOSS_PARTS = 2 + TRI_MAX_HEAD_STATS; /* of cross-entropy: loss, count, statistics */
 constexpr int TOTAL_BLOCKS = 1024; /* at most: a wave on a large GPU, whatever the GPU is */
 
 /* Called by all threads of a block of whole warps. `shared` has room for 32. */

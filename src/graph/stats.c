@@ -1,0 +1,76 @@
+#include "graph/stats.h"
+
+#include "graph/op_table.h"
+
+/* Those that train.stats may name stand behind the others: a new one is a row. */
+static const tri_stat_def stats[] = {
+    [TRI_STAT_LOSS] = {.name = "loss", .meaning = "sum of the main loss"},
+    [TRI_STAT_COUNT] = {.name = "count", .meaning = "real targets, or elements"},
+    [TRI_STAT_HITS] = {.name = "hits",
+                       .row = {.max = -1, .target = 1, .map = TRI_ROW_NOT_NEGATIVE},
+                       .meaning = "targets that have the largest logit of their row"},
+    [TRI_STAT_SQUARES] = {.name = "sum_squares", .meaning = "squared norm of the gradient"},
+};
+
+const tri_stat_def *tri_stat_at(size_t row)
+{
+    return row < sizeof stats / sizeof *stats ? &stats[row] : NULL;
+}
+
+static int find_stat(const tri_graph *graph, size_t row)
+{
+    for (size_t i = 0; i < graph->num_stats; i++)
+        if (graph->stats[i].row == row)
+            return (int)i;
+    return -1;
+}
+
+uint8_t tri_graph_stat(tri_graph *graph, size_t row)
+{
+    int found = find_stat(graph, row);
+    if (found >= 0)
+        return (uint8_t)found;
+    if (graph->num_stats == TRI_MAX_STATS) {
+        tri_graph_fail(graph, "a step has at most %d statistics", TRI_MAX_STATS);
+        return 0;
+    }
+    const tri_stat_def *def = tri_stat_at(row);
+    tri_id state = tri_graph_state(graph, TRI_STATE_STAT, def->name, def->dtype,
+                                   tri_shape_scalar(1), TRI_NONE);
+    graph->stats[graph->num_stats] = (tri_stat){.row = (uint8_t)row, .state = state};
+    return (uint8_t)graph->num_stats++;
+}
+
+tri_id tri_graph_stat_value(const tri_graph *graph, size_t row)
+{
+    int found = find_stat(graph, row);
+    tri_id state = found < 0 ? TRI_NONE : graph->stats[found].state;
+    return state == TRI_NONE ? TRI_NONE : graph->states[state].latest;
+}
+
+void tri_graph_add_loss(tri_graph *graph, const tri_loss *loss)
+{
+    if (graph->num_losses == TRI_MAX_LOSSES) {
+        tri_graph_fail(graph, "a step has at most %d losses", TRI_MAX_LOSSES);
+        return;
+    }
+    /* Accumulated gradients have one divisor, which is known when all of them are there. */
+    if (graph->num_losses > 0 && loss->count != graph->losses[0].count) {
+        tri_graph_fail(graph,
+                       "the loss %s is divided by another count than %s: gradients have one "
+                       "divisor, so sum it up over the targets of that one",
+                       loss->name, graph->losses[0].name);
+        return;
+    }
+    graph->losses[graph->num_losses++] = *loss;
+}
+
+const tri_loss *tri_graph_loss_of(const tri_graph *graph, tri_id value)
+{
+    for (size_t i = 0; i < graph->num_losses; i++) {
+        tri_id state = graph->stats[graph->losses[i].sum].state;
+        if (state != TRI_NONE && graph->states[state].latest == value)
+            return &graph->losses[i];
+    }
+    return NULL;
+}
