@@ -142,6 +142,9 @@ close bert bert-gpu loss 1e-4
 run muon optim.kind=muon optim.lr=0.01
 run muon-gpu optim.kind=muon optim.lr=0.01 run.device=cuda
 close muon muon-gpu loss 1e-3
+run lion optim.kind=lion optim.lr=3e-4
+run lion-gpu optim.kind=lion optim.lr=3e-4 run.device=cuda
+close lion lion-gpu loss 1e-3
 run mlp model.kind=mlp model.dropout=0 model.dim=48
 run mlp-gpu model.kind=mlp model.dropout=0 model.dim=48 run.device=cuda
 close mlp mlp-gpu loss 1e-4

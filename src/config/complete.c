@@ -302,5 +302,7 @@ tr_status tri_settings_complete(tr_settings *settings, tr_error *err)
         TRI_TRY(tr_settings_fill(settings, "optim.momentum=0.95", err));
         TRI_TRY(tr_settings_fill(settings, "optim.nesterov=true", err));
     }
+    if (strcmp(tr_settings_string(settings, "optim.kind"), "lion") == 0)
+        TRI_TRY(tr_settings_fill(settings, "optim.beta2=0.99", err));
     return TR_OK;
 }

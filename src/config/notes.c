@@ -55,7 +55,7 @@ static const need needs[] = {
     {"data.mask_fraction", "data.task", '=', "mlm"},
     {"optim.beta1", "optim.kind", '!', "sgd"},
     {"optim.beta2", "optim.kind", '!', "sgd"},
-    {"optim.eps", "optim.kind", '!', "sgd"},
+    {"optim.eps", "optim.kind", '!', "sgd,lion"},
     {"optim.momentum", "optim.kind", '=', "sgd,muon"},
     {"optim.nesterov", "optim.kind", '=', "sgd,muon"},
     {"optim.decay_steps", "optim.schedule", '=', "wsd"},

@@ -199,11 +199,15 @@ const tri_setting tri_settings_table[] = {
     INT("train.log_every", "10", 1, BILLION,
         "Steps between lines when the output is not a terminal", "print_every"),
 
-    CHOICE("optim.kind", "adamw", "sgd, adam, adamw, muon", "Update rule",
+    CHOICE("optim.kind", "adamw", "sgd, adam, adamw, muon, lion", "Update rule",
            "optimiser type name algorithm"),
     FLOAT("optim.lr", "3e-4", 0, 1000, "Highest learning rate", "max_lr base_lr step_size"),
-    FLOAT("optim.beta1", "0.9", 0, 0.9999, "Decay of the first moment (adam, adamw)", "b1 betas"),
-    FLOAT("optim.beta2", "0.95", 0, 0.99999, "Decay of the second moment (adam, adamw)", "b2"),
+    FLOAT("optim.beta1", "0.9", 0, 0.9999, "Decay of the first moment (adam, adamw, lion)",
+          "b1 betas"),
+    FLOAT("optim.beta2", "0.95", 0, 0.99999,
+          "Decay of the second moment (adam, adamw); of the moment (lion, which takes 0.99 when "
+          "none is given)",
+          "b2"),
     FLOAT("optim.eps", "1e-8", 0, 1, "Added to the root of the second moment (adam, adamw)",
           "epsilon"),
     FLOAT("optim.weight_decay", "0.1", 0, 10,

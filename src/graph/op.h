@@ -70,6 +70,7 @@ typedef enum tri_op {
     TRI_OP_FINISH,
     TRI_OP_SGD,
     TRI_OP_ADAM,
+    TRI_OP_LION,
     TRI_OP_MOMENTUM,
     TRI_OP_UNIT_NORM,
     TRI_OP_APPLY_UPDATE,

@@ -50,6 +50,7 @@ static const tri_op_def *const table[TRI_NUM_OPS] = {
     [TRI_OP_FINISH] = &tri_def_finish,
     [TRI_OP_SGD] = &tri_def_sgd,
     [TRI_OP_ADAM] = &tri_def_adam,
+    [TRI_OP_LION] = &tri_def_lion,
     [TRI_OP_MOMENTUM] = &tri_def_momentum,
     [TRI_OP_UNIT_NORM] = &tri_def_unit_norm,
     [TRI_OP_APPLY_UPDATE] = &tri_def_apply_update,

@@ -7,7 +7,7 @@
 #include "graph/op_table.h"
 
 static const tri_optim_def *const rules[] = {&tri_optim_sgd, &tri_optim_adam, &tri_optim_adamw,
-                                             &tri_optim_muon};
+                                             &tri_optim_muon, &tri_optim_lion};
 
 static const tri_optim_def *find_rule(const char *kind)
 {
@@ -60,7 +60,7 @@ static tr_status read_option(char *word, tri_graph *graph, tri_rule_config *rule
     }
     return tri_fail(err, TR_ERROR_INPUT,
                     "optim.groups: \"%s\" is not understood; write PATTERN followed by "
-                    "lr_scale=NUMBER, weight_decay=NUMBER or kind=sgd|adam|adamw|muon",
+                    "lr_scale=NUMBER, weight_decay=NUMBER or kind=sgd|adam|adamw|muon|lion",
                     word);
 }
 
@@ -119,8 +119,8 @@ static tr_status emit_param(tri_graph *graph, const tri_optim_config *config, tr
         TRI_TRY(apply_groups(graph, config->groups, p->name, &chosen, err));
     const tri_optim_def *rule = find_rule(chosen.kind);
     if (!rule)
-        return tri_fail(err, TR_ERROR_INPUT, "optim.kind is \"%s\"; known: sgd, adam, adamw, muon",
-                        chosen.kind);
+        return tri_fail(err, TR_ERROR_INPUT,
+                        "optim.kind is \"%s\"; known: sgd, adam, adamw, muon, lion", chosen.kind);
     if (rule->handles && !rule->handles(p))
         rule = &tri_optim_adamw;
     tri_update update = {.config = config,

@@ -39,7 +39,8 @@ typedef struct tri_optim_def {
     void (*emit)(tri_graph *graph, const tri_update *update);
 } tri_optim_def;
 
-extern const tri_optim_def tri_optim_sgd, tri_optim_adam, tri_optim_adamw, tri_optim_muon;
+extern const tri_optim_def tri_optim_sgd, tri_optim_adam, tri_optim_adamw, tri_optim_muon,
+    tri_optim_lion;
 
 /* Adds the end of the step: norm, factor, and every parameter's update. */
 tr_status tri_optim_emit(tri_graph *graph, const tri_optim_config *config, tr_error *err);

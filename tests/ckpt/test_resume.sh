@@ -57,7 +57,7 @@ same_layout fp32
 same_layout fp16 precision.kind=fp16 precision.scale=1e9 precision.growth_interval=3
 grep -q '"skipped":[1-9]' "$work/fp16/metrics.jsonl" || fail "the fp16 run was to skip a step"
 same_layout zero1 layout.dp=2 layout.zero=1 precision.kind=bf16
-same_layout zero2 layout.dp=3 layout.zero=2 ckpt.async=false
+same_layout zero2 layout.dp=3 layout.zero=2 ckpt.async=false optim.kind=lion
 same_layout zero3tp layout.dp=2 layout.zero=3 layout.tp=2 precision.kind=bf16
 same_layout pipe layout.pp=2 layout.dp=2 layout.zero=1 layout.schedule=dualpipe layout.microbatches=4 precision.kind=fp16
 same_layout muon layout.dp=2 layout.zero=2 optim.kind=muon ckpt.staging_mib=1

@@ -98,7 +98,7 @@ test_mistakes() {
     refused 2 'must be from 1 to' train --set model.dim=0
     refused 2 'out of range' train --set optim.lr=1e30
     refused 2 'model.num_layers' train --set model.num_layers=four
-    refused 2 'sgd, adam, adamw, muon' train --set optim.kind=adagrad
+    refused 2 'sgd, adam, adamw, muon, lion' train --set optim.kind=adagrad
     refused 2 'the nearest that does is 4' train --set model.num_heads=5
     refused 2 'has positions for 8' train --set model.positions=8
     refused 2 'set layout.zero=3, or leave' train --set layout.keep_gathered=true

@@ -16,6 +16,7 @@
 #define ATTEND(...) OF(attention, .alpha = 0.35f, __VA_ARGS__)
 #define CACHED(...) ATTEND(.causal = true, __VA_ARGS__)
 #define ADAM(...)   UPDATE(.beta1 = 0.9f, .beta2 = 0.95f, .eps = 1e-8f, .lr_scale = 0.5f, __VA_ARGS__)
+#define LION(...)   UPDATE(.beta1 = 0.9f, .beta2 = 0.99f, .lr_scale = 0.5f, __VA_ARGS__)
 #define NARROW(...) OF(quantise, __VA_ARGS__)
 #define AXPBY(...)  OF(axpby, __VA_ARGS__)
 #define UPDATE(...) OF(update, __VA_ARGS__)
@@ -521,6 +522,9 @@ static const op_case case_table[] = {
     {"with copy", TRI_OP_ADAM, {777}, ADAM(.decoupled = true), CASE_COPY, 0},
     {"large, with copy", TRI_OP_ADAM, {200003}, ADAM(.weight_decay = 0.1f), CASE_COPY, 0},
     {"not ok, with copy", TRI_OP_ADAM, {777}, ADAM(), CASE_COPY | CASE_NOT_OK, 0},
+    {"lion", TRI_OP_LION, {777}, LION(), 0, 0},
+    {"decay", TRI_OP_LION, {200003}, LION(.weight_decay = 0.1f), 0, 0},
+    {"not ok", TRI_OP_LION, {777}, LION(), CASE_NOT_OK, 0},
     {"plain", TRI_OP_MOMENTUM, {100003}, UPDATE(.beta1 = 0.95f), 0, 0},
     {"nesterov", TRI_OP_MOMENTUM, {777}, UPDATE(.beta1 = 0.95f, .nesterov = true), 0, 0},
     {"not ok", TRI_OP_MOMENTUM, {777}, UPDATE(.beta1 = 0.95f), CASE_NOT_OK, 0},

@@ -81,6 +81,8 @@ int op_must_alias(const op_case *c, op_alias pairs[OP_MAX_ALIAS])
     int num = 0;
     if (c->op == TRI_OP_SGD)
         num = c->flags & CASE_WITHOUT ? 1 : 2;
+    if (c->op == TRI_OP_LION)
+        num = 2;
     if (c->op == TRI_OP_ADAM)
         num = 3;
     if (c->op == TRI_OP_MOMENTUM || c->op == TRI_OP_APPLY_UPDATE)
@@ -505,6 +507,7 @@ static void build_update(op_run *run, const op_case *c)
         }
         return;
     case TRI_OP_SGD:
+    case TRI_OP_LION:
         num_full = 3;
         num_state = 2;
         break;

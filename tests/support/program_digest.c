@@ -74,6 +74,9 @@ static void add_update(const tri_instr *instr, tri_text *text)
         add_number(text, "eps", attr->eps);
         add_number(text, "decoupled", attr->decoupled);
         break;
+    case TRI_OP_LION:
+        add_number(text, "beta2", attr->beta2);
+        break;
     case TRI_OP_UNIT_NORM:
         add_number(text, "eps", attr->eps);
         return;

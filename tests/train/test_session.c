@@ -264,8 +264,8 @@ static void test_rate_0_changes_nothing(void **state)
 {
     (void)state;
     const char *const rules[] = {"optim.kind=adamw", "optim.kind=adam", "optim.kind=sgd",
-                                 "optim.kind=muon"};
-    for (int i = 0; i < 4; i++) {
+                                 "optim.kind=muon", "optim.kind=lion"};
+    for (int i = 0; i < 5; i++) {
         runner r;
         open_runner(&r, SET(SMALL, rules[i], "optim.lr=0"));
         float *copy = copy_of_weights(r.session);

@@ -125,6 +125,25 @@ const tri_op_def tri_def_adam = {
     .flops = flops_update,
 };
 
+const tri_op_def tri_def_lion = {
+    .name = "lion",
+    .inputs = "p, m, g, sched, result",
+    .outputs = "p, m",
+    .meaning = "g' = factor g; p -= lr (sign(beta1 m + (1 - beta1) g') + decay p); m = beta2 m + "
+               "(1 - beta2) g'.",
+    .family = TRI_ATTR_UPDATE,
+    .min_in = 5,
+    .max_in = 5,
+    .min_out = 2,
+    .max_out = 2,
+    .updates = {1, 2},
+    .wide_in = 1 | 1 << 1 | 1 << 3 | 1 << 4,
+    .wide_out = 1 | 1 << 1,
+    .infer = infer_update,
+    .place = tri_place_state,
+    .flops = flops_update,
+};
+
 const tri_op_def tri_def_momentum = {
     .name = "momentum",
     .inputs = "momentum, g, result",

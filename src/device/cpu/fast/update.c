@@ -4,6 +4,8 @@
 #include <math.h>
 #include <string.h>
 
+#include "device/lion.h"
+
 /* Elements of a task, and of one partial sum of squares. */
 enum { UPDATE_ELEMENTS = 65536 };
 
@@ -190,6 +192,31 @@ static void adam(const tri_kernel_args *args)
         run_update(args, &job, adam_task);
 }
 
+static void lion_task(void *context, int task, int worker)
+{
+    (void)worker;
+    const update_job *job = context;
+    const tri_update_attr *attr = &job->args->attr->update;
+    int64_t first = task_first(task), num = task_num(job, task);
+    float *restrict p = (float *)job->args->out[0].data + first;
+    float *restrict m = (float *)job->args->out[1].data + first;
+    const float *restrict g = (const float *)job->args->in[2].data + first;
+    const tri_lion k = {.factor = job->factor,
+                        .lr = job->lr,
+                        .decay = attr->weight_decay,
+                        .beta1 = attr->beta1,
+                        .beta2 = attr->beta2};
+    for (int64_t i = 0; i < num; i++)
+        tri_lion_update(&k, g[i], &p[i], &m[i]);
+}
+
+static void lion(const tri_kernel_args *args)
+{
+    update_job job = {0};
+    if (read_step(&job, &args->attr->update, args->in[3].data, args->in[4].data))
+        run_update(args, &job, lion_task);
+}
+
 static void momentum_task(void *context, int task, int worker)
 {
     (void)worker;
@@ -258,6 +285,7 @@ const tri_kernel TRI_ISA_NAME(tri_fast_sum_squares) = {.run = sum_squares,
                                                        .scratch_bytes = sum_squares_scratch};
 const tri_kernel TRI_ISA_NAME(tri_fast_sgd) = {.run = sgd};
 const tri_kernel TRI_ISA_NAME(tri_fast_adam) = {.run = adam};
+const tri_kernel TRI_ISA_NAME(tri_fast_lion) = {.run = lion};
 const tri_kernel TRI_ISA_NAME(tri_fast_momentum) = {.run = momentum};
 const tri_kernel TRI_ISA_NAME(tri_fast_unit_norm) = {.run = unit_norm,
                                                      .scratch_bytes = sum_squares_scratch};

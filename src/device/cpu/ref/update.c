@@ -7,6 +7,8 @@
 #include <math.h>
 #include <string.h>
 
+#include "device/lion.h"
+
 static double sum_squares_of(const tri_tensor *x)
 {
     const float *data = x->data;
@@ -100,6 +102,22 @@ static void adam(const tri_kernel_args *args)
         memcpy(args->out[3].data, p, (size_t)args->out[0].count * sizeof *p);
 }
 
+static void lion(const tri_kernel_args *args)
+{
+    const float *g = args->in[2].data, *sched = args->in[3].data, *result = args->in[4].data;
+    float *p = args->out[0].data, *m = args->out[1].data;
+    const tri_update_attr *attr = &args->attr->update;
+    const tri_lion k = {.factor = result[TRI_RESULT_FACTOR],
+                        .lr = sched[TRI_STEP_LR] * attr->lr_scale,
+                        .decay = attr->weight_decay,
+                        .beta1 = attr->beta1,
+                        .beta2 = attr->beta2};
+    if (result[TRI_RESULT_OK] == 0)
+        return;
+    for (int64_t i = 0; i < args->out[0].count; i++)
+        tri_lion_update(&k, g[i], &p[i], &m[i]);
+}
+
 static void momentum(const tri_kernel_args *args)
 {
     const float *g = args->in[1].data, *result = args->in[2].data;
@@ -140,6 +158,7 @@ const tri_kernel tri_ref_sum_squares = {.run = sum_squares};
 const tri_kernel tri_ref_finish = {.run = finish};
 const tri_kernel tri_ref_sgd = {.run = sgd};
 const tri_kernel tri_ref_adam = {.run = adam};
+const tri_kernel tri_ref_lion = {.run = lion};
 const tri_kernel tri_ref_momentum = {.run = momentum};
 const tri_kernel tri_ref_unit_norm = {.run = unit_norm};
 const tri_kernel tri_ref_apply_update = {.run = apply_update};

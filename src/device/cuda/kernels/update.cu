@@ -4,6 +4,7 @@
  * norms take all tensors of a model in a few launches (run_many). */
 #include "device/cuda/kernels/many.cuh"
 #include "device/cuda/kernels/total.cuh"
+#include "device/lion.h"
 
 #include <math.h>
 
@@ -285,6 +286,21 @@ struct adam_rule {
     }
 };
 
+/* data: p, m, g. k: lr_scale, beta1, beta2, weight_decay. */
+struct lion_rule {
+    static constexpr int NUM_DATA = 3, PACKS = 2;
+    static constexpr unsigned WIDE = 3, STORES = 3, COPIES = 0;
+    static __device__ unsigned loads(const many_entry &)
+    {
+        return 7;
+    }
+    static __device__ void apply(const many_entry &e, const many_step &step, float *v)
+    {
+        const tri_lion k = {step.factor, step.lr * e.k[0], e.k[3], e.k[1], e.k[2]};
+        tri_lion_update(&k, v[2], &v[0], &v[1]);
+    }
+};
+
 /* data: momentum, update, g. k: beta1. flags: nesterov. */
 struct momentum_rule {
     static constexpr int NUM_DATA = 3, PACKS = 4;
@@ -374,6 +390,26 @@ void adam_many(const tri_kernel_args *const *args, int count)
     batch.launch();
 }
 
+void lion_many(const tri_kernel_args *const *args, int count)
+{
+    many_batch<lion_rule> batch(stream_of(args[0]));
+    for (int i = 0; i < count; i++) {
+        const tri_kernel_args *a = args[i];
+        many_entry e = {};
+        e.count = a->out[0].count;
+        many_data(&e, 0, a->out[0]);
+        many_data(&e, 1, a->out[1]);
+        many_data(&e, 2, a->in[2]);
+        e.k[0] = a->attr->update.lr_scale;
+        e.k[1] = a->attr->update.beta1;
+        e.k[2] = a->attr->update.beta2;
+        e.k[3] = a->attr->update.weight_decay;
+        batch.read(a->in[3].data, a->in[4].data);
+        batch.add(e);
+    }
+    batch.launch();
+}
+
 void momentum_many(const tri_kernel_args *const *args, int count)
 {
     many_batch<momentum_rule> batch(stream_of(args[0]));
@@ -435,6 +471,7 @@ const tri_kernel tri_cuda_sum_squares = {sum_squares, squares_scratch, sum_squar
 const tri_kernel tri_cuda_finish = {finish, nullptr, nullptr};
 const tri_kernel tri_cuda_sgd = {one<sgd_many>, nullptr, sgd_many};
 const tri_kernel tri_cuda_adam = {one<adam_many>, nullptr, adam_many};
+const tri_kernel tri_cuda_lion = {one<lion_many>, nullptr, lion_many};
 const tri_kernel tri_cuda_momentum = {one<momentum_many>, nullptr, momentum_many};
 const tri_kernel tri_cuda_unit_norm = {unit_norm, squares_scratch, nullptr};
 const tri_kernel tri_cuda_apply_update = {one<apply_many>, nullptr, apply_many};
