@@ -606,7 +606,7 @@ static void test_attention_in_any_order(void **state)
 static void share_step(gpu_call *call, const gpu_call *other)
 {
     for (int i = 0; i < call->args.num_in; i++)
-        if (call->args.in[i].count == TRI_NUM_SCHED || call->args.in[i].count == TRI_NUM_RESULT)
+        if (call->args.in[i].count == OP_STEP_ROWS || call->args.in[i].count == TRI_NUM_RESULT)
             call->in[i] = other->in[i];
 }
 

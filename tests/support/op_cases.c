@@ -475,13 +475,10 @@ static void build_loss(op_run *run, const op_case *c)
         make_shard(&run->args.in[0], 2, x[2] / 3);
 }
 
-/* Rows of the step: the learning rate, one of another rule, those of adam. */
-enum { OWN_ROWS = 2, NUM_STEP_ROWS = OWN_ROWS + TRI_NUM_ADAM_ROWS };
-
 /* sizes: elements. */
 static void build_update(op_run *run, const op_case *c)
 {
-    const int64_t *n = c->size, sched = NUM_STEP_ROWS, result = TRI_NUM_RESULT, one = 1;
+    const int64_t *n = c->size, sched = OP_STEP_ROWS, result = TRI_NUM_RESULT, one = 1;
     int num_full = 1, num_state = 1;
     switch (c->op) {
     case TRI_OP_SUM_SQUARES:
@@ -528,7 +525,7 @@ static void build_update(op_run *run, const op_case *c)
             in_f32(run, 1, n);
     }
     if (c->op == TRI_OP_ADAM)
-        run->attr.update.own_rows = OWN_ROWS;
+        run->attr.update.own_rows = OP_OWN_ROWS;
     if (c->op != TRI_OP_MOMENTUM)
         in_f32(run, 1, &sched);
     in_f32(run, 1, &result);
@@ -697,8 +694,8 @@ static void fill_constants(tri_tensor *t, const op_case *c)
         float ok = c->flags & CASE_NOT_OK ? 0 : 1;
         memcpy(data, (float[TRI_NUM_RESULT]){1.5f, 2.0f, 0.37f, ok, 11.0f, 1.0f},
                TRI_NUM_RESULT * sizeof(float));
-    } else if (t->count == NUM_STEP_ROWS) {
-        memcpy(data, (float[NUM_STEP_ROWS]){0.01f, NAN, 1.9f, 3.1f}, NUM_STEP_ROWS * sizeof(float));
+    } else if (t->count == OP_STEP_ROWS) {
+        memcpy(data, (float[OP_STEP_ROWS]){0.01f, NAN, 1.9f, 3.1f}, OP_STEP_ROWS * sizeof(float));
     } else { /* loss, count, sum of squares */
         data[0] = fabsf(data[0]) * 10;
     }

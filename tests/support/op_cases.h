@@ -29,6 +29,9 @@ enum {
     CASE_REPEAT = 32,    /* inputs repeat a short sequence of numbers: quick to make (bench) */
 };
 
+/* Rows of the step: the learning rate, one of another rule, those of adam. */
+enum { OP_OWN_ROWS = 2, OP_STEP_ROWS = OP_OWN_ROWS + TRI_NUM_ADAM_ROWS };
+
 typedef struct op_case {
     const char *name;
     tri_op op;
