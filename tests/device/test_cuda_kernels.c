@@ -146,6 +146,8 @@ static tri_dtype type_of_out(const op_case *c, const variant *v, int o)
         return TRI_F32;
     if (c->op == TRI_OP_CAST)
         return v->narrow == TRI_F32 ? TRI_BF16 : TRI_F32;
+    if (c->op == TRI_OP_ATTENTION_GRAD && c->flags & CASE_SINK && o == (c->size[4] ? 3 : 1))
+        return TRI_F32; /* of the sinks */
     if (c->op == TRI_OP_QUANTISE)
         return o < 3 ? c->attr.quantise.dtype : v->accumulator;
     return def->can_accumulate >> o & 1 ? v->accumulator : v->narrow;

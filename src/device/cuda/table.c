@@ -38,6 +38,8 @@ const tri_kernel *tri_cuda_kernel(tri_op op)
         [TRI_OP_ROPE] = &tri_cuda_rope,
         [TRI_OP_ATTENTION] = &tri_cuda_attention,
         [TRI_OP_ATTENTION_GRAD] = &tri_cuda_attention_grad,
+        [TRI_OP_ATTENTION_MERGE] = &tri_cuda_attention_merge,
+        [TRI_OP_CACHE_WRITE] = &tri_cuda_cache_write,
         [TRI_OP_CE_STATS] = &tri_cuda_ce_stats,
         [TRI_OP_CE_COMBINE] = &tri_cuda_ce_combine,
         [TRI_OP_CE_LOSS] = &tri_cuda_ce_loss,

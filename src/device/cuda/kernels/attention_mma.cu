@@ -8,11 +8,11 @@
  *
  * The next keys and values are copied while the present ones are used; one barrier for each piece
  * tells both that the copy has arrived everywhere and that the buffer just used is free. */
-#include "device/cuda/kernels/attention_tile.cuh"
+#include "device/cuda/kernels/attention_mask.cuh"
 
 /* How a block works: MT * 16 queries to a warp, so many keys at a time, so many blocks to a
  * processor, whether q stays in registers; then where things lie in shared memory: queries, two
- * buffers of keys and values, two of documents. */
+ * buffers of keys and values, and the marks of both. */
 template <int D_, int MT_, int KEYS_, int BLOCKS_, bool KEEP_Q_> struct forward_plan {
     enum {
         D = D_,
@@ -26,9 +26,12 @@ template <int D_, int MT_, int KEYS_, int BLOCKS_, bool KEEP_Q_> struct forward_
         Q = 0,
         K = QUERIES * D * 2,
         V = K + 2 * TILE,
-        DOCS = V + 2 * TILE,
-        BYTES = DOCS + 2 * KEYS * 4
+        OWN_MARKS = V + 2 * TILE,
+        MARKS = OWN_MARKS + (int)sizeof(tri_query_marks<QUERIES>),
+        BYTES = MARKS + 2 * (int)sizeof(tri_key_marks<KEYS>)
     };
+    typedef tri_query_marks<QUERIES> own_marks;
+    typedef tri_key_marks<KEYS> marks;
 };
 
 typedef forward_plan<64, 2, 64, 2, true> plan_64;
@@ -80,14 +83,14 @@ static __device__ __forceinline__ void softmax(float (&s)[MT][NT][4], float (&o)
 
 template <int MT, int NT>
 static __device__ __forceinline__ void drop(const tri_attention_call &a, float (&p)[MT][NT][4],
-                                            uint64_t first, int row0, int column0)
+                                            int b, uint64_t first, int row0, int column0)
 {
     uint32_t step = (uint32_t)a.step[0];
 #pragma unroll
     for (int m = 0; m < MT; m++) {
 #pragma unroll
         for (int n = 0; n < NT; n++) {
-            uint32_t kept = tri_kept(a, first, step, row0 + m * 16, column0 + n * 8);
+            uint32_t kept = tri_kept(a, b, first, step, row0 + m * 16, column0 + n * 8);
 #pragma unroll
             for (int i = 0; i < 4; i++)
                 p[m][n][i] = kept >> i & 1 ? p[m][n][i] : 0;
@@ -100,7 +103,7 @@ template <typename T, int MT, int DT>
 static __device__ __forceinline__ void finish(const tri_attention_call &a, int b, int h, int row0,
                                               row_state<MT> &rows, const float (&o)[MT][DT][4])
 {
-    float factor[MT][2], *lse = a.lse + ((int64_t)b * a.heads + h) * a.num_pos;
+    float factor[MT][2], *lse = a.lse + ((int64_t)b * a.heads + h) * a.num_queries;
 #pragma unroll
     for (int m = 0; m < MT; m++) {
 #pragma unroll
@@ -108,29 +111,63 @@ static __device__ __forceinline__ void finish(const tri_attention_call &a, int b
             float sum = rows.sum[m][half];
             sum += __shfl_xor_sync(0xffffffffu, sum, 1);
             sum += __shfl_xor_sync(0xffffffffu, sum, 2);
-            factor[m][half] = sum > 0 ? a.keep_scale / sum : 0;
+            tri_row_end end = tri_end_row(a, h, rows.largest[m][half], a.alpha2, a.lse_scale, sum);
+            factor[m][half] = end.factor;
             int row = row0 + m * 16 + half * 8 + (threadIdx.x & 31) / 4;
-            if (threadIdx.x % 4 == 0 && row < a.num_pos)
-                lse[row] = sum > 0 ? rows.largest[m][half] * a.alpha + logf(sum) : -INFINITY;
+            if (threadIdx.x % 4 == 0 && row < a.num_queries)
+                lse[row] = end.lse;
         }
     }
-    tri_store_rows<T, DT * 8, MT>((T *)a.out + tri_o_start(a, b, h), a.o_step, row0, a.num_pos, o,
-                                  factor);
+    tri_store_rows<T, DT * 8, MT>((T *)a.out + tri_start(a.o_lay, b, h), a.o_lay.step, row0,
+                                  a.num_queries, o, factor);
 }
 
-/* Keys and values of one tile, and their documents, into a buffer. */
-template <typename T, class at>
-static __device__ __forceinline__ void load_keys(const tri_attention_call &a, uint32_t shared,
-                                                 const T *k, const T *v, const int32_t *docs,
-                                                 int tile, int buffer)
+/* Keys and values of one tile, and their marks, into a buffer. */
+template <typename T, class at, int MODE>
+static __device__ __forceinline__ void load_keys(const tri_attention_call &a, unsigned char *memory,
+                                                 const T *k, const T *v, int b, int tile,
+                                                 int buffer)
 {
-    tri_load_tile<T, at::D, at::KEYS>(shared + at::K + buffer * at::TILE, k, a.k_step,
-                                      tile * at::KEYS, a.num_pos);
-    tri_load_tile<T, at::D, at::KEYS>(shared + at::V + buffer * at::TILE, v, a.k_step,
-                                      tile * at::KEYS, a.num_pos);
-    if (docs)
-        tri_load_numbers(shared + at::DOCS + buffer * at::KEYS * 4, docs, tile * at::KEYS, at::KEYS,
-                         a.num_pos, 0);
+    uint32_t to = tri_shared_address(memory) + buffer * at::TILE;
+    int j0 = tile * at::KEYS;
+    tri_load_tile<T, at::D, at::KEYS>(to + at::K, k, a.k_lay.step, j0, a.num_keys);
+    tri_load_tile<T, at::D, at::KEYS>(to + at::V, v, a.v_lay.step, j0, a.num_keys);
+    if (MODE != TRI_PLAIN)
+        tri_load_marks(a, (typename at::marks *)(memory + at::MARKS) + buffer, b, j0);
+}
+
+/* Scores of a warp's queries, from row0 on, and a tile of keys; false if none is seen. The block's
+ * queries begin at i0, the keys at j0. */
+template <typename T, class at, int MODE>
+static __device__ __forceinline__ bool
+scores(const tri_attention_call &a, const unsigned char *memory, int i0, int row0, int j0,
+       int buffer, const tri_left<at::D, at::MT, at::KEEP_Q> &q, float (&s)[at::MT][at::NT][4])
+{
+    enum { KEYS = at::KEYS, ROWS = 16 * at::MT };
+    uint32_t k_tile = tri_shared_address(memory) + at::K + buffer * at::TILE;
+    if constexpr (MODE == TRI_PLAIN) {
+        if (a.causal && j0 >= row0 + ROWS)
+            return false; /* behind all of them */
+        tri_times_rows<T, at::D>(s, q, k_tile);
+        bool whole = j0 + KEYS <= a.num_keys && (!a.causal || j0 + KEYS - 1 <= row0) &&
+                     (a.window == 0 || j0 > row0 + ROWS - 1 - a.window);
+        if (!whole)
+            tri_hide<false>(a, s, row0, j0, -INFINITY);
+        return true;
+    } else {
+        const auto *own = (const typename at::own_marks *)(memory + at::OWN_MARKS);
+        const auto *keys = (const typename at::marks *)(memory + at::MARKS) + buffer;
+        int4 seen = own->bounds[(row0 - i0) / TRI_GROUP];
+        int2 there = tri_low_high(keys->bounds, KEYS);
+        if (!tri_may_see(seen, there))
+            return false;
+        tri_times_rows<T, at::D>(s, q, k_tile);
+        if (MODE == TRI_EXTRA && a.cap_out > 0)
+            tri_cap(a, s);
+        if (a.docs || !tri_all_see(seen, there))
+            tri_hide_keys(a, s, own, row0 - i0, keys, 0, -INFINITY);
+        return true;
+    }
 }
 
 template <typename T, class at, int MODE>
@@ -140,32 +177,33 @@ static __global__ void __launch_bounds__(TRI_THREADS, at::BLOCKS)
     enum { D = at::D, MT = at::MT, NT = at::NT, QUERIES = at::QUERIES, KEYS = at::KEYS };
     extern __shared__ __align__(128) unsigned char memory[];
     uint32_t shared = tri_shared_address(memory);
-    const int32_t *key_docs = (const int32_t *)(memory + at::DOCS);
     /* The tiles with the most keys first: what remains for the end is short. */
-    int tiles = (a.num_pos + QUERIES - 1) / QUERIES;
+    int tiles = (a.num_queries + QUERIES - 1) / QUERIES;
     int i0 = (tiles - 1 - (int)blockIdx.x % tiles) * QUERIES;
     int h = (int)blockIdx.x / tiles % a.heads, b = (int)blockIdx.x / tiles / a.heads;
     int row0 = i0 + (int)threadIdx.x / 32 * 16 * MT;
-    const int32_t *docs = tri_has_docs<MODE>(a) ? a.docs + (int64_t)b * a.num_pos : nullptr;
-    const T *k = (const T *)a.k + tri_k_start(a, b, h / a.group);
-    const T *v = (const T *)a.v + tri_k_start(a, b, h / a.group);
-    uint64_t first = MODE == TRI_DROPOUT ? tri_first_index(a, b, h) : 0;
+    const T *k = (const T *)a.k + tri_start(a.k_lay, b, h / a.group);
+    const T *v = (const T *)a.v + tri_start(a.v_lay, b, h / a.group);
+    uint64_t first = MODE == TRI_EXTRA && a.dropout > 0 ? tri_first_index(a, b, h) : 0;
 
-    int begin, end;
-    tri_key_tiles(a, i0, QUERIES, KEYS, &begin, &end);
-    if (docs)
-        tri_narrow(docs, a.num_pos, i0, QUERIES, KEYS, &begin, &end);
-    tri_load_tile<T, D, QUERIES>(shared + at::Q, (const T *)a.q + tri_q_start(a, b, h), a.q_step,
-                                 i0, a.num_pos);
-    if (begin < end)
-        load_keys<T, at>(a, shared, k, v, docs, begin, 0);
+    int begin = 0, end = (a.num_keys + KEYS - 1) / KEYS;
+    if (MODE == TRI_PLAIN)
+        tri_key_tiles(a, i0, QUERIES, KEYS, &begin, &end);
+    tri_walk<MODE> walk;
+    walk.init(begin, end);
+    auto meets = [&](int tile) { return tri_tiles_meet(a, b, i0, QUERIES, tile * KEYS, KEYS); };
+    int tile = walk.next(meets);
+    tri_load_tile<T, D, QUERIES>(shared + at::Q, (const T *)a.q + tri_start(a.q_lay, b, h),
+                                 a.q_lay.step, i0, a.num_queries);
+    if (MODE != TRI_PLAIN)
+        tri_load_marks(a, (typename at::own_marks *)(memory + at::OWN_MARKS), b, i0);
+    if (tile < end)
+        load_keys<T, at, MODE>(a, memory, k, v, b, tile, 0);
     tri_copy_wait();
     __syncthreads();
 
     tri_left<D, MT, at::KEEP_Q> q;
     q.init(shared + at::Q + (threadIdx.x / 32) * 16 * MT * D * 2);
-    tri_row_docs<MT> row_docs;
-    row_docs.init(a, docs, row0);
     row_state<MT> rows;
     float o[MT][D / 8][4];
 #pragma unroll
@@ -175,21 +213,16 @@ static __global__ void __launch_bounds__(TRI_THREADS, at::BLOCKS)
     }
     tri_clear(o);
 
-    for (int tile = begin, buffer = 0; tile < end; tile++, buffer ^= 1) {
+    for (int buffer = 0; tile < end; buffer ^= 1) {
         int j0 = tile * KEYS;
-        if (tile + 1 < end)
-            load_keys<T, at>(a, shared, k, v, docs, tile + 1, buffer ^ 1);
-        if (!a.causal || j0 < row0 + 16 * MT) { /* not behind all of this warp's queries */
-            float s[MT][NT][4];
-            tri_times_rows<T, D>(s, q, shared + at::K + buffer * at::TILE);
-            bool whole = j0 + KEYS <= a.num_pos && (!a.causal || j0 + KEYS - 1 <= row0) &&
-                         (a.window == 0 || j0 > row0 + 16 * MT - 1 - a.window);
-            if (!whole || docs)
-                tri_hide<false>(a, s, row_docs, docs ? key_docs + buffer * KEYS : nullptr, row0, j0,
-                                -INFINITY);
+        tile = walk.next(meets);
+        if (tile < end)
+            load_keys<T, at, MODE>(a, memory, k, v, b, tile, buffer ^ 1);
+        float s[MT][NT][4];
+        if (scores<T, at, MODE>(a, memory, i0, row0, j0, buffer, q, s)) {
             softmax(s, o, rows, a.alpha2);
-            if (MODE == TRI_DROPOUT)
-                drop(a, s, first, row0, j0);
+            if (MODE == TRI_EXTRA && a.dropout > 0)
+                drop(a, s, b, first, row0, j0);
             tri_add_product<T, D>(o, s, shared + at::V + buffer * at::TILE);
         }
         tri_copy_wait();
@@ -200,14 +233,11 @@ static __global__ void __launch_bounds__(TRI_THREADS, at::BLOCKS)
 
 template <typename T, class at> static void launch(const tri_attention_call *a, cudaStream_t stream)
 {
-    int64_t blocks = (int64_t)a->num_batch * a->heads * tri_tiles(a->num_pos, at::QUERIES);
-    if (a->dropout > 0)
-        tri_attention_launch(forward<T, at, TRI_DROPOUT>, blocks, TRI_THREADS, at::BYTES, stream,
-                             a);
-    else if (a->docs)
-        tri_attention_launch(forward<T, at, TRI_DOCS>, blocks, TRI_THREADS, at::BYTES, stream, a);
-    else
-        tri_attention_launch(forward<T, at, TRI_PLAIN>, blocks, TRI_THREADS, at::BYTES, stream, a);
+    int64_t blocks = (int64_t)a->num_batch * a->heads * tri_tiles(a->num_queries, at::QUERIES);
+    auto *kernel = a->mode == TRI_PLAIN    ? forward<T, at, TRI_PLAIN>
+                   : a->mode == TRI_PLACES ? forward<T, at, TRI_PLACES>
+                                           : forward<T, at, TRI_EXTRA>;
+    tri_attention_launch(kernel, blocks, TRI_THREADS, at::BYTES, stream, a);
 }
 
 void tri_attention_mma_forward(const tri_attention_call *a, tri_dtype dtype, cudaStream_t stream)

@@ -1,5 +1,5 @@
-/* Tiles of attention for tensor cores: how they lie in shared memory, how they are multiplied, and
- * the masks of a piece of scores.
+/* Tiles of attention for tensor cores: how they lie in shared memory and how they are multiplied.
+ * attention_mask.cuh has the masks.
  *
  * A tile is a number of positions of one head, D elements of 16 bits each. Row r begins at byte
  * r * 2D; the 16-byte pieces of a row are stored in the order piece ^ (r % 8), so that eight rows
@@ -14,14 +14,6 @@
 #include "device/cuda/kernels/mma.cuh"
 
 enum { TRI_WARPS = 4, TRI_THREADS = 32 * TRI_WARPS };
-
-/* What a kernel is compiled for: dropout kernels take documents, too, where there are any. */
-enum { TRI_PLAIN, TRI_DOCS, TRI_DROPOUT };
-
-template <int MODE> static __device__ __forceinline__ bool tri_has_docs(const tri_attention_call &a)
-{
-    return MODE == TRI_DOCS || (MODE == TRI_DROPOUT && a.docs);
-}
 
 /* Positions first .. first + ROWS - 1 of a head into a tile; zeros past the end. */
 template <typename T, int D, int ROWS>
@@ -192,145 +184,6 @@ static __device__ __forceinline__ void tri_store_rows(T *head, int64_t step, int
                                                      c[m][n][half * 2 + 1] * factor[m][half]);
         }
     }
-}
-
-/* --- Masks ---------------------------------------------------------------------------------- */
-
-/* Documents of the rows of a lane, which are positions from row0 on. */
-template <int MT> struct tri_row_docs {
-    int32_t id[MT][2];
-
-    __device__ __forceinline__ void init(const tri_attention_call &a, const int32_t *docs, int row0)
-    {
-#pragma unroll
-        for (int m = 0; m < MT; m++) {
-#pragma unroll
-            for (int half = 0; half < 2; half++) {
-                int row = row0 + m * 16 + half * 8 + (threadIdx.x & 31) / 4;
-                id[m][half] = docs && row < a.num_pos ? docs[row] : -1;
-            }
-        }
-    }
-};
-
-/* Gives what is not seen the value `hidden`. Rows are queries and columns keys, or the other way
- * round where KEYS_FIRST. docs: of the columns, in shared memory, or NULL. */
-template <bool KEYS_FIRST, int MT, int NT>
-static __device__ __forceinline__ void
-tri_hide(const tri_attention_call &a, float (&c)[MT][NT][4], const tri_row_docs<MT> &row_docs,
-         const int32_t *docs, int row0, int column0, float hidden)
-{
-    int lane = threadIdx.x & 31, pair = lane % 4 * 2;
-#pragma unroll
-    for (int m = 0; m < MT; m++) {
-        tri_span span[2];
-#pragma unroll
-        for (int half = 0; half < 2; half++) {
-            int row = row0 + m * 16 + half * 8 + lane / 4;
-            span[half] = KEYS_FIRST ? tri_queries_of(a, row) : tri_keys_of(a, row);
-            if (docs && row_docs.id[m][half] < 0)
-                span[half].num = 0;
-        }
-#pragma unroll
-        for (int n = 0; n < NT; n++) {
-            int2 doc = docs ? *(const int2 *)(docs + n * 8 + pair) : make_int2(0, 0);
-#pragma unroll
-            for (int i = 0; i < 4; i++) {
-                bool seen = tri_within(span[i / 2], column0 + n * 8 + pair + i % 2);
-                if (docs)
-                    seen = seen && row_docs.id[m][i / 2] == (i % 2 ? doc.y : doc.x);
-                c[m][n][i] = seen ? c[m][n][i] : hidden;
-            }
-        }
-    }
-}
-
-/* Which of a lane's four elements of a 16 x 8 piece dropout keeps. Rows are queries from row0,
- * columns keys from column0. Where T is a multiple of 4, a block of random words is four keys of a
- * query, which two lanes share: one computes row r, the other row r + 8. */
-static __device__ __forceinline__ uint32_t tri_kept(const tri_attention_call &a, uint64_t first,
-                                                    uint32_t step, int row0, int column0)
-{
-    int lane = threadIdx.x & 31, r = row0 + lane / 4, c = lane & 3;
-    if (a.num_pos % 4 == 0) {
-        int row = r + (c & 1) * 8, column = column0 + (c & 2) * 2;
-        uint32_t mine =
-            tri_keep_block(a, (first + (uint64_t)row * (uint32_t)a.num_pos + column) >> 2, step);
-        uint32_t other = __shfl_xor_sync(0xffffffffu, mine, 1);
-        return c & 1 ? other >> 2 | (mine & 12) : (mine & 3) | (other & 3) << 2;
-    }
-    uint32_t bits = 0;
-#pragma unroll
-    for (int i = 0; i < 4; i++) {
-        int row = r + i / 2 * 8, column = column0 + c * 2 + i % 2;
-        bits |= (uint32_t)tri_keep(a, first + (uint64_t)row * (uint32_t)a.num_pos + column, step)
-                << i;
-    }
-    return bits;
-}
-
-/* The same where rows are keys and columns queries. A block of words is then four rows, which four
- * lanes share: each computes one of the four (column, half) and gets the rest from the others. */
-static __device__ __forceinline__ uint32_t tri_kept_trans(const tri_attention_call &a,
-                                                          uint64_t first, uint32_t step, int row0,
-                                                          int column0)
-{
-    int lane = threadIdx.x & 31, r = lane / 4, c = lane & 3;
-    if (a.num_pos % 4 == 0) {
-        int turn = r & 3, query = column0 + c * 2 + (turn & 1);
-        int key = row0 + (r & 4) + turn / 2 * 8;
-        uint32_t all =
-            tri_keep_block(a, (first + (uint64_t)query * (uint32_t)a.num_pos + key) >> 2, step)
-            << 4 * turn;
-        all |= __shfl_xor_sync(0xffffffffu, all, 4);
-        all |= __shfl_xor_sync(0xffffffffu, all, 8);
-        all >>= turn;
-        return (all & 1) | (all >> 3 & 2) | (all >> 6 & 4) | (all >> 9 & 8);
-    }
-    uint32_t bits = 0;
-#pragma unroll
-    for (int i = 0; i < 4; i++) {
-        int query = column0 + c * 2 + i % 2, key = row0 + r + i / 2 * 8;
-        bits |= (uint32_t)tri_keep(a, first + (uint64_t)query * (uint32_t)a.num_pos + key, step)
-                << i;
-    }
-    return bits;
-}
-
-/* Smallest and largest document of num positions; the same in all lanes. */
-static __device__ __forceinline__ int2 tri_docs_range(const int32_t *docs, int first, int num,
-                                                      int num_pos)
-{
-    int low = INT32_MAX, high = -1;
-    for (int i = first + (threadIdx.x & 31); i < min(first + num, num_pos); i += 32) {
-        low = docs[i] < 0 ? low : min(low, docs[i]);
-        high = max(high, docs[i]);
-    }
-    return make_int2(__reduce_min_sync(0xffffffffu, low), __reduce_max_sync(0xffffffffu, high));
-}
-
-/* Cuts tiles that have no document in common with the block's own positions from both ends of
- * begin .. end - 1. All threads of the block call it. */
-static __device__ __forceinline__ void tri_narrow(const int32_t *docs, int num_pos, int own0,
-                                                  int own_rows, int rows, int *begin, int *end)
-{
-    __shared__ int found[2]; /* first tile, last tile */
-    if (threadIdx.x == 0) {
-        found[0] = INT32_MAX;
-        found[1] = -1;
-    }
-    __syncthreads();
-    int2 own = tri_docs_range(docs, own0, own_rows, num_pos);
-    for (int tile = *begin + (int)threadIdx.x / 32; tile < *end; tile += TRI_WARPS) {
-        int2 other = tri_docs_range(docs, tile * rows, rows, num_pos);
-        if (max(own.x, other.x) <= min(own.y, other.y) && threadIdx.x % 32 == 0) {
-            atomicMin(&found[0], tile);
-            atomicMax(&found[1], tile);
-        }
-    }
-    __syncthreads();
-    *begin = min(found[0], *end);
-    *end = found[1] + 1;
 }
 
 #endif

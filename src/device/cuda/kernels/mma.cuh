@@ -82,6 +82,14 @@ static __device__ __forceinline__ void tri_copy16(uint32_t to, const void *from,
                  : "memory");
 }
 
+/* The same of 8 and of 4 bytes. */
+static __device__ __forceinline__ void tri_copy8(uint32_t to, const void *from, bool read)
+{
+    asm volatile("cp.async.ca.shared.global [%0], [%1], 8, %2;" ::"r"(to),
+                 "l"(__cvta_generic_to_global(from)), "r"(read ? 8 : 0)
+                 : "memory");
+}
+
 static __device__ __forceinline__ void tri_copy4(uint32_t to, const void *from, bool read)
 {
     asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(to),
