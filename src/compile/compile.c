@@ -71,6 +71,15 @@ static tr_status recompute(const tri_compile_config *config, const tri_pipeline 
     return status == TR_OK ? after("recomputation", graph, err) : status;
 }
 
+/* States that rest elsewhere than on the device. */
+static tr_status place_states(const tri_spaces_config *spaces, tri_graph *graph, tr_error *err)
+{
+    if (spaces->moments == TRI_WHERE_DEVICE && !spaces->update_on_host)
+        return TR_OK;
+    TRI_TRY(tri_place_spaces(graph, spaces, err));
+    return after("placing states elsewhere", graph, err);
+}
+
 static tr_status passes(const tri_compile_config *config, tri_mode mode,
                         const tri_batch_shape *batch, tri_pipeline *pipeline, tri_graph *graph,
                         tri_placed_params *placed, tr_error *err)
@@ -129,10 +138,11 @@ static tr_status passes(const tri_compile_config *config, tri_mode mode,
     }
     if (mode == TRI_MODE_TRAIN)
         TRI_TRY(recompute(config, pipeline, graph, err));
-    if (!config->overlap)
-        return TR_OK;
-    TRI_TRY(tri_place_order(graph, &placed->zero, config->prefetch, err));
-    return after("ordering the messages", graph, err);
+    if (config->overlap) {
+        TRI_TRY(tri_place_order(graph, &placed->zero, config->prefetch, err));
+        TRI_TRY(after("ordering the messages", graph, err));
+    }
+    return mode == TRI_MODE_TRAIN ? place_states(&config->spaces, graph, err) : TR_OK;
 }
 
 /* Sizes that settings allow one by one may together be more than addresses can tell apart. What the

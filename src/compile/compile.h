@@ -6,6 +6,7 @@
 #include "mesh/mesh.h"
 #include "model/model.h"
 #include "optim/optim.h"
+#include "place/place_spaces.h"
 #include "program/program.h"
 #include "recompute/recompute.h"
 
@@ -29,11 +30,12 @@ typedef struct tri_compile_config {
     int prefetch;        /* zero 3: buckets of weights that are gathered ahead of their use */
     bool split_backward; /* run the backward as I then W instead of B */
     tri_recompute_config recompute;
-    tri_fusions fusions;     /* what the device offers */
-    tri_memory_needs memory; /* and what it asks for */
-    const char *schedule;    /* of a pipeline: a name of schedule/table.c, or csv:FILE */
-    int64_t chunks;          /* on each rank of it; 0: what the schedule has by default */
-    const char *stages;      /* layers of each chunk, "4,4,3,5"; "" or NULL: divided by cost */
+    tri_spaces_config spaces; /* states that rest elsewhere than on the device */
+    tri_fusions fusions;      /* what the device offers */
+    tri_memory_needs memory;  /* and what it asks for */
+    const char *schedule;     /* of a pipeline: a name of schedule/table.c, or csv:FILE */
+    int64_t chunks;           /* on each rank of it; 0: what the schedule has by default */
+    const char *stages;       /* layers of each chunk, "4,4,3,5"; "" or NULL: divided by cost */
 } tri_compile_config;
 
 /* Rows of one micro-batch of one rank: the batch divided over dp and micro-batches, rounded up

@@ -16,6 +16,7 @@
 #include "graph/op.h"
 #include "graph/param.h"
 #include "graph/step_rows.h"
+#include "graph/where.h"
 
 typedef enum tri_value_kind { TRI_VALUE_INPUT, TRI_VALUE_STATE, TRI_VALUE_TEMP } tri_value_kind;
 
@@ -33,6 +34,7 @@ typedef struct tri_value {
     tri_flat flat;       /* parts > 0: its shape is this rank's slice */
     uint32_t bucket;     /* temporaries of one bucket lie together, as flat says; 0: none */
     tri_flat place;      /* of a temporary in its bucket */
+    tri_where where;     /* its memory lies */
 } tri_value;
 
 typedef enum tri_state_kind {
@@ -50,8 +52,9 @@ typedef struct tri_state {
     tri_state_kind kind;
     tri_shape shape;
     tri_dtype dtype;
-    tri_id param;  /* row of the parameter table that it belongs to, or TRI_NONE */
-    tri_id latest; /* its newest version */
+    tri_id param;    /* row of the parameter table that it belongs to, or TRI_NONE */
+    tri_id latest;   /* its newest version */
+    tri_where where; /* it rests between steps; that of all its versions */
 } tri_state;
 
 typedef enum tri_phase { TRI_PHASE_FORWARD, TRI_PHASE_BACKWARD, TRI_PHASE_UPDATE } tri_phase;
@@ -61,7 +64,9 @@ typedef enum tri_write {
     TRI_WRITE_NEW,   /* a fresh value */
     TRI_WRITE_START, /* accumulator: overwrites on the first micro-batch, adds on the others */
     TRI_WRITE_ADD,   /* accumulator: always adds */
-    TRI_WRITE_UPDATE /* new version of a state computed from the old one (an input of the node) */
+    /* A new version of a state, or of a copy of one that a node works on, in the place of the old
+     * one, which is an input of the node. */
+    TRI_WRITE_UPDATE
 } tri_write;
 
 /* A node of the backward that recomputation made: the clone of one of the forward. */
@@ -92,6 +97,7 @@ typedef struct tri_node {
     /* A message to or from another stage of the pipeline. */
     bool border;
     tri_redo redo;
+    tri_where where; /* it computes: on the device, or on the host */
 } tri_node;
 
 /* Types of a program's numbers. Parameters, moments and statistics are always f32; with 16-bit

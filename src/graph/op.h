@@ -87,6 +87,9 @@ typedef enum tri_op {
     TRI_OP_BROADCAST,
     TRI_OP_SEND,
     TRI_OP_RECV,
+    /* between the places of a rank's own memory */
+    TRI_OP_FETCH,
+    TRI_OP_STASH,
     TRI_NUM_OPS
 } tri_op;
 

@@ -66,6 +66,8 @@ static const tri_op_def *const table[TRI_NUM_OPS] = {
     [TRI_OP_BROADCAST] = &tri_def_broadcast,
     [TRI_OP_SEND] = &tri_def_send,
     [TRI_OP_RECV] = &tri_def_recv,
+    [TRI_OP_FETCH] = &tri_def_fetch,
+    [TRI_OP_STASH] = &tri_def_stash,
 };
 
 const tri_op_def *tri_op_get(tri_op op)

@@ -40,7 +40,9 @@ typedef struct tri_op_def {
     uint16_t may_alias[TRI_MAX_OUT]; /* bit j: output k may take over the memory of input j */
     uint8_t can_accumulate;          /* bit k: output k may be an accumulator */
     uint16_t optional;               /* bit j: input j may be absent */
-    bool communicates;               /* ranks take part; neighbours in memory may share a message */
+    /* It travels in a message: to other ranks, or to another place of memory. Neighbours in memory
+     * may share one. */
+    bool communicates;
     /* What stays f32 when activations are 16-bit: statistics, the gains of norms, states of update
      * rules. Bit j or k: that input or output is always f32. Every other output has the type of the
      * first float input that may be narrow; an accumulator has the type of its state. */
@@ -133,6 +135,6 @@ extern const tri_op_def tri_def_sum_squares, tri_def_finish, tri_def_sgd, tri_de
 extern const tri_op_def tri_def_ce_combine, tri_def_slice, tri_def_block, tri_def_unblock;
 extern const tri_op_def tri_def_all_reduce, tri_def_all_gather, tri_def_reduce_scatter,
     tri_def_all_to_all, tri_def_shift, tri_def_shard_sum, tri_def_shard_gather, tri_def_unshard,
-    tri_def_broadcast, tri_def_send, tri_def_recv;
+    tri_def_broadcast, tri_def_send, tri_def_recv, tri_def_fetch, tri_def_stash;
 
 #endif

@@ -54,6 +54,10 @@ static tr_status check_write(const verifier *v, size_t n, int k)
             return complain(v, n, "updates what it does not read:", out->name);
         break;
     }
+    const tri_value *prev = &v->graph->values[node->prev[k]];
+    if (out->kind == TRI_VALUE_TEMP && node->write[k] == TRI_WRITE_UPDATE &&
+        prev->kind == TRI_VALUE_TEMP) /* a copy of a state, where its memory is not */
+        return TR_OK;
     if (out->kind != TRI_VALUE_STATE || v->current[out->state] != node->prev[k])
         return complain(v, n, "replaces an outdated version of", out->name);
     return TR_OK;

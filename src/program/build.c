@@ -224,6 +224,7 @@ static void emit_instrs(const builder *b)
                              .border = node->border,
                              .last_only = node->last_only,
                              .first_only = node->first_only,
+                             .where = node->where,
                              .redone = node->redo != TRI_REDO_NO,
                              .cost = tri_node_cost(graph, node)};
         for (int j = 0; j < node->num_in; j++)

@@ -23,10 +23,15 @@ static tr_status locate(const tri_checker *c, const tri_operand *operand, const 
                                     name_of(c, operand->value));
     const tri_space *space = &program->spaces[operand->space];
     uint64_t bytes = tri_value_bytes(&program->values[operand->value]);
-    if (operand->offset % TRI_PROGRAM_ALIGN != 0)
-        return tri_checker_complain(c, "%s %s at %s+%" PRIu64 ", which is not a multiple of %d",
-                                    verb, name_of(c, operand->value), space->name, operand->offset,
-                                    TRI_PROGRAM_ALIGN);
+    uint64_t align = tri_where_align(space->where);
+    if (operand->offset % align != 0)
+        return tri_checker_complain(
+            c, "%s %s at %s+%" PRIu64 ", which is not a multiple of %" PRIu64, verb,
+            name_of(c, operand->value), space->name, operand->offset, align);
+    if (space->where != c->instr->where && !tri_op_get(c->instr->op)->communicates)
+        return tri_checker_complain(c, "computes on the %s, but %s %s at %s+%" PRIu64,
+                                    tri_where_name(c->instr->where), verb,
+                                    name_of(c, operand->value), space->name, operand->offset);
     if (operand->offset > space->bytes || bytes > space->bytes - operand->offset)
         return tri_checker_complain(
             c, "%s %s at %s+%" PRIu64 ", %" PRIu64 " bytes, past the end of %" PRIu64, verb,

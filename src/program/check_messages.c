@@ -41,10 +41,33 @@ static tr_status check_instrs(const record_check *c)
     return TR_OK;
 }
 
+/* Fetch goes one step nearer to the device, stash one step farther from it. */
+static tr_status check_way(const record_check *c)
+{
+    const tri_program *program = c->program;
+    const tri_message *m = c->message;
+    if (m->group != TRI_NONE)
+        return complain(c, "it names a group, though nobody else takes part");
+    if (m->reads.space >= program->num_spaces || m->writes.space >= program->num_spaces)
+        return complain(c, "it lacks an end");
+    int from = (int)program->spaces[m->reads.space].where;
+    int to = (int)program->spaces[m->writes.space].where;
+    if (to != (m->kind == TRI_MESSAGE_FETCH ? from - 1 : from + 1))
+        return tri_fail(c->err, TR_ERROR_INPUT,
+                        "message %td (%s of %s, instruction %u) goes from the %s to the %s, which "
+                        "is not its way",
+                        m - program->messages, tri_message_kind_name(m->kind),
+                        program->values[m->value].name, m->first, tri_where_name((tri_where)from),
+                        tri_where_name((tri_where)to));
+    return TR_OK;
+}
+
 static tr_status check_group(const record_check *c)
 {
     const tri_program *program = c->program;
     const tri_message *m = c->message;
+    if (tri_message_carries(m))
+        return check_way(c);
     const tri_instr *instr = &program->instrs[m->first];
     if (m->group >= program->num_groups)
         return complain(c, "it names a group that does not exist");
@@ -198,6 +221,11 @@ static tr_status check_counts(const record_check *c)
         right = is_one_block(c, &m->send_parts, &m->send) &&
                 is_one_block(c, &m->recv_parts, &m->recv) &&
                 m->elements == tri_message_whole(c->program, m);
+        break;
+    case TRI_MESSAGE_FETCH:
+    case TRI_MESSAGE_STASH:
+        all = tri_carry_bytes(c->program, m);
+        right = m->send.bytes == all && m->recv.bytes == all;
         break;
     default:
         right = (m->send.space == TRI_NONE || m->send.bytes == all) &&

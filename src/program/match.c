@@ -21,6 +21,7 @@ static const tri_message *next_message(const tri_program *program, cursor *at)
             uint32_t i = segment->first + at->instr;
             const tri_instr *instr = &program->instrs[i];
             if (instr->message != TRI_NONE && tri_instr_leads(program, i) &&
+                program->messages[instr->message].group != TRI_NONE &&
                 tri_call_runs(&program->calls[at->call], instr))
                 return &program->messages[instr->message];
         }

@@ -13,7 +13,9 @@
  *    crosses to another chunk of this rank is born in the one and dies in the other. What the first
  *    micro-batch makes for all of them goes to `gathered`, which is nobody else's for the step.
  * 5. What a kernel asks for as scratch is a buffer of one instruction.
- * 6. States, inputs and outputs have spaces of their own and keep their address for the run
+ * 6. What lies on the host has a `work` of its own there, placed likewise. What a message reads
+ *    there or stashes stays a little longer, so that it need not be waited for at once.
+ * 7. States, inputs and outputs have spaces of their own and keep their address for the run
  *    (memory_states.c). */
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,8 +23,8 @@
 
 #include "program/memory_parts.h"
 
-static uint32_t add_space(tri_program *program, tri_space_kind kind, const char *name,
-                          uint32_t num_instances)
+static uint32_t add_space(tri_program *program, tri_space_kind kind, tri_where where,
+                          const char *name, uint32_t num_instances)
 {
     tri_space *spaces = tri_array_grow(program->spaces, program->num_spaces,
                                        &program->spaces_capacity, sizeof *spaces);
@@ -32,9 +34,22 @@ static uint32_t add_space(tri_program *program, tri_space_kind kind, const char 
     }
     program->spaces = spaces;
     tri_space *space = &spaces[program->num_spaces];
-    *space = (tri_space){.kind = kind, .num_instances = num_instances};
+    *space = (tri_space){.kind = kind, .where = where, .num_instances = num_instances};
     snprintf(space->name, sizeof space->name, "%s", name);
     return (uint32_t)program->num_spaces++;
+}
+
+uint32_t tri_planner_space(tri_planner *p, tri_space_kind kind, tri_where where)
+{
+    const tri_program *program = p->program;
+    if (where == TRI_WHERE_DEVICE)
+        return kind;
+    for (uint32_t s = TRI_SPACE_FRAME; s < program->num_spaces; s++)
+        if (program->spaces[s].kind == kind && program->spaces[s].where == where)
+            return s;
+    char name[40];
+    snprintf(name, sizeof name, "%s:%s", tri_where_name(where), program->spaces[kind].name);
+    return add_space(p->program, kind, where, name, 1);
 }
 
 static void find_last_uses(tri_planner *p)
@@ -57,6 +72,8 @@ static tri_id buffer_to_take_over(const tri_planner *p, const tri_node *node, in
                                   uint32_t position)
 {
     uint16_t allowed = tri_op_get(node->op)->may_alias[k];
+    if (node->write[k] == TRI_WRITE_UPDATE) /* a copy of a state: it changes where it lies */
+        return p->buffer_of[node->prev[k]];
     for (int j = 0; j < node->num_in; j++) {
         tri_id in = node->in[j];
         if (!(allowed >> j & 1) || in == TRI_NONE || p->buffer_of[in] == TRI_NONE)
@@ -98,8 +115,10 @@ static void make_buffers(tri_planner *p)
             }
             if (id == TRI_NONE) {
                 id = (tri_id)p->num_buffers++;
-                p->buffers[id] = (tri_buffer){.bytes = tri_planner_align(tri_value_bytes(value)),
-                                              .born = (uint32_t)i};
+                p->buffers[id] = (tri_buffer){
+                    .bytes = tri_planner_align_at(tri_value_bytes(value), value->where),
+                    .where = value->where,
+                    .born = (uint32_t)i};
             }
             p->buffer_of[out] = id;
             p->buffers[id].stays |= node->first_only;
@@ -130,6 +149,29 @@ static void lengthen_crossings(tri_planner *p)
     }
 }
 
+/* What fetch and stash read stays until the next of its kind behind some computation, since it may
+ * be under way until then. */
+static void lengthen_carries(tri_planner *p)
+{
+    for (size_t i = 0; i < p->order->count; i++) {
+        const tri_node *node = &p->graph->nodes[p->order->node[i]];
+        bool carries = node->op == TRI_OP_FETCH || node->op == TRI_OP_STASH, computed = false;
+        if (!carries || p->buffer_of[node->in[0]] == TRI_NONE)
+            continue;
+        tri_buffer *buffer = &p->buffers[p->buffer_of[node->in[0]]];
+        size_t last = i;
+        for (size_t n = i + 1; n < p->order->count && p->order->segment[n] == p->order->segment[i];
+             n++) {
+            const tri_node *later = &p->graph->nodes[p->order->node[n]];
+            if (later->op == node->op && computed)
+                break;
+            computed |= !tri_op_get(later->op)->communicates;
+            last = n;
+        }
+        buffer->dies = buffer->dies < last ? (uint32_t)last : buffer->dies;
+    }
+}
+
 static void make_scratch(tri_planner *p)
 {
     for (size_t i = 0; i < p->order->count; i++) {
@@ -141,17 +183,20 @@ static void make_scratch(tri_planner *p)
     }
 }
 
-static uint32_t frame_space(tri_planner *p, uint32_t born, uint32_t dies)
+static uint32_t frame_space(tri_planner *p, uint32_t born, uint32_t dies, tri_where where)
 {
     tri_program *program = p->program;
     for (uint32_t s = TRI_SPACE_FRAME; s < program->num_spaces; s++)
-        if (program->spaces[s].born == born && program->spaces[s].dies == dies)
+        if (program->spaces[s].kind == TRI_SPACE_FRAME && program->spaces[s].where == where &&
+            program->spaces[s].born == born && program->spaces[s].dies == dies)
             return s;
     char name[64], from[24], to[24];
-    snprintf(name, sizeof name, "frame %s>%s",
+    snprintf(name, sizeof name, "frame %s%s%s>%s",
+             where == TRI_WHERE_DEVICE ? "" : tri_where_name(where),
+             where == TRI_WHERE_DEVICE ? "" : ":",
              tri_segment_text(program, &program->segments[born], from),
              tri_segment_text(program, &program->segments[dies], to));
-    uint32_t s = add_space(program, TRI_SPACE_FRAME, name, 0);
+    uint32_t s = add_space(program, TRI_SPACE_FRAME, where, name, 0);
     program->spaces[s].born = born;
     program->spaces[s].dies = dies;
     program->spaces[s].users =
@@ -166,9 +211,9 @@ static tr_status choose_spaces(tri_planner *p)
         tri_buffer *piece = &p->buffers[b];
         uint32_t born = p->order->segment[piece->born], dies = p->order->segment[piece->dies];
         bool work = p->order->once || (born == dies && !piece->stays);
-        piece->space = work           ? TRI_SPACE_WORK
+        piece->space = work           ? tri_planner_space(p, TRI_SPACE_WORK, piece->where)
                        : piece->stays ? TRI_SPACE_GATHERED
-                                      : frame_space(p, born, dies);
+                                      : frame_space(p, born, dies, piece->where);
         if (program->arena.failed)
             return tri_fail(p->err, TR_ERROR_RUNTIME, "no memory for the memory plan");
         if (!work) {
@@ -248,10 +293,9 @@ static size_t first_behind(const placed *others, size_t count, uint64_t at)
     return low;
 }
 
-/* Places the first `waiting` of the queue in `work`, which has nothing else during their lives. */
-static void place_together(tri_planner *p, tri_buffer **queue, size_t waiting, placed *others)
+/* Places the first `waiting` of the queue in a space that has nothing else during their lives. */
+static void place_together(tri_space *work, tri_buffer **queue, size_t waiting, placed *others)
 {
-    tri_space *work = &p->program->spaces[TRI_SPACE_WORK];
     qsort(queue, waiting, sizeof *queue, larger_first);
     for (size_t i = 0; i < waiting; i++) {
         tri_buffer *piece = queue[i];
@@ -270,14 +314,16 @@ static tr_status place_work(tri_planner *p)
     tri_buffer **queue = malloc((p->num_buffers + 1) * sizeof(tri_buffer *));
     placed *others = malloc((p->num_buffers + 1) * sizeof *others);
     size_t num = p->order->once ? 1 : p->program->num_segments;
-    for (uint32_t segment = 0; queue && others && segment < num; segment++) {
-        size_t waiting = 0;
-        for (size_t b = 0; b < p->num_buffers; b++)
-            if (p->buffers[b].space == TRI_SPACE_WORK &&
-                (p->order->once || p->order->segment[p->buffers[b].born] == segment))
-                queue[waiting++] = &p->buffers[b];
-        place_together(p, queue, waiting, others);
-    }
+    for (uint32_t space = 0; queue && others && space < p->program->num_spaces; space++)
+        for (uint32_t segment = 0;
+             segment < num && p->program->spaces[space].kind == TRI_SPACE_WORK; segment++) {
+            size_t waiting = 0;
+            for (size_t b = 0; b < p->num_buffers; b++)
+                if (p->buffers[b].space == space &&
+                    (p->order->once || p->order->segment[p->buffers[b].born] == segment))
+                    queue[waiting++] = &p->buffers[b];
+            place_together(&p->program->spaces[space], queue, waiting, others);
+        }
     bool done = queue && others;
     free(queue);
     free(others);
@@ -310,7 +356,7 @@ static tr_status plan(tri_planner *p)
     static const char *const names[] = {"param",  "copy", "grad",  "optim",    "cache", "stat",
                                         "output", "step", "batch", "gathered", "work"};
     for (int kind = TRI_SPACE_PARAM; kind < TRI_SPACE_FRAME; kind++)
-        add_space(program, (tri_space_kind)kind, names[kind],
+        add_space(program, (tri_space_kind)kind, TRI_WHERE_DEVICE, names[kind],
                   kind == TRI_SPACE_BATCH ? program->num_microbatches : 1);
     if (program->arena.failed)
         return tri_fail(p->err, TR_ERROR_RUNTIME, "no memory for the memory plan");
@@ -324,6 +370,7 @@ static tr_status plan(tri_planner *p)
     make_buffers(p);
     if (p->order->once)
         lengthen_crossings(p);
+    lengthen_carries(p);
     make_scratch(p);
     if (p->lays_grads)
         tri_planner_date_grads(p);

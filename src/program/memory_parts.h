@@ -9,6 +9,7 @@ typedef struct tri_buffer {
     uint64_t bytes, offset;
     uint32_t born, dies; /* positions in the order, inclusive */
     uint32_t space;
+    tri_where where;
     bool stays; /* from its birth to the end of the step, for all micro-batches */
 } tri_buffer;
 
@@ -32,10 +33,19 @@ typedef struct tri_planner {
     tr_error *err;
 } tri_planner;
 
+static inline uint64_t tri_planner_align_at(uint64_t bytes, tri_where where)
+{
+    uint64_t unit = tri_where_align(where);
+    return (bytes + unit - 1) / unit * unit;
+}
+
 static inline uint64_t tri_planner_align(uint64_t bytes)
 {
-    return (bytes + TRI_PROGRAM_ALIGN - 1) / TRI_PROGRAM_ALIGN * TRI_PROGRAM_ALIGN;
+    return tri_planner_align_at(bytes, TRI_WHERE_DEVICE);
 }
+
+/* memory.c: the space of a kind at a place, which is made when it is first asked for. */
+uint32_t tri_planner_space(tri_planner *p, tri_space_kind kind, tri_where where);
 
 /* memory_states.c: what keeps its place for the run. */
 tr_status tri_planner_place_states(tri_planner *p);

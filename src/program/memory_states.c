@@ -7,7 +7,8 @@
 static tri_operand take(tri_program *program, uint32_t space, tri_id value)
 {
     tri_operand home = {.value = value, .space = space, .offset = program->spaces[space].bytes};
-    program->spaces[space].bytes += tri_planner_align(tri_value_bytes(&program->values[value]));
+    program->spaces[space].bytes += tri_planner_align_at(tri_value_bytes(&program->values[value]),
+                                                         program->spaces[space].where);
     return home;
 }
 
@@ -130,7 +131,8 @@ tr_status tri_planner_place_states(tri_planner *p)
                     tri_planner_align(tri_value_bytes(&program->values[state->latest])));
             else
                 program->home[state->latest] =
-                    take(program, space_of_state[state->kind], state->latest);
+                    take(program, tri_planner_space(p, space_of_state[state->kind], state->where),
+                         state->latest);
         }
     for (size_t v = 0; v < program->num_values; v++) {
         tri_id state = program->values[v].state;

@@ -20,6 +20,9 @@ typedef enum tri_message_kind {
     TRI_MESSAGE_BROADCAST,
     TRI_MESSAGE_SEND,
     TRI_MESSAGE_RECV,
+    /* Between places of this rank's memory: nobody else takes part. */
+    TRI_MESSAGE_FETCH,
+    TRI_MESSAGE_STASH,
     TRI_NUM_MESSAGE_KINDS
 } tri_message_kind;
 
@@ -53,7 +56,7 @@ typedef struct tri_extent {
 
 typedef struct tri_message {
     tri_message_kind kind;
-    uint32_t group;        /* of program->groups */
+    uint32_t group;        /* of program->groups; TRI_NONE: fetch, stash */
     uint32_t lane;         /* those of one lane run in the order of starting (tri_message_behind) */
     uint32_t first, count; /* its instructions: one for each tensor that travels in it */
     tri_id value;          /* that it is named after: what the first one makes, or sends */
@@ -70,6 +73,12 @@ typedef struct tri_message {
     tri_extent reads, writes;
     uint32_t flight; /* number of its first flight, from 1; 0: it has none */
 } tri_message;
+
+/* Whether it goes between places of this rank's memory. */
+static inline bool tri_message_carries(const tri_message *message)
+{
+    return message->kind == TRI_MESSAGE_FETCH || message->kind == TRI_MESSAGE_STASH;
+}
 
 /* Bytes of the whole; and of the larger end, of this rank. */
 static inline uint64_t tri_message_bytes(const tri_message *message)

@@ -5,6 +5,7 @@
  * neighbours in memory, travel in one message. */
 #include "program/messages.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
 _Static_assert((int)TRI_GROUP_MAX_LISTED >= (int)TRI_MAX_HOMES, "a group lists all homes");
@@ -12,8 +13,8 @@ _Static_assert((int)TRI_GROUP_MAX_LISTED >= (int)TRI_MAX_HOMES, "a group lists a
 const char *tri_message_kind_name(tri_message_kind kind)
 {
     static const char *const names[TRI_NUM_MESSAGE_KINDS] = {
-        "all_reduce", "all_gather", "reduce_scatter", "all_to_all",
-        "shift",      "broadcast",  "send",           "recv"};
+        "all_reduce", "all_gather", "reduce_scatter", "all_to_all", "shift",
+        "broadcast",  "send",       "recv",           "fetch",      "stash"};
     return names[kind];
 }
 
@@ -37,6 +38,10 @@ tri_message_kind tri_message_kind_of(tri_op op)
         return TRI_MESSAGE_SEND;
     case TRI_OP_RECV:
         return TRI_MESSAGE_RECV;
+    case TRI_OP_FETCH:
+        return TRI_MESSAGE_FETCH;
+    case TRI_OP_STASH:
+        return TRI_MESSAGE_STASH;
     default:
         return TRI_MESSAGE_ALL_REDUCE;
     }
@@ -257,6 +262,21 @@ static void describe_value(const tri_program *program, tri_message *m)
     }
 }
 
+uint64_t tri_carry_bytes(const tri_program *program, const tri_message *m)
+{
+    uint64_t bytes = tri_message_bytes(m), block = TRI_BLOCK_BYTES;
+    bool file = program->spaces[m->reads.space].where == TRI_WHERE_FILE ||
+                program->spaces[m->writes.space].where == TRI_WHERE_FILE;
+    return file ? (bytes + block - 1) / block * block : bytes;
+}
+
+/* A value as it is; files have whole blocks of it. */
+static void describe_carry(const tri_program *program, tri_message *m)
+{
+    m->elements = m->send.bytes / tri_dtype_bytes(m->dtype);
+    m->send.bytes = m->recv.bytes = tri_carry_bytes(program, m);
+}
+
 static void describe(const tri_program *program, tri_message *m)
 {
     const tri_instr *head = &program->instrs[m->first];
@@ -268,7 +288,9 @@ static void describe(const tri_program *program, tri_message *m)
     m->first_only = head->first_only;
     m->send = m->reads = hull_of(program, m, false);
     m->recv = m->writes = hull_of(program, m, true);
-    if (head->attr.flat.parts > 0)
+    if (tri_message_carries(m))
+        describe_carry(program, m);
+    else if (head->attr.flat.parts > 0)
         describe_bucket(program, m);
     else
         describe_value(program, m);
@@ -349,9 +371,13 @@ static tr_status collect_segment(collector *c, const tri_segment *segment, tr_er
             open = NULL;
             continue;
         }
-        TRI_TRY(find_group(c, &instr->attr, &group, err));
-        c->last = &instr->attr;
-        c->last_group = group;
+        if (instr->op == TRI_OP_FETCH || instr->op == TRI_OP_STASH) {
+            group = TRI_NONE;
+        } else {
+            TRI_TRY(find_group(c, &instr->attr, &group, err));
+            c->last = &instr->attr;
+            c->last_group = group;
+        }
         if (!open || open->group != group || !rides_with(program, instr, instr - 1)) {
             open = &program->messages[program->num_messages++];
             *open =
@@ -363,10 +389,23 @@ static tr_status collect_segment(collector *c, const tri_segment *segment, tr_er
     return TR_OK;
 }
 
-/* A lane for each name of a group, in the order of axes. */
+tri_carry_lane tri_message_carry_lane(const tri_program *program, const tri_message *m)
+{
+    if (program->spaces[m->reads.space].where == TRI_WHERE_FILE ||
+        program->spaces[m->writes.space].where == TRI_WHERE_FILE)
+        return TRI_CARRY_FILE;
+    return m->kind == TRI_MESSAGE_FETCH ? TRI_CARRY_IN : TRI_CARRY_OUT;
+}
+
+/* A lane for each name of a group, in the order of axes; behind them those of fetch and stash. */
 static uint32_t lane_of(const collector *c, uint32_t group)
 {
     uint32_t lane = 0;
+    if (group == TRI_NONE) {
+        for (uint32_t g = 0; g < c->program->num_groups; g++)
+            lane = lane_of(c, g) + 1 > lane ? lane_of(c, g) + 1 : lane;
+        return lane;
+    }
     for (uint32_t g = 0; g < c->program->num_groups; g++) {
         bool first = c->axis[g] < c->axis[group];
         for (uint32_t before = 0; before < g; before++)
@@ -394,8 +433,11 @@ static tr_status collect(collector *c, tr_error *err)
     tri_message *all = realloc(program->messages, program->num_messages * sizeof *all);
     program->messages = all ? all : program->messages; /* no more room than they need */
     for (size_t m = 0; m < program->num_messages; m++) {
-        program->messages[m].lane = lane_of(c, program->messages[m].group);
-        describe(program, &program->messages[m]);
+        tri_message *message = &program->messages[m];
+        message->lane = lane_of(c, message->group);
+        describe(program, message);
+        if (tri_message_carries(message))
+            message->lane += tri_message_carry_lane(program, message);
     }
     return TR_OK;
 }
@@ -410,7 +452,19 @@ tr_status tri_make_messages(tri_program *program, tr_error *err)
 
 /* ---- for readers ---- */
 
+void tri_message_lane_text(const tri_program *program, const tri_message *message, char *out,
+                           size_t size)
+{
+    static const char *const names[TRI_NUM_CARRY_LANES] = {"in", "out", "file"};
+    if (tri_message_carries(message))
+        snprintf(out, size, "lane %s", names[tri_message_carry_lane(program, message)]);
+    else
+        snprintf(out, size, "over %s", program->groups[message->group].name);
+}
+
 bool tri_message_behind(const tri_message *a, const tri_message *b)
 {
+    if (tri_message_carries(a) || tri_message_carries(b))
+        return a->lane == b->lane;
     return a->group == b->group && !tri_message_pairwise(a) && !tri_message_pairwise(b);
 }

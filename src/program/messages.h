@@ -29,6 +29,20 @@ static inline bool tri_message_pairwise(const tri_message *message)
     return message->kind == TRI_MESSAGE_SEND || message->kind == TRI_MESSAGE_RECV;
 }
 
+/* The lanes of fetch and stash: to the device, from it, and whatever has an end in a file. */
+typedef enum tri_carry_lane {
+    TRI_CARRY_IN,
+    TRI_CARRY_OUT,
+    TRI_CARRY_FILE,
+    TRI_NUM_CARRY_LANES
+} tri_carry_lane;
+tri_carry_lane tri_message_carry_lane(const tri_program *program, const tri_message *message);
+/* Bytes that a fetch or stash moves: those of its value, of a file in whole blocks. */
+uint64_t tri_carry_bytes(const tri_program *program, const tri_message *message);
+/* "over dp", "lane in" */
+void tri_message_lane_text(const tri_program *program, const tri_message *message, char *out,
+                           size_t size);
+
 /* Whether two messages run one after the other in the order of starting. */
 bool tri_message_behind(const tri_message *a, const tri_message *b);
 

@@ -19,6 +19,10 @@
  *   work         -                   values that live within one segment; where every segment runs
  *                                    once, all that live within the step, gradients among them
  *
+ * A space lies at a place: on the device, on the host, or in a scratch file (graph/where.h). The
+ * spaces above are the device's. What rests or is copied elsewhere has spaces of the same kinds,
+ * named host:optim, file:optim, host:work ... behind them.
+ *
  * Executor, checker, printer and simulator all take this. */
 #ifndef TRI_PROGRAM_PROGRAM_H
 #define TRI_PROGRAM_PROGRAM_H
@@ -31,7 +35,9 @@
 #include "program/message.h"
 #include "schedule/action.h"
 
-enum { TRI_PROGRAM_ALIGN = 64 };
+/* Addresses are multiples of this; on the host and in files of the other, so that whole blocks of a
+ * file can be read and written. */
+enum { TRI_PROGRAM_ALIGN = 64, TRI_BLOCK_BYTES = 4096 };
 
 typedef enum tri_space_kind {
     TRI_SPACE_PARAM,
@@ -50,6 +56,7 @@ typedef enum tri_space_kind {
 
 typedef struct tri_space {
     tri_space_kind kind;
+    tri_where where;
     char name[40];
     uint64_t bytes; /* of one instance */
     uint32_t num_instances;
@@ -79,6 +86,7 @@ typedef struct tri_instr {
     bool border;      /* communication between stages of a pipeline */
     bool last_only;   /* runs only in the last call of its segment */
     bool first_only;  /* runs only in the first; what it makes is there for all micro-batches */
+    tri_where where;  /* it computes: on the device, or on the host */
     /* Scratch of its kernel that the memory plan has: a piece of `work`. 0 bytes: none. */
     uint64_t scratch_bytes, scratch_offset;
     tri_cost cost;
@@ -220,6 +228,11 @@ static inline bool tri_instr_leads(const tri_program *program, uint32_t instr)
     return message == TRI_NONE || program->messages[message].first == instr;
 }
 
+/* What addresses of a place are multiples of. */
+static inline uint64_t tri_where_align(tri_where where)
+{
+    return where == TRI_WHERE_DEVICE ? TRI_PROGRAM_ALIGN : TRI_BLOCK_BYTES;
+}
 uint64_t tri_space_total(const tri_space *space);
 uint64_t tri_value_bytes(const tri_value *value);
 /* "F" without a pipeline, "2F" for chunk 2 of one. Returns out. */
@@ -241,6 +254,9 @@ typedef struct tri_fault {
     bool (*apply)(tri_program *program); /* false: this program has no place for it */
 } tri_fault;
 const tri_fault *tri_fault_at(size_t i); /* NULL past the end */
+/* The same for programs whose states rest elsewhere than on the device, which no setting asks for
+ * yet. */
+const tri_fault *tri_space_fault_at(size_t i);
 
 /* Text form. */
 typedef struct tri_explain_options {

@@ -44,6 +44,8 @@ static const char *space_meaning(const tri_program *program, const tri_space *sp
     case TRI_SPACE_GATHERED:
         return "weights put together";
     case TRI_SPACE_WORK:
+        if (space->where != TRI_WHERE_DEVICE)
+            return "copies on their way";
         return program->once && program->num_segments > 1 ? "values of the step"
                                                           : "workspace of a segment";
     case TRI_SPACE_FRAME:
@@ -55,7 +57,7 @@ static const char *space_meaning(const tri_program *program, const tri_space *sp
 static void print_memory(const tri_program *program, tri_text *text)
 {
     char each[16], all[16];
-    uint64_t total = 0;
+    uint64_t total[TRI_NUM_WHERE] = {0};
     int width = 10;
     for (size_t s = 0; s < program->num_spaces; s++)
         if (tri_space_total(&program->spaces[s]) > 0 &&
@@ -65,7 +67,7 @@ static void print_memory(const tri_program *program, tri_text *text)
         const tri_space *space = &program->spaces[s];
         if (tri_space_total(space) == 0)
             continue;
-        total += tri_space_total(space);
+        total[space->where] += tri_space_total(space);
         tri_text_add(text, "  %-*s %-24s %12s   %" PRIu64 " bytes", width, space->name,
                      space_meaning(program, space),
                      tri_text_bytes((double)tri_space_total(space), all), tri_space_total(space));
@@ -79,12 +81,17 @@ static void print_memory(const tri_program *program, tri_text *text)
                 tri_text_add(text, "%s %s", i ? "," : "", program->step_rows.row[i].name);
             tri_text_add(text, "\n");
         }
-        if (space->kind == TRI_SPACE_WORK && program->laid_grad_bytes > 0)
+        if (s == TRI_SPACE_WORK && program->laid_grad_bytes > 0)
             tri_text_add(text, "  %-*s   with %s of gradients, laid where activations were\n",
                          width, "", tri_text_bytes((double)program->laid_grad_bytes, each));
     }
-    tri_text_add(text, "  %-*s %-24s %12s   %" PRIu64 " bytes\n", width, "total", "",
-                 tri_text_bytes((double)total, all), total);
+    for (int where = 0; where < TRI_NUM_WHERE; where++)
+        if (where == TRI_WHERE_DEVICE || total[where] > 0)
+            tri_text_add(text, "  %-*s %-24s %12s   %" PRIu64 " bytes\n", width, "total",
+                         where == TRI_WHERE_DEVICE ? ""
+                         : where == TRI_WHERE_HOST ? "on the host"
+                                                   : "in the scratch file",
+                         tri_text_bytes((double)total[where], all), total[where]);
 }
 
 /* "matmul+bias+gelu", "act gelu", "attention causal" */

@@ -30,6 +30,13 @@ static void print_flight(const tri_program *program, const tri_flight *flight, t
                      call->microbatch);
 }
 
+static void print_end(const tri_program *program, const tri_message *m, tri_text *text)
+{
+    if (m->flight)
+        print_flight(program, &program->flights[m->flight - 1], text);
+    tri_text_add(text, ")");
+}
+
 /* What others call an operator that has a name of its own here. */
 static void add_field_word(const tri_message *m, const tri_instr *instr, tri_text *text)
 {
@@ -55,8 +62,15 @@ void tri_text_message(const tri_program *program, size_t i, tri_text *text)
         return;
     char bytes[16], ranks[64];
     const tri_message *m = &program->messages[program->instrs[i].message];
-    const tri_rank_group *group = &program->groups[m->group];
     tri_text_bytes((double)tri_message_bytes(m), bytes);
+    if (tri_message_carries(m)) {
+        tri_text_add(text, "  (from the %s to the %s, %s",
+                     tri_where_name(program->spaces[m->reads.space].where),
+                     tri_where_name(program->spaces[m->writes.space].where), bytes);
+        print_end(program, m, text);
+        return;
+    }
+    const tri_rank_group *group = &program->groups[m->group];
     if (tri_message_pairwise(m)) {
         tri_text_add(text, "  (%s %s %u, %s", m->kind == TRI_MESSAGE_SEND ? "to" : "from",
                      group->name, m->peer, bytes);
@@ -71,21 +85,19 @@ void tri_text_message(const tri_program *program, size_t i, tri_text *text)
                      : several && m->first_only ? ", first micro-batch only"
                                                 : "");
     }
-    if (m->flight)
-        print_flight(program, &program->flights[m->flight - 1], text);
-    tri_text_add(text, ")");
+    print_end(program, m, text);
 }
 
 /* What the messages of one lane come to in a step, by operator. */
 typedef struct traffic {
-    const char *name;
+    char name[sizeof "over " + TRI_GROUP_NAME];
     size_t messages[TRI_NUM_OPS];
     double bytes[TRI_NUM_OPS], beside[TRI_NUM_OPS];
 } traffic;
 
 static traffic traffic_of(const tri_program *program, uint32_t lane)
 {
-    traffic t = {.name = NULL};
+    traffic t = {.name = ""};
     for (size_t f = 0; f < program->num_flights; f++) {
         const tri_instr *instr = &program->instrs[program->flights[f].instr];
         const tri_message *m = &program->messages[instr->message];
@@ -100,7 +112,8 @@ static traffic traffic_of(const tri_program *program, uint32_t lane)
                 program->messages[instr->message].lane != lane ||
                 !tri_call_runs(&program->calls[c], instr))
                 continue;
-            t.name = program->groups[program->messages[instr->message].group].name;
+            tri_message_lane_text(program, &program->messages[instr->message], t.name,
+                                  sizeof t.name);
             t.messages[instr->op]++;
             t.bytes[instr->op] += (double)tri_message_bytes(&program->messages[instr->message]);
         }
@@ -120,7 +133,7 @@ void tri_text_traffic(const tri_program *program, tri_text *text)
         for (int op = 0; op < TRI_NUM_OPS; op++) {
             if (!t.messages[op])
                 continue;
-            tri_text_add(text, "over %s: %zu %s message%s, %s in all", t.name, t.messages[op],
+            tri_text_add(text, "%s: %zu %s message%s, %s in all", t.name, t.messages[op],
                          tri_op_get((tri_op)op)->name, t.messages[op] == 1 ? "" : "s",
                          tri_text_bytes(t.bytes[op], size));
             if (t.beside[op] > 0)

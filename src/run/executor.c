@@ -69,9 +69,10 @@ static size_t most_parts(const tri_program *program, bool sent)
     for (size_t m = 0; m < program->num_messages; m++) {
         const tri_message *message = &program->messages[m];
         tri_division_kind kind = sent ? message->send_parts.kind : message->recv_parts.kind;
+        if (kind == TRI_DIVISION_NONE || kind == TRI_DIVISION_EVEN)
+            continue;
         size_t size = program->groups[message->group].size;
-        if (kind != TRI_DIVISION_NONE && kind != TRI_DIVISION_EVEN && size > most)
-            most = size;
+        most = size > most ? size : most;
     }
     return most;
 }
@@ -145,9 +146,8 @@ static uint64_t space_offset(const tri_executor *executor, const tri_call *call,
 
 unsigned char *tri_executor_space(const tri_executor *executor, const tri_call *call, size_t s)
 {
-    unsigned char *slab =
-        executor->store->slabs[tri_slab_of(executor->program->spaces[s].kind)].memory;
-    return slab + space_offset(executor, call, s);
+    unsigned char *slab = tri_store_slab(executor->store, &executor->program->spaces[s])->memory;
+    return slab ? slab + space_offset(executor, call, s) : NULL;
 }
 
 void *tri_executor_memory(const tri_executor *executor, tri_id value, uint32_t microbatch)
@@ -157,15 +157,30 @@ void *tri_executor_memory(const tri_executor *executor, tri_id value, uint32_t m
     unsigned char *io = executor->store->host_io.memory;
     if (io && tri_space_is_io(executor->program->spaces[home->space].kind))
         return io + space_offset(executor, &call, home->space) + home->offset;
-    return tri_executor_space(executor, &call, home->space) + home->offset;
+    unsigned char *begin = tri_executor_space(executor, &call, home->space);
+    return begin ? begin + home->offset : NULL;
 }
 
-tr_status tri_executor_read(const tri_executor *executor, tri_id value, void *to, tr_error *err)
+uint64_t tri_executor_file_offset(const tri_executor *executor, const tri_call *call, size_t s)
+{
+    const tri_slab *slab = tri_store_slab(executor->store, &executor->program->spaces[s]);
+    return slab->offset + space_offset(executor, call, s);
+}
+
+tr_status tri_executor_read_part(const tri_executor *executor, tri_id value, uint64_t first,
+                                 size_t bytes, void *to, tr_error *err)
 {
     tri_device *device = executor->store->device;
-    size_t bytes = tri_value_bytes(&executor->program->values[value]);
-    void *from = tri_executor_memory(executor, value, 0);
-    if (!device->def->queue) {
+    const tri_operand *home = &executor->program->home[value];
+    tri_where where = executor->program->spaces[home->space].where;
+    const tri_call call = {0};
+    if (where == TRI_WHERE_FILE)
+        return tri_scratch_file_read(&executor->store->scratch,
+                                     tri_executor_file_offset(executor, &call, home->space) +
+                                         home->offset + first,
+                                     to, bytes, err);
+    const char *from = (char *)tri_executor_memory(executor, value, 0) + first;
+    if (!device->def->queue || where == TRI_WHERE_HOST) {
         memcpy(to, from, bytes);
         return TR_OK;
     }
@@ -173,18 +188,38 @@ tr_status tri_executor_read(const tri_executor *executor, tri_id value, void *to
     return device->def->queue->finish(device, err);
 }
 
-tr_status tri_executor_write(const tri_executor *executor, tri_id value, const void *from,
-                             tr_error *err)
+tr_status tri_executor_write_part(const tri_executor *executor, tri_id value, uint64_t first,
+                                  size_t bytes, const void *from, tr_error *err)
 {
     tri_device *device = executor->store->device;
-    size_t bytes = tri_value_bytes(&executor->program->values[value]);
-    void *to = tri_executor_memory(executor, value, 0);
-    if (!device->def->queue) {
+    const tri_operand *home = &executor->program->home[value];
+    tri_where where = executor->program->spaces[home->space].where;
+    const tri_call call = {0};
+    if (where == TRI_WHERE_FILE)
+        return tri_scratch_file_write(&executor->store->scratch,
+                                      tri_executor_file_offset(executor, &call, home->space) +
+                                          home->offset + first,
+                                      from, bytes, err);
+    char *to = (char *)tri_executor_memory(executor, value, 0) + first;
+    if (!device->def->queue || where == TRI_WHERE_HOST) {
         memcpy(to, from, bytes);
         return TR_OK;
     }
     TRI_TRY(device->def->queue->upload(device, to, from, bytes, err));
     return device->def->queue->finish(device, err);
+}
+
+tr_status tri_executor_read(const tri_executor *executor, tri_id value, void *to, tr_error *err)
+{
+    size_t bytes = tri_value_bytes(&executor->program->values[value]);
+    return tri_executor_read_part(executor, value, 0, bytes, to, err);
+}
+
+tr_status tri_executor_write(const tri_executor *executor, tri_id value, const void *from,
+                             tr_error *err)
+{
+    size_t bytes = tri_value_bytes(&executor->program->values[value]);
+    return tri_executor_write_part(executor, value, 0, bytes, from, err);
 }
 
 void tri_executor_record_time(const tri_executor *executor, const tri_call *call, uint32_t i,
@@ -227,6 +262,8 @@ static tr_status run_message(tri_executor *executor, uint32_t c, uint32_t i, tr_
 {
     const tri_call *call = &executor->program->calls[c];
     const tri_message *message = tri_executor_message(executor, i);
+    if (tri_message_carries(message))
+        return tri_executor_carry(executor, c, i, err);
     const void *send = tri_executor_extent(executor, call, &message->send);
     void *recv = tri_executor_extent(executor, call, &message->recv);
     if (!tri_executor_flies(executor, c, i))
@@ -253,7 +290,8 @@ static void *address_of(const tri_executor *executor, const tri_call *call, cons
     int64_t first = 0, count;
     if (slice_of(program, instr, operand->value, &first, &count))
         first *= (int64_t)tri_dtype_bytes(program->values[operand->value].dtype);
-    return tri_executor_space(executor, call, operand->space) + operand->offset + first;
+    unsigned char *begin = tri_executor_space(executor, call, operand->space);
+    return begin ? begin + operand->offset + first : NULL; /* none in a file */
 }
 
 void tri_executor_point(tri_executor *executor, const tri_call *call, uint32_t i)

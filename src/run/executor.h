@@ -98,12 +98,17 @@ void tri_executor_fini(tri_executor *executor);
 tr_status tri_executor_run(tri_executor *executor, tr_error *err);
 
 /* The host's memory of an input (to be written before a run), an output or a statistic (to be read
- * after it); for other values the device's memory, which is the host's where that has no queue. */
+ * after it); for other values that of the place where they lie, which the host can read where that
+ * is the host, or the device has no queue. NULL for what lies in a file. */
 void *tri_executor_memory(const tri_executor *executor, tri_id value, uint32_t microbatch);
-/* Copies a state from the device, or to it. */
+/* Copies a state from where it rests, or to there; or so many bytes of one, from the first on. */
 tr_status tri_executor_read(const tri_executor *executor, tri_id value, void *to, tr_error *err);
 tr_status tri_executor_write(const tri_executor *executor, tri_id value, const void *from,
                              tr_error *err);
+tr_status tri_executor_read_part(const tri_executor *executor, tri_id value, uint64_t first,
+                                 size_t bytes, void *to, tr_error *err);
+tr_status tri_executor_write_part(const tri_executor *executor, tri_id value, uint64_t first,
+                                  size_t bytes, const void *from, tr_error *err);
 
 /* Names of the operators that this device has no kernel for, such as "rope, embed"; "" for none. */
 void tri_executor_host_ops(const tri_executor *executor, tri_text *names);

@@ -3,10 +3,19 @@
 #include "base/clock.h"
 #include "run/executor_parts.h"
 
+/* Whether messages can be started and waited for later: those of other ranks where the exchange
+ * can, fetch and stash where something carries them. */
+static bool can_start(const tri_executor *executor)
+{
+    const tri_exchange *exchange = executor->exchange;
+    return executor->program->num_groups == 0 ? executor->store->carrier != NULL
+                                              : exchange && exchange->start;
+}
+
 bool tri_executor_flies(const tri_executor *executor, uint32_t call, uint32_t instr)
 {
     const tri_program *program = executor->program;
-    if (executor->num_started == program->num_flights || !executor->exchange->start)
+    if (executor->num_started == program->num_flights || !can_start(executor))
         return false;
     const tri_flight *flight = &program->flights[executor->num_started];
     return flight->call == call && flight->instr == instr;
@@ -15,7 +24,7 @@ bool tri_executor_flies(const tri_executor *executor, uint32_t call, uint32_t in
 const tri_flight *tri_executor_early(const tri_executor *executor, uint32_t call, uint32_t instr)
 {
     const tri_program *program = executor->program;
-    if (executor->num_started == program->num_flights || !executor->exchange->start)
+    if (executor->num_started == program->num_flights || !can_start(executor))
         return NULL;
     const tri_flight *flight = &program->flights[executor->num_started];
     bool here = flight->from_call == call && flight->from_instr == instr && flight->call > call;
@@ -26,7 +35,7 @@ bool tri_executor_reached(tri_executor *executor, uint32_t call, uint32_t instr)
 {
     const tri_program *program = executor->program;
     const tri_landing *early = &program->early[executor->num_reached];
-    if (executor->num_reached == program->num_early || !executor->exchange->start ||
+    if (executor->num_reached == program->num_early || !can_start(executor) ||
         early->call != call || early->instr != instr)
         return false;
     executor->num_reached++;
@@ -77,17 +86,30 @@ static void record(const tri_executor *executor, const tri_flight *flight, uint6
     tri_trace_add(executor->trace, &event);
 }
 
+static bool is_carried(const tri_executor *executor, const tri_flight *flight)
+{
+    return tri_message_carries(tri_executor_message(executor, flight->instr));
+}
+
+static tr_status wait_for(const tri_executor *executor, const tri_flight *flight, void *request,
+                          uint64_t *begin, uint64_t *end, tr_error *err)
+{
+    const tri_exchange *exchange = executor->exchange;
+    if (is_carried(executor, flight))
+        return tri_carrier_wait(executor->store->carrier, request, begin, end, err);
+    return exchange->wait(exchange->context, request, begin, end, err);
+}
+
 static tr_status land_one(tri_executor *executor, uint32_t number, tr_error *err)
 {
     const tri_flight *flight = &executor->program->flights[number];
-    const tri_exchange *exchange = executor->exchange;
     uint64_t begin = 0, end = 0;
     bool timed = executor->trace || executor->time_by_op;
     uint64_t now = timed ? tri_now_ns() : 0;
     void *request = executor->requests[number];
     executor->requests[number] = NULL;
     tri_executor_publish(executor, flight->instr); /* what is waited for, not what waits */
-    tr_status status = exchange->wait(exchange->context, request, &begin, &end, err);
+    tr_status status = wait_for(executor, flight, request, &begin, &end, err);
     if (status != TR_OK)
         return tri_executor_failed(executor, flight->instr, status, err);
     if (timed)
@@ -117,10 +139,12 @@ void tri_executor_abandon(tri_executor *executor)
         uint64_t begin, end;
         if (!executor->requests[f])
             continue;
-        if (!given_up && exchange->give_up)
+        const tri_flight *flight = &executor->program->flights[f];
+        bool others = !is_carried(executor, flight);
+        if (others && !given_up && exchange->give_up)
             exchange->give_up(exchange->context);
-        given_up = true;
-        exchange->wait(exchange->context, executor->requests[f], &begin, &end, NULL);
+        given_up |= others;
+        wait_for(executor, flight, executor->requests[f], &begin, &end, NULL);
         executor->requests[f] = NULL;
     }
 }

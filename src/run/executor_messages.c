@@ -12,7 +12,8 @@ void *tri_executor_extent(const tri_executor *executor, const tri_call *call,
 {
     if (extent->space == TRI_NONE)
         return NULL;
-    return tri_executor_space(executor, call, extent->space) + extent->offset;
+    unsigned char *begin = tri_executor_space(executor, call, extent->space);
+    return begin ? begin + extent->offset : NULL;
 }
 
 /* Elements of each member's block; NULL where all are equal, or there are no blocks. */

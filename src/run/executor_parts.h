@@ -17,6 +17,8 @@ struct tri_part {
 
 /* First byte of the instance of a space that a call uses, on the device. */
 unsigned char *tri_executor_space(const tri_executor *executor, const tri_call *call, size_t space);
+/* The same of a space in the scratch file: where it begins there. */
+uint64_t tri_executor_file_offset(const tri_executor *executor, const tri_call *call, size_t space);
 /* The addresses of an instruction's operands in this call. */
 void tri_executor_point(tri_executor *executor, const tri_call *call, uint32_t instr);
 /* Asynchronous pipelines: makes the instance of the parameters that a call is to work on. */
@@ -28,7 +30,7 @@ void tri_executor_record_time(const tri_executor *executor, const tri_call *call
 
 /* The message of an instruction. */
 const tri_message *tri_executor_message(const tri_executor *executor, uint32_t instr);
-/* Where this rank's end of a message lies on the device in a call; NULL: it has nothing there. */
+/* Where this rank's end of a message lies in a call; NULL: it has nothing there, or in a file. */
 void *tri_executor_extent(const tri_executor *executor, const tri_call *call,
                           const tri_extent *extent);
 /* A message with its memory. Counts are the executor's, until the next message. */
@@ -61,6 +63,10 @@ tr_status tri_executor_start(tri_executor *executor, uint32_t instr, const tri_e
                              tr_error *err);
 /* After a failure: ends what is under way. */
 void tri_executor_abandon(tri_executor *executor);
+
+/* executor_carry.c: fetch and stash, by the lanes of the store's carrier */
+/* Starts it where it has a flight, and waits for it where it stands otherwise. */
+tr_status tri_executor_carry(tri_executor *executor, uint32_t call, uint32_t instr, tr_error *err);
 
 /* executor_queue.c */
 tr_status tri_executor_run_queue(tri_executor *executor, tr_error *err);

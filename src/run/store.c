@@ -1,5 +1,8 @@
 #include "run/store.h"
 
+#include <stdio.h>
+#include <string.h>
+
 #include "base/system_memory.h"
 
 #include "run/executor.h"
@@ -22,12 +25,25 @@ tri_slab_kind tri_slab_of(tri_space_kind kind)
     }
 }
 
+static tri_slab *slabs_at(tri_store *store, tri_where where)
+{
+    return where == TRI_WHERE_DEVICE ? store->slabs
+           : where == TRI_WHERE_HOST ? store->host
+                                     : store->file;
+}
+
+tri_slab *tri_store_slab(tri_store *store, const tri_space *space)
+{
+    return &slabs_at(store, space->where)[tri_slab_of(space->kind)];
+}
+
 uint64_t tri_space_base(const tri_program *program, size_t space)
 {
     tri_slab_kind slab = tri_slab_of(program->spaces[space].kind);
     uint64_t base = 0;
     for (size_t s = 0; s < space; s++)
-        if (tri_slab_of(program->spaces[s].kind) == slab)
+        if (tri_slab_of(program->spaces[s].kind) == slab &&
+            program->spaces[s].where == program->spaces[space].where)
             base += tri_space_total(&program->spaces[s]);
     return base;
 }
@@ -77,25 +93,34 @@ static uint64_t room_of(const tri_message *message)
     return message->send.bytes + message->recv.bytes + 2 * TRI_PROGRAM_ALIGN;
 }
 
+static void plan_slabs(tri_store *store, const tri_program *program)
+{
+    uint64_t bytes[TRI_NUM_WHERE][TRI_NUM_SLABS] = {{0}};
+    for (size_t s = 0; s < program->num_spaces; s++)
+        bytes[program->spaces[s].where][tri_slab_of(program->spaces[s].kind)] +=
+            tri_space_total(&program->spaces[s]);
+    for (int where = 0; where < TRI_NUM_WHERE; where++)
+        for (int i = 0; i < TRI_NUM_SLABS; i++) {
+            tri_slab *slab = &slabs_at(store, (tri_where)where)[i];
+            slab->bytes = bytes[where][i] > slab->bytes ? bytes[where][i] : slab->bytes;
+        }
+}
+
 void tri_store_plan(tri_store *store, tri_device *device, const tri_program *const *programs,
                     size_t num_programs)
 {
-    *store = (tri_store){.device = device};
+    *store = (tri_store){.device = device, .scratch = {.fd = -1}};
     for (size_t p = 0; p < num_programs; p++) {
-        uint64_t bytes[TRI_NUM_SLABS] = {0};
-        for (size_t s = 0; s < programs[p]->num_spaces; s++)
-            bytes[tri_slab_of(programs[p]->spaces[s].kind)] +=
-                tri_space_total(&programs[p]->spaces[s]);
+        plan_slabs(store, programs[p]);
         uint64_t io = 0;
         for (size_t s = 0; s < programs[p]->num_spaces; s++)
             if (tri_space_is_io(programs[p]->spaces[s].kind))
                 io += tri_space_total(&programs[p]->spaces[s]);
-        for (int i = 0; i < TRI_NUM_SLABS; i++)
-            if (bytes[i] > store->slabs[i].bytes)
-                store->slabs[i].bytes = bytes[i];
         if (device->def->queue && io > store->host_io.bytes)
             store->host_io.bytes = io;
         for (size_t m = 0; device->def->queue && m < programs[p]->num_messages; m++) {
+            if (tri_message_carries(&programs[p]->messages[m]))
+                continue;
             uint64_t room = room_of(&programs[p]->messages[m]);
             if (room > store->host_room.bytes)
                 store->host_room.bytes = room;
@@ -108,12 +133,20 @@ void tri_store_plan(tri_store *store, tri_device *device, const tri_program *con
     }
 }
 
+uint64_t tri_store_bytes_at(const tri_store *store, tri_where where)
+{
+    uint64_t total = 0;
+    const tri_slab *slabs = slabs_at((tri_store *)store, where);
+    for (int i = 0; i < TRI_NUM_SLABS; i++)
+        total += tri_device_round(slabs[i].bytes);
+    return total;
+}
+
 uint64_t tri_store_total(const tri_store *store)
 {
-    uint64_t total = tri_device_round(store->scratch_bytes);
-    for (int i = 0; i < TRI_NUM_SLABS; i++)
-        total += tri_device_round(store->slabs[i].bytes);
-    return total;
+    uint64_t host = store->device->def->queue ? 0 : tri_store_bytes_at(store, TRI_WHERE_HOST);
+    return tri_device_round(store->scratch_bytes) + tri_store_bytes_at(store, TRI_WHERE_DEVICE) +
+           host;
 }
 
 /* Gradients are read by the other ranks, so they lie in memory that the transport gives; on a
@@ -163,9 +196,26 @@ static tr_status alloc_host_copies(tri_store *store, tr_error *err)
                           tri_text_bytes((double)store->host_grad.bytes, text));
 }
 
+/* What rests on the host while the device has memory of its own. */
+static tr_status check_host_room(const tri_store *store, tr_error *err)
+{
+    uint64_t wanted = tri_store_bytes_at(store, TRI_WHERE_HOST);
+    uint64_t room = tri_system_memory_read("").available;
+    char wanted_text[16], room_text[16];
+    if (wanted == 0 || room == 0 || wanted <= room)
+        return TR_OK;
+    return tri_fail(err, TR_ERROR_INPUT,
+                    "this run keeps %s in the machine's memory and %s are available; let less rest "
+                    "there (`trireme plan` shows what takes how much)",
+                    tri_text_bytes((double)wanted, wanted_text),
+                    tri_text_bytes((double)room, room_text));
+}
+
 static tr_status check_room(const tri_store *store, tr_error *err)
 {
     const tri_device_queue *queue = store->device->def->queue;
+    if (queue)
+        TRI_TRY(check_host_room(store, err));
     uint64_t wanted = tri_store_total(store);
     uint64_t room = queue ? queue->available(store->device) : tri_system_memory_read("").available;
     char wanted_text[16], room_text[16];
@@ -177,6 +227,42 @@ static tr_status check_room(const tri_store *store, tr_error *err)
                     "size (`trireme plan` shows what takes how much)",
                     tri_text_bytes((double)wanted, wanted_text), queue ? " on the device" : "",
                     tri_text_bytes((double)room, room_text));
+}
+
+/* Zeros, as all memory of a run begins with. */
+static void *alloc_on_host(const tri_store *store, size_t bytes)
+{
+    const tri_device_queue *queue = store->device->def->queue;
+    if (!queue)
+        return store->device->def->alloc(bytes);
+    void *memory = queue->alloc_host(bytes);
+    if (memory)
+        memset(memory, 0, bytes);
+    return memory;
+}
+
+/* The slabs of other places, and who carries between them and the device's. */
+static tr_status alloc_elsewhere(tri_store *store, tr_error *err)
+{
+    uint64_t in_file = 0;
+    char text[16];
+    bool computes = store->device->def != &tri_device_null;
+    for (int i = 0; i < TRI_NUM_SLABS; i++) {
+        tri_slab *host = &store->host[i];
+        if (host->bytes)
+            host->memory = alloc_on_host(store, host->bytes);
+        if (host->bytes && !host->memory)
+            return tri_fail(err, TR_ERROR_RUNTIME, "the system refused %s of memory on the host",
+                            tri_text_bytes((double)host->bytes, text));
+        store->file[i].offset = in_file;
+        in_file += tri_device_round(store->file[i].bytes);
+    }
+    if (in_file > 0 && computes)
+        TRI_TRY(tri_scratch_file_open(
+            &store->scratch, store->scratch_dir ? store->scratch_dir : P_tmpdir, in_file, err));
+    if (!computes || (in_file == 0 && tri_store_bytes_at(store, TRI_WHERE_HOST) == 0))
+        return TR_OK;
+    return tri_carrier_create(&store->scratch, &store->carrier, err);
 }
 
 static tr_status alloc_all(tri_store *store, tr_error *err)
@@ -192,6 +278,7 @@ static tr_status alloc_all(tri_store *store, tr_error *err)
                             tri_text_bytes((double)slab->bytes, text));
     }
     TRI_TRY(alloc_host_copies(store, err));
+    TRI_TRY(alloc_elsewhere(store, err));
     return store->device->def->reserve_scratch(store->device, store->scratch_bytes, err);
 }
 
@@ -212,10 +299,19 @@ tr_status tri_store_alloc(tri_store *store, tr_error *err)
 
 void tri_store_free(tri_store *store)
 {
+    tri_carrier_destroy(store->carrier);
+    store->carrier = NULL;
+    if (store->device)
+        tri_scratch_file_close(&store->scratch);
     for (int i = 0; i < TRI_NUM_SLABS; i++) {
         if (store->slabs[i].memory)
             free_slab(store, (tri_slab_kind)i);
         store->slabs[i].memory = NULL;
+        if (store->host[i].memory && store->device->def->queue)
+            store->device->def->queue->free_host(store->host[i].memory);
+        else if (store->host[i].memory)
+            store->device->def->free(store->host[i].memory, store->host[i].bytes);
+        store->host[i].memory = NULL;
     }
     if (store->host_io.memory)
         store->device->def->queue->free_host(store->host_io.memory);

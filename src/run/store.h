@@ -2,12 +2,14 @@
  *
  * Parameters, gradients, moments and caches keep their slabs for the whole run. Everything else
  * lives only while its program runs, and programs run one at a time: they share one slab as large
- * as the largest of them needs. */
+ * as the largest of them needs. Each of these slabs may have a part on the host and one in the
+ * scratch file: the spaces of a program say where they lie. */
 #ifndef TRI_RUN_STORE_H
 #define TRI_RUN_STORE_H
 
 #include "device/device.h"
 #include "program/program.h"
+#include "run/carrier.h"
 
 typedef enum tri_slab_kind {
     TRI_SLAB_PARAM,
@@ -21,7 +23,8 @@ typedef enum tri_slab_kind {
 
 typedef struct tri_slab {
     void *memory;
-    uint64_t bytes; /* as the plan says; allocated rounded up */
+    uint64_t bytes;  /* as the plan says; allocated rounded up */
+    uint64_t offset; /* of a slab in the scratch file, which has no memory */
 } tri_slab;
 
 /* Memory that other ranks can read in place; alloc NULL: there are none. */
@@ -40,6 +43,10 @@ typedef struct tri_store {
     int device_index;      /* which of several devices: the rank's number on its machine */
     uint64_t device_bytes; /* what a device with memory of its own lost by the allocation */
     tri_slab slabs[TRI_NUM_SLABS];
+    tri_slab host[TRI_NUM_SLABS], file[TRI_NUM_SLABS]; /* the same at other places */
+    const char *scratch_dir;  /* of the scratch file; set as peers are, NULL: /tmp */
+    tri_scratch_file scratch; /* where a program has spaces in a file */
+    tri_carrier *carrier;     /* where it has spaces that are not on the device; else NULL */
     uint64_t scratch_bytes;   /* of the device's kernels, beside what their programs have */
     uint64_t laid_grad_bytes; /* of gradients that lie in the shared slab */
     tri_slab host_io;   /* a copy of the beginning of the shared slab; no memory: not needed */
@@ -58,13 +65,18 @@ void tri_store_plan(tri_store *store, tri_device *device, const tri_program *con
                     size_t num_programs);
 /* Spaces that the host reads or writes: the first of the shared slab. */
 bool tri_space_is_io(tri_space_kind kind);
-/* Of the device, rounded as allocated, kernel scratch included. */
+/* Of the device, rounded as allocated, kernel scratch included; where that works in the host's
+ * memory, with what rests on the host. */
 uint64_t tri_store_total(const tri_store *store);
+/* Of the spaces at another place, rounded likewise. */
+uint64_t tri_store_bytes_at(const tri_store *store, tri_where where);
 /* Refuses, with the figures, what this machine has no room for. */
 tr_status tri_store_alloc(tri_store *store, tr_error *err);
 void tri_store_free(tri_store *store);
 
 tri_slab_kind tri_slab_of(tri_space_kind kind);
+/* The slab that a space is part of. */
+tri_slab *tri_store_slab(tri_store *store, const tri_space *space);
 /* Where a space begins in its slab. */
 uint64_t tri_space_base(const tri_program *program, size_t space);
 

@@ -10,7 +10,7 @@ static double message_seconds(const tri_program *program, const tri_message *mes
 {
     double bytes = (double)tri_message_bytes(message);
     double rate = model->link->bytes_per_s * model->efficiency;
-    if (tri_message_pairwise(message))
+    if (tri_message_pairwise(message) || tri_message_carries(message))
         return bytes / rate;
     if (message->kind == TRI_MESSAGE_SHIFT)
         return (double)tri_message_moved(message) / rate;

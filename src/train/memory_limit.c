@@ -11,6 +11,8 @@ tr_status tri_session_check_memory(const tri_session *session, tr_error *err)
     char text[6][16];
     uint64_t weights = store->slabs[TRI_SLAB_PARAM].bytes + store->slabs[TRI_SLAB_COPY].bytes;
     uint64_t grads = store->slabs[TRI_SLAB_GRAD].bytes, optim = store->slabs[TRI_SLAB_OPTIM].bytes;
+    if (!session->device.def->queue) /* what rests on the host is in the plan, too */
+        optim += store->host[TRI_SLAB_OPTIM].bytes;
     uint64_t rest = needed - weights - grads - optim;
     return tri_fail(err, TR_ERROR_INPUT,
                     "rank %d needs %s (weights %s, %s %s, optimizer state %s, activations and "

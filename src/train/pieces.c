@@ -111,42 +111,39 @@ tri_region tri_piece_share(const tri_piece *piece)
 void *tri_piece_memory(const tri_session *session, const tri_piece *piece, int64_t first)
 {
     char *memory = tri_executor_memory(&session->executors[TRI_PROGRAM_TRAIN], piece->value, 0);
-    return memory + (size_t)first * tri_dtype_bytes(piece->dtype);
+    return memory ? memory + (size_t)first * tri_dtype_bytes(piece->dtype) : NULL;
+}
+
+tri_where tri_piece_where(const tri_session *session, const tri_piece *piece)
+{
+    return session->programs[TRI_PROGRAM_TRAIN].values[piece->value].where;
+}
+
+const void *tri_piece_on_host(const tri_session *session, const tri_piece *piece, int64_t first)
+{
+    bool away = session->device.def->queue && tri_piece_where(session, piece) == TRI_WHERE_DEVICE;
+    return away ? NULL : tri_piece_memory(session, piece, first);
 }
 
 tr_status tri_piece_read(const tri_session *session, const tri_piece *piece, int64_t first,
                          int64_t count, float *to, tr_error *err)
 {
-    const tri_device_queue *queue = session->device.def->queue;
-    tri_device *device = session->store.device;
-    const char *from = tri_piece_memory(session, piece, first);
-    size_t bytes = (size_t)count * sizeof(float);
-    if (!queue) {
-        memcpy(to, from, bytes);
-        return TR_OK;
-    }
-    TRI_TRY(queue->download(device, to, from, bytes, err));
-    return queue->finish(device, err);
+    return tri_executor_read_part(&session->executors[TRI_PROGRAM_TRAIN], piece->value,
+                                  (uint64_t)first * sizeof(float), (size_t)count * sizeof(float),
+                                  to, err);
 }
 
 tr_status tri_piece_write(const tri_session *session, const tri_piece *piece, int64_t first,
                           int64_t count, const float *from, uint16_t *room, tr_error *err)
 {
-    const tri_device_queue *queue = session->device.def->queue;
-    tri_device *device = session->store.device;
-    char *to = tri_piece_memory(session, piece, first);
     const void *source = from;
-    size_t bytes = (size_t)count * tri_dtype_bytes(piece->dtype);
+    size_t element = tri_dtype_bytes(piece->dtype);
     if (piece->dtype != TRI_F32) {
         for (int64_t i = 0; i < count; i++)
             room[i] =
                 piece->dtype == TRI_BF16 ? tri_weight_to_bf16(from[i]) : tri_f32_to_f16(from[i]);
         source = room;
     }
-    if (!queue) {
-        memcpy(to, source, bytes);
-        return TR_OK;
-    }
-    TRI_TRY(queue->upload(device, to, source, bytes, err));
-    return queue->finish(device, err);
+    return tri_executor_write_part(&session->executors[TRI_PROGRAM_TRAIN], piece->value,
+                                   (uint64_t)first * element, (size_t)count * element, source, err);
 }

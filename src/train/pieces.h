@@ -36,12 +36,15 @@ void tri_pieces_free(tri_pieces *pieces);
 /* What this rank writes of a piece; count 0: nothing. */
 tri_region tri_piece_share(const tri_piece *piece);
 
-/* Address of an element, in the device's memory. After start. */
+/* Where a piece rests, and the address of an element there; NULL in a file. After start. */
+tri_where tri_piece_where(const tri_session *session, const tri_piece *piece);
 void *tri_piece_memory(const tri_session *session, const tri_piece *piece, int64_t first);
-/* Elements [first, first + count) of a f32 piece, from the device. */
+/* The same where the host can read it; otherwise NULL. */
+const void *tri_piece_on_host(const tri_session *session, const tri_piece *piece, int64_t first);
+/* Elements [first, first + count) of a f32 piece, from where it rests. */
 tr_status tri_piece_read(const tri_session *session, const tri_piece *piece, int64_t first,
                          int64_t count, float *to, tr_error *err);
-/* f32 elements to the device, in the type of the piece; room holds as many 2-byte numbers. */
+/* f32 elements to there, in the type of the piece; room holds as many 2-byte numbers. */
 tr_status tri_piece_write(const tri_session *session, const tri_piece *piece, int64_t first,
                           int64_t count, const float *from, uint16_t *room, tr_error *err);
 

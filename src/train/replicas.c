@@ -143,17 +143,21 @@ tr_status tri_replicas_open(tri_replicas *r, tri_session *session, tri_ranks *ra
         r->groups = groups;
         memset(groups + r->num_groups, 0, (r->most_groups + 1 - r->num_groups) * sizeof *groups);
     }
-    if (session->device.def->queue)
-        r->room = session->device.def->queue->alloc_host(ROOM_BYTES);
-    if (!r->told || !groups || (session->device.def->queue && !r->room))
+    const tri_device_queue *queue = session->device.def->queue;
+    bool copies = queue || tri_store_bytes_at(&session->store, TRI_WHERE_FILE) > 0;
+    if (copies)
+        r->room = queue ? queue->alloc_host(ROOM_BYTES) : malloc(ROOM_BYTES);
+    if (!r->told || !groups || (copies && !r->room))
         return tri_fail(err, TR_ERROR_RUNTIME, "no memory to compare what ranks hold copies of");
     return TR_OK;
 }
 
 void tri_replicas_close(tri_replicas *r)
 {
-    if (r->room)
+    if (r->room && r->session->device.def->queue)
         r->session->device.def->queue->free_host(r->room);
+    else
+        free(r->room);
     tri_pieces_free(&r->pieces);
     free(r->replicas);
     free(r->groups);
@@ -171,15 +175,13 @@ static size_t bytes_of(const tri_piece *p)
 /* Of memory that the host can only copy from. */
 static tr_status sum_copied(const tri_replicas *r, const tri_piece *p, uint64_t *sum, tr_error *err)
 {
-    const tri_device_queue *queue = r->session->device.def->queue;
-    const char *memory = tri_piece_memory(r->session, p, 0);
+    const tri_executor *executor = &r->session->executors[TRI_PROGRAM_TRAIN];
     size_t bytes = bytes_of(p);
     *sum = 0;
     for (size_t at = 0; at < bytes; at += ROOM_BYTES) {
         size_t part = bytes - at < ROOM_BYTES ? bytes - at : ROOM_BYTES;
         memset((char *)r->room + part / 8 * 8, 0, part % 8 ? 8 : 0);
-        TRI_TRY(queue->download(r->session->store.device, r->room, memory + at, part, err));
-        TRI_TRY(queue->finish(r->session->store.device, err));
+        TRI_TRY(tri_executor_read_part(executor, p->value, at, part, r->room, err));
         *sum += tri_sum_words(at / 8, r->room, (part + 7) / 8);
     }
     return TR_OK;
@@ -195,11 +197,15 @@ static tr_status sum_there(tri_replicas *r, tr_error *err)
         size_t num = r->num - first < AT_ONCE ? r->num - first : AT_ONCE;
         for (size_t i = 0; i < num; i++) {
             const tri_piece *p = &r->pieces.piece[r->replicas[first + i].piece];
-            TRI_TRY(queue->sum(r->session->store.device, tri_piece_memory(r->session, p, 0),
-                               bytes_of(p), parts[i], err));
+            if (tri_piece_where(r->session, p) == TRI_WHERE_DEVICE)
+                TRI_TRY(queue->sum(r->session->store.device, tri_piece_memory(r->session, p, 0),
+                                   bytes_of(p), parts[i], err));
         }
         TRI_TRY(queue->finish(r->session->store.device, err));
         for (size_t i = 0; i < num; i++) {
+            const tri_piece *p = &r->pieces.piece[r->replicas[first + i].piece];
+            if (tri_piece_where(r->session, p) != TRI_WHERE_DEVICE)
+                continue;
             r->replicas[first + i].sum = 0;
             for (int k = 0; k < TRI_DEVICE_SUM_PARTS; k++)
                 r->replicas[first + i].sum += parts[i][k];
@@ -211,14 +217,18 @@ static tr_status sum_there(tri_replicas *r, tr_error *err)
 static tr_status sum_pieces(tri_replicas *r, tr_error *err)
 {
     const tri_device_queue *queue = r->session->device.def->queue;
-    if (queue && queue->sum)
-        return sum_there(r, err);
+    bool there = queue && queue->sum;
+    if (there)
+        TRI_TRY(sum_there(r, err));
     for (size_t i = 0; i < r->num; i++) {
         const tri_piece *p = &r->pieces.piece[r->replicas[i].piece];
-        if (queue)
-            TRI_TRY(sum_copied(r, p, &r->replicas[i].sum, err));
+        const void *memory = tri_piece_on_host(r->session, p, 0);
+        if (there && tri_piece_where(r->session, p) == TRI_WHERE_DEVICE)
+            continue;
+        if (memory)
+            r->replicas[i].sum = tri_sum_bytes(memory, bytes_of(p));
         else
-            r->replicas[i].sum = tri_sum_bytes(tri_piece_memory(r->session, p, 0), bytes_of(p));
+            TRI_TRY(sum_copied(r, p, &r->replicas[i].sum, err));
     }
     return TR_OK;
 }

@@ -283,6 +283,7 @@ tr_status tri_session_start(tri_session *session, tr_error *err)
     TRI_TRY(tri_session_open_data(session, err));
     session->store.peers = session->peers;
     session->store.device_index = session->device_index;
+    session->store.scratch_dir = session->config.scratch_dir;
     TRI_TRY(tri_store_alloc(&session->store, err));
     for (int p = 0; p < TRI_NUM_PROGRAMS; p++)
         if (tri_session_has(session, p))

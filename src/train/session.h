@@ -49,6 +49,7 @@ typedef struct tri_session_config {
     bool keep_pace;
     double pace[TRI_NUM_ACTIONS];
     const char *weights_from; /* file to start from, or "" */
+    const char *scratch_dir;  /* for states that rest in a file; NULL: /tmp */
     uint64_t memory_limit;    /* run.memory_limit: bytes that the plan may have; 0: any */
     bool weights_follow;      /* start leaves the parameters alone: a checkpoint is loaded, or
                                  tri_session_fill called */

@@ -2,6 +2,8 @@
 
 #include <stdio.h>
 
+#include "program/messages.h"
+
 tr_status tri_run_trace_open(const tri_cli *cli, tr_session *session, int rank, int64_t num_steps,
                              tri_trace **trace, tr_error *err)
 {
@@ -21,7 +23,7 @@ tr_status tri_run_trace_open(const tri_cli *cli, tr_session *session, int rank, 
         const tri_message *message =
             &program->messages[program->instrs[program->flights[f].instr].message];
         char row[sizeof "over " + TRI_GROUP_NAME];
-        snprintf(row, sizeof row, "over %s", program->groups[message->group].name);
+        tri_message_lane_text(program, message, row, sizeof row);
         tri_trace_name_lane(*trace, 1 + (int)message->lane, row);
     }
     session->session.executors[TRI_PROGRAM_TRAIN].trace = *trace;

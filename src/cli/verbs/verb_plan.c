@@ -76,7 +76,8 @@ static void print_shared(const tri_session *session)
         uint64_t bytes = 0;
         const tri_program *program = &session->programs[p];
         for (size_t s = 0; s < program->num_spaces; s++)
-            if (tri_slab_of(program->spaces[s].kind) == TRI_SLAB_SHARED)
+            if (tri_slab_of(program->spaces[s].kind) == TRI_SLAB_SHARED &&
+                program->spaces[s].where == TRI_WHERE_DEVICE)
                 bytes += tri_space_total(&program->spaces[s]);
         if (bytes > most) {
             most = bytes;
@@ -90,7 +91,8 @@ static void print_shared(const tri_session *session)
     for (size_t s = 0; s < largest->num_spaces; s++) {
         const tri_space *space = &largest->spaces[s];
         char text[16];
-        if (tri_slab_of(space->kind) != TRI_SLAB_SHARED || tri_space_total(space) == 0)
+        if (tri_slab_of(space->kind) != TRI_SLAB_SHARED || tri_space_total(space) == 0 ||
+            space->where != TRI_WHERE_DEVICE)
             continue;
         bool step = space->kind == TRI_SPACE_WORK && largest->once && largest->num_segments > 1;
         printf("               %-10s %-13s %12s", space->name,
@@ -109,12 +111,26 @@ static void print_shared(const tri_session *session)
     }
 }
 
+/* What lies on the host and in the scratch file. */
+static void print_elsewhere(const tri_store *store)
+{
+    static const char *const names[TRI_NUM_SLABS] = {"weights",         "16-bit copies",
+                                                     "gradients",       "optimizer state",
+                                                     "keys and values", "copies on their way"};
+    for (int i = 0; i < TRI_NUM_SLABS; i++)
+        if (store->host[i].bytes)
+            print_row("host", names[i], store->host[i].bytes);
+    for (int i = 0; i < TRI_NUM_SLABS; i++)
+        if (store->file[i].bytes)
+            print_row("file", names[i], store->file[i].bytes);
+}
+
 void tri_plan_print_memory(const tri_session *session)
 {
     const tri_store *store = &session->store;
     uint64_t exact = store->scratch_bytes;
     for (int i = 0; i < TRI_NUM_SLABS; i++)
-        exact += store->slabs[i].bytes;
+        exact += store->slabs[i].bytes + (session->device.def->queue ? 0 : store->host[i].bytes);
     print_row("param", "parameters", store->slabs[TRI_SLAB_PARAM].bytes);
     if (store->slabs[TRI_SLAB_COPY].bytes)
         print_row("copy", "16-bit copies of them", store->slabs[TRI_SLAB_COPY].bytes);
@@ -125,6 +141,7 @@ void tri_plan_print_memory(const tri_session *session)
     print_row("optim", "optimizer state", store->slabs[TRI_SLAB_OPTIM].bytes);
     print_row("shared", "largest program's own", store->slabs[TRI_SLAB_SHARED].bytes);
     print_shared(session);
+    print_elsewhere(store);
     print_row("scratch", "of the device's kernels", store->scratch_bytes);
     print_row("rounding", "to whole pages", tri_store_total(store) - exact);
     print_row("plan", "total", tri_store_total(store));

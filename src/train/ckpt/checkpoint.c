@@ -241,15 +241,15 @@ static void copy_task(void *context, int task, int worker)
 }
 
 /* Elements of a piece to the staging memory: from the host's by all threads, since one cannot use
- * the memory's speed; from a device's through its queue. */
+ * the memory's speed; from a device's through its queue, from a file as that is read. */
 static tr_status copy_out(const tri_checkpointer *c, const tri_piece *piece, int64_t first,
                           int64_t count, float *to, tr_error *err)
 {
-    if (c->session->device.def->queue)
+    const void *from = tri_piece_on_host(c->session, piece, first);
+    if (!from)
         return tri_piece_read(c->session, piece, first, count, to, err);
-    copying copy = {.to = (char *)to,
-                    .from = (const char *)tri_piece_memory(c->session, piece, first),
-                    .bytes = (size_t)count * sizeof(float)};
+    copying copy = {
+        .to = (char *)to, .from = (const char *)from, .bytes = (size_t)count * sizeof(float)};
     int tasks = (int)((copy.bytes + COPY_BYTES - 1) / COPY_BYTES);
     tri_pool_run(tasks > 1 ? c->pool : NULL, tasks, copy_task, &copy);
     return TR_OK;
