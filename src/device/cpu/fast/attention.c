@@ -10,7 +10,7 @@
  * Blocks of keys that no query sees (before a window, of other documents) are left out.
  *
  * Lanes beyond the last position compute with zeros and are not written. */
-#include "device/cpu/fast/attention.h"
+#include "device/cpu/fast/places.h"
 
 #include <math.h>
 
@@ -33,10 +33,27 @@ static int64_t forward_floats(int64_t width)
     return 2 * width * QUERIES + 2 * KEYS * QUERIES + KEYS * width;
 }
 
+/* Fewer queries than this are taken one after the other. */
+enum { MANY = 32 };
+
+/* Who computes what is not a plain batch; NULL: it is one. Chosen by shape alone. */
+static const tri_kernel *other_kernel(const tri_kernel_args *args)
+{
+    const tri_tensor *in = args->in;
+    if (attention_is_plain(args, in, in + TRI_ATTENTION_ROWS))
+        return NULL;
+    bool in_order = in[TRI_ATTENTION_K_PLACES].count == 0 && in[TRI_ATTENTION_DOCS].count == 0 &&
+                    !(args->attr->attention.dropout > 0);
+    return in[TRI_ATTENTION_Q].size[1] < MANY && in_order
+               ? &TRI_ISA_NAME(tri_fast_attention_few)
+               : &TRI_ISA_NAME(tri_fast_attention_places);
+}
+
 static size_t attention_scratch(const tri_kernel_args *args, int num_threads)
 {
-    if (!attention_is_plain(args, args->in, args->in + TRI_ATTENTION_ROWS))
-        return tri_cpu_reference(TRI_OP_ATTENTION)->scratch_bytes(args, num_threads);
+    const tri_kernel *other = other_kernel(args);
+    if (other)
+        return other->scratch_bytes(args, num_threads);
     return (size_t)(forward_floats(last_dim(&args->in[0])) * num_threads) * sizeof(float);
 }
 
@@ -179,8 +196,9 @@ static void forward_task(void *context, int task, int worker)
 
 static void attention(const tri_kernel_args *args)
 {
-    if (!attention_is_plain(args, args->in, args->in + TRI_ATTENTION_ROWS)) {
-        tri_cpu_reference(TRI_OP_ATTENTION)->run(args);
+    const tri_kernel *other = other_kernel(args);
+    if (other) {
+        other->run(args);
         return;
     }
     forward f = {.shape = attention_shape_of(args, args->in, args->in + 3), .args = args};

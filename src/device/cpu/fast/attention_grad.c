@@ -10,7 +10,7 @@
  * query head after those of the other. It writes their dq, and sums dk and dv of the key head in
  * its own scratch, in the order of the queries; then the parts of a key head are added in order.
  * num_parts is more than one only when there are few key heads. */
-#include "device/cpu/fast/attention.h"
+#include "device/cpu/fast/places.h"
 
 #include <math.h>
 
@@ -63,7 +63,7 @@ static bool is_plain(const tri_kernel_args *args)
 static size_t attention_grad_scratch(const tri_kernel_args *args, int num_threads)
 {
     if (!is_plain(args))
-        return tri_cpu_reference(TRI_OP_ATTENTION_GRAD)->scratch_bytes(args, num_threads);
+        return TRI_ISA_NAME(tri_fast_attention_places_grad).scratch_bytes(args, num_threads);
     backward b = backward_of(args);
     int64_t num_tasks = b.num_heads * b.num_parts;
     return (size_t)(num_tasks * b.part_floats + num_threads * b.worker_floats) * sizeof(float);
@@ -282,7 +282,7 @@ static void backward_task(void *context, int task, int worker)
 static void attention_grad(const tri_kernel_args *args)
 {
     if (!is_plain(args)) {
-        tri_cpu_reference(TRI_OP_ATTENTION_GRAD)->run(args);
+        TRI_ISA_NAME(tri_fast_attention_places_grad).run(args);
         return;
     }
     backward b = backward_of(args);
