@@ -14,8 +14,8 @@ tri_id tri_rope(tri_graph *graph, const char *name, tri_id x, tri_id positions,
                         0);
 }
 
-/* Keys and values go to the cache of this layer, and queries look at what it then holds. Everything
- * is a matter of positions: those that are negative are not there. */
+/* Keys and values go to the cache of this layer, and queries look at what it then holds. The
+ * positions of a text are its places: those that are negative are not there. */
 static tri_id attend_to_cache(tri_graph *graph, const char *full, tri_attention_inputs of,
                               tri_attention_config how, const tri_batch_inputs *in,
                               const tri_attr *attr)
@@ -48,10 +48,20 @@ static tri_id attend_to_cache(tri_graph *graph, const char *full, tri_attention_
         operands[i] = graph->states[state].latest;
     }
     tri_id node = tri_graph_emit(graph, TRI_OP_CACHE_WRITE, full, NULL, operands, 6, 2);
-    tri_id look[] = {of.q, tri_node_out(graph, node, 0), tri_node_out(graph, node, 1),
-                     in->positions, in->rows};
-    return tri_node_out(graph,
-                        tri_graph_emit(graph, TRI_OP_CACHE_ATTENTION, full, attr, look, 5, 1), 0);
+    tri_attr cached = *attr;
+    cached.attention.cached = true;
+    tri_id look[] = {of.q,
+                     tri_node_out(graph, node, 0),
+                     tri_node_out(graph, node, 1),
+                     in->rows,
+                     in->step,
+                     TRI_NONE,
+                     TRI_NONE,
+                     in->positions};
+    return tri_node_out(
+        graph,
+        tri_graph_emit(graph, TRI_OP_ATTENTION, full, &cached, look, sizeof look / sizeof *look, 2),
+        0);
 }
 
 tri_id tri_attention(tri_graph *graph, const char *name, tri_attention_inputs of,

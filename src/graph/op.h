@@ -56,7 +56,6 @@ typedef enum tri_op {
     TRI_OP_ATTENTION_GRAD,
     TRI_OP_ATTENTION_MERGE,
     TRI_OP_CACHE_WRITE,
-    TRI_OP_CACHE_ATTENTION,
     /* losses */
     TRI_OP_CE_STATS,
     TRI_OP_CE_COMBINE,

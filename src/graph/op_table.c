@@ -38,7 +38,6 @@ static const tri_op_def *const table[TRI_NUM_OPS] = {
     [TRI_OP_ATTENTION_GRAD] = &tri_def_attention_grad,
     [TRI_OP_ATTENTION_MERGE] = &tri_def_attention_merge,
     [TRI_OP_CACHE_WRITE] = &tri_def_cache_write,
-    [TRI_OP_CACHE_ATTENTION] = &tri_def_cache_attention,
     [TRI_OP_CE_STATS] = &tri_def_ce_stats,
     [TRI_OP_CE_COMBINE] = &tri_def_ce_combine,
     [TRI_OP_CE_LOSS] = &tri_def_ce_loss,

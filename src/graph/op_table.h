@@ -108,7 +108,6 @@ void tri_place_heads(const tri_node *, const tri_shape *, tri_spot *, tri_spot *
 void tri_place_heads_grad(const tri_node *, const tri_shape *, tri_spot *, tri_spot *);
 void tri_place_merge(const tri_node *, const tri_shape *, tri_spot *, tri_spot *);
 void tri_place_cache_write(const tri_node *, const tri_shape *, tri_spot *, tri_spot *);
-void tri_place_cache_attention(const tri_node *, const tri_shape *, tri_spot *, tri_spot *);
 void tri_place_ce_stats(const tri_node *, const tri_shape *, tri_spot *, tri_spot *);
 void tri_place_ce_grad(const tri_node *, const tri_shape *, tri_spot *, tri_spot *);
 void tri_place_total(const tri_node *, const tri_shape *, tri_spot *, tri_spot *);
@@ -127,7 +126,7 @@ extern const tri_op_def tri_def_layernorm, tri_def_add_layernorm, tri_def_layern
 extern const tri_op_def tri_def_rmsnorm, tri_def_add_rmsnorm, tri_def_rmsnorm_grad,
     tri_def_rmsnorm_param_grad;
 extern const tri_op_def tri_def_rope, tri_def_attention, tri_def_attention_grad,
-    tri_def_attention_merge, tri_def_cache_write, tri_def_cache_attention;
+    tri_def_attention_merge, tri_def_cache_write;
 extern const tri_op_def tri_def_ce_stats, tri_def_ce_loss, tri_def_ce_grad, tri_def_out_loss,
     tri_def_out_loss_grad;
 extern const tri_op_def tri_def_sum_squares, tri_def_finish, tri_def_sgd, tri_def_adam,

@@ -307,8 +307,8 @@ void tri_place_merge(const tri_node *node, const tri_shape *shapes, tri_spot *in
     out[1] = in[1];
 }
 
-/* The caches [B, G, P, K] decide: what is written to them, and looks at them, is cut alike. Their
- * rows are those of the batch. */
+/* The caches [B, G, P, K] decide: what is written to them is cut alike. Their rows are those of the
+ * batch. */
 void tri_place_cache_write(const tri_node *node, const tri_shape *shapes, tri_spot *in,
                            tri_spot *out)
 {
@@ -319,23 +319,6 @@ void tri_place_cache_write(const tri_node *node, const tri_shape *shapes, tri_sp
                 : rows                       ? alongside(&shapes[0], in[0], &shapes[j])
                                              : whole;
     out[0] = out[1] = in[0];
-}
-
-void tri_place_cache_attention(const tri_node *node, const tri_shape *shapes, tri_spot *in,
-                               tri_spot *out)
-{
-    if (cut_by_rows(&in[1])) {
-        for (int j = 0; j < node->num_in; j++)
-            in[j] = j == 1 ? in[1] : alongside(&shapes[1], in[1], &shapes[j]);
-        out[0] = cut_at(0);
-        return;
-    }
-    bool cut = is_cut(&in[1]) || cut_by_heads(&shapes[0], &in[0]);
-    in[0] = cut ? cut_at(head_dim(&shapes[0])) : whole;
-    in[2] = in[1];
-    for (int j = 3; j < node->num_in; j++)
-        in[j] = whole;
-    out[0] = cut ? cut_at(2) : whole;
 }
 
 /* Statistics of a cut vocabulary are of this rank's part: "terms" that the pass gathers and

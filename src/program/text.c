@@ -113,7 +113,6 @@ static void op_text(const tri_instr *instr, char *out, size_t size)
         break;
     case TRI_OP_ATTENTION:
     case TRI_OP_ATTENTION_GRAD:
-    case TRI_OP_CACHE_ATTENTION:
         more = instr->attr.attention.cached   ? " cached"
                : instr->attr.attention.causal ? " causal"
                                               : "";

@@ -698,7 +698,7 @@ static void test_stale_cache_is_seen(void **state)
     tri_instr *write = program->instrs, *look = program->instrs;
     while (write->op != TRI_OP_CACHE_WRITE)
         write++;
-    while (look->op != TRI_OP_CACHE_ATTENTION)
+    while (look->op != TRI_OP_ATTENTION)
         look++;
     tr_error err = {0};
     assert_int_equal(tri_program_check(program, &err), TR_OK);

@@ -171,7 +171,7 @@ test_programs() {
     run 0 check "$mine"
     has decoding
     run 0 explain "$mine" --mode decode
-    has cache_attention
+    has 'attention cached'
     run 0 explain "$mine" --mode prefill --graph
     run 0 plan "$mine"
     grep -q cache "$tmp/out" && fail "training plans a cache"

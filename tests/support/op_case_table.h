@@ -14,7 +14,7 @@
 #define ACT(...)    OF(act, __VA_ARGS__)
 #define DROP(...)   OF(dropout, __VA_ARGS__)
 #define ATTEND(...) OF(attention, .alpha = 0.35f, __VA_ARGS__)
-#define CACHED(...) ATTEND(.causal = true, __VA_ARGS__)
+#define CACHED(...) ATTEND(.causal = true, .cached = true, __VA_ARGS__)
 #define ADAM(...)   UPDATE(.beta1 = 0.9f, .beta2 = 0.95f, .eps = 1e-8f, .lr_scale = 0.5f, __VA_ARGS__)
 #define LION(...)   UPDATE(.beta1 = 0.9f, .beta2 = 0.99f, .lr_scale = 0.5f, __VA_ARGS__)
 #define NARROW(...) OF(quantise, __VA_ARGS__)
@@ -419,19 +419,14 @@ static const op_case case_table[] = {
     {"packed", TRI_OP_CACHE_WRITE, {3, 7, 3, 5}, {0}, 0, 0},
     {"one position", TRI_OP_CACHE_WRITE, {3, 1, 4, 8, 2}, {0}, 0, 0},
     {"ring", TRI_OP_CACHE_WRITE, {3, 7, 4, 5, 2}, ATTEND(.window = 6), 0, 0},
-    {"one position", TRI_OP_CACHE_ATTENTION, {3, 1, 3, 5}, CACHED(), 0, 0},
-    {"one position, 3:1", TRI_OP_CACHE_ATTENTION, {3, 1, 6, 33, 2}, CACHED(), 0, 0},
-    {"few", TRI_OP_CACHE_ATTENTION, {3, 7, 4, 5, 2}, CACHED(), 0, 0},
-    {"few, window", TRI_OP_CACHE_ATTENTION, {3, 7, 4, 6, 1}, CACHED(.window = 5), 0, 0},
-    {"ring", TRI_OP_CACHE_ATTENTION, {3, 1, 4, 64, 2}, CACHED(.window = 150), 0, 5e-6f},
-    {"many", TRI_OP_CACHE_ATTENTION, {3, 33, 3, 5}, CACHED(), 0, 5e-6f},
-    {"many, 2:1", TRI_OP_CACHE_ATTENTION, {2, 131, 4, 33, 2}, CACHED(), CASE_LARGE, 5e-6f},
-    {"many, ring",
-     TRI_OP_CACHE_ATTENTION,
-     {3, 70, 4, 17, 2},
-     CACHED(.window = 45),
-     CASE_LARGE,
-     5e-6f},
+    {"one position", TRI_OP_ATTENTION, {3, 1, 3, 5}, CACHED(), 0, 0},
+    {"one position, 3:1", TRI_OP_ATTENTION, {3, 1, 6, 33, 2}, CACHED(), 0, 0},
+    {"few", TRI_OP_ATTENTION, {3, 7, 4, 5, 2}, CACHED(), 0, 0},
+    {"few, window", TRI_OP_ATTENTION, {3, 7, 4, 6, 1}, CACHED(.window = 5), 0, 0},
+    {"ring", TRI_OP_ATTENTION, {3, 1, 4, 64, 2}, CACHED(.window = 150), 0, 5e-6f},
+    {"many", TRI_OP_ATTENTION, {3, 33, 3, 5}, CACHED(), 0, 5e-6f},
+    {"many, 2:1", TRI_OP_ATTENTION, {2, 131, 4, 33, 2}, CACHED(), CASE_LARGE, 5e-6f},
+    {"many, ring", TRI_OP_ATTENTION, {3, 70, 4, 17, 2}, CACHED(.window = 45), CASE_LARGE, 5e-6f},
 
     /* B, T, V */
     {"odd", TRI_OP_CE_STATS, {2, 7, 101}, {0}, 0, 0},

@@ -386,6 +386,11 @@ static void build_merge(op_run *run, const op_case *c)
     out_f32(run, 3, lse);
 }
 
+static bool is_cached(const op_case *c)
+{
+    return c->op == TRI_OP_CACHE_WRITE || (c->op == TRI_OP_ATTENTION && c->attr.attention.cached);
+}
+
 /* Positions that a cache has room for: a ring that is just long enough with a window, otherwise
  * some more than the new ones. */
 static int64_t cache_length(const op_case *c)
@@ -405,16 +410,24 @@ static void build_cache(op_run *run, const op_case *c)
         in_f32(run, g ? 4 : 5, g ? o : packed);
     for (int i = 0; i < 2; i++)
         in_f32(run, 4, cache);
-    if (write)
-        in_f32(run, g ? 4 : 5, g ? kv : packed);
-    if (write && g)
+    if (!write) {
+        in_i32(run, 1, SIZES(b));
+        for (int i = 0; i < 3; i++) /* step, documents, spans */
+            in_absent(run);
+        in_i32(run, 2, SIZES(b, t));
+        out_f32(run, 4, o);
+        out_f32(run, 3, SIZES(b, h, t));
+        return;
+    }
+    in_f32(run, g ? 4 : 5, g ? kv : packed);
+    if (g)
         in_f32(run, 4, kv);
-    else if (write)
+    else
         in_absent(run);
     in_i32(run, 2, SIZES(b, t));
     in_i32(run, 1, SIZES(b));
-    for (int i = 0; i < (write ? 2 : 1); i++)
-        out_f32(run, 4, write ? cache : o);
+    for (int i = 0; i < 2; i++)
+        out_f32(run, 4, cache);
 }
 
 /* sizes: B, T, V. */
@@ -567,10 +580,10 @@ static void build(op_run *run, const op_case *c)
         build_rope(run, c);
     else if (c->op == TRI_OP_ATTENTION_MERGE)
         build_merge(run, c);
-    else if (c->op < TRI_OP_CACHE_WRITE)
-        build_attention(run, c);
-    else if (c->op < TRI_OP_CE_STATS)
+    else if (is_cached(c))
         build_cache(run, c);
+    else if (c->op < TRI_OP_CE_STATS)
+        build_attention(run, c);
     else if (c->op < TRI_OP_SUM_SQUARES)
         build_loss(run, c);
     else
@@ -665,16 +678,16 @@ static void fill_ids(tri_tensor *t, const op_case *c, int input)
         range = 1000; /* sample ids, or a step */
     if (c->op == TRI_OP_ROPE)
         range = 131072;
+    if (is_cached(c)) {
+        fill_places(t, c);
+        return;
+    }
     int j = c->op == TRI_OP_ATTENTION_GRAD ? input - 3 : input;
     if (c->op >= TRI_OP_ATTENTION && c->op <= TRI_OP_ATTENTION_GRAD && t->rank >= 2) {
         if (j == TRI_ATTENTION_DOCS)
             fill_docs(t);
         else
             fill_intervals(t, j);
-        return;
-    }
-    if (c->op == TRI_OP_CACHE_WRITE || c->op == TRI_OP_CACHE_ATTENTION) {
-        fill_places(t, c);
         return;
     }
     if (c->flags & CASE_SHARD)

@@ -102,6 +102,10 @@ static void add_attention(const tri_attention_attr *attr, tri_text *text)
 {
     tri_text_add(text, " alpha=%.9g%s window=%d", (double)attr->alpha,
                  attr->causal ? " causal" : "", attr->window);
+    if (attr->cached)
+        tri_text_add(text, " cached");
+    if (attr->soft_cap > 0)
+        tri_text_add(text, " cap=%.9g", (double)attr->soft_cap);
     if (attr->dropout > 0)
         tri_text_add(text, " p=%.9g stream=%08x", (double)attr->dropout, attr->stream);
 }
@@ -154,7 +158,6 @@ static void add_attributes(const tri_instr *instr, tri_text *text)
         break;
     case TRI_OP_ATTENTION:
     case TRI_OP_ATTENTION_GRAD:
-    case TRI_OP_CACHE_ATTENTION:
         add_attention(&attr->attention, text);
         break;
     case TRI_OP_OUT_LOSS:

@@ -1,16 +1,15 @@
-/* Attention for generation: keys and values of earlier positions are kept in a cache, a state that
- * lives between programs.
+/* The cache of generation: keys and values of earlier positions, a state that lives between
+ * programs.
  *
- * A row of the cache is one text; its positions lie in a ring: position p is at p mod P. Which row
- * and which positions a batch brings is data, so prompts of any length, texts of different lengths
- * in one batch, and rows that wait are all the same program. A query at position p sees the
- * positions up to p of its row, or the window's worth of them; that they are in the cache is the
- * caller's duty: without a window, texts no longer than P; with one, P of at least window - 1 more
- * than the positions that one program writes. */
+ * A row of the cache is one text; its positions are its places, and lie in a ring: place p is at p
+ * mod P. Which row and which positions a batch brings is data, so prompts of any length, texts of
+ * different lengths in one batch, and rows that wait are all the same program. What attention then
+ * sees (attention.c) are the places up to a query's own, or the window's worth of them; that they
+ * are in the cache is the caller's duty: without a window, texts no longer than P; with one, P of
+ * at least window - 1 more than the positions that one program writes. */
 #include "graph/op_table.h"
 
 enum { WRITE_K_CACHE, WRITE_V_CACHE, WRITE_K, WRITE_V, WRITE_POSITIONS, WRITE_ROWS, NUM_WRITE_IN };
-enum { LOOK_Q, LOOK_K_CACHE, LOOK_V_CACHE, LOOK_POSITIONS, LOOK_ROWS, NUM_LOOK_IN };
 
 static tr_status check_caches(const tri_shape *k, const tri_shape *v, tr_error *err)
 {
@@ -61,36 +60,6 @@ static tr_status infer_write(const tri_node *node, const tri_shape *in, tri_shap
     return TR_OK;
 }
 
-static tr_status infer_attention(const tri_node *node, const tri_shape *in, tri_shape *out,
-                                 tri_dtype *out_dtype, tr_error *err)
-{
-    (void)out_dtype;
-    char a[128], b[128];
-    const tri_shape *q = &in[LOOK_Q], *cache = &in[LOOK_K_CACHE];
-    TRI_TRY(check_caches(cache, &in[LOOK_V_CACHE], err));
-    tri_dim h = q->dim[q->rank - 2], k = q->dim[q->rank - 1];
-    if ((q->rank != 4 && !is_packed(q)) || k.size != cache->dim[3].size ||
-        h.size % cache->dim[1].size != 0)
-        return tri_fail(err, TR_ERROR_INPUT,
-                        "needs q [B, T, H, K] or qkv [B, T, 3, H, K], with H a multiple of the "
-                        "cache's heads, for a cache %s, not %s",
-                        tri_shape_text(cache, a, sizeof a), tri_shape_text(q, b, sizeof b));
-    TRI_TRY(check_places(q, &in[LOOK_POSITIONS], &in[LOOK_ROWS], err));
-    if (node->attr.attention.window < 0 || !node->attr.attention.causal)
-        return tri_fail(err, TR_ERROR_INPUT, "looks back only");
-    out[0] = (tri_shape){.rank = 4, .dim = {q->dim[0], q->dim[1], h, k}};
-    return TR_OK;
-}
-
-/* How much of the cache is seen is data; this is the most. */
-static double flops_attention(const tri_node *node, const tri_shape *in, const tri_shape *out)
-{
-    double keys = (double)in[LOOK_K_CACHE].dim[2].size;
-    if (node->attr.attention.window > 0 && node->attr.attention.window < keys)
-        keys = node->attr.attention.window;
-    return 4 * (double)tri_shape_count(&out[0]) * keys;
-}
-
 static double flops_write(const tri_node *node, const tri_shape *in, const tri_shape *out)
 {
     (void)node;
@@ -115,22 +84,4 @@ const tri_op_def tri_def_cache_write = {
     .infer = infer_write,
     .place = tri_place_cache_write,
     .flops = flops_write,
-};
-
-const tri_op_def tri_def_cache_attention = {
-    .name = "cache_attention",
-    .inputs = "q [B, T, H, K] (or qkv [B, T, 3, H, K]), k_cache [B, G, P, K], v_cache [B, G, P, "
-              "K], positions i32 [B, T], rows i32 [B]",
-    .outputs = "o [B, T, H, K]",
-    .meaning = "o = softmax(alpha q.k) v for each head, over the keys of row rows[b] of the cache "
-               "at positions up to the query's own, within the window if there is one; 0 for a "
-               "negative position. H/G heads share a key head.",
-    .family = TRI_ATTR_ATTENTION,
-    .min_in = NUM_LOOK_IN,
-    .max_in = NUM_LOOK_IN,
-    .min_out = 1,
-    .max_out = 1,
-    .infer = infer_attention,
-    .place = tri_place_cache_attention,
-    .flops = flops_attention,
 };

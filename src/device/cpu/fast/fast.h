@@ -166,7 +166,6 @@ extern const tri_kernel TRI_ISA_NAME(tri_fast_attention);
 extern const tri_kernel TRI_ISA_NAME(tri_fast_attention_grad);
 extern const tri_kernel TRI_ISA_NAME(tri_fast_attention_merge);
 extern const tri_kernel TRI_ISA_NAME(tri_fast_cache_write);
-extern const tri_kernel TRI_ISA_NAME(tri_fast_cache_attention);
 extern const tri_kernel TRI_ISA_NAME(tri_fast_ce_stats);
 extern const tri_kernel TRI_ISA_NAME(tri_fast_ce_loss);
 extern const tri_kernel TRI_ISA_NAME(tri_fast_ce_grad);

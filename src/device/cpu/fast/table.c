@@ -36,7 +36,6 @@ const tri_kernel *TRI_ISA_NAME(tri_cpu_fast)(tri_op op)
         [TRI_OP_ATTENTION_GRAD] = &TRI_ISA_NAME(tri_fast_attention_grad),
         [TRI_OP_ATTENTION_MERGE] = &TRI_ISA_NAME(tri_fast_attention_merge),
         [TRI_OP_CACHE_WRITE] = &TRI_ISA_NAME(tri_fast_cache_write),
-        [TRI_OP_CACHE_ATTENTION] = &TRI_ISA_NAME(tri_fast_cache_attention),
         [TRI_OP_CE_STATS] = &TRI_ISA_NAME(tri_fast_ce_stats),
         [TRI_OP_CE_LOSS] = &TRI_ISA_NAME(tri_fast_ce_loss),
         [TRI_OP_CE_GRAD] = &TRI_ISA_NAME(tri_fast_ce_grad),

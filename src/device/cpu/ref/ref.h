@@ -42,7 +42,6 @@ extern const tri_kernel tri_ref_attention;
 extern const tri_kernel tri_ref_attention_grad;
 extern const tri_kernel tri_ref_attention_merge;
 extern const tri_kernel tri_ref_cache_write;
-extern const tri_kernel tri_ref_cache_attention;
 extern const tri_kernel tri_ref_ce_stats;
 extern const tri_kernel tri_ref_ce_loss;
 extern const tri_kernel tri_ref_ce_grad;

@@ -39,7 +39,6 @@ const tri_kernel *tri_cpu_reference(tri_op op)
         [TRI_OP_ATTENTION_GRAD] = &tri_ref_attention_grad,
         [TRI_OP_ATTENTION_MERGE] = &tri_ref_attention_merge,
         [TRI_OP_CACHE_WRITE] = &tri_ref_cache_write,
-        [TRI_OP_CACHE_ATTENTION] = &tri_ref_cache_attention,
         [TRI_OP_CE_STATS] = &tri_ref_ce_stats,
         [TRI_OP_CE_COMBINE] = &tri_ref_ce_combine,
         [TRI_OP_CE_LOSS] = &tri_ref_ce_loss,
