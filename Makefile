@@ -82,7 +82,7 @@ PLUGINS  = $(if $(MPICC),$(BUILD)/trireme-mpi.so)
 EXAMPLES = $(patsubst examples/%.c,$(BUILD)/examples/%,$(wildcard examples/*.c))
 BENCHES  = $(patsubst bench/%.c,$(BUILD)/bench/%,$(wildcard bench/*.c))
 
-.PHONY: all setup programs demo test test-programs test-full soak bench asan asan-quick quick-binaries tsan install \
+.PHONY: all setup programs demo test test-programs test-full test-whole soak bench asan asan-quick quick-binaries tsan install \
         install-files format format-check lint docs clean
 # Objects of tests are kept. Only they: whatever is secondary may be missing without being made, and
 # what is said below of CUDA relies on a file that is missing.
@@ -196,8 +196,12 @@ demo: all
 test: test-programs
 	@tools/run_tests.sh $(BUILD)
 
+# More of everything: within two hours on two cores. All of everything: many hours.
 test-full: test-programs
 	@TRIREME_TEST_FULL=1 tools/run_tests.sh $(BUILD)
+
+test-whole: test-programs
+	@TRIREME_TEST_FULL=whole tools/run_tests.sh $(BUILD)
 
 # Random kills: minutes, or as many as SOAK_KILLS says. Then faults of every kind for SOAK_SECONDS.
 soak: test-programs

@@ -5,13 +5,19 @@
 # "skipped: WHAT (WHY)", or by cmocka's skip(); each such part counts as skipped, beside the test. All
 # of them are named at the end.
 #
-#   TEST=WORD        those whose name contains WORD
-#   TEST_LIST="A B"  those of exactly these names; one that is missing fails
+#   TEST=WORD                 those whose name contains WORD
+#   TEST_LIST="A B"           those of exactly these names; one that is missing fails
+#   TRIREME_TEST_SECONDS=N    the time limit of a test
+#   TRIREME_TEST_TELL=N       of a test that takes long, the last line so far, every so many seconds
 set -u
 build=$1
-# Every cell of the matrix of layouts takes an hour or two on two cores.
-limit=${TRIREME_TEST_SECONDS:-${TRIREME_TEST_FULL:+14400}}
-limit=${limit:-600}
+case ${TRIREME_TEST_FULL:-} in
+'') limit=600 ;;
+whole) limit=172800 ;; # every failing call takes hours
+*) limit=7200 ;;
+esac
+limit=${TRIREME_TEST_SECONDS:-$limit}
+tell=${TRIREME_TEST_TELL:-60}
 only=${TEST:-}
 listed=${TEST_LIST:-}
 found=
@@ -35,8 +41,18 @@ skipped_parts() { # log
          END { if (pending) print why }' "$1"
 }
 
+# Tells of a test that takes long, until it is ended itself or nobody is left to do so.
+tell_progress() { # name
+    local start=$SECONDS line
+    exec 8<> <(:)
+    while ! read -r -t "$tell" -u 8 line && kill -0 $$ 2>/dev/null; do
+        line=$(tail -n 1 "$log_dir/$1.log" 2>/dev/null | cut -c1-120)
+        printf '...     %-28s %ds: %s\n' "$1" $((SECONDS - start)) "$line"
+    done
+}
+
 run() {
-    local name=$1 start end code part
+    local name=$1 start end code part teller
     shift
     case "$name" in *"$only"*) ;; *) return ;; esac
     if [ -n "$listed" ]; then
@@ -47,8 +63,11 @@ run() {
     local gpus=(env CUDA_VISIBLE_DEVICES=)
     case "$name" in test_cuda_*) gpus=(env) ;; esac
     start=$(date +%s.%N)
+    tell_progress "$name" &
+    teller=$!
     timeout --kill-after=5 "$limit" "${gpus[@]}" "$@" >"$log_dir/$name.log" 2>&1
     code=$?
+    kill $teller 2>/dev/null && wait $teller
     end=$(date +%s.%N)
     local took
     took=$(awk -v a="$start" -v b="$end" 'BEGIN { printf "%.1fs", b - a }')

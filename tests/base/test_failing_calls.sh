@@ -3,7 +3,9 @@
 # Each time the command either ends with exit code 1 and a message, or does exactly what it does
 # otherwise: the same output, the same files. Checkpoints that are whole stay, under their names.
 #
-# A sample in `make test`; every call of each command with TRIREME_TEST_FULL=1.
+# A sample in `make test`, 50 times as many with TRIREME_TEST_FULL=1, and every call of each command
+# with TRIREME_TEST_FULL=whole, which takes hours: what went well is kept in TRIREME_TEST_STATE, if
+# that names a folder, and not done again.
 # Arguments: the build directory, then the scenarios to walk (all, when none is named).
 #   FAULT_SEED=7 FAULT_SAMPLES=50 bash tests/base/test_failing_calls.sh build plan have-resume
 set -u
@@ -21,6 +23,14 @@ if ! LD_PRELOAD=$shim "$trireme" --version >/dev/null 2>&1; then
     exit 77
 fi
 full=${TRIREME_TEST_FULL:-}
+whole=
+[ "$full" != whole ] || whole=yes
+state=${TRIREME_TEST_STATE:+$TRIREME_TEST_STATE/failing-calls.done}
+declare -A done_before=()
+[ -z "$whole" ] || [ -z "$state" ] || [ ! -f "$state" ] ||
+    while IFS= read -r line; do done_before[$line]=1; done <"$state"
+[ ${#done_before[@]} -eq 0 ] || echo "${#done_before[@]} calls were done before"
+told=$SECONDS
 seed=${FAULT_SEED:-1}
 work=$(mktemp -d "${TMPDIR:-/tmp}/trireme-faults-XXXXXX")
 trap 'rm -rf "$work"' EXIT
@@ -72,15 +82,15 @@ attempt() { # scenario, then the command
     rm -rf "$work/dir"
     mkdir "$work/dir"
     [ ! -d "$work/given-${name%%-*}" ] || cp -r "$work/given-${name%%-*}/." "$work/dir"
-    (cd "$work/dir" && exec timeout -s KILL "${FAULT_SECONDS:-60}" env LD_PRELOAD="$shim" "$@") >"$work/out" 2>"$work/err" </dev/null
+    (cd "$work/dir" && exec timeout -s KILL "${FAULT_SECONDS:-120}" env LD_PRELOAD="$shim" "$@") >"$work/out" 2>"$work/err" </dev/null
 }
 
-# So many different numbers from 1 to n, in order; all of them in the full walk.
+# So many different numbers from 1 to n, in order; all of them in the whole walk.
 sample() { # n, how many, salt
-    if [ -n "$full" ] && [ -z "${FAULT_SAMPLES:-}" ]; then
+    if [ -n "$whole" ] && [ -z "${FAULT_SAMPLES:-}" ]; then
         seq 1 "$1"
     else
-        awk -v n="$1" -v k="${FAULT_SAMPLES:-$2}" -v s="$seed$3" 'BEGIN {
+        awk -v n="$1" -v k="${FAULT_SAMPLES:-$(($2 * ${full:+50 * }1))}" -v s="$seed$3" 'BEGIN {
             srand(s); for (i = 0; i < k; i++) print 1 + int(rand() * n) }' | sort -nu
     fi
 }
@@ -134,9 +144,15 @@ judge() { # scenario, class, code, what
     [ -z "$lost" ] || fail "$4: $lost"
 }
 
+# Where the walk is; takes its variables.
+progress() {
+    told=$SECONDS
+    echo "$name, process $process: call ${n:-none} of $num of $class; so far ${walked[alloc]} allocations and ${walked[io]} calls of I/O failed, $failures wrong"
+}
+
 # All calls, or a sample of them, of one class in one process of a scenario fail, one by one.
 walk() { # scenario, class, process, samples, faults, then the command
-    local name=$1 class=$2 process=$3 samples=$4 faults=$5 num n with more code list
+    local name=$1 class=$2 process=$3 samples=$4 faults=$5 num n with more code list key wrong
     shift 5
     [ "$only" = "  " ] || [[ $only == *" $name "* ]] || return 0
     FAULT_CLASS=$class FAULT_REPORT=$work/report attempt "$name" "$@"
@@ -159,16 +175,21 @@ walk() { # scenario, class, process, samples, faults, then the command
         more=${with#*:}
         [ "$more" != "$with" ] || more=1
         for n in $list; do
+            key="$name $class $process $with $n"
+            [ -z "${done_before[$key]:-}" ] || continue
+            wrong=$failures
             FAULT_CLASS=$class FAULT_AT=$n FAULT_FOR=$more FAULT_WITH=${with%:*} FAULT_PROCESS=$process \
                 FAULT_REPORT=$work/report attempt "$name" "$@"
             code=$?
             walked[$class]=$((walked[$class] + 1))
             judge "$name" "$class" $code "$name: call $n of $num of $class, process $process, $with, $(sed -n 's/^failed //p' "$work/report")"
+            [ -z "$whole" ] || [ -z "$state" ] || [ $failures -gt $wrong ] || echo "$key" >>"$state"
+            [ $((SECONDS - told)) -lt 30 ] || progress
         done
         # in a sample, another few calls for each fault
-        [ -n "$full" ] || list=$(sample "$num" "$samples" "$process$with")
+        [ -n "$whole" ] || list=$(sample "$num" "$samples" "$process$with")
     done
-    [ -z "$full${FAULT_SAMPLES:-}" ] || echo "$name, process $process: $num calls of $class; so far ${walked[alloc]} allocations and ${walked[io]} calls of I/O failed, $failures wrong"
+    [ -z "$full${FAULT_SAMPLES:-}" ] || progress
 }
 
 run=("$trireme" train "$work/small.yaml")
@@ -234,6 +255,6 @@ walk have-inspect io 0 1 "$reads" "$trireme" ckpt inspect run/ckpt/step-4
 walk have-verify io 0 1 "$reads" "$trireme" ckpt verify run/ckpt/step-4
 walk have-hf io 0 1 "$disk" "$trireme" ckpt export run --hf hf
 
-[ $((walked[alloc] + walked[io])) -gt 0 ] || fail "there is no scenario of those names:$only"
+[ $((walked[alloc] + walked[io] + ${#done_before[@]})) -gt 0 ] || fail "there is no scenario of those names:$only"
 echo "${walked[alloc]} allocations failed, ${survived[alloc]} without effect; ${walked[io]} calls of I/O, ${survived[io]} without effect; $failures wrong"
 [ $failures = 0 ]

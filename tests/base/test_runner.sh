@@ -3,7 +3,7 @@
 # named. And the version stands in one place. Argument: the build directory.
 set -u
 root=$(pwd)
-unset TEST TEST_LIST TRIREME_TEST_SECONDS TRIREME_TEST_FULL MAKEFLAGS MAKELEVEL
+unset TEST TEST_LIST TRIREME_TEST_SECONDS TRIREME_TEST_FULL TRIREME_TEST_TELL MAKEFLAGS MAKELEVEL
 trireme=$(cd "$1" && pwd)/trireme
 work=$(mktemp -d "${TMPDIR:-/tmp}/trireme-runner-XXXXXX")
 trap 'rm -rf "$work"' EXIT
@@ -43,6 +43,22 @@ says '  test_cmocka, a part: two: there is no moon'
 says '  test_cmocka, a part: three'
 says '  test_parts, a part: a full disk (nothing can be mounted)'
 says '  test_whole: no Slurm here'
+
+# One that takes long is told of; it ends when it was.
+test_file tests/area/test_long.sh <<'END'
+echo '40 of 100 cells'
+for _ in $(seq 1000); do
+    grep -q '^\.\.\.' ../out 2>/dev/null && exit 0
+    sleep 0.02
+done
+exit 1
+END
+mkdir "$work/long"
+(cd "$work/long" && mkdir build && mv ../tests . && TEST=test_long TRIREME_TEST_TELL=0.1 "$root/tools/run_tests.sh" build) >"$work/out" 2>&1 ||
+    fail "nothing is told of a test that takes long: $(cat "$work/out")"
+grep -q '^\.\.\.     test_long .* [0-9]*s: 40 of 100 cells$' "$work/out" || fail "what is told of a test: $(cat "$work/out")"
+mv "$work/long/tests" "$work/tests"
+rm "$work/tests/area/test_long.sh"
 
 echo 'exit 3' | test_file tests/test_wrong.sh
 (cd "$work" && "$root/tools/run_tests.sh" build) >"$work/out" 2>&1 && fail "a failure has exit code 0"

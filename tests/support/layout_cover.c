@@ -5,6 +5,7 @@
 
 #include <cmocka.h>
 
+#include <limits.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -124,36 +125,60 @@ size_t list_cells(const levels *table, cell *cells)
     }
 }
 
-typedef struct pairs {
-    bool open[NUM_FACTORS][NUM_FACTORS][MAX_LEVELS][MAX_LEVELS]; /* a before b */
-} pairs;
+/* Combinations of values of so many factors that no chosen cell has had. */
+typedef struct combinations {
+    int strength;
+    bool *open; /* by a number made of the factors, in order, each with its value */
+} combinations;
 
-/* How many open pairs a cell has; with `close`, they are open no longer. */
-static int count_pairs(pairs *p, const cell *c, bool close)
+typedef enum visit { OPEN, COUNT, CLOSE } visit;
+
+/* Visits the combinations of a cell that begin with these factors; how many were open before. */
+static int visit_all(combinations *of, const cell *c, visit what, int first, int depth,
+                     size_t number)
 {
+    if (depth == of->strength) {
+        bool was = of->open[number];
+        of->open[number] = what == COUNT ? was : what == OPEN;
+        return was;
+    }
     int num = 0;
-    for (int a = 0; a < NUM_FACTORS; a++)
-        for (int b = a + 1; b < NUM_FACTORS; b++) {
-            bool *open = &p->open[a][b][c->is[a]][c->is[b]];
-            num += *open;
-            *open &= !close;
-        }
+    for (int f = first; f < NUM_FACTORS; f++)
+        num += visit_all(of, c, what, f + 1, depth + 1,
+                         (number * NUM_FACTORS + (size_t)f) * MAX_LEVELS + (size_t)c->is[f]);
     return num;
 }
 
-size_t cover_cells(const cell *cells, size_t num, uint64_t seed, cell *chosen)
+static combinations open_combinations(const cell *cells, size_t num, int strength)
 {
-    static pairs p;
-    memset(&p, 0, sizeof p);
+    size_t size = 1;
+    for (int i = 0; i < strength; i++)
+        size *= NUM_FACTORS * MAX_LEVELS;
+    combinations of = {.strength = strength, .open = calloc(size, sizeof *of.open)};
+    assert_non_null(of.open);
+    for (size_t i = 0; i < num; i++) {
+        for (int f = 0; f < NUM_FACTORS; f++)
+            assert_in_range(cells[i].is[f], 0, MAX_LEVELS - 1);
+        visit_all(&of, &cells[i], OPEN, 0, 0, 0);
+    }
+    return of;
+}
+
+size_t cover_cells(const cell *cells, size_t num, int strength, uint64_t seed, cell *chosen)
+{
+    combinations of = open_combinations(cells, num, strength);
+    int *most = malloc(num * sizeof *most); /* a cell has no more than when it was last counted */
+    assert_non_null(most);
     for (size_t i = 0; i < num; i++)
-        for (int a = 0; a < NUM_FACTORS; a++)
-            for (int b = a + 1; b < NUM_FACTORS; b++)
-                p.open[a][b][cells[i].is[a]][cells[i].is[b]] = true;
-    for (size_t picked = 0;; picked++) {
+        most[i] = INT_MAX;
+    size_t picked = 0;
+    for (;; picked++) {
         int best = 0;
         uint32_t best_draw = 0;
         for (size_t i = 0; i < num; i++) {
-            int open = count_pairs(&p, &cells[i], false);
+            if (most[i] < best || most[i] == 0)
+                continue;
+            int open = most[i] = visit_all(&of, &cells[i], COUNT, 0, 0, 0);
             uint32_t draw = tri_random_word(seed, i, picked, 1);
             if (open > best || (open == best && open > 0 && draw > best_draw)) {
                 best = open;
@@ -162,19 +187,22 @@ size_t cover_cells(const cell *cells, size_t num, uint64_t seed, cell *chosen)
             }
         }
         if (best == 0)
-            return picked;
-        count_pairs(&p, &chosen[picked], true);
+            break;
+        visit_all(&of, &chosen[picked], CLOSE, 0, 0, 0);
     }
+    free(most);
+    free(of.open);
+    return picked;
 }
 
 size_t check_covers(const levels *table, uint64_t num_covers, int steps)
 {
-    cell *cells = malloc(MAX_CELLS * sizeof *cells), *chosen = malloc(1000 * sizeof *chosen);
+    cell *cells = malloc(MAX_CELLS * sizeof *cells), *chosen = malloc(MAX_CELLS * sizeof *chosen);
     alone_runs *alone = calloc(1, sizeof *alone);
     assert_true(cells && chosen && alone);
     size_t num = list_cells(table, cells), failed = 0;
     for (uint64_t seed = 1; seed <= num_covers; seed++) {
-        size_t num_chosen = cover_cells(cells, num, seed, chosen);
+        size_t num_chosen = cover_cells(cells, num, 2, seed, chosen);
         for (size_t i = 0; i < num_chosen; i++) {
             cell_distance d;
             failed += !check_cell(alone, &chosen[i], steps, &d);

@@ -1,5 +1,5 @@
-/* Tables of cells: which there are, a few of them that cover all pairs, and what a cell is held to.
- */
+/* Tables of cells: which there are, a few of them that cover all pairs or triples, and what a cell
+ * is held to. */
 #ifndef TRI_TESTS_LAYOUT_COVER_H
 #define TRI_TESTS_LAYOUT_COVER_H
 
@@ -27,10 +27,11 @@ bool check_cell(alone_runs *alone, const cell *c, int steps, cell_distance *d);
 
 /* All valid cells of a table (a row for each factor), in order; at most MAX_CELLS. */
 size_t list_cells(const levels *table, cell *cells);
-/* Some of them such that any two factors come in every pair of values that can stand together.
- * Greedy: always the cell with most open pairs; a seeded draw among equals. Returns how many. */
-size_t cover_cells(const cell *cells, size_t num, uint64_t seed, cell *chosen);
-/* Checks the cells of so many covers of a table; returns how many failed. */
+/* Some of them such that any `strength` factors (2: pairs, 3: triples) come in every combination of
+ * values that can stand together. Greedy: always the cell with most open combinations; a seeded
+ * draw among equals. Returns how many; there is room for all. */
+size_t cover_cells(const cell *cells, size_t num, int strength, uint64_t seed, cell *chosen);
+/* Checks the cells of so many covers of a table's pairs; returns how many failed. */
 size_t check_covers(const levels *table, uint64_t num_covers, int steps);
 
 #endif

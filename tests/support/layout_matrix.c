@@ -1,5 +1,11 @@
 #include "layout_matrix.h"
 
+#include <setjmp.h>
+#include <stdarg.h>
+
+#include <cmocka.h>
+
+#include <errno.h>
 #include <fcntl.h>
 #include <math.h>
 #include <stdio.h>
@@ -7,7 +13,14 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
+
+typedef struct matrix_entry {
+    cell cell;
+    cell_distance distance;
+    bool done, fine;
+} matrix_entry;
 
 /* --- Entries that outlive a run ----------------------------------------------------------------
  */
@@ -27,7 +40,8 @@ static int open_state(const char *name, size_t bytes)
     return -1;
 }
 
-matrix_entry *matrix_open(const char *name, const cell *cells, size_t num)
+/* Entries for these cells in memory that processes share; NULL when there is none. */
+static matrix_entry *open_entries(const char *name, const cell *cells, size_t num)
 {
     size_t bytes = num * sizeof(matrix_entry), kept = 0;
     int fd = open_state(name, bytes);
@@ -49,17 +63,20 @@ matrix_entry *matrix_open(const char *name, const cell *cells, size_t num)
     return entries;
 }
 
-size_t matrix_failed(const matrix_entry *entries, size_t num)
+static size_t num_wrong(const matrix_entry *entries, size_t num)
 {
-    size_t failed = 0;
+    size_t wrong = 0;
     for (size_t i = 0; i < num; i++)
-        failed += !entries[i].fine;
-    return failed;
+        wrong += entries[i].done && !entries[i].fine;
+    return wrong;
 }
 
-void matrix_close(matrix_entry *entries, size_t num)
+static size_t num_done(const matrix_entry *entries, size_t num)
 {
-    munmap(entries, num * sizeof *entries);
+    size_t done = 0;
+    for (size_t i = 0; i < num; i++)
+        done += entries[i].done;
+    return done;
 }
 
 /* --- Running ---------------------------------------------------------------------------------- */
@@ -70,43 +87,60 @@ static int combination(const cell *c)
            c->is[CELL_OPTIM];
 }
 
-static void work(matrix_entry *entries, size_t num, int which, matrix_fn fn, void *context)
+static void work(matrix_entry *entries, size_t num, int which, int steps)
 {
-    for (size_t i = 0; i < num; i++) {
+    alone_runs *alone = calloc(1, sizeof *alone);
+    for (size_t i = 0; alone && i < num; i++) {
         if (entries[i].done || combination(&entries[i].cell) != which)
             continue;
-        entries[i].fine = fn(context, &entries[i].cell, &entries[i].distance);
+        entries[i].fine = check_cell(alone, &entries[i].cell, steps, &entries[i].distance);
         entries[i].done = true;
+    }
+    fflush(stdout);
+    fflush(stderr);
+    _exit(0);
+}
+
+/* Waits for a process; a line about all of them every half minute. */
+static pid_t wait_and_tell(const matrix_entry *entries, size_t num, time_t *told, int *status)
+{
+    for (;;) {
+        pid_t ended = waitpid(-1, status, WNOHANG);
+        if (ended != 0)
+            return ended;
+        if (time(NULL) - *told >= 30) {
+            *told = time(NULL);
+            printf("%zu of %zu cells, %zu failed\n", num_done(entries, num), num,
+                   num_wrong(entries, num));
+            fflush(stdout);
+        }
+        usleep(20000);
     }
 }
 
-bool matrix_run(matrix_entry *entries, size_t num, matrix_fn fn, void *context)
+/* Runs what is not done. False when a process ended before its time. */
+static bool run_entries(matrix_entry *entries, size_t num, int steps)
 {
     long cores = sysconf(_SC_NPROCESSORS_ONLN), running = 0;
     bool fine = true;
+    time_t told = time(NULL);
     for (int which = 0; which < NUM_MODELS * NUM_PRECISIONS * NUM_OPTIMS || running > 0;) {
         if (which < NUM_MODELS * NUM_PRECISIONS * NUM_OPTIMS && running < cores) {
             pid_t child = fork();
-            if (child == 0) {
-                work(entries, num, which, fn, context);
-                fflush(stdout);
-                fflush(stderr);
-                _exit(0);
-            }
+            if (child == 0)
+                work(entries, num, which, steps);
             fine &= child > 0;
             running += child > 0;
             which++;
             continue;
         }
         int status;
-        if (wait(&status) < 0)
+        if (wait_and_tell(entries, num, &told, &status) < 0)
             return false;
         fine &= WIFEXITED(status) && WEXITSTATUS(status) == 0;
         running--;
     }
-    for (size_t i = 0; i < num; i++)
-        fine &= entries[i].done;
-    return fine;
+    return fine && num_done(entries, num) == num;
 }
 
 /* --- The page --------------------------------------------------------------------------------- */
@@ -131,13 +165,6 @@ static int by_layout(const void *a, const void *b)
         if (x->is[order[i]] != y->is[order[i]])
             return x->is[order[i]] - y->is[order[i]];
     return 0;
-}
-
-bool matrix_same_entry(const cell *a, const cell *b)
-{
-    bool wide = a->is[CELL_PRECISION] == FP32;
-    return same_layout(a, b) && wide == (b->is[CELL_PRECISION] == FP32) &&
-           (!wide || a->is[CELL_MODEL] == b->is[CELL_MODEL]);
 }
 
 /* Over the entries of a layout and precision; model -1: of all models. */
@@ -181,8 +208,7 @@ static void write_row(FILE *file, const matrix_entry *entries, size_t num, const
     fprintf(file, "\n");
 }
 
-bool matrix_write(const char *path, const matrix_entry *entries, size_t num, size_t num_all,
-                  int steps)
+static bool write_page(const char *path, const matrix_entry *entries, size_t num, int steps)
 {
     FILE *file = fopen(path, "w");
     if (!file)
@@ -191,7 +217,7 @@ bool matrix_write(const char *path, const matrix_entry *entries, size_t num, siz
             "# The matrix of layouts\n\n"
             "How far each layout is from one rank: the largest relative difference of the loss / "
             "of the gradient norm in any of %d steps.\n"
-            "Each entry is %s 1 and 3 micro-batches, the backward in one piece and "
+            "Each entry is the worst over 1 and 3 micro-batches, the backward in one piece and "
             "split, under zero 3 weights gathered when they are used and kept for the step, and "
             "the update rules adamw, sgd and muon; the last column also over all "
             "models, with bf16, bf16 gradients and fp16.\n"
@@ -201,11 +227,9 @@ bool matrix_write(const char *path, const matrix_entry *entries, size_t num, siz
             "with its batch in three parts (a steep step jumps in one run and not in another).\n"
             "The models are small and of odd sizes, so that hardly anything divides evenly, with "
             "dropout where the model has it; 13 rows in a batch.\n\n"
-            "%zu cells%s of %zu, %zu of them beyond the limits. Made by `TEST=layouts make "
-            "test-full`, which runs all of them.\n\n",
-            steps, num < num_all ? "one cell, drawn at random, of those with" : "the worst over",
-            num, num < num_all ? ", one drawn at random for each entry," : "", num_all,
-            matrix_failed(entries, num));
+            "%zu cells, %zu of them beyond the limits. Made by `TEST=layouts make test-whole`, "
+            "which runs all of them.\n\n",
+            steps, num, num_wrong(entries, num));
     fprintf(file, "| dp | zero | tp |");
     for (int m = 0; m < NUM_MODELS; m++)
         fprintf(file, " %s |", cell_models[m]);
@@ -224,4 +248,31 @@ bool matrix_write(const char *path, const matrix_entry *entries, size_t num, siz
             write_row(file, entries, num, &layouts[i]);
     free(layouts);
     return fclose(file) == 0;
+}
+
+/* --- All of it -------------------------------------------------------------------------------- */
+
+bool matrix_check(const char *name, const levels *table, int steps, const char *page)
+{
+    const char *level = getenv("TRIREME_TEST_FULL");
+    bool whole = level && strcmp(level, "whole") == 0;
+    cell *cells = malloc(MAX_CELLS * sizeof *cells), *chosen = malloc(MAX_CELLS * sizeof *chosen);
+    assert_true(cells && chosen);
+    size_t all = list_cells(table, cells);
+    size_t num = whole ? all : cover_cells(cells, all, 3, 1, chosen);
+    char file[64];
+    snprintf(file, sizeof file, "%s%s", name, whole ? "" : "-triples");
+    if (!whole)
+        printf("%zu of %zu cells cover all triples\n", num, all);
+    matrix_entry *entries = open_entries(file, whole ? cells : chosen, num);
+    assert_non_null(entries);
+    bool fine = run_entries(entries, num, steps);
+    if (whole && page)
+        fine &= write_page(page, entries, num, steps);
+    size_t wrong = num_wrong(entries, num);
+    print_message("%s: %zu cells, %zu failed\n", name, num, wrong);
+    munmap(entries, num * sizeof *entries);
+    free(cells);
+    free(chosen);
+    return fine && wrong == 0;
 }

@@ -1,9 +1,8 @@
 /* Any layout, one answer: the matrix of layouts, models, precisions and update rules.
  *
  * `make test` runs a pairwise cover: for any two factors, every pair of values that can stand
- * together comes in some cell. TRIREME_TEST_FULL=1 runs every cell of a larger table and writes
- * docs/matrix.md; TRIREME_TEST_FULL=sample, one cell for each entry of that page. With
- * TRIREME_CELLS=1 every cell's figures are printed. */
+ * together comes in some cell. TRIREME_TEST_FULL=1 does so for any three factors, and =whole runs
+ * every cell and writes docs/matrix.md. With TRIREME_CELLS=1 every cell's figures are printed. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -15,8 +14,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/rng.h"
-#include "layout_cover.h"
 #include "layout_matrix.h"
 #include "small_models.h"
 
@@ -86,7 +83,7 @@ static void test_losses_do_not_depend_on_how_the_batch_is_cut(void **state)
     }
 }
 
-/* --- Every cell ------------------------------------------------------------------------------- */
+/* --- The matrix ------------------------------------------------------------------------------- */
 
 static const levels full_levels[NUM_FACTORS] = {
     [CELL_DP] = {5, {1, 2, 3, 4, 8}},
@@ -102,48 +99,14 @@ static const levels full_levels[NUM_FACTORS] = {
     [CELL_OPTIM] = {NUM_OPTIMS, {0, 1, 2}},
 };
 
-static bool check_full(void *context, const cell *c, cell_distance *d)
-{
-    return check_cell(context, c, CELL_MAX_STEPS, d);
-}
-
-/* Of the cells of one entry of the page, the one with the highest number wins. */
-static bool is_drawn(const cell *cells, size_t num, size_t i)
-{
-    uint32_t draw = tri_random_word(1, i, 0, 2);
-    for (size_t k = 0; k < num; k++)
-        if (matrix_same_entry(&cells[k], &cells[i]) && tri_random_word(1, k, 0, 2) > draw)
-            return false;
-    return true;
-}
-
-static void test_every_cell(void **state)
+static void test_matrix(void **state)
 {
     (void)state;
     if (!getenv("TRIREME_TEST_FULL")) {
         print_message("skipped: only in make test-full\n");
         skip();
     }
-    cell *cells = malloc(MAX_CELLS * sizeof *cells), *chosen = malloc(MAX_CELLS * sizeof *chosen);
-    alone_runs *alone = calloc(1, sizeof *alone);
-    assert_true(cells && chosen && alone);
-    size_t all = list_cells(full_levels, cells), num = 0;
-    bool sample = strcmp(getenv("TRIREME_TEST_FULL"), "sample") == 0;
-    for (size_t i = 0; i < all; i++)
-        if (!sample || is_drawn(cells, all, i))
-            chosen[num++] = cells[i];
-    matrix_entry *entries = matrix_open("layouts", chosen, num);
-    assert_non_null(entries);
-    bool whole = matrix_run(entries, num, check_full, alone);
-    size_t failed = matrix_failed(entries, num);
-    bool written = matrix_write("docs/matrix.md", entries, num, all, CELL_MAX_STEPS);
-    print_message("%zu cells, %zu failed\n", num, failed);
-    matrix_close(entries, num);
-    free(alone);
-    free(cells);
-    free(chosen);
-    assert_true(whole && written);
-    assert_int_equal(failed, 0);
+    assert_true(matrix_check("layouts", full_levels, CELL_MAX_STEPS, "docs/matrix.md"));
 }
 
 /* --- What cannot be ----------------------------------------------------------------------------
@@ -229,7 +192,7 @@ static void test_without_effect(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_every_cell), /* first: it forks, and others start threads */
+        cmocka_unit_test(test_matrix), /* first: it forks, and others start threads */
         cmocka_unit_test(test_pairwise_cover),
         cmocka_unit_test(test_losses_do_not_depend_on_how_the_batch_is_cut),
         cmocka_unit_test(test_few_rows),

@@ -1,7 +1,7 @@
 /* Pipelines train to the losses of one rank: every schedule with one update a step, alone and with
  * tensor, data and sharded-data parallelism, for layers that do not divide evenly.
  *
- * `make test` runs a pairwise cover, TRIREME_TEST_FULL=1 every cell. */
+ * `make test` runs a pairwise cover, TRIREME_TEST_FULL=1 one of all triples, =whole every cell. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -12,7 +12,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "layout_cover.h"
 #include "layout_matrix.h"
 #include "schedule/schedule.h"
 #include "small_models.h"
@@ -70,32 +69,16 @@ static const levels full_levels[NUM_FACTORS] = {
     [CELL_KEEP] = {2, {0, 1}},
 };
 
-static bool check_full(void *context, const cell *c, cell_distance *d)
-{
-    return check_cell(context, c, CELL_MAX_STEPS, d);
-}
-
-static void test_every_cell(void **state)
+static void test_matrix(void **state)
 {
     (void)state;
     if (!getenv("TRIREME_TEST_FULL")) {
         print_message("skipped: only in make test-full\n");
         skip();
     }
-    cell *cells = malloc(MAX_CELLS * sizeof *cells);
-    alone_runs *alone = calloc(1, sizeof *alone);
-    assert_true(cells && alone);
-    size_t num = list_cells(full_levels, cells);
-    matrix_entry *entries = matrix_open("pipelines", cells, num);
-    assert_non_null(entries);
-    bool whole = matrix_run(entries, num, check_full, alone);
-    size_t failed = matrix_failed(entries, num);
-    print_message("%zu cells, %zu failed\n", num, failed);
-    matrix_close(entries, num);
-    free(alone);
-    free(cells);
-    assert_true(whole);
-    assert_int_equal(failed, 0);
+    bool fine = matrix_check("pipelines", full_levels, CELL_MAX_STEPS, NULL);
+    fine &= matrix_check("pipelines-and-more", cover_levels, COVER_STEPS, NULL);
+    assert_true(fine);
 }
 
 /* One cell with a schedule, beside one rank. */
@@ -215,7 +198,7 @@ static void test_stages(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_every_cell), /* first: it forks, and others start threads */
+        cmocka_unit_test(test_matrix), /* first: it forks, and others start threads */
         cmocka_unit_test(test_no_schedule_is_left_out),
         cmocka_unit_test(test_pairwise_cover),
         cmocka_unit_test(test_one_route),
