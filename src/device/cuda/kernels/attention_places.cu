@@ -51,11 +51,9 @@ static __device__ void queries(const tri_attention_call &a, int b, int group)
     bool wraps = a.ring > 0 && own.y > a.ring;
     int least = __reduce_min_sync(WHOLE_WARP, sees ? (wraps ? 0 : own.x) : INT32_MAX);
     int end = __reduce_max_sync(WHOLE_WARP, sees ? own.y : INT32_MIN);
-    /* What all of them see: nothing, where one sees nothing, or not all from its first to the end
-     */
-    bool none = there && (!sees || wraps);
-    int first = __reduce_max_sync(WHOLE_WARP, none ? INT32_MAX : there ? own.x : INT32_MIN);
-    int least_end = __reduce_min_sync(WHOLE_WARP, none ? INT32_MIN : there ? own.y : INT32_MAX);
+    /* What all of them see; nothing, where one sees nothing: its end is 0 */
+    int first = __reduce_max_sync(WHOLE_WARP, there ? own.x : INT32_MIN);
+    int least_end = __reduce_min_sync(WHOLE_WARP, there ? own.y : INT32_MAX);
     if (threadIdx.x % 32 == 0)
         a.query_bounds[(int64_t)b * a.q_groups + group] = make_int4(least, end, first, least_end);
 }
