@@ -178,9 +178,10 @@ static tr_status build(const tri_compile_config *config, tri_mode mode, const tr
                                      .delayed = pipeline->schedule.delayed,
                                      .needs = &config->memory};
     TRI_TRY(tri_program_build(graph, placed, &wanted, program, err));
-    if (!config->overlap || config->lanes)
+    bool files_only = config->lanes && config->spaces.beside;
+    if (!files_only && (!config->overlap || config->lanes))
         return TR_OK;
-    const tri_overlap how = {.min_bytes = config->overlap_min_bytes};
+    const tri_overlap how = {.min_bytes = config->overlap_min_bytes, .files_only = files_only};
     tr_status status = tri_plan_overlap(program, &how, err);
     if (status != TR_OK)
         tri_program_fini(program);

@@ -80,10 +80,9 @@ tri_call_plan tri_device_plan_call(const tri_device *device, tri_op op, const tr
 size_t tri_device_call_scratch(const tri_device *device, const tri_call_plan *plan,
                                const tri_kernel_args *args)
 {
-    int num_threads = plan->on_host ? 1 : device->num_threads;
     if (plan->widened)
-        return tri_cpu_widened_scratch(plan->kernel, args, num_threads);
-    return plan->kernel->scratch_bytes ? plan->kernel->scratch_bytes(args, num_threads) : 0;
+        return tri_cpu_widened_scratch(plan->kernel, args, device->num_threads);
+    return plan->kernel->scratch_bytes ? plan->kernel->scratch_bytes(args, device->num_threads) : 0;
 }
 
 void tri_device_call(const tri_call_plan *plan, const tri_kernel_args *args)

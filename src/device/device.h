@@ -24,7 +24,7 @@ typedef struct tri_device tri_device;
 /* Lanes are queues beside the queue, on which libraries enqueue messages between devices. Each runs
  * in order; points order them among each other. All of it may be part of a recording, in which a
  * lane takes part from its first await of a point that was set in it. */
-enum { TRI_DEVICE_NUM_LANES = 16, TRI_DEVICE_NUM_POINTS = 64, TRI_DEVICE_QUEUE = -1 };
+enum { TRI_DEVICE_NUM_LANES = 18, TRI_DEVICE_NUM_POINTS = 128, TRI_DEVICE_QUEUE = -1 };
 typedef struct tri_device_lanes {
     /* Makes a lane, once; not while recording. handle is what libraries know it by (a
      * cudaStream_t).
@@ -34,6 +34,9 @@ typedef struct tri_device_lanes {
      * the lane that awaits it runs after that. A point may be set again, for later awaits. */
     tr_status (*set)(tri_device *device, int lane, int point, tr_error *err);
     tr_status (*await)(tri_device *device, int lane, int point, tr_error *err);
+    /* Enqueues a copy between the device's memory and memory of alloc_host. */
+    tr_status (*copy)(tri_device *device, int lane, void *to, const void *from, size_t bytes,
+                      tr_error *err);
     /* Writes a number to a page of the host when the lane comes to it; the last one written. */
     tr_status (*note)(tri_device *device, int lane, uint64_t number, tr_error *err);
     uint64_t (*noted)(const tri_device *device);

@@ -10,6 +10,7 @@ typedef struct tri_spaces_config {
     /* Updates that are worth so many bytes of states are one piece of work: what the next needs
      * comes while it runs, and what the last made leaves. 0: 64 MiB. */
     uint64_t piece_bytes;
+    bool beside; /* a device with a queue: what goes from and to files may be under way beside it */
 } tri_spaces_config;
 
 /* The last pass on the graph of a rank: says where states rest and nodes compute, puts fetch and

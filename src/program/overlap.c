@@ -141,6 +141,9 @@ static void land(planner *p, size_t n, uint32_t call, uint32_t instr)
 static bool worth_a_lane(const planner *p, const tri_message *message)
 {
     bool behind = message->border;
+    if (p->how->files_only && !(tri_message_carries(message) &&
+                                tri_message_carry_lane(p->program, message) == TRI_CARRY_FILE))
+        return false;
     for (size_t n = 0; n < p->num_air; n++)
         behind |= tri_message_behind(p->air[n].message, message);
     return behind || tri_message_bytes(message) >= p->how->min_bytes;

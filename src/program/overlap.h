@@ -9,6 +9,7 @@
  * each of these bytes to hide behind. 0: whatever has anything at all to hide behind. */
 typedef struct tri_overlap {
     uint64_t min_bytes;
+    bool files_only; /* the device keeps all others apart by itself */
 } tri_overlap;
 
 enum { TRI_OVERLAP_FLOPS_OF_BYTE = 64 };

@@ -85,6 +85,21 @@ uint64_t tri_executor_table_bytes(const tri_program *program)
            (program->num_flights + 1) * sizeof(void *);
 }
 
+/* Beside a device with a queue, what runs on the host does so on the CPU's own kernels. */
+static tr_status plan_call(tri_store *store, const tri_instr *instr, tri_ready *ready,
+                           tr_error *err)
+{
+    ready->plan = tri_device_plan_call(store->device, instr->op, &ready->args);
+    bool on_cpu = ready->plan.on_host || instr->where == TRI_WHERE_HOST;
+    if (!on_cpu || !store->cpu.def)
+        return TR_OK;
+    ready->args.device = store->cpu.state;
+    ready->plan = tri_device_plan_call(&store->cpu, instr->op, &ready->args);
+    size_t scratch = tri_device_call_scratch(&store->cpu, &ready->plan, &ready->args);
+    ready->plan.on_host = true;
+    return store->cpu.def->reserve_scratch(&store->cpu, scratch, err);
+}
+
 tr_status tri_executor_init(tri_executor *executor, const tri_program *program, tri_store *store,
                             uint64_t seed, tr_error *err)
 {
@@ -106,7 +121,7 @@ tr_status tri_executor_init(tri_executor *executor, const tri_program *program, 
         ready->args.device = store->device->state;
         ready->args.seed = seed;
         if (!tri_op_get(instr->op)->communicates)
-            ready->plan = tri_device_plan_call(store->device, instr->op, &ready->args);
+            TRI_TRY(plan_call(store, instr, ready, err));
         snprintf(ready->doing, sizeof ready->doing, "%s -> %s", tri_op_get(instr->op)->name,
                  program->values[tri_instr_value(instr)].name);
     }
@@ -126,6 +141,7 @@ void tri_executor_fini(tri_executor *executor)
         tri_executor_forget_parts(executor);
     free(executor->parts);
     free(executor->lanes);
+    free(executor->carries);
     free(executor->host_memory);
     free(executor->requests);
     free(executor->send_counts);

@@ -56,6 +56,7 @@ typedef struct tri_ready tri_ready;
 typedef struct tri_part tri_part;
 /* Messages on lanes of the device. */
 typedef struct tri_lane_use tri_lane_use;
+typedef struct tri_carry_use tri_carry_use;
 
 typedef struct tri_executor {
     const tri_program *program;
@@ -81,6 +82,7 @@ typedef struct tri_executor {
     size_t num_reached;             /* of those that are started ahead: their places so far */
     void *host_memory;              /* copies of operands, for instructions that run on the host */
     tri_lane_use *lanes;            /* NULL: no message was enqueued yet */
+    tri_carry_use *carries;         /* the same of fetch and stash */
     /* Elements of each member of the message at hand, as sent and as received: room for the
      * largest group whose blocks differ. */
     uint64_t *send_counts, *recv_counts;

@@ -19,7 +19,7 @@
 #include "base/clock.h"
 #include "run/executor_parts.h"
 
-enum { FORK = 0, NUM_POINTS = TRI_DEVICE_NUM_POINTS - 1 }; /* point 0 is for leaving the queue */
+enum { FORK = 0, NUM_POINTS = TRI_MESSAGE_POINTS - 1 }; /* point 0 is for leaving the queue */
 
 typedef struct extent {
     const char *begin, *end;
@@ -61,19 +61,21 @@ bool tri_executor_has_lanes(const tri_executor *executor)
 /* A device has so many lanes and no more; all that matters is that a message keeps to one. */
 static int lane_of(const tri_message *message)
 {
-    return (int)(message->lane % TRI_DEVICE_NUM_LANES);
+    return (int)(message->lane % TRI_MESSAGE_LANES);
 }
 
 /* The lanes of all messages: they cannot be made while the device records. */
 static tr_status open_lanes(tri_executor *executor, tr_error *err)
 {
     const tri_program *program = executor->program;
-    if (program->num_messages == 0)
+    if (program->num_groups == 0)
         return TR_OK;
     executor->lanes = calloc(1, sizeof *executor->lanes);
     if (!executor->lanes)
         return tri_fail(err, TR_ERROR_RUNTIME, "no memory for the lanes of the program");
     for (size_t m = 0; m < program->num_messages; m++) {
+        if (tri_message_carries(&program->messages[m]))
+            continue;
         int lane = lane_of(&program->messages[m]);
         void **handle = &executor->lanes->handles[lane];
         if (!*handle)
@@ -165,6 +167,7 @@ static tr_status blame(const tri_executor *executor, uint32_t i, tr_status statu
 tr_status tri_executor_lane_send(tri_executor *executor, uint32_t call, uint32_t instr,
                                  tr_error *err)
 {
+    TRI_TRY(tri_executor_carry_meet(executor, instr, 1, err));
     tr_status status = send_on(executor, call, instr, err);
     return status == TR_OK ? TR_OK : blame(executor, instr, status, err);
 }
@@ -204,6 +207,13 @@ static bool touches(const tri_executor *executor, uint32_t i, const pending *sen
 tr_status tri_executor_lane_meet(tri_executor *executor, uint32_t first, uint32_t count,
                                  tr_error *err)
 {
+    TRI_TRY(tri_executor_carry_meet(executor, first, count, err));
+    return tri_executor_message_meet(executor, first, count, err);
+}
+
+tr_status tri_executor_message_meet(tri_executor *executor, uint32_t first, uint32_t count,
+                                    tr_error *err)
+{
     const tri_lane_use *use = executor->lanes;
     int last = use ? use->num_pending : 0;
     for (; last > 0; last--)
@@ -215,6 +225,7 @@ tr_status tri_executor_lane_meet(tri_executor *executor, uint32_t first, uint32_
 
 tr_status tri_executor_lane_meet_all(tri_executor *executor, tr_error *err)
 {
+    TRI_TRY(tri_executor_carry_meet_all(executor, err));
     return executor->lanes ? meet(executor, executor->lanes->num_pending, err) : TR_OK;
 }
 

@@ -13,7 +13,11 @@ struct tri_ready {
 struct tri_part {
     void *recording;      /* NULL: the instruction below */
     uint32_t call, instr; /* first of the part, or the only one */
+    bool lands;           /* only waits for what must have ended before it */
 };
+
+/* Lanes and points of a device: those of messages to other ranks, then those of fetch and stash. */
+enum { TRI_MESSAGE_LANES = 16, TRI_MESSAGE_POINTS = 64 };
 
 /* First byte of the instance of a space that a call uses, on the device. */
 unsigned char *tri_executor_space(const tri_executor *executor, const tri_call *call, size_t space);
@@ -68,6 +72,17 @@ void tri_executor_abandon(tri_executor *executor);
 /* Starts it where it has a flight, and waits for it where it stands otherwise. */
 tr_status tri_executor_carry(tri_executor *executor, uint32_t call, uint32_t instr, tr_error *err);
 
+/* executor_carry_lanes.c: the same by a device with a queue, on lanes of its own */
+/* Before a run, and before anything is recorded. */
+tr_status tri_executor_carry_begin(tri_executor *executor, tr_error *err);
+/* Enqueues one that has no end in a file beside the queue, after all that is in it. */
+tr_status tri_executor_carry_send(tri_executor *executor, uint32_t call, uint32_t instr,
+                                  tr_error *err);
+/* Lets the queue wait for those whose memory these instructions touch; for all of them. */
+tr_status tri_executor_carry_meet(tri_executor *executor, uint32_t first, uint32_t count,
+                                  tr_error *err);
+tr_status tri_executor_carry_meet_all(tri_executor *executor, tr_error *err);
+
 /* executor_queue.c */
 tr_status tri_executor_run_queue(tri_executor *executor, tr_error *err);
 size_t tri_executor_host_bytes(const tri_executor *executor);
@@ -80,7 +95,10 @@ tr_status tri_executor_lane_begin(tri_executor *executor, bool *first, tr_error 
 /* Enqueues a message beside the queue, after all that is in it. call is its number. */
 tr_status tri_executor_lane_send(tri_executor *executor, uint32_t call, uint32_t instr,
                                  tr_error *err);
-/* Lets the queue wait for the messages whose memory these instructions touch; for all of them. */
+/* Lets the queue wait for the messages whose memory these instructions touch, fetch and stash among
+ * them or not; for all of them. */
+tr_status tri_executor_message_meet(tri_executor *executor, uint32_t first, uint32_t count,
+                                    tr_error *err);
 tr_status tri_executor_lane_meet(tri_executor *executor, uint32_t first, uint32_t count,
                                  tr_error *err);
 tr_status tri_executor_lane_meet_all(tri_executor *executor, tr_error *err);

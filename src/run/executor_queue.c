@@ -2,14 +2,14 @@
  *
  * The timeline falls into parts. A part is a recording of device instructions, or one instruction
  * that the host takes part in: a message to other ranks (the operand travels through the host's
- * copy of its slab), or an operator that the device has no kernel for (the portable kernel works on
- * copies of the operands). A program of one rank with all kernels is one recording; so is one of
- * several ranks whose devices send messages by themselves (executor_lanes.c). */
+ * copy of its slab), an operator that the device has no kernel for (the CPU's works on copies of
+ * the operands), an instruction of the host, or a copy from or to a file, which may go on beside
+ * what follows. Without any of these a program is one recording, with what its device sends by
+ * itself (executor_lanes.c, executor_carry_lanes.c). */
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/clock.h"
-#include "device/cpu/cpu.h"
 #include "run/executor_parts.h"
 
 enum { MOST_AT_ONCE = 4096, ALIGN = 64 };
@@ -19,11 +19,20 @@ static const tri_device_queue *queue_of(const tri_executor *executor)
     return executor->store->device->def->queue;
 }
 
+/* Whether a fetch or stash has an end in a file: the host carries it. */
+static bool is_of_file(const tri_executor *executor, uint32_t instr)
+{
+    const tri_message *message = tri_executor_message(executor, instr);
+    return tri_message_carry_lane(executor->program, message) == TRI_CARRY_FILE;
+}
+
 /* Whether an instruction is a part of its own: the host computes it or carries it, or the exchange
  * cannot be recorded. */
 static bool stands_alone(const tri_executor *executor, uint32_t instr)
 {
     const tri_call_plan *plan = &executor->ready[instr].plan;
+    if (!plan->kernel && tri_message_carries(tri_executor_message(executor, instr)))
+        return is_of_file(executor, instr);
     if (!plan->kernel)
         return !tri_executor_has_lanes(executor) || !executor->exchange->lanes->records;
     return plan->on_host;
@@ -41,14 +50,15 @@ static size_t tensor_bytes(const tri_tensor *tensor)
     return align_up((size_t)tensor->count * tri_dtype_bytes(tensor->dtype));
 }
 
+/* Of operands on the device: those of a host instruction lie on the host. */
 size_t tri_executor_host_bytes(const tri_executor *executor)
 {
     size_t most = 0;
     for (size_t i = 0; i < executor->program->num_instrs; i++) {
         const tri_ready *ready = &executor->ready[i];
-        if (!ready->plan.on_host)
+        size_t bytes = 0;
+        if (!ready->plan.on_host || executor->program->instrs[i].where == TRI_WHERE_HOST)
             continue;
-        size_t bytes = tri_device_call_scratch(executor->store->device, &ready->plan, &ready->args);
         for (int j = 0; j < ready->args.num_in; j++)
             bytes += tensor_bytes(&ready->args.in[j]);
         for (int k = 0; k < ready->args.num_out; k++)
@@ -76,15 +86,17 @@ static tr_status run_on_host(tri_executor *executor, uint32_t instr, tr_error *e
     const tri_ready *ready = &executor->ready[instr];
     tri_device *device = executor->store->device;
     tri_kernel_args args = ready->args;
+    if (executor->program->instrs[instr].where == TRI_WHERE_HOST) {
+        TRI_TRY(tri_executor_finish(executor, err));
+        tri_device_call(&ready->plan, &args);
+        return TR_OK;
+    }
     char *room = (char *)align_up((size_t)executor->host_memory);
     for (int j = 0; j < args.num_in; j++)
         TRI_TRY(fetch(executor, &args.in[j], &room, err));
     for (int k = 0; k < args.num_out; k++)
         TRI_TRY(fetch(executor, &args.out[k], &room, err));
     TRI_TRY(tri_executor_finish(executor, err));
-    tri_cpu cpu = {.scratch = room,
-                   .scratch_bytes = tri_device_call_scratch(device, &ready->plan, &args)};
-    args.device = &cpu;
     tri_device_call(&ready->plan, &args);
     for (int k = 0; k < args.num_out; k++)
         TRI_TRY(queue_of(executor)->upload(
@@ -146,6 +158,17 @@ static tr_status send(tri_executor *executor, const tri_call *call, uint32_t i, 
     return queue_of(executor)->upload(device, to, host_to, message->recv.bytes, err);
 }
 
+/* From or to a file, once the device has done what came before; or on a lane, waited for. */
+static tr_status carry_alone(tri_executor *executor, uint32_t c, uint32_t instr, tr_error *err)
+{
+    if (is_of_file(executor, instr)) {
+        TRI_TRY(tri_executor_finish(executor, err));
+        return tri_executor_carry(executor, c, instr, err);
+    }
+    TRI_TRY(tri_executor_carry_send(executor, c, instr, err));
+    return tri_executor_lane_meet_all(executor, err);
+}
+
 /* One that stands alone; of a message on a lane, what follows waits for it. */
 static tr_status run_alone(tri_executor *executor, uint32_t c, uint32_t instr, tr_error *err)
 {
@@ -154,6 +177,8 @@ static tr_status run_alone(tri_executor *executor, uint32_t c, uint32_t instr, t
     tri_executor_publish(executor, instr);
     if (executor->ready[instr].plan.kernel)
         return run_on_host(executor, instr, err);
+    if (tri_message_carries(tri_executor_message(executor, instr)))
+        return carry_alone(executor, c, instr, err);
     if (!tri_executor_has_lanes(executor))
         return send(executor, call, instr, err);
     TRI_TRY(tri_executor_lane_send(executor, c, instr, err));
@@ -173,7 +198,9 @@ static tr_status enqueue(tri_executor *executor, uint32_t c, uint32_t first, uin
         args[i] = &executor->ready[first + i].args;
     }
     if (!executor->ready[first].plan.kernel)
-        return tri_executor_lane_send(executor, c, first, err);
+        return tri_message_carries(tri_executor_message(executor, first))
+                   ? tri_executor_carry_send(executor, c, first, err)
+                   : tri_executor_lane_send(executor, c, first, err);
     TRI_TRY(tri_executor_lane_meet(executor, first, count, err));
     if (count > 1) {
         executor->ready[first].plan.kernel->run_many(args, (int)count);
@@ -206,6 +233,7 @@ static tr_status add_part(tri_executor *executor, tri_part part, tr_error *err)
 typedef struct recorder {
     bool open;
     tri_part part;
+    size_t next_landing; /* of the program */
 } recorder;
 
 static tr_status close_recording(tri_executor *executor, recorder *r, tr_error *err)
@@ -227,6 +255,28 @@ static tr_status copy_version(tri_executor *executor, const tri_call *call, tr_e
     return tri_executor_copy_version(executor, call, err);
 }
 
+static void begin_recording(recorder *r, uint32_t call, uint32_t instr)
+{
+    r->open = true;
+    r->part = (tri_part){.call = call, .instr = instr};
+}
+
+/* What the host carries must have ended before this instruction: a part of its own. */
+static tr_status record_landings(tri_executor *executor, uint32_t c, uint32_t i, recorder *r,
+                                 tr_error *err)
+{
+    const tri_program *program = executor->program;
+    bool lands = false;
+    for (; r->next_landing < program->num_flights && program->landings[r->next_landing].call == c &&
+           program->landings[r->next_landing].instr == i;
+         r->next_landing++)
+        lands = true;
+    if (!lands)
+        return TR_OK;
+    TRI_TRY(close_recording(executor, r, err));
+    return add_part(executor, (tri_part){.call = c, .instr = i, .lands = true}, err);
+}
+
 static tr_status record_call(tri_executor *executor, uint32_t c, recorder *r, tr_error *err)
 {
     const tri_call *call = &executor->program->calls[c];
@@ -235,7 +285,7 @@ static tr_status record_call(tri_executor *executor, uint32_t c, recorder *r, tr
     if (call->copy_from != TRI_NONE) {
         if (!r->open) {
             TRI_TRY(queue_of(executor)->record(executor->store->device, err));
-            *r = (recorder){.open = true, .part = {.call = c, .instr = segment->first}};
+            begin_recording(r, c, segment->first);
         }
         TRI_TRY(copy_version(executor, call, err));
     }
@@ -245,6 +295,7 @@ static tr_status record_call(tri_executor *executor, uint32_t c, recorder *r, tr
             i++;
             continue;
         }
+        TRI_TRY(record_landings(executor, c, i, r, err));
         if (stands_alone(executor, i)) {
             TRI_TRY(close_recording(executor, r, err));
             TRI_TRY(add_part(executor, (tri_part){.call = c, .instr = i}, err));
@@ -253,7 +304,7 @@ static tr_status record_call(tri_executor *executor, uint32_t c, recorder *r, tr
         }
         if (!r->open) {
             TRI_TRY(queue_of(executor)->record(executor->store->device, err));
-            *r = (recorder){.open = true, .part = {.call = c, .instr = i}};
+            begin_recording(r, c, i);
         }
         uint32_t count;
         TRI_TRY(enqueue(executor, c, i, end, &count, err));
@@ -283,7 +334,9 @@ static tr_status replay_all(tri_executor *executor, tr_error *err)
     for (size_t p = 0; p < executor->num_parts; p++) {
         const tri_part *part = &executor->parts[p];
         tri_executor_publish(executor, part->instr);
-        if (part->recording)
+        if (part->lands)
+            TRI_TRY(tri_executor_land(executor, part->call, part->instr, err));
+        else if (part->recording)
             TRI_TRY(queue_of(executor)->replay(executor->store->device, part->recording, err));
         else
             TRI_TRY(run_alone(executor, part->call, part->instr, err));
@@ -311,6 +364,7 @@ static tr_status run_once(tri_executor *executor, tr_error *err)
             count = 1;
             if (!tri_instr_leads(program, i) || !tri_call_runs(call, &program->instrs[i]))
                 continue;
+            TRI_TRY(tri_executor_land(executor, c, i, err));
             if (stands_alone(executor, i))
                 TRI_TRY(run_alone(executor, c, i, err));
             else
@@ -353,7 +407,9 @@ static tr_status run_timed(tri_executor *executor, tr_error *err)
                 i++;
                 continue;
             }
-            status = queue->mark(device, num, err);
+            status = tri_executor_land(executor, c, i, err);
+            if (status == TR_OK)
+                status = queue->mark(device, num, err);
             if (status != TR_OK)
                 break;
             if (!executor->ready[i].plan.kernel || stands_alone(executor, i))
@@ -404,12 +460,14 @@ static tr_status copy_spaces(tri_executor *executor, bool inputs, tr_error *err)
     return TR_OK;
 }
 
-tr_status tri_executor_run_queue(tri_executor *executor, tr_error *err)
+static tr_status run_queue(tri_executor *executor, tr_error *err)
 {
     bool first, timed = executor->trace || executor->time_by_op;
     bool meanwhile = executor->meanwhile && queue_of(executor)->reach && !timed;
     tri_device *device = executor->store->device;
     executor->store->num_runs++;
+    executor->num_started = executor->num_landed = executor->num_reached = 0;
+    TRI_TRY(tri_executor_carry_begin(executor, err));
     TRI_TRY(tri_executor_lane_begin(executor, &first, err));
     TRI_TRY(copy_spaces(executor, true, err));
     if (meanwhile)
@@ -423,10 +481,19 @@ tr_status tri_executor_run_queue(tri_executor *executor, tr_error *err)
             TRI_TRY(record_all(executor, err));
         TRI_TRY(replay_all(executor, err));
     }
+    TRI_TRY(tri_executor_land(executor, (uint32_t)executor->program->num_calls, 0, err));
     TRI_TRY(copy_spaces(executor, false, err));
     if (meanwhile) {
         TRI_TRY(queue_of(executor)->reach(device, 0, err));
         executor->meanwhile(executor->meanwhile_context);
     }
     return tri_executor_finish(executor, err);
+}
+
+tr_status tri_executor_run_queue(tri_executor *executor, tr_error *err)
+{
+    tr_status status = run_queue(executor, err);
+    if (status != TR_OK && executor->num_started > 0)
+        tri_executor_abandon(executor);
+    return status;
 }

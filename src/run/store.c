@@ -54,6 +54,14 @@ bool tri_space_is_io(tri_space_kind kind)
            kind == TRI_SPACE_BATCH;
 }
 
+/* Whether an instruction runs on the host, though the device has memory of its own. */
+static bool runs_on_cpu(const tri_device *device, const tri_instr *instr,
+                        const tri_kernel_args *args)
+{
+    return device->def->queue && (instr->where == TRI_WHERE_HOST ||
+                                  tri_device_plan_call(device, instr->op, args).on_host);
+}
+
 static size_t call_scratch(const tri_device *device, const tri_program *program,
                            const tri_instr *instr)
 {
@@ -62,8 +70,10 @@ static size_t call_scratch(const tri_device *device, const tri_program *program,
         return 0;
     tri_instr_args(program, instr, &args);
     args.device = device->state;
+    if (runs_on_cpu(device, instr, &args))
+        return 0;
     tri_call_plan plan = tri_device_plan_call(device, instr->op, &args);
-    return plan.on_host ? 0 : tri_device_call_scratch(device, &plan, &args);
+    return tri_device_call_scratch(device, &plan, &args);
 }
 
 uint64_t tri_store_scratch(const void *device, const tri_program *program, const tri_instr *instr)
@@ -106,6 +116,16 @@ static void plan_slabs(tri_store *store, const tri_program *program)
         }
 }
 
+static void plan_cpu(tri_store *store, const tri_program *program, const tri_instr *instr)
+{
+    tri_kernel_args args;
+    if (tri_op_get(instr->op)->communicates)
+        return;
+    tri_instr_args(program, instr, &args);
+    args.device = store->device->state;
+    store->needs_cpu |= runs_on_cpu(store->device, instr, &args);
+}
+
 void tri_store_plan(tri_store *store, tri_device *device, const tri_program *const *programs,
                     size_t num_programs)
 {
@@ -127,6 +147,8 @@ void tri_store_plan(tri_store *store, tri_device *device, const tri_program *con
         }
         if (programs[p]->laid_grad_bytes > store->laid_grad_bytes)
             store->laid_grad_bytes = programs[p]->laid_grad_bytes;
+        for (size_t i = 0; device->def->queue && i < programs[p]->num_instrs; i++)
+            plan_cpu(store, programs[p], &programs[p]->instrs[i]);
         size_t scratch = scratch_of(device, programs[p]);
         if (scratch > store->scratch_bytes)
             store->scratch_bytes = scratch;
@@ -265,6 +287,13 @@ static tr_status alloc_elsewhere(tri_store *store, tr_error *err)
     return tri_carrier_create(&store->scratch, &store->carrier, err);
 }
 
+static tr_status open_cpu(tri_store *store, tr_error *err)
+{
+    const tri_device_config config = {
+        .kind = "cpu", .isa = "auto", .num_threads = store->device->num_threads};
+    return store->needs_cpu ? tri_device_open(&config, &store->cpu, err) : TR_OK;
+}
+
 static tr_status alloc_all(tri_store *store, tr_error *err)
 {
     for (int i = 0; i < TRI_NUM_SLABS; i++) {
@@ -279,6 +308,7 @@ static tr_status alloc_all(tri_store *store, tr_error *err)
     }
     TRI_TRY(alloc_host_copies(store, err));
     TRI_TRY(alloc_elsewhere(store, err));
+    TRI_TRY(open_cpu(store, err));
     return store->device->def->reserve_scratch(store->device, store->scratch_bytes, err);
 }
 
@@ -299,6 +329,8 @@ tr_status tri_store_alloc(tri_store *store, tr_error *err)
 
 void tri_store_free(tri_store *store)
 {
+    if (store->cpu.def)
+        tri_device_close(&store->cpu);
     tri_carrier_destroy(store->carrier);
     store->carrier = NULL;
     if (store->device)

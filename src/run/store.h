@@ -40,6 +40,10 @@ typedef struct tri_peer_memory {
 typedef struct tri_store {
     tri_device *device;
     tri_peer_memory peers; /* set between plan and alloc, as is the next */
+    /* For instructions that run on the host beside a device with a queue: the CPU's own kernels, on
+     * threads of their own. def NULL: there are none. */
+    tri_device cpu;
+    bool needs_cpu;
     int device_index;      /* which of several devices: the rank's number on its machine */
     uint64_t device_bytes; /* what a device with memory of its own lost by the allocation */
     tri_slab slabs[TRI_NUM_SLABS];

@@ -99,6 +99,7 @@ void tri_session_order_messages(tri_session_config *config, const tri_device_def
     if (!device->queue)
         return;
     compile->lanes = true;
+    compile->spaces.beside |= compile->overlap;
     compile->overlap = compile->overlap && config->by_nccl && device->queue->lanes &&
                        tri_mesh_ranks(&compile->mesh) > 1;
     if (!compile->overlap)

@@ -17,7 +17,10 @@
 
 #include "base/rng.h"
 #include "config/resolve.h"
+#include "device/cpu/cpu.h"
+#include "fake_gpu.h"
 #include "program/overlap.h"
+#include "run/executor_parts.h"
 #include "temp_dir.h"
 #include "train/ckpt/checkpoint.h"
 #include "train/session.h"
@@ -32,6 +35,7 @@ typedef struct spec {
     bool no_overlap;
     const char *words[9];
     uint64_t seed; /* of the slowness of lanes; 0: none */
+    bool gpu;      /* on a fake one */
 } spec;
 
 typedef struct results {
@@ -45,6 +49,7 @@ typedef struct run {
     tri_session session;
     spec how;
     _Atomic uint64_t draws;
+    fake_gpu *gpu;
 } run;
 
 static const temp_dir *temp;
@@ -74,7 +79,23 @@ static void compile(run *r, const spec *how)
         config.compile.overlap = !how->no_overlap;
         config.compile.overlap_min_bytes = 0;
         config.scratch_dir = temp->path;
+        static const tri_device fake = {.def = &fake_gpu_def};
+        if (how->gpu) {
+            r->gpu = fake_gpu_create();
+            config.compile.memory =
+                (tri_memory_needs){.scratch = tri_store_scratch, .context = &fake};
+            tri_session_order_messages(&config, &fake_gpu_def);
+        }
         status = tri_session_compile(&r->session, &config, &err);
+    }
+    if (status == TR_OK && how->gpu) {
+        const tri_program *programs[TRI_NUM_PROGRAMS];
+        size_t num = 0;
+        for (int p = 0; p < TRI_NUM_PROGRAMS; p++)
+            if (tri_session_has(&r->session, p))
+                programs[num++] = &r->session.programs[p];
+        r->session.device.def = &fake_gpu_def;
+        tri_store_plan(&r->session.store, &r->session.device, programs, num);
     }
     if (status != TR_OK)
         fail_msg("%s", err.message);
@@ -95,7 +116,9 @@ static void start(run *r)
     tr_error err = {0};
     if (tri_session_start(&r->session, &err) != TR_OK)
         fail_msg("%s", err.message);
-    if (r->how.seed)
+    if (r->how.seed && r->gpu)
+        fake_gpu_slow(r->gpu, r->how.seed);
+    if (r->how.seed && r->session.store.carrier)
         tri_carrier_delay(r->session.store.carrier, delay, r);
 }
 
@@ -134,7 +157,12 @@ static void steps(run *r, results *to)
 
 static void end(run *r)
 {
+    const char *fault = r->gpu ? fake_gpu_fault(r->gpu) : NULL;
+    if (fault)
+        fail_msg("%s", fault);
     tri_session_fini(&r->session);
+    if (r->gpu)
+        fake_gpu_destroy(r->gpu);
     tr_settings_destroy(r->settings);
 }
 
@@ -196,6 +224,44 @@ static void test_bits_do_not_depend_on_the_place(void **state)
         expect_same(&how, &resident);
         results_fini(&resident);
     }
+}
+
+/* ---- on the host ---- */
+
+/* The update computes on the host, wherever moments rest. Beside a GPU it has the CPU's own kernels
+ * and threads. */
+static void test_the_update_may_run_on_the_host(void **state)
+{
+    (void)state;
+    spec how = {.words = {"layout.microbatches=2"}};
+    results resident = run_all(&how);
+    how.on_host = true;
+    for (int gpu = 0; gpu < 2; gpu++)
+        for (int where = 0; where < TRI_NUM_WHERE; where++) {
+            how.gpu = gpu;
+            how.moments = (tri_where)where;
+            how.piece_bytes = 1 << 15;
+            expect_same(&how, &resident);
+        }
+    run *r = calloc(1, sizeof *r);
+    compile(r, &how);
+    start(r);
+    const tri_program *program = &r->session.programs[TRI_PROGRAM_TRAIN];
+    int num = 0;
+    for (size_t i = 0; i < program->num_instrs; i++) {
+        const tri_ready *ready = &r->session.executors[TRI_PROGRAM_TRAIN].ready[i];
+        if (program->instrs[i].op != TRI_OP_ADAM)
+            continue;
+        const tri_cpu *cpu = ready->args.device;
+        assert_int_equal(program->instrs[i].where, TRI_WHERE_HOST);
+        assert_ptr_equal(ready->plan.kernel, tri_cpu_fast(TRI_OP_ADAM, cpu->isa));
+        assert_non_null(cpu->pool);
+        num++;
+    }
+    assert_true(num > 0);
+    end(r);
+    free(r);
+    results_fini(&resident);
 }
 
 /* ---- slowness ---- */
@@ -278,6 +344,40 @@ static void test_a_forgotten_wait_shows(void **state)
     (void)state;
     expect_harm("unwaited-fetch", TRI_CARRY_IN);
     expect_harm("overwritten-stash", TRI_CARRY_OUT);
+}
+
+/* ---- a GPU ---- */
+
+/* What is fetched from the host and stashed there is in the one recording of the step; a file is
+ * not. Kernels run beside both. */
+static void test_a_gpu_gives_the_same_bits(void **state)
+{
+    (void)state;
+    spec how = {.words = {"layout.microbatches=2"}};
+    results resident = run_all(&how);
+    how.gpu = true;
+    expect_same(&how, &resident);
+    how.piece_bytes = 1 << 15;
+    for (uint64_t seed = 0; seed < 3; seed++)
+        for (int where = TRI_WHERE_HOST; where < TRI_NUM_WHERE; where++) {
+            run *r = calloc(1, sizeof *r);
+            results got;
+            how.moments = (tri_where)where;
+            how.seed = seed;
+            compile(r, &how);
+            start(r);
+            steps(r, &got);
+            assert_true(same(&got, &resident));
+            size_t parts = r->session.executors[TRI_PROGRAM_TRAIN].num_parts;
+            assert_true((parts == 1) == (where == TRI_WHERE_HOST));
+            assert_true(fake_gpu_beside(r->gpu, TRI_OP_ADAM) > 0);
+            size_t flights = r->session.programs[TRI_PROGRAM_TRAIN].num_flights;
+            assert_true((flights > 0) == (where == TRI_WHERE_FILE));
+            end(r);
+            results_fini(&got);
+            free(r);
+        }
+    results_fini(&resident);
 }
 
 /* ---- proofs ---- */
@@ -482,8 +582,10 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_bits_do_not_depend_on_the_place),
+        cmocka_unit_test(test_the_update_may_run_on_the_host),
         cmocka_unit_test(test_slow_lanes_change_no_bits),
         cmocka_unit_test(test_a_forgotten_wait_shows),
+        cmocka_unit_test(test_a_gpu_gives_the_same_bits),
         cmocka_unit_test(test_faults_are_seen),
         cmocka_unit_test(test_every_layout_is_proven),
         cmocka_unit_test(test_the_plan_knows_the_place),

@@ -5,7 +5,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
+#include "base/rng.h"
 #include "device/cpu/cpu.h"
 #include "fake_gpu_uses.h"
 
@@ -59,6 +61,8 @@ struct fake_gpu {
     void *lent; /* scratch of the next kernels; NULL: what is reserved */
     size_t lent_bytes;
     const char *fault;
+    uint64_t slowness; /* seed; 0: none */
+    _Atomic uint64_t num_slow;
 };
 
 static _Thread_local fake_gpu *here;
@@ -66,6 +70,11 @@ static _Thread_local fake_gpu *here;
 const char *fake_gpu_fault(const fake_gpu *gpu)
 {
     return gpu->fault;
+}
+
+void fake_gpu_slow(fake_gpu *gpu, uint64_t seed)
+{
+    gpu->slowness = seed;
 }
 
 int fake_gpu_beside(const fake_gpu *gpu, tri_op op)
@@ -85,6 +94,11 @@ static void fault(fake_gpu *gpu, const char *what)
 static void run_task(stream *s, task *t)
 {
     fake_gpu *gpu = s->gpu;
+    if (gpu->slowness && t->fn) {
+        uint32_t draw = tri_random_word(gpu->slowness, gpu->num_slow++, 0, (uint32_t)s->number);
+        struct timespec pause = {.tv_nsec = draw % 7 == 0 ? draw % 300000 : 0};
+        nanosleep(&pause, NULL);
+    }
     if (t->fn)
         t->fn(t->data);
     pthread_mutex_lock(&gpu->mutex);
@@ -534,6 +548,23 @@ static tr_status await(tri_device *device, int lane, int point, tr_error *err)
     return TR_OK;
 }
 
+/* A copy on a lane, which may not come near one on another lane that it has not waited for. */
+static tr_status copy_on(tri_device *device, int lane, void *to, const void *from, size_t bytes,
+                         tr_error *err)
+{
+    (void)device;
+    (void)err;
+    int number = stream_of(lane);
+    const uint64_t *reached = here->clocks[number].of;
+    if (here->open && (fake_uses_meet(&here->uses, to, bytes, reached) ||
+                       fake_uses_meet(&here->uses, from, bytes, reached)))
+        fault(here, "a copy on a lane touches memory of another one under way");
+    add_call(here, number, run_copy, &(copy_call){to, from, bytes}, sizeof(copy_call));
+    fake_gpu_uses(&here->streams[number], to, bytes);
+    fake_gpu_uses(&here->streams[number], from, bytes);
+    return TR_OK;
+}
+
 static void run_note(void *data)
 {
     uint64_t number;
@@ -576,6 +607,7 @@ static tr_status identity(tri_device *device, char *text, size_t size, tr_error 
 static const tri_device_lanes lanes = {.open = open_lane,
                                        .set = set,
                                        .await = await,
+                                       .copy = copy_on,
                                        .note = note,
                                        .noted = noted,
                                        .idle = idle,

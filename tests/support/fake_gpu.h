@@ -30,6 +30,9 @@ void fake_gpu_uses(void *handle, const void *memory, size_t bytes);
  * waited for. */
 int fake_gpu_beside(const fake_gpu *gpu, tri_op op);
 
+/* Now the queue is slow, now a lane, as the seed will have it. */
+void fake_gpu_slow(fake_gpu *gpu, uint64_t seed);
+
 /* The first rule that was broken, or NULL. */
 const char *fake_gpu_fault(const fake_gpu *gpu);
 

@@ -101,6 +101,14 @@ static tr_status await(tri_device *device, int lane, int point, tr_error *err)
     return TR_OK;
 }
 
+static tr_status copy(tri_device *device, int lane, void *to, const void *from, size_t bytes,
+                      tr_error *err)
+{
+    TRY("copying on a lane",
+        cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, stream_of(device, lane)));
+    return TR_OK;
+}
+
 static tr_status note(tri_device *device, int lane, uint64_t number, tr_error *err)
 {
     TRY("noting where a lane is",
@@ -142,6 +150,7 @@ const tri_device_lanes tri_cuda_lane_table = {
     .open = open_lane,
     .set = set,
     .await = await,
+    .copy = copy,
     .note = note,
     .noted = noted,
     .idle = idle,
