@@ -145,6 +145,9 @@ close muon muon-gpu loss 1e-3
 run lion optim.kind=lion optim.lr=3e-4
 run lion-gpu optim.kind=lion optim.lr=3e-4 run.device=cuda
 close lion lion-gpu loss 1e-3
+run adam8 optim.moments=8bit
+run adam8-gpu optim.moments=8bit run.device=cuda
+close adam8 adam8-gpu loss 2e-3
 run mlp model.kind=mlp model.dropout=0 model.dim=48
 run mlp-gpu model.kind=mlp model.dropout=0 model.dim=48 run.device=cuda
 close mlp mlp-gpu loss 1e-4

@@ -3,6 +3,7 @@
 #ifndef TRI_BASE_HALF_H
 #define TRI_BASE_HALF_H
 
+#include <stdbool.h>
 #include <stdint.h>
 #include <string.h>
 

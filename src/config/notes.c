@@ -56,6 +56,7 @@ static const need needs[] = {
     {"optim.beta1", "optim.kind", '!', "sgd"},
     {"optim.beta2", "optim.kind", '!', "sgd"},
     {"optim.eps", "optim.kind", '!', "sgd,lion"},
+    {"optim.moments", "optim.kind", '=', "adam,adamw,muon"},
     {"optim.momentum", "optim.kind", '=', "sgd,muon"},
     {"optim.nesterov", "optim.kind", '=', "sgd,muon"},
     {"optim.decay_steps", "optim.schedule", '=', "wsd"},

@@ -94,6 +94,7 @@ static void optim_config(const tr_settings *s, tri_optim_config *optim)
         .eps = (float)tr_settings_float(s, "optim.eps"),
         .momentum = (float)tr_settings_float(s, "optim.momentum"),
         .nesterov = tr_settings_bool(s, "optim.nesterov"),
+        .moments8 = strcmp(tr_settings_string(s, "optim.moments"), "8bit") == 0,
         .clip = (float)tr_settings_float(s, "train.clip"),
         .groups = tr_settings_string(s, "optim.groups"),
     };

@@ -215,6 +215,10 @@ const tri_setting tri_settings_table[] = {
     FLOAT("optim.momentum", "0.9", 0, 0.9999,
           "Momentum (sgd, muon; muon takes 0.95 when none is given)", "mu"),
     BOOL("optim.nesterov", "false", "Look-ahead momentum (sgd)", "nag"),
+    CHOICE("optim.moments", "fp32", "fp32, 8bit",
+           "Moments at rest (adam, adamw): 8bit has a scale for each 256 elements; norms, biases "
+           "and tensors of fewer than 4,096 elements stay fp32",
+           "optim_bits adamw8bit 8bit_adam optimizer_state"),
     CHOICE("optim.schedule", "constant", "constant, linear, cosine, wsd",
            "Learning rate over the steps, after the warm-up", "lr_schedule scheduler lr_scheduler"),
     INT("optim.warmup_steps", "0", 0, BILLION,

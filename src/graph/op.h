@@ -69,6 +69,7 @@ typedef enum tri_op {
     TRI_OP_FINISH,
     TRI_OP_SGD,
     TRI_OP_ADAM,
+    TRI_OP_ADAM8,
     TRI_OP_LION,
     TRI_OP_MOMENTUM,
     TRI_OP_UNIT_NORM,
@@ -136,7 +137,7 @@ typedef struct tri_rope_config {
 } tri_rope_config;
 
 /* A tensor divided over ranks without regard to its dims (ZeRO). The tensors of a bucket lie one
- * after the other, each at a multiple of TRI_FLAT_UNIT elements; the bucket is cut into equal parts
+ * after the other, each at a multiple of a unit; the bucket is cut into equal parts
  * of whole units, or where tensors begin. */
 enum { TRI_FLAT_UNIT = 32 };
 typedef struct tri_flat {
@@ -147,17 +148,26 @@ typedef struct tri_flat {
     int64_t offset; /* of the tensor in its bucket */
     int64_t count;  /* its elements */
     int64_t total;  /* elements of the bucket, a multiple of the unit */
+    int32_t block;  /* the unit where a state rests in a code; 0: TRI_FLAT_UNIT */
 } tri_flat;
 
-static inline int64_t tri_flat_padded(int64_t count)
+static inline int64_t tri_flat_unit(const tri_flat *flat)
 {
-    return (count + TRI_FLAT_UNIT - 1) / TRI_FLAT_UNIT * TRI_FLAT_UNIT;
+    return flat->block > 0 ? flat->block : TRI_FLAT_UNIT;
+}
+
+/* A number of elements, and what is free behind it. */
+static inline int64_t tri_flat_padded(const tri_flat *flat, int64_t count)
+{
+    int64_t unit = tri_flat_unit(flat);
+    return (count + unit - 1) / unit * unit;
 }
 
 /* Where a part of the bucket begins; not for whole tensors. */
 static inline int64_t tri_flat_begin(const tri_flat *flat, int part)
 {
-    return tri_block_begin(flat->total / TRI_FLAT_UNIT, flat->parts, part) * TRI_FLAT_UNIT;
+    int64_t unit = tri_flat_unit(flat);
+    return tri_block_begin(flat->total / unit, flat->parts, part) * unit;
 }
 
 /* What a part has of the tensor: elements [*first, *first + return value). */
@@ -355,6 +365,8 @@ typedef struct tri_attr {
 
 /* Rows of its own that adam adds to the input `sched`, from attr.update.own_rows on. */
 enum { TRI_ADAM_BIAS1, TRI_ADAM_BIAS2, TRI_NUM_ADAM_ROWS };
+/* Those of adam8: the same, and which update this is, for random numbers. */
+enum { TRI_ADAM8_NTH = TRI_NUM_ADAM_ROWS, TRI_NUM_ADAM8_ROWS };
 
 /* The state `scaler` of a program with f16 activations: the factor that gradients carry so that
  * small ones do not vanish, and the good steps since it changed. f32 [TRI_NUM_SCALER]. */

@@ -49,6 +49,7 @@ static const tri_op_def *const table[TRI_NUM_OPS] = {
     [TRI_OP_FINISH] = &tri_def_finish,
     [TRI_OP_SGD] = &tri_def_sgd,
     [TRI_OP_ADAM] = &tri_def_adam,
+    [TRI_OP_ADAM8] = &tri_def_adam8,
     [TRI_OP_LION] = &tri_def_lion,
     [TRI_OP_MOMENTUM] = &tri_def_momentum,
     [TRI_OP_UNIT_NORM] = &tri_def_unit_norm,
@@ -121,7 +122,7 @@ tr_status tri_infer_given(const tri_node *node, const tri_shape *in, tri_shape *
 
 static double operand_bytes(const tri_value *value)
 {
-    return (double)tri_shape_count(&value->shape) * (double)tri_dtype_bytes(value->dtype);
+    return (double)tri_dtype_size(value->dtype, tri_shape_count(&value->shape));
 }
 
 tri_cost tri_node_cost(const tri_graph *graph, const tri_node *node)

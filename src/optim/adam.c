@@ -4,28 +4,48 @@
 
 #include <math.h>
 
+enum { LEAST_CODED = 4096 }; /* elements */
+
 /* Moments begin with zero; what they lack of a mean is made up for. */
 static double bias_correction(const tri_step_now *now, double beta)
 {
     return 1 / (1 - pow(beta, now->nth));
 }
 
+static double nth_update(const tri_step_now *now, double unused)
+{
+    (void)unused;
+    return fmod(now->nth, 0x1p24); /* a float has no more whole numbers */
+}
+
+/* Which moments rest in 8 bits. Small tensors save nothing, and the gains, shifts and biases among
+ * them are the most sensitive. */
+static bool has_codes(const tri_update *u)
+{
+    bool matrix = u->param->role == TRI_ROLE_MATRIX || u->param->role == TRI_ROLE_EMBEDDING;
+    return u->config->moments8 && matrix && tri_shape_count(&u->param->shape) >= LEAST_CODED;
+}
+
 static void emit(tri_graph *graph, const tri_update *u, bool decoupled)
 {
-    const tri_step_row rows[TRI_NUM_ADAM_ROWS] = {
+    const tri_step_row rows[TRI_NUM_ADAM8_ROWS] = {
         [TRI_ADAM_BIAS1] = {"adam.bias1", bias_correction, (double)u->config->beta1},
         [TRI_ADAM_BIAS2] = {"adam.bias2", bias_correction, (double)u->config->beta2},
+        [TRI_ADAM8_NTH] = {"adam8.nth", nth_update, 0},
     };
+    bool codes = has_codes(u);
+    size_t num_rows = codes ? TRI_NUM_ADAM8_ROWS : TRI_NUM_ADAM_ROWS;
     tri_attr attr = {.update = {.beta1 = u->config->beta1,
                                 .beta2 = u->config->beta2,
                                 .eps = u->config->eps,
                                 .decoupled = decoupled,
                                 .weight_decay = u->weight_decay,
                                 .lr_scale = u->lr_scale,
-                                .own_rows = tri_graph_step_rows(graph, rows, TRI_NUM_ADAM_ROWS)}};
-    tri_id m = tri_optim_state(graph, u, "adam.m"), v = tri_optim_state(graph, u, "adam.v");
+                                .own_rows = tri_graph_step_rows(graph, rows, num_rows)}};
+    tri_id m = tri_optim_state_as(graph, u, "adam.m", codes ? TRI_Q8S : TRI_F32);
+    tri_id v = tri_optim_state_as(graph, u, "adam.v", codes ? TRI_Q8U : TRI_F32);
     tri_id in[] = {u->value, m, v, u->grad, u->sched, u->result};
-    tri_graph_emit(graph, TRI_OP_ADAM, u->param->name, &attr, in, 6, 3);
+    tri_graph_emit(graph, codes ? TRI_OP_ADAM8 : TRI_OP_ADAM, u->param->name, &attr, in, 6, 3);
 }
 
 static void emit_adam(tri_graph *graph, const tri_update *u)

@@ -15,7 +15,8 @@ typedef struct tri_optim_config {
     tri_rule_config rule; /* of parameters that no group names */
     float beta1, beta2, eps, momentum;
     bool nesterov;
-    float clip; /* largest global norm of the gradient, 0 = none */
+    bool moments8; /* adam, adamw: moments of larger tensors rest in 8 bits */
+    float clip;    /* largest global norm of the gradient, 0 = none */
     /* "PATTERN key=value ...; PATTERN ..." with keys lr_scale, weight_decay and kind. The first
      * pattern that matches a parameter's name counts. */
     const char *groups;
@@ -50,5 +51,8 @@ bool tri_optim_needs_whole(const tri_optim_config *config);
 
 /* A state of the shape of the parameter ("adam.m.wte.weight"); returns its first version. */
 tri_id tri_optim_state(tri_graph *graph, const tri_update *update, const char *name);
+/* The same in another type, which may be a code. */
+tri_id tri_optim_state_as(tri_graph *graph, const tri_update *update, const char *name,
+                          tri_dtype dtype);
 
 #endif

@@ -179,8 +179,8 @@ static bool needs_copies(const tri_graph *graph, const tri_node *node, uint64_t 
         if (value == TRI_NONE || graph->values[value].where == node->where)
             continue;
         needs = true;
-        *bytes += (uint64_t)tri_shape_count(&graph->values[value].shape) *
-                  tri_dtype_bytes(graph->values[value].dtype);
+        *bytes += tri_dtype_size(graph->values[value].dtype,
+                                 tri_shape_count(&graph->values[value].shape));
     }
     return needs;
 }

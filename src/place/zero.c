@@ -15,6 +15,8 @@
 
 #include <stdlib.h>
 
+#include "graph/code.h"
+
 static bool same_bucket(const tri_graph *graph, const tri_homes *homes, size_t a, size_t b)
 {
     const tri_param *x = &graph->params->items[a], *y = &graph->params->items[b];
@@ -75,6 +77,18 @@ static int owner_of(const tri_graph *graph, const tri_zero_plan *zero, tri_id pa
     return (int)((before + 0.5 * own) * parts / total);
 }
 
+/* The block of a code in which some state rests, or 0: what is divided is then divided in blocks.
+ */
+static int32_t block_of(const tri_graph *graph)
+{
+    int64_t block = 0;
+    for (size_t s = 0; s < graph->num_states; s++) {
+        const tri_code *code = tri_dtype_code(graph->states[s].dtype);
+        block = code && code->block > block ? code->block : block;
+    }
+    return (int32_t)block;
+}
+
 tr_status tri_zero_divide(const tri_graph *graph, const tri_layout *layout,
                           tri_placed_params *placed, tr_error *err)
 {
@@ -84,19 +98,21 @@ tr_status tri_zero_divide(const tri_graph *graph, const tri_layout *layout,
     if (!zero->flats || !list_buckets(graph, placed))
         return tri_fail(err, TR_ERROR_RUNTIME, "no memory to divide the parameters");
     zero->weights_divided = layout->zero >= 3;
+    const tri_flat unit = {.block = block_of(graph)};
     for (tri_id i = 0; i < count; i++) {
         int64_t total = 0, offset = 0;
         for (tri_id k = zero->bucket_first[i]; k != TRI_NONE; k = zero->bucket_next[k]) {
             if (k == i)
                 offset = total;
-            total += tri_flat_padded(tri_shape_count(&placed->local_shape[k]));
+            total += tri_flat_padded(&unit, tri_shape_count(&placed->local_shape[k]));
         }
         zero->flats[i] = (tri_flat){.parts = tri_mesh_size(&layout->mesh, TRI_AXIS_SHARD),
                                     .part = layout->coordinate[TRI_AXIS_SHARD],
                                     .whole = layout->whole_tensors,
                                     .offset = offset,
                                     .count = tri_shape_count(&placed->local_shape[i]),
-                                    .total = total};
+                                    .total = total,
+                                    .block = unit.block};
         zero->flats[i].owner = owner_of(graph, zero, i, zero->flats[i].parts);
     }
     return TR_OK;

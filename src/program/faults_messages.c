@@ -34,7 +34,7 @@ static bool wrong_counts(tri_program *program)
     bool gathers = message->recv_parts.kind != TRI_DIVISION_NONE;
     tri_division *parts = gathers ? &message->recv_parts : &message->send_parts;
     if (parts->kind == TRI_DIVISION_FLAT)
-        parts->flat.total += TRI_FLAT_UNIT;
+        parts->flat.total += tri_flat_unit(&parts->flat);
     else if (parts->kind == TRI_DIVISION_CUT || parts->kind == TRI_DIVISION_EVEN)
         parts->scale++;
     else

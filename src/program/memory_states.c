@@ -50,7 +50,8 @@ static void place_by_table(tri_planner *p, uint32_t kind, const tri_id *state_of
         count = tri_shape_count(&program->states[state_of[i]].shape);
     }
     if (p->placed->zero.flats)
-        space->bytes += (uint64_t)tri_flat_padded(count) * tri_dtype_bytes(dtype);
+        space->bytes +=
+            (uint64_t)tri_flat_padded(&p->placed->zero.flats[i], count) * tri_dtype_bytes(dtype);
     else
         space->bytes += tri_planner_align((uint64_t)count * tri_dtype_bytes(dtype));
 }
@@ -66,9 +67,10 @@ static void place_param(tri_planner *p, size_t i)
         return;
     const tri_state *state = &p->program->states[grad];
     if (p->lays_grads)
-        tri_planner_add_grad(p, grad,
-                             (uint64_t)tri_flat_padded(tri_shape_count(&state->shape)) *
-                                 tri_dtype_bytes(state->dtype));
+        tri_planner_add_grad(
+            p, grad,
+            (uint64_t)tri_flat_padded(&p->placed->zero.flats[i], tri_shape_count(&state->shape)) *
+                tri_dtype_bytes(state->dtype));
     else
         place_by_table(p, TRI_SPACE_GRAD, graph->grad_state, i, state->dtype);
 }

@@ -8,6 +8,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "graph/code.h"
+
 _Static_assert((int)TRI_GROUP_MAX_LISTED >= (int)TRI_MAX_HOMES, "a group lists all homes");
 
 const char *tri_message_kind_name(tri_message_kind kind)
@@ -94,7 +96,7 @@ uint64_t tri_message_part(const tri_program *program, const tri_message *message
     case TRI_DIVISION_OWNED:
         for (uint32_t k = 0; k < message->count; k++) {
             const tri_flat *flat = &program->instrs[message->first + k].attr.flat;
-            elements += flat->owner == part ? (uint64_t)tri_flat_padded(flat->count) : 0;
+            elements += flat->owner == part ? (uint64_t)tri_flat_padded(flat, flat->count) : 0;
         }
         break;
     }
@@ -110,7 +112,7 @@ void tri_message_counts(const tri_program *program, const tri_message *message,
         counts[member] = owned ? 0 : tri_message_part(program, message, parts, member);
     for (uint32_t k = 0; owned && k < message->count; k++) {
         const tri_flat *flat = &program->instrs[message->first + k].attr.flat;
-        counts[flat->owner] += (uint64_t)tri_flat_padded(flat->count);
+        counts[flat->owner] += (uint64_t)tri_flat_padded(flat, flat->count);
     }
 }
 
@@ -124,7 +126,7 @@ static uint64_t before_own(const tri_program *program, const tri_message *messag
         return (uint64_t)tri_flat_begin(own, own->part);
     for (uint32_t k = 0; k < message->count; k++) {
         const tri_flat *flat = &head[k].attr.flat;
-        before += flat->owner < own->part ? (uint64_t)tri_flat_padded(flat->count) : 0;
+        before += flat->owner < own->part ? (uint64_t)tri_flat_padded(flat, flat->count) : 0;
     }
     return before;
 }
@@ -281,7 +283,8 @@ static void describe(const tri_program *program, tri_message *m)
 {
     const tri_instr *head = &program->instrs[m->first];
     m->value = tri_instr_value(head);
-    m->dtype = program->values[m->value].dtype;
+    tri_dtype dtype = program->values[m->value].dtype;
+    m->dtype = tri_dtype_code(dtype) ? TRI_U8 : dtype; /* blocks of a code travel as they are */
     m->peer = head->attr.message.peer;
     m->border = head->border;
     m->last_only = head->last_only;
@@ -349,7 +352,8 @@ static bool rides_with(const tri_program *program, const tri_instr *instr, const
         instr->first_only != last->first_only)
         return false;
     if (flat->parts > 0)
-        return flat->offset > 0 && flat->offset == other->offset + tri_flat_padded(other->count);
+        return flat->offset > 0 &&
+               flat->offset == other->offset + tri_flat_padded(other, other->count);
     if (tri_message_kind_of(instr->op) != TRI_MESSAGE_ALL_REDUCE)
         return false;
     const tri_operand *out = &instr->out[0], *before = &last->out[0];

@@ -12,7 +12,7 @@ uint64_t tri_space_total(const tri_space *space)
 
 uint64_t tri_value_bytes(const tri_value *value)
 {
-    return (uint64_t)tri_shape_count(&value->shape) * tri_dtype_bytes(value->dtype);
+    return tri_dtype_size(value->dtype, tri_shape_count(&value->shape));
 }
 
 tri_id tri_program_find(const tri_program *program, const char *name)

@@ -183,7 +183,7 @@ static bool operand_touches(const tri_tensor *tensor, const pending *sent)
 {
     if (!tensor->data || tensor->count <= 0)
         return false;
-    extent own = extent_of(tensor->data, (uint64_t)tensor->count * tri_dtype_bytes(tensor->dtype));
+    extent own = extent_of(tensor->data, tri_dtype_size(tensor->dtype, tensor->count));
     return touch(&own, &sent->send) || touch(&own, &sent->recv);
 }
 

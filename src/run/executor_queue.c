@@ -47,7 +47,7 @@ static size_t align_up(size_t bytes)
 
 static size_t tensor_bytes(const tri_tensor *tensor)
 {
-    return align_up((size_t)tensor->count * tri_dtype_bytes(tensor->dtype));
+    return align_up(tri_dtype_size(tensor->dtype, tensor->count));
 }
 
 /* Of operands on the device: those of a host instruction lie on the host. */
@@ -74,8 +74,8 @@ static tr_status fetch(const tri_executor *executor, tri_tensor *tensor, char **
     if (!tensor->count)
         return TR_OK;
     tri_device *device = executor->store->device;
-    TRI_TRY(queue_of(executor)->download(
-        device, *room, tensor->data, (size_t)tensor->count * tri_dtype_bytes(tensor->dtype), err));
+    TRI_TRY(queue_of(executor)->download(device, *room, tensor->data,
+                                         tri_dtype_size(tensor->dtype, tensor->count), err));
     tensor->data = *room;
     *room += tensor_bytes(tensor);
     return TR_OK;
@@ -99,9 +99,9 @@ static tr_status run_on_host(tri_executor *executor, uint32_t instr, tr_error *e
     TRI_TRY(tri_executor_finish(executor, err));
     tri_device_call(&ready->plan, &args);
     for (int k = 0; k < args.num_out; k++)
-        TRI_TRY(queue_of(executor)->upload(
-            device, ready->args.out[k].data, args.out[k].data,
-            (size_t)args.out[k].count * tri_dtype_bytes(args.out[k].dtype), err));
+        TRI_TRY(queue_of(executor)->upload(device, ready->args.out[k].data, args.out[k].data,
+                                           tri_dtype_size(args.out[k].dtype, args.out[k].count),
+                                           err));
     return queue_of(executor)->finish(device, err);
 }
 

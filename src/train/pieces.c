@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/half.h"
+#include "graph/code.h"
 
 /* A piece is shared out in parts of no less than this many elements. */
 enum { SMALLEST_SHARE = 4096 };
@@ -66,7 +67,9 @@ tr_status tri_pieces_list(const tri_session *session, tri_pieces *pieces, tr_err
         const tri_value *value = &program->values[state->latest];
         const tri_param *param = &session->params.items[state->param];
         bool moment = state->kind == TRI_STATE_OPTIM, copy = state->kind == TRI_STATE_COPY;
-        if (copy ? state->dtype != TRI_BF16 && state->dtype != TRI_F16 : state->dtype != TRI_F32) {
+        bool coded = moment && tri_dtype_code(state->dtype);
+        if (copy ? state->dtype != TRI_BF16 && state->dtype != TRI_F16
+                 : state->dtype != TRI_F32 && !coded) {
             tri_pieces_free(pieces);
             return tri_fail(err, TR_ERROR_INTERNAL, "%s is %s, which checkpoints do not know",
                             state->name, tri_dtype_name(state->dtype));
@@ -79,7 +82,7 @@ tr_status tri_pieces_list(const tri_session *session, tri_pieces *pieces, tr_err
                              .region = region_of(&program->grid, &param->shape, value),
                              .turn = (int64_t)state->param + moment};
         count_copies(piece, &program->grid, value);
-        piece->elsewhere = state->dtype != TRI_F32 || !writes_here(session, state->param);
+        piece->elsewhere = copy || !writes_here(session, state->param);
     }
     return TR_OK;
 }
@@ -111,7 +114,7 @@ tri_region tri_piece_share(const tri_piece *piece)
 void *tri_piece_memory(const tri_session *session, const tri_piece *piece, int64_t first)
 {
     char *memory = tri_executor_memory(&session->executors[TRI_PROGRAM_TRAIN], piece->value, 0);
-    return memory ? memory + (size_t)first * tri_dtype_bytes(piece->dtype) : NULL;
+    return memory ? memory + tri_dtype_size(piece->dtype, first) : NULL;
 }
 
 tri_where tri_piece_where(const tri_session *session, const tri_piece *piece)
@@ -125,9 +128,66 @@ const void *tri_piece_on_host(const tri_session *session, const tri_piece *piece
     return away ? NULL : tri_piece_memory(session, piece, first);
 }
 
+/* Blocks of a code on their way between a device and the host. */
+enum { BLOCKS_AT_ONCE = 256 };
+
+/* What is asked for may begin and end within a block. */
+static tr_status read_code(const tri_session *session, const tri_piece *piece, int64_t first,
+                           int64_t count, float *to, tr_error *err)
+{
+    const tri_executor *executor = &session->executors[TRI_PROGRAM_TRAIN];
+    const tri_code *code = tri_dtype_code(piece->dtype);
+    char *room = malloc(BLOCKS_AT_ONCE * code->block_bytes);
+    float *block = malloc((size_t)code->block * sizeof *block);
+    tr_status status =
+        room && block ? TR_OK : tri_fail(err, TR_ERROR_RUNTIME, "no memory to decode");
+    int64_t end = first + count;
+    while (status == TR_OK && first < end) {
+        int64_t at = first / code->block * code->block;
+        int64_t blocks = (end - at + code->block - 1) / code->block;
+        blocks = blocks < BLOCKS_AT_ONCE ? blocks : BLOCKS_AT_ONCE;
+        status = tri_executor_read_part(executor, piece->value, tri_dtype_size(piece->dtype, at),
+                                        (size_t)blocks * code->block_bytes, room, err);
+        for (int64_t b = 0; status == TR_OK && b < blocks; b++, at += code->block) {
+            int64_t stop = at + code->block < end ? at + code->block : end;
+            code->decode(room + (size_t)b * code->block_bytes, code->block, block);
+            memcpy(to, block + (first - at), (size_t)(stop - first) * sizeof *to);
+            to += stop - first;
+            first = stop;
+        }
+    }
+    free(room);
+    free(block);
+    return status;
+}
+
+/* Begins with a block, and ends with one or with the piece. */
+static tr_status write_code(const tri_session *session, const tri_piece *piece, int64_t first,
+                            int64_t count, const float *from, tr_error *err)
+{
+    const tri_code *code = tri_dtype_code(piece->dtype);
+    char *room = malloc(BLOCKS_AT_ONCE * code->block_bytes);
+    tr_status status = room ? TR_OK : tri_fail(err, TR_ERROR_RUNTIME, "no memory to encode");
+    for (int64_t at = 0; status == TR_OK && at < count;) {
+        uint64_t to = tri_dtype_size(piece->dtype, first + at);
+        size_t bytes = 0;
+        for (int b = 0; b < BLOCKS_AT_ONCE && at < count; b++, at += code->block) {
+            int64_t left = count - at;
+            code->encode(from + at, left < code->block ? left : code->block, room + bytes);
+            bytes += code->block_bytes;
+        }
+        status = tri_executor_write_part(&session->executors[TRI_PROGRAM_TRAIN], piece->value, to,
+                                         bytes, room, err);
+    }
+    free(room);
+    return status;
+}
+
 tr_status tri_piece_read(const tri_session *session, const tri_piece *piece, int64_t first,
                          int64_t count, float *to, tr_error *err)
 {
+    if (tri_dtype_code(piece->dtype))
+        return read_code(session, piece, first, count, to, err);
     return tri_executor_read_part(&session->executors[TRI_PROGRAM_TRAIN], piece->value,
                                   (uint64_t)first * sizeof(float), (size_t)count * sizeof(float),
                                   to, err);
@@ -138,6 +198,8 @@ tr_status tri_piece_write(const tri_session *session, const tri_piece *piece, in
 {
     const void *source = from;
     size_t element = tri_dtype_bytes(piece->dtype);
+    if (tri_dtype_code(piece->dtype))
+        return write_code(session, piece, first, count, from, err);
     if (piece->dtype != TRI_F32) {
         for (int64_t i = 0; i < count; i++)
             room[i] =

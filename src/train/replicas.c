@@ -169,7 +169,7 @@ void tri_replicas_close(tri_replicas *r)
 
 static size_t bytes_of(const tri_piece *p)
 {
-    return (size_t)p->region.count * tri_dtype_bytes(p->dtype);
+    return tri_dtype_size(p->dtype, p->region.count);
 }
 
 /* Of memory that the host can only copy from. */

@@ -54,11 +54,12 @@ same_layout() { # name, then settings
 }
 
 same_layout fp32
-same_layout fp16 precision.kind=fp16 precision.scale=1e9 precision.growth_interval=3
+same_layout fp16 precision.kind=fp16 precision.scale=1e9 precision.growth_interval=3 optim.moments=8bit
 grep -q '"skipped":[1-9]' "$work/fp16/metrics.jsonl" || fail "the fp16 run was to skip a step"
-same_layout zero1 layout.dp=2 layout.zero=1 precision.kind=bf16
+same_layout zero1 layout.dp=2 layout.zero=1 precision.kind=bf16 optim.moments=8bit
 same_layout zero2 layout.dp=3 layout.zero=2 ckpt.async=false optim.kind=lion
-same_layout zero3tp layout.dp=2 layout.zero=3 layout.tp=2 precision.kind=bf16
+same_layout zero3tp layout.dp=2 layout.zero=3 layout.tp=2 precision.kind=bf16 optim.moments=8bit
+same_layout codes layout.dp=2 layout.zero=2 layout.tp=2 optim.moments=8bit
 same_layout pipe layout.pp=2 layout.dp=2 layout.zero=1 layout.schedule=dualpipe layout.microbatches=4 precision.kind=fp16
 same_layout muon layout.dp=2 layout.zero=2 optim.kind=muon ckpt.staging_mib=1
 
@@ -87,6 +88,27 @@ must_train a.one train.steps=10
 paste <(losses a | cut -d' ' -f2) <(losses a.one | cut -d' ' -f2) | awk '
     { d = ($1 - $2) / $1; if (d * d > 1e-8) bad = 1 } END { exit bad || NR != 10 }' ||
     fail "losses across layouts are not those of one rank"
+
+# ---- moments in 8 bits: files hold fp32; the same tp has the same blocks, another encodes anew ----
+
+moments() { # name, what it must say or nothing, then settings
+    local name=$1 says=$2
+    shift 2
+    must_train "$name" train.steps=20 ckpt.every=20 "$@" || return
+    if [ -n "$says" ]; then
+        grep -q "^note    moments were encoded in 8 bits$says" "$work/$name.out" ||
+            fail "$name does not say that it encodes anew"
+    else
+        grep -q '^note .*encoded' "$work/$name.out" && fail "$name encodes anew: $(grep encoded "$work/$name.out")"
+        "$trireme" ckpt diff "$work/codes" "$work/$name" >"$work/diff"
+        grep -q '^identical: .* every bit\|^all .* tensors are identical' "$work/diff" ||
+            fail "codes and $name: $(tail -n 2 "$work/diff")"
+    fi
+}
+moments codes-dp "" ckpt.from="$work/codes" layout.dp=3 layout.zero=1 layout.tp=2 optim.moments=8bit
+moments codes-fp32 "" ckpt.from="$work/codes" layout.dp=2
+moments codes-tp " anew, since the checkpoint was made with layout.tp=2" ckpt.from="$work/codes" optim.moments=8bit
+moments codes-new "; the checkpoint was made with optim.moments=fp32" ckpt.from="$work/a" optim.moments=8bit
 
 # ---- damage ----
 

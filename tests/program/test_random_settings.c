@@ -174,7 +174,8 @@ static void add_rest(random_case *c)
             add(c, "precision.kind", "bf16");
     }
     if (one_in(c, 2))
-        add(c, "optim.kind", "%s", WORD(c, "sgd", "adam", "adamw", "muon", "lion"));
+        add(c, "optim.moments", "%s", WORD(c, "fp32", "8bit"));
+    add(c, "optim.kind", "%s", WORD(c, "sgd", "adam", "adamw", "muon", "lion"));
     if (one_in(c, 6))
         add(c, "optim.groups", "%s",
             WORD(c, "* lr_scale=0.5", "* weight_decay=0", one_in(c, 2) ? "x" : "[",

@@ -1,6 +1,7 @@
 #include "op_cases.h"
 
 #include "base/rng.h"
+#include "graph/code.h"
 #include "graph/op_table.h"
 
 #include <assert.h>
@@ -83,7 +84,7 @@ int op_must_alias(const op_case *c, op_alias pairs[OP_MAX_ALIAS])
         num = c->flags & CASE_WITHOUT ? 1 : 2;
     if (c->op == TRI_OP_LION)
         num = 2;
-    if (c->op == TRI_OP_ADAM)
+    if (c->op == TRI_OP_ADAM || c->op == TRI_OP_ADAM8)
         num = 3;
     if (c->op == TRI_OP_MOMENTUM || c->op == TRI_OP_APPLY_UPDATE)
         num = 1;
@@ -488,6 +489,21 @@ static void build_loss(op_run *run, const op_case *c)
         make_shard(&run->args.in[0], 2, x[2] / 3);
 }
 
+/* What adam and adam8 have besides: rows of their own, a copy, codes. */
+static void build_adam(op_run *run, const op_case *c)
+{
+    if (c->op == TRI_OP_ADAM || c->op == TRI_OP_ADAM8)
+        run->attr.update.own_rows = OP_OWN_ROWS;
+    if (c->op == TRI_OP_ADAM8) {
+        run->args.in[1].dtype = run->args.out[1].dtype = TRI_Q8S;
+        run->args.in[2].dtype = run->args.out[2].dtype = TRI_Q8U;
+    }
+    if (c->flags & CASE_COPY) {
+        in_f32(run, 1, c->size);
+        out_f32(run, 1, c->size);
+    }
+}
+
 /* sizes: elements. */
 static void build_update(op_run *run, const op_case *c)
 {
@@ -522,6 +538,7 @@ static void build_update(op_run *run, const op_case *c)
         num_state = 2;
         break;
     case TRI_OP_ADAM:
+    case TRI_OP_ADAM8:
         num_full = 4;
         num_state = 3;
         break;
@@ -537,18 +554,13 @@ static void build_update(op_run *run, const op_case *c)
         else
             in_f32(run, 1, n);
     }
-    if (c->op == TRI_OP_ADAM)
-        run->attr.update.own_rows = OP_OWN_ROWS;
     if (c->op != TRI_OP_MOMENTUM)
         in_f32(run, 1, &sched);
     in_f32(run, 1, &result);
     for (int i = 0; i < num_state; i++)
         if (i == 0 || !(c->flags & CASE_WITHOUT))
             out_f32(run, 1, n);
-    if (c->flags & CASE_COPY) {
-        in_f32(run, 1, n);
-        out_f32(run, 1, n);
-    }
+    build_adam(run, c);
 }
 
 /* sizes: dims of the tensor; the cut is in the attributes. */
@@ -708,7 +720,8 @@ static void fill_constants(tri_tensor *t, const op_case *c)
         memcpy(data, (float[TRI_NUM_RESULT]){1.5f, 2.0f, 0.37f, ok, 11.0f, 1.0f},
                TRI_NUM_RESULT * sizeof(float));
     } else if (t->count == OP_STEP_ROWS) {
-        memcpy(data, (float[OP_STEP_ROWS]){0.01f, NAN, 1.9f, 3.1f}, OP_STEP_ROWS * sizeof(float));
+        memcpy(data, (float[OP_STEP_ROWS]){0.01f, NAN, 1.9f, 3.1f, 7.0f},
+               OP_STEP_ROWS * sizeof(float));
     } else { /* loss, count, sum of squares */
         data[0] = fabsf(data[0]) * 10;
     }
@@ -720,6 +733,31 @@ static void see_nothing(tri_tensor *lse, int64_t which)
     for (int64_t i = 0; i < lse->count; i++)
         if (i % 7 == which || i % 7 == 2)
             ((float *)lse->data)[i] = -INFINITY;
+}
+
+/* Numbers become blocks of the tensor's code, over most of their sizes. */
+static void encode(tri_tensor *t)
+{
+    const tri_code *code = tri_dtype_code(t->dtype);
+    float *x = malloc((size_t)t->count * sizeof *x);
+    assert(x);
+    memcpy(x, t->data, (size_t)t->count * sizeof *x);
+    for (int64_t i = 0; i < t->count; i++)
+        x[i] = (t->dtype == TRI_Q8U ? x[i] * x[i] : x[i]) * exp2f((float)(i % 97) * -0.2f);
+    char *to = t->data;
+    for (int64_t i = 0; i < t->count; i += code->block, to += code->block_bytes)
+        code->encode(x + i, t->count - i < code->block ? t->count - i : code->block, to);
+    free(x);
+}
+
+/* Second moments are no less than 0. */
+static void make_moments(tri_tensor *in, tri_op op)
+{
+    float *v = in[2].data;
+    for (int64_t i = 0; op == TRI_OP_ADAM && i < in[2].count; i++)
+        v[i] *= v[i];
+    for (int j = 1; op == TRI_OP_ADAM8 && j <= 2; j++)
+        encode(&in[j]);
 }
 
 /* Gives a gradient's inputs the values that the forward operator computes for them. */
@@ -776,11 +814,8 @@ static void derive(op_run *run, const op_case *c)
         f->in[0] = in[0];
         f->out[0] = in[1];
         ((float *)in[0].data)[in[0].count / 2] *= 37; /* so that most are far from the largest */
-    } else if (c->op == TRI_OP_ADAM) {
-        float *v = in[2].data;
-        for (int64_t i = 0; i < in[2].count; i++)
-            v[i] *= v[i];
     }
+    make_moments(in, c->op);
     if (op != TRI_NUM_OPS)
         op_run_kernel(&forward, tri_cpu_reference(op), NULL, TRI_ISA_BASE);
     free(spare);

@@ -30,7 +30,7 @@ enum {
 };
 
 /* Rows of the step: the learning rate, one of another rule, those of adam. */
-enum { OP_OWN_ROWS = 2, OP_STEP_ROWS = OP_OWN_ROWS + TRI_NUM_ADAM_ROWS };
+enum { OP_OWN_ROWS = 2, OP_STEP_ROWS = OP_OWN_ROWS + TRI_NUM_ADAM8_ROWS };
 
 typedef struct op_case {
     const char *name;

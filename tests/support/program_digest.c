@@ -70,6 +70,7 @@ static void add_update(const tri_instr *instr, tri_text *text)
         add_number(text, "interval", instr->attr.finish.interval);
         return;
     case TRI_OP_ADAM:
+    case TRI_OP_ADAM8:
         add_number(text, "beta2", attr->beta2);
         add_number(text, "eps", attr->eps);
         add_number(text, "decoupled", attr->decoupled);

@@ -175,12 +175,20 @@ static void test_lion_in_layouts(void **state)
     check_layouts("optim.kind=lion optim.lr=1e-3 train.clip=0");
 }
 
+/* Blocks begin where a rank's piece begins, whatever ZeRO makes of it. */
+static void test_moments_of_8_bits_in_layouts(void **state)
+{
+    (void)state;
+    check_layouts("optim.moments=8bit optim.lr=3e-3 train.clip=0 model.ffn_dim=131");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_lion_is_its_formula),
         cmocka_unit_test(test_lion_in_a_session),
         cmocka_unit_test(test_lion_in_layouts),
+        cmocka_unit_test(test_moments_of_8_bits_in_layouts),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

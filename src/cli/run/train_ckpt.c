@@ -91,6 +91,13 @@ void tri_train_ckpt_print(const tri_train_ckpt *c)
     if (c->resumed.found)
         tri_text_print(stdout, "resume  %s: %" PRId64 " of %" PRId64 " steps are done\n",
                        c->resumed.path, c->resumed.step, c->session->num_steps);
+    if (c->resumed.found && c->resumed.encoded_from > 0)
+        printf("note    moments were encoded in 8 bits anew, since the checkpoint was made with "
+               "layout.tp=%d\n",
+               c->resumed.encoded_from);
+    else if (c->resumed.found && c->resumed.encoded_from == 0)
+        printf("note    moments were encoded in 8 bits; the checkpoint was made with "
+               "optim.moments=fp32\n");
 }
 
 static void warn(tri_train_ckpt *c, const tri_save_outcome *outcome, tr_error *warning)

@@ -51,6 +51,7 @@ const tri_kernel *tri_cuda_kernel(tri_op op)
         [TRI_OP_FINISH] = &tri_cuda_finish,
         [TRI_OP_SGD] = &tri_cuda_sgd,
         [TRI_OP_ADAM] = &tri_cuda_adam,
+        [TRI_OP_ADAM8] = &tri_cuda_adam8,
         [TRI_OP_LION] = &tri_cuda_lion,
         [TRI_OP_MOMENTUM] = &tri_cuda_momentum,
         [TRI_OP_UNIT_NORM] = &tri_cuda_unit_norm,

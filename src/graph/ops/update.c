@@ -82,7 +82,8 @@ static tr_status infer_update(const tri_node *node, const tri_shape *in, tri_sha
 static double flops_update(const tri_node *node, const tri_shape *in, const tri_shape *out)
 {
     (void)out;
-    return (node->op == TRI_OP_ADAM ? 14.0 : 6.0) * (double)tri_shape_count(&in[0]);
+    return (node->op == TRI_OP_ADAM || node->op == TRI_OP_ADAM8 ? 14.0 : 6.0) *
+           (double)tri_shape_count(&in[0]);
 }
 
 const tri_op_def tri_def_sgd = {
@@ -121,6 +122,33 @@ const tri_op_def tri_def_adam = {
     .wide_out = 1 | 1 << 1 | 1 << 2,
     .copies = 1 << 3,
     .infer = infer_update,
+    .place = tri_place_state,
+    .flops = flops_update,
+};
+
+static tr_status infer_adam8(const tri_node *node, const tri_shape *in, tri_shape *out,
+                             tri_dtype *out_dtype, tr_error *err)
+{
+    out_dtype[1] = TRI_Q8S;
+    out_dtype[2] = TRI_Q8U;
+    return infer_update(node, in, out, out_dtype, err);
+}
+
+const tri_op_def tri_def_adam8 = {
+    .name = "adam8",
+    .inputs = "p, m (q8s), v (q8u), g, sched, result",
+    .outputs = "p, m, v",
+    .meaning = "adam, with moments of 8 bits in blocks of 256: they are decoded, the parameter is "
+               "updated with what they become, and that is encoded, rounded at random.",
+    .family = TRI_ATTR_UPDATE,
+    .min_in = 6,
+    .max_in = 6,
+    .min_out = 3,
+    .max_out = 3,
+    .updates = {1, 2, 3},
+    .wide_in = 1 | 1 << 4 | 1 << 5,
+    .wide_out = 1,
+    .infer = infer_adam8,
     .place = tri_place_state,
     .flops = flops_update,
 };

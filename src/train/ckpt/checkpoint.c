@@ -202,6 +202,8 @@ static tr_status describe(const tri_checkpointer *c, tri_ckpt_save *save, tr_err
     add_number(save, "batch", (double)s->config.compile.batch);
     add_number(save, "seq_len", (double)s->config.compile.seq_len);
     add_number(save, "skipped", (double)s->skipped);
+    if (tri_checkpoint_codes(s))
+        add_number(save, "coded_tp", tri_mesh_size(&s->config.compile.mesh, TRI_AXIS_TP));
     add_number(save, "skipped_row", (double)s->skipped_row);
     float scaler[TRI_NUM_SCALER];
     tri_id value = tri_checkpoint_scaler(s);
@@ -241,11 +243,13 @@ static void copy_task(void *context, int task, int worker)
 }
 
 /* Elements of a piece to the staging memory: from the host's by all threads, since one cannot use
- * the memory's speed; from a device's through its queue, from a file as that is read. */
+ * the memory's speed; from a device's through its queue, from a file as that is read.
+ * What rests in a code is decoded. */
 static tr_status copy_out(const tri_checkpointer *c, const tri_piece *piece, int64_t first,
                           int64_t count, float *to, tr_error *err)
 {
-    const void *from = tri_piece_on_host(c->session, piece, first);
+    bool plain = piece->dtype == TRI_F32;
+    const void *from = plain ? tri_piece_on_host(c->session, piece, first) : NULL;
     if (!from)
         return tri_piece_read(c->session, piece, first, count, to, err);
     copying copy = {

@@ -66,6 +66,10 @@ typedef struct tri_resumed {
     int64_t step;
     char *path; /* of the checkpoint */
     char *note; /* rank 0: a line for each that was damaged and set aside; or NULL */
+    /* States in codes were encoded anew, since their blocks begin elsewhere: the checkpoint was
+     * made with this layout.tp, or with states in fp32 (0). Otherwise -1: they are the same bytes.
+     */
+    int encoded_from;
     tri_ckpt_number numbers[32]; /* names are the heap's */
     size_t num_numbers;
 } tri_resumed;

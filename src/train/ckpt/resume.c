@@ -7,6 +7,7 @@
 
 #include "base/fs.h"
 #include "ckpt/checkpoint.h"
+#include "graph/code.h"
 #include "train/ckpt/checkpoint_parts.h"
 
 enum { CHUNK = 4 << 20 }; /* elements that are on their way to a device at a time */
@@ -18,6 +19,15 @@ tri_id tri_checkpoint_scaler(const tri_session *session)
         if (program->states[s].kind == TRI_STATE_OPTIM && program->states[s].param == TRI_NONE)
             return program->states[s].latest;
     return TRI_NONE;
+}
+
+bool tri_checkpoint_codes(const tri_session *session)
+{
+    const tri_program *program = &session->programs[TRI_PROGRAM_TRAIN];
+    for (size_t s = 0; s < program->num_states; s++)
+        if (tri_dtype_code(program->states[s].dtype))
+            return true;
+    return false;
 }
 
 /* ---- whether it fits ---- */
@@ -230,6 +240,14 @@ static void note_numbers(tri_resumed *resumed, const tri_manifest *m)
     }
 }
 
+/* Blocks of a code begin where a rank's piece begins, and tp alone cuts pieces. */
+static int encoded_from(const tri_session *session, const tri_manifest *m)
+{
+    double tp = tri_manifest_number(m, "coded_tp", 0);
+    bool same = tp == (double)tri_mesh_size(&session->config.compile.mesh, TRI_AXIS_TP);
+    return same || !tri_checkpoint_codes(session) ? -1 : (int)tp;
+}
+
 static tr_status load_open(tri_session *session, tri_ranks *ranks, tri_checkpoint *ckpt,
                            tri_resumed *resumed, tr_error *err)
 {
@@ -237,6 +255,7 @@ static tr_status load_open(tri_session *session, tri_ranks *ranks, tri_checkpoin
     if (status == TR_OK) {
         resumed->found = true;
         resumed->step = ckpt->manifest.step;
+        resumed->encoded_from = encoded_from(session, &ckpt->manifest);
         resumed->path = strdup(ckpt->path);
         note_numbers(resumed, &ckpt->manifest);
     }

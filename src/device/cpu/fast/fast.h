@@ -174,6 +174,7 @@ extern const tri_kernel TRI_ISA_NAME(tri_fast_out_loss_grad);
 extern const tri_kernel TRI_ISA_NAME(tri_fast_sum_squares);
 extern const tri_kernel TRI_ISA_NAME(tri_fast_sgd);
 extern const tri_kernel TRI_ISA_NAME(tri_fast_adam);
+extern const tri_kernel TRI_ISA_NAME(tri_fast_adam8);
 extern const tri_kernel TRI_ISA_NAME(tri_fast_lion);
 extern const tri_kernel TRI_ISA_NAME(tri_fast_momentum);
 extern const tri_kernel TRI_ISA_NAME(tri_fast_unit_norm);

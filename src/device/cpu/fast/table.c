@@ -44,6 +44,7 @@ const tri_kernel *TRI_ISA_NAME(tri_cpu_fast)(tri_op op)
         [TRI_OP_SUM_SQUARES] = &TRI_ISA_NAME(tri_fast_sum_squares),
         [TRI_OP_SGD] = &TRI_ISA_NAME(tri_fast_sgd),
         [TRI_OP_ADAM] = &TRI_ISA_NAME(tri_fast_adam),
+        [TRI_OP_ADAM8] = &TRI_ISA_NAME(tri_fast_adam8),
         [TRI_OP_LION] = &TRI_ISA_NAME(tri_fast_lion),
         [TRI_OP_MOMENTUM] = &TRI_ISA_NAME(tri_fast_momentum),
         [TRI_OP_UNIT_NORM] = &TRI_ISA_NAME(tri_fast_unit_norm),

@@ -52,6 +52,7 @@ extern const tri_kernel tri_ref_sum_squares;
 extern const tri_kernel tri_ref_finish;
 extern const tri_kernel tri_ref_sgd;
 extern const tri_kernel tri_ref_adam;
+extern const tri_kernel tri_ref_adam8;
 extern const tri_kernel tri_ref_lion;
 extern const tri_kernel tri_ref_momentum;
 extern const tri_kernel tri_ref_unit_norm;

@@ -50,6 +50,7 @@ const tri_kernel *tri_cpu_reference(tri_op op)
         [TRI_OP_FINISH] = &tri_ref_finish,
         [TRI_OP_SGD] = &tri_ref_sgd,
         [TRI_OP_ADAM] = &tri_ref_adam,
+        [TRI_OP_ADAM8] = &tri_ref_adam8,
         [TRI_OP_LION] = &tri_ref_lion,
         [TRI_OP_MOMENTUM] = &tri_ref_momentum,
         [TRI_OP_UNIT_NORM] = &tri_ref_unit_norm,
