@@ -10,6 +10,8 @@
 
 #ifdef TRI_CUDA
 
+#include <cuda.h>
+#include <cuda_runtime_api.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -124,11 +126,111 @@ static void test_the_update_may_run_on_the_host(void **state)
     free(resident.weights);
 }
 
+/* ---- how the host may take part in a recording ---- */
+
+enum { NUM_TURNS = 200 };
+
+/* Small work of the device, as between two turns of the host. */
+static cudaError_t small_work(void *memory, cudaStream_t stream)
+{
+    return cudaMemsetAsync(memory, 0, 4096, stream);
+}
+
+static cudaGraphExec_t record_end(cudaStream_t stream)
+{
+    cudaGraph_t graph;
+    cudaGraphExec_t exec = NULL;
+    if (cudaStreamEndCapture(stream, &graph) != cudaSuccess)
+        return NULL;
+    if (cudaGraphInstantiateWithFlags(&exec, graph, 0) != cudaSuccess)
+        exec = NULL;
+    cudaGraphDestroy(graph);
+    return exec;
+}
+
+/* A recording for each turn, and the host waits for it before its own. */
+static double split_turns(void *memory, cudaStream_t stream)
+{
+    cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal);
+    small_work(memory, stream);
+    cudaGraphExec_t exec = record_end(stream);
+    double best = INFINITY;
+    for (int trial = 0; exec && trial < 5; trial++) {
+        double begin = tri_now_s();
+        for (int i = 0; i < NUM_TURNS; i++) {
+            cudaGraphLaunch(exec, stream);
+            cudaStreamSynchronize(stream);
+        }
+        best = fmin(best, (tri_now_s() - begin) / NUM_TURNS);
+    }
+    cudaGraphExecDestroy(exec);
+    return best;
+}
+
+/* One recording in which the device tells the host that it is its turn, and awaits its answer. */
+static double awaited_turns(void *memory, cudaStream_t stream)
+{
+    typedef CUresult (*value_fn)(CUstream, CUdeviceptr, cuuint64_t, unsigned);
+    value_fn write_value = NULL, wait_value = NULL;
+    enum cudaDriverEntryPointQueryResult found;
+    cudaGetDriverEntryPointByVersion("cuStreamWriteValue64", (void **)&write_value, 12000,
+                                     cudaEnableDefault, &found);
+    cudaGetDriverEntryPointByVersion("cuStreamWaitValue64", (void **)&wait_value, 12000,
+                                     cudaEnableDefault, &found);
+    volatile uint64_t *page = NULL;
+    if (!write_value || !wait_value ||
+        cudaHostAlloc((void **)&page, 4096, cudaHostAllocMapped) != cudaSuccess)
+        return NAN;
+    void *there;
+    cudaHostGetDevicePointer(&there, (void *)page, 0);
+    CUdeviceptr told = (CUdeviceptr)there, answer = told + 2048;
+    bool works = cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal) == cudaSuccess;
+    for (uint64_t i = 1; i <= NUM_TURNS && works; i++)
+        works = small_work(memory, stream) == cudaSuccess &&
+                write_value(stream, told, i, 0) == CUDA_SUCCESS &&
+                wait_value(stream, answer, i, CU_STREAM_WAIT_VALUE_GEQ) == CUDA_SUCCESS;
+    cudaGraphExec_t exec = record_end(stream);
+    double best = works && exec ? INFINITY : NAN;
+    for (int trial = 0; works && exec && trial < 5; trial++) {
+        page[0] = page[256] = 0;
+        double begin = tri_now_s();
+        cudaGraphLaunch(exec, stream);
+        for (uint64_t i = 1; i <= NUM_TURNS; i++) {
+            while (page[0] < i && tri_now_s() - begin < 5)
+                ;
+            page[256] = i;
+        }
+        cudaStreamSynchronize(stream);
+        best = fmin(best, (tri_now_s() - begin) / NUM_TURNS);
+    }
+    if (exec)
+        cudaGraphExecDestroy(exec);
+    cudaFreeHost((void *)page);
+    cudaGetLastError();
+    return best;
+}
+
+/* No assertion on times: what it prints decides how host work is done. */
+static void test_turns_of_the_host_are_timed(void **state)
+{
+    (void)state;
+    cudaStream_t stream;
+    void *memory;
+    assert_int_equal(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), cudaSuccess);
+    assert_int_equal(cudaMalloc(&memory, 4096), cudaSuccess);
+    printf("a turn of the host: %.2f us between two recordings, ",
+           split_turns(memory, stream) * 1e6);
+    printf("%.2f us awaited within one\n", awaited_turns(memory, stream) * 1e6);
+    cudaFree(memory);
+    cudaStreamDestroy(stream);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_bits_do_not_depend_on_the_place),
         cmocka_unit_test(test_the_update_may_run_on_the_host),
+        cmocka_unit_test(test_turns_of_the_host_are_timed),
     };
     if (!tri_device_cuda.count || tri_device_cuda.count() == 0) {
         printf("there is no GPU here\n");

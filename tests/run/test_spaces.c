@@ -23,7 +23,9 @@
 #include "run/executor_parts.h"
 #include "temp_dir.h"
 #include "train/ckpt/checkpoint.h"
+#include "train/ranks.h"
 #include "train/session.h"
+#include "trireme/comm.h"
 #include "trireme/settings.h"
 
 enum { NUM_STEPS = 3, NUM_SEEDS = 6 };
@@ -54,7 +56,7 @@ typedef struct run {
 
 static const temp_dir *temp;
 
-static void compile(run *r, const spec *how)
+static void compile_rank(run *r, const spec *how, int rank)
 {
     tr_error err = {0};
     tri_session_config config;
@@ -79,6 +81,7 @@ static void compile(run *r, const spec *how)
         config.compile.overlap = !how->no_overlap;
         config.compile.overlap_min_bytes = 0;
         config.scratch_dir = temp->path;
+        config.compile.rank = rank;
         static const tri_device fake = {.def = &fake_gpu_def};
         if (how->gpu) {
             r->gpu = fake_gpu_create();
@@ -99,6 +102,11 @@ static void compile(run *r, const spec *how)
     }
     if (status != TR_OK)
         fail_msg("%s", err.message);
+}
+
+static void compile(run *r, const spec *how)
+{
+    compile_rank(r, how, 0);
 }
 
 /* Now this lane is late, now another. */
@@ -304,12 +312,12 @@ static const tri_fault *fault_of(const char *name)
     return tri_space_fault_at(i);
 }
 
-static bool bits_with(const late_lane *late, const tri_fault *fault, const results *wanted)
+static bool bits_with(const spec *how, const late_lane *late, const tri_fault *fault,
+                      const results *wanted)
 {
-    const spec how = {.moments = TRI_WHERE_HOST, .piece_bytes = 1 << 16};
     run *r = calloc(1, sizeof *r);
     results got;
-    compile(r, &how);
+    compile(r, how);
     if (fault)
         assert_true(fault->apply(&r->session.programs[TRI_PROGRAM_TRAIN]));
     start(r);
@@ -325,13 +333,13 @@ static bool bits_with(const late_lane *late, const tri_fault *fault, const resul
 /* What the checker refuses is wrong indeed: a program that does not wait for its fetch, or
  * overwrites what it stashes, gives other bits when the lane is late enough. With its waits, it
  * does not. */
-static void expect_harm(const char *fault, tri_carry_lane lane)
+static void expect_harm(const spec *how, const char *fault, tri_carry_lane lane)
 {
-    const spec how = {.words = {NULL}};
-    results resident = run_all(&how);
+    const spec plain = {.words = {NULL}};
+    results resident = run_all(&plain);
     late_lane late = {.lane = lane, .pause_ns = 500000};
-    assert_true(bits_with(&late, NULL, &resident));
-    while (bits_with(&late, fault_of(fault), &resident)) {
+    assert_true(bits_with(how, &late, NULL, &resident));
+    while (bits_with(how, &late, fault_of(fault), &resident)) {
         late.pause_ns *= 4;
         if (late.pause_ns > 100000000)
             fail_msg("%s does no harm", fault);
@@ -339,11 +347,78 @@ static void expect_harm(const char *fault, tri_carry_lane lane)
     results_fini(&resident);
 }
 
+/* On a GPU it is the host that carries to and from files, and waits for that. */
 static void test_a_forgotten_wait_shows(void **state)
 {
     (void)state;
-    expect_harm("unwaited-fetch", TRI_CARRY_IN);
-    expect_harm("overwritten-stash", TRI_CARRY_OUT);
+    const spec on_host = {.moments = TRI_WHERE_HOST, .piece_bytes = 1 << 16};
+    const spec in_file = {.moments = TRI_WHERE_FILE, .piece_bytes = 1 << 16, .gpu = true};
+    expect_harm(&on_host, "unwaited-fetch", TRI_CARRY_IN);
+    expect_harm(&on_host, "overwritten-stash", TRI_CARRY_OUT);
+    expect_harm(&in_file, "unwaited-fetch", TRI_CARRY_FILE);
+}
+
+/* ---- several ranks ---- */
+
+enum { MOST_RANKS = 2 };
+
+typedef struct team {
+    spec how;
+    results ranks[MOST_RANKS];
+} team;
+
+static tr_status rank_main(tr_comm *comm, void *context, tr_error *err)
+{
+    team *t = context;
+    run *r = calloc(1, sizeof *r);
+    tri_ranks ranks = {0};
+    compile_rank(r, &t->how, tr_comm_rank(comm));
+    TRI_TRY(tri_ranks_use(&ranks, comm, &r->session, err));
+    start(r);
+    steps(r, &t->ranks[tr_comm_rank(comm)]);
+    end(r);
+    tri_ranks_leave(&ranks);
+    free(r);
+    return TR_OK;
+}
+
+static void run_team(team *t)
+{
+    tr_error err = {0};
+    const tr_comm_options options = {.deadline_s = 60};
+    if (tr_comm_run_threads(MOST_RANKS, &options, rank_main, t, &err) != TR_OK)
+        fail_msg("%s", err.message);
+}
+
+/* Messages to other ranks and carries share the waits of a step. */
+static void test_ranks_give_the_same_bits(void **state)
+{
+    (void)state;
+    static const char *const layouts[][3] = {
+        {"layout.dp=2", "layout.microbatches=2"},
+        {"layout.dp=2", "layout.zero=2"},
+        {"layout.dp=2", "layout.zero=3", "layout.microbatches=2"},
+        {"layout.pp=2", "layout.microbatches=4"},
+    };
+    for (size_t i = 0; i < sizeof layouts / sizeof *layouts; i++) {
+        team resident = {.how.words = {NULL}};
+        memcpy(resident.how.words, layouts[i], sizeof layouts[i]);
+        run_team(&resident);
+        for (int where = TRI_WHERE_HOST; where < TRI_NUM_WHERE; where++) {
+            team t = {.how = resident.how};
+            t.how.moments = (tri_where)where;
+            t.how.piece_bytes = 1 << 15;
+            t.how.seed = i + 1;
+            run_team(&t);
+            for (int rank = 0; rank < MOST_RANKS; rank++) {
+                if (!same(&t.ranks[rank], &resident.ranks[rank]))
+                    fail_msg("%s, %s: other bits on rank %d", layouts[i][0], layouts[i][1], rank);
+                results_fini(&t.ranks[rank]);
+            }
+        }
+        for (int rank = 0; rank < MOST_RANKS; rank++)
+            results_fini(&resident.ranks[rank]);
+    }
 }
 
 /* ---- a GPU ---- */
@@ -585,6 +660,7 @@ int main(void)
         cmocka_unit_test(test_the_update_may_run_on_the_host),
         cmocka_unit_test(test_slow_lanes_change_no_bits),
         cmocka_unit_test(test_a_forgotten_wait_shows),
+        cmocka_unit_test(test_ranks_give_the_same_bits),
         cmocka_unit_test(test_a_gpu_gives_the_same_bits),
         cmocka_unit_test(test_faults_are_seen),
         cmocka_unit_test(test_every_layout_is_proven),
