@@ -14,9 +14,13 @@ tri_memory_overhead tri_memory_overhead_of(const tri_session *session)
     for (int p = 0; p < TRI_NUM_PROGRAMS && !session->started; p++)
         if (tri_session_has(session, p))
             later += tri_executor_table_bytes(&session->programs[p]);
+    const tri_store *store = &session->store;
+    uint64_t threads = (uint64_t)session->device.num_threads * (store->needs_cpu ? 2 : 1);
+    if (tri_store_bytes_at(store, TRI_WHERE_HOST) + tri_store_bytes_at(store, TRI_WHERE_FILE) > 0)
+        threads += TRI_NUM_CARRY_LANES;
     return (tri_memory_overhead){
         .heap = heap.arena + heap.hblkhd + later,
-        .threads = (uint64_t)session->device.num_threads * THREAD_BYTES,
+        .threads = threads * THREAD_BYTES,
         .fixed = FIXED_BYTES,
     };
 }

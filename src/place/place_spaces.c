@@ -266,13 +266,23 @@ static void do_piece(spacer *s, uint32_t piece)
     depart(s);
 }
 
+/* The first piece comes while the rest of its phase runs, which is before it: from a file at the
+ * beginning of that, to where it is needed half way through. */
 static void rebuild(spacer *s)
 {
-    for (size_t n = 0; n < s->num_old && !s->graph->arena.failed; n++)
+    size_t begin = 0, first = s->num_pieces > 0 ? s->begin[0] : 0;
+    while (begin < first && s->old[begin].phase != s->old[first].phase)
+        begin++;
+    for (size_t n = 0; n < s->num_old && !s->graph->arena.failed; n++) {
+        if (n == begin)
+            bring_for(s, 0, 1);
+        if (n == (begin + first) / 2)
+            bring_for(s, 0, 0);
         if (s->piece[n] == AT_REST)
             append(s, &s->old[n]);
         else if (s->begin[s->piece[n]] == n)
             do_piece(s, s->piece[n]);
+    }
     while (s->num_leaving > 0 && !s->graph->arena.failed)
         depart(s);
 }

@@ -520,7 +520,35 @@ static void test_every_layout_is_proven(void **state)
         }
 }
 
+/* The device that computes nothing walks through such programs, too, and makes no file. */
+static void test_nothing_is_carried_for_nothing(void **state)
+{
+    (void)state;
+    spec how = {.moments = TRI_WHERE_FILE, .words = {"run.device=null"}};
+    run *r = calloc(1, sizeof *r);
+    tri_step_result step;
+    tr_error err = {0};
+    compile(r, &how);
+    start(r);
+    assert_int_equal(tri_session_step(&r->session, &step, &err), TR_OK);
+    assert_int_equal(r->session.store.scratch.fd, -1);
+    end(r);
+    free(r);
+}
+
 /* ---- the plan ---- */
+
+/* The share of what is carried that is under way beside the computation. */
+static double share_beside(const tri_program *program)
+{
+    double all = 0, beside = 0;
+    for (size_t m = 0; m < program->num_messages; m++)
+        all += (double)tri_message_bytes(&program->messages[m]);
+    for (size_t f = 0; f < program->num_flights; f++)
+        beside += (double)tri_message_bytes(
+            &program->messages[program->instrs[program->flights[f].instr].message]);
+    return beside / all;
+}
 
 /* Moments leave the device, but for the few pieces that are under way. */
 static void test_the_plan_knows_the_place(void **state)
@@ -537,6 +565,8 @@ static void test_the_plan_knows_the_place(void **state)
         assert_int_equal(tri_store_total(store), device[where] +
                                                      tri_store_bytes_at(store, TRI_WHERE_HOST) +
                                                      tri_device_round(store->scratch_bytes));
+        if (where != TRI_WHERE_DEVICE)
+            assert_true(share_beside(&r->session.programs[TRI_PROGRAM_TRAIN]) > 0.85);
         tri_text text;
         tri_text_init(&text);
         tri_program_explain(&r->session.programs[TRI_PROGRAM_TRAIN],
@@ -664,6 +694,7 @@ int main(void)
         cmocka_unit_test(test_a_gpu_gives_the_same_bits),
         cmocka_unit_test(test_faults_are_seen),
         cmocka_unit_test(test_every_layout_is_proven),
+        cmocka_unit_test(test_nothing_is_carried_for_nothing),
         cmocka_unit_test(test_the_plan_knows_the_place),
         cmocka_unit_test(test_checkpoints_cross_places),
         cmocka_unit_test(test_scratch_files),
