@@ -424,27 +424,17 @@ static double relative_error(double got, double want)
 static void functions_are_accurate(void **state)
 {
     (void)state;
-    double exp_error = 0, tanh_error = 0, gelu_error = 0, grad_error = 0;
+    double exp_error = 0, tanh_error = 0;
     for (double d = -86.9; d < 88.7; d += 1.3e-3)
         exp_error = fmax(exp_error, relative_error(tri_expf((float)d), exp((double)(float)d)));
     for (double d = -30; d < 2.5; d += 1e-4) {
         float x = (float)exp(d);
         tanh_error = fmax(tanh_error, relative_error(tri_tanhf(-x), tanh(-(double)x)));
     }
-    for (double d = -12; d < 12; d += 1.7e-4) {
-        float x = (float)d;
-        gelu_error = fmax(gelu_error, fabs(tri_gelu(x) - reference_gelu(x)));
-        grad_error = fmax(grad_error, fabs(tri_gelu_grad(x) - reference_gelu_grad(x)));
-    }
     assert_true(exp_error < 2e-7);
     assert_true(tanh_error < 4e-7);
-    assert_true(gelu_error < 1e-6);
-    assert_true(grad_error < 5e-7);
     assert_true(tri_expf(-INFINITY) == 0 && tri_expf(INFINITY) == INFINITY && isnan(tri_expf(NAN)));
     assert_true(tri_tanhf(50) == 1 && tri_tanhf(-50) == -1 && isnan(tri_tanhf(NAN)));
-    assert_true(isnan(tri_gelu(NAN)) && isnan(tri_gelu_grad(NAN)));
-    assert_true(tri_gelu(1e30f) == 1e30f && tri_gelu(-1e30f) == 0);
-    assert_true(tri_gelu_grad(1e30f) == 1 && fabsf(tri_gelu_grad(-1e30f)) < 1e-20f);
 }
 
 static void activations_are_accurate(void **state)
@@ -507,8 +497,10 @@ static void vectors_are_as_accurate(void **state)
     for (size_t i = 0; i < sizeof ends / sizeof ends[0]; i++) {
         fvec x = fvec_all(ends[i]);
         assert_true(first_of(fvec_exp(x)) == tri_expf(ends[i]));
-        assert_true(fabsf(first_of(fvec_gelu_grad(x)) - tri_gelu_grad(ends[i])) < 1e-6f);
     }
+    for (int i = 0; i < 2; i++) /* flat far from zero */
+        assert_true(fabsf(first_of(fvec_gelu_grad(fvec_all(i ? 1e30f : -1e30f))) - (float)i) <
+                    1e-6f);
     assert_true(first_of(fvec_exp_weight(fvec_all(-INFINITY))) == 0);
     assert_true(first_of(fvec_gelu(fvec_all(1e30f))) == 1e30f);
     assert_true(first_of(fvec_gelu(fvec_all(-1e30f))) == 0);

@@ -1,6 +1,7 @@
 /* Operators that look at one element, or one column, at a time: bound by memory, except GELU and
  * dropout, whose arithmetic just about keeps up with it. */
 #include "device/cpu/fast/fast.h"
+#include "device/cpu/fast/vecfun.h"
 
 /* The elements of one task. */
 typedef struct range {
@@ -77,6 +78,44 @@ static void accumulate(const tri_kernel_args *args)
     run_elements(args, accumulate_task);
 }
 
+/* GELU as the end of a product computes it, to the bit: where the sum before it is kept, a product
+ * and its GELU in one are made again as GELU alone (src/recompute/choose.c). Fewer elements than a
+ * vector has are one all the same. */
+FVEC_INLINE void gelu_some(const float *x, float *y, size_t bytes)
+{
+    fvec v = {0};
+    memcpy(&v, x, bytes);
+    v = fvec_gelu(v);
+    memcpy(y, &v, bytes);
+}
+
+/* y may be x. */
+static void gelu(const float *x, float *y, int64_t num)
+{
+    int64_t i = 0;
+    for (; i + FVEC_LANES <= num; i += FVEC_LANES)
+        gelu_some(x + i, y + i, sizeof(fvec));
+    gelu_some(x + i, y + i, (size_t)(num - i) * sizeof *x);
+}
+
+FVEC_INLINE void gelu_grad_some(const float *x, const float *dy, float *dx, size_t bytes)
+{
+    fvec v = {0}, d = {0};
+    memcpy(&v, x, bytes);
+    memcpy(&d, dy, bytes);
+    d *= fvec_gelu_grad(v);
+    memcpy(dx, &d, bytes);
+}
+
+/* dx may be x or dy. */
+static void gelu_grad(const float *x, const float *dy, float *dx, int64_t num)
+{
+    int64_t i = 0;
+    for (; i + FVEC_LANES <= num; i += FVEC_LANES)
+        gelu_grad_some(x + i, dy + i, dx + i, sizeof(fvec));
+    gelu_grad_some(x + i, dy + i, dx + i, (size_t)(num - i) * sizeof *x);
+}
+
 static void act_task(void *context, int task, int worker)
 {
     (void)worker;
@@ -86,9 +125,7 @@ static void act_task(void *context, int task, int worker)
     float *y = (float *)args->out[0].data + r.first;
     switch (args->attr->act.kind) {
     case TRI_ACT_GELU:
-        INDEPENDENT
-        for (int64_t i = 0; i < r.num; i++)
-            y[i] = tri_gelu(x[i]);
+        gelu(x, y, r.num);
         break;
     case TRI_ACT_RELU:
         INDEPENDENT
@@ -130,9 +167,7 @@ static void act_grad_task(void *context, int task, int worker)
     float *dx = (float *)args->out[0].data + r.first;
     switch (args->attr->act.kind) {
     case TRI_ACT_GELU:
-        INDEPENDENT
-        for (int64_t i = 0; i < r.num; i++)
-            dx[i] = tri_gelu_grad(x[i]) * dy[i];
+        gelu_grad(x, dy, dx, r.num);
         break;
     case TRI_ACT_RELU:
         INDEPENDENT

@@ -1,5 +1,5 @@
-/* exp and GELU on whole vectors, written out: the same functions as in vecmath.h, for the places
- * where they are hot, and by the same formulas except where an instruction set has better ones.
+/* exp and GELU on whole vectors, written out, for the places where they are hot; exp is the
+ * function of vecmath.h.
  *
  * A loop over the scalar functions becomes vector code too, but on the few columns of a tile its
  * start and its tail cost several times what its arithmetic does; and the compiler follows what
@@ -145,7 +145,8 @@ FVEC_INLINE fvec fvec_divide(fvec a, fvec b)
 #endif
 }
 
-/* tri_gelu */
+/* GELU in its tanh form, 0.5 x (1 + tanh(u)), written as x / (1 + exp(-2u)), which is the same
+ * function and keeps its relative accuracy where x < 0. */
 FVEC_INLINE fvec fvec_gelu(fvec x)
 {
 #if defined(__AVX512F__)
@@ -154,7 +155,9 @@ FVEC_INLINE fvec fvec_gelu(fvec x)
     return fvec_divide(x, 1.0f + fvec_gelu_exp(x, x * x));
 }
 
-/* tri_gelu_grad */
+/* The derivative of fvec_gelu. With s = 1 / (1 + exp(-2u)): s + x s (1 - s) 2u'. Beyond 9.5 it is 0
+ * or 1 to the last bit of float arithmetic, and nothing overflows inside: e * s is never inf * 0.
+ */
 FVEC_INLINE fvec fvec_gelu_grad(fvec x)
 {
     x = fvec_clamp(x, -9.5f, 9.5f);

@@ -1,6 +1,6 @@
-/* Scalar functions that the compiler can vectorise: exp, tanh and GELU without branches or calls.
+/* Scalar functions that the compiler can vectorise: exp, tanh and SiLU without branches or calls.
  *
- * A loop such as   for (i = 0; i < n; i++) y[i] = tri_gelu(x[i]);   becomes vector code at -O3
+ * A loop such as   for (i = 0; i < n; i++) y[i] = tri_silu(x[i]);   becomes vector code at -O3
  * -fno-math-errno -fno-trapping-math. Never build with -ffast-math or -fassociative-math: rounding
  * by a magic constant (below) would be optimised away.
  *
@@ -78,27 +78,6 @@ static inline float tri_tanhf(float x)
     float e = scale * tri_expm1_reduced(r) + (scale - 1.0f);
     float t = -e / (e + 2.0f);
     return tri_float_from_bits(tri_bits_from_float(t) | sign);
-}
-
-/* GELU in its tanh form, 0.5 x (1 + tanh(u)) with u = sqrt(2/pi) (x + 0.044715 x^3), written as
- * x / (1 + exp(-2u)), which is the same function and keeps its relative accuracy where x < 0. */
-static inline float tri_gelu(float x)
-{
-    float minus_2u = x * (-1.5957691216f - 0.0713548163f * (x * x));
-    return x / (1.0f + tri_expf(minus_2u));
-}
-
-/* The derivative of tri_gelu. With s = 1 / (1 + exp(-2u)): s + x s (1 - s) 2u'. */
-static inline float tri_gelu_grad(float x)
-{
-    /* Beyond 9.5 the result is 0 or 1 to the last bit of float arithmetic, and nothing overflows
-     * inside: e * s below is never inf * 0. */
-    x = tri_clampf(x, -9.5f, 9.5f);
-    float square = x * x;
-    float e = tri_expf(x * (-1.5957691216f - 0.0713548163f * square));
-    float s = 1.0f / (1.0f + e);
-    float x_2du = x * (1.5957691216f + 0.2140644488f * square);
-    return s + x_2du * s * (e * s); /* 1 - s = e s */
 }
 
 /* x / (1 + exp(-x)) */
