@@ -225,9 +225,9 @@ static __device__ __forceinline__ tri_row_end tri_end_row(const tri_attention_ca
 
 /* --- Dropout -------------------------------------------------------------------------------- */
 
-/* The same words as tri_philox of base/rng.h; bit w of the result: word w keeps its element. */
-static __device__ __forceinline__ uint32_t tri_keep_block(const tri_attention_call &a,
-                                                          uint64_t block, uint32_t step)
+/* The same words as tri_philox of base/rng.h. */
+static __device__ __forceinline__ uint4 tri_random_words(const tri_attention_call &a,
+                                                         uint64_t block, uint32_t step)
 {
     uint32_t c0 = (uint32_t)block, c1 = (uint32_t)(block >> 32), c2 = step, c3 = a.stream;
     uint32_t k0 = (uint32_t)a.seed, k1 = (uint32_t)(a.seed >> 32);
@@ -242,14 +242,26 @@ static __device__ __forceinline__ uint32_t tri_keep_block(const tri_attention_ca
         k0 += 0x9E3779B9u;
         k1 += 0xBB67AE85u;
     }
-    return (uint32_t)(c0 >= a.threshold) | (uint32_t)(c1 >= a.threshold) << 1 |
-           (uint32_t)(c2 >= a.threshold) << 2 | (uint32_t)(c3 >= a.threshold) << 3;
+    return make_uint4(c0, c1, c2, c3);
 }
 
+/* Bit w of the result: word w keeps its element. */
+static __device__ __forceinline__ uint32_t tri_keep_block(const tri_attention_call &a,
+                                                          uint64_t block, uint32_t step)
+{
+    uint4 word = tri_random_words(a, block, step);
+    return (uint32_t)(word.x >= a.threshold) | (uint32_t)(word.y >= a.threshold) << 1 |
+           (uint32_t)(word.z >= a.threshold) << 2 | (uint32_t)(word.w >= a.threshold) << 3;
+}
+
+/* One element. Its word is chosen before it is compared: four such bits gathered from the bits of
+ * four blocks are what CUDA 13's ptxas gets wrong (it packs predicates of one into the other). */
 static __device__ __forceinline__ bool tri_keep(const tri_attention_call &a, uint64_t index,
                                                 uint32_t step)
 {
-    return tri_keep_block(a, index >> 2, step) >> (index & 3) & 1;
+    uint4 word = tri_random_words(a, index >> 2, step);
+    uint32_t low = index & 1 ? word.y : word.x, high = index & 1 ? word.w : word.z;
+    return (index & 2 ? high : low) >= a.threshold;
 }
 
 /* Global index of the probability of the query at place 0, the key at place 0. */
