@@ -428,6 +428,19 @@ static const op_case case_table[] = {
     {"many, 2:1", TRI_OP_ATTENTION, {2, 131, 4, 33, 2}, CACHED(), CASE_LARGE, 5e-6f},
     {"many, ring", TRI_OP_ATTENTION, {3, 70, 4, 17, 2}, CACHED(.window = 45), CASE_LARGE, 5e-6f},
 
+    {"few, all of it",
+     TRI_OP_ATTENTION,
+     {3, 7, 6, 33, 2},
+     CACHED(.soft_cap = 1.2f),
+     CASE_SPAN | CASE_SINK,
+     0},
+    {"many, all of it",
+     TRI_OP_ATTENTION,
+     {2, 70, 4, 17, 2},
+     CACHED(.window = 45, .soft_cap = 1.2f),
+     CASE_SPAN | CASE_SINK | CASE_LARGE,
+     5e-6f},
+
     /* B, T, V */
     {"odd", TRI_OP_CE_STATS, {2, 7, 101}, {0}, 0, 0},
     {"shard", TRI_OP_CE_STATS, {2, 7, 33}, {0}, CASE_SHARD, 0},

@@ -413,9 +413,16 @@ static void build_cache(op_run *run, const op_case *c)
         in_f32(run, 4, cache);
     if (!write) {
         in_i32(run, 1, SIZES(b));
-        for (int i = 0; i < 3; i++) /* step, documents, spans */
+        in_absent(run); /* step, documents */
+        in_absent(run);
+        if (c->flags & CASE_SPAN)
+            in_i32(run, 3, SIZES(b, t, 2));
+        else
             in_absent(run);
         in_i32(run, 2, SIZES(b, t));
+        in_absent(run);
+        if (c->flags & CASE_SINK)
+            in_f32(run, 1, &h);
         out_f32(run, 4, o);
         out_f32(run, 3, SIZES(b, h, t));
         return;
@@ -652,6 +659,10 @@ static void fill_docs(tri_tensor *t)
 static void fill_places(tri_tensor *t, const op_case *c)
 {
     int32_t *to = t->data, num = (int32_t)t->size[t->rank - 1], length = (int32_t)cache_length(c);
+    for (int32_t i = 0; t->rank == 3 && i < (int32_t)t->count / 2; i++) { /* spans */
+        to[2 * i] = i % 3 == 0 ? length / 3 : 0;
+        to[2 * i + 1] = i % 4 == 1 ? length / 2 : 1 << 20;
+    }
     for (int32_t i = 0; t->rank == 1 && i < num; i++)
         to[i] = (i + 1) % (num + 1);
     for (int32_t b = 0; t->rank == 2 && b < (int32_t)t->size[0]; b++) {
