@@ -34,6 +34,13 @@ void tr_session_destroy(tr_session *session);
 /* One training step; step may be NULL. One whose loss or gradient is not finite updates nothing;
  * after more than train.max_skipped of them in a row it is TR_ERROR_NUMERIC. */
 tr_status tr_session_step(tr_session *session, tr_step *step, tr_error *err);
+/* What the last step measured besides: train.stats, and each loss where there are several. */
+typedef struct tr_stat {
+    const char *name;
+    double value;
+} tr_stat;
+size_t tr_session_num_stats(const tr_session *session);
+tr_stat tr_session_stat(const tr_session *session, size_t i);
 /* Steps that the settings ask for: train.steps, or as many as train.epochs take. */
 int64_t tr_session_num_steps(const tr_session *session);
 

@@ -7,6 +7,7 @@
 #include "ckpt/hf/hf.h"
 #include "ckpt/weights.h"
 #include "train/nonfinite.h"
+#include "train/step_stats.h"
 #include "trireme/trireme.h"
 
 /* The step that a weights file was written after; -1 when it does not say. */
@@ -247,6 +248,17 @@ tr_status tr_session_step(tr_session *session, tr_step *step, tr_error *err)
                           .scale = (double)result.scale,
                           .skipped = result.skipped};
     return status;
+}
+
+size_t tr_session_num_stats(const tr_session *session)
+{
+    return tri_session_num_shown(&session->session);
+}
+
+tr_stat tr_session_stat(const tr_session *session, size_t i)
+{
+    tri_shown shown = tri_session_shown(&session->session, i);
+    return (tr_stat){shown.name, shown.value};
 }
 
 int64_t tr_session_num_steps(const tr_session *session)

@@ -197,6 +197,7 @@ tr_status tri_compile(const tri_compile_config *config, const tri_param_table *p
     tri_pipeline pipeline = {0};
     TRI_TRY(tri_graph_init(&graph, params, err));
     graph.precision = config->precision;
+    graph.head = config->head;
     tr_status status = tri_placed_params_init(&placed, params, err);
     if (status == TR_OK)
         status = tri_pipeline_init(&pipeline, config, err);

@@ -18,6 +18,7 @@ typedef struct tri_compile_config {
     bool mask_documents; /* attention stays within a document */
     int64_t num_microbatches;
     tri_precision precision;
+    tri_head_config head; /* what training computes of logits besides their loss */
     tri_mesh mesh;
     int rank;                   /* whose program it is */
     int zero;                   /* 0 to 3: what is divided over dp */

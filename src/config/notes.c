@@ -30,6 +30,8 @@ static const need needs[] = {
     {"model.act", "model.kind", '=', "mlp,bert"},
     {"model.loss", "model.kind", '=', "mlp"},
     {"model.types", "model.kind", '=', "bert"},
+    {"train.z_loss", "model.kind", '!', "mlp"},
+    {"train.stats", "model.kind", '!', "mlp"},
     {"model.norm_eps", "model.kind", '=', "llama,bert"},
     {"model.tied_head", "model.kind", '=', "llama"},
     {"model.qkv_bias", "model.kind", '=', "llama"},

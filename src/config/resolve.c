@@ -100,6 +100,35 @@ static void optim_config(const tr_settings *s, tri_optim_config *optim)
     };
 }
 
+/* train.stats: names of statistics, divided by commas or blanks. */
+static tr_status head_config(const tr_settings *s, tri_head_config *head, tr_error *err)
+{
+    const char *at = tr_settings_string(s, "train.stats");
+    head->z_loss = (float)tr_settings_float(s, "train.z_loss");
+    int most = TRI_MAX_HEAD_STATS - (head->z_loss > 0);
+    while (*(at += strspn(at, ", "))) {
+        char name[32];
+        size_t length = strcspn(at, ", ");
+        snprintf(name, sizeof name, "%.*s", (int)length, at);
+        int row = tri_stat_find(name);
+        if (row < 0)
+            return tri_fail(err, TR_ERROR_INPUT,
+                            "train.stats: \"%s\" is no statistic of logits; known: max_logit, "
+                            "mean_lse",
+                            name);
+        if (head->num_stats == most)
+            return tri_fail(err, TR_ERROR_INPUT,
+                            "train.stats: a step shows at most %d statistics of logits; leave %s "
+                            "out",
+                            most, name);
+        bool twice = memchr(head->stat, row, head->num_stats) != NULL;
+        if (!twice)
+            head->stat[head->num_stats++] = (uint8_t)row;
+        at += length;
+    }
+    return TR_OK;
+}
+
 static void lr_config(const tr_settings *s, tri_lr_schedule *lr)
 {
     *lr = (tri_lr_schedule){
@@ -245,6 +274,7 @@ tr_status tri_session_config_from(const tr_settings *s, tri_session_config *conf
     tri_data_config_read(s, &config->data);
     model_config(s, &compile->model);
     optim_config(s, &compile->optim);
+    TRI_TRY(head_config(s, &compile->head, err));
     lr_config(s, &config->lr);
     compile->batch = tr_settings_int(s, "train.batch");
     compile->seq_len = tr_settings_int(s, "data.seq_len");

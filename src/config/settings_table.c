@@ -187,6 +187,15 @@ const tri_setting tri_settings_table[] = {
         "num_epochs n_epochs passes"),
     FLOAT("train.clip", "1", 0, BILLION,
           "Largest norm of the gradient, above which it is scaled down; 0 is off", "clip_norm"),
+    FLOAT(
+        "train.z_loss", "0", 0, 1000,
+        "Weight of the z-loss: adds so much of the mean squared log of the sum of exponentials of "
+        "each target's logits to the loss, which keeps logits from drifting (1e-4 is common)",
+        "zloss z_loss_weight softmax_auxiliary_loss logit_regularization"),
+    STRING("train.stats", "",
+           "Statistics of the logits that each step shows and writes to metrics.jsonl, divided by "
+           "commas: max_logit (the largest), mean_lse (mean log of a row's sum of exponentials)",
+           "metrics log_stats logit_stats"),
     INT("train.max_skipped", "10", 0, BILLION,
         "Steps in a row that may be skipped because the loss or the gradient is not finite; those "
         "in which fp16 halves its scale do not count",

@@ -212,17 +212,32 @@ static void become_loss(tri_graph *graph, const char *name, tri_id node)
 
 void tri_cross_entropy(tri_graph *graph, tri_id logits, tri_id targets, const tri_head_config *head)
 {
-    tri_attr attr = {0};
-    memcpy(attr.loss.stat, head->stat, sizeof attr.loss.stat);
+    tri_attr attr = {.loss = {.z = head->z_loss}};
     tri_id stats = tri_node_out(graph,
                                 tri_graph_emit(graph, TRI_OP_CE_STATS, tri_graph_name(graph, "ce"),
-                                               NULL, (tri_id[]){logits, targets}, 2, 1),
+                                               &attr, (tri_id[]){logits, targets}, 2, 1),
                                 0);
+    int num = 0, z = head->z_loss > 0;
+    if (z + head->num_stats > TRI_MAX_HEAD_STATS) {
+        tri_graph_fail(graph, "a head has at most %d statistics", TRI_MAX_HEAD_STATS);
+        return;
+    }
+    if (z)
+        attr.loss.stat[num++] = TRI_STAT_Z_LOSS;
+    for (int i = 0; i < head->num_stats; i++)
+        attr.loss.stat[num++] = head->stat[i];
     tri_id node = tri_graph_emit(graph, TRI_OP_CE_LOSS, tri_graph_name(graph, "ce"), &attr,
-                                 (tri_id[]){stats, targets}, 2, 3 + head->num_stats);
+                                 (tri_id[]){stats, targets}, 2, 3 + num);
     become_loss(graph, "cross_entropy", node);
-    for (int i = 0; node != TRI_NONE && i < head->num_stats; i++)
-        feed_stat(graph, node, 3 + i, head->stat[i]);
+    if (z && graph->num_losses > 0) /* beside another, the main loss is shown by its name */
+        tri_graph_show(graph, graph->losses[0].sum);
+    for (int i = 0; node != TRI_NONE && i < num; i++) {
+        uint8_t stat = feed_stat(graph, node, 3 + i, attr.loss.stat[i]);
+        tri_graph_show(graph, stat);
+        if (attr.loss.stat[i] == TRI_STAT_Z_LOSS)
+            tri_graph_add_loss(graph,
+                               &(tri_loss){"z_loss", stat, graph->losses[0].count, head->z_loss});
+    }
 }
 
 void tri_output_loss(tri_graph *graph, tri_out_loss kind, tri_id out, tri_id target)

@@ -139,6 +139,8 @@ typedef struct tri_graph {
     size_t num_stats;
     tri_loss losses[TRI_MAX_LOSSES]; /* that training lessens together, the main one first */
     size_t num_losses;
+    uint8_t shown[TRI_MAX_SHOWN]; /* of the statistics: what FINISH hands on, in this order */
+    size_t num_shown;
     tri_head_config head;    /* what training computes of logits: set before the model is emitted */
     float loss_seed;         /* the constant that the backward starts from */
     tri_id sched;            /* the input of the step's numbers; TRI_NONE: there are none */
@@ -193,6 +195,10 @@ void tri_graph_write_state(tri_graph *graph, tri_id node, int k, tri_id state, t
  * newest version; TRI_NONE: the graph has none. */
 uint8_t tri_graph_stat(tri_graph *graph, size_t row);
 tri_id tri_graph_stat_value(const tri_graph *graph, size_t row);
+/* In which way terms of a state are joined. */
+tri_partial_how tri_graph_join_of(const tri_graph *graph, tri_id state);
+/* Shows a statistic of graph->stats beside the loss. */
+void tri_graph_show(tri_graph *graph, uint8_t stat);
 /* One more loss, which shares the count of the first. And the one whose sum a value is, or NULL. */
 void tri_graph_add_loss(tri_graph *graph, const tri_loss *loss);
 const tri_loss *tri_graph_loss_of(const tri_graph *graph, tri_id value);

@@ -66,6 +66,7 @@ typedef enum tri_op {
     TRI_OP_OUT_LOSS_GRAD,
     /* the end of a step */
     TRI_OP_SUM_SQUARES,
+    TRI_OP_FILL,
     TRI_OP_FINISH,
     TRI_OP_SGD,
     TRI_OP_ADAM,
@@ -284,6 +285,7 @@ enum { TRI_ATTR_SHARED = true };
 
 /* Communication, and the reordering that goes with it. */
 typedef struct tri_message_attr {
+    uint8_t how;  /* all_reduce: in which way terms are joined (tri_partial_how) */
     uint8_t axis; /* the mesh axis (tri_axis) whose group takes part */
     /* send, recv: the other rank's place on the axis; broadcast: the root's; shift: so many places
      * on, around the ring */
@@ -330,7 +332,7 @@ typedef struct tri_attr {
             uint32_t stream; /* of random numbers: hash of the canonical name */
         } dropout;
         struct {
-            float alpha, beta;
+            float alpha, beta; /* fill: alpha alone */
         } axpby;
         struct {
             tri_dtype dtype; /* what it becomes */
@@ -350,6 +352,7 @@ typedef struct tri_attr {
         struct {
             tri_out_loss kind; /* out_loss and its gradient */
             float alpha;       /* gradients: what the backward starts from */
+            float z;           /* cross-entropy: weight of the squared lse in the loss */
             uint8_t
                 stat[TRI_MAX_HEAD_STATS]; /* cross-entropy: rows of the table, of outputs 3 on */
         } loss;
@@ -357,6 +360,8 @@ typedef struct tri_attr {
             float alpha;      /* what the backward started from */
             float clip;       /* largest global norm, 0 = none */
             int32_t interval; /* good steps in a row after which the loss scale doubles */
+            float weight[TRI_MAX_SHOWN]; /* of statistics that are losses, in the whole one */
+            uint8_t means;               /* bit k: statistic k is shown divided by the count */
         } finish;
         tri_update_attr update;
         tri_message_attr message;
@@ -375,7 +380,8 @@ enum { TRI_SCALER_SCALE, TRI_SCALER_GOOD, TRI_NUM_SCALER };
 /* What FINISH computes for the update and for the host: f32 [TRI_NUM_RESULT].
  * FACTOR turns an accumulated gradient into the one to apply: normalisation, clipping and loss
  * scale in one. OK is 1 when loss and norm are finite; an update with OK 0 writes nothing.
- * SCALE is the loss scale that this step's gradients carry: 1 without a scaler. */
+ * SCALE is the loss scale that this step's gradients carry: 1 without a scaler. Behind these are
+ * the statistics that are shown. */
 enum {
     TRI_RESULT_LOSS,
     TRI_RESULT_NORM,

@@ -46,6 +46,7 @@ static const tri_op_def *const table[TRI_NUM_OPS] = {
     [TRI_OP_OUT_LOSS] = &tri_def_out_loss,
     [TRI_OP_OUT_LOSS_GRAD] = &tri_def_out_loss_grad,
     [TRI_OP_SUM_SQUARES] = &tri_def_sum_squares,
+    [TRI_OP_FILL] = &tri_def_fill,
     [TRI_OP_FINISH] = &tri_def_finish,
     [TRI_OP_SGD] = &tri_def_sgd,
     [TRI_OP_ADAM] = &tri_def_adam,

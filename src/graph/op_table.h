@@ -129,9 +129,9 @@ extern const tri_op_def tri_def_rope, tri_def_attention, tri_def_attention_grad,
     tri_def_attention_merge, tri_def_cache_write;
 extern const tri_op_def tri_def_ce_stats, tri_def_ce_loss, tri_def_ce_grad, tri_def_out_loss,
     tri_def_out_loss_grad;
-extern const tri_op_def tri_def_sum_squares, tri_def_finish, tri_def_sgd, tri_def_adam,
-    tri_def_adam8, tri_def_lion, tri_def_momentum, tri_def_unit_norm, tri_def_apply_update,
-    tri_def_narrow;
+extern const tri_op_def tri_def_sum_squares, tri_def_fill, tri_def_finish, tri_def_sgd,
+    tri_def_adam, tri_def_adam8, tri_def_lion, tri_def_momentum, tri_def_unit_norm,
+    tri_def_apply_update, tri_def_narrow;
 extern const tri_op_def tri_def_ce_combine, tri_def_slice, tri_def_block, tri_def_unblock;
 extern const tri_op_def tri_def_all_reduce, tri_def_all_gather, tri_def_reduce_scatter,
     tri_def_all_to_all, tri_def_shift, tri_def_shard_sum, tri_def_shard_gather, tri_def_unshard,

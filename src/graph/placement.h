@@ -16,8 +16,14 @@
 #include "graph/grid.h"
 
 /* How terms are joined. Statistics of parts of a vocabulary are collected and combined by an
- * operator (ce_combine); nothing reads them before. */
-typedef enum tri_partial_how { TRI_PARTIAL_SUM, TRI_PARTIAL_COMBINE } tri_partial_how;
+ * operator (ce_combine); nothing reads them before. The largest and the least are joins of states
+ * alone (graph/stats.h). */
+typedef enum tri_partial_how {
+    TRI_PARTIAL_SUM,
+    TRI_PARTIAL_COMBINE,
+    TRI_PARTIAL_MAX,
+    TRI_PARTIAL_MIN
+} tri_partial_how;
 
 typedef struct tri_placement {
     tri_entries dim[TRI_MAX_RANK];

@@ -1,20 +1,47 @@
 #include "graph/stats.h"
 
+#include <string.h>
+
 #include "graph/op_table.h"
 
 /* Those that train.stats may name stand behind the others: a new one is a row. */
 static const tri_stat_def stats[] = {
-    [TRI_STAT_LOSS] = {.name = "loss", .meaning = "sum of the main loss"},
+    [TRI_STAT_LOSS] = {.name = "loss", .mean = true, .digits = 5, .meaning = "the main loss"},
     [TRI_STAT_COUNT] = {.name = "count", .meaning = "real targets, or elements"},
     [TRI_STAT_HITS] = {.name = "hits",
                        .row = {.max = -1, .target = 1, .map = TRI_ROW_NOT_NEGATIVE},
                        .meaning = "targets that have the largest logit of their row"},
     [TRI_STAT_SQUARES] = {.name = "sum_squares", .meaning = "squared norm of the gradient"},
+    [TRI_STAT_Z_LOSS] = {.name = "z_loss",
+                         .mean = true,
+                         .digits = 4,
+                         .row = {.lse = 1, .map = TRI_ROW_SQUARE},
+                         .meaning = "squared log of the sum of exponentials of a row's logits"},
+    {.name = "max_logit",
+     .join = TRI_PARTIAL_MAX,
+     .chosen = true,
+     .digits = 3,
+     .row = {.max = 1, .join = TRI_PARTIAL_MAX},
+     .meaning = "the largest logit"},
+    {.name = "mean_lse",
+     .mean = true,
+     .chosen = true,
+     .digits = 3,
+     .row = {.lse = 1},
+     .meaning = "mean log of the sum of exponentials of a row's logits"},
 };
 
 const tri_stat_def *tri_stat_at(size_t row)
 {
     return row < sizeof stats / sizeof *stats ? &stats[row] : NULL;
+}
+
+int tri_stat_find(const char *name)
+{
+    for (size_t row = 0; tri_stat_at(row); row++)
+        if (stats[row].chosen && strcmp(stats[row].name, name) == 0)
+            return (int)row;
+    return -1;
 }
 
 static int find_stat(const tri_graph *graph, size_t row)
@@ -46,6 +73,22 @@ tri_id tri_graph_stat_value(const tri_graph *graph, size_t row)
     int found = find_stat(graph, row);
     tri_id state = found < 0 ? TRI_NONE : graph->stats[found].state;
     return state == TRI_NONE ? TRI_NONE : graph->states[state].latest;
+}
+
+tri_partial_how tri_graph_join_of(const tri_graph *graph, tri_id state)
+{
+    for (size_t i = 0; i < graph->num_stats; i++)
+        if (graph->stats[i].state == state)
+            return tri_stat_at(graph->stats[i].row)->join;
+    return TRI_PARTIAL_SUM;
+}
+
+void tri_graph_show(tri_graph *graph, uint8_t stat)
+{
+    if (graph->num_shown == TRI_MAX_SHOWN)
+        tri_graph_fail(graph, "a step shows at most %d statistics", TRI_MAX_SHOWN);
+    else
+        graph->shown[graph->num_shown++] = stat;
 }
 
 void tri_graph_add_loss(tri_graph *graph, const tri_loss *loss)

@@ -36,7 +36,7 @@ typedef struct tri_stat_def {
     tri_partial_how join; /* of micro-batches and ranks */
     bool mean;            /* shown divided by the count of targets */
     bool chosen;          /* it is there when train.stats names it */
-    const char *format;   /* in lines of progress; NULL: it is in metrics.jsonl alone */
+    uint8_t digits;       /* in lines of progress; 0: it is in metrics.jsonl alone */
     tri_row_stat row;     /* of cross-entropy's statistics */
     const char *meaning;  /* for people */
 } tri_stat_def;
@@ -47,9 +47,12 @@ enum {
     TRI_STAT_COUNT,
     TRI_STAT_HITS,
     TRI_STAT_SQUARES,
+    TRI_STAT_Z_LOSS,
 };
 
 const tri_stat_def *tri_stat_at(size_t row); /* NULL past the end */
+/* The row that train.stats calls so, or -1. */
+int tri_stat_find(const char *name);
 
 /* A statistic of a graph. */
 typedef struct tri_stat {
@@ -65,10 +68,12 @@ typedef struct tri_loss {
     float weight;       /* of the backward's seed too */
 } tri_loss;
 
-enum { TRI_MAX_STATS = 16, TRI_MAX_LOSSES = 8, TRI_MAX_HEAD_STATS = 3 };
+/* FINISH has an input for each statistic that is shown. */
+enum { TRI_MAX_STATS = 16, TRI_MAX_LOSSES = 8, TRI_MAX_HEAD_STATS = 3, TRI_MAX_SHOWN = 6 };
 
 /* What a head of logits computes besides its loss. */
 typedef struct tri_head_config {
+    float z_loss; /* weight of the squared lse in the loss; 0: none */
     uint8_t num_stats, stat[TRI_MAX_HEAD_STATS]; /* rows of the table */
 } tri_head_config;
 
@@ -85,14 +90,16 @@ TRI_EVERYWHERE double tri_row_stat_of(const tri_row_stat *stat, double max, doub
 /* What changes nothing when it is joined. */
 TRI_EVERYWHERE double tri_join_start(tri_partial_how how)
 {
-    (void)how;
-    return 0;
+    return how == TRI_PARTIAL_MAX   ? -(double)INFINITY
+           : how == TRI_PARTIAL_MIN ? (double)INFINITY
+                                    : 0;
 }
 
 TRI_EVERYWHERE double tri_join(tri_partial_how how, double a, double b)
 {
-    (void)how;
-    return a + b;
+    if (how == TRI_PARTIAL_SUM)
+        return a + b;
+    return how == TRI_PARTIAL_MAX ? (b > a ? b : a) : b < a ? b : a;
 }
 
 #endif

@@ -160,16 +160,24 @@ static tr_status emit_copy(tri_graph *graph, tri_id param, tr_error *err)
 static tri_id emit_finish(tri_graph *graph, float clip)
 {
     tri_attr attr = {.finish = {.alpha = graph->loss_seed, .clip = clip}};
-    tri_id in[4] = {tri_graph_stat_value(graph, TRI_STAT_LOSS),
-                    tri_graph_stat_value(graph, TRI_STAT_COUNT),
-                    tri_graph_stat_value(graph, TRI_STAT_SQUARES)};
+    tri_id in[4 + TRI_MAX_SHOWN] = {tri_graph_stat_value(graph, TRI_STAT_LOSS),
+                                    tri_graph_stat_value(graph, TRI_STAT_COUNT),
+                                    tri_graph_stat_value(graph, TRI_STAT_SQUARES), TRI_NONE};
     bool scales = graph->scaler != TRI_NONE;
     if (scales) {
         in[3] = graph->states[graph->scaler].latest;
         attr.finish.interval = graph->precision.growth_interval;
     }
-    tri_id node =
-        tri_graph_emit(graph, TRI_OP_FINISH, "result", &attr, in, scales ? 4 : 3, scales ? 2 : 1);
+    int num = graph->num_shown > 0 ? 4 + (int)graph->num_shown : scales ? 4 : 3;
+    for (size_t k = 0; k < graph->num_shown; k++) {
+        const tri_stat *stat = &graph->stats[graph->shown[k]];
+        const tri_loss *loss = tri_graph_loss_of(graph, graph->states[stat->state].latest);
+        if (loss && loss != &graph->losses[0]) /* which is an input of its own */
+            attr.finish.weight[k] = loss->weight;
+        attr.finish.means |= (uint8_t)(tri_stat_at(stat->row)->mean << k);
+        in[4 + k] = graph->states[stat->state].latest;
+    }
+    tri_id node = tri_graph_emit(graph, TRI_OP_FINISH, "result", &attr, in, num, scales ? 2 : 1);
     return node == TRI_NONE ? TRI_NONE : graph->nodes[node].out[0];
 }
 

@@ -26,7 +26,9 @@ static tr_status sum_with(tri_placer *p, tri_id state, tri_op op, const tri_attr
 static tr_status sum_state(tri_placer *p, tri_id state, tri_axis axis, const tri_flat *slices,
                            tr_error *err)
 {
-    tri_attr attr = {.message = {.axis = (uint8_t)axis}, .flat = slices ? *slices : (tri_flat){0}};
+    tri_attr attr = {
+        .message = {.how = (uint8_t)tri_graph_join_of(p->graph, state), .axis = (uint8_t)axis},
+        .flat = slices ? *slices : (tri_flat){0}};
     bool scatters = slices && axis == TRI_AXIS_SHARD;
     return sum_with(p, state, scatters ? TRI_OP_SHARD_SUM : TRI_OP_ALL_REDUCE, &attr, err);
 }

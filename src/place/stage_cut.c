@@ -296,8 +296,8 @@ static bool update_adds(const cutter *c, tri_id state)
     return false;
 }
 
-/* Statistics that nothing here contributes to begin with zero: one by one before all sums, so that
- * those travel together as on the other ranks. */
+/* Statistics that nothing here contributes to begin with what changes nothing: one by one before
+ * all sums, so that those travel together as on the other ranks. */
 static tr_status start_statistics(cutter *c, tr_error *err)
 {
     tri_graph *graph = c->graph;
@@ -311,18 +311,19 @@ static tr_status start_statistics(cutter *c, tr_error *err)
         if (first == TRI_NONE || graph->states[s].latest == first || written(c, (tri_id)s) ||
             update_adds(c, (tri_id)s))
             continue;
-        tri_id none = TRI_NONE, latest = graph->states[s].latest;
+        tri_id latest = graph->states[s].latest;
+        tri_partial_how join = tri_graph_join_of(graph, (tri_id)s);
+        const tri_attr attr = {.axpby = {.alpha = (float)tri_join_start(join)}};
         graph->phase = TRI_PHASE_UPDATE;
         graph->layer = graph->num_layers;
-        tri_id zero =
-            tri_graph_emit(graph, TRI_OP_SUM_SQUARES, graph->states[s].name, NULL, &none, 1, 1);
+        tri_id start = tri_graph_emit(graph, TRI_OP_FILL, graph->states[s].name, &attr, NULL, 0, 1);
         TRI_TRY(tri_graph_status(graph, err));
         graph->states[s].latest = first;
-        tri_graph_write_state(graph, zero, 0, (tri_id)s, TRI_WRITE_START);
+        tri_graph_write_state(graph, start, 0, (tri_id)s, TRI_WRITE_START);
         graph->states[s].latest = latest;
         for (size_t v = 0; v < c->num_values; v++)
             if (c->now[v] == first)
-                c->now[v] = graph->nodes[zero].out[0];
+                c->now[v] = graph->nodes[start].out[0];
     }
     return TR_OK;
 }

@@ -194,6 +194,10 @@ static tr_status copy_tables(const tri_graph *graph, const tri_homes *homes, tri
     program->step_rows = graph->step_rows;
     memcpy(program->stats, graph->stats, sizeof program->stats);
     program->num_stats = graph->num_stats;
+    memcpy(program->losses, graph->losses, sizeof program->losses);
+    program->num_losses = graph->num_losses;
+    memcpy(program->shown, graph->shown, sizeof program->shown);
+    program->num_shown = graph->num_shown;
     if (homes->first) {
         size_t bytes = graph->params->count * sizeof *homes->first;
         program->first_home = tri_arena_alloc(&program->arena, bytes);

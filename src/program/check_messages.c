@@ -32,7 +32,7 @@ static tr_status check_instrs(const record_check *c)
         const tri_instr *instr = &program->instrs[m->first + k];
         if (instr->message != number || !tri_op_get(instr->op)->communicates)
             return complain(c, "it names an instruction that does not travel in it");
-        if (tri_message_kind_of(instr->op) != m->kind)
+        if (tri_message_kind_of(instr->op) != m->kind || instr->attr.message.how != m->how)
             return complain(c, "it does something else than its instructions");
         if (instr->last_only != m->last_only || instr->first_only != m->first_only ||
             instr->border != m->border)

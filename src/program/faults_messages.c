@@ -69,10 +69,20 @@ static bool wrong_source(tri_program *program)
     return true;
 }
 
+/* The first sum of a message becomes the largest of its terms. */
+static bool other_join(tri_program *program)
+{
+    tri_message *message = message_of(program, TRI_MESSAGE_ALL_REDUCE);
+    if (message)
+        message->how = message->how == TRI_PARTIAL_MAX ? TRI_PARTIAL_SUM : TRI_PARTIAL_MAX;
+    return message != NULL;
+}
+
 static const tri_fault faults[] = {
     {"missing-member", "a message lacks a rank of its group", missing_member},
     {"other-bytes", "a message sends other bytes than its instructions", other_bytes},
     {"wrong-counts", "a rank has more of a message than its instructions say", wrong_counts},
+    {"other-join", "a message joins terms in another way than its instructions", other_join},
     {"wrong-distance", "a shift goes to another rank than its instruction says", wrong_distance},
     {"wrong-source", "a shift comes from another rank than its distance says", wrong_source},
 };

@@ -84,7 +84,7 @@ static bool same_message(const seen *a, const seen *b)
     if (tri_message_pairwise(x) ? !tri_message_pairwise(y) || x->kind == y->kind
                                 : x->kind != y->kind || x->peer != y->peer)
         return false;
-    if (x->dtype != y->dtype || x->elements != y->elements ||
+    if (x->how != y->how || x->dtype != y->dtype || x->elements != y->elements ||
         strcmp(a->program->values[x->value].name, b->program->values[y->value].name) != 0)
         return false;
     if (x->kind == TRI_MESSAGE_ALL_TO_ALL || x->kind == TRI_MESSAGE_SHIFT)

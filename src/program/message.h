@@ -56,6 +56,7 @@ typedef struct tri_extent {
 
 typedef struct tri_message {
     tri_message_kind kind;
+    uint8_t how;           /* all_reduce: in which way terms are joined (tri_partial_how) */
     uint32_t group;        /* of program->groups; TRI_NONE: fetch, stash */
     uint32_t lane;         /* those of one lane run in the order of starting (tri_message_behind) */
     uint32_t first, count; /* its instructions: one for each tensor that travels in it */

@@ -71,7 +71,8 @@ bool tri_same_ranks(const tri_attr *a, const tri_attr *b)
 
 bool tri_may_travel_together(const tri_node *a, const tri_node *b)
 {
-    return a->op == b->op && a->attr.message.axis == b->attr.message.axis;
+    return a->op == b->op && a->attr.message.axis == b->attr.message.axis &&
+           a->attr.message.how == b->attr.message.how;
 }
 
 /* ---- how much each has ---- */
@@ -286,6 +287,7 @@ static void describe(const tri_program *program, tri_message *m)
     tri_dtype dtype = program->values[m->value].dtype;
     m->dtype = tri_dtype_code(dtype) ? TRI_U8 : dtype; /* blocks of a code travel as they are */
     m->peer = head->attr.message.peer;
+    m->how = head->attr.message.how;
     m->border = head->border;
     m->last_only = head->last_only;
     m->first_only = head->first_only;
@@ -348,8 +350,8 @@ static uint64_t aligned_end(const tri_program *program, const tri_operand *opera
 static bool rides_with(const tri_program *program, const tri_instr *instr, const tri_instr *last)
 {
     const tri_flat *flat = &instr->attr.flat, *other = &last->attr.flat;
-    if (instr->op != last->op || instr->last_only != last->last_only ||
-        instr->first_only != last->first_only)
+    if (instr->op != last->op || instr->attr.message.how != last->attr.message.how ||
+        instr->last_only != last->last_only || instr->first_only != last->first_only)
         return false;
     if (flat->parts > 0)
         return flat->offset > 0 &&

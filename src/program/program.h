@@ -159,6 +159,10 @@ typedef struct tri_program {
     tri_step_rows step_rows; /* of the input `sched` */
     tri_stat stats[TRI_MAX_STATS];
     size_t num_stats;
+    tri_loss losses[TRI_MAX_LOSSES];
+    size_t num_losses;
+    uint8_t shown[TRI_MAX_SHOWN]; /* of them: what stands behind the result, in this order */
+    size_t num_shown;
     /* Pipelines: of each parameter, the first rank (by its place on pp) that has it. NULL: all do.
      * What a rank does not have is not among its states. */
     uint32_t *first_home, *last_home;

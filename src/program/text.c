@@ -117,6 +117,15 @@ static void op_text(const tri_instr *instr, char *out, size_t size)
                : instr->attr.attention.causal ? " causal"
                                               : "";
         break;
+    case TRI_OP_CE_GRAD:
+    case TRI_OP_CROSS_ENTROPY:
+        more = instr->attr.loss.z > 0 ? "+z" : "";
+        break;
+    case TRI_OP_ALL_REDUCE:
+        more = instr->attr.message.how == TRI_PARTIAL_MAX   ? " max"
+               : instr->attr.message.how == TRI_PARTIAL_MIN ? " min"
+                                                            : "";
+        break;
     default:
         break;
     }

@@ -15,6 +15,7 @@
 /* A message with its memory: a collective of a group of ranks, or half of one between two. */
 typedef struct tri_exchange_call {
     tri_message_kind kind;
+    tri_partial_how how; /* all_reduce: in which way terms are joined */
     const tri_rank_group *group;
     uint32_t peer; /* send, recv: the other's place in the group; broadcast: the root's */
     const void *send;

@@ -34,6 +34,7 @@ tri_exchange_call tri_executor_exchange(const tri_executor *executor, const tri_
     const tri_division *blocks = even ? &message->send_parts : &message->recv_parts;
     return (tri_exchange_call){
         .kind = message->kind,
+        .how = (tri_partial_how)message->how,
         .group = &program->groups[message->group],
         .peer = message->peer,
         .send = send,

@@ -61,7 +61,9 @@ tr_collective tri_ranks_collective(const tri_exchange_call *message)
 {
     return (tr_collective){
         .operation = operation_of(message->kind),
-        .reduction = TR_SUM,
+        .reduction = message->how == TRI_PARTIAL_MAX   ? TR_MAX
+                     : message->how == TRI_PARTIAL_MIN ? TR_MIN
+                                                       : TR_SUM,
         .dtype = dtype_of[message->dtype],
         .root = (int)message->peer,
         .send = message->send,

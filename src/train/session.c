@@ -379,6 +379,8 @@ tr_status tri_session_step(tri_session *session, tri_step_result *result, tr_err
                                 .count = end[TRI_RESULT_COUNT],
                                 .scale = end[TRI_RESULT_SCALE],
                                 .seconds = tri_now_s() - start};
+    memcpy(session->shown, end + TRI_NUM_RESULT,
+           session->programs[TRI_PROGRAM_TRAIN].num_shown * sizeof *end);
     bool ok = session->device.def == &tri_device_null || end[TRI_RESULT_OK] != 0;
     if (ok)
         session->skipped_row = 0;

@@ -87,6 +87,7 @@ typedef struct tri_session {
     tri_program programs[TRI_NUM_PROGRAMS];
     tri_id host[TRI_NUM_PROGRAMS][TRI_NUM_HOST_VALUES]; /* TRI_NONE: the program has none */
     tri_executor executors[TRI_NUM_PROGRAMS];
+    float shown[TRI_MAX_SHOWN]; /* by the last step, beside its loss: train/step_stats.h */
     tri_device device;
     tri_store store;
     tri_data *data;

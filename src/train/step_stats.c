@@ -28,3 +28,18 @@ double tri_eval_stats_of(const tri_eval_stats *stats, size_t row)
             return stats->joined[i];
     return (double)NAN;
 }
+
+size_t tri_session_num_shown(const tri_session *session)
+{
+    return session->programs[TRI_PROGRAM_TRAIN].num_shown;
+}
+
+tri_shown tri_session_shown(const tri_session *session, size_t i)
+{
+    const tri_program *program = &session->programs[TRI_PROGRAM_TRAIN];
+    const tri_stat_def *def = tri_stat_at(program->stats[program->shown[i]].row);
+    const char *name = def->name;
+    for (size_t l = 0; l < program->num_losses; l++)
+        name = program->losses[l].sum == program->shown[i] ? program->losses[l].name : name;
+    return (tri_shown){name, def->digits, (double)session->shown[i]};
+}

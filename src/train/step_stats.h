@@ -16,4 +16,15 @@ void tri_eval_stats_join(tri_eval_stats *stats, const tri_session *session);
 /* By its row of the table; NAN: the program has no such statistic. */
 double tri_eval_stats_of(const tri_eval_stats *stats, size_t row);
 
+/* What a step shows beside its loss. */
+typedef struct tri_shown {
+    const char *name;
+    int digits; /* in lines of progress; 0: it is in metrics.jsonl alone */
+    double value;
+} tri_shown;
+
+size_t tri_session_num_shown(const tri_session *session);
+/* Of the step that was done last. */
+tri_shown tri_session_shown(const tri_session *session, size_t i);
+
 #endif

@@ -42,6 +42,7 @@ typedef struct grad_case {
     tri_shape in[MAX_OPERANDS]; /* operands that are parameters; rank 0 ends the list */
     tri_attr attr;
     unsigned flags;
+    float z; /* weight of a z-loss */
     closing close;
     /* For what is more than one operator: emits, and returns what the loss looks at. */
     tri_id (*emit)(tri_graph *graph, const tri_id *p);
@@ -226,6 +227,7 @@ static const grad_case cases[] = {
 
     {"cross-entropy", TRI_NUM_OPS, .in = {S3(B, 2, T, 7, V, 11)}, .close = CLOSE_CE},
     {"cross-entropy, one row each", TRI_NUM_OPS, .in = {S3(B, 5, T, 1, V, 17)}, .close = CLOSE_CE},
+    {"with a z-loss", TRI_NUM_OPS, .in = {S3(B, 2, T, 7, V, 11)}, .close = CLOSE_CE, .z = 0.1f},
     {"sse", TRI_NUM_OPS, .in = {S2(B, 3, D, 7)}, .close = CLOSE_SSE},
     {"mse", TRI_NUM_OPS, .in = {S2(B, 3, D, 7)}, .close = CLOSE_MSE},
     {"mean", TRI_NUM_OPS, .in = {S2(B, 3, D, 7)}, .close = CLOSE_MEAN},
@@ -367,6 +369,7 @@ static void emit_closing(tri_graph *graph, closing how, tri_id y)
 
 static void emit_case(const net *n, tri_graph *graph, bool forward_only)
 {
+    graph->head.z_loss = n->c->z;
     tri_id p[MAX_OPERANDS];
     for (int i = 0; i < n->num_operands; i++) {
         p[i] = tri_graph_param(graph, (tri_id)i);
@@ -542,6 +545,13 @@ static float *memory_of(const net *n, int which, const char *name)
     return tri_executor_memory(&n->executor[which], value, 0);
 }
 
+/* The whole loss, as FINISH puts it together. */
+static double loss_of(const net *n, int which)
+{
+    double z = (double)n->c->z, loss = (double)*memory_of(n, which, "loss");
+    return z > 0 ? loss + z * (double)*memory_of(n, which, "z_loss") : loss;
+}
+
 /* Runs the backward once and keeps loss and gradients. Wherever they lie there is rubbish before:
  * in memory of their own, or among the activations. */
 static void make_gradients(net *n)
@@ -553,7 +563,7 @@ static void make_gradients(net *n)
             memset(n->store.slabs[kinds[i]].memory, 0xff, n->store.slabs[kinds[i]].bytes);
     fill_inputs(n, 0);
     assert_int_equal(tri_executor_run(&n->executor[0], NULL), TR_OK);
-    n->loss = (double)*memory_of(n, 0, "loss");
+    n->loss = loss_of(n, 0);
     for (size_t i = 0; i < n->params.count; i++) {
         const tri_param *param = &n->params.items[i];
         size_t bytes = (size_t)tri_shape_count(&param->shape) * sizeof(float);
@@ -590,12 +600,12 @@ static double loss_difference(net *n, float *element, float h, double *apart)
     *apart = (double)up - (double)down;
     *element = up;
     assert_int_equal(tri_executor_run(&n->executor[1], NULL), TR_OK);
-    double loss_up = (double)*memory_of(n, 1, "loss");
+    double loss_up = loss_of(n, 1);
     for (int64_t i = 0; i < count; i++)
         first[i] = (double)y[i];
     *element = down;
     assert_int_equal(tri_executor_run(&n->executor[1], NULL), TR_OK);
-    double loss_down = (double)*memory_of(n, 1, "loss");
+    double loss_down = loss_of(n, 1);
     *element = kept;
     const float *target = y ? memory_of(n, 1, "target") : NULL;
     for (int64_t i = 0; i < count; i++) /* (a - t)^2 - (b - t)^2 = (a - b)(a + b - 2 t) */
@@ -634,7 +644,7 @@ static void check_case(const grad_case *c, setup how)
     make_gradients(&n);
     fill_inputs(&n, 1); /* the two programs share memory, so only now */
     assert_int_equal(tri_executor_run(&n.executor[1], NULL), TR_OK);
-    double loss = (double)*memory_of(&n, 1, "loss");
+    double loss = loss_of(&n, 1);
     if (!(fabs(loss - n.loss) <= 1e-6 * fabs(loss)))
         fail_msg("\"%s\": loss %.8g in training, %.8g forward", c->name, n.loss, loss);
     for (size_t i = 0; i < n.params.count; i++)

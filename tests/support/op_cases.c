@@ -511,6 +511,23 @@ static void build_adam(op_run *run, const op_case *c)
     }
 }
 
+/* size: of the statistics, how many are shown. */
+static void build_finish(op_run *run, const op_case *c)
+{
+    const int64_t one = 1, num_shown = c->size[0];
+    for (int i = 0; i < 3; i++)
+        in_f32(run, 1, &one);
+    out_f32(run, 1, SIZES(TRI_NUM_RESULT + num_shown));
+    if (c->flags & CASE_SCALE) {
+        in_scaler(run);
+        out_f32(run, 1, SIZES(TRI_NUM_SCALER));
+    } else if (num_shown > 0) {
+        in_absent(run);
+    }
+    for (int64_t i = 0; i < num_shown; i++)
+        in_f32(run, 1, &one);
+}
+
 /* sizes: elements. */
 static void build_update(op_run *run, const op_case *c)
 {
@@ -531,13 +548,10 @@ static void build_update(op_run *run, const op_case *c)
         out_f32(run, 1, n);
         return;
     case TRI_OP_FINISH:
-        for (int i = 0; i < 3; i++)
-            in_f32(run, 1, &one);
-        out_f32(run, 1, &result);
-        if (c->flags & CASE_SCALE) {
-            in_scaler(run);
-            out_f32(run, 1, SIZES(TRI_NUM_SCALER));
-        }
+        build_finish(run, c);
+        return;
+    case TRI_OP_FILL:
+        out_f32(run, 1, n);
         return;
     case TRI_OP_SGD:
     case TRI_OP_LION:
@@ -867,8 +881,8 @@ void op_run_init(op_run *run, const op_case *c, const op_alias *alias)
     derive(run, c);
     poison_others(c->op, &run->attr);
     if (c->flags & CASE_SCALE)
-        memcpy(args->in[args->num_in - 1].data, (float[TRI_NUM_SCALER]){1024, 2},
-               TRI_NUM_SCALER * sizeof(float));
+        memcpy(args->in[c->op == TRI_OP_FINISH ? 3 : args->num_in - 1].data,
+               (float[TRI_NUM_SCALER]){1024, 2}, TRI_NUM_SCALER * sizeof(float));
     if (c->flags & CASE_OVERFLOW)
         *(float *)args->in[2].data = INFINITY;
     op_alias must[OP_MAX_ALIAS];

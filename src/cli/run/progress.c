@@ -106,8 +106,8 @@ static void draw(tri_progress *p, const tri_progress_step *s, double left_s)
 static void print_step(tri_progress *p, const tri_progress_step *s, double left_s)
 {
     char line[MAX_LINE] = "";
-    add(line, "step %lld/%lld  loss %.4f  grad %.3g  lr %.3g", (long long)s->step,
-        (long long)p->num_steps, s->loss, s->grad_norm, s->lr);
+    add(line, "step %lld/%lld  loss %.4f%s  grad %.3g  lr %.3g", (long long)s->step,
+        (long long)p->num_steps, s->loss, s->stats, s->grad_norm, s->lr);
     add_speed(line, s, left_s);
     fprintf(p->file, "%s\n", line);
     fflush(p->file); /* whoever watches the pipe wants it now */

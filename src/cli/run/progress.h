@@ -21,6 +21,7 @@ typedef struct tri_progress {
 typedef struct tri_progress_step {
     int64_t step; /* from 1 */
     double loss, grad_norm, lr;
+    const char *stats; /* "  max_logit 12.3", or "" */
     double tokens_per_s;
     double mfu; /* in [0, 1]; negative when not known */
 } tri_progress_step;

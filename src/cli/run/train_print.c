@@ -9,6 +9,7 @@
 #include "cli/run/train_run.h"
 #include "cli/text.h"
 #include "run/trace_travel.h"
+#include "train/step_stats.h"
 
 tr_status tri_train_print_start(const tri_train_run *r, tr_error *err)
 {
@@ -47,9 +48,24 @@ void tri_train_show_epoch(tri_train_run *r, const tr_step *step, double loss, bo
                           evaluated ? tri_train_held_out(r, text, sizeof text) : "");
 }
 
+/* "  max_logit 12.3  mean_lse 5.52": what a line shows beside the loss. */
+static char *stats_text(const tri_session *session, char *text, size_t size)
+{
+    size_t used = 0;
+    text[0] = 0;
+    for (size_t i = 0; i < tri_session_num_shown(session) && used < size; i++) {
+        tri_shown shown = tri_session_shown(session, i);
+        if (shown.digits > 0)
+            used += (size_t)snprintf(text + used, size - used, "  %s %.*g", shown.name,
+                                     shown.digits, shown.value);
+    }
+    return text;
+}
+
 void tri_train_show_step(tri_train_run *r, const tr_step *step)
 {
     const tri_program *program = &r->session->session.programs[TRI_PROGRAM_TRAIN];
+    char stats[160];
     double flops = tri_program_cost(program).flops;
     double share = 1 - tri_program_redone(program).flops / flops; /* of the model itself */
     double rate = flops * r->ranks.size / step->seconds;
@@ -57,6 +73,7 @@ void tri_train_show_step(tri_train_run *r, const tr_step *step)
         r->peak_flops = rate; /* it was measured while the machine was busy */
     tri_progress_step line = {.step = step->step,
                               .loss = step->loss,
+                              .stats = stats_text(&r->session->session, stats, sizeof stats),
                               .grad_norm = step->grad_norm,
                               .lr = step->lr,
                               .tokens_per_s = (double)step->tokens / step->seconds,

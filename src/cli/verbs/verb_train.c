@@ -21,6 +21,7 @@
 #include "cli/signals.h"
 #include "cli/text.h"
 #include "cli/verbs/data_prepare.h"
+#include "train/step_stats.h"
 
 /* Why a rank wishes that the run end; all ranks learn of it after the step. The first counts. */
 enum { WISH_INT = 1, WISH_TERM = 2, WISH_USR1 = 4, WISH_TIME = 8 };
@@ -61,7 +62,13 @@ static tr_status evaluate(tri_train_run *r, const tr_step *done, tr_error *err)
 static void write_metrics(tri_train_run *r, const tr_step *step, int slowest_rank, double slowest,
                           bool evaluated, double epoch_loss)
 {
+    tri_shown stats[TRI_MAX_SHOWN];
+    size_t num_stats = tri_session_num_shown(&r->session->session);
+    for (size_t i = 0; i < num_stats; i++)
+        stats[i] = tri_session_shown(&r->session->session, i);
     tri_metrics_row row = {.step = step->step,
+                           .stats = stats,
+                           .num_stats = num_stats,
                            .loss = step->loss,
                            .grad_norm = step->grad_norm,
                            .lr = step->lr,

@@ -63,9 +63,9 @@ extern const tri_kernel tri_cuda_rope, tri_cuda_attention, tri_cuda_attention_gr
     tri_cuda_attention_merge, tri_cuda_cache_write;
 extern const tri_kernel tri_cuda_ce_stats, tri_cuda_ce_loss, tri_cuda_ce_grad, tri_cuda_out_loss,
     tri_cuda_out_loss_grad;
-extern const tri_kernel tri_cuda_sum_squares, tri_cuda_finish, tri_cuda_sgd, tri_cuda_adam,
-    tri_cuda_adam8, tri_cuda_lion, tri_cuda_momentum, tri_cuda_unit_norm, tri_cuda_apply_update,
-    tri_cuda_narrow;
+extern const tri_kernel tri_cuda_sum_squares, tri_cuda_fill, tri_cuda_finish, tri_cuda_sgd,
+    tri_cuda_adam, tri_cuda_adam8, tri_cuda_lion, tri_cuda_momentum, tri_cuda_unit_norm,
+    tri_cuda_apply_update, tri_cuda_narrow;
 
 #ifdef __cplusplus
 }

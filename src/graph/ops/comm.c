@@ -36,7 +36,8 @@ const tri_op_def tri_def_all_reduce = {
     .outputs = "x: the sum, on every rank",
     .meaning =
         "Adds x over the ranks of a mesh axis, in place and in a fixed order, so that all of "
-        "them get the same bits. Neighbours in memory travel in one message.",
+        "them get the same bits; of statistics it may be the largest or the least. Neighbours in "
+        "memory travel in one message.",
     .family = TRI_ATTR_MESSAGE,
     .min_in = 1,
     .max_in = 1,

@@ -35,7 +35,7 @@ static void grad_ce_stats(tri_graph *graph, tri_id id, const tri_id *dout, const
 {
     (void)wanted;
     const tri_node node = graph->nodes[id];
-    tri_attr attr = {.loss = {.alpha = graph->loss_seed}};
+    tri_attr attr = {.loss = {.alpha = graph->loss_seed, .z = node.attr.loss.z}};
     const char *name = tri_arena_printf(&graph->arena, "d.%s", graph->values[node.in[0]].name);
     tri_id in[] = {node.in[0], node.in[1], dout[0], loss_scale(graph)};
     tri_id backward =
@@ -48,6 +48,7 @@ const tri_op_def tri_def_ce_stats = {
     .inputs = "logits [B, T, V], targets i32 [B, T]",
     .outputs = "stats [B, T, 3]",
     .meaning = "Per row: largest logit, sum of exponentials relative to it, logit of the target.",
+    .family = TRI_ATTR_LOSS,
     .min_in = 2,
     .max_in = 2,
     .min_out = 1,
@@ -103,8 +104,9 @@ const tri_op_def tri_def_ce_grad = {
     .name = "ce_grad",
     .inputs = "logits [B, T, V], targets i32 [B, T], lse [B, T], scaler [2] (optional)",
     .outputs = "dlogits [B, T, V]",
-    .meaning = "dlogits = alpha * scale * (softmax - onehot(target)), 0 in ignored rows; takes the "
-               "place of the logits. The scale is 1 without a scaler.",
+    .meaning = "dlogits = alpha * scale * ((1 + 2 z lse) softmax - onehot(target)), 0 in ignored "
+               "rows; takes the place of the logits. z is the weight of the squared lse in the "
+               "loss; the scale is 1 without a scaler.",
     .family = TRI_ATTR_LOSS,
     .min_in = 3,
     .max_in = 4,

@@ -37,13 +37,35 @@ const tri_op_def tri_def_sum_squares = {
     .flops = flops_2,
 };
 
+static double flops_none(const tri_node *node, const tri_shape *in, const tri_shape *out)
+{
+    (void)node;
+    (void)in;
+    (void)out;
+    return 0;
+}
+
+const tri_op_def tri_def_fill = {
+    .name = "fill",
+    .inputs = "none",
+    .outputs = "x [1]",
+    .meaning = "x = alpha: what a statistic begins with on a rank that adds nothing to it.",
+    .family = TRI_ATTR_AXPBY,
+    .min_out = 1,
+    .max_out = 1,
+    .can_accumulate = 1,
+    .wide_out = 1,
+    .infer = infer_one,
+    .flops = flops_none,
+};
+
 static tr_status infer_finish(const tri_node *node, const tri_shape *in, tri_shape *out,
                               tri_dtype *out_dtype, tr_error *err)
 {
     (void)out_dtype;
     if (node->num_out > 1 && (node->num_in < 4 || tri_shape_count(&in[3]) != TRI_NUM_SCALER))
         return tri_fail(err, TR_ERROR_INPUT, "needs the scaler that it is to change");
-    out[0] = tri_shape_scalar(TRI_NUM_RESULT);
+    out[0] = tri_shape_scalar(TRI_NUM_RESULT + (node->num_in > 4 ? node->num_in - 4 : 0));
     if (node->num_out > 1)
         out[1] = in[3];
     return TR_OK;
@@ -51,18 +73,21 @@ static tr_status infer_finish(const tri_node *node, const tri_shape *in, tri_sha
 
 const tri_op_def tri_def_finish = {
     .name = "finish",
-    .inputs = "loss [1], count [1], sum_squares [1], scaler [2] (optional)",
+    .inputs = "loss [1], count [1], sum_squares [1], scaler [2] (optional), statistics [1] each "
+              "(optional)",
     .outputs = "result, scaler (with the input)",
-    .meaning = "result = (mean loss, gradient norm, factor, ok, count, scale). The factor turns an "
-               "accumulated gradient into the one to apply: normalised, clipped, unscaled. The "
+    .meaning = "result = (mean loss, gradient norm, factor, ok, count, scale, statistics). "
+               "Statistics that are losses are part of the loss, by their weight. The factor turns "
+               "an accumulated gradient into the one to apply: normalised, clipped, unscaled. The "
                "scale halves when the step is not ok and doubles after enough good ones.",
     .family = TRI_ATTR_FINISH,
     .min_in = 3,
-    .max_in = 4,
+    .max_in = 4 + TRI_MAX_SHOWN,
     .min_out = 1,
     .max_out = 2,
     .updates = {0, 4},
-    .wide_in = 1 | 1 << 1 | 1 << 2 | 1 << 3,
+    .optional = 1 << 3,
+    .wide_in = 0x3ff,
     .wide_out = 1 | 1 << 1,
     .infer = infer_finish,
 };

@@ -12,6 +12,7 @@
 
 #include "base/clock.h"
 #include "base/json.h"
+#include "train/step_stats.h"
 
 /* Version 1 counted steps from 0 and had no time. */
 enum { VERSION = 2, MAX_LINE_BYTES = 1024 };
@@ -89,6 +90,8 @@ static json_t *row_object(const tri_metrics_row *row)
     json_t *object = json_object();
     int failed = json_object_set_new(object, "step", json_integer(row->step));
     failed |= json_object_set_new(object, "loss", number(row->loss));
+    for (size_t i = 0; i < row->num_stats; i++)
+        failed |= json_object_set_new(object, row->stats[i].name, number(row->stats[i].value));
     failed |= json_object_set_new(object, "grad_norm", number(row->grad_norm));
     failed |= json_object_set_new(object, "lr", number(row->lr));
     failed |= json_object_set_new(object, "tokens", json_integer(row->tokens));

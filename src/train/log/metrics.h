@@ -10,6 +10,7 @@
 #include "base/error.h"
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 typedef struct tri_metrics tri_metrics;
@@ -33,6 +34,8 @@ typedef struct tri_metrics_row {
     double loss_scale;    /* of this step; 0: there is no loss scaler, and it is left out */
     int64_t skipped; /* steps so far that updated nothing; 0 is left out without a loss scaler */
     bool has_stall;  /* whether a checkpoint was taken since the line before */
+    const struct tri_shown *stats; /* beside the loss: train/step_stats.h */
+    size_t num_stats;
     double ckpt_stall_ms; /* how long that held up the training; left out otherwise */
 } tri_metrics_row;
 

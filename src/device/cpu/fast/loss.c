@@ -111,6 +111,7 @@ static void ce_grad_task(void *context, int task, int worker)
     const int32_t *targets = job->args->in[1].data;
     const float *lse = job->args->in[2].data;
     float alpha = job->args->attr->loss.alpha * tri_kernel_scale(job->args, 3);
+    float z = job->args->attr->loss.z;
     int64_t first = task * job->rows_per_task;
     for (int64_t i = first; i < min_i64(job->num_rows, first + job->rows_per_task); i++) {
         const float *row = (const float *)job->args->in[0].data + i * job->dim;
@@ -120,7 +121,7 @@ static void ce_grad_task(void *context, int task, int worker)
             memset(drow, 0, (size_t)job->dim * sizeof(float));
             continue;
         }
-        ce_grad_row(row, drow, job->dim, lse[i], alpha);
+        ce_grad_row(row, drow, job->dim, lse[i], z != 0 ? alpha * (1 + 2 * z * lse[i]) : alpha);
         if (target >= 0 && target < job->dim)
             drow[target] -= alpha;
     }

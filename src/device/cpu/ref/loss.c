@@ -84,11 +84,13 @@ static void ce_grad(const tri_kernel_args *args)
     const float *lse = args->in[2].data;
     int64_t vocab = tri_ref_last(logits), origin = logits->origin[logits->rank - 1];
     double alpha = (double)args->attr->loss.alpha * tri_kernel_scale(args, 3);
+    double z = args->attr->loss.z;
     for (int64_t i = 0; i < args->in[1].count; i++) {
         const float *row = (const float *)logits->data + i * vocab;
         float *drow = (float *)args->out[0].data + i * vocab;
         for (int64_t v = 0; v < vocab; v++) {
             double p = exp((double)row[v] - lse[i]);
+            p *= z != 0 ? 1 + 2 * z * lse[i] : 1;
             double onehot = v == targets[i] - origin;
             drow[v] = targets[i] < 0 ? 0 : (float)(alpha * (p - onehot));
         }

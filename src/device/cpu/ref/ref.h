@@ -49,6 +49,7 @@ extern const tri_kernel tri_ref_cross_entropy;
 extern const tri_kernel tri_ref_out_loss;
 extern const tri_kernel tri_ref_out_loss_grad;
 extern const tri_kernel tri_ref_sum_squares;
+extern const tri_kernel tri_ref_fill;
 extern const tri_kernel tri_ref_finish;
 extern const tri_kernel tri_ref_sgd;
 extern const tri_kernel tri_ref_adam;

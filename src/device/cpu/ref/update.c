@@ -42,15 +42,29 @@ static void finish(const tri_kernel_args *args)
     double divisor = counted * args->attr->finish.alpha * scale;
     double norm = sqrt(sumsq) / divisor;
     double clip = args->attr->finish.clip;
-    result[TRI_RESULT_LOSS] = (float)(loss / counted);
+    double whole = (double)loss;
+    for (int k = 0; k + 4 < args->num_in; k++) {
+        double stat = *(const float *)args->in[4 + k].data;
+        double weight = args->attr->finish.weight[k];
+        whole += weight != 0 ? weight * stat : 0;
+        result[TRI_NUM_RESULT + k] =
+            (float)(args->attr->finish.means >> k & 1 ? stat / counted : stat);
+    }
+    result[TRI_RESULT_LOSS] = (float)(whole / counted);
     result[TRI_RESULT_NORM] = (float)norm;
     result[TRI_RESULT_FACTOR] = (float)(1 / divisor * (clip > 0 && norm > clip ? clip / norm : 1));
-    result[TRI_RESULT_OK] = isfinite(loss) && isfinite(sumsq);
+    result[TRI_RESULT_OK] = isfinite(whole) && isfinite(sumsq);
     result[TRI_RESULT_COUNT] = count;
     result[TRI_RESULT_SCALE] = scale;
     if (args->num_out > 1)
         next_scale(args->out[1].data, result[TRI_RESULT_OK] != 0,
                    (float)args->attr->finish.interval);
+}
+
+static void fill(const tri_kernel_args *args)
+{
+    for (int64_t i = 0; i < args->out[0].count; i++)
+        ((float *)args->out[0].data)[i] = args->attr->axpby.alpha;
 }
 
 static void sgd(const tri_kernel_args *args)
@@ -155,6 +169,7 @@ static void apply_update(const tri_kernel_args *args)
 }
 
 const tri_kernel tri_ref_sum_squares = {.run = sum_squares};
+const tri_kernel tri_ref_fill = {.run = fill};
 const tri_kernel tri_ref_finish = {.run = finish};
 const tri_kernel tri_ref_sgd = {.run = sgd};
 const tri_kernel tri_ref_adam = {.run = adam};

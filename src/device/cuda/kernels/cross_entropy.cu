@@ -32,7 +32,7 @@ template <typename T> struct ce_operands {
     const int32_t *targets;
     int64_t rows;
     int vocab;
-    float seed;
+    float seed, z;
     const float *scaler; /* or NULL */
     float *stats;        /* [rows][3], as ce_stats has them */
     T *dlogits;
@@ -74,7 +74,7 @@ template <typename T> __global__ void __launch_bounds__(THREADS, 2) ce_kernel(ce
             p.stats[row * 3 + 1] = sum;
             p.stats[row * 3 + 2] = picked;
         }
-        ce_row<T> grad = {alpha, (most + logf(sum)) * ce_row<T>::LOG2_E, inside ? target : -1};
+        ce_row<T> grad = ce_row<T>::of(alpha, p.z, most + logf(sum), inside ? target : -1);
         T *out = p.dlogits + row * p.vocab;
         int64_t next = row + gridDim.x;
         const T *from = p.logits + next * p.vocab;
@@ -127,6 +127,7 @@ template <typename T> bool run_whole(const tri_kernel_args *args, float *stats)
     p.rows = args->in[1].count;
     p.vocab = (int)last_of(logits);
     p.seed = args->attr->loss.alpha;
+    p.z = args->attr->loss.z;
     p.scaler = args->num_in > 2 ? data_of<float>(args->in[2]) : nullptr;
     p.stats = stats;
     p.dlogits = data_of<T>(args->out[2]);

@@ -37,15 +37,16 @@ __device__ __forceinline__ float power_of_two(float x)
     return y;
 }
 
-/* alpha (exp(x - lse) - 1 at the target), for neighbours. Which of them is the target is asked once
- * for all: for one element in a row it costs as much as the exponential of each. */
+/* slope exp(x - lse) - alpha at the target, for neighbours. slope is alpha, or, with the squared
+ * lse in the loss by a weight z, alpha (1 + 2 z lse). Which of them is the target is asked once for
+ * all: for one element in a row it costs as much as the exponential of each. */
 template <typename T> struct ce_row {
-    float alpha, lse2; /* lse2: lse / ln 2 */
-    int target;        /* within the row, or outside of it */
+    float alpha, slope, lse2; /* lse2: lse / ln 2 */
+    int target;               /* within the row, or outside of it */
 
     __device__ __forceinline__ float part(T logit) const
     {
-        return alpha * power_of_two(fmaf(widen(logit), LOG2_E, -lse2));
+        return slope * power_of_two(fmaf(widen(logit), LOG2_E, -lse2));
     }
 
     template <int M>
@@ -62,6 +63,12 @@ template <typename T> struct ce_row {
                     out.at[k] = narrow<T>(part(x.at[k]) - alpha);
         }
         return out;
+    }
+
+    static __device__ __forceinline__ ce_row of(float alpha, float z, float lse, int target)
+    {
+        float slope = z != 0.0f ? alpha * fmaf(2.0f * z, lse, 1.0f) : alpha;
+        return {alpha, slope, lse * LOG2_E, target};
     }
 
     static constexpr float LOG2_E = 1.4426950408889634f;

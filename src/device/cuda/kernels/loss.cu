@@ -90,7 +90,7 @@ constexpr int GRAD_THREADS = 256; /* fewer than for the statistics: nothing wait
 template <typename T>
 __global__ void __launch_bounds__(GRAD_THREADS)
     ce_grad_kernel(const T *logits, const int32_t *targets, const float *lse, int vocab,
-                   int64_t origin, float seed, const float *scaler, T *dlogits)
+                   int64_t origin, float seed, float z, const float *scaler, T *dlogits)
 {
     constexpr int N = pack_size<T>(), AHEAD = 4;
     int64_t row = blockIdx.x;
@@ -99,8 +99,8 @@ __global__ void __launch_bounds__(GRAD_THREADS)
     T *y = dlogits + row * vocab;
     int64_t target = targets[row] - origin;
     bool counts = targets[row] >= 0;
-    ce_row<T> r = {alpha, lse[row] * ce_row<T>::LOG2_E,
-                   target >= 0 && target < vocab ? (int)target : -1};
+    ce_row<T> r =
+        ce_row<T>::of(alpha, z, lse[row], target >= 0 && target < vocab ? (int)target : -1);
     row_cut<T> cut(x, vocab);
     int head = (int)cut.head, packs = (int)cut.packs, tail = (int)cut.tail;
     int step = (int)blockDim.x, p = (int)threadIdx.x;
@@ -173,8 +173,8 @@ void ce_grad(const tri_kernel_args *args)
         using T = decltype(zero);
         ce_grad_kernel<<<(unsigned)rows, row_threads(vocab, GRAD_THREADS), 0, stream_of(args)>>>(
             data_of<T>(logits), data_of<int32_t>(args->in[1]), data_of<float>(args->in[2]),
-            (int)vocab, logits.origin[logits.rank - 1], args->attr->loss.alpha, scaler_of(args, 3),
-            data_of<T>(args->out[0]));
+            (int)vocab, logits.origin[logits.rank - 1], args->attr->loss.alpha, args->attr->loss.z,
+            scaler_of(args, 3), data_of<T>(args->out[0]));
     });
 }
 
@@ -190,7 +190,19 @@ struct head_stats {
 /* The same in all threads of a block of whole warps. `shared` has room for 32. */
 __device__ double block_join(tri_partial_how how, double value, double *shared)
 {
-    return block_sum(value, shared);
+    if (how == TRI_PARTIAL_SUM)
+        return block_sum(value, shared);
+    int lane = threadIdx.x & 31, num_warps = blockDim.x >> 5;
+    for (int step = 16; step > 0; step /= 2)
+        value = tri_join(how, value, __shfl_xor_sync(0xffffffff, value, step));
+    __syncthreads(); /* what it held before has been read */
+    if (lane == 0)
+        shared[threadIdx.x >> 5] = value;
+    __syncthreads();
+    value = lane < num_warps ? shared[lane] : tri_join_start(how);
+    for (int step = 16; step > 0; step /= 2)
+        value = tri_join(how, value, __shfl_xor_sync(0xffffffff, value, step));
+    return value;
 }
 
 /* partial: the sums of the blocks, then their counts, then their statistics. */

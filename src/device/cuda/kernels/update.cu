@@ -203,42 +203,6 @@ void unit_norm(const tri_kernel_args *args)
     });
 }
 
-/* --- The factor ----------------------------------------------------------------------------- */
-
-/* next and scaler are the same memory: the scaler's new version, or none of it. */
-__global__ void finish_kernel(const float *loss, const float *count, const float *sum_squares,
-                              const float *scaler, double alpha, double clip, float interval,
-                              float *result, float *next)
-{
-    float scale = scaler ? scaler[TRI_SCALER_SCALE] : 1.0f;
-    double counted = fmax((double)*count, 1.0);
-    double divisor = counted * alpha * (double)scale;
-    double norm = sqrt((double)*sum_squares) / divisor;
-    result[TRI_RESULT_LOSS] = (float)((double)*loss / counted);
-    result[TRI_RESULT_NORM] = (float)norm;
-    result[TRI_RESULT_FACTOR] =
-        (float)(1.0 / divisor * (clip > 0 && norm > clip ? clip / norm : 1.0));
-    bool ok = isfinite(*loss) && isfinite(*sum_squares);
-    result[TRI_RESULT_OK] = ok ? 1.0f : 0.0f;
-    result[TRI_RESULT_COUNT] = *count;
-    result[TRI_RESULT_SCALE] = scale;
-    if (!next)
-        return;
-    float good = scaler[TRI_SCALER_GOOD] + 1.0f;
-    bool grows = ok && good >= interval && isfinite(2.0f * scale);
-    next[TRI_SCALER_SCALE] = scale * (ok ? grows ? 2.0f : 1.0f : 0.5f);
-    next[TRI_SCALER_GOOD] = ok && good < interval ? good : 0.0f;
-}
-
-void finish(const tri_kernel_args *args)
-{
-    finish_kernel<<<1, 1, 0, stream_of(args)>>>(
-        data_of<float>(args->in[0]), data_of<float>(args->in[1]), data_of<float>(args->in[2]),
-        args->num_in > 3 ? data_of<float>(args->in[3]) : nullptr, (double)args->attr->finish.alpha,
-        (double)args->attr->finish.clip, (float)args->attr->finish.interval,
-        data_of<float>(args->out[0]), args->num_out > 1 ? data_of<float>(args->out[1]) : nullptr);
-}
-
 /* --- Rules ---------------------------------------------------------------------------------- */
 
 /* data: p, momentum or none, g. k: lr_scale, beta1, weight_decay. flags: nesterov. */
@@ -468,7 +432,6 @@ template <void (*MANY)(const tri_kernel_args *const *, int)> void one(const tri_
 } // namespace
 
 const tri_kernel tri_cuda_sum_squares = {sum_squares, squares_scratch, sum_squares_many};
-const tri_kernel tri_cuda_finish = {finish, nullptr, nullptr};
 const tri_kernel tri_cuda_sgd = {one<sgd_many>, nullptr, sgd_many};
 const tri_kernel tri_cuda_adam = {one<adam_many>, nullptr, adam_many};
 const tri_kernel tri_cuda_lion = {one<lion_many>, nullptr, lion_many};
