@@ -3,6 +3,7 @@
  * Layers that repeat the instructions of the layer before them are folded into one line, and so are
  * the tensors of one message, unless everything is asked for. */
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -120,6 +121,11 @@ static void op_text(const tri_instr *instr, char *out, size_t size)
     case TRI_OP_CE_GRAD:
     case TRI_OP_CROSS_ENTROPY:
         more = instr->attr.loss.z > 0 ? "+z" : "";
+        break;
+    case TRI_OP_FILL:
+        more = isfinite(instr->attr.axpby.alpha) ? ""
+               : instr->attr.axpby.alpha < 0     ? " -inf"
+                                                 : " inf";
         break;
     case TRI_OP_ALL_REDUCE:
         more = instr->attr.message.how == TRI_PARTIAL_MAX   ? " max"

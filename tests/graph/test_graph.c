@@ -540,6 +540,22 @@ static void loss_of_other_shape(sketch *s)
     tri_output_loss(&s->graph, TRI_LOSS_MSE, s->bd, s->bf);
 }
 
+static void loss_of_another_count(sketch *s)
+{
+    tri_output_loss(&s->graph, TRI_LOSS_MSE, s->bd, s->bd);
+    uint8_t sum = tri_graph_stat(&s->graph, TRI_STAT_Z_LOSS);
+    tri_graph_add_loss(&s->graph, &(tri_loss){"same", sum, s->graph.losses[0].count, 0.5f});
+    assert_int_equal(s->graph.num_losses, 2);
+    assert_int_equal(s->graph.status, TR_OK);
+    tri_graph_add_loss(&s->graph, &(tri_loss){"other", sum, sum, 0.5f});
+}
+
+static void step_of_too_many_numbers(sketch *s)
+{
+    for (int i = 0; i <= TRI_MAX_STEP_ROWS; i++)
+        tri_graph_step_rows(&s->graph, &(tri_step_row){"row", NULL, i}, 1);
+}
+
 static void test_mistakes_are_told_clearly(void **state)
 {
     (void)state;
@@ -547,6 +563,8 @@ static void test_mistakes_are_told_clearly(void **state)
         void (*apply)(sketch *s);
         const char *says;
     } rows[] = {
+        {loss_of_another_count, "the loss other is divided by another count than out"},
+        {step_of_too_many_numbers, "the rules of this model read more than 16 numbers of a step"},
         {add_of_other_shapes, "sum (add): shapes [B 2, D 4] and [B 2, F 6] differ"},
         {linear_of_other_width,
          "fc (matmul): the contracted dims of [B 2, F 6] and [F 6, D 4] differ"},
@@ -717,6 +735,27 @@ static void test_mlp_is_cut_by_reachability(void **state)
     small_graph_fini(&g);
 }
 
+/* Rules that read the same numbers share the rows; others get rows of their own, one after the
+ * other. */
+static void test_rules_share_the_rows_of_a_step(void **state)
+{
+    (void)state;
+    sketch s;
+    sketch_init(&s);
+    const tri_step_row lr = {"lr", NULL, 0}, first[] = {{"b1", NULL, 0.9}, {"b2", NULL, 0.95}};
+    const tri_step_row second[] = {{"b1", NULL, 0.9}, {"b2", NULL, 0.999}};
+    assert_int_equal(tri_graph_step_rows(&s.graph, &lr, 1), 0);
+    tri_id sched = s.graph.sched;
+    assert_int_equal(tri_graph_step_rows(&s.graph, first, 2), 1);
+    assert_int_equal(tri_graph_step_rows(&s.graph, second, 2), 3);
+    assert_int_equal(tri_graph_step_rows(&s.graph, first, 2), 1);
+    assert_int_equal(tri_graph_step_rows(&s.graph, &lr, 1), 0);
+    assert_int_equal(s.graph.sched, sched);
+    assert_int_equal(tri_shape_count(&s.graph.values[sched].shape), 5);
+    tri_graph_fini(&s.graph);
+    tri_param_table_fini(&s.params);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -734,6 +773,7 @@ int main(void)
         cmocka_unit_test(test_w_holds_exactly_the_weight_gradients),
         cmocka_unit_test(test_parameters_are_found_by_name),
         cmocka_unit_test(test_mlp_is_cut_by_reachability),
+        cmocka_unit_test(test_rules_share_the_rows_of_a_step),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -26,13 +26,15 @@ OPTIM = {
 
 
 def gpt2(num_layers, dim, num_heads, ffn_dim, vocab, seq_len, batch, seed, positions=None,
-         dropout=0.0, clip=1.0, ignored=0.0, **optim_keys):
+         dropout=0.0, clip=1.0, ignored=0.0, z_loss=0.0, **optim_keys):
     config = {
         "kind": "gpt2", "num_layers": num_layers, "dim": dim, "num_heads": num_heads,
         "ffn_dim": ffn_dim, "vocab": vocab, "positions": positions or seq_len, "seq_len": seq_len,
         "batch": batch, "dropout": dropout, "seed": seed, "steps": 10, "optim": OPTIM | optim_keys,
         "clip": clip, "act": "gelu", "loss": "ce", "bias": True,
     }
+    if z_loss > 0:
+        config["z_loss"] = z_loss
     return config, ignored
 
 
@@ -61,6 +63,7 @@ CASES = {
     "gpt2_sgd": small(6, **PLAIN_SGD | {"lr": 0.05, "momentum": 0.9, "nesterov": True,
                                         "weight_decay": 0.01}),
     "gpt2_muon": small(7, kind="muon", momentum=0.95, nesterov=True),
+    "gpt2_z": small(11, ignored=0.2, z_loss=0.0625),
     "mlp_toy": mlp(4, 2, 6, 5, "none", "sse", False, 8, **PLAIN_SGD | {"lr": 0.01}),
     "mlp_bias": mlp(3, 6, 10, 7, "gelu", "mse", True, 9),
     "mlp_relu": mlp(2, 5, 12, 6, "relu", "mean", True, 10, clip=0.1,

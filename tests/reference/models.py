@@ -109,6 +109,8 @@ def gpt2_loss(params, batch, step, c):
     logits = gpt2_logits(params, batch["tokens"].long(), step, c)
     logits, targets = logits.reshape(-1, c["vocab"]), batch["targets"].long().reshape(-1)
     total = F.cross_entropy(logits, targets, ignore_index=-1, reduction="sum")
+    if c.get("z_loss", 0) > 0:
+        total = total + c["z_loss"] * (logits.logsumexp(-1)[targets >= 0] ** 2).sum()
     return total / max(int((targets >= 0).sum()), 1)
 
 

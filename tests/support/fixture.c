@@ -97,6 +97,7 @@ void fixture_open(fixture *f, const char *name)
     read_model(root, &f->config);
     read_optim(root, &f->config);
     read_precision(root, &f->config);
+    f->config.compile.head.z_loss = number(root, "z_loss");
     if (fixture_has(f, NULL, "tokens")) {
         f->tokens = tri_safetensors_find(f->file, "tokens")->data;
         f->targets = tri_safetensors_find(f->file, "targets")->data;

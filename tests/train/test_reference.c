@@ -138,8 +138,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         CASE("gpt2_small"), CASE("gpt2_odd"), CASE("gpt2_wide"), CASE("gpt2_dropout"),
-        CASE("gpt2_adam"),  CASE("gpt2_sgd"), CASE("gpt2_muon"), CASE("mlp_toy"),
-        CASE("mlp_bias"),   CASE("mlp_relu"),
+        CASE("gpt2_adam"),  CASE("gpt2_sgd"), CASE("gpt2_muon"), CASE("gpt2_z"),
+        CASE("mlp_toy"),    CASE("mlp_bias"), CASE("mlp_relu"),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -70,7 +70,13 @@ run frozen-z optim.lr=0 "${asked[@]}"
 [ "$(field plain loss)" = "$(field watched loss)" ] || fail 'a statistic changes the loss'
 [ "$(field plain loss)" != "$(field one cross_entropy)" ] || fail 'the z-loss changes nothing'
 
-# What is refused, and what has no effect.
+# What a rank has nothing of must not win: a stage without the head begins the largest with -inf.
+"$trireme" explain recipes/tiny.yaml --set layout.pp=2 --set layout.microbatches=2 \
+    --set train.stats=max_logit >"$tmp/out" 2>&1
+grep -q '  fill -inf  *max_logit ' "$tmp/out" && grep -q '  all_reduce max  *max_logit ' "$tmp/out" ||
+    fail "a stage without logits: $(grep -E ' fill|all_reduce' "$tmp/out")"
+
+# What is refused.
 "$trireme" train recipes/tiny.yaml --set train.stats=logits --dry-run >"$tmp/out" 2>&1
 [ $? = 2 ] && grep -q 'train.stats: "logits" is no statistic' "$tmp/out" || fail "no refusal: $(cat "$tmp/out")"
 
