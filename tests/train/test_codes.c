@@ -86,6 +86,18 @@ static void test_blocks_are_encoded_once(void **state)
         assert_true(y[i] == 0);
 }
 
+/* The largest of a block is the last code, whatever is added: a block keeps its scale. */
+static void test_the_largest_is_the_last(void **state)
+{
+    (void)state;
+    for (uint64_t i = 0; i < 20000; i++) {
+        float x = tri_f32_of(0x20000000u + tri_random_word(9, i, 0, 0) % 0x40000000u);
+        assert_int_equal(tri_block8_code(true, x, x, 0), 127);
+        assert_int_equal(tri_block8_code(true, -x, x, 0xfffff), 255);
+        assert_int_equal(tri_block8_code(false, x, x, 0), 255);
+    }
+}
+
 /* Rounded at random, a number is itself in the mean: a small change is not lost. */
 static void test_rounding_has_the_right_mean(void **state)
 {
@@ -259,6 +271,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_every_code_is_its_own),
         cmocka_unit_test(test_blocks_are_encoded_once),
+        cmocka_unit_test(test_the_largest_is_the_last),
         cmocka_unit_test(test_rounding_has_the_right_mean),
         cmocka_unit_test(test_adam8_is_a_plain_loop),
         cmocka_unit_test(test_training_in_8_bits),

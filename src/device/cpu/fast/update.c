@@ -201,11 +201,8 @@ static void lion_task(void *context, int task, int worker)
     float *restrict p = (float *)job->args->out[0].data + first;
     float *restrict m = (float *)job->args->out[1].data + first;
     const float *restrict g = (const float *)job->args->in[2].data + first;
-    const tri_lion k = {.factor = job->factor,
-                        .lr = job->lr,
-                        .decay = attr->weight_decay,
-                        .beta1 = attr->beta1,
-                        .beta2 = attr->beta2};
+    const tri_lion k =
+        tri_lion_of(job->factor, job->lr, attr->weight_decay, attr->beta1, attr->beta2);
     for (int64_t i = 0; i < num; i++)
         tri_lion_update(&k, g[i], &p[i], &m[i]);
 }

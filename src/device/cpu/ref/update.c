@@ -121,11 +121,8 @@ static void lion(const tri_kernel_args *args)
     const float *g = args->in[2].data, *sched = args->in[3].data, *result = args->in[4].data;
     float *p = args->out[0].data, *m = args->out[1].data;
     const tri_update_attr *attr = &args->attr->update;
-    const tri_lion k = {.factor = result[TRI_RESULT_FACTOR],
-                        .lr = sched[TRI_STEP_LR] * attr->lr_scale,
-                        .decay = attr->weight_decay,
-                        .beta1 = attr->beta1,
-                        .beta2 = attr->beta2};
+    const tri_lion k = tri_lion_of(result[TRI_RESULT_FACTOR], sched[TRI_STEP_LR] * attr->lr_scale,
+                                   attr->weight_decay, attr->beta1, attr->beta2);
     if (result[TRI_RESULT_OK] == 0)
         return;
     for (int64_t i = 0; i < args->out[0].count; i++)

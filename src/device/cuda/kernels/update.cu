@@ -260,7 +260,7 @@ struct lion_rule {
     }
     static __device__ void apply(const many_entry &e, const many_step &step, float *v)
     {
-        const tri_lion k = {step.factor, step.lr * e.k[0], e.k[3], e.k[1], e.k[2]};
+        const tri_lion k = tri_lion_of(step.factor, step.lr * e.k[0], e.k[3], e.k[1], e.k[2]);
         tri_lion_update(&k, v[2], &v[0], &v[1]);
     }
 };
