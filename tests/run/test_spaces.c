@@ -142,6 +142,7 @@ static void take(run *r, tri_state_kind kind, float **out, size_t *num)
         if (state->kind != kind || state->param == TRI_NONE)
             continue;
         *out = realloc(*out, (*num + count) * sizeof **out);
+        memset(*out + *num, 0, count * sizeof **out); /* codes take less */
         assert_int_equal(tri_executor_read(&r->session.executors[TRI_PROGRAM_TRAIN], state->latest,
                                            *out + *num, &err),
                          TR_OK);
@@ -218,6 +219,7 @@ static void test_bits_do_not_depend_on_the_place(void **state)
                                    {"layout.microbatches=2"},
                                    {"optim.kind=muon"},
                                    {"precision.kind=bf16"},
+                                   {"optim.moments=8bit"},
                                    {"optim.kind=sgd", "optim.momentum=0.9"}};
     for (size_t i = 0; i < sizeof more / sizeof *more; i++) {
         spec how = {.words = {more[i][0], more[i][1]}};
