@@ -129,13 +129,16 @@ static double operand_bytes(const tri_value *value)
 tri_cost tri_node_cost(const tri_graph *graph, const tri_node *node)
 {
     tri_cost cost = {0};
+    const tri_op_def *def = tri_op_get(node->op);
     tri_shape in[TRI_MAX_IN] = {0}, out[TRI_MAX_OUT];
     for (int j = 0; j < node->num_in; j++) {
         in[j].rank = -1;
         if (node->in[j] == TRI_NONE)
             continue;
         in[j] = graph->values[node->in[j]].shape;
-        cost.bytes += operand_bytes(&graph->values[node->in[j]]);
+        bool replaced = def->communicates && j > 0 && def->updates[0] == j + 1;
+        if (!replaced) /* the version whose place fetch and stash write to is not read */
+            cost.bytes += operand_bytes(&graph->values[node->in[j]]);
     }
     for (int k = 0; k < node->num_out; k++) {
         const tri_value *value = &graph->values[node->out[k]];
@@ -144,7 +147,6 @@ tri_cost tri_node_cost(const tri_graph *graph, const tri_node *node)
         cost.bytes += operand_bytes(value) * (adds ? 2 : 1);
         cost.flops += (double)tri_shape_count(&out[k]);
     }
-    const tri_op_def *def = tri_op_get(node->op);
     if (def->flops)
         cost.flops = def->flops(node, in, out);
     return cost;

@@ -685,6 +685,28 @@ static void test_a_full_disk_is_found_at_the_start(void **state)
     free(r);
 }
 
+/* A disk that fails later ends the step with its name, whatever else is under way. */
+static void test_a_failing_disk_ends_the_step(void **state)
+{
+    (void)state;
+    for (int gpu = 0; gpu < 2; gpu++) {
+        run *r = calloc(1, sizeof *r);
+        spec how = {.moments = TRI_WHERE_FILE, .piece_bytes = 1 << 15, .gpu = gpu};
+        tri_step_result step;
+        tr_error err = {0};
+        compile(r, &how);
+        start(r);
+        assert_int_equal(tri_session_step(&r->session, &step, &err), TR_OK);
+        assert_int_equal(ftruncate(r->session.store.scratch.fd, 1 << 16), 0);
+        assert_int_equal(tri_session_step(&r->session, &step, &err), TR_ERROR_RUNTIME);
+        assert_non_null(strstr(err.message, "(fetch of adam."));
+        assert_non_null(strstr(err.message, "could not be read at byte"));
+        assert_non_null(strstr(err.message, temp->path));
+        end(r);
+        free(r);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -701,6 +723,7 @@ int main(void)
         cmocka_unit_test(test_checkpoints_cross_places),
         cmocka_unit_test(test_scratch_files),
         cmocka_unit_test(test_a_full_disk_is_found_at_the_start),
+        cmocka_unit_test(test_a_failing_disk_ends_the_step),
     };
     temp_dir_setup((void **)&temp);
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
