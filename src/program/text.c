@@ -254,12 +254,21 @@ static size_t print_unit(const tri_program *program, size_t i, bool all, tri_tex
     return m->first + m->count;
 }
 
+/* Whether statistics are joined in the same way, and begin with the same. */
+static bool same_join(const tri_instr *a, const tri_instr *b)
+{
+    if (a->op == TRI_OP_FILL)
+        return a->attr.axpby.alpha == b->attr.axpby.alpha;
+    return a->op != TRI_OP_ALL_REDUCE || a->attr.message.how == b->attr.message.how;
+}
+
 /* Same operator, same shapes, same way of writing: the same instruction on other data. */
 static bool alike(const tri_program *program, const tri_instr *a, const tri_instr *b,
                   bool same_shapes)
 {
     if (a->op != b->op || a->num_in != b->num_in || a->num_out != b->num_out ||
-        !same_product(a, b) || a->last_only != b->last_only || a->first_only != b->first_only)
+        !same_product(a, b) || !same_join(a, b) || a->last_only != b->last_only ||
+        a->first_only != b->first_only)
         return false;
     for (int k = 0; same_shapes && k < a->num_out; k++)
         if (a->write[k] != b->write[k] || !tri_shape_equal(&program->values[a->out[k].value].shape,
