@@ -161,7 +161,7 @@ $(BUILD)/tests/helpers/trireme-mpi.so:
 	@mkdir -p $(@D)
 	@ln -sf ../../trireme-mpi.so $@
 
-HELPER_SUPPORT = $(patsubst %,$(BUILD)/tests/support/%.o,comm_cases message_run ring_case fake_gpu fake_nccl)
+HELPER_SUPPORT = $(patsubst %,$(BUILD)/tests/support/%.o,comm_cases message_run ring_case rooms_case fake_gpu fake_nccl)
 $(BUILD)/tests/helpers/%: tests/helpers/%.c $(HELPER_SUPPORT) $(LIBRARY)
 	@mkdir -p $(@D)
 	$(say) LINK $@

@@ -32,6 +32,7 @@ typedef enum tri_op {
     TRI_OP_SLICE,
     TRI_OP_BLOCK,
     TRI_OP_UNBLOCK,
+    TRI_OP_FIT_ROOMS,
     TRI_OP_SWIGLU,
     TRI_OP_SWIGLU_GRAD,
     /* lookup */
@@ -81,6 +82,7 @@ typedef enum tri_op {
     TRI_OP_ALL_GATHER,
     TRI_OP_REDUCE_SCATTER,
     TRI_OP_ALL_TO_ALL,
+    TRI_OP_ALL_TO_ALL_ROWS,
     TRI_OP_SHIFT,
     TRI_OP_SHARD_SUM,
     TRI_OP_SHARD_GATHER,
@@ -299,6 +301,9 @@ typedef struct tri_message_attr {
             tri_cut cut; /* how a dim is divided, and which piece is meant (shift: had) */
             tri_cut scatter; /* all_to_all: the dim that is divided; `cut` is put together */
         };
+        struct { /* fit_rooms: rows that a pair of ranks has room for */
+            int64_t rows;
+        } room;
         struct { /* unshard, broadcast, recv: what it makes */
             tri_shape shape;
             tri_dtype dtype;
@@ -362,6 +367,7 @@ typedef struct tri_attr {
             int32_t interval; /* good steps in a row after which the loss scale doubles */
             float weight[TRI_MAX_SHOWN]; /* of statistics that are losses, in the whole one */
             uint8_t means;               /* bit k: statistic k is shown divided by the count */
+            uint8_t stops;               /* bit k: a step in which statistic k is not 0 is not ok */
         } finish;
         tri_update_attr update;
         tri_message_attr message;

@@ -132,9 +132,11 @@ extern const tri_op_def tri_def_ce_stats, tri_def_ce_loss, tri_def_ce_grad, tri_
 extern const tri_op_def tri_def_sum_squares, tri_def_fill, tri_def_finish, tri_def_sgd,
     tri_def_adam, tri_def_adam8, tri_def_lion, tri_def_momentum, tri_def_unit_norm,
     tri_def_apply_update, tri_def_narrow;
-extern const tri_op_def tri_def_ce_combine, tri_def_slice, tri_def_block, tri_def_unblock;
+extern const tri_op_def tri_def_ce_combine, tri_def_slice, tri_def_block, tri_def_unblock,
+    tri_def_fit_rooms;
 extern const tri_op_def tri_def_all_reduce, tri_def_all_gather, tri_def_reduce_scatter,
-    tri_def_all_to_all, tri_def_shift, tri_def_shard_sum, tri_def_shard_gather, tri_def_unshard,
-    tri_def_broadcast, tri_def_send, tri_def_recv, tri_def_fetch, tri_def_stash;
+    tri_def_all_to_all, tri_def_all_to_all_rows, tri_def_shift, tri_def_shard_sum,
+    tri_def_shard_gather, tri_def_unshard, tri_def_broadcast, tri_def_send, tri_def_recv,
+    tri_def_fetch, tri_def_stash;
 
 #endif

@@ -17,7 +17,10 @@
  *  10  what the host reads has been written
  *  11  nothing touches the memory of a message under way (check_overlap.c)
  *  12  what is made once for all micro-batches depends on none of them
- *  13  the records of messages say what their instructions do (check_messages.c) */
+ *  13  the records of messages say what their instructions do (check_messages.c)
+ *  14  instructions compute on memory of their own place, fetch and stash go one place on
+ *  15  messages of varying counts keep to their rooms, and an update that follows rows without room
+ *      writes nothing (check_rooms.c) */
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -355,5 +358,6 @@ tr_status tri_program_check(const tri_program *program, tr_error *err)
     free(c.regions);
     TRI_TRY(status);
     TRI_TRY(tri_check_messages(program, err));
+    TRI_TRY(tri_check_rooms(program, err));
     return tri_check_overlap(program, err);
 }

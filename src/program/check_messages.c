@@ -144,6 +144,7 @@ static bool divides(const record_check *c, const tri_division *parts, const tri_
     case TRI_DIVISION_ONE:
         return false;
     case TRI_DIVISION_EVEN:
+    case TRI_DIVISION_ROOM:
         sum = parts->scale * group->size;
         break;
     case TRI_DIVISION_CUT:
@@ -231,7 +232,10 @@ static tr_status check_counts(const record_check *c)
         right = (m->send.space == TRI_NONE || m->send.bytes == all) &&
                 (m->recv.space == TRI_NONE || m->recv.bytes == all);
     }
-    return right ? TR_OK : complain(c, "its counts are not those of its instructions");
+    if (right)
+        return TR_OK;
+    return complain(c, tri_message_varies(m) ? "its rooms are not those of its buffers"
+                                             : "its counts are not those of its instructions");
 }
 
 tr_status tri_check_messages(const tri_program *program, tr_error *err)

@@ -73,8 +73,17 @@ static tr_status check_instr(const checker *c, uint32_t call, uint32_t instr)
         out[k] = tri_operand_range(program, &program->calls[call], &i->out[k]);
     for (size_t n = 0; n < c->num_air; n++) {
         if (i->message != TRI_NONE &&
-            tri_message_behind(&program->messages[i->message], message_of(program, c->air[n])))
-            continue; /* behind it in its lane */
+            tri_message_behind(&program->messages[i->message], message_of(program, c->air[n]))) {
+            /* behind it in its lane, but for its counts */
+            const tri_message *own = &program->messages[i->message];
+            for (int k = 0; k < 2; k++) {
+                tri_range counts =
+                    tri_extent_range(program, &program->calls[call], &own->counts[k]);
+                if (meets(c, &counts, c->air[n], false))
+                    return complain(c, call, instr, c->air[n], "reads its counts from");
+            }
+            continue;
+        }
         for (int j = 0; j < i->num_in; j++)
             if (meets(c, &in[j], c->air[n], false))
                 return complain(c, call, instr, c->air[n], "reads what belongs to");

@@ -78,6 +78,60 @@ static bool other_join(tri_program *program)
     return message != NULL;
 }
 
+static tri_message *varying_message(tri_program *program)
+{
+    for (size_t m = 0; m < program->num_messages; m++)
+        if (tri_message_varies(&program->messages[m]))
+            return &program->messages[m];
+    return NULL;
+}
+
+/* The rooms of the message are larger than those of its buffers. */
+static bool small_room(tri_program *program)
+{
+    tri_message *message = varying_message(program);
+    if (message)
+        message->send_parts.scale += message->send_parts.row;
+    return message != NULL;
+}
+
+static tri_instr *instr_of(tri_program *program, tri_op op)
+{
+    for (size_t i = 0; i < program->num_instrs; i++)
+        if (program->instrs[i].op == op)
+            return &program->instrs[i];
+    return NULL;
+}
+
+/* More rows are let through than there is room for. */
+static bool loose_counts(tri_program *program)
+{
+    tri_instr *fit = varying_message(program) ? instr_of(program, TRI_OP_FIT_ROOMS) : NULL;
+    if (fit)
+        fit->attr.message.room.rows++;
+    return fit != NULL;
+}
+
+/* The message reads the counts as they were before they were fitted. */
+static bool unfitted_counts(tri_program *program)
+{
+    tri_message *message = varying_message(program);
+    tri_instr *fit = message ? instr_of(program, TRI_OP_FIT_ROOMS) : NULL;
+    if (!fit)
+        return false;
+    program->instrs[message->first].in[1] = fit->in[0];
+    message->counts[0] = tri_operand_extent(program, &fit->in[0]);
+    return true;
+}
+
+static bool unread_overflow(tri_program *program)
+{
+    tri_instr *finish = varying_message(program) ? instr_of(program, TRI_OP_FINISH) : NULL;
+    if (finish)
+        finish->attr.finish.stops = 0;
+    return finish != NULL;
+}
+
 static const tri_fault faults[] = {
     {"missing-member", "a message lacks a rank of its group", missing_member},
     {"other-bytes", "a message sends other bytes than its instructions", other_bytes},
@@ -85,6 +139,11 @@ static const tri_fault faults[] = {
     {"other-join", "a message joins terms in another way than its instructions", other_join},
     {"wrong-distance", "a shift goes to another rank than its instruction says", wrong_distance},
     {"wrong-source", "a shift comes from another rank than its distance says", wrong_source},
+    {"small-room", "a message has larger rooms than its buffers", small_room},
+    {"loose-counts", "more rows are let through than a message has room for", loose_counts},
+    {"unfitted-counts", "a message goes by counts that were not fitted to its rooms",
+     unfitted_counts},
+    {"unread-overflow", "the update does not learn that rows found no room", unread_overflow},
 };
 
 const tri_fault *tri_message_fault_at(size_t i)

@@ -87,6 +87,8 @@ static bool same_message(const seen *a, const seen *b)
     if (x->how != y->how || x->dtype != y->dtype || x->elements != y->elements ||
         strcmp(a->program->values[x->value].name, b->program->values[y->value].name) != 0)
         return false;
+    if (tri_message_varies(x) != tri_message_varies(y))
+        return false;
     if (x->kind == TRI_MESSAGE_ALL_TO_ALL || x->kind == TRI_MESSAGE_SHIFT)
         return true; /* by pairs, once all have come */
     return same_parts(a, &x->send_parts, b, &y->send_parts) &&

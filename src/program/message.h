@@ -36,15 +36,18 @@ typedef enum tri_division_kind {
     TRI_DIVISION_FLAT,  /* a bucket of tensors, without regard to where these begin */
     TRI_DIVISION_OWNED, /* a bucket whose tensors belong to one member each */
     TRI_DIVISION_ONE,   /* all of it is one member's (shift) */
+    TRI_DIVISION_ROOM,  /* a room of one size for each, of which data says how much is used */
 } tri_division_kind;
 
 typedef struct tri_division {
     tri_division_kind kind;
-    uint64_t scale; /* even, one: elements of a block; cut: elements for each of the dim's */
+    /* even, one, room: elements of a block; cut: elements for each of the dim's */
+    uint64_t scale;
     union {
         tri_cut cut;
         tri_flat flat;  /* of the first tensor */
         uint32_t place; /* one: the member's */
+        uint64_t row;   /* room: elements of what is counted */
     };
 } tri_division;
 
@@ -69,6 +72,9 @@ typedef struct tri_message {
     bool last_only, first_only; /* as its instructions */
     tri_extent send, recv;      /* what this rank hands over, and what it gets */
     tri_division send_parts, recv_parts;
+    /* Rooms: rows that go to each member, and that come from it, i32. They are read when the
+     * message is started, and not after that. */
+    tri_extent counts[2];
     /* All that its tensors take, padding and gaps between them included: nobody writes to the first
      * or touches the second while it is under way. */
     tri_extent reads, writes;

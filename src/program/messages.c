@@ -31,6 +31,7 @@ tri_message_kind tri_message_kind_of(tri_op op)
     case TRI_OP_SHARD_SUM:
         return TRI_MESSAGE_REDUCE_SCATTER;
     case TRI_OP_ALL_TO_ALL:
+    case TRI_OP_ALL_TO_ALL_ROWS:
         return TRI_MESSAGE_ALL_TO_ALL;
     case TRI_OP_SHIFT:
         return TRI_MESSAGE_SHIFT;
@@ -86,6 +87,7 @@ uint64_t tri_message_part(const tri_program *program, const tri_message *message
     case TRI_DIVISION_NONE:
         return message->elements;
     case TRI_DIVISION_EVEN:
+    case TRI_DIVISION_ROOM:
         return parts->scale;
     case TRI_DIVISION_ONE:
         return member == parts->place ? parts->scale : 0;
@@ -214,6 +216,8 @@ static tri_division divide(const tri_cut *cut, uint64_t elements)
 uint64_t tri_message_whole(const tri_program *program, const tri_message *m)
 {
     const tri_message_attr *attr = &program->instrs[m->first].attr.message;
+    if (m->send_parts.kind == TRI_DIVISION_ROOM)
+        return program->groups[m->group].size * m->send.bytes / tri_dtype_bytes(m->dtype);
     const tri_shape *shape = &program->values[m->value].shape;
     bool exchanges = m->kind == TRI_MESSAGE_ALL_TO_ALL;
     uint64_t elements =
@@ -233,6 +237,20 @@ uint32_t tri_shift_place(const tri_program *program, const tri_message *m, bool 
     return (group->own + (sends ? on : group->size - on)) % group->size;
 }
 
+/* Rooms, one behind the other, and the counts that say what of them is used. */
+static void describe_rooms(const tri_program *program, tri_message *m)
+{
+    const tri_instr *head = &program->instrs[m->first];
+    const tri_shape *shape = &program->values[m->value].shape;
+    uint64_t room = (uint64_t)(tri_shape_count(shape) / shape->dim[0].size);
+    m->send_parts = (tri_division){
+        .kind = TRI_DIVISION_ROOM, .scale = room, .row = room / (uint64_t)shape->dim[1].size};
+    m->recv_parts = m->send_parts;
+    for (int k = 0; k < 2; k++)
+        m->counts[k] = tri_operand_extent(program, &head->in[1 + k]);
+    m->elements = tri_message_whole(program, m);
+}
+
 /* A value as it is, or cut along a dim. */
 static void describe_value(const tri_program *program, tri_message *m)
 {
@@ -247,6 +265,10 @@ static void describe_value(const tri_program *program, tri_message *m)
         m->send_parts = divide(&attr->message.cut, m->elements);
         break;
     case TRI_MESSAGE_ALL_TO_ALL:
+        if (program->instrs[m->first].op == TRI_OP_ALL_TO_ALL_ROWS) {
+            describe_rooms(program, m);
+            break;
+        }
         m->send_parts = divide(&attr->message.scatter, m->send.bytes / element);
         m->recv_parts = divide(&attr->message.cut, m->recv.bytes / element);
         m->elements = tri_message_whole(program, m);
@@ -289,6 +311,7 @@ static void describe(const tri_program *program, tri_message *m)
     m->peer = head->attr.message.peer;
     m->how = head->attr.message.how;
     m->border = head->border;
+    m->counts[0] = m->counts[1] = (tri_extent){.space = TRI_NONE};
     m->last_only = head->last_only;
     m->first_only = head->first_only;
     m->send = m->reads = hull_of(program, m, false);

@@ -43,6 +43,12 @@ uint64_t tri_carry_bytes(const tri_program *program, const tri_message *message)
 void tri_message_lane_text(const tri_program *program, const tri_message *message, char *out,
                            size_t size);
 
+/* Whether how much travels is known only when it does. */
+static inline bool tri_message_varies(const tri_message *message)
+{
+    return message->send_parts.kind == TRI_DIVISION_ROOM;
+}
+
 /* Whether two messages run one after the other in the order of starting. */
 bool tri_message_behind(const tri_message *a, const tri_message *b);
 
@@ -55,6 +61,9 @@ tri_rank_group tri_message_group_of(const tri_program *program, const tri_attr *
 bool tri_same_ranks(const tri_attr *a, const tri_attr *b);
 /* Proves that the records say what their instructions do; part of tri_program_check. */
 tr_status tri_check_messages(const tri_program *program, tr_error *err);
+/* Proves that messages of varying counts keep to their rooms, and that no update runs when rows
+ * found none; part of tri_program_check, after tri_check_messages. */
+tr_status tri_check_rooms(const tri_program *program, tr_error *err);
 /* Deliberate faults of messages, at the end of tri_fault_at's. */
 const tri_fault *tri_message_fault_at(size_t i);
 

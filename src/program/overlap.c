@@ -99,6 +99,19 @@ static bool touches(const planner *p, const tri_call *call, const tri_instr *ins
     return false;
 }
 
+/* Whether a message reads its counts where one under way writes. Its rows may be behind that one in
+ * its lane; the counts are wanted now. */
+static bool counts_touch(const planner *p, const tri_call *call, const tri_message *message,
+                         const airborne *a)
+{
+    for (int k = 0; k < 2; k++) {
+        tri_range counts = tri_extent_range(p->program, call, &message->counts[k]);
+        if (tri_ranges_meet(&counts, &a->write))
+            return true;
+    }
+    return false;
+}
+
 /* Calls that a receive may be started ahead. */
 enum { MOST_AHEAD = 4 };
 
@@ -255,10 +268,12 @@ static tr_status walk_call(planner *p, uint32_t c)
             instr->message == TRI_NONE ? NULL : &program->messages[instr->message];
         if (!tri_call_runs(call, instr) || !tri_instr_leads(program, i))
             continue;
-        for (size_t n = p->num_air; n-- > 0;)
-            if (!(message && tri_message_behind(p->air[n].message, message)) &&
-                touches(p, call, instr, &p->air[n]))
+        for (size_t n = p->num_air; n-- > 0;) {
+            bool behind = message && tri_message_behind(p->air[n].message, message);
+            if (behind ? counts_touch(p, call, message, &p->air[n])
+                       : touches(p, call, instr, &p->air[n]))
                 land(p, n, c, i);
+        }
         if (message && worth_a_lane(p, message))
             TRI_TRY(take_off(p, c, i));
         else if (!message)

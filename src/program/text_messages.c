@@ -85,6 +85,9 @@ void tri_text_message(const tri_program *program, size_t i, tri_text *text)
                      : several && m->first_only ? ", first micro-batch only"
                                                 : "");
     }
+    if (tri_message_varies(m))
+        tri_text_add(text, ", room for %" PRIu64 " rows from each to each",
+                     m->send_parts.scale / m->send_parts.row);
     print_end(program, m, text);
 }
 

@@ -62,24 +62,10 @@ void tri_instr_args(const tri_program *program, const tri_instr *instr, tri_kern
         fill_operand(program, instr, instr->out[k].value, &args->out[k]);
 }
 
-/* Ranks that share a message in pieces of different size, at most: as it is sent, or received. */
-static size_t most_parts(const tri_program *program, bool sent)
-{
-    size_t most = 0;
-    for (size_t m = 0; m < program->num_messages; m++) {
-        const tri_message *message = &program->messages[m];
-        tri_division_kind kind = sent ? message->send_parts.kind : message->recv_parts.kind;
-        if (kind == TRI_DIVISION_NONE || kind == TRI_DIVISION_EVEN)
-            continue;
-        size_t size = program->groups[message->group].size;
-        most = size > most ? size : most;
-    }
-    return most;
-}
-
 uint64_t tri_executor_table_bytes(const tri_program *program)
 {
-    size_t counts = most_parts(program, true) + most_parts(program, false);
+    size_t counts = tri_executor_most_parts(program, true) +
+                    tri_executor_most_parts(program, false) + tri_executor_varying_parts(program);
     return (program->num_instrs + 1) * sizeof(tri_ready) +
            (program->num_spaces + counts + 3) * sizeof(uint64_t) +
            (program->num_flights + 1) * sizeof(void *);
@@ -107,10 +93,13 @@ tr_status tri_executor_init(tri_executor *executor, const tri_program *program, 
     executor->ready = calloc(program->num_instrs + 1, sizeof *executor->ready);
     executor->base = calloc(program->num_spaces + 1, sizeof *executor->base);
     executor->requests = calloc(program->num_flights + 1, sizeof *executor->requests);
-    executor->send_counts = calloc(most_parts(program, true) + 1, sizeof *executor->send_counts);
-    executor->recv_counts = calloc(most_parts(program, false) + 1, sizeof *executor->recv_counts);
+    executor->send_counts =
+        calloc(tri_executor_most_parts(program, true) + 1, sizeof *executor->send_counts);
+    executor->recv_counts =
+        calloc(tri_executor_most_parts(program, false) + 1, sizeof *executor->recv_counts);
+    executor->rows = calloc(2 * tri_executor_varying_parts(program) + 1, sizeof *executor->rows);
     if (!executor->ready || !executor->base || !executor->requests || !executor->send_counts ||
-        !executor->recv_counts)
+        !executor->recv_counts || !executor->rows)
         return tri_fail(err, TR_ERROR_RUNTIME, "no memory to make the program ready");
     for (size_t s = 0; s < program->num_spaces; s++)
         executor->base[s] = tri_space_base(program, s);
@@ -146,6 +135,7 @@ void tri_executor_fini(tri_executor *executor)
     free(executor->requests);
     free(executor->send_counts);
     free(executor->recv_counts);
+    free(executor->rows);
     free(executor->ready);
     free(executor->base);
     *executor = (tri_executor){0};
@@ -282,9 +272,13 @@ static tr_status run_message(tri_executor *executor, uint32_t c, uint32_t i, tr_
         return tri_executor_carry(executor, c, i, err);
     const void *send = tri_executor_extent(executor, call, &message->send);
     void *recv = tri_executor_extent(executor, call, &message->recv);
-    if (!tri_executor_flies(executor, c, i))
-        return tri_executor_communicate(executor, message, send, recv, err);
     tri_exchange_call exchange = tri_executor_exchange(executor, message, send, recv);
+    if (tri_message_varies(message))
+        TRI_TRY(tri_executor_count_rows(
+            executor, message, tri_executor_extent(executor, call, &message->counts[0]),
+            tri_executor_extent(executor, call, &message->counts[1]), &exchange, err));
+    if (!tri_executor_flies(executor, c, i))
+        return tri_executor_communicate(executor, message, &exchange, err);
     return tri_executor_start(executor, i, &exchange, err);
 }
 

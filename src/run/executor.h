@@ -24,6 +24,7 @@ typedef struct tri_exchange_call {
     uint64_t count; /* elements: of the vector, or of one block when all are equal */
     /* Elements of each member's block of what is sent, of what is received; NULL: all are equal. */
     const uint64_t *send_counts, *recv_counts;
+    uint64_t room; /* elements between the beginnings of counted blocks; 0: they leave no gaps */
     const char *label;
 } tri_exchange_call;
 
@@ -87,6 +88,7 @@ typedef struct tri_executor {
     /* Elements of each member of the message at hand, as sent and as received: room for the
      * largest group whose blocks differ. */
     uint64_t *send_counts, *recv_counts;
+    int32_t *rows; /* counts that came from the device, as sent and as received */
 } tri_executor;
 
 /* What making a program ready will take of the heap. */

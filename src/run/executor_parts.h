@@ -37,15 +37,24 @@ const tri_message *tri_executor_message(const tri_executor *executor, uint32_t i
 /* Where this rank's end of a message lies in a call; NULL: it has nothing there, or in a file. */
 void *tri_executor_extent(const tri_executor *executor, const tri_call *call,
                           const tri_extent *extent);
-/* A message with its memory. Counts are the executor's, until the next message. */
+/* A message with its memory. Counts are the executor's, until the next message. One whose counts
+ * are data is all of its rooms. */
 tri_exchange_call tri_executor_exchange(const tri_executor *executor, const tri_message *message,
                                         const void *send, void *recv);
 /* The error of a message, with its instruction. */
 tr_status tri_executor_failed(const tri_executor *executor, uint32_t instr, tr_status status,
                               tr_error *err);
+/* Ranks that share a message in pieces of different size, at most: as it is sent, or received; and
+ * those of a message whose counts are data. */
+size_t tri_executor_most_parts(const tri_program *program, bool sent);
+size_t tri_executor_varying_parts(const tri_program *program);
+/* Of a message whose counts are data, rows for each member and from it: only these travel. */
+tr_status tri_executor_count_rows(const tri_executor *executor, const tri_message *message,
+                                  const int32_t *sent, const int32_t *got, tri_exchange_call *call,
+                                  tr_error *err);
 /* A message, waited for; the data is in the host's memory. */
 tr_status tri_executor_communicate(const tri_executor *executor, const tri_message *message,
-                                   const void *send, void *recv, tr_error *err);
+                                   const tri_exchange_call *call, tr_error *err);
 /* How many instructions from here on one call of the kernel can do: same operator, which takes
  * many. At most limit. */
 uint32_t tri_executor_run_length(const tri_executor *executor, uint32_t instr, uint32_t end,
@@ -82,6 +91,10 @@ tr_status tri_executor_carry_send(tri_executor *executor, uint32_t call, uint32_
 tr_status tri_executor_carry_meet(tri_executor *executor, uint32_t first, uint32_t count,
                                   tr_error *err);
 tr_status tri_executor_carry_meet_all(tri_executor *executor, tr_error *err);
+
+/* executor_stage.c: a message, from the device's memory to the host's and back. */
+tr_status tri_executor_stage(tri_executor *executor, const tri_call *call, uint32_t instr,
+                             tr_error *err);
 
 /* executor_queue.c */
 tr_status tri_executor_run_queue(tri_executor *executor, tr_error *err);

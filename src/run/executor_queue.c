@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "program/messages.h"
 #include "run/executor_parts.h"
 
 enum { MOST_AT_ONCE = 4096, ALIGN = 64 };
@@ -107,57 +108,6 @@ static tr_status run_on_host(tri_executor *executor, uint32_t instr, tr_error *e
 
 /* ---- messages ---- */
 
-/* Gradients and statistics have a copy on the host, at the same place as in their slab; what else
- * travels goes through a room for the largest message. */
-static char *host_copy(const tri_executor *executor, const tri_extent *extent, const char *data)
-{
-    const tri_store *store = executor->store;
-    if (!data)
-        return NULL;
-    tri_space_kind space = executor->program->spaces[extent->space].kind;
-    tri_slab_kind kind = tri_slab_of(space);
-    const tri_slab *copy = kind == TRI_SLAB_GRAD    ? &store->host_grad
-                           : tri_space_is_io(space) ? &store->host_io
-                                                    : NULL;
-    if (!copy)
-        return NULL;
-    return (char *)copy->memory + (data - (const char *)store->slabs[kind].memory);
-}
-
-/* Where the two ends of a message lie on the host. */
-static void find_host_ends(const tri_executor *executor, const tri_message *message,
-                           const char *from, const char *to, char **host_from, char **host_to)
-{
-    char *room = executor->store->host_room.memory;
-    *host_from = host_copy(executor, &message->send, from);
-    *host_to = host_copy(executor, &message->recv, to);
-    if (tri_message_in_place(message) && !*host_from) { /* as they lie on the device */
-        const char *begin = from < to ? from : to;
-        *host_from = room + (from - begin);
-        *host_to = room + (to - begin);
-    }
-    if (from && !*host_from)
-        *host_from = room;
-    if (to && !*host_to)
-        *host_to = room + align_up(message->send.bytes);
-}
-
-static tr_status send(tri_executor *executor, const tri_call *call, uint32_t i, tr_error *err)
-{
-    const tri_message *message = tri_executor_message(executor, i);
-    tri_device *device = executor->store->device;
-    const char *from = tri_executor_extent(executor, call, &message->send);
-    char *to = tri_executor_extent(executor, call, &message->recv), *host_from, *host_to;
-    find_host_ends(executor, message, from, to, &host_from, &host_to);
-    if (from && message->send.bytes)
-        TRI_TRY(queue_of(executor)->download(device, host_from, from, message->send.bytes, err));
-    TRI_TRY(queue_of(executor)->finish(device, err));
-    TRI_TRY(tri_executor_communicate(executor, message, host_from, host_to, err));
-    if (!to)
-        return TR_OK;
-    return queue_of(executor)->upload(device, to, host_to, message->recv.bytes, err);
-}
-
 /* From or to a file, once the device has done what came before; or on a lane, waited for. */
 static tr_status carry_alone(tri_executor *executor, uint32_t c, uint32_t instr, tr_error *err)
 {
@@ -180,7 +130,7 @@ static tr_status run_alone(tri_executor *executor, uint32_t c, uint32_t instr, t
     if (tri_message_carries(tri_executor_message(executor, instr)))
         return carry_alone(executor, c, instr, err);
     if (!tri_executor_has_lanes(executor))
-        return send(executor, call, instr, err);
+        return tri_executor_stage(executor, call, instr, err);
     TRI_TRY(tri_executor_lane_send(executor, c, instr, err));
     return tri_executor_lane_meet_all(executor, err);
 }

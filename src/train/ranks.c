@@ -71,6 +71,7 @@ tr_collective tri_ranks_collective(const tri_exchange_call *message)
         .count = message->count,
         .send_counts = message->send_counts,
         .recv_counts = message->recv_counts,
+        .room = message->room,
         .label = message->label,
     };
 }
@@ -255,8 +256,8 @@ static void add_sizes(const tri_program *program, int num_ranks, tri_call_sizes 
 {
     for (size_t i = 0; i < program->num_messages; i++) {
         const tri_message *message = &program->messages[i];
-        if (!tri_message_pairwise(message) && message->kind != TRI_MESSAGE_SHIFT &&
-            !tri_message_carries(message) &&
+        bool counted = message->kind == TRI_MESSAGE_SHIFT || tri_message_varies(message);
+        if (!tri_message_pairwise(message) && !counted && !tri_message_carries(message) &&
             program->groups[message->group].size == (uint32_t)num_ranks)
             tri_call_sizes_add(sizes, (tri_coll)operation_of(message->kind),
                                tri_message_bytes(message));

@@ -110,7 +110,7 @@ static float copied(float value, tri_dtype dtype)
 
 static float element(const unsigned char *data, tri_dtype dtype, int64_t i)
 {
-    if (dtype == TRI_F32)
+    if (dtype == TRI_F32 || dtype == TRI_I32) /* whole numbers: their bits are compared */
         return ((const float *)data)[i];
     if (tri_dtype_is_float8(dtype))
         return dtype == TRI_F8E4M3 ? tri_e4m3_to_f32(data[i]) : tri_e5m2_to_f32(data[i]);
@@ -146,6 +146,8 @@ static tri_dtype type_of_out(const op_case *c, const variant *v, int o)
     const tri_op_def *def = tri_op_get(c->op);
     if (def->wide_out >> o & 1)
         return TRI_F32;
+    if (c->op == TRI_OP_FIT_ROOMS)
+        return TRI_I32;
     if (c->op == TRI_OP_CAST)
         return v->narrow == TRI_F32 ? TRI_BF16 : TRI_F32;
     if (c->op == TRI_OP_ATTENTION_GRAD && c->flags & CASE_SINK && o == (c->size[4] ? 3 : 1))

@@ -6,6 +6,7 @@
 #include "comm/transport/mpi.h"
 #include "comm_cases.h"
 #include "ring_case.h"
+#include "rooms_case.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -69,8 +70,8 @@ static tr_status run_cases(tr_comm *comm, uint32_t one_in, int *num, tr_error *e
     return status;
 }
 
-/* Programs with shifts, as a training runs them. */
-static tr_status run_rings(tr_comm *comm, tr_error *err)
+/* Programs with shifts, and with rows by counts, as a training runs them. */
+static tr_status run_programs(tr_comm *comm, tr_error *err)
 {
     tr_status status = TR_OK;
     for (int distance = 1; distance <= 2 && status == TR_OK; distance++) {
@@ -78,6 +79,14 @@ static tr_status run_rings(tr_comm *comm, tr_error *err)
         tri_program program;
         ring_program(&c, tr_comm_rank(comm), true, &program);
         status = ring_run(comm, &c, &program, BY_CPU, err);
+        tri_program_fini(&program);
+    }
+    const rooms_case rooms = {tr_comm_size(comm), 1, 6, true};
+    tri_program program;
+    if (status == TR_OK)
+        TRI_TRY(rooms_program(&rooms, tr_comm_rank(comm), true, &program, err));
+    if (status == TR_OK) {
+        status = rooms_run(comm, &rooms, &program, BY_CPU, err);
         tri_program_fini(&program);
     }
     return status;
@@ -109,7 +118,7 @@ static tr_status run_messages(tr_comm *comm, tr_error *err)
         status = tr_wait_signal(comm, previous, 3, 42, err);
     free(out);
     free(in);
-    return status == TR_OK ? run_rings(comm, err) : status;
+    return status == TR_OK ? run_programs(comm, err) : status;
 }
 
 /* The last rank calls something else; somebody must notice, and say both. */

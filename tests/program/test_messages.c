@@ -40,7 +40,8 @@ static void make_program(const exchange_case *c, int rank, tri_program *program)
     message_graph m;
     tri_cut along_t = cut_of(0, c->ranks, rank, c->t), along_f = cut_of(1, c->ranks, rank, c->f);
     tri_cut even = cut_of(TRI_NO_DIM, c->ranks, rank, c->ranks);
-    message_graph_begin(&m, rank, c->ranks);
+    const tri_mesh mesh = {.size = {[TRI_AXIS_TP] = c->ranks}};
+    message_graph_begin(&m, rank, &mesh, 0);
     tri_id x = tri_graph_input(&m.graph, "x", TRI_F32,
                                tri_shape_of(3, TRI_DIM_T, tri_cut_size(&along_t, rank), TRI_DIM_F,
                                             c->f, TRI_DIM_D, (int64_t)D),

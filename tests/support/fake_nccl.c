@@ -46,6 +46,7 @@ static struct {
     group *groups[MOST_GROUPS];
     int num_groups, num_names, broken, aborted, destroyed;
     uint64_t draws;
+    size_t sent;
 } all = {.mutex = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
 
 static int locked(const int *what)
@@ -71,6 +72,15 @@ int fake_nccl_aborted(void)
 int fake_nccl_destroyed(void)
 {
     return locked(&all.destroyed);
+}
+
+size_t fake_nccl_sent(void)
+{
+    pthread_mutex_lock(&all.mutex);
+    size_t sent = all.sent;
+    all.sent = 0;
+    pthread_mutex_unlock(&all.mutex);
+    return sent;
 }
 
 /* ---- communicators ---- */
@@ -254,6 +264,7 @@ static void run_batch(void *data)
         if (o->kind != RECV || g->aborted)
             continue;
         memcpy(o->recv, (*box)->send, o->count * width_of(o->dtype));
+        all.sent += o->count * width_of(o->dtype);
         *box = NULL;
         pthread_cond_broadcast(&all.changed);
     }

@@ -13,5 +13,7 @@ void fake_nccl_break(int result);
 /* How many communicators were ended by ncclCommAbort, and left by ncclCommDestroy. */
 int fake_nccl_aborted(void);
 int fake_nccl_destroyed(void);
+/* Bytes of all sends that ended, those to oneself included, since this was asked last. */
+size_t fake_nccl_sent(void);
 
 #endif

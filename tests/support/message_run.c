@@ -74,14 +74,17 @@ void *message_run_memory(const message_run *run, const char *name)
     return value == TRI_NONE ? NULL : tri_executor_memory(&run->executor, value, 0);
 }
 
-void message_graph_begin(message_graph *m, int rank, int ranks)
+void message_graph_begin(message_graph *m, int rank, const tri_mesh *mesh, int64_t num_weights)
 {
     tr_error err = {0};
-    const tri_mesh mesh = {.size = {[TRI_AXIS_TP] = ranks}};
-    *m = (message_graph){.rank = rank, .ranks = ranks};
+    *m = (message_graph){.rank = rank, .ranks = tri_mesh_ranks(mesh)};
     tri_param_table_init(&m->params);
+    if (num_weights > 0)
+        tri_param_add(&m->params, (tri_param){.name = "w",
+                                              .shape = tri_shape_of(1, TRI_DIM_D, num_weights),
+                                              .role = TRI_ROLE_MATRIX});
     need(m, tri_graph_init(&m->graph, &m->params, &err), &err);
-    need(m, tri_mesh_grid(&mesh, rank, &m->graph.grid, &err), &err);
+    need(m, tri_mesh_grid(mesh, rank, &m->graph.grid, &err), &err);
 }
 
 tri_id message_graph_emit(message_graph *m, tri_op op, const char *name, const tri_attr *attr,
@@ -93,9 +96,8 @@ tri_id message_graph_emit(message_graph *m, tri_op op, const char *name, const t
     return m->graph.nodes[node].out[0];
 }
 
-void message_graph_end(message_graph *m, bool overlap, tri_program *program)
+tr_status message_graph_try(message_graph *m, bool overlap, tri_program *program, tr_error *err)
 {
-    tr_error err = {0};
     tri_placed_params placed;
     const tri_action actions[] = {{.kind = TRI_ACTION_F}, {.kind = TRI_ACTION_U}};
     size_t num = 1;
@@ -103,15 +105,21 @@ void message_graph_end(message_graph *m, bool overlap, tri_program *program)
         num = m->graph.nodes[n].phase == TRI_PHASE_UPDATE ? 2 : num;
     const tri_build_config wanted = {
         .schedule = actions, .num_actions = num, .num_microbatches = 1};
-    need(m, tri_graph_status(&m->graph, &err), &err);
-    need(m, tri_placed_params_init(&placed, &m->params, &err), &err);
-    need(m, tri_program_build(&m->graph, &placed, &wanted, program, &err), &err);
+    need(m, tri_graph_status(&m->graph, err), err);
+    need(m, tri_placed_params_init(&placed, &m->params, err), err);
+    need(m, tri_program_build(&m->graph, &placed, &wanted, program, err), err);
     if (overlap)
-        need(m, tri_plan_overlap(program, &(tri_overlap){0}, &err), &err);
-    need(m, tri_program_check(program, &err), &err);
+        need(m, tri_plan_overlap(program, &(tri_overlap){0}, err), err);
     tri_placed_params_fini(&placed);
     tri_graph_fini(&m->graph);
     tri_param_table_fini(&m->params);
+    return tri_program_check(program, err);
+}
+
+void message_graph_end(message_graph *m, bool overlap, tri_program *program)
+{
+    tr_error err = {0};
+    need(m, message_graph_try(m, overlap, program, &err), &err);
 }
 
 tr_status message_match(const tri_program *programs, int num, tr_error *err)

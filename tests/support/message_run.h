@@ -31,15 +31,17 @@ tr_status message_run_close(message_run *run, tr_status status, tr_error *err);
 /* The host's memory of an input or an output; NULL: there is none of that name. */
 void *message_run_memory(const message_run *run, const char *name);
 
-/* The graph of one rank on a mesh of so many tensor-parallel ranks, and its program: checked. The
- * caller has filled the graph in between. */
+/* The graph of one rank on a mesh, and its program, which is checked; the caller fills the graph in
+ * between. */
 typedef struct message_graph {
     tri_graph graph;
-    tri_param_table params;
+    tri_param_table params; /* a parameter w [so many], where that is more than 0 */
     int rank, ranks;
 } message_graph;
-void message_graph_begin(message_graph *m, int rank, int ranks);
-/* overlap: messages are beside the computation where there is any. */
+void message_graph_begin(message_graph *m, int rank, const tri_mesh *mesh, int64_t num_weights);
+/* overlap: messages are beside the computation where there is any. What the checker says of it. */
+tr_status message_graph_try(message_graph *m, bool overlap, tri_program *program, tr_error *err);
+/* The same, of a program that is right. */
 void message_graph_end(message_graph *m, bool overlap, tri_program *program);
 /* Emits a node with one output. */
 tri_id message_graph_emit(message_graph *m, tri_op op, const char *name, const tri_attr *attr,

@@ -595,10 +595,20 @@ static void build_pieces(op_run *run, const op_case *c)
     out_f32(run, 3, piece);
 }
 
+/* Counts for so many ranks, of which some are more than there is room for. */
+static void build_rooms(op_run *run, const op_case *c)
+{
+    in_i32(run, 1, c->size);
+    tensor_shape(&run->args.out[run->args.num_out++], TRI_I32, 1, c->size);
+    out_f32(run, 1, SIZES(1));
+}
+
 static void build(op_run *run, const op_case *c)
 {
     if (c->op == TRI_OP_SLICE || c->op == TRI_OP_BLOCK || c->op == TRI_OP_UNBLOCK)
         build_pieces(run, c);
+    else if (c->op == TRI_OP_FIT_ROOMS)
+        build_rooms(run, c);
     else if (c->op == TRI_OP_MATMUL)
         build_matmul(run, c);
     else if (c->op == TRI_OP_AMAX || c->op == TRI_OP_QUANTISE)
@@ -715,6 +725,8 @@ static void fill_ids(tri_tensor *t, const op_case *c, int input)
         range = 1000; /* sample ids, or a step */
     if (c->op == TRI_OP_ROPE)
         range = 131072;
+    if (c->op == TRI_OP_FIT_ROOMS)
+        range = 3 * c->attr.message.room.rows;
     if (is_cached(c)) {
         fill_places(t, c);
         return;

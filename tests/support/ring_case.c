@@ -21,7 +21,8 @@ void ring_program(const ring_case *c, int rank, bool overlap, tri_program *progr
     char name[16];
     tri_cut own = cut_of(c, rank);
     const tri_attr relu = {.act = {.kind = TRI_ACT_RELU}};
-    message_graph_begin(&m, rank, c->ranks);
+    const tri_mesh mesh = {.size = {[TRI_AXIS_TP] = c->ranks}};
+    message_graph_begin(&m, rank, &mesh, 0);
     tri_id piece = tri_graph_input(
         &m.graph, "x", TRI_F32,
         tri_shape_of(2, TRI_DIM_T, tri_cut_size(&own, rank), TRI_DIM_D, (int64_t)RING_WIDTH), true);

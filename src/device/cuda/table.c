@@ -49,6 +49,7 @@ const tri_kernel *tri_cuda_kernel(tri_op op)
         [TRI_OP_OUT_LOSS_GRAD] = &tri_cuda_out_loss_grad,
         [TRI_OP_SUM_SQUARES] = &tri_cuda_sum_squares,
         [TRI_OP_FILL] = &tri_cuda_fill,
+        [TRI_OP_FIT_ROOMS] = &tri_cuda_fit_rooms,
         [TRI_OP_FINISH] = &tri_cuda_finish,
         [TRI_OP_SGD] = &tri_cuda_sgd,
         [TRI_OP_ADAM] = &tri_cuda_adam,

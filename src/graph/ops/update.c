@@ -63,7 +63,8 @@ static tr_status infer_finish(const tri_node *node, const tri_shape *in, tri_sha
                               tri_dtype *out_dtype, tr_error *err)
 {
     (void)out_dtype;
-    if (node->num_out > 1 && (node->num_in < 4 || tri_shape_count(&in[3]) != TRI_NUM_SCALER))
+    if (node->num_out > 1 &&
+        (node->num_in < 4 || in[3].rank < 0 || tri_shape_count(&in[3]) != TRI_NUM_SCALER))
         return tri_fail(err, TR_ERROR_INPUT, "needs the scaler that it is to change");
     out[0] = tri_shape_scalar(TRI_NUM_RESULT + (node->num_in > 4 ? node->num_in - 4 : 0));
     if (node->num_out > 1)
@@ -76,10 +77,13 @@ const tri_op_def tri_def_finish = {
     .inputs = "loss [1], count [1], sum_squares [1], scaler [2] (optional), statistics [1] each "
               "(optional)",
     .outputs = "result, scaler (with the input)",
-    .meaning = "result = (mean loss, gradient norm, factor, ok, count, scale, statistics). "
-               "Statistics that are losses are part of the loss, by their weight. The factor turns "
-               "an accumulated gradient into the one to apply: normalised, clipped, unscaled. The "
-               "scale halves when the step is not ok and doubles after enough good ones.",
+    .meaning =
+        "result = (mean loss, gradient norm, factor, ok, count, scale, statistics). "
+        "Statistics that are losses are part of the loss, by their weight. The factor turns "
+        "an accumulated gradient into the one to apply: normalised, clipped, unscaled. The "
+        "scale halves when the step is not ok and doubles after enough good ones. A step with "
+        "a statistic that stops it (rows that found no room) is not ok either, but leaves "
+        "the scale alone.",
     .family = TRI_ATTR_FINISH,
     .min_in = 3,
     .max_in = 4 + TRI_MAX_SHOWN,

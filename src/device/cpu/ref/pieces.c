@@ -82,6 +82,21 @@ static void ce_combine(const tri_kernel_args *args)
     }
 }
 
+static void fit_rooms(const tri_kernel_args *args)
+{
+    const int32_t *counts = args->in[0].data;
+    int32_t *fitted = args->out[0].data;
+    int64_t room = args->attr->message.room.rows;
+    double lost = 0;
+    for (int64_t i = 0; i < args->in[0].count; i++) {
+        int64_t fits = counts[i] < 0 ? 0 : counts[i] < room ? counts[i] : room;
+        lost += fabs((double)counts[i] - (double)fits);
+        fitted[i] = (int32_t)fits;
+    }
+    tri_ref_store(args->out[1].data, lost, args->overwrite);
+}
+
+const tri_kernel tri_ref_fit_rooms = {.run = fit_rooms};
 const tri_kernel tri_ref_slice = {.run = slice};
 const tri_kernel tri_ref_block = {.run = block};
 const tri_kernel tri_ref_unblock = {.run = unblock};

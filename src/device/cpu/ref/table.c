@@ -48,6 +48,7 @@ const tri_kernel *tri_cpu_reference(tri_op op)
         [TRI_OP_OUT_LOSS_GRAD] = &tri_ref_out_loss_grad,
         [TRI_OP_SUM_SQUARES] = &tri_ref_sum_squares,
         [TRI_OP_FILL] = &tri_ref_fill,
+        [TRI_OP_FIT_ROOMS] = &tri_ref_fit_rooms,
         [TRI_OP_FINISH] = &tri_ref_finish,
         [TRI_OP_SGD] = &tri_ref_sgd,
         [TRI_OP_ADAM] = &tri_ref_adam,

@@ -43,20 +43,22 @@ static void finish(const tri_kernel_args *args)
     double norm = sqrt(sumsq) / divisor;
     double clip = args->attr->finish.clip;
     double whole = (double)loss;
+    bool fits = true;
     for (int k = 0; k + 4 < args->num_in; k++) {
         double stat = *(const float *)args->in[4 + k].data;
         double weight = args->attr->finish.weight[k];
         whole += weight != 0 ? weight * stat : 0;
+        fits &= !(args->attr->finish.stops >> k & 1) || stat == 0;
         result[TRI_NUM_RESULT + k] =
             (float)(args->attr->finish.means >> k & 1 ? stat / counted : stat);
     }
     result[TRI_RESULT_LOSS] = (float)(whole / counted);
     result[TRI_RESULT_NORM] = (float)norm;
     result[TRI_RESULT_FACTOR] = (float)(1 / divisor * (clip > 0 && norm > clip ? clip / norm : 1));
-    result[TRI_RESULT_OK] = isfinite(whole) && isfinite(sumsq);
+    result[TRI_RESULT_OK] = isfinite(whole) && isfinite(sumsq) && fits;
     result[TRI_RESULT_COUNT] = count;
     result[TRI_RESULT_SCALE] = scale;
-    if (args->num_out > 1)
+    if (args->num_out > 1 && fits)
         next_scale(args->out[1].data, result[TRI_RESULT_OK] != 0,
                    (float)args->attr->finish.interval);
 }

@@ -15,6 +15,7 @@ struct shown_stats {
     const float *at[TRI_MAX_SHOWN];
     float weight[TRI_MAX_SHOWN];
     unsigned means;
+    unsigned stops;
 };
 
 /* next and scaler are the same memory: the scaler's new version, or none of it. */
@@ -27,20 +28,22 @@ __global__ void finish_kernel(const float *loss, const float *count, const float
     double divisor = counted * alpha * (double)scale;
     double norm = sqrt((double)*sum_squares) / divisor;
     double whole = (double)*loss;
+    bool fits = true;
     for (int k = 0; k < shown.num; k++) {
         double stat = (double)*shown.at[k];
         whole += shown.weight[k] != 0 ? (double)shown.weight[k] * stat : 0.0;
+        fits = fits && (!(shown.stops >> k & 1) || stat == 0);
         result[TRI_NUM_RESULT + k] = (float)(shown.means >> k & 1 ? stat / counted : stat);
     }
     result[TRI_RESULT_LOSS] = (float)(whole / counted);
     result[TRI_RESULT_NORM] = (float)norm;
     result[TRI_RESULT_FACTOR] =
         (float)(1.0 / divisor * (clip > 0 && norm > clip ? clip / norm : 1.0));
-    bool ok = isfinite(whole) && isfinite(*sum_squares);
+    bool ok = isfinite(whole) && isfinite(*sum_squares) && fits;
     result[TRI_RESULT_OK] = ok ? 1.0f : 0.0f;
     result[TRI_RESULT_COUNT] = *count;
     result[TRI_RESULT_SCALE] = scale;
-    if (!next)
+    if (!next || !fits)
         return;
     float good = scaler[TRI_SCALER_GOOD] + 1.0f;
     bool grows = ok && good >= interval && isfinite(2.0f * scale);
@@ -52,6 +55,7 @@ void finish(const tri_kernel_args *args)
 {
     shown_stats shown = {};
     shown.means = args->attr->finish.means;
+    shown.stops = args->attr->finish.stops;
     for (int k = 0; k + 4 < args->num_in; k++, shown.num++) {
         shown.at[k] = data_of<float>(args->in[4 + k]);
         shown.weight[k] = args->attr->finish.weight[k];

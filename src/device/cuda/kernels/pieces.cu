@@ -146,7 +146,29 @@ void ce_combine(const tri_kernel_args *args)
                                                rows, data_of<float>(args->out[0]));
 }
 
+/* As many numbers as there are ranks: one thread, which adds in one order. */
+__global__ void fit_rooms_kernel(const int32_t *counts, int64_t num, int64_t room, bool overwrite,
+                                 int32_t *fitted, float *overflow)
+{
+    double lost = 0;
+    for (int64_t i = 0; i < num; i++) {
+        int64_t count = counts[i], fits = count < 0 ? 0 : count < room ? count : room;
+        lost += fabs((double)count - (double)fits);
+        fitted[i] = (int32_t)fits;
+    }
+    *overflow = overwrite ? (float)lost : (float)((double)*overflow + lost);
+}
+
+void fit_rooms(const tri_kernel_args *args)
+{
+    fit_rooms_kernel<<<1, 1, 0, stream_of(args)>>>(
+        data_of<int32_t>(args->in[0]), args->in[0].count, args->attr->message.room.rows,
+        args->overwrite, data_of<int32_t>(args->out[0]), data_of<float>(args->out[1]));
+}
+
 } // namespace
+
+const tri_kernel tri_cuda_fit_rooms = {fit_rooms, nullptr, nullptr};
 
 const tri_kernel tri_cuda_slice = {slice, nullptr, nullptr};
 const tri_kernel tri_cuda_block = {block, nullptr, nullptr};
