@@ -69,6 +69,7 @@ static const struct {
     {"missing-member", "other members than its instructions", NULL},
     {"other-bytes", "other bytes than its instructions", NULL},
     {"wrong-counts", "its counts are not those", NULL},
+    {"other-join", "it does something else than", NULL},
     {"wrong-distance", "it has another peer than", NULL},
     {"wrong-source", "it goes to, or comes from, another rank", NULL},
     {"small-room", "its rooms are not those of its buffers", NULL},

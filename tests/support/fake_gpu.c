@@ -339,7 +339,7 @@ static size_t scratch(const tri_kernel_args *args, int num_threads)
     X(EMBED_GRAD) X(SELECT_ROW) X(LAYERNORM) X(ADD_LAYERNORM) X(LAYERNORM_GRAD)                    \
     X(LAYERNORM_PARAM_GRAD) X(RMSNORM) X(ADD_RMSNORM) X(RMSNORM_GRAD) X(RMSNORM_PARAM_GRAD)        \
     X(ROPE) X(ATTENTION) X(ATTENTION_GRAD) X(CE_STATS) X(CE_COMBINE) X(CE_LOSS) X(CE_GRAD)         \
-    X(SUM_SQUARES) X(FIT_ROOMS) X(FINISH) X(SGD) X(ADAM) X(NARROW)
+    X(SUM_SQUARES) X(FILL) X(FIT_ROOMS) X(FINISH) X(SGD) X(ADAM) X(NARROW)
 /* clang-format on */
 #define RUN(op)                                                                                    \
     static void run_##op(const tri_kernel_args *args)                                              \
