@@ -113,7 +113,7 @@ tr_status tri_fold_accumulate(tri_graph *graph, tr_error *err)
         tri_node *producer = &graph->nodes[from];
         int k = output_number(producer, node->in[0]);
         if (!(tri_op_get(producer->op)->can_accumulate >> k & 1) ||
-            tri_node_epilogue(producer) != TRI_EPILOGUE_NONE)
+            producer->write[k] != TRI_WRITE_NEW || tri_node_epilogue(producer) != TRI_EPILOGUE_NONE)
             continue;
         producer->out[k] = node->out[0];
         producer->write[k] = node->write[0];

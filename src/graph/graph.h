@@ -4,7 +4,7 @@
  * a version or a temporary. Nodes stand in an order in which they may run. A state (parameter,
  * gradient accumulator, moment) changes by getting a new version: the node that makes it names the
  * version it replaces (`prev`), both share one address, and nothing may read the old one
- * afterwards.
+ * afterwards. So does a sum in a temporary, term by term.
  *
  * Building is without ceremony: a failure (a wrong shape, no memory) is kept in the graph, calls
  * after it do nothing, and tri_graph_status tells at the end. */
@@ -63,7 +63,8 @@ typedef enum tri_phase { TRI_PHASE_FORWARD, TRI_PHASE_BACKWARD, TRI_PHASE_UPDATE
 typedef enum tri_write {
     TRI_WRITE_NEW,   /* a fresh value */
     TRI_WRITE_START, /* accumulator: overwrites on the first micro-batch, adds on the others */
-    TRI_WRITE_ADD,   /* accumulator: always adds */
+    TRI_WRITE_ADD,   /* accumulator: always adds. A temporary may be one too: the first that adds to
+                      * it makes it NEW, and each version takes over the one before */
     /* A new version of a state, or of a copy of one that a node works on, in the place of the old
      * one, which is an input of the node. */
     TRI_WRITE_UPDATE
@@ -89,6 +90,9 @@ typedef struct tri_node {
     /* Backward of a node that has only parameters to pass gradients to (an embedding, the first
      * product): what it reads is as far as the gradient of activations goes. */
     bool ends_chain;
+    /* Backward: runs with the gradients of activations even if only those of weights need it, since
+     * what it reads does not stay until those are made. */
+    bool with_chain;
     /* Backward: runs for the last micro-batch only, when accumulators hold all of them. */
     bool last_only;
     /* Runs for the first micro-batch only, since no other changes its result: that stays for all of

@@ -30,6 +30,7 @@ typedef enum tri_op {
     TRI_OP_QUANTISE,
     /* pieces of sharded values */
     TRI_OP_SLICE,
+    TRI_OP_UNSLICE,
     TRI_OP_BLOCK,
     TRI_OP_UNBLOCK,
     TRI_OP_FIT_ROOMS,
@@ -297,8 +298,8 @@ typedef struct tri_message_attr {
         struct { /* all_reduce over `home`: the ranks, by their place on pp */
             uint32_t num, place[TRI_MAX_HOMES];
         } homes;
-        struct {         /* all_gather, reduce_scatter, all_to_all, shift, slice, block, unblock */
-            tri_cut cut; /* how a dim is divided, and which piece is meant (shift: had) */
+        struct { /* all_gather, reduce_scatter, all_to_all, shift, slice, unslice, block, unblock */
+            tri_cut cut;     /* how a dim is divided, and which piece is meant (shift: had) */
             tri_cut scatter; /* all_to_all: the dim that is divided; `cut` is put together */
         };
         struct { /* fit_rooms: rows that a pair of ranks has room for */

@@ -15,6 +15,7 @@ static const tri_op_def *const table[TRI_NUM_OPS] = {
     [TRI_OP_AMAX] = &tri_def_amax,
     [TRI_OP_QUANTISE] = &tri_def_quantise,
     [TRI_OP_SLICE] = &tri_def_slice,
+    [TRI_OP_UNSLICE] = &tri_def_unslice,
     [TRI_OP_BLOCK] = &tri_def_block,
     [TRI_OP_UNBLOCK] = &tri_def_unblock,
     [TRI_OP_FIT_ROOMS] = &tri_def_fit_rooms,

@@ -109,6 +109,8 @@ void tri_place_heads_grad(const tri_node *, const tri_shape *, tri_spot *, tri_s
 void tri_place_merge(const tri_node *, const tri_shape *, tri_spot *, tri_spot *);
 void tri_place_cache_write(const tri_node *, const tri_shape *, tri_spot *, tri_spot *);
 void tri_place_ce_stats(const tri_node *, const tri_shape *, tri_spot *, tri_spot *);
+void tri_place_ce_combine(const tri_node *, const tri_shape *, tri_spot *, tri_spot *);
+void tri_place_all_gather(const tri_node *, const tri_shape *, tri_spot *, tri_spot *);
 void tri_place_ce_grad(const tri_node *, const tri_shape *, tri_spot *, tri_spot *);
 void tri_place_total(const tri_node *, const tri_shape *, tri_spot *, tri_spot *);
 void tri_place_state(const tri_node *, const tri_shape *, tri_spot *, tri_spot *);
@@ -134,6 +136,7 @@ extern const tri_op_def tri_def_sum_squares, tri_def_fill, tri_def_finish, tri_d
     tri_def_apply_update, tri_def_narrow;
 extern const tri_op_def tri_def_ce_combine, tri_def_slice, tri_def_block, tri_def_unblock,
     tri_def_fit_rooms;
+extern const tri_op_def tri_def_unslice;
 extern const tri_op_def tri_def_all_reduce, tri_def_all_gather, tri_def_reduce_scatter,
     tri_def_all_to_all, tri_def_all_to_all_rows, tri_def_shift, tri_def_shard_sum,
     tri_def_shard_gather, tri_def_unshard, tri_def_broadcast, tri_def_send, tri_def_recv,

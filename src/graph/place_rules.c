@@ -334,6 +334,28 @@ void tri_place_ce_stats(const tri_node *node, const tri_shape *shapes, tri_spot 
     out[0] = vocabulary ? (tri_spot){TRI_SPOT_TERMS, 0} : in[0];
 }
 
+/* From the statistics of parts, [N, B, T, 3], to those of all of it. */
+void tri_place_ce_combine(const tri_node *node, const tri_shape *shapes, tri_spot *in,
+                          tri_spot *out)
+{
+    (void)node;
+    (void)shapes;
+    if (is_cut(&in[0]) && in[0].dim == 0)
+        in[0] = whole;
+    out[0] = is_cut(&in[0]) ? cut_at(in[0].dim - 1) : whole;
+}
+
+/* What ranks collect, cut along another dim than that of the pieces, is cut along it still. */
+void tri_place_all_gather(const tri_node *node, const tri_shape *shapes, tri_spot *in,
+                          tri_spot *out)
+{
+    (void)shapes;
+    int dim = node->attr.message.cut.dim;
+    if (is_cut(&in[0]) && in[0].dim == dim)
+        in[0] = whole;
+    out[0] = is_cut(&in[0]) ? cut_at(in[0].dim + (dim == TRI_NO_DIM)) : whole;
+}
+
 /* loss, count, lse, hits: all but the third are sums over positions. */
 void tri_place_ce_loss(const tri_node *node, const tri_shape *shapes, tri_spot *in, tri_spot *out)
 {

@@ -6,6 +6,7 @@
 typedef struct verifier {
     const tri_graph *graph;
     bool *made;      /* value exists at this point */
+    bool *replaced;  /* temporary: something has been added to it, as another value */
     tri_id *current; /* newest version of each state at this point */
     tr_error *err;
 } verifier;
@@ -30,7 +31,23 @@ static tr_status check_inputs(const verifier *v, size_t n)
             return complain(v, n, "reads before it is made:", in->name);
         if (in->state != TRI_NONE && v->current[in->state] != node->in[j])
             return complain(v, n, "reads an outdated version of", in->name);
+        if (v->replaced[node->in[j]])
+            return complain(v, n, "reads what has been added to:", in->name);
     }
+    return TR_OK;
+}
+
+/* The temporary that a sum goes on in. */
+static tr_status check_sum(const verifier *v, size_t n, int k)
+{
+    const tri_value *out = &v->graph->values[v->graph->nodes[n].out[k]];
+    tri_id prev = v->graph->nodes[n].prev[k];
+    const tri_value *before = prev == TRI_NONE ? NULL : &v->graph->values[prev];
+    if (!before || before->kind != TRI_VALUE_TEMP || !v->made[prev] || v->replaced[prev] ||
+        before->output || out->output || !tri_shape_equal(&before->shape, &out->shape) ||
+        before->dtype != out->dtype || before->bucket != out->bucket)
+        return complain(v, n, "adds to another value than", out->name);
+    v->replaced[prev] = true;
     return TR_OK;
 }
 
@@ -48,6 +65,8 @@ static tr_status check_write(const verifier *v, size_t n, int k)
     case TRI_WRITE_ADD:
         if (!(def->can_accumulate >> k & 1) || tri_node_epilogue(node) != TRI_EPILOGUE_NONE)
             return complain(v, n, "cannot accumulate into", out->name);
+        if (out->kind == TRI_VALUE_TEMP && node->write[k] == TRI_WRITE_ADD)
+            return check_sum(v, n, k);
         break;
     case TRI_WRITE_UPDATE:
         if (!def->updates[k] || node->in[def->updates[k] - 1] != node->prev[k])
@@ -132,11 +151,13 @@ tr_status tri_graph_verify(const tri_graph *graph, tr_error *err)
 {
     verifier v = {.graph = graph, .err = err};
     v.made = calloc(graph->num_values + 1, sizeof *v.made);
+    v.replaced = calloc(graph->num_values + 1, sizeof *v.replaced);
     v.current = calloc(graph->num_states + 1, sizeof *v.current);
-    tr_status status = v.made && v.current
+    tr_status status = v.made && v.replaced && v.current
                            ? verify(&v)
                            : tri_fail(err, TR_ERROR_RUNTIME, "no memory to verify the graph");
     free(v.made);
+    free(v.replaced);
     free(v.current);
     return status;
 }

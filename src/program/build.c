@@ -17,6 +17,7 @@ bool *tri_program_on_chain(const tri_graph *graph)
             continue;
         for (int k = 0; k < node->num_out; k++)
             on_chain[n] |= wanted[node->out[k]];
+        on_chain[n] |= node->with_chain;
         on_chain[n] |= node->op == TRI_OP_UNSHARD; /* a bucket travels together, wanted or not */
         for (int j = 0; j < node->num_in; j++)
             if (node->in[j] != TRI_NONE && (on_chain[n] || node->ends_chain))
@@ -300,9 +301,10 @@ static void settle_first_writers(tri_program *program, uint32_t *first_call, tri
             for (uint32_t i = segment->first; i < segment->first + segment->count; i++)
                 for (int k = 0; k < program->instrs[i].num_out; k++) {
                     tri_write *write = &program->instrs[i].write[k];
-                    if (*write != TRI_WRITE_START && *write != TRI_WRITE_ADD)
+                    tri_id state = program->values[program->instrs[i].out[k].value].state;
+                    if (state == TRI_NONE || (*write != TRI_WRITE_START && *write != TRI_WRITE_ADD))
                         continue;
-                    tri_id *own = &starter[program->values[program->instrs[i].out[k].value].state];
+                    tri_id *own = &starter[state];
                     if (pass == 0) {
                         if (*own == TRI_NONE || first_call[g] < first_call[*own])
                             *own = g;

@@ -116,6 +116,20 @@ static tr_status check_read(const tri_checker *c, const tri_operand *operand)
     return TR_OK;
 }
 
+/* A sum in a temporary: what was added before, of this micro-batch, lies where it goes on. */
+static tr_status check_goes_on(const tri_checker *c, int k)
+{
+    const tri_operand *out = &c->instr->out[k];
+    tri_check_piece *found;
+    if (tri_value_bytes(&c->program->values[out->value]) == 0)
+        return TR_OK;
+    TRI_TRY(look(c, out, "adds to", &found));
+    if (found->value != c->instr->prev[k] || found->microbatch != c->call->microbatch)
+        return tri_checker_complain(c, "adds to %s, but its place holds %s", name_of(c, out->value),
+                                    name_of(c, found->value));
+    return TR_OK;
+}
+
 /* What the output's place must hold before the write. */
 static tr_status check_before_write(const tri_checker *c, int k, uint32_t *contributions)
 {
@@ -128,6 +142,8 @@ static tr_status check_before_write(const tri_checker *c, int k, uint32_t *contr
     if (instr->write[k] == TRI_WRITE_START || instr->write[k] == TRI_WRITE_ADD) {
         tri_checker quiet = *c; /* finding nothing is no error here */
         quiet.err = NULL;
+        if (c->program->values[out->value].kind == TRI_VALUE_TEMP)
+            return check_goes_on(c, k);
         bool first = instr->write[k] == TRI_WRITE_START && c->call->first;
         had =
             look(&quiet, out, "adds to", &found) == TR_OK && same_sum(c, found->value, out->value);

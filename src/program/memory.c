@@ -61,9 +61,13 @@ static void find_last_uses(tri_planner *p)
                 p->last_use[node->in[j]] = (uint32_t)i;
                 p->sent[node->in[j]] |= node->border;
             }
-        for (int k = 0; k < node->num_out; k++)
+        for (int k = 0; k < node->num_out; k++) {
             if (p->last_use[node->out[k]] < i)
                 p->last_use[node->out[k]] = (uint32_t)i;
+            if (p->graph->values[node->out[k]].kind == TRI_VALUE_TEMP &&
+                node->write[k] == TRI_WRITE_ADD)
+                p->last_use[node->prev[k]] = (uint32_t)i;
+        }
     }
 }
 
@@ -105,7 +109,9 @@ static void make_buffers(tri_planner *p)
             if (value->kind != TRI_VALUE_TEMP || value->output)
                 continue;
             tri_id id = value->bucket ? p->bucket_buffer[value->bucket]
-                                      : buffer_to_take_over(p, node, k, (uint32_t)i);
+                        : node->write[k] == TRI_WRITE_ADD
+                            ? p->buffer_of[node->prev[k]]
+                            : buffer_to_take_over(p, node, k, (uint32_t)i);
             if (id == TRI_NONE && value->bucket) {
                 id = p->bucket_buffer[value->bucket] = (tri_id)p->num_buffers++;
                 p->buffers[id] =

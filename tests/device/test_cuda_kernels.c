@@ -302,7 +302,7 @@ static bool is_exact(tri_op op)
            op == TRI_OP_ACCUMULATE || op == TRI_OP_CAST || op == TRI_OP_NARROW ||
            op == TRI_OP_SLICE || op == TRI_OP_BLOCK || op == TRI_OP_UNBLOCK || op == TRI_OP_EMBED ||
            op == TRI_OP_SELECT_ROW || op == TRI_OP_SELECT_ROW_GRAD || op == TRI_OP_AMAX ||
-           op == TRI_OP_QUANTISE || op == TRI_OP_ADAM8;
+           op == TRI_OP_QUANTISE || op == TRI_OP_ADAM8 || op == TRI_OP_UNSLICE;
 }
 
 /* Relative to the largest element of the output. Sums run in f32 here, in another order. */

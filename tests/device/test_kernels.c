@@ -148,7 +148,8 @@ static void test_every_operator_has_kernels_and_case(void **state)
         assert_non_null(tri_cpu_reference((tri_op)op));
         /* Copies; a handful of numbers. */
         bool copies = op == TRI_OP_CAST || op == TRI_OP_NARROW || op == TRI_OP_SLICE ||
-                      op == TRI_OP_BLOCK || op == TRI_OP_UNBLOCK || op == TRI_OP_CE_COMBINE;
+                      op == TRI_OP_UNSLICE || op == TRI_OP_BLOCK || op == TRI_OP_UNBLOCK ||
+                      op == TRI_OP_CE_COMBINE;
         /* What only GPUs do in one. */
         bool fused = op == TRI_OP_LAYERNORM_GRADS || op == TRI_OP_RMSNORM_GRADS ||
                      op == TRI_OP_CROSS_ENTROPY;

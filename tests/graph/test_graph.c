@@ -108,6 +108,27 @@ static void accumulating_activation(tri_graph *graph)
     node_of(graph, TRI_OP_ACT, 0)->write[0] = TRI_WRITE_START;
 }
 
+static void sum_without_a_begin(tri_graph *graph)
+{
+    node_of(graph, TRI_OP_MATMUL, 0)->write[0] = TRI_WRITE_ADD;
+}
+
+static void sum_of_other_shape(tri_graph *graph)
+{
+    tri_node *node = node_of(graph, TRI_OP_MATMUL, 1);
+    node->write[0] = TRI_WRITE_ADD;
+    node->prev[0] = node_of(graph, TRI_OP_MATMUL, 0)->out[0];
+}
+
+/* A product of the next layer goes on with a sum that something after it reads as it was before. */
+static void read_half_of_a_sum(tri_graph *graph)
+{
+    tri_node *node = node_of(graph, TRI_OP_MATMUL, 4);
+    node->write[0] = TRI_WRITE_ADD;
+    node->prev[0] = node_of(graph, TRI_OP_MATMUL, 0)->out[0];
+    node_of(graph, TRI_OP_BIAS_ADD, 4)->in[0] = node->prev[0];
+}
+
 static void state_as_temporary(tri_graph *graph)
 {
     node_of(graph, TRI_OP_BIAS_GRAD, 0)->write[0] = TRI_WRITE_NEW;
@@ -167,6 +188,9 @@ static void test_verifier_names_what_is_broken(void **state)
         {too_few_operands, "(add): has a wrong number of operands"},
         {too_many_operands, "(add): has a wrong number of operands"},
         {accumulating_activation, "(act): cannot accumulate into h.0.mlp.gelu"},
+        {sum_without_a_begin, "(matmul): adds to another value than h.0.attn.c_attn.product"},
+        {sum_of_other_shape, "(matmul): adds to another value than h.0.attn.c_proj.product"},
+        {read_half_of_a_sum, "(bias_add): reads what has been added to: h.0.attn.c_attn.product"},
         {state_as_temporary, "(bias_grad): writes as a temporary what is a state: grad."},
         {update_of_what_is_not_read, "(adam): updates what it does not read: wte.weight"},
         {update_by_what_cannot, "(bias_grad): updates what it does not read: grad."},

@@ -334,8 +334,8 @@ static size_t scratch(const tri_kernel_args *args, int num_threads)
 /* clang-format off */
 #define OPS(X)                                                                                     \
     X(MATMUL) X(ADD) X(BIAS_ADD) X(BIAS_GRAD) X(ACT) X(ACT_GRAD) X(DROPOUT) X(ACCUMULATE)          \
-    X(AXPBY) X(CAST) X(AMAX) X(QUANTISE) X(SLICE) X(BLOCK) X(UNBLOCK) X(SWIGLU) X(SWIGLU_GRAD)     \
-    X(EMBED)                                                                                       \
+    X(AXPBY) X(CAST) X(AMAX) X(QUANTISE) X(SLICE) X(UNSLICE) X(BLOCK) X(UNBLOCK) X(SWIGLU)         \
+    X(SWIGLU_GRAD) X(EMBED)                                                                        \
     X(EMBED_GRAD) X(SELECT_ROW) X(LAYERNORM) X(ADD_LAYERNORM) X(LAYERNORM_GRAD)                    \
     X(LAYERNORM_PARAM_GRAD) X(RMSNORM) X(ADD_RMSNORM) X(RMSNORM_GRAD) X(RMSNORM_PARAM_GRAD)        \
     X(ROPE) X(ATTENTION) X(ATTENTION_GRAD) X(CE_STATS) X(CE_COMBINE) X(CE_LOSS) X(CE_GRAD)         \

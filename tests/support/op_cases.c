@@ -588,11 +588,11 @@ static void build_update(op_run *run, const op_case *c)
 static void build_pieces(op_run *run, const op_case *c)
 {
     int64_t piece[3] = {c->size[0], c->size[1], c->size[2]};
-    in_f32(run, 3, c->size);
-    if (c->op == TRI_OP_SLICE)
+    if (c->op == TRI_OP_SLICE || c->op == TRI_OP_UNSLICE)
         piece[c->attr.message.cut.dim] =
             tri_cut_size(&c->attr.message.cut, c->attr.message.cut.part);
-    out_f32(run, 3, piece);
+    in_f32(run, 3, c->op == TRI_OP_UNSLICE ? piece : c->size);
+    out_f32(run, 3, c->op == TRI_OP_UNSLICE ? c->size : piece);
 }
 
 /* Counts for so many ranks, of which some are more than there is room for. */
@@ -605,7 +605,8 @@ static void build_rooms(op_run *run, const op_case *c)
 
 static void build(op_run *run, const op_case *c)
 {
-    if (c->op == TRI_OP_SLICE || c->op == TRI_OP_BLOCK || c->op == TRI_OP_UNBLOCK)
+    if (c->op == TRI_OP_SLICE || c->op == TRI_OP_UNSLICE || c->op == TRI_OP_BLOCK ||
+        c->op == TRI_OP_UNBLOCK)
         build_pieces(run, c);
     else if (c->op == TRI_OP_FIT_ROOMS)
         build_rooms(run, c);

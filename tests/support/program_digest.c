@@ -114,7 +114,8 @@ static void add_attention(const tri_attention_attr *attr, tri_text *text)
 static bool reads_cut(tri_op op)
 {
     return op == TRI_OP_ALL_GATHER || op == TRI_OP_REDUCE_SCATTER || op == TRI_OP_ALL_TO_ALL ||
-           op == TRI_OP_SHIFT || op == TRI_OP_SLICE || op == TRI_OP_BLOCK || op == TRI_OP_UNBLOCK;
+           op == TRI_OP_SHIFT || op == TRI_OP_SLICE || op == TRI_OP_UNSLICE || op == TRI_OP_BLOCK ||
+           op == TRI_OP_UNBLOCK;
 }
 
 /* What its kernel reads: one that is added to a family of operators belongs here. */

@@ -60,6 +60,7 @@ extern const tri_kernel tri_cuda_rmsnorm, tri_cuda_add_rmsnorm, tri_cuda_rmsnorm
 extern const tri_kernel tri_cuda_layernorm_grads, tri_cuda_rmsnorm_grads, tri_cuda_cross_entropy;
 extern const tri_kernel tri_cuda_fit_rooms;
 extern const tri_kernel tri_cuda_slice, tri_cuda_block, tri_cuda_unblock, tri_cuda_ce_combine;
+extern const tri_kernel tri_cuda_unslice;
 extern const tri_kernel tri_cuda_rope, tri_cuda_attention, tri_cuda_attention_grad,
     tri_cuda_attention_merge, tri_cuda_cache_write;
 extern const tri_kernel tri_cuda_ce_stats, tri_cuda_ce_loss, tri_cuda_ce_grad, tri_cuda_out_loss,

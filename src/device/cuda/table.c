@@ -17,6 +17,7 @@ const tri_kernel *tri_cuda_kernel(tri_op op)
         [TRI_OP_AMAX] = &tri_cuda_amax,
         [TRI_OP_QUANTISE] = &tri_cuda_quantise,
         [TRI_OP_SLICE] = &tri_cuda_slice,
+        [TRI_OP_UNSLICE] = &tri_cuda_unslice,
         [TRI_OP_BLOCK] = &tri_cuda_block,
         [TRI_OP_UNBLOCK] = &tri_cuda_unblock,
         [TRI_OP_SWIGLU] = &tri_cuda_swiglu,

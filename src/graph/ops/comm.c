@@ -81,6 +81,7 @@ const tri_op_def tri_def_all_gather = {
     .max_out = 1,
     .communicates = true,
     .infer = infer_gather,
+    .place = tri_place_all_gather,
     .flops = no_flops,
 };
 
@@ -248,13 +249,40 @@ const tri_op_def tri_def_slice = {
     .name = "slice",
     .inputs = "x",
     .outputs = "y",
-    .meaning = "y = this rank's shard of x along a dim.",
+    .meaning = "y = a piece of x along a dim: this rank's shard, or a tile.",
     .family = TRI_ATTR_MESSAGE,
     .min_in = 1,
     .max_in = 1,
     .min_out = 1,
     .max_out = 1,
     .infer = infer_piece,
+    .flops = no_flops,
+};
+
+/* From a piece to all of it. */
+static tr_status infer_unslice(const tri_node *node, const tri_shape *in, tri_shape *out,
+                               tri_dtype *out_dtype, tr_error *err)
+{
+    (void)out_dtype;
+    const tri_cut *cut = &node->attr.message.cut;
+    TRI_TRY(check_cut(cut, &in[0], true, err));
+    out[0] = in[0];
+    out[0].dim[cut->dim].size = cut->size;
+    return TR_OK;
+}
+
+const tri_op_def tri_def_unslice = {
+    .name = "unslice",
+    .inputs = "x: a piece along a dim",
+    .outputs = "y: zeros, but for that piece",
+    .meaning = "The transpose of slice. Pieces that are added to one result put it together.",
+    .family = TRI_ATTR_MESSAGE,
+    .min_in = 1,
+    .max_in = 1,
+    .min_out = 1,
+    .max_out = 1,
+    .can_accumulate = 1,
+    .infer = infer_unslice,
     .flops = no_flops,
 };
 

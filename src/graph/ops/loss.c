@@ -216,4 +216,5 @@ const tri_op_def tri_def_ce_combine = {
     .wide_in = 1,
     .wide_out = 1,
     .infer = infer_ce_combine,
+    .place = tri_place_ce_combine,
 };

@@ -33,6 +33,21 @@ static void slice(const tri_kernel_args *args)
         copy((float *)args->out[0].data + o * run, x + (o * cut->size + begin) * l.inner, run);
 }
 
+static void unslice(const tri_kernel_args *args)
+{
+    const tri_cut *cut = &args->attr->message.cut;
+    lines l = lines_of(&args->out[0], cut);
+    int64_t run = tri_cut_size(cut, cut->part) * l.inner, begin = tri_cut_begin(cut, cut->part);
+    const float *x = args->in[0].data;
+    float *y = args->out[0].data;
+    if (args->overwrite && args->out[0].count > 0)
+        memset(y, 0, (size_t)args->out[0].count * sizeof *y);
+    for (int64_t o = 0; o < l.outer; o++)
+        for (int64_t i = 0; i < run; i++)
+            tri_ref_store(&y[(o * cut->size + begin) * l.inner + i], x[o * run + i],
+                          args->overwrite);
+}
+
 static void reorder(const tri_kernel_args *args, bool into_blocks)
 {
     const tri_cut *cut = &args->attr->message.cut;
@@ -98,6 +113,7 @@ static void fit_rooms(const tri_kernel_args *args)
 
 const tri_kernel tri_ref_fit_rooms = {.run = fit_rooms};
 const tri_kernel tri_ref_slice = {.run = slice};
+const tri_kernel tri_ref_unslice = {.run = unslice};
 const tri_kernel tri_ref_block = {.run = block};
 const tri_kernel tri_ref_unblock = {.run = unblock};
 const tri_kernel tri_ref_ce_combine = {.run = ce_combine};

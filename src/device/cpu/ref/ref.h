@@ -23,6 +23,7 @@ extern const tri_kernel tri_ref_amax, tri_ref_quantise;
 void tri_ref_amax_of(const tri_tensor *of, float *out);
 extern const tri_kernel tri_ref_fit_rooms;
 extern const tri_kernel tri_ref_slice, tri_ref_block, tri_ref_unblock, tri_ref_ce_combine;
+extern const tri_kernel tri_ref_unslice;
 extern const tri_kernel tri_ref_swiglu;
 extern const tri_kernel tri_ref_swiglu_grad;
 extern const tri_kernel tri_ref_embed;

@@ -16,6 +16,7 @@ const tri_kernel *tri_cpu_reference(tri_op op)
         [TRI_OP_AMAX] = &tri_ref_amax,
         [TRI_OP_QUANTISE] = &tri_ref_quantise,
         [TRI_OP_SLICE] = &tri_ref_slice,
+        [TRI_OP_UNSLICE] = &tri_ref_unslice,
         [TRI_OP_BLOCK] = &tri_ref_block,
         [TRI_OP_UNBLOCK] = &tri_ref_unblock,
         [TRI_OP_SWIGLU] = &tri_ref_swiglu,

@@ -89,6 +89,63 @@ void slice(const tri_kernel_args *args)
     copy_lines({args->out[0].data, from, run, cut->size * v.inner, run, v.outer}, stream_of(args));
 }
 
+/* A piece in its place, and zeros around it: `length` of every `step` elements from `begin` on. The
+ * first piece writes everything, those after it add where they belong. */
+template <typename T, typename O, int N>
+__global__ void __launch_bounds__(PIECE_THREADS)
+    unslice_kernel(O *y, const T *x, int64_t begin, int64_t length, int64_t step, int64_t count,
+                   bool overwrite)
+{
+    int64_t i = ((int64_t)blockIdx.x * PIECE_THREADS + threadIdx.x) * N;
+    if (i >= count)
+        return;
+    int64_t row = overwrite ? step : length, line = quotient(i, row);
+    int64_t at = overwrite ? i - line * row - begin : i - line * row;
+    bool inside = at >= 0 && at < length;
+    pack<T, N> from = {};
+    if (inside)
+        from = load_pack<N>(x + line * length + at);
+    O *to = y + line * step + begin + at;
+    pack<O, N> sum = {};
+    if (!overwrite)
+        sum = load_pack<N>(to);
+#pragma unroll
+    for (int k = 0; k < N; k++)
+        sum.at[k] = narrow<O>(overwrite ? widen(from.at[k]) : widen(sum.at[k]) + widen(from.at[k]));
+    store_pack<N>(to, sum);
+}
+
+template <typename T, typename O, int N>
+void launch_unslice(const tri_kernel_args *args, int64_t inner)
+{
+    const tri_cut *cut = &args->attr->message.cut;
+    int64_t count = args->overwrite ? args->out[0].count : args->in[0].count;
+    if (count > 0)
+        unslice_kernel<T, O, N><<<(unsigned)ceil_div(count, (int64_t)PIECE_THREADS * N),
+                                  PIECE_THREADS, 0, stream_of(args)>>>(
+            data_of<O>(args->out[0]), data_of<const T>(args->in[0]),
+            tri_cut_begin(cut, cut->part) * inner, tri_cut_size(cut, cut->part) * inner,
+            cut->size * inner, count, args->overwrite);
+}
+
+void unslice(const tri_kernel_args *args)
+{
+    int64_t inner = 1;
+    for (int d = args->attr->message.cut.dim + 1; d < args->out[0].rank; d++)
+        inner *= args->out[0].size[d];
+    by_type(args->in[0].dtype, [&](auto from) {
+        using T = decltype(from);
+        by_type(args->out[0].dtype, [&](auto to) {
+            using O = decltype(to);
+            constexpr int N = pack_size<T, O>();
+            if (inner % N == 0)
+                launch_unslice<T, O, N>(args, inner);
+            else
+                launch_unslice<T, O, 1>(args, inner);
+        });
+    });
+}
+
 /* Blocks: the parts one after the other, each dense. */
 void reorder(const tri_kernel_args *args, bool into_blocks)
 {
@@ -171,6 +228,7 @@ void fit_rooms(const tri_kernel_args *args)
 const tri_kernel tri_cuda_fit_rooms = {fit_rooms, nullptr, nullptr};
 
 const tri_kernel tri_cuda_slice = {slice, nullptr, nullptr};
+const tri_kernel tri_cuda_unslice = {unslice, nullptr, nullptr};
 const tri_kernel tri_cuda_block = {block, nullptr, nullptr};
 const tri_kernel tri_cuda_unblock = {unblock, nullptr, nullptr};
 const tri_kernel tri_cuda_ce_combine = {ce_combine, nullptr, nullptr};
