@@ -4,6 +4,7 @@
 
 #include "compile/pipeline.h"
 #include "mesh/grid.h"
+#include "place/expand.h"
 #include "place/place.h"
 #include "program/overlap.h"
 
@@ -80,6 +81,25 @@ static tr_status place_states(const tri_spaces_config *spaces, tri_graph *graph,
     return after("placing states elsewhere", graph, err);
 }
 
+/* From the graph of the whole model to that of one rank. */
+static tr_status divide(const tri_compile_config *config, tri_mode mode,
+                        const tri_pipeline *pipeline, tri_graph *graph, tri_placed_params *placed,
+                        tr_error *err)
+{
+    tri_layout layout;
+    TRI_TRY(make_layout(config, pipeline, mode, &layout, err));
+    TRI_TRY(tri_place(graph, &layout, placed, err));
+    TRI_TRY(after("placement", graph, err));
+    if (pipeline->exists) {
+        TRI_TRY(
+            tri_stages_cut(graph, &pipeline->stages, &placed->homes, mode == TRI_MODE_TRAIN, err));
+        TRI_TRY(after("cutting the stages", graph, err));
+    }
+    const tri_expand_config expand = {.loss_tile = config->loss_tile};
+    TRI_TRY(tri_expand(graph, &expand, err));
+    return after("expanding operators", graph, err);
+}
+
 static tr_status passes(const tri_compile_config *config, tri_mode mode,
                         const tri_batch_shape *batch, tri_pipeline *pipeline, tri_graph *graph,
                         tri_placed_params *placed, tr_error *err)
@@ -108,15 +128,7 @@ static tr_status passes(const tri_compile_config *config, tri_mode mode,
         TRI_TRY(tri_stages_settle(graph, &pipeline->stages, placed, err));
         TRI_TRY(tri_pipeline_check_homes(pipeline, graph->params, &placed->homes, err));
     }
-    tri_layout layout;
-    TRI_TRY(make_layout(config, pipeline, mode, &layout, err));
-    TRI_TRY(tri_place(graph, &layout, placed, err));
-    TRI_TRY(after("placement", graph, err));
-    if (pipeline->exists) {
-        TRI_TRY(
-            tri_stages_cut(graph, &pipeline->stages, &placed->homes, mode == TRI_MODE_TRAIN, err));
-        TRI_TRY(after("cutting the stages", graph, err));
-    }
+    TRI_TRY(divide(config, mode, pipeline, graph, placed, err));
     TRI_TRY(tri_fold_accumulate(graph, err));
     TRI_TRY(after("folding accumulation", graph, err));
     tri_fusions can = config->fusions;

@@ -15,6 +15,7 @@ typedef struct tri_compile_config {
     tri_optim_config optim;
     int64_t batch; /* rows of the global batch */
     int64_t seq_len;
+    int64_t loss_tile;   /* tokens of a row that have logits at a time, at most; 0: all */
     bool mask_documents; /* attention stays within a document */
     int64_t num_microbatches;
     tri_precision precision;

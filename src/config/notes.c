@@ -29,6 +29,8 @@ static const need needs[] = {
     {"model.bias", "model.kind", '=', "mlp"},
     {"model.act", "model.kind", '=', "mlp,bert"},
     {"model.loss", "model.kind", '=', "mlp"},
+    {"model.loss_tile", "model.kind", '!', "mlp"},
+    {"model.loss_tile", "model.task", '!', "classify"},
     {"model.types", "model.kind", '=', "bert"},
     {"train.z_loss", "model.kind", '!', "mlp"},
     {"train.stats", "model.kind", '!', "mlp"},
@@ -281,6 +283,16 @@ static bool idle_budget(const facts *f, char note[MAX_NOTE])
            !(tri_program_redone(program).flops > 0);
 }
 
+static bool large_tile(const facts *f, char note[MAX_NOTE])
+{
+    int64_t tile = f->compile->loss_tile, tokens = f->compile->seq_len;
+    snprintf(note, MAX_NOTE,
+             "model.loss_tile=%" PRId64 " has no effect with data.seq_len=%" PRId64
+             ": a tile is all of a row; set it below that, or leave it out",
+             tile, tokens);
+    return tile >= tokens && tri_model_find(f->compile->model.kind)->sequences;
+}
+
 static bool no_learning(const facts *f, char note[MAX_NOTE])
 {
     snprintf(note, MAX_NOTE, "optim.lr is 0, so the weights never change; set optim.lr=3e-4, say");
@@ -374,6 +386,7 @@ static const struct {
     {"optim.decay_steps", long_decay},
     {"train.eval_every", nothing_held_out},
     {"layout.recompute", idle_budget},
+    {"model.loss_tile", large_tile},
     {"optim.lr", no_learning},
     {"ckpt.every", rare_checkpoints},
     {"train.eval_every", rare_evaluations},

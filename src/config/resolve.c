@@ -141,6 +141,30 @@ static void lr_config(const tr_settings *s, tri_lr_schedule *lr)
     tri_lr_kind_parse(tr_settings_string(s, "optim.schedule"), &lr->kind);
 }
 
+static void batch_config(const tr_settings *s, tri_session_config *config)
+{
+    tri_compile_config *compile = &config->compile;
+    compile->batch = tr_settings_int(s, "train.batch");
+    compile->seq_len = tr_settings_int(s, "data.seq_len");
+    compile->loss_tile = tr_settings_int(s, "model.loss_tile");
+    compile->mask_documents = config->data.mask_documents || config->data.pack;
+    compile->num_microbatches = tr_settings_int(s, "layout.microbatches");
+}
+
+/* Each tile has its own instructions. */
+static tr_status check_loss_tile(const tri_compile_config *compile, tr_error *err)
+{
+    enum { MOST = 1024 };
+    int64_t tile = compile->loss_tile, tokens = compile->seq_len;
+    if (tile == 0 || (tokens + tile - 1) / tile <= MOST)
+        return TR_OK;
+    return tri_fail(err, TR_ERROR_INPUT,
+                    "model.loss_tile is %lld, which cuts rows of %lld tokens (data.seq_len) into "
+                    "more than %d tiles; set model.loss_tile=%lld or more",
+                    (long long)tile, (long long)tokens, MOST,
+                    (long long)((tokens + MOST - 1) / MOST));
+}
+
 /* Rows that do not divide are filled up with rows without targets, which a model without targets to
  * ignore cannot have. */
 static tr_status check_rows(const tri_compile_config *compile, tr_error *err)
@@ -148,6 +172,7 @@ static tr_status check_rows(const tri_compile_config *compile, tr_error *err)
     long long batch = compile->batch, num = compile->num_microbatches;
     long long parts = num * tri_mesh_size(&compile->mesh, TRI_AXIS_DP), over = batch % parts;
     char below[32] = "";
+    TRI_TRY(check_loss_tile(compile, err));
     if (tri_model_find(compile->model.kind)->sequences || over == 0)
         return TR_OK;
     if (batch > parts)
@@ -276,10 +301,7 @@ tr_status tri_session_config_from(const tr_settings *s, tri_session_config *conf
     optim_config(s, &compile->optim);
     TRI_TRY(head_config(s, &compile->head, err));
     lr_config(s, &config->lr);
-    compile->batch = tr_settings_int(s, "train.batch");
-    compile->seq_len = tr_settings_int(s, "data.seq_len");
-    compile->mask_documents = config->data.mask_documents || config->data.pack;
-    compile->num_microbatches = tr_settings_int(s, "layout.microbatches");
+    batch_config(s, config);
     compile->zero = (int)tr_settings_int(s, "layout.zero");
     compile->keep_gathered = tr_settings_bool(s, "layout.keep_gathered");
     compile->mesh.size[TRI_AXIS_SHARD] = (int)tr_settings_int(s, "layout.shard_group");

@@ -90,6 +90,11 @@ const tri_setting tri_settings_table[] = {
         "Loss (mlp): half the sum of squared errors over the batch (sse), their mean (mse), or the "
         "mean of the outputs (mean)",
         "loss_fn criterion objective"),
+    INT("model.loss_tile", "0", 0, BILLION,
+        "Tokens of a row whose logits exist at a time, at most; the same loss in less memory. 0 is "
+        "all of them",
+        "loss_chunk loss_chunk_size num_output_chunks chunked_cross_entropy "
+        "fused_linear_cross_entropy"),
     FLOAT("model.init_std", "0.02", 0, 10, "Standard deviation of the initial weights",
           "std init init_scale"),
     INT("model.types", "2", 1, 1000000, "Kinds of tokens, such as first and second sentence (bert)",

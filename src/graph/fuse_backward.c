@@ -150,7 +150,7 @@ static void join_cross_entropy(joiner *j, tri_node *loss)
     tri_graph *graph = j->graph;
     tri_node *stats = maker(j, loss->in[0]);
     if (!stats || stats->op != TRI_OP_CE_STATS || j->uses[loss->in[0]] != 1 ||
-        is_cut(graph, stats->in[0]) || !may_move(loss, 0) || loss->write[0] != loss->write[1])
+        is_cut(graph, stats->in[0]) || loss->write[0] != loss->write[1])
         return;
     tri_node *grad = reader(j, loss, TRI_OP_CE_GRAD, stats->in[0]);
     if (!grad || grad->in[2] != loss->out[2] || j->uses[loss->out[2]] != 1 ||

@@ -271,6 +271,23 @@ static bool update_elsewhere(tri_program *program)
     return true;
 }
 
+/* A sum goes on in another place than it was begun in. */
+static bool lose_terms(tri_program *program)
+{
+    for (size_t i = 0; i < program->num_instrs; i++) {
+        tri_instr *instr = &program->instrs[i];
+        tri_id out = instr->num_out ? instr->out[0].value : TRI_NONE;
+        if (out == TRI_NONE || instr->write[0] != TRI_WRITE_ADD ||
+            program->values[out].kind != TRI_VALUE_TEMP)
+            continue;
+        tri_space *space = &program->spaces[instr->out[0].space];
+        instr->out[0].offset = space->bytes;
+        space->bytes += tri_value_bytes(&program->values[out]);
+        return true;
+    }
+    return false;
+}
+
 static bool skip_update(tri_program *program)
 {
     tri_segment *update = segment_of(program, TRI_ACTION_U);
@@ -414,6 +431,7 @@ static const tri_fault faults[] = {
     {"swapped-operands", "a product gets its operands in the wrong order", swap_operands},
     {"written-input", "an instruction writes into the step's inputs", write_input},
     {"update-elsewhere", "an update writes to another place than it reads", update_elsewhere},
+    {"lost-terms", "a sum goes on in another place than it was begun in", lose_terms},
     {"skipped-update", "a parameter with a gradient is not updated", skip_update},
     {"missing-operand", "an instruction lacks an operand", missing_operand},
     {"in-place", "a result is written over an input that is still being read", write_over_input},

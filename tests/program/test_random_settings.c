@@ -150,6 +150,8 @@ static void add_layout(random_case *c)
         add(c, "layout.chunks", "%lld", (long long)below(c, 5));
     if (one_in(c, 10))
         add(c, "layout.stages", "%s", WORD(c, "1,1", "2,2", "4,4,3,5", "1", ",", "0,1", "-1", "x"));
+    if (one_in(c, 4))
+        add(c, "model.loss_tile", "%lld", (long long)below(c, 40));
     if (one_in(c, 3))
         add(c, "layout.recompute", "%s",
             !one_in(c, 4)
