@@ -22,7 +22,7 @@ if ! "$trireme" train recipes/tiny.yaml --set train.steps=1 --set run.device=cud
     exit 1
 fi
 
-for test in test_cuda_products test_cuda_kernels test_cuda_attention test_cuda_spaces; do
+for test in test_cuda_products test_cuda_kernels test_cuda_attention test_cuda_spaces test_cuda_head; do
     [ -x "$build/tests/$test" ] && [ -z "${SKIP_KERNELS:-}" ] || continue
     "$build/tests/$test" >"$work/$test.out" 2>&1 || {
         grep -v "OK \]\|RUN" "$work/$test.out" | head -n 80
@@ -95,6 +95,10 @@ for kind in gpt2 llama; do
     close $kind-bf16 $kind-any loss 2e-2
     run $kind-dp2 "${of[@]}" run.device=cuda layout.dp=2
     close $kind-fp32 $kind-dp2 loss 1e-4
+    run $kind-tile "${of[@]}" run.device=cuda model.loss_tile=20
+    close $kind-fp32 $kind-tile loss 1e-4
+    run $kind-tile-tp2 "${of[@]}" run.device=cuda model.loss_tile=20 layout.tp=2
+    close $kind-fp32 $kind-tile-tp2 loss 1e-4
     run $kind-dp2-bf16 "${of[@]}" run.device=cuda layout.dp=2 layout.microbatches=2 precision.kind=bf16
     close $kind-bf16 $kind-dp2-bf16 loss 2e-2
 done

@@ -22,6 +22,10 @@ bool *tri_program_on_chain(const tri_graph *graph)
         for (int j = 0; j < node->num_in; j++)
             if (node->in[j] != TRI_NONE && (on_chain[n] || node->ends_chain))
                 wanted[node->in[j]] = true;
+        for (int k = 0; k < node->num_out && on_chain[n]; k++)
+            if (node->write[k] == TRI_WRITE_ADD &&
+                graph->values[node->out[k]].kind == TRI_VALUE_TEMP)
+                wanted[node->prev[k]] = true; /* the terms of a sum go with it */
     }
     if (!wanted) {
         free(on_chain);

@@ -94,6 +94,8 @@ int cell_words(const cell *c, char words[CELL_MAX_WORDS][CELL_WORD])
     }
     if (c->is[CELL_LAYERS])
         snprintf(words[num++], CELL_WORD, "model.num_layers=%d", c->is[CELL_LAYERS]);
+    if (c->is[CELL_TILE])
+        snprintf(words[num++], CELL_WORD, "model.loss_tile=%d", c->is[CELL_TILE]);
     if (pipeline_of(c) == 1)
         return num;
     snprintf(words[num++], CELL_WORD, "layout.pp=%d", c->is[CELL_PP]);
@@ -104,7 +106,7 @@ int cell_words(const cell *c, char words[CELL_MAX_WORDS][CELL_WORD])
 
 void cell_name(const cell *c, char *text, size_t size)
 {
-    char group[24] = "", pipeline[64] = "", layers[24] = "";
+    char group[24] = "", pipeline[64] = "", layers[24] = "", tile[24] = "";
     if (c->is[CELL_GROUP])
         snprintf(group, sizeof group, " in groups of %d", c->is[CELL_GROUP]);
     if (pipeline_of(c) > 1)
@@ -112,12 +114,14 @@ void cell_name(const cell *c, char *text, size_t size)
                  cell_schedules[c->is[CELL_SCHEDULE]], c->is[CELL_CHUNKS]);
     if (c->is[CELL_LAYERS])
         snprintf(layers, sizeof layers, " of %d layers", c->is[CELL_LAYERS]);
-    snprintf(text, size, "%s%s, %s, %s, dp %d zero %d%s%s, tp %d%s, %d micro-batch%s%s%s",
+    if (c->is[CELL_TILE])
+        snprintf(tile, sizeof tile, ", tiles of %d", c->is[CELL_TILE]);
+    snprintf(text, size, "%s%s, %s, %s, dp %d zero %d%s%s, tp %d%s, %d micro-batch%s%s%s%s",
              cell_models[c->is[CELL_MODEL]], layers, cell_precisions[c->is[CELL_PRECISION]],
              cell_optims[c->is[CELL_OPTIM]], c->is[CELL_DP], c->is[CELL_ZERO], group,
              c->is[CELL_KEEP] ? " kept" : "", c->is[CELL_TP], c->is[CELL_SP] ? " sp" : "",
              c->is[CELL_MICRO], c->is[CELL_MICRO] > 1 ? "es" : "",
-             c->is[CELL_SPLIT] ? ", split backward" : "", pipeline);
+             c->is[CELL_SPLIT] ? ", split backward" : "", pipeline, tile);
 }
 
 int cell_world(const cell *c)
@@ -152,6 +156,8 @@ bool cell_valid(const cell *c)
         return false;
     if (c->is[CELL_KEEP] && c->is[CELL_ZERO] != 3)
         return false;
+    if (c->is[CELL_TILE] && (c->is[CELL_MODEL] == MODEL_CLASSIFY || c->is[CELL_MODEL] == MODEL_MLP))
+        return false;
     return cell_world(c) <= CELL_MAX_RANKS && parts <= rows && pipeline_valid(c) &&
            c->is[CELL_TP] <= most_tp[c->is[CELL_MODEL]] &&
            (c->is[CELL_TP] <= keys || c->is[CELL_TP] % keys == 0) &&
@@ -164,7 +170,7 @@ cell cell_alone(const cell *c)
     alone.is[CELL_DP] = alone.is[CELL_TP] = alone.is[CELL_MICRO] = 1;
     alone.is[CELL_PP] = alone.is[CELL_SCHEDULE] = alone.is[CELL_CHUNKS] = 0;
     alone.is[CELL_SP] = alone.is[CELL_GROUP] = alone.is[CELL_ZERO] = alone.is[CELL_SPLIT] = 0;
-    alone.is[CELL_KEEP] = 0;
+    alone.is[CELL_KEEP] = alone.is[CELL_TILE] = 0;
     return alone;
 }
 

@@ -24,6 +24,7 @@ typedef enum cell_factor {
     CELL_CHUNKS, /* layout.chunks; 0: what the schedule has by default */
     CELL_LAYERS, /* model.num_layers; 0: the model's own */
     CELL_KEEP,   /* layout.keep_gathered; with zero 3 only */
+    CELL_TILE,   /* model.loss_tile; of models with logits for each token */
     NUM_FACTORS
 } cell_factor;
 

@@ -33,6 +33,7 @@ static const levels cover_levels[NUM_FACTORS] = {
     [CELL_MICRO] = {3, {1, 2, 3}},
     [CELL_SPLIT] = {2, {0, 1}},
     [CELL_KEEP] = {2, {0, 1}},
+    [CELL_TILE] = {2, {0, 7}},
 };
 
 static void test_pairwise_cover(void **state)

@@ -132,7 +132,17 @@ typedef struct plan {
     int64_t most;       /* tokens of a row that logits, or their gradient, are of */
     int num_wide;       /* instructions that have to do with logits */
     bool kept;          /* some of them lie where they stay beyond their segment */
+    int gathers;        /* weights that are put together from slices */
+    bool old_gathers;   /* the backward reads what the forward has put together */
 } plan;
+
+static size_t segment_of(const tri_program *program, size_t instr)
+{
+    size_t s = 0;
+    while (instr >= program->segments[s].first + program->segments[s].count)
+        s++;
+    return s;
+}
 
 static void look(const tri_program *program, plan *p)
 {
@@ -153,6 +163,11 @@ static void look(const tri_program *program, plan *p)
             wide = true;
         }
         p->num_wide += wide;
+        p->gathers += instr->op == TRI_OP_UNSHARD;
+        for (size_t of = 0; instr->op == TRI_OP_UNSHARD && of < program->num_instrs; of++)
+            for (int j = 0; j < program->instrs[of].num_in; j++)
+                p->old_gathers |= program->instrs[of].in[j].value == instr->out[0].value &&
+                                  segment_of(program, i) != segment_of(program, of);
         p->flops += instr->redone ? 0 : instr->cost.flops;
     }
 }
@@ -196,6 +211,7 @@ static void test_logits_are_absent(void **state)
                 fail_msg("%s %s %s: logits of %d tokens, %s, in %d instructions instead of %d",
                          layouts[i][0], layouts[i][1], layouts[i][2], (int)tiled.most,
                          tiled.kept ? "kept" : "not kept", tiled.num_wide, 10 * plain.num_wide);
+            assert_true(tiled.gathers == plain.gathers && !tiled.old_gathers);
             assert_true(fabs(tiled.flops / plain.flops - 1) < 1e-5);
             if (kind == TRI_PROGRAM_TRAIN && tiled.work > 0.7 * plain.work)
                 fail_msg("%s %s %s: %.0f bytes instead of %.0f", layouts[i][0], layouts[i][1],
