@@ -137,6 +137,10 @@ static const tri_fault faults[] = {
     {"other-bytes", "a message sends other bytes than its instructions", other_bytes},
     {"wrong-counts", "a rank has more of a message than its instructions say", wrong_counts},
     {"other-join", "a message joins terms in another way than its instructions", other_join},
+};
+
+/* Of messages that no layout has yet. */
+static const tri_fault exchange_faults[] = {
     {"wrong-distance", "a shift goes to another rank than its instruction says", wrong_distance},
     {"wrong-source", "a shift comes from another rank than its distance says", wrong_source},
     {"small-room", "a message has larger rooms than its buffers", small_room},
@@ -149,4 +153,9 @@ static const tri_fault faults[] = {
 const tri_fault *tri_message_fault_at(size_t i)
 {
     return i < sizeof faults / sizeof *faults ? &faults[i] : NULL;
+}
+
+const tri_fault *tri_exchange_fault_at(size_t i)
+{
+    return i < sizeof exchange_faults / sizeof *exchange_faults ? &exchange_faults[i] : NULL;
 }

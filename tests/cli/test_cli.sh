@@ -378,6 +378,7 @@ test_plan_and_check() {
         num=$((num + 1))
         local more=(--set layout.bucket_mb=0.05)
         [ "$fault" = late-gather ] && more=(--set layout.zero=3 --set layout.keep_gathered=true)
+        [ "$fault" = lost-terms ] && more=(--set model.loss_tile=8)
         refused 2 'rejected: ' check recipes/tiny.yaml --set layout.microbatches=3 --set layout.dp=2 "${more[@]}" --break "$fault"
     done
     [ $num -ge 10 ] || fail "only $num faults are listed"

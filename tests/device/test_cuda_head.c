@@ -55,8 +55,10 @@ static void test_head(void **state)
         cell_distance d = cell_compare(&plain, &tiled, 1);
         print_message("%s: loss %.2g, norm %.2g, held-out %.2g, all gradients %.2g, worst %.2g\n",
                       name, d.loss, d.norm, d.eval, d.weights, d.tensor);
-        if (!(d.loss <= limit && d.norm <= limit && d.eval <= limit && d.weights <= limit &&
-              d.tensor <= 3 * limit)) /* cuBLASLt may sum a smaller product in another order */
+        /* cuBLASLt may sum a smaller product in another order; the held-out loss is of weights that
+         * are a thousand gradients */
+        if (!(d.loss <= limit && d.norm <= limit && d.weights <= limit && d.eval <= 3 * limit &&
+              d.tensor <= 3 * limit))
             fail_msg("%s: tiles change the loss by %g or the gradients by %g", name, d.loss,
                      d.weights);
         cell_run_fini(&plain);

@@ -31,7 +31,8 @@ static int check_broken(tri_session *session, const char *name)
     if (!fault->apply(program)) {
         tri_cli_error("this program has no place for \"%s\" (%s); try a gpt2 with --set "
                       "layout.microbatches=2, layout.dp=2 and the plain backward (for late-gather "
-                      "also layout.zero=3 and layout.keep_gathered=true)",
+                      "also layout.zero=3 and layout.keep_gathered=true, for lost-terms "
+                      "model.loss_tile=8)",
                       name, fault->meaning);
         return TRI_EXIT_USAGE;
     }
