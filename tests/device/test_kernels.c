@@ -37,7 +37,8 @@ static void expect_close(const op_case *c, const op_run *run, const op_run *expe
         const float *got = run->args.out[o].data, *want = expected->args.out[o].data;
         float largest = 0;
         if (tri_dtype_code(run->args.out[o].dtype)) { /* exactly, or not at all */
-            if (memcmp(got, want, tri_dtype_size(run->args.out[o].dtype, run->args.out[o].count)))
+            if (memcmp(got, want, tri_dtype_size(run->args.out[o].dtype, run->args.out[o].count)) !=
+                0)
                 fail_msg("%s, %s: output %d has other codes", name_of(c), what, o);
             continue;
         }

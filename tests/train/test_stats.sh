@@ -16,7 +16,7 @@ fail() {
 small=(run.device=cpu run.threads=1 run.save=false model.num_layers=2 model.dim=32 model.num_heads=4
     model.vocab=96 data.source=synthetic data.seq_len=16 train.batch=6 train.steps=3
     train.eval_batches=1 optim.lr=1e-2 train.log_every=1)
-asked=(train.z_loss=0.02 train.stats=max_logit,mean_lse)
+asked=(train.z_loss=0.02 'train.stats=max_logit,mean_lse')
 
 run() { # name, settings ...
     local name=$1 words=() s
