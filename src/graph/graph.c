@@ -231,7 +231,8 @@ tri_id tri_graph_emit(tri_graph *graph, tri_op op, const char *name, const tri_a
                      .phase = graph->phase,
                      .layer = graph->layer,
                      .ends_chain = graph->ends_chain};
-    memcpy(node.in, in, (size_t)num_in * sizeof *in);
+    if (num_in > 0) /* fill reads nothing: its list may be NULL */
+        memcpy(node.in, in, (size_t)num_in * sizeof *in);
     tri_shape shapes[TRI_MAX_OUT];
     tri_dtype dtypes[TRI_MAX_OUT];
     if (!infer_outputs(graph, &node, name, shapes, dtypes))
