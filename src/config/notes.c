@@ -149,15 +149,20 @@ static void tell_need(const tr_settings *settings, const need *n, char note[MAX_
     char have[64], value[64], fix[160];
     show(settings, n->other, have);
     show(settings, n->setting, value);
-    const char *comma = strchr(n->value, ',');
+    const char *comma = strchr(n->value, ','), *last = strrchr(n->value, ',');
+    int first = comma ? (int)(comma - n->value) : (int)strlen(n->value);
+    char middle[32] = "";
+    if (comma != last)
+        snprintf(middle, sizeof middle, "%.*s", (int)(last - comma - 1), comma + 1);
     if (n->is == '>')
         snprintf(fix, sizeof fix, "set %s above %s", n->other, n->value);
     else if (n->is == '!')
         snprintf(fix, sizeof fix, "choose another %s", n->other);
     else
-        snprintf(fix, sizeof fix, "set %s=%.*s%s%s", n->other,
-                 comma ? (int)(comma - n->value) : (int)strlen(n->value), n->value,
-                 comma ? " or " : "", comma ? comma + 1 : "");
+        /* "a", "a or b", "a, b or c" */
+        snprintf(fix, sizeof fix, "set %s=%.*s%s%s%s%s", n->other, first, n->value,
+                 comma && comma != last ? ", " : "", middle, last ? " or " : "",
+                 last ? last + 1 : "");
     snprintf(note, MAX_NOTE, "%s=%s has no effect with %s=%s; %s, or leave it out", n->setting,
              value, n->other, have, fix);
 }

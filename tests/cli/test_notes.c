@@ -147,7 +147,7 @@ static const struct {
     {"optim.kind=sgd optim.eps=0.1", "optim.eps=0.1 has no effect", "optim.kind=adamw"},
     {"optim.kind=lion optim.eps=0.1", "optim.eps=0.1 has no effect with optim.kind=lion",
      "optim.kind=adamw"},
-    {"optim.kind=lion optim.moments=8bit", "optim.moments=8bit has no effect with optim.kind=lion",
+    {"optim.kind=lion optim.moments=8bit", "set optim.kind=adam, adamw or muon, or leave it out",
      "optim.kind=adamw"},
     {"optim.momentum=0.8", "set optim.kind=sgd or muon", "optim.kind=sgd"},
     {"optim.nesterov=true", "optim.nesterov=true has no effect", "optim.kind=sgd"},

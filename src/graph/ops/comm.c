@@ -50,6 +50,18 @@ const tri_op_def tri_def_all_reduce = {
     .flops = flops,
 };
 
+/* From a piece to all of it. */
+static tr_status infer_unslice(const tri_node *node, const tri_shape *in, tri_shape *out,
+                               tri_dtype *out_dtype, tr_error *err)
+{
+    (void)out_dtype;
+    const tri_cut *cut = &node->attr.message.cut;
+    TRI_TRY(check_cut(cut, &in[0], true, err));
+    out[0] = in[0];
+    out[0].dim[cut->dim].size = cut->size;
+    return TR_OK;
+}
+
 /* From a piece to the whole; where no dim is cut, a new first one counts the ranks. */
 static tr_status infer_gather(const tri_node *node, const tri_shape *in, tri_shape *out,
                               tri_dtype *out_dtype, tr_error *err)
@@ -64,9 +76,7 @@ static tr_status infer_gather(const tri_node *node, const tri_shape *in, tri_sha
         out[0].dim[0] = (tri_dim){TRI_DIM_N, cut->parts};
         return TR_OK;
     }
-    TRI_TRY(check_cut(&node->attr.message.cut, &in[0], true, err));
-    out[0].dim[cut->dim].size = cut->size;
-    return TR_OK;
+    return infer_unslice(node, in, out, out_dtype, err);
 }
 
 const tri_op_def tri_def_all_gather = {
@@ -258,18 +268,6 @@ const tri_op_def tri_def_slice = {
     .infer = infer_piece,
     .flops = no_flops,
 };
-
-/* From a piece to all of it. */
-static tr_status infer_unslice(const tri_node *node, const tri_shape *in, tri_shape *out,
-                               tri_dtype *out_dtype, tr_error *err)
-{
-    (void)out_dtype;
-    const tri_cut *cut = &node->attr.message.cut;
-    TRI_TRY(check_cut(cut, &in[0], true, err));
-    out[0] = in[0];
-    out[0].dim[cut->dim].size = cut->size;
-    return TR_OK;
-}
 
 const tri_op_def tri_def_unslice = {
     .name = "unslice",
