@@ -126,6 +126,9 @@ layout tp2 layout.tp=2
 layout tp2-sp layout.tp=2 layout.sp=true
 layout dp4-hybrid layout.dp=4 layout.zero=3 layout.shard_group=2
 layout tp2-dp2-zero2 layout.tp=2 layout.dp=2 layout.zero=2 layout.sp=true
+# A stream for each group of ranks.
+layout tp2-dp2-lanes layout.tp=2 layout.dp=2 layout.bucket_mb=0.05 run.lanes=group
+layout dp4-hybrid-lanes layout.dp=4 layout.zero=3 layout.shard_group=2 run.lanes=group
 layout dp8 layout.dp=8
 layout pp2 layout.pp=2 layout.microbatches=4
 layout pp4-dp2 layout.pp=4 layout.dp=2 layout.zero=1 layout.microbatches=4

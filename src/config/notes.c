@@ -83,6 +83,10 @@ static const need needs[] = {
     {"run.deterministic", "run.device", '=', "cuda"},
     {"run.tune", "run.device", '=', "cuda"},
     {"run.nccl_library", "run.device", '=', "cuda"},
+    {"run.lanes", "run.transport", '=', "auto,nccl"},
+    {"run.lanes", "run.collective", '=', "auto,native"},
+    {"run.lanes", "run.overlap", '=', "true"},
+    {"run.lanes", "run.device", '=', "cuda"},
     {"run.elastic", "layout.dp", '>', "1"},
     {"ckpt.keep_last", "ckpt.every", '>', "0"},
     {"ckpt.keep_every", "ckpt.every", '>', "0"},
@@ -363,8 +367,8 @@ static bool many_threads(const facts *f, char note[MAX_NOTE])
 /* One rank has nobody to exchange messages with. */
 static bool lone_messages(const facts *f, char note[MAX_NOTE])
 {
-    static const char *const names[] = {"run.transport", "run.collective", "run.overlap",
-                                        "run.overlap_min_kb", "run.compare_every"};
+    static const char *const names[] = {"run.transport",      "run.collective",    "run.overlap",
+                                        "run.overlap_min_kb", "run.compare_every", "run.lanes"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (tri_mesh_ranks(&f->compile->mesh) == 1 && is_set(f->settings, names[i])) {
             char value[64];

@@ -311,6 +311,7 @@ tr_status tri_session_config_from(const tr_settings *s, tri_session_config *conf
     compile->overlap_min_bytes = (uint64_t)(tr_settings_float(s, "run.overlap_min_kb") * 1024);
     config->by_nccl = tri_ranks_may_use_nccl(tr_settings_string(s, "run.transport"),
                                              tr_settings_string(s, "run.collective"));
+    config->group_lanes = strcmp(tr_settings_string(s, "run.lanes"), "group") == 0;
     compile->split_backward = tr_settings_bool(s, "layout.split_backward");
     TRI_TRY(
         tri_recompute_parse(tr_settings_string(s, "layout.recompute"), &compile->recompute, err));

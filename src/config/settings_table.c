@@ -333,6 +333,11 @@ const tri_setting tri_settings_table[] = {
         "process; auto is NCCL when every rank has a GPU of its own, shared memory on one machine, "
         "and between several MPI under mpirun, else TCP",
         "comm comm_backend dist_backend"),
+    CHOICE("run.lanes", "one", "one, group",
+           "Messages of a GPU that are under way at a time, by NCCL: one, in the order of the "
+           "program; or one for each group of ranks, where messages of different groups need not "
+           "wait for each other",
+           "comm_streams num_streams nccl_streams"),
     TYPED(
         "run.nccl_library",
         "NCCL's file, where the system does not find libnccl.so.2 by itself, or another is meant; "

@@ -37,9 +37,10 @@ typedef struct tri_device_lanes {
     /* Enqueues a copy between the device's memory and memory of alloc_host. */
     tr_status (*copy)(tri_device *device, int lane, void *to, const void *from, size_t bytes,
                       tr_error *err);
-    /* Writes a number to a page of the host when the lane comes to it; the last one written. */
+    /* Writes a number to a page of the host when the lane comes to it; the last one that this lane
+     * has written. */
     tr_status (*note)(tri_device *device, int lane, uint64_t number, tr_error *err);
-    uint64_t (*noted)(const tri_device *device);
+    uint64_t (*noted)(const tri_device *device, int lane);
     /* Whether the queue has run all that it was given; an error in any of it is reported here. */
     tr_status (*idle)(tri_device *device, bool *idle, tr_error *err);
     /* Tells this device from all others, on any machine: "GPU-5f..." */

@@ -6,27 +6,43 @@
 
 #include "program/messages.h"
 
-/* Where a rank is in its timeline. */
-typedef struct cursor {
+/* Messages of one rank that end one after the other: all of them, or those of one group. */
+typedef struct line {
+    int rank;
+    uint32_t group; /* of the rank's program, where each has a line */
     size_t call;
-    uint32_t instr; /* within the call's segment */
-} cursor;
+    uint32_t instr;          /* within the call's segment */
+    const tri_message *next; /* that it is at; NULL: at none yet, or at the end */
+} line;
 
-/* The next message of a program from here on, or NULL at the end of the timeline. */
-static const tri_message *next_message(const tri_program *program, cursor *at)
+/* The ranks' programs, run once with a lane for each group and once with messages one at a time. */
+typedef struct match {
+    const tri_program *const *programs;
+    line *lines; /* those of a rank together, by number of the group */
+    size_t num_lines;
+    size_t *first; /* of each rank: its first line */
+    bool by_group;
+} match;
+
+/* Goes to the next message of a line from here on, or to the end of the timeline. */
+static void look_up(const match *m, line *at)
 {
-    for (; at->call < program->num_calls; at->call++, at->instr = 0) {
+    const tri_program *program = m->programs[at->rank];
+    for (at->next = NULL; at->call < program->num_calls; at->call++, at->instr = 0) {
         const tri_segment *segment = &program->segments[program->calls[at->call].segment];
         for (; at->instr < segment->count; at->instr++) {
             uint32_t i = segment->first + at->instr;
             const tri_instr *instr = &program->instrs[i];
-            if (instr->message != TRI_NONE && tri_instr_leads(program, i) &&
-                program->messages[instr->message].group != TRI_NONE &&
-                tri_call_runs(&program->calls[at->call], instr))
-                return &program->messages[instr->message];
+            if (instr->message == TRI_NONE || !tri_instr_leads(program, i) ||
+                !tri_call_runs(&program->calls[at->call], instr))
+                continue;
+            const tri_message *message = &program->messages[instr->message];
+            if (message->group == TRI_NONE || (m->by_group && message->group != at->group))
+                continue;
+            at->next = message;
+            return;
         }
     }
-    return NULL;
 }
 
 static const tri_rank_group *group_of(const tri_program *program, const tri_message *message)
@@ -54,9 +70,23 @@ typedef struct seen {
     const tri_rank_group *group;
 } seen;
 
-static seen seen_at(const tri_program *const *programs, const tri_message *const *next, int rank)
+static seen seen_at(const match *m, const line *at)
 {
-    return (seen){programs[rank], next[rank], group_of(programs[rank], next[rank])};
+    const tri_program *program = m->programs[at->rank];
+    return (seen){program, at->next, group_of(program, at->next)};
+}
+
+/* The line of a rank that has the messages of this group; NULL: it has no such group. */
+static line *line_of(const match *m, int rank, const tri_rank_group *group)
+{
+    line *first = &m->lines[m->first[rank]];
+    if (!m->by_group)
+        return first;
+    const tri_program *program = m->programs[rank];
+    for (size_t g = 0; g < program->num_groups; g++)
+        if (tri_rank_group_equal(&program->groups[g], group))
+            return first + g;
+    return NULL;
 }
 
 /* Whether what one of them sends to the other is what that expects of it. */
@@ -118,120 +148,144 @@ static bool same_ranks(const seen *a, const seen *b)
     return !pairs || (a->message->peer == b->group->own && b->message->peer == a->group->own);
 }
 
-static tr_status disagree(const tri_program *const *programs, const tri_message *const *next, int a,
-                          int b, const char *what, tr_error *err)
+static tr_status disagree(const match *m, const line *a, int other, const line *b, const char *what,
+                          tr_error *err)
 {
     char first[256], second[256];
-    return tri_fail(err, TR_ERROR_INTERNAL, "the programs of the ranks %s: rank %d %s, rank %d %s",
-                    what, a, describe(programs[a], next[a], first, sizeof first), b,
-                    describe(programs[b], next[b], second, sizeof second));
+    return tri_fail(err, TR_ERROR_INTERNAL,
+                    "the programs of the ranks %s, %s: rank %d %s, rank %d %s", what,
+                    m->by_group ? "with a lane for each group" : "with messages one at a time",
+                    a->rank, describe(m->programs[a->rank], a->next, first, sizeof first), other,
+                    describe(m->programs[other], b ? b->next : NULL, second, sizeof second));
 }
 
-/* Tries to finish the message that a rank is at; *done when all of its group were there. *missing
- * is one that was not. */
-static tr_status try_message(const tri_program *const *programs, const tri_message *const *next,
-                             int rank, bool *done, int *missing, tr_error *err)
+/* Tries to finish the message that a line is at; *done when all of its group were there. *missing
+ * is a rank that was not. */
+static tr_status try_message(const match *m, const line *at, bool *done, int *missing,
+                             tr_error *err)
 {
-    seen own = seen_at(programs, next, rank);
+    seen own = seen_at(m, at);
     *done = true;
     for (uint32_t i = 0; i < num_members(&own); i++) {
         int member = member_of(&own, i);
-        if (member == rank)
+        if (member == at->rank)
             continue;
-        seen other = next[member] ? seen_at(programs, next, member) : own;
-        if (!next[member] || !same_ranks(&own, &other)) {
+        const line *its = line_of(m, member, own.group);
+        seen other = its && its->next ? seen_at(m, its) : own;
+        if (!its || !its->next || !same_ranks(&own, &other)) {
             *done = false;
             *missing = member;
         } else if (!same_message(&own, &other)) {
-            return disagree(programs, next, rank, member, "disagree", err);
+            return disagree(m, at, member, its, "disagree", err);
         }
     }
     return TR_OK;
 }
 
-static tr_status compare_pair(const tri_program *const *programs, const tri_message *const *next,
-                              int from, int to, tr_error *err)
+static tr_status compare_pair(const match *m, const line *from, const line *to, tr_error *err)
 {
-    seen sends = seen_at(programs, next, from), gets = seen_at(programs, next, to);
-    return same_exchange(&sends, &gets) ? TR_OK
-                                        : disagree(programs, next, from, to, "disagree", err);
+    seen sends = seen_at(m, from), gets = seen_at(m, to);
+    return same_exchange(&sends, &gets) ? TR_OK : disagree(m, from, to->rank, to, "disagree", err);
 }
 
 /* What each member has for each other one is its own affair: all pairs are looked at, once all have
  * come. Of a shift a member names two. */
-static tr_status compare_exchange(const tri_program *const *programs,
-                                  const tri_message *const *next, const seen *own, tr_error *err)
+static tr_status compare_exchange(const match *m, const seen *own, tr_error *err)
 {
     const tri_rank_group *group = own->group;
     bool shifts = own->message->kind == TRI_MESSAGE_SHIFT;
     if (own->message->kind != TRI_MESSAGE_ALL_TO_ALL && !shifts)
         return TR_OK;
     for (uint32_t i = 0; i < group->size; i++) {
-        int rank = tri_rank_group_member(group, i);
-        const tri_message *m = next[rank];
+        const line *its = line_of(m, tri_rank_group_member(group, i), group);
         for (uint32_t k = 0; k < (shifts ? 1 : group->size); k++) {
-            uint32_t to = shifts ? m->send_parts.place : k, from = m->recv_parts.place;
-            TRI_TRY(compare_pair(programs, next, rank, tri_rank_group_member(group, to), err));
+            uint32_t to = shifts ? its->next->send_parts.place : k;
+            uint32_t from = its->next->recv_parts.place;
+            TRI_TRY(compare_pair(m, its, line_of(m, tri_rank_group_member(group, to), group), err));
             if (shifts)
-                TRI_TRY(
-                    compare_pair(programs, next, tri_rank_group_member(group, from), rank, err));
+                TRI_TRY(compare_pair(m, line_of(m, tri_rank_group_member(group, from), group), its,
+                                     err));
         }
     }
     return TR_OK;
 }
 
 /* One round: every message whose members are all there ends. *moved: some did. */
-static tr_status run_round(const tri_program *const *programs, int num_ranks, cursor *at,
-                           const tri_message **next, bool *moved, tr_error *err)
+static tr_status run_round(const match *m, bool *moved, tr_error *err)
 {
-    for (int r = 0; r < num_ranks; r++) {
+    for (size_t l = 0; l < m->num_lines; l++) {
+        const line *at = &m->lines[l];
         bool done = false;
         int missing;
-        if (!next[r])
+        if (!at->next)
             continue;
-        TRI_TRY(try_message(programs, next, r, &done, &missing, err));
+        TRI_TRY(try_message(m, at, &done, &missing, err));
         if (!done)
             continue;
-        seen own = seen_at(programs, next, r);
-        TRI_TRY(compare_exchange(programs, next, &own, err));
+        seen own = seen_at(m, at);
+        TRI_TRY(compare_exchange(m, &own, err));
         for (uint32_t i = 0; i < num_members(&own); i++) {
-            at[member_of(&own, i)].instr++;
-            next[member_of(&own, i)] = NULL; /* looked up again in the next round */
+            line *its = line_of(m, member_of(&own, i), own.group);
+            its->instr++;
+            its->next = NULL; /* looked up again in the next round */
         }
         *moved = true;
     }
     return TR_OK;
 }
 
-static tr_status run_all(const tri_program *const *programs, int num_ranks, cursor *at,
-                         const tri_message **next, tr_error *err)
+static tr_status run_all(const match *m, tr_error *err)
 {
     for (;;) {
         bool moved = false, done;
-        int first = -1;
-        for (int r = num_ranks - 1; r >= 0; r--) {
-            next[r] = next_message(programs[r], &at[r]);
-            first = next[r] ? r : first;
+        const line *first = NULL;
+        for (size_t l = m->num_lines; l-- > 0;) {
+            look_up(m, &m->lines[l]);
+            first = m->lines[l].next ? &m->lines[l] : first;
         }
-        if (first < 0)
+        if (!first)
             return TR_OK;
-        TRI_TRY(run_round(programs, num_ranks, at, next, &moved, err));
+        TRI_TRY(run_round(m, &moved, err));
         if (moved)
             continue;
-        int other = first;
-        TRI_TRY(try_message(programs, next, first, &done, &other, err));
-        return disagree(programs, next, first, other, "wait for each other", err);
+        int other = first->rank;
+        TRI_TRY(try_message(m, first, &done, &other, err));
+        return disagree(m, first, other,
+                        line_of(m, other, group_of(m->programs[first->rank], first->next)),
+                        "wait for each other", err);
     }
 }
 
+/* A line for each rank, or for each of its groups. */
+static tr_status run_lines(const tri_program *const *programs, int num_ranks, bool by_group,
+                           tr_error *err)
+{
+    match m = {.programs = programs, .by_group = by_group};
+    size_t most = 0;
+    for (int r = 0; r < num_ranks; r++)
+        most += by_group ? programs[r]->num_groups : 1;
+    m.lines = calloc(most + 1, sizeof *m.lines);
+    m.first = calloc((size_t)num_ranks, sizeof *m.first);
+    tr_status status = TR_OK;
+    if (!m.lines || !m.first)
+        status = tri_fail(err, TR_ERROR_RUNTIME, "no memory to match the programs");
+    for (int r = 0; status == TR_OK && r < num_ranks; r++) {
+        size_t count = by_group ? programs[r]->num_groups : 1;
+        m.first[r] = m.num_lines;
+        for (size_t g = 0; g < count; g++)
+            m.lines[m.num_lines++] = (line){.rank = r, .group = (uint32_t)g};
+    }
+    if (status == TR_OK)
+        status = run_all(&m, err);
+    free(m.lines);
+    free(m.first);
+    return status;
+}
+
+/* Whatever a device waits for besides, it waits for messages that stand before, so that it is
+ * between these two: what finishes one at a time finishes with some of the waits left out. */
 tr_status tri_programs_match(const tri_program *const *programs, int num_ranks, tr_error *err)
 {
-    cursor *at = calloc((size_t)num_ranks, sizeof *at);
-    const tri_message **next = calloc((size_t)num_ranks, sizeof *next);
-    tr_status status = at && next
-                           ? run_all(programs, num_ranks, at, next, err)
-                           : tri_fail(err, TR_ERROR_RUNTIME, "no memory to match the programs");
-    free(at);
-    free(next);
-    return status;
+    TRI_TRY(run_lines(programs, num_ranks, true, err));
+    return run_lines(programs, num_ranks, false, err);
 }

@@ -30,8 +30,9 @@ typedef struct tri_exchange_call {
 
 /* Messages between the memory of devices, which the host only enqueues. */
 typedef struct tri_lane_exchange {
-    bool records; /* what is enqueued may be part of a recording */
-    bool waits;   /* what follows a message waits for it, whatever it touches */
+    bool records;  /* what is enqueued may be part of a recording */
+    bool waits;    /* what follows a message waits for it, whatever it touches */
+    bool by_group; /* messages of different groups need not wait for each other */
     /* Enqueues on the message's lane; handle is what the device calls it. */
     tr_status (*enqueue)(void *context, const tri_exchange_call *call, void *handle, tr_error *err);
     /* Is asked while the host waits for the device, which has been at one message for `waited_s`. A

@@ -146,7 +146,11 @@ tr_status tri_ranks_use_nccl(tri_ranks *ranks, const tri_bootstrap *bootstrap,
     TRI_TRY(tri_nccl_create(bootstrap, api, &ranks->nccl, err));
     TRI_TRY(session->device.def->queue->start(&session->device, session->device_index, err));
     TRI_TRY(join_lanes(ranks, err));
-    session->exchange.lanes = session->config.compile.overlap ? &lanes : &waits;
+    static const tri_lane_exchange groups = {
+        .records = true, .by_group = true, .enqueue = enqueue, .look = look};
+    session->exchange.lanes = !session->config.compile.overlap ? &waits
+                              : session->config.group_lanes    ? &groups
+                                                               : &lanes;
     session->peers = (tri_peer_memory){0}; /* nothing goes through the host */
     return TR_OK;
 }

@@ -37,7 +37,8 @@ typedef struct tri_session_config {
     tri_generate_shape generate;
     tri_compile_config compile;
     tri_device_config device;
-    bool by_nccl; /* the settings let messages of programs go by NCCL (train/ranks.h) */
+    bool by_nccl;     /* the settings let messages of programs go by NCCL (train/ranks.h) */
+    bool group_lanes; /* messages of different groups may be under way together, on GPUs */
     tri_data_config data;
     tri_lr_schedule lr;
     uint64_t seed;

@@ -37,6 +37,7 @@ typedef struct job {
     bool by_host;             /* there is no NCCL after all */
     bool timed;               /* the third step is timed instruction by instruction */
     int hurts;                /* what goes wrong in the second step: an enum below */
+    int last_in_step;         /* ranks after this one are not in that step */
     numbers ranks[MOST_RANKS];
     size_t parts;    /* of the training program */
     int products;    /* of matrices, that rank 0 recorded beside messages */
@@ -101,8 +102,9 @@ static tr_status join(rank *r, const job *j, tr_comm *comm, tr_error *err)
 static tr_status hurt(rank *r, job *j, tr_comm *comm, tr_error *err)
 {
     tri_step_result step;
+    tr_status status;
     TRI_TRY(tr_barrier(tr_comm_world(comm), err)); /* nobody is in the first step any more */
-    if (tr_comm_rank(comm) != 0) {
+    if (tr_comm_rank(comm) > j->last_in_step) {
         if (j->hurts == BREAKS)
             fake_nccl_break(2);
         usleep(30000); /* rank 0 waits by now, or will find it done */
@@ -112,8 +114,15 @@ static tr_status hurt(rank *r, job *j, tr_comm *comm, tr_error *err)
             usleep(1000);
         return TR_OK;
     }
+    if (tr_comm_rank(comm) != 0) { /* it comes no further than rank 0 */
+        tr_error same = {0};
+        status = tri_session_step(&r->session, &step, &same);
+        while (!atomic_load(&j->ended))
+            usleep(1000);
+        return status == TR_OK ? tri_fail(err, TR_ERROR_RUNTIME, "it went through") : TR_OK;
+    }
     double start = tri_now_s();
-    tr_status status = tri_session_step(&r->session, &step, &j->failed);
+    status = tri_session_step(&r->session, &step, &j->failed);
     j->failed_after_s = tri_now_s() - start;
     memcpy(&j->left, r->session.status, sizeof j->left);
     atomic_store(&j->ended, 1);
@@ -311,6 +320,30 @@ static void test_early_messages(void **state)
     }
 }
 
+/* Each group of ranks has a lane: messages of different groups run beside each other. */
+static void test_a_lane_for_each_group(void **state)
+{
+    (void)state;
+    static const layout cases[] = {
+        {4, {"run.lanes=group", "layout.tp=2", "layout.dp=2", "layout.bucket_mb=0.05"}},
+        {4, {"run.lanes=group", "layout.dp=4", "layout.zero=3", "layout.shard_group=2"}},
+        {4,
+         {"run.lanes=group", "layout.pp=2", "layout.dp=2", "layout.bucket_mb=0.05",
+          "layout.microbatches=4"}},
+        {4, {"run.lanes=group", "layout.dp=2", "layout.zero=2", "layout.tp=2", "layout.sp=true"}},
+    };
+    static const char *const alone[] = {NULL};
+    job one = {.words = alone};
+    run(&one, 1, 60);
+    for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
+        job j = {.words = cases[c].words};
+        run(&j, cases[c].num_ranks, 60);
+        for (int r = 0; r < cases[c].num_ranks; r++)
+            check_close(&one.ranks[0], &j.ranks[r], cases[c].words[1]);
+        assert_int_equal(j.parts, 1);
+    }
+}
+
 /* More of them under way than a device has points. */
 static void test_many_early_messages(void **state)
 {
@@ -400,34 +433,51 @@ static void check_hurt(int hurts, const char *message, double deadline_s)
 }
 
 /* Which instruction it is stands in the message and in the status, from the lane's note. */
-static void test_a_rank_that_stays_away(void **state)
+static void check_away(const char *const *words, int num_ranks, int last_in_step, job *j)
 {
-    (void)state;
-    static const char *const words[] = {"layout.dp=2", "layout.zero=1", NULL};
-    job j;
     tr_error err = {0};
     double deadline_s = 0.25;
     tr_status status;
     do { /* on a busy machine a short one may be over before all have come */
         deadline_s *= 8;
-        j = (job){.words = words, .hurts = STAYS_AWAY};
-        status = try_run(&j, 2, deadline_s, &err);
+        *j = (job){.words = words, .hurts = STAYS_AWAY, .last_in_step = last_in_step};
+        status = try_run(j, num_ranks, deadline_s, &err);
     } while (status != TR_OK && deadline_s < 60);
     if (status != TR_OK)
         fail_msg("%s", err.message);
     char begin[64];
     snprintf(begin, sizeof begin, "instruction %lld (",
-             (long long)atomic_load(&j.left.instruction));
-    assert_non_null(strstr(j.failed.message, begin));
-    const char *within = strstr(j.failed.message, "did not come within ");
+             (long long)atomic_load(&j->left.instruction));
+    assert_non_null(strstr(j->failed.message, begin));
+    const char *within = strstr(j->failed.message, "did not come within ");
     assert_non_null(within);
     assert_true(strtod(within + strlen("did not come within "), NULL) >= deadline_s);
-    assert_true(j.failed_after_s >= deadline_s);
-    assert_true(atomic_load(&j.left.instruction) > 0);
-    assert_true(atomic_load(&j.left.bytes) > 0);
-    assert_true(atomic_load(&j.left.waiting_since_ns) > 0);
+    assert_true(j->failed_after_s >= deadline_s);
+    assert_true(atomic_load(&j->left.instruction) > 0);
+    assert_true(atomic_load(&j->left.bytes) > 0);
+    assert_true(atomic_load(&j->left.waiting_since_ns) > 0);
+}
+
+static void test_a_rank_that_stays_away(void **state)
+{
+    (void)state;
+    static const char *const words[] = {"layout.dp=2", "layout.zero=1", NULL};
+    job j;
+    check_away(words, 2, 0, &j);
     assert_true(strncmp(j.left.doing, "shard_sum", 9) == 0 ||
                 strncmp(j.left.doing, "all_reduce", 10) == 0);
+}
+
+/* The message over dp stands still while those over tp go by: it is the one that is named. */
+static void test_a_rank_that_stays_away_of_one_lane(void **state)
+{
+    (void)state;
+    static const char *const words[] = {"run.lanes=group",       "layout.tp=2",    "layout.dp=2",
+                                        "layout.bucket_mb=0.05", "layout.sp=true", NULL};
+    job j;
+    check_away(words, 4, 1, &j);
+    if (!strstr(j.failed.message, " over dp"))
+        fail_msg("\"%s\" does not name the message over dp", j.failed.message);
 }
 
 static void test_a_run_that_is_stopped(void **state)
@@ -533,10 +583,12 @@ int main(void)
         cmocka_unit_test(test_messages_apart),
         cmocka_unit_test(test_timed_messages),
         cmocka_unit_test(test_early_messages),
+        cmocka_unit_test(test_a_lane_for_each_group),
         cmocka_unit_test(test_many_early_messages),
         cmocka_unit_test(test_early_messages_by_the_host),
         cmocka_unit_test(test_which_messages_are_early),
         cmocka_unit_test(test_a_rank_that_stays_away),
+        cmocka_unit_test(test_a_rank_that_stays_away_of_one_lane),
         cmocka_unit_test(test_a_run_that_is_stopped),
         cmocka_unit_test(test_a_communicator_with_an_error),
         cmocka_unit_test(test_when_it_is_not_used),

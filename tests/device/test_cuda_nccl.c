@@ -260,9 +260,9 @@ static tr_status check(message m, rank *r, tr_error *err)
     TRI_TRY(enqueue(&m, r, err));
     TRI_TRY(queue_of(r)->finish(&r->device, err));
     TRI_TRY(compare(&m, r, "at once", err));
-    if (queue_of(r)->lanes->noted(&r->device) != 101 + 2 * (uint64_t)m.operation)
+    if (queue_of(r)->lanes->noted(&r->device, LANE) != 101 + 2 * (uint64_t)m.operation)
         return tri_fail(err, TR_ERROR_RUNTIME, "the lane noted %llu",
-                        (unsigned long long)queue_of(r)->lanes->noted(&r->device));
+                        (unsigned long long)queue_of(r)->lanes->noted(&r->device, LANE));
     void *recording;
     TRI_TRY(queue_of(r)->record(&r->device, err));
     TRI_TRY(enqueue(&m, r, err));
@@ -350,7 +350,7 @@ static tr_status one_stays_away(tr_comm *comm, void *context, tr_error *err)
         if (idle || (!strstr(why.message, "did not come within") &&
                      !strstr(why.message, "remote process exited")))
             return tri_fail(err, TR_ERROR_RUNTIME, "idle %d, %s", idle, why.message);
-        if (queue_of(&r)->lanes->noted(&r.device) < 100)
+        if (queue_of(&r)->lanes->noted(&r.device, LANE) < 100)
             return tri_fail(err, TR_ERROR_RUNTIME, "the lane noted nothing");
         if (tri_nccl_run(r.nccl, LANE, &(tr_collective){.operation = TR_ALL_REDUCE}, r.stream,
                          &why) == TR_OK)

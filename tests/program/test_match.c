@@ -125,7 +125,8 @@ static void test_changed_programs_do_not_meet(void **state)
 
     tri_rank_group tp = program->groups[first->group];
     program->groups[first->group] = tri_grid_group(&program->grid, TRI_AXIS_DP);
-    expect_refusal(&w, "another axis", "wait for each other", "over tp"); /* there is its partner */
+    expect_refusal(&w, "another axis", "disagree",
+                   "rank 1 is at instruction 2, all_reduce of wte.sum over dp");
     program->groups[first->group] = tp;
 
     first->elements++;
@@ -150,12 +151,60 @@ static void test_changed_programs_do_not_meet(void **state)
     close_world(&w);
 }
 
+/* The place of two neighbours of different groups in a program. */
+static size_t neighbours(const tri_program *program)
+{
+    for (size_t i = 0; i + 1 < program->num_messages; i++) {
+        const tri_message *a = &program->messages[i], *b = a + 1;
+        if (a->group != b->group && a->last_only == b->last_only && a->first_only == b->first_only)
+            return i;
+    }
+    fail_msg("no neighbours over different groups");
+    return 0;
+}
+
+/* A rank has these two in the other order. */
+static void swap_neighbours(const world *w, int rank)
+{
+    tri_program *program = &w->sessions[rank]->session.programs[TRI_PROGRAM_TRAIN];
+    tri_message *a = &program->messages[neighbours(program)], *b = a + 1;
+    const tri_message x = *a, y = *b;
+    *a = y;
+    *b = x;
+    a->first = x.first, a->count = x.count;
+    b->first = y.first, b->count = y.count;
+}
+
+/* Two messages over different groups in another order: with a lane for each group they go by each
+ * other, one at a time they wait for ever. */
+static void test_messages_that_cross(void **state)
+{
+    (void)state;
+    world w;
+    open_world(&w, SET(SMALL, "layout.dp=2", "layout.zero=1", "layout.tp=2"));
+    swap_neighbours(&w, 1);
+    assert_int_equal(match(&w, TRI_PROGRAM_TRAIN, NULL), TR_OK); /* a later one comes in between */
+    swap_neighbours(&w, 2);
+    expect_refusal(&w, "a crossing", "wait for each other, with messages one at a time", "rank 2");
+    swap_neighbours(&w, 1);
+    swap_neighbours(&w, 2);
+    assert_int_equal(match(&w, TRI_PROGRAM_TRAIN, NULL), TR_OK);
+
+    tri_program *program = &w.sessions[1]->session.programs[TRI_PROGRAM_TRAIN];
+    program->num_calls--;
+    expect_refusal(&w, "messages that are left out", "with a lane for each group",
+                   "rank 1 has ended");
+    program->num_calls++;
+    close_world(&w);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_ranks_meet),
         cmocka_unit_test(test_ranks_meet_in_copies),
         cmocka_unit_test(test_changed_programs_do_not_meet),
+        cmocka_unit_test(test_messages_that_cross),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -55,7 +55,7 @@ struct fake_gpu {
     fake_uses uses; /* by the messages of the recording */
     bool **kept;    /* events, until the end */
     size_t num_kept, kept_capacity;
-    _Atomic uint64_t noted;
+    _Atomic uint64_t noted[TRI_DEVICE_NUM_LANES];
     bool loaded[TRI_NUM_OPS];
     int beside[TRI_NUM_OPS];
     void *lent; /* scratch of the next kernels; NULL: what is reserved */
@@ -565,25 +565,29 @@ static tr_status copy_on(tri_device *device, int lane, void *to, const void *fro
     return TR_OK;
 }
 
+typedef struct lane_note {
+    int lane;
+    uint64_t number;
+} lane_note;
+
 static void run_note(void *data)
 {
-    uint64_t number;
-    memcpy(&number, data, sizeof number);
-    atomic_store(&here->noted, number);
+    const lane_note *note = data;
+    atomic_store(&here->noted[note->lane], note->number);
 }
 
 static tr_status note(tri_device *device, int lane, uint64_t number, tr_error *err)
 {
     (void)device;
     (void)err;
-    add_call(here, stream_of(lane), run_note, &number, sizeof number);
+    add_call(here, stream_of(lane), run_note, &(lane_note){lane, number}, sizeof(lane_note));
     return TR_OK;
 }
 
-static uint64_t noted(const tri_device *device)
+static uint64_t noted(const tri_device *device, int lane)
 {
     (void)device;
-    return atomic_load(&here->noted);
+    return atomic_load(&here->noted[lane]);
 }
 
 static tr_status idle(tri_device *device, bool *answer, tr_error *err)

@@ -11,7 +11,7 @@
 struct tri_cuda_lanes {
     cudaStream_t streams[TRI_DEVICE_NUM_LANES]; /* NULL: not opened */
     cudaEvent_t points[TRI_DEVICE_NUM_POINTS];
-    uint64_t *page; /* of the host, mapped: the number that was noted last */
+    uint64_t *page; /* of the host, mapped: the number that each lane has noted last */
 };
 
 static tr_status fail(tr_error *err, const char *doing, cudaError_t code)
@@ -56,8 +56,10 @@ void tri_cuda_lanes_close(tri_cuda_lanes *lanes)
 static tr_status make_shared(tri_cuda_lanes *lanes, tr_error *err)
 {
     TRY("reserving a page for lanes",
-        cudaHostAlloc((void **)&lanes->page, sizeof *lanes->page, cudaHostAllocMapped));
-    *lanes->page = 0;
+        cudaHostAlloc((void **)&lanes->page, TRI_DEVICE_NUM_LANES * sizeof *lanes->page,
+                      cudaHostAllocMapped));
+    for (int i = 0; i < TRI_DEVICE_NUM_LANES; i++)
+        lanes->page[i] = 0;
     for (int i = 0; i < TRI_DEVICE_NUM_POINTS; i++)
         TRY("making an event", cudaEventCreateWithFlags(&lanes->points[i], cudaEventDisableTiming));
     return TR_OK;
@@ -112,13 +114,13 @@ static tr_status copy(tri_device *device, int lane, void *to, const void *from, 
 static tr_status note(tri_device *device, int lane, uint64_t number, tr_error *err)
 {
     TRY("noting where a lane is",
-        tri_cuda_note(cuda_of(device)->lanes->page, number, stream_of(device, lane)));
+        tri_cuda_note(cuda_of(device)->lanes->page + lane, number, stream_of(device, lane)));
     return TR_OK;
 }
 
-static uint64_t noted(const tri_device *device)
+static uint64_t noted(const tri_device *device, int lane)
 {
-    return *(volatile const uint64_t *)cuda_of(device)->lanes->page;
+    return ((volatile const uint64_t *)cuda_of(device)->lanes->page)[lane];
 }
 
 static tr_status idle(tri_device *device, bool *is_idle, tr_error *err)
