@@ -94,7 +94,9 @@ static outcome train(const tri_spaces_config *spaces)
 static void test_bits_do_not_depend_on_the_place(void **state)
 {
     (void)state;
-    outcome resident = train(&(tri_spaces_config){0});
+    outcome resident = train(&(tri_spaces_config){0}), again = train(&(tri_spaces_config){0});
+    assert_memory_equal(again.weights, resident.weights, again.num * sizeof(float));
+    free(again.weights);
     printf("moments on the device: %.3f ms a step, %zu parts\n", resident.step_s * 1e3,
            resident.parts);
     for (int where = TRI_WHERE_HOST; where < TRI_NUM_WHERE; where++)

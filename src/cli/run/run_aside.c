@@ -108,9 +108,9 @@ static bool lies_in(const char *path, const char *dir)
 }
 
 /* Whether one of the words of a setting is a path in the directory: "a:0.7,b:0.3", "csv:FILE". */
-static bool names_inside(const char *value, const char *dir)
+static tr_status names_inside(const char *value, const char *dir, bool *found, tr_error *err)
 {
-    bool inside = false;
+    bool inside = false, no_memory = false;
     char *copy = strdup(value), *rest = copy, *word;
     while (rest && !inside && (word = strsep(&rest, ","))) {
         char *colon = strrchr(word, ':');
@@ -119,12 +119,15 @@ static bool names_inside(const char *value, const char *dir)
             if (i == 2 && colon)
                 *colon = 0; /* what stands before a weight */
             char *real = tries[i][0] ? realpath(tries[i], NULL) : NULL;
+            no_memory |= tries[i][0] && !real && errno == ENOMEM;
             inside = real && lies_in(real, dir);
             free(real);
         }
     }
+    *found = inside;
+    no_memory |= !copy;
     free(copy);
-    return inside;
+    return no_memory ? tri_fail(err, TR_ERROR_RUNTIME, "no memory for a path") : TR_OK;
 }
 
 /* real: without symbolic links, so it is what they point to that is moved. */
@@ -132,6 +135,8 @@ static tr_status may_move(const tr_settings *settings, const char *real, tr_erro
 {
     const char *dir = tr_settings_string(settings, "run.dir");
     char *here = realpath(".", NULL);
+    if (!here && errno == ENOMEM)
+        return tri_fail(err, TR_ERROR_RUNTIME, "no memory for a path");
     bool below = here && lies_in(here, real);
     free(here);
     const char *home = getenv("HOME"), *why = below ? "the working directory is in it" : NULL;
@@ -150,9 +155,11 @@ static tr_status may_move(const tr_settings *settings, const char *real, tr_erro
                         dir, why);
     for (int i = 0; i < tri_num_settings; i++) {
         const tri_setting *row = &tri_settings_table[i];
+        bool inside = false;
         if (row->type == TRI_SETTING_STRING && strcmp(row->name, "run.dir") != 0 &&
-            strcmp(row->name, "run.tuning") != 0 &&
-            names_inside(tr_settings_string(settings, row->name), real))
+            strcmp(row->name, "run.tuning") != 0)
+            TRI_TRY(names_inside(tr_settings_string(settings, row->name), real, &inside, err));
+        if (inside)
             return tri_fail(
                 err, TR_ERROR_INPUT,
                 "%s is %s, which is part of the earlier run in run.dir (%s); that would "

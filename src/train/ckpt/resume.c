@@ -230,14 +230,16 @@ static tr_status load_state(tri_session *session, tri_ranks *ranks, tri_checkpoi
 
 /* ---- going on ---- */
 
-static void note_numbers(tri_resumed *resumed, const tri_manifest *m)
+static tr_status note_numbers(tri_resumed *resumed, const tri_manifest *m, tr_error *err)
 {
     enum { MOST = sizeof resumed->numbers / sizeof *resumed->numbers };
     for (size_t i = 0; i < m->num_numbers && resumed->num_numbers < MOST; i++) {
         char *name = strdup(m->numbers[i].name);
-        if (name)
-            resumed->numbers[resumed->num_numbers++] = (tri_ckpt_number){name, m->numbers[i].value};
+        if (!name)
+            return tri_fail(err, TR_ERROR_RUNTIME, "no memory for the numbers of a checkpoint");
+        resumed->numbers[resumed->num_numbers++] = (tri_ckpt_number){name, m->numbers[i].value};
     }
+    return TR_OK;
 }
 
 /* Blocks of a code begin where a rank's piece begins, and tp alone cuts pieces. */
@@ -248,17 +250,24 @@ static int encoded_from(const tri_session *session, const tri_manifest *m)
     return same || !tri_checkpoint_codes(session) ? -1 : (int)tp;
 }
 
+static tr_status note(tri_resumed *resumed, const tri_session *session, const tri_checkpoint *ckpt,
+                      tr_error *err)
+{
+    resumed->found = true;
+    resumed->step = ckpt->manifest.step;
+    resumed->encoded_from = encoded_from(session, &ckpt->manifest);
+    resumed->path = strdup(ckpt->path);
+    if (!resumed->path)
+        return tri_fail(err, TR_ERROR_RUNTIME, "%s: no memory for a path", ckpt->path);
+    return note_numbers(resumed, &ckpt->manifest, err);
+}
+
 static tr_status load_open(tri_session *session, tri_ranks *ranks, tri_checkpoint *ckpt,
                            tri_resumed *resumed, tr_error *err)
 {
     tr_status status = load_state(session, ranks, ckpt, err);
-    if (status == TR_OK) {
-        resumed->found = true;
-        resumed->step = ckpt->manifest.step;
-        resumed->encoded_from = encoded_from(session, &ckpt->manifest);
-        resumed->path = strdup(ckpt->path);
-        note_numbers(resumed, &ckpt->manifest);
-    }
+    if (status == TR_OK)
+        status = note(resumed, session, ckpt, err);
     tri_checkpoint_close(ckpt);
     return status;
 }
