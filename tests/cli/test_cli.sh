@@ -230,6 +230,8 @@ test_run() {
         [ "$(grep -c "\"$key\":[0-9]" "$dir/metrics.jsonl")" -eq 20 ] ||
             fail "not every line of metrics.jsonl has a number for $key"
     done
+    awk -F'"time":' -v now="$(date +%s)" '{ time = $2 + 0 } time < now - 600 || time > now + 1 || time < last { exit 1 }
+        { last = time }' "$dir/metrics.jsonl" || fail "a line of metrics.jsonl has not the time of its step"
     tail -n 1 "$dir/metrics.jsonl" | grep -q '"tokens":10240,' || fail "tokens are not 20 x 512"
     tail -n 1 "$dir/metrics.jsonl" | grep -q '"eval_loss":[0-9]' || fail "no loss on held-out data"
     run 0 settings "$dir"

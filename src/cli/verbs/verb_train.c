@@ -67,6 +67,7 @@ static void write_metrics(tri_train_run *r, const tr_step *step, int slowest_ran
     for (size_t i = 0; i < num_stats; i++)
         stats[i] = tri_session_shown(&r->session->session, i);
     tri_metrics_row row = {.step = step->step,
+                           .time_s = tri_unix_s(),
                            .stats = stats,
                            .num_stats = num_stats,
                            .loss = step->loss,

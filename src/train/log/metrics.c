@@ -10,9 +10,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/clock.h"
 #include "base/json.h"
-#include "train/step_stats.h"
+#include "train/log/row_numbers.h"
 
 /* Version 1 counted steps from 0 and had no time. */
 enum { VERSION = 2, MAX_LINE_BYTES = 1024 };
@@ -80,40 +79,22 @@ void tri_metrics_close(tri_metrics *metrics)
     free(metrics);
 }
 
-static json_t *number(double value)
+static json_t *json_of(const tri_row_number *number)
 {
-    return isfinite(value) ? json_real(value) : json_null();
+    if (number->whole)
+        return json_integer(number->integer);
+    return isfinite(number->real) ? json_real(number->real) : json_null();
 }
 
 static json_t *row_object(const tri_metrics_row *row)
 {
     json_t *object = json_object();
-    int failed = json_object_set_new(object, "step", json_integer(row->step));
-    failed |= json_object_set_new(object, "loss", number(row->loss));
-    for (size_t i = 0; i < row->num_stats; i++)
-        failed |= json_object_set_new(object, row->stats[i].name, number(row->stats[i].value));
-    failed |= json_object_set_new(object, "grad_norm", number(row->grad_norm));
-    failed |= json_object_set_new(object, "lr", number(row->lr));
-    failed |= json_object_set_new(object, "tokens", json_integer(row->tokens));
-    failed |= json_object_set_new(object, "step_ms", number(row->step_ms));
-    failed |= json_object_set_new(object, "tokens_per_s", number(row->tokens_per_s));
-    failed |= json_object_set_new(object, "mem_peak_bytes", json_integer(row->mem_peak_bytes));
-    failed |= json_object_set_new(object, "slowest_rank", json_integer(row->slowest_rank));
-    failed |= json_object_set_new(object, "slowest_ms", number(row->slowest_ms));
-    if (row->has_eval)
-        failed |= json_object_set_new(object, "eval_loss", number(row->eval_loss));
-    if (row->has_eval && isfinite(row->eval_accuracy))
-        failed |= json_object_set_new(object, "eval_accuracy", number(row->eval_accuracy));
-    if (row->epoch > 0) {
-        failed |= json_object_set_new(object, "epoch", json_integer(row->epoch));
-        failed |= json_object_set_new(object, "epoch_loss", number(row->epoch_loss));
+    int failed = 0;
+    for (size_t i = 0; i < tri_row_num_numbers(row); i++) {
+        tri_row_number number = tri_row_number_at(row, i);
+        if (number.present)
+            failed |= json_object_set_new(object, number.name, json_of(&number));
     }
-    if (row->loss_scale > 0)
-        failed |= json_object_set_new(object, "loss_scale", number(row->loss_scale));
-    if (row->loss_scale > 0 || row->skipped > 0)
-        failed |= json_object_set_new(object, "skipped", json_integer(row->skipped));
-    if (row->has_stall)
-        failed |= json_object_set_new(object, "ckpt_stall_ms", number(row->ckpt_stall_ms));
     if (failed) {
         json_decref(object);
         return NULL;
@@ -140,11 +121,11 @@ static int append_line(int fd, const char *line, size_t num_bytes)
 
 /* The time has more digits than the other numbers, so the library does not write it. Returns the
  * bytes of the whole line, 0 when it is too long. */
-static size_t end_line(char line[MAX_LINE_BYTES], size_t num_bytes)
+static size_t end_line(char line[MAX_LINE_BYTES], size_t num_bytes, double time_s)
 {
     size_t room = MAX_LINE_BYTES - (num_bytes - 1); /* from the closing brace on */
-    int added = snprintf(line + num_bytes - 1, room, ",\"time\":%.3f,\"version\":%d}\n",
-                         tri_unix_s(), VERSION);
+    int added =
+        snprintf(line + num_bytes - 1, room, ",\"time\":%.3f,\"version\":%d}\n", time_s, VERSION);
     return added > 0 && (size_t)added < room ? num_bytes - 1 + (size_t)added : 0;
 }
 
@@ -159,7 +140,8 @@ tr_status tri_metrics_write(tri_metrics *metrics, const tri_metrics_row *row, tr
             json_dumpb(object, line, sizeof line, JSON_COMPACT | JSON_REAL_PRECISION(9));
         num_bytes = tri_json_built() ? num_bytes : 0;
         json_decref(object);
-        num_bytes = num_bytes > 0 && num_bytes <= sizeof line ? end_line(line, num_bytes) : 0;
+        num_bytes =
+            num_bytes > 0 && num_bytes <= sizeof line ? end_line(line, num_bytes, row->time_s) : 0;
         if (num_bytes > 0)
             reason = append_line(metrics->fd, line, num_bytes);
     }

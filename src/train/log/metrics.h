@@ -2,8 +2,9 @@
  *
  * Lines are appended, each in a single write, so that a reader at any moment (or after a crash)
  * sees whole lines; a half-written last line left by an earlier crash is cut off when the file is
- * opened. Every line ends with the time at which it was written. Numbers that are not finite are
- * written as null, since JSON has no name for them. */
+ * opened. Every line ends with the time of its step. Numbers that are not finite are written as
+ * null, since JSON has no name for them. Which numbers a row has, and what they are called in this
+ * file and in those for other tools, is one table: row_numbers.h. */
 #ifndef TRI_TRAIN_LOG_METRICS_H
 #define TRI_TRAIN_LOG_METRICS_H
 
@@ -16,15 +17,16 @@
 typedef struct tri_metrics tri_metrics;
 
 typedef struct tri_metrics_row {
-    int64_t step; /* from 1 */
-    double loss;  /* of a float: nine digits are written, which give it back exactly */
+    int64_t step;  /* from 1 */
+    double time_s; /* when it was done: seconds since 1970 */
+    double loss;   /* of a float: nine digits are written, which give it back exactly */
     double grad_norm;
     double lr;
     int64_t tokens; /* seen since the run began */
     double step_ms;
     double tokens_per_s;
     int64_t mem_peak_bytes;
-    int slowest_rank;
+    int64_t slowest_rank;
     double slowest_ms; /* the time of that rank in this step */
     bool has_eval;     /* whether eval_loss is of this step; it is left out otherwise */
     double eval_loss;

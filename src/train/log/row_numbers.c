@@ -1,0 +1,114 @@
+#include "train/log/row_numbers.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "train/step_stats.h"
+
+/* When a row has it. */
+typedef enum presence {
+    ALWAYS,
+    EVALUATED,
+    ACCURATE,
+    EPOCH_ENDED,
+    SCALED,
+    MAY_SKIP,
+    STALLED
+} presence;
+
+typedef struct number_def {
+    const char *name, *group, *tag, *help;
+    size_t offset; /* in tri_metrics_row */
+    bool whole, counts;
+    presence when;
+} number_def;
+
+#define WHOLE(member) .name = #member, .offset = offsetof(tri_metrics_row, member), .whole = true
+#define REAL(member)  .name = #member, .offset = offsetof(tri_metrics_row, member)
+
+/* In the order of metrics.jsonl. A new number is a member of tri_metrics_row and a row here. */
+static const number_def defs[] = {
+    {WHOLE(step), .group = "train", .tag = "step", .help = "Steps that are done"},
+    {REAL(loss), .group = "train", .tag = "loss", .help = "Mean loss of the batch of a step"},
+    {REAL(grad_norm), .group = "train", .tag = "grad_norm",
+     .help = "Norm of the gradient before clipping"},
+    {REAL(lr), .group = "train", .tag = "lr", .help = "Learning rate"},
+    {WHOLE(tokens), .group = "train", .tag = "tokens", .help = "Tokens trained on", .counts = true},
+    {REAL(step_ms), .group = "perf", .tag = "step_ms", .help = "Milliseconds of a step"},
+    {REAL(tokens_per_s), .group = "perf", .tag = "tokens_per_s", .help = "Tokens a second"},
+    {WHOLE(mem_peak_bytes), .group = "perf", .tag = "mem_peak_bytes",
+     .help = "Most memory that rank 0 has had, in bytes"},
+    {WHOLE(slowest_rank), .group = "perf", .tag = "slowest_rank",
+     .help = "Rank that took longest in a step"},
+    {REAL(slowest_ms), .group = "perf", .tag = "slowest_ms", .help = "Milliseconds of that rank"},
+    {REAL(eval_loss), .group = "eval", .tag = "loss", .help = "Mean loss on held-out data",
+     .when = EVALUATED},
+    {REAL(eval_accuracy), .group = "eval", .tag = "accuracy",
+     .help = "Share of held-out targets that the model held likeliest", .when = ACCURATE},
+    {WHOLE(epoch), .group = "train", .tag = "epoch", .help = "Epochs that are done",
+     .when = EPOCH_ENDED},
+    {REAL(epoch_loss), .group = "train", .tag = "epoch_loss", .help = "Mean loss of an epoch",
+     .when = EPOCH_ENDED},
+    {REAL(loss_scale), .group = "train", .tag = "loss_scale",
+     .help = "Scale of the gradients of a step", .when = SCALED},
+    {WHOLE(skipped), .group = "train", .tag = "skipped", .help = "Steps that updated nothing",
+     .counts = true, .when = MAY_SKIP},
+    {REAL(ckpt_stall_ms), .group = "perf", .tag = "ckpt_stall_ms",
+     .help = "Milliseconds that a checkpoint held up the training", .when = STALLED},
+};
+enum { NUM_DEFS = sizeof defs / sizeof *defs, BEFORE_STATS = 2 };
+
+static bool is_present(const tri_metrics_row *row, presence when)
+{
+    switch (when) {
+    case ALWAYS:
+        return true;
+    case EVALUATED:
+        return row->has_eval;
+    case ACCURATE:
+        return row->has_eval && isfinite(row->eval_accuracy);
+    case EPOCH_ENDED:
+        return row->epoch > 0;
+    case SCALED:
+        return row->loss_scale > 0;
+    case MAY_SKIP:
+        return row->loss_scale > 0 || row->skipped > 0;
+    case STALLED:
+        return row->has_stall;
+    }
+    return false;
+}
+
+size_t tri_row_num_numbers(const tri_metrics_row *row)
+{
+    return NUM_DEFS + row->num_stats;
+}
+
+tri_row_number tri_row_number_at(const tri_metrics_row *row, size_t i)
+{
+    if (i >= BEFORE_STATS && i < BEFORE_STATS + row->num_stats) {
+        const tri_shown *stat = &row->stats[i - BEFORE_STATS];
+        return (tri_row_number){.name = stat->name,
+                                .group = "train",
+                                .tag = stat->name,
+                                .help = "Statistic of a step",
+                                .present = true,
+                                .real = stat->value};
+    }
+    const number_def *def = &defs[i < BEFORE_STATS ? i : i - row->num_stats];
+    tri_row_number number = {.name = def->name,
+                             .group = def->group,
+                             .tag = def->tag,
+                             .help = def->help,
+                             .counts = def->counts,
+                             .whole = def->whole,
+                             .present = is_present(row, def->when)};
+    const char *member = (const char *)row + def->offset;
+    if (def->whole)
+        memcpy(&number.integer, member, sizeof number.integer);
+    else
+        memcpy(&number.real, member, sizeof number.real);
+    if (def->whole)
+        number.real = (double)number.integer;
+    return number;
+}
