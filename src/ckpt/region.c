@@ -64,7 +64,7 @@ static int64_t line_count(const tri_region *region)
     return product(region->size, line_dim(region), region->num_dims);
 }
 
-int64_t tri_region_num_runs(const tri_region *region)
+int64_t tri_region_num_stretches(const tri_region *region)
 {
     if (region->count <= 0)
         return 0;
@@ -72,13 +72,13 @@ int64_t tri_region_num_runs(const tri_region *region)
     return (region->first + region->count - 1) / line - region->first / line + 1;
 }
 
-tri_run tri_region_run(const tri_region *region, int64_t i)
+tri_stretch tri_region_stretch(const tri_region *region, int64_t i)
 {
     int d = line_dim(region);
     int64_t line = line_count(region), which = region->first / line + i;
     int64_t begin = i == 0 ? region->first : which * line; /* in the box */
     int64_t last = region->first + region->count, end = (which + 1) * line;
-    tri_run run = {.local = begin - region->first, .count = (end < last ? end : last) - begin};
+    tri_stretch run = {.local = begin - region->first, .count = (end < last ? end : last) - begin};
     int64_t stride = product(region->dim, d + 1, region->num_dims);
     if (region->num_dims > 0)
         run.logical = region->begin[d] * stride + begin - which * line;
@@ -93,10 +93,10 @@ tri_run tri_region_run(const tri_region *region, int64_t i)
 /* The first run that ends after a logical index. */
 static int64_t first_after(const tri_region *region, int64_t logical)
 {
-    int64_t low = 0, high = tri_region_num_runs(region);
+    int64_t low = 0, high = tri_region_num_stretches(region);
     while (low < high) {
         int64_t middle = low + (high - low) / 2;
-        tri_run run = tri_region_run(region, middle);
+        tri_stretch run = tri_region_stretch(region, middle);
         if (run.logical + run.count > logical)
             high = middle;
         else
@@ -108,13 +108,13 @@ static int64_t first_after(const tri_region *region, int64_t logical)
 tr_status tri_region_shared(const tri_region *a, const tri_region *b, tri_shared_fn fn,
                             void *context, tr_error *err)
 {
-    int64_t num_a = tri_region_num_runs(a), num_b = tri_region_num_runs(b);
+    int64_t num_a = tri_region_num_stretches(a), num_b = tri_region_num_stretches(b);
     if (num_a == 0 || num_b == 0)
         return TR_OK;
-    int64_t i = first_after(a, tri_region_run(b, 0).logical);
-    int64_t j = i < num_a ? first_after(b, tri_region_run(a, i).logical) : num_b;
+    int64_t i = first_after(a, tri_region_stretch(b, 0).logical);
+    int64_t j = i < num_a ? first_after(b, tri_region_stretch(a, i).logical) : num_b;
     while (i < num_a && j < num_b) {
-        tri_run x = tri_region_run(a, i), y = tri_region_run(b, j);
+        tri_stretch x = tri_region_stretch(a, i), y = tri_region_stretch(b, j);
         int64_t begin = x.logical > y.logical ? x.logical : y.logical;
         int64_t end_x = x.logical + x.count, end_y = y.logical + y.count;
         int64_t end = end_x < end_y ? end_x : end_y;

@@ -39,14 +39,14 @@ bool tri_region_same_box(const tri_region *a, const tri_region *b);
 bool tri_region_boxes_meet(const tri_region *a, const tri_region *b); /* share an element */
 
 /* Elements that follow each other in the logical tensor too. */
-typedef struct tri_run {
+typedef struct tri_stretch {
     int64_t logical; /* index of the first in the logical tensor */
     int64_t local;   /* and in the region, from 0 */
     int64_t count;
-} tri_run;
+} tri_stretch;
 
-int64_t tri_region_num_runs(const tri_region *region);
-tri_run tri_region_run(const tri_region *region, int64_t i); /* ascending */
+int64_t tri_region_num_stretches(const tri_region *region);
+tri_stretch tri_region_stretch(const tri_region *region, int64_t i); /* ascending */
 
 /* Calls fn for each stretch that two regions of one tensor share, in order: where it begins in each
  * of them, and its length. */

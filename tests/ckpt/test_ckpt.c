@@ -88,9 +88,9 @@ static void regions_share_what_they_share(void **state)
         tri_region a = random_region(&at, num_dims, dim), b = random_region(&at, num_dims, dim);
         spread(&a, a_of);
         spread(&b, b_of);
-        int64_t runs = tri_region_num_runs(&a), total = 0;
+        int64_t runs = tri_region_num_stretches(&a), total = 0;
         for (int64_t i = 0; i < runs; i++) {
-            tri_run run = tri_region_run(&a, i);
+            tri_stretch run = tri_region_stretch(&a, i);
             assert_int_equal(run.local, total);
             for (int64_t k = 0; k < run.count; k++)
                 assert_int_equal(a_of[run.logical + k], run.local + k);
@@ -270,8 +270,8 @@ static size_t items_of(int rank, tri_rank_item items[2])
 
 static void fill(const tri_rank_item *item, int tensor, int64_t step, float *to)
 {
-    for (int64_t i = 0; i < tri_region_num_runs(&item->region); i++) {
-        tri_run run = tri_region_run(&item->region, i);
+    for (int64_t i = 0; i < tri_region_num_stretches(&item->region); i++) {
+        tri_stretch run = tri_region_stretch(&item->region, i);
         for (int64_t k = 0; k < run.count; k++)
             to[run.local + k] = element(tensor, run.logical + k, step);
     }
@@ -354,8 +354,8 @@ static void what_was_written_is_read(void **state)
         uint64_t before = ckpt.bytes_read;
         assert_ok(tri_checkpoint_read(&ckpt, "w", &r, data, &err), &err);
         assert_int_equal(ckpt.bytes_read - before, r.count * 4);
-        for (int64_t i = 0; i < tri_region_num_runs(&r); i++) {
-            tri_run run = tri_region_run(&r, i);
+        for (int64_t i = 0; i < tri_region_num_stretches(&r); i++) {
+            tri_stretch run = tri_region_stretch(&r, i);
             for (int64_t k = 0; k < run.count; k++)
                 assert_true(data[run.local + k] == element(0, run.logical + k, 10));
         }
