@@ -6,7 +6,7 @@
 #include "ckpt/checkpoint.h"
 #include "ckpt/hf/hf.h"
 #include "ckpt/weights.h"
-#include "train/nonfinite.h"
+#include "train/step.h"
 #include "train/step_stats.h"
 #include "trireme/trireme.h"
 
@@ -227,27 +227,7 @@ void tr_session_destroy(tr_session *session)
 
 tr_status tr_session_step(tr_session *session, tr_step *step, tr_error *err)
 {
-    tri_session *s = &session->session;
-    int64_t number = s->step, batch = s->config.compile.batch;
-    tri_step_result result;
-    tr_status status = tri_session_step(s, &result, err);
-    tri_nonfinite found;
-    bool alone = tri_mesh_ranks(&s->config.compile.mesh) == 1; /* others have to be asked */
-    if (status == TR_ERROR_NUMERIC && alone && tri_nonfinite_find(s, &found, NULL) == TR_OK)
-        tri_nonfinite_add(s, &found, -1, err);
-    if (step)
-        *step = (tr_step){.step = number + 1,
-                          .loss = (double)result.loss,
-                          .grad_norm = (double)result.grad_norm,
-                          .lr = result.lr,
-                          .tokens = tri_epochs_batch_rows(&s->epochs, batch, number) *
-                                    s->config.compile.seq_len,
-                          .seconds = result.seconds,
-                          .targets = result.count,
-                          .epoch = status == TR_OK ? tri_epochs_ended(&s->epochs, number) : 0,
-                          .scale = (double)result.scale,
-                          .skipped = result.skipped};
-    return status;
+    return tri_step_once(&session->session, step, err);
 }
 
 size_t tr_session_num_stats(const tr_session *session)

@@ -18,11 +18,4 @@ typedef struct tri_memory_overhead {
 tri_memory_overhead tri_memory_overhead_of(const tri_session *session);
 uint64_t tri_memory_overhead_total(const tri_memory_overhead *overhead);
 
-/* Anonymous memory of this process now, and the most memory it had since it began or since the peak
- * was forgotten; 0 when not known. */
-uint64_t tri_memory_anonymous(void);
-uint64_t tri_memory_peak(void);
-/* The peak is what is there now. Where the system does not allow it, nothing changes. */
-void tri_memory_forget_peak(void);
-
 #endif

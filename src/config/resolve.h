@@ -2,6 +2,7 @@
 #ifndef TRI_CONFIG_RESOLVE_H
 #define TRI_CONFIG_RESOLVE_H
 
+#include "train/run/run.h"
 #include "train/session.h"
 #include "trireme/settings.h"
 
@@ -15,6 +16,10 @@ int64_t tri_settings_num_ranks(const tr_settings *settings);
 /* Strings in config point into the settings. */
 tr_status tri_session_config_from(const tr_settings *settings, tri_session_config *config,
                                   tr_error *err);
+
+/* How a run goes about its session. Strings point into the settings, which are kept in it, too, and
+ * must stay as they are while it runs. Wishes are the caller's. */
+void tri_run_config_from(const tr_settings *settings, tri_run_config *config);
 
 /* Sets how many ranks hold a key head, where there are fewer of them than ranks; refuses numbers of
  * ranks that do not go with them. */

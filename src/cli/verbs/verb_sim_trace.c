@@ -8,9 +8,9 @@
 
 #include "api/api.h"
 #include "base/json.h"
-#include "cli/run/run_trace.h"
 #include "cli/verbs/verb_sim.h"
 #include "compile/pipeline.h"
+#include "train/run/run_trace.h"
 
 typedef struct measured {
     const char *dir;

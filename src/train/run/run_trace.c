@@ -1,16 +1,14 @@
-#include "cli/run/run_trace.h"
+#include "train/run/run_trace.h"
 
 #include <stdio.h>
 
 #include "program/messages.h"
 
-tr_status tri_run_trace_open(const tri_cli *cli, tr_session *session, int rank, int64_t num_steps,
-                             tri_trace **trace, tr_error *err)
+tr_status tri_run_trace_open(tri_session *session, int rank, int64_t num_steps, tri_trace **trace,
+                             tr_error *err)
 {
-    const tri_program *program = &session->session.programs[TRI_PROGRAM_TRAIN];
+    const tri_program *program = &session->programs[TRI_PROGRAM_TRAIN];
     size_t per_step = program->num_calls; /* actions as a whole */
-    if (!tr_settings_bool(cli->settings, "run.trace"))
-        return TR_OK;
     for (size_t c = 0; c < program->num_calls; c++)
         per_step += program->segments[program->calls[c].segment].count;
     per_step += 2 * program->num_flights; /* on their way, and waited for */
@@ -26,7 +24,7 @@ tr_status tri_run_trace_open(const tri_cli *cli, tr_session *session, int rank, 
         tri_message_lane_text(program, message, row, sizeof row);
         tri_trace_name_lane(*trace, 1 + (int)message->lane, row);
     }
-    session->session.executors[TRI_PROGRAM_TRAIN].trace = *trace;
+    session->executors[TRI_PROGRAM_TRAIN].trace = *trace;
     return TR_OK;
 }
 

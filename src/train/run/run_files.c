@@ -6,12 +6,13 @@
 
 #include "base/fs.h"
 #include "ckpt/hf/hf.h"
-#include "cli/run/train_run.h"
 #include "data/tokenizer/tokenizer.h"
+#include "train/log/metrics_observer.h"
+#include "train/run/run.h"
 
-tr_status tri_train_in_dir(const tri_train_run *r, const char *name, char **path, tr_error *err)
+tr_status tri_run_in_dir(const tri_run *r, const char *name, char **path, tr_error *err)
 {
-    *path = tri_path_join(r->dir, name);
+    *path = tri_path_join(r->config.dir, name);
     return *path ? TR_OK : tri_fail(err, TR_ERROR_RUNTIME, "no memory for a path");
 }
 
@@ -34,27 +35,27 @@ static tr_status has_tokens_of(const char *dir, const tri_tokenizer *tokenizer, 
 }
 
 /* What lies beside the weights of a model of Hugging Face stays with it as it is. */
-static tr_status keep_companions(tri_train_run *r, const tri_tokenizer *tokenizer, tr_error *err)
+static tr_status keep_companions(tri_run *r, const tri_tokenizer *tokenizer, tr_error *err)
 {
-    const char *from = tr_settings_string(r->cli->settings, "model.from");
+    const char *from = r->config.model_from;
     bool same = false;
     if (!tri_hf_is_dir(from))
         return TR_OK;
     TRI_TRY(has_tokens_of(from, tokenizer, &same, err));
-    return same ? tri_hf_keep(from, r->dir, err) : TR_OK;
+    return same ? tri_hf_keep(from, r->config.dir, err) : TR_OK;
 }
 
 /* What the tokens of this run mean, for whoever generates with it or exports it. */
-static tr_status keep_tokenizer(tri_train_run *r, tr_error *err)
+static tr_status keep_tokenizer(tri_run *r, tr_error *err)
 {
     static const char *const names[] = {"tokenizer.json", "special_tokens_map.json"};
     tri_tokenizer *tokenizer = NULL;
-    if (r->session->session.data)
-        TRI_TRY(tri_data_tokenizer(&r->session->session.config.data, &tokenizer, err));
-    tr_status status = tokenizer ? tri_tokenizer_save_dir(tokenizer, r->dir, err) : TR_OK;
+    if (r->session->data)
+        TRI_TRY(tri_data_tokenizer(&r->session->config.data, &tokenizer, err));
+    tr_status status = tokenizer ? tri_tokenizer_save_dir(tokenizer, r->config.dir, err) : TR_OK;
     for (int i = 0; i < 2 && !tokenizer && status == TR_OK; i++) { /* of an earlier run */
         char *path;
-        status = tri_train_in_dir(r, names[i], &path, err);
+        status = tri_run_in_dir(r, names[i], &path, err);
         if (status == TR_OK)
             (void)unlink(path);
         free(path);
@@ -66,25 +67,27 @@ static tr_status keep_tokenizer(tri_train_run *r, tr_error *err)
     return status;
 }
 
-tr_status tri_train_open_files(void *context, tr_error *err)
+tr_status tri_run_open_files(void *context, tr_error *err)
 {
-    tri_train_run *r = context;
+    tri_run *r = context;
     char *path;
-    TRI_TRY(tri_make_dirs(r->dir, err));
+    TRI_TRY(tri_make_dirs(r->config.dir, err));
     TRI_TRY(keep_tokenizer(r, err));
-    TRI_TRY(tri_train_in_dir(r, "config.yaml", &path, err));
-    tr_status status = tr_settings_save(r->cli->settings, path, err);
+    TRI_TRY(tri_run_in_dir(r, "config.yaml", &path, err));
+    tr_status status = tr_settings_save(r->config.settings, path, err);
     free(path);
     TRI_TRY(status);
-    TRI_TRY(tri_train_in_dir(r, "metrics.jsonl", &path, err));
+    TRI_TRY(tri_run_in_dir(r, "metrics.jsonl", &path, err));
     if (r->ckpt.continues)
         status = tri_jsonl_trim(path, r->ckpt.resumed.step, err);
     else if (unlink(path) != 0 && errno != ENOENT) /* a new run starts a new record */
         status =
             tri_fail(err, TR_ERROR_RUNTIME, "%s: cannot be replaced: %s", path, strerror(errno));
+    tri_metrics *metrics = NULL;
     if (status == TR_OK)
-        status = tri_metrics_open(path, &r->metrics, err);
+        status = tri_metrics_open(path, &metrics, err);
     free(path);
     TRI_TRY(status);
-    return TR_OK;
+    tri_observer observer = tri_metrics_observer(metrics);
+    return tri_run_observe(r, &observer, err);
 }

@@ -1,0 +1,270 @@
+/* What `trireme train` prints: the start, the steps that are worth a line, the end. */
+#include "cli/run/train_show.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/process_memory.h"
+#include "cli/run/first_lines.h"
+#include "cli/text.h"
+#include "run/trace_travel.h"
+#include "train/step_stats.h"
+
+static void print_resumed(const tri_run *r)
+{
+    const tri_resumed *resumed = &r->ckpt.resumed;
+    for (const char *at = resumed->note; at; at = strchr(at, '\n')) {
+        at += *at == '\n';
+        printf("note    a damaged checkpoint was %.*s\n", (int)strcspn(at, "\n"), at);
+    }
+    if (resumed->found)
+        tri_text_print(stdout, "resume  %s: %" PRId64 " of %" PRId64 " steps are done\n",
+                       resumed->path, resumed->step, r->num_steps);
+    if (resumed->found && resumed->encoded_from > 0)
+        printf("note    moments were encoded in 8 bits anew, since the checkpoint was made with "
+               "layout.tp=%d\n",
+               resumed->encoded_from);
+    else if (resumed->found && resumed->encoded_from == 0)
+        printf("note    moments were encoded in 8 bits; the checkpoint was made with "
+               "optim.moments=fp32\n");
+}
+
+static void show_start(tri_train_show *show, const tri_run *r)
+{
+    tri_session *s = r->session;
+    tri_first_lines lines = {.cli = show->cli,
+                             .session = s,
+                             .dir = r->config.dir,
+                             .local_ranks = r->local_ranks,
+                             .transport =
+                                 r->ranks.size > 1 ? tri_ranks_transport(&r->ranks) : NULL};
+    show->overhead = tri_memory_overhead_of(s);
+    show->status = tri_first_lines_print(&lines, &show->err);
+    print_resumed(r);
+    fflush(stdout);
+    show->peak_flops =
+        s->device.def->peak_flops
+            ? s->device.def->peak_flops(&s->device, s->config.compile.precision.compute)
+            : 0;
+    show->peak_flops *= r->ranks.size;
+    tri_progress_init(&show->progress, stdout, r->num_steps,
+                      tr_settings_int(r->config.settings, "train.log_every"));
+}
+
+/* "held-out loss 0.6912  accuracy 53.1%", as much of it as the task has; returns text. */
+static char *held_out(const tri_run *r, char *text, size_t size)
+{
+    const tri_model_config *model = &r->session->config.compile.model;
+    double loss = r->eval.loss, percent = 100 * r->eval.accuracy;
+    if (!tri_model_find(model->kind)->sequences)
+        snprintf(text, size, "held-out loss %.6f", loss);
+    else if (model->task == TRI_TASK_CLASSIFY)
+        snprintf(text, size, "held-out loss %.4f  accuracy %.1f%%", loss, percent);
+    else
+        snprintf(text, size, "held-out loss %.4f  perplexity %.2f  accuracy %.1f%%", loss,
+                 exp(loss), percent);
+    return text;
+}
+
+/* "[epoch 1/3] loss 0.6931  held-out loss 0.6912  accuracy 53.1%" */
+static void show_epoch(tri_train_show *show, const tri_run *r, const tri_metrics_row *row)
+{
+    char text[96] = "";
+    tri_progress_note(&show->progress, "[epoch %" PRId64 "/%" PRId64 "] loss %.4f%s%s", row->epoch,
+                      r->session->epochs.num, row->epoch_loss, row->has_eval ? "  " : "",
+                      row->has_eval ? held_out(r, text, sizeof text) : "");
+}
+
+/* "  max_logit 12.3  mean_lse 5.52": what a line shows beside the loss. */
+static char *stats_text(const tri_session *session, char *text, size_t size)
+{
+    size_t used = 0;
+    text[0] = 0;
+    for (size_t i = 0; i < tri_session_num_shown(session) && used < size; i++) {
+        tri_shown shown = tri_session_shown(session, i);
+        if (shown.digits > 0)
+            used += (size_t)snprintf(text + used, size - used, "  %s %.*g", shown.name,
+                                     shown.digits, shown.value);
+    }
+    return text;
+}
+
+static void show_step(tri_train_show *show, const tri_run *r, const tr_step *step)
+{
+    const tri_program *program = &r->session->programs[TRI_PROGRAM_TRAIN];
+    char stats[160];
+    double flops = tri_program_cost(program).flops;
+    double share = 1 - tri_program_redone(program).flops / flops; /* of the model itself */
+    double rate = flops * r->ranks.size / step->seconds;
+    if (show->peak_flops > 0 && rate > show->peak_flops)
+        show->peak_flops = rate; /* it was measured while the machine was busy */
+    tri_progress_step line = {.step = step->step,
+                              .loss = step->loss,
+                              .stats = stats_text(r->session, stats, sizeof stats),
+                              .grad_norm = step->grad_norm,
+                              .lr = step->lr,
+                              .tokens_per_s = (double)step->tokens / step->seconds,
+                              .mfu = show->peak_flops > 0 ? share * rate / show->peak_flops : -1};
+    tri_progress_update(&show->progress, &line);
+}
+
+static void show_skipped(tri_train_show *show, const tri_run *r, const tr_step *step)
+{
+    if (tri_run_has_scaler(r))
+        tri_progress_note(&show->progress,
+                          "step %" PRId64 "  skipped: the gradient overflowed; loss scale %g -> %g",
+                          step->step, step->scale, step->scale / 2);
+    else
+        tri_progress_note(&show->progress,
+                          "step %" PRId64 "  skipped: the %s is not finite; the weights stay as "
+                          "they were",
+                          step->step, isfinite(step->loss) ? "gradient" : "loss");
+}
+
+static void print_memory(const tri_train_show *show, const tri_run *r, uint64_t anonymous)
+{
+    char used[16], expected[16], plan[16], overhead[16], staging[16];
+    uint64_t beside = tri_memory_overhead_total(&show->overhead);
+    uint64_t planned = tri_session_planned_bytes(r->session);
+    uint64_t staged = tri_run_ckpt_staging(&r->ckpt);
+    printf("memory: %s used, %s expected (plan %s + overhead %s",
+           tri_text_bytes((double)anonymous, used),
+           tri_text_bytes((double)(planned + staged + beside), expected),
+           tri_text_bytes((double)planned, plan), tri_text_bytes((double)beside, overhead));
+    if (staged)
+        printf(" + %s to stage checkpoints", tri_text_bytes((double)staged, staging));
+    printf(")\n");
+}
+
+/* Of the steps that the trace holds. */
+static void print_travel(const tri_run *r)
+{
+    tri_trace_travel travel = tri_trace_travel_of(r->trace);
+    int64_t steps = r->num_steps - r->first_step;
+    if (travel.num_messages == 0 || steps <= 0 || tri_trace_num_dropped(r->trace) > 0)
+        return;
+    printf("messages: %.3g ms of a step, %.0f %% of that beside the computation\n",
+           travel.total_s * 1e3 / (double)steps, 100 * travel.beside_s / (travel.total_s + 1e-12));
+}
+
+/* A run that was done before had nothing to write but, once more, its weights. */
+static void print_written(const tri_run *r, bool idle)
+{
+    bool saves = r->config.save_weights;
+    if (idle && !saves)
+        tri_text_print(stdout, "nothing new in %s\n", r->config.dir);
+    else if (idle)
+        tri_text_print(
+            stdout, "nothing new in %s but the weights of step %" PRId64 ", weights.safetensors\n",
+            r->config.dir, r->first_step);
+    else
+        tri_text_print(stdout, "written to %s: config.yaml, metrics.jsonl%s%s%s%s%s\n",
+                       r->config.dir, r->has_tokenizer ? ", tokenizer.json" : "",
+                       saves ? ", weights.safetensors" : "", r->record ? ", samples/" : "",
+                       r->ckpt.checkpointer && !r->ckpt.last_failed ? ", ckpt/" : "",
+                       r->trace ? ", trace.json (opens in ui.perfetto.dev)" : "");
+}
+
+static void print_end(const tri_train_show *show, const tri_run *r)
+{
+    const tri_session *s = r->session;
+    char time[32], rate[16], planned[16], used[16];
+    bool idle = r->num_steps <= r->first_step;
+    if (idle)
+        printf("\nnothing to train: step %" PRId64 " is done, and the run has %" PRId64
+               "; set train.steps above %" PRId64 " to go on\n",
+               r->first_step, r->num_steps, r->first_step);
+    else
+        printf("\n%" PRId64 " step%s in %s, %s tokens/s; loss %.4f -> %.4f\n",
+               r->num_steps - r->first_step, r->num_steps - r->first_step == 1 ? "" : "s",
+               tri_text_duration(r->seconds, time),
+               tri_text_count((double)(r->tokens - r->first_tokens) / (r->seconds + 1e-9), rate),
+               r->first_loss, r->last_loss);
+    if (tri_run_has_scaler(r) || s->skipped > 0)
+        printf("skipped: %" PRId64 " step%s, whose gradient %s\n", s->skipped,
+               s->skipped == 1 ? "" : "s",
+               tri_run_has_scaler(r) ? "overflowed" : "or loss was not finite");
+    uint64_t anonymous = tri_process_anonymous();
+    if (s->store.device_bytes)
+        printf("memory: %s of the device used, %s planned\n",
+               tri_text_bytes((double)s->store.device_bytes, used),
+               tri_text_bytes((double)tri_session_planned_bytes(s), planned));
+    else if (anonymous)
+        print_memory(show, r, anonymous);
+    if (r->trace)
+        print_travel(r);
+    print_written(r, idle);
+    if (r->ckpt.num_failed > 0 && !r->ckpt.last_failed)
+        printf("warning: %" PRId64 " checkpoint%s could not be written on the way, for the reason "
+               "above; the last one is there\n",
+               r->ckpt.num_failed, r->ckpt.num_failed == 1 ? "" : "s");
+    if (s->data && r->config.save_weights && s->config.compile.model.task == TRI_TASK_LM &&
+        strcmp(s->config.data.source, "synthetic") != 0)
+        tri_text_print(stdout, "text from it: trireme generate %s\n", r->config.dir);
+}
+
+static void print_stopped(const tri_run *r, const char *why)
+{
+    printf("stopped after step %" PRId64 " of %" PRId64 " (%s)\n", r->session->step, r->num_steps,
+           why);
+    if (r->saved)
+        tri_text_print(stdout,
+                       "saved   %s/ckpt/step-%" PRId64 "; to go on: the same command with --set "
+                       "run.resume=true\n",
+                       r->config.dir, r->session->step);
+    fflush(stdout);
+}
+
+static void show_end(tri_train_show *show, const tri_run *r, const char *why)
+{
+    tri_progress_fini(&show->progress);
+    if (r->stopped)
+        print_stopped(r, why);
+    else if (!r->failed)
+        print_end(show, r);
+}
+
+static void tell(void *context, const tri_run_news *news)
+{
+    tri_train_show *show = context;
+    const tri_run *r = news->run;
+    char text[96];
+    switch (news->moment) {
+    case TRI_RUN_BEGINS:
+        show_start(show, r);
+        break;
+    case TRI_RUN_UPDATED:
+        show_step(show, r, news->step);
+        break;
+    case TRI_RUN_SKIPPED:
+        show_skipped(show, r, news->step);
+        break;
+    case TRI_RUN_EVALUATED:
+        if (news->step->epoch == 0) /* else it stands in the epoch's line */
+            tri_progress_note(&show->progress, "step %" PRId64 "  %s", news->step->step,
+                              held_out(r, text, sizeof text));
+        break;
+    case TRI_RUN_STEP:
+        if (news->row->epoch > 0)
+            show_epoch(show, r, news->row);
+        break;
+    case TRI_RUN_WARNING:
+        if (news->own)
+            tri_cli_error("warning: %s", news->text);
+        else
+            tri_progress_note(&show->progress, "warning: %s", news->text);
+        break;
+    case TRI_RUN_ENDS:
+        show_end(show, r, news->text);
+        break;
+    case TRI_RUN_SAVED:
+        break;
+    }
+}
+
+tri_observer tri_train_show_observer(tri_train_show *show)
+{
+    return (tri_observer){"terminal", tell, NULL, show};
+}

@@ -1,0 +1,23 @@
+/* What `trireme train` shows of a run, as its observer: what it is, the steps that are worth a
+ * line, and how it ended. */
+#ifndef TRI_CLI_RUN_TRAIN_SHOW_H
+#define TRI_CLI_RUN_TRAIN_SHOW_H
+
+#include "cli/cli.h"
+#include "cli/memory.h"
+#include "cli/run/progress.h"
+#include "train/run/run.h"
+
+typedef struct tri_train_show {
+    const tri_cli *cli;
+    tri_progress progress;
+    tri_memory_overhead overhead; /* before the first step */
+    double peak_flops;            /* of all ranks' devices, measured; 0 when not known */
+    tr_status status; /* of the first lines: a run that nobody is told of is not begun */
+    tr_error err;
+} tri_train_show;
+
+/* It must outlive the run. */
+tri_observer tri_train_show_observer(tri_train_show *show);
+
+#endif

@@ -1,0 +1,45 @@
+/* From settings to the configuration of a run. */
+#include <string.h>
+
+#include "base/clock.h"
+#include "config/resolve.h"
+
+static tri_resume resume_from(const tr_settings *s)
+{
+    const char *how = tr_settings_string(s, "run.resume");
+    return strcmp(how, "true") == 0    ? TRI_RESUME_MUST
+           : strcmp(how, "false") == 0 ? TRI_RESUME_NO
+                                       : TRI_RESUME_IF_ANY;
+}
+
+void tri_run_config_from(const tr_settings *s, tri_run_config *config)
+{
+    const char *dir = tr_settings_string(s, "run.dir"),
+               *tuning = tr_settings_string(s, "run.tuning");
+    double minutes = tr_settings_float(s, "run.max_minutes");
+    *config = (tri_run_config){
+        .dir = dir,
+        .settings = s,
+        .model_from = tr_settings_string(s, "model.from"),
+        .ranks = {.transport = tr_settings_string(s, "run.transport"),
+                  .algorithm = tr_settings_string(s, "run.collective"),
+                  .tuning = *tuning ? tuning : NULL,
+                  .nccl_library = tr_settings_string(s, "run.nccl_library"),
+                  .message_sums = tr_settings_bool(s, "run.message_sums")},
+        .ckpt = {.dir = dir,
+                 .resume = resume_from(s),
+                 .from = tr_settings_string(s, "ckpt.from"),
+                 .every = tr_settings_int(s, "ckpt.every"),
+                 .keep_last = tr_settings_int(s, "ckpt.keep_last"),
+                 .keep_every = tr_settings_int(s, "ckpt.keep_every"),
+                 .staging_mib = tr_settings_int(s, "ckpt.staging_mib"),
+                 .async = tr_settings_bool(s, "ckpt.async"),
+                 .patience_s = tr_settings_float(s, "ckpt.patience_s")},
+        .eval_every = tr_settings_int(s, "train.eval_every"),
+        .compare_every = tr_settings_int(s, "run.compare_every"),
+        .save_weights = tr_settings_bool(s, "run.save"),
+        .record = tr_settings_bool(s, "data.record"),
+        .trace = tr_settings_bool(s, "run.trace"),
+        .ends_at_s = minutes > 0 ? tri_now_s() + 60 * minutes : 0,
+    };
+}

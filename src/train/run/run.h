@@ -1,0 +1,114 @@
+/* A training run: a session that is joined to other ranks, goes on from a checkpoint, trains, is
+ * evaluated, compared, saved and recorded, and ends when it is done or when somebody wishes it.
+ *
+ * Nothing here prints, reads the environment or catches a signal. Whoever starts a run gives it a
+ * configuration that does not change any more, a way to ask for wishes, and observers. All ranks
+ * make the same calls in the same order. */
+#ifndef TRI_TRAIN_RUN_RUN_H
+#define TRI_TRAIN_RUN_RUN_H
+
+#include "run/trace.h"
+#include "train/log/record.h"
+#include "train/ranks.h"
+#include "train/replicas.h"
+#include "train/run/observer.h"
+#include "train/run/run_ckpt.h"
+#include "trireme/settings.h"
+
+/* Why a rank wishes that the run end: bits that the caller gives a meaning, but for the last. */
+enum { TRI_WISH_TIME = 1 << (TRI_WISH_BITS - 1) };
+
+typedef struct tri_run_wishes {
+    unsigned (*ask)(void *context);      /* after each step, on every rank; NULL: never any */
+    const char *(*why)(unsigned wishes); /* in words */
+    void *context;
+} tri_run_wishes;
+
+/* Strings and settings must outlive the run. */
+typedef struct tri_run_config {
+    const char *dir;
+    const tr_settings *settings; /* all that was resolved, for config.yaml and for observers */
+    const char *model_from;      /* model.from as it was given */
+    tri_ranks_config ranks;      /* tuning NULL: it is kept in dir */
+    tri_run_ckpt_config ckpt;
+    int64_t eval_every;    /* steps; 0: at the end of epochs */
+    int64_t compare_every; /* steps between two comparisons of copies; 0: there are none */
+    bool save_weights;     /* at the end */
+    bool record, trace;
+    double ends_at_s; /* of tri_now_s, when the wish TRI_WISH_TIME comes up; 0: never */
+    tri_run_wishes wishes;
+} tri_run_config;
+
+enum { TRI_MAX_OBSERVERS = 16 };
+
+/* One rank's. Observers read it. */
+typedef struct tri_run {
+    tri_run_config config;
+    tri_session *session;
+    tri_ranks ranks;
+    int local_ranks; /* on this machine */
+    tri_observer observers[TRI_MAX_OBSERVERS];
+    size_t num_observers;
+    char *tuning; /* the file with what was measured */
+    tri_trace *trace;
+    tri_record *record;
+    tri_run_ckpt ckpt;
+    tri_replicas replicas;
+    int64_t compare_every; /* as configured, 0 where there is nothing to compare */
+    int64_t good_step;  /* of the newest checkpoint that was saved when copies were equal, or -1 */
+    bool has_tokenizer; /* kept in dir */
+    bool ended;         /* ENDS was told */
+    bool failed;
+    unsigned wishes; /* by which the run ends before its last step; 0: by nobody's */
+    bool stopped;    /* it ended by them, and in good order */
+    bool saved;      /* and what it had is in a checkpoint */
+    int64_t first_step, num_steps;
+    double first_loss, last_loss;
+    tri_eval_result eval;
+    double seconds;
+    int64_t tokens, first_tokens;    /* since the run began; of them, before it was resumed */
+    double epoch_sum, epoch_targets; /* of the losses of this epoch, and what they are means over */
+} tri_run;
+
+/* The session is compiled and not started; from here on the run ends it. */
+void tri_run_open(tri_run *run, const tri_run_config *config, tri_session *session);
+/* Before it begins. The run closes it, also when this fails. */
+tr_status tri_run_observe(tri_run *run, const tri_observer *observer, tr_error *err);
+/* Joins the other ranks. Collective, as is all that follows but the last. */
+tr_status tri_run_join(tri_run *run, const tri_bootstrap *bootstrap, tr_error *err);
+/* Everything up to the first step: allocates, goes on from a checkpoint or fills the weights, opens
+ * the files. */
+tr_status tri_run_begin(tri_run *run, tr_error *err);
+/* All steps that are left, and the end. What is wrong is told as its end, too. */
+tr_status tri_run_go_on(tri_run *run, tr_error *err);
+/* May take as long as a checkpoint that is being written. One of zeros, never opened, is fine. */
+void tri_run_close(tri_run *run);
+
+/* A warning of the whole run, by rank 0, or of a rank's own. For observers, too. */
+void tri_run_warn(const tri_run *run, bool own, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+/* Whether gradients are scaled (fp16). */
+static inline bool tri_run_has_scaler(const tri_run *run)
+{
+    return run->session->config.compile.precision.compute == TRI_F16;
+}
+
+/* run_files.c. A file of the run directory; the caller frees the path. */
+tr_status tri_run_in_dir(const tri_run *run, const char *name, char **path, tr_error *err);
+/* Of a tri_run, by rank 0: settings, tokenizer, metrics. */
+tr_status tri_run_open_files(void *run, tr_error *err);
+
+/* run_step.c. Tells all observers; news->run is filled in. */
+void tri_run_tell(const tri_run *run, tri_run_news news);
+tr_status tri_run_step(tri_run *run, tr_error *err);
+/* Numbers of the run that a checkpoint keeps, for whoever goes on from it. */
+enum { TRI_RUN_NUM_COUNTS = 3 };
+void tri_run_counts(const tri_run *run, tri_ckpt_number counts[TRI_RUN_NUM_COUNTS]);
+void tri_run_take_counts(tri_run *run);
+/* Before something is saved: a wrong bit must not reach a file. */
+tr_status tri_run_compare(tri_run *run, bool saves, tr_error *err);
+/* What a checkpoint that failed means to the run. */
+void tri_run_warn_ckpt(const tri_run *run, const tr_error *warning, const char *what_then);
+
+#endif
