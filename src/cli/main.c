@@ -137,6 +137,12 @@ static const tri_flag data_flags[] = {
     {0},
 };
 
+static const tri_flag runs_flags[] = {
+    {"watch", NULL, "draw the table again every two seconds, until Ctrl-C"},
+    {"json", NULL, "a line of JSON for each run"},
+    {0},
+};
+
 static const tri_flag sim_flags[] = {
     {"schedule", "NAME", "1f1b (default), zb-v ...; csv:FILE for your own"},
     {"list", NULL, "the schedules that there are"},
@@ -201,6 +207,8 @@ const tri_verb tri_verbs[] = {
      "prepare TEXT ... | inspect PATH | tokenizer train TEXT ... | tokenizer encode|decode|inspect "
      "[FILE]",
      "run.threads", NULL, TRI_OPERANDS_WORDS, data_flags, tri_verb_data},
+    {"runs", "list runs: state, step, loss, speed, time left, disk", "[DIR ...]", "", NULL,
+     TRI_OPERANDS_WORDS, runs_flags, tri_verb_runs},
     {"doctor", "say what this machine has, and what is missing", "", "run",
      "run.dir run.nccl_library", TRI_OPERANDS_NONE, NULL, tri_verb_doctor},
     {"settings", "list the settings, or show what a file resolves to", "[FILE.yaml | NAME ...]",

@@ -60,7 +60,9 @@ static void read_command(tri_text *line)
 
 void tri_journal_add_missing_end(const tr_settings *settings)
 {
-    if (!tri_events_unfinished(tr_settings_string(settings, "run.dir")))
+    tri_run_story story;
+    tri_events_read(tr_settings_string(settings, "run.dir"), &story);
+    if (!story.started || story.ended)
         return;
     tri_event event = TRI_EVENT_NOTHING;
     event.event = "failed";

@@ -86,26 +86,3 @@ void tri_events_add(const char *run_dir, const tri_event *event)
     free(line);
     free(path);
 }
-
-bool tri_events_unfinished(const char *run_dir)
-{
-    char *path = tri_path_join(run_dir, "events.jsonl");
-    FILE *file = path ? fopen(path, "re") : NULL;
-    char *line = NULL;
-    size_t capacity = 0;
-    bool open = false;
-    while (file && getline(&line, &capacity, file) > 0) {
-        json_t *object = json_loads(line, JSON_DISABLE_EOF_CHECK, NULL);
-        const char *event = json_string_value(json_object_get(object, "event"));
-        if (event && strcmp(event, "start") == 0)
-            open = true;
-        else if (event && strcmp(event, "end") == 0)
-            open = false;
-        json_decref(object);
-    }
-    if (file)
-        fclose(file);
-    free(line);
-    free(path);
-    return open;
-}

@@ -43,7 +43,23 @@ typedef struct tri_event {
     }
 
 void tri_events_add(const char *run_dir, const tri_event *event);
-/* Whether the last "start" has no "end": whoever wrote it was killed, or its machine went down. */
-bool tri_events_unfinished(const char *run_dir);
+
+/* What the file tells, up to its last line. -1: not told. */
+typedef struct tri_run_story {
+    bool started;
+    bool ended;   /* the last start has an end: otherwise whoever wrote it is at work, was killed,
+                     or its machine went down */
+    bool asked;   /* the run was asked to stop since then */
+    double began; /* when the first start was, seconds since 1970; 0: not known */
+    double last_start, last_event;
+    char host[256]; /* of the last start */
+    int64_t pid, dp, tp, pp;
+    int64_t restarts;                /* since then */
+    int64_t steps, saved, exit_code; /* of the end */
+    char reason[256];                /* of the last failure since then, or "" */
+} tri_run_story;
+
+/* One that cannot be read tells nothing. */
+void tri_events_read(const char *run_dir, tri_run_story *story);
 
 #endif

@@ -1,0 +1,189 @@
+#include "cli/runs/run_row.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/exit_code.h"
+#include "base/fs.h"
+#include "trireme/settings.h"
+
+const char *tri_run_state_name(tri_run_state state)
+{
+    static const char *const names[TRI_NUM_RUN_STATES] = {
+        [TRI_RUN_IS_RUNNING] = "running", [TRI_RUN_IS_STALLED] = "stalled",
+        [TRI_RUN_IS_DONE] = "done",       [TRI_RUN_IS_STOPPED] = "stopped",
+        [TRI_RUN_IS_FAILED] = "failed",
+    };
+    return names[state];
+}
+
+/* Who is at work in a run directory. */
+typedef enum tri_run_lock_state {
+    TRI_LOCK_FREE,
+    TRI_LOCK_HELD,
+    TRI_LOCK_UNKNOWN /* the file system has no locks, or the directory cannot be opened */
+} tri_run_lock_state;
+
+/* A lock for readers, which is given back at once: a run that begins in this moment takes it for
+ * that of ranks that are just ending, and tries again (cli/run/run_lock.c). */
+static tri_run_lock_state lock_of(const char *dir)
+{
+    int fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    tri_run_lock_state state = TRI_LOCK_UNKNOWN;
+    if (fd < 0)
+        return state;
+    if (flock(fd, LOCK_SH | LOCK_NB) == 0)
+        state = TRI_LOCK_FREE;
+    else if (errno == EWOULDBLOCK)
+        state = TRI_LOCK_HELD;
+    close(fd);
+    return state;
+}
+
+/* Bytes on the disk under a directory; links are not followed. */
+static double disk_used(const char *dir)
+{
+    DIR *handle = opendir(dir);
+    const struct dirent *entry;
+    double sum = 0;
+    while (handle && (entry = readdir(handle))) {
+        struct stat info;
+        if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0 ||
+            fstatat(dirfd(handle), entry->d_name, &info, AT_SYMLINK_NOFOLLOW) != 0)
+            continue;
+        char *path = S_ISDIR(info.st_mode) ? tri_path_join(dir, entry->d_name) : NULL;
+        if (path)
+            sum += disk_used(path);
+        sum += 512.0 * (double)info.st_blocks;
+        free(path);
+    }
+    if (handle)
+        closedir(handle);
+    return sum;
+}
+
+/* Longer than this without a line is no slow step any more: many steps, and longer than the longest
+ * evaluation or save of late. NAN: the pace is not known yet. */
+static double patience(const tri_run_summary *s)
+{
+    const double least_s = 30, steps = 20, slow_ones = 3;
+    return isnan(s->gap_s) ? NAN : fmax(least_s, fmax(steps * s->gap_s, slow_ones * s->slow_gap_s));
+}
+
+static tri_run_state judge(const tri_run_row *row, tri_run_lock_state lock, bool same_host,
+                           bool has_weights, double now)
+{
+    const tri_run_story *story = &row->story;
+    bool open = story->started && !story->ended;
+    /* Elsewhere on a shared disk: locks need not reach so far, but lines do. */
+    bool elsewhere = open && !same_host && lock != TRI_LOCK_HELD;
+    bool silent = now - row->updated > patience(&row->metrics);
+    if (lock == TRI_LOCK_HELD)
+        return silent ? TRI_RUN_IS_STALLED : TRI_RUN_IS_RUNNING;
+    if (elsewhere || (open && lock == TRI_LOCK_UNKNOWN))
+        return silent || isnan(row->metrics.gap_s) ? TRI_RUN_IS_STALLED : TRI_RUN_IS_RUNNING;
+    if (open)
+        return TRI_RUN_IS_FAILED;
+    if (!story->started)
+        return has_weights || (row->total > 0 && row->metrics.step >= row->total)
+                   ? TRI_RUN_IS_DONE
+                   : TRI_RUN_IS_STOPPED;
+    if (story->exit_code == TRI_EXIT_OK)
+        return TRI_RUN_IS_DONE;
+    return tri_exit_is_good((int)story->exit_code) ? TRI_RUN_IS_STOPPED : TRI_RUN_IS_FAILED;
+}
+
+static void note(tri_run_row *row, const char *text)
+{
+    if (!*row->why)
+        snprintf(row->why, sizeof row->why, "%.*s", (int)strcspn(text, "\n"), text);
+}
+
+/* Sizes from the settings; a run of epochs tells how many steps one has when it ends. */
+static tr_status read_settings(tri_run_row *row, tr_error *err)
+{
+    char *path = tri_path_join(row->dir, "config.yaml");
+    if (!path)
+        return tri_fail(err, TR_ERROR_RUNTIME, "no memory for a path");
+    tr_settings *settings = NULL;
+    tr_error why = {0};
+    tr_status status = TR_OK;
+    if (tri_path_exists(path)) {
+        status = tr_settings_create(&settings, err);
+        if (status == TR_OK && tr_settings_load(settings, path, &why) == TR_OK) {
+            row->total = tr_settings_int(settings, "train.steps");
+            int64_t epochs = tr_settings_int(settings, "train.epochs");
+            if (epochs > 0 && row->metrics.epoch > 0)
+                row->total = row->metrics.epoch_step / row->metrics.epoch * epochs;
+            row->dp = tr_settings_int(settings, "layout.dp");
+            row->tp = tr_settings_int(settings, "layout.tp");
+            row->pp = tr_settings_int(settings, "layout.pp");
+        } else if (status == TR_OK) {
+            note(row, why.message);
+        }
+    }
+    tr_settings_destroy(settings);
+    free(path);
+    return status;
+}
+
+static double changed_at(const char *dir, const char *name)
+{
+    char *path = tri_path_join(dir, name);
+    struct stat info;
+    double when = path && stat(path, &info) == 0 ? (double)info.st_mtim.tv_sec : 0;
+    free(path);
+    return when;
+}
+
+static bool is_this_host(const char *host)
+{
+    char here[256] = "";
+    gethostname(here, sizeof here - 1);
+    return strcmp(here, host) == 0;
+}
+
+tr_status tri_run_row_read(tri_run_row *row, const char *dir, double now, tr_error *err)
+{
+    tr_error why = {0};
+    *row = (tri_run_row){.dir = dir, .left_s = NAN};
+    tri_run_lock_state lock = lock_of(dir); /* first: what ends meanwhile says so below */
+    tri_events_read(dir, &row->story);
+    if (tri_run_summary_read(dir, &row->metrics, &why) != TR_OK)
+        note(row, why.message);
+    TRI_TRY(read_settings(row, err));
+    const tri_run_story *story = &row->story;
+    const tri_run_summary *m = &row->metrics;
+    if (row->dp <= 0 && story->dp > 0) {
+        row->dp = story->dp;
+        row->tp = story->tp;
+        row->pp = story->pp;
+    }
+    row->began = story->began > 0 ? story->began : m->first_time;
+    if (!(row->began > 0))
+        row->began = changed_at(dir, "config.yaml");
+    row->updated = fmax(isnan(m->time) ? changed_at(dir, "metrics.jsonl") : m->time,
+                        fmax(story->last_event, row->began));
+    row->state =
+        judge(row, lock, is_this_host(story->host), tri_dir_has(dir, "weights.safetensors"), now);
+    bool works = row->state == TRI_RUN_IS_RUNNING || row->state == TRI_RUN_IS_STALLED;
+    if (row->state == TRI_RUN_IS_DONE && row->total < m->step)
+        row->total = m->step;
+    if (works && row->total >= m->step)
+        row->left_s = (double)(row->total - m->step) * m->gap_s;
+    if (row->state == TRI_RUN_IS_FAILED)
+        note(row, *story->reason ? story->reason
+                  : story->ended
+                      ? "it ended with an error; log/rank-0.log and the terminal say which"
+                      : "it ended without a word: killed, or its machine went down");
+    row->disk_bytes = disk_used(dir);
+    return TR_OK;
+}

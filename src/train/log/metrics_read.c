@@ -1,0 +1,70 @@
+#include "train/log/metrics_read.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { ROOM = 256 << 10 }; /* a longer line is nobody's */
+
+typedef struct line_cutter {
+    tri_metrics_visit visit;
+    void *context;
+    char *bytes;
+    size_t num;
+    bool skips; /* what is too long, up to its end */
+} line_cutter;
+
+/* Takes the whole lines out of the bytes; *taken counts theirs. */
+static tr_status cut(line_cutter *c, size_t *taken, tr_error *err)
+{
+    size_t at = 0;
+    const char *end;
+    while ((end = memchr(c->bytes + at, '\n', c->num - at))) {
+        size_t length = (size_t)(end - c->bytes) + 1 - at;
+        tri_metrics_line line;
+        bool ours = false;
+        if (!c->skips)
+            TRI_TRY(tri_metrics_line_read(c->bytes + at, length, &line, &ours, err));
+        if (ours)
+            c->visit(c->context, &line);
+        c->skips = false;
+        at += length;
+    }
+    *taken = at;
+    c->num -= at;
+    memmove(c->bytes, c->bytes + at, c->num);
+    return TR_OK;
+}
+
+tr_status tri_metrics_scan(int fd, const char *path, int64_t *offset, tri_metrics_visit visit,
+                           void *context, tr_error *err)
+{
+    line_cutter c = {.visit = visit, .context = context, .bytes = malloc(ROOM)};
+    tr_status status =
+        c.bytes ? TR_OK : tri_fail(err, TR_ERROR_RUNTIME, "%s: no memory to read it", path);
+    int64_t at = *offset, behind = *offset; /* of the last whole line */
+    while (status == TR_OK) {
+        if (c.num == ROOM) {
+            c.skips = true;
+            c.num = 0;
+        }
+        ssize_t got = pread(fd, c.bytes + c.num, ROOM - c.num, at);
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got < 0)
+            status =
+                tri_fail(err, TR_ERROR_RUNTIME, "%s: cannot be read: %s", path, strerror(errno));
+        if (got <= 0)
+            break;
+        at += got;
+        c.num += (size_t)got;
+        size_t taken = 0;
+        status = cut(&c, &taken, err);
+        if (taken > 0)
+            behind = at - (int64_t)c.num;
+    }
+    free(c.bytes);
+    *offset = behind;
+    return status;
+}

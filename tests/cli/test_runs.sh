@@ -1,0 +1,180 @@
+#!/usr/bin/env bash
+# trireme runs: what it says of runs in every state, on terminals of any width, and of folders that
+# hold none. Argument: the build directory. Run from the root of the repository.
+set -u
+build=${1:-build}
+trireme=$(cd "$build" && pwd)/trireme
+tmp=$(mktemp -d /tmp/trireme-runs-XXXXXX)
+failures=0 checks=0
+trap 'rm -rf "$tmp"' EXIT
+root=$PWD
+cd "$tmp" || exit 1
+
+fail() {
+    failures=$((failures + 1))
+    echo "FAILED: $*"
+    head -c 2000 out err 2>/dev/null
+}
+
+# run CODE TEXT ARGS...: trireme ARGS ends with CODE, and what it prints holds TEXT.
+run() {
+    local want=$1 text=$2 code
+    shift 2
+    checks=$((checks + 1))
+    "$trireme" "$@" >out 2>err </dev/null
+    code=$?
+    [ $code -eq "$want" ] || fail "trireme $* ended with $code, not $want"
+    grep -qF -- "$text" out err || fail "trireme $* does not say \"$text\""
+}
+
+# is RUN COLUMN VALUE: what the list says in a column (as awk counts) of a run.
+is() {
+    local value
+    checks=$((checks + 1))
+    value=$("$trireme" runs | awk -v run="$1" -v column="$2" '$1 == run { print $column }')
+    [ "$value" = "$3" ] || fail "column $2 of $1 is \"$value\", not \"$3\""
+}
+
+# ---- nothing there ----
+
+run 0 'there are no runs in runs/ here; `trireme train tiny` makes one' runs
+"$trireme" runs --json >out 2>err || fail "--json of no runs ends with $?"
+[ -s out ] && fail "--json of no runs prints something"
+run 2 'check the path: there is no gone in' runs gone
+touch file
+run 2 'file: is not a directory; name a run directory or a folder of them' runs file
+mkdir -p empty
+run 0 'there are no runs in empty' runs empty
+run 2 '--watch redraws a table on a terminal, and the output is not one; leave it out' runs --watch
+
+# ---- states: real runs, and made-up files ----
+
+"$trireme" train "$root/recipes/tiny.yaml" --set train.steps=6 --set run.dir=runs/whole --set layout.dp=2 \
+    --set run.save=false >train.out 2>&1 || fail "a run: $(tail -n 1 train.out)"
+is runs/whole 2 done
+is runs/whole 3 6/6
+is runs/whole 8 dp2
+
+now=$(date +%s)
+# make_run NAME AGE EVENTS: ten of a hundred steps, half a second each, the last AGE seconds ago.
+make_run() {
+    mkdir -p "runs/$1"
+    printf 'version: 1\ntrain:\n  steps: 100\n' >"runs/$1/config.yaml"
+    for i in 1 2 3 4 5 6 7 8 9 10; do
+        printf '{"step":%d,"loss":%d.5,"tokens":%d,"tokens_per_s":2000.0,"step_ms":500.0,"time":%d.%d,"version":2}\n' \
+            "$i" $((11 - i)) $((i * 1000)) $((now - $2 - (10 - i) / 2)) $((i % 2 ? 0 : 5))
+    done >"runs/$1/metrics.jsonl"
+    printf '%s' "$3" >"runs/$1/events.jsonl"
+}
+start="{\"time\":\"2026-01-31T11:00:00Z\",\"event\":\"start\",\"host\":\"$(hostname)\",\"pid\":4711,\"layout\":{\"dp\":1,\"tp\":1,\"pp\":1},\"version\":2}
+"
+elsewhere=${start/$(hostname)/not-here}
+ended() { printf '%s{"event":"end","steps":10,"saved":10,"exit_code":%d}\n' "$start" "$1"; }
+make_run done 1000 "$(ended 0)"
+make_run stopped 1000 "$(ended 3)"
+make_run interrupted 1000 "$(ended 130)"
+make_run broken 1000 "$start$(printf '{"event":"failed","reason":"rank 2 was killed by SIGKILL"}\n{"event":"end","exit_code":1}')"
+make_run killed 1000 "$start"
+make_run running 0 "$start"
+make_run stalled 1000 "$start"
+make_run far 0 "$elsewhere"
+make_run silent 1000 "$elsewhere"
+make_run resumed 0 "$(ended 3)
+$start"
+make_run bare 1000 ''
+rm runs/bare/events.jsonl
+make_run torn 1000 "$(ended 0)"
+printf '{"step":11,"loss":null,"tokens":11000,"time":%d}\n{"step":12,"lo' "$now" >>runs/torn/metrics.jsonl
+mkdir runs/no-metrics runs/no-settings runs/bad-settings
+cp runs/done/config.yaml runs/done/events.jsonl runs/no-metrics
+cp runs/done/metrics.jsonl runs/done/events.jsonl runs/no-settings
+cp runs/done/metrics.jsonl runs/bad-settings
+echo 'train: {stepz: 7}' >runs/bad-settings/config.yaml
+mkdir runs/nothing runs/notes && touch runs/notes/config.yaml
+ln -s done runs/a-link
+ln -s . runs/in-a-circle
+
+exec 8<runs/running 9<runs/stalled 7<runs/resumed
+flock -xn 8 && flock -xn 9 && flock -xn 7 || fail "directories cannot be locked"
+is runs/done 2 done
+is runs/stopped 2 stopped
+is runs/interrupted 2 stopped
+is runs/broken 2 failed
+is runs/killed 2 failed
+is runs/running 2 running
+is runs/running 3 10/100
+is runs/running 4 45s
+is runs/running 5 1.5000
+is runs/running 7 2.00k
+is runs/stalled 2 stalled
+is runs/far 2 running
+is runs/silent 2 stalled
+is runs/resumed 2 running
+is runs/bare 2 stopped
+is runs/torn 3 11/100
+is runs/torn 5 nan
+is runs/no-metrics 3 0/100
+is runs/no-settings 3 10/10
+is runs/bad-settings 3 10
+is runs/a-link 2 ''
+is runs/notes 2 ''
+exec 7<&- 8<&- 9<&-
+is runs/running 2 failed
+run 0 'rank 2 was killed by SIGKILL' runs
+run 0 'it ended without a word: killed, or its machine went down' runs runs/killed
+run 0 'RUN' runs runs/done runs/done/ runs/a-link
+[ "$(wc -l <out)" -eq 2 ] || fail "a run that was named three times is there more than once"
+run 0 '"state":"done","step":10,"total":100,' runs --json runs/done
+checks=$((checks + 1))
+[ "$("$trireme" runs | grep -c .)" -eq $(("$("$trireme" runs --json | grep -c '^{"run":.*"version":1}$')" + 1)) ] ||
+    fail "--json has not a line for each run"
+
+# Looking changes nothing but the summary, and that of long runs only.
+checks=$((checks + 1))
+[ -z "$(find runs -name '.*')" ] || fail "a list leaves files in short runs: $(find runs -name '.*')"
+
+# ---- the terminal ----
+
+on_terminal() { # COLUMNS: what a terminal of that width shows
+    checks=$((checks + 1))
+    TERM=xterm COLUMNS=$1 script -qec "$trireme runs" /dev/null </dev/null | tr -d '\r' >out
+}
+if command -v script >/dev/null; then
+    for columns in 40 60 80 120 200; do
+        NO_COLOR=1 on_terminal $columns
+        widest=$(LC_ALL=C.UTF-8 wc -L <out)
+        [ "$widest" -le $columns ] || fail "a line of $widest in $columns columns"
+        grep -q $'\033' out && fail "colours in spite of NO_COLOR"
+        grep -q '^RUN *STATE *STEP' out || fail "$columns columns: $(head -1 out)"
+    done
+    grep -q 'rank 2 was killed' out || fail "200 columns do not say why a run failed"
+    NO_COLOR='' on_terminal 80
+    grep -q $'\033\[31mfailed' out || fail "a run that failed is not red"
+
+    # --watch draws until it is asked to end, and the last table stays. (Commands in the background
+    # of a script are started with SIGINT ignored.)
+    checks=$((checks + 1))
+    TERM=xterm COLUMNS=60 timeout 300 script -qec "echo \$\$ >pid; exec $trireme runs --watch" watched </dev/null >/dev/null &
+    for ((i = 0; i < 600; i++)); do
+        grep -q 'runs/done' watched 2>/dev/null && break
+        sleep 0.1
+    done
+    kill -TERM "$(cat pid)"
+    wait $!
+    code=$?
+    [ $code -eq 3 ] || fail "--watch ends with $code after SIGTERM"
+    grep -q 'runs/done' watched && ! grep -q '1049h\|?25l' watched || fail "--watch: $(cat -v watched)"
+else
+    echo "skipped: terminals (there is no script command)"
+fi
+checks=$((checks + 1))
+"$trireme" runs | head -1 >out
+grep -q $'\033' out && fail "colours in a pipe"
+
+# Control characters of names do not reach the terminal.
+cp -r runs/done "runs/$(printf 'x\033[31my')"
+run 0 'x\x1b[31my' runs
+grep -q $'\033' out && fail "an escape sequence of a name reached the terminal"
+
+echo "$checks checks, $failures failed"
+[ $failures -eq 0 ]
