@@ -56,7 +56,10 @@ int tr_settings_choice(const tr_settings *settings, const char *name); /* its pl
 /* The resolved settings as YAML, by section; loading it gives the same values, bit for bit. */
 tr_status tr_settings_write_yaml(const tr_settings *settings, FILE *file, tr_error *err);
 
-/* The same into a file, replaced as a whole: a reader sees the old one or the new one. */
+/* And as one JSON object, by their full names. */
+tr_status tr_settings_write_json(const tr_settings *settings, FILE *file, tr_error *err);
+
+/* YAML into a file, replaced as a whole: a reader sees the old one or the new one. */
 tr_status tr_settings_save(const tr_settings *settings, const char *path, tr_error *err);
 
 /* A readable list of settings, wrapped to width columns. which is NULL for all of them, or sections

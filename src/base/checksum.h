@@ -47,4 +47,7 @@ typedef struct tri_crc {
 void tri_crc_add(tri_crc *crc, const void *data, size_t num_bytes); /* begins as {0} */
 uint64_t tri_crc_end(const tri_crc *crc); /* more may be added afterwards */
 
+/* The plain CRC-32C (Castagnoli) of file formats. */
+uint32_t tri_crc32c(const void *data, size_t num_bytes);
+
 #endif

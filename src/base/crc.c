@@ -19,12 +19,12 @@ TARGET static inline uint32_t instruction(uint32_t crc, uint64_t word)
 #endif
 
 /* By four bits, where there is none. */
+static const uint32_t table[16] = {
+    0x00000000, 0x105ec76f, 0x20bd8ede, 0x30e349b1, 0x417b1dbc, 0x5125dad3, 0x61c69362, 0x7198540d,
+    0x82f63b78, 0x92a8fc17, 0xa24bb5a6, 0xb21572c9, 0xc38d26c4, 0xd3d3e1ab, 0xe330a81a, 0xf36e6f75};
+
 static uint32_t by_table(uint32_t crc, uint64_t word)
 {
-    static const uint32_t table[16] = {0x00000000, 0x105ec76f, 0x20bd8ede, 0x30e349b1,
-                                       0x417b1dbc, 0x5125dad3, 0x61c69362, 0x7198540d,
-                                       0x82f63b78, 0x92a8fc17, 0xa24bb5a6, 0xb21572c9,
-                                       0xc38d26c4, 0xd3d3e1ab, 0xe330a81a, 0xf36e6f75};
     word ^= crc;
     uint32_t low = (uint32_t)word;
     for (int i = 0; i < 8; i++)
@@ -114,4 +114,18 @@ uint64_t tri_crc_end(const tri_crc *crc)
     h ^= all.lane[2] | (uint64_t)all.lane[3] << 32;
     h ^= crc->num_bytes * 0xFF51AFD7ED558CCDu;
     return h;
+}
+
+uint32_t tri_crc32c(const void *data, size_t num_bytes)
+{
+    const unsigned char *p = data;
+    uint32_t crc = ~0u;
+    for (; num_bytes >= 8; p += 8, num_bytes -= 8)
+        crc = by_table(crc, load(p));
+    for (; num_bytes > 0; p++, num_bytes--) {
+        crc ^= *p;
+        crc = crc >> 4 ^ table[crc & 15];
+        crc = crc >> 4 ^ table[crc & 15];
+    }
+    return ~crc;
 }

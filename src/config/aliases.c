@@ -52,8 +52,8 @@ const tri_alias tri_aliases[] = {
     {NANOGPT, "dtype", "precision.kind", "float32 is fp32, bfloat16 is bf16, float16 is fp16"},
     {NANOGPT, "backend", "run.transport", NULL},
     {NANOGPT, "compile", NULL, "every step is compiled before it runs; trireme explain shows it"},
-    {NANOGPT, "wandb_log", NULL, "metrics are lines of JSON in run.dir/metrics.jsonl"},
-    {NANOGPT, "wandb_project", NULL, "metrics are lines of JSON in run.dir/metrics.jsonl"},
+    {NANOGPT, "wandb_log", NULL, "run.logs=wandb; metrics.jsonl has all numbers in any case"},
+    {NANOGPT, "wandb_project", NULL, "run.logs=wandb, then wandb sync --project"},
 
     {HF, "output_dir", "run.dir", NULL},
     {HF, "model_name_or_path", "model.from", "the path of a directory; nothing is downloaded"},
@@ -116,7 +116,9 @@ const tri_alias tri_aliases[] = {
     {HF, "local_rank", NULL,
      "RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT in the environment are read"},
     {HF, "torch_compile", NULL, "every step is compiled before it runs; trireme explain shows it"},
-    {HF, "report_to", NULL, "metrics are lines of JSON in run.dir/metrics.jsonl"},
+    {HF, "report_to", NULL,
+     "run.logs=tensorboard,wandb,csv,prometheus: any of them; metrics.jsonl has all numbers in any "
+     "case"},
     {HF, "num_hidden_layers", "model.num_layers", NULL},
     {HF, "hidden_size", "model.dim", NULL},
     {HF, "num_attention_heads", "model.num_heads", NULL},
@@ -284,7 +286,7 @@ const tri_alias tri_aliases[] = {
     {MEGATRON, "--eval-interval", "train.eval_every", NULL},
     {MEGATRON, "--eval-iters", "train.eval_batches", NULL},
     {MEGATRON, "--log-interval", "train.log_every", NULL},
-    {MEGATRON, "--tensorboard-dir", NULL, "metrics are lines of JSON in run.dir/metrics.jsonl"},
+    {MEGATRON, "--tensorboard-dir", NULL, "run.logs=tensorboard, in run.dir/tensorboard"},
     {MEGATRON, "--seed", "run.seed", NULL},
     {MEGATRON, "--distributed-backend", "run.transport", NULL},
     {MEGATRON, "--distributed-timeout-minutes", "run.deadline_s", "in seconds"},
@@ -385,6 +387,6 @@ const tri_alias tri_aliases[] = {
     {NULL, "tokens_per_batch", "train.batch", "rows: train.batch = tokens / data.seq_len"},
     {NULL, "max_tokens", "train.steps",
      "a number of steps: train.steps = tokens / (train.batch x data.seq_len)"},
-    {NULL, "wandb", NULL, "metrics are lines of JSON in run.dir/metrics.jsonl"},
+    {NULL, "wandb", NULL, "run.logs=wandb; metrics.jsonl has all numbers in any case"},
 };
 const int tri_num_aliases = sizeof tri_aliases / sizeof *tri_aliases;

@@ -8,6 +8,7 @@
 #include "config/settings_internal.h"
 #include "serve/generate.h"
 #include "sim/sim.h"
+#include "train/log/logs.h"
 #include "train/ranks.h"
 
 int64_t tri_settings_num_ranks(const tr_settings *settings)
@@ -300,6 +301,7 @@ tr_status tri_session_config_from(const tr_settings *s, tri_session_config *conf
     model_config(s, &compile->model);
     optim_config(s, &compile->optim);
     TRI_TRY(head_config(s, &compile->head, err));
+    TRI_TRY(tri_logs_check(tr_settings_string(s, "run.logs"), err));
     lr_config(s, &config->lr);
     batch_config(s, config);
     compile->zero = (int)tr_settings_int(s, "layout.zero");

@@ -40,6 +40,7 @@ void tri_run_config_from(const tr_settings *s, tri_run_config *config)
         .save_weights = tr_settings_bool(s, "run.save"),
         .record = tr_settings_bool(s, "data.record"),
         .trace = tr_settings_bool(s, "run.trace"),
+        .logs = tr_settings_string(s, "run.logs"),
         .ends_at_s = minutes > 0 ? tri_now_s() + 60 * minutes : 0,
     };
 }

@@ -403,6 +403,11 @@ const tri_setting tri_settings_table[] = {
         "tuning_file tune_cache algo_cache"),
     BOOL("run.trace", "false", "Write trace.json, a timeline that opens in Perfetto",
          "profiler timeline"),
+    STRING("run.logs", "",
+           "Files for other tools in run.dir, beside metrics.jsonl, divided by commas: tensorboard "
+           "(tensorboard/), wandb (an offline run in wandb/), csv (metrics.csv), prometheus "
+           "(metrics.prom)",
+           "report_to loggers wandb_log tensorboard_dir"),
     BOOL("run.save", "true", "Write the weights at the end", "save_model always_save_checkpoint"),
     CHOICE(
         "run.resume", "false", "false, true, auto",

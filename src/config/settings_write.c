@@ -1,4 +1,4 @@
-/* The resolved settings as YAML: what run.dir/config.yaml holds. */
+/* The resolved settings as YAML: what run.dir/config.yaml holds; and as JSON, for other tools. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -7,8 +7,8 @@
 #include "base/text.h"
 #include "config/settings_internal.h"
 
-/* A text in double quotes, where YAML has escapes for everything. What YAML calls printable stands
- * as it is, so that prompts in any script stay readable. */
+/* A text in double quotes, where YAML has escapes for everything, and JSON has these, too. What
+ * YAML calls printable stands as it is, so that prompts in any script stay readable. */
 static void write_quoted(const char *text, FILE *file)
 {
     fputc('"', file);
@@ -31,6 +31,24 @@ static void write_quoted(const char *text, FILE *file)
     fputc('"', file);
 }
 
+static void write_value(const tri_setting *row, const tri_setting_value *value, FILE *file)
+{
+    char text[32];
+    if (value->string) {
+        write_quoted(value->string, file);
+        return;
+    }
+    tri_setting_format(row, value, text, sizeof text);
+    fputs(text, file);
+}
+
+static tr_status check_stream(FILE *file, tr_error *err)
+{
+    if (fflush(file) != 0 || ferror(file))
+        return tri_fail(err, TR_ERROR_RUNTIME, "cannot write the settings: %s", strerror(errno));
+    return TR_OK;
+}
+
 tr_status tr_settings_write_yaml(const tr_settings *settings, FILE *file, tr_error *err)
 {
     fprintf(file, "version: 1\n");
@@ -42,19 +60,26 @@ tr_status tr_settings_write_yaml(const tr_settings *settings, FILE *file, tr_err
             if (!tri_setting_in(row, tri_sections[s].name) || row->typed_only)
                 continue;
             fprintf(file, "  %s: ", tri_setting_key(row));
-            if (value->string) {
-                write_quoted(value->string, file);
-            } else {
-                char text[32];
-                tri_setting_format(row, value, text, sizeof text);
-                fputs(text, file);
-            }
+            write_value(row, value, file);
             fputc('\n', file);
         }
     }
-    if (fflush(file) != 0 || ferror(file))
-        return tri_fail(err, TR_ERROR_RUNTIME, "cannot write the settings: %s", strerror(errno));
-    return TR_OK;
+    return check_stream(file, err);
+}
+
+tr_status tr_settings_write_json(const tr_settings *settings, FILE *file, tr_error *err)
+{
+    const char *between = "{";
+    for (int i = 0; i < tri_num_settings; i++) {
+        const tri_setting *row = &tri_settings_table[i];
+        if (row->typed_only)
+            continue;
+        fprintf(file, "%s\"%s\":", between, row->name);
+        write_value(row, &settings->values[i], file);
+        between = ",";
+    }
+    fputs("}\n", file);
+    return check_stream(file, err);
 }
 
 tr_status tr_settings_save(const tr_settings *settings, const char *path, tr_error *err)

@@ -35,6 +35,7 @@ typedef struct tri_run_config {
     int64_t compare_every; /* steps between two comparisons of copies; 0: there are none */
     bool save_weights;     /* at the end */
     bool record, trace;
+    const char *logs; /* files for other tools, as tri_logs_check has them; "": none */
     double ends_at_s; /* of tri_now_s, when the wish TRI_WISH_TIME comes up; 0: never */
     tri_run_wishes wishes;
 } tri_run_config;

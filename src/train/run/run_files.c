@@ -7,6 +7,7 @@
 #include "base/fs.h"
 #include "ckpt/hf/hf.h"
 #include "data/tokenizer/tokenizer.h"
+#include "train/log/logs_observer.h"
 #include "train/log/metrics_observer.h"
 #include "train/run/run.h"
 
@@ -89,5 +90,9 @@ tr_status tri_run_open_files(void *context, tr_error *err)
     free(path);
     TRI_TRY(status);
     tri_observer observer = tri_metrics_observer(metrics);
+    TRI_TRY(tri_run_observe(r, &observer, err));
+    if (!*r->config.logs)
+        return TR_OK;
+    TRI_TRY(tri_logs_observer(r, &observer, err));
     return tri_run_observe(r, &observer, err);
 }
