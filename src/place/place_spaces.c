@@ -266,17 +266,28 @@ static void do_piece(spacer *s, uint32_t piece)
     depart(s);
 }
 
+/* The first of a row of nodes with one operator. A device may run a row as one kernel, and sums
+ * over it, so copies do not part it. */
+static size_t row_of(const spacer *s, size_t node)
+{
+    while (node > 0 && s->old[node - 1].op == s->old[node].op)
+        node--;
+    return node;
+}
+
 /* The first piece comes while the rest of its phase runs, which is before it: from a file at the
- * beginning of that, to where it is needed half way through. */
+ * beginning of that, to where it is needed about half way through. */
 static void rebuild(spacer *s)
 {
     size_t begin = 0, first = s->num_pieces > 0 ? s->begin[0] : 0;
     while (begin < first && s->old[begin].phase != s->old[first].phase)
         begin++;
+    size_t middle = row_of(s, (begin + first) / 2);
+    begin = begin < middle ? begin : middle;
     for (size_t n = 0; n < s->num_old && !s->graph->arena.failed; n++) {
         if (n == begin)
             bring_for(s, 0, 1);
-        if (n == (begin + first) / 2)
+        if (n == middle)
             bring_for(s, 0, 0);
         if (s->piece[n] == AT_REST)
             append(s, &s->old[n]);

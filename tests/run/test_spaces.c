@@ -552,6 +552,24 @@ static double share_beside(const tri_program *program)
     return beside / all;
 }
 
+/* A GPU adds up the squares of a row of gradients at once: a copy within it would round twice. */
+static void test_copies_part_no_row_of_sums(void **state)
+{
+    (void)state;
+    for (int where = TRI_WHERE_HOST; where < TRI_NUM_WHERE; where++) {
+        run *r = calloc(1, sizeof *r);
+        compile(r, &(spec){.moments = (tri_where)where, .piece_bytes = 1 << 16});
+        const tri_program *program = &r->session.programs[TRI_PROGRAM_TRAIN];
+        int rows = 0;
+        for (size_t i = 1; i < program->num_instrs; i++)
+            rows += program->instrs[i].op == TRI_OP_SUM_SQUARES &&
+                    program->instrs[i - 1].op != TRI_OP_SUM_SQUARES;
+        assert_int_equal(rows, 1);
+        end(r);
+        free(r);
+    }
+}
+
 /* Moments leave the device, but for the few pieces that are under way. */
 static void test_the_plan_knows_the_place(void **state)
 {
@@ -719,6 +737,7 @@ int main(void)
         cmocka_unit_test(test_faults_are_seen),
         cmocka_unit_test(test_every_layout_is_proven),
         cmocka_unit_test(test_nothing_is_carried_for_nothing),
+        cmocka_unit_test(test_copies_part_no_row_of_sums),
         cmocka_unit_test(test_the_plan_knows_the_place),
         cmocka_unit_test(test_checkpoints_cross_places),
         cmocka_unit_test(test_scratch_files),
