@@ -6,12 +6,15 @@
  * has a staging area on the GPU that the others have opened (CUDA IPC; memory of the host that all
  * have registered when that is refused, or when NCCL_STANDIN_MEMORY=host). A collective is, piece
  * by piece: copy to the own area; all meet; compute from all areas, in the order of ranks; all
- * meet. Meeting is a call of the host that the stream makes (cudaLaunchHostFunc) and that waits for
- * the others in shared memory, so a stream that waits does not occupy the GPU, and everything can
- * be captured in a graph: nothing is decided while capturing that a replay could not repeat.
+ * meet. For a meeting the stream asks the communicator's thread (cudaLaunchHostFunc), which waits
+ * for the others in shared memory, and waits for its answer (a stream memory operation). So a
+ * stream that waits does not occupy the GPU, streams of several communicators wait beside each
+ * other, and everything can be captured in a graph: nothing is decided while capturing that a
+ * replay could not repeat.
  *
  * Like a communicator of NCCL that does not block, one of these is "in progress" until all have
  * joined, and ncclCommAbort ends whatever waits. */
+#include <cuda.h>
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 #include <cuda_runtime.h>
@@ -46,7 +49,7 @@ struct shared {
     std::atomic<uint64_t> sent[MOST_RANKS][MOST_RANKS], taken[MOST_RANKS][MOST_RANKS];
 };
 
-struct meeting { /* what a call of the host from the stream is given */
+struct meeting { /* what a stream asks for */
     ncclComm *comm;
     int kind, peer;
 };
@@ -62,9 +65,16 @@ struct ncclComm {
     std::atomic<int> state; /* ncclResult_t */
     std::atomic<int> abort;
     char why[200];
-    pthread_t thread;
+    pthread_t thread; /* joins, then serves the stream */
     bool has_thread, leaving;
+    std::atomic<const meeting *> asked; /* one at a time: a communicator has one stream */
+    volatile uint32_t *answer;          /* of the host, mapped: 1 when that is over */
+    CUdeviceptr answer_there;           /* the same for the GPU */
+    std::atomic<int> quits;
 };
+
+typedef CUresult (*value_fn)(CUstream, CUdeviceptr, cuuint32_t, unsigned);
+static value_fn write_value, wait_value;
 
 struct areas { /* of all ranks, as a kernel is given them */
     const char *of[MOST_RANKS];
@@ -190,20 +200,57 @@ static bool load_kernels(ncclComm *comm)
     return true;
 }
 
-static void *join(void *argument)
+static bool open_answers(ncclComm *comm)
+{
+    cudaDriverEntryPointQueryResult found;
+    cudaGetDriverEntryPointByVersion("cuStreamWriteValue32", (void **)&write_value, 12000,
+                                     cudaEnableDefault, &found);
+    cudaGetDriverEntryPointByVersion("cuStreamWaitValue32", (void **)&wait_value, 12000,
+                                     cudaEnableDefault, &found);
+    void *page = NULL, *there = NULL;
+    if (!write_value || !wait_value ||
+        cudaHostAlloc(&page, sizeof *comm->answer, cudaHostAllocMapped) != cudaSuccess ||
+        cudaHostGetDevicePointer(&there, page, 0) != cudaSuccess)
+        return fail(comm, "stream memory operations", cudaGetErrorString(cudaGetLastError()));
+    comm->answer = (volatile uint32_t *)page;
+    *comm->answer = 0;
+    comm->answer_there = (CUdeviceptr)there;
+    return true;
+}
+
+static void come(ncclComm *comm, const meeting *m);
+
+/* What has been aborted goes on answering, so that streams come to their end. */
+static void serve(ncclComm *comm)
+{
+    while (!comm->quits) {
+        const meeting *m = comm->asked.exchange(NULL);
+        if (!m) {
+            nap();
+            continue;
+        }
+        come(comm, m);
+        std::atomic_thread_fence(std::memory_order_seq_cst);
+        *comm->answer = 1;
+    }
+}
+
+static void *live(void *argument)
 {
     ncclComm *comm = (ncclComm *)argument;
     cudaSetDevice(comm->device);
     comm->with->opened++;
     bool good = wait_for(comm, &comm->with->opened, comm->size);
     shm_unlink(comm->name);
-    good = good && load_kernels(comm) && share_gpu(comm);
+    good = good && open_answers(comm) && load_kernels(comm) && share_gpu(comm);
     if (good && comm->with->on_host)
         good = share_host(comm);
     if (good)
         comm->state = ncclSuccess;
     else if (comm->state == ncclInProgress)
         comm->state = ncclRemoteError;
+    if (comm->answer)
+        serve(comm);
     return NULL;
 }
 
@@ -226,7 +273,7 @@ EXPORT ncclResult_t ncclCommInitRankConfig(ncclComm_t *out, int size, ncclUnique
         return ncclSystemError;
     }
     comm->with = (shared *)memory;
-    comm->has_thread = pthread_create(&comm->thread, NULL, join, comm) == 0;
+    comm->has_thread = pthread_create(&comm->thread, NULL, live, comm) == 0;
     *out = comm;
     return comm->has_thread ? ncclInProgress : ncclSystemError;
 }
@@ -269,6 +316,7 @@ EXPORT ncclResult_t ncclCommFinalize(ncclComm_t comm)
 /* Areas that others have opened stay open: a stream may still read them. */
 EXPORT ncclResult_t ncclCommDestroy(ncclComm_t comm)
 {
+    comm->quits = 1;
     if (comm->has_thread)
         pthread_join(comm->thread, NULL);
     comm->has_thread = false;
@@ -279,17 +327,18 @@ EXPORT ncclResult_t ncclCommAbort(ncclComm_t comm)
 {
     comm->abort = 1;
     comm->with->aborted = 1;
-    return ncclCommDestroy(comm);
+    if (comm->has_thread)
+        pthread_detach(comm->thread);
+    comm->has_thread = false;
+    return ncclSuccess;
 }
 
-/* ---- what a stream calls on the host ---- */
+/* ---- what a stream asks for ---- */
 
 enum { MEET, BOX_EMPTY, BOX_FILLED, BOX_FULL, BOX_TAKEN };
 
-static void CUDART_CB come(void *argument)
+static void come(ncclComm *comm, const meeting *m)
 {
-    const meeting *m = (const meeting *)argument;
-    ncclComm *comm = m->comm;
     shared *with = comm->with;
     int own = comm->rank, peer = m->peer;
     uint64_t all;
@@ -332,11 +381,22 @@ static void CUDART_CB come(void *argument)
             return result_;                                                                        \
     } while (0)
 
+static void CUDART_CB ask(void *argument)
+{
+    const meeting *m = (const meeting *)argument;
+    m->comm->asked = m;
+}
+
 static ncclResult_t host_call(ncclComm *comm, int kind, int peer, cudaStream_t stream)
 {
     meeting *m = new meeting{comm, kind, peer};
-    comm->kept.push_back(m); /* a graph may call it again */
-    TRY(cudaLaunchHostFunc(stream, come, m));
+    comm->kept.push_back(m); /* a graph may ask for it again */
+    TRY(cudaLaunchHostFunc(stream, ask, m));
+    if (wait_value(stream, comm->answer_there, 1, CU_STREAM_WAIT_VALUE_EQ) != CUDA_SUCCESS ||
+        write_value(stream, comm->answer_there, 0, CU_STREAM_WRITE_VALUE_DEFAULT) != CUDA_SUCCESS) {
+        snprintf(comm->why, sizeof comm->why, "stand-in: stream memory operations are refused");
+        return ncclUnhandledCudaError;
+    }
     return ncclSuccess;
 }
 
