@@ -36,6 +36,7 @@ typedef struct tiler {
     bool *inside;      /* of each old node */
     bool *behind;      /* of each old node outside: it needs what the tiles make */
     bool *made_behind; /* of each old value: by the tiles, or by such a node */
+    bool *ahead;       /* of each old node: it gathers what the tiles read, and stood after them */
 } tiler;
 
 static bool is_wide(const tiler *t, tri_id value)
@@ -246,28 +247,57 @@ static tri_id slice(tiler *t, tri_id value, const tri_node *reader)
     return graph->nodes[node].out[0];
 }
 
-/* A weight that is gathered for the forward, as the backward of the chunk gathers it. */
-static tri_id gathered_behind(const tiler *t, tri_id value)
+static bool gathers_behind(const tri_node *node)
+{
+    return node->op == TRI_OP_UNSHARD && node->phase == TRI_PHASE_BACKWARD;
+}
+
+/* The node of the backward that gathers what the forward of this chunk has gathered; TRI_NONE: what
+ * is read is something else, or there is none. */
+static tri_id gather_behind(const tiler *t, tri_id value)
 {
     const tri_graph *graph = t->graph;
     const tri_node *node = t->producer[value] == TRI_NONE ? NULL : &t->old[t->producer[value]];
     if (!t->backward || !node || node->op != TRI_OP_UNSHARD || node->first_only ||
         node->phase != TRI_PHASE_FORWARD)
-        return value;
+        return TRI_NONE;
     for (size_t n = t->producer[value]; n < t->num_old; n++)
-        if (t->old[n].op == TRI_OP_UNSHARD && t->old[n].phase == TRI_PHASE_BACKWARD &&
+        if (gathers_behind(&t->old[n]) &&
             tri_node_chunk(graph, &t->old[n]) == tri_node_chunk(graph, node) &&
             strcmp(graph->values[t->old[n].out[0]].name, graph->values[value].name) == 0)
-            return t->old[n].out[0];
-    return value;
+            return (tri_id)n;
+    return TRI_NONE;
+}
+
+/* Gathers that stand after the last node inside, since nothing of the backward read it so early (a
+ * bias): with their neighbours, which travel in the same message. */
+static void find_ahead(tiler *t, size_t last)
+{
+    for (size_t n = 0; n <= last; n++)
+        for (int j = 0; t->inside[n] && j < t->old[n].num_in; j++) {
+            tri_id value = t->old[n].in[j];
+            tri_id gather = value == TRI_NONE ? TRI_NONE : gather_behind(t, value);
+            if (gather == TRI_NONE || gather < last)
+                continue;
+            size_t first = gather, end = gather;
+            while (first > last + 1 && gathers_behind(&t->old[first - 1]))
+                first--;
+            while (end + 1 < t->num_old && gathers_behind(&t->old[end + 1]))
+                end++;
+            for (size_t i = first; i <= end; i++)
+                t->ahead[i] = true;
+        }
 }
 
 static tri_id operand(tiler *t, const tri_node *reader, tri_id value)
 {
     if (value == TRI_NONE)
         return TRI_NONE;
-    if (tri_dim_named(&t->graph->values[value].shape, t->how->along) < 0 && !made_inside(t, value))
-        return gathered_behind(t, value);
+    if (tri_dim_named(&t->graph->values[value].shape, t->how->along) < 0 &&
+        !made_inside(t, value)) {
+        tri_id gather = gather_behind(t, value);
+        return gather == TRI_NONE ? value : t->old[gather].out[0];
+    }
     if (t->tile[value] == TRI_NONE)
         t->tile[value] = slice(t, value, reader);
     return t->tile[value];
@@ -370,13 +400,17 @@ static void put_back(tiler *t)
     size_t last = 0;
     for (size_t n = 0; n < t->num_old; n++)
         last = t->inside[n] ? n : last;
+    find_ahead(t, last);
     for (size_t n = 0; n < t->num_old; n++) {
         if (t->inside[n])
             start_statistics(t, &t->old[n]);
-        else if (n > last || !t->behind[n])
+        else if (!t->ahead[n] && (n > last || !t->behind[n]))
             tri_graph_append(t->graph, &t->old[n]);
         if (n != last)
             continue;
+        for (size_t m = last + 1; m < t->num_old; m++)
+            if (t->ahead[m])
+                tri_graph_append(t->graph, &t->old[m]);
         put_tiles(t);
         for (size_t m = 0; m < last; m++)
             if (t->behind[m] && !t->inside[m])
@@ -389,7 +423,7 @@ tr_status tri_tile(tri_graph *graph, const tri_tiling *how, tr_error *err)
     size_t num = graph->num_values, nodes = graph->num_nodes;
     tiler t = {.graph = graph, .how = how, .num_values = num};
     tri_id *ids = malloc((3 * num + 1) * sizeof *ids);
-    bool *marks = calloc(3 * num + 2 * nodes + 1, sizeof *marks);
+    bool *marks = calloc(3 * num + 3 * nodes + 1, sizeof *marks);
     t.uses = calloc(num + 1, sizeof *t.uses);
     t.old = tri_graph_take_nodes(graph, &t.num_old);
     tr_status status = ids && marks && t.uses ? TR_OK
@@ -404,6 +438,7 @@ tr_status tri_tile(tri_graph *graph, const tri_tiling *how, tr_error *err)
         t.made_behind = marks + 2 * num;
         t.inside = marks + 3 * num;
         t.behind = t.inside + nodes;
+        t.ahead = t.behind + nodes;
         for (size_t v = 0; v < num; v++) {
             t.producer[v] = graph->values[v].producer;
             t.sum[v] = TRI_NONE;

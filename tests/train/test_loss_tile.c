@@ -38,6 +38,9 @@ static const tile_case cases[] = {
     {{{MODEL_LLAMA, FP32, SGD, 2, 2, 0, 3, 0, 2, 0}}, 5, "layout.recompute=full"},
     {{{MODEL_GPT2, FP32, SGD, 3, 1, 0, 3, 0, 1, 1}}, 11, "layout.recompute=full"},
     {{{MODEL_MLM, FP32, SGD, 2, 1, 0, 3, 0, 2, 0, 0, 0, 0, 0, 1}}, 5, ""},
+    {{{MODEL_MLM, FP32, SGD, 2, 1, 0, 3, 0, 2, 0}},
+     7,
+     ""}, /* a bias that the backward reads early */
     /* pipelines: 1f1b, zb-h1, zb-v, dualpipe */
     {{{MODEL_GPT2, FP32, SGD, 1, 1, 0, 0, 0, 4, 0, 2, 0, 0, 4}}, 5, ""},
     {{{MODEL_TIED, FP32, SGD, 1, 2, 0, 0, 0, 4, 0, 2, 3, 0, 4}}, 7, "layout.recompute=full"},
