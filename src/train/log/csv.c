@@ -10,7 +10,7 @@
 #include "base/fs.h"
 #include "train/log/log_format.h"
 
-static const tri_log_odd odd = {"nan", "inf", "-inf"};
+static const tri_odd_numbers odd = {"nan", "inf", "-inf"};
 
 static void put(tri_log *log, const char *text)
 {
@@ -38,7 +38,7 @@ static void add_header(tri_text *line, const tri_metrics_row *row)
 
 static void row(tri_log *log, const tri_metrics_row *row)
 {
-    char text[TRI_LOG_NUMBER_BYTES];
+    char text[TRI_NUMBER_BYTES];
     if (tri_log_file_end(&log->file) == 0) {
         tri_text header;
         tri_text_init(&header);
@@ -52,10 +52,10 @@ static void row(tri_log *log, const tri_metrics_row *row)
     for (size_t i = 0; i < tri_row_num_numbers(row); i++) {
         tri_row_number number = tri_row_number_at(row, i);
         if (number.present)
-            put(log, tri_log_number(&number, &odd, text));
+            put(log, tri_number_text(&number, &odd, text));
         put(log, ",");
     }
-    put(log, tri_log_time(row->time_s, text));
+    put(log, tri_time_text(row->time_s, text));
     put(log, "\r\n");
 }
 

@@ -50,25 +50,13 @@ struct tri_log {
 extern const tri_log_format tri_log_csv, tri_log_prometheus, tri_log_tensorboard, tri_log_wandb;
 
 /* The last of every number that a run has had, for what shows a state and not a history. */
-enum { TRI_LOG_MAX_NUMBERS = 17 + TRI_MAX_SHOWN };
 typedef struct tri_log_latest {
-    tri_row_number numbers[TRI_LOG_MAX_NUMBERS]; /* those that there were are present */
+    tri_row_number numbers[TRI_ROW_MAX_NUMBERS]; /* those that there were are present */
     size_t num;
     double time_s; /* of the last row */
 } tri_log_latest;
 
 void tri_log_latest_add(tri_log_latest *latest, const tri_metrics_row *row);
-
-/* Nine digits, as in metrics.jsonl, in any locale; one of `odd` when it is not a number, infinite,
- * or minus that. */
-typedef struct tri_log_odd {
-    const char *nan, *infinity, *minus_infinity;
-} tri_log_odd;
-enum { TRI_LOG_NUMBER_BYTES = 40 };
-char *tri_log_number(const tri_row_number *number, const tri_log_odd *odd,
-                     char out[TRI_LOG_NUMBER_BYTES]);
-/* Seconds with milliseconds. */
-char *tri_log_time(double time_s, char out[TRI_LOG_NUMBER_BYTES]);
 
 /* "dir/name", and the directory is there afterwards; 0 or an errno. */
 int tri_log_make_dir(const char *dir, const char *name, char **path);

@@ -3,7 +3,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <jansson.h>
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -79,27 +78,54 @@ void tri_metrics_close(tri_metrics *metrics)
     free(metrics);
 }
 
-static json_t *json_of(const tri_row_number *number)
+typedef struct metrics_line {
+    char chars[MAX_LINE_BYTES];
+    size_t length;
+    bool too_long;
+} metrics_line;
+
+static void add(metrics_line *l, const char *text)
 {
-    if (number->whole)
-        return json_integer(number->integer);
-    return isfinite(number->real) ? json_real(number->real) : json_null();
+    size_t length = strlen(text);
+    l->too_long |= length > sizeof l->chars - l->length;
+    if (l->too_long)
+        return;
+    memcpy(l->chars + l->length, text, length);
+    l->length += length;
 }
 
-static json_t *row_object(const tri_metrics_row *row)
+static void add_name(metrics_line *l, const char *name)
 {
-    json_t *object = json_object();
-    int failed = 0;
+    add(l, "\"");
+    for (const char *c = name; *c; c++) {
+        char text[8] = {*c};
+        if (*c == '"' || *c == '\\' || (unsigned char)*c < ' ')
+            snprintf(text, sizeof text, "\\u%04x", *c);
+        add(l, text);
+    }
+    add(l, "\":");
+}
+
+/* By hand: this runs in every step, and objects of a library take several times as long. */
+static void make_line(metrics_line *l, const tri_metrics_row *row)
+{
+    static const tri_odd_numbers odd = {"null", "null", "null"};
+    char text[TRI_NUMBER_BYTES];
+    l->length = 0;
+    l->too_long = false;
+    add(l, "{");
     for (size_t i = 0; i < tri_row_num_numbers(row); i++) {
         tri_row_number number = tri_row_number_at(row, i);
-        if (number.present)
-            failed |= json_object_set_new(object, number.name, json_of(&number));
+        if (!number.present)
+            continue;
+        add_name(l, number.name);
+        add(l, tri_number_text(&number, &odd, text));
+        add(l, ",");
     }
-    if (failed) {
-        json_decref(object);
-        return NULL;
-    }
-    return object;
+    add(l, "\"time\":");
+    add(l, tri_time_text(row->time_s, text));
+    snprintf(text, sizeof text, ",\"version\":%d}\n", VERSION);
+    add(l, text);
 }
 
 /* One write; a line that only partly fitted is taken back. Returns 0 or the errno. */
@@ -119,32 +145,11 @@ static int append_line(int fd, const char *line, size_t num_bytes)
     return reason;
 }
 
-/* The time has more digits than the other numbers, so the library does not write it. Returns the
- * bytes of the whole line, 0 when it is too long. */
-static size_t end_line(char line[MAX_LINE_BYTES], size_t num_bytes, double time_s)
-{
-    size_t room = MAX_LINE_BYTES - (num_bytes - 1); /* from the closing brace on */
-    int added =
-        snprintf(line + num_bytes - 1, room, ",\"time\":%.3f,\"version\":%d}\n", time_s, VERSION);
-    return added > 0 && (size_t)added < room ? num_bytes - 1 + (size_t)added : 0;
-}
-
 tr_status tri_metrics_write(tri_metrics *metrics, const tri_metrics_row *row, tr_error *err)
 {
-    char line[MAX_LINE_BYTES];
-    int reason = ENOMEM;
-    tri_json_begin();
-    json_t *object = row_object(row);
-    if (object) {
-        size_t num_bytes =
-            json_dumpb(object, line, sizeof line, JSON_COMPACT | JSON_REAL_PRECISION(9));
-        num_bytes = tri_json_built() ? num_bytes : 0;
-        json_decref(object);
-        num_bytes =
-            num_bytes > 0 && num_bytes <= sizeof line ? end_line(line, num_bytes, row->time_s) : 0;
-        if (num_bytes > 0)
-            reason = append_line(metrics->fd, line, num_bytes);
-    }
+    metrics_line l;
+    make_line(&l, row);
+    int reason = l.too_long ? EMSGSIZE : append_line(metrics->fd, l.chars, l.length);
     if (reason == 0 || metrics->has_failed)
         return TR_OK;
     metrics->has_failed = true;

@@ -18,7 +18,7 @@ typedef struct prometheus {
     double written_s; /* when, by tri_now_s; 0: never */
 } prometheus;
 
-static const tri_log_odd odd = {"NaN", "+Inf", "-Inf"};
+static const tri_odd_numbers odd = {"NaN", "+Inf", "-Inf"};
 
 static int open_prometheus(tri_log *log)
 {
@@ -47,16 +47,16 @@ static void add_metric(tri_text *text, const tri_log *log, const char *name, con
 static void write_text(tri_log *log, tri_text *text, bool running)
 {
     prometheus *own = log->own;
-    char value[TRI_LOG_NUMBER_BYTES];
+    char value[TRI_NUMBER_BYTES];
     for (size_t i = 0; i < own->latest.num; i++) {
         const tri_row_number *number = &own->latest.numbers[i];
         if (number->present)
             add_metric(text, log, number->name, number->help, number->counts,
-                       tri_log_number(number, &odd, value));
+                       tri_number_text(number, &odd, value));
     }
     if (own->latest.num > 0)
         add_metric(text, log, "time_seconds", "When the last step was done, seconds since 1970",
-                   false, tri_log_time(own->latest.time_s, value));
+                   false, tri_time_text(own->latest.time_s, value));
     add_metric(text, log, "running", "1 while the run goes on, 0 when it has ended", false,
                running ? "1" : "0");
 }

@@ -1,6 +1,9 @@
 #include "train/log/row_numbers.h"
 
+#include <ctype.h>
+#include <inttypes.h>
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "train/step_stats.h"
@@ -57,6 +60,7 @@ static const number_def defs[] = {
      .help = "Milliseconds that a checkpoint held up the training", .when = STALLED},
 };
 enum { NUM_DEFS = sizeof defs / sizeof *defs, BEFORE_STATS = 2 };
+_Static_assert(NUM_DEFS + TRI_MAX_SHOWN == TRI_ROW_MAX_NUMBERS, "TRI_ROW_MAX_NUMBERS");
 
 static bool is_present(const tri_metrics_row *row, presence when)
 {
@@ -111,4 +115,54 @@ tri_row_number tri_row_number_at(const tri_metrics_row *row, size_t i)
     if (def->whole)
         number.real = (double)number.integer;
     return number;
+}
+
+/* A program that has this library inside may have set a locale that writes commas. */
+static char *with_points(char *text)
+{
+    for (char *c = text; *c; c++)
+        *c = *c == ',' ? '.' : *c;
+    return text;
+}
+
+/* "5" to "5.0", "1e-05" to "1e-5": a reader sees that it is no whole number. */
+static void as_real(char text[TRI_NUMBER_BYTES])
+{
+    char *exponent = strchr(text, 'e');
+    if (!exponent) {
+        if (!strchr(text, '.'))
+            strcat(text, ".0");
+        return;
+    }
+    char *to = exponent + 1, *from = to;
+    if (*from == '-')
+        to++;
+    from += *from == '-' || *from == '+';
+    while (*from == '0' && isdigit((unsigned char)from[1]))
+        from++;
+    memmove(to, from, strlen(from) + 1);
+}
+
+char *tri_number_text(const tri_row_number *number, const tri_odd_numbers *odd,
+                      char out[TRI_NUMBER_BYTES])
+{
+    double real = number->real;
+    if (number->whole)
+        snprintf(out, TRI_NUMBER_BYTES, "%" PRId64, number->integer);
+    else if (!isfinite(real))
+        snprintf(out, TRI_NUMBER_BYTES, "%s",
+                 isnan(real) ? odd->nan
+                 : real > 0  ? odd->infinity
+                             : odd->minus_infinity);
+    else {
+        snprintf(out, TRI_NUMBER_BYTES, "%.9g", real);
+        as_real(with_points(out));
+    }
+    return out;
+}
+
+char *tri_time_text(double time_s, char out[TRI_NUMBER_BYTES])
+{
+    snprintf(out, TRI_NUMBER_BYTES, "%.3f", time_s);
+    return with_points(out);
 }

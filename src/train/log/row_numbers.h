@@ -3,6 +3,7 @@
 #ifndef TRI_TRAIN_LOG_ROW_NUMBERS_H
 #define TRI_TRAIN_LOG_ROW_NUMBERS_H
 
+#include "graph/stats.h"
 #include "train/log/metrics.h"
 
 typedef struct tri_row_number {
@@ -17,8 +18,22 @@ typedef struct tri_row_number {
     double real;     /* in any case */
 } tri_row_number;
 
+enum { TRI_ROW_MAX_NUMBERS = 17 + TRI_MAX_SHOWN };
+
 /* The same for all rows of a run: the step first, statistics behind the loss. */
 size_t tri_row_num_numbers(const tri_metrics_row *row);
 tri_row_number tri_row_number_at(const tri_metrics_row *row, size_t i);
+
+/* What a file calls numbers that are not finite. */
+typedef struct tri_odd_numbers {
+    const char *nan, *infinity, *minus_infinity;
+} tri_odd_numbers;
+
+/* Nine digits, which give an f32 back exactly, as JSON has them, in any locale; returns out. */
+enum { TRI_NUMBER_BYTES = 40 };
+char *tri_number_text(const tri_row_number *number, const tri_odd_numbers *odd,
+                      char out[TRI_NUMBER_BYTES]);
+/* Seconds with milliseconds. */
+char *tri_time_text(double time_s, char out[TRI_NUMBER_BYTES]);
 
 #endif

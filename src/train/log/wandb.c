@@ -29,7 +29,7 @@ typedef struct wandb {
 } wandb;
 
 /* JSON has no names for these; W&B knows them as texts. */
-static const tri_log_odd odd = {"\"NaN\"", "\"Infinity\"", "\"-Infinity\""};
+static const tri_odd_numbers odd = {"\"NaN\"", "\"Infinity\"", "\"-Infinity\""};
 
 /* Fields of messages, beside those of wandb.h. */
 enum { ITEM_KEY = 1, ITEM_JSON = 16, ITEMS = 1 };
@@ -138,13 +138,13 @@ static void put_run(tri_log *log)
 static void add_numbers(tri_log *log, const tri_row_number *numbers, size_t num, double time_s)
 {
     wandb *own = log->own;
-    char value[TRI_LOG_NUMBER_BYTES], key[96];
-    add_item(log, "_runtime", tri_log_time(time_s - own->start_s, value));
-    add_item(log, "_timestamp", tri_log_time(time_s, value));
+    char value[TRI_NUMBER_BYTES], key[96];
+    add_item(log, "_runtime", tri_time_text(time_s - own->start_s, value));
+    add_item(log, "_timestamp", tri_time_text(time_s, value));
     for (size_t i = num; i-- > 0;) {
         snprintf(key, sizeof key, "%s/%s", numbers[i].group, numbers[i].tag);
         if (numbers[i].present)
-            add_item(log, i == 0 ? "_step" : key, tri_log_number(&numbers[i], &odd, value));
+            add_item(log, i == 0 ? "_step" : key, tri_number_text(&numbers[i], &odd, value));
     }
 }
 
@@ -159,7 +159,7 @@ static void row(tri_log *log, const tri_metrics_row *row)
         own->tells_config = false;
     }
     tri_log_latest_add(&own->latest, row);
-    tri_row_number numbers[TRI_LOG_MAX_NUMBERS];
+    tri_row_number numbers[TRI_ROW_MAX_NUMBERS];
     for (size_t i = 0; i < own->latest.num; i++)
         numbers[i] = tri_row_number_at(row, i);
     tri_proto_put_int(&log->proto, TRI_WANDB_STEP_NUM, row->step);
