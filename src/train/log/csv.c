@@ -68,10 +68,16 @@ static int find_end(const tri_log *log, FILE *stream, bool *same_columns, off_t 
     tri_text header;
     tri_text_init(&header);
     add_header(&header, &log->facts->blank);
+    int reason = header.failed ? ENOMEM : 0;
     *end = 0;
     *same_columns = true;
-    errno = header.failed ? ENOMEM : 0;
-    while (!header.failed && (length = getline(&line, &capacity, stream)) > 0) {
+    while (reason == 0) {
+        errno = 0;
+        length = getline(&line, &capacity, stream);
+        if (length <= 0) {
+            reason = feof(stream) ? 0 : errno;
+            break;
+        }
         if (*end == 0 && line[length - 1] == '\n')
             *same_columns = strcmp(line, header.chars) == 0;
         char *behind;
@@ -80,9 +86,7 @@ static int find_end(const tri_log *log, FILE *stream, bool *same_columns, off_t 
             (behind != line && *behind == ',' && step > log->facts->step))
             break;
         *end += length;
-        errno = 0;
     }
-    int reason = errno;
     free(line);
     tri_text_fini(&header);
     return reason;

@@ -107,30 +107,30 @@ static bool names_us(const tri_proto_field *version)
     return who.data && who.num_bytes >= length && memcmp(who.data, TRI_WANDB_PRODUCER, length) == 0;
 }
 
-/* Whether the record stays. */
+/* Whether the record stays; what it says counts only then. */
 static bool look_at(const tri_log_file *record, int64_t steps, tri_wandb_found *found)
 {
     const unsigned char *data = (const unsigned char *)record->pending.chars;
     size_t left = record->pending.length;
-    int64_t num = 0;
+    tri_wandb_found then = *found;
     tri_proto_field field;
     while (left > 0) {
         if (!tri_proto_next(&data, &left, &field) || field.number == TRI_WANDB_RECORD_EXIT)
             return false;
         if (field.number == TRI_WANDB_RECORD_NUM)
-            num = (int64_t)field.value;
+            then.num = (int64_t)field.value;
         if (field.number == TRI_WANDB_RECORD_HISTORY &&
             (int64_t)find_in(&field, TRI_WANDB_HISTORY_STEP, TRI_WANDB_STEP_NUM).value > steps)
             return false;
         if (field.number == TRI_WANDB_RECORD_RUN) {
-            found->has_run = true;
-            found->start_s =
+            then.has_run = true;
+            then.start_s =
                 (int64_t)find_in(&field, TRI_WANDB_RUN_START, TRI_WANDB_TIME_SECONDS).value;
         }
         if (field.number == TRI_WANDB_RECORD_VERSION)
-            found->is_ours = names_us(&field);
+            then.is_ours = names_us(&field);
     }
-    found->num = num;
+    *found = then;
     return true;
 }
 
