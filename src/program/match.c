@@ -265,7 +265,7 @@ static tr_status run_lines(const tri_program *const *programs, int num_ranks, bo
     for (int r = 0; r < num_ranks; r++)
         most += by_group ? programs[r]->num_groups : 1;
     m.lines = calloc(most + 1, sizeof *m.lines);
-    m.first = calloc((size_t)num_ranks, sizeof *m.first);
+    m.first = calloc(num_ranks > 0 ? (size_t)num_ranks : 1, sizeof *m.first);
     tr_status status = TR_OK;
     if (!m.lines || !m.first)
         status = tri_fail(err, TR_ERROR_RUNTIME, "no memory to match the programs");
