@@ -3,6 +3,7 @@
 #define TRIREME_TRIREME_H
 
 #include "trireme/comm.h"
+#include "trireme/run.h"
 #include "trireme/session.h"
 #include "trireme/settings.h"
 #include "trireme/status.h"

@@ -9,7 +9,7 @@
 
 struct tr_session {
     tri_session session;
-    tr_settings *settings;
+    const tr_settings *settings;
     char *weights_from;
 };
 
@@ -23,9 +23,16 @@ tr_status tri_api_prepare(tr_settings *settings,
                           void (*progress)(void *context, const tri_prepare_progress *now),
                           void *context, tr_error *err);
 
+/* So many ranks of one machine share its cores, unless run.threads says otherwise. */
+tr_status tri_api_share_cores(tr_settings *settings, int local_ranks, tr_error *err);
+
 /* tr_session_create in two parts: up to the memory plan, and the rest. */
 tr_status tri_api_compile(tr_settings *settings, int rank, tr_session **session, tr_error *err);
 tr_status tri_api_start(tr_session *session, tr_error *err);
+/* The first part with settings that are complete (tri_api_check), which it only reads: several
+ * ranks may be threads of one process. */
+tr_status tri_api_compile_rank(const tr_settings *settings, int rank, tr_session **session,
+                               tr_error *err);
 /* The first part for a set of programs (TRI_PROGRAMS_...) instead of those of training. shape of
  * prefill and decode, or NULL for what the settings say. */
 tr_status tri_api_compile_programs(tr_settings *settings, int rank, unsigned programs,

@@ -1,3 +1,4 @@
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -142,11 +143,10 @@ tr_status tri_api_check(tr_settings *settings, tr_error *err)
     return status == TR_OK ? check_data(&config, err) : status;
 }
 
-static tr_status compile(tr_settings *settings, int rank, unsigned programs,
+static tr_status compile(const tr_settings *settings, int rank, unsigned programs,
                          const tri_generate_shape *shape, tr_session **session, tr_error *err)
 {
     *session = NULL;
-    TRI_TRY(tri_settings_complete(settings, err));
     tr_session *made = calloc(1, sizeof *made);
     if (!made)
         return tri_fail(err, TR_ERROR_RUNTIME, "no memory for a session");
@@ -184,6 +184,14 @@ static tr_status compile(tr_settings *settings, int rank, unsigned programs,
 
 tr_status tri_api_compile(tr_settings *settings, int rank, tr_session **session, tr_error *err)
 {
+    *session = NULL;
+    TRI_TRY(tri_settings_complete(settings, err));
+    return tri_api_compile_rank(settings, rank, session, err);
+}
+
+tr_status tri_api_compile_rank(const tr_settings *settings, int rank, tr_session **session,
+                               tr_error *err)
+{
     return compile(settings, rank, TRI_PROGRAMS_TRAIN, NULL, session, err);
 }
 
@@ -191,7 +199,19 @@ tr_status tri_api_compile_programs(tr_settings *settings, int rank, unsigned pro
                                    const tri_generate_shape *shape, tr_session **session,
                                    tr_error *err)
 {
+    *session = NULL;
+    TRI_TRY(tri_settings_complete(settings, err));
     return compile(settings, rank, programs, shape, session, err);
+}
+
+tr_status tri_api_share_cores(tr_settings *settings, int local_ranks, tr_error *err)
+{
+    int share = tri_device_num_cores() / local_ranks;
+    char threads[48];
+    snprintf(threads, sizeof threads, "run.threads=%d", share > 1 ? share : 1);
+    return local_ranks > 1 && tr_settings_int(settings, "run.threads") == 0
+               ? tr_settings_fill(settings, threads, err)
+               : TR_OK;
 }
 
 tr_status tri_api_start(tr_session *session, tr_error *err)

@@ -28,6 +28,19 @@ ${CC:-cc} examples/embed.c $flags -o "$work/embed" >"$work/out" 2>&1 ||
 (cd "$work" && ./embed run.device=cpu) >"$work/out" 2>&1 || fail "embed does not run"
 grep -q loss "$work/out" || fail "embed trains nothing"
 
+# A run of two ranks with a callback, which goes on where it ended.
+# shellcheck disable=SC2086
+${CC:-cc} examples/two_ranks.c $flags -o "$work/two_ranks" >"$work/out" 2>&1 ||
+    fail "examples/two_ranks.c does not link with: $flags"
+(cd "$work" && ./two_ranks run.device=cpu run.dir=run) >"$work/out" 2>&1 || fail "two_ranks does not run"
+grep -q "^step 20 of 20: loss" "$work/out" || fail "two_ranks is not told of its steps"
+grep -q "^step 10: a checkpoint" "$work/out" || fail "two_ranks is not told of its checkpoint"
+(cd "$work" && ./two_ranks run.device=cpu run.dir=run train.steps=30 run.resume=true) >"$work/out" 2>&1 ||
+    fail "two_ranks does not go on"
+[ "$(grep -c "^step .* of" "$work/out")" = 1 ] || fail "two_ranks does not go on from its checkpoint"
+[ "$(wc -l <examples/two_ranks.c)" -lt 60 ] ||
+    fail "examples/two_ranks.c is to stay a page"
+
 # Every package of the Makefile is there, whoever adds one.
 sed -n 's/^PACKAGES *= *//p' Makefile | tr ' ' '\n' >"$work/packages"
 while read -r name; do

@@ -117,7 +117,10 @@ static tr_status train(const char *dir, const char *more, bool wishes, heard *h,
     assert_int_equal(tri_run_observe(&run, &(tri_observer){"test", tell, NULL, h}, err), TR_OK);
     assert_int_equal(tri_run_join(&run, &alone, err), TR_OK);
     assert_int_equal(tri_run_begin(&run, err), TR_OK);
-    tr_status done = tri_run_go_on(&run, err);
+    assert_int_equal(tri_run_advance(&run, 1, err), TR_OK);
+    tr_status done = tri_run_advance(&run, INT64_MAX, err);
+    if (done == TR_OK)
+        done = tri_run_end(&run, err);
     tri_run_close(&run);
     tr_session_destroy(session);
     tr_settings_destroy(settings);

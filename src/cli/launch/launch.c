@@ -7,13 +7,13 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "api/run_aside.h"
 #include "base/fs.h"
 #include "cli/launch/descriptors.h"
 #include "cli/launch/environment.h"
 #include "cli/launch/join.h"
 #include "cli/launch/lone_rank.h"
 #include "cli/launch/relay.h"
-#include "cli/run/run_aside.h"
 #include "cli/signals.h"
 #include "cli/text.h"
 #include "comm/control/control.h"

@@ -58,24 +58,11 @@ static void read_command(tri_text *line)
     free(words);
 }
 
-void tri_journal_add_missing_end(const tr_settings *settings)
-{
-    tri_run_story story;
-    tri_events_read(tr_settings_string(settings, "run.dir"), &story);
-    if (!story.started || story.ended)
-        return;
-    tri_event event = TRI_EVENT_NOTHING;
-    event.event = "failed";
-    event.reason = "the start before this one ended without a word: it was killed, or its machine "
-                   "went down";
-    tri_journal_add(settings, &event, 0);
-}
-
 void tri_journal_begin(void *context, int num_ranks)
 {
     const tri_recovery *r = context;
     const tr_settings *settings = r->cli->settings;
-    tri_journal_add_missing_end(settings);
+    tri_events_add_missing_end(tr_settings_string(settings, "run.dir"));
     char host[256] = "";
     gethostname(host, sizeof host - 1);
     tri_text command;

@@ -15,9 +15,6 @@ void tri_journal_failed(void *context, const tri_launch_result *result);
 void tri_journal_ended(void *context, int code, int64_t steps, bool made);
 void tri_journal_note(void *context, const char *text);
 
-/* For whoever was at work in run.dir before and could not say how it ended. */
-void tri_journal_add_missing_end(const tr_settings *settings);
-
 /* Adds an event of a failure; signal 0: there was none. */
 void tri_journal_add(const tr_settings *settings, tri_event *event, int signal);
 

@@ -33,7 +33,7 @@ typedef enum tri_run_lock_state {
 } tri_run_lock_state;
 
 /* A lock for readers, which is given back at once: a run that begins in this moment takes it for
- * that of ranks that are just ending, and tries again (cli/run/run_lock.c). */
+ * that of ranks that are just ending, and tries again (train/run/run_lock.c). */
 static tri_run_lock_state lock_of(const char *dir)
 {
     int fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "api/api.h"
+#include "api/run_aside.h"
 #include "base/fs.h"
 #include "base/process_memory.h"
 #include "cli/guard.h"
@@ -13,7 +14,6 @@
 #include "cli/launch/recovery.h"
 #include "cli/run/dry_run.h"
 #include "cli/run/journal.h"
-#include "cli/run/run_aside.h"
 #include "cli/run/train_show.h"
 #include "cli/signals.h"
 #include "cli/text.h"
@@ -63,11 +63,7 @@ static void tell_measuring(const char *path)
 /* What a rank of this machine decides for itself. */
 static tr_status complete(tr_settings *settings, const tri_bootstrap *bootstrap, tr_error *err)
 {
-    int share = tri_device_num_cores() / bootstrap->local_size;
-    char threads[48];
-    snprintf(threads, sizeof threads, "run.threads=%d", share > 1 ? share : 1);
-    if (bootstrap->local_size > 1 && tr_settings_int(settings, "run.threads") == 0)
-        TRI_TRY(tr_settings_fill(settings, threads, err));
+    TRI_TRY(tri_api_share_cores(settings, bootstrap->local_size, err));
     return tri_cli_agree_on_device(settings, bootstrap, err);
 }
 
@@ -112,7 +108,8 @@ static tr_status train(trained *t, const tri_bootstrap *bootstrap, const tri_rec
     TRI_TRY(tri_run_begin(&t->run, err));
     if (t->show.status != TR_OK)
         return tri_fail(err, t->show.status, "%s", t->show.err.message);
-    return tri_run_go_on(&t->run, err);
+    TRI_TRY(tri_run_advance(&t->run, INT64_MAX, err));
+    return tri_run_end(&t->run, err);
 }
 
 static int train_rank(const tri_cli *cli, const tri_bootstrap *bootstrap, void *context)

@@ -86,3 +86,16 @@ void tri_events_add(const char *run_dir, const tri_event *event)
     free(line);
     free(path);
 }
+
+void tri_events_add_missing_end(const char *run_dir)
+{
+    tri_run_story story;
+    tri_events_read(run_dir, &story);
+    if (!story.started || story.ended)
+        return;
+    tri_event event = TRI_EVENT_NOTHING;
+    event.event = "failed";
+    event.reason = "the start before this one ended without a word: it was killed, or its machine "
+                   "went down";
+    tri_events_add(run_dir, &event);
+}

@@ -61,5 +61,8 @@ typedef struct tri_run_story {
 
 /* One that cannot be read tells nothing. */
 void tri_events_read(const char *run_dir, tri_run_story *story);
+/* For whoever was at work there before and could not say how it ended: adds a "failed" where the
+ * last "start" has no "end", since whoever wrote it was killed, or its machine went down. */
+void tri_events_add_missing_end(const char *run_dir);
 
 #endif

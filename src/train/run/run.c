@@ -1,7 +1,9 @@
 /* How a run begins and ends. */
 #include "train/run/run.h"
 
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/fs.h"
 #include "train/log/events.h"
@@ -24,25 +26,57 @@ tr_status tri_run_observe(tri_run *r, const tri_observer *observer, tr_error *er
                     TRI_MAX_OBSERVERS, observer->name);
 }
 
+static tr_status check_size(const tri_session *session, int started, tr_error *err)
+{
+    int ranks = tri_mesh_ranks(&session->config.compile.mesh);
+    if (ranks == started)
+        return TR_OK;
+    return tri_fail(err, TR_ERROR_INPUT,
+                    "this layout has %d ranks, and %d were started; make them as many with "
+                    "layout.dp, layout.tp and layout.pp",
+                    ranks, started);
+}
+
+/* The file that keeps what is measured. */
+static tr_status name_tuning(tri_run *r, const char **path, tr_error *err)
+{
+    *path = r->config.ranks.tuning;
+    if (*path)
+        return TR_OK;
+    TRI_TRY(tri_run_in_dir(r, "tuning.json", &r->tuning, err));
+    *path = r->tuning;
+    return TR_OK;
+}
+
 tr_status tri_run_join(tri_run *r, const tri_bootstrap *bootstrap, tr_error *err)
 {
     tri_session *session = r->session;
     tri_ranks_config config = r->config.ranks;
-    int ranks = tri_mesh_ranks(&session->config.compile.mesh);
-    if (ranks != bootstrap->size)
-        return tri_fail(err, TR_ERROR_INPUT,
-                        "this layout has %d ranks, and %d were started; make them as many with "
-                        "layout.dp, layout.tp and layout.pp",
-                        ranks, bootstrap->size);
+    TRI_TRY(check_size(session, bootstrap->size, err));
     r->local_ranks = bootstrap->local_size;
-    if (!config.tuning) {
-        TRI_TRY(tri_run_in_dir(r, "tuning.json", &r->tuning, err));
-        config.tuning = r->tuning;
-    }
+    TRI_TRY(name_tuning(r, &config.tuning, err));
     TRI_TRY(tri_ranks_join(&r->ranks, bootstrap, &config, session, err));
     if (tri_path_is_dir(r->config.dir)) /* not on a machine that does not see rank 0's */
         session->device.tuning = config.tuning;
     return TR_OK;
+}
+
+tr_status tri_run_use(tri_run *r, tri_comm *comm, tr_error *err)
+{
+    tri_session *session = r->session;
+    const char *transport = r->config.ranks.transport;
+    if (strcmp(transport, "auto") != 0)
+        return tri_fail(err, TR_ERROR_INPUT,
+                        "run.transport is %s, but the ranks are threads of one process, which "
+                        "share their memory; set run.transport=auto",
+                        transport);
+    TRI_TRY(check_size(session, tr_comm_size(comm), err));
+    r->local_ranks = tr_comm_size(comm);
+    session->device_index = tr_comm_rank(comm);
+    TRI_TRY(name_tuning(r, &session->device.tuning, err));
+    TRI_TRY(tri_ranks_use(&r->ranks, comm, session, err));
+    snprintf(r->ranks.algorithm, sizeof r->ranks.algorithm, "%s", r->config.ranks.algorithm);
+    return tri_ranks_check_room(&r->ranks, session, err);
 }
 
 static tr_status open_record(tri_run *r, tr_error *err)
@@ -92,20 +126,29 @@ static const char *why_stopped(const tri_run *r)
 {
     unsigned others = r->wishes & ~(unsigned)TRI_WISH_TIME;
     return others && r->config.wishes.why ? r->config.wishes.why(others)
-           : others                       ? "asked"
-                                          : "run.max_minutes is over";
+           : !others && r->wishes         ? "run.max_minutes is over"
+                                          : "asked";
+}
+
+static tr_status save_now(tri_run *r, tr_error *err)
+{
+    tri_ckpt_number counts[TRI_RUN_NUM_COUNTS];
+    int64_t step = r->session->step;
+    tri_run_counts(r, counts);
+    TRI_TRY(tri_run_compare(r, true, err));
+    TRI_TRY(tri_run_ckpt_now(&r->ckpt, counts, TRI_RUN_NUM_COUNTS, err));
+    if (r->good_step != step)
+        tri_run_tell(r, (tri_run_news){.moment = TRI_RUN_SAVED, .step = &(tr_step){.step = step}});
+    r->good_step = step;
+    return TR_OK;
 }
 
 /* All ranks are here after the same step. First what cannot be had again, then what is told. */
 static tr_status end_early(tri_run *r, tr_error *err)
 {
-    tri_ckpt_number counts[TRI_RUN_NUM_COUNTS];
-    tri_run_counts(r, counts);
     r->saved = r->session->device.def != &tri_device_null; /* which has nothing to save */
-    if (r->saved) {
-        TRI_TRY(tri_run_compare(r, true, err));
-        TRI_TRY(tri_run_ckpt_now(&r->ckpt, counts, TRI_RUN_NUM_COUNTS, err));
-    }
+    if (r->saved)
+        TRI_TRY(save_now(r, err));
     r->stopped = true;
     if (r->ranks.rank == 0) {
         tri_event event = TRI_EVENT_NOTHING;
@@ -173,19 +216,47 @@ static tr_status end(tri_run *r, tr_error *err)
     return r->ranks.rank == 0 ? judge_ckpt(r, err) : TR_OK;
 }
 
-tr_status tri_run_go_on(tri_run *r, tr_error *err)
+/* What fails ends the run. */
+static tr_status judge(tri_run *r, tr_status status, const tr_error *err)
 {
-    tr_error own;
-    tr_status status = TR_OK;
-    err = err ? err : &own;
-    while (status == TR_OK && r->session->step < r->num_steps && !r->wishes)
-        status = tri_run_step(r, err);
-    if (status == TR_OK)
-        status = end(r, err);
-    r->failed = status != TR_OK;
-    if (r->failed)
+    r->failed |= status != TR_OK;
+    if (status != TR_OK)
         tell_end(r, err->message);
     return status;
+}
+
+tr_status tri_run_advance(tri_run *r, int64_t num_steps, tr_error *err)
+{
+    tr_status status = TR_OK;
+    for (; status == TR_OK && num_steps > 0 && r->session->step < r->num_steps && !r->wishes;
+         num_steps--)
+        status = tri_run_step(r, err);
+    return judge(r, status, err);
+}
+
+tr_status tri_run_evaluate(tri_run *r, tr_error *err)
+{
+    tr_status status = tri_session_eval(r->session, &r->eval, err);
+    if (status == TR_OK)
+        tri_run_tell(r, (tri_run_news){.moment = TRI_RUN_EVALUATED,
+                                       .step = &(tr_step){.step = r->session->step}});
+    return judge(r, status, err);
+}
+
+tr_status tri_run_save(tri_run *r, tr_error *err)
+{
+    return judge(r, save_now(r, err), err);
+}
+
+tr_status tri_run_end(tri_run *r, tr_error *err)
+{
+    return judge(r, end(r, err), err);
+}
+
+void tri_run_abandon(tri_run *r, const char *why)
+{
+    r->failed |= !r->ended;
+    tell_end(r, why);
 }
 
 void tri_run_close(tri_run *r)

@@ -75,13 +75,25 @@ typedef struct tri_run {
 void tri_run_open(tri_run *run, const tri_run_config *config, tri_session *session);
 /* Before it begins. The run closes it, also when this fails. */
 tr_status tri_run_observe(tri_run *run, const tri_observer *observer, tr_error *err);
-/* Joins the other ranks. Collective, as is all that follows but the last. */
+/* Joins the other ranks. Collective, as is what follows; err is never NULL. */
 tr_status tri_run_join(tri_run *run, const tri_bootstrap *bootstrap, tr_error *err);
+/* The same for ranks that are threads of one process, and have a communicator already. */
+tr_status tri_run_use(tri_run *run, tri_comm *comm, tr_error *err);
 /* Everything up to the first step: allocates, goes on from a checkpoint or fills the weights, opens
  * the files. */
 tr_status tri_run_begin(tri_run *run, tr_error *err);
-/* All steps that are left, and the end. What is wrong is told as its end, too. */
-tr_status tri_run_go_on(tri_run *run, tr_error *err);
+/* Steps until so many are done, the run is, or somebody wishes it to end. What is wrong is told as
+ * the end of the run, too, here and in what follows. */
+tr_status tri_run_advance(tri_run *run, int64_t num_steps, tr_error *err);
+/* run->eval, now, where there are held-out rows. */
+tr_status tri_run_evaluate(tri_run *run, tr_error *err);
+/* A checkpoint, now, that is on the disk when the call returns; not on the null device. */
+tr_status tri_run_save(tri_run *run, tr_error *err);
+/* The end: after the last step its checkpoint and the weights, before it a checkpoint to go on
+ * from. */
+tr_status tri_run_end(tri_run *run, tr_error *err);
+/* Nobody goes on with it: its end, unless that was told. Not collective. */
+void tri_run_abandon(tri_run *run, const char *why);
 /* May take as long as a checkpoint that is being written. One of zeros, never opened, is fine. */
 void tri_run_close(tri_run *run);
 

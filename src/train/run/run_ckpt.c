@@ -86,7 +86,8 @@ static void warn(tri_run_ckpt *c, const tri_save_outcome *outcome, tr_error *war
 
 bool tri_run_ckpt_due(const tri_run_ckpt *c, bool last)
 {
-    return c->checkpointer && (last || c->session->step % c->config.every == 0);
+    /* One may be there for a checkpoint that was asked for. */
+    return c->config.every > 0 && (last || c->session->step % c->config.every == 0);
 }
 
 tr_status tri_run_ckpt_step(tri_run_ckpt *c, const tri_ckpt_number *numbers, size_t num_numbers,
@@ -110,7 +111,7 @@ tr_status tri_run_ckpt_step(tri_run_ckpt *c, const tri_ckpt_number *numbers, siz
 tr_status tri_run_ckpt_finish(tri_run_ckpt *c, const tri_ckpt_number *numbers, size_t num_numbers,
                               tr_error *warning, tr_error *err)
 {
-    if (!c->checkpointer)
+    if (c->config.every == 0)
         return TR_OK;
     tri_save_outcome outcome = {0};
     TRI_TRY(tri_checkpointer_save(c->checkpointer, numbers, num_numbers, true, &outcome, err));

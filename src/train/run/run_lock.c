@@ -1,4 +1,4 @@
-#include "cli/run/run_lock.h"
+#include "train/run/run_lock.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -1,4 +1,4 @@
-#include "cli/run/run_aside.h"
+#include "api/run_aside.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -13,8 +13,8 @@
 
 #include "base/fs.h"
 #include "ckpt/ckpt_dir.h"
-#include "cli/run/journal.h"
 #include "config/settings_table.h"
+#include "train/log/events.h"
 
 #define WAYS_OUT                                                                                   \
     "continue that run (--set run.resume=true), give another run.dir, or move or delete what is "  \
@@ -370,7 +370,7 @@ tr_status tri_run_aside(tri_run_lock *lock, const tr_settings *settings, char **
     if (!real)
         return TR_OK;
     const char *dir = tr_settings_string(settings, "run.dir");
-    tri_journal_add_missing_end(settings);
+    tri_events_add_missing_end(dir);
     tr_status status = move(real, dir, &number, &fd, err);
     if (status == TR_OK) {
         if (lock->fd >= 0)

@@ -3,8 +3,8 @@
  * Two would write over each other's metrics, logs and weights. The lock is one on the directory
  * itself (flock), so it leaves no file behind and ends with the process that holds it, however that
  * ends; local ranks inherit it. */
-#ifndef TRI_CLI_RUN_RUN_LOCK_H
-#define TRI_CLI_RUN_RUN_LOCK_H
+#ifndef TRI_TRAIN_RUN_RUN_LOCK_H
+#define TRI_TRAIN_RUN_RUN_LOCK_H
 
 #include <stddef.h>
 

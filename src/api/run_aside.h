@@ -3,10 +3,10 @@
  * runs/demo becomes runs/demo.1 (or .2 ...), by one rename, with everything that a person has put
  * into it. What is no run's directory is never moved: a run that would replace something in it is
  * refused. */
-#ifndef TRI_CLI_RUN_RUN_ASIDE_H
-#define TRI_CLI_RUN_RUN_ASIDE_H
+#ifndef TRI_API_RUN_ASIDE_H
+#define TRI_API_RUN_ASIDE_H
 
-#include "cli/run/run_lock.h"
+#include "train/run/run_lock.h"
 #include "trireme/settings.h"
 
 /* Whether a run with these settings can begin in run.dir, or continue there. Changes nothing. */

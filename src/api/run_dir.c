@@ -1,0 +1,73 @@
+#include "api/run_dir.h"
+
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "api/run_aside.h"
+#include "base/exit_code.h"
+#include "train/log/events.h"
+#include "trireme/version.h"
+
+tr_status tri_run_dir_judge(const tr_settings *settings, tr_error *err)
+{
+    TRI_TRY(tri_run_dir_check(tr_settings_string(settings, "run.dir"), err));
+    return tri_run_aside_check(settings, err);
+}
+
+/* As the command line does it, but for the command. */
+static void add_start(const tr_settings *settings, int num_ranks)
+{
+    const char *dir = tr_settings_string(settings, "run.dir");
+    char host[256] = "";
+    gethostname(host, sizeof host - 1);
+    tri_event_start start = {.host = host,
+                             .pid = getpid(),
+                             .program = TRIREME_VERSION,
+                             .dp = tr_settings_int(settings, "layout.dp"),
+                             .tp = tr_settings_int(settings, "layout.tp"),
+                             .pp = tr_settings_int(settings, "layout.pp")};
+    tri_event event = TRI_EVENT_NOTHING;
+    event.event = "start";
+    event.start = &start;
+    event.ranks = num_ranks;
+    tri_events_add_missing_end(dir);
+    tri_events_add(dir, &event);
+}
+
+tr_status tri_run_dir_open(tri_run_dir *d, const tr_settings *settings, int num_ranks,
+                           tr_error *err)
+{
+    char *moved = NULL;
+    *d = (tri_run_dir){.settings = settings, .lock.fd = -1};
+    tr_status status = tri_run_lock_take(&d->lock, tr_settings_string(settings, "run.dir"), err);
+    if (status == TR_OK)
+        status = tri_run_aside(&d->lock, settings, &moved, err);
+    free(moved);
+    d->begun = status == TR_OK;
+    if (d->begun)
+        add_start(settings, num_ranks);
+    return status;
+}
+
+void tri_run_dir_close(tri_run_dir *d, const tr_error *failure, bool stopped, int64_t steps,
+                       int64_t saved)
+{
+    const char *dir = tr_settings_string(d->settings, "run.dir");
+    tri_event event = TRI_EVENT_NOTHING;
+    if (d->begun && failure) {
+        event.event = "failed";
+        event.reason = failure->message;
+        tri_events_add(dir, &event);
+        event.reason = NULL;
+    }
+    event.event = "end";
+    event.steps = steps;
+    event.saved = saved;
+    event.exit_code = !failure && !stopped                ? TRI_EXIT_OK
+                      : !failure                          ? TRI_EXIT_STOPPED
+                      : failure->status == TR_ERROR_INPUT ? TRI_EXIT_USAGE
+                                                          : TRI_EXIT_FAILED;
+    if (d->begun)
+        tri_events_add(dir, &event);
+    tri_run_lock_release(&d->lock);
+}
