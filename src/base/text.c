@@ -149,6 +149,17 @@ void tri_text_vprint(FILE *file, const char *format, va_list args)
     free(large);
 }
 
+void tri_text_add_svg(tri_text *text, const char *from)
+{
+    tri_text plain;
+    tri_text_init(&plain);
+    tri_text_add_printable(&plain, from);
+    text->failed |= plain.failed;
+    for (const char *c = plain.length > 0 ? plain.chars : ""; *c; c++)
+        tri_text_add(text, *c == '<' ? "&lt;" : *c == '&' ? "&amp;" : "%c", *c);
+    tri_text_fini(&plain);
+}
+
 void tri_text_print(FILE *file, const char *format, ...)
 {
     va_list args;

@@ -28,6 +28,8 @@ int tri_utf8_decode(const char *text, uint32_t *code);
  * marks that turn the direction of writing. Adds it with all of that, and bytes that are no UTF-8,
  * spelt out ("\x1b"); ends of lines and tabs stay. */
 void tri_text_add_printable(tri_text *text, const char *from);
+/* The same within SVG, where it is what is drawn and never a tag. */
+void tri_text_add_svg(tri_text *text, const char *from);
 /* As fprintf, but printable: for whatever prints names, labels, metadata, messages. */
 void tri_text_print(FILE *file, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void tri_text_vprint(FILE *file, const char *format, va_list args);

@@ -143,6 +143,15 @@ static const tri_flag runs_flags[] = {
     {0},
 };
 
+static const tri_flag plot_flags[] = {
+    {"x", "WHAT", "steps (default), tokens or hours"},
+    {"y", "WHAT", "loss (default), eval_loss, lr, grad_norm or tokens_per_s"},
+    {"smooth", "N", "the mean of N points (default 1)"},
+    {"log", NULL, "a logarithmic axis for the values"},
+    {"draw", "FILE.svg", "write a picture; without it the curve is dots in the terminal"},
+    {0},
+};
+
 static const tri_flag sim_flags[] = {
     {"schedule", "NAME", "1f1b (default), zb-v ...; csv:FILE for your own"},
     {"list", NULL, "the schedules that there are"},
@@ -207,8 +216,10 @@ const tri_verb tri_verbs[] = {
      "prepare TEXT ... | inspect PATH | tokenizer train TEXT ... | tokenizer encode|decode|inspect "
      "[FILE]",
      "run.threads", NULL, TRI_OPERANDS_WORDS, data_flags, tri_verb_data},
-    {"runs", "list runs: state, step, loss, speed, time left, disk", "[DIR ...]", "", NULL,
-     TRI_OPERANDS_WORDS, runs_flags, tri_verb_runs},
+    {"runs", "list runs: state, step, loss, speed, time left, disk; compare two",
+     "[DIR ...] | diff A B", "", NULL, TRI_OPERANDS_WORDS, runs_flags, tri_verb_runs},
+    {"plot", "draw the losses of runs, in the terminal or as a picture", "RUN [RUN ...]", "", NULL,
+     TRI_OPERANDS_WORDS, plot_flags, tri_verb_plot},
     {"doctor", "say what this machine has, and what is missing", "", "run",
      "run.dir run.nccl_library", TRI_OPERANDS_NONE, NULL, tri_verb_doctor},
     {"settings", "list the settings, or show what a file resolves to", "[FILE.yaml | NAME ...]",

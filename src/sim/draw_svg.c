@@ -195,8 +195,7 @@ static void draw_all(const svg_picture *p, const char *title, double width, doub
     tri_text_add(p->text,
                  "<text x=\"%d\" y=\"24\" font-size=\"16\" font-weight=\"bold\" fill=\"#1c2128\">",
                  LEFT);
-    for (const char *c = title; *c; c++)
-        tri_text_add(p->text, *c == '<' ? "&lt;" : *c == '&' ? "&amp;" : "%c", *c);
+    tri_text_add_svg(p->text, title);
     tri_text_add(p->text,
                  "</text>\n<text x=\"%d\" y=\"43\" class=\"k\">time %g, of which a rank works %g;  "
                  "bubble %.1f %%;  at most %u chunk%s live on a rank;  %g weight cop%s</text>\n",

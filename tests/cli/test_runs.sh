@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# trireme runs: what it says of runs in every state, on terminals of any width, and of folders that
-# hold none. Argument: the build directory. Run from the root of the repository.
+# trireme runs and plot: what they say of runs in every state, on terminals of any width, and of
+# folders that hold none. Argument: the build directory. Run from the root of the repository.
 set -u
 build=${1:-build}
 trireme=$(cd "$build" && pwd)/trireme
@@ -175,6 +175,84 @@ grep -q $'\033' out && fail "colours in a pipe"
 cp -r runs/done "runs/$(printf 'x\033[31my')"
 run 0 'x\x1b[31my' runs
 grep -q $'\033' out && fail "an escape sequence of a name reached the terminal"
+
+# ---- two runs beside each other ----
+
+# says TEXT...: the output of the last command has these words, whatever the blanks between.
+says() {
+    checks=$((checks + 1))
+    tr -s ' ' <out | grep -qF -- "$*" || fail "does not say \"$*\""
+}
+make_run a 1000 "$(ended 0)"
+make_run b 1000 "$(ended 0)"
+printf 'version: 1\ntrain:\n  steps: 100\noptim:\n  lr: 0.25\nrun:\n  dir: else\n' >runs/b/config.yaml
+awk '{ sub(/"tokens":[0-9]+/, "\"tokens\":" 2000 * NR); sub(/\.5,/, ".25,") } 1' runs/a/metrics.jsonl >runs/b/metrics.jsonl
+sed -i '5s/"version"/"eval_loss":3.5,"version"/; 10s/"version"/"eval_loss":3.25,"version"/' runs/a/metrics.jsonl
+sed -i '5s/"version"/"eval_loss":3,"version"/; 9s/"version"/"eval_loss":4,"version"/' runs/b/metrics.jsonl
+run 0 'settings that differ' runs diff a runs/b
+says 'optim.lr 0.0003 0.25'
+grep -q 'run.dir\|train.steps' out && fail "settings that do not matter or do not differ are there"
+says 'step 1 10.50000 10.25000 -0.25000'
+says 'step 5 6.50000 6.25000 -0.25000'
+says 'step 10 1.50000 1.25000 -0.25000'
+says '5,000 (steps 5, 3) 6.50000 8.25000 +1.75000'
+grep -q ' 1,000 (' out && fail "tokens that one of them has not got to"
+says 'step 5 3.50000 3.00000 -0.50000'
+says 'best of A 3.25000 (step 10)'
+says 'best of B 3.00000 (step 5)'
+run 0 'no settings differ' runs diff runs/a runs/a
+says 'the same, since both have as many tokens in a step'
+run 0 '"settings":[{"name":"optim.lr",' runs diff a b --json
+grep -q '"held_out":\[{"step":5,"a":3.5,"b":3.0,' out || fail "--json of a comparison"
+run 0 'settings cannot be compared: runs/bad-settings/config.yaml' runs diff a bad-settings
+run 2 'there is no run brokem; did you mean runs/broken? `trireme runs` lists those in runs/' runs diff a brokem
+run 2 'runs/nothing: is not the directory of a run' runs diff a nothing
+run 2 'file: is a file, not the directory of a run' runs diff a file
+run 2 'runs/no-metrics: has no steps yet' runs diff a no-metrics
+run 2 'write `trireme runs diff A B`' runs diff a
+
+# ---- curves ----
+
+run 0 'loss  runs/a' plot a
+says '10 ┤'
+says '0 2 4 6 8 10 steps'
+run 0 'written to a.svg' plot a b --draw a.svg
+[ "$(grep -c '<path class="c c[01]" d="M.*L' a.svg)" -eq 2 ] || fail "not two curves: $(cat a.svg)"
+grep -q '>runs/b</text>' a.svg && grep -q 'prefers-color-scheme:dark' a.svg || fail "a legend, and two schemes"
+run 0 'written to a.svg' plot a --draw a.svg # one of ours is replaced
+[ "$(grep -c 'class="c c' a.svg)" -eq 2 ] || fail "the picture is not a new one"
+echo precious >mine.svg
+run 2 '--draw mine.svg: there is a file of that name, and it is no picture that trireme plot drew' plot a --draw mine.svg
+[ "$(cat mine.svg)" = precious ] || fail "a file was overwritten"
+run 2 'nowhere/a.svg' plot a --draw nowhere/a.svg
+run 0 'held-out loss' plot a --y eval_loss --x tokens
+says '10k tokens'
+run 0 'loss, mean of 3 points' plot a --x hours --smooth 3 --log
+run 2 'runs/done: its metrics.jsonl has no held-out loss over steps to draw' plot done --y eval_loss
+run 2 '--y is "los"; it may be loss, eval_loss, lr, grad_norm or tokens_per_s' plot a --y los
+run 2 '--smooth is 0, out of range' plot a --smooth 0
+run 2 'name one or more runs: trireme plot runs/tiny' plot
+
+# Peaks stay, whatever the number of steps; a curve has a few hundred points, and gaps where there
+# is no loss.
+mkdir runs/peak
+cp runs/done/config.yaml runs/done/events.jsonl runs/peak
+awk 'BEGIN { for (i = 1; i <= 20000; i++) printf "{\"step\":%d,\"loss\":%s,\"time\":1790000000}\n", i,
+    (i == 7777 ? 50 : i > 15000 && i < 16000 ? "null" : i == 3333 ? 0.5 : 2 + i % 7 / 10) }' >runs/peak/metrics.jsonl
+run 0 'written to' plot peak --draw peak.svg
+awk '/<path class="c c0" d=/ { n = split($0, p, /[ML]/); least = 1e9
+    for (i = 3; i <= n; i++) { split(p[i], v, /[ "]/); if (v[2] < least) least = v[2]; if (v[2] > most) most = v[2] }
+    print n, least, most, gsub(/[0-9]M/, ""); exit }' peak.svg >out
+read -r points least most gaps <out
+checks=$((checks + 1))
+[ "$points" -gt 100 ] && [ "$points" -le 402 ] && [ "${least%.*}" -eq 44 ] && [ "${most%.*}" -ge 399 ] && [ "$gaps" -eq 1 ] ||
+    fail "$points points from $least to $most with $gaps gaps"
+for columns in 40 200; do
+    checks=$((checks + 1))
+    COLUMNS=$columns "$trireme" plot peak >out
+    [ "$(LC_ALL=C.UTF-8 wc -L <out)" -le $columns ] || fail "a curve wider than $columns columns"
+done
+"$trireme" plot a | head -1 >out
 
 echo "$checks checks, $failures failed"
 [ $failures -eq 0 ]

@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 
 #include "base/fs.h"
+#include "config/nearest.h"
 
 enum { DEEPEST = 8 }; /* folders in folders */
 
@@ -105,4 +106,69 @@ tr_status tri_runs_find(tri_run_list *list, const char *folder, tr_error *err)
     closedir(handle);
     TRI_TRY(walk(list, folder, false, 0, err));
     return walk(list, folder, true, 0, err);
+}
+
+/* ---- one run, by name ---- */
+
+static const char *base_of(const char *dir)
+{
+    const char *slash = strrchr(dir, '/');
+    return slash ? slash + 1 : dir;
+}
+
+static tr_status unknown(const char *name, tr_error *err)
+{
+    tri_run_list list = {0};
+    const char *best = NULL;
+    if (tri_path_is_dir(TRI_RUNS_FOLDER))
+        (void)tri_runs_find(&list, TRI_RUNS_FOLDER, NULL);
+    for (size_t i = 0; i < list.num; i++)
+        if (!best || tri_edit_distance(base_of(name), base_of(list.dirs[i])) <
+                         tri_edit_distance(base_of(name), base_of(best)))
+            best = list.dirs[i];
+    bool slip = best && tri_is_slip(base_of(name), base_of(best));
+    tr_status status =
+        tri_fail(err, TR_ERROR_INPUT,
+                 "there is no run %s; %s%s%s`trireme runs` lists those in " TRI_RUNS_FOLDER "/",
+                 name, slip ? "did you mean " : "", slip ? best : "", slip ? "? " : "");
+    tri_run_list_free(&list);
+    return status;
+}
+
+tr_status tri_run_dir_of(const char *name, char **dir, tr_error *err)
+{
+    struct stat info;
+    *dir = NULL;
+    if (!*name)
+        return tri_fail(err, TR_ERROR_INPUT,
+                        "the name of a run is empty; `trireme runs` lists them");
+    *dir = strdup(name);
+    if (*dir && stat(*dir, &info) != 0 && !strchr(name, '/')) {
+        free(*dir);
+        *dir = tri_path_join(TRI_RUNS_FOLDER, name);
+    }
+    if (!*dir)
+        return tri_fail(err, TR_ERROR_RUNTIME, "no memory for a path");
+    size_t length = strlen(*dir);
+    while (length > 1 && (*dir)[length - 1] == '/')
+        (*dir)[--length] = 0;
+    tr_status status = TR_OK;
+    if (stat(*dir, &info) != 0)
+        status = errno == ENOENT || errno == ENOTDIR ? unknown(name, err)
+                                                     : tri_fail_open(err, *dir, errno);
+    else if (!S_ISDIR(info.st_mode))
+        status =
+            tri_fail(err, TR_ERROR_INPUT,
+                     "%s: is a file, not the directory of a run; name the run.dir of a run", *dir);
+    else if (!is_run_dir(*dir))
+        status = tri_fail(err, TR_ERROR_INPUT,
+                          "%s: is not the directory of a run: it has neither config.yaml with "
+                          "results beside it nor metrics.jsonl and events.jsonl; `trireme runs %s` "
+                          "lists the runs in it",
+                          *dir, *dir);
+    if (status != TR_OK) {
+        free(*dir);
+        *dir = NULL;
+    }
+    return status;
 }

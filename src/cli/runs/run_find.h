@@ -15,6 +15,9 @@ typedef struct tri_run_list {
     size_t num, capacity;
 } tri_run_list;
 
+/* The directory of the run that was named, on the heap: the path itself, or runs/NAME. */
+tr_status tri_run_dir_of(const char *name, char **dir, tr_error *err);
+
 /* Adds every run directory at `folder` or below it. Links to directories are looked at and not
  * followed further; hidden directories and what is inside a run are left out; each run is there
  * once. */

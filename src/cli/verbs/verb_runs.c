@@ -11,6 +11,7 @@
 #include "cli/cli.h"
 #include "cli/runs/run_find.h"
 #include "cli/runs/runs_table.h"
+#include "cli/runs/runs_verbs.h"
 #include "cli/signals.h"
 #include "cli/text.h"
 
@@ -158,5 +159,14 @@ static int list_runs(const tri_cli *cli)
 
 int tri_verb_runs(const tri_cli *cli)
 {
-    return list_runs(cli);
+    int num = cli->num_operands;
+    const char *what = num > 0 ? cli->operands[0] : "";
+    bool json = tri_cli_flag(cli, "json") != NULL, watches = tri_cli_flag(cli, "watch") != NULL;
+    if (strcmp(what, "diff") != 0)
+        return list_runs(cli);
+    if (num == 3 && !watches)
+        return tri_runs_diff(cli->operands[1], cli->operands[2], json);
+    tri_cli_error("%s", "write `trireme runs diff A B` (with --json, too); a folder named diff is "
+                        "./diff");
+    return TRI_EXIT_USAGE;
 }

@@ -1,9 +1,13 @@
 #include "train/log/metrics_read.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
+
+#include "base/fs.h"
 
 enum { ROOM = 256 << 10 }; /* a longer line is nobody's */
 
@@ -66,5 +70,27 @@ tr_status tri_metrics_scan(int fd, const char *path, int64_t *offset, tri_metric
     }
     free(c.bytes);
     *offset = behind;
+    return status;
+}
+
+tr_status tri_metrics_each(const char *run_dir, tri_metrics_visit visit, void *context,
+                           tr_error *err)
+{
+    char *path = tri_path_join(run_dir, "metrics.jsonl");
+    if (!path)
+        return tri_fail(err, TR_ERROR_RUNTIME, "%s: no memory for a path", run_dir);
+    int64_t offset = 0;
+    struct stat info;
+    tr_status status = TR_OK;
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (fd < 0 && errno != ENOENT)
+        status = tri_fail_open(err, path, errno);
+    else if (fd >= 0 && fstat(fd, &info) == 0 && !S_ISREG(info.st_mode))
+        status = tri_fail_kind(err, path, info.st_mode);
+    else if (fd >= 0)
+        status = tri_metrics_scan(fd, path, &offset, visit, context, err);
+    if (fd >= 0)
+        close(fd);
+    free(path);
     return status;
 }

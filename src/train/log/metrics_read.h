@@ -29,4 +29,8 @@ typedef void (*tri_metrics_visit)(void *context, const tri_metrics_line *line);
 tr_status tri_metrics_scan(int fd, const char *path, int64_t *offset, tri_metrics_visit visit,
                            void *context, tr_error *err);
 
+/* The same of the whole file of a run. One that is not there has no lines. */
+tr_status tri_metrics_each(const char *run_dir, tri_metrics_visit visit, void *context,
+                           tr_error *err);
+
 #endif

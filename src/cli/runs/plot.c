@@ -1,0 +1,264 @@
+#include "cli/runs/plot.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+const char *tri_plot_x_title(tri_plot_x x)
+{
+    static const char *const titles[] = {"steps", "tokens", "hours of steps"};
+    return titles[x];
+}
+
+const char *tri_plot_y_title(tri_plot_y y)
+{
+    static const char *const titles[] = {"loss", "held-out loss", "learning rate", "gradient norm",
+                                         "tokens/s"};
+    return titles[y];
+}
+
+char *tri_plot_tick_text(double value, char text[32])
+{
+    static const struct {
+        double from, unit;
+        const char *name;
+    } units[] = {{1e12, 1e12, "T"}, {1e9, 1e9, "G"}, {1e6, 1e6, "M"}, {1e4, 1e3, "k"}};
+    for (size_t i = 0; i < sizeof units / sizeof *units; i++)
+        if (fabs(value) >= units[i].from) {
+            snprintf(text, 32, "%g%s", value / units[i].unit, units[i].name);
+            return text;
+        }
+    snprintf(text, 32, "%g", fabs(value) < 1e-300 ? 0 : value);
+    return text;
+}
+
+/* ---- points ---- */
+
+static double y_of(const tri_metrics_line *line, tri_plot_y y)
+{
+    switch (y) {
+    case TRI_PLOT_LOSS:
+        return line->loss;
+    case TRI_PLOT_EVAL_LOSS:
+        return line->eval_loss;
+    case TRI_PLOT_LR:
+        return line->lr;
+    case TRI_PLOT_GRAD_NORM:
+        return line->grad_norm;
+    case TRI_PLOT_SPEED:
+        return line->tokens_per_s;
+    }
+    return NAN;
+}
+
+/* The mean of a point and up to smooth - 1 before it, of those that there are. */
+static void add_means(tri_plot_curve *c, int64_t smooth)
+{
+    for (size_t i = 0, first = 0, num = 0; i < c->num; i++) {
+        static const size_t again = 4096; /* so that rounding does not add up */
+        double sum = i > 0 && i % again ? c->means[i - 1] * (double)num : 0;
+        if (i - first == (size_t)smooth) {
+            bool goes = isfinite(c->points[first].y);
+            sum -= i % again && goes ? c->points[first].y : 0;
+            num -= goes;
+            first++;
+        }
+        if (i % again == 0)
+            for (size_t k = first; k < i; k++)
+                sum += isfinite(c->points[k].y) ? c->points[k].y : 0;
+        if (isfinite(c->points[i].y)) {
+            sum += c->points[i].y;
+            num++;
+        }
+        c->means[i] = num > 0 ? sum / (double)num : 0;
+    }
+    for (size_t i = 0; i < c->num; i++)
+        if (!isfinite(c->points[i].y))
+            c->means[i] = NAN;
+}
+
+tr_status tri_plot_add(tri_plot *plot, const char *name, const tri_run_curve *run, tr_error *err)
+{
+    tri_plot_curve *curves = realloc(plot->curves, ((size_t)plot->num + 1) * sizeof *curves);
+    if (!curves)
+        return tri_fail(err, TR_ERROR_RUNTIME, "no memory for a curve");
+    plot->curves = curves;
+    tri_plot_curve *c = &curves[plot->num++];
+    *c = (tri_plot_curve){.name = name, .points = calloc(run->num + 1, sizeof *c->points)};
+    if (plot->smooth > 1)
+        c->means = calloc(run->num + 1, sizeof *c->means);
+    if (!c->points || (plot->smooth > 1 && !c->means))
+        return tri_fail(err, TR_ERROR_RUNTIME, "no memory for a curve");
+    double hours = 0;
+    bool any = false;
+    for (size_t i = 0; i < run->num; i++) {
+        const tri_metrics_line *line = &run->lines[i];
+        hours += line->step_ms > 0 ? line->step_ms / 3.6e6 : 0;
+        double y = y_of(line, plot->y);
+        if ((plot->x == TRI_PLOT_TOKENS && line->tokens < 0) ||
+            (plot->y == TRI_PLOT_EVAL_LOSS && isnan(y)))
+            continue;
+        y = plot->log && !(y > 0) ? NAN : y;
+        any |= isfinite(y);
+        c->points[c->num++] = (tri_plot_point){plot->x == TRI_PLOT_STEPS    ? (double)line->step
+                                               : plot->x == TRI_PLOT_TOKENS ? (double)line->tokens
+                                                                            : hours,
+                                               isfinite(y) ? y : NAN};
+    }
+    if (!any)
+        return tri_fail(err, TR_ERROR_INPUT, "%s: its metrics.jsonl has no %s over %s to draw%s",
+                        name, tri_plot_y_title(plot->y), tri_plot_x_title(plot->x),
+                        plot->y == TRI_PLOT_EVAL_LOSS ? "; train.eval_every asks for evaluations"
+                                                      : "");
+    if (c->means)
+        add_means(c, plot->smooth);
+    return TR_OK;
+}
+
+void tri_plot_free(tri_plot *plot)
+{
+    for (int i = 0; i < plot->num; i++) {
+        free(plot->curves[i].points);
+        free(plot->curves[i].means);
+    }
+    free(plot->curves);
+    plot->curves = NULL;
+    plot->num = 0;
+}
+
+/* ---- axes ---- */
+
+/* 1, 2 or 5 times a power of ten: the least that is at least this. */
+static double round_step(double least)
+{
+    double power = pow(10, floor(log10(least)));
+    static const double factor[] = {1, 2, 5, 10};
+    for (int i = 0; i < 3; i++)
+        if (factor[i] * power >= least * (1 - 1e-9))
+            return factor[i] * power;
+    return 10 * power;
+}
+
+static void add_tick(tri_plot_axis *axis, double value)
+{
+    if (axis->num_ticks < (int)(sizeof axis->ticks / sizeof *axis->ticks))
+        axis->ticks[axis->num_ticks++] = value;
+}
+
+/* whole: the axis ends at marks. */
+static void fit_plain(tri_plot_axis *axis, double low, double high, int marks, bool whole)
+{
+    if (!(high > low)) { /* a single value */
+        double around = fabs(low) > 0 ? fabs(low) * 0.1 : 1;
+        low -= around;
+        high += around;
+    }
+    double step = round_step((high - low) / marks);
+    double first = floor(low / step + 1e-9), last = ceil(high / step - 1e-9);
+    *axis = (tri_plot_axis){.low = whole ? first * step : low, .high = whole ? last * step : high};
+    for (double k = first; k <= last; k++)
+        if (k * step >= axis->low - step * 1e-6 && k * step <= axis->high + step * 1e-6)
+            add_tick(axis, k * step);
+}
+
+/* Decades where there are several, with 1, 2 and 5 of each where there is room; else the marks of
+ * an axis without logarithms. */
+static void fit_log(tri_plot_axis *axis, double low, double high, int marks)
+{
+    double from = floor(log10(low)), to = ceil(log10(high));
+    *axis = (tri_plot_axis){.low = log10(low), .high = log10(high), .log = true};
+    if (!(axis->high > axis->low)) {
+        axis->low -= 0.1;
+        axis->high += 0.1;
+    }
+    if (high < 20 * low) {
+        tri_plot_axis plain;
+        fit_plain(&plain, low, high, marks, false);
+        for (int i = 0; i < plain.num_ticks; i++)
+            if (plain.ticks[i] > 0)
+                add_tick(axis, plain.ticks[i]);
+        return;
+    }
+    int every = (int)ceil((to - from) / marks);
+    static const double factor[] = {1, 2, 5};
+    for (double power = from; power <= to; power++)
+        for (int i = 0; i < 3; i++) {
+            double at = power + log10(factor[i]);
+            bool shown = i == 0 ? fmod(power - from, every > 1 ? every : 1) == 0
+                                : 3 * (to - from) <= marks + 3;
+            if (shown && at >= axis->low - 1e-9 && at <= axis->high + 1e-9)
+                add_tick(axis, pow(10, power) * factor[i]);
+        }
+}
+
+tr_status tri_plot_fit(tri_plot *plot, int marks_x, int marks_y, tr_error *err)
+{
+    double low[2] = {INFINITY, INFINITY}, high[2] = {-INFINITY, -INFINITY};
+    for (int i = 0; i < plot->num; i++)
+        for (size_t k = 0; k < plot->curves[i].num; k++) {
+            const tri_plot_point *p = &plot->curves[i].points[k];
+            if (isnan(p->y))
+                continue;
+            low[0] = fmin(low[0], p->x);
+            high[0] = fmax(high[0], p->x);
+            low[1] = fmin(low[1], p->y);
+            high[1] = fmax(high[1], p->y);
+        }
+    if (!isfinite(high[0] - low[0]) || !isfinite(high[1] - low[1]))
+        return tri_fail(err, TR_ERROR_INPUT, "the numbers are too large to be drawn; try --log");
+    fit_plain(&plot->axis_x, low[0] < high[0] / 4 ? 0 : low[0], high[0], marks_x, false);
+    if (plot->log)
+        fit_log(&plot->axis_y, low[1], high[1], marks_y);
+    else
+        fit_plain(&plot->axis_y, low[1], high[1], marks_y, true);
+    return TR_OK;
+}
+
+double tri_plot_place(const tri_plot_axis *axis, double value)
+{
+    if (axis->log)
+        value = value > 0 ? log10(value) : NAN;
+    return (value - axis->low) / (axis->high - axis->low);
+}
+
+/* ---- fewer points ---- */
+
+static size_t put_two(tri_plot_point *out, const tri_plot_point *least,
+                      const tri_plot_point *greatest)
+{
+    bool falls = greatest->x < least->x;
+    out[0] = falls ? *greatest : *least;
+    out[1] = falls ? *least : *greatest;
+    return out[0].x == out[1].x && out[0].y == out[1].y ? 1 : 2;
+}
+
+size_t tri_plot_reduce(const tri_plot *plot, const tri_plot_curve *curve, bool means, int buckets,
+                       tri_plot_point *out)
+{
+    size_t num = 0;
+    bool gap = false;
+    for (size_t i = 0; i < curve->num;) {
+        double place = tri_plot_place(&plot->axis_x, curve->points[i].x) * buckets;
+        int bucket = place < buckets - 1 ? (int)place : buckets - 1;
+        tri_plot_point least = {0, NAN}, greatest = {0, NAN};
+        for (; i < curve->num; i++) {
+            double x = curve->points[i].x;
+            place = tri_plot_place(&plot->axis_x, x) * buckets;
+            if ((place < buckets - 1 ? (int)place : buckets - 1) != bucket)
+                break;
+            tri_plot_point p = {x, means ? curve->means[i] : curve->points[i].y};
+            if (isnan(p.y))
+                continue;
+            if (!(least.y <= p.y))
+                least = p;
+            if (!(greatest.y >= p.y))
+                greatest = p;
+        }
+        if (!isnan(least.y))
+            num += put_two(out + num, &least, &greatest);
+        else if (num > 0 && !gap) /* all of it is missing */
+            out[num++] = least;
+        gap = isnan(least.y);
+    }
+    return num;
+}

@@ -1,0 +1,73 @@
+/* Curves of runs: what is drawn, whatever it is drawn on. */
+#ifndef TRI_CLI_RUNS_PLOT_H
+#define TRI_CLI_RUNS_PLOT_H
+
+#include "base/text.h"
+#include "cli/runs/run_curve.h"
+
+typedef enum tri_plot_x { TRI_PLOT_STEPS, TRI_PLOT_TOKENS, TRI_PLOT_HOURS } tri_plot_x;
+typedef enum tri_plot_y {
+    TRI_PLOT_LOSS,
+    TRI_PLOT_EVAL_LOSS,
+    TRI_PLOT_LR,
+    TRI_PLOT_GRAD_NORM,
+    TRI_PLOT_SPEED
+} tri_plot_y;
+
+/* A point without y is a gap. */
+typedef struct tri_plot_point {
+    double x, y;
+} tri_plot_point;
+
+typedef struct tri_plot_curve {
+    const char *name;       /* the caller's */
+    tri_plot_point *points; /* by x */
+    double *means;          /* of each point and those before it; NULL without smoothing */
+    size_t num;
+} tri_plot_curve;
+
+/* An axis from low to high, with a mark at every round number. With log both are logarithms. */
+typedef struct tri_plot_axis {
+    double low, high;
+    bool log;
+    double ticks[24]; /* values */
+    int num_ticks;
+} tri_plot_axis;
+
+typedef struct tri_plot {
+    tri_plot_curve *curves;
+    int num;
+    tri_plot_x x;
+    tri_plot_y y;
+    int64_t smooth; /* points in a mean; 1: none */
+    bool log;
+    tri_plot_axis axis_x, axis_y;
+} tri_plot;
+
+/* Adds the lines of a run that have what is drawn: a line without it is left out of eval_loss, and
+ * a gap otherwise. Wrong input when there is nothing to draw. */
+tr_status tri_plot_add(tri_plot *plot, const char *name, const tri_run_curve *run, tr_error *err);
+/* When all are there: the axes, with about so many marks each. */
+tr_status tri_plot_fit(tri_plot *plot, int marks_x, int marks_y, tr_error *err);
+void tri_plot_free(tri_plot *plot);
+
+/* Where a value is on an axis, 0 to 1; NAN for one that a logarithm does not have. */
+double tri_plot_place(const tri_plot_axis *axis, double value);
+
+/* At most two points for each of `buckets` stretches of the x axis, the least and the greatest of
+ * it in their order, so that no peak is lost; out has room for 2 * buckets. Returns how many. */
+size_t tri_plot_reduce(const tri_plot *plot, const tri_plot_curve *curve, bool means, int buckets,
+                       tri_plot_point *out);
+
+const char *tri_plot_x_title(tri_plot_x x);
+const char *tri_plot_y_title(tri_plot_y y);
+char *tri_plot_tick_text(double value, char text[32]); /* "20k", "0.5" */
+
+/* plot_svg.c: a picture; its first bytes say that it is one of ours. */
+#define TRI_PLOT_SVG_MARK "<!-- drawn by trireme plot -->"
+tr_status tri_plot_svg(const tri_plot *plot, tri_text *text, tr_error *err);
+/* plot_dots.c: a curve of dots in a terminal, in colours or one below the other. */
+tr_status tri_plot_dots(const tri_plot *plot, int width, bool colour, tri_text *text,
+                        tr_error *err);
+
+#endif
