@@ -64,6 +64,10 @@ LIB_OBJ  = $(LIB_SRC:%.c=$(BUILD)/%.o) $(FAST_OBJ) $(CUDA_OBJ)
 CLI_OBJ  = $(CLI_SRC:%.c=$(BUILD)/%.o)
 
 LIBRARY  = $(BUILD)/libtrireme.a
+# Beside it a shared library, whose symbols have versions, where the compiler makes
+# position-independent code without being told, as Debian's do. Sanitizers want programs of their own.
+SONAME   = libtrireme.so.$(firstword $(subst ., ,$(VERSION)))
+SHARED   = $(if $(SANITIZE),,$(if $(shell $(CC) -dM -E -x c /dev/null | grep __PIE__),$(BUILD)/$(SONAME)))
 PROGRAM  = $(BUILD)/trireme
 # Tests lie in folders by area, their programs in one.
 TEST_SRC = $(wildcard tests/test_*.c tests/*/test_*.c)
@@ -96,7 +100,7 @@ all test-programs: setup
 setup:
 	@tools/setup.sh
 
-programs: $(PROGRAM) $(LIBRARY) $(EXAMPLES) $(PLUGINS)
+programs: $(PROGRAM) $(LIBRARY) $(SHARED) $(EXAMPLES) $(PLUGINS)
 
 test-binaries: programs $(TESTS) $(HELPERS) $(STANDIN) $(BUILD)/tests/fuzz_replay \
   $(if $(MPICC),$(BUILD)/tests/helpers/trireme-mpi.so)
@@ -132,6 +136,14 @@ $(LIBRARY): $(LIB_OBJ)
 	@rm -f $@
 	$(say) AR $@
 	$(Q)ar rcs $@ $(LIB_OBJ)
+
+# Code for programs does for a shared library that binds its own symbols, but where it uses data of
+# other libraries or of a thread. The linker names a file that is missing here.
+$(patsubst %,$(BUILD)/src/%.o,base/json run/launcher_child data/tokenizer/pretokenize_pattern): BASE += -fPIC
+$(BUILD)/$(SONAME): $(LIBRARY) tools/libtrireme.map
+	$(say) LINK $@
+	$(Q)$(CC) -shared $(CFLAGS) -Wl,-soname,$(SONAME) -Wl,--version-script=tools/libtrireme.map -Wl,-z,defs \
+	  -Wl,--whole-archive $(LIBRARY) -Wl,--no-whole-archive -o $@ $(LIBS)
 
 $(PROGRAM): $(CLI_OBJ) $(LIBRARY)
 	$(say) LINK $@
@@ -239,6 +251,11 @@ install-files:
 	  $(DESTDIR)$(PREFIX)/include/trireme $(DESTDIR)$(PREFIX)/share/trireme/recipes
 	install -m 755 $(PROGRAM) $(DESTDIR)$(PREFIX)/bin/
 	install -m 644 $(LIBRARY) $(DESTDIR)$(PREFIX)/lib/
+	[ ! -f $(BUILD)/$(SONAME) ] || { install -m 755 $(BUILD)/$(SONAME) $(DESTDIR)$(PREFIX)/lib/libtrireme.so.$(VERSION) && \
+	  ln -sf libtrireme.so.$(VERSION) $(DESTDIR)$(PREFIX)/lib/$(SONAME) && \
+	  ln -sf $(SONAME) $(DESTDIR)$(PREFIX)/lib/libtrireme.so && \
+	  sed -e 's|@PREFIX@|$(PREFIX)|; s|@VERSION@|$(VERSION)|' tools/trireme-shared.pc.in \
+	    > $(DESTDIR)$(PREFIX)/lib/pkgconfig/trireme-shared.pc; }
 	install -m 644 include/trireme/*.h $(DESTDIR)$(PREFIX)/include/trireme/
 	[ ! -f $(BUILD)/trireme-mpi.so ] || install -D -m 755 $(BUILD)/trireme-mpi.so \
 	  $(DESTDIR)$(PREFIX)/lib/trireme/trireme-mpi.so

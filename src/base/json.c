@@ -10,7 +10,7 @@
  * so whatever was allocated before or by others is still freed as it must be. */
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static json_malloc_t malloc_before;
-static _Thread_local unsigned long num_refused;
+static _Thread_local unsigned long num_refused; /* so this file is compiled with -fPIC */
 
 static void *counting_malloc(size_t num_bytes)
 {

@@ -51,7 +51,7 @@ static void take_output(int output)
     if (output > 2)
         close(output);
     /* By lines: what a killed rank had written is then in its log. */
-    setvbuf(stdout, NULL, _IOLBF, 0);
+    setvbuf(stdout, NULL, _IOLBF, 0); /* a datum of libc: this file is compiled with -fPIC */
 }
 
 _Noreturn void tri_rank_process(const tri_rank_start *start, int output)

@@ -34,12 +34,32 @@ ${CC:-cc} examples/two_ranks.c $flags -o "$work/two_ranks" >"$work/out" 2>&1 ||
     fail "examples/two_ranks.c does not link with: $flags"
 (cd "$work" && ./two_ranks run.device=cpu run.dir=run) >"$work/out" 2>&1 || fail "two_ranks does not run"
 grep -q "^step 20 of 20: loss" "$work/out" || fail "two_ranks is not told of its steps"
+cp "$work/run/weights.safetensors" "$work/archive.safetensors"
 grep -q "^step 10: a checkpoint" "$work/out" || fail "two_ranks is not told of its checkpoint"
 (cd "$work" && ./two_ranks run.device=cpu run.dir=run train.steps=30 run.resume=true) >"$work/out" 2>&1 ||
     fail "two_ranks does not go on"
 [ "$(grep -c "^step .* of" "$work/out")" = 1 ] || fail "two_ranks does not go on from its checkpoint"
 [ "$(wc -l <examples/two_ranks.c)" -lt 60 ] ||
     fail "examples/two_ranks.c is to stay a page"
+
+# The same with the shared library, which has the public names alone, each with a version.
+shared=$work/usr/lib/libtrireme.so
+if [ ! -e "$shared" ]; then
+    echo "skipped: the shared library (this build has none)"
+else
+    flags=$(pkg-config --cflags --libs trireme-shared 2>"$work/out") || fail "no trireme-shared.pc"
+    # shellcheck disable=SC2086
+    ${CC:-cc} examples/two_ranks.c $flags -o "$work/shared" >"$work/out" 2>&1 ||
+        fail "examples/two_ranks.c does not link with: $flags"
+    readelf -d "$work/shared" >"$work/out"
+    grep -q "NEEDED.*libtrireme\.so\." "$work/out" || fail "the example does not need libtrireme.so"
+    (cd "$work" && ./shared run.device=cpu run.dir=so) >"$work/out" 2>&1 || fail "the shared library does not run"
+    cmp -s "$work/so/weights.safetensors" "$work/archive.safetensors" ||
+        fail "the shared library trains to other weights than the archive"
+    nm -D --defined-only "$shared" | sed -n 's/.* [TDBR] //p' >"$work/out"
+    [ "$(wc -l <"$work/out")" -gt 70 ] || fail "the shared library shows too little"
+    ! grep -v "^tr_[a-z0-9_]*@@TRIREME_" "$work/out" || fail "the shared library shows what is not public"
+fi
 
 # Every package of the Makefile is there, whoever adds one.
 sed -n 's/^PACKAGES *= *//p' Makefile | tr ' ' '\n' >"$work/packages"

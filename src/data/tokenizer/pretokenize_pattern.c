@@ -1,5 +1,5 @@
 /* Patterns: literals by search, regular expressions by Oniguruma, which is what Hugging Face
- * tokenizers runs them in. */
+ * tokenizers runs them in, and whose data it uses: this file is compiled with -fPIC. */
 #include "data/tokenizer/pretokenize.h"
 
 #include <oniguruma.h>
