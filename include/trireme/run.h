@@ -62,9 +62,11 @@ typedef struct tr_row {
 
 /* All members may be NULL. */
 typedef struct tr_run_options {
-    /* Told what happens, on a thread of the run: be brief. */
+    /* Told what happens, on a thread of the run, which waits meanwhile: be brief, and call nothing
+     * of that run from here. */
     void (*tell)(void *context, const tr_run_news *news);
-    /* Asked after each step, on a thread of the run: whether it shall end. It then saves first. */
+    /* Asked after each step, before that is told, on a thread of the run: whether it shall end. It
+     * then saves first. */
     bool (*stops)(void *context);
     /* Own rows instead of data.source: fills the row of a sample, for training or held out. Called
      * from several threads at once, and not in order; the same sample must give the same row. */

@@ -153,6 +153,8 @@ tr_status tr_train(tr_settings *settings, const tr_run_options *options, tr_run_
                    tr_error *err)
 {
     tr_run *run;
+    if (state)
+        *state = (tr_run_state){.eval = {NAN, NAN}};
     TRI_TRY(tr_run_create(settings, options, &run, err));
     tr_status status = tr_run_advance(run, INT64_MAX, err);
     if (status == TR_OK)

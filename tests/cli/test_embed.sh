@@ -34,8 +34,15 @@ ${CC:-cc} examples/two_ranks.c $flags -o "$work/two_ranks" >"$work/out" 2>&1 ||
     fail "examples/two_ranks.c does not link with: $flags"
 (cd "$work" && ./two_ranks run.device=cpu run.dir=run) >"$work/out" 2>&1 || fail "two_ranks does not run"
 grep -q "^step 20 of 20: loss" "$work/out" || fail "two_ranks is not told of its steps"
-cp "$work/run/weights.safetensors" "$work/archive.safetensors"
 grep -q "^step 10: a checkpoint" "$work/out" || fail "two_ranks is not told of its checkpoint"
+cp "$work/run/weights.safetensors" "$work/archive.safetensors"
+# The command line trains to the same bits with the settings that the run has kept.
+"$build/trireme" train "$work/run/config.yaml" --set run.dir="$work/cli" >"$work/out" 2>&1 ||
+    fail "trireme train does not take the settings of two_ranks"
+cmp -s "$work/archive.safetensors" "$work/cli/weights.safetensors" ||
+    fail "tr_train and trireme train train to different weights"
+diff <(cd "$work/run" && find . -type f | sort) <(cd "$work/cli" && find . -type f ! -path "./log/*" ! -name tuning.json | sort) \
+    >"$work/out" || fail "tr_train and trireme train leave different files"
 (cd "$work" && ./two_ranks run.device=cpu run.dir=run train.steps=30 run.resume=true) >"$work/out" 2>&1 ||
     fail "two_ranks does not go on"
 [ "$(grep -c "^step .* of" "$work/out")" = 1 ] || fail "two_ranks does not go on from its checkpoint"
