@@ -42,7 +42,7 @@ def main(run):
     records = list(records_of(path))
     kinds = [record.WhichOneof("record_type") for record in records]
     assert [record.num for record in records] == list(range(1, len(records) + 1))
-    assert kinds[:2] == ["header", "run"] and kinds[-1] == "exit", kinds
+    assert kinds[:2] == ["header", "run"] and kinds[-1] == "exit", (kinds[:2], kinds[-1])
     assert kinds.count("run") == kinds.count("exit") == 1
     head = records[1].run
     assert os.path.basename(path) == f"run-{head.run_id}.wandb"

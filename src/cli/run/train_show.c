@@ -160,11 +160,12 @@ static void print_written(const tri_run *r, bool idle)
             stdout, "nothing new in %s but the weights of step %" PRId64 ", weights.safetensors\n",
             r->config.dir, r->first_step);
     else
-        tri_text_print(stdout, "written to %s: config.yaml, metrics.jsonl%s%s%s%s%s\n",
+        tri_text_print(stdout, "written to %s: config.yaml, metrics.jsonl%s%s%s%s%s%s%s\n",
                        r->config.dir, r->has_tokenizer ? ", tokenizer.json" : "",
                        saves ? ", weights.safetensors" : "", r->record ? ", samples/" : "",
                        r->ckpt.checkpointer && !r->ckpt.last_failed ? ", ckpt/" : "",
-                       r->trace ? ", trace.json (opens in ui.perfetto.dev)" : "");
+                       r->trace ? ", trace.json (opens in ui.perfetto.dev)" : "",
+                       *r->config.logs ? ", files for " : "", r->config.logs);
 }
 
 static void print_end(const tri_train_show *show, const tri_run *r)
