@@ -40,6 +40,7 @@ struct tri_logs {
     pthread_t thread;
     sem_t work, done;
     _Atomic bool ends;
+    _Atomic uint64_t finished; /* rows that were written everywhere, or counted as lost */
     _Atomic uint64_t progress; /* grows whenever something was written, or was given up */
     _Atomic int users;
     int exit_code;
@@ -149,6 +150,7 @@ static void write_rows(tri_logs *l)
     }
     for (size_t i = 0; i < l->num; i++)
         flush(l, i, false);
+    atomic_store(&l->finished, atomic_load(&l->ring.taken));
 }
 
 static void *work(void *context)
@@ -343,16 +345,17 @@ bool tri_logs_end(tri_logs *l, int exit_code, tr_error *warning)
     sem_post(&l->work);
     bool whole = await_end(l);
     uint64_t dropped = atomic_load(&l->ring.dropped);
-    if (!whole) /* what is in the ring has not been written, as far as anybody knows */
-        dropped += atomic_load(&l->ring.put) - atomic_load(&l->ring.taken);
+    if (!whole) /* what is in the ring, or under the thread's hands */
+        dropped += atomic_load(&l->ring.put) - atomic_load(&l->finished);
     tr_error own;
     warning = warning ? warning : &own;
     warning->status = TR_ERROR_RUNTIME;
     add_loss(warning, &used, "%s: files of run.logs are not whole", l->facts.dir);
     size_t nothing = used;
     if (dropped > 0)
-        add_loss(warning, &used, "; all lack %" PRIu64 " line%s, since the disk %s", dropped,
-                 dropped == 1 ? "" : "s", whole ? "did not keep up" : "stands still");
+        add_loss(warning, &used, "; all %s %" PRIu64 " line%s, since the disk %s",
+                 whole ? "lack" : "may lack", dropped, dropped == 1 ? "" : "s",
+                 whole ? "did not keep up" : "stands still");
     else if (!whole)
         add_loss(warning, &used, "; their ends are missing, since the disk stands still");
     for (size_t i = 0; i < l->num; i++) {
