@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <cmocka.h>
+#include <jansson.h>
 
 #include "config/aliases.h"
 #include "config/nearest.h"
@@ -327,6 +328,34 @@ static void assert_same(const tr_settings *a, const tr_settings *b)
     }
 }
 
+/* Texts, numbers and truths as JSON has them, by their full names. */
+static void as_json(const tr_settings *s)
+{
+    tr_error err = {0};
+    char *text = NULL;
+    size_t num_bytes = 0;
+    FILE *memory = open_memstream(&text, &num_bytes);
+    assert_int_equal(tr_settings_write_json(s, memory, &err), TR_OK);
+    fclose(memory);
+    json_t *object = json_loadb(text, num_bytes, JSON_REJECT_DUPLICATES, NULL), *value;
+    if (!object)
+        fail_msg("no JSON: %s", text);
+    const char *name;
+    json_object_foreach(object, name, value)
+    {
+        if (json_is_string(value))
+            assert_string_equal(json_string_value(value), tr_settings_string(s, name));
+        else if (json_is_boolean(value))
+            assert_int_equal(json_is_true(value), tr_settings_bool(s, name));
+        else /* what is a whole number may be the value of either type */
+            assert_true(json_number_value(value) ==
+                        tr_settings_float(s, name) + (double)tr_settings_int(s, name));
+    }
+    assert_int_equal(json_object_size(object) + 1, tri_num_settings); /* but run.nccl_library */
+    json_decref(object);
+    free(text);
+}
+
 /* Writes s and loads the text into fresh settings, which must be the same. */
 static void round_trip(const tr_settings *s)
 {
@@ -342,6 +371,7 @@ static void round_trip(const tr_settings *s)
     assert_same(s, again);
     tr_settings_destroy(again);
     free(text);
+    as_json(s);
 }
 
 static void what_is_written_loads_back(void **state)
