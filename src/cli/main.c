@@ -139,7 +139,9 @@ static const tri_flag data_flags[] = {
 
 static const tri_flag runs_flags[] = {
     {"watch", NULL, "draw the table again every two seconds, until Ctrl-C"},
-    {"json", NULL, "a line of JSON for each run"},
+    {"json", NULL, "a line of JSON for each run; diff: an object"},
+    {"wait", "S", "stop: wait for the end at most so many seconds (default 60)"},
+    {"yes", NULL, "rm: do not ask"},
     {0},
 };
 
@@ -216,8 +218,9 @@ const tri_verb tri_verbs[] = {
      "prepare TEXT ... | inspect PATH | tokenizer train TEXT ... | tokenizer encode|decode|inspect "
      "[FILE]",
      "run.threads", NULL, TRI_OPERANDS_WORDS, data_flags, tri_verb_data},
-    {"runs", "list runs: state, step, loss, speed, time left, disk; compare two",
-     "[DIR ...] | diff A B", "", NULL, TRI_OPERANDS_WORDS, runs_flags, tri_verb_runs},
+    {"runs", "list runs: state, step, loss, time left; compare, stop and remove them",
+     "[DIR ...] | diff A B | stop RUN ... | rm RUN ...", "", NULL, TRI_OPERANDS_WORDS, runs_flags,
+     tri_verb_runs},
     {"plot", "draw the losses of runs, in the terminal or as a picture", "RUN [RUN ...]", "", NULL,
      TRI_OPERANDS_WORDS, plot_flags, tri_verb_plot},
     {"doctor", "say what this machine has, and what is missing", "", "run",

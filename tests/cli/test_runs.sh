@@ -209,7 +209,7 @@ run 2 'there is no run brokem; did you mean runs/broken? `trireme runs` lists th
 run 2 'runs/nothing: is not the directory of a run' runs diff a nothing
 run 2 'file: is a file, not the directory of a run' runs diff a file
 run 2 'runs/no-metrics: has no steps yet' runs diff a no-metrics
-run 2 'write `trireme runs diff A B`' runs diff a
+run 2 '`trireme runs diff A B [--json]`' runs diff a
 
 # ---- curves ----
 
@@ -253,6 +253,81 @@ for columns in 40 200; do
     [ "$(LC_ALL=C.UTF-8 wc -L <out)" -le $columns ] || fail "a curve wider than $columns columns"
 done
 "$trireme" plot a | head -1 >out
+
+# ---- stopping ----
+
+# A run that is at work is asked by its process number. It goes on for ever otherwise.
+"$trireme" train "$root/recipes/tiny.yaml" --set train.steps=1000000 --set run.dir=runs/long >train.out 2>&1 &
+long=$!
+for ((i = 0; i < 1200; i++)); do
+    [ -s runs/long/metrics.jsonl ] && break
+    sleep 0.05
+done
+is runs/long 2 running
+run 2 'runs/long is not removed: a run is at work there; `trireme runs stop runs/long` ends it' runs rm long --yes
+run 0 'to finish its step, save and end' runs stop long --wait 600
+grep -q "runs/long: asked process $long to" out || fail "another process was asked than $long"
+grep -q 'stopped after step [0-9]*, saved in ckpt/step-' out || fail "the end is not told"
+wait $long
+code=$?
+[ $code -eq 3 ] || fail "a run that was stopped ended with $code"
+is runs/long 2 stopped
+run 2 'runs/long: no run is at work there, so there is none to stop' runs stop long
+
+# A number that is somebody else's by now is left alone: one that has not the directory open, and one
+# that began after the event.
+sleep 300 >/dev/null 2>&1 &
+other=$!
+now_start=${start/2026-01-31T11:00:00Z/$(date -u -d '+1 hour' +%Y-%m-%dT%H:%M:%SZ)}
+make_run reused 0 "${now_start/4711/$other}"
+make_run later 0 "${start/4711/$$}"
+exec 8<runs/reused 9<runs/later
+flock -xn 8 && flock -xn 9
+run 2 "but it is not process $other that events.jsonl names" runs stop reused
+run 2 "but it is not process $$ that events.jsonl names" runs stop later
+kill -0 $other || fail "a process that has nothing to do with a run was ended"
+kill $other
+exec 8<&- 9<&-
+run 2 'on not-here is at work there, and this is' runs stop far
+run 2 'there is no run nowhere' runs stop nowhere
+run 2 '`trireme runs stop RUN ... [--wait S]`' runs stop
+run 2 '`trireme runs rm RUN ... [--yes]`' runs stop far --yes
+
+# ---- removing ----
+
+run 2 'nothing is removed: there is no terminal to ask on; add --yes to remove runs/a' runs rm a
+run 2 'runs/a-link is not removed: it is a link to' runs rm a-link --yes
+run 2 'runs/nothing: is not the directory of a run' runs rm nothing --yes
+run 2 'runs/far is not removed: it may be at work on not-here' runs rm far --yes
+mkdir -p runs/fake && echo 'some: thing' >runs/fake/config.yaml && echo '{}' >runs/fake/metrics.jsonl
+run 2 'runs/fake is not removed: its files are named like those of a run, and are none' runs rm fake --yes
+cp -r runs/done runs/holds && cp -r runs/done runs/holds/inner
+run 2 'runs/holds is not removed: it holds other runs; name those' runs rm holds --yes
+cp -r runs/done runs/project && mkdir runs/project/.git
+run 2 'runs/project is not removed: it holds the repository of a project' runs rm project --yes
+run 2 'runs/a is named twice' runs rm a runs/a --yes
+(cd runs/a && "$trireme" runs rm "$tmp/runs/a" --yes) >out 2>err
+grep -q 'is not removed: the working directory is in it' err || fail "the working directory was removed"
+run 2 'there is no run gone' runs rm a gone --yes
+for name in a a-link nothing far fake holds holds/inner project; do
+    checks=$((checks + 1))
+    [ -d runs/$name ] || fail "runs/$name is gone"
+done
+mkdir -p runs/a/ckpt/step-5 && echo precious >outside && ln -s ../../outside runs/a/linked
+head -c 100000 /dev/zero >runs/a/ckpt/step-5/weights
+head -c 500000 /dev/zero >runs/a/shared && ln runs/a/shared shared
+run 0 'removed runs/a with' runs rm a b --yes
+says 'which frees 1' # 112 KiB or so: not what has a second name
+grep -q 'MiB\|[5-9][0-9][0-9].[0-9] KiB' out && fail "what another name keeps is not freed"
+[ ! -e runs/a ] && [ ! -e runs/b ] && [ "$(cat outside)" = precious ] && [ -s shared ] || fail "not those two, or more than those"
+[ -z "$(find . -name '.trireme*')" ] || fail "something is left: $(find . -name '.trireme*')"
+if command -v script >/dev/null; then
+    checks=$((checks + 1))
+    echo n | timeout 60 script -qec "$trireme runs rm done" /dev/null >out
+    [ -d runs/done ] && grep -q 'remove runs/done (done, 10 steps, .*)? \[y/N\]' out || fail "n removes, or nobody asked"
+    echo y | timeout 60 script -qec "$trireme runs rm done" /dev/null >out
+    [ ! -e runs/done ] || fail "y does not remove"
+fi
 
 echo "$checks checks, $failures failed"
 [ $failures -eq 0 ]

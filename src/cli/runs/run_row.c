@@ -25,16 +25,9 @@ const char *tri_run_state_name(tri_run_state state)
     return names[state];
 }
 
-/* Who is at work in a run directory. */
-typedef enum tri_run_lock_state {
-    TRI_LOCK_FREE,
-    TRI_LOCK_HELD,
-    TRI_LOCK_UNKNOWN /* the file system has no locks, or the directory cannot be opened */
-} tri_run_lock_state;
-
 /* A lock for readers, which is given back at once: a run that begins in this moment takes it for
  * that of ranks that are just ending, and tries again (train/run/run_lock.c). */
-static tri_run_lock_state lock_of(const char *dir)
+tri_run_lock_state tri_run_lock_look(const char *dir)
 {
     int fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     tri_run_lock_state state = TRI_LOCK_UNKNOWN;
@@ -48,8 +41,7 @@ static tri_run_lock_state lock_of(const char *dir)
     return state;
 }
 
-/* Bytes on the disk under a directory; links are not followed. */
-static double disk_used(const char *dir)
+double tri_disk_used(const char *dir, bool shared)
 {
     DIR *handle = opendir(dir);
     const struct dirent *entry;
@@ -61,8 +53,9 @@ static double disk_used(const char *dir)
             continue;
         char *path = S_ISDIR(info.st_mode) ? tri_path_join(dir, entry->d_name) : NULL;
         if (path)
-            sum += disk_used(path);
-        sum += 512.0 * (double)info.st_blocks;
+            sum += tri_disk_used(path, shared);
+        if (S_ISDIR(info.st_mode) || info.st_nlink == 1 || shared)
+            sum += 512.0 * (double)info.st_blocks;
         free(path);
     }
     if (handle)
@@ -155,7 +148,7 @@ tr_status tri_run_row_read(tri_run_row *row, const char *dir, double now, tr_err
 {
     tr_error why = {0};
     *row = (tri_run_row){.dir = dir, .left_s = NAN};
-    tri_run_lock_state lock = lock_of(dir); /* first: what ends meanwhile says so below */
+    tri_run_lock_state lock = tri_run_lock_look(dir); /* first: what ends meanwhile says so below */
     tri_events_read(dir, &row->story);
     if (tri_run_summary_read(dir, &row->metrics, &why) != TR_OK)
         note(row, why.message);
@@ -184,6 +177,6 @@ tr_status tri_run_row_read(tri_run_row *row, const char *dir, double now, tr_err
                   : story->ended
                       ? "it ended with an error; log/rank-0.log and the terminal say which"
                       : "it ended without a word: killed, or its machine went down");
-    row->disk_bytes = disk_used(dir);
+    row->disk_bytes = tri_disk_used(dir, true);
     return TR_OK;
 }

@@ -35,4 +35,17 @@ const char *tri_run_state_name(tri_run_state state);
  * only. */
 tr_status tri_run_row_read(tri_run_row *row, const char *dir, double now, tr_error *err);
 
+/* Who is at work in a run directory. */
+typedef enum tri_run_lock_state {
+    TRI_LOCK_FREE,
+    TRI_LOCK_HELD,
+    TRI_LOCK_UNKNOWN /* the file system has no locks, or the directory cannot be opened */
+} tri_run_lock_state;
+
+tri_run_lock_state tri_run_lock_look(const char *dir);
+
+/* Bytes on the disk under a directory; links are not followed, and files that have a second name,
+ * as prepared text that two runs share, count when `shared` says so. */
+double tri_disk_used(const char *dir, bool shared);
+
 #endif
