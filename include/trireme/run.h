@@ -30,7 +30,7 @@ typedef enum tr_run_moment {
     TR_RUN_EVALUATED, /* on held-out rows */
     TR_RUN_STEP,      /* a step is done, also one that was skipped */
     TR_RUN_SAVED,     /* a checkpoint was taken; with ckpt.async it is still being written */
-    TR_RUN_WARNING,   /* something is wrong that does not end the run */
+    TR_RUN_WARNING,   /* of the run, or of rank 0: something is wrong that does not end it */
     TR_RUN_ENDS       /* once, whatever the reason */
 } tr_run_moment;
 

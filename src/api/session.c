@@ -218,10 +218,11 @@ tr_status tri_api_start(tr_session *session, tr_error *err)
 {
     int ranks = tri_mesh_ranks(&session->session.config.compile.mesh);
     if (ranks > 1 && !session->session.exchange.run)
-        return tri_fail(err, TR_ERROR_INPUT,
-                        "this layout has %d ranks; start them with `trireme train`, or set "
-                        "layout.dp, layout.tp and layout.pp to 1",
-                        ranks);
+        return tri_fail(
+            err, TR_ERROR_INPUT,
+            "this layout has %d ranks; train it with tr_train or `trireme train`, or set "
+            "layout.dp, layout.tp and layout.pp to 1",
+            ranks);
     return tri_session_start(&session->session, err);
 }
 
