@@ -21,6 +21,9 @@ static const tri_flag settings_flags[] = {
 
 static const tri_flag train_flags[] = {
     {"dry-run", NULL, "stop before the first step: plan, proof, disk and the first row"},
+    {"name", "NAME", "write to runs/NAME (run.dir=runs/NAME)"},
+    {"resume", NULL, "go on from the newest checkpoint of run.dir (run.resume=true)"},
+    {"quiet", NULL, "print only warnings, errors and the last line"},
     {0},
 };
 

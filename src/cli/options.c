@@ -11,6 +11,7 @@
 #include "cli/cli.h"
 #include "cli/launch/environment.h"
 #include "cli/recipe.h"
+#include "cli/short_forms.h"
 #include "config/aliases.h"
 #include "config/nearest.h"
 #include "config/settings_table.h"
@@ -294,6 +295,7 @@ static tr_status resolve(tri_cli *cli, const argument_cursor *c, tr_error *err)
         if (strncmp(c->assignments[i], "layout.", 7) == 0)
             cli->layout_set = c->assignments[i];
     }
+    TRI_TRY(tri_short_forms_apply(cli, c->assignments, c->num_assignments, err));
     bool computes = verb->operands == TRI_OPERANDS_SETTINGS || verb->operands == TRI_OPERANDS_NAMES;
     if (!computes || (!verb->sections && !cli->file))
         return TR_OK;

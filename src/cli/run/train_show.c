@@ -12,13 +12,17 @@
 #include "run/trace_travel.h"
 #include "train/step_stats.h"
 
-static void print_resumed(const tri_run *r)
+static void print_damaged(const tri_run *r)
 {
-    const tri_resumed *resumed = &r->ckpt.resumed;
-    for (const char *at = resumed->note; at; at = strchr(at, '\n')) {
+    for (const char *at = r->ckpt.resumed.note; at; at = strchr(at, '\n')) {
         at += *at == '\n';
         printf("note    a damaged checkpoint was %.*s\n", (int)strcspn(at, "\n"), at);
     }
+}
+
+static void print_resumed(const tri_run *r)
+{
+    const tri_resumed *resumed = &r->ckpt.resumed;
     if (resumed->found)
         tri_text_print(stdout, "resume  %s: %" PRId64 " of %" PRId64 " steps are done\n",
                        resumed->path, resumed->step, r->num_steps);
@@ -29,6 +33,12 @@ static void print_resumed(const tri_run *r)
     else if (resumed->found && resumed->encoded_from == 0)
         printf("note    moments were encoded in 8 bits; the checkpoint was made with "
                "optim.moments=fp32\n");
+}
+
+static void start_progress(tri_train_show *show, const tri_run *r)
+{
+    tri_progress_init(&show->progress, stdout, r->num_steps,
+                      tr_settings_int(r->config.settings, "train.log_every"));
 }
 
 static void show_start(tri_train_show *show, const tri_run *r)
@@ -42,6 +52,7 @@ static void show_start(tri_train_show *show, const tri_run *r)
                                  r->ranks.size > 1 ? tri_ranks_transport(&r->ranks) : NULL};
     show->overhead = tri_memory_overhead_of(s);
     show->status = tri_first_lines_print(&lines, &show->err);
+    print_damaged(r);
     print_resumed(r);
     fflush(stdout);
     show->peak_flops =
@@ -49,8 +60,7 @@ static void show_start(tri_train_show *show, const tri_run *r)
             ? s->device.def->peak_flops(&s->device, s->config.compile.precision.compute)
             : 0;
     show->peak_flops *= r->ranks.size;
-    tri_progress_init(&show->progress, stdout, r->num_steps,
-                      tr_settings_int(r->config.settings, "train.log_every"));
+    start_progress(show, r);
 }
 
 /* "held-out loss 0.6912  accuracy 53.1%", as much of it as the task has; returns text. */
@@ -168,21 +178,42 @@ static void print_written(const tri_run *r, bool idle)
                        *r->config.logs ? ", files for " : "", r->config.logs);
 }
 
-static void print_end(const tri_train_show *show, const tri_run *r)
+static bool idle(const tri_run *r)
 {
-    const tri_session *s = r->session;
-    char time[32], rate[16], planned[16], used[16];
-    bool idle = r->num_steps <= r->first_step;
-    if (idle)
-        printf("\nnothing to train: step %" PRId64 " is done, and the run has %" PRId64
+    return r->num_steps <= r->first_step;
+}
+
+/* What the run did, in a line. */
+static void print_done(const tri_run *r)
+{
+    char time[32], rate[16];
+    if (idle(r))
+        printf("nothing to train: step %" PRId64 " is done, and the run has %" PRId64
                "; set train.steps above %" PRId64 " to go on\n",
                r->first_step, r->num_steps, r->first_step);
     else
-        printf("\n%" PRId64 " step%s in %s, %s tokens/s; loss %.4f -> %.4f\n",
+        printf("%" PRId64 " step%s in %s, %s tokens/s; loss %.4f -> %.4f\n",
                r->num_steps - r->first_step, r->num_steps - r->first_step == 1 ? "" : "s",
                tri_text_duration(r->seconds, time),
                tri_text_count((double)(r->tokens - r->first_tokens) / (r->seconds + 1e-9), rate),
                r->first_loss, r->last_loss);
+}
+
+/* Steps without a checkpoint that was due. */
+static void print_failed_saves(const tri_run *r)
+{
+    if (r->ckpt.num_failed > 0 && !r->ckpt.last_failed)
+        printf("warning: %" PRId64 " checkpoint%s could not be written on the way, for the reason "
+               "above; the last one is there\n",
+               r->ckpt.num_failed, r->ckpt.num_failed == 1 ? "" : "s");
+}
+
+static void print_end(const tri_train_show *show, const tri_run *r)
+{
+    const tri_session *s = r->session;
+    char planned[16], used[16];
+    printf("\n");
+    print_done(r);
     if (tri_run_has_scaler(r) || s->skipped > 0)
         printf("skipped: %" PRId64 " step%s, whose gradient %s\n", s->skipped,
                s->skipped == 1 ? "" : "s",
@@ -196,11 +227,8 @@ static void print_end(const tri_train_show *show, const tri_run *r)
         print_memory(show, r, anonymous);
     if (r->trace)
         print_travel(r);
-    print_written(r, idle);
-    if (r->ckpt.num_failed > 0 && !r->ckpt.last_failed)
-        printf("warning: %" PRId64 " checkpoint%s could not be written on the way, for the reason "
-               "above; the last one is there\n",
-               r->ckpt.num_failed, r->ckpt.num_failed == 1 ? "" : "s");
+    print_written(r, idle(r));
+    print_failed_saves(r);
     if (s->data && r->config.save_weights && s->config.compile.model.task == TRI_TASK_LM &&
         strcmp(s->config.data.source, "synthetic") != 0)
         tri_text_print(stdout, "text from it: trireme generate %s\n", r->config.dir);
@@ -227,9 +255,40 @@ static void show_end(tri_train_show *show, const tri_run *r, const char *why)
         print_end(show, r);
 }
 
+static void show_warning(tri_train_show *show, const tri_run_news *news)
+{
+    if (news->own)
+        tri_cli_error("warning: %s", news->text);
+    else
+        tri_progress_note(&show->progress, "warning: %s", news->text);
+}
+
+/* --quiet. A gradient that overflows while the loss scale finds its size is nothing to warn of. */
+static void tell_quietly(tri_train_show *show, const tri_run_news *news)
+{
+    const tri_run *r = news->run;
+    if (news->moment == TRI_RUN_BEGINS) {
+        print_damaged(r);
+        start_progress(show, r);
+    } else if (news->moment == TRI_RUN_SKIPPED && !tri_run_has_scaler(r)) {
+        show_skipped(show, r, news->step);
+    } else if (news->moment == TRI_RUN_WARNING) {
+        show_warning(show, news);
+    } else if (news->moment == TRI_RUN_ENDS && r->stopped) {
+        print_stopped(r, news->text);
+    } else if (news->moment == TRI_RUN_ENDS && !r->failed) {
+        print_failed_saves(r);
+        print_done(r);
+    }
+}
+
 static void tell(void *context, const tri_run_news *news)
 {
     tri_train_show *show = context;
+    if (show->quiet) {
+        tell_quietly(show, news);
+        return;
+    }
     const tri_run *r = news->run;
     char text[96];
     switch (news->moment) {
@@ -252,10 +311,7 @@ static void tell(void *context, const tri_run_news *news)
             show_epoch(show, r, news->row);
         break;
     case TRI_RUN_WARNING:
-        if (news->own)
-            tri_cli_error("warning: %s", news->text);
-        else
-            tri_progress_note(&show->progress, "warning: %s", news->text);
+        show_warning(show, news);
         break;
     case TRI_RUN_ENDS:
         show_end(show, r, news->text);

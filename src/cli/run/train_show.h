@@ -10,6 +10,7 @@
 
 typedef struct tri_train_show {
     const tri_cli *cli;
+    bool quiet; /* warnings and the last line only */
     tri_progress progress;
     tri_memory_overhead overhead; /* before the first step */
     double peak_flops;            /* of all ranks' devices, measured; 0 when not known */

@@ -33,17 +33,7 @@ typedef struct output {
     bool failed; /* there was no memory to print one */
 } output;
 
-/* ---- flags that are settings ---- */
-
-static const struct {
-    const char *flag, *setting;
-} short_forms[] = {
-    {"tokens", "generate.tokens"},   {"temperature", "generate.temperature"},
-    {"top-k", "generate.top_k"},     {"top-p", "generate.top_p"},
-    {"min-p", "generate.min_p"},     {"repetition-penalty", "generate.repetition"},
-    {"samples", "generate.samples"}, {"seed", "generate.seed"},
-    {"batch", "generate.batch"},
-};
+/* ---- --stop ---- */
 
 /* One more string for generate.stop, where ';' divides them. */
 static tr_status add_stop(tr_settings *settings, const char *stop, tr_error *err)
@@ -70,17 +60,8 @@ static tr_status add_stop(tr_settings *settings, const char *stop, tr_error *err
     return status;
 }
 
-static tr_status apply_flags(const tri_cli *cli, tr_error *err)
+static tr_status apply_stops(const tri_cli *cli, tr_error *err)
 {
-    for (size_t i = 0; i < sizeof short_forms / sizeof *short_forms; i++) {
-        const char *value = tri_cli_flag(cli, short_forms[i].flag);
-        char assignment[160];
-        snprintf(assignment, sizeof assignment, "%s=%.100s", short_forms[i].setting,
-                 value ? value : "");
-        tr_status status = value ? tr_settings_set(cli->settings, assignment, err) : TR_OK;
-        if (status != TR_OK)
-            return tri_fail_prefix(err, status, "--%s", short_forms[i].flag);
-    }
     for (int i = 0; i < cli->num_flags; i++)
         if (strcmp(cli->flags[i].flag->name, "stop") == 0)
             TRI_TRY(add_stop(cli->settings, cli->flags[i].value, err));
@@ -253,7 +234,7 @@ static tr_status forget_data(tr_settings *settings, tr_error *err)
 
 static tr_status generate(const tri_cli *cli, tr_error *err)
 {
-    TRI_TRY(apply_flags(cli, err));
+    TRI_TRY(apply_stops(cli, err));
     TRI_TRY(tri_cli_point_to_weights(cli, err));
     TRI_TRY(forget_data(cli->settings, err));
     TRI_TRY(tri_settings_complete(cli->settings, err));

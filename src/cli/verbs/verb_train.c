@@ -78,7 +78,6 @@ static tri_run_config config_of(const tr_settings *settings, const tri_recovery 
         config.ends_at_s = recovery->started_s + 60 * minutes;
     if (recovery->resumes)
         config.ckpt.resume = TRI_RESUME_IF_ANY;
-    config.ranks.measuring = tell_measuring;
     config.wishes = (tri_run_wishes){.ask = wishes_of_signals, .why = why_of_wishes};
     return config;
 }
@@ -97,6 +96,7 @@ static tr_status train(trained *t, const tri_bootstrap *bootstrap, const tri_rec
     TRI_TRY(complete(settings, bootstrap, err));
     TRI_TRY(tri_api_compile(settings, bootstrap->rank, &t->session, err));
     tri_run_config config = config_of(settings, recovery);
+    config.ranks.measuring = t->show.quiet ? NULL : tell_measuring;
     tri_observer observer = tri_train_show_observer(&t->show);
     tri_run_open(&t->run, &config, &t->session->session);
     TRI_TRY(tri_run_observe(&t->run, &observer, err));
@@ -115,7 +115,7 @@ static tr_status train(trained *t, const tri_bootstrap *bootstrap, const tri_rec
 static int train_rank(const tri_cli *cli, const tri_bootstrap *bootstrap, void *context)
 {
     tr_error err = {0};
-    trained t = {.show.cli = cli};
+    trained t = {.show.cli = cli, .show.quiet = tri_cli_flag(cli, "quiet") != NULL};
     tr_status status = train(&t, bootstrap, context, &err);
     /* First of all: closing may take as long as a checkpoint that is being written. */
     int code = status != TR_OK           ? tri_cli_rank_fail(bootstrap, &err)
@@ -141,7 +141,7 @@ static tr_status check_dir(const tri_cli *cli, tr_error *err)
 }
 
 /* Text becomes tokens, where that is still to be done. A signal ends it at once. */
-static tr_status prepare(tr_settings *settings, tr_error *err)
+static tr_status prepare(tr_settings *settings, bool quiet, tr_error *err)
 {
     char *beside = tri_path_join(tr_settings_string(settings, "run.dir"), "data/.");
     if (!beside)
@@ -150,7 +150,7 @@ static tr_status prepare(tr_settings *settings, tr_error *err)
     tri_guard_begin(&guard, beside);
     tri_prepare_bar bar;
     tri_prepare_bar_init(&bar, tri_terminal(stdout));
-    tr_status status = tri_api_prepare(settings, tri_prepare_bar_show, &bar, err);
+    tr_status status = tri_api_prepare(settings, quiet ? NULL : tri_prepare_bar_show, &bar, err);
     tri_prepare_bar_end(&bar);
     tri_guard_end(&guard);
     free(beside);
@@ -164,17 +164,26 @@ static tr_status check_ckpt(const tr_settings *settings, tr_error *err)
     return tri_run_ckpt_check(&config.ckpt, tr_settings_string(settings, "run.device"), err);
 }
 
+static tr_status check_flags(const tri_cli *cli, tr_error *err)
+{
+    if (tri_cli_flag(cli, "quiet") && tri_cli_flag(cli, "dry-run"))
+        return tri_fail(err, TR_ERROR_INPUT,
+                        "--dry-run does nothing but print, and --quiet prints nothing of it; leave "
+                        "one of them out");
+    return TR_OK;
+}
+
 int tri_verb_train(const tri_cli *cli)
 {
     tr_error err = {0};
     tri_signals_outlive_readers();
-    if (check_dir(cli, &err) != TR_OK)
+    if (check_flags(cli, &err) != TR_OK || check_dir(cli, &err) != TR_OK)
         return tri_cli_fail(&err);
     if (tri_cli_flag(cli, "dry-run"))
         return check_ckpt(cli->settings, &err) == TR_OK ? tri_train_dry_run(cli)
                                                         : tri_cli_fail(&err);
-    if (prepare(cli->settings, &err) != TR_OK || tri_api_check(cli->settings, &err) != TR_OK ||
-        check_ckpt(cli->settings, &err) != TR_OK)
+    if (prepare(cli->settings, tri_cli_flag(cli, "quiet") != NULL, &err) != TR_OK ||
+        tri_api_check(cli->settings, &err) != TR_OK || check_ckpt(cli->settings, &err) != TR_OK)
         return tri_cli_fail(&err);
     tri_recovery recovery;
     tri_recovery_init(&recovery, cli);
