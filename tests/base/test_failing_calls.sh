@@ -239,6 +239,9 @@ walk have-eval alloc 0 2 ENOMEM "$trireme" eval run --data "$work/words.txt"
 walk have-inspect alloc 0 2 ENOMEM "$trireme" ckpt inspect run/ckpt/step-4
 walk have-verify alloc 0 1 ENOMEM "$trireme" ckpt verify run/ckpt/step-4
 walk have-diff alloc 0 1 ENOMEM "$trireme" ckpt diff run/ckpt/step-4 run/ckpt/step-4
+walk have-runs alloc 0 2 ENOMEM "$trireme" runs . --json
+walk have-runs-diff alloc 0 1 ENOMEM "$trireme" runs diff ./run ./run
+walk have-plot alloc 0 1 ENOMEM "$trireme" plot ./run --draw loss.svg
 walk have-hf alloc 0 2 ENOMEM "$trireme" ckpt export run --hf hf
 
 walk plan io 0 1 "$reads" "$trireme" plan "${plan[@]}" --set layout.schedule=csv:"$work/order.csv"

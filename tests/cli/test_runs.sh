@@ -51,7 +51,7 @@ run 2 '--watch redraws a table on a terminal, and the output is not one; leave i
 
 "$trireme" train "$root/recipes/tiny.yaml" --set train.steps=6 --set run.dir=runs/whole --set layout.dp=2 \
     --set run.save=false >train.out 2>&1 || fail "a run: $(tail -n 1 train.out)"
-is runs/whole 2 done
+is runs/whole 2 'done'
 is runs/whole 3 6/6
 is runs/whole 8 dp2
 
@@ -70,7 +70,7 @@ start="{\"time\":\"2026-01-31T11:00:00Z\",\"event\":\"start\",\"host\":\"$(hostn
 "
 elsewhere=${start/$(hostname)/not-here}
 ended() { printf '%s{"event":"end","steps":10,"saved":10,"exit_code":%d}\n' "$start" "$1"; }
-make_run done 1000 "$(ended 0)"
+make_run 'done' 1000 "$(ended 0)"
 make_run stopped 1000 "$(ended 3)"
 make_run interrupted 1000 "$(ended 130)"
 make_run broken 1000 "$start$(printf '{"event":"failed","reason":"rank 2 was killed by SIGKILL"}\n{"event":"end","exit_code":1}')"
@@ -91,12 +91,12 @@ cp runs/done/metrics.jsonl runs/done/events.jsonl runs/no-settings
 cp runs/done/metrics.jsonl runs/bad-settings
 echo 'train: {stepz: 7}' >runs/bad-settings/config.yaml
 mkdir runs/nothing runs/notes && touch runs/notes/config.yaml
-ln -s done runs/a-link
+ln -s 'done' runs/a-link
 ln -s . runs/in-a-circle
 
 exec 8<runs/running 9<runs/stalled 7<runs/resumed
 flock -xn 8 && flock -xn 9 && flock -xn 7 || fail "directories cannot be locked"
-is runs/done 2 done
+is runs/done 2 'done'
 is runs/stopped 2 stopped
 is runs/interrupted 2 stopped
 is runs/broken 2 failed
@@ -228,7 +228,7 @@ run 2 'nowhere/a.svg' plot a --draw nowhere/a.svg
 run 0 'held-out loss' plot a --y eval_loss --x tokens
 says '10k tokens'
 run 0 'loss, mean of 3 points' plot a --x hours --smooth 3 --log
-run 2 'runs/done: its metrics.jsonl has no held-out loss over steps to draw' plot done --y eval_loss
+run 2 'runs/done: its metrics.jsonl has no held-out loss over steps to draw' plot 'done' --y eval_loss
 run 2 '--y is "los"; it may be loss, eval_loss, lr, grad_norm or tokens_per_s' plot a --y los
 run 2 '--smooth is 0, out of range' plot a --smooth 0
 run 2 'name one or more runs: trireme plot runs/tiny' plot

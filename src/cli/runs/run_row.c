@@ -41,9 +41,10 @@ tri_run_lock_state tri_run_lock_look(const char *dir)
     return state;
 }
 
-double tri_disk_used(const char *dir, bool shared)
+/* The descriptor is closed. */
+static double used_below(int fd, bool shared)
 {
-    DIR *handle = opendir(dir);
+    DIR *handle = fd >= 0 ? fdopendir(fd) : NULL;
     const struct dirent *entry;
     double sum = 0;
     while (handle && (entry = readdir(handle))) {
@@ -51,16 +52,25 @@ double tri_disk_used(const char *dir, bool shared)
         if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0 ||
             fstatat(dirfd(handle), entry->d_name, &info, AT_SYMLINK_NOFOLLOW) != 0)
             continue;
-        char *path = S_ISDIR(info.st_mode) ? tri_path_join(dir, entry->d_name) : NULL;
-        if (path)
-            sum += tri_disk_used(path, shared);
+        if (S_ISDIR(info.st_mode))
+            sum += used_below(openat(dirfd(handle), entry->d_name,
+                                     O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC),
+                              shared);
         if (S_ISDIR(info.st_mode) || info.st_nlink == 1 || shared)
             sum += 512.0 * (double)info.st_blocks;
-        free(path);
     }
     if (handle)
         closedir(handle);
+    else if (fd >= 0) {
+        sum = errno == ENOMEM ? NAN : 0;
+        close(fd);
+    }
     return sum;
+}
+
+double tri_disk_used(const char *dir, bool shared)
+{
+    return used_below(open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC), shared);
 }
 
 /* Longer than this without a line is no slow step any more: many steps, and longer than the longest
@@ -111,7 +121,10 @@ static tr_status read_settings(tri_run_row *row, tr_error *err)
     tr_status status = TR_OK;
     if (tri_path_exists(path)) {
         status = tr_settings_create(&settings, err);
-        if (status == TR_OK && tr_settings_load(settings, path, &why) == TR_OK) {
+        tr_status loaded = status == TR_OK ? tr_settings_load(settings, path, &why) : status;
+        if (status == TR_OK && loaded == TR_ERROR_RUNTIME)
+            status = tri_fail(err, loaded, "%s", why.message);
+        if (loaded == TR_OK) {
             row->total = tr_settings_int(settings, "train.steps");
             int64_t epochs = tr_settings_int(settings, "train.epochs");
             if (epochs > 0 && row->metrics.epoch > 0)
@@ -149,8 +162,11 @@ tr_status tri_run_row_read(tri_run_row *row, const char *dir, double now, tr_err
     tr_error why = {0};
     *row = (tri_run_row){.dir = dir, .left_s = NAN};
     tri_run_lock_state lock = tri_run_lock_look(dir); /* first: what ends meanwhile says so below */
-    tri_events_read(dir, &row->story);
-    if (tri_run_summary_read(dir, &row->metrics, &why) != TR_OK)
+    TRI_TRY(tri_events_read(dir, &row->story, err));
+    tr_status status = tri_run_summary_read(dir, &row->metrics, &why);
+    if (status == TR_ERROR_RUNTIME)
+        return tri_fail(err, status, "%s", why.message);
+    if (status != TR_OK)
         note(row, why.message);
     TRI_TRY(read_settings(row, err));
     const tri_run_story *story = &row->story;
@@ -178,5 +194,6 @@ tr_status tri_run_row_read(tri_run_row *row, const char *dir, double now, tr_err
                       ? "it ended with an error; log/rank-0.log and the terminal say which"
                       : "it ended without a word: killed, or its machine went down");
     row->disk_bytes = tri_disk_used(dir, true);
-    return TR_OK;
+    return isnan(row->disk_bytes) ? tri_fail(err, TR_ERROR_RUNTIME, "%s: no memory to list it", dir)
+                                  : TR_OK;
 }

@@ -45,7 +45,8 @@ typedef enum tri_run_lock_state {
 tri_run_lock_state tri_run_lock_look(const char *dir);
 
 /* Bytes on the disk under a directory; links are not followed, and files that have a second name,
- * as prepared text that two runs share, count when `shared` says so. */
+ * as prepared text that two runs share, count when `shared` says so. NAN: there was no
+ * memory. */
 double tri_disk_used(const char *dir, bool shared);
 
 #endif

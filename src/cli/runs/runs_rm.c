@@ -87,6 +87,10 @@ static bool is_runs_own(const char *name)
                                         "tokenizer_config.json",
                                         "generation_config.json",
                                         "chat_template.jinja",
+                                        "tensorboard",
+                                        "wandb",
+                                        "metrics.csv",
+                                        "metrics.prom",
                                         "loss.svg"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (strcmp(name, names[i]) == 0)

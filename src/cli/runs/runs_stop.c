@@ -66,7 +66,7 @@ static tr_status find_process(const char *dir, tri_run_story *story, tr_error *e
     char host[256] = "";
     gethostname(host, sizeof host - 1);
     tri_run_lock_state lock = tri_run_lock_look(dir);
-    tri_events_read(dir, story);
+    TRI_TRY(tri_events_read(dir, story, err));
     if (lock == TRI_LOCK_FREE &&
         (story->ended || !story->started || strcmp(host, story->host) == 0))
         return tri_fail(err, TR_ERROR_INPUT,
@@ -106,7 +106,7 @@ static tr_status await(const char *dir, int64_t patience_s, tr_error *err)
         usleep(TICK_MS * 1000);
     }
     bool works = tri_run_lock_look(dir) == TRI_LOCK_HELD;
-    tri_events_read(dir, &story);
+    TRI_TRY(tri_events_read(dir, &story, err));
     if (works && patience_s == 0)
         return TR_OK;
     if (works)

@@ -90,8 +90,7 @@ void tri_events_add(const char *run_dir, const tri_event *event)
 void tri_events_add_missing_end(const char *run_dir)
 {
     tri_run_story story;
-    tri_events_read(run_dir, &story);
-    if (!story.started || story.ended)
+    if (tri_events_read(run_dir, &story, NULL) != TR_OK || !story.started || story.ended)
         return;
     tri_event event = TRI_EVENT_NOTHING;
     event.event = "failed";

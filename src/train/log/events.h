@@ -8,6 +8,8 @@
 #ifndef TRI_TRAIN_LOG_EVENTS_H
 #define TRI_TRAIN_LOG_EVENTS_H
 
+#include "base/error.h"
+
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -59,8 +61,8 @@ typedef struct tri_run_story {
     char reason[256];                /* of the last failure since then, or "" */
 } tri_run_story;
 
-/* One that cannot be read tells nothing. */
-void tri_events_read(const char *run_dir, tri_run_story *story);
+/* A file that cannot be read tells nothing; fails for want of memory only. */
+tr_status tri_events_read(const char *run_dir, tri_run_story *story, tr_error *err);
 /* For whoever was at work there before and could not say how it ended: adds a "failed" where the
  * last "start" has no "end", since whoever wrote it was killed, or its machine went down. */
 void tri_events_add_missing_end(const char *run_dir);

@@ -5,6 +5,7 @@
 #include <time.h>
 
 #include "base/fs.h"
+#include "base/json.h"
 #include "train/log/events.h"
 
 static int64_t number_of(const json_t *object, const char *key)
@@ -68,20 +69,35 @@ static void add_event(tri_run_story *s, const json_t *object)
     s->last_event = when;
 }
 
-void tri_events_read(const char *run_dir, tri_run_story *story)
+static tr_status add_lines(tri_run_story *story, const char *text, size_t num_bytes, tr_error *err)
+{
+    for (size_t at = 0, length; at < num_bytes; at += length) {
+        const char *end = memchr(text + at, '\n', num_bytes - at);
+        length = end ? (size_t)(end - text) + 1 - at : num_bytes - at;
+        json_t *object;
+        if (tri_json_load("events.jsonl", text + at, length, 0, &object, NULL, err) ==
+            TR_ERROR_RUNTIME)
+            return TR_ERROR_RUNTIME;
+        add_event(story, object);
+        json_decref(object);
+    }
+    return TR_OK;
+}
+
+tr_status tri_events_read(const char *run_dir, tri_run_story *story, tr_error *err)
 {
     char *path = tri_path_join(run_dir, "events.jsonl"), *text = NULL;
     size_t num_bytes = 0;
+    tr_error why = {0};
     *story = (tri_run_story){
         .pid = -1, .dp = -1, .tp = -1, .pp = -1, .steps = -1, .saved = -1, .exit_code = -1};
-    if (path && tri_file_read(path, &text, &num_bytes, NULL) == TR_OK)
-        for (size_t at = 0, length; at < num_bytes; at += length) {
-            const char *end = memchr(text + at, '\n', num_bytes - at);
-            length = end ? (size_t)(end - text) + 1 - at : num_bytes - at;
-            json_t *object = json_loadb(text + at, length, 0, NULL);
-            add_event(story, object);
-            json_decref(object);
-        }
+    tr_status status = path ? tri_file_read(path, &text, &num_bytes, &why)
+                            : tri_fail(&why, TR_ERROR_RUNTIME, "no memory for a path");
+    if (status == TR_OK)
+        status = add_lines(story, text, num_bytes, err);
+    else if (status == TR_ERROR_RUNTIME)
+        status = tri_fail(err, TR_ERROR_RUNTIME, "%s", why.message);
     free(text);
     free(path);
+    return status == TR_ERROR_RUNTIME ? status : TR_OK;
 }
