@@ -141,7 +141,8 @@ void tr_run_destroy(tr_run *run)
     bool failed = run->failure.status != TR_OK;
     if (run->dir.settings)
         tri_run_dir_close(&run->dir, failed ? &run->failure : NULL,
-                          !run->finished || run->state.stopped, run->state.step, run->saved);
+                          !run->finished || run->state.stopped,
+                          run->state.num_steps > 0 ? run->state.step : -1, run->saved);
     tri_world_destroy(run->world);
     pthread_cond_destroy(&run->changed);
     pthread_mutex_destroy(&run->mutex);

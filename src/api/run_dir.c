@@ -5,6 +5,7 @@
 
 #include "api/run_aside.h"
 #include "base/exit_code.h"
+#include "base/fs.h"
 #include "train/log/events.h"
 #include "trireme/version.h"
 
@@ -49,11 +50,24 @@ tr_status tri_run_dir_open(tri_run_dir *d, const tr_settings *settings, int num_
     return status;
 }
 
+static void forget(const char *dir)
+{
+    char *path = tri_path_join(dir, "events.jsonl");
+    if (path)
+        (void)unlink(path);
+    free(path);
+}
+
 void tri_run_dir_close(tri_run_dir *d, const tr_error *failure, bool stopped, int64_t steps,
                        int64_t saved)
 {
     const char *dir = tr_settings_string(d->settings, "run.dir");
     tri_event event = TRI_EVENT_NOTHING;
+    bool made = d->begun && d->lock.path[d->lock.old] != 0;
+    if (made && steps < 0 && failure && failure->status == TR_ERROR_INPUT) {
+        forget(dir);
+        d->begun = false;
+    }
     if (d->begun && failure) {
         event.event = "failed";
         event.reason = failure->message;

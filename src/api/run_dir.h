@@ -16,7 +16,8 @@ typedef struct tri_run_dir {
 tr_status tri_run_dir_judge(const tr_settings *settings, tr_error *err);
 tr_status tri_run_dir_open(tri_run_dir *dir, const tr_settings *settings, int num_ranks,
                            tr_error *err);
-/* How the run ended: steps that are done and saved, -1: not known. */
+/* How the run ended: steps that are done (-1: it never began) and saved (-1: none). One that was
+ * refused before it began leaves no directory that was not there. */
 void tri_run_dir_close(tri_run_dir *dir, const tr_error *failure, bool stopped, int64_t steps,
                        int64_t saved);
 

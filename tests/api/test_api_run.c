@@ -248,6 +248,32 @@ static void test_failure(void **state)
     tr_settings_destroy(settings);
 }
 
+/* What cannot work is refused before it begins, and leaves no directory. */
+static void test_refusals(void **state)
+{
+    static const struct {
+        const char *word, *message;
+    } cases[] = {{"run.resume=true", "no checkpoint"},
+                 {"run.transport=shm", "run.transport is shm"},
+                 {"layout.pp=5", "layout.pp"},
+                 {"layout.dp=256", "at most 128"}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        heard h = {0};
+        tr_error err = {0};
+        tr_run_state end;
+        const char *dir = temp_file(*state, "refused");
+        tr_settings *settings = small(dir, MORE(cases[i].word));
+        tr_run_options options = {.tell = tell, .context = &h};
+        assert_int_equal(tr_train(settings, &options, &end, &err), TR_ERROR_INPUT);
+        if (!strstr(err.message, cases[i].message))
+            fail_msg("%s: %s", cases[i].word, err.message);
+        assert_int_equal(end.step, 0);
+        assert_string_equal(h.moments, "");
+        assert_false(tri_path_exists(dir));
+        tr_settings_destroy(settings);
+    }
+}
+
 /* ---- two at once ---- */
 
 typedef struct job {
@@ -313,10 +339,11 @@ static void test_version(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_layouts),   cmocka_unit_test(test_stop_and_resume),
-        cmocka_unit_test(test_directory), cmocka_unit_test(test_steps),
-        cmocka_unit_test(test_failure),   cmocka_unit_test(test_two_at_once),
-        cmocka_unit_test(test_silence),   cmocka_unit_test(test_version),
+        cmocka_unit_test(test_layouts),     cmocka_unit_test(test_stop_and_resume),
+        cmocka_unit_test(test_directory),   cmocka_unit_test(test_steps),
+        cmocka_unit_test(test_failure),     cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_two_at_once), cmocka_unit_test(test_silence),
+        cmocka_unit_test(test_version),
     };
     return cmocka_run_group_tests(tests, temp_dir_setup, temp_dir_teardown);
 }
