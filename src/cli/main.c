@@ -221,7 +221,7 @@ const tri_verb tri_verbs[] = {
      "prepare TEXT ... | inspect PATH | tokenizer train TEXT ... | tokenizer encode|decode|inspect "
      "[FILE]",
      "run.threads", NULL, TRI_OPERANDS_WORDS, data_flags, tri_verb_data},
-    {"runs", "list runs: state, step, loss, time left; compare, stop and remove them",
+    {"runs", "list runs and how they go; compare, stop and remove them",
      "[DIR ...] | diff A B | stop RUN ... | rm RUN ...", "", NULL, TRI_OPERANDS_WORDS, runs_flags,
      tri_verb_runs},
     {"plot", "draw the losses of runs, in the terminal or as a picture", "RUN [RUN ...]", "", NULL,
