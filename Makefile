@@ -245,7 +245,9 @@ bench: all
 install: all
 	@$(MAKE) --no-print-directory install-files
 
-# What has been built, as it is: nothing is made anew.
+# What has been built, as it is: nothing is made anew. Completion and manual pages come from the
+# program's own tables.
+WORDS = man/man1 bash-completion/completions zsh/site-functions
 install-files:
 	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/lib/pkgconfig \
 	  $(DESTDIR)$(PREFIX)/include/trireme $(DESTDIR)$(PREFIX)/share/trireme/recipes
@@ -260,6 +262,11 @@ install-files:
 	[ ! -f $(BUILD)/trireme-mpi.so ] || install -D -m 755 $(BUILD)/trireme-mpi.so \
 	  $(DESTDIR)$(PREFIX)/lib/trireme/trireme-mpi.so
 	install -m 644 recipes/*.yaml $(DESTDIR)$(PREFIX)/share/trireme/recipes/
+	install -d $(WORDS:%=$(DESTDIR)$(PREFIX)/share/%)
+	$(PROGRAM) completion bash > $(DESTDIR)$(PREFIX)/share/bash-completion/completions/trireme
+	$(PROGRAM) completion zsh > $(DESTDIR)$(PREFIX)/share/zsh/site-functions/_trireme
+	for page in $$($(PROGRAM) man --list); do \
+	  $(PROGRAM) man $$page > $(DESTDIR)$(PREFIX)/share/man/man1/$$page.1 || exit; done
 	sed -e 's|@PREFIX@|$(PREFIX)|; s|@VERSION@|$(VERSION)|' \
 	  -e 's|@PACKAGES@|$(PACKAGES)|; s|@LIBS@|$(strip $(OWN_LIBS))|' tools/trireme.pc.in \
 	  > $(DESTDIR)$(PREFIX)/lib/pkgconfig/trireme.pc

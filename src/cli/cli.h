@@ -82,7 +82,18 @@ const char *tri_cli_flag(const tri_cli *cli, const char *name);
 tr_status tri_cli_flag_int(const tri_cli *cli, const char *name, int64_t min, int64_t max,
                            int64_t *value, tr_error *err);
 
-/* help.c */
+/* help.c. Both tables end with a row of zeros. */
+typedef struct tri_exit_meaning {
+    int code;
+    const char *meaning;
+} tri_exit_meaning;
+extern const tri_exit_meaning tri_exit_meanings[];
+
+typedef struct tri_first_step {
+    const char *command, *help; /* without the name of the program */
+} tri_first_step;
+extern const tri_first_step tri_first_steps[];
+
 void tri_help_write(FILE *file); /* trireme --help */
 /* trireme VERB --help, on a screen; all: with every setting. */
 void tri_help_write_verb(FILE *file, const tri_verb *verb, bool all);
@@ -108,6 +119,8 @@ int tri_verb_runs(const tri_cli *cli);
 int tri_verb_plot(const tri_cli *cli);
 int tri_verb_doctor(const tri_cli *cli);
 int tri_verb_settings(const tri_cli *cli);
+int tri_verb_completion(const tri_cli *cli);
+int tri_verb_man(const tri_cli *cli);
 
 /* Ranks of the layout: dp x tp x pp. */
 int64_t tri_cli_num_ranks(const tri_cli *cli);

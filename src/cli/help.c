@@ -6,23 +6,29 @@
 #include "cli/text.h"
 #include "config/settings_table.h"
 
-static const struct {
-    int code;
-    const char *meaning;
-} exit_codes[] = {
+const tri_exit_meaning tri_exit_meanings[] = {
     {TRI_EXIT_OK, "done"},
     {TRI_EXIT_FAILED, "failed while running"},
     {TRI_EXIT_USAGE, "the command or its input is wrong"},
     {TRI_EXIT_STOPPED,
      "stopped early in good order, can be resumed (SIGTERM, SIGUSR1, run.max_minutes)"},
     {TRI_EXIT_INTERRUPTED, "Ctrl-C; train saves first, and can be resumed"},
+    {0},
+};
+
+const tri_first_step tri_first_steps[] = {
+    {"doctor", "is this machine ready?"},
+    {"train tiny", "a tiny model, in about a second"},
+    {"train demo", "a small one, on text"},
+    {"generate runs/demo", "what it has learned"},
+    {0},
 };
 
 static void write_exit_codes(FILE *file, const char *bold, const char *plain)
 {
     fprintf(file, "\n%sExit codes%s\n", bold, plain);
-    for (size_t i = 0; i < sizeof exit_codes / sizeof *exit_codes; i++)
-        fprintf(file, "  %-4d %s\n", exit_codes[i].code, exit_codes[i].meaning);
+    for (const tri_exit_meaning *exit = tri_exit_meanings; exit->meaning; exit++)
+        fprintf(file, "  %-4d %s\n", exit->code, exit->meaning);
 }
 
 void tri_help_write(FILE *file)
@@ -35,12 +41,10 @@ void tri_help_write(FILE *file)
     for (const tri_verb *verb = tri_verbs; verb->name; verb++)
         fprintf(file, "  %s%-10s%s %s\n", bold, verb->name, plain, verb->help);
     fprintf(file, "\n%sFirst steps%s\n", bold, plain);
+    for (const tri_first_step *step = tri_first_steps; step->command; step++)
+        fprintf(file, "  trireme %-31s %s\n", step->command, step->help);
     fprintf(file,
-            "  trireme doctor                          is this machine ready?\n"
-            "  trireme train tiny                      a tiny model, in about a second\n"
-            "  trireme train demo                      a small one, on text\n"
-            "  trireme generate runs/demo              what it has learned\n\n"
-            "trireme VERB --help tells more about a verb, trireme settings about settings.\n");
+            "\ntrireme VERB --help tells more about a verb, trireme settings about settings.\n");
     write_exit_codes(file, bold, plain);
 }
 

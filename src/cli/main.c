@@ -12,6 +12,7 @@
 #include "cli/cli.h"
 #include "cli/signals.h"
 #include "cli/text.h"
+#include "cli/words/completion.h"
 
 static const tri_flag settings_flags[] = {
     {"aliases", NULL, "what other trainers call the settings"},
@@ -157,6 +158,11 @@ static const tri_flag plot_flags[] = {
     {0},
 };
 
+static const tri_flag man_flags[] = {
+    {"list", NULL, "the names of all pages: trireme, trireme-train, ..."},
+    {0},
+};
+
 static const tri_flag sim_flags[] = {
     {"schedule", "NAME", "1f1b (default), zb-v ...; csv:FILE for your own"},
     {"list", NULL, "the schedules that there are"},
@@ -230,6 +236,10 @@ const tri_verb tri_verbs[] = {
      "run.dir run.nccl_library", TRI_OPERANDS_NONE, NULL, tri_verb_doctor},
     {"settings", "list the settings, or show what a file resolves to", "[FILE.yaml | NAME ...]",
      NULL, "", TRI_OPERANDS_NAMES, settings_flags, tri_verb_settings},
+    {"completion", "print what makes a shell complete commands of trireme", "bash|zsh", "", NULL,
+     TRI_OPERANDS_WORDS, NULL, tri_verb_completion},
+    {"man", "print a manual page, for man: that of the program, or of a verb", "[VERB]", "", NULL,
+     TRI_OPERANDS_WORDS, man_flags, tri_verb_man},
     {0},
 };
 
@@ -307,6 +317,8 @@ static int dispatch(int argc, char **argv)
         printf("trireme %s\n", TRIREME_VERSION);
         return TRI_EXIT_OK;
     }
+    if (strcmp(word, TRI_COMPLETE_WORD) == 0)
+        return tri_complete(argc - 2, argv + 2);
     const tri_verb *verb = tri_verb_find(word);
     if (verb)
         return run_verb(verb, argc - 2, argv + 2);

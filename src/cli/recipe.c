@@ -65,30 +65,50 @@ static bool recipe_name(const char *typed, char *name, size_t size)
     return true;
 }
 
-/* Adds "demo, tiny (recipes)" and keeps the name that is most like the one wanted. */
-static void list_place(const char *dir, const char *wanted, tri_text *text, char *nearest,
-                       size_t size)
+typedef void (*take_recipe_fn)(void *context, const char *name);
+
+static void each_recipe(const char *dir, take_recipe_fn take, void *context)
 {
     tri_file_list list;
-    bool any = false;
     if (!*dir || !tri_path_is_dir(dir) || tri_file_list_read(&list, dir, NULL) != TR_OK)
         return;
     for (size_t i = 0; i < list.num; i++) {
         char name[256];
         const char *file = list.name[i];
         size_t length = strlen(file);
-        if (length < 5 || strcmp(file + length - 5, ".yaml") != 0 ||
-            !recipe_name(file, name, sizeof name))
-            continue;
-        tri_text_add(text, "%s%s", any ? ", " : text->length > 0 ? "; " : "", name);
-        any = true;
-        if (tri_is_slip(wanted, name) &&
-            (!*nearest || tri_edit_distance(wanted, name) < tri_edit_distance(wanted, nearest)))
-            snprintf(nearest, size, "%s", name);
+        if (length >= 5 && strcmp(file + length - 5, ".yaml") == 0 &&
+            recipe_name(file, name, sizeof name))
+            take(context, name);
     }
-    if (any)
-        tri_text_add(text, " (in %s)", dir);
     tri_file_list_free(&list);
+}
+
+void tri_recipes_list(take_recipe_fn take, void *context)
+{
+    recipe_folders p;
+    find_places(&p);
+    for (int i = 0; i < NUM_PLACES; i++)
+        each_recipe(p.dir[i], take, context);
+}
+
+/* A list "demo, tiny (in recipes)", and the name in it that is most like the one wanted. */
+typedef struct recipe_search {
+    const char *wanted;
+    tri_text *text;
+    bool any; /* in this folder */
+    char *nearest;
+    size_t size;
+} recipe_search;
+
+static void list_recipe(void *context, const char *name)
+{
+    recipe_search *r = context;
+    tri_text_add(r->text, "%s%s", r->any ? ", " : r->text->length > 0 ? "; " : "", name);
+    r->any = true;
+    if (tri_is_slip(r->wanted, name) &&
+        (!*r->nearest ||
+         tri_edit_distance(r->wanted, name) < tri_edit_distance(r->wanted, r->nearest)))
+        snprintf(r->nearest, r->size, "%s", name);
 }
 
 static tr_status not_found(const recipe_folders *p, const char *typed, tr_error *err)
@@ -98,8 +118,13 @@ static tr_status not_found(const recipe_folders *p, const char *typed, tr_error 
     tri_text_init(&found);
     if (!recipe_name(typed, wanted, sizeof wanted))
         wanted[0] = 0;
-    for (int i = 0; i < NUM_PLACES; i++)
-        list_place(p->dir[i], wanted, &found, nearest, sizeof nearest);
+    recipe_search search = {wanted, &found, false, nearest, sizeof nearest};
+    for (int i = 0; i < NUM_PLACES; i++) {
+        search.any = false;
+        each_recipe(p->dir[i], list_recipe, &search);
+        if (search.any)
+            tri_text_add(&found, " (in %s)", p->dir[i]);
+    }
     if (*nearest)
         snprintf(meant, sizeof meant, "did you mean %s? ", nearest);
     if (found.length > 0 && !found.failed)

@@ -13,5 +13,7 @@
 tr_status tri_recipe_find(const char *name, char **path, tr_error *err);
 /* Whether a word is the name of a recipe. */
 bool tri_recipe_exists(const char *name);
+/* Calls take with the name of every recipe, from all the places where they are looked for. */
+void tri_recipes_list(void (*take)(void *context, const char *name), void *context);
 
 #endif

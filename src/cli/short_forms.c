@@ -5,21 +5,22 @@
 
 #include "cli/runs/run_find.h"
 
-/* The value of a flag, if it takes one, goes behind the assignment. */
+/* The value is that of the flag, behind `begin` where there is one; a flag without a value has it
+ * there. */
 static const struct {
-    const char *verb, *flag, *assignment;
+    const char *verb, *flag, *setting, *begin;
 } short_forms[] = {
-    {"train", "resume", "run.resume=true"},
-    {"train", "name", "run.dir=" TRI_RUNS_FOLDER "/"},
-    {"generate", "tokens", "generate.tokens="},
-    {"generate", "temperature", "generate.temperature="},
-    {"generate", "top-k", "generate.top_k="},
-    {"generate", "top-p", "generate.top_p="},
-    {"generate", "min-p", "generate.min_p="},
-    {"generate", "repetition-penalty", "generate.repetition="},
-    {"generate", "samples", "generate.samples="},
-    {"generate", "seed", "generate.seed="},
-    {"generate", "batch", "generate.batch="},
+    {"train", "resume", "run.resume", "true"},
+    {"train", "name", "run.dir", TRI_RUNS_FOLDER "/"},
+    {"generate", "tokens", "generate.tokens", ""},
+    {"generate", "temperature", "generate.temperature", ""},
+    {"generate", "top-k", "generate.top_k", ""},
+    {"generate", "top-p", "generate.top_p", ""},
+    {"generate", "min-p", "generate.min_p", ""},
+    {"generate", "repetition-penalty", "generate.repetition", ""},
+    {"generate", "samples", "generate.samples", ""},
+    {"generate", "seed", "generate.seed", ""},
+    {"generate", "batch", "generate.batch", ""},
 };
 enum { NUM_SHORT_FORMS = sizeof short_forms / sizeof *short_forms };
 
@@ -65,7 +66,8 @@ tr_status tri_short_forms_apply(const tri_cli *cli, const char *const *assignmen
             continue;
         if (strcmp(flag, "name") == 0)
             TRI_TRY(check_name(value, err));
-        if (asprintf(&assignment, "%s%s", short_forms[i].assignment, value) < 0)
+        if (asprintf(&assignment, "%s=%s%s", short_forms[i].setting, short_forms[i].begin, value) <
+            0)
             return tri_fail(err, TR_ERROR_RUNTIME, "no memory for --%s", flag);
         status = check_against(flag, assignment, assignments, num_assignments, err);
         if (status == TR_OK) {
@@ -76,4 +78,12 @@ tr_status tri_short_forms_apply(const tri_cli *cli, const char *const *assignmen
         free(assignment);
     }
     return status;
+}
+
+const char *tri_short_form_setting(const tri_verb *verb, const char *flag)
+{
+    for (int i = 0; i < NUM_SHORT_FORMS; i++)
+        if (strcmp(short_forms[i].verb, verb->name) == 0 && strcmp(short_forms[i].flag, flag) == 0)
+            return short_forms[i].setting;
+    return NULL;
 }

@@ -9,4 +9,7 @@
 tr_status tri_short_forms_apply(const tri_cli *cli, const char *const *assignments,
                                 int num_assignments, tr_error *err);
 
+/* The name of the setting that a flag of a verb stands for, or NULL. */
+const char *tri_short_form_setting(const tri_verb *verb, const char *flag);
+
 #endif

@@ -9,8 +9,7 @@ enum {
     HELP_COLUMN = 38 /* where the explanation begins: name and default stand before it */
 };
 
-/* What may be given, in few words: "1 to 1000", "relu | gelu", "true | false". */
-static void values_text(const tri_setting *row, char *out, size_t size)
+void tri_setting_values(const tri_setting *row, char *out, size_t size)
 {
     char min[32], max[32];
     switch (row->type) {
@@ -39,7 +38,7 @@ static const char *shown_default(const tri_setting *row)
 static void write_row(FILE *file, const tri_setting *row, int width)
 {
     char values[200], text[600];
-    values_text(row, values, sizeof values);
+    tri_setting_values(row, values, sizeof values);
     if (row->type == TRI_SETTING_STRING || row->type == TRI_SETTING_BOOL)
         snprintf(text, sizeof text, "%s", row->help);
     else
@@ -49,7 +48,7 @@ static void write_row(FILE *file, const tri_setting *row, int width)
     tri_text_wrap(file, text, HELP_COLUMN, width);
 }
 
-static bool wanted(const tri_setting *row, const char *which)
+bool tri_setting_wanted(const tri_setting *row, const char *which)
 {
     while (which && *which) {
         size_t length = strcspn(which, " ");
@@ -86,7 +85,7 @@ tr_status tr_settings_help(FILE *file, const char *which, int width, tr_error *e
         bool begun = false;
         for (int i = 0; i < tri_num_settings; i++) {
             const tri_setting *row = &tri_settings_table[i];
-            if (!tri_setting_in(row, tri_sections[s].name) || !wanted(row, which))
+            if (!tri_setting_in(row, tri_sections[s].name) || !tri_setting_wanted(row, which))
                 continue;
             if (!begun)
                 fprintf(file, "%s%s: %s\n", between ? "\n" : "", tri_sections[s].name,
@@ -123,7 +122,7 @@ void tr_settings_markdown(FILE *file)
             char values[200];
             if (!tri_setting_in(row, tri_sections[s].name))
                 continue;
-            values_text(row, values, sizeof values);
+            tri_setting_values(row, values, sizeof values);
             fprintf(file, "| `%s` | `%s` | %s | %s |\n", row->name, shown_default(row), values,
                     row->help);
         }

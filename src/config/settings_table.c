@@ -3,8 +3,6 @@
  * trainers call the same thing, so that a newcomer's first guess leads here. */
 #include "config/settings_table.h"
 
-#include <stddef.h>
-
 #include "mesh/mesh.h"
 
 #define BILLION 1e9

@@ -3,6 +3,7 @@
 #define TRI_CONFIG_SETTINGS_TABLE_H
 
 #include <stdbool.h>
+#include <stddef.h>
 
 typedef enum tri_setting_type {
     TRI_SETTING_BOOL,
@@ -40,6 +41,12 @@ extern const int tri_num_sections;
 /* Rows by name, or -1. */
 int tri_setting_find(const char *name);
 int tri_section_find(const char *name);
+
+/* Whether a setting is one of these: sections and full names with blanks between; NULL is all. */
+bool tri_setting_wanted(const tri_setting *row, const char *which);
+
+/* What may be given, in few words: "1 to 1000", "relu, gelu", "true, false", "text". */
+void tri_setting_values(const tri_setting *row, char *out, size_t size);
 
 /* The setting that a person most likely meant; *far says that it is hardly more than a guess. */
 int tri_setting_nearest(const char *name, bool *far);

@@ -71,7 +71,7 @@ test_help() {
     done
     run 0 train --help
     grep -q ') [,;:]' "$tmp/out" && fail "train --help has a blank before a comma"
-    for verb in train generate eval plan place explain check sim bench ckpt data runs plot doctor settings; do
+    for verb in train generate eval plan place explain check sim bench ckpt data runs plot doctor settings completion man; do
         run 0 $verb --help
         awk 'length($0) > 80 && !/^Usage/ { exit 1 }' "$tmp/out" || fail "$verb --help has long lines"
     done

@@ -20,6 +20,15 @@ nm "$build/libtrireme.a" 2>/dev/null | grep -m1 -q __tsan_init && sanitize=-fsan
 make --no-print-directory install-files BUILD="$build" CUDA=$cuda SANITIZE=$sanitize \
     PREFIX="$work/usr" DESTDIR= >"$work/out" 2>&1 || fail "make install-files"
 
+# Beside it, what shells and man look for.
+for page in $("$build/trireme" man --list); do
+    [ -s "$work/usr/share/man/man1/$page.1" ] || fail "no manual page $page is installed"
+done
+"$build/trireme" completion bash | cmp - "$work/usr/share/bash-completion/completions/trireme" ||
+    fail "no completion for bash is installed"
+"$build/trireme" completion zsh | cmp - "$work/usr/share/zsh/site-functions/_trireme" ||
+    fail "no completion for zsh is installed"
+
 export PKG_CONFIG_PATH=$work/usr/lib/pkgconfig
 flags=$(pkg-config --cflags --libs trireme 2>"$work/out") || fail "pkg-config does not know trireme"
 # shellcheck disable=SC2086
