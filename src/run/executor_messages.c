@@ -34,9 +34,10 @@ size_t tri_executor_varying_parts(const tri_program *program)
 {
     size_t most = 0;
     for (size_t m = 0; m < program->num_messages; m++) {
+        if (!tri_message_varies(&program->messages[m])) /* fetch and stash have no group at all */
+            continue;
         size_t size = program->groups[program->messages[m].group].size;
-        if (tri_message_varies(&program->messages[m]) && size > most)
-            most = size;
+        most = size > most ? size : most;
     }
     return most;
 }
