@@ -44,8 +44,8 @@ typedef struct job {
     int kernels;     /* the same, of all kinds */
     tr_error failed; /* of rank 0's second step */
     double failed_after_s;
-    tri_rank_status left; /* rank 0's status then */
-    _Atomic int ended;
+    tri_rank_status left;       /* rank 0's status then */
+    _Atomic int entered, ended; /* rank 0's second step */
 } job;
 
 enum { NOTHING, STAYS_AWAY, STOPS, BREAKS };
@@ -104,6 +104,10 @@ static tr_status hurt(rank *r, job *j, tr_comm *comm, tr_error *err)
     tri_step_result step;
     tr_status status;
     TRI_TRY(tr_barrier(tr_comm_world(comm), err)); /* nobody is in the first step any more */
+    if (tr_comm_rank(comm) == 0)
+        atomic_store(&j->entered, 1);
+    while (!atomic_load(&j->entered)) /* else its barrier may be what ends */
+        usleep(1000);
     if (tr_comm_rank(comm) > j->last_in_step) {
         if (j->hurts == BREAKS)
             fake_nccl_break(2);
