@@ -64,6 +64,7 @@ static tr_status compile(rank *r, const job *j, int number, tr_error *err)
     TRI_TRY(tr_settings_create(&r->settings, err));
     TRI_TRY(tr_settings_load(r->settings, "recipes/tiny.yaml", err));
     TRI_TRY(tr_settings_set(r->settings, "run.threads=1", err));
+    TRI_TRY(tr_settings_set(r->settings, "model.num_layers=2", err));
     for (int i = 0; j->words[i]; i++)
         TRI_TRY(tr_settings_set(r->settings, j->words[i], err));
     TRI_TRY(tri_settings_complete(r->settings, err));
@@ -286,21 +287,21 @@ static void test_early_messages(void **state)
 {
     (void)state;
     static const early cases[] = {
-        {{2, {"layout.dp=2", "layout.bucket_mb=0.05"}}, 20},
-        {{2, {"layout.dp=2", "layout.bucket_mb=0.05", "layout.microbatches=2"}}, 20},
-        {{2, {"layout.dp=2", "layout.bucket_mb=0.05", "layout.zero=1"}}, 20},
-        {{2, {"layout.dp=2", "layout.zero=2", "layout.microbatches=2"}}, 20},
-        {{2, {"layout.dp=2", "layout.zero=3"}}, 20},
+        {{2, {"layout.dp=2", "layout.bucket_mb=0.05"}}, 8},
+        {{2, {"layout.dp=2", "layout.bucket_mb=0.05", "layout.microbatches=2"}}, 8},
+        {{2, {"layout.dp=2", "layout.bucket_mb=0.05", "layout.zero=1"}}, 8},
+        {{2, {"layout.dp=2", "layout.zero=2", "layout.microbatches=2"}}, 8},
+        {{2, {"layout.dp=2", "layout.zero=3"}}, 8},
         {{4, {"layout.tp=2", "layout.dp=2", "layout.bucket_mb=0.05"}}, 1},
-        {{4, {"layout.pp=2", "layout.dp=2", "layout.bucket_mb=0.05", "layout.microbatches=2"}}, 20},
+        {{4, {"layout.pp=2", "layout.dp=2", "layout.bucket_mb=0.05", "layout.microbatches=2"}}, 8},
         {{4,
           {"layout.pp=2", "layout.dp=2", "layout.zero=2", "layout.microbatches=4",
            "layout.schedule=interleaved", "layout.chunks=2"}},
-         20},
+         8},
         {{4,
           {"layout.pp=2", "layout.dp=2", "layout.bucket_mb=0.05", "layout.microbatches=4",
            "layout.schedule=zb-v"}},
-         20},
+         8},
         /* In one bucket they are last. */
         {{2, {"layout.dp=2", "layout.bucket_mb=100"}}, -2},
         /* By the host, one at a time: as few as can be. */
