@@ -65,7 +65,7 @@ void tri_log_file_put(tri_log_file *file, const void *data, size_t num_bytes)
 {
     tri_text *text = &file->pending;
     size_t wanted = text->length + num_bytes;
-    if (text->failed)
+    if (text->failed || num_bytes == 0) /* of nothing there may be no address */
         return;
     if (wanted > text->capacity) {
         size_t capacity = wanted < 32768 ? 65536 : 2 * wanted;
