@@ -7,32 +7,11 @@
 #include "base/exit_code.h"
 #include "base/fs.h"
 #include "train/log/events.h"
-#include "trireme/version.h"
 
 tr_status tri_run_dir_judge(const tr_settings *settings, tr_error *err)
 {
     TRI_TRY(tri_run_dir_check(tr_settings_string(settings, "run.dir"), err));
     return tri_run_aside_check(settings, err);
-}
-
-/* As the command line does it, but for the command. */
-static void add_start(const tr_settings *settings, int num_ranks)
-{
-    const char *dir = tr_settings_string(settings, "run.dir");
-    char host[256] = "";
-    gethostname(host, sizeof host - 1);
-    tri_event_start start = {.host = host,
-                             .pid = getpid(),
-                             .program = TRIREME_VERSION,
-                             .dp = tr_settings_int(settings, "layout.dp"),
-                             .tp = tr_settings_int(settings, "layout.tp"),
-                             .pp = tr_settings_int(settings, "layout.pp")};
-    tri_event event = TRI_EVENT_NOTHING;
-    event.event = "start";
-    event.start = &start;
-    event.ranks = num_ranks;
-    tri_events_add_missing_end(dir);
-    tri_events_add(dir, &event);
 }
 
 tr_status tri_run_dir_open(tri_run_dir *d, const tr_settings *settings, int num_ranks,
@@ -46,7 +25,7 @@ tr_status tri_run_dir_open(tri_run_dir *d, const tr_settings *settings, int num_
     free(moved);
     d->begun = status == TR_OK;
     if (d->begun)
-        add_start(settings, num_ranks);
+        tri_events_add_start(settings, NULL, num_ranks, -1);
     return status;
 }
 

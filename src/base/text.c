@@ -16,6 +16,34 @@ void tri_text_fini(tri_text *text)
     *text = (tri_text){0};
 }
 
+/* For so many bytes more, and the zero that ends a text. */
+static bool make_room(tri_text *text, size_t num_bytes)
+{
+    size_t wanted = text->length + num_bytes + 1;
+    size_t capacity = text->capacity ? text->capacity : 4096;
+    if (text->failed || wanted <= text->capacity)
+        return !text->failed;
+    while (capacity < wanted)
+        capacity *= 2;
+    char *grown = realloc(text->chars, capacity);
+    text->failed = !grown;
+    if (!grown)
+        return false;
+    text->chars = grown;
+    text->capacity = capacity;
+    return true;
+}
+
+void tri_text_add_bytes(tri_text *text, const void *data, size_t num_bytes)
+{
+    if (!make_room(text, num_bytes))
+        return;
+    if (num_bytes > 0) /* of nothing there may be no address */
+        memcpy(text->chars + text->length, data, num_bytes);
+    text->length += num_bytes;
+    text->chars[text->length] = 0;
+}
+
 void tri_text_vadd(tri_text *text, const char *format, va_list args)
 {
     if (text->failed)
@@ -24,18 +52,8 @@ void tri_text_vadd(tri_text *text, const char *format, va_list args)
     va_copy(again, args);
     int length = vsnprintf(NULL, 0, format, again);
     va_end(again);
-    size_t wanted = text->length + (length > 0 ? (size_t)length : 0) + 1;
-    if (wanted > text->capacity) {
-        size_t capacity = text->capacity ? text->capacity * 2 : 4096;
-        while (capacity < wanted)
-            capacity *= 2;
-        char *grown = realloc(text->chars, capacity);
-        text->failed = !grown;
-        if (!grown)
-            return;
-        text->chars = grown;
-        text->capacity = capacity;
-    }
+    if (!make_room(text, length > 0 ? (size_t)length : 0))
+        return;
     if (length > 0)
         text->length += (size_t)vsnprintf(text->chars + text->length, text->capacity - text->length,
                                           format, args);

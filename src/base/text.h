@@ -20,6 +20,7 @@ void tri_text_init(tri_text *text);
 void tri_text_fini(tri_text *text);
 void tri_text_add(tri_text *text, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void tri_text_vadd(tri_text *text, const char *format, va_list args);
+void tri_text_add_bytes(tri_text *text, const void *data, size_t num_bytes); /* any, zeros too */
 
 /* Decodes one character of UTF-8 and returns its length; 0 when it is not valid. */
 int tri_utf8_decode(const char *text, uint32_t *code);

@@ -7,7 +7,6 @@
 #include <unistd.h>
 
 #include "base/fs.h"
-#include "trireme/version.h"
 
 void tri_journal_add(const tr_settings *settings, tri_event *event, int signal)
 {
@@ -62,25 +61,10 @@ void tri_journal_begin(void *context, int num_ranks)
 {
     const tri_recovery *r = context;
     const tr_settings *settings = r->cli->settings;
-    tri_events_add_missing_end(tr_settings_string(settings, "run.dir"));
-    char host[256] = "";
-    gethostname(host, sizeof host - 1);
     tri_text command;
     tri_text_init(&command);
     read_command(&command);
-    tri_event_start start = {.host = host,
-                             .pid = getpid(),
-                             .program = TRIREME_VERSION,
-                             .command = command.chars,
-                             .dp = tr_settings_int(settings, "layout.dp"),
-                             .tp = tr_settings_int(settings, "layout.tp"),
-                             .pp = tr_settings_int(settings, "layout.pp")};
-    tri_event event = TRI_EVENT_NOTHING;
-    event.event = "start";
-    event.start = &start;
-    event.ranks = num_ranks;
-    event.from_step = r->from_step;
-    tri_journal_add(settings, &event, 0);
+    tri_events_add_start(settings, command.chars, num_ranks, r->from_step);
     tri_text_fini(&command);
 }
 

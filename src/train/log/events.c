@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/fs.h"
+#include "trireme/version.h"
 
 /* Version 1 counted the steps of failures from 0. */
 enum { VERSION = 2 };
@@ -97,4 +98,26 @@ void tri_events_add_missing_end(const char *run_dir)
     event.reason = "the start before this one ended without a word: it was killed, or its machine "
                    "went down";
     tri_events_add(run_dir, &event);
+}
+
+void tri_events_add_start(const tr_settings *settings, const char *command, int num_ranks,
+                          int64_t from_step)
+{
+    const char *dir = tr_settings_string(settings, "run.dir");
+    char host[256] = "";
+    gethostname(host, sizeof host - 1);
+    tri_event_start start = {.host = host,
+                             .pid = getpid(),
+                             .program = TRIREME_VERSION,
+                             .command = command,
+                             .dp = tr_settings_int(settings, "layout.dp"),
+                             .tp = tr_settings_int(settings, "layout.tp"),
+                             .pp = tr_settings_int(settings, "layout.pp")};
+    tri_event event = TRI_EVENT_NOTHING;
+    event.event = "start";
+    event.start = &start;
+    event.ranks = num_ranks;
+    event.from_step = from_step;
+    tri_events_add_missing_end(dir);
+    tri_events_add(dir, &event);
 }

@@ -9,6 +9,7 @@
 #define TRI_TRAIN_LOG_EVENTS_H
 
 #include "base/error.h"
+#include "trireme/settings.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -66,5 +67,9 @@ tr_status tri_events_read(const char *run_dir, tri_run_story *story, tr_error *e
 /* For whoever was at work there before and could not say how it ended: adds a "failed" where the
  * last "start" has no "end", since whoever wrote it was killed, or its machine went down. */
 void tri_events_add_missing_end(const char *run_dir);
+/* The same, and that a run begins or goes on here and now; command and from_step (-1) may be
+ * unknown. */
+void tri_events_add_start(const tr_settings *settings, const char *command, int num_ranks,
+                          int64_t from_step);
 
 #endif

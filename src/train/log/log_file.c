@@ -60,24 +60,9 @@ off_t tri_log_file_end(const tri_log_file *file)
     return file->size + (off_t)file->pending.length;
 }
 
-/* The text of base/text.h holds any bytes; only its printf would end at a zero. */
 void tri_log_file_put(tri_log_file *file, const void *data, size_t num_bytes)
 {
-    tri_text *text = &file->pending;
-    size_t wanted = text->length + num_bytes;
-    if (text->failed || num_bytes == 0) /* of nothing there may be no address */
-        return;
-    if (wanted > text->capacity) {
-        size_t capacity = wanted < 32768 ? 65536 : 2 * wanted;
-        char *grown = realloc(text->chars, capacity);
-        text->failed = !grown;
-        if (!grown)
-            return;
-        text->chars = grown;
-        text->capacity = capacity;
-    }
-    memcpy(text->chars + text->length, data, num_bytes);
-    text->length = wanted;
+    tri_text_add_bytes(&file->pending, data, num_bytes);
 }
 
 void tri_log_file_drop(tri_log_file *file, int reason)
