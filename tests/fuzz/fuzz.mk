@@ -39,6 +39,6 @@ fuzz-build:
 	  CFLAGS="-O1 -gline-tables-only -fno-omit-frame-pointer -Wno-pass-failed" \
 	  SANITIZE="-fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=undefined" fuzz-program
 
-# Runs each harness for FUZZ_SECONDS, FUZZ_JOBS of them at a time.
+# Runs each harness for FUZZ_SECONDS of processor time, FUZZ_JOBS of them at a time.
 fuzz: fuzz-build
 	@tools/fuzz_run.sh build-fuzz/carry $(FUZZ_SECONDS) $(FUZZ_JOBS)
