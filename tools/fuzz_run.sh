@@ -19,30 +19,40 @@ export TRIREME_FUZZ_FIXTURES=$folder/fixtures
 export UBSAN_OPTIONS=print_stacktrace=1:halt_on_error=1
 mkdir -p "$folder/logs" "$folder/findings"
 
-run() { # name
-    local name=$1 log=$folder/logs/$1.log code=0 used=0 inputs=0 rounds=0 found=()
-    mkdir -p "$folder/findings/$name" "$folder/grown/$name"
-    : >"$log"
-    shopt -s nullglob
-    # The fuzzer counts seconds of the clock, so it goes on until the processor's are reached. One
-    # that only waits (none does) would never reach them.
-    while [ $code -eq 0 ] && [ ${#found[@]} -eq 0 ] && [ $used -lt "$seconds" ] && [ $rounds -lt 20 ]; do
-        FUZZ_HARNESS=$name "$program" -max_total_time=$((seconds - used)) -timeout=25 \
-            -rss_limit_mb=3000 -max_len=16384 -print_final_stats=1 \
-            -artifact_prefix="$folder/findings/$name/" \
-            "$folder/grown/$name" "$folder/corpus/$name" >"$log.part" 2>&1 </dev/null
-        code=$?
-        cat "$log.part" >>"$log"
-        inputs=$((inputs + $(sed -n 's/^stat::number_of_executed_units: *//p' "$log.part" | tail -n 1)))
-        found=("$folder/findings/$name"/*)
-        times >"$log.part" # to a file: at the end of a pipe would be another shell's
-        used=$(awk 'NR == 2 { for (i = 1; i <= 2; i++) { split($i, t, /[ms]/); s += 60 * t[1] + t[2] }
-                              printf "%d", s }' "$log.part")
-        rounds=$((rounds + 1))
+# Ends a fuzzer, in good order, when it has used so many seconds of the processor.
+end_in_time() { # pid
+    local ticks
+    ticks=$((seconds * $(getconf CLK_TCK)))
+    while sleep 1; do # fields 14 and 15, counted behind the name, which may have blanks
+        awk -v most="$ticks" '{ sub(/.*\) /, ""); exit !($12 + $13 >= most) }' "/proc/$1/stat" \
+            2>/dev/null && break
+        kill -0 "$1" 2>/dev/null || return
     done
-    rm -f "$log.part"
+    kill -INT "$1"
+}
+
+run() { # name
+    local name=$1 log=$folder/logs/$1.log code used pid ender found=()
+    mkdir -p "$folder/findings/$name" "$folder/grown/$name"
+    FUZZ_HARNESS=$name "$program" -timeout=25 -rss_limit_mb=3000 -max_len=16384 \
+        -print_final_stats=1 -artifact_prefix="$folder/findings/$name/" \
+        "$folder/grown/$name" "$folder/corpus/$name" >"$log" 2>&1 </dev/null &
+    pid=$!
+    end_in_time $pid &
+    ender=$!
+    wait $pid
+    code=$?
+    [ $code -ne 72 ] || code=0 # it was ended, above
+    wait $ender
+    times >"$log.times" # to a file: at the end of a pipe would be another shell's
+    used=$(awk 'NR == 2 { for (i = 1; i <= 2; i++) { split($i, t, /[ms]/); s += 60 * t[1] + t[2] }
+                          printf "%d", s }' "$log.times")
+    rm -f "$log.times"
+    shopt -s nullglob
+    found=("$folder/findings/$name"/*)
     if [ $code -eq 0 ] && [ ${#found[@]} -eq 0 ] && [ "$used" -ge "$seconds" ]; then
-        printf 'ok      %-16s %10d inputs in %d s of processor time\n' "$name" $inputs "$used"
+        printf 'ok      %-16s %10s inputs in %d s of processor time\n' "$name" \
+            "$(sed -n 's/^stat::number_of_executed_units: *//p' "$log")" "$used"
         return 0
     fi
     printf 'FOUND   %-16s exit code %d after %d s; %s; the log is %s\n' "$name" $code "$used" \
