@@ -222,7 +222,7 @@ grep -q '>runs/b</text>' a.svg && grep -q 'prefers-color-scheme:dark' a.svg || f
 run 0 'written to a.svg' plot a --draw a.svg # one of ours is replaced
 [ "$(grep -c 'class="c c' a.svg)" -eq 2 ] || fail "the picture is not a new one"
 echo precious >mine.svg
-run 2 '--draw mine.svg: there is a file of that name, and it is no picture that trireme plot drew' plot a --draw mine.svg
+run 2 'mine.svg: there is a file of that name, and it is no picture that trireme plot drew' plot a --draw mine.svg
 [ "$(cat mine.svg)" = precious ] || fail "a file was overwritten"
 run 2 'nowhere/a.svg' plot a --draw nowhere/a.svg
 run 0 'held-out loss' plot a --y eval_loss --x tokens

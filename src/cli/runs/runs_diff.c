@@ -10,10 +10,10 @@
 #include "base/json.h"
 #include "base/text.h"
 #include "cli/cli.h"
-#include "cli/runs/run_curve.h"
 #include "cli/runs/run_find.h"
 #include "cli/runs/runs_verbs.h"
 #include "config/settings_table.h"
+#include "train/log/run_curve.h"
 
 enum { MOST_POINTS = 12, VALUE = 64 };
 

@@ -3,11 +3,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/fs.h"
 #include "cli/cli.h"
-#include "cli/runs/plot.h"
 #include "cli/runs/run_find.h"
 #include "cli/text.h"
+#include "train/plot/plot.h"
 
 /* The place of a flag's word in a list that ends with NULL; 0 when it is not given. */
 static tr_status read_choice(const tri_cli *cli, const char *flag, const char *const *words,
@@ -30,55 +29,37 @@ static tr_status read_choice(const tri_cli *cli, const char *flag, const char *c
     return tri_fail(err, TR_ERROR_INPUT, "--%s is \"%.40s\"; it may be %s", flag, value, known);
 }
 
-/* A picture replaces an older picture, and nothing else. */
-static tr_status may_write(const char *path, tr_error *err)
-{
-    char begin[sizeof TRI_PLOT_SVG_MARK] = "";
-    TRI_TRY(tri_check_output(path, false, err));
-    FILE *file = fopen(path, "re");
-    size_t num = file ? fread(begin, 1, sizeof begin - 1, file) : 0;
-    if (file)
-        fclose(file);
-    if ((!file && !tri_path_exists(path)) ||
-        (file && (num == 0 || strcmp(begin, TRI_PLOT_SVG_MARK) == 0)))
-        return TR_OK;
-    return tri_fail(err, TR_ERROR_INPUT,
-                    "--draw %s: there is a file of that name, and it is no picture that trireme "
-                    "plot drew; give another name, or move that away",
-                    path);
-}
-
 static tr_status add_runs(const tri_cli *cli, tri_plot *plot, char **dirs, tr_error *err)
 {
     for (int i = 0; i < cli->num_operands; i++) {
         tri_run_curve curve;
         TRI_TRY(tri_run_dir_of(cli->operands[i], &dirs[i], err));
         TRI_TRY(tri_run_curve_read(&curve, dirs[i], err));
-        tr_status status = tri_plot_add(plot, dirs[i], &curve, err);
+        tr_status status = tri_plot_add(plot, dirs[i], plot->y, &curve, err);
         tri_run_curve_free(&curve);
         TRI_TRY(status);
     }
     return TR_OK;
 }
 
-static tr_status draw(tri_plot *plot, const char *path, tr_error *err)
+static tr_status draw(tri_plot *plot, tr_error *err)
 {
     tri_text text;
-    tri_text_init(&text);
     int width = tri_terminal_width(stdout), marks = width / 14 + 1; /* so that numbers fit */
-    tr_status status = path ? tri_plot_fit(plot, 8, 7, err) : tri_plot_fit(plot, marks, 5, err);
-    if (status == TR_OK && path)
-        status = tri_plot_svg(plot, &text, err);
-    else if (status == TR_OK)
-        status = tri_plot_dots(plot, width, tri_terminal_colour(stdout), &text, err);
-    if (status == TR_OK && path)
-        status = tri_file_replace(path, text.chars, text.length, err);
-    else if (status == TR_OK)
+    TRI_TRY(tri_plot_fit(plot, marks, 5, err));
+    tri_text_init(&text);
+    tr_status status = tri_plot_dots(plot, width, tri_terminal_colour(stdout), &text, err);
+    if (status == TR_OK)
         status = tri_text_put(&text, stdout, err);
-    if (status == TR_OK && path)
-        tri_text_print(stdout, "written to %s\n", path);
     tri_text_fini(&text);
     return status;
+}
+
+static tr_status save(tri_plot *plot, const char *path, tr_error *err)
+{
+    TRI_TRY(tri_plot_save(plot, path, err));
+    tri_text_print(stdout, "written to %s\n", path);
+    return TR_OK;
 }
 
 static tr_status run(const tri_cli *cli, tr_error *err)
@@ -95,14 +76,14 @@ static tr_status run(const tri_cli *cli, tr_error *err)
     TRI_TRY(read_choice(cli, "y", ys, &y, err));
     TRI_TRY(tri_cli_flag_int(cli, "smooth", 1, 1000000, &plot.smooth, err));
     if (path)
-        TRI_TRY(may_write(path, err));
+        TRI_TRY(tri_plot_may_save(path, err));
     plot.x = (tri_plot_x)x;
     plot.y = (tri_plot_y)y;
     char **dirs = calloc((size_t)cli->num_operands, sizeof *dirs);
     tr_status status = dirs ? add_runs(cli, &plot, dirs, err)
                             : tri_fail(err, TR_ERROR_RUNTIME, "no memory for names");
     if (status == TR_OK)
-        status = draw(&plot, path, err);
+        status = path ? save(&plot, path, err) : draw(&plot, err);
     tri_plot_free(&plot);
     for (int i = 0; dirs && i < cli->num_operands; i++)
         free(dirs[i]);

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/runs/plot.h"
+#include "train/plot/plot.h"
 
 enum {
     ROWS = 15,

@@ -1,4 +1,4 @@
-#include "cli/runs/plot.h"
+#include "train/plot/plot.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -77,7 +77,8 @@ static void add_means(tri_plot_curve *c, int64_t smooth)
             c->means[i] = NAN;
 }
 
-tr_status tri_plot_add(tri_plot *plot, const char *name, const tri_run_curve *run, tr_error *err)
+tr_status tri_plot_add(tri_plot *plot, const char *name, tri_plot_y what, const tri_run_curve *run,
+                       tr_error *err)
 {
     tri_plot_curve *curves = realloc(plot->curves, ((size_t)plot->num + 1) * sizeof *curves);
     if (!curves)
@@ -94,9 +95,9 @@ tr_status tri_plot_add(tri_plot *plot, const char *name, const tri_run_curve *ru
     for (size_t i = 0; i < run->num; i++) {
         const tri_metrics_line *line = &run->lines[i];
         hours += line->step_ms > 0 ? line->step_ms / 3.6e6 : 0;
-        double y = y_of(line, plot->y);
+        double y = y_of(line, what);
         if ((plot->x == TRI_PLOT_TOKENS && line->tokens < 0) ||
-            (plot->y == TRI_PLOT_EVAL_LOSS && isnan(y)))
+            (what == TRI_PLOT_EVAL_LOSS && isnan(y)))
             continue;
         y = plot->log && !(y > 0) ? NAN : y;
         any |= isfinite(y);
@@ -107,9 +108,9 @@ tr_status tri_plot_add(tri_plot *plot, const char *name, const tri_run_curve *ru
     }
     if (!any)
         return tri_fail(err, TR_ERROR_INPUT, "%s: its metrics.jsonl has no %s over %s to draw%s",
-                        name, tri_plot_y_title(plot->y), tri_plot_x_title(plot->x),
-                        plot->y == TRI_PLOT_EVAL_LOSS ? "; train.eval_every asks for evaluations"
-                                                      : "");
+                        name, tri_plot_y_title(what), tri_plot_x_title(plot->x),
+                        what == TRI_PLOT_EVAL_LOSS ? "; train.eval_every asks for evaluations"
+                                                   : "");
     if (c->means)
         add_means(c, plot->smooth);
     return TR_OK;

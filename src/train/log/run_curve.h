@@ -1,6 +1,6 @@
 /* All lines of a run, for curves and comparisons. */
-#ifndef TRI_CLI_RUNS_RUN_CURVE_H
-#define TRI_CLI_RUNS_RUN_CURVE_H
+#ifndef TRI_TRAIN_LOG_RUN_CURVE_H
+#define TRI_TRAIN_LOG_RUN_CURVE_H
 
 #include "train/log/metrics_read.h"
 

@@ -1,9 +1,9 @@
 /* Curves of runs: what is drawn, whatever it is drawn on. */
-#ifndef TRI_CLI_RUNS_PLOT_H
-#define TRI_CLI_RUNS_PLOT_H
+#ifndef TRI_TRAIN_PLOT_PLOT_H
+#define TRI_TRAIN_PLOT_PLOT_H
 
 #include "base/text.h"
-#include "cli/runs/run_curve.h"
+#include "train/log/run_curve.h"
 
 typedef enum tri_plot_x { TRI_PLOT_STEPS, TRI_PLOT_TOKENS, TRI_PLOT_HOURS } tri_plot_x;
 typedef enum tri_plot_y {
@@ -38,7 +38,7 @@ typedef struct tri_plot {
     tri_plot_curve *curves;
     int num;
     tri_plot_x x;
-    tri_plot_y y;
+    tri_plot_y y;   /* of the axis; curves may have others on the same scale */
     int64_t smooth; /* points in a mean; 1: none */
     bool log;
     tri_plot_axis axis_x, axis_y;
@@ -46,7 +46,8 @@ typedef struct tri_plot {
 
 /* Adds the lines of a run that have what is drawn: a line without it is left out of eval_loss, and
  * a gap otherwise. Wrong input when there is nothing to draw. */
-tr_status tri_plot_add(tri_plot *plot, const char *name, const tri_run_curve *run, tr_error *err);
+tr_status tri_plot_add(tri_plot *plot, const char *name, tri_plot_y y, const tri_run_curve *run,
+                       tr_error *err);
 /* When all are there: the axes, with about so many marks each. */
 tr_status tri_plot_fit(tri_plot *plot, int marks_x, int marks_y, tr_error *err);
 void tri_plot_free(tri_plot *plot);
@@ -65,7 +66,10 @@ char *tri_plot_tick_text(double value, char text[32]); /* "20k", "0.5" */
 
 /* plot_svg.c: a picture; its first bytes say that it is one of ours. */
 #define TRI_PLOT_SVG_MARK "<!-- drawn by trireme plot -->"
-tr_status tri_plot_svg(const tri_plot *plot, tri_text *text, tr_error *err);
+/* A picture replaces an older picture, and nothing else: wrong input otherwise. */
+tr_status tri_plot_may_save(const char *path, tr_error *err);
+/* Fits and draws it into a file, as far as it may. */
+tr_status tri_plot_save(tri_plot *plot, const char *path, tr_error *err);
 /* plot_dots.c: a curve of dots in a terminal, in colours or one below the other. */
 tr_status tri_plot_dots(const tri_plot *plot, int width, bool colour, tri_text *text,
                         tr_error *err);

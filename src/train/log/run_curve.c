@@ -1,4 +1,4 @@
-#include "cli/runs/run_curve.h"
+#include "train/log/run_curve.h"
 
 #include <stdlib.h>
 

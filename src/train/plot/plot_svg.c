@@ -1,9 +1,12 @@
 /* Curves as a picture. Colours follow what the reader prefers, light or dark; a curve is told from
  * others by its colour and, in the legend, by its name. Plain SVG without scripts. */
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
-#include "cli/runs/plot.h"
+#include "base/fs.h"
+#include "train/plot/plot.h"
 
 enum {
     WIDTH = 720,
@@ -105,7 +108,7 @@ static void add_legend(const tri_plot *plot, tri_text *text)
     }
 }
 
-tr_status tri_plot_svg(const tri_plot *plot, tri_text *text, tr_error *err)
+static tr_status draw(const tri_plot *plot, tri_text *text, tr_error *err)
 {
     int width = LEFT + WIDTH + RIGHT, height = TOP + HEIGHT + BOTTOM + LEGEND * plot->num + 8;
     tri_text_add(text,
@@ -129,4 +132,34 @@ tr_status tri_plot_svg(const tri_plot *plot, tri_text *text, tr_error *err)
     add_legend(plot, text);
     tri_text_add(text, "</svg>\n");
     return text->failed ? tri_fail(err, TR_ERROR_RUNTIME, "no memory for the picture") : TR_OK;
+}
+
+tr_status tri_plot_may_save(const char *path, tr_error *err)
+{
+    char begin[sizeof TRI_PLOT_SVG_MARK] = "";
+    TRI_TRY(tri_check_output(path, false, err));
+    FILE *file = fopen(path, "re");
+    size_t num = file ? fread(begin, 1, sizeof begin - 1, file) : 0;
+    if (file)
+        fclose(file);
+    if ((!file && !tri_path_exists(path)) ||
+        (file && (num == 0 || strcmp(begin, TRI_PLOT_SVG_MARK) == 0)))
+        return TR_OK;
+    return tri_fail(err, TR_ERROR_INPUT,
+                    "%s: there is a file of that name, and it is no picture that trireme plot "
+                    "drew; give another name, or move that away",
+                    path);
+}
+
+tr_status tri_plot_save(tri_plot *plot, const char *path, tr_error *err)
+{
+    tri_text text;
+    TRI_TRY(tri_plot_may_save(path, err));
+    TRI_TRY(tri_plot_fit(plot, 8, 7, err));
+    tri_text_init(&text);
+    tr_status status = draw(plot, &text, err);
+    if (status == TR_OK)
+        status = tri_file_replace(path, text.chars, text.length, err);
+    tri_text_fini(&text);
+    return status;
 }
