@@ -5,6 +5,7 @@
 #include "api/api.h"
 #include "base/fs.h"
 #include "ckpt/checkpoint.h"
+#include "ckpt/ckpt_best.h"
 #include "ckpt/hf/hf.h"
 #include "ckpt/weights.h"
 #include "train/step.h"
@@ -72,6 +73,9 @@ tr_status tri_api_weights_path(const char *from, char **path, tr_error *err)
     bool is_run = tri_path_is_dir(from) && !tri_hf_is_dir(from) && !tri_checkpoint_is_dir(from);
     if (is_run)
         return weights_of_run(from, path, err);
+    TRI_TRY(tri_ckpt_find_best(from, path, err));
+    if (*path)
+        return TR_OK;
     *path = strdup(from);
     return *path ? TR_OK : tri_fail(err, TR_ERROR_RUNTIME, "no memory for a path");
 }

@@ -11,6 +11,7 @@
 
 #include "base/checksum.h"
 #include "base/fs.h"
+#include "ckpt/ckpt_best.h"
 
 #define NO_FILE SIZE_MAX
 
@@ -335,7 +336,9 @@ tr_status tri_checkpoint_read(tri_checkpoint *ckpt, const char *name, const tri_
 
 tr_status tri_checkpoint_look(const char *path, char **found, tr_error *err)
 {
-    *found = NULL;
+    TRI_TRY(tri_ckpt_find_best(path, found, err));
+    if (*found)
+        return TR_OK;
     char *inside = tri_path_join(path, "ckpt");
     const char *places[] = {path, inside};
     tr_status status = inside ? TR_OK : tri_fail(err, TR_ERROR_RUNTIME, "no memory for a path");

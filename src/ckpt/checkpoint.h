@@ -31,7 +31,7 @@ typedef struct tri_checkpoint {
 bool tri_checkpoint_is_dir(const char *path);
 
 /* The checkpoint that a path stands for, on the heap: itself, or the newest of a run directory or
- * of its ckpt folder. None is an error. */
+ * of its ckpt folder, or ckpt/best (ckpt_best.h). None is an error. */
 tr_status tri_checkpoint_locate(const char *path, char **found, tr_error *err);
 /* The same, but none is no error: *found is then NULL. */
 tr_status tri_checkpoint_look(const char *path, char **found, tr_error *err);

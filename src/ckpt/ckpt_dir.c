@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,6 +15,7 @@
 
 #include "base/fs.h"
 #include "base/staged_dir.h"
+#include "ckpt/ckpt_best.h"
 
 /* What a link points to may be a disk that is not mounted yet: that is no empty directory. */
 #define DANGLING ": is a link to what is not there; mount or make what it points to, or remove it"
@@ -223,13 +225,31 @@ static void remove_step(const char *dir, int64_t step)
     free(gone);
 }
 
-void tri_ckpt_prune(const char *dir, int64_t keep_last, int64_t keep_every)
+/* Whether fewer than `best` come before number i. */
+static bool is_among_best(const tri_ckpt_steps *steps, const double *loss, size_t i, int64_t best)
+{
+    int64_t before = 0;
+    for (size_t k = 0; k < steps->num; k++)
+        before += tri_ckpt_is_better(loss[k], steps->step[k], loss[i], steps->step[i]);
+    return !isnan(loss[i]) && before < best;
+}
+
+void tri_ckpt_prune(const char *dir, const tri_ckpt_keep *keep)
 {
     tri_ckpt_steps steps;
-    if (keep_last == 0 || tri_ckpt_steps_read(&steps, dir, NULL) != TR_OK)
+    if (keep->last == 0 || tri_ckpt_steps_read(&steps, dir, NULL) != TR_OK)
         return;
-    for (size_t i = (size_t)keep_last; i < steps.num; i++)
-        if (keep_every == 0 || steps.step[i] % keep_every != 0)
+    double *loss = calloc(steps.num + 1, sizeof *loss);
+    bool *read = calloc(steps.num + 1, sizeof *read);
+    bool ready = loss && read;
+    for (size_t i = 0; i < steps.num && ready; i++)
+        read[i] =
+            keep->best == 0 || tri_ckpt_eval_loss(dir, steps.step[i], &loss[i], NULL) == TR_OK;
+    for (size_t i = (size_t)keep->last; i < steps.num && ready; i++)
+        if (read[i] && (keep->every == 0 || steps.step[i] % keep->every != 0) &&
+            (keep->best == 0 || !is_among_best(&steps, loss, i, keep->best)))
             remove_step(dir, steps.step[i]);
+    free(loss);
+    free(read);
     tri_ckpt_steps_free(&steps);
 }

@@ -36,9 +36,14 @@ void tri_ckpt_unlock(int fd);
 void tri_ckpt_clean(const char *dir);
 /* Renames a damaged checkpoint; path receives the new name, on the heap. */
 tr_status tri_ckpt_set_aside(const char *dir, int64_t step, char **path, tr_error *err);
-/* Removes complete checkpoints but for the newest keep_last (0: all stay) and those whose step is a
- * multiple of keep_every (0: none is kept for that). */
-void tri_ckpt_prune(const char *dir, int64_t keep_last, int64_t keep_every);
+/* Which checkpoints stay. */
+typedef struct tri_ckpt_keep {
+    int64_t last;  /* so many of the newest; 0: all */
+    int64_t every; /* those whose step is a multiple of this; 0: none is kept for that */
+    int64_t best;  /* so many with the least held-out loss (ckpt_best.h) */
+} tri_ckpt_keep;
+/* Removes the other complete ones. With best, one that cannot be read stays. */
+void tri_ckpt_prune(const char *dir, const tri_ckpt_keep *keep);
 
 /* Puts a checkpoint together, by one rank, from the reports of all. */
 typedef struct tri_ckpt_commit {

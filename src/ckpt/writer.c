@@ -113,7 +113,7 @@ static tr_status commit(tri_ckpt_writer *w, const char *temp, tr_error *err)
                               .patience_s = config->patience_s,
                               .give_up = &w->give_up};
     TRI_TRY(tri_ckpt_commit_run(&commit, err));
-    tri_ckpt_prune(config->dir, config->keep_last, config->keep_every);
+    tri_ckpt_prune(config->dir, &config->keep);
     return TR_OK;
 }
 

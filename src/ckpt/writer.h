@@ -24,14 +24,14 @@ typedef struct tri_ckpt_writer_config {
     /* Memory that a device copies to well; NULL: any. */
     void *(*alloc)(size_t bytes);
     void (*free)(void *memory);
-    int64_t keep_last, keep_every;
+    tri_ckpt_keep keep;
     const char *const *needed; /* see tri_ckpt_commit, as for the next three */
     const char *extras_from;
     const char *const *extras;
     double patience_s;
 } tri_ckpt_writer_config;
 
-enum { TRI_CKPT_MAX_NUMBERS = 16 };
+enum { TRI_CKPT_MAX_NUMBERS = 24 };
 
 typedef struct tri_ckpt_save {
     int64_t step;

@@ -28,7 +28,13 @@ static const tri_flag train_flags[] = {
     {0},
 };
 
+#define BEST_FLAG                                                                                  \
+    {                                                                                              \
+        "best", NULL, "the checkpoint of the run with the least held-out loss (ckpt.keep_best)"    \
+    }
+
 static const tri_flag generate_flags[] = {
+    BEST_FLAG,
     {"prompt", "TEXT", "text to continue; - reads it from standard input"},
     {"prompts", "FILE",
      "a prompt on each line, or JSON lines {\"prompt\": ...}; - is standard input"},
@@ -50,6 +56,7 @@ static const tri_flag generate_flags[] = {
 };
 
 static const tri_flag eval_flags[] = {
+    BEST_FLAG,
     {"data", "FILE", "the text to predict; - is standard input; by default what was held out"},
     {"stride", "N", "with --data: tokens from one window to the next (default data.seq_len)"},
     {"json", NULL, "an object instead of the table"},

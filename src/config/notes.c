@@ -90,6 +90,9 @@ static const need needs[] = {
     {"run.elastic", "layout.dp", '>', "1"},
     {"ckpt.keep_last", "ckpt.every", '>', "0"},
     {"ckpt.keep_every", "ckpt.every", '>', "0"},
+    {"ckpt.keep_best", "ckpt.every", '>', "0"},
+    {"ckpt.keep_best", "ckpt.keep_last", '>', "0"},
+    {"train.min_gain", "train.patience", '>', "0"},
     {"ckpt.async", "ckpt.every", '>', "0"},
     {"ckpt.staging_mib", "ckpt.every", '>', "0"},
     {"ckpt.staging_mib", "ckpt.async", '=', "true"},
@@ -382,6 +385,16 @@ static bool lone_messages(const facts *f, char note[MAX_NOTE])
     return false;
 }
 
+static bool patience_in_vain(const facts *f, char note[MAX_NOTE])
+{
+    snprintf(note, MAX_NOTE,
+             "train.patience=%" PRId64 " has no effect: the held-out loss is measured at the end "
+             "only; set train.eval_every above 0, or leave it out",
+             tr_settings_int(f->settings, "train.patience"));
+    return tr_settings_int(f->settings, "train.eval_every") == 0 &&
+           tr_settings_int(f->settings, "train.epochs") == 0;
+}
+
 static const struct {
     const char *setting; /* must be set for it; NULL: always */
     bool (*tells)(const facts *f, char note[MAX_NOTE]);
@@ -401,6 +414,7 @@ static const struct {
     {"train.eval_every", rare_evaluations},
     {"model.head_dim", foreign_head_dim},
     {"run.threads", many_threads},
+    {"train.patience", patience_in_vain},
     {NULL, lone_messages},
 };
 

@@ -208,6 +208,13 @@ const tri_setting tri_settings_table[] = {
         "val_every val_interval eval_freq"),
     INT("train.eval_batches", "8", 1, 1000000, "Batches in an evaluation",
         "val_batches val_max_steps"),
+    INT("train.patience", "0", 0, BILLION,
+        "Evaluations in a row without a better held-out loss after which the run is done; 0 is "
+        "no such end",
+        "early_stop early_stopping"),
+    FLOAT("train.min_gain", "0", 0, 1e9,
+          "With train.patience: a held-out loss is better when it is lower by more than this",
+          "min_improvement"),
     INT("train.log_every", "10", 1, BILLION,
         "Steps between lines when the output is not a terminal", "print_every"),
 
@@ -422,6 +429,10 @@ const tri_setting tri_settings_table[] = {
     INT("ckpt.keep_every", "0", 0, BILLION,
         "Checkpoints whose step is a multiple of this stay for good; 0 is none",
         "keep_period keep_every_n"),
+    INT("ckpt.keep_best", "0", 0, 1000,
+        "Checkpoints with the least held-out loss that stay besides; a step with the least so far "
+        "is saved, too",
+        "save_best best_k"),
     BOOL("ckpt.async", "true",
          "Write while the training goes on, which stops only to copy the state",
          "async_checkpoint background_save dist_ckpt_async"),

@@ -48,16 +48,16 @@ YAML
 for i in 1 2 3 4 5 6; do echo "{\"text\": \"the $i cats sat on the mats, and the $i hats too\"}"; done >"$work/text.jsonl"
 gzip -c "$work/text.jsonl" >"$work/text.jsonl.gz"
 
-# What of an output differs from one run to the next: times, speeds, memory. A checkpoint that could
-# not be written is warned of, and the run goes on.
+# What of an output differs from one run to the next: times, speeds, memory. A checkpoint or a
+# picture that could not be written is warned of, and the run goes on.
 steady() {
-    sed -E '/^warning: /d; /measuring/d; /^memory/d; s/, over (shm|tcp)//
+    sed -E '/^warning: /d; s/, loss\.svg//; /measuring/d; /^memory/d; s/, over (shm|tcp)//
         s/[0-9.]+( [kMGT])? tokens\/s.*//; s/[0-9.]+ ?m?s(, |\b).*//; s/[0-9.]+ [KM]iB(\/s)?//' "$1"
 }
 
-# The files that a command leaves, without logs and what has times in it.
+# The files that a command leaves, without logs, what is drawn from them and what has times in it.
 outputs() { # dir
-    (cd "$1" && find . -type f ! -name '*.jsonl' ! -name '*.log' ! -name tuning.json ! -name '*.trireme*' \
+    (cd "$1" && find . -type f ! -name '*.jsonl' ! -name '*.log' ! -name loss.svg ! -name tuning.json ! -name '*.trireme*' \
         ! -name '*lock*' ! -name '*.report.json' ! -path '*.tmp/*' -print0 | sort -z | xargs -0 -r cksum)
 }
 

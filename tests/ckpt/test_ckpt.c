@@ -9,6 +9,8 @@
 #include "base/checksum.h"
 #include "base/fs.h"
 #include "base/rng.h"
+#include "ckpt/checkpoint.h"
+#include "ckpt/ckpt_best.h"
 #include "ckpt/compare.h"
 #include "ckpt/manifest_text.h"
 #include "ckpt/writer.h"
@@ -491,8 +493,8 @@ static void old_ones_go(void **state)
         snprintf(path, sizeof path, "%s/%s", dir, others[i]);
         assert_int_equal(mkdir(path, 0777), 0);
     }
-    tri_ckpt_prune(dir, 0, 0);
-    tri_ckpt_prune(dir, 2, 5);
+    tri_ckpt_prune(dir, &(tri_ckpt_keep){0});
+    tri_ckpt_prune(dir, &(tri_ckpt_keep){.last = 2, .every = 5});
     assert_steps(dir, 4, (const int64_t[]){12, 11, 10, 5});
     tri_ckpt_clean(dir);
     assert_int_equal(num_entries(dir), 4 + 5); /* the temporary is gone, what is not ours stays */
@@ -513,9 +515,13 @@ static void one_run_at_a_time(void **state)
 
 /* ---- the writer ---- */
 
-static void save_one(tri_ckpt_writer *writer, int64_t step, const float *data, size_t num_bytes)
+/* loss: held-out, NAN: not measured. */
+static void save_as(tri_ckpt_writer *writer, int64_t step, double loss, const float *data,
+                    size_t num_bytes)
 {
     tri_ckpt_save save = {.step = step, .nonce = 77};
+    if (!isnan(loss))
+        save.numbers[save.num_numbers++] = (tri_ckpt_number){TRI_CKPT_EVAL_LOSS, loss};
     tri_ckpt_writer_begin(writer, &save);
     for (size_t done = 0; done < num_bytes;) {
         size_t room;
@@ -526,6 +532,50 @@ static void save_one(tri_ckpt_writer *writer, int64_t step, const float *data, s
         tri_ckpt_writer_put(writer, room);
         done += room;
     }
+}
+
+static void save_one(tri_ckpt_writer *writer, int64_t step, const float *data, size_t num_bytes)
+{
+    save_as(writer, step, NAN, data, num_bytes);
+}
+
+/* Those with the least held-out loss, beside the newest; of equal ones the earlier. */
+static void the_best_stay(void **state)
+{
+    const char *dir = new_dir(*state, "best");
+    int64_t dim[] = {8};
+    float data[8] = {0};
+    tri_rank_item item = {"w", TRI_CKPT_WEIGHT, tri_region_whole(1, dim)};
+    tri_ckpt_writer_config config = {.dir = dir,
+                                     .num_ranks = 1,
+                                     .items = &item,
+                                     .num_items = 1,
+                                     .keep = {.last = 1, .best = 2},
+                                     .patience_s = 5};
+    static const double losses[] = {3, 1, 2, 1, NAN, 1, 5};
+    static const int64_t left[][3] = {{1}, {2, 1}, {3, 2}, {4, 2}, {5, 4, 2}, {6, 4, 2}, {7, 4, 2}};
+    tri_ckpt_writer *writer;
+    tr_error err = {0};
+    assert_ok(tri_ckpt_writer_create(&config, &writer, &err), &err);
+    for (int64_t i = 0; i < 7; i++) {
+        tr_status status;
+        save_as(writer, i + 1, losses[i], data, sizeof data);
+        assert_true(tri_ckpt_writer_wait(writer, 20, &status, &err));
+        assert_ok(status, &err);
+        assert_steps(dir, i == 0 ? 1 : i < 4 ? 2 : 3, left[i]);
+    }
+    char path[300], *found;
+    snprintf(path, sizeof path, "%s/best", dir);
+    assert_ok(tri_checkpoint_locate(path, &found, &err), &err);
+    assert_non_null(strstr(found, "/step-2"));
+    free(found);
+    /* One that cannot be read may be the best. */
+    snprintf(path, sizeof path, "%s/step-4/manifest.json", dir);
+    assert_int_equal(unlink(path), 0);
+    assert_int_equal(mkdir(path, 0777), 0);
+    tri_ckpt_prune(dir, &(tri_ckpt_keep){.last = 1, .best = 1});
+    assert_steps(dir, 3, (const int64_t[]){7, 4, 2});
+    tri_ckpt_writer_destroy(writer);
 }
 
 /* Through a ring that is much smaller than the state, twice around and more. */
@@ -543,7 +593,7 @@ static void the_writer_writes(void **state)
                                      .items = &item,
                                      .num_items = 1,
                                      .staging_bytes = 10000,
-                                     .keep_last = 2,
+                                     .keep.last = 2,
                                      .patience_s = 5};
     tri_ckpt_writer *writer;
     tr_error err = {0};
@@ -624,6 +674,7 @@ int main(void)
         cmocka_unit_test(two_are_compared),
         cmocka_unit_test(old_ones_go),
         cmocka_unit_test(one_run_at_a_time),
+        cmocka_unit_test(the_best_stay),
         cmocka_unit_test(the_writer_writes),
         cmocka_unit_test(a_missing_rank_is_named),
     };

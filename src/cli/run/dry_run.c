@@ -164,10 +164,11 @@ static int64_t most_checkpoints(const tr_settings *settings, int64_t steps)
     int64_t every = tr_settings_int(settings, "ckpt.every");
     int64_t last = tr_settings_int(settings, "ckpt.keep_last");
     int64_t stay = tr_settings_int(settings, "ckpt.keep_every");
+    int64_t best = tr_settings_int(settings, "ckpt.keep_best");
     if (every == 0)
         return 0;
     int64_t all = steps / every + (steps % every != 0);
-    int64_t most = last + 1 + (stay > 0 ? steps / stay : 0);
+    int64_t most = last + best + 1 + (stay > 0 ? steps / stay : 0);
     return last == 0 || most > all ? all : most;
 }
 

@@ -152,7 +152,7 @@ static void print_memory(const tri_train_show *show, const tri_run *r, uint64_t 
 static void print_travel(const tri_run *r)
 {
     tri_trace_travel travel = tri_trace_travel_of(r->trace);
-    int64_t steps = r->num_steps - r->first_step;
+    int64_t steps = r->session->step - r->first_step;
     if (travel.num_messages == 0 || steps <= 0 || tri_trace_num_dropped(r->trace) > 0)
         return;
     printf("messages: %.3g ms of a step, %.0f %% of that beside the computation\n",
@@ -170,8 +170,9 @@ static void print_written(const tri_run *r, bool idle)
             stdout, "nothing new in %s but the weights of step %" PRId64 ", weights.safetensors\n",
             r->config.dir, r->first_step);
     else
-        tri_text_print(stdout, "written to %s: config.yaml, metrics.jsonl%s%s%s%s%s%s%s\n",
-                       r->config.dir, r->has_tokenizer ? ", tokenizer.json" : "",
+        tri_text_print(stdout, "written to %s: config.yaml, metrics.jsonl%s%s%s%s%s%s%s%s\n",
+                       r->config.dir, r->drawn ? ", loss.svg" : "",
+                       r->has_tokenizer ? ", tokenizer.json" : "",
                        saves ? ", weights.safetensors" : "", r->record ? ", samples/" : "",
                        r->ckpt.checkpointer && !r->ckpt.last_failed ? ", ckpt/" : "",
                        r->trace ? ", trace.json (opens in ui.perfetto.dev)" : "",
@@ -180,21 +181,25 @@ static void print_written(const tri_run *r, bool idle)
 
 static bool idle(const tri_run *r)
 {
-    return r->num_steps <= r->first_step;
+    return r->session->step <= r->first_step;
 }
 
 /* What the run did, in a line. */
 static void print_done(const tri_run *r)
 {
     char time[32], rate[16];
-    if (idle(r))
+    int64_t steps = r->session->step - r->first_step;
+    if (r->enough[0])
+        printf("done after step %" PRId64 " of %" PRId64 ": %s; with a larger train.patience and "
+               "run.resume=true it goes on\n",
+               r->session->step, r->num_steps, r->enough);
+    if (idle(r) && !r->enough[0])
         printf("nothing to train: step %" PRId64 " is done, and the run has %" PRId64
                "; set train.steps above %" PRId64 " to go on\n",
                r->first_step, r->num_steps, r->first_step);
-    else
-        printf("%" PRId64 " step%s in %s, %s tokens/s; loss %.4f -> %.4f\n",
-               r->num_steps - r->first_step, r->num_steps - r->first_step == 1 ? "" : "s",
-               tri_text_duration(r->seconds, time),
+    else if (!idle(r))
+        printf("%" PRId64 " step%s in %s, %s tokens/s; loss %.4f -> %.4f\n", steps,
+               steps == 1 ? "" : "s", tri_text_duration(r->seconds, time),
                tri_text_count((double)(r->tokens - r->first_tokens) / (r->seconds + 1e-9), rate),
                r->first_loss, r->last_loss);
 }

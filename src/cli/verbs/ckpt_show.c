@@ -1,5 +1,6 @@
 /* trireme ckpt inspect, for checkpoints. */
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -7,6 +8,7 @@
 #include "base/fs.h"
 #include "base/text.h"
 #include "ckpt/checkpoint.h"
+#include "ckpt/ckpt_best.h"
 #include "cli/cli.h"
 #include "cli/text.h"
 #include "cli/verbs/ckpt_verbs.h"
@@ -67,7 +69,7 @@ static void print_checkpoint(const tri_checkpoint *ckpt)
            ranks, ranks == 1 ? "" : "s");
 }
 
-static void print_row(const char *dir, int64_t step)
+static void print_row(const char *dir, int64_t step, int64_t best)
 {
     char *path = tri_ckpt_path(dir, step), bytes[16];
     tri_checkpoint ckpt;
@@ -80,9 +82,14 @@ static void print_row(const char *dir, int64_t step)
                        status == TR_ERROR_DAMAGED ? "damaged" : "unreadable", err.message);
     } else {
         size_t ranks = num_rank_files(&ckpt.manifest);
-        tri_text_print(stdout, "  %-40s step %-8" PRId64 " %10s  by %zu rank%s\n", path, step,
+        double loss = tri_manifest_number(&ckpt.manifest, TRI_CKPT_EVAL_LOSS, NAN);
+        char held_out[64] = "";
+        if (!isnan(loss))
+            snprintf(held_out, sizeof held_out, "  held-out loss %.4f%s", loss,
+                     step == best ? ", the best" : "");
+        tri_text_print(stdout, "  %-40s step %-8" PRId64 " %10s  by %zu rank%s%s\n", path, step,
                        tri_text_bytes(total_bytes(&ckpt.manifest), bytes), ranks,
-                       ranks == 1 ? "" : "s");
+                       ranks == 1 ? "" : "s", held_out);
         tri_checkpoint_close(&ckpt);
     }
     free(path);
@@ -95,8 +102,12 @@ static size_t print_list(const char *dir)
     if (tri_ckpt_steps_read(&steps, dir, NULL) != TR_OK)
         return 0;
     size_t num = steps.num;
+    int64_t best;
+    double loss;
+    if (tri_ckpt_best(dir, &best, &loss, NULL) != TR_OK)
+        best = -1;
     for (size_t i = num; i-- > 0;)
-        print_row(dir, steps.step[i]);
+        print_row(dir, steps.step[i], best);
     tri_ckpt_steps_free(&steps);
     return num;
 }

@@ -7,18 +7,32 @@
 #include "base/fs.h"
 #include "ckpt/hf/hf.h"
 
+/* What is named already is not to be looked for. */
+static tr_status refuse_best(const tri_cli *cli, tr_error *err)
+{
+    if (!tri_cli_flag(cli, "best"))
+        return TR_OK;
+    return tri_fail(err, TR_ERROR_INPUT,
+                    "--best takes the best checkpoint of a run directory, and %s names weights "
+                    "already; name the run, or leave --best out",
+                    cli->file ? cli->file : "model.from");
+}
+
 static tr_status point(const tri_cli *cli, tr_error *err)
 {
     bool named = cli->file && tri_path_is_dir(cli->file);
     if (named && tri_hf_is_dir(cli->file))
-        return TR_OK; /* it became model.from when the command was read */
+        return refuse_best(cli, err); /* it became model.from when the command was read */
     if (!named && tr_settings_string(cli->settings, "model.from")[0] &&
         tr_settings_given(cli->settings, "model.from"))
-        return TR_OK;
+        return refuse_best(cli, err);
     const char *dir = named ? cli->file : tr_settings_string(cli->settings, "run.dir");
-    char *weights;
-    TRI_TRY(tri_api_weights_path(dir, &weights, err));
-    tr_status status = TR_OK;
+    char *weights, *best = tri_cli_flag(cli, "best") ? tri_path_join(dir, "ckpt/best") : NULL;
+    if (tri_cli_flag(cli, "best") && !best)
+        return tri_fail(err, TR_ERROR_RUNTIME, "no memory for a path");
+    tr_status status = tri_api_weights_path(best ? best : dir, &weights, err);
+    free(best);
+    TRI_TRY(status);
     if (!tri_path_exists(weights))
         status = tri_fail_missing(err, weights,
                                   "train first (`trireme train demo`), or name the directory of a "

@@ -6,6 +6,7 @@
 #ifndef TRI_TRAIN_CKPT_CHECKPOINT_H
 #define TRI_TRAIN_CKPT_CHECKPOINT_H
 
+#include "ckpt/ckpt_dir.h"
 #include "ckpt/manifest.h"
 #include "train/ranks.h"
 #include "train/session.h"
@@ -24,9 +25,9 @@ typedef struct tri_checkpointer tri_checkpointer;
 
 typedef struct tri_checkpointer_config {
     const char *run_dir; /* checkpoints go to run_dir/ckpt, and its config.yaml into each of them */
-    int64_t keep_last, keep_every; /* see tri_ckpt_prune */
-    size_t staging_bytes;          /* of this rank, at most; 0: as much as one takes */
-    bool async;                    /* save returns when the state has been copied */
+    tri_ckpt_keep keep;  /* see tri_ckpt_prune */
+    size_t staging_bytes; /* of this rank, at most; 0: as much as one takes */
+    bool async;           /* save returns when the state has been copied */
     double patience_s; /* without progress, after which another rank's part is given up; a disk is
                           slower than a rank, so this is not the deadline of messages */
 } tri_checkpointer_config;

@@ -7,6 +7,7 @@
 
 #include "base/fs.h"
 #include "train/log/events.h"
+#include "train/plot/run_picture.h"
 #include "train/run/run_trace.h"
 
 void tri_run_open(tri_run *r, const tri_run_config *config, tri_session *session)
@@ -132,11 +133,11 @@ static const char *why_stopped(const tri_run *r)
 
 static tr_status save_now(tri_run *r, tr_error *err)
 {
-    tri_ckpt_number counts[TRI_RUN_NUM_COUNTS];
+    tri_ckpt_number counts[TRI_RUN_MAX_COUNTS];
     int64_t step = r->session->step;
-    tri_run_counts(r, counts);
+    size_t num = tri_run_counts(r, counts);
     TRI_TRY(tri_run_compare(r, true, err));
-    TRI_TRY(tri_run_ckpt_now(&r->ckpt, counts, TRI_RUN_NUM_COUNTS, err));
+    TRI_TRY(tri_run_ckpt_now(&r->ckpt, counts, num, err));
     if (r->good_step != step)
         tri_run_tell(r, (tri_run_news){.moment = TRI_RUN_SAVED, .step = &(tr_step){.step = step}});
     r->good_step = step;
@@ -164,10 +165,10 @@ static tr_status end_early(tri_run *r, tr_error *err)
 /* What is not saved yet, once more; and that it is on the disk. */
 static tr_status save_last(tri_run *r, tr_error *err)
 {
-    tri_ckpt_number counts[TRI_RUN_NUM_COUNTS];
+    tri_ckpt_number counts[TRI_RUN_MAX_COUNTS];
     tr_error warning = {0};
-    tri_run_counts(r, counts);
-    TRI_TRY(tri_run_ckpt_finish(&r->ckpt, counts, TRI_RUN_NUM_COUNTS, &warning, err));
+    size_t num = tri_run_counts(r, counts);
+    TRI_TRY(tri_run_ckpt_finish(&r->ckpt, counts, num, &warning, err));
     tri_run_warn_ckpt(r, &warning,
                       r->ckpt.last_failed ? "the run is done, and its end is not saved"
                                           : "it was tried again, and is there now");
@@ -202,16 +203,31 @@ static tr_status write_trace(const tri_run *r, tr_error *err)
     return r->trace ? tri_run_trace_write(r->trace, r->config.dir, r->ranks.rank, err) : TR_OK;
 }
 
+/* A picture is drawn from what is on the disk, and can be drawn again: no reason to fail. */
+static void draw(tri_run *r)
+{
+    tr_error warning = {0};
+    if (r->ranks.rank == 0 && tri_run_picture(r->config.dir, &r->drawn, &warning) != TR_OK)
+        tri_run_warn(r, false, "%s; the run has no new " TRI_RUN_PICTURE, warning.message);
+}
+
+static bool is_done(const tri_run *r)
+{
+    return r->session->step >= r->num_steps || r->enough[0];
+}
+
 static tr_status end(tri_run *r, tr_error *err)
 {
-    if (r->session->step < r->num_steps) {
+    if (!is_done(r)) {
         TRI_TRY(end_early(r, err));
+        draw(r);
         return write_trace(r, err); /* after what cannot be had again */
     }
     TRI_TRY(save_last(r, err));
     if (r->config.save_weights)
         TRI_TRY(save_weights(r, err));
     TRI_TRY(write_trace(r, err));
+    draw(r);
     tell_end(r, NULL);
     return r->ranks.rank == 0 ? judge_ckpt(r, err) : TR_OK;
 }
@@ -228,8 +244,7 @@ static tr_status judge(tri_run *r, tr_status status, const tr_error *err)
 tr_status tri_run_advance(tri_run *r, int64_t num_steps, tr_error *err)
 {
     tr_status status = TR_OK;
-    for (; status == TR_OK && num_steps > 0 && r->session->step < r->num_steps && !r->wishes;
-         num_steps--)
+    for (; status == TR_OK && num_steps > 0 && !is_done(r) && !r->wishes; num_steps--)
         status = tri_run_step(r, err);
     return judge(r, status, err);
 }

@@ -32,6 +32,8 @@ typedef struct tri_run_config {
     tri_ranks_config ranks;      /* tuning NULL: it is kept in dir */
     tri_run_ckpt_config ckpt;
     int64_t eval_every;    /* steps; 0: at the end of epochs */
+    int64_t patience;      /* evaluations without a gain, after which the run is done; 0: any */
+    double min_gain;       /* of the held-out loss, that counts as one */
     int64_t compare_every; /* steps between two comparisons of copies; 0: there are none */
     bool save_weights;     /* at the end */
     bool record, trace;
@@ -41,6 +43,15 @@ typedef struct tri_run_config {
 } tri_run_config;
 
 enum { TRI_MAX_OBSERVERS = 16 };
+
+/* How the held-out loss goes, the same on all ranks and kept in checkpoints. */
+typedef struct tri_run_best {
+    double loss; /* the least so far; INFINITY: there was none */
+    int64_t step;
+    double gain_loss; /* the last that was a gain on the one before it */
+    int64_t num_idle; /* evaluations since then */
+    bool now;         /* the step that was just done has the least */
+} tri_run_best;
 
 /* One rank's. Observers read it. */
 typedef struct tri_run {
@@ -63,9 +74,13 @@ typedef struct tri_run {
     unsigned wishes; /* by which the run ends before its last step; 0: by nobody's */
     bool stopped;    /* it ended by them, and in good order */
     bool saved;      /* and what it had is in a checkpoint */
+    bool drawn;      /* its curve is in the run directory */
     int64_t first_step, num_steps;
     double first_loss, last_loss;
     tri_eval_result eval;
+    int64_t eval_step; /* that it is of; -1: there was none */
+    tri_run_best best;
+    char enough[160]; /* why the run is done before its last step, or "" */
     double seconds;
     int64_t tokens, first_tokens;    /* since the run began; of them, before it was resumed */
     double epoch_sum, epoch_targets; /* of the losses of this epoch, and what they are means over */
@@ -112,12 +127,17 @@ tr_status tri_run_in_dir(const tri_run *run, const char *name, char **path, tr_e
 /* Of a tri_run, by rank 0: settings, tokenizer, metrics. */
 tr_status tri_run_open_files(void *run, tr_error *err);
 
+/* run_best.c. After an evaluation, which is the same on all ranks. */
+void tri_run_judge_eval(tri_run *run);
+size_t tri_run_best_counts(const tri_run *run, tri_ckpt_number *counts);
+void tri_run_best_take(tri_run *run);
+
 /* run_step.c. Tells all observers; news->run is filled in. */
 void tri_run_tell(const tri_run *run, tri_run_news news);
 tr_status tri_run_step(tri_run *run, tr_error *err);
 /* Numbers of the run that a checkpoint keeps, for whoever goes on from it. */
-enum { TRI_RUN_NUM_COUNTS = 3 };
-void tri_run_counts(const tri_run *run, tri_ckpt_number counts[TRI_RUN_NUM_COUNTS]);
+enum { TRI_RUN_MAX_COUNTS = 8 };
+size_t tri_run_counts(const tri_run *run, tri_ckpt_number counts[TRI_RUN_MAX_COUNTS]);
 void tri_run_take_counts(tri_run *run);
 /* Before something is saved: a wrong bit must not reach a file. */
 tr_status tri_run_compare(tri_run *run, bool saves, tr_error *err);

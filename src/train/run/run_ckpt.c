@@ -55,8 +55,7 @@ tr_status tri_run_ckpt_check(const tri_run_ckpt_config *config, const char *devi
 static tr_status get_ready(tri_run_ckpt *c, int64_t staging_mib, tr_error *err)
 {
     tri_checkpointer_config config = {.run_dir = c->config.dir,
-                                      .keep_last = c->config.keep_last,
-                                      .keep_every = c->config.keep_every,
+                                      .keep = c->config.keep,
                                       .staging_bytes = (size_t)staging_mib << 20,
                                       .async = c->config.async,
                                       .patience_s = c->config.patience_s};

@@ -15,7 +15,7 @@ typedef struct tri_run_ckpt_config {
     tri_resume resume;
     const char *from; /* a checkpoint of another run to begin with, or "" */
     int64_t every;    /* steps; 0: none are written */
-    int64_t keep_last, keep_every;
+    tri_ckpt_keep keep;
     int64_t staging_mib;
     bool async;
     double patience_s;

@@ -102,11 +102,12 @@ static double add_to_epoch(tri_run *r, const tr_step *step)
     return mean;
 }
 
-void tri_run_counts(const tri_run *r, tri_ckpt_number counts[TRI_RUN_NUM_COUNTS])
+size_t tri_run_counts(const tri_run *r, tri_ckpt_number counts[TRI_RUN_MAX_COUNTS])
 {
     counts[0] = (tri_ckpt_number){"tokens", (double)r->tokens};
     counts[1] = (tri_ckpt_number){"epoch_loss_sum", r->epoch_sum};
     counts[2] = (tri_ckpt_number){"epoch_targets", r->epoch_targets};
+    return 3 + tri_run_best_counts(r, counts + 3);
 }
 
 void tri_run_take_counts(tri_run *r)
@@ -116,6 +117,7 @@ void tri_run_take_counts(tri_run *r)
     r->tokens = r->first_tokens = (int64_t)tri_resumed_number(resumed, "tokens", 0);
     r->epoch_sum = tri_resumed_number(resumed, "epoch_loss_sum", 0);
     r->epoch_targets = tri_resumed_number(resumed, "epoch_targets", 0);
+    tri_run_best_take(r);
 }
 
 tr_status tri_run_compare(tri_run *r, bool saves, tr_error *err)
@@ -139,12 +141,12 @@ tr_status tri_run_compare(tri_run *r, bool saves, tr_error *err)
 
 /* After the line of the step: whoever goes on from the checkpoint finds the lines of all steps
  * before it. */
-static tr_status save_if_due(tri_run *r, const tr_step *step, bool last, tr_error *err)
+static tr_status save_if_due(tri_run *r, const tr_step *step, bool must, tr_error *err)
 {
-    tri_ckpt_number counts[TRI_RUN_NUM_COUNTS];
+    tri_ckpt_number counts[TRI_RUN_MAX_COUNTS];
     tr_error warning = {0};
-    tri_run_counts(r, counts);
-    TRI_TRY(tri_run_ckpt_step(&r->ckpt, counts, TRI_RUN_NUM_COUNTS, last, &warning, err));
+    size_t num = tri_run_counts(r, counts);
+    TRI_TRY(tri_run_ckpt_step(&r->ckpt, counts, num, must, &warning, err));
     tri_run_warn_ckpt(r, &warning, "the run goes on");
     if (!r->ckpt.saved)
         return TR_OK;
@@ -167,9 +169,12 @@ static tr_status evaluate(tri_run *r, const tr_step *step, bool last, step_end *
     int64_t every = r->config.eval_every;
     bool due = last || (every ? step->step % every == 0 : step->epoch > 0);
     end->evaluated = due && tri_session_can_eval(r->session);
+    r->best.now = false;
     if (!end->evaluated)
         return TR_OK;
     TRI_TRY(tri_session_eval(r->session, &r->eval, err));
+    r->eval_step = step->step;
+    tri_run_judge_eval(r);
     tri_run_tell(r, (tri_run_news){.moment = TRI_RUN_EVALUATED, .step = step});
     return TR_OK;
 }
@@ -197,6 +202,8 @@ tr_status tri_run_step(tri_run *r, tr_error *err)
     end.slowest_rank = met.slowest_rank;
     end.slowest_s = met.slowest_s;
     tell_step(r, &step, &end);
-    TRI_TRY(tri_run_compare(r, last || tri_run_ckpt_due(&r->ckpt, last), err));
-    return save_if_due(r, &step, last, err);
+    last |= r->enough[0] != 0;
+    bool must = last || (r->best.now && r->config.ckpt.keep.best > 0);
+    TRI_TRY(tri_run_compare(r, last || tri_run_ckpt_due(&r->ckpt, must), err));
+    return save_if_due(r, &step, must, err);
 }
