@@ -1,10 +1,10 @@
 /* Settings: everything a run can be told, as "section.key" names with values.
  *
- * All of them stand in one table (src/config/settings_table.c): the parser, the help, the
- * reference page and the error messages are made from it. A settings object starts with every
- * default, is changed by YAML files and by "section.key=value" assignments (the later one wins),
- * and can be written back as YAML that loads to the same values. A setting that names code to run
- * (run.nccl_library) is the exception: files neither set nor keep it. */
+ * All of them stand in one table: the parser, the help, the reference page and the error messages
+ * are made from it. A settings object starts with every default, is changed by YAML files and by
+ * "section.key=value" assignments (the later one wins), and can be written back as YAML that loads
+ * to the same values. A setting that names code to run (run.nccl_library) is the exception: files
+ * neither set nor keep it. */
 #ifndef TRIREME_SETTINGS_H
 #define TRIREME_SETTINGS_H
 

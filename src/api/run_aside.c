@@ -155,8 +155,9 @@ static tr_status may_move(const tr_settings *settings, const char *real, tr_erro
                         "run.dir is %s, which holds an earlier run and is not moved aside: %s; "
                         "" WAYS_OUT,
                         dir, why);
-    for (int i = 0; i < tri_num_settings; i++) {
-        const tri_setting *row = &tri_settings_table[i];
+    const tri_table *table = tri_settings_table(settings);
+    for (int i = 0; i < table->num; i++) {
+        const tri_setting *row = table->row[i];
         bool inside = false;
         if (row->type == TRI_SETTING_STRING && strcmp(row->name, "run.dir") != 0 &&
             strcmp(row->name, "run.tuning") != 0)

@@ -93,12 +93,14 @@ static const struct {
 /* Names with blanks between. */
 static void write_briefs(FILE *file, const char *names)
 {
+    tri_table table;
+    tri_table_init(&table);
     while (*names) {
         char name[64];
         snprintf(name, sizeof name, "%.*s", (int)strcspn(names, " "), names);
         names += strlen(name);
         names += strspn(names, " ");
-        const tri_setting *row = &tri_settings_table[tri_setting_find(name)];
+        const tri_setting *row = tri_setting_named(&table, name);
         const char *help = row->help;
         for (size_t i = 0; i < sizeof briefs / sizeof *briefs; i++)
             help = strcmp(briefs[i].name, name) == 0 ? briefs[i].help : help;

@@ -94,7 +94,9 @@ static tr_status foreign_flag(const tri_verb *verb, const char *arg, const char 
                               const char *value, tr_error *err)
 {
     bool far;
-    const tri_setting *row = &tri_settings_table[tri_setting_nearest(word, &far)];
+    tri_table table;
+    tri_table_init(&table);
+    const tri_setting *row = table.row[tri_setting_nearest(&table, word, &far)];
     const char *other = verb_with(word);
     const tri_alias *alias = other ? NULL : tri_alias_find(word);
     if (alias && !alias->setting)
@@ -105,7 +107,7 @@ static tr_status foreign_flag(const tri_verb *verb, const char *arg, const char 
                         "%s (%s)",
                         arg, alias->setting, alias->how);
     if (alias) {
-        row = &tri_settings_table[tri_setting_find(alias->setting)];
+        row = tri_setting_named(&table, alias->setting);
         far = false;
     }
     if (!far && (!other || names(row, word)))
@@ -217,8 +219,9 @@ static tr_status sort_words(tri_cli *cli, argument_cursor *c, tr_error *err)
 static tr_status load_settings(tri_cli *cli, const char *path, tr_error *err)
 {
     TRI_TRY(tr_settings_load(cli->settings, path, err));
-    for (int i = 0; i < tri_num_settings; i++)
-        if (tr_settings_given(cli->settings, tri_settings_table[i].name))
+    const tri_table *table = tri_settings_table(cli->settings);
+    for (int i = 0; i < table->num; i++)
+        if (tr_settings_given(cli->settings, table->row[i]->name))
             return TR_OK;
     tri_environment world;
     if (tri_environment_read(&world, NULL) != TR_OK || world.rank == 0)
@@ -273,7 +276,8 @@ static tr_status resolve(tri_cli *cli, const argument_cursor *c, tr_error *err)
     bool file = verb->operands == TRI_OPERANDS_SETTINGS && num > 0;
     for (int i = 0; i < num && verb->operands == TRI_OPERANDS_NAMES; i++)
         file = file || is_yaml(cli->operands[i]) || strchr(cli->operands[i], '/') ||
-               (num == 1 && tri_setting_find(cli->operands[i]) < 0 &&
+               (num == 1 &&
+                tri_setting_find(tri_settings_table(cli->settings), cli->operands[i]) < 0 &&
                 tri_section_find(cli->operands[i]) < 0 && tri_recipe_exists(cli->operands[i]));
     if (file && num > 1 && verb->operands == TRI_OPERANDS_NAMES)
         return tri_fail(err, TR_ERROR_INPUT,

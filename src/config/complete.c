@@ -5,6 +5,7 @@
 
 #include "ckpt/hf/hf.h"
 #include "config/nearest.h"
+#include "config/owners.h"
 #include "config/resolve.h"
 #include "config/settings_internal.h"
 #include "data/prepare/prepare.h"
@@ -99,8 +100,9 @@ static tr_status apply_hf_setting(tr_settings *settings, const char *dir,
 {
     char assignment[128];
     snprintf(assignment, sizeof assignment, "%s=%s", setting->name, setting->value);
-    const tri_setting *row = &tri_settings_table[tri_setting_find(setting->name)];
-    const tri_setting_value *have = &settings->values[tri_setting_find(setting->name)];
+    int index = tri_setting_find(&settings->table, setting->name);
+    const tri_setting *row = settings->table.row[index];
+    const tri_setting_value *have = &settings->values[index];
     tri_setting_value wanted = {0};
     tr_status status = tri_setting_parse(row, setting->value, &wanted, err);
     if (status != TR_OK)
@@ -133,16 +135,6 @@ static tr_status apply_hf(tr_settings *settings, tr_error *err)
     return tr_settings_int(settings, "data.seq_len") > positions
                ? fill(settings, "data.seq_len", positions, err)
                : TR_OK;
-}
-
-/* Where a bert differs from what is usual elsewhere. */
-static tr_status apply_bert(tr_settings *settings, tr_error *err)
-{
-    if (strcmp(tr_settings_string(settings, "model.kind"), "bert") != 0)
-        return TR_OK;
-    TRI_TRY(tr_settings_fill(settings, "model.task=mlm", err));
-    TRI_TRY(tr_settings_fill(settings, "model.act=gelu_erf", err));
-    return tr_settings_fill(settings, "model.norm_eps=1e-12", err);
 }
 
 /* data.task and model.task say the same from two sides, so one of them is enough. */
@@ -208,7 +200,7 @@ static tr_status apply_hf_tokenizer(tr_settings *settings, tr_error *err)
 tr_status tri_data_config_from(tr_settings *settings, tri_data_config *data, tr_error *err)
 {
     TRI_TRY(apply_preset(settings, err));
-    TRI_TRY(apply_bert(settings, err));
+    TRI_TRY(tri_settings_fill_owned(settings, "model.kind", err));
     TRI_TRY(apply_hf(settings, err));
     TRI_TRY(apply_task(settings, err));
     TRI_TRY(apply_hf_tokenizer(settings, err));
@@ -275,20 +267,21 @@ tr_status tri_settings_complete(tr_settings *settings, tr_error *err)
 {
     TRI_TRY(apply_device(settings, err));
     TRI_TRY(apply_preset(settings, err));
-    TRI_TRY(apply_bert(settings, err));
+    TRI_TRY(tri_settings_fill_owned(settings, "model.kind", err));
     TRI_TRY(apply_hf(settings, err));
     TRI_TRY(apply_task(settings, err));
     TRI_TRY(apply_labels(settings, err));
-    if (strcmp(tr_settings_string(settings, "model.kind"), "mlp") == 0 &&
-        strcmp(tr_settings_string(settings, "data.source"), "synthetic") != 0)
+    const char *kind = tr_settings_string(settings, "model.kind");
+    bool sequences = tri_model_find(kind)->sequences;
+    if (!sequences && strcmp(tr_settings_string(settings, "data.source"), "synthetic") != 0)
         return tri_fail(err, TR_ERROR_INPUT,
-                        "data.source is \"%s\", but an mlp learns from made-up vectors; leave it "
+                        "data.source is \"%s\", but an %s learns from made-up vectors; leave it "
                         "out, or choose another model.kind",
-                        tr_settings_string(settings, "data.source"));
+                        tr_settings_string(settings, "data.source"), kind);
     if (tr_settings_int(settings, "model.ffn_dim") == 0)
         TRI_TRY(decide_number(settings, "model.ffn_dim", 4 * tr_settings_int(settings, "model.dim"),
                               err));
-    if (strcmp(tr_settings_string(settings, "model.kind"), "mlp") != 0)
+    if (sequences)
         TRI_TRY(apply_heads(settings, err));
     TRI_TRY(apply_hf_tokenizer(settings, err));
     TRI_TRY(check_tokenizer(settings, err));
@@ -298,11 +291,6 @@ tr_status tri_settings_complete(tr_settings *settings, tr_error *err)
                               tr_settings_int(settings, "data.seq_len"), err));
     if (tr_settings_int(settings, "train.epochs") > 0)
         TRI_TRY(fill(settings, "train.steps", 0, err)); /* no other end than theirs */
-    if (strcmp(tr_settings_string(settings, "optim.kind"), "muon") == 0) {
-        TRI_TRY(tr_settings_fill(settings, "optim.momentum=0.95", err));
-        TRI_TRY(tr_settings_fill(settings, "optim.nesterov=true", err));
-    }
-    if (strcmp(tr_settings_string(settings, "optim.kind"), "lion") == 0)
-        TRI_TRY(tr_settings_fill(settings, "optim.beta2=0.99", err));
-    return TR_OK;
+    TRI_TRY(tri_settings_fill_owned(settings, "optim.kind", err));
+    return tri_settings_fill_owned(settings, "optim.schedule", err);
 }

@@ -1,5 +1,6 @@
-/* Two tables. The first is data alone: a setting, and what another one must be for it to matter.
- * The second is for what takes a look at more than one setting. */
+/* Two tables. The first is data alone: a setting, and what another one must be for it to matter;
+ * where that is a kind of model, update rule or schedule, these say what they read. The second is
+ * for what takes a look at more than one setting. */
 #include "config/notes.h"
 
 #include <inttypes.h>
@@ -8,6 +9,7 @@
 #include <string.h>
 
 #include "config/layout_words.h"
+#include "config/owners.h"
 #include "config/settings_internal.h"
 #include "data/prepare/prepare.h"
 
@@ -26,21 +28,10 @@ static const need needs[] = {
     {"model.num_labels", "model.task", '=', "classify"},
     {"model.num_heads", "model.kind", '!', "mlp"},
     {"model.vocab", "model.kind", '!', "mlp"},
-    {"model.bias", "model.kind", '=', "mlp"},
-    {"model.act", "model.kind", '=', "mlp,bert"},
-    {"model.loss", "model.kind", '=', "mlp"},
     {"model.loss_tile", "model.kind", '!', "mlp"},
     {"model.loss_tile", "model.task", '!', "classify"},
-    {"model.types", "model.kind", '=', "bert"},
     {"train.z_loss", "model.kind", '!', "mlp"},
     {"train.stats", "model.kind", '!', "mlp"},
-    {"model.norm_eps", "model.kind", '=', "llama,bert"},
-    {"model.tied_head", "model.kind", '=', "llama"},
-    {"model.qkv_bias", "model.kind", '=', "llama"},
-    {"model.qk_norm", "model.kind", '=', "llama"},
-    {"model.window", "model.kind", '=', "llama"},
-    {"model.rope_theta", "model.kind", '=', "llama"},
-    {"model.rope_factor", "model.kind", '=', "llama"},
     {"model.rope_low", "model.rope_factor", '>', "0"},
     {"model.rope_high", "model.rope_factor", '>', "0"},
     {"model.rope_original", "model.rope_factor", '>', "0"},
@@ -57,14 +48,6 @@ static const need needs[] = {
     {"data.pack", "data.task", '=', "instruct,mlm"},
     {"data.too_long", "data.task", '=', "classify,instruct"},
     {"data.mask_fraction", "data.task", '=', "mlm"},
-    {"optim.beta1", "optim.kind", '!', "sgd"},
-    {"optim.beta2", "optim.kind", '!', "sgd"},
-    {"optim.eps", "optim.kind", '!', "sgd,lion"},
-    {"optim.moments", "optim.kind", '=', "adam,adamw,muon"},
-    {"optim.momentum", "optim.kind", '=', "sgd,muon"},
-    {"optim.nesterov", "optim.kind", '=', "sgd,muon"},
-    {"optim.decay_steps", "optim.schedule", '=', "wsd"},
-    {"optim.min_lr_ratio", "optim.schedule", '!', "constant"},
     {"layout.zero", "layout.dp", '>', "1"},
     {"layout.shard_group", "layout.dp", '>', "1"},
     {"layout.shard_group", "layout.zero", '>', "0"},
@@ -100,24 +83,25 @@ static const need needs[] = {
 
 static const tri_setting_value *value_of(const tr_settings *settings, const char *name)
 {
-    return &settings->values[tri_setting_find(name)];
+    return &settings->values[tri_setting_find(&settings->table, name)];
 }
 
 static void show(const tr_settings *settings, const char *name, char out[64])
 {
+    const tri_setting *row = tri_setting_named(&settings->table, name);
     const tri_setting_value *value = value_of(settings, name);
     if (value->string)
         snprintf(out, 64, "%s", value->string);
-    else if (tri_settings_table[tri_setting_find(name)].type == TRI_SETTING_FLOAT)
+    else if (row->type == TRI_SETTING_FLOAT)
         snprintf(out, 64, "%.6g", value->real);
     else
-        tri_setting_format(&tri_settings_table[tri_setting_find(name)], value, out, 64);
+        tri_setting_format(row, value, out, 64);
 }
 
 /* Given, and as something else than the default: a file may list all settings. */
 static bool is_set(const tr_settings *settings, const char *name)
 {
-    const tri_setting *row = &tri_settings_table[tri_setting_find(name)];
+    const tri_setting *row = tri_setting_named(&settings->table, name);
     const tri_setting_value *value = value_of(settings, name);
     tri_setting_value fallback = {0};
     if (!value->given || tri_setting_parse(row, row->fallback, &fallback, NULL) != TR_OK)
@@ -172,6 +156,31 @@ static void tell_need(const tr_settings *settings, const need *n, char note[MAX_
                  last ? last + 1 : "");
     snprintf(note, MAX_NOTE, "%s=%s has no effect with %s=%s; %s, or leave it out", n->setting,
              value, n->other, have, fix);
+}
+
+/* ---- settings that a model, an update rule or a schedule brings ---- */
+
+enum { MAX_KINDS = 400 };
+
+/* The same for one of these: who reads it, or, where all but one do, who does not. False where it
+ * is for all. */
+static bool owned_need(const char *setting, need *n, char kinds[MAX_KINDS])
+{
+    const tri_selector *of = tri_selector_of(setting);
+    tri_owner owner;
+    int without = 0;
+    if (!of)
+        return false;
+    for (size_t i = 0; of->at(i, &owner); i++)
+        without += !tri_owner_reads(&owner, setting);
+    kinds[0] = 0;
+    for (size_t i = 0; of->at(i, &owner); i++)
+        if (tri_owner_reads(&owner, setting) == (without != 1)) {
+            strncat(kinds, *kinds ? "," : "", MAX_KINDS - strlen(kinds) - 1);
+            strncat(kinds, owner.kind, MAX_KINDS - strlen(kinds) - 1);
+        }
+    *n = (need){setting, of->row->name, without == 1 ? '!' : '=', kinds};
+    return true;
 }
 
 /* ---- what takes more than that ---- */
@@ -352,7 +361,7 @@ static bool foreign_head_dim(const facts *f, char note[MAX_NOTE])
              "model.head_dim has no effect with model.kind=%s; set model.kind=llama, or leave it "
              "out",
              m->kind);
-    return strcmp(m->kind, "llama") != 0 && m->num_heads > 0 &&
+    return !tri_model_find(m->kind)->key_heads && m->num_heads > 0 &&
            m->head_dim != m->dim / m->num_heads;
 }
 
@@ -422,7 +431,39 @@ enum { NUM_RULES = sizeof rules / sizeof *rules, NUM_NEEDS = sizeof needs / size
 
 int tri_num_notes(void)
 {
-    return NUM_RULES + NUM_NEEDS;
+    tri_table table;
+    need n;
+    char kinds[MAX_KINDS];
+    int num = NUM_RULES + NUM_NEEDS;
+    tri_table_init(&table);
+    for (int i = 0; i < table.num; i++)
+        num += owned_need(table.row[i]->name, &n, kinds);
+    return num;
+}
+
+static bool is_idle(const tr_settings *settings, const need *n)
+{
+    return is_set(settings, n->setting) && !is_met(settings, n) && !is_other_rule(settings, n);
+}
+
+/* Those that the second table has told of are not told of again. */
+static void tell_owned(const tr_settings *settings, tri_note_fn say, void *context)
+{
+    char note[MAX_NOTE], kinds[MAX_KINDS];
+    need n;
+    int row = NUM_RULES + NUM_NEEDS;
+    for (int i = 0; i < settings->table.num; i++) {
+        if (!owned_need(settings->table.row[i]->name, &n, kinds))
+            continue;
+        bool told = false;
+        for (int k = 0; k < NUM_NEEDS && !told; k++)
+            told = strcmp(needs[k].setting, n.setting) == 0 && is_idle(settings, &needs[k]);
+        if (!told && is_idle(settings, &n)) {
+            tell_need(settings, &n, note);
+            say(context, row, note);
+        }
+        row++;
+    }
 }
 
 void tri_notes(const tr_settings *settings, const tri_session *session, tri_note_fn say,
@@ -441,11 +482,11 @@ void tri_notes(const tr_settings *settings, const tri_session *session, tri_note
     const char *told = "";
     for (int i = 0; i < NUM_NEEDS; i++) {
         const need *n = &needs[i];
-        if (strcmp(told, n->setting) == 0 || !is_set(settings, n->setting) || is_met(settings, n) ||
-            is_other_rule(settings, n))
+        if (strcmp(told, n->setting) == 0 || !is_idle(settings, n))
             continue;
         tell_need(settings, n, note);
         say(context, NUM_RULES + i, note);
         told = n->setting; /* once each */
     }
+    tell_owned(settings, say, context);
 }

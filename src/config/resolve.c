@@ -47,12 +47,10 @@ void tri_data_config_read(const tr_settings *s, tri_data_config *data)
     };
 }
 
+/* What a kind alone has, it reads itself. */
 static void model_config(const tr_settings *s, tri_model_config *model)
 {
     static const tri_task tasks[] = {TRI_TASK_LM, TRI_TASK_MLM, TRI_TASK_CLASSIFY};
-    static const tri_model_act acts[] = {TRI_MODEL_ACT_NONE, TRI_MODEL_ACT_RELU, TRI_MODEL_ACT_GELU,
-                                         TRI_MODEL_ACT_GELU_ERF};
-    static const tri_out_loss losses[] = {TRI_LOSS_SSE, TRI_LOSS_MSE, TRI_LOSS_MEAN};
     *model = (tri_model_config){
         .kind = tr_settings_string(s, "model.kind"),
         .num_layers = tr_settings_int(s, "model.num_layers"),
@@ -63,25 +61,14 @@ static void model_config(const tr_settings *s, tri_model_config *model)
         .positions = tr_settings_int(s, "model.positions"),
         .task = tasks[tr_settings_choice(s, "model.task")],
         .num_labels = tr_settings_int(s, "model.num_labels"),
-        .types = tr_settings_int(s, "model.types"),
         .dropout = (float)tr_settings_float(s, "model.dropout"),
         .init_std = (float)tr_settings_float(s, "model.init_std"),
         .num_kv_heads = tr_settings_int(s, "model.num_kv_heads"),
         .head_dim = tr_settings_int(s, "model.head_dim"),
-        .window = tr_settings_int(s, "model.window"),
-        .norm_eps = (float)tr_settings_float(s, "model.norm_eps"),
-        .qkv_bias = tr_settings_bool(s, "model.qkv_bias"),
-        .qk_norm = tr_settings_bool(s, "model.qk_norm"),
-        .tied_head = tr_settings_bool(s, "model.tied_head"),
-        .rope = {.theta = (float)tr_settings_float(s, "model.rope_theta"),
-                 .factor = (float)tr_settings_float(s, "model.rope_factor"),
-                 .low_freq_factor = (float)tr_settings_float(s, "model.rope_low"),
-                 .high_freq_factor = (float)tr_settings_float(s, "model.rope_high"),
-                 .original_max_position = (float)tr_settings_int(s, "model.rope_original")},
-        .bias = tr_settings_bool(s, "model.bias"),
-        .act = acts[tr_settings_choice(s, "model.act")],
-        .loss = losses[tr_settings_choice(s, "model.loss")],
     };
+    const tri_model_def *def = tri_model_find(model->kind);
+    if (def->read)
+        def->read(s, model);
 }
 
 static void optim_config(const tr_settings *s, tri_optim_config *optim)
@@ -90,15 +77,12 @@ static void optim_config(const tr_settings *s, tri_optim_config *optim)
         .rule = {.kind = tr_settings_string(s, "optim.kind"),
                  .lr_scale = 1,
                  .weight_decay = (float)tr_settings_float(s, "optim.weight_decay")},
-        .beta1 = (float)tr_settings_float(s, "optim.beta1"),
-        .beta2 = (float)tr_settings_float(s, "optim.beta2"),
-        .eps = (float)tr_settings_float(s, "optim.eps"),
-        .momentum = (float)tr_settings_float(s, "optim.momentum"),
-        .nesterov = tr_settings_bool(s, "optim.nesterov"),
-        .moments8 = strcmp(tr_settings_string(s, "optim.moments"), "8bit") == 0,
         .clip = (float)tr_settings_float(s, "train.clip"),
         .groups = tr_settings_string(s, "optim.groups"),
     };
+    for (size_t i = 0; tri_optim_at(i); i++)
+        if (tri_optim_at(i)->read)
+            tri_optim_at(i)->read(s, optim);
 }
 
 /* train.stats: names of statistics, divided by commas or blanks. */
@@ -133,13 +117,13 @@ static tr_status head_config(const tr_settings *s, tri_head_config *head, tr_err
 static void lr_config(const tr_settings *s, tri_lr_schedule *lr)
 {
     *lr = (tri_lr_schedule){
+        .def = tri_lr_def_find(tr_settings_string(s, "optim.schedule")),
         .lr = tr_settings_float(s, "optim.lr"),
-        .min_ratio = tr_settings_float(s, "optim.min_lr_ratio"),
         .steps = tr_settings_int(s, "train.steps"),
         .warmup_steps = tr_settings_int(s, "optim.warmup_steps"),
-        .decay_steps = tr_settings_int(s, "optim.decay_steps"),
     };
-    tri_lr_kind_parse(tr_settings_string(s, "optim.schedule"), &lr->kind);
+    if (lr->def->read)
+        lr->def->read(s, lr);
 }
 
 static void batch_config(const tr_settings *s, tri_session_config *config)

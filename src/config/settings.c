@@ -10,12 +10,19 @@
 
 enum { MAX_NAME = 64 }; /* longer than any name in the table */
 
-int tri_setting_find(const char *name)
+int tri_setting_find(const tri_table *table, const char *name)
 {
-    for (int i = 0; i < tri_num_settings; i++)
-        if (strcmp(tri_settings_table[i].name, name) == 0)
+    for (int i = 0; i < table->num; i++)
+        if (strcmp(table->row[i]->name, name) == 0)
             return i;
     return -1;
+}
+
+const tri_setting *tri_setting_named(const tri_table *table, const char *name)
+{
+    int index = tri_setting_find(table, name);
+    assert(index >= 0 && "no such setting");
+    return table->row[index];
 }
 
 int tri_section_find(const char *name)
@@ -37,29 +44,36 @@ bool tri_setting_in(const tri_setting *row, const char *section_name)
     return strncmp(row->name, section_name, length) == 0 && row->name[length] == '.';
 }
 
-int tri_section_first(const char *section)
+const tri_setting *tri_section_first(const tri_table *table, const char *section)
 {
     int i = 0;
-    while (i < tri_num_settings - 1 && !tri_setting_in(&tri_settings_table[i], section))
+    while (i < table->num - 1 && !tri_setting_in(table->row[i], section))
         i++;
-    return i;
+    return table->row[i];
+}
+
+const tri_table *tri_settings_table(const tr_settings *settings)
+{
+    return &settings->table;
 }
 
 void tr_settings_destroy(tr_settings *settings)
 {
     if (!settings)
         return;
-    for (int i = 0; settings->values && i < tri_num_settings; i++)
+    for (int i = 0; settings->values && i < settings->table.num; i++)
         free(settings->values[i].string);
     free(settings->values);
     free(settings);
 }
 
-static tr_settings *allocate(tr_error *err)
+static tr_settings *allocate(const tri_table *table, tr_error *err)
 {
     tr_settings *settings = calloc(1, sizeof *settings);
-    if (settings)
-        settings->values = calloc((size_t)tri_num_settings, sizeof *settings->values);
+    if (settings) {
+        settings->table = *table;
+        settings->values = calloc((size_t)table->num, sizeof *settings->values);
+    }
     if (settings && settings->values)
         return settings;
     tr_settings_destroy(settings);
@@ -69,12 +83,14 @@ static tr_settings *allocate(tr_error *err)
 
 tr_status tr_settings_create(tr_settings **settings, tr_error *err)
 {
+    tri_table table;
+    tri_table_init(&table);
     *settings = NULL;
-    tr_settings *made = allocate(err);
+    tr_settings *made = allocate(&table, err);
     if (!made)
         return TR_ERROR_RUNTIME;
-    for (int i = 0; i < tri_num_settings; i++) {
-        const tri_setting *row = &tri_settings_table[i];
+    for (int i = 0; i < table.num; i++) {
+        const tri_setting *row = table.row[i];
         tr_status status = tri_setting_parse(row, row->fallback, &made->values[i], err);
         if (status != TR_OK) {
             assert(status == TR_ERROR_RUNTIME && "a default in the table is not valid");
@@ -89,10 +105,10 @@ tr_status tr_settings_create(tr_settings **settings, tr_error *err)
 tr_status tri_settings_clone(const tr_settings *from, tr_settings **to, tr_error *err)
 {
     *to = NULL;
-    tr_settings *made = allocate(err);
+    tr_settings *made = allocate(&from->table, err);
     if (!made)
         return TR_ERROR_RUNTIME;
-    for (int i = 0; i < tri_num_settings; i++) {
+    for (int i = 0; i < from->table.num; i++) {
         const tri_setting_value *value = &from->values[i];
         made->values[i] = *value;
         if (value->string && !(made->values[i].string = strdup(value->string))) {
@@ -105,8 +121,8 @@ tr_status tri_settings_clone(const tr_settings *from, tr_settings **to, tr_error
 }
 
 /* Cuts "section.key=value" into its row and the place of the value. */
-static tr_status split_assignment(const char *assignment, int *index, const char **value,
-                                  tr_error *err)
+static tr_status split_assignment(const tri_table *table, const char *assignment, int *index,
+                                  const char **value, tr_error *err)
 {
     char name[2 * MAX_NAME], shown[80];
     const char *equals = strchr(assignment, '=');
@@ -123,18 +139,18 @@ static tr_status split_assignment(const char *assignment, int *index, const char
     }
     size_t length = (size_t)(to - from);
     snprintf(name, sizeof name, "%.*s", (int)(length < sizeof name ? length : sizeof name), from);
-    *index = tri_setting_find(name);
+    *index = tri_setting_find(table, name);
     if (*index < 0 && tri_section_find(name) >= 0) {
-        const tri_setting *row = &tri_settings_table[tri_section_first(name)];
+        const tri_setting *row = tri_section_first(table, name);
         return tri_fail(err, TR_ERROR_INPUT,
                         "%s is a section; name one of its settings, for example %s=%s", name,
                         row->name, row->fallback);
     }
     if (*index < 0)
-        return tri_setting_unknown(name, err);
+        return tri_setting_unknown(table, name, err);
     *value = equals + 1;
     /* Blanks may belong to a text; around anything else they are only typing. */
-    if (tri_settings_table[*index].type != TRI_SETTING_STRING)
+    if (table->row[*index]->type != TRI_SETTING_STRING)
         *value += strspn(*value, " \t");
     return TR_OK;
 }
@@ -143,8 +159,8 @@ tr_status tr_settings_set(tr_settings *settings, const char *assignment, tr_erro
 {
     int index;
     const char *value;
-    TRI_TRY(split_assignment(assignment, &index, &value, err));
-    TRI_TRY(tri_setting_parse(&tri_settings_table[index], value, &settings->values[index], err));
+    TRI_TRY(split_assignment(&settings->table, assignment, &index, &value, err));
+    TRI_TRY(tri_setting_parse(settings->table.row[index], value, &settings->values[index], err));
     settings->values[index].given = true;
     return TR_OK;
 }
@@ -153,10 +169,10 @@ tr_status tr_settings_fill(tr_settings *settings, const char *assignment, tr_err
 {
     int index;
     const char *value;
-    TRI_TRY(split_assignment(assignment, &index, &value, err));
+    TRI_TRY(split_assignment(&settings->table, assignment, &index, &value, err));
     if (settings->values[index].given)
         return TR_OK;
-    return tri_setting_parse(&tri_settings_table[index], value, &settings->values[index], err);
+    return tri_setting_parse(settings->table.row[index], value, &settings->values[index], err);
 }
 
 /* NULL: there is no such setting, or it has another type. In the library that would be a bug, which
@@ -165,16 +181,16 @@ tr_status tr_settings_fill(tr_settings *settings, const char *assignment, tr_err
 static const tri_setting_value *lookup(const tr_settings *settings, const char *name,
                                        tri_setting_type type, tri_setting_type or_type)
 {
-    int index = tri_setting_find(name);
+    int index = tri_setting_find(&settings->table, name);
     if (index < 0)
         return NULL;
-    tri_setting_type found = tri_settings_table[index].type;
+    tri_setting_type found = settings->table.row[index]->type;
     return found == type || found == or_type ? &settings->values[index] : NULL;
 }
 
 bool tr_settings_given(const tr_settings *settings, const char *name)
 {
-    int index = tri_setting_find(name);
+    int index = tri_setting_find(&settings->table, name);
     return index >= 0 && settings->values[index].given;
 }
 

@@ -62,14 +62,14 @@ bool tri_setting_wanted(const tri_setting *row, const char *which)
 }
 
 /* Every word of which must be a section or a setting. */
-static tr_status check_which(const char *which, tr_error *err)
+static tr_status check_which(const tri_table *table, const char *which, tr_error *err)
 {
     while (which && *which) {
         char name[128];
         size_t length = strcspn(which, " ");
         snprintf(name, sizeof name, "%.*s", (int)(length < 127 ? length : 127), which);
-        if (tri_setting_find(name) < 0 && tri_section_find(name) < 0)
-            return tri_section_unknown(name, err);
+        if (tri_setting_find(table, name) < 0 && tri_section_find(name) < 0)
+            return tri_section_unknown(table, name, err);
         which += length;
         which += strspn(which, " ");
     }
@@ -78,13 +78,15 @@ static tr_status check_which(const char *which, tr_error *err)
 
 tr_status tr_settings_help(FILE *file, const char *which, int width, tr_error *err)
 {
-    TRI_TRY(check_which(which, err));
+    tri_table table;
+    tri_table_init(&table);
+    TRI_TRY(check_which(&table, which, err));
     width = width < HELP_COLUMN + 24 ? HELP_COLUMN + 24 : width;
     bool between = false;
     for (int s = 0; s < tri_num_sections; s++) {
         bool begun = false;
-        for (int i = 0; i < tri_num_settings; i++) {
-            const tri_setting *row = &tri_settings_table[i];
+        for (int i = 0; i < table.num; i++) {
+            const tri_setting *row = table.row[i];
             if (!tri_setting_in(row, tri_sections[s].name) || !tri_setting_wanted(row, which))
                 continue;
             if (!begun)
@@ -99,6 +101,8 @@ tr_status tr_settings_help(FILE *file, const char *which, int width, tr_error *e
 
 void tr_settings_markdown(FILE *file)
 {
+    tri_table table;
+    tri_table_init(&table);
     fprintf(file,
             "# Settings\n\n"
             "Made from the table in the program by `trireme settings --markdown`; change it there."
@@ -117,8 +121,8 @@ void tr_settings_markdown(FILE *file)
         fprintf(file, "\n## %s\n\n%c%s.\n\n", tri_sections[s].name,
                 tri_sections[s].help[0] - 'a' + 'A', tri_sections[s].help + 1);
         fprintf(file, "| setting | default | values | meaning |\n|---|---|---|---|\n");
-        for (int i = 0; i < tri_num_settings; i++) {
-            const tri_setting *row = &tri_settings_table[i];
+        for (int i = 0; i < table.num; i++) {
+            const tri_setting *row = table.row[i];
             char values[200];
             if (!tri_setting_in(row, tri_sections[s].name))
                 continue;

@@ -14,20 +14,20 @@ typedef struct tri_setting_value {
 } tri_setting_value;
 
 struct tr_settings {
+    tri_table table;
     tri_setting_value *values; /* one per row of the table */
 };
 
 /* settings.c */
 const char *tri_setting_key(const tri_setting *row); /* after the dot */
-bool tri_setting_in(const tri_setting *row, const char *section_name);
-int tri_section_first(const char *section); /* its first setting, for an example */
+const tri_setting *tri_section_first(const tri_table *table, const char *section); /* an example */
 tr_status tri_settings_clone(const tr_settings *from, tr_settings **to, tr_error *err);
 
 /* unknown.c */
 /* The errors for names that the table does not have; they say what was meant. Where the second is
  * used, a section may stand as well as a setting. */
-tr_status tri_setting_unknown(const char *name, tr_error *err);
-tr_status tri_section_unknown(const char *name, tr_error *err);
+tr_status tri_setting_unknown(const tri_table *table, const char *name, tr_error *err);
+tr_status tri_section_unknown(const tri_table *table, const char *name, tr_error *err);
 
 /* settings_value.c: one value, from and to text. */
 

@@ -1,37 +1,23 @@
-/* Every setting of Trireme. The columns are those of tri_setting: name, type, default, range,
- * choices, help, other names for it. The last column only feeds "did you mean": it holds what other
- * trainers call the same thing, so that a newcomer's first guess leads here. */
+/* The settings that all runs have, and the table of all: models, update rules and schedules bring
+ * their own. The columns are those of tri_setting: name, type, default, range, choices, help, other
+ * names for it. */
 #include "config/settings_table.h"
 
+#include <assert.h>
+
+#include "config/owners.h"
 #include "mesh/mesh.h"
 
-#define BILLION 1e9
-#define TWO_53  9007199254740992.0 /* the largest seed: every integer up to it is exact in JSON */
+#define TWO_53 9007199254740992.0 /* the largest seed: every integer up to it is exact in JSON */
 
-#define BOOL(name, fallback, help, also)                                                           \
-    {                                                                                              \
-        name, TRI_SETTING_BOOL, fallback, 0, 1, NULL, help, also, false                            \
-    }
-#define INT(name, fallback, min, max, help, also)                                                  \
-    {                                                                                              \
-        name, TRI_SETTING_INT, fallback, min, max, NULL, help, also, false                         \
-    }
-#define FLOAT(name, fallback, min, max, help, also)                                                \
-    {                                                                                              \
-        name, TRI_SETTING_FLOAT, fallback, min, max, NULL, help, also, false                       \
-    }
-#define TYPED(name, help, also)                                                                    \
-    {                                                                                              \
-        name, TRI_SETTING_STRING, "", 0, 0, NULL, help, also, true                                 \
-    }
-#define STRING(name, fallback, help, also)                                                         \
-    {                                                                                              \
-        name, TRI_SETTING_STRING, fallback, 0, 0, NULL, help, also, false                          \
-    }
-#define CHOICE(name, fallback, choices, help, also)                                                \
-    {                                                                                              \
-        name, TRI_SETTING_CHOICE, fallback, 0, 0, choices, help, also, false                       \
-    }
+/* Short here, where there are so many. */
+#define BOOL    TRI_BOOL_ROW
+#define INT     TRI_INT_ROW
+#define FLOAT   TRI_FLOAT_ROW
+#define TYPED   TRI_TYPED_ROW
+#define STRING  TRI_STRING_ROW
+#define CHOICE  TRI_CHOICE_ROW
+#define BILLION TRI_BILLION
 
 const tri_section tri_sections[] = {
     {"model", "what is trained"},
@@ -46,9 +32,7 @@ const tri_section tri_sections[] = {
 };
 const int tri_num_sections = sizeof tri_sections / sizeof *tri_sections;
 
-const tri_setting tri_settings_table[] = {
-    CHOICE("model.kind", "gpt2", "mlp, gpt2, llama, bert", "Architecture",
-           "type arch architecture model_type"),
+static const tri_setting common[] = {
     STRING("model.preset", "",
            "Name of a known model whose sizes are filled in where none are given", "name size"),
     CHOICE("model.task", "lm", "lm, mlm, classify",
@@ -78,16 +62,6 @@ const tri_setting tri_settings_table[] = {
         "n_positions n_ctx max_seq_len"),
     FLOAT("model.dropout", "0", 0, 0.95, "Probability of dropping an activation during training",
           "p_dropout"),
-    BOOL("model.bias", "true", "Bias terms in linear layers (mlp)", "use_bias"),
-    CHOICE("model.act", "gelu", "none, relu, gelu, gelu_erf",
-           "Activation (mlp, bert): gelu is the tanh form, gelu_erf the exact one, which a bert "
-           "takes when none is given",
-           "activation activation_function nonlinearity"),
-    CHOICE(
-        "model.loss", "mse", "sse, mse, mean",
-        "Loss (mlp): half the sum of squared errors over the batch (sse), their mean (mse), or the "
-        "mean of the outputs (mean)",
-        "loss_fn criterion objective"),
     INT("model.loss_tile", "0", 0, BILLION,
         "Tokens of a row whose logits exist at a time, at most; the same loss in less memory. 0 is "
         "all of them",
@@ -95,29 +69,6 @@ const tri_setting tri_settings_table[] = {
         "fused_linear_cross_entropy"),
     FLOAT("model.init_std", "0.02", 0, 10, "Standard deviation of the initial weights",
           "std init init_scale"),
-    INT("model.types", "2", 1, 1000000, "Kinds of tokens, such as first and second sentence (bert)",
-        "type_vocab_size segments token_types"),
-    FLOAT("model.norm_eps", "1e-5", 0, 1,
-          "Added to the variance in norms (llama, bert; a bert takes 1e-12 when none is given)",
-          "layer_norm_eps layernorm_epsilon eps"),
-    BOOL("model.tied_head", "false", "The head shares the token table (llama; gpt2 always does)",
-         "tie_embeddings weight_tying"),
-    BOOL("model.qkv_bias", "false", "Biases on query, key and value (llama; as in Qwen 2)",
-         "use_qkv_bias"),
-    BOOL("model.qk_norm", "false", "Norms on each query and key (llama; as in Qwen 3)",
-         "use_qk_norm"),
-    INT("model.window", "0", 0, BILLION,
-        "Positions that attention looks back, itself included (llama; as in Mistral); 0 is all",
-        "local_attention"),
-    FLOAT("model.rope_theta", "10000", 1, 1e12, "Base of the rotary frequencies (llama)",
-          "rope_base rotary_emb_base theta"),
-    FLOAT("model.rope_factor", "0", 0, 1000,
-          "Stretches low rotary frequencies, as Llama 3.1 does; 0 is off", "rope_scaling"),
-    FLOAT("model.rope_low", "1", 0, 1000, "Llama 3.1's low_freq_factor", "low_freq_factor"),
-    FLOAT("model.rope_high", "4", 0, 1000, "Llama 3.1's high_freq_factor", "high_freq_factor"),
-    INT("model.rope_original", "8192", 1, BILLION,
-        "Positions before the stretching (Llama 3.1's original_max_position_embeddings)",
-        "original_max_position_embeddings"),
     STRING("model.from", "",
            "Weights to start from: a safetensors file, a run directory, a checkpoint or a Hugging "
            "Face directory",
@@ -218,35 +169,11 @@ const tri_setting tri_settings_table[] = {
     INT("train.log_every", "10", 1, BILLION,
         "Steps between lines when the output is not a terminal", "print_every"),
 
-    CHOICE("optim.kind", "adamw", "sgd, adam, adamw, muon, lion", "Update rule",
-           "optimiser type name algorithm"),
     FLOAT("optim.lr", "3e-4", 0, 1000, "Highest learning rate", "max_lr base_lr step_size"),
-    FLOAT("optim.beta1", "0.9", 0, 0.9999, "Decay of the first moment (adam, adamw, lion)",
-          "b1 betas"),
-    FLOAT("optim.beta2", "0.95", 0, 0.99999,
-          "Decay of the second moment (adam, adamw); of the moment (lion, which takes 0.99 when "
-          "none is given)",
-          "b2"),
-    FLOAT("optim.eps", "1e-8", 0, 1, "Added to the root of the second moment (adam, adamw)",
-          "epsilon"),
     FLOAT("optim.weight_decay", "0.1", 0, 10,
           "Share of a weight, times the learning rate, taken off each step", "wd decay l2"),
-    FLOAT("optim.momentum", "0.9", 0, 0.9999,
-          "Momentum (sgd, muon; muon takes 0.95 when none is given)", "mu"),
-    BOOL("optim.nesterov", "false", "Look-ahead momentum (sgd)", "nag"),
-    CHOICE("optim.moments", "fp32", "fp32, 8bit",
-           "Moments at rest (adam, adamw): 8bit has a scale for each 256 elements; norms, biases "
-           "and tensors of fewer than 4,096 elements stay fp32",
-           "optim_bits adamw8bit 8bit_adam optimizer_state"),
-    CHOICE("optim.schedule", "constant", "constant, linear, cosine, wsd",
-           "Learning rate over the steps, after the warm-up", "lr_schedule scheduler lr_scheduler"),
     INT("optim.warmup_steps", "0", 0, BILLION,
         "Steps over which the learning rate rises to optim.lr", "warmup warm_up"),
-    INT("optim.decay_steps", "0", 0, BILLION,
-        "Steps of the final decay (wsd); 0 is a fifth of train.steps",
-        "lr_decay_iters decay_iters cooldown_steps cooldown"),
-    FLOAT("optim.min_lr_ratio", "0", 0, 1, "Learning rate at the end, as a share of optim.lr",
-          "final_lr_ratio min_lr_rate final_lr_frac"),
     STRING("optim.groups", "",
            "Groups of parameters with settings of their own, such as "
            "[\"wte.* lr_scale=0.5 weight_decay=0\"]",
@@ -482,4 +409,27 @@ const tri_setting tri_settings_table[] = {
          "Keep keys and values of earlier tokens; false computes them again for every token",
          "use_cache kv_cache past_key_values"),
 };
-const int tri_num_settings = sizeof tri_settings_table / sizeof *tri_settings_table;
+
+static void add(tri_table *table, const tri_setting *rows, int num, const char *section)
+{
+    for (int i = 0; i < num; i++)
+        if (tri_setting_in(&rows[i], section)) {
+            assert(table->num < TRI_MAX_SETTINGS);
+            table->row[table->num++] = &rows[i];
+        }
+}
+
+void tri_table_init(tri_table *table)
+{
+    tri_owner owner;
+    table->num = 0;
+    for (int s = 0; s < tri_num_sections; s++) {
+        const char *section = tri_sections[s].name;
+        for (int k = 0; k < tri_num_selectors; k++)
+            add(table, tri_selectors[k].row, 1, section);
+        add(table, common, sizeof common / sizeof *common, section);
+        for (int k = 0; k < tri_num_selectors; k++)
+            for (size_t i = 0; tri_selectors[k].at(i, &owner); i++)
+                add(table, owner.own->rows, owner.own->num_rows, section);
+    }
+}

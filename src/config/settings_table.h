@@ -1,46 +1,34 @@
-/* The table of settings. Adding a setting is adding a row to settings_table.c, nothing else. */
+/* The table of settings. Adding a setting is adding a row, nothing else: to settings_table.c, or to
+ * the model, update rule or schedule that alone reads it. */
 #ifndef TRI_CONFIG_SETTINGS_TABLE_H
 #define TRI_CONFIG_SETTINGS_TABLE_H
 
-#include <stdbool.h>
-#include <stddef.h>
-
-typedef enum tri_setting_type {
-    TRI_SETTING_BOOL,
-    TRI_SETTING_INT,
-    TRI_SETTING_FLOAT,
-    TRI_SETTING_STRING,
-    TRI_SETTING_CHOICE
-} tri_setting_type;
-
-typedef struct tri_setting {
-    const char *name; /* "section.key" */
-    tri_setting_type type;
-    const char *fallback; /* the default, written as a user would */
-    double min, max;      /* INT and FLOAT, both included; at most 2^53, so a double holds them */
-    const char *choices;  /* CHOICE: "one, two, three" */
-    const char *help;     /* one line, without a full stop */
-    const char *also;     /* other names people type, for suggestions only; may be NULL */
-    /* It names code that is run. A settings file may come from anybody, so only who starts the
-     * program gives it a value; files neither set nor keep it. */
-    bool typed_only;
-} tri_setting;
+#include "base/settings/row.h"
+#include "trireme/settings.h"
 
 typedef struct tri_section {
     const char *name;
     const char *help;
 } tri_section;
 
-/* Rows of one section stand together, in the order of the sections. */
-extern const tri_setting tri_settings_table[];
-extern const int tri_num_settings;
-
 extern const tri_section tri_sections[];
 extern const int tri_num_sections;
+int tri_section_find(const char *name); /* or -1 */
 
-/* Rows by name, or -1. */
-int tri_setting_find(const char *name);
-int tri_section_find(const char *name);
+enum { TRI_MAX_SETTINGS = 512 };
+
+/* Rows of one section stand together, in the order of the sections. */
+typedef struct tri_table {
+    const tri_setting *row[TRI_MAX_SETTINGS];
+    int num;
+} tri_table;
+
+void tri_table_init(tri_table *table);
+const tri_table *tri_settings_table(const tr_settings *settings); /* that of these */
+int tri_setting_find(const tri_table *table, const char *name);   /* or -1 */
+/* The row of a name that is there. */
+const tri_setting *tri_setting_named(const tri_table *table, const char *name);
+bool tri_setting_in(const tri_setting *row, const char *section_name);
 
 /* Whether a setting is one of these: sections and full names with blanks between; NULL is all. */
 bool tri_setting_wanted(const tri_setting *row, const char *which);
@@ -49,6 +37,6 @@ bool tri_setting_wanted(const tri_setting *row, const char *which);
 void tri_setting_values(const tri_setting *row, char *out, size_t size);
 
 /* The setting that a person most likely meant; *far says that it is hardly more than a guess. */
-int tri_setting_nearest(const char *name, bool *far);
+int tri_setting_nearest(const tri_table *table, const char *name, bool *far);
 
 #endif

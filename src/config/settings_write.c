@@ -54,8 +54,8 @@ tr_status tr_settings_write_yaml(const tr_settings *settings, FILE *file, tr_err
     fprintf(file, "version: 1\n");
     for (int s = 0; s < tri_num_sections; s++) {
         fprintf(file, "%s:\n", tri_sections[s].name);
-        for (int i = 0; i < tri_num_settings; i++) {
-            const tri_setting *row = &tri_settings_table[i];
+        for (int i = 0; i < settings->table.num; i++) {
+            const tri_setting *row = settings->table.row[i];
             const tri_setting_value *value = &settings->values[i];
             if (!tri_setting_in(row, tri_sections[s].name) || row->typed_only)
                 continue;
@@ -70,8 +70,8 @@ tr_status tr_settings_write_yaml(const tr_settings *settings, FILE *file, tr_err
 tr_status tr_settings_write_json(const tr_settings *settings, FILE *file, tr_error *err)
 {
     const char *between = "{";
-    for (int i = 0; i < tri_num_settings; i++) {
-        const tri_setting *row = &tri_settings_table[i];
+    for (int i = 0; i < settings->table.num; i++) {
+        const tri_setting *row = settings->table.row[i];
         if (row->typed_only)
             continue;
         fprintf(file, "%s\"%s\":", between, row->name);

@@ -147,7 +147,7 @@ static tr_status refuse_typed(yaml_reader *r, const tri_setting *row)
 /* The value of a known setting; the current event is its first. */
 static tr_status read_value(yaml_reader *r, int index)
 {
-    const tri_setting *row = &tri_settings_table[index];
+    const tri_setting *row = r->draft->table.row[index];
     tri_setting_value *value = &r->draft->values[index];
     size_t line = r->event.start_mark.line + 1;
     tr_status status;
@@ -205,9 +205,9 @@ static tr_status read_section(yaml_reader *r, const char *section)
             return TR_OK;
         TRI_TRY(read_key(r, key, sizeof key));
         snprintf(name, sizeof name, "%s.%s", section, key);
-        int index = tri_setting_find(name);
+        int index = tri_setting_find(&r->draft->table, name);
         if (index < 0) {
-            tri_setting_unknown(name, r->err);
+            tri_setting_unknown(&r->draft->table, name, r->err);
             return fail_here(r, TR_ERROR_INPUT);
         }
         if (r->seen_settings[index]) {
@@ -225,11 +225,11 @@ static tr_status read_section(yaml_reader *r, const char *section)
 /* A key at the top level that is not a section: say where it belongs. */
 static tr_status unknown_section(yaml_reader *r, const char *key)
 {
-    int index = tri_setting_find(key);
+    int index = tri_setting_find(&r->draft->table, key);
     if (index < 0) {
-        tri_section_unknown(key, r->err);
+        tri_section_unknown(&r->draft->table, key, r->err);
     } else {
-        const tri_setting *row = &tri_settings_table[index];
+        const tri_setting *row = r->draft->table.row[index];
         tri_fail(r->err, TR_ERROR_INPUT,
                  "write %s as a section and a key: \"%.*s:\" and, indented below it, \"%s: ...\"",
                  row->name, (int)strcspn(row->name, "."), row->name, tri_setting_key(row));
@@ -280,7 +280,7 @@ static tr_status read_top_entry(yaml_reader *r)
         return read_section(r, key);
     if (is_null(&r->event)) /* a section whose keys are all commented out */
         return TR_OK;
-    const tri_setting *row = &tri_settings_table[tri_section_first(key)];
+    const tri_setting *row = tri_section_first(&r->draft->table, key);
     char shown[80] = "a list";
     if (r->event.type == YAML_SCALAR_EVENT)
         tri_setting_show((const char *)r->event.data.scalar.value, shown, sizeof shown);
@@ -323,13 +323,13 @@ tr_status tr_settings_load_text(tr_settings *settings, const char *name, const c
 {
     yaml_reader r = {.name = name, .text = text, .num_bytes = num_bytes, .err = err};
     TRI_TRY(tri_settings_clone(settings, &r.draft, err));
-    r.seen_settings = calloc((size_t)(tri_num_settings + tri_num_sections), sizeof(bool));
+    r.seen_settings = calloc((size_t)(settings->table.num + tri_num_sections), sizeof(bool));
     if (!r.seen_settings || !yaml_parser_initialize(&r.parser)) {
         free(r.seen_settings);
         tr_settings_destroy(r.draft);
         return tri_fail(err, TR_ERROR_RUNTIME, "out of memory while reading %s", name);
     }
-    r.seen_sections = r.seen_settings + tri_num_settings;
+    r.seen_sections = r.seen_settings + settings->table.num;
     yaml_parser_set_input_string(&r.parser, (const unsigned char *)text, num_bytes);
     tr_status status = read_file(&r);
     if (status == TR_OK) {

@@ -73,24 +73,24 @@ static void split(const char *name, char section[MAX_NAME], char key[MAX_NAME])
 }
 
 /* Is the key another word for a setting of the very section it was typed in? */
-static bool is_own_word(const char *name)
+static bool is_own_word(const tri_table *table, const char *name)
 {
     char section[MAX_NAME], key[MAX_NAME];
     split(name, section, key);
-    for (int i = 0; i < tri_num_settings; i++)
-        if (*section && tri_setting_in(&tri_settings_table[i], section) &&
-            is_among(key, tri_settings_table[i].also))
+    for (int i = 0; i < table->num; i++)
+        if (*section && tri_setting_in(table->row[i], section) &&
+            is_among(key, table->row[i]->also))
             return true;
     return false;
 }
 
-int tri_setting_nearest(const char *name, bool *far)
+int tri_setting_nearest(const tri_table *table, const char *name, bool *far)
 {
     char section[MAX_NAME], key[MAX_NAME];
     split(name, section, key);
     int best = 0, least = 10000;
-    for (int i = 0; i < tri_num_settings; i++) {
-        int distance = distance_to(&tri_settings_table[i], section, key);
+    for (int i = 0; i < table->num; i++) {
+        int distance = distance_to(table->row[i], section, key);
         if (distance < least) {
             least = distance;
             best = i;
@@ -102,29 +102,28 @@ int tri_setting_nearest(const char *name, bool *far)
 
 /* What a name of another trainer is here; false when it is none. A key that is right for the
  * section before it comes first: batch_size is generate.batch in generate. */
-static bool fail_alias(const char *name, const char *shown, tr_error *err)
+static bool fail_alias(const tri_table *table, const char *name, const char *shown, tr_error *err)
 {
     const tri_alias *alias = tri_alias_find(name);
-    if (!alias || is_own_word(name))
+    if (!alias || is_own_word(table, name))
         return false;
     if (!alias->setting)
         tri_fail(err, TR_ERROR_INPUT, "there is no setting \"%s\": %s", shown, alias->how);
     else
         tri_fail(err, TR_ERROR_INPUT, "unknown setting \"%s\"; did you mean %s (%s)?", shown,
                  alias->setting,
-                 alias->how ? alias->how
-                            : tri_settings_table[tri_setting_find(alias->setting)].help);
+                 alias->how ? alias->how : tri_setting_named(table, alias->setting)->help);
     return true;
 }
 
-tr_status tri_setting_unknown(const char *name, tr_error *err)
+tr_status tri_setting_unknown(const tri_table *table, const char *name, tr_error *err)
 {
     char shown[80], section[MAX_NAME] = "";
     bool far;
     tri_setting_show(name, shown, sizeof shown);
-    if (fail_alias(name, shown, err))
+    if (fail_alias(table, name, shown, err))
         return TR_ERROR_INPUT;
-    const tri_setting *row = &tri_settings_table[tri_setting_nearest(name, &far)];
+    const tri_setting *row = table->row[tri_setting_nearest(table, name, &far)];
     if (!far)
         return tri_fail(err, TR_ERROR_INPUT, "unknown setting \"%s\"; did you mean %s (%s)?", shown,
                         row->name, row->help);
@@ -136,13 +135,13 @@ tr_status tri_setting_unknown(const char *name, tr_error *err)
                     shown, tri_section_find(section + 1) >= 0 ? section : "");
 }
 
-tr_status tri_section_unknown(const char *name, tr_error *err)
+tr_status tri_section_unknown(const tri_table *table, const char *name, tr_error *err)
 {
     char shown[80];
     const char *meant = strchr(name, '.') ? NULL : tri_alias_section(name);
     int section = strchr(name, '.') || meant ? -1 : section_meant(name);
     if (section < 0 && !meant)
-        return tri_setting_unknown(name, err);
+        return tri_setting_unknown(table, name, err);
     tri_setting_show(name, shown, sizeof shown);
     return tri_fail(err, TR_ERROR_INPUT, "unknown section \"%s\"; did you mean %s?", shown,
                     meant ? meant : tri_sections[section].name);

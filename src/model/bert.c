@@ -165,11 +165,29 @@ static tr_status check(const tri_model_config *m, const tri_batch_shape *batch, 
     return tri_check_positions(m, batch, err);
 }
 
+static const tri_setting own[] = {
+    TRI_INT_ROW("model.types", "2", 1, 1000000,
+                "Kinds of tokens, such as first and second sentence (bert)",
+                "type_vocab_size segments token_types"),
+};
+
+static void read(const tr_settings *s, tri_model_config *m)
+{
+    m->types = tr_settings_int(s, "model.types");
+    m->norm_eps = (float)tr_settings_float(s, "model.norm_eps");
+    m->act = tri_model_act_from(s);
+}
+
 const tri_model_def tri_model_bert = {
     .kind = "bert",
     .help = "BERT: bidirectional, LayerNorm after each sum, masked tokens or classification",
     .tasks = 1 << TRI_TASK_MLM | 1 << TRI_TASK_CLASSIFY,
     .sequences = true,
+    .own = {.rows = own,
+            .num_rows = sizeof own / sizeof *own,
+            .reads = "model.act model.norm_eps",
+            .defaults = "model.task=mlm model.act=gelu_erf model.norm_eps=1e-12"},
+    .read = read,
     .check = check,
     .params = params,
     .emit = emit,

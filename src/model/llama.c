@@ -110,6 +110,49 @@ static tr_status check(const tri_model_config *m, const tri_batch_shape *batch, 
     return tri_check_positions(m, batch, err);
 }
 
+static const tri_setting own[] = {
+    TRI_FLOAT_ROW(
+        "model.norm_eps", "1e-5", 0, 1,
+        "Added to the variance in norms (llama, bert; a bert takes 1e-12 when none is given)",
+        "layer_norm_eps layernorm_epsilon eps"),
+    TRI_BOOL_ROW("model.tied_head", "false",
+                 "The head shares the token table (llama; gpt2 always does)",
+                 "tie_embeddings weight_tying"),
+    TRI_BOOL_ROW("model.qkv_bias", "false", "Biases on query, key and value (llama; as in Qwen 2)",
+                 "use_qkv_bias"),
+    TRI_BOOL_ROW("model.qk_norm", "false", "Norms on each query and key (llama; as in Qwen 3)",
+                 "use_qk_norm"),
+    TRI_INT_ROW(
+        "model.window", "0", 0, TRI_BILLION,
+        "Positions that attention looks back, itself included (llama; as in Mistral); 0 is all",
+        "local_attention"),
+    TRI_FLOAT_ROW("model.rope_theta", "10000", 1, 1e12, "Base of the rotary frequencies (llama)",
+                  "rope_base rotary_emb_base theta"),
+    TRI_FLOAT_ROW("model.rope_factor", "0", 0, 1000,
+                  "Stretches low rotary frequencies, as Llama 3.1 does; 0 is off", "rope_scaling"),
+    TRI_FLOAT_ROW("model.rope_low", "1", 0, 1000, "Llama 3.1's low_freq_factor", "low_freq_factor"),
+    TRI_FLOAT_ROW("model.rope_high", "4", 0, 1000, "Llama 3.1's high_freq_factor",
+                  "high_freq_factor"),
+    TRI_INT_ROW("model.rope_original", "8192", 1, TRI_BILLION,
+                "Positions before the stretching (Llama 3.1's original_max_position_embeddings)",
+                "original_max_position_embeddings"),
+};
+
+static void read(const tr_settings *s, tri_model_config *m)
+{
+    m->norm_eps = (float)tr_settings_float(s, "model.norm_eps");
+    m->tied_head = tr_settings_bool(s, "model.tied_head");
+    m->qkv_bias = tr_settings_bool(s, "model.qkv_bias");
+    m->qk_norm = tr_settings_bool(s, "model.qk_norm");
+    m->window = tr_settings_int(s, "model.window");
+    m->rope = (tri_rope_config){.theta = (float)tr_settings_float(s, "model.rope_theta"),
+                                .factor = (float)tr_settings_float(s, "model.rope_factor"),
+                                .low_freq_factor = (float)tr_settings_float(s, "model.rope_low"),
+                                .high_freq_factor = (float)tr_settings_float(s, "model.rope_high"),
+                                .original_max_position =
+                                    (float)tr_settings_int(s, "model.rope_original")};
+}
+
 const tri_model_def tri_model_llama = {
     .kind = "llama",
     .help = "Llama, Qwen, Mistral: RMS norm, rotary positions, SwiGLU, grouped-query attention",
@@ -117,6 +160,8 @@ const tri_model_def tri_model_llama = {
     .sequences = true,
     .generates = true,
     .key_heads = true,
+    .own = {.rows = own, .num_rows = sizeof own / sizeof *own},
+    .read = read,
     .check = check,
     .params = params,
     .emit = emit,

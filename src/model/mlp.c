@@ -50,10 +50,41 @@ static tr_status check(const tri_model_config *m, const tri_batch_shape *batch, 
     return TR_OK;
 }
 
+static const tri_setting own[] = {
+    TRI_BOOL_ROW("model.bias", "true", "Bias terms in linear layers (mlp)", "use_bias"),
+    TRI_CHOICE_ROW(
+        "model.act", "gelu", "none, relu, gelu, gelu_erf",
+        "Activation (mlp, bert): gelu is the tanh form, gelu_erf the exact one, which a bert "
+        "takes when none is given",
+        "activation activation_function nonlinearity"),
+    TRI_CHOICE_ROW(
+        "model.loss", "mse", "sse, mse, mean",
+        "Loss (mlp): half the sum of squared errors over the batch (sse), their mean (mse), or the "
+        "mean of the outputs (mean)",
+        "loss_fn criterion objective"),
+};
+
+tri_model_act tri_model_act_from(const tr_settings *s)
+{
+    static const tri_model_act acts[] = {TRI_MODEL_ACT_NONE, TRI_MODEL_ACT_RELU, TRI_MODEL_ACT_GELU,
+                                         TRI_MODEL_ACT_GELU_ERF}; /* as model.act has them */
+    return acts[tr_settings_choice(s, "model.act")];
+}
+
+static void read(const tr_settings *s, tri_model_config *m)
+{
+    static const tri_out_loss losses[] = {TRI_LOSS_SSE, TRI_LOSS_MSE, TRI_LOSS_MEAN};
+    m->bias = tr_settings_bool(s, "model.bias");
+    m->act = tri_model_act_from(s);
+    m->loss = losses[tr_settings_choice(s, "model.loss")];
+}
+
 const tri_model_def tri_model_mlp = {
     .kind = "mlp",
     .help = "pairs of linear layers with an activation between, the textbook toy",
     .tasks = 1 << TRI_TASK_LM,
+    .own = {.rows = own, .num_rows = sizeof own / sizeof *own},
+    .read = read,
     .check = check,
     .params = params,
     .emit = emit,

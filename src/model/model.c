@@ -3,8 +3,16 @@
 #include <stdio.h>
 #include <string.h>
 
-static const tri_model_def *const models[] = {&tri_model_bert, &tri_model_gpt2, &tri_model_llama,
-                                              &tri_model_mlp};
+static const tri_model_def *const models[] = {&tri_model_mlp, &tri_model_gpt2, &tri_model_llama,
+                                              &tri_model_bert};
+const tri_setting tri_model_kind_row =
+    TRI_CHOICE_ROW("model.kind", "gpt2", "mlp, gpt2, llama, bert", "Architecture",
+                   "type arch architecture model_type");
+
+const tri_model_def *tri_model_at(size_t i)
+{
+    return i < sizeof models / sizeof *models ? models[i] : NULL;
+}
 
 const tri_model_def *tri_model_find(const char *kind)
 {
@@ -56,10 +64,8 @@ tr_status tri_model_params(const tri_model_config *config, const tri_batch_shape
 {
     const tri_model_def *def = tri_model_find(config->kind);
     if (!def)
-        return tri_fail(err, TR_ERROR_INPUT,
-                        "model.kind is \"%s\"; known kinds: bert, gpt2, llama, "
-                        "mlp",
-                        config->kind);
+        return tri_fail(err, TR_ERROR_INPUT, "model.kind is \"%s\"; known kinds: %s", config->kind,
+                        tri_model_kind_row.choices);
     TRI_TRY(check_task(def, config->task, err));
     TRI_TRY(check_key_heads(def, config, err));
     TRI_TRY(def->check(config, batch, err));

@@ -1,11 +1,13 @@
 /* Models: a description becomes a table of parameters and, for a mode, a graph.
  *
- * A model knows nothing of ranks, devices or schedules. To add one: a file with two functions and a
- * row in model.c. */
+ * A model knows nothing of ranks, devices or schedules. To add one: a file with a few functions and
+ * the settings that it alone has, and a row in model.c. */
 #ifndef TRI_MODEL_MODEL_H
 #define TRI_MODEL_MODEL_H
 
+#include "base/settings/row.h"
 #include "graph/emit.h"
+#include "trireme/settings.h"
 
 typedef enum tri_mode {
     TRI_MODE_TRAIN,   /* loss, dropout on; autodiff and the update follow */
@@ -61,14 +63,21 @@ typedef struct tri_model_def {
     bool sequences; /* batches are token sequences; otherwise vectors x and targets */
     bool generates; /* attention looks back only, so that texts can be continued */
     bool key_heads; /* keys and values may have fewer heads than queries */
+    tri_owned own;
+    /* Its own members of the description; the others are filled in. NULL: it has none. */
+    void (*read)(const tr_settings *settings, tri_model_config *config);
     tr_status (*check)(const tri_model_config *config, const tri_batch_shape *batch, tr_error *err);
     void (*params)(const tri_model_config *config, tri_param_table *table);
     void (*emit)(const tri_model_config *config, tri_mode mode, const tri_batch_shape *batch,
                  tri_graph *graph);
 } tri_model_def;
 
+tri_model_act tri_model_act_from(const tr_settings *settings); /* model.act, mlp.c */
+
 extern const tri_model_def tri_model_bert, tri_model_gpt2, tri_model_llama, tri_model_mlp;
 
+extern const tri_setting tri_model_kind_row;           /* model.kind */
+const tri_model_def *tri_model_at(size_t i);           /* or NULL past the end */
 const tri_model_def *tri_model_find(const char *kind); /* or NULL */
 /* Whether it can continue a text: it predicts the next token, and looks back only. */
 bool tri_model_generates(const tri_model_config *config);

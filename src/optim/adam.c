@@ -3,6 +3,7 @@
 #include "optim/optim.h"
 
 #include <math.h>
+#include <string.h>
 
 enum { LEAST_CODED = 4096 }; /* elements */
 
@@ -58,5 +59,39 @@ static void emit_adamw(tri_graph *graph, const tri_update *u)
     emit(graph, u, true);
 }
 
-const tri_optim_def tri_optim_adam = {.kind = "adam", .emit = emit_adam};
-const tri_optim_def tri_optim_adamw = {.kind = "adamw", .emit = emit_adamw};
+static const tri_setting own[] = {
+    TRI_FLOAT_ROW("optim.beta1", "0.9", 0, 0.9999, "Decay of the first moment (adam, adamw, lion)",
+                  "b1 betas"),
+    TRI_FLOAT_ROW(
+        "optim.beta2", "0.95", 0, 0.99999,
+        "Decay of the second moment (adam, adamw); of the moment (lion, which takes 0.99 when "
+        "none is given)",
+        "b2"),
+    TRI_FLOAT_ROW("optim.eps", "1e-8", 0, 1, "Added to the root of the second moment (adam, adamw)",
+                  "epsilon"),
+    TRI_CHOICE_ROW(
+        "optim.moments", "fp32", "fp32, 8bit",
+        "Moments at rest (adam, adamw): 8bit has a scale for each 256 elements; norms, biases "
+        "and tensors of fewer than 4,096 elements stay fp32",
+        "optim_bits adamw8bit 8bit_adam optimizer_state"),
+};
+
+static void read(const tr_settings *s, tri_optim_config *config)
+{
+    config->beta1 = (float)tr_settings_float(s, "optim.beta1");
+    config->beta2 = (float)tr_settings_float(s, "optim.beta2");
+    config->eps = (float)tr_settings_float(s, "optim.eps");
+    config->moments8 = strcmp(tr_settings_string(s, "optim.moments"), "8bit") == 0;
+}
+
+const tri_optim_def tri_optim_adam = {
+    .kind = "adam",
+    .emit = emit_adam,
+    .own = {.rows = own, .num_rows = sizeof own / sizeof *own},
+    .read = read,
+};
+const tri_optim_def tri_optim_adamw = {
+    .kind = "adamw",
+    .emit = emit_adamw,
+    .own = {.reads = "optim.beta1 optim.beta2 optim.eps optim.moments"},
+};

@@ -11,4 +11,8 @@ static void emit(tri_graph *graph, const tri_update *u)
     tri_graph_emit(graph, TRI_OP_LION, u->param->name, &attr, in, 5, 2);
 }
 
-const tri_optim_def tri_optim_lion = {.kind = "lion", .emit = emit};
+const tri_optim_def tri_optim_lion = {
+    .kind = "lion",
+    .emit = emit,
+    .own = {.reads = "optim.beta1 optim.beta2", .defaults = "optim.beta2=0.99"},
+};

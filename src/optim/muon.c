@@ -58,5 +58,13 @@ static void emit(tri_graph *g, const tri_update *u)
     tri_graph_emit(g, TRI_OP_APPLY_UPDATE, u->param->name, &apply, last, 4, 1);
 }
 
+/* What it does not handle, AdamW does. */
 const tri_optim_def tri_optim_muon = {
-    .kind = "muon", .whole_matrices = true, .handles = handles, .emit = emit};
+    .kind = "muon",
+    .whole_matrices = true,
+    .handles = handles,
+    .emit = emit,
+    .own = {.reads =
+                "optim.momentum optim.nesterov optim.beta1 optim.beta2 optim.eps optim.moments",
+            .defaults = "optim.momentum=0.95 optim.nesterov=true"},
+};

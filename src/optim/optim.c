@@ -8,6 +8,14 @@
 
 static const tri_optim_def *const rules[] = {&tri_optim_sgd, &tri_optim_adam, &tri_optim_adamw,
                                              &tri_optim_muon, &tri_optim_lion};
+const tri_setting tri_optim_kind_row =
+    TRI_CHOICE_ROW("optim.kind", "adamw", "sgd, adam, adamw, muon, lion", "Update rule",
+                   "optimiser type name algorithm");
+
+const tri_optim_def *tri_optim_at(size_t i)
+{
+    return i < sizeof rules / sizeof *rules ? rules[i] : NULL;
+}
 
 static const tri_optim_def *find_rule(const char *kind)
 {
@@ -66,8 +74,8 @@ static tr_status read_option(char *word, tri_graph *graph, tri_rule_config *rule
     }
     return tri_fail(err, TR_ERROR_INPUT,
                     "optim.groups: \"%s\" is not understood; write PATTERN followed by "
-                    "lr_scale=NUMBER, weight_decay=NUMBER or kind=sgd|adam|adamw|muon|lion",
-                    word);
+                    "lr_scale=NUMBER, weight_decay=NUMBER or kind=NAME (%s)",
+                    word, tri_optim_kind_row.choices);
 }
 
 /* Finds the first group whose pattern matches; counts matches per group in used. */
@@ -125,8 +133,8 @@ static tr_status emit_param(tri_graph *graph, const tri_optim_config *config, tr
         TRI_TRY(apply_groups(graph, config->groups, p->name, &chosen, err));
     const tri_optim_def *rule = find_rule(chosen.kind);
     if (!rule)
-        return tri_fail(err, TR_ERROR_INPUT,
-                        "optim.kind is \"%s\"; known: sgd, adam, adamw, muon, lion", chosen.kind);
+        return tri_fail(err, TR_ERROR_INPUT, "optim.kind is \"%s\"; known: %s", chosen.kind,
+                        tri_optim_kind_row.choices);
     if (rule->handles && !rule->handles(p))
         rule = &tri_optim_adamw;
     tri_update update = {.config = config,

@@ -3,7 +3,9 @@
 #ifndef TRI_OPTIM_OPTIM_H
 #define TRI_OPTIM_OPTIM_H
 
+#include "base/settings/row.h"
 #include "graph/emit.h"
+#include "trireme/settings.h"
 
 /* Settings of one parameter group. */
 typedef struct tri_rule_config {
@@ -38,10 +40,17 @@ typedef struct tri_optim_def {
     /* NULL for all; parameters that it does not handle get adamw. */
     bool (*handles)(const tri_param *param);
     void (*emit)(tri_graph *graph, const tri_update *update);
+    tri_owned own;
+    /* Its own members of the description, which is that of all rules: groups of parameters may have
+     * different ones. NULL: other rules read all that it needs. */
+    void (*read)(const tr_settings *settings, tri_optim_config *config);
 } tri_optim_def;
 
 extern const tri_optim_def tri_optim_sgd, tri_optim_adam, tri_optim_adamw, tri_optim_muon,
     tri_optim_lion;
+
+extern const tri_setting tri_optim_kind_row; /* optim.kind */
+const tri_optim_def *tri_optim_at(size_t i); /* or NULL past the end */
 
 /* Adds the end of the step: norm, factor, and every parameter's update. */
 tr_status tri_optim_emit(tri_graph *graph, const tri_optim_config *config, tr_error *err);

@@ -13,4 +13,21 @@ static void emit(tri_graph *graph, const tri_update *u)
     tri_graph_emit(graph, TRI_OP_SGD, u->param->name, &attr, in, 5, momentum > 0 ? 2 : 1);
 }
 
-const tri_optim_def tri_optim_sgd = {.kind = "sgd", .emit = emit};
+static const tri_setting own[] = {
+    TRI_FLOAT_ROW("optim.momentum", "0.9", 0, 0.9999,
+                  "Momentum (sgd, muon; muon takes 0.95 when none is given)", "mu"),
+    TRI_BOOL_ROW("optim.nesterov", "false", "Look-ahead momentum (sgd)", "nag"),
+};
+
+static void read(const tr_settings *s, tri_optim_config *config)
+{
+    config->momentum = (float)tr_settings_float(s, "optim.momentum");
+    config->nesterov = tr_settings_bool(s, "optim.nesterov");
+}
+
+const tri_optim_def tri_optim_sgd = {
+    .kind = "sgd",
+    .emit = emit,
+    .own = {.rows = own, .num_rows = sizeof own / sizeof *own},
+    .read = read,
+};

@@ -14,26 +14,34 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-typedef enum tri_lr_kind {
-    TRI_LR_CONSTANT,
-    TRI_LR_LINEAR,
-    TRI_LR_COSINE,
-    TRI_LR_WSD,
-    TRI_NUM_LR_KINDS
-} tri_lr_kind;
+#include "base/settings/row.h"
+#include "trireme/settings.h"
+
+typedef struct tri_lr_def tri_lr_def;
 
 typedef struct tri_lr_schedule {
-    tri_lr_kind kind;
-    double lr;        /* the highest */
-    double min_ratio; /* of the last step's rate to lr */
-    int64_t steps;    /* of the whole run */
+    const tri_lr_def *def; /* NULL: constant */
+    double lr;             /* the highest */
+    double min_ratio;      /* of the last step's rate to lr */
+    int64_t steps;         /* of the whole run */
     int64_t warmup_steps;
     int64_t decay_steps; /* wsd only; 0: a fifth of the steps */
 } tri_lr_schedule;
 
-double tri_lr_at(const tri_lr_schedule *schedule, int64_t step);
+struct tri_lr_def {
+    const char *kind;
+    bool falls; /* to lr * min_ratio */
+    /* That of a step after the warm-up. */
+    double (*rate)(const tri_lr_schedule *schedule, int64_t step);
+    tri_owned own;
+    /* Its own members; the others are filled in. NULL: it has none. */
+    void (*read)(const tr_settings *settings, tri_lr_schedule *schedule);
+};
 
-const char *tri_lr_kind_name(tri_lr_kind kind); /* "constant", "linear", "cosine", "wsd" */
-bool tri_lr_kind_parse(const char *name, tri_lr_kind *kind);
+extern const tri_setting tri_lr_kind_row;            /* optim.schedule */
+const tri_lr_def *tri_lr_def_at(size_t i);           /* or NULL past the end */
+const tri_lr_def *tri_lr_def_find(const char *kind); /* or NULL */
+
+double tri_lr_at(const tri_lr_schedule *schedule, int64_t step);
 
 #endif

@@ -11,8 +11,11 @@
 
 #include "config/aliases.h"
 #include "config/nearest.h"
+#include "config/owners.h"
 #include "config/settings_table.h"
 #include "trireme/settings.h"
+
+static tri_table table;
 
 static tr_settings *fresh(void)
 {
@@ -38,14 +41,14 @@ static void defaults_are_valid(void **state)
 {
     (void)state;
     tr_settings *s = fresh();
-    for (int i = 0; i < tri_num_settings; i++) {
-        const tri_setting *row = &tri_settings_table[i];
+    for (int i = 0; i < table.num; i++) {
+        const tri_setting *row = table.row[i];
         assert_false(tr_settings_given(s, row->name));
         assert_true(strlen(row->name) <= 25); /* the column of the help */
         assert_non_null(strchr(row->name, '.'));
         assert_true(row->max <= 9007199254740992.0);
         for (int j = 0; j < i; j++)
-            assert_string_not_equal(row->name, tri_settings_table[j].name);
+            assert_string_not_equal(row->name, table.row[j]->name);
     }
     assert_string_equal(tr_settings_string(s, "model.kind"), "gpt2");
     assert_int_equal(tr_settings_choice(s, "model.kind"), 1);
@@ -61,8 +64,8 @@ static void sections_hold_their_rows_together(void **state)
 {
     (void)state;
     int section = 0;
-    for (int i = 0; i < tri_num_settings; i++) {
-        const char *name = tri_settings_table[i].name;
+    for (int i = 0; i < table.num; i++) {
+        const char *name = table.row[i]->name;
         size_t length = strcspn(name, ".");
         while (section < tri_num_sections &&
                (strlen(tri_sections[section].name) != length ||
@@ -160,8 +163,8 @@ static void wrong_assignments_say_why(void **state)
             assert_says(err.message, wrong_assignments[i].says[j]);
         assert_int_equal(tr_settings_set(s, wrong_assignments[i].input, NULL), TR_ERROR_INPUT);
     }
-    for (int i = 0; i < tri_num_settings; i++)
-        assert_false(tr_settings_given(s, tri_settings_table[i].name));
+    for (int i = 0; i < table.num; i++)
+        assert_false(tr_settings_given(s, table.row[i]->name));
     assert_int_equal(tr_settings_int(s, "train.batch"), 8);
     tr_settings_destroy(s);
 }
@@ -223,7 +226,7 @@ static void aliases_lead_to_settings(void **state)
     for (int i = 0; i < tri_num_aliases; i++) {
         const tri_alias *row = &tri_aliases[i], *found = tri_alias_find(row->name);
         assert_true(row->setting || row->how);
-        if (row->setting && tri_setting_find(row->setting) < 0)
+        if (row->setting && tri_setting_find(&table, row->setting) < 0)
             fail_msg("%s leads to %s, which is no setting", row->name, row->setting);
         if (!found || (found->setting != row->setting && strcmp(found->setting, row->setting) != 0))
             fail_msg("%s is found as %s", row->name, found ? found->name : "nothing");
@@ -231,8 +234,7 @@ static void aliases_lead_to_settings(void **state)
             fail_msg("%s stands behind the rows that are nobody's", row->name);
         char word[96];
         snprintf(word, sizeof word, " %s ", row->name);
-        const tri_setting *own =
-            row->setting ? &tri_settings_table[tri_setting_find(row->setting)] : NULL;
+        const tri_setting *own = row->setting ? tri_setting_named(&table, row->setting) : NULL;
         char also[400];
         snprintf(also, sizeof also, " %s ", own && own->also ? own->also : "");
         if (strstr(also, word))
@@ -308,9 +310,9 @@ static void given_tells_presets_what_to_leave(void **state)
 
 static void assert_same(const tr_settings *a, const tr_settings *b)
 {
-    for (int i = 0; i < tri_num_settings; i++) {
-        const char *name = tri_settings_table[i].name;
-        switch (tri_settings_table[i].type) {
+    for (int i = 0; i < table.num; i++) {
+        const char *name = table.row[i]->name;
+        switch (table.row[i]->type) {
         case TRI_SETTING_BOOL:
             assert_int_equal(tr_settings_bool(a, name), tr_settings_bool(b, name));
             break;
@@ -351,7 +353,7 @@ static void as_json(const tr_settings *s)
             assert_true(json_number_value(value) ==
                         tr_settings_float(s, name) + (double)tr_settings_int(s, name));
     }
-    assert_int_equal(json_object_size(object) + 1, tri_num_settings); /* but run.nccl_library */
+    assert_int_equal(json_object_size(object) + 1, table.num); /* but run.nccl_library */
     json_decref(object);
     free(text);
 }
@@ -483,10 +485,10 @@ static void help_names_every_setting(void **state)
     assert_int_equal(tr_settings_help(file, "optmi", 80, &err), TR_ERROR_INPUT);
     assert_says(err.message, "did you mean optim?");
     fclose(file);
-    for (int i = 0; i < tri_num_settings; i++) {
+    for (int i = 0; i < table.num; i++) {
         char quoted[64];
-        snprintf(quoted, sizeof quoted, "| `%s` |", tri_settings_table[i].name);
-        assert_says(help, tri_settings_table[i].name);
+        snprintf(quoted, sizeof quoted, "| `%s` |", table.row[i]->name);
+        assert_says(help, table.row[i]->name);
         assert_says(page, quoted);
     }
     for (const char *line = help; *line; line += strcspn(line, "\n") + 1)
@@ -603,9 +605,46 @@ static void mutated_files_do_no_harm(void **state)
     assert_in_range(num_good, NUM_CASES / 20, NUM_CASES / 2);
 }
 
+/* The lists of names beside the tables of models, update rules and schedules; what these read of
+ * each other's settings, and their defaults. */
+static void kinds_and_their_settings(void **state)
+{
+    (void)state;
+    for (int k = 0; k < tri_num_selectors; k++) {
+        const tri_selector *of = &tri_selectors[k];
+        char kinds[200] = "";
+        tri_owner owner;
+        for (size_t i = 0; of->at(i, &owner); i++) {
+            char names[200] = "", *rest = names, *name, assignment[64];
+            snprintf(kinds + strlen(kinds), sizeof kinds - strlen(kinds), "%s%s", i ? ", " : "",
+                     owner.kind);
+            snprintf(names, sizeof names, "%s", owner.own->reads ? owner.own->reads : "");
+            while (*names && (name = strsep(&rest, " "))) {
+                assert_ptr_equal(tri_selector_of(name), of); /* somebody brings it */
+                assert_true(tri_owner_reads(&owner, name));
+            }
+            tr_settings *s = fresh();
+            snprintf(assignment, sizeof assignment, "%s=%s", of->row->name, owner.kind);
+            assert_int_equal(tr_settings_set(s, assignment, NULL), TR_OK);
+            assert_int_equal(tri_settings_fill_owned(s, of->row->name, NULL), TR_OK);
+            tr_settings_destroy(s);
+        }
+        assert_string_equal(of->row->choices, kinds);
+    }
+    assert_null(tri_selector_of("model.dim"));
+}
+
+static int make_table(void **state)
+{
+    (void)state;
+    tri_table_init(&table);
+    return 0;
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(defaults_are_valid),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(kinds_and_their_settings),
+                                       cmocka_unit_test(defaults_are_valid),
                                        cmocka_unit_test(sections_hold_their_rows_together),
                                        cmocka_unit_test(values_are_read),
                                        cmocka_unit_test(wrong_assignments_say_why),
@@ -620,5 +659,5 @@ int main(void)
                                        cmocka_unit_test(help_names_every_setting),
                                        cmocka_unit_test(edit_distance_counts_edits),
                                        cmocka_unit_test(mutated_files_do_no_harm)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests(tests, make_table, NULL);
 }

@@ -46,14 +46,16 @@ static bool literal(const char *at, char *name, size_t size)
 static void scan(const char *path, const char *text)
 {
     char name[128];
+    tri_table table;
+    tri_table_init(&table);
     for (size_t g = 0; g < sizeof getters / sizeof *getters; g++)
         for (const char *at = text; (at = strstr(at, getters[g].call));) {
             at += strlen(getters[g].call);
             if (!literal(at, name, sizeof name))
                 continue;
-            int index = tri_setting_find(name);
+            int index = tri_setting_find(&table, name);
             num_seen++;
-            if (index >= 0 && getters[g].types >> tri_settings_table[index].type & 1)
+            if (index >= 0 && getters[g].types >> table.row[index]->type & 1)
                 continue;
             num_wrong++;
             print_error("%s: %s\"%s\") reads %s\n", path, getters[g].call, name,

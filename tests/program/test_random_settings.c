@@ -210,7 +210,9 @@ static bool may_be_anything(const char *name)
 /* Any setting of the table, at its bounds, beyond them, or anywhere between. */
 static void add_anything(random_case *c)
 {
-    const tri_setting *row = &tri_settings_table[below(c, tri_num_settings)];
+    tri_table table;
+    tri_table_init(&table);
+    const tri_setting *row = table.row[below(c, table.num)];
     if (!may_be_anything(row->name))
         return;
     switch (row->type) {

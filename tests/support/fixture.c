@@ -34,8 +34,7 @@ static void read_optim(const json_t *root, tri_session_config *config)
         .nesterov = json_is_true(json_object_get(optim, "nesterov")),
         .clip = number(root, "clip"),
     };
-    config->lr = (tri_lr_schedule){.kind = TRI_LR_CONSTANT,
-                                   .lr = json_number_value(json_object_get(optim, "lr"))};
+    config->lr = (tri_lr_schedule){.lr = json_number_value(json_object_get(optim, "lr"))};
 }
 
 static void read_model(const json_t *root, tri_session_config *config)

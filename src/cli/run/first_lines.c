@@ -71,12 +71,12 @@ static void print_optim(const tri_session *s)
     if (lr->warmup_steps > 0)
         snprintf(warmup, sizeof warmup, " after %" PRId64 " step%s of warm-up", lr->warmup_steps,
                  lr->warmup_steps == 1 ? "" : "s");
-    if (lr->kind != TRI_LR_CONSTANT)
+    if (lr->def->falls)
         snprintf(end, sizeof end, " to %.3g", lr->lr * lr->min_ratio);
     if (optim->clip > 0)
         snprintf(clip, sizeof clip, "clip %.3g", (double)optim->clip);
     tri_cli_line("optim", "%s, lr %.3g, %s%s%s, weight decay %.3g, %s", optim->rule.kind, lr->lr,
-                 tri_lr_kind_name(lr->kind), end, warmup, (double)optim->rule.weight_decay, clip);
+                 lr->def->kind, end, warmup, (double)optim->rule.weight_decay, clip);
 }
 
 /* What the plan takes of what there is, before and after it was taken. */

@@ -96,7 +96,7 @@ static tr_status compare_settings(runs_difference *d, tr_error *err)
 {
     tr_settings *settings[2] = {NULL, NULL};
     tr_error why = {0};
-    d->settings = calloc((size_t)tri_num_settings, sizeof *d->settings);
+    d->settings = calloc(TRI_MAX_SETTINGS, sizeof *d->settings);
     tr_status status = d->settings ? TR_OK : tri_fail(err, TR_ERROR_RUNTIME, "no memory");
     for (int i = 0; i < 2 && status == TR_OK && !*d->no_settings; i++)
         if (load_settings(d->dir[i], &settings[i], &why) != TR_OK) {
@@ -104,8 +104,9 @@ static tr_status compare_settings(runs_difference *d, tr_error *err)
             if (why.status == TR_ERROR_RUNTIME)
                 status = tri_fail(err, TR_ERROR_RUNTIME, "%s", why.message);
         }
-    for (int i = 0; i < tri_num_settings && status == TR_OK && !*d->no_settings; i++) {
-        const tri_setting *row = &tri_settings_table[i];
+    bool both = status == TR_OK && !*d->no_settings;
+    for (int i = 0; both && i < tri_settings_table(settings[0])->num; i++) {
+        const tri_setting *row = tri_settings_table(settings[0])->row[i];
         if (strcmp(row->name, "run.dir") == 0 || !differ(settings, row))
             continue; /* the directory is what the runs are called by */
         setting_pair *pair = &d->settings[d->num_settings++];

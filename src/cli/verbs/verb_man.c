@@ -148,12 +148,14 @@ static void write_setting(const tri_setting *row)
 static void write_settings(const tri_verb *verb)
 {
     section("SETTINGS");
+    tri_table table;
+    tri_table_init(&table);
     printf("Given in a file, or with \\fB\\-\\-set\\fR, which wins.\n");
     for (int s = 0; s < tri_num_sections; s++) {
         bool begun = false;
         size_t length = strlen(tri_sections[s].name);
-        for (int i = 0; i < tri_num_settings; i++) {
-            const tri_setting *row = &tri_settings_table[i];
+        for (int i = 0; i < table.num; i++) {
+            const tri_setting *row = table.row[i];
             if (strncmp(row->name, tri_sections[s].name, length) != 0 || row->name[length] != '.' ||
                 !tri_setting_wanted(row, verb->sections))
                 continue;

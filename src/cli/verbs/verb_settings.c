@@ -12,8 +12,9 @@
 static bool any_given(const tr_settings *settings)
 {
     bool given = false;
-    for (int i = 0; i < tri_num_settings && !given; i++)
-        given = tr_settings_given(settings, tri_settings_table[i].name);
+    const tri_table *table = tri_settings_table(settings);
+    for (int i = 0; i < table->num && !given; i++)
+        given = tr_settings_given(settings, table->row[i]->name);
     return given;
 }
 

@@ -110,25 +110,29 @@ static void offer_assignment(begun_word *w)
 {
     const char *begun = w->word + w->fixed, *equals = strchr(begun, '=');
     char name[64] = "";
+    tri_table table;
+    tri_table_init(&table);
     if (!equals) {
-        for (int i = 0; i < tri_num_settings; i++)
-            if (tri_setting_wanted(&tri_settings_table[i], w->verb->sections))
-                offer(w, tri_settings_table[i].name, "=", tri_settings_table[i].help);
+        for (int i = 0; i < table.num; i++)
+            if (tri_setting_wanted(table.row[i], w->verb->sections))
+                offer(w, table.row[i]->name, "=", table.row[i]->help);
         return;
     }
     snprintf(name, sizeof name, "%.*s", (int)(equals - begun), begun);
-    int row = tri_setting_find(name);
+    int row = tri_setting_find(&table, name);
     w->fixed = (int)(equals + 1 - w->word);
     if (row >= 0)
-        offer_values(w, &tri_settings_table[row]);
+        offer_values(w, table.row[row]);
 }
 
 static void offer_names(const begun_word *w)
 {
+    tri_table table;
+    tri_table_init(&table);
     for (int i = 0; i < tri_num_sections; i++)
         offer(w, tri_sections[i].name, "", tri_sections[i].help);
-    for (int i = 0; i < tri_num_settings; i++)
-        offer(w, tri_settings_table[i].name, "", tri_settings_table[i].help);
+    for (int i = 0; i < table.num; i++)
+        offer(w, table.row[i]->name, "", table.row[i]->help);
 }
 
 /* What a usage line names next: a word of its own, or a kind. */
@@ -158,8 +162,10 @@ static void offer_flag_value(begun_word *w, const tri_flag *flag)
 {
     const char *setting = tri_short_form_setting(w->verb, flag->name);
     bool device = strcmp(flag->name, "device") == 0, link = strcmp(flag->name, "link") == 0;
+    tri_table table;
+    tri_table_init(&table);
     if (setting && strcmp(flag->name, "name") != 0)
-        offer_values(w, &tri_settings_table[tri_setting_find(setting)]);
+        offer_values(w, tri_setting_named(&table, setting));
     else if (strcmp(flag->name, "schedule") == 0)
         offer_schedules(w);
     for (size_t i = 0; device && tri_device_spec_at(i); i++)
