@@ -7,6 +7,7 @@
 #include "base/exit_code.h"
 #include "base/fs.h"
 #include "train/log/events.h"
+#include "train/run/run_trace.h"
 
 tr_status tri_run_dir_judge(const tr_settings *settings, tr_error *err)
 {
@@ -52,6 +53,7 @@ void tri_run_dir_close(tri_run_dir *d, const tr_error *failure, bool stopped, in
         event.reason = failure->message;
         tri_events_add(dir, &event);
         event.reason = NULL;
+        tri_run_trace_gather(dir);
     }
     event.event = "end";
     event.steps = steps;

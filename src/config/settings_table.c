@@ -333,7 +333,7 @@ static const tri_setting common[] = {
         "File that keeps what was measured (products of a GPU, messages between ranks) for later "
         "runs; empty: tuning.json in run.dir",
         "tuning_file tune_cache algo_cache"),
-    BOOL("run.trace", "false", "Write trace.json, a timeline that opens in Perfetto",
+    BOOL("run.trace", "false", "Write trace.json, a timeline of all ranks that opens in Perfetto",
          "profiler timeline"),
     STRING("run.logs", "",
            "Files for other tools in run.dir, beside metrics.jsonl, divided by commas: tensorboard "

@@ -231,24 +231,10 @@ tr_status tri_executor_write(const tri_executor *executor, tri_id value, const v
 void tri_executor_record_time(const tri_executor *executor, const tri_call *call, uint32_t i,
                               int64_t start, int64_t end)
 {
-    const tri_program *program = executor->program;
-    const tri_instr *instr = &program->instrs[i];
     if (executor->time_by_op)
-        executor->time_by_op[instr->op] += (double)(end - start) * 1e-9;
-    if (!executor->trace)
-        return;
-    tri_trace_event event = {
-        .name = program->values[tri_instr_value(instr)].name,
-        .category = tri_op_get(instr->op)->name,
-        .start_ns = start,
-        .duration_ns = end - start,
-        .num_args = 4,
-        .arg = {{"instruction", (double)i},
-                {"microbatch", call->microbatch},
-                {"gflop_per_s", instr->cost.flops / (double)(end - start + 1)},
-                {"gbyte_per_s", instr->cost.bytes / (double)(end - start + 1)}},
-    };
-    tri_trace_add(executor->trace, &event);
+        executor->time_by_op[executor->program->instrs[i].op] += (double)(end - start) * 1e-9;
+    if (executor->trace)
+        tri_program_trace_instr(executor->trace, call, i, start, end);
 }
 
 /* `first` decides whether START overwrites; ADD never does. All accumulating outputs of one
@@ -364,24 +350,6 @@ tr_status tri_executor_copy_version(const tri_executor *executor, const tri_call
     return TR_OK;
 }
 
-/* An action as a whole, in the row of the schedule: what a picture of a pipeline is made of. */
-static void record_action(const tri_executor *executor, const tri_call *call, int64_t start,
-                          int64_t end)
-{
-    const tri_segment *segment = &executor->program->segments[call->segment];
-    if (!executor->trace || !tri_action_computes(segment->action) ||
-        executor->program->num_chunks == 1)
-        return;
-    tri_trace_event event = {.name = tri_action_name(segment->action),
-                             .category = "action",
-                             .lane = TRI_TRACE_ACTIONS,
-                             .start_ns = start,
-                             .duration_ns = end - start,
-                             .num_args = 2,
-                             .arg = {{"chunk", segment->chunk}, {"microbatch", call->microbatch}}};
-    tri_trace_add(executor->trace, &event);
-}
-
 /* Sleeps until an action has taken the time that it is to take. */
 static void keep_pace(const tri_executor *executor, const tri_call *call, int64_t start,
                       int64_t waited)
@@ -452,9 +420,9 @@ static tr_status run_call(tri_executor *executor, uint32_t c, tr_error *err)
             tri_executor_record_time(executor, call, i, start, (int64_t)tri_now_ns());
     }
     keep_pace(executor, call, begin, waited);
-    if (timed)
-        record_action(executor, call, begin + (first_wait > 0 ? first_wait : 0),
-                      (int64_t)tri_now_ns());
+    if (executor->trace)
+        tri_program_trace_action(executor->trace, call, begin + (first_wait > 0 ? first_wait : 0),
+                                 (int64_t)tri_now_ns());
     return TR_OK;
 }
 

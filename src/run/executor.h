@@ -10,7 +10,7 @@
 #include "base/text.h"
 #include "comm/control/bootstrap.h"
 #include "run/store.h"
-#include "run/trace.h"
+#include "run/trace_program.h"
 
 /* A message with its memory: a collective of a group of ranks, or half of one between two. */
 typedef struct tri_exchange_call {
@@ -67,7 +67,7 @@ typedef struct tri_executor {
     tri_ready *ready;
     uint64_t seed;
     uint64_t *base;               /* of each space in its slab */
-    tri_trace *trace;             /* NULL: none */
+    tri_program_trace *trace;     /* NULL: none */
     double *time_by_op;           /* [TRI_NUM_OPS] seconds, when the caller gives one */
     const tri_exchange *exchange; /* needed when the program communicates */
     /* [TRI_NUM_ACTIONS] seconds that an action takes at least, the wait for messages not counted:

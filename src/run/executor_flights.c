@@ -58,32 +58,13 @@ tr_status tri_executor_start(tri_executor *executor, uint32_t instr, const tri_e
 static void record(const tri_executor *executor, const tri_flight *flight, uint64_t begin,
                    uint64_t end, uint64_t waited_from)
 {
-    const tri_program *program = executor->program;
-    const tri_instr *instr = &program->instrs[flight->instr];
-    const tri_message *message = &program->messages[instr->message];
     uint64_t now = tri_now_ns();
     if (executor->time_by_op)
-        executor->time_by_op[instr->op] += (double)(now - waited_from) * 1e-9;
-    if (!executor->trace)
-        return;
-    tri_trace_event event = {
-        .name = program->values[message->value].name,
-        .category = tri_op_get(instr->op)->name,
-        .lane = 1 + (int)message->lane,
-        .start_ns = (int64_t)begin,
-        .duration_ns = (int64_t)(end - begin),
-        .num_args = 4,
-        .arg = {{"instruction", flight->instr},
-                {"microbatch", program->calls[flight->call].microbatch},
-                {"waited_for_at", flight->wait_instr},
-                {"bytes", (double)tri_message_bytes(message)}},
-    };
-    tri_trace_add(executor->trace, &event);
-    event.category = "wait";
-    event.lane = 0;
-    event.start_ns = (int64_t)waited_from;
-    event.duration_ns = (int64_t)(now - waited_from);
-    tri_trace_add(executor->trace, &event);
+        executor->time_by_op[executor->program->instrs[flight->instr].op] +=
+            (double)(now - waited_from) * 1e-9;
+    if (executor->trace)
+        tri_program_trace_flight(executor->trace, flight, (int64_t)begin, (int64_t)end,
+                                 (int64_t)waited_from, (int64_t)now);
 }
 
 static bool is_carried(const tri_executor *executor, const tri_flight *flight)

@@ -3,26 +3,19 @@
 #include "run/trace_travel.h"
 
 #include <stdlib.h>
-#include <string.h>
-
-#include "graph/op_table.h"
 
 typedef struct span {
     int64_t begin, end;
 } span;
 
-/* Categories are the names of operators, and "wait" in the row of the computation. */
 static bool is_message(const tri_trace_event *event)
 {
-    for (int op = 0; op < TRI_NUM_OPS; op++)
-        if (strcmp(tri_op_get((tri_op)op)->name, event->category) == 0)
-            return tri_op_get((tri_op)op)->communicates;
-    return false;
+    return event->label->group && !event->waits;
 }
 
 static bool computes(const tri_trace_event *event)
 {
-    return event->lane == 0 && !is_message(event) && strcmp(event->category, "wait") != 0;
+    return event->lane == TRI_TRACE_COMPUTE && !event->label->group;
 }
 
 static int by_begin(const void *a, const void *b)

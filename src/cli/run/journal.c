@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "base/fs.h"
+#include "train/run/run_trace.h"
 
 void tri_journal_add(const tr_settings *settings, tri_event *event, int signal)
 {
@@ -77,6 +78,7 @@ void tri_journal_failed(void *context, const tri_launch_result *result)
     event.at_step = result->step;
     event.reason = result->report.chars;
     tri_journal_add(r->cli->settings, &event, result->signal);
+    tri_run_trace_gather(tr_settings_string(r->cli->settings, "run.dir"));
 }
 
 /* A command with a mistake in it leaves nothing behind, least of all a directory that looks like a

@@ -151,9 +151,9 @@ static void print_memory(const tri_train_show *show, const tri_run *r, uint64_t 
 /* Of the steps that the trace holds. */
 static void print_travel(const tri_run *r)
 {
-    tri_trace_travel travel = tri_trace_travel_of(r->trace);
-    int64_t steps = r->session->step - r->first_step;
-    if (travel.num_messages == 0 || steps <= 0 || tri_trace_num_dropped(r->trace) > 0)
+    tri_trace_travel travel = tri_trace_travel_of(r->trace->events);
+    int64_t steps = tri_trace_about_read(r->trace->events)->num_steps;
+    if (travel.num_messages == 0 || steps <= 0)
         return;
     printf("messages: %.3g ms of a step, %.0f %% of that beside the computation\n",
            travel.total_s * 1e3 / (double)steps, 100 * travel.beside_s / (travel.total_s + 1e-12));

@@ -110,7 +110,7 @@ tr_status tri_run_begin(tri_run *r, tr_error *err)
     r->num_steps = r->session->num_steps;
     tri_run_take_counts(r);
     if (r->config.trace)
-        TRI_TRY(tri_run_trace_open(r->session, r->ranks.rank, r->num_steps, &r->trace, err));
+        TRI_TRY(tri_run_trace_open(r, err));
     TRI_TRY(tri_ranks_patiently(&r->ranks, tri_run_open_files, r, err));
     tri_run_tell(r, (tri_run_news){.moment = TRI_RUN_BEGINS});
     return TR_OK;
@@ -198,11 +198,6 @@ static tr_status judge_ckpt(const tri_run *r, tr_error *err)
     return status;
 }
 
-static tr_status write_trace(const tri_run *r, tr_error *err)
-{
-    return r->trace ? tri_run_trace_write(r->trace, r->config.dir, r->ranks.rank, err) : TR_OK;
-}
-
 /* A picture is drawn from what is on the disk, and can be drawn again: no reason to fail. */
 static void draw(tri_run *r)
 {
@@ -221,12 +216,12 @@ static tr_status end(tri_run *r, tr_error *err)
     if (!is_done(r)) {
         TRI_TRY(end_early(r, err));
         draw(r);
-        return write_trace(r, err); /* after what cannot be had again */
+        return tri_run_trace_write(r, err); /* after what cannot be had again */
     }
     TRI_TRY(save_last(r, err));
     if (r->config.save_weights)
         TRI_TRY(save_weights(r, err));
-    TRI_TRY(write_trace(r, err));
+    TRI_TRY(tri_run_trace_write(r, err));
     draw(r);
     tell_end(r, NULL);
     return r->ranks.rank == 0 ? judge_ckpt(r, err) : TR_OK;
@@ -279,8 +274,7 @@ void tri_run_close(tri_run *r)
     for (size_t i = 0; i < r->num_observers; i++)
         if (r->observers[i].close)
             r->observers[i].close(r->observers[i].context);
-    if (r->trace)
-        tri_trace_destroy(r->trace);
+    tri_run_trace_close(r);
     tri_record_close(r->record);
     tri_run_ckpt_end(&r->ckpt);
     tri_replicas_close(&r->replicas);

@@ -7,7 +7,7 @@
 #ifndef TRI_TRAIN_RUN_RUN_H
 #define TRI_TRAIN_RUN_RUN_H
 
-#include "run/trace.h"
+#include "run/trace_program.h"
 #include "train/log/record.h"
 #include "train/ranks.h"
 #include "train/replicas.h"
@@ -61,8 +61,9 @@ typedef struct tri_run {
     int local_ranks; /* on this machine */
     tri_observer observers[TRI_MAX_OBSERVERS];
     size_t num_observers;
-    char *tuning; /* the file with what was measured */
-    tri_trace *trace;
+    char *tuning;             /* the file with what was measured */
+    tri_program_trace *trace; /* NULL: none */
+    bool trace_done;          /* all of it was written, or could not be */
     tri_record *record;
     tri_run_ckpt ckpt;
     tri_replicas replicas;

@@ -8,6 +8,7 @@
 #include "base/clock.h"
 #include "base/process_memory.h"
 #include "train/run/run.h"
+#include "train/run/run_trace.h"
 #include "train/step.h"
 #include "train/step_stats.h"
 
@@ -182,7 +183,10 @@ static tr_status evaluate(tri_run *r, const tr_step *step, bool last, step_end *
 tr_status tri_run_step(tri_run *r, tr_error *err)
 {
     tr_step step;
+    tri_run_trace_begin_step(r);
     tr_status status = tri_step_once(r->session, &step, err);
+    if (status == TR_OK) /* of others a part is missing */
+        tri_run_trace_end_step(r);
     step_end end = {r->ranks.rank, step.seconds, false, 0};
     count_step(r, &step);
     if (status == TR_ERROR_NUMERIC) { /* at the same step on all ranks */
