@@ -31,7 +31,8 @@ typedef enum tr_run_moment {
     TR_RUN_STEP,      /* a step is done, also one that was skipped */
     TR_RUN_SAVED,     /* a checkpoint was taken; with ckpt.async it is still being written */
     TR_RUN_WARNING,   /* of the run, or of rank 0: something is wrong that does not end it */
-    TR_RUN_ENDS       /* once, whatever the reason */
+    TR_RUN_ENDS,      /* once, whatever the reason */
+    TR_RUN_SAMPLED    /* after STEP, with run.sample_every: the model has written the text */
 } tr_run_moment;
 
 /* Where a run is. Later versions may add members at the end. */

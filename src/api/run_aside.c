@@ -59,9 +59,8 @@ static tr_status has_settings(const char *dir, bool *ours, tr_error *err)
 
 /* What a run replaces. It adds to events.jsonl, log and data, or finds them useful. */
 static const char *const replaced[] = {
-    "config.yaml",   "metrics.jsonl",       "metrics.csv",
-    "metrics.prom",  "weights.safetensors", "ckpt",
-    "samples",       "trace.json",          "special_tokens_map.json",
+    "config.yaml",   "metrics.jsonl", "metrics.csv",   "metrics.prom", "weights.safetensors",
+    "ckpt",          "samples",       "samples.jsonl", "trace.json",   "special_tokens_map.json",
     "tokenizer.json"};
 enum { NUM_REPLACED = sizeof replaced / sizeof *replaced };
 /* What, beside its settings, only a run has. */

@@ -31,7 +31,7 @@ static void observe(void *context, const tri_run_news *news)
         [TRI_RUN_BEGINS] = TR_RUN_BEGINS, [TRI_RUN_SKIPPED] = TR_RUN_SKIPPED,
         [TRI_RUN_STEP] = TR_RUN_STEP,     [TRI_RUN_EVALUATED] = TR_RUN_EVALUATED,
         [TRI_RUN_SAVED] = TR_RUN_SAVED,   [TRI_RUN_WARNING] = TR_RUN_WARNING,
-        [TRI_RUN_ENDS] = TR_RUN_ENDS,
+        [TRI_RUN_ENDS] = TR_RUN_ENDS,     [TRI_RUN_SAMPLED] = TR_RUN_SAMPLED,
     };
     tri_rank_thread *self = context;
     tr_run *run = self->run;

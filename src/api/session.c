@@ -130,6 +130,24 @@ static tr_status check_memory(const tri_session_config *config, tr_error *err)
     return status;
 }
 
+/* Who asks for text must have a model that writes some. */
+static tr_status check_samples(const tr_settings *settings, const tri_session_config *config,
+                               tr_error *err)
+{
+    const tri_model_config *model = &config->compile.model;
+    const char *why = !tri_model_find(model->kind)->sequences ? "has no tokens"
+                      : model->task != TRI_TASK_LM            ? "does not predict the next token"
+                      : strcmp(config->device.kind, "null") == 0
+                          ? "computes nothing with run.device=null"
+                          : NULL;
+    if (tr_settings_int(settings, "run.sample_every") == 0 || !why)
+        return TR_OK;
+    return tri_fail(err, TR_ERROR_INPUT,
+                    "run.sample_every asks for text, and this model (model.kind %s, model.task %s) "
+                    "%s; set run.sample_every=0",
+                    model->kind, tr_settings_string(settings, "model.task"), why);
+}
+
 tr_status tri_api_check(tr_settings *settings, tr_error *err)
 {
     tri_session_config config;
@@ -142,6 +160,8 @@ tr_status tri_api_check(tr_settings *settings, tr_error *err)
                              .seq_len = config.compile.seq_len};
     tr_status status = tri_model_params(&config.compile.model, &batch, &params, err);
     tri_param_table_fini(&params);
+    if (status == TR_OK)
+        status = check_samples(settings, &config, err);
     if (status == TR_OK)
         status = check_memory(&config, err);
     return status == TR_OK ? check_data(&config, err) : status;

@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "config/resolve.h"
+#include "serve/run_samples.h"
 
 static tri_resume resume_from(const tr_settings *s)
 {
@@ -43,6 +44,11 @@ void tri_run_config_from(const tr_settings *s, tri_run_config *config)
         .save_weights = tr_settings_bool(s, "run.save"),
         .record = tr_settings_bool(s, "data.record"),
         .trace = tr_settings_bool(s, "run.trace"),
+        .sampling = {.by = &tri_run_samples,
+                     .every = tr_settings_int(s, "run.sample_every"),
+                     .prompt = tr_settings_string(s, "run.sample_prompt"),
+                     .num_tokens = tr_settings_int(s, "run.sample_tokens"),
+                     .temperature = tr_settings_float(s, "run.sample_temperature")},
         .logs = tr_settings_string(s, "run.logs"),
         .ends_at_s = minutes > 0 ? tri_now_s() + 60 * minutes : 0,
     };

@@ -170,9 +170,9 @@ static void print_written(const tri_run *r, bool idle)
             stdout, "nothing new in %s but the weights of step %" PRId64 ", weights.safetensors\n",
             r->config.dir, r->first_step);
     else
-        tri_text_print(stdout, "written to %s: config.yaml, metrics.jsonl%s%s%s%s%s%s%s%s\n",
-                       r->config.dir, r->drawn ? ", loss.svg" : "",
-                       r->has_tokenizer ? ", tokenizer.json" : "",
+        tri_text_print(stdout, "written to %s: config.yaml, metrics.jsonl%s%s%s%s%s%s%s%s%s\n",
+                       r->config.dir, r->samples ? ", samples.jsonl" : "",
+                       r->drawn ? ", loss.svg" : "", r->has_tokenizer ? ", tokenizer.json" : "",
                        saves ? ", weights.safetensors" : "", r->record ? ", samples/" : "",
                        r->ckpt.checkpointer && !r->ckpt.last_failed ? ", ckpt/" : "",
                        r->trace ? ", trace.json (opens in ui.perfetto.dev)" : "",
@@ -314,6 +314,10 @@ static void tell(void *context, const tri_run_news *news)
     case TRI_RUN_STEP:
         if (news->row->epoch > 0)
             show_epoch(show, r, news->row);
+        break;
+    case TRI_RUN_SAMPLED:
+        tri_progress_note(&show->progress, "step %" PRId64 "  writes: %s%s", news->step->step,
+                          r->config.sampling.prompt, news->text);
         break;
     case TRI_RUN_WARNING:
         show_warning(show, news);

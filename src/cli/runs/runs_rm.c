@@ -91,7 +91,8 @@ static bool is_runs_own(const char *name)
                                         "wandb",
                                         "metrics.csv",
                                         "metrics.prom",
-                                        "loss.svg"};
+                                        "loss.svg",
+                                        "samples.jsonl"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (strcmp(name, names[i]) == 0)
             return true;

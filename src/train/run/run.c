@@ -112,6 +112,8 @@ tr_status tri_run_begin(tri_run *r, tr_error *err)
     if (r->config.trace)
         TRI_TRY(tri_run_trace_open(r, err));
     TRI_TRY(tri_ranks_patiently(&r->ranks, tri_run_open_files, r, err));
+    if (r->config.sampling.every > 0)
+        TRI_TRY(r->config.sampling.by->open(r, &r->samples, err));
     tri_run_tell(r, (tri_run_news){.moment = TRI_RUN_BEGINS});
     return TR_OK;
 }
@@ -276,6 +278,8 @@ void tri_run_close(tri_run *r)
             r->observers[i].close(r->observers[i].context);
     tri_run_trace_close(r);
     tri_record_close(r->record);
+    if (r->samples)
+        r->config.sampling.by->close(r->samples);
     tri_run_ckpt_end(&r->ckpt);
     tri_replicas_close(&r->replicas);
     if (r->session)

@@ -13,6 +13,7 @@
 #include "train/replicas.h"
 #include "train/run/observer.h"
 #include "train/run/run_ckpt.h"
+#include "train/run/run_sampler.h"
 #include "trireme/settings.h"
 
 /* Why a rank wishes that the run end: bits that the caller gives a meaning, but for the last. */
@@ -37,8 +38,9 @@ typedef struct tri_run_config {
     int64_t compare_every; /* steps between two comparisons of copies; 0: there are none */
     bool save_weights;     /* at the end */
     bool record, trace;
-    const char *logs; /* files for other tools, as tri_logs_check has them; "": none */
-    double ends_at_s; /* of tri_now_s, when the wish TRI_WISH_TIME comes up; 0: never */
+    tri_run_sampling sampling; /* text that the model writes on the way */
+    const char *logs;          /* files for other tools, as tri_logs_check has them; "": none */
+    double ends_at_s;          /* of tri_now_s, when the wish TRI_WISH_TIME comes up; 0: never */
     tri_run_wishes wishes;
 } tri_run_config;
 
@@ -65,6 +67,7 @@ typedef struct tri_run {
     tri_program_trace *trace; /* NULL: none */
     bool trace_done;          /* all of it was written, or could not be */
     tri_record *record;
+    void *samples; /* of the sampler */
     tri_run_ckpt ckpt;
     tri_replicas replicas;
     int64_t compare_every; /* as configured, 0 where there is nothing to compare */

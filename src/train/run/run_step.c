@@ -180,6 +180,15 @@ static tr_status evaluate(tri_run *r, const tr_step *step, bool last, step_end *
     return TR_OK;
 }
 
+/* Before the checkpoint, as the line of the step is. */
+static tr_status sample(tri_run *r, bool last, tr_error *err)
+{
+    int64_t every = r->config.sampling.every;
+    if (every == 0 || (!last && r->session->step % every != 0))
+        return TR_OK;
+    return r->config.sampling.by->take(r, r->samples, err);
+}
+
 tr_status tri_run_step(tri_run *r, tr_error *err)
 {
     tr_step step;
@@ -207,6 +216,7 @@ tr_status tri_run_step(tri_run *r, tr_error *err)
     end.slowest_s = met.slowest_s;
     tell_step(r, &step, &end);
     last |= r->enough[0] != 0;
+    TRI_TRY(sample(r, last, err));
     bool must = last || (r->best.now && r->config.ckpt.keep.best > 0);
     TRI_TRY(tri_run_compare(r, last || tri_run_ckpt_due(&r->ckpt, must), err));
     return save_if_due(r, &step, must, err);
