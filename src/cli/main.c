@@ -25,6 +25,7 @@ static const tri_flag train_flags[] = {
     {"name", "NAME", "write to runs/NAME (run.dir=runs/NAME)"},
     {"resume", NULL, "go on from the newest checkpoint of run.dir (run.resume=true)"},
     {"quiet", NULL, "print only warnings, errors and the last line"},
+    {"detach", NULL, "return when the run has begun; it goes on in the background"},
     {0},
 };
 
@@ -234,9 +235,9 @@ const tri_verb tri_verbs[] = {
      "prepare TEXT ... | inspect PATH | tokenizer train TEXT ... | tokenizer encode|decode|inspect "
      "[FILE]",
      "run.threads", NULL, TRI_OPERANDS_WORDS, data_flags, tri_verb_data},
-    {"runs", "list runs and how they go; compare, stop and remove them",
-     "[DIR ...] | diff A B | stop RUN ... | rm RUN ...", "", NULL, TRI_OPERANDS_WORDS, runs_flags,
-     tri_verb_runs},
+    {"runs", "list runs and how they go; compare, follow, stop and remove them",
+     "[DIR ...] | diff A B | attach RUN | stop RUN ... | rm RUN ...", "", NULL, TRI_OPERANDS_WORDS,
+     runs_flags, tri_verb_runs},
     {"plot", "draw the losses of runs, in the terminal or as a picture", "RUN [RUN ...]", "", NULL,
      TRI_OPERANDS_WORDS, plot_flags, tri_verb_plot},
     {"doctor", "say what this machine has, and what is missing", "", "run",

@@ -11,13 +11,14 @@
 
 typedef struct tri_recovery {
     const tri_cli *cli;
-    double started_s;  /* of the run, restarts included; tri_now_s */
-    int attempt;       /* 0: the first */
-    int num_restarts;  /* that run.restarts pays for, so far */
-    bool resumes;      /* this attempt goes on from a checkpoint of an earlier one */
-    int64_t from_step; /* steps done when this attempt began, as far as is known */
-    tri_attempt last;  /* before this one */
-    bool noted;        /* that output is lost */
+    double started_s;          /* of the run, restarts included; tri_now_s */
+    int attempt;               /* 0: the first */
+    int num_restarts;          /* that run.restarts pays for, so far */
+    bool resumes;              /* this attempt goes on from a checkpoint of an earlier one */
+    int64_t from_step;         /* steps done when this attempt began, as far as is known */
+    tri_attempt last;          /* before this one */
+    bool noted;                /* that output is lost */
+    struct tri_detach *detach; /* cli/run/detach.h */
 } tri_recovery;
 
 void tri_recovery_init(tri_recovery *recovery, const tri_cli *cli);

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "base/fs.h"
+#include "cli/run/detach.h"
 #include "train/run/run_trace.h"
 
 void tri_journal_add(const tr_settings *settings, tri_event *event, int signal)
@@ -86,7 +87,7 @@ void tri_journal_failed(void *context, const tri_launch_result *result)
 static void forget(const char *run_dir, int64_t num_ranks)
 {
     char name[48] = "events.jsonl";
-    for (int64_t rank = 0; rank <= num_ranks + 1; rank++) {
+    for (int64_t rank = 0; rank <= num_ranks + 2; rank++) {
         char *path = tri_path_join(run_dir, name);
         if (path)
             (void)remove(path);
@@ -94,6 +95,8 @@ static void forget(const char *run_dir, int64_t num_ranks)
         snprintf(name, sizeof name, "log/rank-%lld.log", (long long)rank);
         if (rank == num_ranks)
             strcpy(name, "log");
+        else if (rank == num_ranks + 1)
+            strcpy(name, TRI_RUN_OUTPUT);
     }
 }
 

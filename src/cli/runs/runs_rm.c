@@ -92,7 +92,8 @@ static bool is_runs_own(const char *name)
                                         "metrics.csv",
                                         "metrics.prom",
                                         "loss.svg",
-                                        "samples.jsonl"};
+                                        "samples.jsonl",
+                                        "output.log"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (strcmp(name, names[i]) == 0)
             return true;

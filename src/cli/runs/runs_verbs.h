@@ -12,6 +12,9 @@ int tri_runs_diff(const char *a, const char *b, bool json);
  * work, or no run, is refused before anything is removed. */
 int tri_runs_rm(const char *const *names, int num, bool yes);
 
+/* Shows what a run prints until it ends, and ends with its exit code; Ctrl-C leaves it running. */
+int tri_runs_attach(const char *name);
+
 /* Asks the process that is at work to save and end, and waits for that, at most so long. */
 int tri_runs_stop(const char *const *names, int num, int64_t patience_s);
 

@@ -164,23 +164,26 @@ int tri_verb_runs(const tri_cli *cli)
     bool json = tri_cli_flag(cli, "json"), watches = tri_cli_flag(cli, "watch");
     bool yes = tri_cli_flag(cli, "yes"), waits = tri_cli_flag(cli, "wait");
     bool diff = strcmp(what, "diff") == 0, rm = strcmp(what, "rm") == 0;
-    bool stop = strcmp(what, "stop") == 0;
+    bool stop = strcmp(what, "stop") == 0, attach = strcmp(what, "attach") == 0;
     tr_error err = {0};
     int64_t patience_s = 60;
     if (tri_cli_flag_int(cli, "wait", 0, 86400, &patience_s, &err) != TR_OK)
         return tri_cli_fail(&err);
-    bool fits = (!json || !(rm || stop)) && (!watches || !(diff || rm || stop)) && (!yes || rm) &&
-                (!waits || stop);
+    bool fits = (!json || !(rm || stop || attach)) &&
+                (!watches || !(diff || rm || stop || attach)) && (!yes || rm) && (!waits || stop);
     if (fits && diff && num == 3)
         return tri_runs_diff(cli->operands[1], cli->operands[2], json);
     if (fits && rm && num > 1)
         return tri_runs_rm(cli->operands + 1, num - 1, yes);
     if (fits && stop && num > 1)
         return tri_runs_stop(cli->operands + 1, num - 1, patience_s);
-    if (fits && !diff && !rm && !stop)
+    if (fits && attach && num == 2)
+        return tri_runs_attach(cli->operands[1]);
+    if (fits && !diff && !rm && !stop && !attach)
         return list_runs(cli);
     tri_cli_error("write `trireme runs [DIR ...] [--watch | --json]`, `trireme runs diff A B "
-                  "[--json]`, `trireme runs stop RUN ... [--wait S]` or `trireme runs rm RUN ... "
+                  "[--json]`, `trireme runs attach RUN`, `trireme runs stop RUN ... [--wait S]` or "
+                  "`trireme runs rm RUN ... "
                   "[--yes]`; a folder with such a name is ./diff");
     return TRI_EXIT_USAGE;
 }

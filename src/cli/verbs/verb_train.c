@@ -12,6 +12,7 @@
 #include "cli/guard.h"
 #include "cli/launch/environment.h"
 #include "cli/launch/recovery.h"
+#include "cli/run/detach.h"
 #include "cli/run/dry_run.h"
 #include "cli/run/journal.h"
 #include "cli/run/train_show.h"
@@ -100,6 +101,8 @@ static tr_status train(trained *t, const tri_bootstrap *bootstrap, const tri_rec
     tri_observer observer = tri_train_show_observer(&t->show);
     tri_run_open(&t->run, &config, &t->session->session);
     TRI_TRY(tri_run_observe(&t->run, &observer, err));
+    observer = tri_detach_observer(recovery->detach);
+    TRI_TRY(tri_run_observe(&t->run, &observer, err));
     TRI_TRY(tri_run_join(&t->run, bootstrap, err));
     /* The first start in a directory measures collectives, with large vectors that are gone by now.
      * The peak in metrics.jsonl is that of training, and the same at every start. */
@@ -170,7 +173,27 @@ static tr_status check_flags(const tri_cli *cli, tr_error *err)
         return tri_fail(err, TR_ERROR_INPUT,
                         "--dry-run does nothing but print, and --quiet prints nothing of it; leave "
                         "one of them out");
+    tri_environment world;
+    if (!tri_cli_flag(cli, "detach"))
+        return TR_OK;
+    if (tri_cli_flag(cli, "dry-run"))
+        return tri_fail(err, TR_ERROR_INPUT,
+                        "--dry-run starts no run, so there is none to detach; leave one of them "
+                        "out");
+    if (tri_environment_read(&world, NULL) == TR_OK && world.given)
+        return tri_fail(err, TR_ERROR_INPUT,
+                        "--detach is for ranks that trireme starts, and %s is in the environment: "
+                        "put what starts them into the background",
+                        world.size_variable);
     return TR_OK;
+}
+
+static void begin(void *context, int num_ranks)
+{
+    const tri_recovery *recovery = context;
+    tri_journal_begin(context, num_ranks);
+    tri_detach_take_output(recovery->detach,
+                           tr_settings_string(recovery->cli->settings, "run.dir"));
 }
 
 int tri_verb_train(const tri_cli *cli)
@@ -182,23 +205,28 @@ int tri_verb_train(const tri_cli *cli)
     if (tri_cli_flag(cli, "dry-run"))
         return check_ckpt(cli->settings, &err) == TR_OK ? tri_train_dry_run(cli)
                                                         : tri_cli_fail(&err);
+    tri_detach detach;
+    int code;
+    if (!tri_detach_begin(&detach, cli, &code))
+        return code;
     if (prepare(cli->settings, tri_cli_flag(cli, "quiet") != NULL, &err) != TR_OK ||
         tri_api_check(cli->settings, &err) != TR_OK || check_ckpt(cli->settings, &err) != TR_OK)
         return tri_cli_fail(&err);
     tri_recovery recovery;
     tri_recovery_init(&recovery, cli);
+    recovery.detach = &detach;
     tri_signals_catch(); /* not before: nothing that runs up to here looks at them */
     tri_launch_options options = {.asks = true,
                                   .writes = true,
                                   .processes = true,
                                   .restarts = tri_recovery_wanted(&recovery),
-                                  .begin = tri_journal_begin,
+                                  .begin = begin,
                                   .failed = tri_journal_failed,
                                   .again = tri_recovery_again,
                                   .ended = tri_journal_ended,
                                   .note = tri_journal_note,
                                   .context = &recovery};
-    int code = tri_cli_launch(cli, (int)tri_cli_num_ranks(cli), train_rank, &recovery, &options);
+    code = tri_cli_launch(cli, (int)tri_cli_num_ranks(cli), train_rank, &recovery, &options);
     fflush(stdout);
     clearerr(stdout); /* what cannot be printed is noted by now, and the run is done all the same */
     return code;
