@@ -117,6 +117,7 @@ int tri_verb_ckpt(const tri_cli *cli);
 int tri_verb_data(const tri_cli *cli);
 int tri_verb_runs(const tri_cli *cli);
 int tri_verb_plot(const tri_cli *cli);
+int tri_verb_profile(const tri_cli *cli);
 int tri_verb_doctor(const tri_cli *cli);
 int tri_verb_settings(const tri_cli *cli);
 int tri_verb_completion(const tri_cli *cli);

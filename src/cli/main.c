@@ -166,6 +166,12 @@ static const tri_flag plot_flags[] = {
     {0},
 };
 
+static const tri_flag profile_flags[] = {
+    {"draw", "FILE.svg", "a picture of the last step: the rows of all ranks"},
+    {"json", NULL, "an object instead of the tables"},
+    {0},
+};
+
 static const tri_flag man_flags[] = {
     {"list", NULL, "the names of all pages: trireme, trireme-train, ..."},
     {0},
@@ -240,6 +246,8 @@ const tri_verb tri_verbs[] = {
      runs_flags, tri_verb_runs},
     {"plot", "draw the losses of runs, in the terminal or as a picture", "RUN [RUN ...]", "", NULL,
      TRI_OPERANDS_WORDS, plot_flags, tri_verb_plot},
+    {"profile", "say where the time of a traced run went, by rank, operator and axis", "RUN", "",
+     NULL, TRI_OPERANDS_WORDS, profile_flags, tri_verb_profile},
     {"doctor", "say what this machine has, and what is missing", "", "run",
      "run.dir run.nccl_library", TRI_OPERANDS_NONE, NULL, tri_verb_doctor},
     {"settings", "list the settings, or show what a file resolves to", "[FILE.yaml | NAME ...]",

@@ -10,7 +10,7 @@
 #include "base/text.h"
 #include "comm/control/bootstrap.h"
 #include "run/store.h"
-#include "run/trace_program.h"
+#include "run/trace/trace_program.h"
 
 /* A message with its memory: a collective of a group of ranks, or half of one between two. */
 typedef struct tri_exchange_call {

@@ -4,9 +4,9 @@
 #include "base/clock.h"
 #include "base/fs.h"
 #include "comm/clock_offset.h"
-#include "run/trace_file.h"
-#include "run/trace_read.h"
-#include "run/trace_travel.h"
+#include "run/trace/trace_file.h"
+#include "run/trace/trace_read.h"
+#include "run/trace/trace_travel.h"
 #include "temp_dir.h"
 #include "trireme/trireme.h"
 

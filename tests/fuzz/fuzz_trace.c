@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-#include "run/trace_read.h"
+#include "run/trace/trace_read.h"
 
 static tr_status hear(void *context, const tri_trace_line *line, tr_error *err)
 {

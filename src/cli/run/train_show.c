@@ -9,7 +9,7 @@
 #include "base/process_memory.h"
 #include "cli/run/first_lines.h"
 #include "cli/text.h"
-#include "run/trace_travel.h"
+#include "run/trace/trace_travel.h"
 #include "train/step_stats.h"
 
 static void print_damaged(const tri_run *r)

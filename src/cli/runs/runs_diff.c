@@ -7,9 +7,9 @@
 #include <string.h>
 
 #include "base/fs.h"
-#include "base/json.h"
 #include "base/text.h"
 #include "cli/cli.h"
+#include "cli/json_doc.h"
 #include "cli/runs/run_find.h"
 #include "cli/runs/runs_verbs.h"
 #include "config/settings_table.h"
@@ -292,56 +292,42 @@ static void print_difference(const runs_difference *d)
 
 /* ---- JSON ---- */
 
-static json_t *number_json(double value)
+static void add_table(json_t *root, const char *key, const loss_table *t, const char *at)
 {
-    return isfinite(value) ? json_real(value) : json_null();
-}
-
-static json_t *table_json(const loss_table *t, const char *at)
-{
-    json_t *array = json_array();
+    json_t *list = tri_doc_list(root, key);
     for (int i = 0; i < t->num; i++) {
         const loss_pair *p = &t->pairs[i];
-        json_t *o = json_object();
-        json_object_set_new(o, at, json_integer(p->at));
-        json_object_set_new(o, "a", number_json(p->loss[0]));
-        json_object_set_new(o, "b", number_json(p->loss[1]));
-        json_object_set_new(o, "step_a", json_integer(p->step[0]));
-        json_object_set_new(o, "step_b", json_integer(p->step[1]));
-        json_array_append_new(array, o);
+        json_t *o = tri_doc_item(list);
+        tri_doc_count(o, at, p->at);
+        tri_doc_number(o, "a", p->loss[0]);
+        tri_doc_number(o, "b", p->loss[1]);
+        tri_doc_count(o, "step_a", p->step[0]);
+        tri_doc_count(o, "step_b", p->step[1]);
     }
-    return array;
 }
 
 static tr_status print_json(const runs_difference *d, tr_error *err)
 {
-    tri_json_begin();
-    json_t *root = json_object(), *settings = json_array(), *best = json_object();
-    for (int i = 0; i < d->num_settings; i++) {
-        json_t *o = json_object();
-        json_object_set_new(o, "name", json_string(d->settings[i].name));
-        json_object_set_new(o, "a", json_string(d->settings[i].value[0]));
-        json_object_set_new(o, "b", json_string(d->settings[i].value[1]));
-        json_array_append_new(settings, o);
+    json_t *root = tri_doc_begin();
+    tri_doc_text(root, "a", d->dir[0]);
+    tri_doc_text(root, "b", d->dir[1]);
+    if (*d->no_settings)
+        tri_doc_null(root, "settings");
+    json_t *settings = *d->no_settings ? NULL : tri_doc_list(root, "settings");
+    for (int i = 0; settings && i < d->num_settings; i++) {
+        json_t *o = tri_doc_item(settings);
+        tri_doc_text(o, "name", d->settings[i].name);
+        tri_doc_text(o, "a", d->settings[i].value[0]);
+        tri_doc_text(o, "b", d->settings[i].value[1]);
     }
-    json_object_set_new(root, "a", json_string(d->dir[0]));
-    json_object_set_new(root, "b", json_string(d->dir[1]));
-    json_object_set_new(root, "settings", *d->no_settings ? json_null() : json_incref(settings));
-    json_decref(settings);
-    json_object_set_new(root, "steps", table_json(&d->steps, "step"));
-    json_object_set_new(root, "tokens", table_json(&d->tokens, "tokens"));
-    json_object_set_new(root, "held_out", table_json(&d->held_out, "step"));
-    json_object_set_new(best, "a", number_json(d->best[0]));
-    json_object_set_new(best, "b", number_json(d->best[1]));
-    json_object_set_new(root, "best_held_out", best);
-    json_object_set_new(root, "version", json_integer(1));
-    char *text = tri_json_dump(root, JSON_COMPACT);
-    json_decref(root);
-    if (!text)
-        return tri_fail(err, TR_ERROR_RUNTIME, "no memory for JSON");
-    puts(text);
-    free(text);
-    return TR_OK;
+    add_table(root, "steps", &d->steps, "step");
+    add_table(root, "tokens", &d->tokens, "tokens");
+    add_table(root, "held_out", &d->held_out, "step");
+    json_t *best = tri_doc_object(root, "best_held_out");
+    tri_doc_number(best, "a", d->best[0]);
+    tri_doc_number(best, "b", d->best[1]);
+    tri_doc_count(root, "version", 1);
+    return tri_doc_print(root, stdout, err);
 }
 
 int tri_runs_diff(const char *a, const char *b, bool json)

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/json.h"
+#include "cli/json_doc.h"
 #include "cli/text.h"
 
 /* "dp2,tp2"; "1" for one rank, "-" where it is not known. */
@@ -308,63 +308,35 @@ tr_status tri_runs_table(const tri_run_row *rows, size_t num, const tri_runs_loo
 
 /* ---- JSON ---- */
 
-static void set_number(json_t *object, const char *key, double value)
-{
-    json_object_set_new(object, key, isfinite(value) ? json_real(value) : json_null());
-}
-
-static void set_count(json_t *object, const char *key, int64_t value, int64_t least)
-{
-    json_object_set_new(object, key, value >= least ? json_integer(value) : json_null());
-}
-
-/* A name need not be UTF-8, but JSON is. */
-static void set_text(json_t *object, const char *key, const char *value)
-{
-    tri_text text;
-    tri_text_init(&text);
-    tri_text_add_printable(&text, value);
-    json_object_set_new(object, key,
-                        text.length > 0 ? json_stringn(text.chars, text.length) : json_null());
-    tri_text_fini(&text);
-}
-
 tr_status tri_runs_json(const tri_run_row *row, tri_text *text, tr_error *err)
 {
     const tri_run_summary *m = &row->metrics;
-    tri_json_begin();
-    json_t *o = json_object(), *curve = json_array();
-    set_text(o, "run", row->dir);
-    json_object_set_new(o, "state", json_string(tri_run_state_name(row->state)));
-    set_count(o, "step", m->step, 0);
-    set_count(o, "total", row->total, 1);
-    set_number(o, "left_s", row->left_s);
-    set_number(o, "loss", m->loss);
-    set_number(o, "eval_loss", m->eval_loss);
-    set_number(o, "best_eval_loss", m->best_eval_loss);
-    set_count(o, "best_eval_step", m->best_eval_step, 1);
-    set_count(o, "tokens", m->tokens, 0);
-    set_number(o, "tokens_per_s", m->tokens_per_s);
-    set_count(o, "dp", row->dp, 1);
-    set_count(o, "tp", row->tp, 1);
-    set_count(o, "pp", row->pp, 1);
-    set_number(o, "began", row->began > 0 ? row->began : NAN);
-    set_number(o, "updated", row->updated > 0 ? row->updated : NAN);
-    set_text(o, "host", row->story.host);
-    set_count(o, "pid", row->story.pid, 1);
-    set_count(o, "exit_code", row->story.exit_code, 0);
-    json_object_set_new(o, "disk_bytes", json_integer((json_int_t)row->disk_bytes));
-    set_text(o, "why", row->why);
+    json_t *o = tri_doc_begin();
+    tri_doc_text(o, "run", row->dir);
+    tri_doc_text(o, "state", tri_run_state_name(row->state));
+    tri_doc_count_from(o, "step", m->step, 0);
+    tri_doc_count_from(o, "total", row->total, 1);
+    tri_doc_number(o, "left_s", row->left_s);
+    tri_doc_number(o, "loss", m->loss);
+    tri_doc_number(o, "eval_loss", m->eval_loss);
+    tri_doc_number(o, "best_eval_loss", m->best_eval_loss);
+    tri_doc_count_from(o, "best_eval_step", m->best_eval_step, 1);
+    tri_doc_count_from(o, "tokens", m->tokens, 0);
+    tri_doc_number(o, "tokens_per_s", m->tokens_per_s);
+    tri_doc_count_from(o, "dp", row->dp, 1);
+    tri_doc_count_from(o, "tp", row->tp, 1);
+    tri_doc_count_from(o, "pp", row->pp, 1);
+    tri_doc_number(o, "began", row->began > 0 ? row->began : NAN);
+    tri_doc_number(o, "updated", row->updated > 0 ? row->updated : NAN);
+    tri_doc_text(o, "host", *row->story.host ? row->story.host : NULL);
+    tri_doc_count_from(o, "pid", row->story.pid, 1);
+    tri_doc_count_from(o, "exit_code", row->story.exit_code, 0);
+    tri_doc_count(o, "disk_bytes", (int64_t)row->disk_bytes);
+    tri_doc_text(o, "why", *row->why ? row->why : NULL);
+    json_t *curve = tri_doc_list(o, "curve");
     for (int64_t i = 0; i < TRI_SUMMARY_BINS && i * m->width < m->step; i++)
         json_array_append_new(curve, m->count[i] > 0 ? json_real(m->sum[i] / (double)m->count[i])
                                                      : json_null());
-    json_object_set_new(o, "curve", curve);
-    json_object_set_new(o, "version", json_integer(1));
-    char *line = tri_json_dump(o, JSON_COMPACT);
-    json_decref(o);
-    if (!line)
-        return tri_fail(err, TR_ERROR_RUNTIME, "no memory for a list of runs");
-    tri_text_add(text, "%s\n", line);
-    free(line);
-    return TR_OK;
+    tri_doc_count(o, "version", 1);
+    return tri_doc_add(o, text, err);
 }

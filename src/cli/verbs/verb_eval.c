@@ -6,9 +6,9 @@
 
 #include "api/evaluate.h"
 #include "api/texts.h"
-#include "base/json.h"
 #include "ckpt/hf/hf.h"
 #include "cli/cli.h"
+#include "cli/json_doc.h"
 #include "cli/text.h"
 #include "cli/verbs/prompts.h"
 #include "cli/verbs/weights.h"
@@ -40,31 +40,23 @@ static tr_status print_json(const tri_evaluation *e, const char *what, const cha
                             tr_error *err)
 {
     double mean = e->loss / e->num_targets;
-    tri_json_begin();
-    json_t *o = json_object();
-    json_object_set_new(o, "weights", json_string(weights));
-    json_object_set_new(o, "text", json_string(what));
-    json_object_set_new(o, "tokens", json_integer((json_int_t)e->num_targets));
-    json_object_set_new(o, "windows", json_integer((json_int_t)e->num_windows));
-    json_object_set_new(o, "loss", json_real(mean));
-    json_object_set_new(o, "perplexity", json_real(exp(mean)));
+    json_t *o = tri_doc_begin();
+    tri_doc_text(o, "weights", weights);
+    tri_doc_text(o, "text", what);
+    tri_doc_count(o, "tokens", (int64_t)e->num_targets);
+    tri_doc_count(o, "windows", (int64_t)e->num_windows);
+    tri_doc_number(o, "loss", mean);
+    tri_doc_number(o, "perplexity", exp(mean));
     if (e->num_bytes > 0) {
-        json_object_set_new(o, "bytes", json_integer((json_int_t)e->num_bytes));
-        json_object_set_new(o, "characters", json_integer((json_int_t)e->num_characters));
-        json_object_set_new(o, "bits_per_byte", json_real(e->loss / M_LN2 / (double)e->num_bytes));
-        json_object_set_new(o, "bits_per_character",
-                            json_real(e->loss / M_LN2 / (double)e->num_characters));
+        tri_doc_count(o, "bytes", (int64_t)e->num_bytes);
+        tri_doc_count(o, "characters", (int64_t)e->num_characters);
+        tri_doc_number(o, "bits_per_byte", e->loss / M_LN2 / (double)e->num_bytes);
+        tri_doc_number(o, "bits_per_character", e->loss / M_LN2 / (double)e->num_characters);
     }
     if (e->num_right >= 0)
-        json_object_set_new(o, "accuracy", json_real(e->num_right / e->num_targets));
-    json_object_set_new(o, "seconds", json_real(e->seconds));
-    char *line = tri_json_dump(o, JSON_COMPACT | JSON_PRESERVE_ORDER);
-    json_decref(o);
-    if (!line)
-        return tri_fail(err, TR_ERROR_RUNTIME, "no memory to print the result");
-    printf("%s\n", line);
-    free(line);
-    return TR_OK;
+        tri_doc_number(o, "accuracy", e->num_right / e->num_targets);
+    tri_doc_number(o, "seconds", e->seconds);
+    return tri_doc_print(o, stdout, err);
 }
 
 /* A run says in its settings how long its windows are, and how many are computed at a time. Without

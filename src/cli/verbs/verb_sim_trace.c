@@ -8,7 +8,7 @@
 #include "api/api.h"
 #include "cli/verbs/verb_sim.h"
 #include "compile/pipeline.h"
-#include "run/trace_read.h"
+#include "run/trace/trace_read.h"
 #include "train/run/run_trace.h"
 
 typedef struct measured {

@@ -7,7 +7,7 @@
 #ifndef TRI_TRAIN_RUN_RUN_H
 #define TRI_TRAIN_RUN_RUN_H
 
-#include "run/trace_program.h"
+#include "run/trace/trace_program.h"
 #include "train/log/record.h"
 #include "train/ranks.h"
 #include "train/replicas.h"

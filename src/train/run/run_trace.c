@@ -7,7 +7,7 @@
 
 #include "base/fs.h"
 #include "comm/clock_offset.h"
-#include "run/trace_file.h"
+#include "run/trace/trace_file.h"
 #include "train/run/run.h"
 
 /* Of all ranks together, so that the file stays one that a viewer can open; a step, whatever it
@@ -124,6 +124,20 @@ static void warn_unseen(const tri_run *r)
                      num, num == 1 ? "" : "s", first, r->config.dir);
 }
 
+/* When the others are done, and have nothing to compute. */
+static void measure_peaks(tri_run *r)
+{
+    tri_device *device = &r->session->device;
+    const tri_precision *precision = &r->session->config.compile.precision;
+    tri_trace_peaks *peaks = &tri_trace_about_of(r->trace->events)->peaks;
+    if (device->def->peak_flops)
+        peaks->flops = device->def->peak_flops(device, precision->compute);
+    if (device->def->peak_flops && precision->linear8)
+        peaks->flops8 = device->def->peak_flops(device, TRI_F8E4M3);
+    if (device->def->peak_bytes)
+        peaks->bytes = device->def->peak_bytes(device);
+}
+
 tr_status tri_run_trace_write(tri_run *r, tr_error *err)
 {
     int64_t came;
@@ -143,6 +157,7 @@ tr_status tri_run_trace_write(tri_run *r, tr_error *err)
         return TR_OK;
     if (r->ranks.size > 1)
         warn_unseen(r);
+    measure_peaks(r);
     return tri_trace_join(r->trace->events, r->config.dir, err);
 }
 

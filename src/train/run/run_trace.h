@@ -6,7 +6,7 @@
 #ifndef TRI_TRAIN_RUN_RUN_TRACE_H
 #define TRI_TRAIN_RUN_RUN_TRACE_H
 
-#include "run/trace_program.h"
+#include "run/trace/trace_program.h"
 #include "train/ranks.h"
 
 struct tri_run;

@@ -1,4 +1,4 @@
-#include "run/trace.h"
+#include "run/trace/trace.h"
 
 #include <assert.h>
 #include <stdatomic.h>

@@ -3,13 +3,14 @@
 #ifndef TRI_RUN_TRACE_READ_H
 #define TRI_RUN_TRACE_READ_H
 
-#include "run/trace.h"
+#include "run/trace/trace.h"
 
 /* What the file says of all ranks together. */
 typedef struct tri_trace_head {
     int num_ranks, num_missing; /* ranks; of them, those that left no events */
     int64_t first_step, num_steps, left_out, num_dropped;
     double clock_error_us;
+    tri_trace_peaks peaks;
 } tri_trace_head;
 
 /* An event; numbers that it does not have are -1, texts "". */
@@ -22,6 +23,7 @@ typedef struct tri_trace_line {
     int64_t step, instruction, microbatch, chunk, peer, awaited;
     int64_t message;
     double flops, bytes;
+    bool float8;
 } tri_trace_line;
 
 /* A failure ends the reading. */

@@ -30,6 +30,7 @@ typedef struct tri_trace_label {
     const char *group;   /* of the ranks that a message is among: "dp"; NULL: it is no message */
     int peer;            /* of a message between two, the rank at the other end, from 1; 0: none */
     tri_trace_flow flow;
+    bool float8; /* a product of 8-bit operands */
 } tri_trace_label;
 
 typedef struct tri_trace_event {
@@ -52,12 +53,19 @@ typedef struct tri_trace_clock {
 } tri_trace_clock;
 int64_t tri_trace_aligned(const tri_trace_clock *clock, int64_t time_ns);
 
+/* What a device can do, measured: rates of products, of those of 8-bit operands, and of copies
+ * (read and written). 0: not known. */
+typedef struct tri_trace_peaks {
+    double flops, flops8, bytes;
+} tri_trace_peaks;
+
 /* What a file says of a rank beside its events. */
 typedef struct tri_trace_about {
     int rank, num_ranks;
     int64_t first_step, num_steps; /* that were recorded, the first from 1 */
     int64_t left_out;              /* steps that ran and were not recorded */
     tri_trace_clock clock;
+    tri_trace_peaks peaks; /* of the rank that joins the parts */
 } tri_trace_about;
 
 typedef struct tri_trace tri_trace;

@@ -4,7 +4,7 @@
 #define TRI_RUN_TRACE_PROGRAM_H
 
 #include "program/program.h"
-#include "run/trace.h"
+#include "run/trace/trace.h"
 
 typedef struct tri_program_trace {
     const tri_program *program;

@@ -1,4 +1,4 @@
-#include "run/trace_file.h"
+#include "run/trace/trace_file.h"
 
 #include <assert.h>
 #include <inttypes.h>
@@ -127,6 +127,8 @@ static void put_args(text_out *out, const tri_trace_event *event)
         put_arg(out, "bytes", label->bytes);
     if (label->flops > 0)
         put_arg(out, "flops", label->flops);
+    if (label->float8)
+        put_arg(out, "float8", 1);
     if (label->flops > 0 && !event->waits)
         put_arg(out, "gflop_per_s", label->flops * 1e-3 / us);
     if (label->bytes > 0 && !event->waits)
@@ -210,6 +212,7 @@ typedef struct part {
     char *path;
     int rank, num_ranks;
     int64_t first_step, num_steps, left_out, dropped, clock_error_ns;
+    tri_trace_peaks peaks;
     long begin; /* of the events, in the file */
 } part;
 
@@ -234,6 +237,7 @@ static part about_to_part(const tri_trace *trace)
                   .num_steps = about->num_steps,
                   .left_out = about->left_out,
                   .dropped = tri_trace_num_dropped(trace),
+                  .peaks = about->peaks,
                   .clock_error_ns = about->clock.error_ns};
 }
 
@@ -400,6 +404,9 @@ static void put_head(text_out *out, const part_list *list, const part *own)
         all.first_step, all.num_steps, all.left_out);
     put(out, ",\"dropped_events\":%" PRId64 ",\"clock_error_us\":", all.dropped);
     put_microseconds(out, all.clock_error_ns);
+    put_arg(out, "peak_flops_per_s", all.peaks.flops);
+    put_arg(out, "peak_flops_per_s_float8", all.peaks.flops8);
+    put_arg(out, "peak_bytes_per_s", all.peaks.bytes);
     put(out, "},\n\"traceEvents\":[\n");
 }
 

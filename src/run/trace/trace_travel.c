@@ -1,6 +1,6 @@
 /* Events of the compute row follow each other, so that what lies under a message is found by one
  * walk over both: messages sorted by their start, and for each the instructions that meet it. */
-#include "run/trace_travel.h"
+#include "run/trace/trace_travel.h"
 
 #include <stdlib.h>
 

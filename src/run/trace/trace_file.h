@@ -7,7 +7,7 @@
 #ifndef TRI_RUN_TRACE_FILE_H
 #define TRI_RUN_TRACE_FILE_H
 
-#include "run/trace.h"
+#include "run/trace/trace.h"
 
 enum { TRI_TRACE_VERSION = 2 };
 

@@ -2,7 +2,7 @@
 #ifndef TRI_RUN_TRACE_TRAVEL_H
 #define TRI_RUN_TRACE_TRAVEL_H
 
-#include "run/trace.h"
+#include "run/trace/trace.h"
 
 typedef struct tri_trace_travel {
     int64_t num_messages;

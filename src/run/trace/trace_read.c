@@ -1,4 +1,4 @@
-#include "run/trace_read.h"
+#include "run/trace/trace_read.h"
 
 #include <errno.h>
 #include <math.h>
@@ -8,7 +8,7 @@
 
 #include "base/fs.h"
 #include "base/json.h"
-#include "run/trace_file.h"
+#include "run/trace/trace_file.h"
 
 enum { LONGEST_LINE = 1 << 20 }; /* the first names all ranks that are missing */
 
@@ -67,7 +67,10 @@ static bool read_head(char *line, tri_trace_head *head)
                              .num_steps = whole_of(other, "steps"),
                              .left_out = whole_of(other, "steps_left_out"),
                              .num_dropped = whole_of(other, "dropped_events"),
-                             .clock_error_us = number_of(other, "clock_error_us")};
+                             .clock_error_us = number_of(other, "clock_error_us"),
+                             .peaks = {.flops = number_of(other, "peak_flops_per_s"),
+                                       .flops8 = number_of(other, "peak_flops_per_s_float8"),
+                                       .bytes = number_of(other, "peak_bytes_per_s")}};
     json_decref(root);
     return good;
 }
@@ -91,7 +94,8 @@ static bool is_line_good(const tri_trace_head *head, const json_t *event, tri_tr
                              .awaited = whole_of(args, "waited_for_at"),
                              .message = whole_of(args, "message"),
                              .flops = number_of(args, "flops"),
-                             .bytes = number_of(args, "bytes")};
+                             .bytes = number_of(args, "bytes"),
+                             .float8 = whole_of(args, "float8") == 1};
     if (strcmp(text_of(event, "ph"), "M") == 0) {
         line->name = text_of(args, "name");
         line->category = "row";
