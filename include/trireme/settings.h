@@ -4,7 +4,8 @@
  * are made from it. A settings object starts with every default, is changed by YAML files and by
  * "section.key=value" assignments (the later one wins), and can be written back as YAML that loads
  * to the same values. A setting that names code to run (run.nccl_library) is the exception: files
- * neither set nor keep it. */
+ * neither set nor keep it; run.plugins, which loads code when it is set, is kept by files as what
+ * they need, and not loaded by them. */
 #ifndef TRIREME_SETTINGS_H
 #define TRIREME_SETTINGS_H
 

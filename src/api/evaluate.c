@@ -208,7 +208,7 @@ tr_status tri_api_evaluate_held_out(tr_settings *settings, const tri_vocabulary 
     tri_session_config config;
     TRI_TRY(tri_settings_complete(settings, err));
     TRI_TRY(tri_session_config_from(settings, &config, err));
-    if (!tri_model_find(config.compile.model.kind)->sequences)
+    if (!tri_model_of(&config.compile.model)->sequences)
         return tri_fail(err, TR_ERROR_INPUT, "model.kind %s has no text to predict",
                         config.compile.model.kind);
     bool generates = tri_model_generates(&config.compile.model);

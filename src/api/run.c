@@ -102,7 +102,7 @@ tr_status tr_run_logits(tr_run *run, const int32_t *tokens, int64_t length, floa
     tri_session *session = NULL;
     TRI_TRY(session_of(run, &session, err));
     const tri_compile_config *config = &session->config.compile;
-    if (!tri_model_find(config->model.kind)->sequences)
+    if (!tri_model_of(&config->model)->sequences)
         return tri_fail(err, TR_ERROR_INPUT, "model.kind %s has no logits", config->model.kind);
     if (length < 1 || length > config->seq_len)
         return tri_fail(err, TR_ERROR_INPUT,

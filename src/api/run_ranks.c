@@ -113,7 +113,7 @@ static tr_status use_own_rows(tri_rank_thread *self, tr_error *err)
     const tri_compile_config *config = &session->config.compile;
     if (!self->run->options.row)
         return TR_OK;
-    if (!tri_model_find(config->model.kind)->sequences)
+    if (!tri_model_of(&config->model)->sequences)
         return tri_fail(err, TR_ERROR_INPUT,
                         "model.kind %s has no rows of tokens; leave tr_run_options.row out",
                         config->model.kind);

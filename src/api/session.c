@@ -96,7 +96,7 @@ static tr_status check_weights(const char *weights, tr_error *err)
 static tr_status check_data(const tri_session_config *config, tr_error *err)
 {
     int64_t rows = TRI_DATA_ENDLESS;
-    if (tri_model_find(config->compile.model.kind)->sequences) {
+    if (tri_model_of(&config->compile.model)->sequences) {
         tri_data *data;
         TRI_TRY(tri_data_open(&config->data, &data, err));
         rows = tri_data_epoch_rows(data);

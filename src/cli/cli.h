@@ -69,6 +69,8 @@ struct tri_cli {
 /* main.c. The table ends with a NULL name. */
 extern const tri_verb tri_verbs[];
 const tri_verb *tri_verb_find(const char *name); /* NULL when there is none */
+/* Whether it has to do with models: --plugin is taken by all, and shown for these. */
+bool tri_verb_takes_plugins(const tri_verb *verb);
 
 /* options.c: args are what follows the verb. On failure cli is empty and needs no fini. */
 tr_status tri_cli_init(tri_cli *cli, const tri_verb *verb, int num_args, char **args,

@@ -94,7 +94,7 @@ static const struct {
 static void write_briefs(FILE *file, const char *names)
 {
     tri_table table;
-    tri_table_init(&table);
+    tri_table_init(&table, NULL);
     while (*names) {
         char name[64];
         snprintf(name, sizeof name, "%.*s", (int)strcspn(names, " "), names);
@@ -137,6 +137,8 @@ void tri_help_write_verb(FILE *file, const tri_verb *verb, bool all)
         write_flag(file, name, flag->help);
     }
     write_flag(file, "--set section.key=value", "change one setting; wins over the file");
+    if (all && tri_verb_takes_plugins(verb))
+        write_flag(file, "--plugin FILE", "load models, rules and schedules from outside");
     write_flag(file, "--help", "this text; with every setting: --help all");
     if (verb->sections && !*verb->sections)
         return;

@@ -259,6 +259,11 @@ const tri_verb tri_verbs[] = {
     {0},
 };
 
+bool tri_verb_takes_plugins(const tri_verb *verb)
+{
+    return !verb->sections || strstr(verb->sections, "model");
+}
+
 const tri_verb *tri_verb_find(const char *name)
 {
     for (const tri_verb *verb = tri_verbs; verb->name; verb++)

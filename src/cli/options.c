@@ -21,8 +21,8 @@ typedef struct argument_cursor {
     int num_args;
     char **args;
     int at;
-    const char **assignments;
-    int num_assignments;
+    const char **assignments, **plugins;
+    int num_assignments, num_plugins;
 } argument_cursor;
 
 static bool ends_with(const char *text, const char *end)
@@ -95,7 +95,7 @@ static tr_status foreign_flag(const tri_verb *verb, const char *arg, const char 
 {
     bool far;
     tri_table table;
-    tri_table_init(&table);
+    tri_table_init(&table, NULL);
     const tri_setting *row = table.row[tri_setting_nearest(&table, word, &far)];
     const char *other = verb_with(word);
     const tri_alias *alias = other ? NULL : tri_alias_find(word);
@@ -171,6 +171,11 @@ static tr_status read_assignment(argument_cursor *c, const char *arg, tr_error *
     return TR_OK;
 }
 
+static tr_status read_plugin(argument_cursor *c, const char *arg, tr_error *err)
+{
+    return flag_value(c, arg, "my_model.so", &c->plugins[c->num_plugins++], err);
+}
+
 /* One word that begins with a dash; the cursor stands behind it. */
 static tr_status read_flag(tri_cli *cli, argument_cursor *c, const char *arg, tr_error *err)
 {
@@ -179,6 +184,8 @@ static tr_status read_flag(tri_cli *cli, argument_cursor *c, const char *arg, tr
     bool two_dashes = strncmp(arg, "--", 2) == 0; /* no flag of ours has one only */
     if (two_dashes && length == 3 && memcmp(name, "set", 3) == 0)
         return read_assignment(c, arg, err);
+    if (two_dashes && length == 6 && memcmp(name, "plugin", 6) == 0)
+        return read_plugin(c, arg, err);
     const tri_flag *flag = two_dashes ? find_flag(cli->verb, name, length) : NULL;
     if (!flag)
         return unknown_flag(cli->verb, arg, c->at < c->num_args ? c->args[c->at] : NULL, err);
@@ -266,8 +273,28 @@ static tr_status load_file(tri_cli *cli, const char *typed, tr_error *err)
     return status;
 }
 
+/* Before anything else: what they bring may be in the file. */
+static tr_status load_plugins(tri_cli *cli, const argument_cursor *c, tr_error *err)
+{
+    tr_status status = TR_OK;
+    for (int i = 0; i < c->num_plugins && status == TR_OK; i++) {
+        char *assignment = NULL;
+        if (asprintf(&assignment, "run.plugins=%s", c->plugins[i]) < 0)
+            return tri_fail(err, TR_ERROR_RUNTIME, "no memory for --plugin");
+        status = tr_settings_set(cli->settings, assignment, err);
+        free(assignment);
+    }
+    if (status != TR_OK)
+        return tri_fail_prefix(err, status, "--plugin");
+    for (int i = 0; i < c->num_assignments && status == TR_OK; i++)
+        if (strncmp(c->assignments[i], "run.plugins=", 12) == 0)
+            status = tr_settings_set(cli->settings, c->assignments[i], err);
+    return status == TR_OK ? TR_OK : tri_fail_prefix(err, status, "--set");
+}
+
 static tr_status resolve(tri_cli *cli, const argument_cursor *c, tr_error *err)
 {
+    TRI_TRY(load_plugins(cli, c, err));
     const tri_verb *verb = cli->verb;
     int num = cli->num_operands;
     if (verb->operands == TRI_OPERANDS_NONE && num > 0)
@@ -322,10 +349,11 @@ tr_status tri_cli_init(tri_cli *cli, const tri_verb *verb, int num_args, char **
     argument_cursor c = {.num_args = num_args, .args = args};
     size_t most = (size_t)num_args + 1; /* of each kind */
     c.assignments = calloc(most, sizeof *c.assignments);
+    c.plugins = calloc(most, sizeof *c.plugins);
     cli->operands = calloc(most, sizeof *cli->operands);
     cli->flags = calloc(most, sizeof *cli->flags);
     tr_status status = TR_OK;
-    if (!c.assignments || !cli->operands || !cli->flags)
+    if (!c.assignments || !c.plugins || !cli->operands || !cli->flags)
         status = tri_fail(err, TR_ERROR_RUNTIME, "out of memory while reading the command line");
     if (status == TR_OK)
         status = tr_settings_create(&cli->settings, err);
@@ -334,6 +362,7 @@ tr_status tri_cli_init(tri_cli *cli, const tri_verb *verb, int num_args, char **
     if (status == TR_OK)
         status = resolve(cli, &c, err);
     free(c.assignments);
+    free(c.plugins);
     if (status != TR_OK)
         tri_cli_fini(cli);
     return status;

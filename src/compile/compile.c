@@ -23,7 +23,7 @@ static tr_status after(const char *pass, const tri_graph *graph, tr_error *err)
 
 float tri_loss_seed(const tri_compile_config *config)
 {
-    if (!tri_model_find(config->model.kind)->sequences)
+    if (!tri_model_of(&config->model)->sequences)
         return 1;
     int64_t targets = tri_model_row_targets(&config->model, config->seq_len);
     return 1 / ((float)config->batch * (float)targets);

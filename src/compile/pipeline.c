@@ -145,7 +145,7 @@ tr_status tri_pipeline_check_homes(const tri_pipeline *pipeline, const tri_param
 
 float tri_pipeline_seed(const tri_pipeline *pipeline, const tri_compile_config *config)
 {
-    bool mean = tri_model_find(config->model.kind)->sequences;
+    bool mean = tri_model_of(&config->model)->sequences;
     return pipeline->num_updates > 0 && mean ? (float)pipeline->num_updates : 1;
 }
 

@@ -6,6 +6,7 @@
 #include "ckpt/hf/hf.h"
 #include "config/nearest.h"
 #include "config/owners.h"
+#include "config/plugins.h"
 #include "config/resolve.h"
 #include "config/settings_internal.h"
 #include "data/prepare/prepare.h"
@@ -272,7 +273,7 @@ tr_status tri_settings_complete(tr_settings *settings, tr_error *err)
     TRI_TRY(apply_task(settings, err));
     TRI_TRY(apply_labels(settings, err));
     const char *kind = tr_settings_string(settings, "model.kind");
-    bool sequences = tri_model_find(kind)->sequences;
+    bool sequences = tri_settings_model(settings)->sequences;
     if (!sequences && strcmp(tr_settings_string(settings, "data.source"), "synthetic") != 0)
         return tri_fail(err, TR_ERROR_INPUT,
                         "data.source is \"%s\", but an %s learns from made-up vectors; leave it "

@@ -167,17 +167,18 @@ enum { MAX_KINDS = 400 };
 
 /* The same for one of these: who reads it, or, where all but one do, who does not. False where it
  * is for all. */
-static bool owned_need(const char *setting, need *n, char kinds[MAX_KINDS])
+static bool owned_need(const tri_plugins *plugins, const char *setting, need *n,
+                       char kinds[MAX_KINDS])
 {
-    const tri_selector *of = tri_selector_of(setting);
+    const tri_selector *of = tri_selector_of(plugins, setting);
     tri_owner owner;
     int without = 0;
     if (!of)
         return false;
-    for (size_t i = 0; of->at(i, &owner); i++)
+    for (size_t i = 0; of->at(plugins, i, &owner); i++)
         without += !tri_owner_reads(&owner, setting);
     kinds[0] = 0;
-    for (size_t i = 0; of->at(i, &owner); i++)
+    for (size_t i = 0; of->at(plugins, i, &owner); i++)
         if (tri_owner_reads(&owner, setting) == (without != 1)) {
             strncat(kinds, *kinds ? "," : "", MAX_KINDS - strlen(kinds) - 1);
             strncat(kinds, owner.kind, MAX_KINDS - strlen(kinds) - 1);
@@ -287,7 +288,7 @@ static bool unused_vocabulary(const facts *f, char note[MAX_NOTE])
     const char *tokenizer = tr_settings_string(f->settings, "data.tokenizer");
     bool bytes = !*tokenizer || strcmp(tokenizer, "bytes") == 0;
     int64_t vocab = f->compile->model.vocab;
-    if (!tri_model_find(f->compile->model.kind)->sequences || strcmp(source, "synthetic") == 0 ||
+    if (!tri_model_of(&f->compile->model)->sequences || strcmp(source, "synthetic") == 0 ||
         !bytes || tri_data_has_tokens(source) || vocab < 1024)
         return false;
     snprintf(note, MAX_NOTE,
@@ -314,7 +315,7 @@ static bool large_tile(const facts *f, char note[MAX_NOTE])
              "model.loss_tile=%" PRId64 " has no effect with data.seq_len=%" PRId64
              ": a tile is all of a row; set it below that, or leave it out",
              tile, tokens);
-    return tile >= tokens && tri_model_find(f->compile->model.kind)->sequences;
+    return tile >= tokens && tri_model_of(&f->compile->model)->sequences;
 }
 
 static bool no_learning(const facts *f, char note[MAX_NOTE])
@@ -364,8 +365,7 @@ static bool foreign_head_dim(const facts *f, char note[MAX_NOTE])
              "model.head_dim has no effect with model.kind=%s; set model.kind=llama, or leave it "
              "out",
              m->kind);
-    return !tri_model_find(m->kind)->key_heads && m->num_heads > 0 &&
-           m->head_dim != m->dim / m->num_heads;
+    return !tri_model_of(m)->key_heads && m->num_heads > 0 && m->head_dim != m->dim / m->num_heads;
 }
 
 static bool many_threads(const facts *f, char note[MAX_NOTE])
@@ -438,9 +438,9 @@ int tri_num_notes(void)
     need n;
     char kinds[MAX_KINDS];
     int num = NUM_RULES + NUM_NEEDS;
-    tri_table_init(&table);
+    tri_table_init(&table, NULL);
     for (int i = 0; i < table.num; i++)
-        num += owned_need(table.row[i]->name, &n, kinds);
+        num += owned_need(NULL, table.row[i]->name, &n, kinds);
     return num;
 }
 
@@ -456,7 +456,7 @@ static void tell_owned(const tr_settings *settings, tri_note_fn say, void *conte
     need n;
     int row = NUM_RULES + NUM_NEEDS;
     for (int i = 0; i < settings->table.num; i++) {
-        if (!owned_need(settings->table.row[i]->name, &n, kinds))
+        if (!owned_need(settings->plugins, settings->table.row[i]->name, &n, kinds))
             continue;
         bool told = false;
         for (int k = 0; k < NUM_NEEDS && !told; k++)

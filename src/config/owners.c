@@ -3,29 +3,40 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "config/plugins.h"
+#include "config/settings_internal.h"
 #include "model/model.h"
 #include "optim/optim.h"
 #include "train/schedule_lr.h"
 
-static bool model_at(size_t i, tri_owner *owner)
+static bool model_at(const tri_plugins *plugins, size_t i, tri_owner *owner)
 {
-    const tri_model_def *def = tri_model_at(i);
+    size_t num = 0;
+    while (tri_model_at(num))
+        num++;
+    const tri_model_def *def = i < num ? tri_model_at(i) : tri_plugins_model_at(plugins, i - num);
     if (def)
         *owner = (tri_owner){def->kind, &def->own};
     return def != NULL;
 }
 
-static bool rule_at(size_t i, tri_owner *owner)
+static bool rule_at(const tri_plugins *plugins, size_t i, tri_owner *owner)
 {
-    const tri_optim_def *def = tri_optim_at(i);
+    size_t num = 0;
+    while (tri_optim_at(num))
+        num++;
+    const tri_optim_def *def = i < num ? tri_optim_at(i) : tri_plugins_rule_at(plugins, i - num);
     if (def)
         *owner = (tri_owner){def->kind, &def->own};
     return def != NULL;
 }
 
-static bool lr_at(size_t i, tri_owner *owner)
+static bool lr_at(const tri_plugins *plugins, size_t i, tri_owner *owner)
 {
-    const tri_lr_def *def = tri_lr_def_at(i);
+    size_t num = 0;
+    while (tri_lr_def_at(num))
+        num++;
+    const tri_lr_def *def = i < num ? tri_lr_def_at(i) : tri_plugins_lr_at(plugins, i - num);
     if (def)
         *owner = (tri_owner){def->kind, &def->own};
     return def != NULL;
@@ -54,11 +65,11 @@ bool tri_owner_reads(const tri_owner *owner, const char *setting)
     return brings(owner, setting);
 }
 
-const tri_selector *tri_selector_of(const char *setting)
+const tri_selector *tri_selector_of(const tri_plugins *plugins, const char *setting)
 {
     tri_owner owner;
     for (int k = 0; k < tri_num_selectors; k++)
-        for (size_t i = 0; tri_selectors[k].at(i, &owner); i++)
+        for (size_t i = 0; tri_selectors[k].at(plugins, i, &owner); i++)
             if (brings(&owner, setting))
                 return &tri_selectors[k];
     return NULL;
@@ -81,7 +92,7 @@ tr_status tri_settings_fill_owned(tr_settings *settings, const char *selector, t
     tri_owner owner;
     const char *kind = tr_settings_string(settings, selector);
     for (int k = 0; k < tri_num_selectors; k++)
-        for (size_t i = 0; tri_selectors[k].at(i, &owner); i++)
+        for (size_t i = 0; tri_selectors[k].at(settings->plugins, i, &owner); i++)
             if (strcmp(tri_selectors[k].row->name, selector) == 0 && strcmp(owner.kind, kind) == 0)
                 return fill(settings, owner.own->defaults, err);
     return TR_OK;

@@ -1,10 +1,12 @@
 #include "config/resolve.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "compile/pipeline.h"
+#include "config/plugins.h"
 #include "config/settings_internal.h"
 #include "serve/generate.h"
 #include "sim/sim.h"
@@ -66,9 +68,10 @@ static void model_config(const tr_settings *s, tri_model_config *model)
         .num_kv_heads = tr_settings_int(s, "model.num_kv_heads"),
         .head_dim = tr_settings_int(s, "model.head_dim"),
     };
-    const tri_model_def *def = tri_model_find(model->kind);
-    if (def->read)
-        def->read(s, model);
+    model->settings = s;
+    model->def = tri_settings_model(s);
+    if (model->def->read)
+        model->def->read(s, model);
 }
 
 static void optim_config(const tr_settings *s, tri_optim_config *optim)
@@ -79,7 +82,12 @@ static void optim_config(const tr_settings *s, tri_optim_config *optim)
                  .weight_decay = (float)tr_settings_float(s, "optim.weight_decay")},
         .clip = (float)tr_settings_float(s, "train.clip"),
         .groups = tr_settings_string(s, "optim.groups"),
+        .settings = s,
     };
+    if (s->plugins) {
+        optim->outside = s->plugins->rule;
+        optim->num_outside = (size_t)s->plugins->num_rules;
+    }
     for (size_t i = 0; tri_optim_at(i); i++)
         if (tri_optim_at(i)->read)
             tri_optim_at(i)->read(s, optim);
@@ -114,16 +122,38 @@ static tr_status head_config(const tr_settings *s, tri_head_config *head, tr_err
     return TR_OK;
 }
 
-static void lr_config(const tr_settings *s, tri_lr_schedule *lr)
+/* Those from outside are asked for some steps: what is no rate would be found out by the weights.
+ */
+static tr_status check_lr(const tri_lr_schedule *lr, tr_error *err)
 {
+    enum { MOST = 1000 };
+    int64_t steps = lr->steps > 0 ? lr->steps : MOST, apart = steps > MOST ? steps / MOST : 1;
+    for (int64_t step = lr->warmup_steps; step < steps && lr->settings; step += apart) {
+        double rate = lr->def->rate(lr, step);
+        if (!isfinite(rate) || rate < 0)
+            return tri_fail(err, TR_ERROR_INPUT,
+                            "optim.schedule %s of a plug-in gives a learning rate of %g for step "
+                            "%lld; mend the plug-in",
+                            lr->def->kind, rate, (long long)step);
+    }
+    return TR_OK;
+}
+
+static tr_status lr_config(const tr_settings *s, tri_lr_schedule *lr, tr_error *err)
+{
+    const char *kind = tr_settings_string(s, "optim.schedule");
     *lr = (tri_lr_schedule){
-        .def = tri_lr_def_find(tr_settings_string(s, "optim.schedule")),
+        .def = tri_lr_def_find(kind),
         .lr = tr_settings_float(s, "optim.lr"),
         .steps = tr_settings_int(s, "train.steps"),
         .warmup_steps = tr_settings_int(s, "optim.warmup_steps"),
     };
+    for (size_t i = 0; !lr->def && tri_plugins_lr_at(s->plugins, i); i++)
+        if (strcmp(tri_plugins_lr_at(s->plugins, i)->kind, kind) == 0)
+            lr->def = tri_plugins_lr_at(s->plugins, i);
     if (lr->def->read)
         lr->def->read(s, lr);
+    return check_lr(lr, err);
 }
 
 static void batch_config(const tr_settings *s, tri_session_config *config)
@@ -158,7 +188,7 @@ static tr_status check_rows(const tri_compile_config *compile, tr_error *err)
     long long parts = num * tri_mesh_size(&compile->mesh, TRI_AXIS_DP), over = batch % parts;
     char below[32] = "";
     TRI_TRY(check_loss_tile(compile, err));
-    if (tri_model_find(compile->model.kind)->sequences || over == 0)
+    if (tri_model_of(&compile->model)->sequences || over == 0)
         return TR_OK;
     if (batch > parts)
         snprintf(below, sizeof below, "%lld or ", batch - over);
@@ -173,7 +203,7 @@ static tr_status check_rows(const tri_compile_config *compile, tr_error *err)
 static tr_status check_tp(const tri_compile_config *compile, tr_error *err)
 {
     const tri_model_config *m = &compile->model;
-    bool sequences = tri_model_find(m->kind)->sequences;
+    bool sequences = tri_model_of(m)->sequences;
     const struct {
         const char *name;
         int64_t size;
@@ -286,7 +316,7 @@ tr_status tri_session_config_from(const tr_settings *s, tri_session_config *conf
     optim_config(s, &compile->optim);
     TRI_TRY(head_config(s, &compile->head, err));
     TRI_TRY(tri_logs_check(tr_settings_string(s, "run.logs"), err));
-    lr_config(s, &config->lr);
+    TRI_TRY(lr_config(s, &config->lr, err));
     batch_config(s, config);
     compile->zero = (int)tr_settings_int(s, "layout.zero");
     compile->keep_gathered = tr_settings_bool(s, "layout.keep_gathered");

@@ -2,7 +2,9 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "config/plugins.h"
 #include "config/resolve.h"
+#include "config/settings_internal.h"
 #include "serve/run_samples.h"
 
 static tri_resume resume_from(const tr_settings *s)
@@ -50,6 +52,7 @@ void tri_run_config_from(const tr_settings *s, tri_run_config *config)
                      .num_tokens = tr_settings_int(s, "run.sample_tokens"),
                      .temperature = tr_settings_float(s, "run.sample_temperature")},
         .logs = tr_settings_string(s, "run.logs"),
+        .plugins = tri_plugins_hash(s->plugins),
         .ends_at_s = minutes > 0 ? tri_now_s() + 60 * minutes : 0,
     };
 }

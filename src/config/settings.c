@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "config/plugins.h"
 #include "config/settings_internal.h"
 
 enum { MAX_NAME = 64 }; /* longer than any name in the table */
@@ -64,6 +65,7 @@ void tr_settings_destroy(tr_settings *settings)
     for (int i = 0; settings->values && i < settings->table.num; i++)
         free(settings->values[i].string);
     free(settings->values);
+    tri_plugins_release(settings->plugins);
     free(settings);
 }
 
@@ -84,7 +86,7 @@ static tr_settings *allocate(const tri_table *table, tr_error *err)
 tr_status tr_settings_create(tr_settings **settings, tr_error *err)
 {
     tri_table table;
-    tri_table_init(&table);
+    tri_table_init(&table, NULL);
     *settings = NULL;
     tr_settings *made = allocate(&table, err);
     if (!made)
@@ -108,6 +110,7 @@ tr_status tri_settings_clone(const tr_settings *from, tr_settings **to, tr_error
     tr_settings *made = allocate(&from->table, err);
     if (!made)
         return TR_ERROR_RUNTIME;
+    made->plugins = tri_plugins_share(from->plugins);
     for (int i = 0; i < from->table.num; i++) {
         const tri_setting_value *value = &from->values[i];
         made->values[i] = *value;
@@ -160,6 +163,8 @@ tr_status tr_settings_set(tr_settings *settings, const char *assignment, tr_erro
     int index;
     const char *value;
     TRI_TRY(split_assignment(&settings->table, assignment, &index, &value, err));
+    if (settings->table.row[index]->loads)
+        return tri_settings_load_plugins(settings, value, err);
     TRI_TRY(tri_setting_parse(settings->table.row[index], value, &settings->values[index], err));
     settings->values[index].given = true;
     return TR_OK;
@@ -170,7 +175,7 @@ tr_status tr_settings_fill(tr_settings *settings, const char *assignment, tr_err
     int index;
     const char *value;
     TRI_TRY(split_assignment(&settings->table, assignment, &index, &value, err));
-    if (settings->values[index].given)
+    if (settings->values[index].given || settings->table.row[index]->loads)
         return TR_OK;
     return tri_setting_parse(settings->table.row[index], value, &settings->values[index], err);
 }

@@ -76,17 +76,16 @@ static tr_status check_which(const tri_table *table, const char *which, tr_error
     return TR_OK;
 }
 
-tr_status tr_settings_help(FILE *file, const char *which, int width, tr_error *err)
+tr_status tri_table_help(const tri_table *table, FILE *file, const char *which, int width,
+                         tr_error *err)
 {
-    tri_table table;
-    tri_table_init(&table);
-    TRI_TRY(check_which(&table, which, err));
+    TRI_TRY(check_which(table, which, err));
     width = width < HELP_COLUMN + 24 ? HELP_COLUMN + 24 : width;
     bool between = false;
     for (int s = 0; s < tri_num_sections; s++) {
         bool begun = false;
-        for (int i = 0; i < table.num; i++) {
-            const tri_setting *row = table.row[i];
+        for (int i = 0; i < table->num; i++) {
+            const tri_setting *row = table->row[i];
             if (!tri_setting_in(row, tri_sections[s].name) || !tri_setting_wanted(row, which))
                 continue;
             if (!begun)
@@ -99,10 +98,17 @@ tr_status tr_settings_help(FILE *file, const char *which, int width, tr_error *e
     return TR_OK;
 }
 
+tr_status tr_settings_help(FILE *file, const char *which, int width, tr_error *err)
+{
+    tri_table table;
+    tri_table_init(&table, NULL);
+    return tri_table_help(&table, file, which, width, err);
+}
+
 void tr_settings_markdown(FILE *file)
 {
     tri_table table;
-    tri_table_init(&table);
+    tri_table_init(&table, NULL);
     fprintf(file,
             "# Settings\n\n"
             "Made from the table in the program by `trireme settings --markdown`; change it there."

@@ -15,6 +15,7 @@ typedef struct tri_setting_value {
 
 struct tr_settings {
     tri_table table;
+    tri_plugins *plugins;      /* NULL: none */
     tri_setting_value *values; /* one per row of the table */
 };
 

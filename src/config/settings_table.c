@@ -6,6 +6,7 @@
 #include <assert.h>
 
 #include "config/owners.h"
+#include "config/plugins.h"
 #include "mesh/mesh.h"
 
 #define TWO_53 9007199254740992.0 /* the largest seed: every integer up to it is exact in JSON */
@@ -15,6 +16,7 @@
 #define INT     TRI_INT_ROW
 #define FLOAT   TRI_FLOAT_ROW
 #define TYPED   TRI_TYPED_ROW
+#define LOADED  TRI_LOADED_ROW
 #define STRING  TRI_STRING_ROW
 #define CHOICE  TRI_CHOICE_ROW
 #define BILLION TRI_BILLION
@@ -270,6 +272,10 @@ static const tri_setting common[] = {
            "program; or one for each group of ranks, where messages of different groups need not "
            "wait for each other",
            "comm_streams num_streams nccl_streams"),
+    LOADED("run.plugins",
+           "Files with models, update rules and schedules from outside (--plugin FILE), divided by "
+           ";; given again, it adds to those that are loaded",
+           "extensions load custom_models"),
     TYPED(
         "run.nccl_library",
         "NCCL's file, where the system does not find libnccl.so.2 by itself, or another is meant; "
@@ -419,6 +425,12 @@ static const tri_setting common[] = {
          "use_cache kv_cache past_key_values"),
 };
 
+/* The setting that chooses a kind: with the kinds of plug-ins among its choices. */
+static const tri_setting *row_of(const tri_plugins *plugins, int selector)
+{
+    return plugins ? &plugins->selector_row[selector] : tri_selectors[selector].row;
+}
+
 static void add(tri_table *table, const tri_setting *rows, int num, const char *section)
 {
     for (int i = 0; i < num; i++)
@@ -428,17 +440,17 @@ static void add(tri_table *table, const tri_setting *rows, int num, const char *
         }
 }
 
-void tri_table_init(tri_table *table)
+void tri_table_init(tri_table *table, const tri_plugins *plugins)
 {
     tri_owner owner;
     table->num = 0;
     for (int s = 0; s < tri_num_sections; s++) {
         const char *section = tri_sections[s].name;
         for (int k = 0; k < tri_num_selectors; k++)
-            add(table, tri_selectors[k].row, 1, section);
+            add(table, row_of(plugins, k), 1, section);
         add(table, common, sizeof common / sizeof *common, section);
         for (int k = 0; k < tri_num_selectors; k++)
-            for (size_t i = 0; tri_selectors[k].at(i, &owner); i++)
+            for (size_t i = 0; tri_selectors[k].at(plugins, i, &owner); i++)
                 add(table, owner.own->rows, owner.own->num_rows, section);
     }
 }

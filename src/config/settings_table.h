@@ -6,6 +6,8 @@
 #include "base/settings/row.h"
 #include "trireme/settings.h"
 
+typedef struct tri_plugins tri_plugins;
+
 typedef struct tri_section {
     const char *name;
     const char *help;
@@ -23,11 +25,15 @@ typedef struct tri_table {
     int num;
 } tri_table;
 
-void tri_table_init(tri_table *table);
+/* NULL: without plug-ins. */
+void tri_table_init(tri_table *table, const tri_plugins *plugins);
 const tri_table *tri_settings_table(const tr_settings *settings); /* that of these */
 int tri_setting_find(const tri_table *table, const char *name);   /* or -1 */
 /* The row of a name that is there. */
 const tri_setting *tri_setting_named(const tri_table *table, const char *name);
+/* tr_settings_help of these settings, with what their plug-ins bring. */
+tr_status tri_table_help(const tri_table *table, FILE *file, const char *which, int width,
+                         tr_error *err);
 bool tri_setting_in(const tri_setting *row, const char *section_name);
 
 /* Whether a setting is one of these: sections and full names with blanks between; NULL is all. */

@@ -9,6 +9,7 @@
 #include <yaml.h>
 
 #include "base/fs.h"
+#include "config/plugins.h"
 #include "config/settings_internal.h"
 
 enum {
@@ -151,6 +152,12 @@ static tr_status read_value(yaml_reader *r, int index)
     tri_setting_value *value = &r->draft->values[index];
     size_t line = r->event.start_mark.line + 1;
     tr_status status;
+    if (row->loads) { /* what it needs is there: tri_settings_check_needs */
+        char *joined = NULL;
+        status = r->event.type == YAML_SEQUENCE_START_EVENT ? read_list(r, row, &joined) : TR_OK;
+        free(joined);
+        return r->event.type == YAML_MAPPING_START_EVENT ? wrong_shape(r, row) : status;
+    }
     if (row->typed_only)
         return r->event.type == YAML_SCALAR_EVENT &&
                        (is_null(&r->event) || r->event.data.scalar.length == 0)
@@ -322,6 +329,7 @@ tr_status tr_settings_load_text(tr_settings *settings, const char *name, const c
                                 size_t num_bytes, tr_error *err)
 {
     yaml_reader r = {.name = name, .text = text, .num_bytes = num_bytes, .err = err};
+    TRI_TRY(tri_settings_check_needs(settings, name, text, num_bytes, err));
     TRI_TRY(tri_settings_clone(settings, &r.draft, err));
     r.seen_settings = calloc((size_t)(settings->table.num + tri_num_sections), sizeof(bool));
     if (!r.seen_settings || !yaml_parser_initialize(&r.parser)) {

@@ -22,6 +22,11 @@ const tri_model_def *tri_model_find(const char *kind)
     return NULL;
 }
 
+const tri_model_def *tri_model_of(const tri_model_config *config)
+{
+    return config->def ? config->def : tri_model_find(config->kind);
+}
+
 static tr_status check_task(const tri_model_def *def, tri_task task, tr_error *err)
 {
     static const char *const names[] = {"lm", "mlm", "classify"};
@@ -44,7 +49,7 @@ int64_t tri_model_row_targets(const tri_model_config *config, int64_t seq_len)
 
 bool tri_model_generates(const tri_model_config *config)
 {
-    return tri_model_find(config->kind)->generates && config->task == TRI_TASK_LM;
+    return tri_model_of(config)->generates && config->task == TRI_TASK_LM;
 }
 
 /* Heads are divided by groups that share a key head, so a number that only another kind has would
@@ -62,7 +67,7 @@ static tr_status check_key_heads(const tri_model_def *def, const tri_model_confi
 tr_status tri_model_params(const tri_model_config *config, const tri_batch_shape *batch,
                            tri_param_table *table, tr_error *err)
 {
-    const tri_model_def *def = tri_model_find(config->kind);
+    const tri_model_def *def = tri_model_of(config);
     if (!def)
         return tri_fail(err, TR_ERROR_INPUT, "model.kind is \"%s\"; known kinds: %s", config->kind,
                         tri_model_kind_row.choices);
@@ -81,6 +86,6 @@ tr_status tri_model_emit(const tri_model_config *config, tri_mode mode,
     graph->num_layers = (int)config->num_layers;
     if (mode == TRI_MODE_PREFILL || mode == TRI_MODE_DECODE)
         graph->cache = batch->cache;
-    tri_model_find(config->kind)->emit(config, mode, batch, graph);
+    tri_model_of(config)->emit(config, mode, batch, graph);
     return tri_graph_status(graph, err);
 }

@@ -32,8 +32,12 @@ typedef enum tri_model_act {
     TRI_MODEL_ACT_GELU_ERF
 } tri_model_act;
 
+struct tri_model_def;
+
 typedef struct tri_model_config {
     const char *kind;
+    const struct tri_model_def *def; /* from outside the tree; NULL: that of the kind */
+    const tr_settings *settings;     /* where such a one finds its own */
     int64_t num_layers, dim, num_heads, ffn_dim, vocab, positions;
     tri_task task;
     float dropout;
@@ -79,6 +83,7 @@ extern const tri_model_def tri_model_bert, tri_model_gpt2, tri_model_llama, tri_
 extern const tri_setting tri_model_kind_row;           /* model.kind */
 const tri_model_def *tri_model_at(size_t i);           /* or NULL past the end */
 const tri_model_def *tri_model_find(const char *kind); /* or NULL */
+const tri_model_def *tri_model_of(const tri_model_config *config);
 /* Whether it can continue a text: it predicts the next token, and looks back only. */
 bool tri_model_generates(const tri_model_config *config);
 /* Checks the description, then fills an empty table. */

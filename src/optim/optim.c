@@ -17,20 +17,30 @@ const tri_optim_def *tri_optim_at(size_t i)
     return i < sizeof rules / sizeof *rules ? rules[i] : NULL;
 }
 
-static const tri_optim_def *find_rule(const char *kind)
+/* Those of the table, then those from outside; NULL past the end. */
+static const tri_optim_def *rule_at(const tri_optim_config *config, size_t i)
 {
-    for (size_t i = 0; i < sizeof rules / sizeof *rules; i++)
-        if (strcmp(rules[i]->kind, kind) == 0)
-            return rules[i];
+    size_t num = sizeof rules / sizeof *rules;
+    if (i < num)
+        return rules[i];
+    return i - num < config->num_outside ? config->outside[i - num] : NULL;
+}
+
+static const tri_optim_def *find_rule(const tri_optim_config *config, const char *kind)
+{
+    for (size_t i = 0; rule_at(config, i); i++)
+        if (strcmp(rule_at(config, i)->kind, kind) == 0)
+            return rule_at(config, i);
     return NULL;
 }
 
 bool tri_optim_needs_whole(const tri_optim_config *config)
 {
-    for (size_t i = 0; i < sizeof rules / sizeof *rules; i++) {
-        bool used = strcmp(rules[i]->kind, config->rule.kind) == 0 ||
-                    (config->groups && strstr(config->groups, rules[i]->kind));
-        if (rules[i]->whole_matrices && used)
+    for (size_t i = 0; rule_at(config, i); i++) {
+        const tri_optim_def *rule = rule_at(config, i);
+        bool used = strcmp(rule->kind, config->rule.kind) == 0 ||
+                    (config->groups && strstr(config->groups, rule->kind));
+        if (rule->whole_matrices && used)
             return true;
     }
     return false;
@@ -51,7 +61,8 @@ tri_id tri_optim_state(tri_graph *graph, const tri_update *update, const char *n
 }
 
 /* Reads "key=value" into a rule. */
-static tr_status read_option(char *word, tri_graph *graph, tri_rule_config *rule, tr_error *err)
+static tr_status read_option(char *word, const tri_optim_config *config, tri_graph *graph,
+                             tri_rule_config *rule, tr_error *err)
 {
     char *equals = strchr(word, '='), *end = NULL;
     if (equals) {
@@ -66,7 +77,7 @@ static tr_status read_option(char *word, tri_graph *graph, tri_rule_config *rule
             rule->weight_decay = number;
             return TR_OK;
         }
-        if (strcmp(word, "kind") == 0 && find_rule(equals + 1)) {
+        if (strcmp(word, "kind") == 0 && find_rule(config, equals + 1)) {
             rule->kind = tri_arena_printf(&graph->arena, "%s", equals + 1);
             return TR_OK;
         }
@@ -79,10 +90,10 @@ static tr_status read_option(char *word, tri_graph *graph, tri_rule_config *rule
 }
 
 /* Finds the first group whose pattern matches; counts matches per group in used. */
-static tr_status apply_groups(tri_graph *graph, const char *groups, const char *name,
+static tr_status apply_groups(tri_graph *graph, const tri_optim_config *config, const char *name,
                               tri_rule_config *rule, tr_error *err)
 {
-    char *copy = strdup(groups), *rest = copy, *group;
+    char *copy = strdup(config->groups), *rest = copy, *group;
     tr_status status = copy ? TR_OK : tri_fail(err, TR_ERROR_RUNTIME, "no memory for groups");
     bool matched = false;
     while (status == TR_OK && !matched && (group = strsep(&rest, ";"))) {
@@ -92,7 +103,7 @@ static tr_status apply_groups(tri_graph *graph, const char *groups, const char *
         matched = fnmatch(pattern, name, 0) == 0;
         tri_rule_config ignored = *rule;
         while (status == TR_OK && (word = strtok_r(NULL, " \t\n", &save)))
-            status = read_option(word, graph, matched ? rule : &ignored, err);
+            status = read_option(word, config, graph, matched ? rule : &ignored, err);
     }
     free(copy);
     return status;
@@ -130,14 +141,15 @@ static tr_status emit_param(tri_graph *graph, const tri_optim_config *config, tr
     tri_rule_config chosen = config->rule;
     chosen.weight_decay = default_decay(p, chosen.weight_decay);
     if (config->groups && config->groups[0])
-        TRI_TRY(apply_groups(graph, config->groups, p->name, &chosen, err));
-    const tri_optim_def *rule = find_rule(chosen.kind);
+        TRI_TRY(apply_groups(graph, config, p->name, &chosen, err));
+    const tri_optim_def *rule = find_rule(config, chosen.kind);
     if (!rule)
         return tri_fail(err, TR_ERROR_INPUT, "optim.kind is \"%s\"; known: %s", chosen.kind,
                         tri_optim_kind_row.choices);
     if (rule->handles && !rule->handles(p))
         rule = &tri_optim_adamw;
     tri_update update = {.config = config,
+                         .rule = rule,
                          .param = p,
                          .param_id = param,
                          .lr_scale = chosen.lr_scale,

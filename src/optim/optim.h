@@ -13,6 +13,8 @@ typedef struct tri_rule_config {
     float lr_scale, weight_decay;
 } tri_rule_config;
 
+struct tri_optim_def;
+
 typedef struct tri_optim_config {
     tri_rule_config rule; /* of parameters that no group names */
     float beta1, beta2, eps, momentum;
@@ -22,11 +24,17 @@ typedef struct tri_optim_config {
     /* "PATTERN key=value ...; PATTERN ..." with keys lr_scale, weight_decay and kind. The first
      * pattern that matches a parameter's name counts. */
     const char *groups;
+    /* Rules from outside the tree, beside those of the table, and where they find their own
+     * settings. */
+    const struct tri_optim_def *const *outside;
+    size_t num_outside;
+    const tr_settings *settings;
 } tri_optim_config;
 
 /* One parameter to be updated. */
 typedef struct tri_update {
     const tri_optim_config *config;
+    const struct tri_optim_def *rule; /* that is asked */
     const tri_param *param;
     tri_id param_id;
     float lr_scale, weight_decay;

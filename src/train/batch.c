@@ -6,7 +6,7 @@
 
 bool tri_session_has_sequences(const tri_session *session)
 {
-    return tri_model_find(session->config.compile.model.kind)->sequences;
+    return tri_model_of(&session->config.compile.model)->sequences;
 }
 
 void tri_data_session_row(void *context, tri_split split, uint64_t sample, const tri_row *row)

@@ -25,7 +25,8 @@ typedef struct tri_lr_schedule {
     double min_ratio;      /* of the last step's rate to lr */
     int64_t steps;         /* of the whole run */
     int64_t warmup_steps;
-    int64_t decay_steps; /* wsd only; 0: a fifth of the steps */
+    int64_t decay_steps;         /* wsd only; 0: a fifth of the steps */
+    const tr_settings *settings; /* where one from outside the tree finds its own */
 } tri_lr_schedule;
 
 struct tri_lr_def {

@@ -614,13 +614,13 @@ static void kinds_and_their_settings(void **state)
         const tri_selector *of = &tri_selectors[k];
         char kinds[200] = "";
         tri_owner owner;
-        for (size_t i = 0; of->at(i, &owner); i++) {
+        for (size_t i = 0; of->at(NULL, i, &owner); i++) {
             char names[200] = "", *rest = names, *name, assignment[64];
             snprintf(kinds + strlen(kinds), sizeof kinds - strlen(kinds), "%s%s", i ? ", " : "",
                      owner.kind);
             snprintf(names, sizeof names, "%s", owner.own->reads ? owner.own->reads : "");
             while (*names && (name = strsep(&rest, " "))) {
-                assert_ptr_equal(tri_selector_of(name), of); /* somebody brings it */
+                assert_ptr_equal(tri_selector_of(NULL, name), of); /* somebody brings it */
                 assert_true(tri_owner_reads(&owner, name));
             }
             tr_settings *s = fresh();
@@ -631,13 +631,13 @@ static void kinds_and_their_settings(void **state)
         }
         assert_string_equal(of->row->choices, kinds);
     }
-    assert_null(tri_selector_of("model.dim"));
+    assert_null(tri_selector_of(NULL, "model.dim"));
 }
 
 static int make_table(void **state)
 {
     (void)state;
-    tri_table_init(&table);
+    tri_table_init(&table, NULL);
     return 0;
 }
 

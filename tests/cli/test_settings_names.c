@@ -47,7 +47,7 @@ static void scan(const char *path, const char *text)
 {
     char name[128];
     tri_table table;
-    tri_table_init(&table);
+    tri_table_init(&table, NULL);
     for (size_t g = 0; g < sizeof getters / sizeof *getters; g++)
         for (const char *at = text; (at = strstr(at, getters[g].call));) {
             at += strlen(getters[g].call);

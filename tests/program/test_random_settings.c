@@ -211,7 +211,7 @@ static bool may_be_anything(const char *name)
 static void add_anything(random_case *c)
 {
     tri_table table;
-    tri_table_init(&table);
+    tri_table_init(&table, NULL);
     const tri_setting *row = table.row[below(c, table.num)];
     if (!may_be_anything(row->name))
         return;

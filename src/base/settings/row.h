@@ -27,31 +27,38 @@ typedef struct tri_setting {
     /* It names code that is run. A settings file may come from anybody, so only who starts the
      * program gives it a value; files neither set nor keep it. */
     bool typed_only;
+    /* So does this one, and it is run when the setting is given. A file keeps it, as what it needs,
+     * and does not load it. */
+    bool loads;
 } tri_setting;
 
 #define TRI_BOOL_ROW(name, fallback, help, also)                                                   \
     {                                                                                              \
-        name, TRI_SETTING_BOOL, fallback, 0, 1, NULL, help, also, false                            \
+        name, TRI_SETTING_BOOL, fallback, 0, 1, NULL, help, also, false, false                     \
     }
 #define TRI_INT_ROW(name, fallback, min, max, help, also)                                          \
     {                                                                                              \
-        name, TRI_SETTING_INT, fallback, min, max, NULL, help, also, false                         \
+        name, TRI_SETTING_INT, fallback, min, max, NULL, help, also, false, false                  \
     }
 #define TRI_FLOAT_ROW(name, fallback, min, max, help, also)                                        \
     {                                                                                              \
-        name, TRI_SETTING_FLOAT, fallback, min, max, NULL, help, also, false                       \
+        name, TRI_SETTING_FLOAT, fallback, min, max, NULL, help, also, false, false                \
     }
 #define TRI_TYPED_ROW(name, help, also)                                                            \
     {                                                                                              \
-        name, TRI_SETTING_STRING, "", 0, 0, NULL, help, also, true                                 \
+        name, TRI_SETTING_STRING, "", 0, 0, NULL, help, also, true, false                          \
+    }
+#define TRI_LOADED_ROW(name, help, also)                                                           \
+    {                                                                                              \
+        name, TRI_SETTING_STRING, "", 0, 0, NULL, help, also, false, true                          \
     }
 #define TRI_STRING_ROW(name, fallback, help, also)                                                 \
     {                                                                                              \
-        name, TRI_SETTING_STRING, fallback, 0, 0, NULL, help, also, false                          \
+        name, TRI_SETTING_STRING, fallback, 0, 0, NULL, help, also, false, false                   \
     }
 #define TRI_CHOICE_ROW(name, fallback, choices, help, also)                                        \
     {                                                                                              \
-        name, TRI_SETTING_CHOICE, fallback, 0, 0, choices, help, also, false                       \
+        name, TRI_SETTING_CHOICE, fallback, 0, 0, choices, help, also, false, false                \
     }
 
 #define TRI_BILLION 1e9 /* what a count is at most */

@@ -45,7 +45,7 @@ static void print_batch(const tri_session *s)
 {
     const tri_compile_config *c = &s->config.compile;
     char total[32], steps[32], rows[32], epochs[160] = "";
-    bool sequences = tri_model_find(c->model.kind)->sequences;
+    bool sequences = tri_model_of(&c->model)->sequences;
     tri_text_grouped(s->num_steps, steps);
     if (s->epochs.num > 0)
         snprintf(epochs, sizeof epochs, " (%" PRId64 " epoch%s of %" PRId64 " steps for %s rows%s)",

@@ -68,7 +68,7 @@ static char *held_out(const tri_run *r, char *text, size_t size)
 {
     const tri_model_config *model = &r->session->config.compile.model;
     double loss = r->eval.loss, percent = 100 * r->eval.accuracy;
-    if (!tri_model_find(model->kind)->sequences)
+    if (!tri_model_of(model)->sequences)
         snprintf(text, size, "held-out loss %.6f", loss);
     else if (model->task == TRI_TASK_CLASSIFY)
         snprintf(text, size, "held-out loss %.4f  accuracy %.1f%%", loss, percent);

@@ -12,6 +12,7 @@
 #include "cli/text.h"
 #include "cli/verbs/prompts.h"
 #include "cli/verbs/weights.h"
+#include "config/plugins.h"
 
 enum { USUAL_SEQ_LEN = 1024 };
 
@@ -80,7 +81,7 @@ static tr_status evaluate_file(const tri_cli *cli, const tri_vocabulary *vocabul
                                tri_evaluation *evaluation, tr_error *err)
 {
     const char *kind = tr_settings_string(cli->settings, "model.kind");
-    if (!tri_model_find(kind)->generates)
+    if (!tri_settings_model(cli->settings)->generates)
         return tri_fail(err, TR_ERROR_INPUT,
                         "--data is text to predict token after token, which model.kind %s does "
                         "not do; its held-out data is evaluated without --data",

@@ -149,7 +149,7 @@ static void write_settings(const tri_verb *verb)
 {
     section("SETTINGS");
     tri_table table;
-    tri_table_init(&table);
+    tri_table_init(&table, NULL);
     printf("Given in a file, or with \\fB\\-\\-set\\fR, which wins.\n");
     for (int s = 0; s < tri_num_sections; s++) {
         bool begun = false;
@@ -182,6 +182,10 @@ static void write_verb(const tri_verb *verb)
     for (const tri_flag *flag = verb->flags; flag && flag->name; flag++)
         write_flag(flag->name, flag->argument, flag->help);
     write_flag("set", "section.key=value", "change one setting; wins over the file");
+    if (tri_verb_takes_plugins(verb))
+        write_flag("plugin", "FILE",
+                   "load models, update rules and schedules from outside; may be given several "
+                   "times (run.plugins)");
     write_flag("help", NULL, "a page of text; with every setting: --help all");
     if (!verb->sections || *verb->sections)
         write_settings(verb);

@@ -14,7 +14,7 @@ static bool any_given(const tr_settings *settings)
     bool given = false;
     const tri_table *table = tri_settings_table(settings);
     for (int i = 0; i < table->num && !given; i++)
-        given = tr_settings_given(settings, table->row[i]->name);
+        given = !table->row[i]->loads && tr_settings_given(settings, table->row[i]->name);
     return given;
 }
 
@@ -22,7 +22,8 @@ static tr_status list_settings(const tri_cli *cli, tr_error *err)
 {
     char *which = NULL;
     if (cli->num_operands == 0)
-        return tr_settings_help(stdout, NULL, tri_terminal_width(stdout), err);
+        return tri_table_help(tri_settings_table(cli->settings), stdout, NULL,
+                              tri_terminal_width(stdout), err);
     for (int i = 0; i < cli->num_operands; i++) {
         char *longer = NULL;
         if (asprintf(&longer, "%s%s%s", which ? which : "", which ? " " : "", cli->operands[i]) < 0)
@@ -32,7 +33,8 @@ static tr_status list_settings(const tri_cli *cli, tr_error *err)
         if (!which)
             return tri_fail(err, TR_ERROR_RUNTIME, "out of memory");
     }
-    tr_status status = tr_settings_help(stdout, which, tri_terminal_width(stdout), err);
+    tr_status status = tri_table_help(tri_settings_table(cli->settings), stdout, which,
+                                      tri_terminal_width(stdout), err);
     free(which);
     return status;
 }

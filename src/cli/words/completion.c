@@ -111,7 +111,7 @@ static void offer_assignment(begun_word *w)
     const char *begun = w->word + w->fixed, *equals = strchr(begun, '=');
     char name[64] = "";
     tri_table table;
-    tri_table_init(&table);
+    tri_table_init(&table, NULL);
     if (!equals) {
         for (int i = 0; i < table.num; i++)
             if (tri_setting_wanted(table.row[i], w->verb->sections))
@@ -128,7 +128,7 @@ static void offer_assignment(begun_word *w)
 static void offer_names(const begun_word *w)
 {
     tri_table table;
-    tri_table_init(&table);
+    tri_table_init(&table, NULL);
     for (int i = 0; i < tri_num_sections; i++)
         offer(w, tri_sections[i].name, "", tri_sections[i].help);
     for (int i = 0; i < table.num; i++)
@@ -163,7 +163,7 @@ static void offer_flag_value(begun_word *w, const tri_flag *flag)
     const char *setting = tri_short_form_setting(w->verb, flag->name);
     bool device = strcmp(flag->name, "device") == 0, link = strcmp(flag->name, "link") == 0;
     tri_table table;
-    tri_table_init(&table);
+    tri_table_init(&table, NULL);
     if (setting && strcmp(flag->name, "name") != 0)
         offer_values(w, tri_setting_named(&table, setting));
     else if (strcmp(flag->name, "schedule") == 0)
@@ -188,6 +188,8 @@ static void offer_flags(const begun_word *w)
         offer(w, name, "", flag->help);
     }
     offer(w, "--set", "", "change one setting");
+    if (tri_verb_takes_plugins(w->verb))
+        offer(w, "--plugin", "", "load models, rules and schedules from outside");
     offer(w, "--help", "", "what the verb does, its flags and settings");
 }
 
@@ -205,7 +207,7 @@ static const tri_flag *flag_of(const tri_verb *verb, const char *word)
 typedef struct typed_before {
     const char **operands;
     int num_operands;
-    bool flags_end, wants_assignment;
+    bool flags_end, wants_assignment, wants_plugin;
     const tri_flag *wants_value;
 } typed_before;
 
@@ -213,9 +215,9 @@ static void read_before(typed_before *b, const tri_verb *verb, int num_words, ch
 {
     for (int i = 0; i < num_words; i++) {
         const char *word = words[i];
-        bool valued = b->wants_value || b->wants_assignment;
+        bool valued = b->wants_value || b->wants_assignment || b->wants_plugin;
         b->wants_value = NULL;
-        b->wants_assignment = false;
+        b->wants_assignment = b->wants_plugin = false;
         if (valued)
             continue;
         if (b->flags_end || word[0] != '-' || !word[1]) {
@@ -225,6 +227,7 @@ static void read_before(typed_before *b, const tri_verb *verb, int num_words, ch
         } else if (!strchr(word, '=')) {
             const tri_flag *flag = flag_of(verb, word);
             b->wants_assignment = strcmp(word, "--set") == 0;
+            b->wants_plugin = strcmp(word, "--plugin") == 0;
             b->wants_value = flag && flag->argument ? flag : NULL;
         }
     }
@@ -236,6 +239,8 @@ static void complete_verb(begun_word *w, const typed_before *b)
     bool dashed = !b->flags_end && w->word[0] == '-';
     if (b->wants_assignment) {
         offer_assignment(w);
+    } else if (b->wants_plugin) {
+        offer_files(w);
     } else if (b->wants_value) {
         offer_flag_value(w, b->wants_value);
     } else if (dashed && equals) {

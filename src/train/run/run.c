@@ -100,6 +100,7 @@ tr_status tri_run_begin(tri_run *r, tr_error *err)
 {
     bool null = r->session->device.def == &tri_device_null; /* it has nothing to compare */
     r->session->config.weights_follow = true;               /* see tri_run_ckpt_begin */
+    TRI_TRY(tri_run_check_plugins(r, err));
     TRI_TRY(tri_session_start(r->session, err));
     TRI_TRY(tri_run_ckpt_begin(&r->ckpt, &r->config.ckpt, r->session, &r->ranks, err));
     TRI_TRY(open_record(r, err));
@@ -115,6 +116,7 @@ tr_status tri_run_begin(tri_run *r, tr_error *err)
     if (r->config.sampling.every > 0)
         TRI_TRY(r->config.sampling.by->open(r, &r->samples, err));
     tri_run_tell(r, (tri_run_news){.moment = TRI_RUN_BEGINS});
+    tri_run_warn_plugins(r);
     return TR_OK;
 }
 

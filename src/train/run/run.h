@@ -38,6 +38,7 @@ typedef struct tri_run_config {
     int64_t compare_every; /* steps between two comparisons of copies; 0: there are none */
     bool save_weights;     /* at the end */
     bool record, trace;
+    uint64_t plugins; /* a number for the code of plug-ins, below 2^53; 0: there are none */
     tri_run_sampling sampling; /* text that the model writes on the way */
     const char *logs;          /* files for other tools, as tri_logs_check has them; "": none */
     double ends_at_s;          /* of tri_now_s, when the wish TRI_WISH_TIME comes up; 0: never */
@@ -136,11 +137,17 @@ void tri_run_judge_eval(tri_run *run);
 size_t tri_run_best_counts(const tri_run *run, tri_ckpt_number *counts);
 void tri_run_best_take(tri_run *run);
 
+/* run_plugins.c. All ranks run the same code. Collective. */
+tr_status tri_run_check_plugins(tri_run *run, tr_error *err);
+/* Says so where the run was begun with other code than it goes on with. */
+void tri_run_warn_plugins(const tri_run *run);
+size_t tri_run_plugin_counts(const tri_run *run, tri_ckpt_number *counts);
+
 /* run_step.c. Tells all observers; news->run is filled in. */
 void tri_run_tell(const tri_run *run, tri_run_news news);
 tr_status tri_run_step(tri_run *run, tr_error *err);
 /* Numbers of the run that a checkpoint keeps, for whoever goes on from it. */
-enum { TRI_RUN_MAX_COUNTS = 8 };
+enum { TRI_RUN_MAX_COUNTS = 9 };
 size_t tri_run_counts(const tri_run *run, tri_ckpt_number counts[TRI_RUN_MAX_COUNTS]);
 void tri_run_take_counts(tri_run *run);
 /* Before something is saved: a wrong bit must not reach a file. */

@@ -108,7 +108,8 @@ size_t tri_run_counts(const tri_run *r, tri_ckpt_number counts[TRI_RUN_MAX_COUNT
     counts[0] = (tri_ckpt_number){"tokens", (double)r->tokens};
     counts[1] = (tri_ckpt_number){"epoch_loss_sum", r->epoch_sum};
     counts[2] = (tri_ckpt_number){"epoch_targets", r->epoch_targets};
-    return 3 + tri_run_best_counts(r, counts + 3);
+    size_t num = 3 + tri_run_best_counts(r, counts + 3);
+    return num + tri_run_plugin_counts(r, counts + num);
 }
 
 void tri_run_take_counts(tri_run *r)
