@@ -1,6 +1,6 @@
-/* Two tables. The first is data alone: a setting, and what another one must be for it to matter;
- * where that is a kind of model, update rule or schedule, these say what they read. The second is
- * for what takes a look at more than one setting. */
+/* Two tables. The first is data alone, in needs.c: a setting, and what another one must be for it
+ * to matter; where that is a kind of model, update rule or schedule, these say what they read. The
+ * second is for what takes a look at more than one setting. */
 #include "config/notes.h"
 
 #include <inttypes.h>
@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "config/layout_words.h"
+#include "config/needs.h"
 #include "config/owners.h"
 #include "config/settings_internal.h"
 #include "data/prepare/prepare.h"
@@ -16,73 +17,6 @@
 enum { MAX_NOTE = 400 };
 
 /* ---- settings that belong to values of others ---- */
-
-typedef struct need {
-    const char *setting;
-    const char *other;
-    char is;           /* '=': one of values, '!': none of them, '>': more than it */
-    const char *value; /* "adam,adamw" */
-} need;
-
-static const need needs[] = {
-    {"model.num_labels", "model.task", '=', "classify"},
-    {"model.num_heads", "model.kind", '!', "mlp"},
-    {"model.vocab", "model.kind", '!', "mlp"},
-    {"model.loss_tile", "model.kind", '!', "mlp"},
-    {"model.loss_tile", "model.task", '!', "classify"},
-    {"train.z_loss", "model.kind", '!', "mlp"},
-    {"train.stats", "model.kind", '!', "mlp"},
-    {"model.rope_low", "model.rope_factor", '>', "0"},
-    {"model.rope_high", "model.rope_factor", '>', "0"},
-    {"model.rope_original", "model.rope_factor", '>', "0"},
-    {"data.tokenizer", "data.source", '!', "synthetic"},
-    {"data.field", "data.source", '!', "synthetic"},
-    {"data.samples", "data.source", '=', "synthetic"},
-    {"data.samples", "data.task", '=', "classify"},
-    {"data.pair_field", "data.task", '=', "classify"},
-    {"data.label_field", "data.task", '=', "classify"},
-    {"data.labels", "data.task", '=', "classify"},
-    {"data.answer_field", "data.task", '=', "instruct"},
-    {"data.template", "data.task", '=', "instruct"},
-    {"data.template_input", "data.task", '=', "instruct"},
-    {"data.pack", "data.task", '=', "instruct,mlm"},
-    {"data.too_long", "data.task", '=', "classify,instruct"},
-    {"data.mask_fraction", "data.task", '=', "mlm"},
-    {"layout.zero", "layout.dp", '>', "1"},
-    {"layout.shard_group", "layout.dp", '>', "1"},
-    {"layout.shard_group", "layout.zero", '>', "0"},
-    {"layout.bucket_mb", "layout.dp", '>', "1"},
-    {"layout.prefetch", "layout.zero", '=', "3"},
-    {"layout.keep_gathered", "layout.dp", '>', "1"},
-    {"layout.sp", "layout.tp", '>', "1"},
-    {"layout.schedule", "layout.pp", '>', "1"},
-    {"layout.chunks", "layout.pp", '>', "1"},
-    {"layout.stages", "layout.pp", '>', "1"},
-    {"precision.grad", "precision.kind", '=', "bf16,fp16"},
-    {"precision.scale", "precision.kind", '=', "fp16"},
-    {"precision.growth_interval", "precision.kind", '=', "fp16"},
-    {"run.isa", "run.device", '=', "cpu"},
-    {"run.kernels", "run.device", '=', "cpu"},
-    {"run.deterministic", "run.device", '=', "cuda"},
-    {"run.tune", "run.device", '=', "cuda"},
-    {"run.nccl_library", "run.device", '=', "cuda"},
-    {"run.lanes", "run.transport", '=', "auto,nccl"},
-    {"run.lanes", "run.collective", '=', "auto,native"},
-    {"run.lanes", "run.overlap", '=', "true"},
-    {"run.lanes", "run.device", '=', "cuda"},
-    {"run.elastic", "layout.dp", '>', "1"},
-    {"run.sample_prompt", "run.sample_every", '>', "0"},
-    {"run.sample_tokens", "run.sample_every", '>', "0"},
-    {"run.sample_temperature", "run.sample_every", '>', "0"},
-    {"ckpt.keep_last", "ckpt.every", '>', "0"},
-    {"ckpt.keep_every", "ckpt.every", '>', "0"},
-    {"ckpt.keep_best", "ckpt.every", '>', "0"},
-    {"ckpt.keep_best", "ckpt.keep_last", '>', "0"},
-    {"train.min_gain", "train.patience", '>', "0"},
-    {"ckpt.async", "ckpt.every", '>', "0"},
-    {"ckpt.staging_mib", "ckpt.every", '>', "0"},
-    {"ckpt.staging_mib", "ckpt.async", '=', "true"},
-};
 
 static const tri_setting_value *value_of(const tr_settings *settings, const char *name)
 {
@@ -115,7 +49,7 @@ static bool is_set(const tr_settings *settings, const char *name)
     return !same;
 }
 
-static bool is_met(const tr_settings *settings, const need *n)
+static bool is_met(const tr_settings *settings, const tri_need *n)
 {
     char have[64];
     const tri_setting_value *value = value_of(settings, n->other);
@@ -132,13 +66,13 @@ static bool is_met(const tr_settings *settings, const need *n)
 }
 
 /* Groups of parameters may have rules of their own. */
-static bool is_other_rule(const tr_settings *settings, const need *n)
+static bool is_other_rule(const tr_settings *settings, const tri_need *n)
 {
     return strcmp(n->other, "optim.kind") == 0 &&
            strstr(tr_settings_string(settings, "optim.groups"), "kind=");
 }
 
-static void tell_need(const tr_settings *settings, const need *n, char note[MAX_NOTE])
+static void tell_need(const tr_settings *settings, const tri_need *n, char note[MAX_NOTE])
 {
     char have[64], value[64], fix[160];
     show(settings, n->other, have);
@@ -167,7 +101,7 @@ enum { MAX_KINDS = 400 };
 
 /* The same for one of these: who reads it, or, where all but one do, who does not. False where it
  * is for all. */
-static bool owned_need(const tri_plugins *plugins, const char *setting, need *n,
+static bool owned_need(const tri_plugins *plugins, const char *setting, tri_need *n,
                        char kinds[MAX_KINDS])
 {
     const tri_selector *of = tri_selector_of(plugins, setting);
@@ -183,7 +117,7 @@ static bool owned_need(const tri_plugins *plugins, const char *setting, need *n,
             strncat(kinds, *kinds ? "," : "", MAX_KINDS - strlen(kinds) - 1);
             strncat(kinds, owner.kind, MAX_KINDS - strlen(kinds) - 1);
         }
-    *n = (need){setting, of->row->name, without == 1 ? '!' : '=', kinds};
+    *n = (tri_need){setting, of->row->name, without == 1 ? '!' : '=', kinds};
     return true;
 }
 
@@ -430,21 +364,21 @@ static const struct {
     {NULL, lone_messages},
 };
 
-enum { NUM_RULES = sizeof rules / sizeof *rules, NUM_NEEDS = sizeof needs / sizeof *needs };
+enum { NUM_RULES = sizeof rules / sizeof *rules };
 
 int tri_num_notes(void)
 {
     tri_table table;
-    need n;
+    tri_need n;
     char kinds[MAX_KINDS];
-    int num = NUM_RULES + NUM_NEEDS;
+    int num = NUM_RULES + tri_num_needs;
     tri_table_init(&table, NULL);
     for (int i = 0; i < table.num; i++)
         num += owned_need(NULL, table.row[i]->name, &n, kinds);
     return num;
 }
 
-static bool is_idle(const tr_settings *settings, const need *n)
+static bool is_idle(const tr_settings *settings, const tri_need *n)
 {
     return is_set(settings, n->setting) && !is_met(settings, n) && !is_other_rule(settings, n);
 }
@@ -453,14 +387,14 @@ static bool is_idle(const tr_settings *settings, const need *n)
 static void tell_owned(const tr_settings *settings, tri_note_fn say, void *context)
 {
     char note[MAX_NOTE], kinds[MAX_KINDS];
-    need n;
-    int row = NUM_RULES + NUM_NEEDS;
+    tri_need n;
+    int row = NUM_RULES + tri_num_needs;
     for (int i = 0; i < settings->table.num; i++) {
         if (!owned_need(settings->plugins, settings->table.row[i]->name, &n, kinds))
             continue;
         bool told = false;
-        for (int k = 0; k < NUM_NEEDS && !told; k++)
-            told = strcmp(needs[k].setting, n.setting) == 0 && is_idle(settings, &needs[k]);
+        for (int k = 0; k < tri_num_needs && !told; k++)
+            told = strcmp(tri_needs[k].setting, n.setting) == 0 && is_idle(settings, &tri_needs[k]);
         if (!told && is_idle(settings, &n)) {
             tell_need(settings, &n, note);
             say(context, row, note);
@@ -483,8 +417,8 @@ void tri_notes(const tr_settings *settings, const tri_session *session, tri_note
         if ((!rules[i].setting || is_set(settings, rules[i].setting)) && rules[i].tells(&f, note))
             say(context, i, note);
     const char *told = "";
-    for (int i = 0; i < NUM_NEEDS; i++) {
-        const need *n = &needs[i];
+    for (int i = 0; i < tri_num_needs; i++) {
+        const tri_need *n = &tri_needs[i];
         if (strcmp(told, n->setting) == 0 || !is_idle(settings, n))
             continue;
         tell_need(settings, n, note);

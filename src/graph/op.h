@@ -129,15 +129,25 @@ typedef enum tri_epilogue {
     TRI_EPILOGUE_ADD,       /* + another value of the result's shape */
 } tri_epilogue;
 
-/* Rotary positions: pair i of a head of width K turns by position * f_i, f_i = theta^(-2i/K).
- * With a factor, low frequencies are divided by it and middle ones in part, as Llama 3.1 does it:
- * those that turn less than low_freq_factor, or between low_ and high_freq_factor, times within
- * original_max_position. */
+/* How a factor stretches the frequencies of rotary positions. */
+typedef enum tri_rope_scaling {
+    TRI_ROPE_LLAMA3, /* low frequencies are divided by it, middle ones in part: those that turn less
+                        than low, or between low and high, times within original_max_position */
+    TRI_ROPE_LINEAR, /* all are divided by it */
+    TRI_ROPE_RAMP,   /* pairs below low stay, those above high are divided by it (YaRN) */
+    TRI_ROPE_LISTED, /* pair i is divided by stretch[i]; the factor says only that it is so */
+} tri_rope_scaling;
+
+/* Rotary positions: pair i of a head of width K turns by position * f_i, f_i = theta^(-2i/K). */
 typedef struct tri_rope_config {
     float theta;
     float factor; /* 0: none of the scaling */
     float low_freq_factor, high_freq_factor;
     float original_max_position;
+    tri_rope_scaling scaling;
+    int32_t turned;       /* first elements of a head that turn, its K above; 0: all of them */
+    float magnitude;      /* of what has turned; 0: as it is */
+    const float *stretch; /* interned (model/intern.h): attributes are copied as bytes */
 } tri_rope_config;
 
 /* A tensor divided over ranks without regard to its dims (ZeRO). The tensors of a bucket lie one

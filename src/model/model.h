@@ -7,6 +7,7 @@
 
 #include "base/settings/row.h"
 #include "graph/emit.h"
+#include "model/rope.h"
 #include "trireme/settings.h"
 
 typedef enum tri_mode {
@@ -45,7 +46,7 @@ typedef struct tri_model_config {
     int64_t num_kv_heads, head_dim, window; /* llama */
     float norm_eps;                         /* llama, bert */
     bool qkv_bias, qk_norm, tied_head;      /* llama */
-    tri_rope_config rope;                   /* llama */
+    tri_rope_setting rope;                  /* llama */
     int64_t types;                          /* bert: kinds of tokens */
     int64_t num_labels;                     /* bert, to classify */
     tri_model_act act;                      /* mlp, bert */

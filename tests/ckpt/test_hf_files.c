@@ -98,8 +98,6 @@ static void test_refused_configs(void **state)
     hf_refuses_config(temp, "hf_llama", "mlp_bias", "3", "mlp_bias");
     hf_refuses_config(temp, "hf_llama", "hidden_act", "\"gelu\"", "hidden_act");
     hf_refuses_config(temp, "hf_llama", "hidden_act", "7", "hidden_act");
-    hf_refuses_config(temp, "hf_llama", "rope_scaling", "{\"type\": \"linear\", \"factor\": 2}",
-                      "linear");
     hf_refuses_config(temp, "hf_llama", "rope_scaling",
                       "{\"rope_type\": \"llama3\", \"factor\": 8}", "high_freq_factor");
     hf_refuses_config(temp, "hf_llama", "rope_scaling", "[]", "rotary");

@@ -58,7 +58,11 @@ static void test_rope_of_known_angles(void **state)
 static void test_llama3_frequencies(void **state)
 {
     (void)state;
-    const tri_rope_config rope = {500000, 8, 1, 4, 8192};
+    const tri_rope_config rope = {.theta = 500000,
+                                  .factor = 8,
+                                  .low_freq_factor = 1,
+                                  .high_freq_factor = 4,
+                                  .original_max_position = 8192};
     static const struct {
         int64_t i;
         double frequency;

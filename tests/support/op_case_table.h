@@ -22,6 +22,21 @@
 #define UPDATE(...) OF(update, __VA_ARGS__)
 #define LOSS(...)   OF(loss, __VA_ARGS__)
 #define ROPE(...)   OF(rope, __VA_ARGS__)
+#define LLAMA3_ROPE                                                                                \
+    {                                                                                              \
+        .theta = 500000, .factor = 8, .low_freq_factor = 1, .high_freq_factor = 4,                 \
+        .original_max_position = 8192                                                              \
+    }
+#define RAMP_ROPE(part)                                                                            \
+    {                                                                                              \
+        .theta = 10000, .factor = 4, .scaling = TRI_ROPE_RAMP, .low_freq_factor = 1,               \
+        .high_freq_factor = 3, .turned = part, .magnitude = 1.2f                                   \
+    }
+#define LISTED_ROPE                                                                                \
+    {                                                                                              \
+        .theta = 10000, .factor = 4, .scaling = TRI_ROPE_LISTED,                                   \
+        .stretch = (const float[]){1, 1.5f, 40}, .magnitude = 0.9f                                 \
+    }
 /* Means, sums and the largest: the row behind those with names is max_logit. */
 #define HEAD_STATS                                                                                 \
     {                                                                                              \
@@ -418,11 +433,20 @@ static const op_case case_table[] = {
     {"odd", TRI_OP_ROPE, {2, 7, 3, 6}, ROPE(.config = {.theta = 10000}), 0, 0},
     {"two", TRI_OP_ROPE, {2, 7, 1, 2}, ROPE(.config = {.theta = 10000}), 0, 0},
     {"back", TRI_OP_ROPE, {2, 7, 3, 6}, ROPE(.config = {.theta = 10000}, .inverse = true), 0, 0},
-    {"scaled", TRI_OP_ROPE, {2, 7, 3, 64}, ROPE(.config = {500000, 8, 1, 4, 8192}), 0, 0},
-    {"scaled back",
+    {"scaled", TRI_OP_ROPE, {2, 7, 3, 64}, ROPE(.config = LLAMA3_ROPE), 0, 0},
+    {"scaled back", TRI_OP_ROPE, {2, 7, 3, 34}, ROPE(.config = LLAMA3_ROPE, .inverse = true), 0, 0},
+    {"linear",
      TRI_OP_ROPE,
-     {2, 7, 3, 34},
-     ROPE(.config = {500000, 8, 1, 4, 8192}, .inverse = true),
+     {2, 7, 3, 6},
+     ROPE(.config = {.theta = 10000, .factor = 4, .scaling = TRI_ROPE_LINEAR}),
+     0,
+     0},
+    {"listed", TRI_OP_ROPE, {2, 7, 3, 6}, ROPE(.config = LISTED_ROPE), 0, 0},
+    {"part, ramp", TRI_OP_ROPE, {2, 7, 3, 10}, ROPE(.config = RAMP_ROPE(6)), 0, 0},
+    {"part, ramp, back",
+     TRI_OP_ROPE,
+     {3, 67, 5, 96},
+     ROPE(.config = RAMP_ROPE(32), .inverse = true),
      0,
      0},
     {"large", TRI_OP_ROPE, {3, 67, 5, 66}, ROPE(.config = {.theta = 10000}), 0, 0},

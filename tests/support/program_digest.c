@@ -46,6 +46,9 @@ static void add_rope(const tri_attr *attr, tri_text *text)
     add_number(text, "low", rope->low_freq_factor);
     add_number(text, "high", rope->high_freq_factor);
     add_number(text, "original", rope->original_max_position);
+    add_number(text, "scaling", rope->scaling);
+    add_number(text, "turned", rope->turned);
+    add_number(text, "magnitude", rope->magnitude);
 }
 
 static void add_product(const tri_instr *instr, tri_text *text)

@@ -15,21 +15,24 @@ bool tri_hf_is_dir(const char *path);
 
 /* One setting that config.json decides. */
 typedef struct tri_hf_setting {
-    const char *name; /* "model.dim" */
-    const char *key;  /* where it stands in config.json, for messages: "hidden_size" */
-    char value[40];
-    bool fixed; /* part of the shape: the weights do not fit any other value */
+    const char *name;  /* "model.dim" */
+    const char *key;   /* where it stands in config.json, for messages: "hidden_size" */
+    const char *value; /* in the text below, or in a list of the config */
+    bool fixed;        /* part of the shape: the weights do not fit any other value */
+    char text[40];
 } tri_hf_setting;
 
-enum { TRI_HF_MAX_SETTINGS = 32 };
+enum { TRI_HF_MAX_SETTINGS = 40, TRI_HF_LIST_BYTES = 8192 };
 
 typedef struct tri_hf_config {
     const char *model_type; /* "llama", "qwen2", ... */
     tri_hf_setting setting[TRI_HF_MAX_SETTINGS];
     int num_settings;
+    char list[2][TRI_HF_LIST_BYTES]; /* values too long for a setting's text */
 } tri_hf_config;
 
-/* Reads and checks dir/config.json. What Trireme cannot compute exactly is refused by name. */
+/* Reads and checks dir/config.json into a config that stays where it is: it points into itself.
+ * What Trireme cannot compute exactly is refused by name. */
 tr_status tri_hf_config_read(const char *dir, tri_hf_config *config, tr_error *err);
 
 /* The tensors of a directory, by parameters of the table. One that is missing, has another shape,

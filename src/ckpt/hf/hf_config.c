@@ -69,60 +69,6 @@ static tr_status read_gpt2(const tri_hf_reader *r)
 
 /* ---- llama and its relatives ---- */
 
-static tr_status read_llama3(const tri_hf_reader *r, const json_t *rope, int64_t positions)
-{
-    double factor, low, high;
-    int64_t original;
-    TRI_TRY(tri_hf_read_real(r, rope, "factor", 0, &factor));
-    TRI_TRY(tri_hf_read_real(r, rope, "low_freq_factor", 0, &low));
-    TRI_TRY(tri_hf_read_real(r, rope, "high_freq_factor", 0, &high));
-    TRI_TRY(tri_hf_read_int(r, rope, "original_max_position_embeddings", positions, &original));
-    if (!(factor >= 1) || !(low > 0) || !(high > low))
-        return tri_fail(r->err, TR_ERROR_INPUT,
-                        "%s: rope type llama3 needs \"factor\" >= 1 and \"high_freq_factor\" > "
-                        "\"low_freq_factor\" > 0, but has %g, %g and %g",
-                        r->path, factor, high, low);
-    tri_hf_add_real(r, "model.rope_factor", "factor", factor);
-    tri_hf_add_real(r, "model.rope_low", "low_freq_factor", low);
-    tri_hf_add_real(r, "model.rope_high", "high_freq_factor", high);
-    tri_hf_add_int(r, false, "model.rope_original", "original_max_position_embeddings", original);
-    return TR_OK;
-}
-
-/* Version 5 has everything in rope_parameters; version 4 rope_theta beside rope_scaling, whose type
- * was first called "type". Where both stand, transformers takes rope_scaling; so it is here. */
-static tr_status read_rope(const tri_hf_reader *r, int64_t positions)
-{
-    const json_t *rope = tri_hf_value(r->root, "rope_scaling");
-    if (!rope || (json_is_object(rope) && json_object_size(rope) == 0))
-        rope = tri_hf_value(r->root, "rope_parameters");
-    if (rope && !json_is_object(rope))
-        return tri_fail(r->err, TR_ERROR_INPUT,
-                        "%s: the parameters of the rotary positions are not a JSON object",
-                        r->path);
-    const char *type;
-    double theta, part;
-    TRI_TRY(tri_hf_read_text(r, rope, "type", "default", &type));
-    TRI_TRY(tri_hf_read_text(r, rope, "rope_type", type, &type));
-    TRI_TRY(tri_hf_read_real(r, r->root, "rope_theta", 10000, &theta));
-    TRI_TRY(tri_hf_read_real(r, rope, "rope_theta", theta, &theta));
-    TRI_TRY(tri_hf_read_real(r, r->root, "partial_rotary_factor", 1, &part));
-    TRI_TRY(tri_hf_read_real(r, rope, "partial_rotary_factor", part, &part));
-    if (part != 1)
-        return tri_fail(r->err, TR_ERROR_INPUT,
-                        "%s: \"partial_rotary_factor\" is %g; only 1 is supported", r->path, part);
-    tri_hf_add_real(r, "model.rope_theta", "rope_theta", theta);
-    if (strcmp(type, "llama3") == 0)
-        return read_llama3(r, rope, positions);
-    if (strcmp(type, "default") != 0)
-        return tri_fail(r->err, TR_ERROR_INPUT,
-                        "%s: rotary positions of type \"%.60s\" are not supported; known types: "
-                        "default, llama3",
-                        r->path, type);
-    tri_hf_add_real(r, "model.rope_factor", "rope_type", 0);
-    return TR_OK;
-}
-
 /* How many of the layers have a window. layer_types says it for each; without it qwen's layers have
  * one from max_window_layers on, and mistral's all. */
 static tr_status count_windows(const tri_hf_reader *r, int64_t layers, int64_t *num)
@@ -219,6 +165,7 @@ static tr_status read_llama(const tri_hf_reader *r)
     TRI_TRY(tri_hf_read_int(r, r->root, "num_hidden_layers", TRI_HF_NEEDED, &layers));
     TRI_TRY(
         tri_hf_read_int(r, r->root, "max_position_embeddings", r->family->positions, &positions));
+    TRI_TRY(tri_hf_read_rope(r, &positions));
     tri_hf_add_int(r, false, "model.positions", "max_position_embeddings", positions);
     TRI_TRY(tri_hf_read_real(r, r->root, "rms_norm_eps", 1e-6, &eps));
     tri_hf_add_real(r, "model.norm_eps", "rms_norm_eps", eps);
@@ -226,7 +173,6 @@ static tr_status read_llama(const tri_hf_reader *r)
     tri_hf_add_bool(r, "model.tied_head", "tie_word_embeddings", tied);
     tri_hf_add_bool(r, "model.qkv_bias", "model_type", strcmp(type, "qwen2") == 0);
     tri_hf_add_bool(r, "model.qk_norm", "model_type", strcmp(type, "qwen3") == 0);
-    TRI_TRY(read_rope(r, positions));
     TRI_TRY(read_window(r, layers));
     return tri_hf_add_init(r);
 }

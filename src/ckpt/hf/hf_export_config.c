@@ -6,18 +6,6 @@
 
 #include "ckpt/hf/hf_parts.h"
 
-/* The shortest decimal that is this float: 1e-05 and not 9.9999997473787516e-06. */
-static json_t *number(float value)
-{
-    char text[32];
-    for (int digits = 1; digits <= 9; digits++) {
-        snprintf(text, sizeof text, "%.*g", digits, (double)value);
-        if (strtof(text, NULL) == value)
-            break;
-    }
-    return json_real(strtod(text, NULL));
-}
-
 static tr_status choose(const tri_model_config *m, const tri_hf_family **family, tr_error *err)
 {
     const char *type = NULL;
@@ -27,6 +15,11 @@ static tr_status choose(const tri_model_config *m, const tri_hf_family **family,
         return tri_fail(err, TR_ERROR_INPUT,
                         "no architecture of Hugging Face has both model.qk_norm and model.qkv_bias "
                         "as a llama of ours does; it cannot be exported");
+    else if (strcmp(m->kind, "llama") == 0 && m->rope.part != 1)
+        return tri_fail(err, TR_ERROR_INPUT,
+                        "model.rope_part is %g, but heads of Llama, Mistral and Qwen turn whole in "
+                        "Hugging Face; it cannot be exported",
+                        m->rope.part);
     else if (strcmp(m->kind, "llama") == 0)
         type = m->qk_norm ? "qwen3" : m->qkv_bias ? "qwen2" : m->window > 0 ? "mistral" : "llama";
     else if (strcmp(m->kind, "bert") == 0)
@@ -46,31 +39,10 @@ static json_t *gpt2_config(const tri_model_config *m)
                      "activation_function", "gelu_new", "n_layer", (json_int_t)m->num_layers,
                      "n_embd", (json_int_t)m->dim, "n_head", (json_int_t)m->num_heads, "n_inner",
                      (json_int_t)m->ffn_dim, "n_positions", (json_int_t)m->positions, "vocab_size",
-                     (json_int_t)m->vocab, "resid_pdrop", number(m->dropout), "embd_pdrop",
-                     number(m->dropout), "attn_pdrop", number(m->dropout), "initializer_range",
-                     number(m->init_std), "layer_norm_epsilon", 1e-5, "scale_attn_weights", 1,
-                     "tie_word_embeddings", 1);
-}
-
-static json_t *rope_scaling(const tri_rope_config *rope)
-{
-    if (rope->factor <= 0)
-        return NULL;
-    return json_pack("{s:s, s:o, s:o, s:o, s:I}", "rope_type", "llama3", "factor",
-                     number(rope->factor), "low_freq_factor", number(rope->low_freq_factor),
-                     "high_freq_factor", number(rope->high_freq_factor),
-                     "original_max_position_embeddings", (json_int_t)rope->original_max_position);
-}
-
-/* Where they disagree about the other's keys, both still read the same values. */
-static int add_rope(json_t *root, const tri_rope_config *rope)
-{
-    json_t *scaling = rope_scaling(rope);
-    json_t *parameters = scaling ? json_copy(scaling) : json_pack("{s:s}", "rope_type", "default");
-    int failed = json_object_set_new(parameters, "rope_theta", number(rope->theta));
-    failed |= json_object_set_new(root, "rope_parameters", parameters);
-    failed |= json_object_set_new(root, "rope_theta", number(rope->theta));
-    return failed | json_object_set_new(root, "rope_scaling", scaling ? scaling : json_null());
+                     (json_int_t)m->vocab, "resid_pdrop", tri_hf_number(m->dropout), "embd_pdrop",
+                     tri_hf_number(m->dropout), "attn_pdrop", tri_hf_number(m->dropout),
+                     "initializer_range", tri_hf_number(m->init_std), "layer_norm_epsilon", 1e-5,
+                     "scale_attn_weights", 1, "tie_word_embeddings", 1);
 }
 
 /* Only qwen has switches for the window, and says for each layer whether it has one. */
@@ -94,15 +66,15 @@ static int add_window(json_t *root, const tri_model_config *m, const char *type)
 
 static json_t *llama_config(const tri_model_config *m, const char *type)
 {
-    json_t *root =
-        json_pack("{s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:o, s:b}", "hidden_act", "silu",
-                  "num_hidden_layers", (json_int_t)m->num_layers, "hidden_size", (json_int_t)m->dim,
-                  "num_attention_heads", (json_int_t)m->num_heads, "num_key_value_heads",
-                  (json_int_t)m->num_kv_heads, "intermediate_size", (json_int_t)m->ffn_dim,
-                  "vocab_size", (json_int_t)m->vocab, "max_position_embeddings",
-                  (json_int_t)m->positions, "rms_norm_eps", number(m->norm_eps),
-                  "initializer_range", number(m->init_std), "tie_word_embeddings", m->tied_head);
-    int failed = !root || add_rope(root, &m->rope) || add_window(root, m, type);
+    json_t *root = json_pack(
+        "{s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:o, s:b}", "hidden_act", "silu",
+        "num_hidden_layers", (json_int_t)m->num_layers, "hidden_size", (json_int_t)m->dim,
+        "num_attention_heads", (json_int_t)m->num_heads, "num_key_value_heads",
+        (json_int_t)m->num_kv_heads, "intermediate_size", (json_int_t)m->ffn_dim, "vocab_size",
+        (json_int_t)m->vocab, "max_position_embeddings", (json_int_t)m->positions, "rms_norm_eps",
+        tri_hf_number(m->norm_eps), "initializer_range", tri_hf_number(m->init_std),
+        "tie_word_embeddings", m->tied_head);
+    int failed = !root || tri_hf_add_rope(root, m) || add_window(root, m, type);
     if (strcmp(type, "qwen2") != 0 || m->head_dim * m->num_heads != m->dim)
         failed |= json_object_set_new(root, "head_dim", json_integer(m->head_dim));
     if (strcmp(type, "llama") == 0)
@@ -145,9 +117,9 @@ static json_t *bert_config(const tri_model_config *m)
         "hidden_size", (json_int_t)m->dim, "num_attention_heads", (json_int_t)m->num_heads,
         "intermediate_size", (json_int_t)m->ffn_dim, "vocab_size", (json_int_t)m->vocab,
         "max_position_embeddings", (json_int_t)m->positions, "type_vocab_size",
-        (json_int_t)m->types, "layer_norm_eps", number(m->norm_eps), "initializer_range",
-        number(m->init_std), "hidden_dropout_prob", number(m->dropout),
-        "attention_probs_dropout_prob", number(m->dropout), "tie_word_embeddings", 1);
+        (json_int_t)m->types, "layer_norm_eps", tri_hf_number(m->norm_eps), "initializer_range",
+        tri_hf_number(m->init_std), "hidden_dropout_prob", tri_hf_number(m->dropout),
+        "attention_probs_dropout_prob", tri_hf_number(m->dropout), "tie_word_embeddings", 1);
     if (root && m->task == TRI_TASK_CLASSIFY && add_labels(root, m->num_labels) != 0) {
         json_decref(root);
         return NULL;

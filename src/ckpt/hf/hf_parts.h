@@ -52,6 +52,13 @@ const tri_hf_class *tri_hf_class_for(tri_task task);
  * "pooler."; or NULL. */
 const char *tri_hf_head_of(const tri_hf_family *family, const char *canonical);
 
+/* ---- hf_rope.c ---- */
+
+/* Adds the rotary positions to a config.json; 0, or not when there is no memory. */
+int tri_hf_add_rope(json_t *root, const tri_model_config *model);
+/* The shortest decimal that is this float: 1e-05 and not 9.9999997473787516e-06. */
+json_t *tri_hf_number(float value);
+
 /* ---- hf_config.c ---- */
 
 /* Parses dir/name, which must hold an object. */

@@ -94,8 +94,9 @@ void tri_hf_add(const tri_hf_reader *r, bool fixed, const char *name, const char
     *setting = (tri_hf_setting){.name = name, .key = key, .fixed = fixed};
     va_list args;
     va_start(args, format);
-    vsnprintf(setting->value, sizeof setting->value, format, args);
+    vsnprintf(setting->text, sizeof setting->text, format, args);
     va_end(args);
+    setting->value = setting->text;
 }
 
 void tri_hf_add_int(const tri_hf_reader *r, bool fixed, const char *name, const char *key,
@@ -104,15 +105,50 @@ void tri_hf_add_int(const tri_hf_reader *r, bool fixed, const char *name, const 
     tri_hf_add(r, fixed, name, key, "%lld", (long long)value);
 }
 
-void tri_hf_add_real(const tri_hf_reader *r, const char *name, const char *key, double value)
+/* The shortest text that is this number. */
+static void number_text(double value, char *text, size_t size)
 {
-    char text[40];
-    for (int digits = 1; digits <= 17; digits++) { /* the shortest that is this number */
-        snprintf(text, sizeof text, "%.*g", digits, value);
+    for (int digits = 1; digits <= 17; digits++) {
+        snprintf(text, size, "%.*g", digits, value);
         if (strtod(text, NULL) == value)
             break;
     }
+}
+
+void tri_hf_add_real(const tri_hf_reader *r, const char *name, const char *key, double value)
+{
+    char text[40];
+    number_text(value, text, sizeof text);
     tri_hf_add(r, false, name, key, "%s", text);
+}
+
+tr_status tri_hf_add_list(const tri_hf_reader *r, int which, const char *name, const char *key,
+                          const json_t *list)
+{
+    char *text = r->out->list[which];
+    size_t used = 0, i;
+    const json_t *item;
+    if (!json_is_array(list))
+        return tri_fail(r->err, TR_ERROR_INPUT, "%s: \"%s\" is not a list of numbers", r->path,
+                        key);
+    text[0] = '\0';
+    json_array_foreach(list, i, item)
+    {
+        char number[40];
+        if (!json_is_number(item) || !(json_number_value(item) > 0) ||
+            !isfinite(json_number_value(item)))
+            return tri_fail(r->err, TR_ERROR_INPUT,
+                            "%s: \"%s\" has something that is no number above 0", r->path, key);
+        number_text(json_number_value(item), number, sizeof number);
+        if (used + strlen(number) + 2 > sizeof r->out->list[which])
+            return tri_fail(r->err, TR_ERROR_INPUT,
+                            "%s: \"%s\" has more numbers than heads have pairs", r->path, key);
+        used += (size_t)snprintf(text + used, sizeof r->out->list[which] - used, "%s%s",
+                                 i ? "," : "", number);
+    }
+    tri_hf_add(r, false, name, key, "%s", "");
+    r->out->setting[r->out->num_settings - 1].value = text;
+    return TR_OK;
 }
 
 void tri_hf_add_bool(const tri_hf_reader *r, const char *name, const char *key, bool value)

@@ -9,7 +9,9 @@ typedef struct rope_job {
     const tri_kernel_args *args;
     const double *frequency; /* [half] */
     float *tables;           /* of each worker: cos [half], sin [half] */
-    int64_t num_rows, heads, half;
+    int64_t num_rows, heads, width;
+    int64_t half; /* of the part of a head that turns */
+    float magnitude;
     int64_t rows_per_task;
 } rope_job;
 
@@ -37,10 +39,19 @@ static void fill_table(const double *restrict frequency, double position, int64_
     }
 }
 
+static void scale_table(float *table, int64_t count, float by)
+{
+    INDEPENDENT
+    for (int64_t i = 0; i < count; i++)
+        table[i] *= by;
+}
+
 /* y may be x. */
 static void turn_head(const float *x, const float *cosine, const float *sine, int64_t half,
-                      float *y)
+                      int64_t width, float *y)
 {
+    if (y != x && 2 * half < width)
+        memcpy(y + 2 * half, x + 2 * half, (size_t)(width - 2 * half) * sizeof *y);
     INDEPENDENT
     for (int64_t i = 0; i < half; i++) {
         float a = x[i], b = x[i + half];
@@ -55,12 +66,14 @@ static void rope_task(void *context, int task, int worker)
     const tri_kernel_args *args = job->args;
     const int32_t *position = args->in[1].data;
     float *cosine = job->tables + worker * 2 * job->half, *sine = cosine + job->half;
-    int64_t first = task * job->rows_per_task, width = 2 * job->half;
+    int64_t first = task * job->rows_per_task, width = job->width;
     float sign = args->attr->rope.inverse ? -1.0f : 1.0f;
     for (int64_t row = first; row < min_i64(job->num_rows, first + job->rows_per_task); row++) {
         fill_table(job->frequency, position[row], job->half, sign, cosine, sine);
+        if (job->magnitude != 1)
+            scale_table(cosine, 2 * job->half, job->magnitude); /* the sines follow */
         for (int64_t h = row * job->heads; h < (row + 1) * job->heads; h++)
-            turn_head((const float *)args->in[0].data + h * width, cosine, sine, job->half,
+            turn_head((const float *)args->in[0].data + h * width, cosine, sine, job->half, width,
                       (float *)args->out[0].data + h * width);
     }
 }
@@ -74,16 +87,19 @@ static size_t rope_scratch(const tri_kernel_args *args, int num_threads)
 static void rope(const tri_kernel_args *args)
 {
     const tri_tensor *x = &args->in[0];
-    int64_t half = x->size[3] / 2;
+    const tri_rope_config *config = &args->attr->rope.config;
+    int64_t turned = tri_rope_turned(config, x->size[3]), half = turned / 2;
     double *frequency = cpu_of(args)->scratch;
     for (int64_t i = 0; i < half; i++)
-        frequency[i] = tri_rope_frequency(&args->attr->rope.config, x->size[3], i);
+        frequency[i] = tri_rope_frequency(config, turned, i);
     rope_job job = {.args = args,
                     .frequency = frequency,
                     .tables = (float *)(frequency + half),
                     .num_rows = x->size[0] * x->size[1],
                     .heads = x->size[2],
+                    .width = x->size[3],
                     .half = half,
+                    .magnitude = tri_rope_magnitude(config),
                     .rows_per_task = rows_per_task(x->size[2] * x->size[3])};
     run_tasks(args, x->count, ceil_div(job.num_rows, job.rows_per_task), rope_task, &job);
 }

@@ -25,7 +25,9 @@ struct turns_table {
 
 struct rope_shape {
     int64_t num_positions;
-    int positions_of_block, heads, half;
+    int positions_of_block, heads, width;
+    int half; /* of the part of a head that turns */
+    float magnitude;
     bool inverse;
 };
 
@@ -44,8 +46,8 @@ __global__ void __launch_bounds__(THREADS)
         double turns = (double)position[first + row] * table.turns[pair];
         float c, z;
         sincospif((float)(2.0 * (turns - rint(turns))), &z, &c);
-        cosine[i] = c;
-        sine[i] = s.inverse ? -z : z;
+        cosine[i] = s.magnitude * c;
+        sine[i] = s.magnitude * (s.inverse ? -z : z);
     }
     __syncthreads();
     int packs = table.num / N, packs_of_row = s.heads * packs;
@@ -53,7 +55,7 @@ __global__ void __launch_bounds__(THREADS)
         int row = i / packs_of_row, rest = i - row * packs_of_row;
         int head = rest / packs, pair = (rest - head * packs) * N;
         const float *c = cosine + row * table.num + pair, *z = sine + row * table.num + pair;
-        int64_t at = (((first + row) * s.heads + head) * 2) * s.half + table.first + pair;
+        int64_t at = ((first + row) * s.heads + head) * s.width + table.first + pair;
         pack<T, N> a = load_pack<N>(x + at), b = load_pack<N>(x + at + s.half);
 #pragma unroll
         for (int k = 0; k < N; k++) {
@@ -63,6 +65,15 @@ __global__ void __launch_bounds__(THREADS)
         }
         store_pack<N>(y + at, a);
         store_pack<N>(y + at + s.half, b);
+    }
+    if (x == y || table.first > 0)
+        return;
+    int rest_of_head = s.width - 2 * s.half, rest_of_row = s.heads * rest_of_head;
+    for (int i = (int)threadIdx.x; i < here * rest_of_row; i += THREADS) {
+        int row = i / rest_of_row, rest = i - row * rest_of_row, head = rest / rest_of_head;
+        int64_t at =
+            ((first + row) * s.heads + head + 1) * s.width - 1 - (rest - head * rest_of_head);
+        y[at] = x[at];
     }
 }
 
@@ -94,19 +105,24 @@ void rope(const tri_kernel_args *args)
     rope_shape s = {};
     s.num_positions = x.size[0] * x.size[1];
     s.heads = (int)x.size[2];
-    s.half = (int)(x.size[3] / 2);
+    const tri_rope_config *config = &args->attr->rope.config;
+    const int turned = (int)tri_rope_turned(config, x.size[3]);
+    s.width = (int)x.size[3];
+    s.half = turned / 2;
+    s.magnitude = tri_rope_magnitude(config);
     s.inverse = args->attr->rope.inverse;
     for (int first = 0; first < s.half; first += MOST_PAIRS) {
         turns_table table = {};
         table.first = first;
         table.num = s.half - first < MOST_PAIRS ? s.half - first : MOST_PAIRS;
         for (int i = 0; i < table.num; i++)
-            table.turns[i] = tri_rope_frequency(&args->attr->rope.config, x.size[3], first + i) /
-                             6.283185307179586476925;
+            table.turns[i] =
+                tri_rope_frequency(config, turned, first + i) / 6.283185307179586476925;
         by_type(x.dtype, [&](auto zero) {
             using T = decltype(zero);
             constexpr int N = pack_size<T>();
-            bool packs = s.half % N == 0 && aligned16(x.data) && aligned16(args->out[0].data);
+            bool packs = s.half % N == 0 && s.width % N == 0 && aligned16(x.data) &&
+                         aligned16(args->out[0].data);
             if (packs)
                 launch<N, T>(args, table, s);
             else
