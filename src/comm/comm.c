@@ -177,6 +177,14 @@ static tr_status join_world(tr_comm *comm, tr_error *err)
     return status;
 }
 
+tri_comm_time tri_comm_spent(const tri_comm *comm)
+{
+    return (tri_comm_time){
+        .calls_ns = atomic_load_explicit(&comm->spent.calls_ns, memory_order_relaxed),
+        .waited_ns = atomic_load_explicit(&comm->spent.waited_ns, memory_order_relaxed),
+        .away_ns = atomic_load_explicit(&comm->spent.away_ns, memory_order_relaxed)};
+}
+
 tr_status tri_comm_create(const tri_bootstrap *bootstrap, const char *transport, tri_comm **out,
                           tr_error *err)
 {
@@ -202,6 +210,7 @@ tr_status tri_comm_create(const tri_bootstrap *bootstrap, const char *transport,
     tri_waiter_init(&comm->lane_waiter, &comm->boot);
     comm->lane_waiter.in_background = true;
     comm->waiter.given_up = comm->lane_waiter.given_up = &comm->given_up;
+    comm->waiter.spent = comm->lane_waiter.spent = &comm->spent;
     tr_status status = table->create(&comm->boot, &comm->state, err);
     if (status == TR_OK)
         status = join_world(comm, err);

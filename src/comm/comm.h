@@ -39,6 +39,15 @@ static inline tr_status tri_comm_start(tri_group *group, const tr_collective *ca
 tr_status tri_request_wait(tri_request *request, uint64_t *begin_ns, uint64_t *end_ns,
                            tr_error *err);
 
+/* What this rank has spent in messages so far. */
+typedef struct tri_comm_time {
+    uint64_t calls_ns;
+    uint64_t waited_ns; /* of that, for other ranks */
+    uint64_t away_ns;   /* of that, while the process was not run: neither waiting nor work */
+} tri_comm_time;
+
+tri_comm_time tri_comm_spent(const tri_comm *comm);
+
 /* This rank will not go on: its waits, those of started calls too, end soon and with an error. */
 void tri_comm_give_up(tri_comm *comm);
 

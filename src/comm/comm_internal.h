@@ -113,6 +113,7 @@ struct tr_comm {
     uint64_t cache_bytes, core_cache_bytes; /* what cores share, a core's own; 0: not told */
     int num_cores;                          /* that the ranks of this machine may use, together */
     struct tri_tuning *tuning;              /* what messages cost */
+    tri_spent spent;                        /* by callers, in messages */
     tri_waiter waiter;                      /* of callers */
     tri_waiter lane_waiter;                 /* of lanes, which leave the cores to the computation */
     _Atomic int given_up;                   /* waits of this rank end: it will not go on */

@@ -142,10 +142,12 @@ static tr_status run_message(tr_comm *comm, tri_port_message *message, tr_error 
     tri_p2p *p2p = &comm->p2p;
     TRI_TRY(check_peer(comm, message->peer, err));
     tri_comm_doing(comm, message->is_send ? "send" : "receive", NULL, message->num_bytes);
+    bool entered = tri_spent_enter(&comm->spent);
     pthread_mutex_lock(&p2p->mutex);
     tri_ports_post(&p2p->ports, message);
     tr_status status = drive(comm, message, err);
     pthread_mutex_unlock(&p2p->mutex);
+    tri_spent_leave(&comm->spent, entered);
     return status;
 }
 
@@ -177,6 +179,7 @@ static tr_status start_message(tr_comm *comm, const tri_port_message *message, t
     request->message = *message;
     tri_comm_doing(comm, message->is_send ? "send" : "receive", NULL, message->num_bytes);
     tr_status status = TR_OK;
+    bool entered = tri_spent_enter(&comm->spent);
     pthread_mutex_lock(&p2p->mutex);
     if (!p2p->started) {
         status = tri_thread_start(&p2p->helper, helper_main, p2p, err);
@@ -191,6 +194,7 @@ static tr_status start_message(tr_comm *comm, const tri_port_message *message, t
             tri_ports_wake(&p2p->ports); /* whoever sleeps there does not wait for this one yet */
     }
     pthread_mutex_unlock(&p2p->mutex);
+    tri_spent_leave(&comm->spent, entered);
     if (status != TR_OK) {
         free(request);
         return status;

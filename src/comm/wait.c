@@ -27,6 +27,8 @@
 #define NUM_YIELDS 100
 #define YIELD_NS   200000
 #define SLICE_NS   50000000
+/* Two looks this far apart: the process was not run meanwhile. */
+#define AWAY_NS 100000000
 
 void tri_cores_read(uint64_t cores[TRI_CORE_WORDS])
 {
@@ -56,6 +58,49 @@ void tri_waiter_init(tri_waiter *waiter, const tri_bootstrap *bootstrap)
     tri_cores_read(cores);
     *waiter = (tri_waiter){.bootstrap = bootstrap};
     waiter->core_for_each = bootstrap->local_size <= tri_cores_count(cores);
+}
+
+bool tri_spent_enter(tri_spent *spent)
+{
+    uint64_t none = 0;
+    return atomic_compare_exchange_strong_explicit(&spent->since_ns, &none, tri_now_ns(),
+                                                   memory_order_relaxed, memory_order_relaxed);
+}
+
+void tri_spent_leave(tri_spent *spent, bool entered)
+{
+    if (!entered)
+        return;
+    uint64_t since = atomic_exchange_explicit(&spent->since_ns, 0, memory_order_relaxed);
+    atomic_fetch_add_explicit(&spent->calls_ns, tri_now_ns() - since, memory_order_relaxed);
+}
+
+tri_wait_span tri_wait_begin(void)
+{
+    uint64_t now = tri_now_ns();
+    return (tri_wait_span){.begin_ns = now, .last_ns = now};
+}
+
+uint64_t tri_wait_look(tri_wait_span *span)
+{
+    uint64_t now = tri_now_ns(), gap = now - span->last_ns;
+    if (gap > AWAY_NS)
+        span->away_ns += gap - SLICE_NS;
+    span->last_ns = now;
+    return now;
+}
+
+void tri_wait_end(const tri_waiter *waiter, tri_wait_span *span)
+{
+    tri_spent *spent = waiter->spent;
+    uint64_t since = spent ? atomic_load_explicit(&spent->since_ns, memory_order_relaxed) : 0;
+    uint64_t end = tri_wait_look(span);
+    uint64_t begin = span->begin_ns > since ? span->begin_ns : since;
+    if (since == 0 || begin >= end)
+        return;
+    uint64_t waited = end - begin, away = span->away_ns < waited ? span->away_ns : waited;
+    atomic_fetch_add_explicit(&spent->waited_ns, waited - away, memory_order_relaxed);
+    atomic_fetch_add_explicit(&spent->away_ns, away, memory_order_relaxed);
 }
 
 bool tri_waiter_stopped(const tri_waiter *waiter)
@@ -110,7 +155,8 @@ void tri_eventcount_add(tri_eventcount *event, uint64_t n, uint64_t wake_at)
 }
 
 /* The awake part; true when the value came. */
-static bool look_awhile(const tri_waiter *waiter, tri_eventcount *event, uint64_t value)
+static bool look_awhile(const tri_waiter *waiter, tri_eventcount *event, uint64_t value,
+                        tri_wait_span *span)
 {
     uint64_t start = 0;
     for (unsigned looks = 1;; looks++) {
@@ -124,10 +170,11 @@ static bool look_awhile(const tri_waiter *waiter, tri_eventcount *event, uint64_
             if (looks > NUM_YIELDS)
                 return false;
             sched_yield();
+            tri_wait_look(span);
             if (looks % 8 != 0)
                 continue;
         }
-        uint64_t now = tri_now_ns();
+        uint64_t now = tri_wait_look(span);
         if (start == 0)
             start = now;
         uint64_t waited = now - start;
@@ -162,14 +209,17 @@ tri_wait_result tri_eventcount_wait(const tri_waiter *waiter, tri_eventcount *ev
     if (tri_eventcount_reached(event, value))
         return TRI_WAIT_DONE;
     const tri_bootstrap *boot = waiter->bootstrap;
-    if (look_awhile(waiter, event, value))
+    tri_wait_span span = tri_wait_begin();
+    if (look_awhile(waiter, event, value, &span)) {
+        tri_wait_end(waiter, &span);
         return TRI_WAIT_DONE;
-    uint64_t start = tri_now_ns();
+    }
+    uint64_t start = tri_wait_look(&span);
     tri_rank_status *status = boot->status;
     atomic_store_explicit(&status->waiting_since_ns, start, memory_order_relaxed);
     tri_wait_result result = TRI_WAIT_DONE;
     while (!tri_eventcount_reached(event, value)) {
-        *seconds = (double)(tri_now_ns() - start) * 1e-9;
+        *seconds = (double)(tri_wait_look(&span) - start) * 1e-9;
         if (tri_waiter_stopped(waiter)) {
             result = TRI_WAIT_STOPPED;
             break;
@@ -182,6 +232,7 @@ tri_wait_result tri_eventcount_wait(const tri_waiter *waiter, tri_eventcount *ev
             atomic_store_explicit(&status->peer, missing(context), memory_order_relaxed);
         sleep_once(event, value);
     }
+    tri_wait_end(waiter, &span);
     if (result == TRI_WAIT_DONE) { /* otherwise the report wants to know */
         atomic_store_explicit(&status->peer, -1, memory_order_relaxed);
         atomic_store_explicit(&status->waiting_since_ns, 0, memory_order_relaxed);

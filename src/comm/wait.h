@@ -18,18 +18,43 @@ typedef struct tri_eventcount {
     _Atomic uint32_t sleepers;
 } tri_eventcount;
 
+/* What a rank spends in messages. The caller's thread is in one from entering to leaving; a wait of
+ * any of the rank's threads counts as far as the caller was in one meanwhile. */
+typedef struct tri_spent {
+    _Atomic uint64_t since_ns;  /* when the caller entered; 0: it is in no message */
+    _Atomic uint64_t calls_ns;  /* in messages */
+    _Atomic uint64_t waited_ns; /* of that, for other ranks */
+    _Atomic uint64_t away_ns;   /* of that, neither waiting nor at work: see tri_wait_span */
+} tri_spent;
+
+/* Whether this call is the one that leaves: another thread may be in a message already. */
+bool tri_spent_enter(tri_spent *spent);
+void tri_spent_leave(tri_spent *spent, bool entered);
+
 /* How this rank waits. */
 typedef struct tri_waiter {
     const tri_bootstrap *bootstrap;
     bool core_for_each;          /* local ranks: spinning keeps nobody from running */
     bool in_background;          /* sleeps almost at once: the cores belong to the computation */
     const _Atomic int *given_up; /* NULL, or set when this rank will not go on */
+    tri_spent *spent;            /* NULL: waits are not counted */
 } tri_waiter;
 
 typedef enum tri_wait_result { TRI_WAIT_DONE, TRI_WAIT_STOPPED, TRI_WAIT_EXPIRED } tri_wait_result;
 
 /* Who is being waited for, as a world rank; asked only once waiting is no longer brief. */
 typedef int (*tri_missing_fn)(void *context);
+
+/* A wait, from its first look on. Whoever waits looks again and again; where two looks lie much
+ * further apart than a sleep lasts, the process was not run in between (stopped, starved, swapped
+ * out): it is others then who wait for this rank. */
+typedef struct tri_wait_span {
+    uint64_t begin_ns, last_ns, away_ns;
+} tri_wait_span;
+
+tri_wait_span tri_wait_begin(void);
+uint64_t tri_wait_look(tri_wait_span *span); /* the time */
+void tri_wait_end(const tri_waiter *waiter, tri_wait_span *span);
 
 void tri_waiter_init(tri_waiter *waiter, const tri_bootstrap *bootstrap);
 

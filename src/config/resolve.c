@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/text.h"
 #include "compile/pipeline.h"
 #include "config/plugins.h"
 #include "config/settings_internal.h"
@@ -284,13 +285,47 @@ static tr_status precision_config(const tr_settings *s, tri_session_config *conf
     return TR_OK;
 }
 
+static tr_status add_brake(const char *text, tri_session_config *config, tr_error *err)
+{
+    tri_brake brake;
+    int used = 0;
+    if (sscanf(text, "%d:%lf%n", &brake.rank, &brake.factor, &used) != 2 || text[used] ||
+        brake.rank < 0 || !(brake.factor >= 1 && brake.factor <= 100))
+        return tri_fail(err, TR_ERROR_INPUT,
+                        "run.pace: \"%s\" is not a rank and a factor from 1 to 100, as in 1:1.1",
+                        text);
+    if (config->num_brakes == TRI_MAX_BRAKES)
+        return tri_fail(err, TR_ERROR_INPUT, "run.pace: at most %d ranks can be braked",
+                        TRI_MAX_BRAKES);
+    config->brakes[config->num_brakes++] = brake;
+    return TR_OK;
+}
+
 static tr_status pace_config(const tr_settings *s, tri_session_config *config, tr_error *err)
 {
     tri_action_costs costs = {0};
-    const char *pace = tr_settings_string(s, "run.pace");
-    config->keep_pace = pace[0] != 0;
-    if (tri_sim_parse_costs(pace, &costs, err) != TR_OK)
-        return tri_fail_prefix(err, TR_ERROR_INPUT, "run.pace");
+    const char *at = tr_settings_string(s, "run.pace");
+    tri_text plain;
+    tri_text_init(&plain);
+    tr_status status = TR_OK;
+    while (*at && status == TR_OK) { /* "1:1.1" is a brake, all else a cost */
+        char part[64];
+        size_t length = strcspn(at, ",");
+        snprintf(part, sizeof part, "%.*s", (int)(length < 63 ? length : 63), at);
+        if (strchr(part, ':'))
+            status = add_brake(part, config, err);
+        else
+            tri_text_add(&plain, "%s%.*s", plain.length ? "," : "", (int)length, at);
+        at += length + (at[length] == ',');
+    }
+    config->keep_pace = plain.length > 0;
+    if (status == TR_OK && plain.length > 0 && !plain.failed &&
+        tri_sim_parse_costs(plain.chars, &costs, err) != TR_OK)
+        status = tri_fail_prefix(err, TR_ERROR_INPUT, "run.pace");
+    if (status == TR_OK && plain.failed)
+        status = tri_fail(err, TR_ERROR_RUNTIME, "no memory for run.pace");
+    tri_text_fini(&plain);
+    TRI_TRY(status);
     for (int k = 0; k < TRI_NUM_ACTIONS; k++)
         config->pace[k] = costs.kind[k] * 1e-3;
     return TR_OK;

@@ -333,10 +333,12 @@ static const tri_setting common[] = {
          "Give the same bits in every run; false lets a GPU add in any order, which is faster (the "
          "gradient of attention)",
          "deterministic_algorithms use_deterministic_algorithms"),
-    STRING("run.pace", "",
-           "Milliseconds that the actions of a step take at least, such as F=20,I=20,W=20,B=40: to "
-           "compare a pipeline with `trireme sim --cost`",
-           "sleep delay"),
+    STRING(
+        "run.pace", "",
+        "An aid for tests. Milliseconds that the actions of a step take at least, such as "
+        "F=20,I=20,W=20,B=40: to compare a pipeline with `trireme sim --cost`. 1:1.1 lets rank 1 "
+        "take 1.1 times as long as it would: to see a slow rank named (docs/health.md)",
+        "sleep delay"),
     BOOL(
         "run.tune", "true",
         "Measure once how a GPU does large products fastest, which takes seconds (see run.tuning). "

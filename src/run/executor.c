@@ -1,10 +1,8 @@
 #include "run/executor.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "base/clock.h"
 #include "program/messages.h"
@@ -350,17 +348,13 @@ tr_status tri_executor_copy_version(const tri_executor *executor, const tri_call
     return TR_OK;
 }
 
-/* Sleeps until an action has taken the time that it is to take. */
-static void keep_pace(const tri_executor *executor, const tri_call *call, int64_t start,
-                      int64_t waited)
+/* The end of a call: its pace, where it is to keep one, and its own time. */
+static void end_call(tri_executor *executor, const tri_call *call)
 {
     tri_action_kind kind = executor->program->segments[call->segment].action;
-    if (!executor->pace || !tri_action_computes(kind))
-        return;
-    int64_t until = start + waited + (int64_t)(executor->pace[kind] * 1e9);
-    struct timespec when = {.tv_sec = until / 1000000000, .tv_nsec = until % 1000000000};
-    while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &when, NULL) == EINTR)
-        ;
+    if ((executor->pace || executor->brake > 1) && tri_action_computes(kind))
+        tri_executor_keep_pace(executor, executor->pace ? executor->pace[kind] : 0);
+    tri_executor_own_add(executor, kind == TRI_ACTION_U ? TRI_OWN_UPDATE : TRI_OWN_COMPUTE);
 }
 
 /* Waits for the messages that an instruction needs; adds the time to *waited. */
@@ -390,7 +384,7 @@ static tr_status run_call(tri_executor *executor, uint32_t c, tr_error *err)
     const tri_program *program = executor->program;
     const tri_call *call = &program->calls[c];
     const tri_segment *segment = &program->segments[call->segment];
-    bool timed = executor->trace || executor->time_by_op || executor->pace;
+    bool timed = executor->trace || executor->time_by_op;
     int64_t begin = timed ? (int64_t)tri_now_ns() : 0, waited = 0, first_wait = -1;
     if (call->copy_from != TRI_NONE) {
         TRI_TRY(land(executor, c, segment->first, timed, &waited, err));
@@ -419,7 +413,7 @@ static tr_status run_call(tri_executor *executor, uint32_t c, tr_error *err)
         if (timed && !flies) /* a flight is recorded when it has ended */
             tri_executor_record_time(executor, call, i, start, (int64_t)tri_now_ns());
     }
-    keep_pace(executor, call, begin, waited);
+    end_call(executor, call);
     if (executor->trace)
         tri_program_trace_action(executor->trace, call, begin + (first_wait > 0 ? first_wait : 0),
                                  (int64_t)tri_now_ns());
@@ -433,10 +427,12 @@ tr_status tri_executor_run(tri_executor *executor, tr_error *err)
     tr_status status = TR_OK;
     uint32_t num_calls = (uint32_t)executor->program->num_calls;
     executor->num_started = executor->num_landed = executor->num_reached = 0;
+    tri_executor_own_begin(executor);
     for (uint32_t c = 0; c < num_calls && status == TR_OK; c++)
         status = run_call(executor, c, err);
     if (status == TR_OK)
         status = tri_executor_land(executor, num_calls, 0, err);
+    tri_executor_own_add(executor, TRI_OWN_UPDATE);
     if (status != TR_OK)
         tri_executor_abandon(executor);
     return status;

@@ -8,7 +8,7 @@
 #define TRI_RUN_EXECUTOR_H
 
 #include "base/text.h"
-#include "comm/control/bootstrap.h"
+#include "comm/comm.h"
 #include "run/store.h"
 #include "run/trace/trace_program.h"
 
@@ -50,6 +50,8 @@ typedef struct tri_exchange {
     tr_status (*wait)(void *context, void *request, uint64_t *begin_ns, uint64_t *end_ns,
                       tr_error *err);
     void (*give_up)(void *context); /* whatever was started ends soon, with an error */
+    /* Optional: what the rank has spent in messages of the host so far. */
+    tri_comm_time (*spent)(void *context);
     const tri_lane_exchange *lanes; /* NULL: the host carries the messages of a program */
 } tri_exchange;
 
@@ -60,6 +62,13 @@ typedef struct tri_part tri_part;
 /* Messages on lanes of the device. */
 typedef struct tri_lane_use tri_lane_use;
 typedef struct tri_carry_use tri_carry_use;
+
+/* Where own time was last counted, and what else had gone by then. */
+typedef struct tri_own_mark {
+    uint64_t at_ns, messages_ns;
+    int64_t copies_ns, waited_ns;
+    uint64_t late_ns; /* that a sleep of run.pace lasted too long, since then */
+} tri_own_mark;
 
 typedef struct tri_executor {
     const tri_program *program;
@@ -73,6 +82,9 @@ typedef struct tri_executor {
     /* [TRI_NUM_ACTIONS] seconds that an action takes at least, the wait for messages not counted:
      * the executor sleeps for the rest. NULL: as long as it takes. */
     const double *pace;
+    double brake; /* factor of the time that this rank takes for its actions; 0: it takes its own */
+    tri_own_time own; /* of all runs so far, but for messages of the host */
+    tri_own_mark mark;
     tri_rank_status *status; /* NULL, or where to say which instruction is running */
     /* Called in a run on a device with a queue, once the inputs have left the host's memory: while
      * the device is busy the host may write those of the next run. Not in runs that are timed. */

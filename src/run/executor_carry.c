@@ -1,4 +1,5 @@
 /* Fetch and stash as copies between the places of a rank's memory. */
+#include "base/clock.h"
 #include "run/executor_parts.h"
 
 static tri_carry carry_of(const tri_executor *executor, const tri_call *call,
@@ -29,12 +30,13 @@ tr_status tri_executor_carry(tri_executor *executor, uint32_t c, uint32_t i, tr_
     const tri_carry carry = carry_of(executor, &program->calls[c], message);
     bool flies = tri_executor_flies(executor, c, i);
     void *now = NULL, **request = flies ? &executor->requests[executor->num_started] : &now;
-    uint64_t begin, end;
+    uint64_t begin, end, from = tri_now_ns();
     tr_status status =
         tri_carrier_start(carrier, tri_message_carry_lane(program, message), &carry, request, err);
     if (status == TR_OK && flies)
         executor->num_started++;
     else if (status == TR_OK)
         status = tri_carrier_wait(carrier, now, &begin, &end, err);
+    executor->own.ns[TRI_OWN_COPIES] += (int64_t)(tri_now_ns() - from);
     return status == TR_OK ? TR_OK : tri_executor_failed(executor, i, status, err);
 }

@@ -72,13 +72,16 @@ static bool is_carried(const tri_executor *executor, const tri_flight *flight)
     return tri_message_carries(tri_executor_message(executor, flight->instr));
 }
 
-static tr_status wait_for(const tri_executor *executor, const tri_flight *flight, void *request,
+static tr_status wait_for(tri_executor *executor, const tri_flight *flight, void *request,
                           uint64_t *begin, uint64_t *end, tr_error *err)
 {
     const tri_exchange *exchange = executor->exchange;
-    if (is_carried(executor, flight))
-        return tri_carrier_wait(executor->store->carrier, request, begin, end, err);
-    return exchange->wait(exchange->context, request, begin, end, err);
+    if (!is_carried(executor, flight))
+        return exchange->wait(exchange->context, request, begin, end, err);
+    uint64_t from = tri_now_ns();
+    tr_status status = tri_carrier_wait(executor->store->carrier, request, begin, end, err);
+    executor->own.ns[TRI_OWN_COPIES] += (int64_t)(tri_now_ns() - from);
+    return status;
 }
 
 static tr_status land_one(tri_executor *executor, uint32_t number, tr_error *err)

@@ -49,7 +49,8 @@ struct tri_lane_use {
     int num_pending;
     void *handles[TRI_MESSAGE_LANES];
     lane_watch watch[TRI_MESSAGE_LANES];
-    uint64_t shown; /* the note that the status shows */
+    uint64_t shown;     /* the note that the status shows */
+    uint64_t looked_ns; /* when the host last looked, while a lane was at a message; 0: none was */
 };
 
 /* A note: the call and the instruction that a lane is at, and whether it has ended. 0 is none. */
@@ -339,6 +340,18 @@ static void nap(int looks)
         nanosleep(&pause, NULL);
 }
 
+/* Time at messages is time for others: the lane that comes first is at its message until the last
+ * one has come. What the device computes beside them counts with it; on the rank that the others
+ * wait for that is least. */
+static void count_waiting(tri_executor *executor, bool at_message)
+{
+    tri_lane_use *use = executor->lanes;
+    uint64_t now = tri_now_ns();
+    if (use->looked_ns)
+        executor->own.waited_ns += (int64_t)(now - use->looked_ns);
+    use->looked_ns = at_message ? now : 0;
+}
+
 /* Until the queue is idle. A failure leaves the status as it is: the report wants to know. */
 static tr_status look_after(tri_executor *executor, tr_error *err)
 {
@@ -349,6 +362,7 @@ static tr_status look_after(tri_executor *executor, tr_error *err)
         int lane = look_at_lanes(executor);
         const lane_watch *at = lane == ANY_LANE ? NULL : &executor->lanes->watch[lane];
         show(executor, at);
+        count_waiting(executor, at != NULL);
         tr_status status = lanes->idle(device, &idle, err);
         if (status == TR_OK && idle)
             return TR_OK;
@@ -370,6 +384,7 @@ tr_status tri_executor_finish(tri_executor *executor, tr_error *err)
     for (int i = 0; i < TRI_MESSAGE_LANES; i++)
         executor->lanes->watch[i].since_ns = 0;
     executor->lanes->shown = 0;
+    executor->lanes->looked_ns = 0;
     if (executor->status) {
         atomic_store_explicit(&executor->status->bytes, 0, memory_order_relaxed);
         atomic_store_explicit(&executor->status->waiting_since_ns, 0, memory_order_relaxed);

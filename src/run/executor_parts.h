@@ -63,6 +63,13 @@ uint32_t tri_executor_run_length(const tri_executor *executor, uint32_t instr, u
 /* The scratch of an instruction's kernel that the memory plan has, or NULL. */
 void *tri_executor_scratch(const tri_executor *executor, uint32_t instr, size_t *bytes);
 
+/* executor_own.c: what a run takes without waiting for others */
+void tri_executor_own_begin(tri_executor *executor);
+/* All since the mark is of this kind, but for messages, copies and waits; the mark is now. */
+void tri_executor_own_add(tri_executor *executor, tri_own_kind kind);
+/* Sleeps until own time since the mark is this, or what it was, times the brake. */
+void tri_executor_keep_pace(tri_executor *executor, double least_s);
+
 /* executor_flights.c: messages beside the computation */
 /* Waits for what must have ended before this instruction. */
 tr_status tri_executor_land(tri_executor *executor, uint32_t call, uint32_t instr, tr_error *err);

@@ -415,6 +415,7 @@ static tr_status run_queue(tri_executor *executor, tr_error *err)
     bool first, timed = executor->trace || executor->time_by_op;
     bool meanwhile = executor->meanwhile && queue_of(executor)->reach && !timed;
     tri_device *device = executor->store->device;
+    tri_executor_own_begin(executor);
     executor->store->num_runs++;
     executor->num_started = executor->num_landed = executor->num_reached = 0;
     TRI_TRY(tri_executor_carry_begin(executor, err));
@@ -443,6 +444,9 @@ static tr_status run_queue(tri_executor *executor, tr_error *err)
 tr_status tri_executor_run_queue(tri_executor *executor, tr_error *err)
 {
     tr_status status = run_queue(executor, err);
+    if (executor->brake > 1)
+        tri_executor_keep_pace(executor, 0);
+    tri_executor_own_add(executor, TRI_OWN_COMPUTE);
     if (status != TR_OK && executor->num_started > 0)
         tri_executor_abandon(executor);
     return status;

@@ -142,6 +142,12 @@ static void give_up(void *context)
     tri_comm_give_up(ranks->comm);
 }
 
+static tri_comm_time spent(void *context)
+{
+    const tri_ranks *ranks = context;
+    return tri_comm_spent(ranks->comm);
+}
+
 static void *alloc_for_peers(void *context, size_t bytes)
 {
     void *memory;
@@ -220,7 +226,8 @@ static tr_status connect(tri_ranks *ranks, tri_session *session, tr_error *err)
                                        .run = run_message,
                                        .start = start_message,
                                        .wait = wait_message,
-                                       .give_up = give_up};
+                                       .give_up = give_up,
+                                       .spent = spent};
     session->peers =
         (tri_peer_memory){.context = ranks, .alloc = alloc_for_peers, .free = free_for_peers};
     return TR_OK;
@@ -281,6 +288,16 @@ static const char *host_transport(const tri_bootstrap *bootstrap, const char *wa
     return bootstrap->local_size == bootstrap->size ? "shm" : bootstrap->mpi ? "mpi" : "tcp";
 }
 
+/* For what all ranks say. */
+static tr_status make_room(tri_ranks *ranks, tr_error *err)
+{
+    ranks->told = calloc((size_t)ranks->size, sizeof *ranks->told);
+    ranks->words = calloc((size_t)ranks->size, sizeof *ranks->words);
+    if (!ranks->told || !ranks->words)
+        return tri_fail(err, TR_ERROR_RUNTIME, "no memory for %d ranks", ranks->size);
+    return TR_OK;
+}
+
 tr_status tri_ranks_join(tri_ranks *ranks, const tri_bootstrap *bootstrap,
                          const tri_ranks_config *config, tri_session *session, tr_error *err)
 {
@@ -290,9 +307,7 @@ tr_status tri_ranks_join(tri_ranks *ranks, const tri_bootstrap *bootstrap,
     session->device_index = bootstrap->local_rank;
     if (ranks->size == 1)
         return TR_OK;
-    ranks->told = calloc((size_t)ranks->size, sizeof *ranks->told);
-    if (!ranks->told)
-        return tri_fail(err, TR_ERROR_RUNTIME, "no memory for %d ranks", ranks->size);
+    TRI_TRY(make_room(ranks, err));
     tri_bootstrap own = *bootstrap;
     own.sums = config->message_sums;
     TRI_TRY(tri_comm_create(&own, host_transport(bootstrap, config->transport), &ranks->comm, err));
@@ -316,9 +331,7 @@ tr_status tri_ranks_use(tri_ranks *ranks, tri_comm *comm, tri_session *session, 
 {
     *ranks = (tri_ranks){.rank = tr_comm_rank(comm), .size = tr_comm_size(comm), .comm = comm};
     strcpy(ranks->algorithm, "auto");
-    ranks->told = calloc((size_t)ranks->size, sizeof *ranks->told);
-    if (!ranks->told)
-        return tri_fail(err, TR_ERROR_RUNTIME, "no memory for %d ranks", ranks->size);
+    TRI_TRY(make_room(ranks, err));
     return connect(ranks, session, err);
 }
 
@@ -337,24 +350,35 @@ void tri_ranks_leave(tri_ranks *ranks)
     if (ranks->owns_comm)
         tri_comm_destroy(ranks->comm);
     free(ranks->told);
+    free(ranks->words);
     *ranks = (tri_ranks){0};
 }
 
-tr_status tri_ranks_meet(tri_ranks *ranks, double seconds, unsigned wishes, tri_meeting *met,
+static double own_of(const tri_rank_word *word)
+{
+    double sum = 0;
+    for (int k = 0; k < TRI_NUM_OWN; k++)
+        sum += (double)word->own_ms[k];
+    return sum;
+}
+
+tr_status tri_ranks_meet(tri_ranks *ranks, const tri_rank_word *word, tri_meeting *met,
                          tr_error *err)
 {
-    *met = (tri_meeting){.slowest_s = seconds, .wishes = wishes};
-    if (ranks->size == 1)
-        return TR_OK;
-    int64_t own = (int64_t)(seconds * 1e9) << TRI_WISH_BITS | (int64_t)wishes;
-    TRI_TRY(tr_all_gather(tr_comm_world(ranks->comm), &own, ranks->told, 1, TR_I64, err));
+    enum { NUM = sizeof *word / sizeof(int64_t) };
+    *met = (tri_meeting){0};
+    const tri_rank_word *words = ranks->words ? ranks->words : word;
+    if (ranks->size > 1)
+        TRI_TRY(tr_all_gather(tr_comm_world(ranks->comm), word, ranks->words, NUM, TR_I64, err));
     for (int r = 0; r < ranks->size; r++) {
-        double theirs = 1e-9 * (double)(ranks->told[r] >> TRI_WISH_BITS);
-        met->wishes |= (unsigned)ranks->told[r] & ((1u << TRI_WISH_BITS) - 1);
-        if (r > 0 && theirs <= met->slowest_s)
+        double own = own_of(&words[r]);
+        met->wishes |= (unsigned)words[r].wishes & ((1u << TRI_WISH_BITS) - 1);
+        met->own_ms += own / ranks->size;
+        met->waited_ms += (double)words[r].waited_ms / ranks->size;
+        if (r > 0 && own <= met->slowest_ms)
             continue;
         met->slowest_rank = r;
-        met->slowest_s = theirs;
+        met->slowest_ms = own;
     }
     return TR_OK;
 }

@@ -14,15 +14,27 @@ typedef struct tri_joined_group {
     tri_group *group;
 } tri_joined_group;
 
+enum { TRI_WISH_BITS = 8 }; /* that a rank can set; what they mean is the caller's */
+
+/* What a rank says after a step. Members fill 8 bytes each, so that it can travel as so many
+ * numbers. */
+typedef struct tri_rank_word {
+    int64_t wishes;
+    float own_ms[TRI_NUM_OWN]; /* since the step before */
+    float waited_ms;
+    float work; /* arithmetic of its program: ranks with as much are compared */
+} tri_rank_word;
+
 typedef struct tri_ranks {
     int rank, size;
     tri_comm *comm;           /* NULL: this rank is alone */
     bool owns_comm;           /* destroys it when it leaves */
     tri_joined_group *groups; /* in an order that all ranks share */
     size_t num_groups, groups_capacity;
-    int64_t *told;      /* [size] what each says after a step */
-    char algorithm[40]; /* of collectives that it has: a name, or "auto" */
-    tri_nccl *nccl;     /* carries messages of programs; NULL: comm does */
+    int64_t *told;        /* [size] a number of each, for whoever asks all */
+    tri_rank_word *words; /* [size] what each said after the last step */
+    char algorithm[40];   /* of collectives that it has: a name, or "auto" */
+    tri_nccl *nccl;       /* carries messages of programs; NULL: comm does */
 } tri_ranks;
 
 /* How ranks talk. */
@@ -83,16 +95,16 @@ const char *tri_ranks_transport(const tri_ranks *ranks);
 
 /* What all ranks know after they met. */
 typedef struct tri_meeting {
-    int slowest_rank;
-    double slowest_s;
-    unsigned wishes; /* those of any rank */
+    int slowest_rank; /* whom the others waited for: the longest own time */
+    double slowest_ms;
+    double own_ms, waited_ms; /* mean over the ranks */
+    unsigned wishes;          /* those of any rank */
 } tri_meeting;
 
-enum { TRI_WISH_BITS = 8 }; /* that a rank can set; what they mean is the caller's */
-
 /* After a step, in one small message: who took longest, and whether anybody wishes something. All
- * ranks get the same answer, so they can act on it together. Collective. */
-tr_status tri_ranks_meet(tri_ranks *ranks, double seconds, unsigned wishes, tri_meeting *met,
+ * ranks get the same answer, so they can act on it together; what each said is in ranks->words,
+ * where there are several. Collective. */
+tr_status tri_ranks_meet(tri_ranks *ranks, const tri_rank_word *word, tri_meeting *met,
                          tr_error *err);
 
 /* After a TR_ERROR_NUMERIC of the session's step, which all ranks have at the same step: adds to

@@ -278,6 +278,14 @@ tr_status tri_session_open_data(tri_session *session, tr_error *err)
     return count_steps(session, err);
 }
 
+static double brake_of(const tri_session_config *config)
+{
+    for (int i = 0; i < config->num_brakes; i++)
+        if (config->brakes[i].rank == config->compile.rank)
+            return config->brakes[i].factor;
+    return 0;
+}
+
 tr_status tri_session_start(tri_session *session, tr_error *err)
 {
     TRI_TRY(tri_session_check_memory(session, err));
@@ -296,6 +304,8 @@ tr_status tri_session_start(tri_session *session, tr_error *err)
         session->executors[p].exchange = &session->exchange;
         if (session->config.keep_pace && p == TRI_PROGRAM_TRAIN)
             session->executors[p].pace = session->config.pace;
+        if (p == TRI_PROGRAM_TRAIN)
+            session->executors[p].brake = brake_of(&session->config);
         session->executors[p].status = session->status;
         if (p == TRI_PROGRAM_TRAIN) {
             session->executors[p].meanwhile = tri_fill_ahead;
@@ -371,6 +381,7 @@ tr_status tri_session_step(tri_session *session, tri_step_result *result, tr_err
     if (session->data)
         TRI_TRY(tri_data_problem(session->data, err));
     tri_fill_step_inputs(session, lr);
+    session->data_ns += (int64_t)((tri_now_s() - start) * 1e9);
     TRI_TRY(tri_executor_run(&session->executors[TRI_PROGRAM_TRAIN], err));
     const float *end = result_of(session);
     *result = (tri_step_result){.loss = end[TRI_RESULT_LOSS],
@@ -388,6 +399,19 @@ tr_status tri_session_step(tri_session *session, tri_step_result *result, tr_err
         TRI_TRY(skip_step(session, result, err));
     session->step++;
     return TR_OK;
+}
+
+tri_own_time tri_session_own_time(const tri_session *session)
+{
+    const tri_exchange *exchange = &session->exchange;
+    tri_own_time own = session->executors[TRI_PROGRAM_TRAIN].own;
+    tri_comm_time comm = {0};
+    if (exchange->spent)
+        comm = exchange->spent(exchange->context);
+    own.ns[TRI_OWN_MESSAGES] = (int64_t)(comm.calls_ns - comm.waited_ns - comm.away_ns);
+    own.ns[TRI_OWN_DATA] = session->data_ns;
+    own.waited_ns += (int64_t)comm.waited_ns;
+    return own;
 }
 
 bool tri_session_can_eval(const tri_session *session)

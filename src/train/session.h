@@ -32,6 +32,13 @@ typedef struct tri_generate_shape {
     int64_t prefill_rows; /* rows that it takes them of */
 } tri_generate_shape;
 
+/* A rank that is to take so many times as long as it would, to see what comes of it. */
+typedef struct tri_brake {
+    int rank;
+    double factor;
+} tri_brake;
+enum { TRI_MAX_BRAKES = 8 };
+
 typedef struct tri_session_config {
     unsigned programs; /* bits 1 << TRI_PROGRAM_...; 0: TRI_PROGRAMS_TRAIN */
     tri_generate_shape generate;
@@ -49,6 +56,8 @@ typedef struct tri_session_config {
     /* Seconds that each action takes at least (run/executor.h), when it is to keep a pace. */
     bool keep_pace;
     double pace[TRI_NUM_ACTIONS];
+    tri_brake brakes[TRI_MAX_BRAKES];
+    int num_brakes;
     const char *weights_from; /* file to start from, or "" */
     const char *scratch_dir;  /* for states that rest in a file; NULL: /tmp */
     uint64_t memory_limit;    /* run.memory_limit: bytes that the plan may have; 0: any */
@@ -110,6 +119,7 @@ typedef struct tri_session {
     int64_t skipped;     /* of them: those that updated nothing */
     int64_t skipped_row; /* since the last update: such, but for those that halve the loss scale */
     int64_t num_steps;
+    int64_t data_ns; /* own time for the rows of training batches */
     tri_epochs epochs;
     int64_t ahead;       /* the step whose rows the inputs hold, filled while the one before ran */
     uint64_t ahead_runs; /* how many runs there had been by then: another would have used them */
@@ -152,6 +162,10 @@ void tri_session_fini(tri_session *session);
  * max_skipped of them in a row, not counting those with a finite loss that halved the scale, or
  * when the scale falls below 1. */
 tr_status tri_session_step(tri_session *session, tri_step_result *result, tr_error *err);
+/* Own time since the session began, so far as it was in training steps, or in messages: the kind
+ * "other" is 0. */
+tri_own_time tri_session_own_time(const tri_session *session);
+
 typedef struct tri_eval_result {
     double loss;     /* mean over the targets */
     double accuracy; /* share of targets with the largest logit of their row; NAN without logits */

@@ -43,7 +43,7 @@ typedef struct job {
     int products;    /* of matrices, that rank 0 recorded beside messages */
     int kernels;     /* the same, of all kinds */
     tr_error failed; /* of rank 0's second step */
-    double failed_after_s;
+    double failed_after_s, waited_s;
     tri_rank_status left;       /* rank 0's status then */
     _Atomic int entered, ended; /* rank 0's second step */
 } job;
@@ -127,8 +127,10 @@ static tr_status hurt(rank *r, job *j, tr_comm *comm, tr_error *err)
         return status == TR_OK ? tri_fail(err, TR_ERROR_RUNTIME, "it went through") : TR_OK;
     }
     double start = tri_now_s();
+    int64_t before = tri_session_own_time(&r->session).waited_ns;
     status = tri_session_step(&r->session, &step, &j->failed);
     j->failed_after_s = tri_now_s() - start;
+    j->waited_s = 1e-9 * (double)(tri_session_own_time(&r->session).waited_ns - before);
     memcpy(&j->left, r->session.status, sizeof j->left);
     atomic_store(&j->ended, 1);
     return status == TR_OK ? tri_fail(err, TR_ERROR_RUNTIME, "nothing went wrong") : TR_OK;
@@ -458,6 +460,8 @@ static void check_away(const char *const *words, int num_ranks, int last_in_step
     assert_non_null(within);
     assert_true(strtod(within + strlen("did not come within "), NULL) >= deadline_s);
     assert_true(j->failed_after_s >= deadline_s);
+    assert_true(j->waited_s > 0.9 * deadline_s); /* from the lane's notes */
+    assert_true(j->waited_s < j->failed_after_s);
     assert_true(atomic_load(&j->left.instruction) > 0);
     assert_true(atomic_load(&j->left.bytes) > 0);
     assert_true(atomic_load(&j->left.waiting_since_ns) > 0);

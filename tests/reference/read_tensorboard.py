@@ -18,7 +18,8 @@ import tensorboard
 from tensorboard.backend.event_processing import event_accumulator, event_file_loader
 
 RENAMED = {"eval_loss": "eval/loss", "eval_accuracy": "eval/accuracy"}
-PERF = ("step_ms", "tokens_per_s", "mem_peak_bytes", "slowest_rank", "slowest_ms", "ckpt_stall_ms")
+PERF = ("step_ms", "tokens_per_s", "mem_peak_bytes", "slowest_rank", "slowest_ms", "own_ms",
+        "waited_ms", "slow_rank", "ckpt_stall_ms")
 
 
 def tag_of(key):

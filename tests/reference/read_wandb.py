@@ -17,7 +17,8 @@ from wandb.proto import wandb_internal_pb2
 from wandb.sdk.internal.datastore import DataStore
 
 RENAMED = {"step": "_step", "time": "_timestamp", "eval_loss": "eval/loss", "eval_accuracy": "eval/accuracy"}
-PERF = ("step_ms", "tokens_per_s", "mem_peak_bytes", "slowest_rank", "slowest_ms", "ckpt_stall_ms")
+PERF = ("step_ms", "tokens_per_s", "mem_peak_bytes", "slowest_rank", "slowest_ms", "own_ms",
+        "waited_ms", "slow_rank", "ckpt_stall_ms")
 
 
 def key_of(name):

@@ -63,6 +63,9 @@ static tri_metrics_row row_of(int64_t step)
                              .mem_peak_bytes = 123456789012,
                              .slowest_rank = 3,
                              .slowest_ms = 12.3,
+                             .own_ms = 11.5,
+                             .waited_ms = 0.75,
+                             .slow_rank = -1,
                              .has_eval = step % 5 == 0,
                              .eval_loss = 2.5 + (double)step,
                              .eval_accuracy = NAN,
@@ -627,7 +630,9 @@ static int csv_lines(temp_dir *dir, char lines[][512], int max)
 
 static const char csv_header[] =
     "step,loss,max_logit,\"odd, \"\"name\"\"\",grad_norm,lr,tokens,step_ms,tokens_per_s,"
-    "mem_peak_bytes,slowest_rank,slowest_ms,eval_loss,eval_accuracy,epoch,epoch_loss,loss_scale,"
+    "mem_peak_bytes,slowest_rank,slowest_ms,own_ms,waited_ms,slow_rank,eval_loss,eval_accuracy,"
+    "epoch,"
+    "epoch_loss,loss_scale,"
     "skipped,ckpt_stall_ms,time";
 
 static void csv_names_all_and_goes_on(void **state)
@@ -640,8 +645,8 @@ static void csv_names_all_and_goes_on(void **state)
     assert_string_equal(lines[0], csv_header);
     assert_string_equal(lines[3],
                         "3,1.66666663,1.5,-0.25,inf,0.003,1536,12.345,41474.3,123456789012,3,"
-                        "12.3,,,,,,,,1790000003.250");
-    assert_non_null(strstr(lines[5], ",12.3,7.5,,,,,,,1790000005.250"));
+                        "12.3,11.5,0.75,,,,,,,,,1790000003.250");
+    assert_non_null(strstr(lines[5], ",12.3,11.5,0.75,,7.5,,,,,,,1790000005.250"));
     FILE *file = fopen(temp_file(dir, "metrics.csv"), "ab");
     fputs("13,4.", file); /* whoever wrote it was killed */
     fclose(file);

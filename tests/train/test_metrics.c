@@ -26,7 +26,8 @@ static tri_metrics_row row_of(int64_t step)
                              .tokens_per_s = 41474.3,
                              .mem_peak_bytes = 123456789012,
                              .slowest_rank = 3,
-                             .slowest_ms = 12.3};
+                             .slowest_ms = 12.3,
+                             .slow_rank = -1};
 }
 
 /* The objects of a file; every line must be one. */

@@ -9,6 +9,7 @@
 #include <stdint.h>
 
 #include "base/error.h"
+#include "comm/own_time.h"
 
 /* Set once, by anyone, when the job must end: every wait looks at it. */
 typedef struct tri_stop {
@@ -27,6 +28,9 @@ typedef struct tri_rank_status {
     _Atomic uint64_t bytes;      /* being moved, 0 when computing */
     _Atomic int32_t peer;        /* being waited for, -1 when nobody */
     _Atomic uint64_t waiting_since_ns; /* CLOCK_MONOTONIC, 0 when not waiting */
+    /* Of its steps so far, in its present process: */
+    _Atomic int64_t own_ns[TRI_NUM_OWN];
+    _Atomic int64_t waited_ns;
 } tri_rank_status;
 
 typedef struct tri_bootstrap {

@@ -312,6 +312,9 @@ void tri_rank_status_init(tri_rank_status *status)
     atomic_store(&status->bytes, 0);
     atomic_store(&status->peer, -1);
     atomic_store(&status->waiting_since_ns, 0);
+    for (int k = 0; k < TRI_NUM_OWN; k++)
+        atomic_store(&status->own_ns[k], 0);
+    atomic_store(&status->waited_ns, 0);
 }
 
 /* The rank may be writing: a mixture of two texts is allowed by the contract of tri_rank_status,

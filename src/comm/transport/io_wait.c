@@ -65,7 +65,7 @@ void tri_ports_wake(tri_ports *ports)
 
 /* The awake part; true when something moved or it is done. */
 static bool try_awhile(tri_ports *ports, bool (*done)(const void *), const void *context,
-                       pthread_mutex_t *mutex)
+                       pthread_mutex_t *mutex, tri_wait_span *span)
 {
     bool own_core = ports->comm->waiter.core_for_each;
     uint64_t begin = tri_now_ns(), waited = 0;
@@ -77,6 +77,7 @@ static bool try_awhile(tri_ports *ports, bool (*done)(const void *), const void 
             release(mutex);
             sched_yield();
             retake(mutex);
+            tri_wait_look(span);
         }
         if (done(context) || ports->io->progress(ports))
             return true;
@@ -84,28 +85,41 @@ static bool try_awhile(tri_ports *ports, bool (*done)(const void *), const void 
     return false;
 }
 
+static void end_span(const tri_waiter *waiter, tri_wait_span *span)
+{
+    if (span->begin_ns != 0)
+        tri_wait_end(waiter, span);
+    *span = (tri_wait_span){0};
+}
+
 tri_wait_result tri_io_wait(tri_ports *ports, bool (*done)(const void *context),
                             const void *context, int peer_rank, pthread_mutex_t *mutex,
                             double *seconds)
 {
     const tri_bootstrap *boot = &ports->comm->boot;
+    const tri_waiter *waiter = &ports->comm->waiter;
+    tri_wait_span span = {0}; /* since something moved */
     uint64_t start = 0;
     tri_wait_result result = TRI_WAIT_DONE;
     while (!done(context)) {
-        if (ports->io->progress(ports) || (start == 0 && try_awhile(ports, done, context, mutex))) {
+        bool moved = ports->io->progress(ports);
+        if (!moved && span.begin_ns == 0)
+            span = tri_wait_begin();
+        if (moved || (start == 0 && try_awhile(ports, done, context, mutex, &span))) {
+            end_span(waiter, &span);
             start = 0;
             continue;
         }
         if (done(context))
             break;
-        uint64_t now = tri_now_ns();
+        uint64_t now = tri_wait_look(&span);
         if (start == 0) {
             start = now;
             atomic_store_explicit(&boot->status->waiting_since_ns, start, memory_order_relaxed);
             atomic_store_explicit(&boot->status->peer, peer_rank, memory_order_relaxed);
         }
         *seconds = (double)(now - start) * 1e-9;
-        if (tri_waiter_stopped(&ports->comm->waiter))
+        if (tri_waiter_stopped(waiter))
             result = TRI_WAIT_STOPPED;
         else if (*seconds > boot->deadline_s)
             result = TRI_WAIT_EXPIRED;
@@ -113,6 +127,7 @@ tri_wait_result tri_io_wait(tri_ports *ports, bool (*done)(const void *context),
             return result; /* the status stays: the report wants to know */
         tri_ports_nap(ports, 0, mutex);
     }
+    end_span(waiter, &span);
     atomic_store_explicit(&boot->status->peer, -1, memory_order_relaxed);
     atomic_store_explicit(&boot->status->waiting_since_ns, 0, memory_order_relaxed);
     return result;

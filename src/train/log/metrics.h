@@ -27,7 +27,10 @@ typedef struct tri_metrics_row {
     double tokens_per_s;
     int64_t mem_peak_bytes;
     int64_t slowest_rank;
-    double slowest_ms; /* the time of that rank in this step */
+    double slowest_ms; /* own time of that rank, without waiting for others */
+    double own_ms;     /* own time, mean over the ranks */
+    double waited_ms;  /* for other ranks, mean over the ranks */
+    int64_t slow_rank; /* that is named as slower than its peers; -1: none is, and it is left out */
     bool has_eval;     /* whether eval_loss is of this step; it is left out otherwise */
     double eval_loss;
     double eval_accuracy; /* left out when it is not a number */

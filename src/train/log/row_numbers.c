@@ -16,7 +16,8 @@ typedef enum presence {
     EPOCH_ENDED,
     SCALED,
     MAY_SKIP,
-    STALLED
+    STALLED,
+    SLOW_NAMED
 } presence;
 
 typedef struct number_def {
@@ -42,8 +43,15 @@ static const number_def defs[] = {
     {WHOLE(mem_peak_bytes), .group = "perf", .tag = "mem_peak_bytes",
      .help = "Most memory that rank 0 has had, in bytes"},
     {WHOLE(slowest_rank), .group = "perf", .tag = "slowest_rank",
-     .help = "Rank that took longest in a step"},
-    {REAL(slowest_ms), .group = "perf", .tag = "slowest_ms", .help = "Milliseconds of that rank"},
+     .help = "Rank that the others waited for: the longest own time in a step"},
+    {REAL(slowest_ms), .group = "perf", .tag = "slowest_ms",
+     .help = "Milliseconds of own time of that rank"},
+    {REAL(own_ms), .group = "perf", .tag = "own_ms",
+     .help = "Milliseconds of own time, without waiting: mean over the ranks"},
+    {REAL(waited_ms), .group = "perf", .tag = "waited_ms",
+     .help = "Milliseconds that a rank waited for others: mean over the ranks"},
+    {WHOLE(slow_rank), .group = "perf", .tag = "slow_rank",
+     .help = "Rank that is slower than its peers over the last steps", .when = SLOW_NAMED},
     {REAL(eval_loss), .group = "eval", .tag = "loss", .help = "Mean loss on held-out data",
      .when = EVALUATED},
     {REAL(eval_accuracy), .group = "eval", .tag = "accuracy",
@@ -79,6 +87,8 @@ static bool is_present(const tri_metrics_row *row, presence when)
         return row->loss_scale > 0 || row->skipped > 0;
     case STALLED:
         return row->has_stall;
+    case SLOW_NAMED:
+        return row->slow_rank >= 0;
     }
     return false;
 }

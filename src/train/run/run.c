@@ -115,6 +115,7 @@ tr_status tri_run_begin(tri_run *r, tr_error *err)
     TRI_TRY(tri_ranks_patiently(&r->ranks, tri_run_open_files, r, err));
     if (r->config.sampling.every > 0)
         TRI_TRY(r->config.sampling.by->open(r, &r->samples, err));
+    TRI_TRY(tri_health_open(&r->health, r->session, &r->ranks, err));
     tri_run_tell(r, (tri_run_news){.moment = TRI_RUN_BEGINS});
     tri_run_warn_plugins(r);
     return TR_OK;
@@ -284,6 +285,7 @@ void tri_run_close(tri_run *r)
         r->config.sampling.by->close(r->samples);
     tri_run_ckpt_end(&r->ckpt);
     tri_replicas_close(&r->replicas);
+    tri_health_close(&r->health);
     if (r->session)
         tri_session_fini(r->session);
     tri_ranks_leave(&r->ranks);

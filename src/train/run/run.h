@@ -8,6 +8,7 @@
 #define TRI_TRAIN_RUN_RUN_H
 
 #include "run/trace/trace_program.h"
+#include "train/health/health.h"
 #include "train/log/record.h"
 #include "train/ranks.h"
 #include "train/replicas.h"
@@ -71,6 +72,7 @@ typedef struct tri_run {
     void *samples; /* of the sampler */
     tri_run_ckpt ckpt;
     tri_replicas replicas;
+    tri_health health;
     int64_t compare_every; /* as configured, 0 where there is nothing to compare */
     int64_t good_step;  /* of the newest checkpoint that was saved when copies were equal, or -1 */
     bool has_tokenizer; /* kept in dir */

@@ -7,6 +7,7 @@
 
 #include "base/clock.h"
 #include "base/process_memory.h"
+#include "train/log/events.h"
 #include "train/run/run.h"
 #include "train/run/run_trace.h"
 #include "train/step.h"
@@ -44,8 +45,7 @@ static unsigned wishes_of(const tri_run *r)
 
 /* Who took longest, and what came of the step beside itself. */
 typedef struct step_end {
-    int slowest_rank;
-    double slowest_s;
+    tri_meeting met;
     bool evaluated;
     double epoch_loss;
 } step_end;
@@ -69,8 +69,11 @@ static void tell_step(const tri_run *r, const tr_step *step, const step_end *end
                            .step_ms = step->seconds * 1e3,
                            .tokens_per_s = (double)step->tokens / step->seconds,
                            .mem_peak_bytes = (int64_t)tri_process_peak(),
-                           .slowest_rank = end->slowest_rank,
-                           .slowest_ms = end->slowest_s * 1e3,
+                           .slowest_rank = end->met.slowest_rank,
+                           .slowest_ms = end->met.slowest_ms,
+                           .own_ms = end->met.own_ms,
+                           .waited_ms = end->met.waited_ms,
+                           .slow_rank = r->health.slow ? tri_slow_rank(r->health.slow) : -1,
                            .has_eval = end->evaluated,
                            .eval_loss = r->eval.loss,
                            .eval_accuracy = r->eval.accuracy,
@@ -174,20 +177,62 @@ static tr_status evaluate(tri_run *r, const tr_step *step, bool last, step_end *
     r->best.now = false;
     if (!end->evaluated)
         return TR_OK;
+    tri_health_pause(&r->health);
     TRI_TRY(tri_session_eval(r->session, &r->eval, err));
+    tri_health_resume(&r->health);
     r->eval_step = step->step;
     tri_run_judge_eval(r);
     tri_run_tell(r, (tri_run_news){.moment = TRI_RUN_EVALUATED, .step = step});
     return TR_OK;
 }
 
-/* Before the checkpoint, as the line of the step is. */
-static tr_status sample(tri_run *r, bool last, tr_error *err)
+static bool samples_due(const tri_run *r, bool last)
 {
     int64_t every = r->config.sampling.every;
-    if (every == 0 || (!last && r->session->step % every != 0))
-        return TR_OK;
-    return r->config.sampling.by->take(r, r->samples, err);
+    return every > 0 && (last || r->session->step % every == 0);
+}
+
+/* What follows the line of a step: samples, then the checkpoint. No rank's own time. */
+static tr_status follow(tri_run *r, const tr_step *step, bool last, tr_error *err)
+{
+    bool samples = samples_due(r, last),
+         must = last || (r->best.now && r->config.ckpt.keep.best > 0);
+    bool saves = last || tri_run_ckpt_due(&r->ckpt, must);
+    if (samples || saves)
+        tri_health_pause(&r->health);
+    if (samples)
+        TRI_TRY(r->config.sampling.by->take(r, r->samples, err));
+    TRI_TRY(tri_run_compare(r, saves, err));
+    TRI_TRY(save_if_due(r, step, must, err));
+    if (samples || saves)
+        tri_health_resume(&r->health);
+    return TR_OK;
+}
+
+/* Ranks that are slower than their peers, by rank 0; each is told of when that changes. */
+static void judge_ranks(const tri_run *r, int64_t step)
+{
+    tri_slow_finding findings[4];
+    char text[320];
+    size_t num = r->health.slow ? tri_slow_step(r->health.slow, r->ranks.words, findings, 4) : 0;
+    for (size_t i = 0; i < num; i++) {
+        tri_event event = TRI_EVENT_NOTHING;
+        event.event = findings[i].news == TRI_SLOW_RECOVERED ? "recovered" : "slow";
+        event.reason = tri_slow_text(&findings[i], text, sizeof text);
+        event.rank = findings[i].rank;
+        event.at_step = step;
+        tri_events_add(r->config.dir, &event);
+        tri_run_warn(r, false, "%s", text);
+    }
+}
+
+static tr_status meet(tri_run *r, const tr_step *step, tri_meeting *met, tr_error *err)
+{
+    tri_rank_word word = tri_health_word(&r->health, wishes_of(r));
+    TRI_TRY(tri_ranks_meet(&r->ranks, &word, met, err));
+    r->wishes = met->wishes;
+    judge_ranks(r, step->step);
+    return TR_OK;
 }
 
 tr_status tri_run_step(tri_run *r, tr_error *err)
@@ -197,7 +242,7 @@ tr_status tri_run_step(tri_run *r, tr_error *err)
     tr_status status = tri_step_once(r->session, &step, err);
     if (status == TR_OK) /* of others a part is missing */
         tri_run_trace_end_step(r);
-    step_end end = {r->ranks.rank, step.seconds, false, 0};
+    step_end end = {.met = {.slowest_rank = r->ranks.rank, .slowest_ms = step.seconds * 1e3}};
     count_step(r, &step);
     if (status == TR_ERROR_NUMERIC) { /* at the same step on all ranks */
         tell_step(r, &step, &end);
@@ -205,20 +250,13 @@ tr_status tri_run_step(tri_run *r, tr_error *err)
     }
     TRI_TRY(status);
     write_record(r, &step);
-    tri_meeting met;
-    TRI_TRY(tri_ranks_meet(&r->ranks, step.seconds, wishes_of(r), &met, err));
-    r->wishes = met.wishes;
+    TRI_TRY(meet(r, &step, &end.met, err));
     tri_run_tell(r, (tri_run_news){.moment = step.skipped ? TRI_RUN_SKIPPED : TRI_RUN_UPDATED,
                                    .step = &step});
     bool last = step.step == r->num_steps;
     TRI_TRY(evaluate(r, &step, last, &end, err));
     end.epoch_loss = add_to_epoch(r, &step);
-    end.slowest_rank = met.slowest_rank;
-    end.slowest_s = met.slowest_s;
     tell_step(r, &step, &end);
     last |= r->enough[0] != 0;
-    TRI_TRY(sample(r, last, err));
-    bool must = last || (r->best.now && r->config.ckpt.keep.best > 0);
-    TRI_TRY(tri_run_compare(r, last || tri_run_ckpt_due(&r->ckpt, must), err));
-    return save_if_due(r, &step, must, err);
+    return follow(r, &step, last, err);
 }

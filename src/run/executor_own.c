@@ -1,0 +1,71 @@
+/* Own time of a rank, while it runs a program: a clock around each call of the timeline, less what
+ * went by in messages, which the communicator counts, and in copies. */
+#include <errno.h>
+#include <sched.h>
+#include <time.h>
+
+#include "base/clock.h"
+#include "run/executor_parts.h"
+
+/* A rank that is to keep a pace wakes up so long before the moment and stays awake. Where cores are
+ * busy it is late all the same; that is not counted as own time, so that a paced action takes what
+ * it is to take on any machine. */
+#define AWAKE_NS 500000
+
+static uint64_t in_messages(const tri_executor *executor)
+{
+    const tri_exchange *exchange = executor->exchange;
+    return exchange && exchange->spent ? exchange->spent(exchange->context).calls_ns : 0;
+}
+
+void tri_executor_own_begin(tri_executor *executor)
+{
+    executor->mark = (tri_own_mark){.at_ns = tri_now_ns(),
+                                    .messages_ns = in_messages(executor),
+                                    .copies_ns = executor->own.ns[TRI_OWN_COPIES],
+                                    .waited_ns = executor->own.waited_ns};
+}
+
+/* Since the mark, at a moment: neither in messages nor waiting. */
+static int64_t own_until(const tri_executor *executor, uint64_t now)
+{
+    const tri_own_mark *mark = &executor->mark;
+    return (int64_t)(now - mark->at_ns) - (int64_t)(in_messages(executor) - mark->messages_ns) -
+           (executor->own.waited_ns - mark->waited_ns);
+}
+
+void tri_executor_own_add(tri_executor *executor, tri_own_kind kind)
+{
+    tri_own_mark before = executor->mark;
+    tri_executor_own_begin(executor);
+    const tri_own_mark *now = &executor->mark;
+    int64_t own = (int64_t)(now->at_ns - before.at_ns) -
+                  (int64_t)(now->messages_ns - before.messages_ns) -
+                  (now->copies_ns - before.copies_ns) - (now->waited_ns - before.waited_ns) -
+                  (int64_t)before.late_ns;
+    executor->own.ns[kind] += own > 0 ? own : 0;
+}
+
+static void sleep_until(uint64_t until)
+{
+    struct timespec when = {.tv_sec = (time_t)((until - AWAKE_NS) / 1000000000),
+                            .tv_nsec = (long)((until - AWAKE_NS) % 1000000000)};
+    while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &when, NULL) == EINTR)
+        ;
+    while (tri_now_ns() < until)
+        sched_yield();
+}
+
+void tri_executor_keep_pace(tri_executor *executor, double least_s)
+{
+    uint64_t now = tri_now_ns();
+    int64_t own = own_until(executor, now), least = (int64_t)(least_s * 1e9);
+    int64_t wanted = own > least ? own : least;
+    if (executor->brake > 1)
+        wanted = (int64_t)((double)wanted * executor->brake);
+    if (wanted <= own)
+        return;
+    uint64_t until = now + (uint64_t)(wanted - own);
+    sleep_until(until);
+    executor->mark.late_ns += tri_now_ns() - until;
+}
