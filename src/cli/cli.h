@@ -66,6 +66,12 @@ struct tri_cli {
     bool wants_all;           /* --help all: with every setting of the verb */
 };
 
+/* Whether --set means anything to a verb. */
+static inline bool tri_verb_has_settings(const tri_verb *verb)
+{
+    return !verb->sections || *verb->sections;
+}
+
 /* main.c. The table ends with a NULL name. */
 extern const tri_verb tri_verbs[];
 const tri_verb *tri_verb_find(const char *name); /* NULL when there is none */

@@ -127,8 +127,9 @@ void tri_help_write_verb(FILE *file, const tri_verb *verb, bool all)
     bool colour = tri_terminal_colour(file);
     const char *bold = colour ? "\033[1m" : "", *plain = colour ? "\033[0m" : "";
     fprintf(file, "%strireme %s%s: %s\n\n", bold, verb->name, plain, verb->help);
-    fprintf(file, "%sUsage%s: trireme %s %s%s[--set section.key=value ...]%s\n\n", bold, plain,
-            verb->name, verb->usage, *verb->usage ? " " : "",
+    bool settings = tri_verb_has_settings(verb);
+    fprintf(file, "%sUsage%s: trireme %s%s%s%s%s\n\n", bold, plain, verb->name,
+            *verb->usage ? " " : "", verb->usage, settings ? " [--set section.key=value ...]" : "",
             verb->flags && verb->flags->name ? " [flags]" : "");
     for (const tri_flag *flag = verb->flags; flag && flag->name; flag++) {
         char name[64];
@@ -136,11 +137,13 @@ void tri_help_write_verb(FILE *file, const tri_verb *verb, bool all)
                  flag->argument ? flag->argument : "");
         write_flag(file, name, flag->help);
     }
-    write_flag(file, "--set section.key=value", "change one setting; wins over the file");
+    if (settings)
+        write_flag(file, "--set section.key=value", "change one setting; wins over the file");
     if (all && tri_verb_takes_plugins(verb))
         write_flag(file, "--plugin FILE", "load models, rules and schedules from outside");
-    write_flag(file, "--help", "this text; with every setting: --help all");
-    if (verb->sections && !*verb->sections)
+    write_flag(file, "--help",
+               settings ? "this text; with every setting: --help all" : "this text");
+    if (!settings)
         return;
     const char *brief = verb->settings ? verb->settings : verb->sections;
     if (all || *brief)

@@ -159,10 +159,16 @@ static tr_status flag_value(argument_cursor *c, const char *arg, const char *exa
     return TR_OK;
 }
 
-static tr_status read_assignment(argument_cursor *c, const char *arg, tr_error *err)
+static tr_status read_assignment(const tri_verb *verb, argument_cursor *c, const char *arg,
+                                 tr_error *err)
 {
     const char *assignment = "";
     TRI_TRY(flag_value(c, arg, "optim.lr=3e-4", &assignment, err));
+    if (!tri_verb_has_settings(verb))
+        return tri_fail(err, TR_ERROR_INPUT,
+                        "trireme %s reads no settings, so --set %.60s would change nothing; leave "
+                        "it out (trireme %s --help lists its flags)",
+                        verb->name, assignment, verb->name);
     if (!strchr(assignment, '=')) /* "--set optim.lr 3e-4": the value became a word of its own */
         return tri_fail(err, TR_ERROR_INPUT,
                         "--set %.60s gives no value; write --set %.60s=%.60s, without a blank",
@@ -183,7 +189,7 @@ static tr_status read_flag(tri_cli *cli, argument_cursor *c, const char *arg, tr
     size_t length = strcspn(name, "=");
     bool two_dashes = strncmp(arg, "--", 2) == 0; /* no flag of ours has one only */
     if (two_dashes && length == 3 && memcmp(name, "set", 3) == 0)
-        return read_assignment(c, arg, err);
+        return read_assignment(cli->verb, c, arg, err);
     if (two_dashes && length == 6 && memcmp(name, "plugin", 6) == 0)
         return read_plugin(c, arg, err);
     const tri_flag *flag = two_dashes ? find_flag(cli->verb, name, length) : NULL;

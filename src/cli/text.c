@@ -40,14 +40,30 @@ void tri_terminal_write(FILE *file, const char *text, size_t num_bytes)
 
 int tri_terminal_width(FILE *file)
 {
+    return tri_terminal_width_of(fileno(file));
+}
+
+int tri_terminal_width_of(int fd)
+{
     const char *columns = getenv("COLUMNS");
     int width = columns ? atoi(columns) : 0;
     struct winsize size;
-    if (width <= 0 && ioctl(fileno(file), TIOCGWINSZ, &size) == 0)
+    if (width <= 0 && ioctl(fd, TIOCGWINSZ, &size) == 0)
         width = size.ws_col;
     if (width <= 0)
         width = 80;
     return width < 20 ? 20 : width > 400 ? 400 : width;
+}
+
+bool tri_terminal_utf8(void)
+{
+    static const char *const names[] = {"LC_ALL", "LC_CTYPE", "LANG"}; /* the first that is set */
+    for (int i = 0; i < 3; i++) {
+        const char *value = getenv(names[i]);
+        if (value && *value)
+            return strcasestr(value, "utf-8") || strcasestr(value, "utf8");
+    }
+    return true;
 }
 
 char *tri_text_duration(double seconds, char out[16])

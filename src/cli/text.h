@@ -13,6 +13,10 @@ bool tri_terminal(FILE *file);
 bool tri_terminal_colour(FILE *file);
 /* Its columns; 80 when it is not a terminal or does not say. COLUMNS in the environment wins. */
 int tri_terminal_width(FILE *file);
+int tri_terminal_width_of(int fd); /* the same of a descriptor */
+/* Whether letters beyond ASCII can be drawn: no variable of the locale names one that is not UTF-8.
+ */
+bool tri_terminal_utf8(void);
 
 /* Text that a model or a file made up. A terminal gets U+FFFD for what would command it (control
  * characters but for line ends and tabs) and for bytes that are not UTF-8; others get every byte.

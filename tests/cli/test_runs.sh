@@ -45,6 +45,8 @@ touch file
 run 2 'file: is not a directory; name a run directory or a folder of them' runs file
 mkdir -p empty
 run 0 'there are no runs in empty' runs empty
+run 2 "trireme runs reads no settings, so --set optim.lr=1 would change nothing; leave it out" runs --set optim.lr=1
+run 2 "trireme plot reads no settings" plot runs/x --set optim.lr=1
 run 2 '--watch redraws a table on a terminal, and the output is not one; leave it out' runs --watch
 
 # ---- states: real runs, and made-up files ----

@@ -51,6 +51,14 @@ only '^4 steps in .*; loss [0-9.]+ -> [0-9.]+$'
 grep -q '^  dir: "runs/first"$' runs/first/config.yaml || fail "config.yaml has another run.dir"
 [ -d runs/tiny ] && fail "--name left the recipe's run.dir in place"
 
+# What moved aside is told, and not on standard output.
+# shellcheck disable=SC2086
+run 0 train "$recipe" $small --name moved --quiet
+# shellcheck disable=SC2086
+run 0 train "$recipe" $small --name moved --quiet
+[ "$(wc -l <out)" -eq 1 ] && grep -qE '^4 steps in ' out || fail "--quiet says more than the summary"
+grep -q '^trireme: note: the earlier run in runs/moved is now runs/moved.1$' err || fail "--quiet hides that a run moved"
+
 # --resume goes on, also with two ranks, whose rank 0 speaks through the launcher.
 run 0 train runs/first --resume --quiet --set train.steps=6 --set layout.dp=2
 only '^2 steps in '

@@ -1,6 +1,7 @@
 #include "cli/launch/launch.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,7 +22,7 @@
 #include "device/device.h"
 
 /* From tri_cli_launch to a rank 0 that it forked. */
-#define RELAY_VARIABLE "TRIREME_RELAY_COLUMNS"
+#define RELAY_VARIABLE "TRIREME_RELAY_TERMINAL"
 
 int tri_cli_rank_fail(const tri_bootstrap *bootstrap, const tr_error *err)
 {
@@ -33,8 +34,9 @@ int tri_cli_rank_fail(const tri_bootstrap *bootstrap, const tr_error *err)
 bool tri_cli_relayed_terminal(int *columns)
 {
     const char *text = getenv(RELAY_VARIABLE);
-    *columns = text ? atoi(text) : 0;
-    return *columns > 0;
+    int fd = text ? atoi(text) : 0;
+    *columns = fd > 0 ? tri_terminal_width_of(fd) : 0; /* it may have changed */
+    return fd > 0;
 }
 
 /* ---- local processes ---- */
@@ -43,7 +45,7 @@ typedef struct local_rank {
     const tri_cli *cli;
     tri_rank_main rank_main;
     void *context;
-    int columns; /* of the launcher's terminal, 0: it has none */
+    int terminal; /* a descriptor of the launcher's, 0: it has none */
     const tri_launch_options *options;
     tri_relay relay;
     bool lost_told;
@@ -54,10 +56,10 @@ typedef struct local_rank {
 static int run_local_rank(const tri_bootstrap *bootstrap, void *context)
 {
     const local_rank *local = context;
-    char columns[16];
-    snprintf(columns, sizeof columns, "%d", local->columns);
-    if (bootstrap->rank == 0 && local->columns > 0)
-        setenv(RELAY_VARIABLE, columns, 1);
+    char terminal[16];
+    snprintf(terminal, sizeof terminal, "%d", local->terminal);
+    if (bootstrap->rank == 0 && local->terminal > 0)
+        setenv(RELAY_VARIABLE, terminal, 1);
     return local->rank_main(local->cli, bootstrap, local->context);
 }
 
@@ -167,8 +169,8 @@ static int launch_here(const tri_cli *cli, int num_ranks, tri_rank_main rank_mai
     tr_error err = {0};
     local_rank local = {.cli = cli, .rank_main = rank_main, .context = context, .options = options};
     tri_relay_init(&local.relay, STDOUT_FILENO);
-    if (tri_terminal(stdout))
-        local.columns = tri_terminal_width(stdout);
+    int terminal = tri_terminal(stdout) ? fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 3) : -1;
+    local.terminal = terminal > 0 ? terminal : 0;
     /* With more ranks than cores there are no cores to give; one thread each is the share then. */
     if (num_ranks > tri_device_num_cores() &&
         tr_settings_fill(cli->settings, "run.threads=1", &err) != TR_OK)
@@ -189,6 +191,8 @@ static int launch_here(const tri_cli *cli, int num_ranks, tri_rank_main rank_mai
         tri_launch_result_fini(&result);
     }
     tri_relay_fini(&local.relay);
+    if (terminal >= 0)
+        close(terminal);
     return code;
 }
 
@@ -210,13 +214,16 @@ static int join(const tri_cli *cli, tri_environment *world, tri_rank_main rank_m
 }
 
 /* For this run alone. Whoever takes it does so before any rank can have looked into it. */
-static tr_status take_dir(tri_run_lock *lock, const tr_settings *settings, tr_error *err)
+static tr_status take_dir(tri_run_lock *lock, const tr_settings *settings, bool quiet,
+                          tr_error *err)
 {
     const char *dir = tr_settings_string(settings, "run.dir");
     char *moved;
     TRI_TRY(tri_run_lock_take(lock, dir, err));
     TRI_TRY(tri_run_aside(lock, settings, &moved, err));
-    if (moved)
+    if (moved && quiet)
+        tri_cli_error("note: the earlier run in %s is now %s", dir, moved);
+    else if (moved)
         printf("note    the earlier run in %s is now %s; --set run.resume=true continues a run\n",
                dir, moved);
     fflush(stdout); /* before there are ranks to print it again */
@@ -233,7 +240,7 @@ static int launch(const tri_cli *cli, int num_ranks, tri_rank_main rank_main, vo
     bool locks = options->writes && !(world->given && world->rank > 0);
     int64_t steps = -1;
     int code;
-    if (locks && take_dir(&lock, cli->settings, &err) != TR_OK) {
+    if (locks && take_dir(&lock, cli->settings, options->quiet, &err) != TR_OK) {
         tri_run_lock_release(&lock);
         return tri_cli_fail(&err);
     }

@@ -23,6 +23,7 @@ typedef struct tri_launch_options {
     bool writes;    /* into run.dir, where no other run may be at work meanwhile */
     bool processes; /* a single rank is a process too: it has a log, and somebody who outlives it */
     bool restarts;  /* the settings ask for them */
+    bool quiet;     /* standard output is for the result alone */
     /* What follows may be NULL, and is called with context. begin and ended are for the process
      * that holds run.dir: the launcher, or rank 0 where somebody else started the ranks. */
     void (*begin)(void *context, int num_ranks); /* before there are ranks */

@@ -12,11 +12,13 @@
 
 enum { MAX_LINE = 256 };
 
-/* Rank 0 of several writes into a pipe to the launcher, which may stand before a terminal. */
-static bool relayed(FILE *file, int *columns)
+/* A rank writes into a pipe to the launcher, which may stand before a terminal. */
+int tri_progress_columns(void)
 {
-    int unused;
-    return file == stdout && tri_cli_relayed_terminal(columns ? columns : &unused);
+    int columns;
+    if (tri_cli_relayed_terminal(&columns))
+        return columns;
+    return tri_terminal(stdout) ? tri_terminal_width(stdout) : 0;
 }
 
 void tri_progress_init(tri_progress *progress, FILE *file, int64_t num_steps, int64_t log_every)
@@ -24,7 +26,7 @@ void tri_progress_init(tri_progress *progress, FILE *file, int64_t num_steps, in
     *progress = (tri_progress){.file = file,
                                .num_steps = num_steps,
                                .log_every = log_every > 0 ? log_every : 1,
-                               .terminal = tri_terminal(file) || relayed(file, NULL),
+                               .terminal = tri_progress_columns() > 0,
                                .first_step = -1};
 }
 
@@ -69,6 +71,13 @@ static char *last_item(char *line)
     return last;
 }
 
+/* On a narrow terminal whole items go, from the right. */
+static void fit(char *line, int width)
+{
+    while ((int)strlen(line) > width && *last_item(line))
+        *last_item(line) = 0;
+}
+
 static void draw(tri_progress *p, const tri_progress_step *s, double left_s)
 {
     enum { LEAST_BAR = 8, MOST_BAR = 30 };
@@ -78,9 +87,7 @@ static void draw(tri_progress *p, const tri_progress_step *s, double left_s)
     add(tail, "  loss %.4f", s->loss);
     add_speed(tail, s, left_s);
     /* One column stays free: a full last column makes some terminals wrap. */
-    int width = tri_terminal_width(p->file) - 1, columns;
-    if (relayed(p->file, &columns))
-        width = columns - 1;
+    int width = tri_progress_columns() - 1;
     int room = width - (int)strlen(head) - (int)strlen(tail) - 3;
     if (room >= LEAST_BAR && p->num_steps > 0) {
         int length = room < MOST_BAR ? room : MOST_BAR;
@@ -94,9 +101,7 @@ static void draw(tri_progress *p, const tri_progress_step *s, double left_s)
     }
     char line[3 * MAX_LINE];
     snprintf(line, sizeof line, "%s%s%s", head, bar, tail);
-    /* On a narrow terminal whole items go, from the right. */
-    while ((int)strlen(line) > width && *last_item(line))
-        *last_item(line) = 0;
+    fit(line, width);
     /* Erase to the end of the line after writing, not before: that would flicker. */
     fprintf(p->file, "\r%.*s\033[K", width, line);
     fflush(p->file);
@@ -109,6 +114,8 @@ static void print_step(tri_progress *p, const tri_progress_step *s, double left_
     add(line, "step %lld/%lld  loss %.4f%s  grad %.3g  lr %.3g", (long long)s->step,
         (long long)p->num_steps, s->loss, s->stats, s->grad_norm, s->lr);
     add_speed(line, s, left_s);
+    if (p->terminal)
+        fit(line, tri_progress_columns() - 1);
     fprintf(p->file, "%s\n", line);
     fflush(p->file); /* whoever watches the pipe wants it now */
 }

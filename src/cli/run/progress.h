@@ -26,6 +26,8 @@ typedef struct tri_progress_step {
     double mfu; /* in [0, 1]; negative when not known */
 } tri_progress_step;
 
+/* Columns of the terminal that standard output ends up on, now; 0: it is none. */
+int tri_progress_columns(void);
 /* num_steps is the number of the last step. */
 void tri_progress_init(tri_progress *progress, FILE *file, int64_t num_steps, int64_t log_every);
 /* Call after every step; it draws at most ten times a second, or every log_every steps. */

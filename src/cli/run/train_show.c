@@ -10,6 +10,7 @@
 #include "cli/run/first_lines.h"
 #include "cli/text.h"
 #include "run/trace/trace_travel.h"
+#include "train/plot/plot.h"
 #include "train/step_stats.h"
 
 static void print_damaged(const tri_run *r)
@@ -213,10 +214,34 @@ static void print_failed_saves(const tri_run *r)
                r->ckpt.num_failed, r->ckpt.num_failed == 1 ? "" : "s");
 }
 
+/* On a terminal that is wide enough: the losses of the run, those before it was resumed included.
+ */
+static void print_curve(const tri_run *r)
+{
+    enum { LEAST_COLUMNS = 60, MOST_COLUMNS = 100, LEAST_STEPS = 20, LINES = 6 };
+    int width = tri_progress_columns();
+    tri_run_curve run;
+    if (width < LEAST_COLUMNS || idle(r) || r->session->step < LEAST_STEPS ||
+        !tri_terminal_utf8() || tri_run_curve_read(&run, r->config.dir, NULL) != TR_OK)
+        return;
+    width = width < MOST_COLUMNS ? width : MOST_COLUMNS;
+    tri_plot plot = {.y = TRI_PLOT_LOSS, .smooth = 1};
+    tri_text text;
+    tri_text_init(&text);
+    if (tri_plot_add(&plot, r->config.dir, TRI_PLOT_LOSS, &run, NULL) == TR_OK &&
+        tri_plot_fit(&plot, width / 14 + 1, 3, NULL) == TR_OK &&
+        tri_plot_dots(&plot, width - 1, LINES, false, &text, NULL) == TR_OK)
+        printf("\n%s", text.chars);
+    tri_text_fini(&text);
+    tri_plot_free(&plot);
+    tri_run_curve_free(&run);
+}
+
 static void print_end(const tri_train_show *show, const tri_run *r)
 {
     const tri_session *s = r->session;
     char planned[16], used[16];
+    print_curve(r);
     printf("\n");
     print_done(r);
     if (tri_run_has_scaler(r) || s->skipped > 0)

@@ -169,6 +169,7 @@ static void write_settings(const tri_verb *verb)
 
 static void write_verb(const tri_verb *verb)
 {
+    bool settings = tri_verb_has_settings(verb);
     write_head(verb->name, verb->help);
     put_bold(NAME " ");
     put_bold(verb->name);
@@ -176,18 +177,20 @@ static void write_verb(const tri_verb *verb)
         putchar(' ');
         put(verb->usage);
     }
-    printf(" [\\fB\\-\\-set\\fR \\fIsection.key=value\\fR ...]%s\n",
+    printf("%s%s\n", settings ? " [\\fB\\-\\-set\\fR \\fIsection.key=value\\fR ...]" : "",
            verb->flags && verb->flags->name ? " [\\fIflags\\fR]" : "");
     section("OPTIONS");
     for (const tri_flag *flag = verb->flags; flag && flag->name; flag++)
         write_flag(flag->name, flag->argument, flag->help);
-    write_flag("set", "section.key=value", "change one setting; wins over the file");
+    if (settings)
+        write_flag("set", "section.key=value", "change one setting; wins over the file");
     if (tri_verb_takes_plugins(verb))
         write_flag("plugin", "FILE",
                    "load models, update rules and schedules from outside; may be given several "
                    "times (run.plugins)");
-    write_flag("help", NULL, "a page of text; with every setting: --help all");
-    if (!verb->sections || *verb->sections)
+    write_flag("help", NULL,
+               settings ? "a page of text; with every setting: --help all" : "a page of text");
+    if (settings)
         write_settings(verb);
     write_exit_status();
     write_see_also(verb);

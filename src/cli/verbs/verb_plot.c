@@ -48,7 +48,8 @@ static tr_status draw(tri_plot *plot, tr_error *err)
     int width = tri_terminal_width(stdout), marks = width / 14 + 1; /* so that numbers fit */
     TRI_TRY(tri_plot_fit(plot, marks, 5, err));
     tri_text_init(&text);
-    tr_status status = tri_plot_dots(plot, width, tri_terminal_colour(stdout), &text, err);
+    tr_status status =
+        tri_plot_dots(plot, width, TRI_PLOT_LINES, tri_terminal_colour(stdout), &text, err);
     if (status == TR_OK)
         status = tri_text_put(&text, stdout, err);
     tri_text_fini(&text);

@@ -219,6 +219,7 @@ int tri_verb_train(const tri_cli *cli)
     tri_launch_options options = {.asks = true,
                                   .writes = true,
                                   .processes = true,
+                                  .quiet = tri_cli_flag(cli, "quiet") != NULL,
                                   .restarts = tri_recovery_wanted(&recovery),
                                   .begin = begin,
                                   .failed = tri_journal_failed,

@@ -187,7 +187,8 @@ static void offer_flags(const begun_word *w)
         snprintf(name, sizeof name, "--%s", flag->name);
         offer(w, name, "", flag->help);
     }
-    offer(w, "--set", "", "change one setting");
+    if (tri_verb_has_settings(w->verb))
+        offer(w, "--set", "", "change one setting");
     if (tri_verb_takes_plugins(w->verb))
         offer(w, "--plugin", "", "load models, rules and schedules from outside");
     offer(w, "--help", "", "what the verb does, its flags and settings");

@@ -70,8 +70,11 @@ char *tri_plot_tick_text(double value, char text[32]); /* "20k", "0.5" */
 tr_status tri_plot_may_save(const char *path, tr_error *err);
 /* Fits and draws it into a file, as far as it may. */
 tr_status tri_plot_save(tri_plot *plot, const char *path, tr_error *err);
-/* plot_dots.c: a curve of dots in a terminal, in colours or one below the other. */
-tr_status tri_plot_dots(const tri_plot *plot, int width, bool colour, tri_text *text,
+/* plot_dots.c: a curve of dots in a terminal, so many lines high, in colours or one below the
+ * other.
+ */
+enum { TRI_PLOT_LINES = 15 }; /* at most */
+tr_status tri_plot_dots(const tri_plot *plot, int width, int lines, bool colour, tri_text *text,
                         tr_error *err);
 
 #endif

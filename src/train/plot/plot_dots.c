@@ -7,7 +7,6 @@
 #include "train/plot/plot.h"
 
 enum {
-    ROWS = 15,
     OVER = 3,
     /* columns that a number may stick out */ LABELS = 9,
     NARROWEST = 10,
@@ -16,15 +15,15 @@ enum {
 };
 
 typedef struct dot_field {
-    int columns;
-    unsigned char dots[ROWS][MOST_COLUMNS], owner[ROWS][MOST_COLUMNS];
+    int columns, rows;
+    unsigned char dots[TRI_PLOT_LINES][MOST_COLUMNS], owner[TRI_PLOT_LINES][MOST_COLUMNS];
 } dot_field;
 
 static void set_dot(dot_field *f, int x, int y, int owner)
 {
     static const unsigned char bits[4][2] = {
         {0x01, 0x08}, {0x02, 0x10}, {0x04, 0x20}, {0x40, 0x80}};
-    if (x < 0 || y < 0 || x >= 2 * f->columns || y >= 4 * ROWS)
+    if (x < 0 || y < 0 || x >= 2 * f->columns || y >= 4 * f->rows)
         return;
     f->dots[y / 4][x / 2] |= bits[y % 4][x % 2];
     f->owner[y / 4][x / 2] = (unsigned char)owner;
@@ -53,7 +52,7 @@ static tr_status draw_curve(const tri_plot *plot, int which, dot_field *f, tr_er
             continue;
         }
         double x = tri_plot_place(&plot->axis_x, points[i].x) * (buckets - 1);
-        double y = (1 - tri_plot_place(&plot->axis_y, points[i].y)) * (4 * ROWS - 1);
+        double y = (1 - tri_plot_place(&plot->axis_y, points[i].y)) * (4 * f->rows - 1);
         int at[2] = {(int)lround(x), (int)lround(y)};
         draw_line(f, pen ? last : at, at, which);
         memcpy(last, at, sizeof last);
@@ -71,11 +70,11 @@ static const char *colour_of(int which)
 }
 
 /* The label of the mark that is in this row, or "". */
-static void label_of(const tri_plot *plot, int row, char label[32])
+static void label_of(const tri_plot *plot, int row, int rows, char label[32])
 {
     *label = 0;
     for (int i = 0; i < plot->axis_y.num_ticks; i++) {
-        double place = (1 - tri_plot_place(&plot->axis_y, plot->axis_y.ticks[i])) * (4 * ROWS - 1);
+        double place = (1 - tri_plot_place(&plot->axis_y, plot->axis_y.ticks[i])) * (4 * rows - 1);
         if ((int)lround(place) / 4 == row)
             tri_plot_tick_text(plot->axis_y.ticks[i], label);
     }
@@ -83,9 +82,9 @@ static void label_of(const tri_plot *plot, int row, char label[32])
 
 static void print_field(const tri_plot *plot, const dot_field *f, bool colour, tri_text *text)
 {
-    for (int row = 0; row < ROWS; row++) {
+    for (int row = 0; row < f->rows; row++) {
         char label[32];
-        label_of(plot, row, label);
+        label_of(plot, row, f->rows, label);
         tri_text_add(text, "%*s %s", LABELS - 2, label, *label ? "┤" : "│");
         int end = f->columns;
         while (end > 0 && !f->dots[row][end - 1])
@@ -150,7 +149,8 @@ static void print_title(const tri_plot *plot, int which, bool colour, tri_text *
     tri_text_add(text, "\n");
 }
 
-tr_status tri_plot_dots(const tri_plot *plot, int width, bool colour, tri_text *text, tr_error *err)
+tr_status tri_plot_dots(const tri_plot *plot, int width, int lines, bool colour, tri_text *text,
+                        tr_error *err)
 {
     bool together = colour || plot->num == 1;
     int room =
@@ -162,6 +162,7 @@ tr_status tri_plot_dots(const tri_plot *plot, int width, bool colour, tri_text *
     for (int i = 0; status == TR_OK && i < (together ? 1 : plot->num); i++) {
         memset(f, 0, sizeof *f);
         f->columns = columns;
+        f->rows = lines < TRI_PLOT_LINES ? lines : TRI_PLOT_LINES;
         for (int k = 0; status == TR_OK && k < plot->num; k++)
             status = together || k == i ? draw_curve(plot, k, f, err) : TR_OK;
         print_title(plot, together ? -1 : i, colour, text);
