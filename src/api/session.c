@@ -135,8 +135,8 @@ static tr_status check_samples(const tr_settings *settings, const tri_session_co
                                tr_error *err)
 {
     const tri_model_config *model = &config->compile.model;
-    const char *why = !tri_model_find(model->kind)->sequences ? "has no tokens"
-                      : model->task != TRI_TASK_LM            ? "does not predict the next token"
+    const char *why = !tri_model_of(model)->sequences ? "has no tokens"
+                      : model->task != TRI_TASK_LM    ? "does not predict the next token"
                       : strcmp(config->device.kind, "null") == 0
                           ? "computes nothing with run.device=null"
                           : NULL;

@@ -81,9 +81,10 @@ tri_model_act tri_model_act_from(const tr_settings *settings); /* model.act, mlp
 
 extern const tri_model_def tri_model_bert, tri_model_gpt2, tri_model_llama, tri_model_mlp;
 
-extern const tri_setting tri_model_kind_row;           /* model.kind */
-const tri_model_def *tri_model_at(size_t i);           /* or NULL past the end */
-const tri_model_def *tri_model_find(const char *kind); /* or NULL */
+extern const tri_setting tri_model_kind_row; /* model.kind */
+const tri_model_def *tri_model_at(size_t i); /* or NULL past the end */
+/* Of the tree, or NULL: a plug-in's is found by tri_model_of alone. */
+const tri_model_def *tri_model_find(const char *kind);
 const tri_model_def *tri_model_of(const tri_model_config *config);
 /* Whether it can continue a text: it predicts the next token, and looks back only. */
 bool tri_model_generates(const tri_model_config *config);
