@@ -53,6 +53,7 @@ void tri_run_config_from(const tr_settings *s, tri_run_config *config)
                      .temperature = tr_settings_float(s, "run.sample_temperature")},
         .logs = tr_settings_string(s, "run.logs"),
         .plugins = tri_plugins_hash(s->plugins),
+        .stop_at = tr_settings_int(s, "run.stop_at"),
         .ends_at_s = minutes > 0 ? tri_now_s() + 60 * minutes : 0,
     };
 }

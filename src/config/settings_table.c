@@ -322,6 +322,10 @@ static const tri_setting common[] = {
         "sample_length"),
     FLOAT("run.sample_temperature", "0.8", 0, 100,
           "How freely its tokens are chosen; 0 takes the likeliest", "sample_temp"),
+    INT("run.stop_at", "0", 0, BILLION,
+        "Step after which the run is evaluated, saves and ends, to be resumed; the schedule is "
+        "still that of train.steps; 0 is none",
+        "pause_at stop_step"),
     FLOAT("run.max_minutes", "0", 0, 10000000,
           "Time after which the run finishes its step, saves and ends; 0 sets no limit",
           "time_limit max_hours max_minutes walltime"),

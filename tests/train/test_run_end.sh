@@ -101,5 +101,16 @@ run 0 halves "${stop[@]}" run.resume=true
 [ "$(evals halves)" = "$(evals plain | head -n "$(evals halves | wc -l)")" ] || fail "other held-out losses after resuming"
 [ "$(evals halves | tail -n 1 | cut -d ' ' -f 1)" = "$last" ] || fail "after resuming it ended at another step"
 
+# ---- a stop on the way ----
+
+run 3 stopped run.stop_at=13 optim.schedule=cosine
+says 'stopped after step 13 of 40 (run.stop_at is reached)'
+grep -q '"event":"stop","at_step":13,"reason":"run.stop_at is reached"' stopped/events.jsonl || fail "no event of the stop"
+evals stopped | grep -q '^13 ' || fail "it is not evaluated where it stops"
+run 3 stopped run.stop_at=13 optim.schedule=cosine run.resume=true
+run 0 stopped optim.schedule=cosine run.resume=true run.save=true
+run 0 through optim.schedule=cosine run.save=true
+cmp -s stopped/weights.safetensors through/weights.safetensors || fail "a run that was stopped on the way is another"
+
 [ $failures -eq 0 ] || exit 1
 echo "test_run_end: fine"

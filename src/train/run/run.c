@@ -133,6 +133,7 @@ static const char *why_stopped(const tri_run *r)
     unsigned others = r->wishes & ~(unsigned)TRI_WISH_TIME;
     return others && r->config.wishes.why ? r->config.wishes.why(others)
            : !others && r->wishes         ? "run.max_minutes is over"
+           : tri_run_is_at_stop(r)        ? "run.stop_at is reached"
                                           : "asked";
 }
 
@@ -244,7 +245,8 @@ static tr_status judge(tri_run *r, tr_status status, const tr_error *err)
 tr_status tri_run_advance(tri_run *r, int64_t num_steps, tr_error *err)
 {
     tr_status status = TR_OK;
-    for (; status == TR_OK && num_steps > 0 && !is_done(r) && !r->wishes; num_steps--)
+    for (; status == TR_OK && num_steps > 0 && !is_done(r) && !r->wishes && !tri_run_is_at_stop(r);
+         num_steps--)
         status = tri_run_step(r, err);
     return judge(r, status, err);
 }

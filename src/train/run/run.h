@@ -42,6 +42,7 @@ typedef struct tri_run_config {
     uint64_t plugins; /* a number for the code of plug-ins, below 2^53; 0: there are none */
     tri_run_sampling sampling; /* text that the model writes on the way */
     const char *logs;          /* files for other tools, as tri_logs_check has them; "": none */
+    int64_t stop_at;           /* so many steps, after which it ends early; 0: it does not */
     double ends_at_s;          /* of tri_now_s, when the wish TRI_WISH_TIME comes up; 0: never */
     tri_run_wishes wishes;
 } tri_run_config;
@@ -133,6 +134,12 @@ static inline bool tri_run_has_scaler(const tri_run *run)
 tr_status tri_run_in_dir(const tri_run *run, const char *name, char **path, tr_error *err);
 /* Of a tri_run, by rank 0: settings, tokenizer, metrics. */
 tr_status tri_run_open_files(void *run, tr_error *err);
+
+/* Whether it is to end early here, by its configuration. */
+static inline bool tri_run_is_at_stop(const tri_run *run)
+{
+    return run->config.stop_at > 0 && run->session->step >= run->config.stop_at;
+}
 
 /* run_best.c. After an evaluation, which is the same on all ranks. */
 void tri_run_judge_eval(tri_run *run);

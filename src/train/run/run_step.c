@@ -253,7 +253,7 @@ tr_status tri_run_step(tri_run *r, tr_error *err)
     TRI_TRY(meet(r, &step, &end.met, err));
     tri_run_tell(r, (tri_run_news){.moment = step.skipped ? TRI_RUN_SKIPPED : TRI_RUN_UPDATED,
                                    .step = &step});
-    bool last = step.step == r->num_steps;
+    bool last = step.step == r->num_steps || tri_run_is_at_stop(r);
     TRI_TRY(evaluate(r, &step, last, &end, err));
     end.epoch_loss = add_to_epoch(r, &step);
     tell_step(r, &step, &end);
