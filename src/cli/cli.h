@@ -60,6 +60,8 @@ struct tri_cli {
     int num_operands;
     tri_flag_value *flags;
     int num_flags;
+    const char **assignments, **plugins; /* of --set and --plugin, in order */
+    int num_assignments, num_plugins;
     tri_device_choice device; /* of run.device=auto, for verbs that read settings files */
     const char *layout_set;   /* the last --set layout...=..., or NULL */
     bool wants_help;          /* --help: nothing else was looked at */
@@ -126,6 +128,7 @@ int tri_verb_data(const tri_cli *cli);
 int tri_verb_runs(const tri_cli *cli);
 int tri_verb_plot(const tri_cli *cli);
 int tri_verb_profile(const tri_cli *cli);
+int tri_verb_sweep(const tri_cli *cli);
 int tri_verb_doctor(const tri_cli *cli);
 int tri_verb_settings(const tri_cli *cli);
 int tri_verb_completion(const tri_cli *cli);

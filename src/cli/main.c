@@ -172,6 +172,17 @@ static const tri_flag profile_flags[] = {
     {0},
 };
 
+static const tri_flag sweep_flags[] = {
+    {"over", "KEY=VALUES", "a setting that varies: optim.lr=1e-3,3e-3 or run.seed=1..3; repeat it"},
+    {"random", "N", "draw N runs instead of the whole grid; ranges are even in their logarithm"},
+    {"seed", "N", "of --random (default 0)"},
+    {"halve", "K", "in stages: the best of every K runs go on, the others stop there"},
+    {"jobs", "N", "runs at a time (default 1)"},
+    {"name", "NAME", "write to runs/NAME (default: run.dir of the recipe, and -sweep)"},
+    {"json", NULL, "a line of JSON for each run instead of the table"},
+    {0},
+};
+
 static const tri_flag man_flags[] = {
     {"list", NULL, "the names of all pages: trireme, trireme-train, ..."},
     {0},
@@ -248,6 +259,10 @@ const tri_verb tri_verbs[] = {
      TRI_OPERANDS_WORDS, plot_flags, tri_verb_plot},
     {"profile", "say where the time of a traced run went, by rank, operator and axis", "RUN", "",
      NULL, TRI_OPERANDS_WORDS, profile_flags, tri_verb_profile},
+    {"sweep", "train a recipe with other settings, many times, and compare",
+     "[RECIPE | FILE.yaml] --over KEY=VALUES ...", MODEL_SECTIONS " ckpt",
+     "train.steps train.eval_every optim.lr train.batch run.dir ckpt.every", TRI_OPERANDS_SETTINGS,
+     sweep_flags, tri_verb_sweep},
     {"doctor", "say what this machine has, and what is missing", "", "run",
      "run.dir run.nccl_library", TRI_OPERANDS_NONE, NULL, tri_verb_doctor},
     {"settings", "list the settings, or show what a file resolves to", "[FILE.yaml | NAME ...]",

@@ -367,8 +367,10 @@ tr_status tri_cli_init(tri_cli *cli, const tri_verb *verb, int num_args, char **
         status = sort_words(cli, &c, err);
     if (status == TR_OK)
         status = resolve(cli, &c, err);
-    free(c.assignments);
-    free(c.plugins);
+    cli->assignments = c.assignments;
+    cli->num_assignments = c.num_assignments;
+    cli->plugins = c.plugins;
+    cli->num_plugins = c.num_plugins;
     if (status != TR_OK)
         tri_cli_fini(cli);
     return status;
@@ -380,6 +382,8 @@ void tri_cli_fini(tri_cli *cli)
     free(cli->file);
     free(cli->operands);
     free(cli->flags);
+    free(cli->assignments);
+    free(cli->plugins);
     *cli = (tri_cli){0};
 }
 

@@ -12,6 +12,7 @@ static const struct {
 } short_forms[] = {
     {"train", "resume", "run.resume", "true"},
     {"train", "name", "run.dir", TRI_RUNS_FOLDER "/"},
+    {"sweep", "name", "run.dir", TRI_RUNS_FOLDER "/"},
     {"generate", "tokens", "generate.tokens", ""},
     {"generate", "temperature", "generate.temperature", ""},
     {"generate", "top-k", "generate.top_k", ""},

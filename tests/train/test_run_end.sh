@@ -50,10 +50,7 @@ worse=(optim.lr=0.3 train.clip=0 optim.warmup_steps=30 ckpt.keep_best=2)
 run 0 best "${worse[@]}"
 best=$(evals best | sort -k 2,2g -k 1,1n | head -n 2 | awk '{ print "step-" $1 }')
 for step in $best step-40; do [ -d "best/ckpt/$step" ] || fail "$step is gone: $(ls best/ckpt)"; done
-[ "$(ls best/ckpt | wc -l)" = "$( (
-    echo "$best"
-    echo step-40
-) | sort -u | wc -l)" ] || fail "others stayed: $(ls best/ckpt)"
+[ "$(ls best/ckpt)" = "$(printf '%s\n' "$best" step-40 | sort -u)" ] || fail "others stayed: $(ls best/ckpt)"
 first=$(echo "$best" | head -n 1)
 [ "$first" != step-40 ] || fail "the best is the last, so this shows nothing"
 "$trireme" ckpt inspect best/ckpt >out 2>&1
@@ -70,7 +67,10 @@ says "none of the checkpoints in plain/ckpt has a held-out loss"
 "$trireme" train "$recipe" $(printf -- '--set %s ' "${small[@]}" "${worse[@]}") --set run.dir=killed \
     --set run.pace=F=30 >out 2>&1 &
 pid=$!
-for _ in $(seq 400); do [ -d killed/ckpt/step-20 ] && break || sleep 0.05; done
+for _ in $(seq 400); do
+    [ ! -d killed/ckpt/step-20 ] || break
+    sleep 0.05
+done
 kill -9 $pid
 wait $pid 2>/dev/null
 run 0 killed "${worse[@]}" run.resume=auto

@@ -77,18 +77,25 @@ static void add_means(tri_plot_curve *c, int64_t smooth)
             c->means[i] = NAN;
 }
 
-tr_status tri_plot_add(tri_plot *plot, const char *name, tri_plot_y what, const tri_run_curve *run,
-                       tr_error *err)
+/* With room for so many points; NULL: there is no memory. */
+static tri_plot_curve *new_curve(tri_plot *plot, const char *name, size_t num)
 {
     tri_plot_curve *curves = realloc(plot->curves, ((size_t)plot->num + 1) * sizeof *curves);
     if (!curves)
-        return tri_fail(err, TR_ERROR_RUNTIME, "no memory for a curve");
+        return NULL;
     plot->curves = curves;
     tri_plot_curve *c = &curves[plot->num++];
-    *c = (tri_plot_curve){.name = name, .points = calloc(run->num + 1, sizeof *c->points)};
+    *c = (tri_plot_curve){.name = name, .points = calloc(num + 1, sizeof *c->points)};
     if (plot->smooth > 1)
-        c->means = calloc(run->num + 1, sizeof *c->means);
-    if (!c->points || (plot->smooth > 1 && !c->means))
+        c->means = calloc(num + 1, sizeof *c->means);
+    return c->points && (plot->smooth <= 1 || c->means) ? c : NULL;
+}
+
+tr_status tri_plot_add(tri_plot *plot, const char *name, tri_plot_y what, const tri_run_curve *run,
+                       tr_error *err)
+{
+    tri_plot_curve *c = new_curve(plot, name, run->num);
+    if (!c)
         return tri_fail(err, TR_ERROR_RUNTIME, "no memory for a curve");
     double hours = 0;
     bool any = false;
@@ -116,15 +123,31 @@ tr_status tri_plot_add(tri_plot *plot, const char *name, tri_plot_y what, const 
     return TR_OK;
 }
 
+tr_status tri_plot_add_points(tri_plot *plot, const char *name, const tri_plot_point *points,
+                              size_t num, bool dots, tr_error *err)
+{
+    tri_plot_curve *c = new_curve(plot, name, num);
+    if (!c)
+        return tri_fail(err, TR_ERROR_RUNTIME, "no memory for a curve");
+    memcpy(c->points, points, num * sizeof *points);
+    c->num = num;
+    c->dots = dots;
+    return TR_OK;
+}
+
+void tri_plot_drop_last(tri_plot *plot)
+{
+    const tri_plot_curve *c = &plot->curves[--plot->num];
+    free(c->points);
+    free(c->means);
+}
+
 void tri_plot_free(tri_plot *plot)
 {
-    for (int i = 0; i < plot->num; i++) {
-        free(plot->curves[i].points);
-        free(plot->curves[i].means);
-    }
+    while (plot->num > 0)
+        tri_plot_drop_last(plot);
     free(plot->curves);
     plot->curves = NULL;
-    plot->num = 0;
 }
 
 /* ---- axes ---- */
@@ -207,7 +230,10 @@ tr_status tri_plot_fit(tri_plot *plot, int marks_x, int marks_y, tr_error *err)
         }
     if (!isfinite(high[0] - low[0]) || !isfinite(high[1] - low[1]))
         return tri_fail(err, TR_ERROR_INPUT, "the numbers are too large to be drawn; try --log");
-    fit_plain(&plot->axis_x, low[0] < high[0] / 4 ? 0 : low[0], high[0], marks_x, false);
+    if (plot->log_x)
+        fit_log(&plot->axis_x, low[0], high[0], marks_x);
+    else
+        fit_plain(&plot->axis_x, low[0] < high[0] / 4 ? 0 : low[0], high[0], marks_x, false);
     if (plot->log)
         fit_log(&plot->axis_y, low[1], high[1], marks_y);
     else

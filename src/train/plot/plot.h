@@ -24,6 +24,7 @@ typedef struct tri_plot_curve {
     tri_plot_point *points; /* by x */
     double *means;          /* of each point and those before it; NULL without smoothing */
     size_t num;
+    bool dots; /* no line joins its points */
 } tri_plot_curve;
 
 /* An axis from low to high, with a mark at every round number. With log both are logarithms. */
@@ -38,6 +39,8 @@ typedef struct tri_plot {
     tri_plot_curve *curves;
     int num;
     tri_plot_x x;
+    const char *x_title; /* of the caller's own points; NULL: that of x */
+    bool log_x;
     tri_plot_y y;   /* of the axis; curves may have others on the same scale */
     int64_t smooth; /* points in a mean; 1: none */
     bool log;
@@ -48,6 +51,11 @@ typedef struct tri_plot {
  * a gap otherwise. Wrong input when there is nothing to draw. */
 tr_status tri_plot_add(tri_plot *plot, const char *name, tri_plot_y y, const tri_run_curve *run,
                        tr_error *err);
+/* The same with points of the caller's own, by x; they are copied. */
+tr_status tri_plot_add_points(tri_plot *plot, const char *name, const tri_plot_point *points,
+                              size_t num, bool dots, tr_error *err);
+/* Takes back a curve that had nothing to draw. */
+void tri_plot_drop_last(tri_plot *plot);
 /* When all are there: the axes, with about so many marks each. */
 tr_status tri_plot_fit(tri_plot *plot, int marks_x, int marks_y, tr_error *err);
 void tri_plot_free(tri_plot *plot);

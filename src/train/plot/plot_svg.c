@@ -73,16 +73,30 @@ static void add_axes(const tri_plot *plot, tri_text *text)
                  "<rect class=\"f\" x=\"%d\" y=\"%d\" width=\"%d\" height=\"%d\"/>\n"
                  "<text class=\"t\" x=\"%d\" y=\"%d\" text-anchor=\"middle\">%s</text>\n",
                  LEFT, TOP, WIDTH, HEIGHT, LEFT + WIDTH / 2, TOP + HEIGHT + 38,
-                 tri_plot_x_title(plot->x));
+                 plot->x_title ? plot->x_title : tri_plot_x_title(plot->x));
 }
 
-static void add_curve(const tri_plot *plot, int which, bool means, bool behind, tri_text *text)
+/* When there are more curves than colours. */
+static const char *dashes(int which)
+{
+    static const char *const ways[] = {"", "stroke-dasharray=\"7 3\" ",
+                                       "stroke-dasharray=\"2 3\" "};
+    return ways[which / NUM_COLOURS % 3];
+}
+
+static void add_dots(const tri_plot *plot, const tri_plot_curve *c, tri_text *text)
+{
+    for (size_t i = 0; i < c->num; i++)
+        if (!isnan(c->points[i].y))
+            tri_text_add(text, "M%.1f %.1fh0.1", x_at(plot, c->points[i].x),
+                         y_at(plot, c->points[i].y));
+}
+
+static void add_line(const tri_plot *plot, const tri_plot_curve *c, bool means, tri_text *text)
 {
     tri_plot_point points[2 * BUCKETS];
-    const tri_plot_curve *c = &plot->curves[which];
     size_t num = tri_plot_reduce(plot, c, means, BUCKETS, points);
     bool pen = false;
-    tri_text_add(text, "<path class=\"c c%d%s\" d=\"", which % NUM_COLOURS, behind ? " r" : "");
     for (size_t i = 0; i < num; i++) {
         bool drawn = !isnan(points[i].y);
         if (drawn)
@@ -92,6 +106,17 @@ static void add_curve(const tri_plot *plot, int which, bool means, bool behind, 
             tri_text_add(text, "h0.1"); /* one point alone is a dot */
         pen = drawn;
     }
+}
+
+static void add_curve(const tri_plot *plot, int which, bool means, bool behind, tri_text *text)
+{
+    const tri_plot_curve *c = &plot->curves[which];
+    tri_text_add(text, "<path class=\"c c%d%s\" %sd=\"", which % NUM_COLOURS, behind ? " r" : "",
+                 c->dots ? "style=\"stroke-width:6\" " : dashes(which));
+    if (c->dots)
+        add_dots(plot, c, text);
+    else
+        add_line(plot, c, means, text);
     tri_text_add(text, "\" stroke-linecap=\"round\"/>\n");
 }
 
@@ -100,9 +125,9 @@ static void add_legend(const tri_plot *plot, tri_text *text)
     for (int i = 0; i < plot->num; i++) {
         int y = TOP + HEIGHT + BOTTOM + LEGEND * i + 8;
         tri_text_add(text,
-                     "<path class=\"c c%d\" d=\"M%d %dh24\" style=\"stroke-width:3\"/>"
+                     "<path class=\"c c%d\" %sd=\"M%d %dh24\" style=\"stroke-width:3\"/>"
                      "<text class=\"t\" x=\"%d\" y=\"%d\">",
-                     i % NUM_COLOURS, LEFT, y, LEFT + 32, y + 4);
+                     i % NUM_COLOURS, dashes(i), LEFT, y, LEFT + 32, y + 4);
         tri_text_add_svg(text, plot->curves[i].name);
         tri_text_add(text, "</text>\n");
     }
