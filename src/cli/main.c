@@ -14,9 +14,16 @@
 #include "cli/text.h"
 #include "cli/words/completion.h"
 
+/* docs/json.md lists what each prints. */
+#define JSON_FLAG                                                                                  \
+    {                                                                                              \
+        "json", NULL, "one JSON document instead of the text"                                      \
+    }
+
 static const tri_flag settings_flags[] = {
     {"aliases", NULL, "what other trainers call the settings"},
     {"markdown", NULL, "print docs/settings.md; with --aliases, docs/coming-from.md"},
+    JSON_FLAG,
     {0},
 };
 
@@ -60,7 +67,7 @@ static const tri_flag eval_flags[] = {
     BEST_FLAG,
     {"data", "FILE", "the text to predict; - is standard input; by default what was held out"},
     {"stride", "N", "with --data: tokens from one window to the next (default data.seq_len)"},
-    {"json", NULL, "an object instead of the table"},
+    JSON_FLAG,
     {0},
 };
 
@@ -68,6 +75,7 @@ static const tri_flag plan_flags[] = {
     {"params", NULL, "list every parameter with its shape, size and role"},
     {"ledger", NULL, "list what is kept for the backward, tensor by tensor, beside the textbook"},
     {"rank", "R", "the plan of this rank (default 0)"},
+    JSON_FLAG,
     {0},
 };
 
@@ -83,6 +91,7 @@ static const tri_flag place_flags[] = {
     {"state", "PARAMS", "memory of weights, gradients and moments under ZeRO 0 to 3"},
     {"shard-group", "N", "--state: shard within groups of N, replicate between them"},
     {"devices", NULL, "the table of devices and links"},
+    JSON_FLAG,
     {0},
 };
 
@@ -95,11 +104,13 @@ static const tri_flag explain_flags[] = {
     {"graph", NULL, "the graph before it becomes a program"},
     {"ops", NULL, "what each operator means"},
     {"markdown", NULL, "with --ops: as a page, docs/operators.md"},
+    JSON_FLAG,
     {0},
 };
 
 static const tri_flag check_flags[] = {
     {"break", "FAULT", "break the program first, to see the checker find it; list names them"},
+    JSON_FLAG,
     {0},
 };
 
@@ -126,6 +137,7 @@ static const tri_flag bench_flags[] = {
 static const tri_flag ckpt_flags[] = {
     {"hf", "DIR", "export: the Hugging Face directory to write; must not exist, or be empty"},
     {"weights", "FILE", "export: the safetensors file to write"},
+    {"json", NULL, "inspect, verify, diff: one JSON document instead of the text"},
     {0},
 };
 
@@ -146,6 +158,7 @@ static const tri_flag data_flags[] = {
     {"plain", NULL, "encode, prepare: text that spells a special token is ordinary text"},
     {"count", NULL, "encode: only the number of tokens and the speed"},
     {"skip-special", NULL, "decode: leave special tokens out"},
+    {"json", NULL, "inspect: one JSON document instead of the text"},
     {0},
 };
 
@@ -168,7 +181,12 @@ static const tri_flag plot_flags[] = {
 
 static const tri_flag profile_flags[] = {
     {"draw", "FILE.svg", "a picture of the last step: the rows of all ranks"},
-    {"json", NULL, "an object instead of the tables"},
+    JSON_FLAG,
+    {0},
+};
+
+static const tri_flag doctor_flags[] = {
+    JSON_FLAG,
     {0},
 };
 
@@ -203,6 +221,7 @@ static const tri_flag sim_flags[] = {
     {"device", "NAME", "time the pipeline of FILE.yaml and its layout on a device, h100 say"},
     {"link", "NAME", "with --device: what connects the stages (default: the device's own link)"},
     {"efficiency", "SHARE", "with --device: of the datasheet's rates, reached (default 0.5)"},
+    JSON_FLAG,
     {0},
 };
 
@@ -264,7 +283,7 @@ const tri_verb tri_verbs[] = {
      "train.steps train.eval_every optim.lr train.batch run.dir ckpt.every", TRI_OPERANDS_SETTINGS,
      sweep_flags, tri_verb_sweep},
     {"doctor", "say what this machine has, and what is missing", "", "run",
-     "run.dir run.nccl_library", TRI_OPERANDS_NONE, NULL, tri_verb_doctor},
+     "run.dir run.nccl_library", TRI_OPERANDS_NONE, doctor_flags, tri_verb_doctor},
     {"settings", "list the settings, or show what a file resolves to", "[FILE.yaml | NAME ...]",
      NULL, "", TRI_OPERANDS_NAMES, settings_flags, tri_verb_settings},
     {"completion", "print what makes a shell complete commands of trireme", "bash|zsh", "", NULL,

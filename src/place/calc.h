@@ -186,6 +186,7 @@ void tri_calc_write_axes(const tri_calc *calc, unsigned axes, tri_text *text);
 void tri_calc_write_amount(const tri_calc *calc, const tri_amount *amount, const char *unit,
                            tri_text *text);
 void tri_calc_write_seconds(double seconds, tri_text *text);
+const char *tri_calc_move_name(tri_move_kind kind); /* "all-gather" */
 void tri_calc_write_move(const tri_calc *calc, const tri_calc_move *move, tri_text *text);
 void tri_calc_write_machine(const tri_calc *calc, tri_text *text);
 void tri_calc_report_array(const tri_calc *calc, const tri_calc_array *array, tri_text *text);
@@ -195,8 +196,17 @@ void tri_calc_report_product(const tri_calc *calc, const tri_calc_product *produ
 void tri_calc_draw(const tri_calc *calc, const tri_calc_array *array, tri_text *text);
 /* calc_train_text.c */
 void tri_calc_report_training(const tri_calc *calc, const tri_calc_training *t, tri_text *text);
-/* Memory of the training state of so many parameters under ZeRO 0 to 3 (calc_state.c); group 0: all
- * devices. */
+/* Memory of the training state of so many parameters on a device, under ZeRO 0 to 3 (calc_state.c);
+ * group 0: all devices. */
+typedef struct tri_calc_state {
+    const char *recipe; /* which bytes a parameter takes */
+    int zero;
+    double weights, gradients, optimizer; /* bytes */
+} tri_calc_state;
+enum { TRI_CALC_STATES = 8 };
+tr_status tri_calc_states(const tri_calc *calc, double num_params, int64_t group,
+                          tri_calc_state rows[TRI_CALC_STATES], int64_t *shard_group,
+                          tr_error *err);
 tr_status tri_calc_report_state(const tri_calc *calc, double num_params, int64_t group,
                                 tri_text *text, tr_error *err);
 void tri_calc_report_devices(tri_text *text);

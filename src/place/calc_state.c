@@ -14,13 +14,36 @@ static const recipe recipes[] = {
     {"fp32 (weights, gradients, two moments)", 4, 4, 8},
 };
 
-static void write_state_row(const tri_calc *calc, const recipe *r, double params, int zero,
-                            double ranks, bool one_group, tri_text *text)
+tr_status tri_calc_states(const tri_calc *calc, double num_params, int64_t group,
+                          tri_calc_state rows[TRI_CALC_STATES], int64_t *shard_group, tr_error *err)
+{
+    int devices = tri_calc_devices(calc, ~0u);
+    int64_t shard = *shard_group = group ? group : devices;
+    if (shard > devices || devices % shard != 0)
+        return tri_fail(err, TR_ERROR_INPUT,
+                        "--shard-group is %" PRId64 ", which does not divide the %d devices of the "
+                        "mesh; give a divisor",
+                        group, devices);
+    for (int i = 0; i < TRI_CALC_STATES; i++) {
+        const recipe *r = &recipes[i / 4];
+        int zero = i % 4;
+        double ranks = (double)shard;
+        rows[i] =
+            (tri_calc_state){.recipe = r->name,
+                             .zero = zero,
+                             .weights = num_params * r->weights / (zero >= 3 ? ranks : 1),
+                             .gradients = num_params * r->gradients / (zero >= 2 ? ranks : 1),
+                             .optimizer = num_params * r->optimizer / (zero >= 1 ? ranks : 1)};
+    }
+    return TR_OK;
+}
+
+static void write_state_row(const tri_calc *calc, const tri_calc_state *row, bool one_group,
+                            tri_text *text)
 {
     static const char *const traffic[] = {"2", "2", "m + 1", "3m"};
-    double weights = params * r->weights / (zero >= 3 ? ranks : 1);
-    double gradients = params * r->gradients / (zero >= 2 ? ranks : 1);
-    double optimizer = params * r->optimizer / (zero >= 1 ? ranks : 1);
+    int zero = row->zero;
+    double weights = row->weights, gradients = row->gradients, optimizer = row->optimizer;
     double all = weights + gradients + optimizer;
     tri_text_add(text, "  zero %d  %10.4g %10.4g %10.4g %12.4g %12.4g", zero, weights * 1e-9,
                  gradients * 1e-9, optimizer * 1e-9, all * 1e-9, all / (1024.0 * 1024 * 1024));
@@ -36,13 +59,10 @@ tr_status tri_calc_report_state(const tri_calc *calc, double num_params, int64_t
                                 tri_text *text, tr_error *err)
 {
     int devices = tri_calc_devices(calc, ~0u);
-    int64_t shard = group ? group : devices;
+    int64_t shard;
     char count[16];
-    if (shard > devices || devices % shard != 0)
-        return tri_fail(err, TR_ERROR_INPUT,
-                        "--shard-group is %" PRId64 ", which does not divide the %d devices of the "
-                        "mesh; give a divisor",
-                        group, devices);
+    tri_calc_state rows[TRI_CALC_STATES];
+    TRI_TRY(tri_calc_states(calc, num_params, group, rows, &shard, err));
     tri_text_add(text, "%s parameters over %d device%s", tri_text_count(num_params, count), devices,
                  devices == 1 ? "" : "s");
     if (shard < devices)
@@ -57,7 +77,7 @@ tr_status tri_calc_report_state(const tri_calc *calc, double num_params, int64_t
         tri_text_add(text, "          %10s %10s %10s %12s %12s%s\n", "weights", "gradients",
                      "optimizer", "a device GB", "GiB", shard == devices ? "   traffic" : "");
         for (int zero = 0; zero <= 3; zero++)
-            write_state_row(calc, recipe, num_params, zero, (double)shard, shard == devices, text);
+            write_state_row(calc, &rows[4 * r + (size_t)zero], shard == devices, text);
     }
     if (shard == devices)
         tri_text_add(text, "\ntraffic: bytes that a device sends in a step of m micro-batches, in "

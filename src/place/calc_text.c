@@ -258,11 +258,16 @@ void tri_calc_report_array(const tri_calc *calc, const tri_calc_array *array, tr
 
 /* ---- moves ---- */
 
-void tri_calc_write_move(const tri_calc *calc, const tri_calc_move *move, tri_text *text)
+const char *tri_calc_move_name(tri_move_kind kind)
 {
     static const char *const names[] = {"slice", "reduce-scatter", "all-reduce", "all-to-all",
                                         "all-gather"};
-    tri_text_add(text, "  %-15s ", names[move->kind]);
+    return names[kind];
+}
+
+void tri_calc_write_move(const tri_calc *calc, const tri_calc_move *move, tri_text *text)
+{
+    tri_text_add(text, "  %-15s ", tri_calc_move_name(move->kind));
     tri_calc_write_array(calc, &move->before, text);
     tri_text_add(text, " -> ");
     tri_calc_write_array(calc, &move->after, text);

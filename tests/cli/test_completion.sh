@@ -71,7 +71,7 @@ verbs=$("$trireme" --help | awk '/^Usage/ { on = 1; next } /^First/ { exit } on 
 # shellcheck disable=SC2086
 gives "$trireme " $verbs help --help --version
 for verb in $verbs; do
-    flags=$("$trireme" "$verb" --help | awk '/^Settings/ { exit } $1 ~ /^--/ { print $1 }')
+    flags=$("$trireme" "$verb" --help all | awk '/^Settings/ { exit } $1 ~ /^--/ { print $1 }')
     # shellcheck disable=SC2086
     only "$trireme $verb --" $flags
 done

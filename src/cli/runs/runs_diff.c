@@ -9,7 +9,7 @@
 #include "base/fs.h"
 #include "base/text.h"
 #include "cli/cli.h"
-#include "cli/json_doc.h"
+#include "cli/doc/json_doc.h"
 #include "cli/runs/run_find.h"
 #include "cli/runs/runs_verbs.h"
 #include "config/settings_table.h"

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/json_doc.h"
+#include "cli/doc/json_doc.h"
 #include "cli/text.h"
 
 /* "dp2,tp2"; "1" for one rank, "-" where it is not known. */

@@ -9,12 +9,14 @@
 #include "base/text.h"
 #include "ckpt/compare.h"
 #include "cli/cli.h"
+#include "cli/doc/docs.h"
 #include "cli/text.h"
 #include "cli/verbs/ckpt_verbs.h"
 
 /* ---- verify ---- */
 
-static tr_status verify_one(const char *path, tr_error *err)
+/* whole: where what is whole is listed; NULL: it is printed. */
+static tr_status verify_one(const char *path, json_t *whole, tr_error *err)
 {
     tri_checkpoint ckpt;
     uint64_t bytes;
@@ -22,7 +24,14 @@ static tr_status verify_one(const char *path, tr_error *err)
     double begin = tri_now_s();
     TRI_TRY(tri_checkpoint_open(&ckpt, path, err));
     tr_status status = tri_checkpoint_verify(&ckpt, TRI_VERIFY_ALL, 0, 1, &bytes, err);
-    if (status == TR_OK)
+    if (status == TR_OK && whole) {
+        json_t *item = tri_doc_item(whole);
+        tri_doc_text(item, "path", path);
+        tri_doc_count(item, "step", ckpt.manifest.step);
+        tri_doc_count(item, "num_tensors", (int64_t)ckpt.manifest.num_tensors);
+        tri_doc_count(item, "bytes", (int64_t)bytes);
+        tri_doc_number(item, "seconds", tri_now_s() - begin);
+    } else if (status == TR_OK)
         tri_text_print(stdout, "%s: whole; step %" PRId64 ", %zu tensors, %s compared in %s\n",
                        path, ckpt.manifest.step, ckpt.manifest.num_tensors,
                        tri_text_bytes((double)bytes, size),
@@ -32,13 +41,14 @@ static tr_status verify_one(const char *path, tr_error *err)
 }
 
 /* All of a folder; the last error is the outcome, the others are printed. */
-static tr_status verify_all(const char *dir, const tri_ckpt_steps *steps, tr_error *err)
+static tr_status verify_all(const char *dir, const tri_ckpt_steps *steps, json_t *whole,
+                            tr_error *err)
 {
     tr_status outcome = TR_OK;
     for (size_t i = steps->num; i-- > 0;) {
         char *path = tri_ckpt_path(dir, steps->step[i]);
         tr_error why = {0};
-        tr_status status = path ? verify_one(path, &why)
+        tr_status status = path ? verify_one(path, whole, &why)
                                 : tri_fail(&why, TR_ERROR_RUNTIME, "no memory for a path");
         if (status != TR_OK && outcome != TR_OK)
             tri_cli_error("%s", err->message);
@@ -49,9 +59,11 @@ static tr_status verify_all(const char *dir, const tri_ckpt_steps *steps, tr_err
     return outcome;
 }
 
-int tri_ckpt_verify(const char *path)
+int tri_ckpt_verify(const char *path, bool json)
 {
-    tr_error err = {0};
+    tr_error err = {0}, why = {0};
+    json_t *doc = json ? tri_doc_begin() : NULL;
+    json_t *whole = json ? tri_doc_list(doc, "whole") : NULL;
     char *inside = tri_path_join(path, "ckpt"), *found = NULL;
     tri_ckpt_steps steps = {0};
     tr_status status = inside ? tri_checkpoint_locate(path, &found, &err)
@@ -63,18 +75,22 @@ int tri_ckpt_verify(const char *path)
             status = tri_ckpt_steps_read(&steps, dir = inside, &err);
     }
     if (status == TR_OK)
-        status = steps.num > 0 ? verify_all(dir, &steps, &err)
-                               : tri_checkpoint_advise(&err, verify_one(found, &err), found);
+        status = steps.num > 0 ? verify_all(dir, &steps, whole, &err)
+                               : tri_checkpoint_advise(&err, verify_one(found, whole, &err), found);
     tri_ckpt_steps_free(&steps);
     free(found);
     free(inside);
-    return status == TR_OK ? TRI_EXIT_OK : tri_cli_fail(&err);
+    int code = status == TR_OK ? TRI_EXIT_OK : tri_cli_fail(&err);
+    if (json && tri_doc_print(doc, stdout, &why) != TR_OK)
+        code = tri_cli_fail(&why);
+    return code;
 }
 
 /* ---- diff ---- */
 
 typedef struct listing {
     int num;
+    json_t *list; /* of a document; NULL: they are printed */
 } listing;
 
 enum { MOST_LINES = 40 };
@@ -91,6 +107,10 @@ static void print_number(const tri_difference *d)
 static void print_difference(void *context, const tri_difference *d)
 {
     listing *list = context;
+    if (list->list) {
+        tri_doc_difference(list->list, d);
+        return;
+    }
     if (++list->num == MOST_LINES + 1)
         printf("  ... and more\n");
     if (list->num > MOST_LINES)
@@ -114,7 +134,7 @@ static void print_difference(void *context, const tri_difference *d)
     }
 }
 
-static tr_status open_named(const char *letter, const char *name, tri_checkpoint *ckpt,
+static tr_status open_named(const char *letter, const char *name, bool quiet, tri_checkpoint *ckpt,
                             tr_error *err)
 {
     char *path;
@@ -126,7 +146,7 @@ static tr_status open_named(const char *letter, const char *name, tri_checkpoint
             tri_checkpoint_close(ckpt);
     }
     tri_checkpoint_advise(err, status, path);
-    if (status == TR_OK)
+    if (status == TR_OK && !quiet)
         tri_text_print(stdout, "%s  %s: step %" PRId64 ", %zu tensors in %zu shards\n", letter,
                        path, ckpt->manifest.step, ckpt->manifest.num_tensors,
                        ckpt->manifest.num_shards);
@@ -149,20 +169,54 @@ static int print_verdict(const tri_comparison *result)
     return result->num_different || result->num_numbers_different ? TRI_EXIT_FAILED : TRI_EXIT_OK;
 }
 
-int tri_ckpt_diff(const char *first, const char *second)
+static json_t *begin_json(const tri_checkpoint *a, const tri_checkpoint *b)
+{
+    json_t *doc = tri_doc_begin();
+    const tri_checkpoint *both[] = {a, b};
+    for (int i = 0; i < 2; i++) {
+        json_t *item = tri_doc_object(doc, i == 0 ? "a" : "b");
+        tri_doc_text(item, "path", both[i]->path);
+        tri_doc_count(item, "step", both[i]->manifest.step);
+        tri_doc_count(item, "num_tensors", (int64_t)both[i]->manifest.num_tensors);
+        tri_doc_count(item, "num_shards", (int64_t)both[i]->manifest.num_shards);
+    }
+    return doc;
+}
+
+static int end_json(json_t *doc, const tri_comparison *result)
+{
+    tr_error err = {0};
+    bool same = !result->num_different && !result->num_numbers_different;
+    tri_doc_count(doc, "num_tensors", (int64_t)result->num_tensors);
+    tri_doc_count(doc, "elements", result->num_elements);
+    tri_doc_count(doc, "tensors_different", (int64_t)result->num_different);
+    tri_doc_count(doc, "numbers_different", (int64_t)result->num_numbers_different);
+    tri_doc_flag(doc, "identical", same);
+    if (tri_doc_print(doc, stdout, &err) != TR_OK)
+        return tri_cli_fail(&err);
+    return same ? TRI_EXIT_OK : TRI_EXIT_FAILED;
+}
+
+int tri_ckpt_diff(const char *first, const char *second, bool json)
 {
     tr_error err = {0};
     tri_checkpoint a, b;
-    if (open_named("A", first, &a, &err) != TR_OK)
+    if (open_named("A", first, json, &a, &err) != TR_OK)
         return tri_cli_fail(&err);
-    if (open_named("B", second, &b, &err) != TR_OK) {
+    if (open_named("B", second, json, &b, &err) != TR_OK) {
         tri_checkpoint_close(&a);
         return tri_cli_fail(&err);
     }
     listing list = {0};
     tri_comparison result;
+    json_t *doc = json ? begin_json(&a, &b) : NULL;
+    list.list = json ? tri_doc_list(doc, "differences") : NULL;
     tr_status status = tri_checkpoint_compare(&a, &b, print_difference, &list, &result, &err);
     tri_checkpoint_close(&a);
     tri_checkpoint_close(&b);
-    return status == TR_OK ? print_verdict(&result) : tri_cli_fail(&err);
+    if (status != TR_OK) {
+        json_decref(doc);
+        return tri_cli_fail(&err);
+    }
+    return json ? end_json(doc, &result) : print_verdict(&result);
 }

@@ -10,25 +10,9 @@
 #include "ckpt/checkpoint.h"
 #include "ckpt/ckpt_best.h"
 #include "cli/cli.h"
+#include "cli/doc/docs.h"
 #include "cli/text.h"
 #include "cli/verbs/ckpt_verbs.h"
-
-static double total_bytes(const tri_manifest *m)
-{
-    double bytes = 0;
-    for (size_t i = 0; i < m->num_files; i++)
-        bytes += (double)m->files[i].bytes;
-    return bytes;
-}
-
-/* Files with shards in them: one for each rank that wrote. */
-static size_t num_rank_files(const tri_manifest *m)
-{
-    size_t num = 0;
-    for (size_t i = 0; i < m->num_files; i++)
-        num += strncmp(m->files[i].name, "rank-", 5) == 0;
-    return num;
-}
 
 static void print_tensor(const tri_ckpt_tensor *t)
 {
@@ -63,10 +47,10 @@ static void print_checkpoint(const tri_checkpoint *ckpt)
         weights += t->kind == TRI_CKPT_WEIGHT ? (double)whole.count : 0;
         print_tensor(t);
     }
-    size_t ranks = num_rank_files(m);
+    size_t ranks = tri_ckpt_num_writers(m);
     printf("%zu tensors in %zu shards, %s parameters, %s, written by %zu rank%s\n", m->num_tensors,
-           m->num_shards, tri_text_count(weights, count), tri_text_bytes(total_bytes(m), bytes),
-           ranks, ranks == 1 ? "" : "s");
+           m->num_shards, tri_text_count(weights, count),
+           tri_text_bytes(tri_ckpt_num_bytes(m), bytes), ranks, ranks == 1 ? "" : "s");
 }
 
 static void print_row(const char *dir, int64_t step, int64_t best)
@@ -81,14 +65,14 @@ static void print_row(const char *dir, int64_t step, int64_t best)
         tri_text_print(stdout, "  %-40s %s: %s\n", path,
                        status == TR_ERROR_DAMAGED ? "damaged" : "unreadable", err.message);
     } else {
-        size_t ranks = num_rank_files(&ckpt.manifest);
+        size_t ranks = tri_ckpt_num_writers(&ckpt.manifest);
         double loss = tri_manifest_number(&ckpt.manifest, TRI_CKPT_EVAL_LOSS, NAN);
         char held_out[64] = "";
         if (!isnan(loss))
             snprintf(held_out, sizeof held_out, "  held-out loss %.4f%s", loss,
                      step == best ? ", the best" : "");
         tri_text_print(stdout, "  %-40s step %-8" PRId64 " %10s  by %zu rank%s%s\n", path, step,
-                       tri_text_bytes(total_bytes(&ckpt.manifest), bytes), ranks,
+                       tri_text_bytes(tri_ckpt_num_bytes(&ckpt.manifest), bytes), ranks,
                        ranks == 1 ? "" : "s", held_out);
         tri_checkpoint_close(&ckpt);
     }
@@ -143,10 +127,26 @@ bool tri_ckpt_can_inspect(const char *path)
     return tri_checkpoint_is_dir(path) || is_folder(path);
 }
 
-int tri_ckpt_inspect(const char *path)
+/* A checkpoint, or a folder of them. */
+static tr_status print_json(const char *path, const tri_checkpoint *ckpt, tr_error *err)
+{
+    json_t *doc = tri_doc_begin();
+    tri_doc_text(doc, "kind", ckpt ? "checkpoint" : "checkpoints");
+    if (ckpt)
+        tri_doc_checkpoint(doc, ckpt);
+    tr_status status = ckpt ? TR_OK : tri_doc_checkpoints(doc, path, err);
+    if (status == TR_OK)
+        return tri_doc_print(doc, stdout, err);
+    json_decref(doc);
+    return status;
+}
+
+int tri_ckpt_inspect(const char *path, bool json)
 {
     tr_error err = {0};
     tri_checkpoint ckpt;
+    if (!tri_checkpoint_is_dir(path) && json)
+        return print_json(path, NULL, &err) == TR_OK ? TRI_EXIT_OK : tri_cli_fail(&err);
     if (!tri_checkpoint_is_dir(path)) {
         size_t num = print_list(path);
         printf("%zu checkpoint%s; `trireme ckpt inspect %s/step-N` shows what one holds\n", num,
@@ -155,7 +155,9 @@ int tri_ckpt_inspect(const char *path)
     }
     if (tri_checkpoint_advise(&err, tri_checkpoint_open(&ckpt, path, &err), path) != TR_OK)
         return tri_cli_fail(&err);
-    print_checkpoint(&ckpt);
+    tr_status status = json ? print_json(path, &ckpt, &err) : TR_OK;
+    if (!json)
+        print_checkpoint(&ckpt);
     tri_checkpoint_close(&ckpt);
-    return TRI_EXIT_OK;
+    return status == TR_OK ? TRI_EXIT_OK : tri_cli_fail(&err);
 }

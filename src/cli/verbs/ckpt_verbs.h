@@ -5,7 +5,7 @@
 #include <stdbool.h>
 
 /* ckpt_show.c: what a checkpoint holds; the list of those of a run. */
-int tri_ckpt_inspect(const char *path);
+int tri_ckpt_inspect(const char *path, bool json);
 /* Whether a path is one, or a folder of them, that tri_ckpt_inspect shows. */
 bool tri_ckpt_can_inspect(const char *path);
 bool tri_ckpt_has_any(const char *run_dir);
@@ -13,8 +13,8 @@ bool tri_ckpt_has_any(const char *run_dir);
 void tri_ckpt_print_list(const char *run_dir);
 
 /* ckpt_check.c */
-int tri_ckpt_verify(const char *path);
-int tri_ckpt_diff(const char *a, const char *b);
+int tri_ckpt_verify(const char *path, bool json);
+int tri_ckpt_diff(const char *a, const char *b, bool json);
 
 /* ckpt_export.c: the weights of a run or a checkpoint, for others; exactly one of hf_dir and
  * weights is given. */

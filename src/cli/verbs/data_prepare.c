@@ -12,6 +12,7 @@
 #include "base/fs.h"
 #include "base/pool.h"
 #include "base/text.h"
+#include "cli/doc/json_doc.h"
 #include "cli/guard.h"
 #include "cli/lines.h"
 #include "cli/signals.h"
@@ -185,6 +186,45 @@ static tr_status inspect_split(const tri_prepared *p, tri_split split, tr_error 
     return TR_OK;
 }
 
+static tr_status put_split(json_t *list, const tri_prepared *p, tri_split split, tr_error *err)
+{
+    for (size_t i = 0; i < p->num[split]; i++) {
+        const tri_shard *s = &p->shard[split][i];
+        TRI_TRY(tri_shard_verify(s, err));
+        json_t *item = tri_doc_item(list);
+        tri_doc_text(item, "split", split == TRI_SPLIT_TRAIN ? "train" : "eval");
+        tri_doc_text(item, "path", s->path);
+        tri_doc_count(item, "tokens", (int64_t)s->num_tokens);
+        tri_doc_count(item, "token_bytes", s->width);
+        if (s->foreign)
+            tri_doc_null(item, "documents");
+        else
+            tri_doc_count(item, "documents", (int64_t)s->num_documents);
+    }
+    return TR_OK;
+}
+
+static tr_status inspect_json(const tri_prepared *p, const char *path, tr_error *err)
+{
+    char fingerprint[20];
+    json_t *doc = tri_doc_begin();
+    snprintf(fingerprint, sizeof fingerprint, "%016" PRIx64, p->fingerprint);
+    tri_doc_text(doc, "path", path);
+    tri_doc_count(doc, "vocab", p->vocab);
+    tri_doc_count_from(doc, "separator", p->separator, 0);
+    tri_doc_text(doc, "tokenizer_fingerprint", p->fingerprint ? fingerprint : NULL);
+    tri_doc_count(doc, "train_tokens", (int64_t)p->tokens[TRI_SPLIT_TRAIN]);
+    tri_doc_count(doc, "eval_tokens", (int64_t)p->tokens[TRI_SPLIT_EVAL]);
+    json_t *list = tri_doc_list(doc, "shards");
+    tr_status status = put_split(list, p, TRI_SPLIT_TRAIN, err);
+    if (status == TR_OK)
+        status = put_split(list, p, TRI_SPLIT_EVAL, err);
+    if (status == TR_OK)
+        return tri_doc_print(doc, stdout, err);
+    json_decref(doc);
+    return status;
+}
+
 tr_status tri_data_inspect_verb(const tri_cli *cli, tr_error *err)
 {
     tri_prepared p;
@@ -196,6 +236,11 @@ tr_status tri_data_inspect_verb(const tri_cli *cli, tr_error *err)
             err, tri_fail_open(err, cli->operands[1], ENOENT),
             "`trireme data prepare TEXT --tokenizer bytes --out DIR` makes what this looks into");
     TRI_TRY(tri_prepared_open(cli->operands[1], &p, err));
+    if (tri_cli_flag(cli, "json")) {
+        tr_status printed = inspect_json(&p, cli->operands[1], err);
+        tri_prepared_close(&p);
+        return printed;
+    }
     printf("%s: vocabulary %d, ", cli->operands[1], p.vocab);
     if (p.separator >= 0)
         printf("documents %s with %d, ", p.separator_first ? "begin" : "end", p.separator);

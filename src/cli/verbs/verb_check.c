@@ -5,19 +5,29 @@
 
 #include "api/api.h"
 #include "cli/cli.h"
+#include "cli/doc/docs.h"
 #include "cli/lines.h"
 #include "cli/verbs/plan.h"
 #include "program/match.h"
 
-static int list_faults(void)
+static int list_faults(bool json)
 {
+    tr_error err = {0};
+    json_t *doc = json ? tri_doc_begin() : NULL, *list = json ? tri_doc_list(doc, "faults") : NULL;
+    for (size_t i = 0; json && tri_fault_at(i); i++) {
+        json_t *item = tri_doc_item(list);
+        tri_doc_text(item, "name", tri_fault_at(i)->name);
+        tri_doc_text(item, "meaning", tri_fault_at(i)->meaning);
+    }
+    if (json)
+        return tri_doc_print(doc, stdout, &err) == TR_OK ? TRI_EXIT_OK : tri_cli_fail(&err);
     printf("faults that `trireme check --break NAME` can plant:\n");
     for (size_t i = 0; tri_fault_at(i); i++)
         printf("  %-18s %s\n", tri_fault_at(i)->name, tri_fault_at(i)->meaning);
     return TRI_EXIT_OK;
 }
 
-static int check_broken(tri_session *session, const char *name)
+static int check_broken(tri_session *session, const char *name, json_t *doc)
 {
     const tri_fault *fault = NULL;
     for (size_t i = 0; tri_fault_at(i); i++)
@@ -41,7 +51,12 @@ static int check_broken(tri_session *session, const char *name)
         tri_cli_error("the checker did not notice \"%s\": this is a bug in the checker", name);
         return TRI_EXIT_FAILED;
     }
-    printf("planted: %s\n", fault->meaning);
+    if (doc) {
+        tri_doc_text(doc, "planted", fault->meaning);
+        tri_doc_text(doc, "rejected", err.message);
+    } else {
+        printf("planted: %s\n", fault->meaning);
+    }
     tri_cli_error("rejected: %s", err.message);
     return TRI_EXIT_USAGE;
 }
@@ -101,41 +116,67 @@ tr_status tri_prove_ranks(tr_settings *settings, int num_ranks, tri_proven_fn to
     return status;
 }
 
-static void print_proven(void *context, const char *what, const char *line)
+/* context: the list of a document, or NULL. */
+static void tell_proven(void *context, const char *what, const char *line)
 {
-    (void)context;
-    printf("%-10s  %s\n", what, line);
+    if (!context) {
+        printf("%-10s  %s\n", what, line);
+        return;
+    }
+    json_t *item = tri_doc_item(context);
+    tri_doc_text(item, "program", what);
+    tri_doc_text(item, "proof", line + strspn(line, " "));
 }
 
-int tri_verb_check(const tri_cli *cli)
+/* doc NULL: as text. */
+static int check(const tri_cli *cli, const char *fault, json_t *doc)
 {
-    const char *fault = tri_cli_flag(cli, "break");
-    if (fault && strcmp(fault, "list") == 0)
-        return list_faults();
     tr_error err = {0};
     tr_session *session;
+    json_t *proven = doc && !fault ? tri_doc_list(doc, "proven") : NULL;
     if (tri_api_compile(cli->settings, 0, &session, &err) != TR_OK)
         return tri_cli_fail(&err);
     int code = TRI_EXIT_OK;
     if (fault)
-        code = check_broken(&session->session, fault);
-    else if (tri_prove_programs(&session->session, print_proven, NULL, &err) != TR_OK)
+        code = check_broken(&session->session, fault, doc);
+    else if (tri_prove_programs(&session->session, tell_proven, proven, &err) != TR_OK)
         code = tri_cli_fail(&err);
-    if (!fault)
+    if (!fault && doc)
+        tri_doc_notes(doc, cli->settings, &session->session);
+    else if (!fault)
         tri_print_notes(cli->settings, &session->session);
     bool generates = tri_model_generates(&session->session.config.compile.model);
     int num_ranks = tri_mesh_ranks(&session->session.config.compile.mesh);
     tr_session_destroy(session);
     if (!fault && code == TRI_EXIT_OK && num_ranks > 1 &&
-        tri_prove_ranks(cli->settings, num_ranks, print_proven, NULL, &err) != TR_OK)
+        tri_prove_ranks(cli->settings, num_ranks, tell_proven, proven, &err) != TR_OK)
         code = tri_cli_fail(&err);
     if (fault || code != TRI_EXIT_OK || !generates)
         return code;
     if (tri_api_compile_programs(cli->settings, 0, TRI_PROGRAMS_GENERATE, NULL, &session, &err) !=
         TR_OK)
         return tri_cli_fail(&err);
-    if (tri_prove_programs(&session->session, print_proven, NULL, &err) != TR_OK)
+    if (tri_prove_programs(&session->session, tell_proven, proven, &err) != TR_OK)
         code = tri_cli_fail(&err);
     tr_session_destroy(session);
     return code;
+}
+
+int tri_verb_check(const tri_cli *cli)
+{
+    const char *fault = tri_cli_flag(cli, "break");
+    bool json = tri_cli_flag(cli, "json") != NULL;
+    if (fault && strcmp(fault, "list") == 0)
+        return list_faults(json);
+    if (!json)
+        return check(cli, fault, NULL);
+    tr_error err = {0};
+    json_t *doc = tri_doc_begin();
+    int code = check(cli, fault, doc);
+    /* What was proven before something was not is told all the same. */
+    if (json_object_size(doc) == 0) { /* only what is wrong with the command was said */
+        json_decref(doc);
+        return code;
+    }
+    return tri_doc_print(doc, stdout, &err) == TR_OK ? code : tri_cli_fail(&err);
 }

@@ -13,6 +13,7 @@
 #include "ckpt/hf/hf.h"
 #include "ckpt/weights.h"
 #include "cli/cli.h"
+#include "cli/doc/docs.h"
 #include "cli/text.h"
 #include "cli/verbs/ckpt_verbs.h"
 
@@ -89,18 +90,34 @@ static tr_status inspect_hf(const char *dir, tensor_totals *sum, tr_error *err)
     return status;
 }
 
-static int inspect(const char *path)
+/* Of a run with weights, a file or a Hugging Face directory; path is the file's where there is one.
+ */
+static int inspect_json(const char *run_dir, const char *path, bool is_hf)
+{
+    tr_error err = {0};
+    json_t *doc = tri_doc_begin();
+    tri_doc_text(doc, "kind", run_dir ? "run" : is_hf ? "huggingface" : "file");
+    tr_status status = path ? tri_doc_tensors(doc, path, is_hf, &err) : TR_OK;
+    if (status == TR_OK && run_dir)
+        status = tri_doc_run_checkpoints(doc, run_dir, &err);
+    if (status == TR_OK)
+        return tri_doc_print(doc, stdout, &err) == TR_OK ? TRI_EXIT_OK : tri_cli_fail(&err);
+    json_decref(doc);
+    return tri_cli_fail(&err);
+}
+
+static int inspect(const char *path, bool json)
 {
     tr_error err = {0};
     tensor_totals sum = {0};
     if (tri_ckpt_can_inspect(path))
-        return tri_ckpt_inspect(path);
+        return tri_ckpt_inspect(path, json);
     char *weights = tri_path_join(path, "weights.safetensors"), count[16], bytes[16];
     bool is_run = tri_path_is_dir(path) && !tri_hf_is_dir(path);
     tr_status status = TR_OK;
     if (!weights)
         status = tri_fail(&err, TR_ERROR_RUNTIME, "no memory for a path");
-    else if (tri_hf_is_dir(path))
+    else if (tri_hf_is_dir(path) && !json)
         status = inspect_hf(path, &sum, &err);
     else if (!is_run && !tri_path_exists(path))
         status = tri_advise(&err, tri_fail_open(&err, path, ENOENT),
@@ -112,10 +129,20 @@ static int inspect(const char *path)
                      "%s: holds neither weights.safetensors nor checkpoints nor a Hugging Face "
                      "model; name the run.dir of a run (`trireme train` writes them there)",
                      path);
-    else if (!is_run || tri_path_exists(weights))
+    else if (!json && (!is_run || tri_path_exists(weights)))
         status = inspect_file(is_run ? weights : path, &sum, &err);
+    int code = TRI_EXIT_OK;
+    if (status == TR_OK && json)
+        code = inspect_json(is_run ? path : NULL,
+                            !is_run                    ? path
+                            : tri_path_exists(weights) ? weights
+                                                       : NULL,
+                            tri_hf_is_dir(path));
     free(weights);
-    if (status != TR_OK && is_run) /* what else there is, for whoever cannot use the weights */
+    if (status == TR_OK && json)
+        return code;
+    if (status != TR_OK && is_run &&
+        !json) /* what else there is, for whoever cannot use the weights */
         tri_ckpt_print_list(path);
     if (status != TR_OK)
         return tri_cli_fail(&err);
@@ -129,7 +156,8 @@ static int inspect(const char *path)
 
 static const char usage[] =
     "write `trireme ckpt inspect PATH` (a checkpoint, a run directory, a safetensors file or a "
-    "Hugging Face directory), `ckpt verify PATH`, `ckpt diff A B`, or `ckpt export [PATH] --hf "
+    "Hugging Face directory), `ckpt verify PATH`, `ckpt diff A B` (each with --json), or `ckpt "
+    "export [PATH] --hf "
     "DIR` "
     "or `--weights FILE`";
 
@@ -140,16 +168,17 @@ int tri_verb_ckpt(const tri_cli *cli)
     const char *path = num > 1 ? cli->operands[1] : NULL;
     const char *hf_dir = tri_cli_flag(cli, "hf"), *weights = tri_cli_flag(cli, "weights");
     bool one = (hf_dir && hf_dir[0]) != (weights && weights[0]);
-    if (strcmp(what, "export") == 0 && num <= 2 && one)
+    bool json = tri_cli_flag(cli, "json") != NULL;
+    if (strcmp(what, "export") == 0 && num <= 2 && one && !json)
         return tri_ckpt_export(path ? path : tr_settings_string(cli->settings, "run.dir"), hf_dir,
                                weights);
     if (!hf_dir && !weights) {
         if (strcmp(what, "inspect") == 0 && num == 2)
-            return inspect(path);
+            return inspect(path, json);
         if (strcmp(what, "verify") == 0 && num == 2)
-            return tri_ckpt_verify(path);
+            return tri_ckpt_verify(path, json);
         if (strcmp(what, "diff") == 0 && num == 3)
-            return tri_ckpt_diff(path, cli->operands[2]);
+            return tri_ckpt_diff(path, cli->operands[2], json);
     }
     tri_cli_error("%s", usage);
     return TRI_EXIT_USAGE;

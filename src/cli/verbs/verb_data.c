@@ -15,6 +15,7 @@
 #include "base/pool.h"
 #include "base/text.h"
 #include "cli/cli.h"
+#include "cli/doc/json_doc.h"
 #include "cli/text.h"
 #include "cli/verbs/data_prepare.h"
 #include "config/nearest.h"
@@ -216,23 +217,51 @@ static tr_status decode(const tri_cli *cli, const tri_tokenizer *tokenizer, cons
     return status;
 }
 
+static const char *const special_names[TRI_NUM_SPECIAL] = {"bos", "eos", "pad", "unk",
+                                                           "cls", "sep", "mask"};
+
+/* What a tokenizer is; with a text, its tokens. */
+static tr_status inspect_json(const tri_tokenizer *tokenizer, const tri_ids *ids, tr_error *err)
+{
+    char line[160];
+    json_t *doc = tri_doc_begin();
+    tri_doc_text(doc, "tokenizer", tri_tokenizer_describe(tokenizer, line, sizeof line));
+    tri_doc_count(doc, "vocab", tri_tokenizer_vocab(tokenizer));
+    json_t *specials = tri_doc_object(doc, "special");
+    for (int i = 0; i < TRI_NUM_SPECIAL; i++)
+        tri_doc_count_from(specials, special_names[i],
+                           tri_tokenizer_special(tokenizer, (tri_special)i), 0);
+    json_t *list = ids ? tri_doc_list(doc, "tokens") : NULL;
+    for (size_t i = 0; ids && i < ids->num; i++) {
+        size_t num;
+        const char *text = tri_tokenizer_spelling(tokenizer, ids->id[i], &num);
+        char *spelling = strndup(text ? text : "", text ? num : 0);
+        json_t *item = tri_doc_item(list);
+        tri_doc_count(item, "id", ids->id[i]);
+        tri_doc_text(item, "text", spelling);
+        free(spelling);
+    }
+    return tri_doc_print(doc, stdout, err);
+}
+
 static void print_specials(const tri_tokenizer *tokenizer)
 {
-    static const char *const name[TRI_NUM_SPECIAL] = {"bos", "eos", "pad", "unk",
-                                                      "cls", "sep", "mask"};
     for (int i = 0; i < TRI_NUM_SPECIAL; i++) {
         int32_t id = tri_tokenizer_special(tokenizer, (tri_special)i);
         size_t num;
         const char *text = tri_tokenizer_spelling(tokenizer, id, &num);
         if (text)
-            tri_text_print(stdout, "  %-5s %6" PRId32 "  %.*s\n", name[i], id, (int)num, text);
+            tri_text_print(stdout, "  %-5s %6" PRId32 "  %.*s\n", special_names[i], id, (int)num,
+                           text);
     }
 }
 
 /* Without a text: what the tokenizer is. With one: its tokens, one a line. */
-static tr_status inspect(const tri_tokenizer *tokenizer, const char *path, tr_error *err)
+static tr_status inspect(const tri_tokenizer *tokenizer, const char *path, bool json, tr_error *err)
 {
     char line[160];
+    if (!path && json)
+        return inspect_json(tokenizer, NULL, err);
     if (!path) {
         printf("%s\n", tri_tokenizer_describe(tokenizer, line, sizeof line));
         print_specials(tokenizer);
@@ -243,7 +272,9 @@ static tr_status inspect(const tri_tokenizer *tokenizer, const char *path, tr_er
     TRI_TRY(input_open(&in, path, err));
     tr_status status =
         tri_tokenizer_encode(tokenizer, NULL, in.text, in.num_bytes, TRI_ENCODE_SPECIAL, &ids, err);
-    for (size_t i = 0; status == TR_OK && i < ids.num; i++) {
+    if (status == TR_OK && json)
+        status = inspect_json(tokenizer, &ids, err);
+    for (size_t i = 0; status == TR_OK && !json && i < ids.num; i++) {
         size_t num;
         const char *text = tri_tokenizer_spelling(tokenizer, ids.id[i], &num);
         tri_text_print(stdout, "%7" PRId32 "  %.*s\n", ids.id[i], (int)num, text);
@@ -251,6 +282,20 @@ static tr_status inspect(const tri_tokenizer *tokenizer, const char *path, tr_er
     tri_ids_fini(&ids);
     input_close(&in);
     return status;
+}
+
+/* What is printed otherwise is no table: text, numbers of tokens. */
+static tr_status check_json(const tri_cli *cli, tr_error *err)
+{
+    const char *first = cli->num_operands > 0 ? cli->operands[0] : "";
+    const char *second = cli->num_operands > 1 ? cli->operands[1] : "";
+    bool inspects = strcmp(first, "inspect") == 0 ||
+                    (strcmp(first, "tokenizer") == 0 && strcmp(second, "inspect") == 0);
+    if (!tri_cli_flag(cli, "json") || inspects)
+        return TR_OK;
+    return tri_fail(err, TR_ERROR_INPUT,
+                    "--json goes with `trireme data inspect` and `trireme data tokenizer inspect`; "
+                    "leave it out");
 }
 
 static tr_status use(const tri_cli *cli, const char *action, const char *path, tr_error *err)
@@ -271,7 +316,7 @@ static tr_status use(const tri_cli *cli, const char *action, const char *path, t
     TRI_TRY(tri_tokenizer_open(name, &tokenizer, err));
     tr_status status = TR_OK;
     if (strcmp(action, "inspect") == 0) {
-        status = inspect(tokenizer, path, err);
+        status = inspect(tokenizer, path, tri_cli_flag(cli, "json") != NULL, err);
     } else {
         status = input_open(&in, path, err);
         if (status == TR_OK)
@@ -319,7 +364,9 @@ int tri_verb_data(const tri_cli *cli)
     const char *action = cli->num_operands > 0 ? cli->operands[0] : "", *best = actions[0];
     tr_error err = {0};
     tr_status status;
-    if (strcmp(action, "tokenizer") == 0)
+    if (check_json(cli, &err) != TR_OK)
+        status = err.status;
+    else if (strcmp(action, "tokenizer") == 0)
         status = tokenizer_verb(cli, &err);
     else if (strcmp(action, "prepare") == 0)
         status = tri_data_prepare_verb(cli, &err);

@@ -13,6 +13,7 @@
 
 #include "base/system_memory.h"
 #include "cli/cli.h"
+#include "cli/doc/json_doc.h"
 #include "cli/run/disk.h"
 #include "cli/text.h"
 #include "comm/transport/mpi.h"
@@ -26,6 +27,7 @@ typedef struct doctor {
     const tri_cli *cli;
     bool colour;
     int num_missing;
+    json_t *checks, *last; /* of a document, where that is printed; and what was said last */
 } doctor;
 
 static void say(doctor *d, verdict v, const char *subject, const char *format, ...)
@@ -34,26 +36,36 @@ static void say(doctor *d, verdict v, const char *subject, const char *format, .
 {
     static const char *const words[] = {"ok", "note", "missing"};
     static const char *const colours[] = {"\033[32m", "\033[33m", "\033[1;31m"};
+    char text[3200];
     va_list args;
-    printf("%s%-8s%s%-16s", d->colour ? colours[v] : "", words[v], d->colour ? "\033[0m" : "",
-           subject);
     va_start(args, format);
-    vprintf(format, args);
+    vsnprintf(text, sizeof text, format, args);
     va_end(args);
-    putchar('\n');
     d->num_missing += v == MISSING;
+    if (!d->checks) {
+        printf("%s%-8s%s%-16s%s\n", d->colour ? colours[v] : "", words[v],
+               d->colour ? "\033[0m" : "", subject, text);
+        return;
+    }
+    d->last = tri_doc_item(d->checks);
+    tri_doc_text(d->last, "verdict", words[v]);
+    tri_doc_text(d->last, "subject", subject);
+    tri_doc_text(d->last, "text", text);
 }
 
 /* The line to type, below what it mends. */
-static void type(const char *format, ...) __attribute__((format(printf, 1, 2)));
-static void type(const char *format, ...)
+static void type(doctor *d, const char *format, ...) __attribute__((format(printf, 2, 3)));
+static void type(doctor *d, const char *format, ...)
 {
+    char text[3200];
     va_list args;
-    printf("%24stype: ", "");
     va_start(args, format);
-    vprintf(format, args);
+    vsnprintf(text, sizeof text, format, args);
     va_end(args);
-    putchar('\n');
+    if (d->last)
+        tri_doc_text(d->last, "type", text);
+    else
+        printf("%24stype: %s\n", "", text);
 }
 
 /* The rest of the first line of a file that begins with key, without the blanks and the colon after
@@ -97,7 +109,7 @@ static void check_processor(doctor *d)
         most / period < (double)online) {
         int threads = most / period < 1 ? 1 : (int)(most / period);
         say(d, NOTE, "cores", "this container is limited to the time of %.1f cores", most / period);
-        type("trireme train FILE.yaml --set run.threads=%d", threads);
+        type(d, "trireme train FILE.yaml --set run.threads=%d", threads);
     }
     tri_isa isa = tri_isa_detect();
     say(d, isa == TRI_ISA_BASE ? NOTE : FINE, "instructions", "%s%s", tri_isa_name(isa),
@@ -131,7 +143,7 @@ static void check_huge_pages(doctor *d)
         say(d, NOTE, "huge pages", "this kernel has none; large models run somewhat slower");
     } else if (strstr(text, "[never]")) {
         say(d, NOTE, "huge pages", "switched off; large models run somewhat slower");
-        type("echo madvise | sudo tee %s", path);
+        type(d, "echo madvise | sudo tee %s", path);
     } else {
         say(d, FINE, "huge pages", "%s", strstr(text, "[always]") ? "always" : "on request");
     }
@@ -156,7 +168,7 @@ static void check_shared_memory(doctor *d)
     if (left < ENOUGH_MIB * 1048576.0) {
         say(d, NOTE, "shared memory", "/dev/shm has only %s left; one process does not need it",
             tri_text_bytes(left, text));
-        type("sudo mount -o remount,size=2G /dev/shm");
+        type(d, "sudo mount -o remount,size=2G /dev/shm");
     } else {
         say(d, FINE, "shared memory", "/dev/shm, %s", tri_text_bytes(size, text));
     }
@@ -169,10 +181,10 @@ static void check_run_dir(doctor *d)
     char text[16];
     if (!tri_disk_free(dir, &room)) {
         say(d, MISSING, "run directory", "%s cannot be written: %s", dir, strerror(errno));
-        type("trireme train FILE.yaml --set run.dir=/tmp/run");
+        type(d, "trireme train FILE.yaml --set run.dir=/tmp/run");
     } else if (room < 1e6) {
         say(d, MISSING, "run directory", "%s is on a disk that is full", dir);
-        type("trireme train FILE.yaml --set run.dir=ELSEWHERE");
+        type(d, "trireme train FILE.yaml --set run.dir=ELSEWHERE");
     } else {
         say(d, FINE, "run directory", "%s can be written, %s free", dir,
             tri_text_bytes(room, text));
@@ -186,7 +198,7 @@ static void check_demo_text(doctor *d)
         say(d, FINE, "demo text", "%s", path);
     } else {
         say(d, NOTE, "demo text", "%s is not there; any text will do", path);
-        type("trireme train demo --set data.source=YOUR_TEXT");
+        type(d, "trireme train demo --set data.source=YOUR_TEXT");
     }
 }
 
@@ -244,7 +256,7 @@ static void check_mpi(doctor *d)
             in_path("mpicc") ? "mpicc found, but no plug-in beside this program: type make"
                              : "not found");
         if (!in_path("mpicc"))
-            type("sudo apt-get install openmpi-bin libopenmpi-dev && make");
+            type(d, "sudo apt-get install openmpi-bin libopenmpi-dev && make");
     }
 }
 
@@ -258,19 +270,39 @@ static void check_build(doctor *d)
     say(d, FINE, "YAML", "libyaml %s", yaml_get_version_string());
 }
 
+static void check_all(doctor *d)
+{
+    check_processor(d);
+    check_memory(d);
+    check_huge_pages(d);
+    check_shared_memory(d);
+    check_run_dir(d);
+    check_demo_text(d);
+    check_gpu(d);
+    check_mpi(d);
+    check_build(d);
+}
+
+static int print_json(doctor *d)
+{
+    tr_error err = {0};
+    json_t *doc = tri_doc_begin();
+    tri_doc_text(doc, "version", TRIREME_VERSION);
+    d->checks = tri_doc_list(doc, "checks");
+    check_all(d);
+    tri_doc_flag(doc, "ready", d->num_missing == 0);
+    if (tri_doc_print(doc, stdout, &err) != TR_OK)
+        return tri_cli_fail(&err);
+    return d->num_missing > 0 ? TRI_EXIT_FAILED : TRI_EXIT_OK;
+}
+
 int tri_verb_doctor(const tri_cli *cli)
 {
     doctor d = {.cli = cli, .colour = tri_terminal_colour(stdout)};
+    if (tri_cli_flag(cli, "json"))
+        return print_json(&d);
     printf("trireme %s\n\n", TRIREME_VERSION);
-    check_processor(&d);
-    check_memory(&d);
-    check_huge_pages(&d);
-    check_shared_memory(&d);
-    check_run_dir(&d);
-    check_demo_text(&d);
-    check_gpu(&d);
-    check_mpi(&d);
-    check_build(&d);
+    check_all(&d);
     if (d.num_missing > 0) {
         printf("\nThis machine cannot train yet: see what is missing above.\n");
         return TRI_EXIT_FAILED;

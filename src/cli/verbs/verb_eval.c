@@ -8,7 +8,7 @@
 #include "api/texts.h"
 #include "ckpt/hf/hf.h"
 #include "cli/cli.h"
-#include "cli/json_doc.h"
+#include "cli/doc/json_doc.h"
 #include "cli/text.h"
 #include "cli/verbs/prompts.h"
 #include "cli/verbs/weights.h"

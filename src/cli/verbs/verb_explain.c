@@ -5,6 +5,7 @@
 
 #include "api/api.h"
 #include "cli/cli.h"
+#include "cli/doc/docs.h"
 #include "cli/schedule_note.h"
 
 static void print_ops(void)
@@ -210,10 +211,41 @@ static tr_status print_title(const tri_session *session, int which, tr_error *er
     return TR_OK;
 }
 
+static int print_ops_json(void)
+{
+    tr_error err = {0};
+    json_t *doc = tri_doc_begin();
+    tri_doc_operators(doc);
+    return tri_doc_print(doc, stdout, &err) == TR_OK ? TRI_EXIT_OK : tri_cli_fail(&err);
+}
+
+static tr_status print_program(const tri_cli *cli, const tri_session *session, int which,
+                               tr_error *err)
+{
+    const tri_program *program = &session->programs[which];
+    bool summary = tri_cli_flag(cli, "summary") != NULL;
+    if (tri_cli_flag(cli, "json")) {
+        json_t *doc = tri_doc_begin();
+        tri_doc_program(doc, session, which, summary);
+        return tri_doc_print(doc, stdout, err);
+    }
+    tri_text text;
+    tri_text_init(&text);
+    tri_explain_options options = {.summary = summary, .all = tri_cli_flag(cli, "all") != NULL};
+    tri_program_explain(program, &options, &text);
+    tr_status status = print_title(session, which, err);
+    if (status == TR_OK)
+        status = tri_text_put(&text, stdout, err);
+    tri_text_fini(&text);
+    return status;
+}
+
 int tri_verb_explain(const tri_cli *cli)
 {
     bool markdown = tri_cli_flag(cli, "markdown") != NULL;
     if (tri_cli_flag(cli, "ops")) {
+        if (tri_cli_flag(cli, "json"))
+            return print_ops_json();
         if (markdown)
             print_ops_markdown();
         else
@@ -222,6 +254,11 @@ int tri_verb_explain(const tri_cli *cli)
     }
     if (markdown) {
         tri_cli_error("--markdown goes with --ops: trireme explain --ops --markdown");
+        return TRI_EXIT_USAGE;
+    }
+    if (tri_cli_flag(cli, "graph") && tri_cli_flag(cli, "json")) {
+        tri_cli_error("--graph is a text for people; --json prints the program: leave one of them "
+                      "out");
         return TRI_EXIT_USAGE;
     }
     int which = TRI_PROGRAM_TRAIN;
@@ -242,17 +279,8 @@ int tri_verb_explain(const tri_cli *cli)
     int code = TRI_EXIT_OK;
     if (tri_cli_flag(cli, "graph")) {
         code = print_graph(&session->session, which);
-    } else {
-        tri_text text;
-        tri_text_init(&text);
-        const tri_program *program = &session->session.programs[which];
-        tri_explain_options options = {.summary = tri_cli_flag(cli, "summary") != NULL,
-                                       .all = tri_cli_flag(cli, "all") != NULL};
-        tri_program_explain(program, &options, &text);
-        if (print_title(&session->session, which, &err) != TR_OK ||
-            tri_text_put(&text, stdout, &err) != TR_OK)
-            code = tri_cli_fail(&err);
-        tri_text_fini(&text);
+    } else if (print_program(cli, &session->session, which, &err) != TR_OK) {
+        code = tri_cli_fail(&err);
     }
     tr_session_destroy(session);
     return code;

@@ -7,6 +7,7 @@
 #include <strings.h>
 
 #include "cli/cli.h"
+#include "cli/doc/docs.h"
 #include "config/nearest.h"
 #include "place/calc.h"
 
@@ -16,6 +17,7 @@ typedef struct place_command {
     tri_calc calc;
     tri_link_spec own_link;
     const char *text;
+    json_t *doc, *list; /* where they are not text: the document, and its list of lines */
 } place_command;
 
 static const char *device_at(size_t i)
@@ -115,16 +117,25 @@ static tr_status report_line(place_command *p, const char *line_text, tri_text *
     TRI_TRY(tri_calc_parse_line(&p->calc, line_text, &line, err));
     switch (line.kind) {
     case TRI_CALC_ARRAY:
-        tri_calc_report_array(&p->calc, &line.a, text);
+        if (p->list)
+            tri_doc_array(p->list, &p->calc, &line.a);
+        else
+            tri_calc_report_array(&p->calc, &line.a, text);
         return TR_OK;
     case TRI_CALC_MOVE:
         TRI_TRY(tri_calc_move_to(&p->calc, &line.a, &line.target, &moves, err));
-        tri_calc_report_moves(&p->calc, &line.a, &line.target, &moves, text);
+        if (p->list)
+            tri_doc_moves(p->list, &p->calc, &line.a, &line.target, &moves);
+        else
+            tri_calc_report_moves(&p->calc, &line.a, &line.target, &moves, text);
         return TR_OK;
     default:
         TRI_TRY(tri_calc_multiply(&p->calc, &line.a, &line.b, line.has_target ? &line.target : NULL,
                                   line.has_target ? line.target.name : "C", &product, err));
-        tri_calc_report_product(&p->calc, &product, text);
+        if (p->list)
+            tri_doc_product(p->list, &p->calc, &product, NULL);
+        else
+            tri_calc_report_product(&p->calc, &product, text);
         return TR_OK;
     }
 }
@@ -146,7 +157,9 @@ static tr_status report_training(place_command *p, const char *strategy, tri_tex
         p->text = NULL;
         status = tri_calc_train(&p->calc, strategy, axes, training, err);
     }
-    if (status == TR_OK)
+    for (int i = 0; status == TR_OK && p->list && i < TRI_CALC_STEPS; i++)
+        tri_doc_product(p->list, &p->calc, &training->steps[i].product, training->steps[i].phase);
+    if (status == TR_OK && !p->list)
         tri_calc_report_training(&p->calc, training, text);
     free(training);
     return status;
@@ -162,7 +175,8 @@ static tr_status report_state(place_command *p, const char *count, tri_text *tex
                         "--state is \"%.40s\"; expected a number of parameters, such as 7.5e9",
                         count);
     TRI_TRY(tri_cli_flag_int(p->cli, "shard-group", 1, TRI_CALC_DEVICES, &group, err));
-    return tri_calc_report_state(&p->calc, params, group, text, err);
+    return p->list ? tri_doc_states(p->list, &p->calc, params, group, err)
+                   : tri_calc_report_state(&p->calc, params, group, text, err);
 }
 
 static tr_status report(place_command *p, tri_text *text, tr_error *err)
@@ -173,7 +187,10 @@ static tr_status report(place_command *p, tri_text *text, tr_error *err)
     TRI_TRY(read_machine(p, err));
     TRI_TRY(read_sizes(p, err));
     if (tri_cli_flag(p->cli, "devices")) {
-        tri_calc_report_devices(text);
+        if (p->doc)
+            tri_doc_devices(p->doc);
+        else
+            tri_calc_report_devices(text);
         return TR_OK;
     }
     if ((train || state) && lines > 0)
@@ -190,7 +207,7 @@ static tr_status report(place_command *p, tri_text *text, tr_error *err)
                         "nothing to place; for example: trireme place --mesh x:4 'A[I:1024, "
                         "J:4096@x] . B[J@x, K:512] -> C[I, K]', or --train fsdp, or --devices");
     for (int i = 0; i < lines; i++) {
-        if (i > 0)
+        if (i > 0 && !p->list)
             tri_text_add(text, "\n");
         TRI_TRY(report_line(p, p->cli->operands[i], text, err));
     }
@@ -212,9 +229,14 @@ int tri_verb_place(const tri_cli *cli)
     place_command p = {.cli = cli};
     tri_text text;
     tri_text_init(&text);
+    p.doc = tri_cli_flag(cli, "json") ? tri_doc_begin() : NULL;
+    if (p.doc && !tri_cli_flag(cli, "devices"))
+        p.list = tri_doc_list(p.doc, "lines");
     tr_status status = report(&p, &text, &err);
     if (status == TR_OK)
-        status = tri_text_put(&text, stdout, &err);
+        status = p.doc ? tri_doc_print(p.doc, stdout, &err) : tri_text_put(&text, stdout, &err);
+    else
+        json_decref(p.doc);
     tri_text_fini(&text);
     if (status == TR_OK)
         return TRI_EXIT_OK;

@@ -5,6 +5,7 @@
 
 #include "api/api.h"
 #include "cli/cli.h"
+#include "cli/doc/docs.h"
 #include "cli/lines.h"
 #include "cli/memory.h"
 #include "cli/schedule_note.h"
@@ -177,16 +178,8 @@ static tr_status print_ledger(const tri_program *program, tr_error *err)
     return status;
 }
 
-int tri_verb_plan(const tri_cli *cli)
+static tr_status print_text(const tri_cli *cli, const tri_session *s, tr_error *err)
 {
-    tr_error err = {0};
-    tr_session *session;
-    int64_t rank = 0;
-    if (tri_cli_flag_int(cli, "rank", 0, TRI_MAX_RANKS - 1, &rank, &err) != TR_OK ||
-        tri_cli_check_rank(cli, rank, &err) != TR_OK ||
-        tri_api_compile(cli->settings, (int)rank, &session, &err) != TR_OK)
-        return tri_cli_fail(&err);
-    const tri_session *s = &session->session;
     const tri_compile_config *compile = &s->config.compile;
     char count[16];
     printf("%s, %" PRId64 " layers: %s parameters (%" PRId64 ") in %zu tensors\n",
@@ -200,16 +193,44 @@ int tri_verb_plan(const tri_cli *cli)
            tri_text_count(tri_program_cost(&s->programs[TRI_PROGRAM_TRAIN]).flops, count),
            s->device.description);
     tri_print_schedule_note(s, "");
-    tr_status status = print_redone(&s->programs[TRI_PROGRAM_TRAIN], &err);
+    tr_status status = print_redone(&s->programs[TRI_PROGRAM_TRAIN], err);
     if (status != TR_OK)
-        ; /* said below */
+        ; /* the caller says it */
     else if (tri_cli_flag(cli, "params"))
         print_params(&s->params);
     else if (tri_cli_flag(cli, "ledger"))
-        status = print_ledger(&s->programs[TRI_PROGRAM_TRAIN], &err);
+        status = print_ledger(&s->programs[TRI_PROGRAM_TRAIN], err);
     else
         tri_plan_print_memory(s);
     tri_print_notes(cli->settings, s);
+    return status;
+}
+
+static tr_status print_json(const tri_cli *cli, const tri_session *s, tr_error *err)
+{
+    json_t *doc = tri_doc_begin();
+    tr_status status = tri_doc_plan(doc, s, tri_cli_flag(cli, "params") != NULL,
+                                    tri_cli_flag(cli, "ledger") != NULL, err);
+    if (status != TR_OK) {
+        json_decref(doc);
+        return status;
+    }
+    tri_doc_notes(doc, cli->settings, s);
+    return tri_doc_print(doc, stdout, err);
+}
+
+int tri_verb_plan(const tri_cli *cli)
+{
+    tr_error err = {0};
+    tr_session *session;
+    int64_t rank = 0;
+    if (tri_cli_flag_int(cli, "rank", 0, TRI_MAX_RANKS - 1, &rank, &err) != TR_OK ||
+        tri_cli_check_rank(cli, rank, &err) != TR_OK ||
+        tri_api_compile(cli->settings, (int)rank, &session, &err) != TR_OK)
+        return tri_cli_fail(&err);
+    const tri_session *s = &session->session;
+    tr_status status =
+        tri_cli_flag(cli, "json") ? print_json(cli, s, &err) : print_text(cli, s, &err);
     if (status == TR_OK)
         status = tri_session_check_memory(s, &err);
     int code = status == TR_OK ? TRI_EXIT_OK : tri_cli_fail(&err);

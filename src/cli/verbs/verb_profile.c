@@ -8,7 +8,7 @@
 #include "base/fs.h"
 #include "base/text.h"
 #include "cli/cli.h"
-#include "cli/json_doc.h"
+#include "cli/doc/json_doc.h"
 #include "cli/runs/run_find.h"
 #include "cli/verbs/profile_draw.h"
 #include "train/run/run_trace.h"

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/fs.h"
+#include "cli/doc/docs.h"
 #include "cli/text.h"
 #include "config/nearest.h"
 
@@ -53,6 +54,13 @@ static tr_status print_list(tr_error *err)
     tr_status status = tri_text_put(&text, stdout, err);
     tri_text_fini(&text);
     return status;
+}
+
+static tr_status print_list_json(tr_error *err)
+{
+    json_t *doc = tri_doc_begin();
+    tri_doc_schedules(doc);
+    return tri_doc_print(doc, stdout, err);
 }
 
 static void print_ranks(const tri_sim_case *c)
@@ -108,13 +116,15 @@ static tr_status print_picture(const tri_sim_case *c, tr_error *err)
     return status;
 }
 
-static tr_status write_text(const char *path, const tri_text *text, tr_error *err)
+static tr_status write_text(const tri_cli *cli, const char *path, const tri_text *text,
+                            tr_error *err)
 {
     TRI_TRY(tri_check_output(path, false, err));
     if (text->failed)
         return tri_fail(err, TR_ERROR_RUNTIME, "no memory to write %s", path);
     TRI_TRY(tri_file_replace(path, text->chars, text->length, err));
-    tri_text_print(stdout, "\nwritten: %s\n", path);
+    if (!tri_cli_flag(cli, "json"))
+        tri_text_print(stdout, "\nwritten: %s\n", path);
     return TR_OK;
 }
 
@@ -128,21 +138,21 @@ static tr_status write_csv(const tri_cli *cli, const tri_sim_case *c,
     tr_status status = messages ? TR_OK : tri_schedule_build(config, &plain, err);
     if (status == TR_OK) {
         tri_schedule_write(messages ? &c->schedule : &plain, &text);
-        status = write_text(tri_cli_flag(cli, "csv"), &text, err);
+        status = write_text(cli, tri_cli_flag(cli, "csv"), &text, err);
     }
     tri_schedule_fini(&plain);
     tri_text_fini(&text);
     return status;
 }
 
-tr_status tri_sim_write_svg(const char *path, const tri_sim_case *c, const char *title,
+tr_status tri_sim_write_svg(const tri_cli *cli, const tri_sim_case *c, const char *title,
                             tr_error *err)
 {
     tri_text text;
     tri_text_init(&text);
     tr_status status = tri_sim_draw_svg(&c->sim, title, &text, err);
     if (status == TR_OK)
-        status = write_text(path, &text, err);
+        status = write_text(cli, tri_cli_flag(cli, "draw"), &text, err);
     tri_text_fini(&text);
     return status;
 }
@@ -152,6 +162,30 @@ tr_status tri_sim_show_times(const tri_sim_case *c, const char *unit, tr_error *
     print_ranks(c);
     print_summary(c, unit);
     return print_picture(c, err);
+}
+
+static tr_status print_case(const tri_sim_case *c, const tri_action_costs *costs, const char *title,
+                            tr_error *err)
+{
+    const double *k = costs->kind;
+    printf("%s\nin units of time a chunk takes F %g, I %g, W %g, B %g; a message %g, an update %g",
+           title, k[TRI_ACTION_F], k[TRI_ACTION_I], k[TRI_ACTION_W], k[TRI_ACTION_B],
+           costs->message, k[TRI_ACTION_U]);
+    if (costs->overlap > 0)
+        printf(", an overlapped pair %g", costs->overlap);
+    size_t num_messages = (tri_schedule_num_actions(&c->schedule) - c->num_computing) / 2;
+    printf("\nproven: %zu actions and %zu messages end, with a lane for each neighbour and with "
+           "one lane for all\n\n",
+           c->num_computing, num_messages);
+    return tri_sim_show_times(c, "units", err);
+}
+
+static tr_status print_json(const tri_sim_case *c, const char *title, tr_error *err)
+{
+    json_t *doc = tri_doc_begin();
+    tri_doc_text(doc, "title", title);
+    tri_doc_sim(doc, c, "units");
+    return tri_doc_print(doc, stdout, err);
 }
 
 static tr_status show(const tri_cli *cli, const tri_schedule_config *config,
@@ -168,19 +202,10 @@ static tr_status show(const tri_cli *cli, const tri_schedule_config *config,
     if (c.schedule.chunks_per_rank > 1)
         snprintf(title + used, sizeof title - (size_t)used, ", %u chunks on a rank",
                  c.schedule.chunks_per_rank);
-    const double *k = costs->kind;
-    printf("%s\nin units of time a chunk takes F %g, I %g, W %g, B %g; a message %g, an update %g",
-           title, k[TRI_ACTION_F], k[TRI_ACTION_I], k[TRI_ACTION_W], k[TRI_ACTION_B],
-           costs->message, k[TRI_ACTION_U]);
-    if (costs->overlap > 0)
-        printf(", an overlapped pair %g", costs->overlap);
-    size_t num_messages = (tri_schedule_num_actions(&c.schedule) - c.num_computing) / 2;
-    printf("\nproven: %zu actions and %zu messages end, with a lane for each neighbour and with "
-           "one lane for all\n\n",
-           c.num_computing, num_messages);
-    tr_status status = tri_sim_show_times(&c, "units", err);
+    tr_status status =
+        tri_cli_flag(cli, "json") ? print_json(&c, title, err) : print_case(&c, costs, title, err);
     if (status == TR_OK && tri_cli_flag(cli, "draw"))
-        status = tri_sim_write_svg(tri_cli_flag(cli, "draw"), &c, title, err);
+        status = tri_sim_write_svg(cli, &c, title, err);
     if (status == TR_OK && tri_cli_flag(cli, "csv"))
         status = write_csv(cli, &c, config, err);
     tri_sim_case_fini(&c);
@@ -230,7 +255,7 @@ static tr_status run(const tri_cli *cli, tr_error *err)
     tri_schedule_config config = {.order = name ? name : "1f1b"};
     tri_action_costs costs = tri_sim_unit_costs();
     if (tri_cli_flag(cli, "list") || strcmp(config.order, "list") == 0)
-        return print_list(err);
+        return tri_cli_flag(cli, "json") ? print_list_json(err) : print_list(err);
     if (tri_cli_flag(cli, "trace"))
         return tri_sim_trace(cli, err);
     if (tri_cli_flag(cli, "device"))
@@ -253,8 +278,7 @@ static tr_status run(const tri_cli *cli, tr_error *err)
     if (name || tri_cli_flag(cli, "draw") || tri_cli_flag(cli, "csv"))
         return tri_fail(err, TR_ERROR_INPUT,
                         "--compare shows every schedule; leave --schedule, --draw and --csv out");
-    return tri_sim_compare(config.num_ranks, config.num_microbatches, config.chunks_per_rank,
-                           &costs, err);
+    return tri_sim_compare(cli, &config, &costs, err);
 }
 
 int tri_verb_sim(const tri_cli *cli)

@@ -16,10 +16,10 @@ tr_status tri_sim_case_init(tri_sim_case *c, const tri_schedule_config *config,
                             const tri_action_costs *costs, tr_error *err);
 void tri_sim_case_fini(tri_sim_case *c);
 
-/* Tables and the picture in letters. */
-tr_status tri_sim_show_times(const tri_sim_case *c, const char *unit, /* of times: "ms" */
-                             tr_error *err);
-tr_status tri_sim_write_svg(const char *path, const tri_sim_case *c, const char *title,
+/* Tables and the picture in letters. The unit is that of times: "ms". */
+tr_status tri_sim_show_times(const tri_sim_case *c, const char *unit, tr_error *err);
+/* With --json where the file was written goes to standard error. */
+tr_status tri_sim_write_svg(const tri_cli *cli, const tri_sim_case *c, const char *title,
                             tr_error *err);
 
 /* verb_sim_model.c: the pipeline of a layout, with the times of its programs on --device. */
@@ -29,7 +29,7 @@ tr_status tri_sim_model(const tri_cli *cli, tr_error *err);
 tr_status tri_sim_trace(const tri_cli *cli, tr_error *err);
 
 /* Every schedule of the table side by side; costs are those of all layers of a rank. */
-tr_status tri_sim_compare(uint32_t num_ranks, uint32_t num_microbatches, uint32_t chunks,
+tr_status tri_sim_compare(const tri_cli *cli, const tri_schedule_config *sizes,
                           const tri_action_costs *costs, tr_error *err);
 
 #endif

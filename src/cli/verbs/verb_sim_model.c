@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "api/api.h"
+#include "cli/doc/docs.h"
 #include "cli/verbs/verb_sim.h"
 #include "compile/pipeline.h"
 #include "sim/program_costs.h"
@@ -68,8 +69,52 @@ static void print_stages(const model_sim *m)
     for (int r = 0; r < m->num_ranks; r++)
         printf("%5d %15s %14s %7.3g ms\n", r,
                tri_text_bytes((double)tri_session_planned_bytes(&m->sessions[r]->session), bytes),
-               tri_text_count(tri_program_cost(m->programs[r]).flops, flops), m->update[r] * 1e3);
+               tri_text_count(tri_program_cost(m->programs[r]).flops, flops), m->update[r]);
     printf("\n");
+}
+
+/* A simulation of a model on a device, with all that is said of it. */
+typedef struct model_times {
+    const model_sim *m;
+    const tri_sim_case *c;
+    const tri_device_model *model;
+    const char *title;
+    double message_ms, tokens;
+} model_times;
+
+static tr_status print_times(const model_times *t, tr_error *err)
+{
+    char number[32], rate[16];
+    printf("%s\ntimes in ms; a message between stages takes %.3g ms over %s\n\n", t->title,
+           t->message_ms, t->model->link->title);
+    print_stages(t->m);
+    TRI_TRY(tri_sim_show_times(t->c, "ms", err));
+    printf("a step of %s tokens: %.4g ms, %s tokens/s\n",
+           tri_text_grouped((int64_t)t->tokens, number), t->c->sim.makespan,
+           tri_text_count(t->tokens / t->c->sim.makespan * 1e3, rate));
+    return TR_OK;
+}
+
+static tr_status print_json(const model_times *t, tr_error *err)
+{
+    json_t *doc = tri_doc_begin();
+    tri_doc_text(doc, "title", t->title);
+    tri_doc_text(doc, "device", t->model->device->name);
+    tri_doc_text(doc, "link", t->model->link->name);
+    tri_doc_number(doc, "message_ms", t->message_ms);
+    tri_doc_count(doc, "tokens", (int64_t)t->tokens);
+    tri_doc_number(doc, "tokens_per_second", t->tokens / t->c->sim.makespan * 1e3);
+    json_t *list = tri_doc_list(doc, "stages");
+    for (int r = 0; r < t->m->num_ranks; r++) {
+        json_t *item = tri_doc_item(list);
+        tri_doc_count(item, "stage", r);
+        tri_doc_count(item, "plan_bytes",
+                      (int64_t)tri_session_planned_bytes(&t->m->sessions[r]->session));
+        tri_doc_number(item, "flops", tri_program_cost(t->m->programs[r]).flops);
+        tri_doc_number(item, "update_ms", t->m->update[r]);
+    }
+    tri_doc_sim(doc, t->c, "ms");
+    return tri_doc_print(doc, stdout, err);
 }
 
 static tr_status simulate(model_sim *m, tr_error *err)
@@ -101,22 +146,12 @@ static tr_status simulate(model_sim *m, tr_error *err)
                  "%.60s on %.60s, %.0f %% of its rates: %d stages, %u micro-batches",
                  config->schedule, model.device->title, 100 * model.efficiency, m->num_ranks,
                  pipeline.schedule.num_microbatches);
-        printf("%s\ntimes in ms; a message between stages takes %.3g ms over %s\n\n", title,
-               costs.message, model.link->title);
-        for (int r = 0; r < m->num_ranks; r++)
-            m->update[r] *= 1e-3;
-        print_stages(m);
-        for (int r = 0; r < m->num_ranks; r++)
-            m->update[r] *= 1e3;
         c.schedule = pipeline.schedule;
-        status = tri_sim_show_times(&c, "ms", err);
-        double tokens = (double)config->batch * (double)config->seq_len;
-        char number[32], rate[16];
-        printf("a step of %s tokens: %.4g ms, %s tokens/s\n",
-               tri_text_grouped((int64_t)tokens, number), c.sim.makespan,
-               tri_text_count(tokens / c.sim.makespan * 1e3, rate));
+        model_times times = {
+            m, &c, &model, title, costs.message, (double)config->batch * (double)config->seq_len};
+        status = tri_cli_flag(m->cli, "json") ? print_json(&times, err) : print_times(&times, err);
         if (status == TR_OK && tri_cli_flag(m->cli, "draw"))
-            status = tri_sim_write_svg(tri_cli_flag(m->cli, "draw"), &c, title, err);
+            status = tri_sim_write_svg(m->cli, &c, title, err);
         tri_sim_fini(&c.sim);
     }
     tri_pipeline_fini(&pipeline);

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "api/api.h"
+#include "cli/doc/docs.h"
 #include "cli/verbs/verb_sim.h"
 #include "compile/pipeline.h"
 #include "run/trace/trace_read.h"
@@ -100,11 +101,17 @@ static tr_status show(measured *m, const tri_cli *cli, const tri_compile_config 
     char title[256];
     snprintf(title, sizeof title, "%.60s as measured: %u stages, %u micro-batches",
              config->schedule, m->c.schedule.num_ranks, m->c.schedule.num_microbatches);
-    tri_text_print(stdout, "%s\ntimes in ms, of the last step of %s\n\n", title, m->dir);
-    TRI_TRY(tri_sim_show_times(&m->c, "ms", err));
-    return tri_cli_flag(cli, "draw")
-               ? tri_sim_write_svg(tri_cli_flag(cli, "draw"), &m->c, title, err)
-               : TR_OK;
+    if (tri_cli_flag(cli, "json")) {
+        json_t *doc = tri_doc_begin();
+        tri_doc_text(doc, "title", title);
+        tri_doc_text(doc, "run", m->dir);
+        tri_doc_sim(doc, &m->c, "ms");
+        TRI_TRY(tri_doc_print(doc, stdout, err));
+    } else {
+        tri_text_print(stdout, "%s\ntimes in ms, of the last step of %s\n\n", title, m->dir);
+        TRI_TRY(tri_sim_show_times(&m->c, "ms", err));
+    }
+    return tri_cli_flag(cli, "draw") ? tri_sim_write_svg(cli, &m->c, title, err) : TR_OK;
 }
 
 static tr_status run(measured *m, const tri_cli *cli, tr_session *session, tr_error *err)

@@ -1,4 +1,4 @@
-#include "cli/json_doc.h"
+#include "cli/doc/json_doc.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -24,6 +24,11 @@ void tri_doc_count(json_t *object, const char *key, int64_t value)
 void tri_doc_count_from(json_t *object, const char *key, int64_t value, int64_t least)
 {
     json_object_set_new(object, key, value >= least ? json_integer(value) : json_null());
+}
+
+void tri_doc_flag(json_t *object, const char *key, bool value)
+{
+    json_object_set_new(object, key, json_boolean(value));
 }
 
 void tri_doc_null(json_t *object, const char *key)

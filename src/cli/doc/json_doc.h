@@ -20,6 +20,7 @@ void tri_doc_number(json_t *object, const char *key, double value); /* not finit
 void tri_doc_count(json_t *object, const char *key, int64_t value);
 void tri_doc_count_from(json_t *object, const char *key, int64_t value,
                         int64_t least); /* or null */
+void tri_doc_flag(json_t *object, const char *key, bool value);
 void tri_doc_null(json_t *object, const char *key);
 /* NULL: null. A name need not be UTF-8, but JSON is. */
 void tri_doc_text(json_t *object, const char *key, const char *value);
