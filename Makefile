@@ -139,7 +139,7 @@ $(LIBRARY): $(LIB_OBJ)
 
 # Code for programs does for a shared library that binds its own symbols, but where it uses data of
 # other libraries or of a thread. The linker names a file that is missing here.
-$(patsubst %,$(BUILD)/src/%.o,base/json run/launcher_child data/tokenizer/pretokenize_pattern): BASE += -fPIC
+$(patsubst %,$(BUILD)/src/%.o,base/json run/launcher_child data/tokenizer/pretokenize_pattern api/run_processes): BASE += -fPIC
 $(BUILD)/$(SONAME): $(LIBRARY) tools/libtrireme.map
 	$(say) LINK $@
 	$(Q)$(CC) -shared $(CFLAGS) -Wl,-soname,$(SONAME) -Wl,--version-script=tools/libtrireme.map -Wl,-z,defs \

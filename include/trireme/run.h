@@ -1,8 +1,9 @@
 /* A training run inside another program: what `trireme train` does, without a command line.
  *
- * The settings say everything: the layout, so how many ranks there are (they are threads of this
- * process), the run directory, checkpoints, evaluation, what to go on from. tr_train does the whole
- * of it. tr_run_* is the same step by step, for a program that has something to do in between.
+ * The settings say everything: the layout, so how many ranks there are (threads of this process, or
+ * processes: tr_run_options.ranks), the run directory, checkpoints, evaluation, what to go on from.
+ * tr_train does the whole of it. tr_run_* is the same step by step, for a program that has
+ * something to do in between.
  *
  * Nothing here prints. A callback is told what happens. Several runs may be there at once, each
  * with settings and a run directory of its own; the calls of one run come from one thread at a
@@ -62,6 +63,11 @@ typedef struct tr_row {
 } tr_row;
 
 /* All members may be NULL. */
+typedef enum tr_run_ranks {
+    TR_RANKS_THREADS,  /* of this process */
+    TR_RANKS_PROCESSES /* of `trireme train`, which is started for the run; tr_train only */
+} tr_run_ranks;
+
 typedef struct tr_run_options {
     /* Told what happens, on a thread of the run, which waits meanwhile: be brief, and call nothing
      * of that run from here. */
@@ -73,6 +79,13 @@ typedef struct tr_run_options {
      * from several threads at once, and not in order; the same sample must give the same row. */
     void (*row)(void *context, bool held_out, uint64_t sample, const tr_row *row);
     void *context;
+    /* As processes, ranks have nothing of this program: one that dies is an error of the run.
+     * Everything is told on the thread that called tr_train, `stops` is asked when a step is told,
+     * and own rows are refused. */
+    tr_run_ranks ranks;
+    /* The program of TR_RANKS_PROCESSES; NULL: `trireme` beside the library or this program, or in
+     * ../bin from there. */
+    const char *program;
 } tr_run_options;
 
 /* A whole run. options and state may be NULL; state is filled in also when it fails, as far as it

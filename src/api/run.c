@@ -2,22 +2,36 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "api/run_processes.h"
 #include "api/run_ranks.h"
 #include "trireme/trireme.h"
+
+static tr_status check_ranks(const tr_run_options *options, int64_t num_ranks, tr_error *err)
+{
+    enum { MOST_RANKS = 128 }; /* threads are started one by one, and share a machine */
+    bool processes = options && options->ranks == TR_RANKS_PROCESSES;
+    if (processes && options->row)
+        return tri_fail(err, TR_ERROR_INPUT,
+                        "tr_run_options.row fills rows in this program, which ranks that are "
+                        "processes (TR_RANKS_PROCESSES) cannot ask; use TR_RANKS_THREADS, or write "
+                        "the rows to a file for data.source");
+    if (!processes && num_ranks > MOST_RANKS)
+        return tri_fail(err, TR_ERROR_INPUT,
+                        "this layout has %lld ranks; a program has at most %d as threads: use "
+                        "TR_RANKS_PROCESSES",
+                        (long long)num_ranks, MOST_RANKS);
+    return TR_OK;
+}
 
 /* All that can be found wrong before anything is started. */
 static tr_status check(tr_settings *settings, const tr_run_options *options, tr_run *run,
                        tr_error *err)
 {
-    enum { MOST_RANKS = 128 }; /* threads are started one by one, and share a machine */
     TRI_TRY(tri_run_dir_judge(settings, err));
     if (!options || !options->row)
         TRI_TRY(tri_api_prepare(settings, NULL, NULL, err));
     int64_t ranks = tri_settings_num_ranks(settings);
-    if (ranks > MOST_RANKS)
-        return tri_fail(err, TR_ERROR_INPUT,
-                        "this layout has %lld ranks; a program has at most %d, as threads",
-                        (long long)ranks, MOST_RANKS);
+    TRI_TRY(check_ranks(options, ranks, err));
     TRI_TRY(tri_api_share_cores(settings, (int)ranks, err));
     TRI_TRY(tri_api_check(settings, err));
     tri_run_config_from(settings, &run->config);
@@ -29,6 +43,10 @@ tr_status tr_run_create(tr_settings *settings, const tr_run_options *options, tr
                         tr_error *err)
 {
     *out = NULL;
+    if (options && options->ranks == TR_RANKS_PROCESSES)
+        return tri_fail(err, TR_ERROR_INPUT,
+                        "tr_run_create has ranks as threads; tr_train runs a whole run with ranks "
+                        "as processes (TR_RANKS_PROCESSES)");
     tr_run *run = calloc(1, sizeof *run);
     if (!run)
         return tri_fail(err, TR_ERROR_RUNTIME, "no memory for a run");
@@ -156,6 +174,11 @@ tr_status tr_train(tr_settings *settings, const tr_run_options *options, tr_run_
     tr_run *run;
     if (state)
         *state = (tr_run_state){.eval = {NAN, NAN}};
+    if (options && options->ranks == TR_RANKS_PROCESSES) {
+        tr_run checked = {0};
+        TRI_TRY(check(settings, options, &checked, err));
+        return tri_train_processes(settings, options, state, err);
+    }
     TRI_TRY(tr_run_create(settings, options, &run, err));
     tr_status status = tr_run_advance(run, INT64_MAX, err);
     if (status == TR_OK)

@@ -3,6 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "api/run_news.h"
+
 /* ---- what is told ---- */
 
 static void tell(tr_run *run, tr_run_moment moment, const char *text)
@@ -12,41 +14,17 @@ static void tell(tr_run *run, tr_run_moment moment, const char *text)
         run->options.tell(run->options.context, &news);
 }
 
-static void take_state(tr_run *run, const tri_run *training)
-{
-    run->state.step = training->session->step;
-    run->state.num_steps = training->num_steps;
-    run->state.first_step = training->first_step;
-    run->state.tokens = training->tokens;
-    run->state.seconds = training->seconds;
-    run->state.first_loss = training->first_loss;
-    run->state.loss = training->last_loss;
-    run->state.stopped = training->stopped;
-}
-
 /* On rank 0, but for a warning of another rank. */
 static void observe(void *context, const tri_run_news *news)
 {
-    static const tr_run_moment moments[] = {
-        [TRI_RUN_BEGINS] = TR_RUN_BEGINS, [TRI_RUN_SKIPPED] = TR_RUN_SKIPPED,
-        [TRI_RUN_STEP] = TR_RUN_STEP,     [TRI_RUN_EVALUATED] = TR_RUN_EVALUATED,
-        [TRI_RUN_SAVED] = TR_RUN_SAVED,   [TRI_RUN_WARNING] = TR_RUN_WARNING,
-        [TRI_RUN_ENDS] = TR_RUN_ENDS,     [TRI_RUN_SAMPLED] = TR_RUN_SAMPLED,
-    };
     tri_rank_thread *self = context;
     tr_run *run = self->run;
-    if (news->moment == TRI_RUN_UPDATED || self->rank != 0)
+    tr_run_moment moment;
+    if (self->rank != 0 || !tri_run_news_take(news, &run->state, &moment))
         return;
-    take_state(run, news->run);
-    if (news->row) {
-        run->state.grad_norm = news->row->grad_norm;
-        run->state.lr = news->row->lr;
-    }
-    if (news->moment == TRI_RUN_EVALUATED)
-        run->state.eval = (tr_eval){news->run->eval.loss, news->run->eval.accuracy};
-    if (news->moment == TRI_RUN_SAVED)
+    if (moment == TR_RUN_SAVED)
         run->saved = run->state.step;
-    tell(run, moments[news->moment], news->text);
+    tell(run, moment, news->text);
 }
 
 enum { WISH_STOP = 1 };

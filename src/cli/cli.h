@@ -19,7 +19,7 @@
 typedef struct tri_flag {
     const char *name;     /* without the dashes; NULL ends a list of flags */
     const char *argument; /* what its value is called in the help, "N"; NULL when it takes none */
-    const char *help;
+    const char *help;     /* NULL: it is not for people, and shown to none */
 } tri_flag;
 
 typedef enum tri_operands {

@@ -132,6 +132,8 @@ void tri_help_write_verb(FILE *file, const tri_verb *verb, bool all)
             *verb->usage ? " " : "", verb->usage, settings ? " [--set section.key=value ...]" : "",
             verb->flags && verb->flags->name ? " [flags]" : "");
     for (const tri_flag *flag = verb->flags; flag && flag->name; flag++) {
+        if (!flag->help)
+            continue;
         char name[64];
         snprintf(name, sizeof name, "--%s%s%s", flag->name, flag->argument ? " " : "",
                  flag->argument ? flag->argument : "");
@@ -139,7 +141,7 @@ void tri_help_write_verb(FILE *file, const tri_verb *verb, bool all)
     }
     if (settings)
         write_flag(file, "--set section.key=value", "change one setting; wins over the file");
-    if (all && tri_verb_takes_plugins(verb))
+    if (tri_verb_takes_plugins(verb))
         write_flag(file, "--plugin FILE", "load models, rules and schedules from outside");
     write_flag(file, "--help",
                settings ? "this text; with every setting: --help all" : "this text");

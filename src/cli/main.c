@@ -32,6 +32,7 @@ static const tri_flag train_flags[] = {
     {"name", "NAME", "write to runs/NAME (run.dir=runs/NAME)"},
     {"resume", NULL, "go on from the newest checkpoint of run.dir (run.resume=true)"},
     {"quiet", NULL, "print only warnings, errors and the last line"},
+    {"news", "FD", NULL}, /* of the library, which starts this program: api/run_processes.c */
     {"detach", NULL, "return when the run has begun; it goes on in the background"},
     {0},
 };
@@ -295,7 +296,8 @@ const tri_verb tri_verbs[] = {
 
 bool tri_verb_takes_plugins(const tri_verb *verb)
 {
-    return !verb->sections || strstr(verb->sections, "model");
+    return verb->operands == TRI_OPERANDS_SETTINGS &&
+           (!verb->sections || strstr(verb->sections, "model"));
 }
 
 const tri_verb *tri_verb_find(const char *name)

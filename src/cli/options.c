@@ -135,7 +135,7 @@ static tr_status unknown_flag(const tri_verb *verb, const char *arg, const char 
     if (tri_edit_distance(word, "set") < tri_edit_distance(word, best))
         best = "set";
     for (const tri_flag *flag = verb->flags; flag && flag->name; flag++)
-        if (tri_edit_distance(word, flag->name) < tri_edit_distance(word, best))
+        if (flag->help && tri_edit_distance(word, flag->name) < tri_edit_distance(word, best))
             best = flag->name;
     if (!tri_is_slip(word, best))
         return foreign_flag(verb, arg, word, name[length] == '=' ? name + length + 1 : value, err);

@@ -181,7 +181,8 @@ static void write_verb(const tri_verb *verb)
            verb->flags && verb->flags->name ? " [\\fIflags\\fR]" : "");
     section("OPTIONS");
     for (const tri_flag *flag = verb->flags; flag && flag->name; flag++)
-        write_flag(flag->name, flag->argument, flag->help);
+        if (flag->help)
+            write_flag(flag->name, flag->argument, flag->help);
     if (settings)
         write_flag("set", "section.key=value", "change one setting; wins over the file");
     if (tri_verb_takes_plugins(verb))

@@ -1,12 +1,16 @@
 /* trireme train: a run of the library, as a person starts, watches and ends it. All ranks train;
  * rank 0 alone prints and writes files. */
+#include <errno.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
 #include <unistd.h>
 
 #include "api/api.h"
 #include "api/run_aside.h"
+#include "api/run_news.h"
 #include "base/fs.h"
 #include "base/process_memory.h"
 #include "cli/guard.h"
@@ -88,7 +92,19 @@ typedef struct trained {
     tr_session *session;
     tri_run run;
     tri_train_show show;
+    tri_run_news_writer news;
 } trained;
+
+/* For the program that started this one (api/run_processes.c). */
+static tr_status observe_news(trained *t, const tri_bootstrap *bootstrap, tr_error *err)
+{
+    int64_t fd = -1;
+    TRI_TRY(tri_cli_flag_int(t->show.cli, "news", 3, 1 << 20, &fd, err));
+    if (fd < 0 || bootstrap->rank != 0)
+        return TR_OK;
+    tri_observer observer = tri_run_news_observer(&t->news, (int)fd);
+    return tri_run_observe(&t->run, &observer, err);
+}
 
 static tr_status train(trained *t, const tri_bootstrap *bootstrap, const tri_recovery *recovery,
                        tr_error *err)
@@ -103,6 +119,7 @@ static tr_status train(trained *t, const tri_bootstrap *bootstrap, const tri_rec
     TRI_TRY(tri_run_observe(&t->run, &observer, err));
     observer = tri_detach_observer(recovery->detach);
     TRI_TRY(tri_run_observe(&t->run, &observer, err));
+    TRI_TRY(observe_news(t, bootstrap, err));
     TRI_TRY(tri_run_join(&t->run, bootstrap, err));
     /* The first start in a directory measures collectives, with large vectors that are gone by now.
      * The peak in metrics.jsonl is that of training, and the same at every start. */
@@ -188,6 +205,20 @@ static tr_status check_flags(const tri_cli *cli, tr_error *err)
     return TR_OK;
 }
 
+/* Whoever reads the news is told who writes them, and takes the run along when it goes. */
+static tr_status begin_news(const tri_cli *cli, tr_error *err)
+{
+    int64_t fd = -1;
+    TRI_TRY(tri_cli_flag_int(cli, "news", 3, 1 << 20, &fd, err));
+    if (fd < 0)
+        return TR_OK;
+    if (write((int)fd, TRI_RUN_NEWS_HELLO, sizeof TRI_RUN_NEWS_HELLO - 1) < 0)
+        return tri_fail(err, TR_ERROR_INPUT, "--news is %lld, which cannot be written to: %s",
+                        (long long)fd, strerror(errno));
+    prctl(PR_SET_PDEATHSIG, SIGTERM);
+    return TR_OK;
+}
+
 static void begin(void *context, int num_ranks)
 {
     const tri_recovery *recovery = context;
@@ -200,7 +231,8 @@ int tri_verb_train(const tri_cli *cli)
 {
     tr_error err = {0};
     tri_signals_outlive_readers();
-    if (check_flags(cli, &err) != TR_OK || check_dir(cli, &err) != TR_OK)
+    if (check_flags(cli, &err) != TR_OK || check_dir(cli, &err) != TR_OK ||
+        begin_news(cli, &err) != TR_OK)
         return tri_cli_fail(&err);
     if (tri_cli_flag(cli, "dry-run"))
         return check_ckpt(cli->settings, &err) == TR_OK ? tri_train_dry_run(cli)

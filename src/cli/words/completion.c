@@ -185,7 +185,8 @@ static void offer_flags(const begun_word *w)
     char name[64];
     for (const tri_flag *flag = w->verb->flags; flag && flag->name; flag++) {
         snprintf(name, sizeof name, "--%s", flag->name);
-        offer(w, name, "", flag->help);
+        if (flag->help)
+            offer(w, name, "", flag->help);
     }
     if (tri_verb_has_settings(w->verb))
         offer(w, "--set", "", "change one setting");
