@@ -35,7 +35,13 @@ refused() { # words, then arguments of trireme
 }
 
 # ---- built as a stranger would ----
-make --no-print-directory install-files BUILD="$build" CUDA=no PREFIX="$work/usr" DESTDIR= >"$work/out" 2>&1 ||
+sanitize=
+nm "$build/libtrireme.a" 2>/dev/null | grep -m1 -q __asan_init && sanitize=-fsanitize=address,undefined
+nm "$build/libtrireme.a" 2>/dev/null | grep -m1 -q __tsan_init && sanitize=-fsanitize=thread
+cuda=no
+[ -f "$build/cuda-yes" ] && cuda=yes
+make --no-print-directory install-files BUILD="$build" CUDA=$cuda SANITIZE=$sanitize PREFIX="$work/usr" DESTDIR= \
+    >"$work/out" 2>&1 ||
     {
         echo "FAILED: make install-files"
         tail -n 5 "$work/out"
@@ -125,6 +131,56 @@ check "a setting without effect" bash -c "'$trireme' train --dry-run --plugin '$
     --set model.parallel_act=relu --set run.dir='$work/none' | grep -q 'no effect with model.kind=gpt2; set model.kind=parallel'"
 check "in a group" "$trireme" plan --plugin "$plugin" --set "optim.groups=wte.* kind=nsgd"
 check "by --set" "$trireme" plan --set run.plugins="$plugin" --set model.kind=parallel
+
+# ---- in a program: what a plug-in brings is that of the settings that loaded it ----
+cat >"$work/own/inside.c" <<'END'
+#include <stdio.h>
+#include <string.h>
+#include <trireme/trireme.h>
+
+static int train(const char *plugin, const char *dir, tr_run_ranks ranks, const char *program)
+{
+    char words[2][600];
+    const char *more[] = {words[0],           words[1],          "model.kind=parallel", "model.num_layers=2",
+                          "model.dim=32",     "data.seq_len=16", "train.batch=4",       "train.steps=3",
+                          "run.device=cpu",   "run.threads=1",   "layout.tp=2",         "optim.kind=nsgd",
+                          "model.vocab=64",   "optim.lr=0.02"};
+    tr_settings *settings, *other;
+    tr_error err = {0};
+    tr_run_state state;
+    tr_run_options options = {.ranks = ranks, .program = program};
+    snprintf(words[0], sizeof words[0], "run.plugins=%s", plugin);
+    snprintf(words[1], sizeof words[1], "run.dir=%s", dir);
+    if (tr_settings_create(&settings, &err) != TR_OK || tr_settings_create(&other, &err) != TR_OK)
+        return 1;
+    tr_status status = TR_OK;
+    for (size_t i = 0; status == TR_OK && i < sizeof more / sizeof *more; i++)
+        status = tr_settings_set(settings, more[i], &err);
+    if (tr_settings_set(other, "model.kind=parallel", NULL) != TR_ERROR_INPUT)
+        return 2; /* those have not loaded it */
+    if (status == TR_OK)
+        status = tr_train(settings, &options, &state, &err);
+    if (status != TR_OK) {
+        fprintf(stderr, "%s\n", err.message);
+        return 3;
+    }
+    tr_settings_destroy(other);
+    tr_settings_destroy(settings);
+    return state.step == 3 ? 0 : 4;
+}
+
+int main(int num, char **args)
+{
+    int code = num == 5 ? train(args[1], args[2], TR_RANKS_THREADS, NULL) : 9;
+    return code ? code : train(args[1], args[3], TR_RANKS_PROCESSES, args[4]);
+}
+END
+flags=$(PKG_CONFIG_PATH="$work/usr/lib/pkgconfig" pkg-config --cflags --libs trireme)
+# shellcheck disable=SC2086
+check "a program with the library links" "$cc" $sanitize "$work/own/inside.c" $flags -o "$work/inside"
+check "it trains with the plug-in" "$work/inside" "$plugin" "$work/inside-a" "$work/inside-b" "$trireme"
+[ -s "$work/out" ] && echo "FAILED: the library prints" && failures=$((failures + 1))
+check "threads and processes train alike" cmp "$work/inside-a/weights.safetensors" "$work/inside-b/weights.safetensors"
 
 # ---- refused ----
 make_plugin() { # name, text of the table

@@ -37,6 +37,11 @@ ${CC:-cc} examples/embed.c $flags -o "$work/embed" >"$work/out" 2>&1 ||
 (cd "$work" && ./embed run.device=cpu) >"$work/out" 2>&1 || fail "embed does not run"
 grep -q loss "$work/out" || fail "embed trains nothing"
 
+# shellcheck disable=SC2086
+${CC:-cc} examples/ring.c $flags -o "$work/ring" >"$work/out" 2>&1 ||
+    fail "examples/ring.c does not link with: $flags"
+(cd "$work" && ./ring) >"$work/out" 2>&1 || fail "ring does not run"
+
 # A run of two ranks with a callback, which goes on where it ended.
 # shellcheck disable=SC2086
 ${CC:-cc} examples/two_ranks.c $flags -o "$work/two_ranks" >"$work/out" 2>&1 ||
@@ -67,6 +72,12 @@ else
     # shellcheck disable=SC2086
     ${CC:-cc} examples/two_ranks.c $flags -o "$work/shared" >"$work/out" 2>&1 ||
         fail "examples/two_ranks.c does not link with: $flags"
+    for example in embed ring; do
+        # shellcheck disable=SC2086
+        ${CC:-cc} examples/$example.c $flags -o "$work/$example-shared" >"$work/out" 2>&1 ||
+            fail "examples/$example.c does not link with: $flags"
+    done
+    (cd "$work" && ./ring-shared) >"$work/out" 2>&1 || fail "ring does not run with the shared library"
     readelf -d "$work/shared" >"$work/out"
     grep -q "NEEDED.*libtrireme\.so\." "$work/out" || fail "the example does not need libtrireme.so"
     (cd "$work" && ./shared run.device=cpu run.dir=so) >"$work/out" 2>&1 || fail "the shared library does not run"
