@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/json.h"
 #include "serve/sample.h"
 #include "serve/vocabulary.h"
 #include "train/run/run.h"
@@ -198,6 +199,7 @@ static json_t *text_of(const char *text, size_t num_bytes)
 
 static char *line_of(const samples *s, const tri_run *r, const tri_bytes *text, int64_t num)
 {
+    tri_json_begin();
     json_t *tokens = json_array(), *object = json_object();
     for (int64_t i = 0; i < num; i++)
         json_array_append_new(tokens, json_integer(s->tokens[s->head.num_prompt + i]));
@@ -209,7 +211,7 @@ static char *line_of(const samples *s, const tri_run *r, const tri_bytes *text, 
     json_object_set_new(object, "tokens", tokens);
     json_object_set_new(object, "time", json_real(tri_unix_s()));
     json_object_set_new(object, "version", json_integer(VERSION));
-    char *line = object ? json_dumps(object, JSON_COMPACT | JSON_REAL_PRECISION(13)) : NULL;
+    char *line = tri_json_dump(object, JSON_COMPACT | JSON_REAL_PRECISION(13));
     size_t length = line ? strlen(line) : 0;
     char *whole = line ? realloc(line, length + 2) : NULL;
     if (whole)
@@ -250,28 +252,31 @@ static void spell(const samples *s, int64_t num, tri_bytes *text)
     }
 }
 
-static tr_status show(samples *s, const tri_run *r, int64_t num, tr_error *err)
+/* A text that there is no memory for costs itself, and no step. */
+static void show(samples *s, const tri_run *r, int64_t num)
 {
-    tri_bytes text = {0};
+    tri_bytes text = {0}, shown = {0};
+    tr_error why = {0};
     tr_status status = TR_OK;
     if (s->vocabulary.tokenizer)
         status = tri_vocabulary_text(&s->vocabulary, s->tokens + s->head.num_prompt, (size_t)num,
-                                     &text, err);
+                                     &text, &why);
     else
         spell(s, num, &text);
-    if (status == TR_OK)
-        keep(s, r, &text, num);
-    tri_bytes shown = {0};
-    for (size_t i = 0; i < text.num && status == TR_OK; i++) /* a string has no zeros in it */
+    for (size_t i = 0; i < text.num; i++) /* a string has no zeros in it */
         tri_bytes_add(&shown, text.data[i] ? &text.data[i] : "\\0", text.data[i] ? 1 : 2);
     tri_bytes_add(&shown, "", 1);
-    if (status == TR_OK && !shown.failed)
+    if (status != TR_OK || text.failed || shown.failed) {
+        tri_run_warn(r, false, "step %" PRId64 ": the text that the model wrote is lost: %s",
+                     r->session->step, why.message[0] ? why.message : "no memory");
+    } else {
+        keep(s, r, &text, num);
         tri_run_tell(r, (tri_run_news){.moment = TRI_RUN_SAMPLED,
                                        .step = &(tr_step){.step = r->session->step},
                                        .text = shown.data});
+    }
     tri_bytes_fini(&shown);
     tri_bytes_fini(&text);
-    return status;
 }
 
 static tr_status take(tri_run *r, void *state, tr_error *err)
@@ -284,7 +289,9 @@ static tr_status take(tri_run *r, void *state, tr_error *err)
         s->tokens[length + num] = token;
         more = !ends(s, token);
     }
-    return r->ranks.rank == 0 ? show(s, r, num, err) : TR_OK;
+    if (r->ranks.rank == 0)
+        show(s, r, num);
+    return TR_OK;
 }
 
 const tri_run_sampler tri_run_samples = {open_samples, take, close_samples};

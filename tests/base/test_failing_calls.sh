@@ -51,7 +51,7 @@ gzip -c "$work/text.jsonl" >"$work/text.jsonl.gz"
 # What of an output differs from one run to the next: times, speeds, memory. A checkpoint or a
 # picture that could not be written is warned of, and the run goes on.
 steady() {
-    sed -E '/^warning: /d; s/, loss\.svg//; /measuring/d; /^memory/d; s/, over (shm|tcp)//
+    sed -E '/^warning: /d; /^step [0-9]+  writes: /d; s/, loss\.svg//; /measuring/d; /^memory/d; s/, over (shm|tcp)//
         s/[0-9.]+( [kMGT])? tokens\/s.*//; s/[0-9.]+ ?m?s(, |\b).*//; s/[0-9.]+ [KM]iB(\/s)?//' "$1"
 }
 
@@ -231,6 +231,7 @@ walk words-train alloc 0 2 ENOMEM "$trireme" data tokenizer train "$work/text.js
 walk words-encode alloc 0 2 ENOMEM "$trireme" data tokenizer encode "$work/words.txt" --tokenizer tok.json
 walk train alloc 0 1 ENOMEM "${run[@]}"
 walk train alloc rank 3 ENOMEM "${run[@]}"
+walk train-samples alloc rank 1 ENOMEM "${run[@]}" --set run.sample_every=2 --set run.sample_tokens=3
 walk train-two alloc 0 1 ENOMEM "${run[@]}" "${two[@]}"
 walk train-two alloc rank 1 ENOMEM "${run[@]}" "${two[@]}"
 walk have-resume alloc rank 3 ENOMEM "${run[@]}" "${on[@]}"
@@ -241,6 +242,7 @@ walk have-verify alloc 0 1 ENOMEM "$trireme" ckpt verify run/ckpt/step-4
 walk have-diff alloc 0 1 ENOMEM "$trireme" ckpt diff run/ckpt/step-4 run/ckpt/step-4
 walk have-runs alloc 0 2 ENOMEM "$trireme" runs . --json
 walk have-runs-diff alloc 0 1 ENOMEM "$trireme" runs diff ./run ./run
+walk have-attach alloc 0 1 ENOMEM "$trireme" runs attach ./run
 walk have-plot alloc 0 1 ENOMEM "$trireme" plot ./run --draw loss.svg
 walk have-hf alloc 0 2 ENOMEM "$trireme" ckpt export run --hf hf
 

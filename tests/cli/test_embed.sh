@@ -49,6 +49,7 @@ ${CC:-cc} examples/two_ranks.c $flags -o "$work/two_ranks" >"$work/out" 2>&1 ||
 (cd "$work" && ./two_ranks run.device=cpu run.dir=run) >"$work/out" 2>&1 || fail "two_ranks does not run"
 grep -q "^step 20 of 20: loss" "$work/out" || fail "two_ranks is not told of its steps"
 grep -q "^step 10: a checkpoint" "$work/out" || fail "two_ranks is not told of its checkpoint"
+[ -s "$work/run/loss.svg" ] || fail "a run inside a program leaves no loss.svg"
 cp "$work/run/weights.safetensors" "$work/archive.safetensors"
 # The command line trains to the same bits with the settings that the run has kept.
 "$build/trireme" train "$work/run/config.yaml" --set run.dir="$work/cli" >"$work/out" 2>&1 ||

@@ -95,27 +95,38 @@ static int64_t last_lines(int fd)
 /* ---- which file ---- */
 
 /* That of a detached run, when it belongs to this start; else what rank 0 printed. */
-static char *output_of(const char *dir, const tri_run_story *story)
+static tr_status output_of(const char *dir, const tri_run_story *story, char **path, tr_error *err)
 {
     struct stat info;
-    char *path = tri_path_join(dir, TRI_RUN_OUTPUT);
+    char *detached = tri_path_join(dir, TRI_RUN_OUTPUT);
     const double second = 2; /* events have whole ones */
-    if (path && stat(path, &info) == 0 && (double)info.st_mtime + second >= story->last_start)
-        return path;
-    free(path);
-    return tri_path_join(dir, "log/rank-0.log");
+    *path = tri_path_join(dir, "log/rank-0.log");
+    tr_status status = detached && *path
+                           ? TR_OK
+                           : tri_fail(err, TR_ERROR_RUNTIME, "%s: no memory for a path", dir);
+    if (status == TR_OK && stat(detached, &info) == 0 &&
+        (double)info.st_mtime + second >= story->last_start) {
+        free(*path);
+        *path = detached;
+        return TR_OK;
+    }
+    free(detached);
+    return status;
 }
 
 /* A new start may have another file, or have begun it anew. */
-static void look(followed_file *f, const char *dir, const tri_run_story *story, bool first)
+static tr_status look(followed_file *f, const char *dir, const tri_run_story *story, bool first,
+                      tr_error *err)
 {
     struct stat named, open_one;
-    char *path = output_of(dir, story);
-    bool same = f->fd >= 0 && path && stat(path, &named) == 0 && fstat(f->fd, &open_one) == 0 &&
-                named.st_ino == open_one.st_ino && named.st_dev == open_one.st_dev;
+    char *path;
+    tr_status status = output_of(dir, story, &path, err);
+    bool same = f->fd >= 0 && status == TR_OK && stat(path, &named) == 0 &&
+                fstat(f->fd, &open_one) == 0 && named.st_ino == open_one.st_ino &&
+                named.st_dev == open_one.st_dev;
     if (same && open_one.st_size < f->at)
         f->at = 0;
-    if (!same && path) {
+    if (!same && status == TR_OK) {
         print_new(f);
         if (f->fd >= 0)
             close(f->fd);
@@ -124,6 +135,7 @@ static void look(followed_file *f, const char *dir, const tri_run_story *story, 
         f->length = 0;
     }
     free(path);
+    return status;
 }
 
 /* ---- following ---- */
@@ -160,13 +172,13 @@ static tr_status follow(followed_file *f, const char *dir, int *code, tr_error *
     if (!over)
         tri_text_print(stdout, "%s: process %" PRId64 " is at work; Ctrl-C leaves it running\n",
                        dir, story.pid);
-    look(f, dir, &story, true);
+    TRI_TRY(look(f, dir, &story, true, err));
     for (print_new(f); !over && !tri_signals_caught() && !ferror(stdout); print_new(f)) {
         usleep(TICK_MS * 1000);
         bool free = tri_run_lock_look(dir) == TRI_LOCK_FREE; /* its end is written before that */
         TRI_TRY(tri_events_read(dir, &story, err));
         over = is_over(dir, &story) && (story.ended || free);
-        look(f, dir, &story, false);
+        TRI_TRY(look(f, dir, &story, false, err));
     }
     if (over) {
         *code = say_end(dir, &story);

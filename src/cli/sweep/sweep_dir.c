@@ -9,6 +9,7 @@
 
 #include "base/checksum.h"
 #include "base/fs.h"
+#include "base/json.h"
 #include "cli/sweep/sweep.h"
 
 enum { VERSION = 1 };
@@ -37,31 +38,74 @@ static tr_status checksum_of(const char *path, char text[24], tr_error *err)
     return TR_OK;
 }
 
-/* All that makes the runs what they are, in a fixed order. */
-static tr_status describe(const tri_sweep *s, json_t **object, tr_error *err)
+static tr_status check_text(const char *text, tr_error *err)
 {
-    char sum[24];
-    TRI_TRY(checksum_of(s->cli->file, sum, err));
-    json_t *sets = json_array(), *runs = json_array();
+    uint32_t code;
+    int length;
+    for (const char *at = text; *at; at += length) {
+        length = tri_utf8_decode(at, &code);
+        if (length == 0)
+            return tri_fail(err, TR_ERROR_INPUT,
+                            "\"%.60s\" is not UTF-8, so the sweep cannot be written down", text);
+    }
+    return TR_OK;
+}
+
+/* JSON has no other texts; what is missing then is memory. */
+static tr_status check_texts(const tri_sweep *s, tr_error *err)
+{
+    if (s->cli->file)
+        TRI_TRY(check_text(s->cli->file, err));
+    for (int i = 0; i < s->cli->num_assignments; i++)
+        TRI_TRY(check_text(s->cli->assignments[i], err));
+    for (int i = 0; i < s->cli->num_plugins; i++)
+        TRI_TRY(check_text(s->cli->plugins[i], err));
+    for (int i = 0; i < s->num_runs; i++)
+        for (int k = 0; k < s->num_keys; k++)
+            TRI_TRY(check_text(s->runs[i].value[k], err));
+    return TR_OK;
+}
+
+static json_t *settings_of(const tri_sweep *s)
+{
+    json_t *sets = json_array();
     for (int i = 0; i < s->cli->num_assignments; i++)
         if (matters(s->cli->assignments[i]))
             json_array_append_new(sets, json_string(s->cli->assignments[i]));
     for (int i = 0; i < s->cli->num_plugins; i++)
         json_array_append_new(sets, json_string(s->cli->plugins[i]));
+    return sets;
+}
+
+static json_t *runs_of(const tri_sweep *s)
+{
+    json_t *runs = json_array();
     for (int i = 0; i < s->num_runs; i++) {
-        json_t *values = json_object();
+        json_t *values = json_object(), *run = json_object();
         for (int k = 0; k < s->num_keys; k++)
             json_object_set_new(values, s->keys[k].name, json_string(s->runs[i].value[k]));
-        json_array_append_new(runs,
-                              json_pack("{s:s, s:o}", "name", s->runs[i].name, "settings", values));
+        json_object_set_new(run, "name", json_string(s->runs[i].name));
+        json_object_set_new(run, "settings", values);
+        json_array_append_new(runs, run);
     }
-    *object = json_pack("{s:i, s:s, s:s, s:o, s:I, s:o}", "version", VERSION, "recipe",
-                        s->cli->file ? s->cli->file : "", "recipe_checksum", sum, "set", sets,
-                        "halve", (json_int_t)s->halve, "runs", runs);
-    return *object ? TR_OK
-                   : tri_fail(err, TR_ERROR_INPUT,
-                              "the sweep cannot be written down: a setting is not UTF-8, or there "
-                              "is no memory");
+    return runs;
+}
+
+/* All that makes the runs what they are, in a fixed order. */
+static tr_status describe(const tri_sweep *s, json_t **out, tr_error *err)
+{
+    char sum[24];
+    TRI_TRY(check_texts(s, err));
+    TRI_TRY(checksum_of(s->cli->file, sum, err));
+    tri_json_begin();
+    json_t *object = *out = json_object();
+    json_object_set_new(object, "version", json_integer(VERSION));
+    json_object_set_new(object, "recipe", json_string(s->cli->file ? s->cli->file : ""));
+    json_object_set_new(object, "recipe_checksum", json_string(sum));
+    json_object_set_new(object, "set", settings_of(s));
+    json_object_set_new(object, "halve", json_integer(s->halve));
+    json_object_set_new(object, "runs", runs_of(s));
+    return tri_json_built() ? TR_OK : tri_fail(err, TR_ERROR_RUNTIME, "no memory for sweep.json");
 }
 
 /* What differs, in words. */
@@ -85,8 +129,11 @@ static tr_status compare(const tri_sweep *s, const char *path, const json_t *obj
     char *text;
     size_t num_bytes;
     TRI_TRY(tri_file_read(path, &text, &num_bytes, err));
-    json_t *had = json_loadb(text, num_bytes, 0, NULL);
+    json_t *had = NULL;
+    tr_status status = tri_json_load(path, text, num_bytes, 0, &had, NULL, err);
     free(text);
+    if (status == TR_ERROR_RUNTIME)
+        return status;
     const char *what = had ? difference(had, object) : "it cannot be read";
     json_decref(had);
     if (!what)

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/json.h"
 #include "cli/sweep/sweep.h"
 #include "cli/text.h"
 
@@ -151,6 +152,7 @@ static tr_status add_json(const tri_sweep *s, int run, const tri_sweep_result *r
                           tr_error *err)
 {
     const tri_sweep_run *own = &s->runs[run];
+    tri_json_begin();
     json_t *settings = json_object(), *object = json_object();
     for (int k = 0; k < s->num_keys; k++)
         json_object_set_new(settings, s->keys[k].name, json_string(own->value[k]));
@@ -164,7 +166,7 @@ static tr_status add_json(const tri_sweep *s, int run, const tri_sweep_result *r
                         r->best_step > 0 ? json_integer(r->best_step) : json_null());
     json_object_set_new(object, "tokens_per_s", number(r->tokens_per_s));
     json_object_set_new(object, "why", own->failed ? json_string(own->why) : json_null());
-    char *line = object ? json_dumps(object, JSON_COMPACT | JSON_REAL_PRECISION(9)) : NULL;
+    char *line = tri_json_dump(object, JSON_COMPACT | JSON_REAL_PRECISION(9));
     json_decref(object);
     if (line)
         tri_text_add(text, "%s\n", line);
