@@ -31,7 +31,7 @@ typedef struct tri_ckpt_writer_config {
     double patience_s;
 } tri_ckpt_writer_config;
 
-enum { TRI_CKPT_MAX_NUMBERS = 24 };
+enum { TRI_CKPT_MAX_NUMBERS = 48 };
 
 typedef struct tri_ckpt_save {
     int64_t step;

@@ -51,6 +51,11 @@ static tr_status check_asynchronous(const tri_compile_config *config, const char
                         "layout.schedule is %s, whose stages update by themselves, so there is no "
                         "norm of all gradients to clip; set train.clip=0",
                         order);
+    if (config->optim.limits_loss)
+        return tri_fail(err, TR_ERROR_INPUT,
+                        "layout.schedule is %s, whose stages update by themselves, so they cannot "
+                        "skip a step together; set train.on_spike=warn, or train.spike_limit=0",
+                        order);
     if (config->precision.compute == TRI_F16)
         return tri_fail(err, TR_ERROR_INPUT,
                         "layout.schedule is %s, whose stages update by themselves, so they cannot "

@@ -75,6 +75,16 @@ static void model_config(const tr_settings *s, tri_model_config *model)
         model->def->read(s, model);
 }
 
+static tri_spike_config spike_config(const tr_settings *s)
+{
+    static const char *const words[] = {"warn", "skip", "rollback", "stop"};
+    tri_spike_config spike = {.limit = tr_settings_float(s, "train.spike_limit")};
+    for (int i = 0; i < 4; i++)
+        if (strcmp(tr_settings_string(s, "train.on_spike"), words[i]) == 0)
+            spike.on = (tri_on_spike)i;
+    return spike;
+}
+
 static void optim_config(const tr_settings *s, tri_optim_config *optim)
 {
     *optim = (tri_optim_config){
@@ -82,6 +92,7 @@ static void optim_config(const tr_settings *s, tri_optim_config *optim)
                  .lr_scale = 1,
                  .weight_decay = (float)tr_settings_float(s, "optim.weight_decay")},
         .clip = (float)tr_settings_float(s, "train.clip"),
+        .limits_loss = spike_config(s).limit > 0 && spike_config(s).on != TRI_SPIKE_WARN,
         .groups = tr_settings_string(s, "optim.groups"),
         .settings = s,
     };
@@ -331,6 +342,16 @@ static tr_status pace_config(const tr_settings *s, tri_session_config *config, t
     return TR_OK;
 }
 
+static tr_status read_spikes(const tr_settings *s, tri_spike_config *spike, tr_error *err)
+{
+    *spike = spike_config(s);
+    if (spike->on != TRI_SPIKE_ROLLBACK || tr_settings_int(s, "ckpt.every") > 0)
+        return TR_OK;
+    return tri_fail(err, TR_ERROR_INPUT,
+                    "train.on_spike is rollback, but no checkpoints are written to go back to; "
+                    "set ckpt.every, or train.on_spike=skip");
+}
+
 tr_status tri_session_config_from(const tr_settings *s, tri_session_config *config, tr_error *err)
 {
     *config = (tri_session_config){
@@ -383,6 +404,7 @@ tr_status tri_session_config_from(const tr_settings *s, tri_session_config *conf
     TRI_TRY(check_keep_gathered(compile, err));
     TRI_TRY(tri_pipeline_check(compile, err));
     TRI_TRY(pace_config(s, config, err));
+    TRI_TRY(read_spikes(s, &config->spike, err));
     TRI_TRY(
         tri_ranks_check_algorithm(tr_settings_string(s, "run.collective"), &compile->mesh, err));
     int64_t context = tr_settings_int(s, "generate.context");

@@ -156,6 +156,18 @@ static const tri_setting common[] = {
         "Steps in a row that may be skipped because the loss or the gradient is not finite; those "
         "in which fp16 halves its scale do not count",
         "max_skip skip_steps consecutive_skips"),
+    CHOICE(
+        "train.on_spike", "skip", "warn, skip, rollback, stop",
+        "What becomes of a step whose loss is a spike (train.spike_limit), or not finite. warn: it "
+        "is told, and trained on where it is finite. skip: it changes nothing. rollback: the state "
+        "of the last checkpoint is loaded, and the batches since are passed over. stop: the run "
+        "ends",
+        "loss_spike skip_nan nan_policy spike_policy"),
+    FLOAT("train.spike_limit", "0", 0, 1000000,
+          "A loss is a spike when it is above the median of the last 16 by so many times their "
+          "spread (a robust standard deviation, at least 1 % of the median); 0: only one that is "
+          "not finite",
+          "spike_threshold loss_spike_threshold spike_factor"),
     INT("train.eval_every", "0", 0, BILLION,
         "Steps between evaluations on held-out data; 0 is only after each epoch and at the end",
         "val_every val_interval eval_freq"),

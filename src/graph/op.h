@@ -379,6 +379,8 @@ typedef struct tri_attr {
             float weight[TRI_MAX_SHOWN]; /* of statistics that are losses, in the whole one */
             uint8_t means;               /* bit k: statistic k is shown divided by the count */
             uint8_t stops;               /* bit k: a step in which statistic k is not 0 is not ok */
+            uint8_t limit_row;           /* of `sched`, the last input: a step with a larger loss is
+                                            not ok; 0: any loss is, and there is no such input */
         } finish;
         tri_update_attr update;
         tri_message_attr message;

@@ -14,6 +14,7 @@ typedef struct tri_step_now {
     int64_t step; /* from 0 */
     double lr;    /* what the schedule of the learning rate has for it */
     double nth; /* this update, among those that write something, from 1: moments know no others */
+    double loss_limit; /* above which a loss is a spike, and its step writes nothing */
 } tri_step_now;
 
 typedef struct tri_step_row {

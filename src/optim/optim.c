@@ -175,12 +175,18 @@ static tr_status emit_copy(tri_graph *graph, tri_id param, tr_error *err)
     return tri_graph_status(graph, err);
 }
 
+static double loss_limit(const tri_step_now *now, double constant)
+{
+    (void)constant;
+    return now->loss_limit;
+}
+
 /* Returns the result of the step. A scaler gets its next version here: after the backward, its only
  * other reader. */
-static tri_id emit_finish(tri_graph *graph, float clip)
+static tri_id emit_finish(tri_graph *graph, const tri_optim_config *config)
 {
-    tri_attr attr = {.finish = {.alpha = graph->loss_seed, .clip = clip}};
-    tri_id in[4 + TRI_MAX_SHOWN] = {tri_graph_stat_value(graph, TRI_STAT_LOSS),
+    tri_attr attr = {.finish = {.alpha = graph->loss_seed, .clip = config->clip}};
+    tri_id in[5 + TRI_MAX_SHOWN] = {tri_graph_stat_value(graph, TRI_STAT_LOSS),
                                     tri_graph_stat_value(graph, TRI_STAT_COUNT),
                                     tri_graph_stat_value(graph, TRI_STAT_SQUARES), TRI_NONE};
     bool scales = graph->scaler != TRI_NONE;
@@ -196,6 +202,12 @@ static tri_id emit_finish(tri_graph *graph, float clip)
             attr.finish.weight[k] = loss->weight;
         attr.finish.means |= (uint8_t)(tri_stat_at(stat->row)->mean << k);
         in[4 + k] = graph->states[stat->state].latest;
+    }
+    if (config->limits_loss) {
+        attr.finish.limit_row =
+            tri_graph_step_rows(graph, &(tri_step_row){"loss.limit", loss_limit, 0}, 1);
+        num = num < 4 ? 4 : num; /* without a scaler its place is empty */
+        in[num++] = graph->sched;
     }
     tri_id node = tri_graph_emit(graph, TRI_OP_FINISH, "result", &attr, in, num, scales ? 2 : 1);
     return node == TRI_NONE ? TRI_NONE : graph->nodes[node].out[0];
@@ -228,7 +240,7 @@ tr_status tri_optim_emit(tri_graph *graph, const tri_optim_config *config, tr_er
         tri_graph_write_state(graph, node, 0, norm, first ? TRI_WRITE_START : TRI_WRITE_ADD);
         first = false;
     }
-    tri_id result = emit_finish(graph, config->clip);
+    tri_id result = emit_finish(graph, config);
     TRI_TRY(tri_graph_status(graph, err));
     tri_mark_output(graph, result);
     /* When stages update by themselves there is no norm of all gradients: the host says what to

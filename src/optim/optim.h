@@ -19,8 +19,9 @@ typedef struct tri_optim_config {
     tri_rule_config rule; /* of parameters that no group names */
     float beta1, beta2, eps, momentum;
     bool nesterov;
-    bool moments8; /* adam, adamw: moments of larger tensors rest in 8 bits */
-    float clip;    /* largest global norm of the gradient, 0 = none */
+    bool moments8;    /* adam, adamw: moments of larger tensors rest in 8 bits */
+    float clip;       /* largest global norm of the gradient, 0 = none */
+    bool limits_loss; /* each step has a limit, and one with a larger loss writes nothing */
     /* "PATTERN key=value ...; PATTERN ..." with keys lr_scale, weight_decay and kind. The first
      * pattern that matches a parameter's name counts. */
     const char *groups;

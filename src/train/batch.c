@@ -167,7 +167,10 @@ void tri_fill_step_inputs(tri_session *session, double lr)
     for (uint32_t m = 0; m < (apply ? program->num_microbatches : 1); m++) {
         float *sched = tri_session_host(session, TRI_PROGRAM_TRAIN, TRI_HOST_SCHED, m);
         double done = (double)(session->step - session->skipped) * updates;
-        tri_step_now now = {session->step, lr, done + m / each + 1};
+        tri_step_now now = {.step = session->step,
+                            .lr = lr,
+                            .nth = done + m / each + 1,
+                            .loss_limit = (double)session->spikes.limit};
         for (size_t i = 0; i < rows->num; i++)
             sched[i] = (float)rows->row[i].value(&now, rows->row[i].constant);
     }

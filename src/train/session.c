@@ -9,6 +9,7 @@
 #include "ckpt/weights.h"
 #include "train/batch.h"
 #include "train/budget.h"
+#include "train/health/judge.h"
 #include "train/init.h"
 #include "train/step_stats.h"
 #include "train/weights_host.h"
@@ -325,52 +326,6 @@ static const float *result_of(const tri_session *session)
     return tri_session_host(session, TRI_PROGRAM_TRAIN, TRI_HOST_RESULT, 0);
 }
 
-static bool has_scaler(const tri_session *session)
-{
-    return session->config.compile.precision.compute == TRI_F16;
-}
-
-/* What may be tried when steps are skipped again and again. */
-static const char *advice(const tri_session *session)
-{
-    return has_scaler(session)
-               ? "Lower optim.lr, or set precision.kind=bf16, whose numbers reach further"
-               : "Lower optim.lr, add optim.warmup_steps, or set train.clip; "
-                 "train.max_skipped is how many in a row may pass";
-}
-
-/* A step whose update wrote nothing. It passes, unless too many in a row were like it, or all steps
- * of the run: then nothing was trained. A loss scale that is still too large is no failure while it
- * is being halved: such steps are not counted. */
-static tr_status skip_step(tri_session *session, tri_step_result *result, tr_error *err)
-{
-    const char *what = isfinite(result->loss) ? "gradient" : "loss";
-    long long step = (long long)session->step + 1;
-    bool backs_off = has_scaler(session) && isfinite(result->loss);
-    session->skipped++;
-    session->skipped_row += !backs_off;
-    result->skipped = true;
-    if (has_scaler(session) && result->scale / 2 < 1)
-        return tri_fail(err, TR_ERROR_NUMERIC,
-                        "the %s is not finite at step %lld though the loss scale has fallen to %g; "
-                        "the weights are as before this step. Set precision.kind=bf16, whose "
-                        "numbers reach further, or lower optim.lr",
-                        what, step, (double)result->scale);
-    bool all = step == session->num_steps && session->skipped_row == step;
-    if (session->skipped_row <= session->config.max_skipped && !all)
-        return TR_OK;
-    if (session->skipped_row == 1)
-        return tri_fail(err, TR_ERROR_NUMERIC,
-                        "the %s is not finite at step %lld (loss %g, gradient norm %g); the "
-                        "weights are as before this step. %s",
-                        what, step, (double)result->loss, (double)result->grad_norm,
-                        advice(session));
-    return tri_fail(err, TR_ERROR_NUMERIC,
-                    "the %s is not finite in %lld steps in a row, up to step %lld; the weights are "
-                    "as before them. %s",
-                    what, (long long)session->skipped_row, step, advice(session));
-}
-
 tr_status tri_session_step(tri_session *session, tri_step_result *result, tr_error *err)
 {
     *result = (tri_step_result){0};
@@ -380,6 +335,7 @@ tr_status tri_session_step(tri_session *session, tri_step_result *result, tr_err
     tri_fill_train_batch(session);
     if (session->data)
         TRI_TRY(tri_data_problem(session->data, err));
+    session->spikes.limit = tri_spikes_limit(&session->spikes, session->config.spike.limit);
     tri_fill_step_inputs(session, lr);
     session->data_ns += (int64_t)((tri_now_s() - start) * 1e9);
     TRI_TRY(tri_executor_run(&session->executors[TRI_PROGRAM_TRAIN], err));
@@ -393,10 +349,7 @@ tr_status tri_session_step(tri_session *session, tri_step_result *result, tr_err
     memcpy(session->shown, end + TRI_NUM_RESULT,
            session->programs[TRI_PROGRAM_TRAIN].num_shown * sizeof *end);
     bool ok = session->device.def == &tri_device_null || end[TRI_RESULT_OK] != 0;
-    if (ok)
-        session->skipped_row = 0;
-    else
-        TRI_TRY(skip_step(session, result, err));
+    TRI_TRY(tri_session_judge(session, ok, result, err));
     session->step++;
     return TR_OK;
 }

@@ -7,6 +7,7 @@
 #include "data/data.h"
 #include "run/executor.h"
 #include "train/epochs.h"
+#include "train/health/spike.h"
 #include "train/schedule_lr.h"
 
 typedef enum tri_session_program {
@@ -53,6 +54,7 @@ typedef struct tri_session_config {
     int64_t steps;       /* train.steps; with epochs, 0 sets no other end */
     int64_t epochs;      /* train.epochs; 0: steps are counted */
     int64_t max_skipped; /* train.max_skipped: steps in a row */
+    tri_spike_config spike;
     /* Seconds that each action takes at least (run/executor.h), when it is to keep a pace. */
     bool keep_pace;
     double pace[TRI_NUM_ACTIONS];
@@ -119,6 +121,7 @@ typedef struct tri_session {
     int64_t skipped;     /* of them: those that updated nothing */
     int64_t skipped_row; /* since the last update: such, but for those that halve the loss scale */
     int64_t num_steps;
+    tri_spikes spikes;
     int64_t data_ns; /* own time for the rows of training batches */
     tri_epochs epochs;
     int64_t ahead;       /* the step whose rows the inputs hold, filled while the one before ran */

@@ -514,18 +514,21 @@ static void build_adam(op_run *run, const op_case *c)
 /* size: of the statistics, how many are shown. */
 static void build_finish(op_run *run, const op_case *c)
 {
-    const int64_t one = 1, num_shown = c->size[0];
+    const int64_t one = 1, num_shown = c->size[0], sched = OP_STEP_ROWS;
+    bool limited = c->attr.finish.limit_row > 0;
     for (int i = 0; i < 3; i++)
         in_f32(run, 1, &one);
     out_f32(run, 1, SIZES(TRI_NUM_RESULT + num_shown));
     if (c->flags & CASE_SCALE) {
         in_scaler(run);
         out_f32(run, 1, SIZES(TRI_NUM_SCALER));
-    } else if (num_shown > 0) {
+    } else if (num_shown > 0 || limited) {
         in_absent(run);
     }
     for (int64_t i = 0; i < num_shown; i++)
         in_f32(run, 1, &one);
+    if (limited)
+        in_f32(run, 1, &sched);
 }
 
 /* sizes: elements. */

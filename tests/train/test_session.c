@@ -231,6 +231,49 @@ static void test_weights_survive_a_file(void **state)
     close_runner(&fresh);
 }
 
+/* A loss that jumps beyond train.spike_limit writes nothing, or is only told of, or ends it. */
+static void test_a_spike_changes_nothing(void **state)
+{
+    (void)state;
+    static const char *const words[] = {"warn", "skip", "stop"};
+    for (int i = 0; i < 3; i++) {
+        runner r;
+        tr_error err = {0};
+        tr_step done;
+        char on[40];
+        snprintf(on, sizeof on, "train.on_spike=%s", words[i]);
+        open_runner(&r, SET(SMALL, on, "train.spike_limit=30", "optim.lr=1e-4"));
+        step(&r, 16);
+        const tri_spikes *spikes = &r.session->session.spikes;
+        assert_int_equal(spikes->num, TRI_SPIKE_WINDOW);
+        assert_false(spikes->found);
+        tri_slab moments = r.session->session.store.slabs[TRI_SLAB_OPTIM];
+        void *moments_before = malloc(moments.bytes);
+        assert_non_null(moments_before);
+        memcpy(moments_before, moments.memory, moments.bytes);
+        tr_param first = tr_session_param(r.session, 0);
+        for (int64_t k = 0; k < 2048; k++)
+            first.data[k] *= 300; /* embeddings of tokens, which the logits are made with, too */
+        float *copy = copy_of_weights(r.session);
+        tr_status status = tr_session_step(r.session, &done, &err);
+        assert_true(spikes->found);
+        assert_true(done.loss > (double)spikes->limit);
+        assert_int_equal(status, i == 2 ? TR_ERROR_NUMERIC : TR_OK);
+        assert_int_equal(done.skipped, i > 0);
+        if (i == 0) {
+            assert_true(num_changed(r.session, copy) > 0);
+        } else {
+            assert_int_equal(num_changed(r.session, copy), 0);
+            assert_memory_equal(moments.memory, moments_before, moments.bytes);
+        }
+        if (i == 2) /* eight rows a step */
+            assert_non_null(strstr(err.message, "samples 128 to 135"));
+        free(copy);
+        free(moments_before);
+        close_runner(&r);
+    }
+}
+
 static void test_nan_is_reported_and_changes_nothing(void **state)
 {
     (void)state;
@@ -372,6 +415,7 @@ int main(void)
         cmocka_unit_test(test_instruction_sets_agree),
         cmocka_unit_test(test_weights_survive_a_file),
         cmocka_unit_test(test_nan_is_reported_and_changes_nothing),
+        cmocka_unit_test(test_a_spike_changes_nothing),
         cmocka_unit_test(test_rate_0_changes_nothing),
         cmocka_unit_test(test_clipping_bounds_the_update),
         cmocka_unit_test(test_groups_freeze_what_they_name),

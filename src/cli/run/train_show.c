@@ -10,6 +10,7 @@
 #include "cli/run/first_lines.h"
 #include "cli/text.h"
 #include "run/trace/trace_travel.h"
+#include "train/health/judge.h"
 #include "train/plot/plot.h"
 #include "train/step_stats.h"
 
@@ -123,15 +124,19 @@ static void show_step(tri_train_show *show, const tri_run *r, const tr_step *ste
 
 static void show_skipped(tri_train_show *show, const tri_run *r, const tr_step *step)
 {
-    if (tri_run_has_scaler(r))
+    char batch[200];
+    if (!r->session->spikes.found)
         tri_progress_note(&show->progress,
                           "step %" PRId64 "  skipped: the gradient overflowed; loss scale %g -> %g",
                           step->step, step->scale, step->scale / 2);
     else
         tri_progress_note(&show->progress,
-                          "step %" PRId64 "  skipped: the %s is not finite; the weights stay as "
-                          "they were",
-                          step->step, isfinite(step->loss) ? "gradient" : "loss");
+                          "step %" PRId64 "  skipped: %s; the weights stay as they were (%s)",
+                          step->step,
+                          step->loss > (double)r->session->spikes.limit ? "the loss jumped"
+                          : isfinite(step->loss) ? "the gradient is not finite"
+                                                 : "the loss is not finite",
+                          tri_session_batch_text(r->session, step->step - 1, batch, sizeof batch));
 }
 
 static void print_memory(const tri_train_show *show, const tri_run *r, uint64_t anonymous)

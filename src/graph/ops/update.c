@@ -66,7 +66,8 @@ static tr_status infer_finish(const tri_node *node, const tri_shape *in, tri_sha
     if (node->num_out > 1 &&
         (node->num_in < 4 || in[3].rank < 0 || tri_shape_count(&in[3]) != TRI_NUM_SCALER))
         return tri_fail(err, TR_ERROR_INPUT, "needs the scaler that it is to change");
-    out[0] = tri_shape_scalar(TRI_NUM_RESULT + (node->num_in > 4 ? node->num_in - 4 : 0));
+    int num_stats = node->num_in - 4 - (node->attr.finish.limit_row > 0);
+    out[0] = tri_shape_scalar(TRI_NUM_RESULT + (num_stats > 0 ? num_stats : 0));
     if (node->num_out > 1)
         out[1] = in[3];
     return TR_OK;
@@ -75,23 +76,24 @@ static tr_status infer_finish(const tri_node *node, const tri_shape *in, tri_sha
 const tri_op_def tri_def_finish = {
     .name = "finish",
     .inputs = "loss [1], count [1], sum_squares [1], scaler [2] (optional), statistics [1] each "
-              "(optional)",
+              "(optional), sched (with limit_row)",
     .outputs = "result, scaler (with the input)",
     .meaning =
         "result = (mean loss, gradient norm, factor, ok, count, scale, statistics). "
         "Statistics that are losses are part of the loss, by their weight. The factor turns "
         "an accumulated gradient into the one to apply: normalised, clipped, unscaled. The "
         "scale halves when the step is not ok and doubles after enough good ones. A step with "
-        "a statistic that stops it (rows that found no room) is not ok either, but leaves "
-        "the scale alone.",
+        "a statistic that stops it (rows that found no room), or with a loss above "
+        "sched[limit_row], "
+        "is not ok either, but leaves the scale alone.",
     .family = TRI_ATTR_FINISH,
     .min_in = 3,
-    .max_in = 4 + TRI_MAX_SHOWN,
+    .max_in = 5 + TRI_MAX_SHOWN,
     .min_out = 1,
     .max_out = 2,
     .updates = {0, 4},
     .optional = 1 << 3,
-    .wide_in = 0x3ff,
+    .wide_in = 0x7ff,
     .wide_out = 1 | 1 << 1,
     .infer = infer_finish,
 };

@@ -187,6 +187,10 @@ uint64_t tri_checkpointer_staging(const tri_checkpointer *c)
 
 /* ---- saving ---- */
 
+const char *const tri_checkpoint_loss_names[TRI_SPIKE_WINDOW] = {
+    "loss_0", "loss_1", "loss_2",  "loss_3",  "loss_4",  "loss_5",  "loss_6",  "loss_7",
+    "loss_8", "loss_9", "loss_10", "loss_11", "loss_12", "loss_13", "loss_14", "loss_15"};
+
 static void add_number(tri_ckpt_save *save, const char *name, double value)
 {
     if (save->num_numbers < TRI_CKPT_MAX_NUMBERS)
@@ -204,6 +208,8 @@ static tr_status describe(const tri_checkpointer *c, tri_ckpt_save *save, tr_err
     if (tri_checkpoint_codes(s))
         add_number(save, "coded_tp", tri_mesh_size(&s->config.compile.mesh, TRI_AXIS_TP));
     add_number(save, "skipped_row", (double)s->skipped_row);
+    for (int i = 0; s->config.spike.limit > 0 && i < s->spikes.num; i++)
+        add_number(save, tri_checkpoint_loss_names[i], (double)s->spikes.last[i]);
     float scaler[TRI_NUM_SCALER];
     tri_id value = tri_checkpoint_scaler(s);
     if (value == TRI_NONE)
@@ -350,6 +356,14 @@ static tr_status wait_all(tri_checkpointer *c, tr_error *err)
         c->told = (tri_save_outcome){0};
     else if (!c->told.failed)
         c->told = (tri_save_outcome){.failed = true, .failed_step = c->last_step};
+    return TR_OK;
+}
+
+tr_status tri_checkpointer_settle(tri_checkpointer *c, tri_save_outcome *outcome, tr_error *err)
+{
+    *outcome = (tri_save_outcome){0};
+    TRI_TRY(wait_all(c, err));
+    tell(c, outcome);
     return TR_OK;
 }
 

@@ -55,6 +55,9 @@ typedef struct tri_save_outcome {
 tr_status tri_checkpointer_save(tri_checkpointer *checkpointer, const tri_ckpt_number *numbers,
                                 size_t num_numbers, bool wait, tri_save_outcome *outcome,
                                 tr_error *err);
+/* Waits for one that is being written; the outcome is its. Collective. */
+tr_status tri_checkpointer_settle(tri_checkpointer *checkpointer, tri_save_outcome *outcome,
+                                  tr_error *err);
 /* The outcome of one that has ended meanwhile, once. Not collective; rank 0 knows. */
 void tri_checkpointer_poll(tri_checkpointer *checkpointer, tri_save_outcome *outcome);
 /* Bytes of the memory in which this rank stages what it writes. */
@@ -71,7 +74,7 @@ typedef struct tri_resumed {
      * made with this layout.tp, or with states in fp32 (0). Otherwise -1: they are the same bytes.
      */
     int encoded_from;
-    tri_ckpt_number numbers[32]; /* names are the heap's */
+    tri_ckpt_number numbers[48]; /* names are the heap's */
     size_t num_numbers;
 } tri_resumed;
 

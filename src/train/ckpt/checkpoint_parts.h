@@ -25,6 +25,8 @@ tr_status tri_checkpoint_locate_together(tri_ranks *ranks, const char *path, cha
 
 /* The value with the loss scale, or TRI_NONE. */
 tri_id tri_checkpoint_scaler(const tri_session *session);
+/* Under which a checkpoint keeps the losses that spikes are judged by. */
+extern const char *const tri_checkpoint_loss_names[TRI_SPIKE_WINDOW];
 /* Whether some state rests in a code (graph/code.h). */
 bool tri_checkpoint_codes(const tri_session *session);
 

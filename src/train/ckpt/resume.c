@@ -1,6 +1,7 @@
 /* Going on from a checkpoint: finding one that is whole, and filling this rank's memory from it. */
 #include <inttypes.h>
 #include <jansson.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -174,6 +175,12 @@ static tr_status load_numbers(tri_session *session, const tri_checkpoint *ckpt, 
     session->step = m->step;
     session->skipped = (int64_t)tri_manifest_number(m, "skipped", 0);
     session->skipped_row = (int64_t)tri_manifest_number(m, "skipped_row", 0);
+    session->spikes = (tri_spikes){0};
+    for (int i = 0; i < TRI_SPIKE_WINDOW; i++) {
+        double loss = tri_manifest_number(m, tri_checkpoint_loss_names[i], NAN);
+        if (isfinite(loss))
+            tri_spikes_add(&session->spikes, (float)loss);
+    }
     tri_id value = tri_checkpoint_scaler(session);
     double scale = tri_manifest_number(m, "loss_scale", 0);
     if (value == TRI_NONE || scale <= 0)

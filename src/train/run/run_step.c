@@ -9,6 +9,7 @@
 #include "base/process_memory.h"
 #include "train/log/events.h"
 #include "train/run/run.h"
+#include "train/run/run_spike.h"
 #include "train/run/run_trace.h"
 #include "train/step.h"
 #include "train/step_stats.h"
@@ -257,6 +258,7 @@ tr_status tri_run_step(tri_run *r, tr_error *err)
     TRI_TRY(evaluate(r, &step, last, &end, err));
     end.epoch_loss = add_to_epoch(r, &step);
     tell_step(r, &step, &end);
+    TRI_TRY(tri_run_judge_spike(r, &step, err));
     last |= r->enough[0] != 0;
     return follow(r, &step, last, err);
 }

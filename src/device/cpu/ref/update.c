@@ -44,7 +44,8 @@ static void finish(const tri_kernel_args *args)
     double clip = args->attr->finish.clip;
     double whole = (double)loss;
     bool fits = true;
-    for (int k = 0; k + 4 < args->num_in; k++) {
+    int limit_row = args->attr->finish.limit_row, num_stats = args->num_in - 4 - (limit_row > 0);
+    for (int k = 0; k < num_stats; k++) {
         double stat = *(const float *)args->in[4 + k].data;
         double weight = args->attr->finish.weight[k];
         whole += weight != 0 ? weight * stat : 0;
@@ -53,6 +54,9 @@ static void finish(const tri_kernel_args *args)
             (float)(args->attr->finish.means >> k & 1 ? stat / counted : stat);
     }
     result[TRI_RESULT_LOSS] = (float)(whole / counted);
+    if (limit_row > 0)
+        fits &= !(result[TRI_RESULT_LOSS] >
+                  ((const float *)args->in[args->num_in - 1].data)[limit_row]);
     result[TRI_RESULT_NORM] = (float)norm;
     result[TRI_RESULT_FACTOR] = (float)(1 / divisor * (clip > 0 && norm > clip ? clip / norm : 1));
     result[TRI_RESULT_OK] = isfinite(whole) && isfinite(sumsq) && fits;

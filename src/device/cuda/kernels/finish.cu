@@ -16,6 +16,7 @@ struct shown_stats {
     float weight[TRI_MAX_SHOWN];
     unsigned means;
     unsigned stops;
+    const float *limit; /* of the loss; NULL: none */
 };
 
 /* next and scaler are the same memory: the scaler's new version, or none of it. */
@@ -36,6 +37,8 @@ __global__ void finish_kernel(const float *loss, const float *count, const float
         result[TRI_NUM_RESULT + k] = (float)(shown.means >> k & 1 ? stat / counted : stat);
     }
     result[TRI_RESULT_LOSS] = (float)(whole / counted);
+    if (shown.limit)
+        fits = fits && !(result[TRI_RESULT_LOSS] > *shown.limit);
     result[TRI_RESULT_NORM] = (float)norm;
     result[TRI_RESULT_FACTOR] =
         (float)(1.0 / divisor * (clip > 0 && norm > clip ? clip / norm : 1.0));
@@ -56,7 +59,10 @@ void finish(const tri_kernel_args *args)
     shown_stats shown = {};
     shown.means = args->attr->finish.means;
     shown.stops = args->attr->finish.stops;
-    for (int k = 0; k + 4 < args->num_in; k++, shown.num++) {
+    int limit_row = args->attr->finish.limit_row, num_stats = args->num_in - 4 - (limit_row > 0);
+    if (limit_row > 0)
+        shown.limit = data_of<float>(args->in[args->num_in - 1]) + limit_row;
+    for (int k = 0; k < num_stats; k++, shown.num++) {
         shown.at[k] = data_of<float>(args->in[4 + k]);
         shown.weight[k] = args->attr->finish.weight[k];
     }
