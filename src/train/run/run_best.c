@@ -58,7 +58,8 @@ size_t tri_run_best_counts(const tri_run *r, tri_ckpt_number *counts)
     size_t num = 0;
     if (r->eval_step == r->session->step && isfinite(r->eval.loss))
         counts[num++] = (tri_ckpt_number){TRI_CKPT_EVAL_LOSS, r->eval.loss};
-    if (!isfinite(r->best.loss))
+    bool used = r->config.patience > 0 || r->config.ckpt.keep.best > 0;
+    if (!used || !isfinite(r->best.loss)) /* when a run was evaluated is no part of its state */
         return num;
     counts[num++] = (tri_ckpt_number){"best_eval_loss", r->best.loss};
     counts[num++] = (tri_ckpt_number){"best_eval_step", (double)r->best.step};
@@ -71,7 +72,9 @@ void tri_run_best_take(tri_run *r)
 {
     const tri_resumed *resumed = &r->ckpt.resumed;
     double loss = tri_resumed_number(resumed, "best_eval_loss", INFINITY);
-    r->eval_step = -1;
+    double measured = tri_resumed_number(resumed, TRI_CKPT_EVAL_LOSS, NAN); /* of these weights */
+    r->eval_step = isnan(measured) ? -1 : r->session->step;
+    r->eval.loss = measured;
     r->best = (tri_run_best){.loss = loss,
                              .step = (int64_t)tri_resumed_number(resumed, "best_eval_step", 0),
                              .gain_loss = tri_resumed_number(resumed, "gain_eval_loss", loss),
