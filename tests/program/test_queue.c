@@ -298,7 +298,7 @@ typedef struct results {
 } results;
 
 /* With an evaluation between two of the steps: it uses the inputs that were filled ahead. */
-static void run_steps(tri_session *session, double *by_op, results *r)
+static void run_steps(tri_session *session, double *by_op, tri_program_trace *trace, results *r)
 {
     tr_error err = {0};
     tri_eval_result eval;
@@ -306,11 +306,17 @@ static void run_steps(tri_session *session, double *by_op, results *r)
     for (int i = 0; i < NUM_STEPS; i++) {
         tri_step_result step;
         session->executors[TRI_PROGRAM_TRAIN].time_by_op = i == 2 ? by_op : NULL;
+        session->executors[TRI_PROGRAM_TRAIN].trace = i < 2 ? trace : NULL;
+        if (trace && i < 2)
+            tri_program_trace_begin(trace, i + 1);
         if (tri_session_step(session, &step, &err) != TR_OK)
             fail_msg("%s", err.message);
         r->loss[i] = step.loss;
         r->norm[i] = step.grad_norm;
-        bool timed = session->executors[TRI_PROGRAM_TRAIN].time_by_op;
+        if (trace && i < 2)
+            tri_program_trace_end(trace);
+        bool timed = session->executors[TRI_PROGRAM_TRAIN].time_by_op ||
+                     session->executors[TRI_PROGRAM_TRAIN].trace;
         bool ahead = session->ahead == i + 1 && session->ahead_runs == session->store.num_runs;
         assert_true(ahead == (queue && !timed));
         if (i == 0)
@@ -362,7 +368,7 @@ static void check(bool with_all_kernels)
         fake.missing[TRI_OP_EMBED] = fake.missing[TRI_OP_ADD] = true;
         fake.missing[TRI_OP_ACCUMULATE] = true;
     }
-    run_steps(session, NULL, &cpu);
+    run_steps(session, NULL, NULL, &cpu);
     tri_session_fini(session);
     open_session(session, &def);
     tri_text names;
@@ -373,7 +379,7 @@ static void check(bool with_all_kernels)
     else
         assert_string_equal(names.chars, "embed, add");
     tri_text_fini(&names);
-    run_steps(session, by_op, &device);
+    run_steps(session, by_op, NULL, &device);
     compare(&cpu, &device);
     /* One recording is the whole step; two micro-batches with a host instruction in each make
      * several. The third step was timed, and not a replay. */
@@ -393,6 +399,35 @@ static void test_recorded_steps_give_the_same_bits(void **state)
 {
     (void)state;
     check(true);
+}
+
+/* A run that is traced at first is recorded from then on. */
+static void test_traced_and_then_recorded(void **state)
+{
+    (void)state;
+    tri_device_def def = fake_device();
+    tri_session *session = calloc(1, sizeof *session);
+    tri_program_trace *trace;
+    results cpu, device;
+    tr_error err = {0};
+    open_session(session, NULL);
+    run_steps(session, NULL, NULL, &cpu);
+    tri_session_fini(session);
+    open_session(session, &def);
+    assert_int_equal(
+        tri_program_trace_create(&session->programs[TRI_PROGRAM_TRAIN], 2, &trace, &err), TR_OK);
+    run_steps(session, NULL, trace, &device);
+    compare(&cpu, &device);
+    assert_int_equal(session->executors[TRI_PROGRAM_TRAIN].num_parts, 1);
+    assert_int_equal(tri_trace_about_read(trace->events)->num_steps, 2);
+    assert_true(tri_trace_num_events(trace->events) >
+                2 * (int64_t)session->programs[TRI_PROGRAM_TRAIN].num_instrs);
+    assert_int_equal(tri_trace_num_dropped(trace->events), 0);
+    tri_program_trace_destroy(trace);
+    tri_session_fini(session);
+    free(cpu.weights);
+    free(device.weights);
+    free(session);
 }
 
 static void test_operators_without_kernel_run_on_the_host(void **state)
@@ -448,6 +483,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_recorded_steps_give_the_same_bits),
+        cmocka_unit_test(test_traced_and_then_recorded),
         cmocka_unit_test(test_operators_without_kernel_run_on_the_host),
         cmocka_unit_test(test_checkpoints_cross_devices),
     };
