@@ -5,8 +5,13 @@
 
 #include "base/json.h"
 
+/* A text for which there was no memory, since tri_doc_begin; base/json.h has the same for values.
+ */
+static _Thread_local bool lost;
+
 json_t *tri_doc_begin(void)
 {
+    lost = false;
     tri_json_begin();
     return json_object();
 }
@@ -36,16 +41,27 @@ void tri_doc_null(json_t *object, const char *key)
     json_object_set_new(object, key, json_null());
 }
 
-void tri_doc_text(json_t *object, const char *key, const char *value)
+static json_t *printable(const char *value)
 {
     tri_text text;
+    if (!value)
+        return json_null();
     tri_text_init(&text);
-    if (value)
-        tri_text_add_printable(&text, value);
-    json_object_set_new(object, key,
-                        value ? json_stringn(text.length > 0 ? text.chars : "", text.length)
-                              : json_null());
+    tri_text_add_printable(&text, value);
+    lost |= text.failed;
+    json_t *made = json_stringn(text.length > 0 ? text.chars : "", text.length);
     tri_text_fini(&text);
+    return made;
+}
+
+void tri_doc_text(json_t *object, const char *key, const char *value)
+{
+    json_object_set_new(object, key, printable(value));
+}
+
+void tri_doc_text_item(json_t *list, const char *value)
+{
+    json_array_append_new(list, printable(value));
 }
 
 json_t *tri_doc_object(json_t *object, const char *key)
@@ -68,7 +84,7 @@ json_t *tri_doc_item(json_t *list)
 
 tr_status tri_doc_print(json_t *doc, FILE *file, tr_error *err)
 {
-    char *all = tri_json_dump(doc, JSON_COMPACT);
+    char *all = lost ? NULL : tri_json_dump(doc, JSON_COMPACT);
     json_decref(doc);
     if (!all)
         return tri_fail(err, TR_ERROR_RUNTIME, "no memory for what --json prints");
@@ -79,7 +95,7 @@ tr_status tri_doc_print(json_t *doc, FILE *file, tr_error *err)
 
 tr_status tri_doc_add(json_t *doc, tri_text *text, tr_error *err)
 {
-    char *line = tri_json_dump(doc, JSON_COMPACT);
+    char *line = lost ? NULL : tri_json_dump(doc, JSON_COMPACT);
     json_decref(doc);
     if (!line)
         return tri_fail(err, TR_ERROR_RUNTIME, "no memory for what --json prints");

@@ -24,6 +24,7 @@ void tri_doc_flag(json_t *object, const char *key, bool value);
 void tri_doc_null(json_t *object, const char *key);
 /* NULL: null. A name need not be UTF-8, but JSON is. */
 void tri_doc_text(json_t *object, const char *key, const char *value);
+void tri_doc_text_item(json_t *list, const char *value);
 /* What was added belongs to the object or list that it was added to. */
 json_t *tri_doc_object(json_t *object, const char *key);
 json_t *tri_doc_list(json_t *object, const char *key);

@@ -10,7 +10,7 @@
 static void add_note(void *context, int row, const char *note)
 {
     (void)row;
-    json_array_append_new(context, json_string(note));
+    tri_doc_text_item(context, note);
 }
 
 void tri_doc_notes(json_t *doc, const tr_settings *settings, const tri_session *session)
@@ -88,7 +88,7 @@ static void put_shape(json_t *object, const tri_shape *shape)
     json_t *list = tri_doc_list(object, "shape"), *dims = tri_doc_list(object, "dims");
     for (int i = 0; i < shape->rank; i++) {
         json_array_append_new(list, json_integer(shape->dim[i].size));
-        json_array_append_new(dims, json_string(tri_dim_letter(shape->dim[i].name)));
+        tri_doc_text_item(dims, tri_dim_letter(shape->dim[i].name));
     }
 }
 
