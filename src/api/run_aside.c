@@ -47,7 +47,7 @@ static tr_status has_settings(const char *dir, bool *ours, tr_error *err)
     tr_status status = path ? tr_settings_create(&settings, err)
                             : tri_fail(err, TR_ERROR_RUNTIME, "%s: no memory for a path", dir);
     if (status == TR_OK) {
-        tr_status loaded = tr_settings_load(settings, path, &why);
+        tr_status loaded = tri_settings_look(settings, path, &why);
         *ours = loaded == TR_OK;
         if (loaded != TR_OK && loaded != TR_ERROR_INPUT)
             status = tri_fail(err, loaded, "%s", why.message);

@@ -34,6 +34,9 @@ const tri_setting *tri_setting_named(const tri_table *table, const char *name);
 /* tr_settings_help of these settings, with what their plug-ins bring. */
 tr_status tri_table_help(const tri_table *table, FILE *file, const char *which, int width,
                          tr_error *err);
+/* tr_settings_load for who lists, compares or removes runs and starts none: plug-ins that the file
+ * needs may be missing, and settings and kinds that only they know are left at their defaults. */
+tr_status tri_settings_look(tr_settings *settings, const char *yaml_path, tr_error *err);
 bool tri_setting_in(const tri_setting *row, const char *section_name);
 
 /* Whether a setting is one of these: sections and full names with blanks between; NULL is all. */

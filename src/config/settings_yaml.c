@@ -28,6 +28,7 @@ typedef struct yaml_reader {
     bool seen_version;
     char last[160]; /* the last key that was read, to say where a syntax error is */
     tr_error *err;
+    bool foreign; /* plug-ins that the file needs are missing, and that is fine */
 } yaml_reader;
 
 /* Puts file and line before the message. */
@@ -179,6 +180,8 @@ static tr_status read_value(yaml_reader *r, int index)
         if (row->type == TRI_SETTING_STRING && is_null(&r->event))
             text = "";
         status = tri_setting_parse(row, text, value, r->err);
+        if (status == TR_ERROR_INPUT && r->foreign && row->type == TRI_SETTING_CHOICE)
+            return TR_OK; /* a kind of a plug-in: whoever only looks sees the default */
         if (status != TR_OK)
             fail_here(r, status);
     } else {
@@ -203,6 +206,20 @@ static tr_status read_key(yaml_reader *r, char *key, size_t size)
     return TR_OK;
 }
 
+/* Of a setting that a plug-in brings, which is not loaded. */
+static tr_status skip_value(yaml_reader *r)
+{
+    int depth = 0;
+    do {
+        TRI_TRY(advance(r));
+        depth +=
+            r->event.type == YAML_SEQUENCE_START_EVENT || r->event.type == YAML_MAPPING_START_EVENT;
+        depth -=
+            r->event.type == YAML_SEQUENCE_END_EVENT || r->event.type == YAML_MAPPING_END_EVENT;
+    } while (depth > 0);
+    return TR_OK;
+}
+
 static tr_status read_section(yaml_reader *r, const char *section)
 {
     for (;;) {
@@ -213,6 +230,10 @@ static tr_status read_section(yaml_reader *r, const char *section)
         TRI_TRY(read_key(r, key, sizeof key));
         snprintf(name, sizeof name, "%s.%s", section, key);
         int index = tri_setting_find(&r->draft->table, name);
+        if (index < 0 && r->foreign) {
+            TRI_TRY(skip_value(r));
+            continue;
+        }
         if (index < 0) {
             tri_setting_unknown(&r->draft->table, name, r->err);
             return fail_here(r, TR_ERROR_INPUT);
@@ -325,11 +346,15 @@ static tr_status read_file(yaml_reader *r)
     return fail_here(r, TR_ERROR_INPUT);
 }
 
-tr_status tr_settings_load_text(tr_settings *settings, const char *name, const char *text,
-                                size_t num_bytes, tr_error *err)
+/* look: what the file needs of plug-ins may be missing, and is then left out. */
+static tr_status load_text(tr_settings *settings, const char *name, const char *text,
+                           size_t num_bytes, bool look, tr_error *err)
 {
     yaml_reader r = {.name = name, .text = text, .num_bytes = num_bytes, .err = err};
-    TRI_TRY(tri_settings_check_needs(settings, name, text, num_bytes, err));
+    tr_status needs = tri_settings_check_needs(settings, name, text, num_bytes, err);
+    r.foreign = look && needs == TR_ERROR_INPUT;
+    if (needs != TR_OK && !r.foreign)
+        return needs;
     TRI_TRY(tri_settings_clone(settings, &r.draft, err));
     r.seen_settings = calloc((size_t)(settings->table.num + tri_num_sections), sizeof(bool));
     if (!r.seen_settings || !yaml_parser_initialize(&r.parser)) {
@@ -352,7 +377,13 @@ tr_status tr_settings_load_text(tr_settings *settings, const char *name, const c
     return status;
 }
 
-tr_status tr_settings_load(tr_settings *settings, const char *yaml_path, tr_error *err)
+tr_status tr_settings_load_text(tr_settings *settings, const char *name, const char *text,
+                                size_t num_bytes, tr_error *err)
+{
+    return load_text(settings, name, text, num_bytes, false, err);
+}
+
+static tr_status load(tr_settings *settings, const char *yaml_path, bool look, tr_error *err)
 {
     if (!yaml_path || !*yaml_path)
         return tri_fail(err, TR_ERROR_INPUT,
@@ -378,7 +409,17 @@ tr_status tr_settings_load(tr_settings *settings, const char *yaml_path, tr_erro
                           "a YAML file, for example recipes/tiny.yaml",
                           yaml_path);
     else
-        status = tr_settings_load_text(settings, yaml_path, text, num_bytes, err);
+        status = load_text(settings, yaml_path, text, num_bytes, look, err);
     free(text);
     return status;
+}
+
+tr_status tr_settings_load(tr_settings *settings, const char *yaml_path, tr_error *err)
+{
+    return load(settings, yaml_path, false, err);
+}
+
+tr_status tri_settings_look(tr_settings *settings, const char *yaml_path, tr_error *err)
+{
+    return load(settings, yaml_path, true, err);
 }

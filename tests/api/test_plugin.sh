@@ -90,6 +90,12 @@ check "the run keeps the path" grep -q "plugins: \"$plugin\"" "$work/one/config.
 check "the run keeps its settings" grep -q 'parallel_act: "gelu"' "$work/one/config.yaml"
 refused "needs the plug-in $plugin (run.plugins)" generate "$work/one" --prompt a
 refused "give --plugin $plugin" eval "$work/one"
+# Who only looks at runs needs no code of theirs.
+check "runs lists it" bash -c "'$trireme' runs '$work/one' | grep -q done"
+check "runs diff compares it" bash -c "'$trireme' runs diff '$work/one' '$work/tp' | grep -q 'layout.tp'"
+cp -r "$work/one" "$work/again"
+check "a new run moves it aside" "$trireme" train --plugin "$plugin" "${set_all[@]}" --set run.dir="$work/again"
+check "it is there" bash -c "ls -d '$work'/again?* | grep -q ."
 check "generate" "$trireme" generate "$work/one" --plugin "$plugin" --prompt abc --tokens 3
 check "eval" "$trireme" eval "$work/one" --plugin "$plugin"
 check "plan, with a moment for each weight" "$trireme" plan "$work/one" --plugin "$plugin"

@@ -13,7 +13,7 @@
 
 #include "base/exit_code.h"
 #include "base/fs.h"
-#include "trireme/settings.h"
+#include "config/settings_table.h"
 
 const char *tri_run_state_name(tri_run_state state)
 {
@@ -121,7 +121,7 @@ static tr_status read_settings(tri_run_row *row, tr_error *err)
     tr_status status = TR_OK;
     if (tri_path_exists(path)) {
         status = tr_settings_create(&settings, err);
-        tr_status loaded = status == TR_OK ? tr_settings_load(settings, path, &why) : status;
+        tr_status loaded = status == TR_OK ? tri_settings_look(settings, path, &why) : status;
         if (status == TR_OK && loaded == TR_ERROR_RUNTIME)
             status = tri_fail(err, loaded, "%s", why.message);
         if (loaded == TR_OK) {

@@ -86,7 +86,7 @@ static tr_status load_settings(const char *dir, tr_settings **settings, tr_error
     tr_status status = path ? tr_settings_create(settings, why)
                             : tri_fail(why, TR_ERROR_RUNTIME, "no memory for a path");
     if (status == TR_OK)
-        status = tr_settings_load(*settings, path, why);
+        status = tri_settings_look(*settings, path, why);
     free(path);
     return status;
 }

@@ -19,6 +19,7 @@
 #include "cli/runs/run_find.h"
 #include "cli/runs/run_row.h"
 #include "cli/runs/runs_verbs.h"
+#include "config/settings_table.h"
 
 /* A run that is to go. */
 typedef struct doomed_run {
@@ -136,7 +137,7 @@ static bool is_really(const tri_run_row *row, const char *dir)
     char *path = tri_path_join(dir, "config.yaml");
     bool ours = row->story.started || row->metrics.num_lines > 0;
     if (!ours && path && tr_settings_create(&settings, NULL) == TR_OK)
-        ours = tri_path_exists(path) && tr_settings_load(settings, path, NULL) == TR_OK;
+        ours = tri_path_exists(path) && tri_settings_look(settings, path, NULL) == TR_OK;
     tr_settings_destroy(settings);
     free(path);
     return ours;
