@@ -187,6 +187,8 @@ static const tri_flag profile_flags[] = {
 };
 
 static const tri_flag doctor_flags[] = {
+    {"validate", NULL, "time products, copies and links of each rank, and name those that are off"},
+    {"ranks", "N", "with --validate: so many on this machine (default: one for each core)"},
     JSON_FLAG,
     {0},
 };

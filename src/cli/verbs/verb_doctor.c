@@ -16,6 +16,7 @@
 #include "cli/doc/json_doc.h"
 #include "cli/run/disk.h"
 #include "cli/text.h"
+#include "cli/verbs/doctor_validate.h"
 #include "comm/transport/mpi.h"
 #include "comm/transport/nccl.h"
 #include "device/cpu/isa.h"
@@ -298,6 +299,8 @@ static int print_json(doctor *d)
 
 int tri_verb_doctor(const tri_cli *cli)
 {
+    if (tri_cli_flag(cli, "validate"))
+        return tri_doctor_validate(cli);
     doctor d = {.cli = cli, .colour = tri_terminal_colour(stdout)};
     if (tri_cli_flag(cli, "json"))
         return print_json(&d);
