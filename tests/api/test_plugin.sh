@@ -8,7 +8,7 @@ trireme=$build/trireme
 work=$(mktemp -d "${TMPDIR:-/tmp}/trireme-plugin-XXXXXX")
 trap 'rm -rf "$work"' EXIT
 checks=0 failures=0
-cc=${CC:-cc}
+read -ra cc <<<"${CC:-cc}" # may be two words: ccache gcc
 umask 022
 
 check() { # what, then a command
@@ -49,7 +49,7 @@ make --no-print-directory install-files BUILD="$build" CUDA=$cuda SANITIZE=$sani
     }
 mkdir "$work/own"
 cp examples/plugin/* "$work/own"
-check "the example builds" env PKG_CONFIG_PATH="$work/usr/lib/pkgconfig" make -s -C "$work/own" CC="$cc" CFLAGS=-O1
+check "the example builds" env PKG_CONFIG_PATH="$work/usr/lib/pkgconfig" make -s -C "$work/own" CC="${cc[*]}" CFLAGS=-O1
 plugin=$work/own/parallel.so
 [ -f "$plugin" ] || exit 1
 check "it needs nothing of Trireme" bash -c "! nm -D --undefined-only '$plugin' | grep -q 'tri\?_'"
@@ -108,7 +108,7 @@ cp "$work/out" "$work/said"
 like_one resumed
 check "no word about the same code" bash -c "! grep -q 'other plug-ins' '$work/said'"
 sed 's/"1"/"2"/' "$work/own/parallel.c" >"$work/moved/parallel.c"
-check "another version" "$cc" -std=c17 -Iinclude -shared -fPIC "$work/moved/parallel.c" -o "$work/moved/parallel.so" -lm
+check "another version" "${cc[@]}" -std=c17 -Iinclude -shared -fPIC "$work/moved/parallel.c" -o "$work/moved/parallel.so" -lm
 check "train with it" "$trireme" train --plugin "$work/moved/parallel.so" "${set_all[@]}" \
     --set run.dir="$work/other" --resume
 cp "$work/out" "$work/said"
@@ -183,7 +183,7 @@ int main(int num, char **args)
 END
 flags=$(PKG_CONFIG_PATH="$work/usr/lib/pkgconfig" pkg-config --cflags --libs trireme)
 # shellcheck disable=SC2086
-check "a program with the library links" "$cc" $sanitize "$work/own/inside.c" $flags -o "$work/inside"
+check "a program with the library links" "${cc[@]}" $sanitize "$work/own/inside.c" $flags -o "$work/inside"
 check "it trains with the plug-in" "$work/inside" "$plugin" "$work/inside-a" "$work/inside-b" "$trireme"
 [ -s "$work/out" ] && echo "FAILED: the library prints" && failures=$((failures + 1))
 check "threads and processes train alike" cmp "$work/inside-a/weights.safetensors" "$work/inside-b/weights.safetensors"
@@ -191,7 +191,7 @@ check "threads and processes train alike" cmp "$work/inside-a/weights.safetensor
 # ---- refused ----
 make_plugin() { # name, text of the table
     printf '#include "trireme/plugin.h"\n%s\n' "$2" >"$work/own/$1.c"
-    "$cc" -std=c17 -Iinclude -shared -fPIC "$work/own/$1.c" -o "$work/own/$1.so" >"$work/out" 2>&1 ||
+    "${cc[@]}" -std=c17 -Iinclude -shared -fPIC "$work/own/$1.c" -o "$work/own/$1.so" >"$work/out" 2>&1 ||
         {
             echo "FAILED: $1.c"
             cat "$work/out"
