@@ -81,7 +81,7 @@ static tr_status read_yarn(const tri_hf_reader *r, const json_t *rope, double fa
     tri_hf_add_real(r, "model.rope_slow", "beta_slow", slow > 0 ? slow : 1);
     tri_hf_add_real(r, "model.rope_magnitude", "attention_factor", magnitude);
     tri_hf_add(r, false, "model.rope_truncate", "truncate", "%s",
-               truncate && json_is_false(truncate) ? "false" : "true");
+               json_is_false(truncate) ? "false" : "true");
     return TR_OK;
 }
 
