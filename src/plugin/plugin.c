@@ -89,7 +89,9 @@ tr_status tri_plugin_open(const char *path, tri_plugin **out, tr_error *err)
     plugin->path = realpath(path, NULL);
     tr_status status =
         plugin->path ? open_library(plugin, err)
-                     : tri_fail(err, TR_ERROR_INPUT, "it cannot be opened: %s", strerror(errno));
+                     : tri_fail(err, TR_ERROR_INPUT,
+                                "it cannot be opened: %s; name a shared object that you may read",
+                                strerror(errno));
     if (status == TR_OK) {
         *out = plugin;
         return TR_OK;
