@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "place/calc.h"
+#include "place/calc/calc.h"
 
 static void calculate(tri_calc *calc, const char *line_text)
 {

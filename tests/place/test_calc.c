@@ -8,7 +8,7 @@
 #include <cmocka.h>
 
 #include "graph/op_table.h"
-#include "place/calc.h"
+#include "place/calc/calc.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -19,7 +19,7 @@
 #include <string.h>
 
 #include "graph/emit.h"
-#include "place/calc.h"
+#include "place/calc/calc.h"
 #include "place/placer.h"
 #include "program/match.h"
 #include "program/messages.h"

@@ -1,4 +1,4 @@
-/* trireme place: the sharding calculator. The mathematics is in src/place/calc*.c; here the flags
+/* trireme place: the sharding calculator. The mathematics is in src/place/calc/; here the flags
  * are read, and an error in a text is shown under it. */
 #include <math.h>
 #include <stdio.h>
@@ -9,7 +9,7 @@
 #include "cli/cli.h"
 #include "cli/doc/docs.h"
 #include "config/nearest.h"
-#include "place/calc.h"
+#include "place/calc/calc.h"
 
 /* A command and the text that is being read, for messages. */
 typedef struct place_command {

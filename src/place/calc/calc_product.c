@@ -1,7 +1,7 @@
 /* Products. The letters say which dims are contracted; where everything lies is decided by the rule
  * of the pass, one axis after the other. */
 #include "graph/op_table.h"
-#include "place/calc.h"
+#include "place/calc/calc.h"
 
 #include <string.h>
 

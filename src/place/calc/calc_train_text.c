@@ -1,6 +1,6 @@
 /* A training step of two layers, for people: every product with its collectives, then the sums and
  * what bounds them, then from where on arithmetic would be the bound. */
-#include "place/calc.h"
+#include "place/calc/calc.h"
 
 #include <math.h>
 #include <string.h>

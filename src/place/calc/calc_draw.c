@@ -8,7 +8,7 @@
  *            +-----------+-----------+
  *
  * Long rows and columns are shown by their first and last pieces. */
-#include "place/calc.h"
+#include "place/calc/calc.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -1,6 +1,6 @@
 /* Reading what people write. A reader walks over the text; every error names the character it
  * stands at, what it found and what would do. */
-#include "place/calc.h"
+#include "place/calc/calc.h"
 
 #include <ctype.h>
 #include <stdio.h>

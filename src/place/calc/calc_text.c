@@ -1,5 +1,5 @@
 /* What the calculator found, for people. GB is 10^9, GiB 2^30; exact bytes stand beside. */
-#include "place/calc.h"
+#include "place/calc/calc.h"
 
 #include <inttypes.h>
 #include <math.h>

@@ -1,5 +1,5 @@
 /* The memory of training by the textbook, and the tables of devices and links, as text. */
-#include "place/calc.h"
+#include "place/calc/calc.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -3,7 +3,7 @@
  *
  * A gathered activation is kept until its last use, as the pass does; gathered weights are given up
  * at the end of the forward, as ZeRO-3 and FSDP do. */
-#include "place/calc.h"
+#include "place/calc/calc.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 /* A product, for people: which of the four cases each axis is, what travels, and what takes
  * longest.
  */
-#include "place/calc.h"
+#include "place/calc/calc.h"
 
 static int letter_cut_over(const tri_calc_array *array, int axis)
 {

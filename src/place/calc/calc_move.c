@@ -1,6 +1,6 @@
 /* From one placement to another: the plan of the pass (moves.h), with its prices. */
 #include "collective/collective.h"
-#include "place/calc.h"
+#include "place/calc/calc.h"
 
 tri_placement tri_calc_placement(const tri_calc_array *array, const int *dims)
 {

@@ -1,5 +1,5 @@
 /* Amounts: a number, or a number times letters whose sizes were not given. */
-#include "place/calc.h"
+#include "place/calc/calc.h"
 
 int tri_calc_devices(const tri_calc *calc, unsigned axes)
 {
