@@ -115,7 +115,8 @@ static tr_status train(tr_settings *settings, tri_run *run, tr_session **session
             (tri_observer){run->observers[i].name, tell, close_inner, &observers[i]};
     }
     began_s = tri_now_s();
-    return tri_run_go_on(run, err);
+    TRI_TRY(tri_run_advance(run, INT64_MAX, err));
+    return tri_run_end(run, err);
 }
 
 int main(int num_words, char **words)

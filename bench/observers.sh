@@ -16,6 +16,6 @@ trap 'rm -rf "$work"' EXIT
 awk '$1 == "all" { us = $3 } $1 == "threads" { share = $NF == "%" ? $(NF - 1) : 100; seen = 1 }
     END {
         printf "limits     %s us of 30 us a step, %s %% of 2 %%: %s\n", us, share,
-            seen && us <= 30 && share <= 2 ? "kept" : "NOT KEPT"
-        exit !(seen && us <= 30 && share <= 2)
+            seen && 0 < us && us <= 30 && share <= 2 ? "kept" : "NOT KEPT"
+        exit !(seen && 0 < us && us <= 30 && share <= 2)
     }' "$work/out"

@@ -6,9 +6,11 @@
 
 #include <cmocka.h>
 
+#include "base/rng.h"
 #include "temp_dir.h"
 #include "train/ckpt/checkpoint.h"
 #include "train/log/metrics.h"
+#include "train/log/number_text.h"
 
 #include <jansson.h>
 #include <math.h>
@@ -265,9 +267,39 @@ static void a_missing_directory_is_an_error(void **state)
     tri_metrics_close(NULL);
 }
 
+/* Digits are printf's, whatever their number and wherever the point is. */
+static void numbers_are_as_printf_writes_them(void **state)
+{
+    (void)state;
+    size_t num_short = 0;
+    for (uint64_t i = 0; i < 300000; i++) {
+        uint32_t word[4];
+        char text[64], wanted[64];
+        tri_philox(7, i, 0, 0, word);
+        double x = exp(word[0] / 4294967296.0 * 32 - 10) * (word[1] & 1 ? -1 : 1);
+        if (i % 3 == 0)
+            x = (double)(float)x;
+        if (i % 3 == 1)
+            x = (double)(word[0] % 2000000) / 1024;
+        snprintf(wanted, sizeof wanted, "%.9g", x);
+        if (tri_short_text(x, text)) {
+            assert_string_equal(text, wanted);
+            num_short++;
+        }
+        snprintf(wanted, sizeof wanted, "%.3f", fabs(x));
+        if (tri_thousandths_text(fabs(x), text))
+            assert_string_equal(text, wanted);
+        int64_t whole = (int64_t)((uint64_t)word[2] << 32 | word[3]) >> (word[1] % 64);
+        snprintf(wanted, sizeof wanted, "%lld", (long long)whole);
+        assert_string_equal(tri_whole_text(whole, text), wanted);
+    }
+    assert_true(num_short > 200000);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(numbers_are_as_printf_writes_them),
         cmocka_unit_test(writes_and_appends),
         cmocka_unit_test(losses_round_trip),
         cmocka_unit_test(what_is_not_finite_is_null),

@@ -1,4 +1,5 @@
 #include "train/log/row_numbers.h"
+#include "train/log/number_text.h"
 
 #include <ctype.h>
 #include <inttypes.h>
@@ -128,11 +129,10 @@ tri_row_number tri_row_number_at(const tri_metrics_row *row, size_t i)
 }
 
 /* A program that has this library inside may have set a locale that writes commas. */
-static char *with_points(char *text)
+static void with_points(char *text, int length)
 {
-    for (char *c = text; *c; c++)
-        *c = *c == ',' ? '.' : *c;
-    return text;
+    for (int i = 0; i < length && i < TRI_NUMBER_BYTES; i++)
+        text[i] = text[i] == ',' ? '.' : text[i];
 }
 
 /* "5" to "5.0", "1e-05" to "1e-5": a reader sees that it is no whole number. */
@@ -158,21 +158,23 @@ char *tri_number_text(const tri_row_number *number, const tri_odd_numbers *odd,
 {
     double real = number->real;
     if (number->whole)
-        snprintf(out, TRI_NUMBER_BYTES, "%" PRId64, number->integer);
+        tri_whole_text(number->integer, out);
     else if (!isfinite(real))
         snprintf(out, TRI_NUMBER_BYTES, "%s",
                  isnan(real) ? odd->nan
                  : real > 0  ? odd->infinity
                              : odd->minus_infinity);
     else {
-        snprintf(out, TRI_NUMBER_BYTES, "%.9g", real);
-        as_real(with_points(out));
+        if (!tri_short_text(real, out))
+            with_points(out, snprintf(out, TRI_NUMBER_BYTES, "%.9g", real));
+        as_real(out);
     }
     return out;
 }
 
 char *tri_time_text(double time_s, char out[TRI_NUMBER_BYTES])
 {
-    snprintf(out, TRI_NUMBER_BYTES, "%.3f", time_s);
-    return with_points(out);
+    if (!tri_thousandths_text(time_s, out))
+        with_points(out, snprintf(out, TRI_NUMBER_BYTES, "%.3f", time_s));
+    return out;
 }
