@@ -105,11 +105,29 @@ static tr_status export_from(tr_settings *settings, const char *from, tri_param_
     return status;
 }
 
-int tri_ckpt_export(const char *from, const char *hf_dir, const char *weights)
+/* The model of the run may be of a plug-in: its settings name the file, and only --plugin loads it.
+ */
+static tr_status settings_of(const tri_cli *cli, tr_settings **settings, tr_error *err)
+{
+    tr_status status = tr_settings_create(settings, err);
+    for (int i = 0; i < cli->num_plugins && status == TR_OK; i++) {
+        char *assignment = NULL;
+        if (asprintf(&assignment, "run.plugins=%s", cli->plugins[i]) < 0)
+            status = tri_fail(err, TR_ERROR_RUNTIME, "no memory for --plugin");
+        else
+            status = tr_settings_set(*settings, assignment, err);
+        free(assignment);
+        if (status != TR_OK)
+            tr_settings_destroy(*settings);
+    }
+    return status;
+}
+
+int tri_ckpt_export(const tri_cli *cli, const char *from, const char *hf_dir, const char *weights)
 {
     tr_error err = {0};
     tr_settings *settings;
-    if (tr_settings_create(&settings, &err) != TR_OK)
+    if (settings_of(cli, &settings, &err) != TR_OK)
         return tri_cli_fail(&err);
     tri_param_table params;
     tri_param_table_init(&params);

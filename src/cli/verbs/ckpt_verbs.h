@@ -18,6 +18,6 @@ int tri_ckpt_diff(const char *a, const char *b, bool json);
 
 /* ckpt_export.c: the weights of a run or a checkpoint, for others; exactly one of hf_dir and
  * weights is given. */
-int tri_ckpt_export(const char *from, const char *hf_dir, const char *weights);
+int tri_ckpt_export(const tri_cli *cli, const char *from, const char *hf_dir, const char *weights);
 
 #endif

@@ -170,8 +170,8 @@ int tri_verb_ckpt(const tri_cli *cli)
     bool one = (hf_dir && hf_dir[0]) != (weights && weights[0]);
     bool json = tri_cli_flag(cli, "json") != NULL;
     if (strcmp(what, "export") == 0 && num <= 2 && one && !json)
-        return tri_ckpt_export(path ? path : tr_settings_string(cli->settings, "run.dir"), hf_dir,
-                               weights);
+        return tri_ckpt_export(cli, path ? path : tr_settings_string(cli->settings, "run.dir"),
+                               hf_dir, weights);
     if (!hf_dir && !weights) {
         if (strcmp(what, "inspect") == 0 && num == 2)
             return inspect(path, json);
