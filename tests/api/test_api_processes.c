@@ -69,14 +69,17 @@ static bool stops(void *context)
     return h->stop_after > 0 && strstr(h->moments, "s1 ");
 }
 
-static const char *program(void)
+static char program[4200];
+
+/* Once, before any thread asks for it. */
+static bool find_program(void)
 {
-    static char path[4200];
     char own[4000] = "";
-    assert_true(readlink("/proc/self/exe", own, sizeof own - 1) > 0);
+    if (readlink("/proc/self/exe", own, sizeof own - 1) <= 0)
+        return false;
     *strrchr(own, '/') = 0;
-    snprintf(path, sizeof path, "%s/../trireme", own);
-    return path;
+    snprintf(program, sizeof program, "%s/../trireme", own);
+    return true;
 }
 
 static tr_settings *small(const char *dir, const char *more)
@@ -105,7 +108,7 @@ static tr_status train(const char *dir, const char *more, tr_run_ranks ranks, he
 {
     tr_settings *settings = small(dir, more);
     tr_run_options options = {
-        .tell = tell, .stops = stops, .context = h, .ranks = ranks, .program = program()};
+        .tell = tell, .stops = stops, .context = h, .ranks = ranks, .program = program};
     h->moments[0] = h->text[0] = 0;
     h->thread = pthread_self();
     tr_status status = tr_train(settings, &options, state, err);
@@ -179,7 +182,7 @@ static void test_stop_and_resume(void **state)
     tr_settings *settings = small(a, "run.resume=true");
     assert_int_equal(tr_settings_set(settings, more, &err), TR_OK);
     tr_run_options options = {
-        .tell = tell, .context = &rest, .ranks = TR_RANKS_PROCESSES, .program = program()};
+        .tell = tell, .context = &rest, .ranks = TR_RANKS_PROCESSES, .program = program};
     int64_t stopped_at = now.step;
     if (tr_train(settings, &options, &now, &err) != TR_OK)
         fail_msg("%s", err.message);
@@ -236,7 +239,7 @@ static void test_refusals(void **state)
     assert_non_null(strstr(err.message, "tr_run_create has ranks as threads"));
     tr_settings_destroy(settings);
     settings = small(temp_file(*state, "wrong"), "model.num_heads=3");
-    options.program = program();
+    options.program = program;
     assert_int_equal(tr_train(settings, &options, NULL, &err), TR_ERROR_INPUT);
     assert_non_null(strstr(err.message, "model.num_heads is 3"));
     tr_settings_destroy(settings);
@@ -298,5 +301,7 @@ int main(void)
         cmocka_unit_test(test_death_of_a_rank),        cmocka_unit_test(test_refusals),
         cmocka_unit_test(test_two_at_once_in_silence),
     };
+    if (!find_program())
+        return 1;
     return cmocka_run_group_tests(tests, temp_dir_setup, temp_dir_teardown);
 }

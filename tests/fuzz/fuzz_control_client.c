@@ -7,6 +7,7 @@
 #include <netinet/in.h>
 #include <poll.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -83,7 +84,8 @@ static void join(int port)
                  "a rank is one of those of its machine");
     if (fuzz_fine(boot->get(boot->context, "key", value, sizeof value, &num_bytes, &err), &err))
         fuzz_require(num_bytes <= sizeof value, "a value fits");
-    for (const char *c = boot->stop->reason; *c; c++)
+    const bool stopped = atomic_load(&boot->stop->stopped); /* before that it is being written */
+    for (const char *c = stopped ? boot->stop->reason : ""; *c; c++)
         fuzz_require((unsigned char)*c >= ' ' || *c == '\n', "the reason to stop is plain text");
     tri_control_client_destroy(client, true);
 }
