@@ -122,8 +122,9 @@ static const tri_setting common[] = {
            "data.template",
            NULL),
     BOOL("data.pack", "false",
-         "Put several examples into a row, each seeing itself only (instruct, mlm)",
-         "pack_sequences sample_packing"),
+         "Put several documents (lm, mlm) or examples (instruct) into a row, each seeing itself "
+         "only; without it, rows of lm are cut from one long text",
+         "pack_sequences sample_packing best_fit pack_documents"),
     CHOICE("data.too_long", "cut", "cut, drop, refuse",
            "What becomes of an example that is longer than data.seq_len (classify, instruct)",
            "truncation truncate overflow"),

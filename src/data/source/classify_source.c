@@ -171,8 +171,8 @@ static void classify_row(const void *state, tri_split split, uint64_t sample, co
     memcpy(row->tokens, c->set.ids.id + e->begin, (size_t)e->num * sizeof *row->tokens);
     for (int32_t i = 0; row->types && c->set.types && i < e->num; i++)
         row->types[i] = c->set.types[e->begin + (size_t)i];
-    tri_example_places(row, 0, e->num, 0);
-    tri_example_padding(row, e->num, c->set.seq_len);
+    tri_pack_places(row, 0, e->num, 0);
+    tri_pack_padding(row, e->num, c->set.seq_len);
     row->targets[0] = e->label;
 }
 

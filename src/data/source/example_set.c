@@ -71,14 +71,25 @@ static tr_status count_held_out(const tri_example_set *set, double fraction, siz
                     set->source, set->num, set->num == 1 ? "" : "s", fraction);
 }
 
+static size_t pack_rows(tri_example_set *set, size_t from, size_t num, size_t *begin)
+{
+    int32_t *places = malloc(num * sizeof *places);
+    size_t rows = 0;
+    for (size_t i = 0; places && i < num; i++)
+        places[i] = set->item[set->order[from + i]].places;
+    if (places)
+        rows = tri_pack(places, set->order + from, num, set->seq_len, from, begin);
+    free(places);
+    return rows;
+}
+
 /* The rows of order[from .. from + num), behind num_before others. */
 static size_t make_rows(tri_example_set *set, size_t from, size_t num, size_t num_before, bool pack)
 {
     if (num == 0)
         return 0;
     if (pack)
-        return tri_examples_pack(set->item, set->order + from, num, set->seq_len, from,
-                                 set->row_begin + num_before);
+        return pack_rows(set, from, num, set->row_begin + num_before);
     for (size_t i = 0; i < num; i++)
         set->row_begin[num_before + i] = from + i;
     return num;
@@ -130,26 +141,6 @@ const uint32_t *tri_example_set_row(const tri_example_set *set, tri_split split,
     uint64_t row = split == TRI_SPLIT_EVAL ? window : set->num_rows[TRI_SPLIT_EVAL] + window;
     *num = set->row_begin[row + 1] - set->row_begin[row];
     return set->order + set->row_begin[row];
-}
-
-void tri_example_places(const tri_row *row, int64_t at, int64_t places, int32_t which)
-{
-    for (int64_t i = 0; i < places; i++) {
-        if (row->positions)
-            row->positions[at + i] = (int32_t)i;
-        if (row->docs)
-            row->docs[at + i] = which;
-    }
-}
-
-void tri_example_padding(const tri_row *row, int64_t at, int64_t seq_len)
-{
-    for (; at < seq_len; at++) {
-        if (row->positions)
-            row->positions[at] = 0;
-        if (row->docs)
-            row->docs[at] = -1;
-    }
 }
 
 char *tri_example_set_describe(const tri_example_set *set, char *text, size_t text_size)

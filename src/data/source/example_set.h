@@ -11,6 +11,7 @@
 #define TRI_DATA_SOURCE_EXAMPLE_SET_H
 
 #include "data/source/entries.h"
+#include "data/source/pack.h"
 #include "data/source/source.h"
 #include "data/tokenizer/tokenizer.h"
 
@@ -55,18 +56,7 @@ uint64_t tri_example_set_window(const tri_example_set *set, tri_split split, uin
 const uint32_t *tri_example_set_row(const tri_example_set *set, tri_split split, uint64_t window,
                                     size_t *num);
 
-/* Writes positions and document ids of `places` places from `at` on, for the which-th example. */
-void tri_example_places(const tri_row *row, int64_t at, int64_t places, int32_t which);
-/* The rest of a row is padding. */
-void tri_example_padding(const tri_row *row, int64_t at, int64_t seq_len);
-
 /* ", 3 cut, 1 dropped, 93 rows of 128, 5 more for evaluation"; returns text. */
 char *tri_example_set_describe(const tri_example_set *set, char *text, size_t text_size);
-
-/* example_pack.c: puts the examples order[0 .. num) into as few rows of seq_len places as
- * best-fit finds, and orders them by row. begin gets where each row begins, its first entry being
- * `base`, and must have room for num of them. Returns the number of rows, or 0 without memory. */
-size_t tri_examples_pack(const tri_example *item, uint32_t *order, size_t num, int64_t seq_len,
-                         size_t base, size_t *begin);
 
 #endif

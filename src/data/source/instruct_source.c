@@ -180,10 +180,10 @@ static void instruct_row(const void *state, tri_split split, uint64_t sample, co
         memcpy(row->tokens + at, ids, (size_t)e->places * sizeof *ids);
         for (int32_t i = e->answer; i < e->num; i++)
             row->targets[at + i - 1] = ids[i];
-        tri_example_places(row, at, e->places, (int32_t)k);
+        tri_pack_places(row, at, e->places, (int32_t)k);
         at += e->places;
     }
-    tri_example_padding(row, at, s->set.seq_len);
+    tri_pack_padding(row, at, s->set.seq_len);
 }
 
 static int64_t instruct_num_windows(const void *state, tri_split split)

@@ -254,10 +254,10 @@ static int64_t piece_row(const mlm *m, tri_split split, uint64_t window, const t
     for (size_t k = 0; k < num; k++) {
         const tri_example *e = &m->set.item[list[k]];
         memcpy(row->tokens + at, m->set.ids.id + e->begin, (size_t)e->num * sizeof *row->tokens);
-        tri_example_places(row, at, e->num, (int32_t)k);
+        tri_pack_places(row, at, e->num, (int32_t)k);
         at += e->num;
     }
-    tri_example_padding(row, at, m->seq_len);
+    tri_pack_padding(row, at, m->seq_len);
     return at;
 }
 

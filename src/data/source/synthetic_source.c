@@ -6,19 +6,28 @@
  * values are Zipf draws too, so tokens stay Zipf-distributed on both sides of the coin. A model
  * first learns which tokens are frequent, within a few steps, and then the map.
  *
+ * With data.pack=true a row is documents of a heavy-tailed mix of lengths, side by side:
+ * log-normal, half of them below a 32nd of a row and none above a quarter; the last one ends with
+ * the row. Each begins with token 0, which stands for a separator: the last token of a document
+ * predicts the one that comes next.
+ *
  * With data.task=mlm the last token of the vocabulary is kept for masks. Every token of a row is,
  * with the probability data.mask_fraction, to be found again: of these eight in ten become the
  * mask, one another token, and one stays; both neighbours tell something about it. */
 #include "base/rng.h"
 #include "base/text.h"
+#include "data/source/pack.h"
 #include "data/source/source.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 /* Far above any real vocabulary; the tables below take 12 bytes a token. */
 enum { MAX_VOCAB = 1 << 24 };
+
+enum { SEPARATOR = 0 };
 
 typedef struct synthetic {
     int64_t seq_len;
@@ -27,7 +36,8 @@ typedef struct synthetic {
     double fraction;
     uint64_t seed;
     uint32_t stream[2]; /* by split: the two never share a draw */
-    uint32_t masks[2];
+    uint32_t masks[2], lengths[2];
+    bool pack;
     double *cumulative; /* [k]: the share of tokens <= k; the last is 1 */
     int32_t *successor;
 } synthetic;
@@ -68,22 +78,62 @@ static void mask_row(const synthetic *s, tri_split split, uint64_t sample, const
     }
 }
 
-static void synthetic_row(const void *state, tri_split split, uint64_t sample, const tri_row *row)
+/* Token i of a row, behind `before`. */
+static int32_t draw(const synthetic *s, tri_split split, uint64_t sample, int64_t i, int32_t before)
 {
-    const synthetic *s = state;
+    uint32_t word[4];
+    tri_philox(s->seed, sample, (uint32_t)i, s->stream[split], word);
+    return i > 0 && word[0] >> 31 ? s->successor[before] : zipf(s, uniform(word[1], word[2]));
+}
+
+static int64_t longest_document(const synthetic *s)
+{
+    return s->seq_len < 4 ? 1 : s->seq_len / 4;
+}
+
+/* The length of a row's which-th document. */
+static int64_t draw_length(const synthetic *s, tri_split split, uint64_t sample, int32_t which)
+{
+    float normal;
+    tri_random_normal(s->seed, 4 * sample, 1, (uint32_t)which, s->lengths[split], &normal);
+    double length = (double)s->seq_len / 32 * exp(normal);
+    int64_t most = longest_document(s);
+    return length < 1 ? 1 : length < (double)most ? (int64_t)length : most;
+}
+
+static void packed_row(const synthetic *s, tri_split split, uint64_t sample, const tri_row *row)
+{
+    int32_t which = 0;
+    for (int64_t at = 0; at < s->seq_len; which++) {
+        int64_t length = draw_length(s, split, sample, which), room = s->seq_len - at;
+        length = length < room ? length : room;
+        int32_t token = SEPARATOR;
+        for (int64_t i = at; i < at + length; i++) {
+            row->tokens[i] = token;
+            token = i + 1 < at + length ? draw(s, split, sample, i + 1, token) : SEPARATOR;
+            row->targets[i] = token;
+        }
+        tri_pack_places(row, at, length, which);
+        at += length;
+    }
+}
+
+static void window_row(const synthetic *s, tri_split split, uint64_t sample, const tri_row *row)
+{
     int32_t token = 0;
     for (int64_t i = 0; i <= s->seq_len; i++) {
-        uint32_t word[4];
-        tri_philox(s->seed, sample, (uint32_t)i, s->stream[split], word);
-        if (i > 0 && word[0] >> 31)
-            token = s->successor[token];
-        else
-            token = zipf(s, uniform(word[1], word[2]));
+        token = draw(s, split, sample, i, token);
         if (i < s->seq_len)
             row->tokens[i] = token;
         if (i > 0)
             row->targets[i - 1] = token;
     }
+}
+
+static void synthetic_row(const void *state, tri_split split, uint64_t sample, const tri_row *row)
+{
+    const synthetic *s = state;
+    (s->pack ? packed_row : window_row)(s, split, sample, row);
     if (s->mask >= 0)
         mask_row(s, split, sample, row);
 }
@@ -98,12 +148,16 @@ static int64_t synthetic_num_windows(const void *state, tri_split split)
 static void synthetic_describe(const void *state, char *text, size_t text_size)
 {
     const synthetic *s = state;
-    char vocab[32], seq_len[32];
+    char vocab[32], seq_len[32], longest[32];
     snprintf(text, text_size,
              "synthetic tokens, %s in the vocabulary, half of them by a fixed bigram map, endless "
              "windows of %s",
              tri_text_grouped(s->vocab, vocab), tri_text_grouped(s->seq_len, seq_len));
     size_t length = strlen(text);
+    if (s->pack)
+        snprintf(text + length, text_size - length, ", packed with documents of up to %s",
+                 tri_text_grouped(longest_document(s), longest));
+    length = strlen(text);
     if (s->mask >= 0)
         snprintf(text + length, text_size - length, ", %.0f%% to be found", 100 * s->fraction);
 }
@@ -153,10 +207,13 @@ tr_status tri_synthetic_source_create(const tri_data_config *config, tri_data_so
         s->mask = masked ? s->vocab : -1;
         s->fraction = config->mask_fraction;
         s->seed = config->seed;
+        s->pack = config->pack;
         s->stream[TRI_SPLIT_TRAIN] = tri_stream("data", "synthetic-train");
         s->stream[TRI_SPLIT_EVAL] = tri_stream("data", "synthetic-eval");
         s->masks[TRI_SPLIT_TRAIN] = tri_stream("data", "synthetic-train-mask");
         s->masks[TRI_SPLIT_EVAL] = tri_stream("data", "synthetic-eval-mask");
+        s->lengths[TRI_SPLIT_TRAIN] = tri_stream("data", "synthetic-train-lengths");
+        s->lengths[TRI_SPLIT_EVAL] = tri_stream("data", "synthetic-eval-lengths");
         s->cumulative = malloc((size_t)s->vocab * sizeof *s->cumulative);
         s->successor = malloc((size_t)s->vocab * sizeof *s->successor);
     }

@@ -1,9 +1,10 @@
 /* Text as plain bytes, read where it lies.
  *
  * The files are mapped, never copied whole; together they are one long run of bytes, which
- * data/source/windows.h divides. Each file is a document. */
+ * data/source/windows.h divides, or data/source/packed.h packs. Each file is a document. */
 #include "base/fs.h"
 #include "base/text.h"
+#include "data/source/packed.h"
 #include "data/source/source.h"
 #include "data/source/windows.h"
 
@@ -23,7 +24,8 @@ typedef struct text {
     size_t num_files;
     uint64_t total_bytes;
     tri_windows windows;
-    bool mask_documents;
+    bool mask_documents, pack;
+    tri_packed packed; /* where pack is true, instead of the windows */
 } text;
 
 static size_t file_at(const text *t, uint64_t position)
@@ -60,20 +62,36 @@ static void copy_window(const text *t, uint64_t begin, const tri_row *row)
     }
 }
 
+/* Bytes begin .. begin + num - 1, for packed rows. */
+static void copy_bytes(const void *state, uint64_t begin, uint64_t num, int32_t *out)
+{
+    const text *t = state;
+    const text_file *file = &t->file[file_at(t, begin)]; /* a piece lies in one */
+    for (uint64_t i = 0; i < num; i++)
+        out[i] = file->mapping.data[begin - file->begin + i];
+}
+
 static uint64_t text_window(const void *state, tri_split split, uint64_t sample)
 {
-    return tri_windows_number(&((const text *)state)->windows, split, sample);
+    const text *t = state;
+    return t->pack ? tri_packed_number(&t->packed, split, sample)
+                   : tri_windows_number(&t->windows, split, sample);
 }
 
 static void text_row(const void *state, tri_split split, uint64_t sample, const tri_row *row)
 {
     const text *t = state;
-    copy_window(t, tri_windows_begin(&t->windows, split, sample), row);
+    if (t->pack)
+        tri_packed_row(&t->packed, t, split, sample, row);
+    else
+        copy_window(t, tri_windows_begin(&t->windows, split, sample), row);
 }
 
 static int64_t text_num_windows(const void *state, tri_split split)
 {
     const text *t = state;
+    if (t->pack)
+        return (int64_t)t->packed.num_rows[split];
     return (int64_t)(split == TRI_SPLIT_TRAIN ? t->windows.num_train : t->windows.num_eval);
 }
 
@@ -97,11 +115,12 @@ static void size_text(uint64_t bytes, char out[32])
 static void text_describe(const void *state, char *out, size_t out_size)
 {
     const text *t = state;
-    char size[32], files[32], windows[120];
+    char size[32], files[32], rows[160];
     size_text(t->total_bytes, size);
     snprintf(out, out_size, "%s of text in %s file%s, bytes, %s", size,
              tri_text_grouped((int64_t)t->num_files, files), t->num_files == 1 ? "" : "s",
-             tri_windows_describe(&t->windows, windows, sizeof windows));
+             t->pack ? tri_packed_describe(&t->packed, rows, sizeof rows)
+                     : tri_windows_describe(&t->windows, rows, sizeof rows));
 }
 
 static void text_destroy(void *state)
@@ -111,6 +130,7 @@ static void text_destroy(void *state)
         return;
     for (size_t i = 0; i < t->num_files; i++)
         tri_mapping_close(&t->file[i].mapping);
+    tri_packed_fini(&t->packed);
     free(t->file);
     free(t);
 }
@@ -170,6 +190,15 @@ static tr_status add_source(text *t, const char *source, tr_error *err)
     return TR_OK;
 }
 
+static tr_status pack_files(text *t, const tri_data_config *config, tr_error *err)
+{
+    TRI_TRY(tri_packed_init(&t->packed, config, &t->windows, err));
+    t->packed.copy = copy_bytes;
+    for (size_t i = 1; i < t->num_files; i++)
+        TRI_TRY(tri_packed_cut(&t->packed, t->file[i].begin, err));
+    return tri_packed_end(&t->packed, err);
+}
+
 tr_status tri_text_source_create(const tri_data_config *config, tri_data_source *source,
                                  tr_error *err)
 {
@@ -182,9 +211,12 @@ tr_status tri_text_source_create(const tri_data_config *config, tri_data_source 
     if (!t)
         return tri_fail(err, TR_ERROR_RUNTIME, "%s: out of memory", config->source);
     t->mask_documents = config->mask_documents;
+    t->pack = config->pack;
     tr_status status = add_source(t, config->source, err);
     if (status == TR_OK)
         status = tri_windows_cut(&t->windows, config, t->total_bytes, 0, "bytes", err);
+    if (status == TR_OK && t->pack)
+        status = pack_files(t, config, err);
     if (status != TR_OK) {
         text_destroy(t);
         return status;

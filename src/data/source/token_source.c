@@ -3,11 +3,13 @@
  * data may be larger than memory: the order of windows is a formula, and the kernel is told that
  * they come from all over the file.
  *
- * Documents follow from the separators within a window; no table is needed. A token outside the
- * vocabulary (a damaged file) comes out as token 0 without a target, and is remembered: the caller
- * asks tri_data_problem. */
+ * Documents follow from the separators within a window; no table is needed, except to pack them
+ * (data/source/packed.h), which reads every token once. A token outside the vocabulary (a damaged
+ * file) comes out as token 0 without a target, and is remembered: the caller asks tri_data_problem.
+ */
 #include "base/text.h"
 #include "data/prepare/prepared.h"
+#include "data/source/packed.h"
 #include "data/source/source.h"
 #include "data/source/windows.h"
 
@@ -26,7 +28,8 @@ typedef struct tokens {
     run_part *part; /* training, then evaluation; none is empty */
     size_t num_parts;
     tri_windows windows;
-    bool mask_documents;
+    bool mask_documents, pack;
+    tri_packed packed;    /* where pack is true, instead of the windows */
     _Atomic uint64_t bad; /* 1 + position in the run of a token that cannot be; 0: none so far */
 } tokens;
 
@@ -43,25 +46,50 @@ static size_t part_at(const tokens *t, uint64_t position)
     return low;
 }
 
+/* Token `at` of a part; -1, and remembered, when it is none. */
+static int32_t token_at(const tokens *t, const run_part *part, uint64_t at)
+{
+    uint32_t token = tri_shard_token(part->shard, at);
+    if (token < (uint32_t)t->prepared.vocab)
+        return (int32_t)token;
+    atomic_store_explicit(&((tokens *)(uintptr_t)t)->bad, part->begin + at + 1,
+                          memory_order_relaxed);
+    return -1;
+}
+
+static void copy_tokens(const void *state, uint64_t begin, uint64_t num, int32_t *out)
+{
+    const tokens *t = state;
+    size_t p = part_at(t, begin);
+    uint64_t at = begin - t->part[p].begin;
+    for (uint64_t i = 0; i < num; i++, at++) {
+        if (at == t->part[p].shard->num_tokens) {
+            p++;
+            at = 0;
+        }
+        out[i] = token_at(t, &t->part[p], at);
+    }
+}
+
 static void token_row(const void *state, tri_split split, uint64_t sample, const tri_row *row)
 {
     const tokens *t = state;
+    if (t->pack) {
+        tri_packed_row(&t->packed, t, split, sample, row);
+        return;
+    }
     uint64_t begin = tri_windows_begin(&t->windows, split, sample), seq_len = t->windows.seq_len;
     size_t p = part_at(t, begin);
     uint64_t at = begin - t->part[p].begin;
     tri_documents documents = {.row = row, .on = t->mask_documents};
-    int32_t document = 0, vocab = t->prepared.vocab, separator = t->prepared.separator;
+    int32_t document = 0, separator = t->prepared.separator;
     bool first = t->prepared.separator_first;
     for (uint64_t i = 0; i <= seq_len; i++, at++) {
         if (at == t->part[p].shard->num_tokens) {
             p++;
             at = 0;
         }
-        uint32_t read = tri_shard_token(t->part[p].shard, at);
-        int32_t token = read < (uint32_t)vocab ? (int32_t)read : -1;
-        if (token < 0)
-            atomic_store_explicit(&((tokens *)(uintptr_t)state)->bad, begin + i + 1,
-                                  memory_order_relaxed);
+        int32_t token = token_at(t, &t->part[p], at);
         if (i > 0)
             row->targets[i - 1] = token;
         if (i == seq_len)
@@ -75,7 +103,9 @@ static void token_row(const void *state, tri_split split, uint64_t sample, const
 
 static uint64_t token_window(const void *state, tri_split split, uint64_t sample)
 {
-    return tri_windows_number(&((const tokens *)state)->windows, split, sample);
+    const tokens *t = state;
+    return t->pack ? tri_packed_number(&t->packed, split, sample)
+                   : tri_windows_number(&t->windows, split, sample);
 }
 
 static tr_status token_problem(const void *state, tr_error *err)
@@ -96,18 +126,21 @@ static tr_status token_problem(const void *state, tr_error *err)
 static int64_t token_num_windows(const void *state, tri_split split)
 {
     const tokens *t = state;
+    if (t->pack)
+        return (int64_t)t->packed.num_rows[split];
     return (int64_t)(split == TRI_SPLIT_TRAIN ? t->windows.num_train : t->windows.num_eval);
 }
 
 static void token_describe(const void *state, char *out, size_t out_size)
 {
     const tokens *t = state;
-    char tokens[32], shards[32], windows[120], vocab[32];
+    char tokens[32], shards[32], rows[160], vocab[32];
     snprintf(out, out_size, "%s tokens of %s in %s shard%s, %s",
              tri_text_grouped((int64_t)t->windows.total, tokens),
              tri_text_grouped(t->prepared.vocab, vocab),
              tri_text_grouped((int64_t)t->num_parts, shards), t->num_parts == 1 ? "" : "s",
-             tri_windows_describe(&t->windows, windows, sizeof windows));
+             t->pack ? tri_packed_describe(&t->packed, rows, sizeof rows)
+                     : tri_windows_describe(&t->windows, rows, sizeof rows));
 }
 
 static void token_destroy(void *state)
@@ -116,6 +149,7 @@ static void token_destroy(void *state)
     if (!t)
         return;
     tri_prepared_close(&t->prepared);
+    tri_packed_fini(&t->packed);
     free(t->part);
     free(t);
 }
@@ -146,12 +180,41 @@ static tr_status check(const tokens *t, const tri_data_config *config, tr_error 
                         "%s: was prepared with another tokenizer than data.tokenizer = %s; leave "
                         "data.tokenizer out, or prepare the text again with this one",
                         config->source, config->tokenizer);
-    if (config->mask_documents && p->separator < 0)
+    if ((config->mask_documents || config->pack) && p->separator < 0)
         return tri_fail(err, TR_ERROR_INPUT,
-                        "data.mask_documents: %s has no separator between documents; prepare it "
-                        "with --separator ID",
-                        config->source);
+                        "%s: %s has no separator between documents; prepare it with --separator "
+                        "ID, or with a data.tokenizer that has a token for the end of a text",
+                        config->pack ? "data.pack" : "data.mask_documents", config->source);
     return TR_OK;
+}
+
+/* Where the next separator is among the tokens of a shard, from `at` on; num_tokens: none is. */
+static uint64_t next_separator(const tri_shard *shard, uint32_t separator, uint64_t at)
+{
+    while (at < shard->num_tokens && tri_shard_token(shard, at) != separator)
+        at++;
+    return at;
+}
+
+/* Finds the documents, in one sweep over all tokens. */
+static tr_status pack_documents(tokens *t, const tri_data_config *config, tr_error *err)
+{
+    TRI_TRY(tri_packed_init(&t->packed, config, &t->windows, err));
+    t->packed.copy = copy_tokens;
+    t->packed.separator = t->prepared.separator;
+    t->packed.separator_first = t->prepared.separator_first;
+    uint64_t behind = t->prepared.separator_first ? 0 : 1; /* a separator the next one begins */
+    for (size_t p = 0; p < t->num_parts; p++) {
+        const tri_shard *shard = t->part[p].shard;
+        void *data = (void *)(uintptr_t)shard->file.data;
+        (void)madvise(data, shard->file.num_bytes, MADV_SEQUENTIAL); /* hints, both */
+        uint64_t at = 0;
+        while ((at = next_separator(shard, (uint32_t)t->prepared.separator, at)) <
+               shard->num_tokens)
+            TRI_TRY(tri_packed_cut(&t->packed, t->part[p].begin + at++ + behind, err));
+        (void)madvise(data, shard->file.num_bytes, MADV_RANDOM);
+    }
+    return tri_packed_end(&t->packed, err);
 }
 
 tr_status tri_token_source_create(const tri_data_config *config, tri_data_source *source,
@@ -162,6 +225,7 @@ tr_status tri_token_source_create(const tri_data_config *config, tri_data_source
         return tri_fail(err, TR_ERROR_RUNTIME, "%s: out of memory", config->source);
     uint64_t total = 0;
     t->mask_documents = config->mask_documents;
+    t->pack = config->pack;
     tr_status status = tri_prepared_open(config->source, &t->prepared, err);
     if (status == TR_OK)
         status = check(t, config, err);
@@ -177,6 +241,8 @@ tr_status tri_token_source_create(const tri_data_config *config, tri_data_source
             add_parts(t, TRI_SPLIT_EVAL, &total);
         status = tri_windows_cut(&t->windows, config, total, total - train, "tokens", err);
     }
+    if (status == TR_OK && t->pack)
+        status = pack_documents(t, config, err);
     if (status != TR_OK) {
         token_destroy(t);
         return status;

@@ -1,7 +1,7 @@
-/* Packing: best-fit, in the order given. An example goes into the fullest open row that has room
+/* Packing: best-fit, in the order given. A piece goes into the fullest open row that has room
  * for it. Rows with equal room are kept in lists, one for each amount of room, and a bit for each
  * list that is not empty, so that finding the best takes seq_len / 64 steps at most. */
-#include "data/source/example_set.h"
+#include "data/source/pack.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -11,7 +11,7 @@ typedef struct packer {
     size_t words;    /* of used */
     uint32_t *first; /* of the list for each amount of room; UINT32_MAX: none */
     uint32_t *next;  /* of each row, in its list */
-    uint32_t *row;   /* of each example */
+    uint32_t *row;   /* of each piece */
     size_t num_rows;
 } packer;
 
@@ -44,11 +44,10 @@ static void put_row(packer *p, size_t room, uint32_t row)
     p->used[room / 64] |= (uint64_t)1 << room % 64;
 }
 
-static void assign(packer *p, const tri_example *item, const uint32_t *order, size_t num,
-                   size_t seq_len)
+static void assign(packer *p, const int32_t *places, size_t num, size_t seq_len)
 {
     for (size_t i = 0; i < num; i++) {
-        size_t need = (size_t)item[order[i]].places, room = best_room(p, need);
+        size_t need = (size_t)places[i], room = best_room(p, need);
         uint32_t row = room == SIZE_MAX ? (uint32_t)p->num_rows++ : take_row(p, room);
         p->row[i] = row;
         put_row(p, (room == SIZE_MAX ? seq_len : room) - need, row);
@@ -77,8 +76,8 @@ static bool sort_by_row(const packer *p, uint32_t *order, size_t num, size_t bas
     return done;
 }
 
-size_t tri_examples_pack(const tri_example *item, uint32_t *order, size_t num, int64_t seq_len,
-                         size_t base, size_t *begin)
+size_t tri_pack(const int32_t *places, uint32_t *order, size_t num, int64_t seq_len, size_t base,
+                size_t *begin)
 {
     size_t lists = (size_t)seq_len + 1;
     packer p = {.words = lists / 64 + 1};
@@ -89,7 +88,7 @@ size_t tri_examples_pack(const tri_example *item, uint32_t *order, size_t num, i
     bool done = p.used && p.first && p.next && p.row;
     if (done) {
         memset(p.first, 0xff, lists * sizeof *p.first);
-        assign(&p, item, order, num, (size_t)seq_len);
+        assign(&p, places, num, (size_t)seq_len);
         done = sort_by_row(&p, order, num, base, begin);
     }
     free(p.used);
@@ -97,4 +96,24 @@ size_t tri_examples_pack(const tri_example *item, uint32_t *order, size_t num, i
     free(p.next);
     free(p.row);
     return done ? p.num_rows : 0;
+}
+
+void tri_pack_places(const tri_row *row, int64_t at, int64_t places, int32_t which)
+{
+    for (int64_t i = 0; i < places; i++) {
+        if (row->positions)
+            row->positions[at + i] = (int32_t)i;
+        if (row->docs)
+            row->docs[at + i] = which;
+    }
+}
+
+void tri_pack_padding(const tri_row *row, int64_t at, int64_t seq_len)
+{
+    for (; at < seq_len; at++) {
+        if (row->positions)
+            row->positions[at] = 0;
+        if (row->docs)
+            row->docs[at] = -1;
+    }
 }
