@@ -102,7 +102,7 @@ setup:
 
 programs: $(PROGRAM) $(LIBRARY) $(SHARED) $(EXAMPLES) $(PLUGINS)
 
-test-binaries: programs $(TESTS) $(HELPERS) $(STANDIN) $(BUILD)/tests/fuzz_replay \
+test-binaries: programs $(TESTS) $(BENCHES) $(HELPERS) $(STANDIN) $(BUILD)/tests/fuzz_replay \
   $(if $(MPICC),$(BUILD)/tests/helpers/trireme-mpi.so)
 
 $(BUILD)/%.o: %.c
@@ -236,7 +236,8 @@ quick-binaries: programs $(HELPERS) $(BUILD)/tests/fuzz_replay \
   $(filter $(QUICK:%=$(BUILD)/tests/%),$(TESTS))
 
 tsan:
-	@$(MAKE) --no-print-directory BUILD=build-tsan CFLAGS="-O1 -g" SANITIZE="-fsanitize=thread" test
+	@TSAN_OPTIONS="history_size=7 suppressions=$(CURDIR)/tools/tsan.txt $$TSAN_OPTIONS" \
+	  $(MAKE) --no-print-directory BUILD=build-tsan CFLAGS="-O1 -g" SANITIZE="-fsanitize=thread" test
 
 bench: all
 	@$(MAKE) --no-print-directory $(BENCHES)
@@ -276,6 +277,7 @@ docs: all
 	$(PROGRAM) settings --aliases --markdown > docs/coming-from.md
 	$(PROGRAM) explain --ops --markdown > docs/operators.md
 	tools/draw_pipelines.sh $(PROGRAM)
+	tools/draw_context.sh $(PROGRAM)
 
 # C and CUDA by clang-format, scripts by shfmt.
 SOURCES = $(shell git ls-files '*.c' '*.h' '*.cu' '*.cuh')

@@ -245,7 +245,7 @@ tr_status tri_api_start(tr_session *session, tr_error *err)
         return tri_fail(
             err, TR_ERROR_INPUT,
             "this layout has %d ranks; train it with tr_train or `trireme train`, or set "
-            "layout.dp, layout.tp and layout.pp to 1",
+            "layout.dp, layout.cp, layout.tp and layout.pp to 1",
             ranks);
     return tri_session_start(&session->session, err);
 }

@@ -103,6 +103,8 @@ static const tri_flag explain_flags[] = {
     {"mode", "MODE", "train (default), eval, predict, prefill or decode"},
     {"rank", "R", "the program of this rank (default 0)"},
     {"graph", NULL, "the graph before it becomes a program"},
+    {"deal", NULL, "which tokens of the first batch each context-parallel rank gets (layout.cp)"},
+    {"draw", "FILE.svg", "with --deal: a picture of the first row"},
     {"ops", NULL, "what each operator means"},
     {"markdown", NULL, "with --ops: as a page, docs/operators.md"},
     JSON_FLAG,

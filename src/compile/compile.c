@@ -29,6 +29,12 @@ float tri_loss_seed(const tri_compile_config *config)
     return 1 / ((float)config->batch * (float)targets);
 }
 
+/* Programs that write texts have short rows, and treat cp as dp. */
+static bool cuts_rows(tri_mode mode)
+{
+    return mode != TRI_MODE_TRAIN && mode != TRI_MODE_EVAL;
+}
+
 /* Only training has something to keep gathered weights for: its backward, and more micro-batches.
  */
 static tr_status make_layout(const tri_compile_config *config, const tri_pipeline *pipeline,
@@ -36,6 +42,8 @@ static tr_status make_layout(const tri_compile_config *config, const tri_pipelin
 {
     const tri_model_config *model = &config->model;
     *layout = (tri_layout){.mesh = config->mesh, .sp = config->sp, .zero = config->zero};
+    layout->cp_rows = cuts_rows(mode);
+    layout->cp_keys = config->cp_keys;
     layout->keep_gathered = config->keep_gathered && config->zero >= 3 && mode == TRI_MODE_TRAIN;
     layout->bucket_bytes = config->bucket_bytes;
     layout->whole_tensors = tri_optim_needs_whole(&config->optim);
@@ -48,12 +56,16 @@ static tr_status make_layout(const tri_compile_config *config, const tri_pipelin
     return TR_OK;
 }
 
-/* The batch of all data-parallel ranks: what the graph of the whole model is about. */
-static tri_batch_shape whole_batch(const tri_compile_config *config, const tri_batch_shape *own)
+/* The batch of all ranks that share it out: what the graph of the whole model is about. */
+static tri_batch_shape whole_batch(const tri_compile_config *config, tri_mode mode,
+                                   const tri_batch_shape *own)
 {
     tri_batch_shape batch = *own;
-    batch.rows *= tri_mesh_size(&config->mesh, TRI_AXIS_DP);
-    batch.cache.rows *= tri_mesh_size(&config->mesh, TRI_AXIS_DP);
+    int parts = tri_mesh_size(&config->mesh, TRI_AXIS_DP);
+    if (cuts_rows(mode))
+        parts *= tri_mesh_size(&config->mesh, TRI_AXIS_CP);
+    batch.rows *= parts;
+    batch.cache.rows *= parts;
     return batch;
 }
 
@@ -81,6 +93,14 @@ static tr_status place_states(const tri_spaces_config *spaces, tri_graph *graph,
     return after("placing states elsewhere", graph, err);
 }
 
+/* Ranks of cp have as many tiles each, of tokens that may differ by one: with a token a tile, one
+ * of them would be empty. */
+static int64_t loss_tile(const tri_compile_config *config)
+{
+    bool uneven = config->seq_len % tri_mesh_size(&config->mesh, TRI_AXIS_CP) != 0;
+    return config->loss_tile == 1 && uneven ? 2 : config->loss_tile;
+}
+
 /* From the graph of the whole model to that of one rank. */
 static tr_status divide(const tri_compile_config *config, tri_mode mode,
                         const tri_pipeline *pipeline, tri_graph *graph, tri_placed_params *placed,
@@ -95,7 +115,7 @@ static tr_status divide(const tri_compile_config *config, tri_mode mode,
             tri_stages_cut(graph, &pipeline->stages, &placed->homes, mode == TRI_MODE_TRAIN, err));
         TRI_TRY(after("cutting the stages", graph, err));
     }
-    const tri_expand_config expand = {.loss_tile = config->loss_tile};
+    const tri_expand_config expand = {.loss_tile = loss_tile(config)};
     TRI_TRY(tri_expand(graph, &expand, err));
     return after("expanding operators", graph, err);
 }
@@ -104,7 +124,7 @@ static tr_status passes(const tri_compile_config *config, tri_mode mode,
                         const tri_batch_shape *batch, tri_pipeline *pipeline, tri_graph *graph,
                         tri_placed_params *placed, tr_error *err)
 {
-    tri_batch_shape whole = whole_batch(config, batch);
+    tri_batch_shape whole = whole_batch(config, mode, batch);
     TRI_TRY(tri_model_emit(&config->model, mode, &whole, graph, err));
     TRI_TRY(after("the model", graph, err));
     if (pipeline->exists) {

@@ -25,6 +25,7 @@ typedef struct tri_compile_config {
     int zero;                   /* 0 to 3: what is divided over dp */
     bool keep_gathered;         /* zero 3: gathered weights stay for the step */
     bool sp;                    /* between the blocks of tp, activations are cut along T */
+    tri_attention_keys cp_keys; /* cp: how attention gets the keys of other ranks, over cp_ring */
     double bucket_bytes;        /* zero 0: gradients are summed over dp when so much is complete */
     bool overlap;               /* messages may be under way beside the computation */
     bool lanes;                 /* of the device, which keeps them apart by itself: no flights */

@@ -120,7 +120,8 @@ void tri_aliases_markdown(FILE *file)
             "- `train.batch` counts the rows of a step over all ranks and micro-batches. "
             "`layout.microbatches` is a count, gradient accumulation included: a micro-batch has "
             "train.batch / (layout.dp x layout.microbatches) rows.\n"
-            "- The layout says how many ranks there are: layout.dp x layout.tp x layout.pp. "
+            "- The layout says how many ranks there are: layout.dp x layout.cp x layout.tp x "
+            "layout.pp. "
             "`trireme train` starts them itself ([launch.md](launch.md)).\n"
             "- Nothing is downloaded: models and tokenizers are paths.\n");
     for (int i = 0; i < tri_num_aliases && tri_aliases[i].trainer; i++) {

@@ -31,10 +31,36 @@ static const char *between(bool *any)
     return text;
 }
 
+/* "4 context-parallel (ring, heads in groups of 2)" */
+static void add_context(const tri_compile_config *c, int cp, tri_text *text)
+{
+    int heads = tri_mesh_size(&c->mesh, TRI_AXIS_CP_HEADS);
+    const char *keys = c->cp_keys == TRI_KEYS_RING ? "ring" : "gather";
+    if (heads == cp)
+        tri_text_add(text, "%d context-parallel (ulysses)", cp);
+    else if (heads > 1)
+        tri_text_add(text, "%d context-parallel (%s between groups of %d that divide heads)", cp,
+                     keys, heads);
+    else
+        tri_text_add(text, "%d context-parallel (%s)", cp, keys);
+}
+
+/* What ZeRO divides over all ranks that share out the batch, or over groups of them. */
+static void add_zero(const tri_compile_config *c, tri_text *text)
+{
+    int group = c->mesh.size[TRI_AXIS_SHARD];
+    int data =
+        tri_mesh_size(&c->mesh, TRI_AXIS_SHARD) * tri_mesh_size(&c->mesh, TRI_AXIS_REPLICATE);
+    if (c->zero > 0 && group > 0 && group < data)
+        tri_text_add(text, " (ZeRO %d in groups of %d)", c->zero, group);
+    else if (c->zero > 0)
+        tri_text_add(text, " (ZeRO %d)", c->zero);
+}
+
 static void add_parts(const tri_compile_config *c, int pp, int tp, int dp, tri_text *text)
 {
     bool any = false;
-    int group = c->mesh.size[TRI_AXIS_SHARD];
+    int cp = tri_mesh_size(&c->mesh, TRI_AXIS_CP);
     if (pp > 1) {
         tri_text_add(text, "%s%d pipeline stages (%s, %" PRId64 " micro-batch%s, %.0f %% bubble)",
                      between(&any), pp, c->schedule, c->num_microbatches,
@@ -43,13 +69,14 @@ static void add_parts(const tri_compile_config *c, int pp, int tp, int dp, tri_t
     if (tp > 1)
         tri_text_add(text, "%s%d tensor-parallel%s", between(&any), tp,
                      c->sp ? " (with sequence parallelism)" : "");
-    if (dp > 1) {
-        tri_text_add(text, "%s%d data-parallel", between(&any), dp);
-        if (c->zero > 0 && group > 0 && group < dp)
-            tri_text_add(text, " (ZeRO %d in groups of %d)", c->zero, group);
-        else if (c->zero > 0)
-            tri_text_add(text, " (ZeRO %d)", c->zero);
+    if (cp > 1) {
+        tri_text_add(text, "%s", between(&any));
+        add_context(c, cp, text);
     }
+    if (dp > 1)
+        tri_text_add(text, "%s%d data-parallel", between(&any), dp);
+    if (dp > 1 || cp > 1)
+        add_zero(c, text);
 }
 
 void tri_layout_words(const tri_compile_config *c, tri_text *text)

@@ -4,7 +4,7 @@
 
 typedef struct tri_need {
     const char *setting;
-    const char *other;
+    const char *other; /* with '>', one of several: "layout.dp|layout.cp" */
     char is;           /* '=': one of values, '!': none of them, '>': more than it */
     const char *value; /* "adam,adamw" */
 } tri_need;

@@ -49,12 +49,21 @@ static bool is_set(const tr_settings *settings, const char *name)
     return !same;
 }
 
+static void first_name(const char *names, char name[64])
+{
+    snprintf(name, 64, "%.*s", (int)strcspn(names, "|"), names);
+}
+
 static bool is_met(const tr_settings *settings, const tri_need *n)
 {
-    char have[64];
-    const tri_setting_value *value = value_of(settings, n->other);
-    if (n->is == '>')
-        return (double)value->integer + value->real > atof(n->value);
+    char have[64], name[64];
+    if (n->is == '>') { /* it, or another that does as well */
+        const char *bar = strchr(n->other, '|');
+        first_name(n->other, name);
+        const tri_setting_value *value = value_of(settings, name);
+        return (double)value->integer + value->real > atof(n->value) ||
+               (bar && is_met(settings, &(tri_need){n->setting, bar + 1, '>', n->value}));
+    }
     show(settings, n->other, have);
     bool among = false;
     for (const char *at = n->value; *at; at += strspn(at, ",")) {
@@ -74,8 +83,10 @@ static bool is_other_rule(const tr_settings *settings, const tri_need *n)
 
 static void tell_need(const tr_settings *settings, const tri_need *n, char note[MAX_NOTE])
 {
-    char have[64], value[64], fix[160];
-    show(settings, n->other, have);
+    char have[64], value[64], fix[160], other[64];
+    const char *bar = strchr(n->other, '|');
+    first_name(n->other, other);
+    show(settings, other, have);
     show(settings, n->setting, value);
     const char *comma = strchr(n->value, ','), *last = strrchr(n->value, ',');
     int first = comma ? (int)(comma - n->value) : (int)strlen(n->value);
@@ -83,7 +94,8 @@ static void tell_need(const tr_settings *settings, const tri_need *n, char note[
     if (comma != last)
         snprintf(middle, sizeof middle, "%.*s", (int)(last - comma - 1), comma + 1);
     if (n->is == '>')
-        snprintf(fix, sizeof fix, "set %s above %s", n->other, n->value);
+        snprintf(fix, sizeof fix, "set %s%s%s above %s", other, bar ? " or " : "",
+                 bar ? bar + 1 : "", n->value);
     else if (n->is == '!')
         snprintf(fix, sizeof fix, "choose another %s", n->other);
     else
@@ -92,7 +104,7 @@ static void tell_need(const tr_settings *settings, const tri_need *n, char note[
                  comma && comma != last ? ", " : "", middle, last ? " or " : "",
                  last ? last + 1 : "");
     snprintf(note, MAX_NOTE, "%s=%s has no effect with %s=%s; %s, or leave it out", n->setting,
-             value, n->other, have, fix);
+             value, other, have, fix);
 }
 
 /* ---- settings that a model, an update rule or a schedule brings ---- */
@@ -322,12 +334,33 @@ static bool lone_messages(const facts *f, char note[MAX_NOTE])
         if (tri_mesh_ranks(&f->compile->mesh) == 1 && is_set(f->settings, names[i])) {
             char value[64];
             show(f->settings, names[i], value);
-            snprintf(note, MAX_NOTE,
-                     "%s=%s has no effect on one rank; set layout.dp, tp or pp above 1, or leave "
-                     "it out",
-                     names[i], value);
+            snprintf(
+                note, MAX_NOTE,
+                "%s=%s has no effect on one rank; set layout.dp, cp, tp or pp above 1, or leave "
+                "it out",
+                names[i], value);
             return true;
         }
+    return false;
+}
+
+/* Where groups that divide heads are all of cp, there is no ring to deal out over. */
+static bool no_ring(const facts *f, char note[MAX_NOTE])
+{
+    static const char *const names[] = {"layout.cp_deal", "layout.cp_kind"};
+    char value[64];
+    bool all = tri_mesh_size(&f->compile->mesh, TRI_AXIS_CP) > 1 &&
+               tri_mesh_size(&f->compile->mesh, TRI_AXIS_CP_RING) == 1;
+    for (size_t i = 0; all && i < sizeof names / sizeof *names; i++) {
+        if (!is_set(f->settings, names[i]))
+            continue;
+        show(f->settings, names[i], value);
+        snprintf(note, MAX_NOTE,
+                 "%s=%s has no effect with layout.cp_heads=%" PRId64 ", which is all of layout.cp; "
+                 "lower layout.cp_heads, or leave it out",
+                 names[i], value, tr_settings_int(f->settings, "layout.cp_heads"));
+        return strcmp(tr_settings_string(f->settings, "layout.cp_kind"), "ulysses") != 0;
+    }
     return false;
 }
 
@@ -360,6 +393,7 @@ static const struct {
     {"train.eval_every", rare_evaluations},
     {"model.head_dim", foreign_head_dim},
     {"run.threads", many_threads},
+    {"layout.cp_heads", no_ring},
     {"train.patience", patience_in_vain},
     {NULL, lone_messages},
 };

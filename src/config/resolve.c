@@ -16,8 +16,8 @@
 
 int64_t tri_settings_num_ranks(const tr_settings *settings)
 {
-    return tr_settings_int(settings, "layout.dp") * tr_settings_int(settings, "layout.tp") *
-           tr_settings_int(settings, "layout.pp");
+    return tr_settings_int(settings, "layout.dp") * tr_settings_int(settings, "layout.cp") *
+           tr_settings_int(settings, "layout.tp") * tr_settings_int(settings, "layout.pp");
 }
 
 void tri_data_config_read(const tr_settings *s, tri_data_config *data)
@@ -174,7 +174,8 @@ static void batch_config(const tr_settings *s, tri_session_config *config)
     compile->batch = tr_settings_int(s, "train.batch");
     compile->seq_len = tr_settings_int(s, "data.seq_len");
     compile->loss_tile = tr_settings_int(s, "model.loss_tile");
-    compile->mask_documents = config->data.mask_documents || config->data.pack;
+    compile->mask_documents = config->data.mask_documents || config->data.pack ||
+                              tri_model_of(&compile->model)->documents;
     compile->num_microbatches = tr_settings_int(s, "layout.microbatches");
 }
 
@@ -238,18 +239,30 @@ static tr_status check_tp(const tri_compile_config *compile, tr_error *err)
     return TR_OK;
 }
 
+/* Shard groups are neighbours: within cp, or all of it for some of dp. */
+static bool divides_data(int group, int dp, int cp)
+{
+    return group <= cp ? cp % group == 0 : group % cp == 0 && dp % (group / cp) == 0;
+}
+
 static tr_status check_shard_group(const tri_compile_config *compile, tr_error *err)
 {
     int group = compile->mesh.size[TRI_AXIS_SHARD], dp = tri_mesh_size(&compile->mesh, TRI_AXIS_DP);
-    int nearest = group;
-    if (group == 0 || (group <= dp && dp % group == 0))
+    int cp = tri_mesh_size(&compile->mesh, TRI_AXIS_CP), nearest = group;
+    if (group == 0 || divides_data(group, dp, cp))
         return TR_OK;
-    while (nearest > dp || dp % nearest != 0)
+    while (!divides_data(nearest, dp, cp))
         nearest--;
-    return tri_fail(err, TR_ERROR_INPUT,
-                    "layout.shard_group is %d, which does not divide layout.dp %d; the nearest "
-                    "below that does is %d",
-                    group, dp, nearest);
+    if (cp == 1)
+        return tri_fail(err, TR_ERROR_INPUT,
+                        "layout.shard_group is %d, which does not divide layout.dp %d; the nearest "
+                        "below that does is %d",
+                        group, dp, nearest);
+    return tri_fail(
+        err, TR_ERROR_INPUT,
+        "layout.shard_group is %d: it must divide layout.cp %d, or be layout.cp times a "
+        "divisor of layout.dp %d; the nearest below that does is %d",
+        group, cp, dp, nearest);
 }
 
 /* Below zero 3 weights are whole anyway. */
@@ -352,6 +365,16 @@ static tr_status read_spikes(const tr_settings *s, tri_spike_config *spike, tr_e
                     "set ckpt.every, or train.on_spike=skip");
 }
 
+static tr_status mesh_config(const tr_settings *s, tri_mesh *mesh, tr_error *err)
+{
+    mesh->size[TRI_AXIS_DP] = (int)tr_settings_int(s, "layout.dp");
+    mesh->size[TRI_AXIS_TP] = (int)tr_settings_int(s, "layout.tp");
+    mesh->size[TRI_AXIS_CP] = (int)tr_settings_int(s, "layout.cp");
+    mesh->size[TRI_AXIS_PP] = (int)tr_settings_int(s, "layout.pp");
+    mesh->size[TRI_AXIS_SHARD] = (int)tr_settings_int(s, "layout.shard_group");
+    return tri_mesh_check(mesh, err);
+}
+
 tr_status tri_session_config_from(const tr_settings *s, tri_session_config *config, tr_error *err)
 {
     *config = (tri_session_config){
@@ -376,7 +399,6 @@ tr_status tri_session_config_from(const tr_settings *s, tri_session_config *conf
     batch_config(s, config);
     compile->zero = (int)tr_settings_int(s, "layout.zero");
     compile->keep_gathered = tr_settings_bool(s, "layout.keep_gathered");
-    compile->mesh.size[TRI_AXIS_SHARD] = (int)tr_settings_int(s, "layout.shard_group");
     compile->bucket_bytes = tr_settings_float(s, "layout.bucket_mb") * 1048576;
     compile->prefetch = (int)tr_settings_int(s, "layout.prefetch");
     compile->overlap = tr_settings_bool(s, "run.overlap");
@@ -387,10 +409,7 @@ tr_status tri_session_config_from(const tr_settings *s, tri_session_config *conf
     compile->split_backward = tr_settings_bool(s, "layout.split_backward");
     TRI_TRY(
         tri_recompute_parse(tr_settings_string(s, "layout.recompute"), &compile->recompute, err));
-    compile->mesh.size[TRI_AXIS_DP] = (int)tr_settings_int(s, "layout.dp");
-    compile->mesh.size[TRI_AXIS_TP] = (int)tr_settings_int(s, "layout.tp");
-    compile->mesh.size[TRI_AXIS_PP] = (int)tr_settings_int(s, "layout.pp");
-    TRI_TRY(tri_mesh_check(&compile->mesh, err));
+    TRI_TRY(mesh_config(s, &compile->mesh, err));
     compile->schedule = tr_settings_string(s, "layout.schedule");
     compile->chunks = tr_settings_int(s, "layout.chunks");
     compile->stages = tr_settings_string(s, "layout.stages");
@@ -400,6 +419,7 @@ tr_status tri_session_config_from(const tr_settings *s, tri_session_config *conf
     TRI_TRY(tri_memory_limit_from(s, &config->memory_limit, err));
     TRI_TRY(check_tp(compile, err));
     TRI_TRY(tri_divide_key_heads(compile, err));
+    TRI_TRY(tri_context_config(s, config, err));
     TRI_TRY(check_shard_group(compile, err));
     TRI_TRY(check_keep_gathered(compile, err));
     TRI_TRY(tri_pipeline_check(compile, err));

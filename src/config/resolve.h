@@ -25,6 +25,11 @@ void tri_run_config_from(const tr_settings *settings, tri_run_config *config);
  * ranks that do not go with them. */
 tr_status tri_divide_key_heads(tri_compile_config *compile, tr_error *err);
 
+/* How tokens are divided over layout.cp, and attention over that; refuses what does not go with the
+ * model. After tri_divide_key_heads. */
+tr_status tri_context_config(const tr_settings *settings, tri_session_config *config,
+                             tr_error *err);
+
 /* Bytes of run.memory_limit; 0: none. */
 tr_status tri_memory_limit_from(const tr_settings *settings, uint64_t *bytes, tr_error *err);
 

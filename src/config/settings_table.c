@@ -200,6 +200,21 @@ static const tri_setting common[] = {
     INT("layout.tp", "1", 1, TRI_MAX_TP,
         "Tensor-parallel ranks: heads, feed-forward width and vocabulary are divided over them",
         "tensor_parallel tp_size model_parallel mp"),
+    INT("layout.cp", "1", 1, TRI_MAX_CP,
+        "Context-parallel ranks: the tokens of each row are divided over them",
+        "context_parallel cp_size context_parallel_size context_parallel_degree ring_attention"),
+    CHOICE("layout.cp_kind", "ring", "ring, gather, ulysses",
+           "How attention meets the keys of other ranks: ring (they pass from rank to rank under "
+           "the computation), gather (all at once), ulysses (tokens are exchanged for heads)",
+           "cp_comm_type ring_attention_kind ulysses"),
+    INT("layout.cp_heads", "1", 1, TRI_MAX_CP,
+        "Within groups of so many context-parallel ranks tokens are exchanged for heads; "
+        "layout.cp_kind is between them",
+        "ulysses_degree ulysses_size hierarchical_context_parallel_sizes"),
+    CHOICE("layout.cp_deal", "auto", "auto, plain, zigzag, balanced",
+           "Which tokens a context-parallel rank gets: a run (plain), a run from the front and one "
+           "from the back (zigzag), blocks of equal attention, planned for each batch (balanced)",
+           "cp_load_balance cp_sharding load_balance"),
     INT("layout.pp", "1", 1, TRI_MAX_PP,
         "Pipeline ranks: the layers are divided over them, and micro-batches pass through",
         "pipeline_parallel pp_size pipeline stages num_stages"),
@@ -213,10 +228,12 @@ static const tri_setting common[] = {
            "Layers of each chunk of a pipeline in order, such as 4,4,3,5; empty: divided by cost",
            "pipeline_split split_points layers_per_stage"),
     INT("layout.zero", "0", 0, 3,
-        "ZeRO: divide over dp the optimizer state (1), also gradients (2), also parameters (3)",
+        "ZeRO: divide over dp x cp the optimizer state (1), also gradients (2), also parameters "
+        "(3)",
         "zero_stage stage zero_optimization sharding_strategy distributed_optimizer"),
     INT("layout.shard_group", "0", 0, TRI_MAX_DP,
-        "Hybrid sharding: ranks that zero divides over, with copies between such groups; 0 is dp",
+        "Hybrid sharding: ranks that zero divides over, with copies between such groups; 0 is dp x "
+        "cp",
         "hsdp hybrid_shard dp_shard"),
     FLOAT("layout.bucket_mb", "4", 0, 1e6,
           "Gradients are summed over dp while the backward goes on, whenever this many MiB are "

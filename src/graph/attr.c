@@ -12,21 +12,14 @@ typedef struct piece {
         offsetof(tri_attr, member), sizeof(((tri_attr *)0)->member)                                \
     }
 static const piece pieces[TRI_NUM_ATTR_FAMILIES] = {
-    [TRI_ATTR_MATMUL] = PIECE(matmul),
-    [TRI_ATTR_BIAS_GRAD] = PIECE(bias_grad),
-    [TRI_ATTR_ACT] = PIECE(act),
-    [TRI_ATTR_DROPOUT] = PIECE(dropout),
-    [TRI_ATTR_AXPBY] = PIECE(axpby),
-    [TRI_ATTR_CAST] = PIECE(cast),
-    [TRI_ATTR_QUANTISE] = PIECE(quantise),
-    [TRI_ATTR_LOOKUP] = PIECE(lookup),
-    [TRI_ATTR_NORM] = PIECE(norm),
-    [TRI_ATTR_ROPE] = PIECE(rope),
-    [TRI_ATTR_ATTENTION] = PIECE(attention),
-    [TRI_ATTR_LOSS] = PIECE(loss),
-    [TRI_ATTR_FINISH] = PIECE(finish),
-    [TRI_ATTR_UPDATE] = PIECE(update),
-    [TRI_ATTR_MESSAGE] = PIECE(message),
+    [TRI_ATTR_MATMUL] = PIECE(matmul),     [TRI_ATTR_BIAS_GRAD] = PIECE(bias_grad),
+    [TRI_ATTR_ACT] = PIECE(act),           [TRI_ATTR_DROPOUT] = PIECE(dropout),
+    [TRI_ATTR_AXPBY] = PIECE(axpby),       [TRI_ATTR_CAST] = PIECE(cast),
+    [TRI_ATTR_QUANTISE] = PIECE(quantise), [TRI_ATTR_LOOKUP] = PIECE(lookup),
+    [TRI_ATTR_GATHER] = PIECE(gather),     [TRI_ATTR_NORM] = PIECE(norm),
+    [TRI_ATTR_ROPE] = PIECE(rope),         [TRI_ATTR_ATTENTION] = PIECE(attention),
+    [TRI_ATTR_LOSS] = PIECE(loss),         [TRI_ATTR_FINISH] = PIECE(finish),
+    [TRI_ATTR_UPDATE] = PIECE(update),     [TRI_ATTR_MESSAGE] = PIECE(message),
 };
 
 tri_attr tri_attr_of(tri_op op, const tri_attr *attr)

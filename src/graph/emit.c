@@ -130,10 +130,12 @@ tri_id tri_dropout(tri_graph *graph, const char *name, tri_id x, float p,
         return x;
     const char *full = tri_graph_name(graph, name);
     tri_attr attr = {.dropout = {.p = p, .stream = tri_stream("drop", full)}};
-    return tri_node_out(
-        graph,
-        tri_graph_emit(graph, TRI_OP_DROPOUT, full, &attr, (tri_id[]){x, in->rows, in->step}, 3, 1),
-        0);
+    const tri_shape *shape = x == TRI_NONE ? NULL : &graph->values[x].shape;
+    bool tokens = shape && shape->rank >= 3 && shape->dim[1].name == TRI_DIM_T;
+    tri_id operands[] = {x, in->rows, in->step, in->places};
+    int num = tokens && in->places != TRI_NONE ? 4 : 3;
+    return tri_node_out(graph, tri_graph_emit(graph, TRI_OP_DROPOUT, full, &attr, operands, num, 1),
+                        0);
 }
 
 tri_id tri_residual_layernorm(tri_graph *graph, const char *name, tri_id *stream, tri_id branch,
@@ -182,11 +184,13 @@ tri_id tri_swiglu(tri_graph *graph, const char *name, tri_id gate, tri_id up)
                         0);
 }
 
-tri_id tri_select_row(tri_graph *graph, const char *name, tri_id x, tri_id index)
+tri_id tri_select_row(tri_graph *graph, const char *name, tri_id x, tri_id index,
+                      const tri_batch_inputs *in)
 {
+    tri_id operands[] = {x, index, in ? in->places : TRI_NONE};
     return tri_node_out(graph,
                         tri_graph_emit(graph, TRI_OP_SELECT_ROW, tri_graph_name(graph, name), NULL,
-                                       (tri_id[]){x, index}, 2, 1),
+                                       operands, operands[2] == TRI_NONE ? 2 : 3, 1),
                         0);
 }
 

@@ -15,6 +15,12 @@ typedef struct tri_batch_inputs {
     tri_id rows;      /* [B], number of the row within the global batch; of the cache, with one */
     tri_id step;      /* [1], number of the step */
     tri_id index;     /* [B], for prediction: the position whose next token is wanted */
+    /* Rows that are divided: the place of each token in its row. Where attention goes by these, the
+     * places that a query sees, begin and end. TRI_NONE: token i has place i, and documents say who
+     * sees whom. */
+    tri_id places; /* [B, P] with as many as there are tokens */
+    tri_id span;   /* [B, P, 2], or TRI_NONE */
+    bool by_place;
 } tri_batch_inputs;
 
 /* y = x W^T (+ bias when the table has one). The last dims of W are those of x that it contracts.
@@ -29,7 +35,8 @@ tri_id tri_linear_tied(tri_graph *graph, const char *name, const char *weight, t
 tri_id tri_embed(tri_graph *graph, const char *name, tri_id ids);
 tri_id tri_add(tri_graph *graph, const char *name, tri_id a, tri_id b);
 tri_id tri_activation(tri_graph *graph, const char *name, tri_act act, tri_id x);
-/* No node when p is 0. */
+/* No node when p is 0. Of tokens [B, T, ...] the mask goes by their places, where these are data.
+ */
 tri_id tri_dropout(tri_graph *graph, const char *name, tri_id x, float p,
                    const tri_batch_inputs *in);
 /* y = layernorm(*stream + branch), and *stream becomes that sum; branch may be TRI_NONE. */
@@ -62,8 +69,10 @@ typedef struct tri_attention_config {
 /* Scores are scaled by 1 / sqrt(K). */
 tri_id tri_attention(tri_graph *graph, const char *name, tri_attention_inputs of,
                      tri_attention_config how, const tri_batch_inputs *in);
-/* x [B, T, D] at position index[b] of each row: [B, D]. */
-tri_id tri_select_row(tri_graph *graph, const char *name, tri_id x, tri_id index);
+/* x [B, T, D] at position index[b] of each row: [B, D]. `in`: tokens may lie in any order, and the
+ * index is a place; NULL: they lie in order. */
+tri_id tri_select_row(tri_graph *graph, const char *name, tri_id x, tri_id index,
+                      const tri_batch_inputs *in);
 /* Losses become the graph's loss and count (and hits). */
 /* count_hits: also count the targets whose logit is the largest of its row. */
 void tri_cross_entropy(tri_graph *graph, tri_id logits, tri_id targets,

@@ -64,6 +64,28 @@ static tri_id attend_to_cache(tri_graph *graph, const char *full, tri_attention_
         0);
 }
 
+/* Tokens of a row lie in any order. Queries may be on other ranks than keys, so they are apart. */
+static tri_id attend_by_place(tri_graph *graph, const char *full, tri_attention_inputs of,
+                              const tri_batch_inputs *in, const tri_attr *attr)
+{
+    tri_attr by_place = *attr;
+    tri_attention_attr *how = &by_place.attention;
+    how->share =
+        (float)tri_attention_share(how->causal, how->window, graph->values[of.q].shape.dim[1].size);
+    if (of.k == TRI_NONE) {
+        tri_id parts = tri_graph_emit(graph, TRI_OP_SPLIT_QKV, full, NULL, &of.q, 1, 3);
+        of.q = tri_node_out(graph, parts, 0);
+        of.k = tri_node_out(graph, parts, 1);
+        of.v = tri_node_out(graph, parts, 2);
+    }
+    tri_id operands[] = {of.q,     of.k,     of.v,       in->rows,  in->step,
+                         TRI_NONE, in->span, in->places, in->places};
+    return tri_node_out(graph,
+                        tri_graph_emit(graph, TRI_OP_ATTENTION, full, &by_place, operands,
+                                       sizeof operands / sizeof *operands, 2),
+                        0);
+}
+
 tri_id tri_attention(tri_graph *graph, const char *name, tri_attention_inputs of,
                      tri_attention_config how, const tri_batch_inputs *in)
 {
@@ -79,6 +101,8 @@ tri_id tri_attention(tri_graph *graph, const char *name, tri_attention_inputs of
                                    .alpha = 1 / sqrtf((float)q->dim[q->rank - 1].size)}};
     if (graph->cache.rows > 0)
         return attend_to_cache(graph, full, of, how, in, &attr);
+    if (in->by_place)
+        return attend_by_place(graph, full, of, in, &attr);
     tri_id operands[] = {of.q, of.k, of.v, in->rows, in->step, of.docs};
     return tri_node_out(graph,
                         tri_graph_emit(graph, TRI_OP_ATTENTION, full, &attr, operands,

@@ -28,13 +28,14 @@ typedef struct tri_value {
     tri_id producer;     /* node, or TRI_NONE for inputs and first versions */
     tri_id state;        /* of which state this is a version, or TRI_NONE */
     bool per_microbatch; /* inputs: one for each micro-batch, or one for the step */
-    bool output;         /* the host reads it after the program has run */
-    tri_placement at;    /* where it lies; its shape is this rank's piece of... */
-    tri_shape whole;     /* ...this logical tensor, once it has been placed: rank 0 before */
-    tri_flat flat;       /* parts > 0: its shape is this rank's slice */
-    uint32_t bucket;     /* temporaries of one bucket lie together, as flat says; 0: none */
-    tri_flat place;      /* of a temporary in its bucket */
-    tri_where where;     /* its memory lies */
+    int64_t most;     /* inputs of whole numbers: the host gives none larger; 0: nothing is said */
+    bool output;      /* the host reads it after the program has run */
+    tri_placement at; /* where it lies; its shape is this rank's piece of... */
+    tri_shape whole;  /* ...this logical tensor, once it has been placed: rank 0 before */
+    tri_flat flat;    /* parts > 0: its shape is this rank's slice */
+    uint32_t bucket;  /* temporaries of one bucket lie together, as flat says; 0: none */
+    tri_flat place;   /* of a temporary in its bucket */
+    tri_where where;  /* its memory lies */
 } tri_value;
 
 typedef enum tri_state_kind {

@@ -13,7 +13,7 @@
 
 #include "graph/shape.h"
 
-enum { TRI_MAX_FACTORS = 16, TRI_MAX_AXES = 32, TRI_GRID_NAME = 16, TRI_MAX_ENTRIES = 8 };
+enum { TRI_MAX_FACTORS = 16, TRI_MAX_AXES = 40, TRI_GRID_NAME = 16, TRI_MAX_ENTRIES = 8 };
 
 /* Bit f: factor f. */
 typedef uint16_t tri_factor_set;
@@ -23,6 +23,10 @@ typedef struct tri_factor {
     int32_t stride;     /* between neighbours along it */
     int32_t coordinate; /* of this rank */
     uint8_t family;     /* factors of one axis of the layout: a cut takes them as one */
+    /* It cuts tokens, and for attention other dims in their place: there it stands last, and
+     * everywhere apart from the rest of its family, so that it can go alone. */
+    bool visits;
+    bool splits; /* it divides what is kept together where a dim is cut: see `unit` */
 } tri_factor;
 
 /* Sets of factors in an order, the slowest first; those of one set count as on the grid. */
@@ -42,9 +46,8 @@ typedef struct tri_grid {
     tri_factor factor[TRI_MAX_FACTORS]; /* strides ascend */
     int num_axes;
     tri_grid_axis axis[TRI_MAX_AXES]; /* the first are those of the mesh, by tri_axis */
-    /* Elements of a dim that stay together where it is cut first (heads that share a key head);
-     * 0: 1.
-     */
+    /* Elements of a dim that stay together where it is cut (heads that share a key head), but for
+     * a factor that splits them and those behind it; 0: 1. */
     int64_t unit[TRI_NUM_DIM_NAMES];
 } tri_grid;
 

@@ -41,6 +41,7 @@ typedef enum tri_op {
     TRI_OP_EMBED_GRAD,
     TRI_OP_SELECT_ROW,
     TRI_OP_SELECT_ROW_GRAD,
+    TRI_OP_GATHER_ROWS,
     /* norms */
     TRI_OP_LAYERNORM,
     TRI_OP_ADD_LAYERNORM,
@@ -54,6 +55,8 @@ typedef enum tri_op {
     TRI_OP_RMSNORM_GRADS,
     /* attention */
     TRI_OP_ROPE,
+    TRI_OP_SPLIT_QKV,
+    TRI_OP_JOIN_QKV,
     TRI_OP_ATTENTION,
     TRI_OP_ATTENTION_GRAD,
     TRI_OP_ATTENTION_MERGE,
@@ -213,6 +216,7 @@ typedef enum tri_attr_family {
     TRI_ATTR_CAST,
     TRI_ATTR_QUANTISE,
     TRI_ATTR_LOOKUP,
+    TRI_ATTR_GATHER,
     TRI_ATTR_NORM,
     TRI_ATTR_ROPE,
     TRI_ATTR_ATTENTION,
@@ -238,6 +242,13 @@ typedef struct tri_quantise_attr {
     bool straight, turned; /* as it lies, and as the transpose of that view */
 } tri_quantise_attr;
 
+/* Where ranks that have different tokens get the keys of the others from. */
+typedef enum tri_attention_keys {
+    TRI_KEYS_GATHERED, /* all of them have all keys */
+    TRI_KEYS_RING,     /* they pass from rank to rank: place/expand_ring.c */
+    TRI_KEYS_SEEN,     /* those that a query of a rank sees go to it: place/expand_seen.c */
+} tri_attention_keys;
+
 typedef struct tri_attention_attr {
     float alpha;     /* factor of the scores */
     float dropout;   /* probability that a weight becomes zero */
@@ -246,7 +257,12 @@ typedef struct tri_attention_attr {
     int32_t window;  /* causal only: a query sees this many places, its own the last; 0: all */
     bool causal;     /* a query sees places up to its own */
     bool cached;     /* keys and values are rows of a cache, place x at x mod its length */
+    uint8_t keys;    /* tri_attention_keys, until the node is expanded */
+    float share;     /* with places: of all pairs, what is looked at on average; 0: all of them */
 } tri_attention_attr;
+
+/* Of all pairs of a query and a key in so many tokens, those that are looked at. */
+double tri_attention_share(bool causal, int32_t window, int64_t tokens);
 
 /* Inputs of attention: the first six are always given (some as absent), as of a plain batch. Those
  * of its gradient begin with the result's gradient, and have the results before the rest. */
@@ -357,6 +373,9 @@ typedef struct tri_attr {
         struct {
             tri_shape table; /* embed_grad without a table: the shape of one */
         } lookup;
+        struct {
+            uint8_t lead; /* first dims of x that count its rows; the rest are a row's */
+        } gather;
         struct {
             float eps;
         } norm;

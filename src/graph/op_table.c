@@ -25,6 +25,7 @@ static const tri_op_def *const table[TRI_NUM_OPS] = {
     [TRI_OP_EMBED_GRAD] = &tri_def_embed_grad,
     [TRI_OP_SELECT_ROW] = &tri_def_select_row,
     [TRI_OP_SELECT_ROW_GRAD] = &tri_def_select_row_grad,
+    [TRI_OP_GATHER_ROWS] = &tri_def_gather_rows,
     [TRI_OP_LAYERNORM] = &tri_def_layernorm,
     [TRI_OP_ADD_LAYERNORM] = &tri_def_add_layernorm,
     [TRI_OP_LAYERNORM_GRAD] = &tri_def_layernorm_grad,
@@ -36,6 +37,8 @@ static const tri_op_def *const table[TRI_NUM_OPS] = {
     [TRI_OP_LAYERNORM_GRADS] = &tri_def_layernorm_grads,
     [TRI_OP_RMSNORM_GRADS] = &tri_def_rmsnorm_grads,
     [TRI_OP_ROPE] = &tri_def_rope,
+    [TRI_OP_SPLIT_QKV] = &tri_def_split_qkv,
+    [TRI_OP_JOIN_QKV] = &tri_def_join_qkv,
     [TRI_OP_ATTENTION] = &tri_def_attention,
     [TRI_OP_ATTENTION_GRAD] = &tri_def_attention_grad,
     [TRI_OP_ATTENTION_MERGE] = &tri_def_attention_merge,
@@ -98,7 +101,7 @@ void tri_infer_dtypes(tri_op op, const tri_attr *attr, const tri_value *const *i
     for (int j = num_in - 1; j >= 0; j--)
         if (in[j] && !(def->wide_in >> j & 1) && tri_dtype_is_float(in[j]->dtype))
             lead = in[j]->dtype;
-    if (def->communicates && num_in > 0 && in[0])
+    if ((def->communicates || def->moves) && num_in > 0 && in[0])
         lead = in[0]->dtype; /* whole numbers travel, too */
     for (int k = 0; k < num_out; k++)
         out[k] = (def->wide_out | attr->wide_out) >> k & 1 ? TRI_F32 : lead;
@@ -122,6 +125,17 @@ tr_status tri_infer_given(const tri_node *node, const tri_shape *in, tri_shape *
     out[0] = node->attr.message.made.shape;
     out_dtype[0] = node->attr.message.made.dtype;
     return TR_OK;
+}
+
+tr_status tri_check_places(const tri_shape *x, const tri_shape *places, tr_error *err)
+{
+    char a[128], b[128];
+    if (places->rank < 0 ||
+        (places->rank == 2 && x->rank >= 2 && places->dim[0].size == x->dim[0].size &&
+         places->dim[1].size == x->dim[1].size))
+        return TR_OK;
+    return tri_fail(err, TR_ERROR_INPUT, "places %s do not fit the tokens of %s",
+                    tri_shape_text(places, a, sizeof a), tri_shape_text(x, b, sizeof b));
 }
 
 static double operand_bytes(const tri_value *value)

@@ -49,6 +49,7 @@ typedef struct tri_op_def {
     uint16_t wide_in;
     uint8_t wide_out;
     uint8_t copies; /* bit k: output k is a weight's 16-bit copy: bf16 rounds as base/half.h says */
+    bool moves; /* it only moves elements: outputs have the first input's type, whatever it is */
 
     /* Checks inputs and attributes and fills the outputs' shapes (and dtypes, preset by the rule
      * above). shapes of absent inputs have rank -1. */
@@ -85,6 +86,8 @@ tr_status tri_infer_same(const tri_node *node, const tri_shape *in, tri_shape *o
 /* From the attributes: some ranks have no input to tell by. */
 tr_status tri_infer_given(const tri_node *node, const tri_shape *in, tri_shape *out,
                           tri_dtype *out_dtype, tr_error *err);
+/* That an optional input of places [B, P], of rank -1 where it is absent, fits x [B, T, ...]. */
+tr_status tri_check_places(const tri_shape *x, const tri_shape *places, tr_error *err);
 tri_shape tri_shape_scalar(int64_t count);      /* [n count] */
 tri_shape tri_flat_shape(const tri_flat *flat); /* of this rank's slice */
 /* Types of a node's outputs, as the masks of its row and of its attributes say; in[j] is NULL for
@@ -122,13 +125,13 @@ extern const tri_op_def tri_def_add, tri_def_bias_add, tri_def_bias_grad, tri_de
     tri_def_act_grad, tri_def_dropout, tri_def_accumulate, tri_def_axpby, tri_def_cast,
     tri_def_swiglu, tri_def_swiglu_grad;
 extern const tri_op_def tri_def_embed, tri_def_embed_grad, tri_def_select_row,
-    tri_def_select_row_grad;
+    tri_def_select_row_grad, tri_def_gather_rows;
 extern const tri_op_def tri_def_layernorm, tri_def_add_layernorm, tri_def_layernorm_grad,
     tri_def_layernorm_param_grad;
 extern const tri_op_def tri_def_rmsnorm, tri_def_add_rmsnorm, tri_def_rmsnorm_grad,
     tri_def_rmsnorm_param_grad;
-extern const tri_op_def tri_def_rope, tri_def_attention, tri_def_attention_grad,
-    tri_def_attention_merge, tri_def_cache_write;
+extern const tri_op_def tri_def_rope, tri_def_split_qkv, tri_def_join_qkv, tri_def_attention,
+    tri_def_attention_grad, tri_def_attention_merge, tri_def_cache_write;
 extern const tri_op_def tri_def_ce_stats, tri_def_ce_loss, tri_def_ce_grad, tri_def_out_loss,
     tri_def_out_loss_grad;
 extern const tri_op_def tri_def_sum_squares, tri_def_fill, tri_def_finish, tri_def_sgd,

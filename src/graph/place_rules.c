@@ -15,13 +15,18 @@ static tri_spot cut_at(int dim)
     return (tri_spot){TRI_SPOT_CUT, dim};
 }
 
-/* An operand that goes with another: cut along the dim of the same name, where it has one. */
+/* An operand that goes with another: cut along the dim of the same name, where it has one. Places
+ * [B, P] go with their tokens [B, T]. */
 static tri_spot alongside(const tri_shape *leader, tri_spot spot, const tri_shape *shape)
 {
-    for (int d = 0; is_cut(&spot) && d < shape->rank; d++)
+    int places = -1;
+    for (int d = 0; is_cut(&spot) && d < shape->rank; d++) {
         if (shape->dim[d].name == leader->dim[spot.dim].name)
             return cut_at(d);
-    return whole;
+        if (shape->dim[d].name == TRI_DIM_P && leader->dim[spot.dim].name == TRI_DIM_T)
+            places = d;
+    }
+    return places >= 0 ? cut_at(places) : whole;
 }
 
 /* The first input decides; the others go with it. */
@@ -230,12 +235,43 @@ static bool place_cached(const tri_node *node, const tri_shape *shapes, tri_spot
     return cut;
 }
 
+/* Tokens of a row may be anywhere when queries and keys have places. first: that of q; what belongs
+ * to keys is cut alike, or whole on every rank that has queries. */
+static bool cut_by_tokens(const tri_node *node, const tri_shape *shapes, const tri_spot *in,
+                          int first)
+{
+    int places =
+        TRI_ATTENTION_Q_PLACES + (first ? TRI_NUM_ATTENTION_GRAD_IN - TRI_NUM_ATTENTION_IN : 0);
+    return is_cut(&in[first]) && shapes[first].rank == 4 && in[first].dim == 1 &&
+           node->num_in > places + 1 && shapes[places].rank >= 0 && shapes[places + 1].rank >= 0;
+}
+
+static void place_tokens(const tri_node *node, const tri_shape *shapes, tri_spot *in, int first)
+{
+    const int more = first ? TRI_NUM_ATTENTION_GRAD_IN - TRI_NUM_ATTENTION_IN : 0;
+    tri_spot keys = node->attr.attention.keys == TRI_KEYS_GATHERED ? whole : cut_at(1);
+    for (int j = 0; j < node->num_in; j++) {
+        int of = j - more; /* as of attention itself, from the rows on */
+        in[j] = whole;
+        if (j == first + 1 || j == first + 2 || of == TRI_ATTENTION_K_PLACES)
+            in[j] = keys;
+        else if (shapes[j].rank == 4 || of == TRI_ATTENTION_SPAN || of == TRI_ATTENTION_Q_PLACES)
+            in[j] = cut_at(1);
+    }
+    if (first)
+        in[TRI_ATTENTION_GRAD_LSE] = cut_at(2);
+}
+
 /* Whether heads are cut. */
 static bool place_apart(const tri_node *node, const tri_shape *shapes, tri_spot *in)
 {
     if (cut_by_rows(&in[0])) {
         for (int j = 1; j < node->num_in; j++)
             in[j] = alongside(&shapes[0], in[0], &shapes[j]);
+        return false;
+    }
+    if (cut_by_tokens(node, shapes, in, 0)) {
+        place_tokens(node, shapes, in, 0);
         return false;
     }
     bool cut = cut_by_heads(&shapes[0], &in[0]);
@@ -251,9 +287,11 @@ void tri_place_heads(const tri_node *node, const tri_shape *shapes, tri_spot *in
 {
     bool cut = node->attr.attention.cached ? place_cached(node, shapes, in)
                                            : place_apart(node, shapes, in);
-    tri_spot rows = cut_by_rows(&in[0]) ? in[0] : whole;
+    tri_spot rows = is_cut(&in[0]) ? in[0] : whole; /* of the batch, or their tokens */
     out[0] = cut ? cut_at(2) : rows;
     out[1] = cut ? cut_at(1) : rows; /* lse [B, H, T] */
+    if (!cut && is_cut(&rows) && rows.dim == 1)
+        out[1] = cut_at(2);
 }
 
 /* do, q, k, v, o, lse. A key that several ranks have gets from each what its queries give. */
@@ -281,7 +319,15 @@ void tri_place_heads_grad(const tri_node *node, const tri_shape *shapes, tri_spo
 {
     const int sink = TRI_NUM_ATTENTION_GRAD_IN - 1;
     bool rows = cut_by_rows(&in[1]), sinks = sink < node->num_in && shapes[sink].rank >= 0;
-    if (rows) {
+    bool tokens = cut_by_tokens(node, shapes, in, TRI_ATTENTION_GRAD_Q);
+    if (tokens) {
+        place_tokens(node, shapes, in, TRI_ATTENTION_GRAD_Q);
+        for (int k = 0; k < node->num_out; k++) /* of keys that all have, what its queries give */
+            out[k] = k == 0 || is_cut(&in[TRI_ATTENTION_GRAD_Q + k])
+                         ? cut_at(1)
+                         : (tri_spot){TRI_SPOT_TERMS, 0};
+        rows = true;
+    } else if (rows) {
         for (int j = 0; j < node->num_in; j++)
             in[j] = j == 1 ? in[1] : alongside(&shapes[1], in[1], &shapes[j]);
         for (int k = 0; k < node->num_out; k++)

@@ -42,7 +42,8 @@ tri_spot tri_placement_spot(const tri_placement *at, int factor)
     return (tri_spot){TRI_SPOT_WHOLE, 0};
 }
 
-/* Puts new factors behind a list: a family is one entry, or, where the dim has units, several. */
+/* Puts new factors behind a list: a family is one entry, or, where the dim has units or its factors
+ * go to other dims, several. */
 static void append(const tri_grid *grid, tri_dim_name name, tri_factor_set set,
                    tri_entries *entries)
 {
@@ -50,13 +51,26 @@ static void append(const tri_grid *grid, tri_dim_name name, tri_factor_set set,
         if (!(set >> f & 1) || entries->num == TRI_MAX_ENTRIES)
             continue;
         tri_factor_set entry = 0;
+        bool apart = grid->unit[name] > 1 || grid->factor[f].visits;
         for (int g = 0; g <= f; g++)
             if (set >> g & 1 && grid->factor[g].family == grid->factor[f].family &&
-                (grid->unit[name] <= 1 || g == f))
+                (!apart || g == f))
                 entry |= tri_factor_bit(g);
         entries->set[entries->num++] = entry;
         set &= (tri_factor_set)~entry;
     }
+}
+
+/* Those that are here for a while came last, and are the first to go. They are at home where tokens
+ * are, and places are cut as tokens. */
+static tri_factor_set visitors(const tri_grid *grid, tri_dim_name name, tri_factor_set set)
+{
+    bool home = name == TRI_DIM_T || name == TRI_DIM_P || name == TRI_DIM_B;
+    tri_factor_set visiting = 0;
+    for (int f = 0; f < grid->num_factors && !home; f++)
+        if (set >> f & 1 && grid->factor[f].visits)
+            visiting |= tri_factor_bit(f);
+    return visiting;
 }
 
 tri_placement tri_placement_of(const tri_grid *grid, const tri_shape *shape, const tri_spot *spots)
@@ -70,8 +84,12 @@ tri_placement tri_placement_of(const tri_grid *grid, const tri_shape *shape, con
             at.partial |= tri_factor_bit(f);
     }
     for (int d = 0; d < shape->rank; d++)
-        if (cut[d])
-            append(grid, shape->dim[d].name, cut[d], &at.dim[d]);
+        if (cut[d]) {
+            tri_dim_name name = shape->dim[d].name;
+            tri_factor_set last = visitors(grid, name, cut[d]);
+            append(grid, name, cut[d] & (tri_factor_set)~last, &at.dim[d]);
+            append(grid, name, last, &at.dim[d]);
+        }
     return at;
 }
 
@@ -86,12 +104,25 @@ static int32_t place_at(const tri_grid *grid, tri_factor_set set, const int32_t 
     return place;
 }
 
+/* How many elements of a dim stay together at entry i of its list. */
+static int64_t unit_at(const tri_grid *grid, const tri_entries *entries, tri_dim_name name, int i)
+{
+    if (grid->unit[name] <= 1)
+        return 1;
+    for (int f = 0; f < grid->num_factors; f++)
+        for (int j = 0; j <= i && grid->factor[f].splits; j++)
+            if (entries->set[j] >> f & 1)
+                return 1;
+    return grid->unit[name];
+}
+
 int64_t tri_placement_piece(const tri_grid *grid, const tri_entries *entries, tri_dim whole,
                             const int32_t *coordinate, int64_t *begin)
 {
-    int64_t size = whole.size, unit = grid->unit[whole.name] > 1 ? grid->unit[whole.name] : 1;
+    int64_t size = whole.size;
     *begin = 0;
-    for (int i = 0; i < entries->num; i++, unit = 1) {
+    for (int i = 0; i < entries->num; i++) {
+        int64_t unit = unit_at(grid, entries, whole.name, i);
         int32_t parts = tri_grid_size(grid, entries->set[i]);
         int32_t part = place_at(grid, entries->set[i], coordinate);
         int64_t first = tri_block_begin(size / unit, parts, part) * unit;
@@ -109,8 +140,9 @@ tri_cut tri_placement_last(const tri_grid *grid, const tri_entries *entries, tri
     tri_cut cut = {.dim = (uint8_t)dim, .parts = 1, .num_levels = (uint8_t)(num > 1 ? num : 0)};
     int64_t begin;
     cut.size = tri_placement_piece(grid, &before, whole, NULL, &begin);
-    cut.unit = before.num == 0 && grid->unit[whole.name] > 1 ? grid->unit[whole.name] : 1;
+    cut.unit = unit_at(grid, entries, whole.name, before.num);
     for (int i = 0; i < num; i++) {
+        cut.unit_levels += num > 1 && unit_at(grid, entries, whole.name, before.num + i) > 1;
         tri_factor_set set = entries->set[before.num + i];
         cut.level[i] = num > 1 ? tri_grid_size(grid, set) : 0;
         cut.part = cut.part * tri_grid_size(grid, set) + tri_grid_place(grid, set);

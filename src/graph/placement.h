@@ -8,8 +8,9 @@
  *
  * An entry of a list cuts what the entries before it leave: a piece is a run of elements of the
  * dim, and the last entry can be gathered alone. Factors of one axis are one entry, which divides
- * into balanced blocks over their product; where a dim has units, each is an entry of its own, and
- * only the first keeps units together. */
+ * into balanced blocks over their product; where a dim has units, or a factor goes to other dims
+ * for a while, each is an entry of its own. Entries keep units together, up to the first that has a
+ * factor that splits them. */
 #ifndef TRI_GRAPH_PLACEMENT_H
 #define TRI_GRAPH_PLACEMENT_H
 
@@ -59,12 +60,13 @@ tri_shape tri_placement_shape(const tri_grid *grid, const tri_placement *at,
                               const tri_shape *whole);
 
 /* A dim divided over the ranks of a group, level by level: balanced blocks, of which the first ones
- * are larger by one, and within each of them balanced blocks again. The first level keeps units
+ * are larger by one, and within each of them balanced blocks again. The first levels keep units
  * together. What is divided may itself be a piece. */
 enum { TRI_NO_DIM = 255 }; /* a cut of no dim: parts of their own, one after the other */
 typedef struct tri_cut {
     uint8_t dim;
     uint8_t num_levels;             /* 0: one, of all parts */
+    uint8_t unit_levels;            /* that keep units together; 0: the first alone */
     int32_t parts;                  /* ranks; 0: not divided */
     int32_t part;                   /* of this rank */
     int32_t level[TRI_MAX_ENTRIES]; /* ranks of each level, slowest first; their product is parts */
@@ -78,7 +80,9 @@ static inline int64_t tri_cut_begin(const tri_cut *cut, int32_t part)
     int32_t rest = cut->parts, levels = cut->num_levels ? cut->num_levels : 1;
     if (part >= cut->parts)
         return size;
-    for (int l = 0; l < levels; l++, unit = 1) {
+    for (int l = 0; l < levels; l++) {
+        if (l > 0 && l >= cut->unit_levels)
+            unit = 1;
         int32_t blocks = cut->num_levels ? cut->level[l] : cut->parts;
         rest /= blocks;
         int64_t first = tri_block_begin(size / unit, blocks, part / rest) * unit;

@@ -2,18 +2,24 @@
 
 #include <stdio.h>
 
-/* Axes that lie next to each other in the order of ranks; every other is part of one of them. */
-static tri_axis family_of(tri_axis axis)
+/* tp, cp, dp and pp lie next to each other in the order of ranks; every other axis is part of one
+ * of them, or of two neighbours. */
+static bool in_family(tri_axis axis, tri_axis family)
 {
     switch (axis) {
     case TRI_AXIS_SHARD:
     case TRI_AXIS_REPLICATE:
-        return TRI_AXIS_DP;
+        return family == TRI_AXIS_DP || family == TRI_AXIS_CP;
     case TRI_AXIS_KV:
     case TRI_AXIS_KV_COPY:
-        return TRI_AXIS_TP;
+        return family == TRI_AXIS_TP;
+    case TRI_AXIS_CP_RING:
+    case TRI_AXIS_CP_HEADS:
+    case TRI_AXIS_CP_KV:
+    case TRI_AXIS_CP_COPY:
+        return family == TRI_AXIS_CP;
     default:
-        return axis;
+        return family == axis;
     }
 }
 
@@ -50,7 +56,7 @@ static bool within(const tri_mesh *mesh, tri_axis axis, const tri_factor *f)
     int64_t first = tri_mesh_stride(mesh, axis), end = first * tri_mesh_size(mesh, axis);
     if (f->size == 1) /* a single key head */
         return axis == TRI_AXIS_TP || axis == TRI_AXIS_KV;
-    return has_factors(mesh, axis) && f->family == (uint8_t)family_of(axis) && f->stride >= first &&
+    return has_factors(mesh, axis) && in_family(axis, (tri_axis)f->family) && f->stride >= first &&
            (int64_t)f->stride * f->size <= end;
 }
 
@@ -72,6 +78,19 @@ static void add_factor(const tri_mesh *mesh, int rank, int64_t stride, int64_t s
                      .stride = (int32_t)stride,
                      .coordinate = (int32_t)(rank / stride % size),
                      .family = (uint8_t)family_at(mesh, stride, size)};
+}
+
+/* How the factors of cp meet other dims than T, to which attention takes those of cp_heads; and
+ * which factors divide what stays together elsewhere. */
+static void mark_factors(const tri_mesh *mesh, tri_grid *grid)
+{
+    const tri_factor_set copies =
+        grid->axis[TRI_AXIS_KV_COPY].factors | grid->axis[TRI_AXIS_CP_COPY].factors;
+    for (int f = 0; f < grid->num_factors; f++) {
+        tri_factor *factor = &grid->factor[f];
+        factor->visits = factor->family == TRI_AXIS_CP && mesh->size[TRI_AXIS_CP_HEADS] > 1;
+        factor->splits = copies >> f & 1;
+    }
 }
 
 tr_status tri_mesh_grid(const tri_mesh *mesh, int rank, tri_grid *grid, tr_error *err)
@@ -96,6 +115,11 @@ tr_status tri_mesh_grid(const tri_mesh *mesh, int rank, tri_grid *grid, tr_error
             if (within(mesh, (tri_axis)axis, &grid->factor[f]))
                 row->factors |= tri_factor_bit(f);
     }
+    tri_grid_axis *shard = &grid->axis[TRI_AXIS_SHARD];
+    tri_factor_set cp = grid->axis[TRI_AXIS_CP].factors, dp = grid->axis[TRI_AXIS_DP].factors;
+    if (cp && dp && shard->factors == (cp | dp))
+        snprintf(shard->name, sizeof shard->name, "dp*cp");
+    mark_factors(mesh, grid);
     return TR_OK;
 }
 

@@ -2,30 +2,43 @@
 
 const char *tri_axis_name(tri_axis axis)
 {
-    static const char *const names[TRI_NUM_AXES] = {"tp",        "cp",   "dp", "pp",     "shard",
-                                                    "replicate", "home", "kv", "kv_copy"};
+    static const char *const names[TRI_NUM_AXES] = {
+        "tp", "cp",      "dp",      "pp",       "shard", "replicate", "home",
+        "kv", "kv_copy", "cp_ring", "cp_heads", "cp_kv", "cp_copy"};
     return names[axis];
+}
+
+static int at_least_one(int size)
+{
+    return size > 0 ? size : 1;
 }
 
 int tri_mesh_size(const tri_mesh *mesh, tri_axis axis)
 {
-    int dp = mesh->size[TRI_AXIS_DP] > 0 ? mesh->size[TRI_AXIS_DP] : 1;
-    int shard = mesh->size[TRI_AXIS_SHARD] > 0 ? mesh->size[TRI_AXIS_SHARD] : dp;
-    if (axis == TRI_AXIS_SHARD)
+    const int *size = mesh->size;
+    int data = at_least_one(size[TRI_AXIS_DP]) * at_least_one(size[TRI_AXIS_CP]);
+    int shard = size[TRI_AXIS_SHARD] > 0 ? size[TRI_AXIS_SHARD] : data;
+    int heads = at_least_one(size[TRI_AXIS_CP_HEADS]);
+    switch (axis) {
+    case TRI_AXIS_SHARD:
         return shard;
-    if (axis == TRI_AXIS_REPLICATE)
-        return dp / shard;
-    if (axis == TRI_AXIS_KV)
-        return mesh->size[TRI_AXIS_KV_COPY] > 1
-                   ? mesh->size[TRI_AXIS_TP] / mesh->size[TRI_AXIS_KV_COPY]
-                   : 1;
-    return mesh->size[axis] > 0 ? mesh->size[axis] : 1;
+    case TRI_AXIS_REPLICATE:
+        return data / shard;
+    case TRI_AXIS_KV:
+        return size[TRI_AXIS_KV_COPY] > 1 ? size[TRI_AXIS_TP] / size[TRI_AXIS_KV_COPY] : 1;
+    case TRI_AXIS_CP_RING:
+        return at_least_one(size[TRI_AXIS_CP]) / heads;
+    case TRI_AXIS_CP_KV:
+        return heads / at_least_one(size[TRI_AXIS_CP_COPY]);
+    default:
+        return at_least_one(size[axis]);
+    }
 }
 
 tr_status tri_mesh_check(const tri_mesh *mesh, tr_error *err)
 {
     static const int most[] = {[TRI_AXIS_TP] = TRI_MAX_TP,
-                               [TRI_AXIS_CP] = 1,
+                               [TRI_AXIS_CP] = TRI_MAX_CP,
                                [TRI_AXIS_DP] = TRI_MAX_DP,
                                [TRI_AXIS_PP] = TRI_MAX_PP};
     int64_t ranks = 1;
@@ -39,10 +52,11 @@ tr_status tri_mesh_check(const tri_mesh *mesh, tr_error *err)
     if (ranks <= TRI_MAX_RANKS)
         return TR_OK;
     return tri_fail(err, TR_ERROR_INPUT,
-                    "layout.dp x layout.tp x layout.pp is %d x %d x %d = %lld ranks, but a layout "
-                    "has %d at most; make one of them smaller",
-                    tri_mesh_size(mesh, TRI_AXIS_DP), tri_mesh_size(mesh, TRI_AXIS_TP),
-                    tri_mesh_size(mesh, TRI_AXIS_PP), (long long)ranks, TRI_MAX_RANKS);
+                    "layout.dp x layout.cp x layout.tp x layout.pp is %d x %d x %d x %d = %lld "
+                    "ranks, but a layout has %d at most; make one of them smaller",
+                    tri_mesh_size(mesh, TRI_AXIS_DP), tri_mesh_size(mesh, TRI_AXIS_CP),
+                    tri_mesh_size(mesh, TRI_AXIS_TP), tri_mesh_size(mesh, TRI_AXIS_PP),
+                    (long long)ranks, TRI_MAX_RANKS);
 }
 
 int tri_mesh_ranks(const tri_mesh *mesh)
@@ -56,14 +70,25 @@ int tri_mesh_ranks(const tri_mesh *mesh)
 int tri_mesh_stride(const tri_mesh *mesh, tri_axis axis)
 {
     int stride = 1;
-    if (axis == TRI_AXIS_SHARD)
-        return tri_mesh_stride(mesh, TRI_AXIS_DP);
-    if (axis == TRI_AXIS_REPLICATE)
-        return tri_mesh_stride(mesh, TRI_AXIS_DP) * tri_mesh_size(mesh, TRI_AXIS_SHARD);
-    if (axis == TRI_AXIS_KV_COPY || axis == TRI_AXIS_HOME) /* of one rank: any will do */
+    switch (axis) {
+    case TRI_AXIS_SHARD:
+    case TRI_AXIS_CP_HEADS:
+    case TRI_AXIS_CP_COPY:
+        return tri_mesh_stride(mesh, TRI_AXIS_CP);
+    case TRI_AXIS_REPLICATE:
+        return tri_mesh_stride(mesh, TRI_AXIS_CP) * tri_mesh_size(mesh, TRI_AXIS_SHARD);
+    case TRI_AXIS_KV_COPY:
+    case TRI_AXIS_HOME: /* of one rank: any will do */
         return stride;
-    if (axis == TRI_AXIS_KV)
+    case TRI_AXIS_KV:
         return tri_mesh_size(mesh, TRI_AXIS_KV_COPY);
+    case TRI_AXIS_CP_RING:
+        return tri_mesh_stride(mesh, TRI_AXIS_CP) * tri_mesh_size(mesh, TRI_AXIS_CP_HEADS);
+    case TRI_AXIS_CP_KV:
+        return tri_mesh_stride(mesh, TRI_AXIS_CP) * tri_mesh_size(mesh, TRI_AXIS_CP_COPY);
+    default:
+        break;
+    }
     for (int faster = 0; faster < (int)axis; faster++)
         stride *= tri_mesh_size(mesh, (tri_axis)faster);
     return stride;

@@ -13,15 +13,18 @@ enum {
     TRI_MAX_RANKS = 1 << 20,
     TRI_MAX_DP = 1 << 20,
     TRI_MAX_TP = 1024,
+    TRI_MAX_CP = 1024,
     TRI_MAX_PP = 1024,
 };
 
 /* `home` is not an axis of the grid: the ranks of a pipeline that hold the same layers, which an
  * instruction names itself. It has one rank wherever it is asked for its size.
- * dp is a product of two factors, replicate x shard: ranks of a shard group hold different slices
- * of what is divided, those of a replicate group the same. tp is one of kv x kv_copy where there
- * are more of its ranks than key heads: ranks of a kv group hold different key heads, those of a
- * kv_copy group (neighbours) the same. */
+ * dp x cp is a product of replicate x shard: ranks of a shard group hold different slices of what
+ * ZeRO divides, those of a replicate group the same. tp is one of kv x kv_copy where there are more
+ * of its ranks than key heads: ranks of a kv group hold different key heads, those of a kv_copy
+ * group (neighbours) the same. cp is one of cp_ring x cp_heads: attention divides heads over the
+ * ranks of cp_heads (neighbours) and goes from rank to rank over cp_ring. cp_heads is one of
+ * cp_kv x cp_copy, as tp is of kv x kv_copy. */
 typedef enum tri_axis {
     TRI_AXIS_TP,
     TRI_AXIS_CP,
@@ -32,12 +35,17 @@ typedef enum tri_axis {
     TRI_AXIS_HOME,
     TRI_AXIS_KV,
     TRI_AXIS_KV_COPY,
+    TRI_AXIS_CP_RING,
+    TRI_AXIS_CP_HEADS,
+    TRI_AXIS_CP_KV,
+    TRI_AXIS_CP_COPY,
     TRI_NUM_AXES
 } tri_axis;
 
 /* An axis that was never set (0) has one rank. size[TRI_AXIS_SHARD] is the size of a shard group, 0
- * for all of dp; what replicate is follows. size[TRI_AXIS_KV_COPY] is how many ranks hold a key
- * head; kv follows, and where that is one or not set, tp has no factors and kv is one too. */
+ * for all of dp x cp; what replicate is follows. size[TRI_AXIS_KV_COPY] is how many ranks hold a
+ * key head; kv follows, and where that is one or not set, tp has no factors and kv is one too.
+ * size[TRI_AXIS_CP_HEADS] and size[TRI_AXIS_CP_COPY] are given, cp_ring and cp_kv follow. */
 typedef struct tri_mesh {
     int size[TRI_NUM_AXES];
 } tri_mesh;

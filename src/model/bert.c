@@ -57,7 +57,7 @@ static void masked_head(const bert *b, tri_id x)
     tri_graph *g = b->g;
     if (b->mode == TRI_MODE_PREDICT) {
         tri_shape rows = tri_shape_of(1, TRI_DIM_B, b->batch->rows);
-        x = tri_select_row(g, "wanted", x, tri_graph_input(g, "index", TRI_I32, rows, true));
+        x = tri_select_row(g, "wanted", x, tri_graph_input(g, "index", TRI_I32, rows, true), NULL);
     }
     x = tri_linear(g, "cls.predictions.transform.dense", x);
     x = tri_activation(g, "cls.predictions.transform.act", b->act, x);
@@ -74,7 +74,8 @@ static void label_head(const bert *b, tri_id x)
 {
     tri_graph *g = b->g;
     tri_shape rows = tri_shape_of(1, TRI_DIM_B, b->batch->rows);
-    x = tri_select_row(g, "pooler.first", x, tri_graph_input(g, "first", TRI_I32, rows, true));
+    tri_id first = tri_graph_input(g, "first", TRI_I32, rows, true);
+    x = tri_select_row(g, "pooler.first", x, first, &b->in);
     x = tri_linear(g, "pooler.dense", x);
     x = tri_activation(g, "pooler.act", TRI_ACT_TANH, x);
     x = tri_dropout(g, "classifier.drop", x, b->dropout, &b->in);
@@ -88,13 +89,11 @@ static void emit(const tri_model_config *m, tri_mode mode, const tri_batch_shape
     static const tri_act acts[] = {[TRI_MODEL_ACT_RELU] = TRI_ACT_RELU,
                                    [TRI_MODEL_ACT_GELU] = TRI_ACT_GELU,
                                    [TRI_MODEL_ACT_GELU_ERF] = TRI_ACT_GELU_ERF};
-    tri_batch_shape shape = *batch;
-    shape.mask_documents = true;
     bert b = {.m = m,
-              .batch = &shape,
+              .batch = batch,
               .mode = mode,
               .g = g,
-              .in = tri_sequence_inputs(g, &shape),
+              .in = tri_sequence_inputs(g, batch),
               .act = acts[m->act],
               .dropout = mode == TRI_MODE_TRAIN ? m->dropout : 0};
     tri_id x = embed(&b);
@@ -183,6 +182,7 @@ const tri_model_def tri_model_bert = {
     .help = "BERT: bidirectional, LayerNorm after each sum, masked tokens or classification",
     .tasks = 1 << TRI_TASK_MLM | 1 << TRI_TASK_CLASSIFY,
     .sequences = true,
+    .documents = true,
     .own = {.rows = own,
             .num_rows = sizeof own / sizeof *own,
             .reads = "model.act model.norm_eps",

@@ -86,6 +86,9 @@ tr_status tri_model_emit(const tri_model_config *config, tri_mode mode,
     graph->num_layers = (int)config->num_layers;
     if (mode == TRI_MODE_PREFILL || mode == TRI_MODE_DECODE)
         graph->cache = batch->cache;
-    tri_model_of(config)->emit(config, mode, batch, graph);
+    const tri_model_def *def = tri_model_of(config);
+    tri_batch_shape shape = *batch;
+    shape.mask_documents |= def->documents;
+    def->emit(config, mode, &shape, graph);
     return tri_graph_status(graph, err);
 }

@@ -58,6 +58,8 @@ typedef struct tri_model_config {
 typedef struct tri_batch_shape {
     int64_t rows, seq_len;
     bool mask_documents;   /* it comes with document ids, and attention stays within a document */
+    bool placed;           /* tokens of a row are divided over ranks, and come with their places */
+    bool by_place;         /* attention goes by places, since tokens lie in any order */
     tri_cache_shape cache; /* prefill and decode */
 } tri_batch_shape;
 
@@ -68,6 +70,7 @@ typedef struct tri_model_def {
     bool sequences; /* batches are token sequences; otherwise vectors x and targets */
     bool generates; /* attention looks back only, so that texts can be continued */
     bool key_heads; /* keys and values may have fewer heads than queries */
+    bool documents; /* batches always come with document ids: they say what is padding */
     tri_owned own;
     /* Its own members of the description; the others are filled in. NULL: it has none. */
     void (*read)(const tr_settings *settings, tri_model_config *config);

@@ -5,15 +5,23 @@ tri_batch_inputs tri_sequence_inputs(tri_graph *graph, const tri_batch_shape *ba
     tri_shape bt = tri_shape_of(2, TRI_DIM_B, batch->rows, TRI_DIM_T, batch->seq_len);
     tri_shape b = tri_shape_of(1, TRI_DIM_B, batch->rows);
     tri_shape one = tri_shape_of(1, TRI_DIM_N, (int64_t)1);
+    tri_shape places = tri_shape_of(2, TRI_DIM_B, batch->rows, TRI_DIM_P, batch->seq_len);
+    tri_shape spans =
+        tri_shape_of(3, TRI_DIM_B, batch->rows, TRI_DIM_P, batch->seq_len, TRI_DIM_N, (int64_t)2);
+    bool docs = batch->mask_documents && !batch->by_place;
+    bool span = batch->mask_documents && batch->by_place;
     return (tri_batch_inputs){
         .tokens = tri_graph_input(graph, "tokens", TRI_I32, bt, true),
         .positions = tri_graph_input(graph, "positions", TRI_I32, bt, true),
         .rows = tri_graph_input(graph, "rows", TRI_I32, b, true),
         .step = tri_graph_input(graph, "step", TRI_I32, one, false),
-        .docs =
-            batch->mask_documents ? tri_graph_input(graph, "docs", TRI_I32, bt, true) : TRI_NONE,
+        .docs = docs ? tri_graph_input(graph, "docs", TRI_I32, bt, true) : TRI_NONE,
         .targets = TRI_NONE,
         .index = TRI_NONE,
+        .places =
+            batch->placed ? tri_graph_input(graph, "places", TRI_I32, places, true) : TRI_NONE,
+        .span = span ? tri_graph_input(graph, "span", TRI_I32, spans, true) : TRI_NONE,
+        .by_place = batch->by_place,
     };
 }
 
@@ -41,7 +49,7 @@ void tri_language_head(tri_graph *graph, tri_mode mode, const tri_batch_shape *b
     if (mode == TRI_MODE_PREDICT || mode == TRI_MODE_PREFILL) {
         tri_shape b = tri_shape_of(1, TRI_DIM_B, batch->rows);
         tri_id index = tri_graph_input(graph, "index", TRI_I32, b, true);
-        x = tri_select_row(graph, "last", x, index);
+        x = tri_select_row(graph, "last", x, index, NULL);
     }
     tri_shape bt = tri_shape_of(2, TRI_DIM_B, batch->rows, TRI_DIM_T, batch->seq_len);
     tri_finish_logits(graph, mode, tri_linear_tied(graph, "logits", weight, x), bt);

@@ -23,9 +23,13 @@ typedef struct tri_expansion {
      * answer must be 1. */
     int64_t (*parts)(const tri_graph *graph, const tri_node *node, const tri_expand_config *config);
     tr_status (*expand)(tri_graph *graph, const tri_node *node, int64_t parts, tr_error *err);
+    /* In its stead, where every node is replaced for itself: appends other nodes instead of this
+     * one. Called for one node after the other, while the graph is put together anew. */
+    void (*replace)(tri_graph *graph, const tri_node *node, int64_t parts);
 } tri_expansion;
 
-extern const tri_expansion tri_expansion_head;
+extern const tri_expansion tri_expansion_head, tri_expansion_ring, tri_expansion_ring_grad,
+    tri_expansion_seen, tri_expansion_seen_grad;
 
 /* All rows, on the graph of one rank. */
 tr_status tri_expand(tri_graph *graph, const tri_expand_config *config, tr_error *err);

@@ -9,12 +9,22 @@
 #include "place/policy.h"
 #include "place/tile.h"
 
+/* As many on every rank, whatever it has of T: with one tile the head stays in the forward, and
+ * ranks that send each other messages do so in one order. The first rank has most tokens, by one at
+ * most; so in tiles of two or more no rank has an empty one. */
 static int64_t parts(const tri_graph *graph, const tri_node *node, const tri_expand_config *config)
 {
-    const tri_shape *logits = &graph->values[node->in[0]].shape;
-    int t = tri_dim_named(logits, TRI_DIM_T);
-    int64_t tile = config->loss_tile;
-    return tile <= 0 || t < 0 ? 1 : (logits->dim[t].size + tile - 1) / tile;
+    const tri_value *logits = &graph->values[node->in[0]];
+    const int32_t first[TRI_MAX_FACTORS] = {0};
+    int t = tri_dim_named(&logits->shape, TRI_DIM_T);
+    int64_t tile = config->loss_tile, begin;
+    if (tile <= 0 || t < 0)
+        return 1;
+    int64_t tokens = logits->shape.dim[t].size;
+    if (logits->at.dim[t].num > 0)
+        tokens = tri_placement_piece(&graph->grid, &logits->at.dim[t], logits->whole.dim[t], first,
+                                     &begin);
+    return (tokens + tile - 1) / tile;
 }
 
 static tr_status expand(tri_graph *graph, const tri_node *node, int64_t num, tr_error *err)
@@ -25,4 +35,4 @@ static tr_status expand(tri_graph *graph, const tri_node *node, int64_t num, tr_
     return tri_tile(graph, &how, err);
 }
 
-const tri_expansion tri_expansion_head = {TRI_OP_CE_STATS, parts, expand};
+const tri_expansion tri_expansion_head = {.op = TRI_OP_CE_STATS, .parts = parts, .expand = expand};

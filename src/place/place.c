@@ -302,7 +302,10 @@ static tr_status place_node(tri_placer *p, tri_node node, tr_error *err)
         drop(p, &node);
         return TR_OK;
     }
+    TRI_TRY(tri_placer_attend(p, &node, err));
     TRI_TRY(place_inputs(p, &node, out, err));
+    if (node.op == TRI_OP_ACCUMULATE && node.phase == TRI_PHASE_BACKWARD)
+        TRI_TRY(tri_placer_share_gradient(p, &node, out, err));
     if (node.op == TRI_OP_ACCUMULATE && node.phase == TRI_PHASE_BACKWARD && p->zero->flats &&
         p->layout->zero >= 2)
         return tri_placer_contribute(p, &node, err);

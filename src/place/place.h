@@ -18,11 +18,13 @@ typedef struct tri_layout {
     tri_grid grid;                /* of the mesh, with this rank's place */
     int coordinate[TRI_NUM_AXES]; /* of this rank */
     bool sp;                      /* between the blocks of tp, activations are cut along T */
-    int zero;                     /* 0 to 3: what is divided over dp (zero.c) */
-    bool keep_gathered;           /* zero 3: gathered weights stay for the step */
-    bool whole_tensors;           /* an update rule needs whole matrices */
-    double bucket_bytes;          /* zero 0: gradients are summed when so much is complete */
-    const tri_stages *stages;     /* of a pipeline; NULL: there is none */
+    bool cp_rows;               /* cp cuts the rows of a batch, as dp does, and not their tokens */
+    tri_attention_keys cp_keys; /* how attention gets the keys of other ranks, over cp_ring */
+    int zero;                   /* 0 to 3: what is divided over dp (zero.c) */
+    bool keep_gathered;         /* zero 3: gathered weights stay for the step */
+    bool whole_tensors;         /* an update rule needs whole matrices */
+    double bucket_bytes;        /* zero 0: gradients are summed when so much is complete */
+    const tri_stages *stages;   /* of a pipeline; NULL: there is none */
 } tri_layout;
 
 /* Turns the graph of the whole model into the one of this rank, and adds the collectives. Runs when

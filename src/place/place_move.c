@@ -275,6 +275,22 @@ static bool is_local(const tri_moves *moves)
     return true;
 }
 
+/* Whether what was made of a value is for others alone. Each chunk of a pipeline has the inputs of
+ * the step, and makes of them what it needs. And what the forward has put together over cp is too
+ * large to be kept for the backward, which gathers it again: so what a rank keeps shrinks with the
+ * number of ranks. */
+static bool is_for_others(const tri_placer *p, tri_id id, tri_id other)
+{
+    const tri_graph *graph = p->graph;
+    const tri_node *maker = &graph->nodes[graph->values[other].producer];
+    if (graph->values[id].kind == TRI_VALUE_INPUT)
+        return graph->chunk_of && tri_node_chunk(graph, maker) != p->chunk;
+    tri_factor_set gathered =
+        tri_placement_cut(&p->values[id].at) & ~tri_placement_cut(&p->values[other].at);
+    return graph->phase == TRI_PHASE_BACKWARD && graph->values[id].kind == TRI_VALUE_TEMP &&
+           gathered & tri_placer_axis(p, TRI_AXIS_CP) && maker->phase == TRI_PHASE_FORWARD;
+}
+
 /* From one of the places where it is already, if no message is needed; otherwise from where it was
  * made. */
 tr_status tri_placer_convert(tri_placer *p, tri_id id, const tri_placement *want, tri_id *out,
@@ -287,11 +303,13 @@ tr_status tri_placer_convert(tri_placer *p, tri_id id, const tri_placement *want
         return TR_OK;
     for (tri_id other = p->values[id].moved; other != TRI_NONE; other = p->values[other].next) {
         *out = other;
+        if (is_for_others(p, id, other))
+            continue;
         if (tri_placement_equal(&p->values[other].at, want))
             return TR_OK;
     }
     for (tri_id other = p->values[id].moved; other != TRI_NONE; other = p->values[other].next) {
-        if (want->partial & ~p->values[other].at.partial)
+        if (want->partial & ~p->values[other].at.partial || is_for_others(p, id, other))
             continue;
         TRI_TRY(tri_plan_moves(rank, &p->values[other].at, want, &moves, err));
         if (is_local(&moves))

@@ -1,8 +1,9 @@
 /* States: their pieces, and the sums that the backward leaves as terms on every rank.
  *
- * Gradients are summed over dp in the backward of the last micro-batch, some at a time, as soon as
- * their last contribution is there: so most of them travel while the rest is still computed. Those
- * that ZeRO divides go bucket by bucket, the others when enough bytes have come together. */
+ * Gradients are summed over dp and cp in the backward of the last micro-batch, some at a time, as
+ * soon as their last contribution is there: so most of them travel while the rest is still
+ * computed. Those that ZeRO divides go bucket by bucket, the others when enough bytes have come
+ * together. */
 #include "place/placer.h"
 
 static tr_status sum_with(tri_placer *p, tri_id state, tri_op op, const tri_attr *attr,
@@ -23,7 +24,7 @@ static tr_status sum_with(tri_placer *p, tri_id state, tri_op op, const tri_attr
 }
 
 /* Adds up a state over an axis, in place: everywhere, or in each rank's slice of it. */
-static tr_status sum_state(tri_placer *p, tri_id state, tri_axis axis, const tri_flat *slices,
+static tr_status sum_state(tri_placer *p, tri_id state, int axis, const tri_flat *slices,
                            tr_error *err)
 {
     tri_attr attr = {
@@ -35,8 +36,12 @@ static tr_status sum_state(tri_placer *p, tri_id state, tri_axis axis, const tri
 
 tr_status tri_placer_complete_state(tri_placer *p, tri_id state, tr_error *err)
 {
-    for (tri_axis family = 0; family <= TRI_AXIS_PP; family++) {
-        tri_factor_set set = p->partial[state] & tri_placer_axis(p, family);
+    static const tri_axis families[] = {TRI_AXIS_TP, TRI_AXIS_DP, TRI_AXIS_PP};
+    for (size_t i = 0; i < sizeof families / sizeof *families; i++) {
+        tri_axis family = families[i];
+        tri_factor_set own =
+            family == TRI_AXIS_DP ? tri_placer_data(p) : tri_placer_axis(p, family);
+        tri_factor_set set = p->partial[state] & own;
         if (!set)
             continue;
         int axis = tri_grid_axis_of(&p->graph->grid, set);
@@ -44,15 +49,15 @@ tr_status tri_placer_complete_state(tri_placer *p, tri_id state, tr_error *err)
             axis = TRI_AXIS_SHARD; /* squares of slices: copies of a slice count once */
         if (axis < 0)
             return tri_fail(err, TR_ERROR_INTERNAL, "the ranks form too many groups");
-        TRI_TRY(sum_state(p, state, (tri_axis)axis, NULL, err));
+        TRI_TRY(sum_state(p, state, axis, NULL, err));
     }
     p->partial[state] = 0;
     return TR_OK;
 }
 
-static bool partial_over(const tri_placer *p, tri_id state, tri_axis axis)
+static bool partial_over(const tri_placer *p, tri_id state, tri_factor_set set)
 {
-    return p->partial[state] & tri_placer_axis(p, axis);
+    return p->partial[state] & set;
 }
 
 /* Whether every tensor of a bucket has a gradient to be summed: a message is of whole buckets. */
@@ -60,7 +65,8 @@ static bool sums_whole_bucket(const tri_placer *p, tri_id param)
 {
     const tri_graph *graph = p->graph;
     for (tri_id i = p->zero->bucket_first[param]; i != TRI_NONE; i = p->zero->bucket_next[i])
-        if (graph->grad_state[i] == TRI_NONE || !partial_over(p, graph->grad_state[i], TRI_AXIS_DP))
+        if (graph->grad_state[i] == TRI_NONE ||
+            !partial_over(p, graph->grad_state[i], tri_placer_data(p)))
             return false;
     return true;
 }
@@ -70,20 +76,43 @@ static bool sums_whole_bucket(const tri_placer *p, tri_id param)
 static tr_status sum_bucket(tri_placer *p, tri_id bucket, tr_error *err)
 {
     const tri_graph *graph = p->graph;
+    const tri_factor_set data = tri_placer_data(p);
     bool in_slices = sums_whole_bucket(p, bucket);
-    tri_axis first = in_slices ? TRI_AXIS_SHARD : TRI_AXIS_DP;
-    tri_axis last = in_slices ? TRI_AXIS_REPLICATE : TRI_AXIS_DP;
-    for (tri_axis axis = first; axis <= last; axis++)
+    int first = in_slices ? TRI_AXIS_SHARD : tri_grid_axis_of(&p->graph->grid, data);
+    int last = in_slices ? TRI_AXIS_REPLICATE : first;
+    for (int axis = first; axis <= last && axis >= 0; axis++)
         for (tri_id i = p->zero->bucket_first[bucket]; i != TRI_NONE; i = p->zero->bucket_next[i]) {
             tri_id state = graph->grad_state[i];
-            if (state == TRI_NONE || !partial_over(p, state, TRI_AXIS_DP) ||
+            if (state == TRI_NONE || !partial_over(p, state, data) ||
                 tri_zero_divides(graph, p->layout, p->zero, &graph->states[state]))
                 continue;
             if (axis == last)
-                p->partial[state] &= (tri_factor_set)~tri_placer_axis(p, TRI_AXIS_DP);
-            if (tri_mesh_size(&p->layout->mesh, axis) > 1)
+                p->partial[state] &= (tri_factor_set)~data;
+            if (graph->grid.axis[axis].factors)
                 TRI_TRY(sum_state(p, state, axis, in_slices ? &p->zero->flats[i] : NULL, err));
         }
+    return TR_OK;
+}
+
+/* A gradient that all ranks of cp have, since it is of a value that has no tokens (the head of a
+ * classifier), counts once: those but the first add nothing. So every gradient is a sum of terms
+ * over all that share out the batch, and travels with its bucket. */
+tr_status tri_placer_share_gradient(tri_placer *p, tri_node *node, tri_placement *at, tr_error *err)
+{
+    tri_graph *graph = p->graph;
+    tri_factor_set same = tri_placer_axis(p, TRI_AXIS_CP) & (tri_factor_set)~at->partial;
+    if (!same)
+        return TR_OK;
+    tri_id both[] = {node->in[0], node->in[0]};
+    tri_attr attr = {.axpby = {.alpha = tri_grid_place(&graph->grid, same) == 0}};
+    const char *name = tri_arena_printf(&graph->arena, "%s.once", graph->values[both[0]].name);
+    tri_shape global = p->values[both[0]].global;
+    tri_id share = tri_graph_emit(graph, TRI_OP_AXPBY, name, &attr, both, 2, 1);
+    TRI_TRY(tri_placer_note_values(p, err));
+    at->partial |= same;
+    node->in[0] = graph->nodes[share].out[0];
+    p->values[node->in[0]].global = global;
+    tri_placer_put(p, node->in[0], at);
     return TR_OK;
 }
 
@@ -121,18 +150,18 @@ static tr_status sum_homes(tri_placer *p, tr_error *err)
     return TR_OK;
 }
 
-/* Whatever is still a term of the gradients that are complete (NULL: of all), over just this axis
- * of its family, in the order in which they lie in memory. */
-static tr_status sum_gradients(tri_placer *p, const bool *which, tri_axis axis, tr_error *err)
+/* Whatever is still a term of the gradients that are complete (NULL: of all), over just this set of
+ * factors of the family's, in the order in which they lie in memory. */
+static tr_status sum_gradients(tri_placer *p, const bool *which, tri_factor_set set,
+                               tri_factor_set family, tr_error *err)
 {
     const tri_graph *graph = p->graph;
-    tri_factor_set set = tri_placer_axis(p, axis);
-    tri_factor_set family = tri_placer_axis(p, axis == TRI_AXIS_KV_COPY ? TRI_AXIS_TP : axis);
+    int axis = set ? tri_grid_axis_of(&p->graph->grid, set) : -1;
     size_t first = which ? p->complete_first : 0, end = which ? p->complete_end : graph->num_states;
     for (tri_dtype dtype = 0; dtype < TRI_NUM_DTYPES; dtype++)
         for (size_t s = first; s < end; s++) {
             if (graph->states[s].kind != TRI_STATE_GRAD || graph->states[s].dtype != dtype ||
-                !set || (p->partial[s] & family) != set || (which && !which[s]))
+                axis < 0 || (p->partial[s] & family) != set || (which && !which[s]))
                 continue;
             p->partial[s] &= (tri_factor_set)~set;
             TRI_TRY(sum_state(p, (tri_id)s, axis, NULL, err));
@@ -140,18 +169,30 @@ static tr_status sum_gradients(tri_placer *p, const bool *which, tri_axis axis, 
     return TR_OK;
 }
 
+/* Over tp, or over the copies of a key head alone; and over all that share out the batch. */
+static tr_status sum_over_tp(tri_placer *p, const bool *which, tr_error *err)
+{
+    tri_factor_set tp = tri_placer_axis(p, TRI_AXIS_TP);
+    TRI_TRY(sum_gradients(p, which, tp, tp, err));
+    return sum_gradients(p, which, tri_placer_axis(p, TRI_AXIS_KV_COPY), tp, err);
+}
+
+static tr_status sum_over_data(tri_placer *p, const bool *which, tr_error *err)
+{
+    return sum_gradients(p, which, tri_placer_data(p), tri_placer_data(p), err);
+}
+
 /* The gradients that are complete on this rank. */
 static tr_status sum_complete(tri_placer *p, tr_error *err)
 {
     const tri_graph *graph = p->graph;
     p->graph->ends_chain = false;
-    TRI_TRY(sum_gradients(p, p->complete, TRI_AXIS_TP, err));
-    TRI_TRY(sum_gradients(p, p->complete, TRI_AXIS_KV_COPY, err));
+    TRI_TRY(sum_over_tp(p, p->complete, err));
     for (size_t s = p->complete_first; p->zero->flats && s < p->complete_end; s++)
         if (p->complete[s])
             TRI_TRY(sum_bucket(p, graph->states[s].param, err));
     if (!p->zero->flats)
-        TRI_TRY(sum_gradients(p, p->complete, TRI_AXIS_DP, err));
+        TRI_TRY(sum_over_data(p, p->complete, err));
     for (size_t s = p->complete_first; s < p->complete_end; s++)
         p->complete[s] = false;
     p->complete_first = p->complete_end = 0;
@@ -197,7 +238,7 @@ tr_status tri_placer_note_gradient(tri_placer *p, tri_id state, tr_error *err)
     const tri_graph *graph = p->graph;
     tri_id param = graph->states[state].param;
     p->grads_left[param]--;
-    if (p->grads_left[param] > 0 || tri_mesh_size(&p->layout->mesh, TRI_AXIS_DP) == 1)
+    if (p->grads_left[param] > 0 || !tri_placer_data(p))
         return TR_OK;
     if (p->zero->flats) {
         if (!bucket_complete(p, param))
@@ -242,7 +283,8 @@ static tr_status sum_slices(tri_placer *p, tr_error *err)
         for (int with_copy = 1; with_copy >= 0; with_copy--)
             for (size_t i = first; i < end; i++) {
                 tri_id state = graph->grad_state[i];
-                if (state == TRI_NONE || !partial_over(p, state, TRI_AXIS_REPLICATE) ||
+                if (state == TRI_NONE ||
+                    !partial_over(p, state, tri_placer_axis(p, TRI_AXIS_REPLICATE)) ||
                     tri_param_has_copy(&params[i], graph->precision.compute) != with_copy)
                     continue;
                 p->partial[state] &= (tri_factor_set)~tri_placer_axis(p, TRI_AXIS_REPLICATE);
@@ -257,14 +299,13 @@ tr_status tri_placer_complete_gradients(tri_placer *p, tr_error *err)
     const tri_graph *graph = p->graph;
     p->sums_done = true;
     TRI_TRY(tri_placer_end_backward(p, err));
-    TRI_TRY(sum_gradients(p, NULL, TRI_AXIS_TP, err));
-    TRI_TRY(sum_gradients(p, NULL, TRI_AXIS_KV_COPY, err));
+    TRI_TRY(sum_over_tp(p, NULL, err));
     for (tri_id i = 0; p->zero->flats && i < graph->params->count; i++)
         TRI_TRY(sum_bucket(p, i, err));
     if (p->zero->flats)
         TRI_TRY(sum_slices(p, err));
     if (!p->zero->flats)
-        TRI_TRY(sum_gradients(p, NULL, TRI_AXIS_DP, err));
+        TRI_TRY(sum_over_data(p, NULL, err));
     return sum_homes(p, err);
 }
 

@@ -190,7 +190,7 @@ static tr_status divide_gradients(tri_placer *p, tri_id param, tr_error *err)
         if (p->grad[i] == TRI_NONE)
             continue;
         tri_factor_set over = p->values[p->grad[i]].at.partial;
-        over &= (tri_factor_set)~tri_placer_axis(p, TRI_AXIS_DP);
+        over &= (tri_factor_set)~tri_placer_data(p);
         if (over)
             TRI_TRY(tri_placer_reduce(p, p->grad[i], over, &p->grad[i], err));
         put_in_bucket(p, p->grad[i], bucket, i);

@@ -73,7 +73,20 @@ static inline tri_factor_set tri_placer_axis(const tri_placer *p, tri_axis axis)
     return p->layout->grid.axis[axis].factors;
 }
 
+/* The ranks that share out the batch, rows or tokens: gradients are terms over all of them. */
+static inline tri_factor_set tri_placer_data(const tri_placer *p)
+{
+    return tri_placer_axis(p, TRI_AXIS_DP) | tri_placer_axis(p, TRI_AXIS_CP);
+}
+
+/* Context parallelism (place_attend.c): brings operands of attention to where it computes, and
+ * those of any other node back to where tokens are. */
+tr_status tri_placer_attend(tri_placer *p, tri_node *node, tr_error *err);
+
 /* States and their sums (place_sums.c). */
+/* A contribution to a gradient, and where it lies: made terms over cp where it is none yet. */
+tr_status tri_placer_share_gradient(tri_placer *p, tri_node *node, tri_placement *at,
+                                    tr_error *err);
 /* Adds up what is still a term of a sum. */
 tr_status tri_placer_complete_state(tri_placer *p, tri_id state, tr_error *err);
 /* Zero 0, 1: a contribution to a gradient has been added; sums those that are due. */

@@ -4,8 +4,9 @@
  * Of each such message: both lists of counts are made of one that fit_rooms has cut down to the
  * very room of the message, one of them by an all_to_all over the same ranks. What was cut off is
  * summed over all ranks of the run, finish reads the sum, and every instruction that updates a
- * parameter or a moment reads what finish says. That rooms lie within their buffers is proven with
- * the records (check_messages.c). */
+ * parameter or a moment reads what finish says. Or both are inputs, a plan of the host's that
+ * promises no count above the room: then nothing is ever cut off. That rooms lie within their
+ * buffers is proven with the records (check_messages.c). */
 #include "program/messages.h"
 
 typedef struct room_check {
@@ -50,7 +51,16 @@ static bool exchanged(const room_check *c, tri_id sent, tri_id got)
            c->program->messages[maker->message].group == c->message->group;
 }
 
-/* *fit: the instruction that says what fits. */
+/* Counts that come with the batch, none above the room. */
+static bool is_planned(const room_check *c, tri_id counts)
+{
+    const tri_value *value = &c->program->values[counts];
+    const tri_message *m = c->message;
+    return value->kind == TRI_VALUE_INPUT && value->most > 0 &&
+           (uint64_t)value->most * m->send_parts.row <= m->send_parts.scale;
+}
+
+/* *fit: the instruction that says what fits; NULL: the host does. */
 static tr_status check_counts(const room_check *c, const tri_instr **fit)
 {
     const tri_message *m = c->message;
@@ -59,9 +69,10 @@ static tr_status check_counts(const room_check *c, const tri_instr **fit)
     *fit = exchanged(c, sent, got)   ? fitted_by(c, sent)
            : exchanged(c, got, sent) ? fitted_by(c, got)
                                      : NULL;
-    if (!*fit)
-        return complain(c, "its counts are not a fitted list and what an all_to_all of the same "
-                           "ranks makes of it");
+    bool planned = is_planned(c, sent) && is_planned(c, got) && sent != got;
+    if (!*fit && !planned)
+        return complain(c, "its counts are neither planned by the host for its room, nor a fitted "
+                           "list and what an all_to_all of the same ranks makes of it");
     for (int k = 0; k < 2; k++) {
         tri_extent own = tri_operand_extent(c->program, &instr->in[1 + k]);
         if (m->counts[k].space != own.space || m->counts[k].offset != own.offset ||
@@ -69,8 +80,9 @@ static tr_status check_counts(const room_check *c, const tri_instr **fit)
             own.bytes != c->program->groups[m->group].size * sizeof(int32_t))
             return complain(c, "it reads its counts elsewhere than its instruction");
     }
-    if (m->send_parts.row == 0 || m->recv_parts.row != m->send_parts.row ||
-        (uint64_t)(*fit)->attr.message.room.rows * m->send_parts.row != m->send_parts.scale)
+    if (m->send_parts.row == 0 || m->recv_parts.row != m->send_parts.row)
+        return complain(c, "its counts are of rows of another size than it has");
+    if (*fit && (uint64_t)(*fit)->attr.message.room.rows * m->send_parts.row != m->send_parts.scale)
         return complain(c, "its counts are fitted to another room than it has");
     return TR_OK;
 }
@@ -171,7 +183,8 @@ tr_status tri_check_rooms(const tri_program *program, tr_error *err)
         if (program->instrs[c.message->first].op != TRI_OP_ALL_TO_ALL_ROWS)
             continue;
         TRI_TRY(check_counts(&c, &fit));
-        TRI_TRY(check_flag(&c, fit));
+        if (fit)
+            TRI_TRY(check_flag(&c, fit));
     }
     return TR_OK;
 }

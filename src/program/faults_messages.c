@@ -112,6 +112,17 @@ static bool loose_counts(tri_program *program)
     return fit != NULL;
 }
 
+/* The host promises too little of the counts that it plans. */
+static bool loose_plan(tri_program *program)
+{
+    const tri_message *message = varying_message(program);
+    tri_id counts = message ? program->instrs[message->first].in[1].value : TRI_NONE;
+    if (counts == TRI_NONE || program->values[counts].most == 0)
+        return false;
+    program->values[counts].most++;
+    return true;
+}
+
 /* The message reads the counts as they were before they were fitted. */
 static bool unfitted_counts(tri_program *program)
 {
@@ -137,13 +148,14 @@ static const tri_fault faults[] = {
     {"other-bytes", "a message sends other bytes than its instructions", other_bytes},
     {"wrong-counts", "a rank has more of a message than its instructions say", wrong_counts},
     {"other-join", "a message joins terms in another way than its instructions", other_join},
-};
-
-/* Of messages that no layout has yet. */
-static const tri_fault exchange_faults[] = {
     {"wrong-distance", "a shift goes to another rank than its instruction says", wrong_distance},
     {"wrong-source", "a shift comes from another rank than its distance says", wrong_source},
     {"small-room", "a message has larger rooms than its buffers", small_room},
+    {"loose-plan", "the host may plan more rows than a message has room for", loose_plan},
+};
+
+/* Of counts that ranks find out while they compute, which no layout has yet. */
+static const tri_fault exchange_faults[] = {
     {"loose-counts", "more rows are let through than a message has room for", loose_counts},
     {"unfitted-counts", "a message goes by counts that were not fitted to its rooms",
      unfitted_counts},

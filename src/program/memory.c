@@ -14,7 +14,8 @@
  *    micro-batch makes for all of them goes to `gathered`, which is nobody else's for the step.
  * 5. What a kernel asks for as scratch is a buffer of one instruction.
  * 6. What lies on the host has a `work` of its own there, placed likewise. What a message reads
- *    there or stashes stays a little longer, so that it need not be waited for at once.
+ *    there or stashes stays a little longer, so that it need not be waited for at once; so does
+ *    what a shift sends.
  * 7. States, inputs and outputs have spaces of their own and keep their address for the run
  *    (memory_states.c). */
 #include <stdio.h>
@@ -174,6 +175,31 @@ static void lengthen_carries(tri_planner *p)
             computed |= !tri_op_get(later->op)->communicates;
             last = n;
         }
+        buffer->dies = buffer->dies < last ? (uint32_t)last : buffer->dies;
+    }
+}
+
+static bool reads(const tri_node *node, tri_id value)
+{
+    for (int j = 0; j < node->num_in; j++)
+        if (node->in[j] == value)
+            return true;
+    return false;
+}
+
+/* What a shift sends stays until what has come is read: so it is under way for as long as the step
+ * of its ring computes. */
+static void lengthen_shifts(tri_planner *p)
+{
+    for (size_t i = 0; i < p->order->count; i++) {
+        const tri_node *node = &p->graph->nodes[p->order->node[i]];
+        if (node->op != TRI_OP_SHIFT || p->buffer_of[node->in[0]] == TRI_NONE)
+            continue;
+        tri_buffer *buffer = &p->buffers[p->buffer_of[node->in[0]]];
+        size_t last = i;
+        while (last + 1 < p->order->count && p->order->segment[last + 1] == p->order->segment[i] &&
+               !reads(&p->graph->nodes[p->order->node[last + 1]], node->out[0]))
+            last++;
         buffer->dies = buffer->dies < last ? (uint32_t)last : buffer->dies;
     }
 }
@@ -377,6 +403,7 @@ static tr_status plan(tri_planner *p)
     if (p->order->once)
         lengthen_crossings(p);
     lengthen_carries(p);
+    lengthen_shifts(p);
     make_scratch(p);
     if (p->lays_grads)
         tri_planner_date_grads(p);

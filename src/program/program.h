@@ -261,7 +261,7 @@ const tri_fault *tri_fault_at(size_t i); /* NULL past the end */
 /* The same for programs whose states rest elsewhere than on the device, which no setting asks for
  * yet. */
 const tri_fault *tri_space_fault_at(size_t i);
-/* And for shifts and messages of varying counts, which no layout has yet. */
+/* And for messages with counts that ranks find out while they compute, which no layout has yet. */
 const tri_fault *tri_exchange_fault_at(size_t i);
 
 /* Text form. */

@@ -91,11 +91,35 @@ void tri_text_message(const tri_program *program, size_t i, tri_text *text)
     print_end(program, m, text);
 }
 
+/* Bytes that come to this rank from others, at the least: what the best algorithms need. Of counts
+ * that are data, at the most: all of their rooms. */
+static double received_bytes(const tri_program *program, const tri_message *m)
+{
+    if (m->group == TRI_NONE || m->kind == TRI_MESSAGE_SEND)
+        return 0;
+    const tri_rank_group *group = &program->groups[m->group];
+    double others = (double)group->size - 1, all = (double)tri_message_bytes(m);
+    double got = (double)m->recv.bytes, element = (double)tri_dtype_bytes(m->dtype);
+    switch (m->kind) {
+    case TRI_MESSAGE_ALL_REDUCE:
+        return 2 * all * others / (double)group->size;
+    case TRI_MESSAGE_ALL_GATHER:
+        return all - element * (double)tri_message_part(program, m, &m->recv_parts, group->own);
+    case TRI_MESSAGE_REDUCE_SCATTER:
+        return others * element * (double)tri_message_part(program, m, &m->send_parts, group->own);
+    case TRI_MESSAGE_ALL_TO_ALL:
+        return got - element * (double)tri_message_part(program, m, &m->recv_parts, group->own);
+    default:
+        return got;
+    }
+}
+
 /* What the messages of one lane come to in a step, by operator. */
 typedef struct traffic {
     char name[sizeof "over " + TRI_GROUP_NAME];
     size_t messages[TRI_NUM_OPS];
-    double bytes[TRI_NUM_OPS], beside[TRI_NUM_OPS];
+    double bytes[TRI_NUM_OPS], received[TRI_NUM_OPS], beside[TRI_NUM_OPS];
+    bool at_most[TRI_NUM_OPS]; /* of received */
 } traffic;
 
 static traffic traffic_of(const tri_program *program, uint32_t lane)
@@ -118,7 +142,10 @@ static traffic traffic_of(const tri_program *program, uint32_t lane)
             tri_message_lane_text(program, &program->messages[instr->message], t.name,
                                   sizeof t.name);
             t.messages[instr->op]++;
-            t.bytes[instr->op] += (double)tri_message_bytes(&program->messages[instr->message]);
+            const tri_message *m = &program->messages[instr->message];
+            t.bytes[instr->op] += (double)tri_message_bytes(m);
+            t.received[instr->op] += received_bytes(program, m);
+            t.at_most[instr->op] |= tri_message_varies(m);
         }
     }
     return t;
@@ -126,7 +153,7 @@ static traffic traffic_of(const tri_program *program, uint32_t lane)
 
 void tri_text_traffic(const tri_program *program, tri_text *text)
 {
-    char size[16], part[16];
+    char size[16], part[16], from[16];
     uint32_t num_lanes = 0;
     for (size_t m = 0; m < program->num_messages; m++)
         if (program->messages[m].lane >= num_lanes)
@@ -139,6 +166,9 @@ void tri_text_traffic(const tri_program *program, tri_text *text)
             tri_text_add(text, "%s: %zu %s message%s, %s in all", t.name, t.messages[op],
                          tri_op_get((tri_op)op)->name, t.messages[op] == 1 ? "" : "s",
                          tri_text_bytes(t.bytes[op], size));
+            if (t.received[op] > 0)
+                tri_text_add(text, ", %s%s from other ranks", t.at_most[op] ? "at most " : "",
+                             tri_text_bytes(t.received[op], from));
             if (t.beside[op] > 0)
                 tri_text_add(text, ", %s beside the computation",
                              tri_text_bytes(t.beside[op], part));

@@ -52,14 +52,25 @@ static void fill_with(int32_t *data, int64_t count, int32_t value)
         data[i] = value;
 }
 
-static tri_row begin_row(const tri_session *session, int program, uint32_t microbatch, int64_t r)
+/* Whether this rank has some tokens of each row alone. Programs that predict have all. */
+static bool is_divided(const tri_session *session, int program)
+{
+    return session->context && (program == TRI_PROGRAM_TRAIN || program == TRI_PROGRAM_EVAL);
+}
+
+/* The memory of row r of a micro-batch. */
+static tri_row row_memory(const tri_session *session, int program, uint32_t microbatch, int64_t r)
 {
     int64_t length = session->config.compile.seq_len, dim = session->config.compile.model.dim;
     tri_id targets = session->host[program][TRI_HOST_TARGETS];
     int64_t per_row =
         targets != TRI_NONE && session->programs[program].values[targets].shape.rank == 1 ? 1
                                                                                           : length;
-    tri_row row = {
+    if (is_divided(session, program)) {
+        length = session->context->size;
+        per_row = per_row > 1 ? length : 1;
+    }
+    return (tri_row){
         .tokens = row_of(session, program, TRI_HOST_TOKENS, microbatch, r, length),
         .targets = row_of(session, program, TRI_HOST_TARGETS, microbatch, r, per_row),
         .positions = row_of(session, program, TRI_HOST_POSITIONS, microbatch, r, length),
@@ -69,8 +80,16 @@ static tri_row begin_row(const tri_session *session, int program, uint32_t micro
         .target = row_of(session, program, TRI_HOST_TARGET, microbatch, r, dim),
         .num_targets = per_row,
     };
+}
+
+/* A row to be filled, preset: of a program, or where tokens are divided, all of it. */
+static tri_row begin_row(const tri_session *session, int program, uint32_t microbatch, int64_t r)
+{
+    int64_t length = session->config.compile.seq_len;
+    tri_row row = is_divided(session, program) ? session->context->row
+                                               : row_memory(session, program, microbatch, r);
     fill_with(row.tokens, length, 0);
-    fill_with(row.targets, per_row, -1);
+    fill_with(row.targets, row.num_targets, -1);
     fill_with(row.docs, length, 0);
     fill_with(row.types, length, 0);
     fill_with(row_of(session, program, TRI_HOST_FIRST, microbatch, r, 1), 1, 0);
@@ -89,6 +108,44 @@ static tri_row number_row(tri_session *session, int program, uint32_t microbatch
     return begin_row(session, program, microbatch, r);
 }
 
+/* Of a row that has been filled, where tokens are divided: this rank's, to its program. */
+static void end_row(tri_session *session, int program, uint32_t microbatch, int64_t r)
+{
+    tri_context *context = session->context;
+    if (!is_divided(session, program))
+        return;
+    const tri_row *all = &context->row;
+    int64_t length = session->config.compile.seq_len;
+    tri_row own = row_memory(session, program, microbatch, r);
+    tri_context_deal(context, r);
+    tri_context_take(context, r, all->tokens, own.tokens);
+    tri_context_take(context, r, all->positions, own.positions);
+    tri_context_take(context, r, all->docs, own.docs);
+    tri_context_take(context, r, all->types, own.types);
+    if (own.targets && all->num_targets == 1)
+        own.targets[0] = all->targets[0];
+    else
+        tri_context_take(context, r, all->targets, own.targets);
+    tri_context_give_places(context, r,
+                            row_of(session, program, TRI_HOST_PLACES, microbatch, r, length),
+                            row_of(session, program, TRI_HOST_SPAN, microbatch, r, 2 * length));
+}
+
+/* The rows of a micro-batch are there: which keys its ranks send each other. */
+static void end_microbatch(tri_session *session, int program, uint32_t microbatch)
+{
+    if (!is_divided(session, program))
+        return;
+    const tri_key_lists lists = {
+        .sent = tri_session_host(session, program, TRI_HOST_KEYS_SENT, microbatch),
+        .got = tri_session_host(session, program, TRI_HOST_KEYS_GOT, microbatch),
+        .out = tri_session_host(session, program, TRI_HOST_KEYS_OUT, microbatch),
+        .in = tri_session_host(session, program, TRI_HOST_KEYS_IN, microbatch),
+        .back = tri_session_host(session, program, TRI_HOST_KEYS_BACK, microbatch),
+        .sum = tri_session_host(session, program, TRI_HOST_KEYS_SUM, microbatch)};
+    tri_context_give_keys(session->context, &lists);
+}
+
 /* Row r of a micro-batch of a step. Padding stays as it was preset, without targets; models without
  * tokens have none such. */
 static void fill_train_row(tri_session *session, int64_t step, uint32_t microbatch, int64_t r,
@@ -99,20 +156,8 @@ static void fill_train_row(tri_session *session, int64_t step, uint32_t microbat
     tri_row row = number_row(session, TRI_PROGRAM_TRAIN, microbatch, r, number);
     if (tri_epochs_sample(&session->epochs, batch, step, number, &sample))
         session->row(session->row_context, TRI_SPLIT_TRAIN, sample, &row);
+    end_row(session, TRI_PROGRAM_TRAIN, microbatch, r);
 }
-
-static void tell_sample(tri_session *session, int64_t step, uint32_t microbatch, int64_t r,
-                        int64_t number)
-{
-    (void)microbatch;
-    (void)r;
-    uint64_t sample;
-    if (tri_epochs_sample(&session->epochs, session->config.compile.batch, step, number, &sample))
-        session->sampled(session->sampled_context, sample);
-}
-
-typedef void (*row_visit)(tri_session *session, int64_t step, uint32_t microbatch, int64_t r,
-                          int64_t number);
 
 /* The number that row r of a micro-batch has in the whole batch; at least batch: it is padding.
  *
@@ -131,14 +176,29 @@ static int64_t row_number(const tri_session *session, uint32_t microbatch, int64
     return number < (m + 1) * batch / num ? number : batch;
 }
 
-/* This rank's rows of a step. */
-static void visit_rows(tri_session *session, int64_t step, row_visit visit)
+/* Tells which samples this rank's rows of a step are. */
+static void tell_samples(tri_session *session)
+{
+    int64_t rows = tri_microbatch_rows(&session->config.compile);
+    int64_t batch = session->config.compile.batch;
+    uint32_t num = session->programs[TRI_PROGRAM_TRAIN].num_microbatches;
+    uint64_t sample;
+    for (uint32_t m = 0; m < num; m++)
+        for (int64_t r = 0; r < rows; r++)
+            if (tri_epochs_sample(&session->epochs, batch, session->step,
+                                  row_number(session, m, rows, r), &sample))
+                session->sampled(session->sampled_context, sample);
+}
+
+static void fill_train_rows(tri_session *session, int64_t step)
 {
     int64_t rows = tri_microbatch_rows(&session->config.compile);
     uint32_t num = session->programs[TRI_PROGRAM_TRAIN].num_microbatches;
-    for (uint32_t m = 0; m < num; m++)
+    for (uint32_t m = 0; m < num; m++) {
         for (int64_t r = 0; r < rows; r++)
-            visit(session, step, m, r, row_number(session, m, rows, r));
+            fill_train_row(session, step, m, r, row_number(session, m, rows, r));
+        end_microbatch(session, TRI_PROGRAM_TRAIN, m);
+    }
 }
 
 void tri_fill_train_batch(tri_session *session)
@@ -146,10 +206,10 @@ void tri_fill_train_batch(tri_session *session)
     bool there = session->ahead == session->step && session->ahead_runs > 0 &&
                  session->ahead_runs == session->store.num_runs;
     if (!there)
-        visit_rows(session, session->step, fill_train_row);
+        fill_train_rows(session, session->step);
     session->ahead_runs = 0;
     if (session->sampled)
-        visit_rows(session, session->step, tell_sample);
+        tell_samples(session);
 }
 
 void tri_fill_step_inputs(tri_session *session, double lr)
@@ -182,7 +242,7 @@ void tri_fill_ahead(void *context)
     tri_session *session = context;
     if (session->row != tri_data_session_row)
         return;
-    visit_rows(session, session->step + 1, fill_train_row);
+    fill_train_rows(session, session->step + 1);
     session->ahead = session->step + 1;
     session->ahead_runs = session->store.num_runs;
 }
@@ -203,7 +263,9 @@ bool tri_fill_eval_batch(tri_session *session, int64_t run)
         tri_row row = number_row(session, TRI_PROGRAM_EVAL, 0, r, first + r);
         if (first + r < total || row.x)
             session->row(session->row_context, TRI_SPLIT_EVAL, (uint64_t)(first + r), &row);
+        end_row(session, TRI_PROGRAM_EVAL, 0, r);
     }
+    end_microbatch(session, TRI_PROGRAM_EVAL, 0);
     return true;
 }
 

@@ -74,7 +74,8 @@ static tr_status refuse(const fitter *f)
         "layout.recompute asks for a plan within %s, but the smallest that "
         "recomputation reaches on rank %d is %" PRIu64
         " bytes (%s); set layout.recompute=budget:%" PRIu64
-        ", use more micro-batches, or divide the model further (layout.tp, layout.zero)",
+        ", use more micro-batches, or divide the model (layout.tp, layout.zero) or long rows "
+        "(layout.cp) further",
         tri_text_bytes((double)budget, wanted), f->rank, f->smallest,
         tri_text_bytes((double)f->smallest, least), f->smallest);
 }

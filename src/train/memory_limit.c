@@ -17,7 +17,8 @@ tr_status tri_session_check_memory(const tri_session *session, tr_error *err)
     return tri_fail(err, TR_ERROR_INPUT,
                     "rank %d needs %s (weights %s, %s %s, optimizer state %s, activations and "
                     "workspace %s), but run.memory_limit is %s; divide the model (layout.tp, "
-                    "layout.zero with layout.dp) or the batch (layout.microbatches) further",
+                    "layout.zero with layout.dp), long rows (layout.cp) or the batch "
+                    "(layout.microbatches) further",
                     session->config.compile.rank, tri_text_bytes((double)needed, text[0]),
                     tri_text_bytes((double)weights, text[1]),
                     grads ? "gradients" : "gradients in the place of activations",

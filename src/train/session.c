@@ -36,6 +36,14 @@ static const char *const host_names[TRI_NUM_HOST_VALUES] = {
     [TRI_HOST_RESULT] = "result",
     [TRI_HOST_LOGITS] = "logits",
     [TRI_HOST_APPLY] = "apply",
+    [TRI_HOST_PLACES] = "places",
+    [TRI_HOST_SPAN] = "span",
+    [TRI_HOST_KEYS_SENT] = "keys_sent",
+    [TRI_HOST_KEYS_GOT] = "keys_got",
+    [TRI_HOST_KEYS_OUT] = "keys_out",
+    [TRI_HOST_KEYS_IN] = "keys_in",
+    [TRI_HOST_KEYS_BACK] = "keys_back",
+    [TRI_HOST_KEYS_SUM] = "keys_sum",
 };
 
 tri_mode tri_session_mode(tri_session_program program)
@@ -65,6 +73,8 @@ tri_batch_shape tri_session_batch_shape(const tri_session *session, tri_session_
         break;
     default:
         shape.mask_documents = config->mask_documents;
+        shape.placed = tri_mesh_size(&config->mesh, TRI_AXIS_CP) > 1;
+        shape.by_place = tri_mesh_size(&config->mesh, TRI_AXIS_CP_RING) > 1;
     }
     return shape;
 }
@@ -151,6 +161,7 @@ void tri_session_fini(tri_session *session)
     tri_device_close(&session->device);
     if (session->data)
         tri_data_close(session->data);
+    tri_context_destroy(session->context);
     free(session->weights);
     tri_weights_free(session);
     free(session->fresh);
@@ -291,6 +302,8 @@ tr_status tri_session_start(tri_session *session, tr_error *err)
 {
     TRI_TRY(tri_session_check_memory(session, err));
     TRI_TRY(tri_session_open_data(session, err));
+    TRI_TRY(
+        tri_context_create(&session->config.compile, session->config.deal, &session->context, err));
     session->store.peers = session->peers;
     session->store.device_index = session->device_index;
     session->store.scratch_dir = session->config.scratch_dir;

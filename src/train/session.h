@@ -6,6 +6,7 @@
 #include "compile/compile.h"
 #include "data/data.h"
 #include "run/executor.h"
+#include "train/context.h"
 #include "train/epochs.h"
 #include "train/health/spike.h"
 #include "train/schedule_lr.h"
@@ -60,6 +61,7 @@ typedef struct tri_session_config {
     double pace[TRI_NUM_ACTIONS];
     tri_brake brakes[TRI_MAX_BRAKES];
     int num_brakes;
+    tri_deal_kind deal;       /* which tokens of a row a context-parallel rank gets */
     const char *weights_from; /* file to start from, or "" */
     const char *scratch_dir;  /* for states that rest in a file; NULL: /tmp */
     uint64_t memory_limit;    /* run.memory_limit: bytes that the plan may have; 0: any */
@@ -90,6 +92,14 @@ typedef enum tri_host_value {
     TRI_HOST_RESULT,
     TRI_HOST_LOGITS,
     TRI_HOST_APPLY,
+    TRI_HOST_PLACES,
+    TRI_HOST_SPAN,
+    TRI_HOST_KEYS_SENT,
+    TRI_HOST_KEYS_GOT,
+    TRI_HOST_KEYS_OUT,
+    TRI_HOST_KEYS_IN,
+    TRI_HOST_KEYS_BACK,
+    TRI_HOST_KEYS_SUM,
     TRI_NUM_HOST_VALUES
 } tri_host_value;
 
@@ -103,6 +113,7 @@ typedef struct tri_session {
     tri_device device;
     tri_store store;
     tri_data *data;
+    tri_context *context; /* tokens that are divided over ranks; NULL: they are not */
     tri_row_fn row;
     void *row_context;
     tri_sample_fn sampled; /* told of every row that is trained on; may be NULL */

@@ -381,6 +381,10 @@ test_plan_and_check() {
         local more=(--set layout.bucket_mb=0.05)
         [ "$fault" = late-gather ] && more=(--set layout.zero=3 --set layout.keep_gathered=true)
         [ "$fault" = lost-terms ] && more=(--set model.loss_tile=8)
+        case $fault in
+        wrong-distance | wrong-source) more=(--set layout.cp=3) ;;
+        small-room | loose-plan) more=(--set layout.cp=2 --set layout.cp_kind=gather --set data.mask_documents=true) ;;
+        esac
         refused 2 'rejected: ' check recipes/tiny.yaml --set layout.microbatches=3 --set layout.dp=2 "${more[@]}" --break "$fault"
     done
     [ $num -ge 10 ] || fail "only $num faults are listed"

@@ -179,6 +179,10 @@ static void plan_check_explain(void **state)
     root = json_of("explain recipes/tiny.yaml --summary --mode eval");
     assert_null(json_object_get(item_of(root, "segments", "name", "F"), "instructions"));
     json_decref(root);
+    root = json_of("explain recipes/tiny.yaml --set layout.cp=4 --deal");
+    assert_string_equal(text_at(root, "deal"), "zigzag");
+    assert_int_equal(number_at(item_of(root, "deals", "deal", "plain"), "remote_keys"), 768);
+    json_decref(root);
     root = json_of("explain --ops");
     item_of(root, "operators", "name", "matmul");
     json_decref(root);

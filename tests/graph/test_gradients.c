@@ -33,7 +33,7 @@ enum {
     AWAY_FROM_0 = 4, /* no operand near the corner of a relu */
     WITH_DOCS = 8,   /* attention within documents, with padding behind them */
     WITH_SPAN = 16,  /* attention: an interval of places for each query */
-    WITH_PLACES = 32 /* attention: queries and keys have places of their own */
+    WITH_PLACES = 32 /* attention, dropout, select_row: tokens have places of their own */
 };
 
 typedef struct grad_case {
@@ -160,8 +160,11 @@ static const grad_case cases[] = {
      .attr = {.dropout = {.p = 0.3f, .stream = 11}}},
     {"long", TRI_OP_DROPOUT, .in = {S2(B, 3, D, 37)},
      .attr = {.dropout = {.p = 0.7f, .stream = 12}}},
+    {"places", TRI_OP_DROPOUT, .in = {S3(B, 3, T, 5, D, 7)},
+     .attr = {.dropout = {.p = 0.4f, .stream = 13}}, .flags = WITH_PLACES},
     {"ids repeat", TRI_OP_EMBED, .in = {S2(V, 9, D, 7)}},
     {"odd", TRI_OP_SELECT_ROW, .in = {S3(B, 3, T, 5, D, 7)}},
+    {"places", TRI_OP_SELECT_ROW, .in = {S3(B, 3, T, 5, D, 7)}, .flags = WITH_PLACES},
 
     {"odd", TRI_OP_LAYERNORM, .in = {S3(B, 2, T, 3, D, 7), S1(D, 7), S1(D, 7)},
      .attr = {.norm = {.eps = 1e-5f}}},
@@ -187,6 +190,9 @@ static const grad_case cases[] = {
     {"both", TRI_OP_ADD_RMSNORM, .in = {S3(B, 2, T, 3, D, 9), S3(B, 2, T, 3, D, 9), S1(D, 9)},
      .attr = {.norm = {.eps = 1e-5f}}, .flags = USE_BOTH},
 
+    {"odd", TRI_OP_SPLIT_QKV, .in = {QKV(2, 3, 2, 5)}},
+    {"odd", TRI_OP_JOIN_QKV,
+     .in = {S4(B, 2, T, 3, H, 2, K, 5), S4(B, 2, T, 3, H, 2, K, 5), S4(B, 2, T, 3, H, 2, K, 5)}},
     {"odd", TRI_OP_ROPE, .in = {S4(B, 2, T, 3, H, 3, K, 6)},
      .attr = {.rope = {.config = {.theta = 10000}}}},
     {"scaled", TRI_OP_ROPE, .in = {S4(B, 2, T, 3, G, 1, K, 10)},
@@ -319,6 +325,15 @@ static int add_masks(tri_graph *graph, const grad_case *c, tri_id *in, int num, 
                                                   : TRI_ATTENTION_SPAN;
 }
 
+/* Where the tokens of the first operand stand, if the case says so. */
+static int add_places(tri_graph *graph, const grad_case *c, tri_id *in, int num, tri_shape bt)
+{
+    bt.dim[1].name = TRI_DIM_P;
+    if (c->flags & WITH_PLACES)
+        in[num++] = tri_graph_input(graph, "places", TRI_I32, bt, true);
+    return num;
+}
+
 /* The one operator of a case, with the integer inputs that it takes beside the parameters. */
 static tri_id emit_operator(tri_graph *graph, const grad_case *c, const tri_id *p, int num)
 {
@@ -340,10 +355,12 @@ static tri_id emit_operator(tri_graph *graph, const grad_case *c, const tri_id *
         break;
     case TRI_OP_SELECT_ROW:
         in[num++] = tri_graph_input(graph, "index", TRI_I32, rows, true);
+        num = add_places(graph, c, in, num, bt);
         break;
     case TRI_OP_DROPOUT:
         in[num++] = tri_graph_input(graph, "rows", TRI_I32, rows, true);
         in[num++] = tri_graph_input(graph, "step", TRI_I32, tri_shape_scalar(1), false);
+        num = add_places(graph, c, in, num, bt);
         break;
     case TRI_OP_EMBED:
         in[num++] = tri_graph_input(graph, "ids", TRI_I32, ids, true);
@@ -353,6 +370,11 @@ static tri_id emit_operator(tri_graph *graph, const grad_case *c, const tri_id *
     }
     int num_out = tri_op_get(c->op)->min_out;
     tri_id node = tri_graph_emit(graph, c->op, "y", &attr, in, num, num_out);
+    if (c->op == TRI_OP_SPLIT_QKV) { /* bent each in its way: no part stands for another */
+        tri_id k = tri_activation(graph, "bent", TRI_ACT_GELU, tri_node_out(graph, node, 1));
+        tri_id v = tri_activation(graph, "turned", TRI_ACT_TANH, tri_node_out(graph, node, 2));
+        return tri_add(graph, "all", tri_add(graph, "two", tri_node_out(graph, node, 0), k), v);
+    }
     bool two = c->op == TRI_OP_ADD_LAYERNORM || c->op == TRI_OP_ADD_RMSNORM;
     if (!two || c->flags & USE_SUM)
         return tri_node_out(graph, node, 0);
@@ -489,6 +511,8 @@ static void fill_integers(const char *name, int32_t *x, int64_t count, int64_t l
             x[i] = i % 9 >= 7 ? -1 : (int32_t)((i % 9 + 1) / 3 + i / 9);
         else if (strcmp(name, "span") == 0) /* begin, end */
             x[i] = i % 2 == 0 ? (int32_t)(i / 2 % 5) - 1 : (int32_t)(i * 5 % 9);
+        else if (strcmp(name, "places") == 0) /* rows of 5; the last has no 3, which is wanted */
+            x[i] = i == 14 ? 7 : (int32_t)(3 * (i % 5 + i / 5) % 5);
         else if (strcmp(name, "q_places") == 0)
             x[i] = i == 3 ? -1 : (int32_t)(3 * i % 8);
         else if (strcmp(name, "k_places") == 0)

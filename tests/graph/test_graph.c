@@ -780,6 +780,22 @@ static void test_rules_share_the_rows_of_a_step(void **state)
     tri_param_table_fini(&s.params);
 }
 
+/* Places of tokens are cut and moved like the tokens themselves. */
+static void test_whole_numbers_stay_whole_when_moved(void **state)
+{
+    (void)state;
+    static const tri_op ops[] = {TRI_OP_SLICE,      TRI_OP_UNSLICE,    TRI_OP_BLOCK, TRI_OP_UNBLOCK,
+                                 TRI_OP_ALL_GATHER, TRI_OP_ALL_TO_ALL, TRI_OP_SHIFT};
+    static const tri_dtype dtypes[] = {TRI_I32, TRI_F32, TRI_BF16};
+    for (size_t i = 0; i < sizeof ops / sizeof *ops; i++)
+        for (size_t d = 0; d < sizeof dtypes / sizeof *dtypes; d++) {
+            const tri_value x = {.dtype = dtypes[d]}, *in = &x;
+            tri_dtype out;
+            tri_infer_dtypes(ops[i], &(tri_attr){0}, &in, 1, &out, 1);
+            assert_int_equal(out, dtypes[d]);
+        }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -798,6 +814,7 @@ int main(void)
         cmocka_unit_test(test_parameters_are_found_by_name),
         cmocka_unit_test(test_mlp_is_cut_by_reachability),
         cmocka_unit_test(test_rules_share_the_rows_of_a_step),
+        cmocka_unit_test(test_whole_numbers_stay_whole_when_moved),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,6 @@
-/* Placement rules of attention by places: what goes with heads, what with rows of the batch. The
- * rules of plain layouts are seen in every listing; these operands are in none yet. */
+/* Placement rules of attention by places: what goes with heads, what with rows of the batch; and
+ * of what goes by the places of tokens beside it. The rules of plain layouts are seen in every
+ * listing; these operands are in none yet. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -66,10 +67,12 @@ static void test_forward(void **state)
         LIST(2, 2, 2, WHOLE, WHOLE, WHOLE, WHOLE, WHOLE, WHOLE, 0), LIST(2, 1));
     ask(TRI_OP_ATTENTION, false, in, 10, 2, LIST(0, 0, 0), 3,
         LIST(0, 0, 0, 0, WHOLE, WHOLE, 0, 0, 0, WHOLE), LIST(0, 0));
-    /* tokens are made whole */
+    /* queries stay where they are, and see all keys */
     ask(TRI_OP_ATTENTION, false, in, 10, 2, LIST(1, 1, 1), 3,
-        LIST(WHOLE, WHOLE, WHOLE, WHOLE, WHOLE, WHOLE, WHOLE, WHOLE, WHOLE, WHOLE),
-        LIST(WHOLE, WHOLE));
+        LIST(1, WHOLE, WHOLE, WHOLE, WHOLE, WHOLE, 1, 1, WHOLE, WHOLE), LIST(1, 2));
+    /* but without places tokens are made whole */
+    ask(TRI_OP_ATTENTION, false, in, 6, 2, LIST(1, 1, 1), 3,
+        LIST(WHOLE, WHOLE, WHOLE, WHOLE, WHOLE, WHOLE), LIST(WHOLE, WHOLE));
     /* several ranks share a key head */
     ask(TRI_OP_ATTENTION, false, in, 10, 2, LIST(2, WHOLE, WHOLE), 3,
         LIST(2, WHOLE, WHOLE, WHOLE, WHOLE, WHOLE, WHOLE, WHOLE, WHOLE, 0), LIST(2, 1));
@@ -94,6 +97,10 @@ static void test_backward(void **state)
     /* of its own rows, a rank has a term of the sinks' gradient */
     ask(TRI_OP_ATTENTION_GRAD, false, in, 13, 4, LIST(0, 0, 0, 0, 0, 0), 6,
         LIST(0, 0, 0, 0, 0, 0, 0, WHOLE, WHOLE, 0, 0, 0, WHOLE), LIST(0, 0, 0, TERMS));
+    /* of all keys, what its queries give them */
+    ask(TRI_OP_ATTENTION_GRAD, false, in, 13, 4, LIST(1, 1, 1, 1, 1, 2), 6,
+        LIST(1, 1, WHOLE, WHOLE, 1, 2, WHOLE, WHOLE, WHOLE, 1, 1, WHOLE, WHOLE),
+        LIST(1, TERMS, TERMS, TERMS));
     /* and of keys that it shares, one of theirs */
     ask(TRI_OP_ATTENTION_GRAD, false, in, 13, 4, LIST(2, 2, WHOLE, WHOLE, 2, 1), 6,
         LIST(2, 2, WHOLE, WHOLE, 2, 1, WHOLE, WHOLE, WHOLE, WHOLE, WHOLE, WHOLE, 0),
@@ -110,13 +117,65 @@ static void test_merge(void **state)
         LIST(3, WHOLE));
 }
 
+static const tri_shape stream = {3, {DIM(B, 4), DIM(T, 6), DIM(D, 8)}};
+static const tri_shape of_tokens = {2, {DIM(B, 4), DIM(P, 6)}};
+static const tri_shape picked = {2, {DIM(B, 4), DIM(D, 8)}};
+
+/* Places go with their tokens. */
+static void test_dropout(void **state)
+{
+    (void)state;
+    const tri_shape in[] = {stream, rows, one, of_tokens};
+    ask(TRI_OP_DROPOUT, false, in, 4, 1, LIST(1), 1, LIST(1, WHOLE, WHOLE, 1), LIST(1));
+    ask(TRI_OP_DROPOUT, false, in, 4, 1, LIST(0), 1, LIST(0, 0, WHOLE, 0), LIST(0));
+    ask(TRI_OP_DROPOUT, false, in, 4, 1, LIST(2), 1, LIST(2, WHOLE, WHOLE, WHOLE), LIST(2));
+}
+
+/* The rank that has the token has the row: of the others it is zeros. */
+static void test_select_row(void **state)
+{
+    (void)state;
+    const tri_shape in[] = {stream, rows, of_tokens};
+    ask(TRI_OP_SELECT_ROW, false, in, 3, 1, LIST(1), 1, LIST(1, WHOLE, 1), LIST(TERMS));
+    ask(TRI_OP_SELECT_ROW, false, in, 3, 1, LIST(0), 1, LIST(0, 0, 0), LIST(0));
+    ask(TRI_OP_SELECT_ROW, false, in, 3, 1, LIST(WHOLE, WHOLE, 1), 3, LIST(WHOLE, WHOLE, WHOLE),
+        LIST(WHOLE));
+    ask(TRI_OP_SELECT_ROW, false, in, 2, 1, LIST(1), 1, LIST(WHOLE, WHOLE), LIST(WHOLE));
+    const tri_shape back[] = {picked, rows, stream, of_tokens};
+    ask(TRI_OP_SELECT_ROW_GRAD, false, back, 4, 1, LIST(WHOLE, WHOLE, 1), 3,
+        LIST(WHOLE, WHOLE, 1, 1), LIST(1));
+    ask(TRI_OP_SELECT_ROW_GRAD, false, back, 4, 1, LIST(0), 1, LIST(0, 0, 0, 0), LIST(0));
+    ask(TRI_OP_SELECT_ROW_GRAD, false, back, 3, 1, LIST(WHOLE, WHOLE, 1), 3,
+        LIST(WHOLE, WHOLE, WHOLE), LIST(WHOLE));
+}
+
+static const tri_shape packed = {5, {DIM(B, 4), DIM(T, 6), DIM(QKV, 3), DIM(H, 4), DIM(K, 8)}};
+
+/* All dims but that of the three pass, both ways. */
+static void test_qkv(void **state)
+{
+    (void)state;
+    static const int dims[][2] = {{0, 0}, {1, 1}, {3, 2}, {4, 3}};
+    const tri_shape parts[] = {q, q, q};
+    for (int i = 0; i < 4; i++) {
+        int of_packed = dims[i][0], part = dims[i][1];
+        ask(TRI_OP_SPLIT_QKV, false, &packed, 1, 3, LIST(of_packed), 1, LIST(of_packed),
+            LIST(part, part, part));
+        ask(TRI_OP_JOIN_QKV, false, parts, 3, 1, LIST(WHOLE, part), 2, LIST(part, part, part),
+            LIST(of_packed));
+    }
+    ask(TRI_OP_SPLIT_QKV, false, &packed, 1, 3, LIST(2), 1, LIST(WHOLE), LIST(WHOLE, WHOLE, WHOLE));
+    ask(TRI_OP_JOIN_QKV, false, parts, 3, 1, LIST(WHOLE), 1, LIST(WHOLE, WHOLE, WHOLE),
+        LIST(WHOLE));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_forward),
-        cmocka_unit_test(test_cached),
-        cmocka_unit_test(test_backward),
-        cmocka_unit_test(test_merge),
+        cmocka_unit_test(test_forward),  cmocka_unit_test(test_cached),
+        cmocka_unit_test(test_backward), cmocka_unit_test(test_merge),
+        cmocka_unit_test(test_dropout),  cmocka_unit_test(test_select_row),
+        cmocka_unit_test(test_qkv),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

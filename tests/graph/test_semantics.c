@@ -211,6 +211,123 @@ static void test_windows(void **state)
     }
 }
 
+/* What a token keeps depends on its place, not on where it lies. */
+static void test_dropout_goes_by_places(void **state)
+{
+    (void)state;
+    enum { ROWS = 3, TOKENS = 7, WIDTH = 33 };
+    const op_case plain = {
+        "plain", TRI_OP_DROPOUT, {ROWS, TOKENS, 1, WIDTH}, {.dropout = {.p = 0.4f}}, 0, 0};
+    op_case dealt = plain;
+    dealt.flags = CASE_PLACES;
+    for (int which = 0; which < num_kernels(); which++) {
+        op_run a, b;
+        op_run_init(&a, &plain, NULL);
+        op_run_init(&b, &dealt, NULL);
+        const int32_t *places = b.args.in[3].data;
+        const float *x = a.args.in[0].data, *want = a.args.out[0].data, *got = b.args.out[0].data;
+        for (int row = 0; row < ROWS * TOKENS; row++)
+            memcpy((float *)b.args.in[0].data + row * WIDTH,
+                   x + (row / TOKENS * TOKENS + places[row]) * WIDTH, WIDTH * sizeof(float));
+        run_with(&a, plain.op, which);
+        run_with(&b, dealt.op, which);
+        for (int row = 0; row < ROWS * TOKENS; row++)
+            assert_memory_equal(got + row * WIDTH,
+                                want + (row / TOKENS * TOKENS + places[row]) * WIDTH,
+                                WIDTH * sizeof(float));
+        op_run_fini(&a);
+        op_run_fini(&b);
+    }
+}
+
+/* The token of the place that is wanted, and nothing where it is not here. */
+static void test_rows_are_found_by_places(void **state)
+{
+    (void)state;
+    const op_case c = {"known", TRI_OP_SELECT_ROW, {2, 3, 0, 2}, {0}, CASE_PLACES, 0};
+    const op_case back = {"known", TRI_OP_SELECT_ROW_GRAD, {2, 3, 0, 2}, {0}, CASE_PLACES, 0};
+    const int32_t index[] = {4, 3}, places[] = {5, 0, 4, 2, 4, 1};
+    for (int which = 0; which < num_kernels(); which++) {
+        op_run run;
+        op_run_init(&run, &c, NULL);
+        memcpy(run.args.in[0].data, (float[]){1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12},
+               12 * sizeof(float));
+        memcpy(run.args.in[1].data, index, sizeof index);
+        memcpy(run.args.in[2].data, places, sizeof places);
+        run_with(&run, c.op, which);
+        expect_near(run.args.out[0].data, (float[]){5, 6, 0, 0}, 4, "select_row");
+        op_run_fini(&run);
+        op_run_init(&run, &back, NULL);
+        memcpy(run.args.in[0].data, (float[]){1, 2, 3, 4}, 4 * sizeof(float));
+        memcpy(run.args.in[1].data, index, sizeof index);
+        memcpy(run.args.in[3].data, places, sizeof places);
+        run_with(&run, back.op, which);
+        expect_near(run.args.out[0].data, (float[]){0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 0, 0}, 12,
+                    "select_row_grad");
+        op_run_fini(&run);
+    }
+}
+
+/* Queries come first, then keys, then values, of each token; and back. */
+static void test_order_of_the_packed_three(void **state)
+{
+    (void)state;
+    const op_case split = {"known", TRI_OP_SPLIT_QKV, {1, 2, 1, 2}, {0}, 0, 0};
+    const op_case join = {"known", TRI_OP_JOIN_QKV, {1, 2, 1, 2}, {0}, 0, 0};
+    const float packed[] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12};
+    const float parts[][4] = {{1, 2, 7, 8}, {3, 4, 9, 10}, {5, 6, 11, 12}};
+    for (int which = 0; which < num_kernels(); which++) {
+        op_run a, b;
+        op_run_init(&a, &split, NULL);
+        op_run_init(&b, &join, NULL);
+        memcpy(a.args.in[0].data, packed, sizeof packed);
+        for (int p = 0; p < 3; p++)
+            memcpy(b.args.in[p].data, parts[p], sizeof parts[p]);
+        run_with(&a, split.op, which);
+        run_with(&b, join.op, which);
+        for (int p = 0; p < 3; p++)
+            expect_near(a.args.out[p].data, parts[p], 4, "split_qkv");
+        expect_near(b.args.out[0].data, packed, 12, "join_qkv");
+        op_run_fini(&a);
+        op_run_fini(&b);
+    }
+}
+
+/* Rows of x, from anywhere, in sums of up to two. */
+static void test_gathered_rows(void **state)
+{
+    (void)state;
+    const op_case c = {
+        "known", TRI_OP_GATHER_ROWS, {2, 2, 1, 2, 1, 3, 2}, {.gather = {.lead = 2}}, 0, 0};
+    for (int which = 0; which < num_kernels(); which++) {
+        op_run run;
+        op_run_init(&run, &c, NULL);
+        memcpy(run.args.in[0].data, (float[]){1, 2, 10, 20, 100, 200, 1000, 2000},
+               8 * sizeof(float));
+        memcpy(run.args.in[1].data, (int32_t[]){3, 0, -1, -1, -1, 2}, 6 * sizeof(int32_t));
+        run_with(&run, c.op, which);
+        expect_near(run.args.out[0].data, (float[]){1001, 2002, 0, 0, 100, 200}, 6, "gather_rows");
+        op_run_fini(&run);
+    }
+}
+
+/* Sums of whole numbers that no float has. */
+static void test_pieces_of_whole_numbers(void **state)
+{
+    (void)state;
+    op_case c = {"whole", TRI_OP_UNSLICE, {1, 3, 2}, {0}, CASE_I32 | CASE_ACCUMULATE, 0};
+    c.attr.message.cut = (tri_cut){.dim = 1, .size = 3, .parts = 2, .part = 0, .unit = 1};
+    op_run run;
+    op_run_init(&run, &c, NULL);
+    assert_int_equal(run.args.in[0].count, 4);
+    memcpy(run.args.in[0].data, (int32_t[]){-1, 1 << 24, 7, INT32_MIN}, 4 * sizeof(int32_t));
+    memcpy(run.args.out[0].data, (int32_t[]){-1, 1, 0, 0, 5, -6}, 6 * sizeof(int32_t));
+    run_with(&run, c.op, 0);
+    assert_memory_equal(run.args.out[0].data, ((int32_t[]){-2, (1 << 24) + 1, 7, INT32_MIN, 5, -6}),
+                        6 * sizeof(int32_t));
+    op_run_fini(&run);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -220,6 +337,11 @@ int main(void)
         cmocka_unit_test(test_documents_are_apart),
         cmocka_unit_test(test_padding_has_no_gradient),
         cmocka_unit_test(test_windows),
+        cmocka_unit_test(test_dropout_goes_by_places),
+        cmocka_unit_test(test_rows_are_found_by_places),
+        cmocka_unit_test(test_order_of_the_packed_three),
+        cmocka_unit_test(test_gathered_rows),
+        cmocka_unit_test(test_pieces_of_whole_numbers),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

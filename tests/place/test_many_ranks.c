@@ -93,8 +93,9 @@ static void test_too_many_are_refused_by_name(void **state)
     static const struct {
         const char *dp, *tp, *pp, *says;
     } cases[] = {
-        {"layout.dp=1024", "layout.tp=1024", "layout.pp=2", "1024 x 1024 x 2 = 2097152 ranks"},
-        {"layout.dp=1048576", "layout.tp=1", "layout.pp=2", "layout.dp x layout.tp x layout.pp"},
+        {"layout.dp=1024", "layout.tp=1024", "layout.pp=2", "1024 x 1 x 1024 x 2 = 2097152 ranks"},
+        {"layout.dp=1048576", "layout.tp=1", "layout.pp=2",
+         "layout.dp x layout.cp x layout.tp x layout.pp"},
         {"layout.dp=1048576", "layout.tp=1024", "layout.pp=1024", "1099511627776 ranks"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {

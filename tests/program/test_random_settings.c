@@ -114,9 +114,24 @@ static int64_t few_ranks(random_case *c)
     return one_in(c, 2) ? 1 : 1 + below(c, one_in(c, 6) ? 9 : 4);
 }
 
+/* Values that go together with some numbers of ranks and heads. */
+static void add_context(random_case *c)
+{
+    int64_t cp = one_in(c, 2) ? few_ranks(c) : 1;
+    if (cp == 1 && !one_in(c, 20))
+        return;
+    add(c, "layout.cp", "%lld", (long long)cp);
+    add(c, "layout.cp_kind", "%s", WORD(c, "ring", "gather", "gather", "ulysses"));
+    if (one_in(c, 3))
+        add(c, "layout.cp_heads", "%lld", (long long)(cp % 2 == 0 ? 2 : 1 + below(c, 4)));
+    if (one_in(c, 2))
+        add(c, "layout.cp_deal", "%s", WORD(c, "auto", "plain", "zigzag", "balanced"));
+}
+
 static void add_layout(random_case *c)
 {
     int64_t pp = few_ranks(c), dp = few_ranks(c);
+    add_context(c);
     add(c, "layout.dp", "%lld", (long long)dp);
     add(c, "layout.tp", "%lld", (long long)few_ranks(c));
     add(c, "layout.pp", "%lld", (long long)pp);

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "api/api.h"
+#include "base/rng.h"
 #include "schedule/schedule.h"
 #include "train/ranks.h"
 #include "trireme/trireme.h"
@@ -13,10 +14,14 @@
 const char *const cell_models[NUM_MODELS] = {"gpt2", "llama",    "llama tied", "llama one key",
                                              "mlm",  "classify", "mlp"};
 const char *const cell_precisions[NUM_PRECISIONS] = {"fp32", "bf16", "bf16 gradients", "fp16"};
-const char *const cell_optims[NUM_OPTIMS] = {"adamw", "sgd", "muon"};
+const char *const cell_optims[NUM_OPTIMS] = {"adamw", "sgd", "muon", "sgd by 0.3"};
 const char *const cell_schedules[NUM_SCHEDULES] = {
     "1f1b",  "gpipe",   "interleaved", "zb-h1",     "zb-h2", "zb-v",  "v-half",
     "v-min", "chimera", "dualpipe",    "dualpipev", "gems",  "1f1b-v"};
+const char *const cell_cp_kinds[NUM_CP_KINDS] = {"ring", "gather", "ulysses", "ring of pairs",
+                                                 "gather of pairs"};
+const char *const cell_deals[NUM_DEALS] = {"plain", "zigzag", "balanced"};
+const char *const cell_rows[NUM_ROWS] = {"", "23 tokens", "packed documents", "a window"};
 
 /* Odd sizes on purpose: no layout divides them evenly. */
 #define LLAMA(kv_heads)                                                                            \
@@ -48,16 +53,39 @@ static const char *const optim_words[NUM_OPTIMS][3] = {
     {"optim.kind=adamw", "optim.lr=3e-3"},
     {"optim.kind=sgd", "optim.lr=0.01"},
     {"optim.kind=muon", "optim.lr=3e-3"},
+    {"optim.kind=sgd", "optim.lr=0.3"},
 };
-static const char *const common_words[] = {
-    "model.dropout=0.1", "data.seq_len=24", "train.batch=13",       "train.eval_batches=2",
-    "run.threads=1",     "train.steps=20",  "run.transport=thread", NULL};
+static const char *const row_words[NUM_ROWS][3] = {
+    {"data.seq_len=24"},
+    {"data.seq_len=23"},
+    {"data.seq_len=29", "data.mask_documents=true"},
+    {"data.seq_len=23", "model.window=6"},
+};
+static const char *const cp_words[NUM_CP_KINDS][3] = {
+    {"layout.cp_kind=ring"},
+    {"layout.cp_kind=gather"},
+    {"layout.cp_kind=ulysses"},
+    {"layout.cp_kind=ring", "layout.cp_heads=2"},
+    {"layout.cp_kind=gather", "layout.cp_heads=2"},
+};
+static const char *const common_words[] = {"model.dropout=0.1",
+                                           "train.batch=13",
+                                           "train.eval_batches=2",
+                                           "run.threads=1",
+                                           "train.steps=20",
+                                           "run.transport=thread",
+                                           NULL};
 
 static int add_words(char words[CELL_MAX_WORDS][CELL_WORD], int num, const char *const *more)
 {
     for (; *more; more++)
         snprintf(words[num++], CELL_WORD, "%s", *more);
     return num;
+}
+
+static int context_of(const cell *c)
+{
+    return c->is[CELL_CP] > 1 ? c->is[CELL_CP] : 1;
 }
 
 static int pipeline_of(const cell *c)
@@ -82,6 +110,7 @@ int cell_words(const cell *c, char words[CELL_MAX_WORDS][CELL_WORD])
     num = add_words(words, num, model_words[c->is[CELL_MODEL]]);
     num = add_words(words, num, precision_words[c->is[CELL_PRECISION]]);
     num = add_words(words, num, optim_words[c->is[CELL_OPTIM]]);
+    num = add_words(words, num, row_words[c->is[CELL_ROWS]]);
     for (size_t i = 0; i < sizeof layout / sizeof *layout; i++) {
         int value = c->is[layout[i].factor];
         bool flag = layout[i].factor == CELL_SP || layout[i].factor == CELL_SPLIT ||
@@ -96,6 +125,11 @@ int cell_words(const cell *c, char words[CELL_MAX_WORDS][CELL_WORD])
         snprintf(words[num++], CELL_WORD, "model.num_layers=%d", c->is[CELL_LAYERS]);
     if (c->is[CELL_TILE])
         snprintf(words[num++], CELL_WORD, "model.loss_tile=%d", c->is[CELL_TILE]);
+    if (context_of(c) > 1) {
+        snprintf(words[num++], CELL_WORD, "layout.cp=%d", c->is[CELL_CP]);
+        num = add_words(words, num, cp_words[c->is[CELL_CP_KIND]]);
+        snprintf(words[num++], CELL_WORD, "layout.cp_deal=%s", cell_deals[c->is[CELL_CP_DEAL]]);
+    }
     if (pipeline_of(c) == 1)
         return num;
     snprintf(words[num++], CELL_WORD, "layout.pp=%d", c->is[CELL_PP]);
@@ -106,7 +140,8 @@ int cell_words(const cell *c, char words[CELL_MAX_WORDS][CELL_WORD])
 
 void cell_name(const cell *c, char *text, size_t size)
 {
-    char group[24] = "", pipeline[64] = "", layers[24] = "", tile[24] = "";
+    char group[24] = "", pipeline[64] = "", layers[24] = "", tile[24] = "", context[64] = "";
+    const char *rows = cell_rows[c->is[CELL_ROWS]];
     if (c->is[CELL_GROUP])
         snprintf(group, sizeof group, " in groups of %d", c->is[CELL_GROUP]);
     if (pipeline_of(c) > 1)
@@ -116,17 +151,20 @@ void cell_name(const cell *c, char *text, size_t size)
         snprintf(layers, sizeof layers, " of %d layers", c->is[CELL_LAYERS]);
     if (c->is[CELL_TILE])
         snprintf(tile, sizeof tile, ", tiles of %d", c->is[CELL_TILE]);
-    snprintf(text, size, "%s%s, %s, %s, dp %d zero %d%s%s, tp %d%s, %d micro-batch%s%s%s%s",
+    if (context_of(c) > 1)
+        snprintf(context, sizeof context, ", cp %d %s %s", c->is[CELL_CP],
+                 cell_cp_kinds[c->is[CELL_CP_KIND]], cell_deals[c->is[CELL_CP_DEAL]]);
+    snprintf(text, size, "%s%s, %s, %s, dp %d zero %d%s%s, tp %d%s%s, %d micro-batch%s%s%s%s%s%s",
              cell_models[c->is[CELL_MODEL]], layers, cell_precisions[c->is[CELL_PRECISION]],
              cell_optims[c->is[CELL_OPTIM]], c->is[CELL_DP], c->is[CELL_ZERO], group,
-             c->is[CELL_KEEP] ? " kept" : "", c->is[CELL_TP], c->is[CELL_SP] ? " sp" : "",
+             c->is[CELL_KEEP] ? " kept" : "", c->is[CELL_TP], c->is[CELL_SP] ? " sp" : "", context,
              c->is[CELL_MICRO], c->is[CELL_MICRO] > 1 ? "es" : "",
-             c->is[CELL_SPLIT] ? ", split backward" : "", pipeline, tile);
+             c->is[CELL_SPLIT] ? ", split backward" : "", pipeline, tile, *rows ? ", " : "", rows);
 }
 
 int cell_world(const cell *c)
 {
-    return c->is[CELL_DP] * c->is[CELL_TP] * pipeline_of(c);
+    return c->is[CELL_DP] * c->is[CELL_TP] * context_of(c) * pipeline_of(c);
 }
 
 /* What the schedule allows, and as many chunks as the model can be cut into. */
@@ -143,25 +181,63 @@ static bool pipeline_valid(const cell *c)
            (int)pieces <= c->is[CELL_LAYERS] + 2;
 }
 
+static const int all_heads[NUM_MODELS] = {5, 6, 6, 6, 5, 5, 6};
+static const int key_heads[NUM_MODELS] = {5, 3, 2, 1, 5, 5, 6};
+
+/* Whether the heads of a tensor-parallel rank divide over so many of cp: a key head or more for
+ * each, or, where all tensor-parallel ranks have equally many, each on equally many. */
+static bool heads_divide(const cell *c, int over)
+{
+    int tp = c->is[CELL_TP], keys = key_heads[c->is[CELL_MODEL]];
+    int heads = all_heads[c->is[CELL_MODEL]] / tp;
+    int own = keys >= tp ? keys / tp : 1;
+    bool even = keys < tp || keys % tp == 0;
+    return over <= own || (even && over <= heads && over % own == 0);
+}
+
+static bool context_valid(const cell *c)
+{
+    int cp = context_of(c), kind = c->is[CELL_CP_KIND], model = c->is[CELL_MODEL];
+    bool llama = model == MODEL_LLAMA || model == MODEL_TIED || model == MODEL_ONE_KEY;
+    if (c->is[CELL_ROWS] == ROWS_WINDOW ? !llama : c->is[CELL_ROWS] && model == MODEL_MLP)
+        return false;
+    if (cp == 1)
+        return kind == RING && c->is[CELL_CP_DEAL] == PLAIN;
+    if (model == MODEL_MLP || (kind == ULYSSES && c->is[CELL_CP_DEAL] != PLAIN))
+        return false;
+    if (kind == ULYSSES)
+        return heads_divide(c, cp);
+    /* Where nothing is left for the ring, pairs are ulysses. */
+    return kind < RING_HEADS || (cp > 2 && cp % 2 == 0 && heads_divide(c, 2));
+}
+
+/* Shard groups are neighbours, and fewer than all that have the same weights. */
+static bool group_valid(const cell *c)
+{
+    int group = c->is[CELL_GROUP], dp = c->is[CELL_DP], cp = context_of(c);
+    if (group == 0)
+        return true;
+    return c->is[CELL_ZERO] && group < dp * cp &&
+           (group <= cp ? cp % group == 0 : group % cp == 0 && dp % (group / cp) == 0);
+}
+
 bool cell_valid(const cell *c)
 {
-    static const int most_tp[NUM_MODELS] = {5, 6, 6, 6, 5, 5, 6};
-    static const int key_heads[NUM_MODELS] = {5, 3, 2, 1, 5, 5, 6};
     int keys = key_heads[c->is[CELL_MODEL]];
     int rows = c->is[CELL_MODEL] == MODEL_MLP ? 12 : 13, parts = c->is[CELL_DP] * c->is[CELL_MICRO];
     if (c->is[CELL_MODEL] == MODEL_MLP && rows % parts != 0)
         return false;
-    if (c->is[CELL_GROUP] && (!c->is[CELL_ZERO] || c->is[CELL_DP] % c->is[CELL_GROUP] != 0 ||
-                              c->is[CELL_DP] == c->is[CELL_GROUP]))
+    if (!group_valid(c) || !context_valid(c))
         return false;
     if (c->is[CELL_KEEP] && c->is[CELL_ZERO] != 3)
         return false;
     if (c->is[CELL_TILE] && (c->is[CELL_MODEL] == MODEL_CLASSIFY || c->is[CELL_MODEL] == MODEL_MLP))
         return false;
     return cell_world(c) <= CELL_MAX_RANKS && parts <= rows && pipeline_valid(c) &&
-           c->is[CELL_TP] <= most_tp[c->is[CELL_MODEL]] &&
+           c->is[CELL_TP] <= all_heads[c->is[CELL_MODEL]] &&
            (c->is[CELL_TP] <= keys || c->is[CELL_TP] % keys == 0) &&
-           (!c->is[CELL_SP] || c->is[CELL_TP] > 1) && (!c->is[CELL_ZERO] || c->is[CELL_DP] > 1);
+           (!c->is[CELL_SP] || c->is[CELL_TP] > 1) &&
+           (!c->is[CELL_ZERO] || c->is[CELL_DP] * context_of(c) > 1);
 }
 
 cell cell_alone(const cell *c)
@@ -171,6 +247,7 @@ cell cell_alone(const cell *c)
     alone.is[CELL_PP] = alone.is[CELL_SCHEDULE] = alone.is[CELL_CHUNKS] = 0;
     alone.is[CELL_SP] = alone.is[CELL_GROUP] = alone.is[CELL_ZERO] = alone.is[CELL_SPLIT] = 0;
     alone.is[CELL_KEEP] = alone.is[CELL_TILE] = 0;
+    alone.is[CELL_CP] = alone.is[CELL_CP_KIND] = alone.is[CELL_CP_DEAL] = 0;
     return alone;
 }
 
@@ -197,6 +274,42 @@ static tr_status make_settings(const cell *c, const char *more, tr_settings **se
     for (int read = 0; more && sscanf(more, "%63s%n", word, &read) == 1; more += read)
         TRI_TRY(tr_settings_set(*settings, word, err));
     return TR_OK;
+}
+
+/* A row of documents of 1 to 9 tokens, a fifth of them padding: a pure function of its sample.
+ * Positions begin anew in each, and its last token has no target. */
+static void packed_row(void *context, tri_split split, uint64_t sample, const tri_row *row)
+{
+    const tri_compile_config *config = &((const tr_session *)context)->session.config.compile;
+    const bool masked = config->model.task == TRI_TASK_MLM;
+    const uint32_t stream = split == TRI_SPLIT_EVAL;
+    uint32_t vocab = (uint32_t)config->model.vocab;
+    int64_t begin = 0, end = 0;
+    int32_t doc = -1;
+    bool padding = false;
+    for (int64_t t = 0; t < config->seq_len; t++) {
+        uint32_t token = tri_random_word(7, sample, (uint32_t)t, stream) % vocab;
+        uint32_t next = tri_random_word(7, sample, (uint32_t)t + 1, stream) % vocab;
+        if (t == end) {
+            uint32_t draw = tri_random_word(8, sample, (uint32_t)t, stream);
+            int64_t length = draw % 3 == 0 ? 1 : 2 + draw / 3 % 8;
+            begin = t;
+            end = t + length < config->seq_len ? t + length : config->seq_len;
+            padding = t > 0 && draw >> 16 & 1 && draw >> 17 & 1;
+            doc++;
+        }
+        bool counts = !padding && (masked ? token % 3 == 0 : t + 1 < end);
+        if (row->tokens)
+            row->tokens[t] = (int32_t)token;
+        if (row->positions)
+            row->positions[t] = (int32_t)(t - begin);
+        if (row->docs)
+            row->docs[t] = padding ? -1 : doc;
+        if (row->targets && row->num_targets > 1)
+            row->targets[t] = counts ? (int32_t)next : -1;
+    }
+    if (row->targets && row->num_targets == 1)
+        row->targets[0] = (int32_t)(sample % (uint64_t)config->model.num_labels);
 }
 
 /* All parameters as the host sees them; collective. */
@@ -246,6 +359,10 @@ static tr_status rank_main(tr_comm *comm, void *context, tr_error *err)
     tr_status status = make_settings(j->cell, j->more, &settings, err);
     if (status == TR_OK)
         status = tri_api_compile(settings, rank, &session, err);
+    if (status == TR_OK && j->cell->is[CELL_ROWS] == ROWS_PACKED) {
+        session->session.row = packed_row;
+        session->session.row_context = session;
+    }
     if (status == TR_OK && comm)
         status = tri_ranks_use(&ranks, comm, &session->session, err);
     if (status == TR_OK)

@@ -16,7 +16,7 @@ typedef enum cell_factor {
     CELL_TP,
     CELL_SP,
     CELL_ZERO,
-    CELL_GROUP, /* layout.shard_group; 0: all of dp */
+    CELL_GROUP, /* layout.shard_group; 0: all of dp x cp */
     CELL_MICRO,
     CELL_SPLIT,
     CELL_PP, /* 0 and 1: no pipeline, and the next three mean nothing */
@@ -25,6 +25,10 @@ typedef enum cell_factor {
     CELL_LAYERS, /* model.num_layers; 0: the model's own */
     CELL_KEEP,   /* layout.keep_gathered; with zero 3 only */
     CELL_TILE,   /* model.loss_tile; of models with logits for each token */
+    CELL_CP,     /* layout.cp; 0 and 1: none, and the next two mean nothing */
+    CELL_CP_KIND,
+    CELL_CP_DEAL,
+    CELL_ROWS, /* what rows are like, and how long */
     NUM_FACTORS
 } cell_factor;
 
@@ -39,11 +43,16 @@ enum {
     NUM_MODELS
 };
 enum { FP32, BF16, BF16_GRAD, FP16, NUM_PRECISIONS };
-enum { ADAMW, SGD, MUON, NUM_OPTIMS };
-enum { NUM_SCHEDULES = 13 }; /* those with one update a step */
+enum { ADAMW, SGD, MUON, SGD_LONG, NUM_OPTIMS }; /* LONG: a few steps go far beyond rounding */
+enum { NUM_SCHEDULES = 13 };                     /* those with one update a step */
+enum { RING, GATHER, ULYSSES, RING_HEADS, GATHER_HEADS, NUM_CP_KINDS }; /* HEADS: cp_heads=2 */
+enum { PLAIN, ZIGZAG, BALANCED, NUM_DEALS };
+/* Of the data source, 24 tokens; the same with 23; documents of odd lengths with padding between
+ * them, 29 tokens; 23 tokens that see a window (llama). */
+enum { ROWS_EVEN, ROWS_ODD, ROWS_PACKED, ROWS_WINDOW, NUM_ROWS };
 
-/* One value for each factor: an index for models, precisions, update rules and schedules, the
- * setting itself for the others. */
+/* One value for each factor: an index for models, precisions, update rules, schedules, kinds of
+ * context parallelism, deals and rows, the setting itself for the others. */
 typedef struct cell {
     int is[NUM_FACTORS];
 } cell;
@@ -52,6 +61,9 @@ extern const char *const cell_models[NUM_MODELS];
 extern const char *const cell_precisions[NUM_PRECISIONS];
 extern const char *const cell_optims[NUM_OPTIMS];
 extern const char *const cell_schedules[NUM_SCHEDULES];
+extern const char *const cell_cp_kinds[NUM_CP_KINDS];
+extern const char *const cell_deals[NUM_DEALS];
+extern const char *const cell_rows[NUM_ROWS];
 
 enum { CELL_MAX_STEPS = 20, CELL_MAX_RANKS = 8 };
 

@@ -33,7 +33,7 @@ typedef struct limits {
  * stages; sgd keeps 1e-3). */
 static limits limits_of(const cell *c)
 {
-    bool sgd = c->is[CELL_OPTIM] == SGD;
+    bool sgd = c->is[CELL_OPTIM] == SGD || c->is[CELL_OPTIM] == SGD_LONG;
     if (c->is[CELL_PRECISION] == FP32)
         return sgd ? (limits){1e-5, 1e-4, 1e-5, 1e-4} : (limits){1e-5, 1e-4, 1e-3, 1e-2};
     return sgd ? (limits){1e-3, 5e-2, 2e-2, 1e-1} : (limits){1e-3, 1e-1, 0.2, (double)INFINITY};

@@ -14,14 +14,9 @@
 
 #include "op_case_attention.h"
 
-enum {
-    CANARY_BYTES = 64,
-    CANARY = 0xA5,
-    UNWRITTEN = 0xFF,
-    SEED = 20240611,
-    REPEAT = 100003,
-    HUGE_PAGE = 1 << 21
-};
+#include "op_case_ids.h"
+
+enum { CANARY_BYTES = 64, CANARY = 0xA5, UNWRITTEN = 0xFF, REPEAT = 100003, HUGE_PAGE = 1 << 21 };
 
 const op_case *op_cases(int *num_cases)
 {
@@ -222,6 +217,8 @@ static void build_elementwise(op_run *run, const op_case *c)
     if (c->op == TRI_OP_DROPOUT) {
         in_i32(run, 1, s);
         in_i32(run, 1, SIZES(1));
+        if (c->flags & CASE_PLACES)
+            in_i32(run, 2, s);
     }
     if (c->op == TRI_OP_BIAS_GRAD)
         out_f32(run, 2, bias);
@@ -234,6 +231,17 @@ static void build_elementwise(op_run *run, const op_case *c)
     if (c->flags & CASE_SHARD)
         for (int d = 1; d < 4; d += 2)
             make_shard(&run->args.in[0], d, 5 + d);
+}
+
+/* sizes: x [s0, s1, s2, s3], index [s4, s5, s6]; the attributes say which dims of x are a row's. */
+static void build_gather(op_run *run, const op_case *c)
+{
+    int64_t y[TRI_MAX_RANK] = {c->size[4], c->size[5]};
+    int lead = c->attr.gather.lead;
+    memcpy(y + 2, c->size + lead, (size_t)(4 - lead) * sizeof *y);
+    in_f32(run, 4, c->size);
+    in_i32(run, 3, c->size + 4);
+    out_f32(run, 6 - lead, y);
 }
 
 /* sizes: B, T, V, D. */
@@ -255,9 +263,13 @@ static void build_lookup(op_run *run, const op_case *c)
     } else {
         in_f32(run, 2, SIZES(b, d));
         in_i32(run, 1, SIZES(b));
+        if (c->flags & CASE_PLACES)
+            in_absent(run); /* x, whose shape alone matters */
         out_f32(run, 3, SIZES(b, t, d));
     }
-    if (c->flags & CASE_SHARD)
+    if (c->flags & CASE_PLACES)
+        in_i32(run, 2, SIZES(b, t));
+    else if (c->flags & CASE_SHARD)
         make_shard(c->op == TRI_OP_EMBED ? &run->args.in[0] : &run->args.out[0], 0, v / 3);
 }
 
@@ -596,6 +608,18 @@ static void build_pieces(op_run *run, const op_case *c)
             tri_cut_size(&c->attr.message.cut, c->attr.message.cut.part);
     in_f32(run, 3, c->op == TRI_OP_UNSLICE ? piece : c->size);
     out_f32(run, 3, c->op == TRI_OP_UNSLICE ? c->size : piece);
+    if (c->flags & CASE_I32)
+        run->args.in[0].dtype = run->args.out[0].dtype = TRI_I32;
+}
+
+/* sizes: B, T, H, K. */
+static void build_qkv(op_run *run, const op_case *c)
+{
+    const int64_t *s = c->size, packed[5] = {s[0], s[1], 3, s[2], s[3]};
+    void (*part)(op_run *, int, const int64_t *) = c->op == TRI_OP_SPLIT_QKV ? out_f32 : in_f32;
+    (c->op == TRI_OP_SPLIT_QKV ? in_f32 : out_f32)(run, 5, packed);
+    for (int p = 0; p < 3; p++)
+        part(run, 4, s);
 }
 
 /* Counts for so many ranks, of which some are more than there is room for. */
@@ -613,6 +637,8 @@ static void build(op_run *run, const op_case *c)
         build_pieces(run, c);
     else if (c->op == TRI_OP_FIT_ROOMS)
         build_rooms(run, c);
+    else if (c->op == TRI_OP_GATHER_ROWS)
+        build_gather(run, c);
     else if (c->op == TRI_OP_MATMUL)
         build_matmul(run, c);
     else if (c->op == TRI_OP_AMAX || c->op == TRI_OP_QUANTISE)
@@ -625,6 +651,8 @@ static void build(op_run *run, const op_case *c)
         build_norm(run, c);
     else if (c->op == TRI_OP_ROPE)
         build_rope(run, c);
+    else if (c->op == TRI_OP_SPLIT_QKV || c->op == TRI_OP_JOIN_QKV)
+        build_qkv(run, c);
     else if (c->op == TRI_OP_ATTENTION_MERGE)
         build_merge(run, c);
     else if (is_cached(c))
@@ -663,24 +691,6 @@ static void fill_normal(tri_tensor *t, uint32_t stream, bool repeat)
         data[i] = data[i - num];
 }
 
-/* Documents of uneven lengths, one of them in two pieces; every second row ends in padding. */
-static void fill_docs(tri_tensor *t)
-{
-    int32_t *docs = t->data, num = (int32_t)t->size[1];
-    for (int32_t b = 0; b < (int32_t)t->size[0]; b++) {
-        int32_t id = 5 * b, left = 0;
-        for (int32_t i = 0; i < num; i++, left--) {
-            if (left == 0) {
-                left = 1 + (int32_t)(tri_random_word(SEED, (uint64_t)i, 2, 78) % (uint32_t)num) / 2;
-                id++;
-            }
-            docs[b * num + i] = i == num - num / 6 - 1 ? 5 * b + 1 : id;
-            if (b % 2 == 0 && i >= num - num / 6)
-                docs[b * num + i] = -1;
-        }
-    }
-}
-
 /* Rows of the cache in another order than the batch's; positions that go on from where each text
  * is: with a window past the end of the ring, otherwise to the end of it or up to 0. Every second
  * row ends in padding. */
@@ -702,22 +712,6 @@ static void fill_places(tri_tensor *t, const op_case *c)
     }
 }
 
-/* Spans of any length from anywhere, some of them empty; places in another order than tokens, some
- * of which are not there. j: which input of attention. */
-static void fill_intervals(tri_tensor *t, int j)
-{
-    int32_t *to = t->data, num = (int32_t)t->size[1];
-    for (int32_t i = 0; i < (int32_t)t->count; i++) {
-        uint32_t word = tri_random_word(SEED, (uint64_t)i, 3, (uint32_t)(90 + j));
-        if (j != TRI_ATTENTION_SPAN)
-            to[i] = word % 11 == 0 ? -1 : (int32_t)((int64_t)(i % num) * 37 % num);
-        else if (i % 2 == 0)
-            to[i] = (int32_t)(word % (uint32_t)(num + 1)) - 2;
-        else
-            to[i] = to[i - 1] + (int32_t)(word % 5 == 0 ? 0 : word % (uint32_t)num);
-    }
-}
-
 /* Targets and token ids: now and then ignored (-1), or outside of this shard. */
 static void fill_ids(tri_tensor *t, const op_case *c, int input)
 {
@@ -731,6 +725,8 @@ static void fill_ids(tri_tensor *t, const op_case *c, int input)
         range = 131072;
     if (c->op == TRI_OP_FIT_ROOMS)
         range = 3 * c->attr.message.room.rows;
+    if (c->flags & CASE_I32)
+        range = 1 << 29; /* beyond what a float holds exactly */
     if (is_cached(c)) {
         fill_places(t, c);
         return;
@@ -741,6 +737,14 @@ static void fill_ids(tri_tensor *t, const op_case *c, int input)
             fill_docs(t);
         else
             fill_intervals(t, j);
+        return;
+    }
+    if (c->op == TRI_OP_GATHER_ROWS) {
+        fill_rows(t, c->size[0] * (c->attr.gather.lead > 1 ? c->size[1] : 1));
+        return;
+    }
+    if (c->flags & CASE_PLACES && t->rank == 2) {
+        fill_dealt(t, c->flags & CASE_SHARD);
         return;
     }
     if (c->flags & CASE_SHARD)
@@ -914,7 +918,11 @@ void op_run_init(op_run *run, const op_case *c, const op_alias *alias)
             t->data = args->in[alias->in].data;
         else
             t->data = memset(allocate(run, (size_t)t->count * 4), UNWRITTEN, (size_t)t->count * 4);
-        if (!taken && !(alias && alias->out == o) && c->flags & CASE_ACCUMULATE)
+        if (taken || (alias && alias->out == o) || !(c->flags & CASE_ACCUMULATE))
+            continue;
+        if (c->flags & CASE_I32)
+            fill_ids(t, c, 0);
+        else
             fill_normal(t, (uint32_t)(200 + o), c->flags & CASE_REPEAT);
     }
 }

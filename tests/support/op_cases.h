@@ -24,8 +24,9 @@ enum {
     CASE_AMAX = 8192,    /* activations, gradients: with the largest of each result */
     CASE_SUMS = 16384,   /* quantise: with the sums of columns */
     CASE_SPAN = 32768,   /* attention: with an interval of places for each query */
-    CASE_PLACES = 65536, /* attention: queries and keys have places, in any order */
+    CASE_PLACES = 65536, /* attention, dropout, select_row: tokens have places, in any order */
     CASE_SINK = 131072,  /* attention: with a sink for each head */
+    CASE_I32 = 262144,   /* pieces: of whole numbers */
     CASE_REPEAT = 32,    /* inputs repeat a short sequence of numbers: quick to make (bench) */
 };
 

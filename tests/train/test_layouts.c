@@ -24,7 +24,7 @@ enum { NUM_COVERS = 2, COVER_STEPS = 8 };
 static const levels cover_levels[NUM_FACTORS] = {
     [CELL_MODEL] = {NUM_MODELS, {0, 1, 2, 3, 4, 5, 6}},
     [CELL_PRECISION] = {NUM_PRECISIONS, {0, 1, 2, 3}},
-    [CELL_OPTIM] = {NUM_OPTIMS, {0, 1, 2}},
+    [CELL_OPTIM] = {3, {ADAMW, SGD, MUON}},
     [CELL_DP] = {5, {1, 2, 3, 4, 8}},
     [CELL_TP] = {6, {1, 2, 3, 4, 5, 6}},
     [CELL_SP] = {2, {0, 1}},
@@ -97,7 +97,7 @@ static const levels full_levels[NUM_FACTORS] = {
     [CELL_KEEP] = {2, {0, 1}},
     [CELL_MODEL] = {NUM_MODELS, {0, 1, 2, 3, 4, 5, 6}},
     [CELL_PRECISION] = {NUM_PRECISIONS, {0, 1, 2, 3}},
-    [CELL_OPTIM] = {NUM_OPTIMS, {0, 1, 2}},
+    [CELL_OPTIM] = {3, {ADAMW, SGD, MUON}},
 };
 
 static void test_matrix(void **state)

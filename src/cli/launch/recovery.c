@@ -71,8 +71,8 @@ static tr_status set_number(tr_settings *settings, const char *name, int64_t val
 }
 
 /* Sets layout.dp to the most replicas, fewer by those that are broken, with which the layout can
- * be; false, with all as it was, when there is no such number. A group of shards that was all of dp
- * stays all of it. */
+ * be; false, with all as it was, when there is no such number. A group of shards that was all of
+ * dp x cp stays all of it. */
 static bool shrink(const tri_recovery *r, const tri_launch_result *result)
 {
     tr_settings *settings = r->cli->settings;
@@ -82,7 +82,8 @@ static bool shrink(const tri_recovery *r, const tri_launch_result *result)
         return false;
     int64_t dp = tr_settings_int(settings, "layout.dp");
     int64_t group = tr_settings_int(settings, "layout.shard_group");
-    if (group == dp && set_number(settings, "layout.shard_group", 0, &err) != TR_OK)
+    int64_t all = dp * tr_settings_int(settings, "layout.cp");
+    if (group == all && set_number(settings, "layout.shard_group", 0, &err) != TR_OK)
         return false;
     for (int64_t fewer = dp - num_broken(&mesh, result); fewer >= 1 && fewer < dp; fewer--)
         if (set_number(settings, "layout.dp", fewer, &err) == TR_OK &&

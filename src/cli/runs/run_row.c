@@ -130,6 +130,7 @@ static tr_status read_settings(tri_run_row *row, tr_error *err)
             if (epochs > 0 && row->metrics.epoch > 0)
                 row->total = row->metrics.epoch_step / row->metrics.epoch * epochs;
             row->dp = tr_settings_int(settings, "layout.dp");
+            row->cp = tr_settings_int(settings, "layout.cp");
             row->tp = tr_settings_int(settings, "layout.tp");
             row->pp = tr_settings_int(settings, "layout.pp");
         } else if (status == TR_OK) {
@@ -173,6 +174,7 @@ tr_status tri_run_row_read(tri_run_row *row, const char *dir, double now, tr_err
     const tri_run_summary *m = &row->metrics;
     if (row->dp <= 0 && story->dp > 0) {
         row->dp = story->dp;
+        row->cp = story->cp;
         row->tp = story->tp;
         row->pp = story->pp;
     }

@@ -20,11 +20,11 @@ typedef struct tri_run_row {
     tri_run_state state;
     tri_run_summary metrics;
     tri_run_story story;
-    int64_t total;      /* steps of the whole run; 0: not known */
-    int64_t dp, tp, pp; /* 0: not known */
-    double left_s;      /* NAN: not known, or not at work */
-    double began;       /* seconds since 1970; 0: not known */
-    double updated;     /* the last line or event */
+    int64_t total;          /* steps of the whole run; 0: not known */
+    int64_t dp, cp, tp, pp; /* 0: not known */
+    double left_s;          /* NAN: not known, or not at work */
+    double began;           /* seconds since 1970; 0: not known */
+    double updated;         /* the last line or event */
     double disk_bytes;
     char why[320]; /* why it failed, or what could not be read; or "" */
 } tri_run_row;

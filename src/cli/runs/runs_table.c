@@ -15,10 +15,10 @@ static char *layout_of(const tri_run_row *row, char text[64])
     const struct {
         const char *name;
         int64_t size;
-    } axes[] = {{"dp", row->dp}, {"tp", row->tp}, {"pp", row->pp}};
+    } axes[] = {{"dp", row->dp}, {"cp", row->cp}, {"tp", row->tp}, {"pp", row->pp}};
     size_t length = 0;
     snprintf(text, 64, "%s", row->dp > 0 ? "1" : "-");
-    for (int i = 0; i < 3; i++)
+    for (size_t i = 0; i < sizeof axes / sizeof *axes; i++)
         if (axes[i].size > 1)
             length += (size_t)snprintf(text + length, 64 - length, "%s%s%" PRId64,
                                        length ? "," : "", axes[i].name, axes[i].size);
@@ -324,6 +324,7 @@ tr_status tri_runs_json(const tri_run_row *row, tri_text *text, tr_error *err)
     tri_doc_count_from(o, "tokens", m->tokens, 0);
     tri_doc_number(o, "tokens_per_s", m->tokens_per_s);
     tri_doc_count_from(o, "dp", row->dp, 1);
+    tri_doc_count_from(o, "cp", row->cp, 1);
     tri_doc_count_from(o, "tp", row->tp, 1);
     tri_doc_count_from(o, "pp", row->pp, 1);
     tri_doc_number(o, "began", row->began > 0 ? row->began : NAN);

@@ -42,7 +42,8 @@ static int check_broken(tri_session *session, const char *name, json_t *doc)
         tri_cli_error("this program has no place for \"%s\" (%s); try a gpt2 with --set "
                       "layout.microbatches=2, layout.dp=2 and the plain backward (for late-gather "
                       "also layout.zero=3 and layout.keep_gathered=true, for lost-terms "
-                      "model.loss_tile=8)",
+                      "model.loss_tile=8, for a shift layout.cp=3, for rooms also "
+                      "layout.cp_kind=gather and data.mask_documents=true)",
                       name, fault->meaning);
         return TRI_EXIT_USAGE;
     }

@@ -5,6 +5,7 @@
 
 #include "api/api.h"
 #include "cli/cli.h"
+#include "cli/deal/deal_view.h"
 #include "cli/doc/docs.h"
 #include "cli/schedule_note.h"
 
@@ -163,7 +164,7 @@ static void print_layers(const bool *holds, int num_layers)
 static tr_status print_place(const tri_compile_config *config, const tri_program *program,
                              tr_error *err)
 {
-    static const tri_axis axes[] = {TRI_AXIS_TP, TRI_AXIS_DP, TRI_AXIS_PP};
+    static const tri_axis axes[] = {TRI_AXIS_TP, TRI_AXIS_CP, TRI_AXIS_DP, TRI_AXIS_PP};
     int num = program->num_layers, held = 0;
     bool *holds = calloc((size_t)num + 2, sizeof *holds); /* from layer -1: before, after */
     if (!holds)
@@ -240,9 +241,31 @@ static tr_status print_program(const tri_cli *cli, const tri_session *session, i
     return status;
 }
 
+/* What --deal prints is no program. */
+static int explain_deal(const tri_cli *cli)
+{
+    static const char *const others[] = {"summary", "all", "mode", "rank", "graph", "ops"};
+    tr_error err = {0};
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+        if (tri_cli_flag(cli, others[i])) {
+            tri_cli_error("--deal shows which tokens each rank gets, and no program; leave --%s "
+                          "out, or --deal",
+                          others[i]);
+            return TRI_EXIT_USAGE;
+        }
+    return tri_explain_deal(cli, &err) == TR_OK ? TRI_EXIT_OK : tri_cli_fail(&err);
+}
+
 int tri_verb_explain(const tri_cli *cli)
 {
     bool markdown = tri_cli_flag(cli, "markdown") != NULL;
+    if (tri_cli_flag(cli, "deal") && !markdown)
+        return explain_deal(cli);
+    if (tri_cli_flag(cli, "draw")) {
+        tri_cli_error("--draw goes with --deal: trireme explain FILE.yaml --set layout.cp=4 --deal "
+                      "--draw deal.svg");
+        return TRI_EXIT_USAGE;
+    }
     if (tri_cli_flag(cli, "ops")) {
         if (tri_cli_flag(cli, "json"))
             return print_ops_json();

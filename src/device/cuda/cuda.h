@@ -52,7 +52,7 @@ extern const tri_kernel tri_cuda_amax, tri_cuda_quantise, tri_cuda_add, tri_cuda
     tri_cuda_bias_grad, tri_cuda_act, tri_cuda_act_grad, tri_cuda_dropout, tri_cuda_accumulate,
     tri_cuda_axpby, tri_cuda_cast, tri_cuda_swiglu, tri_cuda_swiglu_grad;
 extern const tri_kernel tri_cuda_embed, tri_cuda_embed_grad, tri_cuda_select_row,
-    tri_cuda_select_row_grad;
+    tri_cuda_select_row_grad, tri_cuda_gather_rows;
 extern const tri_kernel tri_cuda_layernorm, tri_cuda_add_layernorm, tri_cuda_layernorm_grad,
     tri_cuda_layernorm_param_grad;
 extern const tri_kernel tri_cuda_rmsnorm, tri_cuda_add_rmsnorm, tri_cuda_rmsnorm_grad,
@@ -61,8 +61,8 @@ extern const tri_kernel tri_cuda_layernorm_grads, tri_cuda_rmsnorm_grads, tri_cu
 extern const tri_kernel tri_cuda_fit_rooms;
 extern const tri_kernel tri_cuda_slice, tri_cuda_block, tri_cuda_unblock, tri_cuda_ce_combine;
 extern const tri_kernel tri_cuda_unslice;
-extern const tri_kernel tri_cuda_rope, tri_cuda_attention, tri_cuda_attention_grad,
-    tri_cuda_attention_merge, tri_cuda_cache_write;
+extern const tri_kernel tri_cuda_rope, tri_cuda_split_qkv, tri_cuda_join_qkv, tri_cuda_attention,
+    tri_cuda_attention_grad, tri_cuda_attention_merge, tri_cuda_cache_write;
 extern const tri_kernel tri_cuda_ce_stats, tri_cuda_ce_loss, tri_cuda_ce_grad, tri_cuda_out_loss,
     tri_cuda_out_loss_grad;
 extern const tri_kernel tri_cuda_sum_squares, tri_cuda_fill, tri_cuda_finish, tri_cuda_sgd,

@@ -165,9 +165,23 @@ static void grad(tri_graph *graph, tri_id id, const tri_id *dout, const bool *wa
     }
 }
 
-/* Pairs of a query and a key that are looked at; a causal query i sees i + 1 of them, or as many
- * as the window. Spans, places and borders of documents are data, and not counted: with places,
- * and in a cache, this is the most. */
+/* A causal query i sees i + 1 keys, or as many as the window. */
+static double plain_pairs(bool causal, double w, double tokens)
+{
+    if (!causal)
+        return tokens * tokens;
+    return w > 0 && w < tokens ? w * (w + 1) / 2 + (tokens - w) * w : tokens * (tokens + 1) / 2;
+}
+
+double tri_attention_share(bool causal, int32_t window, int64_t tokens)
+{
+    double n = (double)tokens;
+    return plain_pairs(causal, window, n) / (n * n);
+}
+
+/* Pairs of a query and a key that are looked at. Spans, places and borders of documents are data,
+ * and not counted: with places this is what a plain row would have on average, and in a cache the
+ * most. */
 static double num_pairs(const tri_node *node, const tri_shape *q, const tri_shape *k, bool placed)
 {
     const tri_attention_attr *attr = &node->attr.attention;
@@ -175,8 +189,10 @@ static double num_pairs(const tri_node *node, const tri_shape *q, const tri_shap
     if (k->rank >= 0)
         keys = (double)k->dim[key_dims_of(node).tokens].size;
     pairs = queries * keys;
-    if (attr->causal && !placed && keys == queries)
-        pairs = w > 0 && w < keys ? w * (w + 1) / 2 + (keys - w) * w : keys * (keys + 1) / 2;
+    if (attr->share > 0)
+        pairs *= (double)attr->share;
+    else if (attr->causal && !placed && keys == queries)
+        pairs = plain_pairs(true, w, keys);
     else if (w > 0 && w < keys)
         pairs = queries * w;
     return (double)q->dim[0].size * (double)q->dim[q->rank - 2].size * pairs;

@@ -265,6 +265,7 @@ const tri_op_def tri_def_slice = {
     .max_in = 1,
     .min_out = 1,
     .max_out = 1,
+    .moves = true,
     .infer = infer_piece,
     .flops = no_flops,
 };
@@ -280,6 +281,7 @@ const tri_op_def tri_def_unslice = {
     .min_out = 1,
     .max_out = 1,
     .can_accumulate = 1,
+    .moves = true,
     .infer = infer_unslice,
     .flops = no_flops,
 };
@@ -302,6 +304,7 @@ const tri_op_def tri_def_block = {
     .max_in = 1,
     .min_out = 1,
     .max_out = 1,
+    .moves = true,
     .infer = infer_reorder,
     .flops = no_flops,
 };
@@ -316,6 +319,7 @@ const tri_op_def tri_def_unblock = {
     .max_in = 1,
     .min_out = 1,
     .max_out = 1,
+    .moves = true,
     .infer = infer_reorder,
     .flops = no_flops,
 };

@@ -186,6 +186,14 @@ const tri_op_def tri_def_act_grad = {
     .flops = flops_act,
 };
 
+static tr_status infer_dropout(const tri_node *node, const tri_shape *in, tri_shape *out,
+                               tri_dtype *out_dtype, tr_error *err)
+{
+    if (node->num_in > 3)
+        TRI_TRY(tri_check_places(&in[0], &in[3], err));
+    return tri_infer_same(node, in, out, out_dtype, err);
+}
+
 /* The mask is a pure function of the element's global index: the backward draws it again. */
 static void grad_dropout(tri_graph *graph, tri_id id, const tri_id *dout, const bool *wanted,
                          tri_id *din)
@@ -195,7 +203,8 @@ static void grad_dropout(tri_graph *graph, tri_id id, const tri_id *dout, const 
     const char *name = tri_arena_printf(&graph->arena, "d.%s", graph->values[node.in[0]].name);
     din[0] = out_of(graph,
                     tri_graph_emit(graph, TRI_OP_DROPOUT, name, &node.attr,
-                                   (tri_id[]){dout[0], node.in[1], node.in[2]}, 3, 1),
+                                   (tri_id[]){dout[0], node.in[1], node.in[2], node.in[3]},
+                                   node.num_in, 1),
                     0);
 }
 
@@ -208,18 +217,20 @@ static double flops_dropout(const tri_node *node, const tri_shape *in, const tri
 
 const tri_op_def tri_def_dropout = {
     .name = "dropout",
-    .inputs = "x [B, ...], rows i32 [B], step i32 [1]",
+    .inputs = "x [B, ...], rows i32 [B], step i32 [1], [places i32 [B, P]]",
     .outputs = "y",
     .meaning = "y = x / (1-p) where the random word of the element's global index is kept, else 0. "
-               "Its own gradient: the same call on dy.",
+               "With places, the index along T of x [B, T, ...] is the token's place. Its own "
+               "gradient: the same call on dy.",
     .family = TRI_ATTR_DROPOUT,
     .min_in = 3,
-    .max_in = 3,
+    .max_in = 4,
     .min_out = 1,
     .max_out = 1,
     .may_alias = {1},
+    .optional = 1 << 3,
     .linear_in = 1 << 0,
-    .infer = tri_infer_same,
+    .infer = infer_dropout,
     .place = tri_place_same,
     .grad = grad_dropout,
     .flops = flops_dropout,

@@ -34,6 +34,7 @@ static void set_start(json_t *object, const tri_event_start *start)
     set_text(object, "command", start->command);
     json_t *layout = json_object();
     set_number(layout, "dp", start->dp);
+    set_number(layout, "cp", start->cp);
     set_number(layout, "tp", start->tp);
     set_number(layout, "pp", start->pp);
     json_object_set_new(object, "layout", layout);
@@ -111,6 +112,7 @@ void tri_events_add_start(const tr_settings *settings, const char *command, int 
                              .program = TRIREME_VERSION,
                              .command = command,
                              .dp = tr_settings_int(settings, "layout.dp"),
+                             .cp = tr_settings_int(settings, "layout.cp"),
                              .tp = tr_settings_int(settings, "layout.tp"),
                              .pp = tr_settings_int(settings, "layout.pp")};
     tri_event event = TRI_EVENT_NOTHING;

@@ -18,7 +18,7 @@
 typedef struct tri_event_start {
     const char *host, *program, *command; /* program: which version of it */
     int64_t pid;
-    int64_t dp, tp, pp;
+    int64_t dp, cp, tp, pp;
 } tri_event_start;
 
 /* Members that are negative or NULL are left out. Steps count from 1. */
@@ -56,7 +56,7 @@ typedef struct tri_run_story {
     double began; /* when the first start was, seconds since 1970; 0: not known */
     double last_start, last_event;
     char host[256]; /* of the last start */
-    int64_t pid, dp, tp, pp;
+    int64_t pid, dp, cp, tp, pp;
     int64_t restarts;                /* since then */
     int64_t steps, saved, exit_code; /* of the end */
     char reason[256];                /* of the last failure since then, or "" */

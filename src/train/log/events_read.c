@@ -38,6 +38,7 @@ static void begin(tri_run_story *s, const json_t *object, double when)
                          .last_start = when,
                          .pid = number_of(object, "pid"),
                          .dp = number_of(layout, "dp"),
+                         .cp = number_of(layout, "cp"),
                          .tp = number_of(layout, "tp"),
                          .pp = number_of(layout, "pp"),
                          .steps = -1,
@@ -89,8 +90,14 @@ tr_status tri_events_read(const char *run_dir, tri_run_story *story, tr_error *e
     char *path = tri_path_join(run_dir, "events.jsonl"), *text = NULL;
     size_t num_bytes = 0;
     tr_error why = {0};
-    *story = (tri_run_story){
-        .pid = -1, .dp = -1, .tp = -1, .pp = -1, .steps = -1, .saved = -1, .exit_code = -1};
+    *story = (tri_run_story){.pid = -1,
+                             .dp = -1,
+                             .cp = -1,
+                             .tp = -1,
+                             .pp = -1,
+                             .steps = -1,
+                             .saved = -1,
+                             .exit_code = -1};
     tr_status status = path ? tri_file_read(path, &text, &num_bytes, &why)
                             : tri_fail(&why, TR_ERROR_RUNTIME, "no memory for a path");
     if (status == TR_OK)

@@ -34,7 +34,7 @@ static tr_status check_size(const tri_session *session, int started, tr_error *e
         return TR_OK;
     return tri_fail(err, TR_ERROR_INPUT,
                     "this layout has %d ranks, and %d were started; make them as many with "
-                    "layout.dp, layout.tp and layout.pp",
+                    "layout.dp, layout.cp, layout.tp and layout.pp",
                     ranks, started);
 }
 

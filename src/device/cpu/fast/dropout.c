@@ -3,7 +3,8 @@
 #include "device/cpu/fast/philox.h"
 
 /* Elements that follow each other in the local tensor and in the logical one: a run is the part of
- * the local tensor below which no dim is cut. */
+ * the local tensor below which no dim is cut. Tokens that have places lie in any order: then a run
+ * is within one. */
 typedef struct dropout_job {
     const tri_kernel_args *args;
     philox_key key;
@@ -24,7 +25,8 @@ static dropout_job job_of(const tri_kernel_args *args)
                        .scale = 1.0f / (1.0f - p),
                        .run_dims = x->rank,
                        .run_length = 1};
-    while (job.run_dims > 1) {
+    int outside = args->in[3].data ? 2 : 1;
+    while (job.run_dims > outside) {
         int dim = --job.run_dims;
         job.run_length *= x->size[dim];
         if (x->size[dim] != x->global[dim])
@@ -37,15 +39,18 @@ static dropout_job job_of(const tri_kernel_args *args)
 static uint64_t run_start(const dropout_job *job, int64_t run)
 {
     const tri_tensor *x = &job->args->in[0];
-    const int32_t *rows = job->args->in[1].data;
+    const int32_t *rows = job->args->in[1].data, *places = job->args->in[3].data;
     int64_t at[TRI_MAX_RANK] = {0};
     for (int d = job->run_dims - 1; d >= 0; d--) {
         at[d] = run % x->size[d];
         run /= x->size[d];
     }
     uint64_t g = (uint64_t)rows[at[0]];
-    for (int d = 1; d < x->rank; d++)
-        g = g * (uint64_t)x->global[d] + (uint64_t)(at[d] + x->origin[d]);
+    for (int d = 1; d < x->rank; d++) {
+        bool placed = places && d == 1;
+        int64_t index = placed ? places[at[0] * x->size[1] + at[1]] : at[d] + x->origin[d];
+        g = g * (uint64_t)x->global[d] + (uint64_t)index;
+    }
     return g;
 }
 

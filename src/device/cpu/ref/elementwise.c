@@ -144,8 +144,9 @@ static void swiglu_grad(const tri_kernel_args *args)
 }
 
 /* The global index of a local element: dim 0 is a sample, known by its id; the others lie at
- * origin within the logical tensor. */
-static uint64_t global_index(const tri_tensor *x, const int32_t *rows, int64_t local)
+ * origin within the logical tensor. Where tokens have places (or NULL), dim 1 is known by these. */
+static uint64_t global_index(const tri_tensor *x, const int32_t *rows, const int32_t *places,
+                             int64_t local)
 {
     int64_t at[TRI_MAX_RANK] = {0};
     for (int d = x->rank - 1; d >= 0; d--) {
@@ -153,8 +154,11 @@ static uint64_t global_index(const tri_tensor *x, const int32_t *rows, int64_t l
         local /= x->size[d];
     }
     uint64_t g = (uint64_t)rows[at[0]];
-    for (int d = 1; d < x->rank; d++)
-        g = g * (uint64_t)x->global[d] + (uint64_t)(at[d] + x->origin[d]);
+    for (int d = 1; d < x->rank; d++) {
+        bool placed = places && d == 1;
+        int64_t index = placed ? places[at[0] * x->size[1] + at[1]] : at[d] + x->origin[d];
+        g = g * (uint64_t)x->global[d] + (uint64_t)index;
+    }
     return g;
 }
 
@@ -166,7 +170,7 @@ static void dropout(const tri_kernel_args *args)
     uint32_t threshold = tri_dropout_threshold(args->attr->dropout.p);
     float scale = 1.0f / (1.0f - args->attr->dropout.p);
     for (int64_t i = 0; i < args->out[0].count; i++) {
-        uint64_t g = global_index(&args->in[0], rows, i);
+        uint64_t g = global_index(&args->in[0], rows, args->in[3].data, i);
         uint32_t word =
             tri_random_word(args->seed, g, (uint32_t)step[0], args->attr->dropout.stream);
         y[i] = word >= threshold ? x[i] * scale : 0;

@@ -1,4 +1,5 @@
-/* Pieces of tensors that are cut along a dim, and statistics of parts of a vocabulary. */
+/* Pieces of tensors that are cut along a dim, queries, keys and values apart and packed, and
+ * statistics of parts of a vocabulary. */
 #include "device/cpu/ref/ref.h"
 
 #include <math.h>
@@ -33,18 +34,29 @@ static void slice(const tri_kernel_args *args)
         copy((float *)args->out[0].data + o * run, x + (o * cut->size + begin) * l.inner, run);
 }
 
+/* Whole numbers are added as such: the bits of most are those of a tiny float. */
+static void store_element(const tri_tensor *y, int64_t at, const tri_tensor *x, int64_t from,
+                          bool overwrite)
+{
+    if (y->dtype == TRI_I32) {
+        int32_t *to = (int32_t *)y->data + at;
+        *to = (overwrite ? 0 : *to) + ((const int32_t *)x->data)[from];
+        return;
+    }
+    tri_ref_store((float *)y->data + at, ((const float *)x->data)[from], overwrite);
+}
+
 static void unslice(const tri_kernel_args *args)
 {
     const tri_cut *cut = &args->attr->message.cut;
     lines l = lines_of(&args->out[0], cut);
     int64_t run = tri_cut_size(cut, cut->part) * l.inner, begin = tri_cut_begin(cut, cut->part);
-    const float *x = args->in[0].data;
-    float *y = args->out[0].data;
-    if (args->overwrite && args->out[0].count > 0)
-        memset(y, 0, (size_t)args->out[0].count * sizeof *y);
+    const tri_tensor *y = &args->out[0];
+    if (args->overwrite && y->count > 0)
+        memset(y->data, 0, (size_t)y->count * sizeof(float));
     for (int64_t o = 0; o < l.outer; o++)
         for (int64_t i = 0; i < run; i++)
-            tri_ref_store(&y[(o * cut->size + begin) * l.inner + i], x[o * run + i],
+            store_element(y, (o * cut->size + begin) * l.inner + i, &args->in[0], o * run + i,
                           args->overwrite);
 }
 
@@ -75,6 +87,25 @@ static void block(const tri_kernel_args *args)
 static void unblock(const tri_kernel_args *args)
 {
     reorder(args, false);
+}
+
+/* Of parts [B, T, H, K], part p is [:, :, p] of what is packed. */
+static void split_qkv(const tri_kernel_args *args)
+{
+    int64_t width = args->out[0].size[2] * args->out[0].size[3];
+    const float *packed = args->in[0].data;
+    for (int64_t i = 0; i < args->out[0].size[0] * args->out[0].size[1]; i++)
+        for (int p = 0; p < 3; p++)
+            copy((float *)args->out[p].data + i * width, packed + (3 * i + p) * width, width);
+}
+
+static void join_qkv(const tri_kernel_args *args)
+{
+    int64_t width = args->in[0].size[2] * args->in[0].size[3];
+    float *packed = args->out[0].data;
+    for (int64_t i = 0; i < args->in[0].size[0] * args->in[0].size[1]; i++)
+        for (int p = 0; p < 3; p++)
+            copy(packed + (3 * i + p) * width, (const float *)args->in[p].data + i * width, width);
 }
 
 static void ce_combine(const tri_kernel_args *args)
@@ -116,4 +147,6 @@ const tri_kernel tri_ref_slice = {.run = slice};
 const tri_kernel tri_ref_unslice = {.run = unslice};
 const tri_kernel tri_ref_block = {.run = block};
 const tri_kernel tri_ref_unblock = {.run = unblock};
+const tri_kernel tri_ref_split_qkv = {.run = split_qkv};
+const tri_kernel tri_ref_join_qkv = {.run = join_qkv};
 const tri_kernel tri_ref_ce_combine = {.run = ce_combine};

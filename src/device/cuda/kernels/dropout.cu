@@ -2,7 +2,8 @@
  * CPU's, and the same however the tensor is divided.
  *
  * Dims that lie whole in the tensor are merged with the one before, so that an index takes as few
- * divisions as the division of the tensor demands: one when only rows are divided. */
+ * divisions as the division of the tensor demands: one when only rows are divided. Where tokens
+ * have places, their dim is not merged, and its coordinate is looked up. */
 #include "base/rng.h"
 #include "device/cuda/kernels/common.cuh"
 
@@ -15,8 +16,9 @@ constexpr int THREADS = 256;
 
 /* The global index of local element i: offset + rows[b] * row_mult + sum of coordinate[d] *
  * mult[d], all modulo 2^64; dim 0 is the innermost one, and what is left of i past the last is b.
- */
+ * The last coordinate is the token's place, where there are any. */
 struct places {
+    const int32_t *of_tokens; /* [b, token], or NULL */
     int num_dims;
     int64_t size[TRI_MAX_RANK];
     uint64_t mult[TRI_MAX_RANK];
@@ -29,22 +31,24 @@ struct draw {
     float scale;
 };
 
-places places_of(const tri_tensor &x)
+places places_of(const tri_tensor &x, const int32_t *of_tokens)
 {
     places p = {};
+    p.of_tokens = of_tokens;
     uint64_t mult = 1;
     p.num_dims = 1;
     p.size[0] = 1;
     p.mult[0] = 1;
     bool merge = true; /* what is inside of this dim lies whole in the tensor */
     for (int d = x.rank - 1; d >= 1; d--) {
-        if (merge) {
+        bool looked_up = of_tokens && d == 1;
+        if (merge && !looked_up) {
             p.size[p.num_dims - 1] *= x.size[d];
         } else {
             p.size[p.num_dims] = x.size[d];
             p.mult[p.num_dims++] = mult;
         }
-        p.offset += (uint64_t)x.origin[d] * mult;
+        p.offset += looked_up ? 0 : (uint64_t)x.origin[d] * mult;
         mult *= (uint64_t)x.global[d];
         merge = x.size[d] == x.global[d];
     }
@@ -56,8 +60,10 @@ __device__ __forceinline__ uint64_t global_index(const places &p, const int32_t 
 {
     uint64_t g = p.offset;
     for (int d = 0; d < p.num_dims; d++) {
-        int64_t next = quotient(i, p.size[d]);
-        g += (uint64_t)(i - next * p.size[d]) * p.mult[d];
+        int64_t next = quotient(i, p.size[d]), at = i - next * p.size[d];
+        if (p.of_tokens && d == p.num_dims - 1)
+            at = p.of_tokens[i];
+        g += (uint64_t)at * p.mult[d];
         i = next;
     }
     return g + (uint64_t)rows[i] * p.row_mult;
@@ -115,7 +121,7 @@ void dropout(const tri_kernel_args *args)
     const tri_tensor &x = args->in[0];
     if (x.count == 0)
         return;
-    places p = places_of(x);
+    places p = places_of(x, data_of<int32_t>(args->in[3]));
     draw d = {args->seed, args->attr->dropout.stream, tri_dropout_threshold(args->attr->dropout.p),
               1.0f / (1.0f - args->attr->dropout.p)};
     by_type(x.dtype, [&](auto zero) {

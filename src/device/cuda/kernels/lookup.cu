@@ -38,12 +38,12 @@ struct select_rows {
 };
 
 struct select_grad_rows {
-    const int32_t *index;
+    const int32_t *index, *places; /* or NULL: token t has place t */
     int64_t num_rows;
     __device__ int64_t operator()(int64_t row) const
     {
         int64_t b = quotient(row, num_rows);
-        return row - b * num_rows == index[b] ? b : -1;
+        return (places ? places[row] : row - b * num_rows) == index[b] ? b : -1;
     }
 };
 
@@ -93,16 +93,116 @@ void embed(const tri_kernel_args *args)
               table.data);
 }
 
+/* Block b: all of its threads look for the token of that place, and copy it. */
+template <int N, typename T>
+__global__ void __launch_bounds__(THREADS)
+    select_placed_kernel(const int32_t *index, const int32_t *places, int64_t num_tokens,
+                         const T *x, T *y, int64_t packs_of_row)
+{
+    __shared__ int found;
+    int64_t b = blockIdx.x;
+    int32_t wanted = index[b];
+    if (threadIdx.x == 0)
+        found = INT32_MAX;
+    __syncthreads();
+    for (int64_t t = threadIdx.x; t < num_tokens; t += THREADS)
+        if (places[b * num_tokens + t] == wanted)
+            atomicMin(&found, (int)t);
+    __syncthreads();
+    for (int64_t at = threadIdx.x; at < packs_of_row; at += THREADS) {
+        pack<T, N> v;
+        for (int k = 0; k < N; k++)
+            v.at[k] = narrow<T>(0.0f);
+        if (found < num_tokens)
+            v = load_pack<N>(x + ((b * num_tokens + found) * packs_of_row + at) * N);
+        store_pack<N>(y + (b * packs_of_row + at) * N, v);
+    }
+}
+
+void select_placed(const tri_kernel_args *args)
+{
+    const tri_tensor &x = args->in[0], &y = args->out[0];
+    int64_t dim = last_of(y);
+    if (y.count == 0)
+        return;
+    by_type(y.dtype, [&](auto zero) {
+        using T = decltype(zero);
+        constexpr int N = pack_size<T>();
+        bool packs = dim % N == 0 && aligned16(x.data) && aligned16(y.data);
+        auto kernel = packs ? select_placed_kernel<N, T> : select_placed_kernel<1, T>;
+        kernel<<<(unsigned)y.size[0], THREADS, 0, stream_of(args)>>>(
+            data_of<int32_t>(args->in[1]), data_of<int32_t>(args->in[2]), x.size[1], data_of<T>(x),
+            data_of<T>(y), packs ? dim / N : dim);
+    });
+}
+
 void select_row(const tri_kernel_args *args)
 {
     const tri_tensor &x = args->in[0];
+    if (args->in[2].data) {
+        select_placed(args);
+        return;
+    }
     copy_rows(args, select_rows{data_of<int32_t>(args->in[1]), x.size[1]}, x.data);
 }
 
 void select_row_grad(const tri_kernel_args *args)
 {
-    copy_rows(args, select_grad_rows{data_of<int32_t>(args->in[1]), args->out[0].size[1]},
+    copy_rows(args,
+              select_grad_rows{data_of<int32_t>(args->in[1]), data_of<int32_t>(args->in[3]),
+                               args->out[0].size[1]},
               args->in[0].data);
+}
+
+/* --- Rows added up -------------------------------------------------------------------------- */
+
+struct gather_list {
+    const int32_t *index;
+    int64_t terms;    /* of a sum */
+    int64_t num_rows; /* of x */
+};
+
+/* A thread per pack of the output. */
+template <int N, typename T>
+__global__ void __launch_bounds__(THREADS)
+    gather_kernel(gather_list list, const T *x, T *y, int64_t num_packs, int64_t packs_of_row)
+{
+    int64_t i = (int64_t)blockIdx.x * THREADS + threadIdx.x;
+    if (i >= num_packs)
+        return;
+    int64_t m = quotient(i, packs_of_row), at = i - m * packs_of_row;
+    float sum[N] = {};
+    for (int64_t k = 0; k < list.terms; k++) {
+        int64_t row = list.index[m * list.terms + k];
+        if (row < 0 || row >= list.num_rows)
+            continue;
+        float term[N];
+        widen_pack(load_pack<N>(x + (row * packs_of_row + at) * N), term);
+#pragma unroll
+        for (int j = 0; j < N; j++)
+            sum[j] += term[j];
+    }
+    store_pack<N>(y + i * N, narrow_pack<N, T>(sum));
+}
+
+void gather_rows(const tri_kernel_args *args)
+{
+    const tri_tensor &x = args->in[0], &y = args->out[0];
+    gather_list list = {data_of<int32_t>(args->in[1]), last_of(args->in[1]), 1};
+    int64_t width = 1;
+    for (int d = 0; d < x.rank; d++)
+        *(d < args->attr->gather.lead ? &list.num_rows : &width) *= x.size[d];
+    if (y.count == 0)
+        return;
+    by_type(y.dtype, [&](auto zero) {
+        using T = decltype(zero);
+        constexpr int N = pack_size<T>();
+        bool packs = width % N == 0 && aligned16(x.data) && aligned16(y.data);
+        auto kernel = packs ? gather_kernel<N, T> : gather_kernel<1, T>;
+        int64_t per = packs ? N : 1;
+        kernel<<<(unsigned)ceil_div(y.count / per, THREADS), THREADS, 0, stream_of(args)>>>(
+            list, data_of<T>(x), data_of<T>(y), y.count / per, width / per);
+    });
 }
 
 /* --- The gradient of a table ---------------------------------------------------------------- */
@@ -311,3 +411,4 @@ const tri_kernel tri_cuda_embed = {embed, nullptr, nullptr};
 const tri_kernel tri_cuda_embed_grad = {embed_grad, embed_grad_scratch, nullptr};
 const tri_kernel tri_cuda_select_row = {select_row, nullptr, nullptr};
 const tri_kernel tri_cuda_select_row_grad = {select_row_grad, nullptr, nullptr};
+const tri_kernel tri_cuda_gather_rows = {gather_rows, nullptr, nullptr};

@@ -1,4 +1,5 @@
-/* Pieces of tensors that are cut along a dim, and statistics of parts of a vocabulary.
+/* Pieces of tensors that are cut along a dim, queries, keys and values apart and packed, and
+ * statistics of parts of a vocabulary.
  *
  * A cut is a copy of lines: one for each index before the cut dim, as long as the part. Elements
  * are only moved, so the widest unit of bytes that divides every length and address will do. */
@@ -89,6 +90,18 @@ void slice(const tri_kernel_args *args)
     copy_lines({args->out[0].data, from, run, cut->size * v.inner, run, v.outer}, stream_of(args));
 }
 
+/* What a piece adds to an element that is there already, or not yet. */
+template <typename O, typename T>
+__device__ __forceinline__ O joined(O there, T piece, bool overwrite)
+{
+    return narrow<O>(overwrite ? widen(piece) : widen(there) + widen(piece));
+}
+
+template <> __device__ __forceinline__ int32_t joined(int32_t there, int32_t piece, bool overwrite)
+{
+    return overwrite ? piece : there + piece; /* exact, as no float is */
+}
+
 /* A piece in its place, and zeros around it: `length` of every `step` elements from `begin` on. The
  * first piece writes everything, those after it add where they belong. */
 template <typename T, typename O, int N>
@@ -111,7 +124,7 @@ __global__ void __launch_bounds__(PIECE_THREADS)
         sum = load_pack<N>(to);
 #pragma unroll
     for (int k = 0; k < N; k++)
-        sum.at[k] = narrow<O>(overwrite ? widen(from.at[k]) : widen(sum.at[k]) + widen(from.at[k]));
+        sum.at[k] = joined(sum.at[k], from.at[k], overwrite);
     store_pack<N>(to, sum);
 }
 
@@ -133,6 +146,10 @@ void unslice(const tri_kernel_args *args)
     int64_t inner = 1;
     for (int d = args->attr->message.cut.dim + 1; d < args->out[0].rank; d++)
         inner *= args->out[0].size[d];
+    if (args->in[0].dtype == TRI_I32) {
+        launch_unslice<int32_t, int32_t, 1>(args, inner);
+        return;
+    }
     by_type(args->in[0].dtype, [&](auto from) {
         using T = decltype(from);
         by_type(args->out[0].dtype, [&](auto to) {
@@ -171,6 +188,27 @@ void block(const tri_kernel_args *args)
 void unblock(const tri_kernel_args *args)
 {
     reorder(args, false);
+}
+
+/* Part p of [B, T, H, K] is line p of every three of what is packed. */
+void split_qkv(const tri_kernel_args *args)
+{
+    const tri_tensor &q = args->out[0];
+    int64_t line = q.size[2] * q.size[3] * (int64_t)tri_dtype_bytes(q.dtype);
+    for (int p = 0; p < 3; p++)
+        copy_lines({args->out[p].data, data_of<char>(args->in[0]) + p * line, line, 3 * line, line,
+                    q.size[0] * q.size[1]},
+                   stream_of(args));
+}
+
+void join_qkv(const tri_kernel_args *args)
+{
+    const tri_tensor &q = args->in[0];
+    int64_t line = q.size[2] * q.size[3] * (int64_t)tri_dtype_bytes(q.dtype);
+    for (int p = 0; p < 3; p++)
+        copy_lines({data_of<char>(args->out[0]) + p * line, args->in[p].data, 3 * line, line, line,
+                    q.size[0] * q.size[1]},
+                   stream_of(args));
 }
 
 /* Statistics of a row: maximum, sum of exp(x - maximum), picked logit. */
@@ -231,4 +269,6 @@ const tri_kernel tri_cuda_slice = {slice, nullptr, nullptr};
 const tri_kernel tri_cuda_unslice = {unslice, nullptr, nullptr};
 const tri_kernel tri_cuda_block = {block, nullptr, nullptr};
 const tri_kernel tri_cuda_unblock = {unblock, nullptr, nullptr};
+const tri_kernel tri_cuda_split_qkv = {split_qkv, nullptr, nullptr};
+const tri_kernel tri_cuda_join_qkv = {join_qkv, nullptr, nullptr};
 const tri_kernel tri_cuda_ce_combine = {ce_combine, nullptr, nullptr};
