@@ -67,7 +67,9 @@ typedef enum tr_role { /* of a parameter */
                        TR_ROLE_EMBEDDING = 1,
                        TR_ROLE_MATRIX = 2,
                        TR_ROLE_BIAS = 3,
-                       TR_ROLE_NORM = 4
+                       TR_ROLE_NORM = 4,
+                       TR_ROLE_ROUTER = 5, /* of a router: always fp32 */
+                       TR_ROLE_EXPERTS = 6 /* matrices of experts, [E, out, in] */
 } tr_role;
 
 /* What a model is described by; what it alone has is in the settings, by name. */

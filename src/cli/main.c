@@ -100,7 +100,7 @@ static const tri_flag explain_flags[] = {
     {"summary", NULL, "totals only"},
     {"all", NULL,
      "every instruction; repeated layers, and the tensors of one message, are folded otherwise"},
-    {"mode", "MODE", "train (default), eval, predict, prefill or decode"},
+    {"mode", "MODE", "train (default), eval, predict, prefill, decode or repeat"},
     {"rank", "R", "the program of this rank (default 0)"},
     {"graph", NULL, "the graph before it becomes a program"},
     {"deal", NULL, "which tokens of the first batch each context-parallel rank gets (layout.cp)"},

@@ -44,6 +44,7 @@ static tr_status make_layout(const tri_compile_config *config, const tri_pipelin
     *layout = (tri_layout){.mesh = config->mesh, .sp = config->sp, .zero = config->zero};
     layout->cp_rows = cuts_rows(mode);
     layout->cp_keys = config->cp_keys;
+    layout->whole_experts = config->whole_experts;
     layout->keep_gathered = config->keep_gathered && config->zero >= 3 && mode == TRI_MODE_TRAIN;
     layout->bucket_bytes = config->bucket_bytes;
     layout->whole_tensors = tri_optim_needs_whole(&config->optim);
@@ -115,7 +116,9 @@ static tr_status divide(const tri_compile_config *config, tri_mode mode,
             tri_stages_cut(graph, &pipeline->stages, &placed->homes, mode == TRI_MODE_TRAIN, err));
         TRI_TRY(after("cutting the stages", graph, err));
     }
-    const tri_expand_config expand = {.loss_tile = loss_tile(config)};
+    /* Only a step of training can be done again when rows were left behind. */
+    const tri_expand_config expand = {.loss_tile = loss_tile(config),
+                                      .ep_room = mode == TRI_MODE_TRAIN ? config->ep_room : 0};
     TRI_TRY(tri_expand(graph, &expand, err));
     return after("expanding operators", graph, err);
 }
@@ -230,6 +233,7 @@ tr_status tri_compile(const tri_compile_config *config, const tri_param_table *p
     TRI_TRY(tri_graph_init(&graph, params, err));
     graph.precision = config->precision;
     graph.head = config->head;
+    graph.experts_apart = tri_mesh_size(&config->mesh, TRI_AXIS_EP) > 1;
     tr_status status = tri_placed_params_init(&placed, params, err);
     if (status == TR_OK)
         status = tri_pipeline_init(&pipeline, config, err);

@@ -26,9 +26,11 @@ typedef struct tri_compile_config {
     bool keep_gathered;         /* zero 3: gathered weights stay for the step */
     bool sp;                    /* between the blocks of tp, activations are cut along T */
     tri_attention_keys cp_keys; /* cp: how attention gets the keys of other ranks, over cp_ring */
-    double bucket_bytes;        /* zero 0: gradients are summed over dp when so much is complete */
-    bool overlap;               /* messages may be under way beside the computation */
-    bool lanes;                 /* of the device, which keeps them apart by itself: no flights */
+    bool whole_experts;         /* tp does not cut experts */
+    double ep_room;      /* ep: rows that pairs of ranks have room for, see expand_experts.h */
+    double bucket_bytes; /* zero 0: gradients are summed over dp when so much is complete */
+    bool overlap;        /* messages may be under way beside the computation */
+    bool lanes;          /* of the device, which keeps them apart by itself: no flights */
     uint64_t overlap_min_bytes; /* smaller ones are waited for where they stand */
     int prefetch;        /* zero 3: buckets of weights that are gathered ahead of their use */
     bool split_backward; /* run the backward as I then W instead of B */

@@ -61,6 +61,13 @@ static tr_status check_asynchronous(const tri_compile_config *config, const char
                         "layout.schedule is %s, whose stages update by themselves, so they cannot "
                         "skip a step together as a loss scale asks for; set precision.kind=bf16",
                         order);
+    if (tri_mesh_size(&config->mesh, TRI_AXIS_EP) > 1 || config->model.moe.bias_rate > 0)
+        return tri_fail(err, TR_ERROR_INPUT,
+                        "layout.schedule is %s, whose stages update by themselves, so they cannot "
+                        "repeat a step together, nor know the loads of experts in it; set "
+                        "layout.ep=1 and model.router_bias=0, or a schedule with one update a "
+                        "step, such as 1f1b",
+                        order);
     if (config->keep_gathered)
         return tri_fail(err, TR_ERROR_INPUT,
                         "layout.keep_gathered keeps the weights that a step begins with, but "

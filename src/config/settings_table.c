@@ -215,6 +215,15 @@ static const tri_setting common[] = {
            "Which tokens a context-parallel rank gets: a run (plain), a run from the front and one "
            "from the back (zigzag), blocks of equal attention, planned for each batch (balanced)",
            "cp_load_balance cp_sharding load_balance"),
+    INT("layout.ep", "1", 1, TRI_MAX_EXPERTS,
+        "Expert-parallel ranks, of those of dp x cp: they hold different experts, tokens travel",
+        "expert_parallel expert_model_parallel_size ep_size expert_parallel_degree"),
+    INT("layout.etp", "0", 0, TRI_MAX_TP,
+        "Tensor-parallel ranks of an expert: 0 is layout.tp; 1, with layout.sp: experts stay whole",
+        "expert_tensor_parallel_size etp_size expert_tensor_parallel_degree"),
+    FLOAT("layout.ep_room", "0", 0, 1e6,
+          "Room for rows between expert-parallel ranks: a multiple of equal loads; 0: for all rows",
+          "capacity_factor moe_expert_capacity_factor"),
     INT("layout.pp", "1", 1, TRI_MAX_PP,
         "Pipeline ranks: the layers are divided over them, and micro-batches pass through",
         "pipeline_parallel pp_size pipeline stages num_stages"),
@@ -228,12 +237,10 @@ static const tri_setting common[] = {
            "Layers of each chunk of a pipeline in order, such as 4,4,3,5; empty: divided by cost",
            "pipeline_split split_points layers_per_stage"),
     INT("layout.zero", "0", 0, 3,
-        "ZeRO: divide over dp x cp the optimizer state (1), also gradients (2), also parameters "
-        "(3)",
+        "ZeRO: divide over dp x cp optimizer state (1), also gradients (2), also parameters (3)",
         "zero_stage stage zero_optimization sharding_strategy distributed_optimizer"),
     INT("layout.shard_group", "0", 0, TRI_MAX_DP,
-        "Hybrid sharding: ranks that zero divides over, with copies between such groups; 0 is dp x "
-        "cp",
+        "Hybrid sharding: ranks that zero divides over, with copies between groups; 0 is dp x cp",
         "hsdp hybrid_shard dp_shard"),
     FLOAT("layout.bucket_mb", "4", 0, 1e6,
           "Gradients are summed over dp while the backward goes on, whenever this many MiB are "

@@ -81,7 +81,7 @@ size_t tri_device_call_scratch(const tri_device *device, const tri_call_plan *pl
                                const tri_kernel_args *args)
 {
     if (plan->widened)
-        return tri_cpu_widened_scratch(plan->kernel, args, device->num_threads);
+        return tri_cpu_widened_scratch(plan->op, plan->kernel, args, device->num_threads);
     return plan->kernel->scratch_bytes ? plan->kernel->scratch_bytes(args, device->num_threads) : 0;
 }
 

@@ -44,6 +44,16 @@ static inline float tri_kernel_alpha(const tri_kernel_args *args)
     return (float)alpha;
 }
 
+/* Elements of a row of an RMS norm, and of its gradients. */
+static inline int64_t tri_norm_width(const tri_kernel_args *args)
+{
+    const tri_tensor *x = &args->in[0];
+    int64_t width = x->size[x->rank - 1];
+    for (int d = 2; d <= args->attr->norm.dims; d++)
+        width *= x->size[x->rank - d];
+    return width;
+}
+
 typedef struct tri_kernel {
     void (*run)(const tri_kernel_args *args);
     /* Bytes of scratch that run needs for operands of these sizes (their data is NULL here), or

@@ -18,6 +18,7 @@ static const piece pieces[TRI_NUM_ATTR_FAMILIES] = {
     [TRI_ATTR_QUANTISE] = PIECE(quantise), [TRI_ATTR_LOOKUP] = PIECE(lookup),
     [TRI_ATTR_GATHER] = PIECE(gather),     [TRI_ATTR_NORM] = PIECE(norm),
     [TRI_ATTR_ROPE] = PIECE(rope),         [TRI_ATTR_ATTENTION] = PIECE(attention),
+    [TRI_ATTR_ROUTE] = PIECE(route),       [TRI_ATTR_GROUPED] = PIECE(grouped),
     [TRI_ATTR_LOSS] = PIECE(loss),         [TRI_ATTR_FINISH] = PIECE(finish),
     [TRI_ATTR_UPDATE] = PIECE(update),     [TRI_ATTR_MESSAGE] = PIECE(message),
 };
@@ -47,4 +48,10 @@ bool tri_attr_fits(tri_op op, const tri_attr *attr)
 tri_epilogue tri_node_epilogue(const tri_node *node)
 {
     return node->op == TRI_OP_MATMUL ? node->attr.matmul.epilogue : TRI_EPILOGUE_NONE;
+}
+
+int tri_node_norm_dims(const tri_node *node)
+{
+    bool several = tri_op_get(node->op)->family == TRI_ATTR_NORM && node->attr.norm.dims > 1;
+    return several ? node->attr.norm.dims : 1;
 }

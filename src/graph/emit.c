@@ -166,6 +166,8 @@ tri_id tri_residual_rmsnorm(tri_graph *graph, const char *name, tri_id *stream, 
     tri_attr attr = {.norm = {.eps = eps}};
     tri_id gain = need_param(graph, name, "weight");
     const char *full = tri_graph_name(graph, name);
+    if (gain != TRI_NONE)
+        attr.norm.dims = (uint8_t)graph->values[gain].shape.rank;
     if (branch == TRI_NONE)
         return tri_node_out(
             graph,

@@ -123,7 +123,8 @@ static void join_norm(joiner *j, tri_node *grad, tri_op param_op, tri_op joined_
         take_output(&joined, params, k);
     tri_node *bias = reader(j, grad, TRI_OP_BIAS_GRAD, grad->out[0]);
     const tri_shape *dx = &j->graph->values[grad->out[0]].shape;
-    if (bias && bias->attr.bias_grad.leading == dx->rank - 1 && bias->phase == grad->phase &&
+    int leading = dx->rank - tri_node_norm_dims(grad);
+    if (bias && bias->attr.bias_grad.leading == leading && bias->phase == grad->phase &&
         bias->write[0] == params->write[0]) {
         joined.attr.wide_out |= (uint8_t)((bias->attr.wide_out & 1) << joined.num_out);
         take_output(&joined, bias, 0);

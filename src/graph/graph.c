@@ -30,6 +30,7 @@ void tri_graph_fini(tri_graph *graph)
     free(graph->values);
     free(graph->nodes);
     free(graph->states);
+    free(graph->steered);
     tri_arena_fini(&graph->arena);
     *graph = (tri_graph){0};
 }
@@ -160,6 +161,18 @@ tri_id tri_graph_state(tri_graph *graph, tri_state_kind kind, const char *name, 
                              .param = param,
                              .latest = first};
     return id;
+}
+
+void tri_graph_steer(tri_graph *graph, tri_id param, tri_id load, float rate)
+{
+    tri_steered *steered = tri_array_grow(graph->steered, graph->num_steered,
+                                          &graph->steered_capacity, sizeof *steered);
+    if (!steered) {
+        graph->arena.failed = true;
+        return;
+    }
+    graph->steered = steered;
+    steered[graph->num_steered++] = (tri_steered){param, load, rate};
 }
 
 tri_id tri_graph_param(tri_graph *graph, tri_id param)

@@ -126,6 +126,13 @@ typedef struct tri_cache_shape {
                       it: a layer with a window keeps no more than it needs to see them all */
 } tri_cache_shape;
 
+/* A parameter that is moved by a statistic instead of a gradient: the bias of a router's selection,
+ * by loads. */
+typedef struct tri_steered {
+    tri_id param, load; /* the row of the table, and the state */
+    float rate;
+} tri_steered;
+
 typedef struct tri_graph {
     const tri_param_table *params;
     tri_grid grid; /* of the ranks, with this one's place; no factors: there is only one */
@@ -144,11 +151,15 @@ typedef struct tri_graph {
     size_t num_stats;
     tri_loss losses[TRI_MAX_LOSSES]; /* that training lessens together, the main one first */
     size_t num_losses;
+    tri_steered *steered;
+    size_t num_steered, steered_capacity;
     uint8_t shown[TRI_MAX_SHOWN]; /* of the statistics: what FINISH hands on, in this order */
     size_t num_shown;
-    tri_head_config head;    /* what training computes of logits: set before the model is emitted */
-    float loss_seed;         /* the constant that the backward starts from */
-    tri_id sched;            /* the input of the step's numbers; TRI_NONE: there are none */
+    bool experts_apart;   /* experts may be on other ranks than their rows: set before the model is
+                             emitted */
+    tri_head_config head; /* what training computes of logits: set before the model is emitted */
+    float loss_seed;      /* the constant that the backward starts from */
+    tri_id sched;         /* the input of the step's numbers; TRI_NONE: there are none */
     tri_step_rows step_rows; /* what is in it */
     bool asynchronous;       /* updates while micro-batches are under way, each of a few of them */
     tri_id scaler;           /* state of the loss scale; TRI_NONE: gradients are not scaled */
@@ -184,6 +195,8 @@ uint8_t tri_graph_step_rows(tri_graph *graph, const tri_step_row *rows, size_t n
 /* A new state; its first version is what the step finds. */
 tri_id tri_graph_state(tri_graph *graph, tri_state_kind kind, const char *name, tri_dtype dtype,
                        tri_shape shape, tri_id param);
+/* The update moves this parameter by rate, down where the state is above its mean. */
+void tri_graph_steer(tri_graph *graph, tri_id param, tri_id load, float rate);
 /* Newest version of a parameter, and of what the model's operators read of it: the same, or its
  * 16-bit copy. */
 tri_id tri_graph_param(tri_graph *graph, tri_id param);
@@ -204,7 +217,8 @@ tri_id tri_graph_stat_value(const tri_graph *graph, size_t row);
 tri_partial_how tri_graph_join_of(const tri_graph *graph, tri_id state);
 /* Shows a statistic of graph->stats beside the loss. */
 void tri_graph_show(tri_graph *graph, uint8_t stat);
-/* One more loss, which shares the count of the first. And the one whose sum a value is, or NULL. */
+/* One more loss, which shares the count of the first. And the one to whose sum a value belongs, or
+ * NULL. */
 void tri_graph_add_loss(tri_graph *graph, const tri_loss *loss);
 const tri_loss *tri_graph_loss_of(const tri_graph *graph, tri_id value);
 

@@ -36,6 +36,27 @@ typedef enum tri_op {
     TRI_OP_FIT_ROOMS,
     TRI_OP_SWIGLU,
     TRI_OP_SWIGLU_GRAD,
+    TRI_OP_GATE_ROWS,
+    TRI_OP_GATE_ROWS_GRAD,
+    /* experts */
+    TRI_OP_ROUTE,
+    TRI_OP_ROUTE_GRAD,
+    TRI_OP_ROUTE_SUMS,
+    TRI_OP_ROUTE_SUMS_GRAD,
+    TRI_OP_ROUTE_LOAD,
+    TRI_OP_BALANCE,
+    TRI_OP_BALANCE_GRAD,
+    TRI_OP_MOVE_BIAS,
+    TRI_OP_SORT_ROWS,
+    TRI_OP_GROUPED,
+    TRI_OP_GROUPED_GRAD,
+    TRI_OP_ROOMS,
+    TRI_OP_DISPATCH,
+    TRI_OP_COLLECT,
+    TRI_OP_PACK_ROOMS,
+    TRI_OP_MASK_ROWS,
+    TRI_OP_SWIGLU_ROWS,
+    TRI_OP_SWIGLU_ROWS_GRAD,
     /* lookup */
     TRI_OP_EMBED,
     TRI_OP_EMBED_GRAD,
@@ -220,6 +241,8 @@ typedef enum tri_attr_family {
     TRI_ATTR_NORM,
     TRI_ATTR_ROPE,
     TRI_ATTR_ATTENTION,
+    TRI_ATTR_ROUTE,
+    TRI_ATTR_GROUPED,
     TRI_ATTR_LOSS,
     TRI_ATTR_FINISH,
     TRI_ATTR_UPDATE,
@@ -289,6 +312,37 @@ enum {
     TRI_ATTENTION_GRAD_ROWS, /* and so on, as of attention */
     TRI_NUM_ATTENTION_GRAD_IN = TRI_NUM_ATTENTION_IN + 3
 };
+
+/* How logits of a router become scores of experts. */
+typedef enum tri_route_score {
+    TRI_ROUTE_SOFTMAX, /* over all experts */
+    TRI_ROUTE_SIGMOID, /* of each by itself */
+    TRI_ROUTE_CHOSEN,  /* the largest logits are chosen, and softmax is over these alone */
+} tri_route_score;
+
+/* Experts that a router has, and choices that a token makes, at most. */
+enum { TRI_MAX_EXPERTS = 512, TRI_MAX_CHOICES = 32 };
+
+/* A router. Selection goes by score plus bias; weights are of the score alone. */
+typedef struct tri_route_attr {
+    tri_route_score score;
+    int32_t choices;     /* of each token */
+    int32_t experts;     /* sort_rows, pack_rooms: how many there are */
+    int32_t ranks;       /* pack_rooms: over so many, of which each has as many... */
+    int64_t room;        /* ...and rows that a pair of ranks has room for */
+    int32_t groups;      /* > 1: experts are in so many groups of equal size... */
+    int32_t group_limit; /* ...and those of the best so many alone are chosen among */
+    bool renorm;         /* weights of a token's choices are divided by their sum */
+    bool whole;          /* route_sums: over the micro-batch; else of each row */
+    float scale;         /* of the weights */
+    /* route_sums: factor of z and entropy; balance: of the loss; its gradient: with what the
+     * backward starts from; move_bias: the step */
+    float alpha;
+    float z; /* gradients: weight of the squared lse, with what the backward starts from */
+} tri_route_attr;
+
+/* What a router's sums have for each expert: tokens that chose it, its scores, and all tokens. */
+enum { TRI_ROUTE_CHOSE, TRI_ROUTE_MASS, TRI_ROUTE_TOKENS, TRI_NUM_ROUTE_SUMS };
 
 /* Update rules. */
 typedef struct tri_update_attr {
@@ -364,7 +418,8 @@ typedef struct tri_attr {
             uint32_t stream; /* of random numbers: hash of the canonical name */
         } dropout;
         struct {
-            float alpha, beta; /* fill: alpha alone */
+            float alpha, beta; /* fill: alpha alone... */
+            int32_t count;     /* ...for so many; 0: one */
         } axpby;
         struct {
             tri_dtype dtype; /* what it becomes */
@@ -375,9 +430,18 @@ typedef struct tri_attr {
         } lookup;
         struct {
             uint8_t lead; /* first dims of x that count its rows; the rest are a row's */
+            bool each;    /* one term for each: the index has no last dim */
         } gather;
+        tri_route_attr route;
+        struct {
+            bool back; /* by the transpose of each expert's matrix */
+            /* Rows that have an expert, on average, where that is not all of them: for costs; 0 */
+            int64_t rows;
+            tri_shape table; /* grouped_grad without experts: the shape of them */
+        } grouped;
         struct {
             float eps;
+            uint8_t dims; /* of an RMS norm: a row is so many of the last dims; 0: one */
         } norm;
         struct {
             tri_rope_config config;

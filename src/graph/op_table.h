@@ -68,6 +68,13 @@ typedef struct tri_op_def {
     /* Bit j: linear in input j, the others being whole and none of the optional ones there: terms
      * of that one give terms. */
     uint16_t linear_in;
+    /* Bit j: linear in input j, and fewer bytes come out than go in: terms of that one pass in the
+     * forward too, the others being whole. */
+    uint16_t carries;
+    /* Bit k: output k has the shape of input 0. Where the rule wanted that put together, it is cut
+     * again as input 0 was. */
+    uint8_t returns;
+    uint8_t shape_in;    /* 1 + the input of which the shape alone is read; 0: there is none */
     tri_partial_how how; /* in which way terms that its rule makes are joined */
 } tri_op_def;
 
@@ -79,6 +86,8 @@ bool tri_attr_fits(tri_op op, const tri_attr *attr);
 /* Of a product; NONE for any other operator. */
 tri_epilogue tri_node_epilogue(const tri_node *node);
 tri_cost tri_node_cost(const tri_graph *graph, const tri_node *node);
+/* Of a norm and its gradients: how many of the last dims are a row. */
+int tri_node_norm_dims(const tri_node *node);
 
 /* Used by rules. */
 tr_status tri_infer_same(const tri_node *node, const tri_shape *in, tri_shape *out,
@@ -116,6 +125,7 @@ void tri_place_ce_combine(const tri_node *, const tri_shape *, tri_spot *, tri_s
 void tri_place_all_gather(const tri_node *, const tri_shape *, tri_spot *, tri_spot *);
 void tri_place_ce_grad(const tri_node *, const tri_shape *, tri_spot *, tri_spot *);
 void tri_place_total(const tri_node *, const tri_shape *, tri_spot *, tri_spot *);
+void tri_place_by_index(const tri_node *, const tri_shape *, tri_spot *, tri_spot *);
 void tri_place_state(const tri_node *, const tri_shape *, tri_spot *, tri_spot *);
 
 extern const tri_op_def tri_def_matmul;
@@ -134,6 +144,11 @@ extern const tri_op_def tri_def_rope, tri_def_split_qkv, tri_def_join_qkv, tri_d
     tri_def_attention_grad, tri_def_attention_merge, tri_def_cache_write;
 extern const tri_op_def tri_def_ce_stats, tri_def_ce_loss, tri_def_ce_grad, tri_def_out_loss,
     tri_def_out_loss_grad;
+extern const tri_op_def tri_def_gate_rows, tri_def_gate_rows_grad, tri_def_route,
+    tri_def_route_grad, tri_def_route_sums, tri_def_route_sums_grad, tri_def_route_load,
+    tri_def_balance, tri_def_balance_grad, tri_def_move_bias, tri_def_sort_rows, tri_def_grouped,
+    tri_def_grouped_grad, tri_def_rooms, tri_def_dispatch, tri_def_collect, tri_def_pack_rooms,
+    tri_def_mask_rows, tri_def_swiglu_rows, tri_def_swiglu_rows_grad;
 extern const tri_op_def tri_def_sum_squares, tri_def_fill, tri_def_finish, tri_def_sgd,
     tri_def_adam, tri_def_adam8, tri_def_lion, tri_def_momentum, tri_def_unit_norm,
     tri_def_apply_update, tri_def_narrow;

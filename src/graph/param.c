@@ -79,5 +79,6 @@ int64_t tri_param_total(const tri_param_table *table)
 
 bool tri_param_has_copy(const tri_param *param, tri_dtype compute)
 {
-    return compute != TRI_F32 && param->role != TRI_ROLE_NORM;
+    return compute != TRI_F32 && param->role != TRI_ROLE_NORM && param->role != TRI_ROLE_ROUTER &&
+           param->role != TRI_ROLE_STEERED;
 }

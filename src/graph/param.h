@@ -27,7 +27,10 @@ typedef enum tri_param_role {
     TRI_ROLE_EMBEDDING, /* table of vectors, looked up by id */
     TRI_ROLE_MATRIX,    /* weight of a product inside a layer: [out dims ..., in dims ...] */
     TRI_ROLE_BIAS,
-    TRI_ROLE_NORM /* gain or shift of a norm */
+    TRI_ROLE_NORM,    /* gain or shift of a norm */
+    TRI_ROLE_ROUTER,  /* of a router, which computes in f32 */
+    TRI_ROLE_EXPERTS, /* matrices of experts, one behind the other: [E, out, in] */
+    TRI_ROLE_STEERED  /* bias of a router's selection, f32: moved by loads, without a gradient */
 } tri_param_role;
 
 typedef struct tri_param {

@@ -73,31 +73,39 @@ void tri_place_elementwise(const tri_node *node, const tri_shape *shapes, tri_sp
         out[k] = spot;
 }
 
-/* Operators over the last dim of their rows (norms): rows may be anywhere, a row is whole. Operands
- * of another rank than the rows (gains) are whole. */
+/* An operand of a norm that has its rows: the values, or a statistic of each. A gain has none. */
+static bool has_rows(const tri_node *node, const tri_shape *shapes, int j)
+{
+    int rank = shapes[j].rank, dims = tri_node_norm_dims(node);
+    return rank == shapes[0].rank || (rank > 0 && rank == shapes[0].rank - dims + 1 &&
+                                      shapes[j].dim[rank - 1].name == TRI_DIM_STAT);
+}
+
+/* Operators over the last dims of their rows (norms): rows may be anywhere, a row is whole.
+ * Operands without rows (gains) are whole. */
 void tri_place_rows(const tri_node *node, const tri_shape *shapes, tri_spot *in, tri_spot *out)
 {
     tri_spot spot = whole;
-    int rank = shapes[0].rank;
+    int leading = shapes[0].rank - tri_node_norm_dims(node);
     for (int j = 0; j < node->num_in; j++)
-        if (shapes[j].rank == rank && is_cut(&in[j]) && in[j].dim < rank - 1 && !is_cut(&spot))
+        if (has_rows(node, shapes, j) && is_cut(&in[j]) && in[j].dim < leading && !is_cut(&spot))
             spot = in[j];
     for (int j = 0; j < node->num_in; j++)
-        in[j] = shapes[j].rank == rank ? spot : whole;
+        in[j] = has_rows(node, shapes, j) ? spot : whole;
     for (int k = 0; k < node->num_out; k++)
         out[k] = spot;
 }
 
 /* Sums over rows into columns (gradients of biases and gains): cut rows give terms, cut columns cut
- * results. All inputs have the rank of the first. */
+ * results. A norm over several dims has them all, as its gain is whole. */
 void tri_place_columns(const tri_node *node, const tri_shape *shapes, tri_spot *in, tri_spot *out)
 {
-    /* The result has the last dims of the input: how many is known for norms (one), and for biases
-     * from the first dim that is not of a position. */
-    int rank = shapes[0].rank, leading = rank - 1;
+    /* The result has the last dims of the input: how many is known for norms, and for biases from
+     * the first dim that is not of a position. */
+    int dims = tri_node_norm_dims(node), leading = shapes[0].rank - dims;
     if (node->op == TRI_OP_BIAS_GRAD)
         leading = node->attr.bias_grad.leading;
-    tri_spot spot = in[0];
+    tri_spot spot = dims > 1 && is_cut(&in[0]) && in[0].dim >= leading ? whole : in[0];
     for (int j = 0; j < node->num_in; j++)
         in[j] = spot;
     for (int k = 0; k < node->num_out; k++)
@@ -116,6 +124,19 @@ void tri_place_bias(const tri_node *node, const tri_shape *shapes, tri_spot *in,
     else if (is_cut(&in[0]) && in[0].dim >= leading)
         in[1] = cut_at(in[0].dim - leading);
     out[0] = in[0];
+}
+
+/* Rows of x that an index finds: tokens [B, T] that lie apart have an index of their own, which is
+ * among what a rank has. The index decides. */
+void tri_place_by_index(const tri_node *node, const tri_shape *shapes, tri_spot *in, tri_spot *out)
+{
+    int first = shapes[1].rank - !node->attr.gather.each, lead = node->attr.gather.lead;
+    tri_spot rows = is_cut(&in[1]) && in[1].dim < first ? in[1] : whole;
+    bool width = !is_cut(&rows) && is_cut(&in[0]) && in[0].dim >= lead;
+    out[0] = width ? cut_at(first + in[0].dim - lead) : rows;
+    in[0] = width ? in[0] : alongside(&shapes[1], rows, &shapes[0]);
+    for (int j = 1; j < node->num_in; j++)
+        in[j] = alongside(&shapes[1], rows, &shapes[j]);
 }
 
 /* The four cases of a product, on one axis: see docs/parallelism.md. */

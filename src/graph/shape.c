@@ -7,6 +7,7 @@ static const char *const letters[TRI_NUM_DIM_NAMES] = {
     [TRI_DIM_B] = "B", [TRI_DIM_T] = "T",     [TRI_DIM_D] = "D",       [TRI_DIM_H] = "H",
     [TRI_DIM_K] = "K", [TRI_DIM_F] = "F",     [TRI_DIM_V] = "V",       [TRI_DIM_P] = "P",
     [TRI_DIM_G] = "G", [TRI_DIM_QKV] = "qkv", [TRI_DIM_STAT] = "stat", [TRI_DIM_N] = "n",
+    [TRI_DIM_E] = "E", [TRI_DIM_C] = "C",
 };
 
 const char *tri_dim_letter(tri_dim_name name)

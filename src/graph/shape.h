@@ -20,6 +20,8 @@ typedef enum tri_dim_name {
     TRI_DIM_F,    /* feed-forward width */
     TRI_DIM_V,    /* vocabulary */
     TRI_DIM_P,    /* table of positions */
+    TRI_DIM_E,    /* experts */
+    TRI_DIM_C,    /* choices of a token: the experts that it goes to */
     TRI_DIM_QKV,  /* the three of query, key, value */
     TRI_DIM_STAT, /* a few numbers kept per row: mean and scale, maximum and sum, ... */
     TRI_DIM_N,    /* a plain count, never sharded */

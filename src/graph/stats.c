@@ -17,6 +17,21 @@ static const tri_stat_def stats[] = {
                          .digits = 4,
                          .row = {.lse = 1, .map = TRI_ROW_SQUARE},
                          .meaning = "squared log of the sum of exponentials of a row's logits"},
+    [TRI_STAT_BALANCE] = {.name = "balance_loss",
+                          .mean = true,
+                          .digits = 4,
+                          .meaning = "how unequal loads of experts are, mean of layers; 1: equal"},
+    [TRI_STAT_ROUTER_Z] = {.name = "router_z",
+                           .mean = true,
+                           .meaning = "squared log of the sum of exponentials of a router's "
+                                      "logits, mean of layers"},
+    [TRI_STAT_ENTROPY] = {.name = "router_entropy",
+                          .mean = true,
+                          .digits = 3,
+                          .meaning = "entropy of a router's scores, mean of layers"},
+    [TRI_STAT_LOST] = {.name = "lost_rows",
+                       .stops = true,
+                       .meaning = "rows that found no room on the way to their experts"},
     {.name = "max_logit",
      .join = TRI_PARTIAL_MAX,
      .chosen = true,
@@ -112,7 +127,7 @@ const tri_loss *tri_graph_loss_of(const tri_graph *graph, tri_id value)
 {
     for (size_t i = 0; i < graph->num_losses; i++) {
         tri_id state = graph->stats[graph->losses[i].sum].state;
-        if (state != TRI_NONE && graph->states[state].latest == value)
+        if (state != TRI_NONE && graph->values[value].state == state)
             return &graph->losses[i];
     }
     return NULL;

@@ -35,6 +35,7 @@ typedef struct tri_stat_def {
     tri_dtype dtype;      /* of its state */
     tri_partial_how join; /* of micro-batches and ranks */
     bool mean;            /* shown divided by the count of targets */
+    bool stops;           /* a step in which it is not 0 updates nothing */
     bool chosen;          /* it is there when train.stats names it */
     uint8_t digits;       /* in lines of progress; 0: it is in metrics.jsonl alone */
     tri_row_stat row;     /* of cross-entropy's statistics */
@@ -48,6 +49,10 @@ enum {
     TRI_STAT_HITS,
     TRI_STAT_SQUARES,
     TRI_STAT_Z_LOSS,
+    TRI_STAT_BALANCE,
+    TRI_STAT_ROUTER_Z,
+    TRI_STAT_ENTROPY,
+    TRI_STAT_LOST,
 };
 
 const tri_stat_def *tri_stat_at(size_t row); /* NULL past the end */
@@ -69,7 +74,7 @@ typedef struct tri_loss {
 } tri_loss;
 
 /* FINISH has an input for each statistic that is shown. */
-enum { TRI_MAX_STATS = 16, TRI_MAX_LOSSES = 8, TRI_MAX_HEAD_STATS = 3, TRI_MAX_SHOWN = 6 };
+enum { TRI_MAX_STATS = 16, TRI_MAX_LOSSES = 8, TRI_MAX_HEAD_STATS = 3, TRI_MAX_SHOWN = 8 };
 
 /* What a head of logits computes besides its loss. */
 typedef struct tri_head_config {

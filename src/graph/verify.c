@@ -65,6 +65,9 @@ static tr_status check_write(const verifier *v, size_t n, int k)
     case TRI_WRITE_ADD:
         if (!(def->can_accumulate >> k & 1) || tri_node_epilogue(node) != TRI_EPILOGUE_NONE)
             return complain(v, n, "cannot accumulate into", out->name);
+        for (int j = 0; j < k; j++) /* a kernel overwrites all that it accumulates, or none */
+            if (node->write[j] != TRI_WRITE_NEW && node->write[j] != node->write[k])
+                return complain(v, n, "starts some sums, but not", out->name);
         if (out->kind == TRI_VALUE_TEMP && node->write[k] == TRI_WRITE_ADD)
             return check_sum(v, n, k);
         break;

@@ -9,6 +9,9 @@ static bool in_family(tri_axis axis, tri_axis family)
     switch (axis) {
     case TRI_AXIS_SHARD:
     case TRI_AXIS_REPLICATE:
+    case TRI_AXIS_EP:
+    case TRI_AXIS_EP_SHARD:
+    case TRI_AXIS_EP_REPLICATE:
         return family == TRI_AXIS_DP || family == TRI_AXIS_CP;
     case TRI_AXIS_KV:
     case TRI_AXIS_KV_COPY:
@@ -27,6 +30,9 @@ static bool has_factors(const tri_mesh *mesh, tri_axis axis)
 {
     if (axis == TRI_AXIS_KV)
         return tri_mesh_size(mesh, TRI_AXIS_KV_COPY) > 1;
+    bool of_experts = axis == TRI_AXIS_EP_SHARD || axis == TRI_AXIS_EP_REPLICATE;
+    if (of_experts && tri_mesh_size(mesh, TRI_AXIS_EP) == 1)
+        return false;
     return axis != TRI_AXIS_HOME && tri_mesh_size(mesh, axis) > 1;
 }
 

@@ -3,8 +3,9 @@
 const char *tri_axis_name(tri_axis axis)
 {
     static const char *const names[TRI_NUM_AXES] = {
-        "tp", "cp",      "dp",      "pp",       "shard", "replicate", "home",
-        "kv", "kv_copy", "cp_ring", "cp_heads", "cp_kv", "cp_copy"};
+        "tp",      "cp", "dp",       "pp",          "shard",    "replicate",
+        "home",    "kv", "kv_copy",  "cp_ring",     "cp_heads", "cp_kv",
+        "cp_copy", "ep", "ep_shard", "ep_replicate"};
     return names[axis];
 }
 
@@ -18,7 +19,8 @@ int tri_mesh_size(const tri_mesh *mesh, tri_axis axis)
     const int *size = mesh->size;
     int data = at_least_one(size[TRI_AXIS_DP]) * at_least_one(size[TRI_AXIS_CP]);
     int shard = size[TRI_AXIS_SHARD] > 0 ? size[TRI_AXIS_SHARD] : data;
-    int heads = at_least_one(size[TRI_AXIS_CP_HEADS]);
+    int heads = at_least_one(size[TRI_AXIS_CP_HEADS]), ep = at_least_one(size[TRI_AXIS_EP]);
+    int ep_shard = at_least_one(shard / ep);
     switch (axis) {
     case TRI_AXIS_SHARD:
         return shard;
@@ -30,6 +32,10 @@ int tri_mesh_size(const tri_mesh *mesh, tri_axis axis)
         return at_least_one(size[TRI_AXIS_CP]) / heads;
     case TRI_AXIS_CP_KV:
         return heads / at_least_one(size[TRI_AXIS_CP_COPY]);
+    case TRI_AXIS_EP_SHARD:
+        return ep_shard;
+    case TRI_AXIS_EP_REPLICATE:
+        return data / (ep * ep_shard);
     default:
         return at_least_one(size[axis]);
     }
@@ -74,7 +80,12 @@ int tri_mesh_stride(const tri_mesh *mesh, tri_axis axis)
     case TRI_AXIS_SHARD:
     case TRI_AXIS_CP_HEADS:
     case TRI_AXIS_CP_COPY:
+    case TRI_AXIS_EP:
         return tri_mesh_stride(mesh, TRI_AXIS_CP);
+    case TRI_AXIS_EP_SHARD:
+        return tri_mesh_stride(mesh, TRI_AXIS_EP) * tri_mesh_size(mesh, TRI_AXIS_EP);
+    case TRI_AXIS_EP_REPLICATE:
+        return tri_mesh_stride(mesh, TRI_AXIS_EP_SHARD) * tri_mesh_size(mesh, TRI_AXIS_EP_SHARD);
     case TRI_AXIS_REPLICATE:
         return tri_mesh_stride(mesh, TRI_AXIS_CP) * tri_mesh_size(mesh, TRI_AXIS_SHARD);
     case TRI_AXIS_KV_COPY:

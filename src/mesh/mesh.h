@@ -24,7 +24,9 @@ enum {
  * of its ranks than key heads: ranks of a kv group hold different key heads, those of a kv_copy
  * group (neighbours) the same. cp is one of cp_ring x cp_heads: attention divides heads over the
  * ranks of cp_heads (neighbours) and goes from rank to rank over cp_ring. cp_heads is one of
- * cp_kv x cp_copy, as tp is of kv x kv_copy. */
+ * cp_kv x cp_copy, as tp is of kv x kv_copy. And dp x cp is ep_replicate x ep_shard x ep: ranks of
+ * an ep group (neighbours) hold different experts, ep_shard is what is left of shard to divide them
+ * over, and ep_replicate what is left of all. */
 typedef enum tri_axis {
     TRI_AXIS_TP,
     TRI_AXIS_CP,
@@ -39,13 +41,17 @@ typedef enum tri_axis {
     TRI_AXIS_CP_HEADS,
     TRI_AXIS_CP_KV,
     TRI_AXIS_CP_COPY,
+    TRI_AXIS_EP,
+    TRI_AXIS_EP_SHARD,
+    TRI_AXIS_EP_REPLICATE,
     TRI_NUM_AXES
 } tri_axis;
 
 /* An axis that was never set (0) has one rank. size[TRI_AXIS_SHARD] is the size of a shard group, 0
  * for all of dp x cp; what replicate is follows. size[TRI_AXIS_KV_COPY] is how many ranks hold a
  * key head; kv follows, and where that is one or not set, tp has no factors and kv is one too.
- * size[TRI_AXIS_CP_HEADS] and size[TRI_AXIS_CP_COPY] are given, cp_ring and cp_kv follow. */
+ * size[TRI_AXIS_CP_HEADS] and size[TRI_AXIS_CP_COPY] are given, cp_ring and cp_kv follow;
+ * size[TRI_AXIS_EP] is given, ep_shard and ep_replicate follow. */
 typedef struct tri_mesh {
     int size[TRI_NUM_AXES];
 } tri_mesh;

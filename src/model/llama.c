@@ -2,6 +2,7 @@
  * attention, no biases, a head of its own or a shared one. Options make it Qwen 2 (biases on q, k
  * and v), Qwen 3 (norms on each query and key) and Mistral (attention that looks back so far only).
  * Parameter names are those of the released models. */
+#include "model/llama.h"
 #include "model/sequence.h"
 #include "model/writer.h"
 
@@ -15,9 +16,10 @@ static tri_id project(tri_graph *g, const tri_model_config *m, const tri_batch_i
     return tri_rope(g, name, x, in->positions, rope);
 }
 
-/* One block: attention and feed-forward, each added to the residual stream. */
+/* One block: attention and feed-forward, each added to the residual stream. router: it has experts,
+ * and this is where their router goes. */
 static tri_id block(tri_graph *g, const tri_model_config *m, const tri_batch_inputs *in,
-                    const tri_rope_config *rope, tri_id *stream, tri_id branch)
+                    const tri_rope_config *rope, tri_routing *router, tri_id *stream, tri_id branch)
 {
     tri_id x = tri_residual_rmsnorm(g, "input_layernorm", stream, branch, m->norm_eps);
     tri_id q = project(g, m, in, rope, "self_attn.q_proj", "self_attn.q_norm", x);
@@ -28,6 +30,8 @@ static tri_id block(tri_graph *g, const tri_model_config *m, const tri_batch_inp
     x = tri_linear(g, "self_attn.o_proj", x);
 
     x = tri_residual_rmsnorm(g, "post_attention_layernorm", stream, x, m->norm_eps);
+    if (router)
+        return tri_moe_emit(g, &m->moe, x, router);
     tri_id gate = tri_linear(g, "mlp.gate_proj", x);
     tri_id up = tri_linear(g, "mlp.up_proj", x);
     return tri_linear(g, "mlp.down_proj", tri_swiglu(g, "mlp.act", gate, up));
@@ -53,16 +57,34 @@ static void emit(const tri_model_config *m, tri_mode mode, const tri_batch_shape
     }
     tri_graph_enter(g, -1, "%s", "");
     tri_id stream = tri_embed(g, "embed_tokens", in.tokens), branch = TRI_NONE;
-    for (int l = 0; l < (int)m->num_layers; l++) {
+    tri_routing *routers = tri_arena_alloc(&g->arena, (size_t)m->num_layers * sizeof *routers);
+    for (int l = 0; l < (int)m->num_layers && routers; l++) {
+        bool experts = tri_moe_has(&m->moe, l);
+        routers[l].logits = TRI_NONE;
         tri_graph_enter(g, l, "layers.%d", l);
-        branch = block(g, m, &in, &rope, &stream, branch);
+        branch = block(g, m, &in, &rope, experts ? &routers[l] : NULL, &stream, branch);
     }
     tri_graph_enter(g, (int)m->num_layers, "%s", "");
     tri_id x = tri_residual_rmsnorm(g, "norm", &stream, branch, m->norm_eps);
     tri_language_head(g, mode, batch, m->tied_head ? "embed_tokens.weight" : "lm_head.weight", x);
+    if (mode == TRI_MODE_TRAIN && m->moe.num_experts > 0 && routers)
+        tri_moe_losses(g, &m->moe, routers, (int)m->num_layers, "layers.%d");
 }
 
-static void write_block(const tri_param_writer *w, const tri_model_config *m)
+/* Gains of queries and keys: of each head alike, or of all together. */
+static void write_qk_norm(const tri_param_writer *w, const tri_model_config *m, const char *name,
+                          tri_shape heads)
+{
+    tri_dim k = {TRI_DIM_K, m->head_dim};
+    tri_shape shape = m->qk_norm_wide ? heads : (tri_shape){.rank = 1, .dim = {k}};
+    tri_write_param(w, name, ".weight",
+                    (tri_param){.shape = shape,
+                                .split = (uint8_t)shape.rank,
+                                .init = {TRI_INIT_ONE, 0},
+                                .role = TRI_ROLE_NORM});
+}
+
+static void write_block(const tri_param_writer *w, const tri_model_config *m, bool experts)
 {
     const tri_init zero = {TRI_INIT_ZERO, 0}, normal = {TRI_INIT_NORMAL, m->init_std};
     const tri_init *bias = m->qkv_bias ? &zero : NULL;
@@ -75,11 +97,15 @@ static void write_block(const tri_param_writer *w, const tri_model_config *m)
     tri_write_linear(w, "self_attn.k_proj", kv_heads, width, normal, bias);
     tri_write_linear(w, "self_attn.v_proj", kv_heads, width, normal, bias);
     if (m->qk_norm) {
-        tri_write_norm(w, "self_attn.q_norm", k, false);
-        tri_write_norm(w, "self_attn.k_norm", k, false);
+        write_qk_norm(w, m, "self_attn.q_norm", heads);
+        write_qk_norm(w, m, "self_attn.k_norm", kv_heads);
     }
     tri_write_linear(w, "self_attn.o_proj", width, heads, normal, NULL);
     tri_write_norm(w, "post_attention_layernorm", d, false);
+    if (experts) {
+        tri_moe_write(w, &m->moe, m->dim, m->init_std);
+        return;
+    }
     tri_write_linear(w, "mlp.gate_proj", hidden, width, normal, NULL);
     tri_write_linear(w, "mlp.up_proj", hidden, width, normal, NULL);
     tri_write_linear(w, "mlp.down_proj", width, hidden, normal, NULL);
@@ -92,7 +118,7 @@ static void params(const tri_model_config *m, tri_param_table *table)
     tri_write_embedding(&w, "embed_tokens", v, d, m->init_std);
     for (int l = 0; l < (int)m->num_layers; l++) {
         tri_writer_enter(&w, l, "layers.%d.", l);
-        write_block(&w, m);
+        write_block(&w, m, tri_moe_has(&m->moe, l));
     }
     tri_writer_enter(&w, (int)m->num_layers, "%s", "");
     tri_write_norm(&w, "norm", d, false);
@@ -123,87 +149,8 @@ static tr_status check(const tri_model_config *m, const tri_batch_shape *batch, 
         return tri_fail(err, TR_ERROR_INPUT,
                         "model.dropout is %g, but llama models have none; set it to 0",
                         (double)m->dropout);
+    TRI_TRY(tri_moe_check(&m->moe, m->num_layers, err));
     return tri_check_positions(m, batch, err);
-}
-
-static const tri_setting own[] = {
-    TRI_FLOAT_ROW(
-        "model.norm_eps", "1e-5", 0, 1,
-        "Added to the variance in norms (llama, bert; a bert takes 1e-12 when none is given)",
-        "layer_norm_eps layernorm_epsilon eps"),
-    TRI_BOOL_ROW("model.tied_head", "false",
-                 "The head shares the token table (llama; gpt2 always does)",
-                 "tie_embeddings weight_tying"),
-    TRI_BOOL_ROW("model.qkv_bias", "false", "Biases on query, key and value (llama; as in Qwen 2)",
-                 "use_qkv_bias"),
-    TRI_BOOL_ROW("model.qk_norm", "false", "Norms on each query and key (llama; as in Qwen 3)",
-                 "use_qk_norm"),
-    TRI_INT_ROW(
-        "model.window", "0", 0, TRI_BILLION,
-        "Positions that attention looks back, itself included (llama; as in Mistral); 0 is all",
-        "local_attention"),
-    TRI_FLOAT_ROW("model.rope_theta", "10000", 1, 1e12, "Base of the rotary frequencies (llama)",
-                  "rope_base rotary_emb_base theta"),
-    TRI_FLOAT_ROW("model.rope_part", "1", 0, 1, "Part of each head that turns (llama)",
-                  "partial_rotary_factor rotary_pct rotary_percent"),
-    TRI_FLOAT_ROW("model.rope_factor", "0", 0, 1000,
-                  "How much longer than before texts may be: stretches rotary frequencies, as "
-                  "model.rope_scaling says; 0 is off",
-                  "rope_scaling_factor"),
-    TRI_CHOICE_ROW(
-        "model.rope_scaling", "llama3", "llama3, linear, dynamic, yarn, longrope",
-        "How model.rope_factor stretches: llama3 low frequencies; linear all; dynamic the "
-        "base, by the length of texts; yarn along a ramp; longrope by two lists",
-        "rope_type"),
-    TRI_INT_ROW("model.rope_original", "8192", 1, TRI_BILLION,
-                "Positions before the stretching (original_max_position_embeddings)",
-                "original_max_position_embeddings"),
-    TRI_FLOAT_ROW("model.rope_low", "1", 0, 1000, "Llama 3.1's low_freq_factor", "low_freq_factor"),
-    TRI_FLOAT_ROW("model.rope_high", "4", 0, 1000, "Llama 3.1's high_freq_factor",
-                  "high_freq_factor"),
-    TRI_FLOAT_ROW("model.rope_slow", "1", 0, 1000, "YaRN's beta_slow", "beta_slow"),
-    TRI_FLOAT_ROW("model.rope_fast", "32", 0, 1000, "YaRN's beta_fast", "beta_fast"),
-    TRI_BOOL_ROW("model.rope_truncate", "true", "YaRN's ramp begins and ends at whole pairs",
-                 "truncate"),
-    TRI_FLOAT_ROW("model.rope_magnitude", "0", 0, 1000,
-                  "What yarn and longrope scale turned queries and keys by (attention_factor); 0: "
-                  "what their authors say",
-                  "attention_factor"),
-    TRI_STRING_ROW("model.rope_short", "",
-                   "Longrope: what divides the frequency of each pair, with commas between, for "
-                   "texts of up to model.rope_original",
-                   "short_factor"),
-    TRI_STRING_ROW("model.rope_long", "", "Longrope: the same for longer texts", "long_factor"),
-};
-
-static tri_rope_setting read_rope(const tr_settings *s)
-{
-    static const tri_rope_kind kinds[] = {TRI_ROPE_AS_LLAMA3, TRI_ROPE_AS_LINEAR,
-                                          TRI_ROPE_AS_DYNAMIC, TRI_ROPE_AS_YARN,
-                                          TRI_ROPE_AS_LONGROPE};
-    return (tri_rope_setting){.kind = kinds[tr_settings_choice(s, "model.rope_scaling")],
-                              .theta = tr_settings_float(s, "model.rope_theta"),
-                              .factor = tr_settings_float(s, "model.rope_factor"),
-                              .low = tr_settings_float(s, "model.rope_low"),
-                              .high = tr_settings_float(s, "model.rope_high"),
-                              .slow = tr_settings_float(s, "model.rope_slow"),
-                              .fast = tr_settings_float(s, "model.rope_fast"),
-                              .truncate = tr_settings_bool(s, "model.rope_truncate"),
-                              .original = tr_settings_int(s, "model.rope_original"),
-                              .magnitude = tr_settings_float(s, "model.rope_magnitude"),
-                              .part = tr_settings_float(s, "model.rope_part"),
-                              .short_list = tr_settings_string(s, "model.rope_short"),
-                              .long_list = tr_settings_string(s, "model.rope_long")};
-}
-
-static void read(const tr_settings *s, tri_model_config *m)
-{
-    m->norm_eps = (float)tr_settings_float(s, "model.norm_eps");
-    m->tied_head = tr_settings_bool(s, "model.tied_head");
-    m->qkv_bias = tr_settings_bool(s, "model.qkv_bias");
-    m->qk_norm = tr_settings_bool(s, "model.qk_norm");
-    m->window = tr_settings_int(s, "model.window");
-    m->rope = read_rope(s);
 }
 
 const tri_model_def tri_model_llama = {
@@ -213,8 +160,8 @@ const tri_model_def tri_model_llama = {
     .sequences = true,
     .generates = true,
     .key_heads = true,
-    .own = {.rows = own, .num_rows = sizeof own / sizeof *own},
-    .read = read,
+    .own = {.rows = tri_llama_rows, .num_rows = TRI_NUM_LLAMA_ROWS},
+    .read = tri_llama_read,
     .check = check,
     .params = params,
     .emit = emit,

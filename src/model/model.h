@@ -7,6 +7,7 @@
 
 #include "base/settings/row.h"
 #include "graph/emit.h"
+#include "model/moe.h"
 #include "model/rope.h"
 #include "trireme/settings.h"
 
@@ -46,7 +47,9 @@ typedef struct tri_model_config {
     int64_t num_kv_heads, head_dim, window; /* llama */
     float norm_eps;                         /* llama, bert */
     bool qkv_bias, qk_norm, tied_head;      /* llama */
+    bool qk_norm_wide;                      /* llama: over all heads together */
     tri_rope_setting rope;                  /* llama */
+    tri_moe_config moe;                     /* llama */
     int64_t types;                          /* bert: kinds of tokens */
     int64_t num_labels;                     /* bert, to classify */
     tri_model_act act;                      /* mlp, bert */
@@ -108,7 +111,8 @@ typedef struct tri_preset {
     int64_t num_kv_heads, head_dim, window;
     double rope_theta;
     float norm_eps;
-    bool qkv_bias, qk_norm, tied_head;
+    bool qkv_bias, qk_norm, qk_norm_wide, tied_head;
+    tri_moe_config moe; /* experts in every layer; what is not in here has its default */
 } tri_preset;
 
 const tri_preset *tri_preset_find(const char *name); /* or NULL */

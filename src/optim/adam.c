@@ -23,7 +23,8 @@ static double nth_update(const tri_step_now *now, double unused)
  * them are the most sensitive. */
 static bool has_codes(const tri_update *u)
 {
-    bool matrix = u->param->role == TRI_ROLE_MATRIX || u->param->role == TRI_ROLE_EMBEDDING;
+    bool matrix = u->param->role == TRI_ROLE_MATRIX || u->param->role == TRI_ROLE_EMBEDDING ||
+                  u->param->role == TRI_ROLE_EXPERTS;
     return u->config->moments8 && matrix && tri_shape_count(&u->param->shape) >= LEAST_CODED;
 }
 

@@ -163,6 +163,18 @@ static tr_status emit_param(tri_graph *graph, const tri_optim_config *config, tr
     return tri_graph_status(graph, err);
 }
 
+static tr_status emit_steered(tri_graph *graph, const tri_steered *steered, tri_id result,
+                              tr_error *err)
+{
+    const tri_param *p = &graph->params->items[steered->param];
+    const tri_attr attr = {.route = {.alpha = steered->rate}};
+    tri_graph_enter(graph, p->layer, "%s", p->name);
+    tri_id in[] = {tri_graph_param(graph, steered->param), graph->states[steered->load].latest,
+                   result};
+    tri_graph_emit(graph, TRI_OP_MOVE_BIAS, p->name, &attr, in, 3, 1);
+    return tri_graph_status(graph, err);
+}
+
 /* The 16-bit copy of a parameter that has one. */
 static tr_status emit_copy(tri_graph *graph, tri_id param, tr_error *err)
 {
@@ -201,6 +213,7 @@ static tri_id emit_finish(tri_graph *graph, const tri_optim_config *config)
         if (loss && loss != &graph->losses[0]) /* which is an input of its own */
             attr.finish.weight[k] = loss->weight;
         attr.finish.means |= (uint8_t)(tri_stat_at(stat->row)->mean << k);
+        attr.finish.stops |= (uint8_t)(tri_stat_at(stat->row)->stops << k);
         in[4 + k] = graph->states[stat->state].latest;
     }
     if (config->limits_loss) {
@@ -255,5 +268,7 @@ tr_status tri_optim_emit(tri_graph *graph, const tri_optim_config *config, tr_er
     for (size_t i = 0; i < graph->params->count; i++)
         if (graph->grad_state[i] != TRI_NONE)
             TRI_TRY(emit_copy(graph, (tri_id)i, err));
+    for (size_t i = 0; i < graph->num_steered; i++)
+        TRI_TRY(emit_steered(graph, &graph->steered[i], result, err));
     return TR_OK;
 }

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "graph/passes.h"
+#include "place/expand_experts.h"
 
 static const tri_expansion *const table[] = {&tri_expansion_ring, &tri_expansion_ring_grad,
                                              &tri_expansion_seen, &tri_expansion_seen_grad,
@@ -47,7 +48,7 @@ static tr_status replace_all(tri_graph *graph, const tri_expansion *row,
 
 tr_status tri_expand(tri_graph *graph, const tri_expand_config *config, tr_error *err)
 {
-    tr_status status = TR_OK;
+    tr_status status = tri_expand_experts(graph, config->ep_room, err);
     for (size_t i = 0; i < sizeof table / sizeof *table && status == TR_OK; i++)
         if (table[i]->replace)
             status = replace_all(graph, table[i], config, err);

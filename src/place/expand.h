@@ -15,6 +15,7 @@
 
 typedef struct tri_expand_config {
     int64_t loss_tile; /* tokens of T that have logits at a time, at most; 0: all */
+    double ep_room;    /* of expand_experts.h */
 } tri_expand_config;
 
 typedef struct tri_expansion {

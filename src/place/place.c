@@ -43,12 +43,13 @@ static const tri_placement *input_at(const tri_placer *p, const tri_node *node, 
 {
     if (node->in[j] != TRI_NONE)
         return &p->values[node->in[j]].at;
-    bool shape_alone = node->op == TRI_OP_EMBED_GRAD && j == 2 && p->shape_of != TRI_NONE;
+    bool shape_alone = j + 1 == tri_op_get(node->op)->shape_in && p->shape_of != TRI_NONE;
     return shape_alone ? &p->params[p->shape_of] : NULL;
 }
 
 /* Whether terms of an input over a factor give terms of the results: all inputs are added up, or
- * the policy lets terms pass through what is linear in this one, the others being made whole. A
+ * the policy lets terms pass through what is linear in this one, the others being made whole, or
+ * it is cheaper to add up what comes out. A
  * value that is partial over more than the policy says is one of the residual stream's. */
 static bool passes(const tri_placer *p, const tri_node *node, int j, int factor)
 {
@@ -59,14 +60,16 @@ static bool passes(const tri_placer *p, const tri_node *node, int j, int factor)
     bool together = def->linear;
     bool alone = def->linear_in >> j & 1 && node->phase == TRI_PHASE_BACKWARD &&
                  (partial & ~p->deferred) == 0;
+    bool carried = def->carries >> j & 1;
     for (int i = 0; i < node->num_in; i++) {
         const tri_placement *at = input_at(p, node, i);
         tri_spot spot = at ? tri_placement_spot(at, factor) : (tri_spot){TRI_SPOT_WHOLE, 0};
         together &= !at || spot.kind == TRI_SPOT_TERMS;
         alone &= i == j || spot.kind != TRI_SPOT_TERMS;
         alone &= i < def->min_in || !at;
+        carried &= i == j || spot.kind == TRI_SPOT_WHOLE;
     }
-    return together || alone;
+    return together || alone || carried;
 }
 
 /* Completes what is partial where its terms cannot pass. */
@@ -172,13 +175,22 @@ static tr_status place_inputs(tri_placer *p, tri_node *node, tri_placement *out,
     return TR_OK;
 }
 
+/* Over which ranks ZeRO leaves different slices of some parameter. */
+static tri_factor_set sharded(const tri_placer *p)
+{
+    return p->zero->flats ? tri_placer_axis(p, TRI_AXIS_SHARD) : 0;
+}
+
 /* Squares are added once for each element of a parameter: what several ranks have, the first adds.
  * Ranks of a pipeline, and slices that ZeRO leaves, have different ones. */
 static bool adds_squares(tri_placer *p, tri_node *node)
 {
     const tri_grid *grid = &p->layout->grid;
-    tri_factor_set same = p->cut & ~tri_placement_cut(&p->values[node->in[0]].at);
-    if (tri_grid_place(grid, same) != 0)
+    const tri_id param = p->graph->states[p->graph->values[node->in[0]].state].param;
+    tri_factor_set own = tri_placement_cut(&p->values[node->in[0]].at);
+    if (p->zero->flats)
+        own |= tri_placer_axis(p, tri_placer_shard(p, param));
+    if (tri_grid_place(grid, (p->cut | sharded(p)) & (tri_factor_set)~own) != 0)
         return false;
     node->write[0] = p->any_squares ? TRI_WRITE_ADD : TRI_WRITE_START;
     p->any_squares = true;
@@ -191,9 +203,7 @@ static void note_squares(tri_placer *p, const tri_node *node)
     p->norm = p->graph->values[node->out[0]].state;
     if (p->graph->chunk_of)
         p->partial[p->norm] |= tri_placer_axis(p, TRI_AXIS_PP);
-    if (p->zero->flats) /* copies of a slice count once */
-        p->partial[p->norm] |= tri_placer_axis(p, TRI_AXIS_SHARD);
-    p->partial[p->norm] |= p->cut;
+    p->partial[p->norm] |= sharded(p) | p->cut; /* copies of a slice count once */
 }
 
 /* A rank that has nothing to add begins with zero all the same. */
@@ -257,6 +267,7 @@ static bool take_slice(tri_placer *p, tri_node *node)
 
 static tr_status read_states(tri_placer *p, tri_node *node, tr_error *err)
 {
+    TRI_TRY(tri_placer_sum_loads(p, node, err));
     for (int j = 0; j < node->num_in; j++) {
         if (node->in[j] == TRI_NONE)
             continue;
@@ -275,7 +286,7 @@ static tr_status read_states(tri_placer *p, tri_node *node, tr_error *err)
 static tr_status place_node(tri_placer *p, tri_node node, tr_error *err)
 {
     tri_graph *graph = p->graph;
-    tri_placement out[TRI_MAX_OUT];
+    tri_placement out[TRI_MAX_OUT], first = {0};
     graph->phase = node.phase;
     graph->layer = node.layer;
     graph->ends_chain = node.ends_chain;
@@ -303,6 +314,9 @@ static tr_status place_node(tri_placer *p, tri_node node, tr_error *err)
         return TR_OK;
     }
     TRI_TRY(tri_placer_attend(p, &node, err));
+    TRI_TRY(tri_placer_sort(p, &node, err));
+    if (node.num_in > 0 && node.in[0] != TRI_NONE)
+        first = p->values[node.in[0]].at;
     TRI_TRY(place_inputs(p, &node, out, err));
     if (node.op == TRI_OP_ACCUMULATE && node.phase == TRI_PHASE_BACKWARD)
         TRI_TRY(tri_placer_share_gradient(p, &node, out, err));
@@ -316,6 +330,7 @@ static tr_status place_node(tri_placer *p, tri_node node, tr_error *err)
             tri_placer_put(p, node.out[k], &out[k]);
     }
     tri_graph_append(graph, &node);
+    TRI_TRY(tri_placer_return(p, &node, &first, err));
     if (node.op == TRI_OP_ACCUMULATE && node.phase == TRI_PHASE_BACKWARD)
         TRI_TRY(tri_placer_note_gradient(p, graph->values[node.out[0]].state, err));
     return tri_graph_status(graph, err);

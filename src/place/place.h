@@ -18,6 +18,7 @@ typedef struct tri_layout {
     tri_grid grid;                /* of the mesh, with this rank's place */
     int coordinate[TRI_NUM_AXES]; /* of this rank */
     bool sp;                      /* between the blocks of tp, activations are cut along T */
+    bool whole_experts;           /* tp does not cut them: with sp, each rank has its positions */
     bool cp_rows;               /* cp cuts the rows of a batch, as dp does, and not their tokens */
     tri_attention_keys cp_keys; /* how attention gets the keys of other ranks, over cp_ring */
     int zero;                   /* 0 to 3: what is divided over dp (zero.c) */

@@ -267,6 +267,29 @@ tr_status tri_placer_reduce(tri_placer *p, tri_id id, tri_factor_set over, tri_i
     return emit_move(p, id, &move, out, err);
 }
 
+tr_status tri_placer_return(tri_placer *p, const tri_node *node, const tri_placement *before,
+                            tr_error *err)
+{
+    const uint8_t returns = tri_op_get(node->op)->returns;
+    for (int k = 0; k < node->num_out; k++) {
+        tri_spot spots[TRI_MAX_FACTORS];
+        tri_id id = node->out[k], back;
+        if (!(returns >> k & 1) || p->graph->values[id].state != TRI_NONE)
+            continue;
+        for (int f = 0; f < p->layout->grid.num_factors; f++) {
+            tri_spot was = tri_placement_spot(before, f);
+            spots[f] = tri_placement_spot(&p->values[id].at, f);
+            if (spots[f].kind == TRI_SPOT_WHOLE && was.kind == TRI_SPOT_CUT)
+                spots[f] = was;
+        }
+        tri_placement want = tri_placement_of(&p->layout->grid, &p->values[id].global, spots);
+        want.how = p->values[id].at.how;
+        TRI_TRY(tri_placer_convert(p, id, &want, &back, err));
+        p->values[id].now = back;
+    }
+    return TR_OK;
+}
+
 static bool is_local(const tri_moves *moves)
 {
     for (int i = 0; i < moves->num; i++)

@@ -30,7 +30,7 @@ static tr_status sum_state(tri_placer *p, tri_id state, int axis, const tri_flat
     tri_attr attr = {
         .message = {.how = (uint8_t)tri_graph_join_of(p->graph, state), .axis = (uint8_t)axis},
         .flat = slices ? *slices : (tri_flat){0}};
-    bool scatters = slices && axis == TRI_AXIS_SHARD;
+    bool scatters = slices && (axis == TRI_AXIS_SHARD || axis == TRI_AXIS_EP_SHARD);
     return sum_with(p, state, scatters ? TRI_OP_SHARD_SUM : TRI_OP_ALL_REDUCE, &attr, err);
 }
 
@@ -45,8 +45,8 @@ tr_status tri_placer_complete_state(tri_placer *p, tri_id state, tr_error *err)
         if (!set)
             continue;
         int axis = tri_grid_axis_of(&p->graph->grid, set);
-        if (p->zero->flats && state == p->norm && family == TRI_AXIS_DP)
-            axis = TRI_AXIS_SHARD; /* squares of slices: copies of a slice count once */
+        if (p->zero->flats && state == p->norm && set == tri_placer_axis(p, TRI_AXIS_SHARD))
+            axis = TRI_AXIS_SHARD; /* squares of slices */
         if (axis < 0)
             return tri_fail(err, TR_ERROR_INTERNAL, "the ranks form too many groups");
         TRI_TRY(sum_state(p, state, axis, NULL, err));
@@ -66,7 +66,7 @@ static bool sums_whole_bucket(const tri_placer *p, tri_id param)
     const tri_graph *graph = p->graph;
     for (tri_id i = p->zero->bucket_first[param]; i != TRI_NONE; i = p->zero->bucket_next[i])
         if (graph->grad_state[i] == TRI_NONE ||
-            !partial_over(p, graph->grad_state[i], tri_placer_data(p)))
+            !partial_over(p, graph->grad_state[i], tri_placer_terms(p, i)))
             return false;
     return true;
 }
@@ -76,10 +76,12 @@ static bool sums_whole_bucket(const tri_placer *p, tri_id param)
 static tr_status sum_bucket(tri_placer *p, tri_id bucket, tr_error *err)
 {
     const tri_graph *graph = p->graph;
-    const tri_factor_set data = tri_placer_data(p);
+    const tri_factor_set data = tri_placer_terms(p, bucket);
     bool in_slices = sums_whole_bucket(p, bucket);
-    int first = in_slices ? TRI_AXIS_SHARD : tri_grid_axis_of(&p->graph->grid, data);
-    int last = in_slices ? TRI_AXIS_REPLICATE : first;
+    int first = in_slices ? (int)tri_placer_shard(p, bucket)
+                : data    ? tri_grid_axis_of(&p->graph->grid, data)
+                          : -1;
+    int last = in_slices ? (int)tri_placer_replicate(p, bucket) : first;
     for (int axis = first; axis <= last && axis >= 0; axis++)
         for (tri_id i = p->zero->bucket_first[bucket]; i != TRI_NONE; i = p->zero->bucket_next[i]) {
             tri_id state = graph->grad_state[i];
@@ -100,7 +102,8 @@ static tr_status sum_bucket(tri_placer *p, tri_id bucket, tr_error *err)
 tr_status tri_placer_share_gradient(tri_placer *p, tri_node *node, tri_placement *at, tr_error *err)
 {
     tri_graph *graph = p->graph;
-    tri_factor_set same = tri_placer_axis(p, TRI_AXIS_CP) & (tri_factor_set)~at->partial;
+    tri_factor_set same =
+        tri_placer_axis(p, TRI_AXIS_CP) & (tri_factor_set) ~(at->partial | tri_placement_cut(at));
     if (!same)
         return TR_OK;
     tri_id both[] = {node->in[0], node->in[0]};
@@ -179,7 +182,11 @@ static tr_status sum_over_tp(tri_placer *p, const bool *which, tr_error *err)
 
 static tr_status sum_over_data(tri_placer *p, const bool *which, tr_error *err)
 {
-    return sum_gradients(p, which, tri_placer_data(p), tri_placer_data(p), err);
+    const tri_factor_set data = tri_placer_data(p), ep = tri_placer_axis(p, TRI_AXIS_EP);
+    TRI_TRY(sum_gradients(p, which, data, data, err));
+    if (ep) /* those of experts */
+        TRI_TRY(sum_gradients(p, which, data & (tri_factor_set)~ep, data, err));
+    return TR_OK;
 }
 
 /* The gradients that are complete on this rank. */
@@ -283,12 +290,12 @@ static tr_status sum_slices(tri_placer *p, tr_error *err)
         for (int with_copy = 1; with_copy >= 0; with_copy--)
             for (size_t i = first; i < end; i++) {
                 tri_id state = graph->grad_state[i];
-                if (state == TRI_NONE ||
-                    !partial_over(p, state, tri_placer_axis(p, TRI_AXIS_REPLICATE)) ||
+                const tri_axis copies = tri_placer_replicate(p, (tri_id)i);
+                if (state == TRI_NONE || !partial_over(p, state, tri_placer_axis(p, copies)) ||
                     tri_param_has_copy(&params[i], graph->precision.compute) != with_copy)
                     continue;
-                p->partial[state] &= (tri_factor_set)~tri_placer_axis(p, TRI_AXIS_REPLICATE);
-                TRI_TRY(sum_state(p, state, TRI_AXIS_REPLICATE, NULL, err));
+                p->partial[state] &= (tri_factor_set)~tri_placer_axis(p, copies);
+                TRI_TRY(sum_state(p, state, copies, NULL, err));
             }
     }
     return TR_OK;
@@ -316,7 +323,9 @@ tr_status tri_placer_states(tri_placer *p, tr_error *err)
     const tri_factor_set all = (tri_factor_set)~0;
     for (size_t i = 0; i < graph->params->count; i++) {
         const tri_shape *shape = &graph->params->items[i].shape;
-        p->params[i] = tri_policy_place(p->layout, TRI_POLICY_PARAM, shape, all);
+        /* A norm needs whole rows, whatever its dims: all of its gain goes with them. */
+        bool gain = graph->params->items[i].role == TRI_ROLE_NORM;
+        p->params[i] = tri_policy_place(p->layout, TRI_POLICY_PARAM, shape, gain ? 0 : all);
         p->cut |= tri_placement_cut(&p->params[i]);
         p->placed->local_shape[i] = tri_placement_shape(grid, &p->params[i], shape);
     }

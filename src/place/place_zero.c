@@ -49,7 +49,7 @@ static tr_status gather_bucket(tri_placer *p, tri_id param, tri_id *whole_of, tr
             continue;
         /* The newest version is the one after the update: phases before read the first. */
         tri_id slice = first_version(p, graph->states[state].latest);
-        tri_attr attr = {.message = {.axis = TRI_AXIS_SHARD,
+        tri_attr attr = {.message = {.axis = (uint8_t)tri_placer_shard(p, i),
                                      .made = {.shape = p->placed->local_shape[i],
                                               .dtype = graph->states[state].dtype}},
                          .flat = p->zero->flats[i]};
@@ -76,6 +76,8 @@ static tri_id divided_weight(const tri_placer *p, tri_id id)
     if (state == TRI_NONE || p->layout->zero < 3 || !p->zero->flats)
         return TRI_NONE;
     tri_state_kind kind = p->graph->states[state].kind;
+    if (!tri_zero_divides(p->graph, p->layout, p->zero, &p->graph->states[state]))
+        return TRI_NONE;
     return kind == TRI_STATE_PARAM || kind == TRI_STATE_COPY ? p->graph->states[state].param
                                                              : TRI_NONE;
 }
@@ -83,8 +85,10 @@ static tri_id divided_weight(const tri_placer *p, tri_id id)
 /* Of a table the gradient of a lookup needs the shape alone, so it is not gathered for that. */
 static void take_shape(tri_placer *p, tri_node *node, tri_id param)
 {
-    node->attr.lookup.table = p->placed->local_shape[param];
-    node->in[2] = TRI_NONE;
+    bool grouped = tri_op_get(node->op)->family == TRI_ATTR_GROUPED;
+    *(grouped ? &node->attr.grouped.table : &node->attr.lookup.table) =
+        p->placed->local_shape[param];
+    node->in[tri_op_get(node->op)->shape_in - 1] = TRI_NONE;
     p->shape_of = param;
 }
 
@@ -97,7 +101,7 @@ tr_status tri_placer_gather_weights(tri_placer *p, tri_node *node, tr_error *err
         tri_id param = divided_weight(p, node->in[j]);
         if (param == TRI_NONE)
             continue;
-        if (node->op == TRI_OP_EMBED_GRAD && j == 2) {
+        if (j + 1 == tri_op_get(node->op)->shape_in) {
             take_shape(p, node, param);
             continue;
         }
@@ -127,7 +131,7 @@ static tr_status accumulate_slice(tri_placer *p, tri_id param, tr_error *err)
     tri_graph_write_state(graph, node, 0, state,
                           p->accumulated[param] ? TRI_WRITE_ADD : TRI_WRITE_START);
     p->accumulated[param] = true;
-    p->partial[state] |= tri_placer_axis(p, TRI_AXIS_REPLICATE);
+    p->partial[state] |= tri_placer_axis(p, tri_placer_replicate(p, param));
     p->values[out].global = p->values[old].global;
     p->values[out].replaces = p->graph->nodes[node].prev[0];
     tri_placer_put(p, out, &p->values[old].at);
@@ -160,7 +164,8 @@ void tri_placer_enter_chunk(tri_placer *p, int chunk)
 static tr_status sum_in_bucket(tri_placer *p, tri_id param, uint32_t bucket, tr_error *err)
 {
     tri_graph *graph = p->graph;
-    tri_attr attr = {.message = {.axis = TRI_AXIS_SHARD}, .flat = p->zero->flats[param]};
+    const tri_axis shard = tri_placer_shard(p, param);
+    tri_attr attr = {.message = {.axis = (uint8_t)shard}, .flat = p->zero->flats[param]};
     tri_id before = p->grad[param];
     tri_id node =
         tri_graph_emit(graph, TRI_OP_SHARD_SUM, graph->values[before].name, &attr, &before, 1, 1);
@@ -168,7 +173,7 @@ static tr_status sum_in_bucket(tri_placer *p, tri_id param, uint32_t bucket, tr_
     tri_id after = p->grad[param] = graph->nodes[node].out[0];
     p->values[after].global = p->values[before].global;
     tri_placement at = p->values[before].at;
-    at.partial &= (tri_factor_set)~tri_placer_axis(p, TRI_AXIS_SHARD);
+    at.partial &= (tri_factor_set)~tri_placer_axis(p, shard);
     tri_placer_put(p, after, &at);
     put_in_bucket(p, after, bucket, param);
     return TR_OK;
@@ -276,9 +281,10 @@ static tr_status gather_update(tri_placer *p, tri_id param, tr_error *err)
     tri_graph *graph = p->graph;
     tri_id copy = graph->copy_state[param];
     tri_id state = copy != TRI_NONE ? copy : graph->param_state[param];
-    if (state == TRI_NONE)
+    if (state == TRI_NONE || graph->params->items[param].role == TRI_ROLE_STEERED)
         return TR_OK;
-    tri_attr attr = {.message = {.axis = TRI_AXIS_SHARD}, .flat = p->zero->flats[param]};
+    tri_attr attr = {.message = {.axis = (uint8_t)tri_placer_shard(p, param)},
+                     .flat = p->zero->flats[param]};
     tri_id before = graph->states[state].latest;
     tri_id node =
         tri_graph_emit(graph, TRI_OP_SHARD_GATHER, graph->states[state].name, &attr, &before, 1, 1);

@@ -21,3 +21,17 @@ void tri_placed_params_fini(tri_placed_params *placed)
     tri_arena_fini(&placed->arena);
     *placed = (tri_placed_params){0};
 }
+
+static int kind_of(const tri_param *param)
+{
+    return param->role == TRI_ROLE_EXPERTS ? 1 : param->role == TRI_ROLE_STEERED ? 2 : 0;
+}
+
+bool tri_same_bucket(const tri_graph *graph, const tri_homes *homes, size_t a, size_t b)
+{
+    const tri_param *x = &graph->params->items[a], *y = &graph->params->items[b];
+    return x->layer == y->layer && kind_of(x) == kind_of(y) &&
+           (!homes->set || tri_home_set_equal(homes->set[a], homes->set[b])) &&
+           tri_param_has_copy(x, graph->precision.compute) ==
+               tri_param_has_copy(y, graph->precision.compute);
+}

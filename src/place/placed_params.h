@@ -45,6 +45,9 @@ typedef struct tri_placed_params {
 /* This rank has all of every parameter. */
 tr_status tri_placed_params_init(tri_placed_params *placed, const tri_param_table *params,
                                  tr_error *err);
+/* Whether two parameters are divided and travel together: those of a layer that have a 16-bit copy,
+ * or those that have none; experts apart from the others, and what is not divided at all. */
+bool tri_same_bucket(const tri_graph *graph, const tri_homes *homes, size_t a, size_t b);
 void tri_placed_params_fini(tri_placed_params *placed);
 
 #endif

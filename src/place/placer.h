@@ -65,6 +65,10 @@ tr_status tri_placer_complete(tri_placer *p, tri_id id, tri_factor_set over, tri
 /* The same, everywhere. */
 tr_status tri_placer_reduce(tri_placer *p, tri_id id, tri_factor_set over, tri_id *out,
                             tr_error *err);
+/* After a node: what it made of its first input, which lay like that before it was put together for
+ * the node, is cut again for all who read it. */
+tr_status tri_placer_return(tri_placer *p, const tri_node *node, const tri_placement *before,
+                            tr_error *err);
 /* The value in another place. */
 tr_status tri_placer_convert(tri_placer *p, tri_id id, const tri_placement *want, tri_id *out,
                              tr_error *err);
@@ -79,6 +83,32 @@ static inline tri_factor_set tri_placer_data(const tri_placer *p)
     return tri_placer_axis(p, TRI_AXIS_DP) | tri_placer_axis(p, TRI_AXIS_CP);
 }
 
+/* Whether a parameter is an expert of which ranks of ep hold different ones. */
+static inline bool tri_placer_apart(const tri_placer *p, tri_id param)
+{
+    return p->graph->params->items[param].role == TRI_ROLE_EXPERTS &&
+           tri_placer_axis(p, TRI_AXIS_EP);
+}
+
+/* Over which ranks ZeRO divides a parameter, over which it has copies of that, and over which its
+ * gradients are terms. */
+static inline tri_axis tri_placer_shard(const tri_placer *p, tri_id param)
+{
+    return tri_placer_apart(p, param) ? TRI_AXIS_EP_SHARD : TRI_AXIS_SHARD;
+}
+static inline tri_axis tri_placer_replicate(const tri_placer *p, tri_id param)
+{
+    return tri_placer_apart(p, param) ? TRI_AXIS_EP_REPLICATE : TRI_AXIS_REPLICATE;
+}
+static inline tri_factor_set tri_placer_terms(const tri_placer *p, tri_id param)
+{
+    tri_factor_set ep = tri_placer_apart(p, param) ? tri_placer_axis(p, TRI_AXIS_EP) : 0;
+    return tri_placer_data(p) & (tri_factor_set)~ep;
+}
+
+/* Experts (place_experts.c): brings what rows are sorted by to where they are computed. */
+tr_status tri_placer_sort(tri_placer *p, tri_node *node, tr_error *err);
+
 /* Context parallelism (place_attend.c): brings operands of attention to where it computes, and
  * those of any other node back to where tokens are. */
 tr_status tri_placer_attend(tri_placer *p, tri_node *node, tr_error *err);
@@ -89,6 +119,8 @@ tr_status tri_placer_share_gradient(tri_placer *p, tri_node *node, tri_placement
                                     tr_error *err);
 /* Adds up what is still a term of a sum. */
 tr_status tri_placer_complete_state(tri_placer *p, tri_id state, tr_error *err);
+/* Before a bias is moved: all loads that biases are moved by. */
+tr_status tri_placer_sum_loads(tri_placer *p, const tri_node *node, tr_error *err);
 /* Zero 0, 1: a contribution to a gradient has been added; sums those that are due. */
 tr_status tri_placer_note_gradient(tri_placer *p, tri_id state, tr_error *err);
 /* The backward of a chunk ends: sums what is complete. */

@@ -1,6 +1,7 @@
 #include "place/policy.h"
 
-static const tri_policy *const policies[] = {&tri_policy_tp, &tri_policy_cp, &tri_policy_dp};
+static const tri_policy *const policies[] = {&tri_policy_tp, &tri_policy_cp, &tri_policy_dp,
+                                             &tri_policy_ep};
 enum { NUM_POLICIES = sizeof policies / sizeof *policies };
 
 int tri_dim_named(const tri_shape *shape, tri_dim_name name)

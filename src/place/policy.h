@@ -26,7 +26,7 @@ typedef struct tri_policy {
     tri_factor_set (*deferred)(const tri_layout *layout);
 } tri_policy;
 
-extern const tri_policy tri_policy_tp, tri_policy_cp, tri_policy_dp;
+extern const tri_policy tri_policy_tp, tri_policy_cp, tri_policy_dp, tri_policy_ep;
 
 typedef enum tri_policy_part {
     TRI_POLICY_PARAM,

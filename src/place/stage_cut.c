@@ -313,7 +313,9 @@ static tr_status start_statistics(cutter *c, tr_error *err)
             continue;
         tri_id latest = graph->states[s].latest;
         tri_partial_how join = tri_graph_join_of(graph, (tri_id)s);
-        const tri_attr attr = {.axpby = {.alpha = (float)tri_join_start(join)}};
+        const int64_t count = tri_shape_count(&graph->states[s].shape);
+        const tri_attr attr = {.axpby = {.alpha = (float)tri_join_start(join),
+                                         .count = count > 1 ? (int32_t)count : 0}};
         graph->phase = TRI_PHASE_UPDATE;
         graph->layer = graph->num_layers;
         tri_id start = tri_graph_emit(graph, TRI_OP_FILL, graph->states[s].name, &attr, NULL, 0, 1);

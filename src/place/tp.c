@@ -1,7 +1,8 @@
 /* The policy of tensor parallelism (Megatron-LM): heads, the feed-forward width and the vocabulary
  * are cut, the model width is not. The first product of a block is then cut along its columns and
  * the second along its rows, and each block ends in one sum. With sp, activations between the
- * blocks are cut along the positions.
+ * blocks are cut along the positions. Experts are cut as a feed-forward is, or, with sp, not at
+ * all: then each rank takes its own positions through all of an expert.
  *
  * Query heads stay with the key head they share, as long as there is a key head for every rank.
  * With more ranks than that, tp is kv x kv_copy: the ranks of a kv_copy group hold the same key
@@ -13,8 +14,8 @@
 
 static int param(const tri_layout *layout, const tri_shape *shape)
 {
-    (void)layout;
-    for (int d = 0; d < shape->rank; d++) {
+    bool experts = shape->rank == 3 && shape->dim[0].name == TRI_DIM_E;
+    for (int d = 0; d < shape->rank && !(experts && layout->whole_experts); d++) {
         tri_dim_name name = shape->dim[d].name;
         if (name == TRI_DIM_H || name == TRI_DIM_G || name == TRI_DIM_F || name == TRI_DIM_V)
             return d;

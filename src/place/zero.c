@@ -5,7 +5,8 @@
  *   zero 3   and the parameters, which are put together for as long as a layer computes, or, with
  *            keep_gathered, from the first forward of a step to its last backward
  *
- * The parameters of a layer form a bucket (those with a 16-bit copy one, the others another), which
+ * The parameters of a layer form a bucket (those with a 16-bit copy one, experts one, which may be
+ * divided over fewer ranks, and the others another), which
  * is cut into equal parts: a gather or a sum is one message. Update rules that need whole matrices
  * get buckets that are cut where tensors begin.
  *
@@ -16,15 +17,6 @@
 #include <stdlib.h>
 
 #include "graph/code.h"
-
-static bool same_bucket(const tri_graph *graph, const tri_homes *homes, size_t a, size_t b)
-{
-    const tri_param *x = &graph->params->items[a], *y = &graph->params->items[b];
-    return x->layer == y->layer &&
-           (!homes->set || tri_home_set_equal(homes->set[a], homes->set[b])) &&
-           tri_param_has_copy(x, graph->precision.compute) ==
-               tri_param_has_copy(y, graph->precision.compute);
-}
 
 /* Lists the parameters of each bucket. Leaders, the first of each, form a list for each layer, so
  * that the time grows with the parameters and not with their square. */
@@ -46,7 +38,7 @@ static bool list_buckets(const tri_graph *graph, tri_placed_params *placed)
         leader_of[l] = TRI_NONE;
     for (size_t i = 0; ready && i < count; i++) {
         tri_id *newest = &leader_of[graph->params->items[i].layer + 1], leader = *newest;
-        while (leader != TRI_NONE && !same_bucket(graph, &placed->homes, leader, i))
+        while (leader != TRI_NONE && !tri_same_bucket(graph, &placed->homes, leader, i))
             leader = leader_after[leader];
         if (leader == TRI_NONE) {
             leader = (tri_id)i;
@@ -106,14 +98,21 @@ tr_status tri_zero_divide(const tri_graph *graph, const tri_layout *layout,
                 offset = total;
             total += tri_flat_padded(&unit, tri_shape_count(&placed->local_shape[k]));
         }
-        zero->flats[i] = (tri_flat){.parts = tri_mesh_size(&layout->mesh, TRI_AXIS_SHARD),
-                                    .part = layout->coordinate[TRI_AXIS_SHARD],
+        bool experts = graph->params->items[i].role == TRI_ROLE_EXPERTS;
+        const tri_axis over = experts ? TRI_AXIS_EP_SHARD : TRI_AXIS_SHARD;
+        zero->flats[i] = (tri_flat){.parts = tri_mesh_size(&layout->mesh, over),
+                                    .part = layout->coordinate[over],
                                     .whole = layout->whole_tensors,
                                     .offset = offset,
                                     .count = tri_shape_count(&placed->local_shape[i]),
                                     .total = total,
                                     .block = unit.block};
         zero->flats[i].owner = owner_of(graph, zero, i, zero->flats[i].parts);
+        if (graph->params->items[i].role == TRI_ROLE_STEERED) { /* all ranks have it, and move it */
+            zero->flats[i].parts = 1;
+            zero->flats[i].part = zero->flats[i].owner = 0;
+            zero->flats[i].whole = true;
+        }
     }
     return TR_OK;
 }
@@ -124,6 +123,8 @@ bool tri_zero_divides(const tri_graph *graph, const tri_layout *layout, const tr
     if (!zero->flats || state->param == TRI_NONE)
         return false;
     const tri_param *param = &graph->params->items[state->param];
+    if (param->role == TRI_ROLE_STEERED)
+        return false;
     switch (state->kind) {
     case TRI_STATE_OPTIM:
         return true;

@@ -80,6 +80,8 @@ static tr_role role_of(tri_param_role role)
 {
     return role == TRI_ROLE_EMBEDDING ? TR_ROLE_EMBEDDING
            : role == TRI_ROLE_MATRIX  ? TR_ROLE_MATRIX
+           : role == TRI_ROLE_ROUTER  ? TR_ROLE_ROUTER
+           : role == TRI_ROLE_EXPERTS ? TR_ROLE_EXPERTS
            : role == TRI_ROLE_BIAS    ? TR_ROLE_BIAS
                                       : TR_ROLE_NORM;
 }

@@ -75,15 +75,6 @@ static void place_param(tri_planner *p, size_t i)
         place_by_table(p, TRI_SPACE_GRAD, graph->grad_state, i, state->dtype);
 }
 
-/* Whether a parameter lies in the bucket of another of its layer. */
-static bool same_bucket(const tri_graph *graph, const tri_homes *homes, size_t a, size_t b)
-{
-    const tri_param *x = &graph->params->items[a], *y = &graph->params->items[b];
-    return (!homes->set || tri_home_set_equal(homes->set[a], homes->set[b])) &&
-           tri_param_has_copy(x, graph->precision.compute) ==
-               tri_param_has_copy(y, graph->precision.compute);
-}
-
 /* Those of a layer that have a copy, then the others; bucket by bucket. */
 static tr_status place_params(tri_planner *p)
 {
@@ -100,7 +91,7 @@ static tr_status place_params(tri_planner *p)
             for (size_t b = first; b < end; b++) {
                 bool has = tri_param_has_copy(&graph->params->items[b], graph->precision.compute);
                 for (size_t i = b; i < end && has == with_copy; i++)
-                    if (!done[i] && same_bucket(graph, &p->placed->homes, b, i)) {
+                    if (!done[i] && tri_same_bucket(graph, &p->placed->homes, b, i)) {
                         done[i] = true;
                         place_param(p, i);
                     }

@@ -55,7 +55,9 @@ static void fill_with(int32_t *data, int64_t count, int32_t value)
 /* Whether this rank has some tokens of each row alone. Programs that predict have all. */
 static bool is_divided(const tri_session *session, int program)
 {
-    return session->context && (program == TRI_PROGRAM_TRAIN || program == TRI_PROGRAM_EVAL);
+    bool sees_rows = program == TRI_PROGRAM_TRAIN || program == TRI_PROGRAM_EVAL ||
+                     program == TRI_PROGRAM_CAREFUL;
+    return session->context && sees_rows;
 }
 
 /* The memory of row r of a micro-batch. */
@@ -153,10 +155,10 @@ static void fill_train_row(tri_session *session, int64_t step, uint32_t microbat
 {
     int64_t batch = session->config.compile.batch;
     uint64_t sample;
-    tri_row row = number_row(session, TRI_PROGRAM_TRAIN, microbatch, r, number);
+    tri_row row = number_row(session, session->stepping, microbatch, r, number);
     if (tri_epochs_sample(&session->epochs, batch, step, number, &sample))
         session->row(session->row_context, TRI_SPLIT_TRAIN, sample, &row);
-    end_row(session, TRI_PROGRAM_TRAIN, microbatch, r);
+    end_row(session, session->stepping, microbatch, r);
 }
 
 /* The number that row r of a micro-batch has in the whole batch; at least batch: it is padding.
@@ -167,7 +169,7 @@ static void fill_train_row(tri_session *session, int64_t step, uint32_t microbat
  * the same rows with any number of ranks, and never of none. */
 static int64_t row_number(const tri_session *session, uint32_t microbatch, int64_t rows, int64_t r)
 {
-    const tri_program *program = &session->programs[TRI_PROGRAM_TRAIN];
+    const tri_program *program = &session->programs[session->stepping];
     int64_t num = program->num_microbatches, m = microbatch, rank = session->dp_rank;
     if (program->num_updates == 0)
         return (rank * num + m) * rows + r;
@@ -181,7 +183,7 @@ static void tell_samples(tri_session *session)
 {
     int64_t rows = tri_microbatch_rows(&session->config.compile);
     int64_t batch = session->config.compile.batch;
-    uint32_t num = session->programs[TRI_PROGRAM_TRAIN].num_microbatches;
+    uint32_t num = session->programs[session->stepping].num_microbatches;
     uint64_t sample;
     for (uint32_t m = 0; m < num; m++)
         for (int64_t r = 0; r < rows; r++)
@@ -193,11 +195,11 @@ static void tell_samples(tri_session *session)
 static void fill_train_rows(tri_session *session, int64_t step)
 {
     int64_t rows = tri_microbatch_rows(&session->config.compile);
-    uint32_t num = session->programs[TRI_PROGRAM_TRAIN].num_microbatches;
+    uint32_t num = session->programs[session->stepping].num_microbatches;
     for (uint32_t m = 0; m < num; m++) {
         for (int64_t r = 0; r < rows; r++)
             fill_train_row(session, step, m, r, row_number(session, m, rows, r));
-        end_microbatch(session, TRI_PROGRAM_TRAIN, m);
+        end_microbatch(session, session->stepping, m);
     }
 }
 
@@ -212,11 +214,16 @@ void tri_fill_train_batch(tri_session *session)
         tell_samples(session);
 }
 
+void tri_fill_again(tri_session *session)
+{
+    fill_train_rows(session, session->step);
+}
+
 void tri_fill_step_inputs(tri_session *session, double lr)
 {
-    int32_t *step = tri_session_host(session, TRI_PROGRAM_TRAIN, TRI_HOST_STEP, 0);
-    float *apply = tri_session_host(session, TRI_PROGRAM_TRAIN, TRI_HOST_APPLY, 0);
-    const tri_program *program = &session->programs[TRI_PROGRAM_TRAIN];
+    int32_t *step = tri_session_host(session, session->stepping, TRI_HOST_STEP, 0);
+    float *apply = tri_session_host(session, session->stepping, TRI_HOST_APPLY, 0);
+    const tri_program *program = &session->programs[session->stepping];
     const tri_step_rows *rows = &program->step_rows;
     uint32_t updates = program->num_updates > 0 ? program->num_updates : 1;
     uint32_t each = program->num_microbatches / updates; /* of several in a step: micro-batches */
@@ -225,7 +232,7 @@ void tri_fill_step_inputs(tri_session *session, double lr)
     if (apply)
         apply[TRI_RESULT_FACTOR] = apply[TRI_RESULT_OK] = apply[TRI_RESULT_SCALE] = 1;
     for (uint32_t m = 0; m < (apply ? program->num_microbatches : 1); m++) {
-        float *sched = tri_session_host(session, TRI_PROGRAM_TRAIN, TRI_HOST_SCHED, m);
+        float *sched = tri_session_host(session, session->stepping, TRI_HOST_SCHED, m);
         double done = (double)(session->step - session->skipped) * updates;
         tri_step_now now = {.step = session->step,
                             .lr = lr,

@@ -14,6 +14,8 @@ bool tri_session_has_sequences(const tri_session *session);
  * know which samples they are. */
 void tri_fill_train_batch(tri_session *session);
 /* The numbers of the next step: its own, and the rows of `sched`. */
+/* The rows of this step once more, for whichever program steps. */
+void tri_fill_again(tri_session *session);
 void tri_fill_step_inputs(tri_session *session, double lr);
 /* For the executor, while the device is at a step: fills the rows of the one after it. context: the
  * session. */

@@ -22,7 +22,7 @@ typedef struct fitter {
 static tr_status compile_one(const fitter *f, int program, int64_t effort, tri_program *out)
 {
     tri_session *session = f->session;
-    tri_compile_config config = session->config.compile;
+    tri_compile_config config = tri_session_compile_config(session, program);
     tri_batch_shape shape = tri_session_batch_shape(session, program);
     config.rank = f->rank;
     config.recompute.effort = effort;

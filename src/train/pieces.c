@@ -26,11 +26,13 @@ static tri_region region_of(const tri_grid *grid, const tri_shape *whole, const 
 
 /* Counts this rank among those that hold the same: they differ along factors that do not cut it,
  * the fastest first. Ranks of a pipeline hold other parameters; see writes_here. */
-static void count_copies(tri_piece *piece, const tri_grid *grid, const tri_value *value)
+static void count_copies(tri_piece *piece, const tri_grid *grid, const tri_value *value,
+                         tri_param_role role)
 {
+    bool experts = role == TRI_ROLE_EXPERTS && grid->axis[TRI_AXIS_EP].factors;
     tri_factor_set apart = tri_placement_cut(&value->at) | grid->axis[TRI_AXIS_PP].factors;
     if (value->flat.parts > 0)
-        apart |= grid->axis[TRI_AXIS_SHARD].factors;
+        apart |= grid->axis[experts ? TRI_AXIS_EP_SHARD : TRI_AXIS_SHARD].factors;
     piece->copies = 1;
     for (int f = 0; f < grid->num_factors; f++) {
         if (apart >> f & 1)
@@ -81,7 +83,7 @@ tr_status tri_pieces_list(const tri_session *session, tri_pieces *pieces, tr_err
                              .value = state->latest,
                              .region = region_of(&program->grid, &param->shape, value),
                              .turn = (int64_t)state->param + moment};
-        count_copies(piece, &program->grid, value);
+        count_copies(piece, &program->grid, value, param->role);
         piece->elsewhere = copy || !writes_here(session, state->param);
     }
     return TR_OK;

@@ -17,7 +17,7 @@
 static const tri_mode mode_of[TRI_NUM_PROGRAMS] = {
     [TRI_PROGRAM_TRAIN] = TRI_MODE_TRAIN,     [TRI_PROGRAM_EVAL] = TRI_MODE_EVAL,
     [TRI_PROGRAM_PREDICT] = TRI_MODE_PREDICT, [TRI_PROGRAM_PREFILL] = TRI_MODE_PREFILL,
-    [TRI_PROGRAM_DECODE] = TRI_MODE_DECODE,
+    [TRI_PROGRAM_DECODE] = TRI_MODE_DECODE,   [TRI_PROGRAM_CAREFUL] = TRI_MODE_TRAIN,
 };
 
 static const char *const host_names[TRI_NUM_HOST_VALUES] = {
@@ -79,6 +79,36 @@ tri_batch_shape tri_session_batch_shape(const tri_session *session, tri_session_
     return shape;
 }
 
+tri_compile_config tri_session_compile_config(const tri_session *session,
+                                              tri_session_program program)
+{
+    tri_compile_config config = session->config.compile;
+    if (program == TRI_PROGRAM_CAREFUL) { /* room for all rows, one layer's at a time */
+        config.ep_room = 0;
+        config.recompute = (tri_recompute_config){.kind = TRI_RECOMPUTE_FULL};
+    }
+    return config;
+}
+
+/* Both programs of a step keep what outlives it at the same addresses. */
+static tr_status check_careful(const tri_session *session, tr_error *err)
+{
+    const tri_program *a = &session->programs[TRI_PROGRAM_TRAIN];
+    const tri_program *b = &session->programs[TRI_PROGRAM_CAREFUL];
+    if (!tri_session_has(session, TRI_PROGRAM_CAREFUL))
+        return TR_OK;
+    bool same = a->num_states == b->num_states;
+    for (size_t s = 0; s < a->num_states && same; s++) {
+        const tri_operand *x = &a->home[a->states[s].latest], *y = &b->home[b->states[s].latest];
+        bool stays = a->states[s].kind != TRI_STATE_GRAD && a->states[s].kind != TRI_STATE_STAT;
+        same = strcmp(a->states[s].name, b->states[s].name) == 0 &&
+               (!stays || (x->space == y->space && x->offset == y->offset));
+    }
+    return same ? TR_OK
+                : tri_fail(err, TR_ERROR_INTERNAL,
+                           "the program that repeats a step has its states elsewhere");
+}
+
 static tr_status compile_programs(tri_session *session, tr_error *err)
 {
     const tri_compile_config *config = &session->config.compile;
@@ -96,12 +126,18 @@ static tr_status compile_programs(tri_session *session, tr_error *err)
         if (!tri_session_has(session, p))
             continue;
         tri_batch_shape shape = tri_session_batch_shape(session, p);
-        TRI_TRY(tri_compile(config, &session->params, mode_of[p], &shape, &session->programs[p],
-                            NULL, err));
+        const tri_compile_config own = tri_session_compile_config(session, p);
+        TRI_TRY(tri_compile(&own, &session->params, mode_of[p], &shape, &session->programs[p], NULL,
+                            err));
         for (int v = 0; v < TRI_NUM_HOST_VALUES; v++)
             session->host[p][v] = tri_program_find(&session->programs[p], host_names[v]);
     }
-    return TR_OK;
+    TRI_TRY(check_careful(session, err));
+    bool repeats = tri_session_has(session, TRI_PROGRAM_CAREFUL);
+    if (!tri_session_has(session, TRI_PROGRAM_TRAIN))
+        return TR_OK;
+    return tri_expert_loads_find(&session->loads, &session->programs[TRI_PROGRAM_TRAIN],
+                                 repeats ? &session->programs[TRI_PROGRAM_CAREFUL] : NULL, err);
 }
 
 void tri_session_order_messages(tri_session_config *config, const tri_device_def *device)
@@ -122,6 +158,9 @@ tr_status tri_session_compile(tri_session *session, const tri_session_config *co
     *session = (tri_session){.config = *config, .compiled = true};
     if (!config->programs)
         session->config.programs = TRI_PROGRAMS_TRAIN;
+    if (tri_session_has(session, TRI_PROGRAM_TRAIN) && config->compile.ep_room > 0 &&
+        tri_mesh_size(&config->compile.mesh, TRI_AXIS_EP) > 1)
+        session->config.programs |= 1 << TRI_PROGRAM_CAREFUL;
     tri_param_table_init(&session->params);
     tr_status status = tri_device_open(&config->device, &session->device, err);
     if (status == TR_OK) {
@@ -157,6 +196,7 @@ void tri_session_fini(tri_session *session)
         tri_executor_fini(&session->executors[p]);
         tri_program_fini(&session->programs[p]);
     }
+    tri_expert_loads_fini(&session->loads);
     tri_store_free(&session->store);
     tri_device_close(&session->device);
     if (session->data)
@@ -334,39 +374,6 @@ tr_status tri_session_start(tri_session *session, tr_error *err)
     return TR_OK;
 }
 
-static const float *result_of(const tri_session *session)
-{
-    return tri_session_host(session, TRI_PROGRAM_TRAIN, TRI_HOST_RESULT, 0);
-}
-
-tr_status tri_session_step(tri_session *session, tri_step_result *result, tr_error *err)
-{
-    *result = (tri_step_result){0};
-    double start = tri_now_s(), lr = tri_lr_at(&session->config.lr, session->step);
-    if (session->status)
-        atomic_store_explicit(&session->status->step, session->step + 1, memory_order_relaxed);
-    tri_fill_train_batch(session);
-    if (session->data)
-        TRI_TRY(tri_data_problem(session->data, err));
-    session->spikes.limit = tri_spikes_limit(&session->spikes, session->config.spike.limit);
-    tri_fill_step_inputs(session, lr);
-    session->data_ns += (int64_t)((tri_now_s() - start) * 1e9);
-    TRI_TRY(tri_executor_run(&session->executors[TRI_PROGRAM_TRAIN], err));
-    const float *end = result_of(session);
-    *result = (tri_step_result){.loss = end[TRI_RESULT_LOSS],
-                                .grad_norm = end[TRI_RESULT_NORM],
-                                .lr = lr,
-                                .count = end[TRI_RESULT_COUNT],
-                                .scale = end[TRI_RESULT_SCALE],
-                                .seconds = tri_now_s() - start};
-    memcpy(session->shown, end + TRI_NUM_RESULT,
-           session->programs[TRI_PROGRAM_TRAIN].num_shown * sizeof *end);
-    bool ok = session->device.def == &tri_device_null || end[TRI_RESULT_OK] != 0;
-    TRI_TRY(tri_session_judge(session, ok, result, err));
-    session->step++;
-    return TR_OK;
-}
-
 tri_own_time tri_session_own_time(const tri_session *session)
 {
     const tri_exchange *exchange = &session->exchange;
@@ -427,7 +434,7 @@ const float *tri_session_predict_at(tri_session *session, const tri_prompt *prom
 tr_status tri_session_grad(const tri_session *session, tri_id param, float *to, tr_error *err)
 {
     const tri_program *program = &session->programs[TRI_PROGRAM_TRAIN];
-    const float *end = result_of(session);
+    const float *end = tri_session_host(session, TRI_PROGRAM_TRAIN, TRI_HOST_RESULT, 0);
     float count = end[TRI_RESULT_COUNT] > 1 ? end[TRI_RESULT_COUNT] : 1;
     float factor = 1 / (count * tri_loss_seed(&session->config.compile) * end[TRI_RESULT_SCALE]);
     for (size_t s = 0; s < program->num_states; s++) {

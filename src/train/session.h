@@ -8,6 +8,7 @@
 #include "run/executor.h"
 #include "train/context.h"
 #include "train/epochs.h"
+#include "train/expert_loads.h"
 #include "train/health/spike.h"
 #include "train/schedule_lr.h"
 
@@ -17,6 +18,7 @@ typedef enum tri_session_program {
     TRI_PROGRAM_PREDICT,
     TRI_PROGRAM_PREFILL,
     TRI_PROGRAM_DECODE,
+    TRI_PROGRAM_CAREFUL, /* training, with room for all rows on the way to their experts */
     TRI_NUM_PROGRAMS
 } tri_session_program;
 
@@ -109,6 +111,7 @@ typedef struct tri_session {
     tri_program programs[TRI_NUM_PROGRAMS];
     tri_id host[TRI_NUM_PROGRAMS][TRI_NUM_HOST_VALUES]; /* TRI_NONE: the program has none */
     tri_executor executors[TRI_NUM_PROGRAMS];
+    tri_expert_loads loads;
     float shown[TRI_MAX_SHOWN]; /* by the last step, beside its loss: train/step_stats.h */
     tri_device device;
     tri_store store;
@@ -118,6 +121,7 @@ typedef struct tri_session {
     void *row_context;
     tri_sample_fn sampled; /* told of every row that is trained on; may be NULL */
     void *sampled_context;
+    tri_session_program stepping; /* whose inputs are filled: TRAIN, or CAREFUL for a repeat */
     /* Set by the caller between compile and start when there are other ranks: */
     int dp_rank;             /* which part of the batch is this rank's */
     int device_index;        /* which of several devices of this machine */
@@ -192,6 +196,9 @@ tr_status tri_session_eval(tri_session *session, tri_eval_result *result, tr_err
 bool tri_session_has(const tri_session *session, tri_session_program program);
 tri_mode tri_session_mode(tri_session_program program);
 /* Rows and positions of one run of a program. */
+/* The settings that a program is compiled with. */
+tri_compile_config tri_session_compile_config(const tri_session *session,
+                                              tri_session_program program);
 tri_batch_shape tri_session_batch_shape(const tri_session *session, tri_session_program program);
 /* Whether there are held-out rows. */
 bool tri_session_can_eval(const tri_session *session);

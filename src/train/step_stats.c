@@ -31,12 +31,14 @@ double tri_eval_stats_of(const tri_eval_stats *stats, size_t row)
 
 size_t tri_session_num_shown(const tri_session *session)
 {
-    return session->programs[TRI_PROGRAM_TRAIN].num_shown;
+    return session->programs[TRI_PROGRAM_TRAIN].num_shown + (session->loads.num > 0);
 }
 
 tri_shown tri_session_shown(const tri_session *session, size_t i)
 {
     const tri_program *program = &session->programs[TRI_PROGRAM_TRAIN];
+    if (i == program->num_shown)
+        return (tri_shown){"load_max", 3, (double)session->loads.most};
     const tri_stat_def *def = tri_stat_at(program->stats[program->shown[i]].row);
     const char *name = def->name;
     for (size_t l = 0; l < program->num_losses; l++)

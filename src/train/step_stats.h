@@ -23,6 +23,9 @@ typedef struct tri_shown {
     double value;
 } tri_shown;
 
+/* At most: what a program shows, and what the host makes of the loads of experts. */
+enum { TRI_MAX_STEP_SHOWN = TRI_MAX_SHOWN + 1 };
+
 size_t tri_session_num_shown(const tri_session *session);
 /* Of the step that was done last. */
 tri_shown tri_session_shown(const tri_session *session, size_t i);

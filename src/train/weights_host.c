@@ -107,15 +107,14 @@ tr_status tri_weights_place(tri_session *session, tr_error *err)
     return TR_OK;
 }
 
-/* How a parameter is cut: along one dim at most. parts 0: it is not. */
-static tri_cut cut_of(const tri_session *session, const tri_value *value, const tri_shape *whole)
+/* How a dim of a parameter is cut; parts 0: it is not. */
+static tri_cut cut_of(const tri_session *session, const tri_value *value, const tri_shape *whole,
+                      int d)
 {
-    const tri_grid *grid = &program_of(session)->grid;
-    for (int d = 0; d < whole->rank; d++)
-        if (value->at.dim[d].num > 0)
-            return tri_placement_last(grid, &value->at.dim[d], whole->dim[d], d,
-                                      value->at.dim[d].num);
-    return (tri_cut){0};
+    if (value->at.dim[d].num == 0)
+        return (tri_cut){0};
+    return tri_placement_last(&program_of(session)->grid, &value->at.dim[d], whole->dim[d], d,
+                              value->at.dim[d].num);
 }
 
 /* A tensor seen as outer lines, each with the cut dim and what is inside it. */
@@ -144,22 +143,36 @@ static void copy_piece(const tri_shape *shape, const tri_cut *cut, int part, flo
     }
 }
 
+/* What this rank has of a whole tensor: dim after dim, into the first half of the room; the other
+ * one is for what lies between. */
+static void take_piece(const tri_session *session, const tri_value *value, const tri_shape *whole,
+                       const float *from, float *room)
+{
+    tri_shape shape = *whole;
+    const int64_t half = tri_shape_count(whole);
+    memcpy(room, from, (size_t)half * sizeof(float));
+    for (int d = 0; d < whole->rank; d++) {
+        const tri_cut cut = cut_of(session, value, whole, d);
+        if (cut.parts <= 1)
+            continue;
+        copy_piece(&shape, &cut, cut.part, room, room + half, false);
+        shape.dim[d].size = tri_cut_size(&cut, cut.part);
+        memcpy(room, room + half, (size_t)tri_shape_count(&shape) * sizeof(float));
+    }
+}
+
 static tr_status push_state(tri_session *session, const tri_state *state, float *room,
                             tr_error *err)
 {
     const tri_value *value = &program_of(session)->values[state->latest];
     const tri_shape *whole = &session->params.items[state->param].shape;
-    const tri_cut cut = cut_of(session, value, whole);
-    float *from = session->weights[state->param];
+    const float *from = session->weights[state->param];
     int64_t count = tri_shape_count(&state->shape);
     if (state->kind == TRI_STATE_PARAM && !session->host_weights)
         return TR_OK;
     if (count == 0)
         return TR_OK;
-    if (cut.parts > 0)
-        copy_piece(whole, &cut, cut.part, from, room, false);
-    else
-        memcpy(room, from, (size_t)tri_shape_count(whole) * sizeof(float));
+    take_piece(session, value, whole, from, room);
     int64_t first = 0;
     if (value->flat.parts > 0)
         tri_flat_slice(&value->flat, value->flat.part, &first);
@@ -243,11 +256,12 @@ static tri_rank_group group_of(const tri_session *session, tri_axis axis)
 
 size_t tri_weights_groups(const tri_session *session, tri_rank_group groups[TRI_WEIGHTS_GROUPS])
 {
-    static const tri_axis axes[TRI_WEIGHTS_GROUPS] = {TRI_AXIS_TP, TRI_AXIS_KV, TRI_AXIS_SHARD,
-                                                      TRI_AXIS_PP};
+    static const tri_axis axes[TRI_WEIGHTS_GROUPS] = {
+        TRI_AXIS_TP, TRI_AXIS_KV, TRI_AXIS_SHARD, TRI_AXIS_EP_SHARD, TRI_AXIS_EP, TRI_AXIS_PP};
     size_t num = 0;
     for (int i = 0; i < TRI_WEIGHTS_GROUPS; i++)
-        if (tri_mesh_size(&session->config.compile.mesh, axes[i]) > 1)
+        if (program_of(session)->grid.axis[axes[i]].factors &&
+            tri_mesh_size(&session->config.compile.mesh, axes[i]) > 1)
             groups[num++] = group_of(session, axes[i]);
     return num;
 }
@@ -267,38 +281,54 @@ static tr_status collect(tri_session *session, const tri_state *state, tri_axis 
     return session->exchange.run(session->exchange.context, &message, err);
 }
 
-/* The whole of a parameter from all ranks: first what dp divides, then what tp cuts. */
+/* Puts a dim together that the ranks of an axis have pieces of: `own` becomes whole along it. */
+static tr_status join_dim(tri_session *session, const tri_state *state, const tri_cut *cut,
+                          tri_shape *shape, float *own, float *all, uint64_t *counts, tr_error *err)
+{
+    const tri_value *value = &program_of(session)->values[state->latest];
+    const tri_grid *grid = &program_of(session)->grid;
+    int axis = tri_grid_find_axis(grid, tri_entries_set(&value->at.dim[cut->dim]));
+    if (axis < 0)
+        return tri_fail(err, TR_ERROR_INTERNAL, "%s is cut over no axis", state->name);
+    shape->dim[cut->dim].size = cut->size;
+    cut_lines l = lines_of(shape, cut);
+    for (int part = 0; part < cut->parts; part++)
+        counts[part] = (uint64_t)(l.outer * tri_cut_size(cut, part) * l.inner);
+    TRI_TRY(collect(session, state, (tri_axis)axis, counts, own, all, err));
+    for (int part = 0; part < cut->parts; part++) {
+        copy_piece(shape, cut, part, own, all, true);
+        all += counts[part];
+    }
+    return TR_OK;
+}
+
+/* The whole of a parameter from all ranks: first what dp divides, then what is cut dim by dim. */
 static tr_status pull_state(tri_session *session, const tri_state *state, float *room,
                             uint64_t *counts, tr_error *err)
 {
     const tri_value *value = &program_of(session)->values[state->latest];
-    const tri_shape *whole = &session->params.items[state->param].shape;
-    const tri_cut cut = cut_of(session, value, whole);
+    const tri_param *param = &session->params.items[state->param];
+    const tri_shape *whole = &param->shape;
     float *own = room, *all = room + tri_shape_count(whole), *to = session->weights[state->param];
     int64_t first;
     if (tri_shape_count(&state->shape) > 0)
         TRI_TRY(tri_executor_read(executor_of(session), state->latest, own, err));
-    if (value->flat.parts > 0) {
+    bool experts =
+        param->role == TRI_ROLE_EXPERTS && program_of(session)->grid.axis[TRI_AXIS_EP].factors;
+    const tri_axis shard = experts ? TRI_AXIS_EP_SHARD : TRI_AXIS_SHARD;
+    if (value->flat.parts > 1) {
         for (int part = 0; part < value->flat.parts; part++)
             counts[part] = (uint64_t)tri_flat_slice(&value->flat, part, &first);
-        TRI_TRY(collect(session, state, TRI_AXIS_SHARD, counts, own, all, err));
+        TRI_TRY(collect(session, state, shard, counts, own, all, err));
         memcpy(own, all, (size_t)value->flat.count * sizeof(float));
     }
-    if (cut.parts <= 1) {
-        memcpy(to, own, (size_t)tri_shape_count(whole) * sizeof(float));
-        return TR_OK;
+    tri_shape shape = tri_placement_shape(&program_of(session)->grid, &value->at, whole);
+    for (int d = whole->rank; d-- > 0;) {
+        const tri_cut cut = cut_of(session, value, whole, d);
+        if (cut.parts > 1)
+            TRI_TRY(join_dim(session, state, &cut, &shape, own, all, counts, err));
     }
-    cut_lines l = lines_of(whole, &cut);
-    for (int part = 0; part < cut.parts; part++)
-        counts[part] = (uint64_t)(l.outer * tri_cut_size(&cut, part) * l.inner);
-    int axis = tri_grid_find_axis(&program_of(session)->grid, tri_placement_cut(&value->at));
-    if (axis < 0)
-        return tri_fail(err, TR_ERROR_INTERNAL, "%s is cut over no axis", state->name);
-    TRI_TRY(collect(session, state, (tri_axis)axis, counts, own, all, err));
-    for (int part = 0; part < cut.parts; part++) {
-        copy_piece(whole, &cut, part, to, all, true);
-        all += counts[part];
-    }
+    memcpy(to, own, (size_t)tri_shape_count(whole) * sizeof(float));
     return TR_OK;
 }
 

@@ -11,7 +11,7 @@ void tri_weights_free(tri_session *session);
 
 /* The groups of ranks that the host collects the parameters over, so that they can be joined;
  * returns their number. */
-enum { TRI_WEIGHTS_GROUPS = 4 };
+enum { TRI_WEIGHTS_GROUPS = 6 };
 size_t tri_weights_groups(const tri_session *session, tri_rank_group groups[TRI_WEIGHTS_GROUPS]);
 
 /* Writes a parameter's values to session->weights. */

@@ -127,7 +127,7 @@ test_mistakes() {
     refused 2 'too many processes for the' train recipes/tiny.yaml --set layout.dp=$((8 * $(nproc --all) + 129)) \
         --set run.dir="$tmp/crowd"
     [ -e "$tmp/crowd" ] && fail "a crowd was refused, but $tmp/crowd was made"
-    refused 2 'expert parallelism is not here yet' plan --set layout.ep=2
+    refused 2 'has no experts to divide' plan --set layout.ep=2
     refused 2 'data.source is empty' train --set data.source= --set run.dir="$tmp/none"
     refused 2 'it is one of trireme plan' explain --ledger
     run 2 doctor --foo
@@ -145,7 +145,8 @@ test_mistakes() {
     refused 2 'it must be from 1 to' bench --steps 0
     refused 2 '--paced belongs to' bench comm --paced
     refused 2 'ended before step 1 of 3' bench recipes/tiny.yaml --paced --steps 3 </dev/null
-    refused 2 'train, eval, predict, prefill or decode' explain --mode wrong
+    refused 2 "train, eval, predict, prefill, decode or repeat" explain --mode wrong
+    refused 2 "goes with layout.ep and layout.ep_room" explain --mode repeat
     refused 2 'takes no file' doctor recipes/tiny.yaml
     refused 2 'takes one settings file' train recipes/tiny.yaml recipes/demo.yaml
     refused 2 'there is no settings file' train "$tmp/none.yaml"

@@ -123,7 +123,7 @@ static const error_case wrong_assignments[] = {
     {"learning_rtae=2", {"did you mean optim.lr"}},
     {"wandb_log=true", {"there is no setting \"wandb_log\"", "metrics.jsonl"}},
     {"context_parallel_degree=2", {"did you mean layout.cp"}},
-    {"expert_parallel_degree=2", {"expert parallelism is not here yet"}},
+    {"expert_parallel_degree=2", {"layout.ep"}},
     {"layout.zzqq=2", {"unknown setting", "layout.", "trireme settings"}},
     {"model=gpt2", {"model is a section", "model.kind=gpt2"}},
     {"train.batch=0", {"train.batch is 0", "from 1 to 16777216"}},

@@ -146,8 +146,6 @@ static tri_dtype type_of_out(const op_case *c, const variant *v, int o)
     const tri_op_def *def = tri_op_get(c->op);
     if (def->wide_out >> o & 1)
         return TRI_F32;
-    if (c->op == TRI_OP_FIT_ROOMS || c->flags & CASE_I32)
-        return TRI_I32;
     if (c->op == TRI_OP_CAST)
         return v->narrow == TRI_F32 ? TRI_BF16 : TRI_F32;
     if (c->op == TRI_OP_ATTENTION_GRAD && c->flags & CASE_SINK && o == (c->size[4] ? 3 : 1))
@@ -219,7 +217,9 @@ static void call_init(gpu_call *call, gpu_image *im, const op_case *c, const var
         for (int i = 0; i < call->args.num_in; i++)
             if (call->host.args.in[i].count > 0 && call->host.args.in[i].data == host->data)
                 same = i;
-        t->dtype = same >= 0 ? call->args.in[same].dtype : type_of_out(c, v, o);
+        t->dtype = same >= 0                ? call->args.in[same].dtype
+                   : host->dtype == TRI_I32 ? TRI_I32
+                                            : type_of_out(c, v, o);
         call->out[o] = same >= 0 ? call->in[same] : place_operand(im, host, t->dtype, true);
     }
     if (c->op == TRI_OP_MATMUL)
@@ -317,7 +317,9 @@ static float tolerance_of(const op_case *c, const variant *v, tri_dtype dtype, b
                          c->op == TRI_OP_ADD_LAYERNORM || c->op == TRI_OP_ADD_RMSNORM ||
                          c->op == TRI_OP_ATTENTION || c->op == TRI_OP_ATTENTION_GRAD ||
                          c->flags & CASE_AMAX;
-    if (c->op == TRI_OP_MATMUL && v->narrow != TRI_F32) /* tensor cores add in fewer bits */
+    bool product =
+        c->op == TRI_OP_MATMUL || c->op == TRI_OP_GROUPED || c->op == TRI_OP_GROUPED_GRAD;
+    if (product && v->narrow != TRI_F32) /* tensor cores add in fewer bits */
         of_case = fmaxf(of_case, c->flags & CASE_FLOAT8 ? 1e-3f : 2e-5f);
     tri_dtype least = rounds_within && dtype == TRI_F32 ? v->narrow : dtype;
     return least == TRI_BF16 ? 0x1p-7f : least == TRI_F16 ? 0x1p-10f : of_case;

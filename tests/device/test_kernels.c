@@ -154,7 +154,8 @@ static void test_every_operator_has_kernels_and_case(void **state)
         /* What only GPUs do in one. */
         bool fused = op == TRI_OP_LAYERNORM_GRADS || op == TRI_OP_RMSNORM_GRADS ||
                      op == TRI_OP_CROSS_ENTROPY;
-        bool few = op == TRI_OP_FINISH || op == TRI_OP_FILL || op == TRI_OP_FIT_ROOMS;
+        bool few = op == TRI_OP_FINISH || op == TRI_OP_FILL || op == TRI_OP_FIT_ROOMS ||
+                   op == TRI_OP_BALANCE || op == TRI_OP_BALANCE_GRAD || op == TRI_OP_MOVE_BIAS;
         if (!few && !copies && !fused)
             for (tri_isa isa = TRI_ISA_BASE; isa <= tri_isa_detect(); isa++)
                 assert_non_null(tri_cpu_fast((tri_op)op, isa));

@@ -25,15 +25,16 @@
 enum { MAX_PARAMS = 8, MAX_OPERANDS = 4, SEED = 20250917 };
 
 /* What the graph is closed with. */
-typedef enum closing { CLOSE_SSE, CLOSE_MSE, CLOSE_MEAN, CLOSE_CE } closing;
+typedef enum closing { CLOSE_SSE, CLOSE_MSE, CLOSE_MEAN, CLOSE_CE, CLOSE_ROUTER } closing;
 
 enum {
-    USE_SUM = 1,     /* add_layernorm: the loss looks at the sum alone */
-    USE_BOTH = 2,    /* ... at sum + gelu(y), so that the two gradients differ */
-    AWAY_FROM_0 = 4, /* no operand near the corner of a relu */
-    WITH_DOCS = 8,   /* attention within documents, with padding behind them */
-    WITH_SPAN = 16,  /* attention: an interval of places for each query */
-    WITH_PLACES = 32 /* attention, dropout, select_row: tokens have places of their own */
+    USE_SUM = 1,      /* add_layernorm: the loss looks at the sum alone */
+    USE_BOTH = 2,     /* ... at sum + gelu(y), so that the two gradients differ */
+    AWAY_FROM_0 = 4,  /* no operand near the corner of a relu */
+    WITH_DOCS = 8,    /* attention within documents, with padding behind them */
+    WITH_SPAN = 16,   /* attention: an interval of places for each query */
+    WITH_PLACES = 32, /* attention, dropout, select_row: tokens have places of their own */
+    FAR_APART = 64,   /* no two logits of a token are close: nothing else is chosen nearby */
 };
 
 typedef struct grad_case {
@@ -120,6 +121,15 @@ static tri_id emit_shared(tri_graph *graph, const tri_id *p)
     return tri_add(graph, "all", twice, bent);
 }
 
+/* A router of tokens [B, T] among E experts. */
+#define LOGITS(e) S3(B, 2, T, 3, E, e)
+#define ROUTER(...)                                                                                \
+    {                                                                                              \
+        .route = {.choices = 2, .scale = 1.5f, __VA_ARGS__ }                                       \
+    }
+/* Of a router's losses; not 1, so that they show. */
+static const float balance_weight = 5, balance_alpha = 2.5f, sums_alpha = 0.5f;
+
 static const grad_case cases[] = {
     {"nn", TRI_OP_MATMUL, .in = {S2(B, 5, D, 7), S2(D, 7, F, 3)},
      .attr = {.matmul = {.split_a = 1, .split_b = 1}}},
@@ -183,6 +193,11 @@ static const grad_case cases[] = {
     {"wide", TRI_OP_RMSNORM, .in = {S2(B, 3, D, 33), S1(D, 33)}, .attr = {.norm = {.eps = 1e-5f}}},
     {"heads", TRI_OP_RMSNORM, .in = {S4(B, 2, T, 3, H, 2, K, 5), S1(K, 5)},
      .attr = {.norm = {.eps = 1e-5f}}},
+    {"all heads", TRI_OP_RMSNORM, .in = {S4(B, 2, T, 3, H, 3, K, 5), S2(H, 3, K, 5)},
+     .attr = {.norm = {.eps = 1e-5f, .dims = 2}}},
+    {"all heads", TRI_OP_ADD_RMSNORM,
+     .in = {S3(B, 5, H, 2, K, 4), S3(B, 5, H, 2, K, 4), S2(H, 2, K, 4)},
+     .attr = {.norm = {.eps = 1e-5f, .dims = 2}}, .flags = USE_BOTH},
     {"norm alone", TRI_OP_ADD_RMSNORM, .in = {S2(B, 5, D, 7), S2(B, 5, D, 7), S1(D, 7)},
      .attr = {.norm = {.eps = 1e-5f}}},
     {"sum alone", TRI_OP_ADD_RMSNORM, .in = {S2(B, 5, D, 7), S2(B, 5, D, 7), S1(D, 7)},
@@ -249,6 +264,39 @@ static const grad_case cases[] = {
     {"sse", TRI_NUM_OPS, .in = {S2(B, 3, D, 7)}, .close = CLOSE_SSE},
     {"mse", TRI_NUM_OPS, .in = {S2(B, 3, D, 7)}, .close = CLOSE_MSE},
     {"mean", TRI_NUM_OPS, .in = {S2(B, 3, D, 7)}, .close = CLOSE_MEAN},
+
+    {"odd", TRI_OP_GATE_ROWS, .in = {S3(B, 2, T, 3, D, 7), S3(B, 2, T, 3, N, 1)}},
+    {"softmax", TRI_OP_ROUTE, .in = {LOGITS(6)}, .attr = ROUTER(), .flags = FAR_APART},
+    {"softmax, renorm", TRI_OP_ROUTE, .in = {LOGITS(6)}, .attr = ROUTER(.renorm = true),
+     .flags = FAR_APART},
+    {"softmax, bias", TRI_OP_ROUTE, .in = {LOGITS(6), S1(E, 6)}, .attr = ROUTER(.renorm = true),
+     .flags = FAR_APART},
+    {"sigmoid", TRI_OP_ROUTE, .in = {LOGITS(6)}, .attr = ROUTER(.score = TRI_ROUTE_SIGMOID),
+     .flags = FAR_APART},
+    {"sigmoid, bias, groups, renorm", TRI_OP_ROUTE, .in = {LOGITS(6), S1(E, 6)},
+     .attr = ROUTER(.score = TRI_ROUTE_SIGMOID, .renorm = true, .groups = 3, .group_limit = 2),
+     .flags = FAR_APART},
+    {"chosen", TRI_OP_ROUTE, .in = {LOGITS(6)}, .attr = ROUTER(.score = TRI_ROUTE_CHOSEN),
+     .flags = FAR_APART},
+    {"rows", TRI_OP_ROUTE_SUMS, .in = {LOGITS(5)}, .attr = ROUTER()},
+    {"whole", TRI_OP_ROUTE_SUMS, .in = {LOGITS(5)}, .attr = ROUTER(.whole = true)},
+    {"sigmoid", TRI_OP_ROUTE_SUMS, .in = {LOGITS(5)}, .attr = ROUTER(.score = TRI_ROUTE_SIGMOID)},
+    {"balance and z, rows", TRI_NUM_OPS, .in = {LOGITS(5)}, .attr = ROUTER(), .z = 0.8f,
+     .close = CLOSE_ROUTER},
+    {"balance and z, whole", TRI_NUM_OPS, .in = {LOGITS(5)}, .attr = ROUTER(.whole = true),
+     .z = 0.8f, .close = CLOSE_ROUTER},
+    {"balance, sigmoid", TRI_NUM_OPS, .in = {LOGITS(5)}, .attr = ROUTER(.score = TRI_ROUTE_SIGMOID),
+     .close = CLOSE_ROUTER},
+    {"to experts", TRI_OP_GATHER_ROWS, .in = {S3(B, 2, T, 3, D, 7)},
+     .attr = {.gather = {.lead = 2, .each = true}}},
+    {"back from experts", TRI_OP_GATHER_ROWS, .in = {S4(B, 2, T, 3, C, 2, D, 7)},
+     .attr = {.gather = {.lead = 3}}},
+    {"odd", TRI_OP_GROUPED, .in = {S3(B, 3, T, 4, D, 7), S3(E, 4, F, 5, D, 7)}},
+    {"back", TRI_OP_GROUPED, .in = {S3(B, 3, T, 4, F, 5), S3(E, 4, F, 5, D, 7)},
+     .attr = {.grouped = {.back = true}}},
+    {"on one device", TRI_OP_DISPATCH, .in = {S4(B, 2, T, 3, C, 2, D, 7)}},
+    {"on one device", TRI_OP_COLLECT, .in = {S4(B, 2, T, 3, C, 2, D, 7)}},
+    {"odd", TRI_OP_SWIGLU_ROWS, .in = {S2(B, 5, F, 17), S2(B, 5, F, 17), S1(B, 5)}},
 
     {"shared parameter", TRI_OP_ADD, .in = {S2(B, 3, D, 7)}, .emit = emit_shared},
     {"two layers", TRI_OP_MATMUL, .in = {S2(B, 5, D, 7), S2(F, 9, D, 7), S1(F, 9), S2(D, 7, F, 9)},
@@ -334,6 +382,33 @@ static int add_places(tri_graph *graph, const grad_case *c, tri_id *in, int num,
     return num;
 }
 
+/* What routers and experts take beside parameters: choices, and where sorted rows are. */
+static int add_routing(tri_graph *graph, const grad_case *c, tri_id *in, int num, tri_shape bt)
+{
+    tri_shape choices = {.rank = 3, .dim = {bt.dim[0], bt.dim[1], {TRI_DIM_C, 2}}};
+    bool each = c->op == TRI_OP_GATHER_ROWS && c->attr.gather.each;
+    switch (c->op) {
+    case TRI_OP_ROUTE_SUMS:
+        in[num++] = tri_graph_input(graph, "choice", TRI_I32, choices, true);
+        in[num++] = tri_graph_input(graph, "targets", TRI_I32, bt, true);
+        break;
+    case TRI_OP_GATHER_ROWS:
+        in[num++] = tri_graph_input(graph, each ? "row" : "place", TRI_I32, choices, true);
+        in[num++] = tri_graph_input(graph, each ? "place" : "row", TRI_I32, choices, true);
+        break;
+    case TRI_OP_GROUPED:
+        in[num++] = tri_graph_input(graph, "expert", TRI_I32, bt, true);
+        break;
+    case TRI_OP_DISPATCH:
+    case TRI_OP_COLLECT:
+        in[num++] = tri_graph_input(graph, "expert", TRI_I32, choices, true);
+        break;
+    default:
+        break;
+    }
+    return num;
+}
+
 /* The one operator of a case, with the integer inputs that it takes beside the parameters. */
 static tri_id emit_operator(tri_graph *graph, const grad_case *c, const tri_id *p, int num)
 {
@@ -366,6 +441,7 @@ static tri_id emit_operator(tri_graph *graph, const grad_case *c, const tri_id *
         in[num++] = tri_graph_input(graph, "ids", TRI_I32, ids, true);
         break;
     default:
+        num = add_routing(graph, c, in, num, bt);
         break;
     }
     int num_out = tri_op_get(c->op)->min_out;
@@ -385,9 +461,40 @@ static tri_id emit_operator(tri_graph *graph, const grad_case *c, const tri_id *
     return tri_add(graph, "both", tri_node_out(graph, node, 0), y);
 }
 
+/* Output k of a node is a loss beside the main one. */
+static void add_loss(tri_graph *graph, tri_id node, int k, size_t row, float weight)
+{
+    uint8_t stat = tri_graph_stat(graph, row);
+    if (node == TRI_NONE)
+        return;
+    tri_graph_write_state(graph, node, k, graph->stats[stat].state, TRI_WRITE_START);
+    tri_graph_add_loss(graph,
+                       &(tri_loss){tri_stat_at(row)->name, stat, graph->losses[0].count, weight});
+}
+
+/* The losses of a router whose logits are y. */
+static void emit_balance(tri_graph *graph, const grad_case *c, tri_id y)
+{
+    tri_attr attr = c->attr;
+    tri_id in[3] = {y};
+    const tri_shape *logits = &graph->values[y].shape;
+    tri_shape bt = {.rank = 2, .dim = {logits->dim[0], logits->dim[1]}};
+    grad_case sums = {.op = TRI_OP_ROUTE_SUMS};
+    attr.route.alpha = sums_alpha;
+    add_routing(graph, &sums, in, 1, bt);
+    tri_id node = tri_graph_emit(graph, TRI_OP_ROUTE_SUMS, "sums", &attr, in, 3, 3);
+    if (c->z > 0)
+        add_loss(graph, node, 1, TRI_STAT_ROUTER_Z, c->z);
+    attr.route.alpha = balance_alpha;
+    tri_id of[] = {tri_node_out(graph, node, 0)};
+    add_loss(graph, tri_graph_emit(graph, TRI_OP_BALANCE, "balance", &attr, of, 1, 1), 0,
+             TRI_STAT_BALANCE, balance_weight);
+}
+
 static void emit_closing(tri_graph *graph, closing how, tri_id y)
 {
-    static const tri_out_loss kinds[] = {TRI_LOSS_SSE, TRI_LOSS_MSE, TRI_LOSS_MEAN};
+    static const tri_out_loss kinds[] = {TRI_LOSS_SSE, TRI_LOSS_MSE, TRI_LOSS_MEAN, 0,
+                                         TRI_LOSS_SSE};
     if (y == TRI_NONE)
         return; /* the graph has kept the reason */
     tri_shape shape = graph->values[y].shape;
@@ -418,6 +525,8 @@ static void emit_case(const net *n, tri_graph *graph, bool forward_only)
     if (forward_only && n->c->op != TRI_NUM_OPS)
         tri_mark_output(graph, y);
     emit_closing(graph, n->c->close, y);
+    if (n->c->close == CLOSE_ROUTER && y != TRI_NONE)
+        emit_balance(graph, n->c, y);
 }
 
 /* The passes in the order of src/compile, each verified. */
@@ -488,6 +597,10 @@ static void fill_params(const net *n)
         for (int64_t e = 0; e < count; e++) {
             if (n->c->flags & AWAY_FROM_0)
                 w[e] += w[e] < 0 ? -0.1f : 0.1f;
+            if (n->c->flags & FAR_APART && i == 0) /* rows of 6 */
+                w[e] = 0.6f * (float)((5 * (e % 6) + 2 * (e / 6)) % 6) - 1.3f;
+            if (n->c->flags & FAR_APART && i == 1) /* what is added to the scores of 6 */
+                w[e] = 0.37f * (float)(e * e % 5);
             if ((int)i >= n->num_operands)
                 w[e] = 0; /* q */
         }
@@ -517,6 +630,14 @@ static void fill_integers(const char *name, int32_t *x, int64_t count, int64_t l
             x[i] = i == 3 ? -1 : (int32_t)(3 * i % 8);
         else if (strcmp(name, "k_places") == 0)
             x[i] = i == 5 ? -1 : (int32_t)(5 * i % 8);
+        else if (strcmp(name, "choice") == 0) /* 2 of 5 */
+            x[i] = (int32_t)((3 * (i / 2) + i % 2) % 5);
+        else if (strcmp(name, "place") == 0) /* 12 choices of 6 tokens, in another order... */
+            x[i] = (int32_t)(5 * i % 12);
+        else if (strcmp(name, "row") == 0) /* ...which, done twice, is their own */
+            x[i] = (int32_t)(5 * i % 12 / 2);
+        else if (strcmp(name, "expert") == 0) /* 12 rows, sorted: none of expert 1 */
+            x[i] = i < 4 ? 0 : i < 7 ? 2 : i < 10 ? 3 : -1;
         else if (strcmp(name, "targets") == 0)
             x[i] = i % 4 == 2 ? -1 : any;
         else
@@ -585,6 +706,10 @@ static float *memory_of(const net *n, int which, const char *name)
 static double loss_of(const net *n, int which)
 {
     double z = (double)n->c->z, loss = (double)*memory_of(n, which, "loss");
+    if (n->c->close == CLOSE_ROUTER) {
+        loss += (double)balance_weight * (double)*memory_of(n, which, "balance_loss");
+        return z > 0 ? loss + z * (double)*memory_of(n, which, "router_z") : loss;
+    }
     return z > 0 ? loss + z * (double)*memory_of(n, which, "z_loss") : loss;
 }
 
@@ -775,6 +900,7 @@ static void test_every_gradient_has_a_case(void **state)
             found |= cases[i].op == TRI_NUM_OPS &&
                      (is_ce ? cases[i].close == CLOSE_CE
                             : op == TRI_OP_OUT_LOSS && cases[i].close != CLOSE_CE);
+            found |= op == TRI_OP_BALANCE && cases[i].close == CLOSE_ROUTER;
         }
         if (!found)
             fail_msg("%s has a gradient and no case", tri_op_get((tri_op)op)->name);

@@ -359,6 +359,14 @@ static void test_backward_is_joined(void **state)
     assert_int_equal(count_op(&g.graph, TRI_OP_ADD), 1);
     assert_int_equal(count_op(&g.graph, TRI_OP_RMSNORM_GRADS), 5);
     small_graph_fini(&g);
+    /* The gain of all heads together has the dims of the bias before it. */
+    join(&g,
+         SET("model.kind=llama", "model.num_layers=2", "model.dropout=0", "model.qkv_bias=true",
+             "model.qk_norm=true", "model.qk_norm_wide=true"),
+         all);
+    assert_int_equal(count_op(&g.graph, TRI_OP_RMSNORM_GRADS), 5 + 2 * 2);
+    assert_int_equal(count_op(&g.graph, TRI_OP_BIAS_GRAD), 1 * 2); /* of v */
+    small_graph_fini(&g);
     join(&g, llama, (tri_fusions){0});
     assert_int_equal(count_products(&g.graph, TRI_EPILOGUE_ADD), 0);
     assert_int_equal(count_op(&g.graph, TRI_OP_RMSNORM_GRADS), 0);

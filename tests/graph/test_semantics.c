@@ -23,7 +23,8 @@ static int num_kernels(void)
 static void run_with(op_run *run, tri_op op, int which)
 {
     tri_isa isa = which == 0 ? TRI_ISA_BASE : (tri_isa)(which - 1);
-    op_run_kernel(run, which == 0 ? tri_cpu_reference(op) : tri_cpu_fast(op, isa), NULL, isa);
+    const tri_kernel *fast = which == 0 ? NULL : tri_cpu_fast(op, isa);
+    op_run_kernel(run, fast ? fast : tri_cpu_reference(op), NULL, isa);
 }
 
 static void expect_near(const float *got, const float *want, int64_t count, const char *what)
@@ -328,6 +329,155 @@ static void test_pieces_of_whole_numbers(void **state)
     op_run_fini(&run);
 }
 
+/* One token that chooses two of four experts. */
+typedef struct known_route {
+    const char *name;
+    tri_route_attr how;
+    float scores[4]; /* logits are the logs of these; of sigmoids, of s / (1 - s) */
+    const float *bias;
+    int32_t choice[2];
+    float weights[2];
+} known_route;
+
+static const float towards_last[] = {0, 0, 0, 1};
+static const known_route known_routes[] = {
+    {"softmax", {.scale = 1}, {0.125f, 0.25f, 0.5f, 0.125f}, NULL, {2, 1}, {0.5f, 0.25f}},
+    {"of equal ones the first", {.scale = 1}, {0.2f, 0.2f, 0.4f, 0.2f}, NULL, {2, 0}, {0.4f, 0.2f}},
+    {"renorm, scale",
+     {.scale = 3, .renorm = true},
+     {0.125f, 0.25f, 0.5f, 0.125f},
+     NULL,
+     {2, 1},
+     {2, 1}},
+    {"bias chooses, and weighs nothing",
+     {.scale = 1},
+     {0.125f, 0.25f, 0.5f, 0.125f},
+     towards_last,
+     {3, 2},
+     {0.125f, 0.5f}},
+    {"groups: the best two together",
+     {.scale = 1, .groups = 2, .group_limit = 1},
+     {0.4f, 0.05f, 0.3f, 0.25f},
+     NULL,
+     {2, 3},
+     {0.3f, 0.25f}},
+    {"bias among groups",
+     {.scale = 1, .renorm = true, .groups = 2, .group_limit = 1},
+     {0.6f, 0.2f, 0.15f, 0.05f},
+     towards_last,
+     {3, 2},
+     {0.25f, 0.75f}},
+    {"sigmoid",
+     {.score = TRI_ROUTE_SIGMOID, .scale = 2},
+     {0.5f, 0.75f, 0.25f, 0.4f},
+     NULL,
+     {1, 0},
+     {1.5f, 1}},
+    {"sigmoid, renorm",
+     {.score = TRI_ROUTE_SIGMOID, .scale = 1, .renorm = true},
+     {0.5f, 0.75f, 0.25f, 0.4f},
+     NULL,
+     {1, 0},
+     {0.6f, 0.4f}},
+    {"softmax of the chosen",
+     {.score = TRI_ROUTE_CHOSEN, .scale = 1},
+     {0.125f, 0.3f, 0.45f, 0.125f},
+     NULL,
+     {2, 1},
+     {0.6f, 0.4f}},
+};
+
+static void test_routes(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof known_routes / sizeof *known_routes; i++)
+        for (int which = 0; which < num_kernels(); which++) {
+            const known_route *r = &known_routes[i];
+            const op_case c = {
+                r->name, TRI_OP_ROUTE, {1, 1, 4, 2}, {.route = r->how}, r->bias ? 0 : CASE_WITHOUT,
+                0};
+            op_run run;
+            op_run_init(&run, &c, NULL);
+            float *logits = run.args.in[0].data;
+            for (int e = 0; e < 4; e++)
+                logits[e] = r->how.score == TRI_ROUTE_SIGMOID
+                                ? logf(r->scores[e] / (1 - r->scores[e]))
+                                : logf(r->scores[e]);
+            if (r->bias)
+                memcpy(run.args.in[1].data, r->bias, 4 * sizeof(float));
+            run_with(&run, c.op, which);
+            expect_near(run.args.out[0].data, r->weights, 2, r->name);
+            assert_memory_equal(run.args.out[1].data, r->choice, sizeof r->choice);
+            op_run_fini(&run);
+        }
+}
+
+/* Three tokens with two choices among three experts, one of which is none. */
+static void test_sorted_rows(void **state)
+{
+    (void)state;
+    const op_case c = {"known", TRI_OP_SORT_ROWS, {1, 3, 3, 2}, {0}, 0, 0};
+    static const int32_t want[4][6] = {
+        {3, 0, 5, 4, 1, 2}, {0, 2, 2, 0, 1, 1}, {1, 4, 5, 0, 3, 2}, {0, 0, 1, 2, 2, -1}};
+    for (int which = 0; which < num_kernels(); which++) {
+        op_run run;
+        op_run_init(&run, &c, NULL);
+        memcpy(run.args.in[0].data, (int32_t[]){2, 0, -1, 2, 0, 1}, 6 * sizeof(int32_t));
+        run_with(&run, c.op, which);
+        for (int k = 0; k < 4; k++)
+            assert_memory_equal(run.args.out[k].data, want[k], sizeof want[k]);
+        op_run_fini(&run);
+    }
+}
+
+/* Two tokens share four experts evenly, a third has no target: the balance loss is the number of
+ * tokens. */
+static void test_equal_loads(void **state)
+{
+    (void)state;
+    const op_case count = {"even", TRI_OP_ROUTE_SUMS, {1, 3, 4, 2}, {.route = {.alpha = 0.5f}}, 0,
+                           0};
+    const op_case loss = {"even", TRI_OP_BALANCE, {1, 1, 4}, {.route = {.alpha = 4.0f / 2}}, 0, 0};
+    const op_case loads = {"even", TRI_OP_ROUTE_LOAD, {1, 1, 4}, {0}, 0, 0};
+    for (int which = 0; which < num_kernels(); which++) {
+        op_run sums, balance, load;
+        op_run_init(&sums, &count, NULL);
+        op_run_init(&balance, &loss, NULL);
+        op_run_init(&load, &loads, NULL);
+        memset(sums.args.in[0].data, 0, 12 * sizeof(float));
+        memcpy(sums.args.in[1].data, (int32_t[]){0, 1, 0, 1, 2, 3}, 6 * sizeof(int32_t));
+        memcpy(sums.args.in[2].data, (int32_t[]){7, -1, 0}, 3 * sizeof(int32_t));
+        run_with(&sums, count.op, which);
+        const float lse = logf(4), each[] = {1, 0.5f, 2};
+        for (int e = 0; e < 4; e++)
+            expect_near((float *)sums.args.out[0].data + 3 * e, each, 3, "sums");
+        expect_near(sums.args.out[1].data, &(float){0.5f * 2 * lse * lse}, 1, "z");
+        expect_near(sums.args.out[2].data, &(float){0.5f * 2 * lse}, 1, "entropy");
+        memcpy(load.args.in[0].data, sums.args.out[0].data, 12 * sizeof(float));
+        run_with(&load, loads.op, which);
+        expect_near(load.args.out[0].data, (float[]){1, 1, 1, 1}, 4, "load");
+        memcpy(balance.args.in[0].data, sums.args.out[0].data, 12 * sizeof(float));
+        run_with(&balance, loss.op, which);
+        expect_near(balance.args.out[0].data, &(float){2}, 1, "balance");
+        op_run_fini(&sums);
+        op_run_fini(&balance);
+        op_run_fini(&load);
+    }
+}
+
+static void test_bias_moves_towards_equal_loads(void **state)
+{
+    (void)state;
+    const op_case c = {"known", TRI_OP_MOVE_BIAS, {1, 1, 4}, {.route = {.alpha = 0.5f}}, 0, 0};
+    op_run run;
+    op_run_init(&run, &c, NULL);
+    memcpy(run.args.in[0].data, (float[]){1, 0, 0, -1}, 4 * sizeof(float));
+    memcpy(run.args.in[1].data, (float[]){4, 0, 2, 2}, 4 * sizeof(float));
+    run_with(&run, c.op, 0);
+    expect_near(run.args.out[0].data, (float[]){0.5f, 0.5f, 0, -1}, 4, "bias");
+    op_run_fini(&run);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -342,6 +492,10 @@ int main(void)
         cmocka_unit_test(test_order_of_the_packed_three),
         cmocka_unit_test(test_gathered_rows),
         cmocka_unit_test(test_pieces_of_whole_numbers),
+        cmocka_unit_test(test_routes),
+        cmocka_unit_test(test_sorted_rows),
+        cmocka_unit_test(test_equal_loads),
+        cmocka_unit_test(test_bias_moves_towards_equal_loads),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -21,7 +21,7 @@
 #include "schedule/schedule.h"
 #include "trireme/trireme.h"
 
-enum { MAX_SET = 40, MAX_TEXT = 160, CASES = 250, MATCHED_RANKS = 12 };
+enum { MAX_SET = 60, MAX_TEXT = 160, CASES = 250, MATCHED_RANKS = 12 };
 
 typedef struct random_case {
     uint64_t state;
@@ -71,6 +71,40 @@ static const char *word(random_case *c, const char *const *list)
 }
 #define WORD(c, ...) word((c), (const char *const[]){__VA_ARGS__, NULL})
 
+/* Routers and experts, most of which go together. */
+static void add_experts(random_case *c)
+{
+    int64_t experts = one_in(c, 5) ? 1 + below(c, 9) : 4 << below(c, 3);
+    int64_t chosen = 1 + below(c, one_in(c, 8) ? 9 : experts < 3 ? experts : 3);
+    add(c, "model.num_experts", "%lld", (long long)experts);
+    add(c, "model.experts_per_token", "%lld", (long long)chosen);
+    if (one_in(c, 2))
+        add(c, "model.expert_dim", "%lld", (long long)(1 + below(c, 40)));
+    if (one_in(c, 4))
+        add(c, "model.expert_layers", "%s",
+            one_in(c, 4) ? WORD(c, "1..", ",", "x", "-1", "99", "2..1") : WORD(c, "0", "0..0"));
+    if (one_in(c, 3)) {
+        add(c, "model.shared_dim", "%lld", (long long)(1 + below(c, 40)));
+        add(c, "model.shared_gate", "%s", WORD(c, "true", "false"));
+    }
+    if (one_in(c, 2))
+        add(c, "model.router_score", "%s", WORD(c, "softmax", "sigmoid", "chosen"));
+    if (one_in(c, 3))
+        add(c, "model.router_renorm", "false");
+    if (one_in(c, 4)) {
+        add(c, "model.router_groups", "%d", one_in(c, 4) ? 3 : 2);
+        add(c, "model.router_group_limit", "%lld", (long long)(one_in(c, 8) ? below(c, 4) : 2));
+    }
+    if (one_in(c, 3))
+        add(c, "model.router_bias", "0.001");
+    if (one_in(c, 3))
+        add(c, "model.router_z_loss", "0.001");
+    if (one_in(c, 4))
+        add(c, "model.balance_loss", "0");
+    if (one_in(c, 2))
+        add(c, "model.balance_over", "%s", WORD(c, "sequence", "microbatch", "joint"));
+}
+
 /* Small sizes of all kinds, most of which go together. */
 static void add_model(random_case *c)
 {
@@ -101,8 +135,12 @@ static void add_model(random_case *c)
         add(c, "model.tied_head", "%s", WORD(c, "true", "false"));
     if (one_in(c, 6))
         add(c, "model.qk_norm", "true");
+    if (one_in(c, 12))
+        add(c, "model.qk_norm_wide", "true");
     if (one_in(c, 6))
         add(c, "model.qkv_bias", "true");
+    if (one_in(c, strcmp(kind, "llama") == 0 ? 2 : 40))
+        add_experts(c);
     add(c, "data.seq_len", "%lld", (long long)(1 + below(c, 24)));
     if (one_in(c, 6))
         add(c, "data.mask_documents", "true");
@@ -112,6 +150,40 @@ static void add_model(random_case *c)
 static int64_t few_ranks(random_case *c)
 {
     return one_in(c, 2) ? 1 : 1 + below(c, one_in(c, 6) ? 9 : 4);
+}
+
+/* What a setting was given as a number; 0: it was not. */
+static int64_t given(const random_case *c, const char *name)
+{
+    size_t length = strlen(name);
+    for (int i = c->num; i-- > 0;)
+        if (strncmp(c->text[i], name, length) == 0 && c->text[i][length] == '=')
+            return strtoll(c->text[i] + length + 1, NULL, 10);
+    return 0;
+}
+
+static int64_t common_divisor(int64_t a, int64_t b)
+{
+    return b == 0 ? a : common_divisor(b, a % b);
+}
+
+/* Experts on several of the ranks that share out the batch. */
+static void add_expert_layout(random_case *c, int64_t dp)
+{
+    int64_t cp = given(c, "layout.cp"), experts = given(c, "model.num_experts");
+    int64_t ranks = one_in(c, 3) || cp == 0 ? dp : dp * cp;
+    if (experts == 0 && !one_in(c, 30))
+        return;
+    if (!one_in(c, 3))
+        add(c, "layout.ep", "%lld",
+            (long long)(one_in(c, 8) ? 1 + below(c, 9) : common_divisor(ranks, experts)));
+    if (one_in(c, 4))
+        add(c, "layout.ep_room", "%s", WORD(c, "0", "1", "2", "1.25", "0.001"));
+    if (one_in(c, 4)) {
+        add(c, "layout.etp", "%lld", (long long)below(c, 3));
+        if (!one_in(c, 5))
+            add(c, "layout.sp", "true");
+    }
 }
 
 /* Values that go together with some numbers of ranks and heads. */
@@ -133,6 +205,7 @@ static void add_layout(random_case *c)
     int64_t pp = few_ranks(c), dp = few_ranks(c);
     add_context(c);
     add(c, "layout.dp", "%lld", (long long)dp);
+    add_expert_layout(c, dp);
     add(c, "layout.tp", "%lld", (long long)few_ranks(c));
     add(c, "layout.pp", "%lld", (long long)pp);
     if (one_in(c, 2))

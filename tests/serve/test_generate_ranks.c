@@ -93,8 +93,9 @@ static void run(job *j)
         fail_msg("tp %d: %s", j->tp, err.message);
 }
 
-/* The cache has a key head for each of `parts` ranks, or nearly; heads: all of them. */
-static void check(const char *const *model, int heads, const int *tps)
+/* The cache has a key head for each of `parts` ranks, or nearly; heads: all of them. gathers: of
+ * each layer. */
+static void check_with(const char *const *model, int heads, const int *tps, int gathers)
 {
     job one = {.model = model, .tp = 1};
     run(&one);
@@ -110,9 +111,14 @@ static void check(const char *const *model, int heads, const int *tps)
                         one.ranks[0].cache_bytes * (uint64_t)most);
             /* Two sums in a layer, one of the embedding; the logits. */
             assert_int_equal(many.ranks[r].sums, 2 * NUM_LAYERS + 1);
-            assert_int_equal(many.ranks[r].gathers, 1);
+            assert_int_equal(many.ranks[r].gathers, 1 + gathers * NUM_LAYERS);
         }
     }
+}
+
+static void check(const char *const *model, int heads, const int *tps)
+{
+    check_with(model, heads, tps, 0);
 }
 
 #define SPREAD                                                                                     \
@@ -135,6 +141,9 @@ static void test_llama(void **state)
     check(SET(LLAMA), 6, (const int[]){2, 4, 0});
     check(SET(LLAMA, "model.num_kv_heads=3"), 3, (const int[]){2, 3, 6, 0});
     check(SET(LLAMA, "model.num_kv_heads=2", "model.qk_norm=true"), 2, (const int[]){2, 4, 6, 0});
+    /* A norm over all heads puts them together, of queries and of keys. */
+    check_with(SET(LLAMA, "model.num_kv_heads=2", "model.qk_norm=true", "model.qk_norm_wide=true"),
+               2, (const int[]){2, 4, 0}, 2);
     check(SET(LLAMA, "model.num_kv_heads=1", "model.qkv_bias=true"), 1, (const int[]){2, 4, 0});
 }
 

@@ -22,6 +22,9 @@ const char *const cell_cp_kinds[NUM_CP_KINDS] = {"ring", "gather", "ulysses", "r
                                                  "gather of pairs"};
 const char *const cell_deals[NUM_DEALS] = {"plain", "zigzag", "balanced"};
 const char *const cell_rows[NUM_ROWS] = {"", "23 tokens", "packed documents", "a window"};
+const char *const cell_routers[NUM_ROUTERS] = {"no experts", "softmax",    "renorm",
+                                               "sigmoid",    "chosen",     "some",
+                                               "biased",     "microbatch", "joint"};
 
 /* Odd sizes on purpose: no layout divides them evenly. */
 #define LLAMA(kv_heads)                                                                            \
@@ -68,6 +71,22 @@ static const char *const cp_words[NUM_CP_KINDS][3] = {
     {"layout.cp_kind=ring", "layout.cp_heads=2"},
     {"layout.cp_kind=gather", "layout.cp_heads=2"},
 };
+/* Widths and weights that make a mistake visible: experts whose loads are far from equal, losses
+ * that pull at the router as much as the main one. */
+#define EXPERTS(num) "model.num_experts=" #num, "model.expert_dim=23", "model.balance_loss=0.2"
+static const char *const router_words[NUM_ROUTERS][12] = {
+    {NULL},
+    {EXPERTS(8), "model.router_renorm=false", "model.router_z_loss=0.05", "model.router_scale=1.7"},
+    {EXPERTS(4)},
+    {EXPERTS(8), "model.router_score=sigmoid", "model.router_groups=4",
+     "model.router_group_limit=2", "model.router_bias=0.02", "model.shared_dim=19"},
+    {EXPERTS(8), "model.router_score=chosen", "model.shared_dim=19", "model.shared_gate=true"},
+    {EXPERTS(8), "model.experts_per_token=3", "model.expert_layers=1"},
+    {"model.num_experts=8", "model.expert_dim=23", "model.balance_loss=0",
+     "model.router_bias=0.02"},
+    {EXPERTS(8), "model.balance_over=microbatch"},
+    {EXPERTS(8), "model.balance_over=joint"},
+};
 static const char *const common_words[] = {"model.dropout=0.1",
                                            "train.batch=13",
                                            "train.eval_batches=2",
@@ -93,6 +112,31 @@ static int pipeline_of(const cell *c)
     return c->is[CELL_PP] > 1 ? c->is[CELL_PP] : 1;
 }
 
+static int experts_of(const cell *c)
+{
+    return c->is[CELL_ROUTER] == RENORM ? 4 : 8;
+}
+
+static int ep_of(const cell *c)
+{
+    return c->is[CELL_EP] > 1 ? c->is[CELL_EP] : 1;
+}
+
+/* How experts lie, and what is done again. */
+static int add_expert_words(char words[CELL_MAX_WORDS][CELL_WORD], int num, const cell *c)
+{
+    num = add_words(words, num, router_words[c->is[CELL_ROUTER]]);
+    if (ep_of(c) > 1)
+        snprintf(words[num++], CELL_WORD, "layout.ep=%d", c->is[CELL_EP]);
+    if (c->is[CELL_ETP])
+        snprintf(words[num++], CELL_WORD, "layout.etp=%d", c->is[CELL_ETP]);
+    if (c->is[CELL_RECOMPUTE])
+        snprintf(words[num++], CELL_WORD, "layout.recompute=full");
+    if (c->is[CELL_SEED])
+        snprintf(words[num++], CELL_WORD, "run.seed=%d", c->is[CELL_SEED]);
+    return num;
+}
+
 int cell_words(const cell *c, char words[CELL_MAX_WORDS][CELL_WORD])
 {
     static const struct {
@@ -111,6 +155,7 @@ int cell_words(const cell *c, char words[CELL_MAX_WORDS][CELL_WORD])
     num = add_words(words, num, precision_words[c->is[CELL_PRECISION]]);
     num = add_words(words, num, optim_words[c->is[CELL_OPTIM]]);
     num = add_words(words, num, row_words[c->is[CELL_ROWS]]);
+    num = add_expert_words(words, num, c);
     for (size_t i = 0; i < sizeof layout / sizeof *layout; i++) {
         int value = c->is[layout[i].factor];
         bool flag = layout[i].factor == CELL_SP || layout[i].factor == CELL_SPLIT ||
@@ -138,8 +183,25 @@ int cell_words(const cell *c, char words[CELL_MAX_WORDS][CELL_WORD])
     return num;
 }
 
+/* Experts, where they are, and what is done again or by another seed. */
+static void name_experts(const cell *c, char *text, size_t size)
+{
+    char ep[24] = "", seed[24] = "";
+    *text = 0;
+    if (ep_of(c) > 1)
+        snprintf(ep, sizeof ep, " ep %d", c->is[CELL_EP]);
+    if (c->is[CELL_SEED])
+        snprintf(seed, sizeof seed, ", seed %d", c->is[CELL_SEED]);
+    if (c->is[CELL_ROUTER])
+        snprintf(text, size, ", %s%s%s%s%s", cell_routers[c->is[CELL_ROUTER]], ep,
+                 c->is[CELL_ETP] ? " etp 1" : "", c->is[CELL_RECOMPUTE] ? ", recomputed" : "",
+                 seed);
+}
+
 void cell_name(const cell *c, char *text, size_t size)
 {
+    char experts[96];
+    name_experts(c, experts, sizeof experts);
     char group[24] = "", pipeline[64] = "", layers[24] = "", tile[24] = "", context[64] = "";
     const char *rows = cell_rows[c->is[CELL_ROWS]];
     if (c->is[CELL_GROUP])
@@ -154,12 +216,13 @@ void cell_name(const cell *c, char *text, size_t size)
     if (context_of(c) > 1)
         snprintf(context, sizeof context, ", cp %d %s %s", c->is[CELL_CP],
                  cell_cp_kinds[c->is[CELL_CP_KIND]], cell_deals[c->is[CELL_CP_DEAL]]);
-    snprintf(text, size, "%s%s, %s, %s, dp %d zero %d%s%s, tp %d%s%s, %d micro-batch%s%s%s%s%s%s",
+    snprintf(text, size, "%s%s, %s, %s, dp %d zero %d%s%s, tp %d%s%s, %d micro-batch%s%s%s%s%s%s%s",
              cell_models[c->is[CELL_MODEL]], layers, cell_precisions[c->is[CELL_PRECISION]],
              cell_optims[c->is[CELL_OPTIM]], c->is[CELL_DP], c->is[CELL_ZERO], group,
              c->is[CELL_KEEP] ? " kept" : "", c->is[CELL_TP], c->is[CELL_SP] ? " sp" : "", context,
              c->is[CELL_MICRO], c->is[CELL_MICRO] > 1 ? "es" : "",
-             c->is[CELL_SPLIT] ? ", split backward" : "", pipeline, tile, *rows ? ", " : "", rows);
+             c->is[CELL_SPLIT] ? ", split backward" : "", pipeline, tile, *rows ? ", " : "", rows,
+             experts);
 }
 
 int cell_world(const cell *c)
@@ -221,13 +284,37 @@ static bool group_valid(const cell *c)
            (group <= cp ? cp % group == 0 : group % cp == 0 && dp % (group / cp) == 0);
 }
 
+/* Ranks of ep are neighbours among dp x cp, and whole shard groups or parts of one; each has
+ * equally many experts. */
+static bool ep_divides(const cell *c)
+{
+    int ep = ep_of(c), dp = c->is[CELL_DP], cp = context_of(c), group = c->is[CELL_GROUP];
+    int shard = group ? group : dp * cp;
+    return experts_of(c) % ep == 0 &&
+           (ep <= cp ? cp % ep == 0 : ep % cp == 0 && dp % (ep / cp) == 0) &&
+           (ep <= shard ? shard % ep == 0 : ep % shard == 0);
+}
+
+static bool experts_valid(const cell *c)
+{
+    int router = c->is[CELL_ROUTER], model = c->is[CELL_MODEL];
+    bool llama = model == MODEL_LLAMA || model == MODEL_TIED || model == MODEL_ONE_KEY;
+    if (router == NO_EXPERTS)
+        return c->is[CELL_EP] <= 1 && !c->is[CELL_ETP];
+    if (!llama || !ep_divides(c) || (c->is[CELL_ETP] && !c->is[CELL_SP]))
+        return false;
+    if (router == JOINT && pipeline_of(c) > 1)
+        return false;
+    return router < MICROBATCH || c->is[CELL_MICRO] == 1;
+}
+
 bool cell_valid(const cell *c)
 {
     int keys = key_heads[c->is[CELL_MODEL]];
     int rows = c->is[CELL_MODEL] == MODEL_MLP ? 12 : 13, parts = c->is[CELL_DP] * c->is[CELL_MICRO];
     if (c->is[CELL_MODEL] == MODEL_MLP && rows % parts != 0)
         return false;
-    if (!group_valid(c) || !context_valid(c))
+    if (!group_valid(c) || !context_valid(c) || !experts_valid(c))
         return false;
     if (c->is[CELL_KEEP] && c->is[CELL_ZERO] != 3)
         return false;
@@ -248,6 +335,7 @@ cell cell_alone(const cell *c)
     alone.is[CELL_SP] = alone.is[CELL_GROUP] = alone.is[CELL_ZERO] = alone.is[CELL_SPLIT] = 0;
     alone.is[CELL_KEEP] = alone.is[CELL_TILE] = 0;
     alone.is[CELL_CP] = alone.is[CELL_CP_KIND] = alone.is[CELL_CP_DEAL] = 0;
+    alone.is[CELL_EP] = alone.is[CELL_ETP] = alone.is[CELL_RECOMPUTE] = 0;
     return alone;
 }
 
@@ -320,16 +408,31 @@ static tr_status collect(tr_session *session, cell_run *run, float **to, bool ke
         return TR_OK;
     size_t total = 0;
     run->num_params = tr_session_num_params(session);
-    if (!run->sizes)
+    if (!run->sizes) {
         run->sizes = calloc(run->num_params, sizeof *run->sizes);
-    for (size_t i = 0; run->sizes && i < run->num_params; i++)
-        total += run->sizes[i] = (size_t)tr_session_param(session, i).count;
+        run->counted = calloc(run->num_params, sizeof *run->counted);
+    }
+    if (!run->sizes || !run->counted)
+        return tri_fail(err, TR_ERROR_RUNTIME, "no memory");
+    for (size_t i = 0; i < run->num_params; i++) {
+        tr_param param = tr_session_param(session, i);
+        total += run->sizes[i] = (size_t)param.count;
+        run->counted[i] = strstr(param.name, "e_score_correction_bias");
+    }
     float *at = *to = malloc(total * sizeof **to);
-    if (!run->sizes || !at)
+    if (!at)
         return tri_fail(err, TR_ERROR_RUNTIME, "no memory");
     for (size_t i = 0; i < run->num_params; at += run->sizes[i++])
         memcpy(at, tr_session_param(session, i).data, run->sizes[i] * sizeof *at);
     return TR_OK;
+}
+
+static double stat_named(const tr_session *session, const char *name)
+{
+    for (size_t i = 0; i < tr_session_num_stats(session); i++)
+        if (strcmp(tr_session_stat(session, i).name, name) == 0)
+            return tr_session_stat(session, i).value;
+    return 0;
 }
 
 static tr_status train(tr_session *session, cell_run *run, int rank, tr_error *err)
@@ -341,6 +444,7 @@ static tr_status train(tr_session *session, cell_run *run, int rank, tr_error *e
         TRI_TRY(tr_session_step(session, &done, err));
         numbers->loss[i] = done.loss;
         numbers->norm[i] = done.grad_norm;
+        numbers->balance[i] = stat_named(session, "balance_loss");
     }
     tr_eval eval;
     TRI_TRY(tr_session_eval(session, &eval, err));
@@ -393,6 +497,7 @@ tr_status cell_run_with(cell_run *run, const cell *c, const char *more, int step
 void cell_run_fini(cell_run *run)
 {
     free(run->sizes);
+    free(run->counted);
     free(run->before);
     free(run->weights);
     *run = (cell_run){0};
@@ -417,7 +522,7 @@ static double larger(double a, double b)
 static void compare_weights(const cell_run *one, const cell_run *many, cell_distance *d)
 {
     double all_way = 0, all_off = 0;
-    d->same_start = true;
+    d->same_start = d->same_biases = true;
     for (int pass = 0; pass < 2; pass++) {
         size_t at = 0;
         for (size_t i = 0; i < one->num_params; i++) {
@@ -426,6 +531,7 @@ static void compare_weights(const cell_run *one, const cell_run *many, cell_dist
                 double moved = (double)one->weights[at] - (double)one->before[at];
                 double differs = (double)many->weights[at] - (double)one->weights[at];
                 d->same_start &= one->before[at] == many->before[at];
+                d->same_biases &= !one->counted[i] || differs == 0;
                 way += moved * moved;
                 off += differs * differs;
             }
@@ -454,6 +560,7 @@ cell_distance cell_compare(const cell_run *one, const cell_run *many, int num_ra
     for (int i = 0; i < one->steps; i++) {
         d.loss = larger(d.loss, apart(a->loss[i], b->loss[i]));
         d.norm = larger(d.norm, apart(a->norm[i], b->norm[i]));
+        d.balance = larger(d.balance, apart(a->balance[i], b->balance[i]));
     }
     d.eval = apart(a->eval_loss, b->eval_loss);
     d.accuracy = apart(a->eval_accuracy, b->eval_accuracy);

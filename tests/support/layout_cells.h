@@ -28,7 +28,12 @@ typedef enum cell_factor {
     CELL_CP,     /* layout.cp; 0 and 1: none, and the next two mean nothing */
     CELL_CP_KIND,
     CELL_CP_DEAL,
-    CELL_ROWS, /* what rows are like, and how long */
+    CELL_ROWS,      /* what rows are like, and how long */
+    CELL_ROUTER,    /* what experts there are; 0: none, and the next two mean nothing */
+    CELL_EP,        /* layout.ep; 0 and 1: none */
+    CELL_ETP,       /* layout.etp; 0: as tp, 1: experts are whole */
+    CELL_RECOMPUTE, /* 0: layout.recompute=none, 1: full */
+    CELL_SEED,      /* run.seed; 0: its own */
     NUM_FACTORS
 } cell_factor;
 
@@ -51,8 +56,23 @@ enum { PLAIN, ZIGZAG, BALANCED, NUM_DEALS };
  * them, 29 tokens; 23 tokens that see a window (llama). */
 enum { ROWS_EVEN, ROWS_ODD, ROWS_PACKED, ROWS_WINDOW, NUM_ROWS };
 
+/* Ways to route, with all that differs between published ones. The last two compare loads of a
+ * whole micro-batch, of which there may be one alone; JOINT those of all layers. */
+enum {
+    NO_EXPERTS,
+    SOFTMAX, /* weights as they are, with a z-loss */
+    RENORM,  /* weights that sum to one, of 4 experts */
+    SIGMOID, /* with groups, a bias that is moved, and a shared expert */
+    CHOSEN,  /* with a shared expert that has a gate */
+    SOME,    /* the last layer alone has experts, three of which are chosen */
+    BIASED,  /* softmax, by a bias and without a loss */
+    MICROBATCH,
+    JOINT,
+    NUM_ROUTERS
+};
+
 /* One value for each factor: an index for models, precisions, update rules, schedules, kinds of
- * context parallelism, deals and rows, the setting itself for the others. */
+ * context parallelism, deals, rows and routers, the setting itself for the others. */
 typedef struct cell {
     int is[NUM_FACTORS];
 } cell;
@@ -64,11 +84,13 @@ extern const char *const cell_schedules[NUM_SCHEDULES];
 extern const char *const cell_cp_kinds[NUM_CP_KINDS];
 extern const char *const cell_deals[NUM_DEALS];
 extern const char *const cell_rows[NUM_ROWS];
+extern const char *const cell_routers[NUM_ROUTERS];
 
 enum { CELL_MAX_STEPS = 20, CELL_MAX_RANKS = 8 };
 
 typedef struct cell_numbers {
     double loss[CELL_MAX_STEPS], norm[CELL_MAX_STEPS];
+    double balance[CELL_MAX_STEPS]; /* the statistic balance_loss; 0 without experts */
     double eval_loss, eval_accuracy;
 } cell_numbers;
 
@@ -78,11 +100,12 @@ typedef struct cell_run {
     cell_numbers ranks[CELL_MAX_RANKS];
     size_t num_params;
     size_t *sizes;           /* [num_params]: elements */
+    bool *counted;           /* [num_params]: moved by counts alone, as the biases of routers are */
     float *before, *weights; /* all parameters, one after the other: at the start, at the end */
 } cell_run;
 
 /* "section.key=value" words of a cell into words[], which has room for CELL_MAX_WORDS. */
-enum { CELL_MAX_WORDS = 48, CELL_WORD = 64 };
+enum { CELL_MAX_WORDS = 64, CELL_WORD = 64, CELL_NAME = 320 };
 int cell_words(const cell *c, char words[CELL_MAX_WORDS][CELL_WORD]);
 void cell_name(const cell *c, char *text, size_t size);
 int cell_world(const cell *c);
@@ -102,10 +125,12 @@ bool cell_same_bits(const cell_run *a, const cell_run *b);
  * to the way that the weights of `one` went from their initial values, all together and for the
  * worst single tensor. */
 typedef struct cell_distance {
-    double loss, norm, eval, accuracy, weights, tensor;
+    double loss, norm, balance, eval, accuracy, weights, tensor;
     size_t worst_tensor;
     bool ranks_agree; /* in every number, to the bit */
     bool same_start;  /* equal initial weights */
+    bool same_biases; /* of routers, in the end */
+    bool again;       /* found with another seed (check_cell) */
 } cell_distance;
 cell_distance cell_compare(const cell_run *one, const cell_run *many, int num_ranks);
 

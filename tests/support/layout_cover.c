@@ -77,9 +77,10 @@ void alone_fini(alone_runs *alone)
     alone->num = 0;
 }
 
-bool check_cell(alone_runs *alone, const cell *c, int steps, cell_distance *d)
+/* One try of check_cell. */
+static bool try_cell(alone_runs *alone, const cell *c, int steps, cell_distance *d)
 {
-    char name[256];
+    char name[CELL_NAME];
     tr_error err = {0};
     cell_run run;
     cell_name(c, name, sizeof name);
@@ -97,13 +98,38 @@ bool check_cell(alone_runs *alone, const cell *c, int steps, cell_distance *d)
     if (c->is[CELL_PRECISION] != FP32)
         allow_rounding(&l, alone, c, steps);
     bool fine = d->ranks_agree && d->same_start && d->loss <= l.loss && d->norm <= l.norm &&
-                d->eval <= l.loss && d->weights <= l.weights && d->tensor <= l.tensor;
+                d->balance <= l.loss && d->same_biases && d->eval <= l.loss &&
+                d->weights <= l.weights && d->tensor <= l.tensor;
     if (!fine || getenv("TRIREME_CELLS"))
-        print_message("%s %s: loss %.1e, norm %.1e, eval %.1e, weights %.1e, tensor %zu %.1e%s%s\n",
-                      fine ? "ok    " : "FAILED", name, d->loss, d->norm, d->eval, d->weights,
-                      d->worst_tensor, d->tensor, d->ranks_agree ? "" : ", ranks differ",
-                      d->same_start ? "" : ", other initial weights");
+        print_message(
+            "%s %s: loss %.1e, norm %.1e, balance %.1e, eval %.1e, weights %.1e, "
+            "tensor %zu %.1e%s%s%s\n",
+            fine ? "ok    " : "FAILED", name, d->loss, d->norm, d->balance, d->eval, d->weights,
+            d->worst_tensor, d->tensor, d->ranks_agree ? "" : ", ranks differ",
+            d->same_start ? "" : ", other initial weights", d->same_biases ? "" : ", other biases");
     return fine;
+}
+
+/* Where two experts are as good to the last bit but one, rounding decides which a token goes to,
+ * and from there on a layout trains to losses of its own. It will hardly do so by another seed. */
+bool check_cell(alone_runs *alone, const cell *c, int steps, cell_distance *d)
+{
+    bool fine = try_cell(alone, c, steps, d);
+    if (fine || !c->is[CELL_ROUTER] || !d->ranks_agree || !d->same_start)
+        return fine;
+    print_message("... once more with another seed\n");
+    cell again = *c;
+    again.is[CELL_SEED] = 2;
+    fine = try_cell(alone, &again, steps, d);
+    d->again = true;
+    return fine;
+}
+
+bool few_again(size_t again, size_t num)
+{
+    if (again > 0)
+        print_message("%zu of %zu cells were tried again\n", again, num);
+    return again <= (num + 49) / 50;
 }
 
 /* --- Covers ----------------------------------------------------------------------------------- */
@@ -128,9 +154,10 @@ size_t list_cells(const levels *table, cell *cells)
     }
 }
 
-/* Combinations of values of so many factors that no chosen cell has had. */
+/* Combinations of values of so many factors that no chosen cell has had; of factors that are the
+ * same in all cells none are made. */
 typedef struct combinations {
-    int strength;
+    int strength, num_factors, factors[NUM_FACTORS];
     bool *open; /* by a number made of the factors, in order, each with its value */
 } combinations;
 
@@ -146,10 +173,20 @@ static int visit_all(combinations *of, const cell *c, visit what, int first, int
         return was;
     }
     int num = 0;
-    for (int f = first; f < NUM_FACTORS; f++)
-        num += visit_all(of, c, what, f + 1, depth + 1,
-                         (number * NUM_FACTORS + (size_t)f) * MAX_LEVELS + (size_t)c->is[f]);
+    for (int i = first; i < of->num_factors; i++) {
+        size_t value = (size_t)c->is[of->factors[i]];
+        num += visit_all(of, c, what, i + 1, depth + 1,
+                         (number * NUM_FACTORS + (size_t)i) * MAX_LEVELS + value);
+    }
     return num;
+}
+
+static bool varies(const cell *cells, size_t num, int factor)
+{
+    for (size_t i = 1; i < num; i++)
+        if (cells[i].is[factor] != cells[0].is[factor])
+            return true;
+    return false;
 }
 
 static combinations open_combinations(const cell *cells, size_t num, int strength)
@@ -159,6 +196,9 @@ static combinations open_combinations(const cell *cells, size_t num, int strengt
         size *= NUM_FACTORS * MAX_LEVELS;
     combinations of = {.strength = strength, .open = calloc(size, sizeof *of.open)};
     assert_non_null(of.open);
+    for (int f = 0; f < NUM_FACTORS; f++)
+        if (varies(cells, num, f))
+            of.factors[of.num_factors++] = f;
     for (size_t i = 0; i < num; i++) {
         for (int f = 0; f < NUM_FACTORS; f++)
             assert_in_range(cells[i].is[f], 0, MAX_LEVELS - 1);
@@ -203,18 +243,20 @@ size_t check_covers(const levels *table, uint64_t num_covers, int steps)
     cell *cells = malloc(MAX_CELLS * sizeof *cells), *chosen = malloc(MAX_CELLS * sizeof *chosen);
     alone_runs *alone = calloc(1, sizeof *alone);
     assert_true(cells && chosen && alone);
-    size_t num = list_cells(table, cells), failed = 0;
+    size_t num = list_cells(table, cells), failed = 0, again = 0, tried = 0;
     for (uint64_t seed = 1; seed <= num_covers; seed++) {
         size_t num_chosen = cover_cells(cells, num, 2, seed, chosen);
         for (size_t i = 0; i < num_chosen; i++) {
             cell_distance d;
             failed += !check_cell(alone, &chosen[i], steps, &d);
+            again += d.again;
         }
+        tried += num_chosen;
         print_message("%zu of %zu cells cover all pairs\n", num_chosen, num);
     }
     alone_fini(alone);
     free(alone);
     free(cells);
     free(chosen);
-    return failed;
+    return failed + !few_again(again, tried);
 }

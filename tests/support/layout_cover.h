@@ -22,8 +22,11 @@ typedef struct alone_runs {
 } alone_runs;
 void alone_fini(alone_runs *alone);
 
-/* Runs a cell and compares; false, with a line about it, when it fails. */
+/* Runs a cell and compares; false, with a line about it, when it fails. One with experts is tried
+ * again with another seed before it does (d->again). */
 bool check_cell(alone_runs *alone, const cell *c, int steps, cell_distance *d);
+/* Whether no more than one in 50 cells was tried again. */
+bool few_again(size_t again, size_t num);
 
 /* All valid cells of a table (a row for each factor), in order; at most MAX_CELLS. */
 size_t list_cells(const levels *table, cell *cells);

@@ -71,6 +71,14 @@ static size_t num_wrong(const matrix_entry *entries, size_t num)
     return wrong;
 }
 
+static size_t num_again(const matrix_entry *entries, size_t num)
+{
+    size_t again = 0;
+    for (size_t i = 0; i < num; i++)
+        again += entries[i].distance.again;
+    return again;
+}
+
 static size_t num_done(const matrix_entry *entries, size_t num)
 {
     size_t done = 0;
@@ -81,10 +89,20 @@ static size_t num_done(const matrix_entry *entries, size_t num)
 
 /* --- Running ---------------------------------------------------------------------------------- */
 
+enum { NUM_COMBINATIONS = NUM_MODELS * NUM_ROUTERS * NUM_PRECISIONS * NUM_OPTIMS };
+
 static int combination(const cell *c)
 {
-    return (c->is[CELL_MODEL] * NUM_PRECISIONS + c->is[CELL_PRECISION]) * NUM_OPTIMS +
-           c->is[CELL_OPTIM];
+    int model = c->is[CELL_MODEL] * NUM_ROUTERS + c->is[CELL_ROUTER];
+    return (model * NUM_PRECISIONS + c->is[CELL_PRECISION]) * NUM_OPTIMS + c->is[CELL_OPTIM];
+}
+
+static bool any_open(const matrix_entry *entries, size_t num, int which)
+{
+    for (size_t i = 0; i < num; i++)
+        if (!entries[i].done && combination(&entries[i].cell) == which)
+            return true;
+    return false;
 }
 
 static void work(matrix_entry *entries, size_t num, int which, int steps)
@@ -124,13 +142,15 @@ static bool run_entries(matrix_entry *entries, size_t num, int steps)
     long cores = sysconf(_SC_NPROCESSORS_ONLN), running = 0;
     bool fine = true;
     time_t told = time(NULL);
-    for (int which = 0; which < NUM_MODELS * NUM_PRECISIONS * NUM_OPTIMS || running > 0;) {
-        if (which < NUM_MODELS * NUM_PRECISIONS * NUM_OPTIMS && running < cores) {
-            pid_t child = fork();
-            if (child == 0)
-                work(entries, num, which, steps);
-            fine &= child > 0;
-            running += child > 0;
+    for (int which = 0; which < NUM_COMBINATIONS || running > 0;) {
+        if (which < NUM_COMBINATIONS && running < cores) {
+            if (any_open(entries, num, which)) {
+                pid_t child = fork();
+                if (child == 0)
+                    work(entries, num, which, steps);
+                fine &= child > 0;
+                running += child > 0;
+            }
             which++;
             continue;
         }
@@ -275,6 +295,7 @@ bool matrix_check(const char *name, const levels *table, int steps, const char *
         fine &= write_page(page, entries, num, steps);
     size_t wrong = num_wrong(entries, num);
     print_message("%s: %zu cells, %zu failed\n", name, num, wrong);
+    fine &= few_again(num_again(entries, num), num);
     munmap(entries, num * sizeof *entries);
     free(cells);
     free(chosen);

@@ -18,16 +18,6 @@
 
 enum { CANARY_BYTES = 64, CANARY = 0xA5, UNWRITTEN = 0xFF, REPEAT = 100003, HUGE_PAGE = 1 << 21 };
 
-const op_case *op_cases(int *num_cases)
-{
-    static op_case all[sizeof case_table / sizeof case_table[0] +
-                       sizeof attention_case_table / sizeof attention_case_table[0]];
-    memcpy(all, case_table, sizeof case_table);
-    memcpy((char *)all + sizeof case_table, attention_case_table, sizeof attention_case_table);
-    *num_cases = (int)(sizeof all / sizeof all[0]);
-    return all;
-}
-
 int op_may_alias(const op_case *c, op_alias pairs[OP_MAX_ALIAS])
 {
     switch (c->op) {
@@ -36,6 +26,8 @@ int op_may_alias(const op_case *c, op_alias pairs[OP_MAX_ALIAS])
     case TRI_OP_ADD_LAYERNORM:
     case TRI_OP_ADD_RMSNORM:
     case TRI_OP_SWIGLU:
+    case TRI_OP_SWIGLU_ROWS:
+    case TRI_OP_GATE_ROWS_GRAD:
         pairs[0] = (op_alias){0, 0};
         pairs[1] = (op_alias){0, 1};
         return 2;
@@ -44,12 +36,14 @@ int op_may_alias(const op_case *c, op_alias pairs[OP_MAX_ALIAS])
     case TRI_OP_DROPOUT:
     case TRI_OP_ROPE:
     case TRI_OP_CE_GRAD:
+    case TRI_OP_GATE_ROWS:
         pairs[0] = (op_alias){0, 0};
         return 1;
     case TRI_OP_ACT_GRAD:
         pairs[0] = (op_alias){0, 1};
         return 1;
-    case TRI_OP_SWIGLU_GRAD: /* either output on any input */
+    case TRI_OP_SWIGLU_GRAD:
+    case TRI_OP_SWIGLU_ROWS_GRAD: /* either output on any input */
         for (int i = 0; i < 6; i++)
             pairs[i] = (op_alias){i / 3, i % 3};
         return 6;
@@ -81,7 +75,7 @@ int op_must_alias(const op_case *c, op_alias pairs[OP_MAX_ALIAS])
         num = 2;
     if (c->op == TRI_OP_ADAM || c->op == TRI_OP_ADAM8)
         num = 3;
-    if (c->op == TRI_OP_MOMENTUM || c->op == TRI_OP_APPLY_UPDATE)
+    if (c->op == TRI_OP_MOMENTUM || c->op == TRI_OP_APPLY_UPDATE || c->op == TRI_OP_MOVE_BIAS)
         num = 1;
     if (c->op == TRI_OP_CACHE_WRITE)
         num = 2;
@@ -144,6 +138,23 @@ static void make_shard(tri_tensor *t, int dim, int64_t origin)
 {
     t->origin[dim] = origin;
     t->global[dim] = t->size[dim] + origin + 3;
+}
+
+#include "op_case_experts.h"
+
+const op_case *op_cases(int *num_cases)
+{
+    static op_case all[sizeof case_table / sizeof case_table[0] +
+                       sizeof attention_case_table / sizeof attention_case_table[0] +
+                       sizeof expert_case_table / sizeof expert_case_table[0]];
+    char *to = (char *)all;
+    memcpy(to, case_table, sizeof case_table);
+    to += sizeof case_table;
+    memcpy(to, attention_case_table, sizeof attention_case_table);
+    to += sizeof attention_case_table;
+    memcpy(to, expert_case_table, sizeof expert_case_table);
+    *num_cases = (int)(sizeof all / sizeof all[0]);
+    return all;
 }
 
 /* sizes: groups g, m, k, n. a is [g,m,k], or [g,k,m] when transposed (contracted over g and k). */
@@ -233,14 +244,17 @@ static void build_elementwise(op_run *run, const op_case *c)
             make_shard(&run->args.in[0], d, 5 + d);
 }
 
-/* sizes: x [s0, s1, s2, s3], index [s4, s5, s6]; the attributes say which dims of x are a row's. */
+/* sizes: x [s0, s1, s2, s3], index [s4, s5, s6], or [s4, s5] and with an index that leads back; the
+ * attributes say which dims of x are a row's. */
 static void build_gather(op_run *run, const op_case *c)
 {
     int64_t y[TRI_MAX_RANK] = {c->size[4], c->size[5]};
     int lead = c->attr.gather.lead;
     memcpy(y + 2, c->size + lead, (size_t)(4 - lead) * sizeof *y);
     in_f32(run, 4, c->size);
-    in_i32(run, 3, c->size + 4);
+    in_i32(run, c->attr.gather.each ? 2 : 3, c->size + 4);
+    if (c->attr.gather.each)
+        in_i32(run, 2, c->size);
     out_f32(run, 6 - lead, y);
 }
 
@@ -273,7 +287,7 @@ static void build_lookup(op_run *run, const op_case *c)
         make_shard(c->op == TRI_OP_EMBED ? &run->args.in[0] : &run->args.out[0], 0, v / 3);
 }
 
-/* sizes: B, T, D; or B, T, H, K, which is normalised over K. */
+/* sizes: B, T, D; or B, T, H, K, which is normalised over K, or over both. */
 static void build_norm(op_run *run, const op_case *c)
 {
     int rank = c->size[3] > 0 ? 4 : 3;
@@ -282,35 +296,36 @@ static void build_norm(op_run *run, const op_case *c)
     bool grad = c->op == TRI_OP_LAYERNORM_GRAD || c->op == TRI_OP_RMSNORM_GRAD || grads;
     bool param_grad = c->op == TRI_OP_LAYERNORM_PARAM_GRAD || c->op == TRI_OP_RMSNORM_PARAM_GRAD;
     bool sum = c->op == TRI_OP_ADD_LAYERNORM || c->op == TRI_OP_ADD_RMSNORM;
-    const int64_t *x = c->size, *d = c->size + rank - 1;
+    int dims = c->attr.norm.dims > 1 ? c->attr.norm.dims : 1, of_stats = rank - dims + 1;
+    const int64_t *x = c->size, *d = c->size + rank - dims;
     int64_t stats[4] = {x[0], x[1], x[2], x[3]};
-    stats[rank - 1] = rms ? 1 : 2;
+    stats[of_stats - 1] = rms ? 1 : 2;
     in_f32(run, rank, x);
     if (sum || grad || param_grad)
         in_f32(run, rank, x);
     if (!param_grad)
-        in_f32(run, 1, d); /* gain */
+        in_f32(run, dims, d); /* gain */
     if (grad || param_grad)
-        in_f32(run, rank, stats);
+        in_f32(run, of_stats, stats);
     else if (!rms)
-        in_f32(run, 1, d); /* shift */
+        in_f32(run, dims, d); /* shift */
     if (grad && c->flags & CASE_WITHOUT)
         in_absent(run);
     else if (grad)
         in_f32(run, rank, x);
     if (param_grad) {
-        out_f32(run, 1, d);
+        out_f32(run, dims, d);
         if (!rms)
-            out_f32(run, 1, d);
+            out_f32(run, dims, d);
         return;
     }
     out_f32(run, rank, x);
     if (sum)
         out_f32(run, rank, x);
     for (int k = 0; grads && k < (rms ? 1 : 2) + !(c->flags & CASE_NO_BIAS); k++)
-        out_f32(run, 1, d);
+        out_f32(run, dims, d);
     if (!grad)
-        out_f32(run, rank, stats);
+        out_f32(run, of_stats, stats);
 }
 
 /* sizes: B, T, H, K. */
@@ -643,6 +658,8 @@ static void build(op_run *run, const op_case *c)
         build_matmul(run, c);
     else if (c->op == TRI_OP_AMAX || c->op == TRI_OP_QUANTISE)
         build_quantise(run, c);
+    else if (of_experts(c->op))
+        build_experts(run, c);
     else if (c->op < TRI_OP_EMBED)
         build_elementwise(run, c);
     else if (c->op < TRI_OP_LAYERNORM)
@@ -729,6 +746,10 @@ static void fill_ids(tri_tensor *t, const op_case *c, int input)
         range = 1 << 29; /* beyond what a float holds exactly */
     if (is_cached(c)) {
         fill_places(t, c);
+        return;
+    }
+    if (of_experts(c->op)) {
+        fill_expert_ids(t, c);
         return;
     }
     int j = c->op == TRI_OP_ATTENTION_GRAD ? input - 3 : input;
@@ -861,6 +882,7 @@ static void derive(op_run *run, const op_case *c)
         ((float *)in[0].data)[in[0].count / 2] *= 37; /* so that most are far from the largest */
     }
     make_moments(in, c->op);
+    derive_experts(run, c);
     if (op != TRI_NUM_OPS)
         op_run_kernel(&forward, tri_cpu_reference(op), NULL, TRI_ISA_BASE);
     free(spare);

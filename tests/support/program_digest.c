@@ -157,6 +157,8 @@ static void add_attributes(const tri_instr *instr, tri_text *text)
     case TRI_OP_RMSNORM:
     case TRI_OP_ADD_RMSNORM:
         add_number(text, "eps", attr->norm.eps);
+        if (attr->norm.dims > 1)
+            tri_text_add(text, " dims=%d", attr->norm.dims);
         break;
     case TRI_OP_ROPE:
         add_rope(attr, text);

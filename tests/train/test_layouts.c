@@ -84,6 +84,49 @@ static void test_losses_do_not_depend_on_how_the_batch_is_cut(void **state)
     }
 }
 
+/* --- Norms ------------------------------------------------------------------------------------ */
+
+/* Norms over all heads of a query or key, which tensor parallelism has to put together for them:
+ * with as many key heads as ranks, fewer and more, and tokens that are divided besides. */
+static void test_norms_over_all_heads(void **state)
+{
+    (void)state;
+#define HEADS(model, tp, sp, zero, dp, pp, cp, kind)                                               \
+    {                                                                                              \
+        {                                                                                          \
+            [CELL_MODEL] = model, [CELL_OPTIM] = SGD_LONG, [CELL_DP] = dp, [CELL_TP] = tp,         \
+            [CELL_SP] = sp, [CELL_ZERO] = zero, [CELL_MICRO] = 2, [CELL_PP] = pp, [CELL_CP] = cp,  \
+            [CELL_CP_KIND] = kind                                                                  \
+        }                                                                                          \
+    }
+    static const cell cells[] = {
+        HEADS(MODEL_LLAMA, 3, 0, 0, 1, 0, 0, 0),      HEADS(MODEL_LLAMA, 2, 1, 0, 1, 0, 0, 0),
+        HEADS(MODEL_TIED, 4, 1, 0, 1, 0, 0, 0),       HEADS(MODEL_ONE_KEY, 2, 0, 0, 1, 0, 0, 0),
+        HEADS(MODEL_ONE_KEY, 3, 1, 3, 2, 0, 0, 0),    HEADS(MODEL_TIED, 2, 1, 0, 1, 2, 0, 0),
+        HEADS(MODEL_TIED, 2, 0, 3, 2, 0, 0, 0),       HEADS(MODEL_LLAMA, 1, 0, 0, 1, 0, 2, RING),
+        HEADS(MODEL_LLAMA, 1, 0, 0, 1, 0, 3, GATHER), HEADS(MODEL_TIED, 2, 0, 0, 1, 0, 3, ULYSSES),
+        HEADS(MODEL_TIED, 1, 0, 1, 1, 0, 2, ULYSSES),
+    };
+    const char *const more = "model.qk_norm_wide=true";
+    for (size_t i = 0; i < sizeof cells / sizeof *cells; i++) {
+        cell_run one, many;
+        tr_error err = {0};
+        char name[256];
+        cell alone = cell_alone(&cells[i]);
+        cell_name(&cells[i], name, sizeof name);
+        if (cell_run_with(&one, &alone, more, 3, &err) != TR_OK ||
+            cell_run_with(&many, &cells[i], more, 3, &err) != TR_OK)
+            fail_msg("%s: %s", name, err.message);
+        cell_distance d = cell_compare(&one, &many, cell_world(&cells[i]));
+        if (!(d.ranks_agree && d.same_start && d.loss < 1e-5 && d.norm < 1e-4 && d.eval < 1e-5 &&
+              d.weights < 1e-4))
+            fail_msg("%s: loss %g, norm %g, held-out %g, weights %g apart from one rank", name,
+                     d.loss, d.norm, d.eval, d.weights);
+        cell_run_fini(&one);
+        cell_run_fini(&many);
+    }
+}
+
 /* --- The matrix ------------------------------------------------------------------------------- */
 
 static const levels full_levels[NUM_FACTORS] = {
@@ -196,6 +239,7 @@ int main(void)
         cmocka_unit_test(test_matrix), /* first: it forks, and others start threads */
         cmocka_unit_test(test_pairwise_cover),
         cmocka_unit_test(test_losses_do_not_depend_on_how_the_batch_is_cut),
+        cmocka_unit_test(test_norms_over_all_heads),
         cmocka_unit_test(test_few_rows),
         cmocka_unit_test(test_refusals),
         cmocka_unit_test(test_without_effect),

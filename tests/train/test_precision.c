@@ -203,7 +203,7 @@ static void test_kernels_round_copies(void **state)
             out->dtype = TRI_BF16;
             if (run.args.num_in > 6 || cases[k].op == TRI_OP_NARROW)
                 run.args.in[copy ? 6 : 1].dtype = TRI_BF16;
-            char *scratch = malloc(tri_cpu_widened_scratch(kernel, &run.args, 1) + 64);
+            char *scratch = malloc(tri_cpu_widened_scratch(cases[k].op, kernel, &run.args, 1) + 64);
             assert_non_null(scratch);
             tri_cpu cpu = {.scratch = scratch};
             run.args.device = &cpu;

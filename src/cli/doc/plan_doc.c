@@ -25,6 +25,9 @@ void tri_doc_model(json_t *doc, const tri_session *session)
     tri_doc_text(model, "kind", compile->model.kind);
     tri_doc_count(model, "layers", compile->model.num_layers);
     tri_doc_count(model, "parameters", tri_param_total(&session->params));
+    if (session->config.compile.model.moe.num_experts > 0)
+        tri_doc_count(model, "active_parameters",
+                      tri_moe_active(&session->config.compile.model.moe, &session->params));
     tri_doc_count(model, "tensors", (int64_t)session->params.count);
     tri_doc_count(doc, "num_ranks", tri_mesh_ranks(&compile->mesh));
     tri_doc_count(doc, "rank", compile->rank);

@@ -66,7 +66,7 @@ tr_status tri_prove_programs(const tri_session *session, tri_proven_fn told, voi
                              tr_error *err)
 {
     static const char *const names[TRI_NUM_PROGRAMS] = {"training", "evaluation", "prediction",
-                                                        "prefill", "decoding"};
+                                                        "prefill",  "decoding",   "repeating"};
     for (int p = 0; p < TRI_NUM_PROGRAMS; p++) {
         char line[160];
         const tri_program *program = &session->programs[p];
@@ -87,16 +87,23 @@ static tr_status match_ranks(tr_settings *settings, int num_ranks, tr_session **
                              const tri_program **programs, tri_proven_fn told, void *context,
                              tr_error *err)
 {
-    static const char *const names[] = {"training", "evaluation"};
+    static const struct {
+        tri_session_program program;
+        const char *name;
+    } kinds[] = {{TRI_PROGRAM_TRAIN, "training"},
+                 {TRI_PROGRAM_EVAL, "evaluation"},
+                 {TRI_PROGRAM_CAREFUL, "repeating"}};
     for (int r = 0; r < num_ranks; r++)
         TRI_TRY(tri_api_compile(settings, r, &sessions[r], err));
-    for (int p = TRI_PROGRAM_TRAIN; p <= TRI_PROGRAM_EVAL; p++) {
+    for (size_t p = 0; p < sizeof kinds / sizeof *kinds; p++) {
         char line[80];
+        if (!tri_session_has(&sessions[0]->session, kinds[p].program))
+            continue;
         for (int r = 0; r < num_ranks; r++)
-            programs[r] = &sessions[r]->session.programs[p];
+            programs[r] = &sessions[r]->session.programs[kinds[p].program];
         TRI_TRY(tri_programs_match(programs, num_ranks, err));
         snprintf(line, sizeof line, "the messages of all %d ranks meet", num_ranks);
-        told(context, names[p], line);
+        told(context, kinds[p].name, line);
     }
     return TR_OK;
 }

@@ -115,7 +115,7 @@ static int print_graph(const tri_session *session, int which)
     tri_program program;
     tr_error err = {0};
     tri_text_init(&text);
-    const tri_compile_config *config = &session->config.compile;
+    const tri_compile_config own = tri_session_compile_config(session, which), *config = &own;
     tri_batch_shape batch = tri_session_batch_shape(session, which);
     if (tri_compile(config, &session->params, tri_session_mode(which), &batch, &program, &text,
                     &err) != TR_OK) {
@@ -130,7 +130,8 @@ static int print_graph(const tri_session *session, int which)
 
 static bool find_program(const char *mode, int *program)
 {
-    static const char *const names[] = {"train", "eval", "predict", "prefill", "decode"};
+    static const char *const names[TRI_NUM_PROGRAMS] = {"train",   "eval",   "predict",
+                                                        "prefill", "decode", "repeat"};
     for (int p = 0; p < TRI_NUM_PROGRAMS; p++)
         if (strcmp(mode, names[p]) == 0) {
             *program = p;
@@ -287,7 +288,8 @@ int tri_verb_explain(const tri_cli *cli)
     int which = TRI_PROGRAM_TRAIN;
     const char *mode = tri_cli_flag(cli, "mode");
     if (mode && !find_program(mode, &which)) {
-        tri_cli_error("--mode is \"%s\"; it can be train, eval, predict, prefill or decode", mode);
+        tri_cli_error("--mode is \"%s\"; it can be train, eval, predict, prefill, decode or repeat",
+                      mode);
         return TRI_EXIT_USAGE;
     }
     tr_error err = {0};
@@ -300,7 +302,11 @@ int tri_verb_explain(const tri_cli *cli)
         tri_api_compile_programs(cli->settings, (int)rank, programs, NULL, &session, &err) != TR_OK)
         return tri_cli_fail(&err);
     int code = TRI_EXIT_OK;
-    if (tri_cli_flag(cli, "graph")) {
+    if (!tri_session_has(&session->session, which)) {
+        tri_cli_error("no step is repeated in this layout: --mode repeat goes with layout.ep and "
+                      "layout.ep_room");
+        code = TRI_EXIT_USAGE;
+    } else if (tri_cli_flag(cli, "graph")) {
         code = print_graph(&session->session, which);
     } else if (print_program(cli, &session->session, which, &err) != TR_OK) {
         code = tri_cli_fail(&err);

@@ -71,7 +71,8 @@ static void print_shared(const tri_session *session)
 {
     const tri_program *largest = NULL;
     uint64_t most = 0;
-    static const char *const names[] = {"training", "evaluation", "prediction"};
+    static const char *const names[TRI_NUM_PROGRAMS] = {"training", "evaluation", "prediction",
+                                                        "prefill",  "decoding",   "repeating"};
     int which = 0;
     for (int p = 0; p < TRI_NUM_PROGRAMS; p++) {
         uint64_t bytes = 0;
@@ -186,6 +187,13 @@ static tr_status print_text(const tri_cli *cli, const tri_session *s, tr_error *
            compile->model.kind, compile->model.num_layers,
            tri_text_count((double)tri_param_total(&s->params), count), tri_param_total(&s->params),
            s->params.count);
+    if (compile->model.moe.num_experts > 0) {
+        int64_t active = tri_moe_active(&compile->model.moe, &s->params);
+        printf("active: %s of them for a token (%" PRId64 "), %" PRId64 " of %" PRId64
+               " experts in a layer\n",
+               tri_text_count((double)active, count), active, compile->model.moe.choices,
+               compile->model.moe.num_experts);
+    }
     printf("a step: %" PRId64 " rows of %" PRId64 ", %" PRId64 " micro-batch%s of %" PRId64
            " rows; %sFLOP; %s\n",
            compile->batch, compile->seq_len, compile->num_microbatches,

@@ -15,6 +15,9 @@
  *   Few. With few rows the product waits for b alone, which is read once, in order, and packed
  *   nowhere: tasks take columns.
  *
+ * Several products (tri_gemm_run_list) are one stream of the wide plan, in which those with few
+ * rows read b in place as well.
+ *
  * All sizes follow from constants and the shape, never from the number of threads: see gemm.h. The
  * cuts along k alone decide the bits of the result; those of rows and columns do not. */
 #include "device/cpu/gemm_parts.h"
@@ -168,31 +171,81 @@ static int64_t wide_depth(const tri_gemm *g)
     return equal_part(g->k, g->k <= MAX_PASS ? MAX_PASS : PASS, 4);
 }
 
-void tri_gemm_run(tri_pool *pool, tri_isa isa, void *scratch, const tri_gemm *g)
+static bool is_narrow(const tri_gemm_kernels *kernels, const tri_gemm *g)
 {
-    if (g->m <= 0 || g->n <= 0)
-        return;
-    const tri_gemm_kernels *kernels = kernels_of(isa);
+    return g->n <= NARROW_COLS && round_up(g->n, kernels->nr) * g->k <= SHARED_FLOATS;
+}
+
+static bool is_few(const tri_gemm *g)
+{
+    return g->m <= FEW_MOST && g->trans_b && !g->trans_a && !g->accumulate && g->alpha == 1 &&
+           g->k > 0;
+}
+
+/* Values of k in a pass: the bits of a product are those of its cut along k, in every plan. */
+static int64_t pass_depth(const tri_gemm_kernels *kernels, const tri_gemm *g)
+{
+    return is_narrow(kernels, g) ? MAX_PASS : wide_depth(g);
+}
+
+static tri_gemm_job job_of(tri_pool *pool, const tri_gemm_kernels *kernels, void *scratch)
+{
     assert(kernels->mr <= MAX_MR && kernels->nr <= MAX_NR);
-    if (2 * g->m * g->n * g->k < INLINE_FLOPS)
-        pool = NULL;
-    tri_gemm_job job = {
-        .g = g,
+    return (tri_gemm_job){
         .kernels = kernels,
         .num_threads = tri_pool_threads(pool),
         .shared = scratch,
         .of_workers = (float *)scratch + shared_floats(tri_pool_threads(pool)),
     };
-    bool narrow = g->n <= NARROW_COLS && round_up(g->n, kernels->nr) * g->k <= SHARED_FLOATS;
-    bool few = g->m <= FEW_MOST && g->trans_b && !g->trans_a && !g->accumulate && g->alpha == 1 &&
-               g->k > 0;
-    job.depth = narrow ? MAX_PASS : wide_depth(g);
-    if (few) {
+}
+
+void tri_gemm_run(tri_pool *pool, tri_isa isa, void *scratch, const tri_gemm *g)
+{
+    if (g->m <= 0 || g->n <= 0)
+        return;
+    const tri_gemm_kernels *kernels = kernels_of(isa);
+    if (2 * g->m * g->n * g->k < INLINE_FLOPS)
+        pool = NULL;
+    tri_gemm_job job = job_of(pool, kernels, scratch);
+    job.g = g;
+    job.depth = pass_depth(kernels, g);
+    if (is_few(g)) {
         job.task_cols = min_i64(round_up(divide_up(g->n, ENOUGH_TASKS), FEW_UNIT), FEW_COLS);
         tri_pool_run(pool, (int)divide_up(g->n, job.task_cols), few_multiply, &job);
-    } else if (narrow) {
+    } else if (is_narrow(kernels, g)) {
         run_narrow(pool, &job);
     } else {
-        tri_gemm_run_wide(pool, &job);
+        tri_gemm_part part = {.g = g, .depth = job.depth};
+        tri_gemm_run_wide(pool, &job, &part, 1);
+    }
+}
+
+/* ---- a list ---- */
+
+size_t tri_gemm_list_scratch_bytes(int num_threads, int64_t count)
+{
+    return tri_gemm_scratch_bytes(num_threads) + (size_t)count * sizeof(tri_gemm_part);
+}
+
+void tri_gemm_run_list(tri_pool *pool, tri_isa isa, void *scratch, const tri_gemm *list,
+                       int64_t count)
+{
+    const tri_gemm_kernels *kernels = kernels_of(isa);
+    tri_gemm_part *parts =
+        (tri_gemm_part *)((char *)scratch + tri_gemm_scratch_bytes(tri_pool_threads(pool)));
+    int64_t num_parts = 0, flops = 0;
+    for (const tri_gemm *g = list; g < list + count; g++) {
+        if (g->m <= 0 || g->n <= 0)
+            continue;
+        flops += 2 * g->m * g->n * g->k;
+        parts[num_parts++] =
+            (tri_gemm_part){.g = g, .depth = pass_depth(kernels, g), .few = is_few(g)};
+    }
+    if (num_parts == 1) {
+        tri_gemm_run(pool, isa, scratch, parts[0].g);
+    } else if (num_parts > 1) {
+        pool = flops < INLINE_FLOPS ? NULL : pool;
+        tri_gemm_job job = job_of(pool, kernels, scratch);
+        tri_gemm_run_wide(pool, &job, parts, num_parts);
     }
 }

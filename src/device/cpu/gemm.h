@@ -51,4 +51,12 @@ size_t tri_gemm_scratch_bytes(int num_threads);
  * scratch has tri_gemm_scratch_bytes(tri_pool_threads(pool)) bytes. */
 void tri_gemm_run(tri_pool *pool, tri_isa isa, void *scratch, const tri_gemm *g);
 
+/* Several products with equal n and results apart from each other, plain ones: the bits of each are
+ * those of tri_gemm_run. Workers go from one product to the next without waiting for each other, so
+ * that many small ones, or some large and some small, keep all of them busy. scratch has
+ * tri_gemm_list_scratch_bytes. */
+size_t tri_gemm_list_scratch_bytes(int num_threads, int64_t count);
+void tri_gemm_run_list(tri_pool *pool, tri_isa isa, void *scratch, const tri_gemm *list,
+                       int64_t count);
+
 #endif

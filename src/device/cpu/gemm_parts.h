@@ -122,7 +122,16 @@ static inline float *worker_scratch(const tri_gemm_job *job, int worker)
     return job->of_workers + (int64_t)worker * WORKER_FLOATS;
 }
 
-/* The wide plan: see gemm_wide.c. */
-void tri_gemm_run_wide(tri_pool *pool, tri_gemm_job *job);
+/* A product of a stream of the wide plan. The first three are given, the rest is planned. */
+typedef struct tri_gemm_part {
+    const tri_gemm *g;
+    int64_t depth; /* values of k in a pass */
+    bool few;      /* so few rows that b is read in place, in one turn */
+    int64_t task_rows, num_p, first_turn;
+} tri_gemm_part;
+
+/* The wide plan, of one product or of several with equal n, each of which has rows and columns: see
+ * gemm_wide.c. */
+void tri_gemm_run_wide(tri_pool *pool, tri_gemm_job *job, tri_gemm_part *parts, int64_t num_parts);
 
 #endif

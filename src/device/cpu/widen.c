@@ -29,17 +29,23 @@ bool tri_cpu_needs_widening(const tri_kernel_args *args)
     return any;
 }
 
+/* An input of which the shape alone is read, such as the weights of a gradient. */
+static bool is_read(tri_op op, int j)
+{
+    return j + 1 != tri_op_get(op)->shape_in;
+}
+
 static size_t own_scratch(const tri_kernel *kernel, const tri_kernel_args *args, int num_threads)
 {
     return kernel->scratch_bytes ? align_up(kernel->scratch_bytes(args, num_threads)) : 0;
 }
 
-size_t tri_cpu_widened_scratch(const tri_kernel *kernel, const tri_kernel_args *args,
+size_t tri_cpu_widened_scratch(tri_op op, const tri_kernel *kernel, const tri_kernel_args *args,
                                int num_threads)
 {
     size_t bytes = own_scratch(kernel, args, num_threads);
     for (int j = 0; j < args->num_in; j++)
-        if (is_narrow(&args->in[j]))
+        if (is_read(op, j) && is_narrow(&args->in[j]))
             bytes += align_up((size_t)args->in[j].count * sizeof(float));
     for (int k = 0; k < args->num_out; k++)
         if (is_narrow(&args->out[k]))
@@ -107,7 +113,8 @@ void tri_cpu_run_widened(tri_op op, const tri_kernel *kernel, const tri_kernel_a
     char *room = (char *)cpu->scratch +
                  own_scratch(kernel, args, cpu->pool ? tri_pool_threads(cpu->pool) : 1);
     for (int j = 0; j < args->num_in; j++)
-        room = widen(cpu, &wide.in[j], room);
+        if (is_read(op, j))
+            room = widen(cpu, &wide.in[j], room);
     for (int k = 0; k < args->num_out; k++)
         room = widen(cpu, &wide.out[k], room);
     kernel->run(&wide);

@@ -54,6 +54,7 @@ static tr_status open_cuda(tri_device *device, const tri_device_config *config, 
     state->float8 = config->float8;
     state->shared.any_order = config->any_order;
     state->shared.tune = !config->no_tuning;
+    state->shared.products = TRI_PRODUCTS_TMA;
     device->state = state;
     device->num_threads = 1;
     snprintf(device->description, sizeof device->description, "cuda");

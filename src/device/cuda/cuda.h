@@ -22,15 +22,25 @@ typedef struct tri_cuda_blas tri_cuda_blas;   /* cuBLASLt, opened at run time */
 typedef struct tri_cuda_dnn tri_cuda_dnn;     /* cuDNN, likewise; attention does without it */
 typedef struct tri_cuda_lanes tri_cuda_lanes; /* streams beside the stream, lanes.h */
 
+/* Which kernels do products with the matrices of experts: what comes first takes what it can, the
+ * next ones the rest. */
+typedef enum tri_cuda_products {
+    TRI_PRODUCTS_TMA,   /* Hopper's warpgroups, with copies by its copy engine */
+    TRI_PRODUCTS_WGMMA, /* the same, with copies by threads */
+    TRI_PRODUCTS_MMA,   /* tensor cores of any GPU */
+    TRI_PRODUCTS_PLAIN, /* any operands */
+} tri_cuda_products;
+
 /* Reached from a kernel as args->device. */
 typedef struct tri_cuda {
     void *stream;  /* cudaStream_t */
     void *scratch; /* device memory, as large as the kernel that is called asked for */
     size_t scratch_bytes;
     int num_sms;
-    bool tf32;      /* products of f32 operands may round them to tf32 */
-    bool any_order; /* sums need not run in a fixed order */
-    bool tune;      /* how large products are done is measured first */
+    bool tf32;                  /* products of f32 operands may round them to tf32 */
+    bool any_order;             /* sums need not run in a fixed order */
+    bool tune;                  /* how large products are done is measured first */
+    tri_cuda_products products; /* the first that may be used */
     tri_cuda_blas *blas;
     tri_cuda_dnn *dnn;     /* NULL when it is not here */
     tri_cuda_lanes *lanes; /* NULL until there is one */
@@ -65,6 +75,12 @@ extern const tri_kernel tri_cuda_rope, tri_cuda_split_qkv, tri_cuda_join_qkv, tr
     tri_cuda_attention_grad, tri_cuda_attention_merge, tri_cuda_cache_write;
 extern const tri_kernel tri_cuda_ce_stats, tri_cuda_ce_loss, tri_cuda_ce_grad, tri_cuda_out_loss,
     tri_cuda_out_loss_grad;
+extern const tri_kernel tri_cuda_pack_rooms, tri_cuda_mask_rows;
+extern const tri_kernel tri_cuda_route, tri_cuda_route_grad, tri_cuda_route_sums,
+    tri_cuda_route_sums_grad, tri_cuda_route_load, tri_cuda_balance, tri_cuda_balance_grad,
+    tri_cuda_move_bias;
+extern const tri_kernel tri_cuda_gate_rows, tri_cuda_gate_rows_grad, tri_cuda_sort_rows,
+    tri_cuda_grouped, tri_cuda_grouped_grad, tri_cuda_swiglu_rows, tri_cuda_swiglu_rows_grad;
 extern const tri_kernel tri_cuda_sum_squares, tri_cuda_fill, tri_cuda_finish, tri_cuda_sgd,
     tri_cuda_adam, tri_cuda_adam8, tri_cuda_lion, tri_cuda_momentum, tri_cuda_unit_norm,
     tri_cuda_apply_update, tri_cuda_narrow;

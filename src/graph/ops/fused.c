@@ -8,10 +8,12 @@ static tr_status infer_norm_grads(const tri_node *node, const tri_shape *in, tri
 {
     (void)out_dtype;
     (void)err;
-    tri_dim last = in[0].dim[in[0].rank - 1];
+    tri_shape row = {.rank = tri_node_norm_dims(node)};
+    for (int d = 0; d < row.rank; d++)
+        row.dim[d] = in[0].dim[in[0].rank - row.rank + d];
     out[0] = in[0];
     for (int k = 1; k < node->num_out; k++)
-        out[k] = tri_shape_of(1, last.name, last.size);
+        out[k] = row;
     return TR_OK;
 }
 
@@ -52,6 +54,7 @@ const tri_op_def tri_def_rmsnorm_grads = {
     .outputs = "dx, dgain [D], dbias [D] (optional)",
     .suffix = {NULL, "weight", "sum"},
     .meaning = "rmsnorm_grad and rmsnorm_param_grad in one; dbias = dx summed over all rows.",
+    .family = TRI_ATTR_NORM,
     .min_in = 5,
     .max_in = 5,
     .min_out = 2,

@@ -76,6 +76,7 @@ const tri_op_def tri_def_embed_grad = {
     .min_out = 1,
     .max_out = 1,
     .optional = 1 << 2,
+    .shape_in = 3,
     .can_accumulate = 1,
     .linear_in = 1 << 0,
     .infer = infer_embed_grad,
@@ -186,18 +187,25 @@ const tri_op_def tri_def_select_row_grad = {
     .flops = no_flops,
 };
 
+/* Dims of the index that count rows of the result. */
+static int index_lead(const tri_node *node, const tri_shape *index)
+{
+    return index->rank - !node->attr.gather.each;
+}
+
 static tr_status infer_gather_rows(const tri_node *node, const tri_shape *in, tri_shape *out,
                                    tri_dtype *out_dtype, tr_error *err)
 {
     (void)out_dtype;
     char a[128], b[128];
-    int lead = node->attr.gather.lead, rank = in[1].rank - 1 + in[0].rank - lead;
-    if (lead < 1 || lead > in[0].rank || in[1].rank < 1 || rank < 1 || rank > TRI_MAX_RANK)
+    int lead = node->attr.gather.lead, first = index_lead(node, &in[1]);
+    int rank = first + in[0].rank - lead;
+    if (lead < 1 || lead > in[0].rank || first < 0 || rank < 1 || rank > TRI_MAX_RANK)
         return tri_fail(err, TR_ERROR_INPUT, "%s has no rows of %d dims for the index %s",
                         tri_shape_text(&in[0], a, sizeof a), lead,
                         tri_shape_text(&in[1], b, sizeof b));
     out[0].rank = 0;
-    for (int d = 0; d < in[1].rank - 1; d++)
+    for (int d = 0; d < first; d++)
         out[0].dim[out[0].rank++] = in[1].dim[d];
     for (int d = lead; d < in[0].rank; d++)
         out[0].dim[out[0].rank++] = in[0].dim[d];
@@ -206,22 +214,46 @@ static tr_status infer_gather_rows(const tri_node *node, const tri_shape *in, tr
 
 static double flops_gather_rows(const tri_node *node, const tri_shape *in, const tri_shape *out)
 {
-    (void)node;
-    double terms = (double)in[1].dim[in[1].rank - 1].size;
+    double terms = node->attr.gather.each ? 1 : (double)in[1].dim[in[1].rank - 1].size;
     return terms > 1 ? terms * (double)tri_shape_count(out) : 0; /* of one term it is a copy */
+}
+
+/* By the index that leads the other way. */
+static void grad_gather_rows(tri_graph *graph, tri_id id, const tri_id *dout, const bool *wanted,
+                             tri_id *din)
+{
+    (void)wanted;
+    const tri_node node = graph->nodes[id];
+    if (node.num_in < 3) {
+        tri_graph_fail(graph, "%s cannot be differentiated: it has no index that leads back",
+                       graph->values[node.out[0]].name);
+        return;
+    }
+    int lead = index_lead(&node, &graph->values[node.in[1]].shape);
+    int of_back = graph->values[node.in[2]].shape.rank;
+    tri_attr attr = {.gather = {.lead = (uint8_t)lead, .each = of_back == node.attr.gather.lead}};
+    const char *name = tri_arena_printf(&graph->arena, "d.%s", graph->values[node.in[0]].name);
+    tri_id in[] = {dout[0], node.in[2], node.in[1]};
+    tri_id grad = tri_graph_emit(graph, TRI_OP_GATHER_ROWS, name, &attr, in, 3, 1);
+    din[0] = grad == TRI_NONE ? TRI_NONE : graph->nodes[grad].out[0];
 }
 
 const tri_op_def tri_def_gather_rows = {
     .name = "gather_rows",
-    .inputs = "x [N.., W..], index i32 [M.., k]",
+    .inputs = "x [N.., W..], index i32 [M.., k] (or [M..]: one term), [back i32: of its gradient]",
     .outputs = "y [M.., W..]",
-    .meaning = "y[m] = the sum over k of x[index[m,k]], where the first `lead` dims of x count its "
-               "rows; an index of -1 adds nothing.",
+    .meaning =
+        "y[m] = the sum over k of x[index[m,k]], where the first `lead` dims of x count its "
+        "rows; an index of -1 adds nothing. back lists, for each row of x, the rows of y that "
+        "it goes to.",
     .family = TRI_ATTR_GATHER,
     .min_in = 2,
-    .max_in = 2,
+    .max_in = 3,
     .min_out = 1,
     .max_out = 1,
+    .carries = 1 << 0,
     .infer = infer_gather_rows,
+    .grad = grad_gather_rows,
+    .place = tri_place_by_index,
     .flops = flops_gather_rows,
 };

@@ -45,17 +45,28 @@ static double flops_none(const tri_node *node, const tri_shape *in, const tri_sh
     return 0;
 }
 
+static tr_status infer_fill(const tri_node *node, const tri_shape *in, tri_shape *out,
+                            tri_dtype *out_dtype, tr_error *err)
+{
+    (void)in;
+    (void)out_dtype;
+    (void)err;
+    int32_t count = node->attr.axpby.count;
+    out[0] = tri_shape_scalar(count > 0 ? count : 1);
+    return TR_OK;
+}
+
 const tri_op_def tri_def_fill = {
     .name = "fill",
     .inputs = "none",
-    .outputs = "x [1]",
+    .outputs = "x [n]",
     .meaning = "x = alpha: what a statistic begins with on a rank that adds nothing to it.",
     .family = TRI_ATTR_AXPBY,
     .min_out = 1,
     .max_out = 1,
     .can_accumulate = 1,
     .wide_out = 1,
-    .infer = infer_one,
+    .infer = infer_fill,
     .flops = flops_none,
 };
 

@@ -20,7 +20,7 @@ typedef struct tri_log_facts {
     bool continues; /* what was written for the first `step` steps stays */
     int64_t step;   /* that are done */
     json_t *config; /* an object of all settings, or NULL */
-    tri_shown stats[TRI_MAX_SHOWN];
+    tri_shown stats[TRI_MAX_STEP_SHOWN];
     tri_metrics_row blank; /* has the names of all numbers */
 } tri_log_facts;
 

@@ -28,8 +28,8 @@ size_t tri_log_ring_put(tri_log_ring *ring, const tri_metrics_row *row)
     }
     tri_log_slot *slot = &ring->slots[put % ring->num];
     slot->row = *row;
-    if (slot->row.num_stats > TRI_MAX_SHOWN)
-        slot->row.num_stats = TRI_MAX_SHOWN;
+    if (slot->row.num_stats > TRI_MAX_STEP_SHOWN)
+        slot->row.num_stats = TRI_MAX_STEP_SHOWN;
     for (size_t i = 0; i < slot->row.num_stats; i++)
         slot->stats[i] = row->stats[i];
     slot->row.stats = slot->stats;

@@ -12,7 +12,7 @@
 /* A row with its statistics, which the loop has on its stack. */
 typedef struct tri_log_slot {
     tri_metrics_row row;
-    tri_shown stats[TRI_MAX_SHOWN];
+    tri_shown stats[TRI_MAX_STEP_SHOWN];
 } tri_log_slot;
 
 typedef struct tri_log_ring {

@@ -215,7 +215,8 @@ static bool fill(tri_logs *l, const tri_logs_config *config)
     facts->step = config->continues ? config->step : 0;
     copy_host(facts->host);
     facts->blank.stats = facts->stats;
-    facts->blank.num_stats = config->num_stats < TRI_MAX_SHOWN ? config->num_stats : TRI_MAX_SHOWN;
+    facts->blank.num_stats =
+        config->num_stats < TRI_MAX_STEP_SHOWN ? config->num_stats : TRI_MAX_STEP_SHOWN;
     for (size_t i = 0; i < facts->blank.num_stats; i++)
         facts->stats[i] = config->stats[i];
     bool filled = facts->dir && facts->run &&

@@ -42,7 +42,7 @@ static tr_status settings_of(const tri_run *run, json_t **object, tr_error *err)
 
 tr_status tri_logs_observer(const tri_run *run, tri_observer *observer, tr_error *err)
 {
-    tri_shown stats[TRI_MAX_SHOWN];
+    tri_shown stats[TRI_MAX_STEP_SHOWN];
     tri_logs_config config = {.formats = run->config.logs,
                               .dir = run->config.dir,
                               .continues = run->ckpt.continues,

@@ -13,7 +13,7 @@
 #include "train/log/row_numbers.h"
 
 /* Version 1 counted steps from 0 and had no time. */
-enum { VERSION = 2, MAX_LINE_BYTES = 1024 };
+enum { VERSION = 2, MAX_LINE_BYTES = 4096 };
 
 struct tri_metrics {
     int fd;
@@ -106,6 +106,19 @@ static void add_name(metrics_line *l, const char *name)
     add(l, "\":");
 }
 
+/* In the metrics alone: other files have numbers, and no lists. */
+static void add_loads(metrics_line *l, const tri_metrics_row *row)
+{
+    char text[32];
+    for (size_t i = 0; i < row->num_layer_loads; i++) {
+        snprintf(text, sizeof text, "%s%.4g", i ? "," : "\"layer_loads\":[",
+                 (double)row->layer_loads[i]);
+        add(l, text);
+    }
+    if (row->num_layer_loads > 0)
+        add(l, "],");
+}
+
 /* By hand: this runs in every step, and objects of a library take several times as long. */
 static void make_line(metrics_line *l, const tri_metrics_row *row)
 {
@@ -122,6 +135,7 @@ static void make_line(metrics_line *l, const tri_metrics_row *row)
         add(l, tri_number_text(&number, &odd, text));
         add(l, ",");
     }
+    add_loads(l, row);
     add(l, "\"time\":");
     add(l, tri_time_text(row->time_s, text));
     snprintf(text, sizeof text, ",\"version\":%d}\n", VERSION);

@@ -41,6 +41,8 @@ typedef struct tri_metrics_row {
     bool has_stall;  /* whether a checkpoint was taken since the line before */
     const struct tri_shown *stats; /* beside the loss: train/step_stats.h */
     size_t num_stats;
+    const float *layer_loads; /* of layers with experts: the largest load over the mean */
+    size_t num_layer_loads;
     double ckpt_stall_ms; /* how long that held up the training; left out otherwise */
 } tri_metrics_row;
 

@@ -69,7 +69,7 @@ static const number_def defs[] = {
      .help = "Milliseconds that a checkpoint held up the training", .when = STALLED},
 };
 enum { NUM_DEFS = sizeof defs / sizeof *defs, BEFORE_STATS = 2 };
-_Static_assert(NUM_DEFS + TRI_MAX_SHOWN == TRI_ROW_MAX_NUMBERS, "TRI_ROW_MAX_NUMBERS");
+_Static_assert(NUM_DEFS + TRI_MAX_STEP_SHOWN == TRI_ROW_MAX_NUMBERS, "TRI_ROW_MAX_NUMBERS");
 
 static bool is_present(const tri_metrics_row *row, presence when)
 {

@@ -3,8 +3,8 @@
 #ifndef TRI_TRAIN_LOG_ROW_NUMBERS_H
 #define TRI_TRAIN_LOG_ROW_NUMBERS_H
 
-#include "graph/stats.h"
 #include "train/log/metrics.h"
+#include "train/step_stats.h"
 
 typedef struct tri_row_number {
     const char *name;  /* in metrics.jsonl and metrics.csv */
@@ -18,7 +18,7 @@ typedef struct tri_row_number {
     double real;     /* in any case */
 } tri_row_number;
 
-enum { TRI_ROW_MAX_NUMBERS = 20 + TRI_MAX_SHOWN };
+enum { TRI_ROW_MAX_NUMBERS = 20 + TRI_MAX_STEP_SHOWN };
 
 /* The same for all rows of a run: the step first, statistics behind the loss. */
 size_t tri_row_num_numbers(const tri_metrics_row *row);

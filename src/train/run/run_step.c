@@ -55,7 +55,7 @@ static void tell_step(const tri_run *r, const tr_step *step, const step_end *end
 {
     if (r->ranks.rank != 0)
         return;
-    tri_shown stats[TRI_MAX_SHOWN];
+    tri_shown stats[TRI_MAX_STEP_SHOWN];
     size_t num_stats = tri_session_num_shown(r->session);
     for (size_t i = 0; i < num_stats; i++)
         stats[i] = tri_session_shown(r->session, i);
@@ -63,6 +63,8 @@ static void tell_step(const tri_run *r, const tr_step *step, const step_end *end
                            .time_s = tri_unix_s(),
                            .stats = stats,
                            .num_stats = num_stats,
+                           .layer_loads = r->session->loads.largest,
+                           .num_layer_loads = r->session->loads.num,
                            .loss = step->loss,
                            .grad_norm = step->grad_norm,
                            .lr = step->lr,

@@ -124,7 +124,8 @@ typedef struct gather_job {
 static gather_job gather_of(const tri_kernel_args *args)
 {
     const tri_tensor *x = &args->in[0];
-    gather_job job = {.args = args, .num_rows = 1, .width = 1, .terms = last_dim(&args->in[1])};
+    gather_job job = {.args = args, .num_rows = 1, .width = 1};
+    job.terms = args->attr->gather.each ? 1 : last_dim(&args->in[1]);
     for (int d = 0; d < x->rank; d++)
         *(d < args->attr->gather.lead ? &job.num_rows : &job.width) *= x->size[d];
     job.num_sums = job.width > 0 ? args->out[0].count / job.width : 0;

@@ -11,7 +11,7 @@ typedef struct rmsnorm_job {
 
 static rmsnorm_job norm_of(const tri_kernel_args *args)
 {
-    int64_t dim = last_dim(&args->in[0]);
+    int64_t dim = tri_norm_width(args);
     return (rmsnorm_job){args, args->in[0].count / dim, dim, rows_per_task(dim)};
 }
 

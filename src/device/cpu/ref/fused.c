@@ -5,7 +5,7 @@
 
 /* The parts of a norm's backward. The sums come first: dx may lie where dy does. */
 static void norm_grads(const tri_kernel_args *args, const tri_kernel *param_grad,
-                       const tri_kernel *grad, int num_params)
+                       const tri_kernel *grad, int num_params, int dims)
 {
     tri_kernel_args part = *args;
     part.in[2] = args->in[3];
@@ -19,7 +19,7 @@ static void norm_grads(const tri_kernel_args *args, const tri_kernel *param_grad
     grad->run(&part);
     if (args->num_out == 1 + num_params)
         return;
-    tri_attr attr = {.bias_grad = {.leading = (uint8_t)(args->in[0].rank - 1)}};
+    tri_attr attr = {.bias_grad = {.leading = (uint8_t)(args->in[0].rank - dims)}};
     part = *args;
     part.attr = &attr;
     part.in[0] = args->out[0];
@@ -30,12 +30,13 @@ static void norm_grads(const tri_kernel_args *args, const tri_kernel *param_grad
 
 static void layernorm_grads(const tri_kernel_args *args)
 {
-    norm_grads(args, &tri_ref_layernorm_param_grad, &tri_ref_layernorm_grad, 2);
+    norm_grads(args, &tri_ref_layernorm_param_grad, &tri_ref_layernorm_grad, 2, 1);
 }
 
 static void rmsnorm_grads(const tri_kernel_args *args)
 {
-    norm_grads(args, &tri_ref_rmsnorm_param_grad, &tri_ref_rmsnorm_grad, 1);
+    int dims = args->attr->norm.dims > 1 ? args->attr->norm.dims : 1;
+    norm_grads(args, &tri_ref_rmsnorm_param_grad, &tri_ref_rmsnorm_grad, 1, dims);
 }
 
 /* A row at a time, with its three statistics on the stack. */

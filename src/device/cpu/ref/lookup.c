@@ -80,7 +80,8 @@ static void gather_rows(const tri_kernel_args *args)
     const int32_t *index = args->in[1].data;
     const float *from = x->data;
     float *y = args->out[0].data;
-    int64_t terms = tri_ref_last(&args->in[1]), num_rows = 1, width = 1;
+    int64_t terms = args->attr->gather.each ? 1 : tri_ref_last(&args->in[1]);
+    int64_t num_rows = 1, width = 1;
     for (int d = 0; d < x->rank; d++)
         *(d < args->attr->gather.lead ? &num_rows : &width) *= x->size[d];
     for (int64_t i = 0; i < args->out[0].count; i++) {

@@ -1,4 +1,5 @@
-/* RMS norm: y = x * inv * g over the last dim, inv = 1 / sqrt(average(x^2) + eps). */
+/* RMS norm: y = x * inv * g over the last dims (attr.norm.dims), inv = 1 / sqrt(average(x^2) +
+ * eps). */
 #include "device/cpu/ref/ref.h"
 
 #include <math.h>
@@ -18,7 +19,7 @@ static void rmsnorm(const tri_kernel_args *args)
 {
     const float *x = args->in[0].data, *g = args->in[1].data;
     float *y = args->out[0].data, *rstd = args->out[1].data;
-    int64_t dim = tri_ref_last(&args->in[0]), rows = args->in[0].count / dim;
+    int64_t dim = tri_norm_width(args), rows = args->in[0].count / dim;
     for (int64_t i = 0; i < rows; i++)
         norm_row(x + i * dim, g, args->attr->norm.eps, dim, y + i * dim, rstd + i);
 }
@@ -27,7 +28,7 @@ static void add_rmsnorm(const tri_kernel_args *args)
 {
     const float *x = args->in[0].data, *r = args->in[1].data, *g = args->in[2].data;
     float *s = args->out[0].data, *y = args->out[1].data, *rstd = args->out[2].data;
-    int64_t dim = tri_ref_last(&args->in[0]), rows = args->in[0].count / dim;
+    int64_t dim = tri_norm_width(args), rows = args->in[0].count / dim;
     for (int64_t i = 0; i < rows; i++) {
         for (int64_t d = i * dim; d < (i + 1) * dim; d++)
             s[d] = x[d] + r[d];
@@ -41,7 +42,7 @@ static void rmsnorm_grad(const tri_kernel_args *args)
     const float *dy = args->in[0].data, *x = args->in[1].data, *g = args->in[2].data;
     const float *rstd = args->in[3].data, *ds = args->in[4].data;
     float *dx = args->out[0].data;
-    int64_t dim = tri_ref_last(&args->in[0]), rows = args->in[0].count / dim;
+    int64_t dim = tri_norm_width(args), rows = args->in[0].count / dim;
     for (int64_t i = 0; i < rows; i++) {
         double inv = rstd[i], avg_n = 0;
         for (int64_t d = 0; d < dim; d++)
@@ -59,7 +60,7 @@ static void rmsnorm_param_grad(const tri_kernel_args *args)
 {
     const float *dy = args->in[0].data, *x = args->in[1].data, *rstd = args->in[2].data;
     float *dg = args->out[0].data;
-    int64_t dim = tri_ref_last(&args->in[0]), rows = args->in[0].count / dim;
+    int64_t dim = tri_norm_width(args), rows = args->in[0].count / dim;
     for (int64_t d = 0; d < dim; d++) {
         double sum = 0;
         for (int64_t i = 0; i < rows; i++)

@@ -185,15 +185,37 @@ __global__ void __launch_bounds__(THREADS)
     store_pack<N>(y + i * N, narrow_pack<N, T>(sum));
 }
 
+/* Whole numbers, such as the ids of experts. */
+__global__ void __launch_bounds__(THREADS)
+    gather_ints(gather_list list, const int32_t *x, int32_t *y, int64_t count, int64_t width)
+{
+    int64_t i = (int64_t)blockIdx.x * THREADS + threadIdx.x;
+    if (i >= count)
+        return;
+    int64_t m = quotient(i, width), at = i - m * width;
+    int32_t sum = 0;
+    for (int64_t k = 0; k < list.terms; k++) {
+        int64_t row = list.index[m * list.terms + k];
+        sum += row >= 0 && row < list.num_rows ? x[row * width + at] : 0;
+    }
+    y[i] = sum;
+}
+
 void gather_rows(const tri_kernel_args *args)
 {
     const tri_tensor &x = args->in[0], &y = args->out[0];
-    gather_list list = {data_of<int32_t>(args->in[1]), last_of(args->in[1]), 1};
+    gather_list list = {data_of<int32_t>(args->in[1]),
+                        args->attr->gather.each ? 1 : last_of(args->in[1]), 1};
     int64_t width = 1;
     for (int d = 0; d < x.rank; d++)
         *(d < args->attr->gather.lead ? &list.num_rows : &width) *= x.size[d];
     if (y.count == 0)
         return;
+    if (y.dtype == TRI_I32) {
+        gather_ints<<<(unsigned)ceil_div(y.count, THREADS), THREADS, 0, stream_of(args)>>>(
+            list, data_of<int32_t>(x), data_of<int32_t>(y), y.count, width);
+        return;
+    }
     by_type(y.dtype, [&](auto zero) {
         using T = decltype(zero);
         constexpr int N = pack_size<T>();

@@ -269,7 +269,7 @@ __global__ void __launch_bounds__(MOST_THREADS) grad_kernel(grad_operands<T> p, 
 norm_shape shape_of(const tri_kernel_args *args)
 {
     norm_shape shape = {};
-    shape.dim = (int)last_of(args->in[0]);
+    shape.dim = (int)tri_norm_width(args);
     shape.rows = shape.dim > 0 ? args->in[0].count / shape.dim : 0;
     shape.eps = args->attr->norm.eps;
     return shape;
@@ -278,7 +278,7 @@ norm_shape shape_of(const tri_kernel_args *args)
 /* Whether rows are whole packs of the type, at addresses that are multiples of 16 bytes. */
 template <typename T> bool in_packs(const tri_kernel_args *args)
 {
-    bool fits = last_of(args->in[0]) % pack_size<T>() == 0;
+    bool fits = tri_norm_width(args) % pack_size<T>() == 0;
     for (int i = 0; i < args->num_in; i++)
         fits = fits && aligned16(args->in[i].data);
     for (int o = 0; o < args->num_out; o++)

@@ -364,7 +364,8 @@ template <bool LAYER> void run_parts(const tri_kernel_args *args)
     if (args->num_out == 1 + PARAMS)
         return;
     tri_attr attr = {};
-    attr.bias_grad.leading = (uint8_t)(args->in[0].rank - 1);
+    int dims = !LAYER && args->attr->norm.dims > 1 ? args->attr->norm.dims : 1;
+    attr.bias_grad.leading = (uint8_t)(args->in[0].rank - dims);
     part = *args;
     part.attr = &attr;
     part.in[0] = args->out[0];
@@ -382,7 +383,7 @@ bool aligned(const tri_kernel_args *args)
 
 template <bool LAYER> void norm_grads(const tri_kernel_args *args)
 {
-    int64_t dim = last_of(args->in[0]), rows = dim > 0 ? args->in[0].count / dim : 0;
+    int64_t dim = tri_norm_width(args), rows = dim > 0 ? args->in[0].count / dim : 0;
     bool done = false;
     by_type(args->in[0].dtype, [&](auto zero) {
         using T = decltype(zero);
@@ -411,7 +412,7 @@ template <bool LAYER> void norm_grads(const tri_kernel_args *args)
 template <bool LAYER> size_t grads_scratch(const tri_kernel_args *args, int num_threads)
 {
     (void)num_threads;
-    int64_t dim = last_of(args->in[0]), rows = dim > 0 ? args->in[0].count / dim : 0;
+    int64_t dim = tri_norm_width(args), rows = dim > 0 ? args->in[0].count / dim : 0;
     tri_dtype dtype = args->in[0].dtype;
     size_t parts = column_bytes < LAYER ? COLUMN_LAYER : COLUMN_RMS > (dtype, rows, dim);
     size_t bias = column_bytes<COLUMN_BIAS>(dtype, rows, dim);
