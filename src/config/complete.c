@@ -59,6 +59,21 @@ static tr_status fill_number(tr_settings *settings, const char *name, double val
     return value > 0 ? tr_settings_fill(settings, assignment, err) : TR_OK;
 }
 
+/* Presets so far choose by softmax, and have experts in every layer. */
+static tr_status apply_experts_preset(tr_settings *settings, const tri_moe_config *moe,
+                                      tr_error *err)
+{
+    TRI_TRY(fill(settings, "model.num_experts", moe->num_experts, err));
+    TRI_TRY(fill(settings, "model.experts_per_token", moe->choices, err));
+    TRI_TRY(fill(settings, "model.expert_dim", moe->expert_dim, err));
+    TRI_TRY(fill(settings, "model.shared_dim", moe->shared_dim, err));
+    TRI_TRY(tr_settings_fill(
+        settings, moe->shared_gate ? "model.shared_gate=true" : "model.shared_gate=false", err));
+    TRI_TRY(tr_settings_fill(
+        settings, moe->renorm ? "model.router_renorm=true" : "model.router_renorm=false", err));
+    return fill_number(settings, "model.balance_loss", (double)moe->balance, err);
+}
+
 static tr_status apply_llama_preset(tr_settings *settings, const tri_preset *preset, tr_error *err)
 {
     TRI_TRY(fill(settings, "model.num_kv_heads", preset->num_kv_heads, err));
@@ -72,7 +87,9 @@ static tr_status apply_llama_preset(tr_settings *settings, const tri_preset *pre
         TRI_TRY(tr_settings_fill(settings, "model.qk_norm=true", err));
     if (preset->tied_head)
         TRI_TRY(tr_settings_fill(settings, "model.tied_head=true", err));
-    return TR_OK;
+    if (preset->qk_norm_wide)
+        TRI_TRY(tr_settings_fill(settings, "model.qk_norm_wide=true", err));
+    return preset->moe.num_experts > 0 ? apply_experts_preset(settings, &preset->moe, err) : TR_OK;
 }
 
 static tr_status apply_preset(tr_settings *settings, tr_error *err)
@@ -99,7 +116,7 @@ static tr_status apply_preset(tr_settings *settings, tr_error *err)
 static tr_status apply_hf_setting(tr_settings *settings, const char *dir,
                                   const tri_hf_setting *setting, tr_error *err)
 {
-    char assignment[128];
+    char assignment[TRI_HF_LIST_BYTES + 64]; /* a list may be long */
     snprintf(assignment, sizeof assignment, "%s=%s", setting->name, setting->value);
     int index = tri_setting_find(&settings->table, setting->name);
     const tri_setting *row = settings->table.row[index];
@@ -108,8 +125,10 @@ static tr_status apply_hf_setting(tr_settings *settings, const char *dir,
     tr_status status = tri_setting_parse(row, setting->value, &wanted, err);
     if (status != TR_OK)
         return tri_fail_prefix(err, status, "%s/config.json: %s", dir, setting->key);
+    bool text = row->type == TRI_SETTING_STRING && have->string;
+    bool same = text ? strcmp(have->string, setting->value) == 0 : have->integer == wanted.integer;
     free(wanted.string);
-    if (!have->given || !setting->fixed || have->integer == wanted.integer)
+    if (!have->given || !setting->fixed || same)
         return tr_settings_fill(settings, assignment, err);
     if (have->integer == 0 && strcmp(row->fallback, "0") == 0) /* given, as "find out" */
         return tr_settings_set(settings, assignment, err);

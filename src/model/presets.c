@@ -49,6 +49,30 @@ static const tri_preset presets[] = {
      .rope_theta = 1000000, .norm_eps = 1e-6f, .qk_norm = true},
     {"mistral-7b", "llama", 32, 4096, 32, 14336, 32000, 32768, .num_kv_heads = 8,
      .rope_theta = 10000, .window = 4096},
+    /* Mixtures of experts, as in the configuration files of the released models. */
+    {"mixtral-8x7b", "llama", 32, 4096, 32, 14336, 32000, 32768, .num_kv_heads = 8,
+     .rope_theta = 1000000,
+     .moe =
+         {.num_experts = 8, .choices = 2, .expert_dim = 14336, .renorm = true, .balance = 0.02f}},
+    {"qwen2-57b-a14b", "llama", 28, 3584, 28, 18944, 151936, 131072, .num_kv_heads = 4,
+     .rope_theta = 1000000, .norm_eps = 1e-6f, .qkv_bias = true,
+     .moe = {.num_experts = 64,
+             .choices = 8,
+             .expert_dim = 2560,
+             .shared_dim = 20480,
+             .shared_gate = true,
+             .balance = 0.001f}},
+    {"qwen3-30b-a3b", "llama", 48, 2048, 32, 6144, 151936, 40960, .num_kv_heads = 4,
+     .head_dim = 128, .rope_theta = 1000000, .norm_eps = 1e-6f, .qk_norm = true,
+     .moe =
+         {.num_experts = 128, .choices = 8, .expert_dim = 768, .renorm = true, .balance = 0.001f}},
+    {"qwen3-235b-a22b", "llama", 94, 4096, 64, 12288, 151936, 40960, .num_kv_heads = 4,
+     .head_dim = 128, .rope_theta = 1000000, .norm_eps = 1e-6f, .qk_norm = true,
+     .moe =
+         {.num_experts = 128, .choices = 8, .expert_dim = 1536, .renorm = true, .balance = 0.001f}},
+    {"olmoe-1b-7b", "llama", 16, 2048, 16, 1024, 50304, 4096, .num_kv_heads = 16,
+     .rope_theta = 10000, .qk_norm = true, .qk_norm_wide = true,
+     .moe = {.num_experts = 64, .choices = 8, .expert_dim = 1024, .balance = 0.01f}},
 };
 
 const tri_preset *tri_preset_at(size_t i)

@@ -144,6 +144,17 @@ static void set_training(tr_settings *settings, const expected *e)
     hf_set(settings, "data.seq_len=%lld", (long long)e->seq_len);
 }
 
+/* The loss of balance that the last step measured, against the fixture's of models with experts. */
+static double balance_differs(const expected *e, const tr_session *session, int64_t step)
+{
+    const tri_safetensor *aux = tri_safetensors_find(e->file, "aux_losses");
+    for (size_t i = 0; aux && i < tr_session_num_stats(session); i++)
+        if (strcmp(tr_session_stat(session, i).name, "balance_loss") == 0)
+            return fabs(
+                tr_session_stat(session, i).value / (double)((const float *)aux->data)[step] - 1);
+    return aux ? INFINITY : 0;
+}
+
 static void check_training(const char *dir)
 {
     expected e;
@@ -160,6 +171,7 @@ static void check_training(const char *dir)
         if (tr_session_step(session, &result, &err) != TR_OK)
             fail_msg("%s", err.message);
         worst = fmax(worst, fabs(result.loss / (double)losses[step] - 1));
+        worst = fmax(worst, balance_differs(&e, session, step));
         worst_norm = fmax(worst_norm, fabs(result.grad_norm / (double)norms[step] - 1));
     }
     print_message("%s: losses differ by %.2g, norms by %.2g at most, relatively\n", dir, worst,
@@ -241,9 +253,10 @@ static void round_trip(temp_dir *temp, const char *fixture, int64_t shard_bytes,
 static void test_round_trip(void **state)
 {
     temp_dir *temp = *state;
-    static const char *const all[] = {"hf_gpt2",       "hf_gpt2_bare", "hf_llama",
-                                      "hf_llama_tied", "hf_qwen2",     "hf_qwen3",
-                                      "hf_mistral",    "hf_bert",      "hf_bert_cls"};
+    static const char *const all[] = {
+        "hf_gpt2",      "hf_gpt2_bare", "hf_llama", "hf_llama_tied", "hf_qwen2",
+        "hf_qwen3",     "hf_mistral",   "hf_bert",  "hf_bert_cls",   "hf_mixtral",
+        "hf_qwen2_moe", "hf_qwen3_moe", "hf_olmoe"};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
         round_trip(temp, all[i], TRI_HF_SHARD_BYTES, NULL);
         round_trip(temp, all[i], 20000, NULL);
@@ -293,15 +306,26 @@ static void check_family(void **state)
     check_training(dir);
 }
 
+/* A directory that compare_hf_moe.py has made. */
+static void check_given(void **state)
+{
+    check_logits(*state);
+}
+
 #define FAMILY(name)                                                                               \
     {                                                                                              \
         name, check_family, NULL, NULL, name                                                       \
     }
-int main(void)
+int main(int argc, char **argv)
 {
+    const struct CMUnitTest given[] = {{argv[argc - 1], check_given, NULL, NULL, argv[argc - 1]}};
+    if (argc > 1)
+        return cmocka_run_group_tests(given, NULL, NULL);
     const struct CMUnitTest families[] = {
-        FAMILY("hf_gpt2"),  FAMILY("hf_gpt2_bare"), FAMILY("hf_llama"),   FAMILY("hf_llama_tied"),
-        FAMILY("hf_qwen2"), FAMILY("hf_qwen3"),     FAMILY("hf_mistral"),
+        FAMILY("hf_gpt2"),       FAMILY("hf_gpt2_bare"), FAMILY("hf_llama"),
+        FAMILY("hf_llama_tied"), FAMILY("hf_qwen2"),     FAMILY("hf_qwen3"),
+        FAMILY("hf_mistral"),    FAMILY("hf_mixtral"),   FAMILY("hf_qwen2_moe"),
+        FAMILY("hf_qwen3_moe"),  FAMILY("hf_olmoe"),
     };
     const struct CMUnitTest files[] = {
         cmocka_unit_test(test_round_trip),

@@ -80,7 +80,7 @@ static void test_refused_configs(void **state)
 {
     temp_dir *temp = *state;
     hf_refuses("tests/fixtures/hf_unknown", NULL, "mamba",
-               "gpt2, llama, qwen2, qwen3, mistral, bert");
+               "gpt2, llama, qwen2, qwen3, mistral, mixtral, qwen2_moe, qwen3_moe, olmoe, bert");
     hf_refuses_config(temp, "hf_gpt2", "n_embd", NULL, "n_embd");
     hf_refuses_config(temp, "hf_gpt2", "n_embd", "\"30\"", "n_embd");
     hf_refuses_config(temp, "hf_gpt2", "n_embd", "-1", "n_embd");

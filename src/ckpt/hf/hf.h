@@ -3,7 +3,8 @@
  *
  * Parameters of our models have the names of the released models without the prefix of the body
  * ("transformer.", "model.", "bert."), so that a family is a row of a table and not a program; what
- * differs beyond names is one thing: GPT-2 stores the weights of linear layers as [in, out]. */
+ * differs beyond names is two things: GPT-2 stores the weights of linear layers as [in, out], and
+ * experts, one parameter of ours for all of a layer, have a tensor each. */
 #ifndef TRI_CKPT_HF_HF_H
 #define TRI_CKPT_HF_HF_H
 
@@ -22,13 +23,13 @@ typedef struct tri_hf_setting {
     char text[40];
 } tri_hf_setting;
 
-enum { TRI_HF_MAX_SETTINGS = 40, TRI_HF_LIST_BYTES = 8192 };
+enum { TRI_HF_MAX_SETTINGS = 48, TRI_HF_NUM_LISTS = 3, TRI_HF_LIST_BYTES = 8192 };
 
 typedef struct tri_hf_config {
     const char *model_type; /* "llama", "qwen2", ... */
     tri_hf_setting setting[TRI_HF_MAX_SETTINGS];
     int num_settings;
-    char list[2][TRI_HF_LIST_BYTES]; /* values too long for a setting's text */
+    char list[TRI_HF_NUM_LISTS][TRI_HF_LIST_BYTES]; /* values too long for a setting's text */
 } tri_hf_config;
 
 /* Reads and checks dir/config.json into a config that stays where it is: it points into itself.

@@ -69,24 +69,30 @@ static tr_status read_gpt2(const tri_hf_reader *r)
 
 /* ---- llama and its relatives ---- */
 
-/* How many of the layers have a window. layer_types says it for each; without it qwen's layers have
- * one from max_window_layers on, and mistral's all. */
+/* The layers with a window where layer_types does not say it. Those of qwen have one from
+ * max_window_layers on; of qwen2_moe every other one before it. */
+static tr_status count_default_windows(const tri_hf_reader *r, int64_t layers, int64_t *num)
+{
+    const json_t *value = tri_hf_value(r->root, "max_window_layers");
+    int64_t first = value ? json_integer_value(value) : 28;
+    if ((value && !json_is_integer(value)) || first < 0)
+        return tri_fail(r->err, TR_ERROR_INPUT,
+                        "%s: \"max_window_layers\" is not a whole number >= 0", r->path);
+    first = first < layers ? first : layers;
+    *num = strcmp(r->family->model_type, "qwen2_moe") == 0 ? (first + 1) / 2 : layers - first;
+    return TR_OK;
+}
+
+/* How many of the layers have a window. Of mistral, mixtral and qwen3_moe it is all. */
 static tr_status count_windows(const tri_hf_reader *r, int64_t layers, int64_t *num)
 {
     const json_t *types = tri_hf_value(r->root, "layer_types");
-    bool qwen = r->family->model_type[0] == 'q';
+    const char *family = r->family->model_type;
     *num = layers;
-    if (!qwen)
+    if (family[0] != 'q' || strcmp(family, "qwen3_moe") == 0)
         return TR_OK;
-    if (!types) {
-        const json_t *value = tri_hf_value(r->root, "max_window_layers");
-        int64_t first = value ? json_integer_value(value) : 28;
-        if ((value && !json_is_integer(value)) || first < 0)
-            return tri_fail(r->err, TR_ERROR_INPUT,
-                            "%s: \"max_window_layers\" is not a whole number >= 0", r->path);
-        *num = first < layers ? layers - first : 0;
-        return TR_OK;
-    }
+    if (!types)
+        return count_default_windows(r, layers, num);
     *num = 0;
     if (!json_is_array(types) || (int64_t)json_array_size(types) != layers)
         return tri_fail(r->err, TR_ERROR_INPUT, "%s: \"layer_types\" is not a list of %lld types",
@@ -106,12 +112,12 @@ static tr_status count_windows(const tri_hf_reader *r, int64_t layers, int64_t *
 
 static tr_status read_window(const tri_hf_reader *r, int64_t layers)
 {
-    int64_t window = 0, num;
-    bool used = r->family->window > 0; /* llama has none, whatever its file says */
+    int64_t window = 0, num, fallback = r->family->window > 0 ? r->family->window : 0;
+    bool used = r->family->window != 0; /* llama has none, whatever its file says */
     if (used && r->family->model_type[0] == 'q')
         TRI_TRY(tri_hf_read_bool(r, "use_sliding_window", false, &used));
     if (used && !json_is_null(json_object_get(r->root, "sliding_window"))) {
-        TRI_TRY(tri_hf_read_int(r, r->root, "sliding_window", r->family->window, &window));
+        TRI_TRY(tri_hf_read_int(r, r->root, "sliding_window", fallback, &window));
         TRI_TRY(count_windows(r, layers, &num));
         if (num > 0 && num < layers)
             return tri_fail(r->err, TR_ERROR_INPUT,
@@ -122,6 +128,25 @@ static tr_status read_window(const tri_hf_reader *r, int64_t layers)
             window = 0;
     }
     tri_hf_add_int(r, false, "model.window", "sliding_window", window);
+    return TR_OK;
+}
+
+/* What the families have or have not beside query, key and value. */
+static tr_status read_qkv(const tri_hf_reader *r)
+{
+    const char *type = r->family->model_type;
+    bool wide = strcmp(type, "olmoe") == 0, bias = strcmp(type, "qwen2") == 0;
+    bool norm = wide || strncmp(type, "qwen3", 5) == 0;
+    const char *key = "model_type";
+    if (strcmp(type, "qwen2_moe") == 0)
+        TRI_TRY(tri_hf_read_bool(r, key = "qkv_bias", true, &bias));
+    if (wide && tri_hf_value(r->root, "clip_qkv"))
+        return tri_fail(r->err, TR_ERROR_INPUT,
+                        "%s: has a \"clip_qkv\"; only models without it (null) are supported",
+                        r->path);
+    tri_hf_add_bool(r, "model.qkv_bias", key, bias);
+    tri_hf_add_bool(r, "model.qk_norm", "model_type", norm);
+    tri_hf_add_bool(r, "model.qk_norm_wide", "model_type", wide);
     return TR_OK;
 }
 
@@ -153,7 +178,6 @@ static tr_status read_llama(const tri_hf_reader *r)
                                             {"num_attention_heads", "model.num_heads"},
                                             {"intermediate_size", "model.ffn_dim"},
                                             {"vocab_size", "model.vocab"}};
-    const char *type = r->family->model_type;
     int64_t positions, layers;
     double eps;
     bool tied;
@@ -167,12 +191,13 @@ static tr_status read_llama(const tri_hf_reader *r)
         tri_hf_read_int(r, r->root, "max_position_embeddings", r->family->positions, &positions));
     TRI_TRY(tri_hf_read_rope(r, &positions));
     tri_hf_add_int(r, false, "model.positions", "max_position_embeddings", positions);
-    TRI_TRY(tri_hf_read_real(r, r->root, "rms_norm_eps", 1e-6, &eps));
+    TRI_TRY(tri_hf_read_real(r, r->root, "rms_norm_eps",
+                             r->family->norm_eps > 0 ? r->family->norm_eps : 1e-6, &eps));
     tri_hf_add_real(r, "model.norm_eps", "rms_norm_eps", eps);
     TRI_TRY(tri_hf_read_bool(r, "tie_word_embeddings", false, &tied));
     tri_hf_add_bool(r, "model.tied_head", "tie_word_embeddings", tied);
-    tri_hf_add_bool(r, "model.qkv_bias", "model_type", strcmp(type, "qwen2") == 0);
-    tri_hf_add_bool(r, "model.qk_norm", "model_type", strcmp(type, "qwen3") == 0);
+    TRI_TRY(read_qkv(r));
+    TRI_TRY(tri_hf_read_moe(r, layers));
     TRI_TRY(read_window(r, layers));
     return tri_hf_add_init(r);
 }
@@ -263,7 +288,7 @@ tr_status tri_hf_family_read(const json_t *root, const char *path, const tri_hf_
                              tr_error *err)
 {
     const char *type = json_string_value(json_object_get(root, "model_type"));
-    char names[128];
+    char names[256];
     tri_hf_family_names(names, sizeof names);
     if (!type)
         return tri_fail(err, TR_ERROR_INPUT, "%s: has no \"model_type\"; known ones: %s", path,

@@ -14,6 +14,12 @@
 
 enum { MAX_NAME = 512, MAX_PATH = 4200 };
 
+/* A tensor of the files: a parameter, or one expert of it. */
+typedef struct hf_tensor {
+    size_t param, shard;
+    int64_t expert; /* -1: all of the parameter */
+} hf_tensor;
+
 typedef struct export_writer {
     const tri_hf_export_options *options;
     const tri_hf_family *family;
@@ -21,8 +27,8 @@ typedef struct export_writer {
     const float *const *data;
     char dir[MAX_PATH];  /* as asked for, without a slash at the end */
     char temp[MAX_PATH]; /* where it is written */
-    size_t *shard;       /* of each parameter */
-    size_t num_shards;
+    hf_tensor *parts;    /* the tensors of the files, in the order of the model */
+    size_t num_parts, num_shards;
     json_t *weight_map;
     tr_error *err;
 } export_writer;
@@ -59,15 +65,22 @@ static float *transposed(const tri_param *param, const float *data)
     return copy;
 }
 
-static tr_status add_param(const export_writer *w, shard_parts *parts, size_t i, const char *file)
+static tr_status add_part(const export_writer *w, shard_parts *parts, const hf_tensor *from,
+                          const char *file)
 {
-    const tri_param *param = &w->params->items[i];
+    const tri_param *param = &w->params->items[from->param];
     size_t at = parts->num++;
+    char canonical[MAX_NAME];
     int num_dims = tri_hf_dims(w->family, param, parts->dim[at]);
-    const float *data = w->data[i];
+    const float *data = w->data[from->param];
+    snprintf(canonical, sizeof canonical, "%s", param->name);
+    if (from->expert >= 0) {
+        tri_hf_expert_name(param->name, from->expert, canonical, sizeof canonical);
+        data += from->expert * parts->dim[at][0] * parts->dim[at][1];
+    }
     if (w->family->conv1d && param->role == TRI_ROLE_MATRIX)
         data = parts->copy[at] = transposed(param, data);
-    tri_hf_name(w->family, param->name, parts->name[at], MAX_NAME);
+    tri_hf_name(w->family, canonical, parts->name[at], MAX_NAME);
     parts->item[at] = (tri_safetensors_item){.name = parts->name[at],
                                              .dtype = TRI_F32,
                                              .num_dims = num_dims,
@@ -84,7 +97,7 @@ static tr_status write_shard(const export_writer *w, size_t shard)
     if (w->num_shards > 1)
         snprintf(file, sizeof file, "model-%05zu-of-%05zu.safetensors", shard + 1, w->num_shards);
     snprintf(path, sizeof path, "%s/%s", w->temp, file);
-    size_t most = w->params->count + 1;
+    size_t most = w->num_parts + 1;
     shard_parts parts = {.item = calloc(most, sizeof *parts.item),
                          .name = calloc(most, sizeof *parts.name),
                          .dim = calloc(most, sizeof *parts.dim),
@@ -92,9 +105,9 @@ static tr_status write_shard(const export_writer *w, size_t shard)
     tr_status status = TR_OK;
     if (!parts.item || !parts.name || !parts.dim || !parts.copy)
         status = tri_fail(w->err, TR_ERROR_RUNTIME, "%s: out of memory", w->dir);
-    for (size_t i = 0; status == TR_OK && i < w->params->count; i++)
-        if (w->shard[i] == shard)
-            status = add_param(w, &parts, i, file);
+    for (size_t i = 0; status == TR_OK && i < w->num_parts; i++)
+        if (w->parts[i].shard == shard)
+            status = add_part(w, &parts, &w->parts[i], file);
     const tri_safetensors_meta meta = {"format", "pt"}; /* transformers insists on it */
     if (status == TR_OK)
         status = tri_safetensors_write(path, parts.item, parts.num, &meta, 1, w->err);
@@ -102,18 +115,42 @@ static tr_status write_shard(const export_writer *w, size_t shard)
     return status;
 }
 
+static int64_t parts_of(const tri_param *param)
+{
+    int64_t experts = tri_hf_num_experts(param);
+    return experts > 0 ? experts : 1;
+}
+
+static tr_status list_parts(export_writer *w)
+{
+    size_t num = 0;
+    for (size_t i = 0; i < w->params->count; i++)
+        num += (size_t)parts_of(&w->params->items[i]);
+    w->parts = calloc(num + 1, sizeof *w->parts);
+    if (!w->parts)
+        return tri_fail(w->err, TR_ERROR_RUNTIME, "%s: out of memory", w->options->dir);
+    for (size_t i = 0; i < w->params->count; i++) {
+        const tri_param *param = &w->params->items[i];
+        bool experts = tri_hf_num_experts(param) > 0;
+        for (int64_t e = 0; e < parts_of(param); e++)
+            w->parts[w->num_parts++] = (hf_tensor){.param = i, .expert = experts ? e : -1};
+    }
+    return TR_OK;
+}
+
 /* In the order of the model, a new file where the next tensor would make one too large. */
 static void divide(export_writer *w)
 {
     int64_t filled = 0;
     w->num_shards = 1;
-    for (size_t i = 0; i < w->params->count; i++) {
-        int64_t bytes = tri_shape_count(&w->params->items[i].shape) * (int64_t)sizeof(float);
+    for (size_t i = 0; i < w->num_parts; i++) {
+        const tri_param *param = &w->params->items[w->parts[i].param];
+        int64_t bytes = tri_shape_count(&param->shape) / parts_of(param) * (int64_t)sizeof(float);
         if (filled > 0 && filled + bytes > w->options->shard_bytes) {
             w->num_shards++;
             filled = 0;
         }
-        w->shard[i] = w->num_shards - 1;
+        w->parts[i].shard = w->num_shards - 1;
         filled += bytes;
     }
 }
@@ -227,10 +264,9 @@ tr_status tri_hf_export(const tri_hf_export_options *options, const tri_model_co
     export_writer w = {.options = options, .params = params, .data = data, .err = err};
     json_t *config;
     TRI_TRY(tri_hf_config_make(model, &w.family, &config, err));
-    w.shard = calloc(params->count + 1, sizeof *w.shard);
     w.weight_map = json_object();
-    tr_status status = w.shard && w.weight_map
-                           ? TR_OK
+    tr_status status = w.weight_map
+                           ? list_parts(&w)
                            : tri_fail(err, TR_ERROR_RUNTIME, "%s: out of memory", options->dir);
     if (status == TR_OK && options->run_dir)
         status = tri_hf_token_ids(options->run_dir, config, err);
@@ -238,6 +274,6 @@ tr_status tri_hf_export(const tri_hf_export_options *options, const tri_model_co
         status = write_dir(&w, config);
     json_decref(w.weight_map);
     json_decref(config);
-    free(w.shard);
+    free(w.parts);
     return status;
 }

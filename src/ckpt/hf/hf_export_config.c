@@ -20,6 +20,12 @@ static tr_status choose(const tri_model_config *m, const tri_hf_family **family,
                         "model.rope_part is %g, but heads of Llama, Mistral and Qwen turn whole in "
                         "Hugging Face; it cannot be exported",
                         m->rope.part);
+    else if (strcmp(m->kind, "llama") == 0 && m->moe.num_experts > 0)
+        TRI_TRY(tri_hf_moe_choose(m, &type, err));
+    else if (strcmp(m->kind, "llama") == 0 && m->qk_norm && m->qk_norm_wide)
+        return tri_fail(err, TR_ERROR_INPUT,
+                        "of the architectures of Hugging Face that are written, only olmoe has "
+                        "model.qk_norm_wide, and it has experts; this model cannot be exported");
     else if (strcmp(m->kind, "llama") == 0)
         type = m->qk_norm ? "qwen3" : m->qkv_bias ? "qwen2" : m->window > 0 ? "mistral" : "llama";
     else if (strcmp(m->kind, "bert") == 0)
@@ -49,23 +55,42 @@ static json_t *gpt2_config(const tri_model_config *m)
 static int add_window(json_t *root, const tri_model_config *m, const char *type)
 {
     json_t *window = m->window > 0 ? json_integer(m->window) : json_null();
-    if (strcmp(type, "llama") == 0)
+    if (strcmp(type, "llama") == 0 || strcmp(type, "olmoe") == 0)
         return json_decref(window), 0;
     int failed = json_object_set_new(root, "sliding_window", window);
     if (type[0] != 'q')
+        return failed;
+    failed |= json_object_set_new(root, "use_sliding_window", json_boolean(m->window > 0));
+    if (strcmp(type, "qwen3_moe") == 0)
         return failed;
     json_t *types = json_array();
     for (int64_t l = 0; l < m->num_layers; l++)
         failed |= json_array_append_new(
             types, json_string(m->window > 0 ? "sliding_attention" : "full_attention"));
     failed |= json_object_set_new(root, "layer_types", types);
-    failed |= json_object_set_new(root, "use_sliding_window", json_boolean(m->window > 0));
     return failed | json_object_set_new(root, "max_window_layers",
                                         json_integer(m->window > 0 ? 0 : m->num_layers));
 }
 
-static json_t *llama_config(const tri_model_config *m, const char *type)
+/* Some classes take the width of a head from the number of heads unless the key is there. */
+static bool has_head_dim(const tri_model_config *m, const char *type)
 {
+    static const char *const from_heads[] = {"qwen2", "qwen2_moe", "olmoe"};
+    for (size_t i = 0; i < sizeof from_heads / sizeof *from_heads; i++)
+        if (strcmp(type, from_heads[i]) == 0)
+            return m->head_dim * m->num_heads != m->dim;
+    return true;
+}
+
+static bool has_attention_bias(const char *type)
+{
+    return strcmp(type, "llama") == 0 || strncmp(type, "qwen3", 5) == 0 ||
+           strcmp(type, "olmoe") == 0;
+}
+
+static json_t *llama_config(const tri_model_config *m, const tri_hf_family *family)
+{
+    const char *type = family->model_type;
     json_t *root = json_pack(
         "{s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:o, s:b}", "hidden_act", "silu",
         "num_hidden_layers", (json_int_t)m->num_layers, "hidden_size", (json_int_t)m->dim,
@@ -74,12 +99,13 @@ static json_t *llama_config(const tri_model_config *m, const char *type)
         (json_int_t)m->vocab, "max_position_embeddings", (json_int_t)m->positions, "rms_norm_eps",
         tri_hf_number(m->norm_eps), "initializer_range", tri_hf_number(m->init_std),
         "tie_word_embeddings", m->tied_head);
-    int failed = !root || tri_hf_add_rope(root, m) || add_window(root, m, type);
-    if (strcmp(type, "qwen2") != 0 || m->head_dim * m->num_heads != m->dim)
+    int failed = !root || tri_hf_add_rope(root, m) || add_window(root, m, type) ||
+                 tri_hf_add_moe(root, m, family);
+    if (has_head_dim(m, type))
         failed |= json_object_set_new(root, "head_dim", json_integer(m->head_dim));
     if (strcmp(type, "llama") == 0)
         failed |= json_object_set_new(root, "mlp_bias", json_false());
-    if (strcmp(type, "llama") == 0 || strcmp(type, "qwen3") == 0)
+    if (has_attention_bias(type))
         failed |= json_object_set_new(root, "attention_bias", json_false());
     if (failed) {
         json_decref(root);
@@ -154,7 +180,7 @@ tr_status tri_hf_config_make(const tri_model_config *model, const tri_hf_family 
     } else if (strcmp(kind, "gpt2") == 0) {
         made = gpt2_config(model);
     } else {
-        made = llama_config(model, (*family)->model_type);
+        made = llama_config(model, *family);
     }
     if (!made || add_common(made, *family, architecture) != 0) {
         json_decref(made);

@@ -12,13 +12,20 @@ enum { MAX_NAME = 512 };
 
 typedef struct tri_hf_source loader;
 
+/* Where a parameter, or one expert of it, lies. */
+typedef struct hf_piece {
+    const tri_safetensor *tensor;
+    const tri_hf_file *file;
+    int64_t first; /* element of the tensor */
+} hf_piece;
+
 struct tri_hf_source {
     const tri_hf_family *family;
     const tri_hf_class *class; /* of bert, or NULL */
     const tri_param_table *params;
     tri_hf_files files;
-    const tri_safetensor **taken; /* by each parameter */
-    const tri_hf_file **from;
+    hf_piece *pieces;
+    size_t *start; /* the first piece of each parameter, and after the last their number */
     bool *fresh;   /* parameters of heads that the files do not have */
     tr_error *err; /* while it is opened */
 };
@@ -34,21 +41,32 @@ static char *dims_text(int num, const int64_t *dim, char *text, size_t size)
     return text;
 }
 
-/* By its name in the files, without the prefix, or by TensorFlow's name for parts of a norm. The
- * bias of bert's decoder has two names, of which a file may hold either. */
+/* One spelling of a name, or of bert TensorFlow's name for parts of a norm. */
+static const tri_safetensor *find_as(const loader *l, const char *tried, const tri_hf_file **file)
+{
+    char old[MAX_NAME];
+    const tri_safetensor *tensor = tri_hf_files_find(&l->files, tried, file);
+    const char *norm = strstr(tried, "LayerNorm.");
+    if (tensor || !norm || strcmp(l->family->kind, "bert") != 0)
+        return tensor;
+    snprintf(old, sizeof old, "%.*sLayerNorm.%s", (int)(norm - tried), tried,
+             strcmp(norm, "LayerNorm.bias") == 0 ? "beta" : "gamma");
+    return tri_hf_files_find(&l->files, old, file);
+}
+
+/* By its name in the files, without what the family calls differently, without the prefix. The bias
+ * of bert's decoder has two names, of which a file may hold either. */
 static const tri_safetensor *find(const loader *l, const char *canonical, const tri_hf_file **file)
 {
-    char name[MAX_NAME], old[MAX_NAME];
+    char name[MAX_NAME], plain[MAX_NAME];
     tri_hf_name(l->family, canonical, name, sizeof name);
-    for (int bare = 0; bare < 2; bare++) {
-        const char *tried = bare ? canonical : name;
-        const tri_safetensor *tensor = tri_hf_files_find(&l->files, tried, file);
-        const char *norm = strstr(tried, "LayerNorm.");
-        if (!tensor && norm && strcmp(l->family->kind, "bert") == 0) {
-            snprintf(old, sizeof old, "%.*sLayerNorm.%s", (int)(norm - tried), tried,
-                     strcmp(norm, "LayerNorm.bias") == 0 ? "beta" : "gamma");
-            tensor = tri_hf_files_find(&l->files, old, file);
-        }
+    snprintf(plain, sizeof plain, "%s%s", l->family->prefix, canonical);
+    const char *bare = strncmp(name, l->family->prefix, strlen(l->family->prefix)) == 0
+                           ? name + strlen(l->family->prefix)
+                           : canonical;
+    const char *const spellings[] = {name, canonical, plain, bare};
+    for (int i = 0; i < (l->family->renames ? 4 : 2); i++) {
+        const tri_safetensor *tensor = find_as(l, spellings[i], file);
         if (tensor)
             return tensor;
     }
@@ -87,32 +105,78 @@ static bool may_be_fresh(const loader *l, const char *canonical)
     return true;
 }
 
-static tr_status take(loader *l, size_t i)
+static tr_status check_form(const loader *l, const hf_piece *at, int num, const int64_t *dim)
 {
-    const tri_param *param = &l->params->items[i];
-    const tri_safetensor *tensor = find(l, param->name, &l->from[i]);
-    l->fresh[i] = !tensor && may_be_fresh(l, param->name);
-    if (l->fresh[i])
-        return TR_OK;
-    if (!tensor)
-        return missing(l, param->name);
-    const char *path = l->from[i]->path;
-    int64_t dim[2];
-    int num = tri_hf_dims(l->family, param, dim);
+    const tri_safetensor *tensor = at->tensor;
     if (!tri_hf_can_widen(tensor->dtype))
         return tri_fail(l->err, TR_ERROR_INPUT,
                         "%s: tensor \"%s\" is of dtype %s; weights are read from F32, F16 and BF16",
-                        path, tensor->name, tensor->dtype_text);
+                        at->file->path, tensor->name, tensor->dtype_text);
     bool same = tensor->num_dims == num;
     for (int d = 0; same && d < num; d++)
         same = tensor->dim[d] == dim[d];
-    char have[160], need[64];
-    if (!same)
-        return tri_fail(l->err, TR_ERROR_INPUT,
-                        "%s: tensor \"%s\" has shape %s, but config.json asks for %s", path,
-                        tensor->name, dims_text(tensor->num_dims, tensor->dim, have, sizeof have),
-                        dims_text(num, dim, need, sizeof need));
-    l->taken[i] = tensor;
+    char have[160], need[96];
+    if (same)
+        return TR_OK;
+    return tri_fail(l->err, TR_ERROR_INPUT,
+                    "%s: tensor \"%s\" has shape %s, but config.json asks for %s", at->file->path,
+                    tensor->name, dims_text(tensor->num_dims, tensor->dim, have, sizeof have),
+                    dims_text(num, dim, need, sizeof need));
+}
+
+/* Of all experts in one tensor, [E, out, in], where out of gate and up is both. */
+static tr_status take_fused(loader *l, size_t i, hf_piece whole, int half)
+{
+    const tri_param *param = &l->params->items[i];
+    int64_t num = tri_hf_num_experts(param), dim[3] = {num};
+    tri_hf_dims(l->family, param, dim + 1);
+    int64_t count = dim[1] * dim[2];
+    if (strstr(whole.tensor->name, "gate_up_proj"))
+        dim[1] *= 2;
+    TRI_TRY(check_form(l, &whole, 3, dim));
+    for (int64_t e = 0; e < num; e++) {
+        whole.first = e * dim[1] * dim[2] + half * count;
+        l->pieces[l->start[i] + (size_t)e] = whole;
+    }
+    return TR_OK;
+}
+
+static tr_status take_experts(loader *l, size_t i)
+{
+    const tri_param *param = &l->params->items[i];
+    char name[MAX_NAME];
+    int half;
+    hf_piece at = {0};
+    int64_t dim[2], num = tri_hf_num_experts(param);
+    tri_hf_dims(l->family, param, dim);
+    at.tensor = find(l, tri_hf_fused_name(param->name, name, sizeof name, &half), &at.file);
+    if (at.tensor)
+        return take_fused(l, i, at, half);
+    for (int64_t e = 0; e < num; e++) {
+        at.tensor = find(l, tri_hf_expert_name(param->name, e, name, sizeof name), &at.file);
+        if (!at.tensor)
+            return missing(l, name);
+        TRI_TRY(check_form(l, &at, 2, dim));
+        l->pieces[l->start[i] + (size_t)e] = at;
+    }
+    return TR_OK;
+}
+
+static tr_status take(loader *l, size_t i)
+{
+    const tri_param *param = &l->params->items[i];
+    if (tri_hf_num_experts(param) > 0)
+        return take_experts(l, i);
+    hf_piece at = {0};
+    int64_t dim[2];
+    at.tensor = find(l, param->name, &at.file);
+    l->fresh[i] = !at.tensor && may_be_fresh(l, param->name);
+    if (l->fresh[i])
+        return TR_OK;
+    if (!at.tensor)
+        return missing(l, param->name);
+    TRI_TRY(check_form(l, &at, tri_hf_dims(l->family, param, dim), dim));
+    l->pieces[l->start[i]] = at;
     return TR_OK;
 }
 
@@ -120,7 +184,7 @@ static tr_status take(loader *l, size_t i)
 static tr_status check_tied(const loader *l, const tri_hf_file *file, const tri_safetensor *head)
 {
     tri_id table = tri_param_find(l->params, l->family->table);
-    const tri_safetensor *tensor = table == TRI_NONE ? NULL : l->taken[table];
+    const tri_safetensor *tensor = table == TRI_NONE ? NULL : l->pieces[l->start[table]].tensor;
     enum { PIECE = 4096 };
     float a[PIECE], b[PIECE];
     size_t count = 0;
@@ -149,13 +213,18 @@ static tr_status check_tensor(const loader *l, const tri_hf_file *file, const tr
 {
     char canonical[MAX_NAME];
     tri_hf_canonical(l->family, t->name, canonical, sizeof canonical);
+    int64_t expert = tri_hf_expert_param(canonical, sizeof canonical);
     tri_id param = tri_param_find(l->params, canonical);
-    if (param != TRI_NONE && l->taken[param] == t)
-        return TR_OK;
-    if (param != TRI_NONE)
+    size_t at = expert > 0 ? (size_t)expert : 0;
+    if (param != TRI_NONE && at < l->start[param + 1] - l->start[param]) {
+        const hf_piece *taken = &l->pieces[l->start[param] + at];
+        if (taken->tensor == t)
+            return TR_OK;
         return tri_fail(l->err, TR_ERROR_INPUT,
-                        "%s: tensor \"%.200s\" stands for the same parameter as \"%.200s\" of %s",
-                        file->path, t->name, l->taken[param]->name, l->from[param]->name);
+                        "%s: tensor \"%.200s\" stands for the same parameter as \"%.200s\" of %s; "
+                        "remove one of them",
+                        file->path, t->name, taken->tensor->name, taken->file->name);
+    }
     if (strcmp(canonical, l->family->head) == 0 &&
         tri_param_find(l->params, l->family->table) != TRI_NONE)
         return check_tied(l, file, t);
@@ -169,15 +238,22 @@ static tr_status check_tensor(const loader *l, const tri_hf_file *file, const tr
 void tri_hf_read(const tri_hf_source *l, size_t i, float *to)
 {
     const tri_param *param = &l->params->items[i];
-    const tri_safetensor *tensor = l->taken[i];
+    const hf_piece *at = &l->pieces[l->start[i]], *end = &l->pieces[l->start[i + 1]];
     int64_t rows = tri_shape_span(&param->shape, 0, param->split);
     int64_t cols = tri_shape_span(&param->shape, param->split, param->shape.rank);
-    if (!tensor) /* fresh */
+    if (!at->tensor) /* fresh */
         return;
-    if (l->family->conv1d && param->role == TRI_ROLE_MATRIX)
-        tri_hf_widen_transposed(tensor->dtype, tensor->data, to, (size_t)rows, (size_t)cols);
-    else
-        tri_hf_widen(tensor->dtype, tensor->data, to, (size_t)tri_shape_count(&param->shape));
+    if (l->family->conv1d && param->role == TRI_ROLE_MATRIX) {
+        tri_hf_widen_transposed(at->tensor->dtype, at->tensor->data, to, (size_t)rows,
+                                (size_t)cols);
+        return;
+    }
+    size_t count = (size_t)(rows * cols) / (size_t)(end - at);
+    for (; at < end; at++, to += count) {
+        const char *from = at->tensor->data;
+        tri_hf_widen(at->tensor->dtype,
+                     from + (size_t)at->first * tri_dtype_bytes(at->tensor->dtype), to, count);
+    }
 }
 
 static tr_status match(loader *l)
@@ -205,6 +281,21 @@ static tr_status read_family(const char *dir, loader *l, tr_error *err)
     return status;
 }
 
+/* Room for where each parameter lies. */
+static tr_status make_pieces(loader *l, const char *dir, tr_error *err)
+{
+    size_t num = 0;
+    l->start = calloc(l->params->count + 1, sizeof *l->start);
+    for (size_t i = 0; l->start && i < l->params->count; i++) {
+        int64_t experts = tri_hf_num_experts(&l->params->items[i]);
+        num += experts > 0 ? (size_t)experts : 1;
+        l->start[i + 1] = num;
+    }
+    l->pieces = calloc(num + 1, sizeof *l->pieces);
+    return l->start && l->pieces ? TR_OK
+                                 : tri_fail(err, TR_ERROR_RUNTIME, "%s: out of memory", dir);
+}
+
 tr_status tri_hf_open(const char *dir, const tri_param_table *params, bool *fresh,
                       tri_hf_source **source, tr_error *err)
 {
@@ -213,11 +304,9 @@ tr_status tri_hf_open(const char *dir, const tri_param_table *params, bool *fres
     if (!l)
         return tri_fail(err, TR_ERROR_RUNTIME, "%s: out of memory", dir);
     *l = (loader){.params = params, .fresh = fresh, .err = err};
-    l->taken = calloc(params->count + 1, sizeof *l->taken);
-    l->from = calloc(params->count + 1, sizeof *l->from);
-    tr_status status = l->taken && l->from
-                           ? read_family(dir, l, err)
-                           : tri_fail(err, TR_ERROR_RUNTIME, "%s: out of memory", dir);
+    tr_status status = make_pieces(l, dir, err);
+    if (status == TR_OK)
+        status = read_family(dir, l, err);
     if (status == TR_OK)
         status = tri_hf_files_open(&l->files, dir, err);
     if (status == TR_OK)
@@ -235,7 +324,7 @@ void tri_hf_close(tri_hf_source *source)
     if (!source)
         return;
     tri_hf_files_close(&source->files);
-    free(source->taken);
-    free(source->from);
+    free(source->pieces);
+    free(source->start);
     free(source);
 }

@@ -9,6 +9,21 @@
 
 /* ---- hf_family.c ---- */
 
+/* Experts, as the config class of a family has them. Sizes must be given. */
+typedef struct tri_hf_moe_keys {
+    const char *experts, *experts_too; /* keys of their number: as written, and one read, too */
+    const char *width;                 /* the key of the width of one */
+    bool layers;     /* decoder_sparse_step and mlp_only_layers say which layers have experts */
+    bool shared;     /* all tokens go through one more, with a gate */
+    bool renorm_key; /* norm_topk_prob says whether weights are normed; otherwise they are */
+    double aux_loss; /* router_aux_loss_coef when it is left out */
+} tri_hf_moe_keys;
+
+/* A part of names, ours and theirs. */
+typedef struct tri_hf_rename {
+    const char *ours, *theirs;
+} tri_hf_rename;
+
 typedef struct tri_hf_family {
     const char *model_type;   /* in config.json */
     const char *kind;         /* our model.kind */
@@ -22,7 +37,13 @@ typedef struct tri_hf_family {
     /* Values of keys that config.json leaves out, as the config classes of transformers have. 0 for
      * heads of keys and values: as many as heads; 0 for head_dim: hidden_size / heads. */
     int64_t kv_heads, head_dim, positions, window;
+    /* The same, of llama's relatives; 0: 1e-6 and 10000. */
+    double norm_eps, rope_theta;
+    const tri_hf_moe_keys *moe;   /* NULL: dense */
+    const tri_hf_rename *renames; /* ended by NULL, or NULL */
 } tri_hf_family;
+
+enum { TRI_HF_MAY_HAVE_WINDOW = -1 }; /* window: none when the key is left out */
 
 const tri_hf_family *tri_hf_family_find(const char *model_type); /* or NULL */
 /* "gpt2, llama, ..."; returns text. */
@@ -32,7 +53,7 @@ char *tri_hf_name(const tri_hf_family *family, const char *canonical, char *text
 /* From a name in a file, with or without the prefix, to the canonical one; returns text. */
 char *tri_hf_canonical(const tri_hf_family *family, const char *name, char *text, size_t text_size);
 bool tri_hf_ignored(const tri_hf_family *family, const char *canonical);
-/* The shape in the files: one dim or two. Returns the number of dims. */
+/* The shape in the files, of experts that of one: one dim or two. Returns the number of dims. */
 int tri_hf_dims(const tri_hf_family *family, const tri_param *param, int64_t dim[2]);
 
 /* The classes of transformers that share a body, and what they are for (bert). */
@@ -51,6 +72,28 @@ const tri_hf_class *tri_hf_class_for(tri_task task);
 /* The head that a parameter is of, where a file may have none of it: "cls.", "classifier.",
  * "pooler."; or NULL. */
 const char *tri_hf_head_of(const tri_hf_family *family, const char *canonical);
+
+/* ---- hf_experts.c ----
+ *
+ * Our parameter of a projection holds it for all experts, [E, out, in]. Files have a tensor for
+ * each expert, or, as transformers 5 has them in memory, one for all with gate and up together. */
+
+/* How many experts a parameter is of; 0: it is no such parameter. */
+int64_t tri_hf_num_experts(const tri_param *param);
+/* The canonical name of one expert's part: "mlp.experts.up_proj" to "mlp.experts.3.up_proj". */
+char *tri_hf_expert_name(const char *canonical, int64_t expert, char *text, size_t text_size);
+/* The canonical name of the tensor of all experts; *half is 1 for the second half of each. */
+char *tri_hf_fused_name(const char *canonical, char *text, size_t text_size, int *half);
+/* From a canonical name of the two kinds to that of the parameter, in place. Returns the expert, or
+ * -1: the name is none of one expert. */
+int64_t tri_hf_expert_param(char *canonical, size_t text_size);
+
+/* ---- hf_moe.c ---- */
+
+/* The family of a model with experts. */
+tr_status tri_hf_moe_choose(const tri_model_config *model, const char **type, tr_error *err);
+/* Adds experts to a config.json; 0, or not when there is no memory. */
+int tri_hf_add_moe(json_t *root, const tri_model_config *model, const tri_hf_family *family);
 
 /* ---- hf_rope.c ---- */
 

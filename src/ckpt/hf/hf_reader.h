@@ -39,7 +39,7 @@ void tri_hf_add(const tri_hf_reader *r, bool fixed, const char *name, const char
 void tri_hf_add_int(const tri_hf_reader *r, bool fixed, const char *name, const char *key,
                     int64_t value);
 void tri_hf_add_real(const tri_hf_reader *r, const char *name, const char *key, double value);
-/* Numbers above 0, as list `which` (0 or 1) of the config. */
+/* Numbers above 0, as list `which` (0 or 1) of the config; layers are list 2. */
 tr_status tri_hf_add_list(const tri_hf_reader *r, int which, const char *name, const char *key,
                           const json_t *list);
 void tri_hf_add_bool(const tri_hf_reader *r, const char *name, const char *key, bool value);
@@ -47,6 +47,8 @@ tr_status tri_hf_add_init(const tri_hf_reader *r);
 /* The rotary positions of a model that takes this many (hf_rope.c); of type dynamic it takes more:
  * the maximum of such a config is where stretching begins. */
 tr_status tri_hf_read_rope(const tri_hf_reader *r, int64_t *positions);
+/* The experts of a family that has them, and of another that there are none (hf_moe.c). */
+tr_status tri_hf_read_moe(const tri_hf_reader *r, int64_t num_layers);
 
 /* Sizes that must be there: config.json's key and ours. */
 typedef struct tri_hf_size_key {

@@ -152,7 +152,8 @@ tr_status tri_hf_read_rope(const tri_hf_reader *r, int64_t *positions)
     double theta;
     TRI_TRY(tri_hf_read_text(r, rope, "type", "default", &type));
     TRI_TRY(tri_hf_read_text(r, rope, "rope_type", type, &type));
-    TRI_TRY(tri_hf_read_real(r, r->root, "rope_theta", 10000, &theta));
+    TRI_TRY(tri_hf_read_real(r, r->root, "rope_theta",
+                             r->family->rope_theta > 0 ? r->family->rope_theta : 10000, &theta));
     TRI_TRY(tri_hf_read_real(r, rope, "rope_theta", theta, &theta));
     TRI_TRY(check_part(r, rope));
     tri_hf_add_real(r, "model.rope_theta", "rope_theta", theta);
