@@ -30,6 +30,13 @@ static const op_case cases[] = {
      0},
     {"fc dw", TRI_OP_MATMUL, {B, D, T, F}, {.matmul = {.alpha = 1, .trans_a = true}}, 0, 0},
     {"head", TRI_OP_MATMUL, {B, T, D, V}, {.matmul = {.alpha = 1, .trans_b = true}}, 0, 0},
+    {"experts", TRI_OP_GROUPED, {B, T, 2, 8, D, D}, {0}, 0, 0},
+    {"experts, all to one", TRI_OP_GROUPED, {B, T, 2, 8, D, D}, {0}, CASE_SHARD, 0},
+    {"experts dx", TRI_OP_GROUPED, {B, T, 2, 8, D, D}, {.grouped = {.back = true}}, 0, 0},
+    {"experts dw", TRI_OP_GROUPED_GRAD, {B, T, 2, 8, D, D}, {0}, 0, 0},
+    {"route of 64", TRI_OP_ROUTE, {B, T, 64, 8}, {.route = {.scale = 1}}, CASE_WITHOUT, 0},
+    {"route_sums of 64", TRI_OP_ROUTE_SUMS, {B, T, 64, 8}, {.route = {.alpha = 1}}, 0, 0},
+    {"sort_rows of 64", TRI_OP_SORT_ROWS, {B, T, 64, 8}, {0}, 0, 0},
     {"add", TRI_OP_ADD, {B, T, 1, D}, {0}, 0, 0},
     {"bias_add F", TRI_OP_BIAS_ADD, {B, T, 1, F}, {0}, 0, 0},
     {"bias_grad F", TRI_OP_BIAS_GRAD, {B, T, 1, F}, {0}, 0, 0},
@@ -199,6 +206,8 @@ static double flops_of(const op_case *c)
     double product = (double)c->size[0] * (double)c->size[1] * (double)c->size[2];
     if (c->op == TRI_OP_MATMUL)
         return 2 * product * (double)c->size[3];
+    if (c->op == TRI_OP_GROUPED || c->op == TRI_OP_GROUPED_GRAD) /* an eighth goes nowhere */
+        return 2 * 0.875 * product * (double)c->size[4] * (double)c->size[5];
     if (c->op != TRI_OP_ATTENTION && c->op != TRI_OP_ATTENTION_GRAD)
         return 0;
     double pairs = product * (double)c->size[1] * (c->attr.attention.causal ? 0.5 : 1);

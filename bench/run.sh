@@ -2,7 +2,7 @@
 # Speed on the CPU, ours beside the peer in one run. PyTorch is the peer when some python has it
 # (set PYTHON); without it our figures are printed alone.
 #
-#   bench/run.sh BUILD [small|124m-64|124m-256]     one model only
+#   bench/run.sh BUILD [small|124m-64|124m-256|mixture]     one model only
 #
 # Both programs run all the time and take turns step by step: one stands still while the other
 # makes a step, so that whatever else the machine does hits both. ROUNDS (3) such pairs are
@@ -90,6 +90,8 @@ gpt2="--set model.preset=gpt2-124m --set train.batch=4"
 compare small "small 8x256" 10 2048 "$small --set train.batch=8 --set data.seq_len=256" "--model small --batch 8 --seq-len 256"
 compare 124m-64 "gpt2-124m 4x64" 10 256 "$gpt2 --set data.seq_len=64" "--model 124m --batch 4 --seq-len 64"
 compare 124m-256 "gpt2-124m 4x256" 4 1024 "$gpt2 --set data.seq_len=256" "--model 124m --batch 4 --seq-len 256"
+mixture="--set model.kind=llama --set model.num_layers=4 --set model.dim=256 --set model.num_heads=4 --set model.vocab=4096 --set model.num_experts=8 --set model.experts_per_token=2 --set model.expert_dim=512"
+compare mixture "mixture 8x256" 10 2048 "$mixture --set train.batch=8 --set data.seq_len=256" "--model mixture --batch 8 --seq-len 256"
 [ -z "$only" ] || exit 0
 echo
 "$build/bench/ops" "$threads"

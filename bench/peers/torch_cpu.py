@@ -1,8 +1,10 @@
-"""The CPU peer: one GPT-2 training step in PyTorch, fp32, as a good user would write it.
+"""The CPU peer: one training step of a GPT-2, or of a small mixture of experts, in PyTorch, fp32,
+as a good user would write it.
 
 Flash attention (F.scaled_dot_product_attention), fused AdamW with weight decay on matrices,
 gradient clipping at 1.0, no dropout. The vocabulary of the 124M model is padded from 50257 to
-50304 (a multiple of 64), which PyTorch prefers; tokens stay below 50257. Prints one JSON line;
+50304 (a multiple of 64), which PyTorch prefers; tokens stay below 50257. The mixture is a Llama
+whose tokens are sorted by expert, with a product for each expert's rows. Prints one JSON line;
 cpu_others is the share of the machine that other processes took during the timed steps: above
 0.05 or so, measure again, or use --wait.
 
@@ -24,7 +26,9 @@ MODELS = {
     # layers, width, heads, vocabulary (padded), vocabulary of the tokens, positions
     "124m": (12, 768, 12, 50304, 50257, 1024),
     "small": (6, 384, 6, 4096, 4096, 256),
+    "mixture": (4, 256, 4, 4096, 4096, 256),
 }
+MIXTURE = (8, 2, 512)  # experts, choices of a token, width of an expert
 
 ENVIRONMENT = {
     # Huge pages: torch's own large blocks, and the C library's heap.
@@ -126,6 +130,79 @@ def build(torch, model):
     return GPT2()
 
 
+def build_mixture(torch):
+    nn, F = torch.nn, torch.nn.functional
+    num_layers, dim, num_heads, vocab, _, positions = MODELS["mixture"]
+    num_experts, top, width = MIXTURE
+    head = dim // num_heads
+    angle = torch.outer(torch.arange(positions), 1 / 10000 ** (torch.arange(0, head, 2) / head))
+    cos, sin = angle.cos(), angle.sin()
+
+    def rope(x):
+        a, b = x.chunk(2, -1)
+        c, s = cos[: x.shape[-2]], sin[: x.shape[-2]]
+        return torch.cat([a * c - b * s, b * c + a * s], -1)
+
+    class Experts(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.router = nn.Linear(dim, num_experts, bias=False)
+            self.gate_up = nn.Parameter(torch.empty(num_experts, 2 * width, dim))
+            self.down = nn.Parameter(torch.empty(num_experts, dim, width))
+
+        def forward(self, x):
+            rows = x.reshape(-1, dim)
+            scores = F.softmax(self.router(rows), -1)
+            weights, choice = scores.topk(top, -1)
+            weights = weights / weights.sum(-1, keepdim=True)
+            order = torch.argsort(choice.reshape(-1), stable=True)
+            counts = torch.bincount(choice.reshape(-1), minlength=num_experts)
+            token = order // top
+            parts = []
+            for e, own in enumerate(rows[token].split(counts.tolist())):
+                gate, up = F.linear(own, self.gate_up[e]).chunk(2, -1)
+                parts.append(F.linear(F.silu(gate) * up, self.down[e]))
+            out = torch.cat(parts) * weights.reshape(-1)[order].unsqueeze(-1)
+            balance = num_experts * (counts / counts.sum() * scores.mean(0)).sum()
+            return torch.zeros_like(rows).index_add(0, token, out).view_as(x), balance
+
+    class Block(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.norm_1, self.norm_2 = nn.RMSNorm(dim, 1e-5), nn.RMSNorm(dim, 1e-5)
+            self.qkv, self.o = nn.Linear(dim, 3 * dim, False), nn.Linear(dim, dim, False)
+            self.experts = Experts()
+
+        def forward(self, x):
+            B, T, _ = x.shape
+            qkv = self.qkv(self.norm_1(x)).view(B, T, 3, num_heads, head)
+            q, k, v = qkv.permute(2, 0, 3, 1, 4).unbind(0)
+            o = F.scaled_dot_product_attention(rope(q), rope(k), v, is_causal=True)
+            x = x + self.o(o.transpose(1, 2).reshape(B, T, dim))
+            y, balance = self.experts(self.norm_2(x))
+            return x + y, balance
+
+    class Mixture(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.embed, self.head = nn.Embedding(vocab, dim), nn.Linear(dim, vocab, False)
+            self.blocks = nn.ModuleList(Block() for _ in range(num_layers))
+            self.norm = nn.RMSNorm(dim, 1e-5)
+            for p in self.parameters():
+                if p.dim() > 1:
+                    nn.init.normal_(p, std=0.02)
+
+        def forward(self, tokens, targets):
+            x, balance = self.embed(tokens), 0
+            for block in self.blocks:
+                x, more = block(x)
+                balance = balance + more
+            logits = self.head(self.norm(x))
+            return F.cross_entropy(logits.view(-1, vocab), targets.reshape(-1)) + 0.01 * balance
+
+    return Mixture()
+
+
 def main():
     args = arguments()
     enter_environment(args)
@@ -133,7 +210,7 @@ def main():
 
     torch.set_num_threads(args.threads)
     torch.manual_seed(1)
-    model = build(torch, args.model)
+    model = build_mixture(torch) if args.model == "mixture" else build(torch, args.model)
     params = list(model.parameters())
     groups = [
         {"params": [p for p in params if p.dim() > 1], "weight_decay": 0.1},
