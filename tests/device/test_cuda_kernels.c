@@ -54,8 +54,9 @@ typedef struct gpu_call {
 
 static tri_device gpu;
 static gpu_memory memory;
-static char **only;   /* names of operators, or none for all */
-static int num_wrong; /* what is wrong is printed and counted, so that one run shows it all */
+static char **only;     /* names of operators, or none for all */
+static int num_wrong;   /* what is wrong is printed and counted, so that one run shows it all */
+static char doing[160]; /* the case at hand, for errors of the device */
 
 __attribute__((format(printf, 1, 2))) static void wrong(const char *format, ...)
 {
@@ -76,7 +77,7 @@ static tri_cuda *shared_state(void)
 static void must(tr_status status, const tr_error *err)
 {
     if (status != TR_OK)
-        fail_msg("%s", err->message);
+        fail_msg("%s: %s", doing, err->message);
 }
 
 static void upload(const gpu_image *im)
@@ -393,6 +394,7 @@ static void check_case(const op_case *c, const variant *v)
     gpu_image im, other;
     gpu_image_init(&im);
     gpu_image_init(&other);
+    snprintf(doing, sizeof doing, "%s (%s) in %s", tri_op_get(c->op)->name, c->name, v->name);
     call_init(&call, &im, c, v, NULL);
     call_run(&call, &im, c->op, false);
     op_run_kernel(&call.host, tri_cpu_reference(c->op), NULL, TRI_ISA_BASE);

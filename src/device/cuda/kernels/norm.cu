@@ -266,19 +266,25 @@ __global__ void __launch_bounds__(MOST_THREADS) grad_kernel(grad_operands<T> p, 
 
 /* --- Runs ----------------------------------------------------------------------------------- */
 
-norm_shape shape_of(const tri_kernel_args *args)
+/* Elements of a row: only an RMS norm has rows of several dims. */
+template <bool LAYER> int64_t width_of(const tri_kernel_args *args)
+{
+    return LAYER ? last_of(args->in[0]) : tri_norm_width(args);
+}
+
+template <bool LAYER> norm_shape shape_of(const tri_kernel_args *args)
 {
     norm_shape shape = {};
-    shape.dim = (int)tri_norm_width(args);
+    shape.dim = (int)width_of<LAYER>(args);
     shape.rows = shape.dim > 0 ? args->in[0].count / shape.dim : 0;
     shape.eps = args->attr->norm.eps;
     return shape;
 }
 
 /* Whether rows are whole packs of the type, at addresses that are multiples of 16 bytes. */
-template <typename T> bool in_packs(const tri_kernel_args *args)
+template <bool LAYER, typename T> bool in_packs(const tri_kernel_args *args)
 {
-    bool fits = tri_norm_width(args) % pack_size<T>() == 0;
+    bool fits = width_of<LAYER>(args) % pack_size<T>() == 0;
     for (int i = 0; i < args->num_in; i++)
         fits = fits && aligned16(args->in[i].data);
     for (int o = 0; o < args->num_out; o++)
@@ -289,7 +295,7 @@ template <typename T> bool in_packs(const tri_kernel_args *args)
 template <int N, bool LAYER, bool ADD, typename T>
 void norm_packs(const tri_kernel_args *args, const norm_operands<T> &p)
 {
-    norm_shape shape = shape_of(args);
+    norm_shape shape = shape_of<LAYER>(args);
     norm_launch l = launch_of(shape.rows, shape.dim / N);
     if (l.held)
         launch_early(args, norm_kernel<N, HELD, LAYER, ADD, T>, l.blocks, l.threads, 0, p, shape);
@@ -314,7 +320,7 @@ template <bool LAYER, bool ADD> void norm(const tri_kernel_args *args)
             p.shift = data_of<float>(args->in[ADD ? 3 : 2]);
         p.y = data_of<T>(args->out[ADD ? 1 : 0]);
         p.stats = data_of<float>(args->out[ADD ? 2 : 1]);
-        if (in_packs<T>(args))
+        if (in_packs<LAYER, T>(args))
             norm_packs<pack_size<T>(), LAYER, ADD>(args, p);
         else
             norm_packs<1, LAYER, ADD>(args, p);
@@ -324,7 +330,7 @@ template <bool LAYER, bool ADD> void norm(const tri_kernel_args *args)
 template <int N, bool LAYER, typename T>
 void grad_packs(const tri_kernel_args *args, const grad_operands<T> &p)
 {
-    norm_shape shape = shape_of(args);
+    norm_shape shape = shape_of<LAYER>(args);
     norm_launch l = launch_of(shape.rows, shape.dim / N);
     if (l.held)
         grad_kernel<N, HELD, LAYER><<<l.blocks, l.threads, 0, stream_of(args)>>>(p, shape);
@@ -345,7 +351,7 @@ template <bool LAYER> void norm_grad(const tri_kernel_args *args)
         p.stats = data_of<float>(args->in[3]);
         p.dsum = args->num_in > 4 ? data_of<T>(args->in[4]) : nullptr;
         p.dx = data_of<T>(args->out[0]);
-        if (in_packs<T>(args))
+        if (in_packs<LAYER, T>(args))
             grad_packs<pack_size<T>(), LAYER>(args, p);
         else
             grad_packs<1, LAYER>(args, p);
@@ -355,13 +361,13 @@ template <bool LAYER> void norm_grad(const tri_kernel_args *args)
 template <column_kind KIND> size_t param_grad_scratch(const tri_kernel_args *args, int num_threads)
 {
     (void)num_threads;
-    norm_shape shape = shape_of(args);
+    norm_shape shape = shape_of<KIND == COLUMN_LAYER>(args);
     return column_bytes<KIND>(args->in[0].dtype, shape.rows, shape.dim);
 }
 
 template <column_kind KIND> void param_grad(const tri_kernel_args *args)
 {
-    norm_shape shape = shape_of(args);
+    norm_shape shape = shape_of<KIND == COLUMN_LAYER>(args);
     by_type(args->in[0].dtype, [&](auto zero) {
         using T = decltype(zero);
         sum_columns<KIND, T, float>(args, data_of<float>(args->in[2]), shape.rows, shape.dim);

@@ -383,7 +383,8 @@ bool aligned(const tri_kernel_args *args)
 
 template <bool LAYER> void norm_grads(const tri_kernel_args *args)
 {
-    int64_t dim = tri_norm_width(args), rows = dim > 0 ? args->in[0].count / dim : 0;
+    int64_t dim = LAYER ? last_of(args->in[0]) : tri_norm_width(args);
+    int64_t rows = dim > 0 ? args->in[0].count / dim : 0;
     bool done = false;
     by_type(args->in[0].dtype, [&](auto zero) {
         using T = decltype(zero);
@@ -412,7 +413,8 @@ template <bool LAYER> void norm_grads(const tri_kernel_args *args)
 template <bool LAYER> size_t grads_scratch(const tri_kernel_args *args, int num_threads)
 {
     (void)num_threads;
-    int64_t dim = tri_norm_width(args), rows = dim > 0 ? args->in[0].count / dim : 0;
+    int64_t dim = LAYER ? last_of(args->in[0]) : tri_norm_width(args);
+    int64_t rows = dim > 0 ? args->in[0].count / dim : 0;
     tri_dtype dtype = args->in[0].dtype;
     size_t parts = column_bytes < LAYER ? COLUMN_LAYER : COLUMN_RMS > (dtype, rows, dim);
     size_t bias = column_bytes<COLUMN_BIAS>(dtype, rows, dim);
