@@ -55,4 +55,10 @@ TRI_RNG_ANYWHERE static inline uint32_t tri_dropout_threshold(float p)
     return (uint32_t)((double)p * 4294967296.0);
 }
 
+/* The factor of jitter: evenly from [1 - p, 1 + p), in steps of p / 2^23. */
+TRI_RNG_ANYWHERE static inline float tri_jitter_factor(uint32_t word, float p)
+{
+    return 1.0f + p * ((float)(word >> 8) * (1.0f / 8388608.0f) - 1.0f);
+}
+
 #endif

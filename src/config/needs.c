@@ -60,6 +60,8 @@ const tri_need tri_needs[] = {
     {"model.router_group_limit", "model.router_groups", '>', "1"},
     {"model.router_scale", "model.num_experts", '>', "0"},
     {"model.router_bias", "model.num_experts", '>', "0"},
+    {"model.expert_capacity", "model.num_experts", '>', "0"},
+    {"model.router_jitter", "model.num_experts", '>', "0"},
     {"model.balance_loss", "model.num_experts", '>', "0"},
     {"model.balance_over", "model.num_experts", '>', "0"},
     {"model.router_z_loss", "model.num_experts", '>', "0"},

@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-#include "graph/emit.h"
+#include "base/rng.h"
 
 static tri_id weight_of(tri_graph *graph, const char *name, const char *suffix)
 {
@@ -16,21 +16,61 @@ static tri_id weight_of(tri_graph *graph, const char *name, const char *suffix)
     return tri_graph_weight(graph, param);
 }
 
-tri_routing tri_route(tri_graph *graph, const char *name, tri_id x, const tri_route_attr *how)
+/* x in f32, each element times a factor of its own. */
+static tri_id jitter_of(tri_graph *graph, const char *full, tri_id x, float p,
+                        const tri_batch_inputs *in)
+{
+    if (p <= 0 || x == TRI_NONE)
+        return x;
+    if (graph->values[x].dtype != TRI_F32) {
+        const char *name = tri_arena_printf(&graph->arena, "%s.f32", graph->values[x].name);
+        const tri_attr wide = {.cast = {.dtype = TRI_F32}};
+        x = tri_node_out(graph, tri_graph_emit(graph, TRI_OP_CAST, name, &wide, &x, 1, 1), 0);
+    }
+    const char *name = tri_arena_printf(&graph->arena, "%s.jitter", full);
+    const tri_attr attr = {.dropout = {.p = p, .stream = tri_stream("jitter", full)}};
+    tri_id operands[] = {x, in->rows, in->step, in->places};
+    int num = in->places == TRI_NONE ? 3 : 4;
+    return tri_node_out(graph, tri_graph_emit(graph, TRI_OP_JITTER, name, &attr, operands, num, 1),
+                        0);
+}
+
+tri_routing tri_route(tri_graph *graph, const char *name, tri_id x, const tri_route_attr *how,
+                      float jitter, const tri_batch_inputs *in)
 {
     const char *full = tri_graph_name(graph, name);
     const char *bias = tri_arena_printf(&graph->arena, "%s.e_score_correction_bias", full);
-    tri_routing r = {.logits = tri_linear(graph, name, x),
+    tri_routing r = {.logits = tri_linear(graph, name, jitter_of(graph, full, x, jitter, in)),
                      .weights = TRI_NONE,
                      .choice = TRI_NONE,
+                     .kept = TRI_NONE,
                      .bias = bias ? tri_param_find(graph->params, bias) : TRI_NONE};
-    tri_id in[] = {r.logits, r.bias == TRI_NONE ? TRI_NONE : tri_graph_param(graph, r.bias)};
+    tri_id from[] = {r.logits, r.bias == TRI_NONE ? TRI_NONE : tri_graph_param(graph, r.bias)};
     tri_attr attr = {.route = *how};
     tri_id node =
-        tri_graph_emit(graph, TRI_OP_ROUTE, full, &attr, in, r.bias == TRI_NONE ? 1 : 2, 2);
+        tri_graph_emit(graph, TRI_OP_ROUTE, full, &attr, from, r.bias == TRI_NONE ? 1 : 2, 2);
     r.weights = tri_node_out(graph, node, 0);
-    r.choice = tri_node_out(graph, node, 1);
+    r.choice = r.kept = tri_node_out(graph, node, 1);
     return r;
+}
+
+/* Shapes are those of the whole model here, so a row of the batch is whole. */
+void tri_drop_rows(tri_graph *graph, const char *name, tri_routing *routing, float capacity,
+                   const tri_batch_inputs *in)
+{
+    if (routing->choice == TRI_NONE || capacity <= 0)
+        return;
+    const tri_shape *logits = &graph->values[routing->logits].shape;
+    const tri_shape *choice = &graph->values[routing->choice].shape;
+    const int64_t experts = logits->dim[2].size, rows = choice->dim[1].size * choice->dim[2].size;
+    double share = (double)capacity * (double)rows / (double)experts;
+    int64_t limit = (int64_t)share + ((double)(int64_t)share < share);
+    const tri_attr attr = {
+        .route = {.experts = (int32_t)experts, .limit = limit < rows ? limit : rows}};
+    tri_id from[] = {routing->choice, in->places};
+    tri_id node = tri_graph_emit(graph, TRI_OP_DROP_ROWS, tri_graph_name(graph, name), &attr, from,
+                                 in->places == TRI_NONE ? 1 : 2, 1);
+    routing->kept = tri_node_out(graph, node, 0);
 }
 
 /* Output k of a node joins into a statistic, which other nodes may feed as well. */
@@ -91,7 +131,7 @@ tri_id tri_experts(tri_graph *graph, const char *name, tri_id x, const tri_routi
         return TRI_NONE;
     const tri_shape *logits = &graph->values[routing->logits].shape;
     tri_attr attr = {.route = {.experts = (int32_t)logits->dim[logits->rank - 1].size}};
-    tri_id sort = tri_graph_emit(graph, TRI_OP_SORT_ROWS, full, &attr, &routing->choice, 1, 4);
+    tri_id sort = tri_graph_emit(graph, TRI_OP_SORT_ROWS, full, &attr, &routing->kept, 1, 4);
     tri_id place = tri_node_out(graph, sort, 0), row = tri_node_out(graph, sort, 1);
     tri_id slot = tri_node_out(graph, sort, 2), expert = tri_node_out(graph, sort, 3);
     const char *rows = tri_arena_printf(&graph->arena, "%s.rows", full);
@@ -129,6 +169,26 @@ static tri_id input_named(const tri_graph *graph, const char *name)
     return TRI_NONE;
 }
 
+void tri_count_dropped(tri_graph *graph, const char *name, const tri_routing *routing, float alpha)
+{
+    tri_id targets = input_named(graph, "targets");
+    if (targets == TRI_NONE || routing->kept == routing->choice)
+        return;
+    const tri_attr attr = {.route = {.alpha = alpha}};
+    tri_id in[] = {routing->kept, targets};
+    feed(graph,
+         tri_graph_emit(graph, TRI_OP_COUNT_DROPPED, tri_graph_name(graph, name), &attr, in, 2, 1),
+         0, TRI_STAT_DROPPED);
+}
+
+/* The largest bias of any router. */
+static void note_bias(tri_graph *graph, const char *name, tri_id bias)
+{
+    const char *full = tri_arena_printf(&graph->arena, "%s.bias", tri_graph_name(graph, name));
+    tri_id param = tri_graph_param(graph, bias);
+    feed(graph, tri_graph_emit(graph, TRI_OP_LARGEST, full, NULL, &param, 1, 1), 0, TRI_STAT_BIAS);
+}
+
 /* The load of each expert, of all micro-batches and ranks: for the host, and for the bias. */
 static void note_load(tri_graph *graph, const char *name, tri_id sums, tri_id bias, float rate)
 {
@@ -163,6 +223,8 @@ tri_id tri_route_sums(tri_graph *graph, const char *name, const tri_routing *rou
     feed(graph, node, 2, TRI_STAT_ENTROPY);
     tri_id sums = tri_node_out(graph, node, 0);
     note_load(graph, name, sums, routing->bias, rate);
+    if (routing->bias != TRI_NONE)
+        note_bias(graph, name, routing->bias);
     return sums;
 }
 
@@ -184,6 +246,13 @@ static void become_loss(tri_graph *graph, const char *name, size_t row, float we
         tri_graph_add_loss(graph, &(tri_loss){name, stat, graph->losses[0].count, weight});
 }
 
+/* Shows a statistic that some router feeds. */
+static void show_fed(tri_graph *graph, size_t row)
+{
+    if (tri_graph_stat_value(graph, row) != TRI_NONE)
+        tri_graph_show(graph, tri_graph_stat(graph, row));
+}
+
 void tri_router_losses(tri_graph *graph, float balance, float z)
 {
     if (graph->num_losses == 0 || graph->status != TR_OK)
@@ -193,6 +262,7 @@ void tri_router_losses(tri_graph *graph, float balance, float z)
     become_loss(graph, "balance_loss", TRI_STAT_BALANCE, balance);
     become_loss(graph, "router_z", TRI_STAT_ROUTER_Z, z);
     tri_graph_show(graph, tri_graph_stat(graph, TRI_STAT_ENTROPY));
-    if (graph->experts_apart)
-        tri_graph_show(graph, tri_graph_stat(graph, TRI_STAT_LOST));
+    show_fed(graph, TRI_STAT_LOST);
+    show_fed(graph, TRI_STAT_DROPPED);
+    show_fed(graph, TRI_STAT_BIAS);
 }

@@ -10,6 +10,7 @@
 #include "base/id.h"
 #include "graph/dtype.h"
 #include "graph/placement.h"
+#include "graph/route_attr.h"
 #include "graph/shape.h"
 #include "graph/stats.h"
 
@@ -23,6 +24,7 @@ typedef enum tri_op {
     TRI_OP_ACT,
     TRI_OP_ACT_GRAD,
     TRI_OP_DROPOUT,
+    TRI_OP_JITTER,
     TRI_OP_ACCUMULATE,
     TRI_OP_AXPBY,
     TRI_OP_CAST,
@@ -47,6 +49,9 @@ typedef enum tri_op {
     TRI_OP_BALANCE,
     TRI_OP_BALANCE_GRAD,
     TRI_OP_MOVE_BIAS,
+    TRI_OP_DROP_ROWS,
+    TRI_OP_COUNT_DROPPED,
+    TRI_OP_LARGEST,
     TRI_OP_SORT_ROWS,
     TRI_OP_GROUPED,
     TRI_OP_GROUPED_GRAD,
@@ -121,7 +126,7 @@ typedef enum tri_op {
     TRI_NUM_OPS
 } tri_op;
 
-enum { TRI_MAX_IN = 13, TRI_MAX_OUT = 6 };
+enum { TRI_MAX_IN = 15, TRI_MAX_OUT = 6 };
 
 /* Results of amax: part p has runs p, p + TRI_AMAX_PARTS, ... of TRI_AMAX_RUN elements each, so
  * that those who find them side by side sweep through memory together. And what the sides of
@@ -313,37 +318,6 @@ enum {
     TRI_NUM_ATTENTION_GRAD_IN = TRI_NUM_ATTENTION_IN + 3
 };
 
-/* How logits of a router become scores of experts. */
-typedef enum tri_route_score {
-    TRI_ROUTE_SOFTMAX, /* over all experts */
-    TRI_ROUTE_SIGMOID, /* of each by itself */
-    TRI_ROUTE_CHOSEN,  /* the largest logits are chosen, and softmax is over these alone */
-} tri_route_score;
-
-/* Experts that a router has, and choices that a token makes, at most. */
-enum { TRI_MAX_EXPERTS = 512, TRI_MAX_CHOICES = 32 };
-
-/* A router. Selection goes by score plus bias; weights are of the score alone. */
-typedef struct tri_route_attr {
-    tri_route_score score;
-    int32_t choices;     /* of each token */
-    int32_t experts;     /* sort_rows, pack_rooms: how many there are */
-    int32_t ranks;       /* pack_rooms: over so many, of which each has as many... */
-    int64_t room;        /* ...and rows that a pair of ranks has room for */
-    int32_t groups;      /* > 1: experts are in so many groups of equal size... */
-    int32_t group_limit; /* ...and those of the best so many alone are chosen among */
-    bool renorm;         /* weights of a token's choices are divided by their sum */
-    bool whole;          /* route_sums: over the micro-batch; else of each row */
-    float scale;         /* of the weights */
-    /* route_sums: factor of z and entropy; balance: of the loss; its gradient: with what the
-     * backward starts from; move_bias: the step */
-    float alpha;
-    float z; /* gradients: weight of the squared lse, with what the backward starts from */
-} tri_route_attr;
-
-/* What a router's sums have for each expert: tokens that chose it, its scores, and all tokens. */
-enum { TRI_ROUTE_CHOSE, TRI_ROUTE_MASS, TRI_ROUTE_TOKENS, TRI_NUM_ROUTE_SUMS };
-
 /* Update rules. */
 typedef struct tri_update_attr {
     float lr_scale; /* of the parameter's group */
@@ -414,7 +388,7 @@ typedef struct tri_attr {
             tri_act kind;
         } act;
         struct {
-            float p;         /* probability that an element becomes zero */
+            float p; /* probability that an element becomes zero; jitter: how far from one */
             uint32_t stream; /* of random numbers: hash of the canonical name */
         } dropout;
         struct {

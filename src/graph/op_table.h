@@ -132,8 +132,8 @@ extern const tri_op_def tri_def_matmul;
 extern const tri_op_def tri_def_amax, tri_def_quantise;
 extern const tri_op_def tri_def_layernorm_grads, tri_def_rmsnorm_grads, tri_def_cross_entropy;
 extern const tri_op_def tri_def_add, tri_def_bias_add, tri_def_bias_grad, tri_def_act,
-    tri_def_act_grad, tri_def_dropout, tri_def_accumulate, tri_def_axpby, tri_def_cast,
-    tri_def_swiglu, tri_def_swiglu_grad;
+    tri_def_act_grad, tri_def_dropout, tri_def_jitter, tri_def_accumulate, tri_def_axpby,
+    tri_def_cast, tri_def_swiglu, tri_def_swiglu_grad;
 extern const tri_op_def tri_def_embed, tri_def_embed_grad, tri_def_select_row,
     tri_def_select_row_grad, tri_def_gather_rows;
 extern const tri_op_def tri_def_layernorm, tri_def_add_layernorm, tri_def_layernorm_grad,
@@ -146,7 +146,8 @@ extern const tri_op_def tri_def_ce_stats, tri_def_ce_loss, tri_def_ce_grad, tri_
     tri_def_out_loss_grad;
 extern const tri_op_def tri_def_gate_rows, tri_def_gate_rows_grad, tri_def_route,
     tri_def_route_grad, tri_def_route_sums, tri_def_route_sums_grad, tri_def_route_load,
-    tri_def_balance, tri_def_balance_grad, tri_def_move_bias, tri_def_sort_rows, tri_def_grouped,
+    tri_def_balance, tri_def_balance_grad, tri_def_move_bias, tri_def_drop_rows,
+    tri_def_count_dropped, tri_def_largest, tri_def_sort_rows, tri_def_grouped,
     tri_def_grouped_grad, tri_def_rooms, tri_def_dispatch, tri_def_collect, tri_def_pack_rooms,
     tri_def_mask_rows, tri_def_swiglu_rows, tri_def_swiglu_rows_grad;
 extern const tri_op_def tri_def_sum_squares, tri_def_fill, tri_def_finish, tri_def_sgd,

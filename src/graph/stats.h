@@ -53,6 +53,8 @@ enum {
     TRI_STAT_ROUTER_Z,
     TRI_STAT_ENTROPY,
     TRI_STAT_LOST,
+    TRI_STAT_DROPPED,
+    TRI_STAT_BIAS,
 };
 
 const tri_stat_def *tri_stat_at(size_t row); /* NULL past the end */
@@ -74,7 +76,7 @@ typedef struct tri_loss {
 } tri_loss;
 
 /* FINISH has an input for each statistic that is shown. */
-enum { TRI_MAX_STATS = 16, TRI_MAX_LOSSES = 8, TRI_MAX_HEAD_STATS = 3, TRI_MAX_SHOWN = 8 };
+enum { TRI_MAX_STATS = 16, TRI_MAX_LOSSES = 8, TRI_MAX_HEAD_STATS = 3, TRI_MAX_SHOWN = 10 };
 
 /* What a head of logits computes besides its loss. */
 typedef struct tri_head_config {

@@ -19,7 +19,8 @@ static tri_id project(tri_graph *g, const tri_model_config *m, const tri_batch_i
 /* One block: attention and feed-forward, each added to the residual stream. router: it has experts,
  * and this is where their router goes. */
 static tri_id block(tri_graph *g, const tri_model_config *m, const tri_batch_inputs *in,
-                    const tri_rope_config *rope, tri_routing *router, tri_id *stream, tri_id branch)
+                    const tri_rope_config *rope, bool train, tri_routing *router, tri_id *stream,
+                    tri_id branch)
 {
     tri_id x = tri_residual_rmsnorm(g, "input_layernorm", stream, branch, m->norm_eps);
     tri_id q = project(g, m, in, rope, "self_attn.q_proj", "self_attn.q_norm", x);
@@ -31,7 +32,7 @@ static tri_id block(tri_graph *g, const tri_model_config *m, const tri_batch_inp
 
     x = tri_residual_rmsnorm(g, "post_attention_layernorm", stream, x, m->norm_eps);
     if (router)
-        return tri_moe_emit(g, &m->moe, x, router);
+        return tri_moe_emit(g, &m->moe, train, in, x, router);
     tri_id gate = tri_linear(g, "mlp.gate_proj", x);
     tri_id up = tri_linear(g, "mlp.up_proj", x);
     return tri_linear(g, "mlp.down_proj", tri_swiglu(g, "mlp.act", gate, up));
@@ -62,7 +63,8 @@ static void emit(const tri_model_config *m, tri_mode mode, const tri_batch_shape
         bool experts = tri_moe_has(&m->moe, l);
         routers[l].logits = TRI_NONE;
         tri_graph_enter(g, l, "layers.%d", l);
-        branch = block(g, m, &in, &rope, experts ? &routers[l] : NULL, &stream, branch);
+        branch = block(g, m, &in, &rope, mode == TRI_MODE_TRAIN, experts ? &routers[l] : NULL,
+                       &stream, branch);
     }
     tri_graph_enter(g, (int)m->num_layers, "%s", "");
     tri_id x = tri_residual_rmsnorm(g, "norm", &stream, branch, m->norm_eps);

@@ -4,7 +4,7 @@
 
 #include "model/model.h"
 
-enum { TRI_NUM_LLAMA_ROWS = 34 };
+enum { TRI_NUM_LLAMA_ROWS = 36 };
 extern const tri_setting tri_llama_rows[];
 void tri_llama_read(const tr_settings *settings, tri_model_config *config);
 

@@ -83,6 +83,14 @@ const tri_setting tri_llama_rows[] = {
                 "topk_group moe_router_group_topk"),
     TRI_FLOAT_ROW("model.router_scale", "1", 0, 1000, "Factor of the weights of experts",
                   "routed_scaling_factor moe_router_topk_scaling_factor"),
+    TRI_FLOAT_ROW("model.router_jitter", "0", 0, 0.5,
+                  "Training multiplies each element of a router's input by a random number that is "
+                  "at most so far from 1 (as in Switch); 0: none",
+                  "moe_input_jitter_eps router_jitter_noise jitter_eps"),
+    TRI_FLOAT_ROW("model.expert_capacity", "0", 0, 1000,
+                  "Training drops rows of a sequence beyond so many times the mean load of an "
+                  "expert (as in Switch and GShard); 0: none",
+                  "moe_expert_capacity_factor capacity_factor expert_capacity_factor"),
     TRI_FLOAT_ROW("model.router_bias", "0", 0, 1,
                   "Balance without a loss (as in DeepSeek): what the bias of an expert's selection "
                   "moves by in each step, down where its load is above the mean; 0: no bias",
@@ -139,6 +147,8 @@ static tri_moe_config read_experts(const tr_settings *s, int64_t ffn_dim)
         .group_limit = tr_settings_int(s, "model.router_group_limit"),
         .scale = (float)tr_settings_float(s, "model.router_scale"),
         .bias_rate = (float)tr_settings_float(s, "model.router_bias"),
+        .capacity = (float)tr_settings_float(s, "model.expert_capacity"),
+        .jitter = (float)tr_settings_float(s, "model.router_jitter"),
         .balance = (float)tr_settings_float(s, "model.balance_loss"),
         .over = over[tr_settings_choice(s, "model.balance_over")],
         .z = (float)tr_settings_float(s, "model.router_z_loss"),

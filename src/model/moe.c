@@ -121,10 +121,13 @@ static tri_id shared_expert(tri_graph *g, const tri_moe_config *moe, tri_id x)
     return tri_gate_rows(g, "mlp.shared_expert", y, tri_linear(g, "mlp.shared_expert_gate", x));
 }
 
-tri_id tri_moe_emit(tri_graph *g, const tri_moe_config *moe, tri_id x, tri_routing *router)
+tri_id tri_moe_emit(tri_graph *g, const tri_moe_config *moe, bool train, const tri_batch_inputs *in,
+                    tri_id x, tri_routing *router)
 {
     tri_route_attr how = how_to_route(moe);
-    *router = tri_route(g, "mlp.gate", x, &how);
+    *router = tri_route(g, "mlp.gate", x, &how, train ? moe->jitter : 0, in);
+    if (train)
+        tri_drop_rows(g, "mlp.kept", router, moe->capacity, in);
     tri_id y = tri_experts(g, "mlp.experts", x, router);
     return moe->shared_dim > 0 ? tri_add(g, "mlp", y, shared_expert(g, moe, x)) : y;
 }
@@ -144,6 +147,7 @@ void tri_moe_losses(tri_graph *g, const tri_moe_config *moe, const tri_routing *
         tri_graph_enter(g, l, scope, l);
         tri_id sums =
             tri_route_sums(g, "mlp.router", &routers[l], &how, 1 / layers, moe->bias_rate);
+        tri_count_dropped(g, "mlp.dropped", &routers[l], 1 / (layers * (float)moe->choices));
         if (moe->over != TRI_BALANCE_JOINT)
             tri_balance(g, "mlp.balance", sums, experts / ((float)moe->choices * layers));
         else

@@ -24,6 +24,8 @@ typedef struct tri_moe_config {
     float scale;
     float balance, z; /* weights of losses */
     float bias_rate;  /* what the bias of an expert moves by; 0: there is none */
+    float capacity;   /* training: rows that an expert takes, of its mean share; 0: all */
+    float jitter;     /* training: how far from one the router's input is multiplied */
     tri_balance_over over;
 } tri_moe_config;
 
@@ -35,9 +37,10 @@ bool tri_moe_has(const tri_moe_config *moe, int64_t layer);
 int64_t tri_moe_active(const tri_moe_config *moe, const tri_param_table *table);
 
 /* The parameters of a layer's experts, and its feed-forward: x [B, T, D] of a norm. *router gets
- * what the losses need. */
+ * what the losses need. train: rows may be dropped, and the router's input jittered. */
 void tri_moe_write(const tri_param_writer *w, const tri_moe_config *moe, int64_t dim, float std);
-tri_id tri_moe_emit(tri_graph *graph, const tri_moe_config *moe, tri_id x, tri_routing *router);
+tri_id tri_moe_emit(tri_graph *graph, const tri_moe_config *moe, bool train,
+                    const tri_batch_inputs *in, tri_id x, tri_routing *router);
 /* Losses and statistics of all routers, after the head: the main loss comes first. routers[l] of
  * layer l; `scope` formats the name of a layer. */
 void tri_moe_losses(tri_graph *graph, const tri_moe_config *moe, const tri_routing *routers,

@@ -155,7 +155,8 @@ static void test_every_operator_has_kernels_and_case(void **state)
         bool fused = op == TRI_OP_LAYERNORM_GRADS || op == TRI_OP_RMSNORM_GRADS ||
                      op == TRI_OP_CROSS_ENTROPY;
         bool few = op == TRI_OP_FINISH || op == TRI_OP_FILL || op == TRI_OP_FIT_ROOMS ||
-                   op == TRI_OP_BALANCE || op == TRI_OP_BALANCE_GRAD || op == TRI_OP_MOVE_BIAS;
+                   op == TRI_OP_BALANCE || op == TRI_OP_BALANCE_GRAD || op == TRI_OP_MOVE_BIAS ||
+                   op == TRI_OP_LARGEST;
         if (!few && !copies && !fused)
             for (tri_isa isa = TRI_ISA_BASE; isa <= tri_isa_detect(); isa++)
                 assert_non_null(tri_cpu_fast((tri_op)op, isa));
@@ -178,6 +179,34 @@ static void test_dropout_share(void **state)
     for (int64_t i = 0; i < run.args.out[0].count; i++)
         zeros += y[i] == 0;
     assert_in_range(zeros * 1000 / run.args.out[0].count, 240, 260);
+    op_run_fini(&run);
+}
+
+/* Factors are even in [1 - p, 1 + p): mean 1, deviation p / sqrt(3), and both ends come near. */
+static void test_jitter_spread(void **state)
+{
+    (void)state;
+    const float p = 0.3f;
+    op_case c = {"spread", TRI_OP_JITTER, {4, 64, 1, 256}, {.dropout = {.p = p, .stream = 1}}, 0,
+                 0};
+    op_run run;
+    op_run_init(&run, &c, NULL);
+    float *x = run.args.in[0].data, *y = run.args.out[0].data;
+    int64_t num = run.args.out[0].count;
+    for (int64_t i = 0; i < num; i++)
+        x[i] = 1;
+    op_run_kernel(&run, tri_cpu_reference(c.op), NULL, TRI_ISA_BASE);
+    double sum = 0, squares = 0, least = 2, most = 0;
+    for (int64_t i = 0; i < num; i++) {
+        sum += (double)y[i] - 1;
+        squares += ((double)y[i] - 1) * ((double)y[i] - 1);
+        least = y[i] < least ? y[i] : least;
+        most = y[i] > most ? y[i] : most;
+    }
+    assert_true(fabs(sum / (double)num) < 0.003);
+    assert_true(fabs(sqrt(3 * squares / (double)num) / (double)p - 1) < 0.01);
+    assert_true(least >= 1 - p && least < 1 - 0.999 * (double)p);
+    assert_true(most <= 1 + p && most > 1 + 0.999 * (double)p);
     op_run_fini(&run);
 }
 
@@ -205,6 +234,7 @@ int main(void)
         cmocka_unit_test(test_every_operator_has_kernels_and_case),
         cmocka_unit_test(test_every_case),
         cmocka_unit_test(test_dropout_share),
+        cmocka_unit_test(test_jitter_spread),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }

@@ -172,6 +172,10 @@ static const grad_case cases[] = {
      .attr = {.dropout = {.p = 0.7f, .stream = 12}}},
     {"places", TRI_OP_DROPOUT, .in = {S3(B, 3, T, 5, D, 7)},
      .attr = {.dropout = {.p = 0.4f, .stream = 13}}, .flags = WITH_PLACES},
+    {"odd", TRI_OP_JITTER, .in = {S3(B, 3, T, 5, D, 7)},
+     .attr = {.dropout = {.p = 0.3f, .stream = 11}}},
+    {"places", TRI_OP_JITTER, .in = {S3(B, 3, T, 5, D, 7)},
+     .attr = {.dropout = {.p = 0.2f, .stream = 13}}, .flags = WITH_PLACES},
     {"ids repeat", TRI_OP_EMBED, .in = {S2(V, 9, D, 7)}},
     {"odd", TRI_OP_SELECT_ROW, .in = {S3(B, 3, T, 5, D, 7)}},
     {"places", TRI_OP_SELECT_ROW, .in = {S3(B, 3, T, 5, D, 7)}, .flags = WITH_PLACES},
@@ -433,6 +437,7 @@ static tri_id emit_operator(tri_graph *graph, const grad_case *c, const tri_id *
         num = add_places(graph, c, in, num, bt);
         break;
     case TRI_OP_DROPOUT:
+    case TRI_OP_JITTER:
         in[num++] = tri_graph_input(graph, "rows", TRI_I32, rows, true);
         in[num++] = tri_graph_input(graph, "step", TRI_I32, tri_shape_scalar(1), false);
         num = add_places(graph, c, in, num, bt);

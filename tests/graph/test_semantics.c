@@ -430,6 +430,35 @@ static void test_sorted_rows(void **state)
     }
 }
 
+/* Two sequences of four tokens with two choices among three experts, which take two of each: of the
+ * first, expert 0 is chosen by all and its last two rows are dropped; of the second, whose tokens
+ * lie in the order of places 3, 1, 0, 2, those at places 2 and 3 are. */
+static void test_dropped_rows(void **state)
+{
+    (void)state;
+    const op_case c = {
+        "known", TRI_OP_DROP_ROWS, {2, 4, 3, 2}, {.route = {.limit = 2}}, CASE_PLACES, 0};
+    const op_case count = {
+        "known", TRI_OP_COUNT_DROPPED, {2, 4, 3, 2}, {.route = {.alpha = 0.5f}}, 0, 0};
+    static const int32_t choice[] = {0, 1, 2, 0, 0, 1, 1, 0, 0, 1, 2, 0, 0, 1, 0, 2};
+    static const int32_t want[] = {0, 1, 2, 0, -1, 1, -1, -1, -1, 1, 2, 0, 0, 1, -1, 2};
+    for (int which = 0; which < num_kernels(); which++) {
+        op_run run, sum;
+        op_run_init(&run, &c, NULL);
+        op_run_init(&sum, &count, NULL);
+        memcpy(run.args.in[0].data, choice, sizeof choice);
+        memcpy(run.args.in[1].data, (int32_t[]){0, 1, 2, 3, 3, 1, 0, 2}, 8 * sizeof(int32_t));
+        run_with(&run, c.op, which);
+        assert_memory_equal(run.args.out[0].data, want, sizeof want);
+        memcpy(sum.args.in[0].data, want, sizeof want);
+        memcpy(sum.args.in[1].data, (int32_t[]){5, 5, 5, -1, -1, 5, 5, 5}, 8 * sizeof(int32_t));
+        run_with(&sum, count.op, which);
+        expect_near(sum.args.out[0].data, &(float){0.5f * 2}, 1, "dropped");
+        op_run_fini(&run);
+        op_run_fini(&sum);
+    }
+}
+
 /* Two tokens share four experts evenly, a third has no target: the balance loss is the number of
  * tokens. */
 static void test_equal_loads(void **state)
@@ -494,6 +523,7 @@ int main(void)
         cmocka_unit_test(test_pieces_of_whole_numbers),
         cmocka_unit_test(test_routes),
         cmocka_unit_test(test_sorted_rows),
+        cmocka_unit_test(test_dropped_rows),
         cmocka_unit_test(test_equal_loads),
         cmocka_unit_test(test_bias_moves_towards_equal_loads),
     };

@@ -22,9 +22,9 @@ const char *const cell_cp_kinds[NUM_CP_KINDS] = {"ring", "gather", "ulysses", "r
                                                  "gather of pairs"};
 const char *const cell_deals[NUM_DEALS] = {"plain", "zigzag", "balanced"};
 const char *const cell_rows[NUM_ROWS] = {"", "23 tokens", "packed documents", "a window"};
-const char *const cell_routers[NUM_ROUTERS] = {"no experts", "softmax",    "renorm",
-                                               "sigmoid",    "chosen",     "some",
-                                               "biased",     "microbatch", "joint"};
+const char *const cell_routers[NUM_ROUTERS] = {"no experts", "softmax", "renorm", "sigmoid",
+                                               "chosen",     "some",    "biased", "capped",
+                                               "microbatch", "joint"};
 
 /* Odd sizes on purpose: no layout divides them evenly. */
 #define LLAMA(kv_heads)                                                                            \
@@ -84,6 +84,7 @@ static const char *const router_words[NUM_ROUTERS][12] = {
     {EXPERTS(8), "model.experts_per_token=3", "model.expert_layers=1"},
     {"model.num_experts=8", "model.expert_dim=23", "model.balance_loss=0",
      "model.router_bias=0.02"},
+    {EXPERTS(8), "model.expert_capacity=0.8", "model.router_jitter=0.1", "model.shared_dim=19"},
     {EXPERTS(8), "model.balance_over=microbatch"},
     {EXPERTS(8), "model.balance_over=joint"},
 };

@@ -66,6 +66,7 @@ enum {
     CHOSEN,  /* with a shared expert that has a gate */
     SOME,    /* the last layer alone has experts, three of which are chosen */
     BIASED,  /* softmax, by a bias and without a loss */
+    CAPPED,  /* rows are dropped, and the router's input is jittered */
     MICROBATCH,
     JOINT,
     NUM_ROUTERS

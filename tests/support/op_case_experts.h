@@ -140,6 +140,28 @@ static const op_case expert_case_table[] = {
     {"odd", TRI_OP_MOVE_BIAS, {1, 1, 9}, ROUTER(.alpha = 0.001f), 0, 0},
     {"many", TRI_OP_MOVE_BIAS, {1, 1, 256}, ROUTER(.alpha = 0.001f), 0, 0},
     {"not ok", TRI_OP_MOVE_BIAS, {1, 1, 64}, ROUTER(.alpha = 0.001f), CASE_NOT_OK, 0},
+    {"some", TRI_OP_DROP_ROWS, {2, 7, 4, 2}, OF(route, .limit = 3), 0, 0},
+    {"one each", TRI_OP_DROP_ROWS, {3, 33, 8, 3}, OF(route, .limit = 1), 0, 0},
+    {"none", TRI_OP_DROP_ROWS, {2, 7, 4, 2}, OF(route, .limit = 14), 0, 0},
+    {"places", TRI_OP_DROP_ROWS, {3, 33, 8, 3}, OF(route, .limit = 9), CASE_PLACES, 0},
+    {"many", TRI_OP_DROP_ROWS, {5, 133, 64, 8}, OF(route, .limit = 12), 0, 0},
+    {"large", TRI_OP_DROP_ROWS, {3, 1031, 200, 8}, OF(route, .limit = 37), CASE_LARGE, 0},
+    {"large, places",
+     TRI_OP_DROP_ROWS,
+     {3, 1031, 64, 6},
+     OF(route, .limit = 80),
+     CASE_LARGE | CASE_PLACES,
+     0},
+    {"rows", TRI_OP_COUNT_DROPPED, {3, 33, 8, 3}, OF(route, .alpha = 0.25f), 0, 0},
+    {"rows +=",
+     TRI_OP_COUNT_DROPPED,
+     {3, 133, 8, 3},
+     OF(route, .alpha = 0.25f),
+     CASE_ACCUMULATE,
+     0},
+    {"few", TRI_OP_LARGEST, {1, 1, 9}, {0}, 0, 0},
+    {"many", TRI_OP_LARGEST, {1, 1, 400}, {0}, 0, 0},
+    {"many, joined", TRI_OP_LARGEST, {1, 1, 400}, {0}, CASE_ACCUMULATE, 0},
     {"flag", TRI_OP_ROOMS, {2, 7, 3, 4}, {0}, 0, 0},
     {"flag +=", TRI_OP_ROOMS, {2, 7, 3, 4}, {0}, CASE_ACCUMULATE, 0},
     {"rows", TRI_OP_DISPATCH, {2, 7, 3, 4, 5}, {0}, 0, 0},
@@ -267,6 +289,27 @@ static void build_balance(op_run *run, const op_case *c)
         out_f32(run, rank, sums);
 }
 
+/* sizes: B, T, E, C; of largest the last but one. */
+static void build_drops(op_run *run, const op_case *c)
+{
+    const int64_t *s = c->size, choice[] = {s[0], s[1], s[3]}, one = 1;
+    if (c->op == TRI_OP_LARGEST) {
+        in_f32(run, 1, s + 2);
+        out_f32(run, 1, &one);
+        return;
+    }
+    in_i32(run, 3, choice);
+    if (c->op == TRI_OP_COUNT_DROPPED) {
+        in_i32(run, 2, choice);
+        out_f32(run, 1, &one);
+        return;
+    }
+    run->attr.route.experts = (int32_t)s[2];
+    if (c->flags & CASE_PLACES)
+        in_i32(run, 2, choice);
+    out_i32(run, 3, choice);
+}
+
 /* sizes: B, T, C, E, N, K. */
 static void build_grouped(op_run *run, const op_case *c)
 {
@@ -348,6 +391,8 @@ static void build_experts(op_run *run, const op_case *c)
         build_router(run, c);
     else if (c->op >= TRI_OP_ROUTE_LOAD && c->op <= TRI_OP_MOVE_BIAS)
         build_balance(run, c);
+    else if (c->op >= TRI_OP_DROP_ROWS && c->op <= TRI_OP_LARGEST)
+        build_drops(run, c);
     else if (c->op == TRI_OP_GROUPED || c->op == TRI_OP_GROUPED_GRAD)
         build_grouped(run, c);
     else
@@ -380,6 +425,8 @@ static void fill_choices(tri_tensor *t, const op_case *c)
         ids[i] = (int32_t)((word % (uint32_t)experts + (uint32_t)(i % num)) % (uint32_t)experts);
         if (c->op == TRI_OP_SORT_ROWS && (ids[i] == experts / 2 || i % 17 == 3))
             ids[i] = i % 3 == 0 ? -1 : i % 3 == 1 ? experts : 0;
+        if (c->op >= TRI_OP_DROP_ROWS && c->op <= TRI_OP_COUNT_DROPPED && word % 7 == 0)
+            ids[i] = -1;
     }
 }
 
@@ -395,6 +442,10 @@ static void fill_expert_ids(tri_tensor *t, const op_case *c)
             ids[i] = (int32_t)(t->rank == 2 ? i % 7 : i == 0 ? 0 : i == 1 ? c->size[1] : 3 * i);
     } else if (t->rank == 3) {
         fill_choices(t, c);
+    } else if (c->op == TRI_OP_DROP_ROWS) { /* places, in another order in each row */
+        int64_t num = t->size[1];
+        for (int64_t i = 0; i < t->count; i++)
+            ids[i] = (int32_t)((i % num * 7 + i / num) % num);
     } else { /* targets, some of them ignored */
         for (int64_t i = 0; i < t->count; i++) {
             uint32_t word = tri_random_word(SEED, (uint64_t)i, 7, 94);

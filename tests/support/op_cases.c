@@ -34,6 +34,7 @@ int op_may_alias(const op_case *c, op_alias pairs[OP_MAX_ALIAS])
     case TRI_OP_BIAS_ADD:
     case TRI_OP_ACT:
     case TRI_OP_DROPOUT:
+    case TRI_OP_JITTER:
     case TRI_OP_ROPE:
     case TRI_OP_CE_GRAD:
     case TRI_OP_GATE_ROWS:
@@ -225,7 +226,7 @@ static void build_elementwise(op_run *run, const op_case *c)
         in_f32(run, 4, s);
     if (c->op == TRI_OP_BIAS_ADD)
         in_f32(run, 2, bias);
-    if (c->op == TRI_OP_DROPOUT) {
+    if (c->op == TRI_OP_DROPOUT || c->op == TRI_OP_JITTER) {
         in_i32(run, 1, s);
         in_i32(run, 1, SIZES(1));
         if (c->flags & CASE_PLACES)
@@ -736,7 +737,8 @@ static void fill_ids(tri_tensor *t, const op_case *c, int input)
     bool in_row = c->op == TRI_OP_SELECT_ROW || c->op == TRI_OP_SELECT_ROW_GRAD;
     int64_t range = in_row ? c->size[1] : c->size[2];
     bool some_ignored = c->op >= TRI_OP_CE_STATS;
-    if (c->op == TRI_OP_DROPOUT || c->op == TRI_OP_ATTENTION || c->op == TRI_OP_ATTENTION_GRAD)
+    if (c->op == TRI_OP_DROPOUT || c->op == TRI_OP_JITTER || c->op == TRI_OP_ATTENTION ||
+        c->op == TRI_OP_ATTENTION_GRAD)
         range = 1000; /* sample ids, or a step */
     if (c->op == TRI_OP_ROPE)
         range = 131072;

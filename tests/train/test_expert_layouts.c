@@ -20,7 +20,7 @@
 
 enum { COVER_STEPS = 4 };
 
-#define ROUTERS_OF_ROWS SOFTMAX, RENORM, SIGMOID, CHOSEN, SOME, BIASED
+#define ROUTERS_OF_ROWS SOFTMAX, RENORM, SIGMOID, CHOSEN, SOME, BIASED, CAPPED
 
 /* What divides tokens and weights. By sgd, whose weights are held to little more than rounding. */
 static const levels cover_levels[NUM_FACTORS] = {
@@ -35,7 +35,7 @@ static const levels cover_levels[NUM_FACTORS] = {
     [CELL_KEEP] = {2, {0, 1}},
     [CELL_CP] = {2, {0, 2}},
     [CELL_CP_KIND] = {3, {RING, GATHER, ULYSSES}},
-    [CELL_ROUTER] = {8, {ROUTERS_OF_ROWS, MICROBATCH, JOINT}},
+    [CELL_ROUTER] = {9, {ROUTERS_OF_ROWS, MICROBATCH, JOINT}},
     [CELL_EP] = {3, {1, 2, 4}},
     [CELL_ETP] = {2, {0, 1}},
     [CELL_RECOMPUTE] = {2, {0, 1}},
@@ -55,7 +55,7 @@ static const levels step_levels[NUM_FACTORS] = {
     [CELL_CP_KIND] = {2, {RING, GATHER_HEADS}},
     [CELL_CP_DEAL] = {2, {PLAIN, BALANCED}},
     [CELL_ROWS] = {3, {ROWS_ODD, ROWS_PACKED, ROWS_WINDOW}},
-    [CELL_ROUTER] = {7, {ROUTERS_OF_ROWS, MICROBATCH}},
+    [CELL_ROUTER] = {8, {ROUTERS_OF_ROWS, MICROBATCH}},
     [CELL_EP] = {3, {1, 2, 4}},
     [CELL_RECOMPUTE] = {2, {0, 1}},
 };
@@ -74,7 +74,7 @@ static const levels stage_levels[NUM_FACTORS] = {
     [CELL_SCHEDULE] = {4, {ONE_F_ONE_B, GPIPE, INTERLEAVED, ZB_V}},
     [CELL_LAYERS] = {1, {4}},
     [CELL_CP] = {2, {0, 2}},
-    [CELL_ROUTER] = {6, {ROUTERS_OF_ROWS}},
+    [CELL_ROUTER] = {7, {ROUTERS_OF_ROWS}},
     [CELL_EP] = {3, {1, 2, 4}},
     [CELL_ETP] = {2, {0, 1}},
     [CELL_RECOMPUTE] = {2, {0, 1}},

@@ -59,8 +59,8 @@ void tri_cuda_matmul_prepare(const tri_kernel_args *args);
 /* One row each, by the .cu file of its family. */
 extern const tri_kernel tri_cuda_matmul;
 extern const tri_kernel tri_cuda_amax, tri_cuda_quantise, tri_cuda_add, tri_cuda_bias_add,
-    tri_cuda_bias_grad, tri_cuda_act, tri_cuda_act_grad, tri_cuda_dropout, tri_cuda_accumulate,
-    tri_cuda_axpby, tri_cuda_cast, tri_cuda_swiglu, tri_cuda_swiglu_grad;
+    tri_cuda_bias_grad, tri_cuda_act, tri_cuda_act_grad, tri_cuda_dropout, tri_cuda_jitter,
+    tri_cuda_accumulate, tri_cuda_axpby, tri_cuda_cast, tri_cuda_swiglu, tri_cuda_swiglu_grad;
 extern const tri_kernel tri_cuda_embed, tri_cuda_embed_grad, tri_cuda_select_row,
     tri_cuda_select_row_grad, tri_cuda_gather_rows;
 extern const tri_kernel tri_cuda_layernorm, tri_cuda_add_layernorm, tri_cuda_layernorm_grad,
@@ -76,6 +76,7 @@ extern const tri_kernel tri_cuda_rope, tri_cuda_split_qkv, tri_cuda_join_qkv, tr
 extern const tri_kernel tri_cuda_ce_stats, tri_cuda_ce_loss, tri_cuda_ce_grad, tri_cuda_out_loss,
     tri_cuda_out_loss_grad;
 extern const tri_kernel tri_cuda_pack_rooms, tri_cuda_mask_rows;
+extern const tri_kernel tri_cuda_drop_rows, tri_cuda_count_dropped, tri_cuda_largest;
 extern const tri_kernel tri_cuda_route, tri_cuda_route_grad, tri_cuda_route_sums,
     tri_cuda_route_sums_grad, tri_cuda_route_load, tri_cuda_balance, tri_cuda_balance_grad,
     tri_cuda_move_bias;

@@ -236,6 +236,40 @@ const tri_op_def tri_def_dropout = {
     .flops = flops_dropout,
 };
 
+/* Its own gradient, too: the factor of an element does not depend on the element. */
+static void grad_jitter(tri_graph *graph, tri_id id, const tri_id *dout, const bool *wanted,
+                        tri_id *din)
+{
+    (void)wanted;
+    const tri_node node = graph->nodes[id];
+    const char *name = tri_arena_printf(&graph->arena, "d.%s", graph->values[node.in[0]].name);
+    din[0] = out_of(graph,
+                    tri_graph_emit(graph, TRI_OP_JITTER, name, &node.attr,
+                                   (tri_id[]){dout[0], node.in[1], node.in[2], node.in[3]},
+                                   node.num_in, 1),
+                    0);
+}
+
+const tri_op_def tri_def_jitter = {
+    .name = "jitter",
+    .inputs = "x [B, ...], rows i32 [B], step i32 [1], [places i32 [B, P]]",
+    .outputs = "y",
+    .meaning = "y = x times a factor from [1-p, 1+p), drawn by the random word of the element's "
+               "global index, as in dropout. Its own gradient: the same call on dy.",
+    .family = TRI_ATTR_DROPOUT,
+    .min_in = 3,
+    .max_in = 4,
+    .min_out = 1,
+    .max_out = 1,
+    .may_alias = {1},
+    .optional = 1 << 3,
+    .linear_in = 1 << 0,
+    .infer = infer_dropout,
+    .place = tri_place_same,
+    .grad = grad_jitter,
+    .flops = flops_dropout,
+};
+
 static tr_status infer_accumulate(const tri_node *node, const tri_shape *in, tri_shape *out,
                                   tri_dtype *out_dtype, tr_error *err)
 {

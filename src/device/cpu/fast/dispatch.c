@@ -55,6 +55,49 @@ static void mask_rows(const tri_kernel_args *args)
             masked[r * room + i] = i < got[r] ? ids[r * room + i] : -1;
 }
 
+/* A row of the batch: its tokens in the order of their places, of which `order` is the way back. */
+static void drop_task(void *context, int task, int worker)
+{
+    (void)worker;
+    const tri_kernel_args *args = context;
+    const int64_t tokens = args->in[0].size[1], choices = args->in[0].size[2];
+    const int64_t limit = args->attr->route.limit, first = task * tokens;
+    const int32_t *choice = args->in[0].data, *places = args->in[1].data;
+    int32_t *kept = args->out[0].data, *order = (int32_t *)cpu_of(args)->scratch + first;
+    int32_t taken[TRI_MAX_EXPERTS] = {0};
+    for (int64_t t = 0; places && t < tokens; t++)
+        order[places[first + t]] = (int32_t)t;
+    for (int64_t place = 0; place < tokens; place++) {
+        const int64_t at = (first + (places ? order[place] : place)) * choices;
+        for (int64_t i = at; i < at + choices; i++)
+            kept[i] = choice[i] >= 0 && taken[choice[i]]++ < limit ? choice[i] : -1;
+    }
+}
+
+static void drop_rows(const tri_kernel_args *args)
+{
+    run_tasks(args, args->in[0].count, args->in[0].size[0], drop_task,
+              (void *)(uintptr_t)args); /* which no task changes */
+}
+
+static size_t drop_scratch(const tri_kernel_args *args, int num_threads)
+{
+    (void)num_threads;
+    return (size_t)(args->in[0].size[0] * args->in[0].size[1]) * sizeof(int32_t);
+}
+
+static void count_dropped(const tri_kernel_args *args)
+{
+    const int32_t *kept = args->in[0].data, *targets = args->in[1].data;
+    const int64_t choices = last_dim(&args->in[0]);
+    float *dropped = args->out[0].data;
+    int64_t num = 0;
+    for (int64_t t = 0; t < args->in[1].count; t++)
+        for (int64_t i = t * choices; targets[t] >= 0 && i < (t + 1) * choices; i++)
+            num += kept[i] < 0;
+    *dropped = (args->overwrite ? 0 : *dropped) + args->attr->route.alpha * (float)num;
+}
+
 static void route_load(const tri_kernel_args *args)
 {
     const float *sums = args->in[0].data;
@@ -73,4 +116,7 @@ const tri_kernel TRI_ISA_NAME(tri_fast_dispatch) = {.run = stay};
 const tri_kernel TRI_ISA_NAME(tri_fast_collect) = {.run = stay};
 const tri_kernel TRI_ISA_NAME(tri_fast_pack_rooms) = {.run = pack_rooms};
 const tri_kernel TRI_ISA_NAME(tri_fast_mask_rows) = {.run = mask_rows};
+const tri_kernel TRI_ISA_NAME(tri_fast_drop_rows) = {.run = drop_rows,
+                                                     .scratch_bytes = drop_scratch};
+const tri_kernel TRI_ISA_NAME(tri_fast_count_dropped) = {.run = count_dropped};
 const tri_kernel TRI_ISA_NAME(tri_fast_route_load) = {.run = route_load};

@@ -1,5 +1,5 @@
-/* Dropout. The mask of an element depends on its global index alone, so every layout drops the
- * same ones, and the gradient recomputes the mask instead of reading one. */
+/* Dropout and jitter. The word of an element depends on its global index alone, so every layout
+ * drops the same ones, and the gradient recomputes the mask instead of reading one. */
 #include "device/cpu/fast/philox.h"
 
 /* Elements that follow each other in the local tensor and in the logical one: a run is the part of
@@ -8,8 +8,9 @@
 typedef struct dropout_job {
     const tri_kernel_args *args;
     philox_key key;
+    bool jitter;
     uint32_t threshold;
-    float scale;
+    float scale, jitter_by;
     int run_dims;       /* dims [run_dims, rank) make up a run */
     int64_t run_length; /* local elements */
 } dropout_job;
@@ -23,6 +24,7 @@ static dropout_job job_of(const tri_kernel_args *args)
                        .key = {args->seed, (uint32_t)step[0], args->attr->dropout.stream},
                        .threshold = tri_dropout_threshold(p),
                        .scale = 1.0f / (1.0f - p),
+                       .jitter_by = p,
                        .run_dims = x->rank,
                        .run_length = 1};
     int outside = args->in[3].data ? 2 : 1;
@@ -75,6 +77,13 @@ static void apply_words(const uint32_t *word, uint32_t threshold, float scale, c
         y[i] = word[i] >= threshold ? x[i] * scale : 0.0f;
 }
 
+static void apply_jitter(const uint32_t *word, float p, const float *x, float *y, int64_t num)
+{
+    INDEPENDENT
+    for (int64_t i = 0; i < num; i++)
+        y[i] = x[i] * tri_jitter_factor(word[i], p);
+}
+
 /* num elements from global index g on; x and y may be equal. */
 static void drop_span(const dropout_job *job, uint64_t g, const float *x, float *y, int64_t num)
 {
@@ -83,7 +92,10 @@ static void drop_span(const dropout_job *job, uint64_t g, const float *x, float 
     for (int64_t i = 0; i < num;) {
         int64_t skip = (int64_t)(g % 4), part = min_i64(num - i, WORDS - skip);
         fill_words(&job->key, g / 4, round_up(ceil_div(skip + part, 4), WIDE_LANES), word);
-        apply_words(word + skip, job->threshold, job->scale, x + i, y + i, part);
+        if (job->jitter)
+            apply_jitter(word + skip, job->jitter_by, x + i, y + i, part);
+        else
+            apply_words(word + skip, job->threshold, job->scale, x + i, y + i, part);
         g += (uint64_t)part;
         i += part;
     }
@@ -112,4 +124,13 @@ static void dropout(const tri_kernel_args *args)
     run_tasks(args, num, ceil_div(num, TASK_ELEMENTS), dropout_task, &job);
 }
 
+static void jitter(const tri_kernel_args *args)
+{
+    dropout_job job = job_of(args);
+    int64_t num = args->out[0].count;
+    job.jitter = true;
+    run_tasks(args, num, ceil_div(num, TASK_ELEMENTS), dropout_task, &job);
+}
+
 const tri_kernel TRI_ISA_NAME(tri_fast_dropout) = {.run = dropout};
+const tri_kernel TRI_ISA_NAME(tri_fast_jitter) = {.run = jitter};

@@ -140,6 +140,7 @@ extern const tri_kernel TRI_ISA_NAME(tri_fast_bias_grad);
 extern const tri_kernel TRI_ISA_NAME(tri_fast_act);
 extern const tri_kernel TRI_ISA_NAME(tri_fast_act_grad);
 extern const tri_kernel TRI_ISA_NAME(tri_fast_dropout);
+extern const tri_kernel TRI_ISA_NAME(tri_fast_jitter);
 extern const tri_kernel TRI_ISA_NAME(tri_fast_accumulate);
 extern const tri_kernel TRI_ISA_NAME(tri_fast_axpby);
 /* The largest elements of a tensor, as of amax; args has the device. */
@@ -159,6 +160,8 @@ extern const tri_kernel TRI_ISA_NAME(tri_fast_collect);
 extern const tri_kernel TRI_ISA_NAME(tri_fast_pack_rooms);
 extern const tri_kernel TRI_ISA_NAME(tri_fast_mask_rows);
 extern const tri_kernel TRI_ISA_NAME(tri_fast_route_load);
+extern const tri_kernel TRI_ISA_NAME(tri_fast_drop_rows);
+extern const tri_kernel TRI_ISA_NAME(tri_fast_count_dropped);
 extern const tri_kernel TRI_ISA_NAME(tri_fast_route_sums);
 extern const tri_kernel TRI_ISA_NAME(tri_fast_route_sums_grad);
 extern const tri_kernel TRI_ISA_NAME(tri_fast_sort_rows);

@@ -1,6 +1,7 @@
 /* Rows on their way to the ranks of their experts. */
 #include "device/cpu/ref/ref.h"
 
+#include <math.h>
 #include <string.h>
 
 /* On one rank all rows find room. */
@@ -48,6 +49,56 @@ static void mask_rows(const tri_kernel_args *args)
         masked[i] = i % room < got[i / room] ? ids[i] : -1;
 }
 
+/* The token of row b that is at a place. */
+static int64_t token_at(const tri_kernel_args *args, int64_t b, int64_t place)
+{
+    const int32_t *places = args->in[1].data;
+    int64_t tokens = args->in[0].size[1], t = 0;
+    if (!places)
+        return place;
+    while (t < tokens && places[b * tokens + t] != place)
+        t++;
+    return t;
+}
+
+static void drop_rows(const tri_kernel_args *args)
+{
+    const tri_route_attr *attr = &args->attr->route;
+    const int32_t *choice = args->in[0].data;
+    int32_t *kept = args->out[0].data;
+    int64_t tokens = args->in[0].size[1], choices = args->in[0].size[2];
+    for (int64_t b = 0; b < args->in[0].size[0]; b++) {
+        int64_t taken[TRI_MAX_EXPERTS] = {0};
+        for (int64_t place = 0; place < tokens; place++)
+            for (int64_t j = 0; j < choices; j++) {
+                int64_t i = (b * tokens + token_at(args, b, place)) * choices + j;
+                kept[i] = choice[i] >= 0 && taken[choice[i]]++ < attr->limit ? choice[i] : -1;
+            }
+    }
+}
+
+static void count_dropped(const tri_kernel_args *args)
+{
+    const int32_t *kept = args->in[0].data, *targets = args->in[1].data;
+    int64_t choices = tri_ref_last(&args->in[0]);
+    double num = 0;
+    for (int64_t i = 0; i < args->in[0].count; i++)
+        num += kept[i] < 0 && targets[i / choices] >= 0;
+    tri_ref_store(args->out[0].data, args->attr->route.alpha * num, args->overwrite);
+}
+
+static void largest(const tri_kernel_args *args)
+{
+    const float *x = args->in[0].data;
+    float *most = args->out[0].data;
+    *most = args->overwrite ? 0 : *most;
+    for (int64_t i = 0; i < args->in[0].count; i++)
+        *most = fmaxf(*most, fabsf(x[i]));
+}
+
+const tri_kernel tri_ref_drop_rows = {.run = drop_rows};
+const tri_kernel tri_ref_count_dropped = {.run = count_dropped};
+const tri_kernel tri_ref_largest = {.run = largest};
 const tri_kernel tri_ref_rooms = {.run = rooms};
 const tri_kernel tri_ref_dispatch = {.run = stay};
 const tri_kernel tri_ref_collect = {.run = stay};

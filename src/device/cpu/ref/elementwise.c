@@ -177,6 +177,19 @@ static void dropout(const tri_kernel_args *args)
     }
 }
 
+static void jitter(const tri_kernel_args *args)
+{
+    const float *x = args->in[0].data, p = args->attr->dropout.p;
+    const int32_t *rows = args->in[1].data, *step = args->in[2].data;
+    float *y = args->out[0].data;
+    for (int64_t i = 0; i < args->out[0].count; i++) {
+        uint64_t g = global_index(&args->in[0], rows, args->in[3].data, i);
+        uint32_t word =
+            tri_random_word(args->seed, g, (uint32_t)step[0], args->attr->dropout.stream);
+        y[i] = x[i] * tri_jitter_factor(word, p);
+    }
+}
+
 static void accumulate(const tri_kernel_args *args)
 {
     const float *x = args->in[0].data;
@@ -207,6 +220,7 @@ const tri_kernel tri_ref_bias_grad = {.run = bias_grad};
 const tri_kernel tri_ref_act = {.run = act};
 const tri_kernel tri_ref_act_grad = {.run = act_grad};
 const tri_kernel tri_ref_dropout = {.run = dropout};
+const tri_kernel tri_ref_jitter = {.run = jitter};
 const tri_kernel tri_ref_accumulate = {.run = accumulate};
 const tri_kernel tri_ref_axpby = {.run = axpby};
 const tri_kernel tri_ref_swiglu = {.run = swiglu};

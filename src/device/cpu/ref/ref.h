@@ -14,7 +14,7 @@ extern const tri_kernel tri_ref_bias_add;
 extern const tri_kernel tri_ref_bias_grad;
 extern const tri_kernel tri_ref_act;
 extern const tri_kernel tri_ref_act_grad;
-extern const tri_kernel tri_ref_dropout;
+extern const tri_kernel tri_ref_dropout, tri_ref_jitter;
 extern const tri_kernel tri_ref_accumulate;
 extern const tri_kernel tri_ref_axpby;
 extern const tri_kernel tri_ref_copy; /* cast, narrow */
@@ -31,7 +31,7 @@ extern const tri_kernel tri_ref_gate_rows, tri_ref_gate_rows_grad, tri_ref_route
     tri_ref_balance, tri_ref_balance_grad, tri_ref_move_bias, tri_ref_sort_rows, tri_ref_grouped,
     tri_ref_grouped_grad, tri_ref_swiglu_rows, tri_ref_swiglu_rows_grad;
 extern const tri_kernel tri_ref_rooms, tri_ref_dispatch, tri_ref_collect, tri_ref_pack_rooms,
-    tri_ref_mask_rows;
+    tri_ref_mask_rows, tri_ref_drop_rows, tri_ref_count_dropped, tri_ref_largest;
 extern const tri_kernel tri_ref_embed;
 extern const tri_kernel tri_ref_embed_grad;
 extern const tri_kernel tri_ref_select_row;

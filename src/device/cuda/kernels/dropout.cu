@@ -1,5 +1,5 @@
-/* Dropout: the mask is a pure function of the element's global index (base/rng.h), so it is the
- * CPU's, and the same however the tensor is divided.
+/* Dropout and jitter: the mask is a pure function of the element's global index (base/rng.h), so it
+ * is the CPU's, and the same however the tensor is divided.
  *
  * Dims that lie whole in the tensor are merged with the one before, so that an index takes as few
  * divisions as the division of the tensor demands: one when only rows are divided. Where tokens
@@ -28,7 +28,14 @@ struct places {
 struct draw {
     uint64_t seed;
     uint32_t stream, threshold;
-    float scale;
+    float scale, jitter;
+
+    template <bool JITTER> __device__ __forceinline__ float apply(uint32_t word, float x) const
+    {
+        if constexpr (JITTER)
+            return x * tri_jitter_factor(word, jitter);
+        return word >= threshold ? x * scale : 0.0f;
+    }
 };
 
 places places_of(const tri_tensor &x, const int32_t *of_tokens)
@@ -75,7 +82,7 @@ __device__ __forceinline__ uint32_t pick(const uint32_t *word, unsigned k)
 }
 
 /* runs: every pack lies within the innermost dim, and all addresses are multiples of 16 bytes. */
-template <int N, typename T>
+template <bool JITTER, int N, typename T>
 __global__ void __launch_bounds__(THREADS)
     dropout_kernel(const T *x, const int32_t *rows, const int32_t *step, T *y, int64_t count,
                    const __grid_constant__ places p, draw d, bool runs)
@@ -92,7 +99,7 @@ __global__ void __launch_bounds__(THREADS)
             for (int k = 0; k < N; k++) {
                 if (k % 4 == 0)
                     tri_philox(d.seed, g / 4 + (unsigned)k / 4, now, d.stream, word);
-                v.at[k] = narrow<T>(word[k % 4] >= d.threshold ? widen(v.at[k]) * d.scale : 0.0f);
+                v.at[k] = narrow<T>(d.apply<JITTER>(word[k % 4], widen(v.at[k])));
             }
         } else {
             tri_philox(d.seed, g / 4, now, d.stream, word);
@@ -101,8 +108,7 @@ __global__ void __launch_bounds__(THREADS)
                 unsigned at = (unsigned)(g + (unsigned)k) & 3;
                 if (k > 0 && at == 0)
                     tri_philox(d.seed, (g + (unsigned)k) / 4, now, d.stream, word);
-                bool kept = pick(word, at) >= d.threshold;
-                v.at[k] = narrow<T>(kept ? widen(v.at[k]) * d.scale : 0.0f);
+                v.at[k] = narrow<T>(d.apply<JITTER>(pick(word, at), widen(v.at[k])));
             }
         }
         store_pack<N>(y + first, v);
@@ -111,25 +117,24 @@ __global__ void __launch_bounds__(THREADS)
     for (int64_t i = first; i < first + N && i < count; i++) {
         uint64_t g = global_index(p, rows, i);
         tri_philox(d.seed, g / 4, now, d.stream, word);
-        bool kept = pick(word, (unsigned)g & 3) >= d.threshold;
-        y[i] = narrow<T>(kept ? widen(x[i]) * d.scale : 0.0f);
+        y[i] = narrow<T>(d.apply<JITTER>(pick(word, (unsigned)g & 3), widen(x[i])));
     }
 }
 
-void dropout(const tri_kernel_args *args)
+template <bool JITTER> void draw_all(const tri_kernel_args *args)
 {
     const tri_tensor &x = args->in[0];
     if (x.count == 0)
         return;
     places p = places_of(x, data_of<int32_t>(args->in[3]));
     draw d = {args->seed, args->attr->dropout.stream, tri_dropout_threshold(args->attr->dropout.p),
-              1.0f / (1.0f - args->attr->dropout.p)};
+              1.0f / (1.0f - args->attr->dropout.p), args->attr->dropout.p};
     by_type(x.dtype, [&](auto zero) {
         using T = decltype(zero);
         constexpr int N = pack_size<T>();
         bool runs = p.size[0] % N == 0 && aligned16(x.data) && aligned16(args->out[0].data);
         unsigned blocks = (unsigned)ceil_div(x.count, (int64_t)THREADS * N);
-        dropout_kernel<N><<<blocks, THREADS, 0, stream_of(args)>>>(
+        dropout_kernel<JITTER, N><<<blocks, THREADS, 0, stream_of(args)>>>(
             data_of<T>(x), data_of<int32_t>(args->in[1]), data_of<int32_t>(args->in[2]),
             data_of<T>(args->out[0]), x.count, p, d, runs);
     });
@@ -137,4 +142,5 @@ void dropout(const tri_kernel_args *args)
 
 } // namespace
 
-const tri_kernel tri_cuda_dropout = {dropout, nullptr, nullptr};
+const tri_kernel tri_cuda_dropout = {draw_all<false>, nullptr, nullptr};
+const tri_kernel tri_cuda_jitter = {draw_all<true>, nullptr, nullptr};
