@@ -223,11 +223,92 @@ static void test_equal_experts_are_a_dense_model(void **state)
     }
 }
 
+/* --- Dropped rows and jitter -------------------------------------------------------------------
+ */
+
+#define EIGHT LLAMA, "model.num_experts=8"
+static const char *const by_sgd[] = {
+    "optim.kind=sgd", "optim.lr=1", "train.clip=0", "optim.momentum=0", "optim.weight_decay=0",
+    "run.threads=2",  NULL};
+
+/* Held-out text is seen as it is; a capacity that all rows fit into changes no bit of training, and
+ * less of it does, as jitter does. */
+static void test_only_training_drops_and_jitters(void **state)
+{
+    (void)state;
+    static const char *const ways[][16] = {
+        {EIGHT},
+        {EIGHT, "model.expert_capacity=8"},
+        {EIGHT, "model.expert_capacity=0.7"},
+        {EIGHT, "model.router_jitter=0.2"},
+    };
+    double eval = 0, loss = 0;
+    for (size_t w = 0; w < sizeof ways / sizeof *ways; w++) {
+        tr_session *session = session_of(ways[w], by_sgd);
+        double held_out = eval_of(session), first = step_of(session).loss;
+        eval = w == 0 ? held_out : eval;
+        loss = w == 0 ? first : loss;
+        assert_true(held_out == eval);
+        assert_true(w < 2 ? first == loss : first != loss);
+        end(session);
+    }
+}
+
+/* The loss of the first step from weights + by * slope. */
+static double loss_at(const char *const *how, float *const *slope, double by)
+{
+    tr_session *session = session_of(how, by_sgd);
+    for (size_t i = 0; i < tr_session_num_params(session); i++) {
+        tr_param p = tr_session_param(session, i);
+        for (int64_t k = 0; k < p.count; k++)
+            p.data[k] += (float)(by * (double)slope[i][k]);
+    }
+    double loss = step_of(session).loss;
+    end(session);
+    return loss;
+}
+
+/* A step of sgd with rate 1 is the gradient. Along it the loss rises by its square, also where four
+ * of ten rows are dropped and every router's input is jittered. */
+static void test_gradient_of_what_is_kept(void **state)
+{
+    (void)state;
+    static const char *const how[] = {EIGHT, "model.expert_capacity=0.7", "model.router_jitter=0.1",
+                                      NULL};
+    tr_session *session = session_of(how, by_sgd);
+    size_t num = tr_session_num_params(session);
+    float *slope[64] = {0};
+    double squares = 0;
+    for (size_t i = 0; i < num; i++) {
+        tr_param p = tr_session_param(session, i);
+        slope[i] = malloc((size_t)p.count * sizeof **slope);
+        assert_non_null(slope[i]);
+        memcpy(slope[i], p.data, (size_t)p.count * sizeof **slope);
+    }
+    step_of(session);
+    for (size_t i = 0; i < num; i++) {
+        tr_param p = tr_session_param(session, i);
+        for (int64_t k = 0; k < p.count; k++) {
+            slope[i][k] -= p.data[k];
+            squares += (double)slope[i][k] * (double)slope[i][k];
+        }
+    }
+    end(session);
+    const double by = 2e-3 / sqrt(squares);
+    double rise = (loss_at(how, slope, by) - loss_at(how, slope, -by)) / (2 * by);
+    print_message("the loss rises by %.6g, and the squared gradient is %.6g\n", rise, squares);
+    assert_true(fabs(rise / squares - 1) < 0.01);
+    for (size_t i = 0; i < num; i++)
+        free(slope[i]);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_one_expert_is_a_dense_model),
         cmocka_unit_test(test_equal_experts_are_a_dense_model),
+        cmocka_unit_test(test_only_training_drops_and_jitters),
+        cmocka_unit_test(test_gradient_of_what_is_kept),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
