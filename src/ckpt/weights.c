@@ -197,22 +197,26 @@ tr_status tri_weights_open(const char *path, const tri_param_table *params, bool
     return status;
 }
 
-tr_status tri_weights_read(tri_weights_source *s, size_t i, float *to, tr_error *err)
+void tri_weights_take(const float *whole, const tri_region *region, float *to)
 {
-    const tri_param *param = &s->params->items[i];
-    if (s->hf) {
-        tri_hf_read(s->hf, i, to);
-        return TR_OK;
+    int64_t num = tri_region_num_stretches(region);
+    for (int64_t i = 0; i < num; i++) {
+        tri_stretch run = tri_region_stretch(region, i);
+        memcpy(to + run.local, (const char *)whole + (size_t)run.logical * sizeof *to,
+               (size_t)run.count * sizeof *to);
     }
-    if (!s->is_checkpoint) { /* at any address: memcpy */
-        memcpy(to, s->from[i], (size_t)tri_shape_count(&param->shape) * sizeof *to);
-        return TR_OK;
-    }
-    int64_t dim[TRI_MAX_RANK];
-    for (int d = 0; d < param->shape.rank; d++)
-        dim[d] = param->shape.dim[d].size;
-    tri_region whole = tri_region_whole(param->shape.rank, dim);
-    return tri_checkpoint_read(&s->checkpoint, param->name, &whole, to, err);
+}
+
+tr_status tri_weights_read(tri_weights_source *s, size_t i, const tri_region *region, float *to,
+                           tr_error *err)
+{
+    if (s->is_checkpoint)
+        return tri_checkpoint_read(&s->checkpoint, s->params->items[i].name, region, to, err);
+    if (s->hf)
+        tri_hf_read(s->hf, i, region, to);
+    else
+        tri_weights_take(s->from[i], region, to);
+    return TR_OK;
 }
 
 void tri_weights_close(tri_weights_source *s)
@@ -227,14 +231,24 @@ void tri_weights_close(tri_weights_source *s)
     free(s);
 }
 
+static tri_region whole_of(const tri_param *param)
+{
+    int64_t dim[TRI_MAX_RANK];
+    for (int d = 0; d < param->shape.rank; d++)
+        dim[d] = param->shape.dim[d].size;
+    return tri_region_whole(param->shape.rank, dim);
+}
+
 tr_status tri_weights_load(const char *path, const tri_param_table *params, float *const *data,
                            bool *fresh, tr_error *err)
 {
     tri_weights_source *source;
     TRI_TRY(tri_weights_open(path, params, fresh, &source, err));
     tr_status status = TR_OK;
-    for (size_t i = 0; status == TR_OK && i < params->count; i++)
-        status = tri_weights_read(source, i, data[i], err);
+    for (size_t i = 0; status == TR_OK && i < params->count; i++) {
+        tri_region whole = whole_of(&params->items[i]);
+        status = tri_weights_read(source, i, &whole, data[i], err);
+    }
     tri_weights_close(source);
     return status;
 }

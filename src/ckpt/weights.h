@@ -3,6 +3,7 @@
 #define TRI_CKPT_WEIGHTS_H
 
 #include "base/error.h"
+#include "ckpt/region.h"
 #include "ckpt/safetensors.h"
 #include "graph/param.h"
 
@@ -27,8 +28,12 @@ tr_status tri_weights_load(const char *path, const tri_param_table *params, floa
 typedef struct tri_weights_source tri_weights_source;
 tr_status tri_weights_open(const char *path, const tri_param_table *params, bool *fresh,
                            tri_weights_source **source, tr_error *err);
-/* Leaves those alone that are fresh. */
-tr_status tri_weights_read(tri_weights_source *source, size_t param, float *to, tr_error *err);
+/* A region of a parameter, and no byte of the files beside it. Leaves those alone that are fresh.
+ */
+tr_status tri_weights_read(tri_weights_source *source, size_t param, const tri_region *region,
+                           float *to, tr_error *err);
+/* The same from a whole tensor in memory, at any address. */
+void tri_weights_take(const float *whole, const tri_region *region, float *to);
 void tri_weights_close(tri_weights_source *source); /* NULL is fine */
 /* The same without copying: data points into the file, which the caller closes. */
 tr_status tri_weights_map(const char *path, const tri_param_table *params, const float **data,

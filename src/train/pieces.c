@@ -9,7 +9,7 @@
 /* A piece is shared out in parts of no less than this many elements. */
 enum { SMALLEST_SHARE = 4096 };
 
-static tri_region region_of(const tri_grid *grid, const tri_shape *whole, const tri_value *value)
+tri_region tri_piece_region(const tri_grid *grid, const tri_shape *whole, const tri_value *value)
 {
     int64_t dim[TRI_MAX_RANK];
     for (int d = 0; d < whole->rank; d++)
@@ -81,7 +81,7 @@ tr_status tri_pieces_list(const tri_session *session, tri_pieces *pieces, tr_err
                              .kind = moment ? TRI_CKPT_MOMENT : TRI_CKPT_WEIGHT,
                              .dtype = state->dtype,
                              .value = state->latest,
-                             .region = region_of(&program->grid, &param->shape, value),
+                             .region = tri_piece_region(&program->grid, &param->shape, value),
                              .turn = (int64_t)state->param + moment};
         count_copies(piece, &program->grid, value, param->role);
         piece->elsewhere = copy || !writes_here(session, state->param);

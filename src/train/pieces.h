@@ -33,6 +33,9 @@ typedef struct tri_pieces {
 tr_status tri_pieces_list(const tri_session *session, tri_pieces *pieces, tr_error *err);
 void tri_pieces_free(tri_pieces *pieces);
 
+/* What a rank's state, the value, holds of a parameter of this shape. */
+tri_region tri_piece_region(const tri_grid *grid, const tri_shape *whole, const tri_value *value);
+
 /* What this rank writes of a piece; count 0: nothing. */
 tri_region tri_piece_share(const tri_piece *piece);
 

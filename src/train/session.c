@@ -254,22 +254,29 @@ static tr_status open_rows(tri_session *session, tr_error *err)
     return check_labels(session, err);
 }
 
-/* Values to begin with: those of a file, and initial ones where there is none. A rank that has a
- * part of the model reads tensor by tensor, so it never needs room for all. */
+/* Values to begin with: those of a file, and initial ones where there is none. Of a file a rank
+ * reads the pieces that it has; initial ones are made tensor by tensor, so it never needs room for
+ * all. */
 typedef struct filler {
     tri_weights_source *source; /* NULL: all are initial ones */
     tri_pool *pool;             /* NULL: the caller's thread does it alone */
+    size_t made;                /* the parameter that was made last, from 1 */
 } filler;
 
-static tr_status fill_param(void *context, tri_session *session, size_t param, tr_error *err)
+static tr_status fill_param(void *context, tri_session *session, size_t param,
+                            const tri_region *region, float *to, tr_error *err)
 {
-    const filler *f = context;
+    filler *f = context;
+    float *whole = session->weights[param];
     if (f->source && !session->fresh[param]) {
-        tr_status status = tri_weights_read(f->source, param, session->weights[param], err);
+        tr_status status = tri_weights_read(f->source, param, region, to, err);
         return status == TR_OK ? TR_OK : tri_fail_prefix(err, status, "model.from");
     }
-    tri_init_fill(&session->params.items[param], session->config.seed, f->pool,
-                  session->weights[param]);
+    if (f->made != param + 1)
+        tri_init_fill(&session->params.items[param], session->config.seed, f->pool, whole);
+    f->made = param + 1;
+    if (to != whole)
+        tri_weights_take(whole, region, to);
     return TR_OK;
 }
 

@@ -7,6 +7,7 @@
 
 #include "base/half.h"
 #include "ckpt/weights.h"
+#include "train/pieces.h"
 
 /* Parameters and their copies are at the same addresses in every program: the first will do. */
 static int any_program(const tri_session *session)
@@ -130,60 +131,14 @@ static cut_lines lines_of(const tri_shape *whole, const tri_cut *cut)
     return l;
 }
 
-/* Copies part `part` between a whole tensor and a dense piece. */
-static void copy_piece(const tri_shape *shape, const tri_cut *cut, int part, float *whole,
-                       float *piece, bool to_whole)
+/* Copies part `part`, a dense piece, into the whole tensor. */
+static void put_piece(const tri_shape *shape, const tri_cut *cut, int part, float *whole,
+                      const float *piece)
 {
     cut_lines l = lines_of(shape, cut);
     int64_t run = tri_cut_size(cut, part) * l.inner, begin = tri_cut_begin(cut, part) * l.inner;
-    for (int64_t o = 0; o < l.outer; o++) {
-        float *in_whole = whole + o * l.whole + begin, *in_piece = piece + o * run;
-        memcpy(to_whole ? in_whole : in_piece, to_whole ? in_piece : in_whole,
-               (size_t)run * sizeof(float));
-    }
-}
-
-/* What this rank has of a whole tensor: dim after dim, into the first half of the room; the other
- * one is for what lies between. */
-static void take_piece(const tri_session *session, const tri_value *value, const tri_shape *whole,
-                       const float *from, float *room)
-{
-    tri_shape shape = *whole;
-    const int64_t half = tri_shape_count(whole);
-    memcpy(room, from, (size_t)half * sizeof(float));
-    for (int d = 0; d < whole->rank; d++) {
-        const tri_cut cut = cut_of(session, value, whole, d);
-        if (cut.parts <= 1)
-            continue;
-        copy_piece(&shape, &cut, cut.part, room, room + half, false);
-        shape.dim[d].size = tri_cut_size(&cut, cut.part);
-        memcpy(room, room + half, (size_t)tri_shape_count(&shape) * sizeof(float));
-    }
-}
-
-static tr_status push_state(tri_session *session, const tri_state *state, float *room,
-                            tr_error *err)
-{
-    const tri_value *value = &program_of(session)->values[state->latest];
-    const tri_shape *whole = &session->params.items[state->param].shape;
-    const float *from = session->weights[state->param];
-    int64_t count = tri_shape_count(&state->shape);
-    if (state->kind == TRI_STATE_PARAM && !session->host_weights)
-        return TR_OK;
-    if (count == 0)
-        return TR_OK;
-    take_piece(session, value, whole, from, room);
-    int64_t first = 0;
-    if (value->flat.parts > 0)
-        tri_flat_slice(&value->flat, value->flat.part, &first);
-    if (first > 0)
-        memmove(room, room + first, (size_t)count * sizeof(float));
-    if (state->kind == TRI_STATE_PARAM)
-        return tri_executor_write(executor_of(session), state->latest, room, err);
-    uint16_t *half = (uint16_t *)(room + count);
-    for (int64_t i = 0; i < count; i++)
-        half[i] = state->dtype == TRI_BF16 ? tri_weight_to_bf16(room[i]) : tri_f32_to_f16(room[i]);
-    return tri_executor_write(executor_of(session), state->latest, half, err);
+    for (int64_t o = 0; o < l.outer; o++)
+        memcpy(whole + o * l.whole + begin, piece + o * run, (size_t)run * sizeof(float));
 }
 
 static float *largest_room(const tri_session *session, size_t times)
@@ -217,35 +172,100 @@ static holders *find_holders(const tri_session *session)
     return found;
 }
 
-static tr_status push_param(tri_session *session, const holders *held, float *room, tr_error *err)
+/* Parameters on their way to the device. */
+typedef struct pusher {
+    tri_session *session;
+    tri_weights_fn fill; /* NULL: session->weights has them */
+    void *context;
+    float *room;
+    tri_region has; /* what is in the room, of the parameter at hand; count 0: nothing */
+} pusher;
+
+static tri_region region_of(const tri_session *session, const tri_state *state)
 {
     const tri_program *program = program_of(session);
-    if (held->param != TRI_NONE)
-        TRI_TRY(push_state(session, &program->states[held->param], room, err));
-    if (held->copy != TRI_NONE)
-        TRI_TRY(push_state(session, &program->states[held->copy], room, err));
+    return tri_piece_region(&program->grid, &session->params.items[state->param].shape,
+                            &program->values[state->latest]);
+}
+
+/* A region of a parameter into the room, unless it is there. */
+static tr_status take(pusher *p, tri_id param, const tri_region *region, tr_error *err)
+{
+    const tri_session *session = p->session;
+    bool there = p->has.count == region->count && p->has.first == region->first &&
+                 tri_region_same_box(&p->has, region);
+    if (there)
+        return TR_OK;
+    p->has = *region;
+    if (p->fill && session->host_weights)
+        return p->fill(p->context, p->session, param, region, p->room, err);
+    tri_weights_take(session->weights[param], region, p->room);
     return TR_OK;
+}
+
+static tr_status push_state(pusher *p, const tri_state *state, tr_error *err)
+{
+    tri_session *session = p->session;
+    const tri_region region = region_of(session, state);
+    if (state->kind == TRI_STATE_PARAM && !session->host_weights) /* it lies where it belongs */
+        return p->fill ? p->fill(p->context, session, state->param, &region,
+                                 session->weights[state->param], err)
+                       : TR_OK;
+    if (region.count == 0)
+        return TR_OK;
+    TRI_TRY(take(p, state->param, &region, err));
+    if (state->kind == TRI_STATE_PARAM)
+        return tri_executor_write(executor_of(session), state->latest, p->room, err);
+    uint16_t *half = (uint16_t *)(p->room + region.count);
+    for (int64_t i = 0; i < region.count; i++)
+        half[i] =
+            state->dtype == TRI_BF16 ? tri_weight_to_bf16(p->room[i]) : tri_f32_to_f16(p->room[i]);
+    return tri_executor_write(executor_of(session), state->latest, half, err);
+}
+
+static tr_status push_param(pusher *p, const holders *held, tr_error *err)
+{
+    const tri_program *program = program_of(p->session);
+    p->has.count = 0;
+    if (held->param != TRI_NONE)
+        TRI_TRY(push_state(p, &program->states[held->param], err));
+    if (held->copy != TRI_NONE)
+        TRI_TRY(push_state(p, &program->states[held->copy], err));
+    return TR_OK;
+}
+
+/* Room for the largest piece that this rank has of a parameter, and for its 16-bit copy. */
+static float *room_for_pieces(const tri_session *session)
+{
+    const tri_program *program = program_of(session);
+    int64_t most = 1;
+    for (size_t s = 0; s < program->num_states; s++) {
+        tri_state_kind kind = program->states[s].kind;
+        if (kind != TRI_STATE_PARAM && kind != TRI_STATE_COPY)
+            continue;
+        int64_t count = region_of(session, &program->states[s]).count;
+        most = count > most ? count : most;
+    }
+    return malloc((size_t)most * (sizeof(float) + sizeof(uint16_t)));
 }
 
 tr_status tri_weights_push(tri_session *session, tri_weights_fn fill, void *context, tr_error *err)
 {
-    float *room = largest_room(session, 2);
+    pusher p = {session, fill, context, room_for_pieces(session), {0}};
     holders *held = find_holders(session);
-    tr_status status =
-        room && held ? TR_OK : tri_fail(err, TR_ERROR_RUNTIME, "no memory to convert the weights");
+    tr_status status = p.room && held
+                           ? TR_OK
+                           : tri_fail(err, TR_ERROR_RUNTIME, "no memory to convert the weights");
     for (size_t i = 0; i < session->params.count && status == TR_OK; i++) {
         if (held[i].param == TRI_NONE && held[i].copy == TRI_NONE)
             continue; /* others of the pipeline have it */
-        if (fill)
-            status = fill(context, session, i, err);
-        if (status == TR_OK)
-            status = push_param(session, &held[i], room, err);
+        status = push_param(&p, &held[i], err);
         forget(session, i, 1);
     }
     if (session->params.count)
         forget(session, 0, session->params.count);
     free(held);
-    free(room);
+    free(p.room);
     return status;
 }
 
@@ -296,7 +316,7 @@ static tr_status join_dim(tri_session *session, const tri_state *state, const tr
         counts[part] = (uint64_t)(l.outer * tri_cut_size(cut, part) * l.inner);
     TRI_TRY(collect(session, state, (tri_axis)axis, counts, own, all, err));
     for (int part = 0; part < cut->parts; part++) {
-        copy_piece(shape, cut, part, own, all, true);
+        put_piece(shape, cut, part, own, all);
         all += counts[part];
     }
     return TR_OK;

@@ -6,11 +6,13 @@
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cmocka.h>
 
 #include "base/fs.h"
+#include "base/rng.h"
 #include "ckpt/hf/hf.h"
 #include "ckpt/weights.h"
 #include "config/resolve.h"
@@ -376,6 +378,177 @@ static void test_export_refused(void **state)
     unload(&m);
 }
 
+/* ---- regions ---- */
+
+static tri_region region_of(const tri_param *param, uint32_t draw)
+{
+    int64_t dim[TRI_MAX_RANK];
+    for (int d = 0; d < param->shape.rank; d++)
+        dim[d] = param->shape.dim[d].size;
+    tri_region r = tri_region_whole(param->shape.rank, dim);
+    for (int d = 0; d < r.num_dims; d++) {
+        r.begin[d] = tri_random_word(1, draw, (uint32_t)d, 0) % (uint64_t)dim[d];
+        int64_t left = dim[d] - r.begin[d];
+        r.size[d] = 1 + tri_random_word(1, draw, (uint32_t)d, 1) % (uint64_t)left;
+    }
+    int64_t box = tri_region_box_count(&r);
+    r.first = tri_random_word(1, draw, 9, 0) % (uint64_t)box;
+    r.count = 1 + tri_random_word(1, draw, 9, 1) % (uint64_t)(box - r.first);
+    return r;
+}
+
+/* Any part of any parameter is that part of the whole: of experts apart and in one tensor, and of
+ * matrices that the file has turned. */
+static void test_regions(void **state)
+{
+    (void)state;
+    static const char *const dirs[] = {"hf_mixtral", "hf_qwen2_moe", "hf_olmoe", "hf_gpt2"};
+    enum { DRAWS = 40 };
+    for (size_t f = 0; f < sizeof dirs / sizeof *dirs; f++) {
+        char dir[100];
+        tr_error err = {0};
+        loaded m;
+        tri_weights_source *source;
+        snprintf(dir, sizeof dir, "tests/fixtures/%s", dirs[f]);
+        load(&m, dir, NULL);
+        bool *fresh = calloc(m.params.count + 1, sizeof *fresh);
+        float *want = malloc((size_t)tri_param_total(&m.params) * sizeof *want);
+        float *got = malloc((size_t)tri_param_total(&m.params) * sizeof *got);
+        assert_true(fresh && want && got);
+        assert_int_equal(tri_weights_open(dir, &m.params, fresh, &source, &err), TR_OK);
+        for (size_t i = 0; i < m.params.count; i++)
+            for (uint32_t draw = 0; draw < DRAWS; draw++) {
+                tri_region region = region_of(&m.params.items[i], DRAWS * (uint32_t)i + draw);
+                assert_int_equal(tri_weights_read(source, i, &region, got, &err), TR_OK);
+                tri_weights_take(m.data[i], &region, want);
+                if (memcmp(got, want, (size_t)region.count * sizeof *got) != 0)
+                    fail_msg("%s: a part of %s differs", dirs[f], m.params.items[i].name);
+            }
+        tri_weights_close(source);
+        free(fresh);
+        free(want);
+        free(got);
+        unload(&m);
+    }
+}
+
+/* ---- what a rank reads ---- */
+
+/* A directory whose experts are nearly all of it. */
+static const char *large_experts(temp_dir *temp, loaded *m)
+{
+    static const char *const words[] = {
+        "model.kind=llama",    "model.num_layers=2",   "model.dim=256",  "model.num_heads=4",
+        "model.num_experts=8", "model.expert_dim=512", "model.vocab=64", "model.dropout=0",
+        "model.ffn_dim=256",   "data.seq_len=16",      "train.batch=8",  NULL};
+    tr_error err = {0};
+    *m = (loaded){0};
+    tri_param_table_init(&m->params);
+    assert_int_equal(tr_settings_create(&m->settings, &err), TR_OK);
+    for (int i = 0; words[i]; i++)
+        hf_set(m->settings, "%s", words[i]);
+    assert_int_equal(tri_settings_complete(m->settings, &err), TR_OK);
+    assert_int_equal(tri_session_config_from(m->settings, &m->config, &err), TR_OK);
+    tri_batch_shape batch = {.rows = 1, .seq_len = 16};
+    assert_int_equal(tri_model_params(&m->config.compile.model, &batch, &m->params, &err), TR_OK);
+    m->data = calloc(m->params.count + 1, sizeof *m->data);
+    m->values = malloc((size_t)tri_param_total(&m->params) * sizeof *m->values);
+    assert_true(m->data && m->values);
+    float *next = m->values;
+    for (size_t i = 0; i < m->params.count; i++) {
+        m->data[i] = next;
+        next += tri_shape_count(&m->params.items[i].shape);
+    }
+    for (int64_t i = 0; i < tri_param_total(&m->params); i++)
+        m->values[i] = 1e-3f * (float)(i % 1009) - 0.5f;
+    const char *dir = temp_file(temp, "large");
+    tri_hf_export_options options = {.dir = dir, .shard_bytes = TRI_HF_SHARD_BYTES};
+    if (tri_hf_export(&options, &m->config.compile.model, &m->params, (const float *const *)m->data,
+                      &err) != TR_OK)
+        fail_msg("%s", err.message);
+    return dir;
+}
+
+/* A number of kilobytes in /proc/self/status, as bytes. */
+static int64_t status_bytes(const char *name)
+{
+    char line[200];
+    long long kb = 0;
+    FILE *file = fopen("/proc/self/status", "r");
+    while (file && fgets(line, sizeof line, file))
+        if (strncmp(line, name, strlen(name)) == 0)
+            sscanf(line + strlen(name), ": %lld", &kb);
+    if (file)
+        fclose(file);
+    return kb * 1024;
+}
+
+/* What the process grows by at most while a rank takes its weights from a directory, pages of the
+ * files counted; in a process of its own. Ranks of other experts need not be there. */
+static int64_t growth_of_rank(const char *dir, const char *const *layout)
+{
+    int ends[2];
+    int64_t grown = 0;
+    assert_int_equal(pipe(ends), 0);
+    pid_t child = fork();
+    if (child == 0) {
+        tr_settings *settings = hf_settings(dir);
+        tr_session *session;
+        tr_error err = {0};
+        hf_set(settings, "run.threads=1");
+        hf_set(settings, "train.batch=8");
+        hf_set(settings, "data.seq_len=16");
+        hf_set(settings, "data.source=synthetic");
+        hf_set(settings, "optim.kind=sgd");
+        for (; *layout; layout++)
+            hf_set(settings, "%s", *layout);
+        tr_status status = tri_api_compile(settings, 1, &session, &err);
+        if (status == TR_OK) {
+            session->session.config.weights_follow = true;
+            status = tri_session_start(&session->session, &err);
+        }
+        FILE *clear = fopen("/proc/self/clear_refs", "w"); /* 5: the peak begins anew */
+        if (clear) {
+            fputs("5", clear);
+            fclose(clear);
+        }
+        int64_t before = status_bytes("VmRSS");
+        if (status == TR_OK)
+            status = tri_session_fill(&session->session, &err);
+        if (status == TR_OK)
+            grown = status_bytes("VmHWM") - before;
+        else
+            fprintf(stderr, "%s\n", err.message);
+        _exit(write(ends[1], &grown, sizeof grown) != sizeof grown);
+    }
+    close(ends[1]);
+    assert_int_equal(read(ends[0], &grown, sizeof grown), sizeof grown);
+    close(ends[0]);
+    waitpid(child, NULL, 0);
+    return grown;
+}
+
+/* A rank with a quarter of the experts touches a quarter of their bytes, in files and in memory. A
+ * file with all of them would be more than the limit, and whole tensors beside it much more. */
+static void test_a_rank_reads_its_own(void **state)
+{
+    static const char *const layouts[][4] = {
+        {"layout.dp=4", "layout.ep=4"},
+        {"layout.dp=4", "layout.zero=3"},
+    };
+    loaded m;
+    const char *dir = large_experts(*state, &m);
+    const int64_t total = tri_param_total(&m.params) * (int64_t)sizeof(float);
+    for (size_t i = 0; i < sizeof layouts / sizeof *layouts; i++) {
+        int64_t grown = growth_of_rank(dir, layouts[i]);
+        print_message("%s %s: %lld bytes, the model has %lld\n", layouts[i][0],
+                      layouts[i][1] ? layouts[i][1] : "", (long long)grown, (long long)total);
+        /* Its pieces, their pages in the file, and one of them on the way. */
+        assert_true(grown > total / 4 && grown < total * 9 / 10);
+    }
+    unload(&m);
+}
+
 /* ---- presets ---- */
 
 static void test_presets(void **state)
@@ -417,10 +590,16 @@ static void test_presets(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_settings),       cmocka_unit_test(test_configs),
-        cmocka_unit_test(test_slices),         cmocka_unit_test(test_fused),
-        cmocka_unit_test(test_round_trip),     cmocka_unit_test(test_broken),
-        cmocka_unit_test(test_export_refused), cmocka_unit_test(test_presets),
+        cmocka_unit_test(test_settings),
+        cmocka_unit_test(test_configs),
+        cmocka_unit_test(test_slices),
+        cmocka_unit_test(test_fused),
+        cmocka_unit_test(test_round_trip),
+        cmocka_unit_test(test_broken),
+        cmocka_unit_test(test_export_refused),
+        cmocka_unit_test(test_regions),
+        cmocka_unit_test(test_a_rank_reads_its_own),
+        cmocka_unit_test(test_presets),
     };
     return cmocka_run_group_tests(tests, temp_dir_setup, temp_dir_teardown);
 }

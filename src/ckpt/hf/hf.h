@@ -9,6 +9,7 @@
 #define TRI_CKPT_HF_HF_H
 
 #include "base/error.h"
+#include "ckpt/region.h"
 #include "model/model.h"
 
 /* A directory with a config.json and without a config.yaml, which would make it a run of ours. */
@@ -42,8 +43,9 @@ tr_status tri_hf_config_read(const char *dir, tri_hf_config *config, tr_error *e
 typedef struct tri_hf_source tri_hf_source;
 tr_status tri_hf_open(const char *dir, const tri_param_table *params, bool *fresh,
                       tri_hf_source **source, tr_error *err);
-/* Widened to fp32; a fresh one is left alone. */
-void tri_hf_read(const tri_hf_source *source, size_t param, float *to);
+/* A region of a parameter, widened to fp32; a fresh one is left alone. Touches the bytes of the
+ * region alone: who has some experts reads the tensors of these. */
+void tri_hf_read(const tri_hf_source *source, size_t param, const tri_region *region, float *to);
 void tri_hf_close(tri_hf_source *source); /* NULL is fine */
 
 /* The files with the tensors of a directory, in order; names on the heap. */

@@ -40,3 +40,18 @@ void tri_hf_widen_transposed(tri_dtype dtype, const void *from, float *to, size_
                 to[r * cols + c] = element(dtype, from, c * rows + r);
     }
 }
+
+void tri_hf_widen_lines(tri_dtype dtype, const void *from, int64_t rows, const tri_hf_line *lines,
+                        int num)
+{
+    int64_t begin = INT64_MAX, end = 0;
+    for (int i = 0; i < num; i++) {
+        begin = lines[i].begin < begin ? lines[i].begin : begin;
+        end = lines[i].end > end ? lines[i].end : end;
+    }
+    for (int64_t c = begin; c < end; c++)
+        for (int i = 0; i < num; i++)
+            if (c >= lines[i].begin && c < lines[i].end)
+                lines[i].to[c - lines[i].begin] =
+                    element(dtype, from, (size_t)(c * rows + lines[i].row));
+}

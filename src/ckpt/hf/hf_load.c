@@ -235,24 +235,59 @@ static tr_status check_tensor(const loader *l, const tri_hf_file *file, const tr
                     file->path, t->name, l->family->model_type);
 }
 
-void tri_hf_read(const tri_hf_source *l, size_t i, float *to)
+/* Elements [first, first + count) of a tensor that the file holds as [in, out]. */
+static void read_turned(const hf_piece *at, int64_t rows, int64_t cols, tri_stretch run, float *to)
+{
+    enum { LINES = 64 }; /* whose cache lines stay while they are filled */
+    tri_hf_line lines[LINES];
+    int num = 0;
+    for (int64_t end = run.logical + run.count; run.logical < end;) {
+        int64_t row = run.logical / cols, begin = run.logical % cols;
+        int64_t last = begin + end - run.logical < cols ? begin + end - run.logical : cols;
+        lines[num++] = (tri_hf_line){.row = row, .begin = begin, .end = last, .to = to};
+        to += last - begin;
+        run.logical += last - begin;
+        if (num == LINES || run.logical == end) {
+            tri_hf_widen_lines(at->tensor->dtype, at->tensor->data, rows, lines, num);
+            num = 0;
+        }
+    }
+}
+
+/* The same of a parameter whose pieces, `each` elements, lie apart. */
+static void read_run(const hf_piece *pieces, int64_t each, tri_stretch run, float *to)
+{
+    while (run.count > 0) {
+        const hf_piece *at = &pieces[run.logical / each];
+        int64_t first = run.logical % each, count = each - first;
+        const char *from = at->tensor->data;
+        count = count < run.count ? count : run.count;
+        tri_hf_widen(at->tensor->dtype,
+                     from + (size_t)(at->first + first) * tri_dtype_bytes(at->tensor->dtype), to,
+                     (size_t)count);
+        to += count;
+        run.logical += count;
+        run.count -= count;
+    }
+}
+
+void tri_hf_read(const tri_hf_source *l, size_t i, const tri_region *region, float *to)
 {
     const tri_param *param = &l->params->items[i];
-    const hf_piece *at = &l->pieces[l->start[i]], *end = &l->pieces[l->start[i + 1]];
+    const hf_piece *at = &l->pieces[l->start[i]];
     int64_t rows = tri_shape_span(&param->shape, 0, param->split);
     int64_t cols = tri_shape_span(&param->shape, param->split, param->shape.rank);
+    int64_t num = tri_region_num_stretches(region);
     if (!at->tensor) /* fresh */
         return;
-    if (l->family->conv1d && param->role == TRI_ROLE_MATRIX) {
-        tri_hf_widen_transposed(at->tensor->dtype, at->tensor->data, to, (size_t)rows,
-                                (size_t)cols);
-        return;
-    }
-    size_t count = (size_t)(rows * cols) / (size_t)(end - at);
-    for (; at < end; at++, to += count) {
-        const char *from = at->tensor->data;
-        tri_hf_widen(at->tensor->dtype,
-                     from + (size_t)at->first * tri_dtype_bytes(at->tensor->dtype), to, count);
+    bool turned = l->family->conv1d && param->role == TRI_ROLE_MATRIX;
+    int64_t each = rows * cols / (int64_t)(l->start[i + 1] - l->start[i]);
+    for (int64_t s = 0; s < num; s++) {
+        tri_stretch run = tri_region_stretch(region, s);
+        if (turned)
+            read_turned(at, rows, cols, run, to + run.local);
+        else
+            read_run(at, each, run, to + run.local);
     }
 }
 

@@ -145,6 +145,16 @@ void tri_hf_widen(tri_dtype dtype, const void *from, float *to, size_t count);
 void tri_hf_widen_transposed(tri_dtype dtype, const void *from, float *to, size_t rows,
                              size_t cols);
 
+/* A part of a row of [rows, cols], and where it goes. */
+typedef struct tri_hf_line {
+    int64_t row, begin, end; /* columns */
+    float *to;
+} tri_hf_line;
+
+/* from is [cols, rows]; lines that are given together are read in passes over their columns. */
+void tri_hf_widen_lines(tri_dtype dtype, const void *from, int64_t rows, const tri_hf_line *lines,
+                        int num);
+
 /* ---- hf_export_config.c ---- */
 
 /* config.json for a model; the family is chosen from its options. */
