@@ -33,6 +33,7 @@ typedef struct tri_compile_config {
     bool lanes;          /* of the device, which keeps them apart by itself: no flights */
     uint64_t overlap_min_bytes; /* smaller ones are waited for where they stand */
     int prefetch;        /* zero 3: buckets of weights that are gathered ahead of their use */
+    bool pairs;          /* forwards and backwards that a schedule pairs run as one */
     bool split_backward; /* run the backward as I then W instead of B */
     tri_recompute_config recompute;
     tri_spaces_config spaces; /* states that rest elsewhere than on the device */

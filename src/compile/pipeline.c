@@ -7,7 +7,7 @@
 
 /* A chunk whose backward is cut in two somewhere is cut everywhere, so that it has one set of
  * segments: B becomes I and W. */
-static tr_status split_backwards(tri_schedule *s, tr_error *err)
+static tr_status split_backwards(tri_schedule *s, bool pairs, tr_error *err)
 {
     bool *split = calloc(s->num_chunks, sizeof *split);
     tri_action_list *lists = calloc(s->num_ranks, sizeof *lists), *old = s->ranks;
@@ -24,14 +24,16 @@ static tr_status split_backwards(tri_schedule *s, tr_error *err)
     for (uint32_t r = 0; r < s->num_ranks; r++)
         for (size_t i = 0; i < old[r].count && status == TR_OK; i++) {
             tri_action a = old[r].actions[i];
-            a.overlap = false; /* F and B run one after the other here */
+            a.overlap = a.overlap && pairs; /* without: F and B run one after the other */
             if (a.kind != TRI_ACTION_B || !split[a.chunk]) {
                 status = tri_schedule_add(s, r, a, err);
                 continue;
             }
             a.kind = TRI_ACTION_I;
+            a.overlap = pairs && i > 0 && old[r].actions[i - 1].overlap;
             status = tri_schedule_add(s, r, a, err);
             a.kind = TRI_ACTION_W;
+            a.overlap = false;
             if (status == TR_OK)
                 status = tri_schedule_add(s, r, a, err);
         }
@@ -85,6 +87,20 @@ static tr_status check_asynchronous(const tri_compile_config *config, const char
     return TR_OK;
 }
 
+static tr_status check_pairs(const tri_schedule *s, const char *order, tr_error *err)
+{
+    bool has = false;
+    for (uint32_t r = 0; r < s->num_ranks; r++)
+        for (size_t i = 0; i < s->ranks[r].count; i++)
+            has |= s->ranks[r].actions[i].overlap;
+    if (has)
+        return TR_OK;
+    return tri_fail(err, TR_ERROR_INPUT,
+                    "layout.pairs is true, but layout.schedule is %s, which pairs no forward with "
+                    "a backward; set layout.schedule=dualpipev or dualpipe, or layout.pairs=false",
+                    order);
+}
+
 static tr_status build_schedule(tri_pipeline *pipeline, const tri_compile_config *config,
                                 tr_error *err)
 {
@@ -103,6 +119,8 @@ static tr_status build_schedule(tri_pipeline *pipeline, const tri_compile_config
                         "layout.schedule is %s, which has one chunk for all %d ranks; cut the "
                         "layers into two chunks or more, or use layout.dp",
                         wanted.order, pp);
+    if (config->pairs)
+        TRI_TRY(check_pairs(s, wanted.order, err));
     if (s->update_every > 0) {
         TRI_TRY(check_asynchronous(config, wanted.order, err));
         pipeline->num_updates = (s->num_microbatches + s->update_every - 1) / s->update_every;
@@ -111,7 +129,7 @@ static tr_status build_schedule(tri_pipeline *pipeline, const tri_compile_config
     if (!s->has_messages) {
         if (!config->split_backward)
             tri_schedule_join_backward(s);
-        TRI_TRY(split_backwards(s, err));
+        TRI_TRY(split_backwards(s, config->pairs, err));
         TRI_TRY(tri_schedule_lower(s, err));
     }
     return tri_schedule_check(s, err);
@@ -249,8 +267,7 @@ tr_status tri_pipeline_divide(tri_pipeline *pipeline, const tri_compile_config *
     return status;
 }
 
-static tr_status add(tri_pipeline *pipeline, tri_action_kind kind, uint32_t chunk,
-                     uint32_t microbatch, tr_error *err)
+static tr_status append(tri_pipeline *pipeline, tri_action action, tr_error *err)
 {
     tri_action_list *list = &pipeline->actions;
     tri_action *grown =
@@ -258,9 +275,15 @@ static tr_status add(tri_pipeline *pipeline, tri_action_kind kind, uint32_t chun
     if (!grown)
         return tri_fail(err, TR_ERROR_RUNTIME, "no memory for the schedule");
     list->actions = grown;
-    list->actions[list->count++] =
-        (tri_action){.kind = kind, .chunk = chunk, .microbatch = microbatch};
+    list->actions[list->count++] = action;
     return TR_OK;
+}
+
+static tr_status add(tri_pipeline *pipeline, tri_action_kind kind, uint32_t chunk,
+                     uint32_t microbatch, tr_error *err)
+{
+    return append(pipeline, (tri_action){.kind = kind, .chunk = chunk, .microbatch = microbatch},
+                  err);
 }
 
 /* Without a pipeline: forward and backward of each micro-batch in turn. */
@@ -319,9 +342,10 @@ tr_status tri_pipeline_actions(tri_pipeline *pipeline, const tri_compile_config 
     } else {
         const tri_action_list *own = &pipeline->schedule.ranks[pipeline->stages.rank];
         for (size_t i = 0; i < own->count; i++) {
-            bool update = own->actions[i].kind == TRI_ACTION_U;
-            TRI_TRY(add(pipeline, own->actions[i].kind, update ? 0 : own->actions[i].chunk,
-                        own->actions[i].microbatch, err));
+            tri_action a = own->actions[i];
+            a.chunk = a.kind == TRI_ACTION_U ? 0 : a.chunk;
+            a.overlap = a.overlap && config->pairs;
+            TRI_TRY(append(pipeline, a, err));
         }
     }
     for (size_t n = 0; n < graph->num_nodes; n++)

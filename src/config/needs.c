@@ -66,6 +66,7 @@ const tri_need tri_needs[] = {
     {"model.balance_over", "model.num_experts", '>', "0"},
     {"model.router_z_loss", "model.num_experts", '>', "0"},
     {"layout.schedule", "layout.pp", '>', "1"},
+    {"layout.pairs", "layout.pp", '>', "1"},
     {"layout.chunks", "layout.pp", '>', "1"},
     {"layout.stages", "layout.pp", '>', "1"},
     {"precision.grad", "precision.kind", '=', "bf16,fp16"},

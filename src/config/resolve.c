@@ -352,6 +352,7 @@ static tr_status pace_config(const tr_settings *s, tri_session_config *config, t
     TRI_TRY(status);
     for (int k = 0; k < TRI_NUM_ACTIONS; k++)
         config->pace[k] = costs.kind[k] * 1e-3;
+    config->pace[TRI_PACE_PAIR] = costs.overlap * 1e-3;
     return TR_OK;
 }
 
@@ -406,6 +407,7 @@ tr_status tri_session_config_from(const tr_settings *s, tri_session_config *conf
     config->by_nccl = tri_ranks_may_use_nccl(tr_settings_string(s, "run.transport"),
                                              tr_settings_string(s, "run.collective"));
     config->group_lanes = strcmp(tr_settings_string(s, "run.lanes"), "group") == 0;
+    compile->pairs = tr_settings_bool(s, "layout.pairs");
     compile->split_backward = tr_settings_bool(s, "layout.split_backward");
     TRI_TRY(
         tri_recompute_parse(tr_settings_string(s, "layout.recompute"), &compile->recompute, err));

@@ -21,19 +21,6 @@
 #define CHOICE  TRI_CHOICE_ROW
 #define BILLION TRI_BILLION
 
-const tri_section tri_sections[] = {
-    {"model", "what is trained"},
-    {"data", "what it is trained on"},
-    {"train", "how long, how much at a time, and how it is watched"},
-    {"optim", "how weights follow gradients"},
-    {"layout", "how the work is divided"},
-    {"precision", "the numbers it computes in"},
-    {"run", "where and with what it runs"},
-    {"ckpt", "saving the state of a run, and going on from it"},
-    {"generate", "text out of a trained model"},
-};
-const int tri_num_sections = sizeof tri_sections / sizeof *tri_sections;
-
 static const tri_setting common[] = {
     STRING("model.preset", "",
            "Name of a known model whose sizes are filled in where none are given", "name size"),
@@ -230,6 +217,10 @@ static const tri_setting common[] = {
     STRING("layout.schedule", "1f1b",
            "Order of a pipeline: a name that `trireme sim --list` shows, or csv:FILE",
            "pipeline_schedule pp_schedule schedule"),
+    BOOL("layout.pairs", "false",
+         "Forwards and backwards that the schedule pairs (dualpipe, dualpipev) run as one, with "
+         "their instructions interleaved: messages of the one travel while the other computes",
+         "overlap_f_b dualpipe_overlap overlap_moe_expert_parallel_comm"),
     INT("layout.chunks", "0", 0, 4096,
         "Chunks of layers on each rank of a pipeline; 0: as many as its schedule has by default",
         "virtual_pipeline interleave virtual_stages"),
@@ -374,12 +365,12 @@ static const tri_setting common[] = {
          "Give the same bits in every run; false lets a GPU add in any order, which is faster (the "
          "gradient of attention)",
          "deterministic_algorithms use_deterministic_algorithms"),
-    STRING(
-        "run.pace", "",
-        "An aid for tests. Milliseconds that the actions of a step take at least, such as "
-        "F=20,I=20,W=20,B=40: to compare a pipeline with `trireme sim --cost`. 1:1.1 lets rank 1 "
-        "take 1.1 times as long as it would: to see a slow rank named (docs/health.md)",
-        "sleep delay"),
+    STRING("run.pace", "",
+           "An aid for tests. Milliseconds that the actions of a step take at least, such as "
+           "F=20,I=20,W=20,B=40,FB=50: to compare a pipeline with `trireme sim --cost`. 1:1.1 lets "
+           "rank 1 "
+           "take 1.1 times as long as it would: to see a slow rank named (docs/health.md)",
+           "sleep delay"),
     BOOL(
         "run.tune", "true",
         "Measure once how a GPU does large products fastest, which takes seconds (see run.tuning). "

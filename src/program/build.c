@@ -275,7 +275,7 @@ static bool follow_timeline(builder *b)
         return false;
     memset(b->called, 0, program->num_segments * sizeof *b->called);
     for (size_t i = 0; i < b->num_actions; i++)
-        b->called[*slot(b, b->schedule[i].kind, b->schedule[i].chunk)] = true;
+        b->called[*slot(b, b->schedule[i].kind, b->schedule[i].chunk)] = !b->schedule[i].overlap;
     for (size_t s = 0; s < program->num_segments; s++)
         if (!b->called[s])
             return false;
@@ -292,89 +292,14 @@ static bool follow_timeline(builder *b)
     return true;
 }
 
-enum { NEVER = UINT32_MAX - 1 };
-
-/* Where several segments add to one accumulator, the one that runs first starts it. */
-static void settle_first_writers(tri_program *program, uint32_t *first_call, tri_id *starter)
-{
-    for (size_t s = 0; s < program->num_states; s++)
-        starter[s] = TRI_NONE;
-    for (int pass = 0; pass < 2; pass++)
-        for (uint32_t g = 0; g < program->num_segments; g++) {
-            const tri_segment *segment = &program->segments[g];
-            for (uint32_t i = segment->first; i < segment->first + segment->count; i++)
-                for (int k = 0; k < program->instrs[i].num_out; k++) {
-                    tri_write *write = &program->instrs[i].write[k];
-                    tri_id state = program->values[program->instrs[i].out[k].value].state;
-                    if (state == TRI_NONE || (*write != TRI_WRITE_START && *write != TRI_WRITE_ADD))
-                        continue;
-                    tri_id *own = &starter[state];
-                    if (pass == 0) {
-                        if (*own == TRI_NONE || first_call[g] < first_call[*own])
-                            *own = g;
-                        continue;
-                    }
-                    *write = *own == g ? TRI_WRITE_START : TRI_WRITE_ADD;
-                    if (*own == g)
-                        *own = NEVER; /* once */
-                }
-        }
-}
-
-static void mark_last_calls(tri_program *program, uint32_t *seen)
-{
-    for (size_t s = 0; s < program->num_segments; s++)
-        seen[s] = 0;
-    for (size_t c = program->num_calls; c-- > 0;) {
-        tri_call *call = &program->calls[c];
-        if (program->segments[call->segment].action == TRI_ACTION_U)
-            memset(seen, 0, program->num_segments * sizeof *seen); /* gradients begin anew */
-        call->last = !seen[call->segment];
-        seen[call->segment] = 1;
-    }
-}
-
-/* Instances of a frame are taken by its first segment and given back after the last that uses it,
- * for each micro-batch. */
-static tr_status assign_frames(tri_program *program, uint32_t space, tr_error *err)
-{
-    tri_space *frame = &program->spaces[space];
-    uint32_t num = program->num_microbatches;
-    uint32_t *memory = malloc(3 * (size_t)num * sizeof *memory);
-    if (!memory)
-        return tri_fail(err, TR_ERROR_RUNTIME, "no memory for the timeline");
-    uint32_t *held_by = memory, *instance = memory + num, *last = memory + 2 * (size_t)num;
-    memset(memory, 0xff, 3 * (size_t)num * sizeof *memory);
-    for (size_t c = 0; c < program->num_calls; c++)
-        if (frame->users[program->calls[c].segment])
-            last[program->calls[c].microbatch] = (uint32_t)c;
-    for (size_t c = 0; c < program->num_calls; c++) {
-        tri_call *call = &program->calls[c];
-        uint32_t m = call->microbatch, i = 0;
-        if (!frame->users[call->segment])
-            continue;
-        if (instance[m] == TRI_NONE) {
-            while (i + 1 < num && held_by[i] != TRI_NONE)
-                i++;
-            instance[m] = i;
-            held_by[i] = m;
-            if (i + 1 > frame->num_instances)
-                frame->num_instances = i + 1;
-        }
-        call->frame[space] = instance[m];
-        if (last[m] == c)
-            held_by[instance[m]] = TRI_NONE;
-    }
-    free(memory);
-    return TR_OK;
-}
-
 /* Calls in the order of the schedule. Sums of gradients begin anew after each update. */
-static void make_calls(const builder *b, uint32_t *first_call)
+static tr_status make_calls(const builder *b, tr_error *err)
 {
     tri_program *program = b->program;
-    for (size_t s = 0; s < program->num_segments; s++)
-        first_call[s] = NEVER;
+    program->calls = calloc(b->num_actions + 1, sizeof *program->calls);
+    if (!program->calls)
+        return tri_fail(err, TR_ERROR_RUNTIME, "no memory for the timeline");
+    memset(b->called, 0, program->num_segments * sizeof *b->called);
     size_t last_update = 0;
     for (size_t i = 0; i < b->num_actions; i++) {
         const tri_action *action = &b->schedule[i];
@@ -382,10 +307,9 @@ static void make_calls(const builder *b, uint32_t *first_call)
         call->segment = *slot(b, action->kind, action->chunk);
         call->microbatch = action->microbatch;
         call->copy_from = TRI_NONE;
-        call->frame = program->frames + i * program->num_spaces;
-        call->first = first_call[call->segment] == NEVER;
-        if (call->first)
-            first_call[call->segment] = (uint32_t)i;
+        call->overlaps = action->overlap;
+        call->first = !b->called[call->segment];
+        b->called[call->segment] = true;
         bool seen = false;
         for (size_t k = last_update; k < i; k++)
             seen |= program->calls[k].segment == call->segment;
@@ -395,32 +319,19 @@ static void make_calls(const builder *b, uint32_t *first_call)
             last_update = i;
     }
     program->num_calls = b->num_actions;
+    return TR_OK;
 }
 
-static tr_status lay_out_timeline(const builder *b, tr_error *err)
+static tr_status plan_memory(const builder *b, bool once, tr_error *err)
 {
-    tri_program *program = b->program;
-    program->calls = calloc(b->num_actions + 1, sizeof *program->calls);
-    program->frames = calloc((b->num_actions + 1) * program->num_spaces, sizeof *program->frames);
-    uint32_t *first_call = malloc((program->num_segments + 1) * sizeof *first_call);
-    size_t most =
-        program->num_states > program->num_segments ? program->num_states : program->num_segments;
-    tri_id *starter = malloc((most + 1) * sizeof *starter);
-    tr_status status = program->calls && program->frames && first_call && starter
-                           ? TR_OK
-                           : tri_fail(err, TR_ERROR_RUNTIME, "no memory for the timeline");
-    if (status == TR_OK) {
-        make_calls(b, first_call);
-        mark_last_calls(program, starter);
-        settle_first_writers(program, first_call, starter);
-    }
-    for (uint32_t s = 0; s < program->num_spaces && status == TR_OK; s++)
-        if (program->spaces[s].kind == TRI_SPACE_FRAME)
-            status = assign_frames(program, s, err);
-    free(first_call);
-    free(starter);
-    if (status == TR_OK && b->graph->asynchronous)
-        status = tri_assign_versions(program, b->delayed, err);
+    tri_half *half = calloc(b->program->num_segments + 1, sizeof *half);
+    if (!half)
+        return tri_fail(err, TR_ERROR_RUNTIME, "no memory for the memory plan");
+    tri_pair_halves(b->program, half);
+    tri_node_order order = {b->node, b->segment, b->instr, b->count, once, half};
+    tr_status status =
+        tri_plan_memory(b->graph, b->placed, &order, b->needs->grads_apart, b->program, err);
+    free(half);
     return status;
 }
 
@@ -431,11 +342,13 @@ static tr_status build(builder *b, tr_error *err)
     TRI_TRY(order_nodes(b, err));
     emit_instrs(b);
     bool once = follow_timeline(b);
-    tri_node_order order = {b->node, b->segment, b->instr, b->count, once};
-    TRI_TRY(tri_plan_memory(b->graph, b->placed, &order, b->needs->grads_apart, b->program, err));
+    TRI_TRY(make_calls(b, err));
+    TRI_TRY(plan_memory(b, once, err));
     address_instrs(b->program);
     TRI_TRY(tri_make_messages(b->program, err));
-    return lay_out_timeline(b, err);
+    TRI_TRY(tri_pair_calls(b->program, err));
+    TRI_TRY(tri_settle_calls(b->program, err));
+    return b->graph->asynchronous ? tri_assign_versions(b->program, b->delayed, err) : TR_OK;
 }
 
 tr_status tri_program_build(const tri_graph *graph, const tri_placed_params *placed,

@@ -20,7 +20,8 @@
  *  13  the records of messages say what their instructions do (check_messages.c)
  *  14  instructions compute on memory of their own place, fetch and stash go one place on
  *  15  messages of varying counts keep to their rooms, and an update that follows rows without room
- *      writes nothing (check_rooms.c) */
+ *      writes nothing (check_rooms.c)
+ *  16  the list of a pair has every instruction of its calls once, those of each half in order */
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -180,33 +181,98 @@ static void renew_versions(const tri_checker *c)
     }
 }
 
-static tr_status check_call(tri_checker *c)
+/* The calls of a pair stand together, and its list has all that they do, in order. */
+static tr_status check_pair(const tri_checker *c)
 {
     const tri_program *program = c->program;
-    if (c->call->segment >= program->num_segments)
-        return tri_fail(c->err, TR_ERROR_INPUT, "call %td names a segment that does not exist",
-                        c->call - program->calls);
-    if (c->call->microbatch >= program->num_microbatches)
-        return tri_checker_complain(c, "there are only %u micro-batches",
-                                    program->num_microbatches);
-    TRI_TRY(change_frames(c, true));
-    TRI_TRY(copy_version(c));
-    const tri_segment *segment = &program->segments[c->call->segment];
-    for (uint32_t i = 0; i < segment->count; i++) {
-        c->instr = &program->instrs[segment->first + i];
-        if (!tri_call_runs(c->call, c->instr))
-            continue;
-        TRI_TRY(tri_checker_instr(c));
+    const tri_pair *pair = &program->pairs[c->call->pair - 1];
+    size_t left = (size_t)(program->calls + program->num_calls - c->call);
+    uint32_t next[TRI_MOST_PAIRED], half = 0;
+    for (uint32_t n = 0; n < pair->num_calls; n++) {
+        if (n >= left || c->call[n].pair != c->call->pair || c->call[n].nth != n ||
+            c->call[n].segment != pair->segment[n])
+            return tri_checker_complain(c, "the calls of its pair do not stand side by side");
+        next[n] = program->segments[pair->segment[n]].first;
+    }
+    for (uint32_t k = 0; k < pair->num_turns; k++) {
+        const tri_turn *s = &pair->list[k];
+        const tri_segment *own = &program->segments[pair->segment[s->call]];
+        if (s->first != next[s->call] || s->end < s->first || s->end > own->first + own->count)
+            return tri_checker_complain(c,
+                                        "the list of its pair goes on with instruction %u, not "
+                                        "with %u",
+                                        s->first, next[s->call]);
+        if (s->end < own->first + own->count && !tri_instr_leads(program, s->end))
+            return tri_checker_complain(c,
+                                        "the list of its pair cuts the message of instruction "
+                                        "%u in two",
+                                        s->end);
+        next[s->call] = s->end;
+        if (s->call > 0 && s->call < half)
+            return tri_checker_complain(c, "the list of its pair has calls of its backward in the "
+                                           "wrong order");
+        half = s->call > half ? s->call : half;
+    }
+    for (uint32_t n = 0; n < pair->num_calls; n++)
+        if (next[n] !=
+            program->segments[pair->segment[n]].first + program->segments[pair->segment[n]].count)
+            return tri_checker_complain(c, "the list of its pair lacks instruction %u", next[n]);
+    return TR_OK;
+}
+
+static tr_status check_turn(tri_checker *c, const tri_turn *s)
+{
+    c->call = &c->program->calls[s->call];
+    for (uint32_t i = s->first; i < s->end; i++) {
+        c->instr = &c->program->instrs[i];
+        if (tri_call_runs(c->call, c->instr))
+            TRI_TRY(tri_checker_instr(c));
     }
     c->instr = NULL;
-    const tri_call *next = c->call + 1;
-    if (program->num_updates > 0 && segment->action == TRI_ACTION_U) {
+    return TR_OK;
+}
+
+/* Of a call, or of all those of a pair: their frames are taken before, and given back after. */
+static tr_status change_all_frames(tri_checker *c, const tri_call *first, uint32_t num, bool before)
+{
+    for (uint32_t n = 0; n < num; n++) {
+        c->call = first + n;
+        TRI_TRY(change_frames(c, before));
+    }
+    c->call = first;
+    return TR_OK;
+}
+
+static tr_status check_calls(tri_checker *c)
+{
+    const tri_program *program = c->program;
+    const tri_call *first = c->call;
+    uint32_t num = tri_calls_at_once(program, (size_t)(first - program->calls));
+    if (first->segment >= program->num_segments)
+        return tri_fail(c->err, TR_ERROR_INPUT, "call %td names a segment that does not exist",
+                        first - program->calls);
+    if (first->pair)
+        TRI_TRY(check_pair(c));
+    for (uint32_t n = 0; n < num; n++) {
+        c->call = first + n;
+        if (c->call->microbatch >= program->num_microbatches)
+            return tri_checker_complain(c, "there are only %u micro-batches",
+                                        program->num_microbatches);
+    }
+    TRI_TRY(change_all_frames(c, first, num, true));
+    TRI_TRY(copy_version(c));
+    tri_turn s;
+    for (uint32_t n = 0; tri_timeline_turn(program, (size_t)(first - program->calls), n, &s); n++)
+        TRI_TRY(check_turn(c, &s));
+    c->call = first;
+    const tri_call *next = first + num;
+    if (program->num_updates > 0 && program->segments[first->segment].action == TRI_ACTION_U) {
         c->updated = true;
         if (next < program->calls + program->num_calls &&
             program->segments[next->segment].action != TRI_ACTION_U)
             renew_versions(c);
     }
-    return change_frames(c, false);
+    return change_all_frames(c, first, num, false);
 }
 
 static uint32_t count_calls(const tri_checker *c, uint32_t segment, uint32_t microbatch)
@@ -335,9 +401,9 @@ static tr_status walk(tri_checker *c)
             c->regions[s][i].holder = TRI_NONE;
     }
     TRI_TRY(put_initial(c));
-    for (size_t i = 0; i < program->num_calls; i++) {
+    for (size_t i = 0; i < program->num_calls; i += tri_calls_at_once(program, i)) {
         c->call = &program->calls[i];
-        TRI_TRY(check_call(c));
+        TRI_TRY(check_calls(c));
     }
     return check_end(c);
 }

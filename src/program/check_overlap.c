@@ -152,12 +152,11 @@ static tr_status start_early(checker *c, uint32_t call, uint32_t instr)
     return TR_OK;
 }
 
-static tr_status check_call(checker *c, uint32_t call)
+static tr_status check_turn(checker *c, const tri_turn *s)
 {
     const tri_program *program = c->program;
-    const tri_segment *segment = &program->segments[program->calls[call].segment];
-    TRI_TRY(check_copy(c, call));
-    for (uint32_t i = segment->first; i < segment->first + segment->count; i++) {
+    uint32_t call = s->call;
+    for (uint32_t i = s->first; i < s->end; i++) {
         const tri_instr *instr = &program->instrs[i];
         bool leads = tri_instr_leads(program, i);
         if (!tri_call_runs(&program->calls[call], instr))
@@ -181,6 +180,16 @@ static tr_status check_call(checker *c, uint32_t call)
     return TR_OK;
 }
 
+/* A call, or those of a pair. */
+static tr_status check_calls(checker *c, uint32_t call)
+{
+    tri_turn s;
+    TRI_TRY(check_copy(c, call));
+    for (uint32_t n = 0; tri_timeline_turn(c->program, call, n, &s); n++)
+        TRI_TRY(check_turn(c, &s));
+    return TR_OK;
+}
+
 tr_status tri_check_overlap(const tri_program *program, tr_error *err)
 {
     if (program->num_flights == 0)
@@ -188,8 +197,9 @@ tr_status tri_check_overlap(const tri_program *program, tr_error *err)
     checker c = {.program = program, .err = err};
     c.air = calloc(program->num_flights, sizeof *c.air);
     tr_status status = c.air ? TR_OK : tri_fail(err, TR_ERROR_RUNTIME, "no memory for the checker");
-    for (uint32_t call = 0; call < program->num_calls && status == TR_OK; call++)
-        status = check_call(&c, call);
+    for (uint32_t call = 0; call < program->num_calls && status == TR_OK;
+         call += tri_calls_at_once(program, call))
+        status = check_calls(&c, call);
     if (status == TR_OK)
         status = land(&c, (uint32_t)program->num_calls, 0);
     if (status == TR_OK && c.next_flight < program->num_flights)

@@ -143,6 +143,37 @@ static bool unread_overflow(tri_program *program)
     return finish != NULL;
 }
 
+/* A half of a pair has two turns in the wrong order. */
+static bool swap_turns(tri_program *program)
+{
+    for (size_t p = 0; p < program->num_pairs; p++) {
+        tri_pair *pair = &program->pairs[p];
+        for (uint32_t n = 0; n + 2 < pair->num_turns; n++) {
+            tri_turn first = pair->list[n];
+            if (pair->list[n + 2].call != first.call)
+                continue;
+            pair->list[n] = pair->list[n + 2];
+            pair->list[n + 2] = first;
+            return true;
+        }
+    }
+    return false;
+}
+
+/* All that the backward of a pair has in `work` lies where its forward has its own. */
+static bool halves_in_one_place(tri_program *program)
+{
+    for (size_t i = 0; i < program->num_instrs && program->pair_floor > 0; i++)
+        for (int o = 0; o < program->instrs[i].num_in + program->instrs[i].num_out; o++) {
+            tri_instr *instr = &program->instrs[i];
+            tri_operand *at = o < instr->num_in ? &instr->in[o] : &instr->out[o - instr->num_in];
+            if (instr->message == TRI_NONE && at->value != TRI_NONE &&
+                at->space == TRI_SPACE_WORK && at->offset >= program->pair_floor)
+                at->offset -= program->pair_floor;
+        }
+    return program->pair_floor > 0;
+}
+
 static const tri_fault faults[] = {
     {"missing-member", "a message lacks a rank of its group", missing_member},
     {"other-bytes", "a message sends other bytes than its instructions", other_bytes},
@@ -151,6 +182,10 @@ static const tri_fault faults[] = {
     {"wrong-distance", "a shift goes to another rank than its instruction says", wrong_distance},
     {"wrong-source", "a shift comes from another rank than its distance says", wrong_source},
     {"small-room", "a message has larger rooms than its buffers", small_room},
+    {"swapped-turns", "a half of a pair of calls runs in another order than it has alone",
+     swap_turns},
+    {"shared-work", "both halves of a pair of calls compute in the same memory",
+     halves_in_one_place},
     {"loose-plan", "the host may plan more rows than a message has room for", loose_plan},
 };
 

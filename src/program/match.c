@@ -9,9 +9,9 @@
 /* Messages of one rank that end one after the other: all of them, or those of one group. */
 typedef struct line {
     int rank;
-    uint32_t group; /* of the rank's program, where each has a line */
-    size_t call;
-    uint32_t instr;          /* within the call's segment */
+    uint32_t group;          /* of the rank's program, where each has a line */
+    size_t call;             /* the first of a pair */
+    uint32_t turn, instr;    /* of the call or pair; within that */
     const tri_message *next; /* that it is at; NULL: at none yet, or at the end */
 } line;
 
@@ -28,13 +28,19 @@ typedef struct match {
 static void look_up(const match *m, line *at)
 {
     const tri_program *program = m->programs[at->rank];
-    for (at->next = NULL; at->call < program->num_calls; at->call++, at->instr = 0) {
-        const tri_segment *segment = &program->segments[program->calls[at->call].segment];
-        for (; at->instr < segment->count; at->instr++) {
-            uint32_t i = segment->first + at->instr;
+    at->next = NULL;
+    while (at->call < program->num_calls) {
+        tri_turn s;
+        if (!tri_timeline_turn(program, at->call, at->turn, &s)) {
+            at->call += tri_calls_at_once(program, at->call);
+            at->turn = at->instr = 0;
+            continue;
+        }
+        for (; s.first + at->instr < s.end; at->instr++) {
+            uint32_t i = s.first + at->instr;
             const tri_instr *instr = &program->instrs[i];
             if (instr->message == TRI_NONE || !tri_instr_leads(program, i) ||
-                !tri_call_runs(&program->calls[at->call], instr))
+                !tri_call_runs(&program->calls[s.call], instr))
                 continue;
             const tri_message *message = &program->messages[instr->message];
             if (message->group == TRI_NONE || (m->by_group && message->group != at->group))
@@ -42,6 +48,8 @@ static void look_up(const match *m, line *at)
             at->next = message;
             return;
         }
+        at->turn++;
+        at->instr = 0;
     }
 }
 

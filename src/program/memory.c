@@ -12,6 +12,8 @@
  *    segment of its last use); nothing is reused within a frame. A segment is of one chunk: what
  *    crosses to another chunk of this rank is born in the one and dies in the other. What the first
  *    micro-batch makes for all of them goes to `gathered`, which is nobody else's for the step.
+ *    Where segments are interleaved halves of a pair (pairs.c), the backward's part of `work`
+ * begins behind the forward's.
  * 5. What a kernel asks for as scratch is a buffer of one instruction.
  * 6. What lies on the host has a `work` of its own there, placed likewise. What a message reads
  *    there or stashes stays a little longer, so that it need not be waited for at once; so does
@@ -294,11 +296,10 @@ typedef struct placed {
     uint32_t born, dies;
 } placed;
 
-/* Lowest address at which the piece meets no other of an overlapping lifetime; they are sorted by
- * address. */
-static uint64_t find_room(const placed *others, size_t count, const tri_buffer *piece)
+/* Lowest address from `at` on at which the piece meets no other of an overlapping lifetime; they
+ * are sorted by address. */
+static uint64_t find_room(const placed *others, size_t count, const tri_buffer *piece, uint64_t at)
 {
-    uint64_t at = 0;
     for (size_t i = 0; i < count; i++) {
         const placed *other = &others[i];
         if (other->born > piece->dies || other->dies < piece->born)
@@ -325,20 +326,44 @@ static size_t first_behind(const placed *others, size_t count, uint64_t at)
     return low;
 }
 
-/* Places the first `waiting` of the queue in a space that has nothing else during their lives. */
-static void place_together(tri_space *work, tri_buffer **queue, size_t waiting, placed *others)
+/* Places the first `waiting` of the queue in a space that has nothing else during their lives, from
+ * an address on. Returns where they end. */
+static uint64_t place_together(uint64_t from, tri_buffer **queue, size_t waiting, placed *others)
 {
+    uint64_t last = from;
     qsort(queue, waiting, sizeof *queue, larger_first);
     for (size_t i = 0; i < waiting; i++) {
         tri_buffer *piece = queue[i];
-        piece->offset = find_room(others, i, piece);
+        piece->offset = find_room(others, i, piece, from);
         size_t position = first_behind(others, i, piece->offset);
         memmove(others + position + 1, others + position, (i - position) * sizeof *others);
         uint64_t end = piece->offset + piece->bytes;
         others[position] = (placed){piece->offset, end, piece->born, piece->dies};
-        if (end > work->bytes)
-            work->bytes = end;
+        last = end > last ? end : last;
     }
+    return last;
+}
+
+/* Both halves of a pair are alive together: its backward lies behind what any forward of a pair
+ * has. Forwards come first among the segments. */
+static void place_segment(tri_planner *p, uint32_t space, uint32_t segment, tri_buffer **queue,
+                          placed *others, uint64_t *floor)
+{
+    tri_space *work = &p->program->spaces[space];
+    tri_half half = p->order->once ? TRI_HALF_NONE : p->order->half[segment];
+    size_t waiting = 0;
+    for (size_t b = 0; b < p->num_buffers; b++)
+        if (p->buffers[b].space == space &&
+            (p->order->once || p->order->segment[p->buffers[b].born] == segment))
+            queue[waiting++] = &p->buffers[b];
+    uint64_t from = half == TRI_HALF_BACKWARD ? *floor : 0;
+    uint64_t end = place_together(from, queue, waiting, others);
+    if (half == TRI_HALF_FORWARD && end > *floor)
+        *floor = end;
+    if (half == TRI_HALF_BACKWARD && space == TRI_SPACE_WORK)
+        p->program->pair_floor = *floor;
+    if (waiting > 0 && end > work->bytes)
+        work->bytes = end;
 }
 
 static tr_status place_work(tri_planner *p)
@@ -346,16 +371,12 @@ static tr_status place_work(tri_planner *p)
     tri_buffer **queue = malloc((p->num_buffers + 1) * sizeof(tri_buffer *));
     placed *others = malloc((p->num_buffers + 1) * sizeof *others);
     size_t num = p->order->once ? 1 : p->program->num_segments;
-    for (uint32_t space = 0; queue && others && space < p->program->num_spaces; space++)
+    for (uint32_t space = 0; queue && others && space < p->program->num_spaces; space++) {
+        uint64_t floor = 0;
         for (uint32_t segment = 0;
-             segment < num && p->program->spaces[space].kind == TRI_SPACE_WORK; segment++) {
-            size_t waiting = 0;
-            for (size_t b = 0; b < p->num_buffers; b++)
-                if (p->buffers[b].space == space &&
-                    (p->order->once || p->order->segment[p->buffers[b].born] == segment))
-                    queue[waiting++] = &p->buffers[b];
-            place_together(&p->program->spaces[space], queue, waiting, others);
-        }
+             segment < num && p->program->spaces[space].kind == TRI_SPACE_WORK; segment++)
+            place_segment(p, space, segment, queue, others, &floor);
+    }
     bool done = queue && others;
     free(queue);
     free(others);

@@ -112,15 +112,20 @@ static bool counts_touch(const planner *p, const tri_call *call, const tri_messa
     return false;
 }
 
-/* Calls that a receive may be started ahead. */
+/* Calls that a receive may be started ahead. A pair is several. */
 enum { MOST_AHEAD = 4 };
+
+static uint32_t most_ahead(const tri_program *program)
+{
+    return MOST_AHEAD + (program->num_pairs > 0 ? TRI_MOST_PAIRED : 0);
+}
 
 /* What ended recently: a receive must not be started before that where they share memory. */
 static void note_landed(planner *p, const airborne *a, uint32_t call)
 {
     size_t kept = 0;
     for (size_t n = 0; n < p->num_landed; n++)
-        if (p->landed[n].wait_call + MOST_AHEAD >= call)
+        if (p->landed[n].wait_call + most_ahead(p->program) >= call)
             p->landed[kept++] = p->landed[n];
     p->num_landed = kept;
     airborne *landed =
@@ -175,13 +180,17 @@ static bool call_touches(const planner *p, uint32_t c, uint32_t end, const airbo
     return false;
 }
 
-/* The first instruction of a call that runs, or TRI_NONE. */
-static uint32_t first_running(const tri_program *program, uint32_t c)
+/* The first instruction that runs of a call or pair, and its call; or TRI_NONE. */
+static uint32_t first_running(const tri_program *program, uint32_t c, uint32_t *call)
 {
-    const tri_segment *segment = &program->segments[program->calls[c].segment];
-    for (uint32_t i = segment->first; i < segment->first + segment->count; i++)
-        if (tri_instr_leads(program, i) && tri_call_runs(&program->calls[c], &program->instrs[i]))
-            return i;
+    tri_turn s;
+    for (uint32_t n = 0; tri_timeline_turn(program, c, n, &s); n++)
+        for (uint32_t i = s.first; i < s.end; i++)
+            if (tri_instr_leads(program, i) &&
+                tri_call_runs(&program->calls[s.call], &program->instrs[i])) {
+                *call = s.call;
+                return i;
+            }
     return TRI_NONE;
 }
 
@@ -189,14 +198,17 @@ static uint32_t first_running(const tri_program *program, uint32_t c)
 static uint32_t call_ahead(const planner *p, uint32_t c, uint32_t i, const airborne *a)
 {
     const tri_program *program = p->program;
-    uint32_t best = c, least = c > MOST_AHEAD ? c - MOST_AHEAD : 0;
+    uint32_t best = c, most = most_ahead(program), least = c > most ? c - most : 0;
     least = p->last_recv_call > least ? p->last_recv_call : least;
     for (uint32_t k = c; k-- > least && !call_touches(p, c, i, a);) {
         const tri_segment *segment = &program->segments[program->calls[k].segment];
         if (segment->action == TRI_ACTION_U ||
             call_touches(p, k, segment->first + segment->count, a))
             break;
-        if (first_running(program, k) != TRI_NONE)
+        if (program->calls[k].nth > 0)
+            continue; /* before a pair, or not at all */
+        uint32_t call;
+        if (first_running(program, k, &call) != TRI_NONE)
             best = k;
         if (tri_action_computes(segment->action))
             break;
@@ -234,13 +246,18 @@ static tr_status take_off(planner *p, uint32_t c, uint32_t i)
     a->write = tri_extent_range(program, &program->calls[c], &m->writes);
     uint32_t from = c, from_instr = i;
     if (m->border && m->kind == TRI_MESSAGE_RECV) {
-        from = call_ahead(p, c, i, a);
-        p->last_recv_call = from < c ? from : c + 1;
-        from_instr = from < c ? first_running(program, from) : i;
-        a->work = from < c ? p->call_work[from] : a->work;
+        uint32_t ahead = call_ahead(p, c, i, a);
+        p->last_recv_call = ahead < c ? ahead : c + 1;
+        from_instr = ahead < c ? first_running(program, ahead, &from) : i;
+        a->work = ahead < c ? p->call_work[ahead] : a->work;
     }
     flights[program->num_flights++] =
-        (tri_flight){.call = c, .instr = i, .from_call = from, .from_instr = from_instr};
+        (tri_flight){.call = c,
+                     .instr = i,
+                     .from_call = from,
+                     .from_instr = from_instr,
+                     .place = tri_timeline_place(program, c, i),
+                     .from_place = tri_timeline_place(program, from, from_instr)};
     return TR_OK;
 }
 
@@ -252,17 +269,11 @@ bool tri_range_of_params(const tri_program *program, const tri_range *range)
     return kind == TRI_SPACE_PARAM || kind == TRI_SPACE_COPY;
 }
 
-static tr_status walk_call(planner *p, uint32_t c)
+static tr_status walk_turn(planner *p, const tri_turn *s)
 {
     const tri_program *program = p->program;
-    p->call_work[c] = p->work;
-    const tri_call *call = &program->calls[c];
-    const tri_segment *segment = &program->segments[call->segment];
-    for (size_t n = p->num_air; n-- > 0 && call->copy_from != TRI_NONE;)
-        if (tri_range_of_params(program, &p->air[n].read) ||
-            tri_range_of_params(program, &p->air[n].write))
-            land(p, n, c, segment->first); /* parameters are copied before it */
-    for (uint32_t i = segment->first; i < segment->first + segment->count; i++) {
+    const tri_call *call = &program->calls[s->call];
+    for (uint32_t i = s->first; i < s->end; i++) {
         const tri_instr *instr = &program->instrs[i];
         const tri_message *message =
             instr->message == TRI_NONE ? NULL : &program->messages[instr->message];
@@ -272,44 +283,61 @@ static tr_status walk_call(planner *p, uint32_t c)
             bool behind = message && tri_message_behind(p->air[n].message, message);
             if (behind ? counts_touch(p, call, message, &p->air[n])
                        : touches(p, call, instr, &p->air[n]))
-                land(p, n, c, i);
+                land(p, n, s->call, i);
         }
         if (message && worth_a_lane(p, message))
-            TRI_TRY(take_off(p, c, i));
+            TRI_TRY(take_off(p, s->call, i));
         else if (!message)
             p->work += instr->cost.flops + FLOPS_OF_BYTE * instr->cost.bytes;
     }
     return TR_OK;
 }
 
+/* A call, or those of a pair. */
+static tr_status walk_calls(planner *p, uint32_t c)
+{
+    const tri_program *program = p->program;
+    const tri_call *call = &program->calls[c];
+    tri_turn s;
+    p->call_work[c] = p->work;
+    for (size_t n = p->num_air; n-- > 0 && call->copy_from != TRI_NONE;)
+        if (tri_range_of_params(program, &p->air[n].read) ||
+            tri_range_of_params(program, &p->air[n].write))
+            land(p, n, c, program->segments[call->segment].first); /* copied before it */
+    for (uint32_t n = 0; tri_timeline_turn(program, c, n, &s); n++)
+        TRI_TRY(walk_turn(p, &s));
+    return TR_OK;
+}
+
 static int started_earlier(const void *a, const void *b)
 {
     const tri_flight *x = a, *y = b;
-    if (x->from_call != y->from_call)
-        return x->from_call < y->from_call ? -1 : 1;
-    if (x->from_instr != y->from_instr)
-        return x->from_instr < y->from_instr ? -1 : 1;
+    if (x->from_place != y->from_place)
+        return x->from_place < y->from_place ? -1 : 1;
     bool x_early = x->call != x->from_call, y_early = y->call != y->from_call;
     if (x_early != y_early)
         return x_early ? -1 : 1; /* before the one that stands there */
-    if (x->call != y->call)
-        return x->call < y->call ? -1 : 1;
-    return x->instr < y->instr ? -1 : x->instr > y->instr;
+    return x->place < y->place ? -1 : x->place > y->place;
 }
 
 static int earlier(const void *a, const void *b)
 {
     const tri_landing *x = a, *y = b;
-    if (x->call != y->call)
-        return x->call < y->call ? -1 : 1;
-    if (x->instr != y->instr)
-        return x->instr < y->instr ? -1 : 1;
+    if (x->place != y->place)
+        return x->place < y->place ? -1 : 1;
     return x->flight < y->flight ? -1 : x->flight > y->flight;
+}
+
+static void sort(const tri_program *program, tri_landing *landings, size_t num)
+{
+    for (size_t n = 0; n < num; n++)
+        landings[n].place = tri_timeline_place(program, landings[n].call, landings[n].instr);
+    qsort(landings, num, sizeof *landings, earlier);
 }
 
 void tri_sort_landings(tri_program *program)
 {
-    qsort(program->landings, program->num_flights, sizeof *program->landings, earlier);
+    sort(program, program->landings, program->num_flights);
 }
 
 /* Flights that were not made go; what is left is also listed in the order of waiting. */
@@ -330,13 +358,15 @@ static tr_status list_landings(planner *p)
     for (uint32_t f = 0; f < kept; f++) {
         const tri_flight *flight = &program->flights[f];
         tri_message *message = &program->messages[program->instrs[flight->instr].message];
-        program->landings[f] = (tri_landing){flight->wait_call, flight->wait_instr, f};
+        program->landings[f] =
+            (tri_landing){.call = flight->wait_call, .instr = flight->wait_instr, .flight = f};
         if (flight->from_call < flight->call)
-            program->early[program->num_early++] = (tri_landing){flight->call, flight->instr, f};
+            program->early[program->num_early++] =
+                (tri_landing){.call = flight->call, .instr = flight->instr, .flight = f};
         if (!message->flight)
             message->flight = f + 1;
     }
-    qsort(program->early, program->num_early, sizeof *program->early, earlier);
+    sort(program, program->early, program->num_early);
     tri_sort_landings(program);
     return TR_OK;
 }
@@ -348,8 +378,9 @@ tr_status tri_plan_overlap(tri_program *program, const tri_overlap *how, tr_erro
     tr_status status =
         p.call_work ? TR_OK
                     : tri_fail(err, TR_ERROR_RUNTIME, "no memory for the program's messages");
-    for (uint32_t c = 0; c < program->num_calls && status == TR_OK; c++)
-        status = walk_call(&p, c);
+    for (uint32_t c = 0; c < program->num_calls && status == TR_OK;
+         c += tri_calls_at_once(program, c))
+        status = walk_calls(&p, c);
     while (p.num_air > 0)
         land(&p, p.num_air - 1, (uint32_t)program->num_calls, 0);
     if (status == TR_OK)

@@ -75,6 +75,9 @@ void tri_program_fini(tri_program *program)
     free(program->instrs);
     free(program->calls);
     free(program->frames);
+    for (size_t p = 0; p < program->num_pairs; p++)
+        free(program->pairs[p].list);
+    free(program->pairs);
     free(program->segments);
     free(program->spaces);
     free(program->messages);

@@ -112,7 +112,27 @@ typedef struct tri_call {
     /* Asynchronous pipelines keep parameters in several instances while micro-batches that began
      * with an old one are under way: this instance is copied to the call's before it runs. */
     uint32_t copy_from; /* TRI_NONE: nothing is */
+    bool overlaps;      /* it runs as one with the call behind it */
+    uint32_t pair;      /* of program->pairs, from 1, that it is a part of; 0: it runs alone */
+    uint32_t nth;       /* of the calls of its pair, which stand side by side */
 } tri_call;
+
+/* Instructions of a call that run one after the other. */
+typedef struct tri_turn {
+    uint32_t call; /* in the timeline; of a pair's list: which of its calls */
+    uint32_t first, end;
+} tri_turn;
+
+/* Calls that run as one: a forward, and the backward of another micro-batch beside it, which is one
+ * call or two (I, W). Their instructions are one list, made so that messages of the one half are
+ * under way while the other computes (pairs.c). Each half keeps its order. */
+typedef struct tri_pair {
+    uint32_t segment[TRI_MOST_PAIRED];
+    uint32_t num_calls;
+    tri_turn *list;
+    uint32_t num_turns;
+    uint32_t *place[TRI_MOST_PAIRED]; /* of each instruction of a segment: how many run before it */
+} tri_pair;
 
 /* A message that is under way beside the computation: started where it stands in the timeline, and
  * waited for before another instruction, or at the end (wait_call == num_calls). Messages without a
@@ -121,11 +141,13 @@ typedef struct tri_flight {
     uint32_t call, instr;           /* where it stands */
     uint32_t from_call, from_instr; /* before which it is started: there, or (receives) earlier */
     uint32_t wait_call, wait_instr;
+    uint64_t place, from_place; /* of the first two in the timeline (tri_timeline_place) */
 } tri_flight;
 
 typedef struct tri_landing {
     uint32_t call, instr; /* where it is waited for */
     uint32_t flight;
+    uint64_t place; /* of that in the timeline (tri_timeline_place) */
 } tri_landing;
 
 typedef struct tri_program {
@@ -143,6 +165,11 @@ typedef struct tri_program {
     tri_call *calls; /* the timeline */
     size_t num_calls;
     uint32_t *frames; /* of all calls */
+    tri_pair *pairs;
+    size_t num_pairs;
+    /* Where `work` of the backward of a pair begins, behind what its forward has there; 0: no pair
+     * is interleaved. */
+    uint64_t pair_floor;
     tri_space *spaces;
     size_t num_spaces, spaces_capacity;
     tri_message *messages; /* in the order of their instructions */
@@ -202,6 +229,9 @@ void tri_program_fini(tri_program *program);
  * and the rest of its backward in W. The caller frees it; NULL without memory. */
 bool *tri_program_on_chain(const tri_graph *graph);
 
+/* What a segment is of a pair whose halves are interleaved: both are alive together. */
+typedef enum tri_half { TRI_HALF_NONE, TRI_HALF_FORWARD, TRI_HALF_BACKWARD } tri_half;
+
 /* Memory plan (memory.c): gives every value a home, and frames to the calls. */
 typedef struct tri_node_order {
     const tri_id *node;      /* nodes in the order of segments */
@@ -209,14 +239,42 @@ typedef struct tri_node_order {
     const uint32_t *instr;   /* its instruction */
     size_t count;
     bool once; /* every segment runs once a step, and they stand in the order of the timeline */
+    const tri_half *half; /* of each segment */
 } tri_node_order;
 tr_status tri_plan_memory(const tri_graph *graph, const tri_placed_params *placed,
                           const tri_node_order *order, bool grads_apart, tri_program *program,
                           tr_error *err);
 
+/* What follows from the order of calls (timeline.c), once they have their segments: which is the
+ * last, who starts the sums, and instances of frames. */
+tr_status tri_settle_calls(tri_program *program, tr_error *err);
+
 /* Versions of the parameters (versions.c): which instance each call of an asynchronous program
  * reads or writes. */
 tr_status tri_assign_versions(tri_program *program, bool delayed, tr_error *err);
+
+/* Pairs (pairs.c): how many calls run as one from this one on, 1 or those of a pair; their n-th
+ * turn, in the order of running, false past the last; and the place of an instruction in that
+ * order, as a number that grows along the timeline. */
+static inline uint32_t tri_calls_at_once(const tri_program *program, size_t call)
+{
+    uint32_t pair = program->calls[call].pair;
+    return pair ? program->pairs[pair - 1].num_calls : 1;
+}
+bool tri_timeline_turn(const tri_program *program, size_t call, uint32_t n, tri_turn *turn);
+uint64_t tri_timeline_place(const tri_program *program, uint32_t call, uint32_t instr);
+/* Products and attention: what counts as work, since messages hide behind little else. */
+bool tri_instr_multiplies(const tri_instr *instr);
+/* Of the first calls of a pair, numbered from 1: their messages, and those that are under way while
+ * the other half has a turn (text_pairs.c). */
+typedef struct tri_pair_messages {
+    uint32_t all, beside;
+} tri_pair_messages;
+tri_pair_messages tri_pair_count(const tri_program *program, uint32_t pair);
+/* Makes the lists of calls that overlap; values have addresses, and there are messages. */
+tr_status tri_pair_calls(tri_program *program, tr_error *err);
+/* Which segments are halves of pairs that will be interleaved; before there are addresses. */
+void tri_pair_halves(const tri_program *program, tri_half *half);
 
 /* Whether an instruction of a call's segment runs in that call. */
 static inline bool tri_call_runs(const tri_call *call, const tri_instr *instr)

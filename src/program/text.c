@@ -405,6 +405,8 @@ static void print_timeline(const tri_program *program, bool all, tri_text *text)
         const tri_call *call = &program->calls[i];
         tri_action_kind kind = program->segments[call->segment].action;
         char name[24];
+        if (call->pair && call->nth == 0)
+            tri_text_add(text, "       as one, in the order of pair %u:\n", call->pair);
         tri_text_add(text, "%5zu  %s", i,
                      tri_segment_text(program, &program->segments[call->segment], name));
         if (kind != TRI_ACTION_U)
@@ -472,6 +474,7 @@ void tri_program_explain(const tri_program *program, const tri_explain_options *
     print_memory(program, text);
     if (!options->summary) {
         print_timeline(program, options->all, text);
+        tri_text_pairs(program, options->all, text);
         for (size_t s = 0; s < program->num_segments; s++)
             print_segment(program, &program->segments[s], options->all, text);
     }

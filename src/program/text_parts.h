@@ -13,4 +13,7 @@ void tri_text_message(const tri_program *program, size_t instr, tri_text *text);
  * gather or a scatter over N ranks, twice that in an all-reduce). */
 void tri_text_traffic(const tri_program *program, tri_text *text);
 
+/* The lists of calls that run as one. */
+void tri_text_pairs(const tri_program *program, bool all, tri_text *text);
+
 #endif

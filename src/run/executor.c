@@ -348,12 +348,13 @@ tr_status tri_executor_copy_version(const tri_executor *executor, const tri_call
     return TR_OK;
 }
 
-/* The end of a call: its pace, where it is to keep one, and its own time. */
-static void end_call(tri_executor *executor, const tri_call *call)
+/* The end of a call, or of a pair: its pace, where it is to keep one, and its own time. */
+static void end_calls(tri_executor *executor, uint32_t c)
 {
-    tri_action_kind kind = executor->program->segments[call->segment].action;
+    const tri_program *program = executor->program;
+    tri_action_kind kind = program->segments[program->calls[c].segment].action;
     if ((executor->pace || executor->brake > 1) && tri_action_computes(kind))
-        tri_executor_keep_pace(executor, executor->pace ? executor->pace[kind] : 0);
+        tri_executor_keep_pace(executor, executor->paced.least);
     tri_executor_own_add(executor, kind == TRI_ACTION_U ? TRI_OWN_UPDATE : TRI_OWN_COMPUTE);
 }
 
@@ -379,24 +380,26 @@ static tr_status start_early(tri_executor *executor, uint32_t c, uint32_t i, tr_
     return TR_OK;
 }
 
-static tr_status run_call(tri_executor *executor, uint32_t c, tr_error *err)
+/* When the calls that run as one began and ended. */
+typedef struct call_times {
+    bool timed;
+    int64_t begin, waited, first_wait;
+    int64_t end[TRI_MOST_PAIRED];
+} call_times;
+
+static tr_status run_turn(tri_executor *executor, const tri_turn *s, call_times *times,
+                          tr_error *err)
 {
     const tri_program *program = executor->program;
+    uint32_t c = s->call;
     const tri_call *call = &program->calls[c];
-    const tri_segment *segment = &program->segments[call->segment];
-    bool timed = executor->trace || executor->time_by_op;
-    int64_t begin = timed ? (int64_t)tri_now_ns() : 0, waited = 0, first_wait = -1;
-    if (call->copy_from != TRI_NONE) {
-        TRI_TRY(land(executor, c, segment->first, timed, &waited, err));
-        TRI_TRY(tri_executor_copy_version(executor, call, err));
-    }
-    for (uint32_t i = segment->first; i < segment->first + segment->count; i++) {
+    for (uint32_t i = s->first; i < s->end; i++) {
         const tri_instr *instr = &program->instrs[i];
         tri_ready *ready = &executor->ready[i];
         if (!tri_instr_leads(program, i) || !tri_call_runs(call, instr))
             continue;
-        TRI_TRY(land(executor, c, i, timed, &waited, err));
-        first_wait = first_wait < 0 ? waited : first_wait;
+        TRI_TRY(land(executor, c, i, times->timed, &times->waited, err));
+        times->first_wait = times->first_wait < 0 ? times->waited : times->first_wait;
         if (program->num_early > 0) {
             TRI_TRY(start_early(executor, c, i, err));
             if (!ready->plan.kernel && tri_executor_reached(executor, c, i))
@@ -404,19 +407,56 @@ static tr_status run_call(tri_executor *executor, uint32_t c, tr_error *err)
         }
         tri_executor_point(executor, call, i);
         tri_executor_publish(executor, i);
-        int64_t start = timed ? (int64_t)tri_now_ns() : 0;
+        int64_t start = times->timed ? (int64_t)tri_now_ns() : 0;
         bool flies = !ready->plan.kernel && tri_executor_flies(executor, c, i);
         if (ready->plan.kernel)
             tri_device_call(&ready->plan, &ready->args);
         else
             TRI_TRY(run_message(executor, c, i, err));
-        if (timed && !flies) /* a flight is recorded when it has ended */
+        if (executor->pace)
+            tri_executor_pace_instr(executor, instr);
+        if (times->timed && !flies) /* a flight is recorded when it has ended */
             tri_executor_record_time(executor, call, i, start, (int64_t)tri_now_ns());
     }
-    end_call(executor, call);
+    times->end[call->nth] = times->timed ? (int64_t)tri_now_ns() : 0;
+    return TR_OK;
+}
+
+/* The halves of a pair share its time; a backward of two calls divides it where the second one
+ * begins. */
+static void trace_calls(const tri_executor *executor, uint32_t c, const call_times *times)
+{
+    uint32_t num = tri_calls_at_once(executor->program, c);
+    int64_t begin = times->begin + (times->first_wait > 0 ? times->first_wait : 0);
+    int64_t end = (int64_t)tri_now_ns(), from = begin;
+    for (uint32_t n = 0; n < num; n++) {
+        bool whole = n == 0 || n + 1 == num;
+        int64_t to = whole || times->end[n] < from ? end : times->end[n];
+        tri_program_trace_action(executor->trace, &executor->program->calls[c + n], from, to);
+        from = n == 0 ? begin : to;
+    }
+}
+
+/* A call, or those of a pair. */
+static tr_status run_calls(tri_executor *executor, uint32_t c, tr_error *err)
+{
+    const tri_program *program = executor->program;
+    const tri_call *call = &program->calls[c];
+    call_times times = {.timed = executor->trace || executor->time_by_op, .first_wait = -1};
+    times.begin = times.timed ? (int64_t)tri_now_ns() : 0;
+    if (call->copy_from != TRI_NONE) {
+        TRI_TRY(land(executor, c, program->segments[call->segment].first, times.timed,
+                     &times.waited, err));
+        TRI_TRY(tri_executor_copy_version(executor, call, err));
+    }
+    if (executor->pace)
+        tri_executor_begin_pace(executor, c);
+    tri_turn s;
+    for (uint32_t n = 0; tri_timeline_turn(program, c, n, &s); n++)
+        TRI_TRY(run_turn(executor, &s, &times, err));
+    end_calls(executor, c);
     if (executor->trace)
-        tri_program_trace_action(executor->trace, call, begin + (first_wait > 0 ? first_wait : 0),
-                                 (int64_t)tri_now_ns());
+        trace_calls(executor, c, &times);
     return TR_OK;
 }
 
@@ -428,8 +468,9 @@ tr_status tri_executor_run(tri_executor *executor, tr_error *err)
     uint32_t num_calls = (uint32_t)executor->program->num_calls;
     executor->num_started = executor->num_landed = executor->num_reached = 0;
     tri_executor_own_begin(executor);
-    for (uint32_t c = 0; c < num_calls && status == TR_OK; c++)
-        status = run_call(executor, c, err);
+    for (uint32_t c = 0; c < num_calls && status == TR_OK;
+         c += tri_calls_at_once(executor->program, c))
+        status = run_calls(executor, c, err);
     if (status == TR_OK)
         status = tri_executor_land(executor, num_calls, 0, err);
     tri_executor_own_add(executor, TRI_OWN_UPDATE);

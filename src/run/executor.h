@@ -70,6 +70,15 @@ typedef struct tri_own_mark {
     uint64_t late_ns; /* that a sleep of run.pace lasted too long, since then */
 } tri_own_mark;
 
+/* The pace of a pair; 0: as long as its calls one after the other. */
+enum { TRI_PACE_PAIR = TRI_NUM_ACTIONS, TRI_NUM_PACES };
+
+/* The pace of calls that run as one: what they take, and how many of their products have run. */
+typedef struct tri_paced {
+    double least;
+    uint32_t num, done;
+} tri_paced;
+
 typedef struct tri_executor {
     const tri_program *program;
     tri_store *store;
@@ -79,9 +88,11 @@ typedef struct tri_executor {
     tri_program_trace *trace;     /* NULL: none */
     double *time_by_op;           /* [TRI_NUM_OPS] seconds, when the caller gives one */
     const tri_exchange *exchange; /* needed when the program communicates */
-    /* [TRI_NUM_ACTIONS] seconds that an action takes at least, the wait for messages not counted:
-     * the executor sleeps for the rest. NULL: as long as it takes. */
+    /* [TRI_NUM_PACES] seconds that an action takes at least, the wait for messages not counted: the
+     * executor sleeps for the rest, behind each product for its share. NULL: as long as it takes.
+     */
     const double *pace;
+    tri_paced paced;
     double brake; /* factor of the time that this rank takes for its actions; 0: it takes its own */
     tri_own_time own; /* of all runs so far, but for messages of the host */
     tri_own_mark mark;

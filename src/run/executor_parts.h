@@ -69,6 +69,9 @@ void tri_executor_own_begin(tri_executor *executor);
 void tri_executor_own_add(tri_executor *executor, tri_own_kind kind);
 /* Sleeps until own time since the mark is this, or what it was, times the brake. */
 void tri_executor_keep_pace(tri_executor *executor, double least_s);
+/* The pace of a call or pair, and behind one of its instructions: each product has its share. */
+void tri_executor_begin_pace(tri_executor *executor, uint32_t call);
+void tri_executor_pace_instr(tri_executor *executor, const tri_instr *instr);
 
 /* executor_flights.c: messages beside the computation */
 /* Waits for what must have ended before this instruction. */

@@ -227,19 +227,12 @@ static tr_status record_landings(tri_executor *executor, uint32_t c, uint32_t i,
     return add_part(executor, (tri_part){.call = c, .instr = i, .lands = true}, err);
 }
 
-static tr_status record_call(tri_executor *executor, uint32_t c, recorder *r, tr_error *err)
+static tr_status record_turn(tri_executor *executor, const tri_turn *turn, recorder *r,
+                             tr_error *err)
 {
+    uint32_t c = turn->call;
     const tri_call *call = &executor->program->calls[c];
-    const tri_segment *segment = &executor->program->segments[call->segment];
-    uint32_t end = segment->first + segment->count;
-    if (call->copy_from != TRI_NONE) {
-        if (!r->open) {
-            TRI_TRY(queue_of(executor)->record(executor->store->device, err));
-            begin_recording(r, c, segment->first);
-        }
-        TRI_TRY(copy_version(executor, call, err));
-    }
-    for (uint32_t i = segment->first; i < end;) {
+    for (uint32_t i = turn->first; i < turn->end;) {
         const tri_instr *instr = &executor->program->instrs[i];
         if (!tri_instr_leads(executor->program, i) || !tri_call_runs(call, instr)) {
             i++;
@@ -257,17 +250,36 @@ static tr_status record_call(tri_executor *executor, uint32_t c, recorder *r, tr
             begin_recording(r, c, i);
         }
         uint32_t count;
-        TRI_TRY(enqueue(executor, c, i, end, &count, err));
+        TRI_TRY(enqueue(executor, c, i, turn->end, &count, err));
         i += count;
     }
+    return TR_OK;
+}
+
+/* A call, or those of a pair. */
+static tr_status record_calls(tri_executor *executor, uint32_t c, recorder *r, tr_error *err)
+{
+    const tri_program *program = executor->program;
+    const tri_call *call = &program->calls[c];
+    tri_turn turn;
+    if (call->copy_from != TRI_NONE) {
+        if (!r->open) {
+            TRI_TRY(queue_of(executor)->record(executor->store->device, err));
+            begin_recording(r, c, program->segments[call->segment].first);
+        }
+        TRI_TRY(copy_version(executor, call, err));
+    }
+    for (uint32_t n = 0; tri_timeline_turn(program, c, n, &turn); n++)
+        TRI_TRY(record_turn(executor, &turn, r, err));
     return TR_OK;
 }
 
 static tr_status record_all(tri_executor *executor, tr_error *err)
 {
     recorder r = {0};
-    for (uint32_t c = 0; c < executor->program->num_calls; c++)
-        TRI_TRY(record_call(executor, c, &r, err));
+    for (uint32_t c = 0; c < executor->program->num_calls;
+         c += tri_calls_at_once(executor->program, c))
+        TRI_TRY(record_calls(executor, c, &r, err));
     return close_recording(executor, &r, err);
 }
 
@@ -302,28 +314,35 @@ static tr_status replay_all(tri_executor *executor, tr_error *err)
  * Each message ends before anything else is begun. A kernel that is used for the first time is
  * loaded, and loading may wait until the device is idle: with a message under way whose other end
  * never comes it would wait for ever, and this thread, which would find that out, with it. */
+static tr_status run_turn_once(tri_executor *executor, const tri_turn *turn, tr_error *err)
+{
+    const tri_program *program = executor->program;
+    const tri_call *call = &program->calls[turn->call];
+    for (uint32_t i = turn->first, count; i < turn->end; i += count) {
+        count = 1;
+        if (!tri_instr_leads(program, i) || !tri_call_runs(call, &program->instrs[i]))
+            continue;
+        TRI_TRY(tri_executor_land(executor, turn->call, i, err));
+        if (stands_alone(executor, i))
+            TRI_TRY(run_alone(executor, turn->call, i, err));
+        else
+            TRI_TRY(enqueue(executor, turn->call, i, turn->end, &count, err));
+        if (executor->ready[i].plan.kernel)
+            continue;
+        TRI_TRY(tri_executor_lane_meet_all(executor, err));
+        TRI_TRY(tri_executor_finish(executor, err));
+    }
+    return TR_OK;
+}
+
 static tr_status run_once(tri_executor *executor, tr_error *err)
 {
     const tri_program *program = executor->program;
-    for (uint32_t c = 0; c < program->num_calls; c++) {
-        const tri_call *call = &program->calls[c];
-        const tri_segment *segment = &program->segments[call->segment];
-        uint32_t end = segment->first + segment->count;
-        TRI_TRY(copy_version(executor, call, err));
-        for (uint32_t i = segment->first, count; i < end; i += count) {
-            count = 1;
-            if (!tri_instr_leads(program, i) || !tri_call_runs(call, &program->instrs[i]))
-                continue;
-            TRI_TRY(tri_executor_land(executor, c, i, err));
-            if (stands_alone(executor, i))
-                TRI_TRY(run_alone(executor, c, i, err));
-            else
-                TRI_TRY(enqueue(executor, c, i, end, &count, err));
-            if (executor->ready[i].plan.kernel)
-                continue;
-            TRI_TRY(tri_executor_lane_meet_all(executor, err));
-            TRI_TRY(tri_executor_finish(executor, err));
-        }
+    tri_turn turn;
+    for (uint32_t c = 0; c < program->num_calls; c += tri_calls_at_once(program, c)) {
+        TRI_TRY(copy_version(executor, &program->calls[c], err));
+        for (uint32_t n = 0; tri_timeline_turn(program, c, n, &turn); n++)
+            TRI_TRY(run_turn_once(executor, &turn, err));
     }
     return TR_OK;
 }
@@ -334,6 +353,31 @@ typedef struct timed {
     uint32_t call, instr, count;
 } timed;
 
+typedef struct timed_list {
+    timed *list;
+    uint32_t num;
+} timed_list;
+
+static tr_status run_turn_timed(tri_executor *executor, const tri_turn *turn, timed_list *times,
+                                tr_error *err)
+{
+    const tri_program *program = executor->program;
+    for (uint32_t i = turn->first, count; i < turn->end; i += count) {
+        count = 1;
+        if (!tri_instr_leads(program, i) ||
+            !tri_call_runs(&program->calls[turn->call], &program->instrs[i]))
+            continue;
+        TRI_TRY(tri_executor_land(executor, turn->call, i, err));
+        TRI_TRY(queue_of(executor)->mark(executor->store->device, times->num, err));
+        if (!executor->ready[i].plan.kernel || stands_alone(executor, i))
+            TRI_TRY(run_alone(executor, turn->call, i, err));
+        else
+            TRI_TRY(enqueue(executor, turn->call, i, turn->end, &count, err));
+        times->list[times->num++] = (timed){turn->call, i, count};
+    }
+    return TR_OK;
+}
+
 /* Not recorded: a mark in the queue before each instruction, and one after the last. */
 static tr_status run_timed(tri_executor *executor, tr_error *err)
 {
@@ -341,35 +385,19 @@ static tr_status run_timed(tri_executor *executor, tr_error *err)
     const tri_device_queue *queue = queue_of(executor);
     tri_device *device = executor->store->device;
     timed *list = calloc(program->num_calls * program->num_instrs + 1, sizeof *list);
-    uint32_t num = 0;
+    timed_list times = {.list = list};
     if (!list)
         return tri_fail(err, TR_ERROR_RUNTIME, "no memory to time the program");
     int64_t begin = (int64_t)tri_now_ns();
     tr_status status = TR_OK;
-    for (uint32_t c = 0; c < program->num_calls && status == TR_OK; c++) {
-        const tri_segment *segment = &program->segments[program->calls[c].segment];
-        uint32_t end = segment->first + segment->count;
+    for (uint32_t c = 0; c < program->num_calls && status == TR_OK;
+         c += tri_calls_at_once(program, c)) {
+        tri_turn turn;
         status = copy_version(executor, &program->calls[c], err);
-        for (uint32_t i = segment->first; i < end && status == TR_OK;) {
-            uint32_t count = 1;
-            if (!tri_instr_leads(program, i) ||
-                !tri_call_runs(&program->calls[c], &program->instrs[i])) {
-                i++;
-                continue;
-            }
-            status = tri_executor_land(executor, c, i, err);
-            if (status == TR_OK)
-                status = queue->mark(device, num, err);
-            if (status != TR_OK)
-                break;
-            if (!executor->ready[i].plan.kernel || stands_alone(executor, i))
-                status = run_alone(executor, c, i, err);
-            else
-                status = enqueue(executor, c, i, end, &count, err);
-            list[num++] = (timed){c, i, count};
-            i += count;
-        }
+        for (uint32_t n = 0; status == TR_OK && tri_timeline_turn(program, c, n, &turn); n++)
+            status = run_turn_timed(executor, &turn, &times, err);
     }
+    uint32_t num = times.num;
     if (status == TR_OK)
         status = queue->mark(device, num, err);
     if (status == TR_OK)

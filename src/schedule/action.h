@@ -26,13 +26,16 @@ typedef enum tri_action_kind {
 } tri_action_kind;
 
 /* One entry of a schedule. An overlapped pair FB is two entries: an F with `overlap` set and the B
- * right behind it. A device that cannot overlap them runs F, then B, and need not know. */
+ * right behind it. Where that backward is cut in two they are three: F and I, with `overlap` set,
+ * and W. */
 typedef struct tri_action {
     tri_action_kind kind;
     uint32_t microbatch;
     uint32_t chunk; /* over all ranks: 0 reads the input, the last one has the loss */
-    bool overlap;
+    bool overlap;   /* it runs as one with the action behind it */
 } tri_action;
+
+enum { TRI_MOST_PAIRED = 3 }; /* actions that run as one */
 
 static inline bool tri_action_computes(tri_action_kind kind)
 {

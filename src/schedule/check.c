@@ -18,6 +18,20 @@ static tr_status twice(const check *x, uint32_t first, uint32_t second)
                     tri_index_text(&x->index, first, a), tri_index_text(&x->index, second, b));
 }
 
+/* Whether an action that overlaps has behind it what makes a pair: F and B, or F, I and its W. */
+static bool pairs(const tri_action_list *list, size_t i)
+{
+    const tri_action *a = &list->actions[i], *next = a + 1;
+    if (i + 1 == list->count)
+        return false;
+    if (a->kind == TRI_ACTION_I)
+        return i > 0 && a[-1].overlap && a[-1].kind == TRI_ACTION_F && !next->overlap &&
+               next->kind == TRI_ACTION_W && next->chunk == a->chunk &&
+               next->microbatch == a->microbatch;
+    return a->kind == TRI_ACTION_F &&
+           (next->kind == TRI_ACTION_I ? next->overlap : next->kind == TRI_ACTION_B);
+}
+
 /* Every action stands where its chunk lives, and once. */
 static tr_status check_places(const check *x)
 {
@@ -38,9 +52,7 @@ static tr_status check_places(const check *x)
                 if (first != id)
                     return twice(x, first, id);
             }
-            bool pairs = i + 1 < s->ranks[r].count && a->kind == TRI_ACTION_F &&
-                         s->ranks[r].actions[i + 1].kind == TRI_ACTION_B;
-            if (a->overlap && !pairs)
+            if (a->overlap && !pairs(&s->ranks[r], i))
                 return tri_fail(x->err, TR_ERROR_INPUT,
                                 "%s is to be overlapped, but no B stands behind it",
                                 tri_index_text(&x->index, id, text));

@@ -88,14 +88,14 @@ static tr_status send(lowering *w, uint32_t rank, const tri_action *a, tr_error 
                             err);
 }
 
-/* The next action of a rank, or both of an overlapped pair, with the messages behind them. */
+/* The next action of a rank, or all of an overlapped pair, with the messages behind them. */
 static tr_status step(lowering *w, uint32_t rank, bool *moved, tr_error *err)
 {
     const tri_action_list *list = &w->from->ranks[rank];
     const tri_action *a = &list->actions[w->next[rank]];
-    size_t num = a->overlap && w->next[rank] + 1 < list->count ? 2 : 1;
+    size_t num = tri_actions_at_once(list, w->next[rank]);
     for (size_t i = 0; i < num; i++)
-        if (!is_ready(w, &a[i]))
+        if (i < 2 && !is_ready(w, &a[i])) /* a W behind its I needs nothing else */
             return TR_OK;
     *moved = true;
     w->next[rank] += num;

@@ -143,27 +143,37 @@ static double time_of(const machine *x, const tri_action *a)
                            : costs->kind[a->kind];
 }
 
+static double time_of_pair(const machine *x, const uint32_t *ids, int num)
+{
+    const tri_action_costs *costs = &x->options->costs;
+    const tri_action *f = action(x, ids[0]), *b = action(x, ids[1]);
+    double pair = costs->by_pair ? costs->by_pair[f->chunk * x->schedule->num_chunks + b->chunk]
+                                 : costs->overlap;
+    double each = 0;
+    for (int i = 0; i < num; i++)
+        each += time_of(x, action(x, ids[i]));
+    return pair > 0 ? pair : each;
+}
+
 static bool run_compute(machine *x, uint32_t id)
 {
     lane *own = &x->lanes[x->lane_of[id]];
-    const tri_action *a = action(x, id);
-    const tri_action_costs *costs = &x->options->costs;
     double when = own->free_at;
-    if (!is_ready(x, id, &when))
-        return false;
-    if (a->overlap && x->options->pairs && x->next[id] != TRI_NO_ACTION) {
-        uint32_t other = x->next[id];
-        if (!is_ready(x, other, &when))
-            return false;
-        double both = time_of(x, a) + time_of(x, action(x, other));
-        double end = when + (costs->overlap > 0 ? costs->overlap : both);
-        finish(x, id, when, end);
-        finish(x, other, when, end);
-        wake_readers(x, other);
-    } else {
-        finish(x, id, when, when + time_of(x, a));
+    uint32_t ids[TRI_MOST_PAIRED] = {id};
+    int num = 1;
+    while (x->options->pairs && num < TRI_MOST_PAIRED && action(x, ids[num - 1])->overlap &&
+           x->next[ids[num - 1]] != TRI_NO_ACTION) {
+        ids[num] = x->next[ids[num - 1]];
+        num++;
     }
-    wake_readers(x, id);
+    for (int i = 0; i < num && i < 2; i++) /* a W behind its I needs nothing else */
+        if (!is_ready(x, ids[i], &when))
+            return false;
+    double end = when + (num > 1 ? time_of_pair(x, ids, num) : time_of(x, action(x, id)));
+    for (int i = 0; i < num; i++)
+        finish(x, ids[i], when, end);
+    for (int i = num; i-- > 0;)
+        wake_readers(x, ids[i]);
     return true;
 }
 

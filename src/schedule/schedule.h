@@ -32,6 +32,15 @@ typedef struct tri_action_list {
     size_t count, capacity;
 } tri_action_list;
 
+/* How many actions run as one from this one on: those of a pair, or 1. */
+static inline size_t tri_actions_at_once(const tri_action_list *list, size_t i)
+{
+    size_t num = 1;
+    while (num < TRI_MOST_PAIRED && i + num < list->count && list->actions[i + num - 1].overlap)
+        num++;
+    return num;
+}
+
 typedef struct tri_order tri_order;
 
 typedef struct tri_schedule {
@@ -58,6 +67,8 @@ typedef struct tri_action_costs {
     /* Where chunks and ranks differ, or NULL: [TRI_NUM_ACTIONS][num_chunks] instead of kind, and
      * [num_ranks] instead of the update's. */
     const double *by_chunk, *update_by_rank;
+    /* [num_chunks][num_chunks], of the forward and of the backward, instead of overlap; or NULL. */
+    const double *by_pair;
 } tri_action_costs;
 
 typedef enum tri_order_flags {

@@ -67,6 +67,7 @@ static void draw_cell(const svg_picture *p, uint32_t rank, size_t i, uint32_t lo
         return;
     bool upper = a->overlap && p->sim->start[id + 1] == start;
     bool lower = i > 0 && actions[i - 1].overlap && p->sim->start[id - 1] == start;
+    upper &= !lower; /* I and W of a pair lie below its F */
     double x = x_of(p, start), w = (end - start) * p->scale, y = y_of(rank), h = ROW;
     if (upper || lower)
         h = ROW / 2.0;

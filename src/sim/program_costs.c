@@ -1,6 +1,7 @@
 #include "sim/program_costs.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "program/messages.h"
@@ -66,6 +67,65 @@ static double share_of_calls(const call_counts *n, const tri_instr *instr)
     if (n->all == 0 || (!instr->first_only && !instr->last_only))
         return 1;
     return (instr->first_only ? n->first : n->last) / n->all;
+}
+
+/* Where a value of a message is awaited: when that has arrived. */
+static double arrival(const tri_instr *instr, const double *there, double now)
+{
+    for (int j = 0; j < instr->num_in; j++)
+        if (instr->in[j].value != TRI_NONE)
+            now = fmax(now, there[instr->in[j].value]);
+    return now;
+}
+
+/* A pair as it runs: messages between ranks travel one after the other beside the computation, and
+ * each is waited for where something reads what it brings. */
+static double pair_seconds(const tri_program *program, uint32_t call, const tri_device_model *model,
+                           double *there)
+{
+    double now = 0, lane = 0;
+    tri_turn turn;
+    memset(there, 0, program->num_values * sizeof *there);
+    for (uint32_t n = 0; tri_timeline_turn(program, call, n, &turn); n++) {
+        const call_counts calls = count_calls(program, program->calls[turn.call].segment);
+        for (uint32_t i = turn.first; i < turn.end; i++) {
+            const tri_instr *instr = &program->instrs[i];
+            double seconds = share_of_calls(&calls, instr) * tri_instr_seconds(program, i, model);
+            now = arrival(instr, there, now);
+            if (instr->message == TRI_NONE) {
+                now += seconds;
+                continue;
+            }
+            lane = fmax(lane, now) + seconds;
+            for (int k = 0; k < instr->num_out; k++)
+                there[instr->out[k].value] = lane;
+        }
+    }
+    return fmax(now, lane);
+}
+
+bool tri_program_pair_costs(const tri_program *const *programs, int num_ranks,
+                            const tri_device_model *model, double *by_pair)
+{
+    size_t num_chunks = (size_t)programs[0]->num_chunks;
+    memset(by_pair, 0, num_chunks * num_chunks * sizeof *by_pair);
+    for (int r = 0; r < num_ranks; r++) {
+        const tri_program *program = programs[r];
+        double *there = calloc(program->num_values + 1, sizeof *there);
+        if (!there)
+            return false;
+        for (uint32_t c = 0; c < program->num_calls; c += tri_calls_at_once(program, c)) {
+            const tri_call *call = &program->calls[c];
+            if (!call->pair)
+                continue;
+            size_t f = (size_t)program->segments[call->segment].chunk;
+            size_t b = (size_t)program->segments[call[1].segment].chunk;
+            if (by_pair[f * num_chunks + b] == 0)
+                by_pair[f * num_chunks + b] = pair_seconds(program, c, model, there);
+        }
+        free(there);
+    }
+    return true;
 }
 
 void tri_program_costs(const tri_program *const *programs, int num_ranks,

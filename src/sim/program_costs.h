@@ -24,4 +24,9 @@ void tri_program_costs(const tri_program *const *programs, int num_ranks,
                        const tri_device_model *model, double *by_chunk, double *update,
                        tri_action_costs *costs);
 
+/* Seconds of each pair of calls, [num_chunks][num_chunks]: of the forward and of the backward; 0
+ * where there is none. False without memory. */
+bool tri_program_pair_costs(const tri_program *const *programs, int num_ranks,
+                            const tri_device_model *model, double *by_pair);
+
 #endif

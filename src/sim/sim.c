@@ -230,7 +230,7 @@ tr_status tri_sim_run(const tri_schedule *schedule, const tri_action_costs *cost
                       tr_error *err)
 {
     TRI_TRY(tri_sim_begin(schedule, sim, err));
-    tri_machine_options options = {.pairs = costs->overlap > 0, .costs = *costs};
+    tri_machine_options options = {.pairs = costs->overlap > 0 || costs->by_pair, .costs = *costs};
     tr_status status = tri_machine_run(&sim->index, &options, sim->start, sim->end, err);
     if (status == TR_OK)
         status = tri_sim_finish(sim, costs, err);

@@ -60,7 +60,7 @@ typedef struct tri_session_config {
     tri_spike_config spike;
     /* Seconds that each action takes at least (run/executor.h), when it is to keep a pace. */
     bool keep_pace;
-    double pace[TRI_NUM_ACTIONS];
+    double pace[TRI_NUM_PACES];
     tri_brake brakes[TRI_MAX_BRAKES];
     int num_brakes;
     tri_deal_kind deal;       /* which tokens of a row a context-parallel rank gets */

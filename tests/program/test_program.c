@@ -74,6 +74,8 @@ static const struct {
     {"wrong-source", "it goes to, or comes from, another rank", NULL},
     {"small-room", "its rooms are not those of its buffers", NULL},
     {"loose-counts", "fitted to another room than it has", NULL},
+    {"swapped-turns", "the list of its pair goes on with", NULL},
+    {"shared-work", "reads", NULL},
     {"loose-plan", "its counts are neither planned by the host for its room", NULL},
     {"unfitted-counts", "nor a fitted list", NULL},
     {"unread-overflow", "no finish reads whether all rows", NULL},
@@ -130,11 +132,23 @@ static bool plant_by_hand(const tri_fault *fault)
     return applies;
 }
 
+/* Those of pairs of calls, in a program that has some. */
+static bool plant_in_pairs(const tri_fault *fault, size_t *num)
+{
+    if (strcmp(fault->name, "swapped-turns") != 0 && strcmp(fault->name, "shared-work") != 0)
+        return false;
+    bool applies = plant(fault, TINY,
+                         SET("layout.pp=2", "layout.dp=2", "layout.zero=3", "layout.microbatches=4",
+                             "layout.schedule=dualpipe", "layout.pairs=true"));
+    *num += applies;
+    return applies;
+}
+
 static void test_every_fault_is_seen(void **state)
 {
     (void)state;
-    enum { PROGRAMS = 8, OF_CP = 4 };
-    size_t num_applied[PROGRAMS] = {0};
+    enum { PROGRAMS = 8, OF_CP = 4, OF_PAIRS = 2 };
+    size_t num_applied[PROGRAMS] = {0}, num_of_pairs = 0;
     for (size_t i = 0; tri_fault_at(i); i++) {
         const tri_fault *fault = tri_fault_at(i);
         const bool applied[PROGRAMS] = {
@@ -154,7 +168,7 @@ static void test_every_fault_is_seen(void **state)
                   SET("layout.cp=2", "layout.cp_kind=gather", "model.kind=llama", "model.dropout=0",
                       "model.window=8")),
         };
-        bool any = false;
+        bool any = plant_in_pairs(fault, &num_of_pairs);
         for (int p = 0; p < PROGRAMS; p++) {
             num_applied[p] += applied[p];
             any |= applied[p];
@@ -162,15 +176,16 @@ static void test_every_fault_is_seen(void **state)
         if (!any)
             fail_msg("the fault %s has no place in any of these programs", fault->name);
     }
+    assert_int_equal(num_of_pairs, OF_PAIRS);
     size_t num_by_hand = 0;
     for (; tri_exchange_fault_at(num_by_hand); num_by_hand++)
         if (!plant_by_hand(tri_exchange_fault_at(num_by_hand)))
             fail_msg("no program has a place for %s", tri_exchange_fault_at(num_by_hand)->name);
     for (int p = 0; p < PROGRAMS; p++)
         assert_true(num_applied[p] >= 10);
-    /* All of them in a gpt2 of three micro-batches on two ranks, but those for zero 3 and for cp.
-     */
-    assert_int_equal(num_applied[4], NUM_REASONS - num_by_hand - OF_CP - 1);
+    /* All of them in a gpt2 of three micro-batches on two ranks, but those for zero 3, for cp and
+     * for pairs. */
+    assert_int_equal(num_applied[4], NUM_REASONS - num_by_hand - OF_CP - OF_PAIRS - 1);
 }
 
 static void test_reasons_differ(void **state)

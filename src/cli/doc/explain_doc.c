@@ -70,6 +70,27 @@ static void put_segments(json_t *doc, const tri_program *program, bool brief)
     }
 }
 
+static void put_pairs(json_t *doc, const tri_program *program)
+{
+    char name[24];
+    json_t *list = tri_doc_list(doc, "pairs");
+    for (uint32_t p = 0; p < program->num_pairs; p++) {
+        const tri_pair *pair = &program->pairs[p];
+        const tri_pair_messages count = tri_pair_count(program, p + 1);
+        json_t *item = tri_doc_item(list);
+        tri_doc_count(item, "messages", count.all);
+        tri_doc_count(item, "messages_beside_the_other", count.beside);
+        json_t *turns = tri_doc_list(item, "turns");
+        for (uint32_t n = 0; n < pair->num_turns; n++) {
+            const tri_segment *segment = &program->segments[pair->segment[pair->list[n].call]];
+            json_t *turn = tri_doc_item(turns);
+            tri_doc_text(turn, "segment", tri_segment_text(program, segment, name));
+            tri_doc_count(turn, "first", pair->list[n].first);
+            tri_doc_count(turn, "last", (int64_t)pair->list[n].end - 1);
+        }
+    }
+}
+
 void tri_doc_program(json_t *doc, const tri_session *session, int which, bool brief)
 {
     const tri_program *program = &session->programs[which];
@@ -93,6 +114,8 @@ void tri_doc_program(json_t *doc, const tri_session *session, int which, bool br
         tri_doc_count(item, "instances", space->num_instances);
     }
     put_segments(doc, program, brief);
+    if (program->num_pairs > 0 && !brief)
+        put_pairs(doc, program);
 }
 
 void tri_doc_operators(json_t *doc)

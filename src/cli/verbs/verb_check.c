@@ -43,7 +43,8 @@ static int check_broken(tri_session *session, const char *name, json_t *doc)
                       "layout.microbatches=2, layout.dp=2 and the plain backward (for late-gather "
                       "also layout.zero=3 and layout.keep_gathered=true, for lost-terms "
                       "model.loss_tile=8, for a shift layout.cp=3, for rooms also "
-                      "layout.cp_kind=gather and data.mask_documents=true)",
+                      "layout.cp_kind=gather and data.mask_documents=true, for pairs layout.pp=2, "
+                      "layout.schedule=dualpipe and layout.pairs=true)",
                       name, fault->meaning);
         return TRI_EXIT_USAGE;
     }

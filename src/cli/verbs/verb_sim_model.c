@@ -15,7 +15,7 @@ typedef struct model_sim {
     int num_ranks; /* of the pipeline */
     tr_session **sessions;
     const tri_program **programs;
-    double *by_chunk, *update;
+    double *by_chunk, *by_pair, *update;
 } model_sim;
 
 static tr_status describe(const tri_cli *cli, const tri_compile_config *config,
@@ -127,14 +127,20 @@ static tr_status simulate(model_sim *m, tr_error *err)
     TRI_TRY(tri_pipeline_init(&pipeline, config, err));
     size_t chunks = pipeline.schedule.num_chunks;
     m->by_chunk = calloc(TRI_NUM_ACTIONS * chunks, sizeof *m->by_chunk);
+    m->by_pair = calloc(chunks * chunks, sizeof *m->by_pair);
     tri_sim_case c = {0};
     tri_action_costs costs;
-    tr_status status =
-        m->by_chunk ? TR_OK : tri_fail(err, TR_ERROR_RUNTIME, "no memory for the simulation");
+    tr_status status = m->by_chunk && m->by_pair &&
+                               tri_program_pair_costs(m->programs, m->num_ranks, &model, m->by_pair)
+                           ? TR_OK
+                           : tri_fail(err, TR_ERROR_RUNTIME, "no memory for the simulation");
     if (status == TR_OK) {
         tri_program_costs(m->programs, m->num_ranks, &model, m->by_chunk, m->update, &costs);
         for (size_t i = 0; i < TRI_NUM_ACTIONS * chunks; i++)
             m->by_chunk[i] *= 1e3;
+        for (size_t i = 0; i < chunks * chunks; i++)
+            m->by_pair[i] *= 1e3;
+        costs.by_pair = config->pairs ? m->by_pair : NULL;
         for (int r = 0; r < m->num_ranks; r++)
             m->update[r] *= 1e3;
         costs.message *= 1e3;
@@ -178,6 +184,7 @@ tr_status tri_sim_model(const tri_cli *cli, tr_error *err)
     free(m.sessions);
     free(m.programs);
     free(m.by_chunk);
+    free(m.by_pair);
     free(m.update);
     return status;
 }
