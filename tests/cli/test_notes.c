@@ -215,6 +215,8 @@ static const struct {
     {"layout.sp=true", "layout.sp=true has no effect with layout.tp=1", "layout.tp=2"},
     {"layout.schedule=gpipe", "layout.schedule=gpipe has no effect with layout.pp=1",
      "layout.pp=2 layout.microbatches=4"},
+    {"layout.pairs=true", "layout.pairs=true has no effect",
+     "layout.pp=2 layout.microbatches=4 layout.schedule=dualpipe"},
     {"layout.chunks=1", "layout.chunks=1 has no effect", "layout.pp=2 layout.microbatches=4"},
     {"layout.stages=1,1", "layout.stages=1,1 has no effect", "layout.pp=2 layout.microbatches=4"},
     {"precision.grad=compute", "set precision.kind=bf16 or fp16", "precision.kind=bf16"},
