@@ -159,6 +159,10 @@ static tr_status passes(const tri_compile_config *config, tri_mode mode,
         can.bias_gelu = can.gelu_grad = false;
     TRI_TRY(tri_fuse_epilogues(graph, &can, err));
     TRI_TRY(after("fusing epilogues", graph, err));
+    if (config->recompute.kind != TRI_RECOMPUTE_NONE)
+        can.expert_act = false; /* made again from gate and up */
+    TRI_TRY(tri_fuse_experts(graph, &can, err));
+    TRI_TRY(after("fusing experts", graph, err));
     if (config->precision.linear8 || config->recompute.kind != TRI_RECOMPUTE_NONE)
         can.residual = false; /* 8-bit products, and layers that are made again from their sums */
     TRI_TRY(tri_fuse_residual(graph, &can, err));

@@ -62,6 +62,9 @@ typedef enum tri_op {
     TRI_OP_MASK_ROWS,
     TRI_OP_SWIGLU_ROWS,
     TRI_OP_SWIGLU_ROWS_GRAD,
+    TRI_OP_GROUPED_SWIGLU,
+    TRI_OP_GROUPED_SWIGLU_GRAD,
+    TRI_OP_GROUPED_SUM,
     /* lookup */
     TRI_OP_EMBED,
     TRI_OP_EMBED_GRAD,
@@ -453,11 +456,10 @@ enum { TRI_ADAM8_NTH = TRI_NUM_ADAM_ROWS, TRI_NUM_ADAM8_ROWS };
  * small ones do not vanish, and the good steps since it changed. f32 [TRI_NUM_SCALER]. */
 enum { TRI_SCALER_SCALE, TRI_SCALER_GOOD, TRI_NUM_SCALER };
 
-/* What FINISH computes for the update and for the host: f32 [TRI_NUM_RESULT].
- * FACTOR turns an accumulated gradient into the one to apply: normalisation, clipping and loss
- * scale in one. OK is 1 when loss and norm are finite; an update with OK 0 writes nothing.
- * SCALE is the loss scale that this step's gradients carry: 1 without a scaler. Behind these are
- * the statistics that are shown. */
+/* What FINISH computes for the update and for the host: f32 [TRI_NUM_RESULT]. FACTOR turns an
+ * accumulated gradient into the one to apply: normalisation, clipping and loss scale in one. OK is
+ * 1 when loss and norm are finite; an update with OK 0 writes nothing. SCALE is the loss scale
+ * that this step's gradients carry: 1 without a scaler. Behind these: statistics that are shown. */
 enum {
     TRI_RESULT_LOSS,
     TRI_RESULT_NORM,

@@ -19,6 +19,8 @@ typedef struct tri_fusions {
     bool cross_entropy; /* all of it in one, the gradient too */
     bool amax;          /* of activations and their gradients, while they are made */
     bool adam_copy;     /* Adam writes the 16-bit copy of what it updates */
+    bool expert_act;    /* gate and up of experts as one product, and what is made of them */
+    bool expert_grads;  /* their gradients by the product before, and the sum of two products */
 } tri_fusions;
 
 /* Contributions to an accumulator write into it themselves where their operator can. */
@@ -30,6 +32,9 @@ tr_status tri_fuse_backward(tri_graph *graph, const tri_fusions *can, tr_error *
 
 /* Sums of the residual stream move from norms into the products before them. */
 tr_status tri_fuse_residual(tri_graph *graph, const tri_fusions *can, tr_error *err);
+
+/* Activations of experts move into the products beside them. */
+tr_status tri_fuse_experts(tri_graph *graph, const tri_fusions *can, tr_error *err);
 
 /* The products of linear layers get 8-bit operands. After all that knows 16-bit products. */
 tr_status tri_quantise_products(tri_graph *graph, const tri_fusions *can, tr_error *err);

@@ -23,7 +23,8 @@ typedef struct chooser {
 
 static bool is_heavy(tri_op op)
 {
-    return op == TRI_OP_MATMUL || op == TRI_OP_GROUPED || op == TRI_OP_ATTENTION;
+    return op == TRI_OP_MATMUL || op == TRI_OP_GROUPED || op == TRI_OP_GROUPED_SWIGLU ||
+           op == TRI_OP_ATTENTION;
 }
 
 static bool adds_and_norms(tri_op op)
@@ -116,7 +117,7 @@ static bool allowed(const chooser *c, size_t n)
     case TRI_LEVEL_ALL:
         return true;
     case TRI_LEVEL_ATTENTION:
-        return !def->communicates && node->op != TRI_OP_MATMUL && node->op != TRI_OP_GROUPED;
+        return !def->communicates && (node->op == TRI_OP_ATTENTION || !is_heavy(node->op));
     case TRI_LEVEL_CHEAP:
         return !def->communicates && !is_heavy(node->op);
     default:

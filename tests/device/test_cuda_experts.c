@@ -3,8 +3,8 @@
  * kernel of the products; equal bits in a second run. Then how fast they are, where asked for:
  *
  *     TRIREME_EXPERTS_SPEED=1 build/tests/test_cuda_experts
- *     TRIREME_EXPERTS_FIRST=1 build/tests/test_cuda_experts   # without tma; 2: nor wgmma
- *     build/tests/test_cuda_experts test_wgmma                # one test; * stands for anything */
+ *     TRIREME_EXPERTS_FIRST=1 build/tests/test_cuda_experts   # without tma
+ *     build/tests/test_cuda_experts test_tma                  # one test; * stands for anything */
 #include "gpu_image.h"
 
 #include <math.h>
@@ -28,7 +28,7 @@
 #include "device/cuda/blas/blas.h"
 #include "device/cuda/cuda.h"
 
-enum { ROOM = 5 };
+enum { ROOM = 6 };
 
 /* The host has f32 or i32; the GPU the type of the tensor. */
 typedef struct operand {
@@ -53,7 +53,7 @@ static gpu_memory memory;
 static int num_wrong;
 static uint64_t seed = 1;
 static const tri_dtype dtypes[] = {TRI_F32, TRI_BF16, TRI_F16};
-static const char *const kernels[] = {"tma", "wgmma", "mma", "plain"};
+static const char *const kernels[] = {"tma", "mma", "plain"};
 static tri_cuda_products products_by = TRI_PRODUCTS_MMA; /* the kernels of products */
 
 __attribute__((format(printf, 1, 2))) static void wrong(const char *format, ...)
@@ -624,14 +624,45 @@ static void check_grouped_grad(const product *p, tri_dtype dtype, int kind, bool
     call_fini(&c);
 }
 
+/* Gate and up of width n and the activation; its gradient, from rows of width k; the gradient of
+ * rows by both. */
+static void check_fused(const product *p, tri_dtype dtype, int kind, tri_op op)
+{
+    experts_call c = {.op = op, .overwrite = true};
+    bool act = op == TRI_OP_GROUPED_SWIGLU, grad = op == TRI_OP_GROUPED_SWIGLU_GRAD;
+    c.attr.grouped.back = !act;
+    add_in(&c, dtype, SIZES(p->rows, act || grad ? p->k : p->n));
+    operand *w = add_in(&c, dtype, SIZES(p->experts, grad ? p->k : p->n, grad ? p->n : p->k));
+    fill(w, 0.2f); /* gates are of the size that they have in models */
+    spread_rows(add_in(&c, TRI_I32, SIZES(p->rows))->host, p->rows, p->experts, kind);
+    if (!act)
+        add_in(&c, dtype, SIZES(p->rows, p->n));
+    if (grad)
+        add_in(&c, dtype, SIZES(p->rows, p->n));
+    else
+        add_in(&c, dtype, SIZES(p->experts, p->n, p->k));
+    if (act || grad)
+        add_in(&c, TRI_F32, SIZES(p->rows));
+    for (int k = 0; k < (grad ? 2 : act ? 3 : 1); k++)
+        add_out(&c, dtype, SIZES(p->rows, act || grad ? p->n : p->k));
+    if (grad)
+        add_out(&c, TRI_F32, SIZES(p->rows));
+    snprintf(c.name, sizeof c.name, "%s %s: %d rows %s, %d experts, N %d K %d, %s",
+             kernels[products_by], tri_op_get(op)->name, p->rows, spreads[kind], p->experts, p->n,
+             p->k, tri_dtype_name(dtype));
+    check(&c);
+    call_fini(&c);
+}
+
 /* All products by one of the kernels; what it does not take, the next ones do. */
 static void check_products(tri_cuda_products by)
 {
     /* Odd ones are for the plain kernel; more than 128 columns for warpgroups. */
     static const product products[] = {
-        {1, 1, 8, 8},      {5, 3, 7, 9},       {129, 8, 128, 64},  {140, 3, 264, 328},
-        {257, 3, 520, 72}, {300, 64, 136, 72}, {270, 2, 256, 192}, {300, 5, 192, 136},
-        {128, 1, 256, 64}, {640, 7, 40, 264},  {385, 512, 8, 16},
+        {1, 1, 8, 8},       {5, 3, 7, 9},       {129, 8, 128, 64},  {140, 3, 264, 328},
+        {257, 3, 520, 72},  {300, 64, 136, 72}, {270, 2, 256, 192}, {300, 5, 192, 136},
+        {128, 1, 256, 64},  {640, 7, 40, 264},  {385, 512, 8, 16},  {530, 3, 192, 320},
+        {520, 2, 448, 256},
     };
     num_wrong = 0;
     products_by = by;
@@ -643,6 +674,8 @@ static void check_products(tri_cuda_products by)
             check_grouped(&products[i], dtype, kind, true);
             check_grouped_grad(&products[i], dtype, kind, false, kind % 2 == 0);
             check_grouped_grad(&products[i], dtype, kind, true, kind % 2 == 1);
+            for (int op = TRI_OP_GROUPED_SWIGLU; op <= TRI_OP_GROUPED_SUM; op++)
+                check_fused(&products[i], dtype, kind, (tri_op)op);
         }
     products_by = TRI_PRODUCTS_MMA;
     assert_int_equal(num_wrong, 0);
@@ -912,14 +945,12 @@ int main(int argc, char **argv)
         printf("skipped: %s\n", err.message);
         return 77;
     }
-    tri_cuda_products by[] = {TRI_PRODUCTS_TMA, TRI_PRODUCTS_WGMMA, TRI_PRODUCTS_MMA,
-                              TRI_PRODUCTS_PLAIN};
+    tri_cuda_products by[] = {TRI_PRODUCTS_TMA, TRI_PRODUCTS_MMA, TRI_PRODUCTS_PLAIN};
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_routers),
         cmocka_unit_test(test_rows),
-        {"test_plain", test_products, NULL, NULL, &by[3]},
-        {"test_mma", test_products, NULL, NULL, &by[2]},
-        {"test_wgmma", test_products, NULL, NULL, &by[1]},
+        {"test_plain", test_products, NULL, NULL, &by[2]},
+        {"test_mma", test_products, NULL, NULL, &by[1]},
         {"test_tma", test_products, NULL, NULL, &by[0]},
         cmocka_unit_test(test_speed),
     };

@@ -153,7 +153,8 @@ static void test_every_operator_has_kernels_and_case(void **state)
                       op == TRI_OP_CE_COMBINE;
         /* What only GPUs do in one. */
         bool fused = op == TRI_OP_LAYERNORM_GRADS || op == TRI_OP_RMSNORM_GRADS ||
-                     op == TRI_OP_CROSS_ENTROPY;
+                     op == TRI_OP_CROSS_ENTROPY ||
+                     (op >= TRI_OP_GROUPED_SWIGLU && op <= TRI_OP_GROUPED_SUM);
         bool few = op == TRI_OP_FINISH || op == TRI_OP_FILL || op == TRI_OP_FIT_ROOMS ||
                    op == TRI_OP_BALANCE || op == TRI_OP_BALANCE_GRAD || op == TRI_OP_MOVE_BIAS ||
                    op == TRI_OP_LARGEST;

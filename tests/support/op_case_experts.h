@@ -214,11 +214,24 @@ static const op_case expert_case_table[] = {
     {"odd", TRI_OP_SWIGLU_ROWS_GRAD, {2, 7, 2, 33}, {0}, 0, 0},
     {"large", TRI_OP_SWIGLU_ROWS_GRAD, {3, 133, 2, 101}, {0}, 0, 0},
     {"large, whole packs", TRI_OP_SWIGLU_ROWS_GRAD, {3, 133, 2, 128}, {0}, 0, 0},
+
+    /* B, T, C, E, N, K */
+    {"odd", TRI_OP_GROUPED_SWIGLU, {2, 7, 2, 4, 19, 33}, {0}, 0, 0},
+    {"all to one", TRI_OP_GROUPED_SWIGLU, {2, 67, 2, 8, 40, 72}, {0}, CASE_SHARD, 0},
+    {"odd", TRI_OP_GROUPED_SWIGLU_GRAD, {2, 7, 2, 4, 19, 33}, OF(grouped, .back = true), 0, 0},
+    {"many experts",
+     TRI_OP_GROUPED_SWIGLU_GRAD,
+     {2, 67, 4, 64, 72, 40},
+     OF(grouped, .back = true),
+     0,
+     0},
+    {"odd", TRI_OP_GROUPED_SUM, {2, 7, 2, 4, 19, 33}, OF(grouped, .back = true), 0, 0},
+    {"many experts", TRI_OP_GROUPED_SUM, {2, 67, 4, 64, 72, 40}, OF(grouped, .back = true), 0, 0},
 };
 
 static bool of_experts(tri_op op)
 {
-    return op >= TRI_OP_GATE_ROWS && op <= TRI_OP_SWIGLU_ROWS_GRAD;
+    return op >= TRI_OP_GATE_ROWS && op <= TRI_OP_GROUPED_SUM;
 }
 
 static void out_i32(op_run *run, int rank, const int64_t *size)
@@ -329,6 +342,27 @@ static void build_grouped(op_run *run, const op_case *c)
     out_f32(run, 4, c->attr.grouped.back ? d : n);
 }
 
+/* sizes: B, T, C, E, N, K. */
+static void build_fused(op_run *run, const op_case *c)
+{
+    int64_t b = c->size[0], t = c->size[1], k = c->size[2];
+    const int64_t n[] = {b, t, k, c->size[4]}, d[] = {b, t, k, c->size[5]}, *w = c->size + 3;
+    const int64_t down[] = {w[0], w[2], w[1]};
+    bool act = c->op == TRI_OP_GROUPED_SWIGLU, grad = c->op == TRI_OP_GROUPED_SWIGLU_GRAD;
+    in_f32(run, 4, act || grad ? d : n);
+    in_f32(run, 3, grad ? down : w);
+    in_i32(run, 3, n);
+    if (!act)
+        in_f32(run, 4, n);
+    in_f32(run, grad ? 4 : 3, grad ? n : w);
+    if (act || grad)
+        in_f32(run, 3, n);
+    for (int j = 0; j < (act ? 3 : grad ? 2 : 1); j++)
+        out_f32(run, 4, act || grad ? n : d);
+    if (grad)
+        out_f32(run, 3, n);
+}
+
 /* sizes: B, T, D; B, T, C, F; of sort_rows B, T, E, C. */
 static void build_rows(op_run *run, const op_case *c)
 {
@@ -395,6 +429,8 @@ static void build_experts(op_run *run, const op_case *c)
         build_drops(run, c);
     else if (c->op == TRI_OP_GROUPED || c->op == TRI_OP_GROUPED_GRAD)
         build_grouped(run, c);
+    else if (c->op >= TRI_OP_GROUPED_SWIGLU)
+        build_fused(run, c);
     else
         build_rows(run, c);
 }
@@ -434,6 +470,7 @@ static void fill_expert_ids(tri_tensor *t, const op_case *c)
 {
     int32_t *ids = t->data;
     bool sorted = c->op == TRI_OP_GROUPED || c->op == TRI_OP_GROUPED_GRAD ||
+                  c->op >= TRI_OP_GROUPED_SWIGLU ||
                   (c->op >= TRI_OP_ROOMS && c->op <= TRI_OP_PACK_ROOMS);
     if (sorted) {
         fill_sorted(t, c);

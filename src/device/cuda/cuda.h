@@ -25,8 +25,7 @@ typedef struct tri_cuda_lanes tri_cuda_lanes; /* streams beside the stream, lane
 /* Which kernels do products with the matrices of experts: what comes first takes what it can, the
  * next ones the rest. */
 typedef enum tri_cuda_products {
-    TRI_PRODUCTS_TMA,   /* Hopper's warpgroups, with copies by its copy engine */
-    TRI_PRODUCTS_WGMMA, /* the same, with copies by threads */
+    TRI_PRODUCTS_TMA,   /* Hopper's warpgroups and its copy engine */
     TRI_PRODUCTS_MMA,   /* tensor cores of any GPU */
     TRI_PRODUCTS_PLAIN, /* any operands */
 } tri_cuda_products;
@@ -81,7 +80,8 @@ extern const tri_kernel tri_cuda_route, tri_cuda_route_grad, tri_cuda_route_sums
     tri_cuda_route_sums_grad, tri_cuda_route_load, tri_cuda_balance, tri_cuda_balance_grad,
     tri_cuda_move_bias;
 extern const tri_kernel tri_cuda_gate_rows, tri_cuda_gate_rows_grad, tri_cuda_sort_rows,
-    tri_cuda_grouped, tri_cuda_grouped_grad, tri_cuda_swiglu_rows, tri_cuda_swiglu_rows_grad;
+    tri_cuda_grouped, tri_cuda_grouped_grad, tri_cuda_swiglu_rows, tri_cuda_swiglu_rows_grad,
+    tri_cuda_grouped_swiglu, tri_cuda_grouped_swiglu_grad, tri_cuda_grouped_sum;
 extern const tri_kernel tri_cuda_sum_squares, tri_cuda_fill, tri_cuda_finish, tri_cuda_sgd,
     tri_cuda_adam, tri_cuda_adam8, tri_cuda_lion, tri_cuda_momentum, tri_cuda_unit_norm,
     tri_cuda_apply_update, tri_cuda_narrow;

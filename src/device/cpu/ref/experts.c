@@ -93,6 +93,63 @@ static void swiglu_rows_grad(const tri_kernel_args *args)
     }
 }
 
+/* A row's product with column j of its expert's matrix. */
+static double product(const float *x, const tri_tensor *w, int32_t expert, bool back, int64_t j)
+{
+    int64_t n = w->size[1], k = w->size[2], inner = back ? n : k;
+    const float *m = (const float *)w->data + expert * n * k;
+    double sum = 0;
+    for (int64_t i = 0; expert >= 0 && i < inner; i++)
+        sum += (double)x[i] * (back ? m[i * k + j] : m[j * k + i]);
+    return sum;
+}
+
+static void grouped_swiglu(const tri_kernel_args *args)
+{
+    const int32_t *expert = args->in[2].data;
+    const float *weight = args->in[4].data;
+    int64_t inner = tri_ref_last(&args->in[0]), outer = tri_ref_last(&args->out[0]);
+    for (int64_t i = 0; i < args->out[0].count; i++) {
+        int64_t r = i / outer, j = i % outer;
+        const float *x = (const float *)args->in[0].data + r * inner;
+        float gate = (float)product(x, &args->in[1], expert[r], false, j);
+        float up = (float)product(x, &args->in[3], expert[r], false, j);
+        ((float *)args->out[0].data)[i] = (float)(weight[r] * gate * sigmoid(gate) * up);
+        ((float *)args->out[1].data)[i] = gate;
+        ((float *)args->out[2].data)[i] = up;
+    }
+}
+
+static void grouped_swiglu_grad(const tri_kernel_args *args)
+{
+    tri_kernel_args part = *args;
+    tri_attr attr = {.grouped = {.back = true}};
+    part.attr = &attr;
+    part.num_in = 3;
+    part.num_out = 1;
+    grouped(&part); /* dy of the activation, where dgate goes */
+    part.in[0] = args->in[3];
+    part.in[1] = args->in[4];
+    part.in[2] = args->out[0];
+    part.in[3] = args->in[5];
+    part.num_in = 4;
+    part.num_out = 3;
+    swiglu_rows_grad(&part);
+}
+
+static void grouped_sum(const tri_kernel_args *args)
+{
+    const int32_t *expert = args->in[2].data;
+    int64_t inner = tri_ref_last(&args->in[0]), outer = tri_ref_last(&args->out[0]);
+    for (int64_t i = 0; i < args->out[0].count; i++) {
+        int64_t r = i / outer, j = i % outer;
+        const float *x = (const float *)args->in[0].data + r * inner;
+        const float *x2 = (const float *)args->in[3].data + r * inner;
+        ((float *)args->out[0].data)[i] = (float)(product(x, &args->in[1], expert[r], true, j) +
+                                                  product(x2, &args->in[4], expert[r], true, j));
+    }
+}
+
 static void gate_rows(const tri_kernel_args *args)
 {
     const float *x = args->in[0].data, *gate = args->in[1].data;
@@ -124,3 +181,6 @@ const tri_kernel tri_ref_swiglu_rows = {.run = swiglu_rows};
 const tri_kernel tri_ref_swiglu_rows_grad = {.run = swiglu_rows_grad};
 const tri_kernel tri_ref_gate_rows = {.run = gate_rows};
 const tri_kernel tri_ref_gate_rows_grad = {.run = gate_rows_grad};
+const tri_kernel tri_ref_grouped_swiglu = {.run = grouped_swiglu};
+const tri_kernel tri_ref_grouped_swiglu_grad = {.run = grouped_swiglu_grad};
+const tri_kernel tri_ref_grouped_sum = {.run = grouped_sum};

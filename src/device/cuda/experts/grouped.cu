@@ -137,8 +137,7 @@ __global__ void __launch_bounds__(PLAIN_THREADS)
     for (int i = 0; i < PLAIN_OWN; i++)
         for (int j = 0; j < 4; j++)
             if (row + i < tile.m && column + j < tile.n)
-                store_sum(tile.c + (row + i) * call.ldc + column + j, sum[i][j],
-                          KIND != GROUPED_GRAD || call.overwrite);
+                store_sum(tile.c + (row + i) * call.ldc + column + j, sum[i][j], call.overwrite);
 }
 
 template <grouped_kind KIND> void run_plain(const grouped_call &call, cudaStream_t stream)
@@ -194,8 +193,6 @@ template <grouped_kind KIND> void run_best(const tri_kernel_args *args, const gr
     int num_sms = device_of(args)->num_sms;
     if (narrow && first <= TRI_PRODUCTS_TMA && grouped_tma(call, KIND, num_sms, stream_of(args)))
         return;
-    if (narrow && first <= TRI_PRODUCTS_WGMMA && grouped_wgmma(call, KIND, stream_of(args)))
-        return;
     if (narrow && first <= TRI_PRODUCTS_MMA && grouped_mma(call, KIND, stream_of(args)))
         return;
     run_plain<KIND>(call, stream_of(args));
@@ -204,35 +201,14 @@ template <grouped_kind KIND> void run_best(const tri_kernel_args *args, const gr
 size_t grouped_scratch(const tri_kernel_args *args, int num_threads)
 {
     (void)num_threads;
-    return bytes_of_list(args->in[2].count, args->in[1].size[0]);
+    return grouped_bytes(args);
 }
 
 void grouped(const tri_kernel_args *args)
 {
-    const tri_tensor &w = args->in[1];
     bool back = args->attr->grouped.back;
-    grouped_call call = {};
-    call.a = args->in[0].data;
-    call.b = w.data;
-    call.c = args->out[0].data;
-    call.rows = args->in[2].count;
-    call.experts = w.size[0];
-    call.n = back ? w.size[2] : w.size[1];
-    call.k = back ? w.size[1] : w.size[2];
-    call.lda = call.k;
-    call.ldb = w.size[2];
-    call.ldc = call.n;
-    call.of_expert = w.size[1] * w.size[2];
-    call.type = call.out_type = args->in[0].dtype;
-    call.overwrite = true;
-    assert(w.dtype == call.type && args->out[0].dtype == call.type);
-    if (args->out[0].count == 0)
-        return;
-    make_list(args, call);
-    if (back)
-        run_best<GROUPED_BACK>(args, call);
-    else
-        run_best<GROUPED_FORWARD>(args, call);
+    if (args->out[0].count > 0)
+        grouped_run(args, grouped_begin(args, back), back ? GROUPED_BACK : GROUPED_FORWARD);
 }
 
 size_t grouped_grad_scratch(const tri_kernel_args *args, int num_threads)
@@ -261,10 +237,47 @@ void grouped_grad(const tri_kernel_args *args)
     if (dw.count == 0)
         return;
     make_list(args, call);
-    run_best<GROUPED_GRAD>(args, call);
+    grouped_run(args, call, GROUPED_GRAD);
 }
 
 } // namespace
+
+grouped_call tri::grouped_begin(const tri_kernel_args *args, bool back)
+{
+    const tri_tensor &w = args->in[1];
+    grouped_call call = {};
+    call.a = args->in[0].data;
+    call.b = w.data;
+    call.c = args->out[0].data;
+    call.rows = args->in[2].count;
+    call.experts = w.size[0];
+    call.n = back ? w.size[2] : w.size[1];
+    call.k = back ? w.size[1] : w.size[2];
+    call.lda = call.k;
+    call.ldb = w.size[2];
+    call.ldc = call.n;
+    call.of_expert = w.size[1] * w.size[2];
+    call.type = call.out_type = args->in[0].dtype;
+    call.overwrite = true;
+    assert(w.dtype == call.type && args->out[0].dtype == call.type);
+    make_list(args, call);
+    return call;
+}
+
+size_t tri::grouped_bytes(const tri_kernel_args *args)
+{
+    return bytes_of_list(args->in[2].count, args->in[1].size[0]);
+}
+
+void tri::grouped_run(const tri_kernel_args *args, const grouped_call &call, grouped_kind kind)
+{
+    if (kind == GROUPED_FORWARD)
+        run_best<GROUPED_FORWARD>(args, call);
+    else if (kind == GROUPED_BACK)
+        run_best<GROUPED_BACK>(args, call);
+    else
+        run_best<GROUPED_GRAD>(args, call);
+}
 
 const tri_kernel tri_cuda_grouped = {grouped, grouped_scratch, nullptr};
 const tri_kernel tri_cuda_grouped_grad = {grouped_grad, grouped_grad_scratch, nullptr};

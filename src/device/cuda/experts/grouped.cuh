@@ -107,7 +107,12 @@ __device__ __forceinline__ bool find_tile(const grouped_call &call, int index,
 /* Tensor cores; false for operands that they are not made for, or on GPUs that lack the memory. */
 bool grouped_mma(const grouped_call &call, grouped_kind kind, cudaStream_t stream);
 bool grouped_tma(const grouped_call &call, grouped_kind kind, int num_sms, cudaStream_t stream);
-bool grouped_wgmma(const grouped_call &call, grouped_kind kind, cudaStream_t stream);
+
+/* The product of the first three inputs and the first output, with its list of tiles in the first
+ * grouped_bytes of the scratch; and then it, or another of the same list, by the best kernel. */
+grouped_call grouped_begin(const tri_kernel_args *args, bool back);
+size_t grouped_bytes(const tri_kernel_args *args);
+void grouped_run(const tri_kernel_args *args, const grouped_call &call, grouped_kind kind);
 
 } // namespace tri
 

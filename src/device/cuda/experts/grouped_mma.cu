@@ -84,8 +84,7 @@ __global__ void __launch_bounds__(mma_plan::THREADS, mma_plan::BLOCKS)
     }
 #pragma unroll
     for (int i = 0; i < 4; i++)
-        store_results(tile, call.ldc, row + i * 16, column, sum[i],
-                      KIND != GROUPED_GRAD || call.overwrite);
+        store_results(tile, call.ldc, row + i * 16, column, sum[i], call.overwrite);
 }
 
 template <typename T> bool run(const grouped_call &call, grouped_kind kind, cudaStream_t stream)
