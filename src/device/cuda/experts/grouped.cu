@@ -31,11 +31,28 @@ __device__ __forceinline__ int lower_bound(const int32_t *expert, int rows, int 
     return low;
 }
 
+/* How an expert's rows are cut: into tiles of `most`; or, for grad, into parts of about equal size
+ * and at most that, at least one, and none of rows without an expert. */
+struct cut_rows {
+    int most;
+    bool parts;
+
+    __device__ __forceinline__ int num(int rows, bool none) const
+    {
+        int num = (rows + most - 1) / most;
+        return !parts ? num : none ? 0 : num > 0 ? num : 1;
+    }
+    __device__ __forceinline__ int size(int rows, int num) const
+    {
+        return parts ? (rows + num * PART_STEP - 1) / (num * PART_STEP) * PART_STEP : most;
+    }
+};
+
 /* One block. first[e] for all experts and one more; then the tiles of each expert in turn, and of
  * the rows without one. */
 __global__ void __launch_bounds__(LIST_THREADS)
-    list_kernel(const int32_t *expert, int rows, int experts, int32_t *first, row_tile *tiles,
-                int num_tiles)
+    list_kernel(const int32_t *expert, int rows, int experts, cut_rows cut, int32_t *first,
+                row_tile *tiles, int num_tiles)
 {
     __shared__ int start[TRI_MAX_EXPERTS + 2];  /* of an expert's rows */
     __shared__ int before[TRI_MAX_EXPERTS + 2]; /* tiles of those before it */
@@ -51,7 +68,7 @@ __global__ void __launch_bounds__(LIST_THREADS)
         for (int e0 = 0; e0 <= experts; e0 += 32) {
             int e = e0 + (int)threadIdx.x, own = 0;
             if (e <= experts)
-                own = (start[e + 1] - start[e] + GROUPED_ROWS - 1) / GROUPED_ROWS;
+                own = cut.num(start[e + 1] - start[e], e == experts);
             int scan = own;
             for (int offset = 1; offset < 32; offset *= 2) {
                 int other = __shfl_up_sync(WHOLE_WARP, scan, (unsigned)offset);
@@ -76,10 +93,11 @@ __global__ void __launch_bounds__(LIST_THREADS)
                 else
                     high = middle - 1;
             }
+            int size = cut.size(start[low + 1] - start[low], before[low + 1] - before[low]);
             tile.expert = low < experts ? low : -1;
-            tile.first = start[low] + (t - before[low]) * GROUPED_ROWS;
-            tile.rows = start[low + 1] - tile.first;
-            tile.rows = tile.rows < GROUPED_ROWS ? tile.rows : GROUPED_ROWS;
+            tile.part = t - before[low];
+            tile.first = start[low] + tile.part * size;
+            tile.rows = min(max(start[low + 1] - tile.first, 0), size);
         }
         tiles[t] = tile;
     }
@@ -172,17 +190,16 @@ size_t bytes_of_list(int64_t rows, int64_t experts)
     return bytes_of_tiles(rows, experts) + (size_t)(experts + 1) * sizeof(int32_t);
 }
 
-void make_list(const tri_kernel_args *args, grouped_call &call)
+void make_list(const tri_kernel_args *args, cut_rows cut, grouped_call &call)
 {
     char *scratch = (char *)device_of(args)->scratch;
     row_tile *tiles = (row_tile *)scratch;
     int32_t *first = (int32_t *)(scratch + bytes_of_tiles(call.rows, call.experts));
     call.tiles = tiles;
     call.first = first;
-    call.num_tiles = most_tiles(call.rows, call.experts);
     list_kernel<<<1, LIST_THREADS, 0, stream_of(args)>>>(data_of<int32_t>(args->in[2]),
-                                                         (int)call.rows, (int)call.experts, first,
-                                                         tiles, (int)call.num_tiles);
+                                                         (int)call.rows, (int)call.experts, cut,
+                                                         first, tiles, (int)call.num_tiles);
 }
 
 /* The fastest that may be used and takes the operands. */
@@ -211,10 +228,32 @@ void grouped(const tri_kernel_args *args)
         grouped_run(args, grouped_begin(args, back), back ? GROUPED_BACK : GROUPED_FORWARD);
 }
 
+/* Tiles of an expert's matrix. */
+int64_t tiles_of_grad(const tri_tensor &dw)
+{
+    return ceil_div(dw.size[1], (int64_t)PART_M) * ceil_div(dw.size[2], (int64_t)PART_N);
+}
+
+size_t bytes_of_turns(const tri_tensor &dw)
+{
+    return (size_t)(1 + dw.size[0] * tiles_of_grad(dw) * PART_WARPS) * sizeof(int32_t);
+}
+
+/* So many that every processor has about ten parts to do whatever the balance, and none that is
+ * all overhead. Results of 16 bits are not added up by parts. */
+int rows_of_part(const tri_kernel_args *args, const grouped_call &call)
+{
+    constexpr int64_t LEAST = 1024, TURNS = 10;
+    int64_t even =
+        ceil_div(call.rows * tiles_of_grad(args->out[0]), TURNS * device_of(args)->num_sms);
+    int64_t most = call.out_type != TRI_F32 ? call.rows + 1 : even > LEAST ? even : LEAST;
+    return (int)(ceil_div(most, (int64_t)PART_STEP) * PART_STEP);
+}
+
 size_t grouped_grad_scratch(const tri_kernel_args *args, int num_threads)
 {
     (void)num_threads;
-    return bytes_of_list(args->in[2].count, args->out[0].size[0]);
+    return bytes_of_list(args->in[2].count, args->out[0].size[0]) + bytes_of_turns(args->out[0]);
 }
 
 void grouped_grad(const tri_kernel_args *args)
@@ -236,7 +275,13 @@ void grouped_grad(const tri_kernel_args *args)
     assert(call.out_type == call.type || call.out_type == TRI_F32);
     if (dw.count == 0)
         return;
-    make_list(args, call);
+    int most = rows_of_part(args, call);
+    call.num_tiles = call.rows / most + call.experts;
+    call.next =
+        (int32_t *)((char *)device_of(args)->scratch + bytes_of_list(call.rows, call.experts));
+    call.done = call.next + 1;
+    cudaMemsetAsync(call.next, 0, bytes_of_turns(dw), stream_of(args));
+    make_list(args, {most, true}, call);
     grouped_run(args, call, GROUPED_GRAD);
 }
 
@@ -260,7 +305,8 @@ grouped_call tri::grouped_begin(const tri_kernel_args *args, bool back)
     call.type = call.out_type = args->in[0].dtype;
     call.overwrite = true;
     assert(w.dtype == call.type && args->out[0].dtype == call.type);
-    make_list(args, call);
+    call.num_tiles = most_tiles(call.rows, call.experts);
+    make_list(args, {GROUPED_ROWS, false}, call);
     return call;
 }
 

@@ -17,6 +17,10 @@ namespace tri
 
 constexpr int GROUPED_ROWS = 128; /* of a tile */
 
+/* Of grad by warpgroups: rows of a part are a multiple of this but for the last; tiles of a matrix,
+ * and the warps that have one together. */
+constexpr int PART_STEP = 64, PART_M = 128, PART_N = 256, PART_WARPS = 8;
+
 enum grouped_kind { GROUPED_FORWARD, GROUPED_BACK, GROUPED_GRAD };
 
 __host__ __device__ constexpr bool a_along_k(grouped_kind kind)
@@ -29,9 +33,10 @@ __host__ __device__ constexpr bool b_along_k(grouped_kind kind)
     return kind == GROUPED_FORWARD;
 }
 
-/* One tile of rows: expert -1 for rows without one, no rows for a tile that is not there. */
+/* One tile of rows: expert -1 for rows without one, no rows for a tile that is not there. Of grad:
+ * the part-th part of an expert's rows, expert -1 for one that is not there. */
 struct alignas(16) row_tile {
-    int expert, first, rows, unused;
+    int expert, first, rows, part;
 };
 
 struct grouped_call {
@@ -44,6 +49,7 @@ struct grouped_call {
     const row_tile *tiles;
     int64_t num_tiles;    /* in the list */
     const int32_t *first; /* row of each expert, and where the last ends */
+    int32_t *next, *done; /* of grad: see grouped_turn.cuh */
     tri_dtype type, out_type;
     bool overwrite;
 };

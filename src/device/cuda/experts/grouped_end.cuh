@@ -4,7 +4,7 @@
 #define TRI_DEVICE_CUDA_EXPERTS_GROUPED_END_CUH
 
 #include "device/cuda/experts/grouped_stage.cuh"
-#include "device/cuda/experts/tma.cuh"
+#include "device/cuda/experts/grouped_turn.cuh"
 #include "device/cuda/experts/wgmma.cuh"
 
 namespace tri
@@ -15,7 +15,7 @@ typedef stage_plan<128, 256, 384, 4, 1> tma_plan;
 constexpr int NUM_MULTIPLY = 256;           /* threads */
 constexpr int WARP_BYTES = 16 * LINE_BYTES; /* of a warp's results on their way out */
 constexpr int OUT_BYTES = NUM_MULTIPLY / 32 * WARP_BYTES;
-constexpr int TMA_BYTES = tma_plan::BYTES + OUT_BYTES + 2 * 8 * tma_plan::STAGES;
+constexpr int TMA_BYTES = tma_plan::BYTES + OUT_BYTES + 2 * 8 * tma_plan::STAGES + TURN_BYTES;
 
 /* The tensors as the engine knows them. `a` and `b` are multiplied; `more` are those of a second
  * product that is added, or what the end needs. */
@@ -276,12 +276,17 @@ end_swiglu_grad(const grouped_tile<T, T> &tile, const grouped_call &call, const 
 }
 
 template <class job, typename T, typename O>
-__device__ __forceinline__ void end_tile(const grouped_tile<T, O> &tile, const grouped_call &call,
-                                         const grouped_more &more, const float (&w)[2], int row,
-                                         stage_ring &ring, const float (&sum)[32][4])
+__device__ __forceinline__ void end_tile(const grouped_tile<T, O> &tile, const part_place &place,
+                                         const grouped_call &call, const grouped_more &more,
+                                         const float (&w)[2], int row, stage_ring &ring,
+                                         const float (&sum)[32][4])
 {
     out_piece piece(ring.out + threadIdx.x / 32 % (NUM_MULTIPLY / 32) * WARP_BYTES);
-    if constexpr (job::KIND == GROUPED_GRAD)
+    if constexpr (job::KIND == GROUPED_GRAD && sizeof(O) == sizeof(float)) {
+        await_turn(call, place);
+        store_part(tile, call.ldc, row, sum, begins(call, place));
+        end_turn(call, place);
+    } else if constexpr (job::KIND == GROUPED_GRAD)
         store_results(tile, call.ldc, row, 0, sum, call.overwrite);
     else if constexpr (job::END == END_STORE)
         end_store(tile, call.ldc, row, piece, sum);

@@ -25,37 +25,48 @@ bool tma_map(CUtensorMap *map, tri_dtype type, const void *data, int rank, const
 
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
 
-/* Which tile, in the words of the engine: where in the tensors it begins. */
-struct tile_place {
-    int m0, n0; /* along a row of a, of grad: m0; n0: columns */
-    int row;    /* the first */
-    int expert;
-};
+static_assert(PART_M == tma_plan::M && PART_N == tma_plan::N && PART_STEP == STAGE_K &&
+                  PART_WARPS == NUM_MULTIPLY / 32,
+              "as the list of parts has it");
+
+/* The tile of this number, and in the words of the engine: where in the tensors it begins. */
+template <class job, typename T, typename O>
+__device__ __forceinline__ bool find_place(const grouped_call &call, int index,
+                                           grouped_tile<T, O> &tile, part_place &place)
+{
+    if constexpr (job::KIND == GROUPED_GRAD)
+        return find_part(call, index, tile, place);
+    int tiles_n = (int)((call.n + job::N - 1) / job::N), along_m = index / tiles_n;
+    row_tile rows = call.tiles[along_m];
+    place = {};
+    place.n0 = (index - along_m * tiles_n) * job::N;
+    place.expert = rows.expert;
+    place.row = rows.first;
+    return find_tile<job::KIND, tma_plan::M, job::N>(call, index, tile);
+}
+
+/* Tiles of grad are taken, all others dealt out. */
+template <class job>
+__device__ __forceinline__ int first_item(const grouped_call &call, turn_ring &turns, bool brings)
+{
+    if (job::KIND == GROUPED_GRAD)
+        return brings ? turns.take(call.next) : turns.receive();
+    return (int)blockIdx.x;
+}
 
 template <class job>
-__device__ __forceinline__ tile_place place_of(const grouped_call &call, int index)
+__device__ __forceinline__ int next_item(const grouped_call &call, turn_ring &turns, bool brings,
+                                         int index)
 {
-    int tiles_n = (int)((call.n + job::N - 1) / job::N), along_m = index / tiles_n;
-    tile_place place = {};
-    place.n0 = (index - along_m * tiles_n) * job::N;
-    if (job::KIND == GROUPED_GRAD) {
-        int tiles_m = (int)((call.m + tma_plan::M - 1) / tma_plan::M);
-        place.expert = along_m / tiles_m;
-        place.m0 = (along_m - place.expert * tiles_m) * tma_plan::M;
-        place.row = call.first[place.expert];
-    } else {
-        row_tile rows = call.tiles[along_m];
-        place.expert = rows.expert;
-        place.row = rows.first;
-    }
-    return place;
+    return job::KIND == GROUPED_GRAD ? first_item<job>(call, turns, brings)
+                                     : index + (int)gridDim.x;
 }
 
 /* What a stage of a tile consists of: boxes of 64 of k, or of 64 x 64. Columns of gate and of up
  * take turns, 64 each. */
 template <class job>
 __device__ __forceinline__ void bring_stage(const CUtensorMap *a, const CUtensorMap *b,
-                                            const CUtensorMap *up, const tile_place &place, int k0,
+                                            const CUtensorMap *up, const part_place &place, int k0,
                                             uint32_t to, uint32_t full)
 {
     constexpr grouped_kind KIND = job::KIND;
@@ -84,13 +95,14 @@ __device__ __forceinline__ void bring_stage(const CUtensorMap *a, const CUtensor
  * for every 64 columns, of gate and up. */
 template <class job, typename T, typename O>
 __device__ __forceinline__ void bring_all(const grouped_call &call, const tma_maps &maps,
-                                          stage_ring ring, int num_tiles)
+                                          stage_ring ring, turn_ring turns, int num_tiles)
 {
-    for (int index = (int)blockIdx.x; index < num_tiles; index += (int)gridDim.x) {
+    for (int index = first_item<job>(call, turns, true); index < num_tiles;
+         index = next_item<job>(call, turns, true, index)) {
         grouped_tile<T, O> tile;
-        if (!find_tile<job::KIND, tma_plan::M, job::N>(call, index, tile))
+        part_place place;
+        if (!find_place<job>(call, index, tile, place))
             continue;
-        tile_place place = place_of<job>(call, index);
         for (int second = 0; second < (job::PAIR ? 2 : 1); second++)
             for (int k0 = 0; k0 < tile.k; k0 += STAGE_K, ring.next()) {
                 barrier_wait(ring.empty_one(), ring.parity ^ 1); /* at once in the first round */
@@ -155,13 +167,15 @@ __device__ __forceinline__ void multiply_tile(T type, float (&sum)[32][4], stage
 
 template <class job, typename T, typename O>
 __device__ __forceinline__ void multiply_all(const grouped_call &call, const grouped_more &more,
-                                             stage_ring ring, int num_tiles)
+                                             stage_ring ring, turn_ring turns, int num_tiles)
 {
     int group = (int)threadIdx.x / 128 - 1, warp = (int)threadIdx.x % 128 / 32;
     int row = group * 64 + warp * 16, own = row + (int)threadIdx.x % 32 / 4;
-    for (int index = (int)blockIdx.x; index < num_tiles; index += (int)gridDim.x) {
+    for (int index = first_item<job>(call, turns, false); index < num_tiles;
+         index = next_item<job>(call, turns, false, index)) {
         grouped_tile<T, O> tile;
-        if (!find_tile<job::KIND, tma_plan::M, job::N>(call, index, tile))
+        part_place place;
+        if (!find_place<job>(call, index, tile, place))
             continue;
         float sum[32][4] = {}, w[2] = {};
         if (job::END != END_STORE) { /* of the rows of this lane */
@@ -178,7 +192,7 @@ __device__ __forceinline__ void multiply_all(const grouped_call &call, const gro
             multiply_tile<job, 192>(T{}, sum, ring, tile.k, (uint32_t)group);
         else
             multiply_tile<job, 128>(T{}, sum, ring, tile.k, (uint32_t)group);
-        end_tile<job>(tile, call, more, w, row, ring, sum);
+        end_tile<job>(tile, place, call, more, w, row, ring, sum);
     }
 }
 #endif
@@ -191,7 +205,12 @@ __global__ void __launch_bounds__(tma_plan::THREADS, 1)
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
     extern __shared__ __align__(1024) unsigned char memory[];
     stage_ring ring((tri_shared_address(memory) + 1023) & ~1023u);
+    turn_ring turns(ring.empty + 8 * tma_plan::STAGES);
     if (threadIdx.x == 0) {
+        for (uint32_t s = 0; s < TURN_SLOTS; s++) {
+            barrier_init(turns.full + s * 8, 1);
+            barrier_init(turns.empty + s * 8, NUM_MULTIPLY / 32);
+        }
         for (uint32_t s = 0; s < tma_plan::STAGES; s++) {
             barrier_init(ring.full + s * 8, 1);
             barrier_init(ring.empty + s * 8, NUM_MULTIPLY / 32);
@@ -202,10 +221,10 @@ __global__ void __launch_bounds__(tma_plan::THREADS, 1)
     if (threadIdx.x < 128) {
         fewer_registers<40>();
         if (threadIdx.x == 0)
-            bring_all<job, T, O>(call, maps, ring, num_tiles);
+            bring_all<job, T, O>(call, maps, ring, turns, num_tiles);
     } else {
         more_registers<232>();
-        multiply_all<job, T, O>(call, more, ring, num_tiles);
+        multiply_all<job, T, O>(call, more, ring, turns, num_tiles);
     }
 #else
     (void)call, (void)more, (void)maps, (void)num_tiles;
@@ -223,7 +242,9 @@ bool tma_launch(const grouped_call &call, const grouped_more &more, const tma_ma
         cudaGetLastError();
         return false;
     }
-    int64_t tiles = grouped_blocks(call, job::KIND, tma_plan::M, job::N);
+    int64_t tiles = call.num_tiles * ceil_div(call.n, job::N);
+    if (job::KIND == GROUPED_GRAD)
+        tiles *= ceil_div(call.m, PART_M);
     unsigned blocks = (unsigned)(tiles < num_sms ? tiles : num_sms);
     kernel<<<blocks, tma_plan::THREADS, TMA_BYTES, stream>>>(call, more, maps, (int)tiles);
     return true;
