@@ -55,6 +55,8 @@ typedef enum tri_op {
     TRI_OP_SORT_ROWS,
     TRI_OP_GROUPED,
     TRI_OP_GROUPED_GRAD,
+    TRI_OP_GROUPED8,
+    TRI_OP_GROUPED8_GRAD,
     TRI_OP_ROOMS,
     TRI_OP_DISPATCH,
     TRI_OP_COLLECT,
@@ -271,6 +273,7 @@ typedef struct tri_quantise_attr {
     tri_dtype dtype;       /* what it becomes */
     uint8_t split;         /* dims before it are the rows of the 2-d view */
     bool straight, turned; /* as it lies, and as the transpose of that view */
+    uint8_t lead;          /* with an index of rows: the first dims of x that count them */
 } tri_quantise_attr;
 
 /* Where ranks that have different tokens get the keys of the others from. */
@@ -411,7 +414,9 @@ typedef struct tri_attr {
         } gather;
         tri_route_attr route;
         struct {
-            bool back; /* by the transpose of each expert's matrix */
+            bool back;       /* by the transpose of each expert's matrix */
+            bool fast_sum;   /* 8-bit operands: sums may be kept in fewer bits */
+            tri_dtype dtype; /* 8-bit operands: of the result */
             /* Rows that have an expert, on average, where that is not all of them: for costs; 0 */
             int64_t rows;
             tri_shape table; /* grouped_grad without experts: the shape of them */

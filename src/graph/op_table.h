@@ -148,9 +148,10 @@ extern const tri_op_def tri_def_gate_rows, tri_def_gate_rows_grad, tri_def_route
     tri_def_route_grad, tri_def_route_sums, tri_def_route_sums_grad, tri_def_route_load,
     tri_def_balance, tri_def_balance_grad, tri_def_move_bias, tri_def_drop_rows,
     tri_def_count_dropped, tri_def_largest, tri_def_sort_rows, tri_def_grouped,
-    tri_def_grouped_grad, tri_def_rooms, tri_def_dispatch, tri_def_collect, tri_def_pack_rooms,
-    tri_def_mask_rows, tri_def_swiglu_rows, tri_def_swiglu_rows_grad, tri_def_grouped_swiglu,
-    tri_def_grouped_swiglu_grad, tri_def_grouped_sum;
+    tri_def_grouped_grad, tri_def_grouped8, tri_def_grouped8_grad, tri_def_rooms, tri_def_dispatch,
+    tri_def_collect, tri_def_pack_rooms, tri_def_mask_rows, tri_def_swiglu_rows,
+    tri_def_swiglu_rows_grad, tri_def_grouped_swiglu, tri_def_grouped_swiglu_grad,
+    tri_def_grouped_sum;
 extern const tri_op_def tri_def_sum_squares, tri_def_fill, tri_def_finish, tri_def_sgd,
     tri_def_adam, tri_def_adam8, tri_def_lion, tri_def_momentum, tri_def_unit_norm,
     tri_def_apply_update, tri_def_narrow;

@@ -17,6 +17,10 @@
  * 3. A weight once in the forward and once in the backward, so that no second copy of it lives in
  *    between; its largest element is found once.
  *
+ * Products with the matrices of experts (grouped, grouped_grad) are such products, too. Rows that
+ * are gathered for them are quantised while they are gathered, so that they never lie there in 16
+ * bits; their largest is that of the tokens.
+ *
  * The gradient of a bias, the sums of the columns of a gradient, comes with 2 where the device can.
  *
  * The pass runs on the graph of a rank after placement and fusing, so scales are of a rank's piece
@@ -46,6 +50,7 @@ typedef struct quantiser {
     size_t num_old;
     const tri_id *producer; /* of each value: as it was */
     tri_id *amax;           /* of each value */
+    tri_id *expert;         /* of each value that is rows, some of them nobody's: their experts */
     uint8_t *split;         /* of each value: its 2-d view; 0: no product reads it */
     quantised *made[NUM_PLACES];
 } quantiser;
@@ -84,30 +89,64 @@ static bool sides_fit(const tri_shape *shape, int split)
     return rows > 0 && cols > 0 && rows % TRI_QUANTISE_UNIT == 0 && cols % TRI_QUANTISE_UNIT == 0;
 }
 
-/* A product of a linear layer: of an activation and a weight, of a gradient and a weight, or of a
- * gradient and an activation. */
-static bool is_linear(const quantiser *q, const tri_node *node)
+/* An operand as a product reads it. */
+typedef struct operand {
+    tri_id value;
+    uint8_t split;
+    bool turned; /* its contracted dims are not last yet */
+} operand;
+
+static operand operand_of(const tri_graph *graph, const tri_node *node, int j)
 {
-    const tri_graph *graph = q->graph;
-    if (node->op != TRI_OP_MATMUL || node->phase == TRI_PHASE_UPDATE || node->layer < 0 ||
-        node->layer >= graph->num_layers)
-        return false;
-    for (int j = 0; j < 2; j++) {
-        const tri_value *value = &graph->values[node->in[j]];
-        uint8_t split = j == 0 ? node->attr.matmul.split_a : node->attr.matmul.split_b;
-        if (value->dtype != TRI_BF16 || split == 0 || !sides_fit(&value->shape, split) ||
-            (q->split[node->in[j]] && q->split[node->in[j]] != split))
-            return false;
+    operand o = {.value = node->in[j]};
+    uint8_t last = (uint8_t)(graph->values[o.value].shape.rank - 1);
+    if (node->op == TRI_OP_MATMUL) {
+        o.split = j == 0 ? node->attr.matmul.split_a : node->attr.matmul.split_b;
+        o.turned = j == 0 ? node->attr.matmul.trans_a : !node->attr.matmul.trans_b;
+    } else {
+        o.split = last;
+        o.turned = node->op == TRI_OP_GROUPED_GRAD || (j == 1 && node->attr.grouped.back);
     }
-    bool weights = is_weight(q, node->in[0]) + is_weight(q, node->in[1]) == 1;
-    bool gradients = is_gradient(q, node->in[0]) + is_gradient(q, node->in[1]) == 1;
-    return node->phase == TRI_PHASE_FORWARD ? weights : gradients;
+    return o;
 }
 
-/* Operand j has its contracted dims last, or will when it is turned. */
-static bool is_turned(const tri_node *node, int j)
+static bool operands_fit(const quantiser *q, const tri_node *node)
 {
-    return j == 0 ? node->attr.matmul.trans_a : !node->attr.matmul.trans_b;
+    for (int j = 0; j < 2; j++) {
+        const tri_value *value = &q->graph->values[node->in[j]];
+        operand o = operand_of(q->graph, node, j);
+        if (value->dtype != TRI_BF16 || o.split == 0 || !sides_fit(&value->shape, o.split) ||
+            (q->split[o.value] && q->split[o.value] != o.split))
+            return false;
+    }
+    return true;
+}
+
+/* Of an expert's matrix both sides. */
+static bool experts_fit(const quantiser *q, const tri_node *node)
+{
+    const tri_shape *w = node->op == TRI_OP_GROUPED ? &q->graph->values[node->in[1]].shape
+                                                    : &q->graph->values[node->out[0]].shape;
+    return w->rank == 3 && w->dim[1].size % TRI_QUANTISE_UNIT == 0 &&
+           w->dim[2].size % TRI_QUANTISE_UNIT == 0;
+}
+
+/* A product of a linear layer, or of experts: of an activation and a weight, of a gradient and a
+ * weight, or of a gradient and an activation. */
+static bool is_linear(const quantiser *q, const tri_node *node)
+{
+    bool matmul = node->op == TRI_OP_MATMUL, of_rows = node->op == TRI_OP_GROUPED;
+    bool of_experts = of_rows || node->op == TRI_OP_GROUPED_GRAD;
+    if ((!matmul && !of_experts) || node->phase == TRI_PHASE_UPDATE || node->layer < 0 ||
+        node->layer >= q->graph->num_layers || (of_experts && !experts_fit(q, node)) ||
+        !operands_fit(q, node))
+        return false;
+    bool forward = node->phase == TRI_PHASE_FORWARD;
+    bool weights = is_weight(q, node->in[0]) + is_weight(q, node->in[1]) == 1;
+    bool gradients = is_gradient(q, node->in[0]) + is_gradient(q, node->in[1]) == 1;
+    if (of_rows && (!is_weight(q, node->in[1]) || node->attr.grouped.back == forward))
+        return false;
+    return forward ? weights : gradients;
 }
 
 static int place_of(const tri_node *node)
@@ -122,11 +161,13 @@ static void find_wants(quantiser *q)
         if (!is_linear(q, node))
             continue;
         for (int j = 0; j < 2; j++) {
-            tri_id value = node->in[j];
-            quantised *to = &q->made[place_of(node)][value];
-            q->split[value] = j == 0 ? node->attr.matmul.split_a : node->attr.matmul.split_b;
-            to->straight |= !is_turned(node, j);
-            to->turned |= is_turned(node, j);
+            operand o = operand_of(q->graph, node, j);
+            quantised *to = &q->made[place_of(node)][o.value];
+            q->split[o.value] = o.split;
+            to->straight |= !o.turned;
+            to->turned |= o.turned;
+            if (node->op != TRI_OP_MATMUL && node->attr.grouped.rows > 0 && !is_weight(q, o.value))
+                q->expert[o.value] = node->in[2];
         }
     }
     for (size_t v = 0; v < q->graph->num_values; v++) {
@@ -226,28 +267,51 @@ static void ride(quantiser *q, tri_id value)
     tri_node *node = q->rides && producer != TRI_NONE ? &graph->nodes[producer] : NULL;
     if (!node || node->phase != graph->phase || graph->values[value].kind != TRI_VALUE_TEMP)
         return;
-    bool one = node->op == TRI_OP_ACT || node->op == TRI_OP_ACT_GRAD || node->op == TRI_OP_SWIGLU;
-    int num = one ? 1 : node->op == TRI_OP_SWIGLU_GRAD ? 2 : 0;
-    for (int k = 0; k < num && node->num_out < 2 * num; k++)
+    bool rows = node->op == TRI_OP_SWIGLU_ROWS_GRAD; /* makes a third, too */
+    bool one = node->op == TRI_OP_ACT || node->op == TRI_OP_ACT_GRAD || node->op == TRI_OP_SWIGLU ||
+               node->op == TRI_OP_SWIGLU_ROWS;
+    int num = one ? 1 : rows || node->op == TRI_OP_SWIGLU_GRAD ? 2 : 0;
+    for (int k = 0; k < num && node->num_out < 2 * num + rows; k++)
         q->amax[node->out[k]] = add_amax(graph, node, node->out[k]);
+}
+
+/* Who gathers a value, all of whose rows are of the tokens that it gathers from; NULL otherwise. */
+static const tri_node *gathers(const quantiser *q, tri_id value)
+{
+    const tri_node *node = maker(q, value);
+    if (!node || node->op != TRI_OP_GATHER_ROWS || !node->attr.gather.each ||
+        q->expert[value] != TRI_NONE || !maker(q, node->in[1]))
+        return NULL;
+    return maker(q, node->in[1])->op == TRI_OP_SORT_ROWS ? node : NULL;
+}
+
+static tri_id amax_of(quantiser *q, tri_id value)
+{
+    tri_id in[] = {value, q->expert[value]};
+    if (q->amax[value] == TRI_NONE)
+        ride(q, value);
+    if (q->amax[value] == TRI_NONE) {
+        tri_id node =
+            emit(q->graph, TRI_OP_AMAX, value, "", NULL, in, in[1] == TRI_NONE ? 1 : 2, 1);
+        q->amax[value] = node == TRI_NONE ? TRI_NONE : q->graph->nodes[node].out[0];
+    }
+    return q->amax[value];
 }
 
 static void quantise(quantiser *q, tri_id value, quantised *to)
 {
     tri_graph *graph = q->graph;
-    if (q->amax[value] == TRI_NONE)
-        ride(q, value);
-    if (q->amax[value] == TRI_NONE) {
-        tri_id node = emit(graph, TRI_OP_AMAX, value, "", NULL, &value, 1, 1);
-        q->amax[value] = node == TRI_NONE ? TRI_NONE : graph->nodes[node].out[0];
-    }
+    const tri_node *rows = gathers(q, value);
+    tri_id from = rows ? rows->in[0] : value;
+    tri_id in[] = {from, amax_of(q, from), rows ? rows->in[1] : TRI_NONE};
     tri_attr attr = {.quantise = {.split = q->split[value],
                                   .straight = to->straight,
                                   .turned = to->turned,
+                                  .lead = rows ? rows->attr.gather.lead : 0,
                                   .dtype = is_gradient(q, value) ? TRI_F8E5M2 : TRI_F8E4M3}};
     const char *type = tri_dtype_name(attr.quantise.dtype);
-    tri_id node = emit(graph, TRI_OP_QUANTISE, value, "", &attr, (tri_id[]){value, q->amax[value]},
-                       2, 1 + to->straight + to->turned);
+    tri_id node = emit(graph, TRI_OP_QUANTISE, value, "", &attr, in, rows ? 3 : 2,
+                       1 + to->straight + to->turned);
     if (node == TRI_NONE)
         return;
     if (to->sums != TRI_NONE) {
@@ -273,19 +337,44 @@ static void quantise(quantiser *q, tri_id value, quantised *to)
     }
 }
 
-/* Operand j of a product becomes 8-bit, with its contracted dims last. */
-static void replace(quantiser *q, tri_node *node, const tri_node *old, int j)
+/* Operand j of a product as 8-bit, with its contracted dims last. */
+static const quantised *narrowed(quantiser *q, const tri_node *old, int j, tri_id *operand_id)
 {
-    tri_id value = old->in[j];
-    quantised *from = home_of(q, old, value);
+    operand o = operand_of(q->graph, old, j);
+    quantised *from = home_of(q, old, o.value);
     if (from->scale == TRI_NONE)
-        quantise(q, value, from);
-    bool turned = is_turned(old, j);
-    uint8_t split = q->split[value], rank = (uint8_t)q->graph->values[value].shape.rank;
-    node->in[j] = turned ? from->turned_q : from->q;
-    node->in[3 + j] = from->scale;
-    *(j == 0 ? &node->attr.matmul.split_a : &node->attr.matmul.split_b) =
-        turned ? rank - split : split;
+        quantise(q, o.value, from);
+    *operand_id = o.turned ? from->turned_q : from->q;
+    return from;
+}
+
+static void narrow_matmul(quantiser *q, const tri_node *old, tri_node *node)
+{
+    if (old->num_in == 2)
+        node->in[2] = TRI_NONE;
+    node->num_in = 5;
+    for (int j = 0; j < 2; j++) {
+        operand o = operand_of(q->graph, old, j);
+        uint8_t rank = (uint8_t)q->graph->values[o.value].shape.rank;
+        node->in[3 + j] = narrowed(q, old, j, &node->in[j])->scale;
+        *(j == 0 ? &node->attr.matmul.split_a : &node->attr.matmul.split_b) =
+            o.turned ? rank - o.split : o.split;
+    }
+    node->attr.matmul.trans_a = false;
+    node->attr.matmul.trans_b = true;
+    node->attr.matmul.dtype = q->graph->values[old->out[0]].dtype;
+    node->attr.matmul.fast_sum = old->phase == TRI_PHASE_FORWARD;
+}
+
+static void narrow_grouped(quantiser *q, const tri_node *old, tri_node *node)
+{
+    bool grad = old->op == TRI_OP_GROUPED_GRAD;
+    node->op = grad ? TRI_OP_GROUPED8_GRAD : TRI_OP_GROUPED8;
+    node->num_in = (uint8_t)(old->num_in + 2);
+    for (int j = 0; j < 2; j++)
+        node->in[old->num_in + j] = narrowed(q, old, j, &node->in[j])->scale;
+    node->attr.grouped.dtype = q->graph->values[old->out[0]].dtype;
+    node->attr.grouped.fast_sum = old->phase == TRI_PHASE_FORWARD;
 }
 
 static void narrow_product(quantiser *q, const tri_node *old)
@@ -295,16 +384,24 @@ static void narrow_product(quantiser *q, const tri_node *old)
     graph->phase = old->phase;
     graph->layer = old->layer;
     graph->ends_chain = false;
-    if (old->num_in == 2)
-        node.in[2] = TRI_NONE;
-    node.num_in = 5;
-    replace(q, &node, old, 0);
-    replace(q, &node, old, 1);
-    node.attr.matmul.trans_a = false;
-    node.attr.matmul.trans_b = true;
-    node.attr.matmul.dtype = graph->values[old->out[0]].dtype;
-    node.attr.matmul.fast_sum = old->phase == TRI_PHASE_FORWARD;
+    if (old->op == TRI_OP_MATMUL)
+        narrow_matmul(q, old, &node);
+    else
+        narrow_grouped(q, old, &node);
     tri_graph_append(graph, &node);
+}
+
+/* Rows that are gathered for nothing but what quantises them. */
+static bool is_left_out(const quantiser *q, size_t n)
+{
+    const tri_node *node = &q->old[n];
+    if (node->op != TRI_OP_GATHER_ROWS || !q->split[node->out[0]] || !gathers(q, node->out[0]))
+        return false;
+    for (size_t r = n + 1; r < q->num_old; r++)
+        for (int j = 0; j < q->old[r].num_in; j++)
+            if (q->old[r].in[j] == node->out[0] && !is_linear(q, &q->old[r]))
+                return false;
+    return true;
 }
 
 static void put_back(quantiser *q)
@@ -315,7 +412,7 @@ static void put_back(quantiser *q)
     for (size_t n = 0; n < q->num_old && graph->status == TR_OK && !graph->arena.failed; n++) {
         if (is_linear(q, &q->old[n]))
             narrow_product(q, &q->old[n]);
-        else if (!is_sums(q, n))
+        else if (!is_sums(q, n) && !is_left_out(q, n))
             tri_graph_append(graph, &q->old[n]);
     }
 }
@@ -323,7 +420,7 @@ static void put_back(quantiser *q)
 tr_status tri_quantise_products(tri_graph *graph, const tri_fusions *can, tr_error *err)
 {
     size_t num = graph->num_values;
-    tri_id *ids = malloc((2 * num + 1) * sizeof *ids);
+    tri_id *ids = malloc((3 * num + 1) * sizeof *ids);
     uint8_t *split = calloc(num + 1, sizeof *split);
     quantised *made = malloc((NUM_PLACES * num + 1) * sizeof *made);
     quantiser q = {.graph = graph, .rides = can->amax, .sums = can->amax && can->norm_grads};
@@ -332,11 +429,12 @@ tr_status tri_quantise_products(tri_graph *graph, const tri_fusions *can, tr_err
     if (ids && split && made) {
         for (size_t v = 0; v < num; v++) {
             ids[v] = graph->values[v].producer;
-            ids[num + v] = TRI_NONE;
+            ids[num + v] = ids[2 * num + v] = TRI_NONE;
             made[v] = made[num + v] = (quantised){.sums = TRI_NONE, .scale = TRI_NONE};
         }
         q.producer = ids;
         q.amax = ids + num;
+        q.expert = ids + 2 * num;
         q.split = split;
         q.made[FORWARD] = made;
         q.made[BACKWARD] = made + num;

@@ -67,6 +67,13 @@ tri_id tri_instr_value(const tri_instr *instr)
     return instr->num_out > 0 ? instr->out[0].value : instr->in[0].value;
 }
 
+bool tri_instr_float8(const tri_program *program, const tri_instr *instr)
+{
+    return (instr->op == TRI_OP_MATMUL || instr->op == TRI_OP_GROUPED8 ||
+            instr->op == TRI_OP_GROUPED8_GRAD) &&
+           tri_dtype_is_float8(program->values[instr->in[0].value].dtype);
+}
+
 void tri_program_fini(tri_program *program)
 {
     free(program->values);

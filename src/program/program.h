@@ -301,6 +301,8 @@ uint64_t tri_value_bytes(const tri_value *value);
 char *tri_segment_text(const tri_program *program, const tri_segment *segment, char out[24]);
 /* The value that an instruction is about: what it makes, or what it sends. */
 tri_id tri_instr_value(const tri_instr *instr);
+/* A product of 8-bit operands. */
+bool tri_instr_float8(const tri_program *program, const tri_instr *instr);
 /* The value of that name (newest version of a state), or TRI_NONE. */
 tri_id tri_program_find(const tri_program *program, const char *name);
 tri_cost tri_program_cost(const tri_program *program); /* of a whole step */

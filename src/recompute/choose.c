@@ -23,8 +23,8 @@ typedef struct chooser {
 
 static bool is_heavy(tri_op op)
 {
-    return op == TRI_OP_MATMUL || op == TRI_OP_GROUPED || op == TRI_OP_GROUPED_SWIGLU ||
-           op == TRI_OP_ATTENTION;
+    return op == TRI_OP_MATMUL || op == TRI_OP_GROUPED || op == TRI_OP_GROUPED8 ||
+           op == TRI_OP_GROUPED_SWIGLU || op == TRI_OP_ATTENTION;
 }
 
 static bool adds_and_norms(tri_op op)

@@ -26,9 +26,7 @@ static double message_seconds(const tri_program *program, const tri_message *mes
 static double arithmetic_rate(const tri_program *program, const tri_instr *instr,
                               const tri_device_model *model)
 {
-    bool narrow = instr->op == TRI_OP_MATMUL &&
-                  tri_dtype_is_float8(program->values[instr->in[0].value].dtype);
-    return model->device->dense[narrow ? TRI_RATE_FP8 : model->rate];
+    return model->device->dense[tri_instr_float8(program, instr) ? TRI_RATE_FP8 : model->rate];
 }
 
 double tri_instr_seconds(const tri_program *program, uint32_t i, const tri_device_model *model)

@@ -151,6 +151,8 @@ static void add_attributes(const tri_instr *instr, tri_text *text)
         tri_text_add(text, " %s split=%d%s%s", tri_dtype_name(attr->quantise.dtype),
                      attr->quantise.split, attr->quantise.straight ? " straight" : "",
                      attr->quantise.turned ? " turned" : "");
+        if (attr->quantise.lead > 0)
+            tri_text_add(text, " lead=%d", attr->quantise.lead);
         break;
     case TRI_OP_LAYERNORM:
     case TRI_OP_ADD_LAYERNORM:

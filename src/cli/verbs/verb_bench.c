@@ -30,9 +30,10 @@ static double limit_of(const bench *b, const tri_program *program, const tri_ins
 {
     tri_op op = instr->op;
     const tri_cost *cost = &instr->cost;
-    bool product = op == TRI_OP_MATMUL || op == TRI_OP_ATTENTION || op == TRI_OP_ATTENTION_GRAD;
-    bool float8 =
-        op == TRI_OP_MATMUL && tri_dtype_is_float8(program->values[instr->in[0].value].dtype);
+    bool float8 = tri_instr_float8(program, instr);
+    bool product = float8 || op == TRI_OP_MATMUL || op == TRI_OP_GROUPED ||
+                   op == TRI_OP_GROUPED_GRAD || op == TRI_OP_ATTENTION ||
+                   op == TRI_OP_ATTENTION_GRAD;
     double peak = float8 ? b->peak_flops8 : b->peak_flops;
     double flops = product && peak > 0 ? cost->flops / peak : 0;
     double bytes = b->peak_bytes > 0 ? cost->bytes / b->peak_bytes : 0;

@@ -36,6 +36,8 @@ void tri_cpu_head_end(const tri_kernel_args *args, const tri_head_stats *stats);
 
 /* The scale of a call of quantise, from what amax found. */
 float tri_cpu_scale8(const tri_kernel_args *args);
+/* The matrix that a call of quantise makes. */
+void tri_cpu_quantise_sides(const tri_kernel_args *args, int64_t *rows, int64_t *cols);
 
 /* The fast kernel for this instruction set, or NULL where there is only the reference. */
 const tri_kernel *tri_cpu_fast(tri_op op, tri_isa isa);

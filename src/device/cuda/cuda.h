@@ -80,8 +80,9 @@ extern const tri_kernel tri_cuda_route, tri_cuda_route_grad, tri_cuda_route_sums
     tri_cuda_route_sums_grad, tri_cuda_route_load, tri_cuda_balance, tri_cuda_balance_grad,
     tri_cuda_move_bias;
 extern const tri_kernel tri_cuda_gate_rows, tri_cuda_gate_rows_grad, tri_cuda_sort_rows,
-    tri_cuda_grouped, tri_cuda_grouped_grad, tri_cuda_swiglu_rows, tri_cuda_swiglu_rows_grad,
-    tri_cuda_grouped_swiglu, tri_cuda_grouped_swiglu_grad, tri_cuda_grouped_sum;
+    tri_cuda_grouped, tri_cuda_grouped_grad, tri_cuda_grouped8, tri_cuda_grouped8_grad,
+    tri_cuda_swiglu_rows, tri_cuda_swiglu_rows_grad, tri_cuda_grouped_swiglu,
+    tri_cuda_grouped_swiglu_grad, tri_cuda_grouped_sum;
 extern const tri_kernel tri_cuda_sum_squares, tri_cuda_fill, tri_cuda_finish, tri_cuda_sgd,
     tri_cuda_adam, tri_cuda_adam8, tri_cuda_lion, tri_cuda_momentum, tri_cuda_unit_norm,
     tri_cuda_apply_update, tri_cuda_narrow;

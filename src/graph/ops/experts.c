@@ -226,8 +226,12 @@ static tr_status infer_rows(const tri_node *node, const tri_shape *in, tri_shape
         return tri_fail(err, TR_ERROR_INPUT, "rows %s and weights %s do not fit each other",
                         tri_shape_text(&in[0], a, sizeof a),
                         tri_shape_text(&in[last], b, sizeof b));
+    bool grad = node->op == TRI_OP_SWIGLU_ROWS_GRAD;
+    int rows = grad ? 2 : 1, made = rows + grad; /* behind these, the largest of each of the rows */
+    if (node->num_out != made && node->num_out != made + rows)
+        return tri_fail(err, TR_ERROR_INPUT, "it makes %d results, or their largest, too", made);
     for (int k = 0; k < node->num_out; k++)
-        out[k] = k < 2 ? in[0] : in[last];
+        out[k] = k < rows ? in[0] : k < made ? in[last] : tri_shape_scalar(TRI_AMAX_PARTS);
     return TR_OK;
 }
 
@@ -271,13 +275,15 @@ static double flops_swiglu_rows(const tri_node *node, const tri_shape *in, const
 const tri_op_def tri_def_swiglu_rows = {
     .name = "swiglu_rows",
     .inputs = "gate [R.., F], up [R.., F], w [R..]",
-    .outputs = "y [R.., F]",
+    .outputs = "y [R.., F], [amax of y]",
+    .suffix = {NULL, "amax"},
     .meaning = "y[r] = w[r] * silu(gate[r]) * up[r].",
     .min_in = 3,
     .max_in = 3,
     .min_out = 1,
-    .max_out = 1,
+    .max_out = 2,
     .wide_in = 1 << 2,
+    .wide_out = 1 << 1,
     .may_alias = {1 | 2},
     .infer = infer_rows,
     .place = place_swiglu_rows,
@@ -288,17 +294,17 @@ const tri_op_def tri_def_swiglu_rows = {
 const tri_op_def tri_def_swiglu_rows_grad = {
     .name = "swiglu_rows_grad",
     .inputs = "gate [R.., F], up [R.., F], dy [R.., F], w [R..]",
-    .outputs = "dgate [R.., F], dup [R.., F], dw [R..]",
-    .suffix = {"gate", "up", "w"},
+    .outputs = "dgate [R.., F], dup [R.., F], dw [R..], [amax of dgate, amax of dup]",
+    .suffix = {"gate", "up", "w", "gate.amax", "up.amax"},
     .meaning =
         "dgate = w dy up silu'(gate); dup = w dy silu(gate); dw[r] = the sum of dy silu(gate) "
         "up over a row.",
     .min_in = 4,
     .max_in = 4,
     .min_out = 3,
-    .max_out = 3,
+    .max_out = 5,
     .wide_in = 1 << 3,
-    .wide_out = 1 << 2,
+    .wide_out = 1 << 2 | 1 << 3 | 1 << 4,
     .may_alias = {1 | 2 | 4, 1 | 2 | 4},
     .infer = infer_rows,
     .place = place_swiglu_rows,

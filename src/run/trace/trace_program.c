@@ -139,8 +139,7 @@ static tri_trace_label label_of(const tri_program *program, uint32_t i)
                              .instruction = (int64_t)i + 1,
                              .flops = instr->cost.flops,
                              .bytes = instr->cost.bytes};
-    label.float8 = instr->op == TRI_OP_MATMUL &&
-                   tri_dtype_is_float8(program->values[instr->in[0].value].dtype);
+    label.float8 = tri_instr_float8(program, instr);
     if (instr->message == TRI_NONE)
         return label;
     const tri_message *message = &program->messages[instr->message];

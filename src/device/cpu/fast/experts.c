@@ -123,6 +123,8 @@ static void swiglu_rows_task(void *context, int task, int worker)
 static void swiglu_rows(const tri_kernel_args *args)
 {
     run_rows(args, swiglu_rows_task);
+    if (args->num_out > 1)
+        TRI_ISA_NAME(tri_fast_amax_of)(args, &args->out[0], &args->out[1]);
 }
 
 /* The sum of dy silu(gate) up over a row; before the outputs, which may be these. */
@@ -170,6 +172,8 @@ static void swiglu_rows_grad_task(void *context, int task, int worker)
 static void swiglu_rows_grad(const tri_kernel_args *args)
 {
     run_rows(args, swiglu_rows_grad_task);
+    for (int k = 3; k < args->num_out; k++)
+        TRI_ISA_NAME(tri_fast_amax_of)(args, &args->out[k - 3], &args->out[k]);
 }
 
 static void scale_row(const float *x, float by, float *y, int64_t width)

@@ -167,6 +167,8 @@ extern const tri_kernel TRI_ISA_NAME(tri_fast_route_sums_grad);
 extern const tri_kernel TRI_ISA_NAME(tri_fast_sort_rows);
 extern const tri_kernel TRI_ISA_NAME(tri_fast_grouped);
 extern const tri_kernel TRI_ISA_NAME(tri_fast_grouped_grad);
+extern const tri_kernel TRI_ISA_NAME(tri_fast_grouped8);
+extern const tri_kernel TRI_ISA_NAME(tri_fast_grouped8_grad);
 extern const tri_kernel TRI_ISA_NAME(tri_fast_swiglu_rows);
 extern const tri_kernel TRI_ISA_NAME(tri_fast_swiglu_rows_grad);
 extern const tri_kernel TRI_ISA_NAME(tri_fast_embed);

@@ -112,7 +112,82 @@ static size_t grouped_grad_scratch(const tri_kernel_args *args, int num_threads)
     return gemm_bytes(experts, num_threads) + (size_t)experts * sizeof(tri_gemm);
 }
 
+/* --- 8-bit operands, widened by now ---------------------------------------------------------- */
+
+static float scale_of(const tri_tensor *a, const tri_tensor *b)
+{
+    return *(const float *)a->data * *(const float *)b->data;
+}
+
+static void grouped8(const tri_kernel_args *args)
+{
+    const tri_tensor *w = &args->in[1];
+    bool back = args->attr->grouped.back;
+    int64_t experts = w->size[back ? 1 : 0], n = w->size[back ? 0 : 1], k = w->size[2];
+    int64_t num_rows = args->in[2].count, from = 0;
+    tri_gemm *list = list_of(args, experts);
+    for (int64_t e = 0; e < experts; e++) {
+        int64_t end = first_row(args->in[2].data, num_rows, e + 1);
+        list[e] = (tri_gemm){
+            .m = end - from,
+            .n = n,
+            .k = k,
+            .a = (const float *)args->in[0].data + from * k,
+            .lda = k,
+            .b = (const float *)w->data + e * (back ? k : n * k),
+            .ldb = back ? experts * k : k,
+            .trans_b = true,
+            .c = (float *)args->out[0].data + from * n,
+            .ldc = n,
+            .alpha = scale_of(&args->in[3], &args->in[4]),
+        };
+        from = end;
+    }
+    run_list(args, list, experts);
+    if (from < num_rows)
+        memset((float *)args->out[0].data + from * n, 0,
+               (size_t)((num_rows - from) * n) * sizeof(float));
+}
+
+static size_t grouped8_scratch(const tri_kernel_args *args, int num_threads)
+{
+    int64_t experts = args->in[1].size[args->attr->grouped.back ? 1 : 0];
+    return gemm_bytes(experts, num_threads) + (size_t)experts * sizeof(tri_gemm);
+}
+
+static void grouped8_grad(const tri_kernel_args *args)
+{
+    const tri_tensor *dw = &args->out[0];
+    int64_t experts = dw->size[0], n = dw->size[1], k = dw->size[2], num_rows = args->in[2].count;
+    int64_t from = 0, count = 0;
+    tri_gemm *list = list_of(args, experts);
+    for (int64_t e = 0; e < experts; e++) {
+        int64_t end = first_row(args->in[2].data, num_rows, e + 1);
+        if (end > from || args->overwrite)
+            list[count++] = (tri_gemm){
+                .m = n,
+                .n = k,
+                .k = end - from,
+                .a = (const float *)args->in[0].data + from,
+                .lda = num_rows,
+                .b = (const float *)args->in[1].data + from,
+                .ldb = num_rows,
+                .trans_b = true,
+                .c = (float *)dw->data + e * n * k,
+                .ldc = k,
+                .alpha = scale_of(&args->in[4], &args->in[5]),
+                .accumulate = !args->overwrite,
+            };
+        from = end;
+    }
+    run_list(args, list, count);
+}
+
 const tri_kernel TRI_ISA_NAME(tri_fast_grouped) = {.run = grouped,
                                                    .scratch_bytes = grouped_scratch};
 const tri_kernel TRI_ISA_NAME(tri_fast_grouped_grad) = {.run = grouped_grad,
                                                         .scratch_bytes = grouped_grad_scratch};
+const tri_kernel TRI_ISA_NAME(tri_fast_grouped8) = {.run = grouped8,
+                                                    .scratch_bytes = grouped8_scratch};
+const tri_kernel TRI_ISA_NAME(tri_fast_grouped8_grad) = {.run = grouped8_grad,
+                                                         .scratch_bytes = grouped_grad_scratch};

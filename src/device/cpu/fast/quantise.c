@@ -5,7 +5,8 @@ enum { BLOCK = 64 };
 
 typedef struct quantise_job {
     const float *x;
-    float *q, *turned; /* NULL: not wanted */
+    const int32_t *index; /* of each row; NULL: they are in order */
+    float *q, *turned;    /* NULL: not wanted */
     int64_t rows, cols;
     float inverse;
     float *sums; /* of columns */
@@ -49,9 +50,23 @@ void TRI_ISA_NAME(tri_fast_amax_of)(const tri_kernel_args *args, const tri_tenso
     run_tasks(args, of->count, TRI_AMAX_PARTS, amax_task, &job);
 }
 
+/* The rows of an expert: those that come first. */
 static void amax(const tri_kernel_args *args)
 {
-    TRI_ISA_NAME(tri_fast_amax_of)(args, &args->in[0], &args->out[0]);
+    tri_tensor of = args->in[0];
+    if (args->num_in > 1) {
+        const int32_t *expert = args->in[1].data;
+        int64_t rows = args->in[1].count, num = 0;
+        while (num < rows && expert[num] >= 0)
+            num++;
+        of.count = rows > 0 ? of.count / rows * num : 0;
+    }
+    TRI_ISA_NAME(tri_fast_amax_of)(args, &of, &args->out[0]);
+}
+
+static const float *row_of(const quantise_job *job, int64_t i)
+{
+    return job->x + (job->index ? job->index[i] : i) * job->cols;
 }
 
 /* A task is BLOCK rows. */
@@ -60,12 +75,16 @@ static void quantise_task(void *context, int task, int worker)
     (void)worker;
     const quantise_job *job = context;
     int64_t first = (int64_t)task * BLOCK, end = min_i64(job->rows, first + BLOCK);
-    for (int64_t i = first * job->cols; job->q && i < end * job->cols; i++)
-        job->q[i] = job->x[i] * job->inverse;
+    const float *row[BLOCK];
+    for (int64_t i = first; i < end; i++)
+        row[i - first] = row_of(job, i);
+    for (int64_t i = first; job->q && i < end; i++)
+        for (int64_t j = 0; j < job->cols; j++)
+            job->q[i * job->cols + j] = row[i - first][j] * job->inverse;
     for (int64_t c = 0; job->turned && c < job->cols; c += BLOCK)
         for (int64_t j = c; j < min_i64(job->cols, c + BLOCK); j++)
             for (int64_t i = first; i < end; i++)
-                job->turned[j * job->rows + i] = job->x[i * job->cols + j] * job->inverse;
+                job->turned[j * job->rows + i] = row[i - first][j] * job->inverse;
 }
 
 /* A task is BLOCK columns. */
@@ -77,7 +96,7 @@ static void sums_task(void *context, int task, int worker)
     double sum[BLOCK] = {0};
     for (int64_t i = 0; i < job->rows; i++)
         for (int64_t j = 0; j < num; j++)
-            sum[j] += (double)job->x[i * job->cols + first + j];
+            sum[j] += (double)row_of(job, i)[first + j];
     for (int64_t j = 0; j < num; j++)
         job->sums[first + j] =
             (float)(sum[j] + (job->overwrite ? 0 : (double)job->sums[first + j]));
@@ -86,9 +105,8 @@ static void sums_task(void *context, int task, int worker)
 static void quantise(const tri_kernel_args *args)
 {
     const tri_quantise_attr *attr = &args->attr->quantise;
-    quantise_job job = {.x = args->in[0].data, .rows = 1, .cols = 1};
-    for (int d = 0; d < args->in[0].rank; d++)
-        *(d < attr->split ? &job.rows : &job.cols) *= args->in[0].size[d];
+    quantise_job job = {.x = args->in[0].data, .index = args->num_in > 2 ? args->in[2].data : NULL};
+    tri_cpu_quantise_sides(args, &job.rows, &job.cols);
     if (attr->straight)
         job.q = args->out[1].data;
     if (attr->turned)
@@ -96,11 +114,11 @@ static void quantise(const tri_kernel_args *args)
     float scale = tri_cpu_scale8(args);
     *(float *)args->out[0].data = scale;
     job.inverse = 1 / scale;
-    run_tasks(args, args->in[0].count, ceil_div(job.rows, BLOCK), quantise_task, &job);
+    run_tasks(args, job.rows * job.cols, ceil_div(job.rows, BLOCK), quantise_task, &job);
     if (args->num_out > 3) {
         job.sums = args->out[3].data;
         job.overwrite = args->overwrite;
-        run_tasks(args, args->in[0].count, ceil_div(job.cols, BLOCK), sums_task, &job);
+        run_tasks(args, job.rows * job.cols, ceil_div(job.cols, BLOCK), sums_task, &job);
     }
 }
 

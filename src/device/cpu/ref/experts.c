@@ -73,6 +73,8 @@ static void swiglu_rows(const tri_kernel_args *args)
     int64_t width = tri_ref_last(&args->in[0]);
     for (int64_t i = 0; i < args->out[0].count; i++)
         y[i] = (float)(w[i / width] * gate[i] * sigmoid(gate[i]) * up[i]);
+    if (args->num_out > 1)
+        tri_ref_amax_of(&args->out[0], args->out[1].data);
 }
 
 static void swiglu_rows_grad(const tri_kernel_args *args)
@@ -91,6 +93,8 @@ static void swiglu_rows_grad(const tri_kernel_args *args)
         }
         dw[r] = (float)sum;
     }
+    for (int k = 3; k < args->num_out; k++)
+        tri_ref_amax_of(&args->out[k - 3], args->out[k].data);
 }
 
 /* A row's product with column j of its expert's matrix. */

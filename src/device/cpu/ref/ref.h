@@ -29,8 +29,9 @@ extern const tri_kernel tri_ref_swiglu_grad;
 extern const tri_kernel tri_ref_gate_rows, tri_ref_gate_rows_grad, tri_ref_route,
     tri_ref_route_grad, tri_ref_route_sums, tri_ref_route_sums_grad, tri_ref_route_load,
     tri_ref_balance, tri_ref_balance_grad, tri_ref_move_bias, tri_ref_sort_rows, tri_ref_grouped,
-    tri_ref_grouped_grad, tri_ref_swiglu_rows, tri_ref_swiglu_rows_grad, tri_ref_grouped_swiglu,
-    tri_ref_grouped_swiglu_grad, tri_ref_grouped_sum;
+    tri_ref_grouped_grad, tri_ref_grouped8, tri_ref_grouped8_grad, tri_ref_swiglu_rows,
+    tri_ref_swiglu_rows_grad, tri_ref_grouped_swiglu, tri_ref_grouped_swiglu_grad,
+    tri_ref_grouped_sum;
 extern const tri_kernel tri_ref_rooms, tri_ref_dispatch, tri_ref_collect, tri_ref_pack_rooms,
     tri_ref_mask_rows, tri_ref_drop_rows, tri_ref_count_dropped, tri_ref_largest;
 extern const tri_kernel tri_ref_embed;

@@ -287,6 +287,17 @@ void grouped_grad(const tri_kernel_args *args)
 
 } // namespace
 
+size_t tri::grouped_list_bytes(int64_t rows, int64_t experts)
+{
+    return bytes_of_list(rows, experts);
+}
+
+void tri::grouped_list(const tri_kernel_args *args, grouped_call &call)
+{
+    call.num_tiles = most_tiles(call.rows, call.experts);
+    make_list(args, {GROUPED_ROWS, false}, call);
+}
+
 grouped_call tri::grouped_begin(const tri_kernel_args *args, bool back)
 {
     const tri_tensor &w = args->in[1];
@@ -305,8 +316,7 @@ grouped_call tri::grouped_begin(const tri_kernel_args *args, bool back)
     call.type = call.out_type = args->in[0].dtype;
     call.overwrite = true;
     assert(w.dtype == call.type && args->out[0].dtype == call.type);
-    call.num_tiles = most_tiles(call.rows, call.experts);
-    make_list(args, {GROUPED_ROWS, false}, call);
+    grouped_list(args, call);
     return call;
 }
 

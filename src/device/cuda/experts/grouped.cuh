@@ -110,6 +110,10 @@ __device__ __forceinline__ bool find_tile(const grouped_call &call, int index,
     return rows.rows > 0;
 }
 
+/* The list of a call's tiles, in the scratch; of grouped_list_bytes. Experts are input 2. */
+size_t grouped_list_bytes(int64_t rows, int64_t experts);
+void grouped_list(const tri_kernel_args *args, grouped_call &call);
+
 /* Tensor cores; false for operands that they are not made for, or on GPUs that lack the memory. */
 bool grouped_mma(const grouped_call &call, grouped_kind kind, cudaStream_t stream);
 bool grouped_tma(const grouped_call &call, grouped_kind kind, int num_sms, cudaStream_t stream);

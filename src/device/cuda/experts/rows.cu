@@ -83,34 +83,92 @@ template <typename T> struct row_operands {
     T *out[2];
     T *dgate;
     float *dw;
+    float *amax[2]; /* of what is made, began as zeros; NULL: not wanted */
     int64_t rows, packs_of_row;
 };
 
-template <int N, typename T>
+/* The largest of each part (graph/op.h) that a block has met, in shared memory first. */
+struct block_amax {
+    unsigned *parts;
+    int64_t run;
+    float largest;
+
+    /* By all threads of the block, before anything else. */
+    __device__ __forceinline__ block_amax(unsigned *shared) : parts(shared), run(0), largest(0)
+    {
+        for (int p = (int)threadIdx.x; p < TRI_AMAX_PARTS; p += THREADS)
+            parts[p] = 0;
+    }
+    __device__ __forceinline__ void put()
+    {
+        if (largest > 0)
+            atomicMax(&parts[run % TRI_AMAX_PARTS], __float_as_uint(largest));
+        largest = 0;
+    }
+    /* N neighbours from element i on, a multiple of N. */
+    template <int N, typename T> __device__ __forceinline__ void see(int64_t i, const pack<T, N> &x)
+    {
+        float wide[N];
+        if (i / TRI_AMAX_RUN != run)
+            put();
+        run = i / TRI_AMAX_RUN;
+        widen_pack<N>(x, wide);
+#pragma unroll
+        for (int k = 0; k < N; k++)
+            largest = fmaxf(largest, fabsf(wide[k]));
+    }
+    /* By whole warps. */
+    __device__ __forceinline__ void put_warp()
+    {
+        if (__all_sync(WHOLE_WARP, run == __shfl_sync(WHOLE_WARP, run, 0))) {
+            float of_warp = warp_max(largest);
+            largest = (threadIdx.x & 31) == 0 ? of_warp : 0;
+        }
+        put();
+    }
+    /* After a barrier behind the last of them. A maximum does not depend on the order. */
+    __device__ __forceinline__ void finish(float *to) const
+    {
+        for (int p = (int)threadIdx.x; p < TRI_AMAX_PARTS; p += THREADS)
+            if (parts[p] != 0)
+                atomicMax((unsigned *)&to[p], parts[p]);
+    }
+};
+
+template <int N, bool AMAX, typename T>
 __global__ void __launch_bounds__(THREADS)
     swiglu_rows_kernel(const __grid_constant__ row_operands<T> p)
 {
+    __shared__ unsigned parts[AMAX ? TRI_AMAX_PARTS : 1];
     int64_t i = (int64_t)blockIdx.x * THREADS + threadIdx.x;
-    if (i >= p.rows * p.packs_of_row)
-        return;
-    float gate[N], up[N], w = p.w[quotient(i, p.packs_of_row)];
-    widen_pack<N>(load_pack<N>(p.in[0] + i * N), gate);
-    widen_pack<N>(load_pack<N>(p.in[1] + i * N), up);
+    bool there = i < p.rows * p.packs_of_row;
+    pack<T, N> made = {};
+    if (there) {
+        float gate[N], up[N], w = p.w[quotient(i, p.packs_of_row)];
+        widen_pack<N>(load_pack<N>(p.in[0] + i * N), gate);
+        widen_pack<N>(load_pack<N>(p.in[1] + i * N), up);
 #pragma unroll
-    for (int k = 0; k < N; k++)
-        gate[k] = w * gate[k] * sigmoid(gate[k]) * up[k];
-    store_pack<N>(p.out[0] + i * N, narrow_pack<N, T>(gate));
+        for (int k = 0; k < N; k++)
+            gate[k] = w * gate[k] * sigmoid(gate[k]) * up[k];
+        made = narrow_pack<N, T>(gate);
+        store_pack<N>(p.out[0] + i * N, made);
+    }
+    if (AMAX) {
+        block_amax amax(parts);
+        __syncthreads();
+        amax.see<N>(i * N, made);
+        amax.put_warp();
+        __syncthreads();
+        amax.finish(p.amax[0]);
+    }
 }
 
 /* A warp for each row, whose lanes take packs in turn. Outputs may lie on inputs: a pack is stored
  * by the lane that loaded it, afterwards. */
-template <int N, typename T>
-__global__ void __launch_bounds__(THREADS)
-    swiglu_rows_grad_kernel(const __grid_constant__ row_operands<T> p)
+template <int N, bool AMAX, typename T>
+__device__ __forceinline__ void swiglu_row_grad(const row_operands<T> &p, int64_t row,
+                                                block_amax *amax)
 {
-    int64_t row = (int64_t)blockIdx.x * WARPS + threadIdx.x / 32;
-    if (row >= p.rows)
-        return;
     float w = p.w[row], sum = 0;
     for (int64_t at = threadIdx.x & 31; at < p.packs_of_row; at += 32) {
         int64_t i = (row * p.packs_of_row + at) * N;
@@ -125,12 +183,38 @@ __global__ void __launch_bounds__(THREADS)
             gate[k] = d * up[k] * s * (1 + gate[k] * (1 - s));
             up[k] = d * silu;
         }
-        store_pack<N>(p.out[0] + i, narrow_pack<N, T>(gate));
-        store_pack<N>(p.out[1] + i, narrow_pack<N, T>(up));
+        pack<T, N> of_gate = narrow_pack<N, T>(gate), of_up = narrow_pack<N, T>(up);
+        store_pack<N>(p.out[0] + i, of_gate);
+        store_pack<N>(p.out[1] + i, of_up);
+        if (AMAX) {
+            amax[0].see<N>(i, of_gate);
+            amax[1].see<N>(i, of_up);
+        }
     }
     sum = warp_sum(sum);
     if ((threadIdx.x & 31) == 0)
         p.dw[row] = sum;
+}
+
+template <int N, bool AMAX, typename T>
+__global__ void __launch_bounds__(THREADS)
+    swiglu_rows_grad_kernel(const __grid_constant__ row_operands<T> p)
+{
+    __shared__ unsigned parts[2][AMAX ? TRI_AMAX_PARTS : 1];
+    int64_t row = (int64_t)blockIdx.x * WARPS + threadIdx.x / 32;
+    if constexpr (AMAX) {
+        block_amax amax[2] = {block_amax(parts[0]), block_amax(parts[1])};
+        __syncthreads();
+        if (row < p.rows)
+            swiglu_row_grad<N, true>(p, row, amax);
+        amax[0].put_warp();
+        amax[1].put_warp();
+        __syncthreads();
+        amax[0].finish(p.amax[0]);
+        amax[1].finish(p.amax[1]);
+    } else if (row < p.rows) {
+        swiglu_row_grad<N, false>(p, row, nullptr);
+    }
 }
 
 template <int N, typename T>
@@ -206,6 +290,17 @@ template <typename T> unsigned blocks_of_rows(const row_operands<T> &p)
     return (unsigned)ceil_div(p.rows, WARPS);
 }
 
+/* Whether the largest are among the outputs, `num` of them from `first` on; clears them. */
+template <typename T>
+bool want_amax(const tri_kernel_args *args, int first, int num, row_operands<T> &p)
+{
+    for (int k = 0; k < num && args->num_out > first; k++) {
+        p.amax[k] = data_of<float>(args->out[first + k]);
+        cudaMemsetAsync(p.amax[k], 0, TRI_AMAX_PARTS * sizeof(float), stream_of(args));
+    }
+    return args->num_out > first;
+}
+
 void swiglu_rows(const tri_kernel_args *args)
 {
     if (args->in[0].count == 0)
@@ -215,7 +310,11 @@ void swiglu_rows(const tri_kernel_args *args)
         bool packs;
         row_operands<T> p = operands_of<T>(args, 2, 1, packs);
         p.w = data_of<float>(args->in[2]);
-        auto kernel = packs ? swiglu_rows_kernel<pack_size<T>(), T> : swiglu_rows_kernel<1, T>;
+        auto kernel =
+            packs ? swiglu_rows_kernel<pack_size<T>(), false, T> : swiglu_rows_kernel<1, false, T>;
+        if (want_amax(args, 1, 1, p))
+            kernel = packs ? swiglu_rows_kernel<pack_size<T>(), true, T>
+                           : swiglu_rows_kernel<1, true, T>;
         kernel<<<blocks_of_packs(p), THREADS, 0, stream_of(args)>>>(p);
     });
 }
@@ -230,8 +329,11 @@ void swiglu_rows_grad(const tri_kernel_args *args)
         row_operands<T> p = operands_of<T>(args, 3, 2, packs);
         p.w = data_of<float>(args->in[3]);
         p.dw = data_of<float>(args->out[2]);
-        auto kernel =
-            packs ? swiglu_rows_grad_kernel<pack_size<T>(), T> : swiglu_rows_grad_kernel<1, T>;
+        auto kernel = packs ? swiglu_rows_grad_kernel<pack_size<T>(), false, T>
+                            : swiglu_rows_grad_kernel<1, false, T>;
+        if (want_amax(args, 3, 2, p))
+            kernel = packs ? swiglu_rows_grad_kernel<pack_size<T>(), true, T>
+                           : swiglu_rows_grad_kernel<1, true, T>;
         kernel<<<blocks_of_rows(p), THREADS, 0, stream_of(args)>>>(p);
     });
 }

@@ -40,16 +40,33 @@ __device__ __forceinline__ void store_amax(float largest, float *out)
     }
 }
 
+/* Rows of an expert, which come before those without one. */
+__device__ __forceinline__ int64_t rows_of_experts(const int32_t *expert, int64_t rows)
+{
+    int64_t low = 0, high = rows;
+    while (low < high) {
+        int64_t middle = low + (high - low) / 2;
+        if (expert[middle] >= 0)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
 /* Block p finds the largest of part p. It begins with the last run, which whoever made the tensor
  * has left in the cache, and so leaves the first ones there for quantise. A NaN is passed over: it
- * stays one when it is rounded. */
+ * stays one when it is rounded. With experts, rows without one are left out. */
 template <typename T>
 __global__ void __launch_bounds__(AMAX_THREADS)
-    amax_kernel(const T *__restrict__ x, int64_t count, float *__restrict__ out)
+    amax_kernel(const T *__restrict__ x, int64_t count, const int32_t *__restrict__ expert,
+                int64_t rows, float *__restrict__ out)
 {
     constexpr int N = pack_size<T>(), PACKS = TRI_AMAX_RUN / (AMAX_THREADS * N);
     constexpr int64_t STRIDE = (int64_t)TRI_AMAX_PARTS * TRI_AMAX_RUN;
     float largest = 0;
+    if (expert)
+        count = count / rows * rows_of_experts(expert, rows);
     int64_t first = (int64_t)blockIdx.x * TRI_AMAX_RUN;
     for (int64_t r = amax_runs(count, blockIdx.x); r > 0; r -= AMAX_AHEAD) {
         pack<T, N> ahead[AMAX_AHEAD][PACKS];
@@ -110,7 +127,8 @@ constexpr int TILE = 128, THREADS = 256;
 
 struct quantise_args {
     const void *x;
-    const float *amax; /* [TRI_AMAX_PARTS] */
+    const int32_t *index; /* of each row; NULL: they are in order */
+    const float *amax;    /* [TRI_AMAX_PARTS] */
     float *scale;
     uint8_t *q, *turned; /* NULL: not wanted */
     float *partial;      /* sums of columns of each row of tiles, with SUMS */
@@ -199,7 +217,7 @@ __global__ void __launch_bounds__(THREADS) quantise_kernel(quantise_args a)
     if (inside) {
 #pragma unroll
         for (int r = 0; r < 8; r++)
-            from[r] = load_pack<8>(x + (row + r) * a.cols + col);
+            from[r] = load_pack<8>(x + (a.index ? a.index[row + r] : row + r) * a.cols + col);
     }
     float scale = scale_of(largest_of(a.amax), TYPE == __NV_E4M3 ? 448.0f : 57344.0f);
     float inverse = __fdiv_rn(1.0f, scale);
@@ -278,18 +296,21 @@ void launch_quantise(const tri_kernel_args *args, const quantise_args &a)
 
 void run_amax(const tri_kernel_args *args)
 {
-    int64_t count = args->in[0].count;
+    int64_t count = args->in[0].count, rows = args->num_in > 1 ? args->in[1].count : 0;
+    const int32_t *expert = rows > 0 ? data_of<int32_t>(args->in[1]) : nullptr;
     by_type(args->in[0].dtype, [&](auto zero) {
         using T = decltype(zero);
         amax_kernel<<<TRI_AMAX_PARTS, AMAX_THREADS, 0, stream_of(args)>>>(
-            data_of<T>(args->in[0]), count, data_of<float>(args->out[0]));
+            data_of<T>(args->in[0]), count, expert, rows, data_of<float>(args->out[0]));
     });
 }
 
 void run_quantise(const tri_kernel_args *args)
 {
     const tri_quantise_attr *attr = &args->attr->quantise;
+    bool index = args->num_in > 2;
     quantise_args a = {.x = args->in[0].data,
+                       .index = index ? data_of<int32_t>(args->in[2]) : NULL,
                        .amax = data_of<float>(args->in[1]),
                        .scale = data_of<float>(args->out[0]),
                        .q = NULL,
@@ -298,7 +319,9 @@ void run_quantise(const tri_kernel_args *args)
                        .rows = 1,
                        .cols = 1};
     for (int d = 0; d < args->in[0].rank; d++)
-        *(d < attr->split ? &a.rows : &a.cols) *= args->in[0].size[d];
+        *(d < (index ? attr->lead : attr->split) ? &a.rows : &a.cols) *= args->in[0].size[d];
+    if (index)
+        a.rows = args->in[2].count;
     if (attr->straight)
         a.q = data_of<uint8_t>(args->out[1]);
     if (attr->turned)
@@ -316,7 +339,7 @@ size_t quantise_scratch(const tri_kernel_args *args, int num_threads)
     (void)num_threads;
     if (args->num_out <= 3)
         return 0;
-    int64_t cols = args->out[3].count, rows = cols > 0 ? args->in[0].count / cols : 0;
+    int64_t cols = args->out[3].count, rows = cols > 0 ? args->out[1].count / cols : 0;
     return (size_t)(ceil_div(rows, TILE) * cols) * sizeof(float);
 }
 
