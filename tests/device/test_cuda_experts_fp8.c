@@ -353,9 +353,9 @@ static void check_grouped_grad(const product *p, int kind, bool wide, bool overw
 static void test_products(void **state)
 {
     static const product products[] = {
-        {16, 1, 16, 16},    {32, 3, 48, 80},    {144, 8, 128, 64},   {144, 3, 272, 336},
-        {272, 3, 528, 80},  {304, 64, 144, 80}, {272, 2, 256, 192},  {304, 5, 192, 144},
-        {128, 1, 256, 128}, {640, 7, 48, 272},  {384, 1000, 16, 16},
+        {16, 1, 16, 16},    {32, 3, 48, 80},    {144, 8, 128, 64},  {144, 3, 272, 336},
+        {272, 3, 528, 80},  {304, 64, 144, 80}, {272, 2, 256, 192}, {304, 5, 192, 144},
+        {128, 1, 256, 128}, {640, 7, 48, 272},  {384, 500, 16, 16},
     };
     num_wrong = 0;
     products_by = *(tri_cuda_products *)*state;
@@ -389,7 +389,7 @@ static void check_gathered(int tokens, int choices, int width, tri_dtype dtype)
     add(&c, true, dtype, SIZES(tokens, choices, width));
     add(&c, true, dtype, SIZES(width, tokens, choices));
     snprintf(c.name, sizeof c.name, "quantise: %d of %d rows of %d", rows, tokens, width);
-    c.limit = 0x1p-4; /* the reference has what is not rounded yet; of the largest */
+    c.limit = dtype == TRI_F8E4M3 ? 0x1p-4 : 0x1p-3; /* the reference has what is not rounded yet */
     check(&c);
     call_fini(&c);
 }
