@@ -159,6 +159,8 @@ static tr_status passes(const tri_compile_config *config, tri_mode mode,
         can.bias_gelu = can.gelu_grad = false;
     TRI_TRY(tri_fuse_epilogues(graph, &can, err));
     TRI_TRY(after("fusing epilogues", graph, err));
+    if (config->precision.linear8) /* 8-bit products end with nothing else */
+        can.expert_act = can.expert_grads = false;
     if (config->recompute.kind != TRI_RECOMPUTE_NONE)
         can.expert_act = false; /* made again from gate and up */
     TRI_TRY(tri_fuse_experts(graph, &can, err));

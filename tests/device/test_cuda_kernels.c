@@ -137,8 +137,9 @@ static tri_dtype type_of_in(const op_case *c, const variant *v, int i)
 {
     if (tri_op_get(c->op)->wide_in >> i & 1)
         return TRI_F32;
+    bool fast = c->op == TRI_OP_MATMUL ? c->attr.matmul.fast_sum : c->attr.grouped.fast_sum;
     if (c->flags & CASE_FLOAT8 && i < 2) /* a gradient is the first of two */
-        return i == 0 && !c->attr.matmul.fast_sum ? TRI_F8E5M2 : TRI_F8E4M3;
+        return i == 0 && !fast ? TRI_F8E5M2 : TRI_F8E4M3;
     return v->narrow;
 }
 
@@ -319,7 +320,7 @@ static float tolerance_of(const op_case *c, const variant *v, tri_dtype dtype, b
                          c->op == TRI_OP_ATTENTION || c->op == TRI_OP_ATTENTION_GRAD ||
                          c->flags & CASE_AMAX;
     bool product =
-        c->op == TRI_OP_MATMUL || c->op == TRI_OP_GROUPED || c->op == TRI_OP_GROUPED_GRAD;
+        c->op == TRI_OP_MATMUL || (c->op >= TRI_OP_GROUPED && c->op <= TRI_OP_GROUPED8_GRAD);
     if (product && v->narrow != TRI_F32) /* tensor cores add in fewer bits */
         of_case = fmaxf(of_case, c->flags & CASE_FLOAT8 ? 1e-3f : 2e-5f);
     tri_dtype least = rounds_within && dtype == TRI_F32 ? v->narrow : dtype;

@@ -102,7 +102,7 @@ static void test_counts_come_before_rows(void **state)
     assert_int_equal(rows->wait_call, program->num_calls);
     for (size_t n = 0; n < program->num_flights; n++)
         if (program->landings[n].flight == 0)
-            program->landings[n] = (tri_landing){(uint32_t)program->num_calls, 0, 0};
+            program->landings[n] = (tri_landing){.call = (uint32_t)program->num_calls};
     tri_sort_landings(program);
     assert_int_equal(tri_program_check(program, &err), TR_ERROR_INPUT);
     assert_non_null(strstr(err.message, "reads its counts from the all_to_all of got"));

@@ -207,7 +207,58 @@ static const op_case expert_case_table[] = {
      CASE_LARGE | CASE_ACCUMULATE,
      5e-6f},
 
+    {"forward",
+     TRI_OP_GROUPED8,
+     {2, 8, 2, 4, 32, 48},
+     OF(grouped, .fast_sum = true),
+     CASE_FLOAT8,
+     0},
+    {"back", TRI_OP_GROUPED8, {2, 8, 2, 4, 32, 48}, OF(grouped, .back = true), CASE_FLOAT8, 0},
+    {"one expert",
+     TRI_OP_GROUPED8,
+     {1, 8, 2, 1, 16, 16},
+     OF(grouped, .back = true),
+     CASE_FLOAT8,
+     0},
+    {"all to one",
+     TRI_OP_GROUPED8,
+     {2, 72, 2, 8, 48, 80},
+     OF(grouped, .fast_sum = true),
+     CASE_FLOAT8 | CASE_SHARD,
+     0},
+    {"large",
+     TRI_OP_GROUPED8,
+     {2, 68, 4, 5, 304, 208},
+     OF(grouped, .fast_sum = true),
+     CASE_FLOAT8 | CASE_LARGE,
+     0},
+    {"large, back",
+     TRI_OP_GROUPED8,
+     {2, 68, 4, 5, 304, 208},
+     OF(grouped, .back = true),
+     CASE_FLOAT8 | CASE_LARGE,
+     0},
+    {"few", TRI_OP_GROUPED8_GRAD, {2, 8, 2, 4, 32, 48}, {0}, CASE_FLOAT8, 0},
+    {"few +=", TRI_OP_GROUPED8_GRAD, {2, 8, 2, 4, 32, 48}, {0}, CASE_FLOAT8 | CASE_ACCUMULATE, 0},
+    {"all to one",
+     TRI_OP_GROUPED8_GRAD,
+     {2, 72, 2, 8, 48, 80},
+     {0},
+     CASE_FLOAT8 | CASE_SHARD,
+     5e-6f},
+    {"large", TRI_OP_GROUPED8_GRAD, {2, 68, 4, 5, 208, 304}, {0}, CASE_FLOAT8 | CASE_LARGE, 5e-6f},
+    {"many experts +=",
+     TRI_OP_GROUPED8_GRAD,
+     {2, 68, 4, 64, 80, 48},
+     {0},
+     CASE_FLOAT8 | CASE_ACCUMULATE,
+     0},
+
     /* B, T, C, F */
+    {"amax, odd", TRI_OP_SWIGLU_ROWS, {2, 7, 2, 33}, {0}, CASE_AMAX, 0},
+    {"amax, large", TRI_OP_SWIGLU_ROWS, {3, 333, 2, 128}, {0}, CASE_AMAX, 0},
+    {"amax, odd", TRI_OP_SWIGLU_ROWS_GRAD, {2, 7, 2, 33}, {0}, CASE_AMAX, 0},
+    {"amax, large", TRI_OP_SWIGLU_ROWS_GRAD, {3, 333, 2, 128}, {0}, CASE_AMAX, 0},
     {"odd", TRI_OP_SWIGLU_ROWS, {2, 7, 2, 33}, {0}, 0, 0},
     {"large", TRI_OP_SWIGLU_ROWS, {3, 133, 2, 101}, {0}, 0, 0},
     {"large, whole packs", TRI_OP_SWIGLU_ROWS, {3, 133, 2, 128}, {0}, 0, 0},
@@ -363,6 +414,62 @@ static void build_fused(op_run *run, const op_case *c)
         out_f32(run, 3, n);
 }
 
+/* sizes: B, T, C, E, N, K; contracted dims are last. */
+static void build_grouped8(op_run *run, const op_case *c)
+{
+    int64_t b = c->size[0], t = c->size[1], k = c->size[2];
+    int64_t experts = c->size[3], n = c->size[4], d = c->size[5];
+    bool grad = c->op == TRI_OP_GROUPED8_GRAD, back = c->attr.grouped.back;
+    if (grad) {
+        in_f32(run, 4, SIZES(n, b, t, k));
+        in_f32(run, 4, SIZES(d, b, t, k));
+    } else {
+        in_f32(run, 4, SIZES(b, t, k, back ? n : d));
+        if (back)
+            in_f32(run, 3, SIZES(d, experts, n));
+        else
+            in_f32(run, 3, SIZES(experts, n, d));
+    }
+    in_i32(run, 3, SIZES(b, t, k));
+    if (grad)
+        in_absent(run); /* w, whose shape alone matters */
+    in_f32(run, 1, SIZES(1));
+    in_f32(run, 1, SIZES(1));
+    if (grad)
+        out_f32(run, 3, SIZES(experts, n, d));
+    else
+        out_f32(run, 4, SIZES(b, t, k, back ? d : n));
+}
+
+/* sizes: dims s0, s1, s2; quantise: the matrix of s0 s1 rows and s2 columns, gathered from s0 where
+ * it has an index. amax: with s3, rows of so many experts. */
+static void build_quantise(op_run *run, const op_case *c)
+{
+    const int64_t *s = c->size;
+    bool gathers = c->op == TRI_OP_QUANTISE && c->attr.quantise.lead > 0;
+    if (gathers)
+        in_f32(run, 2, SIZES(s[0], s[2]));
+    else
+        in_f32(run, 3, s);
+    if (c->op == TRI_OP_AMAX) {
+        if (s[3] > 0)
+            in_i32(run, 2, s);
+        out_f32(run, 1, SIZES(TRI_AMAX_PARTS));
+        return;
+    }
+    run->attr.quantise.split = 2;
+    in_f32(run, 1, SIZES(TRI_AMAX_PARTS));
+    if (gathers)
+        in_i32(run, 2, s);
+    out_f32(run, 1, SIZES(1));
+    if (c->attr.quantise.straight)
+        out_f32(run, 3, s);
+    if (c->attr.quantise.turned)
+        out_f32(run, 3, SIZES(s[2], s[0], s[1]));
+    if (c->flags & CASE_SUMS)
+        out_f32(run, 1, SIZES(s[2]));
+}
+
 /* sizes: B, T, D; B, T, C, F; of sort_rows B, T, E, C. */
 static void build_rows(op_run *run, const op_case *c)
 {
@@ -384,6 +491,8 @@ static void build_rows(op_run *run, const op_case *c)
         out_f32(run, rank, s);
     if (grad)
         out_f32(run, 3, gated ? gate : s);
+    for (int k = 0; c->flags & CASE_AMAX && k < (grad ? 2 : 1); k++)
+        out_f32(run, 1, SIZES(TRI_AMAX_PARTS));
 }
 
 /* sizes: B, T, C, E, W; of mask_rows ranks, room. */
@@ -429,6 +538,8 @@ static void build_experts(op_run *run, const op_case *c)
         build_drops(run, c);
     else if (c->op == TRI_OP_GROUPED || c->op == TRI_OP_GROUPED_GRAD)
         build_grouped(run, c);
+    else if (c->op == TRI_OP_GROUPED8 || c->op == TRI_OP_GROUPED8_GRAD)
+        build_grouped8(run, c);
     else if (c->op >= TRI_OP_GROUPED_SWIGLU)
         build_fused(run, c);
     else
@@ -469,8 +580,8 @@ static void fill_choices(tri_tensor *t, const op_case *c)
 static void fill_expert_ids(tri_tensor *t, const op_case *c)
 {
     int32_t *ids = t->data;
-    bool sorted = c->op == TRI_OP_GROUPED || c->op == TRI_OP_GROUPED_GRAD ||
-                  c->op >= TRI_OP_GROUPED_SWIGLU ||
+    bool sorted = (c->op >= TRI_OP_GROUPED && c->op <= TRI_OP_GROUPED8_GRAD) ||
+                  (c->op >= TRI_OP_GROUPED_SWIGLU && c->op <= TRI_OP_GROUPED_SUM) ||
                   (c->op >= TRI_OP_ROOMS && c->op <= TRI_OP_PACK_ROOMS);
     if (sorted) {
         fill_sorted(t, c);

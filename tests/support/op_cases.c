@@ -193,26 +193,6 @@ static void build_matmul(op_run *run, const op_case *c)
         out_f32(run, 2, SIZES(rows, n));
 }
 
-/* sizes: dims s0, s1, s2; quantise: the matrix of s0 s1 rows and s2 columns. */
-static void build_quantise(op_run *run, const op_case *c)
-{
-    const int64_t *s = c->size;
-    in_f32(run, 3, s);
-    if (c->op == TRI_OP_AMAX) {
-        out_f32(run, 1, SIZES(TRI_AMAX_PARTS));
-        return;
-    }
-    run->attr.quantise.split = 2;
-    in_f32(run, 1, SIZES(TRI_AMAX_PARTS));
-    out_f32(run, 1, SIZES(1));
-    if (c->attr.quantise.straight)
-        out_f32(run, 3, s);
-    if (c->attr.quantise.turned)
-        out_f32(run, 3, SIZES(s[2], s[0], s[1]));
-    if (c->flags & CASE_SUMS)
-        out_f32(run, 1, SIZES(s[2]));
-}
-
 /* sizes: leading dims s0, s1; trailing dims s2, s3 (the bias has the trailing ones). */
 static void build_elementwise(op_run *run, const op_case *c)
 {
@@ -754,6 +734,12 @@ static void fill_ids(tri_tensor *t, const op_case *c, int input)
         fill_expert_ids(t, c);
         return;
     }
+    if (c->op == TRI_OP_AMAX) {
+        fill_sorted(t, c);
+        return;
+    }
+    if (c->op == TRI_OP_QUANTISE)
+        range = c->size[0];
     int j = c->op == TRI_OP_ATTENTION_GRAD ? input - 3 : input;
     if (c->op >= TRI_OP_ATTENTION && c->op <= TRI_OP_ATTENTION_GRAD && t->rank >= 2) {
         if (j == TRI_ATTENTION_DOCS)
