@@ -20,6 +20,8 @@
     "model.kind=llama", "model.num_heads=4", "model.num_kv_heads=2", "model.ffn_dim=128",          \
         "model.dropout=0"
 
+#define EXPERTS LLAMA, "model.num_experts=4", "model.experts_per_token=2", "model.expert_dim=64"
+
 /* --- Numbers -------------------------------------------------------------------------------- */
 
 static const void *tensor(const tri_safetensors *file, const char *type, const char *what,
@@ -169,8 +171,9 @@ static void test_quantise_against_a_loop(void **state)
 
 typedef struct counts {
     int products, narrow, amax, quantise;
-    int e5m2;           /* quantised gradients */
-    bool keeps_wide_in; /* a 16-bit input of a product lives into the backward */
+    int grouped, grouped8, gathered; /* products of experts; rows quantised while gathered */
+    int e5m2;                        /* quantised gradients */
+    bool keeps_wide_in;              /* a 16-bit input of a product lives into the backward */
 } counts;
 
 static counts count_in(const tri_program *program)
@@ -181,6 +184,14 @@ static counts count_in(const tri_program *program)
         n.amax += instr->op == TRI_OP_AMAX;
         n.quantise += instr->op == TRI_OP_QUANTISE;
         n.e5m2 += instr->op == TRI_OP_QUANTISE && instr->attr.quantise.dtype == TRI_F8E5M2;
+        n.gathered += instr->op == TRI_OP_QUANTISE && instr->num_in > 2;
+        n.grouped += instr->op == TRI_OP_GROUPED || instr->op == TRI_OP_GROUPED_GRAD;
+        if (instr->op == TRI_OP_GROUPED8 || instr->op == TRI_OP_GROUPED8_GRAD) {
+            tri_dtype first = program->values[instr->in[0].value].dtype;
+            n.grouped8++;
+            assert_int_equal(first, instr->attr.grouped.fast_sum ? TRI_F8E4M3 : TRI_F8E5M2);
+            assert_int_equal(program->values[instr->in[1].value].dtype, TRI_F8E4M3);
+        }
         if (instr->op != TRI_OP_MATMUL)
             continue;
         n.products++;
@@ -220,6 +231,35 @@ static void test_odd_sides_are_left_alone(void **state)
     assert_int_equal(n.narrow, 2 * 4 * 3); /* those of attention */
     tr_session_destroy(session);
     tr_settings_destroy(settings);
+}
+
+static counts count_experts(const char *const *assignments)
+{
+    tr_settings *settings = settings_of(TINY, assignments);
+    tr_session *session = compiled(settings);
+    counts n = count_in(&session->session.programs[TRI_PROGRAM_TRAIN]);
+    tr_session_destroy(session);
+    tr_settings_destroy(settings);
+    return n;
+}
+
+static void test_which_products_of_experts(void **state)
+{
+    (void)state;
+    counts n = count_experts(SET(FP8, EXPERTS));
+    assert_int_equal(n.grouped8, 2 * 3 * 3);
+    assert_int_equal(n.grouped, 0);
+    /* The rows of the tokens, and the gradient of what comes back from the experts. */
+    assert_int_equal(n.gathered, 2 * 2);
+    /* Four matrices of attention; the router's product is in f32. */
+    assert_int_equal(n.narrow, 2 * 4 * 3);
+    assert_int_equal(n.e5m2, 2 * 7);
+    n = count_experts(SET(FP8, EXPERTS, "layout.dp=2", "layout.ep=2"));
+    assert_int_equal(n.grouped8, 2 * 3 * 3);
+    assert_int_equal(n.gathered, 0); /* rooms have rows of nobody */
+    n = count_experts(SET(FP8, EXPERTS, "model.expert_dim=72"));
+    assert_int_equal(n.grouped8, 0);
+    assert_int_equal(n.grouped, 2 * 3 * 3);
 }
 
 /* The backward reads bytes where it read words: inputs of norms' products are not kept in 16 bits.
@@ -315,6 +355,7 @@ static void test_gradients_beside_bf16(void **state)
     check_gradients(SET(WIDE, "model.dropout=0"), SET(FP8, "model.dropout=0"));
     check_gradients(SET(WIDE, LLAMA, "layout.microbatches=2"),
                     SET(FP8, LLAMA, "layout.microbatches=2"));
+    check_gradients(SET(WIDE, EXPERTS), SET(FP8, EXPERTS));
 }
 
 /* What is kept of a tensor that is quantised again is its scale. */
@@ -357,18 +398,21 @@ static void test_threads_and_kernels(void **state)
 {
     (void)state;
     const char *const how[] = {"run.threads=1", "run.threads=3", "run.kernels=reference"};
-    double norm[3];
-    for (int i = 0; i < 3; i++) {
-        tr_settings *settings;
-        tr_step done;
-        const char *const words[] = {FP8, LLAMA, how[i], NULL};
-        tr_session *session = stepped(&settings, words, &done);
-        norm[i] = done.grad_norm;
-        tr_session_destroy(session);
-        tr_settings_destroy(settings);
+    for (int experts = 0; experts < 2; experts++) {
+        double norm[3];
+        for (int i = 0; i < 3; i++) {
+            tr_settings *settings;
+            tr_step done;
+            const char *const words[] = {FP8, LLAMA, how[i], NULL};
+            const char *const mixture[] = {FP8, EXPERTS, how[i], NULL};
+            tr_session *session = stepped(&settings, experts ? mixture : words, &done);
+            norm[i] = done.grad_norm;
+            tr_session_destroy(session);
+            tr_settings_destroy(settings);
+        }
+        assert_true(norm[1] == norm[0]);
+        assert_true(fabs(norm[2] - norm[0]) <= 5e-3 * norm[0]);
     }
-    assert_true(norm[1] == norm[0]);
-    assert_true(fabs(norm[2] - norm[0]) <= 5e-3 * norm[0]);
 }
 
 /* A number that is not finite reaches the loss, and the step is skipped. */
@@ -402,6 +446,7 @@ int main(void)
         cmocka_unit_test(test_scales),
         cmocka_unit_test(test_quantise_against_a_loop),
         cmocka_unit_test(test_which_products),
+        cmocka_unit_test(test_which_products_of_experts),
         cmocka_unit_test(test_odd_sides_are_left_alone),
         cmocka_unit_test(test_less_is_kept),
         cmocka_unit_test(test_other_kinds_are_refused),

@@ -62,6 +62,29 @@ grad layout.microbatches=2 precision.grad=compute
 all layout.pp=2 layout.tp=2 layout.microbatches=2 layout.sp=true layout.recompute=selective
 END
 
+# Experts: their rows lie in rooms where ep moves them, and are of a part of the width with tp.
+experts=(model.num_layers=2 model.num_experts=4 model.experts_per_token=2 model.expert_dim=64)
+run moe_bf16 "${experts[@]}" run.save=false
+run moe "${experts[@]}" precision.linear=fp8 train.steps=12
+run moe_again "${experts[@]}" precision.linear=fp8 run.threads=2
+cmp -s <(losses moe_bf16) <(losses moe) && fail "experts in fp8 give the losses of bf16"
+cmp -s "$work/moe/weights.safetensors" "$work/moe_again/weights.safetensors" ||
+    fail "weights of experts differ between two runs"
+expect_within 0.002 moe_bf16 moe
+while read -r name settings; do
+    # shellcheck disable=SC2086 # words of settings
+    run "moe_$name" "${experts[@]}" precision.linear=fp8 run.save=false $settings
+    expect_within 0.001 moe "moe_$name"
+done <<'END'
+ep layout.dp=2 layout.ep=2
+room layout.dp=2 layout.ep=2 layout.ep_room=1.5
+tp layout.tp=2
+etp layout.tp=2 layout.sp=true layout.etp=1
+zero3 layout.dp=2 layout.zero=3
+ep_zero2 layout.dp=4 layout.ep=2 layout.zero=2 layout.microbatches=2
+ep_full layout.dp=2 layout.ep=2 layout.recompute=full
+END
+
 # Twelve steps at once are six and six, in every bit.
 run whole precision.linear=fp8 optim.schedule=constant
 run half precision.linear=fp8 optim.schedule=constant train.steps=6 ckpt.every=6
@@ -76,6 +99,13 @@ for verb in explain check plan; do
 done
 grep -q 'matmul 8-bit+bias+gelu' "$work/explain.out" || fail "explain shows no 8-bit product"
 grep -q 'quantise .*\.scale' "$work/explain.out" || fail "explain shows no quantise"
+for verb in explain check plan; do
+    "$trireme" $verb recipes/moe-tiny.yaml --set precision.kind=bf16 --set precision.linear=fp8 \
+        >"$work/$verb.out" 2>&1 || fail "$verb of experts: $(tail -n 3 "$work/$verb.out")"
+done
+for op in 'grouped8 ' grouped8_grad; do
+    grep -q "^ *[0-9]* *$op" "$work/explain.out" || fail "explain shows no $op"
+done
 "$trireme" train recipes/tiny.yaml --set precision.linear=fp8 --set run.dir="$work/refused" \
     >"$work/refused.out" 2>&1
 [ $? = 2 ] || fail "fp8 with fp32 activations does not exit with 2"
