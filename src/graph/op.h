@@ -271,9 +271,8 @@ typedef struct tri_matmul_attr {
 
 typedef struct tri_quantise_attr {
     tri_dtype dtype;       /* what it becomes */
-    uint8_t split;         /* dims before it are the rows of the 2-d view */
+    uint8_t split, lead;   /* dims that are rows of the 2-d view; of x, by an index of its rows */
     bool straight, turned; /* as it lies, and as the transpose of that view */
-    uint8_t lead;          /* with an index of rows: the first dims of x that count them */
 } tri_quantise_attr;
 
 /* Where ranks that have different tokens get the keys of the others from. */
@@ -417,8 +416,7 @@ typedef struct tri_attr {
             bool back;       /* by the transpose of each expert's matrix */
             bool fast_sum;   /* 8-bit operands: sums may be kept in fewer bits */
             tri_dtype dtype; /* 8-bit operands: of the result */
-            /* Rows that have an expert, on average, where that is not all of them: for costs; 0 */
-            int64_t rows;
+            int64_t rows;    /* that have an expert, on average, for costs; 0: all of them */
             tri_shape table; /* grouped_grad without experts: the shape of them */
         } grouped;
         struct {

@@ -90,15 +90,15 @@ static bool sides_fit(const tri_shape *shape, int split)
 }
 
 /* An operand as a product reads it. */
-typedef struct operand {
+typedef struct read_operand {
     tri_id value;
     uint8_t split;
     bool turned; /* its contracted dims are not last yet */
-} operand;
+} read_operand;
 
-static operand operand_of(const tri_graph *graph, const tri_node *node, int j)
+static read_operand operand_of(const tri_graph *graph, const tri_node *node, int j)
 {
-    operand o = {.value = node->in[j]};
+    read_operand o = {.value = node->in[j]};
     uint8_t last = (uint8_t)(graph->values[o.value].shape.rank - 1);
     if (node->op == TRI_OP_MATMUL) {
         o.split = j == 0 ? node->attr.matmul.split_a : node->attr.matmul.split_b;
@@ -114,7 +114,7 @@ static bool operands_fit(const quantiser *q, const tri_node *node)
 {
     for (int j = 0; j < 2; j++) {
         const tri_value *value = &q->graph->values[node->in[j]];
-        operand o = operand_of(q->graph, node, j);
+        read_operand o = operand_of(q->graph, node, j);
         if (value->dtype != TRI_BF16 || o.split == 0 || !sides_fit(&value->shape, o.split) ||
             (q->split[o.value] && q->split[o.value] != o.split))
             return false;
@@ -161,7 +161,7 @@ static void find_wants(quantiser *q)
         if (!is_linear(q, node))
             continue;
         for (int j = 0; j < 2; j++) {
-            operand o = operand_of(q->graph, node, j);
+            read_operand o = operand_of(q->graph, node, j);
             quantised *to = &q->made[place_of(node)][o.value];
             q->split[o.value] = o.split;
             to->straight |= !o.turned;
@@ -340,7 +340,7 @@ static void quantise(quantiser *q, tri_id value, quantised *to)
 /* Operand j of a product as 8-bit, with its contracted dims last. */
 static const quantised *narrowed(quantiser *q, const tri_node *old, int j, tri_id *operand_id)
 {
-    operand o = operand_of(q->graph, old, j);
+    read_operand o = operand_of(q->graph, old, j);
     quantised *from = home_of(q, old, o.value);
     if (from->scale == TRI_NONE)
         quantise(q, o.value, from);
@@ -354,7 +354,7 @@ static void narrow_matmul(quantiser *q, const tri_node *old, tri_node *node)
         node->in[2] = TRI_NONE;
     node->num_in = 5;
     for (int j = 0; j < 2; j++) {
-        operand o = operand_of(q->graph, old, j);
+        read_operand o = operand_of(q->graph, old, j);
         uint8_t rank = (uint8_t)q->graph->values[o.value].shape.rank;
         node->in[3 + j] = narrowed(q, old, j, &node->in[j])->scale;
         *(j == 0 ? &node->attr.matmul.split_a : &node->attr.matmul.split_b) =

@@ -121,6 +121,14 @@ static bool reads_cut(tri_op op)
            op == TRI_OP_UNBLOCK;
 }
 
+static void add_quantise(const tri_quantise_attr *attr, tri_text *text)
+{
+    tri_text_add(text, " %s split=%d%s%s", tri_dtype_name(attr->dtype), attr->split,
+                 attr->straight ? " straight" : "", attr->turned ? " turned" : "");
+    if (attr->lead > 0)
+        tri_text_add(text, " lead=%d", attr->lead);
+}
+
 /* What its kernel reads: one that is added to a family of operators belongs here. */
 static void add_attributes(const tri_instr *instr, tri_text *text)
 {
@@ -148,11 +156,7 @@ static void add_attributes(const tri_instr *instr, tri_text *text)
         tri_text_add(text, " %s", tri_dtype_name(attr->cast.dtype));
         break;
     case TRI_OP_QUANTISE:
-        tri_text_add(text, " %s split=%d%s%s", tri_dtype_name(attr->quantise.dtype),
-                     attr->quantise.split, attr->quantise.straight ? " straight" : "",
-                     attr->quantise.turned ? " turned" : "");
-        if (attr->quantise.lead > 0)
-            tri_text_add(text, " lead=%d", attr->quantise.lead);
+        add_quantise(&attr->quantise, text);
         break;
     case TRI_OP_LAYERNORM:
     case TRI_OP_ADD_LAYERNORM:
