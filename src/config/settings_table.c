@@ -269,8 +269,8 @@ static const tri_setting common[] = {
            "grad_dtype gradient_dtype reduce_dtype"),
     CHOICE(
         "precision.linear", "same", "same, fp8",
-        "Operands of the products of linear layers in training: as precision.kind, or 8-bit (with "
-        "bf16 only; e4m3, gradients e5m2, a scale for each tensor)",
+        "Operands of the products of linear layers and experts in training: as precision.kind, or "
+        "8-bit (with bf16 only; e4m3, gradients e5m2, a scale for each tensor)",
         "fp8 float8 e4m3 hybrid fp8_recipe transformer_engine"),
     FLOAT("precision.scale", "65536", 1, 1e15,
           "fp16: what the loss is multiplied by at first, so that small gradients do not vanish",
