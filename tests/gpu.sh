@@ -22,7 +22,7 @@ if ! "$trireme" train recipes/tiny.yaml --set train.steps=1 --set run.device=cud
     exit 1
 fi
 
-for test in test_cuda_products test_cuda_kernels test_cuda_attention test_cuda_experts test_cuda_spaces test_cuda_head; do
+for test in test_cuda_products test_cuda_kernels test_cuda_attention test_cuda_experts test_cuda_experts_fp8 test_cuda_spaces test_cuda_head; do
     [ -x "$build/tests/$test" ] && [ -z "${SKIP_KERNELS:-}" ] || continue
     "$build/tests/$test" >"$work/$test.out" 2>&1 || {
         grep -v "OK \]\|RUN" "$work/$test.out" | head -n 80

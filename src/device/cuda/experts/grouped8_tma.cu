@@ -132,7 +132,9 @@ __device__ __forceinline__ void clear_ends(uint32_t stage, int first)
                      : "memory");
     }
     show_to_tensor_cores();
+    __syncwarp(); /* lanes went different ways; the barrier and wgmma want whole warps */
     asm volatile("bar.sync 1, %0;" ::"n"(NUM_MULTIPLY) : "memory");
+    __syncwarp();
 }
 
 /* Sums of one stage, 128 columns at a time. */

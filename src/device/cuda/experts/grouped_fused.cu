@@ -67,6 +67,8 @@ void grouped_swiglu(const tri_kernel_args *args)
     call.c = args->out[2].data;
     grouped_run(args, call, GROUPED_FORWARD);
     tri_kernel_args act = *args;
+    act.num_in = 3;
+    act.num_out = 1; /* more would be its largest elements */
     act.in[0] = args->out[1];
     act.in[1] = args->out[2];
     act.in[2] = args->in[4];
@@ -134,6 +136,7 @@ void grouped_swiglu_grad(const tri_kernel_args *args)
         return;
     grouped_run(args, call, GROUPED_BACK); /* dy, where dgate goes */
     tri_kernel_args act = *args;
+    act.num_in = 4;
     act.in[0] = args->in[3];
     act.in[1] = args->in[4];
     act.in[2] = args->out[0];
