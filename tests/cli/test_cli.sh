@@ -383,7 +383,7 @@ test_plan_and_check() {
         [ "$fault" = late-gather ] && more=(--set layout.zero=3 --set layout.keep_gathered=true)
         [ "$fault" = lost-terms ] && more=(--set model.loss_tile=8)
         case $fault in
-        swapped-turns | shared-work) more=(--set layout.pp=2 --set layout.schedule=dualpipe --set layout.pairs=true --set layout.microbatches=4) ;;
+        swapped-turns | shared-work) more=(--set layout.pp=2 --set layout.zero=3 --set layout.schedule=dualpipe --set layout.pairs=true --set layout.microbatches=4) ;;
         wrong-distance | wrong-source) more=(--set layout.cp=3) ;;
         small-room | loose-plan) more=(--set layout.cp=2 --set layout.cp_kind=gather --set data.mask_documents=true) ;;
         esac

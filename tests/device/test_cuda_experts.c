@@ -637,7 +637,7 @@ static void check_fused(const product *p, tri_dtype dtype, int kind, tri_op op)
     experts_call c = {.op = op, .overwrite = true};
     bool act = op == TRI_OP_GROUPED_SWIGLU, grad = op == TRI_OP_GROUPED_SWIGLU_GRAD;
     c.attr.grouped.back = !act;
-    c.between = grad ? dtype : TRI_F32; /* dy, where it is not one kernel */
+    c.between = dtype; /* gate, up and dy */
     add_in(&c, dtype, SIZES(p->rows, act || grad ? p->k : p->n));
     operand *w = add_in(&c, dtype, SIZES(p->experts, grad ? p->k : p->n, grad ? p->n : p->k));
     fill(w, 0.2f); /* gates are of the size that they have in models */

@@ -239,11 +239,12 @@ size_t bytes_of_turns(const tri_tensor &dw)
     return (size_t)(1 + dw.size[0] * tiles_of_grad(dw) * PART_WARPS) * sizeof(int32_t);
 }
 
-/* So many that every processor has about ten parts to do whatever the balance, and none that is
- * all overhead. Results of 16 bits are not added up by parts. */
+/* So many that every processor has about two parts to do whatever the balance, and none that is all
+ * overhead: with more of them parts wait longer for their turns than the balance gains. Results of
+ * 16 bits are not added up by parts. */
 int rows_of_part(const tri_kernel_args *args, const grouped_call &call)
 {
-    constexpr int64_t LEAST = 1024, TURNS = 10;
+    constexpr int64_t LEAST = 1024, TURNS = 2;
     int64_t even =
         ceil_div(call.rows * tiles_of_grad(args->out[0]), TURNS * device_of(args)->num_sms);
     int64_t most = call.out_type != TRI_F32 ? call.rows + 1 : even > LEAST ? even : LEAST;

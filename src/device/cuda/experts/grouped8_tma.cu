@@ -5,8 +5,9 @@
  * half of the columns at a time: 64 x 128 short sums, which it adds in f32 while the other
  * warpgroup multiplies.
  *
- * The rows of an expert begin anywhere, so transposes of rows are copied from any byte on; what the
- * engine brings of the next expert's is set to zero in shared memory. */
+ * The rows of an expert begin anywhere, but the engine begins its boxes at a multiple of 16 bytes.
+ * So transposes of rows are copied from such a place on; what the engine brings of the experts
+ * before and after is set to zero in shared memory. */
 #include "device/cuda/experts/grouped8.cuh"
 #include "device/cuda/experts/grouped_stage.cuh"
 #include "device/cuda/experts/tma.cuh"
@@ -85,6 +86,12 @@ __device__ __forceinline__ boxes8 boxes_of(const grouped_call &call, int index)
     return boxes;
 }
 
+/* How much of the first stage of a tile lies before its rows. */
+template <grouped_kind KIND> __device__ __forceinline__ int bytes_before(const boxes8 &boxes, int k)
+{
+    return KIND == GROUPED_GRAD && k > 0 ? boxes.a_k % 16 : 0;
+}
+
 template <grouped_kind KIND, typename O>
 __device__ __forceinline__ void bring_all(const grouped_call &call, const maps8 &maps, ring8 ring,
                                           int num_tiles)
@@ -94,7 +101,8 @@ __device__ __forceinline__ void bring_all(const grouped_call &call, const maps8 
         if (!find_tile<KIND, plan8::M, plan8::N>(call, index, tile))
             continue;
         boxes8 boxes = boxes_of<KIND>(call, index);
-        for (int k0 = 0; k0 < tile.k; k0 += STAGE_K8, ring.next()) {
+        for (int k0 = -bytes_before<KIND>(boxes, tile.k); k0 < tile.k;
+             k0 += STAGE_K8, ring.next()) {
             uint32_t to = ring.stage(), full = ring.full_one();
             barrier_wait(ring.empty_one(), ring.parity ^ 1); /* passes at once in the first round */
             barrier_expect(full, plan8::STAGE_BYTES);
@@ -107,26 +115,30 @@ __device__ __forceinline__ void bring_all(const grouped_call &call, const maps8 
     }
 }
 
-/* Sets all lines to zero from byte `first` on; all threads that multiply do so together. */
-__device__ __forceinline__ void clear_ends(uint32_t stage, int first)
+/* The bytes of a word at `at` that are in [begin, end), as a mask. */
+__device__ __forceinline__ uint32_t bytes_within(int at, int begin, int end)
+{
+    int low = begin - at, high = end - at;
+    uint32_t before = low <= 0 ? 0u : low >= 4 ? ~0u : (1u << low * 8) - 1;
+    return (high >= 4 ? ~0u : high <= 0 ? 0u : (1u << high * 8) - 1) & ~before;
+}
+
+/* Sets all lines to zero but for [begin, end); all threads that multiply do so together. */
+__device__ __forceinline__ void clear_ends(uint32_t stage, int begin, int end)
 {
     int thread = (int)threadIdx.x % NUM_MULTIPLY;
     for (int i = thread; i < (plan8::M + plan8::N) * LINE_PARTS; i += NUM_MULTIPLY) {
-        int part = i % LINE_PARTS, keep = first - part * 16; /* bytes of this part */
-        if (keep >= 16)
+        int part = i % LINE_PARTS, first = part * 16;
+        if (begin <= first && first + 16 <= end)
             continue;
-        uint32_t at = stage + at_part(i / LINE_PARTS, part), word[4] = {};
-        if (keep > 0) {
-            asm volatile("ld.shared.v4.b32 {%0, %1, %2, %3}, [%4];"
-                         : "=r"(word[0]), "=r"(word[1]), "=r"(word[2]), "=r"(word[3])
-                         : "r"(at)
-                         : "memory");
+        uint32_t at = stage + at_part(i / LINE_PARTS, part), word[4];
+        asm volatile("ld.shared.v4.b32 {%0, %1, %2, %3}, [%4];"
+                     : "=r"(word[0]), "=r"(word[1]), "=r"(word[2]), "=r"(word[3])
+                     : "r"(at)
+                     : "memory");
 #pragma unroll
-            for (int w = 0; w < 4; w++) {
-                int own = keep - w * 4;
-                word[w] &= own >= 4 ? ~0u : own <= 0 ? 0u : (1u << own * 8) - 1;
-            }
-        }
+        for (int w = 0; w < 4; w++)
+            word[w] &= bytes_within(first + w * 4, begin, end);
         asm volatile("st.shared.v4.b32 [%0], {%1, %2, %3, %4};" ::"r"(at), "r"(word[0]),
                      "r"(word[1]), "r"(word[2]), "r"(word[3])
                      : "memory");
@@ -192,13 +204,15 @@ __device__ __forceinline__ void multiply_all(const grouped8_call &call, ring8 ri
             continue;
         float sum[32][4] = {};
         uint32_t before = 0; /* the barrier of the stage that was used last */
-        for (int k0 = 0; k0 < tile.k; k0 += STAGE_K8, ring.next()) {
+        boxes8 boxes = boxes_of<KIND>(call.of, index);
+        for (int k0 = -bytes_before<KIND>(boxes, tile.k); k0 < tile.k;
+             k0 += STAGE_K8, ring.next()) {
             uint32_t b = ring.stage() + plan8::A_BYTES;
             uint32_t a = ring.stage() + (uint32_t)group * 64 * LINE_BYTES;
             barrier_wait(ring.full_one(), ring.parity);
             __syncwarp();
-            if (KIND == GROUPED_GRAD && tile.k - k0 < STAGE_K8)
-                clear_ends(ring.stage(), tile.k - k0);
+            if (KIND == GROUPED_GRAD && (k0 < 0 || tile.k - k0 < STAGE_K8))
+                clear_ends(ring.stage(), -k0, tile.k - k0);
             if constexpr (FAST) {
                 wgmma8_stage<true>(A{}, sum, a, b);
                 wgmma_wait<1>(); /* of the stage before */
