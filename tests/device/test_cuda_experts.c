@@ -257,7 +257,7 @@ static void expect_ints(const experts_call *c, int k, const unsigned char *got)
 
 static double unit_of(tri_dtype dtype)
 {
-    return dtype == TRI_BF16 ? 0x1p-8 : dtype == TRI_F16 ? 0x1p-11 : 3e-6;
+    return dtype == TRI_BF16 ? 0x1p-8 : dtype == TRI_F16 ? 0x1p-11 : 5e-6;
 }
 
 /* Of the largest element: sums run in f32, and results round. */
@@ -265,7 +265,9 @@ static void expect_floats(const experts_call *c, int k, const unsigned char *got
 {
     const operand *o = &c->out[k];
     const float *want = o->host;
-    double unit = unit_of(o->t.dtype) + (c->between != TRI_F32 ? unit_of(c->between) : 0);
+    double unit = unit_of(o->t.dtype);
+    if (c->between != TRI_F32) /* results in f32 are sums of it, whose terms may cancel */
+        unit += (o->t.dtype == TRI_F32 ? 4 : 1) * unit_of(c->between);
     double largest = 1e-6;
     int64_t bad = 0, row = o->t.size[o->t.rank - 1];
     for (int64_t i = 0; i < o->t.count; i++)

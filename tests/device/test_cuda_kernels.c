@@ -308,6 +308,12 @@ static bool is_exact(tri_op op)
            op == TRI_OP_SPLIT_QKV || op == TRI_OP_JOIN_QKV;
 }
 
+/* Products of experts with what stands beside them, which may run as their parts. */
+static bool is_fused(tri_op op)
+{
+    return op >= TRI_OP_GROUPED_SWIGLU && op <= TRI_OP_GROUPED_SUM;
+}
+
 /* Relative to the largest element of the output. Sums run in f32 here, in another order. */
 static float tolerance_of(const op_case *c, const variant *v, tri_dtype dtype, bool exact)
 {
@@ -318,9 +324,9 @@ static float tolerance_of(const op_case *c, const variant *v, tri_dtype dtype, b
     bool rounds_within = c->op == TRI_OP_LAYERNORM_GRADS || c->op == TRI_OP_RMSNORM_GRADS ||
                          c->op == TRI_OP_ADD_LAYERNORM || c->op == TRI_OP_ADD_RMSNORM ||
                          c->op == TRI_OP_ATTENTION || c->op == TRI_OP_ATTENTION_GRAD ||
-                         c->flags & CASE_AMAX;
-    bool product =
-        c->op == TRI_OP_MATMUL || (c->op >= TRI_OP_GROUPED && c->op <= TRI_OP_GROUPED8_GRAD);
+                         is_fused(c->op) || c->flags & CASE_AMAX;
+    bool product = c->op == TRI_OP_MATMUL || is_fused(c->op) ||
+                   (c->op >= TRI_OP_GROUPED && c->op <= TRI_OP_GROUPED8_GRAD);
     if (product && v->narrow != TRI_F32) /* tensor cores add in fewer bits */
         of_case = fmaxf(of_case, c->flags & CASE_FLOAT8 ? 1e-3f : 2e-5f);
     tri_dtype least = rounds_within && dtype == TRI_F32 ? v->narrow : dtype;
