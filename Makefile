@@ -276,6 +276,7 @@ docs: all
 	$(PROGRAM) settings --markdown > docs/settings.md
 	$(PROGRAM) settings --aliases --markdown > docs/coming-from.md
 	$(PROGRAM) explain --ops --markdown > docs/operators.md
+	$(PROGRAM) place --devices --markdown > docs/devices.md
 	tools/draw_pipelines.sh $(PROGRAM)
 	tools/draw_context.sh $(PROGRAM)
 

@@ -5,7 +5,7 @@
 BEGIN {
     # The order in which data flows (ARCHITECTURE.md); a new folder of src/ gets its place here.
     order = "base graph model optim mesh collective place recompute schedule program compile device " \
-            "comm run sim data ckpt train serve plugin config api cli"
+            "comm run sim data ckpt train serve plugin config api search cli"
     num = split(order, names, " ")
     for (i = 1; i <= num; i++)
         rank[names[i]] = i

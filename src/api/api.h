@@ -33,6 +33,9 @@ tr_status tri_api_start(tr_session *session, tr_error *err);
  * ranks may be threads of one process. */
 tr_status tri_api_compile_rank(const tr_settings *settings, int rank, tr_session **session,
                                tr_error *err);
+/* What a session is made of for a GPU that is not here, of which only the figures are known: its
+ * programs are those that one would run (train/plan/stage_programs.h compiles them). */
+tr_status tri_api_describe(tr_settings *settings, tri_session_config *config, tr_error *err);
 /* The first part for a set of programs (TRI_PROGRAMS_...) instead of those of training. shape of
  * prefill and decode, or NULL for what the settings say. */
 tr_status tri_api_compile_programs(tr_settings *settings, int rank, unsigned programs,

@@ -206,6 +206,18 @@ static tr_status compile(const tr_settings *settings, int rank, unsigned program
     return TR_OK;
 }
 
+tr_status tri_api_describe(tr_settings *settings, tri_session_config *config, tr_error *err)
+{
+    TRI_TRY(tr_settings_set(settings, "run.device=cuda", err)); /* what only GPUs do is allowed */
+    TRI_TRY(tri_settings_complete(settings, err));
+    TRI_TRY(tri_session_config_from(settings, config, err));
+    config->device.kind = tri_device_described.kind;
+    config->compile.overlap_min_bytes = 0;
+    config->compile.in_place = true; /* as messages that a GPU sends by itself */
+    config->programs = TRI_PROGRAMS_TRAIN;
+    return TR_OK;
+}
+
 tr_status tri_api_compile(tr_settings *settings, int rank, tr_session **session, tr_error *err)
 {
     *session = NULL;

@@ -49,6 +49,25 @@ void *tri_arena_alloc(tri_arena *arena, size_t bytes)
     return piece;
 }
 
+const char *tri_arena_text(tri_arena *arena, const char *text)
+{
+    size_t length = strlen(text);
+    char *copy = tri_arena_alloc(arena, length + 1);
+    return copy ? memcpy(copy, text, length + 1) : "";
+}
+
+const char *tri_arena_dotted(tri_arena *arena, const char *first, const char *second)
+{
+    size_t a = strlen(first), b = strlen(second);
+    char *text = tri_arena_alloc(arena, a + b + 2);
+    if (!text)
+        return "";
+    memcpy(text, first, a);
+    text[a] = '.';
+    memcpy(text + a + 1, second, b + 1);
+    return text;
+}
+
 const char *tri_arena_vprintf(tri_arena *arena, const char *format, va_list args)
 {
     va_list again;

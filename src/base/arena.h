@@ -22,6 +22,9 @@ void *tri_arena_alloc(tri_arena *arena, size_t bytes); /* zeroed, aligned to 16 
 /* Formatted text; "" when memory ran out (and failed is set). */
 const char *tri_arena_printf(tri_arena *arena, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
+/* The text itself, and two with a dot between them: as "%s" and "%s.%s" would print. */
+const char *tri_arena_text(tri_arena *arena, const char *text);
+const char *tri_arena_dotted(tri_arena *arena, const char *first, const char *second);
 const char *tri_arena_vprintf(tri_arena *arena, const char *format, va_list args);
 
 /* Room for one more item in a heap array: returns the array, moved if need be, or NULL (the old

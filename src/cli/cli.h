@@ -17,9 +17,13 @@
 
 /* A flag of one verb, beside the common --set and --help. */
 typedef struct tri_flag {
-    const char *name;     /* without the dashes; NULL ends a list of flags */
-    const char *argument; /* what its value is called in the help, "N"; NULL when it takes none */
-    const char *help;     /* NULL: it is not for people, and shown to none */
+    const char *name; /* without the dashes; NULL ends a list of flags */
+    /* What its value is called in the help, "N"; NULL when it takes none. In brackets, "[N]": a
+     * number that may be left out. */
+    const char *argument;
+    /* NULL: it is not for people, and shown to none. "tokens: ..." or "tokens, rows: ...": it says
+     * something of these flags, is refused without any of them, and shown by --help all. */
+    const char *help;
 } tri_flag;
 
 typedef enum tri_operands {
@@ -85,6 +89,10 @@ tr_status tri_cli_init(tri_cli *cli, const tri_verb *verb, int num_args, char **
                        tr_error *err);
 void tri_cli_fini(tri_cli *cli);
 tr_status tri_verb_unknown(const char *name, tr_error *err); /* says what was meant */
+
+/* Whether a flag says something of others (see tri_flag), none of which is given; cli NULL: whether
+ * it does at all. */
+bool tri_flag_led_by(const tri_verb *verb, const tri_flag *flag, const tri_cli *cli);
 
 /* The last value given for a flag the verb declares, "" if it takes none; NULL when not given. */
 const char *tri_cli_flag(const tri_cli *cli, const char *name);

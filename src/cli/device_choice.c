@@ -8,23 +8,44 @@
 
 #include "cli/launch/environment.h"
 
-static int count_gpus(const tri_device_def *cuda)
+static void name_gpus(const tri_device_def *cuda, tri_gpus *gpus)
 {
-    enum { MOST = 250 }; /* an exit code */
-    int status = 0;
-    pid_t child = fork();
-    if (child == 0) {
-        int count = cuda->count();
-        _exit(count < 0 ? 0 : count > MOST ? MOST : count);
-    }
-    while (child > 0 && waitpid(child, &status, 0) < 0)
-        if (errno != EINTR)
-            return 0;
-    return child > 0 && WIFEXITED(status) ? WEXITSTATUS(status) : 0;
+    tri_device_found found[TRI_DEVICE_MOST_FOUND];
+    int num = cuda->found ? cuda->found(found) : 0;
+    for (int i = 0; i < num; i++)
+        if (strcmp(found[i].name, "GPU") == 0 && found[i].there)
+            snprintf(gpus->name, sizeof gpus->name, "%s", found[i].detail);
 }
 
-/* Ranks of this machine in a world that somebody else started; 1 when nobody tells. */
-static int ranks_beside(void)
+/* In the child. */
+static _Noreturn void look(const tri_device_def *cuda, bool named, int pipe)
+{
+    tri_gpus gpus = {.count = cuda->count()};
+    if (named && gpus.count > 0)
+        name_gpus(cuda, &gpus);
+    _exit(write(pipe, &gpus, sizeof gpus) == sizeof gpus ? 0 : 1);
+}
+
+tri_gpus tri_cli_find_gpus(bool named)
+{
+    const tri_device_def *cuda = tri_device_find("cuda");
+    tri_gpus gpus = {0};
+    int ends[2];
+    if (!cuda || !tri_device_gpu_driver() || pipe(ends) != 0)
+        return gpus;
+    pid_t child = fork();
+    if (child == 0)
+        look(cuda, named, ends[1]);
+    close(ends[1]);
+    if (child < 0 || read(ends[0], &gpus, sizeof gpus) != sizeof gpus || gpus.count < 0)
+        gpus = (tri_gpus){0};
+    close(ends[0]);
+    while (child > 0 && waitpid(child, NULL, 0) < 0 && errno == EINTR)
+        continue;
+    return gpus;
+}
+
+int tri_cli_ranks_beside(void)
 {
     static const char *const variables[] = {"LOCAL_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE",
                                             "MPI_LOCALNRANKS", "SLURM_STEP_TASKS_PER_NODE"};
@@ -50,11 +71,11 @@ tr_status tri_cli_choose_device(tr_settings *settings, int64_t num_ranks, tri_de
                               .local_ranks = num_ranks < INT32_MAX ? (int)num_ranks : INT32_MAX};
     if (tri_environment_read(&world, NULL) == TR_OK && world.given) {
         const char *visible = getenv("CUDA_VISIBLE_DEVICES");
-        offer.local_ranks = ranks_beside();
+        offer.local_ranks = tri_cli_ranks_beside();
         offer.bound = visible && *visible && !strchr(visible, ',');
     }
     if (cuda && offer.driver)
-        offer.num_devices = count_gpus(cuda);
+        offer.num_devices = tri_cli_find_gpus(false).count;
     tri_device_choose(&offer, choice);
     char assignment[64];
     snprintf(assignment, sizeof assignment, "run.device=%s", choice->kind);

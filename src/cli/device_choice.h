@@ -6,6 +6,17 @@
 #include "device/device.h"
 #include "trireme/settings.h"
 
+/* GPUs of this machine that ranks can use; 0: none. */
+typedef struct tri_gpus {
+    int count;
+    char name[200]; /* of what kind they are, as the driver says; "" where nobody asked */
+} tri_gpus;
+
+/* Before any thread exists, as below: a child asks. */
+tri_gpus tri_cli_find_gpus(bool named);
+/* Ranks of this machine in a world that somebody else started; 1 when nobody tells. */
+int tri_cli_ranks_beside(void);
+
 /* Replaces run.device=auto in the settings by what it stands for with so many ranks; *choice says
  * why. Before any thread exists: GPUs are counted by a child, since a process that has used one
  * cannot be forked.

@@ -132,7 +132,7 @@ void tri_help_write_verb(FILE *file, const tri_verb *verb, bool all)
             *verb->usage ? " " : "", verb->usage, settings ? " [--set section.key=value ...]" : "",
             verb->flags && verb->flags->name ? " [flags]" : "");
     for (const tri_flag *flag = verb->flags; flag && flag->name; flag++) {
-        if (!flag->help)
+        if (!flag->help || (!all && tri_flag_led_by(verb, flag, NULL)))
             continue;
         char name[64];
         snprintf(name, sizeof name, "--%s%s%s", flag->name, flag->argument ? " " : "",

@@ -1,11 +1,14 @@
 /* Reading a command. Two passes: first what was typed is sorted into operands, flags and
  * assignments, then the file is loaded and the assignments are made, so that --set wins over the
  * file wherever it stands. */
+#include <ctype.h>
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
+#include "base/settings/nearest.h"
 #include "ckpt/checkpoint.h"
 #include "ckpt/hf/hf.h"
 #include "cli/cli.h"
@@ -13,7 +16,6 @@
 #include "cli/recipe.h"
 #include "cli/short_forms.h"
 #include "config/aliases.h"
-#include "config/nearest.h"
 #include "config/settings_table.h"
 
 /* argv as it is read: where we are, and the assignments for the second pass. */
@@ -182,6 +184,14 @@ static tr_status read_plugin(argument_cursor *c, const char *arg, tr_error *err)
     return flag_value(c, arg, "my_model.so", &c->plugins[c->num_plugins++], err);
 }
 
+/* Whether a value that may be left out is there: a number, and not the name of a file. */
+static bool number_follows(const argument_cursor *c)
+{
+    const char *next = c->at < c->num_args ? c->args[c->at] : "";
+    return isdigit((unsigned char)next[0]) && !is_yaml(next) && !strchr(next, '/') &&
+           !tri_recipe_exists(next);
+}
+
 /* One word that begins with a dash; the cursor stands behind it. */
 static tr_status read_flag(tri_cli *cli, argument_cursor *c, const char *arg, tr_error *err)
 {
@@ -198,6 +208,8 @@ static tr_status read_flag(tri_cli *cli, argument_cursor *c, const char *arg, tr
     tri_flag_value *given = &cli->flags[cli->num_flags++];
     given->flag = flag;
     given->value = "";
+    if (flag->argument && flag->argument[0] == '[' && name[length] != '=' && !number_follows(c))
+        return TR_OK;
     if (flag->argument)
         return flag_value(c, arg, flag->argument, &given->value, err);
     if (name[length] == '=')
@@ -298,8 +310,48 @@ static tr_status load_plugins(tri_cli *cli, const argument_cursor *c, tr_error *
     return status == TR_OK ? TR_OK : tri_fail_prefix(err, status, "--set");
 }
 
+bool tri_flag_led_by(const tri_verb *verb, const tri_flag *flag, const tri_cli *cli)
+{
+    const char *end = flag->help ? strstr(flag->help, ": ") : NULL;
+    bool led = false, there = false;
+    for (const char *at = flag->help; end && at < end; at += at[0] == ',' ? 2 : 0) {
+        size_t length = strcspn(at, ",:");
+        const tri_flag *leader = find_flag(verb, at, length);
+        if (!leader || leader == flag)
+            return false;
+        led = true;
+        there |= cli && tri_cli_flag(cli, leader->name);
+        at += length;
+    }
+    return led && !there;
+}
+
+/* A flag that says something of another means nothing without it. A setting of that name may have
+ * been meant. */
+static tr_status check_leaders(const tri_cli *cli, tr_error *err)
+{
+    for (int i = 0; i < cli->num_flags; i++) {
+        const tri_flag *flag = cli->flags[i].flag;
+        const tri_table *table = tri_settings_table(cli->settings);
+        char setting[120] = "";
+        if (!tri_flag_led_by(cli->verb, flag, cli))
+            continue;
+        for (int k = 0; k < table->num && tri_verb_has_settings(cli->verb); k++)
+            if (names(table->row[k], flag->name) && !setting[0])
+                snprintf(setting, sizeof setting, "; the setting is --set %.60s=%.30s",
+                         table->row[k]->name, cli->flags[i].value);
+        return tri_fail(err, TR_ERROR_INPUT,
+                        "--%s says nothing without --%.*s; add it, or leave --%s out%s (trireme "
+                        "%s --help all lists the flags)",
+                        flag->name, (int)strcspn(flag->help, ",:"), flag->help, flag->name, setting,
+                        cli->verb->name);
+    }
+    return TR_OK;
+}
+
 static tr_status resolve(tri_cli *cli, const argument_cursor *c, tr_error *err)
 {
+    TRI_TRY(check_leaders(cli, err));
     TRI_TRY(load_plugins(cli, c, err));
     const tri_verb *verb = cli->verb;
     int num = cli->num_operands;

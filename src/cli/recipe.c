@@ -7,8 +7,8 @@
 #include <unistd.h>
 
 #include "base/fs.h"
+#include "base/settings/nearest.h"
 #include "base/text.h"
-#include "config/nearest.h"
 
 enum { MAX_PATH = 4096, NUM_PLACES = 3 };
 

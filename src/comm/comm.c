@@ -117,6 +117,11 @@ int tri_comm_machine(const tri_comm *comm, int rank)
     return comm->machine ? comm->machine[rank] : 0;
 }
 
+const tri_bootstrap *tri_comm_bootstrap(const tri_comm *comm)
+{
+    return &comm->boot;
+}
+
 /* Which rank is on which machine, and whether this one has a core for each of its ranks. */
 static tr_status meet(tr_comm *comm, tr_error *err)
 {

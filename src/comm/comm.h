@@ -24,6 +24,9 @@ void tri_comm_destroy(tri_comm *comm);
 /* The machine that a rank is on: the first rank that is there too. */
 int tri_comm_machine(const tri_comm *comm, int rank);
 
+/* What it was created from, for a library that joins the same ranks. */
+const tri_bootstrap *tri_comm_bootstrap(const tri_comm *comm);
+
 /* The internal spellings; the same functions. */
 static inline tr_status tri_comm_run(tri_group *group, const tr_collective *call, tr_error *err)
 {

@@ -31,6 +31,7 @@ typedef struct tri_compile_config {
     double bucket_bytes; /* zero 0: gradients are summed over dp when so much is complete */
     bool overlap;        /* messages may be under way beside the computation */
     bool lanes;          /* of the device, which keeps them apart by itself: no flights */
+    bool in_place;       /* receives are not started before their place */
     uint64_t overlap_min_bytes; /* smaller ones are waited for where they stand */
     int prefetch;        /* zero 3: buckets of weights that are gathered ahead of their use */
     bool pairs;          /* forwards and backwards that a schedule pairs run as one */
@@ -40,8 +41,15 @@ typedef struct tri_compile_config {
     tri_fusions fusions;      /* what the device offers */
     tri_memory_needs memory;  /* and what it asks for */
     const char *schedule;     /* of a pipeline: a name of schedule/table.c, or csv:FILE */
-    int64_t chunks;           /* on each rank of it; 0: what the schedule has by default */
-    const char *stages;       /* layers of each chunk, "4,4,3,5"; "" or NULL: divided by cost */
+    /* The same, built and proven by tri_pipeline_init for another rank; NULL: it is built anew. */
+    const struct tri_schedule *made_schedule;
+    int64_t chunks;     /* on each rank of it; 0: what the schedule has by default */
+    const char *stages; /* layers of each chunk, "4,4,3,5"; "" or NULL: divided by cost */
+    /* The chunks of the layers, of tri_stages, found for another rank; NULL: they are found anew.
+     */
+    const int *made_chunks;
+    bool unproven; /* neither graphs nor programs are proven: for sums about them, not to be run */
+    bool extends;  /* the caller puts layers in (program/extend/extend.h), and then plans flights */
 } tri_compile_config;
 
 /* Rows of one micro-batch of one rank: the batch divided over dp and micro-batches, rounded up

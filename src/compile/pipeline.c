@@ -121,10 +121,8 @@ static tr_status build_schedule(tri_pipeline *pipeline, const tri_compile_config
                         wanted.order, pp);
     if (config->pairs)
         TRI_TRY(check_pairs(s, wanted.order, err));
-    if (s->update_every > 0) {
+    if (s->update_every > 0)
         TRI_TRY(check_asynchronous(config, wanted.order, err));
-        pipeline->num_updates = (s->num_microbatches + s->update_every - 1) / s->update_every;
-    }
     TRI_TRY(tri_schedule_check(s, err));
     if (!s->has_messages) {
         if (!config->split_backward)
@@ -135,14 +133,40 @@ static tr_status build_schedule(tri_pipeline *pipeline, const tri_compile_config
     return tri_schedule_check(s, err);
 }
 
+static void count_updates(tri_pipeline *pipeline)
+{
+    const tri_schedule *s = &pipeline->schedule;
+    if (s->update_every > 0)
+        pipeline->num_updates = (s->num_microbatches + s->update_every - 1) / s->update_every;
+}
+
+static tr_status find_splits(tri_pipeline *pipeline, tr_error *err)
+{
+    const tri_schedule *s = &pipeline->schedule;
+    pipeline->splits = calloc(s->num_chunks, sizeof *pipeline->splits);
+    if (!pipeline->splits)
+        return tri_fail(err, TR_ERROR_RUNTIME, "no memory for the schedule");
+    for (uint32_t r = 0; r < s->num_ranks; r++)
+        for (size_t i = 0; i < s->ranks[r].count; i++)
+            if (s->ranks[r].actions[i].kind == TRI_ACTION_I)
+                pipeline->splits[s->ranks[r].actions[i].chunk] = true;
+    return TR_OK;
+}
+
 tr_status tri_pipeline_init(tri_pipeline *pipeline, const tri_compile_config *config, tr_error *err)
 {
     *pipeline = (tri_pipeline){0};
     int pp = tri_mesh_size(&config->mesh, TRI_AXIS_PP);
     if (pp == 1)
         return TR_OK;
-    TRI_TRY(build_schedule(pipeline, config, err));
+    pipeline->borrowed = config->made_schedule != NULL;
+    if (pipeline->borrowed)
+        pipeline->schedule = *config->made_schedule;
+    else
+        TRI_TRY(build_schedule(pipeline, config, err));
     pipeline->exists = true;
+    count_updates(pipeline);
+    TRI_TRY(find_splits(pipeline, err));
     int routes = 1; /* that a micro-batch takes: with a single one, the second stays unused */
     for (uint32_t m = 0; m < pipeline->schedule.num_microbatches; m++)
         if (pipeline->schedule.route[m] >= routes)
@@ -242,6 +266,17 @@ tr_status tri_pipeline_check(const tri_compile_config *config, tr_error *err)
     return status;
 }
 
+static tr_status take_chunks(tri_stages *stages, const tri_compile_config *config, tr_error *err)
+{
+    size_t units = (size_t)config->model.num_layers + 2;
+    stages->num_layers = (int)config->model.num_layers;
+    stages->chunk_of = calloc(units, sizeof *stages->chunk_of);
+    if (!stages->chunk_of)
+        return tri_fail(err, TR_ERROR_RUNTIME, "no memory to divide the layers");
+    memcpy(stages->chunk_of, config->made_chunks, units * sizeof *stages->chunk_of);
+    return TR_OK;
+}
+
 /* All programs of a run share the parameters, so they have to divide the layers alike. An
  * evaluation costs other than a training step (it has no dropout, say), and by its own costs it
  * would put layers on ranks that do not train them. */
@@ -250,19 +285,20 @@ tr_status tri_pipeline_divide(tri_pipeline *pipeline, const tri_compile_config *
 {
     tri_stages *stages = &pipeline->stages;
     tri_graph graph;
+    if (config->made_chunks)
+        return take_chunks(stages, config, err);
     TRI_TRY(emit_training(config, params, &graph, err));
     size_t units = (size_t)graph.num_layers + 2;
-    double *cost = calloc(units, sizeof *cost);
+    pipeline->layer_costs = calloc(units, sizeof *pipeline->layer_costs);
     stages->num_layers = graph.num_layers;
     stages->chunk_of = calloc(units, sizeof *stages->chunk_of);
-    tr_status status = cost && stages->chunk_of
+    tr_status status = pipeline->layer_costs && stages->chunk_of
                            ? TR_OK
                            : tri_fail(err, TR_ERROR_RUNTIME, "no memory to divide the layers");
     if (status == TR_OK) {
-        tri_stages_costs(&graph, cost);
-        status = tri_stages_divide(stages, cost, config->stages, err);
+        tri_stages_costs(&graph, pipeline->layer_costs);
+        status = tri_stages_divide(stages, pipeline->layer_costs, config->stages, err);
     }
-    free(cost);
     tri_graph_fini(&graph);
     return status;
 }
@@ -289,15 +325,7 @@ static tr_status add(tri_pipeline *pipeline, tri_action_kind kind, uint32_t chun
 /* Without a pipeline: forward and backward of each micro-batch in turn. */
 bool tri_pipeline_splits(const tri_pipeline *pipeline, const tri_compile_config *config, int chunk)
 {
-    const tri_schedule *s = &pipeline->schedule;
-    if (!pipeline->exists)
-        return config->split_backward;
-    for (uint32_t r = 0; r < s->num_ranks; r++)
-        for (size_t i = 0; i < s->ranks[r].count; i++)
-            if ((int)s->ranks[r].actions[i].chunk == chunk &&
-                s->ranks[r].actions[i].kind == TRI_ACTION_I)
-                return true;
-    return false;
+    return pipeline->exists ? pipeline->splits[chunk] : config->split_backward;
 }
 
 static tr_status plain_actions(tri_pipeline *pipeline, tri_mode mode, uint32_t num, bool split,
@@ -356,7 +384,10 @@ tr_status tri_pipeline_actions(tri_pipeline *pipeline, const tri_compile_config 
 
 void tri_pipeline_fini(tri_pipeline *pipeline)
 {
-    tri_schedule_fini(&pipeline->schedule);
+    if (!pipeline->borrowed)
+        tri_schedule_fini(&pipeline->schedule);
+    free(pipeline->layer_costs);
+    free(pipeline->splits);
     free(pipeline->stages.chunk_of);
     free(pipeline->actions.actions);
     *pipeline = (tri_pipeline){0};

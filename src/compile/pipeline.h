@@ -13,6 +13,9 @@ typedef struct tri_pipeline {
     tri_stages stages;
     tri_action_list actions; /* of this rank */
     uint32_t num_updates;    /* in a step, of an asynchronous schedule; 0: one, at its end */
+    double *layer_costs;     /* [layers + 2]: of each one's forward, once they are divided */
+    bool *splits;            /* [chunk]: its backward is run as I and W */
+    bool borrowed;           /* the schedule is another's (config->made_schedule) */
 } tri_pipeline;
 
 /* Builds, completes and proves the schedule of the pipeline, if there is one. */

@@ -2,9 +2,9 @@
 #include <ctype.h>
 #include <string.h>
 
+#include "base/settings/nearest.h"
 #include "base/text.h"
 #include "config/aliases.h"
-#include "config/nearest.h"
 #include "config/settings_table.h"
 
 enum { MAX_NAME = 96 };

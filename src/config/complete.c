@@ -3,8 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/settings/nearest.h"
 #include "ckpt/hf/hf.h"
-#include "config/nearest.h"
 #include "config/owners.h"
 #include "config/plugins.h"
 #include "config/resolve.h"

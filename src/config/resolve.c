@@ -376,8 +376,20 @@ static tr_status mesh_config(const tr_settings *s, tri_mesh *mesh, tr_error *err
     return tri_mesh_check(mesh, err);
 }
 
+/* Only who starts the ranks can choose how many there are. */
+static tr_status check_decided(const tr_settings *s, tr_error *err)
+{
+    if (!tr_settings_bool(s, "layout.auto"))
+        return TR_OK;
+    return tri_fail(err, TR_ERROR_INPUT,
+                    "layout.auto is true, and the layout is chosen by `trireme train` alone, when "
+                    "it starts the ranks; `trireme plan FILE.yaml --search` shows the best ones: "
+                    "write one of them into the settings, and set layout.auto=false");
+}
+
 tr_status tri_session_config_from(const tr_settings *s, tri_session_config *config, tr_error *err)
 {
+    TRI_TRY(check_decided(s, err));
     *config = (tri_session_config){
         .device = {.kind = tr_settings_string(s, "run.device"),
                    .num_threads = (int)tr_settings_int(s, "run.threads"),

@@ -53,6 +53,13 @@ const tri_setting *tri_section_first(const tri_table *table, const char *section
     return table->row[i];
 }
 
+int tri_section_auto(const tri_table *table, const char *section)
+{
+    char name[MAX_NAME];
+    snprintf(name, sizeof name, "%s.auto", section);
+    return tri_setting_find(table, name);
+}
+
 const tri_table *tri_settings_table(const tr_settings *settings)
 {
     return &settings->table;
@@ -143,6 +150,12 @@ static tr_status split_assignment(const tri_table *table, const char *assignment
     size_t length = (size_t)(to - from);
     snprintf(name, sizeof name, "%.*s", (int)(length < sizeof name ? length : sizeof name), from);
     *index = tri_setting_find(table, name);
+    if (*index < 0 && tri_section_find(name) >= 0 && strcmp(equals + 1, "auto") == 0 &&
+        tri_section_auto(table, name) >= 0) {
+        *index = tri_section_auto(table, name);
+        *value = "true";
+        return TR_OK;
+    }
     if (*index < 0 && tri_section_find(name) >= 0) {
         const tri_setting *row = tri_section_first(table, name);
         return tri_fail(err, TR_ERROR_INPUT,

@@ -22,6 +22,8 @@ struct tr_settings {
 /* settings.c */
 const char *tri_setting_key(const tri_setting *row); /* after the dot */
 const tri_setting *tri_section_first(const tri_table *table, const char *section); /* an example */
+/* The setting that "SECTION: auto" turns on, a BOOL; -1: the section has none. */
+int tri_section_auto(const tri_table *table, const char *section);
 tr_status tri_settings_clone(const tr_settings *from, tr_settings **to, tr_error *err);
 
 /* unknown.c */

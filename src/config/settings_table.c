@@ -259,6 +259,10 @@ static const tri_setting common[] = {
            "full (all but each layer's input), every:N (each N-th layer), budget:BYTES (as little "
            "as fits, such as budget:8GiB)",
            "activation_checkpointing remat checkpoint recomputation"),
+    BOOL("layout.auto", "false",
+         "`trireme train` chooses the layout for the devices that are there when a run begins; "
+         "settings of the layout that are given beside it stay. layout: auto is the same",
+         "auto_parallel auto_layout autotuning"),
 
     CHOICE("precision.kind", "fp32", "fp32, tf32, bf16, fp16",
            "Number format of activations and matrix products; parameters stay fp32, with 16-bit "

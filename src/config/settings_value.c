@@ -7,8 +7,8 @@
 #include <string.h>
 #include <strings.h>
 
+#include "base/settings/nearest.h"
 #include "base/text.h"
-#include "config/nearest.h"
 #include "config/settings_internal.h"
 
 enum { MAX_NUMBER = 64 }; /* characters of a number; no sensible one is longer */

@@ -287,6 +287,18 @@ static tr_status read_version(yaml_reader *r)
     return fail_here(r, TR_ERROR_INPUT);
 }
 
+/* "layout: auto", which is short for a section with auto: true. */
+static bool is_auto(yaml_reader *r, const char *section)
+{
+    int index = tri_section_auto(&r->draft->table, section);
+    if (index < 0 || r->event.type != YAML_SCALAR_EVENT ||
+        strcmp((const char *)r->event.data.scalar.value, "auto") != 0)
+        return false;
+    r->draft->values[index].integer = 1;
+    r->draft->values[index].given = true;
+    return true;
+}
+
 /* One entry of the top level; the current event is its key. */
 static tr_status read_top_entry(yaml_reader *r)
 {
@@ -307,6 +319,8 @@ static tr_status read_top_entry(yaml_reader *r)
     if (r->event.type == YAML_MAPPING_START_EVENT)
         return read_section(r, key);
     if (is_null(&r->event)) /* a section whose keys are all commented out */
+        return TR_OK;
+    if (is_auto(r, key))
         return TR_OK;
     const tri_setting *row = tri_section_first(&r->draft->table, key);
     char shown[80] = "a list";

@@ -2,8 +2,8 @@
 #include <string.h>
 #include <strings.h>
 
+#include "base/settings/nearest.h"
 #include "config/aliases.h"
-#include "config/nearest.h"
 #include "config/settings_internal.h"
 
 enum { MAX_NAME = 64 }; /* longer than any name in the table */

@@ -12,6 +12,7 @@ static const tri_device_def *const devices[] = {
     &tri_device_cuda,
 #endif
     &tri_device_null,
+    &tri_device_described,
 };
 
 const tri_device_def *tri_device_find(const char *kind)

@@ -101,12 +101,13 @@ enum { TRI_DEVICE_MOST_FOUND = 8 };
 
 typedef struct tri_device_def {
     const char *kind;
-    tri_fusions fusions; /* epilogues that its products can apply */
+    const tri_fusions *fusions; /* epilogues that its products can apply */
     tr_status (*open)(tri_device *device, const tri_device_config *config, tr_error *err);
     void (*close)(tri_device *device);
     const tri_device_queue
         *queue;    /* NULL: kernels work in the host's memory and return when done */
     bool f32_only; /* its kernels know f32 alone, and are called through widened copies */
+    bool apart;    /* no other process reads its memory in place */
     /* NULL: there is none, and the host's is called with copies of the operands. */
     const tri_kernel *(*kernel)(const tri_device *device, tri_op op);
     /* Optional: false for operands that its kernel is not made for; the host's is called then.
@@ -121,6 +122,9 @@ typedef struct tri_device_def {
      * measured in a few milliseconds once scratch is reserved; the figures that utilisation is
      * given against. NULL or 0: not known. */
     double (*peak_flops)(tri_device *device, tri_dtype dtype);
+    /* Seconds of one product of a [m][k] and a [k][n] matrix (b is stored turned), measured the
+     * same way; 0: it does not fit, or fails. NULL: not known. */
+    double (*product_seconds)(tri_device *device, tri_dtype dtype, int64_t m, int64_t n, int64_t k);
     double (*peak_bytes)(tri_device *device);
     /* Optional: writes what was measured for the calls so far to device->tuning. */
     tr_status (*keep)(tri_device *device, tr_error *err);
@@ -130,6 +134,9 @@ typedef struct tri_device_def {
     /* Optional: fills a list of TRI_DEVICE_MOST_FOUND and returns how many; needs no device. */
     int (*found)(tri_device_found *found);
 } tri_device_def;
+
+/* What GPUs offer, whether one is here or only described. */
+extern const tri_fusions tri_gpu_fusions;
 
 struct tri_device {
     const tri_device_def *def;
@@ -192,6 +199,8 @@ size_t tri_device_call_scratch(const tri_device *device, const tri_call_plan *pl
 void tri_device_call(const tri_call_plan *plan, const tri_kernel_args *args);
 
 extern const tri_device_def tri_device_cpu, tri_device_null;
+/* A GPU that is not here: computes nothing, but programs are what they would be on one. */
+extern const tri_device_def tri_device_described;
 #ifdef TRI_CUDA
 extern const tri_device_def tri_device_cuda;
 #endif

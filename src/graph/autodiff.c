@@ -44,7 +44,7 @@ static tri_id grad_state_of(tri_graph *graph, tri_id param)
 {
     if (graph->grad_state[param] == TRI_NONE) {
         const tri_param *p = &graph->params->items[param];
-        const char *name = tri_arena_printf(&graph->arena, "grad.%s", p->name);
+        const char *name = tri_arena_dotted(&graph->arena, "grad", p->name);
         tri_dtype dtype =
             tri_param_has_copy(p, graph->precision.compute) ? graph->precision.grad : TRI_F32;
         graph->grad_state[param] =
@@ -57,7 +57,7 @@ static void contribute_param(tri_graph *graph, tri_id param, tri_id grad)
 {
     bool first = graph->grad_state[param] == TRI_NONE;
     tri_id state = grad_state_of(graph, param);
-    const char *name = tri_arena_printf(&graph->arena, "grad.%s", graph->params->items[param].name);
+    const char *name = tri_arena_dotted(&graph->arena, "grad", graph->params->items[param].name);
     tri_id node = tri_graph_emit(graph, TRI_OP_ACCUMULATE, name, NULL, &grad, 1, 1);
     if (node != TRI_NONE)
         tri_graph_write_state(graph, node, 0, state, first ? TRI_WRITE_START : TRI_WRITE_ADD);
@@ -74,7 +74,7 @@ static void contribute(autodiff *ad, tri_id value, tri_id grad)
         ad->grad[value] = grad;
         return;
     }
-    const char *name = tri_arena_printf(&graph->arena, "d.%s", graph->values[value].name);
+    const char *name = tri_arena_dotted(&graph->arena, "d", graph->values[value].name);
     tri_id node =
         tri_graph_emit(graph, TRI_OP_ADD, name, NULL, (tri_id[]){ad->grad[value], grad}, 2, 1);
     ad->grad[value] = node == TRI_NONE ? TRI_NONE : graph->nodes[node].out[0];

@@ -13,8 +13,7 @@ tri_id tri_node_out(const tri_graph *graph, tri_id node, int k)
 /* The parameter "scope.name.suffix", or TRI_NONE when the table has none. */
 static tri_id find_param(tri_graph *graph, const char *name, const char *suffix)
 {
-    const char *full =
-        tri_arena_printf(&graph->arena, "%s.%s", tri_graph_name(graph, name), suffix);
+    const char *full = tri_arena_dotted(&graph->arena, tri_graph_name(graph, name), suffix);
     return tri_param_find(graph->params, full);
 }
 
@@ -36,7 +35,7 @@ static tri_id product(tri_graph *graph, const char *full_name, tri_id x, tri_id 
     tri_dtype dtype = graph->values[weight].dtype;
     if (graph->values[x].dtype != dtype) { /* an input of the step */
         const char *name =
-            tri_arena_printf(&graph->arena, "%s.%s", graph->values[x].name, tri_dtype_name(dtype));
+            tri_arena_dotted(&graph->arena, graph->values[x].name, tri_dtype_name(dtype));
         x = tri_node_out(graph,
                          tri_graph_emit(graph, TRI_OP_CAST, name,
                                         &(tri_attr){.cast = {.dtype = dtype}}, &x, 1, 1),

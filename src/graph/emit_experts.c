@@ -6,8 +6,7 @@
 
 static tri_id weight_of(tri_graph *graph, const char *name, const char *suffix)
 {
-    const char *full =
-        tri_arena_printf(&graph->arena, "%s.%s", tri_graph_name(graph, name), suffix);
+    const char *full = tri_arena_dotted(&graph->arena, tri_graph_name(graph, name), suffix);
     tri_id param = full ? tri_param_find(graph->params, full) : TRI_NONE;
     if (param == TRI_NONE) {
         tri_graph_fail(graph, "the model has no parameter %s", full);
@@ -89,7 +88,7 @@ static tri_id move(tri_graph *graph, tri_op op, tri_id rows, tri_id expert)
 {
     if (!graph->experts_apart || rows == TRI_NONE)
         return rows;
-    const char *name = tri_arena_printf(&graph->arena, "%s.%s", graph->values[rows].name,
+    const char *name = tri_arena_dotted(&graph->arena, graph->values[rows].name,
                                         op == TRI_OP_DISPATCH ? "there" : "back");
     return tri_node_out(graph,
                         tri_graph_emit(graph, op, name, NULL, (tri_id[]){rows, expert}, 2, 1), 0);
@@ -117,7 +116,7 @@ static tri_id gather(tri_graph *graph, const char *name, tri_id x, uint8_t lead,
 static tri_id grouped(tri_graph *graph, const char *name, const char *part, tri_id rows,
                       tri_id expert)
 {
-    const char *full = tri_arena_printf(&graph->arena, "%s.%s", name, part);
+    const char *full = tri_arena_dotted(&graph->arena, name, part);
     tri_id in[] = {rows, weight_of(graph, full, "weight"), expert};
     return tri_node_out(
         graph, tri_graph_emit(graph, TRI_OP_GROUPED, tri_graph_name(graph, full), NULL, in, 3, 1),

@@ -25,7 +25,8 @@ void tri_graph_remove_nodes(tri_graph *graph, const bool *dead)
     for (size_t n = 0; n < graph->num_nodes; n++) {
         if (dead[n])
             continue;
-        graph->nodes[kept] = graph->nodes[n];
+        if (kept != n)
+            graph->nodes[kept] = graph->nodes[n];
         for (int k = 0; k < graph->nodes[kept].num_out; k++)
             graph->values[graph->nodes[kept].out[k]].producer = (tri_id)kept;
         kept++;
@@ -55,6 +56,22 @@ void tri_graph_append(tri_graph *graph, const tri_node *node)
     for (int k = 0; k < node->num_out; k++)
         graph->values[node->out[k]].producer = (tri_id)graph->num_nodes;
     graph->num_nodes++;
+}
+
+tr_status tri_graph_reorder(tri_graph *graph, const tri_id *order, tr_error *err)
+{
+    tri_node *nodes = calloc(graph->num_nodes + 1, sizeof *nodes);
+    if (!nodes)
+        return tri_fail(err, TR_ERROR_RUNTIME, "no memory to order the nodes of the graph");
+    for (size_t n = 0; n < graph->num_nodes; n++) {
+        nodes[n] = graph->nodes[order[n]];
+        for (int k = 0; k < nodes[n].num_out; k++)
+            graph->values[nodes[n].out[k]].producer = (tri_id)n;
+    }
+    free(graph->nodes);
+    graph->nodes = nodes;
+    graph->nodes_capacity = graph->num_nodes + 1;
+    return TR_OK;
 }
 
 typedef struct rewrite {

@@ -76,8 +76,8 @@ void tri_graph_enter(tri_graph *graph, int layer, const char *scope_format, ...)
 const char *tri_graph_name(tri_graph *graph, const char *name)
 {
     if (!graph->scope[0])
-        return tri_arena_printf(&graph->arena, "%s", name);
-    return tri_arena_printf(&graph->arena, "%s.%s", graph->scope, name);
+        return tri_arena_text(&graph->arena, name);
+    return tri_arena_dotted(&graph->arena, graph->scope, name);
 }
 
 tri_id tri_graph_add_value(tri_graph *graph, tri_value value)
@@ -96,14 +96,13 @@ tri_id tri_graph_add_value(tri_graph *graph, tri_value value)
 tri_id tri_graph_input(tri_graph *graph, const char *name, tri_dtype dtype, tri_shape shape,
                        bool per_microbatch)
 {
-    return tri_graph_add_value(graph,
-                               (tri_value){.name = tri_arena_printf(&graph->arena, "%s", name),
-                                           .shape = shape,
-                                           .dtype = dtype,
-                                           .kind = TRI_VALUE_INPUT,
-                                           .producer = TRI_NONE,
-                                           .state = TRI_NONE,
-                                           .per_microbatch = per_microbatch});
+    return tri_graph_add_value(graph, (tri_value){.name = tri_arena_text(&graph->arena, name),
+                                                  .shape = shape,
+                                                  .dtype = dtype,
+                                                  .kind = TRI_VALUE_INPUT,
+                                                  .producer = TRI_NONE,
+                                                  .state = TRI_NONE,
+                                                  .per_microbatch = per_microbatch});
 }
 
 static bool same_rows(const tri_step_row *a, const tri_step_row *b, size_t num)
@@ -147,7 +146,7 @@ tri_id tri_graph_state(tri_graph *graph, tri_state_kind kind, const char *name, 
     }
     graph->states = states;
     tri_id id = (tri_id)graph->num_states++;
-    const char *copy = tri_arena_printf(&graph->arena, "%s", name);
+    const char *copy = tri_arena_text(&graph->arena, name);
     tri_id first = tri_graph_add_value(graph, (tri_value){.name = copy,
                                                           .shape = shape,
                                                           .dtype = dtype,
@@ -198,7 +197,7 @@ tri_id tri_graph_weight(tri_graph *graph, tri_id param)
         return tri_graph_param(graph, param);
     if (graph->copy_state[param] == TRI_NONE) {
         tri_dtype dtype = graph->precision.compute;
-        const char *name = tri_arena_printf(&graph->arena, "%s.%s", p->name, tri_dtype_name(dtype));
+        const char *name = tri_arena_dotted(&graph->arena, p->name, tri_dtype_name(dtype));
         graph->copy_state[param] =
             tri_graph_state(graph, TRI_STATE_COPY, name, dtype, p->shape, param);
         if (graph->arena.failed)
@@ -253,8 +252,8 @@ tri_id tri_graph_emit(tri_graph *graph, tri_op op, const char *name, const tri_a
     tri_id id = (tri_id)graph->num_nodes;
     const tri_op_def *def = tri_op_get(op);
     for (int k = 0; k < num_out; k++) {
-        const char *full =
-            tri_arena_printf(&graph->arena, def->suffix[k] ? "%s.%s" : "%s", name, def->suffix[k]);
+        const char *full = def->suffix[k] ? tri_arena_dotted(&graph->arena, name, def->suffix[k])
+                                          : tri_arena_text(&graph->arena, name);
         node.out[k] = tri_graph_add_value(graph, (tri_value){.name = full,
                                                              .shape = shapes[k],
                                                              .dtype = dtypes[k],

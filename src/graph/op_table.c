@@ -111,6 +111,25 @@ const tri_op_def *tri_op_get(tri_op op)
     return table[op];
 }
 
+bool tri_op_multiplies(tri_op op)
+{
+    switch (op) {
+    case TRI_OP_MATMUL:
+    case TRI_OP_GROUPED:
+    case TRI_OP_GROUPED_GRAD:
+    case TRI_OP_GROUPED8:
+    case TRI_OP_GROUPED8_GRAD:
+    case TRI_OP_GROUPED_SWIGLU:
+    case TRI_OP_GROUPED_SWIGLU_GRAD:
+    case TRI_OP_GROUPED_SUM:
+    case TRI_OP_ATTENTION:
+    case TRI_OP_ATTENTION_GRAD:
+        return true;
+    default:
+        return false;
+    }
+}
+
 tri_shape tri_flat_shape(const tri_flat *flat)
 {
     int64_t first;
@@ -172,10 +191,33 @@ static double operand_bytes(const tri_value *value)
     return (double)tri_dtype_size(value->dtype, tri_shape_count(&value->shape));
 }
 
+/* A node may work on this rank's slice of tensors that it has whole: the share of those that it
+ * touches. */
+static double slice_share(const tri_node *node)
+{
+    const tri_flat *flat = &node->attr.flat;
+    int64_t first;
+    if (flat->parts == 0 || flat->count == 0 || tri_op_get(node->op)->communicates)
+        return 1;
+    return (double)tri_flat_slice(flat, flat->part, &first) / (double)flat->count;
+}
+
+static bool is_sliced(const tri_node *node, const tri_value *value)
+{
+    return slice_share(node) < 1 && (value->state != TRI_NONE || value->bucket != 0) &&
+           tri_shape_count(&value->shape) == node->attr.flat.count;
+}
+
+static double touched_bytes(const tri_node *node, const tri_value *value)
+{
+    return operand_bytes(value) * (is_sliced(node, value) ? slice_share(node) : 1);
+}
+
 tri_cost tri_node_cost(const tri_graph *graph, const tri_node *node)
 {
     tri_cost cost = {0};
     const tri_op_def *def = tri_op_get(node->op);
+    double share = 1;
     tri_shape in[TRI_MAX_IN] = {0}, out[TRI_MAX_OUT];
     for (int j = 0; j < node->num_in; j++) {
         in[j].rank = -1;
@@ -184,16 +226,18 @@ tri_cost tri_node_cost(const tri_graph *graph, const tri_node *node)
         in[j] = graph->values[node->in[j]].shape;
         bool replaced = def->communicates && j > 0 && def->updates[0] == j + 1;
         if (!replaced) /* the version whose place fetch and stash write to is not read */
-            cost.bytes += operand_bytes(&graph->values[node->in[j]]);
+            cost.bytes += touched_bytes(node, &graph->values[node->in[j]]);
     }
     for (int k = 0; k < node->num_out; k++) {
         const tri_value *value = &graph->values[node->out[k]];
         out[k] = value->shape;
         bool adds = node->write[k] == TRI_WRITE_START || node->write[k] == TRI_WRITE_ADD;
-        cost.bytes += operand_bytes(value) * (adds ? 2 : 1);
+        cost.bytes += touched_bytes(node, value) * (adds ? 2 : 1);
+        share = is_sliced(node, value) ? slice_share(node) : share;
         cost.flops += (double)tri_shape_count(&out[k]);
     }
     if (def->flops)
         cost.flops = def->flops(node, in, out);
+    cost.flops *= share;
     return cost;
 }

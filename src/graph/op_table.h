@@ -81,6 +81,8 @@ typedef struct tri_op_def {
 const tri_op_def *tri_op_get(tri_op op);
 /* The attributes of an operator: those that all have, and of its own family. */
 tri_attr tri_attr_of(tri_op op, const tri_attr *attr);
+/* Products and attention: what counts as work, since messages hide behind little else. */
+bool tri_op_multiplies(tri_op op);
 /* Whether nothing is set that belongs to another family (as far as these do not share memory). */
 bool tri_attr_fits(tri_op op, const tri_attr *attr);
 /* Of a product; NONE for any other operator. */

@@ -52,7 +52,7 @@ void tri_param_add(tri_param_table *table, tri_param param)
     tri_param *items = tri_array_grow(table->items, table->count, &table->capacity, sizeof *items);
     if (items)
         table->items = items;
-    param.name = tri_arena_printf(&table->arena, "%s", param.name);
+    param.name = tri_arena_text(&table->arena, param.name);
     if (!items || table->arena.failed ||
         (2 * (table->count + 1) > table->num_slots && !index_names(table))) {
         table->failed = true;

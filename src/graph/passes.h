@@ -49,6 +49,8 @@ void tri_graph_remove_nodes(tri_graph *graph, const bool *dead);
 /* Takes all nodes out of the graph, for a pass that puts them back one by one. From here on the
  * caller owns them and frees them, whatever happens; the graph has none. */
 tri_node *tri_graph_take_nodes(tri_graph *graph, size_t *num);
+/* Puts the nodes in another order: order[n] is the one that comes n-th. */
+tr_status tri_graph_reorder(tri_graph *graph, const tri_id *order, tr_error *err);
 /* Puts a node at the end, as the producer of its outputs. */
 void tri_graph_append(tri_graph *graph, const tri_node *node);
 

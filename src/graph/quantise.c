@@ -329,7 +329,7 @@ static void quantise(quantiser *q, tri_id value, quantised *to)
     to->scale = out[0];
     if (to->straight) {
         to->q = out[1];
-        graph->values[to->q].name = tri_arena_printf(&graph->arena, "%s.%s", name, type);
+        graph->values[to->q].name = tri_arena_dotted(&graph->arena, name, type);
     }
     if (to->turned) {
         to->turned_q = out[1 + to->straight];

@@ -1,102 +1,11 @@
-/* The tables. GB is 10^9. Each row names what it was taken from; a figure that the source does not
- * give is left out. NVIDIA prints the bandwidth of NVLink and PCIe for both directions together:
- * half of it stands here. */
+/* Devices and links by name, and devices that a person describes. */
 #include "mesh/devices.h"
 
+#include <stdlib.h>
+#include <string.h>
 #include <strings.h>
 
-#define TERA 1e12
-#define GIGA 1e9
-
-static const tri_device_spec devices[] = {
-    {"v100",
-     "NVIDIA V100 SXM2 32 GB",
-     {15.7 * TERA, 0, 125 * TERA, 0, 0},
-     {0},
-     32 * GIGA,
-     900 * GIGA,
-     "nvlink2",
-     "NVIDIA V100 datasheet"},
-    {"a100-40",
-     "NVIDIA A100 SXM 40 GB",
-     {19.5 * TERA, 156 * TERA, 312 * TERA, 0, 624 * TERA},
-     {0, 312 * TERA, 624 * TERA, 0, 1248 * TERA},
-     40 * GIGA,
-     1555 * GIGA,
-     "nvlink3",
-     "NVIDIA A100 datasheet"},
-    {"a100",
-     "NVIDIA A100 SXM 80 GB",
-     {19.5 * TERA, 156 * TERA, 312 * TERA, 0, 624 * TERA},
-     {0, 312 * TERA, 624 * TERA, 0, 1248 * TERA},
-     80 * GIGA,
-     2039 * GIGA,
-     "nvlink3",
-     "NVIDIA A100 80GB datasheet"},
-    /* The sheets of the Hopper cards print sparse figures only; dense is half. */
-    {"h100",
-     "NVIDIA H100 SXM",
-     {67 * TERA, 494.5 * TERA, 989.5 * TERA, 1979 * TERA, 1979 * TERA},
-     {0, 989 * TERA, 1979 * TERA, 3958 * TERA, 3958 * TERA},
-     80 * GIGA,
-     3350 * GIGA,
-     "nvlink4",
-     "NVIDIA H100 datasheet"},
-    {"h100-pcie",
-     "NVIDIA H100 PCIe",
-     {51 * TERA, 378 * TERA, 756.5 * TERA, 1513 * TERA, 1513 * TERA},
-     {0, 756 * TERA, 1513 * TERA, 3026 * TERA, 3026 * TERA},
-     80 * GIGA,
-     2000 * GIGA,
-     "pcie5",
-     "NVIDIA H100 PCIe datasheet"},
-    {"h200",
-     "NVIDIA H200 SXM",
-     {67 * TERA, 494.5 * TERA, 989.5 * TERA, 1979 * TERA, 1979 * TERA},
-     {0, 989 * TERA, 1979 * TERA, 3958 * TERA, 3958 * TERA},
-     141 * GIGA,
-     4800 * GIGA,
-     "nvlink4",
-     "NVIDIA H200 datasheet"},
-    {"l40s",
-     "NVIDIA L40S",
-     {91.6 * TERA, 183 * TERA, 362 * TERA, 733 * TERA, 733 * TERA},
-     {0, 366 * TERA, 733 * TERA, 1466 * TERA, 1466 * TERA},
-     48 * GIGA,
-     864 * GIGA,
-     "pcie4",
-     "NVIDIA L40S datasheet"},
-    {"v5p",
-     "Google TPU v5p",
-     {0, 0, 459 * TERA, 459 * TERA, 918 * TERA},
-     {0},
-     95 * GIGA,
-     2765 * GIGA,
-     "ici-v5p",
-     "Google Cloud TPU documentation, v5p"},
-    {"v6e",
-     "Google TPU v6e (Trillium)",
-     {0, 0, 918 * TERA, 0, 1836 * TERA},
-     {0},
-     32 * GIGA,
-     1640 * GIGA,
-     "ici-v6e",
-     "Google Cloud TPU documentation, v6e"},
-};
-
-static const tri_link_spec links[] = {
-    {"nvlink2", "NVLink 2, 6 links", 150 * GIGA, 0, "NVIDIA V100 datasheet: 300 GB/s both ways"},
-    {"nvlink3", "NVLink 3, 12 links", 300 * GIGA, 0, "NVIDIA A100 datasheet: 600 GB/s both ways"},
-    {"nvlink4", "NVLink 4, 18 links", 450 * GIGA, 0, "NVIDIA H100 datasheet: 900 GB/s both ways"},
-    {"nvlink5", "NVLink 5, 18 links", 900 * GIGA, 0, "NVIDIA Blackwell brief: 1.8 TB/s both ways"},
-    {"pcie4", "PCIe 4.0 x16", 32 * GIGA, 0, "NVIDIA L40S datasheet: 64 GB/s both ways"},
-    {"pcie5", "PCIe 5.0 x16", 64 * GIGA, 0, "NVIDIA H100 datasheet: 128 GB/s both ways"},
-    {"ib400", "InfiniBand NDR, 400 Gb/s", 50 * GIGA, 0, "NVIDIA ConnectX-7 datasheet: 400 Gb/s"},
-    /* Google prints 1,200 GB/s for a v5p chip: six links, both ways, so 100 each way. What the book
-     * works with is a little less. */
-    {"ici-v5p", "TPU v5p interconnect, 3-d torus", 90 * GIGA, 3, "How to Scale Your Model, 2025"},
-    {"ici-v6e", "TPU v6e interconnect, 2-d torus", 90 * GIGA, 2, "How to Scale Your Model, 2025"},
-};
+#include "base/settings/nearest.h"
 
 const char *tri_rate_name(tri_rate rate)
 {
@@ -104,29 +13,33 @@ const char *tri_rate_name(tri_rate rate)
     return names[rate];
 }
 
-const tri_device_spec *tri_device_spec_at(size_t i)
+static bool is_alias(const char *aliases, const char *name)
 {
-    return i < sizeof devices / sizeof *devices ? &devices[i] : NULL;
+    size_t length = strlen(name);
+    for (const char *at = aliases; at && *at;) {
+        size_t word = strcspn(at, ",");
+        if (word == length && strncasecmp(at, name, word) == 0)
+            return true;
+        at += word + (at[word] == ',');
+    }
+    return false;
 }
 
 const tri_device_spec *tri_device_spec_find(const char *name)
 {
-    for (size_t i = 0; tri_device_spec_at(i); i++)
-        if (strcasecmp(devices[i].name, name) == 0)
-            return &devices[i];
+    const tri_device_spec *device;
+    for (size_t i = 0; (device = tri_device_spec_at(i)); i++)
+        if (strcasecmp(device->name, name) == 0 || is_alias(device->aliases, name))
+            return device;
     return NULL;
-}
-
-const tri_link_spec *tri_link_spec_at(size_t i)
-{
-    return i < sizeof links / sizeof *links ? &links[i] : NULL;
 }
 
 const tri_link_spec *tri_link_spec_find(const char *name)
 {
-    for (size_t i = 0; tri_link_spec_at(i); i++)
-        if (strcasecmp(links[i].name, name) == 0)
-            return &links[i];
+    const tri_link_spec *link;
+    for (size_t i = 0; (link = tri_link_spec_at(i)); i++)
+        if (strcasecmp(link->name, name) == 0)
+            return link;
     return NULL;
 }
 
@@ -136,4 +49,140 @@ double tri_link_ring_bytes_per_s(const tri_link_spec *link, int num_axes)
         return link->bytes_per_s;
     int axes = num_axes < link->torus_axes ? num_axes : link->torus_axes;
     return 2 * link->bytes_per_s * (axes > 1 ? axes : 1);
+}
+
+/* ---- descriptions ---- */
+
+typedef struct device_key {
+    const char *name, *what;
+    size_t offset; /* of a double in tri_device_spec; link and multiprocessors are none */
+} device_key;
+
+enum { KEY_UNITS = 8, KEY_LINK };
+static const device_key keys[] = {
+    {"peak", "FLOP/s of 16-bit products", offsetof(tri_device_spec, dense[TRI_RATE_16])},
+    {"f32", "FLOP/s of f32 products", offsetof(tri_device_spec, dense[TRI_RATE_F32])},
+    {"tf32", "FLOP/s of tf32 products", offsetof(tri_device_spec, dense[TRI_RATE_TF32])},
+    {"fp8", "FLOP/s of 8-bit products", offsetof(tri_device_spec, dense[TRI_RATE_FP8])},
+    {"int8", "OP/s of int8 products", offsetof(tri_device_spec, dense[TRI_RATE_INT8])},
+    {"memory", "bytes", offsetof(tri_device_spec, memory_bytes)},
+    {"bandwidth", "bytes a second of its memory", offsetof(tri_device_spec, memory_bytes_per_s)},
+    {"sparse", "FLOP/s of sparse 16-bit products", offsetof(tri_device_spec, sparse[TRI_RATE_16])},
+    {"multiprocessors", "units that run tiles of a product", 0},
+    {"link", "a link by its name", 0},
+};
+enum { NUM_KEYS = sizeof keys / sizeof *keys };
+
+static tr_status unknown_device(const char *name, tr_error *err)
+{
+    const tri_device_spec *best = tri_device_spec_at(0), *device;
+    for (size_t i = 1; (device = tri_device_spec_at(i)); i++)
+        if (tri_edit_distance(name, device->name) < tri_edit_distance(name, best->name))
+            best = device;
+    bool slip = tri_is_slip(name, best->name);
+    return tri_fail(err, TR_ERROR_INPUT,
+                    "there is no device \"%.40s\"; %s%s%s`trireme place --devices` lists them, and "
+                    "peak=312T,memory=80G,bandwidth=2039G describes one",
+                    name, slip ? "did you mean " : "", slip ? best->name : "", slip ? "? " : "");
+}
+
+static tr_status unknown_key(const char *word, tr_error *err)
+{
+    size_t best = 0;
+    for (size_t i = 1; i < NUM_KEYS; i++)
+        if (tri_edit_distance(word, keys[i].name) < tri_edit_distance(word, keys[best].name))
+            best = i;
+    return tri_fail(err, TR_ERROR_INPUT,
+                    "a device has no \"%.40s\"; the nearest is %s (%s). There are peak, f32, tf32, "
+                    "fp8, int8, sparse, memory, bandwidth, multiprocessors and link",
+                    word, keys[best].name, keys[best].what);
+}
+
+tr_status tri_quantity_parse(const char *text, double *value, tr_error *err)
+{
+    static const char letters[] = "kMGTP";
+    char *end;
+    double number = strtod(text, &end);
+    const char *letter = *end ? strchr(letters, *end) : NULL;
+    for (const char *l = letters; letter && l <= letter; l++)
+        number *= 1000;
+    if (end == text || end[letter != NULL] || !(number > 0 && number < 1e30))
+        return tri_fail(err, TR_ERROR_INPUT,
+                        "\"%.40s\" is no positive number; write 312e12 or 312T (k, M, G, T, P)",
+                        text);
+    *value = number;
+    return TR_OK;
+}
+
+static tr_status set_key(tri_device_spec *spec, const char *name, const char *value, tr_error *err)
+{
+    size_t key = 0;
+    while (key < NUM_KEYS && strcmp(keys[key].name, name) != 0)
+        key++;
+    if (key == NUM_KEYS)
+        return unknown_key(name, err);
+    if (key == KEY_LINK) {
+        const tri_link_spec *link = tri_link_spec_find(value);
+        if (!link)
+            return tri_fail(err, TR_ERROR_INPUT,
+                            "there is no link \"%.40s\"; `trireme place --devices` lists them",
+                            value);
+        spec->link = link->name;
+        return TR_OK;
+    }
+    double number;
+    TRI_TRY(tri_quantity_parse(value, &number, err));
+    if (key == KEY_UNITS && !(number >= 1 && number <= 1e6))
+        return tri_fail(err, TR_ERROR_INPUT, "multiprocessors is %.40s; give 1 to 1000000", value);
+    if (key == KEY_UNITS)
+        spec->multiprocessors = (int)number;
+    else
+        memcpy((char *)spec + keys[key].offset, &number, sizeof number);
+    return TR_OK;
+}
+
+static tr_status check_described(const tri_device_spec *spec, tr_error *err)
+{
+    const char *missing = spec->dense[TRI_RATE_16] <= 0   ? "peak"
+                          : spec->memory_bytes <= 0       ? "memory"
+                          : spec->memory_bytes_per_s <= 0 ? "bandwidth"
+                                                          : NULL;
+    if (missing)
+        return tri_fail(err, TR_ERROR_INPUT,
+                        "the device has no %s; give peak=...,memory=...,bandwidth=..., or the name "
+                        "of a device first (a100,memory=40G)",
+                        missing);
+    return TR_OK;
+}
+
+tr_status tri_device_spec_parse(const char *text, tri_device_spec *spec, tr_error *err)
+{
+    size_t word = strcspn(text, ",");
+    char piece[96];
+    *spec = (tri_device_spec){.name = "given",
+                              .title = "a device as described",
+                              .link = "pcie4",
+                              .multiprocessors = 100,
+                              .source = "given"};
+    for (const char *at = text;; word = strcspn(at, ",")) {
+        if (word >= sizeof piece)
+            return tri_fail(err, TR_ERROR_INPUT, "\"%.40s...\" is too long for a device", at);
+        memcpy(piece, at, word);
+        piece[word] = 0;
+        char *equals = strchr(piece, '=');
+        if (!equals && at == text) {
+            const tri_device_spec *known = tri_device_spec_find(piece);
+            if (!known)
+                return unknown_device(piece, err);
+            *spec = *known;
+        } else if (!equals) {
+            return tri_fail(err, TR_ERROR_INPUT, "\"%.40s\" is no key=value of a device", piece);
+        } else {
+            *equals = 0;
+            TRI_TRY(set_key(spec, piece, equals + 1, err));
+        }
+        if (!at[word])
+            return check_described(spec, err);
+        at += word + 1;
+    }
 }

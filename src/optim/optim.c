@@ -49,7 +49,7 @@ bool tri_optim_needs_whole(const tri_optim_config *config)
 tri_id tri_optim_state_as(tri_graph *graph, const tri_update *update, const char *name,
                           tri_dtype dtype)
 {
-    const char *full = tri_arena_printf(&graph->arena, "%s.%s", name, update->param->name);
+    const char *full = tri_arena_dotted(&graph->arena, name, update->param->name);
     tri_id state = tri_graph_state(graph, TRI_STATE_OPTIM, full, dtype, update->param->shape,
                                    update->param_id);
     return graph->arena.failed ? TRI_NONE : graph->states[state].latest;

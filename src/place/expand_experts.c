@@ -51,7 +51,7 @@ static tri_shape in_rooms(const tri_shape *rows, int lead, int64_t ranks, int64_
 static tri_id emit(expander *x, tri_op op, const char *like, const char *what, const tri_attr *attr,
                    const tri_id *in, int num_in, int num_out)
 {
-    const char *name = tri_arena_printf(&x->graph->arena, "%s.%s", like, what);
+    const char *name = tri_arena_dotted(&x->graph->arena, like, what);
     return tri_graph_emit(x->graph, op, name, attr, in, num_in, num_out);
 }
 

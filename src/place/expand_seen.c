@@ -55,8 +55,7 @@ static tri_id of_tokens(const exchange_of_keys *s, const char *name, int64_t tok
 static tri_id emit(const exchange_of_keys *s, tri_op op, tri_id like, const char *what,
                    const tri_attr *attr, const tri_id *in, int num_in)
 {
-    const char *name =
-        tri_arena_printf(&s->of.graph->arena, "%s.%s", s->of.graph->values[like].name, what);
+    const char *name = tri_arena_dotted(&s->of.graph->arena, s->of.graph->values[like].name, what);
     tri_id node = tri_graph_emit(s->of.graph, op, name, attr, in, num_in, 1);
     return node == TRI_NONE ? TRI_NONE : s->of.graph->nodes[node].out[0];
 }

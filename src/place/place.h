@@ -33,9 +33,13 @@ typedef struct tri_layout {
 tr_status tri_place(tri_graph *graph, const tri_layout *layout, tri_placed_params *placed,
                     tr_error *err);
 
-/* Moves messages so that there is something to compute while they are under way: the last pass
+/* Moves messages so that there is something to compute while they are under way
  * (place_order.c). ahead: buckets of weights that ZeRO 3 gathers before their turn. */
 tr_status tri_place_order(tri_graph *graph, const tri_zero_plan *zero, int ahead, tr_error *err);
+
+/* Moves what has nothing to do with the exchanges of experts beside them (place_exchanges.c),
+ * before the pass above. later: nodes that a split backward runs in W. */
+tr_status tri_place_exchanges(tri_graph *graph, const bool *later, tr_error *err);
 
 /* ZeRO: how each parameter is divided over dp (placed->zero), and whether a state is. */
 tr_status tri_zero_divide(const tri_graph *graph, const tri_layout *layout,

@@ -69,7 +69,7 @@ static tr_status emit(tri_placer *p, tri_op op, const char *suffix, tri_id in, c
 {
     tri_graph *graph = p->graph;
     tri_shape global = p->values[in].global;
-    const char *name = tri_arena_printf(&graph->arena, "%s.%s", graph->values[in].name, suffix);
+    const char *name = tri_arena_dotted(&graph->arena, graph->values[in].name, suffix);
     tri_id node = tri_graph_emit(graph, op, name, attr, &in, 1, 1);
     TRI_TRY(tri_placer_note_values(p, err));
     *out = graph->nodes[node].out[0];

@@ -9,6 +9,7 @@
  * sees the moved nodes, so it counts what lives longer. */
 #include <stdlib.h>
 
+#include "graph/passes.h"
 #include "place/place.h"
 
 /* Nodes that travel or move together: [begin, end) of the old order. */
@@ -207,22 +208,6 @@ static tr_status gather_early(mover *m, tr_error *err)
     return TR_OK;
 }
 
-static tr_status apply(tri_graph *graph, const tri_id *order, tr_error *err)
-{
-    tri_node *nodes = calloc(graph->num_nodes + 1, sizeof *nodes);
-    if (!nodes)
-        return tri_fail(err, TR_ERROR_RUNTIME, "no memory to order the messages");
-    for (size_t n = 0; n < graph->num_nodes; n++) {
-        nodes[n] = graph->nodes[order[n]];
-        for (int k = 0; k < nodes[n].num_out; k++)
-            graph->values[nodes[n].out[k]].producer = (tri_id)n;
-    }
-    free(graph->nodes);
-    graph->nodes = nodes;
-    graph->nodes_capacity = graph->num_nodes + 1;
-    return TR_OK;
-}
-
 tr_status tri_place_order(tri_graph *graph, const tri_zero_plan *zero, int ahead, tr_error *err)
 {
     size_t count = graph->num_nodes;
@@ -246,7 +231,7 @@ tr_status tri_place_order(tri_graph *graph, const tri_zero_plan *zero, int ahead
         status = gather_early(&m, err);
     }
     if (status == TR_OK)
-        status = apply(graph, m.from, err);
+        status = tri_graph_reorder(graph, m.from, err);
     free(m.from);
     free(m.to);
     free(m.runs);

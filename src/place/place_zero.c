@@ -240,7 +240,7 @@ static tr_status widen(tri_placer *p, tri_id id, tri_dtype dtype, tri_id *out, t
         return TR_OK;
     tri_attr attr = {.cast = {.dtype = dtype}};
     const char *name =
-        tri_arena_printf(&graph->arena, "%s.%s", graph->values[id].name, tri_dtype_name(dtype));
+        tri_arena_dotted(&graph->arena, graph->values[id].name, tri_dtype_name(dtype));
     tri_id node = tri_graph_emit(graph, TRI_OP_CAST, name, &attr, &id, 1, 1);
     TRI_TRY(tri_placer_note_values(p, err));
     *out = graph->nodes[node].out[0];

@@ -188,11 +188,11 @@ static tr_status copy_tables(const tri_graph *graph, const tri_homes *homes, tri
         return tri_fail(err, TR_ERROR_RUNTIME, "no memory for the program");
     for (size_t v = 0; v < graph->num_values; v++) {
         program->values[v] = graph->values[v];
-        program->values[v].name = tri_arena_printf(&program->arena, "%s", graph->values[v].name);
+        program->values[v].name = tri_arena_text(&program->arena, graph->values[v].name);
     }
     for (size_t s = 0; s < graph->num_states; s++) {
         program->states[s] = graph->states[s];
-        program->states[s].name = tri_arena_printf(&program->arena, "%s", graph->states[s].name);
+        program->states[s].name = tri_arena_text(&program->arena, graph->states[s].name);
     }
     program->num_values = graph->num_values;
     program->num_states = graph->num_states;
@@ -292,36 +292,6 @@ static bool follow_timeline(builder *b)
     return true;
 }
 
-/* Calls in the order of the schedule. Sums of gradients begin anew after each update. */
-static tr_status make_calls(const builder *b, tr_error *err)
-{
-    tri_program *program = b->program;
-    program->calls = calloc(b->num_actions + 1, sizeof *program->calls);
-    if (!program->calls)
-        return tri_fail(err, TR_ERROR_RUNTIME, "no memory for the timeline");
-    memset(b->called, 0, program->num_segments * sizeof *b->called);
-    size_t last_update = 0;
-    for (size_t i = 0; i < b->num_actions; i++) {
-        const tri_action *action = &b->schedule[i];
-        tri_call *call = &program->calls[i];
-        call->segment = *slot(b, action->kind, action->chunk);
-        call->microbatch = action->microbatch;
-        call->copy_from = TRI_NONE;
-        call->overlaps = action->overlap;
-        call->first = !b->called[call->segment];
-        b->called[call->segment] = true;
-        bool seen = false;
-        for (size_t k = last_update; k < i; k++)
-            seen |= program->calls[k].segment == call->segment;
-        if (b->graph->asynchronous && action->kind != TRI_ACTION_F)
-            call->first = !seen;
-        if (action->kind == TRI_ACTION_U)
-            last_update = i;
-    }
-    program->num_calls = b->num_actions;
-    return TR_OK;
-}
-
 static tr_status plan_memory(const builder *b, bool once, tr_error *err)
 {
     tri_half *half = calloc(b->program->num_segments + 1, sizeof *half);
@@ -329,8 +299,7 @@ static tr_status plan_memory(const builder *b, bool once, tr_error *err)
         return tri_fail(err, TR_ERROR_RUNTIME, "no memory for the memory plan");
     tri_pair_halves(b->program, half);
     tri_node_order order = {b->node, b->segment, b->instr, b->count, once, half};
-    tr_status status =
-        tri_plan_memory(b->graph, b->placed, &order, b->needs->grads_apart, b->program, err);
+    tr_status status = tri_plan_memory(b->graph, b->placed, &order, b->needs, b->program, err);
     free(half);
     return status;
 }
@@ -342,7 +311,7 @@ static tr_status build(builder *b, tr_error *err)
     TRI_TRY(order_nodes(b, err));
     emit_instrs(b);
     bool once = follow_timeline(b);
-    TRI_TRY(make_calls(b, err));
+    TRI_TRY(tri_lay_calls(b->program, b->schedule, b->num_actions, b->graph->asynchronous, err));
     TRI_TRY(plan_memory(b, once, err));
     address_instrs(b->program);
     TRI_TRY(tri_make_messages(b->program, err));

@@ -9,9 +9,15 @@
 #include "program/messages.h"
 #include "program/overlap.h"
 
+/* A flight under way, and the memory that it is about. */
+typedef struct message_aloft {
+    uint32_t flight;
+    tri_range reads, writes;
+} message_aloft;
+
 typedef struct checker {
     const tri_program *program;
-    uint32_t *air; /* flights under way */
+    message_aloft *air;
     size_t num_air;
     size_t next_flight, next_landing, next_early;
     tr_error *err;
@@ -39,27 +45,26 @@ static tr_status complain(const checker *c, uint32_t call, uint32_t instr, uint3
                     f->instr, f->call);
 }
 
-static void take_off(checker *c)
+static const tri_message *message_of(const tri_program *program, const message_aloft *a)
 {
-    c->air[c->num_air++] = (uint32_t)c->next_flight++;
+    return &program->messages[program->instrs[program->flights[a->flight].instr].message];
 }
 
-static const tri_message *message_of(const tri_program *program, uint32_t flight)
+static void take_off(checker *c)
 {
-    return &program->messages[program->instrs[program->flights[flight].instr].message];
+    const tri_program *program = c->program;
+    message_aloft *a = &c->air[c->num_air++];
+    a->flight = (uint32_t)c->next_flight++;
+    const tri_call *call = &program->calls[program->flights[a->flight].call];
+    const tri_message *message = message_of(program, a);
+    a->reads = tri_extent_range(program, call, &message->reads);
+    a->writes = tri_extent_range(program, call, &message->writes);
 }
 
 /* Whether an operand lies on what a message writes, or, if it is written itself, reads. */
-static bool meets(const checker *c, const tri_range *range, uint32_t flight, bool writes)
+static bool meets(const tri_range *range, const message_aloft *a, bool writes)
 {
-    const tri_program *program = c->program;
-    const tri_call *call = &program->calls[program->flights[flight].call];
-    const tri_message *message = message_of(program, flight);
-    tri_range own = tri_extent_range(program, call, &message->writes);
-    if (tri_ranges_meet(range, &own))
-        return true;
-    own = tri_extent_range(program, call, &message->reads);
-    return writes && tri_ranges_meet(range, &own);
+    return tri_ranges_meet(range, &a->writes) || (writes && tri_ranges_meet(range, &a->reads));
 }
 
 static tr_status check_instr(const checker *c, uint32_t call, uint32_t instr)
@@ -73,25 +78,25 @@ static tr_status check_instr(const checker *c, uint32_t call, uint32_t instr)
         out[k] = tri_operand_range(program, &program->calls[call], &i->out[k]);
     for (size_t n = 0; n < c->num_air; n++) {
         if (i->message != TRI_NONE &&
-            tri_message_behind(&program->messages[i->message], message_of(program, c->air[n]))) {
+            tri_message_behind(&program->messages[i->message], message_of(program, &c->air[n]))) {
             /* behind it in its lane, but for its counts */
             const tri_message *own = &program->messages[i->message];
             for (int k = 0; k < 2; k++) {
                 tri_range counts =
                     tri_extent_range(program, &program->calls[call], &own->counts[k]);
-                if (meets(c, &counts, c->air[n], false))
-                    return complain(c, call, instr, c->air[n], "reads its counts from");
+                if (meets(&counts, &c->air[n], false))
+                    return complain(c, call, instr, c->air[n].flight, "reads its counts from");
             }
             continue;
         }
         for (int j = 0; j < i->num_in; j++)
-            if (meets(c, &in[j], c->air[n], false))
-                return complain(c, call, instr, c->air[n], "reads what belongs to");
-        if (meets(c, &scratch, c->air[n], true))
-            return complain(c, call, instr, c->air[n], "has its scratch on");
+            if (meets(&in[j], &c->air[n], false))
+                return complain(c, call, instr, c->air[n].flight, "reads what belongs to");
+        if (meets(&scratch, &c->air[n], true))
+            return complain(c, call, instr, c->air[n].flight, "has its scratch on");
         for (int k = 0; k < i->num_out; k++)
-            if (meets(c, &out[k], c->air[n], true))
-                return complain(c, call, instr, c->air[n], "writes over");
+            if (meets(&out[k], &c->air[n], true))
+                return complain(c, call, instr, c->air[n].flight, "writes over");
     }
     return TR_OK;
 }
@@ -105,7 +110,7 @@ static tr_status land(checker *c, uint32_t call, uint32_t instr)
         if (landing->call != call || landing->instr != instr)
             break;
         size_t n = 0;
-        while (n < c->num_air && c->air[n] != landing->flight)
+        while (n < c->num_air && c->air[n].flight != landing->flight)
             n++;
         if (n == c->num_air)
             return tri_fail(c->err, TR_ERROR_INPUT,
@@ -127,13 +132,10 @@ static tr_status check_copy(checker *c, uint32_t call)
         return TR_OK;
     TRI_TRY(land(c, call, first));
     for (size_t n = 0; n < c->num_air; n++) {
-        const tri_flight *flight = &program->flights[c->air[n]];
-        const tri_message *message = message_of(program, c->air[n]);
-        const tri_call *from = &program->calls[flight->call];
-        tri_range in = tri_extent_range(program, from, &message->reads);
-        tri_range out = tri_extent_range(program, from, &message->writes);
-        if (tri_range_of_params(program, &in) || tri_range_of_params(program, &out))
-            return complain(c, call, first, c->air[n], "begins with copying what belongs to");
+        const message_aloft *a = &c->air[n];
+        if (tri_range_of_params(program, &a->reads) || tri_range_of_params(program, &a->writes))
+            return complain(c, call, first, c->air[n].flight,
+                            "begins with copying what belongs to");
     }
     return TR_OK;
 }
@@ -215,8 +217,8 @@ tr_status tri_check_overlap(const tri_program *program, tr_error *err)
                           program->early[c.next_early].instr, program->early[c.next_early].call);
     if (status == TR_OK && c.num_air > 0)
         status = tri_fail(err, TR_ERROR_INPUT, "the %s of instruction %u is never waited for",
-                          name_of(program, program->flights[c.air[0]].instr),
-                          program->flights[c.air[0]].instr);
+                          name_of(program, program->flights[c.air[0].flight].instr),
+                          program->flights[c.air[0].flight].instr);
     free(c.air);
     return status;
 }

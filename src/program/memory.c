@@ -17,7 +17,7 @@
  * 5. What a kernel asks for as scratch is a buffer of one instruction.
  * 6. What lies on the host has a `work` of its own there, placed likewise. What a message reads
  *    there or stashes stays a little longer, so that it need not be waited for at once; so does
- *    what a shift sends.
+ *    what a shift or an exchange between experts sends.
  * 7. States, inputs and outputs have spaces of their own and keep their address for the run
  *    (memory_states.c). */
 #include <stdio.h>
@@ -120,6 +120,7 @@ static void make_buffers(tri_planner *p)
                 p->buffers[id] =
                     (tri_buffer){.bytes = tri_planner_align((uint64_t)value->place.total *
                                                             tri_dtype_bytes(value->dtype)),
+                                 .made = (uint32_t)i,
                                  .born = (uint32_t)i};
             }
             if (id == TRI_NONE) {
@@ -127,6 +128,7 @@ static void make_buffers(tri_planner *p)
                 p->buffers[id] = (tri_buffer){
                     .bytes = tri_planner_align_at(tri_value_bytes(value), value->where),
                     .where = value->where,
+                    .made = (uint32_t)i,
                     .born = (uint32_t)i};
             }
             p->buffer_of[out] = id;
@@ -189,13 +191,21 @@ static bool reads(const tri_node *node, tri_id value)
     return false;
 }
 
-/* What a shift sends stays until what has come is read: so it is under way for as long as the step
- * of its ring computes. */
-static void lengthen_shifts(tri_planner *p)
+/* Whether something is computed between a message and who reads it. */
+static bool hides_behind_work(const tri_node *node)
+{
+    bool rows = node->op == TRI_OP_ALL_TO_ALL_ROWS && node->attr.message.axis == TRI_AXIS_EP;
+    return node->op == TRI_OP_SHIFT || rows;
+}
+
+/* What a shift sends, or an exchange between experts, stays until what has come is read: so it is
+ * under way for as long as the step of its ring computes, or as place_exchanges.c has put work
+ * beside it. */
+static void lengthen_sent(tri_planner *p)
 {
     for (size_t i = 0; i < p->order->count; i++) {
         const tri_node *node = &p->graph->nodes[p->order->node[i]];
-        if (node->op != TRI_OP_SHIFT || p->buffer_of[node->in[0]] == TRI_NONE)
+        if (!hides_behind_work(node) || p->buffer_of[node->in[0]] == TRI_NONE)
             continue;
         tri_buffer *buffer = &p->buffers[p->buffer_of[node->in[0]]];
         size_t last = i;
@@ -281,108 +291,6 @@ static void note_users(tri_planner *p)
     }
 }
 
-static int larger_first(const void *a, const void *b)
-{
-    const tri_buffer *x = *(tri_buffer *const *)a, *y = *(tri_buffer *const *)b;
-    if (x->bytes != y->bytes)
-        return x->bytes < y->bytes ? 1 : -1;
-    return x < y ? -1 : x > y; /* the order of making: results must not depend on qsort */
-}
-
-/* A buffer that has its place. These are looked at very often, one after the other: so they lie
- * side by side. */
-typedef struct placed {
-    uint64_t begin, end;
-    uint32_t born, dies;
-} placed;
-
-/* Lowest address from `at` on at which the piece meets no other of an overlapping lifetime; they
- * are sorted by address. */
-static uint64_t find_room(const placed *others, size_t count, const tri_buffer *piece, uint64_t at)
-{
-    for (size_t i = 0; i < count; i++) {
-        const placed *other = &others[i];
-        if (other->born > piece->dies || other->dies < piece->born)
-            continue;
-        if (other->begin >= at + piece->bytes)
-            break;
-        if (other->end > at)
-            at = other->end;
-    }
-    return at;
-}
-
-/* The first that begins behind an address. */
-static size_t first_behind(const placed *others, size_t count, uint64_t at)
-{
-    size_t low = 0, high = count;
-    while (low < high) {
-        size_t middle = (low + high) / 2;
-        if (others[middle].begin <= at)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low;
-}
-
-/* Places the first `waiting` of the queue in a space that has nothing else during their lives, from
- * an address on. Returns where they end. */
-static uint64_t place_together(uint64_t from, tri_buffer **queue, size_t waiting, placed *others)
-{
-    uint64_t last = from;
-    qsort(queue, waiting, sizeof *queue, larger_first);
-    for (size_t i = 0; i < waiting; i++) {
-        tri_buffer *piece = queue[i];
-        piece->offset = find_room(others, i, piece, from);
-        size_t position = first_behind(others, i, piece->offset);
-        memmove(others + position + 1, others + position, (i - position) * sizeof *others);
-        uint64_t end = piece->offset + piece->bytes;
-        others[position] = (placed){piece->offset, end, piece->born, piece->dies};
-        last = end > last ? end : last;
-    }
-    return last;
-}
-
-/* Both halves of a pair are alive together: its backward lies behind what any forward of a pair
- * has. Forwards come first among the segments. */
-static void place_segment(tri_planner *p, uint32_t space, uint32_t segment, tri_buffer **queue,
-                          placed *others, uint64_t *floor)
-{
-    tri_space *work = &p->program->spaces[space];
-    tri_half half = p->order->once ? TRI_HALF_NONE : p->order->half[segment];
-    size_t waiting = 0;
-    for (size_t b = 0; b < p->num_buffers; b++)
-        if (p->buffers[b].space == space &&
-            (p->order->once || p->order->segment[p->buffers[b].born] == segment))
-            queue[waiting++] = &p->buffers[b];
-    uint64_t from = half == TRI_HALF_BACKWARD ? *floor : 0;
-    uint64_t end = place_together(from, queue, waiting, others);
-    if (half == TRI_HALF_FORWARD && end > *floor)
-        *floor = end;
-    if (half == TRI_HALF_BACKWARD && space == TRI_SPACE_WORK)
-        p->program->pair_floor = *floor;
-    if (waiting > 0 && end > work->bytes)
-        work->bytes = end;
-}
-
-static tr_status place_work(tri_planner *p)
-{
-    tri_buffer **queue = malloc((p->num_buffers + 1) * sizeof(tri_buffer *));
-    placed *others = malloc((p->num_buffers + 1) * sizeof *others);
-    size_t num = p->order->once ? 1 : p->program->num_segments;
-    for (uint32_t space = 0; queue && others && space < p->program->num_spaces; space++) {
-        uint64_t floor = 0;
-        for (uint32_t segment = 0;
-             segment < num && p->program->spaces[space].kind == TRI_SPACE_WORK; segment++)
-            place_segment(p, space, segment, queue, others, &floor);
-    }
-    bool done = queue && others;
-    free(queue);
-    free(others);
-    return done ? TR_OK : tri_fail(p->err, TR_ERROR_RUNTIME, "no memory for the memory plan");
-}
-
 /* Every buffer has its address: so have the values. */
 static void settle(tri_planner *p)
 {
@@ -424,15 +332,34 @@ static tr_status plan(tri_planner *p)
     if (p->order->once)
         lengthen_crossings(p);
     lengthen_carries(p);
-    lengthen_shifts(p);
+    lengthen_sent(p);
     make_scratch(p);
     if (p->lays_grads)
         tri_planner_date_grads(p);
     TRI_TRY(choose_spaces(p));
     note_users(p);
-    TRI_TRY(place_work(p));
+    const tri_work_order order = {.program = program,
+                                  .buffers = p->buffers,
+                                  .num_buffers = p->num_buffers,
+                                  .once = p->order->once,
+                                  .segment = p->order->segment,
+                                  .half = p->order->half};
+    TRI_TRY(tri_place_work(&order, p->err));
     settle(p);
     return TR_OK;
+}
+
+/* For those who extend the program: made by an instruction, and alive between positions. */
+static void keep_pieces(tri_planner *p)
+{
+    tri_program *program = p->program;
+    for (size_t b = 0; b < p->num_buffers; b++)
+        p->buffers[b].made = p->order->instr[p->buffers[b].made];
+    program->pieces = p->buffers;
+    program->num_pieces = p->num_buffers;
+    program->piece_of = p->buffer_of;
+    p->buffers = NULL;
+    p->buffer_of = NULL;
 }
 
 /* All arrays of a plan; false when there is no memory for one. */
@@ -459,15 +386,17 @@ static bool make_room(tri_planner *p)
 }
 
 tr_status tri_plan_memory(const tri_graph *graph, const tri_placed_params *placed,
-                          const tri_node_order *order, bool grads_apart, tri_program *program,
-                          tr_error *err)
+                          const tri_node_order *order, const tri_memory_needs *needs,
+                          tri_program *program, tr_error *err)
 {
     tri_planner p = {
         .graph = graph, .placed = placed, .order = order, .program = program, .err = err};
-    p.lays_grads = order->once && !grads_apart;
+    p.lays_grads = order->once && !needs->grads_apart;
     program->once = order->once;
     tr_status status =
         make_room(&p) ? plan(&p) : tri_fail(err, TR_ERROR_RUNTIME, "no memory for the memory plan");
+    if (status == TR_OK && needs->keep_pieces)
+        keep_pieces(&p);
     free(p.sent);
     free(p.last_use);
     free(p.buffer_of);

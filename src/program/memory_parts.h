@@ -5,13 +5,25 @@
 #include "program/program.h"
 
 /* What shares one piece of memory. */
-typedef struct tri_buffer {
+struct tri_buffer {
     uint64_t bytes, offset;
-    uint32_t born, dies; /* positions in the order, inclusive */
+    uint32_t made;       /* position of the node that makes it */
+    uint32_t born, dies; /* between which it is alive, inclusive */
     uint32_t space;
     tri_where where;
     bool stays; /* from its birth to the end of the step, for all micro-batches */
-} tri_buffer;
+};
+
+/* Buffers that have a space and lifetimes, and get addresses in `work`. */
+typedef struct tri_work_order {
+    tri_program *program; /* its spaces are as large as what is placed in them */
+    tri_buffer *buffers;
+    size_t num_buffers;
+    bool once;               /* as in tri_node_order */
+    const uint32_t *segment; /* of each position */
+    const tri_half *half;    /* of each segment */
+} tri_work_order;
+tr_status tri_place_work(const tri_work_order *order, tr_error *err); /* memory_work.c */
 
 typedef struct tri_planner {
     const tri_graph *graph;

@@ -16,35 +16,7 @@
 #include <string.h>
 
 #include "program/messages.h"
-#include "program/overlap.h"
-
-/* One flight while the timeline is walked. The memory of a message is the hull of its operands. */
-typedef struct airborne {
-    uint32_t flight;
-    const tri_message *message;
-    tri_range read, write;
-    double work; /* done before it was started */
-    uint32_t wait_call;
-} airborne;
-
-typedef struct planner {
-    tri_program *program;
-    const tri_overlap *how;
-    airborne *air;
-    size_t num_air, air_capacity;
-    airborne *landed; /* that ended in one of the last calls */
-    size_t num_landed, landed_capacity;
-    double *call_work;       /* of each call: done before it */
-    uint32_t last_recv_call; /* no receive is started before it: they keep their order */
-    bool *made;              /* of each flight: it is worth while */
-    size_t flights_capacity, made_capacity;
-    bool no_memory;
-    double work; /* done so far: floating-point operations, and bytes as so many of them */
-    tr_error *err;
-} planner;
-
-/* A byte that moves takes about as long as this many operations. */
-enum { FLOPS_OF_BYTE = 4 };
+#include "program/overlap_parts.h"
 
 tri_range tri_operand_range(const tri_program *program, const tri_call *call,
                             const tri_operand *operand)
@@ -60,12 +32,6 @@ tri_range tri_scratch_range(const tri_instr *instr)
                        begin + instr->scratch_bytes};
 }
 
-bool tri_ranges_meet(const tri_range *a, const tri_range *b)
-{
-    return a->space != TRI_NONE && a->space == b->space && a->instance == b->instance &&
-           a->begin < b->end && b->begin < a->end;
-}
-
 tri_range tri_extent_range(const tri_program *program, const tri_call *call,
                            const tri_extent *extent)
 {
@@ -77,32 +43,47 @@ tri_range tri_extent_range(const tri_program *program, const tri_call *call,
     return (tri_range){extent->space, instance, extent->offset, extent->offset + extent->bytes};
 }
 
-static bool touches(const planner *p, const tri_call *call, const tri_instr *instr,
-                    const airborne *a)
+static uint64_t space_bit(uint32_t space)
+{
+    return space == TRI_NONE ? 0 : 1ull << (space % 64);
+}
+
+/* Whether these bytes are those of a message, as far as it writes (and reads). */
+static bool meets(const overlap_planner *p, const tri_call *call, const tri_extent *extent,
+                  const overlap_airborne *a, bool reads_too)
+{
+    bool possible =
+        extent->space == a->write.space || (reads_too && extent->space == a->read.space);
+    if (!possible || extent->space == TRI_NONE)
+        return false;
+    tri_range range = tri_extent_range(p->program, call, extent);
+    return tri_ranges_meet(&range, &a->write) || (reads_too && tri_ranges_meet(&range, &a->read));
+}
+
+static bool touches(const overlap_planner *p, const tri_call *call, const tri_instr *instr,
+                    const overlap_airborne *a)
 {
     uint32_t span = instr->message == TRI_NONE ? 1 : p->program->messages[instr->message].count;
     tri_range scratch = tri_scratch_range(instr);
     if (tri_ranges_meet(&scratch, &a->write) || tri_ranges_meet(&scratch, &a->read))
         return true;
     for (uint32_t n = 0; n < span; n++) {
-        for (int j = 0; j < instr[n].num_in; j++) {
-            tri_range in = tri_operand_range(p->program, call, &instr[n].in[j]);
-            if (tri_ranges_meet(&in, &a->write))
+        const tri_extent *in = p->extents + p->first_extent[instr + n - p->program->instrs];
+        const tri_extent *out = in + instr[n].num_in;
+        for (int j = 0; j < instr[n].num_in; j++)
+            if (meets(p, call, &in[j], a, false))
                 return true;
-        }
-        for (int k = 0; k < instr[n].num_out; k++) {
-            tri_range out = tri_operand_range(p->program, call, &instr[n].out[k]);
-            if (tri_ranges_meet(&out, &a->write) || tri_ranges_meet(&out, &a->read))
+        for (int k = 0; k < instr[n].num_out; k++)
+            if (meets(p, call, &out[k], a, true))
                 return true;
-        }
     }
     return false;
 }
 
 /* Whether a message reads its counts where one under way writes. Its rows may be behind that one in
  * its lane; the counts are wanted now. */
-static bool counts_touch(const planner *p, const tri_call *call, const tri_message *message,
-                         const airborne *a)
+static bool counts_touch(const overlap_planner *p, const tri_call *call, const tri_message *message,
+                         const overlap_airborne *a)
 {
     for (int k = 0; k < 2; k++) {
         tri_range counts = tri_extent_range(p->program, call, &message->counts[k]);
@@ -121,14 +102,16 @@ static uint32_t most_ahead(const tri_program *program)
 }
 
 /* What ended recently: a receive must not be started before that where they share memory. */
-static void note_landed(planner *p, const airborne *a, uint32_t call)
+static void note_landed(overlap_planner *p, const overlap_airborne *a, uint32_t call)
 {
     size_t kept = 0;
+    if (p->how->in_place) /* nobody asks */
+        return;
     for (size_t n = 0; n < p->num_landed; n++)
         if (p->landed[n].wait_call + most_ahead(p->program) >= call)
             p->landed[kept++] = p->landed[n];
     p->num_landed = kept;
-    airborne *landed =
+    overlap_airborne *landed =
         tri_array_grow(p->landed, p->num_landed, &p->landed_capacity, sizeof *landed);
     p->no_memory |= !landed;
     if (!landed)
@@ -139,9 +122,9 @@ static void note_landed(planner *p, const airborne *a, uint32_t call)
 }
 
 /* Ends a flight before this instruction; one that had nothing to hide behind is not made. */
-static void land(planner *p, size_t n, uint32_t call, uint32_t instr)
+void tri_overlap_land(overlap_planner *p, size_t n, uint32_t call, uint32_t instr)
 {
-    airborne *a = &p->air[n];
+    overlap_airborne *a = &p->air[n];
     tri_flight *flight = &p->program->flights[a->flight];
     bool border = a->message->border, sends = a->message->kind == TRI_MESSAGE_SEND;
     double least = border ? 0 : (double)p->how->min_bytes * TRI_OVERLAP_FLOPS_OF_BYTE;
@@ -156,7 +139,7 @@ static void land(planner *p, size_t n, uint32_t call, uint32_t instr)
 }
 
 /* Small ones are, too, where they would have to wait for larger ones before them. */
-static bool worth_a_lane(const planner *p, const tri_message *message)
+static bool worth_a_lane(const overlap_planner *p, const tri_message *message)
 {
     bool behind = message->border;
     if (p->how->files_only && !(tri_message_carries(message) &&
@@ -168,7 +151,8 @@ static bool worth_a_lane(const planner *p, const tri_message *message)
 }
 
 /* Whether an instruction of a call before `end` touches the memory of a message. */
-static bool call_touches(const planner *p, uint32_t c, uint32_t end, const airborne *a)
+static bool call_touches(const overlap_planner *p, uint32_t c, uint32_t end,
+                         const overlap_airborne *a)
 {
     const tri_call *call = &p->program->calls[c];
     for (uint32_t i = p->program->segments[call->segment].first; i < end; i++) {
@@ -195,7 +179,8 @@ static uint32_t first_running(const tri_program *program, uint32_t c, uint32_t *
 }
 
 /* The earliest call before which a receive can be started: its own, or the action before it. */
-static uint32_t call_ahead(const planner *p, uint32_t c, uint32_t i, const airborne *a)
+static uint32_t call_ahead(const overlap_planner *p, uint32_t c, uint32_t i,
+                           const overlap_airborne *a)
 {
     const tri_program *program = p->program;
     uint32_t best = c, most = most_ahead(program), least = c > most ? c - most : 0;
@@ -224,7 +209,7 @@ static uint32_t call_ahead(const planner *p, uint32_t c, uint32_t i, const airbo
     return best;
 }
 
-static tr_status take_off(planner *p, uint32_t c, uint32_t i)
+tr_status tri_overlap_take_off(overlap_planner *p, uint32_t c, uint32_t i)
 {
     tri_program *program = p->program;
     const tri_message *m = &program->messages[program->instrs[i].message];
@@ -235,17 +220,19 @@ static tr_status take_off(planner *p, uint32_t c, uint32_t i)
     bool *made = tri_array_grow(p->made, program->num_flights, &p->made_capacity, sizeof *made);
     if (made)
         p->made = made;
-    airborne *air = tri_array_grow(p->air, p->num_air, &p->air_capacity, sizeof *air);
+    overlap_airborne *air = tri_array_grow(p->air, p->num_air, &p->air_capacity, sizeof *air);
     if (air)
         p->air = air;
     if (!flights || !made || !air)
         return tri_fail(p->err, TR_ERROR_RUNTIME, "no memory for the program's messages");
-    airborne *a = &p->air[p->num_air++];
-    *a = (airborne){.flight = (uint32_t)program->num_flights, .message = m, .work = p->work};
+    overlap_airborne *a = &p->air[p->num_air++];
+    *a =
+        (overlap_airborne){.flight = (uint32_t)program->num_flights, .message = m, .work = p->work};
     a->read = tri_extent_range(program, &program->calls[c], &m->reads);
     a->write = tri_extent_range(program, &program->calls[c], &m->writes);
+    a->spaces = space_bit(a->read.space) | space_bit(a->write.space);
     uint32_t from = c, from_instr = i;
-    if (m->border && m->kind == TRI_MESSAGE_RECV) {
+    if (m->border && m->kind == TRI_MESSAGE_RECV && !p->how->in_place) {
         uint32_t ahead = call_ahead(p, c, i, a);
         p->last_recv_call = ahead < c ? ahead : c + 1;
         from_instr = ahead < c ? first_running(program, ahead, &from) : i;
@@ -269,7 +256,25 @@ bool tri_range_of_params(const tri_program *program, const tri_range *range)
     return kind == TRI_SPACE_PARAM || kind == TRI_SPACE_COPY;
 }
 
-static tr_status walk_turn(planner *p, const tri_turn *s)
+bool tri_overlap_same_instance(const tri_program *program, const tri_call *call,
+                               const tri_range *range)
+{
+    if (range->space == TRI_NONE)
+        return false;
+    bool batch = program->spaces[range->space].kind == TRI_SPACE_BATCH;
+    return range->instance == (batch ? call->microbatch : call->frame[range->space]);
+}
+
+/* Whether a call's segment has anything where a message is under way. */
+bool tri_overlap_may_touch(const overlap_planner *p, const tri_call *call,
+                           const overlap_airborne *a)
+{
+    return (a->spaces & p->spaces[call->segment]) &&
+           (tri_overlap_same_instance(p->program, call, &a->read) ||
+            tri_overlap_same_instance(p->program, call, &a->write));
+}
+
+static tr_status walk_turn(overlap_planner *p, const tri_turn *s)
 {
     const tri_program *program = p->program;
     const tri_call *call = &program->calls[s->call];
@@ -280,33 +285,40 @@ static tr_status walk_turn(planner *p, const tri_turn *s)
         if (!tri_call_runs(call, instr) || !tri_instr_leads(program, i))
             continue;
         for (size_t n = p->num_air; n-- > 0;) {
+            if (!tri_overlap_may_touch(p, call, &p->air[n]))
+                continue;
             bool behind = message && tri_message_behind(p->air[n].message, message);
             if (behind ? counts_touch(p, call, message, &p->air[n])
                        : touches(p, call, instr, &p->air[n]))
-                land(p, n, s->call, i);
+                tri_overlap_land(p, n, s->call, i);
         }
         if (message && worth_a_lane(p, message))
-            TRI_TRY(take_off(p, s->call, i));
+            TRI_TRY(tri_overlap_take_off(p, s->call, i));
         else if (!message)
-            p->work += instr->cost.flops + FLOPS_OF_BYTE * instr->cost.bytes;
+            p->work += tri_overlap_work(instr);
     }
     return TR_OK;
 }
 
 /* A call, or those of a pair. */
-static tr_status walk_calls(planner *p, uint32_t c)
+static tr_status walk_calls(overlap_planner *p, uint32_t c)
 {
     const tri_program *program = p->program;
     const tri_call *call = &program->calls[c];
     tri_turn s;
     p->call_work[c] = p->work;
+    size_t before = p->program->num_flights;
+    tr_status status;
+    if (tri_overlap_repeat(p, c, &status))
+        return status;
     for (size_t n = p->num_air; n-- > 0 && call->copy_from != TRI_NONE;)
         if (tri_range_of_params(program, &p->air[n].read) ||
             tri_range_of_params(program, &p->air[n].write))
-            land(p, n, c, program->segments[call->segment].first); /* copied before it */
+            tri_overlap_land(p, n, c,
+                             program->segments[call->segment].first); /* copied before it */
     for (uint32_t n = 0; tri_timeline_turn(program, c, n, &s); n++)
         TRI_TRY(walk_turn(p, &s));
-    return TR_OK;
+    return tri_overlap_note(p, c, before);
 }
 
 static int started_earlier(const void *a, const void *b)
@@ -328,11 +340,35 @@ static int earlier(const void *a, const void *b)
     return x->flight < y->flight ? -1 : x->flight > y->flight;
 }
 
+/* Sorts what is in order but for a few items that come a few places too late, as lists along the
+ * timeline are; of others it is quick to find that they are not. */
+static void sort_nearly(void *items, size_t num, size_t size,
+                        int (*compare)(const void *, const void *))
+{
+    char *first = items, held[sizeof(tri_flight)];
+    size_t moves = 0, most = 16 * num;
+    for (size_t n = 1; n < num; n++) {
+        size_t to = n;
+        while (to > 0 && compare(first + (to - 1) * size, first + n * size) > 0)
+            to--;
+        moves += n - to;
+        if (moves > most) {
+            qsort(items, num, size, compare);
+            return;
+        }
+        if (to == n)
+            continue;
+        memcpy(held, first + n * size, size);
+        memmove(first + (to + 1) * size, first + to * size, (n - to) * size);
+        memcpy(first + to * size, held, size);
+    }
+}
+
 static void sort(const tri_program *program, tri_landing *landings, size_t num)
 {
     for (size_t n = 0; n < num; n++)
         landings[n].place = tri_timeline_place(program, landings[n].call, landings[n].instr);
-    qsort(landings, num, sizeof *landings, earlier);
+    sort_nearly(landings, num, sizeof *landings, earlier);
 }
 
 void tri_sort_landings(tri_program *program)
@@ -340,8 +376,17 @@ void tri_sort_landings(tri_program *program)
     sort(program, program->landings, program->num_flights);
 }
 
+/* Programs of thousands of calls have long lists, and stages of a pipeline one each. */
+static void give_back(tri_program *program, size_t kept)
+{
+    tri_flight *flights = realloc(program->flights, (kept + 1) * sizeof *flights);
+    tri_landing *early = realloc(program->early, (program->num_early + 1) * sizeof *early);
+    program->flights = flights ? flights : program->flights;
+    program->early = early ? early : program->early;
+}
+
 /* Flights that were not made go; what is left is also listed in the order of waiting. */
-static tr_status list_landings(planner *p)
+static tr_status list_landings(overlap_planner *p)
 {
     tri_program *program = p->program;
     size_t kept = 0;
@@ -349,8 +394,7 @@ static tr_status list_landings(planner *p)
         if (p->made[f])
             program->flights[kept++] = program->flights[f];
     program->num_flights = kept;
-    if (kept > 0)
-        qsort(program->flights, kept, sizeof *program->flights, started_earlier);
+    sort_nearly(program->flights, kept, sizeof *program->flights, started_earlier);
     program->landings = calloc(kept + 1, sizeof *program->landings);
     program->early = calloc(kept + 1, sizeof *program->early);
     if (!program->landings || !program->early || p->no_memory)
@@ -368,26 +412,74 @@ static tr_status list_landings(planner *p)
     }
     sort(program, program->early, program->num_early);
     tri_sort_landings(program);
+    give_back(program, kept);
     return TR_OK;
+}
+
+/* Which spaces the operands and the scratch of each segment are in, and the counts of its messages.
+ */
+static bool note_spaces(overlap_planner *p)
+{
+    const tri_program *program = p->program;
+    p->spaces = calloc(program->num_segments + 1, sizeof *p->spaces);
+    for (size_t s = 0; p->spaces && s < program->num_segments; s++) {
+        const tri_segment *segment = &program->segments[s];
+        for (uint32_t i = segment->first; i < segment->first + segment->count; i++) {
+            const tri_instr *instr = &program->instrs[i];
+            tri_range scratch = tri_scratch_range(instr);
+            p->spaces[s] |= space_bit(scratch.space);
+            for (int k = 0; k < instr->num_in + instr->num_out; k++)
+                p->spaces[s] |= space_bit(p->extents[p->first_extent[i] + (size_t)k].space);
+            for (int k = 0; k < 2 && instr->message != TRI_NONE; k++)
+                p->spaces[s] |= space_bit(program->messages[instr->message].counts[k].space);
+        }
+    }
+    return p->spaces != NULL;
+}
+
+/* Operands are looked at many times: as often as their segment is called, for each message. */
+static bool note_extents(overlap_planner *p)
+{
+    const tri_program *program = p->program;
+    size_t num = 0;
+    p->first_extent = calloc(program->num_instrs + 1, sizeof *p->first_extent);
+    for (size_t i = 0; i < program->num_instrs; i++)
+        num += (size_t)program->instrs[i].num_in + program->instrs[i].num_out;
+    p->extents = calloc(num + 1, sizeof *p->extents);
+    num = 0;
+    for (size_t i = 0; p->first_extent && p->extents && i < program->num_instrs; i++) {
+        const tri_instr *instr = &program->instrs[i];
+        p->first_extent[i] = num;
+        for (int j = 0; j < instr->num_in; j++)
+            p->extents[num++] = tri_operand_extent(program, &instr->in[j]);
+        for (int k = 0; k < instr->num_out; k++)
+            p->extents[num++] = tri_operand_extent(program, &instr->out[k]);
+    }
+    return p->first_extent && p->extents;
 }
 
 tr_status tri_plan_overlap(tri_program *program, const tri_overlap *how, tr_error *err)
 {
-    planner p = {.program = program, .how = how, .err = err};
+    overlap_planner p = {.program = program, .how = how, .err = err};
     p.call_work = calloc(program->num_calls + 1, sizeof *p.call_work);
     tr_status status =
-        p.call_work ? TR_OK
-                    : tri_fail(err, TR_ERROR_RUNTIME, "no memory for the program's messages");
+        p.call_work && note_extents(&p) && note_spaces(&p) && tri_overlap_repeats_init(&p)
+            ? TR_OK
+            : tri_fail(err, TR_ERROR_RUNTIME, "no memory for the program's messages");
     for (uint32_t c = 0; c < program->num_calls && status == TR_OK;
          c += tri_calls_at_once(program, c))
         status = walk_calls(&p, c);
     while (p.num_air > 0)
-        land(&p, p.num_air - 1, (uint32_t)program->num_calls, 0);
+        tri_overlap_land(&p, p.num_air - 1, (uint32_t)program->num_calls, 0);
     if (status == TR_OK)
         status = list_landings(&p);
     free(p.air);
     free(p.landed);
+    free(p.spaces);
+    free(p.extents);
+    free(p.first_extent);
     free(p.call_work);
     free(p.made);
+    tri_overlap_repeats_fini(&p);
     return status;
 }

@@ -10,6 +10,7 @@
 typedef struct tri_overlap {
     uint64_t min_bytes;
     bool files_only; /* the device keeps all others apart by itself */
+    bool in_place;   /* no receive is started before its place */
 } tri_overlap;
 
 enum { TRI_OVERLAP_FLOPS_OF_BYTE = 64 };
@@ -37,6 +38,10 @@ tri_range tri_extent_range(const tri_program *program, const tri_call *call,
                            const tri_extent *extent);
 /* Whether it lies among parameters, which a call may begin with copying (copy_from). */
 bool tri_range_of_params(const tri_program *program, const tri_range *range);
-bool tri_ranges_meet(const tri_range *a, const tri_range *b);
+static inline bool tri_ranges_meet(const tri_range *a, const tri_range *b)
+{
+    return a->space != TRI_NONE && a->space == b->space && a->instance == b->instance &&
+           a->begin < b->end && b->begin < a->end;
+}
 
 #endif

@@ -56,20 +56,6 @@ static bool has_hidden(const tri_program *program, uint32_t segment)
     return false;
 }
 
-bool tri_instr_multiplies(const tri_instr *instr)
-{
-    switch (instr->op) {
-    case TRI_OP_MATMUL:
-    case TRI_OP_GROUPED:
-    case TRI_OP_GROUPED_GRAD:
-    case TRI_OP_ATTENTION:
-    case TRI_OP_ATTENTION_GRAD:
-        return true;
-    default:
-        return false;
-    }
-}
-
 /* An instruction of a half. */
 typedef struct member {
     uint32_t nth, instr; /* call of the pair */
@@ -202,7 +188,7 @@ static void run_next(merger *m, half *h)
     const member *own = &h->members[h->next++];
     const tri_instr *instr = &m->program->instrs[own->instr];
     put(m, own->nth, own->instr);
-    h->done += tri_instr_multiplies(instr);
+    h->done += tri_op_multiplies(instr->op);
     for (int k = 0; k < instr->num_out && is_hidden(instr); k++)
         m->sent[instr->out[k].value] = other->done + 1;
 }
@@ -254,7 +240,7 @@ static bool fill_half(merger *m, half *h, uint32_t from, uint32_t to)
         const tri_segment *segment = &program->segments[m->pair->segment[n]];
         for (uint32_t i = segment->first; i < segment->first + segment->count; i++) {
             h->members[h->count++] = (member){.nth = n, .instr = i};
-            h->heavy += tri_instr_multiplies(&program->instrs[i]);
+            h->heavy += tri_op_multiplies(program->instrs[i].op);
             h->hides |= is_hidden(&program->instrs[i]);
         }
     }

@@ -24,17 +24,37 @@ tri_id tri_program_find(const tri_program *program, const char *name)
     return found;
 }
 
+static tri_cost cost_of_call(const tri_program *program, const tri_call *call, bool redone_only)
+{
+    tri_cost total = {0};
+    const tri_segment *segment = &program->segments[call->segment];
+    for (uint32_t i = 0; i < segment->count; i++) {
+        const tri_instr *instr = &program->instrs[segment->first + i];
+        if (!tri_call_runs(call, instr) || (redone_only && !instr->redone))
+            continue;
+        total.flops += instr->cost.flops;
+        total.bytes += instr->cost.bytes;
+    }
+    return total;
+}
+
+/* Calls of a segment cost the same but for the first and the last. */
 static tri_cost cost_of(const tri_program *program, bool redone_only)
 {
     tri_cost total = {0};
-    for (size_t c = 0; c < program->num_calls; c++) {
-        const tri_segment *segment = &program->segments[program->calls[c].segment];
-        for (uint32_t i = 0; i < segment->count; i++) {
-            const tri_instr *instr = &program->instrs[segment->first + i];
-            if (!tri_call_runs(&program->calls[c], instr) || (redone_only && !instr->redone))
+    for (size_t s = 0; s < program->num_segments; s++) {
+        tri_cost kinds[4];
+        bool known[4] = {false};
+        for (size_t c = 0; c < program->num_calls; c++) {
+            const tri_call *call = &program->calls[c];
+            int kind = 2 * call->first + call->last;
+            if (call->segment != s)
                 continue;
-            total.flops += instr->cost.flops;
-            total.bytes += instr->cost.bytes;
+            if (!known[kind])
+                kinds[kind] = cost_of_call(program, call, redone_only);
+            known[kind] = true;
+            total.flops += kinds[kind].flops;
+            total.bytes += kinds[kind].bytes;
         }
     }
     return total;
@@ -76,6 +96,8 @@ bool tri_instr_float8(const tri_program *program, const tri_instr *instr)
 
 void tri_program_fini(tri_program *program)
 {
+    free(program->pieces);
+    free(program->piece_of);
     free(program->values);
     free(program->home);
     free(program->states);

@@ -150,6 +150,9 @@ typedef struct tri_landing {
     uint64_t place; /* of that in the timeline (tri_timeline_place) */
 } tri_landing;
 
+/* What shares one piece of memory (memory_parts.h). */
+typedef struct tri_buffer tri_buffer;
+
 typedef struct tri_program {
     tri_arena arena; /* names */
     tri_grid grid;   /* of the ranks, with the place of the one whose program it is */
@@ -196,6 +199,11 @@ typedef struct tri_program {
     uint32_t num_updates; /* in a step, where that is more than the one at its end; 0 */
     int num_chunks;       /* of the pipeline, over all ranks; 1: there is none */
     bool once; /* every segment runs once a step, and `work` has all that lives within the step */
+    /* Pieces of memory by which temporaries lie, with the instructions between which they are
+     * alive; and of each value its own, or TRI_NONE. NULL: nobody has asked for them. */
+    tri_buffer *pieces;
+    size_t num_pieces;
+    tri_id *piece_of;
     /* Bytes of gradients that lie in `work`, where activations were; 0: they have a space. */
     uint64_t laid_grad_bytes;
 } tri_program;
@@ -208,6 +216,7 @@ typedef struct tri_memory_needs {
      * no address yet. NULL: none are. */
     uint64_t (*scratch)(const void *context, const tri_program *program, const tri_instr *instr);
     const void *context;
+    bool keep_pieces; /* the program will be extended (extend.h) */
 } tri_memory_needs;
 
 /* What a program is built of, besides the graph. */
@@ -242,9 +251,12 @@ typedef struct tri_node_order {
     const tri_half *half; /* of each segment */
 } tri_node_order;
 tr_status tri_plan_memory(const tri_graph *graph, const tri_placed_params *placed,
-                          const tri_node_order *order, bool grads_apart, tri_program *program,
-                          tr_error *err);
+                          const tri_node_order *order, const tri_memory_needs *needs,
+                          tri_program *program, tr_error *err);
 
+/* The calls of a list of actions, each of which has a segment (timeline.c). */
+tr_status tri_lay_calls(tri_program *program, const tri_action *actions, size_t num,
+                        bool asynchronous, tr_error *err);
 /* What follows from the order of calls (timeline.c), once they have their segments: which is the
  * last, who starts the sums, and instances of frames. */
 tr_status tri_settle_calls(tri_program *program, tr_error *err);
@@ -263,8 +275,6 @@ static inline uint32_t tri_calls_at_once(const tri_program *program, size_t call
 }
 bool tri_timeline_turn(const tri_program *program, size_t call, uint32_t n, tri_turn *turn);
 uint64_t tri_timeline_place(const tri_program *program, uint32_t call, uint32_t instr);
-/* Products and attention: what counts as work, since messages hide behind little else. */
-bool tri_instr_multiplies(const tri_instr *instr);
 /* Of the first calls of a pair, numbered from 1: their messages, and those that are under way while
  * the other half has a turn (text_pairs.c). */
 typedef struct tri_pair_messages {

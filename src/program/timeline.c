@@ -7,6 +7,47 @@
 
 enum { NEVER = UINT32_MAX - 1 };
 
+/* The segment of each chunk and action; the caller frees it. */
+static uint32_t *segment_table(const tri_program *program)
+{
+    size_t num = (size_t)program->num_chunks * TRI_NUM_ALL_ACTIONS;
+    uint32_t *table = calloc(num, sizeof *table);
+    for (uint32_t s = 0; table && s < program->num_segments; s++)
+        table[(size_t)program->segments[s].chunk * TRI_NUM_ALL_ACTIONS +
+              program->segments[s].action] = s;
+    return table;
+}
+
+/* Sums of gradients begin anew after each update. */
+tr_status tri_lay_calls(tri_program *program, const tri_action *actions, size_t num,
+                        bool asynchronous, tr_error *err)
+{
+    uint32_t *table = segment_table(program);
+    size_t *seen = calloc(program->num_segments + 1, sizeof *seen); /* its last call, from 1 */
+    program->calls = calloc(num + 1, sizeof *program->calls);
+    tr_status status = table && seen && program->calls
+                           ? TR_OK
+                           : tri_fail(err, TR_ERROR_RUNTIME, "no memory for the timeline");
+    size_t last_update = 0;
+    for (size_t i = 0; i < num && status == TR_OK; i++) {
+        const tri_action *action = &actions[i];
+        uint32_t segment = table[(size_t)action->chunk * TRI_NUM_ALL_ACTIONS + action->kind];
+        bool since_update = seen[segment] > last_update;
+        bool anew = asynchronous && action->kind != TRI_ACTION_F;
+        program->calls[i] = (tri_call){.segment = segment,
+                                       .microbatch = action->microbatch,
+                                       .copy_from = TRI_NONE,
+                                       .overlaps = action->overlap,
+                                       .first = anew ? !since_update : seen[segment] == 0};
+        seen[segment] = i + 1;
+        last_update = action->kind == TRI_ACTION_U ? i : last_update;
+    }
+    program->num_calls = status == TR_OK ? num : 0;
+    free(table);
+    free(seen);
+    return status;
+}
+
 /* Where several segments add to one accumulator, the one that runs first starts it. */
 static void settle_first_writers(tri_program *program, uint32_t *first_call, tri_id *starter)
 {

@@ -107,6 +107,8 @@ static bool allowed(const chooser *c, size_t n)
     const tri_node *node = &c->graph->nodes[n];
     tri_recompute_level level = level_of(c, node);
     const tri_op_def *def = tri_op_get(node->op);
+    if (node->op == TRI_OP_ROUTE)
+        return false; /* a rounding could let a choice fall otherwise, and rows go elsewhere */
     if (c->attention_only)
         return level != TRI_LEVEL_KEEP && c->leads[n];
     if (def->communicates && node->num_in == 0)

@@ -39,7 +39,7 @@ static tri_id clone_value(tri_graph *graph, tri_id original, uint32_t bucket)
     }
     graph->values = values;
     tri_value value = values[original];
-    value.name = tri_arena_printf(&graph->arena, "re.%s", value.name);
+    value.name = tri_arena_dotted(&graph->arena, "re", value.name);
     value.output = false;
     value.bucket = bucket;
     values[graph->num_values] = value;

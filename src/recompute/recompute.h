@@ -23,7 +23,7 @@ typedef struct tri_recompute_config {
     int64_t every;         /* EVERY: layers 0, every, 2 every ... */
     uint64_t budget_bytes; /* BUDGET: of the rank's planned memory */
     /* BUDGET: how much is recomputed, 0 to TRI_RECOMPUTE_STAGES times the number of layers; found
-     * by whoever can plan the memory of the whole (train/budget.c). More effort is never less
+     * by whoever can plan the memory of the whole (train/plan/budget.c). More effort is never less
      * arithmetic. */
     int64_t effort;
 } tri_recompute_config;

@@ -231,6 +231,9 @@ void tri_executor_record_time(const tri_executor *executor, const tri_call *call
 {
     if (executor->time_by_op)
         executor->time_by_op[executor->program->instrs[i].op] += (double)(end - start) * 1e-9;
+    if (executor->time_by_instr)
+        executor->time_by_instr[call->first ? i : executor->program->num_instrs + i] +=
+            (double)(end - start) * 1e-9;
     if (executor->trace)
         tri_program_trace_instr(executor->trace, call, i, start, end);
 }
@@ -442,7 +445,7 @@ static tr_status run_calls(tri_executor *executor, uint32_t c, tr_error *err)
 {
     const tri_program *program = executor->program;
     const tri_call *call = &program->calls[c];
-    call_times times = {.timed = executor->trace || executor->time_by_op, .first_wait = -1};
+    call_times times = {.timed = tri_executor_is_timed(executor), .first_wait = -1};
     times.begin = times.timed ? (int64_t)tri_now_ns() : 0;
     if (call->copy_from != TRI_NONE) {
         TRI_TRY(land(executor, c, program->segments[call->segment].first, times.timed,

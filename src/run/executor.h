@@ -84,9 +84,12 @@ typedef struct tri_executor {
     tri_store *store;
     tri_ready *ready;
     uint64_t seed;
-    uint64_t *base;               /* of each space in its slab */
-    tri_program_trace *trace;     /* NULL: none */
-    double *time_by_op;           /* [TRI_NUM_OPS] seconds, when the caller gives one */
+    uint64_t *base;           /* of each space in its slab */
+    tri_program_trace *trace; /* NULL: none */
+    double *time_by_op;       /* [TRI_NUM_OPS] seconds, when the caller gives one */
+    /* [2 * num_instrs] seconds, when the caller gives one: of each instruction in the first calls
+     * of its segment, which may overwrite sums, then in all others. */
+    double *time_by_instr;
     const tri_exchange *exchange; /* needed when the program communicates */
     /* [TRI_NUM_PACES] seconds that an action takes at least, the wait for messages not counted: the
      * executor sleeps for the rest, behind each product for its share. NULL: as long as it takes.

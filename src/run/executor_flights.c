@@ -88,7 +88,7 @@ static tr_status land_one(tri_executor *executor, uint32_t number, tr_error *err
 {
     const tri_flight *flight = &executor->program->flights[number];
     uint64_t begin = 0, end = 0;
-    bool timed = executor->trace || executor->time_by_op;
+    bool timed = tri_executor_is_timed(executor);
     uint64_t now = timed ? tri_now_ns() : 0;
     void *request = executor->requests[number];
     executor->requests[number] = NULL;

@@ -83,7 +83,7 @@ void tri_executor_begin_pace(tri_executor *executor, uint32_t c)
             return;
         paced->least += executor->pace[segment->action];
         for (uint32_t i = segment->first; i < segment->first + segment->count; i++)
-            paced->num += tri_instr_multiplies(&program->instrs[i]) &&
+            paced->num += tri_op_multiplies(program->instrs[i].op) &&
                           tri_call_runs(call, &program->instrs[i]);
     }
     if (num > 1 && executor->pace[TRI_PACE_PAIR] > 0)
@@ -93,7 +93,7 @@ void tri_executor_begin_pace(tri_executor *executor, uint32_t c)
 void tri_executor_pace_instr(tri_executor *executor, const tri_instr *instr)
 {
     tri_paced *paced = &executor->paced;
-    if (!tri_instr_multiplies(instr) || !(paced->least > 0) || executor->brake > 1)
+    if (!tri_op_multiplies(instr->op) || !(paced->least > 0) || executor->brake > 1)
         return;
     paced->done++;
     tri_executor_keep_pace(executor, paced->least * paced->done / paced->num);

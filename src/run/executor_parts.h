@@ -29,6 +29,11 @@ void tri_executor_point(tri_executor *executor, const tri_call *call, uint32_t i
 tr_status tri_executor_copy_version(const tri_executor *executor, const tri_call *call,
                                     tr_error *err);
 void tri_executor_publish(const tri_executor *executor, uint32_t instr);
+/* Whether someone wants to know what each instruction takes. */
+static inline bool tri_executor_is_timed(const tri_executor *executor)
+{
+    return executor->trace || executor->time_by_op || executor->time_by_instr;
+}
 void tri_executor_record_time(const tri_executor *executor, const tri_call *call, uint32_t instr,
                               int64_t start_ns, int64_t end_ns);
 

@@ -378,6 +378,23 @@ static tr_status run_turn_timed(tri_executor *executor, const tri_turn *turn, ti
     return TR_OK;
 }
 
+/* Those that one call of a kernel did share its time by their bytes. */
+static void record_run(const tri_executor *executor, const timed *run, int64_t start, int64_t end)
+{
+    const tri_program *program = executor->program;
+    double all = 0, done = 0;
+    for (uint32_t k = 0; k < run->count; k++)
+        all += program->instrs[run->instr + k].cost.bytes;
+    int64_t from = start;
+    for (uint32_t k = 0; k < run->count; k++) {
+        done += program->instrs[run->instr + k].cost.bytes;
+        double share = k + 1 == run->count || all <= 0 ? 1 : done / all;
+        int64_t to = start + (int64_t)((double)(end - start) * share);
+        tri_executor_record_time(executor, &program->calls[run->call], run->instr + k, from, to);
+        from = to;
+    }
+}
+
 /* Not recorded: a mark in the queue before each instruction, and one after the last. */
 static tr_status run_timed(tri_executor *executor, tr_error *err)
 {
@@ -405,10 +422,7 @@ static tr_status run_timed(tri_executor *executor, tr_error *err)
     for (uint32_t n = 0; n < num && status == TR_OK; n++) {
         int64_t start = begin + (int64_t)(1e9 * queue->seconds_between(device, 0, n));
         int64_t end = begin + (int64_t)(1e9 * queue->seconds_between(device, 0, n + 1));
-        int64_t each = (end - start) / list[n].count;
-        for (uint32_t k = 0; k < list[n].count; k++)
-            tri_executor_record_time(executor, &program->calls[list[n].call], list[n].instr + k,
-                                     start + k * each, start + (k + 1) * each);
+        record_run(executor, &list[n], start, end);
     }
     free(list);
     return status;
@@ -440,7 +454,7 @@ static tr_status copy_spaces(tri_executor *executor, bool inputs, tr_error *err)
 
 static tr_status run_queue(tri_executor *executor, tr_error *err)
 {
-    bool first, timed = executor->trace || executor->time_by_op;
+    bool first, timed = tri_executor_is_timed(executor);
     bool meanwhile = executor->meanwhile && queue_of(executor)->reach && !timed;
     tri_device *device = executor->store->device;
     tri_executor_own_begin(executor);

@@ -16,6 +16,7 @@
  *   6  d+1      x  B1 B0              in the second half as I, their W are put off
  *   7  h-1-d    x  W I0
  *   8  d+1      x  W */
+#include <math.h>
 #include <stdlib.h>
 
 #include "schedule/orders.h"
@@ -157,10 +158,14 @@ static tr_status emit_dualpipev(tri_schedule *s, tr_error *err)
     return TR_OK;
 }
 
+/* Published for F = I: ranks then meet without waiting for each other's forwards or gradients. A W
+ * that is longer than those delays what is published as hidden. No formula for other costs. */
 static double idle(double height, const tri_action_costs *costs)
 {
     double f = costs->kind[TRI_ACTION_F], b = costs->kind[TRI_ACTION_B];
     double pair = costs->overlap > 0 ? costs->overlap : f + b;
+    if (fabs(f - costs->kind[TRI_ACTION_I]) > 1e-9 * f || costs->kind[TRI_ACTION_W] > f)
+        return NAN;
     return (height - 1) * (pair + b - 3 * costs->kind[TRI_ACTION_W]);
 }
 

@@ -4,6 +4,8 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "base/draw/ruler.h"
+#include "sim/picture/action_style.h"
 #include "sim/sim.h"
 
 enum {
@@ -27,17 +29,6 @@ typedef struct svg_picture {
     double number; /* pixels that the largest number takes */
     uint32_t peak;
 } svg_picture;
-
-/* Fill of the first and of the further chunks of a rank, and the colour of the number on it. */
-static const struct {
-    const char *fill[2], *ink[2], *meaning;
-} styles[TRI_NUM_ACTIONS] = {
-    [TRI_ACTION_F] = {{"#9ec5f4", "#3b76c4"}, {"#10243e", "#ffffff"}, "F  forward"},
-    [TRI_ACTION_I] = {{"#a9dfb8", "#2f8f57"}, {"#0e2e1a", "#ffffff"}, "I  input gradient"},
-    [TRI_ACTION_W] = {{"#f8d38d", "#c77f1a"}, {"#3a2600", "#ffffff"}, "W  weight gradient"},
-    [TRI_ACTION_B] = {{"#9adcd6", "#258a84"}, {"#08302d", "#ffffff"}, "B  backward, I and W"},
-    [TRI_ACTION_U] = {{"#d9b8e8", "#8a4fb0"}, {"#2c0f3d", "#ffffff"}, "U  update"},
-};
 
 static double y_of(uint32_t rank)
 {
@@ -77,12 +68,12 @@ static void draw_cell(const svg_picture *p, uint32_t rank, size_t i, uint32_t lo
     tri_text_add(p->text,
                  "<rect x=\"%.2f\" y=\"%.1f\" width=\"%.2f\" height=\"%.1f\" fill=\"%s\" "
                  "stroke=\"#ffffff\" stroke-width=\"%.1f\"/>\n",
-                 x, y, w, h, styles[a->kind].fill[shade], w > 5 ? 1.0 : 0.2);
+                 x, y, w, h, tri_action_style_of(a->kind)->fill[shade], w > 5 ? 1.0 : 0.2);
     if (w < p->number)
         return;
     tri_text_add(p->text, "<text x=\"%.2f\" y=\"%.1f\" class=\"n\" fill=\"%s\">%u</text>\n",
-                 x + w / 2, y + h / 2 + (h < ROW ? 3.5 : 4.5), styles[a->kind].ink[shade],
-                 a->microbatch);
+                 x + w / 2, y + h / 2 + (h < ROW ? 3.5 : 4.5),
+                 tri_action_style_of(a->kind)->ink[shade], a->microbatch);
 }
 
 /* Steps up where a forward starts, down where its W or B ends. */
@@ -125,7 +116,8 @@ static void draw_rank(const svg_picture *p, uint32_t rank)
     if (r->update > 0)
         tri_text_add(p->text,
                      "<rect x=\"%.2f\" y=\"%.1f\" width=\"%.2f\" height=\"%d\" fill=\"%s\"/>\n",
-                     x_of(p, r->end), y, r->update * p->scale, ROW, styles[TRI_ACTION_U].fill[0]);
+                     x_of(p, r->end), y, r->update * p->scale, ROW,
+                     tri_action_style_of(TRI_ACTION_U)->fill[0]);
     double span = r->end - r->start;
     tri_text_add(p->text, "<text x=\"%.1f\" y=\"%.1f\" class=\"s\">%.1f %% idle</text>\n",
                  LEFT + p->width + 6, y + ROW / 2.0 + 4,
@@ -136,9 +128,7 @@ static void draw_rank(const svg_picture *p, uint32_t rank)
 /* Ticks at 1, 2 or 5 times a power of ten, some fifty pixels apart. */
 static void draw_axis(const svg_picture *p, double y)
 {
-    double step = pow(10, floor(log10(50 / p->scale)));
-    while (step * p->scale < 40)
-        step *= step * p->scale < 20 ? 5 : 2;
+    double step = tri_ruler_step(40 / p->scale);
     for (double t = 0; t <= p->sim->makespan + 1e-9; t += step)
         tri_text_add(p->text,
                      "<line x1=\"%.2f\" y1=\"%.1f\" x2=\"%.2f\" y2=\"%.1f\" stroke=\"#7c8594\"/>"
@@ -166,7 +156,8 @@ static void draw_legend(const svg_picture *p, double y)
         tri_text_add(p->text,
                      "<rect x=\"%.1f\" y=\"%.1f\" width=\"13\" height=\"13\" fill=\"%s\"/>"
                      "<text x=\"%.1f\" y=\"%.1f\" class=\"k\">%s</text>\n",
-                     x, y, styles[k].fill[0], x + 18, y + 11, styles[k].meaning);
+                     x, y, tri_action_style_of((tri_action_kind)k)->fill[0], x + 18, y + 11,
+                     tri_action_style_of((tri_action_kind)k)->meaning);
         x += k == TRI_ACTION_B ? 160 : k == TRI_ACTION_F ? 92 : 140;
     }
     tri_text_add(p->text,

@@ -280,8 +280,7 @@ static tri_call_sizes sizes_of_calls(const tri_session *session, int num_ranks)
     return sizes;
 }
 
-/* Of the numbers that the host exchanges, and of all messages without NCCL. */
-static const char *host_transport(const tri_bootstrap *bootstrap, const char *wanted)
+const char *tri_ranks_host_transport(const tri_bootstrap *bootstrap, const char *wanted)
 {
     if (strcmp(wanted, "auto") != 0 && strcmp(wanted, "nccl") != 0)
         return wanted;
@@ -310,7 +309,8 @@ tr_status tri_ranks_join(tri_ranks *ranks, const tri_bootstrap *bootstrap,
     TRI_TRY(make_room(ranks, err));
     tri_bootstrap own = *bootstrap;
     own.sums = config->message_sums;
-    TRI_TRY(tri_comm_create(&own, host_transport(bootstrap, config->transport), &ranks->comm, err));
+    TRI_TRY(tri_comm_create(&own, tri_ranks_host_transport(bootstrap, config->transport),
+                            &ranks->comm, err));
     ranks->owns_comm = true;
     TRI_TRY(tri_ranks_check_room(ranks, session, err));
     tri_nccl_api api;

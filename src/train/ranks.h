@@ -67,6 +67,12 @@ bool tri_ranks_may_use_nccl(const char *transport, const char *algorithm);
  * with "auto" when all ranks found it and no two have the same device. Collective. */
 tr_status tri_ranks_choose_nccl(const tri_ranks *ranks, const tri_ranks_config *config,
                                 tri_session *session, tri_nccl_api *api, bool *use, tr_error *err);
+/* By what the numbers of the host travel, and all messages without NCCL; wanted: run.transport. */
+const char *tri_ranks_host_transport(const tri_bootstrap *bootstrap, const char *wanted);
+/* Whether to use NCCL, for devices that have lanes and were started: when all ranks found the
+ * library, and no two have the same device. Collective. */
+tr_status tri_ranks_agree_on_nccl(tri_comm *comm, tri_device *device, const char *library,
+                                  tri_nccl_api *api, bool *use, tr_error *err);
 void tri_ranks_leave(tri_ranks *ranks);
 
 /* What a rank will take of its machine's memory, and what it finds there. */

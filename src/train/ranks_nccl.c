@@ -17,26 +17,44 @@ static const tri_device_lanes *lanes_of(const tri_session *session)
 
 /* ---- whether ---- */
 
-static tr_status all_apart(const tri_ranks *ranks, const gpu_card *own, bool *apart, tr_error *err)
+static tr_status all_apart(tri_comm *comm, const gpu_card *own, bool *apart, tr_error *err)
 {
-    gpu_card *cards = calloc((size_t)ranks->size, sizeof *cards);
+    int size = tr_comm_size(comm);
+    gpu_card *cards = calloc((size_t)size, sizeof *cards);
     if (!cards)
-        return tri_fail(err, TR_ERROR_RUNTIME, "no memory for %d ranks", ranks->size);
-    tr_status status =
-        tr_all_gather(tr_comm_world(ranks->comm), own, cards, sizeof *own, TR_U8, err);
+        return tri_fail(err, TR_ERROR_RUNTIME, "no memory for %d ranks", size);
+    tr_status status = tr_all_gather(tr_comm_world(comm), own, cards, sizeof *own, TR_U8, err);
     *apart = status == TR_OK;
-    for (int i = 0; i < ranks->size; i++)
+    for (int i = 0; i < size; i++)
         for (int j = 0; j < i; j++)
             *apart = *apart && strcmp(cards[i].identity, cards[j].identity) != 0;
     free(cards);
     return status;
 }
 
-static tr_status all_found(const tri_ranks *ranks, bool found, bool *all, tr_error *err)
+static tr_status all_found(tri_comm *comm, bool found, bool *all, tr_error *err)
 {
     int32_t own = found, least = 0;
-    TRI_TRY(tr_all_reduce(tr_comm_world(ranks->comm), &own, &least, 1, TR_I32, TR_MIN, err));
+    TRI_TRY(tr_all_reduce(tr_comm_world(comm), &own, &least, 1, TR_I32, TR_MIN, err));
     *all = least != 0;
+    return TR_OK;
+}
+
+tr_status tri_ranks_agree_on_nccl(tri_comm *comm, tri_device *device, const char *library,
+                                  tri_nccl_api *api, bool *use, tr_error *err)
+{
+    gpu_card own = {{0}};
+    bool apart = false;
+    *use = false;
+    *api = (tri_nccl_api){0};
+    const tri_device_lanes *lanes = device->def->queue->lanes;
+    TRI_TRY(lanes->identity(device, own.identity, sizeof own.identity, err));
+    TRI_TRY(all_apart(comm, &own, &apart, err));
+    if (!apart)
+        return TR_OK;
+    TRI_TRY(all_found(comm, tri_nccl_open(library, api, NULL) == TR_OK, use, err));
+    if (!*use)
+        tri_nccl_close(api);
     return TR_OK;
 }
 
@@ -76,17 +94,8 @@ tr_status tri_ranks_choose_nccl(const tri_ranks *ranks, const tri_ranks_config *
     if (!tri_ranks_may_use_nccl(config->transport, config->algorithm) || !lanes_of(session))
         return TR_OK;
     /* Every rank sees the same, and so decides the same. */
-    gpu_card own = {{0}};
-    bool apart = false;
     TRI_TRY(session->device.def->queue->start(&session->device, session->device_index, err));
-    TRI_TRY(lanes_of(session)->identity(&session->device, own.identity, sizeof own.identity, err));
-    TRI_TRY(all_apart(ranks, &own, &apart, err));
-    if (!apart)
-        return TR_OK;
-    TRI_TRY(all_found(ranks, tri_nccl_open(library, api, NULL) == TR_OK, use, err));
-    if (!*use)
-        tri_nccl_close(api);
-    return TR_OK;
+    return tri_ranks_agree_on_nccl(ranks->comm, &session->device, library, api, use, err);
 }
 
 /* ---- how ---- */

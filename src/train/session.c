@@ -8,9 +8,9 @@
 #include "base/half.h"
 #include "ckpt/weights.h"
 #include "train/batch.h"
-#include "train/budget.h"
 #include "train/health/judge.h"
 #include "train/init.h"
+#include "train/plan/budget.h"
 #include "train/step_stats.h"
 #include "train/weights_host.h"
 
@@ -129,7 +129,7 @@ static tr_status compile_programs(tri_session *session, tr_error *err)
         const tri_compile_config own = tri_session_compile_config(session, p);
         TRI_TRY(tri_compile(&own, &session->params, mode_of[p], &shape, &session->programs[p], NULL,
                             err));
-        for (int v = 0; v < TRI_NUM_HOST_VALUES; v++)
+        for (int v = 0; v < TRI_NUM_HOST_VALUES && !config->unproven; v++)
             session->host[p][v] = tri_program_find(&session->programs[p], host_names[v]);
     }
     TRI_TRY(check_careful(session, err));
@@ -165,9 +165,9 @@ tr_status tri_session_compile(tri_session *session, const tri_session_config *co
     tr_status status = tri_device_open(&config->device, &session->device, err);
     if (status == TR_OK) {
         tri_compile_config *compile = &session->config.compile;
-        compile->fusions = session->device.def->fusions;
+        compile->fusions = *session->device.def->fusions;
         if (!compile->memory.scratch) /* a test may bring its own */
-            compile->memory = (tri_memory_needs){.grads_apart = !session->device.def->queue &&
+            compile->memory = (tri_memory_needs){.grads_apart = !session->device.def->apart &&
                                                                 tri_mesh_ranks(&compile->mesh) > 1,
                                                  .scratch = tri_store_scratch,
                                                  .context = &session->device};

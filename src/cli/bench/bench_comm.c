@@ -6,77 +6,19 @@
 #include <string.h>
 
 #include "base/fs.h"
+#include "base/settings/nearest.h"
 #include "cli/bench/bench_comm.h"
 #include "cli/launch/environment.h"
 #include "cli/launch/launch.h"
 #include "cli/text.h"
+#include "cli/word_list.h"
 #include "comm/comm.h"
-#include "config/nearest.h"
 
-enum { MOST_WORDS = 32, MOST_RANKS = 256 };
-
-typedef struct word_list {
-    char *text; /* owned; the words point into it */
-    const char *words[MOST_WORDS];
-    int num;
-} word_list;
-
-static tr_status split(const char *flag, const char *text, word_list *list, tr_error *err)
-{
-    *list = (word_list){.text = strdup(text)};
-    if (!list->text)
-        return tri_fail(err, TR_ERROR_RUNTIME, "no memory for the command line");
-    char *rest = NULL;
-    for (char *word = strtok_r(list->text, ",", &rest); word; word = strtok_r(NULL, ",", &rest)) {
-        if (list->num == MOST_WORDS)
-            return tri_fail(err, TR_ERROR_INPUT, "--%s lists more than %d names", flag, MOST_WORDS);
-        list->words[list->num++] = word;
-    }
-    if (list->num == 0)
-        return tri_fail(err, TR_ERROR_INPUT, "--%s is empty", flag);
-    return TR_OK;
-}
-
-static tr_status read_list(const tri_cli *cli, const char *flag, const char *otherwise,
-                           word_list *list, tr_error *err)
-{
-    const char *given = tri_cli_flag(cli, flag);
-    return split(flag, given ? given : otherwise, list, err);
-}
-
-/* name_at gives the possible words, NULL at the end. */
-static tr_status unknown_word(const char *flag, const char *word, const char *(*name_at)(size_t),
-                              tr_error *err)
-{
-    const char *best = name_at(0);
-    for (size_t i = 1; name_at(i); i++)
-        if (tri_edit_distance(word, name_at(i)) < tri_edit_distance(word, best))
-            best = name_at(i);
-    tri_text all;
-    tri_text_init(&all);
-    for (size_t i = 0; name_at(i); i++)
-        tri_text_add(&all, "%s%s", i ? ", " : "", name_at(i));
-    bool slip = tri_is_slip(word, best);
-    tri_fail(err, TR_ERROR_INPUT, "--%s: \"%.40s\" is not known; %s%s%s are %s", flag, word,
-             slip ? "did you mean " : "", slip ? best : "", slip ? "? There" : "there",
-             all.chars ? all.chars : "");
-    tri_text_fini(&all);
-    return TR_ERROR_INPUT;
-}
-
-static const char *coll_at(size_t i)
-{
-    return i < TRI_NUM_COLLS ? tri_coll_name((tri_coll)i) : NULL;
-}
-
-static const char *algorithm_at(size_t i)
-{
-    return tri_algorithm_at(i) ? tri_algorithm_at(i)->name : NULL;
-}
+enum { MOST_WORDS = TRI_MOST_WORDS, MOST_RANKS = 256 };
 
 static const char *choice_at(size_t i)
 {
-    return i == 0 ? "auto" : algorithm_at(i - 1);
+    return i == 0 ? "auto" : tri_algorithm_name_at(i - 1);
 }
 
 static bool shares_memory(const char *transport)
@@ -102,7 +44,7 @@ static bool draws_rounds(const tri_cli *cli)
 typedef struct options {
     tri_coll colls[MOST_WORDS];
     int num_colls;
-    word_list algorithms;
+    tri_word_list algorithms;
     uint64_t sizes[MOST_WORDS];
     int num_sizes;
     int64_t num_ranks;
@@ -136,33 +78,19 @@ static tr_status read_size(const char *text, uint64_t *bytes, tr_error *err)
 
 static tr_status read_colls(const tri_cli *cli, options *o, tr_error *err)
 {
-    word_list list;
+    tri_word_list list;
     /* What training uses; a drawing is of one. */
     const char *usual = tri_cli_flag(cli, "draw")
                             ? "all_reduce"
                             : "all_reduce,all_gather,reduce_scatter,all_to_all";
-    tr_status status = read_list(cli, "ops", usual, &list, err);
+    tr_status status = tri_word_list_read(cli, "ops", usual, &list, err);
     for (int i = 0; i < list.num && status == TR_OK; i++)
         if (tri_coll_parse(list.words[i], &o->colls[i]))
             o->num_colls = i + 1;
         else
-            status = unknown_word("ops", list.words[i], coll_at, err);
+            status = tri_word_unknown("ops", list.words[i], tri_coll_name_at, err);
     free(list.text);
     return status;
-}
-
-/* A name of the table, perhaps with dims: "torus2d:8x4". */
-static tr_status read_algorithm(const char *flag, const char *word, const char *(*name_at)(size_t),
-                                int64_t num_ranks, const tri_algorithm **algorithm,
-                                tri_coll_shape *shape, tr_error *err)
-{
-    char name[40];
-    snprintf(name, sizeof name, "%.*s", (int)strcspn(word, ":"), word);
-    if (!tri_algorithm_find(name))
-        return unknown_word(flag, word, name_at, err);
-    *shape = tri_shape_flat((int)num_ranks);
-    tr_status status = tri_algorithm_parse(word, algorithm, shape, err);
-    return status == TR_OK ? TR_OK : tri_fail_prefix(err, status, "--%s", flag);
 }
 
 static tr_status read_algorithms(const tri_cli *cli, options *o, tr_error *err)
@@ -170,7 +98,7 @@ static tr_status read_algorithms(const tri_cli *cli, options *o, tr_error *err)
     const char *usual = shares_memory(o->shape.transport)        ? "direct,ring,tree"
                         : strcmp(o->shape.transport, "mpi") == 0 ? "native,ring,rabenseifner"
                                                                  : "ring,tree,rabenseifner,bruck";
-    TRI_TRY(read_list(cli, "algorithms", usual, &o->algorithms, err));
+    TRI_TRY(tri_word_list_read(cli, "algorithms", usual, &o->algorithms, err));
     if (o->turns && o->algorithms.num > TRI_MOST_IN_TURN)
         return tri_fail(err, TR_ERROR_INPUT,
                         "--turns takes up to %d algorithms, --algorithms has %d", TRI_MOST_IN_TURN,
@@ -178,16 +106,17 @@ static tr_status read_algorithms(const tri_cli *cli, options *o, tr_error *err)
     for (int i = 0; i < o->algorithms.num; i++)
         if (strcmp(o->algorithms.words[i], "auto") != 0 &&
             strcmp(o->algorithms.words[i], "native") != 0)
-            TRI_TRY(read_algorithm("algorithms", o->algorithms.words[i], choice_at, o->num_ranks,
-                                   &(const tri_algorithm *){NULL}, &(tri_coll_shape){0}, err));
+            TRI_TRY(tri_word_algorithm("algorithms", o->algorithms.words[i], choice_at,
+                                       o->num_ranks, &(const tri_algorithm *){NULL},
+                                       &(tri_coll_shape){0}, err));
     return TR_OK;
 }
 
 static tr_status read_sizes(const tri_cli *cli, options *o, tr_error *err)
 {
-    word_list list;
+    tri_word_list list;
     const char *usual = picture(cli) ? "1k,4k,16k,64k,256k,1m,4m,16m" : "1k,32k,1m,16m,128m";
-    tr_status status = read_list(cli, "sizes", usual, &list, err);
+    tr_status status = tri_word_list_read(cli, "sizes", usual, &list, err);
     for (int i = 0; i < list.num && status == TR_OK; i++)
         status = read_size(list.words[i], &o->sizes[o->num_sizes++], err);
     free(list.text);
@@ -398,7 +327,8 @@ static tr_status draw(const tri_cli *cli, const options *o, tr_error *err)
         printf("  %-13s %s\n", tri_algorithm_at(i)->name, tri_algorithm_at(i)->help);
     if (strcmp(name, "list") == 0)
         return TR_OK;
-    TRI_TRY(read_algorithm("draw", name, algorithm_at, o->num_ranks, &algorithm, &shape, err));
+    TRI_TRY(tri_word_algorithm("draw", name, tri_algorithm_name_at, o->num_ranks, &algorithm,
+                               &shape, err));
     for (int k = 0; k < o->num_colls; k++) {
         if (k > 0)
             printf("\n");

@@ -4,7 +4,7 @@
 
 #include "ckpt/compare.h"
 #include "cli/doc/json_doc.h"
-#include "cli/verbs/verb_sim.h"
+#include "cli/sim/verb_sim.h"
 #include "place/calc/calc.h"
 #include "train/session.h"
 #include "trireme/settings.h"

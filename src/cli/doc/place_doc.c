@@ -2,6 +2,8 @@
 #include <math.h>
 
 #include "cli/doc/docs.h"
+#include "mesh/cluster.h"
+#include "sim/like/software.h"
 
 static void put_amount(json_t *object, const char *key, const tri_calc *calc,
                        const tri_amount *amount)
@@ -138,9 +140,50 @@ static void put_rates(json_t *item, const char *key, const double rates[TRI_NUM_
                        rates[rate] > 0 ? rates[rate] : (double)NAN);
 }
 
+static void put_profile(json_t *item, const tri_device_spec *device)
+{
+    tri_device_profile p = tri_profile_of(device);
+    tri_doc_text(item, "kind", tri_profile_kind_name(p.kind));
+    tri_doc_text(item, "from", p.from);
+    tri_doc_number(item, "product_share", p.product);
+    tri_doc_number(item, "product_8bit_share", p.product8);
+    tri_doc_number(item, "memory_share", p.memory);
+    tri_doc_number(item, "attention_share", p.flash);
+    tri_doc_number(item, "attention_backward_share", p.flash_back);
+    tri_doc_number(item, "link_share", p.link);
+}
+
+static void put_clusters(json_t *list)
+{
+    for (size_t i = 0; tri_cluster_spec_at(i); i++) {
+        const tri_cluster_spec *c = tri_cluster_spec_at(i);
+        json_t *item = tri_doc_item(list);
+        tri_doc_text(item, "name", c->name);
+        tri_doc_text(item, "title", c->title);
+        tri_doc_count(item, "devices_per_node", c->devices_per_node);
+        tri_doc_number(item, "node_bytes_per_second", c->node_bytes_per_s);
+        tri_doc_count(item, "cards_per_node", c->cards_per_node);
+        tri_doc_number(item, "card_bytes_per_second", c->card_bytes_per_s);
+        tri_doc_count(item, "torus_axes", c->torus_axes);
+        tri_doc_text(item, "source", c->source);
+    }
+}
+
+static void put_software(json_t *list)
+{
+    for (size_t i = 0; tri_software_at(i); i++) {
+        const tri_software *w = tri_software_at(i);
+        json_t *item = tri_doc_item(list);
+        tri_doc_text(item, "name", w->name);
+        tri_doc_text(item, "title", w->title);
+        tri_doc_text(item, "from", w->from);
+    }
+}
+
 void tri_doc_devices(json_t *doc)
 {
     json_t *devices = tri_doc_list(doc, "devices"), *links = tri_doc_list(doc, "links");
+    json_t *clusters = tri_doc_list(doc, "clusters"), *softwares = tri_doc_list(doc, "software");
     for (size_t i = 0; tri_device_spec_at(i); i++) {
         const tri_device_spec *d = tri_device_spec_at(i);
         json_t *item = tri_doc_item(devices);
@@ -151,6 +194,8 @@ void tri_doc_devices(json_t *doc)
         tri_doc_number(item, "memory_bytes", d->memory_bytes);
         tri_doc_number(item, "memory_bytes_per_second", d->memory_bytes_per_s);
         tri_doc_text(item, "link", d->link);
+        tri_doc_count(item, "multiprocessors", d->multiprocessors);
+        put_profile(tri_doc_object(item, "profile"), d);
         tri_doc_text(item, "source", d->source);
     }
     for (size_t i = 0; tri_link_spec_at(i); i++) {
@@ -162,4 +207,6 @@ void tri_doc_devices(json_t *doc)
         tri_doc_count(item, "torus_axes", l->torus_axes);
         tri_doc_text(item, "source", l->source);
     }
+    put_clusters(clusters);
+    put_software(softwares);
 }

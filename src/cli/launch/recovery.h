@@ -19,6 +19,7 @@ typedef struct tri_recovery {
     tri_attempt last;          /* before this one */
     bool noted;                /* that output is lost */
     struct tri_detach *detach; /* cli/run/detach.h */
+    const struct tri_auto_layout *layout; /* cli/auto/auto_layout.h */
 } tri_recovery;
 
 void tri_recovery_init(tri_recovery *recovery, const tri_cli *cli);

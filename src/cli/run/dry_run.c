@@ -34,6 +34,7 @@ typedef struct dry_run {
     int pipe;        /* as long as it is open, the directory stays; -1: there is none */
     pid_t remover;
     tr_session *session;
+    tri_auto_layout layout;
 } dry_run;
 
 static int remove_entry(const char *path, const struct stat *info, int flag, struct FTW *at)
@@ -98,6 +99,7 @@ static tr_status begin(dry_run *d, const tri_cli *cli, tr_error *err)
 static void end(dry_run *d)
 {
     tr_session_destroy(d->session);
+    tri_auto_layout_fini(&d->layout);
     if (d->pipe >= 0) {
         close(d->pipe);
         while (waitpid(d->remover, NULL, 0) < 0 && errno == EINTR)
@@ -341,6 +343,7 @@ static tr_status run(dry_run *d, tr_error *err)
     tr_status status = tri_api_prepare(settings, tri_prepare_bar_show, &bar, err);
     tri_prepare_bar_end(&bar);
     TRI_TRY(status);
+    TRI_TRY(tri_auto_layout_decide(d->cli, d->dir, false, &d->layout, err));
     TRI_TRY(share_threads(d->cli, err));
     TRI_TRY(tri_api_check(settings, err));
     TRI_TRY(tri_api_compile(settings, 0, &d->session, err));
@@ -349,6 +352,7 @@ static tr_status run(dry_run *d, tr_error *err)
     tri_first_lines lines = {.cli = d->cli,
                              .session = s,
                              .dir = d->dir,
+                             .layout = &d->layout,
                              .local_ranks = tri_mesh_ranks(&s->config.compile.mesh)};
     TRI_TRY(tri_first_lines_print(&lines, err));
     printf("\nplan    the memory of rank 0\n");

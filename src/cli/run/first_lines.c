@@ -156,6 +156,8 @@ tr_status tri_first_lines_print(const tri_first_lines *l, tr_error *err)
     tri_cli_line("data", "%s", data);
     print_batch(s);
     print_optim(s);
+    if (l->layout)
+        tri_auto_layout_print(l->layout);
     tri_cli_line("layout", "%s", layout.chars ? layout.chars : "?");
     print_memory(s, l->local_ranks);
     print_device(l);

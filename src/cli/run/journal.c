@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "base/fs.h"
+#include "cli/auto/auto_layout.h"
 #include "cli/run/detach.h"
 #include "train/run/run_trace.h"
 
@@ -68,6 +69,12 @@ void tri_journal_begin(void *context, int num_ranks)
     read_command(&command);
     tri_events_add_start(settings, command.chars, num_ranks, r->from_step);
     tri_text_fini(&command);
+    if (!r->layout || !r->layout->note.chars)
+        return;
+    tri_event event = TRI_EVENT_NOTHING;
+    event.event = "layout";
+    event.reason = r->layout->note.chars;
+    tri_journal_add(settings, &event, 0);
 }
 
 void tri_journal_failed(void *context, const tri_launch_result *result)

@@ -49,6 +49,7 @@ static void show_start(tri_train_show *show, const tri_run *r)
     tri_first_lines lines = {.cli = show->cli,
                              .session = s,
                              .dir = r->config.dir,
+                             .layout = show->layout,
                              .local_ranks = r->local_ranks,
                              .transport =
                                  r->ranks.size > 1 ? tri_ranks_transport(&r->ranks) : NULL};
@@ -57,11 +58,11 @@ static void show_start(tri_train_show *show, const tri_run *r)
     print_damaged(r);
     print_resumed(r);
     fflush(stdout);
-    show->peak_flops =
+    double measured =
         s->device.def->peak_flops
             ? s->device.def->peak_flops(&s->device, s->config.compile.precision.compute)
             : 0;
-    show->peak_flops *= r->ranks.size;
+    show->mfu_base = tri_mfu_base_of(s, measured);
     start_progress(show, r);
 }
 
@@ -109,16 +110,15 @@ static void show_step(tri_train_show *show, const tri_run *r, const tr_step *ste
     char stats[160];
     double flops = tri_program_cost(program).flops;
     double share = 1 - tri_program_redone(program).flops / flops; /* of the model itself */
-    double rate = flops * r->ranks.size / step->seconds;
-    if (show->peak_flops > 0 && rate > show->peak_flops)
-        show->peak_flops = rate; /* it was measured while the machine was busy */
+    double rate = flops / step->seconds;                          /* of a rank's device */
     tri_progress_step line = {.step = step->step,
                               .loss = step->loss,
                               .stats = stats_text(r->session, stats, sizeof stats),
                               .grad_norm = step->grad_norm,
                               .lr = step->lr,
                               .tokens_per_s = (double)step->tokens / step->seconds,
-                              .mfu = show->peak_flops > 0 ? share * rate / show->peak_flops : -1};
+                              .mfu = show->mfu_base.flops > 0 ? share * rate / show->mfu_base.flops
+                                                              : -1};
     tri_progress_update(&show->progress, &line);
 }
 
@@ -210,6 +210,14 @@ static void print_done(const tri_run *r)
                r->first_loss, r->last_loss);
 }
 
+/* What MFU in the lines of steps was a share of. */
+static void print_mfu_base(const tri_train_show *show, const tri_run *r)
+{
+    if (!idle(r) && show->mfu_base.flops > 0)
+        printf("MFU is a share of %s%s\n", show->mfu_base.words,
+               r->ranks.size > 1 ? ", on each rank" : "");
+}
+
 /* Steps without a checkpoint that was due. */
 static void print_failed_saves(const tri_run *r)
 {
@@ -249,6 +257,7 @@ static void print_end(const tri_train_show *show, const tri_run *r)
     print_curve(r);
     printf("\n");
     print_done(r);
+    print_mfu_base(show, r);
     if (tri_run_has_scaler(r) || s->skipped > 0)
         printf("skipped: %" PRId64 " step%s, whose gradient %s\n", s->skipped,
                s->skipped == 1 ? "" : "s",

@@ -6,14 +6,16 @@
 #include "cli/cli.h"
 #include "cli/memory.h"
 #include "cli/run/progress.h"
+#include "train/health/mfu.h"
 #include "train/run/run.h"
 
 typedef struct tri_train_show {
     const tri_cli *cli;
-    bool quiet; /* warnings and the last line only */
+    bool quiet;                           /* warnings and the last line only */
+    const struct tri_auto_layout *layout; /* cli/auto/auto_layout.h; NULL: none was chosen */
     tri_progress progress;
     tri_memory_overhead overhead; /* before the first step */
-    double peak_flops;            /* of all ranks' devices, measured; 0 when not known */
+    tri_mfu_base mfu_base;
     tr_status status; /* of the first lines: a run that nobody is told of is not begun */
     tr_error err;
 } tri_train_show;

@@ -8,7 +8,7 @@
 #include <sys/stat.h>
 
 #include "base/fs.h"
-#include "config/nearest.h"
+#include "base/settings/nearest.h"
 
 enum { DEEPEST = 8 }; /* folders in folders */
 

@@ -329,6 +329,11 @@ tr_status tri_sweep_read(tri_sweep *s, const tri_cli *cli, tr_error *err)
         return tri_fail(err, TR_ERROR_INPUT,
                         "--halve divides train.steps, and this recipe counts train.epochs; set "
                         "train.epochs=0 and train.steps");
+    if (s->jobs > 1 && tr_settings_bool(cli->settings, "layout.auto"))
+        return tri_fail(err, TR_ERROR_INPUT,
+                        "layout.auto plans for the whole machine, which the runs of --jobs share; "
+                        "leave --jobs out, or write a layout into the recipe (trireme plan "
+                        "--search)");
     if (tr_settings_int(cli->settings, "run.stop_at") > 0)
         return tri_fail(err, TR_ERROR_INPUT,
                         "run.stop_at is set by --halve, or not at all in a sweep; leave it out");

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/draw/ruler.h"
 #include "base/fs.h"
 #include "base/text.h"
 
@@ -143,9 +144,7 @@ static double draw_frame(step_picture *p)
 
 static void draw_axis(step_picture *p, double y)
 {
-    double ms = (double)(p->end_ns - p->begin_ns) * 1e-6, step = pow(10, floor(log10(ms / 10)));
-    while (ms / step > 14)
-        step *= ms / step > 35 ? 5 : 2;
+    double ms = (double)(p->end_ns - p->begin_ns) * 1e-6, step = tri_ruler_step(ms / 14);
     for (double t = 0; t <= ms; t += step) {
         double x = LEFT + WIDTH * t / ms;
         tri_text_add(&p->text,

@@ -1,6 +1,6 @@
 /* trireme bench: steps on made-up data, with the time of each operator; or, as trireme bench comm,
- * the collectives of ranks (bench_comm.c); or, as trireme bench generate, text (bench_generate.c).
- */
+ * the collectives of ranks (bench_comm.c); or, as trireme bench generate, text (bench_generate.c);
+ * or, as trireme bench matmul, products (bench_matmul.c). */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,8 +9,12 @@
 #include "api/api.h"
 #include "base/samples.h"
 #include "cli/bench/bench_comm.h"
+#include "cli/bench/bench_device.h"
 #include "cli/bench/bench_generate.h"
+#include "cli/bench/bench_matmul.h"
+#include "cli/bench/bench_scaling.h"
 #include "cli/cli.h"
+#include "train/health/mfu.h"
 
 /* What was measured, and what it is held against. */
 typedef struct bench {
@@ -160,15 +164,18 @@ static void print_results(const tri_cli *cli, const bench *b)
     double model = flops - tri_program_redone(&s->programs[TRI_PROGRAM_TRAIN]).flops;
     double hfu = b->peak_flops > 0 ? flops / median / b->peak_flops : 0;
     double mfu = hfu * model / flops;
+    tri_mfu_base base = tri_mfu_base_of(s, b->peak_flops);
+    double sheet = base.datasheet ? model / median / base.flops : -1;
     uint64_t memory = s->store.device_bytes ? s->store.device_bytes : tri_store_total(&s->store);
     if (tri_cli_flag(cli, "json")) {
         printf("{\"model\": \"%s\", \"batch\": %" PRId64 ", \"seq_len\": %" PRId64
                ", \"device\": \"%s\", \"precision\": \"%s\", \"threads\": %d, "
                "\"tokens_per_s\": %.1f, \"ms\": %.3f, \"min_ms\": %.3f, \"gflops\": %.1f, "
-               "\"mfu\": %.4f, \"hfu\": %.4f, \"memory_bytes\": %" PRIu64 "}\n",
+               "\"mfu\": %.4f, \"hfu\": %.4f, \"memory_bytes\": %" PRIu64 ", \"datasheet_mfu\": ",
                compile->model.kind, compile->batch, compile->seq_len, s->device.description,
                precision_name(s), s->device.num_threads, tokens / median, median * 1e3,
                b->times[0] * 1e3, flops / median * 1e-9, mfu, hfu, memory);
+        printf(sheet >= 0 ? "%.4f}\n" : "null}\n", sheet);
         return;
     }
     char count[16], planned[16], used[16];
@@ -181,7 +188,9 @@ static void print_results(const tri_cli *cli, const bench *b)
            tokens / median, flops / median * 1e-9, 100 * mfu);
     if (model < flops)
         printf(", HFU %.1f%%", 100 * hfu);
-    printf("\n");
+    printf(" of a large product here\n");
+    if (sheet >= 0)
+        printf("MFU %.1f%% of %s\n", 100 * sheet, base.words);
     if (s->store.device_bytes)
         printf("memory of the device: %s planned, %s allocated\n",
                tri_text_bytes((double)tri_store_total(&s->store), planned),
@@ -207,17 +216,36 @@ static int bench_train(const tri_cli *cli)
     return status == TR_OK ? TRI_EXIT_OK : tri_cli_fail(&err);
 }
 
-/* A flag that only the other benchmark has would otherwise be ignored in silence. */
-static tr_status check_flags(const tri_cli *cli, bool comm, bool train, tr_error *err)
+/* Whether the help of a flag begins with the name: "comm, matmul: ...". */
+static bool is_of(const tri_flag *flag, const char *what)
 {
+    size_t length = strlen(what);
+    const char *end = strstr(flag->help, ": ");
+    for (const char *at = flag->help; end && at < end; at += strcspn(at, ",:") + 2)
+        if (strncmp(at, what, length) == 0 && (at[length] == ',' || at[length] == ':'))
+            return true;
+    return false;
+}
+
+/* A flag that only another benchmark has would otherwise be ignored in silence. */
+static tr_status check_flags(const tri_cli *cli, const char *what, tr_error *err)
+{
+    static const char *const kinds[] = {"comm", "matmul", "scaling", "device"};
     for (int i = 0; i < cli->num_flags; i++) {
         const tri_flag *flag = cli->flags[i].flag;
-        bool of_comm = strncmp(flag->help, "comm:", 5) == 0;
-        if (of_comm && !comm)
-            return tri_fail(err, TR_ERROR_INPUT, "--%s belongs to trireme bench comm", flag->name);
-        if (comm && strcmp(flag->name, "steps") == 0)
-            return tri_fail(err, TR_ERROR_INPUT, "--steps belongs to trireme bench [FILE.yaml]");
-        if (strcmp(flag->name, "paced") == 0 && !train)
+        const char *of = NULL;
+        for (size_t k = 0; k < sizeof kinds / sizeof *kinds && !is_of(flag, what); k++)
+            of = !of && is_of(flag, kinds[k]) ? kinds[k] : of;
+        if (of)
+            return tri_fail(err, TR_ERROR_INPUT, "--%s belongs to trireme bench %s", flag->name,
+                            of);
+        bool steps =
+            strcmp(what, "comm") != 0 && strcmp(what, "matmul") != 0 && strcmp(what, "device") != 0;
+        if (!steps && strcmp(flag->name, "steps") == 0)
+            return tri_fail(err, TR_ERROR_INPUT, "--steps belongs to trireme bench [FILE.yaml]%s",
+                            strcmp(what, "device") == 0 ? "; --seconds says how long to measure"
+                                                        : "");
+        if (strcmp(flag->name, "paced") == 0 && strcmp(what, "train") != 0)
             return tri_fail(err, TR_ERROR_INPUT, "--paced belongs to trireme bench [FILE.yaml]");
     }
     return TR_OK;
@@ -225,17 +253,22 @@ static tr_status check_flags(const tri_cli *cli, bool comm, bool train, tr_error
 
 int tri_verb_bench(const tri_cli *cli)
 {
+    static const struct {
+        const char *name;
+        int (*run)(const tri_cli *cli);
+    } kinds[] = {{"train", bench_train},         {"generate", tri_bench_generate},
+                 {"scaling", tri_bench_scaling}, {"matmul", tri_bench_matmul},
+                 {"comm", tri_bench_comm},       {"device", tri_bench_device}};
     tr_error err = {0};
     const char *what = cli->file || cli->num_operands == 0 ? "train" : cli->operands[0];
-    bool comm = strcmp(what, "comm") == 0;
-    if (check_flags(cli, comm, strcmp(what, "train") == 0, &err) != TR_OK)
+    if (check_flags(cli, what, &err) != TR_OK)
         return tri_cli_fail(&err);
-    bool generate = strcmp(what, "generate") == 0;
-    if (cli->num_operands > 1 || (!comm && !generate && strcmp(what, "train") != 0)) {
-        tri_cli_error("\"%.60s\" is not something to measure; there are train, generate and comm, "
-                      "and a settings file or run directory has a / or .yaml in its name",
-                      cli->operands[cli->num_operands - 1]);
-        return TRI_EXIT_USAGE;
-    }
-    return comm ? tri_bench_comm(cli) : generate ? tri_bench_generate(cli) : bench_train(cli);
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds && cli->num_operands <= 1; i++)
+        if (strcmp(what, kinds[i].name) == 0)
+            return kinds[i].run(cli);
+    tri_cli_error("\"%.60s\" is not something to measure; there are train, generate, scaling, "
+                  "matmul, comm and device, and a settings file or run directory has a / or .yaml "
+                  "in its name",
+                  cli->operands[cli->num_operands - 1]);
+    return TRI_EXIT_USAGE;
 }

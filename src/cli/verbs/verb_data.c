@@ -13,12 +13,12 @@
 
 #include "base/fs.h"
 #include "base/pool.h"
+#include "base/settings/nearest.h"
 #include "base/text.h"
 #include "cli/cli.h"
 #include "cli/doc/json_doc.h"
 #include "cli/text.h"
 #include "cli/verbs/data_prepare.h"
-#include "config/nearest.h"
 #include "data/prepare/prepare.h"
 #include "data/tokenizer/tokenizer.h"
 

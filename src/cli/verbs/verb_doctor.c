@@ -16,6 +16,7 @@
 #include "cli/doc/json_doc.h"
 #include "cli/run/disk.h"
 #include "cli/text.h"
+#include "cli/verbs/doctor_cluster.h"
 #include "cli/verbs/doctor_validate.h"
 #include "comm/transport/mpi.h"
 #include "comm/transport/nccl.h"
@@ -299,8 +300,14 @@ static int print_json(doctor *d)
 
 int tri_verb_doctor(const tri_cli *cli)
 {
+    if (tri_cli_flag(cli, "validate") && tri_cli_flag(cli, "cluster")) {
+        tri_cli_error("--validate compares ranks, --cluster writes down their links; give one");
+        return TRI_EXIT_USAGE;
+    }
     if (tri_cli_flag(cli, "validate"))
         return tri_doctor_validate(cli);
+    if (tri_cli_flag(cli, "cluster"))
+        return tri_doctor_cluster(cli);
     doctor d = {.cli = cli, .colour = tri_terminal_colour(stdout)};
     if (tri_cli_flag(cli, "json"))
         return print_json(&d);

@@ -6,9 +6,12 @@
 #include <string.h>
 #include <strings.h>
 
+#include "base/settings/nearest.h"
 #include "cli/cli.h"
+#include "cli/doc/devices_page.h"
 #include "cli/doc/docs.h"
-#include "config/nearest.h"
+#include "cli/quantity.h"
+#include "cli/sums/sums.h"
 #include "place/calc/calc.h"
 
 /* A command and the text that is being read, for messages. */
@@ -16,64 +19,10 @@ typedef struct place_command {
     const tri_cli *cli;
     tri_calc calc;
     tri_link_spec own_link;
+    tri_device_spec own_device;
     const char *text;
     json_t *doc, *list; /* where they are not text: the document, and its list of lines */
 } place_command;
-
-static const char *device_at(size_t i)
-{
-    return tri_device_spec_at(i) ? tri_device_spec_at(i)->name : NULL;
-}
-
-static const char *link_at(size_t i)
-{
-    return tri_link_spec_at(i) ? tri_link_spec_at(i)->name : NULL;
-}
-
-static tr_status unknown_name(const char *flag, const char *word, const char *(*name_at)(size_t),
-                              tr_error *err)
-{
-    const char *best = name_at(0);
-    for (size_t i = 1; name_at(i); i++)
-        if (tri_edit_distance(word, name_at(i)) < tri_edit_distance(word, best))
-            best = name_at(i);
-    bool slip = tri_is_slip(word, best);
-    return tri_fail(err, TR_ERROR_INPUT,
-                    "--%s: \"%.40s\" is not known; %s%s%strireme place --devices lists them%s",
-                    flag, word, slip ? "did you mean " : "", slip ? best : "", slip ? "? " : "",
-                    strcmp(flag, "link") == 0 ? ", and --link 50GB/s gives a figure" : "");
-}
-
-/* A name of the table, or "50GB/s", "400Gb/s". */
-static tr_status read_link(place_command *p, const char *text, tr_error *err)
-{
-    p->calc.link = tri_link_spec_find(text);
-    if (p->calc.link)
-        return TR_OK;
-    char *end;
-    double value = strtod(text, &end);
-    double unit = strcmp(end, "GB/s") == 0 ? 1e9 : strcmp(end, "Gb/s") == 0 ? 1e9 / 8 : 0;
-    if (end == text || unit == 0)
-        return unknown_name("link", text, link_at, err);
-    if (!(value * unit >= 1 && value * unit <= 1e18))
-        return tri_fail(err, TR_ERROR_INPUT, "--link is %.40s; it must be positive and finite",
-                        text);
-    p->own_link = (tri_link_spec){.name = "given", .title = "link", .bytes_per_s = value * unit};
-    p->calc.link = &p->own_link;
-    return TR_OK;
-}
-
-static tr_status read_latency(place_command *p, const char *text, tr_error *err)
-{
-    char *end;
-    double us = strtod(text, &end);
-    if (end == text || (*end && strcmp(end, "us") != 0) || !(us >= 0 && us <= 1e9))
-        return tri_fail(err, TR_ERROR_INPUT,
-                        "--latency is \"%.40s\"; expected microseconds, for example --latency 5",
-                        text);
-    p->calc.latency_s = us * 1e-6;
-    return TR_OK;
-}
 
 static tr_status read_machine(place_command *p, tr_error *err)
 {
@@ -88,14 +37,12 @@ static tr_status read_machine(place_command *p, tr_error *err)
     if (dtype)
         TRI_TRY(tri_calc_set_dtype(&p->calc, dtype, err));
     if (device) {
-        p->calc.device = tri_device_spec_find(device);
-        if (!p->calc.device)
-            return unknown_name("device", device, device_at, err);
+        TRI_TRY(tri_quantity_device(device, &p->own_device, &p->calc.device, err));
         p->calc.link = tri_link_spec_find(p->calc.device->link);
     }
     if (link)
-        TRI_TRY(read_link(p, link, err));
-    return latency ? read_latency(p, latency, err) : TR_OK;
+        TRI_TRY(tri_quantity_link(link, &p->own_link, &p->calc.link, err));
+    return latency ? tri_quantity_seconds("latency", latency, &p->calc.latency_s, err) : TR_OK;
 }
 
 static tr_status read_sizes(place_command *p, tr_error *err)
@@ -115,6 +62,8 @@ static tr_status report_line(place_command *p, const char *line_text, tri_text *
     tri_calc_product product;
     p->text = line_text;
     TRI_TRY(tri_calc_parse_line(&p->calc, line_text, &line, err));
+    if (tri_cli_flag(p->cli, "values"))
+        return tri_sums_values(&p->calc, &line, tri_cli_flag(p->cli, "values"), text, p->list, err);
     switch (line.kind) {
     case TRI_CALC_ARRAY:
         if (p->list)
@@ -183,14 +132,27 @@ static tr_status report(place_command *p, tri_text *text, tr_error *err)
 {
     const char *train = tri_cli_flag(p->cli, "train"), *state = tri_cli_flag(p->cli, "state");
     int lines = p->cli->num_operands;
+    if (tri_cli_flag(p->cli, "limits"))
+        return tri_sums_limits(p->cli, text, p->doc, err);
     TRI_TRY(tri_calc_init(&p->calc, err));
     TRI_TRY(read_machine(p, err));
     TRI_TRY(read_sizes(p, err));
+    if (tri_cli_flag(p->cli, "markdown") && !tri_cli_flag(p->cli, "devices"))
+        return tri_fail(err, TR_ERROR_INPUT,
+                        "--markdown goes with --devices: trireme place --devices --markdown");
+    if (tri_cli_flag(p->cli, "markdown") && p->doc)
+        return tri_fail(err, TR_ERROR_INPUT,
+                        "--markdown and --json are two ways to print the same; "
+                        "leave one of them out");
     if (tri_cli_flag(p->cli, "devices")) {
         if (p->doc)
             tri_doc_devices(p->doc);
-        else
+        else if (tri_cli_flag(p->cli, "markdown"))
+            tri_cli_write_devices_page(text);
+        else {
             tri_calc_report_devices(text);
+            tri_cli_list_costs(text);
+        }
         return TR_OK;
     }
     if ((train || state) && lines > 0)
@@ -198,6 +160,10 @@ static tr_status report(place_command *p, tri_text *text, tr_error *err)
                         "--%s takes no placement, but \"%.60s\" was given; sizes go to --sizes "
                         "B:1024,D:4096,F:16384",
                         train ? "train" : "state", p->cli->operands[0]);
+    if ((train || state) && tri_cli_flag(p->cli, "values"))
+        return tri_fail(err, TR_ERROR_INPUT,
+                        "--values carries out a line, which --%s has none of; leave one out",
+                        train ? "train" : "state");
     if (train)
         return report_training(p, train, text, err);
     if (state)
@@ -230,7 +196,7 @@ int tri_verb_place(const tri_cli *cli)
     tri_text text;
     tri_text_init(&text);
     p.doc = tri_cli_flag(cli, "json") ? tri_doc_begin() : NULL;
-    if (p.doc && !tri_cli_flag(cli, "devices"))
+    if (p.doc && !tri_cli_flag(cli, "devices") && !tri_cli_flag(cli, "limits"))
         p.list = tri_doc_list(p.doc, "lines");
     tr_status status = report(&p, &text, &err);
     if (status == TR_OK)

@@ -4,11 +4,14 @@
 #include <string.h>
 
 #include "api/api.h"
+#include "cli/advise/advise.h"
 #include "cli/cli.h"
 #include "cli/doc/docs.h"
 #include "cli/lines.h"
 #include "cli/memory.h"
 #include "cli/schedule_note.h"
+#include "cli/search/plan_search.h"
+#include "cli/sums/sums.h"
 #include "cli/verbs/plan.h"
 #include "program/ledger.h"
 
@@ -227,9 +230,35 @@ static tr_status print_json(const tri_cli *cli, const tri_session *s, tr_error *
     return tri_doc_print(doc, stdout, err);
 }
 
+/* A number of parameters is for sums; here it would be taken for the list. */
+static tr_status check_params(const tri_cli *cli, tr_error *err)
+{
+    const char *params = tri_cli_flag(cli, "params");
+    if (params && *params)
+        return tri_fail(err, TR_ERROR_INPUT,
+                        "--params %.20s is a number of parameters, which goes with --tokens; "
+                        "--params alone lists those of the model",
+                        params);
+    return TR_OK;
+}
+
 int tri_verb_plan(const tri_cli *cli)
 {
     tr_error err = {0};
+    if (tri_cli_flag(cli, "search"))
+        return tri_plan_search_run(cli, &err) == TR_OK ? TRI_EXIT_OK : tri_cli_fail(&err);
+    if (tri_cli_flag(cli, "goodput"))
+        return tri_sums_goodput(cli, &err) == TR_OK ? TRI_EXIT_OK : tri_cli_fail(&err);
+    if (tri_cli_flag(cli, "advise"))
+        return tri_plan_advise(cli, &err) == TR_OK ? TRI_EXIT_OK : tri_cli_fail(&err);
+    if (tri_cli_flag(cli, "tokens"))
+        return tri_sums_run(cli, &err) == TR_OK ? TRI_EXIT_OK : tri_cli_fail(&err);
+    if (tri_cli_flag(cli, "generation"))
+        return tri_sums_generation(cli, &err) == TR_OK ? TRI_EXIT_OK : tri_cli_fail(&err);
+    if (tri_cli_flag(cli, "activations"))
+        return tri_sums_activations(cli, &err) == TR_OK ? TRI_EXIT_OK : tri_cli_fail(&err);
+    if (check_params(cli, &err) != TR_OK)
+        return tri_cli_fail(&err);
     tr_session *session;
     int64_t rank = 0;
     if (tri_cli_flag_int(cli, "rank", 0, TRI_MAX_RANKS - 1, &rank, &err) != TR_OK ||

@@ -1,6 +1,7 @@
 /* trireme train: a run of the library, as a person starts, watches and ends it. All ranks train;
  * rank 0 alone prints and writes files. */
 #include <errno.h>
+#include <limits.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,6 +14,7 @@
 #include "api/run_news.h"
 #include "base/fs.h"
 #include "base/process_memory.h"
+#include "cli/auto/auto_layout.h"
 #include "cli/guard.h"
 #include "cli/launch/environment.h"
 #include "cli/launch/recovery.h"
@@ -23,6 +25,7 @@
 #include "cli/signals.h"
 #include "cli/text.h"
 #include "cli/verbs/data_prepare.h"
+#include "config/settings_internal.h"
 
 /* Why a rank wishes that the run end; all ranks learn of it after the step. The first counts. */
 enum { WISH_INT = 1, WISH_TERM = 2, WISH_USR1 = 4 };
@@ -113,6 +116,7 @@ static tr_status train(trained *t, const tri_bootstrap *bootstrap, const tri_rec
     TRI_TRY(complete(settings, bootstrap, err));
     TRI_TRY(tri_api_compile(settings, bootstrap->rank, &t->session, err));
     tri_run_config config = config_of(settings, recovery);
+    config.head = recovery->layout->head.chars;
     config.ranks.measuring = t->show.quiet ? NULL : tell_measuring;
     tri_observer observer = tri_train_show_observer(&t->show);
     tri_run_open(&t->run, &config, &t->session->session);
@@ -135,8 +139,11 @@ static tr_status train(trained *t, const tri_bootstrap *bootstrap, const tri_rec
 static int train_rank(const tri_cli *cli, const tri_bootstrap *bootstrap, void *context)
 {
     tr_error err = {0};
-    trained t = {.show.cli = cli, .show.quiet = tri_cli_flag(cli, "quiet") != NULL};
-    tr_status status = train(&t, bootstrap, context, &err);
+    const tri_recovery *recovery = context;
+    trained t = {.show.cli = cli,
+                 .show.quiet = tri_cli_flag(cli, "quiet") != NULL,
+                 .show.layout = recovery->layout};
+    tr_status status = train(&t, bootstrap, recovery, &err);
     /* First of all: closing may take as long as a checkpoint that is being written. */
     int code = status != TR_OK           ? tri_cli_rank_fail(bootstrap, &err)
                : !t.run.stopped          ? TRI_EXIT_OK
@@ -227,6 +234,58 @@ static void begin(void *context, int num_ranks)
                            tr_settings_string(recovery->cli->settings, "run.dir"));
 }
 
+/* What is wrong, as ranks will find it that share the cores of this machine; how they do is theirs
+ * to say, since after a failure there may be fewer. */
+static tr_status check(tr_settings *settings, tr_error *err)
+{
+    tri_environment world;
+    tr_settings *shared;
+    if (tri_environment_read(&world, NULL) == TR_OK && world.given)
+        return tri_api_check(settings, err);
+    TRI_TRY(tri_settings_clone(settings, &shared, err));
+    int64_t ranks = tri_settings_num_ranks(settings);
+    tr_status status = tri_api_share_cores(shared, ranks < INT_MAX ? (int)ranks : INT_MAX, err);
+    if (status == TR_OK)
+        status = tri_api_check(shared, err);
+    tr_settings_destroy(shared);
+    return status == TR_OK ? tri_settings_complete(settings, err) : status;
+}
+
+/* Everything that is decided before there are ranks. */
+static tr_status decide(const tri_cli *cli, tri_auto_layout *layout, tr_error *err)
+{
+    bool quiet = tri_cli_flag(cli, "quiet") != NULL;
+    TRI_TRY(prepare(cli->settings, quiet, err));
+    TRI_TRY(tri_auto_layout_decide(cli, tr_settings_string(cli->settings, "run.dir"), quiet, layout,
+                                   err));
+    TRI_TRY(check(cli->settings, err));
+    return check_ckpt(cli->settings, err);
+}
+
+static int start(const tri_cli *cli, tri_detach *detach, const tri_auto_layout *layout)
+{
+    tri_recovery recovery;
+    tri_recovery_init(&recovery, cli);
+    recovery.detach = detach;
+    recovery.layout = layout;
+    tri_signals_catch(); /* not before: nothing that runs up to here looks at them */
+    tri_launch_options options = {.asks = true,
+                                  .writes = true,
+                                  .processes = true,
+                                  .quiet = tri_cli_flag(cli, "quiet") != NULL,
+                                  .restarts = tri_recovery_wanted(&recovery),
+                                  .begin = begin,
+                                  .failed = tri_journal_failed,
+                                  .again = tri_recovery_again,
+                                  .ended = tri_journal_ended,
+                                  .note = tri_journal_note,
+                                  .context = &recovery};
+    int code = tri_cli_launch(cli, (int)tri_cli_num_ranks(cli), train_rank, &recovery, &options);
+    fflush(stdout);
+    clearerr(stdout); /* what cannot be printed is noted by now, and the run is done all the same */
+    return code;
+}
+
 int tri_verb_train(const tri_cli *cli)
 {
     tr_error err = {0};
@@ -241,26 +300,8 @@ int tri_verb_train(const tri_cli *cli)
     int code;
     if (!tri_detach_begin(&detach, cli, &code))
         return code;
-    if (prepare(cli->settings, tri_cli_flag(cli, "quiet") != NULL, &err) != TR_OK ||
-        tri_api_check(cli->settings, &err) != TR_OK || check_ckpt(cli->settings, &err) != TR_OK)
-        return tri_cli_fail(&err);
-    tri_recovery recovery;
-    tri_recovery_init(&recovery, cli);
-    recovery.detach = &detach;
-    tri_signals_catch(); /* not before: nothing that runs up to here looks at them */
-    tri_launch_options options = {.asks = true,
-                                  .writes = true,
-                                  .processes = true,
-                                  .quiet = tri_cli_flag(cli, "quiet") != NULL,
-                                  .restarts = tri_recovery_wanted(&recovery),
-                                  .begin = begin,
-                                  .failed = tri_journal_failed,
-                                  .again = tri_recovery_again,
-                                  .ended = tri_journal_ended,
-                                  .note = tri_journal_note,
-                                  .context = &recovery};
-    code = tri_cli_launch(cli, (int)tri_cli_num_ranks(cli), train_rank, &recovery, &options);
-    fflush(stdout);
-    clearerr(stdout); /* what cannot be printed is noted by now, and the run is done all the same */
+    tri_auto_layout layout = {0};
+    code = decide(cli, &layout, &err) == TR_OK ? start(cli, &detach, &layout) : tri_cli_fail(&err);
+    tri_auto_layout_fini(&layout);
     return code;
 }

@@ -59,6 +59,7 @@ tr_status tri_cli_point_to_weights(const tri_cli *cli, tr_error *err)
 {
     TRI_TRY(point(cli, err));
     tell_of_layout(cli);
+    TRI_TRY(tr_settings_set(cli->settings, "layout.auto=false", err));
     TRI_TRY(tr_settings_set(cli->settings, "layout.dp=1", err));
     TRI_TRY(tr_settings_set(cli->settings, "layout.cp=1", err));
     TRI_TRY(tr_settings_set(cli->settings, "layout.tp=1", err));

@@ -230,7 +230,7 @@ static void read_before(typed_before *b, const tri_verb *verb, int num_words, ch
             const tri_flag *flag = flag_of(verb, word);
             b->wants_assignment = strcmp(word, "--set") == 0;
             b->wants_plugin = strcmp(word, "--plugin") == 0;
-            b->wants_value = flag && flag->argument ? flag : NULL;
+            b->wants_value = flag && flag->argument && flag->argument[0] != '[' ? flag : NULL;
         }
     }
 }

@@ -334,8 +334,6 @@ static double seconds_of(tri_device *device, work_fn work, void *context, int ti
     return good ? (double)ms * 1e-3 / times : 0;
 }
 
-enum { PEAK_N = 8192 };
-
 static tr_status large_product(tri_device *device, void *context, tr_error *err)
 {
     tri_cuda *cuda = &((cuda_state *)device->state)->shared;
@@ -345,23 +343,26 @@ static tr_status large_product(tri_device *device, void *context, tr_error *err)
 }
 
 /* Operands are noise: zeros would be faster than anything that is trained with. */
-static double peak_flops(tri_device *device, tri_dtype dtype)
+static double product_seconds(tri_device *device, tri_dtype dtype, int64_t m, int64_t n, int64_t k)
 {
     bool float8 = tri_dtype_is_float8(dtype);
     tri_dtype out = float8 ? TRI_BF16 : dtype;
-    size_t bytes = (size_t)PEAK_N * PEAK_N * tri_dtype_bytes(dtype), scales = 512;
-    char *a = alloc_cuda(2 * bytes + (size_t)PEAK_N * PEAK_N * tri_dtype_bytes(out) + scales);
-    double seconds = 0;
+    size_t scales = 512, bytes_a = (size_t)(m * k) * tri_dtype_bytes(dtype),
+           bytes_b = (size_t)(n * k) * tri_dtype_bytes(dtype);
+    bytes_a = (bytes_a + scales - 1) / scales * scales; /* what follows is aligned, too */
+    bytes_b = (bytes_b + scales - 1) / scales * scales;
+    char *a = alloc_cuda(bytes_a + bytes_b + (size_t)(m * n) * tri_dtype_bytes(out) + scales);
     if (!a)
         return 0;
     tri_cuda_fill_noise(a, (int64_t)scales / 4, TRI_F32, stream_of(device));
-    tri_cuda_fill_noise(a + scales, 2 * (int64_t)PEAK_N * PEAK_N, dtype, stream_of(device));
-    tri_cuda_product product = {.m = PEAK_N,
-                                .n = PEAK_N,
-                                .k = PEAK_N,
+    tri_cuda_fill_noise(a + scales, (int64_t)((bytes_a + bytes_b) / tri_dtype_bytes(dtype)), dtype,
+                        stream_of(device));
+    tri_cuda_product product = {.m = m,
+                                .n = n,
+                                .k = k,
                                 .a = a + scales,
-                                .b = a + scales + bytes,
-                                .c = a + scales + 2 * bytes,
+                                .b = a + scales + bytes_a,
+                                .c = a + scales + bytes_a + bytes_b,
                                 .trans_b = true,
                                 .in = dtype,
                                 .in_b = dtype,
@@ -370,9 +371,16 @@ static double peak_flops(tri_device *device, tri_dtype dtype)
                                 .scale_b = float8 ? (float *)(a + scales / 2) : NULL,
                                 .fast_sum = float8,
                                 .alpha = 1};
-    seconds = seconds_of(device, large_product, &product, dtype == TRI_F32 ? 3 : 10);
+    double seconds = seconds_of(device, large_product, &product, dtype == TRI_F32 ? 3 : 10);
     cudaFree(a);
-    return seconds > 0 ? 2.0 * PEAK_N * PEAK_N * PEAK_N / seconds : 0;
+    return seconds;
+}
+
+static double peak_flops(tri_device *device, tri_dtype dtype)
+{
+    enum { N = 8192 };
+    double seconds = product_seconds(device, dtype, N, N, N);
+    return seconds > 0 ? 2.0 * N * N * N / seconds : 0;
 }
 
 enum { COPY_BYTES = 1 << 30 };
@@ -419,17 +427,8 @@ static const tri_device_queue queue = {
 
 const tri_device_def tri_device_cuda = {
     .kind = "cuda",
-    .fusions = {.bias = true,
-                .bias_gelu = true,
-                .gelu_grad = true,
-                .add = true,
-                .residual = true,
-                .norm_grads = true,
-                .cross_entropy = true,
-                .adam_copy = true,
-                .amax = true,
-                .expert_act = true,
-                .expert_grads = true},
+    .fusions = &tri_gpu_fusions,
+    .apart = true,
     .queue = &queue,
     .open = open_cuda,
     .close = close_cuda,
@@ -439,6 +438,7 @@ const tri_device_def tri_device_cuda = {
     .free = free_cuda,
     .reserve_scratch = reserve_scratch,
     .peak_flops = peak_flops,
+    .product_seconds = product_seconds,
     .peak_bytes = peak_bytes,
     .keep = keep,
     .count = tri_cuda_count,

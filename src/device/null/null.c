@@ -52,9 +52,35 @@ static tr_status reserve_scratch(tri_device *device, size_t bytes, tr_error *err
     return TR_OK;
 }
 
+static const tri_fusions fusions = {.bias = true, .bias_gelu = true, .gelu_grad = true};
+
 const tri_device_def tri_device_null = {
     .kind = "null",
-    .fusions = {.bias = true, .bias_gelu = true, .gelu_grad = true},
+    .fusions = &fusions,
+    .open = open_null,
+    .close = close_null,
+    .kernel = kernel_null,
+    .alloc = alloc_null,
+    .free = free_null,
+    .reserve_scratch = reserve_scratch,
+};
+
+const tri_fusions tri_gpu_fusions = {.bias = true,
+                                     .bias_gelu = true,
+                                     .gelu_grad = true,
+                                     .add = true,
+                                     .residual = true,
+                                     .norm_grads = true,
+                                     .cross_entropy = true,
+                                     .adam_copy = true,
+                                     .amax = true,
+                                     .expert_act = true,
+                                     .expert_grads = true};
+
+const tri_device_def tri_device_described = {
+    .kind = "described",
+    .fusions = &tri_gpu_fusions,
+    .apart = true,
     .open = open_null,
     .close = close_null,
     .kernel = kernel_null,

@@ -95,9 +95,9 @@ static void write_rates(const tri_device_spec *device, tri_text *text)
         if (device->dense[rate] <= 0)
             tri_text_add(&entry, "-");
         else
-            tri_text_add(&entry, "%.4g", device->dense[rate] * 1e-12);
+            tri_text_add(&entry, "%.5g", device->dense[rate] * 1e-12);
         if (device->sparse[rate] > 0)
-            tri_text_add(&entry, " (%.4g)", device->sparse[rate] * 1e-12);
+            tri_text_add(&entry, " (%.5g)", device->sparse[rate] * 1e-12);
         tri_text_add(text, " %13s", entry.chars ? entry.chars : "");
         text->failed |= entry.failed;
         tri_text_fini(&entry);
@@ -112,7 +112,7 @@ void tri_calc_report_devices(tri_text *text)
                  "name");
     for (int rate = 0; rate < TRI_NUM_RATES; rate++)
         tri_text_add(text, " %13s", tri_rate_name((tri_rate)rate));
-    tri_text_add(text, " %7s %7s %11s  %-8s %s\n", "GB", "GB/s", "FLOP/byte", "link", "source");
+    tri_text_add(text, " %7s %7s %11s  %-10s %s\n", "GB", "GB/s", "FLOP/byte", "link", "source");
     for (size_t i = 0; tri_device_spec_at(i); i++) {
         const tri_device_spec *d = tri_device_spec_at(i);
         char ratio[32], sparse[16] = "";
@@ -123,11 +123,12 @@ void tri_calc_report_devices(tri_text *text)
                  sparse);
         tri_text_add(text, "  %-10s", d->name);
         write_rates(d, text);
-        tri_text_add(text, " %7.4g %7.4g %11s  %-8s %s\n", d->memory_bytes * 1e-9,
+        tri_text_add(text, " %7.4g %7.4g %11s  %-10s %s\n", d->memory_bytes * 1e-9,
                      d->memory_bytes_per_s * 1e-9, ratio, d->link, d->source);
     }
-    tri_text_add(text, "\n16-bit is bf16 (f16 on the V100); a dash: the device has none, or "
-                       "its source gives none\n\nLinks: GB/s of a device, one way\n\n");
+    tri_text_add(text,
+                 "\n16-bit is bf16 (f16 on the P100 and V100); a dash: the device has none, or "
+                 "its source gives none\n\nLinks: GB/s of a device, one way\n\n");
     for (size_t i = 0; tri_link_spec_at(i); i++) {
         const tri_link_spec *l = tri_link_spec_at(i);
         tri_text_add(text, "  %-10s %6.4g  %-34s %s%s\n", l->name, l->bytes_per_s * 1e-9, l->title,

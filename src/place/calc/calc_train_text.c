@@ -123,6 +123,99 @@ static double size_of(const tri_calc *calc, const char *name)
     return 0;
 }
 
+/* Rows of a device from which on a step of fsdp+tp is bound by arithmetic, with so many devices
+ * along the model's axes: a / Y where the model's collectives leave 1 - Y b / F of the time.
+ * Infinite when they take all of it; one device has none. */
+static double rows_with(double model_devices, double a, double b, double width)
+{
+    double left = model_devices > 1 ? 1 - model_devices * b / width : 1;
+    return left > 0 ? a / (model_devices * left) : (double)INFINITY;
+}
+
+/* Of all ways to divide the devices, the one that needs the fewest rows; or, with rows, that
+ * communicates least: X a / B + Y b / F of the time of the arithmetic. */
+static int best_division(int devices, double a, double b, double width, double rows)
+{
+    int best = 1;
+    double least = (double)INFINITY;
+    for (int model = 1; model <= devices; model++) {
+        if (devices % model != 0)
+            continue;
+        int data = devices / model;
+        double share = rows > 0
+                           ? (data > 1 ? data * a / rows : 0) + (model > 1 ? model * b / width : 0)
+                           : rows_with(model, a, b, width);
+        if (share < least) {
+            least = share;
+            best = model;
+        }
+    }
+    return best;
+}
+
+static void write_division(const tri_calc *calc, const tri_calc_training *t, int model,
+                           tri_text *text)
+{
+    int devices = tri_calc_devices(calc, t->data_axes | t->model_axes);
+    tri_text_add(text, "%d along the data's axes and %d along the model's", devices / model, model);
+    if (model == 1)
+        tri_text_add(text, ", which is fsdp alone");
+    if (model == devices)
+        tri_text_add(text, ", which is tp alone");
+}
+
+/* a, b: rows for which moving a weight once takes as long as multiplying, over the data's and over
+ * the model's axes. */
+static void write_both_limits(const tri_calc *calc, const tri_calc_training *t, double a, double b,
+                              tri_text *text)
+{
+    double width = size_of(calc, "F"), rows = size_of(calc, "B");
+    int devices = tri_calc_devices(calc, t->data_axes | t->model_axes);
+    int model = tri_calc_devices(calc, t->model_axes);
+    static const char meaning[] = "a %.4g and b %.4g: bytes/2 * C/W of the data's and the model's "
+                                  "axes";
+    if (width <= 0) {
+        tri_text_add(text,
+                     "  from %.4g/F rows of B a device on where F is %.0f or more (4 a b / F, ",
+                     4 * a * b, 4 * b);
+        tri_text_add(text, meaning, a, b);
+        tri_text_add(text, ")\n");
+        return;
+    }
+    double here = rows_with(model, a, b, width);
+    if (isinf(here))
+        tri_text_add(text,
+                     "  never on this mesh: %d devices along the model's axes are more than "
+                     "F/b = %.4g",
+                     model, width / b);
+    else
+        tri_text_add(text,
+                     "  from %.4g rows of B a device on, on this mesh (a / (Y (1 - Y b / F)), Y %d",
+                     here, model);
+    tri_text_add(text, isinf(here) ? " (" : ", ");
+    tri_text_add(text, meaning, a, b);
+    tri_text_add(text, ")\n");
+    int best = best_division(devices, a, b, width, 0);
+    tri_text_add(text, "  from %.4g rows on with ", rows_with(best, a, b, width));
+    write_division(calc, t, best, text);
+    tri_text_add(text, "\n");
+    if (width >= 4 * b)
+        tri_text_add(text,
+                     "  many devices: from %.4g rows on, with %.4g along the model's axes "
+                     "(4 a b / F, F / (2 b))\n",
+                     4 * a * b / width, width / (2 * b));
+    else
+        tri_text_add(text,
+                     "  F is below 4 b = %.0f: two devices along the model's axes take more "
+                     "than half of the time already\n",
+                     4 * b);
+    if (rows > 0) {
+        tri_text_add(text, "  least communication for these sizes: ");
+        write_division(calc, t, best_division(devices, a, b, width, rows), text);
+        tri_text_add(text, "\n");
+    }
+}
+
 /* With many devices, (N-1)/N is 1. `ratio` is the rows for which a weight that is moved once takes
  * as long as it is multiplied: bytes / 2 * C / W. */
 static void write_limits(const tri_calc *calc, const tri_calc_training *t, tri_text *text)
@@ -130,7 +223,7 @@ static void write_limits(const tri_calc *calc, const tri_calc_training *t, tri_t
     if (!calc->device || !calc->link || calc->device->dense[calc->rate] <= 0)
         return;
     double peak = calc->device->dense[calc->rate];
-    double width = size_of(calc, "F"), rows = size_of(calc, "B");
+    double width = size_of(calc, "F");
     double data_rate = tri_link_ring_bytes_per_s(calc->link, tri_calc_num_axes(t->data_axes));
     double model_rate = tri_link_ring_bytes_per_s(calc->link, tri_calc_num_axes(t->model_axes));
     double data_ratio = calc->element_bytes / 2 * peak / data_rate;
@@ -149,22 +242,8 @@ static void write_limits(const tri_calc *calc, const tri_calc_training *t, tri_t
         tri_calc_write_axes(calc, t->model_axes, text);
         tri_text_add(text, " (F / (bytes/2 * C/W), C %.4g TFLOP/s, W %.4g GB/s)\n", peak * 1e-12,
                      model_rate * 1e-9);
-    } else if (width > 0) {
-        int devices = tri_calc_devices(calc, t->data_axes | t->model_axes);
-        tri_text_add(text,
-                     "  from %.4g rows of B a device on (4 a b / F, a and b: bytes/2 * C/W "
-                     "of the data's and the model's axes)\n",
-                     4 * data_ratio * model_ratio / width);
-        if (rows > 0)
-            tri_text_add(text,
-                         "  least communication with %.1f devices along the data's axes "
-                         "(sqrt(B N b / (F a)))\n",
-                         sqrt(rows * devices * model_ratio / (width * data_ratio)));
     } else {
-        tri_text_add(text,
-                     "  from %.4g/F rows of B a device on (4 a b / F, a and b: bytes/2 * C/W "
-                     "of the data's and the model's axes)\n",
-                     4 * data_ratio * model_ratio);
+        write_both_limits(calc, t, data_ratio, model_ratio, text);
     }
 }
 

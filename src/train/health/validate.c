@@ -12,15 +12,15 @@ enum {
     SHORT_BYTES = 8,
     SHORT_TRIPS = 50,
     LONG_BYTES = 4 << 20,
+    BUS_BYTES = 64 << 20,
     LONG_TRIPS = 2,
 };
 
-/* Worse than this share of the others' median is off. Links vary more than arithmetic. */
+/* Worse than this share of the others' median is off. Links and buses vary more than
+ * arithmetic. */
 static const double least_share[TRI_NUM_FIGURES] = {
-    [TRI_FIGURE_PRODUCT] = 0.9,
-    [TRI_FIGURE_COPY] = 0.9,
-    [TRI_FIGURE_LATENCY] = 0.5,
-    [TRI_FIGURE_BANDWIDTH] = 0.75,
+    [TRI_FIGURE_PRODUCT] = 0.9,  [TRI_FIGURE_COPY] = 0.9,    [TRI_FIGURE_TO_DEVICE] = 0.75,
+    [TRI_FIGURE_TO_HOST] = 0.75, [TRI_FIGURE_LATENCY] = 0.5, [TRI_FIGURE_BANDWIDTH] = 0.75,
 };
 
 /* ---- judging ---- */
@@ -89,6 +89,44 @@ static tr_status measure_device(tri_comm *comm, tri_device *device, tri_validate
     return TR_OK;
 }
 
+static tr_status cross_bus(tri_device *device, tri_figure way, void *there, void *here,
+                           tr_error *err)
+{
+    const tri_device_queue *queue = device->def->queue;
+    if (way == TRI_FIGURE_TO_DEVICE)
+        TRI_TRY(queue->upload(device, there, here, BUS_BYTES, err));
+    else
+        TRI_TRY(queue->download(device, here, there, BUS_BYTES, err));
+    return queue->finish(device, err);
+}
+
+/* Between the host's memory and the device's own, all ranks at once: they may share a bus. */
+static tr_status measure_bus(tri_comm *comm, tri_device *device, tri_validated *own, tr_error *err)
+{
+    const tri_device_def *def = device->def;
+    void *there = def->alloc(BUS_BYTES), *here = def->queue->alloc_host(BUS_BYTES);
+    tr_status status = there && here
+                           ? TR_OK
+                           : tri_fail(err, TR_ERROR_RUNTIME,
+                                      "no memory to try copies between host and device; end what "
+                                      "else uses the device");
+    for (tri_figure way = TRI_FIGURE_TO_DEVICE; way <= TRI_FIGURE_TO_HOST; way++)
+        for (int i = 0; i <= TRIES && status == TR_OK; i++) { /* once more to get warm */
+            status = tr_barrier(tr_comm_world(comm), err);
+            double start = tri_now_s();
+            if (status == TR_OK)
+                status = cross_bus(device, way, there, here, err);
+            double rate = BUS_BYTES / (tri_now_s() - start);
+            if (i > 0 && rate > own->figure[way])
+                own->figure[way] = rate;
+        }
+    if (here)
+        def->queue->free_host(here);
+    if (there)
+        def->free(there, BUS_BYTES);
+    return status;
+}
+
 /* There and back, so many times; the fastest of some. */
 static tr_status ping(tri_comm *comm, int peer, bool first, void *memory, size_t bytes, int trips,
                       double *seconds, tr_error *err)
@@ -138,6 +176,8 @@ tr_status tri_validate(tri_comm *comm, tri_device *device, tri_validated *all, t
     tri_validated own = {.next = -1};
     gethostname(own.host, sizeof own.host - 1);
     TRI_TRY(measure_device(comm, device, &own, err));
+    if (device->def->queue)
+        TRI_TRY(measure_bus(comm, device, &own, err));
     char *memory = calloc(1, LONG_BYTES);
     if (!memory)
         return tri_fail(err, TR_ERROR_RUNTIME, "no memory to try the links");

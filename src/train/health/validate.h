@@ -12,6 +12,8 @@
 typedef enum tri_figure {
     TRI_FIGURE_PRODUCT,   /* FLOP/s of a product of matrices */
     TRI_FIGURE_COPY,      /* bytes/s of a copy in the device's memory, read and written */
+    TRI_FIGURE_TO_DEVICE, /* bytes/s from the host's memory, where the device has its own */
+    TRI_FIGURE_TO_HOST,   /* bytes/s back */
     TRI_FIGURE_LATENCY,   /* seconds of a short message to the next rank: half a round trip */
     TRI_FIGURE_BANDWIDTH, /* bytes/s of a long one */
     TRI_NUM_FIGURES

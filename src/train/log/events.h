@@ -23,8 +23,8 @@ typedef struct tri_event_start {
 
 /* Members that are negative or NULL are left out. Steps count from 1. */
 typedef struct tri_event {
-    const char *event;  /* "start", "failed", "restart", "shrink", "gave_up", "stop", "enough",
-                          "note",  "end" */
+    const char *event;  /* "start", "layout", "failed", "restart", "shrink", "gave_up", "stop",
+                          "enough",  "note",  "end" */
     const char *reason; /* its first line is taken */
     const char *signal;
     const tri_event_start *start;

@@ -17,21 +17,6 @@ const char *tri_plot_y_title(tri_plot_y y)
     return titles[y];
 }
 
-char *tri_plot_tick_text(double value, char text[32])
-{
-    static const struct {
-        double from, unit;
-        const char *name;
-    } units[] = {{1e12, 1e12, "T"}, {1e9, 1e9, "G"}, {1e6, 1e6, "M"}, {1e4, 1e3, "k"}};
-    for (size_t i = 0; i < sizeof units / sizeof *units; i++)
-        if (fabs(value) >= units[i].from) {
-            snprintf(text, 32, "%g%s", value / units[i].unit, units[i].name);
-            return text;
-        }
-    snprintf(text, 32, "%g", fabs(value) < 1e-300 ? 0 : value);
-    return text;
-}
-
 /* ---- points ---- */
 
 static double y_of(const tri_metrics_line *line, tri_plot_y y)
@@ -152,69 +137,6 @@ void tri_plot_free(tri_plot *plot)
 
 /* ---- axes ---- */
 
-/* 1, 2 or 5 times a power of ten: the least that is at least this. */
-static double round_step(double least)
-{
-    double power = pow(10, floor(log10(least)));
-    static const double factor[] = {1, 2, 5, 10};
-    for (int i = 0; i < 3; i++)
-        if (factor[i] * power >= least * (1 - 1e-9))
-            return factor[i] * power;
-    return 10 * power;
-}
-
-static void add_tick(tri_plot_axis *axis, double value)
-{
-    if (axis->num_ticks < (int)(sizeof axis->ticks / sizeof *axis->ticks))
-        axis->ticks[axis->num_ticks++] = value;
-}
-
-/* whole: the axis ends at marks. */
-static void fit_plain(tri_plot_axis *axis, double low, double high, int marks, bool whole)
-{
-    if (!(high > low)) { /* a single value */
-        double around = fabs(low) > 0 ? fabs(low) * 0.1 : 1;
-        low -= around;
-        high += around;
-    }
-    double step = round_step((high - low) / marks);
-    double first = floor(low / step + 1e-9), last = ceil(high / step - 1e-9);
-    *axis = (tri_plot_axis){.low = whole ? first * step : low, .high = whole ? last * step : high};
-    for (double k = first; k <= last; k++)
-        if (k * step >= axis->low - step * 1e-6 && k * step <= axis->high + step * 1e-6)
-            add_tick(axis, k * step);
-}
-
-/* Decades where there are several, with 1, 2 and 5 of each where there is room; else the marks of
- * an axis without logarithms. */
-static void fit_log(tri_plot_axis *axis, double low, double high, int marks)
-{
-    double from = floor(log10(low)), to = ceil(log10(high));
-    *axis = (tri_plot_axis){.low = log10(low), .high = log10(high), .log = true};
-    if (!(axis->high > axis->low)) {
-        axis->low -= 0.1;
-        axis->high += 0.1;
-    }
-    if (high < 20 * low) {
-        tri_plot_axis plain;
-        fit_plain(&plain, low, high, marks, false);
-        for (int i = 0; i < plain.num_ticks; i++)
-            if (plain.ticks[i] > 0)
-                add_tick(axis, plain.ticks[i]);
-        return;
-    }
-    int every = (int)ceil((to - from) / marks);
-    static const double factor[] = {1, 2, 5};
-    for (double power = from; power <= to; power++)
-        for (int i = 0; i < 3; i++) {
-            double at = power + log10(factor[i]);
-            bool shown = i == 0 ? fmod(power - from, every > 1 ? every : 1) == 0
-                                : 3 * (to - from) <= marks + 3;
-            if (shown && at >= axis->low - 1e-9 && at <= axis->high + 1e-9)
-                add_tick(axis, pow(10, power) * factor[i]);
-        }
-}
-
 tr_status tri_plot_fit(tri_plot *plot, int marks_x, int marks_y, tr_error *err)
 {
     double low[2] = {INFINITY, INFINITY}, high[2] = {-INFINITY, -INFINITY};
@@ -231,21 +153,14 @@ tr_status tri_plot_fit(tri_plot *plot, int marks_x, int marks_y, tr_error *err)
     if (!isfinite(high[0] - low[0]) || !isfinite(high[1] - low[1]))
         return tri_fail(err, TR_ERROR_INPUT, "the numbers are too large to be drawn; try --log");
     if (plot->log_x)
-        fit_log(&plot->axis_x, low[0], high[0], marks_x);
+        tri_ruler_fit_log(&plot->axis_x, low[0], high[0], marks_x);
     else
-        fit_plain(&plot->axis_x, low[0] < high[0] / 4 ? 0 : low[0], high[0], marks_x, false);
+        tri_ruler_fit(&plot->axis_x, low[0] < high[0] / 4 ? 0 : low[0], high[0], marks_x, false);
     if (plot->log)
-        fit_log(&plot->axis_y, low[1], high[1], marks_y);
+        tri_ruler_fit_log(&plot->axis_y, low[1], high[1], marks_y);
     else
-        fit_plain(&plot->axis_y, low[1], high[1], marks_y, true);
+        tri_ruler_fit(&plot->axis_y, low[1], high[1], marks_y, true);
     return TR_OK;
-}
-
-double tri_plot_place(const tri_plot_axis *axis, double value)
-{
-    if (axis->log)
-        value = value > 0 ? log10(value) : NAN;
-    return (value - axis->low) / (axis->high - axis->low);
 }
 
 /* ---- fewer points ---- */
@@ -265,12 +180,12 @@ size_t tri_plot_reduce(const tri_plot *plot, const tri_plot_curve *curve, bool m
     size_t num = 0;
     bool gap = false;
     for (size_t i = 0; i < curve->num;) {
-        double place = tri_plot_place(&plot->axis_x, curve->points[i].x) * buckets;
+        double place = tri_ruler_place(&plot->axis_x, curve->points[i].x) * buckets;
         int bucket = place < buckets - 1 ? (int)place : buckets - 1;
         tri_plot_point least = {0, NAN}, greatest = {0, NAN};
         for (; i < curve->num; i++) {
             double x = curve->points[i].x;
-            place = tri_plot_place(&plot->axis_x, x) * buckets;
+            place = tri_ruler_place(&plot->axis_x, x) * buckets;
             if ((place < buckets - 1 ? (int)place : buckets - 1) != bucket)
                 break;
             tri_plot_point p = {x, means ? curve->means[i] : curve->points[i].y};

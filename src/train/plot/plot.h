@@ -2,6 +2,7 @@
 #ifndef TRI_TRAIN_PLOT_PLOT_H
 #define TRI_TRAIN_PLOT_PLOT_H
 
+#include "base/draw/ruler.h"
 #include "base/text.h"
 #include "train/log/run_curve.h"
 
@@ -27,14 +28,6 @@ typedef struct tri_plot_curve {
     bool dots; /* no line joins its points */
 } tri_plot_curve;
 
-/* An axis from low to high, with a mark at every round number. With log both are logarithms. */
-typedef struct tri_plot_axis {
-    double low, high;
-    bool log;
-    double ticks[24]; /* values */
-    int num_ticks;
-} tri_plot_axis;
-
 typedef struct tri_plot {
     tri_plot_curve *curves;
     int num;
@@ -44,7 +37,7 @@ typedef struct tri_plot {
     tri_plot_y y;   /* of the axis; curves may have others on the same scale */
     int64_t smooth; /* points in a mean; 1: none */
     bool log;
-    tri_plot_axis axis_x, axis_y;
+    tri_ruler axis_x, axis_y;
 } tri_plot;
 
 /* Adds the lines of a run that have what is drawn: a line without it is left out of eval_loss, and
@@ -60,9 +53,6 @@ void tri_plot_drop_last(tri_plot *plot);
 tr_status tri_plot_fit(tri_plot *plot, int marks_x, int marks_y, tr_error *err);
 void tri_plot_free(tri_plot *plot);
 
-/* Where a value is on an axis, 0 to 1; NAN for one that a logarithm does not have. */
-double tri_plot_place(const tri_plot_axis *axis, double value);
-
 /* At most two points for each of `buckets` stretches of the x axis, the least and the greatest of
  * it in their order, so that no peak is lost; out has room for 2 * buckets. Returns how many. */
 size_t tri_plot_reduce(const tri_plot *plot, const tri_plot_curve *curve, bool means, int buckets,
@@ -70,7 +60,6 @@ size_t tri_plot_reduce(const tri_plot *plot, const tri_plot_curve *curve, bool m
 
 const char *tri_plot_x_title(tri_plot_x x);
 const char *tri_plot_y_title(tri_plot_y y);
-char *tri_plot_tick_text(double value, char text[32]); /* "20k", "0.5" */
 
 /* plot_svg.c: a picture; its first bytes say that it is one of ours. */
 #define TRI_PLOT_SVG_MARK "<!-- drawn by trireme plot -->"

@@ -51,8 +51,8 @@ static tr_status draw_curve(const tri_plot *plot, int which, dot_field *f, tr_er
             pen = false;
             continue;
         }
-        double x = tri_plot_place(&plot->axis_x, points[i].x) * (buckets - 1);
-        double y = (1 - tri_plot_place(&plot->axis_y, points[i].y)) * (4 * f->rows - 1);
+        double x = tri_ruler_place(&plot->axis_x, points[i].x) * (buckets - 1);
+        double y = (1 - tri_ruler_place(&plot->axis_y, points[i].y)) * (4 * f->rows - 1);
         int at[2] = {(int)lround(x), (int)lround(y)};
         draw_line(f, pen ? last : at, at, which);
         memcpy(last, at, sizeof last);
@@ -74,9 +74,9 @@ static void label_of(const tri_plot *plot, int row, int rows, char label[32])
 {
     *label = 0;
     for (int i = 0; i < plot->axis_y.num_ticks; i++) {
-        double place = (1 - tri_plot_place(&plot->axis_y, plot->axis_y.ticks[i])) * (4 * rows - 1);
+        double place = (1 - tri_ruler_place(&plot->axis_y, plot->axis_y.ticks[i])) * (4 * rows - 1);
         if ((int)lround(place) / 4 == row)
-            tri_plot_tick_text(plot->axis_y.ticks[i], label);
+            tri_ruler_tick_text(plot->axis_y.ticks[i], label);
     }
 }
 
@@ -114,9 +114,9 @@ static void print_axis(const tri_plot *plot, int columns, tri_text *text)
     int free_from = 0, end = 0;
     for (int i = 0; i < plot->axis_x.num_ticks; i++) {
         char label[32];
-        double place = tri_plot_place(&plot->axis_x, plot->axis_x.ticks[i]);
+        double place = tri_ruler_place(&plot->axis_x, plot->axis_x.ticks[i]);
         int at = (int)lround(place * (columns - 1));
-        int length = (int)strlen(tri_plot_tick_text(plot->axis_x.ticks[i], label));
+        int length = (int)strlen(tri_ruler_tick_text(plot->axis_x.ticks[i], label));
         int from = at - length / 2 + LABELS;
         if (at < 0 || at >= columns)
             continue;

@@ -3,8 +3,8 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
+#include "base/draw/svg.h"
 #include "base/fs.h"
 #include "train/plot/plot.h"
 
@@ -25,16 +25,15 @@ static const char *const light[NUM_COLOURS] = {"#0072b2", "#d55e00", "#009e73", 
 static const char *const dark[NUM_COLOURS] = {"#56b4e9", "#ff9b54", "#3ddbae", "#f09bd0",
                                               "#e0c040", "#9cd3f5", "#c79be8", "#ff7b7b"};
 
+static const tri_svg_field field = {LEFT, TOP, WIDTH, HEIGHT};
+
 static void add_style(tri_text *text)
 {
-    tri_text_add(text,
-                 "<style>.bg{fill:#ffffff}.t{fill:#2b313b}.g{stroke:#e1e4e9}.f{stroke:#7c8594;"
-                 "fill:none}.c{fill:none;stroke-width:1.6;stroke-linejoin:round}"
-                 ".r{opacity:0.3;stroke-width:1}");
+    tri_text_add(text, "<style>.c{fill:none;stroke-width:1.6;stroke-linejoin:round}"
+                       ".r{opacity:0.3;stroke-width:1}");
     for (int i = 0; i < NUM_COLOURS; i++)
         tri_text_add(text, ".c%d{stroke:%s}", i, light[i]);
-    tri_text_add(text, "@media (prefers-color-scheme:dark){.bg{fill:#14171c}.t{fill:#d5d8de}"
-                       ".g{stroke:#2b313b}");
+    tri_text_add(text, "@media (prefers-color-scheme:dark){");
     for (int i = 0; i < NUM_COLOURS; i++)
         tri_text_add(text, ".c%d{stroke:%s}", i, dark[i]);
     tri_text_add(text, "}</style>\n");
@@ -42,38 +41,12 @@ static void add_style(tri_text *text)
 
 static double x_at(const tri_plot *plot, double x)
 {
-    return LEFT + tri_plot_place(&plot->axis_x, x) * WIDTH;
+    return tri_svg_x(&field, &plot->axis_x, x);
 }
 
 static double y_at(const tri_plot *plot, double y)
 {
-    return TOP + (1 - tri_plot_place(&plot->axis_y, y)) * HEIGHT;
-}
-
-static void add_axes(const tri_plot *plot, tri_text *text)
-{
-    char label[32];
-    for (int i = 0; i < plot->axis_x.num_ticks; i++) {
-        double at = x_at(plot, plot->axis_x.ticks[i]);
-        tri_text_add(text,
-                     "<line class=\"g\" x1=\"%.1f\" y1=\"%d\" x2=\"%.1f\" y2=\"%d\"/>"
-                     "<text class=\"t\" x=\"%.1f\" y=\"%d\" text-anchor=\"middle\">%s</text>\n",
-                     at, TOP, at, TOP + HEIGHT, at, TOP + HEIGHT + 18,
-                     tri_plot_tick_text(plot->axis_x.ticks[i], label));
-    }
-    for (int i = 0; i < plot->axis_y.num_ticks; i++) {
-        double at = y_at(plot, plot->axis_y.ticks[i]);
-        tri_text_add(text,
-                     "<line class=\"g\" x1=\"%d\" y1=\"%.1f\" x2=\"%d\" y2=\"%.1f\"/>"
-                     "<text class=\"t\" x=\"%d\" y=\"%.1f\" text-anchor=\"end\">%s</text>\n",
-                     LEFT, at, LEFT + WIDTH, at, LEFT - 8, at + 4,
-                     tri_plot_tick_text(plot->axis_y.ticks[i], label));
-    }
-    tri_text_add(text,
-                 "<rect class=\"f\" x=\"%d\" y=\"%d\" width=\"%d\" height=\"%d\"/>\n"
-                 "<text class=\"t\" x=\"%d\" y=\"%d\" text-anchor=\"middle\">%s</text>\n",
-                 LEFT, TOP, WIDTH, HEIGHT, LEFT + WIDTH / 2, TOP + HEIGHT + 38,
-                 plot->x_title ? plot->x_title : tri_plot_x_title(plot->x));
+    return tri_svg_y(&field, &plot->axis_y, y);
 }
 
 /* When there are more curves than colours. */
@@ -135,45 +108,28 @@ static void add_legend(const tri_plot *plot, tri_text *text)
 
 static tr_status draw(const tri_plot *plot, tri_text *text, tr_error *err)
 {
-    int width = LEFT + WIDTH + RIGHT, height = TOP + HEIGHT + BOTTOM + LEGEND * plot->num + 8;
-    tri_text_add(text,
-                 TRI_PLOT_SVG_MARK "\n<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" "
-                                   "height=\"%d\" viewBox=\"0 0 %d %d\" font-family=\"Helvetica, "
-                                   "Arial, sans-serif\" font-size=\"12\">\n",
-                 width, height, width, height);
-    add_style(text);
-    tri_text_add(text,
-                 "<rect class=\"bg\" width=\"100%%\" height=\"100%%\"/>\n"
-                 "<text class=\"t\" x=\"%d\" y=\"26\" font-size=\"15\" font-weight=\"bold\">%s",
-                 LEFT, tri_plot_y_title(plot->y));
+    char title[64] = "", means[64] = "";
     if (plot->smooth > 1)
-        tri_text_add(text, ", mean of %lld points", (long long)plot->smooth);
-    tri_text_add(text, "</text>\n");
-    add_axes(plot, text);
+        snprintf(means, sizeof means, ", mean of %lld points", (long long)plot->smooth);
+    snprintf(title, sizeof title, "%s%s", tri_plot_y_title(plot->y), means);
+    tri_svg_begin(text, TRI_PLOT_SVG_MARK, LEFT + WIDTH + RIGHT,
+                  TOP + HEIGHT + BOTTOM + LEGEND * plot->num + 8);
+    add_style(text);
+    tri_svg_heading(text, LEFT, title);
+    tri_svg_axes(text, &field, &plot->axis_x,
+                 plot->x_title ? plot->x_title : tri_plot_x_title(plot->x), &plot->axis_y, NULL);
     for (int i = 0; i < plot->num && plot->smooth > 1; i++)
         add_curve(plot, i, false, true, text);
     for (int i = 0; i < plot->num; i++)
         add_curve(plot, i, plot->smooth > 1, false, text);
     add_legend(plot, text);
-    tri_text_add(text, "</svg>\n");
+    tri_svg_end(text);
     return text->failed ? tri_fail(err, TR_ERROR_RUNTIME, "no memory for the picture") : TR_OK;
 }
 
 tr_status tri_plot_may_save(const char *path, tr_error *err)
 {
-    char begin[sizeof TRI_PLOT_SVG_MARK] = "";
-    TRI_TRY(tri_check_output(path, false, err));
-    FILE *file = fopen(path, "re");
-    size_t num = file ? fread(begin, 1, sizeof begin - 1, file) : 0;
-    if (file)
-        fclose(file);
-    if ((!file && !tri_path_exists(path)) ||
-        (file && (num == 0 || strcmp(begin, TRI_PLOT_SVG_MARK) == 0)))
-        return TR_OK;
-    return tri_fail(err, TR_ERROR_INPUT,
-                    "%s: there is a file of that name, and it is no picture that trireme plot "
-                    "drew; give another name, or move that away",
-                    path);
+    return tri_svg_may_replace(path, TRI_PLOT_SVG_MARK, "trireme plot", err);
 }
 
 tr_status tri_plot_save(tri_plot *plot, const char *path, tr_error *err)

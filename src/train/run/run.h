@@ -30,6 +30,8 @@ typedef struct tri_run_wishes {
 typedef struct tri_run_config {
     const char *dir;
     const tr_settings *settings; /* all that was resolved, for config.yaml and for observers */
+    const char *head;            /* lines of comments for config.yaml; NULL: none but those of the
+                                    run that goes on */
     const char *model_from;      /* model.from as it was given */
     tri_ranks_config ranks;      /* tuning NULL: it is kept in dir */
     tri_run_ckpt_config ckpt;

@@ -68,17 +68,59 @@ static tr_status keep_tokenizer(tri_run *r, tr_error *err)
     return status;
 }
 
+/* Lines of comments before the settings of the run that goes on. */
+static char *read_head(const char *path)
+{
+    char *text = NULL;
+    size_t num_bytes, length = 0;
+    if (tri_file_read(path, &text, &num_bytes, NULL) != TR_OK)
+        return NULL;
+    while (text[length] == '#')
+        length += strcspn(text + length, "\n") + (strchr(text + length, '\n') != NULL);
+    text[length] = 0;
+    return text;
+}
+
+static tr_status write_all(const tri_run *r, const char *head, const char *path, tr_error *err)
+{
+    char *text = NULL;
+    size_t num_bytes = 0;
+    FILE *memory = open_memstream(&text, &num_bytes);
+    if (!memory)
+        return tri_fail(err, TR_ERROR_RUNTIME, "out of memory while writing %s", path);
+    fputs(head, memory);
+    tr_status status = tr_settings_write_yaml(r->config.settings, memory, err);
+    if (fclose(memory) != 0 && status == TR_OK)
+        status = tri_fail(err, TR_ERROR_RUNTIME, "out of memory while writing %s", path);
+    if (status == TR_OK)
+        status = tri_file_replace(path, text, num_bytes, err);
+    free(text);
+    return status;
+}
+
+static tr_status write_config(const tri_run *r, tr_error *err)
+{
+    char *path, *old = NULL;
+    TRI_TRY(tri_run_in_dir(r, "config.yaml", &path, err));
+    const char *head = r->config.head;
+    if (!head && r->ckpt.continues)
+        head = old = read_head(path);
+    tr_status status = head && *head ? write_all(r, head, path, err)
+                                     : tr_settings_save(r->config.settings, path, err);
+    free(old);
+    free(path);
+    return status;
+}
+
 tr_status tri_run_open_files(void *context, tr_error *err)
 {
     tri_run *r = context;
     char *path;
     TRI_TRY(tri_make_dirs(r->config.dir, err));
     TRI_TRY(keep_tokenizer(r, err));
-    TRI_TRY(tri_run_in_dir(r, "config.yaml", &path, err));
-    tr_status status = tr_settings_save(r->config.settings, path, err);
-    free(path);
-    TRI_TRY(status);
+    TRI_TRY(write_config(r, err));
     TRI_TRY(tri_run_in_dir(r, "metrics.jsonl", &path, err));
+    tr_status status = TR_OK;
     if (r->ckpt.continues)
         status = tri_jsonl_trim(path, r->ckpt.resumed.step, err);
     else if (unlink(path) != 0 && errno != ENOENT) /* a new run starts a new record */
