@@ -112,6 +112,29 @@ for layout in "dp2-zero1 layout.dp=2 layout.zero=1" "dp2-zero3 layout.dp=2 layou
     run gpt2-$name "${gpt2[@]}" run.device=cuda "$@"
     close gpt2-fp32 gpt2-$name loss 1e-4
 done
+# One expert is the dense model. They begin with the same weights: a header is given the dense names,
+# with blanks for what is shorter, and the router goes by a name that is passed over.
+renamed() { # old, new
+    printf 's/%s"/%-*s/g;' "${1//./\\.}" $((${#1} + 1)) "$2\""
+}
+one=("${llama[@]}" optim.lr=1e-4) # lower, since this is held to the last digits
+expert=(model.num_experts=1 model.experts_per_token=1 model.expert_dim=200 model.balance_loss=0)
+run one-start "${one[@]}" "${expert[@]}" train.steps=1 run.save=true
+run dense-start "${one[@]}" train.steps=1 run.save=true
+for name in one dense; do
+    "$trireme" ckpt export "$work/$name-start" --hf "$work/$name-hf" >"$work/$name-hf.out" 2>&1 ||
+        fail "$name is not exported: $(tail -n 3 "$work/$name-hf.out")"
+done
+moe=block_sparse_moe
+LC_ALL=C sed "$(
+    renamed $moe.experts.0.w1.weight mlp.gate_proj.weight
+    renamed $moe.experts.0.w2.weight mlp.down_proj.weight
+    renamed $moe.experts.0.w3.weight mlp.up_proj.weight
+    renamed $moe.gate.weight rotary_emb.inv_freq
+)" "$work/one-hf/model.safetensors" >"$work/dense-hf/model.safetensors"
+run dense-gpu "${one[@]}" model.from="$work/dense-hf" run.device=cuda
+run one-gpu "${one[@]}" "${expert[@]}" model.from="$work/one-hf" run.device=cuda
+close dense-gpu one-gpu loss 1e-6
 # 8-bit operands in the linear layers: as on the CPU, and close to 16-bit ones.
 wide=(model.kind=llama model.dropout=0 model.num_kv_heads=2 model.ffn_dim=128 optim.lr=1e-3
     precision.kind=bf16)

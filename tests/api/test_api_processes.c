@@ -243,6 +243,10 @@ static void test_refusals(void **state)
     assert_int_equal(tr_train(settings, &options, NULL, &err), TR_ERROR_INPUT);
     assert_non_null(strstr(err.message, "model.num_heads is 3"));
     tr_settings_destroy(settings);
+    settings = small(temp_file(*state, "auto"), "layout.auto=true");
+    assert_int_equal(tr_train(settings, &options, NULL, &err), TR_ERROR_INPUT);
+    assert_non_null(strstr(err.message, "chosen by `trireme train` alone"));
+    tr_settings_destroy(settings);
     assert_no_child();
 }
 

@@ -256,6 +256,7 @@ static void test_refusals(void **state)
     } cases[] = {{"run.resume=true", "no checkpoint"},
                  {"run.transport=shm", "run.transport is shm"},
                  {"layout.pp=5", "layout.pp"},
+                 {"layout.auto=true", "chosen by `trireme train` alone"},
                  {"layout.dp=256", "at most 128"}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         heard h = {0};

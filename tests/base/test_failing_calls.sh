@@ -51,7 +51,7 @@ gzip -c "$work/text.jsonl" >"$work/text.jsonl.gz"
 # What of an output differs from one run to the next: times, speeds, memory. A checkpoint or a
 # picture that could not be written is warned of, and the run goes on.
 steady() {
-    sed -E '/^warning: /d; /^step [0-9]+  writes: /d; s/, loss\.svg//; /measuring/d; /^memory/d; s/, over (shm|tcp)//
+    sed -E '/^warning: /d; /^step [0-9]+  writes: /d; s/, loss\.svg//; /measuring/d; /^memory/d; /^MFU is a share of/d; s/, over (shm|tcp)//
         s/[0-9.]+( [kMGT])? tokens\/s.*//; s/[0-9.]+ ?m?s(, |\b).*//; s/[0-9.]+ [KM]iB(\/s)?//' "$1"
 }
 

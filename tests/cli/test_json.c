@@ -234,8 +234,125 @@ static void places(void **state)
     assert_int_equal(number_at(last, "zero"), 3);
     assert_true(fabs(number_at(last, "device_bytes") - 7.5e9 * 16 / 64) < 1);
     json_decref(root);
+    root = json_of("place --limits --device v5p --width 30000");
+    last = json_array_get(json_object_get(root, "limits"), 0);
+    assert_true(fabs(number_at(last, "rows") - 166) < 0.5);
+    assert_int_equal(json_array_size(json_object_get(last, "fsdp_tokens")), 3);
+    json_decref(root);
+    root = json_of("place --mesh x:2 --values 'X=[1,2]' 'X[J:2@x] -> X[J]'");
+    last = json_array_get(json_object_get(root, "lines"), 0);
+    assert_int_equal(json_array_size(json_object_get(last, "steps")), 2);
+    json_decref(root);
     root = json_of("place --devices");
     assert_true(number_at(item_of(root, "devices", "name", "h100"), "memory_bytes") > 7e10);
+    json_decref(root);
+}
+
+/* Sums on paper: what is not known is null. */
+static void sums(void **state)
+{
+    (void)state;
+    json_t *root = json_of("plan --params 175e9 --tokens 300e9 --rate 160e12 --days 30");
+    assert_true(fabs(number_at(json_object_get(root, "by_rule"), "devices") - 759.5) < 0.1);
+    assert_true(json_is_null(json_object_get(root, "by_program")));
+    assert_true(json_is_null(json_object_get(root, "watts")));
+    json_decref(root);
+    root = json_of("plan --goodput --gpus 16384 --days 30 --simulate 2");
+    assert_true(fabs(number_at(root, "mtbf_seconds") - 54.0 * 86400 / 419) < 1e-6);
+    assert_true(fabs(number_at(root, "seconds") - number_at(root, "ideal_seconds") -
+                     number_at(root, "saves_seconds") - number_at(root, "lost_seconds") -
+                     number_at(root, "restarts_seconds")) < 1e-3);
+    assert_true(number_at(json_object_get(root, "simulated"), "mean_seconds") > 30 * 86400);
+    assert_true(json_array_size(json_object_get(root, "intervals")) > 20);
+    json_t *sizes = json_object_get(root, "sizes");
+    json_t *largest = json_array_get(sizes, json_array_size(sizes) - 1);
+    assert_true(fabs(number_at(largest, "devices") - 100000) < 0.5);
+    assert_true(number_at(largest, "goodput_share") < number_at(root, "goodput_share"));
+    assert_true(json_is_null(json_object_get(root, "money")));
+    json_decref(root);
+    root = json_of("plan recipes/tiny.yaml --activations");
+    assert_int_equal(json_array_size(json_object_get(root, "formulas")), 3);
+    assert_true(number_at(json_object_get(root, "planned"), "layer_bytes") > 0);
+    json_decref(root);
+    root = json_of("plan recipes/tiny.yaml --generation --rows 2 --length 64");
+    assert_true(json_is_null(json_object_get(root, "compute_bound_rows")));
+    assert_true(number_at(json_object_get(root, "planned"), "cache_bytes") > 0);
+    json_decref(root);
+    root = json_of("plan recipes/tiny.yaml --advise --device h100 "
+                   "--devices 2");
+    json_t *advised = json_object_get(root, "advised");
+    assert_int_equal(number_at(json_object_get(advised, "layout"), "dp"), 2);
+    assert_true(json_is_null(json_object_get(root, "devices_needed")));
+    const json_t *asked = item_of(root, "questions", "name", "zero");
+    assert_true(json_array_size(json_object_get(asked, "tried")) >= 4);
+    json_decref(root);
+    root = json_with("plan --set model.preset=llama3-8b --advise --device h100", 2);
+    assert_true(json_is_null(json_object_get(root, "advised")));
+    assert_true(number_at(root, "devices_needed") > 1);
+    json_decref(root);
+    root = json_of("sim --collective all_reduce --ranks 64 --bytes 1GB");
+    json_t *best = json_array_get(json_object_get(root, "fastest"), 1);
+    assert_string_equal(json_string_value(json_object_get(best, "algorithm")), "rabenseifner");
+    assert_true(fabs(number_at(best, "from_bytes") - 372093) < 1);
+    json_decref(root);
+}
+
+/* Of every layout that is listed, the numbers that docs/json.md promises. */
+static void check_listed(const json_t *root)
+{
+    static const char *const numbers[] = {"step_seconds", "tokens_per_second", "mfu_share",
+                                          "memory_bytes", "fullest_stage"};
+    static const char *const layout[] = {"tp",     "cp",          "ep",       "pp",
+                                         "chunks", "shard_group", "prefetch", "microbatches",
+                                         "rows",   "dp",          "zero"};
+    static const char *const split[] = {"products_seconds", "attention_seconds",  "memory_seconds",
+                                        "update_seconds",   "recomputed_seconds", "idle_seconds"};
+    double before = 0;
+    size_t i;
+    const json_t *item;
+    json_array_foreach(json_object_get(root, "best"), i, item)
+    {
+        const json_t *l = json_object_get(item, "layout"), *parts = json_object_get(item, "split");
+        for (size_t k = 0; k < sizeof numbers / sizeof *numbers; k++)
+            assert_true(number_at(item, numbers[k]) >= 0);
+        for (size_t k = 0; k < sizeof layout / sizeof *layout; k++)
+            assert_true(number_at(l, layout[k]) >= 0);
+        for (size_t k = 0; k < sizeof split / sizeof *split; k++)
+            assert_true(number_at(parts, split[k]) >= 0);
+        assert_true(number_at(l, "tp") * number_at(l, "pp") * number_at(l, "dp") == 2);
+        assert_true(strlen(text_at(l, "schedule")) > 0 && strlen(text_at(l, "recompute")) > 0);
+        assert_true(number_at(item, "step_seconds") >= before);
+        before = number_at(item, "step_seconds");
+    }
+    assert_true(i >= 2);
+}
+
+static void searches(void **state)
+{
+    (void)state;
+    json_t *root = json_of("plan --search recipes/tiny.yaml --device h100 --devices 2");
+    assert_true(number_at(root, "devices") == 2);
+    assert_true(number_at(root, "memory_limit_bytes") < number_at(root, "device_bytes"));
+    assert_true(number_at(root, "error_share") > 0);
+    assert_int_equal(json_array_size(json_object_get(root, "assumed")), 0);
+    const json_t *space = json_object_get(root, "space");
+    assert_true(number_at(space, "layouts") > number_at(space, "looked_at"));
+    assert_true(number_at(space, "refused") == 0 && number_at(space, "too_large") == 0);
+    assert_true(json_is_null(json_object_get(space, "others_take_seconds")));
+    check_listed(root);
+    assert_true(json_array_size(json_object_get(root, "front")) > 0);
+    const json_t *lost = item_of(root, "why_not", "trait", "tp 2");
+    assert_true(json_is_true(json_object_get(lost, "fits")));
+    assert_true(number_at(lost, "slower_share") > 0 && strlen(text_at(lost, "why")) > 0);
+    assert_true(number_at(json_object_get(lost, "layout"), "tp") == 2);
+    assert_non_null(strstr(text_at(root, "command"), "trireme train recipes/tiny.yaml"));
+    json_decref(root);
+    root = json_of("plan --search recipes/tiny.yaml --device h100 --devices 1..2 --tokens 1e9");
+    const json_t *sizes = json_object_get(root, "sizes");
+    assert_int_equal(json_array_size(sizes), 2);
+    for (size_t i = 0; i < 2; i++)
+        assert_true(number_at(json_array_get(sizes, i), "devices") == (double)(i + 1) &&
+                    number_at(json_array_get(sizes, i), "days") > 0);
     json_decref(root);
 }
 
@@ -313,6 +430,13 @@ static void others(void **state)
     assert_true(json_is_true(json_object_get(root, "ready")));
     item_of(root, "checks", "subject", "memory");
     json_decref(root);
+    root = json_of("doctor --cluster %D/found.cluster --ranks 2");
+    assert_int_equal(number_at(root, "nodes"), 1);
+    assert_int_equal(number_at(root, "devices_per_node"), 2);
+    assert_true(number_at(root, "node_bytes_per_s") > 0);
+    assert_true(number_at(root, "node_latency_seconds") > 0);
+    assert_true(json_is_null(json_object_get(root, "card_bytes_per_s")));
+    json_decref(root);
     assert_int_equal(put_file(temp_file(work, "text"), "one two three\n", 14), 0);
     root = json_of("data tokenizer inspect --tokenizer bytes %D/text");
     assert_int_equal(json_array_size(json_object_get(root, "tokens")), 14);
@@ -334,8 +458,9 @@ static void errors(void **state)
         "sim --schedule nothing --json",  "settings nothing --json",
         "ckpt inspect %D/nothing --json", "ckpt export %D/run --weights %D/w --json",
         "data inspect %D/nothing --json", "data tokenizer encode --tokenizer bytes --json",
-        "place 'A[I@z]' --json",          "explain --graph --json",
-        "settings --markdown --json",     "profile %D/nothing --json"};
+        "doctor --cluster mine --json",   "place 'A[I@z]' --json",
+        "explain --graph --json",         "settings --markdown --json",
+        "profile %D/nothing --json"};
     (void)state;
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         int code;
@@ -391,6 +516,8 @@ int main(int argc, char **argv)
         cmocka_unit_test(plan_check_explain),
         cmocka_unit_test(simulations),
         cmocka_unit_test(places),
+        cmocka_unit_test(sums),
+        cmocka_unit_test(searches),
         cmocka_unit_test(checkpoints),
         cmocka_unit_test(others),
         cmocka_unit_test(errors),

@@ -9,8 +9,8 @@
 #include <cmocka.h>
 #include <jansson.h>
 
+#include "base/settings/nearest.h"
 #include "config/aliases.h"
-#include "config/nearest.h"
 #include "config/owners.h"
 #include "config/settings_table.h"
 #include "trireme/settings.h"
@@ -126,6 +126,8 @@ static const error_case wrong_assignments[] = {
     {"expert_parallel_degree=2", {"layout.ep"}},
     {"layout.zzqq=2", {"unknown setting", "layout.", "trireme settings"}},
     {"model=gpt2", {"model is a section", "model.kind=gpt2"}},
+    {"model=auto", {"model is a section", "model.kind=gpt2"}},
+    {"layout=none", {"layout is a section", "layout.dp=1"}},
     {"train.batch=0", {"train.batch is 0", "from 1 to 16777216"}},
     {"train.batch=-5", {"train.batch is -5", "from 1 to 16777216"}},
     {"train.steps=1e10", {"train.steps is 1e10", "from 0 to 1e9"}},
@@ -196,6 +198,8 @@ static void wrong_files_say_where(void **state)
         {"lr: 1\n", {"a.yaml:1:", "did you mean optim.lr"}},
         {"model.dim: 64\n", {"a.yaml:1:", "as a section and a key", "\"model:\""}},
         {"model: gpt2\n", {"a.yaml:1:", "model is a section", "kind: gpt2"}},
+        {"model: auto\n", {"a.yaml:1:", "model is a section", "kind: gpt2"}},
+        {"layout: none\n", {"a.yaml:1:", "layout is a section", "dp: 1"}},
         {"optim:\n  lr:1e-3\n", {"a.yaml:2:", "optim is a section", "lr:1e-3"}},
         {"model:\n\tdim: 64\n", {"a.yaml:2:", "not valid YAML", "indent with spaces"}},
         {"model:\n  from: \"open\n", {"a.yaml:2:", "not valid YAML", "model.from"}},

@@ -8,6 +8,7 @@
 #include <cmocka.h>
 
 #include "graph/op_table.h"
+#include "mesh/device_names.h"
 #include "place/calc/calc.h"
 
 #include <math.h>
@@ -493,12 +494,53 @@ static void training_bounds(void **state)
          "forward    arithmetic 751.6 GFLOP, 1.64 ms; "
          "sends 251.7 MB, 1.40 ms; bound by arithmetic"},
         {"fsdp", "x:16", "B:32768,D:4096,F:16384", "bound by communication"},
+        /* Both: a / (Y (1 - Y b / F)) rows, whole numbers of devices, and 4 a b / F as their bound
+         * where two devices along the model's axes leave time for it. */
+        {"fsdp+tp", "x:8,y:4", "B:65536,D:8192,F:32768",
+         "from 925.6 rows of B a device on, on this"},
+        {"fsdp+tp", "x:8,y:4", "B:65536,D:8192,F:32768",
+         "from 844.5 rows on with 4 along the data's axes and 8 along the model's\n"},
+        {"fsdp+tp", "x:8,y:4", "B:65536,D:8192,F:32768",
+         "from 793.8 rows on, with 6.425 along the model's"},
+        {"fsdp+tp", "x:8,y:4", "B:65536,D:8192,F:32768",
+         "least communication for these sizes: 8 along the data's axes and 4 along the model's\n"},
+        {"fsdp+tp", "x:8,y:8", "B:512000,D:8192,F:4096", "never on this mesh: 8 devices"},
+        {"fsdp+tp", "x:8,y:8", "B:512000,D:8192,F:4096",
+         "from 2550 rows on with 64 along the data's axes and 1 along the model's, which is fsdp"},
+        {"fsdp+tp", "x:8,y:8", "B:512000,D:8192,F:4096", "F is below 4 b = 10200"},
+        {"fsdp+tp", "x:8,y:8", NULL, "where F is 10200 or more"},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         char *text = training_report(rows[i].strategy, rows[i].mesh, "v5p", rows[i].sizes);
         assert_has(text, rows[i].says);
         free(text);
     }
+}
+
+/* Advice is whole numbers that divide the devices, whatever the sizes. */
+static void advice_divides(void **state)
+{
+    (void)state;
+    static const char *const meshes[] = {"x:8,y:8", "x:3,y:7", "x:16,y:2", "x:5,y:6"};
+    static const int devices[] = {64, 21, 32, 30};
+    for (size_t i = 0; i < sizeof meshes / sizeof *meshes; i++)
+        for (int64_t rows = 1000; rows < 100000000; rows *= 7) {
+            char sizes[80];
+            snprintf(sizes, sizeof sizes, "B:%lld,D:4096,F:%lld", (long long)rows,
+                     (long long)(rows % 60000 + 2000));
+            char *text = training_report("fsdp+tp", meshes[i], "v5p", sizes);
+            char *at = strstr(text, "least communication for these sizes: ");
+            int data, model;
+            assert_non_null(at);
+            assert_int_equal(sscanf(at,
+                                    "least communication for these sizes: %d along the data's "
+                                    "axes and %d along the model's",
+                                    &data, &model),
+                             2);
+            assert_int_equal(data * model, devices[i]);
+            assert_true(!strstr(text, "many devices: ") || !strstr(text, "F is below 4 b"));
+            free(text);
+        }
 }
 
 /* ---- tables ---- */
@@ -525,6 +567,31 @@ static void devices_and_links(void **state)
             assert_true(d->sparse[r] == 0 || d->sparse[r] > 1.9 * d->dense[r]);
     }
     assert_null(tri_device_spec_find("h101"));
+}
+
+/* What drivers call them. */
+static void devices_by_product(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text, *name;
+    } rows[] = {{"cuda, NVIDIA H200, cuDNN", "h200"},
+                {"cuda, NVIDIA H100 80GB HBM3, tf32, cuDNN", "h100"},
+                {"NVIDIA H100 PCIe", "h100-pcie"},
+                {"NVIDIA A100-SXM4-80GB", "a100"},
+                {"NVIDIA A100-SXM4-40GB", "a100-40"},
+                {"Tesla V100-SXM2-32GB", "v100"},
+                {"NVIDIA A100 80GB PCIe", "a100-pcie"},
+                {"NVIDIA RTX A6000", "a6000"},
+                {"NVIDIA GeForce RTX 4090", "rtx4090"},
+                {"NVIDIA H100 NVL", "h100-nvl"},
+                {"NVIDIA GB300", "gb300"},
+                {"NVIDIA B300 SXM6 AC", "b300"},
+                {"NVIDIA L40S", "l40s"}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        assert_ptr_equal(tri_device_spec_in(rows[i].text), tri_device_spec_find(rows[i].name));
+    assert_null(tri_device_spec_in("cpu, 2 threads, avx512"));
+    assert_null(tri_device_spec_in("cuda, NVIDIA GeForce GTX 1080"));
 }
 
 static char *state_of(const char *mesh, double params, int64_t group)
@@ -757,7 +824,9 @@ int main(void)
         cmocka_unit_test(letters_stay_letters),
         cmocka_unit_test(training_steps),
         cmocka_unit_test(training_bounds),
+        cmocka_unit_test(advice_divides),
         cmocka_unit_test(devices_and_links),
+        cmocka_unit_test(devices_by_product),
         cmocka_unit_test(memory_of_training),
         cmocka_unit_test(errors_point),
         cmocka_unit_test(wrong_meshes),

@@ -69,6 +69,11 @@ says 'In[B@dp, D@tp] . Win[D@dp, F@tp]' --train fsdp+tp --mesh tp:4,dp:2
 says '31.41' --state 7.5e9 --mesh dp:64
 says 'does not fit: h100 has 80 GB' --state 7.5e9 --mesh dp:64 --device h100
 says '295 (591)' --devices
+says 'megatron-core' --devices
+says 'fitted' --devices --markdown
+says 'at 500 TFLOP/s' --mesh x:4 --device peak=500T,memory=80G,bandwidth=2T 'A[I:64,J:64] . B[J,K:64]'
+refused 'goes with --devices' --markdown 'A[I:64]'
+refused 'the nearest is memory' --device a100,memroy=40G 'A[I:64]'
 says 'the device' --help
 grep -q 'Settings' "$tmp/out" && fail 'the help lists settings that place does not read'
 
@@ -90,6 +95,20 @@ grep -q 'over shard: 12 shard_sum messages, 1.68 MiB' "$tmp/out" &&
 says 'each device sends 3·I·K bytes at 450 GB/s' --device h100 --mesh x:4 \
     'A[I,J@x] . B[J@x,K] -> C[I,K]'
 says 'A[I:64, J:8@x] . B[J:8@x, K] -> C[I:64, K]' --mesh x:4 'A[I:64,J:8@x] . B[J@x,K] -> C[I,K]'
+
+# Lines are carried out with numbers.
+weights='X=[1,2,0,1] W=[[1,2,5,6],[3,4,7,8],[2,0,3,1],[-1,4,8,2]]'
+says '  x1       [27 24]' --mesh x:2 'X[J:4] . W[J, K:4@x] -> Y[K@x]' --values "$weights"
+grep -qF '  x0       [6 14]' "$tmp/out" || fail 'the columns of the first device are not 6 and 14'
+says '  x1       [-1 4 8 2]' --mesh x:2 'X[J:4@x] . W[J@x, K:4] -> Y[K]' --values "$weights"
+says 'got 1, 2, 3' --mesh x:2,y:2 'A[I:3@x, J:5]{P:y} -> A[I, J@yx]' --values ''
+says '"devices":[{"device":"x0","shape":[2],"numbers":[6,14]},' --json --mesh x:2 --values "$weights" \
+    'X[J:4] . W[J, K:4@x] -> Y[K@x]'
+says '[1 2 3]' 'A[I:3]' --values ''
+refused 'and it has 4 elements' --mesh x:2 'X[J:4]' --values 'X=[1,2]'
+refused 'which is no operand' --mesh x:2 'X[J:4]' --values 'Z=[1,2]'
+refused 'and K has none' --mesh x:2 'X[J:4] . W[J, K]' --values ''
+refused 'leave one out' --train dp --mesh x:4 --values ''
 
 refused 'nothing to place'
 refused 'there is no such axis in the mesh; the axes of the mesh are x' --mesh x:4 'A[I@q]'

@@ -15,7 +15,7 @@
 #include "graph/emit.h"
 #include "message_run.h"
 #include "program/messages.h"
-#include "sim/program_costs.h"
+#include "sim/roofline.h"
 
 enum { MOST_RANKS = 5, D = 3 };
 

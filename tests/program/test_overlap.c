@@ -214,6 +214,121 @@ static void test_messages_between_stages(void **state)
         }
 }
 
+/* ---- rows on their way to experts, and back ---- */
+
+#define EXPERTS                                                                                    \
+    "model.kind=llama", "model.num_experts=4", "model.expert_dim=24", "layout.ep=2",               \
+        "run.overlap_min_kb=0", "run.device=null"
+
+/* Exchanges of whole rows of a segment (not of where they go, or their weights), and how many have
+ * a product beside them. */
+typedef struct beside {
+    int all, hidden;
+    bool first;
+} beside;
+
+static bool carries_rows(const tri_program *program, uint32_t i)
+{
+    const tri_instr *instr = &program->instrs[i];
+    return instr->op == TRI_OP_ALL_TO_ALL_ROWS &&
+           program->values[instr->out[0].value].shape.rank == 3;
+}
+
+static bool product_beside(const tri_program *program, const tri_flight *flight)
+{
+    bool product = false;
+    for (uint32_t i = flight->instr;
+         i < flight->wait_instr && flight->wait_call == flight->call && !product; i++)
+        product = tri_op_multiplies(program->instrs[i].op);
+    return product;
+}
+
+static beside count_beside(const tri_program *program, uint32_t call)
+{
+    beside found = {0};
+    const tri_segment *segment = &program->segments[program->calls[call].segment];
+    for (uint32_t i = segment->first; i < segment->first + segment->count; i++) {
+        if (!carries_rows(program, i))
+            continue;
+        bool product = false;
+        for (size_t f = 0; f < program->num_flights; f++)
+            if (program->flights[f].call == call && program->flights[f].instr == i)
+                product = product_beside(program, &program->flights[f]);
+        found.first |= found.all == 0 && product;
+        found.hidden += product;
+        found.all++;
+    }
+    return found;
+}
+
+/* The program as a GPU has it: everything is fused that can be. */
+static void fuse(made *m)
+{
+    tr_error err = {0};
+    tri_session *session = &m->session->session;
+    tri_compile_config config = session->config.compile;
+    memset(&config.fusions, true, sizeof config.fusions);
+    tri_batch_shape shape = tri_session_batch_shape(session, TRI_PROGRAM_TRAIN);
+    tri_program_fini(m->program);
+    *m->program = (tri_program){0};
+    if (tri_compile(&config, &session->params, TRI_MODE_TRAIN, &shape, m->program, NULL, &err) !=
+        TR_OK)
+        fail_msg("%s", err.message);
+    bool found = false;
+    for (size_t i = 0; i < m->program->num_instrs && !found; i++)
+        found = m->program->instrs[i].op == TRI_OP_GROUPED_SWIGLU_GRAD;
+    assert_true(found);
+}
+
+/* Rows have products beside them on all ways: there and back, forward and backward. */
+static void expect_products_beside(const char *const *assignments, bool fused)
+{
+    made m = make(assignments);
+    if (fused)
+        fuse(&m);
+    bool forward = false, backward = false;
+    for (uint32_t c = 0; c < m.program->num_calls; c++) {
+        tri_action_kind action = m.program->segments[m.program->calls[c].segment].action;
+        beside found = count_beside(m.program, c);
+        forward |= action == TRI_ACTION_F && found.all == 2 * m.program->num_layers;
+        backward |= action != TRI_ACTION_F && found.all >= 2 * m.program->num_layers;
+        if (found.hidden < found.all)
+            fail_msg("call %u (%s): %d of %d exchanges have a product beside them", c,
+                     tri_action_name(action), found.hidden, found.all);
+    }
+    assert_true(forward && backward);
+    unmake(&m);
+}
+
+static void test_shared_expert_beside_exchanges(void **state)
+{
+    (void)state;
+    static const char *const layouts[] = {"layout.zero=0",         "layout.zero=3",
+                                          "layout.microbatches=2", "layout.split_backward=true",
+                                          "layout.recompute=full", "layout.ep_room=1.5",
+                                          "model.shared_gate=true"};
+    for (int n = 0; n < 14; n++)
+        expect_products_beside(SET(SMALL, EXPERTS, "model.shared_dim=24", layouts[n / 2]), n % 2);
+}
+
+/* Without one there is nothing in the forward. In the backward there are the gradients of experts,
+ * and those of attention of the layer before, which the first layer has not. */
+static void test_gradients_beside_exchanges(void **state)
+{
+    (void)state;
+    made m = make(SET(SMALL, EXPERTS));
+    for (uint32_t c = 0; c < m.program->num_calls; c++) {
+        tri_action_kind action = m.program->segments[m.program->calls[c].segment].action;
+        beside found = count_beside(m.program, c);
+        if (action == TRI_ACTION_U)
+            continue;
+        assert_int_equal(found.all, 8);
+        assert_int_equal(found.hidden, action == TRI_ACTION_F ? 0 : 7);
+        assert_false(found.first);
+    }
+    unmake(&m);
+}
+
 static void test_settings(void **state)
 {
     (void)state;
@@ -364,6 +479,8 @@ int main(void)
         cmocka_unit_test(test_sums_under_the_backward),
         cmocka_unit_test(test_gathers_ahead),
         cmocka_unit_test(test_messages_between_stages),
+        cmocka_unit_test(test_shared_expert_beside_exchanges),
+        cmocka_unit_test(test_gradients_beside_exchanges),
         cmocka_unit_test(test_settings),
         cmocka_unit_test(test_executor_follows_the_program),
         cmocka_unit_test(test_failure_names_the_started_instruction),

@@ -14,7 +14,7 @@
 
 #include "program/messages.h"
 #include "ring_case.h"
-#include "sim/program_costs.h"
+#include "sim/roofline.h"
 
 /* Even, uneven, with ranks that have nothing; there and back; two at a time. */
 static const ring_case cases[] = {{2, 4, 1, 1}, {3, 7, 1, 2},  {4, 2, 3, 3}, {5, 11, 2, 4},

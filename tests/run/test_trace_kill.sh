@@ -4,6 +4,7 @@ set -u
 build=$1
 trireme=$build/trireme
 unset RANK WORLD_SIZE LOCAL_RANK MASTER_ADDR MASTER_PORT TRIREME_TOKEN TORCHELASTIC_RUN_ID
+export ASAN_OPTIONS=verify_asan_link_order=0:${ASAN_OPTIONS:-}
 work=$(mktemp -d /tmp/trireme-trace-XXXXXX)
 launcher=
 trap '[ -z "$launcher" ] || kill -9 "$launcher" 2>/dev/null; rm -rf "$work"' EXIT

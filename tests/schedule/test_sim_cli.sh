@@ -69,6 +69,19 @@ says "needs an even number of ranks"
 run 0 --compare --pp 4 --microbatches 4 --cost B=1
 grep -qE '^chimera .* 20.0% +20.0%' "$tmp/out" || fail "Chimera's bubble is not 20 %"
 
+# What is published of DualPipe is about pairs that run as one, and so is the simulation beside it.
+for cost in F=1 FB=3 FB=2.5 FB=2 F=2,I=2,W=1 F=2,I=2,W=1,FB=3.5 F=2,I=2,W=0.5; do
+    for sizes in "4 8" "8 24" "6 20"; do
+        # shellcheck disable=SC2086 # two words
+        set -- $sizes
+        run 0 --compare --pp "$1" --microbatches "$2" --cost $cost
+        [ "$(awk '/^dualpipev? / && $3 == $4' "$tmp/out" | wc -l)" -eq 2 ] ||
+            fail "--compare --cost $cost: DualPipe is not as published"
+    done
+done
+run 0 --compare --cost F=1,I=2,W=1
+[ "$(awk '/^dualpipev? / && $4 == "-"' "$tmp/out" | wc -l)" -eq 2 ] || fail "a formula where none is known"
+
 # What is written is read back, and writes the same.
 for name in interleaved zb-v chimera dualpipe dualpipev pipedream-2bw; do
     run 0 --schedule $name --pp 4 --microbatches 8 --csv "$tmp/a.csv"
@@ -108,13 +121,38 @@ refused "--pp is 0" --pp 0
 refused "--comms goes with --csv" --comms
 refused "--compare shows every schedule" --compare --schedule gpipe
 refused "add --device" recipes/tiny.yaml
-refused "layout.pp is 1" recipes/tiny.yaml --device h100
 refused "no device" --device nothing --set layout.pp=2
 refused "config.yaml" --trace /no/such/run
 run 0 recipes/tiny.yaml --device h100 --set layout.pp=2 --set layout.microbatches=4 --draw "$tmp/model.svg"
 grep -q "tokens/s" "$tmp/out" || fail "--device does not tell the tokens a second"
 [ -s "$tmp/model.svg" ] || fail "--device draws nothing"
 grep -q 'U  update' "$tmp/model.svg" || fail "the update is drawn, but the legend does not say what it is"
+# Pictures of a step: a timeline alone, or all of them; numbers are those of --json.
+number() { grep -o "\"$1\":[0-9.e+-]*" "$tmp/out" | head -n 1 | cut -d : -f 2; }
+run 0 recipes/tiny.yaml --device h100 --draw "$tmp/alone.svg"
+grep -q 'class="row"' "$tmp/alone.svg" || fail "a layout without a pipeline has no timeline"
+run 0 recipes/tiny.yaml --device h100 --set layout.pp=2 --set layout.microbatches=4 --json --draw "$tmp/all"
+for name in timeline memory roofline utilisation pipeline; do
+    head -n 1 "$tmp/all/$name.svg" | grep -qF "drawn by trireme sim" || fail "there is no $name.svg"
+done
+[ "$(find "$tmp/all" -type f | wc -l)" -eq 5 ] || fail "--draw leaves other files in its folder"
+last=$(grep -o ' to [0-9.e-]* ms</title>' "$tmp/all/timeline.svg" | awk '{ if ($2 > e) e = $2 } END { print e }')
+awk -v w="$(number step_ms)" -v n="$last" 'BEGIN { exit !(n > 0 && (n - w) ^ 2 < 1e-10 * w * w) }' ||
+    fail "the timeline ends at $last ms, the step at $(number step_ms)"
+planned=$(sed -n 's/.*; plan: \([0-9]*\) bytes.*/\1/p' "$tmp/all/memory.svg")
+grep -q "\"plan_bytes\":$planned," "$tmp/out" || fail "memory.svg has a plan of $planned bytes"
+run 0 recipes/tiny.yaml --device h100 --draw "$tmp/all"
+says "written: $tmp/all/roofline.svg"
+# What is no picture of ours stays, and nothing is written.
+echo mine >"$tmp/mine.txt"
+refused "is a file" recipes/tiny.yaml --device h100 --draw "$tmp/mine.txt"
+cp "$tmp/mine.txt" "$tmp/mine.svg"
+refused "no picture that trireme sim drew" recipes/tiny.yaml --device h100 --draw "$tmp/mine.svg"
+mkdir "$tmp/dir" && cp "$tmp/mine.txt" "$tmp/dir/utilisation.svg"
+refused "no picture that trireme sim drew" recipes/tiny.yaml --device h100 --draw "$tmp/dir"
+[ "$(ls "$tmp/dir")" = utilisation.svg ] || fail "some pictures were written beside one that is refused"
+[ "$(cat "$tmp/mine.txt" "$tmp/mine.svg" "$tmp/dir/utilisation.svg" | sort -u)" = mine ] || fail "somebody's file is gone"
+run 2 recipes/tiny.yaml --device h100 --draw /nowhere/a.svg
 run 0 --schedule gpipe --pp 2 --microbatches 3 --cost F=0.001,I=1,W=100,comm=7 --draw "$tmp/uneven.svg"
 width=$(sed -n 's/^<svg [^>]*width="\([0-9]*\)".*/\1/p' "$tmp/uneven.svg")
 [ "$width" -lt 2000 ] || fail "one short action makes a picture $width pixels wide"
@@ -127,8 +165,56 @@ wide=$(step)
 run 0 "${large[@]}" --set precision.linear=fp8
 awk -v w="$wide" -v n="$(step)" 'BEGIN { exit !(n > 0 && n < w) }' ||
     fail "a step takes $(step) ms with fp8 and $wide without"
+# Layouts without a pipeline: what waits for messages, what is hidden, and whether it fits.
+run 0 --device h100 --set layout.dp=8 --set layout.zero=3 --set model.preset=gpt2-1558m --set precision.kind=bf16 \
+    --set train.batch=32 --set data.seq_len=1024
+grep -Eq "messages over shard: .* of which [1-9][0-9]* % are hidden" "$tmp/out" || fail "no hidden share is told"
+grep -q "it fits" "$tmp/out" || fail "memory is not judged"
+overlapped=$(step)
+run 0 --device h100 --set layout.dp=8 --set layout.zero=3 --set model.preset=gpt2-1558m --set precision.kind=bf16 \
+    --set train.batch=32 --set data.seq_len=1024 --set run.overlap=false
+awk -v w="$overlapped" -v n="$(step)" 'BEGIN { exit !(w > 0 && w < n) }' ||
+    fail "a step takes $overlapped ms with overlap and $(step) without"
+run 0 --device v100 --set model.preset=gpt2-1558m --set precision.kind=fp16 --set train.batch=32 --set data.seq_len=1024
+grep -q "DOES NOT FIT" "$tmp/out" || fail "a step that does not fit is not said to be so"
 refused "no fp8 rate of NVIDIA A100" "${large[@]}" --set precision.linear=fp8 --device a100
 refused "csv:" --schedule csv
+
+# A link may be a figure; a slower one makes messages longer. tf32 has a rate of its own.
+message() { sed -n 's/^messages over pp: \([0-9.e-]*\) ms.*/\1/p' "$tmp/out"; }
+run 0 "${large[@]}" --efficiency 0.5 --link 450GB/s
+fast=$(message)
+run 0 "${large[@]}" --efficiency 0.5 --link 25GB/s
+awk -v f="$fast" -v s="$(message)" 'BEGIN { exit !(f > 0 && s / f > 17.9 && s / f < 18.1) }' ||
+    fail "25 GB/s and 450 GB/s: messages take $(message) and $fast ms"
+refused "did you mean ib400" "${large[@]}" --link ib40
+refused "50GB/s gives a figure" "${large[@]}" --link 25
+run 0 "${large[@]}" --set precision.kind=fp32
+wide=$(step)
+run 0 "${large[@]}" --set precision.kind=tf32
+awk -v w="$wide" -v n="$(step)" 'BEGIN { exit !(n > 0 && 2 * n < w) }' ||
+    fail "a step takes $(step) ms in tf32 and $wide in fp32"
+
+# Clusters: their devices have profiles, and what leaves a node is slower than what stays.
+far=(--set model.preset=gpt2-1558m --set precision.kind=bf16 --set train.batch=16 --set data.seq_len=1024 --set layout.dp=16 --set layout.zero=3)
+run 0 --cluster dgx-h100:2 "${far[@]}"
+says "(fitted), dgx-h100: 2 nodes of 8"
+apart=$(step)
+run 0 --cluster dgx-h100,devices_per_node=16 "${far[@]}"
+awk -v a="$apart" -v n="$(step)" 'BEGIN { exit !(n > 0 && n < a) }' || fail "two nodes take $apart ms, one $(step)"
+refused "has 1 node of 8 devices" --cluster dgx-h100:1 "${far[@]}"
+refused "leave --link out" --cluster dgx-h100:2 --link 50GB/s "${far[@]}"
+run 0 --device peak=312T,memory=80G,bandwidth=2039G --set model.preset=gpt2-124m --set precision.kind=bf16
+# As another software runs it.
+like=(--cluster dgx-a100 --set model.kind=gpt2 --set model.num_layers=24 --set model.dim=2304 --set model.num_heads=24 --set model.vocab=51200
+    --set data.seq_len=2048 --set precision.kind=fp16 --set layout.dp=32 --set layout.microbatches=1 --set train.batch=512 --set layout.recompute=full)
+run 0 --like megatron-2021 "${like[@]}"
+says "its constants come from"
+full=$(step)
+run 0 --like megatron-2021 "${like[@]}" --set layout.recompute=none
+awk -v f="$full" -v n="$(step)" 'BEGIN { exit !(n > 0 && f / n > 1.2 && f / n < 1.4) }' || fail "with recomputation $full ms, without $(step)"
+refused "did you mean megatron-core" --like megatron-cor "${like[@]}"
+refused "knows decoders" --like fsdp --device h100 --set model.kind=bert
 
 echo "$checks commands, $failures failures"
 [ $failures -eq 0 ]

@@ -664,9 +664,13 @@ static void close_device(tri_device *device)
     tri_device_cpu.close(device);
 }
 
+static const tri_fusions fusions = {
+    .bias = true, .bias_gelu = true, .gelu_grad = true, .adam_copy = true};
+
 const tri_device_def fake_gpu_def = {
     .kind = "fake",
-    .fusions = {.bias = true, .bias_gelu = true, .gelu_grad = true, .adam_copy = true},
+    .fusions = &fusions,
+    .apart = true,
     .queue = &queue,
     .close = close_device,
     .kernel = kernel_of,

@@ -10,7 +10,6 @@
 #include <string.h>
 
 #include "program/ledger.h"
-#include "sim/program_costs.h"
 #include "trireme/trireme.h"
 
 /* --- Bits ------------------------------------------------------------------------------------- */
@@ -245,64 +244,6 @@ static void test_shared_table(void **state)
         }
 }
 
-/* --- Times ------------------------------------------------------------------------------------ */
-
-/* The seconds of a program, call by call, of one chunk and action. */
-static double seconds_of(const tri_program *program, tri_action_kind action, int chunk,
-                         const tri_device_model *model, double *num_calls)
-{
-    double seconds = 0;
-    *num_calls = 0;
-    for (size_t c = 0; c < program->num_calls; c++) {
-        const tri_segment *segment = &program->segments[program->calls[c].segment];
-        if (segment->action != action || segment->chunk != chunk)
-            continue;
-        *num_calls += 1;
-        for (uint32_t i = segment->first; i < segment->first + segment->count; i++)
-            if (tri_call_runs(&program->calls[c], &program->instrs[i]))
-                seconds += tri_instr_seconds(program, i, model);
-    }
-    return seconds;
-}
-
-/* The simulation has one time for all calls of an action. What runs for the first or the last
- * micro-batch only is a share of it, so that a step takes as long as its calls together. */
-static void test_simulated_time(void **state)
-{
-    (void)state;
-    static const char *const layouts[][2] = {{KEPT("true"), "layout.microbatches=6"},
-                                             {KEPT("false"), "layout.microbatches=6"},
-                                             {"layout.zero=0", "layout.microbatches=3"}};
-    for (int i = 0; i < 3; i++) {
-        tr_settings *settings = settings_of(
-            NULL, SET(MEDIUM, "layout.dp=4", "layout.pp=2", layouts[i][0], layouts[i][1]));
-        tr_session *sessions[2];
-        const tri_program *programs[2];
-        tr_error err = {0};
-        for (int r = 0; r < 2; r++) {
-            assert_int_equal(tri_api_compile(settings, 4 * r, &sessions[r], &err), TR_OK);
-            programs[r] = &sessions[r]->session.programs[TRI_PROGRAM_TRAIN];
-        }
-        const tri_device_model model = {.device = tri_device_spec_find("h100"),
-                                        .link = tri_link_spec_find("nvlink4"),
-                                        .rate = TRI_RATE_F32,
-                                        .efficiency = 0.5};
-        double by_chunk[TRI_NUM_ACTIONS * 2], update[2], calls;
-        tri_action_costs costs;
-        tri_program_costs(programs, 2, &model, by_chunk, update, &costs);
-        for (int chunk = 0; chunk < 2; chunk++)
-            for (int k = 0; k < 2; k++) {
-                tri_action_kind action = k ? TRI_ACTION_B : TRI_ACTION_F;
-                double all = seconds_of(programs[chunk], action, chunk, &model, &calls);
-                double each = by_chunk[(int)action * 2 + chunk];
-                assert_true(calls > 1 && all > 0 && fabs(each * calls / all - 1) < 1e-9);
-            }
-        for (int r = 0; r < 2; r++)
-            tr_session_destroy(sessions[r]);
-        tr_settings_destroy(settings);
-    }
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -310,7 +251,6 @@ int main(void)
         cmocka_unit_test(test_memory),
         cmocka_unit_test(test_memory_of_one_microbatch),
         cmocka_unit_test(test_shared_table),
-        cmocka_unit_test(test_simulated_time),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
