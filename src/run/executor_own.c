@@ -56,6 +56,12 @@ static void sleep_until(uint64_t until)
         sched_yield();
 }
 
+int64_t tri_paced_late(int64_t late_ns, int64_t own_ns, int64_t wanted_ns)
+{
+    int64_t behind = own_ns > wanted_ns ? own_ns - wanted_ns : 0;
+    return late_ns < behind ? late_ns : behind;
+}
+
 void tri_executor_keep_pace(tri_executor *executor, double least_s)
 {
     uint64_t now = tri_now_ns();
@@ -63,6 +69,7 @@ void tri_executor_keep_pace(tri_executor *executor, double least_s)
     int64_t wanted = own > least ? own : least;
     if (executor->brake > 1)
         wanted = (int64_t)((double)wanted * executor->brake);
+    executor->mark.late_ns = (uint64_t)tri_paced_late((int64_t)executor->mark.late_ns, own, least);
     if (wanted <= own)
         return;
     uint64_t until = now + (uint64_t)(wanted - own);

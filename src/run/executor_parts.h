@@ -74,6 +74,10 @@ void tri_executor_own_begin(tri_executor *executor);
 void tri_executor_own_add(tri_executor *executor, tri_own_kind kind);
 /* Sleeps until own time since the mark is this, or what it was, times the brake. */
 void tri_executor_keep_pace(tri_executor *executor, double least_s);
+/* How much of the time by which earlier sleeps of a call were late still shows, when its own time,
+ * that included, is compared with what was wanted by now: a later sleep that is shorter for it has
+ * caught up, and what was caught up is not taken off a second time. */
+int64_t tri_paced_late(int64_t late_ns, int64_t own_ns, int64_t wanted_ns);
 /* The pace of a call or pair, and behind one of its instructions: each product has its share. */
 void tri_executor_begin_pace(tri_executor *executor, uint32_t call);
 void tri_executor_pace_instr(tri_executor *executor, const tri_instr *instr);
