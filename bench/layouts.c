@@ -7,6 +7,7 @@
  * It prints layouts a second of processor time, and what each of the three takes. The sum of all
  * planned bytes and seconds tells whether two builds plan alike. */
 #include <inttypes.h>
+#include <malloc.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -132,6 +133,9 @@ int main(int argc, char **argv)
     const char *model = argc > 2 ? argv[2] : "llama3-70b";
     tally t = {.key = argc > 3 ? (uint64_t)atoll(argv[3]) : 1};
     tr_error err = {0};
+    mallopt(M_MMAP_THRESHOLD, 32 << 20); /* as `plan --search` keeps what it frees */
+    mallopt(M_TRIM_THRESHOLD, 256 << 20);
+    mallopt(M_TOP_PAD, 16 << 20);
     while (t.layouts < num && t.refused < 10 * num)
         if (run_layout(&t, model, argc > 4, &err) != TR_OK) {
             fprintf(stderr, "layouts: %s\n", err.message);

@@ -98,7 +98,8 @@ void *tri_array_grow(void *items, size_t count, size_t *capacity, size_t item_by
 {
     unsigned char *grown = items;
     if (count >= *capacity) {
-        size_t wanted = *capacity ? *capacity * 2 : 16;
+        size_t more = *capacity < 4096 ? 4 : 2; /* what is not used is never touched */
+        size_t wanted = *capacity ? *capacity * more : 16;
         if (wanted > SIZE_MAX / item_bytes)
             return NULL;
         grown = realloc(items, wanted * item_bytes);

@@ -27,3 +27,11 @@ uint64_t tri_memory_overhead_total(const tri_memory_overhead *overhead)
 {
     return overhead->heap + overhead->threads + overhead->fixed;
 }
+
+void tri_memory_keep_freed(void)
+{
+    mallopt(M_ARENA_MAX, 1); /* one for each thread would keep the largest program of each */
+    mallopt(M_MMAP_THRESHOLD, 32 << 20);
+    mallopt(M_TRIM_THRESHOLD, 256 << 20);
+    mallopt(M_TOP_PAD, 16 << 20);
+}

@@ -21,14 +21,6 @@ int32_t tri_grid_place(const tri_grid *grid, tri_factor_set set)
     return place;
 }
 
-tri_factor_set tri_entries_set(const tri_entries *entries)
-{
-    tri_factor_set set = 0;
-    for (int i = 0; i < entries->num; i++)
-        set |= entries->set[i];
-    return set;
-}
-
 bool tri_entries_equal(const tri_entries *a, const tri_entries *b)
 {
     return a->num == b->num && memcmp(a->set, b->set, a->num * sizeof *a->set) == 0;

@@ -66,7 +66,13 @@ static inline tri_factor_set tri_factor_bit(int factor)
 /* Ranks along the factors of a set, and this rank's place among them: the slowest counts most. */
 int32_t tri_grid_size(const tri_grid *grid, tri_factor_set set);
 int32_t tri_grid_place(const tri_grid *grid, tri_factor_set set);
-tri_factor_set tri_entries_set(const tri_entries *entries);
+static inline tri_factor_set tri_entries_set(const tri_entries *entries)
+{
+    tri_factor_set set = 0;
+    for (int i = 0; i < entries->num; i++)
+        set |= entries->set[i];
+    return set;
+}
 bool tri_entries_equal(const tri_entries *a, const tri_entries *b);
 /* The first axis of exactly these factors; -1: there is none. */
 int tri_grid_find_axis(const tri_grid *grid, tri_factor_set set);

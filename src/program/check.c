@@ -388,8 +388,13 @@ static tr_status walk(tri_checker *c)
     c->contributions = calloc(program->num_states + 1, sizeof *c->contributions);
     c->sums = calloc(program->num_values + 1, sizeof *c->sums);
     c->regions = calloc(program->num_spaces + 1, sizeof(tri_check_region *));
-    if (!c->contributions || !c->sums || !c->regions || !c->last_use || !c->runs)
+    c->bytes = calloc(program->num_values + 1, sizeof *c->bytes);
+    c->fits = calloc(program->num_instrs + 1, sizeof *c->fits);
+    if (!c->contributions || !c->sums || !c->regions || !c->last_use || !c->runs || !c->bytes ||
+        !c->fits)
         return tri_fail(c->err, TR_ERROR_RUNTIME, "no memory for the checker");
+    for (size_t v = 0; v < program->num_values; v++)
+        c->bytes[v] = tri_value_bytes(&program->values[v]);
     find_contributions(c);
     note_calls(c);
     for (size_t s = 0; s < program->num_spaces; s++) {
@@ -419,6 +424,8 @@ tr_status tri_program_check(const tri_program *program, tr_error *err)
     }
     free(c.contributions);
     free(c.sums);
+    free(c.bytes);
+    free(c.fits);
     free(c.last_use);
     free(c.runs);
     free(c.regions);

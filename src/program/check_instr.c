@@ -12,6 +12,11 @@ static const char *name_of(const tri_checker *c, tri_id value)
     return value < c->program->num_values ? c->program->values[value].name : "?";
 }
 
+static uint64_t bytes_of(const tri_checker *c, const tri_operand *operand)
+{
+    return c->bytes[operand->value];
+}
+
 static tr_status locate(const tri_checker *c, const tri_operand *operand, const char *verb,
                         tri_check_region **r)
 {
@@ -22,7 +27,7 @@ static tr_status locate(const tri_checker *c, const tri_operand *operand, const 
         return tri_checker_complain(c, "%s %s in a space that does not exist", verb,
                                     name_of(c, operand->value));
     const tri_space *space = &program->spaces[operand->space];
-    uint64_t bytes = tri_value_bytes(&program->values[operand->value]);
+    uint64_t bytes = bytes_of(c, operand);
     uint64_t align = tri_where_align(space->where);
     if (operand->offset % align != 0)
         return tri_checker_complain(
@@ -59,7 +64,7 @@ static tr_status look(const tri_checker *c, const tri_operand *operand, const ch
     TRI_TRY(locate(c, operand, verb, &r));
     const tri_value *value = &c->program->values[operand->value];
     const char *space = c->program->spaces[operand->space].name;
-    uint64_t end = operand->offset + tri_value_bytes(value);
+    uint64_t end = operand->offset + bytes_of(c, operand);
     size_t i = tri_checker_find(r, operand->offset);
     *found = i < r->count ? &r->pieces[i] : NULL;
     if (!*found || (*found)->begin >= end)
@@ -87,7 +92,7 @@ static tr_status check_read(const tri_checker *c, const tri_operand *operand)
     tri_check_piece *found;
     TRI_TRY(locate(c, operand, "reads", &region));
     const tri_value *value = &c->program->values[operand->value];
-    if (tri_value_bytes(value) == 0) /* an empty piece is nowhere */
+    if (bytes_of(c, operand) == 0) /* an empty piece is nowhere */
         return TR_OK;
     TRI_TRY(look(c, operand, "reads", &found));
     if (found->value != operand->value && !same_sum(c, found->value, operand->value)) {
@@ -121,7 +126,7 @@ static tr_status check_goes_on(const tri_checker *c, int k)
 {
     const tri_operand *out = &c->instr->out[k];
     tri_check_piece *found;
-    if (tri_value_bytes(&c->program->values[out->value]) == 0)
+    if (bytes_of(c, out) == 0)
         return TR_OK;
     TRI_TRY(look(c, out, "adds to", &found));
     if (found->value != c->instr->prev[k] || found->microbatch != c->call->microbatch)
@@ -170,10 +175,8 @@ static bool same_place(const tri_operand *a, const tri_operand *b)
 
 static bool overlap(const tri_checker *c, const tri_operand *a, const tri_operand *b)
 {
-    uint64_t bytes_a = tri_value_bytes(&c->program->values[a->value]);
-    uint64_t bytes_b = tri_value_bytes(&c->program->values[b->value]);
-    return a->space == b->space && a->offset < b->offset + bytes_b &&
-           b->offset < a->offset + bytes_a;
+    return a->space == b->space && a->offset < b->offset + bytes_of(c, b) &&
+           b->offset < a->offset + bytes_of(c, a);
 }
 
 static tr_status check_overlaps(const tri_checker *c, int k)
@@ -216,7 +219,7 @@ static tr_status check_output(const tri_checker *c, int k)
     uint32_t contributions = 0;
     if (instr->write[k] != TRI_WRITE_NEW)
         TRI_TRY(check_before_write(c, k, &contributions));
-    uint64_t bytes = tri_value_bytes(&c->program->values[out->value]);
+    uint64_t bytes = bytes_of(c, out);
     return tri_checker_put(
         c, r,
         (tri_check_piece){.begin = out->offset,
@@ -255,7 +258,7 @@ static tr_status check_scratch(const tri_checker *c)
             o < instr->num_in ? &instr->in[o] : &instr->out[o - instr->num_in];
         if (operand->value == TRI_NONE || operand->space != TRI_SPACE_WORK)
             continue;
-        uint64_t bytes = tri_value_bytes(&c->program->values[operand->value]);
+        uint64_t bytes = bytes_of(c, operand);
         if (operand->offset < end && begin < operand->offset + bytes)
             return tri_checker_complain(c, "has its scratch on its own operand %s",
                                         name_of(c, operand->value));
@@ -301,7 +304,10 @@ static tr_status check_shapes(const tri_checker *c)
 
 tr_status tri_checker_instr(tri_checker *c)
 {
-    TRI_TRY(check_shapes(c));
+    bool *fits = &c->fits[c->instr - c->program->instrs];
+    if (!*fits)
+        TRI_TRY(check_shapes(c));
+    *fits = true;
     for (int j = 0; j < c->instr->num_in; j++)
         if (c->instr->in[j].value != TRI_NONE)
             TRI_TRY(check_read(c, &c->instr->in[j]));

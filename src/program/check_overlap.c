@@ -13,10 +13,12 @@
 typedef struct message_aloft {
     uint32_t flight;
     tri_range reads, writes;
+    uint64_t spaces; /* of these two, as bits */
 } message_aloft;
 
 typedef struct checker {
     const tri_program *program;
+    uint64_t *spaces; /* that each instruction touches, as bits: most messages are elsewhere */
     message_aloft *air;
     size_t num_air;
     size_t next_flight, next_landing, next_early;
@@ -59,6 +61,7 @@ static void take_off(checker *c)
     const tri_message *message = message_of(program, a);
     a->reads = tri_extent_range(program, call, &message->reads);
     a->writes = tri_extent_range(program, call, &message->writes);
+    a->spaces = tri_space_bit(a->reads.space) | tri_space_bit(a->writes.space);
 }
 
 /* Whether an operand lies on what a message writes, or, if it is written itself, reads. */
@@ -67,16 +70,46 @@ static bool meets(const tri_range *range, const message_aloft *a, bool writes)
     return tri_ranges_meet(range, &a->writes) || (writes && tri_ranges_meet(range, &a->reads));
 }
 
+/* Where each instruction may meet anything at all. */
+static bool note_spaces(checker *c)
+{
+    const tri_program *program = c->program;
+    c->spaces = calloc(program->num_instrs + 1, sizeof *c->spaces);
+    for (size_t n = 0; c->spaces && n < program->num_instrs; n++) {
+        const tri_instr *i = &program->instrs[n];
+        c->spaces[n] = tri_space_bit(tri_scratch_range(i).space);
+        for (int j = 0; j < i->num_in; j++)
+            c->spaces[n] |= tri_space_bit(i->in[j].space);
+        for (int k = 0; k < i->num_out; k++)
+            c->spaces[n] |= tri_space_bit(i->out[k].space);
+        for (int k = 0; k < 2 && i->message != TRI_NONE; k++)
+            c->spaces[n] |= tri_space_bit(program->messages[i->message].counts[k].space);
+    }
+    return c->spaces != NULL;
+}
+
+static bool may_meet(const checker *c, uint32_t instr)
+{
+    for (size_t n = 0; n < c->num_air; n++)
+        if (c->spaces[instr] & c->air[n].spaces)
+            return true;
+    return false;
+}
+
 static tr_status check_instr(const checker *c, uint32_t call, uint32_t instr)
 {
     const tri_program *program = c->program;
     const tri_instr *i = &program->instrs[instr];
     tri_range in[TRI_MAX_IN], out[TRI_MAX_OUT], scratch = tri_scratch_range(i);
-    for (int j = 0; j < i->num_in && c->num_air > 0; j++)
+    if (!may_meet(c, instr))
+        return TR_OK;
+    for (int j = 0; j < i->num_in; j++)
         in[j] = tri_operand_range(program, &program->calls[call], &i->in[j]);
-    for (int k = 0; k < i->num_out && c->num_air > 0; k++)
+    for (int k = 0; k < i->num_out; k++)
         out[k] = tri_operand_range(program, &program->calls[call], &i->out[k]);
     for (size_t n = 0; n < c->num_air; n++) {
+        if (!(c->spaces[instr] & c->air[n].spaces))
+            continue;
         if (i->message != TRI_NONE &&
             tri_message_behind(&program->messages[i->message], message_of(program, &c->air[n]))) {
             /* behind it in its lane, but for its counts */
@@ -198,7 +231,9 @@ tr_status tri_check_overlap(const tri_program *program, tr_error *err)
         return TR_OK;
     checker c = {.program = program, .err = err};
     c.air = calloc(program->num_flights, sizeof *c.air);
-    tr_status status = c.air ? TR_OK : tri_fail(err, TR_ERROR_RUNTIME, "no memory for the checker");
+    tr_status status = note_spaces(&c) && c.air
+                           ? TR_OK
+                           : tri_fail(err, TR_ERROR_RUNTIME, "no memory for the checker");
     for (uint32_t call = 0; call < program->num_calls && status == TR_OK;
          call += tri_calls_at_once(program, call))
         status = check_calls(&c, call);
@@ -220,5 +255,6 @@ tr_status tri_check_overlap(const tri_program *program, tr_error *err)
                           name_of(program, program->flights[c.air[0].flight].instr),
                           program->flights[c.air[0].flight].instr);
     free(c.air);
+    free(c.spaces);
     return status;
 }

@@ -24,11 +24,13 @@ typedef struct tri_checker {
     tri_check_region **regions; /* [num_spaces] */
     uint32_t *contributions;    /* expected of each state, see find_contributions */
     bool *sums;                 /* of each value: a version that contributions make */
-    uint32_t *last_use;         /* [space][micro-batch]: the last call that uses the frame */
-    uint32_t *runs;             /* [segment][micro-batch]: calls */
-    bool updated;               /* an update has read the gradients: they may begin anew */
-    const tri_call *call;       /* where we are */
-    const tri_instr *instr;     /* NULL between instructions */
+    uint64_t *bytes;            /* of each value */
+    bool *fits;           /* of each instruction: its shapes were looked at, no call changes them */
+    uint32_t *last_use;   /* [space][micro-batch]: the last call that uses the frame */
+    uint32_t *runs;       /* [segment][micro-batch]: calls */
+    bool updated;         /* an update has read the gradients: they may begin anew */
+    const tri_call *call; /* where we are */
+    const tri_instr *instr; /* NULL between instructions */
     tr_error *err;
 } tri_checker;
 

@@ -43,11 +43,6 @@ tri_range tri_extent_range(const tri_program *program, const tri_call *call,
     return (tri_range){extent->space, instance, extent->offset, extent->offset + extent->bytes};
 }
 
-static uint64_t space_bit(uint32_t space)
-{
-    return space == TRI_NONE ? 0 : 1ull << (space % 64);
-}
-
 /* Whether these bytes are those of a message, as far as it writes (and reads). */
 static bool meets(const overlap_planner *p, const tri_call *call, const tri_extent *extent,
                   const overlap_airborne *a, bool reads_too)
@@ -230,7 +225,7 @@ tr_status tri_overlap_take_off(overlap_planner *p, uint32_t c, uint32_t i)
         (overlap_airborne){.flight = (uint32_t)program->num_flights, .message = m, .work = p->work};
     a->read = tri_extent_range(program, &program->calls[c], &m->reads);
     a->write = tri_extent_range(program, &program->calls[c], &m->writes);
-    a->spaces = space_bit(a->read.space) | space_bit(a->write.space);
+    a->spaces = tri_space_bit(a->read.space) | tri_space_bit(a->write.space);
     uint32_t from = c, from_instr = i;
     if (m->border && m->kind == TRI_MESSAGE_RECV && !p->how->in_place) {
         uint32_t ahead = call_ahead(p, c, i, a);
@@ -285,7 +280,8 @@ static tr_status walk_turn(overlap_planner *p, const tri_turn *s)
         if (!tri_call_runs(call, instr) || !tri_instr_leads(program, i))
             continue;
         for (size_t n = p->num_air; n-- > 0;) {
-            if (!tri_overlap_may_touch(p, call, &p->air[n]))
+            if (!(p->instr_spaces[i] & p->air[n].spaces) ||
+                !tri_overlap_may_touch(p, call, &p->air[n]))
                 continue;
             bool behind = message && tri_message_behind(p->air[n].message, message);
             if (behind ? counts_touch(p, call, message, &p->air[n])
@@ -416,25 +412,31 @@ static tr_status list_landings(overlap_planner *p)
     return TR_OK;
 }
 
-/* Which spaces the operands and the scratch of each segment are in, and the counts of its messages.
- */
+/* Which spaces the operands, the scratch and the counts of messages of each instruction are in; of
+ * the first of a message those of all, and so those of each segment. */
 static bool note_spaces(overlap_planner *p)
 {
     const tri_program *program = p->program;
     p->spaces = calloc(program->num_segments + 1, sizeof *p->spaces);
-    for (size_t s = 0; p->spaces && s < program->num_segments; s++) {
-        const tri_segment *segment = &program->segments[s];
-        for (uint32_t i = segment->first; i < segment->first + segment->count; i++) {
-            const tri_instr *instr = &program->instrs[i];
-            tri_range scratch = tri_scratch_range(instr);
-            p->spaces[s] |= space_bit(scratch.space);
-            for (int k = 0; k < instr->num_in + instr->num_out; k++)
-                p->spaces[s] |= space_bit(p->extents[p->first_extent[i] + (size_t)k].space);
-            for (int k = 0; k < 2 && instr->message != TRI_NONE; k++)
-                p->spaces[s] |= space_bit(program->messages[instr->message].counts[k].space);
-        }
+    p->instr_spaces = calloc(program->num_instrs + 1, sizeof *p->instr_spaces);
+    if (!p->spaces || !p->instr_spaces)
+        return false;
+    for (size_t i = 0; i < program->num_instrs; i++) {
+        const tri_instr *instr = &program->instrs[i];
+        uint64_t *own = &p->instr_spaces[i];
+        *own = tri_space_bit(tri_scratch_range(instr).space);
+        for (int k = 0; k < instr->num_in + instr->num_out; k++)
+            *own |= tri_space_bit(p->extents[p->first_extent[i] + (size_t)k].space);
+        for (int k = 0; k < 2 && instr->message != TRI_NONE; k++)
+            *own |= tri_space_bit(program->messages[instr->message].counts[k].space);
     }
-    return p->spaces != NULL;
+    for (size_t i = program->num_instrs; i-- > 1;)
+        if (!tri_instr_leads(program, (uint32_t)i))
+            p->instr_spaces[i - 1] |= p->instr_spaces[i];
+    for (size_t s = 0; s < program->num_segments; s++)
+        for (uint32_t n = 0; n < program->segments[s].count; n++)
+            p->spaces[s] |= p->instr_spaces[program->segments[s].first + n];
+    return true;
 }
 
 /* Operands are looked at many times: as often as their segment is called, for each message. */
@@ -476,6 +478,7 @@ tr_status tri_plan_overlap(tri_program *program, const tri_overlap *how, tr_erro
     free(p.air);
     free(p.landed);
     free(p.spaces);
+    free(p.instr_spaces);
     free(p.extents);
     free(p.first_extent);
     free(p.call_work);

@@ -38,6 +38,11 @@ tri_range tri_extent_range(const tri_program *program, const tri_call *call,
                            const tri_extent *extent);
 /* Whether it lies among parameters, which a call may begin with copying (copy_from). */
 bool tri_range_of_params(const tri_program *program, const tri_range *range);
+/* A set of spaces: ranges whose bits differ cannot meet. */
+static inline uint64_t tri_space_bit(uint32_t space)
+{
+    return space == TRI_NONE ? 0 : 1ull << (space % 64);
+}
 static inline bool tri_ranges_meet(const tri_range *a, const tri_range *b)
 {
     return a->space != TRI_NONE && a->space == b->space && a->instance == b->instance &&

@@ -25,6 +25,7 @@ typedef struct overlap_planner {
     tri_extent *extents; /* of the operands of all instructions, and where those of each begin */
     size_t *first_extent;
     uint64_t *spaces;        /* that each segment touches, as bits: others need not be looked at */
+    uint64_t *instr_spaces;  /* the same of each instruction */
     uint32_t last_recv_call; /* no receive is started before it: they keep their order */
     bool *made;              /* of each flight: it is worth while */
     size_t flights_capacity, made_capacity;

@@ -146,6 +146,9 @@ static void find_extremes(const tri_step_case *c, tri_step_sim *sim)
 static tr_status try_lanes(const tri_step_case *c, tri_step_sim *sim, tr_error *err)
 {
     tri_timing timing;
+    sim->by_group = sim->timing.seconds;
+    if (!c->one_lane) /* that is how it was timed */
+        return TR_OK;
     TRI_TRY(run_timing(c, &c->costs, false, &timing, err));
     sim->by_group = timing.seconds;
     tri_timing_fini(&timing);

@@ -1,9 +1,9 @@
 #include "cli/search/plan_search.h"
 
-#include <malloc.h>
 #include <stdio.h>
 #include <unistd.h>
 
+#include "cli/memory.h"
 #include "cli/search/search_draw.h"
 
 /* One line that is written over, on a terminal alone. */
@@ -37,9 +37,7 @@ static tr_status show(const tri_plan_search *p, bool sizes, tr_error *err)
 
 static tr_status run(tri_plan_search *p, tr_error *err)
 {
-    /* Programs come and go by the hundred: an arena for each thread would keep the largest of each.
-     */
-    mallopt(M_ARENA_MAX, 1);
+    tri_memory_keep_freed();
     TRI_TRY(tri_plan_search_may_draw(p->cli, err));
     TRI_TRY(tri_plan_search_read(p, err));
     p->of.context = p;
