@@ -28,8 +28,8 @@ static void test_late_sleeps(void **state)
 {
     (void)state;
     assert_int_equal(paced(24, 4, (int64_t[]){0, 0, 0, 0}), 24);
-    assert_int_equal(paced(24, 4, (int64_t[]){0, 0, 0, 9}),
-                     24); /* the last one: nobody catches up */
+    /* The last one: nobody catches up. */
+    assert_int_equal(paced(24, 4, (int64_t[]){0, 0, 0, 9}), 24);
     assert_int_equal(paced(24, 4, (int64_t[]){5, 0, 3, 0}), 24); /* caught up */
     assert_int_equal(paced(24, 4, (int64_t[]){2, 8, 0, 1}), 24); /* a pause left out altogether */
     assert_int_equal(paced(24, 4, (int64_t[]){30, 0, 0, 0}), 24);
