@@ -374,6 +374,21 @@ static bool patience_in_vain(const facts *f, char note[MAX_NOTE])
            tr_settings_int(f->settings, "train.epochs") == 0;
 }
 
+static bool absent_brake(const facts *f, char note[MAX_NOTE])
+{
+    const tri_session_config *config = &f->session->config;
+    int num_ranks = tri_mesh_ranks(&f->compile->mesh);
+    for (int b = 0; b < config->num_brakes; b++) {
+        if (config->brakes[b].rank < num_ranks)
+            continue;
+        snprintf(note, MAX_NOTE,
+                 "run.pace brakes rank %d, but the layout has %d rank%s; name one from 0 to %d",
+                 config->brakes[b].rank, num_ranks, num_ranks == 1 ? "" : "s", num_ranks - 1);
+        return true;
+    }
+    return false;
+}
+
 static const struct {
     const char *setting; /* must be set for it; NULL: always */
     bool (*tells)(const facts *f, char note[MAX_NOTE]);
@@ -395,6 +410,7 @@ static const struct {
     {"run.threads", many_threads},
     {"layout.cp_heads", no_ring},
     {"train.patience", patience_in_vain},
+    {"run.pace", absent_brake},
     {NULL, lone_messages},
 };
 

@@ -357,7 +357,7 @@ static void end_calls(tri_executor *executor, uint32_t c)
     const tri_program *program = executor->program;
     tri_action_kind kind = program->segments[program->calls[c].segment].action;
     if ((executor->pace || executor->brake > 1) && tri_action_computes(kind))
-        tri_executor_keep_pace(executor, executor->paced.least);
+        tri_executor_end_pace(executor);
     tri_executor_own_add(executor, kind == TRI_ACTION_U ? TRI_OWN_UPDATE : TRI_OWN_COMPUTE);
 }
 

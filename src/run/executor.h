@@ -70,9 +70,6 @@ typedef struct tri_own_mark {
     uint64_t late_ns; /* by which sleeps of run.pace ended late since then, not caught up */
 } tri_own_mark;
 
-/* The pace of a pair; 0: as long as its calls one after the other. */
-enum { TRI_PACE_PAIR = TRI_NUM_ACTIONS, TRI_NUM_PACES };
-
 /* The pace of calls that run as one: what they take, and how many of their products have run. */
 typedef struct tri_paced {
     double least;

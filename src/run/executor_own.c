@@ -62,19 +62,31 @@ int64_t tri_paced_late(int64_t late_ns, int64_t own_ns, int64_t wanted_ns)
     return late_ns < behind ? late_ns : behind;
 }
 
-void tri_executor_keep_pace(tri_executor *executor, double least_s)
+/* Sleeps until this call has had so much own time; its pace alone asked for `least` of it. */
+static void sleep_for(tri_executor *executor, int64_t own, int64_t least, int64_t wanted)
 {
-    uint64_t now = tri_now_ns();
-    int64_t own = own_until(executor, now), least = (int64_t)(least_s * 1e9);
-    int64_t wanted = own > least ? own : least;
-    if (executor->brake > 1)
-        wanted = (int64_t)((double)wanted * executor->brake);
     executor->mark.late_ns = (uint64_t)tri_paced_late((int64_t)executor->mark.late_ns, own, least);
     if (wanted <= own)
         return;
-    uint64_t until = now + (uint64_t)(wanted - own);
+    uint64_t until = tri_now_ns() + (uint64_t)(wanted - own);
     sleep_until(until);
     executor->mark.late_ns += tri_now_ns() - until;
+}
+
+static double factor_of(const tri_executor *executor)
+{
+    return executor->brake > 1 ? executor->brake : 1;
+}
+
+void tri_executor_end_pace(tri_executor *executor)
+{
+    const tri_paced *paced = &executor->paced;
+    double factor = factor_of(executor);
+    int64_t own = own_until(executor, tri_now_ns()), least = (int64_t)(paced->least * 1e9);
+    int64_t wanted = (int64_t)((double)(own > least ? own : least) * factor);
+    if (paced->done > 0) /* it was braked behind each product */
+        least = wanted = (int64_t)((double)least * factor);
+    sleep_for(executor, own, least, wanted);
 }
 
 void tri_executor_begin_pace(tri_executor *executor, uint32_t c)
@@ -100,8 +112,9 @@ void tri_executor_begin_pace(tri_executor *executor, uint32_t c)
 void tri_executor_pace_instr(tri_executor *executor, const tri_instr *instr)
 {
     tri_paced *paced = &executor->paced;
-    if (!tri_op_multiplies(instr->op) || !(paced->least > 0) || executor->brake > 1)
+    if (!tri_op_multiplies(instr->op) || !(paced->least > 0))
         return;
     paced->done++;
-    tri_executor_keep_pace(executor, paced->least * paced->done / paced->num);
+    int64_t wanted = (int64_t)(1e9 * paced->least * factor_of(executor) * paced->done / paced->num);
+    sleep_for(executor, own_until(executor, tri_now_ns()), wanted, wanted);
 }

@@ -72,8 +72,9 @@ void *tri_executor_scratch(const tri_executor *executor, uint32_t instr, size_t 
 void tri_executor_own_begin(tri_executor *executor);
 /* All since the mark is of this kind, but for messages, copies and waits; the mark is now. */
 void tri_executor_own_add(tri_executor *executor, tri_own_kind kind);
-/* Sleeps until own time since the mark is this, or what it was, times the brake. */
-void tri_executor_keep_pace(tri_executor *executor, double least_s);
+/* The end of a call or pair: sleeps until own time since the mark is that of its pace, or what it
+ * was, times the brake. */
+void tri_executor_end_pace(tri_executor *executor);
 /* How much of the time by which earlier sleeps of a call were late still shows, when its own time,
  * that included, is compared with what was wanted by now: a later sleep that is shorter for it has
  * caught up, and what was caught up is not taken off a second time. */

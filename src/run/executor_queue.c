@@ -487,7 +487,7 @@ tr_status tri_executor_run_queue(tri_executor *executor, tr_error *err)
 {
     tr_status status = run_queue(executor, err);
     if (executor->brake > 1)
-        tri_executor_keep_pace(executor, 0);
+        tri_executor_end_pace(executor);
     tri_executor_own_add(executor, TRI_OWN_COMPUTE);
     if (status != TR_OK && executor->num_started > 0)
         tri_executor_abandon(executor);

@@ -42,6 +42,10 @@ static inline bool tri_action_computes(tri_action_kind kind)
     return kind < TRI_NUM_ACTIONS;
 }
 
+/* Where run.pace has a number for each action: that of a pair; 0: as long as its calls one after
+ * the other. */
+enum { TRI_PACE_PAIR = TRI_NUM_ACTIONS, TRI_NUM_PACES };
+
 const char *tri_action_name(tri_action_kind kind); /* "F", "I", ... "RECV_B" */
 
 /* "3F7", the notation of tables. Returns out. */

@@ -34,6 +34,7 @@ static tr_status watch_timing(const tri_step_case *c, const tri_cost_table *cost
                          .stride = c->stride,
                          .one_lane = one_lane,
                          .in_place = c->in_place,
+                         .pace = c->pace,
                          .costs = *costs};
     if (c->measured) {
         t.costs = tri_measured_costs(c->measured);

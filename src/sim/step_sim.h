@@ -29,8 +29,9 @@ typedef struct tri_step_case {
     /* NULL: the costs above. Else those of a measured profile, which depend on how often ranks that
      * share a machine compute at the same time. */
     tri_measured_model *measured;
-    bool brief;        /* only the step itself: not with other lanes, nor with faster parts */
-    double peak_flops; /* of a rank: the datasheet's rate of the type that products have */
+    tri_timing_pace pace; /* brake: of each stage */
+    bool brief;           /* only the step itself: not with other lanes, nor with faster parts */
+    double peak_flops;    /* of a rank: the datasheet's rate of the type that products have */
 } tri_step_case;
 
 typedef struct tri_step_sim {

@@ -211,6 +211,7 @@ static bool make_rank(timing_run *run, uint32_t class)
     tri_rank_timing *out = &run->out->ranks[class];
     const tri_program *program = rank->program = run->c->programs[class];
     rank->in_place = run->c->in_place;
+    rank->brake = run->c->pace.brake ? run->c->pace.brake[class] : 1;
     rank->now = out->host = run->c->host_s;
     rank->instr_seconds = calloc(program->num_instrs + 1, sizeof *rank->instr_seconds);
     rank->kind = calloc(program->num_instrs + 1, sizeof *rank->kind);

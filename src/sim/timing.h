@@ -60,6 +60,14 @@ typedef struct tri_timing_watch {
     void (*event)(void *context, const tri_timing_event *event); /* NULL: nobody watches */
 } tri_timing_watch;
 
+/* What run.pace asks of ranks (run/executor.h): calls of an action take at least so long, behind
+ * each product its share of it, and a rank that is braked takes so many times as long as it would.
+ * What is added counts as work that is bound by memory. */
+typedef struct tri_timing_pace {
+    const double *least; /* [TRI_NUM_PACES] seconds; NULL: none */
+    const double *brake; /* [num_classes], 1: none; NULL: of all */
+} tri_timing_pace;
+
 typedef struct tri_timing_case {
     const tri_program *const *programs; /* one of each class */
     uint32_t num_classes;
@@ -70,6 +78,7 @@ typedef struct tri_timing_case {
     bool in_place;
     double host_s; /* of a step, before its first call: what the host does for it */
     tri_cost_table costs;
+    tri_timing_pace pace;
     tri_timing_watch watch;
 } tri_timing_case;
 

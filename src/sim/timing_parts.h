@@ -21,6 +21,8 @@ typedef struct timing_steps {
     double time[TRI_NUM_TIME_KINDS], redone[TRI_NUM_TIME_KINDS];
     double pending; /* seconds that belong to the next step, and whose they are */
     uint32_t nth, first, last;
+    double own, least; /* seconds of computing of these calls so far; the pace that they keep */
+    uint32_t num_products, products_done;
     bool ready, failed;
 } timing_steps;
 
@@ -56,6 +58,7 @@ typedef struct timing_rank {
         uint32_t class, lane;
     } * mate;
     bool in_place;      /* no flight begins before its place */
+    double brake;       /* 1: none */
     double *flight_end; /* below 0: it is under way, or has not begun */
     size_t num_started, num_landed, num_reached;
     timing_lane *lanes;

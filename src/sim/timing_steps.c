@@ -29,14 +29,61 @@ static void begin(timing_steps *s)
     *s = (timing_steps){.steps = steps, .capacity = capacity};
 }
 
+static void take(timing_steps *s, tri_time_kind kind, double seconds)
+{
+    s->time[kind] += seconds;
+    s->pending += seconds;
+    s->own += seconds;
+}
+
+/* As the executor does it (run/executor_own.c): behind each product, and for the rest at the end.
+ */
+static void begin_pace(timing_steps *s, const timing_run *run, const timing_rank *rank)
+{
+    const double *least = run->c->pace.least;
+    const tri_program *program = rank->program;
+    uint32_t num = tri_calls_at_once(program, rank->call);
+    for (uint32_t n = 0; least && n < num; n++) {
+        const tri_call *call = &program->calls[rank->call + n];
+        const tri_segment *segment = &program->segments[call->segment];
+        if (!tri_action_computes(segment->action))
+            return;
+        s->least += least[segment->action];
+        for (uint32_t i = segment->first; i < segment->first + segment->count; i++)
+            s->num_products += tri_op_multiplies(program->instrs[i].op) &&
+                               tri_call_runs(call, &program->instrs[i]);
+    }
+    if (least && num > 1 && least[TRI_PACE_PAIR] > 0)
+        s->least = least[TRI_PACE_PAIR];
+}
+
+static void pace_product(timing_steps *s, const timing_rank *rank, uint32_t i)
+{
+    if (!(s->least > 0) || !tri_op_multiplies(rank->program->instrs[i].op))
+        return;
+    double wanted = s->least * rank->brake * ++s->products_done / s->num_products;
+    if (wanted > s->own)
+        take(s, TRI_TIME_MEMORY, wanted - s->own);
+}
+
+static void end_pace(timing_steps *s, const timing_rank *rank)
+{
+    const tri_call *call = &rank->program->calls[rank->call];
+    double wanted = (s->own > s->least ? s->own : s->least) * rank->brake;
+    if (s->products_done > 0) /* it was braked behind each product */
+        wanted = s->least * rank->brake;
+    if (wanted > s->own && tri_action_computes(rank->program->segments[call->segment].action))
+        take(s, TRI_TIME_MEMORY, wanted - s->own);
+}
+
 static void compute(timing_steps *s, const timing_rank *rank, uint32_t i, bool update)
 {
     const tri_program *program = rank->program;
     double seconds = rank->instr_seconds[i];
     tri_time_kind kind = update ? TRI_TIME_UPDATE : (tri_time_kind)rank->kind[i];
-    s->time[kind] += seconds;
+    take(s, kind, seconds);
     s->redone[kind] += program->instrs[i].redone ? seconds : 0;
-    s->pending += seconds;
+    pace_product(s, rank, i);
     s->first = s->last > 0 ? s->first : i;
     s->last = i + 1;
 }
@@ -134,6 +181,7 @@ static void walk_calls(timing_steps *s, const timing_run *run, timing_rank *rank
         s->pending = run->c->costs.copy(run->c->costs.context, bytes);
         s->time[TRI_TIME_UPDATE] += s->pending;
     }
+    begin_pace(s, run, rank);
     bool parted = run->c->watch.event && program->calls[rank->call].pair;
     for (uint32_t n = 0; tri_timeline_turn(program, rank->call, n, &turn); n++) {
         s->nth = turn.call - rank->call;
@@ -141,6 +189,7 @@ static void walk_calls(timing_steps *s, const timing_run *run, timing_rank *rank
         if (parted)
             add_step(s, STEP_TURN, 0);
     }
+    end_pace(s, rank);
     add_step(s, STEP_END, 0);
     s->ready = true;
 }

@@ -108,9 +108,11 @@ static void times_add_up(void **state)
     assert_string_equal(p.axes[0].name, "dp");
     assert_true(near(p.axes[0].seconds, 2 * (3e-6 + 2e-6)) && near(p.axes[0].late_s, 2e-6));
     assert_true(near(p.axes[0].hidden_s, 0) && near(p.axes[0].bytes, 12000));
+    assert_true(near(p.axes[0].exposed_s, 2 * 5e-6 - 2e-6)); /* it is waited for where it stands */
     assert_string_equal(p.axes[1].name, "shard");
     assert_string_equal(p.axes[1].operation, "all_gather");
     assert_true(near(p.axes[1].seconds, 12e-6) && near(p.axes[1].hidden_s, 8e-6));
+    assert_true(near(p.axes[1].exposed_s, 4e-6)); /* a wait of 1 us a rank and step is its end */
     tri_profile_free(&p);
     tri_profile_free(&p);
 }

@@ -9,7 +9,7 @@
 #include "run/executor_parts.h"
 
 /* What counts as own time of an action that is to take so long, with so many pauses that each end
- * so late; the arithmetic of tri_executor_keep_pace without a clock. */
+ * so late; the arithmetic of the executor's pauses, without a clock. */
 static int64_t paced(int64_t wanted, int pauses, const int64_t *late_by)
 {
     int64_t own = 0, late = 0;

@@ -77,6 +77,7 @@ static double copy_cost(const void *context, double bytes)
 typedef struct how {
     bool folded, one_lane, in_place;
     double messages;
+    tri_timing_pace pace;
 } how;
 
 static void run_watched(const world *w, const how *how, const tri_timing_watch *watch,
@@ -92,6 +93,7 @@ static void run_watched(const world *w, const how *how, const tri_timing_watch *
                                .stride = stride,
                                .one_lane = how->one_lane,
                                .in_place = how->in_place,
+                               .pace = how->pace,
                                .costs = {.context = &how->messages,
                                          .instr = instr_cost,
                                          .message = message_cost,
@@ -412,6 +414,51 @@ static void test_schedules(void **state)
     }
 }
 
+/* With a pace for each action and messages that take no time, a step is the sum of its actions, and
+ * of a braked stage so many times as long; nobody is faster than the pace. */
+static void test_pace(void **state)
+{
+    (void)state;
+    const double least[TRI_NUM_PACES] = {
+        [TRI_ACTION_F] = 0.1, [TRI_ACTION_B] = 0.3, [TRI_ACTION_U] = 0.05};
+    world w;
+    tri_timing timing;
+    open_world(&w, (const char *const[])LAYOUT("layout.dp=2", "layout.microbatches=4"));
+    for (int braked = 0; braked < 2; braked++) {
+        const double brake = braked ? 1.25 : 1;
+        run(&w, &(how){.folded = true, .pace = {least, &brake}}, &timing);
+        /* What follows the last product of an action comes on top. */
+        assert_within(timing.seconds, brake * (4 * 0.4 + 0.05), 1e-3, "a paced step", braked);
+        tri_timing_fini(&timing);
+    }
+    tri_timing plain;
+    const double none[TRI_NUM_PACES] = {[TRI_ACTION_F] = 1e-9};
+    run(&w, &(how){.folded = true, .messages = 1}, &plain);
+    run(&w, &(how){.folded = true, .messages = 1, .pace = {none, NULL}}, &timing);
+    assert_near(timing.seconds, plain.seconds, "a pace that all are slower than", 0);
+    tri_timing_fini(&timing);
+    tri_timing_fini(&plain);
+    close_world(&w);
+}
+
+/* A message that has computing to hide behind with a pace: behind each product, not at the end. */
+static void test_pace_hides(void **state)
+{
+    (void)state;
+    const double least[TRI_NUM_PACES] = {[TRI_ACTION_F] = 0.1, [TRI_ACTION_B] = 0.2};
+    const double brake = 1.1;
+    world w;
+    tri_timing paced, braked;
+    open_world(&w, (const char *const[])LAYOUT("layout.dp=4", "layout.bucket_mb=0.05"));
+    run(&w, &(how){.folded = true, .messages = 1, .pace = {least, NULL}}, &paced);
+    run(&w, &(how){.folded = true, .messages = 1, .pace = {least, &brake}}, &braked);
+    assert_true(hidden_share(&w, &paced) > 0.6);
+    assert_within(braked.seconds - paced.seconds, 0.1 * 0.3, 0.02, "what the brake costs", 0);
+    tri_timing_fini(&paced);
+    tri_timing_fini(&braked);
+    close_world(&w);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -420,6 +467,8 @@ int main(void)
         cmocka_unit_test(test_what_is_told),
         cmocka_unit_test(test_overlap),
         cmocka_unit_test(test_schedules),
+        cmocka_unit_test(test_pace),
+        cmocka_unit_test(test_pace_hides),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

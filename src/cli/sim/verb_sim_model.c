@@ -2,6 +2,7 @@
  * the very programs that its ranks would run. */
 #include "cli/sim/verb_sim_model.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -71,6 +72,28 @@ static tr_status describe(tri_model_sim *m, tri_session_config *config, tr_error
     return tri_api_describe(m->cli->settings, config, err);
 }
 
+/* All ranks of a stage wait for the slowest among them, so it is braked as that one is. */
+static tr_status read_pace(tri_model_sim *m, const tri_session_config *config, tr_error *err)
+{
+    if (config->keep_pace) {
+        memcpy(m->pace, config->pace, sizeof m->pace);
+        m->of_step.pace.least = m->pace;
+    }
+    if (config->num_brakes == 0)
+        return TR_OK;
+    m->of_step.pace.brake = m->brakes = calloc(m->stages.num_stages, sizeof *m->brakes);
+    if (!m->brakes)
+        return tri_fail(err, TR_ERROR_RUNTIME, "no memory for the simulation");
+    for (uint32_t s = 0; s < m->stages.num_stages; s++)
+        m->brakes[s] = 1;
+    for (int b = 0; b < config->num_brakes; b++) {
+        uint32_t stage = (uint32_t)config->brakes[b].rank / m->stages.stride;
+        if (stage < m->stages.num_stages)
+            m->brakes[stage] = fmax(m->brakes[stage], config->brakes[b].factor);
+    }
+    return TR_OK;
+}
+
 static tr_status simulate(tri_model_sim *m, tr_error *err)
 {
     tri_session_config config;
@@ -88,6 +111,7 @@ static tr_status simulate(tri_model_sim *m, tr_error *err)
                                  .one_lane = !m->stages.by_group && !host,
                                  .in_place = !host,
                                  .measured = m->is_measured ? &m->measured : NULL};
+    TRI_TRY(read_pace(m, &config, err));
     tri_sim_machine_costs(&m->machine, &m->of_step);
     TRI_TRY(tri_step_sim_run(&m->of_step, &m->step, err));
     TRI_TRY(time_schedule(m, err));
@@ -104,5 +128,6 @@ tr_status tri_sim_model(const tri_cli *cli, tr_error *err)
     tri_sim_fini(&m.schedule.sim);
     tri_step_sim_fini(&m.step);
     tri_stage_programs_fini(&m.stages);
+    free(m.brakes);
     return status;
 }

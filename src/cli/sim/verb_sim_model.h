@@ -17,6 +17,7 @@ typedef struct tri_model_sim {
     bool is_measured;
     tri_measured profile;
     tri_measured_model measured;
+    double pace[TRI_NUM_PACES], *brakes; /* run.pace; NULL: nobody is braked */
     tri_step_case of_step;
     tri_step_sim step;
     tri_sim_case schedule; /* the pipeline's actions in ms, where there is one */

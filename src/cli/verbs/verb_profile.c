@@ -216,6 +216,7 @@ static void put_messages(json_t *doc, const tri_profile *p)
         tri_doc_number(item, "seconds", each(p, a->seconds));
         tri_doc_number(item, "late_seconds", each(p, a->late_s));
         tri_doc_number(item, "hidden_seconds", each(p, a->hidden_s));
+        tri_doc_number(item, "exposed_seconds", each(p, a->exposed_s));
         tri_doc_number(item, "bytes_per_second", bandwidth(a));
     }
 }

@@ -33,7 +33,7 @@ typedef struct span_list {
 
 /* A message beside the computation of the rank that is read. */
 typedef struct travelling {
-    time_span span;
+    time_span span, transfer; /* from its begin, from that of the last rank */
     size_t axis;
 } travelling;
 
@@ -43,6 +43,7 @@ typedef struct profiling {
     double *for_whom; /* [ranks * ranks] seconds; NULL: there are too many */
     int rank;         /* that is read, or -1 */
     span_list work;   /* what it computed */
+    span_list waits;  /* for messages beside it */
     travelling *messages;
     size_t num_messages, messages_capacity;
 } profiling;
@@ -178,7 +179,7 @@ static bool add_span(span_list *list, time_span span)
     return true;
 }
 
-static bool add_travelling(profiling *s, time_span span, size_t axis)
+static bool add_travelling(profiling *s, time_span span, int64_t late, size_t axis)
 {
     if (s->num_messages == s->messages_capacity) {
         size_t capacity = 2 * s->messages_capacity + 256;
@@ -188,7 +189,7 @@ static bool add_travelling(profiling *s, time_span span, size_t axis)
         s->messages = more;
         s->messages_capacity = capacity;
     }
-    s->messages[s->num_messages++] = (travelling){span, axis};
+    s->messages[s->num_messages++] = (travelling){span, {span.begin + late, span.end}, axis};
     return true;
 }
 
@@ -212,10 +213,11 @@ static tr_status add_message(profiling *s, const tri_trace_line *line, tr_error 
     p->axes[a].late_s += (double)late * 1e-9;
     if (line->lane != TRI_TRACE_COMPUTE) {
         time_span span = {line->start_ns, line->start_ns + line->duration_ns};
-        return add_travelling(s, span, a) ? TR_OK : no_memory(err);
+        return add_travelling(s, span, late, a) ? TR_OK : no_memory(err);
     }
     rank->wait_s += (double)late * 1e-9;
     rank->message_s += (double)(line->duration_ns - late) * 1e-9;
+    p->axes[a].exposed_s += (double)(line->duration_ns - late) * 1e-9;
     add_wait(s, line->rank, whom, late);
     return TR_OK;
 }
@@ -265,10 +267,14 @@ static void end_rank(profiling *s)
 {
     if (s->work.num > 0)
         qsort(s->work.spans, s->work.num, sizeof *s->work.spans, by_begin);
-    for (size_t i = 0; i < s->num_messages; i++)
-        s->profile->axes[s->messages[i].axis].hidden_s +=
-            (double)ns_under(&s->messages[i].span, &s->work) * 1e-9;
-    s->work.num = s->num_messages = 0;
+    if (s->waits.num > 0)
+        qsort(s->waits.spans, s->waits.num, sizeof *s->waits.spans, by_begin);
+    for (size_t i = 0; i < s->num_messages; i++) {
+        tri_profile_axis *axis = &s->profile->axes[s->messages[i].axis];
+        axis->hidden_s += (double)ns_under(&s->messages[i].span, &s->work) * 1e-9;
+        axis->exposed_s += (double)ns_under(&s->messages[i].transfer, &s->waits) * 1e-9;
+    }
+    s->work.num = s->waits.num = s->num_messages = 0;
 }
 
 static tr_status add_line(void *context, const tri_trace_line *line, tr_error *err)
@@ -291,6 +297,8 @@ static tr_status add_line(void *context, const tri_trace_line *line, tr_error *e
         int64_t late = late_ns(s, line, &whom);
         rank->wait_s += (double)line->duration_ns * 1e-9;
         add_wait(s, line->rank, whom, late);
+        time_span span = {line->start_ns, line->start_ns + line->duration_ns};
+        return add_span(&s->waits, span) ? TR_OK : no_memory(err);
     } else if (line->group[0]) {
         return add_message(s, line, err);
     } else {
@@ -369,6 +377,7 @@ tr_status tri_profile_read(tri_profile *p, const char *path, tr_error *err)
     free(s.begins.places);
     free(s.for_whom);
     free(s.work.spans);
+    free(s.waits.spans);
     free(s.messages);
     if (status != TR_OK)
         tri_profile_free(p);

@@ -33,8 +33,9 @@ typedef struct tri_profile_axis {
     char operation[TRI_PROFILE_NAME]; /* "all_reduce" */
     int64_t calls;
     double seconds, bytes;
-    double late_s;   /* of the time, until the last rank had begun it */
-    double hidden_s; /* of the time, while the rank computed */
+    double late_s;    /* of the time, until the last rank had begun it: the rest is transfer */
+    double hidden_s;  /* of the time, while the rank computed */
+    double exposed_s; /* of the transfer, while the rank waited */
 } tri_profile_axis;
 
 typedef struct tri_profile {
