@@ -6,6 +6,7 @@
 #include "mesh/grid.h"
 #include "place/expand.h"
 #include "place/place.h"
+#include "place/place_activations.h"
 #include "program/overlap.h"
 
 int64_t tri_microbatch_rows(const tri_compile_config *config)
@@ -109,14 +110,20 @@ static tr_status order_messages(const tri_compile_config *config, const tri_pipe
     return status == TR_OK ? after(config, "ordering the messages", graph, err) : status;
 }
 
-/* States that rest elsewhere than on the device. */
-static tr_status place_states(const tri_compile_config *config, tri_graph *graph, tr_error *err)
+/* States, and activations between forward and backward, that rest elsewhere than on the device. */
+static tr_status place_elsewhere(const tri_compile_config *config, tri_mode mode, tri_graph *graph,
+                                 tr_error *err)
 {
     const tri_spaces_config *spaces = &config->spaces;
-    if (spaces->moments == TRI_WHERE_DEVICE && !spaces->update_on_host)
+    if (spaces->moments != TRI_WHERE_DEVICE || spaces->masters != TRI_WHERE_DEVICE ||
+        spaces->update_on_host) {
+        TRI_TRY(tri_place_spaces(graph, spaces, err));
+        TRI_TRY(after(config, "placing states elsewhere", graph, err));
+    }
+    if (spaces->activations == TRI_WHERE_DEVICE || mode != TRI_MODE_TRAIN)
         return TR_OK;
-    TRI_TRY(tri_place_spaces(graph, spaces, err));
-    return after(config, "placing states elsewhere", graph, err);
+    TRI_TRY(tri_place_activations(graph, spaces->activations, err));
+    return after(config, "placing activations elsewhere", graph, err);
 }
 
 /* Ranks of cp have as many tiles each, of tokens that may differ by one: with a token a tile, one
@@ -206,7 +213,7 @@ static tr_status passes(const tri_compile_config *config, tri_mode mode,
         TRI_TRY(recompute(config, pipeline, graph, err));
     if (config->overlap)
         TRI_TRY(order_messages(config, pipeline, &placed->zero, graph, err));
-    return mode == TRI_MODE_TRAIN ? place_states(config, graph, err) : TR_OK;
+    return place_elsewhere(config, mode, graph, err);
 }
 
 /* Sizes that settings allow one by one may together be more than addresses can tell apart. What the
@@ -270,6 +277,7 @@ tr_status tri_compile(const tri_compile_config *config, const tri_param_table *p
     tr_status status = tri_placed_params_init(&placed, params, err);
     if (status == TR_OK)
         status = tri_pipeline_init(&pipeline, config, err);
+    placed.masters = config->spaces.masters;
     if (status == TR_OK)
         status = passes(config, mode, batch, &pipeline, &graph, &placed, err);
     if (status == TR_OK && graph_text)

@@ -389,6 +389,25 @@ static bool absent_brake(const facts *f, char note[MAX_NOTE])
     return false;
 }
 
+static bool update_stays(const facts *f, char note[MAX_NOTE])
+{
+    snprintf(note, MAX_NOTE,
+             "layout.host_update has no effect, since no moments rest elsewhere; set "
+             "layout.offload=moments=host, or leave it out");
+    return tr_settings_bool(f->settings, "layout.host_update") &&
+           f->compile->spaces.moments == TRI_WHERE_DEVICE;
+}
+
+static bool no_masters(const facts *f, char note[MAX_NOTE])
+{
+    snprintf(note, MAX_NOTE,
+             "layout.offload has no effect on master: with precision.kind=%s the weights have no "
+             "16-bit copies beside them; set precision.kind=bf16, or leave master out",
+             tr_settings_string(f->settings, "precision.kind"));
+    return f->compile->spaces.masters != TRI_WHERE_DEVICE &&
+           f->compile->precision.compute == TRI_F32;
+}
+
 static const struct {
     const char *setting; /* must be set for it; NULL: always */
     bool (*tells)(const facts *f, char note[MAX_NOTE]);
@@ -411,6 +430,8 @@ static const struct {
     {"layout.cp_heads", no_ring},
     {"train.patience", patience_in_vain},
     {"run.pace", absent_brake},
+    {"layout.offload", no_masters},
+    {"layout.host_update", update_stays},
     {NULL, lone_messages},
 };
 

@@ -438,6 +438,7 @@ tr_status tri_session_config_from(const tr_settings *s, tri_session_config *conf
     TRI_TRY(tri_experts_config(s, compile, err));
     TRI_TRY(check_keep_gathered(compile, err));
     TRI_TRY(tri_pipeline_check(compile, err));
+    TRI_TRY(tri_offload_config(s, config, err));
     TRI_TRY(pace_config(s, config, err));
     TRI_TRY(read_spikes(s, &config->spike, err));
     TRI_TRY(

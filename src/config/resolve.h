@@ -27,6 +27,9 @@ tr_status tri_divide_key_heads(tri_compile_config *compile, tr_error *err);
 
 /* How tokens are divided over layout.cp, and attention over that; refuses what does not go with the
  * model. After tri_divide_key_heads. */
+/* offload.c: where moments, masters and activations rest */
+tr_status tri_offload_config(const tr_settings *settings, tri_session_config *config,
+                             tr_error *err);
 /* experts.c */
 tr_status tri_experts_config(const tr_settings *settings, tri_compile_config *compile,
                              tr_error *err);

@@ -259,6 +259,14 @@ static const tri_setting common[] = {
            "full (all but each layer's input), every:N (each N-th layer), budget:BYTES (as little "
            "as fits, such as budget:8GiB)",
            "activation_checkpointing remat checkpoint recomputation"),
+    STRING("layout.offload", "",
+           "What rests elsewhere than on the device: moments, master (fp32 weights beside 16-bit "
+           "ones), activations; each with =host or =file:DIRECTORY, such as "
+           "moments=host,activations=host",
+           "cpu_offload offload_optimizer offload_param zero_offload offload_activations"),
+    BOOL("layout.host_update", "false",
+         "The update of moments that rest on the host computes there",
+         "cpu_adam offload_optimizer_fraction deepspeed_cpu_adam"),
     BOOL("layout.auto", "false",
          "`trireme train` chooses the layout for the devices that are there when a run begins; "
          "settings of the layout that are given beside it stay. layout: auto is the same",

@@ -135,6 +135,12 @@ typedef struct tri_device_def {
     int (*found)(tri_device_found *found);
 } tri_device_def;
 
+/* Whether what rests on the host takes of the device's memory, since that is the host's. */
+static inline bool tri_device_shares_host(const tri_device_def *def)
+{
+    return !def->queue && !def->apart;
+}
+
 /* What GPUs offer, whether one is here or only described. */
 extern const tri_fusions tri_gpu_fusions;
 

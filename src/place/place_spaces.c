@@ -16,6 +16,7 @@
 
 #include "graph/op_table.h"
 #include "graph/passes.h"
+#include "place/carry_node.h"
 
 enum { DEFAULT_PIECE_BYTES = 64 << 20, AT_REST = UINT32_MAX };
 
@@ -47,6 +48,19 @@ static tri_where where_is(const spacer *s, tri_id value)
 
 /* ---- who is where ---- */
 
+/* Where a state of a parameter rests: its moments, and the master of what has a 16-bit copy. */
+static tri_where rests(const tri_graph *graph, const tri_spaces_config *config, tri_id state)
+{
+    const tri_state *of = state == TRI_NONE ? NULL : &graph->states[state];
+    if (!of || of->param == TRI_NONE)
+        return TRI_WHERE_DEVICE;
+    if (of->kind == TRI_STATE_OPTIM)
+        return config->moments;
+    bool master = of->kind == TRI_STATE_PARAM &&
+                  tri_param_has_copy(&graph->params->items[of->param], graph->precision.compute);
+    return master ? config->masters : TRI_WHERE_DEVICE;
+}
+
 static bool is_moment(const tri_graph *graph, tri_id value)
 {
     tri_id state = value == TRI_NONE ? TRI_NONE : graph->values[value].state;
@@ -69,11 +83,10 @@ static bool only_updates(const tri_graph *graph, const tri_node *node)
 static tr_status say_where(tri_graph *graph, const tri_spaces_config *config, tr_error *err)
 {
     for (size_t i = 0; i < graph->num_states; i++)
-        if (graph->states[i].kind == TRI_STATE_OPTIM && graph->states[i].param != TRI_NONE)
-            graph->states[i].where = config->moments;
+        graph->states[i].where = rests(graph, config, (tri_id)i);
     for (size_t v = 0; v < graph->num_values; v++)
-        if (is_moment(graph, (tri_id)v))
-            graph->values[v].where = config->moments;
+        if (graph->values[v].state != TRI_NONE)
+            graph->values[v].where = rests(graph, config, graph->values[v].state);
     for (size_t n = 0; n < graph->num_nodes && config->update_on_host; n++) {
         tri_node *node = &graph->nodes[n];
         if (!only_updates(graph, node))
@@ -81,7 +94,7 @@ static tr_status say_where(tri_graph *graph, const tri_spaces_config *config, tr
         if (node->attr.flat.parts > 0)
             return tri_fail(err, TR_ERROR_INPUT,
                             "an update on the host works on whole tensors, but layout.zero divides "
-                            "them; set layout.zero=0");
+                            "them; set layout.zero=0, or layout.host_update=false");
         node->where = TRI_WHERE_HOST;
     }
     return TR_OK;
@@ -91,18 +104,9 @@ static tr_status say_where(tri_graph *graph, const tri_spaces_config *config, tr
 
 static tri_id add_copy(spacer *s, tri_id of, tri_where where)
 {
-    tri_graph *graph = s->graph;
-    tri_value copy = graph->values[of];
-    copy.name = tri_arena_printf(&graph->arena, "%s@%s", copy.name, tri_where_name(where));
-    copy.kind = TRI_VALUE_TEMP;
-    copy.state = TRI_NONE;
-    copy.output = copy.per_microbatch = false;
-    copy.bucket = 0;
-    copy.where = where;
-    tri_id id = tri_graph_add_value(graph, copy);
-    if (id == TRI_NONE || graph->arena.failed)
-        return TRI_NONE;
-    s->made[id] = true;
+    tri_id id = tri_carry_copy(s->graph, of, where);
+    if (id != TRI_NONE)
+        s->made[id] = true;
     return id;
 }
 
@@ -113,20 +117,7 @@ static tri_id hop(spacer *s, tri_id from, tri_id of, tri_where where, tri_id to,
     tri_id made = to == TRI_NONE ? add_copy(s, of, where) : to;
     if (made == TRI_NONE)
         return TRI_NONE;
-    const tri_value *value = &s->graph->values[from];
-    tri_op op = where < value->where ? TRI_OP_FETCH : TRI_OP_STASH;
-    tri_attr attr = {.message = {.made = {.shape = value->shape, .dtype = value->dtype}}};
-    tri_node node = {.op = op,
-                     .attr = tri_attr_of(op, &attr),
-                     .num_in = 2,
-                     .num_out = 1,
-                     .in = {from, replaces},
-                     .out = {made},
-                     .write = {to == TRI_NONE ? TRI_WRITE_NEW : TRI_WRITE_UPDATE},
-                     .prev = {replaces},
-                     .phase = reason->phase,
-                     .layer = reason->layer};
-    tri_graph_append(s->graph, &node);
+    tri_carry_append(s->graph, from, made, replaces, reason);
     s->made[made] = true;
     s->copy[of][where] = made;
     return made;

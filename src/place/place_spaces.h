@@ -5,8 +5,10 @@
 #include "graph/graph.h"
 
 typedef struct tri_spaces_config {
-    tri_where moments;   /* optimizer states that belong to parameters rest there */
-    bool update_on_host; /* what changes them computes on the host */
+    tri_where moments;     /* optimizer states that belong to parameters rest there */
+    tri_where masters;     /* parameters in f32 that have a 16-bit copy */
+    tri_where activations; /* what the backward reads of the forward, in between */
+    bool update_on_host;   /* what changes them computes on the host */
     /* Updates that are worth so many bytes of states are one piece of work: what the next needs
      * comes while it runs, and what the last made leaves. 0: 64 MiB. */
     uint64_t piece_bytes;

@@ -39,6 +39,7 @@ typedef struct tri_placed_params {
     tri_shape *local_shape; /* of each parameter: what this rank has of it */
     tri_zero_plan zero;
     tri_homes homes;
+    tri_where masters; /* where parameters that have a 16-bit copy rest, in every program */
     tri_arena arena;
 } tri_placed_params;
 

@@ -37,32 +37,36 @@ static int64_t own_count(const tri_graph *graph, const tri_placed_params *placed
 /* Parameters, their copies and, where tensors are divided flat, their gradients lie in the order of
  * their buckets: whether they have a copy or not within a layer, then as in their table; whatever
  * the graph's order, so that all programs of a run agree on their addresses. */
-static void place_by_table(tri_planner *p, uint32_t kind, const tri_id *state_of, size_t i,
-                           tri_dtype dtype)
+static void place_by_table(tri_planner *p, uint32_t kind, tri_where where, const tri_id *state_of,
+                           size_t i, tri_dtype dtype)
 {
     tri_program *program = p->program;
     const tri_graph *graph = p->graph;
-    tri_space *space = &program->spaces[kind];
+    uint32_t at = tri_planner_space(p, kind, where);
+    tri_space *space = &program->spaces[at];
     int64_t count = own_count(graph, p->placed, kind, i);
     if (state_of[i] != TRI_NONE) {
         tri_id version = program->states[state_of[i]].latest;
-        program->home[version] = (tri_operand){version, kind, space->bytes};
+        program->home[version] = (tri_operand){version, at, space->bytes};
         count = tri_shape_count(&program->states[state_of[i]].shape);
     }
-    if (p->placed->zero.flats)
+    if (p->placed->zero.flats && where == TRI_WHERE_DEVICE) /* a bucket lies together */
         space->bytes +=
             (uint64_t)tri_flat_padded(&p->placed->zero.flats[i], count) * tri_dtype_bytes(dtype);
     else
-        space->bytes += tri_planner_align((uint64_t)count * tri_dtype_bytes(dtype));
+        space->bytes += tri_planner_align_at((uint64_t)count * tri_dtype_bytes(dtype), where);
 }
 
 static void place_param(tri_planner *p, size_t i)
 {
     const tri_graph *graph = p->graph;
     tri_id grad = graph->grad_state[i];
-    place_by_table(p, TRI_SPACE_PARAM, graph->param_state, i, TRI_F32);
-    if (tri_param_has_copy(&graph->params->items[i], graph->precision.compute))
-        place_by_table(p, TRI_SPACE_COPY, graph->copy_state, i, graph->precision.compute);
+    bool has_copy = tri_param_has_copy(&graph->params->items[i], graph->precision.compute);
+    place_by_table(p, TRI_SPACE_PARAM, has_copy ? p->placed->masters : TRI_WHERE_DEVICE,
+                   graph->param_state, i, TRI_F32);
+    if (has_copy)
+        place_by_table(p, TRI_SPACE_COPY, TRI_WHERE_DEVICE, graph->copy_state, i,
+                       graph->precision.compute);
     if (!p->placed->zero.flats || grad == TRI_NONE)
         return;
     const tri_state *state = &p->program->states[grad];
@@ -72,7 +76,7 @@ static void place_param(tri_planner *p, size_t i)
             (uint64_t)tri_flat_padded(&p->placed->zero.flats[i], tri_shape_count(&state->shape)) *
                 tri_dtype_bytes(state->dtype));
     else
-        place_by_table(p, TRI_SPACE_GRAD, graph->grad_state, i, state->dtype);
+        place_by_table(p, TRI_SPACE_GRAD, TRI_WHERE_DEVICE, graph->grad_state, i, state->dtype);
 }
 
 /* Those of a layer that have a copy, then the others; bucket by bucket. */

@@ -166,7 +166,8 @@ uint64_t tri_store_bytes_at(const tri_store *store, tri_where where)
 
 uint64_t tri_store_total(const tri_store *store)
 {
-    uint64_t host = store->device->def->queue ? 0 : tri_store_bytes_at(store, TRI_WHERE_HOST);
+    uint64_t host =
+        tri_device_shares_host(store->device->def) ? tri_store_bytes_at(store, TRI_WHERE_HOST) : 0;
     return tri_device_round(store->scratch_bytes) + tri_store_bytes_at(store, TRI_WHERE_DEVICE) +
            host;
 }

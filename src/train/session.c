@@ -353,7 +353,8 @@ tr_status tri_session_start(tri_session *session, tr_error *err)
         tri_context_create(&session->config.compile, session->config.deal, &session->context, err));
     session->store.peers = session->peers;
     session->store.device_index = session->device_index;
-    session->store.scratch_dir = session->config.scratch_dir;
+    session->store.scratch_dir =
+        session->config.scratch_dir[0] ? session->config.scratch_dir : NULL;
     TRI_TRY(tri_store_alloc(&session->store, err));
     for (int p = 0; p < TRI_NUM_PROGRAMS; p++)
         if (tri_session_has(session, p))

@@ -65,7 +65,7 @@ typedef struct tri_session_config {
     int num_brakes;
     tri_deal_kind deal;       /* which tokens of a row a context-parallel rank gets */
     const char *weights_from; /* file to start from, or "" */
-    const char *scratch_dir;  /* for states that rest in a file; NULL: /tmp */
+    char scratch_dir[512];    /* for what rests in a file; "": /tmp */
     uint64_t memory_limit;    /* run.memory_limit: bytes that the plan may have; 0: any */
     bool weights_follow;      /* start leaves the parameters alone: a checkpoint is loaded, or
                                  tri_session_fill called */

@@ -89,7 +89,7 @@ tr_status tri_weights_place(tri_session *session, tr_error *err)
     const tri_program *program = program_of(session);
     /* Alike on all ranks, since they pull together: of a pipeline one may have everything. */
     bool apart = session->device.def->queue || in_pieces(session) || !has_all(session) ||
-                 program->first_home;
+                 program->first_home || session->config.compile.spaces.masters == TRI_WHERE_FILE;
     session->weights = calloc(session->params.count + 1, sizeof *session->weights);
     session->fresh = calloc(session->params.count + 1, sizeof *session->fresh);
     if (session->weights && apart)

@@ -254,6 +254,12 @@ static const struct {
     {"ckpt.keep_best=2", "ckpt.keep_best=2 has no effect with ckpt.every=0", "ckpt.every=2"},
     {"ckpt.keep_best=2 ckpt.every=2 ckpt.keep_last=0",
      "ckpt.keep_best=2 has no effect with ckpt.keep_last=0", "ckpt.keep_last=1"},
+    {"layout.offload=master=host",
+     "layout.offload has no effect on master: with "
+     "precision.kind=fp32",
+     "layout.offload=moments=host"},
+    {"layout.host_update=true", "layout.host_update has no effect, since no moments rest elsewhere",
+     "layout.host_update=true layout.offload=moments=host"},
     {"run.pace=0:1.5,2:1.1",
      "run.pace brakes rank 2, but the layout has 1 rank; name one from 0 to 0", "run.pace=0:1.1"},
     {"train.patience=2", "train.patience=2 has no effect: the held-out loss", "train.eval_every=5"},

@@ -80,7 +80,7 @@ static void compile_rank(run *r, const spec *how, int rank)
                                                     .piece_bytes = how->piece_bytes};
         config.compile.overlap = !how->no_overlap;
         config.compile.overlap_min_bytes = 0;
-        config.scratch_dir = temp->path;
+        snprintf(config.scratch_dir, sizeof config.scratch_dir, "%s", temp->path);
         config.compile.rank = rank;
         static const tri_device fake = {.def = &fake_gpu_def};
         if (how->gpu) {

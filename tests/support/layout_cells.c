@@ -359,8 +359,8 @@ static tr_status make_settings(const cell *c, const char *more, tr_settings **se
     /* These models are tiny: every message is to travel beside the computation all the same. */
     TRI_TRY(tr_settings_set(*settings, "layout.bucket_mb=0.004", err));
     TRI_TRY(tr_settings_set(*settings, "run.overlap_min_kb=0", err));
-    char word[CELL_WORD];
-    for (int read = 0; more && sscanf(more, "%63s%n", word, &read) == 1; more += read)
+    char word[160]; /* a directory may be among them */
+    for (int read = 0; more && sscanf(more, "%159s%n", word, &read) == 1; more += read)
         TRI_TRY(tr_settings_set(*settings, word, err));
     return TR_OK;
 }

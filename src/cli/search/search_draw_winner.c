@@ -40,7 +40,8 @@ static tr_status draw_step(const tri_plan_search *p, const char *title,
                                 .title = title,
                                 .device = &device.spec,
                                 .rate = device.model.rate,
-                                .with_host = !stages->sessions[0]->device.def->queue};
+                                .with_host =
+                                    tri_device_shares_host(stages->sessions[0]->device.def)};
     tr_status status = tri_pictures_draw(&c, wanted, text, err);
     tri_step_sim_fini(&step);
     return status;

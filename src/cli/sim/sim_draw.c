@@ -110,7 +110,7 @@ static tr_status write_all(const tri_model_sim *m, const bool wanted[TRI_NUM_PIC
                                 .device = tri_sim_machine_device(machine),
                                 .rate = machine->rate,
                                 .share = machine->by_datasheet ? machine->roofline.efficiency : 0,
-                                .with_host = !device->def->queue};
+                                .with_host = tri_device_shares_host(device->def)};
     TRI_TRY(tri_pictures_draw(&c, wanted, text, err));
     if (is_file(path))
         return write_picture(m->cli, path, &text[TRI_PICTURE_TIMELINE], err);

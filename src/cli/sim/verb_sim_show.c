@@ -88,6 +88,20 @@ static void print_hidden(const tri_model_sim *m)
                    m->stages.num_stages > 1 ? " (slowest stage)" : "");
 }
 
+/* What layout.offload puts there, by the program of the fullest stage. */
+static void print_elsewhere(const tri_model_sim *m)
+{
+    const tri_program *program = m->stages.programs[m->step.fullest];
+    double bytes[TRI_NUM_WHERE] = {0};
+    char text[16];
+    for (size_t s = 0; s < program->num_spaces; s++)
+        bytes[program->spaces[s].where] += (double)tri_space_total(&program->spaces[s]);
+    if (bytes[TRI_WHERE_HOST] > 0)
+        printf("on the host of each rank: %s\n", tri_text_bytes(bytes[TRI_WHERE_HOST], text));
+    if (bytes[TRI_WHERE_FILE] > 0)
+        printf("in a file of each rank: %s\n", tri_text_bytes(bytes[TRI_WHERE_FILE], text));
+}
+
 static void print_memory(const tri_model_sim *m)
 {
     char need[16], have[16];
@@ -105,6 +119,7 @@ static void print_memory(const tri_model_sim *m)
     else
         printf(": IT DOES NOT FIT. Raise layout.tp, layout.pp or layout.zero, lower the "
                "micro-batch (layout.microbatches), or set layout.recompute=full\n");
+    print_elsewhere(m);
 }
 
 static void print_faster(const tri_model_sim *m)
