@@ -6,7 +6,7 @@
 #include "mesh/grid.h"
 #include "place/expand.h"
 #include "place/place.h"
-#include "place/place_activations.h"
+#include "place/elsewhere/place_activations.h"
 #include "program/overlap.h"
 
 int64_t tri_microbatch_rows(const tri_compile_config *config)

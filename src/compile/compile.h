@@ -6,7 +6,7 @@
 #include "mesh/mesh.h"
 #include "model/model.h"
 #include "optim/optim.h"
-#include "place/place_spaces.h"
+#include "place/elsewhere/place_spaces.h"
 #include "program/program.h"
 #include "recompute/recompute.h"
 

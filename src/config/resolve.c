@@ -325,6 +325,12 @@ static tr_status add_brake(const char *text, tri_session_config *config, tr_erro
     return TR_OK;
 }
 
+static tr_status check_zero(const tri_compile_config *compile, tr_error *err)
+{
+    TRI_TRY(check_shard_group(compile, err));
+    return check_keep_gathered(compile, err);
+}
+
 static tr_status pace_config(const tr_settings *s, tri_session_config *config, tr_error *err)
 {
     tri_action_costs costs = {0};
@@ -434,9 +440,8 @@ tr_status tri_session_config_from(const tr_settings *s, tri_session_config *conf
     TRI_TRY(check_tp(compile, err));
     TRI_TRY(tri_divide_key_heads(compile, err));
     TRI_TRY(tri_context_config(s, config, err));
-    TRI_TRY(check_shard_group(compile, err));
+    TRI_TRY(check_zero(compile, err));
     TRI_TRY(tri_experts_config(s, compile, err));
-    TRI_TRY(check_keep_gathered(compile, err));
     TRI_TRY(tri_pipeline_check(compile, err));
     TRI_TRY(tri_offload_config(s, config, err));
     TRI_TRY(pace_config(s, config, err));

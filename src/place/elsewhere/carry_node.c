@@ -1,4 +1,4 @@
-#include "place/carry_node.h"
+#include "place/elsewhere/carry_node.h"
 
 #include "graph/op_table.h"
 #include "graph/passes.h"

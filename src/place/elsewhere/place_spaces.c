@@ -10,13 +10,13 @@
  *   fetch 3 from its file, fetch 2 to the device, compute 1, stash 0 to its file, stash 1
  *
  * What is computed does not change: the same kernels get the same bits. */
-#include "place/place_spaces.h"
+#include "place/elsewhere/place_spaces.h"
 
 #include <stdlib.h>
 
 #include "graph/op_table.h"
 #include "graph/passes.h"
-#include "place/carry_node.h"
+#include "place/elsewhere/carry_node.h"
 
 enum { DEFAULT_PIECE_BYTES = 64 << 20, AT_REST = UINT32_MAX };
 

@@ -8,13 +8,13 @@
  * Readers in the forward read what they read before. Values of the last layer stay: its backward
  * follows at once. So do small ones, such as the statistics of rows: each way costs a start. No bit
  * changes. */
-#include "place/place_activations.h"
+#include "place/elsewhere/place_activations.h"
 
 #include <stdlib.h>
 
 #include "graph/op_table.h"
 #include "graph/passes.h"
-#include "place/carry_node.h"
+#include "place/elsewhere/carry_node.h"
 
 enum { NOWHERE = UINT32_MAX, SMALL = 32 /* times less than the largest */ };
 
