@@ -13,6 +13,7 @@
 #include "config/owners.h"
 #include "config/settings_internal.h"
 #include "data/prepare/prepare.h"
+#include "train/health/replay.h"
 
 enum { MAX_NOTE = 400 };
 
@@ -364,6 +365,20 @@ static bool no_ring(const facts *f, char note[MAX_NOTE])
     return false;
 }
 
+/* Ranks of ep have different experts, so all of them are one copy of the weights. */
+static bool replay_alone(const facts *f, char note[MAX_NOTE])
+{
+    const tri_mesh *mesh = &f->compile->mesh;
+    snprintf(note, MAX_NOTE,
+             "run.replay=exchange has no effect with layout.ep=%d, which takes all of layout.dp: "
+             "nobody else has the same experts, so the same ranks do steps again; lower layout.ep, "
+             "or leave it out",
+             tri_mesh_size(mesh, TRI_AXIS_EP));
+    return strcmp(tr_settings_string(f->settings, "run.replay"), "exchange") == 0 &&
+           tr_settings_int(f->settings, "run.replay_every") > 0 &&
+           tri_mesh_size(mesh, TRI_AXIS_DP) > 1 && tri_replay_num_others(mesh) == 1;
+}
+
 static bool patience_in_vain(const facts *f, char note[MAX_NOTE])
 {
     snprintf(note, MAX_NOTE,
@@ -395,6 +410,7 @@ static const struct {
     {"run.threads", many_threads},
     {"layout.cp_heads", no_ring},
     {"train.patience", patience_in_vain},
+    {"run.replay", replay_alone},
     {NULL, lone_messages},
 };
 

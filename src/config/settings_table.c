@@ -329,6 +329,21 @@ static const tri_setting common[] = {
         "Compare what ranks hold copies of (weights, moments) every so many steps, and before each "
         "save; a difference stops the run. 0 is never",
         "sdc sdc_check consistency_check check_every"),
+    INT("run.replay_every", "0", 0, BILLION,
+        "Run forward and backward twice every so many steps and compare, bit for bit, what each "
+        "instruction makes: finds processors and memory that compute wrong, and names the rank and "
+        "the first instruction. Changes no bit of the training. 0 is never",
+        "replay sdc_replay silent_data_corruption rerun_mode"),
+    CHOICE(
+        "run.replay", "same", "same, exchange",
+        "Who runs a replayed step again: the same ranks, which finds faults that come and go; or "
+        "ranks with the same weights exchange their rows, which finds a processor that is always "
+        "wrong",
+        "replay_kind rerun"),
+    CHOICE("run.on_replay", "warn", "warn, stop",
+           "What becomes of a step that had other bits when it was replayed. warn: it is told, and "
+           "trained on; stop: the run ends before the step changes a weight",
+           "on_sdc sdc_policy"),
     BOOL("run.overlap", "true",
          "Let messages between ranks travel while the computation goes on; false waits for each "
          "where it stands",

@@ -8,8 +8,8 @@
 
 #include "run/executor_parts.h"
 
-/* What counts as own time of an action that is to take so long, with so many pauses that each end so
- * late; the arithmetic of tri_executor_keep_pace without a clock. */
+/* What counts as own time of an action that is to take so long, with so many pauses that each end
+ * so late; the arithmetic of tri_executor_keep_pace without a clock. */
 static int64_t paced(int64_t wanted, int pauses, const int64_t *late_by)
 {
     int64_t own = 0, late = 0;
@@ -28,7 +28,8 @@ static void test_late_sleeps(void **state)
 {
     (void)state;
     assert_int_equal(paced(24, 4, (int64_t[]){0, 0, 0, 0}), 24);
-    assert_int_equal(paced(24, 4, (int64_t[]){0, 0, 0, 9}), 24); /* the last one: nobody catches up */
+    assert_int_equal(paced(24, 4, (int64_t[]){0, 0, 0, 9}),
+                     24); /* the last one: nobody catches up */
     assert_int_equal(paced(24, 4, (int64_t[]){5, 0, 3, 0}), 24); /* caught up */
     assert_int_equal(paced(24, 4, (int64_t[]){2, 8, 0, 1}), 24); /* a pause left out altogether */
     assert_int_equal(paced(24, 4, (int64_t[]){30, 0, 0, 0}), 24);
