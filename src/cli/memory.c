@@ -2,6 +2,8 @@
 
 #include <malloc.h>
 
+#include "train/health/replay.h"
+
 /* Measured: a thread that only waits takes 8 KiB, one that computes up to 18. */
 enum { THREAD_BYTES = 24 << 10, FIXED_BYTES = 2 << 20 };
 
@@ -12,6 +14,7 @@ tri_memory_overhead tri_memory_overhead_of(const tri_session *session)
     for (int p = 0; p < TRI_NUM_PROGRAMS && !session->started; p++)
         if (tri_session_has(session, p))
             later += tri_executor_table_bytes(&session->programs[p]);
+    later += session->started ? 0 : tri_replay_table_bytes(session);
     const tri_store *store = &session->store;
     uint64_t threads = (uint64_t)session->device.num_threads * (store->needs_cpu ? 2 : 1);
     if (tri_store_bytes_at(store, TRI_WHERE_HOST) + tri_store_bytes_at(store, TRI_WHERE_FILE) > 0)

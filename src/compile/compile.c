@@ -4,9 +4,9 @@
 
 #include "compile/pipeline.h"
 #include "mesh/grid.h"
+#include "place/elsewhere/place_activations.h"
 #include "place/expand.h"
 #include "place/place.h"
-#include "place/elsewhere/place_activations.h"
 #include "program/overlap.h"
 
 int64_t tri_microbatch_rows(const tri_compile_config *config)

@@ -1,7 +1,7 @@
 /* Two tables. The first is data alone, in needs.c: a setting, and what another one must be for it
  * to matter; where that is a kind of model, update rule or schedule, these say what they read. The
  * second is for what takes a look at more than one setting. */
-#include "config/notes.h"
+#include "config/notes_parts.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -13,8 +13,7 @@
 #include "config/owners.h"
 #include "config/settings_internal.h"
 #include "data/prepare/prepare.h"
-
-enum { MAX_NOTE = 400 };
+#include "train/health/replay.h"
 
 /* ---- settings that belong to values of others ---- */
 
@@ -23,7 +22,7 @@ static const tri_setting_value *value_of(const tr_settings *settings, const char
     return &settings->values[tri_setting_find(&settings->table, name)];
 }
 
-static void show(const tr_settings *settings, const char *name, char out[64])
+void tri_note_show(const tr_settings *settings, const char *name, char out[64])
 {
     const tri_setting *row = tri_setting_named(&settings->table, name);
     const tri_setting_value *value = value_of(settings, name);
@@ -36,7 +35,7 @@ static void show(const tr_settings *settings, const char *name, char out[64])
 }
 
 /* Given, and as something else than the default: a file may list all settings. */
-static bool is_set(const tr_settings *settings, const char *name)
+bool tri_note_is_set(const tr_settings *settings, const char *name)
 {
     const tri_setting *row = tri_setting_named(&settings->table, name);
     const tri_setting_value *value = value_of(settings, name);
@@ -64,7 +63,7 @@ static bool is_met(const tr_settings *settings, const tri_need *n)
         return (double)value->integer + value->real > atof(n->value) ||
                (bar && is_met(settings, &(tri_need){n->setting, bar + 1, '>', n->value}));
     }
-    show(settings, n->other, have);
+    tri_note_show(settings, n->other, have);
     bool among = false;
     for (const char *at = n->value; *at; at += strspn(at, ",")) {
         size_t length = strcspn(at, ",");
@@ -81,13 +80,13 @@ static bool is_other_rule(const tr_settings *settings, const tri_need *n)
            strstr(tr_settings_string(settings, "optim.groups"), "kind=");
 }
 
-static void tell_need(const tr_settings *settings, const tri_need *n, char note[MAX_NOTE])
+static void tell_need(const tr_settings *settings, const tri_need *n, char note[TRI_MAX_NOTE])
 {
     char have[64], value[64], fix[160], other[64];
     const char *bar = strchr(n->other, '|');
     first_name(n->other, other);
-    show(settings, other, have);
-    show(settings, n->setting, value);
+    tri_note_show(settings, other, have);
+    tri_note_show(settings, n->setting, value);
     const char *comma = strchr(n->value, ','), *last = strrchr(n->value, ',');
     int first = comma ? (int)(comma - n->value) : (int)strlen(n->value);
     char middle[32] = "";
@@ -103,7 +102,7 @@ static void tell_need(const tr_settings *settings, const tri_need *n, char note[
         snprintf(fix, sizeof fix, "set %s=%.*s%s%s%s%s", n->other, first, n->value,
                  comma && comma != last ? ", " : "", middle, last ? " or " : "",
                  last ? last + 1 : "");
-    snprintf(note, MAX_NOTE, "%s=%s has no effect with %s=%s; %s, or leave it out", n->setting,
+    snprintf(note, TRI_MAX_NOTE, "%s=%s has no effect with %s=%s; %s, or leave it out", n->setting,
              value, other, have, fix);
 }
 
@@ -133,316 +132,12 @@ static bool owned_need(const tri_plugins *plugins, const char *setting, tri_need
     return true;
 }
 
-/* ---- what takes more than that ---- */
-
-typedef struct facts {
-    const tr_settings *settings;
-    const tri_session *session;
-    const tri_compile_config *compile;
-    int64_t num_steps;
-    bool has_data; /* it has been opened */
-} facts;
-
-/* The harm of a setting that nobody gave is as real. */
-static bool idle_pipeline(const facts *f, char note[MAX_NOTE])
-{
-    double bubble = tri_layout_bubble(f->compile);
-    int64_t pp = tri_mesh_size(&f->compile->mesh, TRI_AXIS_PP);
-    int64_t have = f->compile->num_microbatches, wanted = 4 * (pp - 1);
-    int64_t most = f->compile->batch / tri_mesh_size(&f->compile->mesh, TRI_AXIS_DP);
-    if (bubble <= 0.4)
-        return false;
-    wanted = wanted < have + 1 ? have + 1 : wanted;
-    snprintf(note, MAX_NOTE,
-             "the pipeline idles %.0f %% of the time with layout.pp=%" PRId64
-             " and layout.microbatches=%" PRId64 "; set layout.microbatches=%" PRId64 "%s",
-             100 * bubble, pp, have, wanted,
-             wanted > most ? ", and raise train.batch with it" : "");
-    return true;
-}
-
-static int64_t parts_of(const facts *f)
-{
-    return f->compile->num_microbatches * tri_mesh_size(&f->compile->mesh, TRI_AXIS_DP);
-}
-
-static bool empty_parts(const facts *f, char note[MAX_NOTE])
-{
-    int64_t parts = parts_of(f), batch = f->compile->batch;
-    snprintf(note, MAX_NOTE,
-             "train.batch has %" PRId64 " row%s for layout.dp x layout.microbatches = %" PRId64
-             " parts: %" PRId64 " of them compute on padding; set train.batch=%" PRId64
-             " or a multiple",
-             batch, batch == 1 ? "" : "s", parts, parts - batch, parts);
-    return parts > batch;
-}
-
-static bool uneven_rows(const facts *f, char note[MAX_NOTE])
-{
-    int64_t parts = parts_of(f), batch = f->compile->batch, over = batch % parts;
-    snprintf(note, MAX_NOTE,
-             "train.batch %" PRId64 " does not divide by layout.dp x layout.microbatches = %" PRId64
-             ", and %" PRId64 " row%s of padding %s computed; set train.batch=%" PRId64
-             " or %" PRId64,
-             batch, parts, parts - over, parts - over == 1 ? "" : "s",
-             parts - over == 1 ? "is" : "are", batch - over, batch - over + parts);
-    return parts < batch && over != 0;
-}
-
-static bool long_warmup(const facts *f, char note[MAX_NOTE])
-{
-    int64_t warmup = tr_settings_int(f->settings, "optim.warmup_steps");
-    if (f->num_steps == 0 || warmup < f->num_steps)
-        return false;
-    snprintf(note, MAX_NOTE,
-             "optim.warmup_steps=%" PRId64 " is not below the %" PRId64
-             " steps of the run, so the learning rate only rises, to %.3g; set "
-             "optim.warmup_steps=%" PRId64 ", or raise train.steps",
-             warmup, f->num_steps,
-             tr_settings_float(f->settings, "optim.lr") * (double)f->num_steps / (double)warmup,
-             f->num_steps / 10);
-    return true;
-}
-
-static bool long_decay(const facts *f, char note[MAX_NOTE])
-{
-    int64_t decay = tr_settings_int(f->settings, "optim.decay_steps");
-    snprintf(note, MAX_NOTE,
-             "optim.decay_steps=%" PRId64 " is more than the %" PRId64
-             " steps of the run; set optim.decay_steps=%" PRId64 ", or raise train.steps",
-             decay, f->num_steps, f->num_steps / 5);
-    return f->num_steps > 0 && decay > f->num_steps;
-}
-
-static bool nothing_held_out(const facts *f, char note[MAX_NOTE])
-{
-    bool fraction = tr_settings_float(f->settings, "data.eval_fraction") > 0;
-    bool synthetic = strcmp(tr_settings_string(f->settings, "data.source"), "synthetic") == 0;
-    bool has = f->has_data ? tri_session_can_eval(f->session) : fraction || synthetic;
-    snprintf(note, MAX_NOTE,
-             "train.eval_every=%" PRId64 " has no effect: nothing is held out for evaluation; %s",
-             tr_settings_int(f->settings, "train.eval_every"),
-             fraction ? "give more data, or raise data.eval_fraction"
-                      : "set data.eval_fraction=0.05");
-    return !has;
-}
-
-/* A published vocabulary on data that has far fewer tokens, in bytes most of all. */
-static bool unused_vocabulary(const facts *f, char note[MAX_NOTE])
-{
-    const char *source = tr_settings_string(f->settings, "data.source");
-    const char *tokenizer = tr_settings_string(f->settings, "data.tokenizer");
-    bool bytes = !*tokenizer || strcmp(tokenizer, "bytes") == 0;
-    int64_t vocab = f->compile->model.vocab;
-    if (!tri_model_of(&f->compile->model)->sequences || strcmp(source, "synthetic") == 0 ||
-        !bytes || tri_data_has_tokens(source) || vocab < 1024)
-        return false;
-    snprintf(note, MAX_NOTE,
-             "model.vocab is %" PRId64 ", but the text is read as bytes, of which there are 256; "
-             "set data.tokenizer to the model's tokenizer.json, or bpe:4096, or model.vocab=256",
-             vocab);
-    return true;
-}
-
-static bool idle_budget(const facts *f, char note[MAX_NOTE])
-{
-    const tri_program *program = &f->session->programs[TRI_PROGRAM_TRAIN];
-    snprintf(note, MAX_NOTE,
-             "layout.recompute=%.60s recomputes nothing: the run fits without; leave it out",
-             tr_settings_string(f->settings, "layout.recompute"));
-    return f->compile->recompute.kind == TRI_RECOMPUTE_BUDGET &&
-           !(tri_program_redone(program).flops > 0);
-}
-
-static bool large_tile(const facts *f, char note[MAX_NOTE])
-{
-    int64_t tile = f->compile->loss_tile, tokens = f->compile->seq_len;
-    snprintf(note, MAX_NOTE,
-             "model.loss_tile=%" PRId64 " has no effect with data.seq_len=%" PRId64
-             ": a tile is all of a row; set it below that, or leave it out",
-             tile, tokens);
-    return tile >= tokens && tri_model_of(&f->compile->model)->sequences;
-}
-
-static bool no_learning(const facts *f, char note[MAX_NOTE])
-{
-    snprintf(note, MAX_NOTE, "optim.lr is 0, so the weights never change; set optim.lr=3e-4, say");
-    return !(tr_settings_float(f->settings, "optim.lr") > 0);
-}
-
-static bool restarts_from_nothing(const facts *f, char note[MAX_NOTE])
-{
-    bool elastic = tr_settings_bool(f->settings, "run.elastic");
-    snprintf(note, MAX_NOTE,
-             "run.%s without ckpt.every goes on from step 0 when a rank dies; set ckpt.every=100, "
-             "say",
-             elastic ? "elastic" : "restarts");
-    return (elastic || tr_settings_int(f->settings, "run.restarts") > 0) &&
-           tr_settings_int(f->settings, "ckpt.every") == 0;
-}
-
-static bool rare_checkpoints(const facts *f, char note[MAX_NOTE])
-{
-    int64_t every = tr_settings_int(f->settings, "ckpt.every");
-    snprintf(note, MAX_NOTE,
-             "ckpt.every=%" PRId64 " is above the %" PRId64
-             " steps of the run, so the only checkpoint is the last; set ckpt.every=%" PRId64
-             " to have some on the way",
-             every, f->num_steps, f->num_steps / 4 > 0 ? f->num_steps / 4 : 1);
-    return f->num_steps > 0 && every > f->num_steps;
-}
-
-static bool rare_evaluations(const facts *f, char note[MAX_NOTE])
-{
-    int64_t every = tr_settings_int(f->settings, "train.eval_every");
-    snprintf(note, MAX_NOTE,
-             "train.eval_every=%" PRId64 " is above the %" PRId64
-             " steps of the run, so the only evaluation is the last; set train.eval_every=%" PRId64
-             " to have some on the way",
-             every, f->num_steps, f->num_steps / 4 > 0 ? f->num_steps / 4 : 1);
-    return f->num_steps > 0 && every > f->num_steps;
-}
-
-/* A run that is done writes the width that follows from the others into its config.yaml. */
-static bool foreign_head_dim(const facts *f, char note[MAX_NOTE])
-{
-    const tri_model_config *m = &f->compile->model;
-    snprintf(note, MAX_NOTE,
-             "model.head_dim has no effect with model.kind=%s; set model.kind=llama, or leave it "
-             "out",
-             m->kind);
-    return !tri_model_of(m)->key_heads && m->num_heads > 0 && m->head_dim != m->dim / m->num_heads;
-}
-
-static bool many_threads(const facts *f, char note[MAX_NOTE])
-{
-    int64_t threads = tr_settings_int(f->settings, "run.threads");
-    int cores = tri_device_num_cores();
-    snprintf(note, MAX_NOTE,
-             "run.threads=%" PRId64 " on %d core%s: threads wait for each other; set "
-             "run.threads=%d, or leave it out",
-             threads, cores, cores == 1 ? "" : "s", cores);
-    return strcmp(tr_settings_string(f->settings, "run.device"), "cpu") == 0 && threads > cores;
-}
-
-/* One rank has nobody to exchange messages with. */
-static bool lone_messages(const facts *f, char note[MAX_NOTE])
-{
-    static const char *const names[] = {"run.transport",      "run.collective",    "run.overlap",
-                                        "run.overlap_min_kb", "run.compare_every", "run.lanes"};
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-        if (tri_mesh_ranks(&f->compile->mesh) == 1 && is_set(f->settings, names[i])) {
-            char value[64];
-            show(f->settings, names[i], value);
-            snprintf(
-                note, MAX_NOTE,
-                "%s=%s has no effect on one rank; set layout.dp, cp, tp or pp above 1, or leave "
-                "it out",
-                names[i], value);
-            return true;
-        }
-    return false;
-}
-
-/* Where groups that divide heads are all of cp, there is no ring to deal out over. */
-static bool no_ring(const facts *f, char note[MAX_NOTE])
-{
-    static const char *const names[] = {"layout.cp_deal", "layout.cp_kind"};
-    char value[64];
-    bool all = tri_mesh_size(&f->compile->mesh, TRI_AXIS_CP) > 1 &&
-               tri_mesh_size(&f->compile->mesh, TRI_AXIS_CP_RING) == 1;
-    for (size_t i = 0; all && i < sizeof names / sizeof *names; i++) {
-        if (!is_set(f->settings, names[i]))
-            continue;
-        show(f->settings, names[i], value);
-        snprintf(note, MAX_NOTE,
-                 "%s=%s has no effect with layout.cp_heads=%" PRId64 ", which is all of layout.cp; "
-                 "lower layout.cp_heads, or leave it out",
-                 names[i], value, tr_settings_int(f->settings, "layout.cp_heads"));
-        return strcmp(tr_settings_string(f->settings, "layout.cp_kind"), "ulysses") != 0;
-    }
-    return false;
-}
-
-static bool patience_in_vain(const facts *f, char note[MAX_NOTE])
-{
-    snprintf(note, MAX_NOTE,
-             "train.patience=%" PRId64 " has no effect: the held-out loss is measured at the end "
-             "only; set train.eval_every above 0, or leave it out",
-             tr_settings_int(f->settings, "train.patience"));
-    return tr_settings_int(f->settings, "train.eval_every") == 0 &&
-           tr_settings_int(f->settings, "train.epochs") == 0;
-}
-
-static bool absent_brake(const facts *f, char note[MAX_NOTE])
-{
-    const tri_session_config *config = &f->session->config;
-    int num_ranks = tri_mesh_ranks(&f->compile->mesh);
-    for (int b = 0; b < config->num_brakes; b++) {
-        if (config->brakes[b].rank < num_ranks)
-            continue;
-        snprintf(note, MAX_NOTE,
-                 "run.pace brakes rank %d, but the layout has %d rank%s; name one from 0 to %d",
-                 config->brakes[b].rank, num_ranks, num_ranks == 1 ? "" : "s", num_ranks - 1);
-        return true;
-    }
-    return false;
-}
-
-static bool update_stays(const facts *f, char note[MAX_NOTE])
-{
-    snprintf(note, MAX_NOTE,
-             "layout.host_update has no effect, since no moments rest elsewhere; set "
-             "layout.offload=moments=host, or leave it out");
-    return tr_settings_bool(f->settings, "layout.host_update") &&
-           f->compile->spaces.moments == TRI_WHERE_DEVICE;
-}
-
-static bool no_masters(const facts *f, char note[MAX_NOTE])
-{
-    snprintf(note, MAX_NOTE,
-             "layout.offload has no effect on master: with precision.kind=%s the weights have no "
-             "16-bit copies beside them; set precision.kind=bf16, or leave master out",
-             tr_settings_string(f->settings, "precision.kind"));
-    return f->compile->spaces.masters != TRI_WHERE_DEVICE &&
-           f->compile->precision.compute == TRI_F32;
-}
-
-static const struct {
-    const char *setting; /* must be set for it; NULL: always */
-    bool (*tells)(const facts *f, char note[MAX_NOTE]);
-} rules[] = {
-    {NULL, idle_pipeline},
-    {NULL, empty_parts},
-    {NULL, uneven_rows},
-    {NULL, unused_vocabulary},
-    {NULL, restarts_from_nothing},
-    {"optim.warmup_steps", long_warmup},
-    {"optim.decay_steps", long_decay},
-    {"train.eval_every", nothing_held_out},
-    {"layout.recompute", idle_budget},
-    {"model.loss_tile", large_tile},
-    {"optim.lr", no_learning},
-    {"ckpt.every", rare_checkpoints},
-    {"train.eval_every", rare_evaluations},
-    {"model.head_dim", foreign_head_dim},
-    {"run.threads", many_threads},
-    {"layout.cp_heads", no_ring},
-    {"train.patience", patience_in_vain},
-    {"run.pace", absent_brake},
-    {"layout.offload", no_masters},
-    {"layout.host_update", update_stays},
-    {NULL, lone_messages},
-};
-
-enum { NUM_RULES = sizeof rules / sizeof *rules };
-
 int tri_num_notes(void)
 {
     tri_table table;
     tri_need n;
     char kinds[MAX_KINDS];
-    int num = NUM_RULES + tri_num_needs;
+    int num = tri_num_note_rules + tri_num_needs;
     tri_table_init(&table, NULL);
     for (int i = 0; i < table.num; i++)
         num += owned_need(NULL, table.row[i]->name, &n, kinds);
@@ -451,15 +146,16 @@ int tri_num_notes(void)
 
 static bool is_idle(const tr_settings *settings, const tri_need *n)
 {
-    return is_set(settings, n->setting) && !is_met(settings, n) && !is_other_rule(settings, n);
+    return tri_note_is_set(settings, n->setting) && !is_met(settings, n) &&
+           !is_other_rule(settings, n);
 }
 
 /* Those that the second table has told of are not told of again. */
 static void tell_owned(const tr_settings *settings, tri_note_fn say, void *context)
 {
-    char note[MAX_NOTE], kinds[MAX_KINDS];
+    char note[TRI_MAX_NOTE], kinds[MAX_KINDS];
     tri_need n;
-    int row = NUM_RULES + tri_num_needs;
+    int row = tri_num_note_rules + tri_num_needs;
     for (int i = 0; i < settings->table.num; i++) {
         if (!owned_need(settings->plugins, settings->table.row[i]->name, &n, kinds))
             continue;
@@ -477,15 +173,16 @@ static void tell_owned(const tr_settings *settings, tri_note_fn say, void *conte
 void tri_notes(const tr_settings *settings, const tri_session *session, tri_note_fn say,
                void *context)
 {
-    char note[MAX_NOTE];
-    facts f = {.settings = settings,
-               .session = session,
-               .compile = &session->config.compile,
-               .num_steps =
-                   session->row ? session->num_steps : tr_settings_int(settings, "train.steps"),
-               .has_data = session->row != NULL};
-    for (int i = 0; i < NUM_RULES; i++)
-        if ((!rules[i].setting || is_set(settings, rules[i].setting)) && rules[i].tells(&f, note))
+    char note[TRI_MAX_NOTE];
+    tri_note_facts f = {.settings = settings,
+                        .session = session,
+                        .compile = &session->config.compile,
+                        .num_steps = session->row ? session->num_steps
+                                                  : tr_settings_int(settings, "train.steps"),
+                        .has_data = session->row != NULL};
+    for (int i = 0; i < tri_num_note_rules; i++)
+        if ((!tri_note_rules[i].setting || tri_note_is_set(settings, tri_note_rules[i].setting)) &&
+            tri_note_rules[i].tells(&f, note))
             say(context, i, note);
     const char *told = "";
     for (int i = 0; i < tri_num_needs; i++) {
@@ -493,7 +190,7 @@ void tri_notes(const tr_settings *settings, const tri_session *session, tri_note
         if (strcmp(told, n->setting) == 0 || !is_idle(settings, n))
             continue;
         tell_need(settings, n, note);
-        say(context, NUM_RULES + i, note);
+        say(context, tri_num_note_rules + i, note);
         told = n->setting; /* once each */
     }
     tell_owned(settings, say, context);

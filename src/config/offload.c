@@ -38,12 +38,13 @@ static tr_status read_place(const offload_item *item, tri_session_config *config
     }
     *where = TRI_WHERE_FILE;
     if (length <= 0 || memcmp(item->place, "file:", 5) != 0)
-        return tri_fail(err, TR_ERROR_INPUT,
-                        "layout.offload: \"%.*s\" is no place; %.*s can rest on the host (%.*s=host) "
-                        "or in a scratch file of a directory that you name, on a fast disk of this "
-                        "machine (%.*s=file:DIRECTORY)",
-                        item->place_length, item->place, item->class_length, item->class,
-                        item->class_length, item->class, item->class_length, item->class);
+        return tri_fail(
+            err, TR_ERROR_INPUT,
+            "layout.offload: \"%.*s\" is no place; %.*s can rest on the host (%.*s=host) "
+            "or in a scratch file of a directory that you name, on a fast disk of this "
+            "machine (%.*s=file:DIRECTORY)",
+            item->place_length, item->place, item->class_length, item->class, item->class_length,
+            item->class, item->class_length, item->class);
     if ((size_t)length >= sizeof config->scratch_dir)
         return tri_fail(err, TR_ERROR_INPUT, "layout.offload: the path is longer than %zu bytes",
                         sizeof config->scratch_dir - 1);
@@ -67,7 +68,8 @@ static tr_status read_item(const offload_item *item, tri_session_config *config,
                         item->class_length, item->class);
     if (*where != TRI_WHERE_DEVICE)
         return tri_fail(err, TR_ERROR_INPUT, "layout.offload says twice where %.*s rest%s",
-                        item->class_length, item->class, where == &config->compile.spaces.masters ? "s" : "");
+                        item->class_length, item->class,
+                        where == &config->compile.spaces.masters ? "s" : "");
     return read_place(item, config, where, err);
 }
 
@@ -80,10 +82,11 @@ static tr_status check_master(const tri_compile_config *compile, tr_error *err)
     const char *schedule = compile->schedule;
     if (strncmp(schedule, "pipedream", 9) != 0)
         return TR_OK;
-    return tri_fail(err, TR_ERROR_INPUT,
-                    "layout.offload: layout.schedule=%s keeps several versions of the weights, which "
-                    "stay on the device; take master out, or set layout.schedule=1f1b",
-                    schedule);
+    return tri_fail(
+        err, TR_ERROR_INPUT,
+        "layout.offload: layout.schedule=%s keeps several versions of the weights, which "
+        "stay on the device; take master out, or set layout.schedule=1f1b",
+        schedule);
 }
 
 tr_status tri_offload_config(const tr_settings *s, tri_session_config *config, tr_error *err)
@@ -99,7 +102,7 @@ tr_status tri_offload_config(const tr_settings *s, tri_session_config *config, t
         TRI_TRY(read_item(&item, config, err));
         at += length + (at[length] == ',');
     }
-    compile->spaces.update_on_host = tr_settings_bool(s, "layout.host_update") &&
-                                     compile->spaces.moments != TRI_WHERE_DEVICE;
+    compile->spaces.update_on_host =
+        tr_settings_bool(s, "layout.host_update") && compile->spaces.moments != TRI_WHERE_DEVICE;
     return check_master(compile, err);
 }

@@ -362,9 +362,20 @@ static tr_status pace_config(const tr_settings *s, tri_session_config *config, t
     return TR_OK;
 }
 
-static tr_status read_spikes(const tr_settings *s, tri_spike_config *spike, tr_error *err)
+static tri_replay_config replay_config(const tr_settings *s)
 {
-    *spike = spike_config(s);
+    bool exchanges = strcmp(tr_settings_string(s, "run.replay"), "exchange") == 0;
+    return (tri_replay_config){.every = tr_settings_int(s, "run.replay_every"),
+                               .kind = exchanges ? TRI_REPLAY_EXCHANGE : TRI_REPLAY_SAME,
+                               .stops =
+                                   strcmp(tr_settings_string(s, "run.on_replay"), "stop") == 0};
+}
+
+static tr_status read_health(const tr_settings *s, tri_session_config *config, tr_error *err)
+{
+    const tri_spike_config *spike = &config->spike;
+    config->spike = spike_config(s);
+    config->replay = replay_config(s);
     if (spike->on != TRI_SPIKE_ROLLBACK || tr_settings_int(s, "ckpt.every") > 0)
         return TR_OK;
     return tri_fail(err, TR_ERROR_INPUT,
@@ -445,7 +456,7 @@ tr_status tri_session_config_from(const tr_settings *s, tri_session_config *conf
     TRI_TRY(tri_pipeline_check(compile, err));
     TRI_TRY(tri_offload_config(s, config, err));
     TRI_TRY(pace_config(s, config, err));
-    TRI_TRY(read_spikes(s, &config->spike, err));
+    TRI_TRY(read_health(s, config, err));
     TRI_TRY(
         tri_ranks_check_algorithm(tr_settings_string(s, "run.collective"), &compile->mesh, err));
     int64_t context = tr_settings_int(s, "generate.context");

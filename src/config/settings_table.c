@@ -337,6 +337,21 @@ static const tri_setting common[] = {
         "Compare what ranks hold copies of (weights, moments) every so many steps, and before each "
         "save; a difference stops the run. 0 is never",
         "sdc sdc_check consistency_check check_every"),
+    INT("run.replay_every", "0", 0, BILLION,
+        "Run forward and backward twice every so many steps and compare, bit for bit, what each "
+        "instruction makes: finds processors and memory that compute wrong, and names the rank and "
+        "the first instruction. Changes no bit of the training. 0 is never",
+        "replay sdc_replay silent_data_corruption rerun_mode"),
+    CHOICE(
+        "run.replay", "same", "same, exchange",
+        "Who runs a replayed step again: the same ranks, which finds faults that come and go; or "
+        "ranks with the same weights exchange their rows, which finds a processor that is always "
+        "wrong",
+        "replay_kind rerun"),
+    CHOICE("run.on_replay", "warn", "warn, stop",
+           "What becomes of a step that had other bits when it was replayed. warn: it is told, and "
+           "trained on; stop: the run ends before the step changes a weight",
+           "on_sdc sdc_policy"),
     BOOL("run.overlap", "true",
          "Let messages between ranks travel while the computation goes on; false waits for each "
          "where it stands",
@@ -434,41 +449,6 @@ static const tri_setting common[] = {
     STRING("ckpt.from", "",
            "Checkpoint to begin from, or a run with checkpoints: weights, optimizer state and step",
            "load resume_path init_checkpoint load_path from_checkpoint"),
-
-    STRING("generate.prompt", "", "Text to continue", "start text input"),
-    INT("generate.tokens", "200", 0, 1000000, "Tokens to generate",
-        "max_new_tokens max_tokens num_tokens length n"),
-    FLOAT("generate.temperature", "0.8", 0, 100,
-          "Spread of the choice of tokens; 0 always takes the likeliest", "temp"),
-    INT("generate.top_k", "0", 0, 1000000,
-        "Choose among this many likeliest tokens; 0 is all of them", "topk k"),
-    FLOAT("generate.top_p", "1", 0, 1,
-          "Choose among the likeliest tokens that together have this probability; 1 is all",
-          "topp nucleus p"),
-    FLOAT("generate.min_p", "0", 0, 1,
-          "Choose among tokens with at least this share of the likeliest's probability; 0 is all",
-          "minp"),
-    FLOAT("generate.repetition", "1", 0.01, 100,
-          "Makes tokens that have occurred less likely; 1 is off",
-          "repetition_penalty repeat_penalty penalty frequency_penalty"),
-    INT("generate.seed", "1", 0, TWO_53, "Seed of the choice of tokens", NULL),
-    INT("generate.samples", "1", 1, 1000000, "Texts for each prompt",
-        "num_samples num_return_sequences best_of"),
-    STRING("generate.stop", "",
-           "Texts that end the generation and are left out, divided by ; (\\n is a line end)",
-           "stop_strings stop_sequences stop_words"),
-    BOOL("generate.eos", "true", "Stop at the token that ends a text",
-         "stop_at_eos ignore_eos eos_token_id"),
-    INT("generate.batch", "8", 1, 100000, "Texts that are made at a time, at most",
-        "batch_size num_rows max_num_seqs"),
-    INT("generate.context", "0", 0, BILLION,
-        "Positions that are kept of a text; 0 is all, as far as the model has positions",
-        "max_model_len max_context n_ctx kv_len"),
-    INT("generate.prefill", "128", 32, 1000000, "Tokens of a prompt that are taken at a time",
-        "prefill_chunk chunk_size n_batch"),
-    BOOL("generate.cache", "true",
-         "Keep keys and values of earlier tokens; false computes them again for every token",
-         "use_cache kv_cache past_key_values"),
 };
 
 /* The setting that chooses a kind: with the kinds of plug-ins among its choices. */
@@ -495,6 +475,7 @@ void tri_table_init(tri_table *table, const tri_plugins *plugins)
         for (int k = 0; k < tri_num_selectors; k++)
             add(table, row_of(plugins, k), 1, section);
         add(table, common, sizeof common / sizeof *common, section);
+        add(table, tri_generate_settings, tri_num_generate_settings, section);
         for (int k = 0; k < tri_num_selectors; k++)
             for (size_t i = 0; tri_selectors[k].at(plugins, i, &owner); i++)
                 add(table, owner.own->rows, owner.own->num_rows, section);

@@ -19,6 +19,10 @@ int tri_section_find(const char *name); /* or -1 */
 
 enum { TRI_MAX_SETTINGS = 512 };
 
+/* settings_generate.c: rows of the section `generate`. */
+extern const tri_setting tri_generate_settings[];
+extern const int tri_num_generate_settings;
+
 /* Rows of one section stand together, in the order of the sections. */
 typedef struct tri_table {
     const tri_setting *row[TRI_MAX_SETTINGS];

@@ -126,6 +126,11 @@ typedef struct tri_device_def {
      * same way; 0: it does not fit, or fails. NULL: not known. */
     double (*product_seconds)(tri_device *device, tri_dtype dtype, int64_t m, int64_t n, int64_t k);
     double (*peak_bytes)(tri_device *device);
+    /* tri_sum_bytes (base/checksum.h) on the device's threads, for a device whose kernels work in
+     * the host's memory. NULL: what its kernels make cannot be compared from instruction to
+     * instruction.
+     */
+    uint64_t (*sum)(const tri_device *device, const void *data, size_t bytes);
     /* Optional: writes what was measured for the calls so far to device->tuning. */
     tr_status (*keep)(tri_device *device, tr_error *err);
     /* How many of them this process can use; 0 when something else is missing, too. NULL: one. A

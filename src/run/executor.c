@@ -139,93 +139,6 @@ void tri_executor_fini(tri_executor *executor)
     *executor = (tri_executor){0};
 }
 
-static uint64_t space_offset(const tri_executor *executor, const tri_call *call, size_t s)
-{
-    const tri_space *space = &executor->program->spaces[s];
-    uint64_t instance = space->kind == TRI_SPACE_BATCH ? call->microbatch
-                        : call->frame                  ? call->frame[s]
-                                                       : 0;
-    return executor->base[s] + instance * space->bytes;
-}
-
-unsigned char *tri_executor_space(const tri_executor *executor, const tri_call *call, size_t s)
-{
-    unsigned char *slab = tri_store_slab(executor->store, &executor->program->spaces[s])->memory;
-    return slab ? slab + space_offset(executor, call, s) : NULL;
-}
-
-void *tri_executor_memory(const tri_executor *executor, tri_id value, uint32_t microbatch)
-{
-    const tri_operand *home = &executor->program->home[value];
-    tri_call call = {.microbatch = microbatch}; /* not of a frame: those have no address of a run */
-    unsigned char *io = executor->store->host_io.memory;
-    if (io && tri_space_is_io(executor->program->spaces[home->space].kind))
-        return io + space_offset(executor, &call, home->space) + home->offset;
-    unsigned char *begin = tri_executor_space(executor, &call, home->space);
-    return begin ? begin + home->offset : NULL;
-}
-
-uint64_t tri_executor_file_offset(const tri_executor *executor, const tri_call *call, size_t s)
-{
-    const tri_slab *slab = tri_store_slab(executor->store, &executor->program->spaces[s]);
-    return slab->offset + space_offset(executor, call, s);
-}
-
-tr_status tri_executor_read_part(const tri_executor *executor, tri_id value, uint64_t first,
-                                 size_t bytes, void *to, tr_error *err)
-{
-    tri_device *device = executor->store->device;
-    const tri_operand *home = &executor->program->home[value];
-    tri_where where = executor->program->spaces[home->space].where;
-    const tri_call call = {0};
-    if (where == TRI_WHERE_FILE)
-        return tri_scratch_file_read(&executor->store->scratch,
-                                     tri_executor_file_offset(executor, &call, home->space) +
-                                         home->offset + first,
-                                     to, bytes, err);
-    const char *from = (char *)tri_executor_memory(executor, value, 0) + first;
-    if (!device->def->queue || where == TRI_WHERE_HOST) {
-        memcpy(to, from, bytes);
-        return TR_OK;
-    }
-    TRI_TRY(device->def->queue->download(device, to, from, bytes, err));
-    return device->def->queue->finish(device, err);
-}
-
-tr_status tri_executor_write_part(const tri_executor *executor, tri_id value, uint64_t first,
-                                  size_t bytes, const void *from, tr_error *err)
-{
-    tri_device *device = executor->store->device;
-    const tri_operand *home = &executor->program->home[value];
-    tri_where where = executor->program->spaces[home->space].where;
-    const tri_call call = {0};
-    if (where == TRI_WHERE_FILE)
-        return tri_scratch_file_write(&executor->store->scratch,
-                                      tri_executor_file_offset(executor, &call, home->space) +
-                                          home->offset + first,
-                                      from, bytes, err);
-    char *to = (char *)tri_executor_memory(executor, value, 0) + first;
-    if (!device->def->queue || where == TRI_WHERE_HOST) {
-        memcpy(to, from, bytes);
-        return TR_OK;
-    }
-    TRI_TRY(device->def->queue->upload(device, to, from, bytes, err));
-    return device->def->queue->finish(device, err);
-}
-
-tr_status tri_executor_read(const tri_executor *executor, tri_id value, void *to, tr_error *err)
-{
-    size_t bytes = tri_value_bytes(&executor->program->values[value]);
-    return tri_executor_read_part(executor, value, 0, bytes, to, err);
-}
-
-tr_status tri_executor_write(const tri_executor *executor, tri_id value, const void *from,
-                             tr_error *err)
-{
-    size_t bytes = tri_value_bytes(&executor->program->values[value]);
-    return tri_executor_write_part(executor, value, 0, bytes, from, err);
-}
-
 void tri_executor_record_time(const tri_executor *executor, const tri_call *call, uint32_t i,
                               int64_t start, int64_t end)
 {
@@ -410,12 +323,16 @@ static tr_status run_turn(tri_executor *executor, const tri_turn *s, call_times 
         }
         tri_executor_point(executor, call, i);
         tri_executor_publish(executor, i);
+        if (executor->sums)
+            tri_executor_sum_begin(executor, c, i);
         int64_t start = times->timed ? (int64_t)tri_now_ns() : 0;
         bool flies = !ready->plan.kernel && tri_executor_flies(executor, c, i);
         if (ready->plan.kernel)
             tri_device_call(&ready->plan, &ready->args);
         else
             TRI_TRY(run_message(executor, c, i, err));
+        if (executor->sums)
+            tri_executor_sum_end(executor, c, i);
         if (executor->pace)
             tri_executor_pace_instr(executor, instr);
         if (times->timed && !flies) /* a flight is recorded when it has ended */
@@ -463,22 +380,43 @@ static tr_status run_calls(tri_executor *executor, uint32_t c, tr_error *err)
     return TR_OK;
 }
 
-tr_status tri_executor_run(tri_executor *executor, tr_error *err)
+/* From the first call the flights begin anew; later ones go on where those before them ended. */
+static tr_status run_calls_of(tri_executor *executor, uint32_t first, uint32_t end, tr_error *err)
 {
-    if (executor->store->device->def->queue)
-        return tri_executor_run_queue(executor, err);
     tr_status status = TR_OK;
     uint32_t num_calls = (uint32_t)executor->program->num_calls;
-    executor->num_started = executor->num_landed = executor->num_reached = 0;
+    if (first == 0)
+        executor->num_started = executor->num_landed = executor->num_reached = 0;
     tri_executor_own_begin(executor);
-    for (uint32_t c = 0; c < num_calls && status == TR_OK;
+    for (uint32_t c = first; c < end && status == TR_OK;
          c += tri_calls_at_once(executor->program, c))
         status = run_calls(executor, c, err);
-    if (status == TR_OK)
+    if (status == TR_OK && end == num_calls)
         status = tri_executor_land(executor, num_calls, 0, err);
     tri_executor_own_add(executor, TRI_OWN_UPDATE);
     if (status != TR_OK)
         tri_executor_abandon(executor);
+    return status;
+}
+
+tr_status tri_executor_run(tri_executor *executor, tr_error *err)
+{
+    if (executor->store->device->def->queue)
+        return tri_executor_run_queue(executor, err);
+    return run_calls_of(executor, 0, (uint32_t)executor->program->num_calls, err);
+}
+
+tr_status tri_executor_run_calls(tri_executor *executor, uint32_t first, uint32_t end, bool quiet,
+                                 tri_executor_sums *sums, tr_error *err)
+{
+    tri_program_trace *trace = executor->trace;
+    executor->trace = quiet ? NULL : trace;
+    executor->one_by_one = true;
+    executor->sums = sums;
+    tr_status status = run_calls_of(executor, first, end, err);
+    executor->trace = trace;
+    executor->one_by_one = false;
+    executor->sums = NULL;
     return status;
 }
 

@@ -76,6 +76,20 @@ typedef struct tri_paced {
     uint32_t num, done;
 } tri_paced;
 
+/* Sums of what instructions make, in the order in which they run, one for each that computes and
+ * one for each message: bits differ between two runs of the same calls on the same inputs where
+ * their sums do. What an instruction leaves as it is of a fresh result (rows that nobody sent) is
+ * set to zeros before it runs, so that it does not depend on what lay there. */
+typedef struct tri_executor_sums {
+    uint64_t *sum; /* room for tri_executor_num_sums */
+    size_t num;
+    const bool *left_out; /* [num_instrs]: these have none; NULL: all have one */
+    /* For tests: may change what the instruction has made, before it is summed. NULL: nothing does.
+     */
+    void (*made)(void *context, uint32_t call, uint32_t instr, const tri_kernel_args *args);
+    void *context;
+} tri_executor_sums;
+
 typedef struct tri_executor {
     const tri_program *program;
     tri_store *store;
@@ -97,6 +111,8 @@ typedef struct tri_executor {
     tri_own_time own; /* of all runs so far, but for messages of the host */
     tri_own_mark mark;
     tri_rank_status *status; /* NULL, or where to say which instruction is running */
+    tri_executor_sums *sums; /* NULL: nothing is summed */
+    bool one_by_one; /* messages are waited for where they stand, and none is started ahead */
     /* Called in a run on a device with a queue, once the inputs have left the host's memory: while
      * the device is busy the host may write those of the next run. Not in runs that are timed. */
     void (*meanwhile)(void *context);
@@ -125,6 +141,22 @@ void tri_executor_fini(tri_executor *executor);
  * Fails only where the program communicates, or when the device does: the message names the
  * instruction where it can. */
 tr_status tri_executor_run(tri_executor *executor, tr_error *err);
+
+/* The calls from the first up to the end, of a program on a device that works in the host's memory;
+ * sums NULL: nothing is summed. Messages are waited for where they stand, which finishes, too
+ * (program/match.c): so what a call makes is there when it ends, and calls may run again.
+ * quiet: nothing is traced. */
+tr_status tri_executor_run_calls(tri_executor *executor, uint32_t first, uint32_t end, bool quiet,
+                                 tri_executor_sums *sums, tr_error *err);
+/* The instructions of the first so many calls that have a sum, in the order of their sums. It
+ * begins as {.left_out = ...}; false: there are no more. */
+typedef struct tri_summed {
+    const bool *left_out;
+    uint32_t call, instr;
+    uint32_t lead, turn, next; /* where to look for the next one */
+} tri_summed;
+bool tri_executor_next_sum(const tri_program *program, uint32_t num_calls, tri_summed *at);
+size_t tri_executor_num_sums(const tri_program *program, uint32_t num_calls, const bool *left_out);
 
 /* The host's memory of an input (to be written before a run), an output or a statistic (to be read
  * after it); for other values that of the place where they lie, which the host can read where that

@@ -8,6 +8,8 @@
 static bool can_start(const tri_executor *executor)
 {
     const tri_exchange *exchange = executor->exchange;
+    if (executor->one_by_one)
+        return false;
     return executor->program->num_groups == 0 ? executor->store->carrier != NULL
                                               : exchange && exchange->start;
 }

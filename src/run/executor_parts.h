@@ -97,6 +97,10 @@ tr_status tri_executor_start(tri_executor *executor, uint32_t instr, const tri_e
 /* After a failure: ends what is under way. */
 void tri_executor_abandon(tri_executor *executor);
 
+/* executor_sums.c: around each instruction that is summed */
+void tri_executor_sum_begin(const tri_executor *executor, uint32_t call, uint32_t instr);
+void tri_executor_sum_end(tri_executor *executor, uint32_t call, uint32_t instr);
+
 /* executor_carry.c: fetch and stash, by the lanes of the store's carrier */
 /* Starts it where it has a flight, and waits for it where it stands otherwise. */
 tr_status tri_executor_carry(tri_executor *executor, uint32_t call, uint32_t instr, tr_error *err);

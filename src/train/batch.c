@@ -161,16 +161,18 @@ static void fill_train_row(tri_session *session, int64_t step, uint32_t microbat
     end_row(session, session->stepping, microbatch, r);
 }
 
-/* The number that row r of a micro-batch has in the whole batch; at least batch: it is padding.
+/* The number that row r of a micro-batch of a data-parallel rank has in the whole batch; at least
+ * batch: it is padding.
  *
  * With one update a step it does not matter which rows share a micro-batch, and each rank has its
  * rows in a run. Asynchronous schedules update from a few micro-batches: there the batch is divided
  * over micro-batches first, evenly, and each of these over the ranks, so that an update is made of
  * the same rows with any number of ranks, and never of none. */
-static int64_t row_number(const tri_session *session, uint32_t microbatch, int64_t rows, int64_t r)
+static int64_t row_number(const tri_session *session, int64_t rank, uint32_t microbatch,
+                          int64_t rows, int64_t r)
 {
     const tri_program *program = &session->programs[session->stepping];
-    int64_t num = program->num_microbatches, m = microbatch, rank = session->dp_rank;
+    int64_t num = program->num_microbatches, m = microbatch;
     if (program->num_updates == 0)
         return (rank * num + m) * rows + r;
     int64_t batch = session->config.compile.batch;
@@ -188,17 +190,18 @@ static void tell_samples(tri_session *session)
     for (uint32_t m = 0; m < num; m++)
         for (int64_t r = 0; r < rows; r++)
             if (tri_epochs_sample(&session->epochs, batch, session->step,
-                                  row_number(session, m, rows, r), &sample))
+                                  row_number(session, session->dp_rank, m, rows, r), &sample))
                 session->sampled(session->sampled_context, sample);
 }
 
-static void fill_train_rows(tri_session *session, int64_t step)
+/* Those of a data-parallel rank. */
+static void fill_train_rows(tri_session *session, int64_t step, int dp_rank)
 {
     int64_t rows = tri_microbatch_rows(&session->config.compile);
     uint32_t num = session->programs[session->stepping].num_microbatches;
     for (uint32_t m = 0; m < num; m++) {
         for (int64_t r = 0; r < rows; r++)
-            fill_train_row(session, step, m, r, row_number(session, m, rows, r));
+            fill_train_row(session, step, m, r, row_number(session, dp_rank, m, rows, r));
         end_microbatch(session, session->stepping, m);
     }
 }
@@ -208,7 +211,7 @@ void tri_fill_train_batch(tri_session *session)
     bool there = session->ahead == session->step && session->ahead_runs > 0 &&
                  session->ahead_runs == session->store.num_runs;
     if (!there)
-        fill_train_rows(session, session->step);
+        fill_train_rows(session, session->step, session->dp_rank);
     session->ahead_runs = 0;
     if (session->sampled)
         tell_samples(session);
@@ -216,7 +219,12 @@ void tri_fill_train_batch(tri_session *session)
 
 void tri_fill_again(tri_session *session)
 {
-    fill_train_rows(session, session->step);
+    tri_fill_rows_of(session, session->dp_rank);
+}
+
+void tri_fill_rows_of(tri_session *session, int dp_rank)
+{
+    fill_train_rows(session, session->step, dp_rank);
 }
 
 void tri_fill_step_inputs(tri_session *session, double lr)
@@ -249,7 +257,7 @@ void tri_fill_ahead(void *context)
     tri_session *session = context;
     if (session->row != tri_data_session_row)
         return;
-    fill_train_rows(session, session->step + 1);
+    fill_train_rows(session, session->step + 1, session->dp_rank);
     session->ahead = session->step + 1;
     session->ahead_runs = session->store.num_runs;
 }

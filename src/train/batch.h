@@ -13,9 +13,11 @@ bool tri_session_has_sequences(const tri_session *session);
 /* This rank's rows of the session's next step, unless they are there already; tells who wants to
  * know which samples they are. */
 void tri_fill_train_batch(tri_session *session);
-/* The numbers of the next step: its own, and the rows of `sched`. */
-/* The rows of this step once more, for whichever program steps. */
+/* The rows of this step once more, for whichever program steps; and those of another data-parallel
+ * rank in their place. */
 void tri_fill_again(tri_session *session);
+void tri_fill_rows_of(tri_session *session, int dp_rank);
+/* The numbers of the next step: its own, and the rows of `sched`. */
 void tri_fill_step_inputs(tri_session *session, double lr);
 /* For the executor, while the device is at a step: fills the rows of the one after it. context: the
  * session. */

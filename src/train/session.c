@@ -9,6 +9,7 @@
 #include "ckpt/weights.h"
 #include "train/batch.h"
 #include "train/health/judge.h"
+#include "train/health/replay.h"
 #include "train/init.h"
 #include "train/plan/budget.h"
 #include "train/step_stats.h"
@@ -174,6 +175,8 @@ tr_status tri_session_compile(tri_session *session, const tri_session_config *co
         tri_session_order_messages(&session->config, session->device.def);
         status = compile_programs(session, err);
     }
+    if (status == TR_OK)
+        status = tri_replay_check(session, err);
     if (status == TR_OK) {
         const tri_program *programs[TRI_NUM_PROGRAMS];
         size_t num = 0;

@@ -43,6 +43,20 @@ typedef struct tri_brake {
 } tri_brake;
 enum { TRI_MAX_BRAKES = 8 };
 
+/* Who does forward and backward of a step a second time, to see whether the bits are the same. */
+typedef enum tri_replay_kind {
+    TRI_REPLAY_SAME,    /* whoever did it before */
+    TRI_REPLAY_EXCHANGE /* the ranks with the same weights and the next rows of the batch */
+} tri_replay_kind;
+
+typedef struct tri_replay_config {
+    int64_t every; /* steps; 0: none is done twice */
+    tri_replay_kind kind;
+    bool stops; /* a difference ends the run before the update */
+} tri_replay_config;
+
+typedef struct tri_replay tri_replay; /* train/health/replay.h */
+
 typedef struct tri_session_config {
     unsigned programs; /* bits 1 << TRI_PROGRAM_...; 0: TRI_PROGRAMS_TRAIN */
     tri_generate_shape generate;
@@ -58,6 +72,7 @@ typedef struct tri_session_config {
     int64_t epochs;      /* train.epochs; 0: steps are counted */
     int64_t max_skipped; /* train.max_skipped: steps in a row */
     tri_spike_config spike;
+    tri_replay_config replay;
     /* Seconds that each action takes at least (run/executor.h), when it is to keep a pace. */
     bool keep_pace;
     double pace[TRI_NUM_PACES];
@@ -128,6 +143,7 @@ typedef struct tri_session {
     tri_exchange exchange;   /* how to reach them */
     tri_peer_memory peers;   /* memory that they can read */
     tri_rank_status *status; /* where to say what this rank is doing, or NULL */
+    tri_replay *replay;      /* between steps; NULL: none is done twice */
 
     float **weights;     /* of each parameter, for the host to read */
     float *host_weights; /* where they lie when the device has memory of its own; else NULL */

@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "train/batch.h"
 #include "train/health/judge.h"
+#include "train/health/replay.h"
 #include "train/session.h"
 
 static const float *result_of(const tri_session *session)
@@ -39,6 +40,13 @@ static tr_status repeat_step(tri_session *session, double lr, tr_error *err)
     return tri_executor_run(&session->executors[TRI_PROGRAM_CAREFUL], err);
 }
 
+static tr_status run_once(tri_session *session, tr_error *err)
+{
+    if (session->replay && tri_replay_is_due(session->replay))
+        return tri_replay_run(session->replay, err);
+    return tri_executor_run(&session->executors[TRI_PROGRAM_TRAIN], err);
+}
+
 tr_status tri_session_step(tri_session *session, tri_step_result *result, tr_error *err)
 {
     *result = (tri_step_result){0};
@@ -51,7 +59,7 @@ tr_status tri_session_step(tri_session *session, tri_step_result *result, tr_err
     session->spikes.limit = tri_spikes_limit(&session->spikes, session->config.spike.limit);
     tri_fill_step_inputs(session, lr);
     session->data_ns += (int64_t)((tri_now_s() - start) * 1e9);
-    TRI_TRY(tri_executor_run(&session->executors[TRI_PROGRAM_TRAIN], err));
+    TRI_TRY(run_once(session, err));
     const float lost = lost_rows(session);
     if (lost > 0 && tri_session_has(session, TRI_PROGRAM_CAREFUL))
         TRI_TRY(repeat_step(session, lr, err));

@@ -633,7 +633,7 @@ static const char csv_header[] =
     "mem_peak_bytes,slowest_rank,slowest_ms,own_ms,waited_ms,slow_rank,eval_loss,eval_accuracy,"
     "epoch,"
     "epoch_loss,loss_scale,"
-    "skipped,ckpt_stall_ms,time";
+    "skipped,replayed,replay_differs,ckpt_stall_ms,time";
 
 static void csv_names_all_and_goes_on(void **state)
 {
@@ -645,8 +645,8 @@ static void csv_names_all_and_goes_on(void **state)
     assert_string_equal(lines[0], csv_header);
     assert_string_equal(lines[3],
                         "3,1.66666663,1.5,-0.25,inf,0.003,1536,12.345,41474.3,123456789012,3,"
-                        "12.3,11.5,0.75,,,,,,,,,1790000003.250");
-    assert_non_null(strstr(lines[5], ",12.3,11.5,0.75,,7.5,,,,,,,1790000005.250"));
+                        "12.3,11.5,0.75,,,,,,,,,,,1790000003.250");
+    assert_non_null(strstr(lines[5], ",12.3,11.5,0.75,,7.5,,,,,,,,,1790000005.250"));
     FILE *file = fopen(temp_file(dir, "metrics.csv"), "ab");
     fputs("13,4.", file); /* whoever wrote it was killed */
     fclose(file);

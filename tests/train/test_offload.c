@@ -67,17 +67,17 @@ static bool with_master(int choice)
 static cell cell_of(const combined *c)
 {
     int pick = c->is[0] + c->is[1] + c->is[2] + c->is[3];
-    cell of = {.is = {[CELL_MODEL] = (int[]){MODEL_GPT2, MODEL_LLAMA}[pick % 2],
-                      [CELL_PRECISION] = with_master(c->is[0]) ? (int[]){BF16, FP16}[pick % 2]
-                                                               : FP32,
-                      [CELL_DP] = pipes[c->is[2]].dp,
-                      [CELL_TP] = 1,
-                      [CELL_ZERO] = pipes[c->is[2]].dp > 1 ? c->is[1] : 0,
-                      [CELL_MICRO] = pipes[c->is[2]].micro,
-                      [CELL_PP] = pipes[c->is[2]].pp,
-                      [CELL_SCHEDULE] = pipes[c->is[2]].schedule,
-                      [CELL_CHUNKS] = pipes[c->is[2]].chunks,
-                      [CELL_LAYERS] = 4}};
+    cell of = {
+        .is = {[CELL_MODEL] = (int[]){MODEL_GPT2, MODEL_LLAMA}[pick % 2],
+               [CELL_PRECISION] = with_master(c->is[0]) ? (int[]){BF16, FP16}[pick % 2] : FP32,
+               [CELL_DP] = pipes[c->is[2]].dp,
+               [CELL_TP] = 1,
+               [CELL_ZERO] = pipes[c->is[2]].dp > 1 ? c->is[1] : 0,
+               [CELL_MICRO] = pipes[c->is[2]].micro,
+               [CELL_PP] = pipes[c->is[2]].pp,
+               [CELL_SCHEDULE] = pipes[c->is[2]].schedule,
+               [CELL_CHUNKS] = pipes[c->is[2]].chunks,
+               [CELL_LAYERS] = 4}};
     return of;
 }
 
@@ -144,7 +144,8 @@ static void test_bits(void **state)
     fprintf(stderr, "%d combinations\n", num);
 }
 
-/* What follows each other on one lane, slow messages, tp with sp, cp, experts, and two directions. */
+/* What follows each other on one lane, slow messages, tp with sp, cp, experts, and two directions.
+ */
 static void test_other_layouts(void **state)
 {
     (void)state;
@@ -247,8 +248,7 @@ static void test_refusals(void **state)
         {{"layout.offload=moments=file:"}, "a directory that you name"},
         {{"layout.offload=moments=host,moments=host"}, "says twice where moments rest"},
         {{"layout.offload=moments=file:/a,activations=file:/b"}, "two directories, /a and /b"},
-        {{"layout.offload=moments=host", "layout.host_update=true", "layout.dp=2",
-          "layout.zero=1"},
+        {{"layout.offload=moments=host", "layout.host_update=true", "layout.dp=2", "layout.zero=1"},
          "layout.host_update=false"},
         {{"layout.offload=master=host", "layout.pp=2", "layout.schedule=pipedream", "train.clip=0",
           "model.kind=llama", "model.dropout=0", "model.tied_head=false"},

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "base/checksum.h"
 #include "base/clock.h"
 #include "device/cpu/gemm.h"
 #include "device/device.h"
@@ -185,6 +186,39 @@ static double peak_bytes(tri_device *device)
     return 2.0 * COPY_BYTES / best;
 }
 
+/* Parts of a sum of bytes, which may be added in any order. */
+typedef struct summed_parts {
+    const char *data;
+    size_t bytes;
+    _Atomic uint64_t sum;
+} summed_parts;
+
+enum { SUM_WORDS = 1 << 14 }; /* of a task */
+
+static void sum_part(void *context, int task, int worker)
+{
+    (void)worker;
+    summed_parts *s = context;
+    size_t first = (size_t)task * SUM_WORDS, words = s->bytes / 8;
+    size_t num = words - first < SUM_WORDS ? words - first : SUM_WORDS;
+    s->sum += tri_sum_words(first, s->data + 8 * first, num);
+}
+
+static uint64_t sum_cpu(const tri_device *device, const void *data, size_t bytes)
+{
+    const tri_cpu *cpu = &((const cpu_state *)device->state)->shared;
+    size_t tasks = bytes / 8 / SUM_WORDS, done = tasks * SUM_WORDS;
+    if (tasks < 2)
+        return tri_sum_bytes(data, bytes);
+    summed_parts s = {.data = data, .bytes = 8 * done};
+    tri_pool_run(cpu->pool, (int)tasks, sum_part, &s);
+    char last[8] = {0};
+    size_t words = bytes / 8, rest = bytes % 8;
+    uint64_t sum = s.sum + tri_sum_words(done, s.data + 8 * done, words - done);
+    memcpy(last, s.data + 8 * words, rest);
+    return rest ? sum + tri_sum_words(words, last, 1) : sum;
+}
+
 static const tri_fusions fusions = {.bias = true, .bias_gelu = true, .gelu_grad = true};
 
 const tri_device_def tri_device_cpu = {
@@ -200,4 +234,5 @@ const tri_device_def tri_device_cpu = {
     .peak_flops = peak_flops,
     .product_seconds = product_seconds,
     .peak_bytes = peak_bytes,
+    .sum = sum_cpu,
 };

@@ -48,8 +48,8 @@ static bool may_go(const sender *s, tri_id v)
         return false;
     const tri_node *node = &s->old[s->maker[v]];
     return node->phase == TRI_PHASE_FORWARD && node->layer >= 0 &&
-           node->layer + 1 < graph->num_layers && !node->first_only &&
-           node->op != TRI_OP_UNSHARD && bytes_of(graph, v) >= s->least_bytes;
+           node->layer + 1 < graph->num_layers && !node->first_only && node->op != TRI_OP_UNSHARD &&
+           bytes_of(graph, v) >= s->least_bytes;
 }
 
 static void note_makers(sender *s)
@@ -88,7 +88,8 @@ static void find_least(sender *s)
  * begins, or its first reader, which ever is earlier. */
 static void choose(sender *s)
 {
-    for (uint32_t n = s->num_old; n-- > 0;) { /* from the end: lists begin with the first reader's */
+    for (uint32_t n = s->num_old;
+         n-- > 0;) { /* from the end: lists begin with the first reader's */
         const tri_node *node = &s->old[n];
         for (int j = node->num_in; node->phase == TRI_PHASE_BACKWARD && j-- > 0;) {
             tri_id v = node->in[j];
@@ -127,8 +128,7 @@ static tri_id carry(sender *s, tri_id from, tri_id of, tri_where to, const tri_n
 static void fetch_before(sender *s, uint32_t n)
 {
     for (uint32_t v = s->comes[n]; v != NOWHERE && !s->graph->arena.failed; v = s->next[v]) {
-        const tri_node reason = {.phase = TRI_PHASE_BACKWARD,
-                                 .layer = s->old[s->maker[v]].layer};
+        const tri_node reason = {.phase = TRI_PHASE_BACKWARD, .layer = s->old[s->maker[v]].layer};
         s->away[v] = carry(s, s->away[v], v, TRI_WHERE_DEVICE, &reason);
     }
 }

@@ -4,8 +4,8 @@
 
 #include "graph/graph.h"
 
-/* Behind tri_place_spaces: what the backward reads of the forward leaves for `where` when it is made,
- * and comes back a layer before it is read. */
+/* Behind tri_place_spaces: what the backward reads of the forward leaves for `where` when it is
+ * made, and comes back a layer before it is read. */
 tr_status tri_place_activations(tri_graph *graph, tri_where where, tr_error *err);
 
 #endif

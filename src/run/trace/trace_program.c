@@ -6,129 +6,6 @@
 #include "base/clock.h"
 #include "program/messages.h"
 
-/* ---- numbers of messages ---- */
-
-/* FNV-1a. What it is made of is the same wherever a member looks, so the number is, too. */
-static uint64_t mix(uint64_t sum, uint64_t value)
-{
-    for (int i = 0; i < 8; i++, value >>= 8)
-        sum = (sum ^ (value & 0xff)) * 0x100000001b3u;
-    return sum;
-}
-
-static uint64_t mix_group(const tri_rank_group *group)
-{
-    uint64_t sum = 0xcbf29ce484222325u;
-    for (const char *c = group->name; *c; c++)
-        sum = mix(sum, (unsigned char)*c);
-    for (uint32_t place = 0; place < group->size; place++)
-        sum = mix(sum, (uint64_t)tri_rank_group_member(group, place));
-    return sum;
-}
-
-/* Messages that follow each other: those of a group, or of two of its members one way. */
-typedef struct message_stream {
-    uint32_t group;
-    uint64_t from, to; /* of collectives: both 0 */
-    uint64_t sum;
-    uint64_t count;
-} message_stream;
-
-typedef struct message_streams {
-    message_stream *streams;
-    size_t num, capacity;
-} message_streams;
-
-static message_stream *stream_of(message_streams *list, const tri_program *program,
-                                 const tri_message *message)
-{
-    const tri_rank_group *group = &program->groups[message->group];
-    message_stream wanted = {.group = message->group};
-    if (tri_message_pairwise(message)) {
-        uint64_t own = (uint64_t)tri_rank_group_member(group, group->own) + 1;
-        uint64_t peer = (uint64_t)tri_rank_group_member(group, message->peer) + 1;
-        wanted.from = message->kind == TRI_MESSAGE_SEND ? own : peer;
-        wanted.to = message->kind == TRI_MESSAGE_SEND ? peer : own;
-    }
-    for (size_t i = 0; i < list->num; i++) {
-        message_stream *s = &list->streams[i];
-        if (s->group == wanted.group && s->from == wanted.from && s->to == wanted.to)
-            return s;
-    }
-    if (list->num == list->capacity) {
-        size_t capacity = 2 * list->capacity + 16;
-        message_stream *more = realloc(list->streams, capacity * sizeof *more);
-        if (!more)
-            return NULL;
-        list->streams = more;
-        list->capacity = capacity;
-    }
-    wanted.sum = mix(mix(mix_group(group), wanted.from), wanted.to);
-    list->streams[list->num] = wanted;
-    return &list->streams[list->num++];
-}
-
-static bool is_numbered(const tri_program *program, uint32_t instr)
-{
-    uint32_t message = program->instrs[instr].message;
-    return message != TRI_NONE && program->messages[message].first == instr &&
-           !tri_message_carries(&program->messages[message]);
-}
-
-/* Where messages of each segment have their places, and how many a step has. */
-static size_t place_messages(tri_program_trace *trace)
-{
-    const tri_program *program = trace->program;
-    size_t total = 0;
-    for (size_t s = 0; s < program->num_segments; s++) {
-        const tri_segment *segment = &program->segments[s];
-        uint32_t place = 0;
-        for (uint32_t i = segment->first; i < segment->first + segment->count; i++)
-            if (is_numbered(program, i))
-                trace->place[i] = place++;
-    }
-    for (size_t c = 0; c < program->num_calls; c++) {
-        const tri_segment *segment = &program->segments[program->calls[c].segment];
-        trace->first_of_call[c] = (uint32_t)total;
-        for (uint32_t i = segment->first; i < segment->first + segment->count; i++)
-            total += is_numbered(program, i);
-    }
-    return total;
-}
-
-static bool number_messages(tri_program_trace *trace)
-{
-    const tri_program *program = trace->program;
-    message_streams list = {0};
-    bool good = true;
-    for (size_t c = 0; c < program->num_calls && good; c++) {
-        const tri_call *call = &program->calls[c];
-        const tri_segment *segment = &program->segments[call->segment];
-        for (uint32_t i = segment->first; i < segment->first + segment->count && good; i++) {
-            const tri_instr *instr = &program->instrs[i];
-            if (!is_numbered(program, i) || !tri_call_runs(call, instr))
-                continue;
-            message_stream *s = stream_of(&list, program, &program->messages[instr->message]);
-            good = s != NULL;
-            if (good)
-                trace->messages[trace->first_of_call[c] + trace->place[i]] =
-                    mix(s->sum, s->count++);
-        }
-    }
-    free(list.streams);
-    return good;
-}
-
-/* Of this step; a double holds it, and it is not 0. */
-static uint64_t message_number(const tri_program_trace *trace, const tri_call *call, uint32_t instr)
-{
-    if (!is_numbered(trace->program, instr))
-        return 0;
-    size_t c = (size_t)(call - trace->program->calls);
-    uint64_t number = trace->messages[trace->first_of_call[c] + trace->place[instr]];
-    return (mix(number, (uint64_t)trace->step) >> 12) | 1;
-}
-
 /* ---- labels ---- */
 
 static tri_trace_label label_of(const tri_program *program, uint32_t i)
@@ -201,12 +78,8 @@ tr_status tri_program_trace_create(const tri_program *program, int64_t num_steps
     trace->program = program;
     trace->instrs = calloc(program->num_instrs + 1, sizeof *trace->instrs);
     trace->segments = calloc(program->num_segments + 1, sizeof *trace->segments);
-    trace->place = calloc(program->num_instrs + 1, sizeof *trace->place);
-    trace->first_of_call = calloc(program->num_calls + 1, sizeof *trace->first_of_call);
-    if (trace->place && trace->first_of_call)
-        trace->messages = calloc(place_messages(trace) + 1, sizeof *trace->messages);
     tr_status status =
-        trace->instrs && trace->segments && trace->messages && number_messages(trace)
+        trace->instrs && trace->segments && tri_message_numbers_init(&trace->numbers, program)
             ? tri_trace_create(tri_program_trace_events(program) * num_steps, &trace->events, err)
             : tri_fail(err, TR_ERROR_RUNTIME, "no memory for a trace");
     if (status != TR_OK) {
@@ -226,9 +99,7 @@ void tri_program_trace_destroy(tri_program_trace *trace)
     tri_trace_destroy(trace->events);
     free(trace->instrs);
     free(trace->segments);
-    free(trace->place);
-    free(trace->first_of_call);
-    free(trace->messages);
+    tri_message_numbers_fini(&trace->numbers);
     free(trace);
 }
 
@@ -249,6 +120,14 @@ void tri_program_trace_end(tri_program_trace *trace)
     tri_trace_add(trace->events, &event);
     if (about->num_steps++ == 0)
         about->first_step = trace->step;
+}
+
+/* Of this step; a double holds it, and it is not 0 where there is a message. */
+static uint64_t message_number(const tri_program_trace *trace, const tri_call *call, uint32_t instr)
+{
+    size_t c = (size_t)(call - trace->program->calls);
+    uint64_t number = tri_message_number(&trace->numbers, c, instr);
+    return number ? (tri_message_mix(number, (uint64_t)trace->step) >> 12) | 1 : 0;
 }
 
 void tri_program_trace_instr(const tri_program_trace *trace, const tri_call *call, uint32_t i,

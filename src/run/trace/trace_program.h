@@ -1,9 +1,8 @@
-/* The trace of a program: labels of its instructions, made once, and numbers for its messages that
- * are the same on all ranks that take part. */
+/* The trace of a program: labels of its instructions, made once, and numbers of its messages. */
 #ifndef TRI_RUN_TRACE_PROGRAM_H
 #define TRI_RUN_TRACE_PROGRAM_H
 
-#include "program/program.h"
+#include "run/trace/message_numbers.h"
 #include "run/trace/trace.h"
 
 typedef struct tri_program_trace {
@@ -12,10 +11,7 @@ typedef struct tri_program_trace {
     tri_trace_label *instrs;   /* [num_instrs] */
     tri_trace_label *segments; /* [num_segments], of the row of actions */
     tri_trace_label step_label;
-    /* Numbers of the messages of a step, in the order of the timeline: those of a call begin at
-     * first_of_call[call], and an instruction's is the place[instr]-th of them. */
-    uint64_t *messages;
-    uint32_t *first_of_call, *place;
+    tri_message_numbers numbers;
     int64_t step; /* that runs now, from 1 */
     int64_t step_began_ns;
     int64_t last_step; /* the last that there is room for */

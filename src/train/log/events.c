@@ -40,6 +40,18 @@ static void set_start(json_t *object, const tri_event_start *start)
     json_object_set_new(object, "layout", layout);
 }
 
+static void set_replay(json_t *object, const tri_event_replay *replay)
+{
+    set_number(object, "other", replay->other);
+    json_object_set_new(object, "sure", json_boolean(replay->sure));
+    set_number(object, "microbatch", replay->microbatch);
+    set_number(object, "instruction", replay->instruction);
+    set_text(object, "op", replay->op);
+    set_text(object, "result", replay->result);
+    set_text(object, "sum", replay->sum);
+    set_text(object, "replayed_sum", replay->replayed_sum);
+}
+
 static char *line_of(const tri_event *event)
 {
     char when[32] = "";
@@ -55,6 +67,8 @@ static char *line_of(const tri_event *event)
     set_number(object, "rank", event->rank);
     set_text(object, "signal", event->signal);
     set_number(object, "at_step", event->at_step);
+    if (event->replay)
+        set_replay(object, event->replay);
     set_number(object, "from_step", event->from_step);
     set_number(object, "steps", event->steps);
     set_number(object, "saved", event->saved);

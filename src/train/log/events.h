@@ -21,14 +21,23 @@ typedef struct tri_event_start {
     int64_t dp, cp, tp, pp;
 } tri_event_start;
 
+/* An instruction that made other bits when its step was replayed. */
+typedef struct tri_event_replay {
+    int64_t other; /* the rank that did the same work; -1: the rank itself */
+    bool sure;     /* that it is the rank's fault, and not the other's */
+    int64_t microbatch, instruction;
+    const char *op, *result, *sum, *replayed_sum;
+} tri_event_replay;
+
 /* Members that are negative or NULL are left out. Steps count from 1. */
 typedef struct tri_event {
     const char *event;  /* "start", "layout", "failed", "restart", "shrink", "gave_up", "stop",
-                          "enough",  "note",  "end" */
+                          "enough",  "note",  "replay", "end" */
     const char *reason; /* its first line is taken */
     const char *signal;
     const tri_event_start *start;
-    int64_t rank;      /* that failed */
+    const tri_event_replay *replay;
+    int64_t rank;      /* that failed, or is named */
     int64_t at_step;   /* that it was in, or after which the run was stopped */
     int64_t from_step; /* steps that were done when the run began, or goes on */
     int64_t steps;     /* that are done ... */

@@ -37,8 +37,10 @@ typedef struct tri_metrics_row {
     int64_t epoch;        /* that ended with this step, from 1; 0: none did, and it is left out */
     double epoch_loss;    /* mean over the targets of the epoch */
     double loss_scale;    /* of this step; 0: there is no loss scaler, and it is left out */
-    int64_t skipped; /* steps so far that updated nothing; 0 is left out without a loss scaler */
-    bool has_stall;  /* whether a checkpoint was taken since the line before */
+    int64_t skipped;  /* steps so far that updated nothing; 0 is left out without a loss scaler */
+    int64_t replayed; /* steps so far that were replayed since the run was started; 0: left out */
+    int64_t replay_differs;        /* of them: those that had other bits */
+    bool has_stall;                /* whether a checkpoint was taken since the line before */
     const struct tri_shown *stats; /* beside the loss: train/step_stats.h */
     size_t num_stats;
     const float *layer_loads; /* of layers with experts: the largest load over the mean */

@@ -18,6 +18,7 @@ typedef enum presence {
     SCALED,
     MAY_SKIP,
     STALLED,
+    REPLAYED,
     SLOW_NAMED
 } presence;
 
@@ -65,6 +66,12 @@ static const number_def defs[] = {
      .help = "Scale of the gradients of a step", .when = SCALED},
     {WHOLE(skipped), .group = "train", .tag = "skipped", .help = "Steps that updated nothing",
      .counts = true, .when = MAY_SKIP},
+    {WHOLE(replayed), .group = "perf", .tag = "replayed",
+     .help = "Steps that were done twice and compared, since the run was started", .counts = true,
+     .when = REPLAYED},
+    {WHOLE(replay_differs), .group = "perf", .tag = "replay_differs",
+     .help = "Steps that had other bits when they were done again", .counts = true,
+     .when = REPLAYED},
     {REAL(ckpt_stall_ms), .group = "perf", .tag = "ckpt_stall_ms",
      .help = "Milliseconds that a checkpoint held up the training", .when = STALLED},
 };
@@ -86,6 +93,8 @@ static bool is_present(const tri_metrics_row *row, presence when)
         return row->loss_scale > 0;
     case MAY_SKIP:
         return row->loss_scale > 0 || row->skipped > 0;
+    case REPLAYED:
+        return row->replayed > 0;
     case STALLED:
         return row->has_stall;
     case SLOW_NAMED:

@@ -18,7 +18,7 @@ typedef struct tri_row_number {
     double real;     /* in any case */
 } tri_row_number;
 
-enum { TRI_ROW_MAX_NUMBERS = 20 + TRI_MAX_STEP_SHOWN };
+enum { TRI_ROW_MAX_NUMBERS = 22 + TRI_MAX_STEP_SHOWN };
 
 /* The same for all rows of a run: the step first, statistics behind the loss. */
 size_t tri_row_num_numbers(const tri_metrics_row *row);

@@ -107,6 +107,7 @@ tr_status tri_run_begin(tri_run *r, tr_error *err)
     r->compare_every = null ? 0 : r->config.compare_every;
     if (r->compare_every > 0)
         TRI_TRY(tri_replicas_open(&r->replicas, r->session, &r->ranks, err));
+    TRI_TRY(tri_replay_open(&r->replay, r->session, &r->ranks, err));
     r->good_step = r->ckpt.continues ? r->ckpt.resumed.step : -1;
     r->num_steps = r->session->num_steps;
     tri_run_take_counts(r);
@@ -287,6 +288,7 @@ void tri_run_close(tri_run *r)
         r->config.sampling.by->close(r->samples);
     tri_run_ckpt_end(&r->ckpt);
     tri_replicas_close(&r->replicas);
+    tri_replay_close(&r->replay);
     tri_health_close(&r->health);
     if (r->session)
         tri_session_fini(r->session);

@@ -9,6 +9,7 @@
 
 #include "run/trace/trace_program.h"
 #include "train/health/health.h"
+#include "train/health/replay.h"
 #include "train/log/record.h"
 #include "train/ranks.h"
 #include "train/replicas.h"
@@ -75,6 +76,7 @@ typedef struct tri_run {
     void *samples; /* of the sampler */
     tri_run_ckpt ckpt;
     tri_replicas replicas;
+    tri_replay replay;
     tri_health health;
     int64_t compare_every; /* as configured, 0 where there is nothing to compare */
     int64_t good_step;  /* of the newest checkpoint that was saved when copies were equal, or -1 */
@@ -147,6 +149,9 @@ static inline bool tri_run_is_at_stop(const tri_run *run)
 void tri_run_judge_eval(tri_run *run);
 size_t tri_run_best_counts(const tri_run *run, tri_ckpt_number *counts);
 void tri_run_best_take(tri_run *run);
+
+/* run_replay.c. Tells of a step that had other bits when it was replayed. */
+void tri_run_judge_replay(tri_run *run);
 
 /* run_plugins.c. All ranks run the same code. Collective. */
 tr_status tri_run_check_plugins(tri_run *run, tr_error *err);

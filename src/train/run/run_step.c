@@ -84,6 +84,8 @@ static void tell_step(const tri_run *r, const tr_step *step, const step_end *end
                            .epoch_loss = end->epoch_loss,
                            .loss_scale = tri_run_has_scaler(r) ? step->scale : 0,
                            .skipped = r->session->skipped,
+                           .replayed = r->replay.num_replayed,
+                           .replay_differs = r->replay.num_differs,
                            .has_stall = r->ckpt.saved,
                            .ckpt_stall_ms = r->ckpt.stall_s * 1e3};
     tri_run_tell(r, (tri_run_news){.moment = TRI_RUN_STEP, .row = &row});
@@ -245,6 +247,7 @@ tr_status tri_run_step(tri_run *r, tr_error *err)
     tr_status status = tri_step_once(r->session, &step, err);
     if (status == TR_OK) /* of others a part is missing */
         tri_run_trace_end_step(r);
+    tri_run_judge_replay(r);
     step_end end = {.met = {.slowest_rank = r->ranks.rank, .slowest_ms = step.seconds * 1e3}};
     count_step(r, &step);
     if (status == TR_ERROR_NUMERIC) { /* at the same step on all ranks */
